@@ -1,26 +1,10 @@
 /* call.c - makes a request of the library, and keeps its answer for whoever waits. */
 #include "call.h"
 
-#include <stdatomic.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { TEXT_BYTES = 4096 /* a node's path, or a record */ };
-
-struct call {
-	struct session *session; /* outlives the library's part in this */
-	enum watched watched;
-	atomic_int owners;
-	atomic_bool done; /* what follows is set */
-	int code;
-	instant sent;
-	struct Stat stat;
-	char text[TEXT_BYTES];
-	char **names;
-	size_t nnames;
-	size_t nresults; /* of a transaction */
-	zoo_op_result_t results[CHANGES_MAX];
-};
 
 /* Answers of a server; the others are the library's, or about the session. */
 static bool
@@ -31,27 +15,18 @@ is_about_nodes(int code)
 	    code == ZNOCHILDRENFOREPHEMERALS;
 }
 
-static void
-call_end(struct call *c)
+void
+call_drop(struct call *c)
 {
-	for (size_t i = 0; i < c->nnames; i++)
-		free(c->names[i]);
+	if (!c || atomic_fetch_sub(&c->owners, 1) > 1)
+		return;
 	free(c->names);
 	free(c);
 }
 
-void
-call_drop(struct call *c)
-{
-	if (c && atomic_fetch_sub(&c->owners, 1) == 1)
-		call_end(c);
-}
-
 struct call *
-call_keep(const struct call *kept)
+call_keep(struct call *c)
 {
-	struct call *c = (struct call *)kept;
-
 	atomic_fetch_add(&c->owners, 1);
 	return c;
 }
@@ -69,8 +44,8 @@ call_answered(struct call *c, int code, const struct Stat *stat)
 	c->code = code;
 	if (is_about_nodes(code))
 		session_answered(s, c->sent);
-	if (c->watched == WATCHED_OWN && code == ZNONODE)
-		session_notice(s, WATCHED_OWN);
+	if (c->own_end && code == ZNONODE)
+		session_note(s, WATCHED_OWN, true);
 	atomic_store(&c->done, true);
 	session_wake(s);
 	call_drop(c);
@@ -116,22 +91,31 @@ is_name(const char *name)
 	return true;
 }
 
-/* Of a list that a server has cut short, the library has NULL for what is missing. */
+/*
+ * Of a list that a server has cut short, the library has NULL for what is missing.  The names
+ * stand behind the pointers to them.
+ */
 static int
 take_names(struct call *c, const struct String_vector *names)
 {
-	for (int i = 0; i < names->count; i++)
+	size_t n = names->count > 0 ? (size_t)names->count : 0,
+	       size = n * sizeof *c->names;
+	char *text;
+
+	for (size_t i = 0; i < n; i++) {
 		if (!names->data || !is_name(names->data[i]))
 			return ZDATAINCONSISTENCY;
-	if (names->count <= 0)
-		return ZOK;
-	c->names = calloc(names->count, sizeof *c->names);
-	for (int i = 0; c->names && i < names->count; i++, c->nnames++) {
-		c->names[i] = strdup(names->data[i]);
-		if (!c->names[i])
-			return ZSYSTEMERROR;
+		size += strlen(names->data[i]) + 1;
 	}
-	return c->names ? ZOK : ZSYSTEMERROR;
+	c->names = n ? malloc(size) : NULL;
+	if (n && !c->names)
+		return ZSYSTEMERROR;
+	text = (char *)(c->names + n);
+	for (; c->nnames < n; c->nnames++) {
+		c->names[c->nnames] = text;
+		text = stpcpy(text, names->data[c->nnames]) + 1;
+	}
+	return ZOK;
 }
 
 static void
@@ -159,10 +143,15 @@ on_stat(int code, const struct Stat *stat, const void *ctx)
 	call_answered((struct call *)ctx, code, stat);
 }
 
+/* Also to a transaction. */
 static void
 on_nothing(int code, const void *ctx)
 {
-	call_answered((struct call *)ctx, code, NULL);
+	struct call *c = (struct call *)ctx;
+
+	while (c->failed < c->nresults && c->results[c->failed].err == ZOK)
+		c->failed++;
+	call_answered(c, code, NULL);
 }
 
 static void
@@ -178,7 +167,7 @@ on_end_ahead(zhandle_t *zh, int type, int state, const char *path, void *session
 {
 	(void)zh, (void)state, (void)path;
 	if (type != ZOO_SESSION_EVENT)
-		session_notice(session, WATCHED_AHEAD);
+		session_note(session, WATCHED_AHEAD, true);
 }
 
 /* About our own node. */
@@ -187,91 +176,98 @@ on_end_own(zhandle_t *zh, int type, int state, const char *path, void *session)
 {
 	(void)zh, (void)state, (void)path;
 	if (type != ZOO_SESSION_EVENT)
-		session_notice(session, WATCHED_OWN);
+		session_note(session, WATCHED_OWN, true);
 }
 
 /* ---- requests ---- */
 
 static struct call *
-call_watching(struct session *s, enum watched watched)
+call_new(struct session *s)
 {
 	struct call *c = calloc(1, sizeof *c);
 
 	if (!c)
 		return NULL;
 	c->session = s;
-	c->watched = watched;
 	atomic_init(&c->owners, 2);
 	c->sent = instant_now();
-	session_will_watch(s, watched);
 	return c;
-}
-
-static struct call *
-call_new(struct session *s)
-{
-	return call_watching(s, WATCHED_NONE);
 }
 
 /* What the library does not take it will not answer either. */
 static struct call *
 call_taken(struct call *c, int code)
 {
-	if (code != ZOK)
+	if (c && code != ZOK)
 		call_answered(c, code, NULL);
 	return c;
+}
+
+static int
+ask_library(struct session *s, enum ask what, const char *path, struct call *c)
+{
+	zhandle_t *zh = session_handle(s);
+
+	switch (what) {
+	case ASK_LIST:
+		return zoo_aget_children2(zh, path, 0, on_names, c);
+	case ASK_EXISTS:
+		return zoo_aexists(zh, path, 0, on_stat, c);
+	case ASK_GET:
+		return zoo_awget(zh, path, NULL, NULL, on_data, c);
+	case ASK_SYNC:
+		return zoo_async(zh, path, on_sync, c);
+	case ASK_END:
+		return zoo_awget_children(zh, path, on_end_ahead, s, on_no_names, c);
+	case ASK_CHANGE:
+		return zoo_awget(zh, path, on_end_ahead, s, on_data, c);
+	case ASK_CHILDREN:
+		return zoo_awget_children2(zh, path, on_end_ahead, s, on_names, c);
+	case ASK_OWN_END:
+		return zoo_awget_children(zh, path, on_end_own, s, on_no_names, c);
+	}
+	return ZBADARGUMENTS;
+}
+
+struct call *
+call_ask(struct session *s, enum ask what, const char *path)
+{
+	struct call *c = call_new(s);
+
+	if (!c)
+		return NULL;
+	c->own_end = what == ASK_OWN_END;
+	if (what >= ASK_END)
+		session_note(s, c->own_end ? WATCHED_OWN : WATCHED_AHEAD, false);
+	return call_taken(c, ask_library(s, what, path, c));
+}
+
+static const struct ACL_vector *
+acl_of(bool open)
+{
+	return open ? &ZOO_OPEN_ACL_UNSAFE : &ZOO_CREATOR_ALL_ACL;
 }
 
 struct call *
 call_create(struct session *s, const char *path, const char *data, int mode, bool open)
 {
-	const struct ACL_vector *acl = open ? &ZOO_OPEN_ACL_UNSAFE : &ZOO_CREATOR_ALL_ACL;
 	struct call *c = call_new(s);
+	int code = c ? zoo_acreate2(session_handle(s), path, data, (int)strlen(data),
+			   acl_of(open), mode, on_path, c)
+		     : ZOK;
 
-	return c ? call_taken(c,
-		       zoo_acreate2(session_handle(s), path, data, (int)strlen(data), acl,
-			   mode, on_path, c))
-		 : NULL;
-}
-
-struct call *
-call_list(struct session *s, const char *path)
-{
-	struct call *c = call_new(s);
-
-	return c
-	    ? call_taken(c, zoo_aget_children2(session_handle(s), path, 0, on_names, c))
-	    : NULL;
-}
-
-struct call *
-call_exists(struct session *s, const char *path)
-{
-	struct call *c = call_new(s);
-
-	return c ? call_taken(c, zoo_aexists(session_handle(s), path, 0, on_stat, c))
-		 : NULL;
-}
-
-struct call *
-call_get(struct session *s, const char *path)
-{
-	struct call *c = call_new(s);
-
-	return c
-	    ? call_taken(c, zoo_awget(session_handle(s), path, NULL, NULL, on_data, c))
-	    : NULL;
+	return call_taken(c, code);
 }
 
 struct call *
 call_set(struct session *s, const char *path, const char *data, int version)
 {
 	struct call *c = call_new(s);
+	int code = c ? zoo_aset(session_handle(s), path, data, (int)strlen(data), version,
+			   on_stat, c)
+		     : ZOK;
 
-	return c ? call_taken(c,
-		       zoo_aset(session_handle(s), path, data, (int)strlen(data), version,
-			   on_stat, c))
-		 : NULL;
+	return call_taken(c, code);
 }
 
 struct call *
@@ -279,15 +275,13 @@ call_delete(struct session *s, const char *path, int version)
 {
 	struct call *c = call_new(s);
 
-	return c
-	    ? call_taken(c, zoo_adelete(session_handle(s), path, version, on_nothing, c))
-	    : NULL;
+	return call_taken(
+	    c, c ? zoo_adelete(session_handle(s), path, version, on_nothing, c) : ZOK);
 }
 
 /* Of several names that are made, the first one is told. */
 static void
-call_set_op(struct call *c, zoo_op_t *op, const struct change *change,
-    const struct ACL_vector *acl)
+call_set_op(struct call *c, zoo_op_t *op, const struct change *change, bool open)
 {
 	int length = change->data ? (int)strlen(change->data) : 0;
 	bool named = *c->text != '\0';
@@ -296,7 +290,7 @@ call_set_op(struct call *c, zoo_op_t *op, const struct change *change,
 	case CHANGE_CREATE:
 		if (!named)
 			c->text[0] = '?'; /* until the answer is there */
-		zoo_create_op_init(op, change->path, change->data, length, acl,
+		zoo_create_op_init(op, change->path, change->data, length, acl_of(open),
 		    change->mode, named ? NULL : c->text, named ? 0 : sizeof c->text);
 		break;
 	case CHANGE_SET:
@@ -321,67 +315,27 @@ call_multi(struct session *s, const struct change *changes, size_t n, bool open)
 		return NULL;
 	c->nresults = n;
 	for (size_t i = 0; i < n; i++)
-		call_set_op(c, &ops[i], &changes[i],
-		    open ? &ZOO_OPEN_ACL_UNSAFE : &ZOO_CREATOR_ALL_ACL);
+		call_set_op(c, &ops[i], &changes[i], open);
 	return call_taken(
 	    c, zoo_amulti(session_handle(s), (int)n, ops, c->results, on_nothing, c));
 }
 
-struct call *
-call_sync(struct session *s, const char *path)
+struct path
+path_of(const char *form, ...)
 {
-	struct call *c = call_new(s);
+	struct path p;
+	va_list args;
 
-	return c ? call_taken(c, zoo_async(session_handle(s), path, on_sync, c)) : NULL;
-}
-
-struct call *
-call_watch(struct session *s, const char *path)
-{
-	struct call *c = call_watching(s, WATCHED_AHEAD);
-
-	return c ? call_taken(c,
-		       zoo_awget_children(
-			   session_handle(s), path, on_end_ahead, s, on_no_names, c))
-		 : NULL;
-}
-
-struct call *
-call_watch_data(struct session *s, const char *path)
-{
-	struct call *c = call_watching(s, WATCHED_AHEAD);
-
-	return c ? call_taken(
-		       c, zoo_awget(session_handle(s), path, on_end_ahead, s, on_data, c))
-		 : NULL;
-}
-
-struct call *
-call_watch_list(struct session *s, const char *path)
-{
-	struct call *c = call_watching(s, WATCHED_AHEAD);
-
-	return c ? call_taken(c,
-		       zoo_awget_children2(
-			   session_handle(s), path, on_end_ahead, s, on_names, c))
-		 : NULL;
-}
-
-struct call *
-call_guard(struct session *s, const char *path)
-{
-	struct call *c = call_watching(s, WATCHED_OWN);
-
-	return c ? call_taken(c,
-		       zoo_awget_children(
-			   session_handle(s), path, on_end_own, s, on_no_names, c))
-		 : NULL;
+	va_start(args, form);
+	vsnprintf(p.at, sizeof p.at, form, args);
+	va_end(args);
+	return p;
 }
 
 /* ---- what was answered ---- */
 
 enum rc
-call_await(struct call *c, instant until, int *code, struct fault *f)
+call_await(struct call *c, instant until, struct fault *f)
 {
 	enum rc rc = RC_OK;
 
@@ -389,54 +343,20 @@ call_await(struct call *c, instant until, int *code, struct fault *f)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	while (rc == RC_OK && !atomic_load(&c->done))
 		rc = session_await_answer(c->session, until, f);
-	if (rc != RC_OK)
+	if (rc != RC_OK || is_about_nodes(c->code))
 		return rc;
-	*code = c->code;
-	return is_about_nodes(c->code) ? RC_OK : session_judge(c->session, c->code, f);
+	return session_judge(c->session, c->code, f);
 }
 
 enum rc
 call_finish(struct call *c, instant until, int *code, struct fault *f)
 {
-	enum rc rc = call_await(c, until, code, f);
+	enum rc rc = call_await(c, until, f);
 
+	if (rc == RC_OK && code)
+		*code = c->code;
 	call_drop(c);
 	return rc;
-}
-
-instant
-call_sent(const struct call *c)
-{
-	return c->sent;
-}
-
-const struct Stat *
-call_stat(const struct call *c)
-{
-	return &c->stat;
-}
-
-size_t
-call_failed(const struct call *c)
-{
-	size_t i = 0;
-
-	while (i < c->nresults && c->results[i].err == ZOK)
-		i++;
-	return i;
-}
-
-const char *
-call_text(const struct call *c)
-{
-	return c->text;
-}
-
-const char *const *
-call_names(const struct call *c, size_t *n)
-{
-	*n = c->nnames;
-	return (const char *const *)c->names;
 }
 
 /* Servers keep quiet about containers and nodes with a time to live; some did not. */
@@ -452,4 +372,10 @@ bool
 stat_is_directory(const struct Stat *stat)
 {
 	return stat->numChildren > 0 || stat->cversion != 0;
+}
+
+int64_t
+stat_time(int64_t ms)
+{
+	return ms > 0 && ms < INT64_MAX / NS_PER_MS / 2 ? ms * NS_PER_MS : -1;
 }

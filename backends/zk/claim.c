@@ -2,7 +2,6 @@
 #include "zk.h"
 
 #include "backends/common/text.h"
-#include "single.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,20 +18,21 @@
  * A server that takes connections and says nothing would cost the library two
  * thirds of the timeout; where there are others, one of them is tried first then.
  */
-static enum rc
-begin_session(struct zk *z, int64_t ttl, instant until, struct fault *f)
+enum rc
+claim_connect(struct zk *z, int64_t ttl, instant until, struct fault *f)
 {
 	bool several = strchr(z->ensemble.hosts, ',') != NULL;
-	struct session **s = &z->node.session;
-	enum rc rc;
+	struct session **s = &z->dir.session;
 
+	if (*s)
+		return session_await(*s, until, f);
 	for (;;) {
 		instant patience = several
 		    ? instant_first(until, instant_now() + HOST_PATIENCE)
 		    : until;
-
-		rc = session_begin(
+		enum rc rc = session_begin(
 		    s, z->base.host, z->where, &z->ensemble, ttl, until, f);
+
 		if (rc == RC_OK)
 			rc = session_await(*s, patience, f);
 		if (rc != RC_AGAIN || instant_now() < patience || instant_now() >= until)
@@ -43,44 +43,21 @@ begin_session(struct zk *z, int64_t ttl, instant until, struct fault *f)
 	}
 }
 
-enum rc
-claim_connect(struct zk *z, int64_t ttl, instant until, struct fault *f)
-{
-	return z->node.session ? session_await(z->node.session, until, f)
-			       : begin_session(z, ttl, until, f);
-}
-
 /* Our place is no more. */
 static void
 forget_place(struct zk *z)
 {
 	node_forget(&z->node);
-	turn_forget(&z->turn);
-}
-
-/*
- * Our place is lost.  A permit that we had, and lost with it, is to be given back before
- * we ask for another.
- */
-static void
-lose_place(struct zk *z)
-{
-	struct taken *taken = &z->node.taken;
-
-	if (*taken->lease) {
-		z->permit.asked = true;
-		snprintf(z->permit.tried, sizeof z->permit.tried, "%s", taken->slot);
-	}
-	forget_place(z);
+	turn_forget(z);
 }
 
 /* The session is no more, and with it our node, or soon. */
 void
 claim_leave_session(struct zk *z)
 {
-	session_abandon(z->node.session);
-	z->node.session = NULL;
-	lose_place(z);
+	session_abandon(z->dir.session);
+	z->dir.session = NULL;
+	forget_place(z);
 }
 
 /* ---- given back ---- */
@@ -96,7 +73,7 @@ zk_give_back(struct zk *z, int status, instant until, struct fault *f)
 	    job_is_wanted(&z->claim->job),
 	     refused = true;
 	struct memory m = {.n = 0};
-	enum rc rc = permit_sweep(&z->permit, until, f);
+	enum rc rc = permit_sweep(z, until, f);
 
 	while (rc == RC_OK && refused) {
 		if (remember)
@@ -117,19 +94,17 @@ remove_node(struct zk *z, int status, instant until, struct fault *f)
 {
 	enum rc rc;
 
-	for (;;) {
+	do {
 		rc = zk_give_back(z, status, until, f);
 		if (rc != RC_AGAIN)
 			return rc;
-		if (instant_now() >= until)
+		if (instant_now() >= until) {
 			/* or the next attempt would be with one who says nothing */
-			session_poison(z->node.session);
-		if (instant_now() >= until)
+			session_poison(z->dir.session);
 			return rc;
-		if (z->base.host->wait(z->base.host, -1, 0,
-			instant_first(until, instant_now() + RETRY)) == WOKE_STOP)
-			return RC_STOP;
-	}
+		}
+	} while (zk_pause(z, instant_first(until, instant_now() + RETRY)) == RC_OK);
+	return RC_STOP;
 }
 
 /* ---- acquire ---- */
@@ -147,53 +122,39 @@ join_by(struct zk *z, instant until)
 	    retry_first(&z->patience, until));
 }
 
-static enum rc
-come(struct zk *z, instant until, struct fault *f)
-{
-	instant patience = instant_first(
-	    retry_first(&z->patience, until), instant_after(instant_now(), ATTEMPT));
-
-	return claim_connect(z, z->claim->ttl, patience, f);
-}
-
 /* Into the queue, if we are not there, and to its head. */
 static enum rc
-go_through_queue(struct zk *z, instant until, struct grant *g, struct fault *f)
+go_through_queue(struct zk *z, instant until, struct fault *f)
 {
-	struct call *list = NULL;
 	enum rc rc = RC_OK;
 
 	if (!*z->node.path) /* what is left before a permit stops others */
-		rc = permit_sweep(&z->permit, join_by(z, until), f);
-	if (rc == RC_OK && !*z->node.path)
-		rc = node_join(&z->node, g, &list, join_by(z, until), f);
-	else if (rc == RC_OK && z->node.state != STATE_WATCHING)
-		list = call_list(z->node.session, z->node.dir->path);
-	if (rc != RC_OK) {
-		call_drop(list);
+		rc = permit_sweep(z, join_by(z, until), f);
+	if (rc == RC_OK)
+		rc = turn_join(z, join_by(z, until), f);
+	if (rc == RC_OK)
+		rc = turn_await(z, until, f);
+	if (rc != RC_OK)
 		return rc;
-	}
-	rc = turn_await(&z->turn, list, until, g, f);
-	if (rc == RC_OK && z->claim->kind == KIND_LIMIT && !*z->node.taken.lease)
-		rc = permit_take(&z->permit, until, g, f);
-	else if (rc == RC_OK)
-		rc = turn_earn(&z->turn, g, f);
-	return rc;
+	return z->claim->kind == KIND_LIMIT && z->node.permit.state != PERMIT_TAKEN
+	    ? permit_take(z, until, f)
+	    : turn_earn(z, f);
 }
 
 /* From wherever we are: no session, no node, or all of that. */
 static enum rc
-try_acquire(struct zk *z, instant until, struct grant *g, struct fault *f)
+try_acquire(struct zk *z, instant until, struct fault *f)
 {
-	enum rc rc = come(z, until, f);
+	instant patience = instant_first(
+	    retry_first(&z->patience, until), instant_after(instant_now(), ATTEMPT));
+	enum rc rc = claim_connect(z, z->claim->ttl, patience, f);
 
-	*g = (struct grant){.anchor = -1};
-	if (rc == RC_OK && z->dir.layout->single)
-		rc = single_take(&z->turn, until, g, f);
-	else if (rc == RC_OK)
-		rc = go_through_queue(z, until, g, f);
+	z->node.grant = (struct grant){.anchor = -1};
+	if (rc == RC_OK)
+		rc = z->dir.layout->single ? single_take(z, until, f)
+					   : go_through_queue(z, until, f);
 	if (rc == RC_OK && job_is_wanted(&z->claim->job))
-		rc = jobs_check(&z->jobs, &z->node, turn_answer_by(&z->turn), f);
+		rc = jobs_check(&z->jobs, &z->node, zk_answer_by(z), f);
 	return rc;
 }
 
@@ -204,24 +165,24 @@ try_acquire(struct zk *z, instant until, struct grant *g, struct fault *f)
 static enum rc
 prepare_retry(struct zk *z, enum rc rc, instant until)
 {
-	struct session *s = z->node.session;
+	struct session *s = z->dir.session;
 
 	if (rc != RC_LOST && rc != RC_AGAIN)
 		return rc;
-	if (rc == RC_LOST && state_has_place(z->node.state))
+	if (rc == RC_LOST && z->turn.census.taken)
 		/* that is an answer: the server is back */
 		retry_end_outage(&z->patience);
 	if (s && session_look(s).dead)
 		claim_leave_session(z);
 	else if (rc == RC_LOST)
-		lose_place(z);
+		forget_place(z);
 	else if (s)
 		session_poison(s); /* it has had its time */
 	if (!z->patience.persist && instant_now() >= z->turn.over)
 		return RC_AGAIN;
 	if (instant_now() >= z->turn.over)
 		z->turn.over = NEVER; /* or no attempt would have any time */
-	if (state_has_place(z->node.state) && z->turn.place.position == 0)
+	if (z->turn.census.taken && z->turn.place.position == 0)
 		z->base.host->seen.position = 1; /* all wait for us */
 	return retry_wait(&z->patience, z->base.host, RC_AGAIN, z->turn.queued, until);
 }
@@ -232,17 +193,12 @@ begin_acquire(struct zk *z, const struct claim *claim)
 	z->claim = claim;
 	/* so that not all go to the same server */
 	ensemble_rotate(&z->ensemble, (unsigned char)claim->owner[0]);
-	z->dir.where = z->where;
-	lockdir_name(&z->dir, z->ensemble.chroot, claim);
-	z->node = (struct node){.session = z->node.session,
-	    .dir = &z->dir,
+	layout_name(z->dir.prefix, z->dir.layout, claim);
+	lockdir_place(&z->dir, z->ensemble.chroot, claim->key);
+	z->node = (struct node){.dir = &z->dir,
 	    .record = claim->record,
 	    .owner = z->dir.layout->single ? claim->owner : NULL};
-	z->turn = (struct turn){.node = &z->node,
-	    .host = z->base.host,
-	    .patience = &z->patience,
-	    .claim = claim};
-	z->permit = (struct permit){.turn = &z->turn};
+	z->turn = (struct turn){.queued = false};
 	jobs_begin(&z->jobs, claim, &z->dir);
 	forget_place(z);
 	retry_begin(&z->patience, claim);
@@ -255,7 +211,7 @@ zk_pass_on(struct zk *z)
 	struct fault unused;
 
 	/* or else the release that follows does it */
-	if (remove_node(z, STATUS_NONE, turn_answer_by(&z->turn), &unused) == RC_OK) {
+	if (remove_node(z, STATUS_NONE, zk_answer_by(z), &unused) == RC_OK) {
 		node_note(&z->node, EVENT_GONE);
 		forget_place(z);
 	}
@@ -267,26 +223,23 @@ claim_acquire(struct store *s, const struct claim *claim, instant until,
     struct grant *ret, struct fault *f)
 {
 	struct zk *z = zk_of(s);
-	struct grant g;
 	enum rc rc;
 
 	begin_acquire(z, claim);
-	for (;;) {
-		rc = try_acquire(z, until, &g, f);
-		if (rc == RC_OK)
-			break;
-		if (rc == RC_DONE)
-			return zk_pass_on(z);
-		rc = prepare_retry(z, rc, until);
-		if (rc != RC_OK)
-			return rc;
-	}
+	do
+		rc = try_acquire(z, until, f);
+	while (
+	    rc != RC_OK && rc != RC_DONE && (rc = prepare_retry(z, rc, until)) == RC_OK);
+	if (rc == RC_DONE)
+		return zk_pass_on(z);
+	if (rc != RC_OK)
+		return rc;
 	node_note(&z->node, EVENT_GRANTED);
-	turn_forget(&z->turn); /* the queue may be long */
-	g.token = z->node.token;
-	g.slot = z->node.taken.number;
-	g.pace = instant_first(g.pace, FIRST_RENEWAL);
-	*ret = g;
+	turn_forget(z); /* the queue may be long */
+	*ret = z->node.grant;
+	ret->token = z->node.token;
+	ret->slot = z->node.permit.number;
+	ret->pace = instant_first(ret->pace, FIRST_RENEWAL);
 	return RC_OK;
 }
 
@@ -299,14 +252,14 @@ claim_acquire(struct store *s, const struct claim *claim, instant until,
 static void
 try_another_server(struct zk *z, instant began)
 {
-	struct credit credit = session_look(z->node.session).credit;
+	struct credit credit = session_look(z->dir.session).credit;
 	int64_t patience = credit_pace(&credit) *
 	    (strchr(z->ensemble.hosts, ',') ? 3 : 8) / 2;
 
 	z->silent_since = instant_first(z->silent_since, began);
 	if (instant_now() < instant_after(z->silent_since, patience))
 		return;
-	session_poison(z->node.session);
+	session_poison(z->dir.session);
 	z->silent_since = NEVER;
 }
 
@@ -315,7 +268,7 @@ try_another_server(struct zk *z, instant began)
  * end.
  */
 static enum rc
-write_through(struct zk *z, instant until, struct grant *g, struct fault *f)
+write_through(struct zk *z, instant until, struct fault *f)
 {
 	struct node *n = &z->node;
 	bool written, alarmed;
@@ -323,41 +276,26 @@ write_through(struct zk *z, instant until, struct grant *g, struct fault *f)
 
 	do {
 		written = false;
-		session_clear_alarm(n->session);
+		session_clear_alarm(z->dir.session);
 		/* or we would write to another's, which is at that place now */
-		rc = n->dir->layout->single ? node_read(n, until, f) : RC_OK;
+		rc = z->dir.layout->single ? node_read(n, until, f) : RC_OK;
 		if (rc == RC_OK)
-			rc = node_written(n, node_write(n), until, g, &written, f);
-		alarmed = session_look(n->session).alarmed;
+			rc = node_written(n, node_write(n), until, &written, f);
+		alarmed = session_look(z->dir.session).alarmed;
 	} while (rc == RC_OK && (!written || alarmed) && instant_now() < until);
-	if (rc == RC_OK && !written)
-		return fault_set(f, RC_AGAIN,
-		    "%s: somebody writes to our node all the time", z->where);
-	return rc;
+	return rc == RC_OK && !written ? node_is_disturbed(n, f) : rc;
 }
 
-/*
- * If our node has gone, it may have been taken by force, and the lock's directory say by
- * whom.  That is asked for before our write, so that nothing waits for it.
- */
-static struct call *
-ask_who(struct zk *z)
-{
-	return session_look(z->node.session).alarmed
-	    ? call_get(z->node.session, z->dir.path)
-	    : NULL;
-}
-
+/* If our node has gone, it may have been taken by force, and the directory say by whom. */
 static enum rc
 say_who(struct zk *z, struct call *directory, struct fault *f)
 {
 	struct fault unused;
-	int code;
 	enum rc rc = RC_LOST;
 	char *forcer = NULL;
 
-	if (directory && call_await(directory, instant_now(), &code, &unused) == RC_OK)
-		forcer = data_forcer(call_text(directory), z->node.token);
+	if (directory && call_await(directory, instant_now(), &unused) == RC_OK)
+		forcer = data_forcer(directory->text, z->node.token);
 	if (forcer)
 		rc = refuse_broken(z->base.host, f, RC_LOST, z->where, forcer);
 	free(forcer);
@@ -368,29 +306,37 @@ enum rc
 claim_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 {
 	struct zk *z = zk_of(s);
-	struct call *directory = ask_who(z);
+	struct node *n = &z->node;
+	/* asked for before our write, so that nothing waits for it */
+	struct call *directory = session_look(z->dir.session).alarmed
+	    ? lockdir_ask(&z->dir, ASK_GET, "", NULL)
+	    : NULL;
 	instant began = instant_now();
 	enum rc rc;
 
-	session_clear_alarm(z->node.session);
-	rc = session_await(z->node.session, until, f);
+	session_clear_alarm(z->dir.session);
+	rc = session_await(z->dir.session, until, f);
 	if (rc == RC_OK) {
-		node_guard(&z->node); /* not at the grant: short commands do without */
-		rc = write_through(z, until, g, f);
+		node_guard(n); /* not at the grant: short commands do without */
+		rc = write_through(z, until, f);
 	}
 	if (rc == RC_LOST)
 		rc = say_who(z, directory, f);
 	call_drop(directory);
-	if (rc == RC_OK)
+	if (rc == RC_OK) {
 		z->silent_since = NEVER;
-	if (rc == RC_OK && z->node.revocation.news) {
-		z->node.revocation.news = false;
+		g->sent = n->grant.sent;
+		g->lease = n->grant.lease;
+		g->pace = n->grant.pace;
+		if (n->revocation.state != REVOKED_NEWS)
+			return RC_OK;
+		n->revocation.state = REVOKED_TOLD;
 		return refuse_broken(
-		    s->host, f, RC_REVOKED, z->where, z->node.revocation.asker);
+		    s->host, f, RC_REVOKED, z->where, n->revocation.asker);
 	}
-	if (rc == RC_OK || rc == RC_STOP || rc == RC_LOST)
+	if (rc == RC_STOP || rc == RC_LOST)
 		return rc;
-	if (session_look(z->node.session).dead)
+	if (session_look(z->dir.session).dead)
 		return RC_LOST;
 	try_another_server(z, began);
 	return RC_AGAIN;
@@ -398,36 +344,24 @@ claim_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 
 /* ---- release ---- */
 
-/*
- * Where we must not delete our node, or get nonsense for an answer, it goes with the
- * session alone.
- */
-static bool
-is_refusal(enum rc rc)
-{
-	return rc != RC_OK && rc != RC_LOST && rc != RC_AGAIN && rc != RC_STOP;
-}
-
 enum rc
 claim_release(struct store *s, int status, instant until, struct fault *f)
 {
 	struct zk *z = zk_of(s);
 	enum rc rc;
 
-	if (!z->node.session || z->node.state == STATE_NONE)
+	if (!z->dir.session || z->node.state == STATE_NONE)
 		return RC_OK;
 	rc = remove_node(z, status, until, f);
 	if (rc == RC_LOST && !state_is_holders(z->node.state))
 		rc = RC_OK;
-	if (is_refusal(rc))
-		/*
-		 * to ask again would be to keep the session alive: next time, there is
-		 * nothing to give
-		 */
+	/*
+	 * Where we must not delete our node, or get nonsense for an answer, it goes with the
+	 * session alone: to ask again would be to keep that alive.
+	 */
+	if (rc != RC_AGAIN && rc != RC_STOP)
 		node_note(&z->node, EVENT_GONE);
-	if (rc == RC_OK || rc == RC_LOST) {
-		node_note(&z->node, EVENT_GONE);
+	if (rc == RC_OK || rc == RC_LOST)
 		forget_place(z);
-	}
 	return rc;
 }

@@ -5,174 +5,88 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { UUID_CHARS = 40 /* "_c_<uuid>-" */ };
-
-/* ---- names ---- */
-
-enum rc
-names_copy(struct names *ret, const struct call *list, struct fault *f)
-{
-	size_t n;
-	const char *const *names = call_names(list, &n);
-
-	*ret = (struct names){calloc(n + 1, sizeof *ret->at), n};
-	if (!ret->at) {
-		ret->n = 0;
-		return fault_set(f, RC_SYSTEM, "out of memory");
-	}
-	if (n > 0)
-		memcpy(ret->at, names, n * sizeof *names);
-	return RC_OK;
-}
-
-static int
-compare_names(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-void
-names_sort(struct names *n)
-{
-	qsort(n->at, n->n, sizeof *n->at, compare_names);
-}
-
-void
-names_free(struct names *n)
-{
-	free(n->at);
-	*n = (struct names){NULL, 0};
-}
-
 /* ---- nodes ---- */
 
-/* The first n names, of which none is asked for yet. */
-static struct reader
-reader_of(const char *part, const struct names *names, size_t n)
+void
+reader_ask(struct reader *r, const struct lockdir *d)
 {
-	return (struct reader){
-	    .part = part, .names = names->at, .n = n < names->n ? n : names->n};
+	for (; r->asked < r->n && r->asked < r->given + READ_AHEAD; r->asked++)
+		r->calls[r->asked % READ_AHEAD] = lockdir_ask(
+		    d, r->what, r->part, r->names[r->asked]);
 }
 
-static void
-reader_ask(const struct contents *c, struct reader *r)
+const char *
+reader_next(struct reader *r, const struct lockdir *d, struct call **c)
 {
-	char path[NODE_BYTES + DIR_BYTES];
-
-	for (; r->asked < r->n && r->asked < r->given + READ_AHEAD; r->asked++) {
-		snprintf(
-		    path, sizeof path, "%s%s/%s", c->path, r->part, r->names[r->asked]);
-		r->calls[r->asked % READ_AHEAD] = call_get(c->session, path);
-	}
+	reader_ask(r, d);
+	if (r->given == r->n)
+		return NULL;
+	*c = r->calls[r->given % READ_AHEAD];
+	return r->names[r->given++];
 }
 
-/* Also before all are read. */
-static void
+void
 reader_end(struct reader *r)
 {
 	for (; r->given < r->asked; r->given++)
 		call_drop(r->calls[r->given % READ_AHEAD]);
 }
 
-static enum rc
-reader_give(
-    struct contents *c, struct reader *r, const struct visitor *v, struct fault *f)
-{
-	struct member m = {.part = r->part, .name = r->names[r->given]};
-	struct call *node;
-	int code = ZOK;
-	enum rc rc;
-
-	reader_ask(c, r);
-	node = r->calls[r->given++ % READ_AHEAD];
-	rc = call_await(node, c->until, &code, f);
-	m.node = rc == RC_OK && code == ZOK ? node : NULL;
-	if (rc == RC_DENIED || m.node)
-		rc = v->see(v->ctx, &m, f);
-	call_drop(node);
-	return rc;
-}
-
-/* All of them, in order; RC_DONE if the visitor wants no more. */
-static enum rc
-walk_reader(
-    struct contents *c, struct reader *r, const struct visitor *v, struct fault *f)
-{
-	enum rc rc = RC_OK;
-
-	while (rc == RC_OK && r->given < r->n)
-		rc = reader_give(c, r, v, f);
-	reader_end(r);
-	return rc;
-}
-
-static enum rc
-walk_names(struct contents *c, const char *part, const struct names *names,
-    const struct visitor *v, struct fault *f)
-{
-	struct reader r = reader_of(part, names, names->n);
-
-	return walk_reader(c, &r, v, f);
-}
-
 /* ---- the list ---- */
 
 void
-contents_begin(struct contents *c, struct session *s, const struct layout *l,
-    const char *path, instant until)
+contents_begin(
+    struct contents *c, const struct lockdir *d, const char *path, instant until)
 {
-	*c = (struct contents){.session = s, .layout = l, .until = until};
-	snprintf(c->path, sizeof c->path, "%s", path);
-	c->list = l->single ? call_get(s, c->path) : call_list(s, c->path);
+	*c = (struct contents){.dir = *d, .until = until};
+	if (path)
+		snprintf(c->dir.path, sizeof c->dir.path, "%s", path);
+	c->list = lockdir_ask(&c->dir, d->layout->single ? ASK_GET : ASK_LIST, "", NULL);
 }
 
 enum rc
 contents_await(struct contents *c, bool *there, struct fault *f)
 {
-	int code;
-	enum rc rc = call_await(c->list, c->until, &code, f);
+	enum rc rc = call_await(c->list, c->until, f);
 
-	*there = rc == RC_OK && code == ZOK;
+	*there = rc == RC_OK && c->list->code == ZOK;
 	return rc;
 }
 
-enum rc
-contents_order(struct contents *c, struct fault *f)
-{
-	struct queue q = {.layout = c->layout};
-	enum rc rc;
-
-	q.names = call_names(c->list, &q.n);
-	queue_look(&c->place, &q, "");
-	rc = names_copy(&c->names, c->list, f);
-	if (rc != RC_OK)
-		return rc;
-	c->names.n = queue_sort(c->layout, c->names.at, c->names.n);
-	c->first = reader_of("", &c->names, c->place.holders.n);
-	return RC_OK;
-}
-
 void
-contents_read_ahead(struct contents *c)
+contents_order(struct contents *c)
 {
-	reader_ask(c, &c->first);
+	struct call *list = c->list;
+	const struct queue q = {c->dir.layout, list->names, list->nnames};
+
+	queue_look(&c->place, &q, "");
+	c->placed = queue_sort(c->dir.layout, list->names, list->nnames);
+	c->reader = (struct reader){
+	    ASK_GET, .part = "", .names = list->names, .n = c->place.holders.n};
 }
 
 void
 contents_want(struct contents *c, const char *owner)
 {
+	struct reader *r = &c->reader;
 	size_t kept = 0;
 
-	for (size_t i = 0; i < c->first.n; i++) {
-		struct child child = layout_read(c->layout, c->names.at[i]);
+	for (size_t i = 0; i < r->n; i++) {
+		struct child child = layout_read(c->dir.layout, r->names[i]);
 
 		if (child_has_owner(&child, owner))
-			c->names.at[kept++] = c->names.at[i];
+			r->names[kept++] = r->names[i];
 	}
-	c->names.n = c->first.n = kept;
+	c->placed = r->n = kept;
 }
 
 /* ---- semaphores ---- */
+
+static int
+compare_leases(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
 
 /* Numbers are ten digits at the end. */
 static int
@@ -193,67 +107,66 @@ compare_uuid(const void *name, const void *seat)
 const char *
 contents_seat(const struct contents *c, const char *name)
 {
-	const char **seat = c->seats.n > 0
-	    ? bsearch(name, c->seats.at, c->seats.n, sizeof *c->seats.at, compare_uuid)
+	const char **seat = c->seats > 0
+	    ? bsearch(name, c->leases->names, c->seats, sizeof seat, compare_uuid)
 	    : NULL;
 
 	return seat ? *seat : NULL;
 }
 
-/* Those that no dlock has made, in the order of their numbers. */
-static enum rc
-copy_others(
-    struct names *ret, const struct layout *l, const struct call *list, struct fault *f)
+/* Puts dlocks' first, and gives how many these are; others' come in the order of their numbers. */
+static size_t
+sort_seats(const struct layout *l, struct call *list)
 {
-	size_t kept = 0;
-	enum rc rc = names_copy(ret, list, f);
+	size_t ours = 0, n = 0;
 
-	for (size_t i = 0; i < ret->n; i++) {
-		struct child child = layout_read(l, ret->at[i]);
+	for (size_t i = 0; i < list->nnames; i++) {
+		const char *name = list->names[i];
+		struct child child = layout_read(l, name);
 
-		if (!child.owner && child.what != CHILD_FREEZE &&
-		    strlen(ret->at[i]) < NAME_BYTES)
-			ret->at[kept++] = ret->at[i];
+		if (child.what == CHILD_FREEZE || strlen(name) >= NAME_BYTES)
+			continue;
+		list->names[i] = list->names[n];
+		list->names[n++] = name;
+		if (!child.owner)
+			continue;
+		list->names[n - 1] = list->names[ours];
+		list->names[ours++] = name;
 	}
-	ret->n = kept;
-	if (kept > 0)
-		qsort(ret->at, ret->n, sizeof *ret->at, compare_numbers);
-	return rc;
+	list->nnames = n;
+	if (n > 0) {
+		qsort(list->names, ours, sizeof *list->names, compare_leases);
+		qsort(list->names + ours, n - ours, sizeof *list->names, compare_numbers);
+	}
+	return ours;
 }
 
 static enum rc
 read_semaphore(struct contents *c, struct fault *f)
 {
-	char path[DIR_BYTES + 8];
-	int code;
 	enum rc rc;
 
-	snprintf(path, sizeof path, "%s/leases", c->path);
-	c->leases = call_list(c->session, path);
-	snprintf(path, sizeof path, "%s/locks", c->path);
-	c->locks = call_list(c->session, path);
-	rc = call_await(c->leases, c->until, &code, f);
+	c->leases = lockdir_ask(&c->dir, ASK_LIST, "/leases", NULL);
+	c->locks = lockdir_ask(&c->dir, ASK_LIST, "/locks", NULL);
+	rc = call_await(c->leases, c->until, f);
 	if (rc == RC_OK)
-		rc = call_await(c->locks, c->until, &code, f);
-	if (rc == RC_OK)
-		rc = names_copy(&c->seats, c->leases, f);
-	if (rc == RC_OK)
-		names_sort(&c->seats);
-	if (rc == RC_OK)
-		rc = copy_others(&c->holders, c->layout, c->leases, f);
-	return rc == RC_OK ? copy_others(&c->queued, c->layout, c->locks, f) : rc;
+		rc = call_await(c->locks, c->until, f);
+	if (rc != RC_OK)
+		return rc;
+	c->seats = sort_seats(c->dir.layout, c->leases);
+	c->queued = sort_seats(c->dir.layout, c->locks);
+	return RC_OK;
 }
 
 enum rc
 contents_judge(struct contents *c, bool freeze, int64_t now, struct fault *f)
 {
-	size_t n;
-	const char *const *names = call_names(c->list, &n);
+	const struct call *list = c->list;
 	enum rc rc = RC_OK;
 
 	if (freeze && c->place.freeze)
-		rc = freeze_look(&c->freeze, c->session, c->path, "", names, n, now,
-		    false, c->until, f);
+		rc = freeze_look(&c->freeze, &c->dir, "", list->names + c->placed,
+		    list->nnames - c->placed, now, false, c->until, f);
 	return rc == RC_OK && c->place.semaphore ? read_semaphore(c, f) : rc;
 }
 
@@ -262,19 +175,17 @@ contents_judge(struct contents *c, bool freeze, int64_t now, struct fault *f)
 static bool
 is_holder(const struct contents *c, const struct member *m)
 {
-	bool permit = layout_read(c->layout, m->name).kind == KIND_LIMIT;
+	bool permit = layout_read(c->dir.layout, m->name).kind == KIND_LIMIT;
 
 	if (permit && !contents_seat(c, m->name))
 		return false;
-	return !m->node || permit ||
-	    freeze_leaves(
-		&c->freeze, call_stat(m->node)->czxid, data_stage(call_text(m->node)));
+	return !m->node || permit || freeze_leaves(&c->freeze, m->node);
 }
 
 static bool
 has_place(struct contents *c, const char *name)
 {
-	if (layout_read(c->layout, name).what != CHILD_FOREIGN &&
+	if (layout_read(c->dir.layout, name).what != CHILD_FOREIGN &&
 	    strlen(name) < NAME_BYTES)
 		return true;
 	c->odd.first = c->odd.first ? c->odd.first : name;
@@ -282,72 +193,75 @@ has_place(struct contents *c, const char *name)
 	return false;
 }
 
-/* The walk of those that may hold it. */
-struct walk {
-	struct contents *contents;
-	const struct visitor *visitor;
-};
-
-static enum rc
-see_first(void *ctx, const struct member *m, struct fault *f)
+static struct reader
+others_in(const char *part, const struct call *list, size_t from)
 {
-	struct walk *w = ctx;
-	struct contents *c = w->contents;
+	if (!list || list->nnames == from)
+		return (struct reader){.n = 0};
+	return (struct reader){
+	    ASK_GET, .part = part, .names = list->names + from, .n = list->nnames - from};
+}
 
-	if (!has_place(c, m->name))
-		return RC_OK;
-	if (is_holder(c, m))
-		return w->visitor->see(w->visitor->ctx, m, f);
-	c->rest.at[c->rest.n++] = m->name;
-	return RC_OK;
+static void
+next_step(struct contents *c)
+{
+	const char **names = c->list->names;
+
+	switch (++c->step) {
+	case READS_LEASES:
+		for (size_t i = c->reader.n; i < c->placed; i++)
+			if (has_place(c, names[i]))
+				names[c->rest++] = names[i];
+		c->waiting = c->rest + (c->locks ? c->locks->nnames - c->queued : 0);
+		c->reader = others_in("/leases", c->leases, c->seats);
+		break;
+	case READS_LOCKS:
+		c->reader = others_in("/locks", c->locks, c->queued);
+		break;
+	default:
+		c->reader = (struct reader){
+		    ASK_GET, .part = "", .names = names, .n = c->rest};
+	}
 }
 
 enum rc
-contents_holders(struct contents *c, const struct visitor *v, struct fault *f)
+contents_next(struct contents *c, bool holder, struct member *m, struct fault *f)
 {
-	struct walk w = {c, v};
-	const struct visitor first = {see_first, &w};
-	enum rc rc;
+	for (;;) {
+		enum rc rc;
 
-	c->rest.at = calloc(c->names.n + 1, sizeof *c->rest.at);
-	if (!c->rest.at)
-		return fault_set(f, RC_SYSTEM, "out of memory");
-	rc = walk_reader(c, &c->first, &first, f);
-	for (size_t i = c->first.n; i < c->names.n; i++)
-		if (has_place(c, c->names.at[i]))
-			c->rest.at[c->rest.n++] = c->names.at[i];
-	if (rc == RC_OK)
-		rc = walk_names(c, "/leases", &c->holders, v, f);
-	return rc == RC_DONE ? RC_OK : rc;
-}
-
-enum rc
-contents_waiters(struct contents *c, const struct visitor *v, struct fault *f)
-{
-	enum rc rc = walk_names(c, "/locks", &c->queued, v, f);
-
-	if (rc == RC_OK)
-		rc = walk_names(c, "", &c->rest, v, f);
-	return rc == RC_DONE ? RC_OK : rc;
-}
-
-size_t
-contents_waiting(struct contents *c)
-{
-	return c->queued.n + c->rest.n;
+		call_drop(c->current);
+		c->current = NULL;
+		*m = (struct member){.part = c->reader.part};
+		m->name = reader_next(&c->reader, &c->dir, &c->current);
+		if (!m->name && c->step == (holder ? READS_LEASES : READS_REST))
+			return RC_DONE;
+		if (!m->name) {
+			next_step(c);
+			continue;
+		}
+		rc = call_await(c->current, c->until, f);
+		if (rc == RC_OK && c->current->code != ZOK)
+			continue; /* it is gone */
+		if (rc == RC_OK)
+			m->node = c->current;
+		else if (rc != RC_DENIED)
+			return rc;
+		if (c->step == READS_FIRST && !has_place(c, m->name))
+			continue;
+		if (c->step != READS_FIRST || is_holder(c, m))
+			return RC_OK;
+		c->list->names[c->rest++] = m->name;
+	}
 }
 
 void
 contents_end(struct contents *c)
 {
-	reader_end(&c->first);
+	reader_end(&c->reader);
+	call_drop(c->current);
 	call_drop(c->list);
 	call_drop(c->leases);
 	call_drop(c->locks);
-	names_free(&c->names);
-	names_free(&c->seats);
-	names_free(&c->holders);
-	names_free(&c->queued);
-	names_free(&c->rest);
 	*c = (struct contents){.list = NULL};
 }

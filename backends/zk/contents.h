@@ -1,12 +1,12 @@
 /*
  * contents.h - what a lock's directory contains: who holds the lock, who waits for it, and nodes of
- * no lock.  Looking (look.h) and steering (steer.h) read it with this.
+ * no lock.  Looking (look.c) and steering (steer.c) read it with this.
  *
  *  1. Those who hold the lock are known by the names (queue.h), but for those that say in their
  *     node that they wait (data.h), and those that came after a freeze (freeze.h).  Users of
  *     Curator's do not say whether they wait: while a lock is frozen, the first of them that came
  *     before the freeze counts as its holder.
- *  2. A permit is held by whoever has a lease in K/leases (permit.h).  A dlock also has its place in
+ *  2. A permit is held by whoever has a lease in K/leases (permit.c).  A dlock also has its place in
  *     K, and is read there.  Users of Curator's semaphore are read in K/leases and K/locks.  A
  *     lease of theirs may belong to one who is about to be granted it.
  *  3. A directory is read in three steps, so that several locks take no more round trips than one:
@@ -22,71 +22,67 @@
 
 enum { READ_AHEAD = 8 };
 
-/* Names of children; the text is a list's. */
-struct names {
-	const char **at;
-	size_t n;
-};
-
-/* Those of an answered list; to be freed in any case. */
-enum rc names_copy(struct names *, const struct call *list, struct fault *);
-void names_sort(struct names *); /* as strings */
-void names_free(struct names *);
-
-/* Nodes of one directory, read in the order of their names. */
+/* What is asked about some children of one directory, in the order of their names. */
 struct reader {
+	enum ask what;
 	const char *part; /* of the lock's directory: "", "/leases" or "/locks" */
-	const char *const *names;
+	const char **names;
 	size_t n, asked, given;
 	struct call *calls[READ_AHEAD];
 };
 
+/* Asks about the first of them. */
+void reader_ask(struct reader *, const struct lockdir *);
+
+/* The next one's name, if there is one, and what is asked, to be awaited and dropped. */
+const char *reader_next(struct reader *, const struct lockdir *, struct call **);
+
+/* Also before all are read. */
+void reader_end(struct reader *);
+
 /* One node, as it was read. */
 struct member {
 	const char *part, *name;
-	const struct call *node; /* NULL: it may not be read */
-};
-
-/* RC_OK: go on.  RC_DONE: no more are wanted.  Anything else ends the walk as well. */
-struct visitor {
-	enum rc (*see)(void *ctx, const struct member *, struct fault *);
-	void *ctx;
+	struct call *node; /* NULL: it may not be read */
 };
 
 struct contents {
-	struct session *session;
-	const struct layout *layout;
+	struct lockdir dir;
 	instant until;
-	char path[DIR_BYTES];
 	struct call *list;  /* of the directory; the node, where that is the lock */
-	struct names names; /* those with a place, in order; */
-	struct place place; /* what they say together */
+	struct place place; /* what the names say together */
 	struct freeze freeze;
-	struct reader first;          /* those that may hold it */
-	struct call *leases, *locks;  /* of a semaphore: */
-	struct names seats;           /* all leases, by their names, */
-	struct names holders, queued; /* and those of users of Curator's, in order */
-	struct names rest;            /* of `names`: those that do not hold it */
+	struct call *leases, *locks; /* of a semaphore */
 	/* nodes that no lock has made */
 	struct odd {
 		const char *first;
 		size_t n;
 	} odd;
+	size_t waiting; /* so many do not hold it; known when those who do are read */
+	/* contents.c's own: */
+	enum {
+		READS_FIRST,  /* those that may hold it, */
+		READS_LEASES, /* and users of Curator's semaphore that do; */
+		READS_LOCKS,  /* those of them that do not, */
+		READS_REST,   /* and who else does not */
+	} step;
+	struct reader reader;
+	struct call *current;
+	size_t placed;        /* so many names of the list have a place, in order, */
+	size_t rest;          /* and of these so many do not hold it: put to the front */
+	size_t seats, queued; /* so many leases and locks are dlocks', before others' */
 };
 
-/* Asks for the list.  To be ended in any case. */
-void contents_begin(struct contents *, struct session *, const struct layout *,
-    const char *path, instant until);
+/* Asks for the list; `path` NULL: the directory's own.  To be ended in any case. */
+void contents_begin(
+    struct contents *, const struct lockdir *, const char *path, instant until);
 void contents_end(struct contents *);
 
 /* Waits for the list.  *there: the directory is. */
 enum rc contents_await(struct contents *, bool *there, struct fault *);
 
 /* Of a list that is there: puts the names into order. */
-enum rc contents_order(struct contents *, struct fault *);
-
-/* Asks for the first nodes now. */
-void contents_read_ahead(struct contents *);
+void contents_order(struct contents *);
 
 /* Only the holder with that owner is wanted. */
 void contents_want(struct contents *, const char *owner);
@@ -97,12 +93,11 @@ void contents_want(struct contents *, const char *owner);
  */
 enum rc contents_judge(struct contents *, bool freeze, int64_t now, struct fault *);
 
-/* Walks those who hold it; to be followed by the walk of those who do not. */
-enum rc contents_holders(struct contents *, const struct visitor *, struct fault *);
-enum rc contents_waiters(struct contents *, const struct visitor *, struct fault *);
-
-/* How many those are. */
-size_t contents_waiting(struct contents *);
+/*
+ * The next one of those who hold it, or, when all of these are read, of those who do not;
+ * until the next call.  RC_DONE: there are no more.
+ */
+enum rc contents_next(struct contents *, bool holder, struct member *, struct fault *);
 
 /* The lease of the dlock that has that name in K; NULL: it has none. */
 const char *contents_seat(const struct contents *, const char *name);

@@ -32,14 +32,6 @@ read_object(const char *data)
 	return NULL;
 }
 
-/* Most records stay as they are. */
-static bool
-is_more(const struct progress *p)
-{
-	return p->stage == STAGE_WAITING || p->stage == STAGE_WAITED ||
-	    p->slot != SLOT_NONE || p->asker || p->owner;
-}
-
 /* What is no UTF-8, or too long, is not said: that somebody asks is. */
 static void
 set_asker(json_t *root, const char *name, const char *asker)
@@ -67,20 +59,25 @@ print_object(char out[DATA_BYTES], json_t *root)
 }
 
 void
-data_write(char out[DATA_BYTES], const char *record, const struct progress *p)
+data_write(
+    char out[DATA_BYTES], const char *record, const struct progress *p, const char *asker)
 {
-	json_t *root = is_more(p) ? read_object(record) : NULL;
+	bool waits = p->stage == STAGE_WAITING || p->stage == STAGE_WAITED;
+	/* most records stay as they are */
+	json_t *root = waits || p->slot != SLOT_NONE || asker || *p->owner
+	    ? read_object(record)
+	    : NULL;
 
-	if (root && (p->stage == STAGE_WAITING || p->stage == STAGE_WAITED))
+	if (root && waits)
 		json_object_set_new(root, MEMBER, json_string(words[p->stage]));
 	if (root && p->stage == STAGE_WAITED && p->granted > 0)
 		json_object_set_new(root, GRANTED, json_integer(p->granted));
 	if (root && p->slot != SLOT_NONE)
 		json_object_set_new(root, SLOT, json_integer(p->slot));
-	if (root && p->owner)
+	if (root && *p->owner)
 		json_object_set_new(root, OWNER, json_string(p->owner));
-	if (root && p->asker)
-		set_asker(root, REVOKE, p->asker);
+	if (root && asker)
+		set_asker(root, REVOKE, asker);
 	if (!print_object(out, root))
 		snprintf(out, DATA_BYTES, "%s", record);
 	json_decref(root);
@@ -103,18 +100,36 @@ data_mark(char out[DATA_BYTES], const char *data, const char *asker)
 	json_decref(root);
 }
 
-enum stage
-data_stage(const char *data)
+static json_int_t
+number_in(json_t *root, const char *name, json_int_t none)
+{
+	json_t *member = json_object_get(root, name);
+
+	return json_is_integer(member) && json_integer_value(member) >= 0
+	    ? json_integer_value(member)
+	    : none;
+}
+
+struct progress
+data_read(const char *data)
 {
 	json_t *root = read_object(data), *member = json_object_get(root, MEMBER);
-	const char *word = json_string_value(member);
-	enum stage stage = root && !member ? STAGE_AT_ONCE : STAGE_UNKNOWN;
+	const char *word = json_string_value(member),
+		   *owner = json_string_value(json_object_get(root, OWNER));
+	json_int_t slot = number_in(root, SLOT, SLOT_NONE);
+	struct progress p = {.stage = root && !member ? STAGE_AT_ONCE : STAGE_UNKNOWN,
+	    .slot = slot < LIMIT_MAX ? (int)slot : SLOT_NONE,
+	    .granted = number_in(root, GRANTED, 0),
+	    .forced = (uint64_t)number_in(root, FORCED, 0)};
 
 	for (enum stage s = STAGE_WAITING; word && s <= STAGE_WAITED; s++)
 		if (strcmp(word, words[s]) == 0)
-			stage = s;
+			p.stage = s;
+	if (owner && strlen(owner) == OWNER_CHARS &&
+	    strspn(owner, "0123456789abcdef") == OWNER_CHARS)
+		snprintf(p.owner, sizeof p.owner, "%s", owner);
 	json_decref(root);
-	return stage;
+	return p;
 }
 
 void
@@ -129,57 +144,12 @@ data_note_force(char out[DATA_BYTES], uint64_t token, const char *record)
 	json_decref(root);
 }
 
-static json_int_t
-number_in(const char *data, const char *name, json_int_t none)
-{
-	json_t *root = read_object(data), *member = json_object_get(root, name);
-	json_int_t number = json_is_integer(member) ? json_integer_value(member) : none;
-
-	json_decref(root);
-	return number;
-}
-
-int
-data_slot(const char *data)
-{
-	json_int_t slot = number_in(data, SLOT, SLOT_NONE);
-
-	return slot >= 0 && slot < LIMIT_MAX ? (int)slot : SLOT_NONE;
-}
-
-int64_t
-data_granted(const char *data)
-{
-	json_int_t granted = number_in(data, GRANTED, 0);
-
-	return granted > 0 ? granted : 0;
-}
-
-bool
-data_owner(char out[OWNER_CHARS + 1], const char *data)
-{
-	json_t *root = read_object(data);
-	const char *owner = json_string_value(json_object_get(root, OWNER));
-	bool is_one = owner && strlen(owner) == OWNER_CHARS &&
-	    strspn(owner, "0123456789abcdef") == OWNER_CHARS;
-
-	snprintf(out, OWNER_CHARS + 1, "%s", is_one ? owner : "");
-	json_decref(root);
-	return is_one;
-}
-
-bool
-data_is_force(const char *data)
-{
-	return number_in(data, FORCED, 0) > 0;
-}
-
 char *
 data_forcer(const char *data, uint64_t token)
 {
 	json_t *root = read_object(data);
 	const char *by = json_string_value(json_object_get(root, FORCER));
-	bool ours = (uint64_t)number_in(data, FORCED, 0) == token;
+	bool ours = (uint64_t)number_in(root, FORCED, 0) == token;
 	char *forcer = by && ours ? strdup(by) : NULL;
 
 	json_decref(root);
@@ -225,19 +195,28 @@ blot_member(json_t *member, const char *secret)
 char *
 data_record(const char *data, const char *secret)
 {
+	static const char *const besides[] = {MEMBER, SLOT, GRANTED, OWNER, REVOKE};
 	json_t *root = read_object(data);
 	char *text;
 
 	if (!root)
 		return NULL;
-	json_object_del(root, MEMBER);
-	json_object_del(root, SLOT);
-	json_object_del(root, GRANTED);
-	json_object_del(root, OWNER);
-	json_object_del(root, REVOKE);
+	for (size_t i = 0; i < sizeof besides / sizeof *besides; i++)
+		json_object_del(root, besides[i]);
 	for (void *i = json_object_iter(root); i; i = json_object_iter_next(root, i))
 		blot_member(json_object_iter_value(i), secret);
 	text = json_dumps(root, JSON_COMPACT);
 	json_decref(root);
 	return text;
+}
+
+void
+data_quote(char *out, size_t size, const char *data, const char *secret)
+{
+	char *text = data_record(data, secret);
+
+	if (!text && (text = strdup(data)))
+		secret_blot(text, secret);
+	snprintf(out, size, "%s", text ? text : "");
+	free(text);
 }

@@ -5,7 +5,7 @@
  * waiter from a holder; a holder of one of N permits has its slot there, too, for people,
  * and whoever had to wait for it since when it has the lock, "granted".
  *
- * Where the name of the node says nothing (single.h), its "owner" stands there, too.
+ * Where the name of the node says nothing (single.c), its "owner" stands there, too.
  *
  * Others may write "revoke" into a holder's node: the record of who asks for the lock
  * back, as a string.  Its owner keeps that there.  "__REVOKE__" alone is the same as
@@ -32,24 +32,24 @@ enum stage {
 
 enum { SLOT_NONE = -1 };
 
-/* What the owner of a node has to say besides its record. */
+/* What the owner of a node says besides its record. */
 struct progress {
 	enum stage stage;
-	int slot;          /* or SLOT_NONE */
-	int64_t granted;   /* ms since 1970; 0: not known, or as old as the node */
-	const char *asker; /* whose wish to have it back stands there; NULL: nobody's */
-	const char *owner; /* where the node's name does not say it; NULL */
+	int slot;        /* or SLOT_NONE */
+	int64_t granted; /* ms since 1970; 0: not known, or as old as the node */
+	char owner[OWNER_CHARS + 1]; /* where the node's name does not say it; "" */
+	uint64_t
+	    forced; /* read of a note (data_note_force()): the grant; 0: it is none */
 };
 
-/* The record with that in it; a record that is no JSON object stays as it is. */
-void data_write(char out[DATA_BYTES], const char *record, const struct progress *);
+/*
+ * The record with that in it, and `asker`, whose wish to have the lock back stands there (NULL:
+ * nobody's); a record that is no JSON object stays as it is.
+ */
+void data_write(
+    char out[DATA_BYTES], const char *record, const struct progress *, const char *asker);
 
-enum stage data_stage(const char *data);
-int data_slot(const char *data);
-int64_t data_granted(const char *data); /* as above */
-
-/* Whose node it says that it is; false: it does not. */
-bool data_owner(char out[OWNER_CHARS + 1], const char *data);
+struct progress data_read(const char *data);
 
 /*
  * Somebody asks for the lock back: who, to be freed, "" where they do not say.  NULL:
@@ -65,7 +65,6 @@ void data_mark(char out[DATA_BYTES], const char *data, const char *asker);
  * taken by force, and by whom.
  */
 void data_note_force(char out[DATA_BYTES], uint64_t token, const char *record);
-bool data_is_force(const char *data);
 
 /* That record, to be freed, if it was that grant; else NULL. */
 char *data_forcer(const char *data, uint64_t token);
@@ -75,8 +74,11 @@ bool data_is_number(const char *data, long *number);
 
 /*
  * The record alone, as plain as JSON can be, and without `secret` in any of its
- * strings (secret.h); to be freed.  NULL: it is no JSON object.
+ * strings (text.h); to be freed.  NULL: it is no JSON object.
  */
 char *data_record(const char *data, const char *secret);
+
+/* The same, cut to size; what is no record as it stands there, but without `secret`. */
+void data_quote(char *out, size_t size, const char *data, const char *secret);
 
 #endif

@@ -3,7 +3,6 @@
 
 #include "backends/common/url.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,15 +36,6 @@ ensemble_take_login(struct ensemble *e, const struct url *u, struct fault *f)
 	    : RC_OK;
 }
 
-static bool
-is_number(const char *host)
-{
-	struct in6_addr any;
-
-	return inet_pton(AF_INET, host, &any) == 1 ||
-	    inet_pton(AF_INET6, host, &any) == 1;
-}
-
 static enum rc
 ensemble_add_host(struct ensemble *e, struct url_part text, struct fault *f)
 {
@@ -59,30 +49,9 @@ ensemble_add_host(struct ensemble *e, struct url_part text, struct fault *f)
 	length = snprintf(e->hosts + used, sizeof e->hosts - used,
 	    strchr(host.host, ':') ? "%s[%s]:%d" : "%s%s:%d", used ? "," : "", host.host,
 	    host.port);
-	e->named = e->named || !is_number(host.host);
 	return (size_t)length < sizeof e->hosts - used
 	    ? RC_OK
 	    : url_is_wrong(f, "names too many hosts");
-}
-
-static enum rc
-ensemble_take_hosts(struct ensemble *e, struct url_part list, struct fault *f)
-{
-	enum rc rc = RC_OK;
-
-	while (rc == RC_OK && list.at)
-		rc = ensemble_add_host(e, url_part_first(&list), f);
-	return rc;
-}
-
-/* One component: not empty, "." or "..", and no control characters. */
-static bool
-is_component(const char *text, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
-			return false;
-	return n > 0 && !(n <= 2 && strncmp(text, "..", n) == 0);
 }
 
 bool
@@ -93,13 +62,14 @@ ensemble_is_path(const char *path)
 	do {
 		size_t n;
 
-		if (*path != '/')
+		if (*path++ != '/')
 			return false;
-		path++;
 		n = strcspn(path, "/");
-		if (!is_component(path, n))
+		if (n == 0 || (n <= 2 && strncmp(path, "..", n) == 0))
 			return false;
-		path += n;
+		for (; n > 0; n--, path++)
+			if ((unsigned char)*path < 0x20 || *path == 0x7f)
+				return false;
 	} while (*path);
 	return true;
 }
@@ -125,13 +95,13 @@ ensemble_parse(struct ensemble *e, const char *url, struct fault *f)
 	struct url u;
 	enum rc rc;
 
-	*e = (struct ensemble){.named = false};
+	memset(e, 0, sizeof *e);
 	wrong = url_cut(&u, url ? url : "zk://127.0.0.1");
 	if (wrong)
 		return url_is_wrong(f, wrong);
 	rc = ensemble_take_login(e, &u, f);
-	if (rc == RC_OK)
-		rc = ensemble_take_hosts(e, u.hosts, f);
+	while (rc == RC_OK && u.hosts.at)
+		rc = ensemble_add_host(e, url_part_first(&u.hosts), f);
 	return rc == RC_OK ? ensemble_take_chroot(e, &u, f) : rc;
 }
 

@@ -14,7 +14,6 @@ struct ensemble {
 	char hosts[2048];  /* "h1:2181,[::1]:2181", as the library takes them */
 	char chroot[1024]; /* "/a/b", or "" */
 	char login[640];   /* "user:password", or "" */
-	bool named;        /* a host is no number: DNS will be asked */
 };
 
 /*

@@ -1,12 +1,8 @@
 /* freeze.c - names, reads and removes what freezes a lock. */
 #include "freeze.h"
 
-#include "node.h"
-#include "queue.h"
-
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -27,43 +23,32 @@ freeze_name(char out[FREEZE_BYTES], const struct layout *l, int64_t length)
 	    form->tail);
 }
 
-/* What all names of one freeze have in common: number and length; *n: so long. */
-static const char *
-core_of(const char *name, size_t *n)
-{
-	const struct freeze_form *form = layout_freeze_form(name);
-
-	*n = form ? strlen(name) - strlen(form->head) - strlen(form->tail) : 0;
-	return form ? name + strlen(form->head) : NULL;
-}
-
 bool
 freeze_is(const char *name, const char *other)
 {
-	size_t n, m;
-	const char *a = core_of(name, &n), *b = core_of(other, &m);
+	struct freeze_parts a = layout_freeze(name), b = layout_freeze(other);
 
-	return a && b && n == m && memcmp(a, b, n) == 0;
+	return a.length > 0 && b.length > 0 && a.n == b.n &&
+	    memcmp(a.core, b.core, a.n) == 0;
 }
 
 bool
 freeze_form(char out[FORM_BYTES], const char *name, int i)
 {
-	size_t n;
-	const char *core = core_of(name, &n);
-	const struct freeze_form *form = layout_freeze_forms(name);
+	struct freeze_parts f = layout_freeze(name);
+	const struct freeze_form *form = f.forms + i;
 
-	if (!form || i < 0 || i >= FREEZES || !form[i].head)
+	if (f.length == 0 || i < 0 || i >= FREEZES || !form->head)
 		return false;
-	snprintf(out, FORM_BYTES, "%s/%s%.*s%s", form[i].part, form[i].head, (int)n, core,
-	    form[i].tail);
+	snprintf(out, FORM_BYTES, "%s/%s%.*s%s", form->part, form->head, (int)f.n, f.core,
+	    form->tail);
 	return true;
 }
 
 static int64_t
 end_of(const char *name, int64_t since)
 {
-	int64_t length = layout_freeze_length(name);
+	int64_t length = layout_freeze(name).length;
 
 	return length == NEVER || since < 0 ? NEVER : since + length;
 }
@@ -71,39 +56,30 @@ end_of(const char *name, int64_t since)
 static void
 freeze_note(struct freeze *z, struct session *s, const char *name, const struct call *c)
 {
-	int64_t since = node_server_time(call_stat(c)->ctime);
-	char *record = data_record(call_text(c), session_secret(s));
+	int64_t since = stat_time(c->stat.ctime);
 
 	*z = (struct freeze){.on = true,
-	    .czxid = call_stat(c)->czxid,
+	    .czxid = c->stat.czxid,
 	    .since = since,
 	    .until = end_of(name, since)};
 	snprintf(z->name, sizeof z->name, "%s", name);
-	session_quote(s, z->record, sizeof z->record, record ? record : call_text(c));
-	free(record);
+	data_quote(z->record, sizeof z->record, c->text, session_secret(s));
 }
 
 static enum rc
-freeze_read(struct freeze *z, struct session *s, const char *lock, const char *part,
-    const char *name, int64_t now, bool sweep, instant until, struct fault *f)
+freeze_read(struct freeze *z, const struct lockdir *d, const char *part, const char *name,
+    int64_t now, bool sweep, instant until, struct fault *f)
 {
-	char whole[NODE_BYTES];
-	struct call *c;
-	int code;
-	bool removed;
-	enum rc rc;
+	struct call *c = lockdir_ask(d, ASK_GET, part, name);
+	enum rc rc = call_await(c, until, f);
 
-	snprintf(whole, sizeof whole, "%s%s/%s", lock, part, name);
-	c = call_get(s, whole);
-	rc = call_await(c, until, &code, f);
-	if (rc == RC_OK && code == ZOK) {
-		int64_t end = end_of(name, node_server_time(call_stat(c)->ctime));
+	if (rc == RC_OK && c->code == ZOK) {
+		int64_t end = end_of(name, stat_time(c->stat.ctime));
 
 		if (now >= 0 && now >= end)
-			rc = sweep ? freeze_remove(s, lock, name, &removed, until, f)
-				   : RC_OK;
-		else if (!z->on || call_stat(c)->czxid > z->czxid)
-			freeze_note(z, s, name, c);
+			rc = sweep ? freeze_remove(d, name, NULL, until, f) : RC_OK;
+		else if (!z->on || c->stat.czxid > z->czxid)
+			freeze_note(z, d->session, name, c);
 		if (rc == RC_DENIED)
 			rc = RC_OK; /* it was worth trying */
 	}
@@ -112,7 +88,7 @@ freeze_read(struct freeze *z, struct session *s, const char *lock, const char *p
 }
 
 enum rc
-freeze_look(struct freeze *z, struct session *s, const char *lock, const char *part,
+freeze_look(struct freeze *z, const struct lockdir *d, const char *part,
     const char *const *names, size_t n, int64_t now, bool sweep, instant until,
     struct fault *f)
 {
@@ -120,51 +96,46 @@ freeze_look(struct freeze *z, struct session *s, const char *lock, const char *p
 
 	*z = (struct freeze){.until = NEVER};
 	for (size_t i = 0; rc == RC_OK && i < n; i++)
-		if (layout_freeze_length(names[i]) > 0)
-			rc = freeze_read(
-			    z, s, lock, part, names[i], now, sweep, until, f);
+		if (layout_freeze(names[i]).length > 0)
+			rc = freeze_read(z, d, part, names[i], now, sweep, until, f);
 	return rc;
 }
 
 bool
-freeze_leaves(const struct freeze *z, int64_t czxid, enum stage stage)
+freeze_leaves(const struct freeze *z, const struct call *node)
 {
-	return stage != STAGE_WAITING && (!z->on || czxid < z->czxid);
+	return data_read(node->text).stage != STAGE_WAITING &&
+	    (!z->on || node->stat.czxid < z->czxid);
 }
 
 /*
- * The directory of a semaphore, if nobody stands there: while there is one, who comes looks into
- * it.  Worth trying, and not worth waiting for.
+ * The one in the lock's own directory is the last.  The directory of a semaphore goes with it if
+ * nobody stands there: while there is one, who comes looks into it.  That is worth trying, and
+ * not worth waiting for.
  */
-static void
-remove_part(struct session *s, const char *node)
-{
-	char path[NODE_BYTES];
-
-	snprintf(path, sizeof path, "%.*s", (int)(strrchr(node, '/') - node), node);
-	call_drop(call_delete(s, path, -1));
-}
-
-/* The one in the lock's own directory is the last. */
 enum rc
-freeze_remove(struct session *s, const char *lock, const char *name, bool *removed,
-    instant until, struct fault *f)
+freeze_remove(const struct lockdir *d, const char *name, bool *removed, instant until,
+    struct fault *f)
 {
-	char form[FORM_BYTES], path[NODE_BYTES];
+	char form[FORM_BYTES];
+	bool some = false;
 	enum rc rc = RC_OK;
 
-	*removed = false;
 	for (int i = FREEZES - 1; i >= 0 && rc == RC_OK; i--) {
 		int code;
 
 		if (!freeze_form(form, name, i))
 			continue;
-		snprintf(path, sizeof path, "%s%s", lock, form);
-		rc = call_finish(call_delete(s, path, -1), until, &code, f);
-		*removed = *removed || (rc == RC_OK && code == ZOK);
-		if (rc == RC_OK && strchr(form + 1, '/'))
-			remove_part(s, path);
+		rc = call_finish(
+		    call_delete(d->session, lockdir_below(d, form, NULL).at, -1), until,
+		    &code, f);
+		some = some || (rc == RC_OK && code == ZOK);
+		*strrchr(form, '/') = '\0';
+		if (rc == RC_OK && *form)
+			call_drop(
+			    call_delete(d->session, lockdir_below(d, form, NULL).at, -1));
 	}
-	*removed = *removed && rc == RC_OK;
+	if (removed)
+		*removed = some && rc == RC_OK;
 	return rc;
 }

@@ -9,7 +9,7 @@
  *     follows "__WRIT__" is less than any number, as strings, and who orders by "lock-", which
  *     is not in it, orders this by the whole name, and "-" is less than any digit.  So their
  *     users do to it what they do to any holder: the next one in line watches it.  Those of a
- *     semaphore stand in K/locks (permit.h).
+ *     semaphore stand in K/locks (permit.c).
  *  2. Who holds the lock does not look, and goes on.
  *  3. It is persistent: it needs no process.  Its data are the record of who did it; it
  *     began when the server made it, and its length is in its name, so that its end is
@@ -59,12 +59,12 @@ bool freeze_form(char out[FORM_BYTES], const char *name, int i);
 bool freeze_is(const char *name, const char *other);
 
 /*
- * Reads those among n names of children of `lock`, the lock's directory, or with FREEZE_PART
- * of its semaphore's.  What has ended at `now` (server's, ns; < 0: not known) does not count;
+ * Reads those among n names of children of the lock's directory, or with FREEZE_PART of its
+ * semaphore's.  What has ended at `now` (server's, ns; < 0: not known) does not count;
  * with `sweep` it is removed.
  */
 #define FREEZE_PART "/locks"
-enum rc freeze_look(struct freeze *, struct session *, const char *lock, const char *part,
+enum rc freeze_look(struct freeze *, const struct lockdir *, const char *part,
     const char *const *names, size_t n, int64_t now, bool sweep, instant until,
     struct fault *);
 
@@ -72,13 +72,13 @@ enum rc freeze_look(struct freeze *, struct session *, const char *lock, const c
  * Can the owner of a node that has its place there hold the lock?  Not if it has come
  * after the freeze, or says itself that it waits.
  */
-bool freeze_leaves(const struct freeze *, int64_t czxid, enum stage);
+bool freeze_leaves(const struct freeze *, const struct call *node);
 
 /*
- * Removes all nodes of one.  *removed: we did.  RC_DENIED, and
+ * Removes all nodes of one.  *removed (or NULL): we did.  RC_DENIED, and
  * whatever an attempt can end with.
  */
-enum rc freeze_remove(struct session *, const char *lock, const char *name, bool *removed,
+enum rc freeze_remove(const struct lockdir *, const char *name, bool *removed,
     instant until, struct fault *);
 
 #endif

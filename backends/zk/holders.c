@@ -1,136 +1,124 @@
-/* holders.c - shows a waiter those who hold the lock, and removes the dead. */
-#include "holders.h"
+/*
+ * holders.c - shows a waiter near the head those who hold the lock, and removes the dead.
+ *
+ *  1. It shows the first of them to its user: by its node, or who has frozen the lock.
+ *  2. A waiter says in its node that it is one (data.h).  One whose turn has come, and whose
+ *     node stays a waiter's for IDLE_PATIENCE, has died.  Whoever is near the head deletes that
+ *     node, which would block all until its session ends.
+ */
+#include "zk.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define IDLE_PATIENCE (3 * NS_PER_S) /* for a waiter whose turn has come */
 
 enum { LOOKS = 8 /* at most, in one beat */ };
 
+static const struct idler none = {0, NEVER};
+
 void
 idlers_forget(struct idlers *i)
 {
-	i->first = i->other = (struct idler){0, NEVER};
+	i->first = i->other = none;
 }
 
 /* ---- shown ---- */
 
+/* Since `then`, by the server's clock; < 0: not known. */
+static int64_t
+time_since(const struct zk *z, int64_t then)
+{
+	int64_t now = node_server_now(&z->node);
+
+	return now < 0 || then < 0 || now < then ? -1 : now - then;
+}
+
 /*
- * What is shown of the first.  If it had to wait its node is older than its hold, and
+ * If it had to wait its node is older than its hold, and
  * how old that is nobody knows.
  */
 static void
-show_first(struct turn *t, const struct call *first)
+show_first(struct zk *z, const struct call *first)
 {
-	int64_t now = node_server_now(t->node),
-		born = node_server_time(call_stat(first)->ctime);
-	int64_t held = now < 0 || born < 0 ? -1 : now - born;
-	char *record = data_record(call_text(first), session_secret(t->node->session));
+	const struct holders *holders = &z->turn.place.holders;
+	struct holding *h = &z->base.host->seen.holding;
 
-	t->host->seen.position = t->place.position;
-	t->host->seen.holding.kind = t->place.holders.kind;
-	t->host->seen.holding.holders = t->place.holders.n;
-	t->host->seen.holding.limit = t->place.holders.limit;
-	t->host->seen.holding.held = data_stage(call_text(first)) == STAGE_AT_ONCE &&
-		held >= 0
-	    ? held
-	    : -1;
-	session_quote(t->node->session, t->host->seen.holding.record,
-	    sizeof t->host->seen.holding.record, record ? record : call_text(first));
-	free(record);
+	z->base.host->seen.position = z->turn.place.position;
+	*h = (struct holding){.kind = holders->kind,
+	    .holders = holders->n,
+	    .limit = holders->limit,
+	    .frozen = z->turn.freeze.on,
+	    .held = data_read(first->text).stage == STAGE_AT_ONCE
+		? time_since(z, stat_time(first->stat.ctime))
+		: -1};
+	data_quote(
+	    h->record, sizeof h->record, first->text, session_secret(z->dir.session));
 }
 
-void
-holders_show_freeze(struct turn *t)
-{
-	struct host *h = t->host;
-	int64_t now = node_server_now(t->node);
-
-	h->seen.holding.frozen = true;
-	h->seen.position = t->place.before + 1;
-	h->seen.holding.kind = KIND_EXCLUSIVE;
-	h->seen.holding.holders = h->seen.holding.limit = 0;
-	h->seen.holding.held = now < 0 || t->freeze.since < 0 || now < t->freeze.since
-	    ? -1
-	    : now - t->freeze.since;
-	snprintf(h->seen.holding.record, sizeof h->seen.holding.record, "%s",
-	    t->freeze.record);
-}
-
-void
-holders_show_permits(struct turn *t, size_t position, size_t held)
-{
-	struct host *h = t->host;
-
-	h->seen.position = position;
-	h->seen.holding.kind = KIND_LIMIT;
-	h->seen.holding.limit = t->claim->limit;
-	h->seen.holding.holders = held;
-	h->seen.holding.held = -1;
-	h->seen.holding.record[0] = '\0';
-	h->seen.holding.frozen = t->freeze.on;
-	if (h->seen.holding.frozen && held == 0)
-		holders_show_freeze(t);
-}
-
-/* The first of those who hold it, or else who has frozen it. */
 static void
-show_who_holds(struct turn *t, const struct call *first)
+show_freeze(struct zk *z)
 {
-	t->host->seen.holding.frozen = t->freeze.on;
-	if (t->freeze.on &&
-	    !freeze_leaves(
-		&t->freeze, call_stat(first)->czxid, data_stage(call_text(first))))
-		holders_show_freeze(t);
-	else
-		show_first(t, first);
+	const struct freeze *freeze = &z->turn.freeze;
+	struct holding *h = &z->base.host->seen.holding;
+
+	z->base.host->seen.position = z->turn.place.before + 1;
+	*h = (struct holding){
+	    .kind = KIND_EXCLUSIVE, .frozen = true, .held = time_since(z, freeze->since)};
+	snprintf(h->record, sizeof h->record, "%s", freeze->record);
+}
+
+void
+holders_show_permits(struct zk *z, size_t position, size_t held)
+{
+	z->base.host->seen.position = position;
+	z->base.host->seen.holding = (struct holding){.kind = KIND_LIMIT,
+	    .limit = z->claim->limit,
+	    .holders = held,
+	    .held = -1,
+	    .frozen = z->turn.freeze.on};
+	if (z->turn.freeze.on && held == 0)
+		show_freeze(z);
 }
 
 /* ---- looked at ---- */
 
-/* A node of dlock's whose owner waits, beyond doubt: others' are not ours to delete. */
-static bool
-is_waiter(const struct layout *l, const char *name, const struct call *node)
-{
-	const struct Stat *n = call_stat(node);
-
-	return layout_read(l, name).what == CHILD_DLOCKS &&
-	    n->dataLength == (int32_t)strlen(call_text(node)) && n->ephemeralOwner != 0 &&
-	    data_stage(call_text(node)) == STAGE_WAITING;
-}
-
-/* Since when we have seen a node leave its turn unused; NEVER: it does not. */
+/*
+ * Since when we have seen a node leave its turn unused; NEVER: it does not, or it is not beyond
+ * doubt a dlock's whose owner waits, and so not ours to delete.
+ */
 static instant
-idle_since(
-    const struct turn *t, struct idler *i, const char *name, const struct call *node)
+idle_since(const struct zk *z, struct idler *i, const char *name, const struct call *node)
 {
-	bool idle = is_waiter(t->node->dir->layout, name, node);
-	int64_t czxid = idle ? call_stat(node)->czxid : 0;
+	const struct Stat *stat = &node->stat;
+	bool idle = layout_read(z->dir.layout, name).what == CHILD_DLOCKS &&
+	    stat->dataLength == (int32_t)strlen(node->text) &&
+	    stat->ephemeralOwner != 0 && data_read(node->text).stage == STAGE_WAITING;
 
-	if (i->czxid != czxid || czxid == 0)
-		*i = (struct idler){czxid, czxid ? instant_now() : NEVER};
+	if (!idle)
+		*i = none;
+	else if (i->czxid != stat->czxid)
+		*i = (struct idler){stat->czxid, instant_now()};
 	return i->since;
 }
 
 /* If it is not a freeze, which we have not heard of yet, that lets it wait. */
 static enum rc
-delete_idler(struct turn *t, const char *path, int version, struct fault *f)
+delete_idler(struct zk *z, const char *name, int version, struct fault *f)
 {
-	struct session *s = t->node->session;
-	struct call *list = call_list(s, t->node->dir->path);
-	const char *const *names;
-	size_t n = 0, i = 0;
-	int code;
-	enum rc rc = call_await(list, turn_answer_by(t), &code, f);
+	struct call *list = lockdir_ask(&z->dir, ASK_LIST, "", NULL);
+	instant until = zk_answer_by(z);
+	size_t i = 0;
+	bool frozen = false;
+	enum rc rc = call_await(list, until, f);
 
-	names = rc == RC_OK ? call_names(list, &n) : NULL;
-	while (i < n && layout_freeze_length(names[i]) == 0)
-		i++;
+	while (rc == RC_OK && !frozen && i < list->nnames)
+		frozen = layout_freeze(list->names[i++]).length > 0;
 	call_drop(list);
-	return rc == RC_OK && i == n
-	    ? call_finish(call_delete(s, path, version), turn_answer_by(t), &code, f)
+	return rc == RC_OK && !frozen
+	    ? call_finish(call_delete(z->dir.session, lockdir_below(&z->dir, "", name).at,
+			      version),
+		  until, NULL, f)
 	    : rc;
 }
 
@@ -142,31 +130,26 @@ delete_idler(struct turn *t, const char *path, int version, struct fault *f)
  * be dead too.
  */
 static enum rc
-look_at_holder(struct turn *t, const char *name, struct idler *idler, struct fault *f)
+look_at_holder(struct zk *z, const char *name, struct idler *idler, struct fault *f)
 {
-	struct session *s = t->node->session;
-	instant now = instant_now(), until = turn_answer_by(t);
-	char path[NODE_BYTES];
-	struct call *node;
-	int code;
-	enum rc rc;
+	struct turn *t = &z->turn;
+	bool first = name == t->place.holders.first;
+	instant now = instant_now();
+	struct call *node = lockdir_ask(&z->dir, ASK_GET, "", name);
+	enum rc rc = call_await(node, zk_answer_by(z), f);
+	bool there = rc == RC_OK && node->code == ZOK;
 
-	snprintf(path, sizeof path, "%s/%s", t->node->dir->path, name);
-	node = call_get(s, path);
-	rc = call_await(node, until, &code, f);
-	if (rc == RC_OK && code == ZOK) {
-		if (name == t->place.holders.first)
-			show_who_holds(t, node);
-		if (!t->freeze.on &&
-		    now >= instant_after(idle_since(t, idler, name, node), IDLE_PATIENCE))
-			rc = delete_idler(t, path, call_stat(node)->version, f);
-		if (rc == RC_DENIED || rc == RC_PROTOCOL)
-			rc = RC_OK; /* it was worth trying */
-	} else {
-		*idler = (struct idler){0, NEVER};
-		if (name == t->place.holders.first && t->freeze.on)
-			holders_show_freeze(t);
-	}
+	if (first && t->freeze.on && !(there && freeze_leaves(&t->freeze, node)))
+		show_freeze(z);
+	else if (first && there)
+		show_first(z, node);
+	if (!there)
+		*idler = none;
+	else if (!t->freeze.on &&
+	    now >= instant_after(idle_since(z, idler, name, node), IDLE_PATIENCE))
+		rc = delete_idler(z, name, node->stat.version, f);
+	if (there && (rc == RC_DENIED || rc == RC_PROTOCOL))
+		rc = RC_OK; /* it was worth trying */
 	call_drop(node);
 	return rc;
 }
@@ -176,25 +159,23 @@ look_at_holder(struct turn *t, const char *name, struct idler *idler, struct fau
  * again.
  */
 static enum rc
-look_at_others(struct turn *t, struct fault *f)
+look_at_others(struct zk *z, struct fault *f)
 {
-	struct queue q = {.layout = t->node->dir->layout};
+	struct turn *t = &z->turn;
+	const struct queue q = {z->dir.layout, t->list->names, t->list->nnames};
+	struct idlers *i = &t->idlers;
 	enum rc rc = RC_OK;
 
-	q.names = call_names(t->list, &q.n);
-	if (!*t->idlers.looked)
-		snprintf(t->idlers.looked, sizeof t->idlers.looked, "%s",
-		    t->place.holders.first);
-	for (int i = 0; rc == RC_OK && i < LOOKS; i++) {
-		const char *name = queue_next_holder(
-		    &t->place.holders, &q, t->idlers.looked);
+	if (!*i->looked)
+		snprintf(i->looked, sizeof i->looked, "%s", t->place.holders.first);
+	for (int n = 0; rc == RC_OK && n < LOOKS; n++) {
+		const char *name = queue_next_holder(&t->place.holders, &q, i->looked);
 
 		if (name)
-			rc = look_at_holder(t, name, &t->idlers.other, f);
-		if (rc != RC_OK || (name && t->idlers.other.czxid))
+			rc = look_at_holder(z, name, &i->other, f);
+		if (rc != RC_OK || (name && i->other.czxid))
 			return rc;
-		snprintf(
-		    t->idlers.looked, sizeof t->idlers.looked, "%s", name ? name : "");
+		snprintf(i->looked, sizeof i->looked, "%s", name ? name : "");
 		if (!name)
 			return rc;
 	}
@@ -202,15 +183,15 @@ look_at_others(struct turn *t, struct fault *f)
 }
 
 enum rc
-holders_look_at_first(struct turn *t, struct fault *f)
+holders_look_at_first(struct zk *z, struct fault *f)
 {
-	return look_at_holder(t, t->place.holders.first, &t->idlers.first, f);
+	return look_at_holder(z, z->turn.place.holders.first, &z->turn.idlers.first, f);
 }
 
 enum rc
-holders_look_at(struct turn *t, struct fault *f)
+holders_look_at(struct zk *z, struct fault *f)
 {
-	enum rc rc = holders_look_at_first(t, f);
+	enum rc rc = holders_look_at_first(z, f);
 
-	return rc == RC_OK && t->place.holders.n > 1 ? look_at_others(t, f) : rc;
+	return rc == RC_OK && z->turn.place.holders.n > 1 ? look_at_others(z, f) : rc;
 }

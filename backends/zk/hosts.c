@@ -1,150 +1,155 @@
-/* hosts.c - turns the names of an ensemble's servers into addresses. */
+/* hosts.c - turns the names of an ensemble's servers into addresses, and asks who is there. */
 #include "hosts.h"
 
+#include "backends/common/net.h"
 #include "backends/common/url.h"
-#include "backends/common/task.h"
 
-#include <errno.h>
 #include <netdb.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct hosts_task {
-	struct task task;
-	char names[sizeof((struct ensemble *)0)->hosts];
-	struct hosts found;
-};
+#define PATIENCE (250 * NS_PER_MS) /* for each question */
 
-/* One more for the list. */
-static void
-hosts_add(struct hosts *h, const char *number, int port)
-{
-	size_t used = strlen(h->list);
+enum { HOSTS_MAX = 64, NUMBER_BYTES = 64 };
 
-	if (used + strlen(number) + 8 >= sizeof h->list || h->n == HOSTS_MAX ||
-	    !probe_address(&h->at[h->n], number, port))
-		return;
-	h->n++;
-	snprintf(h->list + used, sizeof h->list - used, "%s%s:%d", used ? "," : "",
-	    number, port);
-}
+/* ---- names to addresses ---- */
 
 /* All that a name stands for. */
 static void
-hosts_add_name(struct hosts *h, const char *name, int port)
+hosts_add(struct hosts *h, const struct addresses *all)
 {
-	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
-	    .ai_protocol = IPPROTO_TCP,
-	    .ai_flags = AI_ADDRCONFIG};
-	struct addrinfo *found;
-	char number[64];
+	for (size_t i = 0; i < all->n && h->n < HOSTS_MAX; i++) {
+		size_t used = strlen(h->list);
+		char number[NUMBER_BYTES], port[8];
 
-	if (getaddrinfo(name, NULL, &hints, &found) != 0)
-		return;
-	for (struct addrinfo *a = found; a; a = a->ai_next)
-		if (getnameinfo(a->ai_addr, a->ai_addrlen, number, sizeof number, NULL, 0,
-			NI_NUMERICHOST) == 0)
-			hosts_add(h, number, port);
-	freeaddrinfo(found);
-}
-
-static void
-hosts_make_odd(struct hosts *h)
-{
-	size_t first = strcspn(h->list, ","), used = strlen(h->list);
-
-	if (h->n == 0 || h->n % 2 == 1 || used + 1 + first >= sizeof h->list)
-		return;
-	h->list[used] = ',';
-	memcpy(h->list + used + 1, h->list, first);
-	h->list[used + 1 + first] = '\0';
-}
-
-/* From "host:port,[v6]:port"; may block in DNS where there are names. */
-static void
-hosts_fill(struct hosts *h, const char *text, bool named)
-{
-	struct endpoint e;
-
-	for (size_t n; *text; text += n + (text[n] == ',')) {
-		n = strcspn(text, ",");
-		if (endpoint_parse(&e, text, n, 1))
+		if (getnameinfo((const struct sockaddr *)&all->at[i].address,
+			all->at[i].size, number, sizeof number, port, sizeof port,
+			NI_NUMERICHOST | NI_NUMERICSERV) != 0 ||
+		    used + strlen(number) + 8 >= sizeof h->list)
 			continue;
-		if (named)
-			hosts_add_name(h, e.host, e.port);
-		else
-			hosts_add(h, e.host, e.port);
+		snprintf(h->list + used, sizeof h->list - used, "%s%s:%s",
+		    used ? "," : "", number, port);
+		h->n++;
 	}
-	hosts_make_odd(h);
-}
-
-static void
-hosts_task_work(struct task *t)
-{
-	struct hosts_task *q = (struct hosts_task *)t;
-
-	hosts_fill(&q->found, q->names, true);
-}
-
-static void
-hosts_task_free(struct task *t)
-{
-	free(t);
-}
-
-static struct hosts_task *
-hosts_task_start(const char *names)
-{
-	struct hosts_task *q = calloc(1, sizeof *q);
-
-	if (!q)
-		return NULL;
-	q->task.work = hosts_task_work;
-	q->task.free = hosts_task_free;
-	snprintf(q->names, sizeof q->names, "%s", names);
-	return task_start(&q->task, 0) ? q : NULL;
-}
-
-static enum rc
-hosts_look_up(struct hosts *h, struct host *host, const struct ensemble *e,
-    const char *where, instant until, struct fault *f)
-{
-	struct hosts_task *q = hosts_task_start(e->hosts);
-	enum rc rc = RC_OK;
-
-	if (!q)
-		return fault_set(
-		    f, RC_SYSTEM, "cannot start a thread: %s", strerror(errno));
-	switch (host->wait(host, q->task.done, POLLIN, until)) {
-	case WOKE_READY:
-		*h = q->found;
-		break;
-	case WOKE_TIMEOUT:
-		rc = fault_set(
-		    f, RC_AGAIN, "%s: its name was not resolved in time", where);
-		break;
-	case WOKE_STOP:
-		rc = RC_STOP;
-	}
-	task_drop(&q->task);
-	return rc;
 }
 
 enum rc
 hosts_find(struct hosts *h, struct host *host, const struct ensemble *e,
     const char *where, instant until, struct fault *f)
 {
-	enum rc rc = RC_OK;
+	const char *text = e->hosts;
+	size_t used, first;
 
-	h->n = 0;
-	h->list[0] = '\0';
-	if (e->named)
-		rc = hosts_look_up(h, host, e, where, until, f);
-	else
-		hosts_fill(h, e->hosts, false);
-	return rc == RC_OK && h->n == 0
-	    ? fault_set(f, RC_AGAIN, "%s: unknown host", where)
-	    : rc;
+	*h = (struct hosts){.n = 0};
+	for (size_t n; *text; text += n + (text[n] == ',')) {
+		struct addresses found;
+		struct endpoint at;
+		enum rc rc;
+
+		n = strcspn(text, ",");
+		if (endpoint_parse(&at, text, n, 1))
+			continue;
+		rc = resolve(host, at.host, at.port, until, &found, f);
+		if (rc == RC_OK)
+			hosts_add(h, &found);
+		else if (rc != RC_AGAIN) /* of several, one is enough */
+			return rc;
+	}
+	if (h->n == 0)
+		return fault_set(f, RC_AGAIN,
+		    until && instant_now() >= until
+			? "%s: its name was not resolved in time"
+			: "%s: unknown host",
+		    where);
+	used = strlen(h->list);
+	first = strcspn(h->list, ",");
+	if (h->n % 2 == 0 && used + 1 + first < sizeof h->list) {
+		h->list[used] = ',';
+		memcpy(h->list + used + 1, h->list, first);
+		h->list[used + 1 + first] = '\0';
+	}
+	return RC_OK;
+}
+
+/* ---- is there a ZooKeeper? ---- */
+
+/*
+ * A client's first packet: protocol 0, nothing seen, a timeout of 1 s, a session that
+ * there is not, its password of 16 bytes.  Servers that speak in lines answer to the
+ * ends of such.
+ */
+static const char hello[] = "\0\0\0\x2d"
+			    "\0\0\0\0"
+			    "\0\0\0\0\0\0\0\0"
+			    "\0\0\3\xe8"
+			    "\0\0\0\0\0\0\0\1"
+			    "\0\0\0\x10"
+			    "\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n"
+			    "\0";
+static const char word[] = "srvr\r\n\r\n";
+
+/* How answers of ZooKeeper begin, to the one and the other; they may come in parts. */
+static bool
+is_of_zookeeper(const char *answer, size_t n)
+{
+	static const struct {
+		const char *text;
+		size_t n;
+	} beginnings[] = {{"\0\0\0\x25", 4}, {"\0\0\0\x24", 4}, {"Zookeeper ", 10},
+	    {"This ZooKeeper ", 15}, {"srvr is not ", 12}};
+
+	for (size_t i = 0; i < sizeof beginnings / sizeof *beginnings; i++)
+		if (memcmp(answer, beginnings[i].text,
+			n < beginnings[i].n ? n : beginnings[i].n) == 0)
+			return true;
+	return false;
+}
+
+static enum probed
+probe(struct host *host, const struct addresses *a, const char *question, size_t size)
+{
+	struct iovec part = {(char *)question, size};
+	instant until = instant_now() + PATIENCE;
+	char answer[32];
+	struct stream s;
+	struct fault unused;
+	size_t n;
+	enum rc rc;
+
+	stream_init(&s, host, "");
+	rc = stream_connect_to(&s, a, until, &unused);
+	if (rc == RC_OK)
+		rc = stream_send(&s, &part, 1, until, &unused);
+	if (rc == RC_OK)
+		rc = stream_receive(&s, answer, sizeof answer, &n, until, &unused);
+	if (rc != RC_OK)
+		return rc == RC_STOP ? PROBE_STOP : PROBE_UNKNOWN;
+	stream_close(&s);
+	return is_of_zookeeper(answer, n) ? PROBE_ZOOKEEPER : PROBE_OTHER;
+}
+
+enum probed
+hosts_probe(const struct hosts *h, struct host *host)
+{
+	const char *text = h->list;
+	enum probed answer = PROBE_UNKNOWN;
+
+	for (size_t n; *text && answer != PROBE_ZOOKEEPER && answer != PROBE_STOP;
+	     text += n + (text[n] == ',')) {
+		struct addresses a;
+		struct fault unused;
+		char number[NUMBER_BYTES + 8], *colon;
+
+		n = strcspn(text, ",");
+		snprintf(number, sizeof number, "%.*s", (int)n, text);
+		colon = strrchr(number, ':');
+		*colon = '\0';
+		if (resolve(host, number, atoi(colon + 1), 0, &a, &unused) != RC_OK)
+			continue;
+		answer = probe(host, &a, hello, sizeof hello - 1);
+		if (answer == PROBE_UNKNOWN)
+			answer = probe(host, &a, word, strlen(word));
+	}
+	return answer;
 }

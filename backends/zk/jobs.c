@@ -12,12 +12,6 @@
 
 enum { LOOKS = 3 /* eras */, PRUNED = 200 /* names at a time */ };
 
-/* A run, as it is remembered. */
-struct run {
-	int64_t began; /* ns since 1970; -1: it is none */
-	char who[128];
-};
-
 static long long
 era_of(int64_t now)
 {
@@ -25,70 +19,47 @@ era_of(int64_t now)
 }
 
 void
-jobs_path(char out[JOBS_DIR_BYTES], const struct lockdir *d)
+jobs_begin(struct jobs *p, const struct claim *claim, const struct lockdir *d)
 {
 	const char *name = strrchr(d->path, '/');
 
-	snprintf(
-	    out, JOBS_DIR_BYTES, "%.*s/" JOBS "%s", (int)(name - d->path), d->path, name);
-}
-
-void
-jobs_begin(struct jobs *p, const struct claim *claim, const struct lockdir *d)
-{
 	*p = (struct jobs){.claim = claim, .began = -1};
-	jobs_path(p->path, d);
+	snprintf(p->path, sizeof p->path, "%.*s/" JOBS "%s", (int)(name - d->path),
+	    d->path, name);
 }
 
-static void
-id_path(const struct jobs *p, char out[JOBS_BYTES], long long era)
+static struct path
+id_path(const struct jobs *p, long long era)
 {
 	char id[ENCODED_BYTES];
 
 	encode_key(id, sizeof id, p->claim->job.once);
-	snprintf(out, JOBS_BYTES, "%s/%lld/%s", p->path, era, id);
+	return path_of("%s/%lld/%s", p->path, era, id);
 }
 
 /* ---- read ---- */
 
-static struct run
-read_run(const struct call *c)
-{
-	json_t *root = json_loads(call_text(c), JSON_REJECT_DUPLICATES, NULL);
-	json_int_t began = json_integer_value(json_object_get(root, "began"));
-	const char *who = json_string_value(
-	    json_object_get(json_object_get(root, "record"), "who"));
-	int64_t ended = node_server_time(call_stat(c)->mtime);
-	struct run run = {.began = node_server_time(began)};
-
-	if (run.began > ended)
-		run.began = ended;
-	snprintf(run.who, sizeof run.who, "%s", who ? who : "");
-	json_decref(root);
-	return run;
-}
-
 bool
-jobs_read(struct past_run *run, const struct call *last)
+jobs_read(struct past_run *run, const struct call *c)
 {
-	json_t *root = json_loads(call_text(last), JSON_REJECT_DUPLICATES, NULL);
+	json_t *root = json_loads(c->text, JSON_REJECT_DUPLICATES, NULL);
 	json_t *record = json_object_get(root, "record"),
 	       *status = json_object_get(root, "status");
-	bool is_one = json_is_integer(status) && json_integer_value(status) >= 0 &&
-	    json_integer_value(status) <= 255;
-	const char *id = json_string_value(json_object_get(root, "id"));
+	const char *id = json_string_value(json_object_get(root, "id")),
+		   *who = json_string_value(json_object_get(record, "who"));
 
-	*run = (struct past_run){.began = read_run(last).began,
-	    .ended = node_server_time(call_stat(last)->mtime),
+	*run = (struct past_run){
+	    .began = stat_time(json_integer_value(json_object_get(root, "began"))),
+	    .ended = stat_time(c->stat.mtime),
 	    .token = (uint64_t)json_integer_value(json_object_get(root, "token")),
-	    .status = (int)json_integer_value(status)};
-	if (is_one) {
-		run->id = id ? strdup(id) : NULL;
-		run->record = json_is_object(record) ? json_dumps(record, JSON_COMPACT)
-						     : NULL;
-	}
+	    .status = json_is_integer(status) ? (int)json_integer_value(status) : -1,
+	    .id = id ? strdup(id) : NULL,
+	    .record = json_is_object(record) ? json_dumps(record, JSON_COMPACT) : NULL};
+	if (run->began > run->ended)
+		run->began = run->ended;
+	snprintf(run->who, sizeof run->who, "%s", who ? who : "");
 	json_decref(root);
-	return is_one;
+	return run->status >= 0 && run->status <= 255;
 }
 
 void
@@ -98,36 +69,24 @@ jobs_forget(struct past_run *run)
 	free(run->record);
 }
 
-/* Is there a node of our ID in that era? */
+/* A run of our ID has been, or one that has ended well may have been too recent. */
 static enum rc
-judge_id(const struct jobs *p, const struct node *n, struct call *c, instant until,
-    struct fault *f)
+judge_run(const struct jobs *p, const struct node *n, struct call *c, bool good,
+    instant until, struct fault *f)
 {
-	struct run run;
-	char who[128];
-	int code;
-	enum rc rc = call_await(c, until, &code, f);
+	struct past_run run;
+	char who[sizeof run.who];
+	int64_t now = node_server_now(n), age;
+	enum rc rc = call_await(c, until, f);
 
-	if (rc != RC_OK || code != ZOK)
+	if (rc != RC_OK || c->code != ZOK)
 		return rc;
-	run = read_run(c);
-	session_quote(n->session, who, sizeof who, run.who);
-	return refuse_done(
-	    f, &p->claim->job, run.began < 0 ? -1 : run.began / NS_PER_MS, who);
-}
-
-static enum rc
-judge_good(
-    const struct jobs *p, struct call *c, int64_t now, instant until, struct fault *f)
-{
-	struct run run;
-	int64_t age;
-	int code;
-	enum rc rc = call_await(c, until, &code, f);
-
-	if (rc != RC_OK || code != ZOK)
-		return rc;
-	run = read_run(c);
+	jobs_read(&run, c);
+	jobs_forget(&run);
+	session_quote(n->dir->session, who, sizeof who, run.who);
+	if (!good)
+		return refuse_done(
+		    f, &p->claim->job, run.began < 0 ? -1 : run.began / NS_PER_MS, who);
 	age = now > run.began ? now - run.began : 0;
 	return run.began >= 0 && age < p->claim->job.cooldown
 	    ? refuse_recent(f, &p->claim->job, age)
@@ -141,26 +100,18 @@ static enum rc
 prune_era(const struct jobs *p, const struct node *n, const char *era, instant until,
     struct fault *f)
 {
-	char path[JOBS_BYTES], child[JOBS_BYTES + NAME_BYTES];
-	const char *const *names;
-	struct call *list, *last;
-	size_t count;
-	int code;
-	enum rc rc;
+	struct session *s = n->dir->session;
+	struct path path = path_of("%s/%s", p->path, era);
+	struct call *list = call_ask(s, ASK_LIST, path.at);
+	enum rc rc = call_await(list, until, f);
 
-	snprintf(path, sizeof path, "%s/%s", p->path, era);
-	list = call_list(n->session, path);
-	rc = call_await(list, until, &code, f);
-	names = call_names(list, &count);
-	for (size_t i = 0; rc == RC_OK && i < count && i < PRUNED; i++) {
-		snprintf(child, sizeof child, "%s/%s", path, names[i]);
-		call_drop(call_delete(n->session, child, -1));
-	}
+	for (size_t i = 0; rc == RC_OK && i < list->nnames && i < PRUNED; i++)
+		call_drop(
+		    call_delete(s, path_of("%s/%s", path.at, list->names[i]).at, -1));
 	call_drop(list);
 	if (rc != RC_OK)
 		return rc;
-	last = call_delete(n->session, path, -1);
-	rc = call_finish(last, until, &code, f);
+	rc = call_finish(call_delete(s, path.at, -1), until, NULL, f);
 	return rc == RC_DENIED || rc == RC_PROTOCOL ? RC_OK : rc; /* it has others yet */
 }
 
@@ -178,19 +129,13 @@ static enum rc
 make_all(const struct jobs *p, const struct node *n, long long era, instant until,
     struct fault *f)
 {
-	static const char *const names[] = {"last", "good"};
-	char path[JOBS_BYTES];
+	const struct path all[] = {path_of("%s/last", p->path),
+	    path_of("%s/good", p->path), path_of("%s/%lld", p->path, era)};
 	enum rc rc = RC_OK;
 
-	for (size_t i = 0; i < 2 && rc == RC_OK; i++) {
-		snprintf(path, sizeof path, "%s/%s", p->path, names[i]);
-		rc = lockdir_make_path(
-		    n->dir, n->session, path, ZOO_PERSISTENT, until, f);
-	}
-	snprintf(path, sizeof path, "%s/%lld", p->path, era);
-	return rc == RC_OK
-	    ? lockdir_make_path(n->dir, n->session, path, ZOO_PERSISTENT, until, f)
-	    : rc;
+	for (size_t i = 0; i < 3 && rc == RC_OK; i++)
+		rc = lockdir_make_path(n->dir, all[i].at, ZOO_PERSISTENT, until, f);
+	return rc;
 }
 
 /*
@@ -201,21 +146,18 @@ static enum rc
 tidy(const struct jobs *p, const struct node *n, struct call *list, long long era,
     instant until, struct fault *f)
 {
-	const char *const *names;
 	char now[32];
-	size_t count, found = 0;
-	int code;
-	enum rc rc = call_await(list, until, &code, f);
+	size_t found = 0;
+	enum rc rc = call_await(list, until, f);
 
-	if (rc != RC_OK)
-		return rc;
-	names = call_names(list, &count);
 	snprintf(now, sizeof now, "%lld", era);
-	for (size_t i = 0; i < count && rc == RC_OK; i++) {
-		found += strcmp(names[i], "last") == 0 || strcmp(names[i], "good") == 0 ||
-		    strcmp(names[i], now) == 0;
-		if (is_past_era(names[i], era))
-			rc = prune_era(p, n, names[i], until, f);
+	for (size_t i = 0; rc == RC_OK && i < list->nnames; i++) {
+		const char *name = list->names[i];
+
+		found += strcmp(name, "last") == 0 || strcmp(name, "good") == 0 ||
+		    strcmp(name, now) == 0;
+		if (is_past_era(name, era))
+			rc = prune_era(p, n, name, until, f);
 	}
 	return rc == RC_OK && found < 3 ? make_all(p, n, era, until, f) : rc;
 }
@@ -226,28 +168,23 @@ tidy(const struct jobs *p, const struct node *n, struct call *list, long long er
 enum rc
 jobs_check(struct jobs *p, const struct node *n, instant until, struct fault *f)
 {
-	struct call *list, *good, *ids[LOOKS] = {NULL};
+	struct session *s = n->dir->session;
+	struct call *list, *runs[LOOKS + 1];
+	int ids = p->claim->job.once ? LOOKS : 0;
 	int64_t now = node_server_now(n);
-	long long era = era_of(now);
-	char path[JOBS_BYTES];
 	enum rc rc = RC_OK;
 
-	for (int i = 0; p->claim->job.once && i < LOOKS; i++) {
-		id_path(p, path, era + 1 - i);
-		ids[i] = call_get(n->session, path);
+	for (int i = 0; i < ids; i++)
+		runs[i] = call_ask(s, ASK_GET, id_path(p, era_of(now) + 1 - i).at);
+	runs[ids] = call_ask(s, ASK_GET, path_of("%s/good", p->path).at);
+	list = call_ask(s, ASK_LIST, p->path);
+	for (int i = 0; i <= ids; i++) {
+		if (rc == RC_OK)
+			rc = judge_run(p, n, runs[i], i == ids, until, f);
+		call_drop(runs[i]);
 	}
-	snprintf(path, sizeof path, "%s/good", p->path);
-	good = call_get(n->session, path);
-	list = call_list(n->session, p->path);
-	for (int i = 0; p->claim->job.once && i < LOOKS && rc == RC_OK; i++)
-		rc = judge_id(p, n, ids[i], until, f);
 	if (rc == RC_OK)
-		rc = judge_good(p, good, now, until, f);
-	if (rc == RC_OK)
-		rc = tidy(p, n, list, era, until, f);
-	for (int i = 0; i < LOOKS; i++)
-		call_drop(ids[i]);
-	call_drop(good);
+		rc = tidy(p, n, list, era_of(now), until, f);
 	call_drop(list);
 	p->began = rc == RC_OK ? now : -1;
 	return rc;
@@ -274,34 +211,32 @@ jobs_remember(struct jobs *p, const struct node *n, int status, struct memory *m
 	if (p->began < 0)
 		return;
 	print_run(p, n, status, m->data, sizeof m->data);
-	snprintf(m->last, sizeof m->last, "%s/last", p->path);
-	m->changes[m->n++] = (struct change){CHANGE_SET, m->last, m->data, .version = -1};
+	m->last = path_of("%s/last", p->path);
+	m->good = path_of("%s/good", p->path);
+	m->changes[m->n++] = (struct change){
+	    CHANGE_SET, m->last.at, m->data, .version = -1};
 	if (status != 0)
 		return;
-	snprintf(m->good, sizeof m->good, "%s/good", p->path);
-	m->changes[m->n++] = (struct change){CHANGE_SET, m->good, m->data, .version = -1};
+	m->changes[m->n++] = (struct change){
+	    CHANGE_SET, m->good.at, m->data, .version = -1};
 	if (!p->claim->job.once)
 		return;
-	id_path(p, m->id, era_of(node_server_now(n)));
+	m->id = id_path(p, era_of(node_server_now(n)));
 	m->changes[m->n++] = (struct change){p->exists ? CHANGE_SET : CHANGE_CREATE,
-	    m->id, m->data, .mode = ZOO_PERSISTENT, .version = -1};
+	    m->id.at, m->data, .mode = ZOO_PERSISTENT, .version = -1};
 }
 
 enum rc
 jobs_prepare(struct jobs *p, const struct node *n, instant until, struct fault *f)
 {
 	long long era = era_of(node_server_now(n));
-	char path[JOBS_BYTES];
-	struct call *c;
-	int code = ZNONODE;
+	int code;
 	enum rc rc = make_all(p, n, era, until, f);
 
 	if (rc != RC_OK || !p->claim->job.once)
 		return rc;
-	id_path(p, path, era);
-	c = call_exists(n->session, path);
-	rc = call_await(c, until, &code, f);
+	rc = call_finish(
+	    call_ask(n->dir->session, ASK_EXISTS, id_path(p, era).at), until, &code, f);
 	p->exists = rc == RC_OK && code == ZOK;
-	call_drop(c);
 	return rc;
 }

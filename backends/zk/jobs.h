@@ -25,33 +25,31 @@
 enum {
 	JOBS_CHANGES = 3,
 	JOBS_DIR_BYTES = DIR_BYTES + 16,
-	JOBS_BYTES = DIR_BYTES + ENCODED_BYTES + 40,
 };
 
 struct jobs {
 	const struct claim *claim;
-	char path[JOBS_DIR_BYTES];
+	char path[JOBS_DIR_BYTES]; /* the directory of that */
 	/* by the server's clock, in ns; < 0: there is nothing to remember */
 	int64_t began;
 	/* that ID has been done by somebody while we held the lock as well */
 	bool exists;
 };
 
-/* The directory of that. */
-void jobs_path(char out[JOBS_DIR_BYTES], const struct lockdir *);
-
 /* A run, as it is remembered.  Text is to be freed by jobs_forget(), or NULL. */
 struct past_run {
 	char *id, *record;
+	char who[128]; /* of the record */
 	uint64_t token;
 	int64_t began, ended; /* server's, ns since 1970; -1: not known */
 	int status;
 };
 
-/* What `last` says; false: nothing that we understand. */
-bool jobs_read(struct past_run *, const struct call *last);
+/* What a node says; false: it is no run as we remember them. */
+bool jobs_read(struct past_run *, const struct call *node);
 void jobs_forget(struct past_run *);
 
+/* Of a lock; claim NULL: to read `path` alone. */
 void jobs_begin(struct jobs *, const struct claim *, const struct lockdir *);
 
 /*
@@ -64,7 +62,7 @@ enum rc jobs_check(struct jobs *, const struct node *, instant until, struct fau
 struct memory {
 	struct change changes[JOBS_CHANGES];
 	size_t n;
-	char last[JOBS_BYTES], good[JOBS_BYTES], id[JOBS_BYTES];
+	struct path last, good, id;
 	char data[4 * RECORD_BYTES];
 };
 

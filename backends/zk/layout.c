@@ -32,8 +32,9 @@ ends_with(const char *start, const char *end, const char *tag)
 
 /* ---- owners ---- */
 
-void
-layout_owner(char out[OWNER_CHARS + 1], const char *owner)
+/* As it stands in names, but without "-". */
+static void
+mark_owner(char out[OWNER_CHARS + 1], const char *owner)
 {
 	snprintf(out, OWNER_CHARS + 1, "%s", owner);
 	if (strlen(out) > MARK_AT)
@@ -46,53 +47,60 @@ has_hex(const char *s, size_t n)
 	return strspn(s, "0123456789abcdef") >= n;
 }
 
-/* An owner of a dlock that ends at `end`; NULL: there is none. */
-static const char *
-owner_before(const char *name, const char *end)
+bool
+child_owner(char out[OWNER_CHARS + 1], const struct child *c)
 {
-	const char *owner = end - OWNER_CHARS;
+	size_t n = 0;
 
-	return end - name >= OWNER_CHARS && has_hex(owner, OWNER_CHARS) &&
-		owner[MARK_AT] == 'd'
-	    ? owner
-	    : NULL;
+	for (const char *s = c->owner; s && n < OWNER_CHARS && *s; s++)
+		if (*s != '-')
+			out[n++] = *s;
+	out[n] = '\0';
+	return n == OWNER_CHARS && has_hex(out, OWNER_CHARS);
 }
 
-/* In names of Curator's kind it has "-" between its parts. */
 bool
 child_has_owner(const struct child *c, const char *owner)
 {
-	char wanted[OWNER_CHARS + 1];
-	size_t n = 0;
+	char wanted[OWNER_CHARS + 1], got[OWNER_CHARS + 1];
 
-	layout_owner(wanted, owner);
-	for (const char *s = c->owner; s && *s && n < OWNER_CHARS; s++)
-		if (*s != '-' && *s != wanted[n++])
-			return false;
-	return n == OWNER_CHARS && strlen(wanted) == OWNER_CHARS;
+	mark_owner(wanted, owner);
+	return child_owner(got, c) && strcmp(wanted, got) == 0;
 }
 
-/* This host, and the owner: what stands where other clients have the name of their host. */
+/* What says in a name whose it is. */
 static void
-print_label(char out[PREFIX_BYTES], const char *owner)
+print_naming(char out[PREFIX_BYTES], enum naming naming, const char *owner)
 {
-	char host[HOST_CHARS + 1] = "", marked[OWNER_CHARS + 1];
+	char host[HOST_CHARS + 1] = "", o[OWNER_CHARS + 1];
 
+	mark_owner(o, owner);
+	if (naming == NAMING_OWNER)
+		snprintf(out, PREFIX_BYTES, "%s", o);
+	if (naming == NAMING_UUID)
+		snprintf(out, PREFIX_BYTES, "_c_%.8s-%.4s-%.4s-%.4s-%.12s-", o, o + 8,
+		    o + 12, o + 16, o + 20);
+	if (naming != NAMING_LABEL)
+		return;
 	gethostname(host, sizeof host - 1);
 	for (char *c = host; *c; c++)
 		if (!isalnum((unsigned char)*c) && *c != '-' && *c != '.')
 			*c = '_';
-	layout_owner(marked, owner);
-	snprintf(out, PREFIX_BYTES, "%s.%s", host, marked);
+	snprintf(out, PREFIX_BYTES, "%s.%s", host, o);
 }
 
-/* Of a label that ends at `end`. */
+/* A dlock's, of a name in which that ends at `end`; NULL: it is another's. */
 static const char *
-owner_of_label(const char *name, const char *end)
+owner_in(enum naming naming, const char *name, const char *end)
 {
-	const char *owner = owner_before(name, end);
+	const char *owner = end - OWNER_CHARS;
 
-	return owner && owner > name && owner[-1] == '.' ? owner : NULL;
+	if (end - name < OWNER_CHARS || !has_hex(owner, OWNER_CHARS) ||
+	    owner[MARK_AT] != 'd')
+		return NULL;
+	if (naming == NAMING_OWNER)
+		return owner == name ? owner : NULL;
+	return owner > name && owner[-1] == '.' ? owner : NULL;
 }
 
 /* ---- numbers ---- */
@@ -123,68 +131,60 @@ note_place(struct child *c, const char *number, enum lock_kind kind, const char 
 	c->blind = false;
 }
 
-/* ---- kazoo ---- */
+/* ---- names as the forms of a layout have them ---- */
 
-/* Whatever stands before the tag; a uuid, mostly. */
+/*
+ * Hosts have "-" in their names: the last tag counts, and a host's in rw-seq may be called
+ * "lockbox".  The older of menagerie's two locks (K/lock-<n>) sees all that begins with "lock".
+ */
 static void
-kazoo_read(struct child *c)
+read_forms(const struct layout *l, struct child *c)
 {
-	const char *number = number_at_end(c->name), *end;
+	const char *name = c->name, *number = number_at_end(name), *end;
 
-	if (!number)
+	for (const struct form *form = l->forms; number && form->tag; form++) {
+		bool hosts = ends_with(name, number, "-R-") ||
+		    ends_with(name, number, "-W-");
+
+		if (!starts_with(name, form->head) || !ends_with(name, number, form->tag))
+			continue;
+		end = number - strlen(form->tag);
+		if (*form->head ? hosts : end == name && l->naming == NAMING_LABEL)
+			continue;
+		while (form->thread && end > name && isdigit((unsigned char)end[-1]))
+			end--;
+		end -= form->thread && end > name && end[-1] == '-';
+		note_place(c, number, form->kind, owner_in(l->naming, name, end));
 		return;
-	if (ends_with(c->name, number, "__rlock__")) {
-		end = number - strlen("__rlock__");
-		note_place(c, number, KIND_SHARED, owner_before(c->name, end));
-	} else if (ends_with(c->name, number, "__lock__")) {
-		end = number - strlen("__lock__");
-		note_place(c, number, KIND_EXCLUSIVE, owner_before(c->name, end));
 	}
-	if (c->owner && c->owner != c->name) /* it is the whole of what stands there */
-		note_place(c, number, c->kind, NULL);
-}
-
-static void
-kazoo_name(char out[PREFIX_BYTES], const struct claim *claim)
-{
-	char owner[OWNER_CHARS + 1];
-
-	layout_owner(owner, claim->owner);
-	snprintf(out, PREFIX_BYTES, "%s%s", owner,
-	    claim->kind == KIND_SHARED ? "__rlock__" : "__lock__");
-}
-
-/* ---- menagerie ---- */
-
-/* A host's in rw-seq may be called "lockbox". */
-static bool
-is_hosts(const char *name, const char *number)
-{
-	return ends_with(name, number, "-R-") || ends_with(name, number, "-W-");
 }
 
 /*
- * Of the older of its two locks (K/lock-<n>) to the newer, it sees all that begins
- * with "lock"; its read-write lock sees "readLock" and "writeLock".
+ * Whoever finds a node with its own host and thread takes it for its own: no virtual
+ * machine comes to such a thread.
  */
-static void
-menagerie_read(struct child *c)
+void
+layout_name(char out[PREFIX_BYTES], const struct layout *l, const struct claim *claim)
 {
-	const char *number = number_at_end(c->name), *end;
-	enum lock_kind kind = starts_with(c->name, "readLock") ? KIND_SHARED
-	    : starts_with(c->name, "writeLock")                ? KIND_WRITER
-							       : KIND_EXCLUSIVE;
+	const struct form *form = l->forms;
+	char who[PREFIX_BYTES], more[32] = "", digits[16];
 
-	if (!number || number[-1] != '-' || is_hosts(c->name, number) ||
-	    (kind == KIND_EXCLUSIVE && !starts_with(c->name, "lock")))
+	while (form->tag && form->kind != claim->kind)
+		form++;
+	form = form->tag ? form : l->forms;
+	*out = '\0';
+	if (!form->tag)
 		return;
-	end = number - 1;
-	if (kind == KIND_EXCLUSIVE) { /* the thread stands there, too */
-		while (end > c->name && isdigit((unsigned char)end[-1]))
-			end--;
-		end -= end > c->name && end[-1] == '-';
-	}
-	note_place(c, number, kind, owner_of_label(c->name, end));
+	print_naming(who, l->naming, claim->owner);
+	snprintf(digits, sizeof digits, "%.15s", claim->owner);
+	if (form->kind == KIND_LIMIT)
+		snprintf(more, sizeof more, "%u-",
+		    claim->limit <= LIMIT_MAX ? claim->limit : LIMIT_MAX);
+	if (form->thread)
+		snprintf(more, sizeof more, "-%llu",
+		    (1ULL << 60) + strtoull(digits, NULL, 16));
+	snprintf(out, PREFIX_BYTES, "%s%s%.100s%s%s", form->head, *form->head ? "-" : "",
+	    who, more, form->tag);
 }
 
 const char *
@@ -195,89 +195,37 @@ layout_semaphore(const char *name)
 	return number_at_end(name) && starts_with(name, "permit-") ? "menagerie" : NULL;
 }
 
-/*
- * Whoever finds a node with its own host and thread takes it for its own: no virtual
- * machine comes to such a thread.
- */
-static unsigned long long
-thread_of(const char *owner)
-{
-	char digits[16];
-
-	snprintf(digits, sizeof digits, "%.15s", owner);
-	return (1ULL << 60) + strtoull(digits, NULL, 16);
-}
-
-static void
-menagerie_name(char out[PREFIX_BYTES], const struct claim *claim)
-{
-	char label[PREFIX_BYTES];
-
-	print_label(label, claim->owner);
-	if (claim->kind == KIND_EXCLUSIVE)
-		snprintf(out, PREFIX_BYTES, "lock-%.100s-%llu-", label,
-		    thread_of(claim->owner));
-	else
-		snprintf(out, PREFIX_BYTES, "%s-%.100s-",
-		    claim->kind == KIND_SHARED ? "readLock" : "writeLock", label);
-}
-
-/* ---- rw-seq ---- */
-
-/* Hosts have "-" in their names: the last two count. */
-static void
-rw_seq_read(struct child *c)
-{
-	const char *number = number_at_end(c->name), *end;
-	bool read;
-
-	if (!number || number - c->name < 4)
-		return;
-	end = number - strlen("-R-");
-	read = ends_with(c->name, number, "-R-");
-	if (read || ends_with(c->name, number, "-W-"))
-		note_place(c, number, read ? KIND_SHARED : KIND_EXCLUSIVE,
-		    owner_of_label(c->name, end));
-}
-
-static void
-rw_seq_name(char out[PREFIX_BYTES], const struct claim *claim)
-{
-	char label[PREFIX_BYTES];
-
-	print_label(label, claim->owner);
-	snprintf(out, PREFIX_BYTES, "%.100s-%s-", label,
-	    claim->kind == KIND_SHARED ? "R" : "W");
-}
-
 /* ---- Curator ---- */
 
-static const char *const tags[] = {"lock-", "unit-", "__READ__", "__WRIT__"};
-
-enum { TAGS = sizeof tags / sizeof *tags };
-
-static bool
-is_after_tag(const char *name, const char *s)
+/* The form whose tag stands before `s`; NULL: none's does. */
+static const struct form *
+form_before(const char *name, const char *s)
 {
-	for (size_t i = 0; i < TAGS; i++)
-		if (ends_with(name, s, tags[i]))
-			return true;
-	return false;
+	for (const struct form *form = layouts[0].forms; form->tag; form++)
+		if (ends_with(name, s, form->tag))
+			return form;
+	return NULL;
 }
 
-/* What follows the last tag; mostly a number of ten digits. */
+/*
+ * The number that the server gives, after a tag; one that is negative has its sign, and may have
+ * nine digits.  NULL: there is none.
+ */
 static const char *
-rank_after_tag(const char *name)
+number_after_tag(const char *name)
 {
 	size_t n = strlen(name);
-	const char *s = n > NUMBER ? name + n - NUMBER : name;
 
-	if (strspn(s, "0123456789") == NUMBER && is_after_tag(name, s))
-		return s;
-	for (s = name + n; s > name; s--)
-		if (is_after_tag(name, s))
+	for (size_t length = NUMBER; length <= NUMBER + 1 && length < n; length++) {
+		const char *s = name + n - length;
+		bool negative = *s == '-';
+
+		if ((length == NUMBER || negative) &&
+		    strspn(s + negative, "0123456789") == length - negative &&
+		    form_before(name, s))
 			return s;
-	return name;
+	}
+	return NULL;
 }
 
 /* The N of "...-N-unit-"; 0: it is none. */
@@ -295,101 +243,37 @@ limit_before(const char *name, const char *end)
 	return s > name && s[-1] == '-' && limit <= LIMIT_MAX ? limit : 0;
 }
 
-static bool
-is_curators_dlock(const char *name)
-{
-	return starts_with(name, "_c_") && strnlen(name, VERSION_AT) == VERSION_AT &&
-	    name[VERSION_AT] == 'd';
-}
-
-static bool
-is_part(const char *name)
-{
-	return strcmp(name, "locks") == 0 || strcmp(name, "leases") == 0 ||
-	    strcmp(name, "slots") == 0;
-}
-
-/* Does the number that the server gives stand there?  One that is negative has its sign. */
-static bool
-is_place(const char *rank)
-{
-	bool negative = *rank == '-';
-	size_t digits = strspn(rank + negative, "0123456789");
-
-	return rank[negative + digits] == '\0' &&
-	    (digits == NUMBER || (negative && digits == NUMBER - 1));
-}
-
 /*
- * Has a client of another layout made it?  All of Curator's recipes put a uuid before "lock-<n>";
- * menagerie puts nothing there.
+ * All of Curator's recipes put a uuid before "lock-<n>"; menagerie puts nothing there.  What a
+ * client of another layout has made has no place.
  */
-static bool
-is_unlike_curators(const struct child *c, const char *rank)
-{
-	return strstr(c->name, "__lock__") || strstr(c->name, "__rlock__") ||
-	    starts_with(c->name, "permit-") ||
-	    (starts_with(c->name, "lock-") && rank == c->name + strlen("lock-"));
-}
-
 static void
-curator_read(struct child *c)
+read_curators(struct child *c)
 {
-	const char *rank = rank_after_tag(c->name);
-	bool has_place = rank != c->name && is_place(rank);
+	const char *name = c->name, *rank = number_after_tag(name);
 
-	if (is_part(c->name)) {
+	if (strcmp(name, "locks") == 0 || strcmp(name, "leases") == 0 ||
+	    strcmp(name, "slots") == 0) {
 		c->what = CHILD_PART;
 		c->blind = false;
 	}
-	if (is_curators_dlock(c->name))
-		c->owner = c->name + strlen("_c_");
-	if (!has_place || (!c->owner && is_unlike_curators(c, rank)))
+	if (starts_with(name, "_c_") && strnlen(name, VERSION_AT) == VERSION_AT &&
+	    name[VERSION_AT] == 'd')
+		c->owner = name + strlen("_c_");
+	if (!rank ||
+	    (!c->owner &&
+		(strstr(name, "__lock__") || strstr(name, "__rlock__") ||
+		    starts_with(name, "permit-") ||
+		    (starts_with(name, "lock-") && rank == name + strlen("lock-")))))
 		return;
-	note_place(c, rank, KIND_EXCLUSIVE, c->owner);
-	if (ends_with(c->name, rank, "__READ__"))
-		c->kind = KIND_SHARED;
-	else if (ends_with(c->name, rank, "__WRIT__"))
-		c->kind = KIND_WRITER;
-	else if ((c->limit = limit_before(c->name, rank)) > 0)
-		c->kind = KIND_LIMIT;
-}
-
-static void
-curator_name(char out[PREFIX_BYTES], const struct claim *claim)
-{
-	static const char *const kinds[] = {[KIND_EXCLUSIVE] = "lock-",
-	    [KIND_WRITER] = "__WRIT__",
-	    [KIND_SHARED] = "__READ__"};
-	const char *o = claim->owner;
-	int n = snprintf(out, PREFIX_BYTES, "_c_%.8s-%.4s-d%.3s-%.4s-%.12s-", o, o + 8,
-	    o + 13, o + 16, o + 20);
-
-	if (claim->kind == KIND_LIMIT)
-		snprintf(out + n, PREFIX_BYTES - n, "%u-unit-",
-		    claim->limit <= LIMIT_MAX ? claim->limit : LIMIT_MAX);
-	else
-		snprintf(out + n, PREFIX_BYTES - n, "%s", kinds[claim->kind]);
-}
-
-/* ---- plain ---- */
-
-static void
-plain_name(char out[PREFIX_BYTES], const struct claim *claim)
-{
-	(void)claim;
-	*out = '\0';
-}
-
-static void
-read_plain(struct child *c)
-{
-	(void)c;
+	note_place(c, rank, form_before(name, rank)->kind, c->owner);
+	if (c->kind == KIND_LIMIT && (c->limit = limit_before(name, rank)) == 0)
+		c->kind = KIND_EXCLUSIVE;
 }
 
 /* ---- all of them ---- */
 
-#define STEERED (CAP_REVOKE | CAP_FORCE)
+#define QUEUED (CAP_FAIR | CAP_SHARED | CAP_JOB | CAP_REVOKE | CAP_FORCE | CAP_FREEZE)
 
 /*
  * A freeze is the first of all to the layout's users: what they read as its number is less
@@ -397,28 +281,29 @@ read_plain(struct child *c)
  * go-zookeeper reads one in each child's name, after the last "-" or "__", or fails.
  */
 const struct layout layouts[] = {
-    {"curator", "Apache Curator", "a lock of Apache Curator's",
-	CAP_FAIR | CAP_SHARED | CAP_LIMIT | CAP_JOB | STEERED | CAP_FREEZE,
+    {"curator", "Apache Curator", "a lock of Apache Curator's", QUEUED | CAP_LIMIT,
+	NAMING_UUID,
+	{{KIND_EXCLUSIVE, "", "lock-", false}, {KIND_WRITER, "", "__WRIT__", false},
+	    {KIND_SHARED, "", "__READ__", false}, {KIND_LIMIT, "", "unit-", false}},
 	.recipes = true, .listens = true,
 	.freezes = {{"", "-freeze-", "-__WRIT__-0000000001"},
-	    {"/locks", "-freeze-", "-__WRIT__-0000000001"}},
-	.name_node = curator_name, .read = curator_read},
+	    {"/locks", "-freeze-", "-__WRIT__-0000000001"}}},
     {"plain", "clients for which one node is the lock", "a node that is the lock",
-	CAP_JOB | STEERED, .single = true, .name_node = plain_name, .read = read_plain},
+	CAP_JOB | CAP_REVOKE | CAP_FORCE, .single = true},
     {"rw-seq", "clients that queue as <host>-R-<n> and <host>-W-<n>", "a host's lock",
-	CAP_FAIR | CAP_SHARED | CAP_JOB | STEERED | CAP_FREEZE, .lasting = true,
-	.freezes = {{"", "-freeze-", "-W-0000000000"}}, .name_node = rw_seq_name,
-	.read = rw_seq_read},
-    {"kazoo", "kazoo", "a lock of kazoo's",
-	CAP_FAIR | CAP_SHARED | CAP_JOB | STEERED | CAP_FREEZE, .lasting = true,
-	.counts = true, .freezes = {{"", "-freeze-", "-__lock__-0000000001"}},
-	.name_node = kazoo_name, .read = kazoo_read},
-    {"menagerie", "menagerie", "a lock of menagerie's",
-	CAP_FAIR | CAP_SHARED | CAP_JOB | STEERED | CAP_FREEZE, .recipes = true,
-	.lasting = true,
+	QUEUED, NAMING_LABEL,
+	{{KIND_EXCLUSIVE, "", "-W-", false}, {KIND_SHARED, "", "-R-", false}},
+	.lasting = true, .freezes = {{"", "-freeze-", "-W-0000000000"}}},
+    {"kazoo", "kazoo", "a lock of kazoo's", QUEUED, NAMING_OWNER,
+	{{KIND_EXCLUSIVE, "", "__lock__", false}, {KIND_SHARED, "", "__rlock__", false}},
+	.lasting = true, .counts = true,
+	.freezes = {{"", "-freeze-", "-__lock__-0000000001"}}},
+    {"menagerie", "menagerie", "a lock of menagerie's", QUEUED, NAMING_LABEL,
+	{{KIND_EXCLUSIVE, "lock", "-", true}, {KIND_WRITER, "writeLock", "-", false},
+	    {KIND_SHARED, "readLock", "-", false}},
+	.recipes = true, .lasting = true,
 	.freezes = {{"", "lock-freeze-", "-0000000000"},
-	    {"", "writeLock-freeze-", "-0000000000"}},
-	.name_node = menagerie_name, .read = menagerie_read},
+	    {"", "writeLock-freeze-", "-0000000000"}}},
     {0},
 };
 
@@ -450,52 +335,28 @@ length_in(const char *name, const struct freeze_form *form)
 	return strtoll(s, NULL, 10) * NS_PER_MS;
 }
 
-/* *length: the freeze's; 0 if there is none. */
-static const struct layout *
-find_freeze(const char *name, int *form, int64_t *length)
+struct freeze_parts
+layout_freeze(const char *name)
 {
-	*length = 0;
+	struct freeze_parts f = {.length = 0};
+
 	if (*name != '-' && *name != 'l' && *name != 'w')
-		return NULL; /* most names */
+		return f; /* most names */
 	for (const struct layout *l = layouts; l->name; l++)
-		for (*form = 0; *form < FREEZES && l->freezes[*form].head; ++*form) {
-			if (!starts_with(name, l->freezes[*form].head))
+		for (const struct freeze_form *form = l->freezes;
+		     form < l->freezes + FREEZES && form->head; form++) {
+			if (!starts_with(name, form->head))
 				continue;
-			*length = length_in(name, &l->freezes[*form]);
-			if (*length > 0)
-				return l;
+			f.length = length_in(name, form);
+			f.forms = l->freezes;
+			f.core = name + strlen(form->head);
+			f.n = strlen(f.core);
+			if (f.length == 0)
+				continue;
+			f.n -= strlen(form->tail);
+			return f;
 		}
-	return NULL;
-}
-
-const struct freeze_form *
-layout_freeze_form(const char *name)
-{
-	int form;
-	int64_t length;
-	const struct layout *l = find_freeze(name, &form, &length);
-
-	return l ? &l->freezes[form] : NULL;
-}
-
-const struct freeze_form *
-layout_freeze_forms(const char *name)
-{
-	int form;
-	int64_t length;
-	const struct layout *l = find_freeze(name, &form, &length);
-
-	return l ? l->freezes : NULL;
-}
-
-int64_t
-layout_freeze_length(const char *name)
-{
-	int form;
-	int64_t length;
-
-	find_freeze(name, &form, &length);
-	return length;
+	return f;
 }
 
 /* ---- names ---- */
@@ -509,10 +370,12 @@ layout_read(const struct layout *l, const char *name)
 	    .blind = *name != '\0',
 	    .kind = KIND_EXCLUSIVE};
 
-	if (layout_freeze_length(name) > 0)
+	if (layout_freeze(name).length > 0)
 		c.what = CHILD_FREEZE;
+	else if (l->naming == NAMING_UUID)
+		read_curators(&c);
 	else
-		l->read(&c);
+		read_forms(l, &c);
 	return c;
 }
 

@@ -6,7 +6,7 @@
  *	kazoo		K/<uuid>__lock__<n>, __rlock__<n>: Lock, WriteLock and ReadLock of Python's kazoo
  *	menagerie	K/lock-<host>-<thread>-<n>, readLock-<n>, writeLock-<n>
  *	rw-seq		K/<host>-W-<n>, <host>-R-<n>: what many write for themselves
- *	plain		K, an ephemeral node that is the lock (single.h)
+ *	plain		K, an ephemeral node that is the lock (single.c)
  *
  *  1. But for the last, a lock is a directory K, its children are the queue, and the number
  *     that the server gives a child is its place (queue.h).  Create, list, watch what is ahead,
@@ -54,6 +54,20 @@ struct child {
 	unsigned limit;
 };
 
+/* Whose name stands in those of nodes, and how. */
+enum naming {
+	NAMING_OWNER, /* nothing but an owner */
+	NAMING_UUID,  /* "_c_01234567-...-" */
+	NAMING_LABEL, /* a host; dlock's is "<host>.<owner>" */
+};
+
+/* A name is a head, whose it is, a tag and the number. */
+struct form {
+	enum lock_kind kind;
+	const char *head, *tag; /* tag NULL: there are no more */
+	bool thread;            /* the number of a thread stands before the tag */
+};
+
 /* How a freeze is called (freeze.h): these, and between them its number and length. */
 struct freeze_form {
 	const char *part; /* "": in the lock's directory; else in that one below it */
@@ -65,7 +79,9 @@ struct layout {
 	const char *users; /* for people: "kazoo", */
 	const char *what;  /* and what a node of theirs is */
 	unsigned caps;
-	bool single; /* K is the lock, not a directory */
+	enum naming naming;
+	struct form forms[5]; /* the first is for all kinds that have none */
+	bool single;          /* K is the lock, not a directory */
 	/* its users make K once, and count on it: it stays when nobody uses it */
 	bool lasting;
 	/* K's data may be a number: it is a semaphore for so many, whose users see no lock */
@@ -75,10 +91,6 @@ struct layout {
 	/* users can listen for CURATORS_REVOKE in their nodes */
 	bool listens;
 	struct freeze_form freezes[FREEZES]; /* the first ones, with a head */
-	/* the name of a claim's node up to the number */
-	void (*name_node)(char out[PREFIX_BYTES], const struct claim *);
-	/* fills in what the name says; all else is set, as for an exclusive, foreign one */
-	void (*read)(struct child *);
 };
 
 /* The first is the default; ended by a row without a name. */
@@ -86,6 +98,9 @@ extern const struct layout layouts[];
 
 /* NULL: there is none of that name. */
 const struct layout *layout_named(const char *name);
+
+/* The name of a claim's node up to the number; "": K is the lock. */
+void layout_name(char out[PREFIX_BYTES], const struct layout *, const struct claim *);
 
 struct child layout_read(const struct layout *, const char *name);
 
@@ -98,17 +113,18 @@ const struct layout *layout_of(const char *name, struct child *ret);
 /* Whose semaphore has a permit of that name?  NULL: none's.  dlock has no layout for these. */
 const char *layout_semaphore(const char *name);
 
-/* Is that owner's name in it? */
+/* A dlock's owner as it stands in the name, with the "d" but without "-"; false: it is none. */
+bool child_owner(char out[OWNER_CHARS + 1], const struct child *);
 bool child_has_owner(const struct child *, const char *owner);
 
-/* An owner as it stands in names, but without "-". */
-void layout_owner(char out[OWNER_CHARS + 1], const char *owner);
+/* What the name of a freeze says, whatever the layout. */
+struct freeze_parts {
+	int64_t length;                  /* NEVER without an end; 0: it is no freeze's */
+	const struct freeze_form *forms; /* all of its layout's */
+	const char *core;                /* what all names of this one have in common, */
+	size_t n;                        /* so many characters */
+};
 
-/* How a freeze of that name is called: that form, and all of its layout's; NULL: it is none. */
-const struct freeze_form *layout_freeze_form(const char *name);
-const struct freeze_form *layout_freeze_forms(const char *name);
-
-/* The length of a freeze of that name, whatever the layout, NEVER without an end; 0: it is none. */
-int64_t layout_freeze_length(const char *name);
+struct freeze_parts layout_freeze(const char *name);
 
 #endif

@@ -1,15 +1,263 @@
-/* library.c - reads the library's log, and holds the library there. */
+/* library.c - reads the library's log, holds the library there, and filters what it reads. */
 #include "library.h"
 
 #include "backends/common/clock.h"
 #include "backends/common/inlet.h"
-#include "filter.h"
+#include "message.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+
+/* ---- messages: four bytes of length, and so many more ---- */
+
+enum { LENGTH = 4, KEPT = 64 << 10 /* of memory, from one message to the next */ };
+
+/* One as far as it is there. */
+struct message {
+	unsigned char *bytes;
+	size_t n, room;
+};
+
+/* How much of it is missing, as far as that is known; 0: it is whole. */
+static size_t
+message_lacks(const struct message *m)
+{
+	const unsigned char *b = m->bytes;
+
+	if (m->n < LENGTH)
+		return LENGTH - m->n;
+	return LENGTH +
+	    ((size_t)b[0] << 24 | (size_t)b[1] << 16 | (size_t)b[2] << 8 | b[3]) - m->n;
+}
+
+/* Room for more, but not for what a length only promises. */
+static bool
+message_grow(struct message *m)
+{
+	size_t room = m->room ? 2 * m->room : 256;
+	unsigned char *bytes;
+
+	if (m->n < m->room)
+		return true;
+	bytes = realloc(m->bytes, room);
+	if (!bytes)
+		return false;
+	m->room = room;
+	m->bytes = bytes;
+	return true;
+}
+
+static void
+message_drop(struct message *m)
+{
+	m->n = 0;
+	if (m->room <= KEPT)
+		return;
+	free(m->bytes);
+	*m = (struct message){NULL, 0, 0};
+}
+
+/* ---- the filter of one thread, which has one connection at a time ---- */
+
+/* Requests whose answers are to come, in their order. */
+struct line {
+	struct request *at;
+	size_t first, n, room;
+};
+
+struct filter {
+	struct inlet inlet;
+	struct message in, out;
+	size_t given; /* of what has come, to the library */
+	bool whole;   /* it is all there, and makes sense */
+	bool welcome; /* there is a session */
+	struct line line;
+	size_t logins; /* that are to be answered */
+};
+
+static pthread_key_t key;
+
+static void
+line_add(struct line *l, const struct request *q)
+{
+	if (l->first > 0 && l->n == l->room) {
+		l->n -= l->first;
+		memmove(l->at, l->at + l->first, l->n * sizeof *l->at);
+		l->first = 0;
+	}
+	if (l->n == l->room) {
+		size_t room = l->room ? 2 * l->room : 16;
+		struct request *at = realloc(l->at, room * sizeof *at);
+
+		if (!at)
+			return; /* its answer will break the connection */
+		l->at = at;
+		l->room = room;
+	}
+	l->at[l->n++] = *q;
+}
+
+static size_t
+smaller(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+static void
+filter_sent(struct inlet *i, int fd, const void *from, size_t n)
+{
+	struct filter *f = (struct filter *)i;
+	struct message *m = &f->out;
+	const unsigned char *s = from;
+
+	(void)fd;
+	while (n > 0 && message_grow(m)) {
+		size_t piece = smaller(smaller(message_lacks(m), m->room - m->n), n);
+		struct request q;
+
+		memcpy(m->bytes + m->n, s, piece);
+		m->n += piece;
+		s += piece;
+		n -= piece;
+		if (message_lacks(m) > 0)
+			continue;
+		if (message_request(&q, m->bytes + LENGTH, m->n - LENGTH)) {
+			if (message_is_in_line(&q))
+				line_add(&f->line, &q);
+			f->logins += message_is_login(&q);
+		}
+		message_drop(m);
+	}
+}
+
+/* As a system call fails. */
+static ssize_t
+fail(int error)
+{
+	errno = error;
+	return -1;
+}
+
+static bool
+makes_sense(struct filter *f)
+{
+	const struct line *l = &f->line;
+	enum answered answered;
+
+	if (!f->welcome) {
+		f->welcome = true;
+		return message_is_welcome(f->in.n - LENGTH);
+	}
+	answered = message_answers(f->in.bytes + LENGTH, f->in.n - LENGTH,
+	    l->first < l->n ? &l->at[l->first] : NULL);
+	f->line.first += answered == ANSWER_DUE;
+	if (answered == ANSWER_LOGIN)
+		return f->logins-- > 0; /* or the connection ends */
+	return answered != ANSWER_WRONG;
+}
+
+/* > 0: a message is there, whole.  Otherwise as recv(). */
+static ssize_t
+gather(struct filter *f, int fd, int flags)
+{
+	struct message *m = &f->in;
+
+	for (;;) {
+		ssize_t n;
+
+		if (!message_grow(m))
+			return fail(ENOMEM);
+		n = inlet_recv(fd, m->bytes + m->n,
+		    smaller(message_lacks(m), m->room - m->n), flags);
+		if (n <= 0)
+			return n;
+		m->n += (size_t)n;
+		if (m->n >= LENGTH && message_lacks(m) + m->n > LENGTH + MESSAGE_MOST)
+			return fail(EMSGSIZE);
+		if (message_lacks(m) == 0)
+			return makes_sense(f) ? n : fail(EBADMSG);
+	}
+}
+
+static ssize_t
+filter_recv(struct inlet *i, int fd, void *to, size_t size, int flags)
+{
+	struct filter *f = (struct filter *)i;
+
+	if (!f->whole) {
+		ssize_t n = gather(f, fd, flags);
+
+		if (n <= 0)
+			return n;
+		f->whole = true;
+	}
+	size = smaller(size, f->in.n - f->given);
+	memcpy(to, f->in.bytes + f->given, size);
+	f->given += size;
+	if (f->given == f->in.n) {
+		f->given = 0;
+		f->whole = false;
+		message_drop(&f->in);
+	}
+	return (ssize_t)size;
+}
+
+static void
+filter_free(void *ctx)
+{
+	struct filter *f = ctx;
+
+	inlet_leave(&f->inlet);
+	free(f->in.bytes);
+	free(f->out.bytes);
+	free(f->line.at);
+	free(f);
+}
+
+static void
+make_key(void)
+{
+	pthread_key_create(&key, filter_free);
+}
+
+/* The calling thread has begun a connection, and asked for a session. */
+static void
+filter_begin(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	struct filter *f;
+
+	pthread_once(&once, make_key);
+	f = pthread_getspecific(key);
+	if (!f) {
+		f = calloc(1, sizeof *f);
+		if (!f || pthread_setspecific(key, f) != 0) {
+			free(f);
+			return;
+		}
+		f->inlet = (struct inlet){
+		    .fd = -1, .recv = filter_recv, .sent = filter_sent};
+		inlet_watch(&f->inlet);
+	}
+	message_drop(&f->in);
+	message_drop(&f->out);
+	f->given = f->line.first = f->line.n = f->logins = 0;
+	f->whole = f->welcome = false;
+}
+
+const char *
+library_error(int error)
+{
+	return error == EMSGSIZE ? "the server sends an answer of more than 8 MiB"
+	    : error == EBADMSG ? "the server sends what is no answer to what it was asked"
+			       : NULL;
+}
+
+/* ---- the log ---- */
 
 /* One for each key of a run, and as many for sessions that are still ending. */
 /* clang-format off */
@@ -23,13 +271,10 @@ enum { SESSIONS = 32 };
 static struct library {
 	pthread_mutex_t mutex;
 	pthread_cond_t opens;
-	instant
-	    taken; /* by the session that has it now; the thread that begins sessions knows */
-	bool held;      /* the library's thread waits */
-	bool leaving;   /* the library is to end, and waits no more */
-	bool written;   /* a line has come, */
-	bool initiated; /* and one that says that it has initiated a connection */
-	int error;
+	/* by the session that has it now; the thread that begins sessions knows */
+	instant taken;
+	struct library_view view;
+	bool leaving;       /* the library is to end, and waits no more */
 	int fd;             /* of its connection; -1: it has none that we know of */
 	int wake_fd, alarm; /* of the session that wants to know; -1 */
 } libraries[SESSIONS] = {
@@ -40,14 +285,6 @@ static struct library {
 #undef X
 };
 
-static void
-note_connection(struct library *l)
-{
-	l->initiated = true;
-	l->fd = inlet_sent_on();
-	filter_begin();
-}
-
 /* A session that has expired has no connection to wait for. */
 static void
 note_error(struct library *l, const char *number, bool expired)
@@ -55,11 +292,11 @@ note_error(struct library *l, const char *number, bool expired)
 	l->fd = -1; /* the library is about to close it */
 	if (expired)
 		return;
-	l->error = atoi(number);
-	l->held = !l->leaving;
+	l->view.error = atoi(number);
+	l->view.held = !l->leaving;
 	eventfd_write(l->wake_fd, 1);
 	eventfd_write(l->alarm, 1);
-	while (l->held)
+	while (l->view.held)
 		pthread_cond_wait(&l->opens, &l->mutex);
 }
 
@@ -69,9 +306,12 @@ read_line(struct library *l, const char *line)
 	const char *number = strstr(line, "errno=");
 
 	pthread_mutex_lock(&l->mutex);
-	l->written = true;
-	if (strstr(line, "nitiated connection to server"))
-		note_connection(l);
+	l->view.written = true;
+	if (strstr(line, "nitiated connection to server")) {
+		l->view.initiated = true;
+		l->fd = inlet_sent_on();
+		filter_begin();
+	}
 	if (number)
 		note_error(
 		    l, number + strlen("errno="), strstr(line, "has expired") != NULL);
@@ -100,24 +340,19 @@ library_log(const struct library *l)
  * One whose session has ended, or soon will have, if there is one; of such the one that
  * was taken longest ago.
  */
-static bool
-is_freer(const struct library *l, const struct library *than)
-{
-	return l->leaving != than->leaving ? l->leaving : l->taken < than->taken;
-}
-
 struct library *
 library_take(int wake_fd, int alarm)
 {
 	struct library *l = &libraries[0];
 
 	for (size_t i = 1; i < SESSIONS; i++)
-		if (is_freer(&libraries[i], l))
+		if (libraries[i].leaving != l->leaving ? libraries[i].leaving
+						       : libraries[i].taken < l->taken)
 			l = &libraries[i];
 	l->taken = instant_now();
 	pthread_mutex_lock(&l->mutex);
-	l->held = l->leaving = l->written = l->initiated = false;
-	l->error = 0;
+	l->view = (struct library_view){.error = 0};
+	l->leaving = false;
 	l->fd = -1;
 	l->wake_fd = wake_fd;
 	l->alarm = alarm;
@@ -125,44 +360,22 @@ library_take(int wake_fd, int alarm)
 	return l;
 }
 
-bool
-library_fits(struct library *l, bool connected)
+struct library_view
+library_look(struct library *l)
 {
-	bool fits;
+	struct library_view v;
 
 	pthread_mutex_lock(&l->mutex);
-	fits = connected ? l->initiated : l->written;
+	v = l->view;
 	pthread_mutex_unlock(&l->mutex);
-	return fits;
-}
-
-bool
-library_is_held(struct library *l)
-{
-	bool held;
-
-	pthread_mutex_lock(&l->mutex);
-	held = l->held;
-	pthread_mutex_unlock(&l->mutex);
-	return held;
-}
-
-int
-library_error(struct library *l)
-{
-	int error;
-
-	pthread_mutex_lock(&l->mutex);
-	error = l->error;
-	pthread_mutex_unlock(&l->mutex);
-	return error;
+	return v;
 }
 
 void
 library_let_try(struct library *l)
 {
 	pthread_mutex_lock(&l->mutex);
-	l->held = false;
+	l->view.held = false;
 	pthread_cond_signal(&l->opens);
 	pthread_mutex_unlock(&l->mutex);
 }
@@ -181,7 +394,7 @@ void
 library_leave(struct library *l)
 {
 	pthread_mutex_lock(&l->mutex);
-	l->held = false;
+	l->view.held = false;
 	l->leaving = true;
 	l->fd = l->wake_fd = l->alarm = -1;
 	pthread_cond_signal(&l->opens);

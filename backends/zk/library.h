@@ -5,14 +5,18 @@
  *     it would try again at once, and so would a thousand others.  It writes a line with
  *     "errno=" into its log first, in its own thread and without a lock (3.8 and 3.9:
  *     handle_socket_error_msg).  We hold it there, until session_await() lets it try once.
- *  2. It trusts its server.  So it is to read through our filter (filter.h) from the moment on at
- *     which it writes that it has "initiated connection to server".
+ *  2. It trusts its server: it takes memory for a length of 2^31 - 1, frees what it has not read
+ *     when an answer ends too early, and ends the process when one comes that it has not
+ *     asked for.  So from the moment on at which it writes that it has "initiated connection to
+ *     server", its thread reads through an inlet (inlet.h): an answer is gathered there, and
+ *     given to the library when all of it is there and it is one to the request whose turn it is
+ *     (message.h).  Anything else is a broken connection: the library reads an error.
  *  3. It stays with a silent server for two thirds of the session, and keeps its socket to
  *     itself.  When it has written that line, it has just sent its first request, and inlet.h
  *     knows on which descriptor.  library_break() shuts that down.
  *
  * There is no other way to any of these, so the log is what we depend on, and this is the only
- * place that reads it.  library_fits() says whether the library writes what we know.  Without the
+ * place that reads it.  library_look() says whether the library writes what we know.  Without the
  * line of 1 the library connects as it likes, which is no danger to a lock.
  *
  * A log has no context, so each session has one of several functions for it, and what these
@@ -32,17 +36,17 @@ struct library *library_take(int wake_fd, int alarm);
 /* What the library is to be given for its log. */
 log_callback_fn library_log(const struct library *);
 
-/*
- * Has it written what it must have by now: something, when it has begun, and with `connected` that
- * it has initiated a connection?
- */
-bool library_fits(struct library *, bool connected);
+struct library_view {
+	bool held;      /* its thread waits: there is no connection */
+	bool written;   /* a line has come, as it must when the library has begun, */
+	bool initiated; /* and one that says that it has initiated a connection */
+	int error;      /* errno of the last connection that failed; 0: none has */
+};
 
-/* The library is held: there is no connection. */
-bool library_is_held(struct library *);
+struct library_view library_look(struct library *);
 
-/* errno of the last connection that failed; 0: none has. */
-int library_error(struct library *);
+/* What the library has read as errno, for people; NULL: it is not ours. */
+const char *library_error(int error);
 
 /* Lets the library try once. */
 void library_let_try(struct library *);

@@ -29,41 +29,22 @@ lockdir_place(struct lockdir *d, const char *chroot, const char *key)
 	    d->path, sizeof d->path, "%s/%s", chroot, unlike_reserved(encoded, chroot));
 }
 
-static bool
-is_utf8(const char *text)
-{
-	json_t *string = json_string(text);
-
-	json_decref(string);
-	return string != NULL;
-}
-
 /* Others' directories stand there, too. */
 bool
 lockdir_key(char out[KEY_BYTES + 1], const char *chroot, const char *name)
 {
 	char encoded[ENCODED_BYTES];
+	json_t *utf8;
 
 	if (encode_undo(out, KEY_BYTES + 1, name, strlen(name)) < 1)
 		return false;
 	for (const char *c = out; *c; c++)
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
 			return false;
-	if (!is_utf8(out))
-		return false;
-	return encode_key(encoded, sizeof encoded, out) > 0 &&
+	utf8 = json_string(out);
+	json_decref(utf8);
+	return utf8 && encode_key(encoded, sizeof encoded, out) > 0 &&
 	    strcmp(unlike_reserved(encoded, chroot), name) == 0;
-}
-
-void
-lockdir_name(struct lockdir *d, const char *chroot, const struct claim *claim)
-{
-	const char *o = claim->owner;
-
-	snprintf(d->uuid, sizeof d->uuid, "_c_%.8s-%.4s-d%.3s-%.4s-%.12s-", o, o + 8,
-	    o + 13, o + 16, o + 20);
-	d->layout->name_node(d->prefix, claim);
-	lockdir_place(d, chroot, claim->key);
 }
 
 bool
@@ -73,41 +54,54 @@ lockdir_is_ours(const struct lockdir *d, const char *name)
 	    strlen(name) < NAME_BYTES;
 }
 
-struct call *
-lockdir_create(const struct lockdir *d, struct session *s, const char *path,
-    const char *data, int mode)
+struct path
+lockdir_below(const struct lockdir *d, const char *part, const char *name)
 {
-	return call_create(s, path, data, mode, d->acl == ACL_OPEN);
+	return path_of(
+	    "%s%s%s%s", d->path, part, name && *name ? "/" : "", name ? name : "");
+}
+
+struct call *
+lockdir_ask(const struct lockdir *d, enum ask what, const char *part, const char *name)
+{
+	return call_ask(d->session, what, lockdir_below(d, part, name).at);
+}
+
+enum rc
+lockdir_sync(const struct lockdir *d, instant until, struct fault *f)
+{
+	return call_finish(call_ask(d->session, ASK_SYNC, d->path), until, NULL, f);
+}
+
+struct call *
+lockdir_create(const struct lockdir *d, const char *path, const char *data, int mode)
+{
+	return call_create(d->session, path, data, mode, d->acl == ACL_OPEN);
 }
 
 /* Makes one of them; ZNODEEXISTS is as good as ZOK. */
 static enum rc
-make_one(const struct lockdir *d, struct session *s, const char *path, int mode,
-    instant until, int *code, struct fault *f)
+make_one(const struct lockdir *d, const char *path, int mode, instant until, int *code,
+    struct fault *f)
 {
-	for (;; mode = ZOO_PERSISTENT) {
-		enum rc rc = call_finish(
-		    lockdir_create(d, s, path, "", mode), until, code, f);
+	enum rc rc = call_finish(lockdir_create(d, path, "", mode), until, code, f);
 
-		if (rc != RC_OK || *code != ZUNIMPLEMENTED || mode == ZOO_PERSISTENT)
-			return rc;
-	}
+	return rc == RC_OK && *code == ZUNIMPLEMENTED && mode != ZOO_PERSISTENT
+	    ? make_one(d, path, ZOO_PERSISTENT, until, code, f)
+	    : rc;
 }
 
 enum rc
-lockdir_make_path(const struct lockdir *d, struct session *s, const char *whole, int mode,
-    instant until, struct fault *f)
+lockdir_make_path(
+    const struct lockdir *d, const char *whole, int mode, instant until, struct fault *f)
 {
-	char path[NODE_BYTES];
 	size_t length = strlen(whole), end = length;
 	int code = ZNONODE;
 
 	while (instant_now() < until) {
-		enum rc rc;
+		enum rc rc = make_one(d, path_of("%.*s", (int)end, whole).at,
+		    end == length ? mode : ZOO_PERSISTENT, until, &code, f);
 
-		snprintf(path, sizeof path, "%.*s", (int)end, whole);
-		rc = make_one(
-		    d, s, path, end == length ? mode : ZOO_PERSISTENT, until, &code, f);
 		if (rc != RC_OK)
 			return rc;
 		if (code == ZNOCHILDRENFOREPHEMERALS)
@@ -132,47 +126,42 @@ lockdir_mode(const struct lockdir *d)
 }
 
 enum rc
-lockdir_make(const struct lockdir *d, struct session *s, instant until, struct fault *f)
+lockdir_make(const struct lockdir *d, instant until, struct fault *f)
 {
-	char above[DIR_BYTES];
 	const char *end = strrchr(d->path, '/');
 
 	if (!d->layout->single)
-		return lockdir_make_path(d, s, d->path, lockdir_mode(d), until, f);
-	snprintf(above, sizeof above, "%.*s", (int)(end - d->path), d->path);
-	return *above ? lockdir_make_path(d, s, above, ZOO_PERSISTENT, until, f)
-		      : RC_OK; /* the root is there */
+		return lockdir_make_path(d, d->path, lockdir_mode(d), until, f);
+	return end > d->path
+	    ? lockdir_make_path(d, path_of("%.*s", (int)(end - d->path), d->path).at,
+		  ZOO_PERSISTENT, until, f)
+	    : RC_OK; /* the root is there */
 }
 
-/* How to join those who have made such a node, if there is a way. */
-static void
-explain_other(char *out, size_t size, const struct lockdir *d, const char *name)
+/* It says how to join those who have made such a node, if there is a way. */
+enum rc
+lockdir_refuse(
+    const struct lockdir *d, const char *name, const char *why, struct fault *f)
 {
 	struct child c;
 	const struct layout *l = layout_of(name, &c);
-
-	if (layout_semaphore(name))
-		snprintf(out, size, "a semaphore of %s's, which dlock cannot join",
-		    layout_semaphore(name));
-	else if (!l || l == d->layout)
-		snprintf(out, size, "no lock that dlock knows");
-	else
-		snprintf(out, size,
-		    "%s and layout=%s do not see each other; -O layout=%s joins its users",
-		    l->users, d->layout->name, l->name);
-}
-
-enum rc
-lockdir_refuse(const struct lockdir *d, struct session *s, const char *name,
-    const char *why, struct fault *f)
-{
 	char quoted[81], way[200];
 
-	session_quote(s, quoted, sizeof quoted, name);
-	explain_other(way, sizeof way, d, name);
+	session_quote(d->session, quoted, sizeof quoted, name);
+	if (why)
+		snprintf(way, sizeof way, "%s", why);
+	else if (layout_semaphore(name))
+		snprintf(way, sizeof way, "a semaphore of %s's, which dlock cannot join",
+		    layout_semaphore(name));
+	else if (!l || l == d->layout)
+		snprintf(way, sizeof way, "no lock that dlock knows");
+	else
+		snprintf(way, sizeof way,
+		    "%s and layout=%s do not see each other; -O layout=%s joins its users",
+		    l->users, d->layout->name, l->name);
 	return fault_set(f, RC_PROTOCOL,
 	    "%s: %s is in use as a lock of another kind (%s): %s", d->where, d->path,
-	    quoted, why ? why : way);
+	    quoted, way);
 }
 
 enum rc

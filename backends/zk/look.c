@@ -1,20 +1,285 @@
-/* look.c - goes through the locks below a path, or to one of them. */
-#include "look.h"
+/*
+ * look.c - who holds and who waits, as admin_ops.each tells it.
+ *
+ *  1. One directory's names at a time: the server has no way to give a part of them.  For all
+ *     locks, some directories are listed at once and the nodes of their holders read, so that it
+ *     takes two round trips for each such batch.  Reads alone, and no watches.
+ *  2. What is no lock is told as that.  Where nobody has asked for it by its key, it is no
+ *     failure either that it may not be read.
+ *  3. A directory is read as contents.h says.
+ *  4. A node without a dlock's name is foreign; what it says of its owner is told if it is an
+ *     address, or printable.  A node that may not be read is told as far as its name goes.
+ *  5. Since when somebody holds a lock, only a dlock says (data.h).
+ *  6. A server tells its time with what it writes, and nothing is written here.  So "now" is this
+ *     host's time, and not before the newest that was read there: for people.
+ *
+ * Texts are as others have written them, but for our password (session_secret()).
+ */
+#include "zk.h"
 
-#include "entry.h"
+#include "backends/common/text.h"
+#include "contents.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum { BATCH = 32 /* locks that are looked at side by side */ };
+enum { BATCH = 32 /* locks that are looked at side by side */, WHO_CHARS = 200 };
 
-/* One of them. */
+/* One look, on its way from lock to lock. */
+struct looking {
+	const struct lockdir *dir; /* for session and layout; of a lock, in look_into() */
+	const struct look *look;
+	int64_t newest; /* ns since 1970, as read there */
+	bool enough; /* `see` wants no more: what is told from here on is not handed on */
+	const char *key;   /* of the lock that is told of, */
+	unsigned position; /* and of its last waiter that was */
+};
+
+/* One of the locks. */
 struct found {
 	char key[KEY_BYTES + 1];
 	struct contents contents;
 	const char *what; /* it is no lock, but that; NULL */
 };
+
+/* Text of one entry. */
+struct words {
+	char owner[OWNER_CHARS + 1], what[128], host[INET6_ADDRSTRLEN];
+	char who[WHO_CHARS + 2]; /* one more than is told */
+	char record[2 * TEXT_BYTES];
+	struct foreign foreign;
+};
+
+/* ---- time ---- */
+
+static int64_t
+micros(int64_t ns)
+{
+	return ns < 0 ? EPOCH_NONE : ns / 1000;
+}
+
+static void
+note_time(struct looking *l, const struct Stat *stat)
+{
+	int64_t at = stat_time(stat->mtime);
+
+	l->newest = at > l->newest ? at : l->newest;
+}
+
+static int64_t
+time_there(const struct looking *l)
+{
+	struct timespec t;
+	int64_t here;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	here = t.tv_sec * NS_PER_S + t.tv_nsec;
+	return here > l->newest ? here : l->newest;
+}
+
+/* ---- entries ---- */
+
+/* One of which nothing is known yet. */
+static struct entry
+new_entry(const struct looking *l, enum entry_kind kind)
+{
+	return (struct entry){.kind = kind,
+	    .key = l->key,
+	    .slot = SLOT_NONE,
+	    .since = EPOCH_NONE,
+	    .until = EPOCH_NONE,
+	    .status = STATUS_NONE};
+}
+
+/* The same of one who holds or waits; waiters are numbered as they come. */
+static struct entry
+entry_of_one(struct looking *l, enum entry_kind kind, const struct call *c)
+{
+	struct entry e = new_entry(l, kind);
+
+	e.position = kind == ENTRY_WAITER ? ++l->position : 0;
+	e.token = c ? (uint64_t)c->stat.czxid : 0;
+	return e;
+}
+
+static void
+hand_on(struct looking *l, const struct entry *e)
+{
+	if (!l->enough && !l->look->see(l->look->ctx, e, micros(time_there(l))))
+		l->enough = true;
+}
+
+/* ---- what a node says ---- */
+
+static bool
+is_printable(const char *text)
+{
+	size_t n = strlen(text);
+
+	for (const char *c = text; *c; c++)
+		if (*c < ' ' || *c > '~')
+			return false;
+	return n > 0 && n <= WHO_CHARS && strcmp(text, CURATORS_REVOKE) != 0;
+}
+
+/*
+ * Curator's own nodes have the address of their host, if their user wants nothing else, and
+ * kazoo's what their user calls itself.  Where there is nothing, a name may say something.
+ */
+static const struct foreign *
+describe_foreign(const struct session *s, struct words *w, const char *what,
+    const char *name, const struct call *c)
+{
+	struct in6_addr address;
+	int64_t session = c ? c->stat.ephemeralOwner : 0;
+
+	w->foreign = (struct foreign){.what = w->what};
+	snprintf(w->what, sizeof w->what, "%s", what);
+	if (session != 0)
+		snprintf(w->what, sizeof w->what, "%s, session 0x%llx", what,
+		    (unsigned long long)session);
+	session_quote(s, w->who, sizeof w->who, c && *c->text ? c->text : name);
+	if (inet_pton(AF_INET, w->who, &address) == 1 ||
+	    inet_pton(AF_INET6, w->who, &address) == 1) {
+		snprintf(w->host, sizeof w->host, "%s", w->who);
+		w->foreign.host = w->host;
+	} else if (is_printable(w->who)) {
+		w->foreign.who = w->who;
+	}
+	return &w->foreign;
+}
+
+/* When a holder of that node was granted what it holds, ms. */
+static int64_t
+granted_at(const struct Stat *stat, const struct progress *told)
+{
+	if (told->stage == STAGE_AT_ONCE)
+		return stat->ctime;
+	if (told->stage != STAGE_WAITED)
+		return -1;
+	return told->granted >= stat->ctime && told->granted <= stat->mtime
+	    ? told->granted
+	    : stat->mtime;
+}
+
+/* ---- who holds, and who waits ---- */
+
+/* A child of the lock's directory, whose place the name is; or the node that is the lock. */
+static void
+tell_place(
+    struct looking *l, enum entry_kind kind, const char *name, const struct call *c)
+{
+	const struct layout *layout = l->dir->layout;
+	struct child child = layout_read(layout, name);
+	struct progress told = data_read(c ? c->text : "");
+	struct entry e = entry_of_one(l, kind, c);
+	struct words w;
+	bool holds = kind == ENTRY_HOLDER,
+	     ours = layout->single ? *told.owner : child.what == CHILD_DLOCKS;
+	char *asker = c && holds ? data_asker(c->text) : NULL;
+
+	e.lock = child.kind;
+	e.limit = child.limit;
+	e.revoked = asker != NULL;
+	free(asker);
+	if (c && (!holds || layout->single))
+		e.since = micros(stat_time(c->stat.ctime));
+	else if (c && ours)
+		e.since = micros(stat_time(granted_at(&c->stat, &told)));
+	if (ours && layout->single)
+		snprintf(w.owner, sizeof w.owner, "%s", told.owner);
+	if (ours && (layout->single || child_owner(w.owner, &child)))
+		e.owner = w.owner;
+	if (ours && holds && e.lock == KIND_LIMIT)
+		e.slot = told.slot;
+	if (ours && c && *c->text && strcmp(c->text, CURATORS_REVOKE) != 0) {
+		data_quote(
+		    w.record, sizeof w.record, c->text, session_secret(l->dir->session));
+		e.record = w.record;
+	}
+	if (!ours)
+		e.foreign = describe_foreign(
+		    l->dir->session, &w, layout->what, layout->listens ? "" : name, c);
+	hand_on(l, &e);
+}
+
+/* A user of Curator's semaphore, whose name is random. */
+static void
+tell_seat(struct looking *l, enum entry_kind kind, const struct call *c)
+{
+	struct entry e = entry_of_one(l, kind, c);
+	struct words w;
+
+	e.lock = KIND_LIMIT;
+	if (c)
+		e.since = micros(stat_time(c->stat.ctime));
+	e.foreign = describe_foreign(
+	    l->dir->session, &w, "a semaphore of Apache Curator's", "", c);
+	hand_on(l, &e);
+}
+
+/* ---- what else there is ---- */
+
+static void
+tell_freeze(struct looking *l, const struct freeze *z)
+{
+	struct entry e = new_entry(l, ENTRY_FREEZE);
+
+	e.record = *z->record ? z->record : NULL;
+	e.since = micros(z->since);
+	e.until = z->until == NEVER ? EPOCH_NONE : micros(z->until);
+	if (z->on)
+		hand_on(l, &e);
+}
+
+static void
+tell_last(struct looking *l, const struct call *last)
+{
+	const char *secret = session_secret(l->dir->session);
+	struct entry e = new_entry(l, ENTRY_LAST);
+	struct past_run run;
+
+	if (jobs_read(&run, last)) {
+		note_time(l, &last->stat);
+		if (run.record)
+			secret_blot(run.record, secret);
+		if (run.id)
+			secret_blot(run.id, secret);
+		e.token = run.token;
+		e.record = run.record;
+		e.since = micros(run.began);
+		e.until = micros(run.ended);
+		e.once = run.id;
+		e.status = run.status;
+		hand_on(l, &e);
+	}
+	jobs_forget(&run);
+}
+
+static void
+tell_unknown(struct looking *l, const char *what)
+{
+	struct entry e = new_entry(l, ENTRY_UNKNOWN);
+
+	e.what = what;
+	hand_on(l, &e);
+}
+
+static void
+tell_odd(struct looking *l, const struct odd *odd)
+{
+	char what[256], name[81];
+
+	if (odd->n == 0)
+		return;
+	session_quote(l->dir->session, name, sizeof name, odd->first);
+	snprintf(what, sizeof what, "%zu node%s of no lock that dlock can share (%s)",
+	    odd->n, odd->n == 1 ? "" : "s", name);
+	tell_unknown(l, what);
+}
 
 /* ---- one lock ---- */
 
@@ -27,69 +292,55 @@ list_found(struct found *v, struct looking *l, struct fault *f)
 	enum rc rc = contents_await(c, &there, f);
 
 	if (rc == RC_DENIED && !l->look->key) {
-		v->what = l->layout->single ? "a node that may not be read"
-					    : "a directory that may not be read";
+		v->what = l->dir->layout->single ? "a node that may not be read"
+						 : "a directory that may not be read";
 		rc = RC_OK;
 	}
-	if (rc != RC_OK || !there || l->layout->single)
+	if (rc != RC_OK || !there || l->dir->layout->single)
 		return rc;
-	if (stat_is_ephemeral(call_stat(c->list)))
+	if (stat_is_ephemeral(&c->list->stat))
 		v->what = "an ephemeral node, which can be a lock of layout=plain only";
-	rc = contents_order(c, f);
-	if (rc == RC_OK)
-		contents_read_ahead(c);
+	contents_order(c);
+	reader_ask(&c->reader, &c->dir);
 	return rc;
 }
 
+/* Those who hold it, or those who do not. */
 static enum rc
-tell_member(struct looking *l, enum entry_kind kind, const struct member *m)
+tell_members(struct looking *l, struct contents *c, bool holder, struct fault *f)
 {
-	entry_member(l, kind, m);
-	return l->enough ? RC_DONE : RC_OK;
-}
+	enum entry_kind kind = holder ? ENTRY_HOLDER : ENTRY_WAITER;
+	struct member m;
+	enum rc rc = RC_OK;
 
-static enum rc
-hand_holder(void *ctx, const struct member *m, struct fault *f)
-{
-	(void)f;
-	return tell_member(ctx, ENTRY_HOLDER, m);
-}
-
-static enum rc
-hand_waiter(void *ctx, const struct member *m, struct fault *f)
-{
-	(void)f;
-	return tell_member(ctx, ENTRY_WAITER, m);
-}
-
-static void
-tell_odd(struct looking *l, const struct odd *odd)
-{
-	char what[256], name[81];
-
-	if (odd->n == 0)
-		return;
-	session_quote(l->session, name, sizeof name, odd->first);
-	snprintf(what, sizeof what, "%zu node%s of no lock that dlock can share (%s)",
-	    odd->n, odd->n == 1 ? "" : "s", name);
-	entry_unknown(l, what);
+	while (!l->enough && (rc = contents_next(c, holder, &m, f)) == RC_OK) {
+		if (m.node)
+			note_time(l, &m.node->stat);
+		if (*m.part)
+			tell_seat(l, kind, m.node);
+		else
+			tell_place(l, kind, m.name, m.node);
+	}
+	return rc == RC_DONE ? RC_OK : rc;
 }
 
 /* A directory that may be a lock. */
 static enum rc
 tell_directory(struct looking *l, struct contents *c, struct fault *f)
 {
-	enum rc rc = contents_judge(c, true, entry_now(l), f);
+	struct entry waiting = new_entry(l, ENTRY_WAITING);
+	enum rc rc = contents_judge(c, true, time_there(l), f);
 
 	if (rc == RC_OK)
-		rc = contents_holders(c, &(struct visitor){hand_holder, l}, f);
-	if (rc == RC_OK && l->look->brief)
-		entry_waiting(l, contents_waiting(c));
-	else if (rc == RC_OK && !l->enough)
-		rc = contents_waiters(c, &(struct visitor){hand_waiter, l}, f);
+		rc = tell_members(l, c, true, f);
+	if (rc == RC_OK && !l->look->brief && !l->enough)
+		rc = tell_members(l, c, false, f);
 	if (rc != RC_OK)
 		return rc;
-	entry_freeze(l, &c->freeze);
+	waiting.count = c->waiting;
+	if (l->look->brief && waiting.count > 0)
+		hand_on(l, &waiting);
+	tell_freeze(l, &c->freeze);
 	tell_odd(l, &c->odd);
 	return RC_OK;
 }
@@ -101,14 +352,16 @@ tell_directory(struct looking *l, struct contents *c, struct fault *f)
 static void
 tell_node(struct looking *l, const struct call *node)
 {
-	const struct Stat *stat = call_stat(node);
+	const struct Stat *stat = &node->stat;
 
 	if (stat->czxid == 0)
 		return; /* it is not there */
-	if (stat_is_directory(stat) && l->look->key)
-		entry_unknown(l, "a directory, as locks of other layouts have it");
-	else if (stat_is_ephemeral(stat) || l->look->key)
-		entry_single(l, node);
+	if (stat_is_directory(stat) && l->look->key) {
+		tell_unknown(l, "a directory, as locks of other layouts have it");
+	} else if (stat_is_ephemeral(stat) || l->look->key) {
+		note_time(l, stat);
+		tell_place(l, ENTRY_HOLDER, "", node);
+	}
 }
 
 static enum rc
@@ -116,8 +369,9 @@ tell_contents(struct looking *l, struct found *v, const char *key, struct fault 
 {
 	enum rc rc = RC_OK;
 
-	entry_begin(l, key);
-	if (!v->what && l->layout->single)
+	l->key = key;
+	l->position = 0;
+	if (!v->what && l->dir->layout->single)
 		tell_node(l, v->contents.list);
 	else if (!v->what)
 		rc = tell_directory(l, &v->contents, f);
@@ -126,124 +380,107 @@ tell_contents(struct looking *l, struct found *v, const char *key, struct fault 
 		rc = RC_OK;
 	}
 	if (v->what)
-		entry_unknown(l, v->what);
+		tell_unknown(l, v->what);
 	return rc;
 }
 
 static enum rc
-tell_last_run(struct looking *l, const struct lockdir *d, struct fault *f)
+tell_last_run(struct looking *l, struct fault *f)
 {
-	char path[JOBS_DIR_BYTES + 8];
+	struct jobs jobs;
 	struct call *c;
-	int code;
 	enum rc rc;
 
-	jobs_path(path, d);
-	snprintf(path + strlen(path), 8, "/last");
-	c = call_get(l->session, path);
-	rc = call_await(c, l->look->until, &code, f);
-	if (rc == RC_OK && code == ZOK)
-		entry_last(l, c);
+	jobs_begin(&jobs, NULL, l->dir);
+	c = call_ask(l->dir->session, ASK_GET, path_of("%s/last", jobs.path).at);
+	rc = call_await(c, l->look->until, f);
+	if (rc == RC_OK && c->code == ZOK)
+		tell_last(l, c);
 	call_drop(c);
 	return rc == RC_DENIED ? RC_OK : rc; /* others' jobs */
 }
 
-enum rc
-look_into(
-    struct session *s, const struct lockdir *d, const struct look *look, struct fault *f)
+/* What is read from now on is not older than now. */
+static enum rc
+catch_up(const struct looking *l, struct fault *f)
 {
-	struct looking l = {.session = s, .layout = d->layout, .look = look};
+	return call_finish(
+	    call_ask(l->dir->session, ASK_SYNC, "/"), l->look->until, NULL, f);
+}
+
+enum rc
+look_into(const struct lockdir *d, const struct look *look, struct fault *f)
+{
+	struct looking l = {.dir = d, .look = look};
 	struct found v = {.what = NULL};
-	int code;
-	enum rc rc = call_finish(call_sync(s, "/"), look->until, &code, f);
+	enum rc rc = catch_up(&l, f);
 
 	if (rc != RC_OK)
 		return rc;
-	contents_begin(&v.contents, s, d->layout, d->path, look->until);
+	contents_begin(&v.contents, d, NULL, look->until);
 	rc = list_found(&v, &l, f);
 	if (rc == RC_OK)
 		rc = tell_contents(&l, &v, look->key ? look->key : d->path, f);
 	if (rc == RC_OK && look->key && !l.enough)
-		rc = tell_last_run(&l, d, f);
+		rc = tell_last_run(&l, f);
 	contents_end(&v.contents);
 	return rc;
 }
 
 /* ---- all of them ---- */
 
-/* As many of the names from `i` on as a batch has room for, and are keys'. */
-static size_t
-begin_batch(struct looking *l, struct found v[BATCH], const char *chroot,
-    const struct names *names, size_t *i)
+/* As many of the names from *i on as a batch has room for, and are keys'. */
+static enum rc
+tell_batch(struct looking *l, struct found v[BATCH], const char *chroot,
+    const struct call *list, size_t *i, struct fault *f)
 {
-	char path[DIR_BYTES];
-	size_t found = 0;
+	size_t n = 0;
+	enum rc rc = RC_OK;
 
-	for (; found < BATCH && *i < names->n; ++*i) {
-		struct found *next = &v[found];
-		const char *name = names->at[*i];
+	for (; n < BATCH && *i < list->nnames; ++*i) {
+		const char *name = list->names[*i];
 
-		if (!lockdir_key(next->key, chroot, name))
+		if (!lockdir_key(v[n].key, chroot, name))
 			continue;
-		snprintf(path, sizeof path, "%s/%s", chroot, name);
-		next->what = NULL;
-		contents_begin(
-		    &next->contents, l->session, l->layout, path, l->look->until);
-		found++;
+		v[n].what = NULL;
+		contents_begin(&v[n++].contents, l->dir,
+		    path_of("%s/%s", chroot, name).at, l->look->until);
 	}
-	return found;
-}
-
-static enum rc
-tell_batch(struct looking *l, struct found v[BATCH], size_t n, struct fault *f)
-{
-	enum rc rc = RC_OK;
-
-	for (size_t i = 0; i < n && rc == RC_OK; i++)
-		rc = list_found(&v[i], l, f);
-	for (size_t i = 0; i < n && rc == RC_OK && !l->enough; i++)
-		rc = tell_contents(l, &v[i], v[i].key, f);
-	for (size_t i = 0; i < n; i++)
-		contents_end(&v[i].contents);
+	for (size_t k = 0; k < n && rc == RC_OK; k++)
+		rc = list_found(&v[k], l, f);
+	for (size_t k = 0; k < n && rc == RC_OK && !l->enough; k++)
+		rc = tell_contents(l, &v[k], v[k].key, f);
+	for (size_t k = 0; k < n; k++)
+		contents_end(&v[k].contents);
 	return rc;
 }
 
-static enum rc
-look_through(
-    struct looking *l, const char *chroot, const struct names *names, struct fault *f)
+static int
+compare_names(const void *a, const void *b)
 {
-	struct found *v = calloc(BATCH, sizeof *v);
-	enum rc rc = RC_OK;
-
-	if (!v)
-		return fault_set(f, RC_SYSTEM, "out of memory");
-	for (size_t i = 0; rc == RC_OK && i < names->n && !l->enough;)
-		rc = tell_batch(l, v, begin_batch(l, v, chroot, names, &i), f);
-	free(v);
-	return rc;
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 enum rc
-look_below(struct session *s, const struct layout *layout, const char *chroot,
-    const struct look *look, struct fault *f)
+look_below(
+    const struct lockdir *d, const char *chroot, const struct look *look, struct fault *f)
 {
-	struct looking l = {.session = s, .layout = layout, .look = look};
+	struct looking l = {.dir = d, .look = look};
+	struct found *v;
 	struct call *list;
-	struct names names = {NULL, 0};
-	int code;
-	enum rc rc = call_finish(call_sync(s, "/"), look->until, &code, f);
+	enum rc rc = catch_up(&l, f);
 
 	if (rc != RC_OK)
 		return rc;
-	list = call_list(s, *chroot ? chroot : "/");
-	rc = call_await(list, look->until, &code, f);
-	if (rc == RC_OK)
-		rc = names_copy(&names, list, f);
-	if (rc == RC_OK) {
-		names_sort(&names);
-		rc = look_through(&l, chroot, &names, f);
-	}
-	names_free(&names);
+	v = calloc(BATCH, sizeof *v);
+	list = call_ask(d->session, ASK_LIST, *chroot ? chroot : "/");
+	rc = v ? call_await(list, look->until, f)
+	       : fault_set(f, RC_SYSTEM, "out of memory");
+	if (rc == RC_OK && list->nnames > 0)
+		qsort(list->names, list->nnames, sizeof *list->names, compare_names);
+	for (size_t i = 0; rc == RC_OK && i < list->nnames && !l.enough;)
+		rc = tell_batch(&l, v, chroot, list, &i, f);
+	free(v);
 	call_drop(list);
 	return rc;
 }

@@ -44,22 +44,13 @@ read_bool(struct reading *r)
 	return !r->wrong && *b;
 }
 
+/* Bytes after their number; `least` -1: there may be none. */
 static void
-read_string(struct reading *r)
+read_bytes(struct reading *r, int32_t least)
 {
 	int32_t n = read_int(r);
 
-	r->wrong = r->wrong || n < 0;
-	skip(r, r->wrong ? 0 : (size_t)n);
-}
-
-/* There may be none. */
-static void
-read_buffer(struct reading *r)
-{
-	int32_t n = read_int(r);
-
-	r->wrong = r->wrong || n < -1;
+	r->wrong = r->wrong || n < least;
 	skip(r, r->wrong || n < 0 ? 0 : (size_t)n);
 }
 
@@ -71,10 +62,8 @@ read_names(struct reading *r)
 
 	r->wrong = r->wrong || n < -1 || n > MESSAGE_MOST / NAME_COST;
 	for (int32_t i = 0; i < n && !r->wrong; i++)
-		read_string(r);
+		read_bytes(r, 0);
 }
-
-/* ---- requests ---- */
 
 static void
 read_acl(struct reading *r)
@@ -83,21 +72,68 @@ read_acl(struct reading *r)
 
 	for (int32_t i = 0; i < n && !r->wrong; i++) {
 		read_int(r);
-		read_string(r);
-		read_string(r);
+		read_bytes(r, 0);
+		read_bytes(r, 0);
 	}
 }
 
-static void
-read_step(struct reading *r, int32_t op)
+/* What is sent with a request that is a step of a transaction, and what it brings. */
+static const struct op {
+	int32_t op;
+	const char *step, *result; /* step NULL: it is none */
+} ops[] = {
+    {ZOO_CREATE_OP, "sbai", "s"},
+    {ZOO_SETDATA_OP, "sbi", "S"},
+    {ZOO_DELETE_OP, "si", ""},
+    {ZOO_CHECK_OP, "si", ""},
+    {ZOO_SYNC_OP, NULL, "s"},
+    {ZOO_CREATE2_OP, NULL, "sS"},
+    {ZOO_CREATE_CONTAINER_OP, NULL, "sS"},
+    {ZOO_CREATE_TTL_OP, NULL, "sS"},
+    {ZOO_GETDATA_OP, NULL, "bS"},
+    {ZOO_EXISTS_OP, NULL, "S"},
+    {ZOO_GETCHILDREN_OP, NULL, "n"},
+    {ZOO_GETCHILDREN2_OP, NULL, "nS"},
+};
+
+/* Others bring nothing that is read. */
+static const struct op *
+op_of(int32_t op)
 {
-	read_string(r);
-	if (op == ZOO_CREATE_OP || op == ZOO_SETDATA_OP)
-		read_buffer(r);
-	if (op == ZOO_CREATE_OP)
-		read_acl(r);
-	read_int(r); /* flags, or a version */
+	static const struct op other = {0, NULL, ""};
+
+	for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+		if (ops[i].op == op)
+			return &ops[i];
+	return &other;
 }
+
+static void
+read_form(struct reading *r, const char *form)
+{
+	for (; *form; form++)
+		switch (*form) {
+		case 's':
+			read_bytes(r, 0);
+			break;
+		case 'b':
+			read_bytes(r, -1);
+			break;
+		case 'a':
+			read_acl(r);
+			break;
+		case 'i': /* flags, or a version */
+			read_int(r);
+			break;
+		case 'n':
+			read_names(r);
+			break;
+		default:
+			skip(r, STAT);
+		}
+}
+
+/* ---- requests ---- */
 
 /* The head of a step, in a request and in its answer. */
 static int32_t
@@ -108,13 +144,6 @@ read_head(struct reading *r, bool *last)
 	*last = read_bool(r);
 	read_int(r);
 	return op;
-}
-
-static bool
-is_step(int32_t op)
-{
-	return op == ZOO_CREATE_OP || op == ZOO_SETDATA_OP || op == ZOO_DELETE_OP ||
-	    op == ZOO_CHECK_OP;
 }
 
 bool
@@ -130,10 +159,10 @@ message_request(struct request *q, const unsigned char *bytes, size_t n)
 
 		if (last)
 			break;
-		if (!is_step(op) || q->nsteps == MESSAGE_STEPS)
+		if (!op_of(op)->step || q->nsteps == MESSAGE_STEPS)
 			return false;
 		q->steps[q->nsteps++] = op;
-		read_step(&r, op);
+		read_form(&r, op_of(op)->step);
 	}
 	return !r.wrong;
 }
@@ -158,41 +187,6 @@ message_is_welcome(size_t n)
 	return n == WELCOME || n == OLD_WELCOME;
 }
 
-/* What a request has brought that has not failed; others bring nothing that is read. */
-static void
-read_result(struct reading *r, int32_t op)
-{
-	switch (op) {
-	case ZOO_CREATE_OP:
-	case ZOO_SYNC_OP:
-		read_string(r);
-		break;
-	case ZOO_CREATE2_OP:
-	case ZOO_CREATE_CONTAINER_OP:
-	case ZOO_CREATE_TTL_OP:
-		read_string(r);
-		skip(r, STAT);
-		break;
-	case ZOO_GETDATA_OP:
-		read_buffer(r);
-		skip(r, STAT);
-		break;
-	case ZOO_EXISTS_OP:
-	case ZOO_SETDATA_OP:
-		skip(r, STAT);
-		break;
-	case ZOO_GETCHILDREN_OP:
-		read_names(r);
-		break;
-	case ZOO_GETCHILDREN2_OP:
-		read_names(r);
-		skip(r, STAT);
-		break;
-	default:
-		break;
-	}
-}
-
 /* As many as were asked for, each of its kind, or failed. */
 static void
 read_results(struct reading *r, const struct request *q)
@@ -206,7 +200,7 @@ read_results(struct reading *r, const struct request *q)
 		if (op == FAILED)
 			read_int(r);
 		else
-			read_result(r, q->steps[i]);
+			read_form(r, op_of(q->steps[i])->result);
 	}
 	read_head(r, &last);
 	r->wrong = r->wrong || !last;
@@ -219,7 +213,7 @@ read_event(struct reading *r)
 
 	r->wrong = r->wrong || type < 1; /* of sessions, the library itself tells */
 	read_int(r);
-	read_string(r);
+	read_bytes(r, 0);
 }
 
 static bool
@@ -246,6 +240,6 @@ message_answers(const unsigned char *bytes, size_t n, const struct request *due)
 	if (error == 0 && due->op == ZOO_MULTI_OP)
 		read_results(&r, due);
 	else if (error == 0)
-		read_result(&r, due->op);
+		read_form(&r, op_of(due->op)->result);
 	return r.wrong ? ANSWER_WRONG : ANSWER_DUE;
 }

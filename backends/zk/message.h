@@ -2,7 +2,7 @@
  * message.h - what ZooKeeper's clients and servers send each other, looked at byte by byte.
  *
  * The library reads an answer without looking whether all of it is there, and then frees what it
- * has not read.  So each is looked at before (filter.h).
+ * has not read.  So each is looked at before (library.h).
  *
  * Pure: bytes in, what they are out.  A message is without the four bytes of its length.
  */

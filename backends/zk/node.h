@@ -26,17 +26,25 @@ struct server_clock {
 	instant here;   /* and ours at that moment */
 };
 
-/* What the holder of a permit has besides (permit.h); paths, "" without. */
-struct taken {
-	char lease[NODE_BYTES], slot[NODE_BYTES];
+/* One of N permits (permit.c); paths, "" where there is no such node that we know of. */
+struct permit {
+	enum {
+		PERMIT_NONE,
+		PERMIT_ASKED, /* what an attempt has left may be there, and the slot */
+		PERMIT_TAKEN, /* lease and slot are ours */
+	} state;
+	char lock[NODE_BYTES], lease[NODE_BYTES], slot[NODE_BYTES];
 	unsigned number; /* of the slot */
 };
 
-/* We were asked to give it up. */
+/* Are we asked to give it up? */
 struct revocation {
-	bool news;                /* and have not yet said so */
-	bool stands;              /* in our node, */
-	char asker[RECORD_BYTES]; /* and who asks, "" where they do not say */
+	enum {
+		REVOKED_NOT,
+		REVOKED_NEWS, /* yes, and we have not yet said so */
+		REVOKED_TOLD,
+	} state;
+	char asker[RECORD_BYTES]; /* who asks, "" where they do not say */
 };
 
 /* What stands in it, as we last wrote it. */
@@ -49,8 +57,7 @@ struct said {
 };
 
 struct node {
-	struct session *session; /* its life; NULL: there is none yet, or it has ended */
-	const struct lockdir *dir;
+	const struct lockdir *dir; /* and the session that it lives in */
 	const char *record;
 	const char *owner;     /* to stand in it; NULL: its name says that */
 	char path[NODE_BYTES]; /* "": there is none that we know of */
@@ -61,32 +68,28 @@ struct node {
 	struct said said;
 	uint64_t token;
 	struct server_clock clock;
-	struct taken taken;
+	struct permit permit;
+	struct grant grant; /* sent, lease and pace: what the last write has earned */
 };
 
 /* Something has happened to the claim. */
 void node_note(struct node *, enum event);
 
-/* A server's time in ns; -1 if it makes no sense. */
-int64_t node_server_time(int64_t ms);
-
 /* What the server's clock shows now, in ns since 1970; -1: not known. */
 int64_t node_server_now(const struct node *);
 
 /*
- * Joins the queue; *list is what it looked like then.  *g is set if the answer to
+ * Joins the queue; *list is what it looked like then.  The grant is set if the answer to
  * our own create came, which earned a lease.  A directory that is removed on the
  * way is made again until `until`.
  */
-enum rc node_join(
-    struct node *, struct grant *g, struct call **list, instant until, struct fault *);
+enum rc node_join(struct node *, struct call **list, instant until, struct fault *);
 
 /*
  * Makes the node that is the lock itself, as node_join() does: once.  RC_OK without a path: there is
  * one already (*code ZNODEEXISTS), or nothing in which it could lie (ZNONODE).
  */
-enum rc node_make(
-    struct node *, struct grant *g, instant until, int *code, struct fault *);
+enum rc node_make(struct node *, instant until, int *code, struct fault *);
 
 /* Did a create whose answer we have not got happen?  Then the path is set. */
 enum rc node_find(struct node *, instant until, struct fault *);
@@ -107,12 +110,12 @@ void node_data(const struct node *, int slot, char data[DATA_BYTES]);
 struct call *node_write(struct node *);
 
 /*
- * The answer to such a write, which is dropped.  *written: it has succeeded, and *g has
- * the lease that it has earned.  Otherwise we know now what is there instead.  RC_LOST:
- * it is not there any more.
+ * The answer to such a write, which is dropped.  *written (or NULL): it has succeeded, and the
+ * grant has the lease that it has earned.  Otherwise we know now what is there instead.
+ * RC_LOST: it is not there any more.
  */
-enum rc node_written(struct node *, struct call *, instant until, struct grant *g,
-    bool *written, struct fault *);
+enum rc node_written(
+    struct node *, struct call *, instant until, bool *written, struct fault *);
 
 /* Watches over it, through all connections of this session. */
 void node_guard(struct node *);
@@ -126,7 +129,7 @@ void node_guard(struct node *);
 enum rc node_delete(struct node *, const struct change *more, size_t nmore, bool *refused,
     instant until, struct fault *);
 
-/* What is said of one that somebody else has deleted. */
-enum rc node_is_lost(const struct node *, struct fault *);
+/* RC_AGAIN: what is said when another writes to it between each two attempts of ours. */
+enum rc node_is_disturbed(const struct node *, struct fault *);
 
 #endif

@@ -1,7 +1,33 @@
-/* permit.c - takes one of N permits beside Curator's users. */
-#include "permit.h"
-
-#include "holders.h"
+/*
+ * permit.c - takes one of the N permits of a limited lock, in the layout of Curator's
+ * InterProcessSemaphoreV2, beside its users.
+ *
+ *	K/_c_<uuid>-<N>-unit-<n>	our place among all dlocks (queue.h), with the slot in its data
+ *	K/locks/_c_<uuid>-lock-<n>	while we take a permit: the first one may
+ *	K/leases/_c_<uuid>-lease-<n>	our permit, as Curator's users count it
+ *	K/slots/<slot>			our slot
+ *
+ *  1. When it is our turn in K, at most N - 1 dlocks hold a permit.  Then we go to K/locks,
+ *     where Curator's users stand, too; not before, since the first one there stops them all.
+ *  2. Whoever is first in K/locks is the only one who may make a lease, so that the number of
+ *     leases can only fall while we are that.  We wait until there are fewer than N; then
+ *     one transaction makes lease and slot, removes our node from K/locks and writes our
+ *     node in K, which earns the time.  All or nothing: there is no moment at which
+ *     somebody counts one of them without the other.
+ *  3. What we go by is not too old, though it is read from a server that may lag: whoever
+ *     was before us in K/locks made lease and slot in the transaction by which it left (Curator's
+ *     users: before), so a server that no longer shows it there shows these.
+ *  4. No two holders have one slot, whatever they have read: a slot is the name of a node, and
+ *     the second one's transaction fails.  It is the lowest that is free, since nobody else can
+ *     take one meanwhile.  It goes with its owner's session, or in the transaction that gives up
+ *     the place in K, the lease and the slot.
+ *  5. Each renewal checks that lease and slot are there (node.h): if somebody deletes one, the
+ *     lock is lost.
+ *  6. After a lost connection our node in K/locks is where it was, or the transaction has
+ *     happened; then the permit is ours, if the slot is our session's.  Whoever has lost the place in
+ *     K goes from K/locks, too: those before it in K would wait for it there.
+ */
+#include "zk.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,43 +35,27 @@
 
 enum part { LOCKS, LEASES, SLOTS, PARTS };
 
-static const char *const parts[PARTS] = {"locks", "leases", "slots"};
+static const char *const parts[PARTS] = {"/locks", "/leases", "/slots"};
 
 /* The three lists, as one server has them one after the other. */
 struct lists {
-	struct call *calls[PARTS];
+	struct call *of[PARTS];
 };
-
-static void
-part_path(char out[NODE_BYTES], const struct node *n, enum part part, const char *name)
-{
-	snprintf(out, NODE_BYTES, "%s/%s%s%s", n->dir->path, parts[part], name ? "/" : "",
-	    name ? name : "");
-}
-
-static struct call *
-list_part(const struct node *n, enum part part)
-{
-	char path[NODE_BYTES];
-
-	part_path(path, n, part, NULL);
-	return call_list(n->session, path);
-}
 
 static void
 lists_drop(struct lists *l)
 {
 	for (enum part p = 0; p < PARTS; p++)
-		call_drop(l->calls[p]);
+		call_drop(l->of[p]);
 	*l = (struct lists){{NULL}};
 }
 
 static void
-lists_ask(struct lists *l, const struct node *n)
+lists_ask(struct lists *l, const struct lockdir *d)
 {
 	lists_drop(l);
 	for (enum part p = 0; p < PARTS; p++)
-		l->calls[p] = list_part(n, p);
+		l->of[p] = lockdir_ask(d, ASK_LIST, parts[p], NULL);
 }
 
 /* *missing: one of the directories is not there. */
@@ -56,120 +66,112 @@ lists_await(struct lists *l, instant until, bool *missing, struct fault *f)
 
 	*missing = false;
 	for (enum part p = 0; p < PARTS && rc == RC_OK; p++) {
-		int code = ZOK;
-
-		rc = call_await(l->calls[p], until, &code, f);
-		*missing = *missing || code == ZNONODE;
+		rc = call_await(l->of[p], until, f);
+		*missing = *missing || (rc == RC_OK && l->of[p]->code == ZNONODE);
 	}
 	return rc;
 }
 
-static const char *const *
-lists_names(const struct lists *l, enum part part, size_t *n)
+/* As they are at the leader now. */
+static enum rc
+lists_read(struct lists *l, const struct lockdir *d, instant until, struct fault *f)
 {
-	return call_names(l->calls[part], n);
+	bool missing;
+	enum rc rc = lockdir_sync(d, until, f);
+
+	if (rc != RC_OK)
+		return rc;
+	lists_ask(l, d);
+	return lists_await(l, until, &missing, f);
 }
 
 /* Containers, as Curator makes them: they are to go when nobody uses them. */
 static enum rc
-make_parts(const struct node *n, instant until, struct fault *f)
+make_parts(const struct lockdir *d, instant until, struct fault *f)
 {
 	enum rc rc = RC_OK;
 
-	for (enum part p = 0; p < PARTS && rc == RC_OK; p++) {
-		char path[NODE_BYTES];
-
-		part_path(path, n, p, NULL);
-		rc = lockdir_make_path(n->dir, n->session, path, ZOO_CONTAINER, until, f);
-	}
+	for (enum part p = 0; p < PARTS && rc == RC_OK; p++)
+		rc = lockdir_make_path(
+		    d, lockdir_below(d, parts[p], NULL).at, ZOO_CONTAINER, until, f);
 	return rc;
+}
+
+/* The next name in that list, from *i on, that bears our uuid; NULL: none does. */
+static const char *
+next_of_ours(const struct zk *z, const struct lists *l, enum part part, size_t *i)
+{
+	const struct call *list = l->of[part];
+
+	while (*i < list->nnames) {
+		const char *name = list->names[(*i)++];
+
+		if (strncmp(name, z->dir.prefix, UUID_CHARS) == 0 &&
+		    strlen(name) < NAME_BYTES)
+			return name;
+	}
+	return NULL;
 }
 
 /* ---- what is left of an attempt ---- */
 
-static void
-forget_attempt(struct permit *u)
-{
-	u->asked = false;
-	u->lock[0] = u->tried[0] = '\0';
-}
-
-/* Those of one directory that bear our uuid. */
 static enum rc
-sweep_part(struct permit *u, enum part part, const struct lists *l, instant until,
-    struct fault *f)
+sweep_part(
+    struct zk *z, enum part part, const struct lists *l, instant until, struct fault *f)
 {
-	const struct node *n = u->turn->node;
-	size_t count;
-	const char *const *names = lists_names(l, part, &count);
+	const char *name;
+	size_t i = 0;
 	enum rc rc = RC_OK;
 
-	for (size_t i = 0; i < count && rc == RC_OK; i++) {
-		char path[NODE_BYTES];
-		int code;
-
-		if (strncmp(names[i], n->dir->uuid, strlen(n->dir->uuid)) != 0 ||
-		    strlen(names[i]) >= NAME_BYTES)
-			continue;
-		part_path(path, n, part, names[i]);
-		rc = call_finish(call_delete(n->session, path, -1), until, &code, f);
-	}
+	while (rc == RC_OK && (name = next_of_ours(z, l, part, &i)))
+		rc = call_finish(call_delete(z->dir.session,
+				     lockdir_below(&z->dir, parts[part], name).at, -1),
+		    until, NULL, f);
 	return rc;
 }
 
 /* A slot has no uuid; it is ours if our session has made it. */
 static enum rc
-slot_is_ours(const struct permit *u, bool *ours, instant until, struct fault *f)
+slot_is_ours(struct zk *z, bool *ours, instant until, struct fault *f)
 {
-	struct session *s = u->turn->node->session;
-	struct call *slot = call_exists(s, u->tried);
-	int code;
-	enum rc rc = call_await(slot, until, &code, f);
+	struct call *slot;
+	enum rc rc;
 
-	*ours = rc == RC_OK && code == ZOK &&
-	    call_stat(slot)->ephemeralOwner == session_look(s).id;
+	*ours = false;
+	if (!*z->node.permit.slot)
+		return RC_OK;
+	slot = call_ask(z->dir.session, ASK_EXISTS, z->node.permit.slot);
+	rc = call_await(slot, until, f);
+	*ours = rc == RC_OK && slot->code == ZOK &&
+	    slot->stat.ephemeralOwner == session_look(z->dir.session).id;
 	call_drop(slot);
 	return rc;
 }
 
-static enum rc
-sweep_slot(struct permit *u, instant until, struct fault *f)
-{
-	struct session *s = u->turn->node->session;
-	bool ours = false;
-	int code;
-	enum rc rc = *u->tried ? slot_is_ours(u, &ours, until, f) : RC_OK;
-
-	return ours ? call_finish(call_delete(s, u->tried, -1), until, &code, f) : rc;
-}
-
 enum rc
-permit_sweep(struct permit *u, instant until, struct fault *f)
+permit_sweep(struct zk *z, instant until, struct fault *f)
 {
-	struct node *n = u->turn->node;
 	struct lists l = {{NULL}};
-	int code;
-	bool missing;
+	bool ours = false;
 	enum rc rc;
 
-	if (!u->asked)
+	if (z->node.permit.state != PERMIT_ASKED)
 		return RC_OK;
-	rc = session_await(n->session, until, f);
+	rc = session_await(z->dir.session, until, f);
 	if (rc == RC_OK)
-		rc = call_finish(call_sync(n->session, n->dir->path), until, &code, f);
+		rc = lists_read(&l, &z->dir, until, f);
 	if (rc == RC_OK)
-		lists_ask(&l, n);
+		rc = sweep_part(z, LOCKS, &l, until, f);
 	if (rc == RC_OK)
-		rc = lists_await(&l, until, &missing, f);
+		rc = slot_is_ours(z, &ours, until, f);
+	if (rc == RC_OK && ours) /* who sees a lease go needs one */
+		rc = call_finish(
+		    call_delete(z->dir.session, z->node.permit.slot, -1), until, NULL, f);
 	if (rc == RC_OK)
-		rc = sweep_part(u, LOCKS, &l, until, f);
-	if (rc == RC_OK)
-		rc = sweep_slot(u, until, f); /* who sees a lease go needs one */
-	if (rc == RC_OK)
-		rc = sweep_part(u, LEASES, &l, until, f);
+		rc = sweep_part(z, LEASES, &l, until, f);
 	lists_drop(&l);
 	if (rc == RC_OK)
-		forget_attempt(u);
+		z->node.permit = (struct permit){.state = PERMIT_NONE};
 	return rc;
 }
 
@@ -177,131 +179,98 @@ permit_sweep(struct permit *u, instant until, struct fault *f)
 
 /* All is ours. */
 static void
-permit_note_taken(struct permit *u, unsigned slot, const char *lease)
+note_permit(struct zk *z, const char *lease)
 {
-	struct node *n = u->turn->node;
+	struct permit *p = &z->node.permit;
 
-	n->taken.number = slot;
-	snprintf(n->taken.lease, sizeof n->taken.lease, "%s", lease);
-	snprintf(n->taken.slot, sizeof n->taken.slot, "%s", u->tried);
-	forget_attempt(u);
-}
-
-/* The first of a list that bears our uuid; NULL: none does. */
-static const char *
-find_ours(const struct permit *u, const struct lists *l, enum part part)
-{
-	const char *uuid = u->turn->node->dir->uuid;
-	size_t n;
-	const char *const *names = lists_names(l, part, &n);
-
-	for (size_t i = 0; i < n; i++)
-		if (strncmp(names[i], uuid, strlen(uuid)) == 0 &&
-		    strlen(names[i]) < NAME_BYTES)
-			return names[i];
-	return NULL;
-}
-
-/*
- * The transaction whose answer we have not got has made a lease and, if this session did it,
- * the slot.  *taken: both are ours.
- */
-static enum rc
-adopt_permit(
-    struct permit *u, const struct lists *l, bool *taken, instant until, struct fault *f)
-{
-	const char *lease = find_ours(u, l, LEASES);
-	char path[NODE_BYTES];
-	enum rc rc = lease ? slot_is_ours(u, taken, until, f) : RC_OK;
-
-	if (!*taken)
-		return rc;
-	part_path(path, u->turn->node, LEASES, lease);
-	permit_note_taken(
-	    u, (unsigned)strtoul(strrchr(u->tried, '/') + 1, NULL, 10), path);
-	return RC_OK;
+	p->state = PERMIT_TAKEN;
+	p->lock[0] = '\0';
+	snprintf(p->lease, sizeof p->lease, "%.*s", NODE_BYTES - 1, lease);
 }
 
 /*
  * There was no connection for a while: what has become of our place in K/locks?  *l is what
- * is there now.  *taken: it was given up for a permit.  Else, without u->lock: it is gone.
+ * is there now.  It may have been given up for a permit.  Else, without `lock`: it is gone.
  */
 static enum rc
-come_back(struct permit *u, struct lists *l, bool *taken, instant until, struct fault *f)
+come_back(struct zk *z, struct lists *l, struct fault *f)
 {
-	struct node *n = u->turn->node;
-	const char *name = NULL;
-	bool missing;
-	int code;
-	enum rc rc = call_finish(call_sync(n->session, n->dir->path), until, &code, f);
+	struct permit *p = &z->node.permit;
+	const char *name, *lease;
+	size_t i = 0, k = 0;
+	bool ours = false;
+	enum rc rc = lists_read(l, &z->dir, zk_answer_by(z), f);
 
-	if (rc == RC_OK)
-		lists_ask(l, n);
-	if (rc == RC_OK)
-		rc = lists_await(l, until, &missing, f);
-	if (rc == RC_OK && *u->tried)
-		rc = adopt_permit(u, l, taken, until, f);
-	if (rc != RC_OK || *taken)
+	/* a lease, and if this session did it, the slot: the transaction has happened */
+	lease = rc == RC_OK ? next_of_ours(z, l, LEASES, &k) : NULL;
+	if (lease)
+		rc = slot_is_ours(z, &ours, zk_answer_by(z), f);
+	if (ours)
+		note_permit(z, lockdir_below(&z->dir, parts[LEASES], lease).at);
+	if (rc != RC_OK || ours)
 		return rc;
-	name = find_ours(u, l, LOCKS);
-	if (name && strcmp(name, strrchr(u->lock, '/') + 1) == 0)
-		u->tried[0] = '\0'; /* or it would have gone with that */
+	name = next_of_ours(z, l, LOCKS, &i);
+	if (name && strcmp(name, strrchr(p->lock, '/') + 1) == 0)
+		p->slot[0] = '\0'; /* or it would have gone with that */
 	else
-		u->lock[0] = '\0';
+		p->lock[0] = '\0';
 	return RC_OK;
 }
 
 /* ---- into K/locks ---- */
 
+/* A server could say anything. */
+static enum rc
+check_made(const struct zk *z, const struct call *made, const char *path, struct fault *f)
+{
+	return strncmp(made->text, path, strlen(path)) == 0
+	    ? RC_OK
+	    : fault_set(f, RC_PROTOCOL, "%s gives a wrong answer to create", z->where);
+}
+
 /*
- * Our node there, and the lists as they are right after that.  RC_OK without u->lock:
+ * Our node there, and the lists as they are right after that.  RC_OK without a node:
  * there was no directory.
  */
 static enum rc
-enter_once(struct permit *u, struct lists *l, instant until, struct fault *f)
+enter_once(struct zk *z, struct lists *l, instant until, struct fault *f)
 {
-	struct node *n = u->turn->node;
-	char path[NODE_BYTES];
-	struct call *create;
-	int code;
+	struct permit *p = &z->node.permit;
+	const struct lockdir *d = &z->dir;
+	struct path path = path_of("%s/locks/%.*slock-", d->path, UUID_CHARS, d->prefix);
+	struct call *create = lockdir_create(
+	    d, path.at, z->node.record, ZOO_EPHEMERAL_SEQUENTIAL);
 	bool missing = false;
 	enum rc rc;
 
-	snprintf(path, sizeof path, "%s/locks/%slock-", n->dir->path, n->dir->uuid);
-	create = lockdir_create(
-	    n->dir, n->session, path, n->record, ZOO_EPHEMERAL_SEQUENTIAL);
-	lists_ask(l, n);
-	u->asked = true;
-	rc = call_await(create, until, &code, f);
-	if (rc == RC_OK && code == ZOK &&
-	    strncmp(call_text(create), path, strlen(path)) != 0)
-		rc = fault_set(
-		    f, RC_PROTOCOL, "%s gives a wrong answer to create", n->dir->where);
-	if (rc == RC_OK && code == ZOK)
-		snprintf(u->lock, sizeof u->lock, "%s", call_text(create));
+	lists_ask(l, d);
+	p->state = PERMIT_ASKED;
+	rc = call_await(create, until, f);
+	if (rc == RC_OK && create->code == ZOK)
+		rc = check_made(z, create, path.at, f);
+	if (rc == RC_OK && create->code == ZOK)
+		snprintf(p->lock, sizeof p->lock, "%.*s", NODE_BYTES - 1, create->text);
 	call_drop(create);
 	if (rc == RC_OK)
 		rc = lists_await(l, until, &missing, f);
-	if (rc == RC_OK && *u->lock && missing) { /* not all of them are there */
-		rc = make_parts(n, until, f);
-		lists_ask(l, n);
-		return rc == RC_OK ? lists_await(l, until, &missing, f) : rc;
-	}
-	return rc;
+	if (rc != RC_OK || (*p->lock && !missing))
+		return rc;
+	rc = make_parts(d, until, f);
+	if (rc != RC_OK || !*p->lock)
+		return rc;
+	lists_ask(l, d);
+	return lists_await(l, until, &missing, f);
 }
 
 static enum rc
-enter_locks(struct permit *u, struct lists *l, struct fault *f)
+enter_locks(struct zk *z, struct lists *l, struct fault *f)
 {
-	instant until = turn_answer_by(u->turn);
-	enum rc rc = permit_sweep(u, until, f);
+	instant until = zk_answer_by(z);
+	enum rc rc = permit_sweep(z, until, f);
 
-	while (rc == RC_OK && !*u->lock && instant_now() < until) {
-		rc = enter_once(u, l, until, f);
-		if (rc == RC_OK && !*u->lock)
-			rc = make_parts(u->turn->node, until, f);
-	}
-	return rc == RC_OK && !*u->lock ? lockdir_vanishes(u->turn->node->dir, f) : rc;
+	while (rc == RC_OK && !*z->node.permit.lock && instant_now() < until)
+		rc = enter_once(z, l, until, f);
+	return rc == RC_OK && !*z->node.permit.lock ? lockdir_vanishes(&z->dir, f) : rc;
 }
 
 /* ---- waiting ---- */
@@ -312,69 +281,55 @@ enter_locks(struct permit *u, struct lists *l, struct fault *f)
  */
 static enum rc
 permit_watch(
-    struct permit *u, const struct place *p, size_t leases, bool *over, struct fault *f)
+    struct zk *z, const struct place *p, size_t leases, bool *over, struct fault *f)
 {
-	struct node *n = u->turn->node;
-	char path[NODE_BYTES];
-	struct call *c;
-	size_t now;
-	int code;
-	enum rc rc;
+	struct call *c = p->position > 0
+	    ? lockdir_ask(&z->dir, ASK_END, parts[LOCKS], p->ahead)
+	    : lockdir_ask(&z->dir, ASK_CHILDREN, parts[LEASES], NULL);
+	enum rc rc = call_await(c, zk_answer_by(z), f);
 
-	part_path(
-	    path, n, p->position > 0 ? LOCKS : LEASES, p->position > 0 ? p->ahead : NULL);
-	c = p->position > 0 ? call_watch(n->session, path)
-			    : call_watch_list(n->session, path);
-	rc = call_await(c, turn_answer_by(u->turn), &code, f);
-	call_names(c, &now);
-	*over = rc == RC_OK && (code == ZNONODE || (p->position == 0 && now < leases));
+	*over = rc == RC_OK &&
+	    (c->code == ZNONODE || (p->position == 0 && c->nnames < leases));
 	call_drop(c);
 	return rc;
 }
 
 /* Until there is reason to look anew.  RC_BUSY: `until` has come. */
 static enum rc
-await_others(struct permit *u, const struct place *p, size_t leases, instant until,
-    struct fault *f)
+await_others(
+    struct zk *z, const struct place *p, size_t leases, instant until, struct fault *f)
 {
-	struct turn *t = u->turn;
 	bool over = false;
-	enum rc rc = RC_OK;
+	enum rc rc;
 
-	holders_show_permits(t, 1 + p->position, leases);
+	holders_show_permits(z, 1 + p->position, leases);
 	if (until == 0)
-		return fault_set(f, RC_BUSY, "%s: %s", t->node->dir->where,
-		    t->freeze.on ? "frozen" : "held");
-	rc = turn_serve(t, f);
+		return fault_set(f, RC_BUSY, "%s: %s", z->where,
+		    z->turn.freeze.on ? "frozen" : "held");
+	rc = turn_serve(z, f);
 	if (rc == RC_OK)
-		rc = permit_watch(u, p, leases, &over, f);
-	return rc == RC_OK && !over ? turn_doze(t, turn_beat(t), until, f) : rc;
+		rc = permit_watch(z, p, leases, &over, f);
+	return rc == RC_OK && !over ? turn_doze(z, turn_beat(z), until, f) : rc;
 }
 
 /* ---- the permit ---- */
 
-static void
-note_taken(bool *taken, unsigned limit, const char *name)
-{
-	char *end;
-	unsigned long number = strtoul(name, &end, 10);
-
-	if (name[0] >= '0' && name[0] <= '9' && !*end && number < limit)
-		taken[number] = true;
-}
-
 /* The lowest number below `limit` that is no name of a slot; `limit`: there is none. */
 static enum rc
-find_slot(const struct lists *l, unsigned limit, unsigned *slot, struct fault *f)
+find_slot(const struct call *slots, unsigned limit, unsigned *slot, struct fault *f)
 {
-	size_t n;
-	const char *const *names = lists_names(l, SLOTS, &n);
 	bool *taken = calloc(limit, sizeof *taken);
 
 	if (!taken)
 		return fault_set(f, RC_SYSTEM, "out of memory");
-	for (size_t i = 0; i < n; i++)
-		note_taken(taken, limit, names[i]);
+	for (size_t i = 0; i < slots->nnames; i++) {
+		const char *name = slots->names[i];
+		char *end;
+		unsigned long number = strtoul(name, &end, 10);
+
+		if (name[0] >= '0' && name[0] <= '9' && !*end && number < limit)
+			taken[number] = true;
+	}
 	for (*slot = 0; *slot < limit && taken[*slot];)
 		++*slot;
 	free(taken);
@@ -383,131 +338,119 @@ find_slot(const struct lists *l, unsigned limit, unsigned *slot, struct fault *f
 
 /* If it has not been frozen since the lists were read: a freeze writes K/locks. */
 static struct call *
-ask_for_permit(struct permit *u, const struct lists *l, unsigned slot)
+ask_for_permit(struct zk *z, const struct lists *l)
 {
-	struct node *n = u->turn->node;
-	char lease[NODE_BYTES], locks[NODE_BYTES], number[16], data[DATA_BYTES];
+	struct node *n = &z->node;
+	const struct lockdir *d = &z->dir;
+	struct path locks = lockdir_below(d, parts[LOCKS], NULL);
+	struct path lease = path_of(
+	    "%s/leases/%.*slease-", d->path, UUID_CHARS, d->prefix);
+	char data[DATA_BYTES];
 
-	part_path(locks, n, LOCKS, NULL);
-	snprintf(lease, sizeof lease, "%s/leases/%slease-", n->dir->path, n->dir->uuid);
-	snprintf(number, sizeof number, "%u", slot);
-	part_path(u->tried, n, SLOTS, number);
+	snprintf(n->permit.slot, sizeof n->permit.slot, "%s/slots/%u", d->path,
+	    n->permit.number);
 	n->said.granted = 0; /* not until this is answered */
 	n->said.marked = false;
-	node_data(n, (int)slot, data);
-	return call_multi(n->session,
+	node_data(n, (int)n->permit.number, data);
+	return call_multi(d->session,
 	    (const struct change[]){
 		{CHANGE_SET, n->path, data, .version = n->said.version},
-		{CHANGE_CREATE, lease, n->record, .mode = ZOO_EPHEMERAL_SEQUENTIAL},
-		{CHANGE_CREATE, u->tried, strrchr(n->path, '/') + 1,
+		{CHANGE_CREATE, lease.at, n->record, .mode = ZOO_EPHEMERAL_SEQUENTIAL},
+		{CHANGE_CREATE, n->permit.slot, strrchr(n->path, '/') + 1,
 		    .mode = ZOO_EPHEMERAL},
-		{CHANGE_DELETE, u->lock, .version = -1},
-		{CHANGE_CHECK, locks, .version = call_stat(l->calls[LOCKS])->version},
+		{CHANGE_DELETE, n->permit.lock, .version = -1},
+		{CHANGE_CHECK, locks.at, .version = l->of[LOCKS]->stat.version},
 	    },
-	    5, n->dir->acl == ACL_OPEN);
+	    5, d->acl == ACL_OPEN);
 }
 
 /*
- * Nobody is before us, and there are fewer than N leases.  *taken: we have one now;
- * otherwise something has changed.
+ * Nobody is before us, there are fewer than N leases, and the slot is free.  Where we do not get
+ * it all, something has changed.
  */
 static enum rc
-take_slot(struct permit *u, const struct lists *l, unsigned slot, struct grant *g,
-    bool *taken, struct fault *f)
+take_slot(struct zk *z, const struct lists *l, struct fault *f)
 {
-	struct node *n = u->turn->node;
+	struct node *n = &z->node;
 	enum stage before = n->said.stage;
-	instant until = turn_answer_by(u->turn);
+	instant until = zk_answer_by(z);
 	struct call *c;
-	int code;
+	bool taken;
 	enum rc rc;
 
 	n->said.stage = before == STAGE_WAITING ? STAGE_WAITED : before;
-	c = ask_for_permit(u, l, slot);
-	rc = call_await(c, until, &code, f);
-	*taken = rc == RC_OK && code == ZOK;
-	if (!*taken) /* it says so only when that is certain */
+	c = ask_for_permit(z, l);
+	rc = call_await(c, until, f);
+	taken = rc == RC_OK && c->code == ZOK;
+	if (!taken) /* it says so only when that is certain */
 		n->said.stage = before;
-	if (*taken && strncmp(call_text(c), n->dir->path, strlen(n->dir->path)) != 0)
-		rc = fault_set(
-		    f, RC_PROTOCOL, "%s gives a wrong answer to create", n->dir->where);
-	else if (*taken)
-		permit_note_taken(u, slot, call_text(c));
-	if (rc == RC_OK && (*taken || call_failed(c) == 0))
-		return node_written(n, c, until, g, &(bool){false}, f);
+	else
+		rc = check_made(z, c, z->dir.path, f);
+	if (rc == RC_OK && taken)
+		note_permit(z, c->text);
+	if (rc == RC_OK && (taken || c->failed == 0))
+		return node_written(n, c, until, NULL, f);
 	call_drop(c);
 	return rc;
 }
 
 /* There are fewer than N leases, and it is for us to make one more. */
 static enum rc
-take_permit(struct permit *u, const struct lists *l, struct grant *g, bool *taken,
-    struct fault *f)
+take_permit(struct zk *z, const struct lists *l, struct fault *f)
 {
-	const struct node *n = u->turn->node;
-	unsigned limit = u->turn->claim->limit, slot = limit;
-	enum rc rc = find_slot(l, limit, &slot, f);
+	unsigned limit = z->claim->limit, *slot = &z->node.permit.number;
+	enum rc rc = find_slot(l->of[SLOTS], limit, slot, f);
 
 	if (rc != RC_OK)
 		return rc;
-	if (slot == limit)
+	if (*slot == limit)
 		return fault_set(f, RC_PROTOCOL,
 		    "%s: %s/slots has nodes for all %u slots, though not all units are held",
-		    n->dir->where, n->dir->path, limit);
-	return take_slot(u, l, slot, g, taken, f);
+		    z->where, z->dir.path, limit);
+	return take_slot(z, l, f);
 }
 
 /* One look at the lists: takes a permit, or waits for those before us. */
 static enum rc
-advance(struct permit *u, struct lists *l, instant until, struct grant *g, bool *taken,
-    struct fault *f)
+advance(struct zk *z, struct lists *l, instant until, struct fault *f)
 {
-	size_t count, leases;
-	const char *const *names = lists_names(l, LOCKS, &count);
-	const struct queue q = {u->turn->node->dir->layout, names, count};
+	const struct queue q = {z->dir.layout, l->of[LOCKS]->names, l->of[LOCKS]->nnames};
+	size_t leases = l->of[LEASES]->nnames;
 	struct place p;
 	enum rc rc;
 
-	queue_look(&p, &q, strrchr(u->lock, '/') + 1);
-	lists_names(l, LEASES, &leases);
+	queue_look(&p, &q, strrchr(z->node.permit.lock, '/') + 1);
 	if (!p.found) /* somebody has deleted it */
-		return enter_locks(u, l, f);
-	rc = turn_heed_freeze(u->turn, &p, FREEZE_PART, names, count, f);
+		return enter_locks(z, l, f);
+	rc = turn_heed_freeze(z, &p, FREEZE_PART, &q, f);
 	if (rc != RC_OK)
 		return rc;
-	if (p.position > 0 || leases >= u->turn->claim->limit)
-		return await_others(u, &p, leases, until, f);
-	return take_permit(u, l, g, taken, f);
-}
-
-static enum rc
-look_anew(struct permit *u, struct lists *l, struct fault *f)
-{
-	instant until = turn_answer_by(u->turn);
-	bool missing;
-	enum rc rc;
-
-	lists_ask(l, u->turn->node);
-	rc = lists_await(l, until, &missing, f);
-	return rc == RC_OK && missing ? make_parts(u->turn->node, until, f) : rc;
+	if (p.position > 0 || leases >= z->claim->limit)
+		return await_others(z, &p, leases, until, f);
+	return take_permit(z, l, f);
 }
 
 enum rc
-permit_take(struct permit *u, instant until, struct grant *g, struct fault *f)
+permit_take(struct zk *z, instant until, struct fault *f)
 {
+	struct permit *p = &z->node.permit;
 	struct lists l = {{NULL}};
-	bool taken = false;
+	bool missing = false;
 	enum rc rc = RC_OK;
 
-	if (*u->lock)
-		rc = come_back(u, &l, &taken, turn_answer_by(u->turn), f);
-	if (rc == RC_OK && !*u->lock && !taken)
-		rc = enter_locks(u, &l, f);
-	while (rc == RC_OK && !taken) {
-		rc = advance(u, &l, until, g, &taken, f);
-		if (rc == RC_OK && !taken)
-			rc = look_anew(u, &l, f);
+	if (*p->lock)
+		rc = come_back(z, &l, f);
+	if (rc == RC_OK && !*p->lock && p->state != PERMIT_TAKEN)
+		rc = enter_locks(z, &l, f);
+	while (rc == RC_OK && p->state != PERMIT_TAKEN) {
+		rc = advance(z, &l, until, f);
+		if (rc != RC_OK || p->state == PERMIT_TAKEN)
+			break;
+		lists_ask(&l, &z->dir);
+		rc = lists_await(&l, zk_answer_by(z), &missing, f);
+		if (rc == RC_OK && missing)
+			rc = make_parts(&z->dir, zk_answer_by(z), f);
 	}
 	lists_drop(&l);
-	return rc == RC_OK ? turn_earn(u->turn, g, f) : rc;
+	return rc == RC_OK ? turn_earn(z, f) : rc;
 }

@@ -15,6 +15,12 @@ child_at(const struct queue *q, size_t i)
 	return layout_read(q->layout, q->names[i]);
 }
 
+static bool
+is_nobodys(const struct child *e)
+{
+	return e->what == CHILD_PART || e->what == CHILD_FREEZE;
+}
+
 /* Those who have no place stand behind all. */
 static bool
 stands_before(const struct child *a, const struct child *b)
@@ -82,12 +88,6 @@ is_exhausted(const struct child *e)
 	    (number[0] == '-' && number[1] >= '0' && number[1] <= '9');
 }
 
-static bool
-is_nobodys(const struct child *e)
-{
-	return e->what == CHILD_PART || e->what == CHILD_FREEZE;
-}
-
 /* Looks at each name for itself; finds the first of all. */
 static struct child
 look_at_each(struct place *p, const struct queue *q, const struct child *own)
@@ -119,26 +119,14 @@ look_at_each(struct place *p, const struct queue *q, const struct child *own)
 
 /* ---- places ---- */
 
-/* The first one that cannot hold it together with the first of all. */
-static struct child
-find_end_of_holders(const struct queue *q, const struct child *first)
+/* Neither of them counts; nobody: there is no such bound. */
+static bool
+stands_between(const struct child *from, const struct child *e, const struct child *to)
 {
-	struct child end = nobody;
-
-	for (size_t i = 0; i < q->n; i++) {
-		struct child e = child_at(q, i);
-
-		if (!is_nobodys(&e) && e.name != first->name && !is_alike(&e, first) &&
-		    (!end.name || stands_before(&e, &end)))
-			end = e;
-	}
-	return end;
+	return !is_nobodys(e) && (!from->name || stands_before(from, e)) &&
+	    (!to->name || stands_before(e, to));
 }
 
-/*
- * How many stand from one (NULL: the first), which does not count, to the other, which
- * neither does (NULL: the last).
- */
 static size_t
 count_between(const struct queue *q, const struct child *from, const struct child *to)
 {
@@ -147,11 +135,28 @@ count_between(const struct queue *q, const struct child *from, const struct chil
 	for (size_t i = 0; i < q->n; i++) {
 		struct child e = child_at(q, i);
 
-		if (!is_nobodys(&e) && (!from->name || stands_before(from, &e)) &&
-		    (!to->name || stands_before(&e, to)))
-			count++;
+		count += stands_between(from, &e, to);
 	}
 	return count;
+}
+
+/* The first or the last one between them that cannot hold it together with `unlike`. */
+static struct child
+find_between(const struct queue *q, bool last, const struct child *from,
+    const struct child *to, const struct child *unlike)
+{
+	struct child found = nobody;
+
+	for (size_t i = 0; i < q->n; i++) {
+		struct child e = child_at(q, i);
+
+		if (!stands_between(from, &e, to) ||
+		    (unlike->name && is_alike(&e, unlike)))
+			continue;
+		if (!found.name || stands_before(last ? &found : &e, last ? &e : &found))
+			found = e;
+	}
+	return found;
 }
 
 static void
@@ -163,30 +168,10 @@ count_holders(struct holders *h, const struct queue *q, const struct child *firs
 	    first->name ? 1 : 0, first->name, first->kind, first->limit};
 	if (!first->name || kind_is_exclusive(first->kind))
 		return;
-	end = find_end_of_holders(q, first);
+	end = find_between(q, false, &nobody, &nobody, first);
 	h->n = count_between(q, &nobody, &end);
 	if (first->kind == KIND_LIMIT && h->n > first->limit)
 		h->n = first->limit;
-}
-
-/*
- * The last one before us that we cannot hold it together with; with `any`, the last one
- * before us.
- */
-static struct child
-find_ahead(const struct queue *q, const struct child *own, bool any)
-{
-	struct child ahead = nobody;
-
-	for (size_t i = 0; i < q->n; i++) {
-		struct child e = child_at(q, i);
-
-		if (!is_nobodys(&e) && stands_before(&e, own) &&
-		    (any || !is_alike(&e, own)) &&
-		    (!ahead.name || stands_before(&ahead, &e)))
-			ahead = e;
-	}
-	return ahead;
 }
 
 /*
@@ -197,7 +182,7 @@ find_ahead(const struct queue *q, const struct child *own, bool any)
 static void
 choose_ahead(struct place *p, const struct queue *q, const struct child *own)
 {
-	struct child ahead = find_ahead(q, own, false);
+	struct child ahead = find_between(q, true, &nobody, own, own);
 	size_t permits = own->kind == KIND_LIMIT ? count_between(q, &ahead, own) : 0;
 
 	p->awaits = AWAITS_END;
@@ -205,7 +190,7 @@ choose_ahead(struct place *p, const struct queue *q, const struct child *own)
 		bool next = !ahead.name && permits == own->limit;
 
 		p->awaits = next ? AWAITS_LIST : AWAITS_CHANGE;
-		ahead = next ? nobody : find_ahead(q, own, true);
+		ahead = next ? nobody : find_between(q, true, &nobody, own, &nobody);
 	}
 	p->ahead = ahead.name;
 }
@@ -273,24 +258,21 @@ queue_sort(const struct layout *l, const char **names, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		struct child e = layout_read(l, names[i]);
 
-		if (!is_nobodys(&e))
-			names[kept++] = names[i];
+		if (is_nobodys(&e))
+			continue;
+		names[i] = names[kept];
+		names[kept++] = e.name;
 	}
-	qsort_r(names, kept, sizeof *names, compare, (void *)l);
+	if (kept > 0)
+		qsort_r(names, kept, sizeof *names, compare, (void *)l);
 	return kept;
 }
 
 const char *
 queue_next_holder(const struct holders *h, const struct queue *q, const char *name)
 {
-	struct child last = *name ? layout_read(q->layout, name) : nobody, next = nobody;
+	struct child last = *name ? layout_read(q->layout, name) : nobody;
+	struct child next = find_between(q, false, &last, &nobody, &nobody);
 
-	for (size_t i = 0; i < q->n; i++) {
-		struct child e = child_at(q, i);
-
-		if (!is_nobodys(&e) && (!last.name || stands_before(&last, &e)) &&
-		    (!next.name || stands_before(&e, &next)))
-			next = e;
-	}
 	return next.name && count_between(q, &nobody, &next) < h->n ? next.name : NULL;
 }

@@ -13,14 +13,14 @@
  *     strings.  For each recipe of Curator's that is its own
  *     order (LockInternals.getSortedChildren, StandardLockInternalsDriver), so that we
  *     exclude its users and they us.  In other layouts it is by the number.  A node without
- *     a place is a stranger's (stranger.h).
+ *     a place is a stranger's (stranger.c).
  *  2. A node waits for all before it that conflict with it, and a permit while N permits are
  *     before it.  So those who hold are always the first ones, all of one kind: one
  *     exclusive, or the readers up to the first node that is none, or the first N permits.
  *     All see that in the same list of names, whoever reads it and when: nobody is passed over.
  *  3. A recipe sees nodes with its own tag only: a node of one that would not see ours is
  *     foreign.  kazoo's Lock is no such: dlock waits for readers, whether a run is plain or with -x.
- *  4. "locks", "leases" and "slots" are a semaphore's (permit.h), and nobody's place.
+ *  4. "locks", "leases" and "slots" are a semaphore's (permit.c), and nobody's place.
  *  5. A freeze (freeze.h) is nobody's place either; whoever it stops waits for its end.
  *
  * Pure: names in, places out.
@@ -80,13 +80,13 @@ struct queue {
  */
 void queue_look(struct place *ret, const struct queue *, const char *own);
 
-/* Is that the name of a child that no layout knows?  stranger.h */
+/* Is that the name of a child that no layout knows?  stranger.c */
 bool queue_is_strange(const struct layout *, const char *name);
 
 /* It is frozen: whoever would hold the lock waits for the end of that node. */
 void queue_hold_back(struct place *, const char *freeze);
 
-/* Orders those of n names that have a place, first of all; gives how many these are. */
+/* Puts those of n names that have a place into order, before all others; gives how many these are. */
 size_t queue_sort(const struct layout *, const char **names, size_t n);
 
 /*

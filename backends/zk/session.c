@@ -4,7 +4,6 @@
 #include "session.h"
 
 #include "backends/common/text.h"
-#include "filter.h"
 #include "hosts.h"
 #include "library.h"
 
@@ -23,17 +22,6 @@
 #define SILENCE (500 * NS_PER_MS)
 #define TIMEOUT_MOST (INT_MAX / 4) /* ms; the library multiplies it */
 
-/* What the library's threads have brought. */
-struct heard {
-	int state;   /* as the library last told it */
-	bool shrunk; /* the timeout has become shorter */
-	bool unfit;  /* the library connects in a way that we do not know */
-	bool proven; /* it has answered a request */
-	bool called, alarmed;
-	int64_t id;
-	struct credit credit;
-};
-
 struct session {
 	struct host *host;
 	const char *where;
@@ -45,18 +33,18 @@ struct session {
 	int alarm;   /* host->alert: set for the keeper between calls */
 	bool probed;
 	pthread_mutex_t mutex; /* for what follows, which the library's threads change */
-	struct heard heard;
+	struct session_view heard;
 };
 
 static const char *
 last_error(struct session *s)
 {
-	int error = library_error(s->library);
+	int error = library_look(s->library).error;
 
 	if (error == 0)
 		return "no answer";
-	if (filter_error(error))
-		return filter_error(error);
+	if (library_error(error))
+		return library_error(error);
 	if (error == EHOSTDOWN) /* what the library makes of an end of file */
 		return "the server closes the connection (has it lost its quorum, or is it no ZooKeeper?)";
 	return strerror(error);
@@ -93,10 +81,10 @@ session_quote(const struct session *s, char *out, size_t size, const char *text)
 /* ---- what the library's threads bring ---- */
 
 static bool
-heard_end(const struct heard *h)
+is_over(const struct session_view *v)
 {
-	return h->state == ZOO_EXPIRED_SESSION_STATE ||
-	    h->state == ZOO_AUTH_FAILED_STATE || h->shrunk || h->unfit;
+	return v->state == ZOO_EXPIRED_SESSION_STATE ||
+	    v->state == ZOO_AUTH_FAILED_STATE || v->shrunk || v->unfit;
 }
 
 /*
@@ -120,7 +108,7 @@ static void
 on_session(zhandle_t *zh, int type, int state, const char *path, void *ctx)
 {
 	struct session *s = ctx;
-	struct heard *h = &s->heard;
+	struct session_view *h = &s->heard;
 	bool dead;
 
 	(void)path;
@@ -129,13 +117,12 @@ on_session(zhandle_t *zh, int type, int state, const char *path, void *ctx)
 	pthread_mutex_lock(&s->mutex);
 	h->state = state;
 	credit_set_alone(&h->credit, false);
-	if (state == ZOO_CONNECTED_STATE)
+	if (state == ZOO_CONNECTED_STATE) {
 		h->shrunk = !credit_grant(&h->credit, zoo_recv_timeout(zh) * NS_PER_MS);
-	if (state == ZOO_CONNECTED_STATE)
 		h->id = zoo_client_id(zh)->client_id;
-	if (state == ZOO_CONNECTED_STATE)
-		h->unfit = !library_fits(s->library, true);
-	dead = heard_end(h);
+		h->unfit = !library_look(s->library).initiated;
+	}
+	dead = is_over(h);
 	pthread_mutex_unlock(&s->mutex);
 	if (state == ZOO_CONNECTED_STATE)
 		zoo_awget(zh, ZOO_CONFIG_NODE, NULL, NULL, on_config, s);
@@ -159,29 +146,15 @@ session_answered(struct session *s, instant sent)
 	pthread_mutex_unlock(&s->mutex);
 }
 
-static void
-set_watched(struct session *s, enum watched w, bool gone)
+void
+session_note(struct session *s, enum watched w, bool gone)
 {
 	pthread_mutex_lock(&s->mutex);
-	if (w == WATCHED_AHEAD)
-		s->heard.called = gone;
-	if (w == WATCHED_OWN)
-		s->heard.alarmed = gone;
+	*(w == WATCHED_OWN ? &s->heard.alarmed : &s->heard.called) = gone;
 	pthread_mutex_unlock(&s->mutex);
-}
-
-void
-session_will_watch(struct session *s, enum watched w)
-{
-	set_watched(s, w, false);
-}
-
-void
-session_notice(struct session *s, enum watched w)
-{
-	set_watched(s, w, true);
-	session_wake(s);
-	if (w == WATCHED_OWN)
+	if (gone)
+		session_wake(s);
+	if (gone && w == WATCHED_OWN)
 		eventfd_write(s->alarm, 1);
 }
 
@@ -193,36 +166,25 @@ session_handle(struct session *s)
 	return s->zh;
 }
 
-static struct heard
-session_heard(struct session *s)
-{
-	struct heard h;
-
-	pthread_mutex_lock(&s->mutex);
-	h = s->heard;
-	pthread_mutex_unlock(&s->mutex);
-	return h;
-}
-
 struct session_view
 session_look(struct session *s)
 {
-	struct heard h = session_heard(s);
+	struct session_view v;
 
-	return (struct session_view){
-	    .connected = h.state == ZOO_CONNECTED_STATE && !library_is_held(s->library),
-	    .dead = heard_end(&h),
-	    .called = h.called,
-	    .alarmed = h.alarmed,
-	    .id = h.id,
-	    .credit = h.credit};
+	pthread_mutex_lock(&s->mutex);
+	v = s->heard;
+	pthread_mutex_unlock(&s->mutex);
+	v.held = library_look(s->library).held;
+	v.connected = v.state == ZOO_CONNECTED_STATE && !v.held;
+	v.dead = is_over(&v);
+	return v;
 }
 
 void
 session_clear_alarm(struct session *s)
 {
 	event_clear(s->alarm);
-	set_watched(s, WATCHED_OWN, false);
+	session_note(s, WATCHED_OWN, false);
 }
 
 /*
@@ -232,15 +194,13 @@ session_clear_alarm(struct session *s)
 static enum rc
 session_doubt(struct session *s, struct fault *f)
 {
-	enum probed answer = PROBE_UNKNOWN;
+	enum probed answer;
 
-	if (s->probed || session_heard(s).proven ||
-	    library_error(s->library) == ECONNREFUSED)
+	if (s->probed || session_look(s).proven ||
+	    library_look(s->library).error == ECONNREFUSED)
 		return RC_OK;
 	s->probed = true;
-	for (size_t i = 0;
-	     i < s->hosts.n && answer != PROBE_ZOOKEEPER && answer != PROBE_STOP; i++)
-		answer = probe(s->host, &s->hosts.at[i]);
+	answer = hosts_probe(&s->hosts, s->host);
 	if (answer == PROBE_STOP)
 		return RC_STOP;
 	return answer == PROBE_OTHER
@@ -311,30 +271,26 @@ session_sleep(struct session *s, instant until, struct fault *f)
 static enum rc
 sleep_in_doubt(struct session *s, instant until, struct fault *f)
 {
-	struct heard h = session_heard(s);
-	instant suspicious = s->probed || h.proven ? NEVER : h.credit.began + SILENCE;
+	struct session_view v = session_look(s);
+	instant suspicious = s->probed || v.proven ? NEVER : v.credit.began + SILENCE;
 	enum rc rc = session_sleep(s, instant_first(until, suspicious), f);
 
-	return rc == RC_AGAIN && (suspicious < until || suspicious == until)
-	    ? session_doubt(s, f)
-	    : rc;
+	return rc == RC_AGAIN && suspicious <= until ? session_doubt(s, f) : rc;
 }
 
 enum rc
 session_await_answer(struct session *s, instant until, struct fault *f)
 {
-	return library_is_held(s->library) ? session_judge(s, ZCONNECTIONLOSS, f)
-					   : sleep_in_doubt(s, until, f);
+	return library_look(s->library).held ? session_judge(s, ZCONNECTIONLOSS, f)
+					     : sleep_in_doubt(s, until, f);
 }
 
-/*
- * The library goes to try; until it has said what became of it, there is no connection.
- */
+/* The library goes to try; until it has said what became of it, there is no connection. */
 static void
 let_try(struct session *s)
 {
 	pthread_mutex_lock(&s->mutex);
-	if (!heard_end(&s->heard))
+	if (!is_over(&s->heard))
 		s->heard.state = ZOO_CONNECTING_STATE;
 	pthread_mutex_unlock(&s->mutex);
 	library_let_try(s->library);
@@ -353,27 +309,27 @@ enum rc
 session_await(struct session *s, instant until, struct fault *f)
 {
 	size_t most = s->hosts.n > 1 ? 2 * s->hosts.n : 1,
-	       tries = library_is_held(s->library) ? 0 : 1;
+	       tries = library_look(s->library).held ? 0 : 1;
 	enum rc rc = RC_OK;
 
-	for (struct session_view v; rc == RC_OK;) {
-		v = session_look(s);
-		if (session_heard(s).unfit)
+	while (rc == RC_OK) {
+		struct session_view v = session_look(s);
+
+		if (v.unfit)
 			return refuse_library(f);
 		if (v.dead)
 			return session_judge(s,
-			    session_heard(s).state == ZOO_AUTH_FAILED_STATE
-				? ZAUTHFAILED
-				: ZSESSIONEXPIRED,
+			    v.state == ZOO_AUTH_FAILED_STATE ? ZAUTHFAILED
+							     : ZSESSIONEXPIRED,
 			    f);
 		if (v.connected)
 			return RC_OK;
-		if (!library_is_held(s->library))
+		if (!v.held)
 			rc = sleep_in_doubt(s, until, f);
-		else if (tries++ < most && (tries == 1 || instant_now() < until))
-			let_try(s);
-		else
+		else if (tries++ >= most || (tries > 1 && instant_now() >= until))
 			rc = session_judge(s, ZCONNECTIONLOSS, f);
+		else
+			let_try(s);
 	}
 	return rc == RC_AGAIN ? fault_set(f, rc, "%s: %s", s->where, last_error(s)) : rc;
 }
@@ -404,17 +360,6 @@ session_make(struct host *host, const char *where, const struct ensemble *e)
 	return s;
 }
 
-/* Why the library would not begin. */
-static enum rc
-judge_start(struct session *s, int error, struct fault *f)
-{
-	if (error == EMFILE || error == ENFILE || error == ENOMEM)
-		return fault_set(f, RC_SYSTEM, "%s", strerror(error));
-	if (error == EINVAL || error == ENOENT)
-		return fault_set(f, RC_AGAIN, "%s: unknown host", s->where);
-	return fault_set(f, RC_AGAIN, "%s: %s", s->where, strerror(error));
-}
-
 /* With addresses for hosts, this blocks nowhere. */
 static enum rc
 start_library(struct session *s, int64_t asked, struct fault *f)
@@ -430,9 +375,13 @@ start_library(struct session *s, int64_t asked, struct fault *f)
 	errno = ENOENT;
 	s->zh = zookeeper_init2(hosts, on_session, timeout, NULL, s, ZOO_NO_LOG_CLIENTENV,
 	    library_log(s->library));
+	if (!s->zh && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+		return fault_set(f, RC_SYSTEM, "%s", strerror(errno));
 	if (!s->zh)
-		return judge_start(s, errno, f);
-	if (!library_fits(s->library, false))
+		return fault_set(f, RC_AGAIN, "%s: %s", s->where,
+		    errno == EINVAL || errno == ENOENT ? "unknown host"
+						       : strerror(errno));
+	if (!library_look(s->library).written)
 		return refuse_library(f);
 	zoo_set_servers_resolution_delay(s->zh, -1); /* addresses do not change */
 	if (*login)

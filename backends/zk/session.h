@@ -1,11 +1,10 @@
 /*
  * session.h - a session with a ZooKeeper ensemble.
  *
- * libzookeeper_mt has two threads of its own.  What they bring is copied and
- * rung for, and waited for through host->wait like everything else.  Only the
- * library's asynchronous functions are used (call.h), the others can hang for ever
- * (ZOOKEEPER-2802).  Its log goes nowhere; the last reason why a connection
- * failed is kept for our own words (library.h).
+ * libzookeeper_mt has two threads of its own.  What they bring is copied, and
+ * waited for through host->wait like everything else.  Only the library's asynchronous
+ * functions are used (call.h), the others can hang for ever (ZOOKEEPER-2802).  What it
+ * does not offer, and how dlock gets that all the same, is in library.h.
  */
 #ifndef DLOCK_ZK_SESSION_H
 #define DLOCK_ZK_SESSION_H
@@ -44,10 +43,16 @@ void session_abandon(struct session *);
 struct session_view {
 	bool connected; /* requests can be made */
 	bool dead;      /* expired or refused; for good */
-	bool called;    /* the node that call_watch named is gone */
-	bool alarmed;   /* our own is, which call_guard named */
+	bool called;    /* the node that is watched has ended or changed */
+	bool alarmed;   /* our own is gone */
 	int64_t id;     /* 0: there was no connection yet */
 	struct credit credit;
+	/* session.c's own: */
+	int state;   /* as the library last told it */
+	bool held;   /* the library waits (library.h) */
+	bool shrunk; /* the timeout has become shorter */
+	bool unfit;  /* the library connects in a way that we do not know */
+	bool proven; /* a server has answered a request */
 };
 
 struct session_view session_look(struct session *);
@@ -86,11 +91,10 @@ void session_quote(const struct session *, char *out, size_t size, const char *t
 zhandle_t *session_handle(struct session *);
 
 /* Nodes whose end is told. */
-enum watched { WATCHED_NONE, WATCHED_AHEAD, WATCHED_OWN };
+enum watched { WATCHED_AHEAD, WATCHED_OWN };
 
-void session_will_watch(struct session *, enum watched); /* it is about to be watched */
-/* it is gone: raises the keeper's alert, if it is our own */
-void session_notice(struct session *, enum watched);
+/* It is about to be watched; or it is gone: raises the keeper's alert, if it is our own. */
+void session_note(struct session *, enum watched, bool gone);
 void session_wake(struct session *);
 
 /* A server has answered a request that was sent at `sent`. */

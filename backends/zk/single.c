@@ -1,121 +1,98 @@
-/* single.c - makes the node that is the lock, or waits for its end. */
-#include "single.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-
-/* ---- made ---- */
+/*
+ * single.c - a lock that is one node: whoever makes it has it (layout=plain).
+ *
+ *  1. It is ephemeral, and lies at the lock's path.  That it is there already means that somebody
+ *     else has the lock, or we, where the answer to our create was lost: then it is our session's.
+ *  2. There is no queue.  Who waits watches the node; its end wakes all, and the first to
+ *     make it anew has it.
+ *     What we write to and delete is the node that we have read just before, by its version, since
+ *     ZooKeeper knows no such condition on its czxid.  So if somebody deletes ours in that one
+ *     round trip, and another makes a node which is then as often written, it is taken for
+ *     ours: that other node is written, which is told as a loss, or deleted.  Ours is never
+ *     as young as that but in its first half second.
+ *  3. A node that has children, or had some, is the directory of a lock of another layout:
+ *     refused.
+ *  4. One that does not end with a session is a lock that somebody has made to stay: it is waited
+ *     for and never touched.
+ */
+#include "zk.h"
 
 static enum rc
-make_once(struct turn *t, struct grant *g, struct fault *f)
+make_once(struct zk *z, struct fault *f)
 {
-	struct node *n = t->node;
-	instant until = turn_answer_by(t);
+	struct node *n = &z->node;
+	instant until = zk_answer_by(z);
 	int code = ZNODEEXISTS;
 	enum rc rc = n->state != STATE_NONE ? node_find(n, until, f) : RC_OK;
 
 	while (rc == RC_OK && !*n->path) {
-		rc = node_make(n, g, until, &code, f);
+		rc = node_make(n, until, &code, f);
 		if (rc != RC_OK || *n->path || code == ZNODEEXISTS)
 			return rc;
 		if (instant_now() >= until)
 			return lockdir_vanishes(n->dir, f);
-		rc = lockdir_make(n->dir, n->session, until, f);
+		rc = lockdir_make(n->dir, until, f);
 	}
 	return rc;
 }
 
 /* ---- what stands there ---- */
 
-static void
-show_node(struct turn *t, const struct call *node)
-{
-	struct host *h = t->host;
-	const char *data = call_text(node);
-	char *record = data_record(data, session_secret(t->node->session));
-
-	h->seen.position = 0;
-	h->seen.holding.kind = KIND_EXCLUSIVE;
-	h->seen.holding.holders = 1;
-	h->seen.holding.limit = 0;
-	h->seen.holding.held = -1; /* the server's clock is told with nodes of our own */
-	session_quote(t->node->session, h->seen.holding.record,
-	    sizeof h->seen.holding.record, record ? record : data);
-	free(record);
-}
-
-/* It blocks until somebody removes it; said once. */
-static void
-note_lasting(struct turn *t)
-{
-	const struct lockdir *d = t->node->dir;
-
-	if (!t->queued)
-		fault_set(&t->host->notice, RC_OK,
-		    "%s: %s does not end with a session: dlock waits until somebody deletes it",
-		    d->where, d->path);
-}
-
-/*
- * Whoever has made it may count on it, and those of its clients that are about to come do not see
- * a node in its place.
- */
-static enum rc
-refuse_directory(const struct turn *t, const struct call *list, struct fault *f)
-{
-	const struct lockdir *d = t->node->dir;
-	size_t n;
-	const char *const *names = call_names(list, &n);
-
-	if (n > 0)
-		return lockdir_refuse(d, t->node->session, names[0], NULL, f);
-	return fault_set(f, RC_PROTOCOL,
-	    "%s: %s is the empty directory of a lock of another layout: delete it if nobody uses that (the server does so in a minute or so if it was made for Curator's)",
-	    d->where, d->path);
-}
-
 /*
  * `list` is of the node's children, `data` the node.  *over: it is to be made anew.
  */
 static enum rc
-judge_node(struct turn *t, const struct call *list, const struct call *data, bool *over,
+judge_node(struct zk *z, const struct call *list, const struct call *data, bool *over,
     struct fault *f)
 {
-	struct node *n = t->node;
-	const struct Stat *stat = call_stat(data);
+	const struct Stat *stat = &data->stat;
+	struct holding *h = &z->base.host->seen.holding;
 
+	/*
+	 * Whoever has made it may count on it, and those of its clients that are about to come do
+	 * not see a node in its place.
+	 */
+	if (stat_is_directory(stat) && list->nnames > 0)
+		return lockdir_refuse(&z->dir, list->names[0], NULL, f);
 	if (stat_is_directory(stat))
-		return refuse_directory(t, list, f);
+		return fault_set(f, RC_PROTOCOL,
+		    "%s: %s is the empty directory of a lock of another layout: delete it if nobody uses that (the server does so in a minute or so if it was made for Curator's)",
+		    z->where, z->dir.path);
 	/* our create has happened after all */
-	*over = stat->ephemeralOwner == session_look(n->session).id;
-	node_note(n, *over ? EVENT_MAY_BE_MADE : EVENT_NOT_MADE);
-	if (!stat_is_ephemeral(stat))
-		note_lasting(t);
-	show_node(t, data);
-	t->queued = true;
+	*over = stat->ephemeralOwner == session_look(z->dir.session).id;
+	node_note(&z->node, *over ? EVENT_MAY_BE_MADE : EVENT_NOT_MADE);
+	/* it blocks until somebody removes it; said once */
+	if (!stat_is_ephemeral(stat) && !z->turn.queued)
+		fault_set(&z->base.host->notice, RC_OK,
+		    "%s: %s does not end with a session: dlock waits until somebody deletes it",
+		    z->where, z->dir.path);
+	z->base.host->seen.position = 0;
+	/* the server's clock is told with nodes of our own */
+	*h = (struct holding){.kind = KIND_EXCLUSIVE, .holders = 1, .held = -1};
+	data_quote(
+	    h->record, sizeof h->record, data->text, session_secret(z->dir.session));
+	z->turn.queued = true;
 	return RC_OK;
 }
 
 /* Looks at it, and is told of its end from now on. */
 static enum rc
-look_at_node(struct turn *t, bool *over, struct fault *f)
+look_at_node(struct zk *z, bool *over, struct fault *f)
 {
-	struct session *s = t->node->session;
-	const char *path = t->node->dir->path;
-	instant until = turn_answer_by(t);
-	struct call *list = call_watch_list(s, path), *data = call_get(s, path);
-	int code = ZOK, other = ZOK;
-	enum rc rc = call_await(list, until, &code, f);
+	instant until = zk_answer_by(z);
+	struct call *list = lockdir_ask(&z->dir, ASK_CHILDREN, "", NULL),
+		    *data = lockdir_ask(&z->dir, ASK_GET, "", NULL);
+	enum rc rc = call_await(list, until, f);
 
 	*over = false;
 	if (rc == RC_OK)
-		rc = call_await(data, until, &other, f);
+		rc = call_await(data, until, f);
 	if (rc == RC_OK)
-		retry_end_outage(t->patience);
-	if (rc == RC_OK && (code == ZNONODE || other == ZNONODE))
+		retry_end_outage(&z->patience);
+	if (rc == RC_OK && (list->code == ZNONODE || data->code == ZNONODE))
 		*over = true;
 	else if (rc == RC_OK)
-		rc = judge_node(t, list, data, over, f);
+		rc = judge_node(z, list, data, over, f);
 	call_drop(list);
 	call_drop(data);
 	return rc;
@@ -125,31 +102,31 @@ look_at_node(struct turn *t, bool *over, struct fault *f)
 
 /* Until it may be gone. */
 static enum rc
-wait_for_end(struct turn *t, instant until, struct fault *f)
+wait_for_end(struct zk *z, instant until, struct fault *f)
 {
 	bool over = false;
-	enum rc rc = look_at_node(t, &over, f);
+	enum rc rc = look_at_node(z, &over, f);
 
 	if (rc == RC_OK && !over && until == 0)
-		return fault_set(f, RC_BUSY, "%s: held", t->node->dir->where);
-	while (rc == RC_OK && !over && !session_look(t->node->session).called) {
-		rc = turn_doze(t, turn_beat(t), until, f);
-		if (rc == RC_OK && !session_look(t->node->session).called)
-			rc = look_at_node(t, &over, f);
+		return fault_set(f, RC_BUSY, "%s: held", z->where);
+	while (rc == RC_OK && !over && !session_look(z->dir.session).called) {
+		rc = turn_doze(z, turn_beat(z), until, f);
+		if (rc == RC_OK && !session_look(z->dir.session).called)
+			rc = look_at_node(z, &over, f);
 	}
 	return rc;
 }
 
 enum rc
-single_take(struct turn *t, instant until, struct grant *g, struct fault *f)
+single_take(struct zk *z, instant until, struct fault *f)
 {
-	enum rc rc = make_once(t, g, f);
+	enum rc rc = make_once(z, f);
 
-	t->thaws = NEVER;
-	while (rc == RC_OK && !*t->node->path) {
-		rc = wait_for_end(t, until, f);
+	z->turn.thaws = NEVER;
+	while (rc == RC_OK && !*z->node.path) {
+		rc = wait_for_end(z, until, f);
 		if (rc == RC_OK)
-			rc = make_once(t, g, f);
+			rc = make_once(z, f);
 	}
-	return rc == RC_OK ? turn_earn(t, g, f) : rc;
+	return rc == RC_OK ? turn_earn(z, f) : rc;
 }

@@ -1,38 +1,40 @@
 /* state.c - what each event makes of each state. */
 #include "state.h"
 
-#define SAME (-1)
+/* What is not here stays what it is. */
+#define TO(state) (STATE_##state + 1)
 
-/* In the order of enum event; 0 is STATE_NONE. */
-static const signed char next[STATES][EVENTS] = {
-    [STATE_NONE] = {STATE_UNSURE, SAME, STATE_JOINED, SAME, SAME, SAME, SAME, SAME, SAME,
-	SAME},
-    [STATE_UNSURE] = {SAME, STATE_NONE, STATE_JOINED, SAME, SAME, SAME, SAME, SAME, SAME,
-	STATE_NONE},
-    [STATE_JOINED] = {SAME, SAME, SAME, STATE_PLACED, SAME, SAME, STATE_HELD,
-	STATE_LEAVING, STATE_UNSURE, STATE_NONE},
-    [STATE_PLACED] = {SAME, SAME, SAME, SAME, STATE_WATCHING, SAME, STATE_HELD,
-	STATE_LEAVING, STATE_UNSURE, STATE_NONE},
-    [STATE_WATCHING] = {SAME, SAME, SAME, STATE_PLACED, SAME, STATE_PLACED, STATE_HELD,
-	STATE_LEAVING, STATE_UNSURE, STATE_NONE},
-    [STATE_HELD] = {SAME, SAME, SAME, SAME, SAME, SAME, SAME, STATE_GIVING, STATE_UNSURE,
-	STATE_NONE},
-    [STATE_LEAVING] = {SAME, SAME, SAME, SAME, SAME, SAME, SAME, SAME, STATE_UNSURE,
-	STATE_NONE},
-    [STATE_GIVING] = {SAME, SAME, SAME, SAME, SAME, SAME, SAME, SAME, STATE_UNSURE,
-	STATE_NONE},
+static const unsigned char next[STATES][EVENTS] = {
+    [STATE_NONE] = {[EVENT_MAY_BE_MADE] = TO(UNSURE), [EVENT_MADE] = TO(JOINED)},
+    [STATE_UNSURE] =
+	{[EVENT_NOT_MADE] = TO(NONE), [EVENT_MADE] = TO(JOINED), [EVENT_GONE] = TO(NONE)},
+    [STATE_JOINED] = {[EVENT_SEEN] = TO(PLACED),
+	[EVENT_GRANTED] = TO(HELD),
+	[EVENT_NO_ANSWER] = TO(LEAVING),
+	[EVENT_LOST] = TO(UNSURE),
+	[EVENT_GONE] = TO(NONE)},
+    [STATE_PLACED] = {[EVENT_WATCHED] = TO(WATCHING),
+	[EVENT_LIST_ANEW] = TO(JOINED),
+	[EVENT_GRANTED] = TO(HELD),
+	[EVENT_NO_ANSWER] = TO(LEAVING),
+	[EVENT_LOST] = TO(UNSURE),
+	[EVENT_GONE] = TO(NONE)},
+    [STATE_WATCHING] = {[EVENT_LIST_ANEW] = TO(JOINED),
+	[EVENT_GRANTED] = TO(HELD),
+	[EVENT_NO_ANSWER] = TO(LEAVING),
+	[EVENT_LOST] = TO(UNSURE),
+	[EVENT_GONE] = TO(NONE)},
+    [STATE_HELD] = {[EVENT_NO_ANSWER] = TO(GIVING),
+	[EVENT_LOST] = TO(UNSURE),
+	[EVENT_GONE] = TO(NONE)},
+    [STATE_LEAVING] = {[EVENT_LOST] = TO(UNSURE), [EVENT_GONE] = TO(NONE)},
+    [STATE_GIVING] = {[EVENT_LOST] = TO(UNSURE), [EVENT_GONE] = TO(NONE)},
 };
 
 enum state
 state_next(enum state s, enum event e)
 {
-	return next[s][e] == SAME ? s : (enum state)next[s][e];
-}
-
-bool
-state_has_place(enum state s)
-{
-	return s == STATE_PLACED || s == STATE_WATCHING;
+	return next[s][e] ? (enum state)(next[s][e] - 1) : s;
 }
 
 bool

@@ -6,15 +6,16 @@
  *	none	unsure	.	joined	.	.	.	.	.	.	.
  *	unsure	.	none	joined	.	.	.	.	.	.	none
  *	joined	.	.	.	placed	.	.	held	leaving	unsure	none
- *	placed	.	.	.	.	watching	.	held	leaving	unsure	none
- *	watching .	.	.	placed	.	placed	held	leaving	unsure	none
+ *	placed	.	.	.	.	watching joined	held	leaving	unsure	none
+ *	watching .	.	.	.	.	joined	held	leaving	unsure	none
  *	held	.	.	.	.	.	.	.	giving	unsure	none
  *	leaving	.	.	.	.	.	.	.	.	unsure	none
  *	giving	.	.	.	.	.	.	.	.	unsure	none
  *
  * A dot: it stays what it is.  A lost connection changes nothing: what a session has made and
  * watched is still there when it has another connection.  What stands in our node is another
- * matter (struct said, node.h), and so is what an attempt to take a permit has left (permit.h).
+ * matter (struct said, node.h), and so is what an attempt to take a permit has left
+ * (struct permit).
  *
  * Pure.
  */
@@ -41,7 +42,7 @@ enum event {
 	EVENT_MADE,        /* it has made one, or we have found it */
 	EVENT_SEEN,        /* we have read the queue, and are in it */
 	EVENT_WATCHED,     /* we will be told of the end of the node ahead */
-	EVENT_LIST_ANEW,   /* there is reason to read the queue again */
+	EVENT_LIST_ANEW,   /* the queue is being read again */
 	EVENT_GRANTED,
 	EVENT_NO_ANSWER, /* to a delete of our node */
 	EVENT_LOST, /* our place is lost; another session of ours may have left a node */
@@ -50,9 +51,6 @@ enum event {
 };
 
 enum state state_next(enum state, enum event);
-
-/* We have a place in the queue, as far as we know. */
-bool state_has_place(enum state);
 
 /* The lock is ours, or was when we began to give it back. */
 bool state_is_holders(enum state);

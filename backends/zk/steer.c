@@ -1,16 +1,24 @@
-/* steer.c - marks and removes what others have made, makes and removes what freezes. */
-#include "steer.h"
+/*
+ * steer.c - takes a lock from its holder, lets nobody take it, and ends that.
+ *
+ *  1. The holder that is meant is found by its token, which is its node's czxid, and is written
+ *     or deleted with the version that was read with that: whoever comes to stand
+ *     there instead is another node.
+ *  2. A dlock is asked by what data.h says; Curator's users as Curator does it, who have to
+ *     listen for that (makeRevocable).  Those of its semaphore cannot be asked.
+ *  3. What is frozen, and how, is in freeze.h.
+ */
+#include "zk.h"
 
 #include "contents.h"
-#include "node.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* The node of a holder. */
 struct holder {
-	char name[NAME_BYTES], path[NODE_BYTES];
+	char name[NAME_BYTES];
+	struct path path;
 	struct call *data;      /* as it was read; NULL: there is none */
 	bool ours, permit;      /* a dlock's; of a semaphore */
 	char lease[NAME_BYTES]; /* of ours, in K/leases */
@@ -32,224 +40,121 @@ is_gone(const struct steering *how, struct fault *f)
 
 /* ---- the holder that is meant ---- */
 
-static enum rc
-list_below(
-    const struct steering *how, const char *part, struct call **ret, struct fault *f)
-{
-	char path[NODE_BYTES];
-	int code;
-
-	snprintf(path, sizeof path, "%s%s", how->dir->path, part);
-	*ret = call_list(how->session, path);
-	return call_await(*ret, how->until, &code, f);
-}
-
-static void
-holder_drop(struct holder *h)
-{
-	call_drop(h->data);
-	h->data = NULL;
-}
-
-/* Whose is it?  Its name says that, or else its data. */
-static bool
-has_owner(const struct steering *how, const char *name, const struct call *data,
-    const char *owner)
-{
-	struct child c = layout_read(how->dir->layout, name);
-	char said[OWNER_CHARS + 1];
-
-	if (how->dir->layout->single)
-		return data_owner(said, call_text(data)) && strcmp(said, owner) == 0;
-	return child_has_owner(&c, owner);
-}
-
-static bool
-is_ours(const struct steering *how, const char *name, const struct call *data)
-{
-	char said[OWNER_CHARS + 1];
-
-	return how->dir->layout->single
-	    ? data_owner(said, call_text(data))
-	    : layout_read(how->dir->layout, name).owner != NULL;
-}
-
 /* Is it the node of the grant that is meant? */
 static bool
-is_who_is_meant(const struct steering *how, const char *name, const struct call *data)
+is_one_meant(const struct steering *how, const char *name, const struct call *data)
 {
 	const struct target *t = how->target;
+	struct child c = layout_read(how->dir->layout, name);
 
-	if (t->token && (uint64_t)call_stat(data)->czxid != t->token)
+	if (t->token && (uint64_t)data->stat.czxid != t->token)
 		return false;
-	return t->owner ? has_owner(how, name, data, t->owner) : t->token != 0;
+	if (!t->owner)
+		return t->token != 0;
+	return how->dir->layout->single
+	    ? strcmp(data_read(data->text).owner, t->owner) == 0
+	    : child_has_owner(&c, t->owner);
 }
-
-/* The search for a holder. */
-struct search {
-	const struct steering *how;
-	struct holder *holder;
-};
 
 /* Keeps the node if it is the one. */
 static enum rc
-see_holder(void *ctx, const struct member *m, struct fault *f)
+see_holder(
+    const struct steering *how, struct holder *h, const struct member *m, struct fault *f)
 {
-	const struct search *search = ctx;
-	const struct steering *how = search->how;
-	struct holder *h = search->holder;
-	char path[NODE_BYTES];
+	const struct layout *l = how->dir->layout;
+	struct child c = layout_read(l, m->name);
+	struct path path = lockdir_below(how->dir, m->part, m->name);
 
-	snprintf(path, sizeof path, "%s%s%s%s", how->dir->path, m->part,
-	    *m->name ? "/" : "", m->name);
 	if (!m->node)
-		return denied(how, path, f);
-	if (!is_who_is_meant(how, m->name, m->node))
+		return denied(how, path.at, f);
+	if (!is_one_meant(how, m->name, m->node))
 		return RC_OK;
-	snprintf(h->path, sizeof h->path, "%s", path);
+	h->path = path;
 	snprintf(h->name, sizeof h->name, "%s", m->name);
-	h->ours = is_ours(how, m->name, m->node);
-	h->permit = *m->part || layout_read(how->dir->layout, m->name).kind == KIND_LIMIT;
+	h->ours = l->single ? *data_read(m->node->text).owner != '\0' : c.owner != NULL;
+	h->permit = *m->part || c.kind == KIND_LIMIT;
 	h->data = call_keep(m->node);
-	return RC_DONE;
+	return RC_OK;
 }
 
 /* In the directory, which is listed. */
 static enum rc
-find_in_list(struct contents *c, struct search *search, struct fault *f)
+find_in_list(
+    const struct steering *how, struct holder *h, struct contents *c, struct fault *f)
 {
-	struct holder *h = search->holder;
-	const char *owner = search->how->target->owner, *seat;
-	enum rc rc = contents_order(c, f);
+	const char *seat;
+	struct member m;
+	enum rc rc;
 
-	if (rc == RC_OK && owner)
-		contents_want(c, owner);
-	if (rc == RC_OK)
-		rc = contents_judge(c, false, -1, f);
-	if (rc == RC_OK)
-		rc = contents_holders(c, &(struct visitor){see_holder, search}, f);
+	contents_order(c);
+	if (how->target->owner)
+		contents_want(c, how->target->owner);
+	rc = contents_judge(c, false, -1, f);
+	while (rc == RC_OK && !h->data && (rc = contents_next(c, true, &m, f)) == RC_OK)
+		rc = see_holder(how, h, &m, f);
 	seat = h->data && h->permit && h->ours ? contents_seat(c, h->name) : NULL;
 	snprintf(h->lease, sizeof h->lease, "%s", seat ? seat : "");
-	return rc;
+	return rc == RC_DONE ? RC_OK : rc;
 }
 
 /* RC_LOST: nobody has that grant. */
 static enum rc
 find_holder(const struct steering *how, struct holder *h, struct fault *f)
 {
-	struct search search = {how, h};
+	bool single = how->dir->layout->single, there = false;
 	struct contents c;
-	bool there = false;
-	int code;
-	enum rc rc = call_finish(
-	    call_sync(how->session, how->dir->path), how->until, &code, f);
+	enum rc rc = lockdir_sync(how->dir, how->until, f);
 
 	*h = (struct holder){.data = NULL};
 	if (rc != RC_OK)
 		return rc;
 	if (how->target->owner && strlen(how->target->owner) != OWNER_CHARS)
 		return is_gone(how, f); /* nobody's */
-	contents_begin(&c, how->session, how->dir->layout, how->dir->path, how->until);
+	contents_begin(&c, how->dir, NULL, how->until);
 	rc = contents_await(&c, &there, f);
-	if (rc == RC_DENIED && how->dir->layout->single)
+	if (rc == RC_DENIED && single)
 		rc = denied(how, how->dir->path, f);
-	if (there && how->dir->layout->single)
-		rc = see_holder(&search, &(struct member){"", "", c.list}, f);
-	else if (there)
-		rc = find_in_list(&c, &search, f);
+	if (there)
+		rc = single ? see_holder(how, h, &(struct member){"", "", c.list}, f)
+			    : find_in_list(how, h, &c, f);
 	contents_end(&c);
-	if (rc == RC_DONE)
-		rc = RC_OK;
-	if (rc == RC_OK && (!h->data || data_stage(call_text(h->data)) == STAGE_WAITING))
-		rc = is_gone(how, f);
-	if (rc != RC_OK)
-		holder_drop(h);
-	return rc;
-}
-
-/* No such grant any more: by what an earlier attempt did, which got no answer? */
-static bool
-was_us(const struct steering *how, enum rc rc)
-{
-	return rc == RC_LOST && how->again && !session_look(how->session).dead;
+	return rc == RC_OK &&
+		(!h->data || data_read(h->data->text).stage == STAGE_WAITING)
+	    ? is_gone(how, f)
+	    : rc;
 }
 
 /* ---- asked ---- */
-
-static struct call *
-ask_holder(const struct steering *how, const struct holder *h)
-{
-	const struct Stat *stat = call_stat(h->data);
-	const char *text = call_text(h->data);
-	char data[DATA_BYTES] = CURATORS_REVOKE;
-
-	if (h->ours)
-		data_mark(data, (size_t)stat->dataLength == strlen(text) ? text : "",
-		    how->record);
-	return call_set(how->session, h->path, data, stat->version);
-}
-
-/* Does its owner listen to us? */
-static bool
-can_be_asked(const struct steering *how, const struct holder *h)
-{
-	return h->ours || (how->dir->layout->listens && !h->permit);
-}
-
-static enum rc
-refuse_to_ask(const struct steering *how, const struct holder *h, struct fault *f)
-{
-	return fault_set(f, RC_CONFIG,
-	    "%s: %s%s cannot be asked to give it up; it can only be taken away by force",
-	    how->dir->where, h->permit ? "users of " : "",
-	    h->permit ? "Curator's semaphore" : "a holder that is no dlock");
-}
 
 /*
  * *done: it has been asked.  Otherwise it has written to its node meanwhile, and is to be
  * read again.
  */
 static enum rc
-mark_once(struct steering *how, bool *done, struct fault *f)
+mark_holder(struct steering *how, const struct holder *h, bool *done, struct fault *f)
 {
-	struct holder h;
+	const struct Stat *stat = &h->data->stat;
+	const char *text = h->data->text;
+	char data[DATA_BYTES] = CURATORS_REVOKE;
 	struct call *set;
-	int code;
-	enum rc rc = find_holder(how, &h, f);
+	enum rc rc;
 
-	if (rc != RC_OK)
-		return rc;
-	if (!can_be_asked(how, &h)) {
-		holder_drop(&h);
-		return refuse_to_ask(how, &h, f);
-	}
-	set = ask_holder(how, &h);
-	rc = call_await(set, how->until, &code, f);
-	*done = rc == RC_OK && code == ZOK;
+	if (!h->ours && (h->permit || !how->dir->layout->listens))
+		return fault_set(f, RC_CONFIG,
+		    "%s: %s%s cannot be asked to give it up; it can only be taken away by force",
+		    how->dir->where, h->permit ? "users of " : "",
+		    h->permit ? "Curator's semaphore" : "a holder that is no dlock");
+	if (h->ours)
+		data_mark(data, (size_t)stat->dataLength == strlen(text) ? text : "",
+		    how->record);
+	set = call_set(how->dir->session, h->path.at, data, stat->version);
+	rc = call_await(set, how->until, f);
+	*done = rc == RC_OK && set->code == ZOK;
 	how->asked = how->asked || rc == RC_AGAIN || rc == RC_LOST;
-	if (rc == RC_DENIED)
-		rc = denied(how, h.path, f);
-	else if (*done && call_stat(set)->czxid != call_stat(h.data)->czxid)
+	if (*done && set->stat.czxid != stat->czxid)
 		rc = is_gone(how, f);
 	call_drop(set);
-	holder_drop(&h);
-	return rc;
-}
-
-enum rc
-steering_mark(struct steering *how, struct fault *f)
-{
-	bool done = false;
-	enum rc rc = RC_OK;
-
-	while (rc == RC_OK && !done && instant_now() < how->until)
-		rc = mark_once(how, &done, f);
-	if (was_us(how, rc))
-		return RC_OK;
-	return rc == RC_OK && !done
-	    ? fault_set(f, RC_AGAIN, "%s: the holder writes to its node all the time",
-		  how->dir->where)
-	    : rc;
+	return rc == RC_DENIED ? denied(how, h->path.at, f) : rc;
 }
 
 /* ---- taken away ---- */
@@ -260,14 +165,13 @@ slot_of_holder(const struct steering *how, const struct holder *h, char path[NOD
     bool *found, struct fault *f)
 {
 	struct call *c;
-	int code;
 	enum rc rc;
 
 	snprintf(path, NODE_BYTES, "%s/slots/%d", how->dir->path,
-	    data_slot(call_text(h->data)));
-	c = call_get(how->session, path);
-	rc = call_await(c, how->until, &code, f);
-	*found = rc == RC_OK && code == ZOK && strcmp(call_text(c), h->name) == 0;
+	    data_read(h->data->text).slot);
+	c = call_ask(how->dir->session, ASK_GET, path);
+	rc = call_await(c, how->until, f);
+	*found = rc == RC_OK && c->code == ZOK && strcmp(c->text, h->name) == 0;
 	call_drop(c);
 	return rc == RC_DENIED ? RC_OK : rc;
 }
@@ -277,16 +181,15 @@ static enum rc
 find_note(const struct steering *how, const struct holder *h, struct change *ret,
     char data[DATA_BYTES], bool *is_free, struct fault *f)
 {
-	struct call *c = call_get(how->session, how->dir->path);
-	int code;
-	enum rc rc = call_await(c, how->until, &code, f);
+	struct call *c = lockdir_ask(how->dir, ASK_GET, "", NULL);
+	enum rc rc = call_await(c, how->until, f);
 
-	*is_free = rc == RC_OK && code == ZOK &&
-	    (call_stat(c)->dataLength == 0 || data_is_force(call_text(c)));
+	*is_free = rc == RC_OK && c->code == ZOK &&
+	    (c->stat.dataLength == 0 || data_read(c->text).forced > 0);
 	if (*is_free) {
-		data_note_force(data, (uint64_t)call_stat(h->data)->czxid, how->record);
+		data_note_force(data, (uint64_t)h->data->stat.czxid, how->record);
 		*ret = (struct change){
-		    CHANGE_SET, how->dir->path, data, .version = call_stat(c)->version};
+		    CHANGE_SET, how->dir->path, data, .version = c->stat.version};
 	}
 	call_drop(c);
 	return rc == RC_DENIED ? RC_OK : rc;
@@ -298,76 +201,73 @@ find_note(const struct steering *how, const struct holder *h, struct change *ret
  */
 static enum rc
 remove_holder(struct steering *how, const struct holder *h, const struct change *note,
-    int *code, struct fault *f)
+    bool *done, struct fault *f)
 {
-	char lease[NODE_BYTES], slot[NODE_BYTES];
+	char slot[NODE_BYTES];
+	struct path lease = lockdir_below(how->dir, "/leases", h->lease);
 	struct change all[4] = {
-	    {CHANGE_DELETE, h->path, .version = call_stat(h->data)->version}};
+	    {CHANGE_DELETE, h->path.at, .version = h->data->stat.version}};
 	bool found = false;
 	size_t n = 1;
+	int code = ZBADVERSION;
 	enum rc rc = RC_OK;
 
-	if (h->permit && h->ours)
+	if (h->permit && h->ours) {
 		rc = slot_of_holder(how, h, slot, &found, f);
+		all[n++] = (struct change){CHANGE_DELETE, lease.at, .version = -1};
+	}
 	if (rc != RC_OK)
 		return rc;
-	if (h->permit && h->ours) {
-		snprintf(lease, sizeof lease, "%s/leases/%s", how->dir->path, h->lease);
-		all[n++] = (struct change){CHANGE_DELETE, lease, .version = -1};
-	}
 	if (found)
 		all[n++] = (struct change){CHANGE_DELETE, slot, .version = -1};
 	if (note)
 		all[n++] = *note;
 	how->asked = true;
-	return call_finish(call_multi(how->session, all, n, false), how->until, code, f);
+	rc = call_finish(
+	    call_multi(how->dir->session, all, n, false), how->until, &code, f);
+	*done = rc == RC_OK && code == ZOK;
+	return rc;
 }
 
 /* With a note for a dlock, so that it can say who did it; or else without. */
 static enum rc
-remove_with_note(struct steering *how, const struct holder *h, int *code, struct fault *f)
+force_holder(struct steering *how, const struct holder *h, bool *done, struct fault *f)
 {
 	char data[DATA_BYTES];
 	struct change note;
 	bool is_free = false;
-	bool noted = h->ours && !how->dir->layout->single;
-	enum rc rc = noted ? find_note(how, h, &note, data, &is_free, f) : RC_OK;
+	enum rc rc = h->ours && !how->dir->layout->single
+	    ? find_note(how, h, &note, data, &is_free, f)
+	    : RC_OK;
 
-	*code = ZBADVERSION;
 	if (rc == RC_OK && is_free)
-		rc = remove_holder(how, h, &note, code, f);
-	if (rc == RC_DENIED || (rc == RC_OK && *code != ZOK))
-		rc = remove_holder(how, h, NULL, code, f);
-	return rc;
+		rc = remove_holder(how, h, &note, done, f);
+	if (rc == RC_DENIED || (rc == RC_OK && !*done))
+		rc = remove_holder(how, h, NULL, done, f);
+	return rc == RC_DENIED ? denied(how, h->path.at, f) : rc;
 }
 
-/* *done: as in mark_once(). */
+/*
+ * Until it is done to the holder.  No such grant any more may be what an earlier attempt did,
+ * which got no answer.
+ */
 static enum rc
-force_once(struct steering *how, bool *done, struct fault *f)
-{
-	struct holder h;
-	int code = ZOK;
-	enum rc rc = find_holder(how, &h, f);
-
-	if (rc != RC_OK)
-		return rc;
-	rc = remove_with_note(how, &h, &code, f);
-	*done = rc == RC_OK && code == ZOK;
-	if (rc == RC_DENIED)
-		rc = denied(how, h.path, f);
-	holder_drop(&h);
-	return rc;
-}
-
-enum rc
-steering_force(struct steering *how, struct fault *f)
+do_to_holder(struct steering *how,
+    enum rc (*op)(struct steering *, const struct holder *, bool *, struct fault *),
+    struct fault *f)
 {
 	bool done = false;
 	enum rc rc = RC_OK;
 
-	while (rc == RC_OK && !done && instant_now() < how->until)
-		rc = force_once(how, &done, f);
-	if (was_us(how, rc))
+	while (rc == RC_OK && !done && instant_now() < how->until) {
+		struct holder h;
+
+		rc = find_holder(how, &h, f);
+		if (rc == RC_OK)
+			rc = op(how, &h, &done, f);
+		call_drop(h.data);
+	}
+	if (rc == RC_LOST && how->again && !session_look(how->dir->session).dead)
 		return RC_OK;
 	return rc == RC_OK && !done
 	    ? fault_set(f, RC_AGAIN, "%s: the holder writes to its node all the time",
@@ -375,104 +275,81 @@ steering_force(struct steering *how, struct fault *f)
 	    : rc;
 }
 
+enum rc
+steering_mark(struct steering *how, struct fault *f)
+{
+	return do_to_holder(how, mark_holder, f);
+}
+
+enum rc
+steering_force(struct steering *how, struct fault *f)
+{
+	return do_to_holder(how, force_holder, f);
+}
+
 /* ---- frozen ---- */
 
-/* Writes into `path` the directory below the lock's own in which a node of `form` lies. */
-static bool
-freeze_directory(const struct steering *how, const char *form, char path[NODE_BYTES])
-{
-	if (!strchr(form + 1, '/'))
-		return false;
-	snprintf(path, NODE_BYTES, "%s%.*s", how->dir->path,
-	    (int)(strrchr(form, '/') - form), form);
-	return true;
-}
-
-/* The directories of the lock, and of its semaphore, so that whoever comes there waits. */
-static enum rc
-make_directories(const struct steering *how, struct fault *f)
-{
-	char form[FORM_BYTES], path[NODE_BYTES];
-	enum rc rc = lockdir_make(how->dir, how->session, how->until, f);
-
-	for (int i = 0; rc == RC_OK && freeze_form(form, how->freeze, i); i++) {
-		if (freeze_directory(how, form, path))
-			rc = lockdir_make_path(how->dir, how->session, path,
-			    lockdir_mode(how->dir), how->until, f);
-	}
-	return rc;
-}
-
 /*
- * All of its nodes or none.  *made: they are there.  The semaphore's directory gets
+ * Makes the directories of the lock, and of its semaphore, so that whoever comes there waits;
+ * and all nodes of the freeze or none.  *made: they are there.  The semaphore's directory gets
  * another version, so that nobody takes a permit who has looked before.
  */
 static enum rc
 make_freeze(const struct steering *how, bool *made, struct fault *f)
 {
-	char form[FORM_BYTES], paths[2 * FREEZES][NODE_BYTES];
+	const struct lockdir *d = how->dir;
+	char form[FORM_BYTES];
+	struct path nodes[FREEZES], above[FREEZES];
 	struct change all[2 * FREEZES];
 	size_t n = 0;
 	int code;
-	enum rc rc;
+	enum rc rc = lockdir_make(d, how->until, f);
 
-	for (int i = 0; freeze_form(form, how->freeze, i); i++) {
-		snprintf(paths[n], sizeof paths[n], "%s%s", how->dir->path, form);
-		all[n] = (struct change){
-		    CHANGE_CREATE, paths[n], how->record, .mode = ZOO_PERSISTENT};
-		n++;
-		if (!freeze_directory(how, form, paths[n]))
+	for (int i = 0; rc == RC_OK && freeze_form(form, how->freeze, i); i++) {
+		nodes[i] = lockdir_below(d, form, NULL);
+		all[n++] = (struct change){
+		    CHANGE_CREATE, nodes[i].at, how->record, .mode = ZOO_PERSISTENT};
+		*strrchr(form, '/') = '\0';
+		if (!*form)
 			continue;
-		all[n] = (struct change){CHANGE_SET, paths[n], "", .version = -1};
-		n++;
+		above[i] = lockdir_below(d, form, NULL);
+		all[n++] = (struct change){CHANGE_SET, above[i].at, "", .version = -1};
+		rc = lockdir_make_path(d, above[i].at, lockdir_mode(d), how->until, f);
 	}
-	rc = call_finish(call_multi(how->session, all, n, how->dir->acl == ACL_OPEN),
-	    how->until, &code, f);
+	if (rc != RC_OK)
+		return rc;
+	rc = call_finish(
+	    call_multi(d->session, all, n, d->acl == ACL_OPEN), how->until, &code, f);
 	*made = rc == RC_OK && (code == ZOK || code == ZNODEEXISTS);
 	if (rc == RC_OK && code == ZNOCHILDRENFOREPHEMERALS)
 		return fault_set(f, RC_PROTOCOL,
 		    "%s: %s is an ephemeral node, which can be a lock of layout=plain only",
-		    how->dir->where, how->dir->path);
-	return rc == RC_DENIED ? denied(how, how->dir->path, f) : rc;
-}
-
-/* All of those names but one. */
-static enum rc
-remove_others(const struct steering *how, const struct call *list, struct fault *f)
-{
-	size_t n;
-	const char *const *names = call_names(list, &n);
-	bool removed;
-	enum rc rc = RC_OK;
-
-	for (size_t i = 0; rc == RC_OK && i < n; i++)
-		if (layout_freeze_length(names[i]) > 0 &&
-		    !freeze_is(names[i], how->freeze))
-			rc = freeze_remove(how->session, how->dir->path, names[i],
-			    &removed, how->until, f);
-	return rc == RC_DENIED ? RC_OK : rc; /* ours is newer */
+		    d->where, d->path);
+	return rc == RC_DENIED ? denied(how, d->path, f) : rc;
 }
 
 enum rc
 steering_freeze(struct steering *how, struct fault *f)
 {
+	const struct lockdir *d = how->dir;
 	struct call *list = NULL;
 	bool made = false;
-	int code;
-	enum rc rc = call_finish(
-	    call_sync(how->session, how->dir->path), how->until, &code, f);
+	enum rc rc = lockdir_sync(d, how->until, f);
 
-	if (rc == RC_OK)
-		rc = list_below(how, "", &list, f);
-	while (rc == RC_OK && !made && instant_now() < how->until) {
-		rc = make_directories(how, f);
-		if (rc == RC_OK)
-			rc = make_freeze(how, &made, f);
+	if (rc == RC_OK) {
+		list = lockdir_ask(d, ASK_LIST, "", NULL);
+		rc = call_await(list, how->until, f);
 	}
-	if (rc == RC_OK && made)
-		rc = remove_others(how, list, f);
+	while (rc == RC_OK && !made && instant_now() < how->until)
+		rc = make_freeze(how, &made, f);
+	for (size_t i = 0; rc == RC_OK && made && i < list->nnames; i++)
+		if (layout_freeze(list->names[i]).length > 0 &&
+		    !freeze_is(list->names[i], how->freeze))
+			rc = freeze_remove(d, list->names[i], NULL, how->until, f);
+	if (made && rc == RC_DENIED)
+		rc = RC_OK; /* an older one is left, and ours is newer */
 	call_drop(list);
-	return rc == RC_OK && !made ? lockdir_vanishes(how->dir, f) : rc;
+	return rc == RC_OK && !made ? lockdir_vanishes(d, f) : rc;
 }
 
 /* ---- thawed ---- */
@@ -482,57 +359,49 @@ static enum rc
 freeze_has_ended(
     const struct steering *how, const char *name, bool *ended, struct fault *f)
 {
-	char path[NODE_BYTES];
+	int64_t length = layout_freeze(name).length;
+	struct path path = lockdir_below(how->dir, "", name);
 	struct call *read, *set;
-	int64_t length = layout_freeze_length(name);
-	int code;
 	enum rc rc;
 
 	*ended = false;
 	if (length == NEVER)
 		return RC_OK;
-	snprintf(path, sizeof path, "%s/%s", how->dir->path, name);
-	read = call_get(how->session, path);
-	rc = call_await(read, how->until, &code, f);
-	if (rc == RC_OK && code == ZOK) {
-		set = call_set(how->session, path, call_text(read), -1);
-		rc = call_await(set, how->until, &code, f);
-		*ended = rc == RC_OK && code == ZOK &&
-		    node_server_time(call_stat(set)->mtime) >=
-			node_server_time(call_stat(read)->ctime) + length;
+	read = call_ask(how->dir->session, ASK_GET, path.at);
+	rc = call_await(read, how->until, f);
+	if (rc == RC_OK && read->code == ZOK) {
+		set = call_set(how->dir->session, path.at, read->text, -1);
+		rc = call_await(set, how->until, f);
+		*ended = rc == RC_OK && set->code == ZOK &&
+		    stat_time(set->stat.mtime) >= stat_time(read->stat.ctime) + length;
 		call_drop(set);
 	}
 	call_drop(read);
 	return rc == RC_DENIED ? RC_OK : rc;
 }
 
-/* One that is listed in the lock's directory, or in that of its semaphore. */
-static enum rc
-thaw_one(struct steering *how, const char *name, size_t *n, struct fault *f)
-{
-	bool ended, removed = false;
-	enum rc rc = freeze_has_ended(how, name, &ended, f);
-
-	how->asked = how->asked || !ended;
-	if (rc == RC_OK)
-		rc = freeze_remove(
-		    how->session, how->dir->path, name, &removed, how->until, f);
-	*n += removed && !ended;
-	return rc;
-}
-
-/* *n: so many more were in force, and are not any more. */
+/*
+ * Those that are listed in the lock's directory, or in that part of it.  *n: so many more were in
+ * force, and are not any more.
+ */
 static enum rc
 thaw_all(struct steering *how, const char *part, size_t *n, struct fault *f)
 {
-	struct call *list;
-	size_t count = 0;
-	enum rc rc = list_below(how, part, &list, f);
-	const char *const *names = rc == RC_OK ? call_names(list, &count) : NULL;
+	struct call *list = lockdir_ask(how->dir, ASK_LIST, part, NULL);
+	enum rc rc = call_await(list, how->until, f);
 
-	for (size_t i = 0; rc == RC_OK && i < count; i++)
-		if (layout_freeze_length(names[i]) > 0)
-			rc = thaw_one(how, names[i], n, f);
+	for (size_t i = 0; rc == RC_OK && i < list->nnames; i++) {
+		const char *name = list->names[i];
+		bool ended, removed = false;
+
+		if (layout_freeze(name).length == 0)
+			continue;
+		rc = freeze_has_ended(how, name, &ended, f);
+		how->asked = how->asked || !ended;
+		if (rc == RC_OK)
+			rc = freeze_remove(how->dir, name, &removed, how->until, f);
+		*n += removed && !ended;
+	}
 	call_drop(list);
 	return rc == RC_DENIED ? denied(how, how->dir->path, f) : rc;
 }
@@ -541,9 +410,7 @@ enum rc
 steering_thaw(struct steering *how, struct fault *f)
 {
 	size_t n = 0;
-	int code;
-	enum rc rc = call_finish(
-	    call_sync(how->session, how->dir->path), how->until, &code, f);
+	enum rc rc = lockdir_sync(how->dir, how->until, f);
 
 	if (rc == RC_OK)
 		rc = thaw_all(how, "", &n, f);

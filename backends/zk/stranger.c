@@ -1,233 +1,183 @@
-/* stranger.c - refuses a directory that others use in a way that we cannot share. */
-#include "stranger.h"
+/*
+ * stranger.c - refuses a directory that others use in a way that we cannot share.
+ *
+ *  1. Users of another layout or recipe do not see our nodes, and a limited lock counts no others.
+ *     queue.h knows them by the names of their nodes.
+ *  2. A child that no layout knows may be of a lock whose users do not see ours: ZooKeeper's own
+ *     recipes (x-<session>-<n>), zk-ruby's, Hive's.  So we refuse it, whatever it is called.
+ *  3. Directories of locks with longer paths are no such children: `deploy/web` in `deploy`.  No
+ *     lock is a node that has children.  What is in such a directory must be of a layout that we
+ *     know; an empty one must have had children, or get one right now, for whoever makes one
+ *     makes a child in it at once.
+ *  4. Users of Curator's semaphore stand in K/locks and K/leases alone.  kazoo's Semaphore keeps
+ *     its size in the data of K; its users take our node for one permit of theirs, and go on
+ *     taking the others.
+ */
+#include "zk.h"
 
 #include "backends/common/text.h"
+#include "contents.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* until whoever has made a directory has made a child in it */
 #define BIRTH (300 * NS_PER_MS)
 
-enum { BATCH = 16 /* children that are looked at side by side */ };
-
 /* ---- children that no layout knows ---- */
-
-/* A child, and its children. */
-struct stranger {
-	const char *name;
-	struct call *list;
-};
-
-static struct call *
-ask_children(const struct node *n, const char *name)
-{
-	char path[NODE_BYTES];
-
-	snprintf(path, sizeof path, "%s/%s", n->dir->path, name);
-	return call_list(n->session, path);
-}
-
-/* A semaphore's are of the key itself. */
-static bool
-is_semaphores(const char *name)
-{
-	return layout_read(layouts, name).what == CHILD_PART;
-}
-
-static bool
-is_of_a_lock(const char *name)
-{
-	struct child c;
-
-	return layout_of(name, &c) || layout_semaphore(name);
-}
 
 static bool
 has_lock_in_it(const struct call *list)
 {
-	size_t n;
-	const char *const *names = call_names(list, &n);
+	for (size_t i = 0; i < list->nnames; i++) {
+		struct child c;
 
-	for (size_t i = 0; i < n; i++)
-		if (is_of_a_lock(names[i]))
+		if (layout_of(list->names[i], &c) || layout_semaphore(list->names[i]))
 			return true;
+	}
 	return false;
-}
-
-/* *born: it may have been made just now. */
-static bool
-is_directory(const struct call *list, bool *born)
-{
-	const struct Stat *stat = call_stat(list);
-
-	*born = false;
-	if (stat_is_ephemeral(stat))
-		return false;
-	if (stat->numChildren > 0)
-		return has_lock_in_it(list);
-	*born = !stat_is_directory(stat);
-	return !*born;
 }
 
 /* We may not see what is in it: is there anything? */
 static enum rc
-judge_closed(
-    const struct node *n, const char *name, bool *passed, instant until, struct fault *f)
+judge_closed(struct zk *z, const char *name, bool *passed, instant until, struct fault *f)
 {
-	char path[NODE_BYTES];
-	struct call *c;
-	int code = ZOK;
-	enum rc rc;
+	struct call *c = lockdir_ask(&z->dir, ASK_EXISTS, "", name);
+	enum rc rc = call_await(c, until, f);
 
-	snprintf(path, sizeof path, "%s/%s", n->dir->path, name);
-	c = call_exists(n->session, path);
-	rc = call_await(c, until, &code, f);
 	*passed = rc == RC_OK &&
-	    (code == ZNONODE ||
-		(!stat_is_ephemeral(call_stat(c)) && stat_is_directory(call_stat(c))));
+	    (c->code == ZNONODE ||
+		(!stat_is_ephemeral(&c->stat) && stat_is_directory(&c->stat)));
 	call_drop(c);
 	return rc;
 }
 
+/* *passed: it is a directory, or gone.  *born: it may have been made just now. */
 static enum rc
-judge_child(const struct node *n, struct stranger *s, bool *passed, bool *born,
+judge_child(struct zk *z, const char *name, struct call *list, bool *passed, bool *born,
     instant until, struct fault *f)
 {
-	int code = ZOK;
-	enum rc rc = call_await(s->list, until, &code, f);
+	enum rc rc = call_await(list, until, f);
 
 	*passed = *born = false;
 	if (rc == RC_DENIED)
-		return judge_closed(n, s->name, passed, until, f);
-	if (rc == RC_OK)
-		*passed = code == ZNONODE || is_directory(s->list, born);
+		return judge_closed(z, name, passed, until, f);
+	if (rc != RC_OK)
+		return rc;
+	if (list->code == ZNONODE)
+		*passed = true;
+	else if (!stat_is_ephemeral(&list->stat) && list->stat.numChildren > 0)
+		*passed = has_lock_in_it(list);
+	else if (!stat_is_ephemeral(&list->stat))
+		*passed = !(*born = !stat_is_directory(&list->stat));
 	return rc;
 }
 
-/* One that may have been made just now is looked at again. */
+/* One that may have been made just now is looked at again.  Drops `list`. */
 static enum rc
-judge_patiently(const struct node *n, struct host *h, struct stranger *s, bool *passed,
+judge_patiently(struct zk *z, const char *name, struct call *list, bool *passed,
     instant until, struct fault *f)
 {
 	bool born;
-	enum rc rc = judge_child(n, s, passed, &born, until, f);
+	enum rc rc = judge_child(z, name, list, passed, &born, until, f);
 
-	if (rc != RC_OK || *passed || !born)
+	call_drop(list);
+	if (rc == RC_OK && born)
+		rc = zk_pause(z, instant_now() + BIRTH);
+	if (rc != RC_OK || !born)
 		return rc;
-	if (h->wait(h, -1, 0, instant_now() + BIRTH) == WOKE_STOP)
-		return RC_STOP;
-	call_drop(s->list);
-	s->list = ask_children(n, s->name);
-	return judge_child(n, s, passed, &born, until, f);
-}
-
-static enum rc
-judge_batch(const struct node *n, struct host *h, struct stranger *s, size_t count,
-    const char **ret, instant until, struct fault *f)
-{
-	enum rc rc = RC_OK;
-
-	for (size_t i = 0; i < count && rc == RC_OK && !*ret; i++) {
-		bool passed = false;
-
-		if (s[i].list)
-			rc = judge_patiently(n, h, &s[i], &passed, until, f);
-		if (rc == RC_OK && !passed)
-			*ret = s[i].name;
-	}
-	for (size_t i = 0; i < count; i++)
-		call_drop(s[i].list);
+	list = lockdir_ask(&z->dir, ASK_LIST, "", name);
+	rc = judge_child(z, name, list, passed, &born, until, f);
+	call_drop(list);
 	return rc;
 }
 
-/* What jobs of other locks have done lies beside these. */
-static bool
-is_in_doubt(const struct layout *l, const char *name)
-{
-	return queue_is_strange(l, name) && strcmp(name, JOBS) != 0;
-}
-
-/* *ret: the first strange child that is no directory of a lock; NULL: there is none. */
+/*
+ * *ret: the first strange child that is no directory of a lock; NULL: there is none.  A
+ * semaphore's are of the key itself; what jobs of other locks have done lies beside these.
+ */
 static enum rc
-find_stranger(const struct node *n, struct host *h, const struct call *list,
-    const char **ret, instant until, struct fault *f)
+find_stranger(struct zk *z, const char **ret, instant until, struct fault *f)
 {
-	struct stranger batch[BATCH];
-	size_t i = 0, total, count;
-	const char *const *names = call_names(list, &total);
+	const struct call *all = z->turn.list;
+	struct reader r = {ASK_LIST, .part = "", .names = all->names};
+	struct call *list;
 	enum rc rc = RC_OK;
 
-	*ret = NULL;
-	while (i < total && rc == RC_OK && !*ret) {
-		for (count = 0; count < BATCH && i < total; i++)
-			if (is_in_doubt(n->dir->layout, names[i]))
-				batch[count++] = (struct stranger){names[i],
-				    is_semaphores(names[i]) ||
-					    strlen(names[i]) >= NAME_BYTES
-					? NULL
-					: ask_children(n, names[i])};
-		rc = judge_batch(n, h, batch, count, ret, until, f);
+	for (size_t i = 0; i < all->nnames; i++) {
+		const char *name = all->names[i];
+
+		if (!queue_is_strange(z->dir.layout, name) || strcmp(name, JOBS) == 0)
+			continue;
+		all->names[i] = all->names[r.n];
+		all->names[r.n++] = name;
 	}
+	*ret = NULL;
+	while (rc == RC_OK && !*ret) {
+		const char *name = reader_next(&r, &z->dir, &list);
+		bool passed = false;
+
+		if (!name)
+			break;
+		if (layout_read(layouts, name).what == CHILD_PART ||
+		    strlen(name) >= NAME_BYTES)
+			call_drop(list);
+		else
+			rc = judge_patiently(z, name, list, &passed, until, f);
+		if (rc == RC_OK && !passed)
+			*ret = name;
+	}
+	reader_end(&r);
 	return rc;
 }
 
 /* ---- semaphores ---- */
 
 static enum rc
-refuse_users_of(const struct node *n, const struct call *list, struct fault *f)
+refuse_users_of(const struct lockdir *d, const struct call *list, struct fault *f)
 {
-	size_t count;
-	const char *const *names = call_names(list, &count);
 	char quoted[81];
 
-	for (size_t i = 0; i < count; i++) {
-		struct child c = layout_read(n->dir->layout, names[i]);
+	for (size_t i = 0; i < list->nnames; i++) {
+		struct child c = layout_read(d->layout, list->names[i]);
 
 		if (c.owner || c.what == CHILD_FREEZE)
 			continue;
-		session_quote(n->session, quoted, sizeof quoted, names[i]);
+		session_quote(d->session, quoted, sizeof quoted, list->names[i]);
 		return fault_set(f, RC_PROTOCOL,
 		    "%s: %s is in use as a semaphore (%s), whose users see a run with --limit only",
-		    n->dir->where, n->dir->path, quoted);
+		    d->where, d->path, quoted);
 	}
 	return RC_OK;
 }
 
 static enum rc
-refuse_curators_semaphore(const struct node *n, instant until, struct fault *f)
+refuse_curators_semaphore(struct zk *z, instant until, struct fault *f)
 {
-	static const char *const parts[] = {"locks", "leases"};
+	static const char *const parts[] = {"/locks", "/leases"};
 	struct call *lists[2];
-	char path[NODE_BYTES];
 	enum rc rc = RC_OK;
 
+	for (int i = 0; i < 2; i++)
+		lists[i] = lockdir_ask(&z->dir, ASK_LIST, parts[i], NULL);
 	for (int i = 0; i < 2; i++) {
-		snprintf(path, sizeof path, "%s/%s", n->dir->path, parts[i]);
-		lists[i] = call_list(n->session, path);
-	}
-	for (int i = 0; i < 2; i++) {
-		int code;
-
 		if (rc == RC_OK)
-			rc = call_await(lists[i], until, &code, f);
+			rc = call_await(lists[i], until, f);
 		if (rc == RC_OK)
-			rc = refuse_users_of(n, lists[i], f);
+			rc = refuse_users_of(&z->dir, lists[i], f);
 		call_drop(lists[i]);
 	}
 	return rc;
 }
 
 static enum rc
-refuse_kazoos_semaphore(const struct node *n, instant until, struct fault *f)
+refuse_kazoos_semaphore(struct zk *z, instant until, struct fault *f)
 {
-	const struct lockdir *d = n->dir;
-	struct call *c = call_get(n->session, d->path);
-	int code;
+	const struct lockdir *d = &z->dir;
+	struct call *c = lockdir_ask(d, ASK_GET, "", NULL);
 	long limit;
-	enum rc rc = call_await(c, until, &code, f);
+	enum rc rc = call_await(c, until, f);
 
-	if (rc == RC_OK && code == ZOK && data_is_number(call_text(c), &limit))
+	if (rc == RC_OK && c->code == ZOK && data_is_number(c->text, &limit))
 		rc = fault_set(f, RC_PROTOCOL,
 		    "%s: %s is a semaphore of kazoo's for %ld, whose users do not see a lock: delete it when nobody uses it",
 		    d->where, d->path, limit);
@@ -237,25 +187,12 @@ refuse_kazoos_semaphore(const struct node *n, instant until, struct fault *f)
 
 /* ---- all of them ---- */
 
-static enum rc
-refuse_foreign(const struct node *n, const char *name, struct fault *f)
-{
-	struct child c = layout_read(n->dir->layout, name);
-
-	return lockdir_refuse(n->dir, n->session, name,
-	    c.blind ? NULL
-		: c.kind == KIND_EXCLUSIVE
-		? "its users do not see a run with -s, -x or --limit; they see one without"
-		: "its users see a run with -s or -x only",
-	    f);
-}
-
 /* By what stands in our queue; who holds the lock in another way is asked for next. */
 static enum rc
-refuse_by_names(const struct node *n, const struct claim *claim, const struct place *p,
-    struct fault *f)
+refuse_by_names(struct zk *z, struct fault *f)
 {
-	const struct lockdir *d = n->dir;
+	const struct place *p = &z->turn.place;
+	const struct lockdir *d = &z->dir;
 
 	if (p->exhausted)
 		return fault_set(f, RC_CONFIG,
@@ -264,31 +201,40 @@ refuse_by_names(const struct node *n, const struct claim *claim, const struct pl
 	if (p->found && p->other) {
 		struct child c = layout_read(d->layout, p->other);
 
-		return refuse_kind(f, d->where, c.kind, c.limit, claim);
+		return refuse_kind(f, d->where, c.kind, c.limit, z->claim);
 	}
 	if (p->found && p->ahead && strlen(d->path) + 1 + strlen(p->ahead) >= NODE_BYTES)
 		return lockdir_refuse(
-		    d, n->session, p->ahead, "its name is too long to be waited for", f);
+		    d, p->ahead, "its name is too long to be waited for", f);
 	return RC_OK;
 }
 
 enum rc
-stranger_refuse(const struct node *n, struct host *h, const struct claim *claim,
-    const struct place *p, const struct call *list, instant until, struct fault *f)
+stranger_refuse(struct zk *z, struct fault *f)
 {
+	const struct place *p = &z->turn.place;
 	const char *foreign = p->foreign;
+	instant until = zk_answer_by(z);
 	enum rc rc = RC_OK;
 
 	if (p->strange && !foreign)
-		rc = find_stranger(n, h, list, &foreign, until, f);
-	if (rc == RC_OK && foreign)
-		rc = refuse_foreign(n, foreign, f);
+		rc = find_stranger(z, &foreign, until, f);
+	if (rc == RC_OK && foreign) {
+		struct child c = layout_read(z->dir.layout, foreign);
+
+		return lockdir_refuse(&z->dir, foreign,
+		    c.blind ? NULL
+			: c.kind == KIND_EXCLUSIVE
+			? "its users do not see a run with -s, -x or --limit; they see one without"
+			: "its users see a run with -s or -x only",
+		    f);
+	}
 	if (rc == RC_OK)
-		rc = refuse_by_names(n, claim, p, f);
-	if (rc == RC_OK && p->found && p->semaphore && claim->kind != KIND_LIMIT)
-		rc = refuse_curators_semaphore(n, until, f);
-	if (rc == RC_OK && p->found && n->dir->layout->counts &&
-	    call_stat(list)->dataLength > 0)
-		rc = refuse_kazoos_semaphore(n, until, f);
+		rc = refuse_by_names(z, f);
+	if (rc == RC_OK && p->found && p->semaphore && z->claim->kind != KIND_LIMIT)
+		rc = refuse_curators_semaphore(z, until, f);
+	if (rc == RC_OK && p->found && z->dir.layout->counts &&
+	    z->turn.list->stat.dataLength > 0)
+		rc = refuse_kazoos_semaphore(z, until, f);
 	return rc;
 }

@@ -1,11 +1,28 @@
-/* wait.c - waits in the queue for our turn, and takes it. */
-#include "wait.h"
+/*
+ * wait.c - waits in the queue for our turn, and takes it.
+ *
+ *  1. A waiter watches the last node ahead of it that it cannot hold the lock together
+ *     with, so a release wakes one, or all readers behind a writer.  It
+ *     then writes its own node, which earns the lease and says that it takes its turn, and
+ *     in the same breath lists anew, for the node may have been a waiter's that gave up, or
+ *     the lock be frozen by now (freeze.h).  Of those who want one of N
+ *     permits, the next one in line watches the list, for any holder may be the first
+ *     to go; each one behind it waits for the one before to be granted.
+ *  2. What it does besides costs the same however long the queue is: a few
+ *     times a session it asks for the directory's counts, which tell how many have
+ *     left, and whereby the leader hears of it.  It lists only when it may have come
+ *     near the head, and else after a second for each place: all names are sent with
+ *     a list, so whoever joins has one for all who stand there.
+ *  3. What is watched stays watched through all connections of a session (the library
+ *     sees to that).  So a waiter that had lost its connection asks for the counts at
+ *     once, and goes on: a thousand that come back at once, each with a list of all,
+ *     would keep the server busy for longer than their sessions last.
+ *  4. Those near the head look at those who hold it (holders.c).
+ *  5. While the lock is frozen (freeze.h), those next in line watch that node, and nobody's turn
+ *     comes.  Its end wakes them; that it has ended, those near the head see for themselves.
+ */
+#include "zk.h"
 
-#include "holders.h"
-#include "stranger.h"
-
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define IDLE_BEAT NS_PER_S /* to look whether it has taken it */
@@ -18,13 +35,57 @@
 enum { NEAR = 8 };
 
 static enum rc
-place_is_lost(const struct turn *t, struct fault *f)
+place_is_lost(const struct zk *z, struct fault *f)
 {
-	return fault_set(
-	    f, RC_LOST, "%s: our place in the queue was deleted", t->node->dir->where);
+	return fault_set(f, RC_LOST, "%s: our place in the queue was deleted", z->where);
 }
 
-/* ---- our place ---- */
+static bool
+was_called(const struct zk *z)
+{
+	return session_look(z->dir.session).called;
+}
+
+/* ---- in the queue: where do we stand? ---- */
+
+/*
+ * The write with which a waiter takes what has become its own; where there is no queue, the
+ * node is as old as the grant.
+ */
+static struct call *
+claim_turn(struct zk *z)
+{
+	if (!z->dir.layout->single)
+		z->node.said.stage = STAGE_WAITED;
+	return node_write(&z->node);
+}
+
+/*
+ * The queue as it is now.  With `claim` we take our turn in our node before we read it.  What
+ * create has earned is too long ago.
+ */
+static void
+list_anew(struct zk *z, bool claim)
+{
+	struct turn *t = &z->turn;
+
+	node_note(&z->node, EVENT_LIST_ANEW);
+	z->node.grant = (struct grant){.anchor = -1};
+	call_drop(t->list);
+	call_drop(t->taking);
+	t->taking = claim ? claim_turn(z) : NULL;
+	t->list = lockdir_ask(&z->dir, ASK_LIST, "", NULL);
+}
+
+enum rc
+turn_join(struct zk *z, instant until, struct fault *f)
+{
+	if (!*z->node.path)
+		return node_join(&z->node, &z->turn.list, until, f);
+	if (z->node.state != STATE_WATCHING)
+		list_anew(z, false);
+	return RC_OK;
+}
 
 /*
  * Twice the number of children that have left a directory: a change is either a birth or
@@ -36,62 +97,96 @@ departed(const struct Stat *directory)
 	return (uint32_t)directory->cversion - (uint32_t)directory->numChildren;
 }
 
-static void
-note_freeze(struct turn *t, int64_t now)
-{
-	int64_t left = t->freeze.until - now;
-
-	t->thaws = NEVER;
-	if (t->freeze.on && t->freeze.until != NEVER && now >= 0)
-		t->thaws = instant_now() + (left > 0 ? left : 0);
-	if (t->freeze.on) /* their turn has not come */
-		idlers_forget(&t->idlers);
-}
-
 enum rc
-turn_heed_freeze(struct turn *t, struct place *p, const char *part,
-    const char *const *names, size_t n, struct fault *f)
+turn_heed_freeze(struct zk *z, struct place *p, const char *part, const struct queue *q,
+    struct fault *f)
 {
-	struct node *own = t->node;
-	int64_t now = node_server_now(own);
+	struct freeze *freeze = &z->turn.freeze;
+	int64_t now = node_server_now(&z->node);
 	enum rc rc = RC_OK;
 
-	t->freeze.on = false;
+	freeze->on = false;
+	z->turn.thaws = NEVER;
 	if (p->freeze)
-		rc = freeze_look(&t->freeze, own->session, own->dir->path, part, names, n,
-		    now, true, turn_answer_by(t), f);
-	note_freeze(t, now);
-	if (!t->freeze.on)
-		t->host->seen.holding.frozen = false;
-	if (rc == RC_OK && t->freeze.on)
-		queue_hold_back(p, t->freeze.name);
+		rc = freeze_look(
+		    freeze, &z->dir, part, q->names, q->n, now, true, zk_answer_by(z), f);
+	if (freeze->on && freeze->until != NEVER && now >= 0)
+		z->turn.thaws = instant_now() +
+		    (freeze->until > now ? freeze->until - now : 0);
+	if (freeze->on) /* their turn has not come */
+		idlers_forget(&z->turn.idlers);
+	else
+		z->base.host->seen.holding.frozen = false;
+	if (rc == RC_OK && freeze->on)
+		queue_hold_back(p, freeze->name);
 	return rc;
 }
 
 /* Our place in the list. */
 static enum rc
-place_find(struct turn *t, struct fault *f)
+place_find(struct zk *z, struct fault *f)
 {
-	struct queue q = {.layout = t->node->dir->layout};
-	struct place *p = &t->place;
-	int code;
-	enum rc rc = call_await(t->list, turn_answer_by(t), &code, f);
+	struct turn *t = &z->turn;
+	struct queue q = {.layout = z->dir.layout};
+	enum rc rc = call_await(t->list, zk_answer_by(z), f);
 
 	if (rc != RC_OK)
 		return rc;
-	q.names = call_names(t->list, &q.n);
-	queue_look(p, &q, strrchr(t->node->path, '/') + 1);
-	rc = stranger_refuse(
-	    t->node, t->host, t->claim, p, t->list, turn_answer_by(t), f);
-	if (rc == RC_OK && !p->found)
-		rc = place_is_lost(t, f);
+	q.names = t->list->names;
+	q.n = t->list->nnames;
+	queue_look(&t->place, &q, strrchr(z->node.path, '/') + 1);
+	rc = stranger_refuse(z, f);
+	if (rc == RC_OK && !t->place.found)
+		rc = place_is_lost(z, f);
 	if (rc != RC_OK)
 		return rc;
-	retry_end_outage(t->patience);
-	t->census = (struct census){departed(call_stat(t->list)), instant_now()};
+	retry_end_outage(&z->patience);
+	t->census = (struct census){departed(&t->list->stat), instant_now()};
 	t->queued = true;
-	node_note(t->node, EVENT_SEEN);
-	return turn_heed_freeze(t, p, "", q.names, q.n, f);
+	node_note(&z->node, EVENT_SEEN);
+	return turn_heed_freeze(z, &t->place, "", &q, f);
+}
+
+/* ---- placed: others are ahead ---- */
+
+/*
+ * For those behind us, who must know a waiter from a holder.  A write may have said that our
+ * turn had come, and was wrong.
+ */
+static enum rc
+mark_as_waiter(struct zk *z, struct fault *f)
+{
+	struct node *n = &z->node;
+	struct call *wrong = z->turn.taking;
+	enum rc rc = RC_OK;
+
+	z->turn.taking = NULL;
+	if (wrong)
+		rc = node_written(n, wrong, zk_answer_by(z), NULL, f);
+	if (rc != RC_OK)
+		return rc;
+	node_guard(n);
+	n->said.stage = STAGE_WAITING;
+	return node_written(n, node_write(n), zk_answer_by(z), NULL, f);
+}
+
+enum rc
+turn_serve(struct zk *z, struct fault *f)
+{
+	struct node *n = &z->node;
+	enum stage before = n->said.stage;
+	bool written;
+	enum rc rc;
+
+	if (before == STAGE_WAITED)
+		return RC_OK;
+	/* not so far, if we were the first at once */
+	node_guard(n);
+	n->said.stage = STAGE_WAITED;
+	rc = node_written(n, node_write(n), zk_answer_by(z), &written, f);
+	if (!written) /* it says so only when that is certain */
+		n->said.stage = before;
+	return rc;
 }
 
 /*
@@ -101,77 +196,81 @@ place_find(struct turn *t, struct fault *f)
 static bool
 may_be_granted(struct turn *t, const struct call *ahead)
 {
-	int64_t written = call_stat(ahead)->mzxid;
-	bool news = written > call_stat(t->list)->pzxid && written != t->ahead_written;
+	int64_t written = ahead->stat.mzxid;
+	bool news = written > t->list->stat.pzxid && written != t->ahead_written;
 
 	t->ahead_written = written;
-	return news && data_stage(call_text(ahead)) != STAGE_WAITING;
+	return news && data_read(ahead->text).stage != STAGE_WAITING;
 }
 
 /*
- * Asks to be told of the end of the node ahead, or of its grant.  *over: that has
- * happened already.
+ * Asks to be told of the end of the node ahead, or of its grant, or of a change of the list,
+ * which it may have made since we read it.  *over: that has happened already.
  */
 static enum rc
-watch_node(struct turn *t, bool *over, struct fault *f)
+watch_ahead(struct zk *z, bool *over, struct fault *f)
 {
-	struct session *s = t->node->session;
-	char path[NODE_BYTES];
+	struct turn *t = &z->turn;
+	bool change = t->place.awaits == AWAITS_CHANGE;
 	struct call *c;
-	int code = ZOK;
 	enum rc rc;
 
-	snprintf(path, sizeof path, "%s/%s", t->node->dir->path, t->place.ahead);
-	c = t->place.awaits == AWAITS_CHANGE ? call_watch_data(s, path)
-					     : call_watch(s, path);
-	rc = call_await(c, turn_answer_by(t), &code, f);
-	*over = rc == RC_OK &&
-	    (code == ZNONODE ||
-		(t->place.awaits == AWAITS_CHANGE && may_be_granted(t, c)));
+	if (t->place.awaits == AWAITS_LIST) {
+		call_drop(t->list);
+		t->list = lockdir_ask(&z->dir, ASK_CHILDREN, "", NULL);
+		rc = place_find(z, f);
+		*over = rc == RC_OK &&
+		    (t->place.position == 0 || t->place.awaits != AWAITS_LIST);
+		return rc;
+	}
+	c = lockdir_ask(&z->dir, change ? ASK_CHANGE : ASK_END, "", t->place.ahead);
+	rc = call_await(c, zk_answer_by(z), f);
+	*over = rc == RC_OK && (c->code == ZNONODE || (change && may_be_granted(t, c)));
 	call_drop(c);
 	return rc;
 }
 
-/* Asks to be told when the list changes, which it may have done since we read it. */
+/* `until` 0: no waiting. */
 static enum rc
-watch_list(struct turn *t, bool *over, struct fault *f)
+begin_watch(struct zk *z, instant until, struct fault *f)
 {
-	enum rc rc;
+	bool over = false;
+	enum rc rc = RC_OK;
 
-	call_drop(t->list);
-	t->list = call_watch_list(t->node->session, t->node->dir->path);
-	rc = place_find(t, f);
-	*over = rc == RC_OK && (t->place.position == 0 || t->place.awaits != AWAITS_LIST);
+	z->turn.over = NEVER;
+	if (until && !z->node.said.marked)
+		rc = mark_as_waiter(z, f);
+	if (rc == RC_OK)
+		rc = watch_ahead(z, &over, f);
+	if (rc == RC_OK && !over)
+		rc = holders_look_at_first(z, f);
+	if (rc == RC_OK && !over && until == 0)
+		return fault_set(f, RC_BUSY, "%s: %s", z->where,
+		    z->base.host->seen.holding.frozen ? "frozen" : "held");
+	if (rc == RC_OK && over)
+		list_anew(z, was_called(z) && z->claim->kind != KIND_LIMIT);
+	else if (rc == RC_OK)
+		node_note(&z->node, EVENT_WATCHED);
 	return rc;
 }
 
-static enum rc
-watch_ahead(struct turn *t, bool *over, struct fault *f)
-{
-	return t->place.awaits == AWAITS_LIST ? watch_list(t, over, f)
-					      : watch_node(t, over, f);
-}
-
-/* ---- waiting ---- */
+/* ---- watching: until there is reason to read the queue again ---- */
 
 /* Whoever stands far behind, and has heard of a freeze when it came: is that over? */
 static enum rc
-look_at_freeze(struct turn *t, struct fault *f)
+look_at_freeze(struct zk *z, struct fault *f)
 {
-	struct host *h = t->host;
-	char path[NODE_BYTES];
-	struct call *c;
+	struct turn *t = &z->turn;
+	struct holding *h = &z->base.host->seen.holding;
 	int code;
-	enum rc rc;
+	enum rc rc = call_finish(lockdir_ask(&z->dir, ASK_EXISTS, "", t->freeze.name),
+	    zk_answer_by(z), &code, f);
 
-	snprintf(path, sizeof path, "%s/%s", t->node->dir->path, t->freeze.name);
-	c = call_exists(t->node->session, path);
-	rc = call_finish(c, turn_answer_by(t), &code, f);
 	if (rc == RC_OK && code == ZNONODE) {
-		t->freeze.on = h->seen.holding.frozen = false;
+		t->freeze.on = h->frozen = false;
 		t->thaws = NEVER;
-		h->seen.holding.held = -1;
-		h->seen.holding.record[0] = '\0'; /* it was who had frozen it */
+		h->held = -1;
+		h->record[0] = '\0'; /* it was who had frozen it */
 	}
 	return rc;
 }
@@ -182,25 +281,25 @@ look_at_freeze(struct turn *t, struct fault *f)
  * of them may have stood behind us; then our place is as it was.
  */
 static enum rc
-count_departed(struct turn *t, bool *moved, struct fault *f)
+count_departed(struct zk *z, bool *moved, struct fault *f)
 {
-	struct call *c = call_exists(t->node->session, t->node->dir->path);
-	int code;
-	enum rc rc = call_await(c, turn_answer_by(t), &code, f);
-	uint32_t left = rc == RC_OK ? (departed(call_stat(c)) - t->census.departed) / 2
-				    : 0;
+	struct turn *t = &z->turn;
+	struct call *c = lockdir_ask(&z->dir, ASK_EXISTS, "", NULL);
 	size_t position = t->place.position;
+	uint32_t left = 0;
+	enum rc rc = call_await(c, zk_answer_by(z), f);
 
+	if (rc == RC_OK && c->code != ZOK)
+		rc = place_is_lost(z, f);
+	if (rc == RC_OK) {
+		left = (departed(&c->stat) - t->census.departed) / 2;
+		retry_end_outage(&z->patience);
+	}
 	call_drop(c);
-	if (rc == RC_OK && code != ZOK)
-		return place_is_lost(t, f);
-	if (rc == RC_OK)
-		retry_end_outage(t->patience);
 	*moved = left > 0 &&
 	    (position <= (size_t)NEAR + left ||
 		instant_now() >= t->census.taken + (int64_t)position * SIGHT);
-	return rc == RC_OK && left > 0 && !*moved && t->freeze.on ? look_at_freeze(t, f)
-								  : rc;
+	return left > 0 && !*moved && t->freeze.on ? look_at_freeze(z, f) : rc;
 }
 
 /* Those near the head see first that a freeze has ended; the others may hear of it. */
@@ -214,9 +313,10 @@ thaws_for(const struct turn *t)
 
 /* When to look at the queue though nobody called: the nearer our turn, the sooner. */
 instant
-turn_beat(struct turn *t)
+turn_beat(const struct zk *z)
 {
-	struct credit credit = session_look(t->node->session).credit;
+	const struct turn *t = &z->turn;
+	struct credit credit = session_look(z->dir.session).credit;
 	int64_t beat = NEAR_BEAT;
 
 	if (t->place.position > NEAR)
@@ -227,29 +327,22 @@ turn_beat(struct turn *t)
 	    instant_now() + instant_first(credit_life(&credit), beat), thaws_for(t));
 }
 
-static bool
-was_called(const struct turn *t)
-{
-	return session_look(t->node->session).called;
-}
-
 enum rc
-turn_doze(struct turn *t, instant beat, instant until, struct fault *f)
+turn_doze(struct zk *z, instant beat, instant until, struct fault *f)
 {
-	struct session *s = t->node->session;
-	const char *where = t->node->dir->where;
+	struct session *s = z->dir.session;
 	struct session_view v = session_look(s);
 	enum rc rc = RC_OK;
 
 	for (; rc == RC_OK && !v.called && instant_now() < beat; v = session_look(s)) {
 		if (instant_now() >= until)
-			return fault_set(f, RC_BUSY, "%s: still held", where);
+			return fault_set(f, RC_BUSY, "%s: still held", z->where);
 		if (v.alarmed)
 			session_clear_alarm(s);
 		if (v.alarmed)
-			return place_is_lost(t, f);
+			return place_is_lost(z, f);
 		if (!v.connected)
-			return fault_set(f, RC_AGAIN, "%s: connection lost", where);
+			return fault_set(f, RC_AGAIN, "%s: connection lost", z->where);
 		rc = session_sleep(s, instant_first(beat, until), f);
 		if (rc == RC_AGAIN)
 			rc = RC_OK; /* it was only the time */
@@ -257,145 +350,70 @@ turn_doze(struct turn *t, instant beat, instant until, struct fault *f)
 	return rc;
 }
 
-/*
- * Waits until there is reason to list the queue anew; first looks at `beat`.  RC_BUSY:
- * `until` has come.
- */
+/* First looks at `beat`.  RC_BUSY: `until` has come. */
 static enum rc
-await_change(struct turn *t, instant beat, instant until, struct fault *f)
+await_change(struct zk *z, instant beat, instant until, struct fault *f)
 {
+	struct turn *t = &z->turn;
 	bool moved = false;
 	enum rc rc = RC_OK;
 
-	for (; rc == RC_OK && !moved && !was_called(t); beat = turn_beat(t)) {
-		rc = turn_doze(t, beat, until, f);
-		if (rc != RC_OK || was_called(t) || instant_now() >= thaws_for(t))
+	for (; rc == RC_OK && !moved && !was_called(z); beat = turn_beat(z)) {
+		rc = turn_doze(z, beat, until, f);
+		if (rc != RC_OK || was_called(z) || instant_now() >= thaws_for(t))
 			break;
-		rc = count_departed(t, &moved, f);
+		rc = count_departed(z, &moved, f);
 		if (rc == RC_OK && !moved && t->place.position <= NEAR)
-			rc = holders_look_at(t, f);
+			rc = holders_look_at(z, f);
 	}
-	return rc;
-}
-
-/*
- * Returns when there is reason to list the queue anew: the node ahead is gone, or
- * others are.  RC_BUSY: `until` has come, or is 0: no waiting.
- */
-static enum rc
-wait_behind(struct turn *t, instant until, struct fault *f)
-{
-	bool over;
-	enum rc rc;
-
-	/* through another connection than before: much may have happened */
-	if (t->node->state == STATE_WATCHING)
-		return await_change(t, instant_now(), until, f);
-	rc = watch_ahead(t, &over, f);
-	if (rc == RC_OK && !over)
-		rc = holders_look_at_first(t, f);
-	if (rc != RC_OK || over)
-		return rc;
-	if (until == 0)
-		return fault_set(f, RC_BUSY, "%s: %s", t->node->dir->where,
-		    t->host->seen.holding.frozen ? "frozen" : "held");
-	node_note(t->node, EVENT_WATCHED);
-	return await_change(t, turn_beat(t), until, f);
-}
-
-/*
- * For those behind us, who must know a waiter from a holder.  *set is a write that has
- * said that our turn had come, and was wrong.
- */
-static enum rc
-mark_as_waiter(struct turn *t, struct call **set, struct fault *f)
-{
-	struct grant unused;
-	struct call *wrong = *set;
-	bool written;
-	enum rc rc = RC_OK;
-
-	*set = NULL;
-	if (wrong)
-		rc = node_written(
-		    t->node, wrong, turn_answer_by(t), &unused, &written, f);
-	if (rc != RC_OK)
-		return rc;
-	node_guard(t->node);
-	t->node->said.stage = STAGE_WAITING;
-	return node_written(
-	    t->node, node_write(t->node), turn_answer_by(t), &unused, &written, f);
-}
-
-enum rc
-turn_serve(struct turn *t, struct fault *f)
-{
-	struct node *n = t->node;
-	enum stage before = n->said.stage;
-	struct grant unused;
-	bool written;
-	enum rc rc;
-
-	if (before == STAGE_WAITED)
-		return RC_OK;
-	/* not so far, if we were the first at once */
-	node_guard(n);
-	n->said.stage = STAGE_WAITED;
-	rc = node_written(n, node_write(n), turn_answer_by(t), &unused, &written, f);
-	if (!written) /* it says so only when that is certain */
-		n->said.stage = before;
+	/* if we were called, most likely nobody is ahead */
+	if (rc == RC_OK)
+		list_anew(z, was_called(z) && z->claim->kind != KIND_LIMIT);
 	return rc;
 }
 
 /* ---- our turn ---- */
 
-/*
- * The write with which a waiter takes what has become its own; where there is no queue, the
- * node is as old as the grant.
- */
-static struct call *
-claim_turn(struct turn *t)
-{
-	if (!t->node->dir->layout->single)
-		t->node->said.stage = STAGE_WAITED;
-	return node_write(t->node);
-}
-
 /* A name that is not ours alone may be another's by now: RC_LOST. */
 static enum rc
-delete_own(struct turn *t, struct fault *f)
+delete_own(struct zk *z, struct fault *f)
 {
-	struct node *n = t->node;
+	struct node *n = &z->node;
 	int code = ZBADVERSION;
 	enum rc rc = RC_OK;
 
 	while (rc == RC_OK && code == ZBADVERSION) {
-		int version = n->dir->layout->single ? n->said.version : -1;
+		int version = z->dir.layout->single ? n->said.version : -1;
 
-		if (instant_now() >= t->over)
-			return fault_set(f, RC_AGAIN,
-			    "%s: somebody writes to our node all the time",
-			    n->dir->where);
-		rc = call_finish(
-		    call_delete(n->session, n->path, version), t->over, &code, f);
+		if (instant_now() >= z->turn.over)
+			return node_is_disturbed(n, f);
+		rc = call_finish(call_delete(z->dir.session, n->path, version),
+		    z->turn.over, &code, f);
 		if (rc == RC_OK && code == ZBADVERSION)
-			rc = node_read(n, t->over, f);
+			rc = node_read(n, z->turn.over, f);
 	}
 	return rc;
 }
 
-/* Who is asked to give up what it does not yet have goes back to the end of the queue. */
+/*
+ * What our turn has been written by is answered.  Who is asked to give up what it does not yet
+ * have goes back to the end of the queue.
+ */
 static enum rc
-yield_turn(struct turn *t, struct fault *f)
+turn_written(struct zk *z, struct call *set, bool *written, struct fault *f)
 {
-	struct node *n = t->node;
-	enum rc rc = delete_own(t, f);
+	struct node *n = &z->node;
+	enum rc rc = set ? node_written(n, set, z->turn.over, written, f) : RC_OK;
 
-	n->revocation.news = rc != RC_OK &&
-	    rc != RC_LOST; /* else the next attempt takes what it was to give up */
-	return rc == RC_OK ? fault_set(f, RC_LOST,
-				 "%s: our place in the queue was revoked", n->dir->where)
-			   : rc;
+	if (rc != RC_OK || n->revocation.state != REVOKED_NEWS)
+		return rc;
+	rc = delete_own(z, f);
+	if (rc == RC_OK ||
+	    rc == RC_LOST) /* else the next attempt takes what it was to give up */
+		n->revocation.state = REVOKED_TOLD;
+	return rc == RC_OK
+	    ? fault_set(f, RC_LOST, "%s: our place in the queue was revoked", z->where)
+	    : rc;
 }
 
 /*
@@ -403,93 +421,53 @@ yield_turn(struct turn *t, struct fault *f)
  * about the settings.
  */
 static bool
-is_steady(struct turn *t, const struct grant *g)
+is_steady(const struct zk *z)
 {
-	struct credit credit = session_look(t->node->session).credit;
+	struct credit credit = session_look(z->dir.session).credit;
 
-	return g->lease > 0 && g->lease >= credit_steady(&credit);
+	return z->node.grant.lease > 0 && z->node.grant.lease >= credit_steady(&credit);
 }
 
 /* From now on we must earn a lease within the ttl. */
 static void
-begin_turn(struct turn *t)
+begin_turn(struct zk *z)
 {
-	t->over = instant_first(t->over, instant_after(instant_now(), t->claim->ttl));
+	z->turn.over = instant_first(
+	    z->turn.over, instant_after(instant_now(), z->claim->ttl));
 }
 
 static enum rc
-is_too_slow(const struct turn *t, struct fault *f)
+is_too_slow(const struct zk *z, struct fault *f)
 {
-	return fault_set(
-	    f, RC_AGAIN, "%s: answers too slowly for this --ttl", t->node->dir->where);
+	return fault_set(f, RC_AGAIN, "%s: answers too slowly for this --ttl", z->where);
 }
 
 /*
- * Our turn has come: earns the lease by writing our node.  While the leader has not heard
+ * Earns the lease by writing our node.  While the leader has not heard
  * of us for long enough, that would be too short a lease: then once more.  After the ttl
  * our turn is over.
  */
-static enum rc
-take_turn(struct turn *t, struct grant *g, struct fault *f)
+enum rc
+turn_earn(struct zk *z, struct fault *f)
 {
-	struct call *set = claim_turn(t);
-	bool written;
-	enum rc rc;
+	struct call *set;
 
-	begin_turn(t);
-	for (;; set = node_write(t->node)) {
+	if (is_steady(z))
+		return RC_OK;
+	set = claim_turn(z);
+	for (begin_turn(z);; set = node_write(&z->node)) {
+		bool written = false;
 		struct credit credit;
+		enum rc rc = turn_written(z, set, &written, f);
 
-		rc = node_written(t->node, set, t->over, g, &written, f);
-		if (rc == RC_OK && t->node->revocation.news)
-			rc = yield_turn(t, f);
-		if (rc != RC_OK || (written && is_steady(t, g)))
+		if (rc != RC_OK || (written && is_steady(z)))
 			return rc;
-		if (instant_now() >= t->over)
-			return is_too_slow(t, f);
-		credit = session_look(t->node->session).credit;
+		if (instant_now() >= z->turn.over)
+			return is_too_slow(z, f);
+		credit = session_look(z->dir.session).credit;
 		if (written &&
-		    t->host->wait(t->host, -1, 0, instant_now() + credit_pace(&credit)) ==
-			WOKE_STOP)
+		    zk_pause(z, instant_now() + credit_pace(&credit)) == RC_STOP)
 			return RC_STOP;
-	}
-}
-
-/*
- * The queue as it is now.  With `claim` we take our turn in our node before we read it:
- * *set is that write.
- */
-static void
-list_anew(struct turn *t, bool claim, struct call **set)
-{
-	node_note(t->node, EVENT_LIST_ANEW);
-	call_drop(t->list);
-	call_drop(*set);
-	*set = claim ? claim_turn(t) : NULL;
-	t->list = call_list(t->node->session, t->node->dir->path);
-}
-
-/* Until nobody is ahead of us. */
-static enum rc
-await_head(
-    struct turn *t, instant until, struct grant *g, struct call **set, struct fault *f)
-{
-	for (;;) {
-		enum rc rc = t->node->state == STATE_WATCHING ? RC_OK : place_find(t, f);
-
-		if (rc != RC_OK || t->place.position == 0)
-			return rc;
-		t->over = NEVER;
-		if (until && !t->node->said.marked)
-			rc = mark_as_waiter(t, set, f);
-		if (rc == RC_OK)
-			rc = wait_behind(t, until, f);
-		if (rc != RC_OK)
-			return rc;
-		/* what create has earned is too long ago */
-		*g = (struct grant){.anchor = -1};
-		/* if we were called, most likely nobody is ahead */
-		list_anew(t, was_called(t) && t->claim->kind != KIND_LIMIT, set);
 	}
 }
 
@@ -498,62 +476,61 @@ await_head(
  * read in which we see that (freeze.h).  Otherwise it is written, and the queue read again.
  */
 static enum rc
-check_claim(
-    struct turn *t, struct call **set, struct grant *g, bool *claimed, struct fault *f)
+check_claim(struct zk *z, bool *claimed, struct fault *f)
 {
-	struct call *written = *set;
-	enum rc rc = RC_OK;
+	struct call *taking = z->turn.taking;
+	enum rc rc;
 
-	*set = NULL;
-	*claimed = t->node->said.stage == STAGE_AT_ONCE;
-	begin_turn(t);
-	if (written)
-		rc = node_written(t->node, written, t->over, g, claimed, f);
-	if (rc == RC_OK && t->node->revocation.news)
-		rc = yield_turn(t, f);
+	z->turn.taking = NULL;
+	*claimed = z->node.said.stage == STAGE_AT_ONCE;
+	begin_turn(z);
+	rc = turn_written(z, taking, claimed, f);
 	if (rc != RC_OK || *claimed)
 		return rc;
-	if (instant_now() >= t->over)
-		return is_too_slow(t, f);
-	list_anew(t, true, set);
+	if (instant_now() >= z->turn.over)
+		return is_too_slow(z, f);
+	list_anew(z, true);
 	return RC_OK;
 }
 
 enum rc
-turn_await(
-    struct turn *t, struct call *list, instant until, struct grant *g, struct fault *f)
+turn_await(struct zk *z, instant until, struct fault *f)
 {
-	struct call *set = NULL;
-	bool claimed = false;
+	struct turn *t = &z->turn;
+	/* through another connection than before: much may have happened */
+	instant beat = instant_now();
+	bool done = false;
 	enum rc rc = RC_OK;
 
 	/* those whose turn has come may have lost their connection, as we have */
 	idlers_forget(&t->idlers);
-	if (t->node->state != STATE_WATCHING) {
-		call_drop(t->list);
-		t->list = list;
+	while (rc == RC_OK && !done) {
+		if (z->node.state == STATE_WATCHING) {
+			rc = await_change(z, beat, until, f);
+		} else if (z->node.state != STATE_PLACED) {
+			rc = place_find(z, f);
+		} else if (t->place.position > 0) {
+			rc = begin_watch(z, until, f);
+			beat = rc == RC_OK ? turn_beat(z) : beat;
+		} else if (z->claim->kind == KIND_LIMIT) {
+			done = true;
+		} else {
+			rc = check_claim(z, &done, f);
+		}
 	}
-	while (rc == RC_OK && !claimed) {
-		rc = await_head(t, until, g, &set, f);
-		if (rc != RC_OK || t->claim->kind == KIND_LIMIT)
-			break;
-		rc = check_claim(t, &set, g, &claimed, f);
-	}
-	call_drop(set);
+	call_drop(t->taking);
+	t->taking = NULL;
 	return rc;
 }
 
-enum rc
-turn_earn(struct turn *t, struct grant *g, struct fault *f)
-{
-	return is_steady(t, g) ? RC_OK : take_turn(t, g, f);
-}
-
 void
-turn_forget(struct turn *t)
+turn_forget(struct zk *z)
 {
+	struct turn *t = &z->turn;
+
 	call_drop(t->list);
 	t->list = NULL;
+	t->census.taken = 0;
 	t->idlers.looked[0] = '\0';
 	t->over = NEVER;
 }

@@ -2,13 +2,13 @@
  * zk.c - locks in ZooKeeper, in the layout of Apache Curator or of others (layout.h): opens,
  * looks and steers.  claim.c takes locks and gives them back.
  *
- *  1. A lock is a directory (lockdir.h), but for one layout (single.h).  Whoever wants it makes
+ *  1. A lock is a directory (lockdir.h), but for one layout (single.c).  Whoever wants it makes
  *     an ephemeral sequential child (node.h) whose name says what kind of lock that is; those
  *     that stand first (queue.h) have it.  Services that use the layout's recipe of that kind on the same
- *     path exclude us and are excluded; for one of N permits, see permit.h.
+ *     path exclude us and are excluded; for one of N permits, see permit.c.
  *  2. An uncontended acquire is two requests sent back to back, create and
  *     list; a release is one, delete.  (A connection costs one more, credit.h.)
- *     How a waiter waits, and takes its turn, is in wait.h.  How far a claim
+ *     How a waiter waits, and takes its turn, is in wait.c.  How far a claim
  *     can have come is in state.h.
  *  3. The lease is the session.  It is renewed by writing our own node; how
  *     long a lease a write earns, and the proof of it, is in credit.h.
@@ -23,8 +23,6 @@
 
 #include "backends/common/setting.h"
 #include "backends/common/retry.h"
-#include "look.h"
-#include "steer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +30,24 @@
 
 /* the session of whoever looks or steers, and holds nothing by it */
 #define LOOK_TTL (10 * NS_PER_S)
+
+/* for an answer while in the queue, or a third of the lease */
+#define ASK_PATIENCE (3 * NS_PER_S)
+
+enum rc
+zk_pause(struct zk *z, instant until)
+{
+	return z->base.host->wait(z->base.host, -1, 0, until) == WOKE_STOP ? RC_STOP
+									   : RC_OK;
+}
+
+instant
+zk_answer_by(const struct zk *z)
+{
+	int64_t third = z->claim->ttl / 3;
+
+	return instant_after(instant_now(), third > ASK_PATIENCE ? third : ASK_PATIENCE);
+}
 
 /* ---- open ---- */
 
@@ -135,8 +151,8 @@ zk_close(struct store *s)
 
 	if (!z)
 		return;
-	turn_forget(&z->turn);
-	session_end(z->node.session);
+	turn_forget(z);
+	session_end(z->dir.session);
 	explicit_bzero(&z->ensemble, sizeof z->ensemble);
 	free(z);
 }
@@ -164,6 +180,7 @@ zk_open(struct store **ret, struct host *host, const struct site *site, struct f
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	z->base = (struct store){&zk_backend, host, z->where, 0};
 	choose_layout(z, &layouts[0]);
+	z->dir.where = z->where;
 	retry_init(&z->patience);
 	z->silent_since = NEVER;
 	rc = ensemble_parse(&z->ensemble, site->url, f);
@@ -224,7 +241,6 @@ static void
 place_key(const struct zk *z, struct lockdir *d, const char *key)
 {
 	*d = z->dir;
-	d->where = z->where;
 	lockdir_place(d, z->ensemble.chroot, key ? key : "");
 }
 
@@ -239,8 +255,8 @@ zk_each(struct store *s, const struct look *look, struct fault *f)
 		return rc;
 	place_key(z, &d, look->key);
 	rc = look->key || (s->caps & ONE_LOCK)
-	    ? look_into(z->node.session, &d, look, f)
-	    : look_below(z->node.session, z->dir.layout, z->ensemble.chroot, look, f);
+	    ? look_into(&d, look, f)
+	    : look_below(&d, z->ensemble.chroot, look, f);
 	if (rc == RC_LOST)
 		rc = RC_AGAIN; /* the session */
 	return rc;
@@ -261,16 +277,15 @@ steer(struct zk *z, const char *key, enum rc (*op)(struct steering *, struct fau
 		rc = come_to_look(z, key, until, f);
 		if (rc != RC_OK)
 			return rc;
-		how->session = z->node.session;
+		how->dir->session = z->dir.session;
 		how->until = until;
 		how->again = how->asked;
 		rc = op(how, f);
-		if (rc == RC_LOST && session_look(z->node.session).dead)
+		if (rc == RC_LOST && session_look(z->dir.session).dead)
 			rc = RC_AGAIN;
 		if (rc != RC_AGAIN || instant_now() >= until)
 			return rc;
-		if (z->base.host->wait(z->base.host, -1, 0,
-			instant_first(until, instant_now() + RETRY)) == WOKE_STOP)
+		if (zk_pause(z, instant_first(until, instant_now() + RETRY)) == RC_STOP)
 			return RC_STOP;
 	}
 }

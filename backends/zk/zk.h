@@ -1,14 +1,57 @@
 /*
- * zk.h - a store in ZooKeeper: what zk.c opens and claim.c works on.
+ * zk.h - a store in ZooKeeper, and what its parts do with it.
+ *
+ *	zk.c		opens, looks and steers		claim.c		takes, renews, gives back
+ *	wait.c		the queue: our turn in it	permit.c	one of N permits
+ *	holders.c	those who hold the lock		single.c	a lock that is one node
+ *	stranger.c	who else uses its directory	look.c, steer.c	what administrators ask
  */
 #ifndef DLOCK_ZK_ZK_H
 #define DLOCK_ZK_ZK_H
 
+#include "backends/common/retry.h"
+#include "ensemble.h"
+#include "freeze.h"
 #include "jobs.h"
-#include "permit.h"
+#include "queue.h"
 
 /* between attempts to do what a server has not answered */
 #define RETRY (100 * NS_PER_MS)
+
+/* ---- what is known of the queue ---- */
+
+/* How many had left the directory when we saw our place. */
+struct census {
+	uint32_t departed; /* twice as many */
+	instant taken;     /* 0: we have not seen it yet */
+};
+
+/* A node among the first, where it is a waiter's. */
+struct idler {
+	int64_t czxid; /* 0: it is none's */
+	instant since; /* when we first saw that */
+};
+
+/* Those who are looked at while we are near the head. */
+struct idlers {
+	struct idler first;      /* the first node, and */
+	struct idler other;      /* one of those who hold it together with that: */
+	char looked[NAME_BYTES]; /* the one after this */
+};
+
+struct turn {
+	/* until then we must have earned a lease; NEVER: it is not our turn */
+	instant over;
+	bool queued;         /* we have seen our place once, or what stands in its way */
+	struct call *list;   /* the queue when we last read it, */
+	struct call *taking; /* and a write before that by which we take our turn; NULL */
+	struct place place;  /* our place in it */
+	struct freeze freeze;
+	instant thaws;         /* when that ends by our clock */
+	int64_t ahead_written; /* with AWAITS_CHANGE: when we last saw that */
+	struct census census;
+	struct idlers idlers;
+};
 
 struct zk {
 	struct store base;
@@ -16,10 +59,9 @@ struct zk {
 	struct ensemble ensemble;
 	char where[WHERE_BYTES];
 	struct retry patience;
-	struct lockdir dir;
-	struct node node; /* and the session that it lives in */
+	struct lockdir dir; /* and the session */
+	struct node node;
 	struct turn turn;
-	struct permit permit; /* with KIND_LIMIT */
 	struct jobs jobs;     /* of a job */
 	instant silent_since; /* from when on renewals went unanswered; NEVER */
 };
@@ -32,6 +74,14 @@ zk_of(struct store *s)
 	return (struct zk *)store_of(s, &zk_backend);
 }
 
+/* Sleeps until then: RC_OK, RC_STOP. */
+enum rc zk_pause(struct zk *, instant until);
+
+/* Until when a question of a waiter's may be unanswered: a crowd makes a server slow. */
+instant zk_answer_by(const struct zk *);
+
+/* ---- claim.c ---- */
+
 /* A session of `ttl`; the one that there is, if it lives.  As session_await(). */
 enum rc claim_connect(struct zk *, int64_t ttl, instant until, struct fault *);
 
@@ -43,5 +93,96 @@ enum rc claim_acquire(
     struct store *, const struct claim *, instant until, struct grant *, struct fault *);
 enum rc claim_renew(struct store *, instant until, struct grant *, struct fault *);
 enum rc claim_release(struct store *, int status, instant until, struct fault *);
+
+/* ---- wait.c ---- */
+
+/* Into the queue, until `until`; where we stand there, it is read anew. */
+enum rc turn_join(struct zk *, instant until, struct fault *);
+
+/*
+ * We are in the queue: waits for our turn until `until`, and takes it, which may earn a lease
+ * (not for a permit: permit.c); to be followed by turn_earn().  `until` 0: RC_BUSY at once,
+ * where others are ahead.  RC_LOST: our place is.  RC_AGAIN: to be called again when there
+ * is a connection.
+ */
+enum rc turn_await(struct zk *, instant until, struct fault *);
+
+/* Our turn has come: earns a lease that lasts by writing our node, if there is none yet. */
+enum rc turn_earn(struct zk *, struct fault *);
+
+/* Our place is gone, or not needed any more. */
+void turn_forget(struct zk *);
+
+/*
+ * Sleeps until `beat`, if nothing that is watched happens.  RC_BUSY: `until` has come.
+ * RC_LOST: our node is gone.  RC_AGAIN: the connection is.
+ */
+enum rc turn_doze(struct zk *, instant beat, instant until, struct fault *);
+
+/* When to look next while we are that near. */
+instant turn_beat(const struct zk *);
+
+/*
+ * Is it frozen, by the names of children of the lock, or of that part of it (FREEZE_PART)?
+ * Then whoever has a place from which it would hold waits.  Removes what has ended.
+ */
+enum rc turn_heed_freeze(
+    struct zk *, struct place *, const char *part, const struct queue *, struct fault *);
+
+/* From here on we are no waiter whom those behind may take for dead. */
+enum rc turn_serve(struct zk *, struct fault *);
+
+/* ---- permit.c, single.c: as turn_await() and turn_earn() ---- */
+
+/* It is our turn in K: waits for a permit. */
+enum rc permit_take(struct zk *, instant until, struct fault *);
+
+/* Removes whatever an attempt has left that did not come to its end. */
+enum rc permit_sweep(struct zk *, instant until, struct fault *);
+
+enum rc single_take(struct zk *, instant until, struct fault *);
+
+/* ---- holders.c, stranger.c ---- */
+
+/* Nobody has left a turn unused, as far as we have seen. */
+void idlers_forget(struct idlers *);
+
+/* Reads the node of the first, shows it, and deletes it if its owner has died. */
+enum rc holders_look_at_first(struct zk *, struct fault *);
+
+/* The same of all, a few at a time; one that is idle is looked at again. */
+enum rc holders_look_at(struct zk *, struct fault *);
+
+/* Shows one who is at that position before permits are taken, while so many are held. */
+void holders_show_permits(struct zk *, size_t position, size_t held);
+
+/*
+ * We have a place, as the turn's list has it.  RC_PROTOCOL or RC_CONFIG: we cannot share the
+ * directory.
+ */
+enum rc stranger_refuse(struct zk *, struct fault *);
+
+/* ---- look.c, steer.c: as admin_ops has them, with a session ---- */
+
+/* Everything below `chroot`; or look->key, which has that directory; or what is locked there. */
+enum rc look_below(
+    const struct lockdir *, const char *chroot, const struct look *, struct fault *);
+enum rc look_into(const struct lockdir *, const struct look *, struct fault *);
+
+struct steering {
+	struct lockdir *dir; /* the lock's */
+	instant until;
+	const struct target *target; /* of mark and force */
+	const char *record;          /* who does it, and why */
+	char freeze[FREEZE_BYTES];   /* its name, if it is to be made */
+	bool asked; /* a server was asked to mark or remove what is to go; */
+	bool again; /* it was in an earlier attempt, which got no answer */
+};
+
+/* Each may be repeated after RC_AGAIN. */
+enum rc steering_mark(struct steering *, struct fault *);
+enum rc steering_force(struct steering *, struct fault *);
+enum rc steering_freeze(struct steering *, struct fault *);
+enum rc steering_thaw(struct steering *, struct fault *);
 
 #endif

@@ -6,6 +6,6 @@
  */
 #include "backends/zk/call.h"
 
-#define call_set(session, path, data, version) call_get(session, path)
+#define call_set(session, path, data, version) call_ask(session, ASK_GET, path)
 
 #include "backends/zk/node.c"

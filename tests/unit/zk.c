@@ -256,7 +256,7 @@ own_names_are_nobodys_else(void **state)
 			char name[PREFIX_BYTES + 10];
 			struct child c;
 
-			l->name_node(name, &claim);
+			layout_name(name, l, &claim);
 			strcat(name, "0000000005");
 			c = layout_read(l, name);
 			assert_int_equal(c.what, CHILD_DLOCKS);
@@ -348,7 +348,7 @@ each_layout_has_its_own_names_of_a_freeze(void **state)
 		for (; freeze_form(form, name, n); n++) {
 			const char *part = strrchr(form, '/') + 1;
 
-			assert_int_equal(layout_freeze_length(part), 5 * NS_PER_S);
+			assert_int_equal(layout_freeze(part).length, 5 * NS_PER_S);
 			assert_true(freeze_is(part, name));
 			for (const struct layout *m = layouts; m->name; m++)
 				assert_int_equal(layout_read(m, part).what, CHILD_FREEZE);
@@ -357,7 +357,7 @@ each_layout_has_its_own_names_of_a_freeze(void **state)
 	}
 	assert_false(freeze_is("lock-freeze-0123456789abcdef-inf-0000000000",
 	    "lock-freeze-0123456789abcdee-inf-0000000000"));
-	assert_int_equal(layout_freeze_length("lock-freeze-12-0000000001"), 0);
+	assert_int_equal(layout_freeze("lock-freeze-12-0000000001").length, 0);
 }
 
 static void
@@ -639,18 +639,19 @@ a_stage_is_read_as_it_was_written(void **state)
 			char *record;
 
 			data_write(data, records[i],
-			    &(struct progress){.stage = stage, .slot = SLOT_NONE});
-			assert_int_equal(data_stage(data), stage);
+			    &(struct progress){.stage = stage, .slot = SLOT_NONE}, NULL);
+			assert_int_equal(data_read(data).stage, stage);
 			record = data_record(data, "");
 			assert_string_equal(record, records[i]);
 			free(record);
 			/* the later word counts */
 			data_write(again, data,
-			    &(struct progress){.stage = STAGE_WAITED, .slot = SLOT_NONE});
-			assert_int_equal(data_stage(again), STAGE_WAITED);
+			    &(struct progress){.stage = STAGE_WAITED, .slot = SLOT_NONE},
+			    NULL);
+			assert_int_equal(data_read(again).stage, STAGE_WAITED);
 		}
 	data_write(data, records[1],
-	    &(struct progress){.stage = STAGE_AT_ONCE, .slot = SLOT_NONE});
+	    &(struct progress){.stage = STAGE_AT_ONCE, .slot = SLOT_NONE}, NULL);
 	assert_string_equal(data, records[1]);
 }
 
@@ -662,9 +663,9 @@ the_longest_record_has_room_for_its_stage(void **state)
 	(void)state;
 	snprintf(record, sizeof record, "{\"who\":\"%0*d\"}", RECORD_BYTES - 1 - 10, 0);
 	assert_int_equal(strlen(record), RECORD_BYTES - 1);
-	data_write(
-	    data, record, &(struct progress){.stage = STAGE_WAITING, .slot = SLOT_NONE});
-	assert_int_equal(data_stage(data), STAGE_WAITING);
+	data_write(data, record,
+	    &(struct progress){.stage = STAGE_WAITING, .slot = SLOT_NONE}, NULL);
+	assert_int_equal(data_read(data).stage, STAGE_WAITING);
 	back = data_record(data, "");
 	assert_string_equal(back, record);
 	free(back);
@@ -681,12 +682,12 @@ what_others_write_says_nothing(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-		if (data_stage(others[i]) != STAGE_UNKNOWN)
-			fail_msg("%s: %d", others[i], data_stage(others[i]));
+		if (data_read(others[i]).stage != STAGE_UNKNOWN)
+			fail_msg("%s: %d", others[i], data_read(others[i]).stage);
 	assert_null(data_record("127.0.0.1", ""));
 	assert_null(data_record("[1]", ""));
-	data_write(
-	    data, "[1]", &(struct progress){.stage = STAGE_WAITING, .slot = SLOT_NONE});
+	data_write(data, "[1]",
+	    &(struct progress){.stage = STAGE_WAITING, .slot = SLOT_NONE}, NULL);
 	assert_string_equal(data, "[1]");
 }
 
@@ -696,20 +697,19 @@ a_mark_is_read_again(void **state)
 {
 	static const char *const askers[] = {
 	    "{\"who\":\"bob\",\"why\":\"a \\\"b\\\"\"}", "", "x", "\x01\x02\n", "\xff"};
-	struct progress p = {STAGE_WAITED, 3, 1700000000000, NULL, NULL};
+	struct progress p = {STAGE_WAITED, 3, 1700000000000, "", 0};
 	char data[DATA_BYTES], marked[DATA_BYTES], *asker;
 
 	(void)state;
-	data_write(data, "{\"who\":\"ann\"}", &p);
+	data_write(data, "{\"who\":\"ann\"}", &p, NULL);
 	assert_null(data_asker(data));
 	for (size_t i = 0; i < sizeof askers / sizeof *askers; i++) {
 		data_mark(marked, data, askers[i]);
-		p.asker = askers[i];
-		data_write(data, "{\"who\":\"ann\"}", &p);
+		data_write(data, "{\"who\":\"ann\"}", &p, askers[i]);
 		assert_string_equal(data, marked);
-		assert_int_equal(data_stage(data), STAGE_WAITED);
-		assert_int_equal(data_slot(data), 3);
-		assert_int_equal(data_granted(data), 1700000000000);
+		assert_int_equal(data_read(data).stage, STAGE_WAITED);
+		assert_int_equal(data_read(data).slot, 3);
+		assert_int_equal(data_read(data).granted, 1700000000000);
 		asker = data_asker(data);
 		assert_string_equal(asker, *askers[i] == '\xff' ? "" : askers[i]);
 		free(asker);
@@ -751,14 +751,14 @@ a_note_of_force_is_for_one_grant(void **state)
 
 	(void)state;
 	data_note_force(data, 7, "{\"who\":\"bob\"}");
-	assert_true(data_is_force(data));
+	assert_true(data_read(data).forced > 0);
 	forcer = data_forcer(data, 7);
 	assert_string_equal(forcer, "{\"who\":\"bob\"}");
 	free(forcer);
 	assert_null(data_forcer(data, 8));
 	assert_null(data_forcer("{\"forced\":7}", 7));
-	assert_false(data_is_force("mine"));
-	assert_false(data_is_force("{\"forced\":\"7\"}"));
+	assert_false(data_read("mine").forced > 0);
+	assert_false(data_read("{\"forced\":\"7\"}").forced > 0);
 }
 
 static void
@@ -786,13 +786,13 @@ a_freeze_has_a_name(void **state)
 		int64_t read;
 
 		freeze_name(name, layouts, lengths[i]);
-		read = layout_freeze_length(name);
+		read = layout_freeze(name).length;
 		assert_true(read == lengths[i] || (i == 0 && read == NS_PER_MS) ||
 		    (i == 3 && read == NEVER));
 		assert_int_equal(layout_read(layouts, name).what, CHILD_FREEZE);
 	}
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-		if (layout_freeze_length(others[i]) != 0)
+		if (layout_freeze(others[i]).length != 0)
 			fail_msg("%s", others[i]);
 }
 
@@ -872,32 +872,28 @@ static void
 good_urls(void **state)
 {
 	static const struct {
-		const char *url, *hosts, *chroot, *login;
-		bool named;
-		const char *printed;
+		const char *url, *hosts, *chroot, *login, *printed;
 	} rows[] = {
-	    {NULL, "127.0.0.1:2181", "", "", false, "zk 127.0.0.1:2181"},
-	    {"zk://h", "h:2181", "", "", true, "zk h:2181"},
-	    {"zk://h/", "h:2181", "", "", true, "zk h:2181"},
-	    {"zk://10.0.0.1:1", "10.0.0.1:1", "", "", false, "zk 10.0.0.1:1"},
-	    {"zk://h:65535/a", "h:65535", "/a", "", true, "zk h:65535/a"},
-	    {"zk://a,b:1,10.0.0.1", "a:2181,b:1,10.0.0.1:2181", "", "", true,
+	    {NULL, "127.0.0.1:2181", "", "", "zk 127.0.0.1:2181"},
+	    {"zk://h", "h:2181", "", "", "zk h:2181"},
+	    {"zk://h/", "h:2181", "", "", "zk h:2181"},
+	    {"zk://10.0.0.1:1", "10.0.0.1:1", "", "", "zk 10.0.0.1:1"},
+	    {"zk://h:65535/a", "h:65535", "/a", "", "zk h:65535/a"},
+	    {"zk://a,b:1,10.0.0.1", "a:2181,b:1,10.0.0.1:2181", "", "",
 		"zk a:2181,b:1,10.0.0.1:2181"},
-	    {"zk://10.0.0.1,b", "10.0.0.1:2181,b:2181", "", "", true,
+	    {"zk://10.0.0.1,b", "10.0.0.1:2181,b:2181", "", "",
 		"zk 10.0.0.1:2181,b:2181"},
-	    {"zk://[::1],[fe80::2]:3", "[::1]:2181,[fe80::2]:3", "", "", false,
+	    {"zk://[::1],[fe80::2]:3", "[::1]:2181,[fe80::2]:3", "", "",
 		"zk [::1]:2181,[fe80::2]:3"},
-	    {"zk://h/a/b.c/...", "h:2181", "/a/b.c/...", "", true, "zk h:2181/a/b.c/..."},
-	    {"zk://h/a%20b%2Fc", "h:2181", "/a b/c", "", true, "zk h:2181/a b/c"},
-	    {"zk://h/zookeeper2", "h:2181", "/zookeeper2", "", true,
-		"zk h:2181/zookeeper2"},
-	    {"zk://h/a/zookeeper", "h:2181", "/a/zookeeper", "", true,
-		"zk h:2181/a/zookeeper"},
-	    {"zk://u:pw@h", "h:2181", "", "u:pw", true, "zk h:2181"},
-	    {"zk://u:p%40s%2Fs%3A%25@h,i/c", "h:2181,i:2181", "/c", "u:p@s/s:%", true,
+	    {"zk://h/a/b.c/...", "h:2181", "/a/b.c/...", "", "zk h:2181/a/b.c/..."},
+	    {"zk://h/a%20b%2Fc", "h:2181", "/a b/c", "", "zk h:2181/a b/c"},
+	    {"zk://h/zookeeper2", "h:2181", "/zookeeper2", "", "zk h:2181/zookeeper2"},
+	    {"zk://h/a/zookeeper", "h:2181", "/a/zookeeper", "", "zk h:2181/a/zookeeper"},
+	    {"zk://u:pw@h", "h:2181", "", "u:pw", "zk h:2181"},
+	    {"zk://u:p%40s%2Fs%3A%25@h,i/c", "h:2181,i:2181", "/c", "u:p@s/s:%",
 		"zk h:2181,i:2181/c"},
-	    {"zk://u:p:q@h", "h:2181", "", "u:p:q", true, "zk h:2181"},
-	    {"zk://u:p@q@h", "h:2181", "", "u:p@q", true, "zk h:2181"},
+	    {"zk://u:p:q@h", "h:2181", "", "u:p:q", "zk h:2181"},
+	    {"zk://u:p@q@h", "h:2181", "", "u:p@q", "zk h:2181"},
 	};
 
 	(void)state;
@@ -911,7 +907,6 @@ good_urls(void **state)
 		assert_string_equal(e.hosts, rows[i].hosts);
 		assert_string_equal(e.chroot, rows[i].chroot);
 		assert_string_equal(e.login, rows[i].login);
-		assert_int_equal(e.named, rows[i].named);
 		ensemble_print(&e, printed, sizeof printed);
 		assert_string_equal(printed, rows[i].printed);
 	}
@@ -1073,7 +1068,7 @@ no_event_makes_a_lock_of_nothing(void **state)
 				    (e == EVENT_NOT_MADE && s == STATE_UNSURE));
 			/* and one that is watched has a place. */
 			if (to == STATE_WATCHING && s != to)
-				assert_true(state_has_place(s));
+				assert_int_equal(s, STATE_PLACED);
 		}
 	}
 }
