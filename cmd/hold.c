@@ -322,27 +322,13 @@ not_delivered(const struct plan *p)
 	return v;
 }
 
-static struct verdict
-not_announced(const struct plan *p)
-{
-	struct verdict v = {.status = STATUS_SYSTEM, .name = "failed"};
-	char key[400];
-
-	snprintf(v.line, sizeof v.line,
-	    "cannot take %s: cannot open a socket: %s; nothing is held",
-	    plan_name(p, key, sizeof key), strerror(errno));
-	return v;
-}
-
 static _Noreturn void
 be_front(struct run *r, struct plan *p)
 {
 	struct verdict v = {.status = STATUS_SYSTEM, .name = "failed"};
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (!tree_announce())
-		v = not_announced(p);
-	else if (getppid() == r->body->asker)
+	if (getppid() == r->body->asker)
 		v = start(r, p);
 	if (undelivered && v.status == 0 && !v.signal)
 		v = not_delivered(p);

@@ -31,7 +31,7 @@ enum { SLOT_LINK = LOOP_OWN, SLOT_ANCHOR, SLOTS = SLOT_ANCHOR + KEYS_MAX };
 
 /* Who is below us, but not by way of the keeper: children from before. */
 struct front_elders {
-	struct spared spared;
+	struct processes spared;
 	instant look_at; /* when to look for such again; NEVER: there is nobody */
 };
 
@@ -277,8 +277,6 @@ watch_keeper(struct front *f)
 	due = watch(&f->watch, instant_now(), &view);
 	switch (due.duty) {
 	case DUTY_NONE:
-		if (run_guarded(f->run))
-			outside_signal(run_guarded(f->run), 0, false); /* to know them */
 		break;
 	case DUTY_TERM:
 		stop_command(f);
@@ -298,9 +296,6 @@ watch_keeper(struct front *f)
 		take_over(f, "dlock's keeper process was stopped");
 		break;
 	}
-	if (run_guarded(f->run))
-		due.wake = instant_first(
-		    due.wake, instant_now() + f->plan->terms.ttl / 3);
 	return instant_first(due.wake, f->elders.look_at);
 }
 
@@ -687,7 +682,6 @@ front_run(const struct run *r, pid_t keeper)
 	watch_init(&f.watch, r->plan->terms.ttl, r->plan->terms.grace);
 	progress_begin(&f.progress, r->plan, r->shared, r->origin->has_tty);
 	error = loop_open(&f.loop, &all) == 0 ? 0 : errno;
-	tree_prepare();
 	if (error)
 		take_over(&f, strerror(error));
 	look_around(&f);

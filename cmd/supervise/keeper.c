@@ -79,7 +79,7 @@ start_command(struct keeper *k)
 	}
 	child_go(&k->child, &go);
 	/* not earlier: opening the lock comes first where descriptors are few */
-	tree_prepare();
+	(void)tree_open();
 	if (telling == TELL_AFTER)
 		tell_grant(k);
 }
@@ -88,7 +88,7 @@ start_command(struct keeper *k)
 static void
 start_body(struct keeper *k)
 {
-	tree_prepare();
+	(void)tree_open();
 	k->run->body->until = instant_after(instant_now(), k->plan->steer.length);
 	k->shared->go = make_go(k);
 	atomic_store(&k->shared->exec, EXEC_CALLED);
@@ -420,8 +420,6 @@ renew(struct keeper *k)
 	switch (rc) {
 	case RC_OK:
 		news_trust(&k->news);
-		if (run_guarded(k->run))
-			outside_signal(run_guarded(k->run), 0, false); /* to know them */
 		if (k->keep.ending.kind != END_LOST)
 			k->fault.text[0] = '\0';
 		react_to_lease(k, EV_RENEWED);
@@ -560,7 +558,7 @@ static void
 prepare_body(struct keeper *k)
 {
 	prctl(PR_SET_NAME, HOLD_NAME);
-	if (k->joins.listener < 0 || k->joins.spare < 0 || !tree_announce())
+	if (k->joins.listener < 0 || k->joins.spare < 0)
 		die_early(k, "cannot open a socket for dlock release");
 }
 

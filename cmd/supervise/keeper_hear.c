@@ -54,7 +54,7 @@ check_body(struct keeper *k)
 		take_back(k);
 	o = run_guarded(k->run);
 	if (k->keep.phase == PH_HOLD && k->keep.tree.stopping && !k->keep.tree.empty &&
-	    (!o || outside_signal(o, 0, false) == 0))
+	    (!o || tree_signal(0, &(struct aim){.outside = o}) == 0))
 		keeper_react(k, EV_EMPTY, 0);
 }
 

@@ -11,6 +11,9 @@
 #include "link.h"
 #include "tree.h"
 
+/* What ps(1) shows of a hold in the background; nothing goes by it. */
+#define HOLD_NAME "dlock-hold"
+
 struct run;
 
 /*

@@ -54,15 +54,26 @@ make_owner(struct run *r, uint64_t *seed)
 	return true;
 }
 
+/* Nothing is begun: `why` is errno's, unless another reason is said. */
 static struct verdict
-system_refused(const struct plan *p, const char *what)
+refused(const struct plan *p, enum rc rc, const char *what, const char *why)
 {
-	struct verdict v = {.status = STATUS_SYSTEM, .name = "failed"};
-	char clean[400];
+	const struct ending e = {.kind = END_REFUSED, .value = rc};
+	char words[300];
 
-	snprintf(v.line, sizeof v.line, "cannot take %s: %s: %s; nothing was run",
-	    plan_name(p, clean, sizeof clean), what, strerror(errno));
-	return v;
+	snprintf(words, sizeof words, "%s: %s", what, why ? why : strerror(errno));
+	return verdict_of(p, &e, &(struct heard){.words = words, .where = ""});
+}
+
+/*
+ * What the command starts, or the process for which a lock is held, must be seen to be
+ * stopped.
+ */
+static bool
+could_stop(const struct run *r)
+{
+	return tree_open() || errno == EMFILE || errno == ENFILE ||
+	    (r->body && !r->body->outside.pid);
 }
 
 /*
@@ -73,6 +84,8 @@ static bool
 prepare(struct run *r, struct plan *p)
 {
 	r->began = instant_now();
+	if (r->body)
+		r->body->outside.front = getpid();
 	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
 	record_write(r->record, p,
 	    r->body && r->body->outside.pid ? r->body->outside.pid : getpid());
@@ -86,11 +99,15 @@ start(struct run *r, struct plan *p)
 {
 	pid_t keeper;
 
+	if (!could_stop(r))
+		return refused(p, RC_CONFIG, "a lock is only kept for what can be stopped",
+		    "/proc is not mounted here, or does not show this process");
 	if (!prepare(r, p))
-		return system_refused(p, "cannot get memory, random numbers or sockets");
+		return refused(p, RC_SYSTEM,
+		    "cannot get memory, random numbers or sockets", NULL);
 	keeper = _Fork();
 	if (keeper < 0)
-		return system_refused(p, "cannot start a process");
+		return refused(p, RC_SYSTEM, "cannot start a process", NULL);
 	if (keeper == 0)
 		keeper_run(r);
 	return front_run(r, keeper);

@@ -193,7 +193,7 @@ static void
 strangers_are_spared(void **state)
 {
 	enum { N = 100 };
-	struct spared spared = {0};
+	struct processes spared = {0};
 	pid_t grand, keeper = sleeper(), child = family(&grand, true), own;
 	int status;
 
@@ -215,7 +215,7 @@ strangers_are_spared(void **state)
 	assert_int_equal(tree_signal(getpid(), &(struct aim){.sig = SIGKILL}), N + 1);
 	while (waitpid(-1, &status, 0) > 0)
 		continue;
-	free(spared.list);
+	free(spared.at);
 }
 
 /* The command gets its signal once, and so does each of its group. */
@@ -313,36 +313,6 @@ a_process_without_its_first_thread_lives(void **state)
 	close(ends[1]);
 }
 
-/* Takes all descriptors that are left. */
-static void
-exhaust_descriptors(struct rlimit *old)
-{
-	struct rlimit none;
-
-	getrlimit(RLIMIT_NOFILE, old);
-	none = *old;
-	none.rlim_cur = 0;
-	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-}
-
-static void
-sweeps_need_no_descriptors(void **state)
-{
-	struct rlimit old;
-	pid_t grand;
-
-	(void)state;
-	family(&grand, false);
-	family(&grand, true);
-	exhaust_descriptors(&old);
-	assert_true(kill_all() > 0);
-	setrlimit(RLIMIT_NOFILE, &old);
-	tree_prepare();
-	family(&grand, false);
-	assert_int_equal(tree_signal(getpid(), &(struct aim){.sig = SIGKILL}), 2);
-	assert_true(kill_all() > 0);
-}
-
 /* Those in reserve let a sweep see the whole tree. */
 static void
 descriptors_are_in_reserve(void **state)
@@ -352,7 +322,7 @@ descriptors_are_in_reserve(void **state)
 	pid_t grand;
 
 	(void)state;
-	tree_prepare();
+	tree_open();
 	family(&grand, false);
 	last = dup(0);
 	close(last);
@@ -364,7 +334,7 @@ descriptors_are_in_reserve(void **state)
 	assert_int_equal(tree_signal(getpid(), &(struct aim){.sig = SIGKILL}), 2);
 	setrlimit(RLIMIT_NOFILE, &old);
 	assert_true(kill_all() > 0);
-	tree_prepare();
+	tree_open();
 }
 
 static void
@@ -386,7 +356,7 @@ static int
 become_subreaper(void **state)
 {
 	(void)state;
-	tree_prepare();
+	tree_open();
 	return prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
@@ -411,23 +381,23 @@ outside_processes_are_known_by_themselves(void **state)
 
 	(void)state;
 	assert_true(outside_open(&o, child));
-	assert_int_equal(outside_signal(&o, 0, false), 2);
+	assert_int_equal(tree_signal(0, &(struct aim){.sig = 0, .outside = &o}), 2);
 	kill(child, SIGKILL);
 	await_death(child);
 	assert_true(outside_has_ended(&o));
-	assert_int_equal(outside_signal(&o, SIGKILL, false), 1);
+	assert_int_equal(tree_signal(0, &(struct aim){.sig = SIGKILL, .outside = &o}), 1);
 	await_death(grand);
-	assert_int_equal(outside_signal(&o, SIGKILL, false), 0);
+	assert_int_equal(tree_signal(0, &(struct aim){.sig = SIGKILL, .outside = &o}), 0);
 	assert_non_null(strchr("RS", tree_state(other)));
 	bury(child);
 	bury(other);
 	waitpid(grand, NULL, 0);
 	close(o.fd);
-	free(o.known);
+	free(o.known.at);
 }
 
 static void
-what_holds_for_others_is_spared(void **state)
+what_dlock_has_below_it_is_spared(void **state)
 {
 	int ends[2];
 	pid_t child, held;
@@ -439,24 +409,23 @@ what_holds_for_others_is_spared(void **state)
 	if (child == 0) {
 		pid_t self = fork() == 0 ? getpid() : 0;
 
-		if (self > 0 && tree_announce()) {
-			prctl(PR_SET_NAME, HOLD_NAME);
+		if (self > 0)
 			self = write(ends[1], &self, sizeof self) < 0 ? 0 : self;
-		}
 		for (;;)
 			pause();
 	}
 	assert_int_equal(read(ends[0], &held, sizeof held), sizeof held);
 	assert_true(outside_open(&o, child));
-	assert_int_equal(outside_signal(&o, SIGKILL, false), 1);
+	o.front = held;
+	assert_int_equal(tree_signal(0, &(struct aim){.sig = SIGKILL, .outside = &o}), 1);
 	await_death(child);
-	assert_int_equal(outside_signal(&o, SIGKILL, false), 0);
+	assert_int_equal(tree_signal(0, &(struct aim){.sig = SIGKILL, .outside = &o}), 0);
 	assert_non_null(strchr("RS", tree_state(held)));
 	kill(held, SIGKILL);
 	bury(child);
 	waitpid(held, NULL, 0);
 	close(o.fd);
-	free(o.known);
+	free(o.known.at);
 	close(ends[0]);
 	close(ends[1]);
 }
@@ -490,11 +459,10 @@ main(void)
 	    cmocka_unit_test(strangers_are_spared),
 	    cmocka_unit_test(nobody_is_signalled_twice),
 	    cmocka_unit_test(a_process_without_its_first_thread_lives),
-	    cmocka_unit_test(sweeps_need_no_descriptors),
 	    cmocka_unit_test(descriptors_are_in_reserve),
 	    cmocka_unit_test(large_families_are_found_whole),
 	    cmocka_unit_test(outside_processes_are_known_by_themselves),
-	    cmocka_unit_test(what_holds_for_others_is_spared),
+	    cmocka_unit_test(what_dlock_has_below_it_is_spared),
 	    cmocka_unit_test(who_is_not_there_is_not_opened),
 	};
 
