@@ -13,10 +13,9 @@
  */
 #include "cmd.h"
 
-#include "cmd/supervise/keeper_address.h"
+#include "cmd/supervise/child.h"
 #include "cmd/supervise/loop.h"
 #include "cmd/supervise/loss.h"
-#include "cmd/supervise/start.h"
 #include "options.h"
 #include "sources.h"
 #include "say.h"
@@ -203,12 +202,13 @@ static int answered = -1, undelivered;
 
 /* DLOCK_KEEPER: ours before those of the dlocks around us. */
 static void
-write_keepers(FILE *to, const char *address)
+write_keepers(FILE *to, const char *address, const char *site)
 {
 	const char *outer = sources_variable("DLOCK_KEEPER");
 	char *all = NULL;
 
-	if (outer && asprintf(&all, "%s %s", address, outer) < 0)
+	if (asprintf(&all, "%s%s%s%s", address, site, outer ? " " : "",
+		outer ? outer : "") < 0)
 		all = NULL;
 	shell_export(to, "DLOCK_KEEPER", all ? all : address);
 	free(all);
@@ -243,7 +243,7 @@ write_assignments(FILE *to, const struct run *r, const char *handle)
 		shell_export(to, "DLOCK_SLOT", go->slot);
 	shell_export(to, "DLOCK_OWNER", r->owner);
 	shell_export(to, "DLOCK_BACKEND", p->site.backend->name);
-	write_keepers(to, go->keeper);
+	write_keepers(to, go->keeper, r->site);
 }
 
 /* False, with errno: not all of it has reached stdout. */

@@ -66,15 +66,17 @@ check_can_look(const struct store *s, unsigned caps, struct fault *f)
 static enum rc
 find_site(struct looking *l, struct fault *f)
 {
-	const struct plan_site *s = &l->plan->site;
+	const struct backend *b = l->plan->site.backend;
+	struct nested around = {.host = &l->host, .plan = l->plan, .where = &l->where};
 
-	l->site = (struct site){s->url, s->settings, s->nsettings};
-	if (!s->backend->open)
+	if (!b->open)
 		return fault_set(f, RC_CONFIG,
 		    "this dlock was built without the %s backend (dlock version)",
-		    s->backend->name);
-	return join_search_look(&l->host, l->plan, &l->site, &l->told,
-	    l->plan->cmd == CMD_WAIT ? &l->ours : NULL, f);
+		    b->name);
+	nested_site_find(&l->where, l->plan);
+	if (l->plan->cmd == CMD_WAIT)
+		l->ours = nested_look(&around);
+	return nested_site_check(&l->where, f);
 }
 
 enum rc
@@ -89,7 +91,7 @@ look_open(struct looking *l, const struct plan *p, unsigned caps, struct fault *
 	l->host.wait = wait_patiently;
 	rc = find_site(l, f);
 	if (rc == RC_OK)
-		rc = p->site.backend->open(&l->store, &l->host, &l->site, f);
+		rc = p->site.backend->open(&l->store, &l->host, &l->where.site, f);
 	if (rc != RC_OK)
 		return rc;
 	rc = check_can_look(l->store, caps, f);

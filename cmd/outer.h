@@ -2,8 +2,8 @@
  * outer.h - what is known of the dlock around this one before it is asked.
  *
  * It is in DLOCK_KEEPER: the keepers around us, the nearest first, and the backend of
- * each.  Where its locks are it tells those who ask it (supervise/join_site.h), and that
- * counts for its own backend alone.
+ * each, with where its locks are (supervise/nested_site.h): that counts for its own backend
+ * alone.
  */
 #ifndef DLOCK_OUTER_H
 #define DLOCK_OUTER_H

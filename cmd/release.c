@@ -1,8 +1,7 @@
 /* release.c - dlock release: gives back what dlock hold has taken. */
 #include "cmd.h"
 
-#include "cmd/supervise/hold_release.h"
-#include "cmd/supervise/keeper_address.h"
+#include "cmd/supervise/nested.h"
 #include "options.h"
 #include "sources.h"
 #include "say.h"
@@ -104,7 +103,7 @@ release_handle(const struct plan *p, const char *handle, bool *gone)
 {
 	struct join_outcome o;
 	struct fault f;
-	enum rc rc = hold_release(handle, &o, &f);
+	enum rc rc = nested_release(handle, &o, &f);
 
 	*gone = rc == RC_LOST || rc == RC_AGAIN ||
 	    (rc == RC_OK && o.status != STATUS_NOTHING);

@@ -12,7 +12,6 @@
 #include "cmd.h"
 
 #include "cmd/supervise/child.h"
-#include "cmd/supervise/start.h"
 #include "options.h"
 #include "say.h"
 #include "stray.h"

@@ -5,7 +5,6 @@
 
 #include "cmd/object.h"
 #include "cmd/status.h"
-#include "link.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -78,36 +77,45 @@ fill_in_tokens(const struct plan *p, const struct go *go)
 
 /* False: no memory; then the command must not run half-informed. */
 static bool
-prepare_environment(const struct plan *p, const char *owner)
+prepare_environment(const struct run *r)
 {
+	const struct plan *p = r->plan;
 	static const char *const ours[] = {"DLOCK_KEY", "DLOCK_TOKEN", "DLOCK_TOKENS",
 	    "DLOCK_SLOT", "DLOCK_OWNER", "DLOCK_BACKEND", "DLOCK_KEEPER"};
 	const char *outer = getenv("DLOCK_KEEPER");
 
 	if (outer && *outer)
 		outer_keepers = outer; /* it stays where it is when it is unset */
-	keepers_text = malloc(
-	    sizeof "DLOCK_KEEPER=" + KEEPER_BYTES + strlen(outer_keepers) + 1);
+	keepers_text = malloc(sizeof "DLOCK_KEEPER=" + KEEPER_BYTES + strlen(r->site) +
+	    strlen(outer_keepers) + 1);
 	if (!keepers_text)
 		return false;
 	memcpy(keepers_text, "DLOCK_KEEPER=", sizeof "DLOCK_KEEPER=");
 	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
 		unsetenv(ours[i]); /* all of a name, should there be several */
 	return setenv("DLOCK_KEY", p->keys[0], 1) == 0 &&
-	    setenv("DLOCK_OWNER", owner, 1) == 0 &&
+	    setenv("DLOCK_OWNER", r->owner, 1) == 0 &&
 	    setenv("DLOCK_BACKEND", p->site.backend->name, 1) == 0 &&
 	    putenv(token_text) == 0 && putenv(keepers_text) == 0 &&
 	    (p->claim.kind != KIND_LIMIT || putenv(slot_text) == 0) && prepare_tokens(p);
 }
 
 static void
-fill_in(char *text, const char *value, const char *more)
+fill_in(char *text, const char *value)
 {
-	char *end = stpcpy(strchr(text, '=') + 1, value);
+	strcpy(strchr(text, '=') + 1, value);
+}
 
-	if (*more)
+/* Our address, with where the lock is kept, and behind it those of the dlocks around us. */
+static void
+fill_in_keepers(const char *address, const char *site)
+{
+	char *end = stpcpy(strchr(keepers_text, '=') + 1, address);
+
+	end = stpcpy(end, site);
+	if (*outer_keepers)
 		*end++ = ' ';
-	memcpy(end, more, strlen(more) + 1);
+	strcpy(end, outer_keepers);
 }
 
 /*
@@ -123,16 +131,16 @@ restore(const struct origin *o)
 }
 
 static _Noreturn void
-stub(int gate, pid_t keeper, const struct plan *p, const struct origin *o,
-    const char *owner, const char *path, _Atomic int *exec)
+stub(int gate, pid_t keeper, const struct run *r)
 {
+	_Atomic int *exec = &r->shared->exec;
 	struct go go;
 	bool ready;
 
-	if (!o->has_tty)
+	if (!r->origin->has_tty)
 		setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	ready = prepare_environment(p, owner);
+	ready = prepare_environment(r);
 	if (getppid() != keeper || !ready || recv(gate, &go, sizeof go, 0) != sizeof go)
 		_exit(STATUS_NOT_FOUND);
 	/* the keeper may have been frozen while it said "go" */
@@ -140,22 +148,21 @@ stub(int gate, pid_t keeper, const struct plan *p, const struct origin *o,
 		atomic_store(exec, ETIME);
 		_exit(STATUS_NOT_FOUND);
 	}
-	fill_in(token_text, go.token, "");
-	fill_in(slot_text, go.slot, "");
-	fill_in_tokens(p, &go);
-	fill_in(keepers_text, go.keeper, outer_keepers);
+	fill_in(token_text, go.token);
+	fill_in(slot_text, go.slot);
+	fill_in_tokens(r->plan, &go);
+	fill_in_keepers(go.keeper, r->site);
 	/* from here on what happens to us happens to the command */
 	atomic_store(exec, EXEC_CALLED);
-	restore(o);
+	restore(r->origin);
 	/* path has a slash: no search, but a script without #! gets its shell */
-	execvp(path, p->command.argv);
+	execvp(r->path, r->plan->command.argv);
 	atomic_store(exec, errno);
 	_exit(STATUS_NOT_FOUND);
 }
 
 int
-child_fork(struct child *c, const struct plan *p, const struct origin *o,
-    const char *owner, const char *path, int front, int keeper, _Atomic int *exec)
+child_fork(struct child *c, const struct run *r)
 {
 	pid_t parent = getpid();
 	int ends[2];
@@ -165,10 +172,10 @@ child_fork(struct child *c, const struct plan *p, const struct origin *o,
 	/* we have one thread and no fork handlers: it need not look for them */
 	c->pid = _Fork();
 	if (c->pid == 0) {
-		close(front);
-		close(keeper);
+		close(r->ends[0]);
+		close(r->ends[1]);
 		close(ends[0]);
-		stub(ends[1], parent, p, o, owner, path, exec);
+		stub(ends[1], parent, r);
 	}
 	close(ends[1]);
 	if (c->pid < 0) {
@@ -176,8 +183,8 @@ child_fork(struct child *c, const struct plan *p, const struct origin *o,
 		return -1;
 	}
 	c->gate = ends[0];
-	c->exec = exec;
-	c->group = o->has_tty ? 0 : c->pid;
+	c->exec = &r->shared->exec;
+	c->group = r->origin->has_tty ? 0 : c->pid;
 	/*
 	 * the stub does it too: should we end before it has, the kernel sends HUP to the
 	 * caller's group

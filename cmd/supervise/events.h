@@ -25,7 +25,7 @@
 
 #include "verdict.h"
 
-#include "link.h"
+#include "run.h"
 
 /*
  * Without --status-fd these do nothing.  A full pipe loses events, never time; the

@@ -2,7 +2,7 @@
  * front.c - the process that the user sees: passes signals on, speaks, watches the
  * keeper.
  */
-#include "front.h"
+#include "run.h"
 
 #include "events.h"
 #include "loop.h"
@@ -82,7 +82,7 @@ struct front {
 };
 
 _Static_assert(GRANT_QUICK < SLACK,
-    "a front that is not told of a grant looks later by so much: see link.h");
+    "a front that is not told of a grant looks later by so much: see run.h");
 
 /* ---- ending without the keeper ---- */
 

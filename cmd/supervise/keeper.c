@@ -1,5 +1,5 @@
 /* keeper.c - the process that keeps the lock: carries out what step() decides. */
-#include "keeper.h"
+#include "run.h"
 
 #include "cmd/parse.h"
 #include "cmd/record.h"
@@ -57,8 +57,8 @@ make_go(const struct keeper *k)
 	snprintf(go.token, sizeof go.token, "%" PRIu64, k->lock.grant.token);
 	snprintf(go.slot, sizeof go.slot, "%u", k->lock.grant.slot);
 	for (size_t i = 0; k->plan->nkeys > 1 && i < k->plan->nkeys; i++)
-		go.tokens[i] = k->lock.parts[i].token;
-	snprintf(go.keeper, sizeof go.keeper, "%s", k->joins.address);
+		go.tokens[i] = k->lock.around.parts[i].token;
+	snprintf(go.keeper, sizeof go.keeper, "%s", k->door.address);
 	return go;
 }
 
@@ -201,15 +201,15 @@ keeper_answer_release(struct keeper *k)
 	struct ending e = k->keep.ending;
 	struct verdict v;
 
-	if (!join_server_is_asked(&k->joins))
+	if (!door_is_awaited(&k->door))
 		return;
 	e.returned = atomic_load(&k->shared->end.returned);
 	v = k->keep.phase == PH_LINGER
 	    ? verdict_of_kept(k->plan, 0, keep_wanted_until(&k->keep))
 	    : verdict_of_release(k->plan, &e, k->fault.text, shared_where(k->shared));
 	if (k->keep.phase == PH_OVER)
-		join_server_refuse(&k->joins);
-	join_server_answer(&k->joins, v.status, v.line);
+		door_shut(&k->door);
+	door_answer(&k->door, v.status, v.line);
 	k->answered = true;
 }
 
@@ -229,7 +229,7 @@ carry_out(struct keeper *k, const struct actions *a)
 	if (a->set & DO_KILL)
 		keeper_signal_tree(k, SIGKILL, false);
 	if (k->run->body && (a->set & (DO_TERM | DO_KILL)))
-		join_server_call(&k->joins);
+		door_call(&k->door);
 	if (k->keep.phase > PH_HOLD && !k->keep.reported)
 		publish_ending(k);
 	if (a->set & DO_REPORT) {
@@ -466,13 +466,13 @@ release_lock(struct keeper *k)
 /* for a release of what was lost, if --for is not longer */
 #define QUESTION_PATIENCE (60 * NS_PER_S)
 
-/* Those who came just before join_server_refuse() have yet to say what they want. */
+/* Those who came just before door_shut() have yet to say what they want. */
 static void
 serve_last(struct keeper *k)
 {
 	instant until = instant_now() + LAST_PATIENCE;
 
-	while (k->run->body && k->joins.listener < 0 && k->joins.present > 0 &&
+	while (k->run->body && k->door.listener < 0 && k->door.present > 0 &&
 	    instant_now() < until)
 		keeper_hear(k, -1, 0, until);
 }
@@ -558,7 +558,7 @@ static void
 prepare_body(struct keeper *k)
 {
 	prctl(PR_SET_NAME, HOLD_NAME);
-	if (k->joins.listener < 0 || k->joins.spare < 0)
+	if (k->door.listener < 0 || k->door.spare < 0)
 		die_early(k, "cannot open a socket for dlock release");
 }
 
@@ -571,8 +571,7 @@ keeper_prepare(struct keeper *k)
 
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	if (!k->run->body &&
-	    child_fork(&k->child, r->plan, r->origin, r->owner, r->path, r->ends[0],
-		r->ends[1], &r->shared->exec) != 0)
+	    child_fork(&k->child, r) != 0)
 		die_early(k, "cannot start a process");
 	leave_the_terminal(k);
 	sigemptyset(&heard);
@@ -583,9 +582,9 @@ keeper_prepare(struct keeper *k)
 	if (r->plan->terms.min_hold > 0)
 		record_write(k->record, r->plan, getpid());
 	lock_init(
-	    &k->lock, r->plan, &k->host, r->owner, *k->record ? k->record : r->record);
-	join_server_open(
-	    &k->joins, r->plan, k->run->body ? k->run->body->outside.pid : getpid());
+	    &k->lock, r->plan, r->where, &k->host, r->owner, *k->record ? k->record : r->record);
+	door_open(
+	    &k->door, r->plan, k->run->body ? k->run->body->outside.pid : getpid());
 	if (k->run->body)
 		prepare_body(k);
 	keep_init(&k->keep, &r->plan->terms);

@@ -44,11 +44,11 @@ keeper_address_is_near(const struct keeper_address *a, int fd)
 	return a->net == net_of(fd);
 }
 
-/* "/BACKEND" at `text`; there was none before version 7 of join_wire.h, but hashes. */
+/* "/BACKEND" at `text`; versions before 7 of door.h had none, but hashes. */
 static void
 read_backend(struct keeper_address *a, const char *text)
 {
-	size_t n = *text == '/' ? strcspn(text + 1, "/ ") : 0;
+	size_t n = *text == '/' ? strcspn(text + 1, "/=! ") : 0;
 
 	a->locks = "";
 	if (n == 0)
@@ -65,7 +65,7 @@ keeper_address_next(const char **text, struct keeper_address *a)
 {
 	size_t n = strcspn(*text, " ");
 	const char *slash = memchr(*text, '/', n);
-	size_t name = slash ? (size_t)(slash - *text) : n;
+	size_t name = slash ? (size_t)(slash - *text) : n, site = strcspn(*text, "=! ");
 
 	*a = (struct keeper_address){.locks = ""};
 	if (**text == '@' && name > 1 && name < sizeof a->name) {
@@ -77,6 +77,8 @@ keeper_address_next(const char **text, struct keeper_address *a)
 
 		a->net = strtoull(slash + 1, &end, 16);
 		read_backend(a, end);
+		a->site = *text + site;
+		a->nsite = n - site;
 	}
 	*text += n;
 	*text += strspn(*text, " ");

@@ -229,9 +229,9 @@ hear_release(struct keeper *k)
 {
 	struct verdict v;
 
-	k->joins.asked = false;
+	k->door.asked = false;
 	if (!k->run->body || k->keep.phase < PH_HOLD) {
-		join_server_answer(&k->joins, STATUS_NOTHING, "");
+		door_answer(&k->door, STATUS_NOTHING, "");
 		return;
 	}
 	if (k->keep.phase == PH_HOLD && k->keep.ending.kind == END_NONE)
@@ -241,26 +241,25 @@ hear_release(struct keeper *k)
 	} else if (k->keep.phase == PH_HOLD && k->keep.tree.joined > 0) {
 		v = verdict_of_kept(
 		    k->plan, k->keep.tree.joined, keep_wanted_until(&k->keep));
-		join_server_answer(&k->joins, v.status, v.line);
+		door_answer(&k->door, v.status, v.line);
 	}
 }
 
 static void
-serve_joins(struct keeper *k, const struct pollfd *set)
+serve_door(struct keeper *k, const struct pollfd *set)
 {
-	struct join_offer offer = {
+	struct offer offer = {
 	    .plan = k->plan,
-	    .site = &k->lock.site,
-	    .identity = k->lock.identified ? &k->lock.identity : NULL,
+	    .identity = k->lock.identified ? &k->lock.around.identity : NULL,
 	    .ours = k->keep.phase == PH_HOLD && !keep_is_lost(&k->keep),
 	    .sent = k->keep.lease.sent,
 	    .lease = k->keep.lease.length,
 	    .pace = k->keep.lease.pace,
-	    .parts = k->lock.parts,
+	    .parts = k->lock.around.parts,
 	    .stops = k->run->body && k->keep.tree.stopping,
 	};
 	int64_t keep = 0;
-	int grown = join_server_serve(&k->joins, set, &offer, &keep);
+	int grown = door_serve(&k->door, set, &offer, &keep);
 
 	if (keep > 0)
 		keeper_react_to(k, &(struct event){.kind = EV_KEEP, .lease = keep});
@@ -268,7 +267,7 @@ serve_joins(struct keeper *k, const struct pollfd *set)
 		keeper_react(k, EV_JOINED, 0);
 	for (; grown < 0; grown++)
 		keeper_react(k, EV_PARTED, 0);
-	if (k->joins.asked)
+	if (k->door.asked)
 		hear_release(k);
 }
 
@@ -280,8 +279,8 @@ enum {
 	SLOT_GATE, /* or with a body the process for which we hold */
 	SLOT_BACKEND,
 	SLOT_ALERT,
-	SLOT_JOIN,
-	SLOTS = SLOT_JOIN + 1 + JOINS_MAX
+	SLOT_DOOR,
+	SLOTS = SLOT_DOOR + 1 + DOOR_PEERS
 };
 
 static int
@@ -298,7 +297,7 @@ keeper_hear(struct keeper *k, int fd, short events, instant until)
 {
 	struct pollfd set[SLOTS];
 	struct signalfd_siginfo info;
-	nfds_t n = SLOT_JOIN + join_server_poll(&k->joins, set + SLOT_JOIN);
+	nfds_t n = SLOT_DOOR + door_poll(&k->door, set + SLOT_DOOR);
 	bool ready;
 
 	set[SLOT_LINK] = (struct pollfd){.fd = k->news.link, .events = POLLIN};
@@ -322,7 +321,7 @@ keeper_hear(struct keeper *k, int fd, short events, instant until)
 			keeper_take_signal(k, info.ssi_signo);
 	if (set[SLOT_LINK].revents)
 		hear_front(k);
-	serve_joins(k, set + SLOT_JOIN);
+	serve_door(k, set + SLOT_DOOR);
 	if (set[SLOT_ALERT].revents)
 		keeper_react(k, EV_ALERT, 0);
 	if (instant_now() >= k->todo.wake)

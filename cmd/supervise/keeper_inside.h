@@ -8,7 +8,7 @@
 #define DLOCK_KEEPER_INSIDE_H
 
 #include "child.h"
-#include "join_server.h"
+#include "door.h"
 #include "lock.h"
 #include "loop.h"
 #include "news.h"
@@ -30,7 +30,7 @@ struct keeper {
 	struct news news; /* to the front */
 	struct loop loop;
 	struct child child;
-	struct join_server joins;
+	struct door door;
 	struct lock lock;
 	char record[RECORD_BYTES]; /* with --min-hold: ours, not the front's */
 	struct fault fault;        /* of the call that decided the ending */

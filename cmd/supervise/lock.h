@@ -2,33 +2,31 @@
  * lock.h - the lock of a run: of one key, of several, or joined.
  *
  * Makes of the plan what backend.h asks for, and chooses who serves it: the keepers
- * around us if they have it (join.h), else the plan's backend, through multi.h for
+ * around us if they have it (nested.h), else the plan's backend, through multi.h for
  * several keys.  The calls are those of lock_ops, in the same order, and mean the same.
  */
 #ifndef DLOCK_LOCK_H
 #define DLOCK_LOCK_H
 
-#include "join.h"
+#include "nested.h"
+#include "run.h"
 
 struct lock {
 	const struct plan *plan;
 	struct host *host;
-	struct site site;
-	/* what enclosing dlocks have told: `site` may point into it */
-	struct joined joined;
-	bool nested; /* it is a joined hold */
+	const struct nested_site *where;
+	struct nested around; /* the dlocks around us; its parts and identity are the lock's */
+	bool nested;          /* it is a joined hold */
 	struct claim claim;
 	instant outer_until; /* nested: so long the enclosing dlock is to keep it */
 	struct store *store; /* NULL: none is open */
 	struct grant grant;
-	struct join_part parts[KEYS_MAX]; /* of it, for each key */
-	bool identified;                  /* `identity` says which locks were granted */
-	struct identity identity;
+	bool identified; /* it is known which locks were granted */
 };
 
-/* plan, host, owner and record outlive it. */
-void lock_init(struct lock *, const struct plan *, struct host *, const char *owner,
-    const char *record);
+/* All but the lock outlive it. */
+void lock_init(struct lock *, const struct plan *, const struct nested_site *,
+    struct host *, const char *owner, const char *record);
 
 /*
  * RC_CONFIG, too: the store cannot do what is asked for.  On anything but RC_OK nothing

@@ -6,7 +6,7 @@
 #ifndef DLOCK_NEWS_H
 #define DLOCK_NEWS_H
 
-#include "link.h"
+#include "run.h"
 
 struct news {
 	const struct plan *plan;

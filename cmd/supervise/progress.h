@@ -11,7 +11,7 @@
 #ifndef DLOCK_PROGRESS_H
 #define DLOCK_PROGRESS_H
 
-#include "link.h"
+#include "run.h"
 #include "cmd/plan.h"
 
 enum { HOLDER_BYTES = 700, SLOTS_BYTES = 48 };

@@ -1,13 +1,10 @@
 /* start.c - what `dlock run` and `dlock hold` do before front and keeper part, and at the end. */
-#include "start.h"
+#include "run.h"
 
 #include "cmd/record.h"
 #include "cmd/say.h"
 #include "cmd/status.h"
 #include "events.h"
-#include "front.h"
-#include "keeper.h"
-#include "tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -83,12 +80,19 @@ could_stop(const struct run *r)
 static bool
 prepare(struct run *r, struct plan *p)
 {
+	static struct nested_site where;
+	static char site[SITE_BYTES];
+
 	r->began = instant_now();
 	if (r->body)
 		r->body->outside.front = getpid();
 	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
 	record_write(r->record, p,
 	    r->body && r->body->outside.pid ? r->body->outside.pid : getpid());
+	nested_site_find(&where, p);
+	nested_site_write(site, p->site.backend, &where.site);
+	r->where = &where;
+	r->site = site;
 	r->has_elders = tree_has_children();
 	r->shared = shared_new();
 	return r->shared && make_owner(r, &p->terms.seed) && link_open(r->ends) == 0;

@@ -2,7 +2,7 @@
  * link.c - Goal of these tests: messages between front and keeper arrive whole, never
  * block, and carry descriptors.
  */
-#include "cmd/supervise/link.h"
+#include "cmd/supervise/run.h"
 
 #include <dirent.h>
 #include <fcntl.h>
