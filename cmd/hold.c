@@ -329,7 +329,7 @@ be_front(struct run *r, struct plan *p)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() == r->body->asker)
-		v = start(r, p);
+		v = start_run(r, p);
 	if (undelivered && v.status == 0 && !v.signal)
 		v = not_delivered(p);
 	start_end(p, &v);

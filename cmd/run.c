@@ -96,7 +96,7 @@ cmd_run(char **words)
 		say("unknown in the environment and ignored: %s", clean);
 	if (find_command(&plan, path, sizeof path, &v)) {
 		start_origin(&origin);
-		v = start(&r, &plan);
+		v = start_run(&r, &plan);
 	}
 	start_end(&plan, &v);
 }

@@ -248,7 +248,7 @@ void start_origin(struct origin *);
  * Forks the keeper and is the front; returns how it ended.  The caller has filled in
  * plan (which is `p`), origin, and path or body.
  */
-struct verdict start(struct run *, struct plan *p);
+struct verdict start_run(struct run *, struct plan *p);
 
 /*
  * As the command did: loops in shells stop on Ctrl-C only when they see the signal.

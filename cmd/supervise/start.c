@@ -99,7 +99,7 @@ prepare(struct run *r, struct plan *p)
 }
 
 struct verdict
-start(struct run *r, struct plan *p)
+start_run(struct run *r, struct plan *p)
 {
 	pid_t keeper;
 
