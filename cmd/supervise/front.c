@@ -1,18 +1,12 @@
-/*
- * front.c - the process that the user sees: passes signals on, speaks, watches the
- * keeper.
- */
+/* front.c - the process that the user sees: passes signals on, speaks, watches the keeper. */
 #include "run.h"
 
+#include "cmd/say.h"
+#include "cmd/text.h"
 #include "events.h"
 #include "loop.h"
 #include "loss.h"
-#include "cmd/parse.h"
 #include "progress.h"
-#include "cmd/say.h"
-#include "cmd/text.h"
-#include "tree.h"
-#include "verdict.h"
 #include "watch.h"
 
 #include <errno.h>
@@ -23,13 +17,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LOOK_AGAIN (2 * NS_PER_S) /* for processes that are not the command's */
+#define ELDERS_AGAIN (2 * NS_PER_S) /* pause between two looks at them */
 /* so long after we were continued, the command may still be about to be */
 #define CONTINUING (250 * NS_PER_MS)
 
 enum { SLOT_LINK = LOOP_OWN, SLOT_ANCHOR, SLOTS = SLOT_ANCHOR + KEYS_MAX };
 
-/* Who is below us, but not by way of the keeper: children from before. */
+/* What is below us, but not by way of the keeper: children from before. */
 struct front_elders {
 	struct processes spared;
 	instant look_at; /* when to look for such again; NEVER: there is nobody */
@@ -51,13 +45,6 @@ struct front_stop {
 	instant continued; /* when we were, last */
 };
 
-/* Renewals that are not answered: the user hears of it while something can be done. */
-struct front_doubt {
-	instant warn_at; /* when half is over of what is left for it; NEVER */
-	bool warned;     /* in this outage */
-	char why[800];   /* clean */
-};
-
 /* The other process. */
 struct front_keeper {
 	pid_t pid;              /* 0: reaped */
@@ -75,7 +62,7 @@ struct front {
 	struct front_elders elders;
 	struct watch watch;
 	struct front_stop stop;
-	struct front_doubt doubt;
+	struct doubt doubt;
 	int interrupt; /* the signal that is to end the waiting; 0 */
 	bool tried;    /* to deliver the lock, with a body */
 	struct front_end end;
@@ -122,7 +109,7 @@ look_around(struct front *f)
 		return;
 	tree_spare(&f->elders.spared, f->keeper.pid);
 	if (f->elders.spared.n > 0)
-		f->elders.look_at = instant_now() + LOOK_AGAIN;
+		f->elders.look_at = instant_now() + ELDERS_AGAIN;
 }
 
 /* Sends to the command's whole tree; ours is more, the keeper above all. */
@@ -453,67 +440,6 @@ front_stop(struct front *f)
 	atomic_store(&f->shared->front.mirrored, false);
 }
 
-/* With -v it is said at once, otherwise only if it lasts. */
-static void
-front_suspect(struct front *f, const struct msg *m)
-{
-	char key[400], left[32];
-
-	text_clean(f->doubt.why, sizeof f->doubt.why, m->text, strlen(m->text));
-	if (f->plan->show.verbose)
-		say("%s: %s; the command may go on for %s, trying again",
-		    plan_name(f->plan, key, sizeof key), f->doubt.why,
-		    parse_duration_text(
-			m->number > 0 ? m->number : 0, left, sizeof left));
-	if ((!f->plan->show.verbose || f->run->body) && !f->plan->show.quiet)
-		f->doubt.warn_at = instant_now() + m->number / 2;
-}
-
-/* A hold has left its stderr to the script. */
-static void
-tell(const struct front *f, const char *text)
-{
-	if (f->run->body)
-		loss_warn(f->run, text);
-	else
-		say("%s", text);
-}
-
-static void
-warn(struct front *f)
-{
-	int64_t left = atomic_load(&f->shared->term_at) - instant_now();
-	char key[400], time[32], whom[64] = "the command is", text[1400];
-
-	f->doubt.warn_at = NEVER;
-	if (left <= 0 || atomic_load(&f->shared->stopping) ||
-	    atomic_load(&f->shared->end.finished))
-		return;
-	f->doubt.warned = true;
-	if (run_guarded(f->run))
-		snprintf(whom, sizeof whom, "process %d and its descendants are",
-		    (int)f->run->body->outside.pid);
-	snprintf(text, sizeof text, "%s: %s; if no renewal succeeds, %s stopped in %s",
-	    plan_name(f->plan, key, sizeof key), f->doubt.why, whom,
-	    parse_duration_text(left, time, sizeof time));
-	tell(f, text);
-}
-
-static void
-front_trust(struct front *f)
-{
-	char key[400], text[450];
-
-	snprintf(text, sizeof text, "%s: the lease was renewed after all",
-	    plan_name(f->plan, key, sizeof key));
-	if (f->doubt.warned)
-		tell(f, text);
-	else if (f->plan->show.verbose)
-		say("%s", text);
-	f->doubt.warn_at = NEVER;
-	f->doubt.warned = false;
-}
-
 static void
 take_message(struct front *f, const struct msg *m, const struct anchors *a)
 {
@@ -534,10 +460,10 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 		command_stopped(f, m->number);
 		break;
 	case MSG_SUSPECT:
-		front_suspect(f, m);
+		loss_suspect(f->run, &f->doubt, m);
 		break;
 	case MSG_TRUSTED:
-		front_trust(f);
+		loss_trust(f->run, &f->doubt);
 		break;
 	case MSG_TRACE:
 		say("%s", text_clean(words, sizeof words, m->text, strlen(m->text)));
@@ -708,7 +634,7 @@ front_run(const struct run *r, pid_t keeper)
 		if (!f.end.over && instant_now() >= f.stop.at)
 			front_stop(&f);
 		if (!f.end.over && instant_now() >= f.doubt.warn_at)
-			warn(&f);
+			loss_warn(r, &f.doubt);
 	}
 	progress_end(&f.progress, 0);
 	heard.where = shared_where(r->shared);
