@@ -183,6 +183,8 @@ has_begun(const struct front *f)
 	    (!f->run->body || atomic_load(&f->shared->front.delivered));
 }
 
+static const struct ending silence = {.kind = END_LOST, .loss = LOSS_SILENCE};
+
 /*
  * Kills everything.  It is `otherwise` unless the command may have begun: then the lock
  * is lost under it.
@@ -190,7 +192,7 @@ has_begun(const struct front *f)
 static void
 kill_and_finish(struct front *f, struct ending otherwise, const char *why)
 {
-	struct ending lost = {.kind = END_LOST, .loss = LOSS_SILENCE};
+	struct ending lost = silence;
 
 	loss_tell(f->run, &lost, why);
 	lost.stuck = !kill_everything(f);
@@ -235,8 +237,6 @@ view_of(const struct shared *s)
 	    .alive_at = atomic_load(&s->alive_at),
 	};
 }
-
-static const struct ending silence = {.kind = END_LOST, .loss = LOSS_SILENCE};
 
 /*
  * Instead of a keeper that is late.  Said first, done then: a keeper that
@@ -460,6 +460,8 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 		command_stopped(f, m->number);
 		break;
 	case MSG_SUSPECT:
+		if (run_guarded(f->run))
+			outside_look(run_guarded(f->run)); /* before it may be lost */
 		loss_suspect(f->run, &f->doubt, m);
 		break;
 	case MSG_TRUSTED:

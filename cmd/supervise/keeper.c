@@ -403,6 +403,8 @@ acquire(struct keeper *k)
 static void
 unanswered(struct keeper *k, const struct fault *f)
 {
+	if (!k->in.news.suspect && run_guarded(k->run))
+		outside_look(run_guarded(k->run)); /* before it may be lost */
 	news_suspect(&k->in.news, k->keep.lease.term_at - instant_now(), f->text);
 	if (k->keep.ending.kind != END_LOST)
 		k->fault = *f;

@@ -279,14 +279,26 @@ keep_marked(struct processes *kept, const struct processes *l)
 
 /* ---- outside ---- */
 
+/* While it lives: does it lead a process group, and since when? */
+static void
+note_group(struct outside *o, const struct process *root)
+{
+	if (!root)
+		return;
+	o->group = root->group == root->pid ? root->pid : 0;
+	o->born = root->born;
+}
+
 bool
 outside_open(struct outside *o, pid_t pid)
 {
+	struct process root = {.pid = number_in_proc(pid)};
 	int error;
 
 	*o = (struct outside){.pid = pid, .fd = pidfd_open(pid, 0)};
 	if (o->fd < 0)
 		return false;
+	note_group(o, look_up(&root) ? &root : NULL);
 	if (pidfd_send_signal(o->fd, 0, NULL, 0) == 0 && !outside_has_ended(o))
 		return true;
 	error = outside_has_ended(o) ? ESRCH : errno;
@@ -301,16 +313,6 @@ outside_has_ended(const struct outside *o)
 	struct pollfd p = {.fd = o->fd, .events = POLLIN};
 
 	return poll(&p, 1, 0) > 0;
-}
-
-/* While it lives: does it lead a process group, and since when? */
-static void
-note_group(struct outside *o, const struct process *root)
-{
-	if (!root)
-		return;
-	o->group = root->group == root->pid ? root->pid : 0;
-	o->born = root->born;
 }
 
 /*
@@ -516,6 +518,12 @@ tree_signal(pid_t root, const struct aim *a)
 		alive += signal_children(&l, a);
 	free(l.at);
 	return alive;
+}
+
+void
+outside_look(struct outside *o)
+{
+	tree_signal(0, &(struct aim){.outside = o});
 }
 
 void

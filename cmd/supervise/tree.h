@@ -65,6 +65,9 @@ bool outside_open(struct outside *, pid_t);
 /* Has the process itself ended? */
 bool outside_has_ended(const struct outside *);
 
+/* Looks which processes are below it: to know them when their parents have died. */
+void outside_look(struct outside *);
+
 struct aim {
 	int sig;   /* 0: only to see which are there */
 	bool wake; /* SIGCONT after it, so that what is stopped can obey */
