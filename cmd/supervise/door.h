@@ -95,7 +95,7 @@ enum {
 
 struct door {
 	int listener; /* -1: none */
-	pid_t root;   /* what descends from it may hold along; 0: whoever knows where */
+	pid_t root;   /* what descends from it may hold along; 0: anybody that knows where */
 	bool asked;   /* for a release, since the caller has last put this back */
 	/* no descriptors for peers: the next one waits until one has gone */
 	bool out_of_fds;

@@ -6,7 +6,7 @@
 #include "events.h"
 #include "loop.h"
 #include "loss.h"
-#include "progress.h"
+#include "waiting.h"
 #include "watch.h"
 
 #include <errno.h>
@@ -58,7 +58,7 @@ struct front {
 	struct shared *shared;
 	struct front_keeper keeper;
 	struct loop loop;
-	struct progress progress;
+	struct waiting waiting;
 	struct front_elders elders;
 	struct watch watch;
 	struct front_stop stop;
@@ -87,7 +87,7 @@ front_reap(struct front *f)
 }
 
 /*
- * Have all who could be ours been reaped?  Without a child there is no descendant:
+ * Have all that could be ours been reaped?  Without a child there is no descendant:
  * orphans become our children.
  */
 static bool
@@ -98,8 +98,8 @@ is_alone(struct front *f)
 }
 
 /*
- * Who has children of his own has to know them from the command's when the
- * keeper is dead and all of these are his children too.
+ * A front with children from before has to know them from the command's when the
+ * keeper is dead and all of these are its children too.
  */
 static void
 look_around(struct front *f)
@@ -130,11 +130,11 @@ front_signal_tree(struct front *f, pid_t root, int sig, bool wake)
 
 /*
  * Kills everything of ours but the spared: the command first, then the keeper, so
- * that the rest becomes our own children, until we are alone.  Beside children who
+ * that the rest becomes our own children, until we are alone.  Beside children that
  * are not the command's, and for processes that are none of ours, that is when two
- * looks in a row find nobody: a single one may miss who is just being handed from a
- * dying parent to another.  False: something will not die, or cannot be seen.  (A look
- * may take longer than our patience: it is over only when there is still somebody.)
+ * looks in a row find nobody: a single one may miss a process that is just being handed
+ * from a dying parent to another.  False: something will not die, or cannot be seen.  (A
+ * look may take longer than our patience: it is over only when there is still somebody.)
  */
 static bool
 kill_everything(struct front *f)
@@ -175,7 +175,7 @@ front_finish(struct front *f, struct ending e, const char *words)
 	f->end.over = true;
 }
 
-/* May the command, or whoever has been given the lock, have done anything under it? */
+/* May the command, or the process that has been given the lock, have done anything? */
 static bool
 has_begun(const struct front *f)
 {
@@ -371,16 +371,16 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 	if (info->ssi_pid == (uint32_t)getpid())
 		return;
 	if (!is_running(f) && (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU)) {
-		progress_pause(&f->progress);
+		waiting_pause(&f->waiting);
 		atomic_store(&f->shared->front.on_screen, false);
 		loop_stop_here(sig);
 		return;
 	}
-	/* what was meant for whoever has asked for the lock is no longer for us */
+	/* what was meant for the asker of a hold is no longer for us */
 	if (f->tried && sig != SIGTERM)
 		return;
 	if (sig == SIGWINCH)
-		progress_resized(&f->progress);
+		waiting_resized(&f->waiting);
 	if (sig == SIGCONT)
 		front_continued(f);
 	m.had = command_had_it(f, info);
@@ -449,11 +449,11 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 	switch (m->kind) {
 	case MSG_WAITING:
 	case MSG_RETRYING:
-		progress_heard(&f->progress, m);
+		waiting_heard(&f->waiting, m);
 		break;
 	case MSG_GRANTED:
 		f->keeper.anchors = *a;
-		progress_end(&f->progress, m->token);
+		waiting_end(&f->waiting, m->token);
 		atomic_store(&f->shared->front.on_screen, false);
 		break;
 	case MSG_STOPPED:
@@ -473,7 +473,7 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 	case MSG_NOTICE:
 		if (f->plan->show.quiet)
 			break;
-		progress_noticed(&f->progress);
+		waiting_noticed(&f->waiting);
 		say("%s", text_clean(words, sizeof words, m->text, strlen(m->text)));
 		break;
 	case MSG_ENDED:
@@ -534,26 +534,26 @@ an_anchor_broke(const struct pollfd *set, nfds_t n)
 }
 
 static void
-show_progress(struct front *f)
+show_waiting(struct front *f)
 {
 	if (is_running(f)) {
-		progress_end(&f->progress, 0);
+		waiting_end(&f->waiting, 0);
 	} else {
-		progress_tick(&f->progress, instant_now());
-		atomic_store(&f->shared->front.on_screen, f->progress.line.drawn);
+		waiting_tick(&f->waiting, instant_now());
+		atomic_store(&f->shared->front.on_screen, f->waiting.line.drawn);
 	}
 }
 
-/* ---- giving the lock to whoever has asked for it ---- */
+/* ---- giving a hold to the process that has asked for it ---- */
 
 /*
- * It counts as given before it is, so that there is no moment in which he may use it
- * and nobody would stop him.
+ * It counts as given before it is, so that there is no moment in which that process may
+ * use it and nobody would stop it.
  */
 static void
 deliver(struct front *f)
 {
-	progress_end(&f->progress, 0);
+	waiting_end(&f->waiting, 0);
 	atomic_store(&f->shared->front.on_screen, false);
 	atomic_store(&f->shared->front.delivered, true);
 	f->tried = true;
@@ -608,7 +608,7 @@ front_run(const struct run *r, pid_t keeper)
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	sigfillset(&all);
 	watch_init(&f.watch, r->plan->terms.ttl, r->plan->terms.grace);
-	progress_begin(&f.progress, r->plan, r->shared, r->origin->has_tty);
+	waiting_begin(&f.waiting, r->plan, r->shared, r->origin->has_tty);
 	error = loop_open(&f.loop, &all) == 0 ? 0 : errno;
 	if (error)
 		take_over(&f, strerror(error));
@@ -617,10 +617,10 @@ front_run(const struct run *r, pid_t keeper)
 		wake = watch_keeper(&f);
 		if (f.end.over)
 			break;
-		show_progress(&f);
+		show_waiting(&f);
 		set[SLOT_LINK] = (struct pollfd){.fd = f.keeper.link, .events = POLLIN};
 		n = poll_anchors(&f, set);
-		wake = instant_first(instant_first(progress_next(&f.progress), wake),
+		wake = instant_first(instant_first(waiting_next(&f.waiting), wake),
 		    instant_first(f.stop.at, f.doubt.warn_at));
 		loop_wait(&f.loop, set, n, wake);
 		if (set[SLOT_LINK].revents || atomic_load(&f.shared->end.told))
@@ -638,12 +638,12 @@ front_run(const struct run *r, pid_t keeper)
 		if (!f.end.over && instant_now() >= f.doubt.warn_at)
 			loss_warn(r, &f.doubt);
 	}
-	progress_end(&f.progress, 0);
+	waiting_end(&f.waiting, 0);
 	heard.where = shared_where(r->shared);
-	heard.key = f.progress.seen.key;
-	heard.frozen = progress_frozen(&f.progress);
-	heard.holder = progress_holder(&f.progress, holder, sizeof holder);
-	heard.slots = progress_slots(&f.progress, slots, sizeof slots);
+	heard.key = f.waiting.seen.key;
+	heard.frozen = waiting_frozen(&f.waiting);
+	heard.holder = waiting_holder(&f.waiting, holder, sizeof holder);
+	heard.slots = waiting_slots(&f.waiting, slots, sizeof slots);
 	heard.waited = instant_now() - r->began;
 	v = verdict_of(r->plan, &f.end.ending, &heard);
 	await_keeper(&f);

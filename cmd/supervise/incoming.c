@@ -18,11 +18,11 @@ react(struct incoming *in, enum event_kind kind, int value)
 	in->react(&(struct event){.kind = kind, .value = value});
 }
 
-/* ---- whom we hold for, without a command ---- */
+/* ---- the process for which we hold, without a command ---- */
 
 /*
- * Whoever it was held for goes on without it, and what becomes of it is no longer his
- * affair, although others who have joined may keep it for longer.
+ * The process goes on without the lock, and what becomes of that is no longer its affair,
+ * although others that have joined may keep it for longer.
  */
 static void
 take_back(struct incoming *in)
@@ -72,7 +72,7 @@ static void
 end_body(struct incoming *in, int sig)
 {
 	if (!run_guarded(in->run))
-		react(in, EV_ENDED, sig); /* the wait status of who died of it */
+		react(in, EV_ENDED, sig); /* the wait status of a process that died of it */
 }
 
 /* When to look at the body again: no descriptor tells of its descendants' end. */
@@ -161,8 +161,7 @@ reap(struct incoming *in)
 }
 
 /*
- * To the command alone, as it would be without us: what it does about its own children
- * is its affair.
+ * To the command alone, as it would be without us: its own children are its affair.
  */
 static void
 forward(struct incoming *in, int sig)
@@ -231,7 +230,7 @@ hear_front(struct incoming *in)
 	}
 }
 
-/* ---- who releases, and who joins ---- */
+/* ---- releases, and runs that join ---- */
 
 /*
  * A second release, right after the answer to the first, is to find nobody rather than a

@@ -163,8 +163,8 @@ keeper_stop_tree(struct keeper *k)
 }
 
 /*
- * A stub that was never let go has the caller's descriptors, and would be left
- * to the front, who does not wait for it.
+ * A stub that has never begun has the caller's descriptors, and would be left
+ * to the front, which does not wait for it.
  */
 static void
 dismiss_stub(struct keeper *k)
@@ -176,7 +176,7 @@ dismiss_stub(struct keeper *k)
 
 /*
  * From here on nobody waits for us: nothing of the caller's must be kept busy,
- * and whoever wants us to end may say so.
+ * and TERM may end us.
  */
 static void
 go_on_alone(struct keeper *k)
@@ -463,12 +463,12 @@ release_lock(struct keeper *k)
 
 /* ---- when all has been given back ---- */
 
-/* for those who ask for a release at the moment of another's */
+/* for those that ask for a release at the moment of another's */
 #define LAST_PATIENCE (50 * NS_PER_MS)
 /* for a release of what was lost, if --for is not longer */
 #define QUESTION_PATIENCE (60 * NS_PER_S)
 
-/* Those who came just before door_shut() have yet to say what they want. */
+/* Those that came just before door_shut() have yet to say what they want. */
 static void
 serve_last(struct keeper *k)
 {
@@ -480,7 +480,7 @@ serve_last(struct keeper *k)
 }
 
 /*
- * Whoever comes to release what was lost is to hear of it, and he comes late: when the
+ * A `dlock release` of what was lost is to hear of it, and it comes late: when the
  * process for which it was held has ended.  Nothing is kept but the socket.
  */
 static void
@@ -507,7 +507,7 @@ await_question(struct keeper *k)
 /* ---- the process ---- */
 
 /*
- * Lets go of everything that is the user's; 0 to 2 stay taken, so that no socket lands
+ * Closes everything that is the user's; 0 to 2 stay taken, so that no socket lands
  * there.
  */
 static void
@@ -554,7 +554,9 @@ keeper_init(struct keeper *k, const struct run *r)
 	k->in.fault = &k->fault;
 	k->in.lock = &k->lock;
 	k->in.react = react_to_incoming;
-	news_init(&k->in.news, r->plan, &k->host, r->ends[1]);
+	k->in.news.plan = r->plan;
+	k->in.news.host = &k->host;
+	k->in.news.link = r->ends[1];
 	k->todo.wake = NEVER;
 	k->in.child.gate = -1;
 	close(r->ends[0]);

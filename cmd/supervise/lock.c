@@ -168,7 +168,7 @@ lock_acquire(struct lock *l, instant until, struct fault *f)
 }
 
 /*
- * Somebody wants the lock back, or has taken it: names who, where that is known.  With
+ * Somebody wants the lock back, or has taken it: names that person, if known.  With
  * several keys the backend says which one it was.
  */
 static void

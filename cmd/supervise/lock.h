@@ -1,7 +1,7 @@
 /*
  * lock.h - the lock of a run: of one key, of several, or joined.
  *
- * Makes of the plan what backend.h asks for, and chooses who serves it: the keepers
+ * Makes of the plan what backend.h asks for, and chooses what serves it: the keepers
  * around us if they have it (nested.h), else the plan's backend, through multi.h for
  * several keys.  The calls are those of lock_ops, in the same order, and mean the same.
  */
@@ -39,7 +39,7 @@ void lock_trace(struct lock *, void (*tell)(void *ctx, const char *line), void *
 
 enum rc lock_acquire(struct lock *, instant until, struct fault *);
 
-/* With RC_REVOKED and RC_LOST *fault says who wants it back, or has it, if that is known. */
+/* With RC_REVOKED and RC_LOST *fault names the one that wants it back, or has it, if known. */
 enum rc lock_renew(struct lock *, instant until, struct fault *);
 
 /*

@@ -79,7 +79,7 @@ unreachable(
 	    s->key, s->words, tried, nothing(p));
 }
 
-/* Nothing is wrong: who wants to know has asked for it. */
+/* Nothing is wrong: -v asks to be told. */
 static void
 skipped(struct verdict *v, const struct plan *p, const struct shown *s)
 {
@@ -116,7 +116,7 @@ verdict_refused(struct verdict *v, const struct plan *p, const struct ending *e,
 		    e->value == RC_SYSTEM && e->unconfirmed ? after(e) : "");
 }
 
-/* Whom a loss has stopped: the command, or the process for which the lock was held. */
+/* What a loss has stopped: the command, or the process for which the lock was held. */
 static const char *
 write_stopped(const struct plan *p, const struct ending *e, char *out, size_t size)
 {
@@ -137,7 +137,7 @@ write_stopped(const struct plan *p, const struct ending *e, char *out, size_t si
 	return out;
 }
 
-/* How it was lost; "": the words say who asked for it.  Of several keys, one is enough. */
+/* How it was lost; "": the words name the one that asked for it.  Of several keys, one is enough. */
 static const char *
 write_loss(const struct plan *p, const struct ending *e, char *out, size_t size)
 {
