@@ -41,8 +41,6 @@ give_up_spare(struct door *d)
 void
 door_open(struct door *d, const struct plan *p, pid_t root)
 {
-	for (size_t i = 0; i < DOOR_PEERS; i++)
-		d->peers[i] = (struct peer){.fd = -1};
 	d->used = d->present = 0;
 	d->out_of_fds = d->asked = false;
 	d->root = root;
@@ -78,7 +76,7 @@ add_peer(struct door *d, int fd, unsigned is)
 {
 	size_t i = 0;
 
-	while (i < DOOR_PEERS && d->peers[i].fd >= 0)
+	while (i < d->used && d->peers[i].fd >= 0)
 		i++;
 	if (i == DOOR_PEERS) {
 		close(fd);
@@ -86,7 +84,7 @@ add_peer(struct door *d, int fd, unsigned is)
 	}
 	d->peers[i] = (struct peer){fd, is};
 	d->present++;
-	d->used = i < d->used ? d->used : i + 1;
+	d->used += i == d->used;
 }
 
 static void

@@ -106,7 +106,7 @@ struct door {
 		int fd; /* -1: free */
 		unsigned is;
 	} peers[DOOR_PEERS]; /* those that are connected */
-	size_t used;         /* all at or beyond this are free */
+	size_t used;         /* so many have been in use; what is beyond is never read */
 	size_t present;      /* when none is free, the next peer waits to be accepted */
 };
 

@@ -32,8 +32,10 @@ lock_init(struct lock *l, const struct plan *p, const struct nested_site *where,
 	l->plan = p;
 	l->host = host;
 	l->where = where;
-	l->around = (struct nested){
-	    .host = host, .plan = p, .where = where, .keep_until = &l->outer_until};
+	l->around.host = host; /* the rest of it is large, and zeroed */
+	l->around.plan = p;
+	l->around.where = where;
+	l->around.keep_until = &l->outer_until;
 	l->claim = (struct claim){
 	    .key = p->keys[0],
 	    .kind = p->claim.kind,

@@ -24,7 +24,7 @@ struct lock {
 	bool identified; /* it is known which locks were granted */
 };
 
-/* All but the lock outlive it. */
+/* The lock is zeroed; all else outlives it. */
 void lock_init(struct lock *, const struct plan *, const struct nested_site *,
     struct host *, const char *owner, const char *record);
 

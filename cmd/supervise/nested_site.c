@@ -61,13 +61,16 @@ append_setting(
 void
 nested_site_write(char *out, const struct backend *b, const struct site *s)
 {
-	char url[URL_BYTES] = "";
+	const char *url = s->url ? s->url : "";
 	bool secret = mask_finds(s->url), fits;
+	char masked[URL_BYTES];
 	size_t used = 0;
 
-	if (s->url)
-		snprintf(url, sizeof url, "%s", s->url);
-	mask_passwords(url);
+	if (secret) {
+		snprintf(masked, sizeof masked, "%s", url);
+		mask_passwords(masked);
+		url = masked;
+	}
 	fits = append_part(out, &used, secret ? '!' : '=', url);
 	for (size_t i = 0; fits && i < s->nsettings; i++)
 		fits = append_setting(out, &used, b, &s->settings[i]);

@@ -383,11 +383,9 @@ send_by(int pidfd, const struct aim *a)
 static void
 signal_command(const struct aim *a)
 {
-	if (a->command == 0)
-		return;
-	if (a->leads)
+	if (a->command && a->leads)
 		send_to(-a->command, a);
-	if (!a->leads || getpgid(a->command) != a->command)
+	if (a->command && (!a->leads || getpgid(a->command) != a->command))
 		send_to(a->command, a);
 }
 
@@ -431,7 +429,10 @@ is_dead_process(const struct process *p)
 	return (p->state == 'Z' && p->threads <= 1) || p->state == 'X';
 }
 
-/* The command has got it, with its group if it leads one. */
+/*
+ * The command, and its group if it leads one, has got it.  The outside process gets it
+ * before those below it: it must not go on as if they had ended by themselves.
+ */
 static size_t
 signal_marked(const struct processes *l, const struct aim *a)
 {
@@ -439,6 +440,8 @@ signal_marked(const struct processes *l, const struct aim *a)
 	      outside = a->outside ? number_in_proc(a->outside->pid) : 0;
 	size_t alive = 0;
 
+	if (a->outside && !outside_has_ended(a->outside))
+		alive += send_by(a->outside->fd, a);
 	for (size_t i = 0; i < l->n; i++) {
 		const struct process *p = &l->at[i];
 
@@ -449,8 +452,6 @@ signal_marked(const struct processes *l, const struct aim *a)
 		    (p->pid != command && !(a->leads && p->group == command)))
 			signal_process(p, a);
 	}
-	if (a->outside && !outside_has_ended(a->outside))
-		alive += send_by(a->outside->fd, a);
 	return alive;
 }
 
