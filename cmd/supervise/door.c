@@ -234,8 +234,7 @@ serve_peer(struct door *d, struct peer *p, const struct offer *offer, int64_t *k
 			return 0;
 		}
 		answer_peer(&answer, &ask, n, p->is & PEER_FOREIGN, offer);
-		answer.full =
-		    answer.has && !held && ask.verb == JOIN_HOLD && is_full(d);
+		answer.full = answer.has && !held && ask.verb == JOIN_HOLD && is_full(d);
 		if (answer.full)
 			answer.has = 0;
 		if (answer.has && ask.keep > *keep)
@@ -252,8 +251,8 @@ serve_peer(struct door *d, struct peer *p, const struct offer *offer, int64_t *k
 }
 
 int
-door_serve(struct door *d, const struct pollfd *set, const struct offer *offer,
-    int64_t *keep)
+door_serve(
+    struct door *d, const struct pollfd *set, const struct offer *offer, int64_t *keep)
 {
 	int grown = 0;
 

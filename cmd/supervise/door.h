@@ -95,8 +95,9 @@ enum {
 
 struct door {
 	int listener; /* -1: none */
-	pid_t root;   /* what descends from it may hold along; 0: anybody that knows where */
-	bool asked;   /* for a release, since the caller has last put this back */
+	pid_t
+	    root; /* what descends from it may hold along; 0: anybody that knows where */
+	bool asked; /* for a release, since the caller has last put this back */
 	/* no descriptors for peers: the next one waits until one has gone */
 	bool out_of_fds;
 	bool spares; /* for a hold one is kept, by which a release is heard */
@@ -124,7 +125,7 @@ nfds_t door_poll(const struct door *, struct pollfd *set);
 
 /* What the keeper holds, for peers; `ours` false: nothing, or no longer. */
 struct offer {
-	const struct plan *plan; /* whose keys, and of which kind they are held */
+	const struct plan *plan;         /* whose keys, and of which kind they are held */
 	const struct identity *identity; /* which locks they are; NULL: not known */
 	bool ours;
 	instant sent;

@@ -10,7 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define TREE_AGAIN (20 * NS_PER_MS) /* pause between two looks at what is left of a body */
+#define TREE_AGAIN \
+	(20 * NS_PER_MS) /* pause between two looks at what is left of a body */
 
 static void
 react(struct incoming *in, enum event_kind kind, int value)
@@ -59,7 +60,8 @@ check_body(struct incoming *in)
 	if (awaits_body(in) && instant_now() >= in->run->body->until)
 		take_back(in);
 	o = run_guarded(in->run);
-	if (in->keep->phase == PH_HOLD && in->keep->tree.stopping && !in->keep->tree.empty &&
+	if (in->keep->phase == PH_HOLD && in->keep->tree.stopping &&
+	    !in->keep->tree.empty &&
 	    (!o || tree_signal(0, &(struct aim){.outside = o}) == 0))
 		react(in, EV_EMPTY, 0);
 }
@@ -72,14 +74,16 @@ static void
 end_body(struct incoming *in, int sig)
 {
 	if (!run_guarded(in->run))
-		react(in, EV_ENDED, sig); /* the wait status of a process that died of it */
+		react(
+		    in, EV_ENDED, sig); /* the wait status of a process that died of it */
 }
 
 /* When to look at the body again: no descriptor tells of its descendants' end. */
 static instant
 body_wake(const struct incoming *in)
 {
-	if (in->keep->phase == PH_HOLD && in->keep->tree.stopping && !in->keep->tree.empty)
+	if (in->keep->phase == PH_HOLD && in->keep->tree.stopping &&
+	    !in->keep->tree.empty)
 		return instant_now() + TREE_AGAIN;
 	return awaits_body(in) ? in->run->body->until : NEVER;
 }

@@ -579,8 +579,7 @@ keeper_prepare(struct keeper *k)
 	sigset_t heard;
 
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	if (!k->run->body &&
-	    child_fork(&k->in.child, r) != 0)
+	if (!k->run->body && child_fork(&k->in.child, r) != 0)
 		die_early(k, "cannot start a process");
 	leave_the_terminal(k);
 	sigemptyset(&heard);
@@ -590,8 +589,8 @@ keeper_prepare(struct keeper *k)
 		die_early(k, "cannot open a signalfd and a timerfd");
 	if (r->plan->terms.min_hold > 0)
 		record_write(k->record, r->plan, getpid());
-	lock_init(
-	    &k->lock, r->plan, r->where, &k->host, r->owner, *k->record ? k->record : r->record);
+	lock_init(&k->lock, r->plan, r->where, &k->host, r->owner,
+	    *k->record ? k->record : r->record);
 	door_open(
 	    &k->in.door, r->plan, k->run->body ? k->run->body->outside.pid : getpid());
 	if (k->run->body)

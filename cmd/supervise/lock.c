@@ -85,8 +85,8 @@ open_backend(struct lock *l, struct fault *f)
 		    "this dlock was built without the %s backend (dlock version)",
 		    p->site.backend->name);
 	if (p->nkeys > 1)
-		return multi_open(
-		    &l->store, l->host, p->site.backend, &l->where->site, p->keys, p->nkeys, f);
+		return multi_open(&l->store, l->host, p->site.backend, &l->where->site,
+		    p->keys, p->nkeys, f);
 	return p->site.backend->open(&l->store, l->host, &l->where->site, f);
 }
 

@@ -15,8 +15,9 @@ struct lock {
 	const struct plan *plan;
 	struct host *host;
 	const struct nested_site *where;
-	struct nested around; /* the dlocks around us; its parts and identity are the lock's */
-	bool nested;          /* it is a joined hold */
+	struct nested
+	    around;  /* the dlocks around us; its parts and identity are the lock's */
+	bool nested; /* it is a joined hold */
 	struct claim claim;
 	instant outer_until; /* nested: so long the enclosing dlock is to keep it */
 	struct store *store; /* NULL: none is open */

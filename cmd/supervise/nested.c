@@ -114,7 +114,8 @@ leave(struct nested *k)
 {
 	if (k->keeper < 0)
 		return;
-	shutdown(k->keeper, SHUT_RDWR); /* for the front's copy as well: that gives back */
+	shutdown(
+	    k->keeper, SHUT_RDWR); /* for the front's copy as well: that gives back */
 	close(k->keeper);
 	k->keeper = -1;
 }
@@ -125,8 +126,8 @@ leave(struct nested *k)
  * full, or frozen; RC_SYSTEM, RC_STOP.
  */
 static enum rc
-connect_to(struct nested *k, const struct keeper_address *to, instant until,
-    struct fault *f)
+connect_to(
+    struct nested *k, const struct keeper_address *to, instant until, struct fault *f)
 {
 	enum rc rc;
 
@@ -404,8 +405,8 @@ nested_of(struct store *s)
 
 /* The lease is that of the keeper. */
 static enum rc
-ask_for_lease(struct store *s, enum join_verb verb, instant until, struct grant *g,
-    struct fault *f)
+ask_for_lease(
+    struct store *s, enum join_verb verb, instant until, struct grant *g, struct fault *f)
 {
 	struct nested *k = nested_of(s);
 	struct join_answer a;

@@ -42,19 +42,18 @@ append_part(char *out, size_t *used, char mark, const char *text)
 		return false;
 	out[(*used)++] = mark;
 	n = encode_key(out + *used, SITE_BYTES - *used, text);
-	out[*used += n] = '\0';
+	out[ *used += n] = '\0';
 	return n > 0 || !*text;
 }
 
 static bool
-append_setting(
-    char *out, size_t *used, const struct backend *b, const struct setting *s)
+append_setting(char *out, size_t *used, const struct backend *b, const struct setting *s)
 {
 	char here[PATH_MAX] = "", text[SETTINGS_BYTES + PATH_MAX];
 	bool relative = is_relative_file(b, s) && getcwd(here, sizeof here);
 
-	snprintf(text, sizeof text, "%s=%s%s%s", s->name, here, relative ? "/" : "",
-	    s->value);
+	snprintf(
+	    text, sizeof text, "%s=%s%s%s", s->name, here, relative ? "/" : "", s->value);
 	return append_part(out, used, '&', text);
 }
 

@@ -38,8 +38,7 @@ news_notice(struct news *n)
 void
 news_grant(struct news *n, const struct grant *g, const struct anchors *anchors)
 {
-	const struct msg m = {
-	    .kind = MSG_GRANTED, .token = g->token, .slot = g->slot};
+	const struct msg m = {.kind = MSG_GRANTED, .token = g->token, .slot = g->slot};
 
 	send_to_front(n, &m, anchors);
 }

@@ -218,7 +218,7 @@ struct run {
 	const struct plan *plan;
 	const struct origin *origin;
 	struct shared *shared;
-	int ends[2];                     /* of the link: [0] the front's, [1] the keeper's */
+	int ends[2]; /* of the link: [0] the front's, [1] the keeper's */
 	const struct nested_site *where; /* the lock is kept */
 	const char *site;  /* the same for DLOCK_KEEPER, behind our address */
 	const char *path;  /* what to execute; NULL with a body */

@@ -104,11 +104,12 @@ start_run(struct run *r, struct plan *p)
 	pid_t keeper;
 
 	if (!could_stop(r))
-		return refused(p, RC_CONFIG, "a lock is only kept for what can be stopped",
+		return refused(p, RC_CONFIG,
+		    "a lock is only kept for what can be stopped",
 		    "/proc is not mounted here, or does not show this process");
 	if (!prepare(r, p))
-		return refused(p, RC_SYSTEM,
-		    "cannot get memory, random numbers or sockets", NULL);
+		return refused(
+		    p, RC_SYSTEM, "cannot get memory, random numbers or sockets", NULL);
 	keeper = _Fork();
 	if (keeper < 0)
 		return refused(p, RC_SYSTEM, "cannot start a process", NULL);

@@ -514,7 +514,8 @@ tree_signal(pid_t root, const struct aim *a)
 		mark_below(&l, number_in_proc(root), a->spared);
 	if (a->outside)
 		mark_outside(&l, a->outside);
-	alive = signal_marked(&l, a) + (l.n == 0); /* it cannot be seen that all is quiet */
+	alive = signal_marked(&l, a) +
+	    (l.n == 0); /* it cannot be seen that all is quiet */
 	if (root == getpid())
 		alive += signal_children(&l, a);
 	free(l.at);

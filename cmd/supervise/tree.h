@@ -49,9 +49,9 @@ void tree_spare(struct processes *spared, pid_t keeper);
  */
 struct outside {
 	pid_t pid;
-	int fd;                  /* of that process */
-	pid_t front;             /* of dlock, which is none of them, nor is what is below it */
-	pid_t group;             /* that it leads, as /proc numbers it; 0: none */
+	int fd;      /* of that process */
+	pid_t front; /* of dlock, which is none of them, nor is what is below it */
+	pid_t group; /* that it leads, as /proc numbers it; 0: none */
 	unsigned long long born; /* in clock ticks */
 	struct processes known;
 };

@@ -66,8 +66,7 @@ serve(struct outer *a, struct outer *b, pid_t asker)
 	while (waitpid(asker, &status, WNOHANG) == 0)
 		for (int i = 0; i < 2; i++) {
 			poll(sets[i], door_poll(&both[i]->door, sets[i]), 5);
-			door_serve(
-			    &both[i]->door, sets[i], &both[i]->offer, &keep);
+			door_serve(&both[i]->door, sets[i], &both[i]->offer, &keep);
 		}
 	return status;
 }
