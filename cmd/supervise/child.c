@@ -22,15 +22,8 @@
  * before it, empty, and written in place: setting them afterwards would cost
  * every run some fifty microseconds between the grant and the command.
  */
-static char token_text[sizeof "DLOCK_TOKEN=" + sizeof((struct go *)0)->token] =
-    "DLOCK_TOKEN=";
-static char slot_text[sizeof "DLOCK_SLOT=" + sizeof((struct go *)0)->slot] =
-    "DLOCK_SLOT=";
-static char *tokens_text; /* NULL with one key */
-static size_t tokens_size;
-/* and behind our address those of the dlocks around us, however many */
-static char *keepers_text;
-static const char *outer_keepers = "";
+enum later { TOKEN, SLOT, TOKENS, KEEPER, LATER };
+static char *later[LATER]; /* where the value goes; NULL: it is not told */
 
 /* Each byte of a key is written as six at most. */
 size_t
@@ -54,68 +47,56 @@ child_write_tokens(const struct plan *p, const struct go *go, char *out, size_t 
 	object_end(&j);
 }
 
-/* With several keys: makes room for their tokens. */
+/* False: no memory. */
 static bool
-prepare_tokens(const struct plan *p)
+make_room(enum later which, const char *name, size_t room)
 {
-	if (p->nkeys == 1)
-		return true;
-	tokens_size = strlen("DLOCK_TOKENS=") + child_tokens_room(p);
-	tokens_text = malloc(tokens_size);
-	return tokens_text &&
-	    putenv(memcpy(tokens_text, "DLOCK_TOKENS=", sizeof "DLOCK_TOKENS=")) == 0;
-}
+	size_t n = strlen(name);
+	char *text = malloc(n + room);
 
-static void
-fill_in_tokens(const struct plan *p, const struct go *go)
-{
-	size_t name = strlen("DLOCK_TOKENS=");
-
-	if (tokens_text)
-		child_write_tokens(p, go, tokens_text + name, tokens_size - name);
+	if (!text)
+		return false;
+	later[which] = stpcpy(text, name);
+	return putenv(text) == 0;
 }
 
 /* False: no memory; then the command must not run half-informed. */
 static bool
-prepare_environment(const struct run *r)
+prepare_environment(const struct run *r, const char *outer)
 {
-	const struct plan *p = r->plan;
 	static const char *const ours[] = {"DLOCK_KEY", "DLOCK_TOKEN", "DLOCK_TOKENS",
 	    "DLOCK_SLOT", "DLOCK_OWNER", "DLOCK_BACKEND", "DLOCK_KEEPER"};
-	const char *outer = getenv("DLOCK_KEEPER");
+	const struct plan *p = r->plan;
+	const struct go *go = NULL;
 
-	if (outer && *outer)
-		outer_keepers = outer; /* it stays where it is when it is unset */
-	keepers_text = malloc(sizeof "DLOCK_KEEPER=" + KEEPER_BYTES + strlen(r->site) +
-	    strlen(outer_keepers) + 1);
-	if (!keepers_text)
-		return false;
-	memcpy(keepers_text, "DLOCK_KEEPER=", sizeof "DLOCK_KEEPER=");
 	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
 		unsetenv(ours[i]); /* all of a name, should there be several */
 	return setenv("DLOCK_KEY", p->keys[0], 1) == 0 &&
 	    setenv("DLOCK_OWNER", r->owner, 1) == 0 &&
 	    setenv("DLOCK_BACKEND", p->site.backend->name, 1) == 0 &&
-	    putenv(token_text) == 0 && putenv(keepers_text) == 0 &&
-	    (p->claim.kind != KIND_LIMIT || putenv(slot_text) == 0) && prepare_tokens(p);
+	    make_room(TOKEN, "DLOCK_TOKEN=", sizeof go->token) &&
+	    make_room(KEEPER, "DLOCK_KEEPER=",
+		sizeof go->keeper + strlen(r->site) + strlen(outer) + 1) &&
+	    (p->claim.kind != KIND_LIMIT ||
+		make_room(SLOT, "DLOCK_SLOT=", sizeof go->slot)) &&
+	    (p->nkeys == 1 || make_room(TOKENS, "DLOCK_TOKENS=", child_tokens_room(p)));
 }
 
+/* Behind our address, with where the lock is kept, are those of the dlocks around us. */
 static void
-fill_in(char *text, const char *value)
+fill_in(const struct run *r, const struct go *go, const char *outer)
 {
-	strcpy(strchr(text, '=') + 1, value);
-}
+	char *keepers = stpcpy(stpcpy(later[KEEPER], go->keeper), r->site);
 
-/* Our address, with where the lock is kept, and behind it those of the dlocks around us. */
-static void
-fill_in_keepers(const char *address, const char *site)
-{
-	char *end = stpcpy(strchr(keepers_text, '=') + 1, address);
-
-	end = stpcpy(end, site);
-	if (*outer_keepers)
-		*end++ = ' ';
-	strcpy(end, outer_keepers);
+	if (*outer)
+		*keepers++ = ' ';
+	strcpy(keepers, outer);
+	strcpy(later[TOKEN], go->token);
+	if (later[SLOT])
+		strcpy(later[SLOT], go->slot);
+	if (later[TOKENS])
+		child_write_tokens(
+		    r->plan, go, later[TOKENS], child_tokens_room(r->plan));
 }
 
 /*
@@ -133,6 +114,8 @@ restore(const struct origin *o)
 static _Noreturn void
 stub(int gate, pid_t keeper, const struct run *r)
 {
+	/* it stays where it is when it is unset */
+	const char *around = getenv("DLOCK_KEEPER"), *outer = around ? around : "";
 	_Atomic int *exec = &r->shared->exec;
 	struct go go;
 	bool ready;
@@ -140,7 +123,7 @@ stub(int gate, pid_t keeper, const struct run *r)
 	if (!r->origin->has_tty)
 		setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	ready = prepare_environment(r);
+	ready = prepare_environment(r, outer);
 	if (getppid() != keeper || !ready || recv(gate, &go, sizeof go, 0) != sizeof go)
 		_exit(STATUS_NOT_FOUND);
 	/* the keeper may have been frozen while it said "go" */
@@ -148,10 +131,7 @@ stub(int gate, pid_t keeper, const struct run *r)
 		atomic_store(exec, ETIME);
 		_exit(STATUS_NOT_FOUND);
 	}
-	fill_in(token_text, go.token);
-	fill_in(slot_text, go.slot);
-	fill_in_tokens(r->plan, &go);
-	fill_in_keepers(go.keeper, r->site);
+	fill_in(r, &go, outer);
 	/* from here on what happens to us happens to the command */
 	atomic_store(exec, EXEC_CALLED);
 	restore(r->origin);

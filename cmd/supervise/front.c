@@ -128,6 +128,18 @@ front_signal_tree(struct front *f, pid_t root, int sig, bool wake)
 	return tree_signal(root, &aim);
 }
 
+/* Or until a signal comes, such as the end of a child; nothing is done about any. */
+static void
+pause_until(struct front *f, instant until)
+{
+	struct signalfd_siginfo info;
+	struct pollfd set[LOOP_OWN];
+
+	loop_wait(&f->loop, set, LOOP_OWN, until);
+	while (loop_signal(&f->loop, &info))
+		continue;
+}
+
 /*
  * Kills everything of ours but the spared: the command first, then the keeper, so
  * that the rest becomes our own children, until we are alone.  Beside children that
@@ -141,8 +153,6 @@ kill_everything(struct front *f)
 {
 	instant patience = instant_now() + KILL_PATIENCE;
 	bool outside = run_guarded(f->run), strangers = f->run->has_elders || outside;
-	struct signalfd_siginfo info;
-	struct pollfd set[LOOP_OWN];
 
 	/* a keeper that goes on now must not take this for the command's own end */
 	atomic_store(&f->shared->stopping, true);
@@ -160,9 +170,7 @@ kill_everything(struct front *f)
 			return true;
 		if (quiet != 1 && instant_now() >= patience)
 			return false;
-		loop_wait(&f->loop, set, LOOP_OWN, instant_now() + KILL_AGAIN);
-		while (loop_signal(&f->loop, &info))
-			continue;
+		pause_until(f, instant_now() + KILL_AGAIN);
 	}
 	return true;
 }
@@ -570,16 +578,11 @@ static void
 await_keeper(struct front *f)
 {
 	instant patience = instant_now() + NS_PER_S;
-	struct signalfd_siginfo info;
-	struct pollfd set[LOOP_OWN];
 
 	for (front_reap(f); f->keeper.pid && !atomic_load(&f->shared->end.lingers) &&
 	     instant_now() < patience;
-	     front_reap(f)) {
-		loop_wait(&f->loop, set, LOOP_OWN, patience);
-		while (loop_signal(&f->loop, &info))
-			continue;
-	}
+	     front_reap(f))
+		pause_until(f, patience);
 }
 
 struct verdict

@@ -155,11 +155,7 @@ loss_trust(const struct run *r, struct doubt *d)
 void
 loss_tell(const struct run *r, const struct ending *e, const char *words)
 {
-	const struct heard heard = {.words = words,
-	    .where = shared_where(r->shared),
-	    .key = "",
-	    .holder = "",
-	    .slots = ""};
+	const struct heard heard = {.words = words, .where = shared_where(r->shared)};
 
 	if (e->kind != END_LOST || !run_guarded(r) ||
 	    atomic_exchange(&r->shared->end.loss_told, true))

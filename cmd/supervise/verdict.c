@@ -277,8 +277,7 @@ struct verdict
 verdict_of_release(
     const struct plan *p, const struct ending *e, const char *words, const char *where)
 {
-	const struct heard heard = {
-	    .words = words, .where = where, .key = "", .holder = "", .slots = ""};
+	const struct heard heard = {.words = words, .where = where};
 	struct verdict v = verdict_of(p, e, &heard);
 	bool several = p->nkeys > 1;
 	char key[400];

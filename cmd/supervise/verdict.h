@@ -28,8 +28,9 @@ struct verdict {
 /* What the front has heard of it all. */
 struct heard {
 	const char *words;  /* the backend's, of the call that decided the ending */
-	const char *key;    /* that is busy */
 	const char *where;  /* the server; "" if that is not known */
+	/* the rest only of a lock that may be busy: */
+	const char *key;
 	bool frozen;        /* the busy lock is: by `holder` */
 	const char *holder; /* of a busy lock, clean */
 	const char *slots;  /* what of its --limit is taken, see waiting.h; "" */
