@@ -10,7 +10,6 @@
 #include "watch.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -321,23 +320,6 @@ ends_by_default(int sig)
 	return sigaction(sig, NULL, &inherited) == 0 && inherited.sa_handler != SIG_IGN;
 }
 
-static int
-open_terminal(void)
-{
-	return open("/dev/tty", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
-}
-
-static bool
-is_foreground_job(void)
-{
-	int tty = open_terminal();
-	bool yes = tty >= 0 && tcgetpgrp(tty) == getpgrp();
-
-	if (tty >= 0)
-		close(tty);
-	return yes;
-}
-
 /*
  * Whether the command has got the signal as well: in a terminal it shares our
  * process group, to which the kernel sends Ctrl-C (but not every hang-up), and to
@@ -351,7 +333,7 @@ command_had_it(const struct front *f, const struct signalfd_siginfo *info)
 	if (!f->run->origin->has_tty)
 		return false;
 	if (info->ssi_signo == SIGCONT)
-		return is_foreground_job();
+		return loop_is_foreground();
 	return loop_is_for_group(info) ||
 	    (info->ssi_code == SI_USER &&
 		tree_relation(f->keeper.pid, info->ssi_pid) == KIN_YES);
@@ -402,27 +384,6 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 
 /* ---- messages ---- */
 
-/*
- * Stops as a shell's job.  A command that leads a group of its own, such as an
- * interactive shell, is not reached by the `fg` that continues ours: it is
- * continued by us, and gets the terminal back if it had it.
- */
-static void
-stop_with(pid_t command, int sig)
-{
-	pid_t group = getpgid(command);
-	int tty = group != getpgrp() ? open_terminal() : -1;
-	bool owner = tty >= 0 && tcgetpgrp(tty) == group;
-
-	loop_stop_here(sig);
-	if (owner && tcgetpgrp(tty) == getpgrp() && getpgid(command) == group)
-		tcsetpgrp(tty, group);
-	if (tty >= 0)
-		close(tty);
-	if (group > 0 && group != getpgrp() && getpgid(command) == group)
-		kill(-group, SIGCONT);
-}
-
 static void
 command_stopped(struct front *f, int sig)
 {
@@ -444,7 +405,7 @@ front_stop(struct front *f)
 	    (state ? state != 'T' : kill(command, 0) != 0))
 		return;
 	atomic_store(&f->shared->front.mirrored, true);
-	stop_with(command, f->stop.sig);
+	loop_stop_with(command, f->stop.sig);
 	atomic_store(&f->shared->front.mirrored, false);
 }
 
