@@ -67,7 +67,7 @@ static enum rc
 find_site(struct looking *l, struct fault *f)
 {
 	const struct backend *b = l->plan->site.backend;
-	struct nested around = {.host = &l->host, .plan = l->plan, .where = &l->where};
+	struct nested outer = {.host = &l->host, .plan = l->plan, .where = &l->where};
 
 	if (!b->open)
 		return fault_set(f, RC_CONFIG,
@@ -75,7 +75,7 @@ find_site(struct looking *l, struct fault *f)
 		    b->name);
 	nested_site_find(&l->where, l->plan);
 	if (l->plan->cmd == CMD_WAIT)
-		l->ours = nested_look(&around);
+		l->ours = nested_look(&outer);
 	return nested_site_check(&l->where, f);
 }
 

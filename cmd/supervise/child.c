@@ -82,7 +82,7 @@ prepare_environment(const struct run *r, const char *outer)
 	    (p->nkeys == 1 || make_room(TOKENS, "DLOCK_TOKENS=", child_tokens_room(p)));
 }
 
-/* Behind our address, with where the lock is kept, are those of the dlocks around us. */
+/* Behind our address, with where the lock is kept, are those of the outer dlocks. */
 static void
 fill_in(const struct run *r, const struct go *go, const char *outer)
 {

@@ -101,7 +101,7 @@ is_alone(struct front *f)
  * keeper is dead and all of these are its children too.
  */
 static void
-look_around(struct front *f)
+look_for_elders(struct front *f)
 {
 	f->elders.look_at = NEVER;
 	if (!f->run->has_elders || !f->keeper.pid)
@@ -158,7 +158,7 @@ kill_everything(struct front *f)
 	if (atomic_load(&f->shared->command))
 		kill(atomic_load(&f->shared->command), SIGKILL);
 	if (f->keeper.pid) {
-		look_around(f);
+		look_for_elders(f);
 		kill(f->keeper.pid, SIGKILL);
 	}
 	for (int quiet = 0; outside || !is_alone(f);) {
@@ -267,7 +267,7 @@ watch_keeper(struct front *f)
 	struct watched due;
 
 	if (instant_now() >= f->elders.look_at)
-		look_around(f);
+		look_for_elders(f);
 	due = watch(&f->watch, instant_now(), &view);
 	switch (due.duty) {
 	case DUTY_NONE:
@@ -576,7 +576,7 @@ front_run(const struct run *r, pid_t keeper)
 	error = loop_open(&f.loop, &all) == 0 ? 0 : errno;
 	if (error)
 		take_over(&f, strerror(error));
-	look_around(&f);
+	look_for_elders(&f);
 	while (!f.end.over) {
 		wake = watch_keeper(&f);
 		if (f.end.over)

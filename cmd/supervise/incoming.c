@@ -289,12 +289,12 @@ serve_door(struct incoming *in, const struct pollfd *set)
 {
 	struct offer offer = {
 	    .plan = in->run->plan,
-	    .identity = in->lock->identified ? &in->lock->around.identity : NULL,
+	    .identity = in->lock->identified ? &in->lock->outer.identity : NULL,
 	    .ours = in->keep->phase == PH_HOLD && !keep_is_lost(in->keep),
 	    .sent = in->keep->lease.sent,
 	    .lease = in->keep->lease.length,
 	    .pace = in->keep->lease.pace,
-	    .parts = in->lock->around.parts,
+	    .parts = in->lock->outer.parts,
 	    .stops = in->run->body && in->keep->tree.stopping,
 	};
 	int64_t keep = 0;

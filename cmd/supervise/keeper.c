@@ -78,7 +78,7 @@ make_go(const struct keeper *k)
 	snprintf(go.token, sizeof go.token, "%" PRIu64, k->lock.grant.token);
 	snprintf(go.slot, sizeof go.slot, "%u", k->lock.grant.slot);
 	for (size_t i = 0; k->plan->nkeys > 1 && i < k->plan->nkeys; i++)
-		go.tokens[i] = k->lock.around.parts[i].token;
+		go.tokens[i] = k->lock.outer.parts[i].token;
 	snprintf(go.keeper, sizeof go.keeper, "%s", k->in.door.address);
 	return go;
 }

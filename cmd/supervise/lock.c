@@ -32,10 +32,10 @@ lock_init(struct lock *l, const struct plan *p, const struct nested_site *where,
 	l->plan = p;
 	l->host = host;
 	l->where = where;
-	l->around.host = host; /* the rest of it is large, and zeroed */
-	l->around.plan = p;
-	l->around.where = where;
-	l->around.keep_until = &l->outer_until;
+	l->outer.host = host; /* the rest of it is large, and zeroed */
+	l->outer.plan = p;
+	l->outer.where = where;
+	l->outer.keep_until = &l->outer_until;
 	l->claim = (struct claim){
 	    .key = p->keys[0],
 	    .kind = p->claim.kind,
@@ -90,11 +90,11 @@ open_backend(struct lock *l, struct fault *f)
 	return p->site.backend->open(&l->store, l->host, &l->where->site, f);
 }
 
-/* At the keepers around us, or else at the plan's backend. */
+/* At an outer keeper, or else at the plan's backend. */
 static enum rc
 open_store(struct lock *l, struct fault *f)
 {
-	enum rc rc = nested_open(&l->store, &l->around, f);
+	enum rc rc = nested_open(&l->store, &l->outer, f);
 
 	l->nested = l->store != NULL;
 	return rc == RC_OK && !l->store ? open_backend(l, f) : rc;
@@ -136,7 +136,7 @@ note_parts(struct lock *l)
 	for (size_t i = 0; i < l->plan->nkeys; i++) {
 		const struct grant *g = grant_of(l, i);
 
-		l->around.parts[i] = (struct join_part){g->token, g->slot};
+		l->outer.parts[i] = (struct join_part){g->token, g->slot};
 	}
 }
 
@@ -149,7 +149,7 @@ note_identity(struct lock *l)
 {
 	struct fault f;
 
-	l->identified = nested_identify(&l->around.identity, l->plan->site.backend,
+	l->identified = nested_identify(&l->outer.identity, l->plan->site.backend,
 			    l->store, &f) == RC_OK;
 }
 

@@ -1,8 +1,8 @@
 /*
  * lock.h - the lock of a run: of one key, of several, or joined.
  *
- * Makes of the plan what backend.h asks for, and chooses what serves it: the keepers
- * around us if they have it (nested.h), else the plan's backend, through multi.h for
+ * Makes of the plan what backend.h asks for, and chooses what serves it: an outer
+ * keeper that has it (nested.h), else the plan's backend, through multi.h for
  * several keys.  The calls are those of lock_ops, in the same order, and mean the same.
  */
 #ifndef DLOCK_LOCK_H
@@ -15,11 +15,10 @@ struct lock {
 	const struct plan *plan;
 	struct host *host;
 	const struct nested_site *where;
-	struct nested
-	    around;  /* the dlocks around us; its parts and identity are the lock's */
-	bool nested; /* it is a joined hold */
+	struct nested outer; /* its parts and identity are the lock's */
+	bool nested;         /* it is a joined hold */
 	struct claim claim;
-	instant outer_until; /* nested: so long the enclosing dlock is to keep it */
+	instant outer_until; /* nested: so long the outer keeper is to keep it */
 	struct store *store; /* NULL: none is open */
 	struct grant grant;
 	bool identified; /* it is known which locks were granted */
@@ -44,7 +43,7 @@ enum rc lock_acquire(struct lock *, instant until, struct fault *);
 enum rc lock_renew(struct lock *, instant until, struct fault *);
 
 /*
- * RC_OK if no store is open; RC_LOST as of lock_renew().  The enclosing dlock keeps a joined
+ * RC_OK if no store is open; RC_LOST as of lock_renew().  The outer keeper keeps a joined
  * hold until `keep_until`.
  */
 enum rc lock_release(

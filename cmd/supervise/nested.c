@@ -1,4 +1,4 @@
-/* nested.c - a dlock below others: asks the keepers around it, and joins their hold. */
+/* nested.c - an inner run: asks the outer keepers, and joins their hold. */
 #include "nested.h"
 
 #include "cmd/text.h"

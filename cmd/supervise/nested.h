@@ -1,9 +1,9 @@
 /*
- * nested.h - a dlock below others: asks the keepers around it, and joins their hold.
+ * nested.h - an inner run: asks the outer keepers, and joins their hold.
  *
  * `dlock run -k deploy -- make` whose Makefile says `dlock run -k deploy` again
  * must neither wait for itself nor ask the server: the inner one joins the
- * outer one's hold.  The command finds the keepers around it in DLOCK_KEEPER;
+ * outer one's hold.  The command finds the outer keepers in DLOCK_KEEPER;
  * each has a socket (door.h), open to processes of the same user that descend from it.
  * Since an address says which locks the keeper has (keeper_address.h), a run which cannot
  * ask is not left to wait for its own ancestor: it is refused.
@@ -31,7 +31,7 @@
 enum rc nested_identify(
     struct identity *, const struct backend *, struct store *, struct fault *);
 
-/* A run that asks the keepers around it. */
+/* A run that asks the outer keepers. */
 struct nested {
 	struct host *host; /* it waits there */
 	const struct plan *plan;
@@ -48,7 +48,7 @@ struct nested {
  * RC_OK: *ret is a store that joins the hold of a keeper, and points into the struct; or it
  * is untouched if none of them holds any of the plan's keys: take them from the server
  * then.  RC_USAGE: that server is not to be known (any more); or the plan has a job, which
- * is remembered with a release, and a joined hold has none.  RC_AGAIN: a keeper around us
+ * is remembered with a release, and a joined hold has none.  RC_AGAIN: an outer keeper
  * is there but does not answer.  RC_PROTOCOL: one has a key of ours, or may have it, but it
  * cannot be joined, or not for the kind or all the keys that are asked for; asking the
  * server might be waiting for ourselves.

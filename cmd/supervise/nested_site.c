@@ -1,4 +1,4 @@
-/* nested_site.c - where the dlock around a run has its locks, as its keeper's address says. */
+/* nested_site.c - where the outer dlock has its locks, as its keeper's address says. */
 #include "nested_site.h"
 
 #include "backends/common/url.h"

@@ -1,8 +1,8 @@
 /*
- * nested_site.h - where the dlock around a run has its locks, as its keeper's address says.
+ * nested_site.h - where the outer dlock has its locks, as its keeper's address says.
  *
  * A run that states no URL (by -u or a variable), and no other backend, means the server
- * of the nearest dlock around it, also for another key, so that it does not end up
+ * of the nearest outer dlock, also for another key, so that it does not end up
  * elsewhere without a word.  That stands in the keeper's address, in this form:
  *
  *	=URL&NAME=VALUE...	each percent-encoded, with files by their absolute names
@@ -23,7 +23,7 @@ void nested_site_write(char *out, const struct backend *, const struct site *);
 /* Where the plan's locks are kept.  It points into itself, and into the plan. */
 struct nested_site {
 	struct site site;
-	bool ended;  /* it would be that of the dlock around us, but that has ended */
+	bool ended;  /* it would be that of the outer dlock, but that has ended */
 	bool secret; /* it has a password, which is not told */
 	char text[URL_BYTES + SETTINGS_BYTES];
 	/* the told ones, and the plan's own behind them, so that those win */

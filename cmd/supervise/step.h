@@ -101,7 +101,7 @@ enum loss {
 enum kept {
 	KEPT_NOT,
 	KEPT_MIN_HOLD,
-	KEPT_OUTSIDE, /* an enclosing dlock has it */
+	KEPT_OUTSIDE, /* an outer dlock has it */
 	KEPT_TRYING,  /* nobody has confirmed the release yet */
 };
 

@@ -27,8 +27,8 @@ struct verdict {
 
 /* What the front has heard of it all. */
 struct heard {
-	const char *words;  /* the backend's, of the call that decided the ending */
-	const char *where;  /* the server; "" if that is not known */
+	const char *words; /* the backend's, of the call that decided the ending */
+	const char *where; /* the server; "" if that is not known */
 	/* the rest only of a lock that may be busy: */
 	const char *key;
 	bool frozen;        /* the busy lock is: by `holder` */
