@@ -218,6 +218,50 @@ strangers_are_spared(void **state)
 	free(spared.at);
 }
 
+/* A sleeper with this number, where the kernel lets us choose; else another one. */
+static pid_t
+sleeper_with_number(pid_t number)
+{
+	char text[16];
+	int fd = open("/proc/sys/kernel/ns_last_pid", O_WRONLY),
+	    n = snprintf(text, sizeof text, "%d", number - 1);
+
+	if (fd >= 0 && write(fd, text, n) < 0)
+		errno = 0; /* not ours to choose */
+	if (fd >= 0)
+		close(fd);
+	return sleeper();
+}
+
+/* A number is given out again: it is the time of its start that makes a process itself. */
+static void
+the_number_of_one_that_was_spared_spares_nobody(void **state)
+{
+	struct processes spared = {0};
+	pid_t keeper = sleeper(), old = sleeper(), other = 0;
+
+	(void)state;
+	tree_spare(&spared, keeper);
+	assert_int_equal(spared.n, 1);
+	bury(old);
+	usleep(50000); /* the kernel counts in clock ticks */
+	for (int i = 0; i < 20 && other != old; i++) {
+		if (other)
+			bury(other);
+		other = sleeper_with_number(old);
+	}
+	if (other == old)
+		assert_int_equal(tree_signal(getpid(),
+				     &(struct aim){.sig = SIGKILL, .spared = &spared}),
+		    2);
+	tree_signal(getpid(), &(struct aim){.sig = SIGKILL});
+	while (waitpid(-1, NULL, 0) > 0)
+		continue;
+	free(spared.at);
+	if (other != old)
+		skip();
+}
+
 /* The command gets its signal once, and so does each of its group. */
 static void
 nobody_is_signalled_twice(void **state)
@@ -457,6 +501,7 @@ main(void)
 	    cmocka_unit_test(orphans_are_found),
 	    cmocka_unit_test(stopped_processes_are_woken_to_obey),
 	    cmocka_unit_test(strangers_are_spared),
+	    cmocka_unit_test(the_number_of_one_that_was_spared_spares_nobody),
 	    cmocka_unit_test(nobody_is_signalled_twice),
 	    cmocka_unit_test(a_process_without_its_first_thread_lives),
 	    cmocka_unit_test(descriptors_are_in_reserve),
