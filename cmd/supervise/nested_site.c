@@ -82,7 +82,8 @@ static char *
 read_part(struct nested_site *w, size_t *used, const char *part, size_t n)
 {
 	char *text = w->text + *used;
-	int length = encode_undo(text, sizeof w->text - *used, part, n);
+	size_t room = sizeof w->text - *used;
+	int length = room ? encode_undo(text, room, part, n) : -1;
 
 	if (length < 0)
 		return NULL;
@@ -131,8 +132,13 @@ static bool
 is_there(const struct keeper_address *a)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	bool there = fd < 0 || keeper_address_connect(a, fd) == 0 || errno == EAGAIN;
+	bool there = fd < 0;
+	pid_t pid;
 
+	if (fd >= 0 && keeper_address_connect(a, fd) == 0)
+		there = keeper_address_is_ours(fd, &pid);
+	else if (fd >= 0)
+		there = errno == EAGAIN;
 	if (fd >= 0)
 		close(fd);
 	return there;
