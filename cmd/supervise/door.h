@@ -9,6 +9,7 @@
 #define DLOCK_DOOR_H
 
 #include "backends/common/setting.h"
+#include "cmd/plan.h"
 #include "keeper_address.h"
 
 #include <poll.h>

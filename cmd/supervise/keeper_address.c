@@ -86,16 +86,16 @@ keeper_address_next(const char **text, struct keeper_address *a)
 }
 
 const char *
-keeper_address_key(const struct keeper_address *a, const struct plan *p)
+keeper_address_key(const struct keeper_address *a, const struct keys *k)
 {
 	char *end;
 
 	for (const char *c = a->locks; *c == '/'; c = end) {
 		unsigned long long lock = strtoull(c + 1, &end, 16);
 
-		for (size_t i = 0; i < p->nkeys; i++)
-			if (lock == lock_hash(p->site.backend->name, p->keys[i]))
-				return p->keys[i];
+		for (size_t i = 0; i < k->n; i++)
+			if (lock == lock_hash(k->backend->name, k->keys[i]))
+				return k->keys[i];
 	}
 	return NULL;
 }
@@ -108,14 +108,14 @@ keeper_address_serves(const struct keeper_address *a, const struct backend *b)
 
 /* "@NAME/NET/BACKEND/LOCK..." */
 static void
-write_address(char *out, const char *name, unsigned long long net, const struct plan *p)
+write_address(char *out, const char *name, unsigned long long net, const struct keys *k)
 {
 	size_t n = snprintf(
-	    out, KEEPER_BYTES, "@%s/%llx/%s", name, net, p->site.backend->name);
+	    out, KEEPER_BYTES, "@%s/%llx/%s", name, net, k->backend->name);
 
-	for (size_t i = 0; i < p->nkeys; i++)
+	for (size_t i = 0; i < k->n; i++)
 		n += snprintf(out + n, KEEPER_BYTES - n, "/%llx",
-		    lock_hash(p->site.backend->name, p->keys[i]));
+		    lock_hash(k->backend->name, k->keys[i]));
 }
 
 /* ---- its socket ---- */
@@ -153,7 +153,7 @@ make_name(char *out, size_t size)
 }
 
 int
-keeper_address_listen(char *out, const struct plan *p)
+keeper_address_listen(char *out, const struct keys *k)
 {
 	struct sockaddr_un a;
 	char name[64];
@@ -167,7 +167,7 @@ keeper_address_listen(char *out, const struct plan *p)
 		close(fd);
 		fd = -1;
 	}
-	write_address(out, name, fd < 0 ? NET_NONE : net_of(fd), p);
+	write_address(out, name, fd < 0 ? NET_NONE : net_of(fd), k);
 	return fd;
 }
 

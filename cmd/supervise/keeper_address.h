@@ -10,7 +10,7 @@
 #ifndef DLOCK_KEEPER_ADDRESS_H
 #define DLOCK_KEEPER_ADDRESS_H
 
-#include "cmd/plan.h"
+#include "backends/backend.h"
 
 #include <sys/types.h>
 
@@ -29,12 +29,19 @@ struct keeper_address {
 	bool is_old;       /* as versions wrote it that did not say the backend */
 };
 
+/* The locks that a run is about. */
+struct keys {
+	const struct backend *backend;
+	const char *const *keys;
+	size_t n;
+};
+
 /*
- * A socket that listens under a random name, non-blocking, and its address for the
- * plan's keys, without a site, in out[KEEPER_BYTES].  -1: there is none; the address says so to
+ * A socket that listens under a random name, non-blocking, and its address for these
+ * keys, without a site, in out[KEEPER_BYTES].  -1: there is none; the address says so to
  * others, and which locks are held nevertheless.
  */
-int keeper_address_listen(char *out, const struct plan *);
+int keeper_address_listen(char *out, const struct keys *);
 
 /* The next of the addresses at *text, which is moved on; false: there is none. */
 bool keeper_address_next(const char **text, struct keeper_address *);
@@ -43,10 +50,10 @@ bool keeper_address_next(const char **text, struct keeper_address *);
 bool keeper_address_serves(const struct keeper_address *, const struct backend *);
 
 /*
- * One of the plan's keys that the keeper at this address has, as it says of itself;
+ * One of these keys that the keeper at this address has, as it says of itself;
  * NULL: none.
  */
-const char *keeper_address_key(const struct keeper_address *, const struct plan *);
+const char *keeper_address_key(const struct keeper_address *, const struct keys *);
 
 /* As connect(2) does. */
 int keeper_address_connect(const struct keeper_address *, int fd);

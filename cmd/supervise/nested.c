@@ -75,11 +75,20 @@ refuse(const char *named, const char *why, struct fault *f)
 	    text_name(key, sizeof key, named), why);
 }
 
+/* One of our keys that the keeper has, as its address says; NULL: none. */
+static const char *
+named_key(const struct nested *k, const struct keeper_address *a)
+{
+	const struct plan *p = k->plan;
+
+	return keeper_address_key(a, &(struct keys){p->site.backend, p->keys, p->nkeys});
+}
+
 static enum rc
 not_asked(const struct nested *k, const struct keeper_address *a, const char *why,
     struct fault *f)
 {
-	const char *key = keeper_address_key(a, k->plan);
+	const char *key = named_key(k, a);
 
 	return key ? refuse(key, why, f) : RC_LOST;
 }
@@ -215,7 +224,7 @@ ask_keeper(struct nested *k, const struct keeper_address *a, struct join_answer 
     struct fault *f)
 {
 	instant until = instant_now() + JOIN_PATIENCE;
-	const char *key = keeper_address_key(a, k->plan);
+	const char *key = named_key(k, a);
 	bool full = false; /* so it has said; the last question may not be answered */
 
 	for (;;) {

@@ -12,6 +12,7 @@
 #ifndef DLOCK_NESTED_SITE_H
 #define DLOCK_NESTED_SITE_H
 
+#include "cmd/plan.h"
 #include "keeper_address.h"
 
 /* Of a site in the form above, with the NUL: any that a plan can have. */
