@@ -16,11 +16,10 @@
  */
 #include "cmd.h"
 
-#include "cmd/supervise/hold_release.h"
-#include "cmd/supervise/keeper_address.h"
+#include "cmd/supervise/child.h"
 #include "cmd/supervise/loop.h"
 #include "cmd/supervise/loss.h"
-#include "cmd/supervise/start.h"
+#include "cmd/supervise/nested.h"
 #include "exit.h"
 #include "kin.h"
 #include "say.h"
@@ -147,12 +146,13 @@ static int answered = -1, undelivered;
 
 /* DLOCK_KEEPER: ours before those of the dlocks around us. */
 static void
-write_keepers(FILE *to, const char *address)
+write_keepers(FILE *to, const char *address, const char *site)
 {
 	const char *outer = plan_variable("DLOCK_KEEPER");
 	char *all = NULL;
 
-	if (outer && asprintf(&all, "%s %s", address, outer) < 0)
+	if (asprintf(&all, "%s%s%s%s", address, site, outer ? " " : "",
+		outer ? outer : "") < 0)
 		all = NULL;
 	export_variable(to, "DLOCK_KEEPER", all ? all : address);
 	free(all);
@@ -187,7 +187,7 @@ write_assignments(FILE *to, const struct run *r, const char *handle)
 		export_variable(to, "DLOCK_SLOT", go->slot);
 	export_variable(to, "DLOCK_OWNER", r->owner);
 	export_variable(to, "DLOCK_BACKEND", p->site.backend->name);
-	write_keepers(to, go->keeper);
+	write_keepers(to, go->keeper, r->site);
 }
 
 /* False, with errno: not all of it has reached stdout. */
@@ -253,23 +253,16 @@ deliver_grant(const struct run *r)
 	return !undelivered;
 }
 
-/* Why (errno) it does not hold: of the plan's keys, in one sentence. */
 static struct verdict
-not_held(const struct plan *p)
+not_delivered(const struct plan *p)
 {
 	struct verdict v = {.status = STATUS_SYSTEM, .name = "failed"};
-	const char *why = strerror(undelivered ? undelivered : errno);
 	char key[400];
 
-	plan_name(p, key, sizeof key);
-	if (undelivered)
-		snprintf(v.line, sizeof v.line,
-		    "cannot write to standard output: %s; %s %s given back", why, key,
-		    p->nkeys > 1 ? "were" : "was");
-	else
-		snprintf(v.line, sizeof v.line,
-		    "cannot take %s: cannot open a socket: %s; nothing is held", key,
-		    why);
+	snprintf(v.line, sizeof v.line,
+	    "cannot write to standard output: %s; %s %s given back",
+	    strerror(undelivered), plan_name(p, key, sizeof key),
+	    p->nkeys > 1 ? "were" : "was");
 	return v;
 }
 
@@ -279,12 +272,10 @@ be_front(struct run *r, struct plan *p)
 	struct verdict v = {.status = STATUS_SYSTEM, .name = "failed"};
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (!tree_announce())
-		v = not_held(p);
-	else if (getppid() == r->body->asker)
-		v = start(r, p);
+	if (getppid() == r->body->asker)
+		v = start_run(r, p);
 	if (undelivered && v.status == 0 && !v.signal)
-		v = not_held(p);
+		v = not_delivered(p);
 	start_end(p, &v);
 }
 
@@ -471,7 +462,7 @@ release_handle(const struct plan *p, const char *handle, bool *gone)
 {
 	struct join_outcome o;
 	struct fault f;
-	enum rc rc = hold_release(handle, &o, &f);
+	enum rc rc = nested_release(handle, &o, &f);
 
 	*gone = rc == RC_LOST || rc == RC_AGAIN ||
 	    (rc == RC_OK && o.status != STATUS_NOTHING);

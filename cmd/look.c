@@ -100,7 +100,8 @@ check_can_look(const struct store *s, unsigned caps, struct fault *f)
 enum rc
 look_open(struct looking *l, const struct plan *p, unsigned caps, struct fault *f)
 {
-	const struct plan_site *s = &p->site;
+	const struct backend *b = p->site.backend;
+	struct nested outer = {.host = &l->host, .plan = p, .where = &l->where};
 	enum rc rc;
 
 	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
@@ -108,15 +109,16 @@ look_open(struct looking *l, const struct plan *p, unsigned caps, struct fault *
 	*l = (struct looking){.plan = p, .jitter = (uint64_t)instant_now() | 1};
 	look_host(&l->host);
 	l->host.wait = wait_patiently;
-	l->site = (struct site){s->url, s->settings, s->nsettings};
-	if (!s->backend->open)
+	if (!b->open)
 		return fault_set(f, RC_CONFIG,
 		    "this dlock was built without the %s backend (dlock version)",
-		    s->backend->name);
-	rc = join_search_look(
-	    &l->host, p, &l->site, &l->told, p->cmd == CMD_WAIT ? &l->ours : NULL, f);
+		    b->name);
+	nested_site_find(&l->where, p);
+	if (p->cmd == CMD_WAIT)
+		l->ours = nested_look(&outer);
+	rc = nested_site_check(&l->where, f);
 	if (rc == RC_OK)
-		rc = s->backend->open(&l->store, &l->host, &l->site, f);
+		rc = b->open(&l->store, &l->host, &l->where.site, f);
 	if (rc != RC_OK)
 		return rc;
 	rc = check_can_look(l->store, caps, f);

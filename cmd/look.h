@@ -10,7 +10,7 @@
 #ifndef DLOCK_LOOK_H
 #define DLOCK_LOOK_H
 
-#include "cmd/supervise/join_search.h"
+#include "cmd/supervise/nested.h"
 #include "view.h"
 
 #define LOOK_PATIENCE (5 * NS_PER_S) /* as connect-timeout has it */
@@ -19,13 +19,12 @@ struct looking {
 	struct host host;
 	const struct plan *plan;
 	struct store *store;
-	struct site site;
-	struct join_site told; /* what an enclosing dlock has told */
-	unsigned ours;         /* CMD_WAIT: bits of keys that a run would join */
-	bool asked;            /* a look is under way */
-	instant heard;         /* when the server last said something to it */
-	bool silent;           /* it has said nothing for LOOK_PATIENCE */
-	int64_t pause;         /* the last one between two looks; 0: none yet */
+	struct nested_site where;
+	unsigned ours; /* CMD_WAIT: bits of keys that a run would join */
+	bool asked;    /* a look is under way */
+	instant heard; /* when the server last said something to it */
+	bool silent;   /* it has said nothing for LOOK_PATIENCE */
+	int64_t pause; /* the last one between two looks; 0: none yet */
 	uint64_t jitter;
 };
 

@@ -12,7 +12,6 @@
 #include "cmd.h"
 
 #include "cmd/supervise/child.h"
-#include "cmd/supervise/start.h"
 #include "text.h"
 
 #include <errno.h>
@@ -62,7 +61,7 @@ run_run(struct plan *p)
 
 	if (find_command(p, path, sizeof path, &v)) {
 		start_origin(&origin);
-		v = start(&r, p);
+		v = start_run(&r, p);
 	}
 	start_end(p, &v);
 }

@@ -5,7 +5,6 @@
 
 #include "cmd/object.h"
 #include "cmd/exit.h"
-#include "link.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,15 +22,8 @@
  * before it, empty, and written in place: setting them afterwards would cost
  * every run some fifty microseconds between the grant and the command.
  */
-static char token_text[sizeof "DLOCK_TOKEN=" + sizeof((struct go *)0)->token] =
-    "DLOCK_TOKEN=";
-static char slot_text[sizeof "DLOCK_SLOT=" + sizeof((struct go *)0)->slot] =
-    "DLOCK_SLOT=";
-static char *tokens_text; /* NULL with one key */
-static size_t tokens_size;
-/* and behind our address those of the dlocks around us, however many */
-static char *keepers_text;
-static const char *outer_keepers = "";
+enum later { TOKEN, SLOT, TOKENS, KEEPER, LATER };
+static char *later[LATER]; /* where the value goes; NULL: it is not told */
 
 /* Each byte of a key is written as six at most. */
 size_t
@@ -55,59 +47,56 @@ child_write_tokens(const struct plan *p, const struct go *go, char *out, size_t 
 	object_end(&j);
 }
 
-/* With several keys: makes room for their tokens. */
+/* False: no memory. */
 static bool
-prepare_tokens(const struct plan *p)
+make_room(enum later which, const char *name, size_t room)
 {
-	if (p->nkeys == 1)
-		return true;
-	tokens_size = strlen("DLOCK_TOKENS=") + child_tokens_room(p);
-	tokens_text = malloc(tokens_size);
-	return tokens_text &&
-	    putenv(memcpy(tokens_text, "DLOCK_TOKENS=", sizeof "DLOCK_TOKENS=")) == 0;
-}
+	size_t n = strlen(name);
+	char *text = malloc(n + room);
 
-static void
-fill_in_tokens(const struct plan *p, const struct go *go)
-{
-	size_t name = strlen("DLOCK_TOKENS=");
-
-	if (tokens_text)
-		child_write_tokens(p, go, tokens_text + name, tokens_size - name);
+	if (!text)
+		return false;
+	later[which] = stpcpy(text, name);
+	return putenv(text) == 0;
 }
 
 /* False: no memory; then the command must not run half-informed. */
 static bool
-prepare_environment(const struct plan *p, const char *owner)
+prepare_environment(const struct run *r, const char *outer)
 {
 	static const char *const ours[] = {"DLOCK_KEY", "DLOCK_TOKEN", "DLOCK_TOKENS",
 	    "DLOCK_SLOT", "DLOCK_OWNER", "DLOCK_BACKEND", "DLOCK_KEEPER"};
-	const char *outer = getenv("DLOCK_KEEPER");
+	const struct plan *p = r->plan;
+	const struct go *go = NULL;
 
-	if (outer && *outer)
-		outer_keepers = outer; /* it stays where it is when it is unset */
-	keepers_text = malloc(
-	    sizeof "DLOCK_KEEPER=" + KEEPER_BYTES + strlen(outer_keepers) + 1);
-	if (!keepers_text)
-		return false;
-	memcpy(keepers_text, "DLOCK_KEEPER=", sizeof "DLOCK_KEEPER=");
 	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
 		unsetenv(ours[i]); /* all of a name, should there be several */
 	return setenv("DLOCK_KEY", p->keys[0], 1) == 0 &&
-	    setenv("DLOCK_OWNER", owner, 1) == 0 &&
+	    setenv("DLOCK_OWNER", r->owner, 1) == 0 &&
 	    setenv("DLOCK_BACKEND", p->site.backend->name, 1) == 0 &&
-	    putenv(token_text) == 0 && putenv(keepers_text) == 0 &&
-	    (p->claim.kind != KIND_LIMIT || putenv(slot_text) == 0) && prepare_tokens(p);
+	    make_room(TOKEN, "DLOCK_TOKEN=", sizeof go->token) &&
+	    make_room(KEEPER, "DLOCK_KEEPER=",
+		sizeof go->keeper + strlen(r->site) + strlen(outer) + 1) &&
+	    (p->claim.kind != KIND_LIMIT ||
+		make_room(SLOT, "DLOCK_SLOT=", sizeof go->slot)) &&
+	    (p->nkeys == 1 || make_room(TOKENS, "DLOCK_TOKENS=", child_tokens_room(p)));
 }
 
+/* Behind our address, with where the lock is kept, are those of the outer dlocks. */
 static void
-fill_in(char *text, const char *value, const char *more)
+fill_in(const struct run *r, const struct go *go, const char *outer)
 {
-	char *end = stpcpy(strchr(text, '=') + 1, value);
+	char *keepers = stpcpy(stpcpy(later[KEEPER], go->keeper), r->site);
 
-	if (*more)
-		*end++ = ' ';
-	memcpy(end, more, strlen(more) + 1);
+	if (*outer)
+		*keepers++ = ' ';
+	strcpy(keepers, outer);
+	strcpy(later[TOKEN], go->token);
+	if (later[SLOT])
+		strcpy(later[SLOT], go->slot);
+	if (later[TOKENS])
+		child_write_tokens(
+		    r->plan, go, later[TOKENS], child_tokens_room(r->plan));
 }
 
 /*
@@ -123,16 +112,18 @@ restore(const struct origin *o)
 }
 
 static _Noreturn void
-stub(int gate, pid_t keeper, const struct plan *p, const struct origin *o,
-    const char *owner, const char *path, _Atomic int *exec)
+stub(int gate, pid_t keeper, const struct run *r)
 {
+	/* it stays where it is when it is unset */
+	const char *around = getenv("DLOCK_KEEPER"), *outer = around ? around : "";
+	_Atomic int *exec = &r->shared->exec;
 	struct go go;
 	bool ready;
 
-	if (!o->has_tty)
+	if (!r->origin->has_tty)
 		setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	ready = prepare_environment(p, owner);
+	ready = prepare_environment(r, outer);
 	if (getppid() != keeper || !ready || recv(gate, &go, sizeof go, 0) != sizeof go)
 		_exit(STATUS_NOT_FOUND);
 	/* the keeper may have been frozen while it said "go" */
@@ -140,22 +131,18 @@ stub(int gate, pid_t keeper, const struct plan *p, const struct origin *o,
 		atomic_store(exec, ETIME);
 		_exit(STATUS_NOT_FOUND);
 	}
-	fill_in(token_text, go.token, "");
-	fill_in(slot_text, go.slot, "");
-	fill_in_tokens(p, &go);
-	fill_in(keepers_text, go.keeper, outer_keepers);
+	fill_in(r, &go, outer);
 	/* from here on what happens to us happens to the command */
 	atomic_store(exec, EXEC_CALLED);
-	restore(o);
+	restore(r->origin);
 	/* path has a slash: no search, but a script without #! gets its shell */
-	execvp(path, p->command.argv);
+	execvp(r->path, r->plan->command.argv);
 	atomic_store(exec, errno);
 	_exit(STATUS_NOT_FOUND);
 }
 
 int
-child_fork(struct child *c, const struct plan *p, const struct origin *o,
-    const char *owner, const char *path, int front, int keeper, _Atomic int *exec)
+child_fork(struct child *c, const struct run *r)
 {
 	pid_t parent = getpid();
 	int ends[2];
@@ -165,10 +152,10 @@ child_fork(struct child *c, const struct plan *p, const struct origin *o,
 	/* we have one thread and no fork handlers: it need not look for them */
 	c->pid = _Fork();
 	if (c->pid == 0) {
-		close(front);
-		close(keeper);
+		close(r->ends[0]);
+		close(r->ends[1]);
 		close(ends[0]);
-		stub(ends[1], parent, p, o, owner, path, exec);
+		stub(ends[1], parent, r);
 	}
 	close(ends[1]);
 	if (c->pid < 0) {
@@ -176,8 +163,8 @@ child_fork(struct child *c, const struct plan *p, const struct origin *o,
 		return -1;
 	}
 	c->gate = ends[0];
-	c->exec = exec;
-	c->group = o->has_tty ? 0 : c->pid;
+	c->exec = &r->shared->exec;
+	c->group = r->origin->has_tty ? 0 : c->pid;
 	/*
 	 * the stub does it too: should we end before it has, the kernel sends HUP to the
 	 * caller's group

@@ -15,19 +15,7 @@
 #ifndef DLOCK_CHILD_H
 #define DLOCK_CHILD_H
 
-#include "keeper_address.h"
-
-#include <sys/types.h>
-
-/* What the stub needs to know when it may begin. */
-struct go {
-	/* beginning later than this is worse than not beginning: it fails with ETIME */
-	instant latest;
-	char token[24], slot[12]; /* the slot counts with --limit only */
-	/* of all keys as named; they count if there are several */
-	uint64_t tokens[KEYS_MAX];
-	char keeper[KEEPER_BYTES]; /* our address, for DLOCK_KEEPER */
-};
+#include "run.h"
 
 /*
  * With several keys: DLOCK_TOKENS, a JSON object key -> token, into out, for which
@@ -40,16 +28,14 @@ struct child {
 	pid_t pid;
 	pid_t group; /* its own process group, or 0: the front's, with the terminal */
 	int gate;    /* -1 once the program runs or never will */
-	_Atomic int *exec; /* in shared memory, see link.h */
+	_Atomic int *exec; /* in the page */
 };
 
 /*
- * Forks the stub.  In it: closes `front` and `keeper` (the ends of the link),
- * waits, executes `path` with the plan's arguments; never returns.  -1 with errno.
- * What becomes of that is noted in *exec, EXEC_NOT_CALLED until then.
+ * Forks the stub.  In it: closes the ends of the link, waits, executes the run's command;
+ * never returns.  -1 with errno.  What becomes of that is noted in the page.
  */
-int child_fork(struct child *, const struct plan *, const struct origin *,
-    const char *owner, const char *path, int front, int keeper, _Atomic int *exec);
+int child_fork(struct child *, const struct run *);
 
 /*
  * Lets it begin.  Where that cannot be said the gate is shut: the stub ends, and the

@@ -48,7 +48,7 @@ put_kind(struct object *j, enum lock_kind kind, unsigned limit)
 		object_number(j, "limit", limit);
 }
 
-/* Who holds what we wait for, if that is known. */
+/* The holders of what we wait for, if they are known. */
 static void
 put_holding(struct object *j, const struct msg *m)
 {

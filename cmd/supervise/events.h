@@ -4,7 +4,7 @@
  * Every line has `time` (UTC), `event` and `key`, with several keys also `keys`
  * (where they fit: a line has less than 4096 bytes); further members by event:
  *
- *	waiting   position, holder (the record as JSON text); of those who hold it, as far
+ *	waiting   position, holder (the record as JSON text); of those that hold it, as far
  *	          as is known: kind (exclusive, shared, limit), holders (how many), limit;
  *	          frozen (true), if nobody may take it: without holders, `holder` says who
  *	          has frozen it
@@ -25,7 +25,7 @@
 
 #include "verdict.h"
 
-#include "link.h"
+#include "run.h"
 
 /*
  * Without --status-fd these do nothing.  A full pipe loses events, never time; the

@@ -1,37 +1,30 @@
-/*
- * front.c - the process that the user sees: passes signals on, speaks, watches the
- * keeper.
- */
-#include "front.h"
+/* front.c - the process that the user sees: passes signals on, speaks, watches the keeper. */
+#include "run.h"
 
+#include "cmd/say.h"
+#include "cmd/text.h"
 #include "events.h"
 #include "loop.h"
 #include "loss.h"
-#include "cmd/parse.h"
-#include "progress.h"
-#include "cmd/say.h"
-#include "cmd/text.h"
-#include "tree.h"
-#include "verdict.h"
+#include "waiting.h"
 #include "watch.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LOOK_AGAIN (2 * NS_PER_S) /* for processes that are not the command's */
+#define ELDERS_AGAIN (2 * NS_PER_S) /* pause between two looks at them */
 /* so long after we were continued, the command may still be about to be */
 #define CONTINUING (250 * NS_PER_MS)
 
 enum { SLOT_LINK = LOOP_OWN, SLOT_ANCHOR, SLOTS = SLOT_ANCHOR + KEYS_MAX };
 
-/* Who is below us, but not by way of the keeper: children from before. */
+/* What is below us, but not by way of the keeper: children from before. */
 struct front_elders {
-	struct spared spared;
+	struct processes spared;
 	instant look_at; /* when to look for such again; NEVER: there is nobody */
 };
 
@@ -51,13 +44,6 @@ struct front_stop {
 	instant continued; /* when we were, last */
 };
 
-/* Renewals that are not answered: the user hears of it while something can be done. */
-struct front_doubt {
-	instant warn_at; /* when half is over of what is left for it; NEVER */
-	bool warned;     /* in this outage */
-	char why[800];   /* clean */
-};
-
 /* The other process. */
 struct front_keeper {
 	pid_t pid;              /* 0: reaped */
@@ -71,18 +57,18 @@ struct front {
 	struct shared *shared;
 	struct front_keeper keeper;
 	struct loop loop;
-	struct progress progress;
+	struct waiting waiting;
 	struct front_elders elders;
 	struct watch watch;
 	struct front_stop stop;
-	struct front_doubt doubt;
+	struct doubt doubt;
 	int interrupt; /* the signal that is to end the waiting; 0 */
 	bool tried;    /* to deliver the lock, with a body */
 	struct front_end end;
 };
 
 _Static_assert(GRANT_QUICK < SLACK,
-    "a front that is not told of a grant looks later by so much: see link.h");
+    "a front that is not told of a grant looks later by so much: see run.h");
 
 /* ---- ending without the keeper ---- */
 
@@ -100,7 +86,7 @@ front_reap(struct front *f)
 }
 
 /*
- * Have all who could be ours been reaped?  Without a child there is no descendant:
+ * Have all that could be ours been reaped?  Without a child there is no descendant:
  * orphans become our children.
  */
 static bool
@@ -111,18 +97,18 @@ is_alone(struct front *f)
 }
 
 /*
- * Who has children of his own has to know them from the command's when the
- * keeper is dead and all of these are his children too.
+ * A front with children from before has to know them from the command's when the
+ * keeper is dead and all of these are its children too.
  */
 static void
-look_around(struct front *f)
+look_for_elders(struct front *f)
 {
 	f->elders.look_at = NEVER;
 	if (!f->run->has_elders || !f->keeper.pid)
 		return;
 	tree_spare(&f->elders.spared, f->keeper.pid);
 	if (f->elders.spared.n > 0)
-		f->elders.look_at = instant_now() + LOOK_AGAIN;
+		f->elders.look_at = instant_now() + ELDERS_AGAIN;
 }
 
 /* Sends to the command's whole tree; ours is more, the keeper above all. */
@@ -141,28 +127,38 @@ front_signal_tree(struct front *f, pid_t root, int sig, bool wake)
 	return tree_signal(root, &aim);
 }
 
+/* Or until a signal comes, such as the end of a child; nothing is done about any. */
+static void
+pause_until(struct front *f, instant until)
+{
+	struct signalfd_siginfo info;
+	struct pollfd set[LOOP_OWN];
+
+	loop_wait(&f->loop, set, LOOP_OWN, until);
+	while (loop_signal(&f->loop, &info))
+		continue;
+}
+
 /*
  * Kills everything of ours but the spared: the command first, then the keeper, so
- * that the rest becomes our own children, until we are alone.  Beside children who
+ * that the rest becomes our own children, until we are alone.  Beside children that
  * are not the command's, and for processes that are none of ours, that is when two
- * looks in a row find nobody: a single one may miss who is just being handed from a
- * dying parent to another.  False: something will not die, or cannot be seen.  (A look
- * may take longer than our patience: it is over only when there is still somebody.)
+ * looks in a row find nobody: a single one may miss a process that is just being handed
+ * from a dying parent to another.  False: something will not die, or cannot be seen.  (A
+ * look may take longer than our patience: it is over only when there is still somebody.)
  */
 static bool
 kill_everything(struct front *f)
 {
 	instant patience = instant_now() + KILL_PATIENCE;
 	bool outside = run_guarded(f->run), strangers = f->run->has_elders || outside;
-	struct signalfd_siginfo info;
-	struct pollfd set[LOOP_OWN];
 
 	/* a keeper that goes on now must not take this for the command's own end */
 	atomic_store(&f->shared->stopping, true);
 	if (atomic_load(&f->shared->command))
 		kill(atomic_load(&f->shared->command), SIGKILL);
 	if (f->keeper.pid) {
-		look_around(f);
+		look_for_elders(f);
 		kill(f->keeper.pid, SIGKILL);
 	}
 	for (int quiet = 0; outside || !is_alone(f);) {
@@ -173,9 +169,7 @@ kill_everything(struct front *f)
 			return true;
 		if (quiet != 1 && instant_now() >= patience)
 			return false;
-		loop_wait(&f->loop, set, LOOP_OWN, instant_now() + KILL_AGAIN);
-		while (loop_signal(&f->loop, &info))
-			continue;
+		pause_until(f, instant_now() + KILL_AGAIN);
 	}
 	return true;
 }
@@ -188,13 +182,15 @@ front_finish(struct front *f, struct ending e, const char *words)
 	f->end.over = true;
 }
 
-/* May the command, or whoever has been given the lock, have done anything under it? */
+/* May the command, or the process that has been given the lock, have done anything? */
 static bool
 has_begun(const struct front *f)
 {
 	return atomic_load(&f->shared->exec) == EXEC_CALLED &&
 	    (!f->run->body || atomic_load(&f->shared->front.delivered));
 }
+
+static const struct ending silence = {.kind = END_LOST, .loss = LOSS_SILENCE};
 
 /*
  * Kills everything.  It is `otherwise` unless the command may have begun: then the lock
@@ -203,7 +199,7 @@ has_begun(const struct front *f)
 static void
 kill_and_finish(struct front *f, struct ending otherwise, const char *why)
 {
-	struct ending lost = {.kind = END_LOST, .loss = LOSS_SILENCE};
+	struct ending lost = silence;
 
 	loss_tell(f->run, &lost, why);
 	lost.stuck = !kill_everything(f);
@@ -249,8 +245,6 @@ view_of(const struct shared *s)
 	};
 }
 
-static const struct ending silence = {.kind = END_LOST, .loss = LOSS_SILENCE};
-
 /*
  * Instead of a keeper that is late.  Said first, done then: a keeper that
  * sees the command end of it has to know that it was no end of its own.
@@ -273,12 +267,10 @@ watch_keeper(struct front *f)
 	struct watched due;
 
 	if (instant_now() >= f->elders.look_at)
-		look_around(f);
+		look_for_elders(f);
 	due = watch(&f->watch, instant_now(), &view);
 	switch (due.duty) {
 	case DUTY_NONE:
-		if (run_guarded(f->run))
-			outside_signal(run_guarded(f->run), 0, false); /* to know them */
 		break;
 	case DUTY_TERM:
 		stop_command(f);
@@ -298,9 +290,6 @@ watch_keeper(struct front *f)
 		take_over(f, "dlock's keeper process was stopped");
 		break;
 	}
-	if (run_guarded(f->run))
-		due.wake = instant_first(
-		    due.wake, instant_now() + f->plan->terms.ttl / 3);
 	return instant_first(due.wake, f->elders.look_at);
 }
 
@@ -331,23 +320,6 @@ ends_by_default(int sig)
 	return sigaction(sig, NULL, &inherited) == 0 && inherited.sa_handler != SIG_IGN;
 }
 
-static int
-open_terminal(void)
-{
-	return open("/dev/tty", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
-}
-
-static bool
-is_foreground_job(void)
-{
-	int tty = open_terminal();
-	bool yes = tty >= 0 && tcgetpgrp(tty) == getpgrp();
-
-	if (tty >= 0)
-		close(tty);
-	return yes;
-}
-
 /*
  * Whether the command has got the signal as well: in a terminal it shares our
  * process group, to which the kernel sends Ctrl-C (but not every hang-up), and to
@@ -361,7 +333,7 @@ command_had_it(const struct front *f, const struct signalfd_siginfo *info)
 	if (!f->run->origin->has_tty)
 		return false;
 	if (info->ssi_signo == SIGCONT)
-		return is_foreground_job();
+		return loop_is_foreground();
 	return loop_is_for_group(info) ||
 	    (info->ssi_code == SI_USER &&
 		tree_relation(f->keeper.pid, info->ssi_pid) == KIN_YES);
@@ -389,16 +361,16 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 	if (info->ssi_pid == (uint32_t)getpid())
 		return;
 	if (!is_running(f) && (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU)) {
-		progress_pause(&f->progress);
+		waiting_pause(&f->waiting);
 		atomic_store(&f->shared->front.on_screen, false);
 		loop_stop_here(sig);
 		return;
 	}
-	/* what was meant for whoever has asked for the lock is no longer for us */
+	/* what was meant for the asker of a hold is no longer for us */
 	if (f->tried && sig != SIGTERM)
 		return;
 	if (sig == SIGWINCH)
-		progress_resized(&f->progress);
+		waiting_resized(&f->waiting);
 	if (sig == SIGCONT)
 		front_continued(f);
 	m.had = command_had_it(f, info);
@@ -411,27 +383,6 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 }
 
 /* ---- messages ---- */
-
-/*
- * Stops as a shell's job.  A command that leads a group of its own, such as an
- * interactive shell, is not reached by the `fg` that continues ours: it is
- * continued by us, and gets the terminal back if it had it.
- */
-static void
-stop_with(pid_t command, int sig)
-{
-	pid_t group = getpgid(command);
-	int tty = group != getpgrp() ? open_terminal() : -1;
-	bool owner = tty >= 0 && tcgetpgrp(tty) == group;
-
-	loop_stop_here(sig);
-	if (owner && tcgetpgrp(tty) == getpgrp() && getpgid(command) == group)
-		tcsetpgrp(tty, group);
-	if (tty >= 0)
-		close(tty);
-	if (group > 0 && group != getpgrp() && getpgid(command) == group)
-		kill(-group, SIGCONT);
-}
 
 static void
 command_stopped(struct front *f, int sig)
@@ -454,69 +405,8 @@ front_stop(struct front *f)
 	    (state ? state != 'T' : kill(command, 0) != 0))
 		return;
 	atomic_store(&f->shared->front.mirrored, true);
-	stop_with(command, f->stop.sig);
+	loop_stop_with(command, f->stop.sig);
 	atomic_store(&f->shared->front.mirrored, false);
-}
-
-/* With -v it is said at once, otherwise only if it lasts. */
-static void
-front_suspect(struct front *f, const struct msg *m)
-{
-	char key[400], left[32];
-
-	text_clean(f->doubt.why, sizeof f->doubt.why, m->text, strlen(m->text));
-	if (f->plan->show.verbose)
-		say("%s: %s; the command may go on for %s, trying again",
-		    plan_name(f->plan, key, sizeof key), f->doubt.why,
-		    parse_duration_text(
-			m->number > 0 ? m->number : 0, left, sizeof left));
-	if ((!f->plan->show.verbose || f->run->body) && !f->plan->show.quiet)
-		f->doubt.warn_at = instant_now() + m->number / 2;
-}
-
-/* A hold has left its stderr to the script. */
-static void
-tell(const struct front *f, const char *text)
-{
-	if (f->run->body)
-		loss_warn(f->run, text);
-	else
-		say("%s", text);
-}
-
-static void
-warn(struct front *f)
-{
-	int64_t left = atomic_load(&f->shared->term_at) - instant_now();
-	char key[400], time[32], whom[64] = "the command is", text[1400];
-
-	f->doubt.warn_at = NEVER;
-	if (left <= 0 || atomic_load(&f->shared->stopping) ||
-	    atomic_load(&f->shared->end.finished))
-		return;
-	f->doubt.warned = true;
-	if (run_guarded(f->run))
-		snprintf(whom, sizeof whom, "process %d and its descendants are",
-		    (int)f->run->body->outside.pid);
-	snprintf(text, sizeof text, "%s: %s; if no renewal succeeds, %s stopped in %s",
-	    plan_name(f->plan, key, sizeof key), f->doubt.why, whom,
-	    parse_duration_text(left, time, sizeof time));
-	tell(f, text);
-}
-
-static void
-front_trust(struct front *f)
-{
-	char key[400], text[450];
-
-	snprintf(text, sizeof text, "%s: the lease was renewed after all",
-	    plan_name(f->plan, key, sizeof key));
-	if (f->doubt.warned)
-		tell(f, text);
-	else if (f->plan->show.verbose)
-		say("%s", text);
-	f->doubt.warn_at = NEVER;
-	f->doubt.warned = false;
 }
 
 static void
@@ -528,21 +418,23 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 	switch (m->kind) {
 	case MSG_WAITING:
 	case MSG_RETRYING:
-		progress_heard(&f->progress, m);
+		waiting_heard(&f->waiting, m);
 		break;
 	case MSG_GRANTED:
 		f->keeper.anchors = *a;
-		progress_end(&f->progress, m->token);
+		waiting_end(&f->waiting, m->token);
 		atomic_store(&f->shared->front.on_screen, false);
 		break;
 	case MSG_STOPPED:
 		command_stopped(f, m->number);
 		break;
 	case MSG_SUSPECT:
-		front_suspect(f, m);
+		if (run_guarded(f->run))
+			outside_look(run_guarded(f->run)); /* before it may be lost */
+		loss_suspect(f->run, &f->doubt, m);
 		break;
 	case MSG_TRUSTED:
-		front_trust(f);
+		loss_trust(f->run, &f->doubt);
 		break;
 	case MSG_TRACE:
 		say("%s", text_clean(words, sizeof words, m->text, strlen(m->text)));
@@ -550,7 +442,7 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 	case MSG_NOTICE:
 		if (f->plan->show.quiet)
 			break;
-		progress_noticed(&f->progress);
+		waiting_noticed(&f->waiting);
 		say("%s", text_clean(words, sizeof words, m->text, strlen(m->text)));
 		break;
 	case MSG_ENDED:
@@ -611,26 +503,26 @@ an_anchor_broke(const struct pollfd *set, nfds_t n)
 }
 
 static void
-show_progress(struct front *f)
+show_waiting(struct front *f)
 {
 	if (is_running(f)) {
-		progress_end(&f->progress, 0);
+		waiting_end(&f->waiting, 0);
 	} else {
-		progress_tick(&f->progress, instant_now());
-		atomic_store(&f->shared->front.on_screen, f->progress.line.drawn);
+		waiting_tick(&f->waiting, instant_now());
+		atomic_store(&f->shared->front.on_screen, f->waiting.line.drawn);
 	}
 }
 
-/* ---- giving the lock to whoever has asked for it ---- */
+/* ---- giving a hold to the process that has asked for it ---- */
 
 /*
- * It counts as given before it is, so that there is no moment in which he may use it
- * and nobody would stop him.
+ * It counts as given before it is, so that there is no moment in which that process may
+ * use it and nobody would stop it.
  */
 static void
 deliver(struct front *f)
 {
-	progress_end(&f->progress, 0);
+	waiting_end(&f->waiting, 0);
 	atomic_store(&f->shared->front.on_screen, false);
 	atomic_store(&f->shared->front.delivered, true);
 	f->tried = true;
@@ -647,16 +539,11 @@ static void
 await_keeper(struct front *f)
 {
 	instant patience = instant_now() + NS_PER_S;
-	struct signalfd_siginfo info;
-	struct pollfd set[LOOP_OWN];
 
 	for (front_reap(f); f->keeper.pid && !atomic_load(&f->shared->end.lingers) &&
 	     instant_now() < patience;
-	     front_reap(f)) {
-		loop_wait(&f->loop, set, LOOP_OWN, patience);
-		while (loop_signal(&f->loop, &info))
-			continue;
-	}
+	     front_reap(f))
+		pause_until(f, patience);
 }
 
 struct verdict
@@ -685,20 +572,19 @@ front_run(const struct run *r, pid_t keeper)
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	sigfillset(&all);
 	watch_init(&f.watch, r->plan->terms.ttl, r->plan->terms.grace);
-	progress_begin(&f.progress, r->plan, r->shared, r->origin->has_tty);
+	waiting_begin(&f.waiting, r->plan, r->shared, r->origin->has_tty);
 	error = loop_open(&f.loop, &all) == 0 ? 0 : errno;
-	tree_prepare();
 	if (error)
 		take_over(&f, strerror(error));
-	look_around(&f);
+	look_for_elders(&f);
 	while (!f.end.over) {
 		wake = watch_keeper(&f);
 		if (f.end.over)
 			break;
-		show_progress(&f);
+		show_waiting(&f);
 		set[SLOT_LINK] = (struct pollfd){.fd = f.keeper.link, .events = POLLIN};
 		n = poll_anchors(&f, set);
-		wake = instant_first(instant_first(progress_next(&f.progress), wake),
+		wake = instant_first(instant_first(waiting_next(&f.waiting), wake),
 		    instant_first(f.stop.at, f.doubt.warn_at));
 		loop_wait(&f.loop, set, n, wake);
 		if (set[SLOT_LINK].revents || atomic_load(&f.shared->end.told))
@@ -714,14 +600,14 @@ front_run(const struct run *r, pid_t keeper)
 		if (!f.end.over && instant_now() >= f.stop.at)
 			front_stop(&f);
 		if (!f.end.over && instant_now() >= f.doubt.warn_at)
-			warn(&f);
+			loss_warn(r, &f.doubt);
 	}
-	progress_end(&f.progress, 0);
+	waiting_end(&f.waiting, 0);
 	heard.where = shared_where(r->shared);
-	heard.key = f.progress.seen.key;
-	heard.frozen = progress_frozen(&f.progress);
-	heard.holder = progress_holder(&f.progress, holder, sizeof holder);
-	heard.slots = progress_slots(&f.progress, slots, sizeof slots);
+	heard.key = f.waiting.seen.key;
+	heard.frozen = waiting_frozen(&f.waiting);
+	heard.holder = waiting_holder(&f.waiting, holder, sizeof holder);
+	heard.slots = waiting_slots(&f.waiting, slots, sizeof slots);
 	heard.waited = instant_now() - r->began;
 	v = verdict_of(r->plan, &f.end.ending, &heard);
 	await_keeper(&f);

@@ -1,9 +1,9 @@
 /* keeper.c - the process that keeps the lock: carries out what step() decides. */
-#include "keeper.h"
+#include "run.h"
 
 #include "cmd/parse.h"
 #include "cmd/record.h"
-#include "keeper_inside.h"
+#include "incoming.h"
 #include "loss.h"
 #include "tree.h"
 #include "verdict.h"
@@ -18,11 +18,32 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+/* What step() wants of the main line, and of the call that it is in. */
+struct todo {
+	unsigned calls; /* DO_ACQUIRE, DO_RENEW, DO_RELEASE, DO_EXIT */
+	instant until;  /* of the call to be made */
+	instant wake;   /* for the next EV_TICK */
+	bool stop;      /* the call in flight is to return */
+};
+
 /*
  * The one keeper of this process: too large for a stack.  The kernel has zeroed
  * it; what of it is not used costs nothing, and the command is waiting.
  */
-static struct keeper keeper;
+static struct keeper {
+	struct host host; /* first: the backend's way back to us */
+	const struct run *run;
+	const struct plan *plan;
+	struct shared *shared;
+	struct incoming in;
+	struct lock lock;
+	char record[RECORD_BYTES]; /* with --min-hold: ours, not the front's */
+	struct fault fault;        /* of the call that decided the ending */
+	struct keep keep;
+	struct todo todo;
+	bool for_ancestor; /* what we would wait for ends only after us */
+	bool for_script;   /* the user was told that our own script has it */
+} keeper;
 
 /* ---- carrying out what step() decides ---- */
 
@@ -37,7 +58,7 @@ await_clear_screen(struct keeper *k)
 	struct pollfd set[LOOP_OWN];
 
 	while (atomic_load(&k->shared->front.on_screen) && instant_now() < patience)
-		loop_wait(&k->loop, set, LOOP_OWN, instant_now() + NS_PER_MS);
+		loop_wait(&k->in.loop, set, LOOP_OWN, instant_now() + NS_PER_MS);
 }
 
 static void
@@ -45,7 +66,7 @@ tell_grant(struct keeper *k)
 {
 	const struct anchors anchors = lock_anchors(&k->lock);
 
-	news_grant(&k->news, &k->lock.grant, &anchors);
+	news_grant(&k->in.news, &k->lock.grant, &anchors);
 }
 
 /* What a command is told. */
@@ -57,8 +78,8 @@ make_go(const struct keeper *k)
 	snprintf(go.token, sizeof go.token, "%" PRIu64, k->lock.grant.token);
 	snprintf(go.slot, sizeof go.slot, "%u", k->lock.grant.slot);
 	for (size_t i = 0; k->plan->nkeys > 1 && i < k->plan->nkeys; i++)
-		go.tokens[i] = k->lock.parts[i].token;
-	snprintf(go.keeper, sizeof go.keeper, "%s", k->joins.address);
+		go.tokens[i] = k->lock.outer.parts[i].token;
+	snprintf(go.keeper, sizeof go.keeper, "%s", k->in.door.address);
 	return go;
 }
 
@@ -66,20 +87,20 @@ static void
 start_command(struct keeper *k)
 {
 	const struct go go = make_go(k);
-	bool awaited = (k->news.waited && !k->plan->show.quiet) ||
+	bool awaited = (k->in.news.waited && !k->plan->show.quiet) ||
 	    k->plan->show.status_fd >= 0;
 	enum telling telling = link_tells(
 	    k->shared, &k->lock.grant, k->plan->terms.ttl, instant_now(), awaited);
 
-	atomic_store(&k->shared->command, k->child.pid);
+	atomic_store(&k->shared->command, k->in.child.pid);
 	atomic_store(&k->shared->granted, true);
 	if (telling == TELL_BEFORE) {
 		tell_grant(k);
 		await_clear_screen(k);
 	}
-	child_go(&k->child, &go);
+	child_go(&k->in.child, &go);
 	/* not earlier: opening the lock comes first where descriptors are few */
-	tree_prepare();
+	(void)tree_open();
 	if (telling == TELL_AFTER)
 		tell_grant(k);
 }
@@ -88,21 +109,12 @@ start_command(struct keeper *k)
 static void
 start_body(struct keeper *k)
 {
-	tree_prepare();
+	(void)tree_open();
 	k->run->body->until = instant_after(instant_now(), k->plan->steer.length);
 	k->shared->go = make_go(k);
 	atomic_store(&k->shared->exec, EXEC_CALLED);
 	atomic_store(&k->shared->granted, true);
 	tell_grant(k);
-}
-
-static void
-let_go(struct keeper *k)
-{
-	if (k->run->body)
-		start_body(k);
-	else
-		start_command(k);
 }
 
 /* What a front that must do without us has to know. */
@@ -121,19 +133,8 @@ static void
 report_ending(struct keeper *k)
 {
 	publish_ending(k);
-	news_send(&k->news, MSG_ENDED, 0, k->fault.text);
+	news_send(&k->in.news, MSG_ENDED, 0, k->fault.text);
 	atomic_store(&k->shared->end.told, true);
-}
-
-/*
- * A front that stopped because the command did has to see that the command goes on, or
- * is gone.
- */
-void
-keeper_wake_front(struct keeper *k)
-{
-	if (k->news.link >= 0 && atomic_load(&k->shared->front.mirrored))
-		kill(getppid(), SIGCONT);
 }
 
 /* Everything below us, the command first. */
@@ -143,8 +144,8 @@ keeper_signal_tree(struct keeper *k, int sig, bool wake)
 	const struct aim aim = {
 	    .sig = sig,
 	    .wake = wake,
-	    .command = k->keep.tree.gone ? 0 : k->child.pid,
-	    .leads = k->child.group != 0,
+	    .command = k->keep.tree.gone ? 0 : k->in.child.pid,
+	    .leads = k->in.child.group != 0,
 	    .outside = run_guarded(k->run),
 	};
 
@@ -157,25 +158,25 @@ keeper_stop_tree(struct keeper *k)
 {
 	if (atomic_exchange(&k->shared->stopping, true))
 		return;
-	news_send(&k->news, MSG_STOPPING, k->keep.ending.kind, k->fault.text);
+	news_send(&k->in.news, MSG_STOPPING, k->keep.ending.kind, k->fault.text);
 	keeper_signal_tree(k, k->plan->command.signal, true);
 }
 
 /*
- * A stub that was never let go has the caller's descriptors, and would be left
- * to the front, who does not wait for it.
+ * A stub that has never begun has the caller's descriptors, and would be left
+ * to the front, which does not wait for it.
  */
 static void
 dismiss_stub(struct keeper *k)
 {
 	if (!k->run->body && !atomic_load(&k->shared->granted) && !k->keep.tree.gone &&
-	    k->child.gate >= 0)
-		child_dismiss(&k->child);
+	    k->in.child.gate >= 0)
+		child_dismiss(&k->in.child);
 }
 
 /*
  * From here on nobody waits for us: nothing of the caller's must be kept busy,
- * and whoever wants us to end may say so.
+ * and TERM may end us.
  */
 static void
 go_on_alone(struct keeper *k)
@@ -187,30 +188,8 @@ go_on_alone(struct keeper *k)
 		close(tty);
 	}
 	if (chdir("/") != 0)
-		news_trace(&k->news, "cannot leave the working directory");
+		news_trace(&k->in.news, "cannot leave the working directory");
 	dismiss_stub(k);
-}
-
-/*
- * To those who have asked for it, and wait.  A second release, right after the answer to
- * the first, is to find nobody rather than a keeper that ends.
- */
-void
-keeper_answer_release(struct keeper *k)
-{
-	struct ending e = k->keep.ending;
-	struct verdict v;
-
-	if (!join_server_is_asked(&k->joins))
-		return;
-	e.returned = atomic_load(&k->shared->end.returned);
-	v = k->keep.phase == PH_LINGER
-	    ? verdict_of_kept(k->plan, 0, keep_wanted_until(&k->keep))
-	    : verdict_of_release(k->plan, &e, k->fault.text, shared_where(k->shared));
-	if (k->keep.phase == PH_OVER)
-		join_server_refuse(&k->joins);
-	join_server_answer(&k->joins, v.status, v.line);
-	k->answered = true;
 }
 
 static void
@@ -220,8 +199,10 @@ carry_out(struct keeper *k, const struct actions *a)
 		atomic_store(&k->shared->term_at, k->keep.lease.term_at);
 		atomic_store(&k->shared->kill_at, k->keep.lease.kill_at);
 	}
-	if (a->set & DO_GO)
-		let_go(k);
+	if (a->set & DO_GO && k->run->body)
+		start_body(k);
+	else if (a->set & DO_GO)
+		start_command(k);
 	if (a->set & (DO_TERM | DO_KILL))
 		loss_tell(k->run, &k->keep.ending, k->fault.text);
 	if (a->set & DO_TERM)
@@ -229,7 +210,7 @@ carry_out(struct keeper *k, const struct actions *a)
 	if (a->set & DO_KILL)
 		keeper_signal_tree(k, SIGKILL, false);
 	if (k->run->body && (a->set & (DO_TERM | DO_KILL)))
-		join_server_call(&k->joins);
+		door_call(&k->in.door);
 	if (k->keep.phase > PH_HOLD && !k->keep.reported)
 		publish_ending(k);
 	if (a->set & DO_REPORT) {
@@ -237,20 +218,21 @@ carry_out(struct keeper *k, const struct actions *a)
 			go_on_alone(k);
 		atomic_store(&k->shared->end.lingers, !(a->set & DO_EXIT));
 		report_ending(k);
-		keeper_answer_release(k);
-		keeper_wake_front(k);
+		incoming_answer_release(&k->in);
+		incoming_wake_front(&k->in);
 	}
 }
 
-void
-keeper_react_to(struct keeper *k, const struct event *e)
+/* Tells step() what has happened, and carries out what it says. */
+static void
+react_to(struct keeper *k, const struct event *e)
 {
 	struct actions a;
 
 	if (e->kind != EV_OVERTAKEN && k->keep.phase == PH_HOLD &&
 	    !k->keep.tree.stopping && atomic_load(&k->shared->stopping))
 		/* first: what we are to hear of may be its work */
-		keeper_react(k, EV_OVERTAKEN, 0);
+		react_to(k, &(struct event){.kind = EV_OVERTAKEN});
 	a = step(&k->keep, instant_now(), e);
 	carry_out(k, &a);
 	if (a.set & (DO_ACQUIRE | DO_RENEW | DO_RELEASE | DO_EXIT)) {
@@ -261,24 +243,42 @@ keeper_react_to(struct keeper *k, const struct event *e)
 	k->todo.wake = a.wake;
 }
 
+static void
+react_to_incoming(const struct event *e)
+{
+	react_to(&keeper, e);
+}
+
 /* What an acquire or a renewal has earned. */
 static void
 react_to_lease(struct keeper *k, enum event_kind kind)
 {
 	const struct grant *g = &k->lock.grant;
 
-	keeper_react_to(k,
+	react_to(k,
 	    &(struct event){
 		.kind = kind, .sent = g->sent, .lease = g->lease, .pace = g->pace});
 }
 
-void
-keeper_react(struct keeper *k, enum event_kind kind, int value)
+static void
+react(struct keeper *k, enum event_kind kind, int value)
 {
-	keeper_react_to(k, &(struct event){.kind = kind, .value = value});
+	react_to(k, &(struct event){.kind = kind, .value = value});
 }
 
-/* ---- the calls ---- */
+/* All waiting: sleeps once, and sees what is due.  Was it `fd`? */
+static bool
+hear(struct keeper *k, int fd, short events, instant until)
+{
+	bool ready = incoming_wait(
+	    &k->in, fd, events, instant_first(until, k->todo.wake));
+
+	if (instant_now() >= k->todo.wake)
+		react(k, EV_TICK, 0);
+	return ready;
+}
+
+/* ---- the calls to the backend ---- */
 
 /*
  * Do we wait for what is around us?  The environment that leads there may be gone (sudo,
@@ -327,11 +327,11 @@ keeper_wait(struct host *h, int fd, short events, instant until)
 {
 	struct keeper *k = (struct keeper *)h;
 
-	if (k->keep.phase == PH_ASK && news_wait(&k->news, k->fault.text))
+	if (k->keep.phase == PH_ASK && news_wait(&k->in.news, k->fault.text))
 		notice_kin(k);
-	news_notice(&k->news);
+	news_notice(&k->in.news);
 	while (!k->todo.stop) {
-		if (keeper_hear(k, fd, events, until) && !k->todo.stop)
+		if (hear(k, fd, events, until) && !k->todo.stop)
 			return WOKE_READY;
 		if (!k->todo.stop && instant_now() >= until)
 			return WOKE_TIMEOUT;
@@ -350,7 +350,7 @@ open_lock(struct keeper *k)
 	snprintf(k->shared->where, sizeof k->shared->where, "%s", k->lock.store->where);
 	atomic_store(&k->shared->opened, true);
 	if (k->plan->show.verbose)
-		lock_trace(&k->lock, news_trace, &k->news);
+		lock_trace(&k->lock, news_trace, &k->in.news);
 	return RC_OK;
 }
 
@@ -387,26 +387,28 @@ acquire(struct keeper *k)
 	if (rc == RC_STOP && k->for_ancestor && k->keep.phase == PH_ASK)
 		rc = refuse_ancestor(k);
 	k->todo.stop = false;
-	news_notice(&k->news);
+	news_notice(&k->in.news);
 	if (rc == RC_BUSY) {
 		k->host.seen.silent = false;
-		news_wait(&k->news, k->fault.text);
+		news_wait(&k->in.news, k->fault.text);
 	}
 	if (rc == RC_DONE)
-		news_send(&k->news, MSG_SKIPPED, 0, k->fault.text);
+		news_send(&k->in.news, MSG_SKIPPED, 0, k->fault.text);
 	if (rc == RC_OK)
 		keeper_granted(k);
 	else
-		keeper_react(k, EV_REFUSED, rc);
+		react(k, EV_REFUSED, rc);
 }
 
 static void
 unanswered(struct keeper *k, const struct fault *f)
 {
-	news_suspect(&k->news, k->keep.lease.term_at - instant_now(), f->text);
+	if (!k->in.news.suspect && run_guarded(k->run))
+		outside_look(run_guarded(k->run)); /* before it may be lost */
+	news_suspect(&k->in.news, k->keep.lease.term_at - instant_now(), f->text);
 	if (k->keep.ending.kind != END_LOST)
 		k->fault = *f;
-	keeper_react(k, EV_UNANSWERED, 0);
+	react(k, EV_UNANSWERED, 0);
 }
 
 static void
@@ -416,12 +418,10 @@ renew(struct keeper *k)
 	enum rc rc = lock_renew(&k->lock, k->todo.until, &f);
 
 	k->todo.stop = false;
-	news_notice(&k->news);
+	news_notice(&k->in.news);
 	switch (rc) {
 	case RC_OK:
-		news_trust(&k->news);
-		if (run_guarded(k->run))
-			outside_signal(run_guarded(k->run), 0, false); /* to know them */
+		news_trust(&k->in.news);
 		if (k->keep.ending.kind != END_LOST)
 			k->fault.text[0] = '\0';
 		react_to_lease(k, EV_RENEWED);
@@ -432,10 +432,10 @@ renew(struct keeper *k)
 		break;
 	case RC_LOST:
 		k->fault = f;
-		keeper_react(k, EV_DISOWNED, 0);
+		react(k, EV_DISOWNED, 0);
 		break;
 	case RC_STOP: /* our own doing, no sign of trouble */
-		keeper_react(k, EV_UNANSWERED, 0);
+		react(k, EV_UNANSWERED, 0);
 		break;
 	default:
 		unanswered(k, &f);
@@ -454,33 +454,33 @@ release_lock(struct keeper *k)
 	if (rc == RC_SYSTEM && !k->keep.granted_at)
 		rc = lock_release(&k->lock, status, keep_until, k->todo.until, &f);
 	k->todo.stop = false;
-	news_notice(&k->news);
+	news_notice(&k->in.news);
 	if (rc != RC_OK && k->keep.ending.kind != END_REFUSED &&
 	    k->keep.ending.kind != END_LOST)
 		k->fault = f;
-	keeper_react(k, EV_RELEASED, rc);
+	react(k, EV_RELEASED, rc);
 }
 
 /* ---- when all has been given back ---- */
 
-/* for those who ask for a release at the moment of another's */
+/* for those that ask for a release at the moment of another's */
 #define LAST_PATIENCE (50 * NS_PER_MS)
 /* for a release of what was lost, if --for is not longer */
 #define QUESTION_PATIENCE (60 * NS_PER_S)
 
-/* Those who came just before join_server_refuse() have yet to say what they want. */
+/* Those that came just before door_shut() have yet to say what they want. */
 static void
 serve_last(struct keeper *k)
 {
 	instant until = instant_now() + LAST_PATIENCE;
 
-	while (k->run->body && k->joins.listener < 0 && k->joins.present > 0 &&
+	while (k->run->body && k->in.door.listener < 0 && k->in.door.present > 0 &&
 	    instant_now() < until)
-		keeper_hear(k, -1, 0, until);
+		hear(k, -1, 0, until);
 }
 
 /*
- * Whoever comes to release what was lost is to hear of it, and he comes late: when the
+ * A `dlock release` of what was lost is to hear of it, and it comes late: when the
  * process for which it was held has ended.  Nothing is kept but the socket.
  */
 static void
@@ -490,7 +490,7 @@ await_question(struct keeper *k)
 	instant term = k->run->body ? k->run->body->until : NEVER;
 	sigset_t terminate;
 
-	if (!k->run->body || k->keep.ending.kind != END_LOST || k->answered ||
+	if (!k->run->body || k->keep.ending.kind != END_LOST || k->in.answered ||
 	    k->keep.after.hurry || !atomic_load(&k->shared->front.delivered))
 		return;
 	if (term != NEVER && term > until)
@@ -500,29 +500,29 @@ await_question(struct keeper *k)
 	sigprocmask(SIG_UNBLOCK, &terminate, NULL);
 	if (chdir("/") != 0)
 		return;
-	while (!k->answered && instant_now() < until)
-		keeper_hear(k, -1, 0, until);
+	while (!k->in.answered && instant_now() < until)
+		hear(k, -1, 0, until);
 }
 
 /* ---- the process ---- */
 
 /*
- * Lets go of everything that is the user's; 0 to 2 stay taken, so that no socket lands
+ * Closes everything that is the user's; 0 to 2 stay taken, so that no socket lands
  * there.
  */
 static void
 leave_the_terminal(struct keeper *k)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC), low, high;
-	int other = k->run->body ? k->run->body->outside.fd : k->child.gate;
+	int other = k->run->body ? k->run->body->outside.fd : k->in.child.gate;
 
 	/* nothing of a body's terminal may be kept when it has gone home */
 	if (!k->run->body || setsid() < 0)
 		setpgid(0, 0);
 	for (int fd = 0; fd <= 2; fd++)
 		dup2(null, fd);
-	low = k->news.link < other || other < 0 ? k->news.link : other;
-	high = k->news.link < other ? other : k->news.link;
+	low = k->in.news.link < other || other < 0 ? k->in.news.link : other;
+	high = k->in.news.link < other ? other : k->in.news.link;
 	if (low > 3)
 		close_range(3, low - 1, 0);
 	if (high > low + 1)
@@ -549,9 +549,16 @@ keeper_init(struct keeper *k, const struct run *r)
 	k->run = r;
 	k->plan = r->plan;
 	k->shared = r->shared;
-	news_init(&k->news, r->plan, &k->host, r->ends[1]);
+	k->in.run = r;
+	k->in.keep = &k->keep;
+	k->in.fault = &k->fault;
+	k->in.lock = &k->lock;
+	k->in.react = react_to_incoming;
+	k->in.news.plan = r->plan;
+	k->in.news.host = &k->host;
+	k->in.news.link = r->ends[1];
 	k->todo.wake = NEVER;
-	k->child.gate = -1;
+	k->in.child.gate = -1;
 	close(r->ends[0]);
 }
 
@@ -560,7 +567,7 @@ static void
 prepare_body(struct keeper *k)
 {
 	prctl(PR_SET_NAME, HOLD_NAME);
-	if (k->joins.listener < 0 || k->joins.spare < 0 || !tree_announce())
+	if (k->in.door.listener < 0 || k->in.door.spare < 0)
 		die_early(k, "cannot open a socket for dlock release");
 }
 
@@ -572,22 +579,20 @@ keeper_prepare(struct keeper *k)
 	sigset_t heard;
 
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	if (!k->run->body &&
-	    child_fork(&k->child, r->plan, r->origin, r->owner, r->path, r->ends[0],
-		r->ends[1], &r->shared->exec) != 0)
+	if (!k->run->body && child_fork(&k->in.child, r) != 0)
 		die_early(k, "cannot start a process");
 	leave_the_terminal(k);
 	sigemptyset(&heard);
 	sigaddset(&heard, SIGCHLD);
 	sigaddset(&heard, SIGTERM);
-	if (loop_open(&k->loop, &heard) != 0)
+	if (loop_open(&k->in.loop, &heard) != 0)
 		die_early(k, "cannot open a signalfd and a timerfd");
 	if (r->plan->terms.min_hold > 0)
 		record_write(k->record, r->plan, getpid());
-	lock_init(
-	    &k->lock, r->plan, &k->host, r->owner, *k->record ? k->record : r->record);
-	join_server_open(
-	    &k->joins, r->plan, k->run->body ? k->run->body->outside.pid : getpid());
+	lock_init(&k->lock, r->plan, r->where, &k->host, r->owner,
+	    *k->record ? k->record : r->record);
+	door_open(
+	    &k->in.door, r->plan, k->run->body ? k->run->body->outside.pid : getpid());
 	if (k->run->body)
 		prepare_body(k);
 	keep_init(&k->keep, &r->plan->terms);
@@ -608,7 +613,7 @@ keeper_call(struct keeper *k)
 	else if (calls & DO_RELEASE)
 		release_lock(k);
 	else
-		keeper_hear(k, -1, 0, NEVER);
+		hear(k, -1, 0, NEVER);
 }
 
 _Noreturn void
@@ -616,7 +621,7 @@ keeper_run(const struct run *r)
 {
 	keeper_init(&keeper, r);
 	keeper_prepare(&keeper);
-	keeper_react(&keeper, EV_TICK, 0);
+	react(&keeper, EV_TICK, 0);
 	while (!(keeper.todo.calls & DO_EXIT))
 		keeper_call(&keeper);
 	dismiss_stub(&keeper);

@@ -44,11 +44,11 @@ keeper_address_is_near(const struct keeper_address *a, int fd)
 	return a->net == net_of(fd);
 }
 
-/* "/BACKEND" at `text`; there was none before version 7 of join_wire.h, but hashes. */
+/* "/BACKEND" at `text`; versions before 7 of door.h had none, but hashes. */
 static void
 read_backend(struct keeper_address *a, const char *text)
 {
-	size_t n = *text == '/' ? strcspn(text + 1, "/ ") : 0;
+	size_t n = *text == '/' ? strcspn(text + 1, "/=! ") : 0;
 
 	a->locks = "";
 	if (n == 0)
@@ -65,7 +65,7 @@ keeper_address_next(const char **text, struct keeper_address *a)
 {
 	size_t n = strcspn(*text, " ");
 	const char *slash = memchr(*text, '/', n);
-	size_t name = slash ? (size_t)(slash - *text) : n;
+	size_t name = slash ? (size_t)(slash - *text) : n, site = strcspn(*text, "=! ");
 
 	*a = (struct keeper_address){.locks = ""};
 	if (**text == '@' && name > 1 && name < sizeof a->name) {
@@ -77,6 +77,8 @@ keeper_address_next(const char **text, struct keeper_address *a)
 
 		a->net = strtoull(slash + 1, &end, 16);
 		read_backend(a, end);
+		a->site = *text + site;
+		a->nsite = n - site;
 	}
 	*text += n;
 	*text += strspn(*text, " ");
@@ -84,16 +86,16 @@ keeper_address_next(const char **text, struct keeper_address *a)
 }
 
 const char *
-keeper_address_key(const struct keeper_address *a, const struct plan *p)
+keeper_address_key(const struct keeper_address *a, const struct keys *k)
 {
 	char *end;
 
 	for (const char *c = a->locks; *c == '/'; c = end) {
 		unsigned long long lock = strtoull(c + 1, &end, 16);
 
-		for (size_t i = 0; i < p->nkeys; i++)
-			if (lock == lock_hash(p->site.backend->name, p->keys[i]))
-				return p->keys[i];
+		for (size_t i = 0; i < k->n; i++)
+			if (lock == lock_hash(k->backend->name, k->keys[i]))
+				return k->keys[i];
 	}
 	return NULL;
 }
@@ -106,14 +108,14 @@ keeper_address_serves(const struct keeper_address *a, const struct backend *b)
 
 /* "@NAME/NET/BACKEND/LOCK..." */
 static void
-write_address(char *out, const char *name, unsigned long long net, const struct plan *p)
+write_address(char *out, const char *name, unsigned long long net, const struct keys *k)
 {
 	size_t n = snprintf(
-	    out, KEEPER_BYTES, "@%s/%llx/%s", name, net, p->site.backend->name);
+	    out, KEEPER_BYTES, "@%s/%llx/%s", name, net, k->backend->name);
 
-	for (size_t i = 0; i < p->nkeys; i++)
+	for (size_t i = 0; i < k->n; i++)
 		n += snprintf(out + n, KEEPER_BYTES - n, "/%llx",
-		    lock_hash(p->site.backend->name, p->keys[i]));
+		    lock_hash(k->backend->name, k->keys[i]));
 }
 
 /* ---- its socket ---- */
@@ -151,7 +153,7 @@ make_name(char *out, size_t size)
 }
 
 int
-keeper_address_listen(char *out, const struct plan *p)
+keeper_address_listen(char *out, const struct keys *k)
 {
 	struct sockaddr_un a;
 	char name[64];
@@ -165,7 +167,7 @@ keeper_address_listen(char *out, const struct plan *p)
 		close(fd);
 		fd = -1;
 	}
-	write_address(out, name, fd < 0 ? NET_NONE : net_of(fd), p);
+	write_address(out, name, fd < 0 ? NET_NONE : net_of(fd), k);
 	return fd;
 }
 

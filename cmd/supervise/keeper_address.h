@@ -1,20 +1,20 @@
 /*
  * keeper_address.h - where a keeper is reached by others: an abstract unix socket.
  *
- * An address, "@dlock-ID/NET/BACKEND/LOCK...", names the socket, the network namespace it
- * is in, since it is found from no other, the keeper's backend, and which locks the keeper
- * has (a hash of backend and key for each).  DLOCK_KEEPER has those of all keepers around
- * a command, the nearest first, with blanks between them.  A handle, by which a hold is
- * released, is an address without its backend and locks.
+ * An address, "@dlock-ID/NET/BACKEND/LOCK...=SITE", names the socket, the network namespace
+ * it is in, since it is found from no other, the keeper's backend, which locks the keeper
+ * has (a hash of backend and key for each), and where these are kept (nested.h).
+ * DLOCK_KEEPER has those of all keepers around a command, the nearest first, with blanks
+ * between them.  A handle, by which a hold is released, is the ID and NET of an address.
  */
 #ifndef DLOCK_KEEPER_ADDRESS_H
 #define DLOCK_KEEPER_ADDRESS_H
 
-#include "cmd/plan.h"
+#include "backends/backend.h"
 
 #include <sys/types.h>
 
-/* The longest address and the longest handle, with their NULs. */
+/* The longest address without its site, and the longest handle, with their NULs. */
 enum { KEEPER_BYTES = 384, HANDLE_BYTES = 80 };
 
 /* One that has been read; points into what it was read from. */
@@ -23,16 +23,25 @@ struct keeper_address {
 	size_t n;      /* of that; 0: this is no address of a keeper */
 	unsigned long long net;
 	char backend[16];  /* ""; not said, as in a handle */
-	const char *locks; /* behind that: "/HASH/HASH...", up to a blank or the end */
+	const char *locks; /* behind that: "/HASH/HASH...", up to any other byte */
+	const char *site;  /* its first byte is '=' or '!' */
+	size_t nsite;      /* 0: it is not said */
 	bool is_old;       /* as versions wrote it that did not say the backend */
 };
 
+/* The locks that a run is about. */
+struct keys {
+	const struct backend *backend;
+	const char *const *keys;
+	size_t n;
+};
+
 /*
- * A socket that listens under a random name, non-blocking, and its address for the
- * plan's keys in out[KEEPER_BYTES].  -1: there is none; the address says so to
+ * A socket that listens under a random name, non-blocking, and its address for these
+ * keys, without a site, in out[KEEPER_BYTES].  -1: there is none; the address says so to
  * others, and which locks are held nevertheless.
  */
-int keeper_address_listen(char *out, const struct plan *);
+int keeper_address_listen(char *out, const struct keys *);
 
 /* The next of the addresses at *text, which is moved on; false: there is none. */
 bool keeper_address_next(const char **text, struct keeper_address *);
@@ -41,10 +50,10 @@ bool keeper_address_next(const char **text, struct keeper_address *);
 bool keeper_address_serves(const struct keeper_address *, const struct backend *);
 
 /*
- * One of the plan's keys that the keeper at this address has, as it says of itself;
+ * One of these keys that the keeper at this address has, as it says of itself;
  * NULL: none.
  */
-const char *keeper_address_key(const struct keeper_address *, const struct plan *);
+const char *keeper_address_key(const struct keeper_address *, const struct keys *);
 
 /* As connect(2) does. */
 int keeper_address_connect(const struct keeper_address *, int fd);

@@ -26,12 +26,16 @@ grant_of(const struct lock *l, size_t i)
 }
 
 void
-lock_init(struct lock *l, const struct plan *p, struct host *host, const char *owner,
-    const char *record)
+lock_init(struct lock *l, const struct plan *p, const struct nested_site *where,
+    struct host *host, const char *owner, const char *record)
 {
 	l->plan = p;
 	l->host = host;
-	l->site = (struct site){p->site.url, p->site.settings, p->site.nsettings};
+	l->where = where;
+	l->outer.host = host; /* the rest of it is large, and zeroed */
+	l->outer.plan = p;
+	l->outer.where = where;
+	l->outer.keep_until = &l->outer_until;
 	l->claim = (struct claim){
 	    .key = p->keys[0],
 	    .kind = p->claim.kind,
@@ -56,18 +60,16 @@ open_backend(struct lock *l, struct fault *f)
 		    "this dlock was built without the %s backend (dlock version)",
 		    p->site.backend->name);
 	if (p->nkeys > 1)
-		return multi_open(
-		    &l->store, l->host, p->site.backend, &l->site, p->keys, p->nkeys, f);
-	return p->site.backend->open(&l->store, l->host, &l->site, f);
+		return multi_open(&l->store, l->host, p->site.backend, &l->where->site,
+		    p->keys, p->nkeys, f);
+	return p->site.backend->open(&l->store, l->host, &l->where->site, f);
 }
 
-/* At the keepers around us, or else at the plan's backend. */
+/* At an outer keeper, or else at the plan's backend. */
 static enum rc
 open_store(struct lock *l, struct fault *f)
 {
-	const struct join_asker asker = {
-	    l->host, l->plan, &l->site, NULL, &l->outer_until};
-	enum rc rc = join_open(&l->store, &asker, &l->joined, f);
+	enum rc rc = nested_open(&l->store, &l->outer, f);
 
 	l->nested = l->store != NULL;
 	return rc == RC_OK && !l->store ? open_backend(l, f) : rc;
@@ -106,14 +108,10 @@ lock_trace(struct lock *l, void (*tell)(void *ctx, const char *line), void *ctx)
 static void
 note_parts(struct lock *l)
 {
-	if (l->nested) {
-		memcpy(l->parts, l->joined.parts, sizeof l->parts);
-		return;
-	}
 	for (size_t i = 0; i < l->plan->nkeys; i++) {
 		const struct grant *g = grant_of(l, i);
 
-		l->parts[i] = (struct join_part){g->token, g->slot};
+		l->outer.parts[i] = (struct join_part){g->token, g->slot};
 	}
 }
 
@@ -126,11 +124,8 @@ note_identity(struct lock *l)
 {
 	struct fault f;
 
-	if (l->nested)
-		l->identity = l->joined.identity;
-	l->identified = l->nested ||
-	    join_site_identify_store(&l->identity, l->plan->site.backend, l->store, &f) ==
-		RC_OK;
+	l->identified = nested_identify(&l->outer.identity, l->plan->site.backend,
+			    l->store, &f) == RC_OK;
 }
 
 enum rc
@@ -139,15 +134,18 @@ lock_acquire(struct lock *l, instant until, struct fault *f)
 	enum rc rc = l->store->backend->lock->acquire(
 	    l->store, &l->claim, until, &l->grant, f);
 
-	if (rc == RC_OK) {
+	if (rc != RC_OK)
+		return rc;
+	l->identified = l->nested;
+	if (!l->nested) {
 		note_parts(l);
 		note_identity(l);
 	}
-	return rc;
+	return RC_OK;
 }
 
 /*
- * Somebody wants the lock back, or has taken it: names who, where that is known.  With
+ * Somebody wants the lock back, or has taken it: names that person, if known.  With
  * several keys the backend says which one it was.
  */
 static void
@@ -199,9 +197,7 @@ lock_anchors(const struct lock *l)
 {
 	struct anchors a = {.n = 0};
 
-	if (l->nested)
-		return l->joined.keepers;
-	for (size_t i = 0; i < l->plan->nkeys; i++) {
+	for (size_t i = 0; i < (l->nested ? 1 : l->plan->nkeys); i++) {
 		int fd = grant_of(l, i)->anchor;
 
 		if (fd >= 0)

@@ -1,34 +1,32 @@
 /*
  * lock.h - the lock of a run: of one key, of several, or joined.
  *
- * Makes of the plan what backend.h asks for, and chooses who serves it: the keepers
- * around us if they have it (join.h), else the plan's backend, through multi.h for
+ * Makes of the plan what backend.h asks for, and chooses what serves it: an outer
+ * keeper that has it (nested.h), else the plan's backend, through multi.h for
  * several keys.  The calls are those of lock_ops, in the same order, and mean the same.
  */
 #ifndef DLOCK_LOCK_H
 #define DLOCK_LOCK_H
 
-#include "join.h"
+#include "nested.h"
+#include "run.h"
 
 struct lock {
 	const struct plan *plan;
 	struct host *host;
-	struct site site;
-	/* what enclosing dlocks have told: `site` may point into it */
-	struct joined joined;
-	bool nested; /* it is a joined hold */
+	const struct nested_site *where;
+	struct nested outer; /* its parts and identity are the lock's */
+	bool nested;         /* it is a joined hold */
 	struct claim claim;
-	instant outer_until; /* nested: so long the enclosing dlock is to keep it */
+	instant outer_until; /* nested: so long the outer keeper is to keep it */
 	struct store *store; /* NULL: none is open */
 	struct grant grant;
-	struct join_part parts[KEYS_MAX]; /* of it, for each key */
-	bool identified;                  /* `identity` says which locks were granted */
-	struct identity identity;
+	bool identified; /* it is known which locks were granted */
 };
 
-/* plan, host, owner and record outlive it. */
-void lock_init(struct lock *, const struct plan *, struct host *, const char *owner,
-    const char *record);
+/* The lock is zeroed; all else outlives it. */
+void lock_init(struct lock *, const struct plan *, const struct nested_site *,
+    struct host *, const char *owner, const char *record);
 
 /*
  * RC_CONFIG, too: the store cannot do what is asked for.  On anything but RC_OK nothing
@@ -41,11 +39,11 @@ void lock_trace(struct lock *, void (*tell)(void *ctx, const char *line), void *
 
 enum rc lock_acquire(struct lock *, instant until, struct fault *);
 
-/* With RC_REVOKED and RC_LOST *fault says who wants it back, or has it, if that is known. */
+/* With RC_REVOKED and RC_LOST *fault names the one that wants it back, or has it, if known. */
 enum rc lock_renew(struct lock *, instant until, struct fault *);
 
 /*
- * RC_OK if no store is open; RC_LOST as of lock_renew().  The enclosing dlock keeps a joined
+ * RC_OK if no store is open; RC_LOST as of lock_renew().  The outer keeper keeps a joined
  * hold until `keep_until`.
  */
 enum rc lock_release(

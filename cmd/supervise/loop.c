@@ -1,6 +1,7 @@
-/* loop.c - sleeps until a descriptor, a signal or a time. */
+/* loop.c - sleeps until a descriptor, a signal or a time; stops as a shell's job. */
 #include "loop.h"
 
+#include <fcntl.h>
 #include <stdint.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -85,4 +86,37 @@ loop_stop_here(int sig)
 	raise(sig);
 	sigprocmask(SIG_UNBLOCK, &one, NULL); /* here we stop, and from here we go on */
 	sigprocmask(SIG_BLOCK, &one, NULL);
+}
+
+static int
+open_terminal(void)
+{
+	return open("/dev/tty", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+}
+
+bool
+loop_is_foreground(void)
+{
+	int tty = open_terminal();
+	bool yes = tty >= 0 && tcgetpgrp(tty) == getpgrp();
+
+	if (tty >= 0)
+		close(tty);
+	return yes;
+}
+
+void
+loop_stop_with(pid_t command, int sig)
+{
+	pid_t group = getpgid(command);
+	int tty = group != getpgrp() ? open_terminal() : -1;
+	bool owner = tty >= 0 && tcgetpgrp(tty) == group;
+
+	loop_stop_here(sig);
+	if (owner && tcgetpgrp(tty) == getpgrp() && getpgid(command) == group)
+		tcsetpgrp(tty, group);
+	if (tty >= 0)
+		close(tty);
+	if (group > 0 && group != getpgrp() && getpgid(command) == group)
+		kill(-group, SIGCONT);
 }

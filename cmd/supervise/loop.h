@@ -1,5 +1,5 @@
 /*
- * loop.h - all waiting of a run is done here.
+ * loop.h - all waiting of a run is done here, and all stopping as a shell's job.
  *
  * Signals come through a signalfd, time through a timerfd on CLOCK_BOOTTIME
  * (poll's own timeout would stand still while the machine sleeps).  Front and
@@ -36,6 +36,16 @@ void loop_wait(struct loop *, struct pollfd *set, nfds_t n, instant until);
 
 /* Stops this process as `sig` would have, until somebody continues it. */
 void loop_stop_here(int sig);
+
+/*
+ * The same of a shell's job, because the command has stopped.  A command that leads a group
+ * of its own, such as an interactive shell, is not reached by the `fg` that continues ours:
+ * it is continued by us, and gets the terminal back if it had it.
+ */
+void loop_stop_with(pid_t command, int sig);
+
+/* Is our process group the terminal's? */
+bool loop_is_foreground(void);
 
 /* The next signal that has come, or false. */
 bool loop_signal(struct loop *, struct signalfd_siginfo *);

@@ -1,7 +1,9 @@
-/* loss.c - tells a script that its hold is not renewed, or lost. */
+/* loss.c - tells the user, or the script that has a hold, that the lock is not renewed, or lost. */
 #include "loss.h"
 
-#include "verdict.h"
+#include "cmd/parse.h"
+#include "cmd/say.h"
+#include "cmd/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +13,8 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* ---- the stderr of a script ---- */
 
 void
 loss_note_stderr(struct body *b)
@@ -83,21 +87,75 @@ tell_script(const struct run *r, const char *text)
 	return told;
 }
 
+/* ---- not renewed ---- */
+
+/* With -v it is said at once, otherwise only if it lasts. */
 void
-loss_warn(const struct run *r, const char *text)
+loss_suspect(const struct run *r, struct doubt *d, const struct msg *m)
 {
-	if (run_guarded(r))
+	char key[400], left[32];
+
+	text_clean(d->why, sizeof d->why, m->text, strlen(m->text));
+	if (r->plan->show.verbose)
+		say("%s: %s; the command may go on for %s, trying again",
+		    plan_name(r->plan, key, sizeof key), d->why,
+		    parse_duration_text(
+			m->number > 0 ? m->number : 0, left, sizeof left));
+	if ((!r->plan->show.verbose || r->body) && !r->plan->show.quiet)
+		d->warn_at = instant_now() + m->number / 2;
+}
+
+/* A hold has left its stderr to the script. */
+static void
+tell(const struct run *r, const char *text)
+{
+	if (!r->body)
+		say("%s", text);
+	else if (run_guarded(r))
 		tell_script(r, text);
 }
 
 void
+loss_warn(const struct run *r, struct doubt *d)
+{
+	int64_t left = atomic_load(&r->shared->term_at) - instant_now();
+	char key[400], time[32], whom[64] = "the command is", text[1400];
+
+	d->warn_at = NEVER;
+	if (left <= 0 || atomic_load(&r->shared->stopping) ||
+	    atomic_load(&r->shared->end.finished))
+		return;
+	d->warned = true;
+	if (run_guarded(r))
+		snprintf(whom, sizeof whom, "process %d and its descendants are",
+		    (int)r->body->outside.pid);
+	snprintf(text, sizeof text, "%s: %s; if no renewal succeeds, %s stopped in %s",
+	    plan_name(r->plan, key, sizeof key), d->why, whom,
+	    parse_duration_text(left, time, sizeof time));
+	tell(r, text);
+}
+
+void
+loss_trust(const struct run *r, struct doubt *d)
+{
+	char key[400], text[450];
+
+	snprintf(text, sizeof text, "%s: the lease was renewed after all",
+	    plan_name(r->plan, key, sizeof key));
+	if (d->warned)
+		tell(r, text);
+	else if (r->plan->show.verbose)
+		say("%s", text);
+	d->warn_at = NEVER;
+	d->warned = false;
+}
+
+/* ---- lost ---- */
+
+void
 loss_tell(const struct run *r, const struct ending *e, const char *words)
 {
-	const struct heard heard = {.words = words,
-	    .where = shared_where(r->shared),
-	    .key = "",
-	    .holder = "",
-	    .slots = ""};
+	const struct heard heard = {.words = words, .where = shared_where(r->shared)};
 
 	if (e->kind != END_LOST || !run_guarded(r) ||
 	    atomic_exchange(&r->shared->end.loss_told, true))

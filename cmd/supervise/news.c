@@ -4,31 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-void
-news_init(struct news *n, const struct plan *p, struct host *host, int link)
-{
-	n->plan = p;
-	n->host = host;
-	n->link = link;
-}
-
-/* Which of the plan's keys is waited for. */
-static unsigned
-key_seen(const struct news *n)
-{
-	unsigned i = 0;
-
-	while (n->host->seen.key && n->plan->keys[i] != n->host->seen.key)
-		i++;
-	return i;
-}
-
 static void
-send_to_front(struct news *n, struct msg *m)
+send_to_front(const struct news *n, const struct msg *m, const struct anchors *a)
 {
-	m->key = key_seen(n);
 	if (n->link >= 0)
-		link_send(n->link, m, NULL);
+		link_send(n->link, m, a);
 }
 
 void
@@ -37,7 +17,7 @@ news_send(struct news *n, enum msg_kind kind, int64_t number, const char *text)
 	struct msg m = {.kind = kind, .number = number};
 
 	snprintf(m.text, sizeof m.text, "%s", text);
-	send_to_front(n, &m);
+	send_to_front(n, &m, NULL);
 }
 
 void
@@ -58,47 +38,58 @@ news_notice(struct news *n)
 void
 news_grant(struct news *n, const struct grant *g, const struct anchors *anchors)
 {
-	struct msg m = {.kind = MSG_GRANTED, .token = g->token, .slot = g->slot};
+	const struct msg m = {.kind = MSG_GRANTED, .token = g->token, .slot = g->slot};
 
-	if (n->link >= 0)
-		link_send(n->link, &m, anchors);
+	send_to_front(n, &m, anchors);
+}
+
+/* Which of the plan's keys is waited for. */
+static unsigned
+key_seen(const struct news *n)
+{
+	unsigned i = 0;
+
+	while (n->host->seen.key && n->plan->keys[i] != n->host->seen.key)
+		i++;
+	return i;
 }
 
 /* But for the time, which always passes. */
 static bool
-is_same_holding(const struct holding *a, const struct holding *b)
+is_same_wait(const struct msg *a, const struct msg *b)
 {
-	return a->kind == b->kind && a->holders == b->holders && a->limit == b->limit &&
-	    a->frozen == b->frozen && strcmp(a->record, b->record) == 0;
+	const struct holding *x = &a->holding, *y = &b->holding;
+
+	if (a->kind != b->kind || a->number != b->number || a->key != b->key)
+		return false;
+	if (a->kind == MSG_RETRYING)
+		return strcmp(a->text, b->text) == 0;
+	return x->kind == y->kind && x->holders == y->holders && x->limit == y->limit &&
+	    x->frozen == y->frozen && strcmp(x->record, y->record) == 0;
 }
 
 bool
 news_wait(struct news *n, const char *trouble)
 {
 	bool silent = n->host->seen.silent;
-	unsigned position = n->host->seen.position;
 	const struct holding *holding = &n->host->seen.holding;
-	const char *why = silent ? trouble : "";
-	/* else which key it is says nothing */
-	bool known = silent || position || holding->holders || holding->frozen ||
-	    *holding->record;
-	unsigned key = known ? key_seen(n) : n->key;
+	struct msg m = {.kind = silent ? MSG_RETRYING : MSG_WAITING,
+	    .number = n->host->seen.position};
 
-	if (n->silent == silent && n->position == position && n->key == key &&
-	    is_same_holding(&n->holding, holding) && strcmp(n->why, why) == 0)
+	if (silent)
+		snprintf(m.text, sizeof m.text, "%s", trouble);
+	else
+		m.holding = *holding;
+	/* where nothing else is known, which key it is says nothing */
+	m.key = silent || m.number || holding->holders || holding->frozen ||
+		*holding->record
+	    ? key_seen(n)
+	    : n->last.key;
+	if (is_same_wait(&m, &n->last))
 		return false;
 	n->waited = true;
-	n->silent = silent;
-	n->position = position;
-	n->key = key_seen(n);
-	n->holding = *holding;
-	snprintf(n->why, sizeof n->why, "%s", why);
-	if (silent)
-		news_send(n, MSG_RETRYING, position, why);
-	else
-		send_to_front(n,
-		    &(struct msg){
-			.kind = MSG_WAITING, .number = position, .holding = *holding});
+	n->last = m;
+	send_to_front(n, &m, NULL);
 	return true;
 }
 

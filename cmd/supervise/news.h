@@ -6,24 +6,17 @@
 #ifndef DLOCK_NEWS_H
 #define DLOCK_NEWS_H
 
-#include "link.h"
+#include "run.h"
 
 struct news {
 	const struct plan *plan;
 	struct host *host;
-	int link; /* -1: the front is gone */
+	int link; /* -1: the front is gone, and its end was seen and closed */
 	/* the front has been told: */
-	bool waited;            /* that we wait: */
-	bool silent;            /* for a server that does not answer, */
-	unsigned position;      /* or at this place in the queue */
-	unsigned key;           /* for this key, */
-	struct holding holding; /* which these hold; */
-	char why[RECORD_BYTES]; /* why it does not answer */
-	bool suspect;           /* that a renewal was not answered */
+	bool waited;     /* that we wait */
+	struct msg last; /* what for; at first: for nobody */
+	bool suspect;    /* that a renewal was not answered */
 };
-
-/* plan and host outlive it; the link is closed by whoever sees its end. */
-void news_init(struct news *, const struct plan *, struct host *, int link);
 
 void news_send(struct news *, enum msg_kind, int64_t number, const char *text);
 
@@ -42,10 +35,8 @@ bool news_wait(struct news *, const char *trouble);
 /* The grant, with the anchors, if there are any. */
 void news_grant(struct news *, const struct grant *, const struct anchors *);
 
-/* A renewal was not answered, and so much time is left until TERM. */
+/* A renewal was not answered, and so much time is left until TERM; or one was. */
 void news_suspect(struct news *, int64_t left, const char *why);
-
-/* One was. */
 void news_trust(struct news *);
 
 #endif

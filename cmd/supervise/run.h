@@ -1,15 +1,196 @@
 /*
- * run.h - what front and keeper agree on before they part.
+ * run.h - one run of dlock in its processes, and all that passes between them.
  *
- * cmd/run.c or cmd/hold.c fills it before the fork; from then on each has its own copy, and
- * only the shared page and the link carry anything further.
+ *	cmd/run.c, cmd/hold.c   fill in a struct run; then start.c forks
+ *	front.c    the process that the user sees.  It has the pid that the shell knows, the
+ *	           terminal, and no library, thread or socket to a server.  It passes
+ *	           signals on, speaks, stops when the command stops, and ends as that ended.
+ *	           It watches the keeper: when that is killed, or frozen beyond a deadline,
+ *	           the front kills the command's tree itself and reports the lock as lost;
+ *	           it never releases, since it cannot know
+ *	keeper.c   keeps the lock: it owns the backend, the command and the lease.  It lives
+ *	           in a background process group of its own and has none of the user's
+ *	           descriptors: what is to be said, it tells the front.  When the front dies,
+ *	           it stops the command's tree, then releases.  After the front has been told
+ *	           the ending it may live on alone, for --min-hold, or to release when the
+ *	           server did not answer; then it has left the directory and the terminal,
+ *	           and ends on TERM
+ *	child.c    the command, which the kernel kills when the keeper dies
+ *
+ * Each may be killed or frozen at any line.  After the fork each has its own copy of the
+ * struct run, and only this carries anything further:
+ *
+ *	the page    memory that all see, for what must be known even when another process is
+ *	            frozen or dead: the deadlines
+ *	the link    a pair of sockets for messages.  A message is one datagram, whole or not
+ *	            at all, never blocks its sender (which may be talking to a stopped
+ *	            process), and may be dropped when the receiver has slept through some
+ *	            dozens.  Only the ending must arrive: it stands in the page too.  The end
+ *	            of file on the link is how each learns that the other one is gone
+ *	"go"        what the command is told when it may begin
  */
 #ifndef DLOCK_RUN_H
 #define DLOCK_RUN_H
 
-#include "cmd/plan.h"
-#include "link.h"
+#include "nested_site.h"
+#include "step.h"
 #include "tree.h"
+#include "verdict.h"
+
+#include <stdatomic.h>
+#include <sys/types.h>
+
+/* What ps(1) shows of a hold in the background; nothing goes by it. */
+#define HOLD_NAME "dlock-hold"
+
+/* ---- go ---- */
+
+struct go {
+	/* beginning later than this is worse than not beginning: it fails with ETIME */
+	instant latest;
+	char token[24], slot[12]; /* the slot counts with --limit only */
+	/* of all keys as named; they count if there are several */
+	uint64_t tokens[KEYS_MAX];
+	char keeper[KEEPER_BYTES]; /* our address, for DLOCK_KEEPER */
+};
+
+/* ---- the page ---- */
+
+/* How far the stub has come. */
+enum { EXEC_NOT_CALLED, EXEC_CALLED = -1 };
+
+/* How it ended; written by the keeper. */
+struct shared_end {
+	/* nothing that needs the lock is running: no deadline counts */
+	_Atomic bool finished;
+	_Atomic bool told; /* `ending` is final */
+	/* and the keeper stays on: for --min-hold, or to release */
+	_Atomic bool lingers;
+	/* `dlock hold`: it was given back, or its time is over */
+	_Atomic bool returned;
+	_Atomic bool loss_told; /* `dlock hold`: to the script; written by both */
+	struct ending ending;
+};
+
+/* What the front does that the keeper has to know; written by the front. */
+struct shared_front {
+	/* the live line is, and must go before the command writes */
+	_Atomic bool on_screen;
+	_Atomic bool mirrored; /* it has stopped because the command did */
+	/* `dlock hold`: the process that has asked for the lock knows that it has it */
+	_Atomic bool delivered;
+};
+
+/* Where nothing else is said, the keeper writes. */
+struct shared {
+	_Atomic instant term_at, kill_at; /* NEVER until a grant */
+	/* when the keeper last woke; it does so every third of the ttl */
+	_Atomic instant alive_at;
+	/*
+	 * its pid, 0 before it is known and after it was reaped; the front reaps it too
+	 */
+	_Atomic pid_t command;
+	_Atomic bool granted; /* the command may have begun */
+	/* TERM is being sent, by the one, keeper or front, that has set this */
+	_Atomic bool stopping;
+	/* EXEC_*, or the errno with which it failed; written by the stub */
+	_Atomic int exec;
+	_Atomic bool opened;     /* `where` is set */
+	char where[WHERE_BYTES]; /* the server, for people */
+	struct shared_end end;
+	struct shared_front front;
+	struct go go; /* `dlock hold`: what a command would be told; set with `granted` */
+};
+
+/* A fresh page, or NULL with errno. */
+struct shared *shared_new(void);
+
+/* The server's name, not cleaned; "" while it is not known. */
+const char *shared_where(const struct shared *);
+
+/* ---- the link ---- */
+
+enum msg_kind {
+	/* keeper to front */
+	MSG_WAITING,  /* number: position; key, holding */
+	MSG_RETRYING, /* the server does not answer; key, text: how */
+	MSG_SKIPPED,  /* the job has been done; text: by whom */
+	/* token, slot; carries the anchors; may be left out: link_tells() */
+	MSG_GRANTED,
+	MSG_STARTED,  /* number: pid */
+	MSG_STOPPED,  /* the command stopped; number: by which signal */
+	MSG_RESUMED,  /* it continued */
+	MSG_SUSPECT,  /* number: nanoseconds left until TERM, text: why */
+	MSG_TRUSTED,  /* the lease was confirmed after all */
+	MSG_STOPPING, /* the command is being stopped: number is an enum ending_kind */
+	MSG_TRACE,    /* text: for -v */
+	MSG_NOTICE,   /* text: what the user should know of the server */
+	MSG_ENDED,    /* shared->end is set, text: the backend's words */
+	/* front to keeper */
+	MSG_SIGNAL, /* number: signal; had, ends */
+};
+
+struct msg {
+	enum msg_kind kind;
+	bool had;     /* MSG_SIGNAL: the command, if it runs, has got this one already */
+	bool ends;    /* MSG_SIGNAL: ends the waiting, if we still wait */
+	unsigned key; /* which of the plan's keys is waited for */
+	int64_t number;
+	uint64_t token;
+	unsigned slot; /* with --limit */
+	union {
+		struct holding holding;  /* MSG_WAITING */
+		char text[RECORD_BYTES]; /* all others */
+	};
+};
+
+/* Both ends (close-on-exec), or -1 with errno. */
+int link_open(int ends[2]);
+
+/*
+ * Descriptors whose being open keeps the lock: one for each key, or none (grant.anchor).
+ */
+struct anchors {
+	int fds[KEYS_MAX];
+	size_t n;
+};
+
+/* Sends msg, and copies of the anchors unless that is NULL.  Never blocks. */
+void link_send(int end, const struct msg *, const struct anchors *);
+
+/*
+ * 1: *msg is set, and the anchors, which are ours to close.  0: nothing now.  -1: the
+ * other one is gone.
+ */
+int link_receive(int end, struct msg *, struct anchors *);
+
+/*
+ * When MSG_GRANTED is sent.  A front that has nothing to do about a grant is
+ * left asleep: waking it would cost the command's start more than all else here.
+ *
+ * TELL_BEFORE the command begins:
+ *  - where there is an anchor, for what keeps the lock must be in two hands;
+ *  - where the live line is on the screen, for it must go first;
+ *  - where the front would look at the deadlines too late (link_looks_in_time).
+ * TELL_AFTER, where somebody wants to hear of it: `awaited`.
+ * TELL_NOT: the front finds the grant in the page when it looks.
+ */
+enum telling { TELL_BEFORE, TELL_AFTER, TELL_NOT };
+enum telling link_tells(
+    const struct shared *, const struct grant *, int64_t ttl, instant now, bool awaited);
+
+/*
+ * Before the grant the front looks again no later than the first deadline of a
+ * lease of the ttl that is asked for at that moment (watch.c).  That is in time
+ * unless the lease is shorter, or the front has looked since it was asked for.
+ * Then it is late by what the answer took at most, which does not matter up to
+ * GRANT_QUICK: a front leaves a keeper that is late the SLACK of watch.h, which
+ * is more.
+ */
+#define GRANT_QUICK (20 * NS_PER_MS)
+bool link_looks_in_time(const struct grant *, int64_t ttl, instant now);
+
+/* ---- the run ---- */
 
 struct run;
 
@@ -22,11 +203,11 @@ struct body {
 	struct outside outside; /* pid 0: for nobody */
 	instant until;          /* --for, from the grant on; NEVER */
 	/*
-	 * In the front: gives the grant to whoever has asked, and leaves him.  False, with
-	 * errno: nobody has it; then the lock goes back.
+	 * In the front: gives the grant to the process that has asked, and leaves it.
+	 * False, with errno: nobody has it; then the lock goes back.
 	 */
 	bool (*deliver)(const struct run *);
-	pid_t asker; /* who waits for the delivery */
+	pid_t asker; /* waits for the delivery */
 	/* what stderr was when hold was started: loss.h */
 	bool has_stderr;
 	dev_t stderr_device;
@@ -37,7 +218,9 @@ struct run {
 	const struct plan *plan;
 	const struct origin *origin;
 	struct shared *shared;
-	int ends[2];       /* of the link: [0] the front's, [1] the keeper's */
+	int ends[2]; /* of the link: [0] the front's, [1] the keeper's */
+	const struct nested_site *where; /* the lock is kept */
+	const char *site;  /* the same for DLOCK_KEEPER, behind our address */
 	const char *path;  /* what to execute; NULL with a body */
 	struct body *body; /* NULL: a command of ours is run */
 	char owner[OWNER_CHARS + 1];
@@ -48,15 +231,38 @@ struct run {
 };
 
 /*
- * Who is to be stopped besides our own: whoever has been given the lock; NULL: nobody, not
- * yet, or no more.
+ * The process that is to be stopped besides our own: the one that has been given the lock;
+ * NULL: nobody, not yet, or no more.
  */
-static inline struct outside *
-run_guarded(const struct run *r)
-{
-	return r->body && r->body->outside.pid && link_guards(r->shared)
-	    ? &r->body->outside
-	    : NULL;
-}
+struct outside *run_guarded(const struct run *);
+
+/* ---- its processes ---- */
+
+/*
+ * Notes what a shell or a supervisor has set up, to be given back to the command; from
+ * here on all signals are blocked.
+ */
+void start_origin(struct origin *);
+
+/*
+ * Forks the keeper and is the front; returns how it ended.  The caller has filled in
+ * plan (which is `p`), origin, and path or body.
+ */
+struct verdict start_run(struct run *, struct plan *p);
+
+/*
+ * As the command did: loops in shells stop on Ctrl-C only when they see the signal.
+ * Returns the status to exit with if that does not end us.
+ */
+int start_die_of(int sig);
+
+/* Says what there is to say and ends the process. */
+_Noreturn void start_end(const struct plan *, const struct verdict *);
+
+/* Runs beside a keeper just forked; returns how it ended, to be said and exited with. */
+struct verdict front_run(const struct run *, pid_t keeper);
+
+/* Runs in the keeper's process, right after the fork. */
+_Noreturn void keeper_run(const struct run *);
 
 #endif

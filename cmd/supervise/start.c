@@ -1,13 +1,10 @@
 /* start.c - what `dlock run` and `dlock hold` do before front and keeper part, and at the end. */
-#include "start.h"
+#include "run.h"
 
 #include "cmd/record.h"
 #include "cmd/say.h"
 #include "cmd/exit.h"
 #include "events.h"
-#include "front.h"
-#include "keeper.h"
-#include "tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -54,15 +51,26 @@ make_owner(struct run *r, uint64_t *seed)
 	return true;
 }
 
+/* Nothing is begun: `why` is errno's, unless another reason is said. */
 static struct verdict
-system_refused(const struct plan *p, const char *what)
+refused(const struct plan *p, enum rc rc, const char *what, const char *why)
 {
-	struct verdict v = {.status = STATUS_SYSTEM, .name = "failed"};
-	char clean[400];
+	const struct ending e = {.kind = END_REFUSED, .value = rc};
+	char words[300];
 
-	snprintf(v.line, sizeof v.line, "cannot take %s: %s: %s; nothing was run",
-	    plan_name(p, clean, sizeof clean), what, strerror(errno));
-	return v;
+	snprintf(words, sizeof words, "%s: %s", what, why ? why : strerror(errno));
+	return verdict_of(p, &e, &(struct heard){.words = words, .where = ""});
+}
+
+/*
+ * What the command starts, or the process for which a lock is held, must be seen to be
+ * stopped.
+ */
+static bool
+could_stop(const struct run *r)
+{
+	return tree_open() || errno == EMFILE || errno == ENFILE ||
+	    (r->body && !r->body->outside.pid);
 }
 
 /*
@@ -72,25 +80,39 @@ system_refused(const struct plan *p, const char *what)
 static bool
 prepare(struct run *r, struct plan *p)
 {
+	static struct nested_site where;
+	static char site[SITE_BYTES];
+
 	r->began = instant_now();
+	if (r->body)
+		r->body->outside.front = getpid();
 	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
 	record_write(r->record, p,
 	    r->body && r->body->outside.pid ? r->body->outside.pid : getpid());
+	nested_site_find(&where, p);
+	nested_site_write(site, p->site.backend, &where.site);
+	r->where = &where;
+	r->site = site;
 	r->has_elders = tree_has_children();
 	r->shared = shared_new();
 	return r->shared && make_owner(r, &p->terms.seed) && link_open(r->ends) == 0;
 }
 
 struct verdict
-start(struct run *r, struct plan *p)
+start_run(struct run *r, struct plan *p)
 {
 	pid_t keeper;
 
+	if (!could_stop(r))
+		return refused(p, RC_CONFIG,
+		    "a lock is only kept for what can be stopped",
+		    "/proc is not mounted here, or does not show this process");
 	if (!prepare(r, p))
-		return system_refused(p, "cannot get memory, random numbers or sockets");
+		return refused(
+		    p, RC_SYSTEM, "cannot get memory, random numbers or sockets", NULL);
 	keeper = _Fork();
 	if (keeper < 0)
-		return system_refused(p, "cannot start a process");
+		return refused(p, RC_SYSTEM, "cannot start a process", NULL);
 	if (keeper == 0)
 		keeper_run(r);
 	return front_run(r, keeper);

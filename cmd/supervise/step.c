@@ -54,7 +54,7 @@ take_lease(struct keep *k, instant now, const struct event *e)
 	l->pace = e->pace ? e->pace : lease_pace(span(k));
 	lease_deadlines(l->sent, l->length, k->terms.grace, &l->term_at, &l->kill_at);
 	l->renew_at = l->sent + l->pace;
-	/* the answer took that long, or is that of an enclosing dlock */
+	/* the answer took that long, or is that of an outer dlock */
 	if (l->renew_at <= now)
 		l->renew_at = now + jittered_backoff(k);
 }
@@ -90,7 +90,7 @@ finished(const struct keep *k)
 {
 	if (k->lease.disowned || keep_is_lost(k))
 		return k->tree.empty;
-	/* who has joined need not be below us: as long as it is ours, it is theirs */
+	/* those that have joined need not be below us: as long as it is ours, it is theirs */
 	if (k->tree.stopping || k->ending.kind == END_LOST)
 		return k->tree.empty && k->tree.joined == 0;
 	return k->tree.gone && (k->tree.empty || !k->terms.wait_tree) &&
@@ -347,7 +347,7 @@ keep_stop_tree(struct keep *k, instant by, struct actions *a)
 static void
 guard_tree(struct keep *k, instant now, struct actions *a)
 {
-	/* also if all has ended: who knows of what, and when */
+	/* also if all has ended: nobody knows why, and when */
 	if (now >= k->lease.term_at)
 		lose(k, LOSS_SILENCE);
 	if (finished(k) || k->tree.empty)

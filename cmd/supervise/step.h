@@ -21,7 +21,7 @@
  *     term_at changes nothing, and the server's "not yours" is final.  So is
  *     what is not known to have ended before term_at: an end that is seen
  *     later may be the work of the front's TERM, and the whole tree must go.
- *  6. Whoever is asked for the lock back (EV_REVOKED) goes on renewing while the
+ *  6. A keeper that is asked for the lock back (EV_REVOKED) goes on renewing while the
  *     command stops, TERM first and KILL after grace, and then releases.
  *  7. A release that nobody answers is asked for again, after the report, until
  *     the lease has surely ended at the server.
@@ -101,7 +101,7 @@ enum loss {
 enum kept {
 	KEPT_NOT,
 	KEPT_MIN_HOLD,
-	KEPT_OUTSIDE, /* an enclosing dlock has it */
+	KEPT_OUTSIDE, /* an outer dlock has it */
 	KEPT_TRYING,  /* nobody has confirmed the release yet */
 };
 
@@ -113,7 +113,7 @@ struct ending {
 	bool unconfirmed; /* nobody answered the release */
 	bool too_late;    /* END_REFUSED: the grant left no time to run */
 	enum kept kept;
-	/* dlock hold: whoever had it has given it back before; set where it is told */
+	/* dlock hold: it was given back before; set where it is told */
 	bool returned;
 };
 
@@ -145,7 +145,7 @@ struct keep_tree {
 
 /* What remains when the command has ended: to keep the lock, to give it back. */
 struct keep_after {
-	instant keep_until; /* --min-hold, ours or that of one who joined */
+	instant keep_until; /* --min-hold, ours or that of one that joined */
 	bool checked;       /* lingering: asked the server once more after the command */
 	instant release_at; /* again; 0: never asked for yet */
 	bool hurry;         /* a release that is not answered is not asked for again */

@@ -78,7 +78,7 @@ unreachable(
 	    s->key, s->words, tried, nothing(p));
 }
 
-/* Nothing is wrong: who wants to know has asked for it. */
+/* Nothing is wrong: -v asks to be told. */
 static void
 skipped(struct verdict *v, const struct plan *p, const struct shown *s)
 {
@@ -115,7 +115,7 @@ verdict_refused(struct verdict *v, const struct plan *p, const struct ending *e,
 		    e->value == RC_SYSTEM && e->unconfirmed ? after(e) : "");
 }
 
-/* Whom a loss has stopped: the command, or the process for which the lock was held. */
+/* What a loss has stopped: the command, or the process for which the lock was held. */
 static const char *
 write_stopped(const struct plan *p, const struct ending *e, char *out, size_t size)
 {
@@ -136,7 +136,7 @@ write_stopped(const struct plan *p, const struct ending *e, char *out, size_t si
 	return out;
 }
 
-/* How it was lost; "": the words say who asked for it.  Of several keys, one is enough. */
+/* How it was lost; "": the words name the one that asked for it.  Of several keys, one is enough. */
 static const char *
 write_loss(const struct plan *p, const struct ending *e, char *out, size_t size)
 {
@@ -276,8 +276,7 @@ struct verdict
 verdict_of_release(
     const struct plan *p, const struct ending *e, const char *words, const char *where)
 {
-	const struct heard heard = {
-	    .words = words, .where = where, .key = "", .holder = "", .slots = ""};
+	const struct heard heard = {.words = words, .where = where};
 	struct verdict v = verdict_of(p, e, &heard);
 	bool several = p->nkeys > 1;
 	char key[400];

@@ -27,12 +27,13 @@ struct verdict {
 
 /* What the front has heard of it all. */
 struct heard {
-	const char *words;  /* the backend's, of the call that decided the ending */
-	const char *key;    /* that is busy */
-	const char *where;  /* the server; "" if that is not known */
+	const char *words; /* the backend's, of the call that decided the ending */
+	const char *where; /* the server; "" if that is not known */
+	/* the rest only of a lock that may be busy: */
+	const char *key;
 	bool frozen;        /* the busy lock is: by `holder` */
-	const char *holder; /* who has a busy lock, clean */
-	const char *slots;  /* what of its --limit is taken, see progress.h; "" */
+	const char *holder; /* of a busy lock, clean */
+	const char *slots;  /* what of its --limit is taken, see waiting.h; "" */
 	int64_t waited;     /* how long we tried */
 };
 
@@ -46,14 +47,14 @@ struct verdict verdict_of(
     const struct plan *, const struct ending *, const struct heard *);
 
 /*
- * The same for whoever has asked for the release of a hold, and succeeds with it;
+ * The same for the process that has asked for the release of a hold, and succeeds;
  * `words` and `where` as in struct heard.
  */
 struct verdict verdict_of_release(
     const struct plan *, const struct ending *, const char *words, const char *where);
 
 /*
- * For him, when others keep it: so many who have joined the hold, and the --min-hold of
+ * For it, when others keep it: so many that have joined the hold, and the --min-hold of
  * those until `keep_until`, if that is to come.
  */
 struct verdict verdict_of_kept(const struct plan *, unsigned joined, instant keep_until);

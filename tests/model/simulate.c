@@ -68,7 +68,7 @@
  *
  * (*) with the assertion in start_call() taken out, which catches them first.
  */
-#include "cmd/supervise/link.h"
+#include "cmd/supervise/run.h"
 #include "cmd/supervise/step.h"
 #include "cmd/supervise/watch.h"
 

@@ -4,8 +4,8 @@
  *
  * What stands for what:
  *
- *	Keeper	cmd/supervise/keeper.c: let_go(), keeper_react_to(), carry_out();
- *		cmd/supervise/keeper_hear.c: keeper_hear(), keeper_reap();
+ *	Keeper	cmd/supervise/keeper.c: start_command(), react_to(), carry_out();
+ *		cmd/supervise/incoming.c: incoming_wait(), reap();
  *		and what cmd/supervise/step.c decides: granted(), renewed(), overtaken(),
  *		guard_tree(), finished(), give_back()
  *	Front	cmd/supervise/front.c: view_of(), stop_command(), take_over(),
@@ -205,7 +205,7 @@ proctype Keeper()
 		:: HAS_END && earned >= TERM_AT -> gone = true; none_left = true; command = DEAD; todo = SETTLE; goto settles
 		:: else
 		fi }
-	/* let_go() */
+	/* start_command() */
 	if
 	:: HAS_END ->
 		atomic { K -> term_at = LATER(TERM_AT + SLACK, earned); latest = LATER(TERM_AT, earned) }

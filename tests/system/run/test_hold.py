@@ -1214,9 +1214,9 @@ def test_a_run_is_not_released(dlock, where):
 
 # Joins the hold for which it is held, as nested runs would; prints how many times that was granted.
 JOIN = """import os, re, socket, struct, subprocess, sys
-join, backend, key, times = open(sys.argv[1]).read(), *sys.argv[2:4], int(sys.argv[4])
+join, key, times = open(sys.argv[1]).read(), sys.argv[2], int(sys.argv[3])
 version = int(re.search("#define JOIN_VERSION (.*)", join)[1])
-ask = struct.pack("=iiq16s8192s", version, 1, 0, backend.encode(), bytes.fromhex(sys.argv[5])) + key.encode() + bytes(1)
+ask = struct.pack("=iiq8192s", version, 1, 0, bytes.fromhex(sys.argv[4])) + key.encode() + bytes(1)
 handle = sys.stdin.readline().strip()
 joined = []
 for _ in range(times):
@@ -1247,7 +1247,7 @@ def identity(place):
 
 def join_many(place, hold, times, env=None):
     """A process that has joined a hold for itself so many times; and the handle."""
-    joiner = subprocess.Popen([sys.executable, "-IS", "-c", JOIN, os.path.join(ROOT, "cmd/supervise/join_wire.h"), place.name,
+    joiner = subprocess.Popen([sys.executable, "-IS", "-c", JOIN, os.path.join(ROOT, "cmd/supervise/door.h"),
                                place.key(), str(times), identity(place).hex()], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
     handle = hold(place, "job", "--pid", joiner.pid).stdout.strip()
     print(handle, file=joiner.stdin)

@@ -1,8 +1,5 @@
-/*
- * link.c - messages and descriptors between front and keeper, and the page that both
- * see.
- */
-#include "link.h"
+/* run.c - what passes between front and keeper: the page, messages and descriptors. */
+#include "run.h"
 
 #include <errno.h>
 #include <string.h>
@@ -22,10 +19,14 @@ shared_where(const struct shared *s)
 	return atomic_load(&s->opened) ? s->where : "";
 }
 
-bool
-link_guards(const struct shared *s)
+struct outside *
+run_guarded(const struct run *r)
 {
-	return atomic_load(&s->front.delivered) && !atomic_load(&s->end.returned);
+	return r->body && r->body->outside.pid &&
+		atomic_load(&r->shared->front.delivered) &&
+		!atomic_load(&r->shared->end.returned)
+	    ? &r->body->outside
+	    : NULL;
 }
 
 struct shared *

@@ -1,11 +1,10 @@
 /*
- * join.c - Goal of these tests: a nested run joins what is a part of the holds around it,
+ * nested.c - Goal of these tests: a nested run joins what is a part of the holds around it,
  * and is refused what is not; what an enclosing dlock tells of its site stays whole,
  * whoever else is asked.
  */
 #include "cmd/look.h"
-#include "cmd/supervise/join.h"
-#include "cmd/supervise/join_server.h"
+#include "cmd/supervise/nested.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,10 +18,10 @@
 
 /* An enclosing dlock; the offer is what it holds. */
 struct outer {
-	struct join_server server;
+	struct door door;
 	struct plan plan;
 	struct site site;
-	struct join_offer offer;
+	struct offer offer;
 	struct join_part parts[KEYS_MAX];
 	struct identity identity;
 };
@@ -31,6 +30,8 @@ static void
 open_outer(struct outer *o, const char *key, const char *url,
     const struct setting *settings, size_t n)
 {
+	static struct host host;
+	struct store *store;
 	struct fault f;
 
 	*o = (struct outer){
@@ -41,54 +42,61 @@ open_outer(struct outer *o, const char *key, const char *url,
 	    .offer = {.ours = true, .sent = instant_now(), .lease = LEASE_FOREVER},
 	};
 	o->offer.plan = &o->plan;
-	o->offer.site = &o->site;
 	o->offer.parts = o->parts;
-	if (join_site_identify(&o->identity, o->plan.site.backend, &o->site, &f) == RC_OK)
-		o->offer.identity = &o->identity;
-	join_server_open(&o->server, &o->plan, getpid());
-	assert_true(o->server.listener >= 0);
+	look_host(&host);
+	if (o->plan.site.backend->open(&store, &host, &o->site, &f) == RC_OK) {
+		if (nested_identify(&o->identity, o->plan.site.backend, store, &f) ==
+		    RC_OK)
+			o->offer.identity = &o->identity;
+		o->plan.site.backend->close(store);
+	}
+	door_open(&o->door, &o->plan, getpid());
+	assert_true(o->door.listener >= 0);
 }
 
 /* Serves both until the process that asks has ended; its status. */
 static int
 serve(struct outer *a, struct outer *b, pid_t asker)
 {
-	static struct pollfd sets[2][JOINS_MAX + 1];
+	static struct pollfd sets[2][DOOR_PEERS + 1];
 	struct outer *both[] = {a, b};
 	int64_t keep = 0;
 	int status;
 
 	while (waitpid(asker, &status, WNOHANG) == 0)
 		for (int i = 0; i < 2; i++) {
-			poll(sets[i], join_server_poll(&both[i]->server, sets[i]), 5);
-			join_server_serve(
-			    &both[i]->server, sets[i], &both[i]->offer, &keep);
+			poll(sets[i], door_poll(&both[i]->door, sets[i]), 5);
+			door_serve(&both[i]->door, sets[i], &both[i]->offer, &keep);
 		}
 	return status;
 }
 
 /*
- * A nested run that names no server, and a setting of its own, below the dlock at
- * `address`.
+ * A nested run that names no server, and a setting of its own, below that dlock.
  */
 static enum rc
-open_inner(const char *address, const char *key, struct store **store, struct site *site,
-    struct joined *told)
+open_inner(const struct outer *o, const char *key, struct store **store,
+    struct nested_site *where)
 {
 	static const struct setting own[] = {{"own", "1"}};
+	static char address[KEEPER_BYTES + SITE_BYTES], site[SITE_BYTES];
 	static struct host host;
-	struct plan p = {.keys = {key},
-	    .nkeys = 1,
-	    .site = {.backend = backend_named("file"), .inherits = true}};
-	instant keep_until = 0;
-	struct join_asker asker = {&host, &p, site, NULL, &keep_until};
+	static struct plan p;
+	static struct nested nested;
 	struct fault f;
 
+	p = (struct plan){.keys = {key},
+	    .nkeys = 1,
+	    .site = {.backend = backend_named("file"), .inherits = true, .nsettings = 1}};
+	p.site.settings[0] = own[0];
+	nested = (struct nested){.host = &host, .plan = &p, .where = where};
 	look_host(&host);
+	nested_site_write(site, o->plan.site.backend, &o->site);
+	snprintf(address, sizeof address, "%s%s", o->door.address, site);
 	setenv("DLOCK_KEEPER", address, 1);
+	nested_site_find(where, &p);
 	*store = NULL;
-	*site = (struct site){NULL, own, 1};
-	return join_open(store, &asker, told, &f);
+	return nested_open(store, &nested, &f);
 }
 
 static bool
@@ -107,19 +115,16 @@ is_told(const struct site *s, const char *url, const char *name, const char *val
 static int
 ask_both(const struct outer *a, const struct outer *b)
 {
-	static struct joined told[2];
-	struct site site[2];
+	static struct nested_site where[2];
 	struct store *store[2];
 
-	if (open_inner(a->server.address, "other", &store[0], &site[0], &told[0]) !=
-		RC_OK ||
-	    open_inner(b->server.address, "other", &store[1], &site[1], &told[1]) !=
-		RC_OK)
+	if (open_inner(a, "other", &store[0], &where[0]) != RC_OK ||
+	    open_inner(b, "other", &store[1], &where[1]) != RC_OK)
 		return 2;
 	if (store[0] || store[1]) /* neither has that key */
 		return 3;
-	return is_told(&site[0], "file:///a", "x", "1") &&
-		is_told(&site[1], "file:///b", "y", "2")
+	return is_told(&where[0].site, "file:///a", "x", "1") &&
+		is_told(&where[1].site, "file:///b", "y", "2")
 	    ? 0
 	    : 4;
 }
@@ -179,14 +184,16 @@ static const struct row rows[] = {
 	"nobody around it has d"},
     {{"abc", ""}, {KIND_EXCLUSIVE}, "dc", KIND_EXCLUSIVE, 0, RC_PROTOCOL, "has c,"},
     {{"abc", ""}, {KIND_EXCLUSIVE}, "de", KIND_EXCLUSIVE, 0, RC_OK, ""},
-    {{"a", "b"}, {KIND_EXCLUSIVE, KIND_EXCLUSIVE}, "ba", KIND_EXCLUSIVE, 0, RC_OK, "aA"},
-    {{"a", "b"}, {KIND_SHARED, KIND_EXCLUSIVE}, "ab", KIND_SHARED, 0, RC_OK, "Aa"},
+    {{"a", "b"}, {KIND_EXCLUSIVE, KIND_EXCLUSIVE}, "ba", KIND_EXCLUSIVE, 0, RC_PROTOCOL,
+	"none of them has all"},
+    {{"a", "b"}, {KIND_SHARED, KIND_EXCLUSIVE}, "ab", KIND_SHARED, 0, RC_PROTOCOL,
+	"none of them has all"},
     {{"a", "b"}, {KIND_SHARED, KIND_EXCLUSIVE}, "b", KIND_EXCLUSIVE, 0, RC_OK, "a"},
     {{"a", "b"}, {KIND_SHARED, KIND_EXCLUSIVE}, "ab", KIND_EXCLUSIVE, 0, RC_PROTOCOL,
 	"has a shared (-s)"},
     /* the one outside has all of it */
     {{"a", "a"}, {KIND_SHARED, KIND_EXCLUSIVE}, "a", KIND_EXCLUSIVE, 0, RC_OK, "a"},
-    {{"a", "ab"}, {KIND_EXCLUSIVE, KIND_EXCLUSIVE}, "ab", KIND_EXCLUSIVE, 0, RC_OK, "Ab"},
+    {{"a", "ab"}, {KIND_EXCLUSIVE, KIND_EXCLUSIVE}, "ab", KIND_EXCLUSIVE, 0, RC_OK, "ab"},
     {{"a", "bc"}, {KIND_EXCLUSIVE, KIND_EXCLUSIVE}, "abd", KIND_EXCLUSIVE, 0, RC_PROTOCOL,
 	"nobody around it has d"},
 };
@@ -206,18 +213,18 @@ static void
 open_row(struct outer *o, const struct row *r, int i, char text[KEYS_MAX][2])
 {
 	open_outer(o, "", "file:///a", NULL, 0);
-	close(o->server.listener);
+	close(o->door.listener);
 	o->plan.claim.kind = r->kind[i];
 	o->plan.claim.limit = r->kind[i] == KIND_LIMIT ? 3 : 0;
 	plan_keys(&o->plan, r->outer[i], text);
 	for (size_t k = 0; k < o->plan.nkeys; k++)
 		o->parts[k] = (struct join_part){(i ? 'a' : 'A') + k, i ? 7 : 5};
-	join_server_open(&o->server, &o->plan, getpid());
+	door_open(&o->door, &o->plan, getpid());
 }
 
 /* Do the calls on what was joined give what belongs to it? */
 static bool
-is_joined(struct store *s, const struct plan *p, const struct joined *joined,
+is_joined(struct store *s, const struct plan *p, const struct nested *joined,
     const char *tokens)
 {
 	struct claim claim = {.key = p->keys[0], .ttl = 30 * NS_PER_S};
@@ -239,29 +246,28 @@ static int
 ask_row(const struct outer *outers, const struct row *r)
 {
 	static struct host host;
-	static struct joined joined;
+	static struct nested_site where = {.site = {"file:///a", NULL, 0}};
+	static struct nested nested;
 	struct plan p = {.site = {.backend = backend_named("file")},
 	    .claim = {.kind = r->asked, .limit = r->limit}};
-	struct site site = {"file:///a", NULL, 0};
 	struct store *store = NULL;
 	char address[800], text[KEYS_MAX][2];
-	instant keep_until = 0;
-	struct join_asker asker = {&host, &p, &site, NULL, &keep_until};
 	struct fault f = {""};
 	enum rc rc;
 	bool good;
 
 	look_host(&host);
 	plan_keys(&p, r->inner, text);
-	snprintf(address, sizeof address, "%s %s", outers[0].server.address,
-	    outers[1].server.address);
+	snprintf(address, sizeof address, "%s %s", outers[0].door.address,
+	    outers[1].door.address);
 	setenv("DLOCK_KEEPER", address, 1);
-	rc = join_open(&store, &asker, &joined, &f);
+	nested = (struct nested){.host = &host, .plan = &p, .where = &where};
+	rc = nested_open(&store, &nested, &f);
 	if (rc != r->rc || (rc != RC_OK && !strstr(f.text, r->says)))
 		return 2;
 	if (rc != RC_OK || !*r->says)
 		return store ? 3 : 0;
-	good = store && is_joined(store, &p, &joined, r->says);
+	good = store && is_joined(store, &p, &nested, r->says);
 	if (store)
 		store->backend->close(store);
 	return good ? 0 : 4;
@@ -287,7 +293,7 @@ what_is_a_part_of_a_hold_is_joined(void **state)
 		if (status != 0)
 			fail_msg("row %zu: %d", i, WEXITSTATUS(status));
 		for (int o = 0; o < 2; o++)
-			close(outers[o].server.listener);
+			close(outers[o].door.listener);
 	}
 }
 
@@ -299,30 +305,29 @@ static void
 a_keeper_that_cannot_be_asked_is_known_by_any_of_its_keys(void **state)
 {
 	static struct outer outer;
-	static struct joined joined;
+	static struct nested_site where;
+	static struct nested nested;
 	static struct host host;
 	struct row r = {.outer = {"abcdefghijklmnop"}};
 	struct plan p = {.site = {.backend = backend_named("file")}};
 	char text[KEYS_MAX][2], ours[KEYS_MAX][2], address[400], *net;
 	struct store *store = NULL;
-	struct site site = {0};
-	instant keep_until = 0;
-	struct join_asker asker = {&host, &p, &site, NULL, &keep_until};
 	struct fault f;
 
 	(void)state;
 	look_host(&host);
 	open_row(&outer, &r, 0, text);
-	close(outer.server.listener);
-	snprintf(address, sizeof address, "%s", outer.server.address);
+	close(outer.door.listener);
+	snprintf(address, sizeof address, "%s", outer.door.address);
 	net = strchr(address, '/');
 	net[1] = net[1] == '9' ? '8' : '9';
 	setenv("DLOCK_KEEPER", address, 1);
+	nested = (struct nested){.host = &host, .plan = &p, .where = &where};
 	plan_keys(&p, "xp", ours);
-	assert_int_equal(join_open(&store, &asker, &joined, &f), RC_PROTOCOL);
+	assert_int_equal(nested_open(&store, &nested, &f), RC_PROTOCOL);
 	assert_non_null(strstr(f.text, "has p and cannot be asked from here"));
 	plan_keys(&p, "xy", ours);
-	assert_int_equal(join_open(&store, &asker, &joined, &f), RC_OK);
+	assert_int_equal(nested_open(&store, &nested, &f), RC_OK);
 	assert_null(store);
 }
 
@@ -338,13 +343,12 @@ static const struct setting long_setting[] = {{"x", long_value}};
 static int
 ask_long(const struct outer *o)
 {
-	static struct joined joined;
+	static struct nested_site where;
 	struct store *store = NULL;
-	struct site site;
 
-	if (open_inner(o->server.address, "job", &store, &site, &joined) != RC_OK)
+	if (open_inner(o, "job", &store, &where) != RC_OK)
 		return 3;
-	return !store && is_told(&site, long_url, "x", long_value) ? 0 : 4;
+	return !store && is_told(&where.site, long_url, "x", long_value) ? 0 : 4;
 }
 
 static void

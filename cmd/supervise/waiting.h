@@ -1,5 +1,5 @@
 /*
- * progress.h - what a person sees while dlock waits.
+ * waiting.h - what a person sees while dlock waits.
  *
  * On a terminal (in the foreground): one live line, redrawn each second and
  * erased on acquisition.  It fits the terminal, and the cursor stays at its
@@ -8,22 +8,22 @@
  * which keeps CI systems from killing a silent job and cron from mailing about
  * a lock that came at once.  With -q: nothing.
  */
-#ifndef DLOCK_PROGRESS_H
-#define DLOCK_PROGRESS_H
+#ifndef DLOCK_WAITING_H
+#define DLOCK_WAITING_H
 
-#include "link.h"
+#include "run.h"
 #include "cmd/plan.h"
 
 enum { HOLDER_BYTES = 700, SLOTS_BYTES = 48 };
 
 /* The line that is drawn, or those that are printed. */
-struct progress_line {
+struct waiting_line {
 	bool live, drawn, spoken;
 	instant next;
 };
 
 /* What has been heard of the lock. */
-struct progress_seen {
+struct waiting_seen {
 	const char *key; /* that is waited for */
 	unsigned position;
 	struct holding holding;
@@ -37,58 +37,58 @@ struct progress_seen {
 	char trouble[700];
 };
 
-struct progress {
+struct waiting {
 	const struct plan *plan;
 	const struct shared *shared;
 	instant began;
-	struct progress_line line;
-	struct progress_seen seen;
+	struct waiting_line line;
+	struct waiting_seen seen;
 };
 
-void progress_begin(
-    struct progress *, const struct plan *, const struct shared *, bool has_tty);
+void waiting_begin(
+    struct waiting *, const struct plan *, const struct shared *, bool has_tty);
 
 /* MSG_NOTICE is said next: the server has answered, and may not say who holds the lock. */
-void progress_noticed(struct progress *);
+void waiting_noticed(struct waiting *);
 
 /* MSG_WAITING or MSG_RETRYING. */
-void progress_heard(struct progress *, const struct msg *);
+void waiting_heard(struct waiting *, const struct msg *);
 
 /* The terminal has another size: what is drawn may not fit any more. */
-void progress_resized(struct progress *);
+void waiting_resized(struct waiting *);
 
-/* When progress_tick() has something to do next. */
+/* When waiting_tick() has something to do next. */
 static inline instant
-progress_next(const struct progress *g)
+waiting_next(const struct waiting *g)
 {
 	return g->line.next;
 }
 
-void progress_tick(struct progress *, instant now);
+void waiting_tick(struct waiting *, instant now);
 
 /* Erases the live line; the next tick draws it again. */
-void progress_pause(struct progress *);
+void waiting_pause(struct waiting *);
 
 /*
  * Erases the live line and stops; with a token, says how the waiting ended if it was
  * noticed.
  */
-void progress_end(struct progress *, uint64_t token);
+void waiting_end(struct waiting *, uint64_t token);
 
 /*
  * "alice (pid 4711 on ci-3, running deploy.sh) for 2m13s", "3 readers, first alice (...)
  * for 2m13s", or with --limit "first alice (...) for 2m13s", for the sentence about a
  * busy lock.  Returns out.
  */
-const char *progress_holder(const struct progress *, char *out, size_t size);
+const char *waiting_holder(const struct waiting *, char *out, size_t size);
 
-/* Has nobody the key but whoever has frozen it?  Then that is its holder here. */
-bool progress_frozen(const struct progress *);
+/* Does nobody have the key but the person that has frozen it?  Then that is its holder here. */
+bool waiting_frozen(const struct waiting *);
 
 /*
  * "all 4 slots are", "both slots are", "the only slot is", "2 of 4 slots are": what
- * those who hold a limited lock have taken; else "".  Returns out.
+ * the holders of a limited lock have taken; else "".  Returns out.
  */
-const char *progress_slots(const struct progress *, char *out, size_t size);
+const char *waiting_slots(const struct waiting *, char *out, size_t size);
 
 #endif

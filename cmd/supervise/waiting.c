@@ -1,7 +1,5 @@
-/*
- * progress.c - says while one waits who has the lock, for how long, and when we got it.
- */
-#include "progress.h"
+/* waiting.c - says while dlock waits which run has the lock, for how long, and when we got it. */
+#include "waiting.h"
 
 #include "cmd/parse.h"
 #include "cmd/record.h"
@@ -35,10 +33,10 @@ is_foreground(void)
 }
 
 void
-progress_begin(
-    struct progress *g, const struct plan *p, const struct shared *s, bool has_tty)
+waiting_begin(
+    struct waiting *g, const struct plan *p, const struct shared *s, bool has_tty)
 {
-	*g = (struct progress){.plan = p,
+	*g = (struct waiting){.plan = p,
 	    .shared = s,
 	    .began = instant_now(),
 	    .line.next = NEVER,
@@ -50,7 +48,7 @@ progress_begin(
 }
 
 static void
-hear_trouble(struct progress *g, const char *text)
+hear_trouble(struct waiting *g, const char *text)
 {
 	text_clean(g->seen.trouble, sizeof g->seen.trouble, text, strlen(text));
 }
@@ -60,7 +58,7 @@ hear_trouble(struct progress *g, const char *text)
  * ours.
  */
 static void
-hear_end(struct progress *g, const struct msg *m)
+hear_end(struct waiting *g, const struct msg *m)
 {
 	struct timespec now;
 	struct record r;
@@ -78,7 +76,7 @@ hear_end(struct progress *g, const struct msg *m)
 }
 
 void
-progress_heard(struct progress *g, const struct msg *m)
+waiting_heard(struct waiting *g, const struct msg *m)
 {
 	g->seen.key = g->plan->keys[m->key];
 	if (m->kind == MSG_RETRYING) {
@@ -94,18 +92,18 @@ progress_heard(struct progress *g, const struct msg *m)
 	if (g->seen.named)
 		record_describe(m->holding.record, g->seen.holder, sizeof g->seen.holder);
 	*g->seen.until = '\0';
-	if (g->seen.named && progress_frozen(g))
+	if (g->seen.named && waiting_frozen(g))
 		hear_end(g, m);
 }
 
 bool
-progress_frozen(const struct progress *g)
+waiting_frozen(const struct waiting *g)
 {
 	return g->seen.holding.frozen && g->seen.holding.holders == 0;
 }
 
 const char *
-progress_slots(const struct progress *g, char *out, size_t size)
+waiting_slots(const struct waiting *g, char *out, size_t size)
 {
 	const struct holding *h = &g->seen.holding;
 
@@ -140,11 +138,11 @@ describe_others(const struct holding *h, char *out, size_t size)
 }
 
 /*
- * Is there room beside those who hold it for what we ask for?  Then somebody else waits
+ * Is there room beside those that hold it for what we ask for?  Then somebody else waits
  * before us.
  */
 static bool
-has_free_place(const struct progress *g)
+has_free_place(const struct waiting *g)
 {
 	const struct holding *h = &g->seen.holding;
 
@@ -154,7 +152,7 @@ has_free_place(const struct progress *g)
 }
 
 const char *
-progress_holder(const struct progress *g, char *out, size_t size)
+waiting_holder(const struct waiting *g, char *out, size_t size)
 {
 	char time[32], others[40];
 
@@ -177,7 +175,7 @@ progress_holder(const struct progress *g, char *out, size_t size)
 
 /* What we wait for: the server, if we have not heard of anybody yet, or the holder. */
 static void
-describe_cause(const struct progress *g, char *out, size_t size)
+describe_cause(const struct waiting *g, char *out, size_t size)
 {
 	const char *where = shared_where(g->shared);
 	char holder[HOLDER_BYTES], server[WHERE_BYTES], slots[SLOTS_BYTES];
@@ -185,15 +183,15 @@ describe_cause(const struct progress *g, char *out, size_t size)
 	text_clean(server, sizeof server, where, strlen(where));
 	if (*g->seen.trouble)
 		snprintf(out, size, "%s, trying again", g->seen.trouble);
-	else if (*progress_slots(g, slots, sizeof slots))
+	else if (*waiting_slots(g, slots, sizeof slots))
 		snprintf(out, size, "%s taken, %s", slots,
-		    progress_holder(g, holder, sizeof holder));
-	else if (progress_frozen(g))
+		    waiting_holder(g, holder, sizeof holder));
+	else if (waiting_frozen(g))
 		snprintf(
-		    out, size, "frozen by %s", progress_holder(g, holder, sizeof holder));
+		    out, size, "frozen by %s", waiting_holder(g, holder, sizeof holder));
 	else if (g->seen.named || g->seen.position || g->seen.holding.holders)
 		snprintf(
-		    out, size, "held by %s", progress_holder(g, holder, sizeof holder));
+		    out, size, "held by %s", waiting_holder(g, holder, sizeof holder));
 	else if (g->seen.noticed)
 		snprintf(out, size, "not granted yet, see above");
 	else
@@ -205,7 +203,7 @@ describe_cause(const struct progress *g, char *out, size_t size)
  * may be cut off last.
  */
 static void
-describe_wait(const struct progress *g, instant now, char *out, size_t size)
+describe_wait(const struct waiting *g, instant now, char *out, size_t size)
 {
 	char key[400], cause[HOLDER_BYTES + 100], waited[32], place[48] = "";
 
@@ -225,7 +223,7 @@ describe_wait(const struct progress *g, instant now, char *out, size_t size)
  * break a line that is full.
  */
 static void
-draw_line(struct progress *g, instant now)
+draw_line(struct waiting *g, instant now)
 {
 	struct winsize w = {0};
 	char text[1300] = "dlock: ", line[1320];
@@ -240,21 +238,21 @@ draw_line(struct progress *g, instant now)
 }
 
 void
-progress_resized(struct progress *g)
+waiting_resized(struct waiting *g)
 {
 	if (g->line.drawn)
 		g->line.next = 0;
 }
 
 void
-progress_noticed(struct progress *g)
+waiting_noticed(struct waiting *g)
 {
 	g->seen.noticed = true;
-	progress_pause(g);
+	waiting_pause(g);
 }
 
 void
-progress_pause(struct progress *g)
+waiting_pause(struct waiting *g)
 {
 	if (g->line.drawn &&
 	    say_bytes(STDERR_FILENO, ERASE, strlen(ERASE), SAY_AT_ONCE) == strlen(ERASE))
@@ -262,7 +260,7 @@ progress_pause(struct progress *g)
 }
 
 void
-progress_tick(struct progress *g, instant now)
+waiting_tick(struct waiting *g, instant now)
 {
 	char text[1300];
 
@@ -281,12 +279,12 @@ progress_tick(struct progress *g, instant now)
 }
 
 void
-progress_end(struct progress *g, uint64_t token)
+waiting_end(struct waiting *g, uint64_t token)
 {
 	instant waited = instant_now() - g->began;
 	char key[400], time[32], number[40] = "";
 
-	progress_pause(g);
+	waiting_pause(g);
 	g->line.next = NEVER;
 	if (!token || !(g->line.spoken || (g->line.live && waited > NS_PER_S)))
 		return;

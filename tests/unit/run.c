@@ -1,8 +1,8 @@
 /*
- * link.c - Goal of these tests: messages between front and keeper arrive whole, never
+ * run.c - Goal of these tests: messages between front and keeper arrive whole, never
  * block, and carry descriptors.
  */
-#include "cmd/supervise/link.h"
+#include "cmd/supervise/run.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -255,5 +255,5 @@ main(void)
 	    cmocka_unit_test(grant_is_told_only_to_whom_it_matters),
 	};
 
-	return cmocka_run_group_tests_name("link", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("run", tests, NULL, NULL);
 }

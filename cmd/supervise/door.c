@@ -1,0 +1,306 @@
+/* door.c - the keeper's side of its socket: which runs join its hold, and which release it. */
+#include "door.h"
+
+#include "tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define KEEP_MOST (365 * 86400 * NS_PER_S) /* what --min-hold may be */
+
+/* ---- which are connected ---- */
+
+/*
+ * A process that comes to release a hold must be heard also when descriptors have run out:
+ * it gets the place of this one.
+ */
+static void
+keep_spare(struct door *d)
+{
+	if (!d->spares || d->spare >= 0)
+		return;
+	d->spare = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	if (d->spare >= 0)
+		d->out_of_fds = false;
+}
+
+static bool
+give_up_spare(struct door *d)
+{
+	if (d->spare < 0)
+		return false;
+	close(d->spare);
+	d->spare = -1;
+	return true;
+}
+
+void
+door_open(struct door *d, const struct plan *p, pid_t root)
+{
+	d->used = d->present = 0;
+	d->out_of_fds = d->asked = false;
+	d->root = root;
+	d->listener = keeper_address_listen(
+	    d->address, &(struct keys){p->site.backend, p->keys, p->nkeys});
+	d->spares = p->cmd == CMD_HOLD;
+	d->spare = -1;
+	keep_spare(d);
+}
+
+nfds_t
+door_poll(const struct door *d, struct pollfd *set)
+{
+	set[0] = (struct pollfd){
+	    .fd = d->present < DOOR_PEERS && !d->out_of_fds ? d->listener : -1,
+	    .events = POLLIN};
+	for (size_t i = 0; i < d->used; i++)
+		set[1 + i] = (struct pollfd){.fd = d->peers[i].fd, .events = POLLIN};
+	return 1 + d->used;
+}
+
+static size_t
+count_peers(const struct door *d, unsigned is)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < d->used; i++)
+		n += (d->peers[i].is & is) != 0;
+	return n;
+}
+
+static void
+add_peer(struct door *d, int fd, unsigned is)
+{
+	size_t i = 0;
+
+	while (i < d->used && d->peers[i].fd >= 0)
+		i++;
+	if (i == DOOR_PEERS) {
+		close(fd);
+		return;
+	}
+	d->peers[i] = (struct peer){fd, is};
+	d->present++;
+	d->used += i == d->used;
+}
+
+static void
+drop_peer(struct door *d, struct peer *p)
+{
+	close(p->fd);
+	*p = (struct peer){.fd = -1};
+	d->present--;
+	d->out_of_fds = false;
+}
+
+/* Sends to a process that may be stopped. */
+static void
+send_to_peer(const struct peer *p, const void *what, size_t size)
+{
+	send(p->fd, what, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/*
+ * Only what descends from us, or from the process for which we hold, may hold along with
+ * us: with our lease, it is killed in time.  Where /proc hides it, knowing our address is
+ * proof enough.
+ */
+static unsigned
+classify_peer(const struct door *d, pid_t pid)
+{
+	return d->root != 0 && pid != d->root && tree_relation(d->root, pid) == KIN_NO
+	    ? PEER_FOREIGN
+	    : 0;
+}
+
+/* A descriptor; -1: nobody is there, or there is none to be had. */
+static int
+accept_one(struct door *d)
+{
+	int fd;
+
+	do
+		fd = accept4(d->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	while (fd < 0 && (errno == EMFILE || errno == ENFILE) && give_up_spare(d));
+	if (fd < 0) /* else it would be ready for ever */
+		d->out_of_fds = errno == EMFILE || errno == ENFILE;
+	return fd;
+}
+
+/* False: nobody is there, or there is no descriptor. */
+static bool
+accept_peer(struct door *d)
+{
+	int fd = accept_one(d);
+	unsigned is;
+	pid_t pid;
+
+	if (fd < 0)
+		return false;
+	if (!keeper_address_is_ours(fd, &pid)) {
+		close(fd);
+		return true;
+	}
+	is = classify_peer(d, pid);
+	if (is && count_peers(d, PEER_FOREIGN) >= DOOR_FOREIGN)
+		close(fd);
+	else
+		add_peer(d, fd, is);
+	return true;
+}
+
+/* ---- what they are told ---- */
+
+/*
+ * Fills in which of the keys asked for, in n bytes, we hold, and what was granted for
+ * them.  Where it is not known on either side which locks these are, none is.
+ */
+static void
+find_keys(
+    struct join_answer *a, const struct join_ask *ask, size_t n, const struct offer *o)
+{
+	const char *key = ask->keys, *end = (const char *)ask + n;
+
+	if (!*ask->identity || !o->identity ||
+	    strncmp(ask->identity, o->identity->text, sizeof ask->identity) != 0)
+		return;
+	for (size_t i = 0; i < KEYS_MAX && key < end; i++) {
+		size_t length = strnlen(key, end - key);
+
+		for (size_t k = 0; k < o->plan->nkeys && key + length < end; k++)
+			if (o->identity->one_lock || strcmp(key, o->plan->keys[k]) == 0) {
+				a->has |= 1U << i;
+				a->hold.parts[i] = o->parts[k];
+			}
+		key += length + 1;
+	}
+}
+
+/* A stranger is told that it is one, and only if it asks for what we have. */
+static void
+answer_peer(struct join_answer *a, const struct join_ask *ask, size_t n, bool foreign,
+    const struct offer *o)
+{
+	find_keys(a, ask, n, o);
+	a->foreign = foreign && a->has;
+	if (foreign || !o->ours)
+		a->has = 0;
+	if (!a->has)
+		return;
+	a->hold.kind = o->plan->claim.kind;
+	a->hold.limit = o->plan->claim.limit;
+	a->hold.sent = o->sent;
+	a->hold.lease = o->lease;
+	a->hold.pace = o->pace;
+	a->stops = o->stops;
+}
+
+/* Would one more take the room of a release? */
+static bool
+is_full(const struct door *d)
+{
+	return count_peers(d, PEER_HOLDS) >= DOOR_HOLDING || (d->spares && d->spare < 0);
+}
+
+/* One that asks again is told that it is under way. */
+static void
+hear_release(struct door *d, struct peer *p)
+{
+	if (p->is & PEER_RELEASES) {
+		send_to_peer(p, "", JOIN_ALIVE);
+		return;
+	}
+	p->is |= PEER_RELEASES;
+	d->asked = true;
+}
+
+/* By how many the joined holds have grown. */
+static int
+serve_peer(struct door *d, struct peer *p, const struct offer *offer, int64_t *keep)
+{
+	struct join_answer answer = {.version = JOIN_VERSION};
+	struct join_ask ask;
+	ssize_t n = recv(p->fd, &ask, sizeof ask, MSG_DONTWAIT);
+	bool held = p->is & PEER_HOLDS;
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n > (ssize_t)offsetof(struct join_ask, keys) && ask.version == JOIN_VERSION) {
+		if (ask.verb == JOIN_RELEASE && !held) {
+			hear_release(d, p);
+			return 0;
+		}
+		answer_peer(&answer, &ask, n, p->is & PEER_FOREIGN, offer);
+		answer.full = answer.has && !held && ask.verb == JOIN_HOLD && is_full(d);
+		if (answer.full)
+			answer.has = 0;
+		if (answer.has && ask.keep > *keep)
+			*keep = ask.keep < KEEP_MOST ? ask.keep : KEEP_MOST;
+		send_to_peer(p, &answer, sizeof answer);
+	}
+	if (!answer.has) {
+		drop_peer(d, p);
+		return held ? -1 : 0;
+	}
+	if (ask.verb == JOIN_HOLD)
+		p->is |= PEER_HOLDS;
+	return !held && ask.verb == JOIN_HOLD;
+}
+
+int
+door_serve(
+    struct door *d, const struct pollfd *set, const struct offer *offer, int64_t *keep)
+{
+	int grown = 0;
+
+	for (size_t i = 0; i < d->used; i++)
+		if (d->peers[i].fd >= 0 && set[1 + i].revents)
+			grown += serve_peer(d, &d->peers[i], offer, keep);
+	if (set[0].revents)
+		accept_peer(d);
+	keep_spare(d);
+	return grown;
+}
+
+void
+door_shut(struct door *d)
+{
+	if (d->listener < 0)
+		return;
+	shutdown(d->listener, SHUT_RD); /* from here on connect(2) fails */
+	while (accept_peer(d))
+		continue;
+	close(d->listener);
+	d->listener = -1;
+}
+
+bool
+door_is_awaited(const struct door *d)
+{
+	return count_peers(d, PEER_RELEASES) > 0;
+}
+
+void
+door_call(struct door *d)
+{
+	for (size_t i = 0; i < d->used; i++)
+		if (d->peers[i].is & PEER_HOLDS)
+			send_to_peer(&d->peers[i], "", JOIN_CALL);
+}
+
+void
+door_answer(struct door *d, int status, const char *line)
+{
+	struct join_outcome o = {.version = JOIN_VERSION, .status = status};
+
+	snprintf(o.line, sizeof o.line, "%s", line);
+	for (size_t i = 0; i < d->used; i++)
+		if (d->peers[i].is & PEER_RELEASES) {
+			send_to_peer(&d->peers[i], &o, sizeof o);
+			drop_peer(d, &d->peers[i]);
+		}
+}

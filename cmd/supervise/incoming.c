@@ -1,0 +1,367 @@
+/* incoming.c - what may come to the keeper while it waits, and what of it step() is told. */
+#include "incoming.h"
+
+#include "cmd/exit.h"
+#include "tree.h"
+#include "verdict.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TREE_AGAIN \
+	(20 * NS_PER_MS) /* pause between two looks at what is left of a body */
+
+static void
+react(struct incoming *in, enum event_kind kind, int value)
+{
+	in->react(&(struct event){.kind = kind, .value = value});
+}
+
+/* ---- the process for which we hold, without a command ---- */
+
+/*
+ * The process goes on without the lock, and what becomes of that is no longer its affair,
+ * although others that have joined may keep it for longer.
+ */
+static void
+take_back(struct incoming *in)
+{
+	if (in->keep->phase == PH_HOLD && in->keep->ending.kind == END_NONE)
+		atomic_store(&in->run->shared->end.returned, true);
+	react(in, EV_ENDED, 0);
+}
+
+/* Does the end of the process for which we hold, or of its time, still change anything? */
+static bool
+awaits_body(const struct incoming *in)
+{
+	return !in->keep->tree.gone && in->keep->phase != PH_OVER;
+}
+
+/*
+ * The process for which we hold is not ours to reap: whether it and its descendants
+ * live has to be looked at.  Until it has been delivered to it, it does not matter to
+ * them whether we have the lock.
+ */
+static void
+check_body(struct incoming *in)
+{
+	struct outside *o = &in->run->body->outside;
+
+	if (awaits_body(in) && o->pid && outside_has_ended(o)) {
+		if (in->keep->phase == PH_ASK)
+			fault_set(in->fault, RC_SYSTEM,
+			    "process %d, for which it was to be held, has ended",
+			    (int)o->pid);
+		react(in, EV_ENDED, 0);
+	}
+	if (awaits_body(in) && instant_now() >= in->run->body->until)
+		take_back(in);
+	o = run_guarded(in->run);
+	if (in->keep->phase == PH_HOLD && in->keep->tree.stopping &&
+	    !in->keep->tree.empty &&
+	    (!o || tree_signal(0, &(struct aim){.outside = o}) == 0))
+		react(in, EV_EMPTY, 0);
+}
+
+/*
+ * A signal that reaches us before the lock has been delivered, or while it is held for
+ * nobody, ends the holding.  Else only that process, release and the time do.
+ */
+static void
+end_body(struct incoming *in, int sig)
+{
+	if (!run_guarded(in->run))
+		react(
+		    in, EV_ENDED, sig); /* the wait status of a process that died of it */
+}
+
+/* When to look at the body again: no descriptor tells of its descendants' end. */
+static instant
+body_wake(const struct incoming *in)
+{
+	if (in->keep->phase == PH_HOLD && in->keep->tree.stopping &&
+	    !in->keep->tree.empty)
+		return instant_now() + TREE_AGAIN;
+	return awaits_body(in) ? in->run->body->until : NEVER;
+}
+
+/* ---- the command ---- */
+
+static void
+check_gate(struct incoming *in)
+{
+	int error = 0;
+
+	if (in->child.gate < 0 || in->keep->phase == PH_ASK)
+		return;
+	switch (child_gate(&in->child, &error)) {
+	case GATE_WAITING:
+		break;
+	case GATE_STARTED:
+		if (in->run->plan->show.status_fd >= 0)
+			news_send(&in->news, MSG_STARTED, in->child.pid, "");
+		react(in, EV_STARTED, 0);
+		break;
+	case GATE_FAILED:
+		if (error == 0 && in->keep->phase == PH_HOLD)
+			fault_set(in->fault, RC_SYSTEM,
+			    "the process that was to become the command could not begin");
+		react(in, EV_EXEC_FAILED, error);
+		break;
+	}
+}
+
+void
+incoming_wake_front(const struct incoming *in)
+{
+	if (in->news.link >= 0 && atomic_load(&in->run->shared->front.mirrored))
+		kill(getppid(), SIGCONT);
+}
+
+static void
+command_changed(struct incoming *in, int status)
+{
+	if (WIFSTOPPED(status)) {
+		news_send(&in->news, MSG_STOPPED, WSTOPSIG(status), "");
+	} else if (WIFCONTINUED(status)) {
+		news_send(&in->news, MSG_RESUMED, 0, "");
+		incoming_wake_front(in);
+	} else {
+		check_gate(in); /* "could not be executed" comes before "has ended" */
+		if (in->keep->phase == PH_ASK)
+			fault_set(in->fault, RC_SYSTEM,
+			    "the process that was to become the command has ended");
+		atomic_store(&in->run->shared->command, 0);
+		react(in, EV_ENDED, status);
+	}
+}
+
+/*
+ * The only code that reaps.  The page forgets the command before its number is
+ * free for others: we could be frozen in between, and the front kill another process.
+ */
+static void
+reap(struct incoming *in)
+{
+	const int any = WEXITED | WSTOPPED | WCONTINUED | WNOHANG | WNOWAIT;
+	siginfo_t found = {0};
+	int status;
+
+	for (; waitid(P_ALL, 0, &found, any) == 0; found.si_pid = 0) {
+		if (found.si_pid == 0)
+			return;
+		if (found.si_pid == in->child.pid && found.si_code != CLD_STOPPED &&
+		    found.si_code != CLD_CONTINUED)
+			atomic_store(&in->run->shared->command, 0);
+		if (waitpid(found.si_pid, &status, WNOHANG | WUNTRACED | WCONTINUED) ==
+		    in->child.pid)
+			command_changed(in, status);
+	}
+	if (errno == ECHILD && !in->run->body)
+		react(in, EV_EMPTY, 0);
+}
+
+/*
+ * To the command alone, as it would be without us: its own children are its affair.
+ */
+static void
+forward(struct incoming *in, int sig)
+{
+	char state;
+
+	if (atomic_load(&in->run->shared->command) == 0)
+		return;
+	/*
+	 * After `fg` the shell has continued the whole job; a second CONT makes editors
+	 * draw twice.
+	 */
+	state = sig == SIGCONT ? tree_state(in->child.pid) : '\0';
+	if (sig == SIGCONT && state != 'T' && state != '\0')
+		return;
+	kill(in->child.pid, sig);
+}
+
+/* ---- signals, and the front ---- */
+
+/*
+ * To this very process.  With --min-hold others are shown its pid, and mean the command
+ * as long as that runs.
+ */
+static void
+take_signal(struct incoming *in, int sig)
+{
+	if (sig == SIGCHLD) {
+		reap(in);
+	} else if (in->keep->phase == PH_ASK) {
+		react(in, EV_INTERRUPTED, sig);
+	} else {
+		if (in->keep->phase == PH_HOLD && in->run->plan->terms.min_hold > 0)
+			forward(in, sig);
+		if (in->keep->phase == PH_HOLD && in->run->body)
+			end_body(in, sig);
+		react(in, EV_TERMINATED, sig);
+	}
+}
+
+static void
+hear_front(struct incoming *in)
+{
+	struct anchors none;
+	struct msg m;
+	int got;
+
+	while ((got = link_receive(in->news.link, &m, &none)) > 0) {
+		while (none.n > 0)
+			close(none.fds[--none.n]);
+		if (m.kind == MSG_SIGNAL && in->keep->phase == PH_ASK && m.ends)
+			react(in, EV_INTERRUPTED, m.number);
+		else if (m.kind == MSG_SIGNAL && in->run->body && m.ends)
+			end_body(in, m.number);
+		else if (m.kind == MSG_SIGNAL && !in->run->body &&
+		    in->keep->phase != PH_ASK && !m.had)
+			forward(in, m.number);
+	}
+	if (got < 0) {
+		close(in->news.link);
+		in->news.link = -1;
+		/* nobody has heard of the grant: nobody is to be stopped */
+		if (in->run->body && in->keep->phase == PH_HOLD)
+			end_body(in, 0);
+		react(in, EV_ORPHANED, 0);
+	}
+}
+
+/* ---- releases, and runs that join ---- */
+
+/*
+ * A second release, right after the answer to the first, is to find nobody rather than a
+ * keeper that ends.
+ */
+void
+incoming_answer_release(struct incoming *in)
+{
+	const struct run *r = in->run;
+	struct ending e = in->keep->ending;
+	struct verdict v;
+
+	if (!door_is_awaited(&in->door))
+		return;
+	e.returned = atomic_load(&r->shared->end.returned);
+	v = in->keep->phase == PH_LINGER
+	    ? verdict_of_kept(r->plan, 0, keep_wanted_until(in->keep))
+	    : verdict_of_release(r->plan, &e, in->fault->text, shared_where(r->shared));
+	if (in->keep->phase == PH_OVER)
+		door_shut(&in->door);
+	door_answer(&in->door, v.status, v.line);
+	in->answered = true;
+}
+
+/*
+ * `dlock release`: answered when the lock has been given back, and at once if that has
+ * been tried, if it is lost, or if it stays for the sake of others.
+ */
+static void
+hear_release(struct incoming *in)
+{
+	struct verdict v;
+
+	in->door.asked = false;
+	if (!in->run->body || in->keep->phase < PH_HOLD) {
+		door_answer(&in->door, STATUS_NOTHING, "");
+		return;
+	}
+	if (in->keep->phase == PH_HOLD && in->keep->ending.kind == END_NONE)
+		take_back(in);
+	if (in->keep->reported || in->keep->ending.kind == END_LOST) {
+		incoming_answer_release(in);
+	} else if (in->keep->phase == PH_HOLD && in->keep->tree.joined > 0) {
+		v = verdict_of_kept(
+		    in->run->plan, in->keep->tree.joined, keep_wanted_until(in->keep));
+		door_answer(&in->door, v.status, v.line);
+	}
+}
+
+static void
+serve_door(struct incoming *in, const struct pollfd *set)
+{
+	struct offer offer = {
+	    .plan = in->run->plan,
+	    .identity = in->lock->identified ? &in->lock->outer.identity : NULL,
+	    .ours = in->keep->phase == PH_HOLD && !keep_is_lost(in->keep),
+	    .sent = in->keep->lease.sent,
+	    .lease = in->keep->lease.length,
+	    .pace = in->keep->lease.pace,
+	    .parts = in->lock->outer.parts,
+	    .stops = in->run->body && in->keep->tree.stopping,
+	};
+	int64_t keep = 0;
+	int grown = door_serve(&in->door, set, &offer, &keep);
+
+	if (keep > 0)
+		in->react(&(struct event){.kind = EV_KEEP, .lease = keep});
+	for (; grown > 0; grown--)
+		react(in, EV_JOINED, 0);
+	for (; grown < 0; grown++)
+		react(in, EV_PARTED, 0);
+	if (in->door.asked)
+		hear_release(in);
+}
+
+/* ---- all of it ---- */
+
+/* The slots of the poll set, after the loop's own. */
+enum {
+	SLOT_LINK = LOOP_OWN,
+	SLOT_GATE, /* or with a body the process for which we hold */
+	SLOT_BACKEND,
+	SLOT_ALERT,
+	SLOT_DOOR,
+	SLOTS = SLOT_DOOR + 1 + DOOR_PEERS
+};
+
+static int
+gate_fd(const struct incoming *in)
+{
+	if (in->run->body)
+		return awaits_body(in) ? in->run->body->outside.fd : -1;
+	return in->keep->phase == PH_ASK ? -1 : in->child.gate;
+}
+
+/* Not longer than the front may doubt that we are alive. */
+bool
+incoming_wait(struct incoming *in, int fd, short events, instant until)
+{
+	struct pollfd set[SLOTS];
+	struct signalfd_siginfo info;
+	nfds_t n = SLOT_DOOR + door_poll(&in->door, set + SLOT_DOOR);
+	bool ready;
+
+	set[SLOT_LINK] = (struct pollfd){.fd = in->news.link, .events = POLLIN};
+	set[SLOT_GATE] = (struct pollfd){.fd = gate_fd(in), .events = POLLIN};
+	set[SLOT_BACKEND] = (struct pollfd){.fd = fd, .events = events};
+	set[SLOT_ALERT] = (struct pollfd){
+	    .fd = keep_wants_alert(in->keep, instant_now()) ? in->news.host->alert : -1,
+	    .events = POLLIN};
+	until = instant_first(until, instant_now() + in->run->plan->terms.ttl / 3);
+	if (in->run->body)
+		until = instant_first(until, body_wake(in));
+	loop_wait(&in->loop, set, n, until);
+	atomic_store(&in->run->shared->alive_at, instant_now());
+	ready = set[SLOT_BACKEND].revents != 0;
+	if (in->run->body)
+		check_body(in);
+	else if (set[SLOT_GATE].revents)
+		check_gate(in);
+	if (set[LOOP_SIGNAL].revents)
+		while (loop_signal(&in->loop, &info))
+			take_signal(in, info.ssi_signo);
+	if (set[SLOT_LINK].revents)
+		hear_front(in);
+	serve_door(in, set + SLOT_DOOR);
+	if (set[SLOT_ALERT].revents)
+		react(in, EV_ALERT, 0);
+	return ready;
+}

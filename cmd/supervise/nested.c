@@ -1,0 +1,603 @@
+/* nested.c - an inner run: asks the outer keepers, and joins their hold. */
+#include "nested.h"
+
+#include "cmd/text.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+/* ---- which locks ---- */
+
+enum rc
+nested_identify(
+    struct identity *id, const struct backend *b, struct store *s, struct fault *f)
+{
+	enum rc rc;
+
+	identity_begin(id, b->name);
+	id->one_lock = s->caps & ONE_LOCK;
+	rc = s->backend->identify
+	    ? s->backend->identify(s, id, f)
+	    : fault_set(f, RC_CONFIG, "%s cannot tell which locks it has", s->where);
+	if (rc == RC_OK && !identity_is_whole(id))
+		return fault_set(f, RC_CONFIG, "too long to be compared");
+	return rc;
+}
+
+/* A store that is only asked what it is has nothing to wait for. */
+static enum woke
+wait_for_nothing(struct host *h, int fd, short events, instant until)
+{
+	(void)h, (void)fd, (void)events, (void)until;
+	return WOKE_STOP;
+}
+
+/*
+ * Which locks are asked for.  False: that is not known, so that no keeper's can be the
+ * same.
+ */
+static bool
+identify(struct nested *k)
+{
+	static struct host nobody;
+	const struct backend *b = k->plan->site.backend;
+	struct fault unused;
+	struct store *s;
+	bool known;
+
+	*k->identity.text = '\0';
+	nobody = (struct host){.wait = wait_for_nothing, .alert = -1};
+	if (k->where->ended || !b->open ||
+	    b->open(&s, &nobody, &k->where->site, &unused) != RC_OK)
+		return false;
+	known = nested_identify(&k->identity, b, s, &unused) == RC_OK;
+	s->backend->close(s);
+	return known;
+}
+
+/* ---- one keeper ---- */
+
+/* It has the key `named`, or seems to, and cannot be joined. */
+static enum rc
+refuse(const char *named, const char *why, struct fault *f)
+{
+	char key[400];
+
+	return fault_set(f, RC_PROTOCOL,
+	    "the dlock around it (DLOCK_KEEPER) has %s and %s; a run that waits for its own parent would never end; "
+	    "unset DLOCK_KEEPER if this is none of its parts",
+	    text_name(key, sizeof key, named), why);
+}
+
+/* One of our keys that the keeper has, as its address says; NULL: none. */
+static const char *
+named_key(const struct nested *k, const struct keeper_address *a)
+{
+	const struct plan *p = k->plan;
+
+	return keeper_address_key(a, &(struct keys){p->site.backend, p->keys, p->nkeys});
+}
+
+static enum rc
+not_asked(const struct nested *k, const struct keeper_address *a, const char *why,
+    struct fault *f)
+{
+	const char *key = named_key(k, a);
+
+	return key ? refuse(key, why, f) : RC_LOST;
+}
+
+static enum rc
+await_connection(const struct nested *k, const struct keeper_address *to, instant until,
+    int fd, struct fault *f)
+{
+	pid_t pid;
+
+	while (keeper_address_connect(to, fd) != 0) {
+		if (errno != EAGAIN && errno != EINTR)
+			return keeper_address_is_near(to, fd)
+			    ? RC_LOST
+			    : not_asked(k, to,
+				  "cannot be asked from here (another network namespace?)",
+				  f);
+		if (instant_now() >= until) /* too many others wait to be accepted */
+			return fault_set(
+			    f, RC_AGAIN, "the enclosing dlock does not answer");
+		if (k->host->wait(k->host, -1, 0, instant_now() + JOIN_RETRY) ==
+		    WOKE_STOP)
+			return RC_STOP;
+	}
+	return keeper_address_is_ours(fd, &pid)
+	    ? RC_OK
+	    : not_asked(k, to, "is another user's", f);
+}
+
+static void
+leave(struct nested *k)
+{
+	if (k->keeper < 0)
+		return;
+	shutdown(
+	    k->keeper, SHUT_RDWR); /* for the front's copy as well: that gives back */
+	close(k->keeper);
+	k->keeper = -1;
+}
+
+/*
+ * Connects to a keeper.  Not RC_OK: there is no connection, and RC_LOST: nobody of ours is
+ * there any more; RC_PROTOCOL: it has a key of ours, but cannot be asked; RC_AGAIN: it is
+ * full, or frozen; RC_SYSTEM, RC_STOP.
+ */
+static enum rc
+connect_to(
+    struct nested *k, const struct keeper_address *to, instant until, struct fault *f)
+{
+	enum rc rc;
+
+	if (to->n == 0)
+		return RC_LOST;
+	k->keeper = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (k->keeper < 0)
+		return fault_set(
+		    f, RC_SYSTEM, "cannot open a socket: %s", strerror(errno));
+	rc = await_connection(k, to, until, k->keeper, f);
+	if (rc != RC_OK)
+		leave(k);
+	return rc;
+}
+
+/* Returns how much of *a is to be sent. */
+static size_t
+write_ask(struct join_ask *a, const struct nested *k, enum join_verb verb)
+{
+	char *key = a->keys;
+
+	*a = (struct join_ask){.version = JOIN_VERSION, .verb = verb};
+	for (size_t i = 0; i < k->plan->nkeys; i++)
+		key = stpcpy(key, k->plan->keys[i]) + 1;
+	if (k->keep_until && *k->keep_until > instant_now())
+		a->keep = *k->keep_until - instant_now();
+	memcpy(a->identity, k->identity.text, sizeof a->identity);
+	return key - (char *)a;
+}
+
+static enum rc
+has_no_room(struct fault *f)
+{
+	return fault_set(f, RC_AGAIN,
+	    "the enclosing dlock has no room for one more run that joins it");
+}
+
+/*
+ * Asks the connected keeper for the plan's keys.  RC_OK: it has some, says *answer.
+ * RC_LOST: it has none.  RC_AGAIN: it does not answer, or has no room; RC_STOP.
+ */
+static enum rc
+ask(const struct nested *k, enum join_verb verb, instant until,
+    struct join_answer *answer, struct fault *f)
+{
+	struct join_ask a;
+	size_t size = write_ask(&a, k, verb);
+
+	while (recv(k->keeper, answer, sizeof *answer, MSG_DONTWAIT) > 0)
+		continue; /* an answer that nobody waited for any longer */
+	*answer = (struct join_answer){0};
+	if (send(k->keeper, &a, size, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)size)
+		return fault_set(f, RC_LOST, "the enclosing dlock has ended");
+	for (;;) {
+		ssize_t n = recv(k->keeper, answer, sizeof *answer, MSG_DONTWAIT);
+
+		if (n == sizeof *answer && answer->version == JOIN_VERSION && answer->has)
+			return RC_OK;
+		if (n == JOIN_CALL)
+			continue; /* we are asking already */
+		if (n == sizeof *answer && answer->full)
+			return has_no_room(f);
+		if (n >= 0 || (errno != EAGAIN && errno != EINTR))
+			return fault_set(
+			    f, RC_LOST, "the enclosing dlock no longer holds the lock");
+		switch (k->host->wait(k->host, k->keeper, POLLIN, until)) {
+		case WOKE_READY:
+			break;
+		case WOKE_TIMEOUT:
+			return fault_set(
+			    f, RC_AGAIN, "the enclosing dlock does not answer");
+		case WOKE_STOP:
+			return RC_STOP;
+		}
+	}
+}
+
+/*
+ * Asks the keeper at one address, and again for a while where it has no room for one more.
+ * RC_OK: it has keys of ours, and keeps them for us from now on.  RC_LOST: it has none, or
+ * is gone.
+ */
+static enum rc
+ask_keeper(struct nested *k, const struct keeper_address *a, struct join_answer *answer,
+    struct fault *f)
+{
+	instant until = instant_now() + JOIN_PATIENCE;
+	const char *key = named_key(k, a);
+	bool full = false; /* so it has said; the last question may not be answered */
+
+	for (;;) {
+		enum rc rc = connect_to(k, a, until, f);
+
+		*answer = (struct join_answer){0};
+		if (rc == RC_OK)
+			rc = ask(k, JOIN_HOLD, until, answer, f);
+		if (rc == RC_LOST && answer->foreign)
+			return refuse(key ? key : k->plan->keys[0],
+			    "counts this run among no descendants of its", f);
+		full = full || answer->full;
+		if (rc != RC_AGAIN || !full)
+			return rc;
+		if (instant_now() + JOIN_RETRY >= until)
+			return has_no_room(f);
+		leave(k);
+		if (k->host->wait(k->host, -1, 0, instant_now() + JOIN_RETRY) ==
+		    WOKE_STOP)
+			return RC_STOP;
+	}
+}
+
+/* ---- which is joined ---- */
+
+/* What asking has found so far; bits are keys. */
+struct found {
+	unsigned held;  /* by a keeper, of a kind that fits */
+	unsigned other; /* by one of another kind: */
+	enum lock_kind kind;
+	unsigned limit;
+};
+
+static unsigned
+all_keys(const struct plan *p)
+{
+	return (1U << p->nkeys) - 1;
+}
+
+/* Is what the plan asks for a part of such a hold? */
+static bool
+is_part_of(const struct plan *p, const struct join_hold *h)
+{
+	if (p->claim.kind == KIND_LIMIT)
+		return h->kind == KIND_LIMIT && h->limit == (unsigned)p->claim.limit;
+	return kind_is_exclusive(h->kind) ||
+	    (h->kind == KIND_SHARED && p->claim.kind == KIND_SHARED);
+}
+
+/* The first of the plan's keys whose bit is set. */
+static const char *
+first_key(const struct plan *p, unsigned bits)
+{
+	size_t i = 0;
+
+	while (i + 1 < p->nkeys && !(bits & (1U << i)))
+		i++;
+	return p->keys[i];
+}
+
+static const char *
+kind_words(enum lock_kind kind, unsigned limit, char *out, size_t size)
+{
+	if (kind == KIND_LIMIT)
+		snprintf(out, size, "with --limit %u", limit);
+	else
+		snprintf(
+		    out, size, "%s", kind == KIND_SHARED ? "shared (-s)" : "exclusively");
+	return out;
+}
+
+static enum rc
+refuse_kind(const struct plan *p, const struct found *found, struct fault *f)
+{
+	char key[400], theirs[32], ours[32];
+
+	return fault_set(f, RC_PROTOCOL,
+	    "the dlock around it (DLOCK_KEEPER) has %s %s, and it is asked for %s here: this run would wait for its own "
+	    "parent for ever; ask for the same kind there, or unset DLOCK_KEEPER if this is none of its parts",
+	    text_name(key, sizeof key, first_key(p, found->other & ~found->held)),
+	    kind_words(found->kind, found->limit, theirs, sizeof theirs),
+	    kind_words(p->claim.kind, p->claim.limit, ours, sizeof ours));
+}
+
+static enum rc
+refuse_mixture(const struct plan *p, const struct found *found, struct fault *f)
+{
+	char held[120], more[120];
+
+	if (found->held == all_keys(p))
+		return fault_set(f, RC_PROTOCOL,
+		    "the dlocks around it (DLOCK_KEEPER) have its keys, but none of them has all, and a run joins one; "
+		    "take all of them in one enclosing run");
+	return fault_set(f, RC_PROTOCOL,
+	    "the dlock around it (DLOCK_KEEPER) has %s, and nobody around it has %s: to wait for one with the other in "
+	    "hand can end in a deadlock; take both in the enclosing run",
+	    text_name(held, sizeof held, first_key(p, found->held)),
+	    text_name(more, sizeof more, first_key(p, ~found->held)));
+}
+
+/* Is it the keeper that is joined?  Else it is left. */
+static bool
+take_hold(struct nested *k, const struct join_answer *a, struct found *found)
+{
+	unsigned has = a->has & all_keys(k->plan);
+
+	if (!is_part_of(k->plan, &a->hold)) {
+		if (has & ~found->held & ~found->other) {
+			found->kind = a->hold.kind;
+			found->limit = a->hold.limit;
+		}
+		found->other |= has;
+		return false;
+	}
+	found->held |= has;
+	memcpy(k->parts, a->hold.parts, sizeof k->parts);
+	return has == all_keys(k->plan);
+}
+
+/* RC_OK: a keeper is joined.  RC_LOST: none of them has a key of ours. */
+static enum rc
+search(struct nested *k, struct fault *f)
+{
+	const char *addresses = getenv("DLOCK_KEEPER");
+	struct found found = {0};
+	struct keeper_address a;
+	struct join_answer answer;
+
+	while (nested_site_keeper(&addresses, k->plan, &a)) {
+		enum rc rc = ask_keeper(k, &a, &answer, f);
+
+		if (rc == RC_OK && take_hold(k, &answer, &found))
+			break;
+		leave(k);
+		if (rc != RC_OK && rc != RC_LOST)
+			return rc;
+	}
+	if (k->keeper < 0 && found.other & ~found.held)
+		return refuse_kind(k->plan, &found, f);
+	if (k->keeper < 0)
+		return found.held ? refuse_mixture(k->plan, &found, f) : RC_LOST;
+	if (job_is_wanted(&k->plan->claim.job))
+		return fault_set(f, RC_USAGE,
+		    "the dlock around it (DLOCK_KEEPER) holds the lock already, and what --once and --cooldown remember is "
+		    "written when that one releases it: say them there");
+	return RC_OK;
+}
+
+unsigned
+nested_look(struct nested *k)
+{
+	const char *addresses = getenv("DLOCK_KEEPER");
+	struct keeper_address a;
+	unsigned ours = 0;
+
+	k->keeper = -1;
+	if (!addresses || !identify(k))
+		return 0;
+	while (nested_site_keeper(&addresses, k->plan, &a)) {
+		instant until = instant_now() + JOIN_PATIENCE;
+		struct join_answer answer;
+		struct fault f;
+
+		if (connect_to(k, &a, until, &f) == RC_OK &&
+		    ask(k, JOIN_CHECK, until, &answer, &f) == RC_OK &&
+		    is_part_of(k->plan, &answer.hold))
+			ours |= answer.has;
+		leave(k);
+	}
+	return ours;
+}
+
+/* ---- the store of a joined hold ---- */
+
+struct join {
+	struct store base;
+	struct nested *nested;
+};
+
+static const struct backend join_backend;
+
+static struct nested *
+nested_of(struct store *s)
+{
+	return ((struct join *)store_of(s, &join_backend))->nested;
+}
+
+/* The lease is that of the keeper. */
+static enum rc
+ask_for_lease(
+    struct store *s, enum join_verb verb, instant until, struct grant *g, struct fault *f)
+{
+	struct nested *k = nested_of(s);
+	struct join_answer a;
+	enum rc rc = ask(k, verb, until, &a, f);
+
+	if (rc != RC_OK)
+		return rc;
+	*g = (struct grant){.token = k->parts[0].token,
+	    .slot = k->parts[0].slot,
+	    .anchor = k->keeper,
+	    .sent = a.hold.sent,
+	    .lease = a.hold.lease,
+	    .pace = a.hold.pace};
+	return a.stops ? fault_set(f, RC_REVOKED, "of the enclosing dlock") : RC_OK;
+}
+
+/*
+ * The connection is the hold: the front has it too, so that the outer one keeps
+ * the lock until all that a killed keeper of ours has left behind is gone.
+ */
+static enum rc
+join_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g,
+    struct fault *f)
+{
+	enum rc rc;
+
+	(void)claim, (void)until;
+	s->host->alert = nested_of(s)->keeper;
+	rc = ask_for_lease(s, JOIN_HOLD, instant_now() + JOIN_PATIENCE, g, f);
+	return rc == RC_REVOKED ? RC_OK : rc; /* the next renewal says it again */
+}
+
+static enum rc
+join_renew(struct store *s, instant until, struct grant *g, struct fault *f)
+{
+	return ask_for_lease(s, JOIN_CHECK, until, g, f);
+}
+
+/* Asks a last time whether the outer one still has it. */
+static enum rc
+join_release(struct store *s, int status, instant until, struct fault *f)
+{
+	struct grant g;
+	enum rc rc;
+
+	(void)status;
+	if (nested_of(s)->keeper < 0)
+		return RC_OK;
+	rc = ask_for_lease(s, JOIN_CHECK, until, &g, f);
+	s->host->alert = -1;
+	leave(nested_of(s));
+	return rc == RC_REVOKED ? RC_OK : rc;
+}
+
+static void
+join_close(struct store *s)
+{
+	if (s)
+		leave(nested_of(s));
+	free(s);
+}
+
+static const struct backend join_backend = {
+    .name = "join",
+    .close = join_close,
+    .lock = &(const struct lock_ops){join_acquire, join_renew, join_release},
+};
+
+enum rc
+nested_open(struct store **ret, struct nested *k, struct fault *f)
+{
+	const char *addresses = getenv("DLOCK_KEEPER");
+	enum rc rc = RC_LOST;
+	struct join *j;
+
+	k->keeper = -1;
+	if (addresses && *addresses && (identify(k) || k->where->ended))
+		rc = search(k, f);
+	if (rc != RC_OK) {
+		leave(k);
+		return rc == RC_LOST ? nested_site_check(k->where, f) : rc;
+	}
+	j = malloc(sizeof *j);
+	if (!j) {
+		leave(k);
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	}
+	*j = (struct join){.base = {&join_backend, k->host, "the enclosing dlock",
+			       CAP_FAIR | CAP_SHARED | CAP_LIMIT},
+	    .nested = k};
+	*ret = &j->base;
+	return RC_OK;
+}
+
+/* ---- dlock release ---- */
+
+/* Half of the patience each: for an answer, and then for a sign of life. */
+#define SILENCE (JOIN_PATIENCE / 2)
+
+/* Nobody but a keeper of ours is told anything: the name may be anybody's by now. */
+static enum rc
+connect_to_hold(int fd, const struct keeper_address *a, struct fault *f)
+{
+	pid_t pid;
+
+	while (keeper_address_connect(a, fd) != 0) {
+		if (errno != EINTR && !keeper_address_is_near(a, fd))
+			return fault_set(f, RC_DENIED,
+			    "this handle cannot be asked from here (another network namespace, or another machine?)");
+		if (errno != EINTR)
+			return fault_set(f, RC_LOST,
+			    "nothing is held under this handle: it was released, its time or its process has ended, or it was lost more than a minute ago");
+	}
+	if (!keeper_address_is_ours(fd, &pid))
+		return fault_set(f, RC_LOST, "this handle is another user's");
+	return RC_OK;
+}
+
+static enum rc
+keeper_is_silent(int fd, struct fault *f)
+{
+	pid_t pid = 0;
+
+	(void)keeper_address_is_ours(fd, &pid);
+	return fault_set(f, RC_SYSTEM,
+	    "dlock's keeper process (pid %d) does not answer: it is stopped, or this machine is overloaded; "
+	    "it releases the lock once it goes on",
+	    (int)pid);
+}
+
+/*
+ * For how the release ends a server may be waited for, as long as the keeper does.  While
+ * none is told the keeper is asked again, and has to say at least that it is alive.
+ */
+static enum rc
+await_outcome(int fd, struct join_outcome *o, struct fault *f)
+{
+	const struct join_ask ask = {.version = JOIN_VERSION, .verb = JOIN_RELEASE};
+	const size_t size = offsetof(struct join_ask, keys) + 1;
+	bool alive = true;
+	ssize_t n = -1;
+
+	send(fd, &ask, size, MSG_NOSIGNAL);
+	for (;;) {
+		n = recv(fd, o, sizeof *o, 0);
+		if (n == JOIN_ALIVE)
+			alive = true;
+		else if (n >= 0 || (errno != EAGAIN && errno != EINTR))
+			break;
+		else if (errno == EAGAIN && !alive)
+			return keeper_is_silent(fd, f);
+		else if (errno == EAGAIN) {
+			alive = false;
+			send(fd, &ask, size, MSG_NOSIGNAL);
+		}
+	}
+	o->line[sizeof o->line - 1] = '\0';
+	return n == sizeof *o && o->version == JOIN_VERSION
+	    ? RC_OK
+	    : fault_set(f, RC_AGAIN,
+		  "dlock's keeper process has ended before it could say whether it is released; "
+		  "the lock ends with its lease at the latest");
+}
+
+enum rc
+nested_release(const char *handle, struct join_outcome *o, struct fault *f)
+{
+	const struct timeval patience = {.tv_sec = SILENCE / NS_PER_S};
+	struct keeper_address a;
+	enum rc rc;
+	int fd;
+
+	if (!keeper_address_read_handle(handle, &a))
+		return fault_set(f, RC_USAGE, "this is no handle: dlock hold prints one");
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return fault_set(
+		    f, RC_SYSTEM, "cannot open a socket: %s", strerror(errno));
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+	rc = connect_to_hold(fd, &a, f);
+	if (rc == RC_OK)
+		rc = await_outcome(fd, o, f);
+	close(fd);
+	return rc;
+}
