@@ -39,8 +39,8 @@ struct address {
 	char password[512];
 	int db;
 	bool secure; /* TLS is to be spoken */
-	struct tls
-	    *tls; /* by this, from when the store is open; NULL: plainly; not owned */
+	/* by this, from when the store is open; NULL: plainly; not owned */
+	struct tls *tls;
 };
 
 /*

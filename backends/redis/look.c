@@ -566,7 +566,7 @@ look_node(struct view *v, const struct endpoint *node)
 	address.form = FORM_SINGLE;
 	address.n = 1;
 	address.hosts[0] = *node;
-	route_init(&scan, v->route->host, &address, "");
+	route_init(&scan, v->route->host, &address, NULL);
 	route_let_pages_in(&scan);
 	v->scan = &scan;
 	route_move(v->route, node);

@@ -162,7 +162,7 @@ static enum heard
 master_refused(struct master *m, char *text)
 {
 	m->foreign = resp_is_foreign(text);
-	m->rc = server_refuses(m->where, &m->address, m->call.reads, text, &m->fault);
+	m->rc = peer_refuses(m->peer, m->call.reads, text, &m->fault);
 	return HEARD_ALL;
 }
 
@@ -294,10 +294,7 @@ master_hear(struct master *m, int number, redisReply **reply)
 		return HEARD_MORE;
 	}
 	if (number < 0) {
-		p->rc = greeting_taken(
-		    m->fan->greeting.kinds[m->fan->greeting.n + number], m->where,
-		    &m->address, *reply, &p->fault);
-		return p->rc == RC_OK ? HEARD_MORE : HEARD_WRONG;
+		return fan_hear_greeting(p, number, *reply);
 	}
 	if (m->step == STEP_SETTINGS)
 		return master_meet(m, *reply);

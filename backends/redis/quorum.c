@@ -59,7 +59,9 @@ quorum_begin(struct quorum *q, struct host *host, const char *url, struct fault 
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	q->n = all.n;
 	q->need = q->n / 2 + 1;
-	rc = fan_begin(&q->fan, host, q->n, quorum_take, q, f);
+	q->peers = calloc(q->n, sizeof *q->peers);
+	if (!q->peers || !fan_begin(&q->fan, host, q->peers, q->n, quorum_take, q))
+		rc = fault_set(f, RC_SYSTEM, "no descriptor, or no memory, is left");
 	if (rc == RC_OK)
 		rc = set_masters(q, &all, f);
 	explicit_bzero(&all, sizeof all);
@@ -74,8 +76,6 @@ quorum_secure(struct quorum *q, const struct tls_settings *settings, struct faul
 
 	for (size_t i = 0; i < q->n; i++)
 		q->masters[i].address.tls = q->tls;
-	if (rc == RC_OK && !greetings_login(&q->fan.greeting, &q->masters[0].address))
-		rc = fault_set(f, RC_SYSTEM, "out of memory");
 	return rc;
 }
 
@@ -83,6 +83,7 @@ void
 quorum_end(struct quorum *q)
 {
 	fan_end(&q->fan);
+	free(q->peers);
 	for (size_t i = 0; i < q->n; i++)
 		freeReplyObject(q->masters[i].reply);
 	tls_close(q->tls);

@@ -26,6 +26,7 @@ struct quorum {
 	size_t need; /* so many are more than half of them */
 	struct master *masters;
 	struct fan fan;
+	struct peer *peers; /* of the fan */
 	struct master_names names;
 	struct tls *tls; /* to all of them; NULL: plainly */
 	char where[WHERE_BYTES];

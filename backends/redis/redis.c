@@ -68,7 +68,7 @@ struct redis_hold {
 struct redis_site {
 	struct address address;
 	struct tls_settings tls;
-	char sentinel_password[512];
+	struct address sentinels; /* the same hosts, with their own password */
 	char where[WHERE_BYTES];
 };
 
@@ -120,8 +120,8 @@ redis_sentinel_password_file(struct store *s, const char *value, struct fault *f
 	if (r->site.address.form != FORM_SENTINEL)
 		return fault_set(
 		    f, RC_USAGE, "sentinel-password-file is for redis+sentinel:// only");
-	return setting_secret("sentinel-password-file", value, r->site.sentinel_password,
-	    sizeof r->site.sentinel_password, f);
+	return setting_secret("sentinel-password-file", value, r->site.sentinels.password,
+	    sizeof r->site.sentinels.password, f);
 }
 
 static enum rc
@@ -198,7 +198,7 @@ redis_close(struct store *s)
 	queue_close(&r->queue);
 	tls_close(r->site.address.tls);
 	explicit_bzero(&r->site.address, sizeof r->site.address);
-	explicit_bzero(r->site.sentinel_password, sizeof r->site.sentinel_password);
+	explicit_bzero(&r->site.sentinels, sizeof r->site.sentinels);
 	free(r);
 }
 
@@ -221,8 +221,11 @@ redis_open(
 	r->client.dialect = &dialects[DIALECT_NATIVE];
 	retry_init(&r->patience);
 	rc = address_parse(&r->site.address, site->url, f);
-	route_init(&r->client.route, host, &r->site.address, r->site.sentinel_password);
+	route_init(&r->client.route, host, &r->site.address, &r->site.sentinels);
 	queue_init(&r->queue, &r->client.route);
+	r->site.sentinels = r->site.address;
+	*r->site.sentinels.user = *r->site.sentinels.password = '\0';
+	r->site.sentinels.db = 0;
 	if (rc == RC_OK)
 		rc = setting_read(&r->base, site, f);
 	if (rc == RC_OK && *r->site.address.user && !*r->site.address.password)
@@ -235,6 +238,7 @@ redis_open(
 		redis_close(&r->base);
 		return rc;
 	}
+	r->site.sentinels.tls = r->site.address.tls;
 	r->base.caps &= ~r->client.dialect->lacks;
 	address_print(&r->site.address, r->site.where, sizeof r->site.where);
 	*ret = &r->base;
@@ -261,7 +265,7 @@ static void
 redis_watch(struct redis *r)
 {
 	if (r->site.address.form == FORM_SENTINEL)
-		r->base.host->alert = r->client.route.server.wire.stream.fd;
+		r->base.host->alert = r->client.route.server.peer.wire.stream.fd;
 }
 
 /*

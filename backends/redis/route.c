@@ -13,11 +13,11 @@ enum { HOPS = 5 }; /* so many times one question goes elsewhere */
 /* ---- its life ---- */
 
 void
-route_init(
-    struct route *r, struct host *host, const struct address *a, const char *password)
+route_init(struct route *r, struct host *host, const struct address *a,
+    const struct address *sentinels)
 {
 	*r = (struct route){
-	    .host = host, .address = a, .password = password, .at = a->hosts[0]};
+	    .host = host, .address = a, .sentinel_address = sentinels, .at = a->hosts[0]};
 	address_print(a, r->where, sizeof r->where);
 	r->found = a->form == FORM_SINGLE;
 	server_init(&r->server, host, a, r->where);
@@ -44,8 +44,8 @@ route_free(struct route *r)
 void
 route_let_pages_in(struct route *r)
 {
-	wire_bound(&r->server.wire, &resp_pages);
-	wire_bound(&r->aside.wire, &resp_pages);
+	wire_bound(&r->server.peer.wire, &resp_pages);
+	wire_bound(&r->aside.peer.wire, &resp_pages);
 }
 
 /* ---- where ---- */
@@ -70,7 +70,7 @@ find_by_sentinels(struct route *r, instant until, struct fault *f)
 	enum rc rc;
 
 	if (!r->sentinels)
-		r->sentinels = sentinels_new(r->host, r->address, r->password);
+		r->sentinels = sentinels_new(r->host, r->sentinel_address);
 	if (!r->sentinels)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	rc = sentinels_ask(r->sentinels, until, &master, f);
@@ -419,8 +419,7 @@ route_masters(struct route *r, instant until, struct endpoint masters[NODES], si
     struct fault *f)
 {
 	static const char command[] = "*2\r\n$7\r\nCLUSTER\r\n$5\r\nSLOTS\r\n";
-	struct question q = {
-	    .command = command, .length = sizeof command - 1, .persist = true};
+	struct question q = {.command = command, .persist = true};
 	redisReply *reply = NULL;
 	struct endpoint to;
 	enum rc rc = route_ask(r, &q, until, &reply, f);

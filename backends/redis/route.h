@@ -23,13 +23,13 @@ enum { NODES = 64 }; /* of a cluster that are remembered */
 struct route {
 	struct host *host;
 	const struct address *address;
-	const char *password;        /* of the sentinels; "": none */
-	struct server server;        /* at `at` */
-	struct endpoint at;          /* where to ask */
-	char where[WHERE_BYTES];     /* the same for people */
-	bool found;                  /* by whatever finds it */
-	bool trusted;                /* it has answered as a master does */
-	unsigned moves;              /* how often `at` has changed */
+	const struct address *sentinel_address; /* who we are to them */
+	struct server server;                   /* at `at` */
+	struct endpoint at;                     /* where to ask */
+	char where[WHERE_BYTES];                /* the same for people */
+	bool found;                             /* by whatever finds it */
+	bool trusted;                           /* it has answered as a master does */
+	unsigned moves;                         /* how often `at` has changed */
 	struct sentinels *sentinels; /* FORM_SENTINEL, once they have been asked */
 	struct endpoint *known;      /* FORM_CLUSTER: NODES of them, at first the URL's */
 	size_t n, turn;              /* so many are; the one to try next */
@@ -45,9 +45,9 @@ struct route {
 	bool repeated; /* a question was asked twice: the first one may have been heard */
 };
 
-/* `password` as sentinels_new(). */
-void route_init(
-    struct route *, struct host *, const struct address *, const char *password);
+/* `sentinels` as sentinels_new(), with FORM_SENTINEL. */
+void route_init(struct route *, struct host *, const struct address *,
+    const struct address *sentinels);
 void route_free(struct route *);
 
 /*

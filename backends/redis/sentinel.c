@@ -33,9 +33,9 @@ struct sentinel {
 struct sentinels {
 	struct host *host;
 	const struct address *address;
-	const char *password;
 	struct fan fan;
-	bool patience; /* the last question was how patient they are, too */
+	struct peer *peers; /* of the fan */
+	bool patience;      /* the last question was how patient they are, too */
 	int64_t down_after;
 	size_t turn;      /* the next one to be asked alone */
 	size_t one;       /* the one that is asked alone; n: none is */
@@ -54,9 +54,9 @@ read_error(struct sentinels *s, struct sentinel *o, char *text)
 	const char *hint;
 	enum rc rc = resp_error(text, &hint);
 
-	if (strstr(text, "No such master"))
+	if (strncmp(text, "ERR No such master", 18) == 0)
 		return WORD_UNKNOWN;
-	secret_blot(text, s->password);
+	secret_blot(text, s->address->password);
 	fault_set(&s->why, rc, "%s says '%.200s'%s", o->where, text,
 	    rc == RC_DENIED ? ": -O sentinel-password-file=FILE is for it" : "");
 	return rc == RC_DENIED ? WORD_DENIED : WORD_NONSENSE;
@@ -304,21 +304,17 @@ sentinels_down_after(const struct sentinels *s)
 }
 
 struct sentinels *
-sentinels_new(struct host *host, const struct address *a, const char *password)
+sentinels_new(struct host *host, const struct address *a)
 {
 	struct sentinels *s = calloc(1, sizeof *s + a->n * sizeof s->each[0]);
-	struct fault ignored;
 
 	if (!s)
 		return NULL;
 	s->host = host;
 	s->address = a;
-	s->password = password;
 	s->n = s->one = a->n;
-	if (fan_begin(&s->fan, host, s->n, sentinel_hear, s, &ignored) != RC_OK ||
-	    (*password &&
-		!greetings_add(&s->fan.greeting, GREET_AUTH, 2,
-		    (const char *[]){"AUTH", password}))) {
+	s->peers = calloc(s->n, sizeof *s->peers);
+	if (!s->peers || !fan_begin(&s->fan, host, s->peers, s->n, sentinel_hear, s)) {
 		sentinels_free(s);
 		return NULL;
 	}
@@ -339,5 +335,6 @@ sentinels_free(struct sentinels *s)
 	if (!s)
 		return;
 	fan_end(&s->fan);
+	free(s->peers);
 	free(s);
 }

@@ -56,17 +56,14 @@ transaction_say(struct transaction *t, redisReply **reply, const char *const *wo
 	    /* what EXEC has ended there could not be asked for elsewhere */
 	    .settles = release && t->request->held && strcmp(*words, "WATCH") == 0};
 	char *command;
-	int n = 0, length;
+	int n = 0;
 	enum rc rc;
 
 	while (words[n])
 		n++;
-	length = redisFormatCommandArgv(&command, n, (const char **)words, NULL);
-	*reply = NULL;
-	if (length < 0)
+	if (redisFormatCommandArgv(&command, n, (const char **)words, NULL) < 0)
 		return fault_set(t->fault, RC_SYSTEM, "out of memory");
 	q.command = command;
-	q.length = length;
 	rc = route_ask(t->route, &q, t->until, reply, t->fault);
 	redisFreeCommand(command);
 	t->begun = true;

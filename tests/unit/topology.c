@@ -175,7 +175,7 @@ nodes_are_tried_in_turn(void **state)
 
 	(void)state;
 	assert_int_equal(address_parse(&a, "redis+cluster://a,b", &f), RC_OK);
-	route_init(&r, NULL, &a, "");
+	route_init(&r, NULL, &a, NULL);
 	assert_int_equal(route_find(&r, NEVER, &f), RC_OK);
 	assert_string_equal(r.at.host, "a");
 	route_doubt(&r);
