@@ -134,17 +134,17 @@ end_of_wait(const struct answer *a)
 
 /* When to ask again although no message came. */
 static instant
-next_beat(struct queue *q, const struct client *c, const struct answer *a)
+next_beat(
+    struct queue *q, const struct names *names, const char *owner, const struct answer *a)
 {
 	/*
 	 * A few bits of the owner and a counter: enough to keep a thousand waiters from
 	 * asking in step.
 	 */
-	int64_t jitter = (c->claim->owner[q->beats++ % OWNER_CHARS] % 16) * 30 *
-	    NS_PER_MS;
+	int64_t jitter = (owner[q->beats++ % OWNER_CHARS] % 16) * 30 * NS_PER_MS;
 	instant now = instant_now(), beat = now + BEAT + jitter;
 
-	if (!*c->names.channel)
+	if (!*names->channel)
 		return now + POLL + jitter / 2;
 	if (!wire_is_open(&q->listener.peer.wire))
 		beat = now + UNSUBSCRIBED_BEAT;
@@ -152,18 +152,18 @@ next_beat(struct queue *q, const struct client *c, const struct answer *a)
 }
 
 enum rc
-queue_wait(struct queue *q, const struct client *c, const struct answer *a, instant until,
-    struct fault *f)
+queue_wait(struct queue *q, const struct names *names, const char *owner,
+    const struct answer *a, instant until, struct fault *f)
 {
 	instant now = instant_now();
 	enum rc rc;
 
-	if (*c->names.channel && !queue_is_subscribed(q) && now >= q->listen_due) {
+	if (*names->channel && !queue_is_subscribed(q) && now >= q->listen_due) {
 		q->listen_due = now + UNSUBSCRIBED_BEAT;
-		rc = queue_subscribe(q, &c->names, now + QUEUE_PATIENCE, f);
+		rc = queue_subscribe(q, names, now + QUEUE_PATIENCE, f);
 		if (rc != RC_AGAIN)
 			return rc;
 	}
-	rc = queue_listen(q, instant_first(next_beat(q, c, a), until), f);
+	rc = queue_listen(q, instant_first(next_beat(q, names, owner, a), until), f);
 	return rc == RC_BUSY && instant_now() < until ? RC_OK : rc;
 }
