@@ -74,9 +74,9 @@ script_change(struct manner *m, const redisReply *reply)
 {
 	if (reply->type != REDIS_REPLY_ERROR)
 		return false;
-	if (!m->whole && resp_is_noscript(reply->str))
+	if (!m->whole && resp_says(reply->str, "NOSCRIPT"))
 		return m->whole = true;
-	if (m->reads && resp_is_unknown_command(reply->str)) {
+	if (m->reads && resp_says(reply->str, "ERR unknown command")) {
 		m->reads = false;
 		return true;
 	}

@@ -174,46 +174,61 @@ peer_connect(struct peer *p)
 	peer_fail(p, p->rc == RC_OK ? RC_AGAIN : p->rc);
 }
 
-static enum rc
-peer_resolve(struct peer *p, struct host *host, instant until)
+/* A unix socket's address is its path. */
+static void
+peer_look_up(struct peer *p)
 {
 	struct sockaddr_un local = {.sun_family = AF_UNIX};
 	const char *path = p->address->path;
 
-	if (!*path)
-		return resolve(
-		    host, p->at->host, p->at->port, until, &p->addresses, &p->fault);
+	p->lookup = NULL;
+	if (!*path) {
+		p->lookup = resolve_begin(p->at->host, p->at->port, &p->addresses);
+		return;
+	}
 	memcpy(local.sun_path, path, strlen(path));
 	memcpy(&p->addresses.at[0].address, &local, sizeof local);
 	p->addresses.at[0].size = sizeof local;
 	p->addresses.n = 1;
-	return RC_OK;
 }
 
-/* Connects to those whose address is not known, and so had to wait. */
+/*
+ * Connects to those whose address is not known, and so had to wait.  All names are resolved at
+ * once; when we are to stop, none of them is waited for.
+ */
 static enum rc
 fan_connect(struct fan *fan, instant until)
 {
+	enum rc all = RC_OK;
 	size_t pending = 0;
 
 	for (size_t i = 0; i < fan->n; i++)
-		pending += fan->peers[i].pending;
+		if (fan->peers[i].pending) {
+			peer_look_up(&fan->peers[i]);
+			pending++;
+		}
 	for (size_t i = 0; i < fan->n; i++) {
 		struct peer *p = &fan->peers[i];
-		enum rc rc;
+		enum rc rc = RC_OK;
 
 		if (!p->pending)
 			continue;
-		rc = peer_resolve(
-		    p, fan->host, share_of(instant_first(p->due, until), pending--));
+		if (p->lookup)
+			rc = resolve_end(p->lookup, fan->host,
+			    share_of(instant_first(p->due, until), pending),
+			    &p->addresses, &p->fault);
+		else if (p->addresses.n == 0)
+			rc = fault_set(&p->fault, RC_SYSTEM,
+			    "cannot start a thread to resolve %s", p->at->host);
+		pending--;
 		if (rc == RC_STOP)
-			return rc;
-		if (rc == RC_OK)
+			all = RC_STOP;
+		else if (rc == RC_OK)
 			peer_connect(p);
 		else
 			peer_fail(p, rc);
 	}
-	return RC_OK;
+	return all;
 }
 
 /* ---- one of them: what comes and goes ---- */

@@ -33,6 +33,7 @@ struct peer {
 	size_t length, to_send, sent;
 	instant due, address_due;
 	struct addresses addresses; /* none: to be resolved */
+	struct lookup *lookup;      /* of one that is pending, within fan_hear() */
 	size_t next;                /* of them */
 	short watched;              /* events that the epoll descriptor has */
 	bool pending;               /* nobody has begun to connect */

@@ -123,13 +123,12 @@ queue_listen(struct queue *q, instant until, struct fault *f)
 static instant
 end_of_wait(const struct answer *a)
 {
-	int64_t left = a->waiting.left_ms < LEFT_LEAST ? LEFT_LEAST
-						       : a->waiting.left_ms + 5;
+	int64_t left = a->left_ms < LEFT_LEAST ? LEFT_LEAST : a->left_ms + 5;
 
-	if (a->waiting.left_ms <= 0 || a->waiting.place > (a->waiting.frozen ? NEAR : 1))
+	if (a->left_ms <= 0 || a->place > (a->holding.frozen ? NEAR : 1))
 		return NEVER;
 	return instant_now() + left * NS_PER_MS +
-	    (a->waiting.place > 1 ? (a->waiting.place - 1) * NEAR_LATER : 0);
+	    (a->place > 1 ? (a->place - 1) * NEAR_LATER : 0);
 }
 
 /* When to ask again although no message came. */

@@ -364,7 +364,7 @@ master_hear_script(struct quorum *q, struct master *m, redisReply **reply)
 		return m->step == STEP_MEET ? master_meet(q, m, NULL)
 					    : master_go_on(m, &q->call);
 	if ((*reply)->type == REDIS_REPLY_ERROR) {
-		m->foreign = resp_is_foreign((*reply)->str);
+		m->foreign = resp_says((*reply)->str, "WRONGTYPE");
 		p->rc = peer_refuses(p, m->asking >= ASK_LOOK, (*reply)->str, &p->fault);
 		return HEARD_ALL;
 	}

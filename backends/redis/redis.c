@@ -215,15 +215,9 @@ redis_show(struct redis *r, struct answer *a)
 {
 	struct host *host = r->store.base.host;
 
-	secret_blot(a->waiting.holder, r->store.address.password);
-	host->seen.position = a->waiting.place;
-	host->seen.holding.held = a->waiting.held_ms < 0 ? -1
-							 : a->waiting.held_ms * NS_PER_MS;
-	memcpy(host->seen.holding.record, a->waiting.holder, sizeof a->waiting.holder);
-	host->seen.holding.kind = a->used.kind;
-	host->seen.holding.holders = a->waiting.holders;
-	host->seen.holding.limit = a->used.limit;
-	host->seen.holding.frozen = a->waiting.frozen;
+	secret_blot(a->holding.record, r->store.address.password);
+	host->seen.position = a->place;
+	host->seen.holding = a->holding;
 }
 
 /* What was granted does not count, and is given back; it is asked for again. */
@@ -241,17 +235,17 @@ redis_withdraw(struct redis *r)
 static enum rc
 redis_granted(struct redis *r, const struct answer *a, struct grant *g, struct fault *f)
 {
-	if (r->claim->kind == KIND_LIMIT && a->granted.slot >= r->claim->limit)
+	if (r->claim->kind == KIND_LIMIT && a->slot >= r->claim->limit)
 		return fault_set(f, RC_PROTOCOL,
-		    "%s gave slot %u of a lock with --limit %u", r->store.where,
-		    a->granted.slot, r->claim->limit);
+		    "%s gave slot %u of a lock with --limit %u", r->store.where, a->slot,
+		    r->claim->limit);
 	if (!redis_is_replicated(r, f))
 		return redis_withdraw(r);
 	r->hold.is = true;
-	r->hold.token = a->granted.token;
-	r->hold.slot = a->granted.slot;
-	*g = (struct grant){.token = a->granted.token,
-	    .slot = a->granted.slot,
+	r->hold.token = a->token;
+	r->hold.slot = a->slot;
+	*g = (struct grant){.token = a->token,
+	    .slot = a->slot,
 	    .sent = r->route.sent,
 	    .lease = r->claim->ttl,
 	    .anchor = -1};
@@ -271,8 +265,8 @@ redis_skipped(struct redis *r, struct answer *a, struct fault *f)
 	r->route.asked = false; /* nothing is left there to be given back */
 	if (a->code == ANSWER_RECENT)
 		return refuse_recent(f, job, a->age_ms * NS_PER_MS);
-	secret_blot(a->done.who, r->store.address.password);
-	return refuse_done(f, job, a->done.began_ms, a->done.who);
+	secret_blot(a->who, r->store.address.password);
+	return refuse_done(f, job, a->began_ms, a->who);
 }
 
 /* Asks for the lock, or for our place in the queue; `alive` 0: do not queue. */
@@ -293,7 +287,7 @@ redis_ask_lock(struct redis *r, int64_t alive, instant until, struct grant *g,
 	case ANSWER_HOLDER:
 		return redis_granted(r, a, g, f);
 	case ANSWER_NOT_HOLDER:
-		r->queue.ticket = a->waiting.ticket;
+		r->queue.ticket = a->ticket;
 		redis_show(r, a);
 		return RC_OK;
 	case ANSWER_DONE:
@@ -301,7 +295,7 @@ redis_ask_lock(struct redis *r, int64_t alive, instant until, struct grant *g,
 		return redis_skipped(r, a, f);
 	default:
 		return refuse_kind(
-		    f, r->store.where, a->used.kind, a->used.limit, r->claim);
+		    f, r->store.where, a->holding.kind, a->holding.limit, r->claim);
 	}
 }
 
@@ -378,7 +372,7 @@ redis_acquire(struct store *s, const struct claim *claim, instant until, struct 
 		return rc;
 	r->route.asked = false; /* who does not queue leaves nothing */
 	return fault_set(
-	    f, RC_BUSY, "%s: %s", r->store.where, a.waiting.frozen ? "frozen" : "held");
+	    f, RC_BUSY, "%s: %s", r->store.where, a.holding.frozen ? "frozen" : "held");
 }
 
 /* ---- renew and release ---- */
@@ -386,8 +380,8 @@ redis_acquire(struct store *s, const struct claim *claim, instant until, struct 
 static enum rc
 redis_revoked(struct redis *r, enum rc rc, struct answer *a, struct fault *f)
 {
-	secret_blot(a->mark, r->store.address.password);
-	return refuse_broken(r->store.base.host, f, rc, r->store.where, a->mark);
+	secret_blot(a->who, r->store.address.password);
+	return refuse_broken(r->store.base.host, f, rc, r->store.where, a->who);
 }
 
 static enum rc
@@ -412,10 +406,10 @@ redis_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	redis_watch(r);
 	if (rc != RC_OK)
 		return rc == RC_STOP || rc == RC_LOST ? rc : RC_AGAIN;
-	if (a.code == ANSWER_NOT_HOLDER && *a.mark)
+	if (a.code == ANSWER_NOT_HOLDER && *a.who)
 		return redis_revoked(r, RC_LOST, &a, f);
-	if (a.code == ANSWER_NOT_HOLDER || a.granted.token != r->hold.token ||
-	    a.granted.slot != r->hold.slot)
+	if (a.code == ANSWER_NOT_HOLDER || a.token != r->hold.token ||
+	    a.slot != r->hold.slot)
 		return redis_lost(r, f);
 	if (!redis_is_replicated(r, f))
 		return RC_AGAIN;
@@ -428,7 +422,7 @@ redis_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 static enum rc
 redis_not_released(struct redis *r, struct answer *a, struct fault *f)
 {
-	if (*a->mark)
+	if (*a->who)
 		return redis_revoked(r, RC_LOST, a, f);
 	return r->route.repeated
 	    ? fault_set(f, RC_AGAIN, "%s closed the connection before it answered",

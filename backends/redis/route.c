@@ -148,37 +148,32 @@ route_move(struct route *r, const struct endpoint *to)
 enum next { NEXT_KEEP, NEXT_LATER, NEXT_ELSEWHERE, NEXT_MOVED, NEXT_ASK };
 
 static const struct rule {
-	const char *word;
-	bool within; /* an error of a script names it on its way; else it begins so */
+	const char *what; /* as resp_says() */
 	bool cluster;
 	enum next next;
 } rules[] = {
-    {"MOVED ", false, true, NEXT_MOVED},
-    {"ASK ", false, true, NEXT_ASK},
-    {"TRYAGAIN", true, true, NEXT_LATER},
-    {"non local key", true, true, NEXT_LATER},
-    {"READONLY", true, false, NEXT_ELSEWHERE},
-    {"UNBLOCKED", false, false, NEXT_ELSEWHERE},
-    {"MASTERDOWN", false, false, NEXT_ELSEWHERE},
-    {"CLUSTERDOWN", false, false, NEXT_ELSEWHERE},
-    {"LOADING", false, false, NEXT_ELSEWHERE},
-    {"BUSY ", false, false, NEXT_ELSEWHERE},
-    {"ERR max number of clients", false, false, NEXT_ELSEWHERE},
+    {"MOVED", true, NEXT_MOVED},
+    {"ASK", true, NEXT_ASK},
+    {"TRYAGAIN", true, NEXT_LATER},
+    {"non local key", true, NEXT_LATER},
+    {"READONLY", false, NEXT_ELSEWHERE},
+    {"UNBLOCKED", false, NEXT_ELSEWHERE},
+    {"MASTERDOWN", false, NEXT_ELSEWHERE},
+    {"CLUSTERDOWN", false, NEXT_ELSEWHERE},
+    {"LOADING", false, NEXT_ELSEWHERE},
+    {"BUSY", false, NEXT_ELSEWHERE},
+    {"ERR max number of clients", false, NEXT_ELSEWHERE},
 };
 
 static enum next
 next_of(const struct route *r, const redisReply *reply)
 {
-	const char *text = reply->type == REDIS_REPLY_ERROR ? reply->str : "";
+	bool cluster = r->address->form == FORM_CLUSTER;
 
-	for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
-		const struct rule *rule = &rules[i];
-
-		if ((!rule->cluster || r->address->form == FORM_CLUSTER) &&
-		    (rule->within ? strstr(text, rule->word) != NULL
-				  : strncmp(text, rule->word, strlen(rule->word)) == 0))
-			return rule->next;
-	}
+	for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+		if (reply->type == REDIS_REPLY_ERROR && (cluster || !rules[i].cluster) &&
+		    resp_says(reply->str, rules[i].what))
+			return rules[i].next;
 	return NEXT_KEEP;
 }
 

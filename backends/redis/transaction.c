@@ -94,7 +94,7 @@ transaction_say(
 	free(text);
 	if (rc == RC_OK && (*reply)->type == REDIS_REPLY_ERROR) {
 		bool lost = t->request->operation != ACQUIRE &&
-		    resp_is_foreign((*reply)->str);
+		    resp_says((*reply)->str, "WRONGTYPE");
 
 		rc = server_refused(&t->route->server, (*reply)->str, t->fault);
 		rc = lost ? RC_LOST : rc;
@@ -203,7 +203,7 @@ transaction_take(struct transaction *t, bool *done)
 
 	if (n >= TOKEN_LIMIT)
 		return script_nonsense(t->route, t->fault);
-	t->answer->granted.token = n;
+	t->answer->token = n;
 	snprintf(token, sizeof token, "%" PRIu64, n);
 	snprintf(row, sizeof row, "%s %" PRId64 " 0 %s", token, t->us, t->claim->record);
 	snprintf(ends, sizeof ends, "%" PRId64,
@@ -225,7 +225,7 @@ transaction_extend(struct transaction *t, bool *done)
 	int record;
 	uint64_t token = read_row(t->row, &since, &record);
 
-	t->answer->granted.token = token ? token : t->request->token;
+	t->answer->token = token ? token : t->request->token;
 	return transaction_execute(t,
 	    (const words[]){{"MULTI"}, {"PEXPIRE", t->lock, t->lease}, {"EXEC"}}, 3,
 	    done);
@@ -261,17 +261,17 @@ transaction_refuse(struct transaction *t)
 	freeReplyObject(reply);
 	token = read_row(t->row, &since, &record);
 	*a = (struct answer){.code = ANSWER_NOT_HOLDER};
-	a->used.kind = KIND_EXCLUSIVE;
-	a->waiting.holders = 1;
-	a->waiting.left_ms = answer_bound(&left, 0, ANSWER_MS_MOST) ? left : 0;
-	a->waiting.held_ms = token && t->us > since ? (t->us - since) / 1000 : -1;
-	if (a->waiting.held_ms > ANSWER_MS_MOST)
-		a->waiting.held_ms = -1;
+	a->holding.kind = KIND_EXCLUSIVE;
+	a->holding.holders = 1;
+	a->left_ms = answer_bound(&left, 0, ANSWER_MS_MOST) ? left : 0;
+	a->holding.held = token && t->us > since && t->us - since < ANSWER_MS_MOST * 1000
+	    ? (t->us - since) * 1000
+	    : -1;
 	if (token)
 		snprintf(
-		    a->waiting.holder, sizeof a->waiting.holder, "%s", t->row + record);
+		    a->holding.record, sizeof a->holding.record, "%s", t->row + record);
 	else
-		snprintf(a->waiting.holder, sizeof a->waiting.holder,
+		snprintf(a->holding.record, sizeof a->holding.record,
 		    "{\"who\":\"another client%s\"}",
 		    left == -1 ? ", without an end (TTL)" : "");
 	return rc;
@@ -312,7 +312,7 @@ transaction_run(struct route *r, const struct names *names, const struct claim *
 	bool settled = false;
 	enum rc rc = RC_OK;
 
-	a->granted.slot = 0;
+	a->slot = 0;
 	snprintf(t.lease, sizeof t.lease, "%" PRId64, ns_to_ms(claim->ttl));
 	for (int i = 0; rc == RC_OK && !settled && i < ATTEMPTS; i++)
 		rc = transaction_attempt(&t, &settled);
