@@ -131,6 +131,18 @@ redis_store_free(struct redis_store *r)
 	free(r);
 }
 
+/* Hosts in the order in which they are named. */
+enum rc
+redis_identify(struct store *s, struct identity *id, struct fault *f)
+{
+	const struct redis_store *r = (struct redis_store *)s;
+
+	(void)f;
+	address_identify(id, &r->address);
+	identity_add(id, "dialect", r->dialect->name);
+	return RC_OK;
+}
+
 /* All but what the kind of store has of its own. */
 static enum rc
 store_read(struct redis_store *r, const struct site *site, struct fault *f)

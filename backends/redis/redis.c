@@ -35,7 +35,6 @@
  */
 #include "redis.h"
 
-#include "backends/common/setting.h"
 #include "backends/common/text.h"
 #include "transaction.h"
 
@@ -71,17 +70,6 @@ redis_close(struct store *s)
 	route_free(&redis_of(s)->route);
 	queue_close(&redis_of(s)->queue);
 	redis_store_free(&redis_of(s)->store);
-}
-
-static enum rc
-redis_identify(struct store *s, struct identity *id, struct fault *f)
-{
-	struct redis *r = redis_of(s);
-
-	(void)f;
-	address_identify(id, &r->store.address);
-	identity_add(id, "dialect", r->store.dialect->name);
-	return RC_OK;
 }
 
 /* ---- what a fail-over may do to it ---- */

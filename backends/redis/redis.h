@@ -30,6 +30,7 @@ struct redis_store {
 };
 
 enum rc redis_open(struct store **, struct host *, const struct site *, struct fault *);
+enum rc redis_identify(struct store *, struct identity *, struct fault *);
 void redis_store_free(struct redis_store *);
 
 enum {

@@ -55,7 +55,6 @@
  */
 #include "redis.h"
 
-#include "backends/common/setting.h"
 #include "backends/common/text.h"
 
 #include <stdio.h>
@@ -89,18 +88,6 @@ redlock_close(struct store *s)
 		return;
 	quorum_end(&redlock_of(s)->quorum);
 	redis_store_free(&redlock_of(s)->store);
-}
-
-/* The masters in the order in which they are named. */
-static enum rc
-redlock_identify(struct store *s, struct identity *id, struct fault *f)
-{
-	struct redlock *r = redlock_of(s);
-
-	(void)f;
-	address_identify(id, &r->store.address);
-	identity_add(id, "dialect", r->store.dialect->name);
-	return RC_OK;
 }
 
 /* ---- rounds ---- */
@@ -570,7 +557,7 @@ const struct backend redlock_backend = {
     .settings = redis_settings,
     .url_help = "redlock[s]://[user:password@]host[:port],host,host...[/db]",
     .close = redlock_close,
-    .identify = redlock_identify,
+    .identify = redis_identify,
     .lock = &(const struct lock_ops){redlock_acquire, redlock_renew, redlock_release},
     .admin = &(const struct admin_ops){.each = redlock_each, .revoke = redlock_revoke},
 };
