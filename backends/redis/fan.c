@@ -39,7 +39,8 @@ fan_set(struct fan *fan, size_t i, const struct address *a, const struct endpoin
 {
 	struct peer *p = &fan->peers[i];
 
-	*p = (struct peer){.address = a, .at = at};
+	p->address = a;
+	p->at = at;
 	wire_init(&p->wire, fan->host, where);
 	wire_bound(&p->wire, bounds);
 }
@@ -289,6 +290,8 @@ peer_send(struct peer *p)
 			peer_refused(p);
 		}
 	}
+	if (p->sent == p->to_send)
+		peer_drop_out(p);
 	return p->busy;
 }
 

@@ -81,7 +81,7 @@ struct fan {
 };
 
 /*
- * Nothing is asked before fan_set() of all.  False: errno says why there is no descriptor for
+ * The peers are all 0, and nothing is asked before fan_set() of all.  False: errno says why there is no descriptor for
  * several.
  */
 bool fan_begin(

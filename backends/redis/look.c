@@ -502,7 +502,7 @@ static enum rc
 look_node(struct view *v, const struct endpoint *node)
 {
 	struct address address = *v->route->address;
-	struct route scan;
+	struct route scan = {.n = 0};
 	enum rc rc;
 
 	address.form = FORM_SINGLE;

@@ -29,7 +29,7 @@ set_sentinel_password_file(struct store *s, const char *value, struct fault *f)
 {
 	struct address *a = &store_being_set(s)->sentinels;
 
-	if (a->form != FORM_SENTINEL)
+	if (store_being_set(s)->address.form != FORM_SENTINEL)
 		return fault_set(
 		    f, RC_USAGE, "sentinel-password-file is for redis+sentinel:// only");
 	return setting_secret(
@@ -143,6 +143,15 @@ redis_identify(struct store *s, struct identity *id, struct fault *f)
 	return RC_OK;
 }
 
+/* They have a login of their own. */
+static void
+read_sentinels(struct redis_store *r)
+{
+	r->sentinels = r->address;
+	*r->sentinels.user = *r->sentinels.password = '\0';
+	r->sentinels.db = 0;
+}
+
 /* All but what the kind of store has of its own. */
 static enum rc
 store_read(struct redis_store *r, const struct site *site, struct fault *f)
@@ -152,10 +161,9 @@ store_read(struct redis_store *r, const struct site *site, struct fault *f)
 
 	retry_init(&r->patience);
 	r->dialect = &dialects[DIALECT_NATIVE];
-	r->sentinels = r->address;
-	*r->sentinels.user = *r->sentinels.password = '\0';
-	r->sentinels.db = 0;
 	address_print(&r->address, r->where, sizeof r->where);
+	if (r->address.form == FORM_SENTINEL)
+		read_sentinels(r);
 	rc = setting_read(&r->base, site, f);
 	if (rc == RC_OK && *r->address.user && !*r->address.password)
 		rc = fault_set(f, RC_USAGE,
@@ -172,24 +180,25 @@ enum rc
 redis_open(
     struct store **ret, struct host *host, const struct site *site, struct fault *f)
 {
-	struct address address;
-	struct redis_store *r;
-	enum rc rc = address_parse(&address, site->url, f);
-	bool quorum = address.form == FORM_REDLOCK;
+	union either {
+		struct redis redis;
+		struct redlock redlock;
+	} *either = calloc(1, sizeof *either);
+	struct redis_store *r = (struct redis_store *)either;
+	bool quorum;
+	enum rc rc;
 
-	if (rc != RC_OK)
-		return rc;
-	r = calloc(1, quorum ? sizeof(struct redlock) : sizeof(struct redis));
 	if (!r)
 		return fault_set(f, RC_SYSTEM, "out of memory");
+	rc = address_parse(&r->address, site->url, f);
+	quorum = r->address.form == FORM_REDLOCK;
 	r->base = (struct store){quorum ? &redlock_backend : &redis_backend, host,
 	    r->where, quorum ? REDLOCK_CAPS : REDIS_CAPS};
-	r->address = address;
-	explicit_bzero(&address, sizeof address);
-	rc = store_read(r, site, f);
 	if (rc == RC_OK)
-		rc = quorum ? redlock_begin((struct redlock *)r, f)
-			    : redis_begin((struct redis *)r);
+		rc = store_read(r, site, f);
+	if (rc == RC_OK)
+		rc = quorum ? redlock_begin(&either->redlock, f)
+			    : redis_begin(&either->redis);
 	if (rc == RC_OK)
 		*ret = &r->base;
 	else

@@ -27,7 +27,7 @@ enum { LEFT_LEAST = 50 };
 void
 queue_init(struct queue *q, const struct route *r)
 {
-	*q = (struct queue){.route = r};
+	q->route = r;
 	server_init(&q->listener, r->host, r->address, r->where);
 }
 

@@ -19,14 +19,14 @@ extern const struct setting_row redis_settings[];
 /* What every store has: where it is and how it is asked, as the user said it. */
 struct redis_store {
 	struct store base;
-	struct address address;
-	struct address
-	    sentinels; /* FORM_SENTINEL: the same hosts, and who we are to them */
 	struct tls_settings tls;
 	struct retry patience;
 	const struct dialect *dialect;
 	int replicas; /* that are to have what was written; 0: none */
 	char where[WHERE_BYTES];
+	struct address address;
+	/* FORM_SENTINEL: the same hosts, and who we are to them */
+	struct address sentinels;
 };
 
 enum rc redis_open(struct store **, struct host *, const struct site *, struct fault *);

@@ -16,19 +16,21 @@ void
 route_init(struct route *r, struct host *host, const struct address *a,
     const struct address *sentinels)
 {
-	*r = (struct route){
-	    .host = host, .address = a, .sentinel_address = sentinels, .at = a->hosts[0]};
+	r->host = host;
+	r->address = a;
+	r->sentinel_address = sentinels;
+	r->at = a->hosts[0];
 	address_print(a, r->where, sizeof r->where);
 	r->found = a->form == FORM_SINGLE;
 	server_init(&r->server, host, a, r->where);
-	server_init(&r->aside, host, a, r->aside_where);
 }
 
 void
 route_close(struct route *r)
 {
 	server_close(&r->server);
-	server_close(&r->aside);
+	if (*r->aside_where)
+		server_close(&r->aside);
 }
 
 void
@@ -45,7 +47,6 @@ void
 route_let_pages_in(struct route *r)
 {
 	wire_bound(&r->server.peer.wire, &resp_pages);
-	wire_bound(&r->aside.peer.wire, &resp_pages);
 }
 
 /* ---- where ---- */
@@ -238,6 +239,10 @@ route_ask_aside(struct route *r, const struct question *q, instant until,
 		return route_reject(r, reply, f);
 	freeReplyObject(*reply);
 	*reply = NULL;
+	if (!*r->aside_where) {
+		server_init(&r->aside, r->host, r->address, r->aside_where);
+		wire_bound(&r->aside.peer.wire, r->server.peer.wire.bounds);
+	}
 	if (!endpoint_is(&to, &r->aside_at)) {
 		r->aside_at = to;
 		address_print_host(&to, r->aside_where, sizeof r->aside_where);

@@ -33,9 +33,6 @@ struct route {
 	struct sentinels *sentinels; /* FORM_SENTINEL, once they have been asked */
 	struct endpoint *known;      /* FORM_CLUSTER: NODES of them, at first the URL's */
 	size_t n, turn;              /* so many are; the one to try next */
-	struct server aside;         /* a node to which the hash slot moves */
-	struct endpoint aside_at;
-	char aside_where[WHERE_BYTES];
 	/* Of the question that was answered last: */
 	instant sent;         /* just before it left */
 	int64_t acknowledged; /* as server.h */
@@ -43,9 +40,13 @@ struct route {
 	/* For the caller, who clears them: */
 	bool asked;    /* something has been sent: a server may know of us */
 	bool repeated; /* a question was asked twice: the first one may have been heard */
+	/* A node to which the hash slot moves: not there until there is one. */
+	struct server aside;
+	struct endpoint aside_at;
+	char aside_where[WHERE_BYTES];
 };
 
-/* `sentinels` as sentinels_new(), with FORM_SENTINEL. */
+/* It is all 0; `sentinels` as sentinels_new(), with FORM_SENTINEL. */
 void route_init(struct route *, struct host *, const struct address *,
     const struct address *sentinels);
 void route_free(struct route *);

@@ -198,7 +198,6 @@ void
 server_init(
     struct server *s, struct host *host, const struct address *a, const char *where)
 {
-	*s = (struct server){.question = NULL};
 	fan_begin(&s->fan, host, &s->peer, 1, server_hear, s);
 	fan_set(&s->fan, 0, a, &a->hosts[0], where, &resp_usual);
 }

@@ -61,7 +61,7 @@ struct server {
 	bool repeated; /* a question was asked twice: the first one may have been heard */
 };
 
-/* At the first host of the address, which people call `where`; neither is copied. */
+/* At the first host of the address, which people call `where`; neither is copied.  It is all 0. */
 void server_init(
     struct server *, struct host *, const struct address *, const char *where);
 

@@ -169,7 +169,7 @@ the_longest_names_fit(void **state)
 static void
 nodes_are_tried_in_turn(void **state)
 {
-	struct route r;
+	struct route r = {.n = 0};
 	struct address a;
 	struct fault f;
 
