@@ -27,9 +27,9 @@ set_password_file(struct store *s, const char *value, struct fault *f)
 static enum rc
 set_sentinel_password_file(struct store *s, const char *value, struct fault *f)
 {
-	struct address *a = &store_being_set(s)->sentinels;
+	struct address *a = store_being_set(s)->sentinels;
 
-	if (store_being_set(s)->address.form != FORM_SENTINEL)
+	if (!a)
 		return fault_set(
 		    f, RC_USAGE, "sentinel-password-file is for redis+sentinel:// only");
 	return setting_secret(
@@ -127,7 +127,9 @@ redis_store_free(struct redis_store *r)
 {
 	tls_close(r->address.tls);
 	explicit_bzero(&r->address, sizeof r->address);
-	explicit_bzero(&r->sentinels, sizeof r->sentinels);
+	if (r->sentinels)
+		explicit_bzero(r->sentinels, sizeof *r->sentinels);
+	free(r->sentinels);
 	free(r);
 }
 
@@ -144,12 +146,16 @@ redis_identify(struct store *s, struct identity *id, struct fault *f)
 }
 
 /* They have a login of their own. */
-static void
+static bool
 read_sentinels(struct redis_store *r)
 {
-	r->sentinels = r->address;
-	*r->sentinels.user = *r->sentinels.password = '\0';
-	r->sentinels.db = 0;
+	r->sentinels = malloc(sizeof *r->sentinels);
+	if (!r->sentinels)
+		return false;
+	*r->sentinels = r->address;
+	*r->sentinels->user = *r->sentinels->password = '\0';
+	r->sentinels->db = 0;
+	return true;
 }
 
 /* All but what the kind of store has of its own. */
@@ -162,8 +168,8 @@ store_read(struct redis_store *r, const struct site *site, struct fault *f)
 	retry_init(&r->patience);
 	r->dialect = &dialects[DIALECT_NATIVE];
 	address_print(&r->address, r->where, sizeof r->where);
-	if (r->address.form == FORM_SENTINEL)
-		read_sentinels(r);
+	if (r->address.form == FORM_SENTINEL && !read_sentinels(r))
+		return fault_set(f, RC_SYSTEM, "out of memory");
 	rc = setting_read(&r->base, site, f);
 	if (rc == RC_OK && *r->address.user && !*r->address.password)
 		rc = fault_set(f, RC_USAGE,
@@ -172,7 +178,8 @@ store_read(struct redis_store *r, const struct site *site, struct fault *f)
 	if (rc == RC_OK)
 		rc = tls_open_if(r->address.secure, quorum ? "redlocks://" : "rediss://",
 		    &r->address.tls, &r->tls, f);
-	r->sentinels.tls = r->address.tls;
+	if (r->sentinels)
+		r->sentinels->tls = r->address.tls;
 	return rc;
 }
 

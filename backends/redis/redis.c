@@ -57,7 +57,7 @@ redis_begin(struct redis *r)
 	struct redis_store *s = &r->store;
 
 	s->base.caps &= ~s->dialect->lacks;
-	route_init(&r->route, s->base.host, &s->address, &s->sentinels);
+	route_init(&r->route, s->base.host, &s->address, s->sentinels);
 	queue_init(&r->queue, &r->route);
 	return RC_OK;
 }

@@ -25,8 +25,8 @@ struct redis_store {
 	int replicas; /* that are to have what was written; 0: none */
 	char where[WHERE_BYTES];
 	struct address address;
-	/* FORM_SENTINEL: the same hosts, and who we are to them */
-	struct address sentinels;
+	/* FORM_SENTINEL: the same hosts, and who we are to them; else NULL */
+	struct address *sentinels;
 };
 
 enum rc redis_open(struct store **, struct host *, const struct site *, struct fault *);

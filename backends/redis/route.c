@@ -29,8 +29,8 @@ void
 route_close(struct route *r)
 {
 	server_close(&r->server);
-	if (*r->aside_where)
-		server_close(&r->aside);
+	if (r->aside)
+		server_close(r->aside);
 }
 
 void
@@ -39,8 +39,10 @@ route_free(struct route *r)
 	route_close(r);
 	sentinels_free(r->sentinels);
 	free(r->known);
+	free(r->aside);
 	r->sentinels = NULL;
 	r->known = NULL;
+	r->aside = NULL;
 }
 
 void
@@ -239,17 +241,20 @@ route_ask_aside(struct route *r, const struct question *q, instant until,
 		return route_reject(r, reply, f);
 	freeReplyObject(*reply);
 	*reply = NULL;
-	if (!*r->aside_where) {
-		server_init(&r->aside, r->host, r->address, r->aside_where);
-		wire_bound(&r->aside.peer.wire, r->server.peer.wire.bounds);
+	if (!r->aside) {
+		r->aside = calloc(1, sizeof *r->aside);
+		if (!r->aside)
+			return fault_set(f, RC_SYSTEM, "out of memory");
+		server_init(r->aside, r->host, r->address, r->aside_where);
+		wire_bound(&r->aside->peer.wire, r->server.peer.wire.bounds);
 	}
 	if (!endpoint_is(&to, &r->aside_at)) {
 		r->aside_at = to;
 		address_print_host(&to, r->aside_where, sizeof r->aside_where);
-		server_go(&r->aside, &r->aside_at, r->aside_where);
+		server_go(r->aside, &r->aside_at, r->aside_where);
 	}
 	asking.asking = true;
-	rc = route_ask_server(r, &r->aside, &asking, until, reply, f);
+	rc = route_ask_server(r, r->aside, &asking, until, reply, f);
 	if (rc != RC_OK)
 		return rc;
 	next = next_of(r, *reply);

@@ -40,8 +40,8 @@ struct route {
 	/* For the caller, who clears them: */
 	bool asked;    /* something has been sent: a server may know of us */
 	bool repeated; /* a question was asked twice: the first one may have been heard */
-	/* A node to which the hash slot moves: not there until there is one. */
-	struct server aside;
+	/* A node to which the hash slot moves; NULL: there was none so far. */
+	struct server *aside;
 	struct endpoint aside_at;
 	char aside_where[WHERE_BYTES];
 };
