@@ -152,7 +152,7 @@ read_waiter(struct answer *a, const redisReply *reply)
 }
 
 static bool
-read_done(struct answer *a, const redisReply *reply)
+read_job_done(struct answer *a, const redisReply *reply)
 {
 	const char *who;
 
@@ -179,7 +179,7 @@ read_acquire(struct answer *a, const redisReply *reply)
 		return answer_members(reply, 1, "w", &kind) &&
 		    answer_kind(kind, &h->kind, &h->limit) && h->kind != KIND_EXCLUSIVE;
 	case ANSWER_DONE:
-		return read_done(a, reply);
+		return read_job_done(a, reply);
 	case ANSWER_RECENT:
 		return answer_members(reply, 1, "i", &a->age_ms) &&
 		    answer_bound(&a->age_ms, 0, ANSWER_MS_MOST);

@@ -81,8 +81,8 @@ struct fan {
 };
 
 /*
- * The peers are all 0, and nothing is asked before fan_set() of all.  False: errno says why there is no descriptor for
- * several.
+ * The peers are all 0, and nothing is asked before fan_set() of all.  False: errno says why
+ * there is no descriptor for several.
  */
 bool fan_begin(
     struct fan *, struct host *, struct peer *, size_t n, fan_hear_fn *, void *ctx);

@@ -71,19 +71,19 @@ set_wait_replicas(struct store *s, const char *value, struct fault *f)
 }
 
 static enum rc
-set_cacert(struct store *s, const char *value, struct fault *f)
+set_tls_cacert(struct store *s, const char *value, struct fault *f)
 {
 	return tls_set(&store_being_set(s)->tls, "cacert", value, f);
 }
 
 static enum rc
-set_cert(struct store *s, const char *value, struct fault *f)
+set_tls_cert(struct store *s, const char *value, struct fault *f)
 {
 	return tls_set(&store_being_set(s)->tls, "cert", value, f);
 }
 
 static enum rc
-set_key(struct store *s, const char *value, struct fault *f)
+set_tls_key(struct store *s, const char *value, struct fault *f)
 {
 	return tls_set(&store_being_set(s)->tls, "key", value, f);
 }
@@ -107,10 +107,10 @@ const struct setting_row redis_settings[] = {
 	"a grant or a renewal counts once N replicas have it (default: 0)",
 	set_wait_replicas},
     {"cacert", "FILE", "with rediss://: the CAs to trust (default: the system's)",
-	set_cacert},
+	set_tls_cacert},
     {"cert", "FILE", "with rediss://: a client certificate, and those of its CAs",
-	set_cert},
-    {"key", "FILE", "its key, in a file of mode 0600", set_key},
+	set_tls_cert},
+    {"key", "FILE", "its key, in a file of mode 0600", set_tls_key},
     {"tls-name", "NAME",
 	"with rediss://: what the server's certificate is for, if not the host's name",
 	set_tls_name},

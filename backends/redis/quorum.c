@@ -195,7 +195,7 @@ quorum_listen(struct quorum *q, int64_t length)
 
 /* A word that is cut to size. */
 static bool
-read_text(const redisReply *r, size_t i, char *out, size_t size)
+vote_text(const redisReply *r, size_t i, char *out, size_t size)
 {
 	const char *text;
 
@@ -217,15 +217,15 @@ read_acquired(struct vote *v, const redisReply *r)
 	int64_t token;
 
 	if (!answer_members(r, 1, "nn", &token, &v->known) || !is_within(token, 0) ||
-	    !is_within(v->known, -1) || !read_text(r, 3, v->run, sizeof v->run))
+	    !is_within(v->known, -1) || !vote_text(r, 3, v->run, sizeof v->run))
 		return false;
 	v->token = token;
 	if (v->verdict == VERDICT_YES)
 		return token > 0;
 	return v->verdict == VERDICT_NO &&
 	    answer_members(r, 4, "nn", &v->left, &v->held) && is_within(v->left, -2) &&
-	    is_within(v->held, -1) && read_text(r, 6, v->owner, sizeof v->owner) &&
-	    read_text(r, 7, v->record, sizeof v->record);
+	    is_within(v->held, -1) && vote_text(r, 6, v->owner, sizeof v->owner) &&
+	    vote_text(r, 7, v->record, sizeof v->record);
 }
 
 static bool
@@ -241,7 +241,7 @@ read_vote(struct vote *v, enum asking asking, const redisReply *r)
 	if (asking == ASK_RELEASE && v->verdict == VERDICT_YES)
 		return true;
 	return (asking != ASK_EXTEND && asking != ASK_RELEASE) ||
-	    read_text(r, 1, v->record, sizeof v->record);
+	    vote_text(r, 1, v->record, sizeof v->record);
 }
 
 /* The value of a setting in an answer to CONFIG GET; "": it has none of that name. */

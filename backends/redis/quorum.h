@@ -161,7 +161,10 @@ master_has_vote(const struct master *m)
  */
 const struct vote *quorum_find_holder(const struct quorum *);
 
-/* Has any of them a record of who wants it back, or has taken it?  Then refuse_broken() with rc. */
+/*
+ * Does any of them tell who wants it back, or has taken it?  Then *rc is what refuse_broken()
+ * makes of it.
+ */
 bool quorum_is_broken(const struct quorum *, enum rc *, struct fault *);
 
 /* Was any of them asked twice? */

@@ -1,6 +1,7 @@
 /*
- * redis.c - locks in Redis, on whichever server has them (route.h): acquire, renew, release.  Waiting is left to queue.h, looking and steering to look.c and
- * steer.c.
+ * redis.c - locks in Redis, on whichever server has them (route.h): acquire, renew, release.
+ *
+ * Waiting is left to queue.h, looking and steering to look.c and steer.c.
  *
  *  1. Every operation is one run of a script (dialects.h), atomic on the server, by
  *     the server's clock; the first lines of lock.lua describe what is stored.

@@ -129,7 +129,7 @@ ask_to_extend(struct redlock *r, bool heal, instant until,
 
 /* All are told; those that are slow have a little time to answer. */
 static enum rc
-let_go(struct redlock *r, bool wake, instant until,
+redlock_let_go(struct redlock *r, bool wake, instant until,
     bool (*whom)(const struct quorum *, const struct master *))
 {
 	script_word(quorum_say(&r->quorum, ASK_RELEASE, r->hold.owner), wake ? "1" : "0");
@@ -164,7 +164,7 @@ may_have_voted(const struct quorum *q, const struct master *m)
 static enum rc
 attempt_withdraw(struct redlock *r)
 {
-	enum rc rc = let_go(r, false, instant_now() + ROUND_MOST, may_have_voted);
+	enum rc rc = redlock_let_go(r, false, instant_now() + ROUND_MOST, may_have_voted);
 
 	if (rc == RC_OK && r->quorum.tally.failed + r->quorum.tally.open == 0)
 		r->hold.asked = false;
@@ -181,7 +181,10 @@ attempt_is_decided(const struct quorum *q)
 	    (t->answered >= q->need && yes + t->young + t->open < q->need);
 }
 
-/* As an owner of whom nothing has been asked.  The time is that before it is sent, so that no delay makes a master older. */
+/*
+ * As an owner of whom nothing has been asked.  The time is that before it is sent, so that no
+ * delay makes a master older.
+ */
 static enum rc
 attempt_collect(struct redlock *r, instant most, struct fault *f)
 {
@@ -540,7 +543,7 @@ redlock_release(struct store *s, int status, instant until, struct fault *f)
 	(void)status;
 	if (!r->hold.asked)
 		return RC_OK;
-	rc = let_go(r, r->hold.is, until, NULL);
+	rc = redlock_let_go(r, r->hold.is, until, NULL);
 	if (rc == RC_OK && r->quorum.tally.answered < r->quorum.need)
 		rc = quorum_hear(&r->quorum, until, quorum_has_voted);
 	if (rc != RC_OK)

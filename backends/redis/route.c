@@ -218,12 +218,11 @@ route_ask_server(struct route *r, struct server *s, const struct question *q,
 {
 	enum rc rc;
 
-	s->asked = s->repeated = false;
 	r->sent = instant_now();
 	rc = server_ask(s, q, until, reply, f);
 	r->acknowledged = s->acknowledged;
-	r->repeated |= s->repeated || (rc == RC_AGAIN && s->asked);
-	r->asked |= s->asked;
+	r->repeated |= s->peer.repeated || (rc == RC_AGAIN && s->peer.told);
+	r->asked |= s->peer.told;
 	return rc;
 }
 

@@ -160,6 +160,7 @@ server_ask(struct server *s, const struct question *q, instant until, redisReply
 	enum rc rc;
 
 	*reply = NULL;
+	p->told = p->repeated = false;
 	if (!open && q->continues) {
 		server_close(s);
 		return fault_set(f, RC_AGAIN, "%s closed the connection within a request",
@@ -172,8 +173,6 @@ server_ask(struct server *s, const struct question *q, instant until, redisReply
 		    &s->fan, instant_first(until, instant_now() + HEALTH_PATIENCE), NULL);
 	if (p->busy)
 		server_close(s);
-	s->asked |= p->told;
-	s->repeated |= p->repeated;
 	s->inspected |= s->inspects && p->told;
 	if (rc == RC_OK && (!server_is_answered(s) || p->rc == RC_PROTOCOL)) {
 		rc = p->rc == RC_OK ? RC_AGAIN : p->rc;

@@ -56,12 +56,12 @@ struct server {
 	redisReply *replies[REPLIES_MOST + 1], *health[HEALTH_ANSWERS];
 	/* Of the question that was answered last, with `replicas`: how many did; -1 */
 	int64_t acknowledged;
-	/* For the caller, who clears them: */
-	bool asked;    /* something has been sent: the server may know of us */
-	bool repeated; /* a question was asked twice: the first one may have been heard */
 };
 
-/* At the first host of the address, which people call `where`; neither is copied.  It is all 0. */
+/*
+ * It is all 0, and at the first host of the address, which people call `where`; neither is
+ * copied.
+ */
 void server_init(
     struct server *, struct host *, const struct address *, const char *where);
 
