@@ -81,11 +81,14 @@ is_numeric(const char *name, int port, struct addresses *p)
 	return p->n > 0;
 }
 
-static struct lookup *
-lookup_start(const char *name, int port)
+struct lookup *
+resolve_begin(const char *name, int port, struct addresses *ret)
 {
-	struct lookup *q = calloc(1, sizeof *q);
+	struct lookup *q;
 
+	if (is_numeric(name, port, ret))
+		return NULL;
+	q = calloc(1, sizeof *q);
 	if (!q)
 		return NULL;
 	q->task.work = lookup_work;
@@ -96,35 +99,42 @@ lookup_start(const char *name, int port)
 }
 
 enum rc
-resolve(struct host *host, const char *name, int port, instant until,
-    struct addresses *ret, struct fault *f)
+resolve_end(struct lookup *q, struct host *host, instant until, struct addresses *ret,
+    struct fault *f)
 {
-	struct lookup *q;
 	enum rc rc = RC_OK;
 
-	if (is_numeric(name, port, ret))
-		return RC_OK;
-	q = lookup_start(name, port);
-	if (!q)
-		return fault_set(f, RC_SYSTEM, "cannot start a thread to resolve %s: %s",
-		    name, strerror(errno));
 	switch (host->wait(host, q->task.done, POLLIN, until)) {
 	case WOKE_READY:
 		if (q->error == 0 && q->found.n > 0)
 			*ret = q->found;
 		else
 			rc = fault_set(f, RC_AGAIN, "cannot resolve the host name %s: %s",
-			    name, gai_strerror(q->error));
+			    q->name, gai_strerror(q->error));
 		break;
 	case WOKE_TIMEOUT:
 		rc = fault_set(f, RC_AGAIN,
-		    "cannot resolve the host name %s: no answer in time", name);
+		    "cannot resolve the host name %s: no answer in time", q->name);
 		break;
 	case WOKE_STOP:
 		rc = RC_STOP;
 	}
 	task_drop(&q->task);
 	return rc;
+}
+
+enum rc
+resolve(struct host *host, const char *name, int port, instant until,
+    struct addresses *ret, struct fault *f)
+{
+	struct lookup *q = resolve_begin(name, port, ret);
+
+	if (q)
+		return resolve_end(q, host, until, ret, f);
+	return ret->n > 0
+	    ? RC_OK
+	    : fault_set(f, RC_SYSTEM, "cannot start a thread to resolve %s: %s", name,
+		  strerror(errno));
 }
 
 /* ---- streams ---- */

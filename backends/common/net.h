@@ -44,6 +44,14 @@ struct addresses {
 enum rc resolve(struct host *, const char *name, int port, instant until,
     struct addresses *, struct fault *);
 
+/*
+ * The same in two steps, so that several names are resolved at once.  NULL: it needed no
+ * second step, or (without any address) there is no thread to be had.
+ */
+struct lookup *resolve_begin(const char *name, int port, struct addresses *);
+enum rc resolve_end(
+    struct lookup *, struct host *, instant until, struct addresses *, struct fault *);
+
 /* ---- streams ---- */
 
 struct stream;

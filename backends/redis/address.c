@@ -11,28 +11,21 @@ enum { DEFAULT_PORT = 6379, SENTINEL_PORT = 26379, DB_MOST = 65535 };
 
 /* What a scheme means, and how its URLs are written. */
 static const struct shape {
-	const char *scheme;
+	const char *scheme, *secure; /* the same with TLS */
 	enum form form;
 	int port;
-	const char *written;
+	size_t least, most;  /* hosts */
+	const char *written; /* behind its scheme */
 } shapes[] = {
-    {"redis", FORM_SINGLE, DEFAULT_PORT,
-	"redis://[user:password@]host[:port][/db] or redis+unix:///path"},
-    {"rediss", FORM_SINGLE, DEFAULT_PORT, "rediss://[user:password@]host[:port][/db]"},
-    {"redis+unix", FORM_SINGLE, DEFAULT_PORT,
-	"redis://[user:password@]host[:port][/db] or redis+unix:///path"},
-    {"redis+sentinel", FORM_SENTINEL, SENTINEL_PORT,
-	"redis+sentinel://[user:password@]host[:port],host[:port].../MASTER[/db]"},
-    {"rediss+sentinel", FORM_SENTINEL, SENTINEL_PORT,
-	"rediss+sentinel://[user:password@]host[:port],host[:port].../MASTER[/db]"},
-    {"redis+cluster", FORM_CLUSTER, DEFAULT_PORT,
-	"redis+cluster://[user:password@]host[:port],host[:port]..."},
-    {"rediss+cluster", FORM_CLUSTER, DEFAULT_PORT,
-	"rediss+cluster://[user:password@]host[:port],host[:port]..."},
-    {"redlock", FORM_REDLOCK, DEFAULT_PORT,
-	"redlock[s]://[user:password@]host[:port],host,host...[/db]"},
-    {"redlocks", FORM_REDLOCK, DEFAULT_PORT,
-	"redlock[s]://[user:password@]host[:port],host,host...[/db]"},
+    {"redis", "rediss", FORM_SINGLE, DEFAULT_PORT, 1, 1,
+	"://[user:password@]host[:port][/db] or redis+unix:///path"},
+    {"redis+unix", "", FORM_SINGLE, DEFAULT_PORT, 0, 0, ":///path[?db=number]"},
+    {"redis+sentinel", "rediss+sentinel", FORM_SENTINEL, SENTINEL_PORT, 1, ADDRESS_HOSTS,
+	"://[user:password@]host[:port],host[:port].../MASTER[/db]"},
+    {"redis+cluster", "rediss+cluster", FORM_CLUSTER, DEFAULT_PORT, 1, ADDRESS_HOSTS,
+	"://[user:password@]host[:port],host[:port]..."},
+    {"redlock", "redlocks", FORM_REDLOCK, DEFAULT_PORT, REDLOCK_LEAST, REDLOCK_MOST,
+	"://[user:password@]host[:port],host,host...[/db]"},
 };
 
 /* Of a URL that is none, the first one. */
@@ -40,7 +33,8 @@ static const struct shape *
 shape_of(const struct url *u)
 {
 	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-		if (url_part_is(&u->scheme, shapes[i].scheme))
+		if (url_part_is(&u->scheme, shapes[i].scheme) ||
+		    url_part_is(&u->scheme, shapes[i].secure))
 			return &shapes[i];
 	return &shapes[0];
 }
@@ -50,8 +44,9 @@ address_bad_url(struct fault *f, const struct url *u, const char *what)
 {
 	const struct shape *s = shape_of(u);
 
-	return fault_set(f, RC_USAGE, "the %s URL %s (%s)",
-	    s->form == FORM_REDLOCK ? "redlock" : "redis", what, s->written);
+	return fault_set(f, RC_USAGE, "the %s URL %s (%s%s)",
+	    s->form == FORM_REDLOCK ? "redlock" : "redis", what,
+	    url_part_is(&u->scheme, s->secure) ? s->secure : s->scheme, s->written);
 }
 
 static enum rc
@@ -96,47 +91,28 @@ address_db(struct address *a, const struct url *u, struct url_part db, struct fa
 }
 
 static enum rc
-address_host(struct address *a, const struct url *u, struct fault *f)
-{
-	const char *wrong = endpoint_parse(
-	    &a->hosts[0], u->hosts.at, u->hosts.n, DEFAULT_PORT);
-
-	return wrong ? address_bad_url(f, u, wrong) : address_db(a, u, u->path, f);
-}
-
-static const char *
-address_add_host(struct address *a, const struct shape *shape, const struct url_part *one)
-{
-	if (a->n == ADDRESS_HOSTS)
-		return shape->form == FORM_REDLOCK ? "names more than 15 hosts"
-						   : "names more than 16 hosts";
-	if (one->n == 0 && shape->form == FORM_REDLOCK)
-		return a->n > 0 ? "names an empty host" : "needs at least three hosts";
-	return endpoint_parse(&a->hosts[a->n], one->at, one->n, shape->port);
-}
-
-static enum rc
 address_hosts(struct address *a, const struct url *u, struct fault *f)
 {
+	const struct shape *s = shape_of(u);
 	struct url_part list = u->hosts;
+	const char *wrong = NULL;
+	char many[48];
 
-	for (a->n = 0; list.at; a->n++) {
+	snprintf(many, sizeof many, "names more than %zu host%s", s->most,
+	    s->most > 1 ? "s" : "");
+	for (a->n = 0; list.at && !wrong; a->n++) {
 		struct url_part one = url_part_first(&list);
-		const char *wrong = address_add_host(a, shape_of(u), &one);
 
-		if (wrong)
-			return address_bad_url(f, u, wrong);
+		if (a->n < s->most && one.n > 0)
+			wrong = endpoint_parse(&a->hosts[a->n], one.at, one.n, s->port);
+		else if (a->n < s->most)
+			wrong = u->hosts.n > 0 ? "names an empty host" : NULL;
+		else
+			wrong = many;
 	}
-	return RC_OK;
-}
-
-static enum rc
-address_masters(struct address *a, const struct url *u, struct fault *f)
-{
-	if (a->n < REDLOCK_LEAST)
-		return address_bad_url(f, u, "needs at least three hosts");
-	return a->n > REDLOCK_MOST ? address_bad_url(f, u, "names more than 15 hosts")
-				   : address_db(a, u, u->path, f);
+	if (!wrong && (a->n < s->least || u->hosts.n == 0))
+		wrong = s->least > 1 ? "needs at least three hosts" : "names no host";
+	return wrong ? address_bad_url(f, u, wrong) : RC_OK;
 }
 
 /* It goes into messages and commands. */
@@ -179,8 +155,7 @@ address_cluster(const struct url *u, struct fault *f)
 		return address_bad_url(f, u, "has a query behind its hosts");
 	return u->path.n > 1
 	    ? fault_set(f, RC_CONFIG,
-		  "a Redis cluster has no databases: leave what is behind the hosts out of the URL (%s)",
-		  shape_of(u)->written)
+		  "a Redis cluster has no databases: leave what is behind the hosts out of the URL (redis[s]+cluster://[user:password@]host[:port],host[:port]...)")
 	    : RC_OK;
 }
 
@@ -198,22 +173,24 @@ address_parse(struct address *a, const char *url, struct fault *f)
 	wrong = url_cut(&u, url);
 	if (wrong)
 		return address_bad_url(f, &u, wrong);
-	if (address_login(a, &u, f) != RC_OK)
-		return RC_USAGE;
-	a->secure = strncmp(u.scheme.at, "rediss", 6) == 0 ||
-	    url_part_is(&u.scheme, "redlocks");
+	rc = address_login(a, &u, f);
+	if (rc != RC_OK)
+		return rc;
+	a->form = shape_of(&u)->form;
+	a->secure = url_part_is(&u.scheme, shape_of(&u)->secure);
 	if (url_part_is(&u.scheme, "redis+unix"))
 		return address_socket(a, &u, f);
-	a->form = shape_of(&u)->form;
-	if (a->form == FORM_SINGLE)
-		return address_host(a, &u, f);
 	rc = address_hosts(a, &u, f);
 	if (rc != RC_OK)
 		return rc;
-	if (a->form == FORM_REDLOCK)
-		return address_masters(a, &u, f);
-	return a->form == FORM_SENTINEL ? address_master(a, &u, f)
-					: address_cluster(&u, f);
+	switch (a->form) {
+	case FORM_SENTINEL:
+		return address_master(a, &u, f);
+	case FORM_CLUSTER:
+		return address_cluster(&u, f);
+	default:
+		return address_db(a, &u, u.path, f);
+	}
 }
 
 void
@@ -223,40 +200,28 @@ address_print_host(const struct endpoint *e, char *out, size_t size)
 	    e->host, e->port);
 }
 
-/* As many as there is room for. */
-static void
-print_hosts(const struct address *a, char *out, size_t size)
-{
-	size_t used = strlen(out);
-
-	for (size_t i = 0; i < a->n && used < size; i++)
-		used += snprintf(out + used, size - used,
-		    strchr(a->hosts[i].host, ':') ? "%s[%s]:%d" : "%s%s:%d", i ? "," : "",
-		    a->hosts[i].host, a->hosts[i].port);
-}
-
+/* As many hosts as there is room for. */
 void
 address_print(const struct address *a, char *out, size_t size)
 {
-	if (*a->path) {
-		snprintf(out, size, "redis %s", a->path);
-		return;
-	}
-	switch (a->form) {
-	case FORM_SINGLE:
+	static const char *const formats[] = {
+	    [FORM_SENTINEL] = "redis master %s of the sentinels ",
+	    [FORM_CLUSTER] = "redis cluster %s",
+	    [FORM_REDLOCK] = "redlock %s"};
+	size_t used;
+
+	if (a->form == FORM_SINGLE && !*a->path) {
 		address_print_host(&a->hosts[0], out, size);
 		return;
-	case FORM_SENTINEL:
-		snprintf(out, size, "redis master %s of the sentinels ", a->master);
-		break;
-	case FORM_CLUSTER:
-		snprintf(out, size, "redis cluster ");
-		break;
-	case FORM_REDLOCK:
-		snprintf(out, size, "redlock ");
-		break;
 	}
-	print_hosts(a, out, size);
+	if (*a->path)
+		used = snprintf(out, size, "redis %s", a->path);
+	else
+		used = snprintf(out, size, formats[a->form], a->master);
+	for (size_t i = 0; !*a->path && i < a->n && used < size; i++)
+		used += snprintf(out + used, size - used,
+		    strchr(a->hosts[i].host, ':') ? "%s[%s]:%d" : "%s%s:%d", i ? "," : "",
+		    a->hosts[i].host, a->hosts[i].port);
 }
 
 void
@@ -264,7 +229,8 @@ address_identify(struct identity *id, const struct address *a)
 {
 	static const char *const forms[] = {[FORM_SINGLE] = "single",
 	    [FORM_SENTINEL] = "sentinel",
-	    [FORM_CLUSTER] = "cluster"};
+	    [FORM_CLUSTER] = "cluster",
+	    [FORM_REDLOCK] = "redlock"};
 
 	identity_add(id, "form", forms[a->form]);
 	for (size_t i = 0; i < a->n; i++) {

@@ -31,16 +31,16 @@ enum form {
 
 struct address {
 	enum form form;
-	size_t n;                             /* of hosts: 1 to ADDRESS_HOSTS */
-	struct endpoint hosts[ADDRESS_HOSTS]; /* of a unix socket: one, host "" */
-	char path[108];                       /* of a unix socket, else "" */
-	char master[128];                     /* as the sentinels call it, else "" */
+	size_t n;         /* of hosts: 1 to ADDRESS_HOSTS */
+	char path[108];   /* of a unix socket, else "" */
+	char master[128]; /* as the sentinels call it, else "" */
 	char user[128];
 	char password[512];
 	int db;
 	bool secure; /* TLS is to be spoken */
-	struct tls
-	    *tls; /* by this, from when the store is open; NULL: plainly; not owned */
+	/* by this, from when the store is open; NULL: plainly; not owned */
+	struct tls *tls;
+	struct endpoint hosts[ADDRESS_HOSTS]; /* of a unix socket: one, host "" */
 };
 
 /*

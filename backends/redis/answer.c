@@ -103,20 +103,14 @@ answer_kind(const char *text, enum lock_kind *kind, unsigned *limit)
 	return *limit <= LIMIT_MAX;
 }
 
-static void
-keep_words(char out[RECORD_BYTES], const char *words)
-{
-	snprintf(out, RECORD_BYTES, "%s", words);
-}
-
-/* One that need not be there. */
+/* Who has revoked it need not be told. */
 static bool
 read_mark(const redisReply *reply, size_t i, struct answer *a)
 {
 	const char *mark = "";
 	bool good = i >= reply->elements || answer_members(reply, i, "s", &mark);
 
-	keep_words(a->mark, mark);
+	snprintf(a->who, sizeof a->who, "%s", mark);
 	return good;
 }
 
@@ -125,33 +119,35 @@ read_holder(struct answer *a, const redisReply *reply)
 {
 	int64_t slot;
 
-	if (!answer_members(reply, 1, "ti", &a->granted.token, &slot) ||
+	if (!answer_members(reply, 1, "ti", &a->token, &slot) ||
 	    !answer_bound(&slot, 0, LIMIT_MAX))
 		return false;
-	a->granted.slot = slot;
+	a->slot = slot;
 	return slot < LIMIT_MAX;
 }
 
 static bool
 read_waiter(struct answer *a, const redisReply *reply)
 {
-	int64_t place, ticket, holders;
-	const char *holder, *kind;
+	int64_t place, ticket, holders, held;
+	const char *record, *kind;
+	struct holding *h = &a->holding;
 
-	if (!answer_members(reply, 1, "iiisiwi", &place, &a->waiting.left_ms,
-		&a->waiting.held_ms, &holder, &ticket, &kind, &holders) ||
+	if (!answer_members(reply, 1, "iiisiwi", &place, &a->left_ms, &held, &record,
+		&ticket, &kind, &holders) ||
 	    !answer_bound(&place, 0, INT32_MAX) ||
-	    !answer_bound(&a->waiting.left_ms, 0, ANSWER_MS_MOST) ||
-	    !answer_bound(&a->waiting.held_ms, -1, ANSWER_MS_MOST) ||
+	    !answer_bound(&a->left_ms, 0, ANSWER_MS_MOST) ||
+	    !answer_bound(&held, -1, ANSWER_MS_MOST) ||
 	    !answer_bound(&ticket, 0, TOKEN_LIMIT - 1) ||
 	    !answer_bound(&holders, 0, INT32_MAX) ||
-	    !answer_kind(kind, &a->used.kind, &a->used.limit))
+	    !answer_kind(kind, &h->kind, &h->limit))
 		return false;
-	keep_words(a->waiting.holder, holder);
-	a->waiting.place = place;
-	a->waiting.ticket = ticket;
-	a->waiting.holders = holders;
-	a->waiting.frozen = reply->elements > 8;
+	a->place = place;
+	a->ticket = ticket;
+	h->holders = holders;
+	h->held = held < 0 ? -1 : held * NS_PER_MS;
+	h->frozen = reply->elements > 8;
+	snprintf(h->record, sizeof h->record, "%s", record);
 	return true;
 }
 
@@ -160,17 +156,18 @@ read_job_done(struct answer *a, const redisReply *reply)
 {
 	const char *who;
 
-	if (!answer_members(reply, 1, "is", &a->done.began_ms, &who))
+	if (!answer_members(reply, 1, "is", &a->began_ms, &who))
 		return false;
-	if (a->done.began_ms < 0 || a->done.began_ms > ANSWER_TIME_MOST)
-		a->done.began_ms = -1;
-	keep_words(a->done.who, who);
+	if (a->began_ms < 0 || a->began_ms > ANSWER_TIME_MOST)
+		a->began_ms = -1;
+	snprintf(a->who, sizeof a->who, "%s", who);
 	return true;
 }
 
 static bool
 read_acquire(struct answer *a, const redisReply *reply)
 {
+	struct holding *h = &a->holding;
 	const char *kind;
 
 	switch (a->code) {
@@ -180,28 +177,12 @@ read_acquire(struct answer *a, const redisReply *reply)
 		return read_waiter(a, reply);
 	case ANSWER_OTHER_KIND:
 		return answer_members(reply, 1, "w", &kind) &&
-		    answer_kind(kind, &a->used.kind, &a->used.limit) &&
-		    a->used.kind != KIND_EXCLUSIVE;
+		    answer_kind(kind, &h->kind, &h->limit) && h->kind != KIND_EXCLUSIVE;
 	case ANSWER_DONE:
 		return read_job_done(a, reply);
 	case ANSWER_RECENT:
 		return answer_members(reply, 1, "i", &a->age_ms) &&
 		    answer_bound(&a->age_ms, 0, ANSWER_MS_MOST);
-	default:
-		return false;
-	}
-}
-
-static bool
-read_renew(struct answer *a, const redisReply *reply)
-{
-	switch (a->code) {
-	case ANSWER_HOLDER:
-		return read_holder(a, reply);
-	case ANSWER_REVOKED:
-		return read_holder(a, reply) && read_mark(reply, 3, a);
-	case ANSWER_NOT_HOLDER:
-		return read_mark(reply, 1, a);
 	default:
 		return false;
 	}
@@ -218,9 +199,10 @@ answer_read(struct answer *a, const redisReply *reply, enum operation op)
 	a->code = (enum answer_code)code;
 	if (op == ACQUIRE)
 		return read_acquire(a, reply);
-	if (op == RENEW)
-		return read_renew(a, reply);
 	if (a->code == ANSWER_NOT_HOLDER)
 		return read_mark(reply, 1, a);
+	if (op == RENEW)
+		return (a->code == ANSWER_HOLDER || a->code == ANSWER_REVOKED) &&
+		    read_holder(a, reply) && read_mark(reply, 3, a);
 	return a->code > ANSWER_NOT_HOLDER && a->code <= ANSWER_UNREMEMBERED;
 }

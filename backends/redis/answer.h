@@ -35,45 +35,24 @@ enum answer_code {
 	ANSWER_REVOKED = 6, /* renew: it holds, and is asked to give it up */
 };
 
-/* What a holder has. */
-struct answer_granted {
-	uint64_t token; /* 1 to TOKEN_LIMIT - 1 */
-	unsigned slot;  /* below LIMIT_MAX */
-};
-
-/* What a waiter waits for; texts are hostile. */
-struct answer_waiting {
-	unsigned place;  /* from 1; 0: there is no queue */
-	uint64_t ticket; /* below TOKEN_LIMIT */
-	/* until a lease ends, 0 to ANSWER_MS_MOST; 0: none does */
-	int64_t left_ms;
-	int64_t held_ms; /* -1 (not known) to ANSWER_MS_MOST */
-	char holder[RECORD_BYTES];
-	unsigned holders;
-	bool frozen; /* if nobody holds, `held_ms` and `holder` speak of the freeze */
-};
-
-/* How the key is in use. */
-struct answer_used {
-	enum lock_kind kind;
-	unsigned limit; /* of KIND_LIMIT, 1 to LIMIT_MAX; else 0 */
-};
-
-/* The run that did a job's ID. */
-struct answer_done {
-	int64_t began_ms;       /* since 1970, to ANSWER_TIME_MOST; -1: not known */
-	char who[RECORD_BYTES]; /* hostile */
-};
-
+/* Texts are hostile, and cut to size. */
 struct answer {
 	enum answer_code code;
-	struct answer_granted granted; /* of acquire and renew, to a holder */
-	struct answer_waiting waiting; /* of acquire, to a waiter; */
-	struct answer_used used;       /* to it, too, and of ANSWER_OTHER_KIND */
-	struct answer_done done;       /* of ANSWER_DONE */
-	int64_t age_ms;                /* of ANSWER_RECENT: 0 to ANSWER_MS_MOST */
-	/* of renew and release: who has revoked it, cut to size; "": nobody, or not known; hostile */
-	char mark[RECORD_BYTES];
+	/* Of acquire and renew, to a holder: */
+	uint64_t token; /* 1 to TOKEN_LIMIT - 1 */
+	unsigned slot;  /* below LIMIT_MAX */
+	/* Of acquire, to a waiter: */
+	unsigned place;  /* from 1; 0: there is no queue */
+	uint64_t ticket; /* below TOKEN_LIMIT */
+	/* until a lease or a freeze ends, 0 to ANSWER_MS_MOST; 0: none does */
+	int64_t left_ms;
+	/* what it waits for; of ANSWER_OTHER_KIND: how the key is in use */
+	struct holding holding;
+	/* Of acquire, when the job is done: */
+	int64_t began_ms; /* since 1970, to ANSWER_TIME_MOST; -1: not known */
+	int64_t age_ms;   /* of ANSWER_RECENT: 0 to ANSWER_MS_MOST */
+	/* who did the job; of renew and release: who has revoked it; "": not known */
+	char who[RECORD_BYTES];
 };
 
 /*

@@ -74,9 +74,9 @@ script_change(struct manner *m, const redisReply *reply)
 {
 	if (reply->type != REDIS_REPLY_ERROR)
 		return false;
-	if (!m->whole && resp_is_noscript(reply->str))
+	if (!m->whole && resp_says(reply->str, "NOSCRIPT"))
 		return m->whole = true;
-	if (m->reads && resp_is_unknown_command(reply->str)) {
+	if (m->reads && resp_says(reply->str, "ERR unknown command")) {
 		m->reads = false;
 		return true;
 	}
@@ -102,7 +102,6 @@ script_ask(struct route *to, const struct script_call *c, struct question q,
 		if (length < 0)
 			return fault_set(f, RC_SYSTEM, "out of memory");
 		q.command = command;
-		q.length = length;
 		rc = route_ask(to, &q, until, reply, f);
 		redisFreeCommand(command);
 	} while (rc == RC_OK && script_change(&m, *reply));
@@ -129,7 +128,7 @@ script_run(struct route *to, const struct script_call *c, instant until,
 	if ((*reply)->type != REDIS_REPLY_ERROR)
 		rc = script_nonsense(to, f);
 	else
-		rc = server_refuses(to->where, to->address, c->reads, (*reply)->str, f);
+		rc = peer_refuses(&to->server.peer, c->reads, (*reply)->str, f);
 	freeReplyObject(*reply);
 	*reply = NULL;
 	return rc;

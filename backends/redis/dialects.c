@@ -279,5 +279,5 @@ dialect_read(const struct dialect *d, struct answer *a, const struct request *r,
 		return answer_read(a, reply, r->operation) ? READ_ANSWER : READ_NONSENSE;
 	if (d->plain && resp_is_no_scripts(reply->str))
 		return READ_NO_SCRIPTS;
-	return resp_is_foreign(reply->str) ? READ_FOREIGN : READ_ERROR;
+	return resp_says(reply->str, "WRONGTYPE") ? READ_FOREIGN : READ_ERROR;
 }

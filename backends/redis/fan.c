@@ -1,11 +1,16 @@
 /* fan.c - asks several servers at once. */
 #include "fan.h"
 
+#include "backends/common/net.h"
+#include "backends/common/text.h"
+
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 /* answers: a server that owes more is asked on another connection */
@@ -13,19 +18,19 @@ enum { OWED_MOST = 16 };
 
 /* ---- their life ---- */
 
-enum rc
-fan_begin(struct fan *fan, struct host *host, size_t n, fan_hear_fn *hear, void *ctx,
-    struct fault *f)
+bool
+fan_begin(struct fan *fan, struct host *host, struct peer *peers, size_t n,
+    fan_hear_fn *hear, void *ctx)
 {
-	*fan = (struct fan){.host = host, .hear = hear, .ctx = ctx};
-	fan->epoll = epoll_create1(EPOLL_CLOEXEC);
-	fan->peers = calloc(n, sizeof *fan->peers);
-	if (fan->epoll < 0 || !fan->peers)
-		return fault_set(f, RC_SYSTEM, "no descriptor, or no memory, is left");
-	fan->n = n;
+	*fan = (struct fan){.host = host,
+	    .peers = peers,
+	    .n = n,
+	    .hear = hear,
+	    .ctx = ctx,
+	    .epoll = n > 1 ? epoll_create1(EPOLL_CLOEXEC) : -1};
 	for (size_t i = 0; i < n; i++)
-		wire_init(&fan->peers[i].wire, host, "");
-	return RC_OK;
+		wire_init(&peers[i].wire, host, "");
+	return n == 1 || fan->epoll >= 0;
 }
 
 void
@@ -34,38 +39,22 @@ fan_set(struct fan *fan, size_t i, const struct address *a, const struct endpoin
 {
 	struct peer *p = &fan->peers[i];
 
-	wire_init(&p->wire, fan->host, where);
-	wire_bound(&p->wire, bounds);
 	p->address = a;
 	p->at = at;
+	wire_init(&p->wire, fan->host, where);
+	wire_bound(&p->wire, bounds);
 }
 
-void
-fan_close(struct peer *p)
+/* It has the password in it. */
+static void
+peer_drop_out(struct peer *p)
 {
-	wire_close(&p->wire);
-	p->watched = 0;
-	p->busy = p->pending = false;
+	if (p->out)
+		explicit_bzero(p->out, p->to_send);
+	free(p->out);
+	p->out = NULL;
+	p->sent = p->to_send = 0;
 }
-
-void
-fan_end(struct fan *fan)
-{
-	for (size_t i = 0; i < fan->n; i++) {
-		fan_close(&fan->peers[i]);
-		free(fan->peers[i].out);
-		redisFreeCommand(fan->peers[i].command);
-	}
-	free(fan->peers);
-	if (fan->host && fan->epoll >= 0)
-		close(fan->epoll);
-	explicit_bzero(&fan->greeting, sizeof fan->greeting);
-	fan->peers = NULL;
-	fan->host = NULL;
-	fan->n = 0;
-}
-
-/* ---- one of them: connecting ---- */
 
 /* It is over: with `rc`, and why. */
 static void
@@ -77,18 +66,74 @@ peer_fail(struct peer *p, enum rc rc)
 	p->rc = rc;
 }
 
+void
+fan_close(struct peer *p)
+{
+	peer_fail(p, p->rc);
+	peer_drop_out(p);
+	redisFreeCommand(p->command);
+	p->command = NULL;
+}
+
+void
+fan_end(struct fan *fan)
+{
+	for (size_t i = 0; i < fan->n; i++)
+		fan_close(&fan->peers[i]);
+	if (fan->n > 0 && fan->epoll >= 0)
+		close(fan->epoll);
+	fan->n = 0;
+}
+
+/* ---- one of them: connecting ---- */
+
 /* Puts more behind what is still to be sent. */
 static bool
 peer_put(struct peer *p, const char *text, size_t n)
 {
-	char *out = realloc(p->out, p->to_send + n + 1);
+	char *out = malloc(p->to_send - p->sent + n + 1);
+	size_t left = p->to_send - p->sent;
 
 	if (!out)
 		return false;
-	memcpy(out + p->to_send, text, n);
+	if (left > 0)
+		memcpy(out, p->out + p->sent, left);
+	memcpy(out + left, text, n);
+	peer_drop_out(p);
 	p->out = out;
-	p->to_send += n;
+	p->to_send = left + n;
 	return true;
+}
+
+static bool
+peer_greet(struct peer *p, int argc, const char **argv)
+{
+	char *text;
+	int length = redisFormatCommandArgv(&text, argc, argv, NULL);
+	bool good = length >= 0 && peer_put(p, text, length);
+
+	if (length >= 0) {
+		explicit_bzero(text, length);
+		redisFreeCommand(text);
+	}
+	p->greets++;
+	return good;
+}
+
+/* AUTH and SELECT, as far as needed, and the question. */
+static bool
+peer_begin(struct peer *p)
+{
+	const struct address *a = p->address;
+	const char *user = *a->user ? a->user : a->password;
+	char db[16];
+
+	snprintf(db, sizeof db, "%d", a->db);
+	return (!*a->password ||
+		   peer_greet(p, *a->user ? 3 : 2,
+		       (const char *[]){"AUTH", user, a->password})) &&
+	    (!a->db || peer_greet(p, 2, (const char *[]){"SELECT", db})) &&
+	    peer_put(p, p->command, p->length - (p->repeated ? p->once : 0));
 }
 
 /* A dead address is to hide no living one, a name that nobody resolves no other server. */
@@ -104,12 +149,12 @@ share_of(instant until, size_t parts)
 static void
 peer_connect(struct peer *p)
 {
-	p->sent = p->to_send = p->greeting_sent = 0;
-	p->greeted = p->owed = p->heard = 0;
+	peer_drop_out(p);
+	p->greets = p->greeted = p->owed = p->heard = 0;
 	p->watched = 0;
 	p->reused = p->pending = false;
 	p->connecting = true;
-	if (!peer_put(p, p->command, p->length)) {
+	if (!peer_begin(p)) {
 		fault_set(&p->fault, RC_SYSTEM, "out of memory");
 		peer_fail(p, RC_SYSTEM);
 		return;
@@ -121,8 +166,8 @@ peer_connect(struct peer *p)
 		p->rc = wire_start(&p->wire, p->address, p->at,
 		    (struct sockaddr *)&p->addresses.at[i].address,
 		    p->addresses.at[i].size, &p->fault);
-		p->wire.stream.hint = p->address->tls ? NULL
-						      : ": does it want TLS (rediss://)?";
+		if (!p->address->tls && !*p->address->path)
+			p->wire.stream.hint = ": does it want TLS (rediss://)?";
 		if (p->rc == RC_OK)
 			return;
 	}
@@ -130,31 +175,61 @@ peer_connect(struct peer *p)
 	peer_fail(p, p->rc == RC_OK ? RC_AGAIN : p->rc);
 }
 
-/* Connects to those whose address is not known, and so had to wait. */
+/* A unix socket's address is its path. */
+static void
+peer_look_up(struct peer *p)
+{
+	struct sockaddr_un local = {.sun_family = AF_UNIX};
+	const char *path = p->address->path;
+
+	p->lookup = NULL;
+	if (!*path) {
+		p->lookup = resolve_begin(p->at->host, p->at->port, &p->addresses);
+		return;
+	}
+	memcpy(local.sun_path, path, strlen(path));
+	memcpy(&p->addresses.at[0].address, &local, sizeof local);
+	p->addresses.at[0].size = sizeof local;
+	p->addresses.n = 1;
+}
+
+/*
+ * Connects to those whose address is not known, and so had to wait.  All names are resolved at
+ * once; when we are to stop, none of them is waited for.
+ */
 static enum rc
 fan_connect(struct fan *fan, instant until)
 {
+	enum rc all = RC_OK;
 	size_t pending = 0;
 
 	for (size_t i = 0; i < fan->n; i++)
-		pending += fan->peers[i].pending;
+		if (fan->peers[i].pending) {
+			peer_look_up(&fan->peers[i]);
+			pending++;
+		}
 	for (size_t i = 0; i < fan->n; i++) {
 		struct peer *p = &fan->peers[i];
-		enum rc rc;
+		enum rc rc = RC_OK;
 
 		if (!p->pending)
 			continue;
-		rc = resolve(fan->host, p->at->host, p->at->port,
-		    share_of(instant_first(p->due, until), pending--), &p->addresses,
-		    &p->fault);
+		if (p->lookup)
+			rc = resolve_end(p->lookup, fan->host,
+			    share_of(instant_first(p->due, until), pending),
+			    &p->addresses, &p->fault);
+		else if (p->addresses.n == 0)
+			rc = fault_set(&p->fault, RC_SYSTEM,
+			    "cannot start a thread to resolve %s", p->at->host);
+		pending--;
 		if (rc == RC_STOP)
-			return rc;
-		if (rc == RC_OK)
+			all = RC_STOP;
+		else if (rc == RC_OK)
 			peer_connect(p);
 		else
 			peer_fail(p, rc);
 	}
-	return RC_OK;
+	return all;
 }
 
 /* ---- one of them: what comes and goes ---- */
@@ -164,7 +239,7 @@ static void
 peer_died(struct peer *p, enum rc rc, const struct fault *f)
 {
 	p->fault = *f;
-	if (rc != RC_AGAIN || !p->reused || p->heard > 0 || instant_now() >= p->due) {
+	if (rc != RC_AGAIN || !p->reused || p->continues || instant_now() >= p->due) {
 		peer_fail(p, rc);
 		return;
 	}
@@ -186,7 +261,8 @@ peer_refused(struct peer *p)
 		peer_died(p, rc, &f);
 		return;
 	}
-	if (rc == RC_AGAIN && (!p->address->tls || error == ECONNREFUSED))
+	if (rc == RC_AGAIN && error != EPIPE && error != ECONNRESET &&
+	    (!p->address->tls || error == ECONNREFUSED))
 		fault_set(
 		    &f, rc, "cannot reach %s: %s", p->wire.stream.where, strerror(error));
 	if (rc == RC_CONFIG && p->address->tls && tls_can_retry(p->address->tls))
@@ -196,48 +272,69 @@ peer_refused(struct peer *p)
 	peer_connect(p);
 }
 
-/* Some bytes have gone, of the greeting first. */
-static void
-peer_has_sent(struct fan *fan, struct peer *p, size_t n)
-{
-	size_t greeting = fan->greeting.used - p->greeting_sent;
-
-	if (greeting > n)
-		greeting = n;
-	p->greeting_sent += greeting;
-	p->sent += n - greeting;
-	p->connecting = false;
-}
-
 /* As far as it goes; false: it has to wait, or it is over. */
 static bool
-peer_send(struct fan *fan, struct peer *p)
+peer_send(struct peer *p)
 {
-	while (
-	    p->busy && (p->sent < p->to_send || p->greeting_sent < fan->greeting.used)) {
-		struct stream *stream = &p->wire.stream;
-		struct iovec rest[] = {{fan->greeting.text + p->greeting_sent,
-					   fan->greeting.used - p->greeting_sent},
-		    {p->out + p->sent, p->to_send - p->sent}};
-		bool greets = rest[0].iov_len > 0;
-		ssize_t n = stream->ops->write(
-		    stream, rest + !greets, 1 + (greets && rest[1].iov_len > 0));
+	while (p->busy && p->sent < p->to_send) {
+		struct iovec rest = {p->out + p->sent, p->to_send - p->sent};
+		ssize_t n = p->wire.stream.ops->write(&p->wire.stream, &rest, 1);
 
 		if (n < 0 && errno == EAGAIN)
 			return false;
-		if (n > 0)
-			peer_has_sent(fan, p, n);
-		else if (errno != EINTR)
+		if (n > 0) {
+			p->sent += n;
+			p->told = true;
+			p->connecting = false;
+		} else if (errno != EINTR) {
 			peer_refused(p);
+		}
 	}
+	if (p->sent == p->to_send)
+		peer_drop_out(p);
 	return p->busy;
+}
+
+/* ---- one of them: what an answer means ---- */
+
+enum rc
+peer_refuses(const struct peer *p, bool looks, char *text, struct fault *f)
+{
+	const char *hint;
+	enum rc rc = looks ? resp_error_look(text, &hint) : resp_error(text, &hint);
+
+	secret_blot(text, p->address->password);
+	return fault_set(f, rc, "%s says '%.200s'%s%s", p->wire.stream.where, text,
+	    hint ? ": " : "", hint ? hint : "");
+}
+
+enum heard
+fan_hear_greeting(struct peer *p, int number, redisReply *reply)
+{
+	bool auth = number == -p->greets && *p->address->password;
+	const char *where = p->wire.stream.where, *hint;
+
+	if (reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0)
+		return HEARD_MORE;
+	if (reply->type != REDIS_REPLY_ERROR) {
+		p->rc = fault_set(&p->fault, RC_PROTOCOL,
+		    "%s gave a wrong answer to a greeting", where);
+	} else if (!auth) {
+		p->rc = peer_refuses(p, false, reply->str, &p->fault);
+	} else {
+		p->rc = resp_error(reply->str, &hint);
+		fault_set(&p->fault, p->rc, "%s refuses the login: %s", where,
+		    hint ? hint
+			 : "its answer is not shown, since it may repeat the password");
+	}
+	return HEARD_WRONG;
 }
 
 /* More came than was asked for. */
 static bool
 peer_is_talkative(const struct peer *p)
 {
-	return !p->busy && p->rc == RC_OK && p->wire.used > 0;
+	return !p->busy && !p->subscribes && p->wire.used > 0;
 }
 
 static void
@@ -247,22 +344,22 @@ peer_take(struct fan *fan, struct peer *p, redisReply *reply)
 	int number;
 
 	p->wire.stream.hint = NULL;
-	if (p->greeted < fan->greeting.n) {
-		number = p->greeted++ - fan->greeting.n;
+	if (p->greeted < p->greets) {
+		number = p->greeted++ - p->greets;
 	} else if (p->owed > 0) {
 		p->owed--;
 		number = FAN_LATE;
 	} else {
 		number = p->heard++;
 	}
+	if (number >= 0)
+		p->rc = RC_OK;
 	heard = fan->hear(fan->ctx, p - fan->peers, number, &reply);
 	freeReplyObject(reply);
-	if (heard == HEARD_WRONG) {
+	if (heard == HEARD_WRONG)
 		peer_fail(p, p->rc);
-	} else if (heard == HEARD_ALL) {
-		p->busy = false;
-		p->rc = RC_OK;
-	}
+	else
+		p->busy = heard == HEARD_MORE;
 	if (peer_is_talkative(p)) {
 		fault_set(&p->fault, RC_PROTOCOL, "%s gave two answers to one question",
 		    p->wire.stream.where);
@@ -273,7 +370,7 @@ peer_take(struct fan *fan, struct peer *p, redisReply *reply)
 static void
 peer_step(struct fan *fan, struct peer *p)
 {
-	while (!p->pending && peer_send(fan, p)) {
+	while (!p->pending && peer_send(p)) {
 		redisReply *reply = NULL;
 		struct fault f;
 		enum rc rc = wire_take(&p->wire, &reply, &f);
@@ -314,8 +411,6 @@ peer_say(struct peer *p, char *command, int length)
 	redisFreeCommand(p->command);
 	p->command = command;
 	p->length = length < 0 ? 0 : (size_t)length;
-	if (p->sent == p->to_send)
-		p->sent = p->to_send = 0;
 	if (length >= 0 && (p->pending || peer_put(p, command, length)))
 		return;
 	fault_set(&p->fault, RC_SYSTEM, "out of memory");
@@ -333,14 +428,14 @@ fan_say(struct fan *fan, struct peer *p, char *command, int length, instant due)
 	p->due = due;
 	p->heard = 0;
 	p->next = 0;
-	p->repeated = false;
+	p->repeated = p->told = false;
 	p->rc = fault_set(
 	    &p->fault, RC_AGAIN, "%s does not answer", p->wire.stream.where);
 	peer_say(p, command, length);
 	if (p->pending && p->addresses.n > 0)
 		peer_connect(p);
 	if (!p->pending)
-		peer_send(fan, p);
+		peer_send(p);
 }
 
 void
@@ -389,8 +484,12 @@ peer_due(const struct peer *p)
 static void
 peer_end_overdue(struct peer *p)
 {
-	p->rc = fault_set(
-	    &p->fault, RC_AGAIN, "%s does not answer", p->wire.stream.where);
+	bool shakes = p->connecting && p->address->tls && p->wire.stream.wants == POLLIN;
+
+	p->rc = fault_set(&p->fault, RC_AGAIN,
+	    shakes ? "%s does not answer in TLS: is that its TLS port?"
+		   : "%s does not answer",
+	    p->wire.stream.where);
 	wire_close(&p->wire);
 	if (p->connecting)
 		peer_connect(p);
@@ -398,23 +497,34 @@ peer_end_overdue(struct peer *p)
 		peer_fail(p, RC_AGAIN);
 }
 
+static void
+fan_end_overdue(struct fan *fan)
+{
+	instant now = instant_now();
+
+	for (size_t i = 0; i < fan->n; i++)
+		if (now >= peer_due(&fan->peers[i]))
+			peer_end_overdue(&fan->peers[i]);
+}
+
+/* One alone needs no epoll descriptor. */
 static enum rc
 fan_await(struct fan *fan, instant until)
 {
-	instant now;
+	const struct stream *one = &fan->peers[0].wire.stream;
+	bool alone = fan->n == 1;
 
 	for (size_t i = 0; i < fan->n; i++) {
-		peer_watch(fan, &fan->peers[i]);
+		if (!alone)
+			peer_watch(fan, &fan->peers[i]);
 		until = instant_first(until, peer_due(&fan->peers[i]));
 	}
-	if (fan->host->wait(fan->host, fan->epoll, POLLIN, until) == WOKE_STOP)
+	if (fan->host->wait(fan->host, alone ? one->fd : fan->epoll,
+		alone ? one->wants : POLLIN, until) == WOKE_STOP)
 		return RC_STOP;
-	now = instant_now();
-	for (size_t i = 0; i < fan->n; i++) {
+	for (size_t i = 0; i < fan->n; i++)
 		peer_step(fan, &fan->peers[i]);
-		if (now >= peer_due(&fan->peers[i]))
-			peer_end_overdue(&fan->peers[i]);
-	}
+	fan_end_overdue(fan);
 	return RC_OK;
 }
 
@@ -428,5 +538,6 @@ fan_hear(struct fan *fan, instant until, bool (*enough)(void *ctx))
 	while (rc == RC_OK && anyone_is_busy(fan) && !(enough && enough(fan->ctx)) &&
 	    instant_now() < until)
 		rc = fan_await(fan, until);
+	fan_end_overdue(fan);
 	return rc;
 }

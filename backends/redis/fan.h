@@ -1,8 +1,10 @@
 /*
  * fan.h - one question to each of several servers, all at once, until enough have answered.
  *
- * All their descriptors are in one epoll descriptor, which is what the host waits for; what
- * comes is read only inside fan_hear().  Connections stay open from question to question.
+ * Where there are several, their descriptors are in one epoll descriptor, which is what the
+ * host waits for; what comes is read only inside fan_hear().  Connections stay open from
+ * question to question.  On a new one AUTH and SELECT travel in front of the question, in the
+ * same packet.
  *
  *  1. A question to a server that still owes the answer to the one before is sent behind
  *     that; the answer that is owed comes late.  So a server carries out questions in their
@@ -12,35 +14,42 @@
  *     open before may have died of idleness: the question gets a second chance.
  *  4. A host's addresses are tried in turn, each with its share of the time.
  *
- * Who is asked what, and what an answer means, is the caller's: Sentinel and Redlock.
+ * What is asked, and what an answer means, is the caller's: one server is a fan of one
+ * (server.h); Sentinel and Redlock ask several.
  */
 #ifndef DLOCK_REDIS_FAN_H
 #define DLOCK_REDIS_FAN_H
 
-#include "backends/common/net.h"
-#include "server.h"
+#include "wire.h"
 
 /* One of the servers. */
 struct peer {
 	/* From fan_set(): */
 	struct wire wire;
-	const struct address *address;
+	const struct address *address; /* who we are there */
 	const struct endpoint *at;
-	/* The question; and what is to be sent on this connection, behind the greeting. */
+	/* The question; and what is to be sent on this connection. */
 	char *command, *out;
-	size_t length, to_send, sent, greeting_sent;
+	size_t length, to_send, sent;
 	instant due, address_due;
 	struct addresses addresses; /* none: to be resolved */
+	struct lookup *lookup;      /* of one that is pending, within fan_hear() */
 	size_t next;                /* of them */
 	short watched;              /* events that the epoll descriptor has */
 	bool pending;               /* nobody has begun to connect */
 	bool connecting;            /* nothing has been taken yet on this connection */
 	bool reused;                /* the connection was open before the question */
-	int greeted;                /* answers to the greeting */
+	int greets, greeted;        /* AUTH and SELECT; answers to them */
 	int owed;                   /* answers to earlier questions, still to come */
 	int heard;                  /* answers to the question */
+	/* Of the question, from the caller, who sets them before fan_say(): */
+	size_t once; /* so many bytes at its end are not sent a second time */
+	bool
+	    continues; /* it goes on with what was said on this connection, and on no other */
+	bool subscribes; /* more may come behind the answer */
 	/* For the caller: */
 	bool busy; /* it may still answer */
+	bool told; /* some of the question has been sent: the server may know of it */
 	/* the question was sent twice: the first one may have been heard */
 	bool repeated;
 	enum rc rc; /* when it is not busy: RC_OK, or why there is no answer */
@@ -50,8 +59,8 @@ struct peer {
 enum { FAN_LATE = -100 };
 
 enum heard {
-	HEARD_MORE, /* there is more to come, perhaps to what fan_say_more() has said */
-	HEARD_ALL,
+	HEARD_MORE,  /* there is more to come, perhaps to what fan_say_more() has said */
+	HEARD_ALL,   /* it is answered; peer->rc may be set to what that comes to */
 	HEARD_WRONG, /* peer->rc and fault say why; the connection is to be closed */
 };
 
@@ -66,15 +75,19 @@ struct fan {
 	struct host *host;
 	fan_hear_fn *hear;
 	void *ctx;
-	struct greetings greeting; /* on each new connection, in front of the question */
-	int epoll;
+	int epoll; /* of several */
 	size_t n;
-	struct peer *peers;
+	struct peer *peers; /* not owned */
 };
 
-/* Room for n.  RC_OK, or RC_SYSTEM; fan_end() in either case, also of a fan that is all 0. */
-enum rc fan_begin(
-    struct fan *, struct host *, size_t n, fan_hear_fn *, void *ctx, struct fault *);
+/*
+ * The peers are all 0, and nothing is asked before fan_set() of all.  False: errno says why
+ * there is no descriptor for several.
+ */
+bool fan_begin(
+    struct fan *, struct host *, struct peer *, size_t n, fan_hear_fn *, void *ctx);
+
+/* Also of a fan that is all 0. */
 void fan_end(struct fan *);
 
 /*
@@ -83,6 +96,18 @@ void fan_end(struct fan *);
  */
 void fan_set(struct fan *, size_t i, const struct address *, const struct endpoint *at,
     const char *where, const struct resp_bounds *);
+
+/*
+ * Was this answer to the greeting (number < 0) taken?  HEARD_MORE or HEARD_WRONG.  What a
+ * server answers to AUTH is not quoted: it may repeat the password.
+ */
+enum heard fan_hear_greeting(struct peer *, int number, redisReply *);
+
+/*
+ * What the error reply `text` means, to a question or (`looks`) to a look, in words; never
+ * RC_OK.  A password in it is blotted out.
+ */
+enum rc peer_refuses(const struct peer *, bool looks, char *text, struct fault *);
 
 /*
  * Asks a peer, until `due` at the latest.  The command is the fan's from then on, which frees

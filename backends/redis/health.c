@@ -8,6 +8,21 @@ const char health_questions[] = "*2\r\n$4\r\nINFO\r\n$6\r\nmemory\r\n"
 				"*2\r\n$4\r\nINFO\r\n$11\r\npersistence\r\n"
 				"*3\r\n$6\r\nCONFIG\r\n$3\r\nGET\r\n$4\r\nsave\r\n";
 
+/* INFO tells a string, CONFIG GET the second of two; NULL: we are not told. */
+static const char *
+text_of(const redisReply *r)
+{
+	if (r->type == REDIS_REPLY_ARRAY && r->elements == 2)
+		r = r->element[1];
+	return r->type == REDIS_REPLY_STRING ? r->str : NULL;
+}
+
+bool
+health_is_answer(const redisReply *r)
+{
+	return text_of(r) || r->type == REDIS_REPLY_ERROR;
+}
+
 /* The value of "name:value" in a section of INFO; "" when it is not there or too long. */
 static void
 field(const char *info, const char *name, char *out, size_t size)
@@ -37,12 +52,12 @@ is(const char *info, const char *name, const char *value)
 
 /* The policy's name if it evicts at all; NULL: it does not. */
 static const char *
-evicting(const struct health *h, char *policy, size_t size)
+evicting(const char *memory, char *policy, size_t size)
 {
 	char most[24];
 
-	field(h->memory, "maxmemory", most, sizeof most);
-	field(h->memory, "maxmemory_policy", policy, size);
+	field(memory, "maxmemory", most, sizeof most);
+	field(memory, "maxmemory_policy", policy, size);
 	if (!*most || strcmp(most, "0") == 0 || !*policy ||
 	    strcmp(policy, "noeviction") == 0)
 		return NULL;
@@ -52,26 +67,27 @@ evicting(const struct health *h, char *policy, size_t size)
 
 /* Without the append-only file a dump is better than nothing, if it can be written. */
 static const char *
-forgetting(const struct health *h)
+forgetting(const char *persistence, const char *save)
 {
-	if (is(h->persistence, "aof_enabled", "1"))
-		return is(h->persistence, "aof_last_write_status", "err")
+	if (is(persistence, "aof_enabled", "1"))
+		return is(persistence, "aof_last_write_status", "err")
 		    ? "it cannot write its append-only file"
 		    : NULL;
-	if (!is(h->persistence, "aof_enabled", "0"))
+	if (!is(persistence, "aof_enabled", "0"))
 		return NULL;
-	if (h->save && !*h->save)
+	if (save && !*save)
 		return "a restart makes it forget them all (neither appendonly nor save is set)";
-	return is(h->persistence, "rdb_last_bgsave_status", "err")
+	return is(persistence, "rdb_last_bgsave_status", "err")
 	    ? "it cannot save its data to disk"
 	    : NULL;
 }
 
 bool
-health_risks(const struct health *h, char *out, size_t size)
+health_risks(redisReply *const answers[HEALTH_ANSWERS], char *out, size_t size)
 {
 	char policy[32];
-	const char *evicts = evicting(h, policy, sizeof policy), *forgets = forgetting(h);
+	const char *evicts = evicting(text_of(answers[0]), policy, sizeof policy),
+		   *forgets = forgetting(text_of(answers[1]), text_of(answers[2]));
 
 	snprintf(out, size, "%s%s%s%s%s",
 	    evicts ? "it evicts keys when its memory is full (maxmemory-policy " : "",

@@ -7,6 +7,7 @@
 #ifndef DLOCK_REDIS_HEALTH_H
 #define DLOCK_REDIS_HEALTH_H
 
+#include <hiredis/hiredis.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -14,17 +15,13 @@
 extern const char health_questions[];
 enum { HEALTH_ANSWERS = 3, HEALTH_BYTES = 320 };
 
-/* What is known: the answers' texts; NULL: not told. */
-struct health {
-	const char *memory;      /* INFO memory */
-	const char *persistence; /* INFO persistence */
-	const char *save;        /* CONFIG GET save: its value */
-};
+/* Is it an answer to one of them, if only that we are not told? */
+bool health_is_answer(const redisReply *);
 
 /*
  * Says in what ways this server may lose locks, as the rest of a sentence ("it
  * evicts keys ... and ..."), below HEALTH_BYTES; false: in none that is known.
  */
-bool health_risks(const struct health *, char *out, size_t size);
+bool health_risks(redisReply *const answers[HEALTH_ANSWERS], char *out, size_t size);
 
 #endif

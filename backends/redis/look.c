@@ -10,7 +10,7 @@
  * An answer is checked word by word before anything is told of it; what stands in the
  * words is hostile all the same.
  */
-#include "look.h"
+#include "redis.h"
 
 #include "backends/common/url.h"
 
@@ -95,29 +95,28 @@ look_ask(struct view *v, const struct script_call *c, redisReply **r)
 	return script_run(v->route, c, answer_ends(v), r, v->fault);
 }
 
-/* An operation on all locks. */
+/* An operation on all locks, or (with names) on the one that is being told. */
 static void
-look_begin(const struct view *v, struct script_call *c, const char *operation)
+look_begin(const struct view *v, struct script_call *c, const struct names *names,
+    const char *operation)
 {
 	script_begin(c, v->dialect->looks);
 	c->reads = true;
-	script_word(c, operation);
-}
-
-/* An operation on the lock that is being told. */
-static void
-look_begin_lock(const struct view *v, struct script_call *c, const char *operation)
-{
-	script_begin(c, v->dialect->looks);
-	c->reads = true;
-	for (int i = 0; i < v->names.nkeys; i++)
-		script_key(c, v->names.keys[i]);
-	if (*v->names.last)
-		script_key(c, v->names.last);
+	for (int i = 0; names && i < names->nkeys; i++)
+		script_key(c, names->keys[i]);
+	if (names && *names->last)
+		script_key(c, names->last);
 	script_word(c, operation);
 }
 
 /* ---- entries ---- */
+
+struct entry
+look_entry_of(enum entry_kind kind)
+{
+	return (struct entry){
+	    .kind = kind, .slot = -1, .since = EPOCH_NONE, .until = EPOCH_NONE};
+}
 
 static void
 look_tell(struct view *v, struct entry *e)
@@ -126,120 +125,64 @@ look_tell(struct view *v, struct entry *e)
 	v->enough = v->enough || !v->look->see(v->look->ctx, e, v->now);
 }
 
-static struct entry
-look_entry_of(enum entry_kind kind)
-{
-	return (struct entry){
-	    .kind = kind, .slot = -1, .since = EPOCH_NONE, .until = EPOCH_NONE};
-}
-
-static void
-look_tell_unknown(struct view *v, const char *what)
-{
-	struct entry e = look_entry_of(ENTRY_UNKNOWN);
-
-	e.what = what;
-	look_tell(v, &e);
-}
-
-static void
-look_tell_of_kind(struct view *v, struct entry *e, const char *kind, const char *unknown)
-{
-	if (answer_kind(kind, &e->lock, &e->limit))
-		look_tell(v, e);
-	else
-		look_tell_unknown(v, unknown);
-}
-
-static const char unknown_holder[] = "a holder of a kind that this dlock does not know";
-
+/* Its members as look.lua and common.lua name them; what is odd becomes unknown. */
 static bool
-look_tell_holder(struct view *v, const redisReply *r)
+look_read_entry(struct view *v, const redisReply *r, struct entry *e, struct foreign *o)
 {
-	struct entry e = look_entry_of(ENTRY_HOLDER);
-	const char *kind, *token;
-	int64_t slot, revoked;
+	const char *name, *kind = "x", *token = "";
+	int64_t slot = -1, revoked = 0, status = 0;
+	bool good = answer_members(r, 0, "s", &name);
 
-	if (!answer_members(r, 1, "sssiiiis", &e.owner, &kind, &token, &slot, &e.since,
-		&e.until, &revoked, &e.record))
+	if (!good)
 		return false;
-	e.token = look_token_of(token);
-	e.revoked = revoked != 0;
+	*e = look_entry_of(ENTRY_HOLDER);
+	switch (*name) {
+	case 'h':
+		good = answer_members(r, 1, "sssiiiis", &e->owner, &kind, &token, &slot,
+		    &e->since, &e->until, &revoked, &e->record);
+		break;
+	case 'o': /* no dlock */
+		good = answer_members(
+		    r, 1, "ssis", &e->owner, &kind, &e->until, &o->what);
+		e->foreign = o;
+		break;
+	case 'w':
+		e->kind = ENTRY_WAITER;
+		e->position = ++v->position;
+		good = answer_members(
+		    r, 1, "ssis", &e->owner, &kind, &e->since, &e->record);
+		break;
+	case 'f':
+		e->kind = ENTRY_FREEZE;
+		good = answer_members(r, 1, "iis", &e->since, &e->until, &e->record);
+		break;
+	case 'r':
+		e->kind = ENTRY_LAST;
+		good = answer_members(r, 1, "siiiss", &e->once, &e->since, &e->until,
+		    &status, &token, &e->record);
+		e->once = good && *e->once ? e->once : NULL;
+		e->record = good && *e->record ? e->record : NULL;
+		break;
+	case 'u':
+		e->kind = ENTRY_UNKNOWN;
+		good = answer_members(r, 1, "s", &e->what);
+		break;
+	default:
+		return false;
+	}
+	if (!good)
+		return false;
+	e->token = look_token_of(token);
+	e->revoked = revoked != 0;
+	e->status = status;
 	if (*kind == 'l' && slot >= 0 && slot < LIMIT_MAX)
-		e.slot = slot;
-	look_tell_of_kind(v, &e, kind, unknown_holder);
-	return true;
-}
-
-/* Of one that is no dlock: what others call it, its kind, its end, what it is. */
-static bool
-look_tell_other(struct view *v, const redisReply *r)
-{
-	struct entry e = look_entry_of(ENTRY_HOLDER);
-	struct foreign foreign = {.what = ""};
-	const char *kind;
-
-	if (!answer_members(r, 1, "ssis", &e.owner, &kind, &e.until, &foreign.what))
-		return false;
-	e.foreign = &foreign;
-	look_tell_of_kind(v, &e, kind, unknown_holder);
-	return true;
-}
-
-static bool
-look_tell_waiter(struct view *v, const redisReply *r)
-{
-	struct entry e = look_entry_of(ENTRY_WAITER);
-	const char *kind;
-
-	if (!answer_members(r, 1, "ssis", &e.owner, &kind, &e.since, &e.record))
-		return false;
-	e.position = ++v->position;
-	look_tell_of_kind(
-	    v, &e, kind, "a waiter of a kind that this dlock does not know");
-	return true;
-}
-
-static bool
-look_tell_freeze(struct view *v, const redisReply *r)
-{
-	struct entry e = look_entry_of(ENTRY_FREEZE);
-
-	if (!answer_members(r, 1, "iis", &e.since, &e.until, &e.record))
-		return false;
-	look_tell(v, &e);
-	return true;
-}
-
-static bool
-look_tell_last(struct view *v, const redisReply *r)
-{
-	struct entry e = look_entry_of(ENTRY_LAST);
-	const char *once, *token, *record;
-	int64_t status;
-
-	if (!answer_members(
-		r, 1, "siiiss", &once, &e.since, &e.until, &status, &token, &record))
-		return false;
-	e.once = *once ? once : NULL;
-	e.token = look_token_of(token);
-	e.record = *record ? record : NULL;
-	e.status = status;
+		e->slot = slot;
 	if (status < 0 || status > 255)
-		look_tell_unknown(v, "a last run whose status is damaged");
-	else
-		look_tell(v, &e);
-	return true;
-}
-
-static bool
-look_tell_what(struct view *v, const redisReply *r)
-{
-	const char *what;
-
-	if (!answer_members(r, 1, "s", &what))
-		return false;
-	look_tell_unknown(v, what);
+		e->what = "a last run whose status is damaged";
+	if (!answer_kind(kind, &e->lock, &e->limit))
+		e->what = e->kind == ENTRY_WAITER
+		    ? "a waiter of a kind that this dlock does not know"
+		    : "a holder of a kind that this dlock does not know";
 	return true;
 }
 
@@ -247,20 +190,14 @@ look_tell_what(struct view *v, const redisReply *r)
 static bool
 look_tell_entry(struct view *v, const redisReply *r)
 {
-	static const struct {
-		const char *name; /* the first word */
-		bool (*tell)(struct view *, const redisReply *);
-	} rows[] = {{"h", look_tell_holder}, {"o", look_tell_other},
-	    {"w", look_tell_waiter}, {"f", look_tell_freeze}, {"r", look_tell_last},
-	    {"u", look_tell_what}};
-	const char *name;
+	struct foreign foreign = {.what = ""};
+	struct entry e, unknown = look_entry_of(ENTRY_UNKNOWN);
 
-	if (!answer_members(r, 0, "s", &name))
+	if (!look_read_entry(v, r, &e, &foreign))
 		return false;
-	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-		if (strcmp(name, rows[i].name) == 0)
-			return rows[i].tell(v, r);
-	return false;
+	unknown.what = e.what;
+	look_tell(v, e.what ? &unknown : &e);
+	return true;
 }
 
 /* Those from member `first` on. */
@@ -329,7 +266,7 @@ seats_read_page(struct seats *s, struct view *v, struct cursor *cursor)
 	redisReply *r;
 	enum rc rc;
 
-	look_begin_lock(v, &c, "holders");
+	look_begin(v, &c, &v->names, "holders");
 	script_word(&c, cursor->digits);
 	rc = look_ask(v, &c, &r);
 	if (!r)
@@ -366,7 +303,7 @@ seats_tell_page(const struct seats *s, size_t *first, struct view *v)
 	int64_t n;
 	enum rc rc;
 
-	look_begin_lock(v, &c, "rows");
+	look_begin(v, &c, &v->names, "rows");
 	for (size_t i = *first; i < s->n && i < *first + ROWS; i++)
 		script_word(&c, s->all[i].owner);
 	rc = look_ask(v, &c, &r);
@@ -408,7 +345,7 @@ look_waiters_page(struct view *v, char *owner, char *ticket, size_t size)
 	redisReply *r;
 	enum rc rc;
 
-	look_begin_lock(v, &c, "waiters");
+	look_begin(v, &c, &v->names, "waiters");
 	script_word(&c, owner);
 	script_word(&c, ticket);
 	rc = look_ask(v, &c, &r);
@@ -479,7 +416,7 @@ look_lock(struct view *v, const char *key)
 
 	v->key = key;
 	dialect_name_lock(v->dialect, &v->names, v->route->address->form, key);
-	look_begin_lock(v, &c, "lock");
+	look_begin(v, &c, &v->names, "lock");
 	script_word(&c, v->look->brief ? "1" : "0");
 	script_word(&c, v->look->key ? "1" : "0");
 	rc = look_ask(v, &c, &r);
@@ -490,16 +427,21 @@ look_lock(struct view *v, const char *key)
 	return rc;
 }
 
-/* The key of that name; false: no dlock would call one so. */
-static bool
-look_key_of(const struct view *v, char *key, const char *name)
+bool
+look_key_of(char key[KEY_BYTES + 1], const char *name)
 {
 	char again[ENCODED_BYTES];
 
-	if (v->dialect->beside)
-		return snprintf(key, KEY_BYTES + 1, "%s", name) <= KEY_BYTES;
 	return encode_undo(key, KEY_BYTES + 1, name, strlen(name)) > 0 &&
 	    encode_key(again, sizeof again, key) > 0 && strcmp(again, name) == 0;
+}
+
+/* Other tools' keys stand there as they are. */
+static bool
+look_name_of(const struct view *v, char key[KEY_BYTES + 1], const char *name)
+{
+	return v->dialect->beside ? snprintf(key, KEY_BYTES + 1, "%s", name) <= KEY_BYTES
+				  : look_key_of(key, name);
 }
 
 static enum rc
@@ -512,7 +454,7 @@ look_tell_names(struct view *v, const redisReply *names)
 	for (size_t i = 1; rc == RC_OK && i < names->elements && !v->enough; i++)
 		if (!answer_members(names, i, "s", &name))
 			rc = script_nonsense(v->scan, v->fault);
-		else if (look_key_of(v, key, name))
+		else if (look_name_of(v, key, name))
 			rc = look_lock(v, key);
 	return rc;
 }
@@ -527,7 +469,7 @@ look_page(struct view *v, struct cursor *cursor)
 	redisReply *r;
 	enum rc rc;
 
-	look_begin(v, &c, "scan");
+	look_begin(v, &c, NULL, "scan");
 	script_word(&c, cursor->digits);
 	if (v->dialect->beside) {
 		dialect_prefix(v->dialect, prefix);
@@ -560,13 +502,13 @@ static enum rc
 look_node(struct view *v, const struct endpoint *node)
 {
 	struct address address = *v->route->address;
-	struct route scan;
+	struct route scan = {.n = 0};
 	enum rc rc;
 
 	address.form = FORM_SINGLE;
 	address.n = 1;
 	address.hosts[0] = *node;
-	route_init(&scan, v->route->host, &address, "");
+	route_init(&scan, v->route->host, &address, NULL);
 	route_let_pages_in(&scan);
 	v->scan = &scan;
 	route_move(v->route, node);
@@ -589,13 +531,19 @@ look_cluster(struct view *v)
 	return rc;
 }
 
+/* Pages are larger than what is said to a claim. */
 enum rc
-look_each(
-    struct route *r, const struct dialect *d, const struct look *look, struct fault *f)
+look_each(struct store *s, const struct look *look, struct fault *f)
 {
-	struct view v = {.route = r, .scan = r, .dialect = d, .look = look, .fault = f};
+	struct redis *r = redis_of(s);
+	struct view v = {.route = &r->route,
+	    .scan = &r->route,
+	    .dialect = r->store.dialect,
+	    .look = look,
+	    .fault = f};
 
+	route_let_pages_in(&r->route);
 	if (look->key)
 		return look_lock(&v, look->key);
-	return r->address->form == FORM_CLUSTER ? look_cluster(&v) : look_whole(&v);
+	return r->store.address.form == FORM_CLUSTER ? look_cluster(&v) : look_whole(&v);
 }

@@ -1,7 +1,6 @@
 /* queue.c - our place in a lock's queue, and when to ask whether it is our turn. */
 #include "queue.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,6 @@
 #define UNSUBSCRIBED_BEAT NS_PER_S
 /* where nobody is told of a release: so often, and up to four times as long */
 #define POLL (75 * NS_PER_MS)
-#define REST_PATIENCE (3 * NS_PER_S) /* for the rest of a message that has begun */
 
 /*
  * Behind who stands first, so many ask, each so much later than the one before, when a
@@ -29,7 +27,7 @@ enum { LEFT_LEAST = 50 };
 void
 queue_init(struct queue *q, const struct route *r)
 {
-	*q = (struct queue){.route = r};
+	q->route = r;
 	server_init(&q->listener, r->host, r->address, r->where);
 }
 
@@ -44,7 +42,7 @@ queue_is_subscribed(struct queue *q)
 {
 	if (q->moves != q->route->moves)
 		queue_close(q);
-	return wire_is_open(&q->listener.wire);
+	return wire_is_open(&q->listener.peer.wire);
 }
 
 /*
@@ -70,7 +68,7 @@ static enum rc
 queue_subscribe(
     struct queue *q, const struct names *names, instant until, struct fault *f)
 {
-	struct question question = {.messages = true};
+	struct question question = {.subscribes = true};
 	redisReply *reply = NULL;
 	char *command;
 	int length = write_subscribe(&command, names);
@@ -79,7 +77,6 @@ queue_subscribe(
 	if (length < 0)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	question.command = command;
-	question.length = length;
 	if (q->moves != q->route->moves) {
 		server_go(&q->listener, &q->route->at, q->route->where);
 		q->moves = q->route->moves;
@@ -92,7 +89,7 @@ queue_subscribe(
 		rc = server_refused(&q->listener, reply->str, f);
 	else if (reply->type != REDIS_REPLY_ARRAY)
 		rc = fault_set(f, RC_PROTOCOL, "%s gave a wrong answer to SUBSCRIBE",
-		    q->listener.where);
+		    q->listener.peer.wire.stream.where);
 	freeReplyObject(reply);
 	if (rc != RC_OK)
 		queue_close(q);
@@ -103,20 +100,21 @@ queue_subscribe(
 static enum rc
 queue_listen(struct queue *q, instant until, struct fault *f)
 {
-	struct server *s = &q->listener;
+	struct wire *w = &q->listener.peer.wire;
+	struct host *host = q->route->host;
 	redisReply *reply = NULL;
 	enum woke woke;
 	enum rc rc;
 
-	do
-		woke = s->host->wait(s->host, s->wire.stream.fd, POLLIN, until);
-	while (woke == WOKE_READY && wire_is_quiet(&s->wire) && instant_now() < until);
-	if (woke != WOKE_READY)
-		return woke == WOKE_STOP ? RC_STOP : RC_BUSY;
-	rc = wire_receive(&s->wire, &reply, instant_now() + REST_PATIENCE, f);
-	if (rc == RC_OK)
-		freeReplyObject(reply);
-	return rc == RC_PROTOCOL ? RC_OK : rc;
+	do {
+		rc = wire_is_open(w) ? wire_take(w, &reply, f) : RC_OK;
+		if (rc != RC_OK || reply) {
+			freeReplyObject(reply);
+			return rc == RC_PROTOCOL ? RC_OK : rc;
+		}
+		woke = host->wait(host, w->stream.fd, w->stream.wants, until);
+	} while (woke == WOKE_READY && instant_now() < until);
+	return woke == WOKE_STOP ? RC_STOP : RC_BUSY;
 }
 
 /* ---- when to ask ---- */
@@ -125,47 +123,46 @@ queue_listen(struct queue *q, instant until, struct fault *f)
 static instant
 end_of_wait(const struct answer *a)
 {
-	int64_t left = a->waiting.left_ms < LEFT_LEAST ? LEFT_LEAST
-						       : a->waiting.left_ms + 5;
+	int64_t left = a->left_ms < LEFT_LEAST ? LEFT_LEAST : a->left_ms + 5;
 
-	if (a->waiting.left_ms <= 0 || a->waiting.place > (a->waiting.frozen ? NEAR : 1))
+	if (a->left_ms <= 0 || a->place > (a->holding.frozen ? NEAR : 1))
 		return NEVER;
 	return instant_now() + left * NS_PER_MS +
-	    (a->waiting.place > 1 ? (a->waiting.place - 1) * NEAR_LATER : 0);
+	    (a->place > 1 ? (a->place - 1) * NEAR_LATER : 0);
 }
 
 /* When to ask again although no message came. */
 static instant
-next_beat(struct queue *q, const struct client *c, const struct answer *a)
+next_beat(
+    struct queue *q, const struct names *names, const char *owner, const struct answer *a)
 {
 	/*
 	 * A few bits of the owner and a counter: enough to keep a thousand waiters from
 	 * asking in step.
 	 */
-	int64_t jitter = (c->claim->owner[q->beats++ % OWNER_CHARS] % 16) * 30 *
-	    NS_PER_MS;
+	int64_t jitter = (owner[q->beats++ % OWNER_CHARS] % 16) * 30 * NS_PER_MS;
 	instant now = instant_now(), beat = now + BEAT + jitter;
 
-	if (!*c->names.channel)
+	if (!*names->channel)
 		return now + POLL + jitter / 2;
-	if (!wire_is_open(&q->listener.wire))
+	if (!wire_is_open(&q->listener.peer.wire))
 		beat = now + UNSUBSCRIBED_BEAT;
 	return instant_first(beat, end_of_wait(a));
 }
 
 enum rc
-queue_wait(struct queue *q, const struct client *c, const struct answer *a, instant until,
-    struct fault *f)
+queue_wait(struct queue *q, const struct names *names, const char *owner,
+    const struct answer *a, instant until, struct fault *f)
 {
 	instant now = instant_now();
 	enum rc rc;
 
-	if (*c->names.channel && !queue_is_subscribed(q) && now >= q->listen_due) {
+	if (*names->channel && !queue_is_subscribed(q) && now >= q->listen_due) {
 		q->listen_due = now + UNSUBSCRIBED_BEAT;
-		rc = queue_subscribe(q, &c->names, now + QUEUE_PATIENCE, f);
+		rc = queue_subscribe(q, names, now + QUEUE_PATIENCE, f);
 		if (rc != RC_AGAIN)
 			return rc;
 	}
-	rc = queue_listen(q, instant_first(next_beat(q, c, a), until), f);
+	rc = queue_listen(q, instant_first(next_beat(q, names, owner, a), until), f);
 	return rc == RC_BUSY && instant_now() < until ? RC_OK : rc;
 }

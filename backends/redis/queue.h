@@ -9,7 +9,8 @@
 #ifndef DLOCK_REDIS_QUEUE_H
 #define DLOCK_REDIS_QUEUE_H
 
-#include "client.h"
+#include "dialects.h"
+#include "route.h"
 
 struct queue {
 	struct server listener;
@@ -25,6 +26,7 @@ struct queue {
 /* for an answer while in the queue */
 #define QUEUE_PATIENCE (3 * NS_PER_S)
 
+/* It is all 0. */
 void queue_init(struct queue *, const struct route *);
 
 /* Is a message to the channel heard?  Not if the lock has moved to another server. */
@@ -37,8 +39,8 @@ bool queue_is_subscribed(struct queue *);
  * then.  RC_OK; RC_BUSY, without words, at `until`; RC_AGAIN: the subscription has ended;
  * else as server_ask().
  */
-enum rc queue_wait(struct queue *, const struct client *, const struct answer *,
-    instant until, struct fault *);
+enum rc queue_wait(struct queue *, const struct names *, const char *owner,
+    const struct answer *, instant until, struct fault *);
 
 /* Nothing is to be heard any more. */
 void queue_close(struct queue *);

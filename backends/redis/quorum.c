@@ -1,6 +1,8 @@
 /* quorum.c - N independent masters, asked at once. */
 #include "quorum.h"
 
+#include "backends/common/text.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,75 +22,38 @@ is_twice(const struct quorum *q, size_t i)
 	return false;
 }
 
-/* Each is a server of its own; who we are, and the database, go for all. */
-static enum rc
-set_masters(struct quorum *q, const struct address *all, struct fault *f)
+enum rc
+quorum_begin(struct quorum *q, struct host *host, const struct address *a,
+    const char *where, struct fault *f)
 {
+	*q = (struct quorum){.host = host, .where = where, .n = a->n};
+	q->need = q->n / 2 + 1;
+	q->masters = calloc(q->n, sizeof *q->masters);
+	q->peers = calloc(q->n, sizeof *q->peers);
+	if (!q->masters || !q->peers ||
+	    !fan_begin(&q->fan, host, q->peers, q->n, quorum_take, q))
+		return fault_set(f, RC_SYSTEM, "no descriptor, or no memory, is left");
 	for (size_t i = 0; i < q->n; i++) {
 		struct master *m = &q->masters[i];
 
-		m->address = *all;
-		m->address.form = FORM_SINGLE;
-		m->address.n = 1;
-		m->address.hosts[0] = all->hosts[i];
-		address_print(&m->address, m->where, sizeof m->where);
+		address_print_host(&a->hosts[i], m->where, sizeof m->where);
 		if (is_twice(q, i))
 			return fault_set(f, RC_USAGE,
 			    "the redlock URL names the same host twice (redlock[s]://[user:password@]host[:port],host,host...[/db])");
-		m->fan = &q->fan;
-		m->peer = &q->fan.peers[i];
-		m->names = &q->names;
-		fan_set(
-		    &q->fan, i, &m->address, &m->address.hosts[0], m->where, &resp_usual);
+		m->peer = &q->peers[i];
+		fan_set(&q->fan, i, a, &a->hosts[i], m->where, &resp_usual);
 	}
 	return RC_OK;
-}
-
-enum rc
-quorum_begin(struct quorum *q, struct host *host, const char *url, struct fault *f)
-{
-	struct address all;
-	enum rc rc = address_parse(&all, url, f);
-
-	*q = (struct quorum){.host = host};
-	if (rc != RC_OK)
-		return rc;
-	address_print(&all, q->where, sizeof q->where);
-	q->masters = calloc(all.n, sizeof *q->masters);
-	if (!q->masters)
-		return fault_set(f, RC_SYSTEM, "out of memory");
-	q->n = all.n;
-	q->need = q->n / 2 + 1;
-	rc = fan_begin(&q->fan, host, q->n, quorum_take, q, f);
-	if (rc == RC_OK)
-		rc = set_masters(q, &all, f);
-	explicit_bzero(&all, sizeof all);
-	return rc;
-}
-
-enum rc
-quorum_secure(struct quorum *q, const struct tls_settings *settings, struct fault *f)
-{
-	enum rc rc = tls_open_if(
-	    q->masters[0].address.secure, "redlocks://", &q->tls, settings, f);
-
-	for (size_t i = 0; i < q->n; i++)
-		q->masters[i].address.tls = q->tls;
-	if (rc == RC_OK && !greetings_login(&q->fan.greeting, &q->masters[0].address))
-		rc = fault_set(f, RC_SYSTEM, "out of memory");
-	return rc;
 }
 
 void
 quorum_end(struct quorum *q)
 {
 	fan_end(&q->fan);
-	for (size_t i = 0; i < q->n; i++)
+	for (size_t i = 0; q->masters && i < q->n; i++)
 		freeReplyObject(q->masters[i].reply);
-	tls_close(q->tls);
-	if (q->masters)
-		explicit_bzero(q->masters, q->n * sizeof *q->masters);
 	free(q->masters);
+	free(q->peers);
 }
 
 static uint64_t
@@ -121,116 +86,367 @@ listener_of(const struct quorum *q, const char *key)
 void
 quorum_name(struct quorum *q, const char *key, bool bare)
 {
-	struct master_names *names = &q->names;
 	char tag[ENCODED_BYTES];
 
 	encode_key(tag, sizeof tag, key);
-	snprintf(names->lock, sizeof names->lock, bare ? "%s" : "dlock:{%s}:redlock",
+	snprintf(q->lock, sizeof q->lock, bare ? "%s" : "dlock:{%s}:redlock",
 	    bare ? key : tag);
-	snprintf(names->data, sizeof names->data, "dlock:{%s}:redlock-data", tag);
-	snprintf(names->wake, sizeof names->wake, "dlock:{%s}:redlock-wake", tag);
+	snprintf(q->data, sizeof q->data, "dlock:{%s}:redlock-data", tag);
+	snprintf(q->wake, sizeof q->wake, "dlock:{%s}:redlock-wake", tag);
 	q->listener = listener_of(q, key);
 }
 
-/* ---- a round ---- */
+/* ---- what one of them is asked ---- */
+
+static void
+call_begin(
+    const struct quorum *q, struct script_call *c, enum asking asking, const char *owner)
+{
+	static const char *const operations[] = {
+	    "acquire", "extend", "release", "revoke", "meet", "look", "scan"};
+
+	script_begin(c, &script_redlock);
+	c->reads = asking >= ASK_LOOK;
+	if (asking != ASK_SCAN) {
+		script_key(c, q->lock);
+		script_key(c, q->data);
+		script_key(c, q->wake);
+		/* where all masters keep which process of theirs has been met */
+		script_key(c, "dlock:redlock-run");
+	}
+	script_word(c, operations[asking]);
+	script_word(c, owner);
+}
+
+struct script_call *
+quorum_say(struct quorum *q, enum asking asking, const char *owner)
+{
+	q->asking = asking;
+	call_begin(q, &q->call, asking, owner);
+	return &q->call;
+}
+
+/*
+ * One that has not answered the question before may not know the script, and nobody may be
+ * there when it says so: it is sent the whole of it.  One that listens would not come to what
+ * is sent behind, and is asked on another connection.
+ */
+static void
+master_ask(struct quorum *q, struct master *m, instant until)
+{
+	struct peer *p = m->peer;
+	bool slow = p->busy;
+	char *command = NULL, seconds[24];
+	int length;
+
+	if (m->asking == ASK_LISTEN && p->busy)
+		fan_close(p);
+	m->asking = q->asking;
+	m->step = STEP_ASKED;
+	m->foreign = false;
+	m->vote = (struct vote){.verdict = VERDICT_NO};
+	freeReplyObject(m->reply);
+	m->reply = NULL;
+	if (q->asking == ASK_LISTEN) {
+		snprintf(seconds, sizeof seconds, "%.3f",
+		    (double)(until - instant_now()) / NS_PER_S);
+		length = redisFormatCommandArgv(
+		    &command, 3, (const char *[]){"BLPOP", q->wake, seconds}, NULL);
+		until += NS_PER_S;
+	} else {
+		m->manner = (struct manner){.whole = slow, .reads = q->call.reads};
+		length = script_write(&command, &q->call, &m->manner);
+	}
+	fan_say(&q->fan, p, command, length, until);
+}
+
+void
+quorum_ask(struct quorum *q, instant until,
+    bool (*whom)(const struct quorum *, const struct master *))
+{
+	for (size_t i = 0; i < q->n; i++)
+		q->masters[i].asked = !whom || whom(q, &q->masters[i]);
+	/* whoever listens there is told when the others have been */
+	for (size_t n = 1; n <= q->n; n++) {
+		struct master *m = &q->masters[(q->listener + n) % q->n];
+
+		if (m->asked)
+			master_ask(q, m, until);
+	}
+}
+
+void
+quorum_ask_one(struct quorum *q, size_t one, instant until)
+{
+	for (size_t i = 0; i < q->n; i++)
+		q->masters[i].asked = i == one;
+	master_ask(q, &q->masters[one], until);
+}
+
+/* What it says does not matter: that it answers is reason to ask for the lock. */
+void
+quorum_listen(struct quorum *q, int64_t length)
+{
+	q->asking = ASK_LISTEN;
+	quorum_ask_one(q, q->listener, instant_now() + length);
+}
+
+/* ---- what one of them answers ---- */
+
+/* A word that is cut to size. */
+static bool
+vote_text(const redisReply *r, size_t i, char *out, size_t size)
+{
+	const char *text;
+
+	if (!answer_members(r, i, "s", &text))
+		return false;
+	snprintf(out, size, "%s", text);
+	return true;
+}
+
+static bool
+is_within(int64_t n, int64_t low)
+{
+	return n >= low && n < (int64_t)TOKEN_LIMIT;
+}
+
+static bool
+read_acquired(struct vote *v, const redisReply *r)
+{
+	int64_t token;
+
+	if (!answer_members(r, 1, "nn", &token, &v->known) || !is_within(token, 0) ||
+	    !is_within(v->known, -1) || !vote_text(r, 3, v->run, sizeof v->run))
+		return false;
+	v->token = token;
+	if (v->verdict == VERDICT_YES)
+		return token > 0;
+	return v->verdict == VERDICT_NO &&
+	    answer_members(r, 4, "nn", &v->left, &v->held) && is_within(v->left, -2) &&
+	    is_within(v->held, -1) && vote_text(r, 6, v->owner, sizeof v->owner) &&
+	    vote_text(r, 7, v->record, sizeof v->record);
+}
+
+static bool
+read_vote(struct vote *v, enum asking asking, const redisReply *r)
+{
+	int64_t verdict;
+
+	if (!answer_members(r, 0, "n", &verdict) || verdict < 0 || verdict >= VERDICTS)
+		return false;
+	v->verdict = verdict;
+	if (asking == ASK_ACQUIRE)
+		return read_acquired(v, r);
+	if (asking == ASK_RELEASE && v->verdict == VERDICT_YES)
+		return true;
+	return (asking != ASK_EXTEND && asking != ASK_RELEASE) ||
+	    vote_text(r, 1, v->record, sizeof v->record);
+}
+
+/* The value of a setting in an answer to CONFIG GET; "": it has none of that name. */
+static const char *
+setting_of(const redisReply *r, const char *wanted)
+{
+	const char *name, *value;
+
+	for (size_t i = 0; i + 1 < r->elements; i += 2)
+		if (answer_members(r, i, "ss", &name, &value) &&
+		    strcmp(name, wanted) == 0)
+			return value;
+	return "";
+}
+
+static enum heard
+master_nonsense(struct peer *p)
+{
+	p->rc = fault_set(&p->fault, RC_PROTOCOL,
+	    "%s gave an answer that dlock's script does not give", p->wire.stream.where);
+	return HEARD_WRONG;
+}
+
+static enum heard
+master_go_on(struct master *m, const struct script_call *c)
+{
+	char *command;
+	int length = script_write(&command, c, &m->manner);
+
+	fan_say_more(m->peer, command, length);
+	return HEARD_MORE;
+}
+
+/*
+ * From now on it is known here.  What its settings are at this moment is what counts: they
+ * may be changed later, when it has forgotten something.  One that does not tell them is not
+ * sure.  (The time is that before it is sent, so that no delay makes a master older.)
+ */
+static enum heard
+master_meet(struct quorum *q, struct master *m, const redisReply *settings)
+{
+	struct script_call c;
+
+	if (settings)
+		m->sure = strcmp(setting_of(settings, "appendonly"), "yes") == 0 &&
+		    strcmp(setting_of(settings, "appendfsync"), "always") == 0;
+	m->step = STEP_MEET;
+	call_begin(q, &c, ASK_MEET, m->unmet);
+	script_word(&c, q->clock);
+	script_number(&c, instant_now() / NS_PER_MS);
+	script_word(&c, m->sure ? "1" : "0");
+	return master_go_on(m, &c);
+}
+
+static void
+master_keep_unmet(struct master *m, int64_t known, const char *run)
+{
+	snprintf(m->unmet, sizeof m->unmet, "%s", known < 0 ? run : "");
+}
+
+/* Nobody waited for it; but if it is an acquire's, it tells whether we have met. */
+static void
+master_is_late(struct master *m, const redisReply *r)
+{
+	int64_t verdict, token, known;
+	const char *run;
+
+	if (answer_members(r, 0, "nnns", &verdict, &token, &known, &run))
+		master_keep_unmet(m, known, run);
+}
+
+/* One that we have not met: does it write down what it is told before it answers? */
+static enum heard
+master_has_voted(struct master *m, const redisReply *r)
+{
+	struct peer *p = m->peer;
+	char *command;
+	int length;
+
+	if (!read_vote(&m->vote, m->asking, r))
+		return master_nonsense(p);
+	secret_blot(m->vote.record, p->address->password);
+	if (m->asking == ASK_ACQUIRE && !*m->vote.run) {
+		p->rc = fault_set(&p->fault, RC_CONFIG,
+		    "%s does not tell which process it is: its ACL needs +info",
+		    m->where);
+		return HEARD_ALL;
+	}
+	if (m->asking == ASK_ACQUIRE)
+		master_keep_unmet(m, m->vote.known, m->vote.run);
+	if (!*m->unmet)
+		return HEARD_ALL;
+	m->step = STEP_SETTINGS;
+	length = redisFormatCommandArgv(
+	    &command, 3, (const char *[]){"CONFIG", "GET", "append*"}, NULL);
+	fan_say_more(p, command, length);
+	return HEARD_MORE;
+}
+
+static enum heard
+master_is_met(struct master *m, const redisReply *r)
+{
+	struct vote sure;
+
+	if (!read_vote(&sure, ASK_MEET, r))
+		return master_nonsense(m->peer);
+	if (sure.verdict == VERDICT_YES)
+		m->vote.known = restart_enough();
+	*m->unmet = '\0';
+	return HEARD_ALL;
+}
+
+/* One that was not asked in this round does not say again what is no longer asked. */
+static enum heard
+master_hear_script(struct quorum *q, struct master *m, redisReply **reply)
+{
+	struct peer *p = m->peer;
+
+	if (m->asked && script_change(&m->manner, *reply))
+		return m->step == STEP_MEET ? master_meet(q, m, NULL)
+					    : master_go_on(m, &q->call);
+	if ((*reply)->type == REDIS_REPLY_ERROR) {
+		m->foreign = resp_says((*reply)->str, "WRONGTYPE");
+		p->rc = peer_refuses(p, m->asking >= ASK_LOOK, (*reply)->str, &p->fault);
+		return HEARD_ALL;
+	}
+	if (m->asking == ASK_LISTEN)
+		return HEARD_ALL;
+	if ((*reply)->type != REDIS_REPLY_ARRAY)
+		return master_nonsense(p);
+	if (m->step == STEP_MEET)
+		return master_is_met(m, *reply);
+	if (m->asking != ASK_LOOK && m->asking != ASK_SCAN)
+		return master_has_voted(m, *reply);
+	m->reply = *reply;
+	*reply = NULL;
+	return HEARD_ALL;
+}
 
 static enum heard
 quorum_take(void *ctx, size_t i, int number, redisReply **reply)
 {
 	struct quorum *q = ctx;
+	struct master *m = &q->masters[i];
 
-	return master_hear(&q->masters[i], number, reply);
-}
-
-static void
-quorum_put(struct quorum *q, const struct order *order, const bool *picked)
-{
-	/* whoever listens there is told when the others have been */
-	for (size_t n = 1; n <= q->n; n++) {
-		size_t i = (q->listener + n) % q->n;
-
-		q->masters[i].asked = picked[i];
-		if (picked[i])
-			master_ask(&q->masters[i], order);
+	if (number == FAN_LATE) {
+		master_is_late(m, *reply);
+		return HEARD_MORE;
 	}
+	if (number < 0)
+		return fan_hear_greeting(m->peer, number, *reply);
+	return m->step == STEP_SETTINGS ? master_meet(q, m, *reply)
+					: master_hear_script(q, m, reply);
 }
 
-void
-quorum_ask(struct quorum *q, const struct order *order,
-    bool (*whom)(const struct quorum *, const struct master *))
-{
-	bool picked[REDLOCK_MOST] = {false};
-
-	for (size_t i = 0; i < q->n; i++)
-		picked[i] = !whom || whom(q, &q->masters[i]);
-	quorum_put(q, order, picked);
-}
-
-void
-quorum_ask_one(struct quorum *q, size_t i, const struct order *order)
-{
-	bool picked[REDLOCK_MOST] = {false};
-
-	picked[i] = true;
-	quorum_put(q, order, picked);
-}
+/* ---- a round ---- */
 
 static void
-count_one(struct master *m, struct tally *t)
+count_one(const struct master *m, struct tally *t)
 {
 	if (m->peer->rc != RC_OK) {
-		m->rc = m->peer->rc;
-		m->fault = m->peer->fault;
-	}
-	t->failed += m->rc != RC_OK;
-	t->foreign += m->foreign;
-	if (m->rc != RC_OK)
+		t->failed++;
+		t->foreign += m->foreign;
 		return;
+	}
 	t->answered++;
 	t->votes[m->vote.verdict]++;
 	if (m->vote.verdict != VERDICT_YES)
 		return;
-	t->young += m->order.kind == ORDER_ACQUIRE && !restart_is_over(m->vote.known);
+	t->young += m->asking == ASK_ACQUIRE && !restart_is_over(m->vote.known);
 	if (m->vote.token > t->token)
 		t->token = m->vote.token;
-}
-
-void
-quorum_count(struct quorum *q, struct tally *t)
-{
-	*t = (struct tally){.open = 0};
-	for (size_t i = 0; i < q->n; i++)
-		if (q->masters[i].asked && q->masters[i].peer->busy)
-			t->open++;
-		else if (q->masters[i].asked)
-			count_one(&q->masters[i], t);
 }
 
 static bool
 has_heard_enough(void *ctx)
 {
 	struct quorum *q = ctx;
+	struct tally *t = &q->tally;
 
-	quorum_count(q, q->tally);
-	return q->tally->open == 0 || (q->enough && q->enough(q, q->tally));
+	*t = (struct tally){.open = 0};
+	for (size_t i = 0; i < q->n; i++)
+		if (q->masters[i].asked && q->masters[i].peer->busy)
+			t->open++;
+		else if (q->masters[i].asked)
+			count_one(&q->masters[i], t);
+	return t->open == 0 || (q->enough && q->enough(q));
 }
 
 enum rc
-quorum_hear(struct quorum *q, instant until,
-    bool (*enough)(const struct quorum *, const struct tally *), struct tally *t)
+quorum_hear(struct quorum *q, instant until, bool (*enough)(const struct quorum *))
 {
 	enum rc rc;
 
 	q->enough = enough;
-	q->tally = t;
 	rc = fan_hear(&q->fan, until, has_heard_enough);
-	quorum_count(q, t);
+	has_heard_enough(q);
 	return rc;
 }
 
 bool
-quorum_has_voted(const struct quorum *q, const struct tally *t)
+quorum_has_voted(const struct quorum *q)
 {
+	const struct tally *t = &q->tally;
+
 	return t->votes[VERDICT_YES] >= q->need || t->answered + t->open < q->need ||
 	    (t->answered >= q->need && t->open == 0);
 }
@@ -277,13 +493,18 @@ quorum_find_holder(const struct quorum *q)
 	return found;
 }
 
-void
-quorum_find_mark(const struct quorum *q, char *mark, size_t size)
+bool
+quorum_is_broken(const struct quorum *q, enum rc *rc, struct fault *f)
 {
-	*mark = '\0';
-	for (size_t i = 0; i < q->n && !*mark; i++)
-		if (master_has_vote(&q->masters[i]))
-			snprintf(mark, size, "%s", q->masters[i].vote.record);
+	for (size_t i = 0; i < q->n; i++) {
+		const struct master *m = &q->masters[i];
+
+		if (!master_has_vote(m) || !*m->vote.record)
+			continue;
+		*rc = refuse_broken(q->host, f, *rc, q->where, m->vote.record);
+		return true;
+	}
+	return false;
 }
 
 bool
@@ -303,34 +524,35 @@ is_permanent(enum rc rc)
 }
 
 enum rc
-quorum_refused(const struct quorum *q, const struct tally *t, struct fault *f)
+quorum_refused(const struct quorum *q, struct fault *f)
 {
-	const struct master *first = NULL, *permanent = NULL;
-	size_t n = 0, missing = t->failed;
+	const struct peer *first = NULL, *permanent = NULL;
+	const struct tally *t = &q->tally;
+	size_t n = 0, missing = t->failed, may_fail = q->n - q->need;
 
 	for (size_t i = 0; i < q->n; i++) {
-		const struct master *m = &q->masters[i];
+		const struct peer *p = &q->peers[i];
 
-		if (!master_is_heard(m) || m->rc == RC_OK)
+		if (!master_is_heard(&q->masters[i]) || p->rc == RC_OK)
 			continue;
 		if (!first)
-			first = m;
-		if (is_permanent(m->rc) && n++ == 0)
-			permanent = m;
+			first = p;
+		if (is_permanent(p->rc) && n++ == 0)
+			permanent = p;
 	}
-	if (n > q->n - q->need)
+	if (n > may_fail)
 		return fault_set(f, permanent->rc,
 		    "%.500s (so it is on %zu of %zu masters)", permanent->fault.text, n,
 		    q->n);
-	if (missing <= q->n - q->need)
+	if (missing <= may_fail)
 		missing = q->n - t->answered;
-	if (missing <= q->n - q->need)
+	if (missing <= may_fail)
 		return fault_set(f, RC_AGAIN,
 		    "only %zu of %zu masters say that it is ours, and %zu must",
 		    t->votes[VERDICT_YES], q->n, q->need);
 	return fault_set(f, RC_AGAIN,
 	    "%zu of %zu masters do not answer, and only %zu may fail (%.400s)", missing,
-	    q->n, q->n - q->need, first ? first->fault.text : "all are silent");
+	    q->n, may_fail, first ? first->fault.text : "all are silent");
 }
 
 enum rc

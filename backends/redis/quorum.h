@@ -2,12 +2,67 @@
  * quorum.h - N independent masters, asked at once, and what more than half of them say.
  *
  * A question is put to all (or some) of them as a round, through fan.h; what is heard later
- * of an earlier round does not count.
+ * of an earlier round does not count.  Most questions are runs of redlock.lua.  A master that
+ * we have not met is also asked for its settings, and met.
  */
 #ifndef DLOCK_REDIS_QUORUM_H
 #define DLOCK_REDIS_QUORUM_H
 
-#include "master.h"
+#include "answer.h"
+#include "ask.h"
+#include "fan.h"
+#include "restart.h"
+
+enum {
+	MASTER_NAME_BYTES = ENCODED_BYTES + 24,
+	/* an owner of ours has a number behind it; what others call themselves is cut */
+	VOTER_BYTES = 80,
+	RUN_ID_BYTES = 48,
+};
+
+/* Operations of redlock.lua; and to listen, until somebody releases the lock. */
+enum asking {
+	ASK_ACQUIRE,
+	ASK_EXTEND,
+	ASK_RELEASE,
+	ASK_REVOKE,
+	ASK_MEET, /* follows ASK_ACQUIRE, if at all */
+	ASK_LOOK,
+	ASK_SCAN,
+	ASK_LISTEN,
+};
+
+/* What redlock.lua says. */
+enum verdict { VERDICT_NO, VERDICT_YES, VERDICT_HEALED, VERDICT_ABSENT, VERDICTS };
+
+/* The answer; what an operation does not tell is 0 or "".  Texts are hostile. */
+struct vote {
+	enum verdict verdict;
+	uint64_t token;
+	int64_t known;      /* for so long the master has been running, ms: restart.h */
+	int64_t left, held; /* ms; -1: for ever; not known */
+	char run[RUN_ID_BYTES];
+	char owner[VOTER_BYTES];
+	char record[RECORD_BYTES]; /* of who holds, or asks for the lock back */
+};
+
+/* One of those that vote on a lock. */
+struct master {
+	char where[WHERE_BYTES];
+	struct peer
+	    *peer;  /* of the fan: whether it has answered, and if so with what rc */
+	bool asked; /* in the last round */
+	/* What it was asked last, and how. */
+	enum asking asking;
+	struct manner manner;
+	char unmet[RUN_ID_BYTES]; /* the process that is to be met; "": none */
+	bool sure;                /* its settings say that it forgets nothing */
+	enum { STEP_ASKED, STEP_SETTINGS, STEP_MEET } step;
+	/* What it says: */
+	bool foreign;      /* the key is no lock any more, which says no, too */
+	struct vote vote;  /* with RC_OK */
+	redisReply *reply; /* the same for ASK_LOOK and ASK_SCAN; owned */
+};
 
 /* What has been heard in the last round. */
 struct tally {
@@ -22,29 +77,30 @@ struct tally {
 
 struct quorum {
 	struct host *host;
-	size_t n;    /* masters */
-	size_t need; /* so many are more than half of them */
+	const char *where; /* all of them, for people */
+	size_t n;          /* masters */
+	size_t need;       /* so many are more than half of them */
 	struct master *masters;
+	struct peer *peers; /* of the fan */
 	struct fan fan;
-	struct master_names names;
-	struct tls *tls; /* to all of them; NULL: plainly */
-	char where[WHERE_BYTES];
+	/* What the lock is called on each of them, and our clock: restart_name_clock(). */
+	char lock[MASTER_NAME_BYTES], data[MASTER_NAME_BYTES], wake[MASTER_NAME_BYTES];
+	char clock[CLOCK_ID_BYTES];
 	size_t
 	    listener; /* the master at which those listen who wait: for all the same one */
-	/* of quorum_hear() */
-	struct tally *tally;
-	bool (*enough)(const struct quorum *, const struct tally *);
+	/* Of the round: */
+	enum asking asking;
+	struct script_call call;
+	struct tally tally;
+	bool (*enough)(const struct quorum *);
 };
 
 /*
- * From redlock[s]://[[user]:password@]host[:port],host...[/db].  RC_OK, RC_USAGE or
- * RC_SYSTEM; quorum_end() in any case.
+ * Of the hosts of the address, which has their login, and is not copied.  RC_OK, RC_USAGE (one
+ * stands there twice) or RC_SYSTEM; quorum_end() in any case.
  */
-enum rc quorum_begin(struct quorum *, struct host *, const char *url, struct fault *);
-
-/* Before anything is asked: the login is complete, and tls_open_if() for all of them. */
-enum rc quorum_secure(struct quorum *, const struct tls_settings *, struct fault *);
-
+enum rc quorum_begin(struct quorum *, struct host *, const struct address *,
+    const char *where, struct fault *);
 void quorum_end(struct quorum *);
 
 /* Which lock it is about; `bare`: its key is that name itself, as other clients have it. */
@@ -53,32 +109,51 @@ void quorum_name(struct quorum *, const char *key, bool bare);
 /* ---- a round ---- */
 
 /*
- * Puts a question to those that `whom` picks (NULL: all) out of what was heard in the
- * round before.
+ * Begins one; the caller adds what redlock.lua wants to hear behind the owner.  All texts
+ * outlive the round.
  */
-void quorum_ask(struct quorum *, const struct order *,
+struct script_call *quorum_say(struct quorum *, enum asking, const char *owner);
+
+/*
+ * Puts it to those that `whom` picks (NULL: all) out of what was heard in the round before,
+ * until `until`.
+ */
+void quorum_ask(struct quorum *, instant until,
     bool (*whom)(const struct quorum *, const struct master *));
 
 /* The same to one of them. */
-void quorum_ask_one(struct quorum *, size_t i, const struct order *);
+void quorum_ask_one(struct quorum *, size_t i, instant until);
+
+/* Another round: asks the listener to answer when somebody releases the lock, or so late. */
+void quorum_listen(struct quorum *, int64_t length);
 
 /*
  * Waits until enough() says so of the tally, all have answered, or `until`; NULL: until
- * all have.  RC_OK or RC_STOP.
+ * all have.  Then the tally is what has been heard so far.  RC_OK or RC_STOP.
  */
-enum rc quorum_hear(struct quorum *, instant until,
-    bool (*enough)(const struct quorum *, const struct tally *), struct tally *);
+enum rc quorum_hear(
+    struct quorum *, instant until, bool (*enough)(const struct quorum *));
 
 /* For quorum_hear(): a quorum has said yes, or too few can answer, or nobody else will. */
-bool quorum_has_voted(const struct quorum *, const struct tally *);
-
-/* What has been heard so far; yes counts as restart.h has it if it was asked to acquire. */
-void quorum_count(struct quorum *, struct tally *);
+bool quorum_has_voted(const struct quorum *);
 
 /* Sleeps, while what is under way goes on.  RC_OK or RC_STOP. */
 enum rc quorum_sleep(struct quorum *, instant until);
 
 /* ---- what was heard in it ---- */
+
+/* Was it asked, and is that over, with a vote or without? */
+static inline bool
+master_is_heard(const struct master *m)
+{
+	return m->asked && !m->peer->busy;
+}
+
+static inline bool
+master_has_vote(const struct master *m)
+{
+	return master_is_heard(m) && m->peer->rc == RC_OK;
+}
 
 /*
  * The vote of a master that refused us for who has a quorum, with that one's record if
@@ -86,8 +161,11 @@ enum rc quorum_sleep(struct quorum *, instant until);
  */
 const struct vote *quorum_find_holder(const struct quorum *);
 
-/* The record of who wants it back, or has taken it; "" if no master told of one. */
-void quorum_find_mark(const struct quorum *, char *mark, size_t size);
+/*
+ * Does any of them tell who wants it back, or has taken it?  Then *rc is what refuse_broken()
+ * makes of it.
+ */
+bool quorum_is_broken(const struct quorum *, enum rc *, struct fault *);
 
 /* Was any of them asked twice? */
 bool quorum_is_repeated(const struct quorum *);
@@ -96,7 +174,7 @@ bool quorum_is_repeated(const struct quorum *);
  * Too few have given a usable answer: RC_AGAIN, or what so many of them have to say that
  * it will stay so.
  */
-enum rc quorum_refused(const struct quorum *, const struct tally *, struct fault *);
+enum rc quorum_refused(const struct quorum *, struct fault *);
 
 /* RC_CONFIG if two of them are one server; else RC_OK. */
 enum rc quorum_check_twins(const struct quorum *, struct fault *);

@@ -3,8 +3,7 @@
  *
  * Who has the votes of N/2 + 1 of them holds the lock.  The algorithm is that of
  * redis.io's page on distributed locks; what its critics asked for is in 4, 5 and 7.
- * Here are the store and waiting (7); 1 to 6 are told in redlock_hold.c, what one round says
- * in quorum.c, and what one master is asked in master.c.
+ * What one round asks, and what is heard in it, is told in quorum.h.
  *
  *  1. All masters are asked at once, each by one run of redlock.lua, and a quorum of
  *     answers decides; nobody waits for the rest.  The loss of a minority, before or during
@@ -54,279 +53,342 @@
  * the same keys are longer; a machine that stands still between a look at the clock and the
  * write it allows.  For all of these there is the token.
  */
-#include "redlock.h"
+#include "redis.h"
 
-#include "backends/common/retry.h"
-#include "backends/common/setting.h"
-#include "dialects.h"
-#include "redlock_hold.h"
-#include "redlock_look.h"
-#include "restart.h"
+#include "backends/common/text.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRIES_WITHOUT_WAIT = 4 };
+/* what a grant may take of its lease, in two rounds */
+#define ROUND_MOST (2 * NS_PER_S)
+enum { ROUNDS_OF_LEASE = 6, TRIES_WITHOUT_WAIT = 4 };
+/* for the rest, once a quorum has answered and nobody is waiting for us */
+#define REST_PATIENCE (100 * NS_PER_MS)
+#define HEAL_PATIENCE NS_PER_S
 
-/* When to ask again for what was refused. */
-struct redlock_wait {
-	instant began;  /* to ask */
-	unsigned tries; /* since the votes were divided */
-	uint64_t dice;
-};
+/* ---- the store ---- */
 
-struct redlock {
-	struct store base;
-	struct quorum quorum;
-	struct tls_settings tls_settings;
-	struct retry patience;
-	bool bare; /* the key itself is the lock's, as other clients have it */
-	struct redlock_wait wait;
-	struct redlock_hold hold;
-};
-
-extern const struct backend redis_backend;
-static const struct backend redlock_backend;
-
-static struct redlock *
-redlock_of(struct store *s)
+enum rc
+redlock_begin(struct redlock *r, struct fault *f)
 {
-	return (struct redlock *)store_of(s, &redlock_backend);
-}
-
-/* ---- open ---- */
-
-bool
-redlock_is_meant(const char *url)
-{
-	return url &&
-	    (strncmp(url, "redlock:", 8) == 0 || strncmp(url, "redlocks:", 9) == 0);
-}
-
-static enum rc
-redlock_password_file(struct store *s, const char *value, struct fault *f)
-{
-	struct quorum *q = &redlock_of(s)->quorum;
-	char *first = q->masters[0].address.password;
-	size_t size = sizeof q->masters[0].address.password;
-	enum rc rc = setting_secret("password-file", value, first, size, f);
-
-	for (size_t i = 1; rc == RC_OK && i < q->n; i++)
-		memcpy(q->masters[i].address.password, first, size);
-	return rc;
-}
-
-static enum rc
-redlock_connect_timeout(struct store *s, const char *value, struct fault *f)
-{
-	return setting_timeout(value, &redlock_of(s)->patience.first, f);
-}
-
-static enum rc
-redlock_dialect(struct store *s, const char *value, struct fault *f)
-{
-	const struct dialect *d;
-	enum rc rc = dialect_choose(&d, value, f);
+	enum rc rc = quorum_begin(
+	    &r->quorum, r->store.base.host, &r->store.address, r->store.where, f);
 
 	if (rc != RC_OK)
-		return rc;
-	redlock_of(s)->bare = d == &dialects[DIALECT_STRING];
-	return d == &dialects[DIALECT_STRING] || d == &dialects[DIALECT_NATIVE]
-	    ? RC_OK
-	    : fault_set(f, RC_CONFIG,
-		  "redlock has no dialect '%.40s' (native, or string: the key itself)",
-		  value);
+		quorum_end(&r->quorum);
+	return rc;
 }
-
-static enum rc
-redlock_cacert(struct store *s, const char *value, struct fault *f)
-{
-	return tls_set(&redlock_of(s)->tls_settings, "cacert", value, f);
-}
-
-static enum rc
-redlock_cert(struct store *s, const char *value, struct fault *f)
-{
-	return tls_set(&redlock_of(s)->tls_settings, "cert", value, f);
-}
-
-static enum rc
-redlock_key(struct store *s, const char *value, struct fault *f)
-{
-	return tls_set(&redlock_of(s)->tls_settings, "key", value, f);
-}
-
-static enum rc
-redlock_tls_name(struct store *s, const char *value, struct fault *f)
-{
-	return tls_set(&redlock_of(s)->tls_settings, "tls-name", value, f);
-}
-
-static const struct setting_row settings[] = {
-    {"password-file", "FILE", "the password of all masters, in a file of mode 0600",
-	redlock_password_file},
-    {"connect-timeout", "DURATION",
-	"for masters that do not answer, without --wait (default: 5s)",
-	redlock_connect_timeout},
-    {"dialect", "NAME", "native (default), or string: the key itself", redlock_dialect},
-    {"cacert", "FILE", "with redlocks://: the CAs to trust (default: the system's)",
-	redlock_cacert},
-    {"cert", "FILE", "with redlocks://: a client certificate, and those of its CAs",
-	redlock_cert},
-    {"key", "FILE", "its key, in a file of mode 0600", redlock_key},
-    {"tls-name", "NAME",
-	"with redlocks://: what the masters' certificates are for, if not the hosts' names",
-	redlock_tls_name},
-    {0},
-};
 
 static void
 redlock_close(struct store *s)
 {
-	struct redlock *r = s ? redlock_of(s) : NULL;
-
-	if (!r)
+	if (!s)
 		return;
-	quorum_end(&r->quorum);
-	free(r);
+	quorum_end(&redlock_of(s)->quorum);
+	redis_store_free(&redlock_of(s)->store);
 }
 
+/* ---- rounds ---- */
+
+/* That is time enough for one. */
+static instant
+round_ends(const struct redlock *r)
+{
+	return instant_now() + instant_first(ROUND_MOST, r->claim->ttl / ROUNDS_OF_LEASE);
+}
+
+static bool
+has_heard_all(const struct quorum *q)
+{
+	return q->tally.open == 0;
+}
+
+/* A little longer, while nobody waits for us. */
 static enum rc
-check_login(const struct redlock *r, struct fault *f)
+hear_the_rest(struct redlock *r, instant until)
 {
-	const struct address *a = &r->quorum.masters[0].address;
-
-	return *a->user && !*a->password
-	    ? fault_set(f, RC_USAGE,
-		  "the redlock URL has a user without a password (there or in -O password-file=FILE)")
-	    : RC_OK;
+	return quorum_hear(&r->quorum,
+	    instant_first(until, instant_now() + REST_PATIENCE), has_heard_all);
 }
 
-/* The masters in the order in which they are named. */
+/* Extends the votes that are ours; `heal`: and asks who has forgotten it for one. */
+static void
+ask_to_extend(struct redlock *r, bool heal, instant until,
+    bool (*whom)(const struct quorum *, const struct master *))
+{
+	struct script_call *c = quorum_say(&r->quorum, ASK_EXTEND, r->hold.owner);
+
+	script_number(c, ns_to_ms(r->claim->ttl));
+	script_word(c, r->claim->record);
+	script_number(c, (int64_t)r->hold.token);
+	script_word(c, heal ? "1" : "0");
+	quorum_ask(&r->quorum, until, whom);
+}
+
+/* All are told; those that are slow have a little time to answer. */
 static enum rc
-redlock_identify(struct store *s, struct identity *id, struct fault *f)
+redlock_let_go(struct redlock *r, bool wake, instant until,
+    bool (*whom)(const struct quorum *, const struct master *))
 {
-	const struct redlock *r = redlock_of(s);
-
-	(void)f;
-	identity_add(id, "form", "redlock");
-	for (size_t i = 0; i < r->quorum.n; i++)
-		address_identify(id, &r->quorum.masters[i].address);
-	identity_add(id, "dialect", r->bare ? "string" : "native");
-	return RC_OK;
+	script_word(quorum_say(&r->quorum, ASK_RELEASE, r->hold.owner), wake ? "1" : "0");
+	quorum_ask(&r->quorum, until, whom);
+	return hear_the_rest(r, until);
 }
 
-enum rc
-redlock_open(
-    struct store **ret, struct host *host, const struct site *site, struct fault *f)
+/* A quorum gave, or renewed, its votes for what was asked at `sent`. */
+static void
+hold_counts_from(struct redlock *r, instant sent, struct grant *g)
 {
-	struct redlock *r = calloc(1, sizeof *r);
+	int64_t ttl = r->claim->ttl;
+
+	r->hold.is = true;
+	r->hold.ends = sent + ttl - ttl / 100 - 2 * NS_PER_MS;
+	g->sent = sent;
+	g->lease = ttl;
+}
+
+/* ---- an attempt: asking for the votes ---- */
+
+/* Who may have given us a vote: all but those who said no. */
+static bool
+may_have_voted(const struct quorum *q, const struct master *m)
+{
+	(void)q;
+	return !master_has_vote(m) ||
+	    (m->vote.verdict != VERDICT_NO && m->vote.verdict != VERDICT_ABSENT);
+}
+
+/* Gives back what the last round may have won, which is no quorum.  RC_OK or RC_STOP. */
+static enum rc
+attempt_withdraw(struct redlock *r)
+{
+	enum rc rc = redlock_let_go(r, false, instant_now() + ROUND_MOST, may_have_voted);
+
+	if (rc == RC_OK && r->quorum.tally.failed + r->quorum.tally.open == 0)
+		r->hold.asked = false;
+	return rc;
+}
+
+static bool
+attempt_is_decided(const struct quorum *q)
+{
+	const struct tally *t = &q->tally;
+	size_t yes = t->votes[VERDICT_YES] - t->young;
+
+	return yes >= q->need || t->answered + t->open < q->need ||
+	    (t->answered >= q->need && yes + t->young + t->open < q->need);
+}
+
+/*
+ * As an owner of whom nothing has been asked.  The time is that before it is sent, so that no
+ * delay makes a master older.
+ */
+static enum rc
+attempt_collect(struct redlock *r, instant most, struct fault *f)
+{
+	struct redlock_hold *h = &r->hold;
+	instant until = instant_first(round_ends(r), most);
+	struct script_call *c;
 	enum rc rc;
 
-	if (!r)
-		return fault_set(f, RC_SYSTEM, "out of memory");
-	r->base = (struct store){&redlock_backend, host, r->quorum.where,
-	    CAP_DURABLE | CAP_REVOKE | CAP_FORCE};
-	retry_init(&r->patience);
-	rc = quorum_begin(&r->quorum, host, site->url, f);
-	if (rc == RC_OK)
-		rc = setting_read(&r->base, site, f);
-	if (rc == RC_OK)
-		rc = check_login(r, f);
-	if (rc == RC_OK)
-		rc = quorum_secure(&r->quorum, &r->tls_settings, f);
+	h->token = 0;
+	snprintf(h->owner, sizeof h->owner, "%s-%u", r->claim->owner, h->owners++);
+	h->asked = true;
+	c = quorum_say(&r->quorum, ASK_ACQUIRE, h->owner);
+	script_number(c, ns_to_ms(r->claim->ttl));
+	script_word(c, r->claim->record);
+	script_word(c, r->quorum.clock);
+	script_number(c, instant_now() / NS_PER_MS);
+	script_number(c, restart_enough());
+	quorum_ask(&r->quorum, until, NULL);
+	rc = quorum_hear(&r->quorum, until, attempt_is_decided);
+	return rc == RC_OK ? quorum_check_twins(&r->quorum, f) : rc;
+}
+
+/* Too few masters can be used, though enough: somebody should know. */
+static void
+attempt_notice(struct redlock *r)
+{
+	const struct quorum *q = &r->quorum;
+
+	for (size_t i = 0; i < q->n && !r->told; i++) {
+		const struct peer *p = &q->peers[i];
+
+		if (!master_is_heard(&q->masters[i]) || p->rc == RC_OK ||
+		    (p->rc == RC_AGAIN && !q->host->verbose))
+			continue;
+		r->told = true;
+		fault_set(&q->host->notice, RC_OK,
+		    "%.400s (one of %zu masters, of which %zu are needed)", p->fault.text,
+		    q->n, q->need);
+	}
+}
+
+/* The token to a quorum, and our vote to who has not yet been asked for it. */
+static enum rc
+attempt_write_token(struct redlock *r, struct fault *f)
+{
+	struct quorum *q = &r->quorum;
+	instant until = round_ends(r);
+	enum rc rc;
+
+	r->hold.token = q->tally.token;
+	ask_to_extend(r, true, until, NULL);
+	rc = quorum_hear(q, until, quorum_has_voted);
 	if (rc != RC_OK)
-		redlock_close(&r->base);
-	else
-		*ret = &r->base;
-	return rc;
+		return rc;
+	if (q->tally.answered < q->need)
+		return quorum_refused(q, f);
+	return q->tally.votes[VERDICT_YES] + q->tally.votes[VERDICT_HEALED] >= q->need
+	    ? RC_OK
+	    : fault_set(
+		  f, RC_AGAIN, "%s: votes were lost while it was granted", q->where);
+}
+
+/* Why it was not granted, and what was heard of those who have it. */
+struct refusal {
+	enum {
+		BECAUSE_HELD,  /* a quorum has given its votes to one other */
+		BECAUSE_SPLIT, /* the votes are divided */
+		BECAUSE_YOUNG, /* too many votes do not count yet */
+	} because;
+	int64_t left; /* until the first vote of a holder ends, ns; < 0: not known */
+	bool listens; /* the master that tells of releases has answered */
+};
+
+/* What the user may see of who has it; NULL: nobody. */
+static void
+redlock_show(struct host *host, const struct vote *holder)
+{
+	struct holding *h = &host->seen.holding;
+
+	host->seen.position = 0;
+	h->held = holder && holder->held >= 0 ? holder->held * NS_PER_MS : -1;
+	snprintf(h->record, sizeof h->record, "%s", holder ? holder->record : "");
+	h->kind = KIND_EXCLUSIVE;
+	h->holders = holder ? 1 : 0;
+	h->frozen = false;
+}
+
+static enum rc
+attempt_refuse(struct redlock *r, struct refusal *refusal, struct fault *f)
+{
+	const struct quorum *q = &r->quorum;
+	const struct vote *holder = quorum_find_holder(q);
+
+	if (q->tally.answered < q->need)
+		return quorum_refused(q, f);
+	refusal->listens = master_has_vote(&q->masters[q->listener]);
+	refusal->left = holder && holder->left >= 0 ? holder->left * NS_PER_MS : -1;
+	redlock_show(q->host, holder);
+	if (holder) {
+		refusal->because = BECAUSE_HELD;
+		return fault_set(f, RC_BUSY, "%s: held", q->where);
+	}
+	if (q->tally.votes[VERDICT_YES] >= q->need) {
+		refusal->because = BECAUSE_YOUNG;
+		return fault_set(f, RC_BUSY,
+		    "%zu of %zu masters have been met less than %lld s ago: they may have restarted and forgotten who holds it (with appendonly yes and appendfsync always they would not)",
+		    q->tally.young, q->n, (long long)restart_enough() / 1000);
+	}
+	refusal->because = BECAUSE_SPLIT;
+	return fault_set(f, RC_BUSY,
+	    "%s: no quorum: several ask for it at once, or masters are down", q->where);
+}
+
+/*
+ * It ends with a hold, or with nothing that would ever be used: what it may have won is given
+ * back.  RC_OK: it is ours.  RC_BUSY: *refusal, and host->seen.  RC_CONFIG: two masters are
+ * one.  Else what quorum_refused() says, or RC_STOP.
+ */
+static enum rc
+redlock_attempt(struct redlock *r, instant most, struct grant *g, struct refusal *refusal,
+    struct fault *f)
+{
+	const struct tally *t = &r->quorum.tally;
+	instant sent = instant_now();
+	enum rc rc = attempt_collect(r, most, f);
+
+	if (rc != RC_OK)
+		return rc;
+	if (t->votes[VERDICT_YES] - t->young >= r->quorum.need) {
+		attempt_notice(r);
+		rc = attempt_write_token(r, f);
+	} else {
+		rc = attempt_refuse(r, refusal, f);
+	}
+	if (rc == RC_STOP)
+		return rc;
+	if (rc != RC_OK)
+		return attempt_withdraw(r) == RC_STOP ? RC_STOP : rc;
+	*g = (struct grant){.token = r->hold.token, .anchor = -1};
+	hold_counts_from(r, sent, g);
+	return RC_OK;
 }
 
 /* ---- waiting ---- */
 
-static void
-wait_begin(struct redlock_wait *w, const struct claim *claim)
-{
-	w->began = instant_now();
-	w->dice = jitter_of(claim->owner);
-}
-
 /* Is there nothing to wait for?  One that does not wait asks again only while votes are divided. */
 static bool
-wait_is_over(const struct redlock_wait *w, const struct refusal *refusal, instant until)
+wait_is_over(const struct redlock *r, const struct refusal *refusal, instant until)
 {
 	return until == 0 &&
-	    (refusal->because != BECAUSE_SPLIT || w->tries >= TRIES_WITHOUT_WAIT ||
-		instant_now() >= w->began + NS_PER_S);
-}
-
-/* Until somebody releases it, as far as we are told, or so long. */
-static void
-listen_for_release(struct quorum *q, int64_t length)
-{
-	struct order order = {.kind = ORDER_LISTEN,
-	    .lease = ns_to_ms(length),
-	    .until = instant_now() + length + NS_PER_S};
-
-	quorum_ask_one(q, q->listener, &order);
+	    (refusal->because != BECAUSE_SPLIT || r->tries >= TRIES_WITHOUT_WAIT ||
+		instant_now() >= r->began + NS_PER_S);
 }
 
 static int64_t
-pause_while_held(struct redlock_wait *w, const struct refusal *refusal)
+pause_while_held(struct redlock *r, const struct refusal *refusal)
 {
-	int64_t pause = (refusal->listens ? 500 + jitter_below(&w->dice, 500)
-					  : 50 + jitter_below(&w->dice, 200)) *
+	int64_t pause = (refusal->listens ? 500 + jitter_below(&r->jitter, 500)
+					  : 50 + jitter_below(&r->jitter, 200)) *
 	    NS_PER_MS;
 
-	w->tries = 0;
+	r->tries = 0;
 	if (refusal->left >= 0 && refusal->left + 5 * NS_PER_MS < pause)
-		pause = refusal->left + (5 + jitter_below(&w->dice, 20)) * NS_PER_MS;
+		pause = refusal->left + (5 + jitter_below(&r->jitter, 20)) * NS_PER_MS;
 	return pause;
 }
 
 static int64_t
-pause_of(struct redlock_wait *w, const struct refusal *refusal)
+pause_of(struct redlock *r, const struct refusal *refusal)
 {
 	switch (refusal->because) {
 	case BECAUSE_YOUNG:
-		return (200 + jitter_below(&w->dice, 200)) * NS_PER_MS;
+		return (200 + jitter_below(&r->jitter, 200)) * NS_PER_MS;
 	case BECAUSE_SPLIT:
-		return (w->tries++ < 8 ? 25 + jitter_below(&w->dice, 50)
-				       : 100 + jitter_below(&w->dice, 200)) *
+		return (r->tries++ < 8 ? 25 + jitter_below(&r->jitter, 50)
+				       : 100 + jitter_below(&r->jitter, 200)) *
 		    NS_PER_MS;
 	case BECAUSE_HELD:
 		break;
 	}
-	return pause_while_held(w, refusal);
+	return pause_while_held(r, refusal);
 }
 
 /*
- * Sleeps until there is reason to ask again.  RC_OK, RC_BUSY at `until` (without words), or
- * RC_STOP.
+ * Sleeps until there is reason to ask again: somebody releases it, as far as we are told, or
+ * the pause is over.  RC_OK, RC_BUSY at `until` (without words), or RC_STOP.
  */
 static enum rc
-redlock_wait(struct redlock_wait *w, struct quorum *q, const struct refusal *refusal,
-    instant until)
+redlock_wait(struct redlock *r, const struct refusal *refusal, instant until)
 {
-	int64_t pause = pause_of(w, refusal);
+	int64_t pause = pause_of(r, refusal);
 	instant ends = instant_first(until, instant_now() + pause);
-	struct tally t;
-	enum rc rc;
+	struct quorum *q = &r->quorum;
+	bool listens = refusal->because == BECAUSE_HELD && refusal->listens;
+	enum rc rc = RC_OK;
 
-	if (refusal->because == BECAUSE_HELD && refusal->listens) {
-		listen_for_release(q, pause);
-		rc = quorum_hear(q, ends + NS_PER_S / 10, NULL, &t);
-		if (rc == RC_OK && t.failed > 0)
-			rc = quorum_sleep(q, ends);
-	} else {
-		rc = quorum_sleep(q, ends);
+	if (listens) {
+		quorum_listen(q, pause);
+		rc = quorum_hear(q, ends + NS_PER_S / 10, NULL);
 	}
-	if (rc != RC_OK)
-		return rc;
-	return instant_now() >= until ? RC_BUSY : RC_OK;
+	if (rc == RC_OK && (!listens || q->tally.failed > 0))
+		rc = quorum_sleep(q, ends);
+	return rc == RC_OK && instant_now() >= until ? RC_BUSY : rc;
 }
-
-/* ---- the lock ---- */
 
 /* RC_OK: there is reason to ask again.  Else that is what acquire returns. */
 static enum rc
@@ -336,114 +398,169 @@ redlock_go_on(
 	bool young = refusal->because == BECAUSE_YOUNG;
 	enum rc rc;
 
-	if (wait_is_over(&r->wait, refusal, until))
+	if (wait_is_over(r, refusal, until))
 		return young ? RC_AGAIN : RC_BUSY;
-	if (young && !r->hold.told) {
-		r->base.host->notice = *f;
-		r->hold.told = true;
+	if (young && !r->told) {
+		r->store.base.host->notice = *f;
+		r->told = true;
 	}
-	rc = redlock_wait(&r->wait, &r->quorum, refusal, until ? until : NEVER);
+	rc = redlock_wait(r, refusal, until ? until : NEVER);
 	if (rc != RC_BUSY)
 		return rc;
-	return young ? RC_AGAIN : fault_set(f, rc, "%s: still held", r->quorum.where);
+	return young ? RC_AGAIN : fault_set(f, rc, "%s: still held", r->store.where);
 }
 
-/* What a master that restarts may have forgotten is never longer. */
-static enum rc
-check_lease(const struct claim *claim, struct fault *f)
-{
-	long long most = restart_longest() / 1000;
+/* ---- the lock ---- */
 
-	return ns_to_ms(claim->ttl) > restart_longest()
-	    ? fault_set(f, RC_USAGE, "with redlock --ttl is 3s to %llds", most)
-	    : RC_OK;
-}
-
+/* What a master that restarts may have forgotten is never longer than restart_longest(). */
 static enum rc
 redlock_acquire(struct store *s, const struct claim *claim, instant until,
     struct grant *g, struct fault *f)
 {
 	struct redlock *r = redlock_of(s);
-	struct refusal refusal;
+	struct retry *patience = &r->store.patience;
+	struct refusal refusal = {.left = -1};
 	bool heard = false;
-	enum rc rc = check_lease(claim, f);
+	enum rc rc;
 
-	if (rc != RC_OK)
-		return rc;
-	quorum_name(&r->quorum, claim->key, r->bare);
-	redlock_hold_begin(&r->hold, &r->quorum, claim);
-	wait_begin(&r->wait, claim);
-	retry_begin(&r->patience, claim);
+	if (ns_to_ms(claim->ttl) > restart_longest())
+		return fault_set(f, RC_USAGE, "with redlock --ttl is 3s to %llds",
+		    (long long)restart_longest() / 1000);
+	quorum_name(&r->quorum, claim->key, redlock_is_bare(r));
+	restart_name_clock(r->quorum.clock, claim->owner);
+	r->claim = claim;
+	r->began = instant_now();
+	r->jitter = jitter_of(claim->owner);
+	retry_begin(patience, claim);
 	do {
-		rc = redlock_attempt(
-		    &r->hold, retry_attempt(&r->patience, until), g, &refusal, f);
+		rc = redlock_attempt(r, retry_attempt(patience, until), g, &refusal, f);
 		if (rc == RC_BUSY) {
 			heard = true;
-			retry_end_outage(&r->patience);
+			retry_end_outage(patience);
 			rc = redlock_go_on(r, &refusal, until, f);
 		} else if (rc != RC_OK && (until || rc != RC_AGAIN)) {
-			rc = retry_wait(&r->patience, s->host, rc, heard, until);
+			rc = retry_wait(patience, s->host, rc, heard, until);
 		}
 	} while (rc == RC_OK && !r->hold.is);
 	return rc;
 }
 
+static bool
+renewal_is_settled(const struct quorum *q)
+{
+	const struct tally *t = &q->tally;
+
+	return t->votes[VERDICT_YES] >= q->need ||
+	    t->votes[VERDICT_NO] + t->votes[VERDICT_ABSENT] > q->n - q->need;
+}
+
+static bool
+has_forgotten(const struct quorum *q, const struct master *m)
+{
+	(void)q;
+	return master_has_vote(m) && m->vote.verdict == VERDICT_ABSENT &&
+	    !*m->vote.record;
+}
+
+static enum rc
+redlock_not_renewed(const struct quorum *q, struct fault *f)
+{
+	const struct tally *t = &q->tally;
+	size_t no = t->votes[VERDICT_NO] + t->votes[VERDICT_ABSENT] + t->foreign;
+	enum rc rc = RC_LOST;
+
+	if (no <= q->n - q->need) {
+		quorum_refused(q, f);
+		return RC_AGAIN;
+	}
+	if (quorum_is_broken(q, &rc, f))
+		return rc;
+	return fault_set(f, RC_LOST,
+	    "%zu of %zu masters no longer have it as ours: it expired, was deleted, or they lost their data",
+	    no, q->n);
+}
+
+/* Those who forgot it are asked for their vote when a quorum has just renewed. */
 static enum rc
 redlock_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 {
-	return redlock_hold_renew(&redlock_of(s)->hold, until, g, f);
+	struct redlock *r = redlock_of(s);
+	struct quorum *q = &r->quorum;
+	instant sent = instant_now();
+	enum rc rc, revoked = RC_REVOKED;
+
+	ask_to_extend(r, false, until, NULL);
+	rc = quorum_hear(q, until, renewal_is_settled);
+	if (rc != RC_OK)
+		return rc;
+	if (q->tally.votes[VERDICT_YES] < q->need)
+		return redlock_not_renewed(q, f);
+	if (instant_now() >= r->hold.ends)
+		return fault_set(
+		    f, RC_AGAIN, "%s answered after the end of the lease", q->where);
+	hold_counts_from(r, sent, g);
+	rc = hear_the_rest(r, until);
+	if (quorum_is_broken(q, &revoked, f))
+		return revoked;
+	if (rc == RC_OK && q->tally.votes[VERDICT_ABSENT] > 0) {
+		ask_to_extend(r, true,
+		    instant_first(r->hold.ends, instant_now() + HEAL_PATIENCE),
+		    has_forgotten);
+		hear_the_rest(r, until);
+	}
+	return RC_OK;
+}
+
+static enum rc
+redlock_released(const struct redlock *r, struct fault *f)
+{
+	const struct quorum *q = &r->quorum;
+	const struct tally *t = &q->tally;
+	enum rc rc = RC_LOST;
+
+	if (t->votes[VERDICT_YES] >= q->need || (!r->hold.is && t->answered >= q->need))
+		return RC_OK;
+	if (t->votes[VERDICT_NO] + t->foreign <= q->n - q->need) {
+		quorum_refused(q, f);
+		return RC_AGAIN;
+	}
+	if (quorum_is_broken(q, &rc, f))
+		return rc;
+	if (quorum_is_repeated(q))
+		return fault_set(
+		    f, RC_AGAIN, "%s closed connections before they answered", q->where);
+	return fault_set(f, RC_LOST,
+	    "%zu of %zu masters no longer had it as ours: it expired, was deleted, or they lost their data",
+	    t->votes[VERDICT_NO], q->n);
 }
 
 static enum rc
 redlock_release(struct store *s, int status, instant until, struct fault *f)
 {
+	struct redlock *r = redlock_of(s);
+	enum rc rc;
+
 	(void)status;
-	return redlock_hold_release(&redlock_of(s)->hold, until, f);
+	if (!r->hold.asked)
+		return RC_OK;
+	rc = redlock_let_go(r, r->hold.is, until, NULL);
+	if (rc == RC_OK && r->quorum.tally.answered < r->quorum.need)
+		rc = quorum_hear(&r->quorum, until, quorum_has_voted);
+	if (rc != RC_OK)
+		return rc;
+	rc = redlock_released(r, f);
+	if (rc == RC_OK || rc == RC_LOST)
+		r->hold.asked = r->hold.is = false;
+	return rc;
 }
 
-/* ---- looking and steering ---- */
-
-static enum rc
-admin_each(struct store *s, const struct look *look, struct fault *f)
-{
-	struct redlock *r = redlock_of(s);
-
-	return redlock_each(&r->quorum, r->bare, look, f);
-}
-
-static enum rc
-admin_revoke(struct store *s, const struct target *t, const char *record, bool force,
-    instant until, struct fault *f)
-{
-	struct redlock *r = redlock_of(s);
-
-	return redlock_revoke(&r->quorum, r->bare, t, record, force, until, f);
-}
-
-static enum rc
-admin_freeze(struct store *s, const char *key, const char *record, int64_t length,
-    instant until, struct fault *f)
-{
-	(void)key, (void)record, (void)length, (void)until;
-	return fault_set(f, RC_CONFIG, "%s cannot freeze locks", s->where);
-}
-
-static enum rc
-admin_thaw(struct store *s, const char *key, instant until, struct fault *f)
-{
-	(void)key, (void)until;
-	return fault_set(f, RC_CONFIG, "%s cannot freeze locks", s->where);
-}
-
-static const struct backend redlock_backend = {
+const struct backend redlock_backend = {
     .name = "redis",
     .schemes = (const char *const[]){"redlock", "redlocks", NULL},
-    .settings = settings,
+    .settings = redis_settings,
     .url_help = "redlock[s]://[user:password@]host[:port],host,host...[/db]",
-    .open = redlock_open,
     .close = redlock_close,
-    .identify = redlock_identify,
+    .identify = redis_identify,
     .lock = &(const struct lock_ops){redlock_acquire, redlock_renew, redlock_release},
-    .admin = &(
-	const struct admin_ops){admin_each, admin_revoke, admin_freeze, admin_thaw},
+    .admin = &(const struct admin_ops){.each = redlock_each, .revoke = redlock_revoke},
 };

@@ -1,5 +1,11 @@
-/* redlock_look.c - what locks there are on a quorum of masters, and taking them away. */
-#include "redlock_look.h"
+/*
+ * redlock_look.c - what locks there are on a quorum of masters, and taking them away.
+ *
+ * All masters are asked.  Who has the votes of more than half of all masters holds; who might
+ * have them, if those that do not answer had given theirs, is told as unknown; fewer are
+ * nothing.  There must be a quorum of answers, or nothing can be said.
+ */
+#include "redis.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +20,9 @@ struct view {
 	bool bare;
 	const struct look *look;
 	struct fault *fault;
-	bool scanned[REDLOCK_MOST];  /* all keys of these have been told */
-	const struct master *silent; /* whose keys could not be told; NULL: none */
-	bool enough;                 /* nobody wants to hear more */
+	bool scanned[REDLOCK_MOST]; /* all keys of these have been told */
+	const struct peer *silent;  /* whose keys could not be told; NULL: none */
+	bool enough;                /* nobody wants to hear more */
 };
 
 /* What one master says of a lock; times are us by its own clock. */
@@ -111,33 +117,13 @@ votes_tell_holder(struct view *v, const char *key, const struct ballot *first)
 {
 	static const struct foreign other = {
 	    .what = "a lock of another client of Redlock"};
-	struct entry e = {.kind = ENTRY_HOLDER,
-	    .slot = -1,
-	    .since = EPOCH_NONE,
-	    .until = EPOCH_NONE,
-	    .owner = first->owner};
+	struct entry e = look_entry_of(ENTRY_HOLDER);
 
+	e.owner = first->owner;
 	sum_up(v->quorum, first, &e);
 	if (!e.record)
 		e.foreign = &other;
 	votes_tell(v, key, &e, first->now);
-}
-
-static void
-votes_tell_votes(
-    struct view *v, const char *key, size_t votes, size_t silent, int64_t now)
-{
-	char what[160];
-	struct entry e = {.kind = ENTRY_UNKNOWN,
-	    .slot = -1,
-	    .since = EPOCH_NONE,
-	    .until = EPOCH_NONE,
-	    .what = what};
-
-	snprintf(what, sizeof what,
-	    "it may be held: it has the votes of %zu of %zu masters, and %zu of them do not answer",
-	    votes, v->quorum->n, silent);
-	votes_tell(v, key, &e, now);
 }
 
 /*
@@ -148,6 +134,8 @@ static void
 votes_tell_lock(struct view *v, const char *key, size_t silent)
 {
 	const struct quorum *q = v->quorum;
+	struct entry e = look_entry_of(ENTRY_UNKNOWN);
+	char what[160];
 	size_t votes = 0;
 	struct ballot b;
 	int64_t now = 0;
@@ -167,30 +155,35 @@ votes_tell_lock(struct view *v, const char *key, size_t silent)
 			now = b.now;
 		}
 	}
-	if (votes > 0 && votes + silent >= q->need)
-		votes_tell_votes(v, key, votes, silent, now);
+	if (votes == 0 || votes + silent < q->need)
+		return;
+	snprintf(what, sizeof what,
+	    "it may be held: it has the votes of %zu of %zu masters, and %zu of them do not answer",
+	    votes, q->n, silent);
+	e.what = what;
+	votes_tell(v, key, &e, now);
 }
 
 /* ---- one lock, all locks ---- */
 
 static bool
-has_quorum(const struct quorum *q, const struct tally *t)
+has_quorum(const struct quorum *q)
 {
-	return t->answered >= q->need;
+	return q->tally.answered >= q->need;
 }
 
 /* A quorum must answer; the others have a little longer. */
 static enum rc
-hear_all(struct quorum *q, instant until, struct tally *t, struct fault *f)
+hear_all(struct quorum *q, instant until, struct fault *f)
 {
-	enum rc rc = quorum_hear(q, until, has_quorum, t);
+	enum rc rc = quorum_hear(q, until, has_quorum);
 
-	if (rc == RC_OK && t->answered >= q->need)
+	if (rc == RC_OK && has_quorum(q))
 		rc = quorum_hear(
-		    q, instant_first(until, instant_now() + REST_PATIENCE), NULL, t);
+		    q, instant_first(until, instant_now() + REST_PATIENCE), NULL);
 	if (rc != RC_OK)
 		return rc;
-	return t->answered >= q->need ? RC_OK : quorum_refused(q, t, f);
+	return has_quorum(q) ? RC_OK : quorum_refused(q, f);
 }
 
 /* Has one told of it already whose keys were all told? */
@@ -208,43 +201,30 @@ is_told(const struct view *v)
 static enum rc
 votes_lock(struct view *v, const char *key)
 {
-	struct order order = {.kind = ORDER_LOOK, .until = v->look->until};
-	struct tally t;
+	struct quorum *q = v->quorum;
 	enum rc rc;
 
-	quorum_name(v->quorum, key, v->bare);
-	quorum_ask(v->quorum, &order, NULL);
-	rc = hear_all(v->quorum, v->look->until, &t, v->fault);
+	quorum_name(q, key, v->bare);
+	quorum_say(q, ASK_LOOK, "");
+	quorum_ask(q, v->look->until, NULL);
+	rc = hear_all(q, v->look->until, v->fault);
 	if (rc == RC_OK && !is_told(v))
-		votes_tell_lock(v, key, v->quorum->n - t.answered);
+		votes_tell_lock(v, key, q->n - q->tally.answered);
 	return rc;
-}
-
-/* The key of that name; false: no dlock would call one so. */
-static bool
-votes_key_of(char *key, const redisReply *names, size_t i)
-{
-	char again[ENCODED_BYTES];
-	const char *name;
-
-	return answer_members(names, i, "s", &name) &&
-	    encode_undo(key, KEY_BYTES + 1, name, strlen(name)) > 0 &&
-	    encode_key(again, sizeof again, key) > 0 && strcmp(again, name) == 0;
 }
 
 /* One page of the keys of one master, which is taken from it. */
 static redisReply *
 scan_page(struct view *v, size_t i, const char *cursor)
 {
-	struct order order = {.kind = ORDER_SCAN, .until = v->look->until};
-	struct master *m = &v->quorum->masters[i];
+	struct quorum *q = v->quorum;
+	struct master *m = &q->masters[i];
 	redisReply *page = NULL;
 	const char *next;
-	struct tally t;
 
-	snprintf(order.owner, sizeof order.owner, "%s", cursor);
-	quorum_ask_one(v->quorum, i, &order);
-	if (quorum_hear(v->quorum, v->look->until, NULL, &t) == RC_OK && t.answered > 0 &&
+	quorum_say(q, ASK_SCAN, cursor);
+	quorum_ask_one(q, i, v->look->until);
+	if (quorum_hear(q, v->look->until, NULL) == RC_OK && q->tally.answered > 0 &&
 	    answer_members(m->reply, 0, "s", &next)) {
 		page = m->reply;
 		m->reply = NULL;
@@ -256,10 +236,11 @@ static enum rc
 votes_names(struct view *v, const redisReply *page)
 {
 	char key[KEY_BYTES + 1];
+	const char *name;
 	enum rc rc = RC_OK;
 
 	for (size_t i = 1; rc == RC_OK && i < page->elements && !v->enough; i++)
-		if (votes_key_of(key, page, i))
+		if (answer_members(page, i, "s", &name) && look_key_of(key, name))
 			rc = votes_lock(v, key);
 	return rc;
 }
@@ -299,7 +280,7 @@ votes_all(struct view *v)
 		v->scanned[i] = done;
 		scanned += done;
 		if (!done)
-			v->silent = &v->quorum->masters[i];
+			v->silent = &v->quorum->peers[i];
 	}
 	if (rc != RC_OK || v->enough || scanned >= v->quorum->need)
 		return rc;
@@ -315,46 +296,48 @@ static void
 let_pages_in(struct quorum *q)
 {
 	for (size_t i = 0; i < q->n; i++) {
-		fan_close(&q->fan.peers[i]);
-		wire_bound(&q->fan.peers[i].wire, &resp_pages);
+		fan_close(&q->peers[i]);
+		wire_bound(&q->peers[i].wire, &resp_pages);
 	}
 }
 
 enum rc
-redlock_each(struct quorum *q, bool bare, const struct look *look, struct fault *f)
+redlock_each(struct store *s, const struct look *look, struct fault *f)
 {
-	struct view v = {.quorum = q, .bare = bare, .look = look, .fault = f};
+	struct redlock *r = redlock_of(s);
+	struct view v = {
+	    .quorum = &r->quorum, .bare = redlock_is_bare(r), .look = look, .fault = f};
 
-	let_pages_in(q);
+	let_pages_in(&r->quorum);
 	return look->key ? votes_lock(&v, look->key) : votes_all(&v);
 }
 
 /* ---- taking away ---- */
 
 enum rc
-redlock_revoke(struct quorum *q, bool bare, const struct target *target,
-    const char *record, bool force, instant until, struct fault *f)
+redlock_revoke(struct store *s, const struct target *target, const char *record,
+    bool force, instant until, struct fault *f)
 {
-	struct order order = {.kind = ORDER_REVOKE,
-	    .token = target->token,
-	    .record = record,
-	    .flag = force,
-	    .until = until};
-	struct tally t;
+	struct redlock *r = redlock_of(s);
+	struct quorum *q = &r->quorum;
+	const struct tally *t = &q->tally;
+	struct script_call *c;
 	enum rc rc;
 
-	snprintf(
-	    order.owner, sizeof order.owner, "%s", target->owner ? target->owner : "");
-	quorum_name(q, target->key, bare);
-	quorum_ask(q, &order, NULL);
-	rc = hear_all(q, until, &t, f);
+	quorum_name(q, target->key, redlock_is_bare(r));
+	c = quorum_say(q, ASK_REVOKE, target->owner ? target->owner : "");
+	script_number(c, (int64_t)target->token);
+	script_word(c, record);
+	script_word(c, force ? "1" : "0");
+	quorum_ask(q, until, NULL);
+	rc = hear_all(q, until, f);
 	if (rc != RC_OK)
 		return rc;
-	if (t.votes[VERDICT_YES] >= q->need ||
-	    (t.votes[VERDICT_YES] > 0 && t.answered == q->n))
+	if (t->votes[VERDICT_YES] >= q->need ||
+	    (t->votes[VERDICT_YES] > 0 && t->answered == q->n))
 		return RC_OK;
-	return t.votes[VERDICT_YES] > 0
-	    ? quorum_refused(q, &t, f)
+	return t->votes[VERDICT_YES] > 0
+	    ? quorum_refused(q, f)
 	    : fault_set(
 		  f, RC_LOST, "%s: who held it by this grant does so no more", q->where);
 }

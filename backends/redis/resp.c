@@ -106,15 +106,43 @@ resp_length(const char *buf, size_t n, const struct resp_bounds *b)
 	return length;
 }
 
+/* ---- what an error says ---- */
+
+#define CAPITALS "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+/* Its code: the first word, or, where a script has failed, the one behind the place of that. */
+static const char *
+code_of(const char *text)
+{
+	const char *at = strncmp(text, "ERR ", 4) == 0 ? strstr(text, "script") : NULL;
+
+	while (at && (at = strstr(at, ": "))) {
+		at += at[2] == '-' ? 3 : 2;
+		if (strspn(at, CAPITALS) > 1)
+			return at;
+	}
+	return text;
+}
+
+bool
+resp_says(const char *text, const char *what)
+{
+	size_t n = strlen(what);
+	const char *code = code_of(text);
+
+	if (what[strspn(what, CAPITALS)] != '\0')
+		return strstr(text, what) != NULL;
+	return strncmp(code, what, n) == 0 && (code[n] == ' ' || code[n] == '\0');
+}
+
 #define CLUSTER \
 	"it is one node of a cluster, or that is down: redis+cluster://HOST is its URL"
 
 static const char right_to_lock[] =
     "allow the user ~dlock:* &dlock:* +@all -@dangerous +info";
 
-/* In order of search, since an error from within a script names others on its way. */
 static const struct meaning {
-	const char *code;
+	const char *what; /* as resp_says() */
 	enum rc rc;
 	const char *hint;
 } meanings[] = {
@@ -136,7 +164,7 @@ static const struct meaning {
     {"can't access at least one of the keys", RC_DENIED, right_to_lock},
     {"WRONGTYPE", RC_PROTOCOL, "something that is not dlock's stands under this key"},
     {"MOVED", RC_CONFIG, CLUSTER},
-    {"ASK ", RC_CONFIG, CLUSTER},
+    {"ASK", RC_CONFIG, CLUSTER},
     {"CROSSSLOT", RC_CONFIG,
 	"a brace in this key puts what belongs to it into two slots of the cluster: use none, or one {tag}"},
     {"CLUSTERDOWN", RC_CONFIG, CLUSTER},
@@ -161,7 +189,7 @@ enum rc
 resp_error(const char *text, const char **hint)
 {
 	for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
-		if (strstr(text, meanings[i].code)) {
+		if (resp_says(text, meanings[i].what)) {
 			*hint = meanings[i].hint;
 			return meanings[i].rc;
 		}
@@ -180,29 +208,11 @@ resp_error_look(const char *text, const char **hint)
 	return rc;
 }
 
-bool
-resp_is_foreign(const char *text)
-{
-	return strstr(text, "WRONGTYPE") != NULL;
-}
-
-bool
-resp_is_noscript(const char *text)
-{
-	return strncmp(text, "NOSCRIPT", 8) == 0;
-}
-
 /* "ERR unknown command 'EVALSHA'", "NOPERM ... to run the 'evalsha' command": each in many words. */
 bool
 resp_is_no_scripts(const char *text)
 {
-	return (strstr(text, "unknown command") || strncmp(text, "NOPERM", 6) == 0) &&
+	return (resp_says(text, "unknown command") || resp_says(text, "NOPERM")) &&
 	    (strcasestr(text, "'eval") || strcasestr(text, "`eval") ||
 		strcasestr(text, "|eval"));
-}
-
-bool
-resp_is_unknown_command(const char *text)
-{
-	return strncmp(text, "ERR unknown command", 19) == 0;
 }

@@ -42,21 +42,12 @@ enum rc resp_error(const char *text, const char **hint);
 enum rc resp_error_look(const char *text, const char **hint);
 
 /*
- * Does it say that what stands under the key is no lock, so that whoever held one has
- * lost it?
+ * Does it say that?  In capitals it is a code, such as "WRONGTYPE" (what stands under the key is
+ * no lock) or "NOSCRIPT"; else words, of which there is no code.
  */
-bool resp_is_foreign(const char *text);
-
-/*
- * Does it say that the server does not know the script, since it was restarted or never
- * saw it?
- */
-bool resp_is_noscript(const char *text);
+bool resp_says(const char *text, const char *what);
 
 /* Does it say that the server runs no scripts, or none of ours? */
 bool resp_is_no_scripts(const char *text);
-
-/* Does it say that the server is too old for the command? */
-bool resp_is_unknown_command(const char *text);
 
 #endif

@@ -13,22 +13,24 @@ enum { HOPS = 5 }; /* so many times one question goes elsewhere */
 /* ---- its life ---- */
 
 void
-route_init(
-    struct route *r, struct host *host, const struct address *a, const char *password)
+route_init(struct route *r, struct host *host, const struct address *a,
+    const struct address *sentinels)
 {
-	*r = (struct route){
-	    .host = host, .address = a, .password = password, .at = a->hosts[0]};
+	r->host = host;
+	r->address = a;
+	r->sentinel_address = sentinels;
+	r->at = a->hosts[0];
 	address_print(a, r->where, sizeof r->where);
 	r->found = a->form == FORM_SINGLE;
 	server_init(&r->server, host, a, r->where);
-	server_init(&r->aside, host, a, r->aside_where);
 }
 
 void
 route_close(struct route *r)
 {
 	server_close(&r->server);
-	server_close(&r->aside);
+	if (r->aside)
+		server_close(r->aside);
 }
 
 void
@@ -37,15 +39,16 @@ route_free(struct route *r)
 	route_close(r);
 	sentinels_free(r->sentinels);
 	free(r->known);
+	free(r->aside);
 	r->sentinels = NULL;
 	r->known = NULL;
+	r->aside = NULL;
 }
 
 void
 route_let_pages_in(struct route *r)
 {
-	wire_bound(&r->server.wire, &resp_pages);
-	wire_bound(&r->aside.wire, &resp_pages);
+	wire_bound(&r->server.peer.wire, &resp_pages);
 }
 
 /* ---- where ---- */
@@ -70,7 +73,7 @@ find_by_sentinels(struct route *r, instant until, struct fault *f)
 	enum rc rc;
 
 	if (!r->sentinels)
-		r->sentinels = sentinels_new(r->host, r->address, r->password);
+		r->sentinels = sentinels_new(r->host, r->sentinel_address);
 	if (!r->sentinels)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	rc = sentinels_ask(r->sentinels, until, &master, f);
@@ -148,37 +151,32 @@ route_move(struct route *r, const struct endpoint *to)
 enum next { NEXT_KEEP, NEXT_LATER, NEXT_ELSEWHERE, NEXT_MOVED, NEXT_ASK };
 
 static const struct rule {
-	const char *word;
-	bool within; /* an error of a script names it on its way; else it begins so */
+	const char *what; /* as resp_says() */
 	bool cluster;
 	enum next next;
 } rules[] = {
-    {"MOVED ", false, true, NEXT_MOVED},
-    {"ASK ", false, true, NEXT_ASK},
-    {"TRYAGAIN", true, true, NEXT_LATER},
-    {"non local key", true, true, NEXT_LATER},
-    {"READONLY", true, false, NEXT_ELSEWHERE},
-    {"UNBLOCKED", false, false, NEXT_ELSEWHERE},
-    {"MASTERDOWN", false, false, NEXT_ELSEWHERE},
-    {"CLUSTERDOWN", false, false, NEXT_ELSEWHERE},
-    {"LOADING", false, false, NEXT_ELSEWHERE},
-    {"BUSY ", false, false, NEXT_ELSEWHERE},
-    {"ERR max number of clients", false, false, NEXT_ELSEWHERE},
+    {"MOVED", true, NEXT_MOVED},
+    {"ASK", true, NEXT_ASK},
+    {"TRYAGAIN", true, NEXT_LATER},
+    {"non local key", true, NEXT_LATER},
+    {"READONLY", false, NEXT_ELSEWHERE},
+    {"UNBLOCKED", false, NEXT_ELSEWHERE},
+    {"MASTERDOWN", false, NEXT_ELSEWHERE},
+    {"CLUSTERDOWN", false, NEXT_ELSEWHERE},
+    {"LOADING", false, NEXT_ELSEWHERE},
+    {"BUSY", false, NEXT_ELSEWHERE},
+    {"ERR max number of clients", false, NEXT_ELSEWHERE},
 };
 
 static enum next
 next_of(const struct route *r, const redisReply *reply)
 {
-	const char *text = reply->type == REDIS_REPLY_ERROR ? reply->str : "";
+	bool cluster = r->address->form == FORM_CLUSTER;
 
-	for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
-		const struct rule *rule = &rules[i];
-
-		if ((!rule->cluster || r->address->form == FORM_CLUSTER) &&
-		    (rule->within ? strstr(text, rule->word) != NULL
-				  : strncmp(text, rule->word, strlen(rule->word)) == 0))
-			return rule->next;
-	}
+	for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+		if (reply->type == REDIS_REPLY_ERROR && (cluster || !rules[i].cluster) &&
+		    resp_says(reply->str, rules[i].what))
+			return rules[i].next;
 	return NEXT_KEEP;
 }
 
@@ -220,12 +218,11 @@ route_ask_server(struct route *r, struct server *s, const struct question *q,
 {
 	enum rc rc;
 
-	s->asked = s->repeated = false;
 	r->sent = instant_now();
 	rc = server_ask(s, q, until, reply, f);
 	r->acknowledged = s->acknowledged;
-	r->repeated |= s->repeated || (rc == RC_AGAIN && s->asked);
-	r->asked |= s->asked;
+	r->repeated |= s->peer.repeated || (rc == RC_AGAIN && s->peer.told);
+	r->asked |= s->peer.told;
 	return rc;
 }
 
@@ -243,13 +240,20 @@ route_ask_aside(struct route *r, const struct question *q, instant until,
 		return route_reject(r, reply, f);
 	freeReplyObject(*reply);
 	*reply = NULL;
+	if (!r->aside) {
+		r->aside = calloc(1, sizeof *r->aside);
+		if (!r->aside)
+			return fault_set(f, RC_SYSTEM, "out of memory");
+		server_init(r->aside, r->host, r->address, r->aside_where);
+		wire_bound(&r->aside->peer.wire, r->server.peer.wire.bounds);
+	}
 	if (!endpoint_is(&to, &r->aside_at)) {
 		r->aside_at = to;
 		address_print_host(&to, r->aside_where, sizeof r->aside_where);
-		server_go(&r->aside, &r->aside_at, r->aside_where);
+		server_go(r->aside, &r->aside_at, r->aside_where);
 	}
 	asking.asking = true;
-	rc = route_ask_server(r, &r->aside, &asking, until, reply, f);
+	rc = route_ask_server(r, r->aside, &asking, until, reply, f);
 	if (rc != RC_OK)
 		return rc;
 	next = next_of(r, *reply);
@@ -419,8 +423,7 @@ route_masters(struct route *r, instant until, struct endpoint masters[NODES], si
     struct fault *f)
 {
 	static const char command[] = "*2\r\n$7\r\nCLUSTER\r\n$5\r\nSLOTS\r\n";
-	struct question q = {
-	    .command = command, .length = sizeof command - 1, .persist = true};
+	struct question q = {.command = command, .persist = true};
 	redisReply *reply = NULL;
 	struct endpoint to;
 	enum rc rc = route_ask(r, &q, until, &reply, f);

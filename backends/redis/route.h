@@ -23,19 +23,16 @@ enum { NODES = 64 }; /* of a cluster that are remembered */
 struct route {
 	struct host *host;
 	const struct address *address;
-	const char *password;        /* of the sentinels; "": none */
-	struct server server;        /* at `at` */
-	struct endpoint at;          /* where to ask */
-	char where[WHERE_BYTES];     /* the same for people */
-	bool found;                  /* by whatever finds it */
-	bool trusted;                /* it has answered as a master does */
-	unsigned moves;              /* how often `at` has changed */
+	const struct address *sentinel_address; /* who we are to them */
+	struct server server;                   /* at `at` */
+	struct endpoint at;                     /* where to ask */
+	char where[WHERE_BYTES];                /* the same for people */
+	bool found;                             /* by whatever finds it */
+	bool trusted;                           /* it has answered as a master does */
+	unsigned moves;                         /* how often `at` has changed */
 	struct sentinels *sentinels; /* FORM_SENTINEL, once they have been asked */
 	struct endpoint *known;      /* FORM_CLUSTER: NODES of them, at first the URL's */
 	size_t n, turn;              /* so many are; the one to try next */
-	struct server aside;         /* a node to which the hash slot moves */
-	struct endpoint aside_at;
-	char aside_where[WHERE_BYTES];
 	/* Of the question that was answered last: */
 	instant sent;         /* just before it left */
 	int64_t acknowledged; /* as server.h */
@@ -43,11 +40,15 @@ struct route {
 	/* For the caller, who clears them: */
 	bool asked;    /* something has been sent: a server may know of us */
 	bool repeated; /* a question was asked twice: the first one may have been heard */
+	/* A node to which the hash slot moves; NULL: there was none so far. */
+	struct server *aside;
+	struct endpoint aside_at;
+	char aside_where[WHERE_BYTES];
 };
 
-/* `password` as sentinels_new(). */
-void route_init(
-    struct route *, struct host *, const struct address *, const char *password);
+/* It is all 0; `sentinels` as sentinels_new(), with FORM_SENTINEL. */
+void route_init(struct route *, struct host *, const struct address *,
+    const struct address *sentinels);
 void route_free(struct route *);
 
 /*

@@ -14,32 +14,21 @@
 /* of the wait: one of so many parts, in which fewer than most will do */
 enum { LAST_PART = 4, SENTINEL_WHERE = 300 };
 
-/* What one of them has to say. */
-enum word {
-	WORD_NONE, /* nothing so far, or for ever */
-	WORD_MASTER,
-	WORD_UNKNOWN, /* it knows no master of that name */
-	WORD_UNSAFE,  /* its certificate is not accepted */
-	WORD_DENIED,
-	WORD_NONSENSE,
-};
-
 struct sentinel {
 	char where[SENTINEL_WHERE];
-	enum word word;
-	struct endpoint master;
+	bool refused; /* the password; it may tell where the master is all the same */
+	struct endpoint master; /* as it says; port 0: it has not said */
 };
 
 struct sentinels {
 	struct host *host;
 	const struct address *address;
-	const char *password;
 	struct fan fan;
-	bool patience; /* the last question was how patient they are, too */
+	struct peer *peers; /* of the fan: one that tells no master says in which way */
+	bool patience;      /* the last question was how patient they are, too */
 	int64_t down_after;
-	size_t turn;      /* the next one to be asked alone */
-	size_t one;       /* the one that is asked alone; n: none is */
-	struct fault why; /* what the last one that failed had to say */
+	size_t turn; /* the next one to be asked alone */
+	size_t one;  /* the one that is asked alone */
 	size_t n;
 	struct sentinel each[];
 };
@@ -48,35 +37,46 @@ static const struct resp_bounds bounds = {RESP_BYTES, 128, RESP_DEPTH};
 
 /* ---- answers ---- */
 
-static enum word
-read_error(struct sentinels *s, struct sentinel *o, char *text)
+/* What it says instead: a code that goes for all of them, and the words. */
+static enum rc
+read_error(const struct peer *p, const char *master, char *text, struct fault *f)
 {
 	const char *hint;
-	enum rc rc = resp_error(text, &hint);
 
-	if (strstr(text, "No such master"))
-		return WORD_UNKNOWN;
-	secret_blot(text, s->password);
-	fault_set(&s->why, rc, "%s says '%.200s'%s", o->where, text,
-	    rc == RC_DENIED ? ": -O sentinel-password-file=FILE is for it" : "");
-	return rc == RC_DENIED ? WORD_DENIED : WORD_NONSENSE;
+	if (!text || strncmp(text, "ERR No such master", 18) == 0)
+		return fault_set(f, RC_CONFIG,
+		    "the sentinels know no master called '%s': its name stands behind their hosts in the URL",
+		    master);
+	secret_blot(text, p->address->password);
+	return resp_error(text, &hint) == RC_DENIED
+	    ? fault_set(f, RC_DENIED,
+		  "%s says '%.200s': -O sentinel-password-file=FILE is for it",
+		  p->wire.stream.where, text)
+	    : fault_set(f, RC_PROTOCOL, "%s says '%.200s'", p->wire.stream.where, text);
 }
 
-static enum word
-read_master(struct sentinels *s, struct sentinel *o, const redisReply *r)
+static enum heard
+read_master(struct sentinels *s, size_t i, const redisReply *r)
 {
+	struct sentinel *o = &s->each[i];
+	struct peer *p = &s->peers[i];
 	const char *host, *port;
 
-	if (r->type == REDIS_REPLY_ERROR)
-		return read_error(s, o, r->str);
-	if (r->type == REDIS_REPLY_NIL)
-		return WORD_UNKNOWN;
 	if (answer_members(r, 0, "ww", &host, &port) && r->elements == 2 &&
 	    !endpoint_plain(&o->master, host, strlen(host), port, strlen(port)))
-		return WORD_MASTER;
-	fault_set(&s->why, RC_PROTOCOL,
-	    "%s names no host and port as the master: is it a sentinel?", o->where);
-	return WORD_NONSENSE;
+		return s->patience ? HEARD_MORE : HEARD_ALL;
+	o->master.port = 0;
+	if (o->refused)
+		p->rc = fault_set(&p->fault, RC_DENIED,
+		    "%s refuses the password of -O sentinel-password-file=FILE",
+		    o->where);
+	else if (r->type == REDIS_REPLY_ERROR || r->type == REDIS_REPLY_NIL)
+		p->rc = read_error(p, s->address->master, r->str, &p->fault);
+	else
+		p->rc = fault_set(&p->fault, RC_PROTOCOL,
+		    "%s names no host and port as the master: is it a sentinel?",
+		    o->where);
+	return HEARD_WRONG;
 }
 
 /* {name, value, ...} */
@@ -95,58 +95,16 @@ read_patience(struct sentinels *s, const redisReply *r)
 static enum heard
 sentinel_hear(void *ctx, size_t i, int number, redisReply **reply)
 {
-	const redisReply *r = *reply;
 	struct sentinels *s = ctx;
-	struct sentinel *o = &s->each[i];
-	enum word word;
 
-	if (number > 0) {
-		read_patience(s, r);
-		return HEARD_ALL;
+	if (number == 0)
+		return read_master(s, i, *reply);
+	if (number < 0) {
+		s->each[i].refused = (*reply)->type == REDIS_REPLY_ERROR;
+		return HEARD_MORE;
 	}
-	if (number == 0) {
-		word = read_master(s, o, r);
-		o->word = o->word == WORD_DENIED && word != WORD_MASTER ? WORD_DENIED
-									: word;
-		return s->patience ? HEARD_MORE : HEARD_ALL;
-	}
-	if (r->type == REDIS_REPLY_ERROR) {
-		o->word = WORD_DENIED;
-		fault_set(&s->why, RC_DENIED,
-		    "%s refuses the password of -O sentinel-password-file=FILE",
-		    o->where);
-	}
-	return HEARD_MORE;
-}
-
-/* How many say this. */
-static size_t
-count_words(const struct sentinels *s, enum word word)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < s->n; i++)
-		n += s->each[i].word == word;
-	return n;
-}
-
-/* What became of those that have not answered; one that cannot be reached hides no other's word. */
-static void
-read_failures(struct sentinels *s)
-{
-	for (size_t i = 0; i < s->n; i++) {
-		const struct peer *p = &s->fan.peers[i];
-
-		if (p->busy || p->rc == RC_OK)
-			continue;
-		if (p->rc != RC_AGAIN || count_words(s, WORD_NONE) == s->n)
-			s->why = p->fault;
-		if (s->each[i].word == WORD_NONE)
-			s->each[i].word = p->rc == RC_CONFIG ? WORD_UNSAFE
-			    : p->rc == RC_DENIED             ? WORD_DENIED
-			    : p->rc == RC_PROTOCOL           ? WORD_NONSENSE
-							     : WORD_NONE;
-	}
+	read_patience(s, *reply);
+	return HEARD_ALL;
 }
 
 /* ---- asking ---- */
@@ -165,35 +123,32 @@ sentinel_say(struct sentinels *s, size_t i, instant until)
 		: "*3\r\n$8\r\nSENTINEL\r\n$23\r\nget-master-addr-by-name\r\n$%zu\r\n%s\r\n",
 	    n, name, n, name);
 
-	s->each[i].word = WORD_NONE;
-	fan_say(&s->fan, &s->fan.peers[i], length < 0 ? NULL : command, length, until);
+	s->each[i].master.port = 0;
+	fan_say(&s->fan, &s->peers[i], length < 0 ? NULL : command, length, until);
 }
 
-/* How many say the same as this one. */
+/* How many name this one; NULL: any. */
 static size_t
-votes_for(const struct sentinels *s, const struct sentinel *of)
+votes_for(const struct sentinels *s, const struct endpoint *master)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < s->n; i++)
-		n += s->each[i].word == WORD_MASTER &&
-		    endpoint_is(&s->each[i].master, &of->master);
+		n += s->each[i].master.port > 0 &&
+		    (!master || endpoint_is(&s->each[i].master, master));
 	return n;
 }
 
-/* What at least `votes` say, and with fewer than most: nobody else says another; or NULL. */
+/* What most of all say, or all that name one; or NULL. */
 static const struct endpoint *
 named_by(const struct sentinels *s, bool most)
 {
-	size_t masters = count_words(s, WORD_MASTER);
+	size_t enough = most ? s->n / 2 + 1 : votes_for(s, NULL);
 
-	for (size_t i = 0; i < s->n; i++) {
-		const struct sentinel *o = &s->each[i];
-
-		if (o->word == WORD_MASTER &&
-		    (most ? votes_for(s, o) * 2 > s->n : votes_for(s, o) == masters))
-			return &o->master;
-	}
+	for (size_t i = 0; i < s->n; i++)
+		if (s->each[i].master.port > 0 &&
+		    votes_for(s, &s->each[i].master) >= enough)
+			return &s->each[i].master;
 	return NULL;
 }
 
@@ -204,31 +159,29 @@ most_agree(void *ctx)
 }
 
 static bool
-most_agree_or_one_has_answered(void *ctx)
+one_has_answered(void *ctx)
 {
-	return named_by(ctx, true) || count_words(ctx, WORD_MASTER) > 0;
+	return votes_for(ctx, NULL) > 0;
 }
 
+/* One that cannot be reached hides no other's word. */
 static enum rc
 refusal(struct sentinels *s, struct fault *f)
 {
+	static const enum rc order[] = {RC_CONFIG, RC_DENIED, RC_PROTOCOL};
 	const char *name = s->address->master;
 
-	if (count_words(s, WORD_MASTER) > 0)
+	if (votes_for(s, NULL) > 0)
 		return fault_set(f, RC_AGAIN,
 		    "the sentinels do not agree where the master %s is", name);
-	if (count_words(s, WORD_UNKNOWN) > 0)
-		return fault_set(f, RC_CONFIG,
-		    "the sentinels know no master called '%s': its name stands behind their hosts in the URL",
-		    name);
-	if (count_words(s, WORD_UNSAFE) > 0)
-		return fault_set(f, RC_CONFIG, "%s", s->why.text);
-	if (count_words(s, WORD_DENIED) > 0)
-		return fault_set(f, RC_DENIED, "%s", s->why.text);
-	if (count_words(s, WORD_NONSENSE) > 0)
-		return fault_set(f, RC_PROTOCOL, "%s", s->why.text);
+	for (size_t o = 0; o < sizeof order / sizeof *order; o++)
+		for (size_t i = 0; i < s->n; i++)
+			if (s->peers[i].rc == order[o]) {
+				*f = s->peers[i].fault;
+				return order[o];
+			}
 	return fault_set(f, RC_AGAIN, "no sentinel tells where the master %s is: %.300s",
-	    name, *s->why.text ? s->why.text : "none answers");
+	    name, s->peers[s->n - 1].fault.text);
 }
 
 /* Nobody is busy with what was asked before. */
@@ -236,9 +189,8 @@ static void
 close_busy(struct sentinels *s)
 {
 	for (size_t i = 0; i < s->n; i++)
-		if (s->fan.peers[i].busy)
-			fan_close(&s->fan.peers[i]);
-	s->one = s->n;
+		if (s->peers[i].busy)
+			fan_close(&s->peers[i]);
 }
 
 /*
@@ -253,15 +205,13 @@ sentinels_ask(
 	const struct endpoint *named;
 	enum rc rc;
 
-	*s->why.text = '\0';
 	close_busy(s);
 	s->patience = s->host->verbose && !s->down_after;
 	for (size_t i = 0; i < s->n; i++)
 		sentinel_say(s, i, until);
 	rc = fan_hear(&s->fan, soon, most_agree);
 	if (rc == RC_OK && !named_by(s, true))
-		rc = fan_hear(&s->fan, until, most_agree_or_one_has_answered);
-	read_failures(s);
+		rc = fan_hear(&s->fan, until, one_has_answered);
 	close_busy(s);
 	if (rc != RC_OK)
 		return rc;
@@ -288,11 +238,11 @@ sentinels_ask_one(struct sentinels *s, instant until)
 bool
 sentinels_one_differs(struct sentinels *s, const struct endpoint *master)
 {
-	const struct sentinel *o = &s->each[s->one];
+	const struct endpoint *named = &s->each[s->one].master;
 
 	fan_hear(&s->fan, instant_now() + ONE_PATIENCE, NULL);
 	close_busy(s);
-	return o->word == WORD_MASTER && !endpoint_is(&o->master, master);
+	return named->port > 0 && !endpoint_is(named, master);
 }
 
 /* ---- their life ---- */
@@ -304,21 +254,17 @@ sentinels_down_after(const struct sentinels *s)
 }
 
 struct sentinels *
-sentinels_new(struct host *host, const struct address *a, const char *password)
+sentinels_new(struct host *host, const struct address *a)
 {
 	struct sentinels *s = calloc(1, sizeof *s + a->n * sizeof s->each[0]);
-	struct fault ignored;
 
 	if (!s)
 		return NULL;
 	s->host = host;
 	s->address = a;
-	s->password = password;
-	s->n = s->one = a->n;
-	if (fan_begin(&s->fan, host, s->n, sentinel_hear, s, &ignored) != RC_OK ||
-	    (*password &&
-		!greetings_add(&s->fan.greeting, GREET_AUTH, 2,
-		    (const char *[]){"AUTH", password}))) {
+	s->n = a->n;
+	s->peers = calloc(s->n, sizeof *s->peers);
+	if (!s->peers || !fan_begin(&s->fan, host, s->peers, s->n, sentinel_hear, s)) {
 		sentinels_free(s);
 		return NULL;
 	}
@@ -339,5 +285,6 @@ sentinels_free(struct sentinels *s)
 	if (!s)
 		return;
 	fan_end(&s->fan);
+	free(s->peers);
 	free(s);
 }

@@ -14,11 +14,10 @@
 struct sentinels;
 
 /*
- * The hosts of the address are the sentinels, its master the name they are asked for;
- * `password` ("": none) is theirs.  Neither is copied.  NULL without memory.
+ * The hosts of the address are the sentinels, its master the name they are asked for, its
+ * password theirs.  It is not copied.  NULL without memory.
  */
-struct sentinels *sentinels_new(
-    struct host *, const struct address *, const char *password);
+struct sentinels *sentinels_new(struct host *, const struct address *);
 void sentinels_free(struct sentinels *);
 
 /*

@@ -1,10 +1,10 @@
 /*
  * transaction.c - the string dialect on a server that runs no scripts.
  *
- * The lock and our key beside it are watched, read, and then changed by a transaction,
- * which does nothing if another has changed one of them meanwhile: then all of it is
- * done again.  The commands follow one another on one connection; what is lost with it
- * (question.continues) was never done, but for the last of them, EXEC.
+ * The lock and our key beside it are watched and read in one packet, and then changed in
+ * another one by a transaction, which does nothing if another has changed one of them
+ * meanwhile: then all of it is done again.  Both go over one connection; what is lost with
+ * it (question.continues) was never done, but for the transaction itself.
  */
 #include "transaction.h"
 
@@ -20,298 +20,258 @@ static const int64_t day_ms = 86400 * 1000;
 
 struct transaction {
 	struct route *route;
-	const struct names *names;
+	const char *lock, *side; /* keys */
 	const struct claim *claim;
 	const struct request *request;
 	instant until;
 	struct answer *answer;
 	struct fault *fault;
 	char lease[24];
-	bool begun;   /* something has been said that counts for what follows */
-	bool settled; /* the answer is there */
+	/* What the first packet has read: */
+	bool begun;                  /* it is watched */
+	bool locked;                 /* by anybody */
+	char value[64];              /* of the lock, cut to size */
+	char row[RECORD_BYTES + 64]; /* our own */
+	char dealt[24];              /* the last token */
+	int64_t us;                  /* the server's time */
 };
 
-/* ---- one command ---- */
+/* ---- what is said ---- */
 
-#define SAY(t, reply, ...) \
-	transaction_say(t, reply, (const char *const[]){__VA_ARGS__, NULL})
+typedef const char *const words[10]; /* ended by NULL */
 
-/* An error: nothing is to stay watched, or queued. */
-static enum rc
-transaction_refused(struct transaction *t, char *text)
+/* Puts commands into one text; NULL without memory. */
+static char *
+write_commands(const words *commands, size_t n)
 {
-	enum rc rc = server_refused(&t->route->server, text, t->fault);
+	char *text = NULL;
+	size_t used = 0;
 
-	route_close(t->route);
-	return t->request->operation != ACQUIRE && resp_is_foreign(text) ? RC_LOST : rc;
+	for (size_t i = 0; i < n; i++) {
+		char *one, *all;
+		int count = 0, length;
+
+		while (commands[i][count])
+			count++;
+		length = redisFormatCommandArgv(
+		    &one, count, (const char **)commands[i], NULL);
+		all = length < 0 ? NULL : realloc(text, used + length + 1);
+		if (all)
+			memcpy(all + used, one, length + 1);
+		if (length >= 0)
+			redisFreeCommand(one);
+		if (!all) {
+			free(text);
+			return NULL;
+		}
+		text = all;
+		used += length;
+	}
+	return text;
 }
 
-/* Says it; with RC_OK the reply, no error, is the caller's, else it is NULL. */
+/*
+ * Says them; RC_OK: *reply has an answer to each, none of which is an error.  After an error
+ * nothing is to stay watched, or queued.
+ */
 static enum rc
-transaction_say(struct transaction *t, redisReply **reply, const char *const *words)
+transaction_say(
+    struct transaction *t, const words *commands, size_t n, redisReply **reply)
 {
 	bool release = t->request->operation == RELEASE;
-	struct question q = {.continues = t->begun,
-	    .claimed = !release && strcmp(*words, "EXEC") == 0,
-	    /* what EXEC has ended there could not be asked for elsewhere */
-	    .settles = release && t->request->held && strcmp(*words, "WATCH") == 0};
-	char *command;
-	int n = 0, length;
+	struct question q = {.several = n,
+	    .continues = t->begun,
+	    .claimed = t->begun && !release,
+	    /* what a transaction has ended there could not be asked for elsewhere */
+	    .settles = !t->begun && release && t->request->held};
+	char *text = write_commands(commands, n);
 	enum rc rc;
 
-	while (words[n])
-		n++;
-	length = redisFormatCommandArgv(&command, n, (const char **)words, NULL);
-	*reply = NULL;
-	if (length < 0)
+	if (!text)
 		return fault_set(t->fault, RC_SYSTEM, "out of memory");
-	q.command = command;
-	q.length = length;
+	q.command = text;
 	rc = route_ask(t->route, &q, t->until, reply, t->fault);
-	redisFreeCommand(command);
-	t->begun = true;
-	if (rc != RC_OK) {
-		*reply = NULL;
-		route_close(t->route); /* where nothing is to stay queued */
-		return rc;
-	}
-	if (!*reply)
-		return script_nonsense(t->route, t->fault);
-	if ((*reply)->type == REDIS_REPLY_ERROR) {
-		rc = transaction_refused(t, (*reply)->str);
+	free(text);
+	if (rc == RC_OK && (*reply)->type == REDIS_REPLY_ERROR) {
+		bool lost = t->request->operation != ACQUIRE &&
+		    resp_says((*reply)->str, "WRONGTYPE");
+
+		rc = server_refused(&t->route->server, (*reply)->str, t->fault);
+		rc = lost ? RC_LOST : rc;
 		freeReplyObject(*reply);
-		*reply = NULL;
 	}
+	if (rc != RC_OK)
+		route_close(t->route);
 	return rc;
 }
 
-/* The same where the reply does not matter. */
-#define DO(t, ...) do_(t, (const char *const[]){__VA_ARGS__, NULL})
-
-static enum rc
-do_(struct transaction *t, const char *const *words)
+/* A text, cut to size; "" where there is none.  False: something else. */
+static bool
+read_value(const redisReply *r, char *out, size_t size)
 {
-	redisReply *reply;
-	enum rc rc = transaction_say(t, &reply, words);
+	bool is = r->type == REDIS_REPLY_STRING;
 
-	freeReplyObject(reply);
-	return rc;
+	snprintf(out, size, "%s", is ? r->str : "");
+	return is || r->type == REDIS_REPLY_NIL;
+}
+
+static bool
+read_watched(struct transaction *t, const redisReply *r)
+{
+	const redisReply *time;
+	const char *seconds, *rest;
+
+	if (!answer_members(r, 4, "a", &time) ||
+	    !answer_members(time, 0, "ss", &seconds, &rest))
+		return false;
+	t->locked = r->element[1]->type != REDIS_REPLY_NIL;
+	t->us = strtoll(seconds, NULL, 10) * 1000000 + strtoll(rest, NULL, 10);
+	return read_value(r->element[1], t->value, sizeof t->value) &&
+	    read_value(r->element[2], t->row, sizeof t->row) &&
+	    read_value(r->element[3], t->dealt, sizeof t->dealt);
 }
 
 static enum rc
-transaction_say_number(struct transaction *t, int64_t *out, const char *const *words)
+transaction_watch(struct transaction *t)
 {
+	const words commands[] = {{"WATCH", t->lock, t->side}, {"GET", t->lock},
+	    {"HGET", t->side, t->claim->owner}, {"HGET", t->side, "#token"}, {"TIME"}};
 	redisReply *reply;
-	enum rc rc = transaction_say(t, &reply, words);
+	enum rc rc;
 
-	if (!reply)
+	t->begun = false;
+	rc = transaction_say(t, commands, 5, &reply);
+	if (rc != RC_OK)
 		return rc;
-	*out = reply->integer;
-	if (reply->type != REDIS_REPLY_INTEGER)
-		rc = script_nonsense(t->route, t->fault);
-	freeReplyObject(reply);
-	return rc;
-}
-
-/* The text, cut to size; "" where there is none. */
-static enum rc
-transaction_say_text(
-    struct transaction *t, char *out, size_t size, bool *is, const char *const *words)
-{
-	redisReply *reply;
-	enum rc rc = transaction_say(t, &reply, words);
-
-	if (!reply)
-		return rc;
-	*is = reply->type == REDIS_REPLY_STRING;
-	snprintf(out, size, "%s", *is ? reply->str : "");
-	if (!*is && reply->type != REDIS_REPLY_NIL)
+	t->begun = true;
+	if (!read_watched(t, reply))
 		rc = script_nonsense(t->route, t->fault);
 	freeReplyObject(reply);
 	return rc;
 }
 
 /*
- * Has it changed what it is about?  A watched key that ends by its own time is a change
- * since Redis 6.0.9 only.
+ * Carries out a transaction.  *done: nobody was quicker, and the first of it had its effect:
+ * a watched key that ends by its own time is a change since Redis 6.0.9 only.
  */
-static bool
-is_effective(const redisReply *first)
-{
-	return first->type == REDIS_REPLY_STATUS ||
-	    (first->type == REDIS_REPLY_INTEGER && first->integer == 1);
-}
-
-/* Carries out what is queued; *done: nobody was quicker, and the first of it had its effect. */
 static enum rc
-transaction_execute(struct transaction *t, bool *done)
+transaction_execute(struct transaction *t, const words *commands, size_t n, bool *done)
 {
-	redisReply *reply;
-	enum rc rc = SAY(t, &reply, "EXEC");
+	redisReply *reply, *exec;
+	enum rc rc = transaction_say(t, commands, n, &reply);
 
-	t->begun = false;
-	if (!reply)
+	if (rc != RC_OK)
 		return rc;
-	*done = reply->type == REDIS_REPLY_ARRAY && reply->elements > 0;
-	for (size_t i = 0; *done && i < reply->elements && rc == RC_OK; i++)
-		if (reply->element[i]->type == REDIS_REPLY_ERROR)
+	exec = reply->element[n - 1];
+	*done = exec->type == REDIS_REPLY_ARRAY && exec->elements > 0 &&
+	    (exec->element[0]->type == REDIS_REPLY_STATUS ||
+		exec->element[0]->type == REDIS_REPLY_INTEGER);
+	if (*done && exec->element[0]->type == REDIS_REPLY_INTEGER)
+		*done = exec->element[0]->integer == 1;
+	for (size_t i = 0; exec->type == REDIS_REPLY_ARRAY && i < exec->elements; i++)
+		if (rc == RC_OK && exec->element[i]->type == REDIS_REPLY_ERROR)
 			rc = server_refused(
-			    &t->route->server, reply->element[i]->str, t->fault);
-	*done = *done && rc == RC_OK && is_effective(reply->element[0]);
+			    &t->route->server, exec->element[i]->str, t->fault);
 	freeReplyObject(reply);
-	return rc;
-}
-
-/* ---- the side ---- */
-
-static enum rc
-read_clock(struct transaction *t, int64_t *us)
-{
-	redisReply *reply;
-	enum rc rc = SAY(t, &reply, "TIME");
-
-	if (!reply)
-		return rc;
-	if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
-	    reply->element[0]->type == REDIS_REPLY_STRING &&
-	    reply->element[1]->type == REDIS_REPLY_STRING)
-		*us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
-		    strtoll(reply->element[1]->str, NULL, 10);
-	else
-		rc = script_nonsense(t->route, t->fault);
-	freeReplyObject(reply);
-	return rc;
-}
-
-/* The row of `who`, if it is one: its token, since when, its record; token 0: none. */
-static enum rc
-read_row(struct transaction *t, const char *who, uint64_t *token, int64_t *since,
-    char *record, size_t size)
-{
-	char row[RECORD_BYTES + 64];
-	int at = 0, slot;
-	bool is;
-	enum rc rc = transaction_say_text(t, row, sizeof row, &is,
-	    (const char *const[]){"HGET", t->names->keys[1], who, NULL});
-
-	if (rc == RC_OK &&
-	    (sscanf(row, "%20" SCNu64 " %20" SCNd64 " %9d %n", token, since, &slot,
-		 &at) != 3 ||
-		*token >= TOKEN_LIMIT))
-		*token = 0;
-	snprintf(record, size, "%s", rc == RC_OK && *token ? row + at : "");
 	return rc;
 }
 
 /* ---- operations, the lock being watched and read ---- */
 
+/* Its token, since when, where its record begins; 0: it is no row. */
+static uint64_t
+read_row(const char *row, int64_t *since, int *record)
+{
+	uint64_t token;
+	int slot;
+
+	*record = 0;
+	return sscanf(row, "%20" SCNu64 " %20" SCNd64 " %9d %n", &token, since, &slot,
+		   record) == 3 &&
+		token < TOKEN_LIMIT
+	    ? token
+	    : 0;
+}
+
 /* Takes what is free. */
 static enum rc
-transaction_take(struct transaction *t)
+transaction_take(struct transaction *t, bool *done)
 {
-	const char *const *k = (const char *const[]){
-	    t->names->keys[0], t->names->keys[1]};
-	char dealt[24], token[24], row[RECORD_BYTES + 64], ends[24];
-	int64_t us = 0;
-	uint64_t before;
-	bool is;
-	enum rc rc = read_clock(t, &us);
+	uint64_t before = strtoull(t->dealt, NULL, 10), us = t->us,
+		 n = before + 1 > us ? before + 1 : us;
+	char token[24], row[RECORD_BYTES + 64], ends[24];
 
-	if (rc == RC_OK)
-		rc = transaction_say_text(t, dealt, sizeof dealt, &is,
-		    (const char *const[]){"HGET", k[1], "#token", NULL});
-	if (rc != RC_OK)
-		return rc;
-	before = strtoull(dealt, NULL, 10);
-	t->answer->granted.token = before + 1 > (uint64_t)us ? before + 1 : (uint64_t)us;
-	if (t->answer->granted.token >= TOKEN_LIMIT)
+	if (n >= TOKEN_LIMIT)
 		return script_nonsense(t->route, t->fault);
-	snprintf(token, sizeof token, "%" PRIu64, t->answer->granted.token);
-	snprintf(row, sizeof row, "%s %" PRId64 " 0 %s", token, us, t->claim->record);
+	t->answer->token = n;
+	snprintf(token, sizeof token, "%" PRIu64, n);
+	snprintf(row, sizeof row, "%s %" PRId64 " 0 %s", token, t->us, t->claim->record);
 	snprintf(ends, sizeof ends, "%" PRId64,
-	    (us > (int64_t)t->answer->granted.token ? us
-						    : (int64_t)t->answer->granted.token) /
-		    1000 +
-		ns_to_ms(t->claim->ttl) + day_ms);
-	if ((rc = DO(t, "MULTI")) != RC_OK ||
-	    (rc = DO(t, "SET", k[0], t->claim->owner, "NX", "PX", t->lease)) != RC_OK ||
-	    (rc = DO(t, "DEL", k[1])) != RC_OK ||
-	    (rc = DO(t, "HSET", k[1], "#token", token)) != RC_OK ||
-	    (rc = DO(t, "HSET", k[1], t->claim->owner, row)) != RC_OK ||
-	    (rc = DO(t, "PEXPIREAT", k[1], ends)) != RC_OK)
-		return rc;
-	t->answer->code = ANSWER_HOLDER;
-	return transaction_execute(t, &t->settled);
+	    (int64_t)(n / 1000) + ns_to_ms(t->claim->ttl) + day_ms);
+	return transaction_execute(t,
+	    (const words[]){{"MULTI"},
+		{"SET", t->lock, t->claim->owner, "NX", "PX", t->lease}, {"DEL", t->side},
+		{"HSET", t->side, "#token", token},
+		{"HSET", t->side, t->claim->owner, row}, {"PEXPIREAT", t->side, ends},
+		{"EXEC"}},
+	    7, done);
 }
 
-/* Extends what is ours, whose token is known to the request, or to the side. */
+/* Extends what is ours, whose token is known to the side, or to the request. */
 static enum rc
-transaction_extend(struct transaction *t)
+transaction_extend(struct transaction *t, bool *done)
 {
-	char record[RECORD_BYTES];
 	int64_t since;
-	enum rc rc = read_row(
-	    t, t->claim->owner, &t->answer->granted.token, &since, record, sizeof record);
+	int record;
+	uint64_t token = read_row(t->row, &since, &record);
 
-	if (rc != RC_OK)
-		return rc;
-	if (!t->answer->granted.token)
-		t->answer->granted.token = t->request->token;
-	if ((rc = DO(t, "MULTI")) != RC_OK ||
-	    (rc = DO(t, "PEXPIRE", t->names->keys[0], t->lease)) != RC_OK)
-		return rc;
-	t->answer->code = ANSWER_HOLDER;
-	return transaction_execute(t, &t->settled);
+	t->answer->token = token ? token : t->request->token;
+	return transaction_execute(t,
+	    (const words[]){{"MULTI"}, {"PEXPIRE", t->lock, t->lease}, {"EXEC"}}, 3,
+	    done);
 }
 
 static enum rc
-transaction_give_back(struct transaction *t)
+transaction_give_back(struct transaction *t, bool *done)
 {
-	enum rc rc;
-
-	if ((rc = DO(t, "MULTI")) != RC_OK ||
-	    (rc = DO(t, "DEL", t->names->keys[0])) != RC_OK ||
-	    (rc = DO(t, "HDEL", t->names->keys[1], t->claim->owner)) != RC_OK)
-		return rc;
-	t->answer->code = ANSWER_HOLDER;
-	return transaction_execute(t, &t->settled);
+	return transaction_execute(t,
+	    (const words[]){{"MULTI"}, {"DEL", t->lock},
+		{"HDEL", t->side, t->claim->owner}, {"EXEC"}},
+	    4, done);
 }
 
 /* Another has it, or nobody: a "no", with a write in front of it that changes nothing. */
 static enum rc
-transaction_refuse(struct transaction *t, const char *value)
+transaction_refuse(struct transaction *t)
 {
+	const words commands[] = {{"UNWATCH"}, {"HDEL", t->side, ""}, {"PTTL", t->lock},
+	    {"HGET", t->side, t->value}};
 	struct answer *a = t->answer;
-	int64_t left = 0, now = 0, since = 0;
-	uint64_t token = 0;
-	enum rc rc = DO(t, "UNWATCH");
+	int64_t since = 0, left;
+	redisReply *reply;
+	uint64_t token;
+	int record;
+	enum rc rc = transaction_say(t, commands, 4, &reply);
 
-	if (rc == RC_OK)
-		rc = DO(t, "HDEL", t->names->keys[1], "");
-	a->code = ANSWER_NOT_HOLDER;
-	*a->mark = '\0';
-	t->settled = true;
-	if (rc != RC_OK || t->request->operation != ACQUIRE)
+	if (rc != RC_OK)
 		return rc;
-	rc = transaction_say_number(
-	    t, &left, (const char *const[]){"PTTL", t->names->keys[0], NULL});
-	if (rc == RC_OK)
-		rc = read_row(t, value, &token, &since, a->waiting.holder,
-		    sizeof a->waiting.holder);
-	if (rc == RC_OK)
-		rc = read_clock(t, &now);
-	a->waiting.place = 0;
-	a->waiting.ticket = 0;
-	a->waiting.frozen = false;
-	a->used.kind = KIND_EXCLUSIVE;
-	a->used.limit = 0;
-	a->waiting.holders = 1;
-	a->waiting.left_ms = left < 0 ? 0 : left < ANSWER_MS_MOST ? left : ANSWER_MS_MOST;
-	a->waiting.held_ms = token && now > since ? (now - since) / 1000 : -1;
-	if (a->waiting.held_ms > ANSWER_MS_MOST)
-		a->waiting.held_ms = -1;
-	if (!token)
-		snprintf(a->waiting.holder, sizeof a->waiting.holder,
+	if (!answer_members(reply, 2, "i", &left) ||
+	    !read_value(reply->element[3], t->row, sizeof t->row))
+		rc = script_nonsense(t->route, t->fault);
+	freeReplyObject(reply);
+	token = read_row(t->row, &since, &record);
+	*a = (struct answer){.code = ANSWER_NOT_HOLDER};
+	a->holding.kind = KIND_EXCLUSIVE;
+	a->holding.holders = 1;
+	a->left_ms = answer_bound(&left, 0, ANSWER_MS_MOST) ? left : 0;
+	a->holding.held = token && t->us > since && t->us - since < ANSWER_MS_MOST * 1000
+	    ? (t->us - since) * 1000
+	    : -1;
+	if (token)
+		snprintf(
+		    a->holding.record, sizeof a->holding.record, "%s", t->row + record);
+	else
+		snprintf(a->holding.record, sizeof a->holding.record,
 		    "{\"who\":\"another client%s\"}",
 		    left == -1 ? ", without an end (TTL)" : "");
 	return rc;
@@ -320,25 +280,21 @@ transaction_refuse(struct transaction *t, const char *value)
 /* ---- all of it ---- */
 
 static enum rc
-transaction_attempt(struct transaction *t)
+transaction_attempt(struct transaction *t, bool *settled)
 {
-	char value[64];
-	bool is = false, ours;
-	enum rc rc;
+	enum operation operation = t->request->operation;
+	enum rc rc = transaction_watch(t);
 
-	t->begun = false;
-	rc = DO(t, "WATCH", t->names->keys[0], t->names->keys[1]);
-	if (rc == RC_OK)
-		rc = transaction_say_text(t, value, sizeof value, &is,
-		    (const char *const[]){"GET", t->names->keys[0], NULL});
 	if (rc != RC_OK)
 		return rc;
-	ours = is && strcmp(value, t->claim->owner) == 0;
-	if (ours)
-		return t->request->operation == RELEASE ? transaction_give_back(t)
-							: transaction_extend(t);
-	return !is && t->request->operation == ACQUIRE ? transaction_take(t)
-						       : transaction_refuse(t, value);
+	t->answer->code = ANSWER_HOLDER;
+	if (t->locked && strcmp(t->value, t->claim->owner) == 0)
+		return operation == RELEASE ? transaction_give_back(t, settled)
+					    : transaction_extend(t, settled);
+	if (!t->locked && operation == ACQUIRE)
+		return transaction_take(t, settled);
+	*settled = true;
+	return transaction_refuse(t);
 }
 
 enum rc
@@ -346,19 +302,21 @@ transaction_run(struct route *r, const struct names *names, const struct claim *
     const struct request *request, instant until, struct answer *a, struct fault *f)
 {
 	struct transaction t = {.route = r,
-	    .names = names,
+	    .lock = names->keys[0],
+	    .side = names->keys[1],
 	    .claim = claim,
 	    .request = request,
 	    .until = until,
 	    .answer = a,
 	    .fault = f};
+	bool settled = false;
 	enum rc rc = RC_OK;
 
-	a->granted.slot = 0;
+	a->slot = 0;
 	snprintf(t.lease, sizeof t.lease, "%" PRId64, ns_to_ms(claim->ttl));
-	for (int i = 0; rc == RC_OK && !t.settled && i < ATTEMPTS; i++)
-		rc = transaction_attempt(&t);
-	if (rc == RC_OK && !t.settled)
+	for (int i = 0; rc == RC_OK && !settled && i < ATTEMPTS; i++)
+		rc = transaction_attempt(&t, &settled);
+	if (rc == RC_OK && !settled)
 		rc = fault_set(
 		    f, RC_AGAIN, "%s: others change it at the same time", r->where);
 	return rc;

@@ -50,19 +50,6 @@ wire_broken(struct wire *w, enum rc rc, const char *what, struct fault *f)
 	return fault_set(f, rc, "%s %s", w->stream.where, what);
 }
 
-/* The stream is open; `rc` says whether it is. */
-static enum rc
-wire_opened(struct wire *w, enum rc rc, struct fault *f)
-{
-	if (rc != RC_OK)
-		return rc;
-	w->reader = redisReaderCreate();
-	w->in = malloc(w->bounds->bytes);
-	return w->reader && w->in
-	    ? RC_OK
-	    : wire_broken(w, RC_SYSTEM, "cannot be read: out of memory", f);
-}
-
 enum rc
 wire_start(struct wire *w, const struct address *a, const struct endpoint *at,
     const struct sockaddr *to, socklen_t size, struct fault *f)
@@ -73,30 +60,13 @@ wire_start(struct wire *w, const struct address *a, const struct endpoint *at,
 	rc = stream_start(&w->stream, to, size, f);
 	if (rc == RC_OK && a->tls)
 		rc = tls_start(a->tls, &w->stream, at->host, f);
-	return wire_opened(w, rc, f);
-}
-
-static enum rc
-stream_to(struct stream *s, const struct address *a, const struct endpoint *at,
-    instant until, struct fault *f)
-{
-	enum rc rc;
-
-	if (*a->path)
-		return stream_connect_unix(s, a->path, until, f);
-	if (a->tls)
-		return tls_connect(a->tls, s, at->host, at->port, until, f);
-	rc = stream_connect(s, at->host, at->port, until, f);
-	s->hint = ": does it want TLS (rediss://)?";
-	return rc;
-}
-
-enum rc
-wire_connect(struct wire *w, const struct address *a, const struct endpoint *at,
-    instant until, struct fault *f)
-{
-	wire_close(w);
-	return wire_opened(w, stream_to(&w->stream, a, at, until, f), f);
+	if (rc != RC_OK)
+		return rc;
+	w->reader = redisReaderCreate();
+	w->in = malloc(w->bounds->bytes);
+	return w->reader && w->in
+	    ? RC_OK
+	    : wire_broken(w, RC_SYSTEM, "cannot be read: out of memory", f);
 }
 
 bool
@@ -109,16 +79,6 @@ bool
 wire_is_quiet(struct wire *w)
 {
 	return w->used == 0 && stream_is_quiet(&w->stream);
-}
-
-enum rc
-wire_send(struct wire *w, struct iovec *parts, int n, instant until, struct fault *f)
-{
-	enum rc rc = stream_send(&w->stream, parts, n, until, f);
-
-	if (rc != RC_OK)
-		forget_replies(w);
-	return rc;
 }
 
 /* Lets hiredis build the reply that takes the first `n` bytes of what has come. */
@@ -152,27 +112,6 @@ wire_parse(struct wire *w, redisReply **ret, struct fault *f)
 			: "sent what is no Redis reply: is this a Redis server?",
 		    f);
 	return length > 0 ? build_reply(w, length, ret, f) : RC_OK;
-}
-
-enum rc
-wire_receive(struct wire *w, redisReply **ret, instant until, struct fault *f)
-{
-	if (!w->in)
-		return wire_broken(w, RC_AGAIN, "is not connected", f);
-	for (;;) {
-		enum rc rc = wire_parse(w, ret, f);
-		size_t got;
-
-		if (rc != RC_OK || *ret)
-			return rc;
-		rc = stream_receive(&w->stream, w->in + w->used,
-		    w->bounds->bytes - w->used, &got, until, f);
-		if (rc != RC_OK) {
-			forget_replies(w);
-			return rc;
-		}
-		w->used += got;
-	}
 }
 
 enum rc

@@ -2,7 +2,7 @@
  * wire.h - Redis replies on a stream.
  *
  * hiredis formats the commands and builds the replies; its own I/O can neither
- * keep a deadline nor is it safe from SIGPIPE, so the bytes go through stream.h.
+ * keep a deadline nor is it safe from SIGPIPE, so the bytes go through net.h.
  * As there, whatever is returned but RC_OK has closed the connection.
  */
 #ifndef DLOCK_REDIS_WIRE_H
@@ -28,10 +28,6 @@ void wire_init(struct wire *, struct host *, const char *where);
 /* What replies are let in from now on; resp_usual if nothing is said. */
 void wire_bound(struct wire *, const struct resp_bounds *);
 
-/* To the unix socket of the address if it has one, else to `at`. */
-enum rc wire_connect(struct wire *, const struct address *, const struct endpoint *at,
-    instant until, struct fault *);
-
 bool wire_is_open(const struct wire *);
 
 /*
@@ -40,20 +36,14 @@ bool wire_is_open(const struct wire *);
  */
 bool wire_is_quiet(struct wire *);
 
-/* As stream_send(). */
-enum rc wire_send(
-    struct wire *, struct iovec *parts, int n, instant until, struct fault *);
-
-/*
- * The next reply (freeReplyObject() it).  RC_PROTOCOL: what came is none, or too large.
- */
-enum rc wire_receive(struct wire *, redisReply **ret, instant until, struct fault *);
-
 /* Begins to connect to this one of `at`'s; what is sent then may have to wait. */
 enum rc wire_start(struct wire *, const struct address *, const struct endpoint *at,
     const struct sockaddr *, socklen_t, struct fault *);
 
-/* As wire_receive(), but without waiting: *ret is NULL while it has not come. */
+/*
+ * The next reply (freeReplyObject() it), without waiting: *ret is NULL while it has not come.
+ * RC_PROTOCOL: what came is none, or too large.
+ */
 enum rc wire_take(struct wire *, redisReply **ret, struct fault *);
 
 void wire_close(struct wire *);

@@ -13,17 +13,17 @@
 static void
 holder_is_sound(const struct answer *a)
 {
-	CLAIM(a->granted.token > 0 && a->granted.token < TOKEN_LIMIT &&
-	    a->granted.slot < LIMIT_MAX);
+	CLAIM(a->token > 0 && a->token < TOKEN_LIMIT && a->slot < LIMIT_MAX);
 }
 
 static void
 kind_is_sound(const struct answer *a)
 {
-	CLAIM(a->used.kind == KIND_EXCLUSIVE || a->used.kind == KIND_SHARED ||
-	    a->used.kind == KIND_LIMIT);
-	CLAIM(a->used.kind == KIND_LIMIT ? a->used.limit > 0 && a->used.limit <= LIMIT_MAX
-					 : a->used.limit == 0);
+	CLAIM(a->holding.kind == KIND_EXCLUSIVE || a->holding.kind == KIND_SHARED ||
+	    a->holding.kind == KIND_LIMIT);
+	CLAIM(a->holding.kind == KIND_LIMIT
+		? a->holding.limit > 0 && a->holding.limit <= LIMIT_MAX
+		: a->holding.limit == 0);
 }
 
 static void
@@ -31,29 +31,29 @@ answer_is_sound(const struct answer *a, enum operation op)
 {
 	if (op == RELEASE) {
 		CLAIM(a->code >= ANSWER_NOT_HOLDER && a->code <= ANSWER_UNREMEMBERED);
-		CLAIM(a->code != ANSWER_NOT_HOLDER || strlen(a->mark) < sizeof a->mark);
+		CLAIM(a->code != ANSWER_NOT_HOLDER || strlen(a->who) < sizeof a->who);
 	} else if (a->code == ANSWER_HOLDER) {
 		holder_is_sound(a);
 	} else if (op == RENEW && a->code == ANSWER_REVOKED) {
 		holder_is_sound(a);
-		CLAIM(strlen(a->mark) < sizeof a->mark);
+		CLAIM(strlen(a->who) < sizeof a->who);
 	} else if (op == ACQUIRE && a->code == ANSWER_NOT_HOLDER) {
 		kind_is_sound(a);
-		CLAIM(a->waiting.place > 0 && a->waiting.left_ms >= 0 &&
-		    a->waiting.left_ms <= ANSWER_MS_MOST &&
-		    a->waiting.ticket < TOKEN_LIMIT);
-		CLAIM(a->waiting.held_ms >= -1 && a->waiting.held_ms <= ANSWER_MS_MOST &&
-		    strlen(a->waiting.holder) < sizeof a->waiting.holder);
+		CLAIM(a->place > 0 && a->left_ms >= 0 && a->left_ms <= ANSWER_MS_MOST &&
+		    a->ticket < TOKEN_LIMIT);
+		CLAIM(a->holding.held >= -1 &&
+		    a->holding.held <= ANSWER_MS_MOST * NS_PER_MS &&
+		    strlen(a->holding.record) < sizeof a->holding.record);
 	} else if (op == ACQUIRE && a->code == ANSWER_OTHER_KIND) {
 		kind_is_sound(a);
 	} else if (op == ACQUIRE && a->code == ANSWER_DONE) {
-		CLAIM(a->done.began_ms >= -1 && a->done.began_ms <= ANSWER_TIME_MOST &&
-		    strlen(a->done.who) < sizeof a->done.who);
+		CLAIM(a->began_ms >= -1 && a->began_ms <= ANSWER_TIME_MOST &&
+		    strlen(a->who) < sizeof a->who);
 	} else if (op == ACQUIRE) {
 		CLAIM(a->code == ANSWER_RECENT && a->age_ms >= 0 &&
 		    a->age_ms <= ANSWER_MS_MOST);
 	} else {
-		CLAIM(a->code == ANSWER_NOT_HOLDER && strlen(a->mark) < sizeof a->mark);
+		CLAIM(a->code == ANSWER_NOT_HOLDER && strlen(a->who) < sizeof a->who);
 	}
 }
 

@@ -9,7 +9,7 @@
  *				often as one likes; it comes back empty
  *	vote			backends/redis/redlock.lua: acquire, and `run`, who met it when
  *	renew			the same: extend, with healing
- *	Client			redlock_hold.c: rounds that are served master by
+ *	Client			redlock.c: rounds that are served master by
  *				master, in any order and at any time, or never
  *	Time			one clock, in ticks
  *

@@ -43,13 +43,13 @@ static const long long odd[] = {INT64_MIN, INT64_MIN + 1, -1000000000000, -2, -1
 static void
 compute(const struct answer *a)
 {
-	int64_t beat = instant_now() + (a->waiting.left_ms + 5) * NS_PER_MS,
-		held = a->waiting.held_ms * NS_PER_MS;
+	int64_t beat = instant_now() + (a->left_ms + 5) * NS_PER_MS,
+		held = a->holding.held;
 
-	assert_true((int)a->waiting.place >= 0);
-	assert_true(a->waiting.left_ms >= 0 && beat > 0);
-	assert_true(a->waiting.held_ms >= -1 && held >= -NS_PER_MS);
-	assert_true(a->waiting.ticket < TOKEN_LIMIT);
+	assert_true((int)a->place >= 0);
+	assert_true(a->left_ms >= 0 && beat > 0);
+	assert_true(held >= -1);
+	assert_true(a->ticket < TOKEN_LIMIT);
 }
 
 static void
@@ -160,19 +160,19 @@ marks(void **state)
 		snprintf(text, sizeof text, "*2\r\n:0\r\n$%zu\r\n%s\r\n", n, mark);
 		assert_true(read_text(&a, text, RENEW));
 		assert_int_equal(
-		    strlen(a.mark), n < RECORD_BYTES - 1 ? n : RECORD_BYTES - 1);
+		    strlen(a.who), n < RECORD_BYTES - 1 ? n : RECORD_BYTES - 1);
 	}
 	for (int op = RENEW; op <= RELEASE; op++) {
 		assert_true(read_text(&a, "*2\r\n:0\r\n$3\r\nbob\r\n", op));
-		assert_string_equal(a.mark, "bob");
+		assert_string_equal(a.who, "bob");
 		assert_true(read_text(&a, "*1\r\n:0\r\n", op));
-		assert_string_equal(a.mark, "");
+		assert_string_equal(a.who, "");
 	}
 	assert_true(read_text(&a, "*4\r\n:6\r\n$1\r\n5\r\n:7\r\n$3\r\nbob\r\n", RENEW));
 	assert_int_equal(a.code, ANSWER_REVOKED);
-	assert_int_equal(a.granted.token, 5);
-	assert_int_equal(a.granted.slot, 7);
-	assert_string_equal(a.mark, "bob");
+	assert_int_equal(a.token, 5);
+	assert_int_equal(a.slot, 7);
+	assert_string_equal(a.who, "bob");
 }
 
 static void
@@ -187,8 +187,8 @@ a_freeze_is_a_member_more(void **state)
 		struct answer a;
 
 		assert_true(read_text(&a, rows[frozen], ACQUIRE));
-		assert_int_equal(a.waiting.frozen, frozen);
-		assert_int_equal(a.waiting.holders, 0);
+		assert_int_equal(a.holding.frozen, frozen);
+		assert_int_equal(a.holding.holders, 0);
 	}
 }
 
@@ -219,10 +219,10 @@ kinds(void **state)
 		if (read_text(&a, text, ACQUIRE) != rows[i].good)
 			fail_msg("row %zu: %s", i, rows[i].text);
 		if (rows[i].good &&
-		    (a.used.kind != rows[i].kind || a.used.limit != rows[i].limit ||
-			a.waiting.holders != 3))
-			fail_msg("row %zu: %s is %d %u", i, rows[i].text, a.used.kind,
-			    a.used.limit);
+		    (a.holding.kind != rows[i].kind || a.holding.limit != rows[i].limit ||
+			a.holding.holders != 3))
+			fail_msg("row %zu: %s is %d %u", i, rows[i].text, a.holding.kind,
+			    a.holding.limit);
 	}
 }
 
@@ -230,12 +230,19 @@ static void
 only_a_key_of_another_type_is_foreign(void **state)
 {
 	(void)state;
-	assert_true(resp_is_foreign(
-	    "WRONGTYPE Operation against a key holding the wrong kind of value"));
-	assert_true(resp_is_foreign(
-	    "ERR Error running script (call to f_0): @user_script:1: WRONGTYPE Operation"));
-	assert_false(resp_is_foreign("NOPERM this user has no permissions"));
-	assert_false(resp_is_foreign(""));
+	assert_true(
+	    resp_says("WRONGTYPE Operation against a key holding the wrong kind of value",
+		"WRONGTYPE"));
+	assert_true(resp_says(
+	    "ERR Error running script (call to f_0): @user_script:1: WRONGTYPE Operation",
+	    "WRONGTYPE"));
+	assert_false(resp_says("NOPERM this user has no permissions", "WRONGTYPE"));
+	assert_false(resp_says("", "WRONGTYPE"));
+	/* what others call themselves says nothing */
+	assert_false(resp_says("MOVED 1 WRONGTYPE:6379", "WRONGTYPE"));
+	assert_false(
+	    resp_says("NOPERM no permissions for 'script: WRONGTYPE x'", "WRONGTYPE"));
+	assert_false(resp_says("WRONGTYPES of all sorts", "WRONGTYPE"));
 }
 
 /* ---- settings ---- */
@@ -254,8 +261,8 @@ static void
 settings_that_endanger_locks(void **state)
 {
 	static const struct {
-		struct health health;
-		const char *words[2]; /* none: no risk */
+		const char *answers[HEALTH_ANSWERS]; /* NULL: not told */
+		const char *words[2];                /* none: no risk */
 	} rows[] = {
 	    {{NULL, NULL, NULL}, {NULL}},
 	    {{"", "", ""}, {NULL}},
@@ -281,8 +288,19 @@ settings_that_endanger_locks(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		redisReply replies[HEALTH_ANSWERS], *told[HEALTH_ANSWERS];
 		char text[HEALTH_BYTES];
-		bool risky = health_risks(&rows[i].health, text, sizeof text);
+		bool risky;
+
+		for (int a = 0; a < HEALTH_ANSWERS; a++) {
+			const char *says = rows[i].answers[a];
+
+			replies[a] = (redisReply){
+			    .type = says ? REDIS_REPLY_STRING : REDIS_REPLY_NIL,
+			    .str = (char *)says};
+			told[a] = &replies[a];
+		}
+		risky = health_risks(told, text, sizeof text);
 
 		if (risky != (rows[i].words[0] != NULL))
 			fail_msg("row %zu: %s", i, text);

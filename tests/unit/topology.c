@@ -169,13 +169,13 @@ the_longest_names_fit(void **state)
 static void
 nodes_are_tried_in_turn(void **state)
 {
-	struct route r;
+	struct route r = {.n = 0};
 	struct address a;
 	struct fault f;
 
 	(void)state;
 	assert_int_equal(address_parse(&a, "redis+cluster://a,b", &f), RC_OK);
-	route_init(&r, NULL, &a, "");
+	route_init(&r, NULL, &a, NULL);
 	assert_int_equal(route_find(&r, NEVER, &f), RC_OK);
 	assert_string_equal(r.at.host, "a");
 	route_doubt(&r);

@@ -269,7 +269,11 @@ class Transacting(Hostile):
             self.owner = words[2]
         if name == "get":
             return b"$%d\r\n%s\r\n" % (len(self.owner), self.owner) if self.asked.count("exec") else b"$-1\r\n"
-        return super()._answer(words)
+        if name == "exec" and self.local.refused:
+            return b"-EXECABORT Transaction discarded because of previous errors.\r\n"
+        answer = super()._answer(words)
+        self.local.refused = answer.startswith(b"-") or (name != "multi" and getattr(self.local, "refused", False))
+        return answer
 
 
 def test_a_transaction_that_a_moving_slot_cuts_is_begun_anew(dlock, request):

@@ -5,6 +5,7 @@
 import contextlib
 import os
 import threading
+import time
 
 import pytest
 import redis
@@ -354,16 +355,29 @@ def test_a_holder_whose_connections_end_soon_opens_no_end_of_them(dlock, make_re
     assert holder.finish().status == 0
 
 
-def test_renewals_keep_their_connections_to_sentinels(dlock, sentinels):
-    def received():
-        with contextlib.ExitStack() as stack:
-            return [stack.enter_context(s.client()).info("stats")["total_connections_received"] for s in sentinels.sentinels]
+def received(servers):
+    """How many connections each has seen."""
+    with contextlib.ExitStack() as stack:
+        return [stack.enter_context(s.client()).info("stats")["total_connections_received"] for s in servers]
 
+
+@pytest.mark.full
+def test_a_waiter_keeps_its_connections_to_sentinels(dlock, sentinels):
+    holder = hold(dlock, At(sentinels.url), "job", "-t", "1h")
+    waiter = dlock.contend(At(sentinels.url), "job", "-w", "120s").queued()
+    time.sleep(14)  # four beats: each has been asked
+    before = received(sentinels.sentinels)
+    time.sleep(20)
+    assert received(sentinels.sentinels) == [n + 1 for n in before]  # ours
+    assert holder.finish().status == 0 and waiter.held().finish().status == 0
+
+
+def test_renewals_keep_their_connections_to_sentinels(dlock, sentinels):
     holder = hold(dlock, At(sentinels.url), "job", "-t", "3s")
     has_renewed(holder, 3)  # each has been asked
-    before = received()
+    before = received(sentinels.sentinels)
     has_renewed(holder, renewals(holder) + 3)
-    assert received() == [n + 1 for n in before]  # ours
+    assert received(sentinels.sentinels) == [n + 1 for n in before]  # ours
     assert holder.finish().status == 0
 
 

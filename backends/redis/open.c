@@ -1,0 +1,214 @@
+/* open.c - makes a store from what the user named: its URL and its settings. */
+#include "redis.h"
+
+#include "backends/common/setting.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { REPLICAS_MOST = 100 };
+
+/* ---- settings ---- */
+
+static struct redis_store *
+store_being_set(struct store *s)
+{
+	return (struct redis_store *)s;
+}
+
+static enum rc
+set_password_file(struct store *s, const char *value, struct fault *f)
+{
+	struct address *a = &store_being_set(s)->address;
+
+	return setting_secret("password-file", value, a->password, sizeof a->password, f);
+}
+
+static enum rc
+set_sentinel_password_file(struct store *s, const char *value, struct fault *f)
+{
+	struct address *a = store_being_set(s)->sentinels;
+
+	if (!a)
+		return fault_set(
+		    f, RC_USAGE, "sentinel-password-file is for redis+sentinel:// only");
+	return setting_secret(
+	    "sentinel-password-file", value, a->password, sizeof a->password, f);
+}
+
+static enum rc
+set_connect_timeout(struct store *s, const char *value, struct fault *f)
+{
+	return setting_timeout(value, &store_being_set(s)->patience.first, f);
+}
+
+static enum rc
+set_dialect(struct store *s, const char *value, struct fault *f)
+{
+	struct redis_store *r = store_being_set(s);
+	enum rc rc = dialect_choose(&r->dialect, value, f);
+
+	if (rc != RC_OK || r->address.form != FORM_REDLOCK ||
+	    r->dialect == &dialects[DIALECT_NATIVE] ||
+	    r->dialect == &dialects[DIALECT_STRING])
+		return rc;
+	return fault_set(f, RC_CONFIG,
+	    "redlock has no dialect '%.40s' (native, or string: the key itself)", value);
+}
+
+static enum rc
+set_wait_replicas(struct store *s, const char *value, struct fault *f)
+{
+	struct redis_store *r = store_being_set(s);
+
+	if (r->address.form == FORM_REDLOCK)
+		return fault_set(f, RC_USAGE, "wait-replicas is not for redlock://");
+	r->replicas = endpoint_number(value, strlen(value), REPLICAS_MOST);
+	return r->replicas > 0
+	    ? RC_OK
+	    : fault_set(
+		  f, RC_USAGE, "wait-replicas is a number from 1 to %d", REPLICAS_MOST);
+}
+
+static enum rc
+set_tls_cacert(struct store *s, const char *value, struct fault *f)
+{
+	return tls_set(&store_being_set(s)->tls, "cacert", value, f);
+}
+
+static enum rc
+set_tls_cert(struct store *s, const char *value, struct fault *f)
+{
+	return tls_set(&store_being_set(s)->tls, "cert", value, f);
+}
+
+static enum rc
+set_tls_key(struct store *s, const char *value, struct fault *f)
+{
+	return tls_set(&store_being_set(s)->tls, "key", value, f);
+}
+
+static enum rc
+set_tls_name(struct store *s, const char *value, struct fault *f)
+{
+	return tls_set(&store_being_set(s)->tls, "tls-name", value, f);
+}
+
+const struct setting_row redis_settings[] = {
+    {"dialect", "NAME",
+	"how other clients of the server lock: string, redisson, ... "
+	"(default: native)",
+	set_dialect},
+    {"password-file", "FILE", "the password, in a file of mode 0600", set_password_file},
+    {"sentinel-password-file", "FILE",
+	"the sentinels' own password, in a file of mode 0600",
+	set_sentinel_password_file},
+    {"wait-replicas", "N",
+	"a grant or a renewal counts once N replicas have it (default: 0)",
+	set_wait_replicas},
+    {"cacert", "FILE", "with rediss://: the CAs to trust (default: the system's)",
+	set_tls_cacert},
+    {"cert", "FILE", "with rediss://: a client certificate, and those of its CAs",
+	set_tls_cert},
+    {"key", "FILE", "its key, in a file of mode 0600", set_tls_key},
+    {"tls-name", "NAME",
+	"with rediss://: what the server's certificate is for, if not the host's name",
+	set_tls_name},
+    {"connect-timeout", "DURATION",
+	"for a server that does not answer, without --wait (default: 5s)",
+	set_connect_timeout},
+    {0},
+};
+
+/* ---- stores ---- */
+
+void
+redis_store_free(struct redis_store *r)
+{
+	tls_close(r->address.tls);
+	explicit_bzero(&r->address, sizeof r->address);
+	if (r->sentinels)
+		explicit_bzero(r->sentinels, sizeof *r->sentinels);
+	free(r->sentinels);
+	free(r);
+}
+
+/* Hosts in the order in which they are named. */
+enum rc
+redis_identify(struct store *s, struct identity *id, struct fault *f)
+{
+	const struct redis_store *r = (struct redis_store *)s;
+
+	(void)f;
+	address_identify(id, &r->address);
+	identity_add(id, "dialect", r->dialect->name);
+	return RC_OK;
+}
+
+/* They have a login of their own. */
+static bool
+read_sentinels(struct redis_store *r)
+{
+	r->sentinels = malloc(sizeof *r->sentinels);
+	if (!r->sentinels)
+		return false;
+	*r->sentinels = r->address;
+	*r->sentinels->user = *r->sentinels->password = '\0';
+	r->sentinels->db = 0;
+	return true;
+}
+
+/* All but what the kind of store has of its own. */
+static enum rc
+store_read(struct redis_store *r, const struct site *site, struct fault *f)
+{
+	bool quorum = r->address.form == FORM_REDLOCK;
+	enum rc rc;
+
+	retry_init(&r->patience);
+	r->dialect = &dialects[DIALECT_NATIVE];
+	address_print(&r->address, r->where, sizeof r->where);
+	if (r->address.form == FORM_SENTINEL && !read_sentinels(r))
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	rc = setting_read(&r->base, site, f);
+	if (rc == RC_OK && *r->address.user && !*r->address.password)
+		rc = fault_set(f, RC_USAGE,
+		    "the %s URL has a user without a password (there or in -O password-file=FILE)",
+		    quorum ? "redlock" : "redis");
+	if (rc == RC_OK)
+		rc = tls_open_if(r->address.secure, quorum ? "redlocks://" : "rediss://",
+		    &r->address.tls, &r->tls, f);
+	if (r->sentinels)
+		r->sentinels->tls = r->address.tls;
+	return rc;
+}
+
+enum rc
+redis_open(
+    struct store **ret, struct host *host, const struct site *site, struct fault *f)
+{
+	union either {
+		struct redis redis;
+		struct redlock redlock;
+	} *either = calloc(1, sizeof *either);
+	struct redis_store *r = (struct redis_store *)either;
+	bool quorum;
+	enum rc rc;
+
+	if (!r)
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	rc = address_parse(&r->address, site->url, f);
+	quorum = r->address.form == FORM_REDLOCK;
+	r->base = (struct store){quorum ? &redlock_backend : &redis_backend, host,
+	    r->where, quorum ? REDLOCK_CAPS : REDIS_CAPS};
+	if (rc == RC_OK)
+		rc = store_read(r, site, f);
+	if (rc == RC_OK)
+		rc = quorum ? redlock_begin(&either->redlock, f)
+			    : redis_begin(&either->redis);
+	if (rc == RC_OK)
+		*ret = &r->base;
+	else
+		redis_store_free(r);
+	return rc;
+}

@@ -1,0 +1,131 @@
+/*
+ * redis.h - the stores of this backend: locks on one server, wherever that is, and on a
+ * quorum of several.
+ *
+ * Both are made by redis_open() in open.c, and have the same settings.
+ */
+#ifndef DLOCK_REDIS_REDIS_H
+#define DLOCK_REDIS_REDIS_H
+
+#include "backends/common/retry.h"
+#include "dialects.h"
+#include "queue.h"
+#include "quorum.h"
+#include "route.h"
+
+extern const struct backend redis_backend, redlock_backend;
+extern const struct setting_row redis_settings[];
+
+/* What every store has: where it is and how it is asked, as the user said it. */
+struct redis_store {
+	struct store base;
+	struct tls_settings tls;
+	struct retry patience;
+	const struct dialect *dialect;
+	int replicas; /* that are to have what was written; 0: none */
+	char where[WHERE_BYTES];
+	struct address address;
+	/* FORM_SENTINEL: the same hosts, and who we are to them; else NULL */
+	struct address *sentinels;
+};
+
+enum rc redis_open(struct store **, struct host *, const struct site *, struct fault *);
+enum rc redis_identify(struct store *, struct identity *, struct fault *);
+void redis_store_free(struct redis_store *);
+
+enum {
+	REDLOCK_CAPS = CAP_DURABLE | CAP_REVOKE | CAP_FORCE,
+	REDIS_CAPS = REDLOCK_CAPS | CAP_FAIR | CAP_SHARED | CAP_LIMIT | CAP_JOB |
+	    CAP_FREEZE,
+};
+
+/* ---- on one server: redis.c ---- */
+
+/* What the server has told us that we have. */
+struct redis_hold {
+	bool is; /* anything at all */
+	uint64_t token;
+	unsigned slot;
+};
+
+struct redis {
+	struct redis_store store;
+	struct route route;
+	struct queue queue;
+	/* Of acquire: */
+	const struct claim *claim;
+	struct names names;
+	struct redis_hold hold;
+	bool plainly;    /* the server runs no scripts, and the dialect does without */
+	bool down_after; /* has been spoken of */
+};
+
+static inline struct redis *
+redis_of(struct store *s)
+{
+	return (struct redis *)store_of(s, &redis_backend);
+}
+
+/* What the store has of its own; RC_OK. */
+enum rc redis_begin(struct redis *);
+
+/* admin_ops of one server: look.c and steer.c. */
+enum rc look_each(struct store *, const struct look *, struct fault *);
+enum rc steer_revoke(struct store *, const struct target *, const char *record,
+    bool force, instant until, struct fault *);
+enum rc steer_freeze(struct store *, const char *key, const char *record, int64_t length,
+    instant until, struct fault *);
+enum rc steer_thaw(struct store *, const char *key, instant until, struct fault *);
+
+/* For any look: an entry of which nothing is known. */
+struct entry look_entry_of(enum entry_kind);
+
+/* The key whose name this is; false: no dlock would call one so. */
+bool look_key_of(char key[KEY_BYTES + 1], const char *name);
+
+/* ---- on a quorum: redlock.c ---- */
+
+/* The votes of one owner. */
+struct redlock_hold {
+	char owner[VOTER_BYTES];
+	unsigned owners; /* have been used: each attempt has one of its own */
+	uint64_t token;
+	bool asked;   /* a vote may be ours */
+	bool is;      /* a quorum of votes is */
+	instant ends; /* of the lease, if so */
+};
+
+struct redlock {
+	struct redis_store store;
+	struct quorum quorum;
+	bool told; /* host->notice: of masters that cannot be used */
+	/* Of acquire: */
+	const struct claim *claim;
+	struct redlock_hold hold;
+	instant began;  /* to ask */
+	unsigned tries; /* since the votes were divided */
+	uint64_t jitter;
+};
+
+static inline struct redlock *
+redlock_of(struct store *s)
+{
+	return (struct redlock *)store_of(s, &redlock_backend);
+}
+
+/* The key itself is the lock's, as other clients of Redlock have it. */
+static inline bool
+redlock_is_bare(const struct redlock *r)
+{
+	return r->store.dialect == &dialects[DIALECT_STRING];
+}
+
+/* The same; RC_OK, RC_USAGE or RC_SYSTEM, and then there is nothing to be closed. */
+enum rc redlock_begin(struct redlock *, struct fault *);
+
+/* admin_ops of a quorum: redlock_look.c. */
+enum rc redlock_each(struct store *, const struct look *, struct fault *);
+enum rc redlock_revoke(struct store *, const struct target *, const char *record,
+    bool force, instant until, struct fault *);
+
+#endif
