@@ -129,6 +129,8 @@ static const struct sql_driver mysql_driver = {
     .explain_absence = mysql_explain_absence,
     .explain_denial = mysql_explain_denial,
     .procedures = "procedures",
+    .call = "CALL dlock_",
+    .version = "_" SCHEMA_VERSION,
     .modes = (const struct sql_mode *const[]){&lease_mode, &mysql_row_mode,
 	&mysql_named_mode, NULL},
     .mode_names = "lease, row, named",

@@ -142,6 +142,8 @@ static const struct sql_driver pg_driver = {
     .explain_absence = pg_explain_absence,
     .explain_denial = pg_explain_denial,
     .procedures = "functions",
+    .call = "SELECT * FROM dlock.",
+    .version = "",
     .modes = (const struct sql_mode *const[]){&lease_mode, &advisory_mode, &row_mode,
 	NULL},
     .mode_names = "lease, advisory, row",

@@ -12,38 +12,85 @@
 /* who asks now and then counts as alive for so long: two questions may be lost */
 enum { ALIVE_MS = 9000 };
 
-/* The columns of enter and await behind those of standing.h. */
-enum { ENTER_AHEAD = ANSWER_MORE, ENTER_DONE, ENTER_OWN = ENTER_DONE + 3 };
-enum { AWAIT_PLACELESS = ANSWER_SLOT + 1, AWAIT_OWN = ANSWER_MORE };
+/* The columns of the answers, from the first behind those of standing.h on. */
+enum { TAKE_DIRECT = 1, TAKE_HAS_OWN, TAKE_FIELDS };
+enum {
+	ENTER_AHEAD = ANSWER_MORE, /* the wake-up lock to sleep on; NULL: there is none */
+	ENTER_DONE,
+	ENTER_RECORD = ENTER_DONE + 3, /* DONE: of the run */
+	ENTER_DIRECT,                  /* nobody is between us and the server */
+	ENTER_HAS_OWN,
+	ENTER_LISTENING, /* a notification will come */
+	ENTER_MOMENT,    /* the server's clock, in microseconds */
+	ENTER_FIELDS
+};
+enum { AWAIT_HAS_OWN = ANSWER_MORE, AWAIT_FIELDS };
 
 enum slept { SLEPT_IN_VAIN, SLEPT_UNTIL_WOKEN, SLEPT_NOT, SLEPT_REFUSED };
 
-enum { RENEW_IS_OURS, RENEW_WANTED_BY, RENEW_OWN };
+enum { RENEW_IS_OURS, RENEW_WANTED_BY, RENEW_HAS_OWN, RENEW_FIELDS };
 
 enum was { WAS_NOT, WAS_HELD, WAS_QUEUED };
 
 /* ---- one question, one answer ---- */
 
-/* From here on the server may know of us. */
-static size_t
-own_values(struct sql *db, int call, instant until, struct sql_value *values)
+/* What a call is told of the connection, behind its other values and in this order. */
+enum {
+	OWN_SESSION = 1,      /* the number of our session */
+	OWN_SESSION_TAKE = 2, /* the same; 0: there is no wake-up lock to be taken */
+	OWN_LOCK = 4,         /* has the session our wake-up lock? */
+	OWN_DEADLINE = 8      /* by the server's clock, if the procedures take one */
+};
+
+/* The connection may be another one than we asked on before: it has nothing of ours. */
+static void
+note_connection(struct lease *l)
 {
-	lease_of(db)->asked = true;
-	return db->driver->lease->values(db, (enum lease_call)call, until, values);
+	if (l->serial == l->db->serial)
+		return;
+	l->serial = l->db->serial;
+	l->left_over = l->left_over || l->has_own;
+	l->has_own = l->is_direct = l->has_slept = l->is_listening = false;
+	*l->ahead = '\0';
 }
 
-/* A question for our claim. */
-#define CLAIM_QUESTION(l, which, ...) \
-	((struct question){.text = (l)->db->driver->lease->texts[which].text, \
-	    .fields = (l)->db->driver->lease->texts[which].fields, \
-	    SQL_VALUES(SQL_TEXT((l)->claim->key), SQL_TEXT((l)->me), __VA_ARGS__), \
+/* From here on the server may know of us. */
+static size_t
+own_values(struct sql *db, int which, instant until, struct sql_value *values)
+{
+	const struct lease_driver *d = db->driver->lease;
+	struct lease *l = lease_of(db);
+	size_t n = 0;
+
+	note_connection(l);
+	l->asked = true;
+	if (which & OWN_SESSION)
+		values[n++] = SQL_INT(d->session_number(db));
+	if (which & OWN_SESSION_TAKE)
+		values[n++] = SQL_INT(l->has_own ? 0 : d->session_number(db));
+	if (which & OWN_LOCK)
+		values[n++] = SQL_INT(l->has_own);
+	if ((which & OWN_DEADLINE) && d->server_time)
+		values[n++] = SQL_INT(d->server_time(db, until));
+	return n;
+}
+
+/* A question for our claim, of `owner`. */
+#define CLAIM_QUESTION(l, owner, name, columns, which, ...) \
+	((struct question){.procedure = (name), \
+	    .fields = (columns), \
+	    SQL_VALUES(SQL_TEXT((l)->claim->key), SQL_TEXT(owner), __VA_ARGS__), \
 	    .more = own_values, \
 	    .call = (which)})
 
-static bool
-heard(struct lease *l, enum lease_call call, const struct row *r, int first)
+/* Has the session our wake-up lock now?  NULL: as before. */
+static void
+note_own(struct lease *l, const struct row *r, int field)
 {
-	return l->db->driver->lease->heard(l->db, call, r, first);
+	bool has;
+
+	if (row_boolean(r, field, &has))
+		l->has_own = has;
 }
 
 /*
@@ -134,8 +181,9 @@ judge_standing(struct lease *l, instant sent, struct grant *g, struct fault *f)
 static enum rc
 lease_take(struct lease *l, instant until, struct grant *g, struct fault *f)
 {
-	const struct question q = CLAIM_QUESTION(
-	    l, LEASE_TAKE, SQL_TEXT(l->claim->record));
+	const struct question q = CLAIM_QUESTION(l, l->me, "take", TAKE_FIELDS,
+	    OWN_SESSION_TAKE | OWN_DEADLINE, SQL_TEXT(l->claim->record),
+	    SQL_INT(ns_to_ms(l->claim->ttl)));
 	struct answer a = {.db = NULL};
 	struct row row;
 	enum rc rc = sql_ask_created(l->db, &q, until, &a, f);
@@ -143,9 +191,11 @@ lease_take(struct lease *l, instant until, struct grant *g, struct fault *f)
 	if (rc != RC_OK)
 		return rc;
 	row = answer_next(&a);
+	note_own(l, &row, TAKE_HAS_OWN);
 	if (row_is_null(&row, 0))
 		l->among = true;
-	else if (standing_read_taken(&l->standing, &row) && heard(l, LEASE_TAKE, &row, 1))
+	else if (standing_read_taken(&l->standing, &row) &&
+	    row_boolean(&row, TAKE_DIRECT, &l->is_direct))
 		grant_lease(l, a.sent, g);
 	else
 		rc = refuse_answer(l, f);
@@ -153,20 +203,45 @@ lease_take(struct lease *l, instant until, struct grant *g, struct fault *f)
 	return rc;
 }
 
+/* "who":"..." of a record, if it is that simple. */
+static void
+read_who(const char *record, char *out, size_t size)
+{
+	const char *who = record ? strstr(record, "\"who\":\"") : NULL;
+	size_t n;
+
+	*out = '\0';
+	if (!who)
+		return;
+	who += 7;
+	for (n = 0; (unsigned char)who[n] >= ' ' && !strchr("\"\\\177", who[n]);)
+		n++;
+	if (n < size && who[n] == '"')
+		snprintf(out, size, "%.*s", (int)n, who);
+}
+
 /* What enter has brought. */
 static bool
 read_entered(struct lease *l, const struct row *r)
 {
+	const struct lease_driver *d = l->db->driver->lease;
 	struct standing *s = &l->standing;
 	struct host *host = l->db->base.host;
+	int64_t moment;
 
 	if (!standing_read(s, l->claim, host, r, ENTER_DONE) ||
-	    !row_text(r, ENTER_AHEAD, l->ahead, sizeof l->ahead))
+	    !row_text(r, ENTER_AHEAD, l->ahead, sizeof l->ahead) ||
+	    !row_boolean(r, ENTER_DIRECT, &l->is_direct) ||
+	    !row_boolean(r, ENTER_LISTENING, &l->is_listening) ||
+	    !row_integer(r, ENTER_MOMENT, 0, INT64_MAX / 2, &moment))
 		return false;
+	note_own(l, r, ENTER_HAS_OWN);
+	read_who(row_words(r, ENTER_RECORD), s->done.who, sizeof s->done.who);
 	l->is_one_of_many = s->code == QUEUED && s->next &&
 	    host->seen.holding.kind == KIND_LIMIT && l->claim->kind == KIND_LIMIT;
-	l->serial = l->db->serial;
-	return heard(l, LEASE_ENTER, r, ENTER_OWN);
+	if (d->set_clock)
+		d->set_clock(l->db, moment);
+	return true;
 }
 
 /* Asks for the lock, or for our place in the queue; `alive_ms` 0: do not queue. */
@@ -175,7 +250,8 @@ lease_enter(
     struct lease *l, int64_t alive_ms, instant until, struct grant *g, struct fault *f)
 {
 	const struct claim *claim = l->claim;
-	const struct question q = CLAIM_QUESTION(l, LEASE_ENTER, SQL_TEXT(claim->record),
+	const struct question q = CLAIM_QUESTION(l, l->me, "enter", ENTER_FIELDS,
+	    OWN_SESSION | OWN_LOCK | OWN_DEADLINE, SQL_TEXT(claim->record),
 	    SQL_INT(ns_to_ms(claim->ttl)), SQL_INT(alive_ms),
 	    SQL_TEXT(kind_word(claim->kind)),
 	    SQL_INT(claim->kind == KIND_LIMIT ? claim->limit : 0),
@@ -257,7 +333,6 @@ is_reason_to_ask(const struct standing *s)
 static bool
 read_sleep(struct lease *l, const struct row *r, enum slept *slept, bool *placed)
 {
-	unsigned fields = l->db->driver->lease->texts[LEASE_AWAIT].fields;
 	struct standing *s = &l->standing;
 	int64_t code;
 
@@ -266,14 +341,18 @@ read_sleep(struct lease *l, const struct row *r, enum slept *slept, bool *placed
 	*slept = (enum slept)code;
 	if (!standing_read_grant(s, l->claim, r))
 		s->token = 0;
-	*placed = fields > AWAIT_PLACELESS && s->token == 0 && *slept == SLEPT_IN_VAIN &&
+	if (s->token)
+		l->is_listening = false; /* the server has ended that */
+	*placed = s->token == 0 && *slept == SLEPT_IN_VAIN &&
 	    standing_read_place(s, l->db->base.host, r);
-	return heard(l, LEASE_AWAIT, r, fields > AWAIT_PLACELESS ? AWAIT_OWN : fields);
+	note_own(l, r, AWAIT_HAS_OWN);
+	l->has_slept = true;
+	return true;
 }
 
 /*
  * Sleeps in the server on a wake-up lock; the first in line also for the end of a lease.
- * RC_BUSY: `until` has come.
+ * NULL: does not sleep, but asks for a grant.  RC_BUSY: `until` has come.
  */
 static enum rc
 sleep_there(
@@ -293,7 +372,9 @@ sleep_there(
 	*slept = SLEPT_UNTIL_WOKEN;
 	if (ms == 0)
 		return sleep_here(l, wake, until, f);
-	rc = sql_exec(l->db, &CLAIM_QUESTION(l, LEASE_AWAIT, SQL_TEXT(lock), SQL_INT(ms)),
+	rc = sql_exec(l->db,
+	    &CLAIM_QUESTION(l, l->me, "await", AWAIT_FIELDS, OWN_LOCK, SQL_TEXT(lock),
+		SQL_INT(ms)),
 	    retry_answer(wake, ASK_PATIENCE, until), &a, f);
 	if (rc != RC_OK)
 		return rc;
@@ -338,12 +419,11 @@ listen_for_grant(struct lease *l, instant until, struct fault *f)
 	enum slept slept;
 	bool notified;
 	enum rc rc = listen(l, until, &notified);
-	const char *own = rc == RC_OK && notified && sql_is_connected(l->db)
-	    ? l->db->driver->lease->own_wake_lock(l->db)
-	    : NULL;
 
-	if (own)
-		return sleep_there(l, own, until, &slept, f);
+	/* only a session that has slept before is quick at that */
+	if (rc == RC_OK && notified && sql_is_connected(l->db) && l->has_own &&
+	    l->has_slept)
+		return sleep_there(l, NULL, until, &slept, f);
 	return rc == RC_OK && instant_now() >= until ? refuse_held(l, f) : rc;
 }
 
@@ -355,13 +435,12 @@ listen_for_grant(struct lease *l, instant until, struct fault *f)
 static enum rc
 sleep_in_line(struct lease *l, instant until, struct fault *f)
 {
-	bool is_same = l->serial == l->db->serial;
 	enum slept slept = SLEPT_IN_VAIN;
 	enum rc rc = RC_OK;
 
-	if (l->is_listening && is_same)
+	if (l->is_listening)
 		return listen_for_grant(l, until, f);
-	if (!*l->ahead || !is_same || !l->db->driver->lease->has_wake_lock(l->db) ||
+	if (!*l->ahead || !l->is_direct ||
 	    strcmp(l->was_free, l->ahead) == 0) {
 		*l->was_free = '\0';
 		return sleep_here(
@@ -512,8 +591,9 @@ judge_renewal(struct lease *l, bool ours, const char *by, instant sent, struct g
 static enum rc
 lease_extend(struct lease *l, instant until, struct grant *g, struct fault *f)
 {
-	const struct question q = CLAIM_QUESTION(
-	    l, LEASE_RENEW, SQL_INT((int64_t)l->token), SQL_INT(ns_to_ms(l->claim->ttl)));
+	const struct question q = CLAIM_QUESTION(l, l->me, "renew", RENEW_FIELDS,
+	    OWN_SESSION_TAKE, SQL_INT((int64_t)l->token),
+	    SQL_INT(ns_to_ms(l->claim->ttl)));
 	struct answer a = {.db = NULL};
 	struct row row;
 	bool ours;
@@ -527,8 +607,8 @@ lease_extend(struct lease *l, instant until, struct grant *g, struct fault *f)
 	if (rc != RC_OK)
 		return rc == RC_STOP ? RC_STOP : RC_AGAIN;
 	row = answer_next(&a);
-	rc = row_boolean(&row, RENEW_IS_OURS, &ours) &&
-		heard(l, LEASE_RENEW, &row, RENEW_OWN)
+	note_own(l, &row, RENEW_HAS_OWN);
+	rc = row_boolean(&row, RENEW_IS_OURS, &ours)
 	    ? judge_renewal(l, ours, row_words(&row, RENEW_WANTED_BY), a.sent, g, f)
 	    : sql_makes_no_sense(l->db, RC_AGAIN, f);
 	answer_drop(&a);
@@ -583,14 +663,48 @@ judge_silence(struct lease *l, enum rc rc, struct fault *f)
 	return l->held ? refuse_lost(l, f) : RC_OK;
 }
 
+/*
+ * A session that is left over from a broken connection may keep a wake-up lock of ours, and
+ * who sleeps on that would not be woken.
+ */
+static void
+end_old_sessions(struct lease *l, instant until)
+{
+	const struct lease_driver *d = l->db->driver->lease;
+	const struct question q = {.text = d->end_old_sessions,
+	    .fields = d->end_old_fields,
+	    SQL_VALUES(SQL_TEXT(l->me))};
+	struct fault unheard;
+
+	if (l->left_over)
+		(void)sql_exec(l->db, &q, until, NULL, &unheard);
+	l->has_own = l->left_over = false;
+}
+
+/* `status` STATUS_NONE: of no job that has run. */
+static struct question
+release_question(const struct lease *l, const struct sql_value values[4])
+{
+	bool alone = values[2].type != SQL_NUMBER && !l->among &&
+	    l->db->driver->lease->releases_alone;
+
+	return (struct question){.procedure = alone ? "release_alone" : "release",
+	    .fields = 1,
+	    .values = values,
+	    .n = alone ? 2 : 4,
+	    .more = own_values,
+	    .call = OWN_LOCK};
+}
+
 static enum rc
 lease_release(struct sql *db, int status, instant until, struct fault *f)
 {
 	struct lease *l = lease_of(db);
-	const struct lease_driver *d = db->driver->lease;
 	bool remembers = status >= 0 && job_is_wanted(&db->claim->job);
-	struct question q = CLAIM_QUESTION(
-	    l, LEASE_RELEASE, SQL_INT(status), SQL_TEXT(db->claim->job.once));
+	const struct sql_value values[] = {SQL_TEXT(db->claim->key),
+	    SQL_TEXT(db->claim->owner), remembers ? SQL_INT(status) : SQL_TEXT(NULL),
+	    SQL_TEXT(remembers ? db->claim->job.once : NULL)};
+	const struct question q = release_question(l, values);
 	struct answer a = {.db = NULL};
 	struct row row;
 	int64_t was;
@@ -599,20 +713,13 @@ lease_release(struct sql *db, int status, instant until, struct fault *f)
 	db->base.host->alert = -1;
 	if (!l->asked)
 		return RC_OK;
-	if (remembers)
-		q.text = d->release_of_job;
-	else if (l->among)
-		q.text = d->release_among;
-	if (!remembers)
-		q.n -= 2;
 	rc = sql_ask(db, &q, until, &a, f);
 	if (rc != RC_OK)
 		return judge_silence(l, rc, f);
 	row = answer_next(&a);
 	rc = row_integer(&row, 0, WAS_NOT, WAS_QUEUED, &was) ? RC_OK : RC_AGAIN;
 	answer_drop(&a);
-	if (d->released)
-		d->released(db, until);
+	end_old_sessions(l, until);
 	return rc == RC_OK ? judge_release(l, was != WAS_NOT, until, f)
 			   : sql_makes_no_sense(db, RC_AGAIN, f);
 }

@@ -49,7 +49,8 @@ enum { SQL_VALUES_MAX = 16 };
 	.n = sizeof((const struct sql_value[]){__VA_ARGS__}) / sizeof(struct sql_value)
 
 struct question {
-	const char *text;
+	const char *text;      /* NULL: a call of */
+	const char *procedure; /* this one, with the values for arguments */
 	const struct sql_value *values;
 	size_t n;
 	unsigned fields; /* of each row of the answer; 0: that it was done */
@@ -150,6 +151,8 @@ struct sql_driver {
 	enum rc (*explain_denial)(const struct sql *, struct fault *);
 
 	const char *procedures;              /* what this database calls them */
+	/* what stands before and behind the name of one in a statement that calls it */
+	const char *call, *version;
 	const struct sql_mode *const *modes; /* the first is the default; NULL-ended */
 	const char *mode_names;              /* for people */
 	const struct lease_driver *lease;
