@@ -4,8 +4,6 @@
 #include "errors.h"
 #include "session.h"
 
-#include "backends/sql/look.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -191,18 +189,11 @@ struct grants_look {
 	int64_t waits, number;            /* of the last row, below its key */
 };
 
-/* "4711-1764000000000000", as grants_read_owner() reads it. */
-static void
-grants_write_owner(char *out, size_t size, const struct grants_name *name)
-{
-	snprintf(out, size, "%" PRId64 "-%" PRId64, name->session, name->number);
-}
-
 /* Who holds it without a row; once, and before those who wait. */
 static void
 grants_tell_foreign(struct grants_look *s)
 {
-	char owner[48];
+	char owner[SESSION_NAME_BYTES];
 	struct entry e = {.kind = ENTRY_HOLDER,
 	    .key = s->seen.key,
 	    .slot = -1,
@@ -212,8 +203,7 @@ grants_tell_foreign(struct grants_look *s)
 
 	if (!s->also)
 		return;
-	grants_write_owner(
-	    owner, sizeof owner, &(struct grants_name){s->also->session, 0});
+	session_name_write(owner, &(struct session_name){s->also->session, 0});
 	e.foreign = &s->also->foreign;
 	s->also = NULL;
 	sql_look_entry(&s->seen, &e);
@@ -244,10 +234,10 @@ grants_read_place(const struct row *r, struct grants_look *s)
 }
 
 static bool
-grants_read_row(const struct row *r, struct grants_look *s)
+grants_see_row(const struct row *r, struct grants_look *s)
 {
-	char owner[48];
-	struct grants_name name = {.number = s->number};
+	char owner[SESSION_NAME_BYTES];
+	struct session_name name = {.second = s->number};
 	struct entry e = {.kind = s->waits ? ENTRY_WAITER : ENTRY_HOLDER,
 	    .key = s->seen.key,
 	    .slot = -1,
@@ -262,7 +252,7 @@ grants_read_row(const struct row *r, struct grants_look *s)
 	if (!row_integer(r, SINCE, 0, INT64_MAX, &e.since))
 		e.since = EPOCH_NONE;
 	e.lock = shared ? KIND_SHARED : KIND_EXCLUSIVE;
-	grants_write_owner(owner, sizeof owner, &name);
+	session_name_write(owner, &name);
 	if (s->also && s->also->session == name.session)
 		s->also = NULL;
 	if (s->waits)
@@ -271,6 +261,12 @@ grants_read_row(const struct row *r, struct grants_look *s)
 		e.token = s->number;
 	sql_look_claim(&s->seen, &e);
 	return true;
+}
+
+static bool
+grants_read_row(void *ctx, const struct row *r)
+{
+	return grants_read_place(r, ctx) && grants_see_row(r, ctx);
 }
 
 static const char list_sql[] = DIRTY
@@ -289,16 +285,7 @@ grants_look_at_page(
 		SQL_INT(s->number), SQL_TEXT(what), SQL_INT(PAGE)),
 	    .fields = LIST_FIELDS,
 	    .many = true};
-	struct answer a = {.db = NULL};
-	struct row row;
-	enum rc rc = sql_ask_existing(db, &q, s->seen.look->until, &a, f);
-
-	*n = a.rows;
-	while (rc == RC_OK && !s->seen.enough && (row = answer_next(&a)).at)
-		if (!grants_read_place(&row, s) || !grants_read_row(&row, s))
-			rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
-	answer_drop(&a);
-	return rc;
+	return sql_look_page(db, &s->seen, &q, grants_read_row, s, n, f);
 }
 
 enum rc
@@ -336,18 +323,6 @@ grants_tell(const struct look *look, const char *what, const struct grants_holde
 
 enum { SAID_NO_THREAD = 1094, SAID_NOT_OURS = 1095 };
 
-static bool
-grants_read_owner(const char *owner, struct grants_name *name)
-{
-	char again[48];
-
-	if (!owner ||
-	    sscanf(owner, "%18" SCNd64 "-%18" SCNd64, &name->session, &name->number) != 2)
-		return false;
-	grants_write_owner(again, sizeof again, name);
-	return strcmp(owner, again) == 0 && name->session > 0 && name->number >= 0;
-}
-
 static enum rc
 refuse_gone(const struct sql *db, struct fault *f)
 {
@@ -356,13 +331,13 @@ refuse_gone(const struct sql *db, struct fault *f)
 
 /* Does this session hold it?  As a row says: RC_OK, or RC_LOST. */
 static enum rc
-check_row(struct sql *db, const char *what, const struct grants_name *name, instant until,
+check_row(struct sql *db, const char *what, const struct session_name *name, instant until,
     struct fault *f)
 {
 	const struct question q = {.text = DIRTY
 	    "SELECT COUNT(*) FROM dlock_grants WHERE n = $1 AND session = $2 "
 	    "AND mode = $3 AND k = $4 AND waits = 0",
-	    SQL_VALUES(SQL_INT(name->number), SQL_INT(name->session),
+	    SQL_VALUES(SQL_INT(name->second), SQL_INT(name->session),
 		SQL_TEXT(db->mode->name), SQL_TEXT(what)),
 	    .fields = 1};
 	struct answer a = {.db = NULL};
@@ -403,14 +378,14 @@ grants_end(struct sql *db, const char *what, const char *owner,
 {
 	instant end = instant_first(until, instant_now() + END_PATIENCE);
 	struct host *host = db->base.host;
-	struct grants_name name;
+	struct session_name name;
 	bool told = false;
 	enum rc rc;
 
-	if (!grants_read_owner(owner, &name) || (name.number == 0 && !holds))
+	if (!session_name_read(owner, &name) || (name.second == 0 && !holds))
 		return refuse_gone(db, f);
 	for (;;) {
-		rc = name.number ? check_row(db, what, &name, until, f)
+		rc = name.second ? check_row(db, what, &name, until, f)
 				 : holds(db, what, name.session, until, f);
 		if (rc != RC_OK)
 			return rc == RC_LOST && told ? RC_OK : rc;

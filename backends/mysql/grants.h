@@ -19,6 +19,7 @@
 
 #include "mysql.h"
 
+#include "backends/sql/look.h"
 #include "backends/sql/session_lock.h"
 
 /* Microseconds of the server's clock, when it is evaluated. */
@@ -82,11 +83,6 @@ enum rc grants_each(struct sql *, const struct look *, const char *what,
 /* The same where there are no rows: `also` alone. */
 enum rc grants_tell(
     const struct look *, const char *what, const struct grants_holder *also);
-
-/* A session as an owner names it; number 0: one that has no row. */
-struct grants_name {
-	int64_t session, number;
-};
 
 /*
  * Ends the session that `owner` names, if it holds `what`, and waits until it has gone.

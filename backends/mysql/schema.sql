@@ -170,76 +170,96 @@ BEGIN
 	END IF;
 END
 //
--- Begins a transaction, locks the key, and tells the time.
+-- Begins a transaction, locks the key, and tells the time.  (A procedure that each waiter's session
+-- keeps in memory, and so it calls no other one.)
 CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_lock_key_3(p_k VARBINARY(512), p_by BIGINT, OUT p_now BIGINT)
 BEGIN
-	CALL dlock_must_write_3();
-	START TRANSACTION;
-	INSERT INTO dlock_keys (k, last) VALUES (p_k, 0) ON DUPLICATE KEY UPDATE last = last;
-	SET p_now = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
-	IF p_now > p_by THEN
-		SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 3024, MESSAGE_TEXT = 'too late for who has asked';
+	IF @@global.read_only IN ('0', 'OFF') THEN
+		START TRANSACTION;
+		INSERT INTO dlock_keys (k, last) VALUES (p_k, 0) ON DUPLICATE KEY UPDATE last = last;
+		SET p_now = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
+		IF p_now > p_by THEN
+			SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 3024, MESSAGE_TEXT = 'too late for who has asked';
+		END IF;
 	END IF;
-	CALL dlock_must_write_3();
+	IF @@global.read_only NOT IN ('0', 'OFF') THEN
+		SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1290, MESSAGE_TEXT = 'the server is read-only';
+	END IF;
 END
 //
 -- Drops the holds that have run out, and grants to those who wait, in order, as long as they fit;
 -- passes over those away.  A waiter that is granted so has p_first, and 10 ms more for each who runs
 -- at the same time, to ask again, by which it takes up its lease; p_me is asking.  The caller has
--- locked the key.  Waiters who share are granted together up to the next who waits for something
--- else, for they may be hundreds.
+-- locked the key.
 CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_serve_3(p_k VARBINARY(512), p_me VARBINARY(32), p_now BIGINT, p_first BIGINT)
 BEGIN
 	DECLARE v_held, v_room, v_slot, w_room INT;
 	DECLARE v_kind, w_kind VARBINARY(9);
 	DECLARE v_token, v_stop BIGINT DEFAULT 0;
 	DECLARE v_after BIGINT DEFAULT -9223372036854775807;
-	DECLARE w_ticket, w_alive BIGINT;
+	DECLARE w_ticket, w_lease, w_alive BIGINT;
 	DECLARE w_owner VARBINARY(32);
 	DECLARE w_bell VARBINARY(33);
+	DECLARE w_record VARBINARY(1023);
 	-- Somebody may have deleted the row.
 	INSERT INTO dlock_keys (k, last) VALUES (p_k, 0) ON DUPLICATE KEY UPDATE last = last;
 	DELETE FROM dlock_holds WHERE k = p_k AND ends <= p_now;
 	SELECT COUNT(*), MIN(kind), MAX(room) INTO v_held, v_kind, v_room FROM dlock_holds WHERE k = p_k;
 	serving: LOOP
 		SET w_ticket = NULL;
-		SELECT ticket, owner, kind, room, bell, alive INTO w_ticket, w_owner, w_kind, w_room, w_bell, w_alive
+		SELECT ticket, owner, kind, room, lease, bell, alive, record
+			INTO w_ticket, w_owner, w_kind, w_room, w_lease, w_bell, w_alive, w_record
 			FROM dlock_waiters WHERE k = p_k AND ticket > v_after ORDER BY ticket LIMIT 1;
 		IF w_ticket IS NULL OR (v_held > 0 AND (w_kind = 'exclusive' OR w_kind <> v_kind OR w_room <> v_room
 				OR (w_kind = 'limit' AND v_held >= w_room))) THEN
 			LEAVE serving;
 		END IF;
-		SET v_stop = w_ticket;
-		IF w_owner <=> p_me OR CASE WHEN w_bell IS NULL THEN w_alive > p_now ELSE IS_FREE_LOCK(CONCAT('dlock:', w_bell)) = 0 END THEN
-			SET v_slot = CASE w_kind WHEN 'exclusive' THEN -1 WHEN 'limit' THEN 0 END;
-			IF w_kind = 'shared' THEN
-				SELECT COALESCE(MIN(ticket) - 1, 9223372036854775807) INTO v_stop FROM dlock_waiters
-					WHERE k = p_k AND ticket > w_ticket AND kind <> 'shared';
-			ELSEIF w_kind = 'limit' AND v_held > 0 THEN
-				SELECT MIN(f.s) INTO v_slot FROM (SELECT 0 AS s UNION ALL SELECT slot + 1 FROM dlock_holds WHERE k = p_k) f
-					WHERE NOT EXISTS (SELECT 1 FROM dlock_holds h WHERE h.k = p_k AND h.slot = f.s);
+		SET v_after = w_ticket;
+		IF NOT (w_owner <=> p_me) AND NOT (CASE WHEN w_bell IS NULL THEN w_alive > p_now
+				ELSE IS_FREE_LOCK(CONCAT('dlock:', w_bell)) = 0 END) THEN
+			IF w_alive <= p_now THEN
+				DELETE FROM dlock_waiters WHERE k = p_k AND ticket = w_ticket;
+			ELSEIF w_alive IS NULL THEN
+				UPDATE dlock_waiters SET alive = p_now + 15000000 WHERE k = p_k AND ticket = w_ticket;
 			END IF;
+			ITERATE serving;
+		END IF;
+		-- Readers are granted together up to the next that waits for something else, for they may be hundreds.
+		IF w_kind = 'shared' THEN
+			SELECT COALESCE(MIN(ticket) - 1, 9223372036854775807) INTO v_stop FROM dlock_waiters
+				WHERE k = p_k AND ticket > w_ticket AND kind <> 'shared';
 			SELECT GREATEST(last, p_now - 1) INTO v_token FROM dlock_keys WHERE k = p_k;
-			INSERT INTO dlock_holds (k, token, owner, kind, room, slot, bell, since, ends, record)
-				SELECT p_k, v_token + ROW_NUMBER() OVER (ORDER BY w.ticket), w.owner, w.kind, w.room, v_slot,
-					CASE w.kind WHEN 'exclusive' THEN w.bell ELSE CONCAT(w.bell, 'h') END, p_now,
-					p_now + CASE WHEN w.owner <=> p_me THEN w.lease
-						ELSE LEAST(w.lease, p_first + (v_held + COUNT(*) OVER () - 1) * 10000) END, w.record
-				FROM dlock_waiters w WHERE w.k = p_k AND w.ticket BETWEEN w_ticket AND v_stop AND (w.ticket = w_ticket
+			INSERT INTO dlock_holds (k, token, owner, kind, room, bell, since, ends, record)
+				SELECT p_k, v_token + ROW_NUMBER() OVER (ORDER BY w.ticket), w.owner, 'shared', 0, CONCAT(w.bell, 'h'), p_now,
+					p_now + CASE WHEN w.owner <=> p_me THEN w.lease ELSE LEAST(w.lease, p_first
+						+ (v_held + COUNT(*) OVER ()) * 10000) END, w.record
+				FROM dlock_waiters w WHERE w.k = p_k AND w.ticket >= w_ticket AND w.ticket <= v_stop AND (w.ticket = w_ticket
 					OR w.owner <=> p_me OR CASE WHEN w.bell IS NULL THEN w.alive > p_now
 						ELSE IS_FREE_LOCK(CONCAT('dlock:', w.bell)) = 0 END);
-			DELETE w FROM dlock_waiters w JOIN dlock_holds h ON h.k = w.k AND h.owner = w.owner
-				WHERE w.k = p_k AND w.ticket BETWEEN w_ticket AND v_stop;
-			SELECT COUNT(*), MAX(token), w_kind, w_room INTO v_held, v_token, v_kind, v_room FROM dlock_holds WHERE k = p_k;
+			DELETE w FROM dlock_waiters w JOIN dlock_holds h ON h.k = w.k AND h.owner = w.owner WHERE w.k = p_k;
+			DELETE FROM dlock_waiters WHERE k = p_k AND ticket > w_ticket AND ticket <= v_stop AND alive <= p_now;
+			UPDATE dlock_waiters SET alive = p_now + 15000000
+				WHERE k = p_k AND ticket > w_ticket AND ticket <= v_stop AND alive IS NULL;
+			SELECT COUNT(*), MAX(token), 'shared', 0 INTO v_held, v_token, v_kind, v_room FROM dlock_holds WHERE k = p_k;
 			UPDATE dlock_keys SET last = GREATEST(last, v_token) WHERE k = p_k;
-			IF w_kind = 'exclusive' THEN
-				LEAVE serving;
-			END IF;
+			SET v_after = v_stop;
+			ITERATE serving;
 		END IF;
-		-- Those passed over.
-		DELETE FROM dlock_waiters WHERE k = p_k AND ticket BETWEEN w_ticket AND v_stop AND alive <= p_now;
-		UPDATE dlock_waiters SET alive = p_now + 15000000 WHERE k = p_k AND ticket BETWEEN w_ticket AND v_stop AND alive IS NULL;
-		SET v_after = v_stop;
+		SET v_slot = CASE w_kind WHEN 'exclusive' THEN -1 WHEN 'limit' THEN 0 END;
+		IF w_kind = 'limit' AND v_held > 0 THEN
+			SELECT MIN(f.s) INTO v_slot FROM (SELECT 0 AS s UNION ALL SELECT slot + 1 FROM dlock_holds WHERE k = p_k) f
+				WHERE NOT EXISTS (SELECT 1 FROM dlock_holds h WHERE h.k = p_k AND h.slot = f.s);
+		END IF;
+		UPDATE dlock_keys SET last = GREATEST(last + 1, p_now) WHERE k = p_k;
+		SELECT last INTO v_token FROM dlock_keys WHERE k = p_k;
+		DELETE FROM dlock_waiters WHERE k = p_k AND ticket = w_ticket;
+		INSERT INTO dlock_holds (k, token, owner, kind, room, slot, bell, since, ends, record) VALUES (p_k, v_token, w_owner, w_kind,
+			w_room, v_slot, CASE WHEN w_kind = 'exclusive' THEN w_bell ELSE CONCAT(w_bell, 'h') END, p_now,
+			p_now + CASE WHEN w_owner <=> p_me THEN w_lease ELSE LEAST(w_lease, p_first + v_held * 10000) END, w_record);
+		SET v_held = v_held + 1, v_kind = w_kind, v_room = w_room;
+		IF w_kind = 'exclusive' THEN
+			LEAVE serving;
+		END IF;
 	END LOOP;
 END
 //

@@ -264,58 +264,55 @@ static const char list_rows_sql[] =
     " FROM dlock.list_rows($1, $2, $3) WITH ORDINALITY AS r(key, pid, waits, shared, came, n) "
     "LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid OPERATOR(pg_catalog.=) r.pid ORDER BY r.n";
 
-/* A row of a page.  *after: how far the page has come, where it is not the last. */
+/* A look, and how far a page of it has come where it is not the last. */
+struct row_look {
+	struct sql_look seen;
+	char after[sizeof((struct sql_look *)0)->key];
+	bool more;
+};
+
 static bool
-see_row(struct sql_look *s, const struct row *r, char *after, size_t size)
+see_row(void *ctx, const struct row *r)
 {
+	struct row_look *s = ctx;
 	const char *key = row_words(r, LISTED_KEY);
 
-	if (!key || strlen(key) >= size || strlen(key) >= sizeof s->key)
+	if (!key || strlen(key) >= sizeof s->after)
 		return false;
-	if (row_words(r, LISTED_SESSION + SESSION_PID))
-		return sessions_see(s, r, LISTED_SESSION, key);
-	if (strcmp(key, after) == 0)
+	s->more = row_is_null(r, LISTED_SESSION + SESSION_PID);
+	if (!s->more)
+		return sessions_see(&s->seen, r, LISTED_SESSION, key);
+	if (strcmp(key, s->after) == 0)
 		return false; /* it would go on for ever */
-	snprintf(after, size, "%s", key);
+	snprintf(s->after, sizeof s->after, "%s", key);
 	return true;
 }
 
-/* The next page; *more: there may be another. */
+/* The next page. */
 static enum rc
-look_at_rows(struct pg *pg, struct sql_look *s, char *after, size_t size, bool *more,
-    struct fault *f)
+look_at_rows(struct pg *pg, struct row_look *s, struct fault *f)
 {
 	const struct question q = {.text = list_rows_sql,
-	    SQL_VALUES(SQL_TEXT(s->look->key), SQL_TEXT(after), SQL_INT(PAGE)),
+	    SQL_VALUES(SQL_TEXT(s->seen.look->key), SQL_TEXT(s->after), SQL_INT(PAGE)),
 	    .fields = LISTED_FIELDS,
 	    .many = true};
-	struct answer a = {.db = NULL};
-	struct row row;
-	enum rc rc = sql_ask_existing(&pg->db, &q, s->look->until, &a, f);
+	int n;
 
-	*more = false;
-	while (rc == RC_OK && !s->enough && (row = answer_next(&a)).at) {
-		*more = row_is_null(&row, LISTED_SESSION + SESSION_PID);
-		if (!see_row(s, &row, after, size))
-			rc = sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
-	}
-	answer_drop(&a);
-	return rc;
+	s->more = false;
+	return sql_look_page(&pg->db, &s->seen, &q, see_row, s, &n, f);
 }
 
 static enum rc
 row_each(struct sql *db, const struct look *look, struct fault *f)
 {
-	struct sql_look s = {.look = look};
-	char after[sizeof s.key] = "";
-	bool more = true;
+	struct row_look s = {.seen.look = look, .more = true};
 	enum rc rc = RC_OK;
 
 	db->reads = false; /* a standby does not know who has locked a row */
-	while (rc == RC_OK && more && !s.enough)
-		rc = look_at_rows(pg_of(db), &s, after, sizeof after, &more, f);
+	while (rc == RC_OK && s.more && !s.seen.enough)
+		rc = look_at_rows(pg_of(db), &s, f);
 	if (rc == RC_OK)
-		sql_look_waiting(&s);
+		sql_look_waiting(&s.seen);
 	return rc;
 }
 
@@ -327,12 +324,12 @@ row_revoke(struct sql *db, const struct target *target, const char *record, bool
     instant until, struct fault *f)
 {
 	struct pg *pg = pg_of(db);
-	struct session session = {0};
-	bool is_session = session_of_owner(target->owner, &session);
+	struct session_name session = {0};
+	bool is_session = session_name_read(target->owner, &session);
 	char sql[1024];
 	const struct question q = {.text = sql,
 	    SQL_VALUES(
-		SQL_TEXT(target->key), SQL_INT(session.pid), SQL_INT(session.began)),
+		SQL_TEXT(target->key), SQL_INT(session.session), SQL_INT(session.second)),
 	    .fields = 1,
 	    .many = true};
 	struct answer a = {.db = NULL};
@@ -344,7 +341,7 @@ row_revoke(struct sql *db, const struct target *target, const char *record, bool
 	snprintf(sql, sizeof sql,
 	    "SELECT " SESSION_ENDING
 	    " FROM dlock.list_rows($1, '', 1) r JOIN pg_catalog.pg_stat_activity a ON a.pid OPERATOR(pg_catalog.=) r.pid "
-	    "WHERE NOT r.waits AND a.pid OPERATOR(pg_catalog.=) $2::pg_catalog.int4 "
+	    "WHERE NOT r.waits AND a.pid OPERATOR(pg_catalog.=) $2::pg_catalog.int8 "
 	    "AND (a.backend_start IS NULL OR " BEGAN
 	    " OPERATOR(pg_catalog.=) $3::pg_catalog.int8) LIMIT 1",
 	    sessions_patience(pg));

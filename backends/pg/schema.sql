@@ -237,14 +237,43 @@ END
 $$;
 REVOKE ALL ON FUNCTION dlock.is_away(dlock.claims, timestamptz) FROM PUBLIC;
 
+-- Grants to `first`, a waiter that shares the key, and to all such behind it, up to the next that
+-- waits for something else; passes over those away.  One statement, for they may be hundreds,
+-- and all of them sleep until it is done; `n` is of its own in it, and so is run once, not for each
+-- row with which it is joined.  Returns how many it were, and as `last` the ticket of the last one
+-- looked at.
+CREATE OR REPLACE FUNCTION dlock.serve_readers(the_key text, first bigint, me text, held bigint, moment timestamptz,
+	OUT granted bigint, OUT last bigint)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	stop bigint := (SELECT min(c.ticket) FROM dlock.claims c
+		WHERE c.key = the_key AND c.slot IS NULL AND c.ticket > first AND c.kind <> 'shared');
+	most bigint;
+BEGIN
+	SELECT max(c.ticket), count(*) INTO last, most FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NULL
+		AND c.ticket >= first AND c.ticket < coalesce(stop, 9223372036854775807);
+	WITH n AS (
+		SELECT o.ticket, nextval('dlock.numbers') AS token FROM (SELECT w.ticket FROM dlock.claims w
+			WHERE w.key = the_key AND w.slot IS NULL AND w.ticket BETWEEN first AND serve_readers.last
+				AND (w.ticket = first OR w.owner = me OR NOT dlock.is_away(w, moment))
+			ORDER BY w.ticket) o
+	), served AS (
+		UPDATE dlock.claims c SET token = n.token, since = moment, alive = NULL, leads = held = 0 AND c.ticket = first,
+				ends = moment + CASE WHEN c.owner = me THEN c.lease
+					ELSE least(c.lease, '3 s'::interval + (held + most) * '10 ms'::interval) END,
+				slot = 0, seal = 'shared 0 0'
+			FROM n WHERE c.key = the_key AND c.ticket = n.ticket
+			RETURNING CASE WHEN c.listens AND c.owner IS DISTINCT FROM me THEN pg_notify('dlock_' || c.owner, '') END)
+	SELECT count(*) INTO granted FROM served;
+END
+$$;
+REVOKE ALL ON FUNCTION dlock.serve_readers(text, bigint, text, bigint, timestamptz) FROM PUBLIC;
+
 -- Drops the holds that have run out, sees to it that one of those who hold leads, and grants to
 -- those who wait, in order, as long as they fit; passes over those away.  A waiter that is granted
 -- so has 3 s, and 10 ms more for each who runs at the same time, to ask again, by which it takes
--- up its lease; `me` is asking.  The caller has the key's lock.
---
--- Waiters who share are granted together up to the next who waits for something else, for they may
--- be hundreds, and all of them sleep until it is done.  There `n` is of its own, and so is run once,
--- not for each row with which it is joined.
+-- up its lease; `me` is asking.  The caller has the key's lock.  What grants one is run in any case,
+-- so that a rehearsal has run it.
 CREATE OR REPLACE FUNCTION dlock.serve(the_key text, me text, moment timestamptz) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -254,8 +283,9 @@ DECLARE
 	a_room integer;
 	a_slot integer;	-- the lowest that is free; 0 without a limit
 	w dlock.claims;
-	last bigint := 0;	-- the ticket of the last one looked at
-	most bigint;
+	last bigint := 0;
+	there boolean;
+	fits boolean;
 BEGIN
 	DELETE FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NOT NULL AND c.ends <= moment;
 	SELECT count(*), bool_or(c.leads), CASE WHEN min(c.kind) = max(c.kind) AND min(c.room) = max(c.room) THEN min(c.kind) END,
@@ -267,32 +297,31 @@ BEGIN
 	LOOP
 		SELECT * INTO w FROM dlock.claims c WHERE c.key = the_key AND c.ticket > last AND c.slot IS NULL
 			ORDER BY c.ticket LIMIT 1;
-		EXIT WHEN w.ticket IS NULL OR NOT (held = 0 OR coalesce(w.kind <> 'exclusive' AND w.kind = a_kind AND w.room = a_room
+		fits := w.ticket IS NOT NULL AND (held = 0 OR coalesce(w.kind <> 'exclusive' AND w.kind = a_kind AND w.room = a_room
 			AND (w.kind = 'shared' OR held < w.room), false));
-		last := w.ticket;
-		CONTINUE WHEN w.owner IS DISTINCT FROM me AND dlock.is_away(w, moment);
-		most := 1;
-		IF w.kind = 'shared' THEN
-			SELECT max(c.ticket), count(*) INTO last, most FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NULL
-				AND c.ticket >= w.ticket AND c.ticket < coalesce((SELECT min(o.ticket) FROM dlock.claims o
-					WHERE o.key = the_key AND o.slot IS NULL AND o.ticket > w.ticket AND o.kind <> 'shared'), 9223372036854775807);
+		there := fits AND (coalesce(w.owner = me, false) OR NOT dlock.is_away(w, moment));
+		IF there AND w.kind = 'shared' THEN
+			SELECT held + r.granted, r.last INTO held, last FROM dlock.serve_readers(the_key, w.ticket, me, held, moment) r;
+			a_kind := w.kind;
+			a_room := w.room;
+			CONTINUE;
 		END IF;
-		a_slot := CASE w.kind WHEN 'limit' THEN (SELECT min(s) FROM generate_series(0, held) s
+		a_slot := CASE WHEN there AND w.kind = 'limit' THEN (SELECT min(s) FROM generate_series(0, held) s
 			WHERE NOT EXISTS (SELECT FROM dlock.claims h WHERE h.key = the_key AND h.slot = s)) ELSE 0 END;
-		WITH n AS (
-			SELECT o.ticket, nextval('dlock.numbers') AS token FROM (SELECT v.ticket FROM dlock.claims v
-				WHERE v.key = the_key AND v.slot IS NULL AND v.ticket BETWEEN w.ticket AND last
-					AND (v.ticket = w.ticket OR v.owner = me OR NOT dlock.is_away(v, moment))
-				ORDER BY v.ticket) o
-		), served AS (
-			UPDATE dlock.claims c SET token = n.token, since = moment, alive = NULL, leads = held = 0 AND c.ticket = w.ticket,
-					ends = moment + CASE WHEN c.owner = me THEN c.lease
-						ELSE least(c.lease, '3 s'::interval + (held + most - 1) * '10 ms'::interval) END,
-					slot = a_slot, seal = c.kind || ' ' || c.room || ' ' || a_slot
-				FROM n WHERE c.key = the_key AND c.ticket = n.ticket
-				RETURNING CASE WHEN c.listens AND c.owner IS DISTINCT FROM me THEN pg_notify('dlock_' || c.owner, '') END)
-		SELECT held + count(*), w.kind, w.room INTO held, a_kind, a_room FROM served;
-		EXIT WHEN w.kind = 'exclusive';
+		UPDATE dlock.claims c SET token = nextval('dlock.numbers'), since = moment, alive = NULL, leads = held = 0,
+				ends = moment + CASE WHEN w.owner = me THEN w.lease ELSE least(w.lease, '3 s'::interval + held * '10 ms'::interval) END,
+				slot = a_slot, seal = w.kind || ' ' || w.room || ' ' || a_slot
+			WHERE c.key = the_key AND c.ticket = w.ticket AND there;
+		IF there THEN
+			IF w.listens AND w.owner IS DISTINCT FROM me THEN
+				PERFORM pg_notify('dlock_' || w.owner, '');
+			END IF;
+			held := held + 1;
+			a_kind := w.kind;
+			a_room := w.room;
+		END IF;
+		EXIT WHEN NOT fits OR (there AND w.kind = 'exclusive');
+		last := w.ticket;
 	END LOOP;
 END
 $$;
@@ -533,7 +562,7 @@ $$;
 -- A statement that sleeps keeps a snapshot, for which CREATE INDEX CONCURRENTLY and VACUUM wait: so
 -- let ms be small.
 --
--- A waiter that has been notified gives its own wake-up lock as `ahead`, and so does not sleep.
+-- A waiter that has been notified gives no `ahead`, and so does not sleep.
 --
 -- One that is granted and not exclusive gives back its wake-up lock at once: others may fit
 -- beside it, and the one behind it is to learn that it is the first in line.
@@ -555,7 +584,7 @@ BEGIN
 		PERFORM set_config('dlock.rehearsed', 'yes', false), dlock.renew(E'\001' || me, me, 0, 0, 0),
 			dlock.release(E'\001' || me, me, NULL, NULL, false), dlock.await(E'\001' || me, me, dlock.wake_lock(me), 1, true);
 	END IF;
-	IF pg_try_advisory_xact_lock_shared(ahead) THEN
+	IF ahead IS NULL OR pg_try_advisory_xact_lock_shared(ahead) THEN
 		code := 2;
 	ELSE
 		BEGIN

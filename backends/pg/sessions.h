@@ -101,14 +101,6 @@ enum {
  */
 bool sessions_see(struct sql_look *, const struct row *, int first, const char *key);
 
-/* The session that an owner names. */
-struct session {
-	int64_t pid, began;
-};
-
-/* False: it names none. */
-bool session_of_owner(const char *owner, struct session *);
-
 /*
  * What a statement says that ends session `a`: true; false: not yet; NULL: when it began
  * is not for this role to see.  The argument: how long to wait, as sessions_patience() has

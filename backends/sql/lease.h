@@ -1,7 +1,7 @@
 /*
  * lease.h - mode=lease: a hold is a row that ends.
  *
- *	ask      one call of a procedure: granted, or a place in the queue (standing.h)
+ *	ask      one call of a procedure: granted, or a place in the queue (lease_place.h)
  *	wait     until there is reason to ask, or a grant that has to be confirmed
  *	confirm  by a renewal: it earns the lease, and shows that somebody is there to run
  *	renew    one call
@@ -29,7 +29,7 @@
 #define DLOCK_SQL_LEASE_H
 
 #include "sql.h"
-#include "standing.h"
+#include "lease_place.h"
 
 /* How long a wake-up lock's name is, with the NUL. */
 enum { WAKE_BYTES = OWNER_CHARS + 2 };
@@ -79,7 +79,7 @@ struct lease {
 	bool unsure;              /* a release went unanswered: it may be done */
 	bool among; /* somebody else may have to do with the key: ask for a place */
 	uint64_t token;
-	struct standing standing;
+	struct lease_place place;
 	char was_free[WAKE_BYTES]; /* a wake-up lock that was, when we were to sleep on it */
 	bool left_over;            /* a session that had ours may live on, at the server alone */
 	/* what there is of us on one connection: */
@@ -106,6 +106,38 @@ lease_of(const struct sql *db)
 #define LEASE_QUESTION(name, columns, ...) \
 	((struct question){ \
 	    .procedure = (name), .fields = (columns), SQL_VALUES(__VA_ARGS__)})
+
+/* ---- between the files of a lease ---- */
+
+/* What a call is told of the connection, behind its other values and in this order. */
+enum {
+	OWN_SESSION = 1,      /* the number of our session */
+	OWN_SESSION_TAKE = 2, /* the same; 0: there is no wake-up lock to be taken */
+	OWN_LOCK = 4,         /* has the session our wake-up lock? */
+	OWN_DEADLINE = 8      /* by the server's clock, if the procedures take one */
+};
+
+/* A question for our claim, of `owner`. */
+#define CLAIM_QUESTION(l, owner, name, columns, which, ...) \
+	((struct question){.procedure = (name), \
+	    .fields = (columns), \
+	    SQL_VALUES(SQL_TEXT((l)->claim->key), SQL_TEXT(owner), __VA_ARGS__), \
+	    .more = lease_own_values, \
+	    .call = (which)})
+
+size_t lease_own_values(struct sql *, int which, instant until, struct sql_value *);
+
+/* Has the session our wake-up lock now?  NULL: as before. */
+void lease_note_own(struct lease *, const struct row *, int field);
+
+/* Nothing that comes over this connection is believed any more. */
+enum rc lease_refuse_answer(struct lease *, struct fault *);
+
+/*
+ * Returns when there is reason to ask, or with the token of a grant (lease_wait.c).
+ * RC_BUSY: `until` has come.
+ */
+enum rc lease_sleep(struct lease *, instant until, struct fault *);
 
 /* ---- lease_look.c ---- */
 

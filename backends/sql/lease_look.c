@@ -9,7 +9,6 @@
  *     force is remembered for a day: for its holder, and for who has to ask twice.
  *  4. A freeze is a row among those who hold: a key that has none costs nobody anything.
  */
-#include "kind.h"
 #include "lease.h"
 #include "look.h"
 
@@ -23,7 +22,7 @@ enum listed {
 	LISTED_KEY,
 	LISTED_TURN,   /* 0 holds, 1 waits, 2 is a freeze: in this order they are told */
 	LISTED_NUMBER, /* and those of one turn by this; unique */
-	LISTED_KIND,   /* as kind.h has it */
+	LISTED_KIND,   /* as value.h has it */
 	LISTED_ROOM,   /* of a limit, else 0 */
 	LISTED_TOKEN,
 	LISTED_SLOT,
@@ -140,30 +139,29 @@ read_position(const struct row *r, struct lease_look *s)
 
 /* ---- looking ---- */
 
+static bool
+read_listed(void *ctx, const struct row *r)
+{
+	struct lease_look *s = ctx;
+	struct entry e;
+
+	if (!read_position(r, s))
+		return false;
+	e = read_entry(r, s);
+	sql_look_claim(&s->seen, &e);
+	return true;
+}
+
 /* The next page; *n: how many rows it had. */
 static enum rc
 lease_look_at_page(struct sql *db, struct lease_look *s, int *n, struct fault *f)
 {
 	struct question q = LEASE_QUESTION("list", LISTED_FIELDS,
-	    SQL_TEXT(s->seen.look->key), SQL_TEXT(s->seen.key), SQL_INT(s->turn), SQL_INT(s->number), SQL_INT(PAGE));
-	struct answer a = {.db = NULL};
-	struct entry e;
-	struct row row;
-	enum rc rc;
+	    SQL_TEXT(s->seen.look->key), SQL_TEXT(s->seen.key), SQL_INT(s->turn),
+	    SQL_INT(s->number), SQL_INT(PAGE));
 
 	q.many = true;
-	rc = sql_ask_existing(db, &q, s->seen.look->until, &a, f);
-	*n = a.rows;
-	while (rc == RC_OK && !s->seen.enough && (row = answer_next(&a)).at) {
-		if (!read_position(&row, s)) {
-			rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
-			break;
-		}
-		e = read_entry(&row, s);
-		sql_look_claim(&s->seen, &e);
-	}
-	answer_drop(&a);
-	return rc;
+	return sql_look_page(db, &s->seen, &q, read_listed, s, n, f);
 }
 
 static void

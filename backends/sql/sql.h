@@ -9,7 +9,7 @@
  *  3. A statement that may be run twice is asked again where the connection was found
  *     broken, and where its transaction has lost a race (store.c).  Nothing else is.
  *  4. What is missing is created at first use, by whoever may; a look creates nothing.
- *  5. A row is hostile until row.h has read it.
+ *  5. A row is hostile until value.h has read it.
  *
  * What a driver is: struct sql_driver, and for mode=lease struct lease_driver (lease.h).
  * Its connection is opened, asked and closed by calls that wait in host->wait alone, with a
@@ -21,7 +21,7 @@
 #define DLOCK_SQL_SQL_H
 
 #include "backends/common/retry.h"
-#include "row.h"
+#include "value.h"
 
 #define ASK_PATIENCE (5 * NS_PER_S) /* for an answer while in the queue */
 /* for one that comes late, after a sleep in the server */

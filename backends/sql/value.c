@@ -1,5 +1,5 @@
-/* row.c - reads numbers, booleans and text out of what a database has sent. */
-#include "row.h"
+/* value.c - reads numbers, booleans, text and kinds of lock out of what a database has sent. */
+#include "value.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -53,4 +53,41 @@ const char *
 row_words(const struct row *row, int field)
 {
 	return row->at ? row->at[field] : NULL;
+}
+
+const char *
+kind_word(enum lock_kind kind)
+{
+	switch (kind) {
+	case KIND_SHARED:
+		return "shared";
+	case KIND_LIMIT:
+		return "limit";
+	default:
+		return "exclusive";
+	}
+}
+
+bool
+kind_of_word(const char *word, enum lock_kind *kind)
+{
+	static const enum lock_kind kinds[] = {KIND_EXCLUSIVE, KIND_SHARED, KIND_LIMIT};
+
+	for (size_t i = 0; word && i < sizeof kinds / sizeof *kinds; i++)
+		if (strcmp(kind_word(kinds[i]), word) == 0) {
+			*kind = kinds[i];
+			return true;
+		}
+	return false;
+}
+
+bool
+kind_slot(const struct row *r, int field, int64_t room, int64_t *slot)
+{
+	int64_t none;
+
+	if (room > 0)
+		return row_integer(r, field, 0, room - 1, slot);
+	*slot = -1;
+	return row_is_null(r, field) || row_integer(r, field, -1, 0, &none);
 }

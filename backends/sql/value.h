@@ -1,15 +1,14 @@
 /*
- * row.h - the fields of a row that a database has answered, checked.
+ * value.h - the fields of a row that a database has answered, checked; and the words for the
+ * kinds of lock, as the schemas have them.
  *
  * Databases send text.  It is hostile: what is no number, too long, or has a NUL in it,
  * is refused here.
  */
-#ifndef DLOCK_ROW_H
-#define DLOCK_ROW_H
+#ifndef DLOCK_SQL_VALUE_H
+#define DLOCK_SQL_VALUE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "backends/backend.h"
 
 /* One row, as long as the answer lives. */
 struct row {
@@ -29,5 +28,22 @@ bool row_text(const struct row *, int field, char *out, size_t size);
 
 /* Text as the answer has it, up to its first NUL; NULL for NULL. */
 const char *row_words(const struct row *, int field);
+
+/* ---- kinds of lock ---- */
+
+/* The word for a kind; both exclusive ones have the same. */
+const char *kind_word(enum lock_kind);
+
+/* False: no kind has this word, or it is NULL. */
+bool kind_of_word(const char *word, enum lock_kind *);
+
+/*
+ * The slot of a holder, of a limit of `room`; one that has no limit (0) has none: NULL, -1
+ * or 0, and *slot is -1.  False: it makes no sense.
+ */
+bool kind_slot(const struct row *, int field, int64_t room, int64_t *slot);
+
+/* What stands for a kind where there is a freeze. */
+#define KIND_WORD_FREEZE "freeze"
 
 #endif
