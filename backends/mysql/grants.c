@@ -331,8 +331,8 @@ refuse_gone(const struct sql *db, struct fault *f)
 
 /* Does this session hold it?  As a row says: RC_OK, or RC_LOST. */
 static enum rc
-check_row(struct sql *db, const char *what, const struct session_name *name, instant until,
-    struct fault *f)
+check_row(struct sql *db, const char *what, const struct session_name *name,
+    instant until, struct fault *f)
 {
 	const struct question q = {.text = DIRTY
 	    "SELECT COUNT(*) FROM dlock_grants WHERE n = $1 AND session = $2 "

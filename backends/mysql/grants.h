@@ -29,8 +29,9 @@
  * What is said of a lock of this session's, but NULL on a server that has become read-only: by now
  * it may be a replica, and excludes nobody.
  */
+#define GRANTS_IS_PRIMARY "@@global.read_only IN ('0', 'OFF')"
 #define GRANTS_ON_PRIMARY(expression) \
-	"CASE WHEN @@global.read_only IN ('0', 'OFF') THEN " expression " END"
+	"CASE WHEN " GRANTS_IS_PRIMARY " THEN " expression " END"
 
 /* Tells, in a transaction, that we wait; $1 to $4 are GRANTS_VALUES. */
 #define GRANTS_WAITS \

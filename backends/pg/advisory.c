@@ -625,7 +625,8 @@ advisory_revoke(struct sql *db, const struct target *target, const char *record,
 	    " AND (a.backend_start IS NULL OR " SESSION_US(
 		"a.backend_start") " = %" PRId64
 				   ") AND EXISTS (SELECT FROM pg_locks l WHERE %s AND l.granted AND l.pid = a.pid)",
-	    sessions_patience(pg), session.session, session.second, advisory_of(pg)->lock_is);
+	    sessions_patience(pg), session.session, session.second,
+	    advisory_of(pg)->lock_is);
 	rc = guard_exec(&pg->db, &q, until, &a, f);
 	return sessions_ended(pg, rc, &a, f);
 }

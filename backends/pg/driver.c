@@ -12,6 +12,7 @@
 #include "question.h"
 #include "said.h"
 #include "backends/sql/lease.h"
+#include "backends/sql/row.h"
 
 #include "backends/common/setting.h"
 #include "backends/pg/schema.sql.h"
@@ -148,6 +149,7 @@ static const struct sql_driver pg_driver = {
 	NULL},
     .mode_names = "lease, advisory, row",
     .lease = &pg_lease,
+    .row = &pg_row,
 };
 
 /* ---- settings ---- */

@@ -76,8 +76,9 @@ pg_const(const struct sql *db)
 	return (const struct pg *)db;
 }
 
-extern const struct sql_mode advisory_mode, row_mode;
+extern const struct sql_mode advisory_mode;
 extern const struct lease_driver pg_lease;
+extern const struct row_driver pg_row;
 
 /*
  * Creates the schema, or brings it up to date.

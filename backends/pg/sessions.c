@@ -16,8 +16,8 @@ enum { TERMINATE_WAITS = 140000 }; /* the first server that waits for a session'
  * pid of the client's, with whose address it would invite to end another one.
  */
 static struct foreign
-read_foreign(const struct row *r, int first, const struct session_name *session, char *what,
-    size_t size)
+read_foreign(const struct row *r, int first, const struct session_name *session,
+    char *what, size_t size)
 {
 	const char *name = row_words(r, first + SESSION_NAME);
 

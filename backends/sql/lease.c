@@ -35,7 +35,7 @@ note_connection(struct lease *l)
 	if (l->serial == l->db->serial)
 		return;
 	l->serial = l->db->serial;
-	l->left_over = l->left_over || l->has_own;
+	l->left_over = l->left_over || l->asked;
 	l->has_own = l->is_direct = l->has_slept = l->is_listening = false;
 	*l->ahead = '\0';
 }

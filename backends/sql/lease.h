@@ -80,8 +80,9 @@ struct lease {
 	bool among; /* somebody else may have to do with the key: ask for a place */
 	uint64_t token;
 	struct lease_place place;
-	char was_free[WAKE_BYTES]; /* a wake-up lock that was, when we were to sleep on it */
-	bool left_over;            /* a session that had ours may live on, at the server alone */
+	char was_free
+	    [WAKE_BYTES]; /* a wake-up lock that was, when we were to sleep on it */
+	bool left_over;   /* a session that had ours may live on, at the server alone */
 	/* what there is of us on one connection: */
 	unsigned serial;        /* its */
 	bool is_direct;         /* nobody is between us and the server */

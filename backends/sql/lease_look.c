@@ -188,8 +188,8 @@ tell_run(struct sql_look *s, const struct row *r)
 static enum rc
 look_at_last_run(struct sql *db, struct sql_look *s, struct fault *f)
 {
-	struct question q = 
-	    LEASE_QUESTION("last_run", RUN_FIELDS, SQL_TEXT(s->look->key));
+	struct question q = LEASE_QUESTION(
+	    "last_run", RUN_FIELDS, SQL_TEXT(s->look->key));
 	struct answer a = {.db = NULL};
 	struct row row;
 	enum rc rc;
@@ -225,8 +225,8 @@ lease_each(struct sql *db, const struct look *look, struct fault *f)
 
 /* Asks for something that is done or, *done false, has nothing to be done to. */
 static enum rc
-ask_whether(struct sql *db, const struct question *q, instant until, bool *done,
-    struct fault *f)
+ask_whether(
+    struct sql *db, const struct question *q, instant until, bool *done, struct fault *f)
 {
 	struct answer a = {.db = NULL};
 	enum rc rc = sql_ask_existing(db, q, until, &a, f);
@@ -255,7 +255,8 @@ lease_revoke(struct sql *db, const struct target *target, const char *record, bo
 	if (target->token > 0 && target->token <= INT64_MAX)
 		rc = ask_whether(db, &q, until, &done, f);
 	if (rc == RC_OK && !done)
-		return fault_set(f, RC_LOST, "%s has no such grant (any more)", db->where);
+		return fault_set(
+		    f, RC_LOST, "%s has no such grant (any more)", db->where);
 	if (rc == RC_OK && force && db->driver->lease->taken_away)
 		db->driver->lease->taken_away(db, until);
 	return rc;

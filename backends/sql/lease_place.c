@@ -1,7 +1,6 @@
 /* lease_place.c - reads where a claim stands in a queue, and says when to ask again. */
 #include "lease_place.h"
 
-
 #include <string.h>
 
 /* a place, or ms, that a server may tell of: what is reckoned with them fits */
@@ -16,7 +15,8 @@
 /* ---- what the server says ---- */
 
 bool
-lease_place_read_grant(struct lease_place *s, const struct claim *claim, const struct row *r)
+lease_place_read_grant(
+    struct lease_place *s, const struct claim *claim, const struct row *r)
 {
 	int64_t slot;
 
@@ -158,7 +158,8 @@ lease_place_pause(struct lease_place *s, const struct claim *claim, int64_t posi
 instant
 lease_place_next_question(struct lease_place *s, const struct claim *claim)
 {
-	return lease_place_wake(s, instant_now() + lease_place_pause(s, claim, s->position));
+	return lease_place_wake(
+	    s, instant_now() + lease_place_pause(s, claim, s->position));
 }
 
 int64_t

@@ -49,7 +49,7 @@ enum { DONE_BY, DONE_BEGAN_MS, DONE_AGE_MS };
 
 struct lease_place {
 	enum place_code code;
-	int64_t token, slot;    /* GRANTED; token 0: no grant */
+	int64_t token, slot;       /* GRANTED; token 0: no grant */
 	int64_t position, left_ms; /* QUEUED */
 	bool next;
 	/* IN_USE */
@@ -69,14 +69,15 @@ struct lease_place {
  * What the server says of a claim; of a queue also host->seen.  `done`: the column with
  * which DONE_BY begins.  False: it makes no sense.
  */
-bool lease_place_read(
-    struct lease_place *, const struct claim *, struct host *, const struct row *, int done);
+bool lease_place_read(struct lease_place *, const struct claim *, struct host *,
+    const struct row *, int done);
 
 /* What the question says whether there is nobody: a token, all alone, for a grant. */
 bool lease_place_read_taken(struct lease_place *, const struct row *);
 
 /* The parts of it: a grant; our place, from the columns ANSWER_PLACE to ANSWER_NEXT. */
-bool lease_place_read_grant(struct lease_place *, const struct claim *, const struct row *);
+bool lease_place_read_grant(
+    struct lease_place *, const struct claim *, const struct row *);
 bool lease_place_read_place(struct lease_place *, struct host *, const struct row *);
 
 /* Is the end of the holder's lease ours to notice? */

@@ -95,8 +95,8 @@ sleep_there(
 	if (ms == 0)
 		return sleep_here(l, wake, until, f);
 	rc = sql_exec(l->db,
-	    &CLAIM_QUESTION(l, l->me, "await", AWAIT_FIELDS, OWN_LOCK, SQL_TEXT(lock),
-		SQL_INT(ms)),
+	    &CLAIM_QUESTION(
+		l, l->me, "await", AWAIT_FIELDS, OWN_LOCK, SQL_TEXT(lock), SQL_INT(ms)),
 	    retry_answer(wake, ASK_PATIENCE, until), &a, f);
 	if (rc != RC_OK)
 		return rc;
@@ -161,8 +161,7 @@ lease_sleep(struct lease *l, instant until, struct fault *f)
 
 	if (l->is_listening)
 		return listen_for_grant(l, until, f);
-	if (!*l->ahead || !l->is_direct ||
-	    strcmp(l->was_free, l->ahead) == 0) {
+	if (!*l->ahead || !l->is_direct || strcmp(l->was_free, l->ahead) == 0) {
 		*l->was_free = '\0';
 		return sleep_here(
 		    l, lease_place_next_question(&l->place, l->claim), until, f);

@@ -68,7 +68,8 @@ sql_look_page(struct sql *db, struct sql_look *s, const struct question *q,
 void
 session_name_write(char out[SESSION_NAME_BYTES], const struct session_name *name)
 {
-	snprintf(out, SESSION_NAME_BYTES, "%" PRId64 "-%" PRId64, name->session, name->second);
+	snprintf(
+	    out, SESSION_NAME_BYTES, "%" PRId64 "-%" PRId64, name->session, name->second);
 }
 
 bool

@@ -11,7 +11,7 @@
  *  4. What is missing is created at first use, by whoever may; a look creates nothing.
  *  5. A row is hostile until value.h has read it.
  *
- * What a driver is: struct sql_driver, and for mode=lease struct lease_driver (lease.h).
+ * What a driver is: struct sql_driver, and for the modes lease and row struct lease_driver (lease.h) and row_driver (row.h).
  * Its connection is opened, asked and closed by calls that wait in host->wait alone, with a
  * deadline; it says what the last error means; it has the texts of the statements.
  *
@@ -150,12 +150,13 @@ struct sql_driver {
 	/* RC_DENIED: which right is missing, who has it, and what to do. */
 	enum rc (*explain_denial)(const struct sql *, struct fault *);
 
-	const char *procedures;              /* what this database calls them */
+	const char *procedures; /* what this database calls them */
 	/* what stands before and behind the name of one in a statement that calls it */
 	const char *call, *version;
 	const struct sql_mode *const *modes; /* the first is the default; NULL-ended */
 	const char *mode_names;              /* for people */
 	const struct lease_driver *lease;
+	const struct row_driver *row;
 };
 
 /* ---- a mode ---- */
