@@ -126,38 +126,15 @@ grants_open(struct sql *db, struct session_lock *l, instant until, struct fault 
 
 /* ---- while waiting ---- */
 
-enum { SEEN_WAITING, SEEN_HOLDERS, SEEN_AGE, SEEN_SHARED, SEEN_RECORD, SEEN_FIELDS };
+/* The columns behind those of session_lock_read_queue(). */
+enum { SEEN_AGE = 4, SEEN_FIELDS };
 
 static const char see_sql[] = DIRTY
-    "SELECT COALESCE(SUM(c.waits), 0), COALESCE(SUM(1 - c.waits), 0), "
-    "MAX(h.age), MAX(h.shared), MAX(h.record) "
+    "SELECT COALESCE(SUM(c.waits), 0), MAX(h.record), COALESCE(SUM(1 - c.waits), 0), "
+    "MAX(h.shared), MAX(h.age) "
     "FROM (SELECT waits FROM dlock_grants WHERE mode = $1 AND k = $2) c "
     "LEFT JOIN (SELECT " GRANTS_CLOCK " - since AS age, shared, record FROM dlock_grants "
     "WHERE mode = $1 AND k = $2 AND waits = 0 ORDER BY n LIMIT 1) h ON 1";
-
-/* Our place is behind those who wait. */
-static bool
-read_seen(struct host *host, const struct row *r)
-{
-	int64_t waiting, holders, age;
-	bool shared;
-
-	if (!row_integer(r, SEEN_WAITING, 0, INT32_MAX, &waiting) ||
-	    !row_integer(r, SEEN_HOLDERS, 0, INT32_MAX, &holders))
-		return false;
-	host->seen.position = (unsigned)waiting + 1;
-	host->seen.holding.holders = (unsigned)holders;
-	host->seen.holding.held = row_integer(r, SEEN_AGE, 0, INT64_MAX / 1000, &age)
-	    ? age * 1000
-	    : -1;
-	if (!row_text(r, SEEN_RECORD, host->seen.holding.record,
-		sizeof host->seen.holding.record))
-		host->seen.holding.record[0] = '\0';
-	host->seen.holding.kind = row_boolean(r, SEEN_SHARED, &shared) && shared
-	    ? KIND_SHARED
-	    : KIND_EXCLUSIVE;
-	return true;
-}
 
 enum rc
 grants_see(struct sql *db, const char *what, instant until, struct fault *f)
@@ -165,15 +142,19 @@ grants_see(struct sql *db, const char *what, instant until, struct fault *f)
 	const struct question q = {.text = see_sql,
 	    SQL_VALUES(SQL_TEXT(db->mode->name), SQL_TEXT(what)),
 	    .fields = SEEN_FIELDS};
+	struct host *host = db->base.host;
 	struct answer a = {.db = NULL};
 	struct row row;
+	int64_t age;
 	enum rc rc = session_exec(db, &q, until, &a, f);
 
 	if (rc != RC_OK)
 		return rc;
 	row = answer_next(&a);
-	if (!read_seen(db->base.host, &row))
+	if (!session_lock_read_queue(host, &row, 0))
 		rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
+	if (row_integer(&row, SEEN_AGE, 0, INT64_MAX / 1000, &age))
+		host->seen.holding.held = age * 1000;
 	answer_drop(&a);
 	return rc;
 }

@@ -265,9 +265,8 @@ END
 //
 -- ---- mode=lease ----
 --
--- p_session: what the client takes for the number of its session; 0, or another one behind a
--- proxy: nothing is kept in the session.  p_had_own: it has its wake-up lock; the answer
--- has_own: whether it has it now (NULL: as before).
+-- What arguments and columns mean, pg/schema.sql says.  p_session: nothing is kept in a session
+-- behind a proxy.
 
 -- Takes, exclusively, what nobody holds or waits for.  token NULL: there is somebody.
 CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_take_3(p_k VARBINARY(512), p_me VARBINARY(32), p_record VARBINARY(1023), p_lease_ms BIGINT,
@@ -301,18 +300,6 @@ BEGIN
 END
 //
 -- Asks for the lock, or for one's place in the queue; the same for an owner who asks again.
--- p_room: the limit, 0 for other kinds.  p_patience_ms 0: do not queue; else for so long without
--- another question a waiter without a wake-up lock counts as alive.  p_once, p_cooldown_ms: of a
--- job; NULL and 0: it is none.
---
--- code 1: granted this token and slot.
--- code -1: in use with held_kind and held_room, which do not go with ours.
--- code 2: the job is done: done_by once or cooldown, when that run began, how long ago, its
--- record.  token: our ticket, if we are in the queue or hold: that is left to a release.
--- code 0: place in the queue, ms until a lease ends, ms since the holder was granted, its
--- record, how many hold, and what kind; is_next: the end of that lease concerns us, too;
--- ahead: the wake-up lock to sleep on (NULL: there is none).
--- moment: the server's time, in microseconds.
 CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_enter_3(p_k VARBINARY(512), p_me VARBINARY(32), p_record VARBINARY(1023), p_lease_ms BIGINT,
 	p_patience_ms BIGINT, p_kind VARBINARY(9), p_room INT, p_once VARBINARY(200), p_cooldown_ms BIGINT,
 	p_session BIGINT, p_had_own INT, p_by BIGINT)
@@ -429,10 +416,8 @@ BEGIN
 		v_direct AS direct, v_has_own AS has_own, 0 AS is_listening, t AS moment;
 END
 //
--- Sleeps until somebody has no more of the wake-up lock p_ahead, p_ms at most.  code 0: in vain;
--- 1: woken; 2: it was free from the beginning; 3: not slept, for the server takes those who sleep
--- for a deadlock.  token: of a grant, to be confirmed by a renewal within 3 s.  Where we are is not
--- told.
+-- Sleeps until somebody has no more of the wake-up lock p_ahead, p_ms at most.  code 3: not slept,
+-- for the server takes those who sleep for a deadlock.  Where we are is not told.
 CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_await_3(p_k VARBINARY(512), p_me VARBINARY(32), p_ahead VARBINARY(33), p_ms INT, p_had_own INT)
 BEGIN
 	DECLARE v_code, v_got, v_slot INT;
@@ -462,8 +447,7 @@ BEGIN
 		NULL AS holders, NULL AS held_kind, NULL AS held_room, NULL AS is_next, v_has_own AS has_own;
 END
 //
--- Extends a lease that still runs and is the one granted with this token.  code 1: done; 0: not
--- ours.  wanted_by: who asks to give it up; with code 0, who has taken it away.
+-- Extends a lease that still runs and is the one granted with this token.
 CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_renew_3(p_k VARBINARY(512), p_me VARBINARY(32), p_token BIGINT, p_lease_ms BIGINT, p_session BIGINT)
 BEGIN
 	DECLARE t, v_ends BIGINT;
@@ -491,11 +475,8 @@ BEGIN
 END
 //
 -- Gives back what the owner holds whose secret this is, or its place in the queue, and grants to
--- who is next.  code 1: held until now; 2: waited; 0: neither.  With p_status the run of a job is
--- remembered, if it held until now.  What ended 400 days ago is forgotten: a hundred of them,
--- so that nobody waits long for that.
---
--- Without its wake-up lock the session may be a second one: @dlock_old is the first, if that has it.
+-- who is next.  Without its wake-up lock the session may be a second one: @dlock_old is the first,
+-- if that has it.
 CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_release_3(p_k VARBINARY(512), p_secret VARBINARY(32), p_status INT, p_once VARBINARY(200), p_had_own INT)
 BEGIN
 	DECLARE t, v_token, v_ticket, v_since, v_ends BIGINT;
@@ -533,11 +514,9 @@ END
 -- Any user who may use the procedures may do all of it.  No owner is shown: a token says which
 -- grant is meant.
 
--- Up to p_most of those who hold (turn 0) or wait (1) and of the freezes (2), in this order
--- for each key, from behind the one with this key, turn and number; p_k NULL: of all keys.
--- What has run out is left out (a read-only server does not see who is there, and believes
--- it).  A page reads no more rows than it has room for, of each table: it goes on where the
--- one before has ended, in the order of an index.
+-- Up to p_most of those who hold (turn 0) or wait (1) and of the freezes (2).  A read-only server
+-- does not see which waiters live, and believes them.  A page reads no more rows than it has room
+-- for, of each table: it goes on where the one before has ended, in the order of an index.
 CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_list_3(p_k VARBINARY(512), p_after VARBINARY(512),
 	p_turn INT, p_number BIGINT, p_most INT)
 BEGIN
@@ -574,8 +553,7 @@ CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_last_run_
 	SELECT id, began, ended, status, token, CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED) AS moment, record
 		FROM dlock_runs WHERE k = p_k ORDER BY ended DESC, token DESC LIMIT 1
 //
--- Asks the holder with this token (and owner, if not NULL) to give it up: its next renewal is
--- told p_record.  done 0: there is none.
+-- Asks the holder with this token (and owner, if not NULL) to give it up.
 CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_ask_back_3(p_k VARBINARY(512), p_token BIGINT, p_owner VARBINARY(32), p_record VARBINARY(1023))
 BEGIN
 	DECLARE v_ends BIGINT;
@@ -594,7 +572,6 @@ BEGIN
 END
 //
 -- Takes the hold with this token (and owner, if not NULL) away, and grants to who is next.
--- done 1: that, or it had been done by the same.  What was taken away is remembered for a day.
 -- @dlock_wake: the wake-up lock on which others may sleep, for its session does not know yet.  A
 -- sleeper that is not woken sleeps on for 10 s at most, and is to find its grant still there.
 CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_take_away_3(p_k VARBINARY(512), p_token BIGINT, p_owner VARBINARY(32), p_record VARBINARY(1023))

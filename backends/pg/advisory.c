@@ -333,7 +333,7 @@ look_at_locks(struct pg *pg, instant until, bool *ours, struct fault *f)
 		return rc;
 	row = answer_next(&a);
 	if (!row_boolean(&row, 0, ours) ||
-	    (!*ours && !sessions_read_queue(pg->db.base.host, &row, 1)) ||
+	    (!*ours && !session_lock_read_queue(pg->db.base.host, &row, 1)) ||
 	    !row_boolean(&row, 5, &own->has_order))
 		rc = sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
 	answer_drop(&a);

@@ -50,7 +50,7 @@ read_locked(struct pg *pg, const struct row *r, instant sent, enum row_found *fo
 	*found = fine ? (enum row_found)(code + 1) : ROW_HELD;
 
 	if (fine && *found == ROW_HELD)
-		fine = sessions_read_queue(pg->db.base.host, r, 3);
+		fine = session_lock_read_queue(pg->db.base.host, r, 3);
 	if (fine && *found == ROW_OURS)
 		fine = row_integer(r, 1, 1, INT64_MAX, &token) &&
 		    row_integer(r, 2, 1, INT64_MAX, &l->number);
