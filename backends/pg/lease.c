@@ -19,12 +19,25 @@
 #include "backends/sql/lease.h"
 #include "connection.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 static int64_t
 server_process(const struct sql *db)
 {
 	const struct connection *c = &pg_const(db)->conn;
 
 	return c->pq->backendPID(c->pgconn);
+}
+
+/* The first half of the owner. */
+static int64_t
+number_of_wake_lock(const struct sql *db)
+{
+	char first_half[17];
+
+	snprintf(first_half, sizeof first_half, "%.16s", db->claim->owner);
+	return (int64_t)strtoull(first_half, NULL, 16);
 }
 
 const struct lease_driver pg_lease = {
@@ -36,5 +49,6 @@ const struct lease_driver pg_lease = {
     .end_old_sessions = "SELECT dlock.end_old_sessions($1)",
     .end_old_fields = 1,
     .session_number = server_process,
+    .wake_number = number_of_wake_lock,
     .is_notified = connection_was_notified,
 };

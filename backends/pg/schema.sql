@@ -400,17 +400,21 @@ REVOKE ALL ON FUNCTION dlock.settle() FROM PUBLIC;
 -- and then nothing is kept in the session.  `had_own`: it has its wake-up lock; the answer
 -- has_own: whether it has it now (NULL: as before).
 
--- Takes, exclusively, what nobody holds or waits for.  NULL: there is somebody.
+-- Takes, exclusively, what nobody holds or waits for.  NULL: there is somebody.  `my_wake` is
+-- wake_lock(me): this and release_alone() call no function of ours, since in a new session each
+-- costs more than what it does.
 CREATE OR REPLACE FUNCTION dlock.take(the_key text, me text, my_record text, lease_ms bigint, session integer,
-	OUT token bigint, OUT direct boolean, OUT has_own boolean)
+	my_wake bigint, OUT token bigint, OUT direct boolean, OUT has_own boolean)
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
 	INSERT INTO dlock.claims AS c (key, ticket, owner, kind, room, lease, direct, token, slot, seal, leads, ends, since, record)
 		SELECT the_key, n.n, me, 'exclusive', 0, lease_ms * '1 ms'::interval, session = pg_backend_pid(), n.n, 0, 'exclusive 0 0',
 			true, clock_timestamp() + lease_ms * '1 ms'::interval, clock_timestamp(), "left"(my_record, 1023)
-		FROM (SELECT nextval('dlock.numbers') FROM (SELECT dlock.lock_key(the_key), dlock.flush() OFFSET 0) l OFFSET 0) n(n)
+		FROM (SELECT nextval('dlock.numbers') FROM (SELECT pg_advisory_xact_lock(1684828011, hashtext(the_key)),
+			CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END
+			OFFSET 0) l OFFSET 0) n(n)
 		WHERE NOT EXISTS (SELECT FROM dlock.claims o WHERE o.key = the_key)
 	ON CONFLICT DO NOTHING
-	RETURNING c.token, c.direct, CASE WHEN c.direct THEN pg_try_advisory_lock(dlock.wake_lock(me)) END
+	RETURNING c.token, c.direct, CASE WHEN c.direct THEN pg_try_advisory_lock(my_wake) END
 $$;
 
 -- Asks for the lock, or for one's place in the queue; the same for an owner who asks again.
@@ -671,19 +675,19 @@ BEGIN
 END
 $$;
 
--- The same where probably nobody else has to do with the key.
-CREATE OR REPLACE FUNCTION dlock.release_alone(the_key text, me text, had_own boolean) RETURNS integer
+-- The same where probably nobody else has to do with the key.  `my_wake` 0: the session lacks it.
+CREATE OR REPLACE FUNCTION dlock.release_alone(the_key text, me text, my_wake bigint) RETURNS integer
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
 	WITH alone AS (
 		DELETE FROM dlock.claims c WHERE c.key = the_key AND c.owner = me AND c.slot IS NOT NULL AND c.kind = 'exclusive'
 			AND NOT EXISTS (SELECT FROM dlock.claims o WHERE o.key = the_key AND o.owner <> me)
 		RETURNING c.ends > clock_timestamp() AS still, set_config('synchronous_commit', 'off', true),
-			CASE WHEN had_own THEN pg_advisory_xact_lock(dlock.wake_lock(me)) IS NULL END,
-			CASE WHEN had_own THEN pg_advisory_unlock(dlock.wake_lock(me)) END
+			CASE WHEN my_wake <> 0 THEN pg_advisory_xact_lock(my_wake) IS NULL END,
+			CASE WHEN my_wake <> 0 THEN pg_advisory_unlock(my_wake) END
 	)
 	SELECT a.still::integer FROM alone a
 	UNION ALL
-	SELECT dlock.release(the_key, me, NULL, NULL, had_own) WHERE NOT EXISTS (SELECT FROM alone)
+	SELECT dlock.release(the_key, me, NULL, NULL, my_wake <> 0) WHERE NOT EXISTS (SELECT FROM alone)
 $$;
 
 -- Ends sessions of ours that are left over from a broken connection and keep our wake-up lock: a

@@ -56,6 +56,10 @@ lease_own_values(struct sql *db, int which, instant until, struct sql_value *val
 		values[n++] = SQL_INT(l->has_own ? 0 : d->session_number(db));
 	if (which & OWN_LOCK)
 		values[n++] = SQL_INT(l->has_own);
+	if ((which & OWN_WAKE) && d->wake_number)
+		values[n++] = SQL_INT(d->wake_number(db));
+	if (which & OWN_WAKE_GIVE)
+		values[n++] = SQL_INT(l->has_own ? d->wake_number(db) : 0);
 	if ((which & OWN_DEADLINE) && d->server_time)
 		values[n++] = SQL_INT(d->server_time(db, until));
 	return n;
@@ -158,7 +162,7 @@ static enum rc
 lease_take(struct lease *l, instant until, struct grant *g, struct fault *f)
 {
 	const struct question q = CLAIM_QUESTION(l, l->me, "take", TAKE_FIELDS,
-	    OWN_SESSION_TAKE | OWN_DEADLINE, SQL_TEXT(l->claim->record),
+	    OWN_SESSION_TAKE | OWN_WAKE | OWN_DEADLINE, SQL_TEXT(l->claim->record),
 	    SQL_INT(ns_to_ms(l->claim->ttl)));
 	struct answer a = {.db = NULL};
 	struct row row;
@@ -502,7 +506,7 @@ release_question(const struct lease *l, const struct sql_value values[4])
 	    .values = values,
 	    .n = alone ? 2 : 4,
 	    .more = lease_own_values,
-	    .call = OWN_LOCK};
+	    .call = alone ? OWN_WAKE_GIVE : OWN_LOCK};
 }
 
 static enum rc

@@ -55,6 +55,9 @@ struct lease_driver {
 	/* Of the connection, as we were told it; 0: others would not see what it keeps. */
 	int64_t (*session_number)(const struct sql *);
 
+	/* Of our wake-up lock.  NULL: there is none. */
+	int64_t (*wake_number)(const struct sql *);
+
 	/*
 	 * That instant by the server's clock, for take and enter, and what that clock says.
 	 * NULL: these do not ask.
@@ -115,7 +118,9 @@ enum {
 	OWN_SESSION = 1,      /* the number of our session */
 	OWN_SESSION_TAKE = 2, /* the same; 0: there is no wake-up lock to be taken */
 	OWN_LOCK = 4,         /* has the session our wake-up lock? */
-	OWN_DEADLINE = 8      /* by the server's clock, if the procedures take one */
+	OWN_DEADLINE = 8,     /* by the server's clock, if the procedures take one */
+	OWN_WAKE = 16,        /* the number of our wake-up lock, if they have one; */
+	OWN_WAKE_GIVE = 32    /* the same; 0: the session lacks it */
 };
 
 /* A question for our claim, of `owner`. */

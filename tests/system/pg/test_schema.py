@@ -276,8 +276,8 @@ WHO, ENDLESS = "repeat('a', 32), '{}'", "-9000000000000000"
 
 
 @pytest.mark.parametrize("call", [
-    "take(K, 'zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz', '{}', 1000, 0)", "take(K, '0123456789abcdef', '{}', 1000, 0)",
-    f"take(K, {WHO}, -9000000000000000, 0)",
+    "take(K, 'zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz', '{}', 1000, 0, 0)", "take(K, '0123456789abcdef', '{}', 1000, 0, 0)",
+    f"take(K, {WHO}, -9000000000000000, 0, 0)",
     "enter(K, 'zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz', '{}', 1000, 600000, 'exclusive', 0, NULL, 0, 0, false)",
     "enter(K, '0123456789abcdef', '{}', 1000, 600000, 'exclusive', 0, NULL, 0, 0, false)",
     *(f"enter(K, {WHO}, {lease}, 600000, '{kind}', {room}, NULL, 0, 0, false)" for lease, kind, room in (
@@ -330,7 +330,7 @@ def is_up_to_date(database, fresh):
 
 # By its text without comments.  Whoever changes it raises the version, adds the new one to the functions
 # serves_N(), and tells here what it is; otherwise no server that has the old one gets the new one.
-DIGEST = "fc1824a6cdf7c6a3"
+DIGEST = "0ea098c9ab456d80"
 
 
 def test_a_version_is_for_all_that_is_in_the_schema(dlock):
@@ -342,7 +342,7 @@ def test_a_version_is_for_all_that_is_in_the_schema(dlock):
 def test_an_older_schema_with_the_same_tables_is_brought_up_to_date(dlock, db, make_db, mode):
     """By the first run of a role that may; what is held, queued and remembered there stays."""
     psql(db, version_5(dlock), USER)
-    db.ask("SELECT dlock.take('held', repeat('a', 32), '{}', 3600000, 0);"
+    db.ask("SELECT dlock.take('held', repeat('a', 32), '{}', 3600000, 0, 0);"
            " INSERT INTO dlock.runs VALUES ('once', 'monday', now(), now(), 0, 1, '{}')", user=USER)
     assert run(dlock, db.url, mode=mode).status == 0
     fresh = make_db()
@@ -357,7 +357,7 @@ def test_a_crowd_brings_a_schema_up_to_date_that_is_in_use(dlock, db, make_db, t
     """Each finds it older; nobody fails, and no two hold a lock at once."""
     psql(db, version_5(dlock), USER)
     with contextlib.closing(db.connect(USER)) as c, c.cursor() as cursor:  # an older dlock holds, and one waits
-        cursor.execute("SELECT token FROM dlock.take('key0', repeat('a', 32), '{}', 3600000, 0)")
+        cursor.execute("SELECT token FROM dlock.take('key0', repeat('a', 32), '{}', 3600000, 0, 0)")
         cursor.execute("SELECT code FROM dlock.enter('key0', repeat('b', 32), '{}', 60000, 9000, 'exclusive', 0, NULL, 0, 0, false)")
         script = 'mkdir "$0" && sleep 0.05 && rmdir "$0"'
         crowd = [dlock.contend(At(db.url), f"key{n % 3}", command=("sh", "-c", script, str(tmp_path / f"held{n % 3}"))) for n in range(12)]
@@ -432,7 +432,7 @@ def test_nobody_fills_the_memory_of_others_by_a_record(dlock, db):
     """Records are cut when they come, checked in the table, and cut when they go."""
     assert run(dlock, db.url).status == 0
     much = f"repeat('\u00e9', {8 << 20})"
-    db.ask(f"SELECT dlock.take('job', repeat('a', 32), {much}, 3600000, 0);"
+    db.ask(f"SELECT dlock.take('job', repeat('a', 32), {much}, 3600000, 0, 0);"
            f" SELECT dlock.enter('job', repeat('b', 32), {much}, 3600000, 60000, 'exclusive', 0, NULL, 0, 0, false);"
            f" SELECT dlock.ask_back('job', token, NULL, {much}) FROM dlock.claims WHERE slot IS NOT NULL;"
            f" SELECT dlock.freeze('frozen', {much}, NULL)", user=USER)

@@ -198,7 +198,7 @@ HOSTILE = ["\x1b[31mred\x1b[0m\x1b]0;title\x07", "‮evil‬", '{"who":', "{}" *
 @pytest.mark.parametrize("record", HOSTILE, ids=["escapes", "bidi", "broken", "1M", "wild", "empty", "lines"])
 def test_a_hostile_record_is_handed_out_as_it_is_within_bounds(dlock, db, at, record):
     assert run(dlock, db.url).status == 0
-    assert db.value("SELECT token FROM dlock.take('job', repeat('a', 32), %s, 3600000, 0)", record)
+    assert db.value("SELECT token FROM dlock.take('job', repeat('a', 32), %s, 3600000, 0, 0)", record)
     db.ask("SELECT dlock.enter('job', repeat('b', 32), %s, 60000, 60000, 'shared', 0, NULL, 0, 0, false)", record)
     assert does(at, "freeze", "other", record[:100000]) == OK
     found = each(at)
@@ -380,7 +380,7 @@ def test_a_grant_that_ends_meanwhile_is_broken_or_not_and_no_other_is(dlock, db,
                 thread.start()
             for n in range(300):
                 me = f"{n:032x}"
-                cursor.execute("SELECT token FROM dlock.take('job', %s, '{}', 3600000, 0)", (me,))
+                cursor.execute("SELECT token FROM dlock.take('job', %s, '{}', 3600000, 0, 0)", (me,))
                 token = cursor.fetchone()[0]
                 assert token, "it was free"
                 tokens.append(token)
@@ -559,7 +559,7 @@ def test_a_freeze_at_the_moment_of_a_release(dlock, db, at, isolation):
             turn = 0
             while not over.is_set():
                 turn, me = turn + 1, f"{n:016x}{turn:016x}"
-                token = ask(cursor, "SELECT token FROM dlock.take('job', %s, '{}', 3600000, 0)", me)
+                token = ask(cursor, "SELECT token FROM dlock.take('job', %s, '{}', 3600000, 0, 0)", me)
                 if token:
                     granted.append(token)
                     ask(cursor, "SELECT dlock.release('job', %s, NULL, NULL, false)", me)
