@@ -48,7 +48,6 @@ read_locked(struct pg *pg, const struct row *r, instant sent, enum row_found *fo
 	bool fine = row_integer(r, 0, -1, 1, &code);
 
 	*found = fine ? (enum row_found)(code + 1) : ROW_HELD;
-
 	if (fine && *found == ROW_HELD)
 		fine = session_lock_read_queue(pg->db.base.host, r, 3);
 	if (fine && *found == ROW_OURS)
@@ -98,7 +97,7 @@ lock_row(struct pg *pg, bool patient, instant until, enum row_found *found,
 	return rc;
 }
 
-/* The row is locked for a transaction, which is rolled back where it is not ours. */
+/* A transaction that is rolled back, or ended with its connection, unless the row is ours. */
 static enum rc
 pg_attempt(struct sql *db, int64_t ms, instant until, enum row_found *found,
     struct grant *g, struct fault *f)
