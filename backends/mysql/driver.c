@@ -11,6 +11,7 @@
 #include "mysql.h"
 
 #include "backends/sql/lease.h"
+#include "backends/sql/row.h"
 #include "errors.h"
 #include "session.h"
 
@@ -66,7 +67,7 @@ mysql_create(struct sql *db, instant until, struct fault *f)
 static const char *
 rights(const struct sql *db)
 {
-	if (db->mode == &mysql_row_mode)
+	if (db->mode == &row_mode)
 		return "SELECT, INSERT, DELETE ON DATABASE.dlock_rows and ON DATABASE.dlock_grants";
 	if (db->mode == &mysql_named_mode)
 		return "SELECT, INSERT, DELETE ON DATABASE.dlock_grants";
@@ -129,10 +130,13 @@ static const struct sql_driver mysql_driver = {
     .explain_absence = mysql_explain_absence,
     .explain_denial = mysql_explain_denial,
     .procedures = "procedures",
-    .modes = (const struct sql_mode *const[]){&lease_mode, &mysql_row_mode,
-	&mysql_named_mode, NULL},
+    .call = "CALL dlock_",
+    .version = "_" SCHEMA_VERSION,
+    .modes = (const struct sql_mode *const[]){&lease_mode, &row_mode, &mysql_named_mode,
+	NULL},
     .mode_names = "lease, row, named",
     .lease = &mysql_lease,
+    .row = &mysql_row,
 };
 
 /* ---- settings ---- */

@@ -4,8 +4,6 @@
 #include "errors.h"
 #include "session.h"
 
-#include "backends/sql/look.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -128,38 +126,15 @@ grants_open(struct sql *db, struct session_lock *l, instant until, struct fault 
 
 /* ---- while waiting ---- */
 
-enum { SEEN_WAITING, SEEN_HOLDERS, SEEN_AGE, SEEN_SHARED, SEEN_RECORD, SEEN_FIELDS };
+/* The columns behind those of session_lock_read_queue(). */
+enum { SEEN_AGE = 4, SEEN_FIELDS };
 
 static const char see_sql[] = DIRTY
-    "SELECT COALESCE(SUM(c.waits), 0), COALESCE(SUM(1 - c.waits), 0), "
-    "MAX(h.age), MAX(h.shared), MAX(h.record) "
+    "SELECT COALESCE(SUM(c.waits), 0), MAX(h.record), COALESCE(SUM(1 - c.waits), 0), "
+    "MAX(h.shared), MAX(h.age) "
     "FROM (SELECT waits FROM dlock_grants WHERE mode = $1 AND k = $2) c "
     "LEFT JOIN (SELECT " GRANTS_CLOCK " - since AS age, shared, record FROM dlock_grants "
     "WHERE mode = $1 AND k = $2 AND waits = 0 ORDER BY n LIMIT 1) h ON 1";
-
-/* Our place is behind those who wait. */
-static bool
-read_seen(struct host *host, const struct row *r)
-{
-	int64_t waiting, holders, age;
-	bool shared;
-
-	if (!row_integer(r, SEEN_WAITING, 0, INT32_MAX, &waiting) ||
-	    !row_integer(r, SEEN_HOLDERS, 0, INT32_MAX, &holders))
-		return false;
-	host->seen.position = (unsigned)waiting + 1;
-	host->seen.holding.holders = (unsigned)holders;
-	host->seen.holding.held = row_integer(r, SEEN_AGE, 0, INT64_MAX / 1000, &age)
-	    ? age * 1000
-	    : -1;
-	if (!row_text(r, SEEN_RECORD, host->seen.holding.record,
-		sizeof host->seen.holding.record))
-		host->seen.holding.record[0] = '\0';
-	host->seen.holding.kind = row_boolean(r, SEEN_SHARED, &shared) && shared
-	    ? KIND_SHARED
-	    : KIND_EXCLUSIVE;
-	return true;
-}
 
 enum rc
 grants_see(struct sql *db, const char *what, instant until, struct fault *f)
@@ -167,15 +142,19 @@ grants_see(struct sql *db, const char *what, instant until, struct fault *f)
 	const struct question q = {.text = see_sql,
 	    SQL_VALUES(SQL_TEXT(db->mode->name), SQL_TEXT(what)),
 	    .fields = SEEN_FIELDS};
+	struct host *host = db->base.host;
 	struct answer a = {.db = NULL};
 	struct row row;
+	int64_t age;
 	enum rc rc = session_exec(db, &q, until, &a, f);
 
 	if (rc != RC_OK)
 		return rc;
 	row = answer_next(&a);
-	if (!read_seen(db->base.host, &row))
+	if (!session_lock_read_queue(host, &row, 0))
 		rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
+	if (row_integer(&row, SEEN_AGE, 0, INT64_MAX / 1000, &age))
+		host->seen.holding.held = age * 1000;
 	answer_drop(&a);
 	return rc;
 }
@@ -191,18 +170,11 @@ struct grants_look {
 	int64_t waits, number;            /* of the last row, below its key */
 };
 
-/* "4711-1764000000000000", as grants_read_owner() reads it. */
-static void
-grants_write_owner(char *out, size_t size, const struct grants_name *name)
-{
-	snprintf(out, size, "%" PRId64 "-%" PRId64, name->session, name->number);
-}
-
 /* Who holds it without a row; once, and before those who wait. */
 static void
 grants_tell_foreign(struct grants_look *s)
 {
-	char owner[48];
+	char owner[SESSION_NAME_BYTES];
 	struct entry e = {.kind = ENTRY_HOLDER,
 	    .key = s->seen.key,
 	    .slot = -1,
@@ -212,8 +184,7 @@ grants_tell_foreign(struct grants_look *s)
 
 	if (!s->also)
 		return;
-	grants_write_owner(
-	    owner, sizeof owner, &(struct grants_name){s->also->session, 0});
+	session_name_write(owner, &(struct session_name){s->also->session, 0});
 	e.foreign = &s->also->foreign;
 	s->also = NULL;
 	sql_look_entry(&s->seen, &e);
@@ -244,10 +215,10 @@ grants_read_place(const struct row *r, struct grants_look *s)
 }
 
 static bool
-grants_read_row(const struct row *r, struct grants_look *s)
+grants_see_row(const struct row *r, struct grants_look *s)
 {
-	char owner[48];
-	struct grants_name name = {.number = s->number};
+	char owner[SESSION_NAME_BYTES];
+	struct session_name name = {.second = s->number};
 	struct entry e = {.kind = s->waits ? ENTRY_WAITER : ENTRY_HOLDER,
 	    .key = s->seen.key,
 	    .slot = -1,
@@ -262,7 +233,7 @@ grants_read_row(const struct row *r, struct grants_look *s)
 	if (!row_integer(r, SINCE, 0, INT64_MAX, &e.since))
 		e.since = EPOCH_NONE;
 	e.lock = shared ? KIND_SHARED : KIND_EXCLUSIVE;
-	grants_write_owner(owner, sizeof owner, &name);
+	session_name_write(owner, &name);
 	if (s->also && s->also->session == name.session)
 		s->also = NULL;
 	if (s->waits)
@@ -271,6 +242,12 @@ grants_read_row(const struct row *r, struct grants_look *s)
 		e.token = s->number;
 	sql_look_claim(&s->seen, &e);
 	return true;
+}
+
+static bool
+grants_read_row(void *ctx, const struct row *r)
+{
+	return grants_read_place(r, ctx) && grants_see_row(r, ctx);
 }
 
 static const char list_sql[] = DIRTY
@@ -289,16 +266,7 @@ grants_look_at_page(
 		SQL_INT(s->number), SQL_TEXT(what), SQL_INT(PAGE)),
 	    .fields = LIST_FIELDS,
 	    .many = true};
-	struct answer a = {.db = NULL};
-	struct row row;
-	enum rc rc = sql_ask_existing(db, &q, s->seen.look->until, &a, f);
-
-	*n = a.rows;
-	while (rc == RC_OK && !s->seen.enough && (row = answer_next(&a)).at)
-		if (!grants_read_place(&row, s) || !grants_read_row(&row, s))
-			rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
-	answer_drop(&a);
-	return rc;
+	return sql_look_page(db, &s->seen, &q, grants_read_row, s, n, f);
 }
 
 enum rc
@@ -336,18 +304,6 @@ grants_tell(const struct look *look, const char *what, const struct grants_holde
 
 enum { SAID_NO_THREAD = 1094, SAID_NOT_OURS = 1095 };
 
-static bool
-grants_read_owner(const char *owner, struct grants_name *name)
-{
-	char again[48];
-
-	if (!owner ||
-	    sscanf(owner, "%18" SCNd64 "-%18" SCNd64, &name->session, &name->number) != 2)
-		return false;
-	grants_write_owner(again, sizeof again, name);
-	return strcmp(owner, again) == 0 && name->session > 0 && name->number >= 0;
-}
-
 static enum rc
 refuse_gone(const struct sql *db, struct fault *f)
 {
@@ -356,13 +312,13 @@ refuse_gone(const struct sql *db, struct fault *f)
 
 /* Does this session hold it?  As a row says: RC_OK, or RC_LOST. */
 static enum rc
-check_row(struct sql *db, const char *what, const struct grants_name *name, instant until,
-    struct fault *f)
+check_row(struct sql *db, const char *what, const struct session_name *name,
+    instant until, struct fault *f)
 {
 	const struct question q = {.text = DIRTY
 	    "SELECT COUNT(*) FROM dlock_grants WHERE n = $1 AND session = $2 "
 	    "AND mode = $3 AND k = $4 AND waits = 0",
-	    SQL_VALUES(SQL_INT(name->number), SQL_INT(name->session),
+	    SQL_VALUES(SQL_INT(name->second), SQL_INT(name->session),
 		SQL_TEXT(db->mode->name), SQL_TEXT(what)),
 	    .fields = 1};
 	struct answer a = {.db = NULL};
@@ -403,14 +359,14 @@ grants_end(struct sql *db, const char *what, const char *owner,
 {
 	instant end = instant_first(until, instant_now() + END_PATIENCE);
 	struct host *host = db->base.host;
-	struct grants_name name;
+	struct session_name name;
 	bool told = false;
 	enum rc rc;
 
-	if (!grants_read_owner(owner, &name) || (name.number == 0 && !holds))
+	if (!session_name_read(owner, &name) || (name.second == 0 && !holds))
 		return refuse_gone(db, f);
 	for (;;) {
-		rc = name.number ? check_row(db, what, &name, until, f)
+		rc = name.second ? check_row(db, what, &name, until, f)
 				 : holds(db, what, name.session, until, f);
 		if (rc != RC_OK)
 			return rc == RC_LOST && told ? RC_OK : rc;

@@ -19,6 +19,7 @@
 
 #include "mysql.h"
 
+#include "backends/sql/look.h"
 #include "backends/sql/session_lock.h"
 
 /* Microseconds of the server's clock, when it is evaluated. */
@@ -28,8 +29,9 @@
  * What is said of a lock of this session's, but NULL on a server that has become read-only: by now
  * it may be a replica, and excludes nobody.
  */
+#define GRANTS_IS_PRIMARY "@@global.read_only IN ('0', 'OFF')"
 #define GRANTS_ON_PRIMARY(expression) \
-	"CASE WHEN @@global.read_only IN ('0', 'OFF') THEN " expression " END"
+	"CASE WHEN " GRANTS_IS_PRIMARY " THEN " expression " END"
 
 /* Tells, in a transaction, that we wait; $1 to $4 are GRANTS_VALUES. */
 #define GRANTS_WAITS \
@@ -82,11 +84,6 @@ enum rc grants_each(struct sql *, const struct look *, const char *what,
 /* The same where there are no rows: `also` alone. */
 enum rc grants_tell(
     const struct look *, const char *what, const struct grants_holder *also);
-
-/* A session as an owner names it; number 0: one that has no row. */
-struct grants_name {
-	int64_t session, number;
-};
 
 /*
  * Ends the session that `owner` names, if it holds `what`, and waits until it has gone.

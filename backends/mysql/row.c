@@ -1,21 +1,15 @@
 /*
- * row.c - mode=row: the textbook's lock, SELECT ... FOR UPDATE (shared: FOR SHARE) in a
- * transaction that stays open as long as the lock is held.
+ * row.c - mode=row in MySQL and MariaDB: a transaction that locks a row of dlock_rows.
  *
- *  1. The rows are those of the table dlock_rows, one a key, made when missing and never
- *     deleted.  Any program that locks one excludes dlock, and is excluded.
- *  2. The transaction has also a row of its own in dlock_grants (grants.h), by which the
- *     heartbeat sees that it still is the same one.
- *  3. Waiting is done in chunks, a transaction each, and at the end of each one loses the
- *     place.
- *  4. What it costs: a connection for each holder and waiter, and a transaction as long as
- *     the lock; who wants to alter or drop the tables waits for it.
- *  5. What holds for all session locks: sql/session_lock.h.
+ * The transaction has also a row of its own in dlock_grants (grants.h), by which the
+ * heartbeat sees that it still is the same one.
  */
 #include "grants.h"
 
 #include "errors.h"
 #include "session.h"
+
+#include "backends/sql/row.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,18 +18,6 @@ enum {
 	SAID_NOWAIT = 3572,  /* MySQL's: NOWAIT was in vain */
 	SAID_TOO_LONG = 1969 /* MariaDB's: max_statement_time is over */
 };
-
-/* mode=row's own. */
-struct row_lock {
-	struct session_lock lock;
-	uint64_t token;
-};
-
-static struct row_lock *
-mysql_row_of(const struct sql *db)
-{
-	return sql_own(db, &mysql_row_mode);
-}
 
 /* How the row is locked. */
 static const char *
@@ -54,26 +36,27 @@ mysql_take_token(struct sql *db, instant until, struct grant *g, struct fault *f
 	const struct question q = {.text = GRANTS_HOLDS,
 	    SQL_VALUES(GRANTS_VALUES(db, db->claim->key)),
 	    .fields = 1};
-	struct row_lock *l = mysql_row_of(db);
+	struct row_lock *l = row_lock_of(db);
 	struct answer a = {.db = NULL};
+	uint64_t token;
 	enum rc rc = session_exec(
 	    db, &q, retry_answer(instant_now(), ASK_PATIENCE, until), &a, f);
 
 	if (rc == RC_OK)
-		rc = grants_read_token(db, &a, &l->token, f);
-	if (rc == RC_OK)
-		session_lock_granted(db, &l->lock, l->token, a.sent, g);
-	else
+		rc = grants_read_token(db, &a, &token, f);
+	if (rc == RC_OK) {
+		l->number = (int64_t)token;
+		session_lock_granted(db, &l->lock, token, a.sent, g);
+	} else {
 		session_close(db); /* and with it the row */
+	}
 	return rc;
 }
 
-enum found { ROW_MISSING, ROW_HELD, ROW_OURS };
-
 /* One attempt to lock the row, in a transaction that is left open with ROW_OURS alone. */
 static enum rc
-mysql_lock_row(struct sql *db, const struct question *q, instant until, enum found *found,
-    struct fault *f)
+mysql_lock_row(struct sql *db, const struct question *q, instant until,
+    enum row_found *found, struct fault *f)
 {
 	static const struct question rollback = {.text = "ROLLBACK"};
 	struct session *s = &mysql_of(db)->session;
@@ -94,27 +77,16 @@ mysql_lock_row(struct sql *db, const struct question *q, instant until, enum fou
 				  : session_exec(s->db, &rollback, until, NULL, f);
 }
 
-/* The key's row must be there, and seen by all, before it can be locked. */
-static enum rc
-mysql_make_row(struct sql *db, instant until, struct fault *f)
-{
-	const struct question q = {
-	    .text = "INSERT IGNORE INTO dlock_rows (k) VALUES ($1)",
-	    SQL_VALUES(SQL_TEXT(db->claim->key))};
-
-	return sql_ask_created(db, &q, until, NULL, f);
-}
-
 /* Now or never. */
 static enum rc
-mysql_try_row(struct sql *db, instant until, enum found *found, struct fault *f)
+mysql_try_row(struct sql *db, instant until, enum row_found *found, struct fault *f)
 {
 	char text[120];
 	const struct question q = {.text = text,
 	    SQL_VALUES(SQL_TEXT(db->claim->key)),
 	    .fields = 1,
 	    .many = true};
-	enum rc rc = grants_open(db, &mysql_row_of(db)->lock, until, f);
+	enum rc rc = grants_open(db, &row_lock_of(db)->lock, until, f);
 
 	if (rc != RC_OK)
 		return rc;
@@ -144,30 +116,17 @@ check_table(struct sql *db, instant until, struct fault *f)
 	    : rc;
 }
 
-/* The same, but a key without a row gets one, and a database without tables as well. */
+/* The same, unless it was the table: it may have been, for as long as others made it. */
 static enum rc
-mysql_ask_row(struct sql *db, instant until, bool *got, struct grant *g, struct fault *f)
+try_row_of_table(struct sql *db, instant until, enum row_found *found, struct fault *f)
 {
-	enum found found = ROW_HELD;
-	enum rc rc = mysql_try_row(db, until, &found, f);
+	enum rc rc = mysql_try_row(db, until, found, f);
 
-	*got = false;
-	if (rc == RC_OK ? found == ROW_MISSING : sql_is_missing(db)) {
-		rc = mysql_make_row(db, until, f);
-		if (rc == RC_OK)
-			rc = mysql_try_row(db, until, &found, f);
-	}
-	if (rc != RC_OK)
-		return sql_explain_denial(db, rc, f);
-	if (found == ROW_HELD && mysql_of(db)->session.said == SAID_TIMEOUT) {
-		rc = check_table(db, until, f);
-		if (rc == RC_OK) /* it may have been, for as long as others made it */
-			rc = mysql_try_row(db, until, &found, f);
-	}
-	*got = rc == RC_OK && found == ROW_OURS;
-	if (*got)
-		return mysql_take_token(db, until, g, f);
-	return rc == RC_OK ? grants_see(db, db->claim->key, until, f) : rc;
+	if (rc != RC_OK || *found != ROW_HELD ||
+	    mysql_of(db)->session.said != SAID_TIMEOUT)
+		return rc;
+	rc = check_table(db, until, f);
+	return rc == RC_OK ? mysql_try_row(db, until, found, f) : rc;
 }
 
 /* A wait for a row lasts whole seconds.  MariaDB can break it off before. */
@@ -194,64 +153,34 @@ mysql_write_wait(const struct sql *db, int64_t ms, char *sql, size_t size)
 }
 
 static enum rc
-mysql_wait_row(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
-    struct fault *f)
+mysql_wait_row(
+    struct sql *db, int64_t ms, instant until, enum row_found *found, struct fault *f)
 {
-	enum found found = ROW_HELD;
 	char text[1024];
 	const struct question q = {.text = text,
 	    SQL_VALUES(GRANTS_VALUES(db, db->claim->key)),
 	    .fields = 1,
 	    .many = true};
-	enum rc rc = grants_open(db, &mysql_row_of(db)->lock,
+	enum rc rc = grants_open(db, &row_lock_of(db)->lock,
 	    retry_answer(instant_now(), ASK_PATIENCE, until), f);
 
-	*got = false;
 	if (rc != RC_OK)
 		return rc;
 	ms = mysql_write_wait(db, ms, text, sizeof text);
-	rc = mysql_lock_row(db, &q,
-	    retry_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until), &found, f);
-	if (rc != RC_OK)
-		return rc;
-	*got = found == ROW_OURS;
-	return *got ? mysql_take_token(db, until, g, f) : RC_OK;
+	return mysql_lock_row(db, &q,
+	    retry_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until), found, f);
 }
 
 static enum rc
-mysql_row_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
+mysql_attempt(struct sql *db, int64_t ms, instant until, enum row_found *found,
+    struct grant *g, struct fault *f)
 {
-	static const struct session_lock_way way = {mysql_ask_row, mysql_wait_row, false};
+	enum rc rc;
 
-	return session_lock_acquire(db, &way, until, g, f);
-}
-
-/* ---- the hold ---- */
-
-#define STILL_OURS \
-	"SELECT " GRANTS_ON_PRIMARY( \
-	    "EXISTS (SELECT 1 FROM dlock_grants WHERE n = $1 AND session = CONNECTION_ID())")
-
-static enum rc
-mysql_row_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
-{
-	struct row_lock *l = mysql_row_of(db);
-	const struct question q = {
-	    .text = STILL_OURS, SQL_VALUES(SQL_INT((int64_t)l->token)), .fields = 1};
-
-	return session_lock_renew(db, &l->lock, &q, false, until, g, f);
-}
-
-static enum rc
-mysql_row_release(struct sql *db, int status, instant until, struct fault *f)
-{
-	struct row_lock *l = mysql_row_of(db);
-	const struct question q = {.text = STILL_OURS "; ROLLBACK",
-	    SQL_VALUES(SQL_INT((int64_t)l->token)),
-	    .fields = 1};
-
-	(void)status;
-	return session_lock_release(db, &l->lock, &q, NULL, until, f);
+	*found = ROW_HELD;
+	rc = ms ? mysql_wait_row(db, ms, until, found, f)
+		: try_row_of_table(db, until, found, f);
+	return rc == RC_OK && *found == ROW_OURS ? mysql_take_token(db, until, g, f) : rc;
 }
 
 /* ---- looking and steering ---- */
@@ -271,13 +200,16 @@ mysql_row_revoke(struct sql *db, const struct target *target, const char *record
 	return grants_end(db, target->key, target->owner, NULL, until, f);
 }
 
-const struct sql_mode mysql_row_mode = {
-    .name = "row",
-    .caps = CAP_SHARED | CAP_FORCE,
-    .bytes = sizeof(struct row_lock),
-    .acquire = mysql_row_acquire,
-    .renew = mysql_row_renew,
-    .release = mysql_row_release,
+#define STILL_OURS " AND session = CONNECTION_ID()) END"
+
+const struct row_driver mysql_row = {
+    .add = "INSERT IGNORE INTO dlock_rows (k) VALUES ($1)",
+    .still = "SELECT CASE WHEN " GRANTS_IS_PRIMARY
+	     " THEN EXISTS (SELECT 1 FROM dlock_grants WHERE n = ",
+    .still_end = STILL_OURS,
+    .release_end = STILL_OURS "; ROLLBACK",
+    .attempt = mysql_attempt,
+    .see = grants_see,
     .each = mysql_row_each,
     .revoke = mysql_row_revoke,
 };

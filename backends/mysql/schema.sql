@@ -1,49 +1,49 @@
--- schema.sql - what dlock keeps in a database of MySQL or MariaDB.  Version 2.
+-- schema.sql - what dlock keeps in a database of MySQL or MariaDB.  Version 3.
 --
 --	dlock help mysql-schema | mysql DATABASE         creates it, and what a newer version adds
 --	GRANT EXECUTE ON DATABASE.* TO 'user'@'host'     is all that a user needs to use it
 --
--- The procedures run with the rights of who has created them, so that nobody else needs
--- any right on the tables.  A procedure's name ends with the version of the schema (in sql.h,
--- too): whoever changes one, its arguments or its body, gives all of them the next.  Those of
--- several versions work side by side on the same tables, for what stands there keeps its
--- meaning; so an upgrade takes nothing away from those who hold or wait.
+-- The procedures run with the rights of their maker, so that nobody else needs any right on the
+-- tables.  They are those of pg/schema.sql, with the same arguments and columns.  A procedure's
+-- name ends with the version of the schema (in mysql/lease.c, too): whoever changes one, its
+-- arguments or its body, gives all of them the next.  Those of several versions work side by side
+-- on the same tables, for what stands there keeps its meaning; so an upgrade takes nothing away
+-- from those who hold or wait.
 --
--- An owner is the first half of the SHA-256 of a secret.  What stands in a statement anybody may
--- read who sees the processlist.  So only a release has the secret in it, which then is of no
+-- An owner is the first half of the SHA-256 of a secret.  Everybody who sees the processlist may
+-- read what stands in a statement.  So only a release has the secret in it, which then is of no
 -- more use.
 --
--- Mode lease.  Whoever grants, joins or gives back has locked the row of the key in
--- dlock_keys, and decides by what is true from then on.  What holds between two
--- transactions:
+-- Mode lease.  Every procedure that grants, joins or gives back has locked the row of the key in
+-- dlock_keys, and decides by what is true from then on.  What holds between two transactions:
 --  1. One exclusive hold is there of a key, or any number of shared ones, or up to `room`
 --     of a limit.  (Two exclusive ones, or two of one slot, are also refused by an index.)
 --  2. A hold counts until its row is gone, whatever `ends` says: a renewal locks only the
 --     row of the hold, and DELETE looks at the newest version of it.
 --  3. Where a living waiter fits, it has been granted: there is no free lock with a queue.
---     (But for one that has lost its session: it keeps its place for some seconds, and is
---     passed over until it asks again.)
+--     (But one that has lost its session keeps its place for some seconds, and is passed over
+--     until it asks again.)
 --  4. A freeze is a hold of nobody's with token 0, beside those who hold: while it is
 --     there, nobody is granted.
 --  5. last is no less than any token and ticket of the key; both are also no less than the
 --     time of the server, so that they grow though the row be lost.
 --
--- A statement may reach the server, or get the row of its key, when who has sent it has long
--- given up (a server that hung, a cut wire): so p_by says until when what takes or queues may
--- be decided.  And who may write on a read-only server all the same is to change nothing there.
+-- A statement may reach the server, or get the row of its key, when its sender has long given up
+-- (a server that hung, a cut connection): so p_by says until when what takes or queues may be
+-- decided.  And a user who may write on a read-only server all the same changes nothing there.
 --
 -- Times are microseconds since 1970 by the server's clock.  SYSDATE is read after the row
 -- of the key has been locked: NOW would be when the statement began, which may have waited.
 --
--- A bell is a GET_LOCK of the session of who waits or holds, called dlock: and a hash of its
--- owner: while it is held its waiter lives.  Who waits sleeps in GET_LOCK on that of somebody before it; whoever releases
--- gives its own back after COMMIT.  It only wakes; what is true stands in the tables.  A
--- server takes a chain of more than 32 who sleep so for a deadlock: so only the first 16
--- sleep on who is next before them, those behind on who is 16 places before them, and from
--- the 240th on everybody asks now and then.
--- An exclusive claim keeps its bell as long as it holds.  The others give it back when
+-- A wake-up lock is a GET_LOCK of the session of a claim, called dlock: and a hash of its owner,
+-- as the columns `bell` have it: while it is held its waiter lives.  A waiter sleeps in GET_LOCK on
+-- that of somebody before it; a release gives its own back after COMMIT.  It only wakes; what is
+-- true stands in the tables.  A server takes a chain of more than 32 who sleep so for a deadlock:
+-- so only the first 16 sleep on who is next before them, those behind on who is 16 places before
+-- them, and from the 240th on everybody asks now and then.
+-- An exclusive claim keeps its wake-up lock as long as it holds.  The others give it back when
 -- they know that they have been granted, for others may fit beside them, and take another
--- one, for who waits for the end of their hold.
+-- one (with an h behind it), for who waits for the end of their hold.
 DELIMITER //
 SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'
 //
@@ -107,7 +107,7 @@ CREATE TABLE IF NOT EXISTS dlock_broken (
 	KEY times (at)
 ) ENGINE = InnoDB
 //
--- Mode row: a row for each key, which whoever holds it has locked.
+-- Mode row: a row for each key, which its holder has locked.
 CREATE TABLE IF NOT EXISTS dlock_rows (
 	k VARBINARY(512) NOT NULL PRIMARY KEY
 ) ENGINE = InnoDB
@@ -127,19 +127,10 @@ CREATE TABLE IF NOT EXISTS dlock_grants (
 	KEY claims (mode, k, waits, n)
 ) ENGINE = InnoDB
 //
--- On a server that is read-only nothing is taken and nothing changed, whoever has made the
--- procedures and whatever he may: it may be a replica, and would have data of its own.
-CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_must_write_2()
-BEGIN
-	IF @@global.read_only NOT IN ('0', 'OFF') THEN
-		SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1290, MESSAGE_TEXT = 'the server is read-only';
-	END IF;
-END
-//
 -- Nobody is excluded by tables without transactions.  Once for each database that a session comes
 -- to (a proxy may lend it to several): each table is named by itself, so that only that one is
 -- opened.
-CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_must_lock_2()
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_must_lock_3()
 BEGIN
 	IF NOT @dlock_locks <=> CAST(DATABASE() AS BINARY) THEN
 		IF EXISTS (SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'dlock_keys'
@@ -155,19 +146,52 @@ BEGIN
 	END IF;
 END
 //
--- Takes a bell for the session, unless it has it.
-CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_take_bell_2(p_bell VARBINARY(33))
+-- Takes the wake-up lock of a claim for the session: of an exclusive one, and of a waiter's; of
+-- another hold its second one, in place of the first.  p_has: the session has it.
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_take_own_3(p_me VARBINARY(32), p_kind VARBINARY(9), OUT p_has INT)
 BEGIN
-	IF COALESCE(IS_USED_LOCK(CONCAT('dlock:', p_bell)), 0) <> CONNECTION_ID() THEN
-		DO GET_LOCK(CONCAT('dlock:', p_bell), 0);
+	DECLARE v_lock VARBINARY(39) DEFAULT CONCAT('dlock:', LEFT(SHA2(p_me, 256), 32));
+	IF p_kind <> 'exclusive' THEN
+		DO RELEASE_LOCK(v_lock);
+		SET v_lock = CONCAT(v_lock, 'h');
+	END IF;
+	SET p_has = COALESCE(IS_USED_LOCK(v_lock), 0) = CONNECTION_ID();
+	IF NOT p_has THEN
+		SET p_has = GET_LOCK(v_lock, 0) <=> 1;
 	END IF;
 END
 //
--- Grants to those who wait, in order, as long as they fit; passes over those away.  Who is
--- granted so has p_first, and 10 ms more for each who runs at the same time, to ask again, by
--- which it takes up its lease; p_me is asking.  The caller has locked the key and dropped
--- the holds that have run out.
-CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_serve_2(p_k VARBINARY(512), p_me VARBINARY(32), p_now BIGINT, p_first BIGINT)
+-- On a server that is read-only nothing is taken and nothing changed, whoever has made the
+-- procedures and whatever he may: it may be a replica, and would have data of its own.
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_must_write_3()
+BEGIN
+	IF @@global.read_only NOT IN ('0', 'OFF') THEN
+		SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1290, MESSAGE_TEXT = 'the server is read-only';
+	END IF;
+END
+//
+-- Begins a transaction, locks the key, and tells the time.  (A procedure that each waiter's session
+-- keeps in memory, and so it calls no other one.)
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_lock_key_3(p_k VARBINARY(512), p_by BIGINT, OUT p_now BIGINT)
+BEGIN
+	IF @@global.read_only IN ('0', 'OFF') THEN
+		START TRANSACTION;
+		INSERT INTO dlock_keys (k, last) VALUES (p_k, 0) ON DUPLICATE KEY UPDATE last = last;
+		SET p_now = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
+		IF p_now > p_by THEN
+			SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 3024, MESSAGE_TEXT = 'too late for who has asked';
+		END IF;
+	END IF;
+	IF @@global.read_only NOT IN ('0', 'OFF') THEN
+		SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1290, MESSAGE_TEXT = 'the server is read-only';
+	END IF;
+END
+//
+-- Drops the holds that have run out, and grants to those who wait, in order, as long as they fit;
+-- passes over those away.  A waiter that is granted so has p_first, and 10 ms more for each who runs
+-- at the same time, to ask again, by which it takes up its lease; p_me is asking.  The caller has
+-- locked the key.
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_serve_3(p_k VARBINARY(512), p_me VARBINARY(32), p_now BIGINT, p_first BIGINT)
 BEGIN
 	DECLARE v_held, v_room, v_slot, w_room INT;
 	DECLARE v_kind, w_kind VARBINARY(9);
@@ -179,6 +203,7 @@ BEGIN
 	DECLARE w_record VARBINARY(1023);
 	-- Somebody may have deleted the row.
 	INSERT INTO dlock_keys (k, last) VALUES (p_k, 0) ON DUPLICATE KEY UPDATE last = last;
+	DELETE FROM dlock_holds WHERE k = p_k AND ends <= p_now;
 	SELECT COUNT(*), MIN(kind), MAX(room) INTO v_held, v_kind, v_room FROM dlock_holds WHERE k = p_k;
 	serving: LOOP
 		SET w_ticket = NULL;
@@ -199,7 +224,7 @@ BEGIN
 			END IF;
 			ITERATE serving;
 		END IF;
-		-- Readers are granted together up to the next who waits for something else, for they may be hundreds.
+		-- Readers are granted together up to the next that waits for something else, for they may be hundreds.
 		IF w_kind = 'shared' THEN
 			SELECT COALESCE(MIN(ticket) - 1, 9223372036854775807) INTO v_stop FROM dlock_waiters
 				WHERE k = p_k AND ticket > w_ticket AND kind <> 'shared';
@@ -238,62 +263,85 @@ BEGIN
 	END LOOP;
 END
 //
--- Asks for the lock, or for one's place in the queue; the same for an owner who asks again.
--- p_room: the limit, 0 for other kinds.  p_patience 0: do not queue; else for so long without
--- another question a waiter without a bell counts as alive.  p_bells: may the session have
--- bells?  p_once, p_cooldown: of a job; NULL and 0: it is none.  moment: the server's time.
+-- ---- mode=lease ----
 --
--- code 1: granted this token and slot.
--- code -1: in use with held_kind and held_room, which do not go with ours.
--- code 2: the job is done: done_by once or cooldown, when that run began, how long ago, its
--- record.  token: our ticket, if we are in the queue or hold: that is left to a release.
--- code 0: place in the queue, ms until a lease ends, ms since the holder was granted, its
--- record, how many hold, and what kind; is_next: the end of that lease concerns us, too;
--- ahead: the bell to sleep on (NULL: there is none).
-CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_enter_2(p_k VARBINARY(512), p_me VARBINARY(32), p_record VARBINARY(1023), p_lease BIGINT,
-	p_patience BIGINT, p_kind VARBINARY(9), p_room INT, p_bells INT, p_once VARBINARY(200), p_cooldown BIGINT,
-	p_by BIGINT)
+-- What arguments and columns mean, pg/schema.sql says.  p_session: nothing is kept in a session
+-- behind a proxy.
+
+-- Takes, exclusively, what nobody holds or waits for.  token NULL: there is somebody.
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_take_3(p_k VARBINARY(512), p_me VARBINARY(32), p_record VARBINARY(1023), p_lease_ms BIGINT,
+	p_session BIGINT, p_by BIGINT)
 BEGIN
-	DECLARE t, v_token, v_ticket, v_last, v_began, v_left, v_since, v_exclusive, w_ticket, w_alive BIGINT;
-	DECLARE v_code, v_slot, v_place, v_holders, v_held_room, v_next, v_together, v_tries, v_step INT;
+	DECLARE t, v_token BIGINT;
+	DECLARE v_direct, v_has_own INT DEFAULT p_session = CONNECTION_ID() % 4294967296;
+	DECLARE v_bell VARBINARY(33) DEFAULT CASE WHEN v_direct THEN LEFT(SHA2(p_me, 256), 32) END;
+	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	CALL dlock_must_lock_3();
+	IF v_direct AND COALESCE(IS_USED_LOCK(CONCAT('dlock:', v_bell)), 0) <> CONNECTION_ID() THEN
+		SET v_has_own = GET_LOCK(CONCAT('dlock:', v_bell), 0) <=> 1;
+	END IF;
+	START TRANSACTION;
+	INSERT INTO dlock_keys (k, last) VALUES (p_k, CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED))
+		ON DUPLICATE KEY UPDATE last = GREATEST(last + 1, CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED));
+	SET t = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
+	IF t > p_by THEN
+		SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 3024, MESSAGE_TEXT = 'too late for who has asked';
+	ELSEIF @@global.read_only NOT IN ('0', 'OFF') THEN
+		SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1290, MESSAGE_TEXT = 'the server is read-only';
+	ELSEIF EXISTS (SELECT 1 FROM dlock_holds WHERE k = p_k) OR EXISTS (SELECT 1 FROM dlock_waiters WHERE k = p_k) THEN
+		ROLLBACK;
+	ELSE
+		SELECT last INTO v_token FROM dlock_keys WHERE k = p_k;
+		INSERT INTO dlock_holds (k, token, owner, kind, room, slot, bell, since, ends, record)
+			VALUES (p_k, v_token, p_me, 'exclusive', 0, -1, v_bell, t, t + p_lease_ms * 1000, p_record);
+		COMMIT;
+	END IF;
+	SELECT v_token AS token, v_direct AS direct, v_has_own AS has_own;
+END
+//
+-- Asks for the lock, or for one's place in the queue; the same for an owner who asks again.
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_enter_3(p_k VARBINARY(512), p_me VARBINARY(32), p_record VARBINARY(1023), p_lease_ms BIGINT,
+	p_patience_ms BIGINT, p_kind VARBINARY(9), p_room INT, p_once VARBINARY(200), p_cooldown_ms BIGINT,
+	p_session BIGINT, p_had_own INT, p_by BIGINT)
+BEGIN
+	DECLARE t, v_token, v_ticket, v_last, v_began, v_left, v_since, v_exclusive, w_ticket, w_alive, v_dead BIGINT;
+	DECLARE v_slot, v_place, v_holders, v_held_room, v_next, v_together, v_tries, v_step INT;
+	DECLARE v_code INT DEFAULT 0;
+	DECLARE v_direct INT DEFAULT p_session = CONNECTION_ID() % 4294967296;
+	DECLARE v_has_own INT DEFAULT p_had_own;
 	DECLARE v_kind, v_held_kind VARBINARY(9);
 	DECLARE v_done_by VARBINARY(8);
 	DECLARE v_bell, w_bell, v_ahead, v_holds_bell VARBINARY(33);
 	DECLARE v_holder, v_record VARBINARY(1023);
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
 
-	CALL dlock_must_lock_2();
-	SET v_code = 0;
-	IF p_bells AND p_patience > 0 THEN
-		-- A sleep that was broken off as it ended has left its session with the bell of another.
+	CALL dlock_must_lock_3();
+	IF v_direct AND p_patience_ms > 0 THEN
+		-- A sleep that was broken off as it ended has left its session with the lock of another.
 		IF @dlock_ahead IS NOT NULL THEN
 			DO RELEASE_LOCK(CONCAT('dlock:', @dlock_ahead));
 			SET @dlock_ahead = NULL;
 		END IF;
 		SET v_bell = LEFT(SHA2(p_me, 256), 32);
-		CALL dlock_take_bell_2(v_bell);
+		IF NOT p_had_own THEN
+			CALL dlock_take_own_3(p_me, 'exclusive', v_has_own);
+		END IF;
 	END IF;
-	START TRANSACTION;
-	INSERT INTO dlock_keys (k, last) VALUES (p_k, 0) ON DUPLICATE KEY UPDATE last = last;
-	SET t = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
-	IF t > p_by THEN
-		SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 3024, MESSAGE_TEXT = 'too late for who has asked';
-	ELSEIF @@global.read_only NOT IN ('0', 'OFF') THEN
-		SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1290, MESSAGE_TEXT = 'the server is read-only';
-	END IF;
+	CALL dlock_lock_key_3(p_k, p_by, t);
+	SET v_dead = CASE WHEN v_bell IS NULL THEN t + GREATEST(p_patience_ms, 1) * 1000 END;
 	DELETE FROM dlock_holds WHERE k = p_k AND ends <= t;
-	SELECT token, slot, kind INTO v_token, v_slot, v_kind FROM dlock_holds WHERE k = p_k AND owner = p_me;
+	SELECT token INTO v_token FROM dlock_holds WHERE k = p_k AND owner = p_me;
 	SELECT ticket INTO v_ticket FROM dlock_waiters WHERE k = p_k AND owner = p_me;
 
-	IF p_once IS NOT NULL OR p_cooldown > 0 THEN
+	IF p_once IS NOT NULL OR p_cooldown_ms > 0 THEN
 		SELECT began, record INTO v_began, v_record FROM dlock_runs
 			WHERE k = p_k AND id = p_once AND status = 0 LIMIT 1;
 		IF v_began IS NOT NULL THEN
 			SET v_done_by = 'once';
-		ELSEIF p_cooldown > 0 THEN
+		ELSEIF p_cooldown_ms > 0 THEN
 			SELECT began, record INTO v_began, v_record FROM dlock_runs
 				WHERE k = p_k AND status = 0 AND began < t + 86400000000 ORDER BY began DESC LIMIT 1;
-			IF t - v_began < p_cooldown THEN
+			IF t - v_began < p_cooldown_ms * 1000 THEN
 				SET v_done_by = 'cooldown';
 			END IF;
 		END IF;
@@ -302,33 +350,27 @@ BEGIN
 	IF v_done_by IS NOT NULL THEN
 		SET v_code = 2, v_token = COALESCE(v_token, v_ticket);
 	ELSEIF v_token IS NOT NULL THEN
-		SET v_code = 1;
-		UPDATE dlock_holds SET ends = t + p_lease WHERE k = p_k AND token = v_token;
-	ELSEIF v_ticket IS NULL AND p_kind <> 'exclusive' THEN
-		SELECT kind, room INTO v_held_kind, v_held_room FROM dlock_holds
-			WHERE k = p_k AND kind NOT IN ('exclusive', 'freeze') AND (kind <> p_kind OR room <> p_room) LIMIT 1;
-		IF v_held_kind IS NULL THEN
-			SELECT kind, room INTO v_held_kind, v_held_room FROM dlock_waiters
-				WHERE k = p_k AND kind <> 'exclusive' AND (kind <> p_kind OR room <> p_room)
-				AND CASE WHEN bell IS NULL THEN alive > t ELSE IS_FREE_LOCK(CONCAT('dlock:', bell)) = 0 END LIMIT 1;
+		UPDATE dlock_holds SET ends = t + p_lease_ms * 1000 WHERE k = p_k AND token = v_token;
+	ELSEIF v_ticket IS NOT NULL THEN
+		UPDATE dlock_waiters SET bell = v_bell, alive = v_dead WHERE k = p_k AND ticket = v_ticket;
+	ELSE
+		IF p_kind <> 'exclusive' THEN
+			SELECT kind, room INTO v_held_kind, v_held_room FROM (
+				SELECT kind, room FROM dlock_holds WHERE k = p_k AND kind NOT IN ('exclusive', 'freeze')
+				UNION ALL SELECT kind, room FROM dlock_waiters WHERE k = p_k AND kind <> 'exclusive'
+					AND CASE WHEN bell IS NULL THEN alive > t ELSE IS_FREE_LOCK(CONCAT('dlock:', bell)) = 0 END) o
+				WHERE kind <> p_kind OR room <> p_room LIMIT 1;
+			SET v_code = CASE WHEN v_held_kind IS NULL THEN 0 ELSE -1 END;
+			DELETE FROM dlock_waiters WHERE v_code = 0 AND k = p_k AND kind <> 'exclusive' AND (kind <> p_kind OR room <> p_room);
 		END IF;
-		IF v_held_kind IS NOT NULL THEN
-			SET v_code = -1;
-		ELSE
-			DELETE FROM dlock_waiters WHERE k = p_k AND kind <> 'exclusive' AND (kind <> p_kind OR room <> p_room);
+		IF v_code = 0 THEN
+			UPDATE dlock_keys SET last = GREATEST(last + 1, t) WHERE k = p_k;
+			SELECT last INTO v_ticket FROM dlock_keys WHERE k = p_k;
+			INSERT INTO dlock_waiters (k, ticket, owner, kind, room, lease, bell, alive, since, record)
+				VALUES (p_k, v_ticket, p_me, p_kind, p_room, p_lease_ms * 1000, v_bell, v_dead, t, p_record);
 		END IF;
 	END IF;
-
-	IF v_code = 0 AND v_ticket IS NULL THEN
-		UPDATE dlock_keys SET last = GREATEST(last + 1, t) WHERE k = p_k;
-		SELECT last INTO v_ticket FROM dlock_keys WHERE k = p_k;
-		INSERT INTO dlock_waiters (k, ticket, owner, kind, room, lease, bell, alive, since, record)
-			VALUES (p_k, v_ticket, p_me, p_kind, p_room, p_lease, v_bell, CASE WHEN v_bell IS NULL THEN t + GREATEST(p_patience, 1) END, t, p_record);
-	ELSEIF v_code = 0 THEN
-		UPDATE dlock_waiters SET bell = v_bell, alive = CASE WHEN v_bell IS NULL THEN t + GREATEST(p_patience, 1) END
-			WHERE k = p_k AND ticket = v_ticket;
-	END IF;
-	CALL dlock_serve_2(p_k, p_me, t, 3000000);
+	CALL dlock_serve_3(p_k, p_me, t, 3000000);
 	IF v_code = 0 THEN
 		SELECT token, slot, kind INTO v_token, v_slot, v_kind FROM dlock_holds WHERE k = p_k AND owner = p_me;
 		SET v_code = v_token IS NOT NULL;
@@ -358,31 +400,34 @@ BEGIN
 		END WHILE;
 		SET v_next = v_place <= 240 AND w_ticket IS NULL,
 			v_ahead = CASE WHEN v_place > 240 THEN NULL WHEN v_next THEN v_holds_bell ELSE w_bell END;
-		IF p_patience = 0 THEN
+		IF p_patience_ms = 0 THEN
 			DELETE FROM dlock_waiters WHERE k = p_k AND ticket = v_ticket;
 		END IF;
 	END IF;
 	COMMIT;
 
 	IF v_code = 1 AND v_kind <> 'exclusive' AND v_bell IS NOT NULL THEN
-		DO RELEASE_LOCK(CONCAT('dlock:', v_bell));
-		CALL dlock_take_bell_2(CONCAT(v_bell, 'h'));
+		CALL dlock_take_own_3(p_me, v_kind, v_has_own);
 	END IF;
 	SELECT v_code AS code, v_token AS token, v_slot AS slot, v_place AS place,
 		LEAST(CEILING(v_left / 1000), 86400000) AS left_ms, (t - v_since) DIV 1000 AS held_ms, v_holder AS holder,
 		v_holders AS holders, v_held_kind AS held_kind, v_held_room AS held_room, v_next AS is_next, v_ahead AS ahead,
-		v_done_by AS done_by, v_began DIV 1000 AS began_ms, GREATEST(0, t - v_began) DIV 1000 AS age_ms, v_record AS record, t AS moment;
+		v_done_by AS done_by, v_began DIV 1000 AS began_ms, GREATEST(0, t - v_began) DIV 1000 AS age_ms, v_record AS record,
+		v_direct AS direct, v_has_own AS has_own, 0 AS is_listening, t AS moment;
 END
 //
--- Sleeps until somebody has no more of the bell p_ahead, p_ms at most.  code 0: in vain;
--- 1: woken; 2: it was free from the beginning; 3: not slept, for the server takes those who
--- sleep for a deadlock.  token: of a grant, to be confirmed by a renewal within 3 s.
-CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_await_2(p_k VARBINARY(512), p_me VARBINARY(32), p_ahead VARBINARY(33), p_ms INT)
+-- Sleeps until somebody has no more of the wake-up lock p_ahead, p_ms at most.  code 3: not slept,
+-- for the server takes those who sleep for a deadlock.  Where we are is not told.
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_await_3(p_k VARBINARY(512), p_me VARBINARY(32), p_ahead VARBINARY(33), p_ms INT, p_had_own INT)
 BEGIN
 	DECLARE v_code, v_got, v_slot INT;
+	DECLARE v_has_own INT DEFAULT p_had_own;
 	DECLARE v_token BIGINT;
+	DECLARE v_kind VARBINARY(9);
 	DECLARE CONTINUE HANDLER FOR 1213, 3058 SET v_got = -1;
-	CALL dlock_take_bell_2(LEFT(SHA2(p_me, 256), 32));
+	IF NOT p_had_own THEN
+		CALL dlock_take_own_3(p_me, 'exclusive', v_has_own);
+	END IF;
 	SET @dlock_ahead = p_ahead;
 	SET v_got = GET_LOCK(CONCAT('dlock:', p_ahead), 0), v_code = 2;
 	IF NOT v_got <=> 1 THEN
@@ -393,61 +438,56 @@ BEGIN
 		DO RELEASE_LOCK(CONCAT('dlock:', p_ahead));
 	END IF;
 	SET @dlock_ahead = NULL;
-	SELECT token, slot INTO v_token, v_slot FROM dlock_holds
+	SELECT token, slot, kind INTO v_token, v_slot, v_kind FROM dlock_holds
 		WHERE k = p_k AND owner = p_me AND ends > CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
-	SELECT v_code AS code, v_token AS token, v_slot AS slot;
+	IF v_kind <> 'exclusive' THEN
+		CALL dlock_take_own_3(p_me, v_kind, v_has_own);
+	END IF;
+	SELECT v_code AS code, v_token AS token, v_slot AS slot, NULL AS place, NULL AS left_ms, NULL AS held_ms, NULL AS holder,
+		NULL AS holders, NULL AS held_kind, NULL AS held_room, NULL AS is_next, v_has_own AS has_own;
 END
 //
--- Extends a lease that still runs and is the one granted with this token.  code 1: done; 0: not
--- ours.  wanted_by: who asks to give it up; with code 0, who has taken it away.
-CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_renew_2(p_k VARBINARY(512), p_me VARBINARY(32), p_token BIGINT, p_lease BIGINT, p_bells INT)
+-- Extends a lease that still runs and is the one granted with this token.
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_renew_3(p_k VARBINARY(512), p_me VARBINARY(32), p_token BIGINT, p_lease_ms BIGINT, p_session BIGINT)
 BEGIN
 	DECLARE t, v_ends BIGINT;
 	DECLARE v_code INT DEFAULT 0;
+	DECLARE v_has_own INT;
 	DECLARE v_kind VARBINARY(9);
-	DECLARE v_bell VARBINARY(33) DEFAULT LEFT(SHA2(p_me, 256), 32);
 	DECLARE v_by VARBINARY(1023);
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
 	START TRANSACTION;
 	SELECT ends, kind, wanted_by INTO v_ends, v_kind, v_by FROM dlock_holds
 		WHERE k = p_k AND token = p_token AND owner = p_me FOR UPDATE;
 	SET t = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
-	IF @@global.read_only NOT IN ('0', 'OFF') THEN
-		SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1290, MESSAGE_TEXT = 'the server is read-only';
-	ELSEIF v_ends > t THEN
+	CALL dlock_must_write_3();
+	IF v_ends > t THEN
 		SET v_code = 1;
-		UPDATE dlock_holds SET ends = t + p_lease WHERE k = p_k AND token = p_token;
+		UPDATE dlock_holds SET ends = t + p_lease_ms * 1000 WHERE k = p_k AND token = p_token;
 	ELSE
 		SET v_by = (SELECT record FROM dlock_broken WHERE k = p_k AND token = p_token);
 	END IF;
 	COMMIT;
-	IF v_code AND p_bells THEN
-		IF v_kind = 'exclusive' THEN
-			CALL dlock_take_bell_2(v_bell);
-		ELSE
-			DO RELEASE_LOCK(CONCAT('dlock:', v_bell));
-			CALL dlock_take_bell_2(CONCAT(v_bell, 'h'));
-		END IF;
+	IF v_code AND p_session = CONNECTION_ID() % 4294967296 THEN
+		CALL dlock_take_own_3(p_me, v_kind, v_has_own);
 	END IF;
-	SELECT v_code AS code, v_by AS wanted_by;
+	SELECT v_code AS code, v_by AS wanted_by, v_has_own AS has_own;
 END
 //
 -- Gives back what the owner holds whose secret this is, or its place in the queue, and grants to
--- who is next.  code 1: held until now; 2: waited; 0: neither.  With p_status the run of a job is
--- remembered, if it held until now.  What ended 400 days ago is forgotten: a hundred of them,
--- so that nobody waits long for that.
-CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_release_2(p_k VARBINARY(512), p_secret VARBINARY(32), p_status INT,
-	p_once VARBINARY(200))
+-- who is next.  Without its wake-up lock the session may be a second one: @dlock_old is the first,
+-- if that has it.
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_release_3(p_k VARBINARY(512), p_secret VARBINARY(32), p_status INT, p_once VARBINARY(200), p_had_own INT)
 BEGIN
-	DECLARE t, v_last, v_token, v_ticket, v_since, v_ends BIGINT;
+	DECLARE t, v_token, v_ticket, v_since, v_ends BIGINT;
 	DECLARE v_me VARBINARY(32) DEFAULT LEFT(SHA2(p_secret, 256), 32);
-	DECLARE v_bell VARBINARY(33) DEFAULT LEFT(SHA2(v_me, 256), 32);
+	DECLARE v_lock VARBINARY(39) DEFAULT CONCAT('dlock:', LEFT(SHA2(v_me, 256), 32));
 	DECLARE v_record VARBINARY(1023);
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-	CALL dlock_must_write_2();
-	START TRANSACTION;
-	SELECT last INTO v_last FROM dlock_keys WHERE k = p_k FOR UPDATE;
-	SET t = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
+	CALL dlock_lock_key_3(p_k, NULL, t);
+	IF NOT p_had_own THEN
+		SET @dlock_old = COALESCE(IS_USED_LOCK(v_lock), IS_USED_LOCK(CONCAT(v_lock, 'h')));
+	END IF;
 	SELECT token, since, ends, record INTO v_token, v_since, v_ends, v_record FROM dlock_holds
 		WHERE k = p_k AND owner = v_me FOR UPDATE;
 	IF v_token IS NOT NULL THEN
@@ -457,8 +497,7 @@ BEGIN
 		DELETE FROM dlock_waiters WHERE k = p_k AND ticket = v_ticket;
 	END IF;
 	IF EXISTS (SELECT 1 FROM dlock_waiters WHERE k = p_k) THEN
-		DELETE FROM dlock_holds WHERE k = p_k AND ends <= t;
-		CALL dlock_serve_2(p_k, NULL, t, 3000000);
+		CALL dlock_serve_3(p_k, NULL, t, 3000000);
 	END IF;
 	IF p_status IS NOT NULL AND v_ends > t THEN
 		INSERT INTO dlock_runs (k, ended, token, id, began, status, record)
@@ -466,51 +505,19 @@ BEGIN
 		DELETE FROM dlock_runs WHERE ended < t - 34560000000000 ORDER BY ended LIMIT 100;
 	END IF;
 	COMMIT;
-	DO RELEASE_LOCK(CONCAT('dlock:', v_bell)), RELEASE_LOCK(CONCAT('dlock:', v_bell, 'h'));
+	DO RELEASE_LOCK(v_lock), RELEASE_LOCK(CONCAT(v_lock, 'h'));
 	SELECT CASE WHEN v_ends > t THEN 1 WHEN v_ticket IS NOT NULL THEN 2 ELSE 0 END AS code;
-END
-//
--- Takes, exclusively, what nobody holds or waits for.  token NULL: there is somebody.
-CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_take_2(p_k VARBINARY(512), p_me VARBINARY(32), p_record VARBINARY(1023), p_lease BIGINT, p_bells INT,
-	p_by BIGINT)
-BEGIN
-	DECLARE t, v_token BIGINT;
-	DECLARE v_bell VARBINARY(33) DEFAULT IF(p_bells, LEFT(SHA2(p_me, 256), 32), NULL);
-	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-	CALL dlock_must_lock_2();
-	IF p_bells AND COALESCE(IS_USED_LOCK(CONCAT('dlock:', v_bell)), 0) <> CONNECTION_ID() THEN
-		DO GET_LOCK(CONCAT('dlock:', v_bell), 0);
-	END IF;
-	START TRANSACTION;
-	INSERT INTO dlock_keys (k, last) VALUES (p_k, CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED))
-		ON DUPLICATE KEY UPDATE last = GREATEST(last + 1, CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED));
-	SET t = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
-	IF t > p_by THEN
-		SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 3024, MESSAGE_TEXT = 'too late for who has asked';
-	ELSEIF @@global.read_only NOT IN ('0', 'OFF') THEN
-		SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1290, MESSAGE_TEXT = 'the server is read-only';
-	ELSEIF EXISTS (SELECT 1 FROM dlock_holds WHERE k = p_k) OR EXISTS (SELECT 1 FROM dlock_waiters WHERE k = p_k) THEN
-		ROLLBACK;
-	ELSE
-		SELECT last INTO v_token FROM dlock_keys WHERE k = p_k;
-		INSERT INTO dlock_holds (k, token, owner, kind, room, slot, bell, since, ends, record)
-			VALUES (p_k, v_token, p_me, 'exclusive', 0, -1, v_bell, t, t + p_lease, p_record);
-		COMMIT;
-	END IF;
-	SELECT v_token AS token;
 END
 //
 -- ---- looking and steering ----
 --
--- Whoever may use the procedures may do all of it.  No owner is shown: a token says which
+-- Any user who may use the procedures may do all of it.  No owner is shown: a token says which
 -- grant is meant.
 
--- Up to p_most of those who hold (turn 0) or wait (1) and of the freezes (2), in this order
--- for each key, from behind the one with this key, turn and number; p_k NULL: of all keys.
--- What has run out is left out (a read-only server does not see who is there, and believes
--- it).  A page reads no more rows than it has room for, of each table: it goes on where the
--- one before has ended, in the order of an index.
-CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_list_2(p_k VARBINARY(512), p_after VARBINARY(512),
+-- Up to p_most of those who hold (turn 0) or wait (1) and of the freezes (2).  A read-only server
+-- does not see which waiters live, and believes them.  A page reads no more rows than it has room
+-- for, of each table: it goes on where the one before has ended, in the order of an index.
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_list_3(p_k VARBINARY(512), p_after VARBINARY(512),
 	p_turn INT, p_number BIGINT, p_most INT)
 BEGIN
 	DECLARE t BIGINT DEFAULT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
@@ -542,18 +549,17 @@ BEGIN
 END
 //
 -- The run of a job that was the last to end.
-CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_last_run_2(p_k VARBINARY(512))
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_last_run_3(p_k VARBINARY(512))
 	SELECT id, began, ended, status, token, CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED) AS moment, record
 		FROM dlock_runs WHERE k = p_k ORDER BY ended DESC, token DESC LIMIT 1
 //
--- Asks the holder with this token (and owner, if not NULL) to give it up: its next renewal is
--- told p_record.  done 0: there is none.
-CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_ask_back_2(p_k VARBINARY(512), p_token BIGINT, p_owner VARBINARY(32), p_record VARBINARY(1023))
+-- Asks the holder with this token (and owner, if not NULL) to give it up.
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_ask_back_3(p_k VARBINARY(512), p_token BIGINT, p_owner VARBINARY(32), p_record VARBINARY(1023))
 BEGIN
 	DECLARE v_ends BIGINT;
 	DECLARE v_done INT DEFAULT 0;
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-	CALL dlock_must_write_2();
+	CALL dlock_must_write_3();
 	START TRANSACTION;
 	SELECT ends INTO v_ends FROM dlock_holds
 		WHERE k = p_k AND token = p_token AND token > 0 AND owner = COALESCE(p_owner, owner) FOR UPDATE;
@@ -566,46 +572,39 @@ BEGIN
 END
 //
 -- Takes the hold with this token (and owner, if not NULL) away, and grants to who is next.
--- done 1: that, or it had been done by the same.  What was taken away is remembered for a day.
--- bell: on which others may sleep, for its session does not know yet.  Whoever is not woken
--- sleeps on for 10 s at most, and is to find its grant still there.
-CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_take_away_2(p_k VARBINARY(512), p_token BIGINT, p_owner VARBINARY(32), p_record VARBINARY(1023))
+-- @dlock_wake: the wake-up lock on which others may sleep, for its session does not know yet.  A
+-- sleeper that is not woken sleeps on for 10 s at most, and is to find its grant still there.
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_take_away_3(p_k VARBINARY(512), p_token BIGINT, p_owner VARBINARY(32), p_record VARBINARY(1023))
 BEGIN
-	DECLARE t, v_last, v_ends BIGINT;
+	DECLARE t, v_ends BIGINT;
 	DECLARE v_done INT DEFAULT 0;
 	DECLARE v_bell VARBINARY(33);
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-	CALL dlock_must_write_2();
-	START TRANSACTION;
-	SELECT last INTO v_last FROM dlock_keys WHERE k = p_k FOR UPDATE;
+	CALL dlock_lock_key_3(p_k, NULL, t);
 	SELECT ends, bell INTO v_ends, v_bell FROM dlock_holds
 		WHERE k = p_k AND token = p_token AND token > 0 AND owner = COALESCE(p_owner, owner) FOR UPDATE;
-	SET t = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
 	IF v_ends > t THEN
-		SET v_done = 1;
-		DELETE FROM dlock_holds WHERE k = p_k AND (token = p_token OR ends <= t);
+		SET v_done = 1, @dlock_wake = v_bell;
+		DELETE FROM dlock_holds WHERE k = p_k AND token = p_token;
 		DELETE FROM dlock_broken WHERE at < t - 86400000000 ORDER BY at LIMIT 100;
 		INSERT INTO dlock_broken (k, token, at, record) VALUES (p_k, p_token, t, p_record)
 			ON DUPLICATE KEY UPDATE record = p_record;
-		CALL dlock_serve_2(p_k, NULL, t, 12000000);
+		CALL dlock_serve_3(p_k, NULL, t, 12000000);
 	ELSE
 		SELECT COUNT(*) INTO v_done FROM dlock_broken WHERE k = p_k AND token = p_token AND record = p_record;
 	END IF;
 	COMMIT;
-	SELECT v_done AS done, CASE WHEN v_done THEN v_bell END AS bell;
+	SELECT v_done AS done;
 END
 //
--- Nobody is granted the key any more, for so many microseconds (NULL: without an end) or until
+-- Nobody is granted the key any more, for so many milliseconds (NULL: without an end) or until
 -- dlock_thaw.
-CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_freeze_2(p_k VARBINARY(512), p_record VARBINARY(1023), p_length BIGINT)
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_freeze_3(p_k VARBINARY(512), p_record VARBINARY(1023), p_length_ms BIGINT)
 BEGIN
 	DECLARE t, v_ends BIGINT;
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-	CALL dlock_must_write_2();
-	START TRANSACTION;
-	INSERT INTO dlock_keys (k, last) VALUES (p_k, 0) ON DUPLICATE KEY UPDATE last = last;
-	SET t = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
-	SET v_ends = CASE WHEN p_length < 3153600000000000 THEN t + p_length ELSE 9223372036854775807 END;
+	CALL dlock_lock_key_3(p_k, NULL, t);
+	SET v_ends = CASE WHEN p_length_ms < 3153600000000 THEN t + p_length_ms * 1000 ELSE 9223372036854775807 END;
 	INSERT INTO dlock_holds (k, token, owner, kind, room, since, ends, record)
 		VALUES (p_k, 0, '', 'freeze', 0, t, v_ends, p_record)
 		ON DUPLICATE KEY UPDATE since = t, ends = v_ends, record = p_record;
@@ -614,18 +613,15 @@ BEGIN
 END
 //
 -- Ends that, and grants to who is next.  done 0: it was not frozen.
-CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_thaw_2(p_k VARBINARY(512))
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_thaw_3(p_k VARBINARY(512))
 BEGIN
-	DECLARE t, v_last, v_ends BIGINT;
+	DECLARE t, v_ends BIGINT;
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-	CALL dlock_must_write_2();
-	START TRANSACTION;
-	SELECT last INTO v_last FROM dlock_keys WHERE k = p_k FOR UPDATE;
-	SET t = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
+	CALL dlock_lock_key_3(p_k, NULL, t);
 	SELECT ends INTO v_ends FROM dlock_holds WHERE k = p_k AND token = 0;
 	IF v_ends IS NOT NULL THEN
-		DELETE FROM dlock_holds WHERE k = p_k AND (token = 0 OR ends <= t);
-		CALL dlock_serve_2(p_k, NULL, t, 3000000);
+		DELETE FROM dlock_holds WHERE k = p_k AND token = 0;
+		CALL dlock_serve_3(p_k, NULL, t, 3000000);
 	END IF;
 	COMMIT;
 	SELECT COALESCE(v_ends > t, 0) AS done;

@@ -19,8 +19,7 @@ struct statement {
  * The version of schema.sql, and the end of the name of each of its procedures.  Whatever
  * procedure is changed, all get the next.
  */
-#define SCHEMA_VERSION "2"
-#define PROCEDURE(name) "dlock_" name "_" SCHEMA_VERSION
+#define SCHEMA_VERSION "3"
 
 /*
  * The text of a question with its values in place of $1 and so on, up to $19.  It is the question's own,

@@ -333,7 +333,7 @@ look_at_locks(struct pg *pg, instant until, bool *ours, struct fault *f)
 		return rc;
 	row = answer_next(&a);
 	if (!row_boolean(&row, 0, ours) ||
-	    (!*ours && !sessions_read_queue(pg->db.base.host, &row, 1)) ||
+	    (!*ours && !session_lock_read_queue(pg->db.base.host, &row, 1)) ||
 	    !row_boolean(&row, 5, &own->has_order))
 		rc = sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
 	answer_drop(&a);
@@ -538,15 +538,23 @@ read_listed(const struct row *r, struct listed *at)
 	    row_integer(r, SESSION + SESSION_PID, 0, INT32_MAX, &at->pid);
 }
 
+/* A look, and where it has come to. */
+struct advisory_look {
+	struct sql_look seen;
+	struct listed at;
+};
+
 static bool
-see_lock(struct sql_look *s, const struct row *r, struct listed *at)
+see_lock(void *ctx, const struct row *r)
 {
+	struct advisory_look *s = ctx;
 	char number[48];
 
-	if (!read_listed(r, at))
+	if (!read_listed(r, &s->at))
 		return false;
-	write_number(number, sizeof number, at);
-	return sessions_see(s, r, SESSION, s->look->key ? s->look->key : number);
+	write_number(number, sizeof number, &s->at);
+	return sessions_see(
+	    &s->seen, r, SESSION, s->seen.look->key ? s->seen.look->key : number);
 }
 
 #define NOT_DLOCKS_OWN \
@@ -555,26 +563,17 @@ see_lock(struct sql_look *s, const struct row *r, struct listed *at)
 
 /* The next page; *n: how many rows it had. */
 static enum rc
-look_at_listed(
-    struct pg *pg, struct sql_look *s, struct listed *at, int *n, struct fault *f)
+look_at_listed(struct pg *pg, struct advisory_look *s, int *n, struct fault *f)
 {
 	char sql[4096], behind[160];
 	const struct question q = {
 	    .text = sql, .fields = LISTED_FIELDS, .harmless = true, .many = true};
-	struct answer a = {.db = NULL};
-	struct row row;
-	enum rc rc;
 
-	write_listed(behind, sizeof behind, at);
+	write_listed(behind, sizeof behind, &s->at);
 	snprintf(sql, sizeof sql, list_locks_sql, ORDER,
-	    s->look->key ? advisory_of(pg)->listed_is : NOT_DLOCKS_OWN, behind, PAGE);
-	rc = sql_ask(&pg->db, &q, s->look->until, &a, f);
-	*n = a.rows;
-	while (rc == RC_OK && !s->enough && (row = answer_next(&a)).at)
-		if (!see_lock(s, &row, at))
-			rc = sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
-	answer_drop(&a);
-	return rc;
+	    s->seen.look->key ? advisory_of(pg)->listed_is : NOT_DLOCKS_OWN, behind,
+	    PAGE);
+	return sql_look_page(&pg->db, &s->seen, &q, see_lock, s, n, f);
 }
 
 /* Connects if need be, and names the lock of `key`, if there is one. */
@@ -590,18 +589,17 @@ static enum rc
 advisory_each(struct sql *db, const struct look *look, struct fault *f)
 {
 	struct pg *pg = pg_of(db);
-	struct sql_look s = {.look = look};
-	struct listed at = {.high = -1};
+	struct advisory_look s = {.seen.look = look, .at.high = -1};
 	int n = PAGE;
 	enum rc rc;
 
 	db->reads = false; /* a standby has advisory locks of its own */
 	rc = reach_lock(pg, look->key, look->until, f);
 
-	while (rc == RC_OK && n == PAGE && !s.enough)
-		rc = look_at_listed(pg, &s, &at, &n, f);
+	while (rc == RC_OK && n == PAGE && !s.seen.enough)
+		rc = look_at_listed(pg, &s, &n, f);
 	if (rc == RC_OK)
-		sql_look_waiting(&s);
+		sql_look_waiting(&s.seen);
 	return rc;
 }
 
@@ -615,11 +613,11 @@ advisory_revoke(struct sql *db, const struct target *target, const char *record,
 	const struct question q = {
 	    .text = sql, .fields = 1, .harmless = true, .many = true};
 	struct answer a = {.db = NULL};
-	struct session session;
+	struct session_name session;
 	enum rc rc = reach_lock(pg, target->key, until, f);
 
 	(void)record, (void)force;
-	if (rc != RC_OK || !session_of_owner(target->owner, &session))
+	if (rc != RC_OK || !session_name_read(target->owner, &session))
 		return sessions_ended(pg, rc, &a, f);
 	snprintf(sql, sizeof sql,
 	    "SET LOCAL search_path = pg_catalog, pg_temp; SELECT " SESSION_ENDING
@@ -627,7 +625,8 @@ advisory_revoke(struct sql *db, const struct target *target, const char *record,
 	    " AND (a.backend_start IS NULL OR " SESSION_US(
 		"a.backend_start") " = %" PRId64
 				   ") AND EXISTS (SELECT FROM pg_locks l WHERE %s AND l.granted AND l.pid = a.pid)",
-	    sessions_patience(pg), session.pid, session.began, advisory_of(pg)->lock_is);
+	    sessions_patience(pg), session.session, session.second,
+	    advisory_of(pg)->lock_is);
 	rc = guard_exec(&pg->db, &q, until, &a, f);
 	return sessions_ended(pg, rc, &a, f);
 }

@@ -12,6 +12,7 @@
 #include "question.h"
 #include "said.h"
 #include "backends/sql/lease.h"
+#include "backends/sql/row.h"
 
 #include "backends/common/setting.h"
 #include "backends/pg/schema.sql.h"
@@ -142,10 +143,13 @@ static const struct sql_driver pg_driver = {
     .explain_absence = pg_explain_absence,
     .explain_denial = pg_explain_denial,
     .procedures = "functions",
+    .call = "SELECT * FROM dlock.",
+    .version = "",
     .modes = (const struct sql_mode *const[]){&lease_mode, &advisory_mode, &row_mode,
 	NULL},
     .mode_names = "lease, advisory, row",
     .lease = &pg_lease,
+    .row = &pg_row,
 };
 
 /* ---- settings ---- */

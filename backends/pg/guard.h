@@ -18,8 +18,8 @@
 #include "question.h"
 
 /* The version of schema.sql that goes with this client, and what a schema has that serves it. */
-#define SCHEMA_VERSION 5
-#define SCHEMA_SERVES "serves_5"
+#define SCHEMA_VERSION 6
+#define SCHEMA_SERVES "serves_6"
 
 /*
  * A driver's exec(): a question that uses the schema dlock is only

@@ -58,24 +58,10 @@ struct connection {
 	} pending;
 };
 
-/* mode=lease's own: what a connection has of us ends with it. */
-struct pg_wake {
-	unsigned serial; /* of that connection */
-	char pid[16];    /* its server process, as we were told */
-	bool is_direct;  /* no pooler in between */
-	bool rehearsed;  /* await() has done so */
-	bool
-	    abandoned; /* a session that had our wake-up lock may live on, at the server alone */
-	/* that lock's number: where it is to be taken, or given back; else "0" */
-	char take[24], give[24];
-	char lease[32]; /* of the claim, as an interval */
-};
-
 struct pg {
 	struct sql db;
 	const char *key, *derive; /* of mode=advisory; NULL: not stated */
 	struct connection conn;
-	struct pg_wake wake;
 };
 
 static inline struct pg *
@@ -90,8 +76,9 @@ pg_const(const struct sql *db)
 	return (const struct pg *)db;
 }
 
-extern const struct sql_mode advisory_mode, row_mode;
+extern const struct sql_mode advisory_mode;
 extern const struct lease_driver pg_lease;
+extern const struct row_driver pg_row;
 
 /*
  * Creates the schema, or brings it up to date.

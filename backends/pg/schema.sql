@@ -1,64 +1,61 @@
--- schema.sql - what lease mode keeps in the database.  Version 5.
+-- schema.sql - what lease mode keeps in the database.  Version 6.
 --
 --	dlock help pg-schema | psql --dbname=DATABASE      creates it, or brings it up to date
 --	GRANT USAGE ON SCHEMA dlock TO ROLE                is all that a role needs to use it
 --
--- The interface is the functions take_unclaimed, enter_queue, await, renew, release and
--- release_among; those that look and steer, and those of the mode row, are at the end.  Those that touch tables run
--- with the rights of the owner (SECURITY DEFINER), so that nobody else needs any
--- right on the tables and nobody can tamper with another's hold; their search_path
--- is fixed.  Each is one statement and one transaction for its caller.
+-- The interface is the functions take, enter, await, renew, release and release_alone; those
+-- that look and steer, and those of mode=row, are at the end.  Those that touch tables run with
+-- the rights of the owner (SECURITY DEFINER), so that nobody else needs any right on the tables
+-- and nobody can tamper with another's hold; their search_path is fixed.  Each is one statement
+-- and one transaction for its caller.  mysql/schema.sql has the same ones.
 --
--- In a new session, which a short command has, PL/pgSQL costs 3 ms.  So where
--- nobody else has to do with a key, take_unclaimed (which asks first) and release are a
--- single SQL statement inside.
+-- In a new session, which a short command has, PL/pgSQL costs 3 ms.  So where nobody else has to
+-- do with a key, take (which asks first) and release_alone are a single SQL statement inside.
 --
--- A record is cut to 1023 characters when it comes and when it goes: who may call the functions
--- could otherwise fill the memory of all who wait or look.
+-- A record is cut to 1023 characters when it comes and when it goes: whoever may call the
+-- functions could otherwise fill the memory of all who wait or look.
 --
--- Everything about a key is a row of `claims`, one for each owner who holds or
--- waits.  What holds between two transactions:
---  1. One exclusive claim holds under a key, or any number of shared ones, or up to
---     `room` of a limit: whoever grants or gives back has the key's advisory lock
---     (of the transaction, so until what was done is visible), and decides by what
---     can be seen from then on, in read committed.
---  2. Where somebody holds, exactly one of them leads, and a unique index sees to
---     that.  An exclusive claim is granted as the leader only.  So what is decided
---     by an older snapshot (take_unclaimed, and every function under a stricter
---     isolation) that index refuses.  When a leader among others goes, serve()
---     makes another one the leader, under the key's lock.  Claims of other kinds
---     are asked for in read committed only; a release by a stricter one may grant to
---     them, but only to rows that are as its snapshot has them, in the order of
---     their tickets, and whoever was granted since then was before these or is one of them.
---  3. release() takes no lock of the key.  It deletes an exclusive holder alone:
---     beside that nobody leads or can be granted, so there is nobody to lead next.
---  4. A hold counts until its row is gone, whatever `ends` says: a renewal
---     takes no lock but the row's, and DELETE looks at the newest version of it.
---  5. Where a living waiter fits, it has been granted: there is no free lock
---     with a queue, so nobody needs to look in vain and nobody can barge in.
---     (But for who has lost its session: it keeps its place for some seconds, and
---     is passed over until it asks again.  And release may overlook who came at
---     the same moment: that one wakes, and asks.)
---  6. A freeze is a hold of nobody's, of a kind that goes with no other, beside
---     those who hold: it leads until it ends, and so nobody can be granted.  Its
---     ticket is 0, so that there is one of it.
+-- Everything about a key is a row of `claims`, one for each owner who holds or waits.  What
+-- holds between two transactions:
+--  1. One exclusive claim holds under a key, or any number of shared ones, or up to `room` of a
+--     limit: whoever grants or gives back has the key's advisory lock (of the transaction, so
+--     until what was done is visible), and decides by what can be seen from then on, in read
+--     committed.
+--  2. Where somebody holds, exactly one of them leads, and a unique index sees to that.  An
+--     exclusive claim is granted as the leader only.  So what is decided by an older snapshot
+--     (take, and every function under a stricter isolation) that index refuses.  When a leader
+--     among others goes, serve() makes another one the leader, under the key's lock.  Claims of
+--     other kinds are asked for in read committed only; a release by a stricter one may grant to
+--     them, but only to rows that are as its snapshot has them, in the order of their tickets,
+--     and whoever was granted since then was before these or is one of them.
+--  3. release_alone() takes no lock of the key.  It deletes an exclusive holder alone: beside
+--     that nobody leads or can be granted, so there is nobody to lead next.
+--  4. A hold counts until its row is gone, whatever `ends` says: a renewal takes no lock but the
+--     row's, and DELETE looks at the newest version of it.
+--  5. Where a living waiter fits, it has been granted: there is no free lock with a queue, so
+--     nobody needs to look in vain and nobody can barge in.  (But a waiter that has lost its
+--     session keeps its place for some seconds, and is passed over until it asks again.  And a
+--     release may overlook one that came at the same moment: that one wakes, and asks.)
+--  6. A freeze is a hold of nobody's, of a kind that goes with no other, beside those who hold:
+--     it leads until it ends, and so nobody can be granted.  Its ticket is 0, so that there is
+--     one of it.
 --
--- Time is the server's, clock_timestamp() throughout: now() would be the time at
--- which a transaction began that may have waited since.
+-- Time is the server's, clock_timestamp() throughout: now() would be the time at which a
+-- transaction began that may have waited since.
 --
--- Who waits over a direct connection keeps an advisory lock of the session, derived
--- from the owner's name: its wake-up lock.  An exclusive claim keeps it as long as it
--- holds; the others give it back when they know that they have been granted.  A
--- waiter sleeps in await() on that of the claim behind which its turn can come:
---  * the exclusive one that is next before it, of those who wait or holds, if
---    everybody in between fits beside it: so one release wakes all whom it grants;
+-- A waiter on a direct connection keeps an advisory lock of the session, derived from the
+-- owner's name: its wake-up lock.  An exclusive claim keeps it as long as it holds; the others
+-- give it back when they know that they have been granted.  A waiter sleeps in await() on that
+-- of the claim behind which its turn can come:
+--  * the exclusive one that is next before it, of those who wait or holds, if everybody in
+--    between fits beside it: so one release wakes all whom it grants;
 --  * otherwise the waiter next before it, which wakes it when it is granted or leaves;
---  * the first in line, where the holders are not exclusive, LISTENs: whoever grants
---    sends it a notification.  Only these listen, one a key, since a NOTIFY
---    makes every session of the database run that does.
--- Whoever releases takes its wake-up lock once more for the transaction and then gives
--- back the session's share: so it is free at the moment when what the transaction
--- has granted can be seen.  It only wakes; what is true stands in the table.
+--  * the first in line, where the holders are not exclusive, LISTENs: whoever grants sends it a
+--    notification.  Only these listen, one a key, since a NOTIFY makes every session of the
+--    database run that does.
+-- A release takes its wake-up lock once more for the transaction and then gives back the
+-- session's share: so it is free at the moment when what the transaction has granted can be
+-- seen.  It only wakes; what is true stands in the table.
 BEGIN;
 
 SET LOCAL client_min_messages = warning;
@@ -71,14 +68,14 @@ CREATE SCHEMA IF NOT EXISTS dlock;
 
 -- A version is for all that is in here, the functions' bodies too: whoever changes one, raises
 -- it, and so a change reaches servers.  A client of version N uses a schema that has serves_N().
--- So one that still serves older clients keeps theirs; and where serves_N() is missing, a client of
--- the schema's owner runs this script, by which the older ones lose nothing.
+-- Where that is missing, a client of the schema's owner runs this script.  It takes nothing away:
+-- the functions of version 5 that have another name now stay where they are, for their clients.
 DO $$
 DECLARE
 	its_version integer := (SELECT substring(obj_description(n.oid, 'pg_namespace') FROM '^dlock ([0-9]{1,9}):')
 		FROM pg_namespace n WHERE n.nspname = 'dlock');
 BEGIN
-	IF its_version > 5 THEN
+	IF its_version > 6 THEN
 		RAISE feature_not_supported USING MESSAGE = 'a newer dlock has made the schema dlock: use that one';
 	ELSIF its_version < 4 OR to_regclass('dlock.holds') IS NOT NULL THEN
 		RAISE feature_not_supported USING MESSAGE = 'the schema dlock is of a dlock that was never released: drop it';
@@ -99,7 +96,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON SCHEMA dlock IS 'dlock 5: locks for commands, see dlock(1)';
+COMMENT ON SCHEMA dlock IS 'dlock 6: locks for commands, see dlock(1)';
 
 CREATE TABLE IF NOT EXISTS dlock.claims (
 	key text COLLATE "C",
@@ -178,31 +175,55 @@ BEGIN
 END
 $$;
 
-CREATE OR REPLACE FUNCTION dlock.version() RETURNS integer
-LANGUAGE sql IMMUTABLE AS 'SELECT 5';
-
 -- Never called: that it is there tells clients of this version that they are served.
-CREATE OR REPLACE FUNCTION dlock.serves_5() RETURNS void
+CREATE OR REPLACE FUNCTION dlock.serves_6() RETURNS void
 LANGUAGE sql IMMUTABLE AS 'SELECT';
 
+-- ---- what the others are made of ----
+--
+-- Those of one SELECT have no rights and no path of their own, so that the server writes them
+-- into the statement that calls them.
+
+-- From here on the caller's transaction is on disk before its end is answered.
+CREATE OR REPLACE FUNCTION dlock.flush() RETURNS text
+LANGUAGE sql VOLATILE
+AS $$ SELECT CASE pg_catalog.current_setting('synchronous_commit') WHEN 'off'
+	THEN pg_catalog.set_config('synchronous_commit', 'on', true) END $$;
+
+-- A token or ticket.
 CREATE OR REPLACE FUNCTION dlock.number() RETURNS bigint
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END;
-	SELECT nextval('dlock.numbers')
-$$;
+AS $$ SELECT dlock.flush(); SELECT nextval('dlock.numbers') $$;
+
+-- The lock of a key, until the end of the transaction.
+CREATE OR REPLACE FUNCTION dlock.lock_key(the_key text) RETURNS void
+LANGUAGE sql VOLATILE
+AS $$ SELECT pg_catalog.pg_advisory_xact_lock(1684828011, pg_catalog.hashtext(the_key)) $$;
 
 -- An owner's wake-up lock: the first half of its 128 bits.
 CREATE OR REPLACE FUNCTION dlock.wake_lock(owner text) RETURNS bigint
 LANGUAGE sql IMMUTABLE STRICT
 AS $$ SELECT ('x' || pg_catalog."left"(owner, 16))::bit(64)::bigint $$;
 
--- Is this waiter, another than we, to be passed over?  Whoever lacks its session is
+-- The advisory locks of this database, held or waited for: `number` is that of one of 64 bits,
+-- `form` 2 is one of two times 32.
+CREATE OR REPLACE FUNCTION dlock.advisory_locks(OUT form smallint, OUT number bigint, OUT pid integer, OUT mode text, OUT granted boolean)
+RETURNS SETOF record
+LANGUAGE sql STABLE
+AS $$ SELECT l.objsubid, (l.classid::bigint << 32) | l.objid::bigint, l.pid, l.mode, l.granted FROM pg_catalog.pg_locks l
+	WHERE l.locktype = 'advisory'
+	AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()) $$;
+
+CREATE OR REPLACE FUNCTION dlock.microseconds(t timestamptz) RETURNS bigint
+LANGUAGE sql IMMUTABLE
+AS $$ SELECT CASE WHEN isfinite(t) THEN (1000000 * extract(epoch FROM t))::bigint END $$;
+
+-- Is this waiter, another than we, to be passed over?  One that lacks its session is
 -- given some seconds to come back to its place.
 CREATE OR REPLACE FUNCTION dlock.is_away(w dlock.claims, moment timestamptz) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-	IF (CASE WHEN w.direct THEN NOT pg_try_advisory_xact_lock_shared(('x' || "left"(w.owner, 16))::bit(64)::bigint)
+	IF (CASE WHEN w.direct THEN NOT pg_try_advisory_xact_lock_shared(dlock.wake_lock(w.owner))
 			ELSE w.alive > moment END) THEN
 		RETURN false;
 	END IF;
@@ -216,7 +237,7 @@ END
 $$;
 REVOKE ALL ON FUNCTION dlock.is_away(dlock.claims, timestamptz) FROM PUBLIC;
 
--- Grants to `first`, who waits to share the key, and to all such behind it, up to the next who
+-- Grants to `first`, a waiter that shares the key, and to all such behind it, up to the next that
 -- waits for something else; passes over those away.  One statement, for they may be hundreds,
 -- and all of them sleep until it is done; `n` is of its own in it, and so is run once, not for each
 -- row with which it is joined.  Returns how many it were, and as `last` the ticket of the last one
@@ -248,10 +269,11 @@ END
 $$;
 REVOKE ALL ON FUNCTION dlock.serve_readers(text, bigint, text, bigint, timestamptz) FROM PUBLIC;
 
--- Sees to it that one of those who hold leads, and grants to those who wait, in order,
--- as long as they fit; passes over those away.  Who is granted so has 3 s, and 10 ms more
--- for each who runs at the same time, to ask again, by which it takes up its lease; `me` is
--- asking.  The caller has the key's lock and has dropped the holds that have run out.
+-- Drops the holds that have run out, sees to it that one of those who hold leads, and grants to
+-- those who wait, in order, as long as they fit; passes over those away.  A waiter that is granted
+-- so has 3 s, and 10 ms more for each who runs at the same time, to ask again, by which it takes
+-- up its lease; `me` is asking.  The caller has the key's lock.  What grants one is run in any case,
+-- so that a rehearsal has run it.
 CREATE OR REPLACE FUNCTION dlock.serve(the_key text, me text, moment timestamptz) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -265,6 +287,7 @@ DECLARE
 	there boolean;
 	fits boolean;
 BEGIN
+	DELETE FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NOT NULL AND c.ends <= moment;
 	SELECT count(*), bool_or(c.leads), CASE WHEN min(c.kind) = max(c.kind) AND min(c.room) = max(c.room) THEN min(c.kind) END,
 		min(c.room) INTO held, led, a_kind, a_room FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NOT NULL;
 	IF NOT led THEN
@@ -304,22 +327,6 @@ END
 $$;
 REVOKE ALL ON FUNCTION dlock.serve(text, text, timestamptz) FROM PUBLIC;
 
--- Takes, exclusively, what nobody holds or waits for; the arguments are enter_queue()'s,
--- but the lease is in one piece.  NULL: there is somebody.
-CREATE OR REPLACE FUNCTION dlock.take_unclaimed(the_key text, me text, my_record text, my_lease interval,
-	client_pid integer, my_wake bigint, OUT granted bigint, OUT direct boolean, OUT wakes boolean)
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
-	INSERT INTO dlock.claims AS c (key, ticket, owner, kind, room, lease, direct, token, slot, seal, leads, ends, since, record)
-		SELECT the_key, n.n, me, 'exclusive', 0, my_lease, client_pid = pg_backend_pid(), n.n, 0, 'exclusive 0 0', true,
-			clock_timestamp() + my_lease, clock_timestamp(), "left"(my_record, 1023)
-		FROM (SELECT nextval('dlock.numbers') FROM (SELECT pg_advisory_xact_lock(1684828011, hashtext(the_key)),
-			CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END
-			OFFSET 0) l OFFSET 0) n(n)
-		WHERE NOT EXISTS (SELECT FROM dlock.claims o WHERE o.key = the_key)
-	ON CONFLICT DO NOTHING
-	RETURNING c.token, c.direct, CASE WHEN c.direct AND my_wake <> 0 THEN pg_try_advisory_lock(my_wake) END
-$$;
-
 -- Where a waiter is in the queue, and who holds: until when at least (or a day), since when
 -- and who is the first of them, how many they are and of what kind; where nobody does, the
 -- same of a freeze.
@@ -340,11 +347,11 @@ END
 $$;
 REVOKE ALL ON FUNCTION dlock.look(text, bigint, timestamptz) FROM PUBLIC;
 
--- The run because of which a job is done: one with its ID that ended with 0, or the
--- one that ended with 0 and began last, if that is younger than the cooldown.  What
--- claims to have begun tomorrow is not believed.
-CREATE OR REPLACE FUNCTION dlock.find_run(the_key text, my_once text, cooldown_ms bigint, moment timestamptz,
-	OUT done_by text, OUT began_ms bigint, OUT age_ms bigint, OUT who text)
+-- The run because of which a job is done: one with its ID that ended with 0, or the one that
+-- ended with 0 and began last, if that is younger than the cooldown.  A run that claims to have
+-- begun tomorrow is not believed.
+CREATE OR REPLACE FUNCTION dlock.find_done(the_key text, my_once text, cooldown_ms bigint, moment timestamptz,
+	OUT done_by text, OUT began_ms bigint, OUT age_ms bigint, OUT record text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	r dlock.runs;
@@ -361,10 +368,10 @@ BEGIN
 	END IF;
 	began_ms := 1000 * extract(epoch FROM r.began);
 	age_ms := greatest(0, 1000 * extract(epoch FROM moment - r.began));
-	who := substring("left"(r.record, 1023) FROM '"who":"([^"\\[:cntrl:]]{1,100})"');
+	record := "left"(r.record, 1023);
 END
 $$;
-REVOKE ALL ON FUNCTION dlock.find_run(text, text, bigint, timestamptz) FROM PUBLIC;
+REVOKE ALL ON FUNCTION dlock.find_done(text, text, bigint, timestamptz) FROM PUBLIC;
 
 -- Makes a session fit for long waits; it is this waiter's alone.
 CREATE OR REPLACE FUNCTION dlock.settle() RETURNS void
@@ -387,32 +394,55 @@ END
 $$;
 REVOKE ALL ON FUNCTION dlock.settle() FROM PUBLIC;
 
--- Asks for the lock, or for one's place in the queue; the same for an owner who
--- asks again.  `my_room`: the limit, 0 for other kinds.  `patience_ms` 0: do not queue;
--- behind a pooler, for so long without another question the waiter counts as alive.
--- `client_pid` is what the client takes for its server process (it is not, behind a
--- pooler); `my_wake`: the wake-up lock that this session has yet to take; 0: it has it.
--- `my_once`, `cooldown_ms`: of a job; NULL and 0: it is none.
+-- ---- mode=lease ----
 --
--- code 1: `granted` this token and this `slot`.  An exclusive claim keeps its wake-up lock.
+-- `session` is what the client takes for its server process: 0, or another one behind a pooler,
+-- and then nothing is kept in the session.  `had_own`: it has its wake-up lock; the answer
+-- has_own: whether it has it now (NULL: as before).
+
+-- Takes, exclusively, what nobody holds or waits for.  NULL: there is somebody.  `my_wake` is
+-- wake_lock(me): this and release_alone() call no function of ours, since in a new session each
+-- costs more than what it does.
+CREATE OR REPLACE FUNCTION dlock.take(the_key text, me text, my_record text, lease_ms bigint, session integer,
+	my_wake bigint, OUT token bigint, OUT direct boolean, OUT has_own boolean)
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+	INSERT INTO dlock.claims AS c (key, ticket, owner, kind, room, lease, direct, token, slot, seal, leads, ends, since, record)
+		SELECT the_key, n.n, me, 'exclusive', 0, lease_ms * '1 ms'::interval, session = pg_backend_pid(), n.n, 0, 'exclusive 0 0',
+			true, clock_timestamp() + lease_ms * '1 ms'::interval, clock_timestamp(), "left"(my_record, 1023)
+		FROM (SELECT nextval('dlock.numbers') FROM (SELECT pg_advisory_xact_lock(1684828011, hashtext(the_key)),
+			CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END
+			OFFSET 0) l OFFSET 0) n(n)
+		WHERE NOT EXISTS (SELECT FROM dlock.claims o WHERE o.key = the_key)
+	ON CONFLICT DO NOTHING
+	RETURNING c.token, c.direct, CASE WHEN c.direct THEN pg_try_advisory_lock(my_wake) END
+$$;
+
+-- Asks for the lock, or for one's place in the queue; the same for an owner who asks again.
+-- `my_room`: the limit, 0 for other kinds.  `patience_ms` 0: do not queue; behind a pooler, for so
+-- long without another question the waiter counts as alive.  `my_once`, `cooldown_ms`: of a job;
+-- NULL and 0: it is none.
+--
+-- code 1: granted this token and this `slot`.  An exclusive claim keeps its wake-up lock.
 -- code -1: in use with `held_kind` and `held_room`, which do not go with ours.
--- code 2: the job is done: `done_by` once or cooldown, when that run began, how long ago,
--- who it was.  `granted`: our ticket, if we are in the queue or hold: that is left to a release.
--- code 0: `place` in the queue, ms until a lease ends, ms since the holder was
--- granted, its record, how many hold, and what kind; `ahead`, the wake-up lock to sleep
--- on (NULL: there is none); `next`: the end of that lease concerns us, too;
--- `listening`: a notification will come.
--- `direct`: there is no pooler.  `wakes`: the session has got its wake-up lock.
-CREATE OR REPLACE FUNCTION dlock.enter_queue(the_key text, me text, my_record text, lease_ms bigint,
-	patience_ms bigint, my_kind text, my_room integer, client_pid integer, my_wake bigint,
-	my_once text DEFAULT NULL, cooldown_ms bigint DEFAULT 0,
-	OUT code integer, OUT granted bigint, OUT slot integer, OUT place bigint, OUT left_ms bigint, OUT held_ms bigint,
-	OUT holder text, OUT holders bigint, OUT held_kind text, OUT held_room integer, OUT next boolean,
-	OUT ahead bigint, OUT listening boolean, OUT direct boolean, OUT wakes boolean,
-	OUT done_by text, OUT began_ms bigint, OUT age_ms bigint, OUT who text)
+-- code 2: the job is done: `done_by` once or cooldown, when that run began, how long ago, its
+-- record.  token: our ticket, if we are in the queue or hold: that is left to a release.
+-- code 0: `place` in the queue, ms until a lease ends, ms since the holder was granted, its
+-- record, how many hold, and what kind; `ahead`, the wake-up lock to sleep on (NULL: there is
+-- none); `is_next`: the end of that lease concerns us, too; `is_listening`: a notification will
+-- come.
+-- `direct`: there is no pooler.  `moment`: the server's time, in microseconds.
+--
+-- A session that does this for the first time takes 10 ms for what will be 1 ms.  Not while it has
+-- the key: so all is done once for a key that cannot be, of no kind.
+CREATE OR REPLACE FUNCTION dlock.enter(the_key text, me text, my_record text, lease_ms bigint, patience_ms bigint,
+	my_kind text, my_room integer, my_once text, cooldown_ms bigint, session integer, had_own boolean,
+	OUT code integer, OUT token bigint, OUT slot integer, OUT place bigint, OUT left_ms bigint, OUT held_ms bigint,
+	OUT holder text, OUT holders bigint, OUT held_kind text, OUT held_room integer, OUT is_next boolean,
+	OUT ahead bigint, OUT done_by text, OUT began_ms bigint, OUT age_ms bigint, OUT record text,
+	OUT direct boolean, OUT has_own boolean, OUT is_listening boolean, OUT moment bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
 DECLARE
-	moment timestamptz;
+	t timestamptz;
 	my_lease interval := lease_ms * '1 ms'::interval;
 	mine dlock.claims;
 	w dlock.claims;
@@ -420,170 +450,145 @@ DECLARE
 	last bigint;
 	last_exclusive bigint;
 	together boolean := false;	-- we fit beside all between us and an exclusive one
-	p record;
-	rehearsal boolean;
+	holds_direct boolean;
+	holds_owner text;
 	joined boolean := false;
-	a_key text;
 BEGIN
-	patience_ms := least(patience_ms, 60000);
-	direct := client_pid = pg_backend_pid();
-	listening := false;
+	direct := session = pg_backend_pid();
+	has_own := had_own;
+	is_listening := false;
 	IF my_kind <> 'exclusive' AND current_setting('transaction_isolation') <> 'read committed' THEN
 		RAISE feature_not_supported USING MESSAGE = 'more than one holder needs default_transaction_isolation = read committed';
 	END IF;
-	IF direct AND my_wake <> 0 THEN
-		wakes := pg_try_advisory_lock(my_wake);
+	IF direct AND NOT had_own THEN
+		has_own := pg_try_advisory_lock(dlock.wake_lock(me));
 		PERFORM dlock.settle();
+		PERFORM dlock.enter(E'\001' || me, me, NULL, 0, 0, NULL, 0, NULL, 0, 0, false);
+	END IF;
+	PERFORM dlock.lock_key(the_key);
+	t := clock_timestamp();
+	moment := dlock.microseconds(t);
+	DELETE FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NOT NULL AND c.ends <= t;
+	SELECT * INTO mine FROM dlock.claims c WHERE c.key = the_key AND c.owner = me;
+	IF my_once IS NOT NULL OR cooldown_ms > 0 THEN
+		SELECT d.done_by, d.began_ms, d.age_ms, d.record INTO done_by, began_ms, age_ms, record
+			FROM dlock.find_done(the_key, my_once, cooldown_ms, t) d;
 	END IF;
 
-	-- A session that does this for the first time takes 10 ms for what will be 1 ms.
-	-- Not while it has the key: so all is done once for a key that cannot be.
-	rehearsal := wakes IS NOT NULL;
-	LOOP
-		a_key := CASE WHEN rehearsal THEN E'\001' || me ELSE the_key END;
-		PERFORM pg_advisory_xact_lock(1684828011, hashtext(a_key));
-		moment := clock_timestamp();
-		DELETE FROM dlock.claims c WHERE c.key = a_key AND c.slot IS NOT NULL AND c.ends <= moment;
-		SELECT * INTO mine FROM dlock.claims c WHERE c.key = a_key AND c.owner = me;
-		IF my_once IS NOT NULL OR cooldown_ms > 0 THEN
-			SELECT * INTO p FROM dlock.find_run(a_key, my_once, cooldown_ms, moment);
-			IF p.done_by IS NOT NULL THEN
-				code := 2;
-				granted := mine.ticket;
-				done_by := p.done_by;
-				began_ms := p.began_ms;
-				age_ms := p.age_ms;
-				who := p.who;
-				PERFORM dlock.serve(a_key, me, moment);
-				RETURN;
+	code := 0;
+	dead := CASE WHEN NOT direct THEN t + greatest(least(patience_ms, 60000), 1) * '1 ms'::interval END;
+	IF done_by IS NOT NULL THEN
+		code := 2;
+	ELSIF mine.slot IS NOT NULL THEN
+		UPDATE dlock.claims c SET ends = t + my_lease WHERE c.key = the_key AND c.ticket = mine.ticket;
+	ELSIF mine.ticket IS NOT NULL THEN
+		UPDATE dlock.claims c SET alive = dead, direct = enter.direct WHERE c.key = the_key AND c.ticket = mine.ticket
+			AND (c.direct <> enter.direct OR c.alive IS DISTINCT FROM dead);
+	ELSE
+		WHILE my_kind <> 'exclusive' AND code = 0 LOOP
+			SELECT * INTO w FROM dlock.claims c WHERE c.key = the_key AND c.kind <> 'exclusive'
+				AND c.kind <> 'freeze' AND (c.kind <> my_kind OR c.room <> my_room) ORDER BY c.ticket LIMIT 1;
+			EXIT WHEN w.ticket IS NULL;
+			IF w.slot IS NOT NULL OR NOT dlock.is_away(w, t) THEN
+				code := -1;
+				held_kind := w.kind;
+				held_room := w.room;
+			ELSE
+				DELETE FROM dlock.claims c WHERE c.key = the_key AND c.ticket = w.ticket;
 			END IF;
-		END IF;
-		IF mine.slot IS NULL THEN
-			IF mine.ticket IS NULL AND my_kind <> 'exclusive' THEN
-				LOOP
-					SELECT * INTO w FROM dlock.claims c WHERE c.key = a_key AND c.kind <> 'exclusive'
-						AND c.kind <> 'freeze' AND (c.kind <> my_kind OR c.room <> my_room) ORDER BY c.ticket LIMIT 1;
-					EXIT WHEN w.ticket IS NULL;
-					IF w.slot IS NOT NULL OR NOT dlock.is_away(w, moment) THEN
-						code := -1;
-						held_kind := w.kind;
-						held_room := w.room;
-						PERFORM dlock.serve(a_key, me, moment);
-						RETURN;
-					END IF;
-					DELETE FROM dlock.claims c WHERE c.key = a_key AND c.ticket = w.ticket;
-				END LOOP;
-			END IF;
-			dead := CASE WHEN NOT direct THEN moment + greatest(patience_ms, 1) * '1 ms'::interval END;
-			IF mine.ticket IS NULL THEN
-				INSERT INTO dlock.claims AS c (key, ticket, owner, kind, room, seal, lease, direct, alive, since, record)
-					SELECT a_key, nextval('dlock.numbers'), me, my_kind, my_room, my_kind || ' ' || my_room || ' -1', my_lease, enter_queue.direct, dead, moment, "left"(my_record, 1023)
-					WHERE NOT rehearsal
-					RETURNING * INTO mine;
-				joined := FOUND AND patience_ms > 0;
-			ELSIF mine.direct <> direct OR mine.alive IS DISTINCT FROM dead THEN
-				UPDATE dlock.claims c SET alive = dead, direct = enter_queue.direct
-					WHERE c.key = a_key AND c.ticket = mine.ticket;
-			END IF;
-			PERFORM dlock.serve(a_key, me, moment);
-			SELECT c.token, c.slot INTO granted, slot FROM dlock.claims c WHERE c.key = a_key AND c.ticket = mine.ticket;
-		ELSE
-			UPDATE dlock.claims c SET ends = moment + my_lease WHERE c.key = a_key AND c.ticket = mine.ticket
-				RETURNING c.token, c.slot INTO granted, slot;
-			PERFORM dlock.serve(a_key, me, moment);	-- a hold that has run out may have been the leader's
-		END IF;
-
-		IF granted IS NOT NULL THEN
-			code := 1;
-			IF current_setting('synchronous_commit') = 'off' THEN
-				PERFORM set_config('synchronous_commit', 'on', true);
-			END IF;
-			IF mine.kind <> 'exclusive' AND direct AND (wakes OR my_wake = 0) THEN
-				PERFORM pg_advisory_unlock(dlock.wake_lock(me));
-			END IF;
-			IF mine.listens AND direct THEN
-				EXECUTE 'UNLISTEN *';
-			END IF;
-			RETURN;
-		END IF;
-		code := 0;
-		SELECT * INTO p FROM dlock.look(a_key, mine.ticket, moment);
-		place := p.place;
-		left_ms := p.left_ms;
-		held_ms := p.held_ms;
-		holder := p.holder;
-		holders := p.holders;
-		held_kind := p.held_kind;
-		held_room := p.held_room;
-		IF mine.kind <> 'exclusive' THEN
-			SELECT max(c.ticket) INTO last_exclusive FROM dlock.claims c
-				WHERE c.key = a_key AND c.slot IS NULL AND c.ticket < mine.ticket AND c.kind = 'exclusive';
-			together := (last_exclusive IS NOT NULL OR p.held_kind = 'exclusive') AND (mine.kind = 'shared' OR mine.room >
-				(SELECT count(*) FROM dlock.claims c WHERE c.key = a_key AND c.slot IS NULL AND c.ticket < mine.ticket
-					AND c.ticket > coalesce(last_exclusive, 0)));
-		END IF;
-		last := mine.ticket;
-		FOR n IN 1..4 LOOP	-- not all: after a restart hundreds are away at once, and come back
-			SELECT * INTO w FROM dlock.claims c WHERE c.key = a_key AND c.ticket < last AND c.slot IS NULL
-				AND (NOT together OR c.kind = 'exclusive')
-				ORDER BY c.ticket DESC LIMIT 1;
-			EXIT WHEN NOT dlock.is_away(w, moment) OR w.ticket IS NULL;
-			last := w.ticket;
 		END LOOP;
-		EXIT WHEN NOT rehearsal;
-		rehearsal := false;
+		INSERT INTO dlock.claims AS c (key, ticket, owner, kind, room, seal, lease, direct, alive, since, record)
+			SELECT the_key, nextval('dlock.numbers'), me, my_kind, my_room, my_kind || ' ' || my_room || ' -1', my_lease,
+				enter.direct, dead, t, "left"(my_record, 1023)
+			WHERE code = 0 AND my_kind IS NOT NULL
+			RETURNING * INTO mine;
+		joined := FOUND AND patience_ms > 0;
+	END IF;
+	PERFORM dlock.serve(the_key, me, t);
+	IF code <> 0 THEN
+		token := mine.ticket;
+		RETURN;
+	END IF;
+	SELECT c.token, c.slot INTO token, slot FROM dlock.claims c WHERE c.key = the_key AND c.ticket = mine.ticket;
+	IF token IS NOT NULL THEN
+		code := 1;
+		PERFORM dlock.flush();
+		IF mine.kind <> 'exclusive' AND has_own THEN
+			PERFORM pg_advisory_unlock(dlock.wake_lock(me));
+			has_own := false;
+		END IF;
+		IF mine.listens AND direct THEN
+			EXECUTE 'UNLISTEN *';
+		END IF;
+		RETURN;
+	END IF;
+
+	SELECT * INTO place, left_ms, held_ms, holder, holders, held_kind, held_room, holds_direct, holds_owner
+		FROM dlock.look(the_key, mine.ticket, t);
+	IF mine.kind <> 'exclusive' THEN
+		SELECT max(c.ticket) INTO last_exclusive FROM dlock.claims c
+			WHERE c.key = the_key AND c.slot IS NULL AND c.ticket < mine.ticket AND c.kind = 'exclusive';
+		together := (last_exclusive IS NOT NULL OR held_kind = 'exclusive') AND (mine.kind = 'shared' OR mine.room >
+			(SELECT count(*) FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NULL AND c.ticket < mine.ticket
+				AND c.ticket > coalesce(last_exclusive, 0)));
+	END IF;
+	last := mine.ticket;
+	FOR n IN 1..4 LOOP	-- not all: after a restart hundreds are away at once, and come back
+		SELECT * INTO w FROM dlock.claims c WHERE c.key = the_key AND c.ticket < last AND c.slot IS NULL
+			AND (NOT together OR c.kind = 'exclusive')
+			ORDER BY c.ticket DESC LIMIT 1;
+		EXIT WHEN NOT dlock.is_away(w, t) OR w.ticket IS NULL;
+		last := w.ticket;
 	END LOOP;
-	next := w.ticket IS NULL;
-	IF next AND p.held_kind <> 'exclusive' THEN
+	is_next := w.ticket IS NULL;
+	IF is_next AND held_kind <> 'exclusive' THEN
 		IF direct AND patience_ms > 0 THEN
 			EXECUTE format('LISTEN %I', 'dlock_' || me);
 			UPDATE dlock.claims c SET listens = true WHERE c.key = the_key AND c.ticket = mine.ticket AND NOT c.listens;
-			listening := true;
+			is_listening := true;
 		END IF;
-	ELSIF (CASE WHEN next THEN p.holds_direct ELSE w.direct END) THEN
-		ahead := dlock.wake_lock(coalesce(w.owner, p.holds_owner));
+	ELSIF (CASE WHEN is_next THEN holds_direct ELSE w.direct END) THEN
+		ahead := dlock.wake_lock(coalesce(w.owner, holds_owner));
 	END IF;
 	IF patience_ms = 0 THEN
 		DELETE FROM dlock.claims c WHERE c.key = the_key AND c.ticket = mine.ticket;
 	END IF;
-	IF NOT joined THEN	-- a new place is to outlive a crash of the server, so that the order does
+	IF NOT joined AND my_kind IS NOT NULL THEN	-- a new place is to outlive a crash of the server, so that the order does
 		PERFORM set_config('synchronous_commit', 'off', true);
 	END IF;
 END
 $$;
 
--- Sleeps until somebody has no more of `ahead`, `ms` at most.  code 0: in vain;
--- then where we are is told as by enter_queue().  1: woken; 2: it was free from the
--- beginning.  `granted`: this token, within the last 3 s, to be confirmed by a
--- renewal; NULL: not, and with code 0 and `place` NULL the claim is gone.
--- A statement that sleeps keeps a snapshot, for which CREATE INDEX CONCURRENTLY
--- and VACUUM wait: so let ms be small.
+-- Sleeps until somebody has no more of `ahead`, `ms` at most.  code 0: in vain; then where we are
+-- is told as by enter().  1: woken; 2: it was free from the beginning.  token: of a grant, within
+-- the last 3 s, to be confirmed by a renewal; NULL: not, and with code 0 and `place` NULL the claim
+-- is gone.
+-- A statement that sleeps keeps a snapshot, for which CREATE INDEX CONCURRENTLY and VACUUM wait: so
+-- let ms be small.
 --
--- Who has been notified gives its own wake-up lock as `ahead`, and so does not sleep.
+-- A waiter that has been notified gives no `ahead`, and so does not sleep.
 --
--- Who is granted and not exclusive gives back its wake-up lock at once: others may fit
+-- One that is granted and not exclusive gives back its wake-up lock at once: others may fit
 -- beside it, and the one behind it is to learn that it is the first in line.
 --
--- `rehearse`: first runs what there will be in a hurry when our turn comes, for a key
--- that cannot be: what PL/pgSQL runs for the first time in a session takes 3 ms more.
-CREATE OR REPLACE FUNCTION dlock.await(the_key text, me text, ahead bigint, ms integer, my_wake bigint, rehearse boolean,
-	OUT code integer, OUT granted bigint, OUT slot integer, OUT place bigint, OUT left_ms bigint, OUT held_ms bigint,
-	OUT holder text, OUT holders bigint, OUT held_kind text, OUT held_room integer, OUT next boolean, OUT wakes boolean)
+-- For the first time in a session, it first runs what there will be in a hurry when our turn
+-- comes, for a key that cannot be: what PL/pgSQL runs for the first time takes 3 ms more.
+CREATE OR REPLACE FUNCTION dlock.await(the_key text, me text, ahead bigint, ms integer, had_own boolean,
+	OUT code integer, OUT token bigint, OUT slot integer, OUT place bigint, OUT left_ms bigint, OUT held_ms bigint,
+	OUT holder text, OUT holders bigint, OUT held_kind text, OUT held_room integer, OUT is_next boolean, OUT has_own boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	ticket bigint;	-- ours, if it waits
 	unlistens boolean;
 	gave boolean;
-	p record;
+	holds_owner text;
 BEGIN
-	IF my_wake <> 0 THEN
-		wakes := pg_try_advisory_lock(my_wake);
+	has_own := had_own OR pg_try_advisory_lock(dlock.wake_lock(me));
+	IF current_setting('dlock.rehearsed', true) IS DISTINCT FROM 'yes' THEN
+		PERFORM set_config('dlock.rehearsed', 'yes', false), dlock.renew(E'\001' || me, me, 0, 0, 0),
+			dlock.release(E'\001' || me, me, NULL, NULL, false), dlock.await(E'\001' || me, me, dlock.wake_lock(me), 1, true);
 	END IF;
-	IF rehearse THEN
-		PERFORM dlock.renew(E'\001' || me, me, 0, 0, 0, 0), dlock.release_among(E'\001' || me, me, 0),
-			dlock.await(E'\001' || me, me, dlock.wake_lock(me), 1, 0, false);
-	END IF;
-	IF pg_try_advisory_xact_lock_shared(ahead) THEN
+	IF ahead IS NULL OR pg_try_advisory_xact_lock_shared(ahead) THEN
 		code := 2;
 	ELSE
 		BEGIN
@@ -596,77 +601,73 @@ BEGIN
 	END IF;
 	-- One statement, all of which the rehearsal has run: each more would be the first of its kind here.
 	SELECT CASE WHEN c.runs THEN c.token END, CASE WHEN c.runs THEN c.slot END, CASE WHEN c.slot IS NULL THEN c.ticket END,
-			c.runs AND c.listens, CASE WHEN c.runs AND c.kind <> 'exclusive' AND (wakes OR my_wake = 0)
+			c.runs AND c.listens, CASE WHEN c.runs AND c.kind <> 'exclusive' AND has_own
 				THEN pg_advisory_unlock(dlock.wake_lock(me)) END
-		INTO granted, slot, ticket, unlistens, gave
+		INTO token, slot, ticket, unlistens, gave
 		FROM (SELECT o.*, o.ends > clock_timestamp() AS runs FROM dlock.claims o
 			WHERE o.key = the_key AND o.owner = me OFFSET 0) c;
+	has_own := has_own AND gave IS NULL;
 	IF unlistens THEN
 		EXECUTE 'UNLISTEN *';
 	END IF;
 	IF code = 0 AND ticket IS NOT NULL THEN
-		SELECT * INTO p FROM dlock.look(the_key, ticket, clock_timestamp());
-		place := p.place;
-		left_ms := p.left_ms;
-		held_ms := p.held_ms;
-		holder := p.holder;
-		holders := p.holders;
-		held_kind := p.held_kind;
-		held_room := p.held_room;
-		next := coalesce(dlock.wake_lock(p.holds_owner) = ahead, false);
+		SELECT l.place, l.left_ms, l.held_ms, l.holder, l.holders, l.held_kind, l.held_room, l.holds_owner
+			INTO place, left_ms, held_ms, holder, holders, held_kind, held_room, holds_owner
+			FROM dlock.look(the_key, ticket, clock_timestamp()) l;
+		is_next := coalesce(dlock.wake_lock(holds_owner) = ahead, false);
 	END IF;
 END
 $$;
 
--- Extends a lease that still runs and is the one granted with this token.  `wanted_by`: who
--- asks to give it up; with code 0, who has taken it away.
-CREATE OR REPLACE FUNCTION dlock.renew(the_key text, me text, my_token bigint, lease_ms bigint,
-	client_pid integer, my_wake bigint, OUT code integer, OUT wakes boolean, OUT wanted_by text)
+-- Extends a lease that still runs and is the one granted with this token.  `wanted_by`: who asks to
+-- give it up; with code 0, who has taken it away.
+CREATE OR REPLACE FUNCTION dlock.renew(the_key text, me text, my_token bigint, lease_ms bigint, session integer,
+	OUT code integer, OUT wanted_by text, OUT has_own boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+DECLARE
+	my_kind text;
 BEGIN
-	IF current_setting('synchronous_commit') = 'off' THEN
-		PERFORM set_config('synchronous_commit', 'on', true);
-	END IF;
+	PERFORM dlock.flush();
 	UPDATE dlock.claims c SET ends = clock_timestamp() + lease_ms * '1 ms'::interval
 		WHERE c.key = the_key AND c.owner = me AND c.token = my_token AND c.ends > clock_timestamp()
-		RETURNING 1, "left"(c.wanted_by, 1023) INTO code, wanted_by;
+		RETURNING 1, "left"(c.wanted_by, 1023), c.kind INTO code, wanted_by, my_kind;
 	IF code IS NULL THEN
 		code := 0;
 		IF my_token > 0 THEN
 			SELECT "left"(b.record, 1023) INTO wanted_by FROM dlock.broken b WHERE b.token = my_token AND b.key = the_key;
 		END IF;
-	ELSIF my_wake <> 0 AND client_pid = pg_backend_pid() THEN
-		wakes := pg_try_advisory_lock(my_wake);
+	ELSIF session = pg_backend_pid() AND my_kind = 'exclusive' THEN
+		has_own := pg_try_advisory_lock(dlock.wake_lock(me));
 	END IF;
 END
 $$;
 
--- release(), where others may have to do with the key.  With `my_status` the run of a job is
--- remembered, if it held until now; it then waits for the disk.  What ended 400 days ago
--- is forgotten: a hundred of them, so that nobody waits long for that.
-CREATE OR REPLACE FUNCTION dlock.release_among(the_key text, me text, my_wake bigint,
-	my_status integer DEFAULT NULL, my_once text DEFAULT NULL) RETURNS integer
+-- Gives back what this owner holds, or its place in the queue, and grants to who is next; and its
+-- wake-up lock.  1: held until now; 2: waited; 0: neither.  With `my_status` the run of a job is
+-- remembered, if it held until now; that waits for the disk.  What ended 400 days ago is forgotten:
+-- a hundred of them, so that nobody waits long for that.
+--
+-- Otherwise it does not wait for the disk: a release that a crash undoes ends with its lease, and a
+-- grant made here counts when it has been confirmed, which waits.
+CREATE OR REPLACE FUNCTION dlock.release(the_key text, me text, my_status integer, my_once text, had_own boolean) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
 DECLARE
 	mine dlock.claims;
 	moment timestamptz;
 BEGIN
-	PERFORM pg_advisory_xact_lock(1684828011, hashtext(the_key));
+	PERFORM dlock.lock_key(the_key);
 	DELETE FROM dlock.claims c WHERE c.key = the_key AND c.owner = me RETURNING * INTO mine;
-	DELETE FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NOT NULL AND c.ends <= clock_timestamp();
 	PERFORM dlock.serve(the_key, NULL, clock_timestamp());
 	moment := clock_timestamp();
-	IF my_wake <> 0 THEN
-		PERFORM pg_advisory_xact_lock(my_wake), pg_advisory_unlock(my_wake);
+	IF had_own THEN
+		PERFORM pg_advisory_xact_lock(dlock.wake_lock(me)), pg_advisory_unlock(dlock.wake_lock(me));
 	END IF;
 	IF my_status IS NOT NULL AND mine.ends > moment THEN
 		INSERT INTO dlock.runs (key, id, began, ended, status, token, record)
 			VALUES (the_key, my_once, mine.since, moment, my_status, mine.token, mine.record);
 		DELETE FROM dlock.runs u WHERE u.ctid = ANY (ARRAY(SELECT o.ctid FROM dlock.runs o
 			WHERE o.ended < moment - '400 days'::interval ORDER BY o.ended LIMIT 100));
-		IF current_setting('synchronous_commit') = 'off' THEN
-			PERFORM set_config('synchronous_commit', 'on', true);
-		END IF;
+		PERFORM dlock.flush();
 	ELSE
 		PERFORM set_config('synchronous_commit', 'off', true);
 	END IF;
@@ -674,13 +675,8 @@ BEGIN
 END
 $$;
 
--- Gives back what this owner holds, or its place in the queue, and grants to who
--- is next; and `my_wake`, if the session has it (else 0).  1: held until now; 2: waited;
--- 0: neither.
---
--- It does not wait for the disk: a release that a crash undoes ends with its
--- lease, and a grant made here counts when it has been confirmed, which waits.
-CREATE OR REPLACE FUNCTION dlock.release(the_key text, me text, my_wake bigint) RETURNS integer
+-- The same where probably nobody else has to do with the key.  `my_wake` 0: the session lacks it.
+CREATE OR REPLACE FUNCTION dlock.release_alone(the_key text, me text, my_wake bigint) RETURNS integer
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
 	WITH alone AS (
 		DELETE FROM dlock.claims c WHERE c.key = the_key AND c.owner = me AND c.slot IS NOT NULL AND c.kind = 'exclusive'
@@ -691,17 +687,15 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_tim
 	)
 	SELECT a.still::integer FROM alone a
 	UNION ALL
-	SELECT dlock.release_among(the_key, me, my_wake) WHERE NOT EXISTS (SELECT FROM alone)
+	SELECT dlock.release(the_key, me, NULL, NULL, my_wake <> 0) WHERE NOT EXISTS (SELECT FROM alone)
 $$;
 
--- Ends sessions of ours that are left over from a broken connection and keep our
--- wake-up lock: who waits for it would wait for nobody.  With the caller's own rights.
+-- Ends sessions of ours that are left over from a broken connection and keep our wake-up lock: a
+-- waiter for that would wait for nobody.  With the caller's own rights.
 CREATE OR REPLACE FUNCTION dlock.end_old_sessions(me text) RETURNS bigint
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-	SELECT count(pg_terminate_backend(l.pid)) FROM pg_locks l
-	WHERE l.locktype = 'advisory' AND l.mode = 'ExclusiveLock' AND l.granted AND l.objsubid = 1
-		AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-		AND (l.classid::bigint << 32) | l.objid::bigint = dlock.wake_lock(me) AND l.pid <> pg_backend_pid()
+	SELECT count(pg_terminate_backend(l.pid)) FROM dlock.advisory_locks() l
+	WHERE l.form = 1 AND l.number = dlock.wake_lock(me) AND l.mode = 'ExclusiveLock' AND l.granted AND l.pid <> pg_backend_pid()
 		AND l.pid IN (SELECT a.pid FROM pg_stat_activity a WHERE a.usename = current_user)
 $$;
 
@@ -711,21 +705,21 @@ CREATE OR REPLACE FUNCTION dlock.add_row(the_key text) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$ INSERT INTO dlock.rows (key) VALUES (the_key) ON CONFLICT DO NOTHING $$;
 
--- Locks the key's row in the caller's transaction, and makes a lease of it: the
--- server ends a transaction that is silent for `lease_ms`.  With `patient` it
--- waits for the row, as long as the caller's timeouts let it.
+-- Locks the key's row in the caller's transaction, and makes a lease of it: the server ends a
+-- transaction that is silent for `lease_ms`.  With `patient` it waits for the row, as long as the
+-- caller's timeouts let it.
 --
--- A row that is locked FOR SHARE can be so by more, also while somebody waits to
--- lock it FOR UPDATE.  So everybody takes an advisory lock of the transaction before
--- the row, in the same manner, and there the server serves in order.
+-- A row that is locked FOR SHARE can be so by more, also while somebody waits to lock it FOR UPDATE.
+-- So everybody takes an advisory lock of the transaction before the row, in the same manner, and
+-- there the server serves in order.
 --
--- code 1: locked, `token`, `transaction`.  -1: there is no such row.
--- code 0: how many wait, the server process of one who holds it, how many they are, and
--- whether they share it.
+-- code 1: locked, `granted` is the token, `transaction`.  -1: there is no such row.
+-- code 0: how many wait, the server process of one who holds it, how many they are, and whether
+-- they share it.
 --
--- A crash loses what an open transaction has written, numbers drawn included; so
--- the token is also later than the clock was for any before.  Who shares the row cannot
--- write the token into it, and pushes the sequence instead.
+-- A crash loses what an open transaction has written, numbers drawn included; so the token is also
+-- later than the clock was for any before.  A reader cannot write the token into the row that it
+-- shares, and pushes the sequence instead.
 CREATE OR REPLACE FUNCTION dlock.lock_row(the_key text, lease_ms bigint, patient boolean, name text, shared boolean,
 	OUT code integer, OUT granted bigint, OUT transaction bigint, OUT waiting bigint, OUT holder integer,
 	OUT holders bigint, OUT is_shared boolean)
@@ -736,199 +730,50 @@ DECLARE
 	place tid;
 	one integer := hashtext(the_key);
 	two integer := hashtext(the_key || E'\001');
+	the_lock bigint := (one::bigint << 32) | (two::bigint & 4294967295);
 	got boolean := true;
 BEGIN
 	PERFORM set_config('application_name', name, true);
 	PERFORM set_config('idle_in_transaction_session_timeout', lease_ms::text, true);
-	IF patient AND shared THEN
-		PERFORM pg_advisory_xact_lock_shared(one, two);
-		SELECT * INTO old FROM dlock.rows r WHERE r.key = the_key FOR SHARE;
-	ELSIF patient THEN
-		PERFORM pg_advisory_xact_lock(one, two);
-		SELECT * INTO old FROM dlock.rows r WHERE r.key = the_key FOR UPDATE;
+	IF NOT patient THEN
+		got := CASE WHEN shared THEN pg_try_advisory_xact_lock_shared(one, two) ELSE pg_try_advisory_xact_lock(one, two) END;
 	ELSIF shared THEN
-		got := pg_try_advisory_xact_lock_shared(one, two);
-		SELECT * INTO old FROM dlock.rows r WHERE got AND r.key = the_key FOR SHARE SKIP LOCKED;
+		PERFORM pg_advisory_xact_lock_shared(one, two);
 	ELSE
-		got := pg_try_advisory_xact_lock(one, two);
-		SELECT * INTO old FROM dlock.rows r WHERE got AND r.key = the_key FOR UPDATE SKIP LOCKED;
+		PERFORM pg_advisory_xact_lock(one, two);
 	END IF;
-	IF FOUND THEN
+	EXECUTE format('SELECT * FROM dlock.rows r WHERE $1 AND r.key = $2 FOR %s %s', CASE WHEN shared THEN 'SHARE' ELSE 'UPDATE' END,
+		CASE WHEN NOT patient THEN 'SKIP LOCKED' END) INTO old USING got, the_key;
+	IF old.key IS NOT NULL THEN
 		code := 1;
+		granted := greatest(old.token + 1, nextval('dlock.numbers'),
+			(1000000 * extract(epoch FROM clock_timestamp()))::bigint);
 		IF shared THEN	-- one at a time; nothing in here can wait or fail but the first lock
-			SELECT CASE WHEN pg_advisory_lock(1684828012, 0) IS NOT NULL THEN setval('dlock.numbers', greatest(old.token + 1,
-				nextval('dlock.numbers'), (1000000 * extract(epoch FROM clock_timestamp()))::bigint)) END,
-				pg_advisory_unlock(1684828012, 0) INTO granted, got;
+			SELECT CASE WHEN pg_advisory_lock(1684828012, 0) IS NOT NULL THEN setval('dlock.numbers', greatest(granted,
+				nextval('dlock.numbers'))) END, pg_advisory_unlock(1684828012, 0) INTO granted, got;
 		ELSE
-			granted := greatest(old.token + 1, nextval('dlock.numbers'),
-				(1000000 * extract(epoch FROM clock_timestamp()))::bigint);
 			UPDATE dlock.rows r SET token = granted WHERE r.key = the_key;
 		END IF;
 		transaction := txid_current();
 		PERFORM set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true);
 		RETURN;
 	END IF;
-	-- Whoever locked the row left his transaction's number in it.  Others than dlock's
-	-- wait for that transaction, or for the place of the row.
+	-- A transaction that locks the row leaves its number in it.  Others than dlock's wait for that
+	-- transaction, or for the place of the row.
 	SELECT r.xmax, r.ctid INTO locker, place FROM dlock.rows r WHERE r.key = the_key;
 	code := CASE WHEN FOUND THEN 0 ELSE -1 END;
-	SELECT min(l.pid), count(*), bool_or(l.mode = 'ShareLock') INTO holder, holders, is_shared FROM pg_locks l
-		WHERE l.locktype = 'advisory' AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-		AND l.classid::bigint = one::bigint & 4294967295 AND l.objid::bigint = two::bigint & 4294967295 AND l.objsubid = 2
-		AND l.granted AND l.pid <> pg_backend_pid();
+	SELECT min(l.pid), count(*), bool_or(l.mode = 'ShareLock') INTO holder, holders, is_shared FROM dlock.advisory_locks() l
+		WHERE l.form = 2 AND l.number = the_lock AND l.granted AND l.pid <> pg_backend_pid();
 	IF holder IS NULL THEN
 		SELECT l.pid, 1 INTO holder, holders FROM pg_locks l
 			WHERE l.locktype = 'transactionid' AND l.transactionid = locker AND l.granted;
 		is_shared := false;
 	END IF;
-	SELECT count(DISTINCT l.pid) INTO waiting FROM pg_locks l WHERE NOT l.granted
-		AND ((l.locktype = 'transactionid' AND l.transactionid = locker)
-		OR (l.locktype = 'tuple' AND l.relation = 'dlock.rows'::regclass
-			AND format('(%s,%s)', l.page, l.tuple)::tid = place)
-		OR (l.locktype = 'advisory' AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-			AND l.classid::bigint = one::bigint & 4294967295 AND l.objid::bigint = two::bigint & 4294967295 AND l.objsubid = 2));
-END
-$$;
-
--- ---- looking and steering ----
---
--- Whoever may use the schema may do all of it.  To look is STABLE: it cannot write, and so
--- also works on a standby.  No owner is shown, for who knows that can release: a token says
--- which grant is meant.
-
-CREATE OR REPLACE FUNCTION dlock.microseconds(t timestamptz) RETURNS bigint
-LANGUAGE sql IMMUTABLE
-AS $$ SELECT CASE WHEN isfinite(t) THEN (1000000 * extract(epoch FROM t))::bigint END $$;
-
--- Up to `most` of those who hold or wait and of the freezes, in this order for each key,
--- from behind the one with this key, `turn` and `number`; `the_key` NULL: of all keys.
--- What has run out is left out: a waiter on a direct connection lives while its wake-up
--- lock is held (a standby does not see that, and believes it).  Nobody has so long a
--- record; and a key that long is not dlock's.
-CREATE OR REPLACE FUNCTION dlock.list_claims(the_key text, after_key text, after_turn integer, after_number bigint, most integer,
-	OUT key text, OUT turn integer, OUT number bigint, OUT kind text, OUT room integer, OUT token bigint, OUT slot integer,
-	OUT since bigint, OUT ends bigint, OUT moment bigint, OUT is_wanted boolean, OUT record text)
-RETURNS SETOF record
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
-	WITH n AS (SELECT clock_timestamp() AS moment)
-	SELECT t.key, t.turn, t.number, t.kind, t.room, t.token, t.slot, dlock.microseconds(t.since), dlock.microseconds(t.ends),
-		dlock.microseconds(n.moment), t.wanted_by IS NOT NULL, "left"(t.record, 1023)
-	FROM n, (
-		SELECT c.*, CASE WHEN c.kind = 'freeze' THEN 2 WHEN c.slot IS NULL THEN 1 ELSE 0 END AS turn, coalesce(c.token, c.ticket) AS number
-		FROM dlock.claims c
-		WHERE c.key BETWEEN after_key AND coalesce(the_key, (SELECT max(l.key) FROM dlock.claims l)) AND octet_length(c.key) <= 512) t
-	WHERE (t.key, t.turn, t.number) > (after_key, after_turn, after_number)
-		AND CASE WHEN t.slot IS NOT NULL THEN t.ends > n.moment
-			WHEN t.direct AND NOT pg_is_in_recovery() THEN dlock.wake_lock(t.owner) IN (
-				SELECT (l.classid::bigint << 32) | l.objid::bigint FROM pg_locks l
-				WHERE l.locktype = 'advisory' AND l.mode = 'ExclusiveLock' AND l.granted AND l.objsubid = 1
-				AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
-			ELSE coalesce(t.alive > n.moment, true) END
-	ORDER BY t.key, t.turn, t.number LIMIT least(most, 1000)
-$$;
-
--- The run of a job that was the last to end.
-CREATE OR REPLACE FUNCTION dlock.last_run(the_key text,
-	OUT id text, OUT began bigint, OUT ended bigint, OUT status integer, OUT token bigint, OUT moment bigint, OUT record text)
-RETURNS SETOF record
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
-	SELECT u.id, dlock.microseconds(u.began), dlock.microseconds(u.ended), u.status, u.token,
-		dlock.microseconds(clock_timestamp()), "left"(u.record, 1023)
-	FROM dlock.runs u WHERE u.key = the_key ORDER BY u.ended DESC, u.token DESC LIMIT 1
-$$;
-
--- Asks the holder with this token (and owner, if not NULL) to give it up: its next renewal
--- is told `the_record`.  False: there is none.
-CREATE OR REPLACE FUNCTION dlock.ask_back(the_key text, the_token bigint, the_owner text, the_record text) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
-BEGIN
-	PERFORM set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off';
-	UPDATE dlock.claims c SET wanted_by = "left"(the_record, 1023)
-		WHERE c.key = the_key AND c.token = the_token AND c.owner = coalesce(the_owner, c.owner)
-		AND c.kind <> 'freeze' AND c.ends > clock_timestamp();
-	RETURN FOUND;
-END
-$$;
-
--- Has those ask again who sleep in await() on this wake-up lock: they are not to wait for the
--- end of their sleep.  It needs a right over their sessions; without it they wake by themselves.
-CREATE OR REPLACE FUNCTION dlock.wake_sleepers(wake bigint) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-	PERFORM pg_cancel_backend(l.pid) FROM pg_locks l
-		WHERE l.locktype = 'advisory' AND NOT l.granted AND l.objsubid = 1 AND (l.classid::bigint << 32) | l.objid::bigint = wake
-		AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
-EXCEPTION WHEN insufficient_privilege THEN
-	NULL;
-END
-$$;
-REVOKE ALL ON FUNCTION dlock.wake_sleepers(bigint) FROM PUBLIC;
-
--- Takes the hold with this token (and owner, if not NULL) away, and grants to who is next.  True:
--- done, or it had been done by the same.
-CREATE OR REPLACE FUNCTION dlock.take_away(the_key text, the_token bigint, the_owner text, the_record text) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
-DECLARE
-	moment timestamptz;
-	gone dlock.claims;
-	a_record text := "left"(the_record, 1023);
-BEGIN
-	PERFORM pg_advisory_xact_lock(1684828011, hashtext(the_key));
-	moment := clock_timestamp();
-	DELETE FROM dlock.claims c WHERE c.key = the_key AND c.token = the_token AND c.owner = coalesce(the_owner, c.owner)
-		AND c.kind <> 'freeze' AND c.ends > moment RETURNING * INTO gone;
-	IF gone.key IS NULL THEN
-		RETURN EXISTS (SELECT FROM dlock.broken b WHERE b.token = the_token AND b.key = the_key AND b.record = a_record);
-	END IF;
-	PERFORM set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off';
-	DELETE FROM dlock.broken b WHERE b.at < moment - '1 day'::interval;
-	INSERT INTO dlock.broken (token, key, at, record) VALUES (the_token, the_key, moment, a_record) ON CONFLICT DO NOTHING;
-	DELETE FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NOT NULL AND c.ends <= moment;
-	PERFORM dlock.serve(the_key, NULL, moment), dlock.wake_sleepers(dlock.wake_lock(gone.owner));
-	RETURN true;
-END
-$$;
-
--- Nobody is granted the key any more, for so long (NULL: without an end) or until thaw().
-CREATE OR REPLACE FUNCTION dlock.freeze(the_key text, the_record text, length interval) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
-DECLARE
-	moment timestamptz;
-	an_end timestamptz := 'infinity';
-BEGIN
-	PERFORM set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off';
-	PERFORM pg_advisory_xact_lock(1684828011, hashtext(the_key));
-	moment := clock_timestamp();
-	IF length < '100 years'::interval THEN
-		an_end := moment + length;
-	END IF;
-	UPDATE dlock.claims c SET leads = false WHERE c.key = the_key AND c.leads;
-	INSERT INTO dlock.claims AS c (key, ticket, owner, kind, room, lease, direct, token, slot, seal, leads, ends, since, record)
-		VALUES (the_key, 0, md5(random()::text || moment || random()), 'freeze', 0, '0', false, nextval('dlock.numbers'), 0,
-			'freeze 0 0', true, an_end, moment, "left"(the_record, 1023))
-		ON CONFLICT (key, ticket) DO UPDATE SET (leads, ends, since, record) = (true, excluded.ends, excluded.since, excluded.record);
-	-- The first in line may wait for another end than it has now.
-	PERFORM pg_notify('dlock_' || c.owner, '') FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NULL AND c.listens;
-END
-$$;
-
--- Ends that, and grants to who is next.  False: it was not frozen.
-CREATE OR REPLACE FUNCTION dlock.thaw(the_key text) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
-DECLARE
-	moment timestamptz;
-	gone dlock.claims;
-BEGIN
-	PERFORM pg_advisory_xact_lock(1684828011, hashtext(the_key));
-	moment := clock_timestamp();
-	DELETE FROM dlock.claims c WHERE c.key = the_key AND c.kind = 'freeze' RETURNING * INTO gone;
-	IF gone.key IS NULL THEN
-		RETURN false;
-	END IF;
-	PERFORM set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off';
-	DELETE FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NOT NULL AND c.ends <= moment;
-	PERFORM dlock.serve(the_key, NULL, moment);
-	RETURN gone.ends > moment;
+	SELECT count(DISTINCT w.pid) INTO waiting FROM (
+		SELECT l.pid FROM pg_locks l WHERE NOT l.granted AND ((l.locktype = 'transactionid' AND l.transactionid = locker)
+			OR (l.locktype = 'tuple' AND l.relation = 'dlock.rows'::regclass AND format('(%s,%s)', l.page, l.tuple)::tid = place))
+		UNION ALL
+		SELECT l.pid FROM dlock.advisory_locks() l WHERE l.form = 2 AND l.number = the_lock AND NOT l.granted) w;
 END
 $$;
 
@@ -965,6 +810,131 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET l
 	UNION ALL
 	SELECT max(p.key), NULL, true, false, NULL FROM page p HAVING count(*) = most
 	ORDER BY 1, 3, 5, 2
+$$;
+
+-- ---- looking and steering ----
+--
+-- Any role that may use the schema may do all of it.  To look is STABLE: it cannot write, and so also
+-- works on a standby.  No owner is shown, for with that anybody could release: a token says which
+-- grant is meant.
+
+-- Up to `most` of those who hold or wait and of the freezes, in this order for each key, from
+-- behind the one with this key, `turn` and `number`; `the_key` NULL: of all keys.  What has run out
+-- is left out: a waiter on a direct connection lives while its wake-up lock is held (a standby does
+-- not see that, and believes it).  Nobody has so long a record; and a key that long is not dlock's.
+CREATE OR REPLACE FUNCTION dlock.list(the_key text, after_key text, after_turn integer, after_number bigint, most integer,
+	OUT key text, OUT turn integer, OUT number bigint, OUT kind text, OUT room integer, OUT token bigint, OUT slot integer,
+	OUT since bigint, OUT ends bigint, OUT moment bigint, OUT is_wanted boolean, OUT record text)
+RETURNS SETOF record
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+	WITH n AS (SELECT clock_timestamp() AS moment)
+	SELECT t.key, t.turn, t.number, t.kind, t.room, t.token, t.slot, dlock.microseconds(t.since), dlock.microseconds(t.ends),
+		dlock.microseconds(n.moment), t.wanted_by IS NOT NULL, "left"(t.record, 1023)
+	FROM n, (
+		SELECT c.*, CASE WHEN c.kind = 'freeze' THEN 2 WHEN c.slot IS NULL THEN 1 ELSE 0 END AS turn, coalesce(c.token, c.ticket) AS number
+		FROM dlock.claims c
+		WHERE c.key BETWEEN after_key AND coalesce(the_key, (SELECT max(l.key) FROM dlock.claims l)) AND octet_length(c.key) <= 512) t
+	WHERE (t.key, t.turn, t.number) > (after_key, after_turn, after_number)
+		AND CASE WHEN t.slot IS NOT NULL THEN t.ends > n.moment
+			WHEN t.direct AND NOT pg_is_in_recovery() THEN dlock.wake_lock(t.owner) IN (SELECT l.number FROM dlock.advisory_locks() l
+				WHERE l.form = 1 AND l.mode = 'ExclusiveLock' AND l.granted)
+			ELSE coalesce(t.alive > n.moment, true) END
+	ORDER BY t.key, t.turn, t.number LIMIT least(most, 1000)
+$$;
+
+-- The run of a job that was the last to end.
+CREATE OR REPLACE FUNCTION dlock.last_run(the_key text,
+	OUT id text, OUT began bigint, OUT ended bigint, OUT status integer, OUT token bigint, OUT moment bigint, OUT record text)
+RETURNS SETOF record
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+	SELECT u.id, dlock.microseconds(u.began), dlock.microseconds(u.ended), u.status, u.token,
+		dlock.microseconds(clock_timestamp()), "left"(u.record, 1023)
+	FROM dlock.runs u WHERE u.key = the_key ORDER BY u.ended DESC, u.token DESC LIMIT 1
+$$;
+
+-- Asks the holder with this token (and owner, if not NULL) to give it up: its next renewal is told
+-- `the_record`.  False: there is none.
+CREATE OR REPLACE FUNCTION dlock.ask_back(the_key text, the_token bigint, the_owner text, the_record text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+BEGIN
+	PERFORM dlock.flush();
+	UPDATE dlock.claims c SET wanted_by = "left"(the_record, 1023)
+		WHERE c.key = the_key AND c.token = the_token AND c.owner = coalesce(the_owner, c.owner)
+		AND c.kind <> 'freeze' AND c.ends > clock_timestamp();
+	RETURN FOUND;
+END
+$$;
+
+-- Has those ask again who sleep in await() on this wake-up lock: they are not to wait for the end of
+-- their sleep.  It needs a right over their sessions; without it they wake by themselves.
+CREATE OR REPLACE FUNCTION dlock.wake_sleepers(wake bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM pg_cancel_backend(l.pid) FROM dlock.advisory_locks() l WHERE l.form = 1 AND l.number = wake AND NOT l.granted;
+EXCEPTION WHEN insufficient_privilege THEN
+	NULL;
+END
+$$;
+REVOKE ALL ON FUNCTION dlock.wake_sleepers(bigint) FROM PUBLIC;
+
+-- Takes the hold with this token (and owner, if not NULL) away, and grants to who is next.  True:
+-- done, or it had been done by the same.
+CREATE OR REPLACE FUNCTION dlock.take_away(the_key text, the_token bigint, the_owner text, the_record text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+DECLARE
+	moment timestamptz;
+	gone dlock.claims;
+	a_record text := "left"(the_record, 1023);
+BEGIN
+	PERFORM dlock.lock_key(the_key);
+	moment := clock_timestamp();
+	DELETE FROM dlock.claims c WHERE c.key = the_key AND c.token = the_token AND c.owner = coalesce(the_owner, c.owner)
+		AND c.kind <> 'freeze' AND c.ends > moment RETURNING * INTO gone;
+	IF gone.key IS NULL THEN
+		RETURN EXISTS (SELECT FROM dlock.broken b WHERE b.token = the_token AND b.key = the_key AND b.record = a_record);
+	END IF;
+	DELETE FROM dlock.broken b WHERE b.at < moment - '1 day'::interval;
+	INSERT INTO dlock.broken (token, key, at, record) VALUES (the_token, the_key, moment, a_record) ON CONFLICT DO NOTHING;
+	PERFORM dlock.flush(), dlock.serve(the_key, NULL, moment), dlock.wake_sleepers(dlock.wake_lock(gone.owner));
+	RETURN true;
+END
+$$;
+
+-- Nobody is granted the key any more, for so long (NULL: without an end) or until thaw().
+CREATE OR REPLACE FUNCTION dlock.freeze(the_key text, the_record text, length interval) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+DECLARE
+	moment timestamptz;
+BEGIN
+	PERFORM dlock.flush(), dlock.lock_key(the_key);
+	moment := clock_timestamp();
+	UPDATE dlock.claims c SET leads = false WHERE c.key = the_key AND c.leads;
+	INSERT INTO dlock.claims AS c (key, ticket, owner, kind, room, lease, direct, token, slot, seal, leads, ends, since, record)
+		VALUES (the_key, 0, md5(random()::text || moment || random()), 'freeze', 0, '0', false, nextval('dlock.numbers'), 0,
+			'freeze 0 0', true, CASE WHEN length < '100 years'::interval THEN moment + length ELSE 'infinity' END, moment,
+			"left"(the_record, 1023))
+		ON CONFLICT (key, ticket) DO UPDATE SET (leads, ends, since, record) = (true, excluded.ends, excluded.since, excluded.record);
+	-- The first in line may wait for another end than it has now.
+	PERFORM pg_notify('dlock_' || c.owner, '') FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NULL AND c.listens;
+END
+$$;
+
+-- Ends that, and grants to who is next.  False: it was not frozen.
+CREATE OR REPLACE FUNCTION dlock.thaw(the_key text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+DECLARE
+	moment timestamptz;
+	gone dlock.claims;
+BEGIN
+	PERFORM dlock.lock_key(the_key);
+	moment := clock_timestamp();
+	DELETE FROM dlock.claims c WHERE c.key = the_key AND c.kind = 'freeze' RETURNING * INTO gone;
+	IF gone.key IS NULL THEN
+		RETURN false;
+	END IF;
+	PERFORM dlock.flush(), dlock.serve(the_key, NULL, moment);
+	RETURN gone.ends > moment;
+END
 $$;
 
 COMMIT;

@@ -6,34 +6,26 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { TERMINATE_WAITS = 140000 }; /* the first server that waits for a session's end */
 
 /* ---- looking ---- */
-
-/* "4711-1764000000000000", as session_of_owner() reads it; 0: its begin is hidden. */
-static void
-write_session_owner(char *out, size_t size, const struct session *session)
-{
-	snprintf(out, size, "%" PRId64 "-%" PRId64, session->pid, session->began);
-}
 
 /*
  * What is known of who is no dlock.  Of the process only the server's end is: that is no
  * pid of the client's, with whose address it would invite to end another one.
  */
 static struct foreign
-read_foreign(const struct row *r, int first, const struct session *session, char *what,
-    size_t size)
+read_foreign(const struct row *r, int first, const struct session_name *session,
+    char *what, size_t size)
 {
 	const char *name = row_words(r, first + SESSION_NAME);
 
-	if (session->pid == 0)
+	if (session->session == 0)
 		snprintf(what, size, "a prepared transaction");
 	else
 		snprintf(what, size, "a session%s%.80s (server process %" PRId64 ")",
-		    name && *name ? " of " : "", name ? name : "", session->pid);
+		    name && *name ? " of " : "", name ? name : "", session->session);
 	return (struct foreign){.what = what,
 	    .who = row_words(r, first + SESSION_USER),
 	    .host = row_words(r, first + SESSION_HOST)};
@@ -42,23 +34,23 @@ read_foreign(const struct row *r, int first, const struct session *session, char
 bool
 sessions_see(struct sql_look *s, const struct row *r, int first, const char *key)
 {
-	char owner[48], what[160];
-	struct session session;
+	char owner[SESSION_NAME_BYTES], what[160];
+	struct session_name session;
 	struct foreign foreign;
 	struct entry e = {.slot = -1, .until = EPOCH_NONE};
 	bool waits, shared;
 
-	if (!row_integer(r, first + SESSION_PID, 0, INT32_MAX, &session.pid) ||
+	if (!row_integer(r, first + SESSION_PID, 0, INT32_MAX, &session.session) ||
 	    !row_boolean(r, first + SESSION_WAITS, &waits) ||
 	    !row_boolean(r, first + SESSION_SHARED, &shared) ||
 	    !row_integer(r, first + SESSION_MOMENT, 0, INT64_MAX, &s->now))
 		return false;
 	sql_look_key(s, key);
-	if (!row_integer(r, first + SESSION_BEGAN, 1, INT64_MAX, &session.began))
-		session.began = 0;
+	if (!row_integer(r, first + SESSION_BEGAN, 1, INT64_MAX, &session.second))
+		session.second = 0;
 	if (!row_integer(r, first + SESSION_SINCE, 0, INT64_MAX, &e.since))
 		e.since = EPOCH_NONE;
-	write_session_owner(owner, sizeof owner, &session);
+	session_name_write(owner, &session);
 	e.kind = waits ? ENTRY_WAITER : ENTRY_HOLDER;
 	e.key = s->key;
 	e.lock = shared ? KIND_SHARED : KIND_EXCLUSIVE;
@@ -72,28 +64,6 @@ sessions_see(struct sql_look *s, const struct row *r, int first, const char *key
 	return true;
 }
 
-bool
-sessions_read_queue(struct host *host, const struct row *r, int first)
-{
-	int64_t waiting, holders = 0;
-	bool shared;
-
-	if (!row_integer(r, first, 0, INT64_MAX, &waiting))
-		return false;
-	host->seen.position = waiting < 1000000 ? waiting + 1 : 0;
-	host->seen.holding.held = -1;
-	if (!row_text(r, first + 1, host->seen.holding.record,
-		sizeof host->seen.holding.record))
-		host->seen.holding.record[0] = '\0';
-	if (!row_integer(r, first + 2, 0, INT32_MAX, &holders))
-		holders = 0;
-	host->seen.holding.holders = holders;
-	host->seen.holding.kind = row_boolean(r, first + 3, &shared) && shared
-	    ? KIND_SHARED
-	    : KIND_EXCLUSIVE;
-	return true;
-}
-
 enum rc
 sessions_refuse(struct pg *pg, const char *why, struct fault *f)
 {
@@ -102,18 +72,6 @@ sessions_refuse(struct pg *pg, const char *why, struct fault *f)
 }
 
 /* ---- ending one ---- */
-
-bool
-session_of_owner(const char *owner, struct session *session)
-{
-	char again[48];
-
-	if (!owner ||
-	    sscanf(owner, "%9" SCNd64 "-%18" SCNd64, &session->pid, &session->began) != 2)
-		return false;
-	write_session_owner(again, sizeof again, session);
-	return strcmp(owner, again) == 0 && session->pid > 0 && session->began >= 0;
-}
 
 const char *
 sessions_patience(const struct pg *pg)

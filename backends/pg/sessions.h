@@ -51,13 +51,6 @@
 /* ---- looking ---- */
 
 /*
- * Reads four fields from `first` on into host->seen: how many wait, who holds it
- * (one of them: a JSON object, or NULL), how many do, and whether they share it.
- * Our place is behind those who wait.
- */
-bool sessions_read_queue(struct host *, const struct row *, int first);
-
-/*
  * What exec() said about the setting up of a session that cannot be had as it must be:
  * RC_CONFIG and why.
  */
@@ -100,14 +93,6 @@ enum {
  * sense.
  */
 bool sessions_see(struct sql_look *, const struct row *, int first, const char *key);
-
-/* The session that an owner names. */
-struct session {
-	int64_t pid, began;
-};
-
-/* False: it names none. */
-bool session_of_owner(const char *owner, struct session *);
 
 /*
  * What a statement says that ends session `a`: true; false: not yet; NULL: when it began

@@ -3,47 +3,75 @@
 
 #include "backends/common/text.h"
 #include "backends/common/sha256.h"
-#include "kind.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
 /* who asks now and then counts as alive for so long: two questions may be lost */
 enum { ALIVE_MS = 9000 };
 
-/* The columns of enter and await behind those of standing.h. */
-enum { ENTER_AHEAD = ANSWER_MORE, ENTER_DONE, ENTER_OWN = ENTER_DONE + 3 };
-enum { AWAIT_PLACELESS = ANSWER_SLOT + 1, AWAIT_OWN = ANSWER_MORE };
-
-enum slept { SLEPT_IN_VAIN, SLEPT_UNTIL_WOKEN, SLEPT_NOT, SLEPT_REFUSED };
-
-enum { RENEW_IS_OURS, RENEW_WANTED_BY, RENEW_OWN };
+/* The columns of the answers, from the first behind those of lease_place.h on. */
+enum { TAKE_DIRECT = 1, TAKE_HAS_OWN, TAKE_FIELDS };
+enum {
+	ENTER_AHEAD = ANSWER_MORE, /* the wake-up lock to sleep on; NULL: there is none */
+	ENTER_DONE,
+	ENTER_RECORD = ENTER_DONE + 3, /* DONE: of the run */
+	ENTER_DIRECT,                  /* nobody is between us and the server */
+	ENTER_HAS_OWN,
+	ENTER_LISTENING, /* a notification will come */
+	ENTER_MOMENT,    /* the server's clock, in microseconds */
+	ENTER_FIELDS
+};
+enum { RENEW_IS_OURS, RENEW_WANTED_BY, RENEW_HAS_OWN, RENEW_FIELDS };
 
 enum was { WAS_NOT, WAS_HELD, WAS_QUEUED };
 
 /* ---- one question, one answer ---- */
 
-/* From here on the server may know of us. */
-static size_t
-own_values(struct sql *db, int call, instant until, struct sql_value *values)
+/* The connection may be another one than we asked on before: it has nothing of ours. */
+static void
+note_connection(struct lease *l)
 {
-	lease_of(db)->asked = true;
-	return db->driver->lease->values(db, (enum lease_call)call, until, values);
+	if (l->serial == l->db->serial)
+		return;
+	l->serial = l->db->serial;
+	l->left_over = l->left_over || l->asked;
+	l->has_own = l->is_direct = l->has_slept = l->is_listening = false;
+	*l->ahead = '\0';
 }
 
-/* A question for our claim. */
-#define CLAIM_QUESTION(l, which, ...) \
-	((struct question){.text = (l)->db->driver->lease->texts[which].text, \
-	    .fields = (l)->db->driver->lease->texts[which].fields, \
-	    SQL_VALUES(SQL_TEXT((l)->claim->key), SQL_TEXT((l)->me), __VA_ARGS__), \
-	    .more = own_values, \
-	    .call = (which)})
-
-static bool
-heard(struct lease *l, enum lease_call call, const struct row *r, int first)
+/* From here on the server may know of us. */
+size_t
+lease_own_values(struct sql *db, int which, instant until, struct sql_value *values)
 {
-	return l->db->driver->lease->heard(l->db, call, r, first);
+	const struct lease_driver *d = db->driver->lease;
+	struct lease *l = lease_of(db);
+	size_t n = 0;
+
+	note_connection(l);
+	l->asked = true;
+	if (which & OWN_SESSION)
+		values[n++] = SQL_INT(d->session_number(db));
+	if (which & OWN_SESSION_TAKE)
+		values[n++] = SQL_INT(l->has_own ? 0 : d->session_number(db));
+	if (which & OWN_LOCK)
+		values[n++] = SQL_INT(l->has_own);
+	if ((which & OWN_WAKE) && d->wake_number)
+		values[n++] = SQL_INT(d->wake_number(db));
+	if (which & OWN_WAKE_GIVE)
+		values[n++] = SQL_INT(l->has_own ? d->wake_number(db) : 0);
+	if ((which & OWN_DEADLINE) && d->server_time)
+		values[n++] = SQL_INT(d->server_time(db, until));
+	return n;
+}
+
+void
+lease_note_own(struct lease *l, const struct row *r, int field)
+{
+	bool has;
+
+	if (row_boolean(r, field, &has))
+		l->has_own = has;
 }
 
 /*
@@ -64,9 +92,8 @@ write_me(struct lease *l, bool hides)
 		snprintf(l->me + 2 * i, 3, "%02x", hash[i]);
 }
 
-/* Nothing that comes over this connection is believed any more. */
-static enum rc
-refuse_answer(struct lease *l, struct fault *f)
+enum rc
+lease_refuse_answer(struct lease *l, struct fault *f)
 {
 	l->db->driver->close(l->db);
 	return sql_makes_no_sense(l->db, RC_PROTOCOL, f);
@@ -84,7 +111,7 @@ lease_watch(struct lease *l)
 static bool
 is_granted(const struct lease *l)
 {
-	return l->standing.code == GRANTED;
+	return l->place.code == GRANTED;
 }
 
 /* It is ours, by the request that left at `sent`. */
@@ -92,9 +119,9 @@ static void
 grant_lease(struct lease *l, instant sent, struct grant *g)
 {
 	l->held = true;
-	l->token = l->standing.token;
+	l->token = l->place.token;
 	*g = (struct grant){.token = l->token,
-	    .slot = l->standing.slot,
+	    .slot = l->place.slot,
 	    .sent = sent,
 	    .lease = l->claim->ttl,
 	    .anchor = -1};
@@ -104,7 +131,7 @@ grant_lease(struct lease *l, instant sent, struct grant *g)
 static enum rc
 refuse_done_job(struct lease *l, struct fault *f)
 {
-	const struct done *d = &l->standing.done;
+	const struct done *d = &l->place.done;
 	const struct job *job = &l->claim->job;
 
 	if (d->forgotten)
@@ -113,11 +140,11 @@ refuse_done_job(struct lease *l, struct fault *f)
 			   : refuse_done(f, job, d->began_ms, d->who);
 }
 
-/* What `standing`, which a request has brought that left at `sent`, means for acquire. */
+/* What the place, which a request has brought that left at `sent`, means for acquire. */
 static enum rc
-judge_standing(struct lease *l, instant sent, struct grant *g, struct fault *f)
+judge_place(struct lease *l, instant sent, struct grant *g, struct fault *f)
 {
-	const struct standing *s = &l->standing;
+	const struct lease_place *s = &l->place;
 
 	if (s->code == IN_USE)
 		return refuse_kind(f, l->db->where, s->kind, s->room, l->claim);
@@ -134,8 +161,9 @@ judge_standing(struct lease *l, instant sent, struct grant *g, struct fault *f)
 static enum rc
 lease_take(struct lease *l, instant until, struct grant *g, struct fault *f)
 {
-	const struct question q = CLAIM_QUESTION(
-	    l, LEASE_TAKE, SQL_TEXT(l->claim->record));
+	const struct question q = CLAIM_QUESTION(l, l->me, "take", TAKE_FIELDS,
+	    OWN_SESSION_TAKE | OWN_WAKE | OWN_DEADLINE, SQL_TEXT(l->claim->record),
+	    SQL_INT(ns_to_ms(l->claim->ttl)));
 	struct answer a = {.db = NULL};
 	struct row row;
 	enum rc rc = sql_ask_created(l->db, &q, until, &a, f);
@@ -143,30 +171,58 @@ lease_take(struct lease *l, instant until, struct grant *g, struct fault *f)
 	if (rc != RC_OK)
 		return rc;
 	row = answer_next(&a);
+	lease_note_own(l, &row, TAKE_HAS_OWN);
 	if (row_is_null(&row, 0))
 		l->among = true;
-	else if (standing_read_taken(&l->standing, &row) && heard(l, LEASE_TAKE, &row, 1))
+	else if (lease_place_read_taken(&l->place, &row) &&
+	    row_boolean(&row, TAKE_DIRECT, &l->is_direct))
 		grant_lease(l, a.sent, g);
 	else
-		rc = refuse_answer(l, f);
+		rc = lease_refuse_answer(l, f);
 	answer_drop(&a);
 	return rc;
+}
+
+/* "who":"..." of a record, if it is that simple. */
+static void
+read_who(const char *record, char *out, size_t size)
+{
+	const char *who = record ? strstr(record, "\"who\":\"") : NULL;
+	size_t n;
+
+	*out = '\0';
+	if (!who)
+		return;
+	who += 7;
+	for (n = 0; (unsigned char)who[n] >= ' ' && !strchr("\"\\\177", who[n]);)
+		n++;
+	if (n < size && who[n] == '"')
+		snprintf(out, size, "%.*s", (int)n, who);
 }
 
 /* What enter has brought. */
 static bool
 read_entered(struct lease *l, const struct row *r)
 {
-	struct standing *s = &l->standing;
+	const struct lease_driver *d = l->db->driver->lease;
+	struct lease_place *s = &l->place;
 	struct host *host = l->db->base.host;
+	int64_t moment;
 
-	if (!standing_read(s, l->claim, host, r, ENTER_DONE) ||
-	    !row_text(r, ENTER_AHEAD, l->ahead, sizeof l->ahead))
+	if (!lease_place_read(s, l->claim, host, r, ENTER_DONE) ||
+	    !row_text(r, ENTER_AHEAD, l->ahead, sizeof l->ahead) ||
+	    !row_boolean(r, ENTER_DIRECT, &l->is_direct) ||
+	    !row_boolean(r, ENTER_LISTENING, &l->is_listening) ||
+	    !row_integer(r, ENTER_MOMENT, 0, INT64_MAX / 2, &moment))
 		return false;
+	l->is_listening = l->is_listening && d->is_notified;
+	lease_note_own(l, r, ENTER_HAS_OWN);
+	read_who(row_words(r, ENTER_RECORD), s->done.who, sizeof s->done.who);
 	l->is_one_of_many = s->code == QUEUED && s->next &&
 	    host->seen.holding.kind == KIND_LIMIT && l->claim->kind == KIND_LIMIT;
-	l->serial = l->db->serial;
-	return heard(l, LEASE_ENTER, r, ENTER_OWN);
+	if (d->set_clock)
+		d->set_clock(l->db, moment);
+	return true;
 }
 
 /* Asks for the lock, or for our place in the queue; `alive_ms` 0: do not queue. */
@@ -175,7 +231,8 @@ lease_enter(
     struct lease *l, int64_t alive_ms, instant until, struct grant *g, struct fault *f)
 {
 	const struct claim *claim = l->claim;
-	const struct question q = CLAIM_QUESTION(l, LEASE_ENTER, SQL_TEXT(claim->record),
+	const struct question q = CLAIM_QUESTION(l, l->me, "enter", ENTER_FIELDS,
+	    OWN_SESSION | OWN_LOCK | OWN_DEADLINE, SQL_TEXT(claim->record),
 	    SQL_INT(ns_to_ms(claim->ttl)), SQL_INT(alive_ms),
 	    SQL_TEXT(kind_word(claim->kind)),
 	    SQL_INT(claim->kind == KIND_LIMIT ? claim->limit : 0),
@@ -187,8 +244,8 @@ lease_enter(
 	if (rc != RC_OK)
 		return rc;
 	row = answer_next(&a);
-	rc = read_entered(l, &row) ? judge_standing(l, a.sent, g, f)
-				   : refuse_answer(l, f);
+	rc = read_entered(l, &row) ? judge_place(l, a.sent, g, f)
+				   : lease_refuse_answer(l, f);
 	answer_drop(&a);
 	return rc;
 }
@@ -210,171 +267,6 @@ lease_ask(struct lease *l, bool queue, instant until, struct grant *g, struct fa
 	return rc;
 }
 
-/* ---- sleeping ---- */
-
-static enum rc
-refuse_held(const struct lease *l, struct fault *f)
-{
-	return fault_set(f, RC_BUSY, "%s: still held", l->db->where);
-}
-
-/* Sleeps here, until `wake`.  RC_BUSY: `until` has come. */
-static enum rc
-sleep_here(struct lease *l, instant wake, instant until, struct fault *f)
-{
-	struct host *host = l->db->base.host;
-
-	if (host->wait(host, -1, 0, instant_first(wake, until)) == WOKE_STOP)
-		return RC_STOP;
-	return instant_now() >= until ? refuse_held(l, f) : RC_OK;
-}
-
-static int64_t
-next_chunk(struct lease *l)
-{
-	struct standing *s = &l->standing;
-
-	if (l->is_one_of_many)
-		return standing_pause(s, l->claim, 1);
-	return standing_chunk(s, l->claim,
-	    s->place == 1 || !l->has_own ? STANDING_CHUNK_FIRST : STANDING_CHUNK);
-}
-
-/* After a sleep in vain: is there reason to ask nevertheless? */
-static bool
-is_reason_to_ask(const struct standing *s)
-{
-	if (standing_concerns_us(s) && s->left_ms == 0)
-		return true; /* a lease has run out */
-	/* whom we sleep behind holds beside others, or is passed over */
-	return s->place == 1 && !s->next;
-}
-
-/*
- * What await has brought: how we slept; the token of a grant, else 0; where we are, if that
- * is told (*placed).
- */
-static bool
-read_sleep(struct lease *l, const struct row *r, enum slept *slept, bool *placed)
-{
-	unsigned fields = l->db->driver->lease->texts[LEASE_AWAIT].fields;
-	struct standing *s = &l->standing;
-	int64_t code;
-
-	if (!row_integer(r, ANSWER_CODE, SLEPT_IN_VAIN, SLEPT_REFUSED, &code))
-		return false;
-	*slept = (enum slept)code;
-	if (!standing_read_grant(s, l->claim, r))
-		s->token = 0;
-	*placed = fields > AWAIT_PLACELESS && s->token == 0 && *slept == SLEPT_IN_VAIN &&
-	    standing_read_place(s, l->db->base.host, r);
-	return heard(l, LEASE_AWAIT, r, fields > AWAIT_PLACELESS ? AWAIT_OWN : fields);
-}
-
-/*
- * Sleeps in the server on a wake-up lock; the first in line also for the end of a lease.
- * RC_BUSY: `until` has come.
- */
-static enum rc
-sleep_there(
-    struct lease *l, const char *lock, instant until, enum slept *slept, struct fault *f)
-{
-	instant now = instant_now(),
-		wake = standing_wake(
-		    &l->standing, instant_first(now + next_chunk(l), until));
-	int64_t ms = wake > now ? ns_to_ms(wake - now) : 1;
-	struct answer a = {.db = NULL};
-	bool placed = false;
-	struct row row;
-	enum rc rc;
-
-	if (l->db->whole_seconds)
-		ms = ms / 1000 * 1000;
-	*slept = SLEPT_UNTIL_WOKEN;
-	if (ms == 0)
-		return sleep_here(l, wake, until, f);
-	rc = sql_exec(l->db, &CLAIM_QUESTION(l, LEASE_AWAIT, SQL_TEXT(lock), SQL_INT(ms)),
-	    retry_answer(wake, ASK_PATIENCE, until), &a, f);
-	if (rc != RC_OK)
-		return rc;
-	row = answer_next(&a);
-	rc = read_sleep(l, &row, slept, &placed) ? RC_OK : refuse_answer(l, f);
-	answer_drop(&a);
-	if (rc != RC_OK || *slept != SLEPT_IN_VAIN || l->standing.token)
-		return rc;
-	if (instant_now() >= until)
-		return refuse_held(l, f);
-	/* not told where we are, or not known any more: ask */
-	if (!placed || is_reason_to_ask(&l->standing))
-		*slept = SLEPT_UNTIL_WOKEN;
-	return RC_OK;
-}
-
-/* Sleeps until a notification comes (*notified), or a lease ends, or `until`. */
-static enum rc
-listen(struct lease *l, instant until, bool *notified)
-{
-	const struct lease_driver *d = l->db->driver->lease;
-	struct host *host = l->db->base.host;
-	instant wake = standing_wake(
-	    &l->standing, instant_first(instant_now() + next_chunk(l), until));
-
-	*notified = d->is_notified(l->db);
-	if (*notified || !sql_is_connected(l->db))
-		return RC_OK;
-	if (host->wait(host, l->db->driver->descriptor(l->db), POLLIN, wake) == WOKE_STOP)
-		return RC_STOP;
-	*notified = d->is_notified(l->db);
-	return RC_OK;
-}
-
-/*
- * Who has been notified looks for its grant by an await that need not sleep.  So it does
- * without the key's lock, which those who release want.
- */
-static enum rc
-listen_for_grant(struct lease *l, instant until, struct fault *f)
-{
-	enum slept slept;
-	bool notified;
-	enum rc rc = listen(l, until, &notified);
-	const char *own = rc == RC_OK && notified && sql_is_connected(l->db)
-	    ? l->db->driver->lease->own_wake_lock(l->db)
-	    : NULL;
-
-	if (own)
-		return sleep_there(l, own, until, &slept, f);
-	return rc == RC_OK && instant_now() >= until ? refuse_held(l, f) : rc;
-}
-
-/*
- * Returns when there is reason to ask, or with the token of a grant.  A wake-up lock that
- * was free is worth one question at once, for its owner may just have gone; if the same one
- * is before us still, it has lost its connection, and must be asked about now and then.
- */
-static enum rc
-sleep_in_line(struct lease *l, instant until, struct fault *f)
-{
-	bool is_same = l->serial == l->db->serial;
-	enum slept slept = SLEPT_IN_VAIN;
-	enum rc rc = RC_OK;
-
-	if (l->is_listening && is_same)
-		return listen_for_grant(l, until, f);
-	if (!*l->ahead || !is_same || !l->db->driver->lease->has_wake_lock(l->db) ||
-	    strcmp(l->was_free, l->ahead) == 0) {
-		*l->was_free = '\0';
-		return sleep_here(
-		    l, standing_next_question(&l->standing, l->claim), until, f);
-	}
-	*l->was_free = '\0';
-	while (rc == RC_OK && slept == SLEPT_IN_VAIN && l->standing.token == 0)
-		rc = sleep_there(l, l->ahead, until, &slept, f);
-	if (slept == SLEPT_NOT || slept == SLEPT_REFUSED)
-		snprintf(l->was_free, sizeof l->was_free, "%s", l->ahead);
-	return rc;
-}
-
 /* ---- acquire ---- */
 
 static enum rc lease_extend(
@@ -391,7 +283,7 @@ confirm(struct lease *l, instant until, struct grant *g, struct fault *f)
 	rc = lease_extend(l, retry_answer(now, ASK_PATIENCE, until), g, f);
 	if (rc == RC_REVOKED)
 		rc = RC_OK; /* the next renewal will say so again */
-	l->standing.code = rc == RC_OK ? GRANTED : QUEUED;
+	l->place.code = rc == RC_OK ? GRANTED : QUEUED;
 	l->held = rc == RC_OK;
 	return rc == RC_LOST ? RC_OK : rc; /* it came too late: ask */
 }
@@ -405,12 +297,12 @@ wait_and_ask(struct lease *l, instant until, struct grant *g, struct fault *f)
 {
 	enum rc rc = RC_OK;
 
-	l->standing.token = 0;
+	l->place.token = 0;
 	if (sql_is_connected(l->db))
-		rc = sleep_in_line(l, until, f);
+		rc = lease_sleep(l, until, f);
 	if (rc == RC_AGAIN && l->db->driver->is_failure(l->db, SQL_INTERRUPTED))
 		rc = RC_OK; /* somebody has cancelled our sleep: ask */
-	if (rc == RC_OK && l->standing.token && !job_is_wanted(&l->claim->job))
+	if (rc == RC_OK && l->place.token && !job_is_wanted(&l->claim->job))
 		rc = confirm(l, until, g, f);
 	if (rc == RC_OK && !is_granted(l))
 		rc = lease_ask(
@@ -512,8 +404,9 @@ judge_renewal(struct lease *l, bool ours, const char *by, instant sent, struct g
 static enum rc
 lease_extend(struct lease *l, instant until, struct grant *g, struct fault *f)
 {
-	const struct question q = CLAIM_QUESTION(
-	    l, LEASE_RENEW, SQL_INT((int64_t)l->token), SQL_INT(ns_to_ms(l->claim->ttl)));
+	const struct question q = CLAIM_QUESTION(l, l->me, "renew", RENEW_FIELDS,
+	    OWN_SESSION_TAKE, SQL_INT((int64_t)l->token),
+	    SQL_INT(ns_to_ms(l->claim->ttl)));
 	struct answer a = {.db = NULL};
 	struct row row;
 	bool ours;
@@ -527,8 +420,8 @@ lease_extend(struct lease *l, instant until, struct grant *g, struct fault *f)
 	if (rc != RC_OK)
 		return rc == RC_STOP ? RC_STOP : RC_AGAIN;
 	row = answer_next(&a);
-	rc = row_boolean(&row, RENEW_IS_OURS, &ours) &&
-		heard(l, LEASE_RENEW, &row, RENEW_OWN)
+	lease_note_own(l, &row, RENEW_HAS_OWN);
+	rc = row_boolean(&row, RENEW_IS_OURS, &ours)
 	    ? judge_renewal(l, ours, row_words(&row, RENEW_WANTED_BY), a.sent, g, f)
 	    : sql_makes_no_sense(l->db, RC_AGAIN, f);
 	answer_drop(&a);
@@ -583,14 +476,48 @@ judge_silence(struct lease *l, enum rc rc, struct fault *f)
 	return l->held ? refuse_lost(l, f) : RC_OK;
 }
 
+/*
+ * A session that is left over from a broken connection may keep a wake-up lock of ours, and
+ * who sleeps on that would not be woken.
+ */
+static void
+end_old_sessions(struct lease *l, instant until)
+{
+	const struct lease_driver *d = l->db->driver->lease;
+	const struct question q = {.text = d->end_old_sessions,
+	    .fields = d->end_old_fields,
+	    SQL_VALUES(SQL_TEXT(l->me))};
+	struct fault unheard;
+
+	if (l->left_over)
+		(void)sql_exec(l->db, &q, until, NULL, &unheard);
+	l->has_own = l->left_over = false;
+}
+
+/* `status` STATUS_NONE: of no job that has run. */
+static struct question
+release_question(const struct lease *l, const struct sql_value values[4])
+{
+	bool alone = values[2].type != SQL_NUMBER && !l->among &&
+	    l->db->driver->lease->releases_alone;
+
+	return (struct question){.procedure = alone ? "release_alone" : "release",
+	    .fields = 1,
+	    .values = values,
+	    .n = alone ? 2 : 4,
+	    .more = lease_own_values,
+	    .call = alone ? OWN_WAKE_GIVE : OWN_LOCK};
+}
+
 static enum rc
 lease_release(struct sql *db, int status, instant until, struct fault *f)
 {
 	struct lease *l = lease_of(db);
-	const struct lease_driver *d = db->driver->lease;
 	bool remembers = status >= 0 && job_is_wanted(&db->claim->job);
-	struct question q = CLAIM_QUESTION(
-	    l, LEASE_RELEASE, SQL_INT(status), SQL_TEXT(db->claim->job.once));
+	const struct sql_value values[] = {SQL_TEXT(db->claim->key),
+	    SQL_TEXT(db->claim->owner), remembers ? SQL_INT(status) : SQL_TEXT(NULL),
+	    SQL_TEXT(remembers ? db->claim->job.once : NULL)};
+	const struct question q = release_question(l, values);
 	struct answer a = {.db = NULL};
 	struct row row;
 	int64_t was;
@@ -599,20 +526,13 @@ lease_release(struct sql *db, int status, instant until, struct fault *f)
 	db->base.host->alert = -1;
 	if (!l->asked)
 		return RC_OK;
-	if (remembers)
-		q.text = d->release_of_job;
-	else if (l->among)
-		q.text = d->release_among;
-	if (!remembers)
-		q.n -= 2;
 	rc = sql_ask(db, &q, until, &a, f);
 	if (rc != RC_OK)
 		return judge_silence(l, rc, f);
 	row = answer_next(&a);
 	rc = row_integer(&row, 0, WAS_NOT, WAS_QUEUED, &was) ? RC_OK : RC_AGAIN;
 	answer_drop(&a);
-	if (d->released)
-		d->released(db, until);
+	end_old_sessions(l, until);
 	return rc == RC_OK ? judge_release(l, was != WAS_NOT, until, f)
 			   : sql_makes_no_sense(db, RC_AGAIN, f);
 }

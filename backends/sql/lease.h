@@ -1,7 +1,7 @@
 /*
  * lease.h - mode=lease: a hold is a row that ends.
  *
- *	ask      one call of a procedure: granted, or a place in the queue (standing.h)
+ *	ask      one call of a procedure: granted, or a place in the queue (lease_place.h)
  *	wait     until there is reason to ask, or a grant that has to be confirmed
  *	confirm  by a renewal: it earns the lease, and shows that somebody is there to run
  *	renew    one call
@@ -29,85 +29,47 @@
 #define DLOCK_SQL_LEASE_H
 
 #include "sql.h"
-#include "standing.h"
-
-enum lease_call {
-	LEASE_TAKE,
-	LEASE_ENTER,
-	LEASE_AWAIT,
-	LEASE_RENEW,
-	LEASE_RELEASE,
-	LEASE_LIST,
-	LEASE_LAST_RUN,
-	LEASE_ASK_BACK,
-	LEASE_TAKE_AWAY,
-	LEASE_FREEZE,
-	LEASE_THAW,
-	LEASE_CALLS
-};
+#include "lease_place.h"
 
 /* How long a wake-up lock's name is, with the NUL. */
 enum { WAKE_BYTES = OWNER_CHARS + 2 };
 
 /*
- * How a database's procedures are called.  Their values, and columns; behind both are the
- * driver's own.
- *
- *	take       key, owner, record: a token, NULL where there is somebody
- *	enter      key, owner, record, lease, patience, kind, limit, once, cooldown:
- *	           ANSWER_CODE to ANSWER_NEXT, the wake-up lock to sleep on (NULL: there
- *	           is none), DONE_BY to DONE_AGE_MS.  Patience 0: do not queue
- *	await      key, owner, wake-up lock, how long: enum slept, ANSWER_TOKEN,
- *	           ANSWER_SLOT; ANSWER_PLACE to ANSWER_NEXT, if the driver has as many
- *	renew      key, owner, token, lease: is it ours; who asks for it, or has taken it
- *	release    key, owner; for a job that has run, its status and ID: enum was
- *	list       key or NULL; key, turn and number of the last row; how many: enum listed
- *	last_run   key: RUN_ID to RUN_RECORD
- *	ask_back   key, token, owner, record: is it done
- *	take_away  the same
- *	freeze     key, record, how long (NULL: without an end)
- *	thaw       key: is it done
- *
- * Times are milliseconds.
+ * What differs between databases.  Their procedures have the same names, arguments and columns:
+ * the two schema.sql say what each does.
  */
-struct lease_text {
-	const char *text;
-	unsigned fields;
-};
-
 struct lease_driver {
-	struct lease_text texts[LEASE_CALLS];
-	const char *release_among;  /* where somebody else may have to do with the key, */
-	const char *release_of_job; /* and where a job has run; as many fields */
-
 	bool hides_owner; /* others may read statements: those have a hash of the owner */
 	bool any_order;   /* of keys: the database's need not be that of their bytes */
+	bool releases_alone; /* release_alone is quicker, where nobody else was seen */
 	const char *damaged; /* what to call a row that no dlock has written */
-
-	/* Its own values for a call which must be over by `until`: how many (at most 4). */
-	size_t (*values)(
-	    struct sql *, enum lease_call, instant until, struct sql_value *);
-
-	/* Reads its own columns, from `first` on.  False: they make no sense. */
-	bool (*heard)(struct sql *, enum lease_call, const struct row *, int first);
-
-	/* May this connection have wake-up locks that others see? */
-	bool (*has_wake_lock)(const struct sql *);
+	const char *freeze;  /* how that is called; NULL: as the others */
 
 	/*
-	 * A release, and take_away, have been answered.  NULL: there is nothing more to do.
+	 * Ends sessions of ours that are left over, after a release.  $1 is the owner in the
+	 * tables.
 	 */
-	void (*released)(struct sql *, instant until);
-	void (*taken_away)(struct sql *, const struct row *, int first, instant until);
+	const char *end_old_sessions;
+	unsigned end_old_fields;
+
+	/* Of the connection, as we were told it; 0: others would not see what it keeps. */
+	int64_t (*session_number)(const struct sql *);
+
+	/* Of our wake-up lock.  NULL: there is none. */
+	int64_t (*wake_number)(const struct sql *);
+
+	/*
+	 * That instant by the server's clock, for take and enter, and what that clock says.
+	 * NULL: these do not ask.
+	 */
+	int64_t (*server_time)(const struct sql *, instant);
+	void (*set_clock)(struct sql *, int64_t microseconds);
+
+	/* take_away has been answered.  NULL: there is nothing more to do. */
+	void (*taken_away)(struct sql *, instant until);
 
 	/* Has a notification come?  NULL: the database has none. */
 	bool (*is_notified)(struct sql *);
-
-	/*
-	 * Our own wake-up lock: await() on that does not sleep, and says whether we have been
-	 * granted.  NULL: await() would take long.
-	 */
-	const char *(*own_wake_lock)(struct sql *);
 };
 
 /* mode=lease's own. */
@@ -120,12 +82,17 @@ struct lease {
 	bool unsure;              /* a release went unanswered: it may be done */
 	bool among; /* somebody else may have to do with the key: ask for a place */
 	uint64_t token;
-	struct standing standing;
-	unsigned serial; /* of the connection over which we were told where we are */
-	char ahead[WAKE_BYTES];    /* the wake-up lock to sleep on; "": there is none */
-	char was_free[WAKE_BYTES]; /* one that was, when we were to sleep on it; or "" */
-	bool has_own;              /* that connection has our own wake-up lock */
-	bool is_listening;         /* and a notification will come to it */
+	struct lease_place place;
+	char was_free
+	    [WAKE_BYTES]; /* a wake-up lock that was, when we were to sleep on it */
+	bool left_over;   /* a session that had ours may live on, at the server alone */
+	/* what there is of us on one connection: */
+	unsigned serial;        /* its */
+	bool is_direct;         /* nobody is between us and the server */
+	bool has_own;           /* it has our own wake-up lock */
+	bool has_slept;         /* in the server */
+	bool is_listening;      /* a notification will come to it */
+	char ahead[WAKE_BYTES]; /* the wake-up lock to sleep on; "": there is none */
 	/* `ahead` is one of several holders, any of whom will do: sleep a little only */
 	bool is_one_of_many;
 };
@@ -139,11 +106,44 @@ lease_of(const struct sql *db)
 	return sql_own(db, &lease_mode);
 }
 
-/* The question of a call, with values written as SQL_VALUES(). */
-#define LEASE_QUESTION(db, which, ...) \
-	((struct question){.text = (db)->driver->lease->texts[which].text, \
-	    .fields = (db)->driver->lease->texts[which].fields, \
-	    SQL_VALUES(__VA_ARGS__)})
+/* A call of a procedure, with values written as SQL_VALUES(). */
+#define LEASE_QUESTION(name, columns, ...) \
+	((struct question){ \
+	    .procedure = (name), .fields = (columns), SQL_VALUES(__VA_ARGS__)})
+
+/* ---- between the files of a lease ---- */
+
+/* What a call is told of the connection, behind its other values and in this order. */
+enum {
+	OWN_SESSION = 1,      /* the number of our session */
+	OWN_SESSION_TAKE = 2, /* the same; 0: there is no wake-up lock to be taken */
+	OWN_LOCK = 4,         /* has the session our wake-up lock? */
+	OWN_DEADLINE = 8,     /* by the server's clock, if the procedures take one */
+	OWN_WAKE = 16,        /* the number of our wake-up lock, if they have one; */
+	OWN_WAKE_GIVE = 32    /* the same; 0: the session lacks it */
+};
+
+/* A question for our claim, of `owner`. */
+#define CLAIM_QUESTION(l, owner, name, columns, which, ...) \
+	((struct question){.procedure = (name), \
+	    .fields = (columns), \
+	    SQL_VALUES(SQL_TEXT((l)->claim->key), SQL_TEXT(owner), __VA_ARGS__), \
+	    .more = lease_own_values, \
+	    .call = (which)})
+
+size_t lease_own_values(struct sql *, int which, instant until, struct sql_value *);
+
+/* Has the session our wake-up lock now?  NULL: as before. */
+void lease_note_own(struct lease *, const struct row *, int field);
+
+/* Nothing that comes over this connection is believed any more. */
+enum rc lease_refuse_answer(struct lease *, struct fault *);
+
+/*
+ * Returns when there is reason to ask, or with the token of a grant (lease_wait.c).
+ * RC_BUSY: `until` has come.
+ */
+enum rc lease_sleep(struct lease *, instant until, struct fault *);
 
 /* ---- lease_look.c ---- */
 

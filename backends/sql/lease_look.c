@@ -9,7 +9,6 @@
  *     force is remembered for a day: for its holder, and for who has to ask twice.
  *  4. A freeze is a row among those who hold: a key that has none costs nobody anything.
  */
-#include "kind.h"
 #include "lease.h"
 #include "look.h"
 
@@ -23,7 +22,7 @@ enum listed {
 	LISTED_KEY,
 	LISTED_TURN,   /* 0 holds, 1 waits, 2 is a freeze: in this order they are told */
 	LISTED_NUMBER, /* and those of one turn by this; unique */
-	LISTED_KIND,   /* as kind.h has it */
+	LISTED_KIND,   /* as value.h has it */
 	LISTED_ROOM,   /* of a limit, else 0 */
 	LISTED_TOKEN,
 	LISTED_SLOT,
@@ -32,10 +31,20 @@ enum listed {
 	LISTED_MOMENT, /* the server's clock */
 	LISTED_IS_WANTED,
 	LISTED_RECORD,
+	LISTED_FIELDS
 };
 
 /* And of a job's last run. */
-enum { RUN_ID, RUN_BEGAN, RUN_ENDED, RUN_STATUS, RUN_TOKEN, RUN_MOMENT, RUN_RECORD };
+enum {
+	RUN_ID,
+	RUN_BEGAN,
+	RUN_ENDED,
+	RUN_STATUS,
+	RUN_TOKEN,
+	RUN_MOMENT,
+	RUN_RECORD,
+	RUN_FIELDS
+};
 
 enum { TURN_HOLDER, TURN_WAITER, TURN_FREEZE, TURNS };
 
@@ -130,30 +139,29 @@ read_position(const struct row *r, struct lease_look *s)
 
 /* ---- looking ---- */
 
+static bool
+read_listed(void *ctx, const struct row *r)
+{
+	struct lease_look *s = ctx;
+	struct entry e;
+
+	if (!read_position(r, s))
+		return false;
+	e = read_entry(r, s);
+	sql_look_claim(&s->seen, &e);
+	return true;
+}
+
 /* The next page; *n: how many rows it had. */
 static enum rc
 lease_look_at_page(struct sql *db, struct lease_look *s, int *n, struct fault *f)
 {
-	struct question q = LEASE_QUESTION(db, LEASE_LIST, SQL_TEXT(s->seen.look->key),
-	    SQL_TEXT(s->seen.key), SQL_INT(s->turn), SQL_INT(s->number), SQL_INT(PAGE));
-	struct answer a = {.db = NULL};
-	struct entry e;
-	struct row row;
-	enum rc rc;
+	struct question q = LEASE_QUESTION("list", LISTED_FIELDS,
+	    SQL_TEXT(s->seen.look->key), SQL_TEXT(s->seen.key), SQL_INT(s->turn),
+	    SQL_INT(s->number), SQL_INT(PAGE));
 
 	q.many = true;
-	rc = sql_ask_existing(db, &q, s->seen.look->until, &a, f);
-	*n = a.rows;
-	while (rc == RC_OK && !s->seen.enough && (row = answer_next(&a)).at) {
-		if (!read_position(&row, s)) {
-			rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
-			break;
-		}
-		e = read_entry(&row, s);
-		sql_look_claim(&s->seen, &e);
-	}
-	answer_drop(&a);
-	return rc;
+	return sql_look_page(db, &s->seen, &q, read_listed, s, n, f);
 }
 
 static void
@@ -180,7 +188,8 @@ tell_run(struct sql_look *s, const struct row *r)
 static enum rc
 look_at_last_run(struct sql *db, struct sql_look *s, struct fault *f)
 {
-	struct question q = LEASE_QUESTION(db, LEASE_LAST_RUN, SQL_TEXT(s->look->key));
+	struct question q = LEASE_QUESTION(
+	    "last_run", RUN_FIELDS, SQL_TEXT(s->look->key));
 	struct answer a = {.db = NULL};
 	struct row row;
 	enum rc rc;
@@ -214,14 +223,10 @@ lease_each(struct sql *db, const struct look *look, struct fault *f)
 
 /* ---- steering ---- */
 
-/*
- * Asks for something that is done or, *done false, has nothing to be done to; then `after`,
- * if not NULL, is told what else was said.
- */
+/* Asks for something that is done or, *done false, has nothing to be done to. */
 static enum rc
-ask_whether(struct sql *db, const struct question *q, instant until, bool *done,
-    void (*after)(struct sql *, const struct row *, int first, instant until),
-    struct fault *f)
+ask_whether(
+    struct sql *db, const struct question *q, instant until, bool *done, struct fault *f)
 {
 	struct answer a = {.db = NULL};
 	enum rc rc = sql_ask_existing(db, q, until, &a, f);
@@ -232,8 +237,6 @@ ask_whether(struct sql *db, const struct question *q, instant until, bool *done,
 
 		if (!row_boolean(&row, 0, done))
 			rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
-		else if (*done && after)
-			after(db, &row, 1, until);
 	}
 	answer_drop(&a);
 	return rc;
@@ -243,17 +246,19 @@ enum rc
 lease_revoke(struct sql *db, const struct target *target, const char *record, bool force,
     instant until, struct fault *f)
 {
-	const struct question q = LEASE_QUESTION(db,
-	    force ? LEASE_TAKE_AWAY : LEASE_ASK_BACK, SQL_TEXT(target->key),
-	    SQL_INT((int64_t)target->token), SQL_TEXT(target->owner), SQL_TEXT(record));
+	const struct question q = LEASE_QUESTION(force ? "take_away" : "ask_back", 1,
+	    SQL_TEXT(target->key), SQL_INT((int64_t)target->token),
+	    SQL_TEXT(target->owner), SQL_TEXT(record));
 	bool done = false;
 	enum rc rc = RC_OK;
 
 	if (target->token > 0 && target->token <= INT64_MAX)
-		rc = ask_whether(db, &q, until, &done,
-		    force ? db->driver->lease->taken_away : NULL, f);
+		rc = ask_whether(db, &q, until, &done, f);
 	if (rc == RC_OK && !done)
-		rc = fault_set(f, RC_LOST, "%s has no such grant (any more)", db->where);
+		return fault_set(
+		    f, RC_LOST, "%s has no such grant (any more)", db->where);
+	if (rc == RC_OK && force && db->driver->lease->taken_away)
+		db->driver->lease->taken_away(db, until);
 	return rc;
 }
 
@@ -262,18 +267,19 @@ lease_freeze(struct sql *db, const char *key, const char *record, int64_t length
     instant until, struct fault *f)
 {
 	const struct sql_value forever = SQL_TEXT(NULL);
-	const struct question q = LEASE_QUESTION(db, LEASE_FREEZE, SQL_TEXT(key),
-	    SQL_TEXT(record), length == NEVER ? forever : SQL_INT(ns_to_ms(length)));
+	struct question q = LEASE_QUESTION("freeze", 1, SQL_TEXT(key), SQL_TEXT(record),
+	    length == NEVER ? forever : SQL_INT(ns_to_ms(length)));
 
+	q.text = db->driver->lease->freeze;
 	return sql_ask_created(db, &q, until, NULL, f);
 }
 
 enum rc
 lease_thaw(struct sql *db, const char *key, instant until, struct fault *f)
 {
-	const struct question q = LEASE_QUESTION(db, LEASE_THAW, SQL_TEXT(key));
+	const struct question q = LEASE_QUESTION("thaw", 1, SQL_TEXT(key));
 	bool done;
-	enum rc rc = ask_whether(db, &q, until, &done, NULL, f);
+	enum rc rc = ask_whether(db, &q, until, &done, f);
 
 	if (rc != RC_OK || done)
 		return rc;

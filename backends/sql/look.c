@@ -1,6 +1,7 @@
-/* look.c - tells what a look has seen, and in a brief one how many wait. */
+/* look.c - tells what a look has seen, and in a brief one how many wait; and names sessions. */
 #include "look.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -46,4 +47,39 @@ sql_look_claim(struct sql_look *s, struct entry *e)
 	s->untold = waits && s->look->brief;
 	if (!s->untold)
 		sql_look_entry(s, e);
+}
+
+enum rc
+sql_look_page(struct sql *db, struct sql_look *s, const struct question *q,
+    bool (*read)(void *ctx, const struct row *), void *ctx, int *n, struct fault *f)
+{
+	struct answer a = {.db = NULL};
+	struct row row;
+	enum rc rc = sql_ask_existing(db, q, s->look->until, &a, f);
+
+	*n = a.rows;
+	while (rc == RC_OK && !s->enough && (row = answer_next(&a)).at)
+		if (!read(ctx, &row))
+			rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
+	answer_drop(&a);
+	return rc;
+}
+
+void
+session_name_write(char out[SESSION_NAME_BYTES], const struct session_name *name)
+{
+	snprintf(
+	    out, SESSION_NAME_BYTES, "%" PRId64 "-%" PRId64, name->session, name->second);
+}
+
+bool
+session_name_read(const char *owner, struct session_name *name)
+{
+	char again[SESSION_NAME_BYTES];
+
+	if (!owner ||
+	    sscanf(owner, "%18" SCNd64 "-%18" SCNd64, &name->session, &name->second) != 2)
+		return false;
+	session_name_write(again, name);
+	return strcmp(owner, again) == 0 && name->session > 0 && name->second >= 0;
 }

@@ -2,7 +2,7 @@
 #ifndef DLOCK_SQL_LOOK_H
 #define DLOCK_SQL_LOOK_H
 
-#include "backends/backend.h"
+#include "sql.h"
 
 /* One look; whoever reads the rows stops when there is `enough`. */
 struct sql_look {
@@ -25,5 +25,26 @@ void sql_look_claim(struct sql_look *, struct entry *);
 
 /* At the end, and where a key has more rows behind its waiters: how many these were. */
 void sql_look_waiting(struct sql_look *);
+
+/*
+ * One page: asks, and has each row read (false: it makes no sense), until there is enough.
+ * *n: how many rows came.
+ */
+enum rc sql_look_page(struct sql *, struct sql_look *, const struct question *,
+    bool (*read)(void *ctx, const struct row *), void *ctx, int *n, struct fault *);
+
+/*
+ * A session as the owner of a lock, for struct target: "4711-1764000000000000".  The second
+ * number is for that the first one comes again; 0: it is not known.
+ */
+struct session_name {
+	int64_t session, second;
+};
+enum { SESSION_NAME_BYTES = 48 };
+
+void session_name_write(char out[SESSION_NAME_BYTES], const struct session_name *);
+
+/* False: the owner is no session. */
+bool session_name_read(const char *owner, struct session_name *);
 
 #endif

@@ -1,56 +1,119 @@
-/* row.c - reads numbers, booleans and text out of what a database has sent. */
+/* row.c - locks a key's row in a transaction, and keeps that open. */
 #include "row.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
+#include <inttypes.h>
+#include <stdio.h>
 
-bool
-row_is_null(const struct row *row, int field)
+/* ---- acquire ---- */
+
+/* The key's row must be there, and seen by all, before it can be locked. */
+static enum rc
+add_row(struct sql *db, instant until, struct fault *f)
 {
-	return !row->at || !row->at[field];
+	const struct question q = {.text = db->driver->row->add,
+	    SQL_VALUES(SQL_TEXT(db->claim->key)),
+	    .fields = db->driver->row->add_fields};
+
+	return sql_ask_created(db, &q, until, NULL, f);
 }
 
-bool
-row_integer(const struct row *row, int field, int64_t low, int64_t high, int64_t *ret)
+/* A key without a row gets one, and a database without tables as well. */
+static enum rc
+ask_row(struct sql *db, instant until, bool *got, struct grant *g, struct fault *f)
 {
-	const char *text = row_words(row, field);
-	char *end;
+	const struct row_driver *d = db->driver->row;
+	enum row_found found = ROW_HELD;
+	enum rc rc = d->attempt(db, 0, until, &found, g, f);
 
-	if (!text || !*text || strspn(text, "-0123456789") != row->lengths[field])
-		return false;
-	errno = 0;
-	*ret = strtoll(text, &end, 10);
-	return errno == 0 && *end == '\0' && *ret >= low && *ret <= high;
+	if (rc == RC_OK ? found == ROW_MISSING : sql_is_missing(db)) {
+		rc = add_row(db, until, f);
+		if (rc == RC_OK)
+			rc = d->attempt(db, 0, until, &found, g, f);
+	}
+	*got = rc == RC_OK && found == ROW_OURS;
+	if (rc == RC_OK && !*got && d->see)
+		rc = d->see(db, db->claim->key, until, f);
+	return sql_explain_denial(db, rc, f);
 }
 
-bool
-row_boolean(const struct row *row, int field, bool *ret)
+static enum rc
+wait_row(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
+    struct fault *f)
 {
-	const char *text = row_words(row, field);
+	enum row_found found = ROW_HELD;
+	enum rc rc = db->driver->row->attempt(db, ms, until, &found, g, f);
 
-	if (!text || !*text || row->lengths[field] != 1 || !strchr("01ft", *text))
-		return false;
-	*ret = *text == '1' || *text == 't';
-	return true;
+	*got = rc == RC_OK && found == ROW_OURS;
+	return rc;
 }
 
-bool
-row_text(const struct row *row, int field, char *out, size_t size)
+static enum rc
+row_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
-	const char *text = row_words(row, field);
-	size_t n = text ? strlen(text) : 0;
+	static const struct session_lock_way way = {ask_row, wait_row, false};
 
-	*out = '\0';
-	if (n >= size || (text && n != row->lengths[field]))
-		return false;
-	if (text)
-		memcpy(out, text, n + 1);
-	return true;
+	return session_lock_acquire(db, &way, until, g, f);
 }
 
-const char *
-row_words(const struct row *row, int field)
+/* ---- the hold ---- */
+
+enum { STILL_BYTES = 256 };
+
+/* The heartbeat's question, in `text`. */
+static struct question
+still_question(const struct sql *db, const char *end, char *text)
 {
-	return row->at ? row->at[field] : NULL;
+	const struct row_driver *d = db->driver->row;
+
+	snprintf(
+	    text, STILL_BYTES, "%s%" PRId64 "%s", d->still, row_lock_of(db)->number, end);
+	return (struct question){.text = text, .fields = 1, .harmless = d->harmless};
 }
+
+enum rc
+row_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
+{
+	char text[STILL_BYTES];
+	const struct question q = still_question(db, db->driver->row->still_end, text);
+
+	return session_lock_renew(
+	    db, &row_lock_of(db)->lock, &q, db->driver->row->errors_end, until, g, f);
+}
+
+static enum rc
+row_release(struct sql *db, int status, instant until, struct fault *f)
+{
+	char text[STILL_BYTES];
+	const struct question q = still_question(db, db->driver->row->release_end, text);
+
+	(void)status;
+	return session_lock_release(
+	    db, &row_lock_of(db)->lock, &q, db->driver->row->last, until, f);
+}
+
+/* ---- looking and steering ---- */
+
+static enum rc
+row_each(struct sql *db, const struct look *look, struct fault *f)
+{
+	return db->driver->row->each(db, look, f);
+}
+
+/* Ends the session that has locked it, and its transaction with it. */
+static enum rc
+row_revoke(struct sql *db, const struct target *target, const char *record, bool force,
+    instant until, struct fault *f)
+{
+	return db->driver->row->revoke(db, target, record, force, until, f);
+}
+
+const struct sql_mode row_mode = {
+    .name = "row",
+    .caps = CAP_SHARED | CAP_FORCE,
+    .bytes = sizeof(struct row_lock),
+    .acquire = row_acquire,
+    .renew = row_renew,
+    .release = row_release,
+    .each = row_each,
+    .revoke = row_revoke,
+};

@@ -1,33 +1,66 @@
 /*
- * row.h - the fields of a row that a database has answered, checked.
+ * row.h - mode=row: the textbook's lock, SELECT ... FOR UPDATE (shared: FOR SHARE) in a
+ * transaction that stays open as long as the lock is held.
  *
- * Databases send text.  It is hostile: what is no number, too long, or has a NUL in it,
- * is refused here.
+ *  1. The rows are those of one table, one a key, made when missing and never deleted.  Any
+ *     program that locks one excludes dlock, and is excluded.
+ *  2. A heartbeat looks whether it still is the same transaction.
+ *  3. Waiting is done in chunks, a transaction each, and at the end of each one loses the
+ *     place.
+ *  4. What it costs: a connection for each holder and waiter, and a transaction as long as
+ *     the lock (in PostgreSQL it holds vacuum back, in MySQL whoever alters the tables).
+ *  5. What holds for all session locks: session_lock.h.
  */
-#ifndef DLOCK_ROW_H
-#define DLOCK_ROW_H
+#ifndef DLOCK_SQL_ROW_H
+#define DLOCK_SQL_ROW_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "session_lock.h"
 
-/* One row, as long as the answer lives. */
-struct row {
-	char *const *at; /* its fields, NULL for NULL; NULL: there is no (further) row */
-	const unsigned long *lengths;
+enum row_found { ROW_MISSING, ROW_HELD, ROW_OURS };
+
+/* mode=row's own. */
+struct row_lock {
+	struct session_lock lock;
+	int64_t number; /* of the transaction in which the row is locked */
 };
 
-bool row_is_null(const struct row *, int field);
+/* What differs between databases. */
+struct row_driver {
+	/* makes the row of $1, so that all see it */
+	const char *add;
+	unsigned add_fields;
+	/* is it still the transaction of a number: what stands before that, and behind it; */
+	const char *still, *still_end;
+	/* the same where it is given back, and what is asked then, if not NULL */
+	const char *release_end;
+	const struct question *last;
+	bool harmless;   /* as a question is */
+	bool errors_end; /* an error of the server's ends a transaction */
 
-/*
- * False: not that, or NULL.  An integer from `low` to `high`; a boolean, 0 or 1, f or t;
- * text that fits and has no NUL in it ("" for NULL).
- */
-bool row_integer(const struct row *, int field, int64_t low, int64_t high, int64_t *ret);
-bool row_boolean(const struct row *, int field, bool *ret);
-bool row_text(const struct row *, int field, char *out, size_t size);
+	/*
+	 * One attempt, in a transaction of its own that waits for so long (0: now or never).
+	 * It is left open with ROW_OURS alone; then there is a number, and a grant.
+	 */
+	enum rc (*attempt)(struct sql *, int64_t ms, instant until, enum row_found *,
+	    struct grant *, struct fault *);
 
-/* Text as the answer has it, up to its first NUL; NULL for NULL. */
-const char *row_words(const struct row *, int field);
+	/* Who is there, into host->seen?  NULL: an attempt has told. */
+	enum rc (*see)(struct sql *, const char *key, instant until, struct fault *);
+
+	enum rc (*each)(struct sql *, const struct look *, struct fault *);
+	enum rc (*revoke)(struct sql *, const struct target *, const char *record,
+	    bool force, instant until, struct fault *);
+};
+
+extern const struct sql_mode row_mode;
+
+static inline struct row_lock *
+row_lock_of(const struct sql *db)
+{
+	return sql_own(db, &row_mode);
+}
+
+/* Its heartbeat. */
+enum rc row_renew(struct sql *, instant until, struct grant *, struct fault *);
 
 #endif

@@ -3,6 +3,30 @@
 
 #define CHUNK (3 * NS_PER_S) /* one wait in the server */
 
+/* ---- who is there ---- */
+
+bool
+session_lock_read_queue(struct host *host, const struct row *r, int first)
+{
+	int64_t waiting, holders = 0;
+	bool shared;
+
+	if (!row_integer(r, first, 0, INT64_MAX, &waiting))
+		return false;
+	host->seen.position = waiting < 1000000 ? waiting + 1 : 0;
+	host->seen.holding.held = -1;
+	if (!row_text(r, first + 1, host->seen.holding.record,
+		sizeof host->seen.holding.record))
+		host->seen.holding.record[0] = '\0';
+	if (!row_integer(r, first + 2, 0, INT32_MAX, &holders))
+		holders = 0;
+	host->seen.holding.holders = holders;
+	host->seen.holding.kind = row_boolean(r, first + 3, &shared) && shared
+	    ? KIND_SHARED
+	    : KIND_EXCLUSIVE;
+	return true;
+}
+
 /* ---- acquire ---- */
 
 /* How long to wait in the server this time. */

@@ -70,4 +70,11 @@ enum rc session_lock_renew(struct sql *, struct session_lock *, const struct que
 enum rc session_lock_release(struct sql *, struct session_lock *, const struct question *,
     const struct question *last, instant until, struct fault *);
 
+/*
+ * Reads four fields from `first` on into host->seen: how many wait, who holds it
+ * (one of them: a JSON object, or NULL), how many do, and whether they share it.
+ * Our place is behind those who wait.
+ */
+bool session_lock_read_queue(struct host *, const struct row *, int first);
+
 #endif

@@ -9,9 +9,9 @@
  *  3. A statement that may be run twice is asked again where the connection was found
  *     broken, and where its transaction has lost a race (store.c).  Nothing else is.
  *  4. What is missing is created at first use, by whoever may; a look creates nothing.
- *  5. A row is hostile until row.h has read it.
+ *  5. A row is hostile until value.h has read it.
  *
- * What a driver is: struct sql_driver, and for mode=lease struct lease_driver (lease.h).
+ * What a driver is: struct sql_driver, and for the modes lease and row struct lease_driver (lease.h) and row_driver (row.h).
  * Its connection is opened, asked and closed by calls that wait in host->wait alone, with a
  * deadline; it says what the last error means; it has the texts of the statements.
  *
@@ -21,7 +21,7 @@
 #define DLOCK_SQL_SQL_H
 
 #include "backends/common/retry.h"
-#include "row.h"
+#include "value.h"
 
 #define ASK_PATIENCE (5 * NS_PER_S) /* for an answer while in the queue */
 /* for one that comes late, after a sleep in the server */
@@ -49,7 +49,8 @@ enum { SQL_VALUES_MAX = 16 };
 	.n = sizeof((const struct sql_value[]){__VA_ARGS__}) / sizeof(struct sql_value)
 
 struct question {
-	const char *text;
+	const char *text;      /* NULL: a call of */
+	const char *procedure; /* this one, with the values for arguments */
 	const struct sql_value *values;
 	size_t n;
 	unsigned fields; /* of each row of the answer; 0: that it was done */
@@ -149,10 +150,13 @@ struct sql_driver {
 	/* RC_DENIED: which right is missing, who has it, and what to do. */
 	enum rc (*explain_denial)(const struct sql *, struct fault *);
 
-	const char *procedures;              /* what this database calls them */
+	const char *procedures; /* what this database calls them */
+	/* what stands before and behind the name of one in a statement that calls it */
+	const char *call, *version;
 	const struct sql_mode *const *modes; /* the first is the default; NULL-ended */
 	const char *mode_names;              /* for people */
 	const struct lease_driver *lease;
+	const struct row_driver *row;
 };
 
 /* ---- a mode ---- */

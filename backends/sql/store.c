@@ -3,6 +3,7 @@
 
 #include "backends/common/setting.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,19 +51,39 @@ is_stopped_after_race(struct sql *db)
 	    WOKE_STOP;
 }
 
+enum { CALL_BYTES = 160 };
+
+/* "CALL dlock_thaw_3($1)" */
+static void
+write_call(const struct sql *db, const struct question *q, char *text)
+{
+	int used = snprintf(text, CALL_BYTES, "%s%s%s(", db->driver->call, q->procedure,
+	    db->driver->version);
+
+	for (size_t i = 1; i <= q->n; i++)
+		used += snprintf(
+		    text + used, CALL_BYTES - used, "%s$%zu", i > 1 ? ", " : "", i);
+	snprintf(text + used, CALL_BYTES - used, ")");
+}
+
 enum rc
 sql_exec(struct sql *db, const struct question *q, instant until, struct answer *a,
     struct fault *f)
 {
 	struct sql_value values[SQL_VALUES_MAX];
 	struct question whole = *q;
+	char text[CALL_BYTES];
 
-	if (!q->more || !sql_is_connected(db))
-		return db->driver->exec(db, q, until, a, f);
-	for (size_t i = 0; i < q->n; i++)
-		values[i] = q->values[i];
-	whole.values = values;
-	whole.n += q->more(db, q->call, until, values + q->n);
+	if (q->more && sql_is_connected(db)) {
+		for (size_t i = 0; i < q->n; i++)
+			values[i] = q->values[i];
+		whole.values = values;
+		whole.n += q->more(db, q->call, until, values + q->n);
+	}
+	if (!q->text) {
+		write_call(db, &whole, text);
+		whole.text = text;
+	}
 	return db->driver->exec(db, &whole, until, a, f);
 }
 

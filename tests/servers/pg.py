@@ -433,7 +433,7 @@ def schema_sql(dlock):
     return done.stdout
 
 
-def version_4(dlock):
+def version_5(dlock):
     """The schema of the version before, with the same tables, and functions of which one is another."""
-    text = schema_sql(dlock).replace("'dlock 5:", "'dlock 4:").replace("'SELECT 5'", "'SELECT 4'")
-    return re.sub(r"CREATE OR REPLACE FUNCTION dlock\.serves_5.*?;\n", "", text, flags=re.S)
+    text = schema_sql(dlock).replace("'dlock 6:", "'dlock 5:")
+    return re.sub(r"CREATE OR REPLACE FUNCTION dlock\.serves_6.*?;\n", "", text, flags=re.S)

@@ -44,20 +44,20 @@ TAMPERED = {
 def test_a_dropped_procedure_is_no_lost_lock(dlock, mysql_db):
     """The row is there, and nobody can be granted the key: the lease runs on, and is renewed when the procedure is back."""
     assert run(dlock, mysql_db.url).status == 0
-    dropped = mysql_db.ask("SHOW CREATE PROCEDURE dlock_renew_2")[0][2]
+    dropped = mysql_db.ask("SHOW CREATE PROCEDURE dlock_renew_3")[0][2]
     holder = dlock.hold(At(mysql_db.url), "job", "-t", "20s")
-    mysql_db.ask("DROP PROCEDURE dlock_renew_2")
+    mysql_db.ask("DROP PROCEDURE dlock_renew_3")
     holder.event("suspect")
     mysql_db.ask(dropped)
     holder.event("trusted")
-    mysql_db.ask("DROP PROCEDURE dlock_release_2")
+    mysql_db.ask("DROP PROCEDURE dlock_release_3")
     done = holder.finish()
     assert done.status == 0 and "not confirmed" in done.stderr and "mysql-schema" in done.stderr, done
 
 
 def test_no_procedures_at_all_cost_the_command_at_the_end_of_its_lease(dlock, mysql_db):
     holder = dlock.hold(At(mysql_db.url), "job", *LEASE)
-    mysql_db.ask("DROP PROCEDURE dlock_renew_2")
+    mysql_db.ask("DROP PROCEDURE dlock_renew_3")
     done = holder.wait()
     assert done.status == 79 and "mysql-schema" in done.stderr, done
     assert mysql_db.ask("SELECT 1 FROM dlock_holds WHERE k = 'job'") == []  # and it was given back

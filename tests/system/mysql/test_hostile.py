@@ -190,8 +190,8 @@ def test_a_replica_is_not_written_to_with_the_rights_of_another(dlock, make_mysq
         server.ask("SET GLOBAL read_only = 1")
         token = server.value("SELECT token FROM app.dlock_holds")
         before = server.ask("SELECT * FROM app.dlock_holds"), server.writes()
-        for call in ("freeze_2('job', '{}', NULL)", "thaw_2('job')", f"ask_back_2('job', {token}, NULL, '{{}}')",
-                     f"take_away_2('job', {token}, NULL, '{{}}')", "release_2('job', 'somebody', NULL, NULL)"):
+        for call in ("freeze_3('job', '{}', NULL)", "thaw_3('job')", f"ask_back_3('job', {token}, NULL, '{{}}')",
+                     f"take_away_3('job', {token}, NULL, '{{}}')", "release_3('job', 'somebody', NULL, NULL, 0)"):
             with pytest.raises(Exception, match="1290"):
                 cursor.execute(f"CALL dlock_{call}")
         holder.popen.stdin.close()

@@ -35,8 +35,9 @@ def call(connection, procedure, *arguments):
         return cursor.fetchone()
 
 
-def enter(connection, owner, kind="exclusive", room=0, patience=9_000_000, bells=1, by=FAR, key="job", cooldown=0):
-    row = call(connection, "dlock_enter_2", key, owner, "{}", 30_000_000, patience, kind, room, bells, None, cooldown, by)
+def enter(connection, owner, kind="exclusive", room=0, patience=9_000, bells=1, by=FAR, key="job", cooldown=0):
+    session = connection.thread_id() if bells else 0
+    row = call(connection, "dlock_enter_3", key, owner, "{}", 30_000, patience, kind, room, None, cooldown, session, 0, by)
     return dict(zip(("code", "token", "slot", "place"), row))
 
 
@@ -128,14 +129,14 @@ def test_a_question_that_was_cancelled_is_no_sleep_that_was(dlock, mysql_db, req
     assert run(dlock, mysql_db.url).status == 0
 
     def replace(function):
-        mysql_db.ask("DROP PROCEDURE dlock_enter_2")
+        mysql_db.ask("DROP PROCEDURE dlock_enter_3")
         mysql_db.ask(function)
 
     def expires_while_it_waits():
         holder = dlock.hold(At(mysql_db.url), "job", "-t", "60s")
         waiter = dlock.contend(At(mysql_db.through(proxy)), "job", "-t", "60s", "-w", "2950ms").queued(1)
-        function = mysql_db.ask("SHOW CREATE PROCEDURE dlock_enter_2")[0][2]
-        replace(function.replace("\tCALL dlock_must_lock_2();", "\tSIGNAL SQLSTATE '70100' SET MYSQL_ERRNO = 1317;"))
+        function = mysql_db.ask("SHOW CREATE PROCEDURE dlock_enter_3")[0][2]
+        replace(function.replace("\tCALL dlock_must_lock_3();", "\tSIGNAL SQLSTATE '70100' SET MYSQL_ERRNO = 1317;"))
         status = waiter.wait().status
         replace(function)
         assert holder.finish().status == 0
@@ -192,8 +193,8 @@ def test_where_there_are_no_bells_waiters_ask(dlock, mysql_db, make_mysql_tamper
 
 def test_what_comes_too_late_takes_nothing(made):
     with made.connect() as c:
-        for arguments in (("dlock_take_2", "job", OWNER, "{}", 30_000_000, 1, 1),
-                          ("dlock_enter_2", "job", OWNER, "{}", 30_000_000, 9_000_000, "exclusive", 0, 1, None, 0, 1)):
+        for arguments in (("dlock_take_3", "job", OWNER, "{}", 30_000, 0, 1),
+                          ("dlock_enter_3", "job", OWNER, "{}", 30_000, 9_000, "exclusive", 0, None, 0, 0, 0, 1)):
             with pytest.raises(pymysql.err.MySQLError) as e:
                 call(c, *arguments)
             assert e.value.args[0] == 3024
@@ -230,11 +231,11 @@ def test_asking_twice_changes_nothing(made):
         first = enter(c, owner_of(1))
         assert first["code"] == 1 and enter(c, owner_of(1))["token"] == first["token"]
         assert [enter(d, owner_of(2))["place"] for _ in range(3)] == [1, 1, 1]
-        assert call(c, "dlock_release_2", "job", secret_of(1), None, None) == (1,)
-        assert call(c, "dlock_release_2", "job", secret_of(1), None, None) == (0,)
+        assert call(c, "dlock_release_3", "job", secret_of(1), None, None, 0) == (1,)
+        assert call(c, "dlock_release_3", "job", secret_of(1), None, None, 0) == (0,)
         granted = enter(d, owner_of(2))
         assert granted["code"] == 1 and granted["token"] > first["token"]
-        assert call(d, "dlock_release_2", "job", secret_of(2), None, None) == (1,)
+        assert call(d, "dlock_release_3", "job", secret_of(2), None, None, 0) == (1,)
 
 
 def test_who_is_granted_but_does_not_come_loses_its_turn(made):
@@ -242,7 +243,7 @@ def test_who_is_granted_but_does_not_come_loses_its_turn(made):
         enter(c, owner_of(1))
         enter(d, owner_of(2))
         enter(e, owner_of(3))
-        call(c, "dlock_release_2", "job", secret_of(1), None, None)
+        call(c, "dlock_release_3", "job", secret_of(1), None, None, 0)
         assert made.value("SELECT owner FROM dlock_holds") == owner_of(2).encode()
         assert made.value("SELECT ends - since FROM dlock_holds") <= 3_000_000
         wait_for(lambda: enter(e, owner_of(3))["code"] == 1, what="the end of that grant")
@@ -257,10 +258,10 @@ def test_a_waiter_without_its_bell_is_passed_over_and_keeps_its_place(made):
         wait_for(lambda: made.value("SELECT IS_FREE_LOCK(CONCAT('dlock:', bell)) FROM dlock_waiters WHERE owner = %s",
                                     owner_of(2)), what="its end")
         enter(d, owner_of(3))
-        call(c, "dlock_release_2", "job", secret_of(1), None, None)
+        call(c, "dlock_release_3", "job", secret_of(1), None, None, 0)
         assert enter(d, owner_of(3))["code"] == 1
         assert enter(c, owner_of(2))["place"] == 1
-        call(d, "dlock_release_2", "job", secret_of(3), None, None)
+        call(d, "dlock_release_3", "job", secret_of(3), None, None, 0)
         assert enter(c, owner_of(2))["code"] == 1
 
 
@@ -268,10 +269,10 @@ def test_waiters_without_bells_live_as_long_as_they_said(made):
     """Behind a proxy, or on a node of a cluster."""
     with made.connect() as c, made.connect() as d, made.connect() as e:
         enter(c, owner_of(1))
-        enter(d, owner_of(2), bells=0, patience=1000)
+        enter(d, owner_of(2), bells=0, patience=1)
         time.sleep(0.05)
         enter(e, owner_of(3), bells=0)
-        call(c, "dlock_release_2", "job", secret_of(1), None, None)
+        call(c, "dlock_release_3", "job", secret_of(1), None, None, 0)
         assert enter(e, owner_of(3), bells=0)["code"] == 1
         assert made.ask("SELECT owner FROM dlock_waiters") == []
 
@@ -293,7 +294,7 @@ def test_who_waits_is_served_though_the_row_is_gone(made, kind):
         token = enter(c, owner_of(1))["token"]
         enter(d, owner_of(2), kind=kind)
         made.ask("DELETE FROM dlock_keys")
-        assert call(c, "dlock_release_2", "job", secret_of(1), None, None) == (1,)
+        assert call(c, "dlock_release_3", "job", secret_of(1), None, None, 0) == (1,)
         granted = enter(d, owner_of(2), kind=kind)
         assert granted["code"] == 1 and granted["token"] > token
 
@@ -303,7 +304,7 @@ def test_a_queue_has_an_end(made):
     with made.connect() as c:
         enter(c, owner_of(1))
         made.ask("INSERT INTO dlock_waiters VALUES ('job', 9223372036854775807, 'x', 'shared', 0, 1000000, NULL, %s, 1, '{}')", FAR)
-        assert call(c, "dlock_release_2", "job", secret_of(1), None, None) == (1,)
+        assert call(c, "dlock_release_3", "job", secret_of(1), None, None, 0) == (1,)
 
 
 def test_a_ticket_below_all_others_is_served(made):
@@ -312,7 +313,7 @@ def test_a_ticket_below_all_others_is_served(made):
         enter(c, owner_of(1))
         enter(d, owner_of(2))
         made.ask("UPDATE dlock_waiters SET ticket = -5")
-        assert call(c, "dlock_release_2", "job", secret_of(1), None, None) == (1,)
+        assert call(c, "dlock_release_3", "job", secret_of(1), None, None, 0) == (1,)
         assert made.ask("SELECT owner FROM dlock_holds WHERE k = 'job'") == [(owner_of(2).encode(),)]
 
 
@@ -330,13 +331,13 @@ def test_no_owner_is_told(made):
         token = enter(c, owner_of(1))["token"]
         enter(d, owner_of(2), kind="shared")
         for kind in ("exclusive", "shared"):
-            cursor.execute("CALL dlock_enter_2('job', %s, '{}', 1000000, 1, %s, 0, 1, NULL, 0, %s)", (f"spy {kind}", kind, FAR))
+            cursor.execute("CALL dlock_enter_3('job', %s, '{}', 1000, 1, %s, 0, NULL, 0, CONNECTION_ID(), 0, %s)", (f"spy {kind}", kind, FAR))
             row = str(cursor.fetchone())
             assert owner_of(1) not in row and owner_of(2) not in row
-            cursor.execute("CALL dlock_list_2('job', '', 0, 0, 100)")
+            cursor.execute("CALL dlock_list_3('job', '', 0, 0, 100)")
             rows = cursor.fetchall()
             assert len(rows) >= 3 and owner_of(1) not in str(rows) and owner_of(2) not in str(rows)
-        cursor.execute("CALL dlock_take_away_2('job', %s, NULL, '{}')", (token,))
+        cursor.execute("CALL dlock_take_away_3('job', %s, NULL, '{}')", (token,))
         assert owner_of(1) not in str(cursor.fetchall())
 
 
@@ -359,11 +360,11 @@ def test_a_renewal_wants_owner_token_and_a_lease_that_runs(made):
     with made.connect() as c:
         token = enter(c, owner_of(1))["token"]
         for arguments in ((owner_of(2), token), (owner_of(1), token + 1), (owner_of(1), token - 1)):
-            assert call(c, "dlock_renew_2", "job", *arguments, 30_000_000, 1)[0] == 0
-        assert call(c, "dlock_renew_2", "job", owner_of(1), token, 1000, 1)[0] == 1
+            assert call(c, "dlock_renew_3", "job", *arguments, 30_000, 0)[0] == 0
+        assert call(c, "dlock_renew_3", "job", owner_of(1), token, 1, 0)[0] == 1
         time.sleep(0.01)
-        assert call(c, "dlock_renew_2", "job", owner_of(1), token, 30_000_000, 1)[0] == 0
-        assert call(c, "dlock_release_2", "job", secret_of(1), None, None) == (0,)
+        assert call(c, "dlock_renew_3", "job", owner_of(1), token, 30_000, 0)[0] == 0
+        assert call(c, "dlock_release_3", "job", secret_of(1), None, None, 0) == (0,)
 
 
 def test_a_renewal_that_is_under_way_is_seen_by_who_takes(made):
@@ -388,11 +389,11 @@ def test_an_error_in_the_midst_leaves_no_transaction(made):
         c.cursor().execute("SET innodb_lock_wait_timeout = 1")
         for _ in range(2):
             with pytest.raises(pymysql.err.MySQLError):
-                call(c, "dlock_take_2", "job", OWNER, "{}", 30_000_000, 1, FAR)
+                call(c, "dlock_take_3", "job", OWNER, "{}", 30_000, 0, FAR)
         assert made.server.value("SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = %s",
                                  c.thread_id()) == 0
         blocker.rollback()
-        assert call(c, "dlock_take_2", "job", OWNER, "{}", 30_000_000, 1, FAR)[0]
+        assert call(c, "dlock_take_3", "job", OWNER, "{}", 30_000, 0, FAR)[0]
 
 
 def test_two_databases_are_two_places(dlock, made):
@@ -412,13 +413,13 @@ def test_a_session_that_goes_to_another_database_looks_at_its_tables_too(dlock, 
         assert run(dlock, other.url).status == 0
         other.ask("ALTER TABLE dlock_holds ENGINE = MyISAM")
         with made.connect() as c:
-            assert call(c, "dlock_take_2", "job", OWNER, "{}", 30_000_000, 0, FAR)[0]
+            assert call(c, "dlock_take_3", "job", OWNER, "{}", 30_000, 0, FAR)[0]
             c.select_db(other.name)
             with pytest.raises(pymysql.err.MySQLError) as refusal:
-                call(c, "dlock_take_2", "job", OWNER, "{}", 30_000_000, 0, FAR)
+                call(c, "dlock_take_3", "job", OWNER, "{}", 30_000, 0, FAR)
             assert refusal.value.args[0] == 1286
             c.select_db(made.name)
-            assert call(c, "dlock_take_2", "else", OWNER, "{}", 30_000_000, 0, FAR)[0]
+            assert call(c, "dlock_take_3", "else", OWNER, "{}", 30_000, 0, FAR)[0]
     finally:
         other.drop()
 

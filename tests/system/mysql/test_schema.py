@@ -15,7 +15,7 @@ from proxy import UP
 from support import At, is_free, run, wait_for
 
 FAR = 9_000_000_000_000_000  # a time that does not come
-DIGESTS = {"2": "46b4923d10ea329a33863fece7936959cc10015c34b70d3d3665cfbf7396d555"}  # of what a version's procedures do
+DIGESTS = {"3": "c881da35419b83ab181683cfc3fb5bc9b5dbb411e5819207a7400ca8e106c2b0"}  # of what a version's procedures do
 
 
 @pytest.fixture
@@ -67,11 +67,12 @@ def owner_of(secret):
 
 def take(connection, secret="a"):
     """What an older dlock asks."""
-    return call(connection, "dlock_take_0", "job", owner_of(secret), "{}", 30_000_000, 1, FAR)[0]
+    return call(connection, "dlock_take_0", "job", owner_of(secret), "{}", 30_000, connection.thread_id(), FAR)[0]
 
 
 def enter(connection, secret="a"):
-    return call(connection, "dlock_enter_0", "job", owner_of(secret), "{}", 30_000_000, 9_000_000, "exclusive", 0, 1, None, 0, FAR)[0]
+    return call(connection, "dlock_enter_0", "job", owner_of(secret), "{}", 30_000, 9_000, "exclusive", 0, None, 0,
+                connection.thread_id(), 0, FAR)[0]
 
 
 # ---- versions ----
@@ -108,14 +109,14 @@ def test_versions_exclude_each_other(dlock, old):
         assert take(c)
         assert run(dlock, old.url, "-n").status == 75
         waiter = dlock.contend(At(old.url), "job", "-t", "1h").queued(1)
-        assert call(c, "dlock_release_0", "job", "a", None, None) == (1,)
+        assert call(c, "dlock_release_0", "job", "a", None, None, 0) == (1,)
         waiter.held()
         assert take(c) is None and enter(c) == 0
         last = dlock.contend(At(old.url), "job", command=("true",)).queued(2)
         assert waiter.finish().status == 0
         wait_for(lambda: enter(c) == 1, what="the grant of the older one")
         assert not last.events("started")
-        assert call(c, "dlock_release_0", "job", "a", None, None) == (1,)
+        assert call(c, "dlock_release_0", "job", "a", None, None, 0) == (1,)
     assert last.wait().status == 0
 
 
@@ -126,7 +127,7 @@ def test_a_crowd_comes_to_an_older_database(dlock, old):
         crowd = [dlock.contend(At(old.url), "job", "-t", "1h", command=("true",)) for _ in range(8)]
         for waiter in crowd:
             waiter.queued()
-        assert call(c, "dlock_release_0", "job", "a", None, None) == (1,)
+        assert call(c, "dlock_release_0", "job", "a", None, None, 0) == (1,)
     assert [waiter.wait().status for waiter in crowd] == [0] * 8
 
 
@@ -164,7 +165,7 @@ def test_what_is_sent_before_a_release_releases_nothing(dlock, mysql_db, make_pr
     assert owner_of(secret).encode() in words
     with mysql_db.connect() as c:
         for word in words:
-            assert call(c, f"dlock_release_{version_of(schema)}", "job", word[:32], None, None) == (0,)
+            assert call(c, f"dlock_release_{version_of(schema)}", "job", word[:32], None, None, 0) == (0,)
     assert holder.poll() is None and not waiter.events("started")
     assert holder.finish().status == 0 and waiter.wait().status == 0
 

@@ -285,7 +285,7 @@ def test_an_answer_that_has_come_in_time_is_taken_however_late(dlock, db, make_p
     proxy, started, stopped, answered = make_proxy(db.port), [], [], []
 
     def tap(_, direction, data):
-        if direction == UP and b"take_unclaimed" in data:
+        if direction == UP and b"dlock.take(" in data:
             stopped[:] = wait_for(lambda: started and children_of(started[0].pid))
             kill(stopped[0], signal.SIGSTOP)
         elif direction == DOWN and stopped:
@@ -353,7 +353,7 @@ def test_who_waits_is_not_flooded_with_notifications(dlock, db, make_proxy):
         if direction == DOWN and links and link is links[-1] and not flooded:
             flooded.append(link)
             return data + b"".join(message(*m) for m in FLOODS["notifications"])
-        if direction == UP and b"enter_queue" in data:
+        if direction == UP and b"dlock.enter(" in data:
             links.append(link)
         return data
 

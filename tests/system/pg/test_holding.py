@@ -51,7 +51,7 @@ def test_a_dropped_function_is_no_lost_lock(dlock, db):
     holder.event("suspect")
     db.ask("ALTER FUNCTION dlock.renew_away RENAME TO renew")
     holder.event("trusted")
-    db.ask("DROP FUNCTION dlock.release")
+    db.ask("DROP FUNCTION dlock.release_alone")
     done = holder.finish()
     assert done.status == 0 and "not confirmed" in done.stderr and "pg-schema" in done.stderr, done
 

@@ -283,7 +283,7 @@ def test_a_question_that_was_cancelled_is_no_sleep_that_was(dlock, db):
     def expires_while_it_waits():
         reader = dlock.hold(At(db.url), "job", "-s", "-t", "60s")
         writer = dlock.contend(At(db.url), "job", "-t", "60s", "-w", "4s").queued(1)
-        function = db.value("SELECT pg_get_functiondef('dlock.enter_queue'::regproc)")
+        function = db.value("SELECT pg_get_functiondef('dlock.enter'::regproc)")
         db.ask(function.replace("\nBEGIN\n", "\nBEGIN\nRAISE query_canceled;\n", 1))  # it asks every 2.5 s, and soon waits again
         status = writer.wait().status
         db.ask(function)

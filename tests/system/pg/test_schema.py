@@ -13,7 +13,7 @@ import pytest
 
 from databases import wait_for_renewals
 from faults import LIVING_LEASE, assert_refused
-from pg import MODES, PG_PLACES, USER, pg_url, psql, schema_sql, version_4
+from pg import MODES, PG_PLACES, USER, pg_url, psql, schema_sql, version_5
 from proxy import UP
 from support import DLOCK, ROOT, At, run
 
@@ -246,7 +246,7 @@ def test_a_schema_that_comes_right_behind_the_guard_is_not_called(dlock, db, mak
     proxy = make_proxy(db.port)
 
     def tap(_, direction, data):
-        if direction == UP and re.search(rb"dlock\.(take_unclaimed|number|lock_row)\((?!\))|SELECT dlock\.number|t\.got, CASE.*dlock", data):
+        if direction == UP and re.search(rb"dlock\.(take|number|lock_row)\((?!\))|SELECT dlock\.number|t\.got, CASE.*dlock", data):
             with contextlib.suppress(psycopg2.Error):  # we may have made ours by now
                 db.ask("ALTER SCHEMA hidden RENAME TO dlock", user=USER)
         return data
@@ -276,14 +276,14 @@ WHO, ENDLESS = "repeat('a', 32), '{}'", "-9000000000000000"
 
 
 @pytest.mark.parametrize("call", [
-    "take_unclaimed(K, 'zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz', '{}', '1 s', 0, 0)", "take_unclaimed(K, '0123456789abcdef', '{}', '1 s', 0, 0)",
-    f"take_unclaimed(K, {WHO}, '-300000 years', 0, 0)",
-    "enter_queue(K, 'zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz', '{}', 1000, 600000, 'exclusive', 0, 0, 0)",
-    "enter_queue(K, '0123456789abcdef', '{}', 1000, 600000, 'exclusive', 0, 0, 0)",
-    *(f"enter_queue(K, {WHO}, {lease}, 600000, '{kind}', {room}, 0, 0)" for lease, kind, room in (
+    "take(K, 'zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz', '{}', 1000, 0, 0)", "take(K, '0123456789abcdef', '{}', 1000, 0, 0)",
+    f"take(K, {WHO}, -9000000000000000, 0, 0)",
+    "enter(K, 'zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz', '{}', 1000, 600000, 'exclusive', 0, NULL, 0, 0, false)",
+    "enter(K, '0123456789abcdef', '{}', 1000, 600000, 'exclusive', 0, NULL, 0, 0, false)",
+    *(f"enter(K, {WHO}, {lease}, 600000, '{kind}', {room}, NULL, 0, 0, false)" for lease, kind, room in (
         ("1000", "limit", 0), ("1000", "limit", -1), ("1000", "limit", 100001), ("1000", "exclusive", 1),
         ("1000", "shared", 7), ("1000", "", 0), ("1000", "freeze", 0), (ENDLESS, "exclusive", 0), (ENDLESS, "shared", 0))),
-    f"release_among(K, {WHO[:15]}, 0, 0, 'never')", f"release_among(K, {WHO[:15]}, 0, 999, '')",
+    f"release(K, {WHO[:15]}, 0, 'never', false)", f"release(K, {WHO[:15]}, 999, '', false)",
     "freeze(K, NULL, NULL)", "freeze(K, '', '-300000 years')", "freeze(K, '', '-1 s')", "ask_back(K, NULL, NULL, NULL)", "take_away(K, NULL, NULL, NULL)",
     "take_away(K, 0, '', '')", "thaw(NULL)", "thaw(K)"])
 def test_nobody_wedges_a_key_with_strange_arguments(dlock, db, call):
@@ -325,12 +325,12 @@ def test_keys_are_no_sql(dlock, pg_place, key):
 
 
 def is_up_to_date(database, fresh):
-    return shape(database) == shape(fresh) and database.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 5:")
+    return shape(database) == shape(fresh) and database.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 6:")
 
 
 # By its text without comments.  Whoever changes it raises the version, adds the new one to the functions
 # serves_N(), and tells here what it is; otherwise no server that has the old one gets the new one.
-DIGEST = "29e21729ea9f5b70"
+DIGEST = "0ea098c9ab456d80"
 
 
 def test_a_version_is_for_all_that_is_in_the_schema(dlock):
@@ -341,8 +341,8 @@ def test_a_version_is_for_all_that_is_in_the_schema(dlock):
 @pytest.mark.parametrize("mode", MODES)
 def test_an_older_schema_with_the_same_tables_is_brought_up_to_date(dlock, db, make_db, mode):
     """By the first run of a role that may; what is held, queued and remembered there stays."""
-    psql(db, version_4(dlock), USER)
-    db.ask("SELECT dlock.take_unclaimed('held', repeat('a', 32), '{}', '1 hour', 0, 0);"
+    psql(db, version_5(dlock), USER)
+    db.ask("SELECT dlock.take('held', repeat('a', 32), '{}', 3600000, 0, 0);"
            " INSERT INTO dlock.runs VALUES ('once', 'monday', now(), now(), 0, 1, '{}')", user=USER)
     assert run(dlock, db.url, mode=mode).status == 0
     fresh = make_db()
@@ -355,18 +355,18 @@ def test_an_older_schema_with_the_same_tables_is_brought_up_to_date(dlock, db, m
 
 def test_a_crowd_brings_a_schema_up_to_date_that_is_in_use(dlock, db, make_db, tmp_path):
     """Each finds it older; nobody fails, and no two hold a lock at once."""
-    psql(db, version_4(dlock), USER)
+    psql(db, version_5(dlock), USER)
     with contextlib.closing(db.connect(USER)) as c, c.cursor() as cursor:  # an older dlock holds, and one waits
-        cursor.execute("SELECT granted FROM dlock.take_unclaimed('key0', repeat('a', 32), '{}', '1 hour', 0, 0)")
-        cursor.execute("SELECT code FROM dlock.enter_queue('key0', repeat('b', 32), '{}', 60000, 9000, 'exclusive', 0, 0, 0)")
+        cursor.execute("SELECT token FROM dlock.take('key0', repeat('a', 32), '{}', 3600000, 0, 0)")
+        cursor.execute("SELECT code FROM dlock.enter('key0', repeat('b', 32), '{}', 60000, 9000, 'exclusive', 0, NULL, 0, 0, false)")
         script = 'mkdir "$0" && sleep 0.05 && rmdir "$0"'
         crowd = [dlock.contend(At(db.url), f"key{n % 3}", command=("sh", "-c", script, str(tmp_path / f"held{n % 3}"))) for n in range(12)]
         for waiter in crowd[::3]:
             waiter.event("waiting")
         assert [c.wait(60).status for n, c in enumerate(crowd) if n % 3] == [0] * 8
-        cursor.execute("SELECT code FROM dlock.renew('key0', repeat('a', 32), (SELECT token FROM dlock.claims WHERE owner = repeat('a', 32)), 60000, 0, 0)")
+        cursor.execute("SELECT code FROM dlock.renew('key0', repeat('a', 32), (SELECT token FROM dlock.claims WHERE owner = repeat('a', 32)), 60000, 0)")
         assert cursor.fetchone() == (1,)
-        cursor.execute("SELECT dlock.release('key0', repeat('a', 32), 0), dlock.release('key0', repeat('b', 32), 0)")
+        cursor.execute("SELECT dlock.release('key0', repeat('a', 32), NULL, NULL, false), dlock.release('key0', repeat('b', 32), NULL, NULL, false)")
     assert [c.wait(60).status for c in crowd[::3]] == [0] * 4
     fresh = make_db()
     assert run(dlock, fresh.url).status == 0
@@ -375,7 +375,7 @@ def test_a_crowd_brings_a_schema_up_to_date_that_is_in_use(dlock, db, make_db, t
 
 @pytest.mark.parametrize("mode", MODES)
 def test_an_older_schema_of_anothers_is_refused_and_nothing_of_it_called(dlock, db, worker, mode):
-    psql(db, version_4(dlock))
+    psql(db, version_5(dlock))
     db.ask("GRANT USAGE ON SCHEMA dlock TO worker; CREATE SEQUENCE public.calls; GRANT ALL ON public.calls TO PUBLIC;"
            " GRANT USAGE ON SCHEMA public TO worker")
     db.ask("UPDATE pg_proc SET prosrc = 'BEGIN PERFORM nextval(''public.calls''); END', prosqlbody = NULL, prolang = (SELECT oid"
@@ -390,7 +390,7 @@ def test_an_older_schema_of_anothers_is_refused_and_nothing_of_it_called(dlock, 
 
 
 def test_an_administrators_schema_is_brought_up_to_date_by_the_administrator(dlock, db):
-    psql(db, version_4(dlock))
+    psql(db, version_5(dlock))
     db.ask("GRANT USAGE ON SCHEMA dlock TO PUBLIC")
     assert_refused(run(dlock, db.url), 78, "older")
     assert run(dlock, pg_url(db.port, "postgres", db.name)).status == 0
@@ -398,7 +398,7 @@ def test_an_administrators_schema_is_brought_up_to_date_by_the_administrator(dlo
 
 
 def test_an_older_schema_of_anothers_is_not_touched_by_a_superuser(dlock, db):
-    psql(db, version_4(dlock), USER)
+    psql(db, version_5(dlock), USER)
     before = shape(db)
     assert_refused(run(dlock, pg_url(db.port, "postgres", db.name)), 78, "schema dlock")
     assert shape(db) == before
@@ -406,23 +406,23 @@ def test_an_older_schema_of_anothers_is_not_touched_by_a_superuser(dlock, db):
 
 def test_a_newer_schema_that_serves_this_version_is_used(dlock, db):
     assert run(dlock, db.url).status == 0
-    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 6: locks for commands'", user=USER)
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 7: locks for commands'", user=USER)
     for mode in MODES:
         assert run(dlock, db.url, mode=mode).status == 0
-    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 6:")
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 7:")
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_newer_schema_is_left_alone(dlock, db, mode):
     """Its functions would not go together with ours."""
     assert run(dlock, db.url).status == 0
-    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 6: locks for commands'; ALTER FUNCTION dlock.serves_5 RENAME TO serves_6", user=USER)
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 7: locks for commands'; ALTER FUNCTION dlock.serves_6 RENAME TO serves_7", user=USER)
     assert_refused(run(dlock, db.url, mode=mode), 78, "newer")
     assert dlock.run("status", "-u", db.url, "-k", "job").status == 78
     with pytest.raises(AssertionError, match="a newer dlock"):
         psql(db, schema_sql(dlock), USER)
-    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 6:")
-    assert not db.ask("SELECT FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace AND proname = 'serves_5'")
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 7:")
+    assert not db.ask("SELECT FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace AND proname = 'serves_6'")
 
 
 # ---- long records ----
@@ -432,8 +432,8 @@ def test_nobody_fills_the_memory_of_others_by_a_record(dlock, db):
     """Records are cut when they come, checked in the table, and cut when they go."""
     assert run(dlock, db.url).status == 0
     much = f"repeat('\u00e9', {8 << 20})"
-    db.ask(f"SELECT dlock.take_unclaimed('job', repeat('a', 32), {much}, '1 hour', 0, 0);"
-           f" SELECT dlock.enter_queue('job', repeat('b', 32), {much}, 3600000, 60000, 'exclusive', 0, 0, 0);"
+    db.ask(f"SELECT dlock.take('job', repeat('a', 32), {much}, 3600000, 0, 0);"
+           f" SELECT dlock.enter('job', repeat('b', 32), {much}, 3600000, 60000, 'exclusive', 0, NULL, 0, 0, false);"
            f" SELECT dlock.ask_back('job', token, NULL, {much}) FROM dlock.claims WHERE slot IS NOT NULL;"
            f" SELECT dlock.freeze('frozen', {much}, NULL)", user=USER)
     assert db.value("SELECT max(greatest(octet_length(record), octet_length(wanted_by))) FROM dlock.claims") == 2 * 1023

@@ -15,7 +15,7 @@ import pytest
 
 from admin import ADMIN, BOB, CONFIG, DENIED, LOST, OK, admin, does, each, kinds, revoke
 from faults import LIVING_LEASE
-from pg import MODES, USER, error, pg_url, psql, schema_sql, version_4
+from pg import MODES, USER, error, pg_url, psql, schema_sql, version_5
 from support import At, is_alive, run, wait_for
 
 EXCLUSIVE, SHARED, LIMIT = 0, 2, 3  # enum lock_kind
@@ -198,8 +198,8 @@ HOSTILE = ["\x1b[31mred\x1b[0m\x1b]0;title\x07", "‮evil‬", '{"who":', "{}" *
 @pytest.mark.parametrize("record", HOSTILE, ids=["escapes", "bidi", "broken", "1M", "wild", "empty", "lines"])
 def test_a_hostile_record_is_handed_out_as_it_is_within_bounds(dlock, db, at, record):
     assert run(dlock, db.url).status == 0
-    assert db.value("SELECT granted FROM dlock.take_unclaimed('job', repeat('a', 32), %s, '1 h', 0, 0)", record)
-    db.ask("SELECT dlock.enter_queue('job', repeat('b', 32), %s, 60000, 60000, 'shared', 0, 0, 0)", record)
+    assert db.value("SELECT token FROM dlock.take('job', repeat('a', 32), %s, 3600000, 0, 0)", record)
+    db.ask("SELECT dlock.enter('job', repeat('b', 32), %s, 60000, 60000, 'shared', 0, NULL, 0, 0, false)", record)
     assert does(at, "freeze", "other", record[:100000]) == OK
     found = each(at)
     assert kinds(found) == ["holder", "waiter", "freeze"]
@@ -322,7 +322,7 @@ def test_to_ask_costs_the_holder_nothing(dlock, make_pg):
     assert revoke(at, each(at, "job")[0]) == OK
     assert holder.wait().status == 79
     asked = re.findall(rf"\[{session}\] LOG:  (?:execute|statement).*?(pg_roles|dlock\.\w+)", server.log())
-    assert asked == ["pg_roles", "dlock.take_unclaimed", *["dlock.renew"] * (len(asked) - 3), "dlock.release"] and len(asked) > 3
+    assert asked == ["pg_roles", "dlock.take", *["dlock.renew"] * (len(asked) - 3), "dlock.release_alone"] and len(asked) > 3
 
 
 def test_a_waiter_that_was_granted_can_be_asked_before_it_knows(dlock, at):
@@ -380,13 +380,13 @@ def test_a_grant_that_ends_meanwhile_is_broken_or_not_and_no_other_is(dlock, db,
                 thread.start()
             for n in range(300):
                 me = f"{n:032x}"
-                cursor.execute("SELECT granted FROM dlock.take_unclaimed('job', %s, '{}', '1 h', 0, 0)", (me,))
+                cursor.execute("SELECT token FROM dlock.take('job', %s, '{}', 3600000, 0, 0)", (me,))
                 token = cursor.fetchone()[0]
                 assert token, "it was free"
                 tokens.append(token)
-                cursor.execute("SELECT code, wanted_by FROM dlock.renew('job', %s, %s, 3600000, 0, 0)", (me, token))
+                cursor.execute("SELECT code, wanted_by FROM dlock.renew('job', %s, %s, 3600000, 0)", (me, token))
                 code, by = cursor.fetchone()
-                cursor.execute("SELECT dlock.release('job', %s, 0)", (me,))
+                cursor.execute("SELECT dlock.release('job', %s, NULL, NULL, false)", (me,))
                 results.append((token, code, by, cursor.fetchone()[0]))
         finally:
             over.set()
@@ -559,10 +559,10 @@ def test_a_freeze_at_the_moment_of_a_release(dlock, db, at, isolation):
             turn = 0
             while not over.is_set():
                 turn, me = turn + 1, f"{n:016x}{turn:016x}"
-                token = ask(cursor, "SELECT granted FROM dlock.take_unclaimed('job', %s, '{}', '1 h', 0, 0)", me)
+                token = ask(cursor, "SELECT token FROM dlock.take('job', %s, '{}', 3600000, 0, 0)", me)
                 if token:
                     granted.append(token)
-                    ask(cursor, "SELECT dlock.release('job', %s, 0)", me)
+                    ask(cursor, "SELECT dlock.release('job', %s, NULL, NULL, false)", me)
 
     threads = [threading.Thread(target=runs, args=(n,)) for n in range(3)]
     with contextlib.closing(db.connect(**options)) as c, c.cursor() as cursor:
@@ -635,14 +635,14 @@ def test_the_rights_of_a_run_are_enough(dlock, db, worker):  # noqa: F811
 
 # What is there, the words, and the functions that they cannot do without.
 TYPED = {
-    "run": ("", ("run", "-n", "-k", "job", "true"), ["take_unclaimed"]),
-    "status": ("", ("status", "-k", "job"), ["list_claims", "last_run"]),
-    "ls": ("", ("ls",), ["list_claims"]),
-    "wait": ("", ("wait", "-n", "-k", "job"), ["list_claims"]),
+    "run": ("", ("run", "-n", "-k", "job", "true"), ["take"]),
+    "status": ("", ("status", "-k", "job"), ["list", "last_run"]),
+    "ls": ("", ("ls",), ["list"]),
+    "wait": ("", ("wait", "-n", "-k", "job"), ["list"]),
     "freeze": ("", ("freeze", "-k", "job"), ["freeze"]),
-    "thaw": ("frozen", ("thaw", "-y", "-k", "job"), ["list_claims", "thaw"]),
-    "break": ("held", ("break", "-y", "-w", "0", "-k", "job"), ["list_claims", "ask_back"]),
-    "break --force": ("held", ("break", "-y", "--force", "-k", "job"), ["list_claims", "take_away"]),
+    "thaw": ("frozen", ("thaw", "-y", "-k", "job"), ["list", "thaw"]),
+    "break": ("held", ("break", "-y", "-w", "0", "-k", "job"), ["list", "ask_back"]),
+    "break --force": ("held", ("break", "-y", "--force", "-k", "job"), ["list", "take_away"]),
 }
 
 
@@ -673,7 +673,7 @@ def test_no_owner_is_shown_to_anybody(dlock, db, at):
     dlock.contend(at, "job", *ENDLESS).queued(1)
     owners = [owner for owner, in db.ask("SELECT owner FROM dlock.claims")]
     with contextlib.closing(db.connect()) as c, c.cursor() as cursor:
-        cursor.execute("SELECT l::text FROM dlock.list_claims(NULL, '', -1, 0, 100) l")
+        cursor.execute("SELECT l::text FROM dlock.list(NULL, '', -1, 0, 100) l")
         told = str(cursor.fetchall())
     assert len(owners) == 2 and not any(owner in told for owner in owners)
 
@@ -684,7 +684,7 @@ LOOKS = ("each",), ("each", "job"), ("thaw", "job"), ("revoke", "job", "1", "-",
 def test_a_newer_schema_is_not_taken_for_none(dlock, db, at):
     """Nothing of it is called; what there is to do is told."""
     psql(db, schema_sql(dlock), USER)
-    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 6: locks for commands'; ALTER FUNCTION dlock.serves_5 RENAME TO serves_6", user=USER)
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 7: locks for commands'; ALTER FUNCTION dlock.serves_6 RENAME TO serves_7", user=USER)
     for words in (*LOOKS, ("freeze", "job", BOB)):
         rc, why, entries = admin(at, *words)
         assert (rc, entries) == (CONFIG, []) and "newer" in why
@@ -692,13 +692,13 @@ def test_a_newer_schema_is_not_taken_for_none(dlock, db, at):
 
 
 def test_a_look_does_not_bring_a_schema_up_to_date(dlock, db, at):
-    psql(db, version_4(dlock), USER)
+    psql(db, version_5(dlock), USER)
     for words in LOOKS:
         rc, why, entries = admin(at, *words)
         assert (rc, entries) == (CONFIG, []) and "older version" in why and "dlock help pg-schema | psql" in why
-    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 4:")
-    assert admin(at, "freeze", "job", BOB)[0] == OK
     assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 5:")
+    assert admin(at, "freeze", "job", BOB)[0] == OK
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 6:")
 
 
 # ---- the modes that end with the connection ----

@@ -1,7 +1,5 @@
-/* standing.c - reads where a claim stands in a queue, and says when to ask again. */
-#include "standing.h"
-
-#include "kind.h"
+/* lease_place.c - reads where a claim stands in a queue, and says when to ask again. */
+#include "lease_place.h"
 
 #include <string.h>
 
@@ -17,7 +15,8 @@
 /* ---- what the server says ---- */
 
 bool
-standing_read_grant(struct standing *s, const struct claim *claim, const struct row *r)
+lease_place_read_grant(
+    struct lease_place *s, const struct claim *claim, const struct row *r)
 {
 	int64_t slot;
 
@@ -30,9 +29,9 @@ standing_read_grant(struct standing *s, const struct claim *claim, const struct 
 }
 
 bool
-standing_read_taken(struct standing *s, const struct row *r)
+lease_place_read_taken(struct lease_place *s, const struct row *r)
 {
-	*s = (struct standing){.jitter = s->jitter};
+	*s = (struct lease_place){.jitter = s->jitter};
 	if (!row_integer(r, 0, 1, INT64_MAX, &s->token))
 		return false;
 	s->code = GRANTED;
@@ -48,7 +47,7 @@ read_kind(const struct row *r, enum lock_kind *kind, int64_t *room)
 
 /* Who holds, or has frozen it, for people.  It may be nobody. */
 static void
-standing_read_holders(struct host *host, const struct row *r, int64_t held_ms)
+read_holders(struct host *host, const struct row *r, int64_t held_ms)
 {
 	const char *word = row_words(r, ANSWER_KIND);
 	int64_t holders, room;
@@ -67,11 +66,11 @@ standing_read_holders(struct host *host, const struct row *r, int64_t held_ms)
 }
 
 bool
-standing_read_place(struct standing *s, struct host *host, const struct row *r)
+lease_place_read_place(struct lease_place *s, struct host *host, const struct row *r)
 {
 	int64_t held_ms;
 
-	if (!row_integer(r, ANSWER_PLACE, 1, BELIEVED, &s->place) ||
+	if (!row_integer(r, ANSWER_PLACE, 1, BELIEVED, &s->position) ||
 	    !row_boolean(r, ANSWER_NEXT, &s->next))
 		return false;
 	if (!row_integer(r, ANSWER_LEFT_MS, 0, BELIEVED, &s->left_ms))
@@ -81,8 +80,8 @@ standing_read_place(struct standing *s, struct host *host, const struct row *r)
 	    !row_text(r, ANSWER_HOLDER, host->seen.holding.record,
 		sizeof host->seen.holding.record))
 		held_ms = -1;
-	host->seen.position = s->place;
-	standing_read_holders(host, r, held_ms);
+	host->seen.position = s->position;
+	read_holders(host, r, held_ms);
 	return true;
 }
 
@@ -104,38 +103,38 @@ read_done(struct done *d, const struct job *job, const struct row *r, int first)
 }
 
 bool
-standing_read(struct standing *s, const struct claim *claim, struct host *host,
+lease_place_read(struct lease_place *s, const struct claim *claim, struct host *host,
     const struct row *r, int done)
 {
 	int64_t code;
 
 	if (!row_integer(r, ANSWER_CODE, IN_USE, DONE, &code))
 		return false;
-	*s = (struct standing){.code = (enum standing_code)code, .jitter = s->jitter};
+	*s = (struct lease_place){.code = (enum place_code)code, .jitter = s->jitter};
 	switch (s->code) {
 	case IN_USE:
 		return read_kind(r, &s->kind, &s->room);
 	case GRANTED:
-		return standing_read_grant(s, claim, r);
+		return lease_place_read_grant(s, claim, r);
 	case DONE:
 		return read_done(&s->done, &claim->job, r, done);
 	default:
-		return standing_read_place(s, host, r);
+		return lease_place_read_place(s, host, r);
 	}
 }
 
 /* ---- when to ask again ---- */
 
 bool
-standing_concerns_us(const struct standing *s)
+lease_place_concerns_us(const struct lease_place *s)
 {
-	return s->next || s->place == 1;
+	return s->next || s->position == 1;
 }
 
 instant
-standing_wake(const struct standing *s, instant wake)
+lease_place_wake(const struct lease_place *s, instant wake)
 {
-	if (!standing_concerns_us(s) || s->left_ms == 0)
+	if (!lease_place_concerns_us(s) || s->left_ms == 0)
 		return wake;
 	return instant_first(
 	    wake, instant_now() + (s->left_ms + A_BIT_LATER) * NS_PER_MS);
@@ -143,27 +142,28 @@ standing_wake(const struct standing *s, instant wake)
 
 /* A few bits of the owner and a counter: enough to keep a thousand apart.  0 to 15. */
 static int64_t
-next_jitter(struct standing *s, const struct claim *claim)
+next_jitter(struct lease_place *s, const struct claim *claim)
 {
 	return claim->owner[s->jitter++ % OWNER_CHARS] % 16;
 }
 
 int64_t
-standing_pause(struct standing *s, const struct claim *claim, int64_t place)
+lease_place_pause(struct lease_place *s, const struct claim *claim, int64_t position)
 {
-	int64_t pause = instant_first(place * POLL, POLL_MAX);
+	int64_t pause = instant_first(position * POLL, POLL_MAX);
 
 	return pause * 3 / 4 + pause / 32 * next_jitter(s, claim);
 }
 
 instant
-standing_next_question(struct standing *s, const struct claim *claim)
+lease_place_next_question(struct lease_place *s, const struct claim *claim)
 {
-	return standing_wake(s, instant_now() + standing_pause(s, claim, s->place));
+	return lease_place_wake(
+	    s, instant_now() + lease_place_pause(s, claim, s->position));
 }
 
 int64_t
-standing_chunk(struct standing *s, const struct claim *claim, int64_t most)
+lease_place_chunk(struct lease_place *s, const struct claim *claim, int64_t most)
 {
 	most = instant_first(most, claim->ttl / 2);
 	return most - most / 64 * next_jitter(s, claim);

@@ -1,9 +1,9 @@
 /*
- * standing.c - Goal of these tests: what a database says of a place in its queue is
+ * lease_place.c - Goal of these tests: what a database says of a place in its queue is
  * believed only if it makes sense, and a thousand who wait ask neither too often, nor too
  * late, nor in step.
  */
-#include "backends/sql/standing.h"
+#include "backends/sql/lease_place.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -55,16 +55,16 @@ claim_of(enum lock_kind kind)
 
 static bool
 read_all(
-    struct standing *s, struct host *host, struct answer a, const struct claim *claim)
+    struct lease_place *s, struct host *host, struct answer a, const struct claim *claim)
 {
 	struct row row = row_of(&a);
 
-	*s = (struct standing){.jitter = 7};
-	return standing_read(s, claim, host, &row, ANSWER_MORE);
+	*s = (struct lease_place){.jitter = 7};
+	return lease_place_read(s, claim, host, &row, ANSWER_MORE);
 }
 
 static bool
-with(struct standing *s, struct answer a, int field, char *value)
+with(struct lease_place *s, struct answer a, int field, char *value)
 {
 	struct claim claim = claim_of(KIND_LIMIT);
 	struct host host = {0};
@@ -80,15 +80,15 @@ a_place_is_read_with_who_holds(void **state)
 {
 	struct claim claim = claim_of(KIND_EXCLUSIVE);
 	struct host host = {0};
-	struct standing s;
+	struct lease_place s;
 
 	(void)state;
 	assert_true(read_all(&s, &host, queued(), &claim));
 	assert_int_equal(s.code, QUEUED);
-	assert_int_equal(s.place, 2);
+	assert_int_equal(s.position, 2);
 	assert_int_equal(s.left_ms, 700);
 	assert_int_equal(s.jitter, 7);
-	assert_false(standing_concerns_us(&s));
+	assert_false(lease_place_concerns_us(&s));
 	assert_int_equal(host.seen.position, 2);
 	assert_int_equal(host.seen.holding.held, 40 * NS_PER_MS);
 	assert_int_equal(host.seen.holding.kind, KIND_SHARED);
@@ -103,7 +103,7 @@ nobody_may_hold_and_a_freeze_is_no_holder(void **state)
 	struct claim claim = claim_of(KIND_EXCLUSIVE);
 	struct host host = {0};
 	struct answer a = queued();
-	struct standing s;
+	struct lease_place s;
 
 	(void)state;
 	a.at[ANSWER_LEFT_MS] = a.at[ANSWER_HELD_MS] = a.at[ANSWER_KIND] = NULL;
@@ -127,7 +127,7 @@ a_grant_has_a_token_and_a_limit_a_slot(void **state)
 	struct answer a = {.at = {"1", "12", "2"}};
 	struct claim claim = claim_of(KIND_EXCLUSIVE);
 	struct host host = {0};
-	struct standing s;
+	struct lease_place s;
 
 	(void)state;
 	assert_true(with(&s, a, ANSWER_SLOT, "2"));
@@ -153,7 +153,7 @@ a_job_that_is_done_says_when(void **state)
 			       [ANSWER_MORE + DONE_AGE_MS] = "50"}};
 	struct claim claim = claim_of(KIND_EXCLUSIVE);
 	struct host host = {0};
-	struct standing s;
+	struct lease_place s;
 
 	(void)state;
 	assert_true(read_all(&s, &host, a, &claim));
@@ -178,7 +178,7 @@ another_kind_in_use_is_named(void **state)
 {
 	struct answer a = {
 	    .at = {[ANSWER_CODE] = "-1", [ANSWER_KIND] = "limit", [ANSWER_ROOM] = "9"}};
-	struct standing s;
+	struct lease_place s;
 
 	(void)state;
 	assert_true(with(&s, a, ANSWER_ROOM, "9"));
@@ -198,13 +198,13 @@ nonsense_is_refused(void **state)
 	} wrong[] = {{ANSWER_CODE, "3"}, {ANSWER_CODE, "-2"}, {ANSWER_CODE, ""},
 	    {ANSWER_CODE, NULL}, {ANSWER_PLACE, "0"}, {ANSWER_PLACE, "1e3"},
 	    {ANSWER_PLACE, "9999999999"}, {ANSWER_NEXT, "true"}, {ANSWER_NEXT, NULL}};
-	struct standing s;
+	struct lease_place s;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
 		assert_false(with(&s, queued(), wrong[i].field, wrong[i].value));
 	assert_true(with(&s, queued(), ANSWER_NEXT, "1"));
-	assert_true(standing_concerns_us(&s));
+	assert_true(lease_place_concerns_us(&s));
 }
 
 static void
@@ -212,12 +212,12 @@ whether_there_is_nobody_is_a_token(void **state)
 {
 	struct answer a = {.at = {"12"}}, none = {.at = {"0"}};
 	struct row row = row_of(&a), nothing = row_of(&none);
-	struct standing s = {.jitter = 7};
+	struct lease_place s = {.jitter = 7};
 
 	(void)state;
-	assert_false(standing_read_taken(&s, &nothing));
+	assert_false(lease_place_read_taken(&s, &nothing));
 	assert_int_equal(s.code, QUEUED);
-	assert_true(standing_read_taken(&s, &row));
+	assert_true(lease_place_read_taken(&s, &row));
 	assert_int_equal(s.code, GRANTED);
 	assert_int_equal(s.token, 12);
 	assert_int_equal(s.jitter, 7);
@@ -229,12 +229,12 @@ static void
 who_is_first_asks_often_and_nobody_late(void **state)
 {
 	struct claim claim = claim_of(KIND_EXCLUSIVE);
-	struct standing s = {.jitter = 0};
+	struct lease_place s = {.jitter = 0};
 
 	(void)state;
 	for (int place = 1; place < 1000; place++) {
 		int64_t most = place < 10 ? place * 200 * NS_PER_MS : 2 * NS_PER_S;
-		int64_t pause = standing_pause(&s, &claim, place);
+		int64_t pause = lease_place_pause(&s, &claim, place);
 
 		assert_true(pause >= most * 3 / 4);
 		assert_true(pause < most * 5 / 4);
@@ -245,48 +245,48 @@ static void
 pauses_differ(void **state)
 {
 	struct claim claim = claim_of(KIND_EXCLUSIVE);
-	struct standing s = {.jitter = 0};
-	int64_t first = standing_pause(&s, &claim, 1),
-		chunk = standing_chunk(&s, &claim, STANDING_CHUNK);
+	struct lease_place s = {.jitter = 0};
+	int64_t first = lease_place_pause(&s, &claim, 1),
+		chunk = lease_place_chunk(&s, &claim, PLACE_CHUNK);
 
 	(void)state;
-	assert_int_not_equal(standing_pause(&s, &claim, 1), first);
-	assert_int_not_equal(standing_chunk(&s, &claim, STANDING_CHUNK), chunk);
+	assert_int_not_equal(lease_place_pause(&s, &claim, 1), first);
+	assert_int_not_equal(lease_place_chunk(&s, &claim, PLACE_CHUNK), chunk);
 }
 
 static void
 a_chunk_is_shorter_than_half_a_lease(void **state)
 {
 	struct claim claim = claim_of(KIND_EXCLUSIVE);
-	struct standing s = {.jitter = 0};
+	struct lease_place s = {.jitter = 0};
 
 	(void)state;
 	for (int i = 0; i < OWNER_CHARS; i++) {
-		int64_t chunk = standing_chunk(&s, &claim, STANDING_CHUNK);
+		int64_t chunk = lease_place_chunk(&s, &claim, PLACE_CHUNK);
 
-		assert_true(chunk <= STANDING_CHUNK);
-		assert_true(chunk > STANDING_CHUNK * 3 / 4);
+		assert_true(chunk <= PLACE_CHUNK);
+		assert_true(chunk > PLACE_CHUNK * 3 / 4);
 	}
 	claim.ttl = 2 * NS_PER_S;
-	assert_true(standing_chunk(&s, &claim, STANDING_CHUNK) <= NS_PER_S);
+	assert_true(lease_place_chunk(&s, &claim, PLACE_CHUNK) <= NS_PER_S);
 }
 
 static void
 the_end_of_a_lease_wakes_whom_it_concerns(void **state)
 {
-	struct standing s = {.place = 2, .left_ms = 50};
+	struct lease_place s = {.position = 2, .left_ms = 50};
 	instant now = instant_now(), far = now + 10 * NS_PER_S;
 
 	(void)state;
-	assert_true(standing_wake(&s, far) == far);
+	assert_true(lease_place_wake(&s, far) == far);
 	s.next = true;
-	assert_true(standing_wake(&s, far) >= now + 50 * NS_PER_MS);
-	assert_true(standing_wake(&s, far) < now + 5 * NS_PER_S);
-	assert_true(standing_wake(&s, now) == now);
-	s = (struct standing){.place = 1, .left_ms = 50};
-	assert_true(standing_wake(&s, far) < now + 5 * NS_PER_S);
+	assert_true(lease_place_wake(&s, far) >= now + 50 * NS_PER_MS);
+	assert_true(lease_place_wake(&s, far) < now + 5 * NS_PER_S);
+	assert_true(lease_place_wake(&s, now) == now);
+	s = (struct lease_place){.position = 1, .left_ms = 50};
+	assert_true(lease_place_wake(&s, far) < now + 5 * NS_PER_S);
 	s.left_ms = 0;
-	assert_true(standing_wake(&s, far) == far);
+	assert_true(lease_place_wake(&s, far) == far);
 }
 
 int
@@ -306,5 +306,5 @@ main(void)
 	    cmocka_unit_test(the_end_of_a_lease_wakes_whom_it_concerns),
 	};
 
-	return cmocka_run_group_tests_name("standing", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("lease_place", tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 /*
- * row.c - Goal of these tests: what a database sends as a number, a boolean or text is
+ * value.c - Goal of these tests: what a database sends as a number, a boolean or text is
  * that, or refused.
  */
-#include "backends/sql/row.h"
+#include "backends/sql/value.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -92,5 +92,5 @@ main(void)
 	    cmocka_unit_test(null_and_no_row_are_null),
 	};
 
-	return cmocka_run_group_tests_name("row", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("value", tests, NULL, NULL);
 }
