@@ -1,7 +1,6 @@
 # Goal of this file: MariaDB servers of the tests' own, the places where locks are
 # kept on them, and what tests of MySQL and MariaDB alone do with dlock.
 
-import atexit
 import contextlib
 import functools
 import os
@@ -15,7 +14,7 @@ with contextlib.suppress(ImportError):  # without it no test is run that needs i
 import databases
 from pg import account, make_directory
 from proxy import DOWN, Proxy
-from support import RemotePlace, Server
+from support import RemotePlace, Server, at_end
 
 USER, DB = "app", "app"  # an ordinary user, who may do all in this database and in those that tests make
 SCRIPTS = "/usr/share/mysql"
@@ -51,7 +50,7 @@ def words_of(settings):
 def template():
     """A data directory with users and a database; copies of it are fresh servers."""
     directory = make_directory("dlock-mysql-", owner=owner())
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    at_end(directory)
     sql = ["CREATE DATABASE IF NOT EXISTS mysql;", "USE mysql;", "SET @auth_root_socket=NULL;", "SET @skip_auth_anonymous=1;"]
     for name in ("mysql_system_tables", "mysql_performance_tables", "mysql_system_tables_data"):
         with open(f"{SCRIPTS}/{name}.sql", encoding="utf-8") as f:

@@ -1,7 +1,6 @@
 # Goal of this file: PostgreSQL servers of the tests' own, a standby, a pooler, the
 # places where locks are kept on them, and what tests of PostgreSQL alone do with dlock.
 
-import atexit
 import contextlib
 import functools
 import glob
@@ -20,7 +19,7 @@ with contextlib.suppress(ImportError):  # without it no test is run that needs i
 
 import databases
 from proxy import UP, Proxy
-from support import RemotePlace, Server, children_of, is_alive, kill, servers, wait_for
+from support import RemotePlace, Server, at_end, children_of, is_alive, kill, servers, wait_for
 
 USER, DB = "app", "app"  # an ordinary role, which owns its database
 
@@ -83,7 +82,7 @@ def tool(name, *words, **options):
 def template():
     """A data directory that was never started; copies of it are fresh servers."""
     directory = make_directory("dlock-pg-")
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    at_end(directory)
     data = f"{directory}/data"
     tool("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-N", "--no-locale", "-E", "UTF8", "--wal-segsize=1")
     tool("postgres", "--single", "-F", "-D", data, "postgres",
@@ -207,8 +206,7 @@ class PgServer(Server):
     def stop(self):
         if self.process and self.process.poll() is None:
             self.resume()
-            self.kill()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        super().stop()
 
     # ---- a second one that follows it ----
 

@@ -1,6 +1,7 @@
 # Goal of this file: what every test needs and none should write twice: to run
 # dlock and look inside it, to start private servers, to wait for conditions.
 
+import atexit
 import contextlib
 import ctypes
 import glob
@@ -535,10 +536,26 @@ class Server:
 
     def stop(self):
         """Ends it for good."""
-        Server.running.remove(self)
+        with contextlib.suppress(ValueError):  # it has ended already
+            Server.running.remove(self)
         if self.process:
             self.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+_directories = []
+
+
+def at_end(directory):
+    """It is removed when the tests of this process have ended."""
+    _directories.append(directory)
+
+
+@atexit.register
+def remove_directories():
+    """A worker, which does not end as Python does, calls it: a fork must not."""
+    while _directories:
+        shutil.rmtree(_directories.pop(), ignore_errors=True)
 
 
 class RedisServer(Server):

@@ -185,6 +185,7 @@ class Worker:
             with contextlib.suppress(OSError):
                 self.pipe.send(("trouble", f"{type(e).__name__}: {e}"))
         finally:
+            support.remove_directories()
             with contextlib.suppress(OSError):
                 self.pipe.close()
             os._exit(status)
