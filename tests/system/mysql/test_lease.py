@@ -203,11 +203,11 @@ def test_what_comes_too_late_takes_nothing(made):
 
 def test_who_gets_the_row_of_its_key_too_late_takes_nothing(made):
     """Its time is up while it waits for the row, which somebody else has locked."""
-    for procedure, more in (("dlock_take_2", (1,)), ("dlock_enter_2", (9_000_000, "exclusive", 0, 1, None, 0))):
+    for procedure, more in (("dlock_take_3", (0,)), ("dlock_enter_3", (9_000, "exclusive", 0, None, 0, 0, 0))):
         with made.connect(autocommit=False) as locked, made.connect() as c, concurrent.futures.ThreadPoolExecutor(1) as pool:
             locked.cursor().execute("SELECT last FROM dlock_keys WHERE k = 'job' FOR UPDATE")
             by = made.value("SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)") + 2_000_000
-            late = pool.submit(call, c, procedure, "job", OWNER, "{}", 30_000_000, *more, by)
+            late = pool.submit(call, c, procedure, "job", OWNER, "{}", 30_000, *more, by)
             wait_for(lambda: made.value("SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)") > by, what="the end of its time")
             assert not late.done()
             locked.rollback()
@@ -222,7 +222,7 @@ def test_a_run_whose_lease_has_ended_is_not_remembered(made):
         for number, ends in ((1, 1), (2, FAR)):
             assert enter(c, owner_of(number))["code"] == 1
             made.ask("UPDATE dlock_holds SET ends = %s", ends)
-            assert call(c, "dlock_release_2", "job", secret_of(number), 0, "today") == (number - 1,)
+            assert call(c, "dlock_release_3", "job", secret_of(number), 0, "today", 0) == (number - 1,)
             assert made.value("SELECT COUNT(*) FROM dlock_runs") == number - 1
 
 

@@ -218,6 +218,7 @@ def test_a_listener_whose_renewal_fails_does_not_listen_on(dlock, db):
 
 def test_readers_behind_a_writer_are_granted_together(dlock, db):
     """In one statement, for they sleep until it is done; up to the next writer, and without those who are away."""
+    db.ask(f"ALTER DATABASE {db.name} SET track_functions = 'all'")
     at = At(db.url)
     writer = dlock.hold(at, "job", "-t", "60s")
     readers = [dlock.contend(at, "job", "-s", "-t", "60s").queued(n + 1) for n in range(8)]
@@ -238,6 +239,9 @@ def test_readers_behind_a_writer_are_granted_together(dlock, db):
         assert r.finish().status == 0
     assert second.held().finish().status == 0
     assert behind.held().finish().status == 0
+    called = "SELECT calls FROM pg_stat_user_functions WHERE schemaname = 'dlock' AND funcname = 'serve_readers'"
+    # the second writer's release granted to the last one; a session tells of such counts when it ends, at the latest
+    wait_for(lambda: db.ask(called) == [(2,)], what="one grant by each writer")
 
 
 @pytest.mark.parametrize("used, kind", [(["-s"], ["-x"]), (["--limit", "1"], ["--limit", "1"])], ids=["writer", "limit"])
