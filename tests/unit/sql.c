@@ -94,22 +94,14 @@ scripted_drop(struct answer *a)
 	(void)a;
 }
 
-static size_t
-no_values(struct sql *db, enum lease_call call, instant until, struct sql_value *values)
+static int64_t
+no_session(const struct sql *db)
 {
-	(void)db, (void)call, (void)until, (void)values;
+	(void)db;
 	return 0;
 }
 
-static bool
-hear_nothing(struct sql *db, enum lease_call call, const struct row *row, int first)
-{
-	(void)db, (void)call, (void)row, (void)first;
-	return true;
-}
-
-static const struct lease_driver lease_driver = {
-    .values = no_values, .heard = hear_nothing};
+static const struct lease_driver lease_driver = {.session_number = no_session};
 static const struct sql_driver driver = {.open = scripted_open,
     .is_open = scripted_is_open,
     .descriptor = scripted_descriptor,
@@ -120,6 +112,8 @@ static const struct sql_driver driver = {.open = scripted_open,
     .is_failure = scripted_is_failure,
     .read_row = scripted_read_row,
     .drop = scripted_drop,
+    .call = "CALL ",
+    .version = "",
     .lease = &lease_driver};
 
 /* ---- the holder ---- */
