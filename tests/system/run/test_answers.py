@@ -720,8 +720,9 @@ def test_front_that_slept_through_everything_learns_the_ending(fake):
 
 def test_term_to_the_keeper_stops_the_command_and_ends_min_hold(fake):
     """Others are shown this process: what is sent to it reaches the command, as if sent to dlock."""
-    started = fake.start("", "--min-hold", "1h", "-c", "trap 'exit 3' TERM; while :; do sleep 0.05; done")
+    started = fake.start("", "--min-hold", "1h", "-c", "trap 'exit 3' TERM; echo ready; while :; do sleep 0.05; done")
     keeper = started.held().keeper
+    wait_for(started.stdout, what="a command that has set its trap")
     support.kill(keeper, signal.SIGTERM)
     assert started.wait().status == 3
     wait_for(lambda: not is_alive(keeper), what="the end of the keeper")
