@@ -2,7 +2,7 @@
 # Goal of this file: is the net of tests tight?  One fault at a time is put into a copy of the
 # source (mutants.txt), and the tests are asked which of them finds it.
 #
-#	make mutants                 all of them; within an hour on two cores
+#	make mutants                 all of them; ten minutes on two cores
 #	make mutants NAME="a b"      some of them
 #
 # Asked first is the test that has found the fault before (finders.txt), then what costs little: the units and
