@@ -336,21 +336,25 @@ dial_identify(const struct libmariadb *my, MYSQL *connected, const struct login 
  * anything else depends on its version.  A greeting that it has read needs no look.
  *
  * False: it is too early, for fewer bytes have come than tell.  They may come piece by
- * piece, and libmariadb is to leave them where they can be seen.
+ * piece, and libmariadb may have read some of them already: it reads as soon as it is
+ * connected.
  */
 static bool
 look_at_greeting(struct dial *d)
 {
-	unsigned char words[5];
-	ssize_t n;
+	unsigned char words[sizeof d->watch.begin];
+	size_t begun = d->watch.begun;
+	ssize_t n = 0;
 
 	if (d->heard || d->my->get_server_info(d->mysql))
 		return true;
-	n = recv(
-	    d->my->get_socket(d->mysql), words, sizeof words, MSG_PEEK | MSG_DONTWAIT);
-	if (n <= 0)
+	memcpy(words, d->watch.begin, begun);
+	if (begun < sizeof words)
+		n = recv(d->my->get_socket(d->mysql), words + begun, sizeof words - begun,
+		    MSG_PEEK | MSG_DONTWAIT);
+	if (begun < sizeof words && n <= 0)
 		return true;
-	if (n < (ssize_t)sizeof words)
+	if (begun + (size_t)n < sizeof words)
 		return false;
 	d->heard = true;
 	if (words[2] != 0 || words[3] != 0 || (words[4] != 10 && words[4] != 255))

@@ -4,6 +4,7 @@
 #include "backends/common/dl.h"
 
 #include <stdint.h>
+#include <string.h>
 #include <sys/socket.h>
 
 static struct libmariadb table;
@@ -32,11 +33,19 @@ cut_off(MYSQL *mysql)
 	shutdown(table.get_socket(mysql), SHUT_RDWR);
 }
 
+static void
+see_beginning(struct login_watch *w, const unsigned char *bytes, size_t n)
+{
+	size_t room = sizeof w->begin - w->begun, more = n < room ? n : room;
+
+	memcpy(w->begin + w->begun, bytes, more);
+	w->begun += more;
+}
+
 /* Called with what has been read (mode 0) or written; n is negative for an error. */
 static void
 see_bytes(int mode, MYSQL *mysql, const unsigned char *bytes, size_t n)
 {
-	(void)bytes;
 	if (mysql != bounds.mysql)
 		return;
 	if (n > SIZE_MAX / 2) {
@@ -44,6 +53,8 @@ see_bytes(int mode, MYSQL *mysql, const unsigned char *bytes, size_t n)
 			bounds.login->is_cut = bounds.login->is_cut || mode != 0;
 		return;
 	}
+	if (mode == 0 && bounds.login)
+		see_beginning(bounds.login, bytes, n);
 	if (mode == 0 && bounds.left) {
 		*bounds.left = n < *bounds.left ? *bounds.left - n : 0;
 		if (*bounds.left == 0)

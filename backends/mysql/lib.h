@@ -59,6 +59,9 @@ struct login_watch {
 	bool wants_tls; /* to be set before */
 	bool is_plain;  /* the server has no TLS, though that is wanted */
 	bool is_cut;    /* something could not be sent */
+	/* the first bytes that libmariadb has read, and how many of them there are */
+	unsigned char begin[5];
+	size_t begun;
 };
 
 /*
