@@ -245,7 +245,11 @@ peer_died(struct peer *p, enum rc rc, const struct fault *f)
 	}
 	p->repeated = true;
 	p->next = 0;
-	peer_connect(p);
+	wire_close(&p->wire);
+	p->watched = 0;
+	p->connecting = false;
+	p->addresses.n = 0; /* its name may lead elsewhere by now */
+	p->pending = true;
 }
 
 /* It does not take what is sent: to its next address, or once more with more CAs. */
@@ -276,7 +280,7 @@ peer_refused(struct peer *p)
 static bool
 peer_send(struct peer *p)
 {
-	while (p->busy && p->sent < p->to_send) {
+	while (p->busy && !p->pending && p->sent < p->to_send) {
 		struct iovec rest = {p->out + p->sent, p->to_send - p->sent};
 		ssize_t n = p->wire.stream.ops->write(&p->wire.stream, &rest, 1);
 
@@ -292,7 +296,7 @@ peer_send(struct peer *p)
 	}
 	if (p->sent == p->to_send)
 		peer_drop_out(p);
-	return p->busy;
+	return p->busy && !p->pending;
 }
 
 /* ---- one of them: what an answer means ---- */
@@ -358,8 +362,8 @@ peer_take(struct fan *fan, struct peer *p, redisReply *reply)
 	freeReplyObject(reply);
 	if (heard == HEARD_WRONG)
 		peer_fail(p, p->rc);
-	else
-		p->busy = heard == HEARD_MORE;
+	else if (heard == HEARD_ALL)
+		p->busy = false;
 	if (peer_is_talkative(p)) {
 		fault_set(&p->fault, RC_PROTOCOL, "%s gave two answers to one question",
 		    p->wire.stream.where);
@@ -398,6 +402,7 @@ peer_goes_on(struct fan *fan, struct peer *p)
 	if (p->pending || p->connecting)
 		return false;
 	p->owed++;
+	p->reused = false; /* no second chance for the question before */
 	peer_step(fan, p);
 	if (!p->busy || p->connecting)
 		return false;
@@ -421,8 +426,18 @@ void
 fan_say(struct fan *fan, struct peer *p, char *command, int length, instant due)
 {
 	p->reused = peer_goes_on(fan, p);
-	if (!p->reused)
+	if (!p->reused) {
 		fan_close(p);
+		p->addresses.n = 0; /* its name may lead elsewhere by now */
+	}
+	if (!p->reused && p->continues) {
+		redisFreeCommand(command);
+		p->repeated = p->told = false;
+		p->heard = 0;
+		p->rc = fault_set(&p->fault, RC_AGAIN,
+		    "%s closed the connection within a request", p->wire.stream.where);
+		return;
+	}
 	p->busy = true;
 	p->pending = !p->reused;
 	p->due = due;
@@ -432,8 +447,6 @@ fan_say(struct fan *fan, struct peer *p, char *command, int length, instant due)
 	p->rc = fault_set(
 	    &p->fault, RC_AGAIN, "%s does not answer", p->wire.stream.where);
 	peer_say(p, command, length);
-	if (p->pending && p->addresses.n > 0)
-		peer_connect(p);
 	if (!p->pending)
 		peer_send(p);
 }
@@ -536,8 +549,11 @@ fan_hear(struct fan *fan, instant until, bool (*enough)(void *ctx))
 	for (size_t i = 0; rc == RC_OK && i < fan->n; i++)
 		peer_step(fan, &fan->peers[i]);
 	while (rc == RC_OK && anyone_is_busy(fan) && !(enough && enough(fan->ctx)) &&
-	    instant_now() < until)
-		rc = fan_await(fan, until);
+	    instant_now() < until) {
+		rc = fan_connect(fan, until); /* those that have a second chance */
+		if (rc == RC_OK && anyone_is_busy(fan))
+			rc = fan_await(fan, until);
+	}
 	fan_end_overdue(fan);
 	return rc;
 }

@@ -330,7 +330,7 @@ route_try(struct route *r, const struct question *q, instant until, redisReply *
 	case NEXT_ASK:
 		return route_ask_aside(r, q, until, reply, f);
 	case NEXT_MOVED:
-		*again = true;
+		*again = !q->continues; /* that began on this connection */
 		return route_follow(r, reply, f);
 	case NEXT_ELSEWHERE:
 		*again = true;
