@@ -409,6 +409,14 @@ front_stop(struct front *f)
 	atomic_store(&f->shared->front.mirrored, false);
 }
 
+/* What has been below a body's process is known when its parent has died, too. */
+static void
+look_before_the_end(struct front *f)
+{
+	if (run_guarded(f->run))
+		outside_look(run_guarded(f->run));
+}
+
 static void
 take_message(struct front *f, const struct msg *m, const struct anchors *a)
 {
@@ -429,8 +437,7 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 		command_stopped(f, m->number);
 		break;
 	case MSG_SUSPECT:
-		if (run_guarded(f->run))
-			outside_look(run_guarded(f->run)); /* before it may be lost */
+		look_before_the_end(f);
 		loss_suspect(f->run, &f->doubt, m);
 		break;
 	case MSG_TRUSTED:
@@ -451,8 +458,10 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 	case MSG_SKIPPED:
 	case MSG_STARTED:
 	case MSG_RESUMED:
-	case MSG_STOPPING:
 	case MSG_SIGNAL:
+		break;
+	case MSG_STOPPING:
+		look_before_the_end(f);
 		break;
 	}
 }

@@ -528,6 +528,7 @@ leave_the_terminal(struct keeper *k)
 	if (high > low + 1)
 		close_range(low + 1, high - 1, 0);
 	close_range(high + 1, ~0U, 0);
+	tree_forget();
 }
 
 static _Noreturn void

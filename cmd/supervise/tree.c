@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,6 +33,12 @@ tree_open(void)
 	/* "self" leads nowhere in a /proc that does not know us */
 	reserve = open("/proc/self/..", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	return reserve >= 0;
+}
+
+void
+tree_forget(void)
+{
+	reserve = -1;
 }
 
 static int
@@ -329,6 +336,21 @@ is_orphan(const struct outside *o, const struct process *p, pid_t adopter)
 }
 
 /*
+ * Does it run our own program?  One that was below the process may have become a hold for
+ * somebody else since, which has left it.
+ */
+static bool
+is_dlock(const struct process *p)
+{
+	char path[32];
+	struct stat its, ours;
+
+	snprintf(path, sizeof path, "/proc/%d/exe", (int)p->pid);
+	return stat(path, &its) == 0 && stat("/proc/self/exe", &ours) == 0 &&
+	    its.st_dev == ours.st_dev && its.st_ino == ours.st_ino;
+}
+
+/*
  * Marks the process itself, those known from before, orphans, and what is below them; but
  * not the front and this process, which may be below it, too.
  */
@@ -351,7 +373,7 @@ mark_outside(struct processes *l, struct outside *o)
 		struct process *p = &l->at[i];
 
 		p->ours |= !is_among(&own, p) &&
-		    (p->pid == root || is_among(&o->known, p) ||
+		    (p->pid == root || (is_among(&o->known, p) && !is_dlock(p)) ||
 			is_orphan(o, p, adopted->parent));
 	}
 	mark_below(l, root, &own);
@@ -440,8 +462,10 @@ signal_marked(const struct processes *l, const struct aim *a)
 	      outside = a->outside ? number_in_proc(a->outside->pid) : 0;
 	size_t alive = 0;
 
-	if (a->outside && !outside_has_ended(a->outside))
-		alive += send_by(a->outside->fd, a);
+	if (a->outside && !outside_has_ended(a->outside)) {
+		alive++; /* also if we may not signal it: then it goes on */
+		send_by(a->outside->fd, a);
+	}
 	for (size_t i = 0; i < l->n; i++) {
 		const struct process *p = &l->at[i];
 
@@ -519,6 +543,9 @@ tree_signal(pid_t root, const struct aim *a)
 	if (root == getpid())
 		alive += signal_children(&l, a);
 	free(l.at);
+	if (reserve < 0)
+		(void)
+		    tree_open(); /* for the next sweep; what has died may have left room */
 	return alive;
 }
 
@@ -534,9 +561,10 @@ tree_spare(struct processes *spared, pid_t keeper)
 	struct process own = {.pid = number_in_proc(keeper)};
 	const struct processes but = {.n = look_up(&own), .at = &own};
 	struct processes l = list_processes();
+	bool seen = but.n == 1 || !find_process(&l, own.pid); /* /proc may hide it */
 
 	mark_below(&l, own_number(), &but);
-	if (lives(keeper))
+	if (seen && lives(keeper))
 		keep_marked(spared, &l);
 	free(l.at);
 }

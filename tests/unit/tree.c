@@ -35,30 +35,40 @@ sleeper(void)
 
 /*
  * Forks a family: a child (returned) and a grandchild (*grand), which leaves
- * session and group; with `orphan` it loses its parent too.
+ * session and group, and runs `program`, if not NULL; with `orphan` it loses its parent too.
  */
 static pid_t
-family(pid_t *grand, bool orphan)
+family_with(const char *program, pid_t *grand, bool orphan)
 {
 	int ends[2];
 	pid_t pid;
 
-	assert_int_equal(pipe(ends), 0);
+	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
 	pid = fork();
 	if (pid == 0) {
 		pid_t self = fork() == 0 ? setsid() : 0;
 
 		if (self > 0 && write(ends[1], &self, sizeof self) < 0)
 			_exit(1);
+		if (self > 0 && program)
+			execlp(program, program, "1000", NULL);
+		close(ends[1]);
 		if (self == 0 && orphan)
 			_exit(0);
 		for (;;)
 			pause();
 	}
-	assert_int_equal(read(ends[0], grand, sizeof *grand), sizeof *grand);
-	close(ends[0]);
 	close(ends[1]);
+	assert_int_equal(read(ends[0], grand, sizeof *grand), sizeof *grand);
+	assert_int_equal(read(ends[0], &(char){0}, 1), 0); /* it runs the program */
+	close(ends[0]);
 	return pid;
+}
+
+static pid_t
+family(pid_t *grand, bool orphan)
+{
+	return family_with("sleep", grand, orphan);
 }
 
 static void
@@ -440,6 +450,27 @@ outside_processes_are_known_by_themselves(void **state)
 	free(o.known.at);
 }
 
+/* It may be a hold for somebody else by now, which has gone into the background. */
+static void
+a_dlock_that_has_left_is_spared(void **state)
+{
+	pid_t grand, child = family_with(NULL, &grand, false);
+	struct outside o;
+
+	(void)state;
+	assert_true(outside_open(&o, child));
+	assert_int_equal(tree_signal(0, &(struct aim){.sig = 0, .outside = &o}), 2);
+	kill(child, SIGKILL);
+	await_death(child);
+	assert_int_equal(tree_signal(0, &(struct aim){.sig = SIGKILL, .outside = &o}), 0);
+	assert_non_null(strchr("RS", tree_state(grand)));
+	kill(grand, SIGKILL);
+	bury(child);
+	waitpid(grand, NULL, 0);
+	close(o.fd);
+	free(o.known.at);
+}
+
 static void
 what_dlock_has_below_it_is_spared(void **state)
 {
@@ -507,6 +538,7 @@ main(void)
 	    cmocka_unit_test(descriptors_are_in_reserve),
 	    cmocka_unit_test(large_families_are_found_whole),
 	    cmocka_unit_test(outside_processes_are_known_by_themselves),
+	    cmocka_unit_test(a_dlock_that_has_left_is_spared),
 	    cmocka_unit_test(what_dlock_has_below_it_is_spared),
 	    cmocka_unit_test(who_is_not_there_is_not_opened),
 	};
