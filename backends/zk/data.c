@@ -215,7 +215,9 @@ data_quote(char *out, size_t size, const char *data, const char *secret)
 {
 	char *text = data_record(data, secret);
 
-	if (!text && (text = strdup(data)))
+	if (!text)
+		text = strdup(data);
+	if (text)
 		secret_blot(text, secret);
 	snprintf(out, size, "%s", text ? text : "");
 	free(text);

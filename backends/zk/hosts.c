@@ -135,8 +135,10 @@ hosts_probe(const struct hosts *h, struct host *host)
 	const char *text = h->list;
 	enum probed answer = PROBE_UNKNOWN;
 
-	for (size_t n; *text && answer != PROBE_ZOOKEEPER && answer != PROBE_STOP;
-	     text += n + (text[n] == ',')) {
+	/* each once: the list may name the first of them again */
+	for (size_t i = 0, n;
+	     i < h->n && answer != PROBE_ZOOKEEPER && answer != PROBE_STOP;
+	     i++, text += n + (text[n] == ',')) {
 		struct addresses a;
 		struct fault unused;
 		char number[NUMBER_BYTES + 8], *colon;

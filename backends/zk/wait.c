@@ -458,7 +458,8 @@ turn_earn(struct zk *z, struct fault *f)
 	for (begin_turn(z);; set = node_write(&z->node)) {
 		bool written = false;
 		struct credit credit;
-		enum rc rc = turn_written(z, set, &written, f);
+		enum rc rc = set ? turn_written(z, set, &written, f)
+				 : fault_set(f, RC_SYSTEM, "out of memory");
 
 		if (rc != RC_OK || (written && is_steady(z)))
 			return rc;
