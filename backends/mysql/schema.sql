@@ -323,7 +323,8 @@ BEGIN
 			SET @dlock_ahead = NULL;
 		END IF;
 		SET v_bell = LEFT(SHA2(p_me, 256), 32);
-		IF NOT p_had_own THEN
+		-- A grant that is not exclusive, and came to nothing, has left the lock of a holder instead.
+		IF NOT p_had_own OR p_kind <> 'exclusive' THEN
 			CALL dlock_take_own_3(p_me, 'exclusive', v_has_own);
 		END IF;
 	END IF;
@@ -485,9 +486,8 @@ BEGIN
 	DECLARE v_record VARBINARY(1023);
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
 	CALL dlock_lock_key_3(p_k, NULL, t);
-	IF NOT p_had_own THEN
-		SET @dlock_old = COALESCE(IS_USED_LOCK(v_lock), IS_USED_LOCK(CONCAT(v_lock, 'h')));
-	END IF;
+	SET @dlock_old = COALESCE(NULLIF(IS_USED_LOCK(v_lock), CONNECTION_ID()),
+		NULLIF(IS_USED_LOCK(CONCAT(v_lock, 'h')), CONNECTION_ID()));
 	SELECT token, since, ends, record INTO v_token, v_since, v_ends, v_record FROM dlock_holds
 		WHERE k = p_k AND owner = v_me FOR UPDATE;
 	IF v_token IS NOT NULL THEN

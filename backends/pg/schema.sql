@@ -937,4 +937,28 @@ BEGIN
 END
 $$;
 
+-- What was taken from everybody under the name that a function had in version 5 is taken from them under its own.
+DO $$
+DECLARE
+	f record;
+	a record;
+BEGIN
+	FOR f IN SELECT its.oid::regprocedure AS name, old.proacl AS acl
+		FROM (VALUES ('take_unclaimed', 6, 'take', 6), ('enter_queue', 11, 'enter', 11), ('await', 6, 'await', 5),
+			('renew', 6, 'renew', 5), ('release', 3, 'release_alone', 3), ('release_among', 5, 'release', 5),
+			('list_claims', 5, 'list', 5)) AS v (old_name, old_count, its_name, its_count)
+		JOIN pg_proc old ON old.pronamespace = 'dlock'::regnamespace AND old.proname = v.old_name AND old.pronargs = v.old_count
+		JOIN pg_proc its ON its.pronamespace = 'dlock'::regnamespace AND its.proname = v.its_name AND its.pronargs = v.its_count
+		WHERE old.proacl IS NOT NULL AND its.proacl IS NULL
+	LOOP
+		EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f.name);
+		FOR a IN SELECT CASE WHEN x.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(x.grantee)) END AS grantee
+			FROM aclexplode(f.acl) x WHERE x.privilege_type = 'EXECUTE'
+		LOOP
+			EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s', f.name, a.grantee);
+		END LOOP;
+	END LOOP;
+END
+$$;
+
 COMMIT;

@@ -22,8 +22,9 @@ AWAY = """NOT EXISTS (SELECT FROM pg_locks l WHERE locktype = 'advisory' AND gra
 
 
 def first_is_away(db, key="job"):
-    """Has the first one in the queue no session, and so no wake-up lock?"""
-    return db.value(f"SELECT {AWAY} FROM dlock.claims c WHERE key = %s AND slot IS NULL ORDER BY ticket LIMIT 1", key)
+    """Has the first one in the queue no session, and so no wake-up lock?  None: nobody is in the queue."""
+    rows = db.ask(f"SELECT {AWAY} FROM dlock.claims c WHERE key = %s AND slot IS NULL ORDER BY ticket LIMIT 1", key)
+    return rows[0][0] if rows else None
 
 
 def test_waiters_survive_partitions(dlock, db, make_proxy):
@@ -48,7 +49,7 @@ def test_waiters_survive_partitions(dlock, db, make_proxy):
     proxies["refuse"].accept()  # some attempts have failed
     late = {}
     for fault, proxy in proxies.items():
-        wait_for(lambda p=proxy, f=fault: p.connections > before[f] and not first_is_away(db, f), what=f"the return of {fault}")
+        wait_for(lambda p=proxy, f=fault: p.connections > before[f] and first_is_away(db, f) is False, what=f"the return of {fault}")
         late[fault] = dlock.contend(At(db.url), fault, command=("true",)).queued(2)
     for fault, holder in holders.items():
         assert holder.finish().status == 0
@@ -125,7 +126,7 @@ def test_who_is_away_is_passed_over_and_keeps_its_place(dlock, db, make_proxy):
     behind.held()
     late = dlock.contend(At(db.url), "job", command=("true",)).queued(2)
     proxy.accept()
-    wait_for(lambda: not first_is_away(db), what="its return")
+    wait_for(lambda: first_is_away(db) is False, what="its return")
     assert behind.finish().status == 0
     lost.held()
     assert lost.finish().status == 0
@@ -178,7 +179,7 @@ def test_silent_waiters_with_a_session_are_not_passed_over(dlock, db):
     first = dlock.contend(At(db.url), "job").queued(1)
     first.signal(signal.SIGSTOP, "keeper")
     time.sleep(4)  # longer than a server needs to see that a session has ended
-    assert not first_is_away(db)
+    assert first_is_away(db) is False
     assert holder.finish().status == 0
     assert not is_free(dlock, db.url)
     first.signal(signal.SIGCONT, "keeper")
