@@ -126,9 +126,10 @@ file_freeze(struct store *s, const char *key, const char *record, int64_t length
     instant until, struct fault *fault)
 {
 	struct file *f = file_of(s);
-	struct block h, freeze = {.next = 1, .granted = file_now()};
+	struct block h, freeze = {.next = 1};
 	enum rc rc = open_entered(f, key, DIRECTORY_MAKE, &h, until, fault);
 
+	freeze.granted = file_now();
 	freeze.freeze = length == NEVER ||
 		length / 1000 >= FREEZE_FOREVER - freeze.granted
 	    ? FREEZE_FOREVER
