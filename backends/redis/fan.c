@@ -428,7 +428,7 @@ fan_say(struct fan *fan, struct peer *p, char *command, int length, instant due)
 	p->reused = peer_goes_on(fan, p);
 	if (!p->reused) {
 		fan_close(p);
-		p->addresses.n = 0; /* its name may lead elsewhere by now */
+		p->addresses.n = p->fresh ? 0 : p->addresses.n;
 	}
 	if (!p->reused && p->continues) {
 		redisFreeCommand(command);
@@ -447,6 +447,8 @@ fan_say(struct fan *fan, struct peer *p, char *command, int length, instant due)
 	p->rc = fault_set(
 	    &p->fault, RC_AGAIN, "%s does not answer", p->wire.stream.where);
 	peer_say(p, command, length);
+	if (p->pending && p->addresses.n > 0)
+		peer_connect(p);
 	if (!p->pending)
 		peer_send(p);
 }

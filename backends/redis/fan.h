@@ -36,12 +36,13 @@ struct peer {
 	struct lookup *lookup;      /* of one that is pending, within fan_hear() */
 	size_t next;                /* of them */
 	short watched;              /* events that the epoll descriptor has */
-	bool pending;               /* nobody has begun to connect */
-	bool connecting;            /* nothing has been taken yet on this connection */
-	bool reused;                /* the connection was open before the question */
-	int greets, greeted;        /* AUTH and SELECT; answers to them */
-	int owed;                   /* answers to earlier questions, still to come */
-	int heard;                  /* answers to the question */
+	bool fresh; /* its name is resolved for each connection: it may lead elsewhere */
+	bool pending;        /* nobody has begun to connect */
+	bool connecting;     /* nothing has been taken yet on this connection */
+	bool reused;         /* the connection was open before the question */
+	int greets, greeted; /* AUTH and SELECT; answers to them */
+	int owed;            /* answers to earlier questions, still to come */
+	int heard;           /* answers to the question */
 	/* Of the question, from the caller, who sets them before fan_say(): */
 	size_t once; /* so many bytes at its end are not sent a second time */
 	bool

@@ -199,6 +199,7 @@ server_init(
 {
 	fan_begin(&s->fan, host, &s->peer, 1, server_hear, s);
 	fan_set(&s->fan, 0, a, &a->hosts[0], where, &resp_usual);
+	s->peer.fresh = true;
 }
 
 void
