@@ -245,6 +245,10 @@ peer_died(struct peer *p, enum rc rc, const struct fault *f)
 	}
 	p->repeated = true;
 	p->next = 0;
+	if (!p->fresh) {
+		peer_connect(p);
+		return;
+	}
 	wire_close(&p->wire);
 	p->watched = 0;
 	p->connecting = false;

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 struct process {
-	pid_t pid, parent, group; /* as /proc numbers them */
+	pid_t pid, parent, group, session; /* as /proc numbers them */
 	char state;
 	int threads;
 	/* in clock ticks; with the pid, what makes a process itself */
@@ -75,7 +75,7 @@ static bool
 look_up(struct process *p)
 {
 	char path[32], text[1024], *after_name;
-	int parent = 0, group = 0;
+	int parent = 0, group = 0, session = 0;
 
 	snprintf(path, sizeof path, "/proc/%d/stat", (int)p->pid);
 	if (!read_file(path, text, sizeof text))
@@ -84,11 +84,12 @@ look_up(struct process *p)
 	after_name = strrchr(text, ')');
 	if (!after_name ||
 	    sscanf(after_name + 1,
-		" %c %d %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %d %*s %llu",
-		&p->state, &parent, &group, &p->threads, &p->born) != 5)
+		" %c %d %d %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %d %*s %llu",
+		&p->state, &parent, &group, &session, &p->threads, &p->born) != 6)
 		return false;
 	p->parent = parent;
 	p->group = group;
+	p->session = session;
 	return true;
 }
 
@@ -336,15 +337,17 @@ is_orphan(const struct outside *o, const struct process *p, pid_t adopter)
 }
 
 /*
- * Does it run our own program?  One that was below the process may have become a hold for
- * somebody else since, which has left it.
+ * Is it a process of a hold?  One that was below the process may hold for somebody else
+ * since, and has left it: both of a hold's lead a session, as no other dlock does.
  */
 static bool
-is_dlock(const struct process *p)
+is_hold(const struct process *p)
 {
 	char path[32];
 	struct stat its, ours;
 
+	if (p->session != p->pid)
+		return false;
 	snprintf(path, sizeof path, "/proc/%d/exe", (int)p->pid);
 	return stat(path, &its) == 0 && stat("/proc/self/exe", &ours) == 0 &&
 	    its.st_dev == ours.st_dev && its.st_ino == ours.st_ino;
@@ -373,7 +376,7 @@ mark_outside(struct processes *l, struct outside *o)
 		struct process *p = &l->at[i];
 
 		p->ours |= !is_among(&own, p) &&
-		    (p->pid == root || (is_among(&o->known, p) && !is_dlock(p)) ||
+		    (p->pid == root || (is_among(&o->known, p) && !is_hold(p)) ||
 			is_orphan(o, p, adopted->parent));
 	}
 	mark_below(l, root, &own);

@@ -47,7 +47,7 @@ void tree_spare(struct processes *spared, pid_t keeper);
 /*
  * A process that is none of our descendants but is to be stopped as one, and with it
  * its own descendants.  Those that a look has found stay known when their parent dies,
- * unless they run dlock (a hold for somebody else goes on); others whose parent has died are found if they are in the process group that the
+ * unless they are of a hold (one for somebody else goes on); others whose parent has died are found if they are in the process group that the
  * process leads.  The pidfd may be shared; each of dlock's processes has a list of its own.
  */
 struct outside {

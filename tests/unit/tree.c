@@ -452,7 +452,7 @@ outside_processes_are_known_by_themselves(void **state)
 
 /* It may be a hold for somebody else by now, which has gone into the background. */
 static void
-a_dlock_that_has_left_is_spared(void **state)
+a_hold_that_has_left_is_spared(void **state)
 {
 	pid_t grand, child = family_with(NULL, &grand, false);
 	struct outside o;
@@ -538,7 +538,7 @@ main(void)
 	    cmocka_unit_test(descriptors_are_in_reserve),
 	    cmocka_unit_test(large_families_are_found_whole),
 	    cmocka_unit_test(outside_processes_are_known_by_themselves),
-	    cmocka_unit_test(a_dlock_that_has_left_is_spared),
+	    cmocka_unit_test(a_hold_that_has_left_is_spared),
 	    cmocka_unit_test(what_dlock_has_below_it_is_spared),
 	    cmocka_unit_test(who_is_not_there_is_not_opened),
 	};

@@ -21,7 +21,7 @@ import pytest
 from support import FULL, PATIENCE, boottime, can, children_of, descendants_of, kill, name_of, wait_for
 from witness import LONG, Crowd, check_intervals, check_seen, compile_witness, kind_words, read_seen
 
-SECONDS = float(os.environ.get("DLOCK_SOAK", "10"))
+SECONDS = float(os.environ.get("DLOCK_SOAK", "14"))
 
 # Contenders for keys of their own, and what they want; those of several kinds or keys
 # where the place has such.
