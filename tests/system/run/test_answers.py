@@ -19,9 +19,9 @@ TERM_AFTER, ENDS_AFTER = 1.97, 2.97
 
 # Notes that it lives, and each TERM, which it does not obey.
 HEART = """
-import signal, sys, time
-log = open(sys.argv[1], "a", buffering=1)
-def note(*words): print(*words, time.clock_gettime_ns(time.CLOCK_BOOTTIME), file=log)
+import os, signal, sys, time
+log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+def note(word): os.write(log, b"%s %d\\n" % (word.encode(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)))
 signal.signal(signal.SIGTERM, lambda *_: note("TERM"))
 signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
 while True:
