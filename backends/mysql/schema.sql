@@ -476,8 +476,8 @@ BEGIN
 END
 //
 -- Gives back what the owner holds whose secret this is, or its place in the queue, and grants to
--- who is next.  Without its wake-up lock the session may be a second one: @dlock_old is the first,
--- if that has it.
+-- who is next.  @dlock_old is another session of its owner that is left over with a wake-up lock.
+-- p_had_own is not asked here: the procedures of both databases have the same arguments.
 CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_release_3(p_k VARBINARY(512), p_secret VARBINARY(32), p_status INT, p_once VARBINARY(200), p_had_own INT)
 BEGIN
 	DECLARE t, v_token, v_ticket, v_since, v_ends BIGINT;
