@@ -100,6 +100,10 @@ class ZkServer(Server):
         """
         return self._dumped() | self._dumped()
 
+    def connected(self):
+        """The ids of the sessions that have a connection."""
+        return set(re.findall("sid=(0x[0-9a-f]+)", self.four("cons")))
+
     def _dumped(self):
         lines = self.four("dump").splitlines()
         found = set()
