@@ -5,28 +5,20 @@
 #include <errno.h>
 #include <string.h>
 
-/*
- * It is not there; or this machine had no memory or descriptors for it, or for what it
- * needs.
- */
-static enum rc
-dl_not_loaded(const struct dl_library *l, struct fault *f)
-{
-	const char *why = dlerror();
-
-	if (!why || strstr(why, strerror(ENOENT)))
-		return fault_set(f, RC_CONFIG, "%s is not installed (apt install %s)",
-		    l->name, l->package);
-	return fault_set(f, RC_SYSTEM, "cannot load %s: %s", l->name, why);
-}
-
 enum rc
 dl_load(const struct dl_library *l, struct fault *f)
 {
 	void *library = dlopen(l->file, RTLD_LAZY | RTLD_LOCAL);
 
-	if (!library)
-		return dl_not_loaded(l, f);
+	if (!library) {
+		const char *why = dlerror();
+
+		/* it is not there; or there is no memory or descriptor for it, or for its needs */
+		if (!why || strstr(why, strerror(ENOENT)))
+			return fault_set(f, RC_CONFIG,
+			    "%s is not installed (apt install %s)", l->name, l->package);
+		return fault_set(f, RC_SYSTEM, "cannot load %s: %s", l->name, why);
+	}
 	for (size_t i = 0; i < l->n; i++) {
 		*l->symbols[i].at = dlsym(library, l->symbols[i].name);
 		if (!*l->symbols[i].at && !l->symbols[i].optional)

@@ -139,8 +139,6 @@ resolve(struct host *host, const char *name, int port, instant until,
 
 /* ---- streams ---- */
 
-static const char silent[] = "does not answer";
-
 /* ---- plain sockets ---- */
 
 static ssize_t
@@ -216,8 +214,9 @@ stream_failed(struct stream *s, struct fault *f)
 	return rc;
 }
 
-enum rc
-stream_await(struct stream *s, const char *late, instant until, struct fault *f)
+/* Waits for s->wants.  RC_AGAIN: not in time; RC_STOP; both have closed it. */
+static enum rc
+stream_await(struct stream *s, instant until, struct fault *f)
 {
 	/* who never stops sending would always be ready */
 	enum woke woke = instant_now() < until
@@ -228,7 +227,7 @@ stream_await(struct stream *s, const char *late, instant until, struct fault *f)
 		return RC_OK;
 	stream_close(s);
 	return woke == WOKE_STOP ? RC_STOP
-				 : fault_set(f, RC_AGAIN, "%s %s", s->where, late);
+				 : fault_set(f, RC_AGAIN, "%s does not answer", s->where);
 }
 
 static enum rc
@@ -270,31 +269,12 @@ connect_address(struct stream *s, const struct sockaddr *a, socklen_t size, inst
 
 	if (rc != RC_OK || s->wants == 0) /* a unix socket is there at once */
 		return rc;
-	rc = stream_await(s, silent, until, f);
+	rc = stream_await(s, until, f);
 	if (rc != RC_OK)
 		return rc;
 	if (getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0)
 		error = errno;
 	return error == 0 ? RC_OK : stream_unreachable(s, error, f);
-}
-
-enum rc
-stream_connect_unix(struct stream *s, const char *path, instant until, struct fault *f)
-{
-	struct sockaddr_un a = {.sun_family = AF_UNIX};
-
-	stream_close(s);
-	memcpy(a.sun_path, path, strnlen(path, sizeof a.sun_path - 1) + 1);
-	return connect_address(s, (struct sockaddr *)&a, sizeof a, until, f);
-}
-
-/* A dead address is to hide no living one. */
-static instant
-share_of_time(instant until, size_t addresses)
-{
-	instant now = instant_now();
-
-	return now + (until == NEVER ? NS_PER_S : (until - now) / (int64_t)addresses);
 }
 
 enum rc
@@ -304,21 +284,16 @@ stream_connect_to(
 	enum rc rc = RC_AGAIN;
 
 	stream_close(s);
-	for (size_t i = 0; rc == RC_AGAIN && i < all->n; i++)
+	for (size_t i = 0; rc == RC_AGAIN && i < all->n; i++) {
+		instant now = instant_now();
+		/* a dead address is to hide no living one */
+		int64_t share = until == NEVER ? NS_PER_S
+					       : (until - now) / (int64_t)(all->n - i);
+
 		rc = connect_address(s, (const struct sockaddr *)&all->at[i].address,
-		    all->at[i].size, share_of_time(until, all->n - i), f);
+		    all->at[i].size, now + share, f);
+	}
 	return rc;
-}
-
-enum rc
-stream_connect(
-    struct stream *s, const char *host, int port, instant until, struct fault *f)
-{
-	struct addresses all;
-	enum rc rc = resolve(s->host, host, port, until, &all, f);
-
-	stream_close(s);
-	return rc == RC_OK ? stream_connect_to(s, &all, until, f) : rc;
 }
 
 bool
@@ -354,7 +329,7 @@ stream_send(struct stream *s, struct iovec *parts, int n, instant until, struct 
 			use_up(&parts, &n, sent);
 		else if (errno != EAGAIN && errno != EINTR)
 			return stream_failed(s, f);
-		else if ((rc = stream_await(s, silent, until, f)) != RC_OK)
+		else if ((rc = stream_await(s, until, f)) != RC_OK)
 			return rc;
 	}
 	return RC_OK;
@@ -375,7 +350,7 @@ stream_receive(
 		}
 		if (n == 0 || (errno != EAGAIN && errno != EINTR))
 			return stream_failed(s, f);
-		rc = stream_await(s, silent, until, f);
+		rc = stream_await(s, until, f);
 		if (rc != RC_OK)
 			return rc;
 	}

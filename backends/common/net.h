@@ -84,17 +84,9 @@ struct stream {
 
 void stream_init(struct stream *, struct host *, const char *where);
 
-/* To a host's addresses in turn, each with its share of the time that is left. */
-enum rc stream_connect(
-    struct stream *, const char *host, int port, instant until, struct fault *);
-
-/* The same, where these are known: at least one. */
+/* To the addresses, at least one, in turn, each with its share of the time that is left. */
 enum rc stream_connect_to(
     struct stream *, const struct addresses *, instant until, struct fault *);
-
-/* To a unix socket; path below 108 bytes. */
-enum rc stream_connect_unix(
-    struct stream *, const char *path, instant until, struct fault *);
 
 /*
  * Begins to connect to one address, and does not wait: what is written meanwhile gives
@@ -119,12 +111,6 @@ enum rc stream_receive(
 void stream_close(struct stream *);
 
 /* ---- for rows of stream_ops ---- */
-
-/*
- * Waits for s->wants.  RC_AGAIN: not in time, in the words `late`; RC_STOP; both have
- * closed it.
- */
-enum rc stream_await(struct stream *, const char *late, instant until, struct fault *);
 
 /* RC_AGAIN: it closed the connection; and s->hint. */
 enum rc stream_hung_up(const struct stream *, struct fault *);

@@ -93,14 +93,6 @@ pause_before_retry(struct retry *p, unsigned position, bool queued)
 	return pause / 2 + jitter_below(&p->jitter, pause);
 }
 
-static instant
-retry_ends(const struct retry *p, bool queued, instant until)
-{
-	if (p->persist)
-		return until;
-	return instant_first(until, instant_after(p->since, queued ? p->ttl : p->first));
-}
-
 enum rc
 retry_wait(struct retry *p, struct host *host, enum rc rc, bool queued, instant until)
 {
@@ -110,7 +102,10 @@ retry_wait(struct retry *p, struct host *host, enum rc rc, bool queued, instant 
 		return rc;
 	if (p->since == NEVER)
 		p->since = now;
-	ends = retry_ends(p, queued, until);
+	ends = until;
+	if (!p->persist)
+		ends = instant_first(
+		    until, instant_after(p->since, queued ? p->ttl : p->first));
 	if (now >= ends)
 		return RC_AGAIN;
 	next = instant_first(

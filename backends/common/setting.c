@@ -23,20 +23,6 @@ trusted_open(const char *path, struct stat *st)
 	return -1;
 }
 
-static enum rc
-check_readers(const struct stat *st, unsigned mode, const char *shown, struct fault *f)
-{
-	if (mode & S_IROTH)
-		return fault_set(f, RC_CONFIG,
-		    "can be read by everybody (its mode is 0%03o): chmod 600 %s", mode,
-		    shown);
-	if ((mode & S_IRGRP) && st->st_uid != 0)
-		return fault_set(f, RC_CONFIG,
-		    "can be read by its group (its mode is 0%03o), as only a file of root's may be: chmod 600 %s",
-		    mode, shown);
-	return RC_OK;
-}
-
 enum rc
 trusted_check(const struct stat *st, const char *shown, bool secret, struct fault *f)
 {
@@ -52,7 +38,15 @@ trusted_check(const struct stat *st, const char *shown, bool secret, struct faul
 		return fault_set(f, RC_CONFIG,
 		    "can be written by %s (its mode is 0%03o): chmod go-w %s",
 		    mode & S_IWOTH ? "everybody" : "its group", mode, shown);
-	return secret ? check_readers(st, mode, shown, f) : RC_OK;
+	if (secret && (mode & S_IROTH))
+		return fault_set(f, RC_CONFIG,
+		    "can be read by everybody (its mode is 0%03o): chmod 600 %s", mode,
+		    shown);
+	if (secret && (mode & S_IRGRP) && st->st_uid != 0)
+		return fault_set(f, RC_CONFIG,
+		    "can be read by its group (its mode is 0%03o), as only a file of root's may be: chmod 600 %s",
+		    mode, shown);
+	return RC_OK;
 }
 
 enum rc

@@ -29,32 +29,26 @@ task_run(void *arg)
 	return NULL;
 }
 
-static int
-start_thread(struct task *t, size_t stack)
+bool
+task_start(struct task *t, size_t stack)
 {
 	pthread_attr_t attr;
 	pthread_t thread;
 	int error;
 
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	if (stack > 0)
-		pthread_attr_setstacksize(&attr, stack);
-	error = pthread_create(&thread, &attr, task_run, t);
-	pthread_attr_destroy(&attr);
-	return error;
-}
-
-bool
-task_start(struct task *t, size_t stack)
-{
-	int error;
-
 	atomic_init(&t->dropped, false);
 	atomic_init(&t->owners, 2);
 	t->done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	error = t->done < 0 ? errno : start_thread(t, stack);
-	if (error == 0)
+	error = errno;
+	if (t->done >= 0) {
+		pthread_attr_init(&attr);
+		pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+		if (stack > 0)
+			pthread_attr_setstacksize(&attr, stack);
+		error = pthread_create(&thread, &attr, task_run, t);
+		pthread_attr_destroy(&attr);
+	}
+	if (t->done >= 0 && error == 0)
 		return true;
 	atomic_init(&t->owners, 1);
 	task_let_go(t);

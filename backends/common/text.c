@@ -34,19 +34,6 @@ refuse_kind(struct fault *f, const char *where, enum lock_kind kind, unsigned li
 	    kind_text(kind, limit, used), kind_text(c->kind, c->limit, asked));
 }
 
-/* As people read it: in UTC, to the second. */
-static const char *
-time_text(int64_t ms, char *out)
-{
-	time_t seconds = ms / 1000;
-	struct tm tm;
-
-	if (ms < 0 || !gmtime_r(&seconds, &tm) ||
-	    !strftime(out, TEXT_BYTES, "%Y-%m-%dT%H:%M:%SZ", &tm))
-		return "a time that is none";
-	return out;
-}
-
 /* In the two largest units that are needed: 12m, 1h30m, 400ms. */
 static const char *
 length_text(int64_t ns, char *out)
@@ -75,10 +62,15 @@ length_text(int64_t ns, char *out)
 enum rc
 refuse_done(struct fault *f, const struct job *j, int64_t began_ms, const char *who)
 {
+	time_t seconds = began_ms / 1000;
 	char began[TEXT_BYTES];
+	struct tm tm;
 
+	if (began_ms < 0 || !gmtime_r(&seconds, &tm) ||
+	    !strftime(began, sizeof began, "%Y-%m-%dT%H:%M:%SZ", &tm))
+		snprintf(began, sizeof began, "a time that is none");
 	return fault_set(f, RC_DONE, "ID %s was run at %s%s%.100s and ended with 0",
-	    j->once, time_text(began_ms, began), *who ? " by " : "", who);
+	    j->once, began, *who ? " by " : "", who);
 }
 
 enum rc

@@ -7,25 +7,27 @@
 
 #include "backends/backend.h"
 
+#include <ctype.h>
+
 /* ---- hexadecimal digits ---- */
 
-/* What a digit means, in either case; -1: it is none. */
-static inline int
-text_hex(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* The byte that two digits mean, reading no further than a NUL; -1: they are none. */
+/*
+ * The byte that two digits mean, in either case, reading no further than a NUL; -1: they are
+ * none.
+ */
 static inline int
 text_hex_byte(const char *text)
 {
-	int high = text_hex(text[0]), low = high < 0 ? -1 : text_hex(text[1]);
+	int byte = 0;
 
-	return low < 0 ? -1 : high * 16 + low;
+	for (const char *end = text + 2; text < end; text++) {
+		int c = *text | 0x20;
+
+		if (!isxdigit((unsigned char)*text))
+			return -1;
+		byte = byte * 16 + (c <= '9' ? c - '0' : c - 'a' + 10);
+	}
+	return byte;
 }
 
 /* ---- refusals ---- */

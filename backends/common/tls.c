@@ -1,4 +1,7 @@
-/* tls.c - TLS on a stream, by OpenSSL working on memory; without OpenSSL's headers, tls_none.c. */
+/*
+ * tls.c - TLS on a stream, by OpenSSL working on memory.  Where its headers were missing when
+ * dlock was built, no TLS is to be had, and nobody has a struct tls.
+ */
 #include "tls.h"
 
 #include "setting.h"
@@ -8,6 +11,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -366,25 +370,13 @@ session_expect(struct session *t)
 		t->ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, t->name);
 }
 
-/* As certificates have it: an address without its zone, a name without its last dot. */
-static void
-session_name(struct session *t, const char *name)
-{
-	size_t n = strcspn(name, "%");
-
-	if (n > 1 && name[n - 1] == '.')
-		n--;
-	if (n >= sizeof t->name)
-		n = sizeof t->name - 1;
-	memcpy(t->name, name, n);
-	t->name[n] = '\0';
-}
-
 /* NULL without memory. */
 static struct session *
 session_new(struct tls *tls, const char *host)
 {
 	struct session *t = calloc(1, sizeof *t);
+	const char *name;
+	size_t n;
 
 	if (!t)
 		return NULL;
@@ -392,7 +384,11 @@ session_new(struct tls *tls, const char *host)
 	t->ssl = lib->SSL_new(tls->context);
 	t->in = lib->BIO_new(lib->BIO_s_mem());
 	t->out = lib->BIO_new(lib->BIO_s_mem());
-	session_name(t, tls->settings.name ? tls->settings.name : host);
+	name = tls->settings.name ? tls->settings.name : host;
+	/* as certificates have it: an address without its zone, a name without its last dot */
+	n = strcspn(name, "%");
+	n -= n > 1 && name[n - 1] == '.';
+	snprintf(t->name, sizeof t->name, "%.*s", (int)n, name);
 	if (t->ssl && t->in && t->out) {
 		lib->SSL_set_bio(t->ssl, t->in, t->out);
 		lib->SSL_set_connect_state(t->ssl);
@@ -412,21 +408,16 @@ tls_can_retry(const struct tls *t)
 	return t->directory && t->unknown;
 }
 
-/* What the system's directory of CAs has not, its file of all of them may have. */
-static void
-tls_widen(struct tls *t)
-{
-	t->directory = false;
-	lib->SSL_CTX_set_default_verify_file(t->context);
-}
-
 enum rc
 tls_start(struct tls *t, struct stream *s, const char *host, struct fault *f)
 {
 	struct session *session;
 
-	if (tls_can_retry(t))
-		tls_widen(t);
+	/* what the system's directory of CAs has not, its file of all of them may have */
+	if (tls_can_retry(t)) {
+		t->directory = false;
+		lib->SSL_CTX_set_default_verify_file(t->context);
+	}
 	session = session_new(t, host);
 	if (!session) {
 		stream_close(s);
@@ -436,37 +427,6 @@ tls_start(struct tls *t, struct stream *s, const char *host, struct fault *f)
 	s->own = session;
 	s->hint = ": is that its TLS port?";
 	return RC_OK;
-}
-
-static enum rc
-tls_finish(struct stream *s, instant until, struct fault *f)
-{
-	enum rc rc = RC_OK;
-	ssize_t n;
-
-	while (rc == RC_OK && (n = session_shake(s)) <= 0) {
-		if (n == 0 || errno != EAGAIN)
-			return stream_failed(s, f);
-		rc = stream_await(
-		    s, "does not answer in TLS: is that its TLS port?", until, f);
-	}
-	return rc;
-}
-
-enum rc
-tls_connect(struct tls *t, struct stream *s, const char *host, int port, instant until,
-    struct fault *f)
-{
-	enum rc rc;
-
-	do {
-		rc = stream_connect(s, host, port, until, f);
-		if (rc == RC_OK)
-			rc = tls_start(t, s, host, f);
-		if (rc == RC_OK)
-			rc = tls_finish(s, until, f);
-	} while (rc == RC_CONFIG && tls_can_retry(t));
-	return rc;
 }
 
 /* ---- what we trust, and who we are ---- */
@@ -566,7 +526,7 @@ tls_prepare(struct tls *t, struct fault *f)
 	return rc == RC_OK ? load_ours(t, f) : rc;
 }
 
-enum rc
+static enum rc
 tls_open(struct tls **ret, const struct tls_settings *settings, struct fault *f)
 {
 	struct tls *t;
@@ -598,6 +558,35 @@ tls_close(struct tls *t)
 	if (t->context)
 		lib->SSL_CTX_free(t->context);
 	free(t);
+}
+
+#else
+
+static enum rc
+tls_open(struct tls **ret, const struct tls_settings *settings, struct fault *f)
+{
+	(void)ret, (void)settings;
+	return fault_set(f, RC_CONFIG,
+	    "TLS is not compiled in: this dlock was built without OpenSSL's headers (libssl-dev)");
+}
+
+enum rc
+tls_start(struct tls *t, struct stream *s, const char *host, struct fault *f)
+{
+	(void)s, (void)host;
+	return tls_open(&t, NULL, f);
+}
+
+bool
+tls_can_retry(const struct tls *t)
+{
+	return t && false;
+}
+
+void
+tls_close(struct tls *t)
+{
+	(void)t;
 }
 
 #endif

@@ -13,9 +13,9 @@
  *     is read when the directory does not have the one.
  *  3. TLS 1.2 at least.
  *  4. OpenSSL works on memory alone; our own send and recv move what it writes and
- *     reads, with the deadlines of stream.h and without SIGPIPE.
+ *     reads, with the deadlines of net.h and without SIGPIPE.
  *
- * OpenSSL is loaded by tls_open() (openssl.h), and costs nobody else anything.
+ * OpenSSL is loaded by tls_open_if() (openssl.h), and costs nobody else anything.
  */
 #ifndef DLOCK_TLS_H
 #define DLOCK_TLS_H
@@ -37,15 +37,10 @@ enum rc tls_set(
 struct tls;
 
 /*
- * Loads OpenSSL and reads the files.  RC_USAGE: settings that make no sense together;
- * RC_CONFIG: a file that cannot be read or used, a key that others may read, or
- * OpenSSL is not installed; RC_SYSTEM.  The caller closes it after its streams.
- */
-enum rc tls_open(struct tls **ret, const struct tls_settings *, struct fault *);
-
-/*
- * The same if the URL wants TLS; if not, *ret is NULL, and any setting is RC_USAGE: URLs
- * that want it begin with `scheme`.
+ * If the URL wants TLS: loads OpenSSL and reads the files.  RC_USAGE: settings that make no
+ * sense together; RC_CONFIG: a file that cannot be read or used, a key that others may read,
+ * or OpenSSL is not installed; RC_SYSTEM.  The caller closes it after its streams.  If not,
+ * *ret is NULL, and any setting is RC_USAGE: URLs that want it begin with `scheme`.
  */
 enum rc tls_open_if(bool wanted, const char *scheme, struct tls **ret,
     const struct tls_settings *, struct fault *);
@@ -57,6 +52,11 @@ void tls_close(struct tls *);
  * Puts TLS on a stream that is connected, or about to be: what is written or read on it
  * begins with the handshake.  `host` is what the server's certificate must be for, unless
  * tls_settings.name says another.  RC_SYSTEM: without memory, and closed.
+ *
+ * Beside what is said in net.h, sending and receiving give RC_CONFIG: the server's certificate
+ * is not accepted, or we have no version or cipher in common; RC_DENIED: it does not accept
+ * ours; RC_PROTOCOL: no TLS is spoken there.  That it wants a certificate may be said as late
+ * as by the first answer.
  */
 enum rc tls_start(struct tls *, struct stream *, const char *host, struct fault *);
 
@@ -65,15 +65,5 @@ enum rc tls_start(struct tls *, struct stream *, const char *host, struct fault 
  * system's bundle, too?
  */
 bool tls_can_retry(const struct tls *);
-
-/*
- * stream_connect(), and the whole handshake.  Beside what is said in stream.h,
- * RC_CONFIG: the server's certificate is not accepted, or we have no version or
- * cipher in common; RC_DENIED: it does not accept ours; RC_PROTOCOL: no TLS is
- * spoken there.  That it wants a certificate may be said as late as by the first
- * stream_receive().
- */
-enum rc tls_connect(struct tls *, struct stream *, const char *host, int port,
-    instant until, struct fault *);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "text.h"
 
+#include <ctype.h>
 #include <string.h>
 
 /* ---- its parts ---- */
@@ -78,6 +79,8 @@ url_part_first(struct url_part *list)
 
 enum { PORT_MOST = 65535 };
 
+static const char wrong_port[] = "has a wrong port (1 to 65535)";
+
 int
 endpoint_number(const char *text, size_t n, int most)
 {
@@ -103,8 +106,7 @@ is_host_name(const char *text, size_t n)
 
 		label = c == '.' ? 0 : label + 1;
 		if (label > 63 ||
-		    !((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-			(c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.'))
+		    !(isalnum((unsigned char)c) || c == '-' || c == '_' || c == '.'))
 			return false;
 	}
 	return n > 0 && n < 254;
@@ -121,44 +123,30 @@ is_ipv6(const char *text, size_t n)
 	    memchr(text, ':', zone);
 }
 
-/* What follows the host: nothing, or a colon and the port. */
-static const char *
-parse_port(struct endpoint *e, const char *text, size_t n, int port)
-{
-	e->port = n ? endpoint_number(text + 1, n - 1, PORT_MOST) : port;
-	return e->port > 0 && (n == 0 || *text == ':') ? NULL
-						       : "has a wrong port (1 to 65535)";
-}
-
-static const char *
-take_host(struct endpoint *e, const char *text, size_t n)
-{
-	memcpy(e->host, text, n);
-	e->host[n] = '\0';
-	return NULL;
-}
-
 const char *
 endpoint_parse(struct endpoint *e, const char *text, size_t n, int port)
 {
-	const char *end;
+	bool bracket = n && *text == '[';
+	const char *host = text + bracket, *end = memchr(text, bracket ? ']' : ':', n),
+		   *rest, *stop = text + n;
 
-	if (n && *text == '[') {
-		end = memchr(text, ']', n);
-		if (!end || !is_ipv6(text + 1, end - text - 1))
-			return "has a wrong IPv6 address";
-		take_host(e, text + 1, end - text - 1);
-		end++;
-	} else {
-		end = memchr(text, ':', n);
-		end = end ? end : text + n;
-		if (end == text)
-			return "names no host";
-		if (!is_host_name(text, end - text))
-			return "has a wrong host name";
-		take_host(e, text, end - text);
-	}
-	return parse_port(e, end, text + n - end, port);
+	if (bracket && (!end || !is_ipv6(host, end - host)))
+		return "has a wrong IPv6 address";
+	end = end ? end : stop;
+	if (end == host)
+		return "names no host";
+	if (!bracket && !is_host_name(host, end - host))
+		return "has a wrong host name";
+	memcpy(e->host, host, end - host);
+	e->host[end - host] = '\0';
+	rest = end + bracket;
+	if (rest == stop)
+		e->port = port;
+	else
+		e->port = *rest == ':'
+		    ? endpoint_number(rest + 1, stop - rest - 1, PORT_MOST)
+		    : -1;
+	return e->port > 0 ? NULL : wrong_port;
 }
 
 const char *
@@ -167,11 +155,12 @@ endpoint_plain(
 {
 	if (nhost >= sizeof e->host)
 		return "names no host";
-	take_host(e, host, nhost);
+	memcpy(e->host, host, nhost);
+	e->host[nhost] = '\0';
 	if (!is_host_name(e->host, nhost) && !is_ipv6(e->host, nhost))
 		return "names no host";
 	e->port = endpoint_number(port, nport, PORT_MOST);
-	return e->port > 0 ? NULL : "has a wrong port (1 to 65535)";
+	return e->port > 0 ? NULL : wrong_port;
 }
 
 bool
@@ -181,13 +170,6 @@ endpoint_is(const struct endpoint *a, const struct endpoint *b)
 }
 
 /* ---- %XX ---- */
-
-static bool
-is_plain(unsigned char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-	    (c >= '0' && c <= '9') || (c && strchr("-_.~:@=", c));
-}
 
 size_t
 encode_key(char *out, size_t size, const char *key)
@@ -201,7 +183,7 @@ encode_key(char *out, size_t size, const char *key)
 
 		if (n + 4 > size)
 			return 0;
-		if (is_plain(c) && !dots) {
+		if (!dots && (isalnum(c) || strchr("-_.~:@=", c))) {
 			out[n++] = c;
 		} else {
 			out[n++] = '%';
