@@ -84,7 +84,7 @@ struct fault {
 enum rc fault_set(struct fault *, enum rc, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Words of an rc, for traces. */
+/* Words of an rc, for call_tell(). */
 const char *rc_name(enum rc);
 
 /* ---- where, and what ---- */
@@ -257,6 +257,10 @@ struct host {
 
 	/* The user wants to know more: what a notice needs may be found out at once. */
 	bool verbose;
+
+	/* For call_tell(); NULL: nobody wants to know. */
+	void (*tell)(void *ctx, const char *line);
+	void *tell_ctx;
 };
 
 /* ---- a backend ---- */
@@ -534,12 +538,11 @@ const struct backend *backend_named(const char *name);
 const struct backend *backend_of_url(const char *url);
 
 /*
- * Wraps a store so that each call on a lock is told to `tell` in one line: its
- * name, what it gave, how long it took, the lease left; and the key, which is
- * NULL where there is only one.  The wrapper owns `inner`.  NULL (and inner
- * untouched) without memory.
+ * Tells host->tell of a call on a store's lock, in one line: its name, what it gave, how long
+ * it took, the lease left (grant NULL: it earns none); and the key, NULL where there is one
+ * only.  So backends contain no logging at all.
  */
-struct store *trace_wrap(struct store *inner, const char *key,
-    void (*tell)(void *ctx, const char *line), void *ctx);
+void call_tell(const struct host *, const struct store *, const char *key,
+    const char *call, instant began, enum rc, const struct grant *, const struct fault *);
 
 #endif

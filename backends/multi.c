@@ -37,8 +37,6 @@ struct multi {
 	const struct site *site;
 	const struct claim *claim; /* the caller's */
 	char where[WHERE_BYTES];
-	void (*tell)(void *ctx, const char *line); /* of each call; NULL: nobody asks */
-	void *tell_ctx;
 
 	/* how far the taking of all of them has come */
 	const struct part *asking; /* the one being acquired; NULL */
@@ -103,21 +101,15 @@ pass_notice(struct part *p)
 	p->host.notice.text[0] = '\0';
 }
 
+/* What has become of a call; `g`: what it has earned, if it may earn something. */
 static void
-pass_words(struct part *p, struct fault *f)
+pass_call(struct part *p, const char *call, instant began, enum rc rc,
+    const struct grant *g, struct fault *f)
 {
+	call_tell(p->multi->base.host, p->store, p->key, call, began, rc, g, f);
 	if (*f->text)
 		name_key(p, f->text, f);
 	pass_notice(p);
-}
-
-static void
-pass_seen(struct part *p)
-{
-	struct host *to = p->multi->base.host;
-
-	to->seen = p->host.seen;
-	to->seen.key = p->key;
 }
 
 static instant
@@ -191,18 +183,6 @@ is_ready(int fd, short events)
 	return poll(&(struct pollfd){.fd = fd, .events = events}, 1, 0) > 0;
 }
 
-static void
-renew_part(struct part *p, instant until)
-{
-	p->fault.text[0] = '\0';
-	p->rc = p->store->backend->lock->renew(p->store, until, &p->grant, &p->fault);
-	pass_words(p, &p->fault);
-	p->due = p->rc == RC_OK
-	    ? instant_after(p->grant.sent, pace(p))
-	    : instant_first(instant_now() + attempt_time(p->multi) / 3, part_ends(p));
-	p->asked = p->rc != RC_LOST;
-}
-
 /* The first with an alert of which its server could be asked; n: there is none. */
 static size_t
 first_alert(const struct multi *m, size_t n)
@@ -230,9 +210,18 @@ renew_all(struct multi *m, size_t n, instant until)
 	for (size_t i = 0; i < n; i++) {
 		struct part *p = &m->parts[(first + i) % n];
 
+		instant began = instant_now();
+
 		if (!p->asked)
 			continue;
-		renew_part(p, share(until, n - i));
+		p->fault.text[0] = '\0';
+		p->rc = p->store->backend->lock->renew(
+		    p->store, share(until, n - i), &p->grant, &p->fault);
+		pass_call(p, "renew", began, p->rc, &p->grant, &p->fault);
+		p->due = p->rc == RC_OK
+		    ? instant_after(p->grant.sent, pace(p))
+		    : instant_first(instant_now() + attempt_time(m) / 3, part_ends(p));
+		p->asked = p->rc != RC_LOST;
 		if (p->rc == RC_LOST || p->rc == RC_STOP)
 			return;
 		if (p->rc != RC_OK && p->rc != RC_REVOKED && m->behind == first)
@@ -249,14 +238,15 @@ release_all(struct multi *m, size_t from, struct part *last, int status, instant
 {
 	for (size_t i = from; i < m->n + (last != NULL); i++) {
 		struct part *p = i < m->n ? &m->parts[i] : last;
-		instant most = share(until, m->n - i + (last != NULL));
+		instant most = share(until, m->n - i + (last != NULL)),
+			began = instant_now();
 
 		if (!p->asked || (p == last && i < m->n))
 			continue;
 		p->fault.text[0] = '\0';
 		p->rc = p->store->backend->lock->release(
 		    p->store, status, most, &p->fault);
-		pass_words(p, &p->fault);
+		pass_call(p, "release", began, p->rc, NULL, &p->fault);
 		p->asked = p->rc != RC_OK && p->rc != RC_LOST;
 		if (p->rc == RC_LOST)
 			status = STATUS_NONE;
@@ -400,24 +390,17 @@ part_wait(struct host *h, int fd, short events, instant until)
 	struct part *p = (struct part *)h;
 	struct multi *m = p->multi;
 
+	struct host *outer = m->base.host;
+
 	pass_notice(p);
 	if (p != m->asking)
-		return m->base.host->wait(m->base.host, fd, events, until);
-	pass_seen(p);
+		return outer->wait(outer, fd, events, until);
+	outer->seen = h->seen;
+	outer->seen.key = p->key;
 	return wait_and_keep(m, fd, events, until);
 }
 
 /* ---- open and close ---- */
-
-static void
-trace_part(struct part *p)
-{
-	const struct multi *m = p->multi;
-	struct store *traced;
-
-	if (m->tell && (traced = trace_wrap(p->store, p->key, m->tell, m->tell_ctx)))
-		p->store = traced;
-}
 
 static enum rc
 open_part(struct part *p, struct fault *f)
@@ -441,17 +424,7 @@ open_part(struct part *p, struct fault *f)
 	/* a scheme of m->backend may have a backend of its own */
 	if (p->store->backend->together)
 		rc = p->store->backend->together(p->store, m->parts[0].key, p->key, f);
-	if (rc == RC_OK)
-		trace_part(p);
 	return rc;
-}
-
-static void
-close_part(struct part *p)
-{
-	if (p->store)
-		p->store->backend->close(p->store);
-	p->store = NULL;
 }
 
 static void
@@ -462,7 +435,8 @@ multi_close(struct store *s)
 	if (!m)
 		return;
 	for (size_t i = 0; i < m->n; i++)
-		close_part(&m->parts[i]);
+		if (m->parts[i].store)
+			m->parts[i].store->backend->close(m->parts[i].store);
 	m->held = 0;
 	watch_alerts(m);
 	free(m);
@@ -475,11 +449,18 @@ multi_identify(struct store *s, struct identity *id, struct fault *f)
 	static struct identity other;
 	const struct identity begun = *id;
 	struct multi *m = multi_of(s);
-	enum rc rc = identity_of(m->parts[0].store, id, f);
+	enum rc rc = RC_OK;
 
-	for (size_t i = 1; i < m->n && rc == RC_OK; i++) {
+	for (size_t i = 0; i < m->n && rc == RC_OK; i++) {
+		struct store *one = m->parts[i].store;
+
+		if (!one || !one->backend->identify)
+			return fault_set(
+			    f, RC_CONFIG, "it is not known which locks these are");
 		other = begun;
-		rc = identity_of(m->parts[i].store, &other, f);
+		rc = one->backend->identify(one, &other, f);
+		if (i == 0)
+			*id = other;
 		if (rc == RC_OK && strcmp(other.text, id->text) != 0)
 			return fault_set(f, RC_CONFIG, "its keys are of two places");
 	}
@@ -518,17 +499,6 @@ multi_open(struct store **ret, struct host *host, const struct backend *backend,
 	return RC_OK;
 }
 
-void
-multi_trace(struct store *s, void (*tell)(void *ctx, const char *line), void *ctx)
-{
-	struct multi *m = multi_of(s);
-
-	m->tell = tell;
-	m->tell_ctx = ctx;
-	for (struct part *p = m->parts; p < m->parts + m->n; p++)
-		trace_part(p);
-}
-
 const struct grant *
 multi_grant(struct store *s, size_t i)
 {
@@ -541,6 +511,8 @@ static enum rc
 ask_part(struct part *p, instant until, struct fault *f)
 {
 	struct multi *m = p->multi;
+	struct host *outer = m->base.host;
+	instant began = instant_now();
 	enum rc rc;
 
 	/* the caller's owner, but no two that we use for one key are the same */
@@ -557,8 +529,9 @@ ask_part(struct part *p, instant until, struct fault *f)
 	rc = p->store->backend->lock->acquire(p->store, &p->claim, until, &p->grant, f);
 	m->asking = NULL;
 	p->due = rc == RC_OK ? instant_after(p->grant.sent, pace(p)) : NEVER;
-	pass_seen(p);
-	pass_words(p, f);
+	outer->seen = p->host.seen;
+	outer->seen.key = p->key;
+	pass_call(p, "acquire", began, rc, &p->grant, f);
 	return rc;
 }
 
@@ -580,7 +553,8 @@ begin_again(struct multi *m, instant until, struct fault *f)
 	if (outer->wait(outer, -1, 0, instant_now() + PAUSE) == WOKE_STOP)
 		return RC_STOP;
 	for (size_t i = m->held; i < m->n && rc == RC_OK; i++) {
-		close_part(&m->parts[i]);
+		m->parts[i].store->backend->close(m->parts[i].store);
+		m->parts[i].store = NULL;
 		rc = open_part(&m->parts[i], f);
 	}
 	return rc;

@@ -54,9 +54,6 @@
 enum rc multi_open(struct store **ret, struct host *, const struct backend *,
     const struct site *, const char *const *keys, size_t n, struct fault *);
 
-/* As trace_wrap() does, for each key; before acquire. */
-void multi_trace(struct store *, void (*tell)(void *ctx, const char *line), void *ctx);
-
 /* What was granted for the i-th key as named; valid while all are held. */
 const struct grant *multi_grant(struct store *, size_t i);
 

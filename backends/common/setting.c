@@ -201,14 +201,6 @@ identity_begin(struct identity *id, const char *backend)
 	identity_add(id, "backend", backend);
 }
 
-enum rc
-identity_of(struct store *s, struct identity *id, struct fault *f)
-{
-	if (!s || !s->backend->identify)
-		return fault_set(f, RC_CONFIG, "it is not known which locks these are");
-	return s->backend->identify(s, id, f);
-}
-
 /* "NAME=LENGTH:VALUE\n": a value cannot be taken for another part. */
 static void
 add_bytes(struct identity *id, const char *name, const char *value, size_t n)

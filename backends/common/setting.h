@@ -77,9 +77,6 @@ struct identity {
 
 void identity_begin(struct identity *, const char *backend);
 
-/* As backend.identify says it.  RC_CONFIG: the store cannot, or there is none (NULL). */
-enum rc identity_of(struct store *, struct identity *, struct fault *);
-
 /* A part.  value NULL: it is not stated, which differs from an empty one. */
 void identity_add(struct identity *, const char *name, const char *value);
 void identity_number(struct identity *, const char *name, unsigned long long value);

@@ -349,8 +349,6 @@ open_lock(struct keeper *k)
 		return rc;
 	snprintf(k->shared->where, sizeof k->shared->where, "%s", k->lock.store->where);
 	atomic_store(&k->shared->opened, true);
-	if (k->plan->show.verbose)
-		lock_trace(&k->lock, news_trace, &k->in.news);
 	return RC_OK;
 }
 
@@ -547,6 +545,8 @@ keeper_init(struct keeper *k, const struct run *r)
 	k->host.wait = keeper_wait;
 	k->host.alert = -1;
 	k->host.verbose = r->plan->show.verbose;
+	k->host.tell = k->host.verbose ? news_trace : NULL;
+	k->host.tell_ctx = &k->in.news;
 	k->run = r;
 	k->plan = r->plan;
 	k->shared = r->shared;

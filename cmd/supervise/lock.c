@@ -91,18 +91,16 @@ lock_open(struct lock *l, struct fault *f)
 	return rc;
 }
 
-void
-lock_trace(struct lock *l, void (*tell)(void *ctx, const char *line), void *ctx)
-{
-	struct store *traced = is_multi(l) ? NULL : trace_wrap(l->store, NULL, tell, ctx);
-
-	if (is_multi(l))
-		multi_trace(l->store, tell, ctx);
-	else if (traced)
-		l->store = traced;
-}
-
 /* ---- the calls ---- */
+
+/* With several keys it is told of each of them, by multi.c. */
+static void
+tell_call(struct lock *l, const char *call, instant began, enum rc rc,
+    const struct grant *g, const struct fault *f)
+{
+	if (!is_multi(l))
+		call_tell(l->host, l->store, NULL, call, began, rc, g, f);
+}
 
 /* What was granted for each key. */
 static void
@@ -131,9 +129,11 @@ note_identity(struct lock *l)
 enum rc
 lock_acquire(struct lock *l, instant until, struct fault *f)
 {
+	instant began = instant_now();
 	enum rc rc = l->store->backend->lock->acquire(
 	    l->store, &l->claim, until, &l->grant, f);
 
+	tell_call(l, "acquire", began, rc, &l->grant, f);
 	if (rc != RC_OK)
 		return rc;
 	l->identified = l->nested;
@@ -168,8 +168,10 @@ name_breaker(const struct lock *l, const char *unknown, struct fault *f)
 enum rc
 lock_renew(struct lock *l, instant until, struct fault *f)
 {
+	instant began = instant_now();
 	enum rc rc = l->store->backend->lock->renew(l->store, until, &l->grant, f);
 
+	tell_call(l, "renew", began, rc, &l->grant, f);
 	if (rc == RC_REVOKED)
 		name_breaker(l, "its holder was asked to give it up", f);
 	else if (rc == RC_LOST)
@@ -181,12 +183,15 @@ enum rc
 lock_release(
     struct lock *l, int status, instant keep_until, instant until, struct fault *f)
 {
+	instant began = instant_now();
 	enum rc rc = RC_OK;
 
 	l->outer_until = keep_until;
 	*l->host->breaker = '\0';
-	if (l->store)
+	if (l->store) {
 		rc = l->store->backend->lock->release(l->store, status, until, f);
+		tell_call(l, "release", began, rc, NULL, f);
+	}
 	if (rc == RC_LOST)
 		name_breaker(l, "", f);
 	return rc;

@@ -34,9 +34,6 @@ void lock_init(struct lock *, const struct plan *, const struct nested_site *,
  */
 enum rc lock_open(struct lock *, struct fault *);
 
-/* Has each call told in a line; after lock_open(). */
-void lock_trace(struct lock *, void (*tell)(void *ctx, const char *line), void *ctx);
-
 enum rc lock_acquire(struct lock *, instant until, struct fault *);
 
 /* With RC_REVOKED and RC_LOST *fault names the one that wants it back, or has it, if known. */

@@ -20,7 +20,7 @@ struct news {
 
 void news_send(struct news *, enum msg_kind, int64_t number, const char *text);
 
-/* MSG_TRACE, of a struct news: for lock_trace(). */
+/* MSG_TRACE, of a struct news: as host->tell. */
 void news_trace(void *news, const char *line);
 
 /* What the backend wants the user to know, if there is something. */

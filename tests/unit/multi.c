@@ -1159,8 +1159,9 @@ traces_name_the_key(void **state)
 	char text[1000] = "";
 
 	(void)state;
+	host.tell = add_line;
+	host.tell_ctx = text;
 	assert_int_equal(OPEN("b", "a"), RC_OK);
-	multi_trace(store, add_line, text);
 	assert_int_equal(acquire(NEVER), RC_OK);
 	assert_non_null(strstr(text, "scripted: acquire a: ok in"));
 	assert_non_null(strstr(text, "scripted: acquire b: ok in"));
