@@ -64,12 +64,6 @@ directory_init(struct directory *d, const char *path)
 	directory_set_path(d, path ? path : first);
 }
 
-static bool
-is_ours_alone(const struct stat *st)
-{
-	return S_ISDIR(st->st_mode) && st->st_uid == geteuid() && !(st->st_mode & 022);
-}
-
 static enum rc
 refuse_default(const struct directory *d, const struct stat *st, struct fault *fault)
 {
@@ -137,7 +131,7 @@ open_own(
 	}
 	error = errno;
 	if ((d->fd >= 0 ? fstat(d->fd, st) : lstat(d->path, st)) == 0 &&
-	    !is_ours_alone(st))
+	    (!S_ISDIR(st->st_mode) || st->st_uid != geteuid() || (st->st_mode & 022)))
 		return refuse_default(d, st, fault);
 	errno = error;
 	return d->fd >= 0 ? RC_OK
@@ -300,9 +294,10 @@ refuse_absent(const struct directory *d, const char *name, struct fault *fault)
 	return fault_set(fault, RC_LOST, "%s: there is no %.60s", d->where, name);
 }
 
-enum rc
-directory_open_step(const struct directory *d, int at, const char *step,
-    enum directory_use use, int *ret, struct fault *fault)
+/* The same, if it is to be trusted. */
+static enum rc
+enter_step(const struct directory *d, int at, const char *step, enum directory_use use,
+    int *ret, struct fault *fault)
 {
 	int fd = open_step(d, at, step, use);
 	struct stat st;
@@ -344,13 +339,13 @@ directory_open_steps(const struct directory *d, const char *name, enum directory
     int *ret, const char **leaf, struct fault *fault)
 {
 	char step[NAME_MAX + 1];
-	int at = d->fd, next;
+	int at = d->fd, next = -1;
 
 	for (const char *slash; (slash = strchr(name, '/')); name = slash + 1) {
 		enum rc rc;
 
 		snprintf(step, sizeof step, "%.*s", (int)(slash - name), name);
-		rc = directory_open_step(d, at, step, use, &next, fault);
+		rc = enter_step(d, at, step, use, &next, fault);
 		directory_close_steps(d, at);
 		if (rc != RC_OK)
 			return rc;
@@ -387,21 +382,6 @@ check_plain(const struct directory *d, const char *leaf, const struct stat *st,
 	return RC_OK;
 }
 
-/*
- * Before it is opened, since that alone may do something to what is not ours, such as a
- * FIFO.
- */
-static enum rc
-check_name(const struct directory *d, int at, const char *leaf, struct fault *fault)
-{
-	struct stat st;
-
-	if (fstatat(at, leaf, &st, AT_SYMLINK_NOFOLLOW) == 0)
-		return check_plain(d, leaf, &st, fault);
-	return errno == ENOENT ? refuse_absent(d, leaf, fault)
-			       : directory_failed(d, "cannot look at a file", fault);
-}
-
 /* A look leaves no trace, not even in the time of the last access, where that is allowed. */
 static int
 open_file(int at, const char *leaf, enum directory_use use)
@@ -432,17 +412,25 @@ open_or_make_file(const struct directory *d, int at, const char *leaf)
 	return fd;
 }
 
-enum rc
-directory_open_leaf(const struct directory *d, int at, const char *leaf,
-    enum directory_use use, int *ret, struct fault *fault)
+/*
+ * What is not made is looked at before it is opened, since that alone may do something to
+ * what is not ours, such as a FIFO.
+ */
+static enum rc
+open_leaf(const struct directory *d, int at, const char *leaf, enum directory_use use,
+    int *ret, struct fault *fault)
 {
 	bool make = use == DIRECTORY_MAKE;
-	enum rc rc = make ? RC_OK : check_name(d, at, leaf, fault);
 	struct stat st;
-	int fd;
+	int fd, found = make ? 0 : fstatat(at, leaf, &st, AT_SYMLINK_NOFOLLOW);
+	enum rc rc = make || found != 0 ? RC_OK : check_plain(d, leaf, &st, fault);
 
 	if (rc != RC_OK)
 		return rc;
+	if (found != 0)
+		return errno == ENOENT
+		    ? refuse_absent(d, leaf, fault)
+		    : directory_failed(d, "cannot look at a file", fault);
 	fd = make ? open_or_make_file(d, at, leaf) : open_file(at, leaf, use);
 	if (fd < 0 && !make && errno == ENOENT)
 		return refuse_absent(d, leaf, fault);
@@ -471,7 +459,7 @@ directory_open_file(const struct directory *d, const char *name, enum directory_
 
 	if (rc != RC_OK)
 		return rc;
-	rc = directory_open_leaf(d, at, leaf, use, fd, fault);
+	rc = open_leaf(d, at, leaf, use, fd, fault);
 	directory_close_steps(d, at);
 	return rc;
 }

@@ -53,17 +53,12 @@ enum rc directory_open_file(const struct directory *, const char *name,
     enum directory_use, int *fd, struct fault *);
 
 /*
- * The same in parts.  Steps: opens or makes the directories within the name, and *leaf is
- * what is behind them; with RC_OK, directory_close_steps() is the caller's.  Step: opens
- * or makes one directory in `at`.  Leaf: the file.  With RC_OK, *fd is the caller's.
+ * Only the directories within the name; *leaf is what is behind the last slash.  With RC_OK,
+ * directory_close_steps() is the caller's.
  */
 enum rc directory_open_steps(const struct directory *, const char *name,
     enum directory_use, int *at, const char **leaf, struct fault *);
 void directory_close_steps(const struct directory *, int at);
-enum rc directory_open_step(const struct directory *, int at, const char *step,
-    enum directory_use, int *fd, struct fault *);
-enum rc directory_open_leaf(const struct directory *, int at, const char *leaf,
-    enum directory_use, int *fd, struct fault *);
 
 /* What is in `at`, from the beginning.  NULL with errno. */
 DIR *directory_list(int at);

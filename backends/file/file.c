@@ -184,62 +184,30 @@ file_take(struct file *f, struct block *h, struct grant *g, struct fault *fault)
 	return RC_OK;
 }
 
-/* Another kind of lock that does not go with ours is in line or holds. */
-static enum rc
-file_check_kind(struct file *f, struct fault *fault)
-{
-	enum lock_kind other;
-	unsigned limit = 0;
-	int got = place_refuses(&f->place, &other, &limit);
-
-	if (got < 0)
-		return directory_failed(&f->dir, "cannot look at the queue", fault);
-	return got ? refuse_kind(fault, f->dir.where, other, limit, f->claim) : RC_OK;
-}
-
-/*
- * Writes down the next number, and for people that we wait.  That the latter cannot be
- * written keeps nobody from waiting.
- */
-static enum rc
-write_waiter(struct file *f, const struct block *h, struct fault *fault)
-{
-	int64_t byte = place_byte(&f->place, f->place.ticket);
-	struct block who = {.next = 1};
-	enum rc rc = file_write(f, h, BLOCK_HEADER, fault);
-
-	write_who(f, &who, byte);
-	if (rc == RC_OK)
-		(void)block_write(f->fd, block_choose(f->fd, byte), &who);
-	return rc;
-}
-
-static enum rc
-refuse_claim(struct file *f, struct fault *fault)
-{
-	file_show_line(f);
-	f->base.host->seen.position = 0; /* we are in no line */
-	return fault_set(
-	    fault, RC_BUSY, "%s: %s", f->dir.where, f->frozen ? "frozen" : "held");
-}
-
 /* Takes a number, if there is one; or a permit, if one is free. */
 static enum rc
 join_line(struct file *f, struct block *h, instant until, struct fault *fault)
 {
 	struct place *p = &f->place;
+	enum lock_kind other;
+	unsigned limit = 0;
+	int refused = place_refuses(p, &other, &limit);
 	int64_t number;
-	enum rc rc = file_check_kind(f, fault);
+	enum rc rc;
 
-	if (rc != RC_OK)
-		return rc;
-	number = place_join(p, h->next);
+	if (refused > 0)
+		return refuse_kind(fault, f->dir.where, other, limit, f->claim);
+	number = refused < 0 ? -1 : place_join(p, h->next);
 	if (number < 0)
 		return directory_failed(&f->dir, "cannot look at the queue", fault);
 	if (f->frozen)
 		place_give_permit_back(p);
-	if ((place_is_waiting(p) || f->frozen) && !until)
-		return refuse_claim(f, fault);
+	if ((place_is_waiting(p) || f->frozen) && !until) {
+		file_show_line(f);
+		f->base.host->seen.position = 0; /* we are in no line */
+		return fault_set(fault, RC_BUSY, "%s: %s", f->dir.where,
+		    f->frozen ? "frozen" : "held");
+	}
 	if (p->permit >= 0 || number >= NUMBER_LIMIT)
 		return RC_OK;
 	rc = file_await_byte(
@@ -251,12 +219,17 @@ join_line(struct file *f, struct block *h, instant until, struct fault *fault)
 	return RC_OK;
 }
 
-/* Joins the line, unless we have; takes the lock, if nothing is in the way. */
+/*
+ * Joins the line, unless we have; takes the lock, if nothing is in the way.  Who has just
+ * joined writes down the next number, and for people that he waits.  That the latter cannot
+ * be written keeps nobody from waiting.
+ */
 static enum rc
 take_or_stay(
     struct file *f, struct block *h, instant until, struct grant *g, struct fault *fault)
 {
 	struct place *p = &f->place;
+	struct block who = {.next = 1};
 	bool joined = place_has_joined(p);
 	enum rc rc = joined ? RC_OK : join_line(f, h, until, fault);
 
@@ -265,7 +238,13 @@ take_or_stay(
 	if (!place_is_waiting(p) && !f->frozen)
 		return file_take(f, h, g, fault);
 	place_give_permit_back(p);
-	return joined ? RC_OK : write_waiter(f, h, fault);
+	if (joined)
+		return RC_OK;
+	rc = file_write(f, h, BLOCK_HEADER, fault);
+	write_who(f, &who, place_byte(p, p->ticket));
+	if (rc == RC_OK)
+		(void)block_write(f->fd, block_choose(f->fd, who.byte), &who);
+	return rc;
 }
 
 static enum rc
@@ -362,7 +341,7 @@ file_acquire(struct store *s, const struct claim *claim, instant until, struct g
 	f->claim = claim;
 	f->use = DIRECTORY_MAKE;
 	file_name(f->name, claim->key, ".lock");
-	file_name(f->runs, claim->key, ".runs");
+	file_name(f->runs, claim->key, ".runs/");
 	rc = file_open_all(f, fault);
 	if (rc == RC_OK)
 		notice_elsewhere(f);

@@ -1,6 +1,6 @@
 /*
  * file.h - the file backend's store, for its own files: file.c takes and gives back
- * locks, wait.c waits for them, look.c sees who has them, steer.c marks and freezes.
+ * locks, wait.c waits for them, admin.c looks at them and steers.
  */
 #ifndef DLOCK_FILE_FILE_H
 #define DLOCK_FILE_FILE_H
@@ -89,8 +89,5 @@ enum rc file_await_place(struct file *, instant until, struct fault *);
 
 /* Shows in host->seen who has the lock, and who is before us. */
 void file_show_line(struct file *);
-
-/* look.c: sees what one look asks for. */
-enum rc file_each(struct store *, const struct look *, struct fault *);
 
 #endif

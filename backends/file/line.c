@@ -1,5 +1,10 @@
-/* line.c - finds out who is in the line on a lock file, from the kernel and the file. */
+/*
+ * line.c - reads the line on a lock file, from the kernel and the file: to join it and decide
+ * what is before us (place.h), and for people (line.h).
+ */
 #include "line.h"
+
+#include "place.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,9 +15,10 @@ enum {
 	COUNTED = 32, /* places further back than this are reckoned from the numbers */
 };
 
-/* ---- for a decision ---- */
+/* ---- what is asked for both ---- */
 
-int
+/* Has anybody a byte of these ranges, and not only passing?  1, 0, or -1 with errno. */
+static int
 line_has(int fd, enum range first, enum range last)
 {
 	struct span all = {BYTE(first, first == ALONE), BYTE(last + 1, 0)}, found;
@@ -26,8 +32,11 @@ line_is_used(int fd)
 	return line_has(fd, ALONE, READERS) > 0;
 }
 
-/* All of a limit have locked it for reading. */
-int
+/*
+ * Is there a limit from `least` to `most`?  1, 0, or -1 with errno.  All of a limit have
+ * locked it for reading.
+ */
+static int
 line_limit(int fd, unsigned least, unsigned most, unsigned *limit)
 {
 	struct span found;
@@ -38,25 +47,215 @@ line_limit(int fd, unsigned least, unsigned most, unsigned *limit)
 	return got;
 }
 
-int
-line_lasts(
-    int fd, const bool matters[RANGES], int64_t hint, int64_t below, int64_t last[RANGES])
-{
-	for (enum range r = ALONE; r < RANGES; r++) {
-		last[r] = matters[r] ? tickets_last(fd, BYTE(r, 0), hint, below) : 0;
-		if (last[r] < 0)
-			return -1;
-	}
-	return 0;
-}
-
 static bool
 next_in(int fd, enum range r, int64_t from, int64_t below, struct span *found)
 {
 	return tickets_next(fd, numbers(r, from, below), found);
 }
 
-/* ---- who holds ---- */
+/* ---- our place ---- */
+
+static const struct span nothing = {0, 0};
+static const struct span all_permits = {BYTE(PERMITS, 0), BYTE(PERMITS + 1, 0)};
+
+static enum range
+line_of(enum lock_kind kind)
+{
+	return kind == KIND_SHARED ? READERS : kind == KIND_LIMIT ? LIMITED : ALONE;
+}
+
+void
+place_init(struct place *p, int fd, enum lock_kind kind, unsigned limit)
+{
+	*p = (struct place){.fd = fd, .kind = kind, .limit = limit, .permit = -1};
+}
+
+int64_t
+place_byte(const struct place *p, int64_t number)
+{
+	return BYTE(line_of(p->kind), number);
+}
+
+/* ---- joining ---- */
+
+int
+place_refuses(struct place *p, enum lock_kind *other, unsigned *limit)
+{
+	int got;
+
+	if (kind_is_exclusive(p->kind))
+		return 0;
+	*other = KIND_LIMIT;
+	if (p->kind == KIND_SHARED)
+		return line_limit(p->fd, 1, LIMIT_MAX, limit);
+	got = line_has(p->fd, READERS, READERS);
+	if (got != 0)
+		*other = KIND_SHARED;
+	if (got == 0)
+		got = line_limit(p->fd, 1, p->limit - 1, limit);
+	if (got == 0)
+		got = line_limit(p->fd, p->limit + 1, LIMIT_MAX, limit);
+	return got != 0 ? got : tickets_lock(p->fd, F_RDLCK, BYTE(LIMITS, p->limit));
+}
+
+/*
+ * The last tickets below a number, in the lines that matter; 0 where there is none.  `all`:
+ * also in our own line, if it does not matter to us but for the numbers.
+ */
+static int
+find_lasts(
+    const struct place *p, bool all, int64_t hint, int64_t below, int64_t last[RANGES])
+{
+	bool mixed = kind_is_exclusive(p->kind) && !p->plain;
+	const bool matters[RANGES] = {
+	    [ALONE] = true,
+	    [LIMITED] = p->kind == KIND_LIMIT || mixed,
+	    [READERS] = (p->kind == KIND_SHARED && all) || mixed,
+	};
+
+	for (enum range r = ALONE; r < RANGES; r++) {
+		last[r] = matters[r] ? tickets_last(p->fd, BYTE(r, 0), hint, below) : 0;
+		if (last[r] < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int
+wait_for(struct place *p, struct span s)
+{
+	p->before = s;
+	return 0;
+}
+
+int
+place_take_permit(struct place *p)
+{
+	for (unsigned s = 0; s < p->limit; s++) {
+		if (tickets_lock(p->fd, F_WRLCK, BYTE(PERMITS, s)) == 0) {
+			p->permit = (int)s;
+			p->before = nothing;
+			p->any = false;
+			return 1;
+		}
+		if (errno != EAGAIN)
+			return -1;
+	}
+	return 0;
+}
+
+/* Nobody who excludes us has a ticket before ours. */
+static int
+look_at_permits(struct place *p)
+{
+	int got;
+
+	if (p->kind == KIND_SHARED || p->plain)
+		return 0;
+	if (p->kind != KIND_LIMIT) {
+		got = line_has(p->fd, PERMITS, PERMITS);
+		return got > 0 ? wait_for(p, all_permits) : got;
+	}
+	got = place_take_permit(p);
+	p->any = got == 0;
+	return got == 0 ? wait_for(p, numbers(PERMITS, 0, p->limit)) : got < 0 ? -1 : 0;
+}
+
+/* The line with the last ticket; not `all`: it is ALONE that counts. */
+static enum range
+latest(const int64_t last[RANGES], bool all)
+{
+	enum range l = ALONE;
+
+	for (enum range r = ALONE; all && r < RANGES; r++)
+		l = last[r] > last[l] ? r : l;
+	return l;
+}
+
+/* What is before `number`, if these are the last ones there. */
+static int
+set_before(struct place *p, int64_t number, const int64_t last[RANGES])
+{
+	enum range l = latest(last, p->kind != KIND_SHARED);
+
+	p->before = nothing;
+	p->any = false;
+	if (last[l] == 0)
+		return look_at_permits(p);
+	if (l == ALONE || p->kind == KIND_LIMIT)
+		return wait_for(p, numbers(l, last[l], last[l] + 1));
+	return wait_for(p, numbers(l, last[ALONE] + 1, number));
+}
+
+/* Where the file is idle, that is one question. */
+int64_t
+place_join(struct place *p, int64_t hint)
+{
+	bool exclusive = kind_is_exclusive(p->kind);
+	int64_t last[RANGES] = {0};
+	enum range l;
+	int used = line_has(p->fd, ALONE, READERS),
+	    mixed = used > 0 && exclusive ? line_has(p->fd, LIMITED, READERS) : 0;
+
+	p->plain = exclusive && mixed == 0;
+	if (used < 0 || mixed < 0 ||
+	    (used > 0 && find_lasts(p, true, hint, NUMBER_LIMIT, last) != 0))
+		return -1;
+	l = latest(last, true);
+	hint = hint > last[l] ? hint : last[l] + 1;
+	if (hint >= NUMBER_LIMIT)
+		p->before = numbers(l, last[l], last[l] + 1);
+	else if (set_before(p, hint, last) != 0)
+		return -1;
+	return hint;
+}
+
+int
+place_look(struct place *p)
+{
+	int64_t last[RANGES];
+
+	if (find_lasts(p, false, p->ticket, p->ticket, last) != 0)
+		return -1;
+	return set_before(p, p->ticket, last);
+}
+
+int64_t
+place_held_byte(const struct place *p)
+{
+	return p->kind == KIND_LIMIT ? BYTE(PERMITS, p->permit)
+				     : place_byte(p, p->ticket);
+}
+
+void
+place_give_permit_back(struct place *p)
+{
+	if (p->permit < 0)
+		return;
+	tickets_unlock(p->fd, numbers(PERMITS, p->permit, p->permit + 1));
+	p->permit = -1;
+}
+
+void
+place_granted(struct place *p)
+{
+	if (p->kind != KIND_LIMIT || p->ticket == 0)
+		return;
+	tickets_unlock(p->fd, numbers(LIMITED, p->ticket, p->ticket + 1));
+	p->ticket = 0;
+}
+
+void
+place_leave(struct place *p)
+{
+	if (p->fd >= 0)
+		tickets_unlock_all(p->fd);
+	if (p->fd >= 0 && p->permit >= 0)
+		tickets_wake(p->fd);
+	place_init(p, p->fd, p->kind, p->limit);
+}
+
+/* ---- for people: who holds ---- */
 
 static bool
 add_holder(struct line *l, struct line_holder h)
@@ -203,7 +402,7 @@ line_who(const struct line *l, const struct line_holder *h, struct block *who)
 		*who = (struct block){.next = 1, .token = h->token};
 }
 
-/* ---- who waits ---- */
+/* ---- for people: who waits ---- */
 
 static bool
 holds_byte(const struct line *l, int64_t byte)

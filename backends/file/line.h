@@ -1,5 +1,5 @@
 /*
- * line.h - reads the line on a lock file: for place.c, which decides, and for people.
+ * line.h - reads the line on a lock file for people, as place.h does for a decision.
  *
  * The kernel's locks say who is there, and are only asked for.  A decision needs nothing
  * else.  For people the blocks of the file say whether he holds, and who he is.  Nobody is
@@ -13,22 +13,8 @@
 
 #include "block.h"
 
-/* ---- for a decision: 1, 0, or -1 with errno ---- */
-
-/* Has anybody a byte of these ranges, and not only passing? */
-int line_has(int fd, enum range first, enum range last);
-
-/* Is there a limit from `least` to `most`? */
-int line_limit(int fd, unsigned least, unsigned most, unsigned *limit);
-
-/* The last tickets below a number, in the lines that matter; 0 where there is none. */
-int line_lasts(int fd, const bool matters[RANGES], int64_t hint, int64_t below,
-    int64_t last[RANGES]);
-
 /* Is anybody in line, or holds the lock?  Another dlock's file may be asked so, too. */
 bool line_is_used(int fd);
-
-/* ---- for people ---- */
 
 enum { LINE_HOLDERS = 1000 };
 

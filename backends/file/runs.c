@@ -63,21 +63,12 @@ run_format(const struct run *r, char line[RUN_LINE])
 
 /* ---- what a job asks ---- */
 
-/* What stands there as "who", which whoever prints it makes harmless. */
-static void
-who_of(const struct run *r, char *who, size_t size)
-{
-	static const char name[] = "\"who\":\"";
-	const char *at = strstr(r->record, name);
-
-	at = at ? at + strlen(name) : "";
-	snprintf(who, size, "%.*s", (int)strcspn(at, "\"\\"), at);
-}
-
 enum rc
 run_refuse(
     const struct run *r, const struct job *job, int64_t now_us, struct fault *fault)
 {
+	static const char who_is[] = "\"who\":\"";
+	const char *at;
 	char id[ENCODED_BYTES], who[100];
 	int64_t ago = now_us - r->begin, cooldown = job->cooldown / 1000;
 
@@ -85,7 +76,10 @@ run_refuse(
 		return RC_OK;
 	if (job->once && encode_key(id, sizeof id, job->once) > 0 &&
 	    strcmp(id, r->id) == 0) {
-		who_of(r, who, sizeof who);
+		/* what stands there as "who", which whoever prints it makes harmless */
+		at = strstr(r->record, who_is);
+		at = at ? at + strlen(who_is) : "";
+		snprintf(who, sizeof who, "%.*s", (int)strcspn(at, "\"\\"), at);
 		return refuse_done(fault, job, r->begin / 1000, who);
 	}
 	/*
@@ -107,17 +101,12 @@ static enum rc
 open_runs(struct directory *runs, const struct directory *d, const char *name,
     enum directory_use use, struct fault *fault)
 {
-	const char *step;
-	int above;
-	enum rc rc = directory_open_steps(d, name, use, &above, &step, fault);
+	const char *behind;
 
-	if (rc != RC_OK)
-		return rc;
 	*runs = *d;
-	snprintf(runs->where, sizeof runs->where, "%.250s/%.120s", d->where, step);
-	rc = directory_open_step(d, above, step, use, &runs->fd, fault);
-	directory_close_steps(d, above);
-	return rc;
+	snprintf(runs->where, sizeof runs->where, "%.250s/%.*s", d->where,
+	    (int)strcspn(name, "/"), name);
+	return directory_open_steps(d, name, use, &runs->fd, &behind, fault);
 }
 
 /* RC_LOST: there is none. */
@@ -156,7 +145,7 @@ store_run(const struct directory *runs, const char *name, const struct run *r,
 
 	if (rc != RC_OK)
 		return rc;
-	rc = directory_open_leaf(runs, runs->fd, new_name, DIRECTORY_MAKE, &fd, fault);
+	rc = directory_open_file(runs, new_name, DIRECTORY_MAKE, &fd, fault);
 	errno = ENOSPC; /* what a short write means */
 	if (rc == RC_OK &&
 	    (ftruncate(fd, 0) != 0 || pwrite(fd, line, n, 0) != (ssize_t)n ||
@@ -296,12 +285,13 @@ sweep_era(const struct directory *runs, int64_t era)
 {
 	const struct dirent *e;
 	struct fault ignored;
+	const char *behind;
 	char name[24];
 	DIR *list;
 	int at;
 
-	snprintf(name, sizeof name, "%" PRId64, era);
-	if (directory_open_step(runs, runs->fd, name, DIRECTORY_CHANGE, &at, &ignored) !=
+	snprintf(name, sizeof name, "%" PRId64 "/", era);
+	if (directory_open_steps(runs, name, DIRECTORY_CHANGE, &at, &behind, &ignored) !=
 	    RC_OK)
 		return;
 	list = directory_list(at);
@@ -313,33 +303,26 @@ sweep_era(const struct directory *runs, int64_t era)
 	unlinkat(runs->fd, name, AT_REMOVEDIR); /* unless something is left */
 }
 
-static void
-sweep(const struct directory *runs, int64_t now_us)
-{
-	DIR *list = directory_list(runs->fd);
-	int64_t era;
-
-	while (list && (era = next_era(list)) >= 0)
-		if (era < now_us / ERA - 1)
-			sweep_era(runs, era);
-	if (list)
-		closedir(list);
-}
-
 enum rc
 runs_remember(
     const struct directory *d, const char *name, const struct run *r, struct fault *fault)
 {
 	struct directory runs;
 	enum rc rc = open_runs(&runs, d, name, DIRECTORY_MAKE, fault);
+	int64_t era;
+	DIR *list;
 
 	if (rc != RC_OK)
 		return rc;
 	rc = copy_last(&runs, r->end, fault);
 	if (rc == RC_OK)
 		rc = store_run(&runs, last_name, r, fault);
-	if (rc == RC_OK)
-		sweep(&runs, r->end);
+	list = rc == RC_OK ? directory_list(runs.fd) : NULL;
+	while (list && (era = next_era(list)) >= 0)
+		if (era < r->end / ERA - 1)
+			sweep_era(&runs, era);
+	if (list)
+		closedir(list);
 	close(runs.fd);
 	return rc;
 }

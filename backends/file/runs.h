@@ -1,8 +1,8 @@
 /*
  * runs.h - the runs of a key's jobs, for --once, --cooldown and `status`.
  *
- * Beside the lock file lies a directory of the key's own, with one small file for each
- * run that somebody may still ask for:
+ * Beside the lock file lies a directory of the key's own, whose name ends with a slash here,
+ * with one small file for each run that somebody may still ask for:
  *
  *	last	    the last run, whatever it ended with
  *	good	    of the runs before it that ended with 0, the one that began last

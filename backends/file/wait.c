@@ -155,42 +155,26 @@ file_await_byte(
 
 /* ---- waiting in line ---- */
 
-/* Waits until all before us that is named there is gone. */
-static enum rc
-await_all(struct file *f, instant until, struct fault *fault)
-{
-	enum rc rc = await_taken(f, F_RDLCK, f->place.before, until, fault);
-
-	if (rc == RC_OK)
-		tickets_unlock(f->fd, f->place.before);
-	return rc == RC_AGAIN ? RC_OK : rc;
-}
-
 /*
- * How long to pause before the next look: 0: what was waited for is there, a permit of ours;
- * -1: that cannot be known.
+ * How long to pause before the next look; 0: what was waited for is there, which is a permit
+ * of ours, or the end of a freeze, or of a file that is another one by now; -1: that cannot be
+ * known.
  */
 static int64_t
-permit_pause(struct file *f, int64_t pause)
-{
-	int got = place_take_permit(&f->place);
-
-	return got > 0 ? 0 : got < 0 ? -1 : pause;
-}
-
-/*
- * The same of the end of a freeze, or of a file that is another one by now.  A second at
- * most, since the clock may be set.
- */
-static int64_t
-freeze_pause(struct file *f, int64_t pause)
+look_and_pause(struct file *f, int64_t pause)
 {
 	struct fault ignored;
-	int64_t us = frozen_for(f);
+	int64_t us;
 
-	(void)pause;
+	if (place_is_waiting(&f->place)) {
+		int got = place_take_permit(&f->place);
+
+		return got > 0 ? 0 : got < 0 ? -1 : pause;
+	}
+	us = frozen_for(f);
 	if (directory_look(&f->dir, f->name, f->fd, &ignored) == RC_LOST)
 		return 0;
+	/* a second at most, since the clock may be set */
 	return us > NS_PER_S / 1000 ? NS_PER_S : us * 1000;
 }
 
@@ -199,14 +183,13 @@ freeze_pause(struct file *f, int64_t pause)
  * then after 1, 2, 4, ... ms, as place.h says.
  */
 static enum rc
-await_wakeup(struct file *f, int64_t (*look)(struct file *, int64_t pause), instant until,
-    struct fault *fault)
+await_wakeup(struct file *f, instant until, struct fault *fault)
 {
 	int watch = tickets_watch(f->fd);
 	int64_t pause = NS_PER_MS, left;
 	enum rc rc = RC_OK;
 
-	while (rc == RC_OK && (left = look(f, pause)) > 0) {
+	while (rc == RC_OK && (left = look_and_pause(f, pause)) > 0) {
 		enum woke woke;
 
 		if (watch < 0)
@@ -227,18 +210,6 @@ await_wakeup(struct file *f, int64_t (*look)(struct file *, int64_t pause), inst
 	return left < 0 ? cannot_lock(f, fault) : rc;
 }
 
-static enum rc
-await_place(struct file *f, instant until, struct fault *fault)
-{
-	const struct place *p = &f->place;
-
-	file_show_line(f);
-	if (!place_is_waiting(p))
-		return await_wakeup(f, freeze_pause, until, fault);
-	return p->any ? await_wakeup(f, permit_pause, until, fault)
-		      : await_all(f, until, fault);
-}
-
 enum rc
 file_await_place(struct file *f, instant until, struct fault *fault)
 {
@@ -246,8 +217,17 @@ file_await_place(struct file *f, instant until, struct fault *fault)
 	bool frozen = f->frozen;
 
 	while (place_is_waiting(p) || frozen) {
-		enum rc rc = await_place(f, until, fault);
+		enum rc rc;
 
+		file_show_line(f);
+		if (!place_is_waiting(p) || p->any) {
+			rc = await_wakeup(f, until, fault);
+		} else {
+			rc = await_taken(f, F_RDLCK, p->before, until, fault);
+			if (rc == RC_OK)
+				tickets_unlock(f->fd, p->before);
+			rc = rc == RC_AGAIN ? RC_OK : rc;
+		}
 		if (rc == RC_BUSY)
 			file_show_line(f); /* who has it by now */
 		if (rc != RC_OK)

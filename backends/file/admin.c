@@ -1,0 +1,475 @@
+/*
+ * admin.c - tells what is held, waited for and frozen in the directory; marks holders,
+ * freezes and thaws.
+ *
+ * A look opens files for reading only, and only those that could be ours; it takes no lock,
+ * so that nobody waits for it.  All else is written with byte 0 locked, so that nobody is
+ * granted the lock meanwhile, and by whoever may write the lock file: he could as well hold
+ * it.
+ *
+ * Nobody's lock is taken away by force.  The kernel gives it back when the last
+ * process that has it has ended, and not before; a new file in the place of the
+ * old one would take it from all who hold it beside him, and leave those who
+ * wait asleep on the old one.  Whoever wants to use force can: the processes are
+ * on this machine, and when they are killed the lock is free at once.
+ */
+#include "file.h"
+#include "line.h"
+#include "runs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char suffix[] = ".lock";
+
+/* One look; `over` when nobody wants to know more, or something failed. */
+struct looking {
+	struct file *f;
+	const struct look *look;
+	struct fault *fault;
+	bool over;
+	enum rc rc;
+	uint64_t hidden;                 /* files and directories that we may not read */
+	char first_hidden[NAME_MAX + 1]; /* one of them */
+};
+
+static void
+end_look(struct looking *g, enum rc rc)
+{
+	g->over = true;
+	g->rc = rc;
+}
+
+static void
+stop_late(struct looking *g)
+{
+	if (!g->over && instant_now() >= g->look->until)
+		end_look(g,
+		    fault_set(g->fault, RC_AGAIN, "%s: to look at all took too long",
+			g->f->dir.where));
+}
+
+static void
+see_entry(struct looking *g, const struct entry *e)
+{
+	if (!g->over && !g->look->see(g->look->ctx, e, file_now()))
+		g->over = true;
+	stop_late(g);
+}
+
+static int64_t
+known_time(int64_t us)
+{
+	return us > 0 ? us : EPOCH_NONE;
+}
+
+static const char *
+known_text(const char *text)
+{
+	return *text ? text : NULL;
+}
+
+static struct entry
+empty_entry(enum entry_kind kind, const char *key)
+{
+	return (struct entry){.kind = kind,
+	    .key = key,
+	    .slot = -1,
+	    .since = EPOCH_NONE,
+	    .until = EPOCH_NONE};
+}
+
+/* One who holds or waits, of whom a block tells. */
+static struct entry
+person_entry(enum entry_kind kind, const char *key, const struct line *l, int64_t byte,
+    const struct block *who)
+{
+	struct entry e = empty_entry(kind, key);
+
+	e.lock = line_kind(byte);
+	e.limit = e.lock == KIND_LIMIT ? l->limit : 0;
+	e.token = (uint64_t)who->token;
+	e.owner = known_text(who->owner);
+	e.record = known_text(who->record);
+	e.since = known_time(who->granted);
+	return e;
+}
+
+/* ---- one key ---- */
+
+static void
+see_each_holder(struct looking *g, const char *key, const struct line *l)
+{
+	static const struct foreign stranger = {
+	    .what = "a lock of another program on the file"};
+
+	for (size_t i = 0; i < l->n && !g->over; i++) {
+		const struct line_holder *h = &l->holders[i];
+		struct block who, mark;
+		struct entry e;
+
+		line_who(l, h, &who);
+		e = person_entry(ENTRY_HOLDER, key, l, h->byte, &who);
+		e.slot = e.lock == KIND_LIMIT ? (int)NUMBER_OF(h->byte) : -1;
+		e.revoked = h->at >= 0 && block_is_marked(l->fd, h->at, h->token, &mark);
+		e.foreign = h->foreign ? &stranger : NULL;
+		see_entry(g, &e);
+	}
+}
+
+/* In a brief look no more than how many there are, and that only until it is late. */
+static void
+see_waiters(struct looking *g, const char *key, const struct line *l)
+{
+	struct entry count = empty_entry(ENTRY_WAITING, key), e;
+	struct line_waiter w = {.position = 0};
+
+	while (l->used && !g->over && line_wait(l, &w)) {
+		struct block who = {.next = 1};
+
+		if (g->look->brief && instant_now() < g->look->until)
+			continue;
+		if (g->look->brief)
+			break;
+		if (!block_find(l->fd, w.byte, &who))
+			who = (struct block){.next = 1};
+		who.token = 0;
+		e = person_entry(ENTRY_WAITER, key, l, w.byte, &who);
+		e.position = w.position;
+		see_entry(g, &e);
+	}
+	count.count = w.position;
+	if (g->look->brief && w.position > 0)
+		see_entry(g, &count);
+}
+
+static void
+see_last(struct looking *g, const char *key)
+{
+	char name[NAME_BYTES], id[ONCE_BYTES + 1] = "";
+	struct entry e = empty_entry(ENTRY_LAST, key);
+	struct run run;
+
+	file_name(name, key, ".runs/");
+	if (g->over || !runs_last(&g->f->dir, name, &run))
+		return;
+	if (encode_undo(id, sizeof id, run.id, strlen(run.id)) < 0)
+		id[0] = '\0';
+	e.token = (uint64_t)run.token;
+	e.record = run.record;
+	e.since = run.begin;
+	e.until = run.end;
+	e.once = known_text(id);
+	e.status = run.status;
+	see_entry(g, &e);
+}
+
+/* What uses the key is no lock, or not one to be trusted. */
+static void
+see_unknown(struct looking *g, const char *key, const char *what)
+{
+	struct entry e = empty_entry(ENTRY_UNKNOWN, key);
+
+	e.what = what;
+	see_entry(g, &e);
+}
+
+static void
+look_at_file(struct looking *g, const char *key, int fd)
+{
+	struct entry freeze = empty_entry(ENTRY_FREEZE, key);
+	struct line l;
+	int got = line_read(&l, fd, TICKET_OF_A_LOOK, false, file_now());
+
+	if (got < 0) {
+		end_look(g,
+		    directory_failed(&g->f->dir, "cannot look at the queue", g->fault));
+	} else if (got == 0) {
+		see_unknown(g, key, "a file that no dlock has written");
+	} else {
+		see_each_holder(g, key, &l);
+		see_waiters(g, key, &l);
+		freeze.record = known_text(l.freeze.record);
+		freeze.since = known_time(l.freeze.granted);
+		if (l.freeze.freeze != FREEZE_FOREVER)
+			freeze.until = l.freeze.freeze;
+		if (l.frozen)
+			see_entry(g, &freeze);
+	}
+	line_free(&l);
+}
+
+/* Is it there, and not ours to read?  Then it may well be a lock that somebody holds. */
+static bool
+is_hidden(struct looking *g, const char *path)
+{
+	if (faccessat(g->f->dir.fd, path, R_OK, AT_EACCESS | AT_SYMLINK_NOFOLLOW) == 0 ||
+	    (errno != EACCES && errno != EPERM))
+		return false;
+	if (g->hidden++ == 0)
+		snprintf(g->first_hidden, sizeof g->first_hidden, "%s", path);
+	return true;
+}
+
+/* The lock file `path`.  What is there and not to be trusted is no lock of ours. */
+static void
+look_at_path(struct looking *g, const char *key, const char *path)
+{
+	int fd;
+	enum rc rc = directory_open_file(&g->f->dir, path, DIRECTORY_LOOK, &fd, g->fault);
+
+	if (rc == RC_OK) {
+		look_at_file(g, key, fd);
+		close(fd);
+	} else if (rc == RC_DENIED && !is_hidden(g, path)) {
+		see_unknown(g, key, g->fault->text);
+	} else if (rc != RC_DENIED && rc != RC_LOST) {
+		end_look(g, rc);
+	}
+}
+
+/* ---- all keys ---- */
+
+/*
+ * The key of a lock file's path.  False: none that we would keep there, also since it
+ * can be none.
+ */
+static bool
+key_of_path(char key[KEY_BYTES + 1], const char *path)
+{
+	char encoded[NAME_BYTES], back[NAME_BYTES];
+	size_t n = 0;
+
+	for (const char *c = path; *c && n + 1 < sizeof encoded; c++)
+		if (*c != '+' && *c != '/')
+			encoded[n++] = *c;
+	if (n < strlen(suffix) ||
+	    encode_undo(key, KEY_BYTES + 1, encoded, n - strlen(suffix)) <= 0)
+		return false;
+	for (const unsigned char *c = (const unsigned char *)key; *c; c++)
+		if (*c < ' ' || *c == 0x7F)
+			return false;
+	file_name(back, key, suffix);
+	return strcmp(back, path) == 0;
+}
+
+static bool
+ends_in(const char *name, size_t n, const char *end)
+{
+	size_t m = strlen(end);
+
+	return n > m && strcmp(name + n - m, end) == 0;
+}
+
+/*
+ * All in the directory to which `path` leads, with a slash behind it, in `n` bytes; and in
+ * those of longer keys below it.  One that is not to be trusted has none of ours.
+ */
+static void
+walk_directory(struct looking *g, char *path, size_t n)
+{
+	char key[KEY_BYTES + 1];
+	const struct dirent *entry;
+	const char *behind;
+	DIR *list;
+	int at;
+	enum rc rc = directory_open_steps(
+	    &g->f->dir, path, DIRECTORY_LOOK, &at, &behind, g->fault);
+
+	if (rc == RC_SYSTEM)
+		end_look(g, rc);
+	if (rc == RC_DENIED) {
+		path[n - 1] = '\0'; /* it itself, and not what a link leads to */
+		is_hidden(g, path);
+	}
+	if (rc != RC_OK)
+		return;
+	list = directory_list(at);
+	if (!list)
+		end_look(g, directory_failed(&g->f->dir, "cannot list it", g->fault));
+	directory_close_steps(&g->f->dir, at);
+	while (!g->over && (entry = readdir(list))) {
+		const char *name = entry->d_name;
+		size_t length = strlen(name);
+		bool is_step = length == NAME_CHUNK + 1 && ends_in(name, length, "+");
+
+		if (n + length + 2 > NAME_BYTES)
+			continue;
+		snprintf(path + n, NAME_BYTES - n, is_step ? "%s/" : "%s", name);
+		if (ends_in(name, length, suffix) && key_of_path(key, path))
+			look_at_path(g, key, path);
+		else if (is_step)
+			walk_directory(g, path, n + length + 1);
+		stop_late(g);
+	}
+	if (list)
+		closedir(list);
+}
+
+static enum rc
+file_each(struct store *s, const struct look *look, struct fault *fault)
+{
+	struct file *f = file_of(s);
+	struct looking g = {.f = f, .look = look, .fault = fault, .rc = RC_OK};
+	enum rc rc = directory_open(&f->dir, DIRECTORY_LOOK, fault);
+	char path[NAME_BYTES] = "", more[48] = "";
+
+	if (rc == RC_OK && look->key) {
+		file_name(path, look->key, suffix);
+		look_at_path(&g, look->key, path);
+		see_last(&g, look->key);
+	} else if (rc == RC_OK) {
+		walk_directory(&g, path, 0);
+	} else if (rc != RC_LOST) { /* it has not been made yet */
+		return rc;
+	}
+	if (g.hidden > 1)
+		snprintf(more, sizeof more, " (and %" PRIu64 " more)", g.hidden - 1);
+	/* of what could not be read, nobody is to think that it is free */
+	if (g.hidden && !g.over)
+		end_look(&g,
+		    fault_set(fault, RC_DENIED,
+			"%s: Permission denied: %.60s may not be read%s, and says alone who holds it",
+			f->dir.where, g.first_hidden, more));
+	if (g.rc == RC_OK)
+		fault->text[0] = '\0';
+	return g.rc;
+}
+
+/* ---- steering ---- */
+
+static enum rc
+open_entered(struct file *f, const char *key, enum directory_use use, struct block *h,
+    instant until, struct fault *fault)
+{
+	enum rc rc;
+
+	f->claim = NULL;
+	f->use = use;
+	file_name(f->name, key, suffix);
+	rc = file_open_all(f, fault);
+	if (rc == RC_OK)
+		rc = file_enter(f, h, until, fault);
+	if (rc == RC_BUSY)
+		return fault_set(fault, RC_AGAIN,
+		    "%s: a process keeps %.60s locked and does not go on: is one stopped?",
+		    f->dir.where, f->name);
+	return rc;
+}
+
+static enum rc
+leave_closed(struct file *f, enum rc rc)
+{
+	file_leave(f);
+	file_close_lock(f);
+	return rc;
+}
+
+/* ---- marks ---- */
+
+static bool
+is_target(const struct target *t, const struct block *who)
+{
+	return who->token > 0 && (t->token > 0 || t->owner) &&
+	    (t->token == 0 || t->token == (uint64_t)who->token) &&
+	    (!t->owner || strcmp(t->owner, who->owner) == 0);
+}
+
+static enum rc
+mark_grant(
+    struct file *f, const struct target *t, const char *record, struct fault *fault)
+{
+	struct line l;
+	struct block who;
+	int got = line_read(&l, f->fd, TICKET_OF_A_LOOK, false, file_now());
+	off_t at = -1;
+
+	for (size_t i = 0; got > 0 && at < 0 && i < l.n; i++) {
+		line_who(&l, &l.holders[i], &who);
+		if (is_target(t, &who))
+			at = l.holders[i].at;
+	}
+	line_free(&l);
+	if (got < 0)
+		return directory_failed(&f->dir, "cannot look at the queue", fault);
+	if (at < 0)
+		return fault_set(
+		    fault, RC_LOST, "%s: that grant has ended", f->dir.where);
+	who.granted = file_now();
+	who.freeze = 0;
+	snprintf(who.record, sizeof who.record, "%s", record);
+	return file_write(f, &who, block_mark(at), fault);
+}
+
+static enum rc
+file_revoke(struct store *s, const struct target *t, const char *record, bool force,
+    instant until, struct fault *fault)
+{
+	struct file *f = file_of(s);
+	struct block h;
+	enum rc rc;
+
+	if (force)
+		return fault_set(fault, RC_CONFIG,
+		    "%s: the kernel keeps the lock until the processes that hold it have ended: kill them",
+		    f->dir.where);
+	rc = open_entered(f, t->key, DIRECTORY_CHANGE, &h, until, fault);
+	return leave_closed(f, rc == RC_OK ? mark_grant(f, t, record, fault) : rc);
+}
+
+/* ---- freezes ---- */
+
+/* Says in the header whether the lock is frozen. */
+static enum rc
+write_frozen(struct file *f, struct block *h, int frozen, struct fault *fault)
+{
+	enum rc rc;
+
+	h->freeze = frozen;
+	rc = file_write(f, h, BLOCK_HEADER, fault);
+	if (rc == RC_OK && fdatasync(f->fd) != 0)
+		rc = directory_failed(&f->dir, "cannot write it to the disk", fault);
+	return rc;
+}
+
+/* The block first: it says nothing, or replaces what it said, until the header does. */
+static enum rc
+file_freeze(struct store *s, const char *key, const char *record, int64_t length,
+    instant until, struct fault *fault)
+{
+	struct file *f = file_of(s);
+	struct block h, freeze = {.next = 1};
+	enum rc rc = open_entered(f, key, DIRECTORY_MAKE, &h, until, fault);
+
+	freeze.granted = file_now();
+	freeze.freeze = length == NEVER ||
+		length / 1000 >= FREEZE_FOREVER - freeze.granted
+	    ? FREEZE_FOREVER
+	    : freeze.granted + length / 1000;
+	snprintf(freeze.record, sizeof freeze.record, "%s", record);
+	if (rc == RC_OK)
+		rc = file_write(f, &freeze, BLOCK_FREEZE, fault);
+	return leave_closed(f, rc == RC_OK ? write_frozen(f, &h, 1, fault) : rc);
+}
+
+/* Those who wait are told when the file is closed, at the latest. */
+static enum rc
+file_thaw(struct store *s, const char *key, instant until, struct fault *fault)
+{
+	struct file *f = file_of(s);
+	struct block h, freeze;
+	enum rc rc = open_entered(f, key, DIRECTORY_CHANGE, &h, until, fault);
+
+	if (rc == RC_OK && !block_is_frozen(f->fd, &h, file_now(), &freeze))
+		rc = fault_set(fault, RC_LOST, "%s: it is not frozen", f->dir.where);
+	return leave_closed(f, rc == RC_OK ? write_frozen(f, &h, 0, fault) : rc);
+}
+
+const struct admin_ops file_admin = {file_each, file_revoke, file_freeze, file_thaw};
