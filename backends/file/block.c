@@ -49,15 +49,6 @@ line_end(const char *s, const char *end)
 	return found ? found : end;
 }
 
-/* RANGE and NUMBER, as the byte that they mean; 0 where there is none. */
-static int64_t
-parse_byte(const char **s, const char *end)
-{
-	int64_t range = block_number(s, end), number = block_number(s, end);
-
-	return range >= 0 && range < RANGES && number >= 0 ? BYTE(range, number) : 0;
-}
-
 static void
 parse_owner(char out[OWNER_CHARS + 1], const char *s, const char *end)
 {
@@ -76,6 +67,7 @@ block_parse(struct block *b, const char *text, size_t n)
 {
 	size_t sign = strnlen(text, strlen(magic) < n ? strlen(magic) : n);
 	const char *s = text + sign, *end = text + n, *first = line_end(text, end);
+	int64_t range, number;
 
 	*b = (struct block){.next = 1};
 	if (memcmp(text, magic, sign) != 0)
@@ -87,7 +79,10 @@ block_parse(struct block *b, const char *text, size_t n)
 	b->token = parse_digits(&s, first);
 	b->granted = parse_digits(&s, first);
 	b->freeze = parse_digits(&s, first);
-	b->byte = parse_byte(&s, first);
+	range = block_number(&s, first);
+	number = block_number(&s, first);
+	if (range >= 0 && range < RANGES && number >= 0)
+		b->byte = BYTE(range, number);
 	parse_owner(b->owner, s, first);
 	s = first < end ? first + 1 : end;
 	snprintf(b->record, sizeof b->record, "%.*s", (int)(line_end(s, end) - s), s);

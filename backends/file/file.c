@@ -299,16 +299,13 @@ file_open(
 
 	if (site->url && read_url(path, site->url, fault) != RC_OK)
 		return RC_USAGE;
-	f = malloc(sizeof *f);
+	f = calloc(1, sizeof *f);
 	if (!f)
 		return fault_set(fault, RC_SYSTEM, "out of memory");
 	f->base = (struct store){&file_backend, host, f->dir.where,
 	    CAP_FAIR | CAP_SHARED | CAP_LIMIT | CAP_JOB | CAP_REVOKE | CAP_FREEZE};
-	f->claim = NULL;
 	f->fd = -1;
-	f->entering = NULL;
 	place_init(&f->place, -1, KIND_EXCLUSIVE, 0);
-	f->frozen = f->hold.ours = false;
 	directory_init(&f->dir, site->url ? path : NULL);
 	rc = setting_read(&f->base, site, fault);
 	if (rc == RC_OK)

@@ -249,7 +249,7 @@ void
 place_leave(struct place *p)
 {
 	if (p->fd >= 0)
-		tickets_unlock_all(p->fd);
+		tickets_unlock(p->fd, (struct span){0, 0}); /* no length: all there are */
 	if (p->fd >= 0 && p->permit >= 0)
 		tickets_wake(p->fd);
 	place_init(p, p->fd, p->kind, p->limit);

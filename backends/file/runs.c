@@ -206,37 +206,31 @@ check_run(const struct directory *runs, const char *name, const struct job *job,
 	return rc == RC_LOST ? RC_OK : rc;
 }
 
-static enum rc
-check_eras(const struct directory *runs, const struct job *job, int64_t now_us,
-    struct fault *fault)
-{
-	char id[ENCODED_BYTES], name[NAME_MAX + 1];
-	DIR *list = directory_list(runs->fd);
-	enum rc rc = RC_OK;
-	int64_t era;
-
-	if (!list)
-		return directory_failed(runs, "cannot list what has been run", fault);
-	encode_key(id, sizeof id, job->once);
-	while (rc == RC_OK && (era = next_era(list)) >= 0) {
-		name_id(name, era, id);
-		rc = check_run(runs, name, job, now_us, fault);
-	}
-	closedir(list);
-	return rc;
-}
-
 enum rc
 runs_check(const struct directory *d, const char *name, const struct job *job,
     int64_t now_us, struct fault *fault)
 {
+	char id[ENCODED_BYTES], file[NAME_MAX + 1];
 	struct directory runs;
+	DIR *list = NULL;
+	int64_t era;
 	enum rc rc = open_runs(&runs, d, name, DIRECTORY_MAKE, fault);
 
 	if (rc != RC_OK)
 		return rc;
-	if (job->once)
-		rc = check_eras(&runs, job, now_us, fault);
+	if (job->once) {
+		encode_key(id, sizeof id, job->once);
+		list = directory_list(runs.fd);
+		if (!list)
+			rc = directory_failed(
+			    &runs, "cannot list what has been run", fault);
+	}
+	while (rc == RC_OK && list && (era = next_era(list)) >= 0) {
+		name_id(file, era, id);
+		rc = check_run(&runs, file, job, now_us, fault);
+	}
+	if (list)
+		closedir(list);
 	if (rc == RC_OK)
 		rc = check_run(&runs, last_name, job, now_us, fault);
 	if (rc == RC_OK)

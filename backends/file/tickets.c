@@ -55,12 +55,6 @@ tickets_unlock(int fd, struct span s)
 	lock_span(fd, F_OFD_SETLK, F_UNLCK, s);
 }
 
-void
-tickets_unlock_all(int fd)
-{
-	tickets_unlock(fd, (struct span){0, 0}); /* length 0: to the end of all files */
-}
-
 /* ---- who is there ---- */
 
 int

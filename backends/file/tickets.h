@@ -53,9 +53,6 @@ struct ticket_wait;
 int tickets_lock(int fd, short type, int64_t byte);
 void tickets_unlock(int fd, struct span);
 
-/* Gives back all that is locked through this open file. */
-void tickets_unlock_all(int fd);
-
 /*
  * Is there a lock of others in the span that `type` conflicts with: F_RDLCK with
  * those for writing, F_WRLCK with all?  1: some such lock, cut to the span, is

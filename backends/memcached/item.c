@@ -25,21 +25,11 @@ stands_for_itself(unsigned char c)
 	return c > ' ' && c != 0x7f && c != '%' && c != '#';
 }
 
-static void
-write_hashed(char *out, const char *key)
-{
-	unsigned char hash[SHA256_BYTES];
-
-	sha256(hash, key, strlen(key));
-	*out++ = '#';
-	for (size_t i = 0; i < sizeof hash; i++)
-		out += snprintf(out, 3, "%02x", hash[i]);
-}
-
 void
 item_name(struct item_name *name, const char *prefix, const char *key)
 {
 	size_t before = snprintf(name->text, sizeof name->text, "%s", prefix), n = before;
+	unsigned char hash[SHA256_BYTES];
 
 	name->hashed = false;
 	for (const char *at = key; *at && !name->hashed; at++) {
@@ -49,8 +39,12 @@ item_name(struct item_name *name, const char *prefix, const char *key)
 		    plain ? "%c" : "%%%02X", (unsigned char)*at);
 		name->hashed = n > LOCK_NAME_MOST;
 	}
-	if (name->hashed)
-		write_hashed(name->text + before, key);
+	if (!name->hashed)
+		return;
+	sha256(hash, key, strlen(key));
+	name->text[before] = '#';
+	for (size_t i = 0; i < sizeof hash; i++)
+		snprintf(name->text + before + 1 + 2 * i, 3, "%02x", hash[i]);
 }
 
 bool
@@ -108,20 +102,6 @@ value_write(char out[VALUE_BYTES], const struct value *v)
 	return n > 0 && n < VALUE_BYTES && is_one_line(out, n) ? (size_t)n : 0;
 }
 
-/* A number of up to 18 digits, and the blank behind it. */
-static bool
-value_number(char **text, int64_t *ret)
-{
-	char *word = reply_word(text);
-	bool negative = *word == '-';
-	uint64_t number;
-
-	if (!reply_number(word + negative, &number) || number >= VALUE_LIMIT)
-		return false;
-	*ret = negative ? -(int64_t)number : (int64_t)number;
-	return true;
-}
-
 /* So many bytes, and what follows them: a blank, or the end. */
 static bool
 value_text(char **text, const char *end, int64_t n, char *out, size_t size, char stop)
@@ -148,9 +128,15 @@ value_read(struct value *v, const char *text, size_t n)
 	    !value_text(&rest, end, OWNER_CHARS, v->owner, sizeof v->owner, ' ') ||
 	    strspn(v->owner, "0123456789abcdef") != OWNER_CHARS)
 		return false;
-	for (int i = 0; i < NUMBERS; i++)
-		if (!value_number(&rest, &numbers[i]))
+	for (int i = 0; i < NUMBERS; i++) { /* of up to 18 digits */
+		char *word = reply_word(&rest);
+		bool negative = *word == '-';
+		uint64_t number;
+
+		if (!reply_number(word + negative, &number) || number >= VALUE_LIMIT)
 			return false;
+		numbers[i] = negative ? -(int64_t)number : (int64_t)number;
+	}
 	if (numbers[0] < 0 || numbers[1] < EPOCH_NONE || numbers[2] < EPOCH_NONE)
 		return false;
 	v->token = numbers[0];
@@ -233,22 +219,16 @@ stats_add(struct stats *s, const char *name, const char *value)
 		*count = (int64_t)number;
 }
 
-/* The meta commands are as we write them since 1.6.10. */
-static bool
-speaks_meta(const char *version)
-{
-	char *end;
-	unsigned long major = strtoul(version, &end, 10),
-		      minor = *end == '.' ? strtoul(end + 1, &end, 10) : 0,
-		      patch = *end == '.' ? strtoul(end + 1, NULL, 10) : 0;
-
-	return major > 1 || (major == 1 && (minor > 6 || (minor == 6 && patch >= 10)));
-}
-
 enum rc
 stats_check(const struct stats *s, const char *where, struct fault *f)
 {
-	if (!speaks_meta(s->version))
+	char *end;
+	unsigned long major = strtoul(s->version, &end, 10),
+		      minor = *end == '.' ? strtoul(end + 1, &end, 10) : 0,
+		      patch = *end == '.' ? strtoul(end + 1, NULL, 10) : 0;
+
+	/* the meta commands are as we write them since 1.6.10 */
+	if (major < 1 || (major == 1 && (minor < 6 || (minor == 6 && patch < 10))))
 		return fault_set(f, RC_CONFIG,
 		    "%s says it is version '%.20s': dlock needs memcached 1.6.10 or newer, and no proxy before it",
 		    where, s->version);

@@ -98,29 +98,20 @@ fail_contended(const struct memcached *m, struct fault *f)
 	    f, RC_AGAIN, "%s: others write to this lock all the time", m->server_name);
 }
 
-/* How long ago that was by the server's clock; < 0: not known. */
-static int64_t
-held_since(const struct memcached *m, int64_t since)
-{
-	int64_t now = m->tick.time * US_PER_S + (instant_now() - m->tick.at) / 1000;
-
-	return since == EPOCH_NONE || !m->tick.known || now < since
-	    ? -1
-	    : (now - since) * 1000;
-}
-
 /* RC_BUSY: it is held, or frozen. */
 static enum rc
 fail_busy(struct memcached *m, struct items *i, struct fault *f)
 {
 	struct value *v = i->lock.there ? &i->lock.value : &i->freeze.value;
 	struct holding *h = &m->base.host->seen.holding;
+	int64_t now = m->tick.time * US_PER_S + (instant_now() - m->tick.at) / 1000;
+	bool known = v->since != EPOCH_NONE && m->tick.known && now >= v->since;
 
 	m->unready = READY;
 	*h = (struct holding){.kind = KIND_EXCLUSIVE,
 	    .holders = i->lock.there,
 	    .frozen = i->freeze.there,
-	    .held = held_since(m, v->since)};
+	    .held = known ? (now - v->since) * 1000 : -1};
 	secret_blot(v->record, m->address.password);
 	memcpy(h->record, v->record, sizeof h->record);
 	return fault_set(f, RC_BUSY, "%s: %s", m->server_name,

@@ -2,8 +2,8 @@
  * memcached.h - one store in memcached, as the files of this directory share it.
  *
  * client.h < item.h are its layers: commands and replies, and what the server has of a lock
- * and says of itself.  memcached.c holds a lock, listing.c looks, steer.c takes locks away and
- * freezes keys, site.c reads what the user has named.
+ * and says of itself.  memcached.c holds a lock, admin.c looks, takes locks away and freezes
+ * keys, site.c reads what the user has named.
  */
 #ifndef DLOCK_MEMCACHED_H
 #define DLOCK_MEMCACHED_H
@@ -73,7 +73,7 @@ enum rc memcached_read_url(struct address *, const char *url, struct fault *);
 /* After all settings: are there both a user and a password, or neither? */
 enum rc memcached_check_login(const struct address *, struct fault *);
 
-/* listing.c and steer.c: as struct admin_ops has them. */
+/* admin.c: as struct admin_ops has them. */
 enum rc memcached_each(struct store *, const struct look *, struct fault *);
 enum rc memcached_revoke(struct store *, const struct target *, const char *record,
     bool force, instant until, struct fault *);

@@ -1,5 +1,5 @@
 /*
- * listing.c - tells what locks a memcached server has.
+ * admin.c - tells what locks a memcached server has, takes them away, and freezes keys.
  *
  *  1. One key is one question.
  *  2. For all keys the server lists the names of all its items.  While that list is not
@@ -7,6 +7,8 @@
  *     wait.  So the list is read at once, and the names of locks are kept until its end.
  *     That takes some bytes of memory for each lock; there is no other way to list them.
  *  3. A freeze is told with the hold of its key; without one, by itself.
+ *  4. Each change is made on the connection on which the items were read, and a lock is
+ *     changed by its CAS only.
  */
 #include "memcached.h"
 
@@ -23,6 +25,8 @@
 enum {
 	PAGE = 12,             /* locks that are asked for at once */
 	NAMES_MOST = 32 << 20, /* bytes: some hundred thousand locks */
+	TRIES = 8,             /* while the holder renews */
+	NOTE_TIME = 60, /* s: a note outlives the lease that it speaks of by so much */
 };
 
 struct listing {
@@ -65,26 +69,12 @@ listing_end(const struct listing *l, const struct item *i, int64_t beyond)
 	    : listing_now(l) + (i->ttl > beyond ? i->ttl - beyond : 0) * US_PER_S;
 }
 
-/* steer.c knows a foreign item by its CAS. */
-static void
-listing_foreign(struct listing *l, const char *key, const struct item *i)
-{
-	char owner[24], what[FOREIGN_CHARS + 64];
-	struct foreign foreign = {.what = what};
-	struct entry e = {.kind = ENTRY_HOLDER,
-	    .owner = owner,
-	    .foreign = &foreign,
-	    .since = EPOCH_NONE,
-	    .until = listing_end(l, i, 0)};
-
-	snprintf(owner, sizeof owner, "c%" PRIu64, i->cas);
-	snprintf(what, sizeof what, "another client, whose value is '%s'", i->words);
-	listing_tell(l, &e, key);
-}
-
+/* A foreign item is known by its CAS, which is told as its owner. */
 static void
 listing_lock(struct listing *l, const char *key, const struct items *i)
 {
+	char owner[24], what[FOREIGN_CHARS + 64];
+	struct foreign foreign = {.what = what};
 	const struct value *v = &i->lock.value, *freeze = &i->freeze.value;
 	struct entry holder = {.kind = ENTRY_HOLDER,
 	    .token = v->token,
@@ -98,9 +88,17 @@ listing_lock(struct listing *l, const char *key, const struct items *i)
 	    .since = freeze->since,
 	    .until = freeze->until};
 
-	if (i->lock.foreign)
-		listing_foreign(l, key, &i->lock);
-	else if (i->lock.there)
+	if (i->lock.foreign) {
+		snprintf(owner, sizeof owner, "c%" PRIu64, i->lock.cas);
+		snprintf(what, sizeof what, "another client, whose value is '%s'",
+		    i->lock.words);
+		holder = (struct entry){.kind = ENTRY_HOLDER,
+		    .owner = owner,
+		    .foreign = &foreign,
+		    .since = EPOCH_NONE,
+		    .until = listing_end(l, &i->lock, 0)};
+	}
+	if (i->lock.there)
 		listing_tell(l, &holder, key);
 	if (i->freeze.there && !l->enough)
 		listing_tell(l, &frozen, key);
@@ -126,21 +124,6 @@ listing_key(struct listing *l, const char *key)
 }
 
 /* ---- all keys ---- */
-
-static enum rc
-listing_read_stats(struct listing *l)
-{
-	instant until = l->look->until;
-	enum rc rc;
-
-	stats_init(&l->stats);
-	client_word(l->client, "stats");
-	rc = client_send(l->client, until, l->fault);
-	if (rc == RC_OK)
-		rc = stats_read(&l->stats, l->client, until, l->fault);
-	l->at = instant_now();
-	return rc;
-}
 
 /*
  * Tells what a listed name has led to.  A hashed name has its key in the value, if they
@@ -262,29 +245,26 @@ listing_page(struct listing *l, const char *from, const char *to)
 }
 
 static enum rc
-listing_names(struct listing *l)
+listing_all(struct listing *l)
 {
-	const char *from = l->names, *end = l->names + l->used, *to;
-	enum rc rc = RC_OK;
+	const char *from, *end, *to;
+	enum rc rc;
 
-	for (; rc == RC_OK && !l->enough && from < end; from = to) {
+	stats_init(&l->stats);
+	client_word(l->client, "stats");
+	rc = client_send(l->client, l->look->until, l->fault);
+	if (rc == RC_OK)
+		rc = stats_read(&l->stats, l->client, l->look->until, l->fault);
+	l->at = instant_now();
+	if (rc == RC_OK)
+		rc = listing_read_names(l);
+	end = l->names ? l->names + l->used : NULL;
+	for (from = l->names; rc == RC_OK && !l->enough && from < end; from = to) {
 		to = from;
 		for (int n = 0; n < PAGE; n++)
 			to = next_name(to, end);
 		rc = listing_page(l, from, to);
 	}
-	return rc;
-}
-
-static enum rc
-listing_all(struct listing *l)
-{
-	enum rc rc = listing_read_stats(l);
-
-	if (rc == RC_OK)
-		rc = listing_read_names(l);
-	if (rc == RC_OK && l->used > 0)
-		rc = listing_names(l);
 	free(l->names);
 	return rc;
 }
@@ -297,4 +277,181 @@ memcached_each(struct store *s, const struct look *look, struct fault *f)
 	    .client = &m->client, .prefix = m->prefix, .look = look, .fault = f};
 
 	return look->key ? listing_key(&l, look->key) : listing_all(&l);
+}
+
+/* ---- changes ---- */
+
+static const char no_such_grant[] = "who held it by this grant does so no more";
+
+/*
+ * Sends the one change that was put.  RC_BUSY: its CAS is another.  RC_LOST: it is gone, in
+ * these words.
+ */
+static enum rc
+steer_change(struct client *c, const char *gone, instant until, struct fault *f)
+{
+	struct reply r;
+	enum rc rc = client_answer(c, &r, until, f);
+
+	if (rc != RC_OK)
+		return rc;
+	switch (r.code) {
+	case REPLY_HD:
+		return RC_OK;
+	case REPLY_EX:
+		return fault_set(f, RC_BUSY, "it was written meanwhile");
+	case REPLY_NF:
+		return fault_set(f, RC_LOST, "%s: %s", c->stream.where, gone);
+	default:
+		return client_nonsense(c, f);
+	}
+}
+
+static enum rc
+steer_store(struct client *c, const char *tag, const char *name,
+    const struct store_how *how, const struct value *v, instant until, struct fault *f)
+{
+	char text[VALUE_BYTES];
+
+	if (!value_write(text, v))
+		return fault_set(
+		    f, RC_CONFIG, "control characters cannot be written there");
+	client_store(c, tag, name, how, text);
+	return steer_change(c, no_such_grant, until, f);
+}
+
+/* ---- revoke ---- */
+
+static bool
+is_meant_item(const struct item *i, const struct target *t)
+{
+	char cas[24];
+
+	if (!i->there)
+		return false;
+	if (i->foreign) { /* listing_lock() */
+		snprintf(cas, sizeof cas, "c%" PRIu64, i->cas);
+		return t->token == 0 && t->owner && strcmp(t->owner, cas) == 0;
+	}
+	return (t->token == 0 || t->token == i->value.token) &&
+	    (!t->owner || strcmp(t->owner, i->value.owner) == 0) &&
+	    (t->token || t->owner);
+}
+
+/* Seconds for an item that ends when this one does; 0 would be never. */
+static int64_t
+rest_of(const struct item *i)
+{
+	return i->ttl == TTL_NONE ? 0 : i->ttl < 1 ? 1 : i->ttl;
+}
+
+/* Writes into the item who asks for it back. */
+static enum rc
+mark_item(struct client *c, const char *name, struct item *i, const char *record,
+    instant until, struct fault *f)
+{
+	struct store_how how = {STORE_OVER, i->cas, rest_of(i)};
+
+	if (i->foreign)
+		return fault_set(f, RC_CONFIG,
+		    "%s: another client holds it, which dlock cannot ask to give it up (--force takes it away)",
+		    c->stream.where);
+	snprintf(i->value.mark, sizeof i->value.mark, "%s", record);
+	return steer_store(c, ITEM_LOCK, name, &how, &i->value, until, f);
+}
+
+/* Leaves a note for the holder's next renewal, and deletes the item. */
+static enum rc
+take_item(struct client *c, const char *name, const struct item *i, const char *record,
+    instant until, struct fault *f)
+{
+	struct value note = {.since = EPOCH_NONE, .until = EPOCH_NONE};
+	int64_t rest = rest_of(i) + NOTE_TIME;
+	struct store_how how = {
+	    .mode = STORE_ANY, .exptime = rest > EXPTIME_MOST ? EXPTIME_MOST : rest};
+	enum rc rc = RC_OK;
+
+	memcpy(note.owner, i->value.owner, sizeof note.owner);
+	snprintf(note.record, sizeof note.record, "%s", record);
+	if (!i->foreign)
+		rc = steer_store(c, ITEM_NOTE, name, &how, &note, until, f);
+	if (rc != RC_OK)
+		return rc;
+	client_delete(c, ITEM_LOCK, name, i->cas);
+	return steer_change(c, no_such_grant, until, f);
+}
+
+enum rc
+memcached_revoke(struct store *s, const struct target *t, const char *record, bool force,
+    instant until, struct fault *f)
+{
+	struct memcached *m = memcached_of(s);
+	struct client *c = &m->client;
+	struct item_name name;
+	struct items i;
+	enum rc rc = RC_BUSY;
+
+	item_name(&name, m->prefix, t->key);
+	for (int n = 0; n < TRIES && rc == RC_BUSY; n++) {
+		rc = items_look(c, name.text, ITEMS_STATS, until, &i, f);
+		if (rc == RC_OK && !is_meant_item(&i.lock, t))
+			return fault_set(
+			    f, RC_LOST, "%s: %s", m->server_name, no_such_grant);
+		if (rc == RC_OK)
+			rc = force ? take_item(c, name.text, &i.lock, record, until, f)
+				   : mark_item(c, name.text, &i.lock, record, until, f);
+	}
+	return rc == RC_BUSY
+	    ? fault_set(f, RC_AGAIN, "%s: others write to this lock all the time",
+		  m->server_name)
+	    : rc;
+}
+
+/* ---- freeze ---- */
+
+enum rc
+memcached_freeze(struct store *s, const char *key, const char *record, int64_t length,
+    instant until, struct fault *f)
+{
+	struct memcached *m = memcached_of(s);
+	struct store_how how = {.mode = STORE_ANY};
+	struct value v = {.until = EPOCH_NONE};
+	struct item_name name;
+	struct items i;
+	enum rc rc;
+
+	item_name(&name, m->prefix, key);
+	rc = items_look(&m->client, name.text, ITEMS_STATS, until, &i, f);
+	if (rc != RC_OK)
+		return rc;
+	v.since = i.stats.time * US_PER_S;
+	if (length != NEVER) {
+		int64_t seconds = length / NS_PER_S + (length % NS_PER_S > 0) +
+		    ENDS_EARLY;
+
+		/* a long time is written as a date */
+		how.exptime = seconds > EXPTIME_MOST ? i.stats.time + seconds : seconds;
+		v.until = v.since + length / 1000;
+	}
+	memset(v.owner, '0', OWNER_CHARS);
+	snprintf(v.record, sizeof v.record, "%s", record);
+	if (name.hashed)
+		snprintf(v.key, sizeof v.key, "%s", key);
+	return steer_store(&m->client, ITEM_FREEZE, name.text, &how, &v, until, f);
+}
+
+enum rc
+memcached_thaw(struct store *s, const char *key, instant until, struct fault *f)
+{
+	struct memcached *m = memcached_of(s);
+	struct item_name name;
+	struct items i;
+	enum rc rc;
+
+	item_name(&name, m->prefix, key);
+	rc = items_look(&m->client, name.text, 0, until, &i, f);
+	if (rc != RC_OK)
+		return rc;
+	client_delete(&m->client, ITEM_FREEZE, name.text, 0);
+	return steer_change(&m->client, "it is not frozen", until, f);
 }
