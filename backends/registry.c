@@ -64,34 +64,24 @@ backend_named(const char *name)
 	return NULL;
 }
 
-/* Does `url` begin with scheme: of this backend? */
-static bool
-has_scheme(const struct backend *b, const char *url)
-{
-	size_t n = strcspn(url, ":");
-
-	for (const char *const *s = b->schemes; url[n] == ':' && *s; s++)
-		if (strlen(*s) == n && strncmp(*s, url, n) == 0)
-			return true;
-	return false;
-}
-
-/* Is `url` written as name=value pairs: host=h dbname=d? */
-static bool
-has_pairs(const char *url)
-{
-	size_t name = strspn(url, "abcdefghijklmnopqrstuvwxyz_"),
-	       blanks = strspn(url + name, " ");
-
-	return name > 0 && url[name + blanks] == '=';
-}
-
 const struct backend *
 backend_of_url(const char *url)
 {
-	for (size_t i = 0; backends[i]; i++)
-		if (has_pairs(url) ? backends[i]->pairs : has_scheme(backends[i], url))
-			return backends[i];
+	size_t scheme = strcspn(url, ":"),
+	       name = strspn(url, "abcdefghijklmnopqrstuvwxyz_"),
+	       blanks = strspn(url + name, " ");
+	/* written as name=value pairs: host=h dbname=d */
+	bool pairs = name > 0 && url[name + blanks] == '=';
+
+	for (size_t i = 0; backends[i]; i++) {
+		const struct backend *b = backends[i];
+
+		if (pairs && b->pairs)
+			return b;
+		for (const char *const *s = b->schemes; !pairs && url[scheme] && *s; s++)
+			if (strlen(*s) == scheme && strncmp(*s, url, scheme) == 0)
+				return b;
+	}
 	return NULL;
 }
 

@@ -19,10 +19,34 @@
 
 struct lookup {
 	struct task task;
-	char name[256], service[8];
-	int error; /* as getaddrinfo has it */
+	char name[256];
+	int port, error; /* the latter as getaddrinfo has it */
 	struct addresses found;
 };
+
+/* Returns getaddrinfo's error. */
+static int
+find_addresses(const char *name, int port, int flags, struct addresses *found)
+{
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
+			    .ai_flags = AI_NUMERICSERV | flags},
+			*list;
+	char service[8];
+	int error;
+
+	found->n = 0;
+	snprintf(service, sizeof service, "%d", port);
+	error = getaddrinfo(name, service, &hints, &list);
+	if (error != 0)
+		return error;
+	for (struct addrinfo *at = list; at && found->n < ADDRESSES_MAX;
+	     at = at->ai_next) {
+		memcpy(&found->at[found->n].address, at->ai_addr, at->ai_addrlen);
+		found->at[found->n++].size = at->ai_addrlen;
+	}
+	freeaddrinfo(list);
+	return 0;
+}
 
 static void
 lookup_free(struct task *t)
@@ -31,70 +55,31 @@ lookup_free(struct task *t)
 }
 
 static void
-keep_addresses(struct addresses *p, const struct addrinfo *list)
-{
-	for (; list && p->n < ADDRESSES_MAX; list = list->ai_next, p->n++) {
-		memcpy(&p->at[p->n].address, list->ai_addr, list->ai_addrlen);
-		p->at[p->n].size = list->ai_addrlen;
-	}
-}
-
-static void
 lookup_work(struct task *t)
 {
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
-			    .ai_flags = AI_ADDRCONFIG | AI_NUMERICSERV},
-			*list;
 	struct lookup *q = (struct lookup *)t;
 
-	q->error = getaddrinfo(q->name, q->service, &hints, &list);
-	if (q->error == 0) {
-		keep_addresses(&q->found, list);
-		freeaddrinfo(list);
-	}
+	q->error = find_addresses(q->name, q->port, AI_ADDRCONFIG, &q->found);
 }
 
-/* Numeric addresses, which need no resolver, no thread, and no /etc. */
-static bool
-is_numeric(const char *name, int port, struct addresses *p)
-{
-	struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
-			    .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV},
-			*list;
-	char service[8];
-
-	p->n = 0;
-	if (inet_pton(AF_INET, name, &v4.sin_addr) == 1) {
-		memcpy(&p->at[0].address, &v4, sizeof v4);
-		p->at[0].size = sizeof v4;
-		p->n = 1;
-		return true;
-	}
-	if (!strchr(name, ':'))
-		return false;
-	snprintf(service, sizeof service, "%d", port);
-	if (getaddrinfo(name, service, &hints, &list) != 0)
-		return false;
-	keep_addresses(p, list);
-	freeaddrinfo(list);
-	return p->n > 0;
-}
-
+/* Numeric addresses need no resolver, no thread, and no /etc. */
 struct lookup *
 resolve_begin(const char *name, int port, struct addresses *ret)
 {
+	struct in_addr v4;
+	bool numeric = strchr(name, ':') || inet_pton(AF_INET, name, &v4) == 1;
 	struct lookup *q;
 
-	if (is_numeric(name, port, ret))
+	ret->n = 0;
+	if (numeric && find_addresses(name, port, AI_NUMERICHOST, ret) == 0)
 		return NULL;
 	q = calloc(1, sizeof *q);
 	if (!q)
 		return NULL;
 	q->task.work = lookup_work;
 	q->task.free = lookup_free;
+	q->port = port;
 	snprintf(q->name, sizeof q->name, "%s", name);
-	snprintf(q->service, sizeof q->service, "%d", port);
 	return task_start(&q->task, 0) ? q : NULL;
 }
 
@@ -165,20 +150,8 @@ plain_is_quiet(struct stream *s)
 	return recv(s->fd, &byte, 1, MSG_PEEK) < 0 && errno == EAGAIN;
 }
 
-static enum rc
-plain_explain(struct stream *s, struct fault *f)
-{
-	return stream_hung_up(s, f);
-}
-
-static void
-plain_close(struct stream *s)
-{
-	(void)s;
-}
-
 static const struct stream_ops plain = {
-    plain_write, plain_read, plain_is_quiet, plain_explain, plain_close};
+    plain_write, plain_read, plain_is_quiet, stream_hung_up, NULL};
 
 /* ---- any ---- */
 
@@ -192,14 +165,15 @@ void
 stream_close(struct stream *s)
 {
 	if (s->fd >= 0) {
-		s->ops->close(s);
+		if (s->ops->close)
+			s->ops->close(s);
 		close(s->fd);
 	}
 	stream_init(s, s->host, s->where);
 }
 
 enum rc
-stream_hung_up(const struct stream *s, struct fault *f)
+stream_hung_up(struct stream *s, struct fault *f)
 {
 	return fault_set(
 	    f, RC_AGAIN, "%s closed the connection%s", s->where, s->hint ? s->hint : "");

@@ -67,7 +67,10 @@ struct stream_ops {
 	bool (*is_quiet)(struct stream *);
 	/* Why write or read have failed, or that read has found the end. */
 	enum rc (*explain)(struct stream *, struct fault *);
-	/* Takes leave, and frees what is the row's own; the descriptor is closed behind it. */
+	/*
+	 * Takes leave, and frees what is the row's own, if it has any; the descriptor is closed
+	 * behind it.
+	 */
 	void (*close)(struct stream *);
 };
 
@@ -113,7 +116,7 @@ void stream_close(struct stream *);
 /* ---- for rows of stream_ops ---- */
 
 /* RC_AGAIN: it closed the connection; and s->hint. */
-enum rc stream_hung_up(const struct stream *, struct fault *);
+enum rc stream_hung_up(struct stream *, struct fault *);
 
 /* Says what ops->explain says, and closes it. */
 enum rc stream_failed(struct stream *, struct fault *);

@@ -4,6 +4,7 @@
  */
 #include "tls.h"
 
+#include "dl.h"
 #include "setting.h"
 #ifdef HAVE_OPENSSL
 #include "openssl.h"
@@ -54,7 +55,38 @@ struct session {
 	struct piece piece; /* on its way */
 };
 
-static const struct openssl *lib;
+/* ---- OpenSSL ---- */
+
+static struct openssl table;
+
+static const struct dl_symbol symbols[] = {
+#define X(name) {#name, (void **)&table.name, false},
+    OPENSSL_FUNCTIONS(X)
+#undef X
+};
+
+enum { SYMBOLS = sizeof symbols / sizeof *symbols };
+
+/* libssl brings the libcrypto that it needs, so that the two are never mixed. */
+static const struct dl_library newer = {"OpenSSL", "libssl.so.3", "libssl3", symbols,
+				   SYMBOLS},
+			       older = {"OpenSSL", "libssl.so.1.1", "libssl1.1", symbols,
+				   SYMBOLS};
+
+enum rc
+openssl_load(const struct openssl **ret, struct fault *f)
+{
+	struct fault ignored;
+	enum rc rc = dl_load(&newer, f);
+
+	if (rc == RC_CONFIG && dl_load(&older, &ignored) == RC_OK)
+		rc = RC_OK;
+	if (rc == RC_OK)
+		*ret = &table;
+	return rc;
+}
+
+static const struct openssl *lib; /* once it is loaded */
 
 /* ---- what the library has written and wants to read ---- */
 
@@ -508,25 +540,6 @@ load_ours(struct tls *t, struct fault *f)
 }
 
 static enum rc
-tls_prepare(struct tls *t, struct fault *f)
-{
-	enum rc rc;
-
-	t->context = lib->SSL_CTX_new(lib->TLS_client_method());
-	if (!t->context ||
-	    !lib->SSL_CTX_ctrl(
-		t->context, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_2_VERSION, NULL))
-		return fault_set(
-		    f, RC_SYSTEM, "OpenSSL cannot be used: is its openssl.cnf damaged?");
-	lib->SSL_CTX_set_verify(t->context, SSL_VERIFY_PEER, NULL);
-	lib->SSL_CTX_set_default_passwd_cb(t->context, refuse_passphrase);
-	lib->SSL_CTX_set_default_passwd_cb_userdata(t->context, t);
-	lib->SSL_CTX_set_client_cert_cb(t->context, note_wanted);
-	rc = load_authorities(t, f);
-	return rc == RC_OK ? load_ours(t, f) : rc;
-}
-
-static enum rc
 tls_open(struct tls **ret, const struct tls_settings *settings, struct fault *f)
 {
 	struct tls *t;
@@ -541,7 +554,21 @@ tls_open(struct tls **ret, const struct tls_settings *settings, struct fault *f)
 	if (!t)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	t->settings = *settings;
-	rc = tls_prepare(t, f);
+	t->context = lib->SSL_CTX_new(lib->TLS_client_method());
+	if (t->context &&
+	    lib->SSL_CTX_ctrl(
+		t->context, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_2_VERSION, NULL)) {
+		lib->SSL_CTX_set_verify(t->context, SSL_VERIFY_PEER, NULL);
+		lib->SSL_CTX_set_default_passwd_cb(t->context, refuse_passphrase);
+		lib->SSL_CTX_set_default_passwd_cb_userdata(t->context, t);
+		lib->SSL_CTX_set_client_cert_cb(t->context, note_wanted);
+		rc = load_authorities(t, f);
+	} else {
+		rc = fault_set(
+		    f, RC_SYSTEM, "OpenSSL cannot be used: is its openssl.cnf damaged?");
+	}
+	if (rc == RC_OK)
+		rc = load_ours(t, f);
 	lib->ERR_clear_error();
 	if (rc == RC_OK)
 		*ret = t;

@@ -343,6 +343,41 @@ file_each(struct store *s, const struct look *look, struct fault *fault)
 	return g.rc;
 }
 
+/* ---- for who waits ---- */
+
+/*
+ * Shows who holds the lock, and who is before us.  Where nobody holds it, the first in
+ * line is just about to, unless the lock is frozen; nobody shows us more when he does.
+ */
+void
+file_show_line(struct file *f)
+{
+	struct holding *seen = &f->base.host->seen.holding;
+	int64_t first, now = file_now();
+	struct block who = {.next = 1};
+	struct line l;
+
+	(void)line_read(&l, f->fd, f->place.ticket, f->place.plain, now);
+	f->frozen = l.frozen;
+	f->base.host->seen.position = line_position(&l, &first);
+	*seen = (struct holding){.frozen = l.frozen};
+	if (l.n > 0) {
+		line_who(&l, &l.holders[0], &who);
+		seen->kind = line_kind(l.holders[0].byte);
+		seen->holders = l.n > LINE_HOLDERS ? 0 : (unsigned)l.n;
+	} else if (l.frozen) {
+		who = l.freeze;
+	} else if (first) {
+		seen->kind = line_kind(first);
+		seen->holders = 1;
+		f->base.host->seen.position -= f->base.host->seen.position > 0;
+	}
+	seen->limit = seen->kind == KIND_LIMIT ? l.limit : 0;
+	seen->held = block_age(&who, now);
+	snprintf(seen->record, sizeof seen->record, "%s", who.record);
+	line_free(&l);
+}
+
 /* ---- steering ---- */
 
 static enum rc

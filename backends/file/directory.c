@@ -159,34 +159,31 @@ open_default(
 	    d->where, strerror(errno));
 }
 
-/*
- * Somebody's ticket on that file, in a directory that is ours and not `d` by another
- * name.
- */
-static bool
-is_held_in(const struct directory *d, const char *path, const char *name)
+void
+directory_notice_elsewhere(
+    const struct directory *d, const char *name, const char *key, struct fault *notice)
 {
-	int dir = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), fd = -1;
+	char other[64];
 	struct stat st;
-	bool held;
+	int dir, fd = -1;
 
-	if (dir < 0)
-		return false;
-	if (fstat(dir, &st) == 0 && st.st_uid == geteuid() &&
+	default_path(other, sizeof other, DEFAULTS - 1);
+	if (!d->is_default || strcmp(other, d->path) == 0)
+		return;
+	dir = open(other, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	/* it is ours, and not this one by another name */
+	if (dir >= 0 && fstat(dir, &st) == 0 && st.st_uid == geteuid() &&
 	    (st.st_ino != d->ino || st.st_dev != d->dev))
 		fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	held = fd >= 0 && line_is_used(fd);
+	if (fd >= 0 && line_is_used(fd))
+		fault_set(notice, RC_OK,
+		    "%.100s is also locked in %s, another default directory of this user: that run and this one, in "
+		    "%.150s, do not exclude each other",
+		    key, other, d->path);
 	if (fd >= 0)
 		close(fd);
-	close(dir);
-	return held;
-}
-
-bool
-directory_elsewhere(const struct directory *d, const char *name, char other[PATH_MAX])
-{
-	default_path(other, PATH_MAX, DEFAULTS - 1);
-	return d->is_default && strcmp(other, d->path) != 0 && is_held_in(d, other, name);
+	if (dir >= 0)
+		close(dir);
 }
 
 /* ---- any directory ---- */
@@ -255,21 +252,17 @@ directory_close(struct directory *d)
 
 /* ---- files in it ---- */
 
-/* What we make can be used by whom the directory can be: to wait, or to come in. */
-static mode_t
-mode_of(const struct directory *d, bool is_step)
+/*
+ * What we have made can be used by whom the directory can be, whatever the umask says: to
+ * wait, or to come in.  What root makes in a user's directory is to be of use to him.
+ */
+static void
+hand_over(const struct directory *d, int fd, bool is_step)
 {
 	mode_t group = is_step ? 0070 : 0060, world = is_step ? 01077 : 0066,
 	       own = is_step ? (d->mode & 02000) | 0700 : 0600;
 
-	return own | (d->mode & 0020 ? group : 0) | (d->mode & 0002 ? world : 0);
-}
-
-/* Whatever the umask says.  What root makes in a user's directory is to be of use to him. */
-static void
-hand_over(const struct directory *d, int fd, mode_t mode)
-{
-	fchmod(fd, mode);
+	fchmod(fd, own | (d->mode & 0020 ? group : 0) | (d->mode & 0002 ? world : 0));
 	if (geteuid() == 0 && d->owner != 0 && fchown(fd, d->owner, (gid_t)-1) != 0)
 		return; /* a file system without owners */
 }
@@ -284,7 +277,7 @@ open_step(const struct directory *d, int at, const char *step, enum directory_us
 	    : -1;
 
 	if (made && fd >= 0)
-		hand_over(d, fd, mode_of(d, true));
+		hand_over(d, fd, true);
 	return fd;
 }
 
@@ -407,7 +400,7 @@ open_or_make_file(const struct directory *d, int at, const char *leaf)
 		fd = openat(
 		    at, leaf, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 		if (fd >= 0)
-			hand_over(d, fd, mode_of(d, false));
+			hand_over(d, fd, false);
 	} while (fd < 0 && errno == EEXIST);
 	return fd;
 }

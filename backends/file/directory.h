@@ -71,11 +71,11 @@ enum rc directory_look(
     const struct directory *, const char *name, int fd, struct fault *);
 
 /*
- * Is anybody's ticket alive on a file of this name in another default directory of this
- * uid?  Then *other is its path.
+ * Says in *notice if anybody's ticket is alive on a file of this name in another default
+ * directory of this uid.
  */
-bool directory_elsewhere(
-    const struct directory *, const char *name, char other[PATH_MAX]);
+void directory_notice_elsewhere(
+    const struct directory *, const char *name, const char *key, struct fault *notice);
 
 /* RC_DENIED or RC_SYSTEM by errno, "WHERE: WHAT: why". */
 enum rc directory_failed(const struct directory *, const char *what, struct fault *);

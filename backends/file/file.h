@@ -1,6 +1,6 @@
 /*
- * file.h - the file backend's store, for its own files: file.c takes and gives back
- * locks, wait.c waits for them, admin.c looks at them and steers.
+ * file.h - the file backend's store, for its own files: file.c takes locks, waits for them and
+ * gives them back, admin.c looks at them and steers.
  */
 #ifndef DLOCK_FILE_FILE_H
 #define DLOCK_FILE_FILE_H
@@ -74,20 +74,7 @@ enum rc file_write(struct file *, const struct block *, off_t at, struct fault *
 /* Closes the lock file. */
 void file_close_lock(struct file *);
 
-/*
- * Locks a byte, waiting inside host->wait if it is taken.  A wait for byte 0 that comes
- * too late (RC_BUSY, RC_STOP) goes on until the next one for it.
- */
-enum rc file_await_byte(
-    struct file *, short type, int64_t byte, instant until, struct fault *);
-
-/*
- * Waits until nothing is before us, nor is the lock frozen.  Without a ticket, for want of
- * a number above the last one, until that one is gone.
- */
-enum rc file_await_place(struct file *, instant until, struct fault *);
-
-/* Shows in host->seen who has the lock, and who is before us. */
+/* admin.c: shows in host->seen who has the lock, and who is before us. */
 void file_show_line(struct file *);
 
 #endif

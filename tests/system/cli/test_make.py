@@ -36,12 +36,12 @@ def test_install_and_uninstall_bear_blanks(tmp_path):
 
 
 def test_without_openssls_headers_dlock_is_built_without_tls(tmp_path):
-    objects = [tmp_path / f"backends/common/{name}.o" for name in ("tls", "openssl")]
-    done = make(f"O={tmp_path}", "WITH_TLS=no", *map(str, objects))
+    tls = tmp_path / "backends/common/tls.o"
+    done = make(f"O={tmp_path}", "WITH_TLS=no", str(tls))
     assert done.returncode == 0, done.stdout
-    assert not any("openssl/" in o.with_suffix(".d").read_text() for o in objects)
-    assert b"TLS is not compiled in" in objects[0].read_bytes()
-    names = subprocess.run(["nm", "--defined-only", *objects], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    assert "openssl/" not in tls.with_suffix(".d").read_text()
+    assert b"TLS is not compiled in" in tls.read_bytes()
+    names = subprocess.run(["nm", "--defined-only", tls], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     assert {"tls_open_if", "tls_set", "tls_start", "tls_can_retry", "tls_close"} <= set(names)
 
 
