@@ -233,29 +233,13 @@ stream_start(struct stream *s, const struct sockaddr *a, socklen_t size, struct 
 	return RC_OK;
 }
 
-static enum rc
-connect_address(struct stream *s, const struct sockaddr *a, socklen_t size, instant until,
-    struct fault *f)
-{
-	int error = 0;
-	socklen_t length = sizeof error;
-	enum rc rc = stream_start(s, a, size, f);
-
-	if (rc != RC_OK || s->wants == 0) /* a unix socket is there at once */
-		return rc;
-	rc = stream_await(s, until, f);
-	if (rc != RC_OK)
-		return rc;
-	if (getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0)
-		error = errno;
-	return error == 0 ? RC_OK : stream_unreachable(s, error, f);
-}
-
 enum rc
 stream_connect_to(
     struct stream *s, const struct addresses *all, instant until, struct fault *f)
 {
 	enum rc rc = RC_AGAIN;
+	socklen_t length;
+	int error;
 
 	stream_close(s);
 	for (size_t i = 0; rc == RC_AGAIN && i < all->n; i++) {
@@ -264,8 +248,17 @@ stream_connect_to(
 		int64_t share = until == NEVER ? NS_PER_S
 					       : (until - now) / (int64_t)(all->n - i);
 
-		rc = connect_address(s, (const struct sockaddr *)&all->at[i].address,
-		    all->at[i].size, now + share, f);
+		rc = stream_start(
+		    s, (const struct sockaddr *)&all->at[i].address, all->at[i].size, f);
+		if (rc == RC_OK && s->wants != 0)
+			rc = stream_await(s, now + share, f);
+		error = 0;
+		length = sizeof error;
+		if (rc == RC_OK &&
+		    getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0)
+			error = errno;
+		if (error != 0)
+			rc = stream_unreachable(s, error, f);
 	}
 	return rc;
 }

@@ -79,32 +79,22 @@ trusted_read(
 
 /* ---- settings ---- */
 
-/* "there are path, acl", or "it has none". */
-static const char *
-list_names(const struct setting_row *row, char *out, size_t size)
-{
-	size_t used = 0;
-
-	snprintf(out, size, "it has none");
-	for (; row && row->name && used < size; row++)
-		if (row->help)
-			used += snprintf(out + used, size - used, "%s%s",
-			    used ? ", " : "there are ", row->name);
-	return out;
-}
-
 static enum rc
 set_one(struct store *store, const struct setting *s, struct fault *f)
 {
-	char names[256];
+	char names[256] = "it has none";
+	size_t used = 0;
 
 	for (const struct setting_row *row = store->backend->settings; row && row->name;
-	     row++)
+	     row++) {
 		if (strcmp(row->name, s->name) == 0)
 			return row->set(store, s->value, f);
+		if (row->help && used < sizeof names)
+			used += snprintf(names + used, sizeof names - used, "%s%s",
+			    used ? ", " : "there are ", row->name);
+	}
 	return fault_set(f, RC_USAGE, "the %s backend has no setting '%s' (%s)",
-	    store->backend->name, s->name,
-	    list_names(store->backend->settings, names, sizeof names));
+	    store->backend->name, s->name, names);
 }
 
 enum rc
@@ -134,31 +124,22 @@ setting_timeout(const char *value, int64_t *ns, struct fault *f)
 	    f, RC_USAGE, "connect-timeout is written 500ms or 2s, up to an hour");
 }
 
-/* The whole of a trusted file; RC_CONFIG with a predicate. */
-static enum rc
-read_trusted(const char *file, char *out, size_t size, size_t *n, struct fault *f)
-{
-	struct stat st;
-	int fd = trusted_open(file, &st);
-	enum rc rc;
-
-	if (fd < 0)
-		return fault_set(f, RC_CONFIG, "cannot be opened: %s", strerror(errno));
-	rc = trusted_check(&st, file, true, f);
-	if (rc == RC_OK)
-		rc = trusted_read(fd, &st, out, size, n, f);
-	close(fd);
-	return rc;
-}
-
 enum rc
 setting_secret(
     const char *name, const char *file, char *out, size_t size, struct fault *f)
 {
 	struct fault why = {""};
+	struct stat st;
 	size_t n = 0;
-	enum rc rc = read_trusted(file, out, size, &n, &why);
+	int fd = trusted_open(file, &st);
+	enum rc rc = fd < 0
+	    ? fault_set(&why, RC_CONFIG, "cannot be opened: %s", strerror(errno))
+	    : trusted_check(&st, file, true, &why);
 
+	if (rc == RC_OK)
+		rc = trusted_read(fd, &st, out, size, &n, &why);
+	if (fd >= 0)
+		close(fd);
 	if (rc == RC_OK && n > 0 && out[n - 1] == '\n')
 		n--;
 	if (rc == RC_OK &&

@@ -388,25 +388,12 @@ static const struct stream_ops tls_ops = {
 
 /* ---- the handshake ---- */
 
-/* An address is not told to the server, and stands in a certificate as such. */
-static bool
-session_expect(struct session *t)
-{
-	X509_VERIFY_PARAM *p = lib->SSL_get0_param(t->ssl);
-
-	lib->X509_VERIFY_PARAM_set_hostflags(p, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-	if (lib->X509_VERIFY_PARAM_set1_ip_asc(p, t->name))
-		return true;
-	return lib->X509_VERIFY_PARAM_set1_host(p, t->name, strlen(t->name)) &&
-	    lib->SSL_ctrl(
-		t->ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, t->name);
-}
-
 /* NULL without memory. */
 static struct session *
 session_new(struct tls *tls, const char *host)
 {
 	struct session *t = calloc(1, sizeof *t);
+	X509_VERIFY_PARAM *p;
 	const char *name;
 	size_t n;
 
@@ -424,7 +411,15 @@ session_new(struct tls *tls, const char *host)
 	if (t->ssl && t->in && t->out) {
 		lib->SSL_set_bio(t->ssl, t->in, t->out);
 		lib->SSL_set_connect_state(t->ssl);
-		if (lib->SSL_set_ex_data(t->ssl, 0, t) && session_expect(t))
+		p = lib->SSL_get0_param(t->ssl);
+		lib->X509_VERIFY_PARAM_set_hostflags(
+		    p, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+		/* an address is not told to the server, and stands in a certificate as such */
+		if (lib->SSL_set_ex_data(t->ssl, 0, t) &&
+		    (lib->X509_VERIFY_PARAM_set1_ip_asc(p, t->name) ||
+			(lib->X509_VERIFY_PARAM_set1_host(p, t->name, strlen(t->name)) &&
+			    lib->SSL_ctrl(t->ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME,
+				TLSEXT_NAMETYPE_host_name, t->name))))
 			return t;
 	} else {
 		lib->BIO_free(t->in);

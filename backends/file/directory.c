@@ -267,36 +267,27 @@ hand_over(const struct directory *d, int fd, bool is_step)
 		return; /* a file system without owners */
 }
 
-/* Opens the directory `step` in `at`, or perhaps makes it; -1 with errno. */
-static int
-open_step(const struct directory *d, int at, const char *step, enum directory_use use)
-{
-	bool make = use == DIRECTORY_MAKE, made = make && mkdirat(at, step, 0700) == 0;
-	int fd = !make || made || errno == EEXIST
-	    ? openat(at, step, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-	    : -1;
-
-	if (made && fd >= 0)
-		hand_over(d, fd, true);
-	return fd;
-}
-
 static enum rc
 refuse_absent(const struct directory *d, const char *name, struct fault *fault)
 {
 	return fault_set(fault, RC_LOST, "%s: there is no %.60s", d->where, name);
 }
 
-/* The same, if it is to be trusted. */
+/* Opens the directory `step` in `at`, or perhaps makes it, if it is to be trusted. */
 static enum rc
 enter_step(const struct directory *d, int at, const char *step, enum directory_use use,
     int *ret, struct fault *fault)
 {
-	int fd = open_step(d, at, step, use);
+	bool make = use == DIRECTORY_MAKE, made = make && mkdirat(at, step, 0700) == 0;
+	int fd = !make || made || errno == EEXIST
+	    ? openat(at, step, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+	    : -1;
 	struct stat st;
 	enum rc rc;
 
-	if (fd < 0 && errno == ENOENT && use != DIRECTORY_MAKE)
+	if (made && fd >= 0)
+		hand_over(d, fd, true);
+	if (fd < 0 && errno == ENOENT && !make)
 		return refuse_absent(d, step, fault);
 	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
 		return fault_set(fault, RC_DENIED,

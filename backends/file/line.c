@@ -58,12 +58,6 @@ next_in(int fd, enum range r, int64_t from, int64_t below, struct span *found)
 static const struct span nothing = {0, 0};
 static const struct span all_permits = {BYTE(PERMITS, 0), BYTE(PERMITS + 1, 0)};
 
-static enum range
-line_of(enum lock_kind kind)
-{
-	return kind == KIND_SHARED ? READERS : kind == KIND_LIMIT ? LIMITED : ALONE;
-}
-
 void
 place_init(struct place *p, int fd, enum lock_kind kind, unsigned limit)
 {
@@ -73,7 +67,10 @@ place_init(struct place *p, int fd, enum lock_kind kind, unsigned limit)
 int64_t
 place_byte(const struct place *p, int64_t number)
 {
-	return BYTE(line_of(p->kind), number);
+	return BYTE(p->kind == KIND_SHARED ? READERS
+		: p->kind == KIND_LIMIT    ? LIMITED
+					   : ALONE,
+	    number);
 }
 
 /* ---- joining ---- */

@@ -241,28 +241,16 @@ runs_check(const struct directory *d, const char *name, const struct job *job,
 
 /* ---- remembering ---- */
 
-/* A run that seems to lie in the future is given up for any that does not. */
-static enum rc
-copy_to_good(const struct directory *runs, const struct run *r, int64_t now_us,
-    struct fault *fault)
-{
-	struct run good;
-	enum rc rc = load_run(runs, good_name, &good, fault);
-
-	if (rc != RC_OK && rc != RC_LOST)
-		return rc;
-	if (r->begin > now_us ||
-	    (rc == RC_OK && good.begin > r->begin && good.begin <= now_us))
-		return RC_OK;
-	return store_run(runs, good_name, r, fault);
-}
-
-/* `last` can be replaced then. */
+/*
+ * `last` can be replaced then.  A good run that seems to lie in the future is given up for any
+ * that does not.
+ */
 static enum rc
 copy_last(const struct directory *runs, int64_t now_us, struct fault *fault)
 {
 	char name[NAME_MAX + 1];
-	struct run last;
+	struct run last, good;
+	const struct run *r = &last;
 	enum rc rc = load_run(runs, last_name, &last, fault);
 
 	if (rc != RC_OK || last.status != 0)
@@ -270,7 +258,14 @@ copy_last(const struct directory *runs, int64_t now_us, struct fault *fault)
 	name_id(name, now_us / ERA, last.id);
 	if (*last.id)
 		rc = store_run(runs, name, &last, fault);
-	return rc == RC_OK ? copy_to_good(runs, &last, now_us, fault) : rc;
+	if (rc == RC_OK)
+		rc = load_run(runs, good_name, &good, fault);
+	if (rc != RC_OK && rc != RC_LOST)
+		return rc;
+	if (r->begin > now_us ||
+	    (rc == RC_OK && good.begin > r->begin && good.begin <= now_us))
+		return RC_OK;
+	return store_run(runs, good_name, r, fault);
 }
 
 /* As many files of an era as may be deleted in one go. */

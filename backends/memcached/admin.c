@@ -308,15 +308,15 @@ steer_change(struct client *c, const char *gone, instant until, struct fault *f)
 }
 
 static enum rc
-steer_store(struct client *c, const char *tag, const char *name,
-    const struct store_how *how, const struct value *v, instant until, struct fault *f)
+steer_store(struct client *c, const char *tag, const char *name, uint64_t cas,
+    int64_t exptime, const struct value *v, instant until, struct fault *f)
 {
 	char text[VALUE_BYTES];
 
 	if (!value_write(text, v))
 		return fault_set(
 		    f, RC_CONFIG, "control characters cannot be written there");
-	client_store(c, tag, name, how, text);
+	client_store(c, tag, name, cas, exptime, text);
 	return steer_change(c, no_such_grant, until, f);
 }
 
@@ -350,14 +350,12 @@ static enum rc
 mark_item(struct client *c, const char *name, struct item *i, const char *record,
     instant until, struct fault *f)
 {
-	struct store_how how = {STORE_OVER, i->cas, rest_of(i)};
-
 	if (i->foreign)
 		return fault_set(f, RC_CONFIG,
 		    "%s: another client holds it, which dlock cannot ask to give it up (--force takes it away)",
 		    c->stream.where);
 	snprintf(i->value.mark, sizeof i->value.mark, "%s", record);
-	return steer_store(c, ITEM_LOCK, name, &how, &i->value, until, f);
+	return steer_store(c, ITEM_LOCK, name, i->cas, rest_of(i), &i->value, until, f);
 }
 
 /* Leaves a note for the holder's next renewal, and deletes the item. */
@@ -367,14 +365,13 @@ take_item(struct client *c, const char *name, const struct item *i, const char *
 {
 	struct value note = {.since = EPOCH_NONE, .until = EPOCH_NONE};
 	int64_t rest = rest_of(i) + NOTE_TIME;
-	struct store_how how = {
-	    .mode = STORE_ANY, .exptime = rest > EXPTIME_MOST ? EXPTIME_MOST : rest};
 	enum rc rc = RC_OK;
 
 	memcpy(note.owner, i->value.owner, sizeof note.owner);
 	snprintf(note.record, sizeof note.record, "%s", record);
 	if (!i->foreign)
-		rc = steer_store(c, ITEM_NOTE, name, &how, &note, until, f);
+		rc = steer_store(c, ITEM_NOTE, name, STORE_ANY,
+		    rest > EXPTIME_MOST ? EXPTIME_MOST : rest, &note, until, f);
 	if (rc != RC_OK)
 		return rc;
 	client_delete(c, ITEM_LOCK, name, i->cas);
@@ -414,7 +411,7 @@ memcached_freeze(struct store *s, const char *key, const char *record, int64_t l
     instant until, struct fault *f)
 {
 	struct memcached *m = memcached_of(s);
-	struct store_how how = {.mode = STORE_ANY};
+	int64_t exptime = 0;
 	struct value v = {.until = EPOCH_NONE};
 	struct item_name name;
 	struct items i;
@@ -430,14 +427,15 @@ memcached_freeze(struct store *s, const char *key, const char *record, int64_t l
 		    ENDS_EARLY;
 
 		/* a long time is written as a date */
-		how.exptime = seconds > EXPTIME_MOST ? i.stats.time + seconds : seconds;
+		exptime = seconds > EXPTIME_MOST ? i.stats.time + seconds : seconds;
 		v.until = v.since + length / 1000;
 	}
 	memset(v.owner, '0', OWNER_CHARS);
 	snprintf(v.record, sizeof v.record, "%s", record);
 	if (name.hashed)
 		snprintf(v.key, sizeof v.key, "%s", key);
-	return steer_store(&m->client, ITEM_FREEZE, name.text, &how, &v, until, f);
+	return steer_store(
+	    &m->client, ITEM_FREEZE, name.text, STORE_ANY, exptime, &v, until, f);
 }
 
 enum rc

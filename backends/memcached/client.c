@@ -83,13 +83,13 @@ client_get(struct client *c, const char *tag, const char *name)
 }
 
 void
-client_store(struct client *c, const char *tag, const char *name,
-    const struct store_how *how, const char *value)
+client_store(struct client *c, const char *tag, const char *name, uint64_t cas,
+    int64_t exptime, const char *value)
 {
-	put_command(c, "ms %s%s %zu c T%" PRId64, tag, name, strlen(value), how->exptime);
-	if (how->mode == STORE_OVER)
-		put_command(c, " C%" PRIu64, how->cas);
-	put_command(c, "%s\r\n%s\r\n", how->mode == STORE_NEW ? " ME" : "", value);
+	put_command(c, "ms %s%s %zu c T%" PRId64, tag, name, strlen(value), exptime);
+	if (cas != STORE_NEW && cas != STORE_ANY)
+		put_command(c, " C%" PRIu64, cas);
+	put_command(c, "%s\r\n%s\r\n", cas == STORE_NEW ? " ME" : "", value);
 }
 
 void

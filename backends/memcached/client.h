@@ -55,19 +55,12 @@ bool client_is_same(struct client *, unsigned epoch);
 /* Asks for CAS, time and value; to the server that does not count as use of the item (LRU). */
 void client_get(struct client *, const char *tag, const char *name);
 
-/* How a value is stored. */
-struct store_how {
-	enum {
-		STORE_NEW,  /* only if there is none */
-		STORE_OVER, /* only over the one with this CAS */
-		STORE_ANY,  /* whatever there is */
-	} mode;
-	uint64_t cas;
-	int64_t exptime; /* seconds; 0: for ever */
-};
+#define STORE_NEW 0          /* only if there is none */
+#define STORE_ANY UINT64_MAX /* whatever there is */
 
-void client_store(struct client *, const char *tag, const char *name,
-    const struct store_how *, const char *value);
+/* Only over the item with this CAS, or as above; for so many seconds, 0: for ever. */
+void client_store(struct client *, const char *tag, const char *name, uint64_t cas,
+    int64_t exptime, const char *value);
 
 /* Only with this CAS; 0: whatever it is. */
 void client_delete(struct client *, const char *tag, const char *name, uint64_t cas);

@@ -150,17 +150,16 @@ fail_crowded(struct memcached *m, const struct stats *s, uint64_t cas, struct fa
 
 /* ---- our item ---- */
 
-/* Puts our item, over the one with this CAS; 0: where there is none. */
+/* Puts our item, over the one with this CAS, or STORE_NEW. */
 static void
 put_ours(struct memcached *m, uint64_t cas)
 {
-	struct store_how how = {
-	    cas ? STORE_OVER : STORE_NEW, cas, claim_seconds(m->claim) + LEASE_BEYOND};
 	char text[VALUE_BYTES];
 
 	if (!value_write(text, &m->ours))
 		abort(); /* begin_claim() has tried it */
-	client_store(&m->client, ITEM_LOCK, m->name.text, &how, text);
+	client_store(&m->client, ITEM_LOCK, m->name.text, cas,
+	    claim_seconds(m->claim) + LEASE_BEYOND, text);
 }
 
 /* Deletes our item, which has come to nothing.  Returns `why`, or RC_STOP. */
