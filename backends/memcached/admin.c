@@ -269,7 +269,7 @@ listing_all(struct listing *l)
 	return rc;
 }
 
-enum rc
+static enum rc
 memcached_each(struct store *s, const struct look *look, struct fault *f)
 {
 	struct memcached *m = memcached_of(s);
@@ -378,7 +378,7 @@ take_item(struct client *c, const char *name, const struct item *i, const char *
 	return steer_change(c, no_such_grant, until, f);
 }
 
-enum rc
+static enum rc
 memcached_revoke(struct store *s, const struct target *t, const char *record, bool force,
     instant until, struct fault *f)
 {
@@ -406,7 +406,7 @@ memcached_revoke(struct store *s, const struct target *t, const char *record, bo
 
 /* ---- freeze ---- */
 
-enum rc
+static enum rc
 memcached_freeze(struct store *s, const char *key, const char *record, int64_t length,
     instant until, struct fault *f)
 {
@@ -438,7 +438,7 @@ memcached_freeze(struct store *s, const char *key, const char *record, int64_t l
 	    &m->client, ITEM_FREEZE, name.text, STORE_ANY, exptime, &v, until, f);
 }
 
-enum rc
+static enum rc
 memcached_thaw(struct store *s, const char *key, instant until, struct fault *f)
 {
 	struct memcached *m = memcached_of(s);
@@ -453,3 +453,6 @@ memcached_thaw(struct store *s, const char *key, instant until, struct fault *f)
 	client_delete(&m->client, ITEM_FREEZE, name.text, 0);
 	return steer_change(&m->client, "it is not frozen", until, f);
 }
+
+const struct admin_ops memcached_admin = {
+    memcached_each, memcached_revoke, memcached_freeze, memcached_thaw};

@@ -597,17 +597,5 @@ memcached_release(struct store *s, int status, instant until, struct fault *f)
 	return rc == RC_OK || rc == RC_LOST || rc == RC_STOP ? rc : RC_AGAIN;
 }
 
-const struct backend memcached_backend = {
-    .name = "memcached",
-    .schemes = (const char *const[]){"memcached", NULL},
-    .settings = memcached_settings,
-    .url_help = "memcached://[user:password@]host[:port]",
-    .caveat = "best effort: memcached may evict it, and forgets it when it is restarted",
-    .open = memcached_open,
-    .close = memcached_close,
-    .identify = memcached_identify,
-    .lock = &(
-	const struct lock_ops){memcached_acquire, memcached_renew, memcached_release},
-    .admin = &(const struct admin_ops){memcached_each, memcached_revoke, memcached_freeze,
-	memcached_thaw},
-};
+const struct lock_ops memcached_lock = {
+    memcached_acquire, memcached_renew, memcached_release};

@@ -57,12 +57,9 @@ memcached_of(struct store *s)
 	return (struct memcached *)store_of(s, &memcached_backend);
 }
 
-/* site.c: as struct backend has them. */
-extern const struct setting_row memcached_settings[];
-enum rc memcached_open(
-    struct store **ret, struct host *, const struct site *, struct fault *);
-void memcached_close(struct store *);
-enum rc memcached_identify(struct store *, struct identity *, struct fault *);
+/* memcached.c, and admin.c. */
+extern const struct lock_ops memcached_lock;
+extern const struct admin_ops memcached_admin;
 
 /*
  * Reads memcached://[USER[:PASSWORD]@]HOST[:PORT]; url NULL: 127.0.0.1:11211.  RC_OK, or
@@ -72,13 +69,5 @@ enum rc memcached_read_url(struct address *, const char *url, struct fault *);
 
 /* After all settings: are there both a user and a password, or neither? */
 enum rc memcached_check_login(const struct address *, struct fault *);
-
-/* admin.c: as struct admin_ops has them. */
-enum rc memcached_each(struct store *, const struct look *, struct fault *);
-enum rc memcached_revoke(struct store *, const struct target *, const char *record,
-    bool force, instant until, struct fault *);
-enum rc memcached_freeze(struct store *, const char *key, const char *record,
-    int64_t length, instant until, struct fault *);
-enum rc memcached_thaw(struct store *, const char *key, instant until, struct fault *);
 
 #endif

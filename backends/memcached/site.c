@@ -101,7 +101,7 @@ set_prefix(struct store *s, const char *value, struct fault *f)
 		  PREFIX_MOST);
 }
 
-const struct setting_row memcached_settings[] = {
+static const struct setting_row memcached_settings[] = {
     {"password-file", "FILE", "the password, in a file of mode 0600", set_password},
     {"prefix", "TEXT",
 	"names of items are this and the key (default: dlock:); empty: the key itself",
@@ -113,7 +113,7 @@ const struct setting_row memcached_settings[] = {
 
 /* ---- the store ---- */
 
-void
+static void
 memcached_close(struct store *s)
 {
 	struct memcached *m = s ? memcached_of(s) : NULL;
@@ -125,7 +125,7 @@ memcached_close(struct store *s)
 	free(m);
 }
 
-enum rc
+static enum rc
 memcached_identify(struct store *s, struct identity *id, struct fault *f)
 {
 	const struct memcached *m = memcached_of(s);
@@ -138,7 +138,7 @@ memcached_identify(struct store *s, struct identity *id, struct fault *f)
 	return RC_OK;
 }
 
-enum rc
+static enum rc
 memcached_open(
     struct store **ret, struct host *host, const struct site *site, struct fault *f)
 {
@@ -169,3 +169,16 @@ memcached_open(
 	*ret = &m->base;
 	return RC_OK;
 }
+
+const struct backend memcached_backend = {
+    .name = "memcached",
+    .schemes = (const char *const[]){"memcached", NULL},
+    .settings = memcached_settings,
+    .url_help = "memcached://[user:password@]host[:port]",
+    .caveat = "best effort: memcached may evict it, and forgets it when it is restarted",
+    .open = memcached_open,
+    .close = memcached_close,
+    .identify = memcached_identify,
+    .lock = &memcached_lock,
+    .admin = &memcached_admin,
+};
