@@ -49,19 +49,6 @@ line_end(const char *s, const char *end)
 	return found ? found : end;
 }
 
-static void
-parse_owner(char out[OWNER_CHARS + 1], const char *s, const char *end)
-{
-	bool whole = end - s >= OWNER_CHARS &&
-	    (end - s == OWNER_CHARS || s[OWNER_CHARS] == ' ');
-
-	if (whole)
-		memcpy(out, s, OWNER_CHARS);
-	out[OWNER_CHARS] = '\0';
-	if (strspn(out, "0123456789abcdef") != OWNER_CHARS)
-		out[0] = '\0';
-}
-
 bool
 block_parse(struct block *b, const char *text, size_t n)
 {
@@ -83,7 +70,11 @@ block_parse(struct block *b, const char *text, size_t n)
 	number = block_number(&s, first);
 	if (range >= 0 && range < RANGES && number >= 0)
 		b->byte = BYTE(range, number);
-	parse_owner(b->owner, s, first);
+	if (first - s == OWNER_CHARS ||
+	    (first - s > OWNER_CHARS && s[OWNER_CHARS] == ' '))
+		memcpy(b->owner, s, OWNER_CHARS);
+	if (strspn(b->owner, "0123456789abcdef") != OWNER_CHARS)
+		b->owner[0] = '\0';
 	s = first < end ? first + 1 : end;
 	snprintf(b->record, sizeof b->record, "%.*s", (int)(line_end(s, end) - s), s);
 	return true;

@@ -64,20 +64,6 @@ directory_init(struct directory *d, const char *path)
 	directory_set_path(d, path ? path : first);
 }
 
-static enum rc
-refuse_default(const struct directory *d, const struct stat *st, struct fault *fault)
-{
-	const char *kind = S_ISLNK(st->st_mode) ? "a symbolic link"
-	    : S_ISDIR(st->st_mode)              ? "a directory"
-						: "no directory";
-
-	return fault_set(fault, RC_DENIED,
-	    "%s: this is %s of uid %u with mode %03o, but must be a directory of uid %u with mode 700: "
-	    "have it removed, or name another directory with -u file:///DIR",
-	    d->where, kind, (unsigned)st->st_uid, st->st_mode & 07777,
-	    (unsigned)geteuid());
-}
-
 /*
  * Makes it, unless something is there.  RC_AGAIN with errno: it cannot be there,
  * today or tomorrow.  Only the directory above decides that: were it said of what
@@ -132,7 +118,14 @@ open_own(
 	error = errno;
 	if ((d->fd >= 0 ? fstat(d->fd, st) : lstat(d->path, st)) == 0 &&
 	    (!S_ISDIR(st->st_mode) || st->st_uid != geteuid() || (st->st_mode & 022)))
-		return refuse_default(d, st, fault);
+		return fault_set(fault, RC_DENIED,
+		    "%s: this is %s of uid %u with mode %03o, but must be a directory of uid %u with mode 700: "
+		    "have it removed, or name another directory with -u file:///DIR",
+		    d->where,
+		    S_ISLNK(st->st_mode)       ? "a symbolic link"
+			: S_ISDIR(st->st_mode) ? "a directory"
+					       : "no directory",
+		    (unsigned)st->st_uid, st->st_mode & 07777, (unsigned)geteuid());
 	errno = error;
 	return d->fd >= 0 ? RC_OK
 			  : directory_failed(d, "cannot open the directory", fault);

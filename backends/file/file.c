@@ -104,20 +104,6 @@ file_write(struct file *f, const struct block *h, off_t at, struct fault *fault)
 	    : directory_failed(&f->dir, "cannot write the lock file", fault);
 }
 
-static enum rc
-read_header(struct file *f, struct block *h, struct fault *fault)
-{
-	int got = block_read(f->fd, BLOCK_HEADER, h);
-
-	if (got < 0)
-		return directory_failed(&f->dir, "cannot read the lock file", fault);
-	return got
-	    ? RC_OK
-	    : fault_set(fault, RC_PROTOCOL,
-		  "%s: %.60s is not a lock file of dlock: remove it if nobody needs it",
-		  f->dir.where, f->name);
-}
-
 /* ---- waiting for bytes ---- */
 
 /* The microseconds until the freeze ends; 0: it has, or the file is another one by now. */
@@ -221,15 +207,17 @@ await_byte(struct file *f, short type, int64_t byte, instant until, struct fault
 enum rc
 file_enter(struct file *f, struct block *h, instant until, struct fault *fault)
 {
+	int got;
+
 	for (;;) {
 		enum rc rc = await_byte(f, F_WRLCK, META, until, fault);
 
 		if (rc == RC_OK)
 			rc = directory_look(&f->dir, f->name, f->fd, fault);
-		if (rc == RC_OK)
-			return read_header(f, h, fault);
-		if (rc != RC_LOST)
+		if (rc != RC_OK && rc != RC_LOST)
 			return rc;
+		if (rc == RC_OK)
+			break;
 		if (instant_now() >= until)
 			return RC_AGAIN; /* whoever does this may do it for ever */
 		if (f->base.host->wait(f->base.host, -1, 0, instant_now() + NS_PER_MS) ==
@@ -239,6 +227,14 @@ file_enter(struct file *f, struct block *h, instant until, struct fault *fault)
 		if (rc != RC_OK)
 			return rc;
 	}
+	got = block_read(f->fd, BLOCK_HEADER, h);
+	if (got < 0)
+		return directory_failed(&f->dir, "cannot read the lock file", fault);
+	return got
+	    ? RC_OK
+	    : fault_set(fault, RC_PROTOCOL,
+		  "%s: %.60s is not a lock file of dlock: remove it if nobody needs it",
+		  f->dir.where, f->name);
 }
 
 void

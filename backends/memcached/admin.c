@@ -104,25 +104,6 @@ listing_lock(struct listing *l, const char *key, const struct items *i)
 		listing_tell(l, &frozen, key);
 }
 
-/* ---- one key ---- */
-
-static enum rc
-listing_key(struct listing *l, const char *key)
-{
-	struct item_name name;
-	struct items i;
-	enum rc rc;
-
-	item_name(&name, l->prefix, key);
-	rc = items_look(l->client, name.text, ITEMS_STATS, l->look->until, &i, l->fault);
-	if (rc != RC_OK)
-		return rc;
-	l->at = instant_now();
-	l->stats = i.stats;
-	listing_lock(l, key, &i);
-	return RC_OK;
-}
-
 /* ---- all keys ---- */
 
 /*
@@ -275,8 +256,20 @@ memcached_each(struct store *s, const struct look *look, struct fault *f)
 	struct memcached *m = memcached_of(s);
 	struct listing l = {
 	    .client = &m->client, .prefix = m->prefix, .look = look, .fault = f};
+	struct item_name name;
+	struct items i;
+	enum rc rc;
 
-	return look->key ? listing_key(&l, look->key) : listing_all(&l);
+	if (!look->key)
+		return listing_all(&l);
+	item_name(&name, m->prefix, look->key);
+	rc = items_look(&m->client, name.text, ITEMS_STATS, look->until, &i, f);
+	if (rc != RC_OK)
+		return rc;
+	l.at = instant_now();
+	l.stats = i.stats;
+	listing_lock(&l, look->key, &i);
+	return RC_OK;
 }
 
 /* ---- changes ---- */

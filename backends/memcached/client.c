@@ -320,26 +320,6 @@ client_bytes(
 	return rc;
 }
 
-static enum rc
-client_value(struct client *c, struct reply *r, instant until, struct fault *f)
-{
-	char end[2];
-	enum rc rc;
-
-	if (r->size > SIZE_MOST)
-		return client_broken(c, RC_PROTOCOL,
-		    "has a value of more than 64 MiB under this key: it is no lock", f);
-	r->n = r->size < VALUE_BYTES ? r->size : VALUE_BYTES - 1;
-	rc = client_bytes(c, r->size, c->value, r->n, until, f);
-	if (rc == RC_OK)
-		rc = client_bytes(c, sizeof end, end, sizeof end, until, f);
-	if (rc != RC_OK)
-		return rc;
-	c->value[r->n] = '\0';
-	r->text = c->value;
-	return memcmp(end, "\r\n", 2) == 0 ? RC_OK : client_nonsense(c, f);
-}
-
 /* A reply that is an error, or that no memcached gives.  An error may repeat what we sent. */
 static enum rc
 client_refused(struct client *c, const struct reply *r, struct fault *f)
@@ -378,13 +358,25 @@ client_reply(struct client *c, struct reply *r, instant until, struct fault *f)
 enum rc
 client_read(struct client *c, struct reply *r, instant until, struct fault *f)
 {
+	char end[2];
 	enum rc rc = client_reply(c, r, until, f);
 
+	if (rc == RC_OK && (r->code == REPLY_ERROR || r->code == REPLY_STRANGE))
+		return client_refused(c, r, f);
+	if (rc != RC_OK || r->code != REPLY_VA)
+		return rc;
+	if (r->size > SIZE_MOST)
+		return client_broken(c, RC_PROTOCOL,
+		    "has a value of more than 64 MiB under this key: it is no lock", f);
+	r->n = r->size < VALUE_BYTES ? r->size : VALUE_BYTES - 1;
+	rc = client_bytes(c, r->size, c->value, r->n, until, f);
+	if (rc == RC_OK)
+		rc = client_bytes(c, sizeof end, end, sizeof end, until, f);
 	if (rc != RC_OK)
 		return rc;
-	if (r->code == REPLY_ERROR || r->code == REPLY_STRANGE)
-		return client_refused(c, r, f);
-	return r->code == REPLY_VA ? client_value(c, r, until, f) : RC_OK;
+	c->value[r->n] = '\0';
+	r->text = c->value;
+	return memcmp(end, "\r\n", 2) == 0 ? RC_OK : client_nonsense(c, f);
 }
 
 enum rc

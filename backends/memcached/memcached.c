@@ -138,16 +138,6 @@ fail_young(struct memcached *m, const struct stats *s, struct fault *f)
 	    (long long)claim_seconds(m->claim));
 }
 
-/* RC_BUSY: there is no token yet. */
-static enum rc
-fail_crowded(struct memcached *m, const struct stats *s, uint64_t cas, struct fault *f)
-{
-	set_unready(m, UNREADY_CROWDED);
-	return fault_set(f, RC_BUSY,
-	    "%s has counted more than a million changes for each second since it was started, so that tokens might not grow over its next restart: dlock waits until it has been running for longer, %lld s",
-	    m->server_name, (long long)stats_token_missing(s, cas));
-}
-
 /* ---- our item ---- */
 
 /* Puts our item, over the one with this CAS, or STORE_NEW. */
@@ -317,8 +307,12 @@ grant_lock(
 	if (!ours->token)
 		ours->token = stats_token(&i->stats, i->lock.cas);
 	if (!ours->token) {
-		rc = fail_crowded(m, &i->stats, i->lock.cas, f);
-		return withdraw(m, i->lock.cas, rc);
+		set_unready(m, UNREADY_CROWDED);
+		fault_set(f, RC_BUSY,
+		    "%s has counted more than a million changes for each second since it was started, so that tokens might not grow over its next restart: dlock waits until it has been running for longer, %lld s",
+		    m->server_name,
+		    (long long)stats_token_missing(&i->stats, i->lock.cas));
+		return withdraw(m, i->lock.cas, RC_BUSY);
 	}
 	m->granted = true;
 	m->cas = i->lock.cas;
@@ -330,40 +324,32 @@ grant_lock(
 }
 
 /*
- * Reads all that has to be known before an item is added.  Whether the server was told to
- * forget all is asked for behind the item; before it, only by a waiter that was refused for
- * that.
+ * Asks for the lock, and first for all that has to be known before an item is added.  RC_BUSY:
+ * not yet.  Whether the server was told to forget all is asked for behind the item; before it,
+ * only by a waiter that was refused for that.
  *
  * A server that was stopped may answer by a clock that has not gone on yet, which cannot
  * be seen by a client that asks for the first time.  So if the answer was late, the clock
  * is given a moment, and asked again.
  */
 static enum rc
-look_before(struct memcached *m, instant until, struct items *i, struct fault *f)
+ask_lock(struct memcached *m, instant until, struct grant *g, struct fault *f)
 {
 	unsigned what = ITEMS_STATS | (m->unready == UNREADY_YOUNG ? ITEMS_FLUSH : 0);
 	struct host *host = m->base.host;
-	enum rc rc = items_look(&m->client, m->name.text, what, until, i, f);
-
-	if (rc != RC_OK || m->tick.known || instant_now() - i->sent < LATE)
-		return rc;
-	if (host->wait(host, -1, 0, instant_now() + MOMENT) == WOKE_STOP)
-		return RC_STOP;
-	return items_look(&m->client, m->name.text, what, until, i, f);
-}
-
-/* Asks for the lock.  RC_BUSY: not yet. */
-static enum rc
-ask_lock(struct memcached *m, instant until, struct grant *g, struct fault *f)
-{
 	struct items i;
-	enum rc rc = look_before(m, until, &i, f);
+	enum rc rc = items_look(&m->client, m->name.text, what, until, &i, f);
 
+	if (rc == RC_OK && !m->tick.known && instant_now() - i.sent >= LATE) {
+		if (host->wait(host, -1, 0, instant_now() + MOMENT) == WOKE_STOP)
+			return RC_STOP;
+		rc = items_look(&m->client, m->name.text, what, until, &i, f);
+	}
 	if (rc != RC_OK)
 		return rc;
 	if (!tick_goes_on(&m->tick, i.sent, instant_now(), i.stats.time))
 		return fail_still(m, f);
-	if (m->base.host->verbose)
+	if (host->verbose)
 		tell_losses(m, &i.stats);
 	rc = check_grant(m, &i, f);
 	return rc == RC_OK ? grant_lock(m, &i, until, g, f) : rc;
@@ -458,25 +444,9 @@ memcached_acquire(struct store *s, const struct claim *claim, instant until,
 /* ---- renew ---- */
 
 /*
- * Writes our item over the one whose CAS we know.  The server tells its clock first, so the
- * item is not older than that.
+ * Writes our item over the one whose CAS we know.  *again: the CAS was another, or no answer
+ * came, and our item is to be looked for.
  */
-static enum rc
-write_ours(struct memcached *m, struct stats *stats, struct reply *r, instant until,
-    struct fault *f)
-{
-	enum rc rc;
-
-	stats_init(stats);
-	client_word(&m->client, "stats");
-	put_ours(m, m->cas);
-	rc = client_go_on(&m->client, until, f);
-	if (rc == RC_OK)
-		rc = stats_read(stats, &m->client, until, f);
-	return rc == RC_OK ? client_read(&m->client, r, until, f) : rc;
-}
-
-/* *again: the CAS was another, or no answer came, and our item is to be looked for. */
 static enum rc
 renew_ours(
     struct memcached *m, instant until, struct grant *g, bool *again, struct fault *f)
@@ -484,8 +454,17 @@ renew_ours(
 	struct reply r;
 	instant sent = instant_now();
 	struct stats stats;
-	enum rc rc = write_ours(m, &stats, &r, until, f);
+	enum rc rc;
 
+	/* the server tells its clock first, so the item is not older than that */
+	stats_init(&stats);
+	client_word(&m->client, "stats");
+	put_ours(m, m->cas);
+	rc = client_go_on(&m->client, until, f);
+	if (rc == RC_OK)
+		rc = stats_read(&stats, &m->client, until, f);
+	if (rc == RC_OK)
+		rc = client_read(&m->client, &r, until, f);
 	m->epoch = 0;
 	*again = rc == RC_OK ? r.code != REPLY_HD && r.code != REPLY_NF : rc != RC_STOP;
 	if (rc != RC_OK)
