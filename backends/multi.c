@@ -209,7 +209,6 @@ renew_all(struct multi *m, size_t n, instant until)
 	m->behind = first;
 	for (size_t i = 0; i < n; i++) {
 		struct part *p = &m->parts[(first + i) % n];
-
 		instant began = instant_now();
 
 		if (!p->asked)
