@@ -269,21 +269,33 @@ note_asker(struct node *n, const char *data)
 	free(asker);
 }
 
-/* Somebody else may have written to it: what, and from which version do we go on? */
-enum rc
-node_read(struct node *n, instant until, struct fault *f)
+/*
+ * Somebody else may have written to it: what, and from which version do we go on?  *there: it
+ * is ours.
+ */
+static enum rc
+look_at_own(struct node *n, bool *there, instant until, struct fault *f)
 {
 	struct call *own = call_ask(n->dir->session, ASK_GET, n->path);
 	enum rc rc = call_await(own, until, f);
 
-	if (rc == RC_OK && (own->code != ZOK || (uint64_t)own->stat.czxid != n->token))
-		rc = node_is_lost(n, f);
-	if (rc == RC_OK) {
+	*there = rc == RC_OK && own->code == ZOK &&
+	    (uint64_t)own->stat.czxid == n->token;
+	if (*there) {
 		n->said.version = own->stat.version;
 		note_asker(n, own->text);
 	}
 	call_drop(own);
 	return rc;
+}
+
+enum rc
+node_read(struct node *n, instant until, struct fault *f)
+{
+	bool there;
+	enum rc rc = look_at_own(n, &there, until, f);
+
+	return rc == RC_OK && !there ? node_is_lost(n, f) : rc;
 }
 
 /* The write that takes what we have waited for is when we were granted it. */
@@ -378,17 +390,15 @@ node_delete(struct node *n, const struct change *more, size_t nmore, bool *refus
 	if (rc != RC_OK || !*n->path)
 		return rc;
 	do {
-		code = ZOK;
+		bool there = true;
+
+		code = ZNONODE;
 		failed = 0;
 		/* a name that is not ours alone: what stands there now may be another's */
 		if (n->dir->layout->single)
-			rc = node_read(n, until, f);
-		if (rc == RC_LOST && !session_look(s).dead) {
-			rc = RC_OK;
-			code = ZNONODE;
-		} else if (rc == RC_OK) {
+			rc = look_at_own(n, &there, until, f);
+		if (rc == RC_OK && there)
 			rc = delete_all(n, more, nmore, &failed, &code, until, f);
-		}
 	} while (
 	    rc == RC_OK && code == ZBADVERSION && failed == 0 && instant_now() < until);
 	if (rc != RC_OK || code == ZOK)

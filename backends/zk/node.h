@@ -124,7 +124,8 @@ void node_guard(struct node *);
  * It is to go, whichever it is, and what belongs to it; asks once.  `more` changes are
  * made in the same transaction; *refused: one of them cannot be, and nothing was done.
  * RC_LOST: it had gone before, though no earlier attempt at this could have been the
- * reason.
+ * reason; or the session has expired, and so nobody knows whether it was there until an
+ * earlier attempt.
  */
 enum rc node_delete(struct node *, const struct change *more, size_t nmore, bool *refused,
     instant until, struct fault *);
