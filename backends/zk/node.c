@@ -5,6 +5,59 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- how far the claim has come ---- */
+
+enum state
+state_next(enum state s, enum event e)
+{
+	bool queued = s >= STATE_JOINED && s <= STATE_WATCHING;
+
+	switch (e) {
+	case EVENT_MAY_BE_MADE:
+		return s == STATE_NONE ? STATE_UNSURE : s;
+	case EVENT_NOT_MADE:
+		return s == STATE_UNSURE ? STATE_NONE : s;
+	case EVENT_MADE:
+		return s <= STATE_UNSURE ? STATE_JOINED : s;
+	case EVENT_SEEN:
+		return s == STATE_JOINED ? STATE_PLACED : s;
+	case EVENT_WATCHED:
+		return s == STATE_PLACED ? STATE_WATCHING : s;
+	case EVENT_LIST_ANEW:
+		return queued ? STATE_JOINED : s;
+	case EVENT_GRANTED:
+		return queued ? STATE_HELD : s;
+	case EVENT_NO_ANSWER:
+		if (s == STATE_HELD)
+			return STATE_GIVING;
+		return queued ? STATE_LEAVING : s;
+	case EVENT_LOST:
+		return s > STATE_UNSURE ? STATE_UNSURE : s;
+	default:
+		return STATE_NONE;
+	}
+}
+
+bool
+state_is_holders(enum state s)
+{
+	return s == STATE_HELD || s == STATE_GIVING;
+}
+
+bool
+state_is_ending(enum state s)
+{
+	return s == STATE_LEAVING || s == STATE_GIVING;
+}
+
+void
+node_note(struct node *n, enum event e)
+{
+	n->state = state_next(n->state, e);
+}
+
+/* ---- what is known of it ---- */
+
 int64_t
 node_server_now(const struct node *n)
 {
@@ -23,12 +76,6 @@ node_is_disturbed(const struct node *n, struct fault *f)
 {
 	return fault_set(
 	    f, RC_AGAIN, "%s: somebody writes to our node all the time", n->dir->where);
-}
-
-void
-node_note(struct node *n, enum event e)
-{
-	n->state = state_next(n->state, e);
 }
 
 void

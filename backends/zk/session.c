@@ -4,7 +4,6 @@
 #include "session.h"
 
 #include "backends/common/text.h"
-#include "hosts.h"
 #include "library.h"
 
 #include <errno.h>

@@ -9,7 +9,7 @@
  *  2. An uncontended acquire is two requests sent back to back, create and
  *     list; a release is one, delete.  (A connection costs one more, credit.h.)
  *     How a waiter waits, and takes its turn, is in wait.c.  How far a claim
- *     can have come is in state.h.
+ *     can have come is in node.h.
  *  3. The lease is the session.  It is renewed by writing our own node; how
  *     long a lease a write earns, and the proof of it, is in credit.h.
  *  4. The session's end is the lock's; a lost node or session is never made
