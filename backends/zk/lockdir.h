@@ -55,6 +55,24 @@ struct call *lockdir_ask(
 /* As ASK_SYNC, and waits. */
 enum rc lockdir_sync(const struct lockdir *, instant until, struct fault *);
 
+/*
+ * The directories of a semaphore (permit.c), and their lists, as one server has them one after
+ * the other.
+ */
+enum part { LOCKS, LEASES, SLOTS, PARTS };
+extern const char *const parts[PARTS]; /* "/locks" */
+
+struct lists {
+	struct call *of[PARTS];
+};
+
+/* Also in place of earlier ones, and to be dropped at last. */
+void lists_ask(struct lists *, const struct lockdir *);
+void lists_drop(struct lists *);
+
+/* *missing (or NULL): one of the directories is not there. */
+enum rc lists_await(struct lists *, instant until, bool *missing, struct fault *);
+
 /* Makes a node with the rights that the user wants. */
 struct call *lockdir_create(
     const struct lockdir *, const char *path, const char *data, int mode);

@@ -33,56 +33,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum part { LOCKS, LEASES, SLOTS, PARTS };
-
-static const char *const parts[PARTS] = {"/locks", "/leases", "/slots"};
-
-/* The three lists, as one server has them one after the other. */
-struct lists {
-	struct call *of[PARTS];
-};
-
-static void
-lists_drop(struct lists *l)
-{
-	for (enum part p = 0; p < PARTS; p++)
-		call_drop(l->of[p]);
-	*l = (struct lists){{NULL}};
-}
-
-static void
-lists_ask(struct lists *l, const struct lockdir *d)
-{
-	lists_drop(l);
-	for (enum part p = 0; p < PARTS; p++)
-		l->of[p] = lockdir_ask(d, ASK_LIST, parts[p], NULL);
-}
-
-/* *missing: one of the directories is not there. */
-static enum rc
-lists_await(struct lists *l, instant until, bool *missing, struct fault *f)
-{
-	enum rc rc = RC_OK;
-
-	*missing = false;
-	for (enum part p = 0; p < PARTS && rc == RC_OK; p++) {
-		rc = call_await(l->of[p], until, f);
-		*missing = *missing || (rc == RC_OK && l->of[p]->code == ZNONODE);
-	}
-	return rc;
-}
-
 /* As they are at the leader now. */
 static enum rc
 lists_read(struct lists *l, const struct lockdir *d, instant until, struct fault *f)
 {
-	bool missing;
 	enum rc rc = lockdir_sync(d, until, f);
 
 	if (rc != RC_OK)
 		return rc;
 	lists_ask(l, d);
-	return lists_await(l, until, &missing, f);
+	return lists_await(l, until, NULL, f);
 }
 
 /* Containers, as Curator makes them: they are to go when nobody uses them. */
