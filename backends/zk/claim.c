@@ -110,28 +110,23 @@ remove_node(struct zk *z, int status, instant until, struct fault *f)
 /* ---- acquire ---- */
 
 /*
- * Until when we must be in the queue once we have a session.  A slow server is not
- * made faster by beginning anew: whoever has time waits for a whole ttl.
+ * Into the queue, if we are not there, and to its head.  A slow server is not made faster by
+ * beginning anew: whoever has time is given a whole ttl for the former.
  */
-static instant
-join_by(struct zk *z, instant until)
-{
-	if (!until || !z->patience.persist)
-		return instant_after(instant_now(), z->patience.first);
-	return instant_first(instant_after(instant_now(), z->claim->ttl),
-	    retry_first(&z->patience, until));
-}
-
-/* Into the queue, if we are not there, and to its head. */
 static enum rc
 go_through_queue(struct zk *z, instant until, struct fault *f)
 {
+	const struct retry *p = &z->patience;
+	instant join_by = until && p->persist
+	    ? instant_first(
+		  instant_after(instant_now(), z->claim->ttl), retry_first(p, until))
+	    : instant_after(instant_now(), p->first);
 	enum rc rc = RC_OK;
 
 	if (!*z->node.path) /* what is left before a permit stops others */
-		rc = permit_sweep(z, join_by(z, until), f);
+		rc = permit_sweep(z, join_by, f);
 	if (rc == RC_OK)
-		rc = turn_join(z, join_by(z, until), f);
+		rc = turn_join(z, join_by, f);
 	if (rc == RC_OK)
 		rc = turn_await(z, until, f);
 	if (rc != RC_OK)
@@ -204,25 +199,12 @@ begin_acquire(struct zk *z, const struct claim *claim)
 	retry_begin(&z->patience, claim);
 }
 
-/* The job has been done: the next one's turn. */
-static enum rc
-zk_pass_on(struct zk *z)
-{
-	struct fault unused;
-
-	/* or else the release that follows does it */
-	if (remove_node(z, STATUS_NONE, zk_answer_by(z), &unused) == RC_OK) {
-		node_note(&z->node, EVENT_GONE);
-		forget_place(z);
-	}
-	return RC_DONE;
-}
-
 enum rc
 claim_acquire(struct store *s, const struct claim *claim, instant until,
     struct grant *ret, struct fault *f)
 {
 	struct zk *z = zk_of(s);
+	struct fault unused;
 	enum rc rc;
 
 	begin_acquire(z, claim);
@@ -230,8 +212,12 @@ claim_acquire(struct store *s, const struct claim *claim, instant until,
 		rc = try_acquire(z, until, f);
 	while (
 	    rc != RC_OK && rc != RC_DONE && (rc = prepare_retry(z, rc, until)) == RC_OK);
-	if (rc == RC_DONE)
-		return zk_pass_on(z);
+	/* the job has been done: the next one's turn; or the release that follows does it */
+	if (rc == RC_DONE &&
+	    remove_node(z, STATUS_NONE, zk_answer_by(z), &unused) == RC_OK) {
+		node_note(&z->node, EVENT_GONE);
+		forget_place(z);
+	}
 	if (rc != RC_OK)
 		return rc;
 	node_note(&z->node, EVENT_GRANTED);

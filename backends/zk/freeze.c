@@ -45,27 +45,6 @@ freeze_form(char out[FORM_BYTES], const char *name, int i)
 	return true;
 }
 
-static int64_t
-end_of(const char *name, int64_t since)
-{
-	int64_t length = layout_freeze(name).length;
-
-	return length == NEVER || since < 0 ? NEVER : since + length;
-}
-
-static void
-freeze_note(struct freeze *z, struct session *s, const char *name, const struct call *c)
-{
-	int64_t since = stat_time(c->stat.ctime);
-
-	*z = (struct freeze){.on = true,
-	    .czxid = c->stat.czxid,
-	    .since = since,
-	    .until = end_of(name, since)};
-	snprintf(z->name, sizeof z->name, "%s", name);
-	data_quote(z->record, sizeof z->record, c->text, session_secret(s));
-}
-
 static enum rc
 freeze_read(struct freeze *z, const struct lockdir *d, const char *part, const char *name,
     int64_t now, bool sweep, instant until, struct fault *f)
@@ -74,12 +53,19 @@ freeze_read(struct freeze *z, const struct lockdir *d, const char *part, const c
 	enum rc rc = call_await(c, until, f);
 
 	if (rc == RC_OK && c->code == ZOK) {
-		int64_t end = end_of(name, stat_time(c->stat.ctime));
+		int64_t since = stat_time(c->stat.ctime),
+			length = layout_freeze(name).length,
+			end = length == NEVER || since < 0 ? NEVER : since + length;
 
 		if (now >= 0 && now >= end)
 			rc = sweep ? freeze_remove(d, name, NULL, until, f) : RC_OK;
-		else if (!z->on || c->stat.czxid > z->czxid)
-			freeze_note(z, d->session, name, c);
+		else if (!z->on || c->stat.czxid > z->czxid) {
+			*z = (struct freeze){
+			    true, .czxid = c->stat.czxid, .since = since, .until = end};
+			snprintf(z->name, sizeof z->name, "%s", name);
+			data_quote(z->record, sizeof z->record, c->text,
+			    session_secret(d->session));
+		}
 		if (rc == RC_DENIED)
 			rc = RC_OK; /* it was worth trying */
 	}

@@ -166,29 +166,6 @@ node_find(struct node *n, instant until, struct fault *f)
 
 /* ---- made ---- */
 
-/* Does the ensemble give sessions that last? */
-static bool
-node_can_be_held(struct node *n)
-{
-	struct credit credit = session_look(n->dir->session).credit;
-
-	return credit_pace(&credit) > 0;
-}
-
-/* Is it what we wanted to be made?  A server could say anything. */
-static bool
-node_is_ours(struct node *n, const struct call *create)
-{
-	const char *path = create->text;
-	size_t length = strlen(n->dir->path);
-
-	if (create->stat.czxid <= 0 || strncmp(path, n->dir->path, length) != 0)
-		return false;
-	if (n->dir->layout->single)
-		return path[length] == '\0';
-	return path[length] == '/' && lockdir_is_ours(n->dir, path + length + 1);
-}
-
 /*
  * What became of `create`, which is dropped.  RC_OK without a path: *code says why there is
  * none, for certain.
@@ -197,17 +174,28 @@ static enum rc
 node_made(struct node *n, struct call *create, instant until, int *code, struct fault *f)
 {
 	const struct lockdir *d = n->dir;
+	size_t length = strlen(d->path);
+	struct credit credit;
+	bool ours = false, lasts;
 	enum rc rc;
 
 	node_note(n, EVENT_MAY_BE_MADE);
 	rc = call_await(create, until, f);
+	/* does the ensemble give sessions that last? */
+	credit = session_look(d->session).credit;
+	lasts = credit_pace(&credit) > 0;
 	if (rc == RC_OK)
 		*code = create->code;
+	/* a server could say that it has made anything */
+	if (rc == RC_OK && *code == ZOK && create->stat.czxid > 0 &&
+	    strncmp(create->text, d->path, length) == 0)
+		ours = d->layout->single ? !create->text[length]
+					 : create->text[length] == '/' &&
+			lockdir_is_ours(d, create->text + length + 1);
 	if (rc == RC_OK &&
 	    (*code == ZNONODE || (*code == ZNODEEXISTS && d->layout->single)))
 		node_note(n, EVENT_NOT_MADE);
-	if (rc == RC_OK && *code == ZOK && node_is_ours(n, create) &&
-	    node_can_be_held(n)) {
+	if (ours && lasts) {
 		node_adopt(n, create->text, &create->stat);
 		node_lease(n, create->sent);
 	} else if (rc == RC_OK && *code == ZNOCHILDRENFOREPHEMERALS) {
@@ -216,7 +204,7 @@ node_made(struct node *n, struct call *create, instant until, int *code, struct 
 			? "%s: a part of %s is an ephemeral node"
 			: "%s: %s is an ephemeral node, which can be a lock of layout=plain only (-O layout=plain joins it)",
 		    d->where, d->path);
-	} else if (rc == RC_OK && (n->state != STATE_NONE || !node_can_be_held(n))) {
+	} else if (rc == RC_OK && (n->state != STATE_NONE || !lasts)) {
 		rc = fault_set(
 		    f, RC_PROTOCOL, "%s gives a wrong answer to create", d->where);
 	}
@@ -326,8 +314,7 @@ look_at_own(struct node *n, bool *there, instant until, struct fault *f)
 	struct call *own = call_ask(n->dir->session, ASK_GET, n->path);
 	enum rc rc = call_await(own, until, f);
 
-	*there = rc == RC_OK && own->code == ZOK &&
-	    (uint64_t)own->stat.czxid == n->token;
+	*there = rc == RC_OK && own->code == ZOK && (uint64_t)own->stat.czxid == n->token;
 	if (*there) {
 		n->said.version = own->stat.version;
 		note_asker(n, own->text);

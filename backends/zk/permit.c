@@ -236,30 +236,15 @@ enter_locks(struct zk *z, struct lists *l, struct fault *f)
 /* ---- waiting ---- */
 
 /*
- * Asks to be told of the end of the one before us, or of a lease.  *over: it may have
- * ended already.
+ * Until there is reason to look anew: the one before us has ended, or a lease, which may have
+ * happened already.  RC_BUSY: `until` has come.
  */
-static enum rc
-permit_watch(
-    struct zk *z, const struct place *p, size_t leases, bool *over, struct fault *f)
-{
-	struct call *c = p->position > 0
-	    ? lockdir_ask(&z->dir, ASK_END, parts[LOCKS], p->ahead)
-	    : lockdir_ask(&z->dir, ASK_CHILDREN, parts[LEASES], NULL);
-	enum rc rc = call_await(c, zk_answer_by(z), f);
-
-	*over = rc == RC_OK &&
-	    (c->code == ZNONODE || (p->position == 0 && c->nnames < leases));
-	call_drop(c);
-	return rc;
-}
-
-/* Until there is reason to look anew.  RC_BUSY: `until` has come. */
 static enum rc
 await_others(
     struct zk *z, const struct place *p, size_t leases, instant until, struct fault *f)
 {
-	bool over = false;
+	bool over, queued = p->position > 0;
+	struct call *c;
 	enum rc rc;
 
 	holders_show_permits(z, 1 + p->position, leases);
@@ -267,8 +252,13 @@ await_others(
 		return fault_set(f, RC_BUSY, "%s: %s", z->where,
 		    z->turn.freeze.on ? "frozen" : "held");
 	rc = turn_serve(z, f);
-	if (rc == RC_OK)
-		rc = permit_watch(z, p, leases, &over, f);
+	if (rc != RC_OK)
+		return rc;
+	c = queued ? lockdir_ask(&z->dir, ASK_END, parts[LOCKS], p->ahead)
+		   : lockdir_ask(&z->dir, ASK_CHILDREN, parts[LEASES], NULL);
+	rc = call_await(c, zk_answer_by(z), f);
+	over = rc == RC_OK && (c->code == ZNONODE || (!queued && c->nnames < leases));
+	call_drop(c);
 	return rc == RC_OK && !over ? turn_doze(z, turn_beat(z), until, f) : rc;
 }
 

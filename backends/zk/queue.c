@@ -42,19 +42,6 @@ is_alike(const struct child *a, const struct child *b)
 
 /* ---- strangers ---- */
 
-/*
- * A dlock that has come after us in another layout has seen our node, as it lists after it
- * has made its own, and goes.
- */
-static bool
-is_leaving(const struct child *e, const struct child *own)
-{
-	struct child other;
-
-	return own->rank != own->name && layout_of(e->name, &other) && other.owner &&
-	    strcmp(other.rank, own->rank) > 0;
-}
-
 bool
 queue_is_strange(const struct layout *l, const char *name)
 {
@@ -63,12 +50,19 @@ queue_is_strange(const struct layout *l, const char *name)
 	return e.what == CHILD_FOREIGN && !e.owner && !layout_of(name, &other);
 }
 
-/* Users of each recipe see nodes of their own. */
+/*
+ * Users of each recipe see nodes of their own.  A dlock that has come after us in another layout
+ * has seen our node, as it lists after it has made its own, and goes.
+ */
 static bool
 is_of_other_recipe(const struct layout *l, const struct child *e, const struct child *own)
 {
+	struct child other;
+	bool leaves = e->blind && own->rank != own->name && layout_of(e->name, &other) &&
+	    other.owner && strcmp(other.rank, own->rank) > 0;
+
 	if (e->blind)
-		return !queue_is_strange(l, e->name) && !is_leaving(e, own);
+		return !queue_is_strange(l, e->name) && !leaves;
 	if (!l->recipes || e->owner || e->rank == e->name || e->kind == KIND_LIMIT)
 		return false;
 	if (e->kind == KIND_SHARED || e->kind == KIND_WRITER)

@@ -86,9 +86,6 @@ find_in_list(
 	struct member m;
 	enum rc rc;
 
-	contents_order(c);
-	if (how->target->owner)
-		contents_want(c, how->target->owner);
 	rc = contents_judge(c, false, -1, f);
 	while (rc == RC_OK && !h->data && (rc = contents_next(c, true, &m, f)) == RC_OK)
 		rc = see_holder(how, h, &m, f);
@@ -111,7 +108,7 @@ find_holder(const struct steering *how, struct holder *h, struct fault *f)
 	if (how->target->owner && strlen(how->target->owner) != OWNER_CHARS)
 		return is_gone(how, f); /* nobody's */
 	contents_begin(&c, how->dir, NULL, how->until);
-	rc = contents_await(&c, &there, f);
+	rc = contents_list(&c, how->target->owner, &there, f);
 	if (rc == RC_DENIED && single)
 		rc = denied(how, how->dir->path, f);
 	if (there)
@@ -161,15 +158,14 @@ mark_holder(struct steering *how, const struct holder *h, bool *done, struct fau
 
 /* The slot of a permit, if its node says so, too. */
 static enum rc
-slot_of_holder(const struct steering *how, const struct holder *h, char path[NODE_BYTES],
+slot_of_holder(const struct steering *how, const struct holder *h, struct path *path,
     bool *found, struct fault *f)
 {
 	struct call *c;
 	enum rc rc;
 
-	snprintf(path, NODE_BYTES, "%s/slots/%d", how->dir->path,
-	    data_read(h->data->text).slot);
-	c = call_ask(how->dir->session, ASK_GET, path);
+	*path = path_of("%s/slots/%d", how->dir->path, data_read(h->data->text).slot);
+	c = call_ask(how->dir->session, ASK_GET, path->at);
 	rc = call_await(c, how->until, f);
 	*found = rc == RC_OK && c->code == ZOK && strcmp(c->text, h->name) == 0;
 	call_drop(c);
@@ -203,8 +199,7 @@ static enum rc
 remove_holder(struct steering *how, const struct holder *h, const struct change *note,
     bool *done, struct fault *f)
 {
-	char slot[NODE_BYTES];
-	struct path lease = lockdir_below(how->dir, "/leases", h->lease);
+	struct path slot, lease = lockdir_below(how->dir, "/leases", h->lease);
 	struct change all[4] = {
 	    {CHANGE_DELETE, h->path.at, .version = h->data->stat.version}};
 	bool found = false;
@@ -213,13 +208,13 @@ remove_holder(struct steering *how, const struct holder *h, const struct change 
 	enum rc rc = RC_OK;
 
 	if (h->permit && h->ours) {
-		rc = slot_of_holder(how, h, slot, &found, f);
+		rc = slot_of_holder(how, h, &slot, &found, f);
 		all[n++] = (struct change){CHANGE_DELETE, lease.at, .version = -1};
 	}
 	if (rc != RC_OK)
 		return rc;
 	if (found)
-		all[n++] = (struct change){CHANGE_DELETE, slot, .version = -1};
+		all[n++] = (struct change){CHANGE_DELETE, slot.at, .version = -1};
 	if (note)
 		all[n++] = *note;
 	how->asked = true;
@@ -251,10 +246,8 @@ force_holder(struct steering *how, const struct holder *h, bool *done, struct fa
  * Until it is done to the holder.  No such grant any more may be what an earlier attempt did,
  * which got no answer.
  */
-static enum rc
-do_to_holder(struct steering *how,
-    enum rc (*op)(struct steering *, const struct holder *, bool *, struct fault *),
-    struct fault *f)
+enum rc
+steering_revoke(struct steering *how, struct fault *f)
 {
 	bool done = false;
 	enum rc rc = RC_OK;
@@ -264,7 +257,8 @@ do_to_holder(struct steering *how,
 
 		rc = find_holder(how, &h, f);
 		if (rc == RC_OK)
-			rc = op(how, &h, &done, f);
+			rc = how->force ? force_holder(how, &h, &done, f)
+					: mark_holder(how, &h, &done, f);
 		call_drop(h.data);
 	}
 	if (rc == RC_LOST && how->again && !session_look(how->dir->session).dead)
@@ -273,18 +267,6 @@ do_to_holder(struct steering *how,
 	    ? fault_set(f, RC_AGAIN, "%s: the holder writes to its node all the time",
 		  how->dir->where)
 	    : rc;
-}
-
-enum rc
-steering_mark(struct steering *how, struct fault *f)
-{
-	return do_to_holder(how, mark_holder, f);
-}
-
-enum rc
-steering_force(struct steering *how, struct fault *f)
-{
-	return do_to_holder(how, force_holder, f);
 }
 
 /* ---- frozen ---- */

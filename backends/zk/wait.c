@@ -190,22 +190,9 @@ turn_serve(struct zk *z, struct fault *f)
 }
 
 /*
- * May the owner of the node ahead have been granted the lock after we have read the list?
- * It writes its node then.  What others write into it is reason to look once.
- */
-static bool
-may_be_granted(struct turn *t, const struct call *ahead)
-{
-	int64_t written = ahead->stat.mzxid;
-	bool news = written > t->list->stat.pzxid && written != t->ahead_written;
-
-	t->ahead_written = written;
-	return news && data_read(ahead->text).stage != STAGE_WAITING;
-}
-
-/*
  * Asks to be told of the end of the node ahead, or of its grant, or of a change of the list,
- * which it may have made since we read it.  *over: that has happened already.
+ * which it may have made since we read it.  *over: that has happened already.  Whoever is granted
+ * the lock writes its node; what others write into that is reason to look once.
  */
 static enum rc
 watch_ahead(struct zk *z, bool *over, struct fault *f)
@@ -225,7 +212,13 @@ watch_ahead(struct zk *z, bool *over, struct fault *f)
 	}
 	c = lockdir_ask(&z->dir, change ? ASK_CHANGE : ASK_END, "", t->place.ahead);
 	rc = call_await(c, zk_answer_by(z), f);
-	*over = rc == RC_OK && (c->code == ZNONODE || (change && may_be_granted(t, c)));
+	*over = rc == RC_OK && c->code == ZNONODE;
+	if (rc == RC_OK && change && !*over) {
+		*over = c->stat.mzxid > t->list->stat.pzxid &&
+		    c->stat.mzxid != t->ahead_written &&
+		    data_read(c->text).stage != STAGE_WAITING;
+		t->ahead_written = c->stat.mzxid;
+	}
 	call_drop(c);
 	return rc;
 }

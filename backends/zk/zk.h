@@ -172,7 +172,8 @@ enum rc look_into(const struct lockdir *, const struct look *, struct fault *);
 struct steering {
 	struct lockdir *dir; /* the lock's */
 	instant until;
-	const struct target *target; /* of mark and force */
+	const struct target *target; /* to be revoked, */
+	bool force;                  /* and that at once */
 	const char *record;          /* who does it, and why */
 	char freeze[FREEZE_BYTES];   /* its name, if it is to be made */
 	bool asked; /* a server was asked to mark or remove what is to go; */
@@ -180,8 +181,7 @@ struct steering {
 };
 
 /* Each may be repeated after RC_AGAIN. */
-enum rc steering_mark(struct steering *, struct fault *);
-enum rc steering_force(struct steering *, struct fault *);
+enum rc steering_revoke(struct steering *, struct fault *);
 enum rc steering_freeze(struct steering *, struct fault *);
 enum rc steering_thaw(struct steering *, struct fault *);
 
