@@ -40,38 +40,30 @@ is_gone(const struct steering *how, struct fault *f)
 
 /* ---- the holder that is meant ---- */
 
-/* Is it the node of the grant that is meant? */
-static bool
-is_one_meant(const struct steering *how, const char *name, const struct call *data)
-{
-	const struct target *t = how->target;
-	struct child c = layout_read(how->dir->layout, name);
-
-	if (t->token && (uint64_t)data->stat.czxid != t->token)
-		return false;
-	if (!t->owner)
-		return t->token != 0;
-	return how->dir->layout->single
-	    ? strcmp(data_read(data->text).owner, t->owner) == 0
-	    : child_has_owner(&c, t->owner);
-}
-
-/* Keeps the node if it is the one. */
+/* Keeps the node if it is of the grant that is meant. */
 static enum rc
 see_holder(
     const struct steering *how, struct holder *h, const struct member *m, struct fault *f)
 {
 	const struct layout *l = how->dir->layout;
+	const struct target *t = how->target;
 	struct child c = layout_read(l, m->name);
 	struct path path = lockdir_below(how->dir, m->part, m->name);
+	struct progress told;
 
 	if (!m->node)
 		return denied(how, path.at, f);
-	if (!is_one_meant(how, m->name, m->node))
+	told = data_read(m->node->text);
+	if ((t->token && (uint64_t)m->node->stat.czxid != t->token) ||
+	    (!t->token && !t->owner))
+		return RC_OK;
+	if (t->owner &&
+	    !(l->single ? strcmp(told.owner, t->owner) == 0
+			: child_has_owner(&c, t->owner)))
 		return RC_OK;
 	h->path = path;
 	snprintf(h->name, sizeof h->name, "%s", m->name);
-	h->ours = l->single ? *data_read(m->node->text).owner != '\0' : c.owner != NULL;
+	h->ours = l->single ? *told.owner != '\0' : c.owner != NULL;
 	h->permit = *m->part || c.kind == KIND_LIMIT;
 	h->data = call_keep(m->node);
 	return RC_OK;

@@ -249,29 +249,11 @@ begin_watch(struct zk *z, instant until, struct fault *f)
 
 /* ---- watching: until there is reason to read the queue again ---- */
 
-/* Whoever stands far behind, and has heard of a freeze when it came: is that over? */
-static enum rc
-look_at_freeze(struct zk *z, struct fault *f)
-{
-	struct turn *t = &z->turn;
-	struct holding *h = &z->base.host->seen.holding;
-	int code;
-	enum rc rc = call_finish(lockdir_ask(&z->dir, ASK_EXISTS, "", t->freeze.name),
-	    zk_answer_by(z), &code, f);
-
-	if (rc == RC_OK && code == ZNONODE) {
-		t->freeze.on = h->frozen = false;
-		t->thaws = NEVER;
-		h->held = -1;
-		h->record[0] = '\0'; /* it was who had frozen it */
-	}
-	return rc;
-}
-
 /*
  * Asks for the directory's counts, whereby the leader hears of us, too.  *moved: some
- * have left, and we may be near the head, or have not known our place for long.  All
- * of them may have stood behind us; then our place is as it was.
+ * have left, and we may be near the head, or have not known our place for long, or know of
+ * a freeze, which may be what has left.  All of them may have stood behind us; then our place
+ * is as it was.
  */
 static enum rc
 count_departed(struct zk *z, bool *moved, struct fault *f)
@@ -290,9 +272,9 @@ count_departed(struct zk *z, bool *moved, struct fault *f)
 	}
 	call_drop(c);
 	*moved = left > 0 &&
-	    (position <= (size_t)NEAR + left ||
+	    (position <= (size_t)NEAR + left || t->freeze.on ||
 		instant_now() >= t->census.taken + (int64_t)position * SIGHT);
-	return left > 0 && !*moved && t->freeze.on ? look_at_freeze(z, f) : rc;
+	return rc;
 }
 
 /* Those near the head see first that a freeze has ended; the others may hear of it. */
