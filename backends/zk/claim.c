@@ -63,39 +63,28 @@ claim_leave_session(struct zk *z)
 /* ---- given back ---- */
 
 /*
- * Asks once.  What a job has done is written with it, or anew if something is missing
- * for that.
- */
-static enum rc
-zk_give_back(struct zk *z, int status, instant until, struct fault *f)
-{
-	bool remember = state_is_holders(z->node.state) && status >= 0 &&
-	    job_is_wanted(&z->claim->job),
-	     refused = true;
-	struct memory m = {.n = 0};
-	enum rc rc = permit_sweep(z, until, f);
-
-	while (rc == RC_OK && refused) {
-		if (remember)
-			jobs_remember(&z->jobs, &z->node, status, &m);
-		rc = node_delete(&z->node, m.changes, m.n, &refused, until, f);
-		if (rc == RC_OK && refused)
-			rc = jobs_prepare(&z->jobs, &z->node, until, f);
-	}
-	return rc;
-}
-
-/*
- * A server that is away is asked again until `until`: whoever waits is to have the lock
- * as soon as it is back.
+ * What a job has done is written with it, or anew if something is missing for that.  A server
+ * that is away is asked again until `until`: whoever waits is to have the lock as soon as it is
+ * back.
  */
 static enum rc
 remove_node(struct zk *z, int status, instant until, struct fault *f)
 {
-	enum rc rc;
+	bool remember = state_is_holders(z->node.state) && status >= 0 &&
+	    job_is_wanted(&z->claim->job);
 
-	do {
-		rc = zk_give_back(z, status, until, f);
+	for (;;) {
+		struct memory m = {.n = 0};
+		bool refused = true;
+		enum rc rc = permit_sweep(z, until, f);
+
+		while (rc == RC_OK && refused) {
+			if (remember)
+				jobs_remember(&z->jobs, &z->node, status, &m);
+			rc = node_delete(&z->node, m.changes, m.n, &refused, until, f);
+			if (rc == RC_OK && refused)
+				rc = jobs_prepare(&z->jobs, &z->node, until, f);
+		}
 		if (rc != RC_AGAIN)
 			return rc;
 		if (instant_now() >= until) {
@@ -103,8 +92,9 @@ remove_node(struct zk *z, int status, instant until, struct fault *f)
 			session_poison(z->dir.session);
 			return rc;
 		}
-	} while (zk_pause(z, instant_first(until, instant_now() + RETRY)) == RC_OK);
-	return RC_STOP;
+		if (zk_pause(z, instant_first(until, instant_now() + RETRY)) == RC_STOP)
+			return RC_STOP;
+	}
 }
 
 /* ---- acquire ---- */
@@ -126,9 +116,7 @@ go_through_queue(struct zk *z, instant until, struct fault *f)
 	if (!*z->node.path) /* what is left before a permit stops others */
 		rc = permit_sweep(z, join_by, f);
 	if (rc == RC_OK)
-		rc = turn_join(z, join_by, f);
-	if (rc == RC_OK)
-		rc = turn_await(z, until, f);
+		rc = turn_await(z, join_by, until, f);
 	if (rc != RC_OK)
 		return rc;
 	return z->claim->kind == KIND_LIMIT && z->node.permit.state != PERMIT_TAKEN
@@ -182,9 +170,14 @@ prepare_retry(struct zk *z, enum rc rc, instant until)
 	return retry_wait(&z->patience, z->base.host, RC_AGAIN, z->turn.queued, until);
 }
 
-static void
-begin_acquire(struct zk *z, const struct claim *claim)
+enum rc
+claim_acquire(struct store *s, const struct claim *claim, instant until,
+    struct grant *ret, struct fault *f)
 {
+	struct zk *z = zk_of(s);
+	struct fault unused;
+	enum rc rc;
+
 	z->claim = claim;
 	/* so that not all go to the same server */
 	ensemble_rotate(&z->ensemble, (unsigned char)claim->owner[0]);
@@ -197,17 +190,6 @@ begin_acquire(struct zk *z, const struct claim *claim)
 	jobs_begin(&z->jobs, claim, &z->dir);
 	forget_place(z);
 	retry_begin(&z->patience, claim);
-}
-
-enum rc
-claim_acquire(struct store *s, const struct claim *claim, instant until,
-    struct grant *ret, struct fault *f)
-{
-	struct zk *z = zk_of(s);
-	struct fault unused;
-	enum rc rc;
-
-	begin_acquire(z, claim);
 	do
 		rc = try_acquire(z, until, f);
 	while (

@@ -50,25 +50,12 @@ contents_begin(
 	c->list = lockdir_ask(&c->dir, d->layout->single ? ASK_GET : ASK_LIST, "", NULL);
 }
 
-static void
-keep_owners(struct contents *c, const char *owner)
-{
-	struct reader *r = &c->reader;
-	size_t kept = 0;
-
-	for (size_t i = 0; i < r->n; i++) {
-		struct child child = layout_read(c->dir.layout, r->names[i]);
-
-		if (child_has_owner(&child, owner))
-			r->names[kept++] = r->names[i];
-	}
-	c->placed = r->n = kept;
-}
-
 enum rc
 contents_list(struct contents *c, const char *owner, bool *there, struct fault *f)
 {
 	struct call *list = c->list;
+	struct reader *r = &c->reader;
+	size_t n;
 	enum rc rc = call_await(list, c->until, f);
 
 	*there = rc == RC_OK && list->code == ZOK;
@@ -77,10 +64,17 @@ contents_list(struct contents *c, const char *owner, bool *there, struct fault *
 	queue_look(
 	    &c->place, &(struct queue){c->dir.layout, list->names, list->nnames}, "");
 	c->placed = queue_sort(c->dir.layout, list->names, list->nnames);
-	c->reader = reader_of("", list->names, c->place.holders.n);
+	n = c->place.holders.n;
+	*r = reader_of("", list->names, owner ? 0 : n);
+	for (size_t i = 0; owner && i < n; i++) {
+		struct child child = layout_read(c->dir.layout, r->names[i]);
+
+		if (child_has_owner(&child, owner))
+			r->names[r->n++] = r->names[i];
+	}
 	if (owner)
-		keep_owners(c, owner);
-	reader_ask(&c->reader, &c->dir);
+		c->placed = r->n;
+	reader_ask(r, &c->dir);
 	return RC_OK;
 }
 

@@ -82,20 +82,6 @@ ensemble_is_path(const char *path)
 	return true;
 }
 
-static enum rc
-ensemble_take_chroot(struct ensemble *e, const struct url *u, struct fault *f)
-{
-	if (u->query.at)
-		return url_is_wrong(f, "has a '?' in it (%3F)");
-	if (u->path.n <= 1)
-		return RC_OK;
-	if (encode_undo(e->chroot, sizeof e->chroot, u->path.at, u->path.n) < 0 ||
-	    !ensemble_is_path(e->chroot))
-		return url_is_wrong(f,
-		    "has a wrong chroot (/a/b, without empty parts, '.' or '..', and not below /zookeeper)");
-	return RC_OK;
-}
-
 enum rc
 ensemble_parse(struct ensemble *e, const char *url, struct fault *f)
 {
@@ -110,7 +96,15 @@ ensemble_parse(struct ensemble *e, const char *url, struct fault *f)
 	rc = ensemble_take_login(e, &u, f);
 	while (rc == RC_OK && u.hosts.at)
 		rc = ensemble_add_host(e, url_part_first(&u.hosts), f);
-	return rc == RC_OK ? ensemble_take_chroot(e, &u, f) : rc;
+	if (rc == RC_OK && u.query.at)
+		rc = url_is_wrong(f, "has a '?' in it (%3F)");
+	if (rc != RC_OK || u.path.n <= 1)
+		return rc;
+	if (encode_undo(e->chroot, sizeof e->chroot, u.path.at, u.path.n) < 0 ||
+	    !ensemble_is_path(e->chroot))
+		rc = url_is_wrong(f,
+		    "has a wrong chroot (/a/b, without empty parts, '.' or '..', and not below /zookeeper)");
+	return rc;
 }
 
 void
@@ -229,7 +223,8 @@ is_of_zookeeper(const char *answer, size_t n)
 	return false;
 }
 
-static enum probed
+/* RC_OK: it is there.  RC_AGAIN: it says nothing. */
+static enum rc
 probe(struct host *host, const struct addresses *a, const char *question, size_t size)
 {
 	struct iovec part = {(char *)question, size};
@@ -247,20 +242,19 @@ probe(struct host *host, const struct addresses *a, const char *question, size_t
 	if (rc == RC_OK)
 		rc = stream_receive(&s, answer, sizeof answer, &n, until, &unused);
 	if (rc != RC_OK)
-		return rc == RC_STOP ? PROBE_STOP : PROBE_UNKNOWN;
+		return rc == RC_STOP ? RC_STOP : RC_AGAIN;
 	stream_close(&s);
-	return is_of_zookeeper(answer, n) ? PROBE_ZOOKEEPER : PROBE_OTHER;
+	return is_of_zookeeper(answer, n) ? RC_OK : RC_PROTOCOL;
 }
 
-enum probed
+enum rc
 hosts_probe(const struct hosts *h, struct host *host)
 {
 	const char *text = h->list;
-	enum probed answer = PROBE_UNKNOWN;
+	enum rc rc = RC_AGAIN;
 
 	/* each once: the list may name the first of them again */
-	for (size_t i = 0, n;
-	     i < h->n && answer != PROBE_ZOOKEEPER && answer != PROBE_STOP;
+	for (size_t i = 0, n; i < h->n && rc != RC_OK && rc != RC_STOP;
 	     i++, text += n + (text[n] == ',')) {
 		struct addresses a;
 		struct fault unused;
@@ -272,9 +266,9 @@ hosts_probe(const struct hosts *h, struct host *host)
 		*colon = '\0';
 		if (resolve(host, number, atoi(colon + 1), 0, &a, &unused) != RC_OK)
 			continue;
-		answer = probe(host, &a, hello, sizeof hello - 1);
-		if (answer == PROBE_UNKNOWN) /* a Redis is silent */
-			answer = probe(host, &a, word, strlen(word));
+		rc = probe(host, &a, hello, sizeof hello - 1);
+		if (rc == RC_AGAIN) /* a Redis is silent */
+			rc = probe(host, &a, word, strlen(word));
 	}
-	return answer;
+	return rc == RC_AGAIN ? RC_OK : rc;
 }

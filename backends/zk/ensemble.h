@@ -60,14 +60,10 @@ struct hosts {
 enum rc hosts_find(struct hosts *, struct host *, const struct ensemble *,
     const char *where, instant until, struct fault *);
 
-enum probed {
-	PROBE_UNKNOWN, /* they say nothing, or are not there */
-	PROBE_ZOOKEEPER,
-	PROBE_OTHER, /* the last one says what no ZooKeeper does */
-	PROBE_STOP,  /* as host->wait says */
-};
-
-/* Asks one after the other, until one is a ZooKeeper; half a second each at most. */
-enum probed hosts_probe(const struct hosts *, struct host *);
+/*
+ * Asks one after the other, until one is a ZooKeeper; half a second each at most.  RC_PROTOCOL,
+ * without words: the last one says what no ZooKeeper does.  RC_STOP.
+ */
+enum rc hosts_probe(const struct hosts *, struct host *);
 
 #endif

@@ -190,27 +190,24 @@ jobs_check(struct jobs *p, const struct node *n, instant until, struct fault *f)
 	return rc;
 }
 
-static void
-print_run(const struct jobs *p, const struct node *n, int status, char *out, size_t size)
-{
-	json_t *record = json_loads(n->record, JSON_REJECT_DUPLICATES, NULL);
-	json_t *root = json_pack("{s:s?, s:I, s:i, s:I, s:o?}", "id", p->claim->job.once,
-	    "began", (json_int_t)(p->began / NS_PER_MS), "status", status, "token",
-	    (json_int_t)n->token, "record", record);
-	char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
-
-	snprintf(out, size, "%s", text && strlen(text) < size ? text : "{}");
-	free(text);
-	json_decref(root);
-}
-
 void
 jobs_remember(struct jobs *p, const struct node *n, int status, struct memory *m)
 {
+	json_t *record, *root;
+	char *text;
+
 	m->n = 0;
 	if (p->began < 0)
 		return;
-	print_run(p, n, status, m->data, sizeof m->data);
+	record = json_loads(n->record, JSON_REJECT_DUPLICATES, NULL);
+	root = json_pack("{s:s?, s:I, s:i, s:I, s:o?}", "id", p->claim->job.once, "began",
+	    (json_int_t)(p->began / NS_PER_MS), "status", status, "token",
+	    (json_int_t)n->token, "record", record);
+	text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+	snprintf(m->data, sizeof m->data, "%s",
+	    text && strlen(text) < sizeof m->data ? text : "{}");
+	free(text);
+	json_decref(root);
 	m->last = path_of("%s/last", p->path);
 	m->good = path_of("%s/good", p->path);
 	m->changes[m->n++] = (struct change){

@@ -68,27 +68,6 @@ child_has_owner(const struct child *c, const char *owner)
 	return child_owner(got, c) && strcmp(wanted, got) == 0;
 }
 
-/* What says in a name whose it is. */
-static void
-print_naming(char out[PREFIX_BYTES], enum naming naming, const char *owner)
-{
-	char host[HOST_CHARS + 1] = "", o[OWNER_CHARS + 1];
-
-	mark_owner(o, owner);
-	if (naming == NAMING_OWNER)
-		snprintf(out, PREFIX_BYTES, "%s", o);
-	if (naming == NAMING_UUID)
-		snprintf(out, PREFIX_BYTES, "_c_%.8s-%.4s-%.4s-%.4s-%.12s-", o, o + 8,
-		    o + 12, o + 16, o + 20);
-	if (naming != NAMING_LABEL)
-		return;
-	gethostname(host, sizeof host - 1);
-	for (char *c = host; *c; c++)
-		if (!isalnum((unsigned char)*c) && *c != '-' && *c != '.')
-			*c = '_';
-	snprintf(out, PREFIX_BYTES, "%s.%s", host, o);
-}
-
 /* A dlock's, of a name in which that ends at `end`; NULL: it is another's. */
 static const char *
 owner_in(enum naming naming, const char *name, const char *end)
@@ -171,7 +150,8 @@ void
 layout_name(char out[PREFIX_BYTES], const struct layout *l, const struct claim *claim)
 {
 	const struct form *form = l->forms;
-	char who[PREFIX_BYTES], more[32] = "", digits[16];
+	char who[PREFIX_BYTES], more[32] = "", digits[16], o[OWNER_CHARS + 1],
+				host[HOST_CHARS + 1] = "";
 
 	while (form->tag && form->kind != claim->kind)
 		form++;
@@ -179,7 +159,18 @@ layout_name(char out[PREFIX_BYTES], const struct layout *l, const struct claim *
 	*out = '\0';
 	if (!form->tag)
 		return;
-	print_naming(who, l->naming, claim->owner);
+	mark_owner(o, claim->owner);
+	gethostname(host, sizeof host - 1);
+	for (char *c = host; *c; c++)
+		if (!isalnum((unsigned char)*c) && *c != '-' && *c != '.')
+			*c = '_';
+	if (l->naming == NAMING_OWNER)
+		snprintf(who, sizeof who, "%s", o);
+	else if (l->naming == NAMING_UUID)
+		snprintf(who, sizeof who, "_c_%.8s-%.4s-%.4s-%.4s-%.12s-", o, o + 8,
+		    o + 12, o + 16, o + 20);
+	else
+		snprintf(who, sizeof who, "%s.%s", host, o);
 	snprintf(digits, sizeof digits, "%.15s", claim->owner);
 	if (form->kind == KIND_LIMIT)
 		snprintf(more, sizeof more, "%u-",

@@ -210,30 +210,6 @@ tell_member(struct looking *l, enum entry_kind kind, const struct member *m)
 /* ---- what else there is ---- */
 
 static void
-tell_last(struct looking *l, const struct call *last)
-{
-	const char *secret = session_secret(l->dir->session);
-	struct entry e = new_entry(l, ENTRY_LAST);
-	struct past_run run;
-
-	if (jobs_read(&run, last)) {
-		note_time(l, &last->stat);
-		if (run.record)
-			secret_blot(run.record, secret);
-		if (run.id)
-			secret_blot(run.id, secret);
-		e.token = run.token;
-		e.record = run.record;
-		e.since = micros(run.began);
-		e.until = micros(run.ended);
-		e.once = run.id;
-		e.status = run.status;
-		hand_on(l, &e);
-	}
-	jobs_forget(&run);
-}
-
-static void
 tell_unknown(struct looking *l, const char *what)
 {
 	struct entry e = new_entry(l, ENTRY_UNKNOWN);
@@ -351,8 +327,11 @@ tell_contents(struct looking *l, struct found *v, const char *key, struct fault 
 }
 
 static enum rc
-tell_last_run(struct looking *l, struct fault *f)
+tell_last(struct looking *l, struct fault *f)
 {
+	const char *secret = session_secret(l->dir->session);
+	struct entry e = new_entry(l, ENTRY_LAST);
+	struct past_run run = {.id = NULL};
 	struct jobs jobs;
 	struct call *c;
 	enum rc rc;
@@ -360,8 +339,21 @@ tell_last_run(struct looking *l, struct fault *f)
 	jobs_begin(&jobs, NULL, l->dir);
 	c = call_ask(l->dir->session, ASK_GET, path_of("%s/last", jobs.path).at);
 	rc = call_await(c, l->look->until, f);
-	if (rc == RC_OK && c->code == ZOK)
-		tell_last(l, c);
+	if (rc == RC_OK && c->code == ZOK && jobs_read(&run, c)) {
+		note_time(l, &c->stat);
+		if (run.record)
+			secret_blot(run.record, secret);
+		if (run.id)
+			secret_blot(run.id, secret);
+		e.token = run.token;
+		e.record = run.record;
+		e.since = micros(run.began);
+		e.until = micros(run.ended);
+		e.once = run.id;
+		e.status = run.status;
+		hand_on(l, &e);
+	}
+	jobs_forget(&run);
 	call_drop(c);
 	return rc == RC_DENIED ? RC_OK : rc; /* others' jobs */
 }
@@ -380,7 +372,7 @@ look_into(const struct lockdir *d, const struct look *look, struct fault *f)
 	if (rc == RC_OK)
 		rc = tell_contents(&l, &v, look->key ? look->key : d->path, f);
 	if (rc == RC_OK && look->key && !l.enough)
-		rc = tell_last_run(&l, f);
+		rc = tell_last(&l, f);
 	contents_end(&v.contents);
 	return rc;
 }

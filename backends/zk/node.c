@@ -290,34 +290,27 @@ node_write(struct node *n)
 	    3, false);
 }
 
-/* What somebody else has written to it may be that they want the lock back. */
-static void
-note_asker(struct node *n, const char *data)
-{
-	char *asker = data_asker(data);
-	struct revocation *r = &n->revocation;
-
-	if (!asker)
-		return;
-	r->state = REVOKED_NEWS;
-	session_quote(n->dir->session, r->asker, sizeof r->asker, asker);
-	free(asker);
-}
-
 /*
- * Somebody else may have written to it: what, and from which version do we go on?  *there: it
- * is ours.
+ * Somebody else may have written to it, perhaps that they want the lock back: what, and from
+ * which version do we go on?  *there: it is ours.
  */
 static enum rc
 look_at_own(struct node *n, bool *there, instant until, struct fault *f)
 {
 	struct call *own = call_ask(n->dir->session, ASK_GET, n->path);
+	struct revocation *r = &n->revocation;
+	char *asker;
 	enum rc rc = call_await(own, until, f);
 
 	*there = rc == RC_OK && own->code == ZOK && (uint64_t)own->stat.czxid == n->token;
 	if (*there) {
 		n->said.version = own->stat.version;
-		note_asker(n, own->text);
+		asker = data_asker(own->text);
+		if (asker) {
+			r->state = REVOKED_NEWS;
+			session_quote(n->dir->session, r->asker, sizeof r->asker, asker);
+		}
+		free(asker);
 	}
 	call_drop(own);
 	return rc;

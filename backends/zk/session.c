@@ -193,19 +193,17 @@ session_clear_alarm(struct session *s)
 static enum rc
 session_doubt(struct session *s, struct fault *f)
 {
-	enum probed answer;
+	enum rc rc;
 
 	if (s->probed || session_look(s).proven ||
 	    library_look(s->library).error == ECONNREFUSED)
 		return RC_OK;
 	s->probed = true;
-	answer = hosts_probe(&s->hosts, s->host);
-	if (answer == PROBE_STOP)
-		return RC_STOP;
-	return answer == PROBE_OTHER
-	    ? fault_set(f, RC_PROTOCOL,
+	rc = hosts_probe(&s->hosts, s->host);
+	return rc == RC_PROTOCOL
+	    ? fault_set(f, rc,
 		  "%s: that is no answer of a ZooKeeper: is this a ZooKeeper?", s->where)
-	    : RC_OK;
+	    : rc;
 }
 
 enum rc

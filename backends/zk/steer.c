@@ -69,29 +69,14 @@ see_holder(
 	return RC_OK;
 }
 
-/* In the directory, which is listed. */
-static enum rc
-find_in_list(
-    const struct steering *how, struct holder *h, struct contents *c, struct fault *f)
-{
-	const char *seat;
-	struct member m;
-	enum rc rc;
-
-	rc = contents_judge(c, false, -1, f);
-	while (rc == RC_OK && !h->data && (rc = contents_next(c, true, &m, f)) == RC_OK)
-		rc = see_holder(how, h, &m, f);
-	seat = h->data && h->permit && h->ours ? contents_seat(c, h->name) : NULL;
-	snprintf(h->lease, sizeof h->lease, "%s", seat ? seat : "");
-	return rc == RC_DONE ? RC_OK : rc;
-}
-
 /* RC_LOST: nobody has that grant. */
 static enum rc
 find_holder(const struct steering *how, struct holder *h, struct fault *f)
 {
 	bool single = how->dir->layout->single, there = false;
+	struct member m = {"", "", NULL};
 	struct contents c;
+	const char *seat;
 	enum rc rc = lockdir_sync(how->dir, how->until, f);
 
 	*h = (struct holder){.data = NULL};
@@ -103,9 +88,16 @@ find_holder(const struct steering *how, struct holder *h, struct fault *f)
 	rc = contents_list(&c, how->target->owner, &there, f);
 	if (rc == RC_DENIED && single)
 		rc = denied(how, how->dir->path, f);
+	m.node = c.list;
 	if (there)
-		rc = single ? see_holder(how, h, &(struct member){"", "", c.list}, f)
-			    : find_in_list(how, h, &c, f);
+		rc = single ? see_holder(how, h, &m, f)
+			    : contents_judge(&c, false, -1, f);
+	while (there && !single && rc == RC_OK && !h->data &&
+	    (rc = contents_next(&c, true, &m, f)) == RC_OK)
+		rc = see_holder(how, h, &m, f);
+	rc = rc == RC_DONE ? RC_OK : rc;
+	seat = h->data && h->permit && h->ours ? contents_seat(&c, h->name) : NULL;
+	snprintf(h->lease, sizeof h->lease, "%s", seat ? seat : "");
 	contents_end(&c);
 	return rc == RC_OK &&
 		(!h->data || data_read(h->data->text).stage == STAGE_WAITING)
@@ -164,25 +156,6 @@ slot_of_holder(const struct steering *how, const struct holder *h, struct path *
 	return rc == RC_DENIED ? RC_OK : rc;
 }
 
-/* Text of the lock's directory that is not ours stays. */
-static enum rc
-find_note(const struct steering *how, const struct holder *h, struct change *ret,
-    char data[DATA_BYTES], bool *is_free, struct fault *f)
-{
-	struct call *c = lockdir_ask(how->dir, ASK_GET, "", NULL);
-	enum rc rc = call_await(c, how->until, f);
-
-	*is_free = rc == RC_OK && c->code == ZOK &&
-	    (c->stat.dataLength == 0 || data_read(c->text).forced > 0);
-	if (*is_free) {
-		data_note_force(data, (uint64_t)h->data->stat.czxid, how->record);
-		*ret = (struct change){
-		    CHANGE_SET, how->dir->path, data, .version = c->stat.version};
-	}
-	call_drop(c);
-	return rc == RC_DENIED ? RC_OK : rc;
-}
-
 /*
  * What belongs to the holder, all or none, as a release does it: its node, which must be
  * as it was read, and of a permit the lease and the slot.
@@ -209,50 +182,52 @@ remove_holder(struct steering *how, const struct holder *h, const struct change 
 		all[n++] = (struct change){CHANGE_DELETE, slot.at, .version = -1};
 	if (note)
 		all[n++] = *note;
-	how->asked = true;
 	rc = call_finish(
 	    call_multi(how->dir->session, all, n, false), how->until, &code, f);
+	how->asked = how->asked || rc == RC_AGAIN || rc == RC_LOST;
 	*done = rc == RC_OK && code == ZOK;
 	return rc;
 }
 
-/* With a note for a dlock, so that it can say who did it; or else without. */
+/*
+ * With a note for a dlock in the lock's directory, so that it can say who did it; or else without,
+ * as where other text stands there.
+ */
 static enum rc
 force_holder(struct steering *how, const struct holder *h, bool *done, struct fault *f)
 {
+	struct call *c = lockdir_ask(how->dir, ASK_GET, "", NULL);
 	char data[DATA_BYTES];
-	struct change note;
-	bool is_free = false;
-	enum rc rc = h->ours && !how->dir->layout->single
-	    ? find_note(how, h, &note, data, &is_free, f)
-	    : RC_OK;
+	struct change note = {CHANGE_SET, how->dir->path, .data = data};
+	enum rc rc = call_await(c, how->until, f);
 
-	if (rc == RC_OK && is_free)
+	if (rc == RC_OK && c->code == ZOK && h->ours && !how->dir->layout->single &&
+	    (c->stat.dataLength == 0 || data_read(c->text).forced > 0)) {
+		note.version = c->stat.version;
+		data_note_force(data, (uint64_t)h->data->stat.czxid, how->record);
 		rc = remove_holder(how, h, &note, done, f);
+	}
+	call_drop(c);
 	if (rc == RC_DENIED || (rc == RC_OK && !*done))
 		rc = remove_holder(how, h, NULL, done, f);
 	return rc == RC_DENIED ? denied(how, h->path.at, f) : rc;
 }
 
 /*
- * Until it is done to the holder.  No such grant any more may be what an earlier attempt did,
- * which got no answer.
+ * No such grant any more may be what an earlier attempt did, which got no answer.  Where the
+ * holder has written to its node meanwhile, another attempt follows.
  */
 enum rc
 steering_revoke(struct steering *how, struct fault *f)
 {
+	struct holder h;
 	bool done = false;
-	enum rc rc = RC_OK;
+	enum rc rc = find_holder(how, &h, f);
 
-	while (rc == RC_OK && !done && instant_now() < how->until) {
-		struct holder h;
-
-		rc = find_holder(how, &h, f);
-		if (rc == RC_OK)
-			rc = how->force ? force_holder(how, &h, &done, f)
-					: mark_holder(how, &h, &done, f);
-		call_drop(h.data);
-	}
+	if (rc == RC_OK)
+		rc = how->force ? force_holder(how, &h, &done, f)
+				: mark_holder(how, &h, &done, f);
+	call_drop(h.data);
 	if (rc == RC_LOST && how->again && !session_look(how->dir->session).dead)
 		return RC_OK;
 	return rc == RC_OK && !done

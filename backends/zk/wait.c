@@ -77,16 +77,6 @@ list_anew(struct zk *z, bool claim)
 	t->list = lockdir_ask(&z->dir, ASK_LIST, "", NULL);
 }
 
-enum rc
-turn_join(struct zk *z, instant until, struct fault *f)
-{
-	if (!*z->node.path)
-		return node_join(&z->node, &z->turn.list, until, f);
-	if (z->node.state != STATE_WATCHING)
-		list_anew(z, false);
-	return RC_OK;
-}
-
 /*
  * Twice the number of children that have left a directory: a change is either a birth or
  * a death.
@@ -470,7 +460,7 @@ check_claim(struct zk *z, bool *claimed, struct fault *f)
 }
 
 enum rc
-turn_await(struct zk *z, instant until, struct fault *f)
+turn_await(struct zk *z, instant join_by, instant until, struct fault *f)
 {
 	struct turn *t = &z->turn;
 	/* through another connection than before: much may have happened */
@@ -478,6 +468,10 @@ turn_await(struct zk *z, instant until, struct fault *f)
 	bool done = false;
 	enum rc rc = RC_OK;
 
+	if (!*z->node.path)
+		rc = node_join(&z->node, &t->list, join_by, f);
+	else if (z->node.state != STATE_WATCHING)
+		list_anew(z, false);
 	/* those whose turn has come may have lost their connection, as we have */
 	idlers_forget(&t->idlers);
 	while (rc == RC_OK && !done) {

@@ -96,16 +96,13 @@ enum rc claim_release(struct store *, int status, instant until, struct fault *)
 
 /* ---- wait.c ---- */
 
-/* Into the queue, until `until`; where we stand there, it is read anew. */
-enum rc turn_join(struct zk *, instant until, struct fault *);
-
 /*
- * We are in the queue: waits for our turn until `until`, and takes it, which may earn a lease
- * (not for a permit: permit.c); to be followed by turn_earn().  `until` 0: RC_BUSY at once,
- * where others are ahead.  RC_LOST: our place is.  RC_AGAIN: to be called again when there
- * is a connection.
+ * Into the queue until `join_by`; where we stand there already, it is read anew.  Then waits for
+ * our turn until `until`, and takes it, which may earn a lease (not for a permit: permit.c); to be
+ * followed by turn_earn().  `until` 0: RC_BUSY at once, where others are ahead.  RC_LOST: our
+ * place is.  RC_AGAIN: to be called again when there is a connection.
  */
-enum rc turn_await(struct zk *, instant until, struct fault *);
+enum rc turn_await(struct zk *, instant join_by, instant until, struct fault *);
 
 /* Our turn has come: earns a lease that lasts by writing our node, if there is none yet. */
 enum rc turn_earn(struct zk *, struct fault *);
