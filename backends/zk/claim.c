@@ -80,10 +80,10 @@ remove_node(struct zk *z, int status, instant until, struct fault *f)
 
 		while (rc == RC_OK && refused) {
 			if (remember)
-				jobs_remember(&z->jobs, &z->node, status, &m);
+				jobs_remember(z, status, &m);
 			rc = node_delete(&z->node, m.changes, m.n, &refused, until, f);
 			if (rc == RC_OK && refused)
-				rc = jobs_prepare(&z->jobs, &z->node, until, f);
+				rc = jobs_prepare(z, until, f);
 		}
 		if (rc != RC_AGAIN)
 			return rc;
@@ -137,7 +137,7 @@ try_acquire(struct zk *z, instant until, struct fault *f)
 		rc = z->dir.layout->single ? single_take(z, until, f)
 					   : go_through_queue(z, until, f);
 	if (rc == RC_OK && job_is_wanted(&z->claim->job))
-		rc = jobs_check(&z->jobs, &z->node, zk_answer_by(z), f);
+		rc = jobs_check(z, zk_answer_by(z), f);
 	return rc;
 }
 
@@ -187,7 +187,7 @@ claim_acquire(struct store *s, const struct claim *claim, instant until,
 	    .record = claim->record,
 	    .owner = z->dir.layout->single ? claim->owner : NULL};
 	z->turn = (struct turn){.queued = false};
-	jobs_begin(&z->jobs, claim, &z->dir);
+	z->jobs = (struct jobs){.began = -1};
 	forget_place(z);
 	retry_begin(&z->patience, claim);
 	do

@@ -182,15 +182,10 @@ look_at_others(struct zk *z, struct fault *f)
 }
 
 enum rc
-holders_look_at_first(struct zk *z, struct fault *f)
+holders_look_at(struct zk *z, bool all, struct fault *f)
 {
-	return look_at_holder(z, z->turn.place.holders.first, &z->turn.idlers.first, f);
-}
+	struct turn *t = &z->turn;
+	enum rc rc = look_at_holder(z, t->place.holders.first, &t->idlers.first, f);
 
-enum rc
-holders_look_at(struct zk *z, struct fault *f)
-{
-	enum rc rc = holders_look_at_first(z, f);
-
-	return rc == RC_OK && z->turn.place.holders.n > 1 ? look_at_others(z, f) : rc;
+	return rc == RC_OK && all && t->place.holders.n > 1 ? look_at_others(z, f) : rc;
 }

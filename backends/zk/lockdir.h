@@ -11,7 +11,7 @@
 #include "call.h"
 #include "layout.h"
 
-/* The directory beside a lock's in which is kept what its jobs have done (jobs.h). */
+/* The directory beside a lock's in which is kept what its jobs have done (jobs.c). */
 #define JOBS "dlock-jobs"
 
 enum {

@@ -332,13 +332,9 @@ tell_last(struct looking *l, struct fault *f)
 	const char *secret = session_secret(l->dir->session);
 	struct entry e = new_entry(l, ENTRY_LAST);
 	struct past_run run = {.id = NULL};
-	struct jobs jobs;
-	struct call *c;
-	enum rc rc;
+	struct call *c = call_ask(l->dir->session, ASK_GET, jobs_path(l->dir, "last").at);
+	enum rc rc = call_await(c, l->look->until, f);
 
-	jobs_begin(&jobs, NULL, l->dir);
-	c = call_ask(l->dir->session, ASK_GET, path_of("%s/last", jobs.path).at);
-	rc = call_await(c, l->look->until, f);
 	if (rc == RC_OK && c->code == ZOK && jobs_read(&run, c)) {
 		note_time(l, &c->stat);
 		if (run.record)

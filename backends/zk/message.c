@@ -1,5 +1,5 @@
 /* message.c - reads requests and answers, as zookeeper.jute has them. */
-#include "message.h"
+#include "library.h"
 
 #include <zookeeper/proto.h>
 

@@ -140,22 +140,6 @@ mark_holder(struct steering *how, const struct holder *h, bool *done, struct fau
 
 /* ---- taken away ---- */
 
-/* The slot of a permit, if its node says so, too. */
-static enum rc
-slot_of_holder(const struct steering *how, const struct holder *h, struct path *path,
-    bool *found, struct fault *f)
-{
-	struct call *c;
-	enum rc rc;
-
-	*path = path_of("%s/slots/%d", how->dir->path, data_read(h->data->text).slot);
-	c = call_ask(how->dir->session, ASK_GET, path->at);
-	rc = call_await(c, how->until, f);
-	*found = rc == RC_OK && c->code == ZOK && strcmp(c->text, h->name) == 0;
-	call_drop(c);
-	return rc == RC_DENIED ? RC_OK : rc;
-}
-
 /*
  * What belongs to the holder, all or none, as a release does it: its node, which must be
  * as it was read, and of a permit the lease and the slot.
@@ -167,19 +151,24 @@ remove_holder(struct steering *how, const struct holder *h, const struct change 
 	struct path slot, lease = lockdir_below(how->dir, "/leases", h->lease);
 	struct change all[4] = {
 	    {CHANGE_DELETE, h->path.at, .version = h->data->stat.version}};
-	bool found = false;
+	struct call *c;
 	size_t n = 1;
 	int code = ZBADVERSION;
-	enum rc rc = RC_OK;
+	enum rc rc;
 
 	if (h->permit && h->ours) {
-		rc = slot_of_holder(how, h, &slot, &found, f);
+		slot = path_of(
+		    "%s/slots/%d", how->dir->path, data_read(h->data->text).slot);
+		c = call_ask(how->dir->session, ASK_GET, slot.at);
+		rc = call_await(c, how->until, f);
 		all[n++] = (struct change){CHANGE_DELETE, lease.at, .version = -1};
+		/* if its node says that it is the slot of this permit, too */
+		if (rc == RC_OK && c->code == ZOK && strcmp(c->text, h->name) == 0)
+			all[n++] = (struct change){CHANGE_DELETE, slot.at, .version = -1};
+		call_drop(c);
+		if (rc != RC_OK && rc != RC_DENIED)
+			return rc;
 	}
-	if (rc != RC_OK)
-		return rc;
-	if (found)
-		all[n++] = (struct change){CHANGE_DELETE, slot.at, .version = -1};
 	if (note)
 		all[n++] = *note;
 	rc = call_finish(

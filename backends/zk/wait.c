@@ -226,7 +226,7 @@ begin_watch(struct zk *z, instant until, struct fault *f)
 	if (rc == RC_OK)
 		rc = watch_ahead(z, &over, f);
 	if (rc == RC_OK && !over)
-		rc = holders_look_at_first(z, f);
+		rc = holders_look_at(z, false, f);
 	if (rc == RC_OK && !over && until == 0)
 		return fault_set(f, RC_BUSY, "%s: %s", z->where,
 		    z->base.host->seen.holding.frozen ? "frozen" : "held");
@@ -329,7 +329,7 @@ await_change(struct zk *z, instant beat, instant until, struct fault *f)
 			break;
 		rc = count_departed(z, &moved, f);
 		if (rc == RC_OK && !moved && t->place.position <= NEAR)
-			rc = holders_look_at(z, f);
+			rc = holders_look_at(z, true, f);
 	}
 	/* if we were called, most likely nobody is ahead */
 	if (rc == RC_OK)
@@ -339,15 +339,21 @@ await_change(struct zk *z, instant beat, instant until, struct fault *f)
 
 /* ---- our turn ---- */
 
-/* A name that is not ours alone may be another's by now: RC_LOST. */
+/*
+ * What our turn has been written by is answered.  Who is asked to give up what it does not yet
+ * have goes back to the end of the queue.
+ */
 static enum rc
-delete_own(struct zk *z, struct fault *f)
+turn_written(struct zk *z, struct call *set, bool *written, struct fault *f)
 {
 	struct node *n = &z->node;
 	int code = ZBADVERSION;
-	enum rc rc = RC_OK;
+	enum rc rc = set ? node_written(n, set, z->turn.over, written, f) : RC_OK;
 
+	if (rc != RC_OK || n->revocation.state != REVOKED_NEWS)
+		return rc;
 	while (rc == RC_OK && code == ZBADVERSION) {
+		/* a name that is not ours alone may be another's by now */
 		int version = z->dir.layout->single ? n->said.version : -1;
 
 		if (instant_now() >= z->turn.over)
@@ -357,22 +363,6 @@ delete_own(struct zk *z, struct fault *f)
 		if (rc == RC_OK && code == ZBADVERSION)
 			rc = node_read(n, z->turn.over, f);
 	}
-	return rc;
-}
-
-/*
- * What our turn has been written by is answered.  Who is asked to give up what it does not yet
- * have goes back to the end of the queue.
- */
-static enum rc
-turn_written(struct zk *z, struct call *set, bool *written, struct fault *f)
-{
-	struct node *n = &z->node;
-	enum rc rc = set ? node_written(n, set, z->turn.over, written, f) : RC_OK;
-
-	if (rc != RC_OK || n->revocation.state != REVOKED_NEWS)
-		return rc;
-	rc = delete_own(z, f);
 	if (rc == RC_OK ||
 	    rc == RC_LOST) /* else the next attempt takes what it was to give up */
 		n->revocation.state = REVOKED_TOLD;

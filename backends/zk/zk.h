@@ -4,7 +4,8 @@
  *	zk.c		opens, looks and steers		claim.c		takes, renews, gives back
  *	wait.c		the queue: our turn in it	permit.c	one of N permits
  *	holders.c	those who hold the lock		single.c	a lock that is one node
- *	stranger.c	who else uses its directory	look.c, steer.c	what administrators ask
+ *	stranger.c	who else uses its directory	jobs.c		what jobs have done
+ *	look.c, steer.c	what administrators ask
  */
 #ifndef DLOCK_ZK_ZK_H
 #define DLOCK_ZK_ZK_H
@@ -12,11 +13,58 @@
 #include "backends/common/retry.h"
 #include "ensemble.h"
 #include "freeze.h"
-#include "jobs.h"
+#include "node.h"
 #include "queue.h"
 
 /* between attempts to do what a server has not answered */
 #define RETRY (100 * NS_PER_MS)
+
+struct zk;
+
+/* ---- jobs.c: what jobs have done ---- */
+
+struct jobs {
+	/* by the server's clock, in ns; < 0: there is nothing to remember */
+	int64_t began;
+	/* that ID has been done by somebody while we held the lock as well */
+	bool exists;
+};
+
+/* A run, as it is remembered.  Text is to be freed by jobs_forget(), or NULL. */
+struct past_run {
+	char *id, *record;
+	char who[128]; /* of the record */
+	uint64_t token;
+	int64_t began, ended; /* server's, ns since 1970; -1: not known */
+	int status;
+};
+
+/* What a node says; false: it is no run as we remember them. */
+bool jobs_read(struct past_run *, const struct call *node);
+void jobs_forget(struct past_run *);
+
+/* What is kept there under that name, of the jobs of that lock; "": the directory. */
+struct path jobs_path(const struct lockdir *, const char *name);
+
+/*
+ * We have the lock, or a part of it: RC_DONE if the job has been done.  Otherwise it
+ * begins now.
+ */
+enum rc jobs_check(struct zk *, instant until, struct fault *);
+
+/* What a release is to write. */
+struct memory {
+	struct change changes[3];
+	size_t n;
+	struct path last, good, id;
+	char data[4 * RECORD_BYTES];
+};
+
+/* The run has ended with `status`. */
+void jobs_remember(struct zk *, int status, struct memory *);
+
+/* It could not be written: makes what is missing.  To be remembered anew. */
+enum rc jobs_prepare(struct zk *, instant until, struct fault *);
 
 /* ---- what is known of the queue ---- */
 
@@ -144,11 +192,11 @@ enum rc single_take(struct zk *, instant until, struct fault *);
 /* Nobody has left a turn unused, as far as we have seen. */
 void idlers_forget(struct idlers *);
 
-/* Reads the node of the first, shows it, and deletes it if its owner has died. */
-enum rc holders_look_at_first(struct zk *, struct fault *);
-
-/* The same of all, a few at a time; one that is idle is looked at again. */
-enum rc holders_look_at(struct zk *, struct fault *);
+/*
+ * Reads the node of the first, shows it, and deletes it if its owner has died.  `all`: also of
+ * the others, a few at a time; one that is idle is looked at again.
+ */
+enum rc holders_look_at(struct zk *, bool all, struct fault *);
 
 /* Shows one who is at that position before permits are taken, while so many are held. */
 void holders_show_permits(struct zk *, size_t position, size_t held);
