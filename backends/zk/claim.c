@@ -152,7 +152,7 @@ prepare_retry(struct zk *z, enum rc rc, instant until)
 
 	if (rc != RC_LOST && rc != RC_AGAIN)
 		return rc;
-	if (rc == RC_LOST && z->turn.census.taken)
+	if (rc == RC_LOST && z->turn.counted)
 		/* that is an answer: the server is back */
 		retry_end_outage(&z->patience);
 	if (s && session_look(s).dead)
@@ -165,7 +165,7 @@ prepare_retry(struct zk *z, enum rc rc, instant until)
 		return RC_AGAIN;
 	if (instant_now() >= z->turn.over)
 		z->turn.over = NEVER; /* or no attempt would have any time */
-	if (z->turn.census.taken && z->turn.place.position == 0)
+	if (z->turn.counted && z->turn.place.position == 0)
 		z->base.host->seen.position = 1; /* all wait for us */
 	return retry_wait(&z->patience, z->base.host, RC_AGAIN, z->turn.queued, until);
 }

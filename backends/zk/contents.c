@@ -63,7 +63,9 @@ contents_list(struct contents *c, const char *owner, bool *there, struct fault *
 		return rc;
 	queue_look(
 	    &c->place, &(struct queue){c->dir.layout, list->names, list->nnames}, "");
-	c->placed = queue_sort(c->dir.layout, list->names, list->nnames);
+	*there = queue_sort(c->dir.layout, list->names, list->nnames, &c->placed);
+	if (!*there)
+		return fault_set(f, RC_SYSTEM, "out of memory");
 	n = c->place.holders.n;
 	*r = reader_of("", list->names, owner ? 0 : n);
 	for (size_t i = 0; owner && i < n; i++) {

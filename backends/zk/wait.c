@@ -131,7 +131,8 @@ place_find(struct zk *z, struct fault *f)
 	if (rc != RC_OK)
 		return rc;
 	retry_end_outage(&z->patience);
-	t->census = (struct census){departed(&t->list->stat), instant_now()};
+	t->departed = departed(&t->list->stat);
+	t->counted = instant_now();
 	t->queued = true;
 	node_note(&z->node, EVENT_SEEN);
 	return turn_heed_freeze(z, &t->place, "", &q, f);
@@ -257,13 +258,13 @@ count_departed(struct zk *z, bool *moved, struct fault *f)
 	if (rc == RC_OK && c->code != ZOK)
 		rc = place_is_lost(z, f);
 	if (rc == RC_OK) {
-		left = (departed(&c->stat) - t->census.departed) / 2;
+		left = (departed(&c->stat) - t->departed) / 2;
 		retry_end_outage(&z->patience);
 	}
 	call_drop(c);
 	*moved = left > 0 &&
 	    (position <= (size_t)NEAR + left || t->freeze.on ||
-		instant_now() >= t->census.taken + (int64_t)position * SIGHT);
+		instant_now() >= t->counted + (int64_t)position * SIGHT);
 	return rc;
 }
 
@@ -490,7 +491,7 @@ turn_forget(struct zk *z)
 
 	call_drop(t->list);
 	t->list = NULL;
-	t->census.taken = 0;
+	t->counted = 0;
 	t->idlers.looked[0] = '\0';
 	t->over = NEVER;
 }

@@ -68,12 +68,6 @@ enum rc jobs_prepare(struct zk *, instant until, struct fault *);
 
 /* ---- what is known of the queue ---- */
 
-/* How many had left the directory when we saw our place. */
-struct census {
-	uint32_t departed; /* twice as many */
-	instant taken;     /* 0: we have not seen it yet */
-};
-
 /* A node among the first, where it is a waiter's. */
 struct idler {
 	int64_t czxid; /* 0: it is none's */
@@ -97,7 +91,8 @@ struct turn {
 	struct freeze freeze;
 	instant thaws;         /* when that ends by our clock */
 	int64_t ahead_written; /* with AWAITS_CHANGE: when we last saw that */
-	struct census census;
+	instant counted;       /* when we saw our place; 0: not yet */
+	uint32_t departed;     /* twice as many as had left the directory until then */
 	struct idlers idlers;
 };
 
