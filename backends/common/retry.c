@@ -5,8 +5,6 @@
 #define LEAST NS_PER_S /* even if --wait is shorter, a server may take so long */
 #define SOON (100 * NS_PER_MS)
 #define NEAR_PAUSE (500 * NS_PER_MS)
-/* or a quarter of the ttl, for one whose place ends with it */
-#define FAR_PAUSE (3 * NS_PER_S)
 
 #define LAST (100 * NS_PER_MS) /* what is left for an attempt is more than this */
 
@@ -83,7 +81,8 @@ retry_is_outage(const struct retry *p)
 static int64_t
 pause_before_retry(struct retry *p, unsigned position, bool queued)
 {
-	int64_t far = instant_first(FAR_PAUSE, p->ttl / 4);
+	/* a place may end with the ttl */
+	int64_t far = instant_first(RETRY_FAR_PAUSE, p->ttl / 4);
 	int64_t pause = SOON << (p->tries < 5 ? p->tries : 5);
 
 	if (queued && (position == 0 || position > NEAR))

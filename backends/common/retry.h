@@ -49,6 +49,15 @@ jitter_below(uint64_t *jitter, int64_t below)
 
 /* ---- asking again ---- */
 
+#define RETRY_FAR_PAUSE (3 * NS_PER_S)
+
+/*
+ * A waiter that has lost its connection is back by then, counted from its server's return: the
+ * longest pause between two attempts is RETRY_FAR_PAUSE and a sixteenth.  Whoever takes
+ * a waiter for dead waits longer.
+ */
+#define RETRY_RETURN (RETRY_FAR_PAUSE + NS_PER_S)
+
 struct retry {
 	int64_t first; /* the first bound, ns; a setting may change it */
 	int64_t ttl;

@@ -63,39 +63,28 @@ claim_leave_session(struct zk *z)
 /* ---- given back ---- */
 
 /*
- * Asks once.  What a job has done is written with it, or anew if something is missing
- * for that.
- */
-static enum rc
-zk_give_back(struct zk *z, int status, instant until, struct fault *f)
-{
-	bool remember = state_is_holders(z->node.state) && status >= 0 &&
-	    job_is_wanted(&z->claim->job),
-	     refused = true;
-	struct memory m = {.n = 0};
-	enum rc rc = permit_sweep(z, until, f);
-
-	while (rc == RC_OK && refused) {
-		if (remember)
-			jobs_remember(&z->jobs, &z->node, status, &m);
-		rc = node_delete(&z->node, m.changes, m.n, &refused, until, f);
-		if (rc == RC_OK && refused)
-			rc = jobs_prepare(&z->jobs, &z->node, until, f);
-	}
-	return rc;
-}
-
-/*
- * A server that is away is asked again until `until`: whoever waits is to have the lock
- * as soon as it is back.
+ * What a job has done is written with it, or anew if something is missing for that.  A server
+ * that is away is asked again until `until`: whoever waits is to have the lock as soon as it is
+ * back.
  */
 static enum rc
 remove_node(struct zk *z, int status, instant until, struct fault *f)
 {
-	enum rc rc;
+	bool remember = state_is_holders(z->node.state) && status >= 0 &&
+	    job_is_wanted(&z->claim->job);
 
-	do {
-		rc = zk_give_back(z, status, until, f);
+	for (;;) {
+		struct memory m = {.n = 0};
+		bool refused = true;
+		enum rc rc = permit_sweep(z, until, f);
+
+		while (rc == RC_OK && refused) {
+			if (remember)
+				jobs_remember(z, status, &m);
+			rc = node_delete(&z->node, m.changes, m.n, &refused, until, f);
+			if (rc == RC_OK && refused)
+				rc = jobs_prepare(z, until, f);
+		}
 		if (rc != RC_AGAIN)
 			return rc;
 		if (instant_now() >= until) {
@@ -103,37 +92,31 @@ remove_node(struct zk *z, int status, instant until, struct fault *f)
 			session_poison(z->dir.session);
 			return rc;
 		}
-	} while (zk_pause(z, instant_first(until, instant_now() + RETRY)) == RC_OK);
-	return RC_STOP;
+		if (zk_pause(z, instant_first(until, instant_now() + RETRY)) == RC_STOP)
+			return RC_STOP;
+	}
 }
 
 /* ---- acquire ---- */
 
 /*
- * Until when we must be in the queue once we have a session.  A slow server is not
- * made faster by beginning anew: whoever has time waits for a whole ttl.
+ * Into the queue, if we are not there, and to its head.  A slow server is not made faster by
+ * beginning anew: whoever has time is given a whole ttl for the former.
  */
-static instant
-join_by(struct zk *z, instant until)
-{
-	if (!until || !z->patience.persist)
-		return instant_after(instant_now(), z->patience.first);
-	return instant_first(instant_after(instant_now(), z->claim->ttl),
-	    retry_first(&z->patience, until));
-}
-
-/* Into the queue, if we are not there, and to its head. */
 static enum rc
 go_through_queue(struct zk *z, instant until, struct fault *f)
 {
+	const struct retry *p = &z->patience;
+	instant join_by = until && p->persist
+	    ? instant_first(
+		  instant_after(instant_now(), z->claim->ttl), retry_first(p, until))
+	    : instant_after(instant_now(), p->first);
 	enum rc rc = RC_OK;
 
 	if (!*z->node.path) /* what is left before a permit stops others */
-		rc = permit_sweep(z, join_by(z, until), f);
+		rc = permit_sweep(z, join_by, f);
 	if (rc == RC_OK)
-		rc = turn_join(z, join_by(z, until), f);
-	if (rc == RC_OK)
-		rc = turn_await(z, until, f);
+		rc = turn_await(z, join_by, until, f);
 	if (rc != RC_OK)
 		return rc;
 	return z->claim->kind == KIND_LIMIT && z->node.permit.state != PERMIT_TAKEN
@@ -154,7 +137,7 @@ try_acquire(struct zk *z, instant until, struct fault *f)
 		rc = z->dir.layout->single ? single_take(z, until, f)
 					   : go_through_queue(z, until, f);
 	if (rc == RC_OK && job_is_wanted(&z->claim->job))
-		rc = jobs_check(&z->jobs, &z->node, zk_answer_by(z), f);
+		rc = jobs_check(z, zk_answer_by(z), f);
 	return rc;
 }
 
@@ -169,7 +152,7 @@ prepare_retry(struct zk *z, enum rc rc, instant until)
 
 	if (rc != RC_LOST && rc != RC_AGAIN)
 		return rc;
-	if (rc == RC_LOST && z->turn.census.taken)
+	if (rc == RC_LOST && z->turn.counted)
 		/* that is an answer: the server is back */
 		retry_end_outage(&z->patience);
 	if (s && session_look(s).dead)
@@ -182,14 +165,19 @@ prepare_retry(struct zk *z, enum rc rc, instant until)
 		return RC_AGAIN;
 	if (instant_now() >= z->turn.over)
 		z->turn.over = NEVER; /* or no attempt would have any time */
-	if (z->turn.census.taken && z->turn.place.position == 0)
+	if (z->turn.counted && z->turn.place.position == 0)
 		z->base.host->seen.position = 1; /* all wait for us */
 	return retry_wait(&z->patience, z->base.host, RC_AGAIN, z->turn.queued, until);
 }
 
-static void
-begin_acquire(struct zk *z, const struct claim *claim)
+enum rc
+claim_acquire(struct store *s, const struct claim *claim, instant until,
+    struct grant *ret, struct fault *f)
 {
+	struct zk *z = zk_of(s);
+	struct fault unused;
+	enum rc rc;
+
 	z->claim = claim;
 	/* so that not all go to the same server */
 	ensemble_rotate(&z->ensemble, (unsigned char)claim->owner[0]);
@@ -199,39 +187,19 @@ begin_acquire(struct zk *z, const struct claim *claim)
 	    .record = claim->record,
 	    .owner = z->dir.layout->single ? claim->owner : NULL};
 	z->turn = (struct turn){.queued = false};
-	jobs_begin(&z->jobs, claim, &z->dir);
+	z->jobs = (struct jobs){.began = -1};
 	forget_place(z);
 	retry_begin(&z->patience, claim);
-}
-
-/* The job has been done: the next one's turn. */
-static enum rc
-zk_pass_on(struct zk *z)
-{
-	struct fault unused;
-
-	/* or else the release that follows does it */
-	if (remove_node(z, STATUS_NONE, zk_answer_by(z), &unused) == RC_OK) {
-		node_note(&z->node, EVENT_GONE);
-		forget_place(z);
-	}
-	return RC_DONE;
-}
-
-enum rc
-claim_acquire(struct store *s, const struct claim *claim, instant until,
-    struct grant *ret, struct fault *f)
-{
-	struct zk *z = zk_of(s);
-	enum rc rc;
-
-	begin_acquire(z, claim);
 	do
 		rc = try_acquire(z, until, f);
 	while (
 	    rc != RC_OK && rc != RC_DONE && (rc = prepare_retry(z, rc, until)) == RC_OK);
-	if (rc == RC_DONE)
-		return zk_pass_on(z);
+	/* the job has been done: the next one's turn; or the release that follows does it */
+	if (rc == RC_DONE &&
+	    remove_node(z, STATUS_NONE, zk_answer_by(z), &unused) == RC_OK) {
+		node_note(&z->node, EVENT_GONE);
+		forget_place(z);
+	}
 	if (rc != RC_OK)
 		return rc;
 	node_note(&z->node, EVENT_GRANTED);

@@ -7,6 +7,12 @@
 
 /* ---- nodes ---- */
 
+static struct reader
+reader_of(const char *part, const char **names, size_t n)
+{
+	return (struct reader){ASK_GET, .part = part, .names = names, .n = n};
+}
+
 void
 reader_ask(struct reader *r, const struct lockdir *d)
 {
@@ -45,45 +51,39 @@ contents_begin(
 }
 
 enum rc
-contents_await(struct contents *c, bool *there, struct fault *f)
-{
-	enum rc rc = call_await(c->list, c->until, f);
-
-	*there = rc == RC_OK && c->list->code == ZOK;
-	return rc;
-}
-
-void
-contents_order(struct contents *c)
+contents_list(struct contents *c, const char *owner, bool *there, struct fault *f)
 {
 	struct call *list = c->list;
-	const struct queue q = {c->dir.layout, list->names, list->nnames};
-
-	queue_look(&c->place, &q, "");
-	c->placed = queue_sort(c->dir.layout, list->names, list->nnames);
-	c->reader = (struct reader){
-	    ASK_GET, .part = "", .names = list->names, .n = c->place.holders.n};
-}
-
-void
-contents_want(struct contents *c, const char *owner)
-{
 	struct reader *r = &c->reader;
-	size_t kept = 0;
+	size_t n;
+	enum rc rc = call_await(list, c->until, f);
 
-	for (size_t i = 0; i < r->n; i++) {
+	*there = rc == RC_OK && list->code == ZOK;
+	if (!*there || c->dir.layout->single)
+		return rc;
+	queue_look(
+	    &c->place, &(struct queue){c->dir.layout, list->names, list->nnames}, "");
+	*there = queue_sort(c->dir.layout, list->names, list->nnames, &c->placed);
+	if (!*there)
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	n = c->place.holders.n;
+	*r = reader_of("", list->names, owner ? 0 : n);
+	for (size_t i = 0; owner && i < n; i++) {
 		struct child child = layout_read(c->dir.layout, r->names[i]);
 
 		if (child_has_owner(&child, owner))
-			r->names[kept++] = r->names[i];
+			r->names[r->n++] = r->names[i];
 	}
-	c->placed = r->n = kept;
+	if (owner)
+		c->placed = r->n;
+	reader_ask(r, &c->dir);
+	return RC_OK;
 }
 
 /* ---- semaphores ---- */
 
-static int
-compare_leases(const void *a, const void *b)
+int
+compare_names(const void *a, const void *b)
 {
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
@@ -107,9 +107,9 @@ compare_uuid(const void *name, const void *seat)
 const char *
 contents_seat(const struct contents *c, const char *name)
 {
-	const char **seat = c->seats > 0
-	    ? bsearch(name, c->leases->names, c->seats, sizeof seat, compare_uuid)
-	    : NULL;
+	const char **seat = c->seats > 0 ? bsearch(name, c->lists.of[LEASES]->names,
+					       c->seats, sizeof seat, compare_uuid)
+					 : NULL;
 
 	return seat ? *seat : NULL;
 }
@@ -135,27 +135,10 @@ sort_seats(const struct layout *l, struct call *list)
 	}
 	list->nnames = n;
 	if (n > 0) {
-		qsort(list->names, ours, sizeof *list->names, compare_leases);
+		qsort(list->names, ours, sizeof *list->names, compare_names);
 		qsort(list->names + ours, n - ours, sizeof *list->names, compare_numbers);
 	}
 	return ours;
-}
-
-static enum rc
-read_semaphore(struct contents *c, struct fault *f)
-{
-	enum rc rc;
-
-	c->leases = lockdir_ask(&c->dir, ASK_LIST, "/leases", NULL);
-	c->locks = lockdir_ask(&c->dir, ASK_LIST, "/locks", NULL);
-	rc = call_await(c->leases, c->until, f);
-	if (rc == RC_OK)
-		rc = call_await(c->locks, c->until, f);
-	if (rc != RC_OK)
-		return rc;
-	c->seats = sort_seats(c->dir.layout, c->leases);
-	c->queued = sort_seats(c->dir.layout, c->locks);
-	return RC_OK;
 }
 
 enum rc
@@ -167,7 +150,15 @@ contents_judge(struct contents *c, bool freeze, int64_t now, struct fault *f)
 	if (freeze && c->place.freeze)
 		rc = freeze_look(&c->freeze, &c->dir, "", list->names + c->placed,
 		    list->nnames - c->placed, now, false, c->until, f);
-	return rc == RC_OK && c->place.semaphore ? read_semaphore(c, f) : rc;
+	if (rc != RC_OK || !c->place.semaphore)
+		return rc;
+	lists_ask(&c->lists, &c->dir);
+	rc = lists_await(&c->lists, c->until, NULL, f);
+	if (rc != RC_OK)
+		return rc;
+	c->seats = sort_seats(c->dir.layout, c->lists.of[LEASES]);
+	c->queued = sort_seats(c->dir.layout, c->lists.of[LOCKS]);
+	return RC_OK;
 }
 
 /* ---- who holds it, and who does not ---- */
@@ -193,13 +184,15 @@ has_place(struct contents *c, const char *name)
 	return false;
 }
 
+/* In that part of it: those that are no dlocks'. */
 static struct reader
-others_in(const char *part, const struct call *list, size_t from)
+others_in(const struct contents *c, enum part part, size_t from)
 {
-	if (!list || list->nnames == from)
-		return (struct reader){.n = 0};
-	return (struct reader){
-	    ASK_GET, .part = part, .names = list->names + from, .n = list->nnames - from};
+	struct call *list = c->lists.of[part];
+
+	return list && list->nnames > from
+	    ? reader_of(parts[part], list->names + from, list->nnames - from)
+	    : (struct reader){.n = 0};
 }
 
 static void
@@ -212,15 +205,14 @@ next_step(struct contents *c)
 		for (size_t i = c->reader.n; i < c->placed; i++)
 			if (has_place(c, names[i]))
 				names[c->rest++] = names[i];
-		c->waiting = c->rest + (c->locks ? c->locks->nnames - c->queued : 0);
-		c->reader = others_in("/leases", c->leases, c->seats);
+		c->waiting = c->rest + others_in(c, LOCKS, c->queued).n;
+		c->reader = others_in(c, LEASES, c->seats);
 		break;
 	case READS_LOCKS:
-		c->reader = others_in("/locks", c->locks, c->queued);
+		c->reader = others_in(c, LOCKS, c->queued);
 		break;
 	default:
-		c->reader = (struct reader){
-		    ASK_GET, .part = "", .names = names, .n = c->rest};
+		c->reader = reader_of("", names, c->rest);
 	}
 }
 
@@ -261,7 +253,6 @@ contents_end(struct contents *c)
 	reader_end(&c->reader);
 	call_drop(c->current);
 	call_drop(c->list);
-	call_drop(c->leases);
-	call_drop(c->locks);
+	lists_drop(&c->lists);
 	*c = (struct contents){.list = NULL};
 }

@@ -52,7 +52,7 @@ struct contents {
 	struct call *list;  /* of the directory; the node, where that is the lock */
 	struct place place; /* what the names say together */
 	struct freeze freeze;
-	struct call *leases, *locks; /* of a semaphore */
+	struct lists lists; /* of a semaphore */
 	/* nodes that no lock has made */
 	struct odd {
 		const char *first;
@@ -78,14 +78,11 @@ void contents_begin(
     struct contents *, const struct lockdir *, const char *path, instant until);
 void contents_end(struct contents *);
 
-/* Waits for the list.  *there: the directory is. */
-enum rc contents_await(struct contents *, bool *there, struct fault *);
-
-/* Of a list that is there: puts the names into order. */
-void contents_order(struct contents *);
-
-/* Only the holder with that owner is wanted. */
-void contents_want(struct contents *, const char *owner);
+/*
+ * Waits for the list, puts its names into order, and asks about the first ones.  *there: the
+ * directory is.  With `owner`, nobody is wanted but the holder with that.
+ */
+enum rc contents_list(struct contents *, const char *owner, bool *there, struct fault *);
 
 /*
  * Reads what says who of the first ones holds the lock: the lists of a semaphore, and with
@@ -98,6 +95,9 @@ enum rc contents_judge(struct contents *, bool freeze, int64_t now, struct fault
  * until the next call.  RC_DONE: there are no more.
  */
 enum rc contents_next(struct contents *, bool holder, struct member *, struct fault *);
+
+/* Of names, for qsort(). */
+int compare_names(const void *, const void *);
 
 /* The lease of the dlock that has that name in K; NULL: it has none. */
 const char *contents_seat(const struct contents *, const char *name);

@@ -179,19 +179,6 @@ data_asker(const char *data)
 	return asker;
 }
 
-/* JSON has guises of its own for a character: what is swept is what they stand for. */
-static void
-blot_member(json_t *member, const char *secret)
-{
-	char *text = json_is_string(member) ? strdup(json_string_value(member)) : NULL;
-
-	if (!text)
-		return;
-	secret_blot(text, secret);
-	json_string_set_nocheck(member, text);
-	free(text);
-}
-
 char *
 data_record(const char *data, const char *secret)
 {
@@ -203,8 +190,17 @@ data_record(const char *data, const char *secret)
 		return NULL;
 	for (size_t i = 0; i < sizeof besides / sizeof *besides; i++)
 		json_object_del(root, besides[i]);
-	for (void *i = json_object_iter(root); i; i = json_object_iter_next(root, i))
-		blot_member(json_object_iter_value(i), secret);
+	/* JSON has guises of its own for a character: what is swept is what they stand for */
+	for (void *i = json_object_iter(root); i; i = json_object_iter_next(root, i)) {
+		json_t *member = json_object_iter_value(i);
+
+		text = json_is_string(member) ? strdup(json_string_value(member)) : NULL;
+		if (text) {
+			secret_blot(text, secret);
+			json_string_set_nocheck(member, text);
+		}
+		free(text);
+	}
 	text = json_dumps(root, JSON_COMPACT);
 	json_decref(root);
 	return text;

@@ -45,48 +45,6 @@ freeze_form(char out[FORM_BYTES], const char *name, int i)
 	return true;
 }
 
-static int64_t
-end_of(const char *name, int64_t since)
-{
-	int64_t length = layout_freeze(name).length;
-
-	return length == NEVER || since < 0 ? NEVER : since + length;
-}
-
-static void
-freeze_note(struct freeze *z, struct session *s, const char *name, const struct call *c)
-{
-	int64_t since = stat_time(c->stat.ctime);
-
-	*z = (struct freeze){.on = true,
-	    .czxid = c->stat.czxid,
-	    .since = since,
-	    .until = end_of(name, since)};
-	snprintf(z->name, sizeof z->name, "%s", name);
-	data_quote(z->record, sizeof z->record, c->text, session_secret(s));
-}
-
-static enum rc
-freeze_read(struct freeze *z, const struct lockdir *d, const char *part, const char *name,
-    int64_t now, bool sweep, instant until, struct fault *f)
-{
-	struct call *c = lockdir_ask(d, ASK_GET, part, name);
-	enum rc rc = call_await(c, until, f);
-
-	if (rc == RC_OK && c->code == ZOK) {
-		int64_t end = end_of(name, stat_time(c->stat.ctime));
-
-		if (now >= 0 && now >= end)
-			rc = sweep ? freeze_remove(d, name, NULL, until, f) : RC_OK;
-		else if (!z->on || c->stat.czxid > z->czxid)
-			freeze_note(z, d->session, name, c);
-		if (rc == RC_DENIED)
-			rc = RC_OK; /* it was worth trying */
-	}
-	call_drop(c);
-	return rc;
-}
-
 enum rc
 freeze_look(struct freeze *z, const struct lockdir *d, const char *part,
     const char *const *names, size_t n, int64_t now, bool sweep, instant until,
@@ -95,9 +53,33 @@ freeze_look(struct freeze *z, const struct lockdir *d, const char *part,
 	enum rc rc = RC_OK;
 
 	*z = (struct freeze){.until = NEVER};
-	for (size_t i = 0; rc == RC_OK && i < n; i++)
-		if (layout_freeze(names[i]).length > 0)
-			rc = freeze_read(z, d, part, names[i], now, sweep, until, f);
+	for (size_t i = 0; rc == RC_OK && i < n; i++) {
+		int64_t length = layout_freeze(names[i]).length, since, end;
+		struct call *c;
+
+		if (length == 0)
+			continue;
+		c = lockdir_ask(d, ASK_GET, part, names[i]);
+		rc = call_await(c, until, f);
+		since = rc == RC_OK ? stat_time(c->stat.ctime) : -1;
+		end = length == NEVER || since < 0 ? NEVER : since + length;
+		if (rc == RC_OK && c->code == ZOK && now >= 0 && now >= end) {
+			if (sweep)
+				rc = freeze_remove(d, names[i], NULL, until, f);
+		} else if (rc == RC_OK && c->code == ZOK &&
+		    (!z->on || c->stat.czxid > z->czxid)) {
+			*z = (struct freeze){.on = true,
+			    .czxid = c->stat.czxid,
+			    .since = since,
+			    .until = end};
+			snprintf(z->name, sizeof z->name, "%s", names[i]);
+			data_quote(z->record, sizeof z->record, c->text,
+			    session_secret(d->session));
+		}
+		if (rc == RC_DENIED && c->code == ZOK)
+			rc = RC_OK; /* it was worth trying */
+		call_drop(c);
+	}
 	return rc;
 }
 

@@ -3,15 +3,14 @@
  *
  *  1. It shows the first of them to its user: by its node, or who has frozen the lock.
  *  2. A waiter says in its node that it is one (data.h).  One whose turn has come, and whose
- *     node stays a waiter's for IDLE_PATIENCE, has died.  Whoever is near the head deletes that
- *     node, which would block all until its session ends.
+ *     node stays a waiter's for RETRY_RETURN, has died: one that has lost its connection would
+ *     be back by then.  Whoever is near the head deletes that node, which would block all until
+ *     its session ends.
  */
 #include "zk.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#define IDLE_PATIENCE (3 * NS_PER_S) /* for a waiter whose turn has come */
 
 enum { LOOKS = 8 /* at most, in one beat */ };
 
@@ -146,7 +145,7 @@ look_at_holder(struct zk *z, const char *name, struct idler *idler, struct fault
 	if (!there)
 		*idler = none;
 	else if (!t->freeze.on &&
-	    now >= instant_after(idle_since(z, idler, name, node), IDLE_PATIENCE))
+	    now >= instant_after(idle_since(z, idler, name, node), RETRY_RETURN))
 		rc = delete_idler(z, name, node->stat.version, f);
 	if (there && (rc == RC_DENIED || rc == RC_PROTOCOL))
 		rc = RC_OK; /* it was worth trying */
@@ -183,15 +182,10 @@ look_at_others(struct zk *z, struct fault *f)
 }
 
 enum rc
-holders_look_at_first(struct zk *z, struct fault *f)
+holders_look_at(struct zk *z, bool all, struct fault *f)
 {
-	return look_at_holder(z, z->turn.place.holders.first, &z->turn.idlers.first, f);
-}
+	struct turn *t = &z->turn;
+	enum rc rc = look_at_holder(z, t->place.holders.first, &t->idlers.first, f);
 
-enum rc
-holders_look_at(struct zk *z, struct fault *f)
-{
-	enum rc rc = holders_look_at_first(z, f);
-
-	return rc == RC_OK && z->turn.place.holders.n > 1 ? look_at_others(z, f) : rc;
+	return rc == RC_OK && all && t->place.holders.n > 1 ? look_at_others(z, f) : rc;
 }

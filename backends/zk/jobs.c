@@ -1,5 +1,23 @@
-/* jobs.c - reads and writes what jobs have done. */
-#include "jobs.h"
+/*
+ * jobs.c - reads and writes what the jobs of a lock have done (struct job).
+ *
+ *	<above>/dlock-jobs/<lock>/last		the last run that was remembered
+ *	<above>/dlock-jobs/<lock>/good		the last one that ended with 0
+ *	<above>/dlock-jobs/<lock>/<era>/<ID>	one with an ID that ended with 0
+ *
+ *  1. It is no part of the lock's own directory <above>/<lock>, whose children Curator's
+ *     users count.  The nodes are persistent.
+ *  2. A release writes it in the transaction that deletes our node, so that it is there
+ *     when the next one's turn comes, and only if the lock was still ours.
+ *  3. Begin is the server's time at the grant, as told with our node; the end is the
+ *     mtime of what was written.  Nobody can forge that one, so a begin after it is none.
+ *  4. An era is 400 days of the server's time, the one in which a run has ended.  Two are
+ *     looked at, and the one to come, if the clock goes back; older ones are removed, a
+ *     few names at a time, by whoever looks.
+ *  5. What others have written there, and is no record, is as if nothing were there; but an
+ *     ID's node says that it was run, whatever it holds.
+ */
+#include "zk.h"
 
 #include "backends/common/text.h"
 
@@ -18,23 +36,31 @@ era_of(int64_t now)
 	return now < 0 ? 0 : now / ERA;
 }
 
-void
-jobs_begin(struct jobs *p, const struct claim *claim, const struct lockdir *d)
+struct path
+jobs_path(const struct lockdir *d, const char *name)
 {
-	const char *name = strrchr(d->path, '/');
+	const char *lock = strrchr(d->path, '/');
 
-	*p = (struct jobs){.claim = claim, .began = -1};
-	snprintf(p->path, sizeof p->path, "%.*s/" JOBS "%s", (int)(name - d->path),
-	    d->path, name);
+	return path_of("%.*s/" JOBS "%s%s%s", (int)(lock - d->path), d->path, lock,
+	    *name ? "/" : "", name);
 }
 
 static struct path
-id_path(const struct jobs *p, long long era)
+era_path(const struct zk *z, long long era)
+{
+	char number[32];
+
+	snprintf(number, sizeof number, "%lld", era);
+	return jobs_path(&z->dir, number);
+}
+
+static struct path
+id_path(const struct zk *z, long long era)
 {
 	char id[ENCODED_BYTES];
 
-	encode_key(id, sizeof id, p->claim->job.once);
-	return path_of("%s/%lld/%s", p->path, era, id);
+	encode_key(id, sizeof id, z->claim->job.once);
+	return path_of("%s/%s", era_path(z, era).at, id);
 }
 
 /* ---- read ---- */
@@ -71,37 +97,34 @@ jobs_forget(struct past_run *run)
 
 /* A run of our ID has been, or one that has ended well may have been too recent. */
 static enum rc
-judge_run(const struct jobs *p, const struct node *n, struct call *c, bool good,
-    instant until, struct fault *f)
+judge_run(struct zk *z, struct call *c, bool good, instant until, struct fault *f)
 {
 	struct past_run run;
 	char who[sizeof run.who];
-	int64_t now = node_server_now(n), age;
+	const struct job *job = &z->claim->job;
+	int64_t now = node_server_now(&z->node), age;
 	enum rc rc = call_await(c, until, f);
 
 	if (rc != RC_OK || c->code != ZOK)
 		return rc;
 	jobs_read(&run, c);
 	jobs_forget(&run);
-	session_quote(n->dir->session, who, sizeof who, run.who);
+	session_quote(z->dir.session, who, sizeof who, run.who);
 	if (!good)
 		return refuse_done(
-		    f, &p->claim->job, run.began < 0 ? -1 : run.began / NS_PER_MS, who);
+		    f, job, run.began < 0 ? -1 : run.began / NS_PER_MS, who);
 	age = now > run.began ? now - run.began : 0;
-	return run.began >= 0 && age < p->claim->job.cooldown
-	    ? refuse_recent(f, &p->claim->job, age)
-	    : RC_OK;
+	return run.began >= 0 && age < job->cooldown ? refuse_recent(f, job, age) : RC_OK;
 }
 
 /* ---- old eras ---- */
 
 /* Removes a few of its names, or it, when it has none any more.  It was worth trying. */
 static enum rc
-prune_era(const struct jobs *p, const struct node *n, const char *era, instant until,
-    struct fault *f)
+prune_era(struct zk *z, const char *era, instant until, struct fault *f)
 {
-	struct session *s = n->dir->session;
-	struct path path = path_of("%s/%s", p->path, era);
+	struct session *s = z->dir.session;
+	struct path path = jobs_path(&z->dir, era);
 	struct call *list = call_ask(s, ASK_LIST, path.at);
 	enum rc rc = call_await(list, until, f);
 
@@ -126,15 +149,14 @@ is_past_era(const char *name, long long era)
 
 /* The directories and nodes that stay. */
 static enum rc
-make_all(const struct jobs *p, const struct node *n, long long era, instant until,
-    struct fault *f)
+make_all(struct zk *z, long long era, instant until, struct fault *f)
 {
-	const struct path all[] = {path_of("%s/last", p->path),
-	    path_of("%s/good", p->path), path_of("%s/%lld", p->path, era)};
+	const struct path all[] = {
+	    jobs_path(&z->dir, "last"), jobs_path(&z->dir, "good"), era_path(z, era)};
 	enum rc rc = RC_OK;
 
 	for (size_t i = 0; i < 3 && rc == RC_OK; i++)
-		rc = lockdir_make_path(n->dir, all[i].at, ZOO_PERSISTENT, until, f);
+		rc = lockdir_make_path(&z->dir, all[i].at, ZOO_PERSISTENT, until, f);
 	return rc;
 }
 
@@ -143,8 +165,7 @@ make_all(const struct jobs *p, const struct node *n, long long era, instant unti
  * it in time.
  */
 static enum rc
-tidy(const struct jobs *p, const struct node *n, struct call *list, long long era,
-    instant until, struct fault *f)
+tidy(struct zk *z, struct call *list, long long era, instant until, struct fault *f)
 {
 	char now[32];
 	size_t found = 0;
@@ -157,86 +178,83 @@ tidy(const struct jobs *p, const struct node *n, struct call *list, long long er
 		found += strcmp(name, "last") == 0 || strcmp(name, "good") == 0 ||
 		    strcmp(name, now) == 0;
 		if (is_past_era(name, era))
-			rc = prune_era(p, n, name, until, f);
+			rc = prune_era(z, name, until, f);
 	}
-	return rc == RC_OK && found < 3 ? make_all(p, n, era, until, f) : rc;
+	return rc == RC_OK && found < 3 ? make_all(z, era, until, f) : rc;
 }
 
 /* ---- */
 
 /* All that is asked goes out at once. */
 enum rc
-jobs_check(struct jobs *p, const struct node *n, instant until, struct fault *f)
+jobs_check(struct zk *z, instant until, struct fault *f)
 {
-	struct session *s = n->dir->session;
+	struct session *s = z->dir.session;
 	struct call *list, *runs[LOOKS + 1];
-	int ids = p->claim->job.once ? LOOKS : 0;
-	int64_t now = node_server_now(n);
+	int ids = z->claim->job.once ? LOOKS : 0;
+	int64_t now = node_server_now(&z->node);
 	enum rc rc = RC_OK;
 
 	for (int i = 0; i < ids; i++)
-		runs[i] = call_ask(s, ASK_GET, id_path(p, era_of(now) + 1 - i).at);
-	runs[ids] = call_ask(s, ASK_GET, path_of("%s/good", p->path).at);
-	list = call_ask(s, ASK_LIST, p->path);
+		runs[i] = call_ask(s, ASK_GET, id_path(z, era_of(now) + 1 - i).at);
+	runs[ids] = call_ask(s, ASK_GET, jobs_path(&z->dir, "good").at);
+	list = call_ask(s, ASK_LIST, jobs_path(&z->dir, "").at);
 	for (int i = 0; i <= ids; i++) {
 		if (rc == RC_OK)
-			rc = judge_run(p, n, runs[i], i == ids, until, f);
+			rc = judge_run(z, runs[i], i == ids, until, f);
 		call_drop(runs[i]);
 	}
 	if (rc == RC_OK)
-		rc = tidy(p, n, list, era_of(now), until, f);
+		rc = tidy(z, list, era_of(now), until, f);
 	call_drop(list);
-	p->began = rc == RC_OK ? now : -1;
+	z->jobs.began = rc == RC_OK ? now : -1;
 	return rc;
 }
 
-static void
-print_run(const struct jobs *p, const struct node *n, int status, char *out, size_t size)
+void
+jobs_remember(struct zk *z, int status, struct memory *m)
 {
-	json_t *record = json_loads(n->record, JSON_REJECT_DUPLICATES, NULL);
-	json_t *root = json_pack("{s:s?, s:I, s:i, s:I, s:o?}", "id", p->claim->job.once,
-	    "began", (json_int_t)(p->began / NS_PER_MS), "status", status, "token",
-	    (json_int_t)n->token, "record", record);
-	char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+	json_t *record, *root;
+	char *text;
 
-	snprintf(out, size, "%s", text && strlen(text) < size ? text : "{}");
+	m->n = 0;
+	if (z->jobs.began < 0)
+		return;
+	record = json_loads(z->node.record, JSON_REJECT_DUPLICATES, NULL);
+	root = json_pack("{s:s?, s:I, s:i, s:I, s:o?}", "id", z->claim->job.once, "began",
+	    (json_int_t)(z->jobs.began / NS_PER_MS), "status", status, "token",
+	    (json_int_t)z->node.token, "record", record);
+	text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+	snprintf(m->data, sizeof m->data, "%s",
+	    text && strlen(text) < sizeof m->data ? text : "{}");
 	free(text);
 	json_decref(root);
-}
-
-void
-jobs_remember(struct jobs *p, const struct node *n, int status, struct memory *m)
-{
-	m->n = 0;
-	if (p->began < 0)
-		return;
-	print_run(p, n, status, m->data, sizeof m->data);
-	m->last = path_of("%s/last", p->path);
-	m->good = path_of("%s/good", p->path);
+	m->last = jobs_path(&z->dir, "last");
+	m->good = jobs_path(&z->dir, "good");
 	m->changes[m->n++] = (struct change){
 	    CHANGE_SET, m->last.at, m->data, .version = -1};
 	if (status != 0)
 		return;
 	m->changes[m->n++] = (struct change){
 	    CHANGE_SET, m->good.at, m->data, .version = -1};
-	if (!p->claim->job.once)
+	if (!z->claim->job.once)
 		return;
-	m->id = id_path(p, era_of(node_server_now(n)));
-	m->changes[m->n++] = (struct change){p->exists ? CHANGE_SET : CHANGE_CREATE,
+	m->id = id_path(z, era_of(node_server_now(&z->node)));
+	m->changes[m->n++] = (struct change){z->jobs.exists ? CHANGE_SET : CHANGE_CREATE,
 	    m->id.at, m->data, .mode = ZOO_PERSISTENT, .version = -1};
 }
 
 enum rc
-jobs_prepare(struct jobs *p, const struct node *n, instant until, struct fault *f)
+jobs_prepare(struct zk *z, instant until, struct fault *f)
 {
-	long long era = era_of(node_server_now(n));
+	long long era = era_of(node_server_now(&z->node));
 	int code;
-	enum rc rc = make_all(p, n, era, until, f);
+	enum rc rc = make_all(z, era, until, f);
 
-	if (rc != RC_OK || !p->claim->job.once)
+	if (rc != RC_OK || !z->claim->job.once)
 		return rc;
 	rc = call_finish(
-	    call_ask(n->dir->session, ASK_EXISTS, id_path(p, era).at), until, &code, f);
-	p->exists = rc == RC_OK && code == ZOK;
+	    call_ask(z->dir.session, ASK_EXISTS, id_path(z, era).at), until, &code, f);
+	z->jobs.exists = rc == RC_OK && code == ZOK;
 	return rc;
 }

@@ -68,33 +68,17 @@ child_has_owner(const struct child *c, const char *owner)
 	return child_owner(got, c) && strcmp(wanted, got) == 0;
 }
 
-/* What says in a name whose it is. */
-static void
-print_naming(char out[PREFIX_BYTES], enum naming naming, const char *owner)
-{
-	char host[HOST_CHARS + 1] = "", o[OWNER_CHARS + 1];
-
-	mark_owner(o, owner);
-	if (naming == NAMING_OWNER)
-		snprintf(out, PREFIX_BYTES, "%s", o);
-	if (naming == NAMING_UUID)
-		snprintf(out, PREFIX_BYTES, "_c_%.8s-%.4s-%.4s-%.4s-%.12s-", o, o + 8,
-		    o + 12, o + 16, o + 20);
-	if (naming != NAMING_LABEL)
-		return;
-	gethostname(host, sizeof host - 1);
-	for (char *c = host; *c; c++)
-		if (!isalnum((unsigned char)*c) && *c != '-' && *c != '.')
-			*c = '_';
-	snprintf(out, PREFIX_BYTES, "%s.%s", host, o);
-}
-
 /* A dlock's, of a name in which that ends at `end`; NULL: it is another's. */
 static const char *
 owner_in(enum naming naming, const char *name, const char *end)
 {
 	const char *owner = end - OWNER_CHARS;
 
+	if (naming == NAMING_UUID)
+		return starts_with(name, "_c_") &&
+			strnlen(name, VERSION_AT) == VERSION_AT && name[VERSION_AT] == 'd'
+		    ? name + strlen("_c_")
+		    : NULL;
 	if (end - name < OWNER_CHARS || !has_hex(owner, OWNER_CHARS) ||
 	    owner[MARK_AT] != 'd')
 		return NULL;
@@ -106,55 +90,54 @@ owner_in(enum naming naming, const char *name, const char *end)
 /* ---- numbers ---- */
 
 /*
- * The number that the server has given, at the end of a name; one that is negative (after
- * 2^31 of them) has its sign.  NULL: there is none.
+ * The number that the server has given, at the end of a name and after that tag: ten characters;
+ * one that is negative (after 2^31 of them) has its sign, and may have ten digits besides.
+ * NULL: there is none.
  */
 static const char *
-number_at_end(const char *name)
+number_after(const char *name, const char *tag)
 {
 	size_t n = strlen(name);
-	const char *s = n > NUMBER ? name + n - NUMBER : name;
 
-	if (s == name || strspn(s, "0123456789") != NUMBER)
-		return NULL;
-	return s - name >= 2 && s[-1] == '-' && (s[-2] == '-' || s[-2] == '_') ? s - 1
-									       : s;
+	for (size_t length = NUMBER + 1; length >= NUMBER; length--) {
+		const char *s = name + n - length;
+		bool negative = length <= n && *s == '-';
+
+		if (length <= n && (length == NUMBER || negative) &&
+		    strspn(s + negative, "0123456789") == length - negative &&
+		    ends_with(name, s, tag))
+			return s;
+	}
+	return NULL;
 }
-
-static void
-note_place(struct child *c, const char *number, enum lock_kind kind, const char *owner)
-{
-	c->rank = number;
-	c->kind = kind;
-	c->owner = owner;
-	c->what = owner ? CHILD_DLOCKS : CHILD_OTHERS;
-	c->blind = false;
-}
-
-/* ---- names as the forms of a layout have them ---- */
 
 /*
  * Hosts have "-" in their names: the last tag counts, and a host's in rw-seq may be called
- * "lockbox".  The older of menagerie's two locks (K/lock-<n>) sees all that begins with "lock".
+ * "lockbox".  The older of menagerie's two locks (K/lock-<n>) sees all that begins with "lock";
+ * all of Curator's recipes put a uuid before that.
  */
 static void
 read_forms(const struct layout *l, struct child *c)
 {
-	const char *name = c->name, *number = number_at_end(name), *end;
+	const char *name = c->name;
 
-	for (const struct form *form = l->forms; number && form->tag; form++) {
-		bool hosts = ends_with(name, number, "-R-") ||
-		    ends_with(name, number, "-W-");
+	for (const struct form *form = l->forms; form->tag; form++) {
+		const char *number = number_after(name, form->tag), *end;
 
-		if (!starts_with(name, form->head) || !ends_with(name, number, form->tag))
+		if (!number || !starts_with(name, form->head))
 			continue;
 		end = number - strlen(form->tag);
-		if (*form->head ? hosts : end == name && l->naming == NAMING_LABEL)
+		if (*form->head ? number_after(name, "-R-") || number_after(name, "-W-")
+				: end == name && l->naming != NAMING_OWNER)
 			continue;
 		while (form->thread && end > name && isdigit((unsigned char)end[-1]))
 			end--;
 		end -= form->thread && end > name && end[-1] == '-';
-		note_place(c, number, form->kind, owner_in(l->naming, name, end));
+		c->rank = number;
+		c->kind = form->kind;
+		c->owner = owner_in(l->naming, name, end);
+		c->what = c->owner ? CHILD_DLOCKS : CHILD_OTHERS;
+		c->blind = false;
 		return;
 	}
 }
@@ -167,7 +150,8 @@ void
 layout_name(char out[PREFIX_BYTES], const struct layout *l, const struct claim *claim)
 {
 	const struct form *form = l->forms;
-	char who[PREFIX_BYTES], more[32] = "", digits[16];
+	char who[PREFIX_BYTES], more[32] = "", digits[16], o[OWNER_CHARS + 1],
+				host[HOST_CHARS + 1] = "";
 
 	while (form->tag && form->kind != claim->kind)
 		form++;
@@ -175,7 +159,18 @@ layout_name(char out[PREFIX_BYTES], const struct layout *l, const struct claim *
 	*out = '\0';
 	if (!form->tag)
 		return;
-	print_naming(who, l->naming, claim->owner);
+	mark_owner(o, claim->owner);
+	gethostname(host, sizeof host - 1);
+	for (char *c = host; *c; c++)
+		if (!isalnum((unsigned char)*c) && *c != '-' && *c != '.')
+			*c = '_';
+	if (l->naming == NAMING_OWNER)
+		snprintf(who, sizeof who, "%s", o);
+	else if (l->naming == NAMING_UUID)
+		snprintf(who, sizeof who, "_c_%.8s-%.4s-%.4s-%.4s-%.12s-", o, o + 8,
+		    o + 12, o + 16, o + 20);
+	else
+		snprintf(who, sizeof who, "%s.%s", host, o);
 	snprintf(digits, sizeof digits, "%.15s", claim->owner);
 	if (form->kind == KIND_LIMIT)
 		snprintf(more, sizeof more, "%u-",
@@ -192,41 +187,11 @@ layout_semaphore(const char *name)
 {
 	if (strlen(name) == OWNER_CHARS && has_hex(name, OWNER_CHARS))
 		return "kazoo";
-	return number_at_end(name) && starts_with(name, "permit-") ? "menagerie" : NULL;
+	return starts_with(name, "permit-") && number_after(name, "-") ? "menagerie"
+								       : NULL;
 }
 
 /* ---- Curator ---- */
-
-/* The form whose tag stands before `s`; NULL: none's does. */
-static const struct form *
-form_before(const char *name, const char *s)
-{
-	for (const struct form *form = layouts[0].forms; form->tag; form++)
-		if (ends_with(name, s, form->tag))
-			return form;
-	return NULL;
-}
-
-/*
- * The number that the server gives, after a tag; one that is negative has its sign, and may have
- * nine digits.  NULL: there is none.
- */
-static const char *
-number_after_tag(const char *name)
-{
-	size_t n = strlen(name);
-
-	for (size_t length = NUMBER; length <= NUMBER + 1 && length < n; length++) {
-		const char *s = name + n - length;
-		bool negative = *s == '-';
-
-		if ((length == NUMBER || negative) &&
-		    strspn(s + negative, "0123456789") == length - negative &&
-		    form_before(name, s))
-			return s;
-	}
-	return NULL;
-}
 
 /* The N of "...-N-unit-"; 0: it is none. */
 static unsigned
@@ -243,31 +208,24 @@ limit_before(const char *name, const char *end)
 	return s > name && s[-1] == '-' && limit <= LIMIT_MAX ? limit : 0;
 }
 
-/*
- * All of Curator's recipes put a uuid before "lock-<n>"; menagerie puts nothing there.  What a
- * client of another layout has made has no place.
- */
+/* What a client of another layout has made has no place. */
 static void
 read_curators(struct child *c)
 {
-	const char *name = c->name, *rank = number_after_tag(name);
+	const char *name = c->name;
 
 	if (strcmp(name, "locks") == 0 || strcmp(name, "leases") == 0 ||
 	    strcmp(name, "slots") == 0) {
 		c->what = CHILD_PART;
 		c->blind = false;
 	}
-	if (starts_with(name, "_c_") && strnlen(name, VERSION_AT) == VERSION_AT &&
-	    name[VERSION_AT] == 'd')
-		c->owner = name + strlen("_c_");
-	if (!rank ||
-	    (!c->owner &&
-		(strstr(name, "__lock__") || strstr(name, "__rlock__") ||
-		    starts_with(name, "permit-") ||
-		    (starts_with(name, "lock-") && rank == name + strlen("lock-")))))
+	c->owner = owner_in(NAMING_UUID, name, NULL);
+	if (!c->owner &&
+	    (strstr(name, "__lock__") || strstr(name, "__rlock__") ||
+		starts_with(name, "permit-")))
 		return;
-	note_place(c, rank, form_before(name, rank)->kind, c->owner);
-	if (c->kind == KIND_LIMIT && (c->limit = limit_before(name, rank)) == 0)
+	read_forms(layouts, c);
+	if (c->kind == KIND_LIMIT && (c->limit = limit_before(name, c->rank)) == 0)
 		c->kind = KIND_EXCLUSIVE;
 }
 

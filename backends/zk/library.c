@@ -3,7 +3,6 @@
 
 #include "backends/common/clock.h"
 #include "backends/common/inlet.h"
-#include "message.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -66,7 +65,7 @@ message_drop(struct message *m)
 /* Requests whose answers are to come, in their order. */
 struct line {
 	struct request *at;
-	size_t first, n, room;
+	size_t n, room;
 };
 
 struct filter {
@@ -84,11 +83,6 @@ static pthread_key_t key;
 static void
 line_add(struct line *l, const struct request *q)
 {
-	if (l->first > 0 && l->n == l->room) {
-		l->n -= l->first;
-		memmove(l->at, l->at + l->first, l->n * sizeof *l->at);
-		l->first = 0;
-	}
 	if (l->n == l->room) {
 		size_t room = l->room ? 2 * l->room : 16;
 		struct request *at = realloc(l->at, room * sizeof *at);
@@ -145,16 +139,17 @@ fail(int error)
 static bool
 makes_sense(struct filter *f)
 {
-	const struct line *l = &f->line;
+	struct line *l = &f->line;
 	enum answered answered;
 
 	if (!f->welcome) {
 		f->welcome = true;
 		return message_is_welcome(f->in.n - LENGTH);
 	}
-	answered = message_answers(f->in.bytes + LENGTH, f->in.n - LENGTH,
-	    l->first < l->n ? &l->at[l->first] : NULL);
-	f->line.first += answered == ANSWER_DUE;
+	answered = message_answers(
+	    f->in.bytes + LENGTH, f->in.n - LENGTH, l->n > 0 ? l->at : NULL);
+	if (answered == ANSWER_DUE)
+		memmove(l->at, l->at + 1, --l->n * sizeof *l->at);
 	if (answered == ANSWER_LOGIN)
 		return f->logins-- > 0; /* or the connection ends */
 	return answered != ANSWER_WRONG;
@@ -245,7 +240,7 @@ filter_begin(void)
 	}
 	message_drop(&f->in);
 	message_drop(&f->out);
-	f->given = f->line.first = f->line.n = f->logins = 0;
+	f->given = f->line.n = f->logins = 0;
 	f->whole = f->welcome = false;
 }
 

@@ -10,7 +10,7 @@
  *     asked for.  So from the moment on at which it writes that it has "initiated connection to
  *     server", its thread reads through an inlet (inlet.h): an answer is gathered there, and
  *     given to the library when all of it is there and it is one to the request whose turn it is
- *     (message.h).  Anything else is a broken connection: the library reads an error.
+ *     (message.c).  Anything else is a broken connection: the library reads an error.
  *  3. It stays with a silent server for two thirds of the session, and keeps its socket to
  *     itself.  When it has written that line, it has just sent its first request, and inlet.h
  *     knows on which descriptor.  library_break() shuts that down.
@@ -26,6 +26,7 @@
 #define DLOCK_ZK_LIBRARY_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <zookeeper/zookeeper.h>
 
 struct library;
@@ -56,5 +57,47 @@ void library_break(struct library *);
 
 /* The session ends: the library is held no more, and nobody is told. */
 void library_leave(struct library *);
+
+/*
+ * ---- message.c: what ZooKeeper's clients and servers send each other, byte by byte ----
+ *
+ * Pure: bytes in, what they are out.  A message is without the four bytes of its length.
+ */
+
+enum {
+	MESSAGE_MOST = 8 << 20, /* bytes of an answer */
+	/* of one that nobody has asked for */
+	MESSAGE_NEWS_MOST = 64 << 10,
+	MESSAGE_STEPS = 8, /* of a transaction */
+};
+
+/* A request: what its answer must be like. */
+struct request {
+	int32_t xid, op;
+	size_t nsteps; /* of a transaction: */
+	int32_t steps[MESSAGE_STEPS];
+};
+
+/* False: it is none, or a transaction of more steps. */
+bool message_request(struct request *, const unsigned char *bytes, size_t n);
+
+/* Some requests are answered apart from the others: false.  One for a login is such. */
+bool message_is_in_line(const struct request *);
+bool message_is_login(const struct request *);
+
+/* Is it the answer to a request for a session, for which nothing but its length can be wrong? */
+bool message_is_welcome(size_t n);
+
+/* What a server has sent after that: */
+enum answered {
+	ANSWER_WRONG, /* nothing that the library could read */
+	ANSWER_NEWS,  /* the answer to no request in line */
+	ANSWER_LOGIN, /* the same, to a login */
+	ANSWER_DUE,   /* the one to this request */
+};
+
+/* `due` is the request whose answer is next; NULL: there is none. */
+enum answered message_answers(
+    const unsigned char *bytes, size_t n, const struct request *due);
 
 #endif

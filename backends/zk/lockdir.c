@@ -73,6 +73,39 @@ lockdir_sync(const struct lockdir *d, instant until, struct fault *f)
 	return call_finish(call_ask(d->session, ASK_SYNC, d->path), until, NULL, f);
 }
 
+const char *const parts[PARTS] = {"/locks", "/leases", "/slots"};
+
+void
+lists_drop(struct lists *l)
+{
+	for (enum part p = 0; p < PARTS; p++)
+		call_drop(l->of[p]);
+	*l = (struct lists){{NULL}};
+}
+
+void
+lists_ask(struct lists *l, const struct lockdir *d)
+{
+	lists_drop(l);
+	for (enum part p = 0; p < PARTS; p++)
+		l->of[p] = lockdir_ask(d, ASK_LIST, parts[p], NULL);
+}
+
+enum rc
+lists_await(struct lists *l, instant until, bool *missing, struct fault *f)
+{
+	bool some = false;
+	enum rc rc = RC_OK;
+
+	for (enum part p = 0; p < PARTS && rc == RC_OK; p++) {
+		rc = call_await(l->of[p], until, f);
+		some = some || (rc == RC_OK && l->of[p]->code == ZNONODE);
+	}
+	if (missing)
+		*missing = some;
+	return rc;
+}
+
 struct call *
 lockdir_create(const struct lockdir *d, const char *path, const char *data, int mode)
 {

@@ -11,7 +11,7 @@
 #include "call.h"
 #include "layout.h"
 
-/* The directory beside a lock's in which is kept what its jobs have done (jobs.h). */
+/* The directory beside a lock's in which is kept what its jobs have done (jobs.c). */
 #define JOBS "dlock-jobs"
 
 enum {
@@ -54,6 +54,24 @@ struct call *lockdir_ask(
 
 /* As ASK_SYNC, and waits. */
 enum rc lockdir_sync(const struct lockdir *, instant until, struct fault *);
+
+/*
+ * The directories of a semaphore (permit.c), and their lists, as one server has them one after
+ * the other.
+ */
+enum part { LOCKS, LEASES, SLOTS, PARTS };
+extern const char *const parts[PARTS]; /* "/locks" */
+
+struct lists {
+	struct call *of[PARTS];
+};
+
+/* Also in place of earlier ones, and to be dropped at last. */
+void lists_ask(struct lists *, const struct lockdir *);
+void lists_drop(struct lists *);
+
+/* *missing (or NULL): one of the directories is not there. */
+enum rc lists_await(struct lists *, instant until, bool *missing, struct fault *);
 
 /* Makes a node with the rights that the user wants. */
 struct call *lockdir_create(

@@ -94,17 +94,6 @@ new_entry(const struct looking *l, enum entry_kind kind)
 	    .status = STATUS_NONE};
 }
 
-/* The same of one who holds or waits; waiters are numbered as they come. */
-static struct entry
-entry_of_one(struct looking *l, enum entry_kind kind, const struct call *c)
-{
-	struct entry e = new_entry(l, kind);
-
-	e.position = kind == ENTRY_WAITER ? ++l->position : 0;
-	e.token = c ? (uint64_t)c->stat.czxid : 0;
-	return e;
-}
-
 static void
 hand_on(struct looking *l, const struct entry *e)
 {
@@ -113,17 +102,6 @@ hand_on(struct looking *l, const struct entry *e)
 }
 
 /* ---- what a node says ---- */
-
-static bool
-is_printable(const char *text)
-{
-	size_t n = strlen(text);
-
-	for (const char *c = text; *c; c++)
-		if (*c < ' ' || *c > '~')
-			return false;
-	return n > 0 && n <= WHO_CHARS && strcmp(text, CURATORS_REVOKE) != 0;
-}
 
 /*
  * Curator's own nodes have the address of their host, if their user wants nothing else, and
@@ -146,9 +124,13 @@ describe_foreign(const struct session *s, struct words *w, const char *what,
 	    inet_pton(AF_INET6, w->who, &address) == 1) {
 		snprintf(w->host, sizeof w->host, "%s", w->who);
 		w->foreign.host = w->host;
-	} else if (is_printable(w->who)) {
+	} else if (strcmp(w->who, CURATORS_REVOKE) != 0 && *w->who &&
+	    strlen(w->who) <= WHO_CHARS) {
 		w->foreign.who = w->who;
 	}
+	for (const char *at = w->who; *at; at++)
+		if (*at < ' ' || *at > '~')
+			w->foreign.who = NULL;
 	return &w->foreign;
 }
 
@@ -167,97 +149,65 @@ granted_at(const struct Stat *stat, const struct progress *told)
 
 /* ---- who holds, and who waits ---- */
 
-/* A child of the lock's directory, whose place the name is; or the node that is the lock. */
+/* What a dlock says of itself. */
 static void
-tell_place(
-    struct looking *l, enum entry_kind kind, const char *name, const struct call *c)
+describe_dlock(const struct looking *l, struct entry *e, struct words *w,
+    const struct child *child, const struct progress *told, const struct call *c)
 {
-	const struct layout *layout = l->dir->layout;
-	struct child child = layout_read(layout, name);
-	struct progress told = data_read(c ? c->text : "");
-	struct entry e = entry_of_one(l, kind, c);
-	struct words w;
-	bool holds = kind == ENTRY_HOLDER,
-	     ours = layout->single ? *told.owner : child.what == CHILD_DLOCKS;
-	char *asker = c && holds ? data_asker(c->text) : NULL;
+	bool holds = e->kind == ENTRY_HOLDER, single = l->dir->layout->single;
 
-	e.lock = child.kind;
-	e.limit = child.limit;
-	e.revoked = asker != NULL;
-	free(asker);
-	if (c && (!holds || layout->single))
-		e.since = micros(stat_time(c->stat.ctime));
-	else if (c && ours)
-		e.since = micros(stat_time(granted_at(&c->stat, &told)));
-	if (ours && layout->single)
-		snprintf(w.owner, sizeof w.owner, "%s", told.owner);
-	if (ours && (layout->single || child_owner(w.owner, &child)))
-		e.owner = w.owner;
-	if (ours && holds && e.lock == KIND_LIMIT)
-		e.slot = told.slot;
-	if (ours && c && *c->text && strcmp(c->text, CURATORS_REVOKE) != 0) {
-		data_quote(
-		    w.record, sizeof w.record, c->text, session_secret(l->dir->session));
-		e.record = w.record;
+	if (single)
+		snprintf(w->owner, sizeof w->owner, "%s", told->owner);
+	if (single || child_owner(w->owner, child))
+		e->owner = w->owner;
+	if (holds && e->lock == KIND_LIMIT)
+		e->slot = told->slot;
+	if (c && holds && !single)
+		e->since = micros(stat_time(granted_at(&c->stat, told)));
+	if (c && *c->text && strcmp(c->text, CURATORS_REVOKE) != 0) {
+		data_quote(w->record, sizeof w->record, c->text,
+		    session_secret(l->dir->session));
+		e->record = w->record;
 	}
-	if (!ours)
-		e.foreign = describe_foreign(
-		    l->dir->session, &w, layout->what, layout->listens ? "" : name, c);
-	hand_on(l, &e);
 }
 
-/* A user of Curator's semaphore, whose name is random. */
+/*
+ * Who holds or waits: a child of the lock's directory, whose place the name is; the node that is
+ * the lock; or a user of Curator's semaphore, whose name is random.
+ */
 static void
-tell_seat(struct looking *l, enum entry_kind kind, const struct call *c)
+tell_member(struct looking *l, enum entry_kind kind, const struct member *m)
 {
-	struct entry e = entry_of_one(l, kind, c);
+	const struct layout *layout = l->dir->layout;
+	const struct call *c = m->node;
+	struct child child = layout_read(layout, m->name);
+	struct progress told = data_read(c ? c->text : "");
+	bool seat = *m->part, holds = kind == ENTRY_HOLDER,
+	     ours = !seat && (layout->single ? *told.owner : child.what == CHILD_DLOCKS);
+	char *asker = c && holds && !seat ? data_asker(c->text) : NULL;
+	struct entry e = new_entry(l, kind);
 	struct words w;
 
-	e.lock = KIND_LIMIT;
 	if (c)
+		note_time(l, &c->stat);
+	e.position = holds ? 0 : ++l->position;
+	e.token = c ? (uint64_t)c->stat.czxid : 0;
+	e.lock = seat ? KIND_LIMIT : child.kind;
+	e.limit = seat ? 0 : child.limit;
+	e.revoked = asker != NULL;
+	free(asker);
+	if (c && (!holds || layout->single || seat))
 		e.since = micros(stat_time(c->stat.ctime));
-	e.foreign = describe_foreign(
-	    l->dir->session, &w, "a semaphore of Apache Curator's", "", c);
+	if (ours)
+		describe_dlock(l, &e, &w, &child, &told, c);
+	else
+		e.foreign = describe_foreign(l->dir->session, &w,
+		    seat ? "a semaphore of Apache Curator's" : layout->what,
+		    seat || layout->listens ? "" : m->name, c);
 	hand_on(l, &e);
 }
 
 /* ---- what else there is ---- */
-
-static void
-tell_freeze(struct looking *l, const struct freeze *z)
-{
-	struct entry e = new_entry(l, ENTRY_FREEZE);
-
-	e.record = *z->record ? z->record : NULL;
-	e.since = micros(z->since);
-	e.until = z->until == NEVER ? EPOCH_NONE : micros(z->until);
-	if (z->on)
-		hand_on(l, &e);
-}
-
-static void
-tell_last(struct looking *l, const struct call *last)
-{
-	const char *secret = session_secret(l->dir->session);
-	struct entry e = new_entry(l, ENTRY_LAST);
-	struct past_run run;
-
-	if (jobs_read(&run, last)) {
-		note_time(l, &last->stat);
-		if (run.record)
-			secret_blot(run.record, secret);
-		if (run.id)
-			secret_blot(run.id, secret);
-		e.token = run.token;
-		e.record = run.record;
-		e.since = micros(run.began);
-		e.until = micros(run.ended);
-		e.once = run.id;
-		e.status = run.status;
-		hand_on(l, &e);
-	}
-	jobs_forget(&run);
-}
 
 static void
 tell_unknown(struct looking *l, const char *what)
@@ -273,8 +223,6 @@ tell_odd(struct looking *l, const struct odd *odd)
 {
 	char what[256], name[81];
 
-	if (odd->n == 0)
-		return;
 	session_quote(l->dir->session, name, sizeof name, odd->first);
 	snprintf(what, sizeof what, "%zu node%s of no lock that dlock can share (%s)",
 	    odd->n, odd->n == 1 ? "" : "s", name);
@@ -287,21 +235,16 @@ tell_odd(struct looking *l, const struct odd *odd)
 static enum rc
 list_found(struct found *v, struct looking *l, struct fault *f)
 {
-	struct contents *c = &v->contents;
-	bool there;
-	enum rc rc = contents_await(c, &there, f);
+	bool there, single = l->dir->layout->single;
+	enum rc rc = contents_list(&v->contents, NULL, &there, f);
 
 	if (rc == RC_DENIED && !l->look->key) {
-		v->what = l->dir->layout->single ? "a node that may not be read"
-						 : "a directory that may not be read";
-		rc = RC_OK;
+		v->what = single ? "a node that may not be read"
+				 : "a directory that may not be read";
+		return RC_OK;
 	}
-	if (rc != RC_OK || !there || l->dir->layout->single)
-		return rc;
-	if (stat_is_ephemeral(&c->list->stat))
+	if (there && !single && stat_is_ephemeral(&v->contents.list->stat))
 		v->what = "an ephemeral node, which can be a lock of layout=plain only";
-	contents_order(c);
-	reader_ask(&c->reader, &c->dir);
 	return rc;
 }
 
@@ -313,14 +256,8 @@ tell_members(struct looking *l, struct contents *c, bool holder, struct fault *f
 	struct member m;
 	enum rc rc = RC_OK;
 
-	while (!l->enough && (rc = contents_next(c, holder, &m, f)) == RC_OK) {
-		if (m.node)
-			note_time(l, &m.node->stat);
-		if (*m.part)
-			tell_seat(l, kind, m.node);
-		else
-			tell_place(l, kind, m.name, m.node);
-	}
+	while (!l->enough && (rc = contents_next(c, holder, &m, f)) == RC_OK)
+		tell_member(l, kind, &m);
 	return rc == RC_DONE ? RC_OK : rc;
 }
 
@@ -328,7 +265,8 @@ tell_members(struct looking *l, struct contents *c, bool holder, struct fault *f
 static enum rc
 tell_directory(struct looking *l, struct contents *c, struct fault *f)
 {
-	struct entry waiting = new_entry(l, ENTRY_WAITING);
+	struct entry waiting = new_entry(l, ENTRY_WAITING),
+		     freeze = new_entry(l, ENTRY_FREEZE);
 	enum rc rc = contents_judge(c, true, time_there(l), f);
 
 	if (rc == RC_OK)
@@ -340,8 +278,13 @@ tell_directory(struct looking *l, struct contents *c, struct fault *f)
 	waiting.count = c->waiting;
 	if (l->look->brief && waiting.count > 0)
 		hand_on(l, &waiting);
-	tell_freeze(l, &c->freeze);
-	tell_odd(l, &c->odd);
+	freeze.record = *c->freeze.record ? c->freeze.record : NULL;
+	freeze.since = micros(c->freeze.since);
+	freeze.until = c->freeze.until == NEVER ? EPOCH_NONE : micros(c->freeze.until);
+	if (c->freeze.on)
+		hand_on(l, &freeze);
+	if (c->odd.n > 0)
+		tell_odd(l, &c->odd);
 	return RC_OK;
 }
 
@@ -350,7 +293,7 @@ tell_directory(struct looking *l, struct contents *c, struct fault *f)
  * to stay.  Where nobody has asked for that key, it is none of a lock's.
  */
 static void
-tell_node(struct looking *l, const struct call *node)
+tell_node(struct looking *l, struct call *node)
 {
 	const struct Stat *stat = &node->stat;
 
@@ -359,8 +302,7 @@ tell_node(struct looking *l, const struct call *node)
 	if (stat_is_directory(stat) && l->look->key) {
 		tell_unknown(l, "a directory, as locks of other layouts have it");
 	} else if (stat_is_ephemeral(stat) || l->look->key) {
-		note_time(l, stat);
-		tell_place(l, ENTRY_HOLDER, "", node);
+		tell_member(l, ENTRY_HOLDER, &(struct member){"", "", node});
 	}
 }
 
@@ -385,27 +327,31 @@ tell_contents(struct looking *l, struct found *v, const char *key, struct fault 
 }
 
 static enum rc
-tell_last_run(struct looking *l, struct fault *f)
+tell_last(struct looking *l, struct fault *f)
 {
-	struct jobs jobs;
-	struct call *c;
-	enum rc rc;
+	const char *secret = session_secret(l->dir->session);
+	struct entry e = new_entry(l, ENTRY_LAST);
+	struct past_run run = {.id = NULL};
+	struct call *c = call_ask(l->dir->session, ASK_GET, jobs_path(l->dir, "last").at);
+	enum rc rc = call_await(c, l->look->until, f);
 
-	jobs_begin(&jobs, NULL, l->dir);
-	c = call_ask(l->dir->session, ASK_GET, path_of("%s/last", jobs.path).at);
-	rc = call_await(c, l->look->until, f);
-	if (rc == RC_OK && c->code == ZOK)
-		tell_last(l, c);
+	if (rc == RC_OK && c->code == ZOK && jobs_read(&run, c)) {
+		note_time(l, &c->stat);
+		if (run.record)
+			secret_blot(run.record, secret);
+		if (run.id)
+			secret_blot(run.id, secret);
+		e.token = run.token;
+		e.record = run.record;
+		e.since = micros(run.began);
+		e.until = micros(run.ended);
+		e.once = run.id;
+		e.status = run.status;
+		hand_on(l, &e);
+	}
+	jobs_forget(&run);
 	call_drop(c);
 	return rc == RC_DENIED ? RC_OK : rc; /* others' jobs */
-}
-
-/* What is read from now on is not older than now. */
-static enum rc
-catch_up(const struct looking *l, struct fault *f)
-{
-	return call_finish(
-	    call_ask(l->dir->session, ASK_SYNC, "/"), l->look->until, NULL, f);
 }
 
 enum rc
@@ -413,7 +359,7 @@ look_into(const struct lockdir *d, const struct look *look, struct fault *f)
 {
 	struct looking l = {.dir = d, .look = look};
 	struct found v = {.what = NULL};
-	enum rc rc = catch_up(&l, f);
+	enum rc rc = lockdir_sync(d, look->until, f);
 
 	if (rc != RC_OK)
 		return rc;
@@ -422,7 +368,7 @@ look_into(const struct lockdir *d, const struct look *look, struct fault *f)
 	if (rc == RC_OK)
 		rc = tell_contents(&l, &v, look->key ? look->key : d->path, f);
 	if (rc == RC_OK && look->key && !l.enough)
-		rc = tell_last_run(&l, f);
+		rc = tell_last(&l, f);
 	contents_end(&v.contents);
 	return rc;
 }
@@ -455,12 +401,6 @@ tell_batch(struct looking *l, struct found v[BATCH], const char *chroot,
 	return rc;
 }
 
-static int
-compare_names(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 enum rc
 look_below(
     const struct lockdir *d, const char *chroot, const struct look *look, struct fault *f)
@@ -468,12 +408,14 @@ look_below(
 	struct looking l = {.dir = d, .look = look};
 	struct found *v;
 	struct call *list;
-	enum rc rc = catch_up(&l, f);
+	const char *top = *chroot ? chroot : "/";
+	enum rc rc = call_finish(
+	    call_ask(d->session, ASK_SYNC, top), look->until, NULL, f);
 
 	if (rc != RC_OK)
 		return rc;
 	v = calloc(BATCH, sizeof *v);
-	list = call_ask(d->session, ASK_LIST, *chroot ? chroot : "/");
+	list = call_ask(d->session, ASK_LIST, top);
 	rc = v ? call_await(list, look->until, f)
 	       : fault_set(f, RC_SYSTEM, "out of memory");
 	if (rc == RC_OK && list->nnames > 0)

@@ -1,5 +1,5 @@
 /* message.c - reads requests and answers, as zookeeper.jute has them. */
-#include "message.h"
+#include "library.h"
 
 #include <zookeeper/proto.h>
 
@@ -33,15 +33,6 @@ read_int(struct reading *r)
 	return r->wrong ? 0
 			: (int32_t)((uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 |
 			      (uint32_t)b[2] << 8 | b[3]);
-}
-
-static bool
-read_bool(struct reading *r)
-{
-	const unsigned char *b = r->at;
-
-	skip(r, 1);
-	return !r->wrong && *b;
 }
 
 /* Bytes after their number; `least` -1: there may be none. */
@@ -140,8 +131,10 @@ static int32_t
 read_head(struct reading *r, bool *last)
 {
 	int32_t op = read_int(r);
+	const unsigned char *b = r->at;
 
-	*last = read_bool(r);
+	skip(r, 1);
+	*last = !r->wrong && *b;
 	read_int(r);
 	return op;
 }
@@ -167,10 +160,17 @@ message_request(struct request *q, const unsigned char *bytes, size_t n)
 	return !r.wrong;
 }
 
+static bool
+is_news(int32_t xid)
+{
+	return xid == XID_EVENT || xid == XID_PING || xid == XID_AUTH ||
+	    xid == XID_WATCHES;
+}
+
 bool
 message_is_in_line(const struct request *q)
 {
-	return q->xid != XID_PING && q->xid != XID_AUTH && q->xid != XID_WATCHES;
+	return !is_news(q->xid);
 }
 
 bool
@@ -206,23 +206,6 @@ read_results(struct reading *r, const struct request *q)
 	r->wrong = r->wrong || !last;
 }
 
-static void
-read_event(struct reading *r)
-{
-	int32_t type = read_int(r);
-
-	r->wrong = r->wrong || type < 1; /* of sessions, the library itself tells */
-	read_int(r);
-	read_bytes(r, 0);
-}
-
-static bool
-is_news(int32_t xid)
-{
-	return xid == XID_EVENT || xid == XID_PING || xid == XID_AUTH ||
-	    xid == XID_WATCHES;
-}
-
 enum answered
 message_answers(const unsigned char *bytes, size_t n, const struct request *due)
 {
@@ -231,8 +214,12 @@ message_answers(const unsigned char *bytes, size_t n, const struct request *due)
 
 	skip(&r, 8);
 	error = read_int(&r);
-	if (xid == XID_EVENT)
-		read_event(&r);
+	if (xid == XID_EVENT) {
+		r.wrong = read_int(&r) < 1 ||
+		    r.wrong; /* of sessions, the library itself tells */
+		read_int(&r);
+		read_bytes(&r, 0);
+	}
 	if (is_news(xid) && !r.wrong && n <= MESSAGE_NEWS_MOST)
 		return xid == XID_AUTH ? ANSWER_LOGIN : ANSWER_NEWS;
 	if (is_news(xid) || !due || due->xid != xid)

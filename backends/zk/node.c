@@ -5,6 +5,59 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- how far the claim has come ---- */
+
+enum state
+state_next(enum state s, enum event e)
+{
+	bool queued = s >= STATE_JOINED && s <= STATE_WATCHING;
+
+	switch (e) {
+	case EVENT_MAY_BE_MADE:
+		return s == STATE_NONE ? STATE_UNSURE : s;
+	case EVENT_NOT_MADE:
+		return s == STATE_UNSURE ? STATE_NONE : s;
+	case EVENT_MADE:
+		return s <= STATE_UNSURE ? STATE_JOINED : s;
+	case EVENT_SEEN:
+		return s == STATE_JOINED ? STATE_PLACED : s;
+	case EVENT_WATCHED:
+		return s == STATE_PLACED ? STATE_WATCHING : s;
+	case EVENT_LIST_ANEW:
+		return queued ? STATE_JOINED : s;
+	case EVENT_GRANTED:
+		return queued ? STATE_HELD : s;
+	case EVENT_NO_ANSWER:
+		if (s == STATE_HELD)
+			return STATE_GIVING;
+		return queued ? STATE_LEAVING : s;
+	case EVENT_LOST:
+		return s > STATE_UNSURE ? STATE_UNSURE : s;
+	default:
+		return STATE_NONE;
+	}
+}
+
+bool
+state_is_holders(enum state s)
+{
+	return s == STATE_HELD || s == STATE_GIVING;
+}
+
+bool
+state_is_ending(enum state s)
+{
+	return s == STATE_LEAVING || s == STATE_GIVING;
+}
+
+void
+node_note(struct node *n, enum event e)
+{
+	n->state = state_next(n->state, e);
+}
+
+/* ---- what is known of it ---- */
+
 int64_t
 node_server_now(const struct node *n)
 {
@@ -23,12 +76,6 @@ node_is_disturbed(const struct node *n, struct fault *f)
 {
 	return fault_set(
 	    f, RC_AGAIN, "%s: somebody writes to our node all the time", n->dir->where);
-}
-
-void
-node_note(struct node *n, enum event e)
-{
-	n->state = state_next(n->state, e);
 }
 
 void
@@ -119,29 +166,6 @@ node_find(struct node *n, instant until, struct fault *f)
 
 /* ---- made ---- */
 
-/* Does the ensemble give sessions that last? */
-static bool
-node_can_be_held(struct node *n)
-{
-	struct credit credit = session_look(n->dir->session).credit;
-
-	return credit_pace(&credit) > 0;
-}
-
-/* Is it what we wanted to be made?  A server could say anything. */
-static bool
-node_is_ours(struct node *n, const struct call *create)
-{
-	const char *path = create->text;
-	size_t length = strlen(n->dir->path);
-
-	if (create->stat.czxid <= 0 || strncmp(path, n->dir->path, length) != 0)
-		return false;
-	if (n->dir->layout->single)
-		return path[length] == '\0';
-	return path[length] == '/' && lockdir_is_ours(n->dir, path + length + 1);
-}
-
 /*
  * What became of `create`, which is dropped.  RC_OK without a path: *code says why there is
  * none, for certain.
@@ -150,17 +174,28 @@ static enum rc
 node_made(struct node *n, struct call *create, instant until, int *code, struct fault *f)
 {
 	const struct lockdir *d = n->dir;
+	size_t length = strlen(d->path);
+	struct credit credit;
+	bool ours = false, lasts;
 	enum rc rc;
 
 	node_note(n, EVENT_MAY_BE_MADE);
 	rc = call_await(create, until, f);
+	/* does the ensemble give sessions that last? */
+	credit = session_look(d->session).credit;
+	lasts = credit_pace(&credit) > 0;
 	if (rc == RC_OK)
 		*code = create->code;
+	/* a server could say that it has made anything */
+	if (rc == RC_OK && *code == ZOK && create->stat.czxid > 0 &&
+	    strncmp(create->text, d->path, length) == 0)
+		ours = d->layout->single ? !create->text[length]
+					 : create->text[length] == '/' &&
+			lockdir_is_ours(d, create->text + length + 1);
 	if (rc == RC_OK &&
 	    (*code == ZNONODE || (*code == ZNODEEXISTS && d->layout->single)))
 		node_note(n, EVENT_NOT_MADE);
-	if (rc == RC_OK && *code == ZOK && node_is_ours(n, create) &&
-	    node_can_be_held(n)) {
+	if (ours && lasts) {
 		node_adopt(n, create->text, &create->stat);
 		node_lease(n, create->sent);
 	} else if (rc == RC_OK && *code == ZNOCHILDRENFOREPHEMERALS) {
@@ -169,7 +204,7 @@ node_made(struct node *n, struct call *create, instant until, int *code, struct 
 			? "%s: a part of %s is an ephemeral node"
 			: "%s: %s is an ephemeral node, which can be a lock of layout=plain only (-O layout=plain joins it)",
 		    d->where, d->path);
-	} else if (rc == RC_OK && (n->state != STATE_NONE || !node_can_be_held(n))) {
+	} else if (rc == RC_OK && (n->state != STATE_NONE || !lasts)) {
 		rc = fault_set(
 		    f, RC_PROTOCOL, "%s gives a wrong answer to create", d->where);
 	}
@@ -255,35 +290,39 @@ node_write(struct node *n)
 	    3, false);
 }
 
-/* What somebody else has written to it may be that they want the lock back. */
-static void
-note_asker(struct node *n, const char *data)
-{
-	char *asker = data_asker(data);
-	struct revocation *r = &n->revocation;
-
-	if (!asker)
-		return;
-	r->state = REVOKED_NEWS;
-	session_quote(n->dir->session, r->asker, sizeof r->asker, asker);
-	free(asker);
-}
-
-/* Somebody else may have written to it: what, and from which version do we go on? */
-enum rc
-node_read(struct node *n, instant until, struct fault *f)
+/*
+ * Somebody else may have written to it, perhaps that they want the lock back: what, and from
+ * which version do we go on?  *there: it is ours.
+ */
+static enum rc
+look_at_own(struct node *n, bool *there, instant until, struct fault *f)
 {
 	struct call *own = call_ask(n->dir->session, ASK_GET, n->path);
+	struct revocation *r = &n->revocation;
+	char *asker;
 	enum rc rc = call_await(own, until, f);
 
-	if (rc == RC_OK && (own->code != ZOK || (uint64_t)own->stat.czxid != n->token))
-		rc = node_is_lost(n, f);
-	if (rc == RC_OK) {
+	*there = rc == RC_OK && own->code == ZOK && (uint64_t)own->stat.czxid == n->token;
+	if (*there) {
 		n->said.version = own->stat.version;
-		note_asker(n, own->text);
+		asker = data_asker(own->text);
+		if (asker) {
+			r->state = REVOKED_NEWS;
+			session_quote(n->dir->session, r->asker, sizeof r->asker, asker);
+		}
+		free(asker);
 	}
 	call_drop(own);
 	return rc;
+}
+
+enum rc
+node_read(struct node *n, instant until, struct fault *f)
+{
+	bool there;
+	enum rc rc = look_at_own(n, &there, until, f);
+
+	return rc == RC_OK && !there ? node_is_lost(n, f) : rc;
 }
 
 /* The write that takes what we have waited for is when we were granted it. */
@@ -378,17 +417,15 @@ node_delete(struct node *n, const struct change *more, size_t nmore, bool *refus
 	if (rc != RC_OK || !*n->path)
 		return rc;
 	do {
-		code = ZOK;
+		bool there = true;
+
+		code = ZNONODE;
 		failed = 0;
 		/* a name that is not ours alone: what stands there now may be another's */
 		if (n->dir->layout->single)
-			rc = node_read(n, until, f);
-		if (rc == RC_LOST && !session_look(s).dead) {
-			rc = RC_OK;
-			code = ZNONODE;
-		} else if (rc == RC_OK) {
+			rc = look_at_own(n, &there, until, f);
+		if (rc == RC_OK && there)
 			rc = delete_all(n, more, nmore, &failed, &code, until, f);
-		}
 	} while (
 	    rc == RC_OK && code == ZBADVERSION && failed == 0 && instant_now() < until);
 	if (rc != RC_OK || code == ZOK)

@@ -33,56 +33,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum part { LOCKS, LEASES, SLOTS, PARTS };
-
-static const char *const parts[PARTS] = {"/locks", "/leases", "/slots"};
-
-/* The three lists, as one server has them one after the other. */
-struct lists {
-	struct call *of[PARTS];
-};
-
-static void
-lists_drop(struct lists *l)
-{
-	for (enum part p = 0; p < PARTS; p++)
-		call_drop(l->of[p]);
-	*l = (struct lists){{NULL}};
-}
-
-static void
-lists_ask(struct lists *l, const struct lockdir *d)
-{
-	lists_drop(l);
-	for (enum part p = 0; p < PARTS; p++)
-		l->of[p] = lockdir_ask(d, ASK_LIST, parts[p], NULL);
-}
-
-/* *missing: one of the directories is not there. */
-static enum rc
-lists_await(struct lists *l, instant until, bool *missing, struct fault *f)
-{
-	enum rc rc = RC_OK;
-
-	*missing = false;
-	for (enum part p = 0; p < PARTS && rc == RC_OK; p++) {
-		rc = call_await(l->of[p], until, f);
-		*missing = *missing || (rc == RC_OK && l->of[p]->code == ZNONODE);
-	}
-	return rc;
-}
-
 /* As they are at the leader now. */
 static enum rc
 lists_read(struct lists *l, const struct lockdir *d, instant until, struct fault *f)
 {
-	bool missing;
 	enum rc rc = lockdir_sync(d, until, f);
 
 	if (rc != RC_OK)
 		return rc;
 	lists_ask(l, d);
-	return lists_await(l, until, &missing, f);
+	return lists_await(l, until, NULL, f);
 }
 
 /* Containers, as Curator makes them: they are to go when nobody uses them. */
@@ -228,78 +188,54 @@ check_made(const struct zk *z, const struct call *made, const char *path, struct
 	    : fault_set(f, RC_PROTOCOL, "%s gives a wrong answer to create", z->where);
 }
 
-/*
- * Our node there, and the lists as they are right after that.  RC_OK without a node:
- * there was no directory.
- */
+/* Our node there, and the lists as they are right after that. */
 static enum rc
-enter_once(struct zk *z, struct lists *l, instant until, struct fault *f)
+enter_locks(struct zk *z, struct lists *l, struct fault *f)
 {
 	struct permit *p = &z->node.permit;
 	const struct lockdir *d = &z->dir;
 	struct path path = path_of("%s/locks/%.*slock-", d->path, UUID_CHARS, d->prefix);
-	struct call *create = lockdir_create(
-	    d, path.at, z->node.record, ZOO_EPHEMERAL_SEQUENTIAL);
-	bool missing = false;
-	enum rc rc;
-
-	lists_ask(l, d);
-	p->state = PERMIT_ASKED;
-	rc = call_await(create, until, f);
-	if (rc == RC_OK && create->code == ZOK)
-		rc = check_made(z, create, path.at, f);
-	if (rc == RC_OK && create->code == ZOK)
-		snprintf(p->lock, sizeof p->lock, "%.*s", NODE_BYTES - 1, create->text);
-	call_drop(create);
-	if (rc == RC_OK)
-		rc = lists_await(l, until, &missing, f);
-	if (rc != RC_OK || (*p->lock && !missing))
-		return rc;
-	rc = make_parts(d, until, f);
-	if (rc != RC_OK || !*p->lock)
-		return rc;
-	lists_ask(l, d);
-	return lists_await(l, until, &missing, f);
-}
-
-static enum rc
-enter_locks(struct zk *z, struct lists *l, struct fault *f)
-{
 	instant until = zk_answer_by(z);
 	enum rc rc = permit_sweep(z, until, f);
 
-	while (rc == RC_OK && !*z->node.permit.lock && instant_now() < until)
-		rc = enter_once(z, l, until, f);
-	return rc == RC_OK && !*z->node.permit.lock ? lockdir_vanishes(&z->dir, f) : rc;
+	while (rc == RC_OK && !*p->lock && instant_now() < until) {
+		struct call *create = lockdir_create(
+		    d, path.at, z->node.record, ZOO_EPHEMERAL_SEQUENTIAL);
+		bool missing = false;
+
+		lists_ask(l, d);
+		p->state = PERMIT_ASKED;
+		rc = call_await(create, until, f);
+		if (rc == RC_OK && create->code == ZOK)
+			rc = check_made(z, create, path.at, f);
+		if (rc == RC_OK && create->code == ZOK)
+			snprintf(p->lock, sizeof p->lock, "%.*s", NODE_BYTES - 1,
+			    create->text);
+		call_drop(create);
+		if (rc == RC_OK)
+			rc = lists_await(l, until, &missing, f);
+		if (rc != RC_OK || (*p->lock && !missing))
+			return rc;
+		rc = make_parts(d, until, f);
+		lists_ask(l, d);
+		if (rc == RC_OK && *p->lock)
+			rc = lists_await(l, until, NULL, f);
+	}
+	return rc == RC_OK && !*p->lock ? lockdir_vanishes(d, f) : rc;
 }
 
 /* ---- waiting ---- */
 
 /*
- * Asks to be told of the end of the one before us, or of a lease.  *over: it may have
- * ended already.
+ * Until there is reason to look anew: the one before us has ended, or a lease, which may have
+ * happened already.  RC_BUSY: `until` has come.
  */
-static enum rc
-permit_watch(
-    struct zk *z, const struct place *p, size_t leases, bool *over, struct fault *f)
-{
-	struct call *c = p->position > 0
-	    ? lockdir_ask(&z->dir, ASK_END, parts[LOCKS], p->ahead)
-	    : lockdir_ask(&z->dir, ASK_CHILDREN, parts[LEASES], NULL);
-	enum rc rc = call_await(c, zk_answer_by(z), f);
-
-	*over = rc == RC_OK &&
-	    (c->code == ZNONODE || (p->position == 0 && c->nnames < leases));
-	call_drop(c);
-	return rc;
-}
-
-/* Until there is reason to look anew.  RC_BUSY: `until` has come. */
 static enum rc
 await_others(
     struct zk *z, const struct place *p, size_t leases, instant until, struct fault *f)
 {
-	bool over = false;
+	bool over, queued = p->position > 0;
+	struct call *c;
 	enum rc rc;
 
 	holders_show_permits(z, 1 + p->position, leases);
@@ -307,34 +243,17 @@ await_others(
 		return fault_set(f, RC_BUSY, "%s: %s", z->where,
 		    z->turn.freeze.on ? "frozen" : "held");
 	rc = turn_serve(z, f);
-	if (rc == RC_OK)
-		rc = permit_watch(z, p, leases, &over, f);
+	if (rc != RC_OK)
+		return rc;
+	c = queued ? lockdir_ask(&z->dir, ASK_END, parts[LOCKS], p->ahead)
+		   : lockdir_ask(&z->dir, ASK_CHILDREN, parts[LEASES], NULL);
+	rc = call_await(c, zk_answer_by(z), f);
+	over = rc == RC_OK && (c->code == ZNONODE || (!queued && c->nnames < leases));
+	call_drop(c);
 	return rc == RC_OK && !over ? turn_doze(z, turn_beat(z), until, f) : rc;
 }
 
 /* ---- the permit ---- */
-
-/* The lowest number below `limit` that is no name of a slot; `limit`: there is none. */
-static enum rc
-find_slot(const struct call *slots, unsigned limit, unsigned *slot, struct fault *f)
-{
-	bool *taken = calloc(limit, sizeof *taken);
-
-	if (!taken)
-		return fault_set(f, RC_SYSTEM, "out of memory");
-	for (size_t i = 0; i < slots->nnames; i++) {
-		const char *name = slots->names[i];
-		char *end;
-		unsigned long number = strtoul(name, &end, 10);
-
-		if (name[0] >= '0' && name[0] <= '9' && !*end && number < limit)
-			taken[number] = true;
-	}
-	for (*slot = 0; *slot < limit && taken[*slot];)
-		++*slot;
-	free(taken);
-	return RC_OK;
-}
 
 /* If it has not been frozen since the lists were read: a freeze writes K/locks. */
 static struct call *
@@ -394,15 +313,30 @@ take_slot(struct zk *z, const struct lists *l, struct fault *f)
 	return rc;
 }
 
-/* There are fewer than N leases, and it is for us to make one more. */
+/*
+ * There are fewer than N leases, and it is for us to make one more, with the lowest slot whose
+ * number is no name.
+ */
 static enum rc
 take_permit(struct zk *z, const struct lists *l, struct fault *f)
 {
 	unsigned limit = z->claim->limit, *slot = &z->node.permit.number;
-	enum rc rc = find_slot(l->of[SLOTS], limit, slot, f);
+	const struct call *slots = l->of[SLOTS];
+	bool *taken = calloc(limit, sizeof *taken);
 
-	if (rc != RC_OK)
-		return rc;
+	if (!taken)
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	for (size_t i = 0; i < slots->nnames; i++) {
+		const char *name = slots->names[i];
+		char *end;
+		unsigned long number = strtoul(name, &end, 10);
+
+		if (name[0] >= '0' && name[0] <= '9' && !*end && number < limit)
+			taken[number] = true;
+	}
+	for (*slot = 0; *slot < limit && taken[*slot];)
+		++*slot;
+	free(taken);
 	if (*slot == limit)
 		return fault_set(f, RC_PROTOCOL,
 		    "%s: %s/slots has nodes for all %u slots, though not all units are held",

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct child nobody = {.name = NULL};
-
 static struct child
 child_at(const struct queue *q, size_t i)
 {
@@ -42,19 +40,6 @@ is_alike(const struct child *a, const struct child *b)
 
 /* ---- strangers ---- */
 
-/*
- * A dlock that has come after us in another layout has seen our node, as it lists after it
- * has made its own, and goes.
- */
-static bool
-is_leaving(const struct child *e, const struct child *own)
-{
-	struct child other;
-
-	return own->rank != own->name && layout_of(e->name, &other) && other.owner &&
-	    strcmp(other.rank, own->rank) > 0;
-}
-
 bool
 queue_is_strange(const struct layout *l, const char *name)
 {
@@ -63,12 +48,19 @@ queue_is_strange(const struct layout *l, const char *name)
 	return e.what == CHILD_FOREIGN && !e.owner && !layout_of(name, &other);
 }
 
-/* Users of each recipe see nodes of their own. */
+/*
+ * Users of each recipe see nodes of their own.  A dlock that has come after us in another layout
+ * has seen our node, as it lists after it has made its own, and goes.
+ */
 static bool
 is_of_other_recipe(const struct layout *l, const struct child *e, const struct child *own)
 {
+	struct child other;
+	bool leaves = e->blind && own->rank != own->name && layout_of(e->name, &other) &&
+	    other.owner && strcmp(other.rank, own->rank) > 0;
+
 	if (e->blind)
-		return !queue_is_strange(l, e->name) && !is_leaving(e, own);
+		return !queue_is_strange(l, e->name) && !leaves;
 	if (!l->recipes || e->owner || e->rank == e->name || e->kind == KIND_LIMIT)
 		return false;
 	if (e->kind == KIND_SHARED || e->kind == KIND_WRITER)
@@ -88,12 +80,10 @@ is_exhausted(const struct child *e)
 	    (number[0] == '-' && number[1] >= '0' && number[1] <= '9');
 }
 
-/* Looks at each name for itself; finds the first of all. */
-static struct child
+/* Looks at each name for itself. */
+static void
 look_at_each(struct place *p, const struct queue *q, const struct child *own)
 {
-	struct child first = nobody;
-
 	for (size_t i = 0; i < q->n; i++) {
 		struct child e = child_at(q, i);
 
@@ -111,122 +101,97 @@ look_at_each(struct place *p, const struct queue *q, const struct child *own)
 			p->strange = true;
 		if (!p->exhausted && is_exhausted(&e))
 			p->exhausted = q->names[i];
-		if (!first.name || stands_before(&e, &first))
-			first = e;
 	}
-	return first;
 }
 
 /* ---- places ---- */
 
-/* Neither of them counts; nobody: there is no such bound. */
-static bool
-stands_between(const struct child *from, const struct child *e, const struct child *to)
+static int
+compare(const void *a, const void *b)
 {
-	return !is_nobodys(e) && (!from->name || stands_before(from, e)) &&
-	    (!to->name || stands_before(e, to));
+	return stands_before(a, b) ? -1 : stands_before(b, a);
 }
 
-static size_t
-count_between(const struct queue *q, const struct child *from, const struct child *to)
+/* All but those that are nobody's, in order, and how many these are; NULL: there is no memory. */
+static struct child *
+put_into_order(const struct queue *q, size_t *n)
 {
-	size_t count = 0;
+	struct child *all = malloc((q->n + 1) * sizeof *all);
 
-	for (size_t i = 0; i < q->n; i++) {
+	*n = 0;
+	for (size_t i = 0; all && i < q->n; i++) {
 		struct child e = child_at(q, i);
 
-		count += stands_between(from, &e, to);
+		if (!is_nobodys(&e))
+			all[(*n)++] = e;
 	}
-	return count;
-}
-
-/* The first or the last one between them that cannot hold it together with `unlike`. */
-static struct child
-find_between(const struct queue *q, bool last, const struct child *from,
-    const struct child *to, const struct child *unlike)
-{
-	struct child found = nobody;
-
-	for (size_t i = 0; i < q->n; i++) {
-		struct child e = child_at(q, i);
-
-		if (!stands_between(from, &e, to) ||
-		    (unlike->name && is_alike(&e, unlike)))
-			continue;
-		if (!found.name || stands_before(last ? &found : &e, last ? &e : &found))
-			found = e;
-	}
-	return found;
+	if (*n > 1)
+		qsort(all, *n, sizeof *all, compare);
+	return all;
 }
 
 static void
-count_holders(struct holders *h, const struct queue *q, const struct child *first)
+count_holders(struct holders *h, const struct child *all, size_t n)
 {
-	struct child end;
+	const struct child *first = all;
 
-	*h = (struct holders){
-	    first->name ? 1 : 0, first->name, first->kind, first->limit};
-	if (!first->name || kind_is_exclusive(first->kind))
+	*h = (struct holders){.n = 0};
+	if (n == 0)
 		return;
-	end = find_between(q, false, &nobody, &nobody, first);
-	h->n = count_between(q, &nobody, &end);
+	*h = (struct holders){1, first->name, first->kind, first->limit};
+	while (h->n < n && is_alike(&all[h->n], first))
+		h->n++;
 	if (first->kind == KIND_LIMIT && h->n > first->limit)
 		h->n = first->limit;
 }
 
 /*
- * Whom we wait for.  A permit that is too far behind to be granted when the last one ends
- * that conflicts with it waits for the permit before it to be granted; the next one in line
- * waits for any holder.
+ * Whom we wait for, of so many before us.  A permit that is too far behind to be granted when the
+ * last one ends that conflicts with it waits for the permit before it to be granted; the next one
+ * in line waits for any holder.
  */
 static void
-choose_ahead(struct place *p, const struct queue *q, const struct child *own)
+choose_ahead(struct place *p, const struct child *all, const struct child *own)
 {
-	struct child ahead = find_between(q, true, &nobody, own, own);
-	size_t permits = own->kind == KIND_LIMIT ? count_between(q, &ahead, own) : 0;
+	size_t others = p->before, permits;
 
+	while (others > 0 && is_alike(&all[others - 1], own))
+		others--;
+	permits = p->before - others;
 	p->awaits = AWAITS_END;
+	p->ahead = others > 0 ? all[others - 1].name : NULL;
 	if (own->kind == KIND_LIMIT && permits >= own->limit) {
-		bool next = !ahead.name && permits == own->limit;
+		bool next = others == 0 && permits == own->limit;
 
 		p->awaits = next ? AWAITS_LIST : AWAITS_CHANGE;
-		ahead = next ? nobody : find_between(q, true, &nobody, own, &nobody);
+		p->ahead = next ? NULL : all[p->before - 1].name;
 	}
-	p->ahead = ahead.name;
-}
-
-/* The first before us that is not exclusive says what this key is now. */
-static const char *
-find_other(const struct queue *q, const struct child *own)
-{
-	struct child first = nobody;
-
-	for (size_t i = 0; i < q->n && !kind_is_exclusive(own->kind); i++) {
-		struct child e = child_at(q, i);
-
-		if (!kind_is_exclusive(e.kind) && stands_before(&e, own) &&
-		    (!first.name || stands_before(&e, &first)))
-			first = e;
-	}
-	return first.name && !is_alike(&first, own) ? first.name : NULL;
 }
 
 void
 queue_look(struct place *ret, const struct queue *q, const char *name)
 {
-	struct child own = layout_read(q->layout, name), first;
-	size_t before;
+	struct child own = layout_read(q->layout, name);
+	size_t n, first = 0;
+	struct child *all = put_into_order(q, &n);
 
 	*ret = (struct place){.found = false};
-	first = look_at_each(ret, q, &own);
-	count_holders(&ret->holders, q, &first);
-	ret->before = before = count_between(q, &nobody, &own);
-	ret->position = before < ret->holders.n ? 0 : before - ret->holders.n + 1;
-	if (before == 0)
-		return;
-	if (ret->position > 0)
-		choose_ahead(ret, q, &own);
-	ret->other = find_other(q, &own);
+	look_at_each(ret, q, &own);
+	ret->found = ret->found && all;
+	count_holders(&ret->holders, all, n);
+	while (ret->before < n && stands_before(&all[ret->before], &own))
+		ret->before++;
+	if (ret->before >= ret->holders.n)
+		ret->position = ret->before - ret->holders.n + 1;
+	if (ret->before > 0 && ret->position > 0)
+		choose_ahead(ret, all, &own);
+	/* the first before us that is not exclusive says what this key is now */
+	while (first < ret->before && kind_is_exclusive(all[first].kind))
+		first++;
+	if (!kind_is_exclusive(own.kind) && first < ret->before &&
+	    !is_alike(&all[first], &own))
+		ret->other = all[first].name;
+	free(all);
 }
 
 void
@@ -241,38 +206,40 @@ queue_hold_back(struct place *p, const char *freeze)
 
 /* ---- all of them ---- */
 
-static int
-compare(const void *a, const void *b, void *layout)
+bool
+queue_sort(const struct layout *l, const char **names, size_t n, size_t *kept)
 {
-	const struct child x = layout_read(layout, *(const char *const *)a),
-			   y = layout_read(layout, *(const char *const *)b);
+	struct child *all = put_into_order(&(struct queue){l, names, n}, kept);
+	size_t rest = n;
 
-	return stands_before(&x, &y) ? -1 : stands_before(&y, &x);
-}
-
-size_t
-queue_sort(const struct layout *l, const char **names, size_t n)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < n; i++) {
+	if (!all)
+		return false;
+	/* what is nobody's goes to the end */
+	for (size_t i = n; i-- > 0;) {
 		struct child e = layout_read(l, names[i]);
 
-		if (is_nobodys(&e))
+		if (!is_nobodys(&e))
 			continue;
-		names[i] = names[kept];
-		names[kept++] = e.name;
+		names[i] = names[--rest];
+		names[rest] = e.name;
 	}
-	if (kept > 0)
-		qsort_r(names, kept, sizeof *names, compare, (void *)l);
-	return kept;
+	for (size_t i = 0; i < *kept; i++)
+		names[i] = all[i].name;
+	free(all);
+	return true;
 }
 
 const char *
 queue_next_holder(const struct holders *h, const struct queue *q, const char *name)
 {
-	struct child last = *name ? layout_read(q->layout, name) : nobody;
-	struct child next = find_between(q, false, &last, &nobody, &nobody);
+	struct child last = layout_read(q->layout, name);
+	size_t n;
+	struct child *all = put_into_order(q, &n);
+	const char *next = NULL;
 
-	return next.name && count_between(q, &nobody, &next) < h->n ? next.name : NULL;
+	for (size_t i = 0; i < n && i < h->n && !next; i++)
+		if (!*name || stands_before(&last, &all[i]))
+			next = all[i].name;
+	free(all);
+	return next;
 }

@@ -47,7 +47,7 @@ struct holders {
 };
 
 struct place {
-	bool found;      /* we are among the children */
+	bool found; /* we are among the children, and there is memory to look at them */
 	size_t position; /* 0: we hold the lock, 1: next in line */
 	size_t before;   /* so many stand before us */
 	struct holders holders;
@@ -86,8 +86,11 @@ bool queue_is_strange(const struct layout *, const char *name);
 /* It is frozen: whoever would hold the lock waits for the end of that node. */
 void queue_hold_back(struct place *, const char *freeze);
 
-/* Puts those of n names that have a place into order, before all others; gives how many these are. */
-size_t queue_sort(const struct layout *, const char **names, size_t n);
+/*
+ * Puts those of n names that have a place into order, before all others; *kept: so many are these.
+ * False: there is no memory.
+ */
+bool queue_sort(const struct layout *, const char **names, size_t n, size_t *kept);
 
 /*
  * The holder that follows `name` ("": the first one) in the order; NULL: it was the last

@@ -4,7 +4,6 @@
 #include "session.h"
 
 #include "backends/common/text.h"
-#include "hosts.h"
 #include "library.h"
 
 #include <errno.h>
@@ -194,19 +193,17 @@ session_clear_alarm(struct session *s)
 static enum rc
 session_doubt(struct session *s, struct fault *f)
 {
-	enum probed answer;
+	enum rc rc;
 
 	if (s->probed || session_look(s).proven ||
 	    library_look(s->library).error == ECONNREFUSED)
 		return RC_OK;
 	s->probed = true;
-	answer = hosts_probe(&s->hosts, s->host);
-	if (answer == PROBE_STOP)
-		return RC_STOP;
-	return answer == PROBE_OTHER
-	    ? fault_set(f, RC_PROTOCOL,
+	rc = hosts_probe(&s->hosts, s->host);
+	return rc == RC_PROTOCOL
+	    ? fault_set(f, rc,
 		  "%s: that is no answer of a ZooKeeper: is this a ZooKeeper?", s->where)
-	    : RC_OK;
+	    : rc;
 }
 
 enum rc
@@ -285,17 +282,6 @@ session_await_answer(struct session *s, instant until, struct fault *f)
 					     : sleep_in_doubt(s, until, f);
 }
 
-/* The library goes to try; until it has said what became of it, there is no connection. */
-static void
-let_try(struct session *s)
-{
-	pthread_mutex_lock(&s->mutex);
-	if (!is_over(&s->heard))
-		s->heard.state = ZOO_CONNECTING_STATE;
-	pthread_mutex_unlock(&s->mutex);
-	library_let_try(s->library);
-}
-
 /* Its answers would not be looked at before it reads them. */
 static enum rc
 refuse_library(struct fault *f)
@@ -328,8 +314,14 @@ session_await(struct session *s, instant until, struct fault *f)
 			rc = sleep_in_doubt(s, until, f);
 		else if (tries++ >= most || (tries > 1 && instant_now() >= until))
 			rc = session_judge(s, ZCONNECTIONLOSS, f);
-		else
-			let_try(s);
+		else {
+			/* until it has said what became of that, there is no connection */
+			pthread_mutex_lock(&s->mutex);
+			if (!is_over(&s->heard))
+				s->heard.state = ZOO_CONNECTING_STATE;
+			pthread_mutex_unlock(&s->mutex);
+			library_let_try(s->library);
+		}
 	}
 	return rc == RC_AGAIN ? fault_set(f, rc, "%s: %s", s->where, last_error(s)) : rc;
 }
@@ -341,24 +333,6 @@ session_poison(struct session *s)
 }
 
 /* ---- its beginning ---- */
-
-static struct session *
-session_make(struct host *host, const char *where, const struct ensemble *e)
-{
-	struct session *s = calloc(1, sizeof *s);
-
-	if (!s)
-		return NULL;
-	s->host = host;
-	s->where = where;
-	s->ensemble = e;
-	s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	s->alarm = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	pthread_mutex_init(&s->mutex, NULL);
-	s->library = library_take(s->wake_fd, s->alarm);
-	host->alert = s->alarm;
-	return s;
-}
 
 /* With addresses for hosts, this blocks nowhere. */
 static enum rc
@@ -393,13 +367,22 @@ enum rc
 session_begin(struct session **ret, struct host *host, const char *where,
     const struct ensemble *e, int64_t timeout, instant until, struct fault *f)
 {
-	struct session *s;
+	struct session *s = calloc(1, sizeof *s);
 	enum rc rc;
 
+	if (!s)
+		return fault_set(f, RC_SYSTEM, "out of memory");
 	/* or each thread of the library maps and unmaps megabytes for one */
 	mallopt(M_ARENA_MAX, 1);
-	s = session_make(host, where, e);
-	if (!s || s->wake_fd < 0 || s->alarm < 0)
+	s->host = host;
+	s->where = where;
+	s->ensemble = e;
+	s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	s->alarm = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	pthread_mutex_init(&s->mutex, NULL);
+	s->library = library_take(s->wake_fd, s->alarm);
+	host->alert = s->alarm;
+	if (s->wake_fd < 0 || s->alarm < 0)
 		rc = fault_set(
 		    f, RC_SYSTEM, "cannot open an eventfd: %s", strerror(errno));
 	else

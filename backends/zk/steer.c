@@ -40,61 +40,33 @@ is_gone(const struct steering *how, struct fault *f)
 
 /* ---- the holder that is meant ---- */
 
-/* Is it the node of the grant that is meant? */
-static bool
-is_one_meant(const struct steering *how, const char *name, const struct call *data)
-{
-	const struct target *t = how->target;
-	struct child c = layout_read(how->dir->layout, name);
-
-	if (t->token && (uint64_t)data->stat.czxid != t->token)
-		return false;
-	if (!t->owner)
-		return t->token != 0;
-	return how->dir->layout->single
-	    ? strcmp(data_read(data->text).owner, t->owner) == 0
-	    : child_has_owner(&c, t->owner);
-}
-
-/* Keeps the node if it is the one. */
+/* Keeps the node if it is of the grant that is meant. */
 static enum rc
 see_holder(
     const struct steering *how, struct holder *h, const struct member *m, struct fault *f)
 {
 	const struct layout *l = how->dir->layout;
+	const struct target *t = how->target;
 	struct child c = layout_read(l, m->name);
 	struct path path = lockdir_below(how->dir, m->part, m->name);
+	struct progress told;
 
 	if (!m->node)
 		return denied(how, path.at, f);
-	if (!is_one_meant(how, m->name, m->node))
+	told = data_read(m->node->text);
+	if ((t->token && (uint64_t)m->node->stat.czxid != t->token) ||
+	    (!t->token && !t->owner))
+		return RC_OK;
+	if (t->owner &&
+	    !(l->single ? strcmp(told.owner, t->owner) == 0
+			: child_has_owner(&c, t->owner)))
 		return RC_OK;
 	h->path = path;
 	snprintf(h->name, sizeof h->name, "%s", m->name);
-	h->ours = l->single ? *data_read(m->node->text).owner != '\0' : c.owner != NULL;
+	h->ours = l->single ? *told.owner != '\0' : c.owner != NULL;
 	h->permit = *m->part || c.kind == KIND_LIMIT;
 	h->data = call_keep(m->node);
 	return RC_OK;
-}
-
-/* In the directory, which is listed. */
-static enum rc
-find_in_list(
-    const struct steering *how, struct holder *h, struct contents *c, struct fault *f)
-{
-	const char *seat;
-	struct member m;
-	enum rc rc;
-
-	contents_order(c);
-	if (how->target->owner)
-		contents_want(c, how->target->owner);
-	rc = contents_judge(c, false, -1, f);
-	while (rc == RC_OK && !h->data && (rc = contents_next(c, true, &m, f)) == RC_OK)
-		rc = see_holder(how, h, &m, f);
-	seat = h->data && h->permit && h->ours ? contents_seat(c, h->name) : NULL;
-	snprintf(h->lease, sizeof h->lease, "%s", seat ? seat : "");
-	return rc == RC_DONE ? RC_OK : rc;
 }
 
 /* RC_LOST: nobody has that grant. */
@@ -102,7 +74,9 @@ static enum rc
 find_holder(const struct steering *how, struct holder *h, struct fault *f)
 {
 	bool single = how->dir->layout->single, there = false;
+	struct member m = {"", "", NULL};
 	struct contents c;
+	const char *seat;
 	enum rc rc = lockdir_sync(how->dir, how->until, f);
 
 	*h = (struct holder){.data = NULL};
@@ -111,12 +85,19 @@ find_holder(const struct steering *how, struct holder *h, struct fault *f)
 	if (how->target->owner && strlen(how->target->owner) != OWNER_CHARS)
 		return is_gone(how, f); /* nobody's */
 	contents_begin(&c, how->dir, NULL, how->until);
-	rc = contents_await(&c, &there, f);
+	rc = contents_list(&c, how->target->owner, &there, f);
 	if (rc == RC_DENIED && single)
 		rc = denied(how, how->dir->path, f);
+	m.node = c.list;
 	if (there)
-		rc = single ? see_holder(how, h, &(struct member){"", "", c.list}, f)
-			    : find_in_list(how, h, &c, f);
+		rc = single ? see_holder(how, h, &m, f)
+			    : contents_judge(&c, false, -1, f);
+	while (there && !single && rc == RC_OK && !h->data &&
+	    (rc = contents_next(&c, true, &m, f)) == RC_OK)
+		rc = see_holder(how, h, &m, f);
+	rc = rc == RC_DONE ? RC_OK : rc;
+	seat = h->data && h->permit && h->ours ? contents_seat(&c, h->name) : NULL;
+	snprintf(h->lease, sizeof h->lease, "%s", seat ? seat : "");
 	contents_end(&c);
 	return rc == RC_OK &&
 		(!h->data || data_read(h->data->text).stage == STAGE_WAITING)
@@ -159,42 +140,6 @@ mark_holder(struct steering *how, const struct holder *h, bool *done, struct fau
 
 /* ---- taken away ---- */
 
-/* The slot of a permit, if its node says so, too. */
-static enum rc
-slot_of_holder(const struct steering *how, const struct holder *h, char path[NODE_BYTES],
-    bool *found, struct fault *f)
-{
-	struct call *c;
-	enum rc rc;
-
-	snprintf(path, NODE_BYTES, "%s/slots/%d", how->dir->path,
-	    data_read(h->data->text).slot);
-	c = call_ask(how->dir->session, ASK_GET, path);
-	rc = call_await(c, how->until, f);
-	*found = rc == RC_OK && c->code == ZOK && strcmp(c->text, h->name) == 0;
-	call_drop(c);
-	return rc == RC_DENIED ? RC_OK : rc;
-}
-
-/* Text of the lock's directory that is not ours stays. */
-static enum rc
-find_note(const struct steering *how, const struct holder *h, struct change *ret,
-    char data[DATA_BYTES], bool *is_free, struct fault *f)
-{
-	struct call *c = lockdir_ask(how->dir, ASK_GET, "", NULL);
-	enum rc rc = call_await(c, how->until, f);
-
-	*is_free = rc == RC_OK && c->code == ZOK &&
-	    (c->stat.dataLength == 0 || data_read(c->text).forced > 0);
-	if (*is_free) {
-		data_note_force(data, (uint64_t)h->data->stat.czxid, how->record);
-		*ret = (struct change){
-		    CHANGE_SET, how->dir->path, data, .version = c->stat.version};
-	}
-	call_drop(c);
-	return rc == RC_DENIED ? RC_OK : rc;
-}
-
 /*
  * What belongs to the holder, all or none, as a release does it: its node, which must be
  * as it was read, and of a permit the lease and the slot.
@@ -203,88 +148,81 @@ static enum rc
 remove_holder(struct steering *how, const struct holder *h, const struct change *note,
     bool *done, struct fault *f)
 {
-	char slot[NODE_BYTES];
-	struct path lease = lockdir_below(how->dir, "/leases", h->lease);
+	struct path slot, lease = lockdir_below(how->dir, "/leases", h->lease);
 	struct change all[4] = {
 	    {CHANGE_DELETE, h->path.at, .version = h->data->stat.version}};
-	bool found = false;
+	struct call *c;
 	size_t n = 1;
 	int code = ZBADVERSION;
-	enum rc rc = RC_OK;
+	enum rc rc;
 
 	if (h->permit && h->ours) {
-		rc = slot_of_holder(how, h, slot, &found, f);
+		slot = path_of(
+		    "%s/slots/%d", how->dir->path, data_read(h->data->text).slot);
+		c = call_ask(how->dir->session, ASK_GET, slot.at);
+		rc = call_await(c, how->until, f);
 		all[n++] = (struct change){CHANGE_DELETE, lease.at, .version = -1};
+		/* if its node says that it is the slot of this permit, too */
+		if (rc == RC_OK && c->code == ZOK && strcmp(c->text, h->name) == 0)
+			all[n++] = (struct change){CHANGE_DELETE, slot.at, .version = -1};
+		call_drop(c);
+		if (rc != RC_OK && rc != RC_DENIED)
+			return rc;
 	}
-	if (rc != RC_OK)
-		return rc;
-	if (found)
-		all[n++] = (struct change){CHANGE_DELETE, slot, .version = -1};
 	if (note)
 		all[n++] = *note;
-	how->asked = true;
 	rc = call_finish(
 	    call_multi(how->dir->session, all, n, false), how->until, &code, f);
+	how->asked = how->asked || rc == RC_AGAIN || rc == RC_LOST;
 	*done = rc == RC_OK && code == ZOK;
 	return rc;
 }
 
-/* With a note for a dlock, so that it can say who did it; or else without. */
+/*
+ * With a note for a dlock in the lock's directory, so that it can say who did it; or else without,
+ * as where other text stands there.
+ */
 static enum rc
 force_holder(struct steering *how, const struct holder *h, bool *done, struct fault *f)
 {
+	struct call *c = lockdir_ask(how->dir, ASK_GET, "", NULL);
 	char data[DATA_BYTES];
-	struct change note;
-	bool is_free = false;
-	enum rc rc = h->ours && !how->dir->layout->single
-	    ? find_note(how, h, &note, data, &is_free, f)
-	    : RC_OK;
+	struct change note = {CHANGE_SET, how->dir->path, .data = data};
+	enum rc rc = call_await(c, how->until, f);
 
-	if (rc == RC_OK && is_free)
+	if (rc == RC_OK && c->code == ZOK && h->ours && !how->dir->layout->single &&
+	    (c->stat.dataLength == 0 || data_read(c->text).forced > 0)) {
+		note.version = c->stat.version;
+		data_note_force(data, (uint64_t)h->data->stat.czxid, how->record);
 		rc = remove_holder(how, h, &note, done, f);
+	}
+	call_drop(c);
 	if (rc == RC_DENIED || (rc == RC_OK && !*done))
 		rc = remove_holder(how, h, NULL, done, f);
 	return rc == RC_DENIED ? denied(how, h->path.at, f) : rc;
 }
 
 /*
- * Until it is done to the holder.  No such grant any more may be what an earlier attempt did,
- * which got no answer.
+ * No such grant any more may be what an earlier attempt did, which got no answer.  Where the
+ * holder has written to its node meanwhile, another attempt follows.
  */
-static enum rc
-do_to_holder(struct steering *how,
-    enum rc (*op)(struct steering *, const struct holder *, bool *, struct fault *),
-    struct fault *f)
+enum rc
+steering_revoke(struct steering *how, struct fault *f)
 {
+	struct holder h;
 	bool done = false;
-	enum rc rc = RC_OK;
+	enum rc rc = find_holder(how, &h, f);
 
-	while (rc == RC_OK && !done && instant_now() < how->until) {
-		struct holder h;
-
-		rc = find_holder(how, &h, f);
-		if (rc == RC_OK)
-			rc = op(how, &h, &done, f);
-		call_drop(h.data);
-	}
+	if (rc == RC_OK)
+		rc = how->force ? force_holder(how, &h, &done, f)
+				: mark_holder(how, &h, &done, f);
+	call_drop(h.data);
 	if (rc == RC_LOST && how->again && !session_look(how->dir->session).dead)
 		return RC_OK;
 	return rc == RC_OK && !done
 	    ? fault_set(f, RC_AGAIN, "%s: the holder writes to its node all the time",
 		  how->dir->where)
 	    : rc;
-}
-
-enum rc
-steering_mark(struct steering *how, struct fault *f)
-{
-	return do_to_holder(how, mark_holder, f);
-}
-
-enum rc
-steering_force(struct steering *how, struct fault *f)
-{
-	return do_to_holder(how, force_holder, f);
 }
 
 /* ---- frozen ---- */

@@ -37,56 +37,30 @@ has_lock_in_it(const struct call *list)
 	return false;
 }
 
-/* We may not see what is in it: is there anything? */
-static enum rc
-judge_closed(struct zk *z, const char *name, bool *passed, instant until, struct fault *f)
-{
-	struct call *c = lockdir_ask(&z->dir, ASK_EXISTS, "", name);
-	enum rc rc = call_await(c, until, f);
-
-	*passed = rc == RC_OK &&
-	    (c->code == ZNONODE ||
-		(!stat_is_ephemeral(&c->stat) && stat_is_directory(&c->stat)));
-	call_drop(c);
-	return rc;
-}
-
-/* *passed: it is a directory, or gone.  *born: it may have been made just now. */
+/*
+ * *passed: it is a directory with a lock in it, or gone.  *born: it may have been made just now.
+ * Drops `list`, what is in it; we may not see that, but whether there is anything.
+ */
 static enum rc
 judge_child(struct zk *z, const char *name, struct call *list, bool *passed, bool *born,
     instant until, struct fault *f)
 {
 	enum rc rc = call_await(list, until, f);
+	bool closed = rc == RC_DENIED;
 
 	*passed = *born = false;
-	if (rc == RC_DENIED)
-		return judge_closed(z, name, passed, until, f);
-	if (rc != RC_OK)
-		return rc;
-	if (list->code == ZNONODE)
+	if (closed) {
+		call_drop(list);
+		list = lockdir_ask(&z->dir, ASK_EXISTS, "", name);
+		rc = call_await(list, until, f);
+	}
+	if (rc == RC_OK && list->code == ZNONODE)
 		*passed = true;
-	else if (!stat_is_ephemeral(&list->stat) && list->stat.numChildren > 0)
-		*passed = has_lock_in_it(list);
-	else if (!stat_is_ephemeral(&list->stat))
-		*passed = !(*born = !stat_is_directory(&list->stat));
-	return rc;
-}
-
-/* One that may have been made just now is looked at again.  Drops `list`. */
-static enum rc
-judge_patiently(struct zk *z, const char *name, struct call *list, bool *passed,
-    instant until, struct fault *f)
-{
-	bool born;
-	enum rc rc = judge_child(z, name, list, passed, &born, until, f);
-
-	call_drop(list);
-	if (rc == RC_OK && born)
-		rc = zk_pause(z, instant_now() + BIRTH);
-	if (rc != RC_OK || !born)
-		return rc;
-	list = lockdir_ask(&z->dir, ASK_LIST, "", name);
-	rc = judge_child(z, name, list, passed, &born, until, f);
+	else if (rc == RC_OK && !stat_is_ephemeral(&list->stat)) {
+		*passed = stat_is_directory(&list->stat) &&
+		    (closed || list->stat.numChildren == 0 || has_lock_in_it(list));
+		*born = !closed && !stat_is_directory(&list->stat);
+	}
 	call_drop(list);
 	return rc;
 }
@@ -114,7 +88,7 @@ find_stranger(struct zk *z, const char **ret, instant until, struct fault *f)
 	*ret = NULL;
 	while (rc == RC_OK && !*ret) {
 		const char *name = reader_next(&r, &z->dir, &list);
-		bool passed = false;
+		bool passed = false, born = false;
 
 		if (!name)
 			break;
@@ -122,7 +96,13 @@ find_stranger(struct zk *z, const char **ret, instant until, struct fault *f)
 		    strlen(name) >= NAME_BYTES)
 			call_drop(list);
 		else
-			rc = judge_patiently(z, name, list, &passed, until, f);
+			rc = judge_child(z, name, list, &passed, &born, until, f);
+		if (rc == RC_OK && born)
+			rc = zk_pause(z, instant_now() + BIRTH);
+		if (rc == RC_OK && born)
+			rc = judge_child(z, name,
+			    lockdir_ask(&z->dir, ASK_LIST, "", name), &passed, &born,
+			    until, f);
 		if (rc == RC_OK && !passed)
 			*ret = name;
 	}
@@ -153,19 +133,16 @@ refuse_users_of(const struct lockdir *d, const struct call *list, struct fault *
 static enum rc
 refuse_curators_semaphore(struct zk *z, instant until, struct fault *f)
 {
-	static const char *const parts[] = {"/locks", "/leases"};
-	struct call *lists[2];
-	enum rc rc = RC_OK;
+	struct lists l = {{NULL}};
+	enum rc rc;
 
-	for (int i = 0; i < 2; i++)
-		lists[i] = lockdir_ask(&z->dir, ASK_LIST, parts[i], NULL);
-	for (int i = 0; i < 2; i++) {
-		if (rc == RC_OK)
-			rc = call_await(lists[i], until, f);
-		if (rc == RC_OK)
-			rc = refuse_users_of(&z->dir, lists[i], f);
-		call_drop(lists[i]);
-	}
+	lists_ask(&l, &z->dir);
+	rc = lists_await(&l, until, NULL, f);
+	if (rc == RC_OK)
+		rc = refuse_users_of(&z->dir, l.of[LOCKS], f);
+	if (rc == RC_OK)
+		rc = refuse_users_of(&z->dir, l.of[LEASES], f);
+	lists_drop(&l);
 	return rc;
 }
 

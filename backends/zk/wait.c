@@ -77,16 +77,6 @@ list_anew(struct zk *z, bool claim)
 	t->list = lockdir_ask(&z->dir, ASK_LIST, "", NULL);
 }
 
-enum rc
-turn_join(struct zk *z, instant until, struct fault *f)
-{
-	if (!*z->node.path)
-		return node_join(&z->node, &z->turn.list, until, f);
-	if (z->node.state != STATE_WATCHING)
-		list_anew(z, false);
-	return RC_OK;
-}
-
 /*
  * Twice the number of children that have left a directory: a change is either a birth or
  * a death.
@@ -141,7 +131,8 @@ place_find(struct zk *z, struct fault *f)
 	if (rc != RC_OK)
 		return rc;
 	retry_end_outage(&z->patience);
-	t->census = (struct census){departed(&t->list->stat), instant_now()};
+	t->departed = departed(&t->list->stat);
+	t->counted = instant_now();
 	t->queued = true;
 	node_note(&z->node, EVENT_SEEN);
 	return turn_heed_freeze(z, &t->place, "", &q, f);
@@ -190,22 +181,9 @@ turn_serve(struct zk *z, struct fault *f)
 }
 
 /*
- * May the owner of the node ahead have been granted the lock after we have read the list?
- * It writes its node then.  What others write into it is reason to look once.
- */
-static bool
-may_be_granted(struct turn *t, const struct call *ahead)
-{
-	int64_t written = ahead->stat.mzxid;
-	bool news = written > t->list->stat.pzxid && written != t->ahead_written;
-
-	t->ahead_written = written;
-	return news && data_read(ahead->text).stage != STAGE_WAITING;
-}
-
-/*
  * Asks to be told of the end of the node ahead, or of its grant, or of a change of the list,
- * which it may have made since we read it.  *over: that has happened already.
+ * which it may have made since we read it.  *over: that has happened already.  Whoever is granted
+ * the lock writes its node; what others write into that is reason to look once.
  */
 static enum rc
 watch_ahead(struct zk *z, bool *over, struct fault *f)
@@ -225,7 +203,13 @@ watch_ahead(struct zk *z, bool *over, struct fault *f)
 	}
 	c = lockdir_ask(&z->dir, change ? ASK_CHANGE : ASK_END, "", t->place.ahead);
 	rc = call_await(c, zk_answer_by(z), f);
-	*over = rc == RC_OK && (c->code == ZNONODE || (change && may_be_granted(t, c)));
+	*over = rc == RC_OK && c->code == ZNONODE;
+	if (rc == RC_OK && change && !*over) {
+		*over = c->stat.mzxid > t->list->stat.pzxid &&
+		    c->stat.mzxid != t->ahead_written &&
+		    data_read(c->text).stage != STAGE_WAITING;
+		t->ahead_written = c->stat.mzxid;
+	}
 	call_drop(c);
 	return rc;
 }
@@ -243,7 +227,7 @@ begin_watch(struct zk *z, instant until, struct fault *f)
 	if (rc == RC_OK)
 		rc = watch_ahead(z, &over, f);
 	if (rc == RC_OK && !over)
-		rc = holders_look_at_first(z, f);
+		rc = holders_look_at(z, false, f);
 	if (rc == RC_OK && !over && until == 0)
 		return fault_set(f, RC_BUSY, "%s: %s", z->where,
 		    z->base.host->seen.holding.frozen ? "frozen" : "held");
@@ -256,29 +240,11 @@ begin_watch(struct zk *z, instant until, struct fault *f)
 
 /* ---- watching: until there is reason to read the queue again ---- */
 
-/* Whoever stands far behind, and has heard of a freeze when it came: is that over? */
-static enum rc
-look_at_freeze(struct zk *z, struct fault *f)
-{
-	struct turn *t = &z->turn;
-	struct holding *h = &z->base.host->seen.holding;
-	int code;
-	enum rc rc = call_finish(lockdir_ask(&z->dir, ASK_EXISTS, "", t->freeze.name),
-	    zk_answer_by(z), &code, f);
-
-	if (rc == RC_OK && code == ZNONODE) {
-		t->freeze.on = h->frozen = false;
-		t->thaws = NEVER;
-		h->held = -1;
-		h->record[0] = '\0'; /* it was who had frozen it */
-	}
-	return rc;
-}
-
 /*
  * Asks for the directory's counts, whereby the leader hears of us, too.  *moved: some
- * have left, and we may be near the head, or have not known our place for long.  All
- * of them may have stood behind us; then our place is as it was.
+ * have left, and we may be near the head, or have not known our place for long, or know of
+ * a freeze, which may be what has left.  All of them may have stood behind us; then our place
+ * is as it was.
  */
 static enum rc
 count_departed(struct zk *z, bool *moved, struct fault *f)
@@ -292,14 +258,14 @@ count_departed(struct zk *z, bool *moved, struct fault *f)
 	if (rc == RC_OK && c->code != ZOK)
 		rc = place_is_lost(z, f);
 	if (rc == RC_OK) {
-		left = (departed(&c->stat) - t->census.departed) / 2;
+		left = (departed(&c->stat) - t->departed) / 2;
 		retry_end_outage(&z->patience);
 	}
 	call_drop(c);
 	*moved = left > 0 &&
-	    (position <= (size_t)NEAR + left ||
-		instant_now() >= t->census.taken + (int64_t)position * SIGHT);
-	return left > 0 && !*moved && t->freeze.on ? look_at_freeze(z, f) : rc;
+	    (position <= (size_t)NEAR + left || t->freeze.on ||
+		instant_now() >= t->counted + (int64_t)position * SIGHT);
+	return rc;
 }
 
 /* Those near the head see first that a freeze has ended; the others may hear of it. */
@@ -364,7 +330,7 @@ await_change(struct zk *z, instant beat, instant until, struct fault *f)
 			break;
 		rc = count_departed(z, &moved, f);
 		if (rc == RC_OK && !moved && t->place.position <= NEAR)
-			rc = holders_look_at(z, f);
+			rc = holders_look_at(z, true, f);
 	}
 	/* if we were called, most likely nobody is ahead */
 	if (rc == RC_OK)
@@ -374,15 +340,21 @@ await_change(struct zk *z, instant beat, instant until, struct fault *f)
 
 /* ---- our turn ---- */
 
-/* A name that is not ours alone may be another's by now: RC_LOST. */
+/*
+ * What our turn has been written by is answered.  Who is asked to give up what it does not yet
+ * have goes back to the end of the queue.
+ */
 static enum rc
-delete_own(struct zk *z, struct fault *f)
+turn_written(struct zk *z, struct call *set, bool *written, struct fault *f)
 {
 	struct node *n = &z->node;
 	int code = ZBADVERSION;
-	enum rc rc = RC_OK;
+	enum rc rc = set ? node_written(n, set, z->turn.over, written, f) : RC_OK;
 
+	if (rc != RC_OK || n->revocation.state != REVOKED_NEWS)
+		return rc;
 	while (rc == RC_OK && code == ZBADVERSION) {
+		/* a name that is not ours alone may be another's by now */
 		int version = z->dir.layout->single ? n->said.version : -1;
 
 		if (instant_now() >= z->turn.over)
@@ -392,22 +364,6 @@ delete_own(struct zk *z, struct fault *f)
 		if (rc == RC_OK && code == ZBADVERSION)
 			rc = node_read(n, z->turn.over, f);
 	}
-	return rc;
-}
-
-/*
- * What our turn has been written by is answered.  Who is asked to give up what it does not yet
- * have goes back to the end of the queue.
- */
-static enum rc
-turn_written(struct zk *z, struct call *set, bool *written, struct fault *f)
-{
-	struct node *n = &z->node;
-	enum rc rc = set ? node_written(n, set, z->turn.over, written, f) : RC_OK;
-
-	if (rc != RC_OK || n->revocation.state != REVOKED_NEWS)
-		return rc;
-	rc = delete_own(z, f);
 	if (rc == RC_OK ||
 	    rc == RC_LOST) /* else the next attempt takes what it was to give up */
 		n->revocation.state = REVOKED_TOLD;
@@ -495,7 +451,7 @@ check_claim(struct zk *z, bool *claimed, struct fault *f)
 }
 
 enum rc
-turn_await(struct zk *z, instant until, struct fault *f)
+turn_await(struct zk *z, instant join_by, instant until, struct fault *f)
 {
 	struct turn *t = &z->turn;
 	/* through another connection than before: much may have happened */
@@ -503,6 +459,10 @@ turn_await(struct zk *z, instant until, struct fault *f)
 	bool done = false;
 	enum rc rc = RC_OK;
 
+	if (!*z->node.path)
+		rc = node_join(&z->node, &t->list, join_by, f);
+	else if (z->node.state != STATE_WATCHING)
+		list_anew(z, false);
 	/* those whose turn has come may have lost their connection, as we have */
 	idlers_forget(&t->idlers);
 	while (rc == RC_OK && !done) {
@@ -531,7 +491,7 @@ turn_forget(struct zk *z)
 
 	call_drop(t->list);
 	t->list = NULL;
-	t->census.taken = 0;
+	t->counted = 0;
 	t->idlers.looked[0] = '\0';
 	t->over = NEVER;
 }

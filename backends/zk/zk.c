@@ -9,7 +9,7 @@
  *  2. An uncontended acquire is two requests sent back to back, create and
  *     list; a release is one, delete.  (A connection costs one more, credit.h.)
  *     How a waiter waits, and takes its turn, is in wait.c.  How far a claim
- *     can have come is in state.h.
+ *     can have come is in node.h.
  *  3. The lease is the session.  It is renewed by writing our own node; how
  *     long a lease a write earns, and the proof of it, is in credit.h.
  *  4. The session's end is the lock's; a lost node or session is never made
@@ -50,20 +50,6 @@ zk_answer_by(const struct zk *z)
 }
 
 /* ---- open ---- */
-
-/* By default we alone may use the nodes that we make, if we have a name. */
-static enum rc
-choose_acl(struct zk *z, struct fault *f)
-{
-	bool named = *z->ensemble.login != '\0';
-
-	if (z->dir.acl == ACL_UNSAID)
-		z->dir.acl = named ? ACL_CREATOR : ACL_OPEN;
-	return z->dir.acl == ACL_OPEN || named
-	    ? RC_OK
-	    : fault_set(f, RC_USAGE,
-		  "-O acl=creator needs a creator: user:password in the URL, or -O auth-file=FILE");
-}
 
 static enum rc
 set_acl(struct store *s, const char *value, struct fault *f)
@@ -157,23 +143,13 @@ zk_close(struct store *s)
 	free(z);
 }
 
-static void
-write_where(struct zk *z)
-{
-	char layout[24] = "";
-	size_t n;
-
-	if (z->dir.layout != &layouts[0])
-		snprintf(layout, sizeof layout, " layout=%s", z->dir.layout->name);
-	ensemble_print(&z->ensemble, z->where, sizeof z->where - strlen(layout));
-	n = strlen(z->where);
-	snprintf(z->where + n, sizeof z->where - n, "%s", layout);
-}
-
 static enum rc
 zk_open(struct store **ret, struct host *host, const struct site *site, struct fault *f)
 {
 	struct zk *z = calloc(1, sizeof *z);
+	char layout[24] = "";
+	bool named;
+	size_t n;
 	enum rc rc;
 
 	if (!z)
@@ -186,13 +162,22 @@ zk_open(struct store **ret, struct host *host, const struct site *site, struct f
 	rc = ensemble_parse(&z->ensemble, site->url, f);
 	if (rc == RC_OK)
 		rc = setting_read(&z->base, site, f);
-	if (rc == RC_OK)
-		rc = choose_acl(z, f);
+	named = *z->ensemble.login != '\0';
+	if (z->dir.acl ==
+	    ACL_UNSAID) /* then we alone may use the nodes, if we have a name */
+		z->dir.acl = named ? ACL_CREATOR : ACL_OPEN;
+	if (rc == RC_OK && z->dir.acl == ACL_CREATOR && !named)
+		rc = fault_set(f, RC_USAGE,
+		    "-O acl=creator needs a creator: user:password in the URL, or -O auth-file=FILE");
 	if (rc != RC_OK) {
 		zk_close(&z->base);
 		return rc;
 	}
-	write_where(z);
+	if (z->dir.layout != &layouts[0])
+		snprintf(layout, sizeof layout, " layout=%s", z->dir.layout->name);
+	ensemble_print(&z->ensemble, z->where, sizeof z->where - strlen(layout));
+	n = strlen(z->where);
+	snprintf(z->where + n, sizeof z->where - n, "%s", layout);
 	*ret = &z->base;
 	return RC_OK;
 }
@@ -222,18 +207,16 @@ static enum rc
 come_to_look(struct zk *z, const char *key, instant until, struct fault *f)
 {
 	const struct claim nobody = {.owner = key ? key : "", .ttl = LOOK_TTL};
-	enum rc rc = RC_OK;
+	enum rc rc;
 
 	retry_begin(&z->patience, &nobody);
-	while (rc == RC_OK) {
+	do {
 		rc = claim_connect(z, LOOK_TTL, retry_attempt(&z->patience, until), f);
-		if (rc == RC_OK)
-			return rc;
-		if (rc == RC_LOST)
+		if (rc == RC_LOST) {
 			claim_leave_session(z);
-		rc = retry_wait(&z->patience, z->base.host, rc == RC_LOST ? RC_AGAIN : rc,
-		    false, until);
-	}
+			rc = RC_AGAIN;
+		}
+	} while (retry_first_again(&z->patience, z->base.host, until, &rc));
 	return rc;
 }
 
@@ -295,10 +278,10 @@ zk_revoke(struct store *s, const struct target *target, const char *record, bool
     instant until, struct fault *f)
 {
 	struct lockdir d;
-	struct steering how = {.dir = &d, .target = target, .record = record};
+	struct steering how = {
+	    .dir = &d, .target = target, .force = force, .record = record};
 
-	return steer(zk_of(s), target->key, force ? steering_force : steering_mark, &how,
-	    until, f);
+	return steer(zk_of(s), target->key, steering_revoke, &how, until, f);
 }
 
 static enum rc

@@ -4,7 +4,8 @@
  *	zk.c		opens, looks and steers		claim.c		takes, renews, gives back
  *	wait.c		the queue: our turn in it	permit.c	one of N permits
  *	holders.c	those who hold the lock		single.c	a lock that is one node
- *	stranger.c	who else uses its directory	look.c, steer.c	what administrators ask
+ *	stranger.c	who else uses its directory	jobs.c		what jobs have done
+ *	look.c, steer.c	what administrators ask
  */
 #ifndef DLOCK_ZK_ZK_H
 #define DLOCK_ZK_ZK_H
@@ -12,19 +13,60 @@
 #include "backends/common/retry.h"
 #include "ensemble.h"
 #include "freeze.h"
-#include "jobs.h"
+#include "node.h"
 #include "queue.h"
 
 /* between attempts to do what a server has not answered */
 #define RETRY (100 * NS_PER_MS)
 
-/* ---- what is known of the queue ---- */
+struct zk;
 
-/* How many had left the directory when we saw our place. */
-struct census {
-	uint32_t departed; /* twice as many */
-	instant taken;     /* 0: we have not seen it yet */
+/* ---- jobs.c: what jobs have done ---- */
+
+struct jobs {
+	/* by the server's clock, in ns; < 0: there is nothing to remember */
+	int64_t began;
+	/* that ID has been done by somebody while we held the lock as well */
+	bool exists;
 };
+
+/* A run, as it is remembered.  Text is to be freed by jobs_forget(), or NULL. */
+struct past_run {
+	char *id, *record;
+	char who[128]; /* of the record */
+	uint64_t token;
+	int64_t began, ended; /* server's, ns since 1970; -1: not known */
+	int status;
+};
+
+/* What a node says; false: it is no run as we remember them. */
+bool jobs_read(struct past_run *, const struct call *node);
+void jobs_forget(struct past_run *);
+
+/* What is kept there under that name, of the jobs of that lock; "": the directory. */
+struct path jobs_path(const struct lockdir *, const char *name);
+
+/*
+ * We have the lock, or a part of it: RC_DONE if the job has been done.  Otherwise it
+ * begins now.
+ */
+enum rc jobs_check(struct zk *, instant until, struct fault *);
+
+/* What a release is to write. */
+struct memory {
+	struct change changes[3];
+	size_t n;
+	struct path last, good, id;
+	char data[4 * RECORD_BYTES];
+};
+
+/* The run has ended with `status`. */
+void jobs_remember(struct zk *, int status, struct memory *);
+
+/* It could not be written: makes what is missing.  To be remembered anew. */
+enum rc jobs_prepare(struct zk *, instant until, struct fault *);
+
+/* ---- what is known of the queue ---- */
 
 /* A node among the first, where it is a waiter's. */
 struct idler {
@@ -49,7 +91,8 @@ struct turn {
 	struct freeze freeze;
 	instant thaws;         /* when that ends by our clock */
 	int64_t ahead_written; /* with AWAITS_CHANGE: when we last saw that */
-	struct census census;
+	instant counted;       /* when we saw our place; 0: not yet */
+	uint32_t departed;     /* twice as many as had left the directory until then */
 	struct idlers idlers;
 };
 
@@ -96,16 +139,13 @@ enum rc claim_release(struct store *, int status, instant until, struct fault *)
 
 /* ---- wait.c ---- */
 
-/* Into the queue, until `until`; where we stand there, it is read anew. */
-enum rc turn_join(struct zk *, instant until, struct fault *);
-
 /*
- * We are in the queue: waits for our turn until `until`, and takes it, which may earn a lease
- * (not for a permit: permit.c); to be followed by turn_earn().  `until` 0: RC_BUSY at once,
- * where others are ahead.  RC_LOST: our place is.  RC_AGAIN: to be called again when there
- * is a connection.
+ * Into the queue until `join_by`; where we stand there already, it is read anew.  Then waits for
+ * our turn until `until`, and takes it, which may earn a lease (not for a permit: permit.c); to be
+ * followed by turn_earn().  `until` 0: RC_BUSY at once, where others are ahead.  RC_LOST: our
+ * place is.  RC_AGAIN: to be called again when there is a connection.
  */
-enum rc turn_await(struct zk *, instant until, struct fault *);
+enum rc turn_await(struct zk *, instant join_by, instant until, struct fault *);
 
 /* Our turn has come: earns a lease that lasts by writing our node, if there is none yet. */
 enum rc turn_earn(struct zk *, struct fault *);
@@ -147,11 +187,11 @@ enum rc single_take(struct zk *, instant until, struct fault *);
 /* Nobody has left a turn unused, as far as we have seen. */
 void idlers_forget(struct idlers *);
 
-/* Reads the node of the first, shows it, and deletes it if its owner has died. */
-enum rc holders_look_at_first(struct zk *, struct fault *);
-
-/* The same of all, a few at a time; one that is idle is looked at again. */
-enum rc holders_look_at(struct zk *, struct fault *);
+/*
+ * Reads the node of the first, shows it, and deletes it if its owner has died.  `all`: also of
+ * the others, a few at a time; one that is idle is looked at again.
+ */
+enum rc holders_look_at(struct zk *, bool all, struct fault *);
 
 /* Shows one who is at that position before permits are taken, while so many are held. */
 void holders_show_permits(struct zk *, size_t position, size_t held);
@@ -172,7 +212,8 @@ enum rc look_into(const struct lockdir *, const struct look *, struct fault *);
 struct steering {
 	struct lockdir *dir; /* the lock's */
 	instant until;
-	const struct target *target; /* of mark and force */
+	const struct target *target; /* to be revoked, */
+	bool force;                  /* and that at once */
 	const char *record;          /* who does it, and why */
 	char freeze[FREEZE_BYTES];   /* its name, if it is to be made */
 	bool asked; /* a server was asked to mark or remove what is to go; */
@@ -180,8 +221,7 @@ struct steering {
 };
 
 /* Each may be repeated after RC_AGAIN. */
-enum rc steering_mark(struct steering *, struct fault *);
-enum rc steering_force(struct steering *, struct fault *);
+enum rc steering_revoke(struct steering *, struct fault *);
 enum rc steering_freeze(struct steering *, struct fault *);
 enum rc steering_thaw(struct steering *, struct fault *);
 

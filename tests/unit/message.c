@@ -1,5 +1,5 @@
 /* message.c - answers that the library could read, and those that it must not see. */
-#include "backends/zk/message.h"
+#include "backends/zk/library.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

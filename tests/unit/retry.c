@@ -274,6 +274,26 @@ everybody_is_back_within_four_seconds(void **state)
 	}
 }
 
+/* Or it would lose its place to those who take it for dead. */
+static void
+a_waiter_is_back_before_it_is_taken_for_dead(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < CROWD; i++) {
+		char owner[OWNER_CHARS + 1];
+		struct caller h = caller_at(i);
+		struct retry p;
+
+		owner_of(owner, i);
+		p = retry_of(owner, true);
+		for (int n = 0; n < 100; n++) {
+			retry_wait(&p, &h.host, RC_AGAIN, true, NEVER);
+			/* and what is left is for the attempt itself */
+			assert_true(h.slept < RETRY_RETURN - NS_PER_S / 2);
+		}
+	}
+}
+
 static void
 new_runs_come_soon_and_slow_down(void **state)
 {
@@ -316,6 +336,7 @@ main(void)
 	    cmocka_unit_test(only_silence_is_borne),
 	    cmocka_unit_test(a_crowd_makes_two_hundred_attempts_in_any_second),
 	    cmocka_unit_test(everybody_is_back_within_four_seconds),
+	    cmocka_unit_test(a_waiter_is_back_before_it_is_taken_for_dead),
 	    cmocka_unit_test(new_runs_come_soon_and_slow_down),
 	};
 

@@ -5,9 +5,8 @@
 #include "backends/zk/data.h"
 #include "backends/zk/ensemble.h"
 #include "backends/zk/freeze.h"
-#include "backends/zk/hosts.h"
+#include "backends/zk/node.h"
 #include "backends/zk/queue.h"
-#include "backends/zk/state.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -12,8 +12,8 @@ import pytest
 from faults import IMPATIENT, LEASE, assert_refused
 from hostile import RESET, SILENCE
 from support import DLOCK, At, free_port, run, told_at_the_end, wait_for
-from zk import (CREATE_CONTAINER, DELETE, EXISTS, GET_CHILDREN, GET_DATA, LISTS, MAKES, MULTI, NO_NODE, SET_DATA, SYNC,
-                ZkHostile, buffer, reply, stat, text_at, to_all, welcome)
+from zk import (CREATE_CONTAINER, DELETE, EXISTS, EXPIRED, GET_CHILDREN, GET_DATA, LISTS, MAKES, MULTI, NO_NODE, SET_DATA,
+                SYNC, ZkHostile, buffer, reply, stat, text_at, to_all, welcome)
 
 
 # ---- servers that are not what they should be ----
@@ -194,6 +194,23 @@ def test_hostile_server_can_also_be_good(dlock, make_hostile):
     done = run(dlock, server.url)
     assert (done.status, done.stdout, done.stderr) == (0, "ran\n", "")
     assert server.count(DELETE) == 1
+
+
+@pytest.mark.parametrize("before", ["nothing", "unanswered"])
+def test_session_that_expires_while_its_node_is_given_back(dlock, make_hostile, before):
+    """It is not known whether the lock was ours until then, also where it was asked for before."""
+    def read(xid, request):
+        if text_at(request, 8) == "/zookeeper/config":
+            return reply(xid, 0, buffer(b""), stat())
+        if before == "unanswered" and not server.count(DELETE):
+            return reply(xid, 0, buffer(b"{}"), stat(length=2))
+        return reply(xid, EXPIRED)
+
+    server = make_hostile(program=ZkHostile, answers={GET_DATA: read, DELETE: RESET})
+    done = run(dlock, server.url, "-O", "layout=plain", timeout=20)
+    assert done.status == 79 and done.stdout == "ran\n", done
+    assert "the session has expired" in done.stderr
+    assert server.count(DELETE) == (before == "unanswered")
 
 
 def children(count, *names):
