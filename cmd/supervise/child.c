@@ -5,25 +5,32 @@
 
 #include "cmd/object.h"
 #include "cmd/exit.h"
+#include "stub.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 /*
- * The variables that only "go" can fill.  They are put into the environment
- * before it, empty, and written in place: setting them afterwards would cost
- * every run some fifty microseconds between the grant and the command.
+ * The stub's own, which the keeper leaves alone until the command runs.  What only "go" can
+ * fill has its room before it: to make that then would cost every run some fifty
+ * microseconds between the grant and the command.
  */
-enum later { TOKEN, SLOT, TOKENS, KEEPER, LATER };
-static char *later[LATER]; /* where the value goes; NULL: it is not told */
+static struct stub stub;
+static _Alignas(16) char stack[4096]; /* stub.c needs some hundred bytes */
+
+enum ours { KEY, OWNER, BACKEND, TOKEN, KEEPER, SLOT, TOKENS, OURS };
+static const char *const ours[OURS] = {"DLOCK_KEY=", "DLOCK_OWNER=", "DLOCK_BACKEND=",
+    "DLOCK_TOKEN=", "DLOCK_KEEPER=", "DLOCK_SLOT=", "DLOCK_TOKENS="};
+static char *values[OURS]; /* behind its name; NULL: it is not told */
 
 /* Each byte of a key is written as six at most. */
 size_t
@@ -47,124 +54,131 @@ child_write_tokens(const struct plan *p, const struct go *go, char *out, size_t 
 	object_end(&j);
 }
 
-/* False: no memory. */
-static bool
-make_room(enum later which, const char *name, size_t room)
+/* Those of the caller's that are not ours: into out, unless NULL; how many. */
+static size_t
+copy_others(char **out)
 {
-	size_t n = strlen(name);
-	char *text = malloc(n + room);
+	size_t n = 0;
+
+	for (char **v = environ; *v; v++) {
+		size_t i = 0;
+
+		while (i < OURS && strncmp(*v, ours[i], strlen(ours[i])) != 0)
+			i++;
+		if (i < OURS)
+			continue;
+		if (out)
+			out[n] = *v;
+		n++;
+	}
+	return n;
+}
+
+/* Adds one of ours, with room for its value, to *end.  False: no memory. */
+static bool
+add_ours(char ***end, enum ours which, const char *value, size_t room)
+{
+	char *text = malloc(strlen(ours[which]) + room);
 
 	if (!text)
 		return false;
-	later[which] = stpcpy(text, name);
-	return putenv(text) == 0;
+	*(*end)++ = text;
+	values[which] = stpcpy(text, ours[which]);
+	strcpy(values[which], value);
+	return true;
 }
 
-/* False: no memory; then the command must not run half-informed. */
+/*
+ * The words and the environment of the command.  False: no memory; then it must not run
+ * half-informed.
+ */
 static bool
-prepare_environment(const struct run *r, const char *outer)
+prepare_words(const struct run *r, const char *outer)
 {
-	static const char *const ours[] = {"DLOCK_KEY", "DLOCK_TOKEN", "DLOCK_TOKENS",
-	    "DLOCK_SLOT", "DLOCK_OWNER", "DLOCK_BACKEND", "DLOCK_KEEPER"};
 	const struct plan *p = r->plan;
 	const struct go *go = NULL;
+	const char *backend = p->site.backend->name;
+	size_t n = 0, others = copy_others(NULL);
+	char **words, **envp, **end;
 
-	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
-		unsetenv(ours[i]); /* all of a name, should there be several */
-	return setenv("DLOCK_KEY", p->keys[0], 1) == 0 &&
-	    setenv("DLOCK_OWNER", r->owner, 1) == 0 &&
-	    setenv("DLOCK_BACKEND", p->site.backend->name, 1) == 0 &&
-	    make_room(TOKEN, "DLOCK_TOKEN=", sizeof go->token) &&
-	    make_room(KEEPER, "DLOCK_KEEPER=",
+	while (p->command.argv[n])
+		n++;
+	words = calloc(n + 2 + others + OURS + 1, sizeof *words);
+	if (!words)
+		return false;
+	words[0] = "/bin/sh";
+	words[1] = (char *)r->path;
+	for (size_t i = 1; i < n; i++)
+		words[1 + i] = p->command.argv[i];
+	envp = words + n + 2;
+	end = envp + copy_others(envp);
+	stub.path = r->path;
+	stub.argv = p->command.argv;
+	stub.script = words;
+	stub.envp = envp;
+	return add_ours(&end, KEY, p->keys[0], strlen(p->keys[0]) + 1) &&
+	    add_ours(&end, OWNER, r->owner, sizeof r->owner) &&
+	    add_ours(&end, BACKEND, backend, strlen(backend) + 1) &&
+	    add_ours(&end, TOKEN, "", sizeof go->token) &&
+	    add_ours(&end, KEEPER, "",
 		sizeof go->keeper + strlen(r->site) + strlen(outer) + 1) &&
-	    (p->claim.kind != KIND_LIMIT ||
-		make_room(SLOT, "DLOCK_SLOT=", sizeof go->slot)) &&
-	    (p->nkeys == 1 || make_room(TOKENS, "DLOCK_TOKENS=", child_tokens_room(p)));
+	    (p->claim.kind != KIND_LIMIT || add_ours(&end, SLOT, "", sizeof go->slot)) &&
+	    (p->nkeys == 1 || add_ours(&end, TOKENS, "", child_tokens_room(p)));
 }
 
 /* Behind our address, with where the lock is kept, are those of the outer dlocks. */
 static void
-fill_in(const struct run *r, const struct go *go, const char *outer)
+fill_in(const struct run *r, const struct go *go)
 {
-	char *keepers = stpcpy(stpcpy(later[KEEPER], go->keeper), r->site);
+	const char *outer = getenv("DLOCK_KEEPER");
+	char *keepers = stpcpy(stpcpy(values[KEEPER], go->keeper), r->site);
 
-	if (*outer)
-		*keepers++ = ' ';
-	strcpy(keepers, outer);
-	strcpy(later[TOKEN], go->token);
-	if (later[SLOT])
-		strcpy(later[SLOT], go->slot);
-	if (later[TOKENS])
+	if (outer && *outer)
+		strcpy(stpcpy(keepers, " "), outer);
+	strcpy(values[TOKEN], go->token);
+	if (values[SLOT])
+		strcpy(values[SLOT], go->slot);
+	if (values[TOKENS])
 		child_write_tokens(
-		    r->plan, go, later[TOKENS], child_tokens_room(r->plan));
+		    r->plan, go, values[TOKENS], child_tokens_room(r->plan));
 }
 
-/*
- * Signals that came while we waited are delivered when the mask goes back, as they would
- * have been.
- */
-static void
-restore(const struct origin *o)
+/* Some kernels of others, and valgrind, know no process that shares memory but a thread. */
+static pid_t
+clone_stub(void)
 {
-	if (o->chld_ignored)
-		signal(SIGCHLD, SIG_IGN);
-	sigprocmask(SIG_SETMASK, &o->mask, NULL);
-}
+	char *top = stack + sizeof stack;
+	pid_t pid = STUB_SHARES ? clone(stub_begin, top, CLONE_VM | SIGCHLD, &stub) : -1;
 
-static _Noreturn void
-stub(int gate, pid_t keeper, const struct run *r)
-{
-	/* it stays where it is when it is unset */
-	const char *around = getenv("DLOCK_KEEPER"), *outer = around ? around : "";
-	_Atomic int *exec = &r->shared->exec;
-	struct go go;
-	bool ready;
-
-	if (!r->origin->has_tty)
-		setpgid(0, 0);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	ready = prepare_environment(r, outer);
-	if (getppid() != keeper || !ready || recv(gate, &go, sizeof go, 0) != sizeof go)
-		_exit(STATUS_NOT_FOUND);
-	/* the keeper may have been frozen while it said "go" */
-	if (instant_now() >= go.latest) {
-		atomic_store(exec, ETIME);
-		_exit(STATUS_NOT_FOUND);
-	}
-	fill_in(r, &go, outer);
-	/* from here on what happens to us happens to the command */
-	atomic_store(exec, EXEC_CALLED);
-	restore(r->origin);
-	/* path has a slash: no search, but a script without #! gets its shell */
-	execvp(r->path, r->plan->command.argv);
-	atomic_store(exec, errno);
-	_exit(STATUS_NOT_FOUND);
+	return pid < 0 ? clone(stub_begin, top, SIGCHLD, &stub) : pid;
 }
 
 int
 child_fork(struct child *c, const struct run *r)
 {
-	pid_t parent = getpid();
+	const char *outer = getenv("DLOCK_KEEPER");
 	int ends[2];
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+	if (!prepare_words(r, outer ? outer : "") ||
+	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
 		return -1;
-	/* we have one thread and no fork handlers: it need not look for them */
-	c->pid = _Fork();
-	if (c->pid == 0) {
-		close(r->ends[0]);
-		close(r->ends[1]);
-		close(ends[0]);
-		stub(ends[1], parent, r);
-	}
+	c->run = r;
+	stub.keeper = getpid();
+	stub.gate = ends[1];
+	memcpy(stub.others, (const int[]){r->ends[0], r->ends[1], ends[0]},
+	    sizeof stub.others);
+	stub.leads = !r->origin->has_tty;
+	stub.mask = &r->origin->mask;
+	stub.chld_ignored = r->origin->chld_ignored;
+	stub.exec = &r->shared->exec;
+	c->pid = clone_stub();
 	close(ends[1]);
 	if (c->pid < 0) {
 		close(ends[0]);
 		return -1;
 	}
 	c->gate = ends[0];
-	c->exec = &r->shared->exec;
-	c->group = r->origin->has_tty ? 0 : c->pid;
+	c->group = stub.leads ? c->pid : 0;
 	/*
 	 * the stub does it too: should we end before it has, the kernel sends HUP to the
 	 * caller's group
@@ -177,7 +191,9 @@ child_fork(struct child *c, const struct run *r)
 void
 child_go(struct child *c, const struct go *go)
 {
-	if (send(c->gate, go, sizeof *go, MSG_NOSIGNAL) != sizeof *go)
+	fill_in(c->run, go);
+	if (send(c->gate, &go->latest, sizeof go->latest, MSG_NOSIGNAL) !=
+	    sizeof go->latest)
 		shutdown(c->gate, SHUT_RDWR);
 }
 
@@ -204,7 +220,7 @@ child_gate(struct child *c, int *error)
 		return GATE_WAITING;
 	close(c->gate);
 	c->gate = -1;
-	exec = atomic_load(c->exec);
+	exec = atomic_load(stub.exec);
 	*error = exec == EXEC_NOT_CALLED ? 0 : exec;
 	return exec == EXEC_CALLED ? GATE_STARTED : GATE_FAILED;
 }

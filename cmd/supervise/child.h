@@ -1,7 +1,7 @@
 /*
  * child.h - the command: from a waiting stub to an executed program.
  *
- * The stub is forked before the keeper has a library, a thread or a socket to
+ * The stub (stub.h) is forked before the keeper has a library, a thread or a socket to
  * a server, so nothing of that kind can leak into the command, and a fork that
  * fails is known before anything is locked.  It waits at a gate for "go".  The
  * gate is close-on-exec at the stub's side: end of file there means that the
@@ -28,12 +28,12 @@ struct child {
 	pid_t pid;
 	pid_t group; /* its own process group, or 0: the front's, with the terminal */
 	int gate;    /* -1 once the program runs or never will */
-	_Atomic int *exec; /* in the page */
+	const struct run *run;
 };
 
 /*
- * Forks the stub.  In it: closes the ends of the link, waits, executes the run's command;
- * never returns.  -1 with errno.  What becomes of that is noted in the page.
+ * Forks the stub, for the run's command; once in a process.  -1 with errno.  What becomes
+ * of it is noted in the page.
  */
 int child_fork(struct child *, const struct run *);
 

@@ -34,6 +34,7 @@
 
 #include "nested_site.h"
 #include "step.h"
+#include "stub.h"
 #include "tree.h"
 #include "verdict.h"
 
@@ -55,9 +56,6 @@ struct go {
 };
 
 /* ---- the page ---- */
-
-/* How far the stub has come. */
-enum { EXEC_NOT_CALLED, EXEC_CALLED = -1 };
 
 /* How it ended; written by the keeper. */
 struct shared_end {

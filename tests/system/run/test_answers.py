@@ -335,21 +335,23 @@ def test_command_that_cannot_be_executed_gives_the_lock_back(fake, tmp_path):
     assert done.calls() == ["acquire", "release"]
 
 
-# dlock with a call that fails in the stub, or on the way to it (its recv() and send() are recvfrom() and sendto()): the only messages of 100 to 1000 bytes are its own.
+# dlock whose keeper cannot say "go", the only message of 8 bytes, as it should (its send() is sendto()); what the stub
+# itself does, no library sees: tests/unit/stub.c.
+SEND = "ssize_t sendto(int fd, const void *data, size_t size, int flags, const struct sockaddr *to, socklen_t n)"
 BROKEN_STUBS = {
-    "go cannot be sent": "ssize_t sendto(int fd, const void *data, size_t size, int flags, const struct sockaddr *to, socklen_t n)"
-                         "{ if (size > 100 && size < 1000) { errno = ENOBUFS; return -1; } return syscall(SYS_sendto, fd, data, size, flags, to, n); }",
-    "go cannot be received": "ssize_t recvfrom(int fd, void *data, size_t size, int flags, struct sockaddr *from, socklen_t *n)"
-                             "{ if (size > 100 && size < 1000) { errno = ENOMEM; return -1; } return syscall(SYS_recvfrom, fd, data, size, flags, from, n); }",
-    "no memory": "int putenv(char *s) { (void)s; errno = ENOMEM; return -1; }",
-    "killed after go": "ssize_t recvfrom(int fd, void *data, size_t size, int flags, struct sockaddr *from, socklen_t *n)"
-                       "{ ssize_t got = syscall(SYS_recvfrom, fd, data, size, flags, from, n); if (got > 100 && got < 1000) raise(SIGKILL); return got; }",
+    "go cannot be sent": SEND + "{ if (size == 8) { errno = ENOBUFS; return -1; }"
+                         " return syscall(SYS_sendto, fd, data, size, flags, to, n); }",
+    "half of go is sent": SEND + "{ return size == 8 ? syscall(SYS_sendto, fd, data, 4, flags, to, n) + 4"
+                          " : syscall(SYS_sendto, fd, data, size, flags, to, n); }",
+    "killed before go": SEND + "{ int pid = 0; FILE *f = size == 8 ? fopen(\"/proc/thread-self/children\", \"r\") : NULL;"
+                        " if (f && fscanf(f, \"%d\", &pid) == 1) kill(pid, SIGKILL);"
+                        " return syscall(SYS_sendto, fd, data, size, flags, to, n); }",
 }
 
 
 @pytest.mark.parametrize("source", BROKEN_STUBS.values(), ids=BROKEN_STUBS)
 def test_stub_that_cannot_become_the_command_is_a_system_error(fake, tmp_path, source):
-    headers = "#define _GNU_SOURCE\n" + "".join(f"#include <{h}>\n" for h in ("errno.h", "signal.h", "sys/socket.h", "sys/syscall.h", "sys/types.h", "unistd.h"))
+    headers = "#define _GNU_SOURCE\n" + "".join(f"#include <{h}>\n" for h in ("errno.h", "signal.h", "stdio.h", "sys/socket.h", "sys/syscall.h", "sys/types.h", "unistd.h"))
     shim = compile_shim(tmp_path, "broken", headers + source)
     done = fake.run("", "--", "touch", tmp_path / "ran", env={"LD_PRELOAD": shim})
     assert done.status == 71
