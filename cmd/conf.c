@@ -241,18 +241,23 @@ is_for_runs_only(int i, unsigned cmd)
 	    !(cmd & (CMD_KEEPS | CMD_CONFIG));
 }
 
-static void
-note_value(struct reading *r, int i, const struct conf_line *l)
+static enum rc
+note_value(struct reading *r, int i, const struct conf_line *l, struct fault *f)
 {
 	struct source *s = r->into;
 
 	if (!s || !(options[i].cmds & r->all->cmd) || is_for_runs_only(i, r->all->cmd) ||
 	    is_overruled(s, i, r->all))
-		return;
+		return RC_OK;
+	if (i == OPT_OPTION && s->nsettings == SETTINGS_MAX)
+		return fault_set(f, RC_CONFIG,
+		    "more than %d settings of a backend stand together here",
+		    SETTINGS_MAX);
 	if (i == OPT_OPTION)
 		sources_note_setting(s, l->value, l->number);
 	s->value[i] = l->value;
 	s->line[i] = l->number;
+	return RC_OK;
 }
 
 /* A value is checked whether or not it counts for this run. */
@@ -288,8 +293,7 @@ take_line(void *ctx, const struct conf_line *l, struct fault *f)
 		return options_refuse(f, RC_CONFIG, o->name, l->value, &why);
 	if (!r->text->secret && (i == OPT_URL || i == OPT_OPTION) && mask_finds(l->value))
 		r->text->secret = l->number;
-	note_value(r, i, l);
-	return RC_OK;
+	return note_value(r, i, l, f);
 }
 
 enum rc
