@@ -446,13 +446,15 @@ say_of(const char *handle, const char *text)
 static int
 tell_outcome(const struct plan *p, const char *handle, const struct join_outcome *o)
 {
+	char line[sizeof o->line + 4]; /* it was clean when it was sent: all of it fits */
+
 	if (o->status == STATUS_NOTHING)
 		say_of(handle, "this dlock runs a command, and holds nothing by hand");
 	else if (o->status && !*o->line)
 		say_of(handle,
 		    "it is given back, but one of dlock's processes was killed before");
 	else if (*o->line && (o->status || !p->show.quiet))
-		say_last("%s", text_shown(o->line).text);
+		say_last("%s", text_clean(line, sizeof line, o->line, strlen(o->line)));
 	return o->status;
 }
 

@@ -299,6 +299,16 @@ text_time_utc(int64_t us)
 	return b;
 }
 
+size_t
+text_whole(const char *text, size_t most)
+{
+	size_t n = strnlen(text, most), back = 0;
+
+	while (back < 3 && back < n && (text[n - back] & 0xc0) == 0x80)
+		back++;
+	return (text[n - back] & 0xc0) == 0x80 ? n : n - back;
+}
+
 struct brief
 text_brief(const char *text)
 {
@@ -307,7 +317,8 @@ text_brief(const char *text)
 	if (strlen(text) < sizeof b.text)
 		snprintf(b.text, sizeof b.text, "%s", text);
 	else
-		snprintf(b.text, sizeof b.text, "%.*s...", (int)sizeof b.text - 4, text);
+		snprintf(b.text, sizeof b.text, "%.*s...",
+		    (int)text_whole(text, sizeof b.text - 4), text);
 	return b;
 }
 

@@ -31,25 +31,11 @@ forget_texts(struct view *v)
 	}
 }
 
-/* How much of a text is kept: whole characters, where it has such. */
-static size_t
-cut(const char *text)
-{
-	size_t n = strnlen(text, TEXT_MOST);
-
-	if (n < TEXT_MOST)
-		return n;
-	for (size_t back = 1; back < 4; back++)
-		if ((text[n - back] & 0xc0) != 0x80)
-			return (text[n - back] & 0x80) ? n - back : n;
-	return n;
-}
-
 /* A copy of any text; NULL stays NULL. */
 static char *
 keep_text(struct view *v, const char *text)
 {
-	size_t n = text ? cut(text) : 0;
+	size_t n = text ? text_whole(text, TEXT_MOST) : 0;
 	struct view_text *t = text ? malloc(sizeof *t + n + 1) : NULL;
 
 	if (!t) {
