@@ -1,7 +1,6 @@
 /* conf.c - reads the configuration files. */
 #include "conf.h"
 
-#include "mask.h"
 #include "parse.h"
 #include "text.h"
 

@@ -2,7 +2,6 @@
 #include "cmd.h"
 
 #include "conf.h"
-#include "mask.h"
 #include "object.h"
 #include "parse.h"
 #include "say.h"

@@ -21,7 +21,7 @@
 #include "cmd/supervise/loss.h"
 #include "cmd/supervise/nested.h"
 #include "exit.h"
-#include "kin.h"
+#include "record.h"
 #include "say.h"
 #include "text.h"
 

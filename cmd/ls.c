@@ -5,7 +5,6 @@
 #include "exit.h"
 #include "parse.h"
 #include "say.h"
-#include "rounds.h"
 #include "show.h"
 #include "text.h"
 
@@ -171,7 +170,7 @@ draw_locks(FILE *picture, struct fault *f)
 	    text_shown(l->store->where).text, parse_span(l->plan->look.again).text,
 	    screen_colour(s, PLAIN));
 	if (rc != RC_OK)
-		rounds_tell_failure(picture, f);
+		look_tell_failure(picture, f);
 	ls.to = picture;
 	print_lock(NULL);
 	fwrite(rows, 1, size, picture);
@@ -207,7 +206,6 @@ run_ls(struct plan *p)
 {
 	struct fault f;
 
-	ls.rounds.what = "list";
 	ls.rounds.show = show_locks;
 	ls.most = SIZE_MAX;
 	screen_open(&ls.rounds.screen);
@@ -218,7 +216,7 @@ run_ls(struct plan *p)
 	else if (columns_choose(&ls.columns, p->look.columns, &ls.rounds.screen, &f) ==
 	    RC_OK) {
 		setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* each as soon as it is known */
-		return rounds_run(&ls.rounds, p);
+		return look_rounds(&ls.rounds, p);
 	}
 	say_last("%s", f.text);
 	return STATUS_USAGE;

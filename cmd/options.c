@@ -1,7 +1,6 @@
 /* options.c - the table of options, and what each does with its value. */
 #include "options.h"
 
-#include "mask.h"
 #include "parse.h"
 
 #include <fcntl.h>

@@ -1,7 +1,6 @@
 /* status.c - dlock status: who holds a lock, since when and why, and who waits. */
 #include "cmd.h"
 
-#include "rounds.h"
 #include "show.h"
 
 enum { STATUS_FREE = 1 };
@@ -27,7 +26,7 @@ show_keys(struct rounds *r, FILE *to, struct fault *f)
 
 		r->key = p->keys[i];
 		if (rc != RC_OK && to && to != stdout)
-			rounds_tell_failure(to, f);
+			look_tell_failure(to, f);
 		if (rc != RC_OK)
 			return rc;
 		s->held |= view_state(&s->view) != STATE_FREE;
@@ -43,12 +42,11 @@ show_keys(struct rounds *r, FILE *to, struct fault *f)
 static int
 run_status(struct plan *p)
 {
-	struct status_rounds s = {
-	    .rounds = {.what = "look at", .key = p->keys[0], .show = show_keys}};
+	struct status_rounds s = {.rounds = {.key = p->keys[0], .show = show_keys}};
 	int status;
 
 	screen_open(&s.rounds.screen);
-	status = rounds_run(&s.rounds, p);
+	status = look_rounds(&s.rounds, p);
 	view_free(&s.view);
 	return status || p->look.again || s.held ? status : STATUS_FREE;
 }

@@ -1,7 +1,6 @@
 /* view.c - collects what a look has shown of one key. */
 #include "view.h"
 
-#include "mask.h"
 #include "text.h"
 
 #include <jansson.h>

@@ -150,7 +150,7 @@ run_wait(struct plan *p)
 	int status;
 
 	if (rc != RC_OK)
-		return look_refuse(p, "wait for", w.key, rc, &f);
+		return look_refuse(&w.looking, w.key, rc, &f);
 	begin(&w);
 	/* what a run of that kind would be refused, there is no waiting for */
 	rc = plan_check_kind(&p->claim, w.looking.store, &f);
@@ -158,7 +158,7 @@ run_wait(struct plan *p)
 		rc = wait_for_all(&w, &f);
 	status = rc == RC_OK ? 0
 	    : rc == RC_BUSY  ? tell_busy(&w)
-			     : look_refuse(p, "wait for", w.key, rc, &f);
+			     : look_refuse(&w.looking, w.key, rc, &f);
 	look_close(&w.looking);
 	view_free(&w.view);
 	return status;
