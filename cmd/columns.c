@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { CELL_BYTES = 2600, RANKS = 5 };
+enum { CELL_BYTES = 2600, RANKS = 5, STAYS };
 
 enum cell {
 	CELL_KEY,
@@ -34,27 +34,29 @@ enum cell {
 static const struct column {
 	const char *name;
 	size_t least, usual, most; /* widths */
-	/* the usual ones are left out in this order where there is no room; 0: never */
+	/*
+	 * Where no columns are named, those with a rank are shown; without room they are left
+	 * out in this order, but for those that stay.
+	 */
 	int rank;
-	bool usually; /* shown where no columns are named */
-	bool right;   /* numbers */
+	bool right; /* numbers */
 } columns[CELLS] = {
-    [CELL_KEY] = {"KEY", 20, 24, 40, 0, true, false},
-    [CELL_STATE] = {"STATE", 6, 6, 6, 0, true, false},
-    [CELL_KIND] = {"KIND", 9, 9, 12, 2, true, false},
-    [CELL_HOLDER] = {"HOLDER", 14, 20, 30, 0, true, false},
-    [CELL_HOST] = {"HOST", 8, 12, 20, 1, true, false},
-    [CELL_PID] = {"PID", 7, 7, 7, 3, true, true},
-    [CELL_HELD] = {"HELD", 6, 6, 7, 0, true, true},
-    [CELL_WAITING] = {"WAITING", 7, 7, 7, 4, true, true},
-    [CELL_COMMAND] = {"COMMAND", 8, 12, 20, 0, false, false},
-    [CELL_WHY] = {"WHY", 10, 20, SIZE_MAX, 5, true, false},
-    [CELL_SINCE] = {"SINCE", 19, 23, 24, 0, false, false},
-    [CELL_LEFT] = {"LEFT", 6, 6, 7, 0, false, true},
-    [CELL_TOKEN] = {"TOKEN", 16, 16, 20, 0, false, true},
-    [CELL_HOLDERS] = {"HOLDERS", 7, 7, 7, 0, false, true},
-    [CELL_LIMIT] = {"LIMIT", 6, 6, 6, 0, false, true},
-    [CELL_OWNER] = {"OWNER", 8, 32, 32, 0, false, false},
+    [CELL_KEY] = {"KEY", 20, 24, 40, STAYS, false},
+    [CELL_STATE] = {"STATE", 6, 6, 6, STAYS, false},
+    [CELL_KIND] = {"KIND", 9, 9, 12, 2, false},
+    [CELL_HOLDER] = {"HOLDER", 14, 20, 30, STAYS, false},
+    [CELL_HOST] = {"HOST", 8, 12, 20, 1, false},
+    [CELL_PID] = {"PID", 7, 7, 7, 3, true},
+    [CELL_HELD] = {"HELD", 6, 6, 7, STAYS, true},
+    [CELL_WAITING] = {"WAITING", 7, 7, 7, 4, true},
+    [CELL_COMMAND] = {"COMMAND", 8, 12, 20, 0, false},
+    [CELL_WHY] = {"WHY", 10, 20, SIZE_MAX, 5, false},
+    [CELL_SINCE] = {"SINCE", 19, 23, 24, 0, false},
+    [CELL_LEFT] = {"LEFT", 6, 6, 7, 0, true},
+    [CELL_TOKEN] = {"TOKEN", 16, 16, 20, 0, true},
+    [CELL_HOLDERS] = {"HOLDERS", 7, 7, 7, 0, true},
+    [CELL_LIMIT] = {"LIMIT", 6, 6, 6, 0, true},
+    [CELL_OWNER] = {"OWNER", 8, 32, 32, 0, false},
 };
 
 /* ---- what stands in them: "" where nothing is known ---- */
@@ -147,7 +149,7 @@ cell_value(char *out, enum cell cell, const struct view *v)
 /* ---- which of them ---- */
 
 static enum rc
-no_such_column(const char *names, const char *name, size_t n, struct fault *f)
+choose_named(struct columns *c, const char *names, struct fault *f)
 {
 	char list[200];
 	size_t used = 0;
@@ -155,14 +157,6 @@ no_such_column(const char *names, const char *name, size_t n, struct fault *f)
 	for (size_t i = 0; i < CELLS; i++)
 		used += snprintf(list + used, sizeof list - used, "%s%s",
 		    i == 0 ? "" : ", ", columns[i].name);
-	return fault_set(f, RC_USAGE,
-	    "--output '%s': there is no column '%.*s' (there are %s)",
-	    text_brief(names).text, n < 40 ? (int)n : 40, name, list);
-}
-
-static enum rc
-choose_named(struct columns *c, const char *names, struct fault *f)
-{
 	for (const char *name = names;; name++) {
 		size_t n = strcspn(name, ","), i = 0;
 
@@ -171,7 +165,9 @@ choose_named(struct columns *c, const char *names, struct fault *f)
 			strncasecmp(columns[i].name, name, n) != 0))
 			i++;
 		if (i == CELLS)
-			return no_such_column(names, name, n, f);
+			return fault_set(f, RC_USAGE,
+			    "--output '%s': there is no column '%.*s' (there are %s)",
+			    text_brief(names).text, n < 40 ? (int)n : 40, name, list);
 		if (c->n == COLUMNS_MOST)
 			return fault_set(f, RC_USAGE,
 			    "--output '%s': more than %d columns", text_brief(names).text,
@@ -191,20 +187,6 @@ least_width(const struct columns *c)
 	for (size_t i = 0; i < c->n; i++)
 		sum += c->list[i]->least + (i > 0);
 	return sum;
-}
-
-/* Of the usual ones, as many as the screen has room for. */
-static void
-choose_usual(struct columns *c)
-{
-	int dropped = 0; /* all up to this rank */
-
-	do {
-		c->n = 0;
-		for (const struct column *k = columns; k < columns + CELLS; k++)
-			if (k->usually && (k->rank == 0 || k->rank > dropped))
-				c->list[c->n++] = k;
-	} while (c->cuts && least_width(c) >= c->screen->columns && dropped++ < RANKS);
 }
 
 /* ---- how wide ---- */
@@ -228,8 +210,14 @@ columns_fit(struct columns *c, const char *names)
 {
 	size_t room;
 
-	if (!names)
-		choose_usual(c);
+	for (int dropped = 0; !names && dropped <= RANKS; dropped++) {
+		c->n = 0;
+		for (const struct column *k = columns; k < columns + CELLS; k++)
+			if (k->rank > dropped)
+				c->list[c->n++] = k;
+		if (!c->cuts || least_width(c) < c->screen->columns)
+			break;
+	}
 	for (size_t i = 0; i < c->n; i++)
 		c->width[i] = c->cuts ? c->list[i]->least : c->list[i]->usual;
 	if (!c->cuts || least_width(c) >= c->screen->columns)

@@ -65,21 +65,8 @@ is_of_pair(const char *host, const char *at)
 }
 
 /*
- * The end of a login in `n` bytes, or NULL.  It is the last @, wherever that is: somebody
- * may have left a / ? or # of a password unescaped.
- */
-static char *
-end_of_login(char *host, size_t n)
-{
-	char *at = *host == '/' ? NULL : memrchr(host, '@', n);
-
-	while (at && is_of_pair(host, at))
-		at = memrchr(host, '@', at - host);
-	return at;
-}
-
-/*
- * The password of scheme://user:password@host/..., and its length; NULL: it has none.
+ * The password of scheme://user:password@host/..., and its length; NULL: it has none.  It
+ * ends with the last @, wherever that is: somebody may have left a / ? or # of it unescaped.
  * `spoken`: of a URL among other words.
  */
 static char *
@@ -90,7 +77,10 @@ password_of_user(char *url, bool spoken, size_t *n)
 	if (!host)
 		return NULL;
 	host += 3;
-	at = end_of_login(host, spoken ? strcspn(host, blanks) : strlen(host));
+	at = host + (spoken ? strcspn(host, blanks) : strlen(host));
+	do
+		at = *host == '/' ? NULL : memrchr(host, '@', at - host);
+	while (at && is_of_pair(host, at));
 	colon = at ? memchr(host, ':', at - host) : NULL;
 	*n = colon ? (size_t)(at - colon - 1) : 0;
 	return colon ? colon + 1 : NULL;
@@ -135,22 +125,20 @@ mask_finds(const char *url)
 		password_of_pair((char *)url, &n));
 }
 
+/* Of one URL, or (`spoken`) of all that stand in a sentence. */
 static void
-mask_user(char *url, bool spoken)
-{
-	size_t n;
-	char *word = password_of_user(url, spoken, &n);
-
-	if (word)
-		memset(word, 'x', n);
-}
-
-static void
-mask_pairs(char *text)
+blot_out(char *text, bool spoken)
 {
 	char *word;
 	size_t n;
 
+	for (char *url = text; (url = strstr(url, "://")); url += 3) {
+		word = password_of_user(url, spoken, &n);
+		if (word)
+			memset(word, 'x', n);
+		if (!spoken)
+			break;
+	}
 	for (; (word = password_of_pair(text, &n)); text = word + n)
 		memset(word, 'x', n);
 }
@@ -158,14 +146,11 @@ mask_pairs(char *text)
 void
 mask_passwords(char *url)
 {
-	mask_user(url, false);
-	mask_pairs(url);
+	blot_out(url, false);
 }
 
 void
 mask_spoken(char *text)
 {
-	for (char *url = text; (url = strstr(url, "://")); url += 3)
-		mask_user(url, true);
-	mask_pairs(text);
+	blot_out(text, true);
 }

@@ -4,7 +4,6 @@
 #include "plan.h"
 #include "text.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -114,20 +113,6 @@ compose(const struct screen *s, FILE *to)
 	return lines;
 }
 
-static bool
-write_all(const char *text, size_t n)
-{
-	while (n > 0) {
-		ssize_t done = write(STDOUT_FILENO, text, n);
-
-		if (done < 0 && errno != EINTR)
-			return false;
-		text += done > 0 ? done : 0;
-		n -= done > 0 ? done : 0;
-	}
-	return true;
-}
-
 void
 screen_drop(struct screen *s)
 {
@@ -159,7 +144,8 @@ screen_draw(struct screen *s)
 		else if (s->drawn)
 			fprintf(to, "\33[%zuA\r", s->drawn);
 		s->drawn = compose(s, to);
-		good = fclose(to) == 0 && write_all(text, size);
+		good = fclose(to) == 0 && fwrite(text, 1, size, stdout) == size &&
+		    fflush(stdout) == 0;
 	}
 	free(text);
 	free(s->text);

@@ -284,14 +284,6 @@ print_waiter(const struct page *p, size_t i)
 }
 
 static void
-print_freeze(const struct page *p, const struct person *f)
-{
-	print_name(p, "frozen");
-	fprintf(p->to, "by %s\n  %-9s since %s, %s\n", view_person(f).text, "",
-	    text_time(f->since).text, text_until(f->until).text);
-}
-
-static void
 print_last(const struct page *p)
 {
 	const struct person *by = &p->view->last.by;
@@ -323,8 +315,12 @@ show_text(FILE *to, const struct view *v, const struct looking *l, const struct 
 	for (size_t i = 0; i < v->waiters.n && i < LISTED; i++)
 		print_waiter(&p, i);
 	print_more(&p, v->waiters.all);
-	if (v->is_frozen)
-		print_freeze(&p, &v->frozen);
+	if (v->is_frozen) {
+		print_name(&p, "frozen");
+		fprintf(to, "by %s\n  %-9s since %s, %s\n", view_person(&v->frozen).text,
+		    "", text_time(v->frozen.since).text,
+		    text_until(v->frozen.until).text);
+	}
 	if (v->last.known)
 		print_last(&p);
 	/* a lock that is free is nothing to rely on */
@@ -346,12 +342,6 @@ mix(uint64_t h, const void *data, size_t n)
 }
 
 static uint64_t
-mix_number(uint64_t h, uint64_t n)
-{
-	return mix(h, &n, sizeof n);
-}
-
-static uint64_t
 mix_person(uint64_t h, const struct person *p)
 {
 	const char *texts[] = {p->owner, p->said.who, p->said.host, p->said.command,
@@ -368,7 +358,7 @@ mix_people(uint64_t h, const struct people *p)
 {
 	for (size_t i = 0; i < p->n; i++)
 		h = mix_person(h, &p->list[i]);
-	return mix_number(h, p->all);
+	return mix(h, &p->all, sizeof p->all);
 }
 
 uint64_t
@@ -378,7 +368,8 @@ show_facts(const struct view *v)
 
 	h = mix_people(h, &v->waiters);
 	if (v->is_frozen)
-		h = mix_number(mix_person(h, &v->frozen), v->frozen.until);
+		h = mix(
+		    mix_person(h, &v->frozen), &v->frozen.until, sizeof v->frozen.until);
 	if (v->last.known)
 		h = mix_person(h, &v->last.by);
 	return v->unknown ? mix(h, v->unknown, strlen(v->unknown)) : h;

@@ -125,33 +125,26 @@ tell_busy(const struct wait *w)
 	return w->plan->wait.conflict_status;
 }
 
-/* The owner is nobody's: jitter alone is made of it, so that processes do not ask in step. */
-static void
-begin(struct wait *w)
-{
-	char owner[OWNER_CHARS + 1];
-	const struct claim claim = {
-	    .owner = owner, .ttl = w->plan->terms.ttl, .persist = w->plan->wait.persist};
-
-	w->began = instant_now();
-	w->until = instant_after(w->began, w->plan->wait.most);
-	w->speaks = w->began + SPEAK_FIRST;
-	snprintf(owner, sizeof owner, "%x %llx", (unsigned)getpid(), (long long)w->began);
-	retry_init(&w->retry);
-	retry_begin(&w->retry, &claim);
-}
-
 static int
 run_wait(struct plan *p)
 {
 	struct wait w = {.plan = p, .key = p->keys[0]};
+	/* nobody's: jitter alone is made of it, so that processes do not ask in step */
+	char owner[OWNER_CHARS + 1];
+	const struct claim claim = {
+	    .owner = owner, .ttl = p->terms.ttl, .persist = p->wait.persist};
 	struct fault f;
 	enum rc rc = look_open(&w.looking, p, 0, &f);
 	int status;
 
 	if (rc != RC_OK)
 		return look_refuse(&w.looking, w.key, rc, &f);
-	begin(&w);
+	w.began = instant_now();
+	w.until = instant_after(w.began, p->wait.most);
+	w.speaks = w.began + SPEAK_FIRST;
+	snprintf(owner, sizeof owner, "%x %llx", (unsigned)getpid(), (long long)w.began);
+	retry_init(&w.retry);
+	retry_begin(&w.retry, &claim);
 	/* what a run of that kind would be refused, there is no waiting for */
 	rc = plan_check_kind(&p->claim, w.looking.store, &f);
 	if (rc == RC_OK)
