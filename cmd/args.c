@@ -23,17 +23,13 @@ struct words {
 static enum rc
 note_option(struct words *w, int i, const char *value, struct fault *f)
 {
-	const struct option *o = &options[i];
-	struct fault why;
-
-	if (w->said->value[i] && !o->repeats)
-		return fault_set(f, RC_USAGE, "--%s is given twice", o->name);
+	if (w->said->value[i] && !options[i].repeats)
+		return fault_set(f, RC_USAGE, "--%s is given twice", options[i].name);
 	w->said->value[i] = value;
 	if (i == OPT_OPTION)
 		sources_note_setting(w->said, value, 0);
-	if (i != OPT_KEY || o->set(w->plan, o, value, &why) == RC_OK)
-		return RC_OK;
-	return options_refuse(f, RC_USAGE, sources_call(NULL, i).text, value, &why);
+	return i == OPT_KEY ? options_take(w->plan, i, "--key", value, RC_USAGE, f)
+			    : RC_OK;
 }
 
 /* The value of an option, which is the next word. */
@@ -54,6 +50,7 @@ read_long(struct words *w, struct fault *f)
 	const char *word = *w->next++ + 2;
 	size_t n = strcspn(word, "=");
 	int i = options_named(w->cmd, word, n);
+	int64_t ns;
 
 	if (strcmp(word, "help") == 0) {
 		w->help = true;
@@ -63,8 +60,7 @@ read_long(struct words *w, struct fault *f)
 		return fault_set(f, RC_USAGE,
 		    "unknown option --%.*s%s (dlock help %s lists them)",
 		    n < 40 ? (int)n : 40, word,
-		    parse_hint(": did you mean --", options_nearest(w->cmd, word, n), "?")
-			.text,
+		    options_hint(w->cmd, ": did you mean --", word, n).text,
 		    options_cmd(w->cmd));
 	if (!options[i].arg && word[n])
 		return fault_set(f, RC_USAGE, "--%s takes no value, but '%s' is given",
@@ -74,7 +70,7 @@ read_long(struct words *w, struct fault *f)
 	if (word[n])
 		return note_option(w, i, word + n + 1, f);
 	/* nobody can tell whether the next word is its value, or a key that looks like one */
-	if (options[i].bare && options_takes(&options[i], *w->next)) {
+	if (options[i].bare && *w->next && parse_duration(*w->next, &ns)) {
 		const char *name = options[i].name;
 		const struct brief next = text_brief(*w->next);
 
@@ -85,19 +81,6 @@ read_long(struct words *w, struct fault *f)
 	if (options[i].bare)
 		return note_option(w, i, options[i].bare, f);
 	return read_value(w, i, f);
-}
-
-/* The value of a letter: the rest of its word, or else the next one. */
-static enum rc
-read_letters_value(struct words *w, int i, const char *rest, struct fault *f)
-{
-	const struct option *o = &options[i];
-
-	if (*rest == '=') /* what stands behind it is not shown: it may be a password */
-		return fault_set(f, RC_USAGE,
-		    "-%c=...: no = stands between a letter and its value: say -%c %s or --%s=%s",
-		    o->letter, o->letter, o->arg, o->name, o->arg);
-	return *rest ? note_option(w, i, rest, f) : read_value(w, i, f);
 }
 
 /* A cluster such as `-nq` or `-nkKEY`.  `-key` is none, but a mistake. */
@@ -111,24 +94,30 @@ read_letters(struct words *w, struct fault *f)
 		return fault_set(f, RC_USAGE, "-%s is written with two dashes: --%s",
 		    options[meant].name, options[meant].name);
 	for (const char *c = word + 1; *c; c++) {
-		int i = options_lettered(w->cmd, *c);
+		const struct option *o = options;
 
+		while (o->name && (!(o->cmds & w->cmd) || o->letter != *c))
+			o++;
 		if (*c == 'h') {
 			w->help = true;
 			continue;
 		}
-		if (i < 0 && *c == '=' && c > word + 1)
+		if (!o->name && *c == '=' && c > word + 1)
 			return fault_set(f, RC_USAGE, "-%c takes no value", c[-1]);
-		if (i < 0)
+		if (!o->name)
 			return fault_set(f, RC_USAGE,
 			    "unknown option -%c%s (dlock help %s lists them)", *c,
-			    parse_hint(
-				": did you mean --", options_nearest(w->cmd, c, 1), "?")
-				.text,
+			    options_hint(w->cmd, ": did you mean --", c, 1).text,
 			    options_cmd(w->cmd));
-		if (options[i].arg)
-			return read_letters_value(w, i, c + 1, f);
-		if (note_option(w, i, "1", f) != RC_OK)
+		/* what stands behind a = is not shown: it may be a password */
+		if (o->arg && c[1] == '=')
+			return fault_set(f, RC_USAGE,
+			    "-%c=...: no = stands between a letter and its value: say -%c %s or --%s=%s",
+			    *c, *c, o->arg, o->name, o->arg);
+		if (o->arg)
+			return c[1] ? note_option(w, o - options, c + 1, f)
+				    : read_value(w, o - options, f);
+		if (note_option(w, o - options, "1", f) != RC_OK)
 			return RC_USAGE;
 	}
 	return RC_OK;
@@ -161,7 +150,6 @@ take_operand(struct plan *p, const char *operand, struct fault *f)
 	const char **only = p->cmd == CMD_LS ? &p->look.pattern
 	    : p->cmd == CMD_RELEASE          ? &p->steer.handle
 					     : NULL;
-	struct fault why;
 
 	if (only && !*only) {
 		*only = operand;
@@ -174,9 +162,7 @@ take_operand(struct plan *p, const char *operand, struct fault *f)
 		return fault_set(f, RC_USAGE,
 		    "key '%s': %s has no patterns: name each key (dlock ls PATTERN lists those in use), or say -k for a key of just that name",
 		    text_brief(operand).text, options_cmd(p->cmd));
-	if (options[OPT_KEY].set(p, &options[OPT_KEY], operand, &why) != RC_OK)
-		return options_refuse(f, RC_USAGE, "key", operand, &why);
-	return RC_OK;
+	return options_take(p, OPT_KEY, "key", operand, RC_USAGE, f);
 }
 
 /* Reads all words: options wherever they stand (up to a `--`), and operands between them. */
@@ -233,13 +219,11 @@ static enum rc
 read_key(struct words *w, struct fault *f)
 {
 	const char *key = *w->next++;
-	struct fault why;
 
 	if (!*key)
 		return fault_set(f, RC_USAGE, "the key is empty");
-	if (options[OPT_KEY].set(w->plan, &options[OPT_KEY], key, &why) != RC_OK)
-		return options_refuse(f, RC_USAGE, "key", key, &why);
-	if (read_options_behind(w, key, f) != RC_OK)
+	if (options_take(w->plan, OPT_KEY, "key", key, RC_USAGE, f) != RC_OK ||
+	    read_options_behind(w, key, f) != RC_OK)
 		return RC_USAGE;
 	if (w->plan->nkeys > 1)
 		return fault_set(f, RC_USAGE,
@@ -350,7 +334,7 @@ settle_site(struct plan *p, const struct sources *all, struct fault *f)
 	outer = sources_outer_backend();
 	if (!outer)
 		outer = plan_variable("DLOCK_BACKEND");
-	s->inherits = !s->url && sources_nested() && outer &&
+	s->inherits = !s->url && plan_variable("DLOCK_KEEPER") && outer &&
 	    strcmp(outer, s->backend->name) == 0;
 	return rc;
 }

@@ -31,6 +31,10 @@ struct conf_text {
 	bool found;     /* it has that profile */
 	char meant[40]; /* or one that may be meant; "": no guess */
 	int secret;     /* the line of a password; 0: there is none */
+	/* while it is taken */
+	struct sources *all;
+	struct source *into; /* the section's; NULL: the section does not count */
+	int line[OPTIONS];   /* where an option stands in this section; 0: not yet */
 };
 
 /* RC_CONFIG: it cannot be understood. */

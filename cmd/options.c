@@ -271,15 +271,6 @@ set_token(struct plan *p, const struct option *o, const char *value, struct faul
 	return RC_OK;
 }
 
-enum rc
-options_refuse(struct fault *f, enum rc rc, const char *called, const char *value,
-    const struct fault *why)
-{
-	if (mask_finds(value))
-		return fault_set(f, rc, "%s: %s", called, why->text);
-	return fault_set(f, rc, "%s '%s': %s", called, text_brief(value).text, why->text);
-}
-
 /* ---- the table ---- */
 
 /*
@@ -447,6 +438,20 @@ const struct option options[] = {
     [OPTIONS] = {.name = NULL},
 };
 
+enum rc
+options_take(struct plan *p, int i, const char *called, const char *value, enum rc wrong,
+    struct fault *f)
+{
+	struct fault why;
+
+	if (options[i].set(p, &options[i], value, &why) == RC_OK)
+		return RC_OK;
+	if (mask_finds(value))
+		return fault_set(f, wrong, "%s: %s", called, why.text);
+	return fault_set(
+	    f, wrong, "%s '%s': %s", called, text_brief(value).text, why.text);
+}
+
 const char *
 options_default(const struct plan *p, int i, char *out, size_t size)
 {
@@ -489,36 +494,17 @@ options_named(unsigned cmd, const char *name, size_t n)
 	return -1;
 }
 
-int
-options_lettered(unsigned cmd, char c)
+struct brief
+options_hint(unsigned cmd, const char *before, const char *word, size_t n)
 {
-	for (int i = 0; i < OPTIONS; i++)
-		if ((options[i].cmds & cmd) && options[i].letter &&
-		    options[i].letter == c)
-			return i;
-	return -1;
-}
-
-const char *
-options_nearest(unsigned cmd, const char *word, size_t n)
-{
-	const char *known[OPTIONS + 1] = {0};
+	const char *known[OPTIONS + 1] = {0}, *meant;
 	size_t k = 0;
 
 	for (const struct option *o = options; o->name; o++)
 		if ((o->cmds & cmd) && (n > 1 || (!o->letter && *o->name == *word)))
 			known[k++] = o->name;
-	if (n <= 1)
-		return k == 1 ? known[0] : NULL;
-	return parse_nearest(word, n, known);
-}
-
-bool
-options_takes(const struct option *o, const char *word)
-{
-	int64_t ns;
-
-	return word && o->set == set_duration && parse_duration(word, &ns);
+	meant = n > 1 ? parse_nearest(word, n, known) : k == 1 ? known[0] : NULL;
+	return parse_hint(before, meant, "?");
 }
 
 /* ---- what people and tests read ---- */

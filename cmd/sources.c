@@ -10,12 +10,6 @@
 
 /* ---- the environment ---- */
 
-bool
-sources_nested(void)
-{
-	return plan_variable("DLOCK_KEEPER") != NULL;
-}
-
 const char *
 sources_outer_backend(void)
 {
@@ -130,7 +124,7 @@ sources_init(struct sources *all, unsigned cmd)
 		for (char *rest = strdup(said[OPT_OPTION]), *word;
 		     (word = strtok_r(rest, " \t\n", &rest));)
 			sources_note_setting(&all->list[SOURCE_ENVIRONMENT], word, 0);
-	if (!sources_nested())
+	if (!plan_variable("DLOCK_KEEPER"))
 		return;
 	said[OPT_KEY] = NULL;
 	named = &said[OPT_BACKEND];
@@ -232,18 +226,14 @@ static enum rc
 apply(const struct source *s, int i, const char *value, int line, struct plan *p,
     struct fault *f)
 {
-	const struct option *o = &options[i];
 	const struct called called = call(s, i, line);
-	struct fault why = {""};
 
 	if (s->outside)
 		return fault_set(f, RC_CONFIG,
 		    "%s: [%s] is not for the key '%s', which is to be locked together with one that it is for: say --%s for all of them",
 		    called.text, text_brief(s->section).text, text_brief(s->outside).text,
-		    o->name);
-	if (o->set(p, o, value, &why) == RC_OK)
-		return RC_OK;
-	return options_refuse(f, sources_wrong(s), called.text, value, &why);
+		    options[i].name);
+	return options_take(p, i, called.text, value, sources_wrong(s), f);
 }
 
 /* Is the option said, and if it is a flag, not told no? */
@@ -258,34 +248,27 @@ source_that_says(const struct sources *all, int i)
 	return s;
 }
 
-static enum rc
-contradiction(const struct source *a, int i, const struct source *b, int k,
-    const char *more, struct fault *f)
-{
-	return fault_set(f, sources_wrong(b), "%s and %s%s", sources_call(a, i).text,
-	    sources_call(b, k).text, more);
-}
-
 /* Not to wait and to wait, or two kinds of lock: to say both in one source is a mistake. */
 static enum rc
 check_groups(const struct sources *all, struct fault *f)
 {
 	const struct source *s = source_that_says(all, OPT_NONBLOCK), *before = NULL;
-	char words[120];
 	int first = 0;
 
 	if (s && s == sources_of(all, OPT_WAIT)) {
 		bool shown = s->kind == SOURCE_WORDS;
 
-		snprintf(words, sizeof words, "%s%s contradict each other",
+		return fault_set(f, sources_wrong(s),
+		    "%s and %s%s%s contradict each other",
+		    sources_call(s, OPT_NONBLOCK).text, sources_call(s, OPT_WAIT).text,
 		    shown ? " " : "", shown ? text_brief(s->value[OPT_WAIT]).text : "");
-		return contradiction(s, OPT_NONBLOCK, s, OPT_WAIT, words, f);
 	}
 	for (int i = OPT_SHARED; i <= OPT_LIMIT; i++) {
 		s = source_that_says(all, i);
 		if (s && before)
-			return contradiction(before, first, s, i,
-			    " contradict each other: a lock is of one kind", f);
+			return fault_set(f, sources_wrong(s),
+			    "%s and %s contradict each other: a lock is of one kind",
+			    sources_call(before, first).text, sources_call(s, i).text);
 		if (s)
 			first = i;
 		before = s ? s : before;

@@ -114,12 +114,11 @@ enum rc sources_apply_one(const struct sources *, int i, struct plan *, struct f
 enum rc sources_apply(struct sources *, struct plan *, struct fault *);
 
 /*
- * DLOCK_KEEPER tells of the dlock around this one before that is asked: is there one, and the
- * name of its backend (valid until the next call; NULL: it does not say).  Its keeper tells
- * where its locks are when it is asked (supervise/join_site.h), and that counts for its own
- * backend alone.
+ * DLOCK_KEEPER tells of the dlock around this one before that is asked: the name of its
+ * backend (valid until the next call; NULL: it does not say).  Its keeper tells where its
+ * locks are when it is asked (supervise/nested_site.h), and that counts for its own backend
+ * alone.
  */
-bool sources_nested(void);
 const char *sources_outer_backend(void);
 
 /*
