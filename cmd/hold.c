@@ -144,50 +144,35 @@ static int answered = -1, undelivered;
 
 #define DELIVERY_PATIENCE (2 * NS_PER_S) /* for the reader of our stdout */
 
-/* DLOCK_KEEPER: ours before those of the dlocks around us. */
-static void
-write_keepers(FILE *to, const char *address, const char *site)
-{
-	const char *outer = plan_variable("DLOCK_KEEPER");
-	char *all = NULL;
-
-	if (asprintf(&all, "%s%s%s%s", address, site, outer ? " " : "",
-		outer ? outer : "") < 0)
-		all = NULL;
-	export_variable(to, "DLOCK_KEEPER", all ? all : address);
-	free(all);
-}
-
-static void
-write_tokens(FILE *to, const struct plan *p, const struct go *go)
-{
-	size_t room = child_tokens_room(p);
-	char *text = malloc(room);
-
-	if (text)
-		child_write_tokens(p, go, text, room);
-	export_variable(to, "DLOCK_TOKENS", text ? text : "{}");
-	free(text);
-}
-
 /* What a command would get, and the handle. */
 static void
 write_assignments(FILE *to, const struct run *r, const char *handle)
 {
 	const struct plan *p = r->plan;
 	const struct go *go = &r->shared->go;
+	const char *outer = plan_variable("DLOCK_KEEPER");
+	size_t room = child_tokens_room(p);
+	char *tokens = malloc(room), *keepers;
 
+	if (tokens)
+		child_write_tokens(p, go, tokens, room);
+	/* ours before those of the dlocks around us */
+	if (asprintf(&keepers, "%s%s%s%s", go->keeper, r->site, outer ? " " : "",
+		outer ? outer : "") < 0)
+		keepers = NULL;
 	fputs("unset DLOCK_TOKENS DLOCK_SLOT;\n", to);
 	export_variable(to, "DLOCK_HANDLE", handle);
 	export_variable(to, "DLOCK_KEY", p->keys[0]);
 	export_variable(to, "DLOCK_TOKEN", go->token);
 	if (p->nkeys > 1)
-		write_tokens(to, p, go);
+		export_variable(to, "DLOCK_TOKENS", tokens ? tokens : "{}");
 	if (p->claim.kind == KIND_LIMIT)
 		export_variable(to, "DLOCK_SLOT", go->slot);
 	export_variable(to, "DLOCK_OWNER", r->owner);
 	export_variable(to, "DLOCK_BACKEND", p->site.backend->name);
-	write_keepers(to, go->keeper, r->site);
+	export_variable(to, "DLOCK_KEEPER", keepers ? keepers : go->keeper);
+	free(keepers);
+	free(tokens);
 }
 
 /* False, with errno: not all of it has reached stdout. */
@@ -253,29 +238,23 @@ deliver_grant(const struct run *r)
 	return !undelivered;
 }
 
-static struct verdict
-not_delivered(const struct plan *p)
-{
-	struct verdict v = {.status = STATUS_SYSTEM, .name = "failed"};
-	char key[400];
-
-	snprintf(v.line, sizeof v.line,
-	    "cannot write to standard output: %s; %s %s given back",
-	    strerror(undelivered), plan_name(p, key, sizeof key),
-	    p->nkeys > 1 ? "were" : "was");
-	return v;
-}
-
 static _Noreturn void
 be_front(struct run *r, struct plan *p)
 {
-	struct verdict v = {.status = STATUS_SYSTEM, .name = "failed"};
+	const struct verdict failed = {.status = STATUS_SYSTEM, .name = "failed"};
+	struct verdict v = failed;
+	char key[400];
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() == r->body->asker)
 		v = start_run(r, p);
-	if (undelivered && v.status == 0 && !v.signal)
-		v = not_delivered(p);
+	if (undelivered && v.status == 0 && !v.signal) {
+		v = failed;
+		snprintf(v.line, sizeof v.line,
+		    "cannot write to standard output: %s; %s %s given back",
+		    strerror(undelivered), plan_name(p, key, sizeof key),
+		    p->nkeys > 1 ? "were" : "was");
+	}
 	start_end(p, &v);
 }
 
@@ -399,14 +378,21 @@ run_hold(struct plan *p)
 
 /* ---- release: what the shell has of it ---- */
 
-/* Of the keepers in DLOCK_KEEPER those that are not this handle's, which are still there. */
+/*
+ * What `hold --shell` has set for this handle, unless a later one has set it anew; of the
+ * keepers in DLOCK_KEEPER those stay that are not this handle's, which are still there.
+ */
 static void
-unset_keeper(const char *handle)
+unset_variables(const char *handle)
 {
+	const char *latest = plan_variable("DLOCK_HANDLE");
 	const char *keepers = plan_variable("DLOCK_KEEPER"), *end;
 	size_t size = strlen(keepers ? keepers : "") + 1, used = 0;
 	char *others = calloc(1, size);
 
+	if (latest && strcmp(latest, handle) == 0)
+		puts("unset DLOCK_HANDLE DLOCK_KEY DLOCK_TOKEN DLOCK_TOKENS DLOCK_SLOT "
+		     "DLOCK_OWNER DLOCK_BACKEND;");
 	for (; keepers && others && *keepers; keepers = end) {
 		keepers += strspn(keepers, " ");
 		end = keepers + strcspn(keepers, " ");
@@ -419,18 +405,6 @@ unset_keeper(const char *handle)
 	else
 		puts("unset DLOCK_KEEPER;");
 	free(others);
-}
-
-/* What `hold --shell` has set for this handle, unless a later one has set it anew. */
-static void
-unset_variables(const char *handle)
-{
-	const char *latest = plan_variable("DLOCK_HANDLE");
-
-	if (latest && strcmp(latest, handle) == 0)
-		puts("unset DLOCK_HANDLE DLOCK_KEY DLOCK_TOKEN DLOCK_TOKENS DLOCK_SLOT "
-		     "DLOCK_OWNER DLOCK_BACKEND;");
-	unset_keeper(handle);
 }
 
 /* ---- release: asking the keeper ---- */

@@ -279,30 +279,13 @@ draw(struct rounds *r, bool first, struct fault *f)
 	return rc;
 }
 
-/*
- * Sleeps until the next round.  Not 0: nobody reads standard output any more, and this is
- * the exit status, unless that has ended us.
- */
-static int
-await_round(struct looking *l)
-{
-	instant next = instant_after(instant_now(), l->plan->look.again);
-
-	if (wait_by_poll(&l->host, STDOUT_FILENO, 0, next) != WOKE_READY)
-		return 0;
-	raise(SIGPIPE); /* as the next write would */
-	say_last("cannot write to standard output: %s", strerror(EPIPE));
-	return STATUS_SYSTEM;
-}
-
 static int
 show_again(struct rounds *r)
 {
 	bool draws = r->screen.moves && !r->looking.plan->look.json, told = false;
 	struct fault f;
-	int status = 0;
 
-	for (bool first = true; status == 0; first = false) {
+	for (bool first = true;; first = false) {
 		enum rc rc = draws ? draw(r, first, &f) : r->show(r, NULL, &f);
 
 		if (rc != RC_OK && (first || rc != RC_AGAIN))
@@ -312,9 +295,15 @@ show_again(struct rounds *r)
 		if (rc != RC_OK && !draws && !told)
 			look_refuse(&r->looking, r->key, rc, &f);
 		told = rc != RC_OK;
-		status = await_round(&r->looking);
+		if (wait_by_poll(&r->looking.host, STDOUT_FILENO, 0,
+			instant_after(instant_now(), r->looking.plan->look.again)) ==
+		    WOKE_READY) {
+			/* nobody reads it any more: as the next write would */
+			raise(SIGPIPE);
+			say_last("cannot write to standard output: %s", strerror(EPIPE));
+			return STATUS_SYSTEM;
+		}
 	}
-	return status;
 }
 
 int

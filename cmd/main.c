@@ -188,24 +188,15 @@ run_with_plan(const struct cmd *c, char **words)
 	return c->run(&plan);
 }
 
-/*
- * A standard descriptor that is closed now would be given to a socket of ours and written
- * to as "stderr".
- */
-static void
-occupy_standard_descriptors(void)
-{
-	for (int fd = 0; fd <= 2; fd++)
-		if (fcntl(fd, F_GETFD) < 0)
-			open("/dev/null", O_RDWR | O_CLOEXEC);
-}
-
 int
 main(int argc, char **argv)
 {
 	const struct cmd *c;
 
-	occupy_standard_descriptors();
+	/* a closed one would be given to a socket of ours and written to as "stderr" */
+	for (int fd = 0; fd <= 2; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (getauxval(AT_SECURE)) {
 		say_last(
 		    "refuses to run set-uid or set-gid: install it without those bits");

@@ -63,19 +63,22 @@ set_number(struct plan *p, const struct option *o, const char *value, struct fau
 	return RC_OK;
 }
 
-static enum rc
-take_truth(const char *value, bool *ret, struct fault *f)
-{
-	if (!parse_truth(value, ret))
-		return fault_set(
-		    f, RC_USAGE, "1 or 0 is allowed (or yes, no, true, false, on, off)");
-	return RC_OK;
-}
-
+/* One of a group says which kind (max), or not to wait; told no, it says nothing. */
 static enum rc
 set_flag(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
-	return take_truth(value, target(p, o), f);
+	bool on;
+
+	if (!parse_truth(value, &on))
+		return fault_set(
+		    f, RC_USAGE, "1 or 0 is allowed (or yes, no, true, false, on, off)");
+	if (o->group == GROUP_NONE)
+		*(bool *)target(p, o) = on;
+	else if (on && o->group == GROUP_KIND)
+		p->claim.kind = (enum lock_kind)o->max;
+	else if (on)
+		p->wait.most = 0;
+	return RC_OK;
 }
 
 /* From min (0 or 1) to max bytes. */
@@ -180,37 +183,11 @@ add_setting(struct plan *p, const struct option *o, const char *value, struct fa
 	return RC_OK;
 }
 
-/* A flag that says the kind, which is max; told no, it says nothing. */
-static enum rc
-set_kind(struct plan *p, const struct option *o, const char *value, struct fault *f)
-{
-	bool on = false;
-
-	if (take_truth(value, &on, f) != RC_OK)
-		return RC_USAGE;
-	if (on)
-		p->claim.kind = (enum lock_kind)o->max;
-	return RC_OK;
-}
-
 static enum rc
 set_limit(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
 	p->claim.kind = KIND_LIMIT;
 	return set_number(p, o, value, f);
-}
-
-static enum rc
-set_nonblock(struct plan *p, const struct option *o, const char *value, struct fault *f)
-{
-	bool on = false;
-
-	(void)o;
-	if (take_truth(value, &on, f) != RC_OK)
-		return RC_USAGE;
-	if (on)
-		p->wait.most = 0;
-	return RC_OK;
 }
 
 static enum rc
@@ -327,12 +304,12 @@ const struct option options[] = {
     [OPT_SHARED] = {"shared", 's', NULL, "DLOCK_SHARED",
 	"take it as a reader, beside other readers",
 	.instead = INSTEAD({CMD_WAIT, "until a reader could have it"}),
-	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_kind, .max = KIND_SHARED,
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_flag, .max = KIND_SHARED,
 	.group = GROUP_KIND},
     [OPT_EXCLUSIVE] = {"exclusive", 'x', NULL, "DLOCK_EXCLUSIVE",
 	"take it alone: the default",
 	.instead = INSTEAD({CMD_WAIT, "until one could have it alone: the default"}),
-	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_kind, .max = KIND_WRITER,
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_flag, .max = KIND_WRITER,
 	.group = GROUP_KIND},
     [OPT_LIMIT] = {"limit", 0, "N", "DLOCK_LIMIT",
 	"take it beside up to N - 1 others; the command\ngets DLOCK_SLOT, 0 to N - 1",
@@ -344,8 +321,7 @@ const struct option options[] = {
 	.at = offsetof(struct plan, claim.limit), .min = 1, .max = LIMIT_MAX},
     [OPT_NONBLOCK] = {"nonblock", 'n', NULL, "DLOCK_NONBLOCK", "do not wait for the lock",
 	.instead = INSTEAD({CMD_WAIT, "look once"}),
-	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_nonblock,
-	.group = GROUP_WAIT},
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_flag, .group = GROUP_WAIT},
     [OPT_WAIT] = {"wait", 'w', "DURATION", "DLOCK_WAIT",
 	"wait at most so long; 0 is -n (default: inf)",
 	.instead = INSTEAD({CMD_WAIT, "look for at most so long; 0 is -n (default: inf)"},
