@@ -1,9 +1,9 @@
 /* args.c - cuts the command line into options, key and command, or operands, and checks all. */
-#include "args.h"
+#include "cmd.h"
 
-#include "conf.h"
 #include "exit.h"
 #include "parse.h"
+#include "sources.h"
 #include "text.h"
 
 #include <stdio.h>

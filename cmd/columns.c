@@ -2,7 +2,6 @@
 #include "columns.h"
 
 #include "parse.h"
-#include "show.h"
 #include "text.h"
 
 #include <inttypes.h>
@@ -215,12 +214,12 @@ columns_fit(struct columns *c, const char *names)
 		for (const struct column *k = columns; k < columns + CELLS; k++)
 			if (k->rank > dropped)
 				c->list[c->n++] = k;
-		if (!c->cuts || least_width(c) < c->screen->columns)
+		if (!c->screen->columns || least_width(c) < c->screen->columns)
 			break;
 	}
 	for (size_t i = 0; i < c->n; i++)
-		c->width[i] = c->cuts ? c->list[i]->least : c->list[i]->usual;
-	if (!c->cuts || least_width(c) >= c->screen->columns)
+		c->width[i] = c->screen->columns ? c->list[i]->least : c->list[i]->usual;
+	if (!c->screen->columns || least_width(c) >= c->screen->columns)
 		return;
 	room = c->screen->columns - 1 - least_width(c);
 	widen(c, &room, false);
@@ -231,7 +230,7 @@ enum rc
 columns_choose(
     struct columns *c, const char *names, const struct screen *s, struct fault *f)
 {
-	*c = (struct columns){.cuts = s->columns > 0, .screen = s};
+	*c = (struct columns){.screen = s};
 	if (names && choose_named(c, names, f) != RC_OK)
 		return RC_USAGE;
 	columns_fit(c, names);
@@ -262,7 +261,7 @@ print_cell(
 	}
 	if (!*text)
 		snprintf(text, sizeof text, "-");
-	if (c->cuts)
+	if (c->screen->columns)
 		text_fit(text, c->width[i]);
 	width = text_columns(text);
 	fill = width < c->width[i] ? (int)(c->width[i] - width) : 0;
@@ -280,6 +279,6 @@ columns_row(const struct columns *c, const struct view *v, char *out)
 
 	for (size_t i = 0; i < c->n; i++)
 		used += print_cell(c, i, v, out + used, ROW_BYTES - used);
-	if (c->cuts)
+	if (c->screen->columns)
 		screen_cut(out, c->screen->columns - 1);
 }

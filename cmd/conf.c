@@ -1,5 +1,5 @@
 /* conf.c - reads the configuration files. */
-#include "conf.h"
+#include "sources.h"
 
 #include "parse.h"
 #include "text.h"

@@ -11,7 +11,6 @@
 #define DLOCK_LOOK_H
 
 #include "cmd/supervise/nested.h"
-#include "screen.h"
 #include "view.h"
 
 #define LOOK_PATIENCE (5 * NS_PER_S) /* as connect-timeout has it */

@@ -3,9 +3,9 @@
 
 #include "columns.h"
 #include "exit.h"
+#include "look.h"
 #include "parse.h"
 #include "say.h"
-#include "show.h"
 #include "text.h"
 
 #include <fnmatch.h>
@@ -42,7 +42,7 @@ print_lock(const struct view *v)
 	const struct plan_look *look = &ls.rounds.looking.plan->look;
 
 	if (look->json && v) {
-		show_json(ls.to, v, &ls.rounds.looking, true);
+		show_json(ls.to, v, ls.rounds.looking.store, true);
 	} else if (v || !(look->json || look->bare)) {
 		columns_row(&ls.columns, v, ls.row);
 		fprintf(ls.to, "%s\n", ls.row);

@@ -1,11 +1,10 @@
 /* main.c - the table of subcommands, what each has in common, dlock help and version. */
 #include "cmd.h"
 
-#include "args.h"
-#include "conf.h"
+#include "exit.h"
 #include "parse.h"
 #include "say.h"
-#include "exit.h"
+#include "sources.h"
 #include "text.h"
 
 #include <fcntl.h>

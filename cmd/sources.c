@@ -188,10 +188,10 @@ sources_of(const struct sources *all, int i)
 /* ---- what counts ---- */
 
 /* From that line, where it is a file's. */
-static struct called
+static struct clean
 call(const struct source *s, int i, int line)
 {
-	struct called c;
+	struct clean c;
 
 	if (!s || s->kind == SOURCE_WORDS)
 		snprintf(c.text, sizeof c.text, "--%s", options[i].name);
@@ -203,7 +203,7 @@ call(const struct source *s, int i, int line)
 	return c;
 }
 
-struct called
+struct clean
 sources_call(const struct source *s, int i)
 {
 	return call(s, i, s ? s->line[i] : 0);
@@ -226,7 +226,7 @@ static enum rc
 apply(const struct source *s, int i, const char *value, int line, struct plan *p,
     struct fault *f)
 {
-	const struct called called = call(s, i, line);
+	const struct clean called = call(s, i, line);
 
 	if (s->outside)
 		return fault_set(f, RC_CONFIG,

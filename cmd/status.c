@@ -1,7 +1,7 @@
 /* status.c - dlock status: who holds a lock, since when and why, and who waits. */
 #include "cmd.h"
 
-#include "show.h"
+#include "look.h"
 
 enum { STATUS_FREE = 1 };
 
@@ -31,9 +31,10 @@ show_keys(struct rounds *r, FILE *to, struct fault *f)
 			return rc;
 		s->held |= view_state(&s->view) != STATE_FREE;
 		if ((to || s->facts[i] != facts) && p->look.json)
-			show_json(to ? to : stdout, &s->view, &r->looking, false);
+			show_json(to ? to : stdout, &s->view, r->looking.store, false);
 		else if (to || s->facts[i] != facts)
-			show_text(to ? to : stdout, &s->view, &r->looking, &r->screen);
+			show_text(
+			    to ? to : stdout, &s->view, r->looking.store, &r->screen);
 		s->facts[i] = facts;
 	}
 	return RC_OK;

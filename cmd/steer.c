@@ -19,10 +19,10 @@
 #include "cmd.h"
 
 #include "exit.h"
+#include "look.h"
 #include "options.h"
 #include "parse.h"
 #include "say.h"
-#include "show.h"
 #include "text.h"
 
 #include <inttypes.h>

@@ -2,9 +2,9 @@
 #include "cmd.h"
 
 #include "backends/common/retry.h"
+#include "look.h"
 #include "parse.h"
 #include "say.h"
-#include "show.h"
 #include "text.h"
 
 #include <stdio.h>
