@@ -457,7 +457,7 @@ read_other(struct plan *p, struct words *w, struct sources *all, struct fault *f
 	return rc;
 }
 
-enum parsed
+enum rc
 args_read(struct plan *p, unsigned cmd, char **argv, struct fault *f)
 {
 	/* of which little is touched: of a stack all of it would be */
@@ -479,14 +479,11 @@ args_read(struct plan *p, unsigned cmd, char **argv, struct fault *f)
 	rc = cmd == CMD_RUN ? read_run_words(p, &words, &all, f)
 			    : read_other(p, &words, &all, f);
 	if (rc == RC_OK && words.help)
-		return PARSED_HELP;
+		return RC_DONE;
 	if (rc == RC_OK && (options[OPT_URL].cmds & cmd))
 		rc = settle_site(p, &all, f);
 	p->wait.persist = sources_of(&all, OPT_WAIT);
 	if (rc == RC_OK)
 		rc = settle_lease(&p->terms, &all, f);
-	if (rc == RC_OK)
-		rc = settle_conflict(p, &all, f);
-	p->status = exit_of_rc(rc).number;
-	return rc == RC_OK ? PARSED_PLAN : PARSED_WRONG;
+	return rc == RC_OK ? settle_conflict(p, &all, f) : rc;
 }

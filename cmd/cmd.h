@@ -29,17 +29,15 @@ extern const struct cmd cmd_run, cmd_status, cmd_ls, cmd_wait, cmd_break, cmd_fr
  * and a `--`.  Of other subcommands it is operands, which may stand between the options.
  */
 
-enum parsed { PARSED_PLAN, PARSED_HELP, PARSED_WRONG };
-
 /*
  * Reads the words after the subcommand `cmd`, a CMD_ bit, the environment and the
- * configuration files into *plan, once in the life of a process.  PARSED_WRONG: *fault
- * names option, value and what is allowed, and plan->status is the exit status, 64 or, where
- * a file is wrong, 78.  The plan points into argv, the environment and what was read of
- * files.  Passwords in argv are overwritten, so that ps(1) does not show them for long; the
- * plan keeps a copy.
+ * configuration files into *plan, once in the life of a process.  RC_DONE: help is asked
+ * for; RC_USAGE, or RC_CONFIG where a file is wrong: *fault names option, value and what is
+ * allowed.  The plan points into argv, the environment and what was read of files.
+ * Passwords in argv are overwritten, so that ps(1) does not show them for long; the plan
+ * keeps a copy.
  */
-enum parsed args_read(struct plan *, unsigned cmd, char **argv, struct fault *);
+enum rc args_read(struct plan *, unsigned cmd, char **argv, struct fault *);
 
 /* Does this one stand among the words? */
 bool args_have(char **words, const char *word);

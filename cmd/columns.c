@@ -85,17 +85,15 @@ cell_length(char *out, int64_t ns)
 static void
 cell_kind(char *out, const struct view *v)
 {
-	enum lock_kind kind;
-	unsigned limit;
+	const struct person *h = view_holder(v);
 
-	if (!view_kind(v, &kind, &limit))
-		return;
-	if (kind_is_exclusive(kind))
+	if (h && kind_is_exclusive(h->kind))
 		snprintf(out, CELL_BYTES, "exclusive");
-	else if (kind == KIND_LIMIT && limit > 0)
-		snprintf(out, CELL_BYTES, "limit %" PRIu64 "/%u", v->holders.all, limit);
-	else /* of a limit that nobody tells, too */
-		snprintf(out, CELL_BYTES, "%s %" PRIu64, record_kind_name(kind),
+	else if (h && h->limit > 0)
+		snprintf(
+		    out, CELL_BYTES, "limit %" PRIu64 "/%u", v->holders.all, h->limit);
+	else if (h) /* of a limit that nobody tells, too */
+		snprintf(out, CELL_BYTES, "%s %" PRIu64, record_kind_name(h->kind),
 		    v->holders.all);
 }
 
@@ -103,11 +101,10 @@ cell_kind(char *out, const struct view *v)
 static void
 cell_value(char *out, enum cell cell, const struct view *v)
 {
-	const struct person *p = v->holders.n > 0 ? v->holders.list
-	    : v->is_frozen                        ? &v->frozen
-						  : NULL;
-	enum lock_kind kind;
-	unsigned limit = 0;
+	const struct person *holder = view_holder(v),
+			    *p = holder ? holder
+	    : v->is_frozen              ? &v->frozen
+					: NULL;
 
 	if (cell == CELL_KEY)
 		cell_text(out, v->key);
@@ -115,8 +112,8 @@ cell_value(char *out, enum cell cell, const struct view *v)
 		cell_text(out, view_state_name(v));
 	else if (cell == CELL_KIND)
 		cell_kind(out, v);
-	else if (cell == CELL_LIMIT && view_kind(v, &kind, &limit))
-		cell_number(out, limit, false);
+	else if (cell == CELL_LIMIT && holder)
+		cell_number(out, holder->limit, false);
 	else if (cell == CELL_HOLDERS)
 		cell_number(out, v->holders.all, true);
 	else if (cell == CELL_WAITING)

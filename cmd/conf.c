@@ -345,31 +345,6 @@ is_absent(const char *path)
 	return absent;
 }
 
-/* Its text; NULL where there is no file. */
-static enum rc
-load(const char *path, bool needed, struct stat *st, struct conf_text *t, struct fault *f)
-{
-	int fd = trusted_open(path, st);
-	struct fault why = {""};
-	enum rc rc;
-
-	if (fd < 0 && !needed && is_absent(path)) {
-		t->text = NULL;
-		return RC_OK;
-	}
-	if (fd < 0)
-		return fault_set(f, RC_CONFIG, "cannot read the configuration %s: %s%s",
-		    t->shown, strerror(errno),
-		    needed ? "" : " (--config FILE would be read instead)");
-	rc = check_file(st, t->shown, f);
-	if (rc == RC_OK &&
-	    trusted_read(fd, st, t->text, CONF_BYTES, &t->n, &why) != RC_OK)
-		rc = fault_set(
-		    f, RC_CONFIG, "the configuration %s %s", t->shown, why.text);
-	close(fd);
-	return rc;
-}
-
 /* One file, if it is there. */
 static enum rc
 read_file(struct sources *all, const char *path, bool needed, struct conf_text *t,
@@ -378,19 +353,29 @@ read_file(struct sources *all, const char *path, bool needed, struct conf_text *
 	static char texts[FILES_MAX][CONF_BYTES + 1];
 	struct source_file *file = &all->files[all->nfiles];
 	struct fault why = {""};
-	struct stat st = {0};
+	struct stat st;
 	enum rc rc;
+	int fd = trusted_open(path, &st);
 
-	text_clean(file->shown, sizeof file->shown, path, strlen(path));
+	file->there = fd >= 0;
 	t->text = texts[all->nfiles++];
-	t->shown = file->shown;
+	t->shown = text_clean(file->shown, sizeof file->shown, path, strlen(path));
 	t->secret = 0;
-	rc = load(path, needed, &st, t, f);
-	file->there = rc == RC_OK && t->text;
-	if (file->there)
+	if (fd < 0 && !needed && is_absent(path))
+		return RC_OK;
+	if (fd < 0)
+		return fault_set(f, RC_CONFIG, "cannot read the configuration %s: %s%s",
+		    t->shown, strerror(errno),
+		    needed ? "" : " (--config FILE would be read instead)");
+	rc = check_file(&st, t->shown, f);
+	if (rc == RC_OK &&
+	    trusted_read(fd, &st, t->text, CONF_BYTES, &t->n, &why) != RC_OK)
+		rc = fault_set(
+		    f, RC_CONFIG, "the configuration %s %s", t->shown, why.text);
+	close(fd);
+	if (rc == RC_OK)
 		rc = conf_take(all, t, f);
-	if (rc == RC_OK && file->there && t->secret &&
-	    trusted_check(&st, t->shown, true, &why) != RC_OK)
+	if (rc == RC_OK && t->secret && trusted_check(&st, t->shown, true, &why) != RC_OK)
 		return fault_set(f, RC_CONFIG,
 		    "%s:%d: a password stands here, and the file %s", t->shown, t->secret,
 		    why.text);

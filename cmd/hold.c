@@ -274,13 +274,8 @@ pass_signal_on(pid_t front, const struct signalfd_siginfo *info)
 		loop_stop_here(sig);
 }
 
-/* How the asker ends. */
-struct end {
-	int status, signal; /* signal 0: none */
-};
-
-/* The front has ended without the lock: as it did, so do we. */
-static struct end
+/* The front has ended without the lock: as it did, so do we.  As wait(2) has it. */
+static int
 end_as(pid_t front, const struct plan *p)
 {
 	char key[400];
@@ -288,21 +283,19 @@ end_as(pid_t front, const struct plan *p)
 
 	while (waitpid(front, &status, 0) < 0 && errno == EINTR)
 		continue;
-	if (WIFEXITED(status))
-		return (struct end){.status = WEXITSTATUS(status)};
-	if (WTERMSIG(status) != SIGKILL)
-		return (struct end){128 + WTERMSIG(status), WTERMSIG(status)};
+	if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
+		return status;
 	say_last("cannot take %s: one of dlock's processes was killed; nothing is held",
 	    plan_name(p, key, sizeof key));
-	return (struct end){.status = STATUS_SYSTEM};
+	return W_EXITCODE(STATUS_SYSTEM, 0);
 }
 
-static struct end
+/* How we end: 0 when the lock is held. */
+static int
 await_delivery(pid_t front, int delivery, const struct plan *p)
 {
 	struct pollfd set[LOOP_OWN + 1];
 	struct signalfd_siginfo info;
-	const struct end held = {0};
 	struct loop loop;
 	sigset_t all;
 	ssize_t n = -1;
@@ -319,19 +312,19 @@ await_delivery(pid_t front, int delivery, const struct plan *p)
 		while (n < 0 && loop_signal(&loop, &info))
 			pass_signal_on(front, &info);
 	}
-	return n > 0 ? held : end_as(front, p);
+	return n > 0 ? 0 : end_as(front, p);
 }
 
 /* ---- the process ---- */
 
-static struct end
+static int
 hold_refused(const char *what)
 {
 	say_last("cannot hold: %s: %s; nothing is held", what, strerror(errno));
-	return (struct end){.status = STATUS_SYSTEM};
+	return W_EXITCODE(STATUS_SYSTEM, 0);
 }
 
-static struct end
+static int
 hold_lock(struct plan *p)
 {
 	struct origin origin;
@@ -350,7 +343,7 @@ hold_lock(struct plan *p)
 	start_origin(&origin);
 	if (settle_body(&body, p, &origin, &fault) != RC_OK) {
 		say_last("%s", fault.text);
-		return (struct end){.status = STATUS_USAGE};
+		return W_EXITCODE(STATUS_USAGE, 0);
 	}
 	if (pipe2(delivery, O_CLOEXEC) != 0)
 		return hold_refused("cannot get a pipe");
@@ -369,11 +362,12 @@ hold_lock(struct plan *p)
 static int
 run_hold(struct plan *p)
 {
-	const struct end end = hold_lock(p);
+	int end = hold_lock(p), sig = WIFSIGNALED(end) ? WTERMSIG(end) : 0;
+	int status = sig ? 128 + sig : WEXITSTATUS(end);
 
 	if (p->steer.shell)
-		say_to_eval(end.status);
-	return end.signal ? start_die_of(end.signal) : end.status;
+		say_to_eval(status);
+	return sig ? start_die_of(sig) : status;
 }
 
 /* ---- release: what the shell has of it ---- */
@@ -416,38 +410,34 @@ say_of(const char *handle, const char *text)
 	    text_shown(text).text);
 }
 
-/* Tells how it ended; returns the exit status. */
-static int
-tell_outcome(const struct plan *p, const char *handle, const struct join_outcome *o)
-{
-	char line[sizeof o->line + 4]; /* it was clean when it was sent: all of it fits */
-
-	if (o->status == STATUS_NOTHING)
-		say_of(handle, "this dlock runs a command, and holds nothing by hand");
-	else if (o->status && !*o->line)
-		say_of(handle,
-		    "it is given back, but one of dlock's processes was killed before");
-	else if (*o->line && (o->status || !p->show.quiet))
-		say_last("%s", text_clean(line, sizeof line, o->line, strlen(o->line)));
-	return o->status;
-}
-
-/* Returns the exit status; `gone`: nothing is held under this handle any more. */
+/*
+ * Tells how it ended; returns the exit status.  `gone`: nothing is held under this handle
+ * any more.
+ */
 static int
 release_handle(const struct plan *p, const char *handle, bool *gone)
 {
 	struct join_outcome o;
+	char line[sizeof o.line + 4]; /* it was clean when it was sent: all of it fits */
 	struct fault f;
 	enum rc rc = nested_release(handle, &o, &f);
 
 	*gone = rc == RC_LOST || rc == RC_AGAIN ||
 	    (rc == RC_OK && o.status != STATUS_NOTHING);
-	if (rc == RC_OK)
-		return tell_outcome(p, handle, &o);
-	say_of(handle, f.text);
-	if (rc == RC_LOST || rc == RC_DENIED)
-		return STATUS_NOTHING;
-	return rc == RC_USAGE ? STATUS_USAGE : STATUS_SYSTEM;
+	if (rc != RC_OK) {
+		say_of(handle, f.text);
+		return rc == RC_LOST || rc == RC_DENIED ? STATUS_NOTHING
+		    : rc == RC_USAGE                    ? STATUS_USAGE
+							: STATUS_SYSTEM;
+	}
+	if (o.status == STATUS_NOTHING)
+		say_of(handle, "this dlock runs a command, and holds nothing by hand");
+	else if (o.status && !*o.line)
+		say_of(handle,
+		    "it is given back, but one of dlock's processes was killed before");
+	else if (*o.line && (o.status || !p->show.quiet))
+		say_last("%s", text_clean(line, sizeof line, o.line, strlen(o.line)));
+	return o.status;
 }
 
 static int

@@ -169,18 +169,16 @@ run_with_plan(const struct cmd *c, char **words)
 	static struct plan plan;
 	struct fault fault;
 	char strays[700];
+	enum rc rc = args_read(&plan, c->bit, words, &fault);
 
-	switch (args_read(&plan, c->bit, words, &fault)) {
-	case PARSED_HELP:
+	if (rc == RC_DONE)
 		return print_usage(c);
-	case PARSED_WRONG:
+	if (rc != RC_OK) {
 		say_last("%s", text_shown(fault.text).text);
 		/* the words were not understood, but the shell that evaluates stdout must know */
 		if ((options[OPT_SHELL].cmds & c->bit) && args_have(words, "--shell"))
-			say_to_eval(plan.status);
-		return plan.status;
-	case PARSED_PLAN:
-		break;
+			say_to_eval(exit_of_rc(rc).number);
+		return exit_of_rc(rc).number;
 	}
 	if (!plan.show.quiet && sources_strays(strays, sizeof strays))
 		say("unknown in the environment and ignored: %s", strays);

@@ -98,7 +98,6 @@ struct plan_steer {
 
 struct plan {
 	unsigned cmd;               /* CMD_ */
-	int status;                 /* the exit status, where the plan is wrong */
 	const char *keys[KEYS_MAX]; /* as named; no two are the same */
 	size_t nkeys;
 	struct plan_claim claim;

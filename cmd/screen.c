@@ -97,22 +97,6 @@ screen_begin(struct screen *s)
 	return s->picture;
 }
 
-/* The lines that fit, each drawn over what stood there; the last row is the cursor's. */
-static size_t
-compose(const struct screen *s, FILE *to)
-{
-	size_t lines = 0;
-	char *rest = s->text, *line;
-
-	while ((line = strsep(&rest, "\n")) && rest && lines + 1 < s->rows) {
-		screen_cut(line, s->columns - 1);
-		fprintf(to, "%s\33[K\n", line);
-		lines++;
-	}
-	fputs("\33[J", to);
-	return lines;
-}
-
 void
 screen_drop(struct screen *s)
 {
@@ -124,7 +108,7 @@ screen_drop(struct screen *s)
 bool
 screen_draw(struct screen *s)
 {
-	char *text = NULL;
+	char *text = NULL, *rest, *line;
 	size_t size = 0;
 	FILE *to;
 	bool good = fclose(s->picture) == 0;
@@ -143,7 +127,15 @@ screen_draw(struct screen *s)
 			fputs("\33[H\33[J", to);
 		else if (s->drawn)
 			fprintf(to, "\33[%zuA\r", s->drawn);
-		s->drawn = compose(s, to);
+		/* the lines that fit, each over what stood there; the last row is the cursor's */
+		s->drawn = 0;
+		for (rest = s->text;
+		     (line = strsep(&rest, "\n")) && rest && s->drawn + 1 < s->rows;
+		     s->drawn++) {
+			screen_cut(line, s->columns - 1);
+			fprintf(to, "%s\33[K\n", line);
+		}
+		fputs("\33[J", to);
 		good = fclose(to) == 0 && fwrite(text, 1, size, stdout) == size &&
 		    fflush(stdout) == 0;
 	}

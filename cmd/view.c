@@ -88,7 +88,7 @@ keep_person(struct view *v, struct person *p, const struct entry *e)
 		.pid = said.pid},
 	    .foreign = !other ? NULL : keep_masked(v, other->what ? other->what : ""),
 	    .kind = e->lock,
-	    .limit = e->limit,
+	    .limit = e->lock == KIND_LIMIT ? e->limit : 0,
 	    .owner = whole ? keep_text(v, e->owner) : NULL,
 	    .token = e->token <= INT64_MAX ? e->token : 0, /* nobody could name it */
 	    .slot = e->slot,
@@ -192,14 +192,10 @@ view_state_name(const struct view *v)
 	return names[view_state(v)];
 }
 
-bool
-view_kind(const struct view *v, enum lock_kind *kind, unsigned *limit)
+const struct person *
+view_holder(const struct view *v)
 {
-	if (v->holders.n == 0)
-		return false;
-	*kind = v->holders.list[0].kind;
-	*limit = *kind == KIND_LIMIT ? v->holders.list[0].limit : 0;
-	return true;
+	return v->holders.n > 0 ? v->holders.list : NULL;
 }
 
 int64_t
@@ -320,8 +316,7 @@ put_last(struct object *j, const struct view *v)
 void
 show_json(FILE *to, const struct view *v, const struct store *s, bool brief)
 {
-	enum lock_kind kind;
-	unsigned limit = 0;
+	const struct person *h = view_holder(v);
 	struct object j;
 
 	object_begin_stream(&j, to);
@@ -330,9 +325,8 @@ show_json(FILE *to, const struct view *v, const struct store *s, bool brief)
 	object_string(&j, "backend", s->backend->name);
 	object_string(&j, "server", s->where);
 	object_string(&j, "state", view_state_name(v));
-	object_string(
-	    &j, "kind", view_kind(v, &kind, &limit) ? record_kind_name(kind) : NULL);
-	object_known(&j, "limit", limit, limit);
+	object_string(&j, "kind", h ? record_kind_name(h->kind) : NULL);
+	object_known(&j, "limit", h && h->limit, h ? h->limit : 0);
 	object_open(&j, "holders", '[');
 	for (size_t i = 0; i < v->holders.n; i++)
 		put_holder(&j, v, &v->holders.list[i]);
@@ -385,18 +379,16 @@ show_colour(const struct screen *s, const struct view *v)
 static struct brief
 describe_share(const struct view *v)
 {
-	enum lock_kind kind = KIND_EXCLUSIVE;
-	unsigned limit = 0;
+	const struct person *h = view_holder(v);
 	unsigned long long n = v->holders.all;
 	const char *s = n == 1 ? "" : "s";
 	struct brief b = {""};
 
-	view_kind(v, &kind, &limit);
-	if (kind == KIND_SHARED)
+	if (h && h->kind == KIND_SHARED)
 		snprintf(b.text, sizeof b.text, "%llu reader%s", n, s);
-	else if (kind == KIND_LIMIT && limit > 0)
-		snprintf(b.text, sizeof b.text, "%llu of %u slots taken", n, limit);
-	else if (kind == KIND_LIMIT)
+	else if (h && h->limit > 0)
+		snprintf(b.text, sizeof b.text, "%llu of %u slots taken", n, h->limit);
+	else if (h && h->kind == KIND_LIMIT)
 		snprintf(b.text, sizeof b.text, "%llu slot%s taken", n, s);
 	else if (n > 1)
 		snprintf(b.text, sizeof b.text, "%llu holders", n);
@@ -406,10 +398,10 @@ describe_share(const struct view *v)
 const char *
 show_words(const struct view *v, char *out, size_t size)
 {
-	const struct person *p = v->holders.list;
+	const struct person *p = view_holder(v);
 	const struct brief share = describe_share(v);
 
-	if (v->holders.n > 0) {
+	if (p) {
 		snprintf(out, size, "held by %s%s%s%s%s%s%s", share.text,
 		    *share.text && v->holders.all > 1 ? ", first "
 			: *share.text                 ? ", "

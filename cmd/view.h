@@ -21,7 +21,7 @@ struct person {
 	const char *foreign; /* what it is, if it is no dlock; else NULL */
 	/* holder, waiter */
 	enum lock_kind kind;
-	unsigned limit;
+	unsigned limit;    /* of a limited lock; 0: none, or not known */
 	const char *owner; /* as revoke wants it; NULL: not known */
 	/* holder; last run */
 	uint64_t token; /* 0: not known */
@@ -73,8 +73,8 @@ void view_add(struct view *, const struct entry *, int64_t now);
 enum lock_state view_state(const struct view *);
 const char *view_state_name(const struct view *); /* "free", "held", "frozen" */
 
-/* Of those who hold it; false: nobody does, or of some kind that is no dlock's. */
-bool view_kind(const struct view *, enum lock_kind *, unsigned *limit);
+/* The first of those who hold it, whose kind and limit are those of all; NULL: nobody does. */
+const struct person *view_holder(const struct view *);
 
 /* From one time of the server's clock to another, in nanoseconds; -1: not known. */
 int64_t view_span(int64_t from, int64_t to);

@@ -31,18 +31,15 @@ struct wait {
 static bool
 is_free(const struct view *v, const struct plan_claim *c)
 {
-	enum lock_kind kind;
-	unsigned limit;
+	const struct person *h = view_holder(v);
 
 	if (v->unknown || v->is_frozen || v->waiters.all > 0)
 		return false;
-	if (!view_kind(v, &kind, &limit))
-		return true;
-	if (kind != c->kind)
-		return false;
-	if (kind == KIND_LIMIT)
-		return limit == (unsigned)c->limit && v->holders.all < limit;
-	return kind == KIND_SHARED;
+	if (!h || h->kind != c->kind)
+		return !h;
+	if (h->kind == KIND_LIMIT)
+		return h->limit == (unsigned)c->limit && v->holders.all < h->limit;
+	return h->kind == KIND_SHARED;
 }
 
 /* RC_BUSY: one is not free, which w->key and w->words tell of. */
