@@ -193,38 +193,26 @@ args_have(char **words, const char *word)
 	return *words;
 }
 
-/*
- * Without a -- behind them, `dlock run backup -n x` could as well be a command whose key
- * was forgotten.
- */
+/* A key, and the options behind it. */
 static enum rc
-read_options_behind(struct words *w, const char *key, struct fault *f)
+read_key(struct words *w, struct fault *f)
 {
-	const char *first = *w->next;
+	const char *key = *w->next++, *first = *w->next;
+	bool options_follow = first && first[0] == '-' && first[1];
 
-	if (!first || first[0] != '-' || !first[1])
-		return RC_OK;
-	if (args_have(w->next, "--") && read_options(w, f) != RC_OK)
+	if (!*key)
+		return fault_set(f, RC_USAGE, "the key is empty");
+	if (options_take(w->plan, OPT_KEY, "key", key, RC_USAGE, f) != RC_OK)
 		return RC_USAGE;
-	if (*w->next == first || strcmp(w->next[-1], "--") != 0)
+	if (options_follow && args_have(w->next, "--") && read_options(w, f) != RC_OK)
+		return RC_USAGE;
+	/* without a -- it could as well be a command whose key was forgotten */
+	if (options_follow && (*w->next == first || strcmp(w->next[-1], "--") != 0))
 		return fault_set(f, RC_USAGE,
 		    "'%s' comes after the key '%s': options go before the key, or before a -- "
 		    "(dlock run %s %s ... -- COMMAND)",
 		    text_brief(first).text, text_brief(key).text, text_brief(key).text,
 		    text_brief(first).text);
-	return RC_OK;
-}
-
-static enum rc
-read_key(struct words *w, struct fault *f)
-{
-	const char *key = *w->next++;
-
-	if (!*key)
-		return fault_set(f, RC_USAGE, "the key is empty");
-	if (options_take(w->plan, OPT_KEY, "key", key, RC_USAGE, f) != RC_OK ||
-	    read_options_behind(w, key, f) != RC_OK)
-		return RC_USAGE;
 	if (w->plan->nkeys > 1)
 		return fault_set(f, RC_USAGE,
 		    "both the word '%s' and --key '%s' are keys: say -k for each",

@@ -71,7 +71,8 @@ static void
 print_change(const struct view *v)
 {
 	const struct printed_key *before = find_printed(&ls.before, v->key);
-	struct printed_key one = {strdup(v->key), show_facts(v)};
+	struct printed_key one = {
+	    strdup(v->key), show_facts(v, ls.rounds.looking.store, true)};
 	struct printed *now = &ls.now;
 
 	if (!before || before->facts != one.facts)

@@ -60,6 +60,8 @@ set_number(struct plan *p, const struct option *o, const char *value, struct fau
 		return fault_set(f, RC_USAGE, "a number from %lld to %lld is allowed",
 		    (long long)o->min, (long long)o->max);
 	*(int *)target(p, o) = n;
+	if (o->group == GROUP_KIND)
+		p->claim.kind = KIND_LIMIT;
 	return RC_OK;
 }
 
@@ -181,13 +183,6 @@ add_setting(struct plan *p, const struct option *o, const char *value, struct fa
 	s->settings[s->nsettings++] = (struct setting){copy, copy + (equals - value) + 1};
 	s->settings_used += n;
 	return RC_OK;
-}
-
-static enum rc
-set_limit(struct plan *p, const struct option *o, const char *value, struct fault *f)
-{
-	p->claim.kind = KIND_LIMIT;
-	return set_number(p, o, value, f);
 }
 
 static enum rc
@@ -317,8 +312,8 @@ const struct option options[] = {
 	    {CMD_HOLD,
 		"take it beside up to N - 1 others; --shell prints\nDLOCK_SLOT too, 0 to N - 1"},
 	    {CMD_WAIT, "until one could have it beside up to N - 1 others"}),
-	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_limit, .group = GROUP_KIND,
-	.at = offsetof(struct plan, claim.limit), .min = 1, .max = LIMIT_MAX},
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, NUMBER(claim.limit),
+	.group = GROUP_KIND, .min = 1, .max = LIMIT_MAX},
     [OPT_NONBLOCK] = {"nonblock", 'n', NULL, "DLOCK_NONBLOCK", "do not wait for the lock",
 	.instead = INSTEAD({CMD_WAIT, "look once"}),
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_flag, .group = GROUP_WAIT},
@@ -446,9 +441,10 @@ options_default(const struct plan *p, int i, char *out, size_t size)
 		return parse_duration_text(*(int64_t *)at, out, size);
 	if (o->set == set_flag)
 		return *(bool *)at ? "yes" : "no";
-	if (o->set == set_number)
-		snprintf(out, size, "%d", *(int *)at);
-	return o->set == set_number ? out : "-";
+	if (o->set != set_number || i == OPT_LIMIT)
+		return "-";
+	snprintf(out, size, "%d", *(int *)at);
+	return out;
 }
 
 const char *

@@ -52,46 +52,45 @@ is_word(const char *word, const char *text, size_t n)
 	return strlen(word) == n && strncmp(word, text, n) == 0;
 }
 
-/* The variable of an option, of a URL, or one that dlock itself sets for commands. */
-static bool
-is_known_variable(const char *name, size_t n)
-{
-	static const char *const told[] = {"DLOCK_TOKEN", "DLOCK_TOKENS", "DLOCK_OWNER",
-	    "DLOCK_KEEPER", "DLOCK_SLOT", "DLOCK_HANDLE", NULL};
-	bool known = false;
-
-	for (int i = 0; i < OPTIONS; i++)
-		known |= options[i].env && is_word(options[i].env, name, n);
-	for (const char *const *t = told; *t; t++)
-		known |= is_word(*t, name, n);
-	for (size_t i = 0; backends[i]; i++)
-		known |= is_word(sources_url_variable(backends[i]).text, name, n);
-	return known;
-}
-
 bool
 sources_strays(char *out, size_t size)
 {
 	static const char prefix[] = "DLOCK_";
-	const char *known[OPTIONS + 1] = {0};
-	size_t used = 0, n;
+	/* the last ones are what dlock itself sets for commands */
+	static const char *const told[] = {
+	    "TOKEN", "TOKENS", "OWNER", "KEEPER", "SLOT", "HANDLE"};
+	enum { TOLD = sizeof told / sizeof *told };
+	const char *known[OPTIONS + OPTIONS_BACKENDS + TOLD + 1] = {0};
+	struct brief urls[OPTIONS_BACKENDS];
+	size_t nknown = 0, used = 0;
 
-	for (char **e = environ; *e; e++) {
-		const char *meant;
+	for (int i = 0; i < OPTIONS; i++)
+		if (options[i].env)
+			known[nknown++] = options[i].env + strlen(prefix);
+	for (size_t i = 0; backends[i]; i++) {
+		urls[i] = sources_url_variable(backends[i]);
+		known[nknown++] = urls[i].text + strlen(prefix);
+	}
+	for (size_t i = 0; i < TOLD; i++)
+		known[nknown++] = told[i];
+	for (char **e = environ; *e && used < size; e++) {
+		const char *word;
+		size_t n, i = 0;
 		char name[64];
 
 		if (strncmp(*e, prefix, strlen(prefix)) != 0)
 			continue;
-		n = strcspn(*e, "=");
-		if (!(*e)[n] || !(*e)[n + 1] || is_known_variable(*e, n) || used >= size)
+		word = *e + strlen(prefix);
+		n = strcspn(word, "=");
+		while (known[i] && !is_word(known[i], word, n))
+			i++;
+		if (known[i] || !word[n] || !word[n + 1])
 			continue;
-		for (int i = 0, k = 0; i < OPTIONS; i++)
-			if (options[i].env)
-				known[k++] = options[i].env + strlen(prefix);
-		meant = parse_nearest(*e + strlen(prefix), n - strlen(prefix), known);
 		used += snprintf(out + used, size - used, "%s%s%s", used > 0 ? ", " : "",
-		    text_clean(name, sizeof name, *e, n),
-		    parse_hint(" (did you mean DLOCK_", meant, "?)").text);
+		    text_clean(name, sizeof name, *e, strlen(prefix) + n),
+		    parse_hint(
+			" (did you mean DLOCK_", parse_nearest(word, n, known), "?)")
+			.text);
 	}
 	return used > 0;
 }

@@ -22,7 +22,7 @@ show_keys(struct rounds *r, FILE *to, struct fault *f)
 	for (size_t i = 0; i < p->nkeys; i++) {
 		enum rc rc = look_at(
 		    &r->looking, p->keys[i], false, &s->view, look_patience(), f);
-		uint64_t facts = show_facts(&s->view);
+		uint64_t facts = show_facts(&s->view, r->looking.store, false);
 
 		r->key = p->keys[i];
 		if (rc != RC_OK && to && to != stdout)

@@ -71,7 +71,6 @@ refuse_unknown(const struct plan *p, const struct view *v)
 #define HEED (5 * NS_PER_S)
 
 struct breaking {
-	const struct plan *plan;
 	struct looking looking;
 	const char *key;
 	struct view meant; /* as shown: its holders are meant, or the one of --token */
@@ -84,7 +83,7 @@ static const struct person *
 next_meant(const struct breaking *b, const struct person *p)
 {
 	const struct people *all = &b->meant.holders;
-	uint64_t token = b->plan->steer.token;
+	uint64_t token = b->looking.plan->steer.token;
 
 	for (p = p ? p + 1 : all->list; p < all->list + all->n; p++)
 		if (token == 0 || p->token == token)
@@ -131,12 +130,12 @@ nothing_to_break(const struct breaking *b)
 	const struct clean key = text_key(b->key);
 
 	if (v->unknown)
-		return refuse_unknown(b->plan, v);
+		return refuse_unknown(b->looking.plan, v);
 	if (v->holders.all > 0) {
 		say_last("%s is held by %s, token %" PRIu64 ", not by token %" PRId64
 			 "; nothing was broken",
 		    key.text, view_person(v->holders.list).text, v->holders.list[0].token,
-		    b->plan->steer.token);
+		    b->looking.plan->steer.token);
 		return STATUS_BUSY;
 	}
 	if (v->is_frozen)
@@ -154,7 +153,7 @@ nothing_to_break(const struct breaking *b)
 static bool
 may_break(const struct breaking *b)
 {
-	const struct plan_steer *s = &b->plan->steer;
+	const struct plan_steer *s = &b->looking.plan->steer;
 	const struct person *first = next_meant(b, NULL);
 
 	if (s->yes || (s->token && !can_ask()))
@@ -188,7 +187,7 @@ revoke_all(struct breaking *b, size_t *done, struct fault *f)
 	for (const struct person *p = NULL; (p = next_meant(b, p));) {
 		const struct target t = {b->key, p->token, p->owner};
 		enum rc rc = s->backend->admin->revoke(
-		    s, &t, b->record, b->plan->steer.force, look_patience(), f);
+		    s, &t, b->record, b->looking.plan->steer.force, look_patience(), f);
 
 		if (rc != RC_OK && rc != RC_LOST)
 			return rc;
@@ -227,7 +226,7 @@ speak_of(const struct breaking *b, const struct person *p, struct retry_words *w
 static const struct person *
 speak_of_silence(const struct breaking *b, struct retry_words *w, const struct fault *f)
 {
-	if (!w->silent && !b->plan->show.quiet)
+	if (!w->silent && !b->looking.plan->show.quiet)
 		say("%s; asking again", text_shown(f->text).text);
 	w->silent = true;
 	return next_meant(b, NULL);
@@ -237,7 +236,8 @@ speak_of_silence(const struct breaking *b, struct retry_words *w, const struct f
 static enum rc
 await_end(struct breaking *b, struct fault *f)
 {
-	instant now = instant_now(), until = instant_after(now, b->plan->wait.most);
+	instant now = instant_now(),
+		until = instant_after(now, b->looking.plan->wait.most);
 	struct retry_words w = {instant_after(now, SPEAK_FIRST), NEVER, false};
 
 	for (bool first = true;; first = false) {
@@ -253,7 +253,7 @@ await_end(struct breaking *b, struct fault *f)
 			    instant_after(view_left(&b->now, left->until), HEED));
 		if (instant_now() >= until)
 			return RC_BUSY;
-		if (!b->plan->show.quiet)
+		if (!b->looking.plan->show.quiet)
 			speak_of(b, left, &w);
 		look_rest(&b->looking, until);
 	}
@@ -270,7 +270,7 @@ tell_end(const struct breaking *b, size_t done)
 
 	if (!done)
 		say_last("%s: %s has ended by itself meanwhile", key.text, who.text);
-	else if (!b->plan->steer.force)
+	else if (!b->looking.plan->steer.force)
 		say_last("%s: %s has given it up", key.text, who.text);
 	else if (p->foreign)
 		say_last(
@@ -299,7 +299,7 @@ break_open(struct breaking *b)
 	}
 	if (rc == RC_OK)
 		rc = revoke_all(b, &done, &f);
-	if (rc == RC_OK && !b->plan->steer.force)
+	if (rc == RC_OK && !b->looking.plan->steer.force)
 		rc = await_end(b, &f);
 	if (rc == RC_BUSY) {
 		say_last("%s: its holder has been asked, but has not given it up yet",
@@ -308,7 +308,7 @@ break_open(struct breaking *b)
 	}
 	if (rc != RC_OK)
 		return look_refuse(&b->looking, b->key, rc, &f);
-	if (!b->plan->show.quiet)
+	if (!b->looking.plan->show.quiet)
 		tell_end(b, done);
 	return 0;
 }
@@ -330,7 +330,6 @@ run_break(struct plan *p)
 		    "nobody can be asked, since this is no terminal: say -y, or --token N as dlock status shows it; nothing was done");
 		return STATUS_USAGE;
 	}
-	b.plan = p;
 	b.key = p->keys[0];
 	record_write(b.record, p, 0);
 	rc = look_open(&b.looking, p, p->steer.force ? CAP_FORCE : CAP_REVOKE, &f);

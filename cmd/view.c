@@ -562,45 +562,23 @@ show_text(
 
 /* ---- what has changed ---- */
 
-/* FNV-1a */
-static uint64_t
-mix(uint64_t h, const void *data, size_t n)
-{
-	for (const unsigned char *c = data; n > 0; c++, n--)
-		h = (h ^ *c) * 1099511628211ULL;
-	return h;
-}
-
-static uint64_t
-mix_person(uint64_t h, const struct person *p)
-{
-	const char *texts[] = {p->owner, p->said.who, p->said.host, p->said.command,
-	    p->said.why, p->foreign};
-	const uint64_t numbers[] = {p->token, p->since, p->said.pid, p->revoked};
-
-	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-		h = texts[i] ? mix(h, texts[i], strlen(texts[i]) + 1) : mix(h, "\1", 1);
-	return mix(h, numbers, sizeof numbers);
-}
-
-static uint64_t
-mix_people(uint64_t h, const struct people *p)
-{
-	for (size_t i = 0; i < p->n; i++)
-		h = mix_person(h, &p->list[i]);
-	return mix(h, &p->all, sizeof p->all);
-}
-
 uint64_t
-show_facts(const struct view *v)
+show_facts(const struct view *v, const struct store *s, bool brief)
 {
-	uint64_t h = mix_people(14695981039346656037ULL, &v->holders);
+	uint64_t h = 14695981039346656037ULL; /* FNV-1a */
+	struct view still = *v;
+	char *text = NULL;
+	size_t n = 0;
+	FILE *to = open_memstream(&text, &n);
 
-	h = mix_people(h, &v->waiters);
-	if (v->is_frozen)
-		h = mix(
-		    mix_person(h, &v->frozen), &v->frozen.until, sizeof v->frozen.until);
-	if (v->last.known)
-		h = mix_person(h, &v->last.by);
-	return v->unknown ? mix(h, v->unknown, strlen(v->unknown)) : h;
+	if (!to)
+		return 0;
+	still.now = EPOCH_NONE; /* without a clock no time passes */
+	show_json(to, &still, s, brief);
+	fprintf(to, "%" PRIu64, v->holders.all);
+	fclose(to);
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ (unsigned char)text[i]) * 1099511628211ULL;
+	free(text);
+	return h;
 }

@@ -110,7 +110,10 @@ struct brief show_ago(const struct view *, int64_t since);
 /* What switches to the colour of its state. */
 const char *show_colour(const struct screen *, const struct view *);
 
-/* A number that changes when the view does; the passing of time does not count. */
-uint64_t show_facts(const struct view *);
+/*
+ * A number that changes when what is shown does; the passing of time does not count.  0: no
+ * memory.
+ */
+uint64_t show_facts(const struct view *, const struct store *, bool brief);
 
 #endif

@@ -15,7 +15,6 @@
 #define SPEAK_NEXT (60 * NS_PER_S)
 
 struct wait {
-	const struct plan *plan;
 	struct looking looking;
 	struct view view;
 	struct retry retry;
@@ -46,16 +45,17 @@ is_free(const struct view *v, const struct plan_claim *c)
 static enum rc
 find_taken(struct wait *w, struct fault *f)
 {
-	instant until = retry_attempt(&w->retry, w->plan->wait.most == 0 ? 0 : w->until);
+	instant until = retry_attempt(
+	    &w->retry, w->looking.plan->wait.most == 0 ? 0 : w->until);
 
-	for (size_t i = 0; i < w->plan->nkeys && !w->looking.joins; i++) {
+	for (size_t i = 0; i < w->looking.plan->nkeys && !w->looking.joins; i++) {
 		enum rc rc;
 
-		w->key = w->plan->keys[i];
+		w->key = w->looking.plan->keys[i];
 		rc = look_at(&w->looking, w->key, true, &w->view, until, f);
 		if (rc != RC_OK)
 			return rc;
-		if (!is_free(&w->view, &w->plan->claim)) {
+		if (!is_free(&w->view, &w->looking.plan->claim)) {
 			show_words(&w->view, w->words, sizeof w->words);
 			return RC_BUSY;
 		}
@@ -71,7 +71,7 @@ speak(struct wait *w, const char *words)
 {
 	instant now = instant_now();
 
-	if (w->plan->show.quiet || now < w->speaks)
+	if (w->looking.plan->show.quiet || now < w->speaks)
 		return;
 	say("waiting %s for %s; %s", parse_span(now - w->began).text,
 	    text_key(w->key).text, words);
@@ -82,7 +82,7 @@ speak(struct wait *w, const char *words)
 static enum rc
 wait_for_all(struct wait *w, struct fault *f)
 {
-	bool once = w->plan->wait.most == 0;
+	bool once = w->looking.plan->wait.most == 0;
 
 	for (bool heard = false;;) {
 		enum rc rc = find_taken(w, f);
@@ -112,20 +112,20 @@ tell_busy(const struct wait *w)
 {
 	char end[80] = "not waiting (-n)";
 
-	if (w->plan->wait.most != 0)
+	if (w->looking.plan->wait.most != 0)
 		snprintf(end, sizeof end, "waited %s (-w)",
 		    parse_span(instant_now() - w->began).text);
-	if (!w->plan->show.quiet)
+	if (!w->looking.plan->show.quiet)
 		say_last("%s (%s) is %s%s; %s", text_key(w->key).text,
 		    text_shown(w->looking.store->where).text,
-		    w->plan->wait.most ? "still " : "", w->words, end);
-	return w->plan->wait.conflict_status;
+		    w->looking.plan->wait.most ? "still " : "", w->words, end);
+	return w->looking.plan->wait.conflict_status;
 }
 
 static int
 run_wait(struct plan *p)
 {
-	struct wait w = {.plan = p, .key = p->keys[0]};
+	struct wait w = {.key = p->keys[0]};
 	/* nobody's: jitter alone is made of it, so that processes do not ask in step */
 	char owner[OWNER_CHARS + 1];
 	const struct claim claim = {

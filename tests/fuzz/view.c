@@ -147,7 +147,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static struct view v; /* used again and again, as ls does */
 
 	add_all(&v, data, size);
-	show_facts(&v);
+	show_facts(&v, &store, false);
 	check_json(&v, size % 2);
 	check_text(&v);
 	check_rows(&v, 0);

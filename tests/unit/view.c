@@ -195,17 +195,17 @@ facts_are_the_same_while_only_time_passes(void **state)
 	(void)state;
 	view_begin(&v, "k");
 	view_add(&v, &e, NOW);
-	facts = show_facts(&v);
+	facts = show_facts(&v, &store, false);
 	e.until += 10000000;
 	view_begin(&v, "k");
 	view_add(&v, &e, NOW + 10000000);
-	assert_true(show_facts(&v) == facts);
+	assert_true(show_facts(&v, &store, false) == facts);
 	e.revoked = true;
 	view_begin(&v, "k");
 	view_add(&v, &e, NOW);
-	assert_true(show_facts(&v) != facts);
+	assert_true(show_facts(&v, &store, false) != facts);
 	view_begin(&v, "k");
-	assert_true(show_facts(&v) != facts);
+	assert_true(show_facts(&v, &store, false) != facts);
 	view_free(&v);
 }
 
