@@ -1,5 +1,6 @@
 /*
- * cmd.h - a subcommand: a file of its own, which exports one of these, and a row in main.c.
+ * cmd.h - a subcommand, which its file exports and main.c has in a table, and how its words
+ * become a plan.
  */
 #ifndef DLOCK_CMD_H
 #define DLOCK_CMD_H

@@ -3,7 +3,7 @@
  *
  * Command line, environment, help text, and (through `dlock help --raw`) the
  * tests that compare manual and completions with it all read this table.  How
- * options are written stands in args.h, which source of them counts in
+ * options are written stands in cmd.h, which source of them counts in
  * sources.h.
  */
 #ifndef DLOCK_OPTIONS_H
@@ -80,7 +80,7 @@ struct option {
 	/* instead of `help`, for subcommands to which it means something else; or NULL */
 	const struct wording *instead;
 	enum group group;
-	bool occasional; /* has a variable, but no place in a file; see conf.h */
+	bool occasional; /* has a variable, but no place in a file; see conf_allows() */
 	bool repeats;    /* may be given more than once */
 	/* what it means without a value, which only = can give it; NULL: needs one */
 	const char *bare;

@@ -1,5 +1,5 @@
 /*
- * sources.h - where the values of options come from, and which of them counts.
+ * sources.h - where the values of options come from, files among them, and which counts.
  *
  * An ordered list, the strongest first: see enum source_kind.  The first source that has
  * an option gives its value; the first one that has a member of a group (which server,
