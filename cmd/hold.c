@@ -152,7 +152,7 @@ write_assignments(FILE *to, const struct run *r, const char *handle)
 	const struct go *go = &r->shared->go;
 	const char *outer = plan_variable("DLOCK_KEEPER");
 	size_t room = child_tokens_room(p);
-	char *tokens = malloc(room), *keepers;
+	char *tokens = p->nkeys > 1 ? malloc(room) : NULL, *keepers;
 
 	if (tokens)
 		child_write_tokens(p, go, tokens, room);

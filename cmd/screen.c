@@ -4,6 +4,7 @@
 #include "plan.h"
 #include "text.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -105,6 +106,21 @@ screen_drop(struct screen *s)
 	s->text = NULL;
 }
 
+/* With one write, unlike stdio: nothing is to flicker. */
+static bool
+write_all(const char *text, size_t n)
+{
+	while (n > 0) {
+		ssize_t done = write(STDOUT_FILENO, text, n);
+
+		if (done < 0 && errno != EINTR)
+			return false;
+		text += done > 0 ? done : 0;
+		n -= done > 0 ? done : 0;
+	}
+	return true;
+}
+
 bool
 screen_draw(struct screen *s)
 {
@@ -136,8 +152,7 @@ screen_draw(struct screen *s)
 			fprintf(to, "%s\33[K\n", line);
 		}
 		fputs("\33[J", to);
-		good = fclose(to) == 0 && fwrite(text, 1, size, stdout) == size &&
-		    fflush(stdout) == 0;
+		good = fclose(to) == 0 && write_all(text, size);
 	}
 	free(text);
 	free(s->text);
