@@ -1,10 +1,9 @@
 /* args.c - cuts the command line into options, key and command, or operands, and checks all. */
-#include "args.h"
+#include "cmd.h"
 
-#include "conf.h"
 #include "exit.h"
 #include "parse.h"
-#include "site.h"
+#include "sources.h"
 #include "text.h"
 
 #include <stdio.h>
@@ -24,17 +23,13 @@ struct words {
 static enum rc
 note_option(struct words *w, int i, const char *value, struct fault *f)
 {
-	const struct option *o = &options[i];
-	struct fault why;
-
-	if (w->said->value[i] && !o->repeats)
-		return fault_set(f, RC_USAGE, "--%s is given twice", o->name);
+	if (w->said->value[i] && !options[i].repeats)
+		return fault_set(f, RC_USAGE, "--%s is given twice", options[i].name);
 	w->said->value[i] = value;
 	if (i == OPT_OPTION)
 		sources_note_setting(w->said, value, 0);
-	if (i != OPT_KEY || o->set(w->plan, o, value, &why) == RC_OK)
-		return RC_OK;
-	return options_refuse(f, RC_USAGE, sources_call(NULL, i).text, value, &why);
+	return i == OPT_KEY ? options_take(w->plan, i, "--key", value, RC_USAGE, f)
+			    : RC_OK;
 }
 
 /* The value of an option, which is the next word. */
@@ -55,6 +50,7 @@ read_long(struct words *w, struct fault *f)
 	const char *word = *w->next++ + 2;
 	size_t n = strcspn(word, "=");
 	int i = options_named(w->cmd, word, n);
+	int64_t ns;
 
 	if (strcmp(word, "help") == 0) {
 		w->help = true;
@@ -64,8 +60,7 @@ read_long(struct words *w, struct fault *f)
 		return fault_set(f, RC_USAGE,
 		    "unknown option --%.*s%s (dlock help %s lists them)",
 		    n < 40 ? (int)n : 40, word,
-		    parse_hint(": did you mean --", options_nearest(w->cmd, word, n), "?")
-			.text,
+		    options_hint(w->cmd, ": did you mean --", word, n).text,
 		    options_cmd(w->cmd));
 	if (!options[i].arg && word[n])
 		return fault_set(f, RC_USAGE, "--%s takes no value, but '%s' is given",
@@ -75,7 +70,7 @@ read_long(struct words *w, struct fault *f)
 	if (word[n])
 		return note_option(w, i, word + n + 1, f);
 	/* nobody can tell whether the next word is its value, or a key that looks like one */
-	if (options[i].bare && options_takes(&options[i], *w->next)) {
+	if (options[i].bare && *w->next && parse_duration(*w->next, &ns)) {
 		const char *name = options[i].name;
 		const struct brief next = text_brief(*w->next);
 
@@ -86,19 +81,6 @@ read_long(struct words *w, struct fault *f)
 	if (options[i].bare)
 		return note_option(w, i, options[i].bare, f);
 	return read_value(w, i, f);
-}
-
-/* The value of a letter: the rest of its word, or else the next one. */
-static enum rc
-read_letters_value(struct words *w, int i, const char *rest, struct fault *f)
-{
-	const struct option *o = &options[i];
-
-	if (*rest == '=') /* what stands behind it is not shown: it may be a password */
-		return fault_set(f, RC_USAGE,
-		    "-%c=...: no = stands between a letter and its value: say -%c %s or --%s=%s",
-		    o->letter, o->letter, o->arg, o->name, o->arg);
-	return *rest ? note_option(w, i, rest, f) : read_value(w, i, f);
 }
 
 /* A cluster such as `-nq` or `-nkKEY`.  `-key` is none, but a mistake. */
@@ -112,24 +94,30 @@ read_letters(struct words *w, struct fault *f)
 		return fault_set(f, RC_USAGE, "-%s is written with two dashes: --%s",
 		    options[meant].name, options[meant].name);
 	for (const char *c = word + 1; *c; c++) {
-		int i = options_lettered(w->cmd, *c);
+		const struct option *o = options;
 
+		while (o->name && (!(o->cmds & w->cmd) || o->letter != *c))
+			o++;
 		if (*c == 'h') {
 			w->help = true;
 			continue;
 		}
-		if (i < 0 && *c == '=' && c > word + 1)
+		if (!o->name && *c == '=' && c > word + 1)
 			return fault_set(f, RC_USAGE, "-%c takes no value", c[-1]);
-		if (i < 0)
+		if (!o->name)
 			return fault_set(f, RC_USAGE,
 			    "unknown option -%c%s (dlock help %s lists them)", *c,
-			    parse_hint(
-				": did you mean --", options_nearest(w->cmd, c, 1), "?")
-				.text,
+			    options_hint(w->cmd, ": did you mean --", c, 1).text,
 			    options_cmd(w->cmd));
-		if (options[i].arg)
-			return read_letters_value(w, i, c + 1, f);
-		if (note_option(w, i, "1", f) != RC_OK)
+		/* what stands behind a = is not shown: it may be a password */
+		if (o->arg && c[1] == '=')
+			return fault_set(f, RC_USAGE,
+			    "-%c=...: no = stands between a letter and its value: say -%c %s or --%s=%s",
+			    *c, *c, o->arg, o->name, o->arg);
+		if (o->arg)
+			return c[1] ? note_option(w, o - options, c + 1, f)
+				    : read_value(w, o - options, f);
+		if (note_option(w, o - options, "1", f) != RC_OK)
 			return RC_USAGE;
 	}
 	return RC_OK;
@@ -162,7 +150,6 @@ take_operand(struct plan *p, const char *operand, struct fault *f)
 	const char **only = p->cmd == CMD_LS ? &p->look.pattern
 	    : p->cmd == CMD_RELEASE          ? &p->steer.handle
 					     : NULL;
-	struct fault why;
 
 	if (only && !*only) {
 		*only = operand;
@@ -175,9 +162,7 @@ take_operand(struct plan *p, const char *operand, struct fault *f)
 		return fault_set(f, RC_USAGE,
 		    "key '%s': %s has no patterns: name each key (dlock ls PATTERN lists those in use), or say -k for a key of just that name",
 		    text_brief(operand).text, options_cmd(p->cmd));
-	if (options[OPT_KEY].set(p, &options[OPT_KEY], operand, &why) != RC_OK)
-		return options_refuse(f, RC_USAGE, "key", operand, &why);
-	return RC_OK;
+	return options_take(p, OPT_KEY, "key", operand, RC_USAGE, f);
 }
 
 /* Reads all words: options wherever they stand (up to a `--`), and operands between them. */
@@ -208,45 +193,138 @@ args_have(char **words, const char *word)
 	return *words;
 }
 
-/*
- * Without a -- behind them, `dlock run backup -n x` could as well be a command whose key
- * was forgotten.
- */
+/* A key, and the options behind it. */
 static enum rc
-read_options_behind(struct words *w, const char *key, struct fault *f)
+read_key(struct words *w, struct fault *f)
 {
-	const char *first = *w->next;
+	const char *key = *w->next++, *first = *w->next;
+	bool options_follow = first && first[0] == '-' && first[1];
 
-	if (!first || first[0] != '-' || !first[1])
-		return RC_OK;
-	if (args_have(w->next, "--") && read_options(w, f) != RC_OK)
+	if (!*key)
+		return fault_set(f, RC_USAGE, "the key is empty");
+	if (options_take(w->plan, OPT_KEY, "key", key, RC_USAGE, f) != RC_OK)
 		return RC_USAGE;
-	if (*w->next == first || strcmp(w->next[-1], "--") != 0)
+	if (options_follow && args_have(w->next, "--") && read_options(w, f) != RC_OK)
+		return RC_USAGE;
+	/* without a -- it could as well be a command whose key was forgotten */
+	if (options_follow && (*w->next == first || strcmp(w->next[-1], "--") != 0))
 		return fault_set(f, RC_USAGE,
 		    "'%s' comes after the key '%s': options go before the key, or before a -- "
 		    "(dlock run %s %s ... -- COMMAND)",
 		    text_brief(first).text, text_brief(key).text, text_brief(key).text,
 		    text_brief(first).text);
-	return RC_OK;
-}
-
-static enum rc
-read_key(struct words *w, struct fault *f)
-{
-	const char *key = *w->next++;
-	struct fault why;
-
-	if (!*key)
-		return fault_set(f, RC_USAGE, "the key is empty");
-	if (options[OPT_KEY].set(w->plan, &options[OPT_KEY], key, &why) != RC_OK)
-		return options_refuse(f, RC_USAGE, "key", key, &why);
-	if (read_options_behind(w, key, f) != RC_OK)
-		return RC_USAGE;
 	if (w->plan->nkeys > 1)
 		return fault_set(f, RC_USAGE,
 		    "both the word '%s' and --key '%s' are keys: say -k for each",
 		    text_brief(key).text, text_brief(w->plan->keys[1]).text);
 	return RC_OK;
+}
+
+/* ---- which backend, and which server of it ---- */
+
+/* Shows the scheme alone, for there may be a password behind it; a path has none. */
+static enum rc
+no_url(struct fault *f, const char *called, const char *url)
+{
+	const char *known[OPTIONS_BACKENDS + 1] = {0}, *meant = NULL;
+	size_t n = strcspn(url, ":/@ =");
+
+	for (size_t i = 0; i < OPTIONS_BACKENDS && backends[i]; i++)
+		known[i] = backends[i]->schemes[0];
+	if (strncmp(url + n, "://", 3) == 0)
+		meant = parse_nearest(url, n, known);
+	if (*url == '/' || *url == '.' || *url == '~')
+		return fault_set(f, RC_USAGE, "%s '%s': a directory is written file://%s",
+		    called, text_brief(url).text,
+		    *url == '/' ? text_brief(url).text : "/DIRECTORY");
+	return fault_set(f, RC_USAGE,
+	    "%s '%.*s...': begins with no scheme known here%s (such as redis://host or file:///directory)",
+	    called, n < 60 ? (int)n : 60, url,
+	    parse_hint(": did you mean ", meant, "://?").text);
+}
+
+/* The backend, by its name or by the URL's scheme. */
+static enum rc
+settle_backend(struct plan *p, const struct sources *all, struct fault *f)
+{
+	const struct backend *of_url = p->site.url ? backend_of_url(p->site.url) : NULL;
+	const struct source *by = sources_of(all, OPT_URL);
+
+	if (p->site.url && !of_url) {
+		no_url(f, sources_call(by, OPT_URL).text, p->site.url);
+		return sources_wrong(by);
+	}
+	if (of_url && p->site.backend && of_url != p->site.backend)
+		return fault_set(f, sources_wrong(by),
+		    "%s (%s) and %s (%s) contradict each other",
+		    sources_call(sources_of(all, OPT_BACKEND), OPT_BACKEND).text,
+		    p->site.backend->name, sources_call(by, OPT_URL).text, of_url->name);
+	if (of_url)
+		p->site.backend = of_url;
+	if (!p->site.backend && p->cmd != CMD_CONFIG)
+		return fault_set(f, RC_USAGE,
+		    "no backend named: say -b NAME or -u URL, or set DLOCK_BACKEND or DLOCK_URL, or name one in dlock.conf(5) (there are %s)",
+		    options_backends(", ").text);
+	return RC_OK;
+}
+
+/* The backend's own variable. */
+static enum rc
+read_variable(struct plan *p, struct fault *f)
+{
+	const struct brief name = sources_url_variable(p->site.backend);
+	const char *url = plan_variable(name.text);
+
+	if (!url)
+		return RC_OK;
+	if (!backend_of_url(url))
+		return no_url(f, name.text, url);
+	if (backend_of_url(url) != p->site.backend)
+		return fault_set(f, RC_USAGE, "%s is not a URL of %s", name.text,
+		    p->site.backend->name);
+	p->site.url = url;
+	return RC_OK;
+}
+
+/*
+ * Fills in what of backend and URL was not said, once all values are in the plan.  Backend
+ * and URL may each name the backend; both must name the same one.  Without a URL of the
+ * words or of DLOCK_URL, DLOCK_<BACKEND>_URL counts, after it what files say, and then the
+ * backend's default.  A password in a URL of the command line is overwritten there, so that
+ * ps(1) does not show it for long; the plan keeps a copy.
+ */
+static enum rc
+settle_site(struct plan *p, const struct sources *all, struct fault *f)
+{
+	const struct source *of_url = sources_of(all, OPT_URL);
+	struct plan_site *s = &p->site;
+	const char *outer;
+	enum rc rc = sources_check_outer(f);
+
+	if (rc == RC_OK)
+		rc = settle_backend(p, all, f);
+	if (rc != RC_OK || !s->backend)
+		return rc;
+	if (of_url && of_url->kind == SOURCE_WORDS) {
+		char *word = (char *)s->url;
+
+		snprintf(s->url_text, sizeof s->url_text, "%s", word);
+		s->url = s->url_text;
+		mask_passwords(word);
+	}
+	/* a variable is stronger than a file */
+	if (!of_url || sources_filed(of_url))
+		rc = read_variable(p, f);
+	/*
+	 * Without a URL at all, what an enclosing dlock uses, if its backend is ours.  One that
+	 * does not say so (DLOCK_KEEPER is a handle) is believed to have told DLOCK_BACKEND.
+	 */
+	outer = sources_outer_backend();
+	if (!outer)
+		outer = plan_variable("DLOCK_BACKEND");
+	s->inherits = !s->url && plan_variable("DLOCK_KEEPER") && outer &&
+	    strcmp(outer, s->backend->name) == 0;
+	return rc;
 }
 
 /* ---- the plan as a whole ---- */
@@ -367,7 +445,7 @@ read_other(struct plan *p, struct words *w, struct sources *all, struct fault *f
 	return rc;
 }
 
-enum parsed
+enum rc
 args_read(struct plan *p, unsigned cmd, char **argv, struct fault *f)
 {
 	/* of which little is touched: of a stack all of it would be */
@@ -389,14 +467,11 @@ args_read(struct plan *p, unsigned cmd, char **argv, struct fault *f)
 	rc = cmd == CMD_RUN ? read_run_words(p, &words, &all, f)
 			    : read_other(p, &words, &all, f);
 	if (rc == RC_OK && words.help)
-		return PARSED_HELP;
+		return RC_DONE;
 	if (rc == RC_OK && (options[OPT_URL].cmds & cmd))
-		rc = site_settle(p, &all, f);
+		rc = settle_site(p, &all, f);
 	p->wait.persist = sources_of(&all, OPT_WAIT);
 	if (rc == RC_OK)
 		rc = settle_lease(&p->terms, &all, f);
-	if (rc == RC_OK)
-		rc = settle_conflict(p, &all, f);
-	p->status = exit_of_rc(rc).number;
-	return rc == RC_OK ? PARSED_PLAN : PARSED_WRONG;
+	return rc == RC_OK ? settle_conflict(p, &all, f) : rc;
 }

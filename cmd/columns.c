@@ -2,14 +2,13 @@
 #include "columns.h"
 
 #include "parse.h"
-#include "show.h"
 #include "text.h"
 
 #include <inttypes.h>
 #include <string.h>
 #include <strings.h>
 
-enum { CELL_BYTES = 2600, RANKS = 5 };
+enum { CELL_BYTES = 2600, RANKS = 5, STAYS };
 
 enum cell {
 	CELL_KEY,
@@ -34,27 +33,29 @@ enum cell {
 static const struct column {
 	const char *name;
 	size_t least, usual, most; /* widths */
-	/* the usual ones are left out in this order where there is no room; 0: never */
+	/*
+	 * Where no columns are named, those with a rank are shown; without room they are left
+	 * out in this order, but for those that stay.
+	 */
 	int rank;
-	bool usually; /* shown where no columns are named */
-	bool right;   /* numbers */
+	bool right; /* numbers */
 } columns[CELLS] = {
-    [CELL_KEY] = {"KEY", 20, 24, 40, 0, true, false},
-    [CELL_STATE] = {"STATE", 6, 6, 6, 0, true, false},
-    [CELL_KIND] = {"KIND", 9, 9, 12, 2, true, false},
-    [CELL_HOLDER] = {"HOLDER", 14, 20, 30, 0, true, false},
-    [CELL_HOST] = {"HOST", 8, 12, 20, 1, true, false},
-    [CELL_PID] = {"PID", 7, 7, 7, 3, true, true},
-    [CELL_HELD] = {"HELD", 6, 6, 7, 0, true, true},
-    [CELL_WAITING] = {"WAITING", 7, 7, 7, 4, true, true},
-    [CELL_COMMAND] = {"COMMAND", 8, 12, 20, 0, false, false},
-    [CELL_WHY] = {"WHY", 10, 20, SIZE_MAX, 5, true, false},
-    [CELL_SINCE] = {"SINCE", 19, 23, 24, 0, false, false},
-    [CELL_LEFT] = {"LEFT", 6, 6, 7, 0, false, true},
-    [CELL_TOKEN] = {"TOKEN", 16, 16, 20, 0, false, true},
-    [CELL_HOLDERS] = {"HOLDERS", 7, 7, 7, 0, false, true},
-    [CELL_LIMIT] = {"LIMIT", 6, 6, 6, 0, false, true},
-    [CELL_OWNER] = {"OWNER", 8, 32, 32, 0, false, false},
+    [CELL_KEY] = {"KEY", 20, 24, 40, STAYS, false},
+    [CELL_STATE] = {"STATE", 6, 6, 6, STAYS, false},
+    [CELL_KIND] = {"KIND", 9, 9, 12, 2, false},
+    [CELL_HOLDER] = {"HOLDER", 14, 20, 30, STAYS, false},
+    [CELL_HOST] = {"HOST", 8, 12, 20, 1, false},
+    [CELL_PID] = {"PID", 7, 7, 7, 3, true},
+    [CELL_HELD] = {"HELD", 6, 6, 7, STAYS, true},
+    [CELL_WAITING] = {"WAITING", 7, 7, 7, 4, true},
+    [CELL_COMMAND] = {"COMMAND", 8, 12, 20, 0, false},
+    [CELL_WHY] = {"WHY", 10, 20, SIZE_MAX, 5, false},
+    [CELL_SINCE] = {"SINCE", 19, 23, 24, 0, false},
+    [CELL_LEFT] = {"LEFT", 6, 6, 7, 0, true},
+    [CELL_TOKEN] = {"TOKEN", 16, 16, 20, 0, true},
+    [CELL_HOLDERS] = {"HOLDERS", 7, 7, 7, 0, true},
+    [CELL_LIMIT] = {"LIMIT", 6, 6, 6, 0, true},
+    [CELL_OWNER] = {"OWNER", 8, 32, 32, 0, false},
 };
 
 /* ---- what stands in them: "" where nothing is known ---- */
@@ -84,17 +85,15 @@ cell_length(char *out, int64_t ns)
 static void
 cell_kind(char *out, const struct view *v)
 {
-	enum lock_kind kind;
-	unsigned limit;
+	const struct person *h = view_holder(v);
 
-	if (!view_kind(v, &kind, &limit))
-		return;
-	if (kind_is_exclusive(kind))
+	if (h && kind_is_exclusive(h->kind))
 		snprintf(out, CELL_BYTES, "exclusive");
-	else if (kind == KIND_LIMIT && limit > 0)
-		snprintf(out, CELL_BYTES, "limit %" PRIu64 "/%u", v->holders.all, limit);
-	else /* of a limit that nobody tells, too */
-		snprintf(out, CELL_BYTES, "%s %" PRIu64, record_kind_name(kind),
+	else if (h && h->limit > 0)
+		snprintf(
+		    out, CELL_BYTES, "limit %" PRIu64 "/%u", v->holders.all, h->limit);
+	else if (h) /* of a limit that nobody tells, too */
+		snprintf(out, CELL_BYTES, "%s %" PRIu64, record_kind_name(h->kind),
 		    v->holders.all);
 }
 
@@ -102,11 +101,10 @@ cell_kind(char *out, const struct view *v)
 static void
 cell_value(char *out, enum cell cell, const struct view *v)
 {
-	const struct person *p = v->holders.n > 0 ? v->holders.list
-	    : v->is_frozen                        ? &v->frozen
-						  : NULL;
-	enum lock_kind kind;
-	unsigned limit = 0;
+	const struct person *holder = view_holder(v),
+			    *p = holder ? holder
+	    : v->is_frozen              ? &v->frozen
+					: NULL;
 
 	if (cell == CELL_KEY)
 		cell_text(out, v->key);
@@ -114,8 +112,8 @@ cell_value(char *out, enum cell cell, const struct view *v)
 		cell_text(out, view_state_name(v));
 	else if (cell == CELL_KIND)
 		cell_kind(out, v);
-	else if (cell == CELL_LIMIT && view_kind(v, &kind, &limit))
-		cell_number(out, limit, false);
+	else if (cell == CELL_LIMIT && holder)
+		cell_number(out, holder->limit, false);
 	else if (cell == CELL_HOLDERS)
 		cell_number(out, v->holders.all, true);
 	else if (cell == CELL_WAITING)
@@ -147,7 +145,7 @@ cell_value(char *out, enum cell cell, const struct view *v)
 /* ---- which of them ---- */
 
 static enum rc
-no_such_column(const char *names, const char *name, size_t n, struct fault *f)
+choose_named(struct columns *c, const char *names, struct fault *f)
 {
 	char list[200];
 	size_t used = 0;
@@ -155,14 +153,6 @@ no_such_column(const char *names, const char *name, size_t n, struct fault *f)
 	for (size_t i = 0; i < CELLS; i++)
 		used += snprintf(list + used, sizeof list - used, "%s%s",
 		    i == 0 ? "" : ", ", columns[i].name);
-	return fault_set(f, RC_USAGE,
-	    "--output '%s': there is no column '%.*s' (there are %s)",
-	    text_brief(names).text, n < 40 ? (int)n : 40, name, list);
-}
-
-static enum rc
-choose_named(struct columns *c, const char *names, struct fault *f)
-{
 	for (const char *name = names;; name++) {
 		size_t n = strcspn(name, ","), i = 0;
 
@@ -171,7 +161,9 @@ choose_named(struct columns *c, const char *names, struct fault *f)
 			strncasecmp(columns[i].name, name, n) != 0))
 			i++;
 		if (i == CELLS)
-			return no_such_column(names, name, n, f);
+			return fault_set(f, RC_USAGE,
+			    "--output '%s': there is no column '%.*s' (there are %s)",
+			    text_brief(names).text, n < 40 ? (int)n : 40, name, list);
 		if (c->n == COLUMNS_MOST)
 			return fault_set(f, RC_USAGE,
 			    "--output '%s': more than %d columns", text_brief(names).text,
@@ -191,20 +183,6 @@ least_width(const struct columns *c)
 	for (size_t i = 0; i < c->n; i++)
 		sum += c->list[i]->least + (i > 0);
 	return sum;
-}
-
-/* Of the usual ones, as many as the screen has room for. */
-static void
-choose_usual(struct columns *c)
-{
-	int dropped = 0; /* all up to this rank */
-
-	do {
-		c->n = 0;
-		for (const struct column *k = columns; k < columns + CELLS; k++)
-			if (k->usually && (k->rank == 0 || k->rank > dropped))
-				c->list[c->n++] = k;
-	} while (c->cuts && least_width(c) >= c->screen->columns && dropped++ < RANKS);
 }
 
 /* ---- how wide ---- */
@@ -228,11 +206,17 @@ columns_fit(struct columns *c, const char *names)
 {
 	size_t room;
 
-	if (!names)
-		choose_usual(c);
+	for (int dropped = 0; !names && dropped <= RANKS; dropped++) {
+		c->n = 0;
+		for (const struct column *k = columns; k < columns + CELLS; k++)
+			if (k->rank > dropped)
+				c->list[c->n++] = k;
+		if (!c->screen->columns || least_width(c) < c->screen->columns)
+			break;
+	}
 	for (size_t i = 0; i < c->n; i++)
-		c->width[i] = c->cuts ? c->list[i]->least : c->list[i]->usual;
-	if (!c->cuts || least_width(c) >= c->screen->columns)
+		c->width[i] = c->screen->columns ? c->list[i]->least : c->list[i]->usual;
+	if (!c->screen->columns || least_width(c) >= c->screen->columns)
 		return;
 	room = c->screen->columns - 1 - least_width(c);
 	widen(c, &room, false);
@@ -243,7 +227,7 @@ enum rc
 columns_choose(
     struct columns *c, const char *names, const struct screen *s, struct fault *f)
 {
-	*c = (struct columns){.cuts = s->columns > 0, .screen = s};
+	*c = (struct columns){.screen = s};
 	if (names && choose_named(c, names, f) != RC_OK)
 		return RC_USAGE;
 	columns_fit(c, names);
@@ -274,7 +258,7 @@ print_cell(
 	}
 	if (!*text)
 		snprintf(text, sizeof text, "-");
-	if (c->cuts)
+	if (c->screen->columns)
 		text_fit(text, c->width[i]);
 	width = text_columns(text);
 	fill = width < c->width[i] ? (int)(c->width[i] - width) : 0;
@@ -292,6 +276,6 @@ columns_row(const struct columns *c, const struct view *v, char *out)
 
 	for (size_t i = 0; i < c->n; i++)
 		used += print_cell(c, i, v, out + used, ROW_BYTES - used);
-	if (c->cuts)
+	if (c->screen->columns)
 		screen_cut(out, c->screen->columns - 1);
 }

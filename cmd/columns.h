@@ -8,7 +8,6 @@
 #ifndef DLOCK_COLUMNS_H
 #define DLOCK_COLUMNS_H
 
-#include "screen.h"
 #include "view.h"
 
 enum { COLUMNS_MOST = 24, ROW_BYTES = 65536 };
@@ -19,8 +18,7 @@ struct columns {
 	const struct column *list[COLUMNS_MOST];
 	size_t width[COLUMNS_MOST];
 	size_t n;
-	bool cuts; /* to its width, each value */
-	const struct screen *screen;
+	const struct screen *screen; /* of a terminal: each value is cut to its width */
 };
 
 /*

@@ -1,7 +1,6 @@
 /* conf.c - reads the configuration files. */
-#include "conf.h"
+#include "sources.h"
 
-#include "mask.h"
 #include "parse.h"
 #include "text.h"
 
@@ -75,22 +74,6 @@ check_line(const char *line, size_t n, struct fault *f)
 	return RC_OK;
 }
 
-/* `[section]` or `name = value` */
-static void
-cut_line(struct conf_line *l, char *line, char *end)
-{
-	char *divider = line + strcspn(line, "=:"), *name_end = divider;
-
-	if (*line == '[') {
-		end[-1] = '\0';
-		l->section = line + 1;
-		l->name = l->value = NULL;
-	} else {
-		l->value = trim(divider + 1, &end);
-		l->name = trim(line, &name_end);
-	}
-}
-
 enum rc
 conf_cut(char *text, size_t n,
     enum rc (*take)(void *, const struct conf_line *, struct fault *), void *ctx,
@@ -116,22 +99,24 @@ conf_cut(char *text, size_t n,
 		if (line == end || *line == ';' || *line == '#')
 			continue;
 		rc = check_line(line, end - line, f);
-		if (rc == RC_OK) {
-			cut_line(&l, line, end);
-			rc = take(ctx, &l, f);
+		if (rc != RC_OK)
+			return rc;
+		if (*line == '[') {
+			end[-1] = '\0';
+			l.section = line + 1;
+			l.name = l.value = NULL;
+		} else {
+			char *name_end = line + strcspn(line, "=:");
+
+			l.value = trim(name_end + 1, &end);
+			l.name = trim(line, &name_end);
 		}
+		rc = take(ctx, &l, f);
 	}
 	return rc;
 }
 
 /* ---- what stands in a file ---- */
-
-struct reading {
-	struct sources *all;
-	struct conf_text *text;
-	struct source *into; /* the section's; NULL: the section does not count */
-	int line[OPTIONS];   /* where an option stands in this section; 0: not yet */
-};
 
 /* `WORD "NAME"` or `WORD NAME`, into name[CONF_BYTES]; false: the section is another one. */
 static bool
@@ -151,47 +136,33 @@ is_section(const char *section, const char *word, char *name)
 	return *name && !strchr(name, '"');
 }
 
-static enum rc
-unknown_section(const char *section, struct fault *f)
-{
-	static const char *const known[] = {"key", "profile", NULL};
-	size_t n = strcspn(section, " \t\"");
-	const char *meant = parse_nearest(section, n, known);
-
-	if (meant && strlen(meant) == n)
-		meant = NULL;
-	return fault_set(f, RC_CONFIG,
-	    "[%s]%s: a section is written [key \"PATTERN\"] or [profile NAME] (what is for every run stands before "
-	    "them)",
-	    text_brief(section).text, parse_hint(" (did you mean ", meant, "?)").text);
-}
-
 /* `outside`: a key of this run that the section is not for; NULL: there is none. */
 static enum rc
-add_section(struct reading *r, enum source_kind kind, const char *section,
+add_section(struct conf_text *t, enum source_kind kind, const char *section,
     const char *outside, struct fault *f)
 {
-	r->into = sources_add(r->all, kind);
-	if (!r->into)
+	t->into = sources_add(t->all, kind);
+	if (!t->into)
 		return fault_set(f, RC_CONFIG,
 		    "more than %d sections are for this run: too many", SOURCES_MAX - 3);
-	r->into->file = r->text->shown;
-	r->into->section = section;
-	r->into->outside = outside;
+	t->into->file = t->shown;
+	t->into->section = section;
+	t->into->outside = outside;
 	return RC_OK;
 }
 
 static enum rc
-open_section(struct reading *r, const char *section, struct fault *f)
+open_section(struct conf_text *t, const char *section, struct fault *f)
 {
+	static const char *const words[] = {"key", "profile", NULL};
 	static char name[CONF_BYTES];
-	struct conf_text *t = r->text;
-	const char *outside = NULL, *known[] = {name, NULL};
+	size_t n = strcspn(section, " \t\"");
+	const char *outside = NULL, *known[] = {name, NULL}, *meant;
 	enum source_kind kind;
 	bool counts = false;
 
-	r->into = NULL;
-	memset(r->line, 0, sizeof r->line);
+	t->into = NULL;
+	memset(t->line, 0, sizeof t->line);
 	if (is_section(section, "key", name)) {
 		kind = t->user ? SOURCE_USER_KEY : SOURCE_SYSTEM_KEY;
 		for (size_t i = 0; i < t->nkeys; i++)
@@ -206,9 +177,16 @@ open_section(struct reading *r, const char *section, struct fault *f)
 		if (t->profile && parse_nearest(t->profile, strlen(t->profile), known))
 			text_clean(t->meant, sizeof t->meant, name, strlen(name));
 	} else {
-		return unknown_section(section, f);
+		meant = parse_nearest(section, n, words);
+		if (meant && strlen(meant) == n)
+			meant = NULL;
+		return fault_set(f, RC_CONFIG,
+		    "[%s]%s: a section is written [key \"PATTERN\"] or [profile NAME] (what is for every run stands before "
+		    "them)",
+		    text_brief(section).text,
+		    parse_hint(" (did you mean ", meant, "?)").text);
 	}
-	return counts ? add_section(r, kind, section, outside, f) : RC_OK;
+	return counts ? add_section(t, kind, section, outside, f) : RC_OK;
 }
 
 /*
@@ -241,18 +219,23 @@ is_for_runs_only(int i, unsigned cmd)
 	    !(cmd & (CMD_KEEPS | CMD_CONFIG));
 }
 
-static void
-note_value(struct reading *r, int i, const struct conf_line *l)
+static enum rc
+note_value(struct conf_text *t, int i, const struct conf_line *l, struct fault *f)
 {
-	struct source *s = r->into;
+	struct source *s = t->into;
 
-	if (!s || !(options[i].cmds & r->all->cmd) || is_for_runs_only(i, r->all->cmd) ||
-	    is_overruled(s, i, r->all))
-		return;
+	if (!s || !(options[i].cmds & t->all->cmd) || is_for_runs_only(i, t->all->cmd) ||
+	    is_overruled(s, i, t->all))
+		return RC_OK;
+	if (i == OPT_OPTION && s->nsettings == SETTINGS_MAX)
+		return fault_set(f, RC_CONFIG,
+		    "more than %d settings of a backend stand together here",
+		    SETTINGS_MAX);
 	if (i == OPT_OPTION)
 		sources_note_setting(s, l->value, l->number);
 	s->value[i] = l->value;
 	s->line[i] = l->number;
+	return RC_OK;
 }
 
 /* A value is checked whether or not it counts for this run. */
@@ -260,49 +243,46 @@ static enum rc
 take_line(void *ctx, const struct conf_line *l, struct fault *f)
 {
 	static struct plan scratch;
-	struct reading *r = ctx;
-	struct fault why = {""};
+	struct conf_text *t = ctx;
 	const struct option *o;
 	int i;
 
 	if (!l->name)
-		return open_section(r, l->section, f);
+		return open_section(t, l->section, f);
 	i = options_named(~0U, l->name, strlen(l->name));
 	if (i < 0)
 		return fault_set(f, RC_CONFIG,
 		    "'%s' is no option%s (names are those of long options, such as ttl)",
 		    text_brief(l->name).text,
-		    parse_hint(": did you mean ",
-			options_nearest(~0U, l->name, strlen(l->name)), "?")
-			.text);
+		    options_hint(~0U, ": did you mean ", l->name, strlen(l->name)).text);
 	o = &options[i];
 	if (!conf_allows(i))
 		return fault_set(f, RC_CONFIG,
 		    "%s is said for one occasion, so it has no place in a file", o->name);
-	if (r->line[i] && !o->repeats)
+	if (t->line[i] && !o->repeats)
 		return fault_set(f, RC_CONFIG, "%s is given twice here, first in line %d",
-		    o->name, r->line[i]);
-	r->line[i] = l->number;
+		    o->name, t->line[i]);
+	t->line[i] = l->number;
 	scratch.site.nsettings = scratch.site.settings_used = 0;
-	if (o->set(&scratch, o, l->value, &why) != RC_OK)
-		return options_refuse(f, RC_CONFIG, o->name, l->value, &why);
-	if (!r->text->secret && (i == OPT_URL || i == OPT_OPTION) && mask_finds(l->value))
-		r->text->secret = l->number;
-	note_value(r, i, l);
-	return RC_OK;
+	if (options_take(&scratch, i, o->name, l->value, RC_CONFIG, f) != RC_OK)
+		return RC_CONFIG;
+	if (!t->secret && (i == OPT_URL || i == OPT_OPTION) && mask_finds(l->value))
+		t->secret = l->number;
+	return note_value(t, i, l, f);
 }
 
 enum rc
 conf_take(struct sources *all, struct conf_text *t, struct fault *f)
 {
-	struct reading r = {.all = all, .text = t};
 	struct fault why = {""};
 	int number = 1;
 	enum rc rc;
 
-	rc = add_section(&r, t->user ? SOURCE_USER : SOURCE_SYSTEM, "", NULL, &why);
+	t->all = all;
+	memset(t->line, 0, sizeof t->line);
+	rc = add_section(t, t->user ? SOURCE_USER : SOURCE_SYSTEM, "", NULL, &why);
 	if (rc == RC_OK)
-		rc = conf_cut(t->text, t->n, take_line, &r, &number, &why);
+		rc = conf_cut(t->text, t->n, take_line, t, &number, &why);
 	if (rc != RC_OK)
 		return fault_set(f, rc, "%s:%d: %s", t->shown, number, why.text);
 	return RC_OK;
@@ -365,31 +345,6 @@ is_absent(const char *path)
 	return absent;
 }
 
-/* Its text; NULL where there is no file. */
-static enum rc
-load(const char *path, bool needed, struct stat *st, struct conf_text *t, struct fault *f)
-{
-	int fd = trusted_open(path, st);
-	struct fault why = {""};
-	enum rc rc;
-
-	if (fd < 0 && !needed && is_absent(path)) {
-		t->text = NULL;
-		return RC_OK;
-	}
-	if (fd < 0)
-		return fault_set(f, RC_CONFIG, "cannot read the configuration %s: %s%s",
-		    t->shown, strerror(errno),
-		    needed ? "" : " (--config FILE would be read instead)");
-	rc = check_file(st, t->shown, f);
-	if (rc == RC_OK &&
-	    trusted_read(fd, st, t->text, CONF_BYTES, &t->n, &why) != RC_OK)
-		rc = fault_set(
-		    f, RC_CONFIG, "the configuration %s %s", t->shown, why.text);
-	close(fd);
-	return rc;
-}
-
 /* One file, if it is there. */
 static enum rc
 read_file(struct sources *all, const char *path, bool needed, struct conf_text *t,
@@ -398,38 +353,33 @@ read_file(struct sources *all, const char *path, bool needed, struct conf_text *
 	static char texts[FILES_MAX][CONF_BYTES + 1];
 	struct source_file *file = &all->files[all->nfiles];
 	struct fault why = {""};
-	struct stat st = {0};
+	struct stat st;
 	enum rc rc;
+	int fd = trusted_open(path, &st);
 
-	text_clean(file->shown, sizeof file->shown, path, strlen(path));
+	file->there = fd >= 0;
 	t->text = texts[all->nfiles++];
-	t->shown = file->shown;
+	t->shown = text_clean(file->shown, sizeof file->shown, path, strlen(path));
 	t->secret = 0;
-	rc = load(path, needed, &st, t, f);
-	file->there = rc == RC_OK && t->text;
-	if (file->there)
+	if (fd < 0 && !needed && is_absent(path))
+		return RC_OK;
+	if (fd < 0)
+		return fault_set(f, RC_CONFIG, "cannot read the configuration %s: %s%s",
+		    t->shown, strerror(errno),
+		    needed ? "" : " (--config FILE would be read instead)");
+	rc = check_file(&st, t->shown, f);
+	if (rc == RC_OK &&
+	    trusted_read(fd, &st, t->text, CONF_BYTES, &t->n, &why) != RC_OK)
+		rc = fault_set(
+		    f, RC_CONFIG, "the configuration %s %s", t->shown, why.text);
+	close(fd);
+	if (rc == RC_OK)
 		rc = conf_take(all, t, f);
-	if (rc == RC_OK && file->there && t->secret &&
-	    trusted_check(&st, t->shown, true, &why) != RC_OK)
+	if (rc == RC_OK && t->secret && trusted_check(&st, t->shown, true, &why) != RC_OK)
 		return fault_set(f, RC_CONFIG,
 		    "%s:%d: a password stands here, and the file %s", t->shown, t->secret,
 		    why.text);
 	return rc;
-}
-
-static enum rc
-no_profile(const struct sources *all, const struct conf_text *t, struct fault *f)
-{
-	char where[2 * FILE_SHOWN_BYTES + 60] = "";
-	size_t used = 0;
-
-	for (size_t i = 0; i < all->nfiles; i++)
-		used += snprintf(where + used, sizeof where - used, "%s%s%s",
-		    i ? " or " : "", all->files[i].shown,
-		    all->files[i].there ? "" : " (not there)");
-	return fault_set(f, RC_USAGE, "there is no profile '%s'%s in %s",
-	    text_brief(t->profile).text,
-	    parse_hint(" (did you mean ", *t->meant ? t->meant : NULL, "?)").text, where);
 }
 
 enum rc
@@ -442,7 +392,8 @@ conf_read(struct sources *all, const char *const *keys, size_t nkeys, struct fau
 	    .profile = of_profile ? of_profile->value[OPT_PROFILE] : NULL,
 	    .keys = keys,
 	    .nkeys = nkeys};
-	char path[PATH_MAX + 32];
+	char path[PATH_MAX + 32], where[2 * FILE_SHOWN_BYTES + 60] = "";
+	size_t used = 0;
 	enum rc rc = RC_OK;
 
 	if (of_file)
@@ -452,7 +403,13 @@ conf_read(struct sources *all, const char *const *keys, size_t nkeys, struct fau
 	t.user = false;
 	if (rc == RC_OK && !of_file && system)
 		rc = read_file(all, system, false, &t, f);
-	if (rc == RC_OK && t.profile && !t.found)
-		return no_profile(all, &t, f);
-	return rc;
+	if (rc != RC_OK || !t.profile || t.found)
+		return rc;
+	for (size_t i = 0; i < all->nfiles; i++)
+		used += snprintf(where + used, sizeof where - used, "%s%s%s",
+		    i ? " or " : "", all->files[i].shown,
+		    all->files[i].there ? "" : " (not there)");
+	return fault_set(f, RC_USAGE, "there is no profile '%s'%s in %s",
+	    text_brief(t.profile).text,
+	    parse_hint(" (did you mean ", *t.meant ? t.meant : NULL, "?)").text, where);
 }

@@ -1,11 +1,10 @@
 /* config.c - dlock config: every setting that counts, and where it comes from. */
 #include "cmd.h"
 
-#include "conf.h"
-#include "mask.h"
 #include "object.h"
 #include "parse.h"
 #include "say.h"
+#include "sources.h"
 #include "text.h"
 
 #include <stdio.h>
@@ -69,7 +68,7 @@ print_value(const struct plan *p, const char *name, const char *value,
     const struct source *s, int i, int line)
 {
 	struct row r = {.name = name, .value = value, .origin = "default"};
-	struct called called;
+	struct clean called;
 
 	if (s && sources_filed(s))
 		r = (struct row){name, value, "file", s->file, line, s->section};

@@ -21,7 +21,7 @@
 #include "cmd/supervise/loss.h"
 #include "cmd/supervise/nested.h"
 #include "exit.h"
-#include "kin.h"
+#include "record.h"
 #include "say.h"
 #include "text.h"
 
@@ -144,50 +144,35 @@ static int answered = -1, undelivered;
 
 #define DELIVERY_PATIENCE (2 * NS_PER_S) /* for the reader of our stdout */
 
-/* DLOCK_KEEPER: ours before those of the dlocks around us. */
-static void
-write_keepers(FILE *to, const char *address, const char *site)
-{
-	const char *outer = plan_variable("DLOCK_KEEPER");
-	char *all = NULL;
-
-	if (asprintf(&all, "%s%s%s%s", address, site, outer ? " " : "",
-		outer ? outer : "") < 0)
-		all = NULL;
-	export_variable(to, "DLOCK_KEEPER", all ? all : address);
-	free(all);
-}
-
-static void
-write_tokens(FILE *to, const struct plan *p, const struct go *go)
-{
-	size_t room = child_tokens_room(p);
-	char *text = malloc(room);
-
-	if (text)
-		child_write_tokens(p, go, text, room);
-	export_variable(to, "DLOCK_TOKENS", text ? text : "{}");
-	free(text);
-}
-
 /* What a command would get, and the handle. */
 static void
 write_assignments(FILE *to, const struct run *r, const char *handle)
 {
 	const struct plan *p = r->plan;
 	const struct go *go = &r->shared->go;
+	const char *outer = plan_variable("DLOCK_KEEPER");
+	size_t room = child_tokens_room(p);
+	char *tokens = p->nkeys > 1 ? malloc(room) : NULL, *keepers;
 
+	if (tokens)
+		child_write_tokens(p, go, tokens, room);
+	/* ours before those of the dlocks around us */
+	if (asprintf(&keepers, "%s%s%s%s", go->keeper, r->site, outer ? " " : "",
+		outer ? outer : "") < 0)
+		keepers = NULL;
 	fputs("unset DLOCK_TOKENS DLOCK_SLOT;\n", to);
 	export_variable(to, "DLOCK_HANDLE", handle);
 	export_variable(to, "DLOCK_KEY", p->keys[0]);
 	export_variable(to, "DLOCK_TOKEN", go->token);
 	if (p->nkeys > 1)
-		write_tokens(to, p, go);
+		export_variable(to, "DLOCK_TOKENS", tokens ? tokens : "{}");
 	if (p->claim.kind == KIND_LIMIT)
 		export_variable(to, "DLOCK_SLOT", go->slot);
 	export_variable(to, "DLOCK_OWNER", r->owner);
 	export_variable(to, "DLOCK_BACKEND", p->site.backend->name);
-	write_keepers(to, go->keeper, r->site);
+	export_variable(to, "DLOCK_KEEPER", keepers ? keepers : go->keeper);
+	free(keepers);
+	free(tokens);
 }
 
 /* False, with errno: not all of it has reached stdout. */
@@ -253,29 +238,23 @@ deliver_grant(const struct run *r)
 	return !undelivered;
 }
 
-static struct verdict
-not_delivered(const struct plan *p)
-{
-	struct verdict v = {.status = STATUS_SYSTEM, .name = "failed"};
-	char key[400];
-
-	snprintf(v.line, sizeof v.line,
-	    "cannot write to standard output: %s; %s %s given back",
-	    strerror(undelivered), plan_name(p, key, sizeof key),
-	    p->nkeys > 1 ? "were" : "was");
-	return v;
-}
-
 static _Noreturn void
 be_front(struct run *r, struct plan *p)
 {
-	struct verdict v = {.status = STATUS_SYSTEM, .name = "failed"};
+	const struct verdict failed = {.status = STATUS_SYSTEM, .name = "failed"};
+	struct verdict v = failed;
+	char key[400];
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() == r->body->asker)
 		v = start_run(r, p);
-	if (undelivered && v.status == 0 && !v.signal)
-		v = not_delivered(p);
+	if (undelivered && v.status == 0 && !v.signal) {
+		v = failed;
+		snprintf(v.line, sizeof v.line,
+		    "cannot write to standard output: %s; %s %s given back",
+		    strerror(undelivered), plan_name(p, key, sizeof key),
+		    p->nkeys > 1 ? "were" : "was");
+	}
 	start_end(p, &v);
 }
 
@@ -295,13 +274,8 @@ pass_signal_on(pid_t front, const struct signalfd_siginfo *info)
 		loop_stop_here(sig);
 }
 
-/* How the asker ends. */
-struct end {
-	int status, signal; /* signal 0: none */
-};
-
-/* The front has ended without the lock: as it did, so do we. */
-static struct end
+/* The front has ended without the lock: as it did, so do we.  As wait(2) has it. */
+static int
 end_as(pid_t front, const struct plan *p)
 {
 	char key[400];
@@ -309,21 +283,19 @@ end_as(pid_t front, const struct plan *p)
 
 	while (waitpid(front, &status, 0) < 0 && errno == EINTR)
 		continue;
-	if (WIFEXITED(status))
-		return (struct end){.status = WEXITSTATUS(status)};
-	if (WTERMSIG(status) != SIGKILL)
-		return (struct end){128 + WTERMSIG(status), WTERMSIG(status)};
+	if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
+		return status;
 	say_last("cannot take %s: one of dlock's processes was killed; nothing is held",
 	    plan_name(p, key, sizeof key));
-	return (struct end){.status = STATUS_SYSTEM};
+	return W_EXITCODE(STATUS_SYSTEM, 0);
 }
 
-static struct end
+/* How we end: 0 when the lock is held. */
+static int
 await_delivery(pid_t front, int delivery, const struct plan *p)
 {
 	struct pollfd set[LOOP_OWN + 1];
 	struct signalfd_siginfo info;
-	const struct end held = {0};
 	struct loop loop;
 	sigset_t all;
 	ssize_t n = -1;
@@ -340,19 +312,19 @@ await_delivery(pid_t front, int delivery, const struct plan *p)
 		while (n < 0 && loop_signal(&loop, &info))
 			pass_signal_on(front, &info);
 	}
-	return n > 0 ? held : end_as(front, p);
+	return n > 0 ? 0 : end_as(front, p);
 }
 
 /* ---- the process ---- */
 
-static struct end
+static int
 hold_refused(const char *what)
 {
 	say_last("cannot hold: %s: %s; nothing is held", what, strerror(errno));
-	return (struct end){.status = STATUS_SYSTEM};
+	return W_EXITCODE(STATUS_SYSTEM, 0);
 }
 
-static struct end
+static int
 hold_lock(struct plan *p)
 {
 	struct origin origin;
@@ -371,7 +343,7 @@ hold_lock(struct plan *p)
 	start_origin(&origin);
 	if (settle_body(&body, p, &origin, &fault) != RC_OK) {
 		say_last("%s", fault.text);
-		return (struct end){.status = STATUS_USAGE};
+		return W_EXITCODE(STATUS_USAGE, 0);
 	}
 	if (pipe2(delivery, O_CLOEXEC) != 0)
 		return hold_refused("cannot get a pipe");
@@ -390,23 +362,31 @@ hold_lock(struct plan *p)
 static int
 run_hold(struct plan *p)
 {
-	const struct end end = hold_lock(p);
+	int end = hold_lock(p), sig = WIFSIGNALED(end) ? WTERMSIG(end) : 0;
+	int status = sig ? 128 + sig : WEXITSTATUS(end);
 
 	if (p->steer.shell)
-		say_to_eval(end.status);
-	return end.signal ? start_die_of(end.signal) : end.status;
+		say_to_eval(status);
+	return sig ? start_die_of(sig) : status;
 }
 
 /* ---- release: what the shell has of it ---- */
 
-/* Of the keepers in DLOCK_KEEPER those that are not this handle's, which are still there. */
+/*
+ * What `hold --shell` has set for this handle, unless a later one has set it anew; of the
+ * keepers in DLOCK_KEEPER those stay that are not this handle's, which are still there.
+ */
 static void
-unset_keeper(const char *handle)
+unset_variables(const char *handle)
 {
+	const char *latest = plan_variable("DLOCK_HANDLE");
 	const char *keepers = plan_variable("DLOCK_KEEPER"), *end;
 	size_t size = strlen(keepers ? keepers : "") + 1, used = 0;
 	char *others = calloc(1, size);
 
+	if (latest && strcmp(latest, handle) == 0)
+		puts("unset DLOCK_HANDLE DLOCK_KEY DLOCK_TOKEN DLOCK_TOKENS DLOCK_SLOT "
+		     "DLOCK_OWNER DLOCK_BACKEND;");
 	for (; keepers && others && *keepers; keepers = end) {
 		keepers += strspn(keepers, " ");
 		end = keepers + strcspn(keepers, " ");
@@ -421,18 +401,6 @@ unset_keeper(const char *handle)
 	free(others);
 }
 
-/* What `hold --shell` has set for this handle, unless a later one has set it anew. */
-static void
-unset_variables(const char *handle)
-{
-	const char *latest = plan_variable("DLOCK_HANDLE");
-
-	if (latest && strcmp(latest, handle) == 0)
-		puts("unset DLOCK_HANDLE DLOCK_KEY DLOCK_TOKEN DLOCK_TOKENS DLOCK_SLOT "
-		     "DLOCK_OWNER DLOCK_BACKEND;");
-	unset_keeper(handle);
-}
-
 /* ---- release: asking the keeper ---- */
 
 static void
@@ -442,36 +410,34 @@ say_of(const char *handle, const char *text)
 	    text_shown(text).text);
 }
 
-/* Tells how it ended; returns the exit status. */
-static int
-tell_outcome(const struct plan *p, const char *handle, const struct join_outcome *o)
-{
-	if (o->status == STATUS_NOTHING)
-		say_of(handle, "this dlock runs a command, and holds nothing by hand");
-	else if (o->status && !*o->line)
-		say_of(handle,
-		    "it is given back, but one of dlock's processes was killed before");
-	else if (*o->line && (o->status || !p->show.quiet))
-		say_last("%s", text_shown(o->line).text);
-	return o->status;
-}
-
-/* Returns the exit status; `gone`: nothing is held under this handle any more. */
+/*
+ * Tells how it ended; returns the exit status.  `gone`: nothing is held under this handle
+ * any more.
+ */
 static int
 release_handle(const struct plan *p, const char *handle, bool *gone)
 {
 	struct join_outcome o;
+	char line[sizeof o.line + 4]; /* it was clean when it was sent: all of it fits */
 	struct fault f;
 	enum rc rc = nested_release(handle, &o, &f);
 
 	*gone = rc == RC_LOST || rc == RC_AGAIN ||
 	    (rc == RC_OK && o.status != STATUS_NOTHING);
-	if (rc == RC_OK)
-		return tell_outcome(p, handle, &o);
-	say_of(handle, f.text);
-	if (rc == RC_LOST || rc == RC_DENIED)
-		return STATUS_NOTHING;
-	return rc == RC_USAGE ? STATUS_USAGE : STATUS_SYSTEM;
+	if (rc != RC_OK) {
+		say_of(handle, f.text);
+		return rc == RC_LOST || rc == RC_DENIED ? STATUS_NOTHING
+		    : rc == RC_USAGE                    ? STATUS_USAGE
+							: STATUS_SYSTEM;
+	}
+	if (o.status == STATUS_NOTHING)
+		say_of(handle, "this dlock runs a command, and holds nothing by hand");
+	else if (o.status && !*o.line)
+		say_of(handle,
+		    "it is given back, but one of dlock's processes was killed before");
+	else if (*o.line && (o.status || !p->show.quiet))
+		say_last("%s", text_clean(line, sizeof line, o.line, strlen(o.line)));
+	return o.status;
 }
 
 static int

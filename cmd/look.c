@@ -1,4 +1,4 @@
-/* look.c - looks at locks through a backend's admin_ops. */
+/* look.c - looks at locks through a backend's admin_ops, once or again and again. */
 #include "look.h"
 
 #include "exit.h"
@@ -115,7 +115,7 @@ look_open(struct looking *l, const struct plan *p, unsigned caps, struct fault *
 		    b->name);
 	nested_site_find(&l->where, p);
 	if (p->cmd == CMD_WAIT)
-		l->ours = nested_look(&outer);
+		l->joins = nested_look(&outer);
 	rc = nested_site_check(&l->where, f);
 	if (rc == RC_OK)
 		rc = b->open(&l->store, &l->host, &l->where.site, f);
@@ -235,29 +235,94 @@ look_rest(struct looking *l, instant until)
 }
 
 int
-look_pause(struct looking *l)
+look_refuse(const struct looking *l, const char *key, enum rc rc, const struct fault *f)
 {
-	instant next = instant_after(instant_now(), l->plan->look.again);
-
-	if (wait_by_poll(&l->host, STDOUT_FILENO, 0, next) != WOKE_READY)
-		return 0;
-	raise(SIGPIPE); /* as the next write would */
-	say_last("cannot write to standard output: %s", strerror(EPIPE));
-	return STATUS_SYSTEM;
-}
-
-int
-look_refuse(const struct plan *p, const char *what, const char *key, enum rc rc,
-    const struct fault *f)
-{
+	const struct plan *p = l->plan;
+	const char *what = p->cmd == CMD_STATUS ? "look at"
+	    : p->cmd == CMD_LS                  ? "list"
+	    : p->cmd == CMD_WAIT                ? "wait for"
+						: options_cmd(p->cmd);
 	char name[400];
 
 	if (key)
 		text_name(name, sizeof name, key);
 	else
 		snprintf(name, sizeof name, "locks of %s", p->site.backend->name);
-	say_last("cannot %s %s: %s%s", what ? what : options_cmd(p->cmd), name,
+	say_last("cannot %s %s: %s%s", what, name,
 	    *f->text ? text_shown(f->text).text : "descriptors or memory have run out",
 	    rc == RC_AGAIN ? "; see whether the server runs, or name another (-u)" : "");
 	return exit_of_rc(rc).number;
+}
+
+/* ---- rounds ---- */
+
+void
+look_tell_failure(FILE *to, const struct fault *f)
+{
+	fprintf(to, "dlock: %s; trying again\n", text_shown(f->text).text);
+}
+
+/* One round as a picture; a failure of the first round is said by the caller. */
+static enum rc
+draw(struct rounds *r, bool first, struct fault *f)
+{
+	FILE *to = screen_begin(&r->screen);
+	enum rc rc;
+
+	if (!to)
+		return fault_set(f, RC_SYSTEM, "no memory");
+	rc = r->show(r, to, f);
+	if (rc != RC_OK && first)
+		screen_drop(&r->screen);
+	else if (!screen_draw(&r->screen))
+		return fault_set(f, RC_SYSTEM, "cannot write to standard output");
+	return rc;
+}
+
+static int
+show_again(struct rounds *r)
+{
+	bool draws = r->screen.moves && !r->looking.plan->look.json, told = false;
+	struct fault f;
+
+	for (bool first = true;; first = false) {
+		enum rc rc = draws ? draw(r, first, &f) : r->show(r, NULL, &f);
+
+		if (rc != RC_OK && (first || rc != RC_AGAIN))
+			return look_refuse(&r->looking, r->key, rc, &f);
+		if (say_written() != 0)
+			return STATUS_SYSTEM;
+		if (rc != RC_OK && !draws && !told)
+			look_refuse(&r->looking, r->key, rc, &f);
+		told = rc != RC_OK;
+		if (wait_by_poll(&r->looking.host, STDOUT_FILENO, 0,
+			instant_after(instant_now(), r->looking.plan->look.again)) ==
+		    WOKE_READY) {
+			/* nobody reads it any more: as the next write would */
+			raise(SIGPIPE);
+			say_last("cannot write to standard output: %s", strerror(EPIPE));
+			return STATUS_SYSTEM;
+		}
+	}
+}
+
+int
+look_rounds(struct rounds *r, const struct plan *p)
+{
+	struct fault f;
+	enum rc rc = look_open(&r->looking, p, 0, &f);
+	int status;
+
+	if (rc != RC_OK)
+		return look_refuse(&r->looking, r->key, rc, &f);
+	if (p->look.again) {
+		status = show_again(r);
+	} else if ((rc = r->show(r, stdout, &f)) == RC_OK) {
+		status = say_written();
+	} else {
+		fflush(stdout); /* what has been found before */
+		status = look_refuse(&r->looking, r->key, rc, &f);
+	}
+	look_close(&r->looking);
+	return status;
 }

@@ -20,7 +20,7 @@ struct looking {
 	const struct plan *plan;
 	struct store *store;
 	struct nested_site where;
-	unsigned ours; /* CMD_WAIT: bits of keys that a run would join */
+	bool joins;    /* CMD_WAIT: a run would join an enclosing dlock's hold */
 	bool asked;    /* a look is under way */
 	instant heard; /* when the server last said something to it */
 	bool silent;   /* it has said nothing for LOOK_PATIENCE */
@@ -63,16 +63,33 @@ enum rc look_at_all(struct looking *, bool (*see)(void *ctx, const struct view *
 void look_rest(struct looking *, instant until);
 
 /*
- * Sleeps until the next round of --watch.  Not 0: nobody reads standard output any more, and
- * this is the exit status, unless that has ended us.
+ * Says why a look (or what was to follow it) came to nothing; `key` NULL: of all.  Returns
+ * the exit status.
  */
-int look_pause(struct looking *);
+int look_refuse(const struct looking *, const char *key, enum rc, const struct fault *);
+
+/* ---- once, or with --watch again and again ---- */
+
+/* What is shown: a subcommand's own struct begins with it. */
+struct rounds {
+	struct looking looking;
+	struct screen screen; /* open */
+	const char *key;      /* the one that is looked at; NULL: all */
+	/*
+	 * Looks, and shows what there is, to stdout or to a picture, in which a failed look
+	 * is told as well; or what has changed (`to` NULL).
+	 */
+	enum rc (*show)(struct rounds *, FILE *to, struct fault *);
+};
 
 /*
- * Says why a look (or what was to follow it) came to nothing; `what` is such as "look
- * at", NULL: the subcommand's name; `key` NULL: all.  Returns the exit status.
+ * Returns the exit status.  On a terminal each round is a picture that is drawn anew;
+ * elsewhere it is lines that tell what has changed.  Rounds end with a signal, or where the
+ * very first look fails.
  */
-int look_refuse(const struct plan *, const char *what, const char *key, enum rc,
-    const struct fault *);
+int look_rounds(struct rounds *, const struct plan *);
+
+/* In a picture: the look has failed. */
+void look_tell_failure(FILE *, const struct fault *);
 
 #endif

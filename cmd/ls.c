@@ -3,10 +3,9 @@
 
 #include "columns.h"
 #include "exit.h"
+#include "look.h"
 #include "parse.h"
 #include "say.h"
-#include "rounds.h"
-#include "show.h"
 #include "text.h"
 
 #include <fnmatch.h>
@@ -43,7 +42,7 @@ print_lock(const struct view *v)
 	const struct plan_look *look = &ls.rounds.looking.plan->look;
 
 	if (look->json && v) {
-		show_json(ls.to, v, &ls.rounds.looking, true);
+		show_json(ls.to, v, ls.rounds.looking.store, true);
 	} else if (v || !(look->json || look->bare)) {
 		columns_row(&ls.columns, v, ls.row);
 		fprintf(ls.to, "%s\n", ls.row);
@@ -72,7 +71,8 @@ static void
 print_change(const struct view *v)
 {
 	const struct printed_key *before = find_printed(&ls.before, v->key);
-	struct printed_key one = {strdup(v->key), show_facts(v)};
+	struct printed_key one = {
+	    strdup(v->key), show_facts(v, ls.rounds.looking.store, true)};
 	struct printed *now = &ls.now;
 
 	if (!before || before->facts != one.facts)
@@ -171,7 +171,7 @@ draw_locks(FILE *picture, struct fault *f)
 	    text_shown(l->store->where).text, parse_span(l->plan->look.again).text,
 	    screen_colour(s, PLAIN));
 	if (rc != RC_OK)
-		rounds_tell_failure(picture, f);
+		look_tell_failure(picture, f);
 	ls.to = picture;
 	print_lock(NULL);
 	fwrite(rows, 1, size, picture);
@@ -207,7 +207,6 @@ run_ls(struct plan *p)
 {
 	struct fault f;
 
-	ls.rounds.what = "list";
 	ls.rounds.show = show_locks;
 	ls.most = SIZE_MAX;
 	screen_open(&ls.rounds.screen);
@@ -218,7 +217,7 @@ run_ls(struct plan *p)
 	else if (columns_choose(&ls.columns, p->look.columns, &ls.rounds.screen, &f) ==
 	    RC_OK) {
 		setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* each as soon as it is known */
-		return rounds_run(&ls.rounds, p);
+		return look_rounds(&ls.rounds, p);
 	}
 	say_last("%s", f.text);
 	return STATUS_USAGE;

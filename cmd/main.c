@@ -1,11 +1,10 @@
 /* main.c - the table of subcommands, what each has in common, dlock help and version. */
 #include "cmd.h"
 
-#include "args.h"
-#include "conf.h"
+#include "exit.h"
 #include "parse.h"
 #include "say.h"
-#include "exit.h"
+#include "sources.h"
 #include "text.h"
 
 #include <fcntl.h>
@@ -170,34 +169,20 @@ run_with_plan(const struct cmd *c, char **words)
 	static struct plan plan;
 	struct fault fault;
 	char strays[700];
+	enum rc rc = args_read(&plan, c->bit, words, &fault);
 
-	switch (args_read(&plan, c->bit, words, &fault)) {
-	case PARSED_HELP:
+	if (rc == RC_DONE)
 		return print_usage(c);
-	case PARSED_WRONG:
+	if (rc != RC_OK) {
 		say_last("%s", text_shown(fault.text).text);
 		/* the words were not understood, but the shell that evaluates stdout must know */
 		if ((options[OPT_SHELL].cmds & c->bit) && args_have(words, "--shell"))
-			say_to_eval(plan.status);
-		return plan.status;
-	case PARSED_PLAN:
-		break;
+			say_to_eval(exit_of_rc(rc).number);
+		return exit_of_rc(rc).number;
 	}
 	if (!plan.show.quiet && sources_strays(strays, sizeof strays))
 		say("unknown in the environment and ignored: %s", strays);
 	return c->run(&plan);
-}
-
-/*
- * A standard descriptor that is closed now would be given to a socket of ours and written
- * to as "stderr".
- */
-static void
-occupy_standard_descriptors(void)
-{
-	for (int fd = 0; fd <= 2; fd++)
-		if (fcntl(fd, F_GETFD) < 0)
-			open("/dev/null", O_RDWR | O_CLOEXEC);
 }
 
 int
@@ -205,7 +190,10 @@ main(int argc, char **argv)
 {
 	const struct cmd *c;
 
-	occupy_standard_descriptors();
+	/* a closed one would be given to a socket of ours and written to as "stderr" */
+	for (int fd = 0; fd <= 2; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (getauxval(AT_SECURE)) {
 		say_last(
 		    "refuses to run set-uid or set-gid: install it without those bits");

@@ -1,7 +1,6 @@
 /* options.c - the table of options, and what each does with its value. */
 #include "options.h"
 
-#include "mask.h"
 #include "parse.h"
 
 #include <fcntl.h>
@@ -61,22 +60,27 @@ set_number(struct plan *p, const struct option *o, const char *value, struct fau
 		return fault_set(f, RC_USAGE, "a number from %lld to %lld is allowed",
 		    (long long)o->min, (long long)o->max);
 	*(int *)target(p, o) = n;
+	if (o->group == GROUP_KIND)
+		p->claim.kind = KIND_LIMIT;
 	return RC_OK;
 }
 
-static enum rc
-take_truth(const char *value, bool *ret, struct fault *f)
-{
-	if (!parse_truth(value, ret))
-		return fault_set(
-		    f, RC_USAGE, "1 or 0 is allowed (or yes, no, true, false, on, off)");
-	return RC_OK;
-}
-
+/* One of a group says which kind (max), or not to wait; told no, it says nothing. */
 static enum rc
 set_flag(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
-	return take_truth(value, target(p, o), f);
+	bool on;
+
+	if (!parse_truth(value, &on))
+		return fault_set(
+		    f, RC_USAGE, "1 or 0 is allowed (or yes, no, true, false, on, off)");
+	if (o->group == GROUP_NONE)
+		*(bool *)target(p, o) = on;
+	else if (on && o->group == GROUP_KIND)
+		p->claim.kind = (enum lock_kind)o->max;
+	else if (on)
+		p->wait.most = 0;
+	return RC_OK;
 }
 
 /* From min (0 or 1) to max bytes. */
@@ -181,39 +185,6 @@ add_setting(struct plan *p, const struct option *o, const char *value, struct fa
 	return RC_OK;
 }
 
-/* A flag that says the kind, which is max; told no, it says nothing. */
-static enum rc
-set_kind(struct plan *p, const struct option *o, const char *value, struct fault *f)
-{
-	bool on = false;
-
-	if (take_truth(value, &on, f) != RC_OK)
-		return RC_USAGE;
-	if (on)
-		p->claim.kind = (enum lock_kind)o->max;
-	return RC_OK;
-}
-
-static enum rc
-set_limit(struct plan *p, const struct option *o, const char *value, struct fault *f)
-{
-	p->claim.kind = KIND_LIMIT;
-	return set_number(p, o, value, f);
-}
-
-static enum rc
-set_nonblock(struct plan *p, const struct option *o, const char *value, struct fault *f)
-{
-	bool on = false;
-
-	(void)o;
-	if (take_truth(value, &on, f) != RC_OK)
-		return RC_USAGE;
-	if (on)
-		p->wait.most = 0;
-	return RC_OK;
-}
-
 static enum rc
 set_signal(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
@@ -272,15 +243,6 @@ set_token(struct plan *p, const struct option *o, const char *value, struct faul
 	return RC_OK;
 }
 
-enum rc
-options_refuse(struct fault *f, enum rc rc, const char *called, const char *value,
-    const struct fault *why)
-{
-	if (mask_finds(value))
-		return fault_set(f, rc, "%s: %s", called, why->text);
-	return fault_set(f, rc, "%s '%s': %s", called, text_brief(value).text, why->text);
-}
-
 /* ---- the table ---- */
 
 /*
@@ -337,12 +299,12 @@ const struct option options[] = {
     [OPT_SHARED] = {"shared", 's', NULL, "DLOCK_SHARED",
 	"take it as a reader, beside other readers",
 	.instead = INSTEAD({CMD_WAIT, "until a reader could have it"}),
-	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_kind, .max = KIND_SHARED,
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_flag, .max = KIND_SHARED,
 	.group = GROUP_KIND},
     [OPT_EXCLUSIVE] = {"exclusive", 'x', NULL, "DLOCK_EXCLUSIVE",
 	"take it alone: the default",
 	.instead = INSTEAD({CMD_WAIT, "until one could have it alone: the default"}),
-	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_kind, .max = KIND_WRITER,
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_flag, .max = KIND_WRITER,
 	.group = GROUP_KIND},
     [OPT_LIMIT] = {"limit", 0, "N", "DLOCK_LIMIT",
 	"take it beside up to N - 1 others; the command\ngets DLOCK_SLOT, 0 to N - 1",
@@ -350,12 +312,11 @@ const struct option options[] = {
 	    {CMD_HOLD,
 		"take it beside up to N - 1 others; --shell prints\nDLOCK_SLOT too, 0 to N - 1"},
 	    {CMD_WAIT, "until one could have it beside up to N - 1 others"}),
-	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_limit, .group = GROUP_KIND,
-	.at = offsetof(struct plan, claim.limit), .min = 1, .max = LIMIT_MAX},
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, NUMBER(claim.limit),
+	.group = GROUP_KIND, .min = 1, .max = LIMIT_MAX},
     [OPT_NONBLOCK] = {"nonblock", 'n', NULL, "DLOCK_NONBLOCK", "do not wait for the lock",
 	.instead = INSTEAD({CMD_WAIT, "look once"}),
-	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_nonblock,
-	.group = GROUP_WAIT},
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_flag, .group = GROUP_WAIT},
     [OPT_WAIT] = {"wait", 'w', "DURATION", "DLOCK_WAIT",
 	"wait at most so long; 0 is -n (default: inf)",
 	.instead = INSTEAD({CMD_WAIT, "look for at most so long; 0 is -n (default: inf)"},
@@ -448,6 +409,20 @@ const struct option options[] = {
     [OPTIONS] = {.name = NULL},
 };
 
+enum rc
+options_take(struct plan *p, int i, const char *called, const char *value, enum rc wrong,
+    struct fault *f)
+{
+	struct fault why;
+
+	if (options[i].set(p, &options[i], value, &why) == RC_OK)
+		return RC_OK;
+	if (mask_finds(value))
+		return fault_set(f, wrong, "%s: %s", called, why.text);
+	return fault_set(
+	    f, wrong, "%s '%s': %s", called, text_brief(value).text, why.text);
+}
+
 const char *
 options_default(const struct plan *p, int i, char *out, size_t size)
 {
@@ -466,9 +441,10 @@ options_default(const struct plan *p, int i, char *out, size_t size)
 		return parse_duration_text(*(int64_t *)at, out, size);
 	if (o->set == set_flag)
 		return *(bool *)at ? "yes" : "no";
-	if (o->set == set_number)
-		snprintf(out, size, "%d", *(int *)at);
-	return o->set == set_number ? out : "-";
+	if (o->set != set_number || i == OPT_LIMIT)
+		return "-";
+	snprintf(out, size, "%d", *(int *)at);
+	return out;
 }
 
 const char *
@@ -490,36 +466,17 @@ options_named(unsigned cmd, const char *name, size_t n)
 	return -1;
 }
 
-int
-options_lettered(unsigned cmd, char c)
+struct brief
+options_hint(unsigned cmd, const char *before, const char *word, size_t n)
 {
-	for (int i = 0; i < OPTIONS; i++)
-		if ((options[i].cmds & cmd) && options[i].letter &&
-		    options[i].letter == c)
-			return i;
-	return -1;
-}
-
-const char *
-options_nearest(unsigned cmd, const char *word, size_t n)
-{
-	const char *known[OPTIONS + 1] = {0};
+	const char *known[OPTIONS + 1] = {0}, *meant;
 	size_t k = 0;
 
 	for (const struct option *o = options; o->name; o++)
 		if ((o->cmds & cmd) && (n > 1 || (!o->letter && *o->name == *word)))
 			known[k++] = o->name;
-	if (n <= 1)
-		return k == 1 ? known[0] : NULL;
-	return parse_nearest(word, n, known);
-}
-
-bool
-options_takes(const struct option *o, const char *word)
-{
-	int64_t ns;
-
-	return word && o->set == set_duration && parse_duration(word, &ns);
+	meant = n > 1 ? parse_nearest(word, n, known) : k == 1 ? known[0] : NULL;
+	return parse_hint(before, meant, "?");
 }
 
 /* ---- what people and tests read ---- */

@@ -3,7 +3,7 @@
  *
  * Command line, environment, help text, and (through `dlock help --raw`) the
  * tests that compare manual and completions with it all read this table.  How
- * options are written stands in args.h, which source of them counts in
+ * options are written stands in cmd.h, which source of them counts in
  * sources.h.
  */
 #ifndef DLOCK_OPTIONS_H
@@ -80,7 +80,7 @@ struct option {
 	/* instead of `help`, for subcommands to which it means something else; or NULL */
 	const struct wording *instead;
 	enum group group;
-	bool occasional; /* has a variable, but no place in a file; see conf.h */
+	bool occasional; /* has a variable, but no place in a file; see conf_allows() */
 	bool repeats;    /* may be given more than once */
 	/* what it means without a value, which only = can give it; NULL: needs one */
 	const char *bare;
@@ -104,29 +104,26 @@ const char *options_default(const struct plan *, int i, char *out, size_t size);
 /* The name of a subcommand, by its CMD_ bit. */
 const char *options_cmd(unsigned cmd);
 
-/*
- * The option of this name, n bytes long, or of this letter, that subcommand `cmd` knows;
- * -1: none.
- */
+/* The option of this name, n bytes long, that subcommand `cmd` knows; -1: none. */
 int options_named(unsigned cmd, const char *name, size_t n);
-int options_lettered(unsigned cmd, char);
 
 /* "file, redis, zk, pg", with `last` before the last one. */
 enum { OPTIONS_BACKENDS = 16 };
 struct brief options_backends(const char *last);
 
-/* "CALLED 'value': why", for a value that a setter has refused; without a password. */
-enum rc options_refuse(struct fault *, enum rc, const char *called, const char *value,
-    const struct fault *why);
+/*
+ * Takes the value of option i into the plan, or gives `wrong`, and the fault "CALLED
+ * 'value': why", without a password.
+ */
+enum rc options_take(struct plan *, int i, const char *called, const char *value,
+    enum rc wrong, struct fault *);
 
 /*
- * The name that was probably meant by a word that is none; by one letter, the only name that
- * begins with it and has no letter of its own.  NULL: no guess.
+ * ": did you mean --ttl?", with the name that was probably meant by a word that is none, and
+ * what stands before it there; by one letter, the only name that begins with it and has no
+ * letter of its own.  "": no guess.
  */
-const char *options_nearest(unsigned cmd, const char *word, size_t n);
-
-/* Could this word (NULL: none) be a value of the option?  For one with durations. */
-bool options_takes(const struct option *, const char *word);
+struct brief options_hint(unsigned cmd, const char *before, const char *word, size_t n);
 
 void options_print_help(FILE *, unsigned cmd);
 /* NAME LETTER ARG ENV SUBCOMMANDS, tab-separated, "-" for none, "run,hold" */

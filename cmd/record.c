@@ -1,10 +1,10 @@
 /* record.c - writes our record for others to read, and describes the records of others. */
 #include "record.h"
 
-#include "kin.h"
 #include "object.h"
 #include "text.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
@@ -15,7 +15,66 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NAME_BYTES = 256 };
+enum { NAME_BYTES = 256, GENERATIONS_MAX = 10000 };
+
+/* ---- processes ---- */
+
+bool
+kin_read(pid_t pid, const char *name, char *out, size_t size)
+{
+	char path[64];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, out, size - 1);
+	if (fd >= 0)
+		close(fd);
+	if (n <= 0)
+		return false;
+	for (char *nul; (nul = memchr(out, '\0', n));)
+		*nul = ' '; /* between the words of cmdline */
+	out[n] = '\0';
+	return true;
+}
+
+bool
+kin_family(pid_t pid, pid_t *parent, int64_t *born)
+{
+	char text[1024], *after_name;
+	int up;
+
+	*parent = 0;
+	*born = 0;
+	if (!kin_read(pid, "stat", text, sizeof text))
+		return false;
+	after_name = strrchr(text, ')'); /* the name may have brackets and blanks */
+	if (!after_name ||
+	    sscanf(after_name + 1,
+		" %*c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNd64,
+		&up, born) != 2)
+		return false;
+	*parent = up;
+	return true;
+}
+
+/* Is the process with this number, started then, our parent, or its parent, and so on? */
+static bool
+kin_is_ancestor(pid_t ancestor, int64_t born)
+{
+	pid_t pid = getpid(), parent;
+	int64_t at;
+
+	for (int i = 0; i < GENERATIONS_MAX && kin_family(pid, &parent, &at); i++) {
+		if (i > 0 && pid == ancestor)
+			return born != 0 && at == born;
+		pid = parent;
+	}
+	return false;
+}
+
+/* ---- our own record ---- */
 
 const char *
 record_kind_name(enum lock_kind kind)
@@ -84,6 +143,8 @@ record_write(char *out, const struct plan *p, pid_t pid)
 	object_string(&j, "why", p->show.why);
 	object_end(&j);
 }
+
+/* ---- those of others ---- */
 
 static const char *
 record_member(const json_t *root, const char *name)

@@ -32,36 +32,27 @@ guess(char *const *argv)
 	return "";
 }
 
-/*
- * The command must exist before we ask for its lock; that it still does when
- * the lock comes, nobody promises.  True, or *v says what is wrong.
- */
-static bool
-find_command(const struct plan *p, char *path, size_t size, struct verdict *v)
-{
-	char name[300], key[400];
-
-	if (child_find(p->command.argv[0], path, size))
-		return true;
-	*v = (struct verdict){.status = exit_of_exec(errno), .name = "not-executed"};
-	snprintf(v->line, sizeof v->line,
-	    "cannot execute '%s' under %s: %s%s; no lock was asked for",
-	    text_clean(name, sizeof name, p->command.argv[0], strlen(p->command.argv[0])),
-	    plan_name(p, key, sizeof key), strerror(errno), guess(p->command.argv));
-	return false;
-}
-
 static int
 run_run(struct plan *p)
 {
-	char path[PATH_MAX];
+	const char *command = p->command.argv[0];
+	char path[PATH_MAX], name[300], key[400];
 	struct origin origin;
 	struct run r = {.plan = p, .origin = &origin, .path = path};
 	struct verdict v;
 
-	if (find_command(p, path, sizeof path, &v)) {
+	/* that it still exists when the lock comes, nobody promises */
+	if (child_find(command, path, sizeof path)) {
 		start_origin(&origin);
 		v = start_run(&r, p);
+	} else {
+		v = (struct verdict){
+		    .status = exit_of_exec(errno), .name = "not-executed"};
+		snprintf(v.line, sizeof v.line,
+		    "cannot execute '%s' under %s: %s%s; no lock was asked for",
+		    text_clean(name, sizeof name, command, strlen(command)),
+		    plan_name(p, key, sizeof key), strerror(errno),
+		    guess(p->command.argv));
 	}
 	start_end(p, &v);
 }

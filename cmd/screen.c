@@ -98,22 +98,15 @@ screen_begin(struct screen *s)
 	return s->picture;
 }
 
-/* The lines that fit, each drawn over what stood there; the last row is the cursor's. */
-static size_t
-compose(const struct screen *s, FILE *to)
+void
+screen_drop(struct screen *s)
 {
-	size_t lines = 0;
-	char *rest = s->text, *line;
-
-	while ((line = strsep(&rest, "\n")) && rest && lines + 1 < s->rows) {
-		screen_cut(line, s->columns - 1);
-		fprintf(to, "%s\33[K\n", line);
-		lines++;
-	}
-	fputs("\33[J", to);
-	return lines;
+	fclose(s->picture);
+	free(s->text);
+	s->text = NULL;
 }
 
+/* With one write, unlike stdio: nothing is to flicker. */
 static bool
 write_all(const char *text, size_t n)
 {
@@ -128,18 +121,10 @@ write_all(const char *text, size_t n)
 	return true;
 }
 
-void
-screen_drop(struct screen *s)
-{
-	fclose(s->picture);
-	free(s->text);
-	s->text = NULL;
-}
-
 bool
 screen_draw(struct screen *s)
 {
-	char *text = NULL;
+	char *text = NULL, *rest, *line;
 	size_t size = 0;
 	FILE *to;
 	bool good = fclose(s->picture) == 0;
@@ -158,7 +143,15 @@ screen_draw(struct screen *s)
 			fputs("\33[H\33[J", to);
 		else if (s->drawn)
 			fprintf(to, "\33[%zuA\r", s->drawn);
-		s->drawn = compose(s, to);
+		/* the lines that fit, each over what stood there; the last row is the cursor's */
+		s->drawn = 0;
+		for (rest = s->text;
+		     (line = strsep(&rest, "\n")) && rest && s->drawn + 1 < s->rows;
+		     s->drawn++) {
+			screen_cut(line, s->columns - 1);
+			fprintf(to, "%s\33[K\n", line);
+		}
+		fputs("\33[J", to);
 		good = fclose(to) == 0 && write_all(text, size);
 	}
 	free(text);

@@ -10,12 +10,6 @@
 
 /* ---- the environment ---- */
 
-bool
-sources_nested(void)
-{
-	return plan_variable("DLOCK_KEEPER") != NULL;
-}
-
 const char *
 sources_outer_backend(void)
 {
@@ -58,46 +52,45 @@ is_word(const char *word, const char *text, size_t n)
 	return strlen(word) == n && strncmp(word, text, n) == 0;
 }
 
-/* The variable of an option, of a URL, or one that dlock itself sets for commands. */
-static bool
-is_known_variable(const char *name, size_t n)
-{
-	static const char *const told[] = {"DLOCK_TOKEN", "DLOCK_TOKENS", "DLOCK_OWNER",
-	    "DLOCK_KEEPER", "DLOCK_SLOT", "DLOCK_HANDLE", NULL};
-	bool known = false;
-
-	for (int i = 0; i < OPTIONS; i++)
-		known |= options[i].env && is_word(options[i].env, name, n);
-	for (const char *const *t = told; *t; t++)
-		known |= is_word(*t, name, n);
-	for (size_t i = 0; backends[i]; i++)
-		known |= is_word(sources_url_variable(backends[i]).text, name, n);
-	return known;
-}
-
 bool
 sources_strays(char *out, size_t size)
 {
 	static const char prefix[] = "DLOCK_";
-	const char *known[OPTIONS + 1] = {0};
-	size_t used = 0, n;
+	/* the last ones are what dlock itself sets for commands */
+	static const char *const told[] = {
+	    "TOKEN", "TOKENS", "OWNER", "KEEPER", "SLOT", "HANDLE"};
+	enum { TOLD = sizeof told / sizeof *told };
+	const char *known[OPTIONS + OPTIONS_BACKENDS + TOLD + 1] = {0};
+	struct brief urls[OPTIONS_BACKENDS];
+	size_t nknown = 0, used = 0;
 
-	for (char **e = environ; *e; e++) {
-		const char *meant;
+	for (int i = 0; i < OPTIONS; i++)
+		if (options[i].env)
+			known[nknown++] = options[i].env + strlen(prefix);
+	for (size_t i = 0; backends[i]; i++) {
+		urls[i] = sources_url_variable(backends[i]);
+		known[nknown++] = urls[i].text + strlen(prefix);
+	}
+	for (size_t i = 0; i < TOLD; i++)
+		known[nknown++] = told[i];
+	for (char **e = environ; *e && used < size; e++) {
+		const char *word;
+		size_t n, i = 0;
 		char name[64];
 
 		if (strncmp(*e, prefix, strlen(prefix)) != 0)
 			continue;
-		n = strcspn(*e, "=");
-		if (!(*e)[n] || !(*e)[n + 1] || is_known_variable(*e, n) || used >= size)
+		word = *e + strlen(prefix);
+		n = strcspn(word, "=");
+		while (known[i] && !is_word(known[i], word, n))
+			i++;
+		if (known[i] || !word[n] || !word[n + 1])
 			continue;
-		for (int i = 0, k = 0; i < OPTIONS; i++)
-			if (options[i].env)
-				known[k++] = options[i].env + strlen(prefix);
-		meant = parse_nearest(*e + strlen(prefix), n - strlen(prefix), known);
 		used += snprintf(out + used, size - used, "%s%s%s", used > 0 ? ", " : "",
-		    text_clean(name, sizeof name, *e, n),
-		    parse_hint(" (did you mean DLOCK_", meant, "?)").text);
+		    text_clean(name, sizeof name, *e, strlen(prefix) + n),
+		    parse_hint(
+			" (did you mean DLOCK_", parse_nearest(word, n, known), "?)")
+			.text);
 	}
 	return used > 0;
 }
@@ -130,7 +123,7 @@ sources_init(struct sources *all, unsigned cmd)
 		for (char *rest = strdup(said[OPT_OPTION]), *word;
 		     (word = strtok_r(rest, " \t\n", &rest));)
 			sources_note_setting(&all->list[SOURCE_ENVIRONMENT], word, 0);
-	if (!sources_nested())
+	if (!plan_variable("DLOCK_KEEPER"))
 		return;
 	said[OPT_KEY] = NULL;
 	named = &said[OPT_BACKEND];
@@ -194,10 +187,10 @@ sources_of(const struct sources *all, int i)
 /* ---- what counts ---- */
 
 /* From that line, where it is a file's. */
-static struct called
+static struct clean
 call(const struct source *s, int i, int line)
 {
-	struct called c;
+	struct clean c;
 
 	if (!s || s->kind == SOURCE_WORDS)
 		snprintf(c.text, sizeof c.text, "--%s", options[i].name);
@@ -209,7 +202,7 @@ call(const struct source *s, int i, int line)
 	return c;
 }
 
-struct called
+struct clean
 sources_call(const struct source *s, int i)
 {
 	return call(s, i, s ? s->line[i] : 0);
@@ -232,18 +225,14 @@ static enum rc
 apply(const struct source *s, int i, const char *value, int line, struct plan *p,
     struct fault *f)
 {
-	const struct option *o = &options[i];
-	const struct called called = call(s, i, line);
-	struct fault why = {""};
+	const struct clean called = call(s, i, line);
 
 	if (s->outside)
 		return fault_set(f, RC_CONFIG,
 		    "%s: [%s] is not for the key '%s', which is to be locked together with one that it is for: say --%s for all of them",
 		    called.text, text_brief(s->section).text, text_brief(s->outside).text,
-		    o->name);
-	if (o->set(p, o, value, &why) == RC_OK)
-		return RC_OK;
-	return options_refuse(f, sources_wrong(s), called.text, value, &why);
+		    options[i].name);
+	return options_take(p, i, called.text, value, sources_wrong(s), f);
 }
 
 /* Is the option said, and if it is a flag, not told no? */
@@ -258,34 +247,27 @@ source_that_says(const struct sources *all, int i)
 	return s;
 }
 
-static enum rc
-contradiction(const struct source *a, int i, const struct source *b, int k,
-    const char *more, struct fault *f)
-{
-	return fault_set(f, sources_wrong(b), "%s and %s%s", sources_call(a, i).text,
-	    sources_call(b, k).text, more);
-}
-
 /* Not to wait and to wait, or two kinds of lock: to say both in one source is a mistake. */
 static enum rc
 check_groups(const struct sources *all, struct fault *f)
 {
 	const struct source *s = source_that_says(all, OPT_NONBLOCK), *before = NULL;
-	char words[120];
 	int first = 0;
 
 	if (s && s == sources_of(all, OPT_WAIT)) {
 		bool shown = s->kind == SOURCE_WORDS;
 
-		snprintf(words, sizeof words, "%s%s contradict each other",
+		return fault_set(f, sources_wrong(s),
+		    "%s and %s%s%s contradict each other",
+		    sources_call(s, OPT_NONBLOCK).text, sources_call(s, OPT_WAIT).text,
 		    shown ? " " : "", shown ? text_brief(s->value[OPT_WAIT]).text : "");
-		return contradiction(s, OPT_NONBLOCK, s, OPT_WAIT, words, f);
 	}
 	for (int i = OPT_SHARED; i <= OPT_LIMIT; i++) {
 		s = source_that_says(all, i);
 		if (s && before)
-			return contradiction(before, first, s, i,
-			    " contradict each other: a lock is of one kind", f);
+			return fault_set(f, sources_wrong(s),
+			    "%s and %s contradict each other: a lock is of one kind",
+			    sources_call(before, first).text, sources_call(s, i).text);
 		if (s)
 			first = i;
 		before = s ? s : before;

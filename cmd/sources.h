@@ -1,5 +1,5 @@
 /*
- * sources.h - where the values of options come from, and which of them counts.
+ * sources.h - where the values of options come from, files among them, and which counts.
  *
  * An ordered list, the strongest first: see enum source_kind.  The first source that has
  * an option gives its value; the first one that has a member of a group (which server,
@@ -96,10 +96,7 @@ const struct source *sources_of(const struct sources *, int i);
  * The option as its source (NULL: none has it) calls it, for errors: "--ttl",
  * "DLOCK_TTL", "/etc/dlock.conf:3: ttl".
  */
-struct called {
-	char text[FILE_SHOWN_BYTES + 60];
-};
-struct called sources_call(const struct source *, int i);
+struct clean sources_call(const struct source *, int i);
 
 /* What a wrong value of it is: RC_USAGE, of a file RC_CONFIG. */
 enum rc sources_wrong(const struct source *);
@@ -114,12 +111,11 @@ enum rc sources_apply_one(const struct sources *, int i, struct plan *, struct f
 enum rc sources_apply(struct sources *, struct plan *, struct fault *);
 
 /*
- * DLOCK_KEEPER tells of the dlock around this one before that is asked: is there one, and the
- * name of its backend (valid until the next call; NULL: it does not say).  Its keeper tells
- * where its locks are when it is asked (supervise/join_site.h), and that counts for its own
- * backend alone.
+ * DLOCK_KEEPER tells of the dlock around this one before that is asked: the name of its
+ * backend (valid until the next call; NULL: it does not say).  Its keeper tells where its
+ * locks are when it is asked (supervise/nested_site.h), and that counts for its own backend
+ * alone.
  */
-bool sources_nested(void);
 const char *sources_outer_backend(void);
 
 /*
@@ -137,5 +133,64 @@ struct brief sources_url_variable(const struct backend *);
  * are none.
  */
 bool sources_strays(char *out, size_t size);
+
+/*
+ * ---- the configuration files: which are read, whether they can be trusted, what their
+ * lines say, and which of their sections count.  dlock.conf(5) tells users. ----
+ */
+
+enum { CONF_BYTES = 65536 };
+
+/*
+ * Adds what files say to the sources, for a run of these keys (none: no [key] section
+ * counts); which files and which profile, the sources there are say already.  Once in
+ * the life of a process: values point into memory of this module.  RC_CONFIG: a file
+ * cannot be read, trusted or understood; RC_USAGE: there is no such profile.
+ */
+enum rc conf_read(
+    struct sources *, const char *const *keys, size_t nkeys, struct fault *);
+
+/* What one text says, for conf_read() and for tests. */
+struct conf_text {
+	char *text; /* n bytes, and room for one more; written over */
+	size_t n;
+	const char *shown;   /* the file's name */
+	bool user;           /* it counts as the user's */
+	const char *profile; /* that is wanted; NULL: none */
+	const char *const *keys;
+	size_t nkeys;
+	/* results */
+	bool found;     /* it has that profile */
+	char meant[40]; /* or one that may be meant; "": no guess */
+	int secret;     /* the line of a password; 0: there is none */
+	/* while it is taken */
+	struct sources *all;
+	struct source *into; /* the section's; NULL: the section does not count */
+	int line[OPTIONS];   /* where an option stands in this section; 0: not yet */
+};
+
+/* RC_CONFIG: it cannot be understood. */
+enum rc conf_take(struct sources *, struct conf_text *, struct fault *);
+
+/* May an option stand in a file? */
+bool conf_allows(int option);
+
+/* One line that says something. */
+struct conf_line {
+	int number;          /* from 1 on */
+	const char *section; /* what stands between the brackets; "": none so far */
+	const char *name;    /* NULL: the section begins here */
+	const char *value;
+};
+
+/*
+ * Hands each of these lines to `take`, until one gives another rc than RC_OK.  The text, n
+ * bytes and room for one more, is written over: the line's texts are pieces of it.  Returns
+ * that rc, or RC_CONFIG for what cannot be read; then *number is the line's, and the fault
+ * says what is wrong with it.
+ */
+enum rc conf_cut(char *text, size_t n,
+    enum rc (*take)(void *ctx, const struct conf_line *, struct fault *), void *ctx,
+    int *number, struct fault *);
 
 #endif

@@ -1,8 +1,7 @@
 /* status.c - dlock status: who holds a lock, since when and why, and who waits. */
 #include "cmd.h"
 
-#include "rounds.h"
-#include "show.h"
+#include "look.h"
 
 enum { STATUS_FREE = 1 };
 
@@ -23,18 +22,19 @@ show_keys(struct rounds *r, FILE *to, struct fault *f)
 	for (size_t i = 0; i < p->nkeys; i++) {
 		enum rc rc = look_at(
 		    &r->looking, p->keys[i], false, &s->view, look_patience(), f);
-		uint64_t facts = show_facts(&s->view);
+		uint64_t facts = show_facts(&s->view, r->looking.store, false);
 
 		r->key = p->keys[i];
 		if (rc != RC_OK && to && to != stdout)
-			rounds_tell_failure(to, f);
+			look_tell_failure(to, f);
 		if (rc != RC_OK)
 			return rc;
 		s->held |= view_state(&s->view) != STATE_FREE;
 		if ((to || s->facts[i] != facts) && p->look.json)
-			show_json(to ? to : stdout, &s->view, &r->looking, false);
+			show_json(to ? to : stdout, &s->view, r->looking.store, false);
 		else if (to || s->facts[i] != facts)
-			show_text(to ? to : stdout, &s->view, &r->looking, &r->screen);
+			show_text(
+			    to ? to : stdout, &s->view, r->looking.store, &r->screen);
 		s->facts[i] = facts;
 	}
 	return RC_OK;
@@ -43,12 +43,11 @@ show_keys(struct rounds *r, FILE *to, struct fault *f)
 static int
 run_status(struct plan *p)
 {
-	struct status_rounds s = {
-	    .rounds = {.what = "look at", .key = p->keys[0], .show = show_keys}};
+	struct status_rounds s = {.rounds = {.key = p->keys[0], .show = show_keys}};
 	int status;
 
 	screen_open(&s.rounds.screen);
-	status = rounds_run(&s.rounds, p);
+	status = look_rounds(&s.rounds, p);
 	view_free(&s.view);
 	return status || p->look.again || s.held ? status : STATUS_FREE;
 }

@@ -128,25 +128,21 @@ text_quote(char *out, size_t size, const char *text, char quote)
 	return out;
 }
 
-/* So that an escape, such as \x1B, is what it seems, and quotes are ours. */
-static bool
-is_ambiguous(const char *text)
-{
-	bool found = text[0] == '\'' || strchr(text, '\\');
-	uint32_t c;
-
-	for (size_t left = strlen(text), n; left > 0 && !found; text += n, left -= n) {
-		n = next_shown(text, left, &c);
-		found = is_blank(c);
-	}
-	return found;
-}
-
 char *
 text_name(char *out, size_t size, const char *text)
 {
-	return is_ambiguous(text) ? text_quote(out, size, text, '\'')
-				  : text_clean(out, size, text, strlen(text));
+	/* so that an escape, such as \x1B, is what it seems, and quotes are ours */
+	bool quoted = text[0] == '\'' || strchr(text, '\\');
+	size_t n = strlen(text);
+
+	for (size_t i = 0; i < n && !quoted;) {
+		uint32_t c;
+
+		i += next_shown(text + i, n - i, &c);
+		quoted = is_blank(c);
+	}
+	return quoted ? text_quote(out, size, text, '\'')
+		      : text_clean(out, size, text, n);
 }
 
 /*
@@ -299,6 +295,16 @@ text_time_utc(int64_t us)
 	return b;
 }
 
+size_t
+text_whole(const char *text, size_t most)
+{
+	size_t n = strnlen(text, most), back = 0;
+
+	while (back < 3 && back < n && (text[n - back] & 0xc0) == 0x80)
+		back++;
+	return (text[n - back] & 0xc0) == 0x80 ? n : n - back;
+}
+
 struct brief
 text_brief(const char *text)
 {
@@ -307,7 +313,8 @@ text_brief(const char *text)
 	if (strlen(text) < sizeof b.text)
 		snprintf(b.text, sizeof b.text, "%s", text);
 	else
-		snprintf(b.text, sizeof b.text, "%.*s...", (int)sizeof b.text - 4, text);
+		snprintf(b.text, sizeof b.text, "%.*s...",
+		    (int)text_whole(text, sizeof b.text - 4), text);
 	return b;
 }
 

@@ -57,6 +57,9 @@ size_t text_json(char *out, const char *s, size_t n);
  */
 const char *text_objection(const char *, size_t most);
 
+/* How much of a text to keep, at most `most` bytes: whole characters, where it has such. */
+size_t text_whole(const char *text, size_t most);
+
 /*
  * The beginning of a user's text, to be quoted: the rest of the sentence must still fit
  * behind it.

@@ -1,15 +1,18 @@
-/* view.c - collects what a look has shown of one key. */
+/* view.c - collects what a look has found of one key, and shows it. */
 #include "view.h"
 
-#include "mask.h"
+#include "object.h"
+#include "parse.h"
 #include "text.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { TEXT_MOST = KEY_BYTES + 88 }; /* longest copy: more than any key has */
+enum { LISTED = 20 }; /* so many holders, and waiters, are shown to people */
 
 #define NS_PER_US 1000
 
@@ -31,25 +34,11 @@ forget_texts(struct view *v)
 	}
 }
 
-/* How much of a text is kept: whole characters, where it has such. */
-static size_t
-cut(const char *text)
-{
-	size_t n = strnlen(text, TEXT_MOST);
-
-	if (n < TEXT_MOST)
-		return n;
-	for (size_t back = 1; back < 4; back++)
-		if ((text[n - back] & 0xc0) != 0x80)
-			return (text[n - back] & 0x80) ? n - back : n;
-	return n;
-}
-
 /* A copy of any text; NULL stays NULL. */
 static char *
 keep_text(struct view *v, const char *text)
 {
-	size_t n = text ? cut(text) : 0;
+	size_t n = text ? text_whole(text, TEXT_MOST) : 0;
 	struct view_text *t = text ? malloc(sizeof *t + n + 1) : NULL;
 
 	if (!t) {
@@ -99,7 +88,7 @@ keep_person(struct view *v, struct person *p, const struct entry *e)
 		.pid = said.pid},
 	    .foreign = !other ? NULL : keep_masked(v, other->what ? other->what : ""),
 	    .kind = e->lock,
-	    .limit = e->limit,
+	    .limit = e->lock == KIND_LIMIT ? e->limit : 0,
 	    .owner = whole ? keep_text(v, e->owner) : NULL,
 	    .token = e->token <= INT64_MAX ? e->token : 0, /* nobody could name it */
 	    .slot = e->slot,
@@ -203,14 +192,10 @@ view_state_name(const struct view *v)
 	return names[view_state(v)];
 }
 
-bool
-view_kind(const struct view *v, enum lock_kind *kind, unsigned *limit)
+const struct person *
+view_holder(const struct view *v)
 {
-	if (v->holders.n == 0)
-		return false;
-	*kind = v->holders.list[0].kind;
-	*limit = *kind == KIND_LIMIT ? v->holders.list[0].limit : 0;
-	return true;
+	return v->holders.n > 0 ? v->holders.list : NULL;
 }
 
 int64_t
@@ -256,4 +241,344 @@ view_person(const struct person *p)
 	else
 		snprintf(s.text, sizeof s.text, "%s%s", *what ? what : "somebody", who);
 	return s;
+}
+
+/* ---- JSON ---- */
+
+static void
+put_person(struct object *j, const struct record *r)
+{
+	object_string(j, "who", r->who);
+	object_string(j, "host", r->host);
+	object_known(j, "pid", r->pid, r->pid);
+	object_string(j, "command", r->command);
+	object_string(j, "why", r->why);
+}
+
+static void
+put_holder(struct object *j, const struct view *v, const struct person *p)
+{
+	object_open(j, NULL, '{');
+	object_known(j, "token", p->token, (int64_t)p->token);
+	object_string(j, "owner", p->owner);
+	object_known(j, "slot", p->slot >= 0, p->slot);
+	put_person(j, &p->said);
+	object_time(j, "since", p->since);
+	object_seconds(j, "held_s", view_ago(v, p->since));
+	object_seconds(j, "lease_left_s", view_left(v, p->until));
+	object_truth(j, "revoked", p->revoked);
+	object_truth(j, "foreign", p->foreign != NULL);
+	if (p->foreign)
+		object_string(j, "what", p->foreign);
+	object_close(j, '}');
+}
+
+static void
+put_waiter(struct object *j, const struct view *v, size_t i)
+{
+	const struct person *p = &v->waiters.list[i];
+
+	object_open(j, NULL, '{');
+	object_number(j, "position", p->position ? p->position : (int64_t)i + 1);
+	object_string(j, "kind", record_kind_name(p->kind));
+	put_person(j, &p->said);
+	object_time(j, "since", p->since);
+	object_seconds(j, "waiting_s", view_ago(v, p->since));
+	object_close(j, '}');
+}
+
+static void
+put_freeze(struct object *j, const struct person *p)
+{
+	object_open(j, "frozen", '{');
+	object_string(j, "who", p->said.who);
+	object_string(j, "why", p->said.why);
+	object_time(j, "since", p->since);
+	object_time(j, "until", p->until);
+	object_close(j, '}');
+}
+
+static void
+put_last(struct object *j, const struct view *v)
+{
+	const struct person *by = &v->last.by;
+
+	object_open(j, "last", '{');
+	object_string(j, "id", v->last.once);
+	object_string(j, "who", by->said.who);
+	object_time(j, "began", by->since);
+	object_time(j, "ended", by->until);
+	object_number(j, "status", v->last.status & 0xff);
+	object_known(j, "token", by->token, (int64_t)by->token);
+	object_close(j, '}');
+}
+
+void
+show_json(FILE *to, const struct view *v, const struct store *s, bool brief)
+{
+	const struct person *h = view_holder(v);
+	struct object j;
+
+	object_begin_stream(&j, to);
+	object_number(&j, "v", 1);
+	object_string(&j, "key", v->key);
+	object_string(&j, "backend", s->backend->name);
+	object_string(&j, "server", s->where);
+	object_string(&j, "state", view_state_name(v));
+	object_string(&j, "kind", h ? record_kind_name(h->kind) : NULL);
+	object_known(&j, "limit", h && h->limit, h ? h->limit : 0);
+	object_open(&j, "holders", '[');
+	for (size_t i = 0; i < v->holders.n; i++)
+		put_holder(&j, v, &v->holders.list[i]);
+	object_close(&j, ']');
+	if (brief)
+		object_number(&j, "waiting", (int64_t)v->waiters.all);
+	else {
+		object_open(&j, "waiters", '[');
+		for (size_t i = 0; i < v->waiters.n; i++)
+			put_waiter(&j, v, i);
+		object_close(&j, ']');
+	}
+	if (v->is_frozen)
+		put_freeze(&j, &v->frozen);
+	else
+		object_string(&j, "frozen", NULL);
+	if (v->last.known)
+		put_last(&j, v);
+	else
+		object_string(&j, "last", NULL);
+	if (v->unknown)
+		object_string(&j, "unknown", v->unknown);
+	if (s->backend->caveat)
+		object_string(&j, "caveat", s->backend->caveat);
+	object_end(&j);
+}
+
+/* ---- words ---- */
+
+struct brief
+show_ago(const struct view *v, int64_t since)
+{
+	int64_t ago = view_ago(v, since);
+	struct brief b = {""};
+
+	if (ago >= 0)
+		snprintf(b.text, sizeof b.text, " for %s", parse_span(ago).text);
+	return b;
+}
+
+const char *
+show_colour(const struct screen *s, const struct view *v)
+{
+	static const enum colour colours[] = {GREEN, YELLOW, CYAN};
+
+	return screen_colour(s, colours[view_state(v)]);
+}
+
+/* "3 readers", "2 of 4 slots taken"; "": one holder has it alone */
+static struct brief
+describe_share(const struct view *v)
+{
+	const struct person *h = view_holder(v);
+	unsigned long long n = v->holders.all;
+	const char *s = n == 1 ? "" : "s";
+	struct brief b = {""};
+
+	if (h && h->kind == KIND_SHARED)
+		snprintf(b.text, sizeof b.text, "%llu reader%s", n, s);
+	else if (h && h->limit > 0)
+		snprintf(b.text, sizeof b.text, "%llu of %u slots taken", n, h->limit);
+	else if (h && h->kind == KIND_LIMIT)
+		snprintf(b.text, sizeof b.text, "%llu slot%s taken", n, s);
+	else if (n > 1)
+		snprintf(b.text, sizeof b.text, "%llu holders", n);
+	return b;
+}
+
+const char *
+show_words(const struct view *v, char *out, size_t size)
+{
+	const struct person *p = view_holder(v);
+	const struct brief share = describe_share(v);
+
+	if (p) {
+		snprintf(out, size, "held by %s%s%s%s%s%s%s", share.text,
+		    *share.text && v->holders.all > 1 ? ", first "
+			: *share.text                 ? ", "
+						      : "",
+		    view_person(p).text, show_ago(v, p->since).text,
+		    v->is_frozen ? " (and frozen for others " : "",
+		    v->is_frozen ? text_until(v->frozen.until).text : "",
+		    v->is_frozen ? ")" : "");
+	} else if (v->unknown) {
+		snprintf(out, size, "in use by something that is no lock: %s",
+		    text_shown(v->unknown).text);
+	} else if (v->is_frozen) {
+		snprintf(out, size, "frozen by %s%s, %s", view_person(&v->frozen).text,
+		    show_ago(v, v->frozen.since).text, text_until(v->frozen.until).text);
+	} else if (v->waiters.all > 0) {
+		snprintf(out, size, "waited for by %" PRIu64 " other%s", v->waiters.all,
+		    v->waiters.all == 1 ? "" : "s");
+	} else {
+		snprintf(out, size, "free");
+	}
+	return out;
+}
+
+/* ---- lines for people ---- */
+
+struct page {
+	FILE *to;
+	const struct view *view;
+	const struct screen *screen;
+};
+
+static void
+print_name(const struct page *p, const char *name)
+{
+	fprintf(p->to, "  %s%-9s%s ", screen_colour(p->screen, DIM), name,
+	    screen_colour(p->screen, PLAIN));
+}
+
+static void
+print_token(const struct page *p, uint64_t token)
+{
+	if (token)
+		fprintf(p->to, ", token %" PRIu64, token);
+}
+
+/* "deploy (redis 127.0.0.1:6379) is held: 2 of 4 slots taken" */
+static void
+print_head(const struct page *p, const struct store *s)
+{
+	const struct view *v = p->view;
+	const struct brief share = describe_share(v);
+	char key[2200];
+
+	fprintf(p->to, "%s%s%s (%s) is %s%s%s", screen_colour(p->screen, BOLD),
+	    text_name(key, sizeof key, v->key), screen_colour(p->screen, PLAIN),
+	    text_shown(s->where).text, show_colour(p->screen, v), view_state_name(v),
+	    screen_colour(p->screen, PLAIN));
+	if (v->is_frozen && view_state(v) != STATE_FROZEN)
+		fputs(", and frozen for others", p->to);
+	if (v->unknown)
+		fprintf(p->to, " by something that is no lock: %s",
+		    text_shown(v->unknown).text);
+	fprintf(p->to, "%s%s\n", *share.text ? ": " : "", share.text);
+}
+
+static void
+print_holder(const struct page *p, const struct person *h)
+{
+	int64_t ago = view_ago(p->view, h->since), left = view_left(p->view, h->until);
+
+	print_name(p, "holder");
+	fprintf(p->to, "%s\n  %-9s since %s", view_person(h).text, "",
+	    text_time(h->since).text);
+	if (ago >= 0)
+		fprintf(p->to, " (%s ago)", parse_span(ago).text);
+	if (left >= 0)
+		fprintf(p->to, ", lease ends in %s", parse_span(left).text);
+	if (h->slot >= 0)
+		fprintf(p->to, ", slot %d", h->slot);
+	print_token(p, h->token);
+	if (h->revoked)
+		fprintf(p->to, ", %sasked to give it back%s",
+		    screen_colour(p->screen, RED), screen_colour(p->screen, PLAIN));
+	fputs("\n", p->to);
+}
+
+static void
+print_more(const struct page *p, uint64_t all)
+{
+	if (all > LISTED)
+		fprintf(p->to, "  %-9s and %" PRIu64 " more (-J lists them)\n", "",
+		    all - LISTED);
+}
+
+static void
+print_waiter(const struct page *p, size_t i)
+{
+	const struct person *w = &p->view->waiters.list[i];
+	char name[24];
+
+	snprintf(name, sizeof name, i == 0 ? "waiting %zu" : "        %zu",
+	    w->position ? (size_t)w->position : i + 1);
+	print_name(p, name);
+	fprintf(p->to, "%s%s%s\n", view_person(w).text,
+	    w->kind == KIND_SHARED      ? " as a reader"
+		: w->kind == KIND_LIMIT ? " for a slot"
+					: "",
+	    show_ago(p->view, w->since).text);
+}
+
+static void
+print_last(const struct page *p)
+{
+	const struct person *by = &p->view->last.by;
+	const char *once = p->view->last.once;
+	int64_t took = view_span(by->since, by->until);
+	char who[200], id[900];
+
+	print_name(p, "last run");
+	fprintf(p->to, "%s%s%sby %s, status %d\n  %-9s began %s", once ? "ID " : "",
+	    once ? text_name(id, sizeof id, once) : "", once ? " " : "",
+	    text_name(who, sizeof who, by->said.who ? by->said.who : "somebody"),
+	    p->view->last.status, "", text_time(by->since).text);
+	if (took >= 0)
+		fprintf(p->to, ", took %s", parse_span(took).text);
+	print_token(p, by->token);
+	fputs("\n", p->to);
+}
+
+void
+show_text(
+    FILE *to, const struct view *v, const struct store *s, const struct screen *screen)
+{
+	const struct page p = {to, v, screen};
+	const char *caveat = s->backend->caveat;
+
+	print_head(&p, s);
+	for (size_t i = 0; i < v->holders.n && i < LISTED; i++)
+		print_holder(&p, &v->holders.list[i]);
+	print_more(&p, v->holders.all);
+	for (size_t i = 0; i < v->waiters.n && i < LISTED; i++)
+		print_waiter(&p, i);
+	print_more(&p, v->waiters.all);
+	if (v->is_frozen) {
+		print_name(&p, "frozen");
+		fprintf(to, "by %s\n  %-9s since %s, %s\n", view_person(&v->frozen).text,
+		    "", text_time(v->frozen.since).text,
+		    text_until(v->frozen.until).text);
+	}
+	if (v->last.known)
+		print_last(&p);
+	/* a lock that is free is nothing to rely on */
+	if (caveat && view_state(v) != STATE_FREE) {
+		print_name(&p, "caveat");
+		fprintf(to, "%s\n", caveat);
+	}
+}
+
+/* ---- what has changed ---- */
+
+uint64_t
+show_facts(const struct view *v, const struct store *s, bool brief)
+{
+	uint64_t h = 14695981039346656037ULL; /* FNV-1a */
+	struct view still = *v;
+	char *text = NULL;
+	size_t n = 0;
+	FILE *to = open_memstream(&text, &n);
+
+	if (!to)
+		return 0;
+	still.now = EPOCH_NONE; /* without a clock no time passes */
+	show_json(to, &still, s, brief);
+	fprintf(to, "%" PRIu64, v->holders.all);
+	fclose(to);
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ (unsigned char)text[i]) * 1099511628211ULL;
+	free(text);
+	return h;
 }

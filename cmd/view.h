@@ -10,6 +10,7 @@
 #define DLOCK_VIEW_H
 
 #include "record.h"
+#include "screen.h"
 #include "text.h"
 
 enum { PEOPLE_MOST = LIMIT_MAX };
@@ -20,7 +21,7 @@ struct person {
 	const char *foreign; /* what it is, if it is no dlock; else NULL */
 	/* holder, waiter */
 	enum lock_kind kind;
-	unsigned limit;
+	unsigned limit;    /* of a limited lock; 0: none, or not known */
 	const char *owner; /* as revoke wants it; NULL: not known */
 	/* holder; last run */
 	uint64_t token; /* 0: not known */
@@ -72,8 +73,8 @@ void view_add(struct view *, const struct entry *, int64_t now);
 enum lock_state view_state(const struct view *);
 const char *view_state_name(const struct view *); /* "free", "held", "frozen" */
 
-/* Of those who hold it; false: nobody does, or of some kind that is no dlock's. */
-bool view_kind(const struct view *, enum lock_kind *, unsigned *limit);
+/* The first of those who hold it, whose kind and limit are those of all; NULL: nobody does. */
+const struct person *view_holder(const struct view *);
 
 /* From one time of the server's clock to another, in nanoseconds; -1: not known. */
 int64_t view_span(int64_t from, int64_t to);
@@ -87,5 +88,32 @@ int64_t view_left(const struct view *, int64_t until);
  * is no dlock.
  */
 struct clean view_person(const struct person *);
+
+/* ---- shown: as JSON, as lines for people, or in a sentence ---- */
+
+/* One object on one line; `brief`: with the number of the waiters, not their list. */
+void show_json(FILE *, const struct view *, const struct store *, bool brief);
+
+/* Some lines: who has it, since when and why, who waits, who has frozen it. */
+void show_text(FILE *, const struct view *, const struct store *, const struct screen *);
+
+/*
+ * "held by alice (pid 4711 on ci-3) for 2m13s", "held by 3 readers, first alice (...)
+ * for ...", "frozen by ...", "waited for by 2 others", "free": for a sentence, clean.
+ * Returns out.
+ */
+const char *show_words(const struct view *, char *out, size_t size);
+
+/* " for 2m13s", or "" if that is not known. */
+struct brief show_ago(const struct view *, int64_t since);
+
+/* What switches to the colour of its state. */
+const char *show_colour(const struct screen *, const struct view *);
+
+/*
+ * A number that changes when what is shown does; the passing of time does not count.  0: no
+ * memory.
+ */
+uint64_t show_facts(const struct view *, const struct store *, bool brief);
 
 #endif

@@ -2,9 +2,9 @@
 #include "cmd.h"
 
 #include "backends/common/retry.h"
+#include "look.h"
 #include "parse.h"
 #include "say.h"
-#include "show.h"
 #include "text.h"
 
 #include <stdio.h>
@@ -15,7 +15,6 @@
 #define SPEAK_NEXT (60 * NS_PER_S)
 
 struct wait {
-	const struct plan *plan;
 	struct looking looking;
 	struct view view;
 	struct retry retry;
@@ -31,36 +30,32 @@ struct wait {
 static bool
 is_free(const struct view *v, const struct plan_claim *c)
 {
-	enum lock_kind kind;
-	unsigned limit;
+	const struct person *h = view_holder(v);
 
 	if (v->unknown || v->is_frozen || v->waiters.all > 0)
 		return false;
-	if (!view_kind(v, &kind, &limit))
-		return true;
-	if (kind != c->kind)
-		return false;
-	if (kind == KIND_LIMIT)
-		return limit == (unsigned)c->limit && v->holders.all < limit;
-	return kind == KIND_SHARED;
+	if (!h || h->kind != c->kind)
+		return !h;
+	if (h->kind == KIND_LIMIT)
+		return h->limit == (unsigned)c->limit && v->holders.all < h->limit;
+	return h->kind == KIND_SHARED;
 }
 
 /* RC_BUSY: one is not free, which w->key and w->words tell of. */
 static enum rc
 find_taken(struct wait *w, struct fault *f)
 {
-	instant until = retry_attempt(&w->retry, w->plan->wait.most == 0 ? 0 : w->until);
+	instant until = retry_attempt(
+	    &w->retry, w->looking.plan->wait.most == 0 ? 0 : w->until);
 
-	for (size_t i = 0; i < w->plan->nkeys; i++) {
+	for (size_t i = 0; i < w->looking.plan->nkeys && !w->looking.joins; i++) {
 		enum rc rc;
 
-		if (w->looking.ours & (1U << i))
-			continue;
-		w->key = w->plan->keys[i];
+		w->key = w->looking.plan->keys[i];
 		rc = look_at(&w->looking, w->key, true, &w->view, until, f);
 		if (rc != RC_OK)
 			return rc;
-		if (!is_free(&w->view, &w->plan->claim)) {
+		if (!is_free(&w->view, &w->looking.plan->claim)) {
 			show_words(&w->view, w->words, sizeof w->words);
 			return RC_BUSY;
 		}
@@ -76,7 +71,7 @@ speak(struct wait *w, const char *words)
 {
 	instant now = instant_now();
 
-	if (w->plan->show.quiet || now < w->speaks)
+	if (w->looking.plan->show.quiet || now < w->speaks)
 		return;
 	say("waiting %s for %s; %s", parse_span(now - w->began).text,
 	    text_key(w->key).text, words);
@@ -87,7 +82,7 @@ speak(struct wait *w, const char *words)
 static enum rc
 wait_for_all(struct wait *w, struct fault *f)
 {
-	bool once = w->plan->wait.most == 0;
+	bool once = w->looking.plan->wait.most == 0;
 
 	for (bool heard = false;;) {
 		enum rc rc = find_taken(w, f);
@@ -117,50 +112,43 @@ tell_busy(const struct wait *w)
 {
 	char end[80] = "not waiting (-n)";
 
-	if (w->plan->wait.most != 0)
+	if (w->looking.plan->wait.most != 0)
 		snprintf(end, sizeof end, "waited %s (-w)",
 		    parse_span(instant_now() - w->began).text);
-	if (!w->plan->show.quiet)
+	if (!w->looking.plan->show.quiet)
 		say_last("%s (%s) is %s%s; %s", text_key(w->key).text,
 		    text_shown(w->looking.store->where).text,
-		    w->plan->wait.most ? "still " : "", w->words, end);
-	return w->plan->wait.conflict_status;
-}
-
-/* The owner is nobody's: jitter alone is made of it, so that processes do not ask in step. */
-static void
-begin(struct wait *w)
-{
-	char owner[OWNER_CHARS + 1];
-	const struct claim claim = {
-	    .owner = owner, .ttl = w->plan->terms.ttl, .persist = w->plan->wait.persist};
-
-	w->began = instant_now();
-	w->until = instant_after(w->began, w->plan->wait.most);
-	w->speaks = w->began + SPEAK_FIRST;
-	snprintf(owner, sizeof owner, "%x %llx", (unsigned)getpid(), (long long)w->began);
-	retry_init(&w->retry);
-	retry_begin(&w->retry, &claim);
+		    w->looking.plan->wait.most ? "still " : "", w->words, end);
+	return w->looking.plan->wait.conflict_status;
 }
 
 static int
 run_wait(struct plan *p)
 {
-	struct wait w = {.plan = p, .key = p->keys[0]};
+	struct wait w = {.key = p->keys[0]};
+	/* nobody's: jitter alone is made of it, so that processes do not ask in step */
+	char owner[OWNER_CHARS + 1];
+	const struct claim claim = {
+	    .owner = owner, .ttl = p->terms.ttl, .persist = p->wait.persist};
 	struct fault f;
 	enum rc rc = look_open(&w.looking, p, 0, &f);
 	int status;
 
 	if (rc != RC_OK)
-		return look_refuse(p, "wait for", w.key, rc, &f);
-	begin(&w);
+		return look_refuse(&w.looking, w.key, rc, &f);
+	w.began = instant_now();
+	w.until = instant_after(w.began, p->wait.most);
+	w.speaks = w.began + SPEAK_FIRST;
+	snprintf(owner, sizeof owner, "%x %llx", (unsigned)getpid(), (long long)w.began);
+	retry_init(&w.retry);
+	retry_begin(&w.retry, &claim);
 	/* what a run of that kind would be refused, there is no waiting for */
 	rc = plan_check_kind(&p->claim, w.looking.store, &f);
 	if (rc == RC_OK)
 		rc = wait_for_all(&w, &f);
 	status = rc == RC_OK ? 0
 	    : rc == RC_BUSY  ? tell_busy(&w)
-			     : look_refuse(p, "wait for", w.key, rc, &f);
+			     : look_refuse(&w.looking, w.key, rc, &f);
 	look_close(&w.looking);
 	view_free(&w.view);
 	return status;

@@ -2,7 +2,6 @@
 #include "nested_site.h"
 
 #include "backends/common/url.h"
-#include "cmd/mask.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -2,7 +2,7 @@
  * conf.c - Goal of these tests: whatever stands in a configuration file is taken as it
  * was written, or refused in one sentence.
  */
-#include "cmd/conf.h"
+#include "cmd/sources.h"
 #include "tests/fuzz/fuzz.h"
 
 /* Not what is tested here: no backend at all is needed to read a file. */

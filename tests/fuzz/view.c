@@ -3,7 +3,6 @@
  * its lines and rows are harmless and as many as they should be.
  */
 #include "cmd/columns.h"
-#include "cmd/show.h"
 #include "cmd/text.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -11,7 +10,6 @@
 
 static const struct backend backend = {.name = "b"};
 static struct store store = {.backend = &backend, .where = "b"};
-static struct looking looking = {.store = &store};
 
 /* Of registry.c, which would bring all backends along. */
 enum rc
@@ -97,7 +95,7 @@ check_json(const struct view *v, bool brief)
 	json_t *root;
 
 	CLAIM(to);
-	show_json(to, v, &looking, brief);
+	show_json(to, v, &store, brief);
 	fclose(to);
 	root = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
 	CLAIM(json_is_object(root));
@@ -118,7 +116,7 @@ check_text(const struct view *v)
 	FILE *to = open_memstream(&text, &size);
 
 	CLAIM(to);
-	show_text(to, v, &looking, &plain);
+	show_text(to, v, &store, &plain);
 	fclose(to);
 	is_harmless(text, 1 + 2 * 2 + 1 + 1 + 2 + 2);
 	is_harmless(show_words(v, words, sizeof words), 0);
@@ -149,7 +147,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static struct view v; /* used again and again, as ls does */
 
 	add_all(&v, data, size);
-	show_facts(&v);
+	show_facts(&v, &store, false);
 	check_json(&v, size % 2);
 	check_text(&v);
 	check_rows(&v, 0);

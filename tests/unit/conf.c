@@ -2,7 +2,7 @@
  * conf.c - Goal of these tests: of a configuration file, that counts which is for this
  * subcommand, these keys and this profile.
  */
-#include "cmd/conf.h"
+#include "cmd/sources.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

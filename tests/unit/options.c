@@ -2,7 +2,7 @@
  * options.c - Goal of these tests: the words and the environment become the plan that
  * was meant, or one clear sentence.
  */
-#include "cmd/args.h"
+#include "cmd/cmd.h"
 #include "cmd/sources.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ static char buffers[WORDS_MAX][2000];
  * Parses the words, separated by single blanks; "" gives an empty word.  They stay
  * writable, as argv is.
  */
-static enum parsed
+static enum rc
 parse(const char *line)
 {
 	static char *words[WORDS_MAX]; /* the plan points into it */
@@ -54,7 +54,7 @@ parse(const char *line)
 static void
 fine(const char *line)
 {
-	if (parse(line) != PARSED_PLAN)
+	if (parse(line) != RC_OK)
 		fail_msg("%s: %s", line, fault.text);
 }
 
@@ -64,7 +64,7 @@ wrong(const char *line, const char *says)
 {
 	char copy[200], *rest;
 
-	if (parse(line) != PARSED_WRONG)
+	if (parse(line) != RC_USAGE)
 		fail_msg("%s: not refused", line);
 	snprintf(copy, sizeof copy, "%s", says);
 	for (char *word = strtok_r(copy, "|", &rest); word;
@@ -171,13 +171,13 @@ where_options_end(void **state)
 	fine("-b file job -- -n -- x");
 	assert_string_equal(plan.command.argv[0], "-n");
 	assert_true(plan.wait.most == NEVER);
-	assert_int_equal(parse("-b file job -h -- cmd"), PARSED_HELP);
+	assert_int_equal(parse("-b file job -h -- cmd"), RC_DONE);
 	fine("-b file job cmd -- x");
 	assert_string_equal(plan.command.argv[1], "--");
 	fine("-b file --key=-- cmd");
 	assert_string_equal(plan.keys[0], "--");
-	assert_int_equal(parse("-b file -h"), PARSED_HELP);
-	assert_int_equal(parse("--help"), PARSED_HELP);
+	assert_int_equal(parse("-b file -h"), RC_DONE);
+	assert_int_equal(parse("--help"), RC_DONE);
 }
 
 static void

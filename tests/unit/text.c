@@ -271,6 +271,29 @@ lines_fit_their_columns(void **state)
 		}
 }
 
+/* Wherever the cut falls; bytes that are no UTF-8 are cut anywhere. */
+static void
+a_beginning_has_whole_characters(void **state)
+{
+	static const char *const characters[] = {
+	    "a", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x94\x92"};
+	char text[400];
+
+	(void)state;
+	for (size_t c = 0; c < 4; c++)
+		for (size_t before = 0; before < 4; before++) {
+			snprintf(text, sizeof text, "%.*s", (int)before, "xxxx");
+			while (strlen(text) < 100)
+				strcat(text, characters[c]);
+			assert_null(text_objection(text_brief(text).text, 63));
+			assert_in_range(strlen(text_brief(text).text), 60, 63);
+			assert_int_equal(text_whole(text, strlen(text)), strlen(text));
+		}
+	memset(text, 0xbf, 100);
+	text[100] = '\0';
+	assert_int_equal(text_whole(text, 50), 50);
+}
+
 int
 main(void)
 {
@@ -282,6 +305,7 @@ main(void)
 	    cmocka_unit_test(what_does_not_fit_ends_in_dots),
 	    cmocka_unit_test(names_with_blanks_are_quoted),
 	    cmocka_unit_test(lines_fit_their_columns),
+	    cmocka_unit_test(a_beginning_has_whole_characters),
 	};
 
 	return cmocka_run_group_tests_name("text", tests, NULL, NULL);

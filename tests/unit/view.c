@@ -3,7 +3,6 @@
  * bounds, and shown as JSON, as lines and in sentences.
  */
 #include "cmd/columns.h"
-#include "cmd/show.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,7 +25,6 @@ static const struct entry holder = {.kind = ENTRY_HOLDER,
 
 static const struct backend backend = {.name = "b"};
 static struct store store = {.backend = &backend, .where = "b 127.0.0.1"};
-static struct looking looking = {.store = &store};
 static const struct screen no_terminal;
 
 static json_t *
@@ -37,7 +35,7 @@ object_of(const struct view *v, bool brief)
 	FILE *to = open_memstream(&text, &size);
 	json_t *root;
 
-	show_json(to, v, &looking, brief);
+	show_json(to, v, &store, brief);
 	fclose(to);
 	root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
 	if (!root)
@@ -197,17 +195,17 @@ facts_are_the_same_while_only_time_passes(void **state)
 	(void)state;
 	view_begin(&v, "k");
 	view_add(&v, &e, NOW);
-	facts = show_facts(&v);
+	facts = show_facts(&v, &store, false);
 	e.until += 10000000;
 	view_begin(&v, "k");
 	view_add(&v, &e, NOW + 10000000);
-	assert_true(show_facts(&v) == facts);
+	assert_true(show_facts(&v, &store, false) == facts);
 	e.revoked = true;
 	view_begin(&v, "k");
 	view_add(&v, &e, NOW);
-	assert_true(show_facts(&v) != facts);
+	assert_true(show_facts(&v, &store, false) != facts);
 	view_begin(&v, "k");
-	assert_true(show_facts(&v) != facts);
+	assert_true(show_facts(&v, &store, false) != facts);
 	view_free(&v);
 }
 

@@ -89,6 +89,16 @@ def used(tmp_path):
 # ---- which source counts ----
 
 
+def test_no_setting_is_lost_where_many_stand_together(files):
+    lines = [f"option = n{i}={i}\n" for i in range(34)]
+    stronger = [word for i in range(4) for word in ("-O", f"n{i}=x")]
+    files.write(user="[key k]\n" + "".join(lines[:32]))
+    assert [row["value"] for row in files.rows("-k", "k", *stronger) if row["name"] == "option"][-1] == "n31=31"
+    files.write(user="[key k]\n" + "".join(lines))
+    result = files.run("config", "-k", "k", *stronger)
+    assert result.status == 78 and f"{files.user}:34: more than 32 settings" in result.stderr, result
+
+
 def test_a_fresh_shell_needs_no_variable(files, locks, tmp_path):
     files.write(user=f"# ours\nurl = {locks('a')}\n\nttl: 60s\n")
     result = files.run("run", "-k", "k", "--", "sh", "-c", "echo $DLOCK_BACKEND")

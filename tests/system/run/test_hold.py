@@ -940,6 +940,23 @@ mark held
     assert is_free(dlock, where)
 
 
+def test_what_ended_a_hold_is_told_to_its_last_word(start, where, dlock):
+    """However long the keys and the reason are; and no character is cut."""
+    keys = [where.key("é" * 100 + str(i)) for i in range(4)]
+    script = start(f"""trap '$D release "$H"; exit 3' TERM
+H=$($D hold {" ".join(f"-k {key}" for key in keys)} -t 6 --pid $$)
+mark held
+{SLEEP.replace("sleep 1", "sleep 0.1")}""", where)
+    script.mark("held")
+    result = dlock.run("break", *where.words, "-y", "-k", keys[0], "--who", "é" * 100, "--why", "é" * 100)
+    assert result.status == 0, result
+    status, _, err = script.wait()
+    assert status == 3 and err.endswith("; check its work before you run it again\n") and len(err.encode()) > 720, err
+    assert "\\x" not in err and "\ufffd" not in err, err
+    long = dlock.run("release", "x" + "é" * 100)
+    assert long.status == 64 and "\\x" not in long.stderr, long
+
+
 def calls(path):
     return [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []
 

@@ -1,6 +1,7 @@
 /*
- * break.c - dlock break: takes a lock away from its holder.
+ * steer.c - dlock break, freeze and thaw: takes a lock away, or lets nobody take it.
  *
+ * break
  *	look    which grants there are: those are broken, and no later ones
  *	ask     a person at a terminal; elsewhere -y or --token has said yes
  *	mark    each of them; a holder that is no longer there has ended by itself
@@ -10,42 +11,79 @@
  * Exclusion is never given up: the mark is read by the holder's next renewal (backend.h,
  * revoke).  With --force the grants are taken away at once instead, and it is said for
  * how long the command of each may still run beside the next one.
+ *
+ * freeze, thaw
+ *	A freeze needs no process.  The holders of the lock go on; all others, also those
+ *	that wait already, wait for the thaw (or for the end that was given).
  */
 #include "cmd.h"
 
-#include "confirm.h"
 #include "exit.h"
+#include "look.h"
+#include "options.h"
 #include "parse.h"
 #include "say.h"
-#include "show.h"
 #include "text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+/* ---- what all of them say ---- */
+
+/* Is there a person at a terminal who can be asked? */
+static bool
+can_ask(void)
+{
+	return isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
+}
+
+/* Everything but a yes is a no. */
+static bool
+says_yes(const char *question)
+{
+	char answer[16];
+
+	fprintf(stderr, "%s [y/N] ", question);
+	fflush(stderr);
+	if (!fgets(answer, sizeof answer, stdin)) {
+		fputc('\n', stderr);
+		return false;
+	}
+	answer[strcspn(answer, "\n")] = '\0';
+	return strcasecmp(answer, "y") == 0 || strcasecmp(answer, "yes") == 0;
+}
+
+/* The key is in use by what is no lock; returns the exit status. */
+static int
+refuse_unknown(const struct plan *p, const struct view *v)
+{
+	say_last("cannot %s %s: it is in use by what is no lock (%s)",
+	    options_cmd(p->cmd), text_key(v->key).text, text_shown(v->unknown).text);
+	return STATUS_PROTOCOL;
+}
+
+/* ---- break: which holders are meant ---- */
 
 #define SPEAK_FIRST (500 * NS_PER_MS) /* a holder that gives up at once needs no line */
 /* beyond its lease, a holder that still has the lock does not heed us */
 #define HEED (5 * NS_PER_S)
 
 struct breaking {
-	const struct plan *plan;
 	struct looking looking;
 	const char *key;
-	struct view
-	    meant; /* what was shown: its holders are meant, or the one of --token */
+	struct view meant; /* as shown: its holders are meant, or the one of --token */
 	struct view now;
 	char record[RECORD_BYTES];
 };
-
-/* ---- which holders are meant ---- */
 
 /* The next one behind `p`, or (NULL) the first; NULL: there is none. */
 static const struct person *
 next_meant(const struct breaking *b, const struct person *p)
 {
 	const struct people *all = &b->meant.holders;
-	uint64_t token = b->plan->steer.token;
+	uint64_t token = b->looking.plan->steer.token;
 
 	for (p = p ? p + 1 : all->list; p < all->list + all->n; p++)
 		if (token == 0 || p->token == token)
@@ -91,16 +129,13 @@ nothing_to_break(const struct breaking *b)
 	const struct view *v = &b->meant;
 	const struct clean key = text_key(b->key);
 
-	if (v->unknown) {
-		say_last("cannot break %s: it is in use by what is no lock (%s)",
-		    key.text, text_shown(v->unknown).text);
-		return STATUS_PROTOCOL;
-	}
+	if (v->unknown)
+		return refuse_unknown(b->looking.plan, v);
 	if (v->holders.all > 0) {
 		say_last("%s is held by %s, token %" PRIu64 ", not by token %" PRId64
 			 "; nothing was broken",
 		    key.text, view_person(v->holders.list).text, v->holders.list[0].token,
-		    b->plan->steer.token);
+		    b->looking.plan->steer.token);
 		return STATUS_BUSY;
 	}
 	if (v->is_frozen)
@@ -113,15 +148,15 @@ nothing_to_break(const struct breaking *b)
 	return STATUS_NOTHING;
 }
 
-/* ---- asking, marking ---- */
+/* ---- break: asking, marking ---- */
 
 static bool
 may_break(const struct breaking *b)
 {
-	const struct plan_steer *s = &b->plan->steer;
+	const struct plan_steer *s = &b->looking.plan->steer;
 	const struct person *first = next_meant(b, NULL);
 
-	if (s->yes || (s->token && !confirm_can_ask()))
+	if (s->yes || (s->token && !can_ask()))
 		return true;
 	for (const struct person *p = NULL; (p = next_meant(b, p));)
 		fprintf(stderr, "%s is held by %s%s, token %" PRIu64 "; %s ends %s\n",
@@ -129,12 +164,12 @@ may_break(const struct breaking *b)
 		    show_ago(&b->meant, p->since).text, p->token,
 		    p->foreign ? "that" : "its lease", describe_end(&b->meant, p).text);
 	if (s->force)
-		return confirm_yes(first->foreign
+		return says_yes(first->foreign
 			? "Take it away at once, though the program that has it goes on?"
 			: "Take it away at once, though its command may still run?");
 	if (first->foreign)
-		return confirm_yes("Ask the program that has it to give it up?");
-	return confirm_yes(!next_meant(b, first)
+		return says_yes("Ask the program that has it to give it up?");
+	return says_yes(!next_meant(b, first)
 		? "Stop its command and take the lock away?"
 		: "Stop their commands and take the lock away?");
 }
@@ -152,7 +187,7 @@ revoke_all(struct breaking *b, size_t *done, struct fault *f)
 	for (const struct person *p = NULL; (p = next_meant(b, p));) {
 		const struct target t = {b->key, p->token, p->owner};
 		enum rc rc = s->backend->admin->revoke(
-		    s, &t, b->record, b->plan->steer.force, look_patience(), f);
+		    s, &t, b->record, b->looking.plan->steer.force, look_patience(), f);
 
 		if (rc != RC_OK && rc != RC_LOST)
 			return rc;
@@ -161,7 +196,7 @@ revoke_all(struct breaking *b, size_t *done, struct fault *f)
 	return RC_OK;
 }
 
-/* ---- waiting for them to be gone ---- */
+/* ---- break: waiting for them to be gone ---- */
 
 /* What a wait is about to say next, and when. */
 struct retry_words {
@@ -174,24 +209,24 @@ speak_of(const struct breaking *b, const struct person *p, struct retry_words *w
 {
 	instant now = instant_now();
 
-	if (now >= w->speak && !b->plan->show.quiet)
+	if (now >= w->speak) {
 		say("waiting for %s to give %s up; its lease ends %s",
 		    view_person(p).text, text_key(b->key).text,
 		    describe_end(&b->now, p).text);
-	if (now >= w->speak)
 		w->speak = NEVER;
-	if (now >= w->doubt && !b->plan->show.quiet)
+	}
+	if (now >= w->doubt) {
 		say("%s goes on renewing %s: it does not do as it is asked; dlock break --force takes the lock away",
 		    view_person(p).text, text_key(b->key).text);
-	if (now >= w->doubt)
 		w->doubt = NEVER;
+	}
 }
 
 /* A silent server may come back: until then the first meant holder counts as left. */
 static const struct person *
 speak_of_silence(const struct breaking *b, struct retry_words *w, const struct fault *f)
 {
-	if (!w->silent && !b->plan->show.quiet)
+	if (!w->silent && !b->looking.plan->show.quiet)
 		say("%s; asking again", text_shown(f->text).text);
 	w->silent = true;
 	return next_meant(b, NULL);
@@ -201,7 +236,8 @@ speak_of_silence(const struct breaking *b, struct retry_words *w, const struct f
 static enum rc
 await_end(struct breaking *b, struct fault *f)
 {
-	instant now = instant_now(), until = instant_after(now, b->plan->wait.most);
+	instant now = instant_now(),
+		until = instant_after(now, b->looking.plan->wait.most);
 	struct retry_words w = {instant_after(now, SPEAK_FIRST), NEVER, false};
 
 	for (bool first = true;; first = false) {
@@ -217,12 +253,13 @@ await_end(struct breaking *b, struct fault *f)
 			    instant_after(view_left(&b->now, left->until), HEED));
 		if (instant_now() >= until)
 			return RC_BUSY;
-		speak_of(b, left, &w);
+		if (!b->looking.plan->show.quiet)
+			speak_of(b, left, &w);
 		look_rest(&b->looking, until);
 	}
 }
 
-/* ---- all of it ---- */
+/* ---- break: all of it ---- */
 
 static void
 tell_end(const struct breaking *b, size_t done)
@@ -233,7 +270,7 @@ tell_end(const struct breaking *b, size_t done)
 
 	if (!done)
 		say_last("%s: %s has ended by itself meanwhile", key.text, who.text);
-	else if (!b->plan->steer.force)
+	else if (!b->looking.plan->steer.force)
 		say_last("%s: %s has given it up", key.text, who.text);
 	else if (p->foreign)
 		say_last(
@@ -262,7 +299,7 @@ break_open(struct breaking *b)
 	}
 	if (rc == RC_OK)
 		rc = revoke_all(b, &done, &f);
-	if (rc == RC_OK && !b->plan->steer.force)
+	if (rc == RC_OK && !b->looking.plan->steer.force)
 		rc = await_end(b, &f);
 	if (rc == RC_BUSY) {
 		say_last("%s: its holder has been asked, but has not given it up yet",
@@ -270,8 +307,8 @@ break_open(struct breaking *b)
 		return STATUS_BUSY;
 	}
 	if (rc != RC_OK)
-		return look_refuse(b->plan, NULL, b->key, rc, &f);
-	if (!b->plan->show.quiet)
+		return look_refuse(&b->looking, b->key, rc, &f);
+	if (!b->looking.plan->show.quiet)
 		tell_end(b, done);
 	return 0;
 }
@@ -288,20 +325,168 @@ run_break(struct plan *p)
 		say_last("break takes one key at a time; nothing was done");
 		return STATUS_USAGE;
 	}
-	if (!p->steer.yes && !p->steer.token && !confirm_can_ask()) {
+	if (!p->steer.yes && !p->steer.token && !can_ask()) {
 		say_last(
 		    "nobody can be asked, since this is no terminal: say -y, or --token N as dlock status shows it; nothing was done");
 		return STATUS_USAGE;
 	}
-	b.plan = p;
 	b.key = p->keys[0];
 	record_write(b.record, p, 0);
 	rc = look_open(&b.looking, p, p->steer.force ? CAP_FORCE : CAP_REVOKE, &f);
 	if (rc != RC_OK)
-		return look_refuse(p, NULL, b.key, rc, &f);
+		return look_refuse(&b.looking, b.key, rc, &f);
 	status = break_open(&b);
 	look_close(&b.looking);
 	return status;
+}
+
+/* ---- freeze ---- */
+
+/* "deploy is frozen until dlock thaw, instead of by bob@laptop until ...; it is still held by alice" */
+static void
+tell_frozen(struct looking *l, const char *key, const struct view *before)
+{
+	int64_t length = l->plan->steer.length;
+	const struct person *old = &before->frozen;
+	char span[48] = "", end[70] = "", replaced[800] = "", held[720] = "";
+	struct view v = {0};
+	struct fault f;
+	bool seen = look_at(l, key, true, &v, NEVER, &f) == RC_OK;
+
+	if (length != NEVER)
+		snprintf(span, sizeof span, " for %s", parse_span(length).text);
+	if (v.is_frozen || length == NEVER) /* what the server tells counts */
+		snprintf(end, sizeof end, "%s %s", *span ? "," : "",
+		    text_until(v.is_frozen ? v.frozen.until : EPOCH_NONE).text);
+	if (before->is_frozen)
+		snprintf(replaced, sizeof replaced, ", instead of by %s %s",
+		    view_person(old).text, text_until(old->until).text);
+	if (seen && v.holders.n > 0 && v.holders.all == 1)
+		snprintf(held, sizeof held, "%s", view_person(v.holders.list).text);
+	else if (seen && v.holders.n > 0)
+		snprintf(held, sizeof held, "%llu, first %s",
+		    (unsigned long long)v.holders.all, view_person(v.holders.list).text);
+	say("%s is frozen%s%s%s%s%s", text_key(key).text, span, end, replaced,
+	    *held ? "; it is still held by " : "", held);
+	view_free(&v);
+}
+
+static int
+freeze_key(struct looking *l, const char *key)
+{
+	char record[RECORD_BYTES];
+	struct fault f = {""};
+	struct view before = {0};
+	enum rc rc;
+
+	/* for the message alone: a look that fails does not prevent the freeze */
+	look_at(l, key, true, &before, look_patience(), &f);
+	record_write(record, l->plan, 0);
+	rc = l->store->backend->admin->freeze(
+	    l->store, key, record, l->plan->steer.length, look_patience(), &f);
+	if (rc == RC_OK && !l->plan->show.quiet)
+		tell_frozen(l, key, &before);
+	view_free(&before);
+	return rc == RC_OK ? 0 : look_refuse(l, key, rc, &f);
+}
+
+/* ---- thaw ---- */
+
+/* Is it another freeze than the one that was shown?  If the look fails, so will the thaw. */
+static bool
+is_another(struct looking *l, const struct view *shown)
+{
+	struct view v = {0};
+	struct fault f;
+	bool another = look_at(l, shown->key, true, &v, NEVER, &f) == RC_OK &&
+	    v.is_frozen && v.frozen.since != shown->frozen.since;
+
+	view_free(&v);
+	return another;
+}
+
+/* Shows the freeze to the person at the terminal; false: the answer is no. */
+static bool
+may_thaw(struct looking *l, const struct view *v)
+{
+	const struct person *by = &v->frozen;
+	const struct clean name = text_key(v->key);
+
+	if (l->plan->steer.yes)
+		return true;
+	fprintf(stderr, "%s is frozen by %s%s, %s\n", name.text, view_person(by).text,
+	    show_ago(v, by->since).text, text_until(by->until).text);
+	if (!says_yes("Thaw it?"))
+		say_last("%s stays frozen", name.text);
+	else if (is_another(l, v))
+		say_last("%s has been frozen anew meanwhile, and stays so", name.text);
+	else
+		return true;
+	return false;
+}
+
+static int
+thaw_key(struct looking *l, const char *key)
+{
+	struct view v = {0};
+	struct fault f = {""};
+	int status = STATUS_NOTHING;
+	enum rc rc = look_at(l, key, true, &v, NEVER, &f);
+
+	if (rc == RC_OK && !v.is_frozen && v.unknown) {
+		status = refuse_unknown(l->plan, &v);
+	} else if (rc == RC_OK && !v.is_frozen) {
+		say_last("%s is not frozen", text_key(key).text);
+	} else if (rc == RC_OK && may_thaw(l, &v)) {
+		rc = l->store->backend->admin->thaw(l->store, key, look_patience(), &f);
+		if (rc == RC_OK)
+			status = 0;
+		if (rc == RC_OK && !l->plan->show.quiet)
+			say("%s is thawed", text_key(key).text);
+		if (rc == RC_LOST)
+			say_last("%s is not frozen any more", text_key(key).text);
+	}
+	view_free(&v);
+	return rc == RC_OK || rc == RC_LOST ? status : look_refuse(l, key, rc, &f);
+}
+
+/* ---- freeze, thaw: each key in turn ---- */
+
+/* Returns the worst status. */
+static int
+steer_each(const struct plan *p, int (*one)(struct looking *, const char *key))
+{
+	struct looking l;
+	struct fault f = {""};
+	int status = 0;
+	enum rc rc = look_open(&l, p, CAP_FREEZE, &f);
+
+	if (rc != RC_OK)
+		return look_refuse(&l, p->keys[0], rc, &f);
+	for (size_t i = 0; i < p->nkeys; i++) {
+		int got = one(&l, p->keys[i]);
+
+		status = got > status ? got : status;
+	}
+	look_close(&l);
+	return status;
+}
+
+static int
+run_freeze(struct plan *p)
+{
+	return steer_each(p, freeze_key);
+}
+
+static int
+run_thaw(struct plan *p)
+{
+	if (!p->steer.yes && !can_ask()) {
+		say_last(
+		    "nobody can be asked, since this is no terminal: say -y; nothing was done");
+		return STATUS_USAGE;
+	}
+	return steer_each(p, thaw_key);
 }
 
 const struct cmd cmd_break = {.name = "break",
@@ -320,3 +505,30 @@ const struct cmd cmd_break = {.name = "break",
 	"Status: 0 it is gone; 1 there was nothing to break, or you said no; 75 another holds\n"
 	"it by now (with --token), or --wait is over; 64 to 78 nothing was done.",
     .run = run_break};
+
+const struct cmd cmd_freeze = {.name = "freeze",
+    .help = "let nobody take a lock",
+    .bit = CMD_FREEZE,
+    .usage =
+	"usage: dlock freeze [options] KEY...\n"
+	"\n"
+	"From now on nobody gets the lock KEY, also nobody who waits for it already; who\n"
+	"holds it goes on until its command ends.  No process is left behind.\n"
+	"\n"
+	"KEY is one key: freeze has no patterns.  A key with a * ? or [ in it is named by -k.\n"
+	"\n"
+	"  dlock freeze deploy --why \"hotfix under review\" --for 24h\n"
+	"  dlock thaw deploy\n",
+    .notes = "Status: 0 it is frozen; 64 to 78 nothing was done.",
+    .run = run_freeze};
+
+const struct cmd cmd_thaw = {.name = "thaw",
+    .help = "end a freeze",
+    .bit = CMD_THAW,
+    .usage = "usage: dlock thaw [options] KEY...\n"
+	     "\n"
+	     "Ends what dlock freeze began: whoever is first in line gets the lock.\n",
+    .notes =
+	"Status: 0 it is thawed; 1 it was not frozen, or you said no; 64 to 78 nothing was\n"
+	"done.",
+    .run = run_thaw};
