@@ -7,7 +7,7 @@
 #ifndef DLOCK_MYSQL_ERRORS_H
 #define DLOCK_MYSQL_ERRORS_H
 
-#include "dial.h"
+#include "connect.h"
 
 #include "mysql.h"
 

@@ -95,20 +95,12 @@ check_group(struct sql *db, instant until, struct fault *f)
 		  db->where);
 }
 
-/* In whole seconds, and never less than the lease. */
-static unsigned
-lease_seconds(const struct claim *claim)
-{
-	return (unsigned)instant_first((claim->ttl + NS_PER_S - 1) / NS_PER_S, 31536000);
-}
-
 enum rc
 grants_open(struct sql *db, struct session_lock *l, instant until, struct fault *f)
 {
 	struct session *s = &mysql_of(db)->session;
 	enum rc rc;
 
-	s->idle_s = lease_seconds(db->claim);
 	s->unfit_sql = unfit_sql;
 	(void)session_is_open(s->db);
 	rc = session_open(s->db, until, f);

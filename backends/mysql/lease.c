@@ -14,25 +14,10 @@
 #include "backends/sql/lease.h"
 #include "session.h"
 
-/* Of the number of a session, a login tells 32 bits. */
 static int64_t
 number_of_session(const struct sql *db)
 {
-	const struct session *s = &mysql_const(db)->session;
-
-	return s->server.is_galera ? 0 : (int64_t)(uint32_t)session_number(s);
-}
-
-static int64_t
-server_time(const struct sql *db, instant until)
-{
-	return session_server_time(&mysql_const(db)->session, until);
-}
-
-static void
-set_clock(struct sql *db, int64_t microseconds)
-{
-	session_set_clock(&mysql_of(db)->session, microseconds);
+	return mysql_const(db)->session.server.is_galera ? 0 : session_number(db);
 }
 
 /* Whoever is woken by the release has our wake-up lock, too, but had it not before. */
@@ -50,15 +35,6 @@ static const char sleepers_sql[] =
     "SELECT id FROM information_schema.processlist WHERE state = 'User lock' "
     "AND info LIKE CONCAT('CALL dlock_await%', LOWER(HEX(@dlock_wake)), '%') LIMIT 1000";
 
-static void
-wake(struct sql *db, int64_t session, instant until)
-{
-	const struct question q = {.text = "KILL QUERY $1", SQL_VALUES(SQL_INT(session))};
-	struct fault unheard;
-
-	(void)session_exec(db, &q, until, NULL, &unheard);
-}
-
 /*
  * Has them ask again: they are not to wait for the end of their sleep.  It needs a right
  * over their sessions; without it they wake by themselves.
@@ -66,17 +42,22 @@ wake(struct sql *db, int64_t session, instant until)
 static void
 wake_sleepers(struct sql *db, instant until)
 {
-	const struct question q = {.text = sleepers_sql, .fields = 1, .many = true};
+	const struct question sleepers = {
+	    .text = sleepers_sql, .fields = 1, .many = true};
 	struct answer a = {.db = NULL};
 	struct fault unheard;
 	struct row row;
 	int64_t session;
 
-	if (session_exec(db, &q, until, &a, &unheard) != RC_OK)
+	if (session_exec(db, &sleepers, until, &a, &unheard) != RC_OK)
 		return;
 	while ((row = answer_next(&a)).at)
-		if (row_integer(&row, 0, 1, INT64_MAX, &session))
-			wake(db, session, until);
+		if (row_integer(&row, 0, 1, INT64_MAX, &session)) {
+			const struct question wake = {
+			    .text = "KILL QUERY $1", SQL_VALUES(SQL_INT(session))};
+
+			(void)session_exec(db, &wake, until, NULL, &unheard);
+		}
 	answer_drop(&a);
 }
 
@@ -85,7 +66,7 @@ const struct lease_driver mysql_lease = {
     .damaged = "a row in dlock's tables that no dlock has written",
     .end_old_sessions = end_old_sessions,
     .session_number = number_of_session,
-    .server_time = server_time,
-    .set_clock = set_clock,
+    .server_time = session_server_time,
+    .set_clock = session_set_clock,
     .taken_away = wake_sleepers,
 };

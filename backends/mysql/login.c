@@ -91,7 +91,7 @@ login_parse(struct login *a, const char *url, struct fault *f)
 }
 
 enum rc
-login_check(const struct login *a, struct fault *f)
+login_check(struct login *a, struct fault *f)
 {
 	bool is_local = !*a->host || (strcmp(a->host, "localhost") == 0 && !a->port);
 
@@ -103,6 +103,8 @@ login_check(const struct login *a, struct fault *f)
 	if (a->tls.wish == TLS_OFF && (a->tls.cacert || a->tls.cert))
 		return fault_set(
 		    f, RC_USAGE, "tls=off, and cacert= or cert=, contradict each other");
+	if (a->tls.wish == TLS_UNSAID && (a->tls.cacert || a->tls.cert))
+		a->tls.wish = TLS_VERIFY;
 	return RC_OK;
 }
 

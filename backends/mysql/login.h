@@ -47,8 +47,11 @@ struct login {
  */
 enum rc login_parse(struct login *a, const char *url, struct fault *);
 
-/* What makes sense by itself, but not together.  RC_OK, or RC_USAGE. */
-enum rc login_check(const struct login *, struct fault *);
+/*
+ * When all is read: what makes sense by itself, but not together.  RC_OK, and what is asked of TLS
+ * is what a CA or a certificate means; or RC_USAGE.
+ */
+enum rc login_check(struct login *, struct fault *);
 
 /* For people: "mysql db1:3306/app". */
 void login_print(const struct login *, char *out, size_t size);

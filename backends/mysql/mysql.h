@@ -7,17 +7,19 @@
  *	named   a session's GET_LOCK, as other programs take it (named.c)
  *
  * Below them: driver.c (settings, schema, what sql/ is given), session.h (one session, statements
- * with deadlines), errors.h (what errors mean), statement.h (statements), dial.h (the login,
- * in a thread), login.h, lib.h.
+ * with deadlines), rights.h (whether they may be asked), statement.c (how they are written),
+ * errors.h (what errors mean), connect.h (connecting, in a thread), login.h, lib.h.
  */
 #ifndef DLOCK_MYSQL_MYSQL_H
 #define DLOCK_MYSQL_MYSQL_H
 
 #include "lib.h"
 #include "login.h"
-#include "statement.h"
 
-struct dial;
+#include "backends/sql/sql.h"
+
+struct connecting;
+enum { STATEMENT_BYTES = 12288 }; /* a key, and some records, twice over */
 
 /* What a session has found out about its server. */
 struct server_facts {
@@ -37,14 +39,16 @@ struct session {
 	struct sql *db;
 	const struct libmariadb *my;
 	struct login login;
-	/* it ends when it has been idle for so long, in whole seconds; 0: the ttl and a bit */
-	unsigned idle_s;
-	const char *unfit_sql;   /* is something amiss, in SQL; NULL: do not ask */
-	MYSQL *mysql;            /* NULL: not connected */
-	struct dial *connecting; /* one on its way */
+	/*
+	 * For a lock that the session keeps: is something amiss, in SQL.  It ends then when it has
+	 * been idle for the ttl.  NULL: do not ask; it ends some time after that.
+	 */
+	const char *unfit_sql;
+	MYSQL *mysql;                  /* NULL: not connected */
+	struct connecting *connecting; /* one on its way */
 	struct server_facts server;
-	unsigned said;              /* the number of the last error; 0: there was none */
-	struct statement statement; /* what was asked last */
+	unsigned said; /* the number of the last error; 0: there was none */
+	char statement[STATEMENT_BYTES]; /* what was asked last */
 	struct pending {
 		enum stage { STAGE_NONE, STAGE_QUERY, STAGE_STORE, STAGE_NEXT } stage;
 		int status;      /* what libmariadb waits for; 0: nothing */

@@ -22,32 +22,29 @@
 
 #include "backends/sql/sql.h"
 
-/* Who we are, as information_schema names grantees; to be set before the other two. */
-#define RIGHTS_WHO "SET @dlock_me = " RIGHTS_GRANTEE("CURRENT_USER()")
-
+/* An account as information_schema names grantees. */
 #define RIGHTS_GRANTEE(account) \
 	"CAST(CONCAT('''', LEFT(" account ", CHAR_LENGTH(" account \
 	") - CHAR_LENGTH(SUBSTRING_INDEX(" account ", '@', -1)) - 1), '''@''', " \
 	"SUBSTRING_INDEX(" account ", '@', -1), '''') AS BINARY)"
 #define RIGHTS_IS_ME "CAST(grantee AS BINARY) = @dlock_me"
 
-/* Has the user such rights?  An expression. */
+/* A statement: who we are, for what follows. */
+#define RIGHTS_WHO "SET @dlock_me = " RIGHTS_GRANTEE("CURRENT_USER()")
+
+/* An expression: has our user rights beyond the database? */
+#define RIGHTS_ELSEWHERE(kind, schema) \
+	"OR EXISTS (SELECT 1 FROM information_schema." kind \
+	"_privileges WHERE " RIGHTS_IS_ME " AND NOT " schema " <=> DATABASE()) "
 #define RIGHTS_IS_NEEDED \
 	"(COALESCE(CURRENT_ROLE(), 'NONE') <> 'NONE' " \
 	"OR EXISTS (SELECT 1 FROM information_schema.user_privileges WHERE " RIGHTS_IS_ME \
-	" AND privilege_type <> 'USAGE') " \
-	"OR EXISTS (SELECT 1 FROM information_schema.schema_privileges WHERE " RIGHTS_IS_ME \
-	" AND NOT REPLACE(table_schema, '\\\\', '') <=> DATABASE()) " \
-	"OR EXISTS (SELECT 1 FROM information_schema.table_privileges WHERE " RIGHTS_IS_ME \
-	" AND NOT table_schema <=> DATABASE()) " \
-	"OR EXISTS (SELECT 1 FROM information_schema.column_privileges WHERE " RIGHTS_IS_ME \
-	" AND NOT table_schema <=> DATABASE()))"
+	" AND privilege_type <> 'USAGE') " RIGHTS_ELSEWHERE( \
+	    "schema", "REPLACE(table_schema, '\\\\', '')") \
+	    RIGHTS_ELSEWHERE("table", "table_schema") \
+		RIGHTS_ELSEWHERE("column", "table_schema") ")"
 
-/*
- * For a user that has them, a question; and another one for a user that sees the rights of
- * others on MariaDB.  What an answer means: RC_CONFIG: nothing there may be used.
- */
-extern const struct question rights_question, rights_of_roles_question;
-enum rc rights_judge(const struct sql *, struct answer *, bool *sees, struct fault *);
+/* Asks then, on the session there is.  RC_CONFIG: nothing there may be used. */
+enum rc rights_check(struct sql *, instant until, struct fault *);
 
 #endif

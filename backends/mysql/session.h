@@ -2,11 +2,11 @@
  * session.h - one session at a MySQL or MariaDB server, and what is asked in it.
  *
  * libmariadb's waiting is never used, for it knows no deadlines: connecting happens in a
- * thread that may come too late (dial.h), and everything afterwards is
+ * thread that may come too late (connect.h), and everything afterwards is
  * non-blocking and waits in host->wait.
  *
  *  1. What goes to the server is SQL without a word of the user's in it but as
- *     hexadecimal literals (statement.h).
+ *     hexadecimal literals (statement.c).
  *  2. A new session is set up in one packet: READ COMMITTED, every statement its own
  *     transaction unless it says otherwise, UTC, short waits for rows; and it learns
  *     what the server is.  A server that is read-only, and so perhaps a replica, is
@@ -30,12 +30,11 @@
 #include "mysql.h"
 
 /*
- * Reads URL and session settings, which are in s->login already, and loads the library;
- * connects to nothing.  `database` is for a URL that names none.  RC_USAGE; as
+ * Reads the URL, behind the settings that are in the session's login already, and loads the
+ * library; connects to nothing.  `database` is for a URL that names none.  RC_USAGE; as
  * libmariadb_load().
  */
-enum rc session_init(struct session *, struct sql *, const char *url,
-    const char *database, struct fault *);
+enum rc session_init(struct sql *, const char *url, const char *database, struct fault *);
 
 /*
  * Connects and sets up, if need be.  A connection that is late is waited for again by the
@@ -49,17 +48,20 @@ bool session_is_open(struct sql *);
 /* Readable, or broken, when something has happened to it; -1: not connected. */
 int session_fd(const struct sql *);
 
-/* The server's number of it: CONNECTION_ID(), as the greeting had it. */
-uint64_t session_number(const struct session *);
+/*
+ * The server's number of it: CONNECTION_ID(), as the greeting had it, which has 32 bits of it.
+ * 0: not connected.
+ */
+uint32_t session_number(const struct sql *);
 
 /* It has turned out to be read-only: says so (RC_CONFIG). */
 enum rc session_read_only(struct sql *, struct fault *);
 
 /* The server has said what time it was, in an answer that has just come. */
-void session_set_clock(struct session *, int64_t us);
+void session_set_clock(struct sql *, int64_t us);
 
 /* What the server's clock shows when ours shows `until`. */
-int64_t session_server_time(const struct session *, instant until);
+int64_t session_server_time(const struct sql *, instant until);
 
 /*
  * Sends a question on the open session.  RC_OK: it is on its way, and session_is_busy()
@@ -100,6 +102,11 @@ enum rc session_broken(struct sql *, struct fault *);
 void session_close(struct sql *);
 
 /* Frees all. */
-void session_free(struct session *);
+void session_free(struct sql *);
+
+/* ---- statement.c ---- */
+
+/* The text of a question with its values in place of $1 and so on.  False: it does not fit. */
+bool statement_write(char out[STATEMENT_BYTES], const struct question *);
 
 #endif
