@@ -14,18 +14,28 @@ enum { PAGE = 500 };
 #define DIRTY "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED; "
 
 enum rc
-grants_read_token(struct sql *db, struct answer *a, uint64_t *token, struct fault *f)
+grants_take_token(struct sql *db, struct session_lock *l, const char *text,
+    const char *what, instant until, struct grant *g, struct fault *f)
 {
-	struct row row = answer_next(a);
-	int64_t n = 0;
-	bool fine = row_integer(&row, 0, 1, INT64_MAX, &n),
-	     is_null = row_is_null(&row, 0);
+	const struct question q = {
+	    .text = text, SQL_VALUES(GRANTS_VALUES(db, what)), .fields = 1};
+	struct answer a = {.db = NULL};
+	struct row row;
+	int64_t token;
+	enum rc rc = session_exec(
+	    db, &q, retry_answer(instant_now(), ASK_PATIENCE, until), &a, f);
 
-	*token = (uint64_t)n;
-	answer_drop(a);
-	if (is_null)
-		return session_read_only(db, f);
-	return fine ? RC_OK : sql_makes_no_sense(db, RC_PROTOCOL, f);
+	if (rc != RC_OK)
+		return rc;
+	row = answer_next(&a);
+	if (row_is_null(&row, 0))
+		rc = session_read_only(db, f);
+	else if (!row_integer(&row, 0, 1, INT64_MAX, &token))
+		rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
+	else
+		session_lock_granted(db, l, (uint64_t)token, a.sent, g);
+	answer_drop(&a);
+	return rc;
 }
 
 /* ---- the session ---- */
@@ -248,46 +258,40 @@ static const char list_sql[] = DIRTY
     "WHERE mode = $1 AND ((k = $2 AND waits = $3 AND n > $4) OR (k = $2 AND waits > $3) "
     "OR (k > $2 AND k <= COALESCE($5, REPEAT(x'ff', 512)))) ORDER BY k, waits, n LIMIT $6";
 
-/* The next page; *n: how many rows it had. */
-static enum rc
-grants_look_at_page(
-    struct sql *db, struct grants_look *s, const char *what, int *n, struct fault *f)
+bool
+grants_out_of_reach(const struct sql *db, enum rc rc)
 {
-	const struct question q = {.text = list_sql,
-	    SQL_VALUES(SQL_TEXT(db->mode->name), SQL_TEXT(s->seen.key), SQL_INT(s->waits),
-		SQL_INT(s->number), SQL_TEXT(what), SQL_INT(PAGE)),
-	    .fields = LIST_FIELDS,
-	    .many = true};
-	return sql_look_page(db, &s->seen, &q, grants_read_row, s, n, f);
+	return sql_is_connected(db) &&
+	    (rc == RC_DENIED || mysql_const(db)->session.said == SAID_NO_DATABASE);
 }
 
 enum rc
 grants_each(struct sql *db, const struct look *look, const char *what,
     const struct grants_holder *also, struct fault *f)
 {
-	struct grants_look s = {.seen.look = look, .also = also, .waits = -1};
+	struct grants_look s = {
+	    .seen.look = look, .also = also && also->session ? also : NULL, .waits = -1};
 	int n;
 	enum rc rc;
 
 	snprintf(s.seen.key, sizeof s.seen.key, "%s", what ? what : "");
-	do
-		rc = grants_look_at_page(db, &s, what, &n, f);
-	while (rc == RC_OK && n == PAGE && !s.seen.enough);
+	do {
+		const struct question q = {.text = list_sql,
+		    SQL_VALUES(SQL_TEXT(db->mode->name), SQL_TEXT(s.seen.key),
+			SQL_INT(s.waits), SQL_INT(s.number), SQL_TEXT(what),
+			SQL_INT(PAGE)),
+		    .fields = LIST_FIELDS,
+		    .many = true};
+
+		rc = sql_look_page(db, &s.seen, &q, grants_read_row, &s, &n, f);
+	} while (rc == RC_OK && n == PAGE && !s.seen.enough);
+	if (also && rc != RC_OK && rc != RC_STOP && grants_out_of_reach(db, rc))
+		rc = RC_OK;
 	if (rc == RC_OK) {
 		grants_tell_foreign(&s);
 		sql_look_waiting(&s.seen);
 	}
 	return rc;
-}
-
-enum rc
-grants_tell(const struct look *look, const char *what, const struct grants_holder *also)
-{
-	struct grants_look s = {.seen.look = look, .also = also};
-
-	snprintf(s.seen.key, sizeof s.seen.key, "%s", what ? what : "");
-	grants_tell_foreign(&s);
-	return RC_OK;
 }
 
 /* ---- ending one ---- */
@@ -302,22 +306,26 @@ refuse_gone(const struct sql *db, struct fault *f)
 	return fault_set(f, RC_LOST, "%s has no such session (any more)", db->where);
 }
 
-/* Does this session hold it?  As a row says: RC_OK, or RC_LOST. */
+/* Does this session hold it?  RC_OK, or RC_LOST. */
 static enum rc
-check_row(struct sql *db, const char *what, const struct session_name *name,
-    instant until, struct fault *f)
+check_holder(struct sql *db, const char *what, const struct session_name *name,
+    const char *holds, instant until, struct fault *f)
 {
-	const struct question q = {.text = DIRTY
-	    "SELECT COUNT(*) FROM dlock_grants WHERE n = $1 AND session = $2 "
-	    "AND mode = $3 AND k = $4 AND waits = 0",
-	    SQL_VALUES(SQL_INT(name->second), SQL_INT(name->session),
-		SQL_TEXT(db->mode->name), SQL_TEXT(what)),
+	char text[600];
+	const struct question q = {.text = text,
+	    SQL_VALUES(SQL_TEXT(db->mode->name), SQL_TEXT(what), SQL_INT(0),
+		SQL_INT(name->second), SQL_INT(name->session)),
 	    .fields = 1};
 	struct answer a = {.db = NULL};
 	struct row row;
 	bool there = false;
-	enum rc rc = sql_ask_existing(db, &q, until, &a, f);
+	enum rc rc;
 
+	snprintf(text, sizeof text, DIRTY "SELECT %s",
+	    name->second ? "COUNT(*) FROM dlock_grants WHERE mode = $1 AND k = $2 "
+			   "AND waits = $3 AND n = $4 AND session = $5"
+			 : holds);
+	rc = sql_ask_existing(db, &q, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
 	row = answer_next(&a);
@@ -344,9 +352,7 @@ kill_session(struct sql *db, int64_t session, instant until, struct fault *f)
 }
 
 enum rc
-grants_end(struct sql *db, const char *what, const char *owner,
-    enum rc (*holds)(
-	struct sql *, const char *what, int64_t session, instant until, struct fault *),
+grants_end(struct sql *db, const char *what, const char *owner, const char *holds,
     instant until, struct fault *f)
 {
 	instant end = instant_first(until, instant_now() + END_PATIENCE);
@@ -358,8 +364,7 @@ grants_end(struct sql *db, const char *what, const char *owner,
 	if (!session_name_read(owner, &name) || (name.second == 0 && !holds))
 		return refuse_gone(db, f);
 	for (;;) {
-		rc = name.second ? check_row(db, what, &name, until, f)
-				 : holds(db, what, name.session, until, f);
+		rc = check_holder(db, what, &name, holds, until, f);
 		if (rc != RC_OK)
 			return rc == RC_LOST && told ? RC_OK : rc;
 		if (!told)

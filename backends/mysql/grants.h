@@ -65,15 +65,22 @@
 enum rc grants_open(struct sql *, struct session_lock *, instant until, struct fault *);
 
 /*
- * Reads the token of such an answer, and frees it.  RC_CONFIG: the server is read-only;
- * RC_PROTOCOL: it makes no sense.
+ * The session has the lock: tells so, with GRANTS_HOLDS or another text that selects a token.
+ * RC_OK: it is a grant, whose lease counts from this.  RC_CONFIG: the server is read-only.
  */
-enum rc grants_read_token(struct sql *, struct answer *, uint64_t *token, struct fault *);
+enum rc grants_take_token(struct sql *, struct session_lock *, const char *text,
+    const char *what, instant until, struct grant *, struct fault *);
 
 /* Who holds and who waits, into host->seen: on the session there is, in no transaction. */
 enum rc grants_see(struct sql *, const char *what, instant until, struct fault *);
 
-/* One look.  `also`: a holder that is told of if no row has its session; NULL: none. */
+/* Was a question that wants the table in vain because it is out of reach? */
+bool grants_out_of_reach(const struct sql *, enum rc);
+
+/*
+ * One look.  `also`, of a mode that can do without the rows: the holder that is told of if no
+ * row has its session (0: there is none); a user who may not read the rows sees none.
+ */
 struct grants_holder {
 	int64_t session;
 	struct foreign foreign;
@@ -81,18 +88,12 @@ struct grants_holder {
 enum rc grants_each(struct sql *, const struct look *, const char *what,
     const struct grants_holder *also, struct fault *);
 
-/* The same where there are no rows: `also` alone. */
-enum rc grants_tell(
-    const struct look *, const char *what, const struct grants_holder *also);
-
 /*
  * Ends the session that `owner` names, if it holds `what`, and waits until it has gone.
- * `holds` says of one without a row whether it does (RC_OK, RC_LOST); NULL: it does not.
- * RC_DENIED: we have no right to.
+ * `holds` says of one without a row whether it does: an expression, in which $2 is `what` and $5
+ * the session; NULL: it does not.  RC_DENIED: we have no right to.
  */
-enum rc grants_end(struct sql *, const char *what, const char *owner,
-    enum rc (*holds)(
-	struct sql *, const char *what, int64_t session, instant until, struct fault *),
+enum rc grants_end(struct sql *, const char *what, const char *owner, const char *holds,
     instant until, struct fault *);
 
 #endif

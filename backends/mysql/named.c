@@ -36,16 +36,14 @@ named_of(const struct sql *db)
 	return sql_own(db, &mysql_named_mode);
 }
 
-/* The name of a key, as an expression; $2 is the key, */
-#define NAME_OF_KEY \
-	"CONCAT('dlock:', LEFT(SHA2(CONCAT(COALESCE(CAST(DATABASE() AS BINARY), ''), x'00', $2), 256), 40))"
-/* or the name itself. */
-#define NAME_STATED "CONVERT($2 USING utf8mb4)"
-
+/* The name, as an expression: $2 is the key, or the name itself. */
 static const char *
 name_sql(const struct sql *db)
 {
-	return mysql_const(db)->name ? NAME_STATED : NAME_OF_KEY;
+	return mysql_const(db)->name
+	    ? "CONVERT($2 USING utf8mb4)"
+	    : "CONCAT('dlock:', LEFT(SHA2(CONCAT(COALESCE(CAST(DATABASE() AS BINARY), ''), "
+	      "x'00', $2), 256), 40))";
 }
 
 /* What is locked, as dlock_grants has it. */
@@ -59,17 +57,9 @@ subject(const struct sql *db, const char *key)
 
 /* ---- acquire ---- */
 
-/* Was a question that wants the table in vain because it is out of reach? */
-static bool
-lacks_table(const struct sql *db, enum rc rc)
-{
-	return sql_is_connected(db) &&
-	    (rc == RC_DENIED || mysql_const(db)->session.said == SAID_NO_DATABASE);
-}
-
 /*
- * After such a question: sees to it that there is a table, or that none is asked for.
- * RC_OK: ask again.
+ * After a question that wants the table: sees to it that there is one, or that none is asked
+ * for.  RC_OK: ask again.
  */
 static enum rc
 get_table(struct sql *db, enum rc rc, instant until, struct fault *f)
@@ -79,13 +69,13 @@ get_table(struct sql *db, enum rc rc, instant until, struct fault *f)
 
 	if (rc != RC_OK && rc != RC_STOP && sql_is_missing(db))
 		rc = sql_ask_created(db, &q, until, NULL, f);
-	if (rc == RC_OK || !lacks_table(db, rc))
+	if (rc == RC_OK || !grants_out_of_reach(db, rc))
 		return rc;
 	named_of(db)->no_table = true;
 	return RC_OK;
 }
 
-/* The session has the name: says so, and takes a token.  The lease counts from this. */
+/* The session has the name: takes a token. */
 static enum rc
 named_take_token(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
@@ -93,20 +83,9 @@ named_take_token(struct sql *db, instant until, struct grant *g, struct fault *f
 	const char *text = own->no_table ? "SELECT " GRANTS_ON_PRIMARY(GRANTS_CLOCK)
 	    : own->tells                 ? GRANTS_HOLDS
 					 : "START TRANSACTION; " GRANTS_HOLDS;
-	const struct question q = {.text = text,
-	    SQL_VALUES(GRANTS_VALUES(db, subject(db, db->claim->key))),
-	    .fields = 1};
-	struct answer a = {.db = NULL};
-	uint64_t token;
-	enum rc rc = session_exec(
-	    db, &q, retry_answer(instant_now(), ASK_PATIENCE, until), &a, f);
 
-	if (rc != RC_OK)
-		return rc;
-	rc = grants_read_token(db, &a, &token, f);
-	if (rc == RC_OK)
-		session_lock_granted(db, &own->lock, token, a.sent, g);
-	return rc;
+	return grants_take_token(
+	    db, &own->lock, text, subject(db, db->claim->key), until, g, f);
 }
 
 /* Asks for the name, for so long; *got: it is the session's. */
@@ -287,7 +266,8 @@ try_anew(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
 {
 	enum rc rc = try_name(db, ms, until, got, g, f);
 
-	if (rc != RC_OK && rc != RC_STOP && (sql_is_missing(db) || lacks_table(db, rc))) {
+	if (rc != RC_OK && rc != RC_STOP &&
+	    (sql_is_missing(db) || grants_out_of_reach(db, rc))) {
 		instant by = retry_answer(instant_now(), ASK_PATIENCE, until);
 
 		rc = get_table(db, rc, by, f);
@@ -360,48 +340,18 @@ named_release(struct sql *db, int status, instant until, struct fault *f)
 
 /* ---- looking and steering ---- */
 
-/* The rows; a user who may not read them sees none. */
-static enum rc
-each_row(struct sql *db, const struct look *look, const char *what,
-    const struct grants_holder *also, struct fault *f)
-{
-	enum rc rc = grants_each(db, look, what, also, f);
-
-	if (rc == RC_OK || rc == RC_STOP || !lacks_table(db, rc))
-		return rc;
-	return grants_tell(look, what, also);
-}
-
 static enum rc
 named_each(struct sql *db, const struct look *look, struct fault *f)
 {
 	const char *what = subject(db, look->key);
-	struct grants_holder holder;
+	struct grants_holder holder = {.session = 0};
 	struct answer a = {.db = NULL};
-	enum rc rc;
+	enum rc rc = what ? find_user(db, what, look->until, &holder, &a, f) : RC_OK;
 
-	if (!what)
-		return each_row(db, look, NULL, NULL, f);
-	rc = find_user(db, what, look->until, &holder, &a, f);
 	if (rc == RC_OK)
-		rc = each_row(db, look, what, holder.session ? &holder : NULL, f);
+		rc = grants_each(db, look, what, &holder, f);
 	answer_drop(&a);
 	return rc;
-}
-
-/* Does this session have the name, of which no row tells? */
-static enum rc
-named_holds(
-    struct sql *db, const char *what, int64_t session, instant until, struct fault *f)
-{
-	struct grants_holder holder;
-	struct answer a = {.db = NULL};
-	enum rc rc = find_user(db, what, until, &holder, &a, f);
-
-	answer_drop(&a);
-	if (rc != RC_OK || holder.session == session)
-		return rc;
-	return fault_set(f, RC_LOST, "%s has no such session (any more)", db->where);
 }
 
 /* Ends the session that has it: nothing else takes such a lock away. */
@@ -409,9 +359,11 @@ static enum rc
 named_revoke(struct sql *db, const struct target *target, const char *record, bool force,
     instant until, struct fault *f)
 {
+	char holds[200];
+
 	(void)record, (void)force;
-	return grants_end(
-	    db, subject(db, target->key), target->owner, named_holds, until, f);
+	snprintf(holds, sizeof holds, "COALESCE(IS_USED_LOCK(%s) = $5, 0)", name_sql(db));
+	return grants_end(db, subject(db, target->key), target->owner, holds, until, f);
 }
 
 const struct sql_mode mysql_named_mode = {

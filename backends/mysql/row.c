@@ -29,30 +29,6 @@ row_for(const struct sql *db)
 							  : "FOR SHARE";
 }
 
-/* Its row is locked: says so, and takes a token.  The lease counts from this statement. */
-static enum rc
-mysql_take_token(struct sql *db, instant until, struct grant *g, struct fault *f)
-{
-	const struct question q = {.text = GRANTS_HOLDS,
-	    SQL_VALUES(GRANTS_VALUES(db, db->claim->key)),
-	    .fields = 1};
-	struct row_lock *l = row_lock_of(db);
-	struct answer a = {.db = NULL};
-	uint64_t token;
-	enum rc rc = session_exec(
-	    db, &q, retry_answer(instant_now(), ASK_PATIENCE, until), &a, f);
-
-	if (rc == RC_OK)
-		rc = grants_read_token(db, &a, &token, f);
-	if (rc == RC_OK) {
-		l->number = (int64_t)token;
-		session_lock_granted(db, &l->lock, token, a.sent, g);
-	} else {
-		session_close(db); /* and with it the row */
-	}
-	return rc;
-}
-
 /* One attempt to lock the row, in a transaction that is left open with ROW_OURS alone. */
 static enum rc
 mysql_lock_row(struct sql *db, const struct question *q, instant until,
@@ -116,57 +92,31 @@ check_table(struct sql *db, instant until, struct fault *f)
 	    : rc;
 }
 
-/* The same, unless it was the table: it may have been, for as long as others made it. */
-static enum rc
-try_row_of_table(struct sql *db, instant until, enum row_found *found, struct fault *f)
-{
-	enum rc rc = mysql_try_row(db, until, found, f);
-
-	if (rc != RC_OK || *found != ROW_HELD ||
-	    mysql_of(db)->session.said != SAID_TIMEOUT)
-		return rc;
-	rc = check_table(db, until, f);
-	return rc == RC_OK ? mysql_try_row(db, until, found, f) : rc;
-}
-
 /* A wait for a row lasts whole seconds.  MariaDB can break it off before. */
-static int64_t
-mysql_write_wait(const struct sql *db, int64_t ms, char *sql, size_t size)
-{
-	bool is_mariadb = mysql_const(db)->session.server.is_mariadb;
-	int64_t s = (ms + 999) / 1000;
-
-	if (is_mariadb)
-		snprintf(sql, size,
-		    "SET innodb_lock_wait_timeout = %" PRId64
-		    "; START TRANSACTION; " GRANTS_WAITS
-		    "SET STATEMENT max_statement_time = %" PRId64 " / 1000 FOR "
-		    "SELECT 1 FROM dlock_rows WHERE k = $2 %s",
-		    s, ms, row_for(db));
-	else
-		snprintf(sql, size,
-		    "SET innodb_lock_wait_timeout = %" PRId64
-		    "; START TRANSACTION; " GRANTS_WAITS
-		    "SELECT 1 FROM dlock_rows WHERE k = $2 %s",
-		    s, row_for(db));
-	return is_mariadb ? ms : s * 1000;
-}
-
 static enum rc
 mysql_wait_row(
     struct sql *db, int64_t ms, instant until, enum row_found *found, struct fault *f)
 {
-	char text[1024];
+	char limit[80] = "", text[1024];
 	const struct question q = {.text = text,
 	    SQL_VALUES(GRANTS_VALUES(db, db->claim->key)),
 	    .fields = 1,
 	    .many = true};
+	int64_t s = (ms + 999) / 1000;
 	enum rc rc = grants_open(db, &row_lock_of(db)->lock,
 	    retry_answer(instant_now(), ASK_PATIENCE, until), f);
 
 	if (rc != RC_OK)
 		return rc;
-	ms = mysql_write_wait(db, ms, text, sizeof text);
+	if (mysql_const(db)->session.server.is_mariadb)
+		snprintf(limit, sizeof limit,
+		    "SET STATEMENT max_statement_time = %" PRId64 " / 1000 FOR ", ms);
+	else
+		ms = s * 1000;
+	snprintf(text, sizeof text,
+	    "SET innodb_lock_wait_timeout = %" PRId64 "; START TRANSACTION; " GRANTS_WAITS
+	    "%sSELECT 1 FROM dlock_rows WHERE k = $2 %s",
+	    s, limit, row_for(db));
 	return mysql_lock_row(db, &q,
 	    retry_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until), found, f);
 }
@@ -175,12 +125,27 @@ static enum rc
 mysql_attempt(struct sql *db, int64_t ms, instant until, enum row_found *found,
     struct grant *g, struct fault *f)
 {
+	struct row_lock *l = row_lock_of(db);
 	enum rc rc;
 
 	*found = ROW_HELD;
 	rc = ms ? mysql_wait_row(db, ms, until, found, f)
-		: try_row_of_table(db, until, found, f);
-	return rc == RC_OK && *found == ROW_OURS ? mysql_take_token(db, until, g, f) : rc;
+		: mysql_try_row(db, until, found, f);
+	/* it may have been the table, for as long as others made it */
+	if (rc == RC_OK && !ms && *found == ROW_HELD &&
+	    mysql_of(db)->session.said == SAID_TIMEOUT) {
+		rc = check_table(db, until, f);
+		if (rc == RC_OK)
+			rc = mysql_try_row(db, until, found, f);
+	}
+	if (rc != RC_OK || *found != ROW_OURS)
+		return rc;
+	rc = grants_take_token(db, &l->lock, GRANTS_HOLDS, db->claim->key, until, g, f);
+	if (rc == RC_OK)
+		l->number = (int64_t)g->token;
+	else
+		session_close(db); /* and with it the row */
+	return rc;
 }
 
 /* ---- looking and steering ---- */
