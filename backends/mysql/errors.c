@@ -10,86 +10,60 @@
 /* libmariadb's; the second is of MARIADB_OPT_RESTRICTED_AUTH */
 enum { PLUGIN_MISSING = 2059, PLUGIN_FORBIDDEN = 5010 };
 
-/* What a number means for a lock. */
+/* What numbers mean for a lock. */
 static const struct meaning {
-	unsigned number;
 	enum rc rc;
 	const char *hint;
+	unsigned numbers[29]; /* 0 behind the last */
 } meanings[] = {
     /* who we are */
-    {1044, RC_DENIED, "this user may not use the database"},
-    {1045, RC_DENIED, "check user and password"},
-    {1129, RC_DENIED, "the server has had too many failed logins from here: FLUSH HOSTS"},
-    {1130, RC_DENIED, "no user may log in from this host"},
-    {1131, RC_DENIED, NULL},
-    {1142, RC_DENIED, NULL},
-    {1143, RC_DENIED, NULL},
-    {1227, RC_DENIED, NULL},
-    {1370, RC_DENIED, NULL},
-    {1698, RC_DENIED, "check user and password"},
-    {1820, RC_DENIED, "the password must be changed first"},
-    {1862, RC_DENIED, "the password has expired"},
-    {3118, RC_DENIED, "the account is locked"},
-    {4151, RC_DENIED, "the account is locked"},
+    {RC_DENIED, NULL, {1131, 1142, 1143, 1227, 1370}},
+    {RC_DENIED, "this user may not use the database", {1044}},
+    {RC_DENIED, "check user and password", {1045, 1698}},
+    {RC_DENIED, "the server has had too many failed logins from here: FLUSH HOSTS",
+	{1129}},
+    {RC_DENIED, "no user may log in from this host", {1130}},
+    {RC_DENIED, "the password must be changed first", {1820}},
+    {RC_DENIED, "the password has expired", {1862}},
+    {RC_DENIED, "the account is locked", {3118, 4151}},
     /* a server on which a lock is not safe, or not possible */
-    {1036, RC_CONFIG, "InnoDB is read-only, or recovers (innodb_force_recovery)"},
-    {1049, RC_CONFIG, "name a database that is there, or create it"},
-    {1235, RC_CONFIG, NULL},
-    {1286, RC_CONFIG, NULL},
-    {1449, RC_CONFIG,
-	"whoever has made dlock's procedures is gone: drop them, then dlock help mysql-schema | mysql DATABASE"},
-    {SAID_READ_ONLY, RC_CONFIG,
-	"this is a replica, or read-only; a lock needs the primary"},
-    {1665, RC_CONFIG, "set binlog_format to MIXED or ROW"},
-    {1792, RC_CONFIG, "this is a replica, or read-only; a lock needs the primary"},
-    {1836, RC_CONFIG, "this is a replica, or read-only; a lock needs the primary"},
-    {1874, RC_CONFIG, "InnoDB is read-only, or recovers (innodb_force_recovery)"},
-    {1881, RC_CONFIG, "InnoDB is read-only, or recovers (innodb_force_recovery)"},
-    {1690, RC_CONFIG,
-	"a number in dlock's tables is none of dlock's: DELETE FROM dlock_keys where it is so"},
+    {RC_CONFIG, NULL, {1235, 1286}},
+    {RC_CONFIG, "InnoDB is read-only, or recovers (innodb_force_recovery)",
+	{1036, 1874, 1881}},
+    {RC_CONFIG, "name a database that is there, or create it", {1049}},
+    {RC_CONFIG,
+	"whoever has made dlock's procedures is gone: drop them, then dlock help mysql-schema | mysql DATABASE",
+	{1449}},
+    {RC_CONFIG, "this is a replica, or read-only; a lock needs the primary",
+	{SAID_READ_ONLY, 1792, 1836}},
+    {RC_CONFIG, "set binlog_format to MIXED or ROW", {1665}},
+    {RC_CONFIG,
+	"a number in dlock's tables is none of dlock's: DELETE FROM dlock_keys where it is so",
+	{1690}},
     /* what passes */
-    {1020, RC_AGAIN, NULL},
-    {1021, RC_AGAIN, NULL},
-    {1040, RC_AGAIN, "the server has no room for another connection"},
-    {1041, RC_AGAIN, NULL},
-    {1047, RC_AGAIN, "this node of the cluster is not ready"},
-    {1053, RC_AGAIN, NULL},
-    {1080, RC_AGAIN, NULL},
-    {1114, RC_AGAIN, NULL},
-    {1135, RC_AGAIN, NULL},
-    {1152, RC_AGAIN, NULL},
-    {1158, RC_AGAIN, NULL},
-    {1159, RC_AGAIN, NULL},
-    {1160, RC_AGAIN, NULL},
-    {1161, RC_AGAIN, NULL},
-    {1180, RC_AGAIN, NULL},
-    {1184, RC_AGAIN, NULL},
-    {1203, RC_AGAIN, "the user has no room for another connection"},
-    {SAID_TIMEOUT, RC_AGAIN, "somebody keeps rows of dlock's tables locked"},
-    {SAID_DEADLOCK, RC_AGAIN, NULL},
-    {SAID_DUPLICATE, RC_AGAIN, NULL},
-    {1226, RC_AGAIN, "the user's share of the server is used up"},
-    {SAID_NO_PROCEDURE, RC_AGAIN,
-	"somebody has dropped dlock's procedures: dlock help mysql-schema | mysql DATABASE"},
-    {SAID_INTERRUPTED, RC_AGAIN, NULL},
-    {1412, RC_AGAIN, NULL},
-    {1927, RC_AGAIN, NULL},
-    {1969, RC_AGAIN, NULL},
-    {SAID_LATE, RC_AGAIN, NULL},
-    {SAID_LOCK_DEADLOCK, RC_AGAIN, NULL},
-    {3101, RC_AGAIN, NULL},
-    {3168, RC_AGAIN, NULL},
-    {4031, RC_AGAIN, NULL},
+    {RC_AGAIN, NULL,
+	{1020, 1021, 1041, 1053, 1080, 1114, 1135, 1152, 1158, 1159, 1160, 1161, 1180,
+	    1184, SAID_DEADLOCK, SAID_DUPLICATE, SAID_INTERRUPTED, 1412, 1927, 1969,
+	    SAID_LATE, SAID_LOCK_DEADLOCK, 3101, 3168, 4031}},
+    {RC_AGAIN, "the server has no room for another connection", {1040}},
+    {RC_AGAIN, "this node of the cluster is not ready", {1047}},
+    {RC_AGAIN, "the user has no room for another connection", {1203}},
+    {RC_AGAIN, "somebody keeps rows of dlock's tables locked", {SAID_TIMEOUT}},
+    {RC_AGAIN, "the user's share of the server is used up", {1226}},
+    {RC_AGAIN,
+	"somebody has dropped dlock's procedures: dlock help mysql-schema | mysql DATABASE",
+	{SAID_NO_PROCEDURE}},
 };
 
 static const struct meaning *
 meaning_of(unsigned number)
 {
-	static const struct meaning unknown = {0, RC_PROTOCOL, NULL};
+	static const struct meaning unknown = {RC_PROTOCOL, NULL, {0}};
 
 	for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
-		if (meanings[i].number == number)
-			return &meanings[i];
+		for (const unsigned *n = meanings[i].numbers; *n; n++)
+			if (*n == number)
+				return &meanings[i];
 	return &unknown;
 }
 
@@ -129,22 +103,17 @@ rc_of_library(unsigned number)
 	}
 }
 
-/* By 1290 some other option may speak (NO_ENGINE_SUBSTITUTION): then it is no replica. */
-static bool
-is_about_other(const struct session *s, const char *text)
-{
-	return s->said == SAID_READ_ONLY && !strstr(text, "read-only") &&
-	    !strstr(text, "read_only");
-}
-
 /* The server's word. */
 static enum rc
 errors_refused(struct session *s, const char *text, struct fault *f)
 {
 	const struct meaning *m = meaning_of(s->said);
+	const char *hint = m->hint;
 
-	const char *hint = is_about_other(s, text) ? NULL : m->hint;
-
+	/* by this, some other option may speak (NO_ENGINE_SUBSTITUTION): then it is no replica */
+	if (s->said == SAID_READ_ONLY && !strstr(text, "read-only") &&
+	    !strstr(text, "read_only"))
+		hint = NULL;
 	return fault_set(f, m->rc, "%s says '%.240s' (%u)%s%s", s->db->where, text,
 	    s->said, hint ? ": " : "", hint ? hint : "");
 }
@@ -181,16 +150,6 @@ reason_of(const char *text)
 	return number > 0 && number < 134 ? strerror(number) : text;
 }
 
-/*
- * If the login could not be sent, libmariadb may take it for the server's answer (one of 254
- * bytes begins like that), and miss a plugin that nobody has named.
- */
-static bool
-is_about_plugin(unsigned number)
-{
-	return number == PLUGIN_MISSING || number == PLUGIN_FORBIDDEN;
-}
-
 static enum rc
 errors_unreached(struct session *s, MYSQL *mysql, enum connected how, struct fault *f)
 {
@@ -200,7 +159,12 @@ errors_unreached(struct session *s, MYSQL *mysql, enum connected how, struct fau
 	errors_quote(s, text, sizeof text, s->my->error(mysql));
 	if (!errors_end_connection(s->said))
 		return errors_refused(s, text, f);
-	if (how == CONNECTED_CUT && is_about_plugin(s->said)) {
+	/*
+	 * If the login could not be sent, libmariadb may take it for the server's answer (one of
+	 * 254 bytes begins like that), and miss a plugin that nobody has named.
+	 */
+	if (how == CONNECTED_CUT &&
+	    (s->said == PLUGIN_MISSING || s->said == PLUGIN_FORBIDDEN)) {
 		s->said = 2013;
 		return fault_set(f, RC_AGAIN, "%s closed the connection", s->db->where);
 	}

@@ -96,6 +96,7 @@ get_lock(struct sql *db, int64_t ms, bool tell, instant until, bool *got, struct
 	const struct question q = {.text = text,
 	    SQL_VALUES(GRANTS_VALUES(db, subject(db, db->claim->key)), SQL_INT(ms)),
 	    .fields = 1};
+	unsigned *said = &mysql_of(db)->session.said;
 	struct answer a = {.db = NULL};
 	struct row row;
 	enum rc rc;
@@ -105,6 +106,11 @@ get_lock(struct sql *db, int64_t ms, bool tell, instant until, bool *got, struct
 	    "SET @dlock_name = %s; %sSELECT GET_LOCK(@dlock_name, $5 / 1000) <=> 1",
 	    name_sql(db), tell ? "START TRANSACTION; " GRANTS_WAITS : "");
 	rc = session_exec(db, &q, until, &a, f);
+	/* broken off, or taken for a deadlock: in vain, like one that was too long */
+	if (rc != RC_OK && sql_is_connected(db) &&
+	    (*said == SAID_DEADLOCK || *said == SAID_LOCK_DEADLOCK ||
+		*said == SAID_INTERRUPTED))
+		return RC_OK;
 	if (rc != RC_OK)
 		return rc;
 	row = answer_next(&a);
@@ -114,37 +120,31 @@ get_lock(struct sql *db, int64_t ms, bool tell, instant until, bool *got, struct
 	return rc;
 }
 
-/* The end of a wait in vain: its row goes. */
-static enum rc
-undo_wait(struct sql *db, instant until, struct fault *f)
-{
-	static const struct question rollback = {.text = "ROLLBACK"};
-
-	if (!named_of(db)->tells)
-		return RC_OK;
-	named_of(db)->tells = false;
-	return session_exec(db, &rollback, until, NULL, f);
-}
-
 /* ---- who is there ---- */
 
-enum { USED_SESSION, USED_USER, USED_HOST, USED_FIELDS };
+enum { USED_SESSION, USED_USER, USED_HOST, USED_RECORD, USED_FIELDS };
 
-/* What is known of a session: all, of one of our own user's, or with the right PROCESS. */
+/*
+ * What is known of a session: all, of one of our own user's, or with the right PROCESS.  And
+ * a record of it, for it has left none.
+ */
 static const char used_sql[] =
-    "SELECT l.id, p.user, p.host FROM (SELECT IS_USED_LOCK(%s) AS id) l "
+    "SELECT l.id, p.user, p.host, JSON_OBJECT('pid', l.id, 'command', 'a session of MySQL', "
+    "'who', CONCAT(COALESCE(NULLIF(p.user, ''), 'somebody'), '@', "
+    "COALESCE(NULLIF(p.host, ''), 'somewhere'))) FROM (SELECT IS_USED_LOCK(%s) AS id) l "
     "LEFT JOIN information_schema.processlist p ON p.id = l.id";
 
-/* Which session has the name; its texts live in *a.  Session 0: none. */
+/*
+ * Which session has the name; its texts, and those of *row, live in *a.  Session 0: none.
+ */
 static enum rc
 find_user(struct sql *db, const char *what, instant until, struct grants_holder *holder,
-    struct answer *a, struct fault *f)
+    struct row *row, struct answer *a, struct fault *f)
 {
-	char text[400];
+	char text[700];
 	const struct question q = {.text = text,
 	    SQL_VALUES(SQL_TEXT(db->mode->name), SQL_TEXT(what)),
 	    .fields = USED_FIELDS};
-	struct row row;
 	enum rc rc;
 
 	*holder = (struct grants_holder){.session = 0};
@@ -152,118 +152,83 @@ find_user(struct sql *db, const char *what, instant until, struct grants_holder 
 	rc = sql_ask(db, &q, until, a, f);
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(a);
-	if (!row_integer(&row, USED_SESSION, 1, INT64_MAX, &holder->session))
+	*row = answer_next(a);
+	if (!row_integer(row, USED_SESSION, 1, INT64_MAX, &holder->session))
 		return RC_OK;
 	holder->foreign = (struct foreign){.what = "a session",
-	    .who = row_words(&row, USED_USER),
-	    .host = row_words(&row, USED_HOST)};
+	    .who = row_words(row, USED_USER),
+	    .host = row_words(row, USED_HOST)};
 	return RC_OK;
 }
 
-/* What others may have put into a name, and would not do in JSON. */
-static void
-put_harmless(char *out, size_t size, const char *text)
-{
-	size_t n = 0;
-
-	for (; text && *text && n + 1 < size; text++)
-		if ((unsigned char)*text >= ' ' && !strchr("\"\\\177", *text))
-			out[n++] = *text;
-	out[n] = '\0';
-}
-
-/* A holder that no row tells of. */
+/* Who is there, into host->seen?  Perhaps a holder that no row tells of. */
 static enum rc
-see_other(struct sql *db, instant until, struct fault *f)
+named_look(struct sql *db, instant until, struct fault *f)
 {
-	struct host *host = db->base.host;
+	const char *what = subject(db, db->claim->key);
+	struct holding *seen = &db->base.host->seen.holding;
 	struct grants_holder holder;
-	char who[80], from[80];
 	struct answer a = {.db = NULL};
-	enum rc rc = find_user(db, subject(db, db->claim->key), until, &holder, &a, f);
+	struct row row;
+	enum rc rc = RC_OK;
 
+	seen->held = -1;
+	seen->holders = 0;
+	if (!named_of(db)->no_table) {
+		rc = grants_see(db, what, until, f);
+		rc = get_table(db, rc, until, f);
+	}
+	if (rc != RC_OK || seen->holders > 0)
+		return rc;
+	rc = find_user(db, what, until, &holder, &row, &a, f);
 	if (rc == RC_OK && holder.session) {
-		put_harmless(who, sizeof who, holder.foreign.who);
-		put_harmless(from, sizeof from, holder.foreign.host);
-		host->seen.holding.holders = 1;
-		snprintf(host->seen.holding.record, sizeof host->seen.holding.record,
-		    "{\"pid\":%" PRId64
-		    ",\"command\":\"a session of MySQL\",\"who\":\"%s@%s\"}",
-		    holder.session, *who ? who : "somebody", *from ? from : "somewhere");
+		seen->holders = 1;
+		(void)row_text(&row, USED_RECORD, seen->record, sizeof seen->record);
 	}
 	answer_drop(&a);
 	return rc;
 }
 
-/* Who is there? */
-static enum rc
-named_look(struct sql *db, instant until, struct fault *f)
-{
-	struct host *host = db->base.host;
-	enum rc rc = RC_OK;
-
-	host->seen.holding.held = -1;
-	host->seen.holding.holders = 0;
-	if (!named_of(db)->no_table) {
-		rc = grants_see(db, subject(db, db->claim->key), until, f);
-		rc = get_table(db, rc, until, f);
-	}
-	return rc == RC_OK && host->seen.holding.holders == 0 ? see_other(db, until, f)
-							      : rc;
-}
-
 /* ---- one attempt ---- */
 
-/* Broken off, or taken for a deadlock: in vain, like one that was too long. */
-static bool
-was_broken_off(const struct sql *db)
-{
-	unsigned said = mysql_const(db)->session.said;
-
-	return sql_is_connected(db) &&
-	    (said == SAID_DEADLOCK || said == SAID_LOCK_DEADLOCK ||
-		said == SAID_INTERRUPTED);
-}
-
-/* One attempt, which waits so long, and ends by `until`.  An error may leave the session with the name. */
+/*
+ * One attempt, which waits so long, and ends by `until`.  An error may leave the session
+ * with the name.
+ */
 static enum rc
 try_name(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
     struct fault *f)
 {
+	static const struct question rollback = {.text = "ROLLBACK"};
 	struct named *own = named_of(db);
 	enum rc rc = grants_open(db, &own->lock, until, f);
 
 	*got = false;
+	if (rc == RC_OK)
+		rc = get_lock(db, ms, ms > 0 && !own->no_table, until, got, f);
 	if (rc != RC_OK)
 		return rc;
-	rc = get_lock(db, ms, ms > 0 && !own->no_table, until, got, f);
-	if (rc != RC_OK && was_broken_off(db))
-		rc = RC_OK;
-	if (rc == RC_OK && !*got)
-		return undo_wait(db, retry_answer(instant_now(), ASK_PATIENCE, until), f);
-	return rc == RC_OK ? named_take_token(db, until, g, f) : rc;
+	if (*got)
+		return named_take_token(db, until, g, f);
+	if (!own->tells)
+		return RC_OK;
+	own->tells = false; /* its row goes */
+	return session_exec(
+	    db, &rollback, retry_answer(instant_now(), ASK_PATIENCE, until), NULL, f);
 }
 
 /*
- * Gives back what the session may have got, and keeps the session: of one that is closed,
- * the server frees the name some time later, and we would find it held.
+ * The same, also where there is no table yet: then what the session may have got is given
+ * back first.  It is kept: of one that is closed, the server frees the name some time later,
+ * and we would find it held.
  */
-static enum rc
-named_give_back(struct sql *db, instant until, struct fault *f)
-{
-	static const struct question q = {
-	    .text = "ROLLBACK; SELECT RELEASE_LOCK(COALESCE(@dlock_name, 'dlock:'))",
-	    .fields = 1};
-
-	return session_exec(db, &q, until, NULL, f);
-}
-
-/* The same, also where there is no table yet: then what it has got is given back first. */
 static enum rc
 try_anew(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
     struct fault *f)
 {
+	static const struct question give_back = {
+	    .text = "ROLLBACK; SELECT RELEASE_LOCK(COALESCE(@dlock_name, 'dlock:'))",
+	    .fields = 1};
 	enum rc rc = try_name(db, ms, until, got, g, f);
 
 	if (rc != RC_OK && rc != RC_STOP &&
@@ -272,7 +237,7 @@ try_anew(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
 
 		rc = get_table(db, rc, by, f);
 		if (rc == RC_OK)
-			rc = named_give_back(db, by, f);
+			rc = session_exec(db, &give_back, by, NULL, f);
 		if (rc == RC_OK)
 			rc = try_name(db, ms, until, got, g, f);
 	}
@@ -346,7 +311,9 @@ named_each(struct sql *db, const struct look *look, struct fault *f)
 	const char *what = subject(db, look->key);
 	struct grants_holder holder = {.session = 0};
 	struct answer a = {.db = NULL};
-	enum rc rc = what ? find_user(db, what, look->until, &holder, &a, f) : RC_OK;
+	struct row row;
+	enum rc rc = what ? find_user(db, what, look->until, &holder, &row, &a, f)
+			  : RC_OK;
 
 	if (rc == RC_OK)
 		rc = grants_each(db, look, what, &holder, f);
