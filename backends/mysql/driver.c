@@ -46,7 +46,7 @@ mysql_create(struct sql *db, instant until, struct fault *f)
 		if (!q.text)
 			return fault_set(f, RC_SYSTEM, "out of memory");
 		rc = sql_ask(db, &q, until, NULL, f);
-		if (mysql_of(db)->session.said == SAID_EXISTS)
+		if (mysql_of(db)->session.last_error == ERROR_EXISTS)
 			rc = RC_OK;
 		free((char *)q.text);
 		text = end + sizeof end_of_statement - 1;
@@ -54,25 +54,21 @@ mysql_create(struct sql *db, instant until, struct fault *f)
 	return rc;
 }
 
-/* The rights that a user of a mode needs, as GRANT has them. */
-static const char *
-rights(const struct sql *db)
-{
-	if (db->mode == &row_mode)
-		return "SELECT, INSERT, DELETE ON DATABASE.dlock_rows and ON DATABASE.dlock_grants";
-	if (db->mode == &mysql_named_mode)
-		return "SELECT, INSERT, DELETE ON DATABASE.dlock_grants";
-	return "EXECUTE ON DATABASE.*";
-}
-
-/* Who lacks a right (1044, 1142, 1227, 1370): who has it, and what to do. */
+/* A right is missing (1044, 1142, 1227, 1370): who has it, and what to do. */
 static enum rc
 mysql_explain_denial(const struct sql *db, struct fault *f)
 {
+	const char *rights = "EXECUTE ON DATABASE.*"; /* as GRANT has them */
+
+	if (db->mode == &row_mode)
+		rights =
+		    "SELECT, INSERT, DELETE ON DATABASE.dlock_rows and ON DATABASE.dlock_grants";
+	else if (db->mode == &mysql_named_mode)
+		rights = "SELECT, INSERT, DELETE ON DATABASE.dlock_grants";
 	return fault_set(f, RC_DENIED,
 	    "%s: this user may not use, or not create, dlock's tables and procedures; as an administrator run "
 	    "dlock help mysql-schema | mysql DATABASE, then GRANT %s TO the user",
-	    db->where, rights(db));
+	    db->where, rights);
 }
 
 /*

@@ -35,7 +35,7 @@ static const struct meaning {
 	"whoever has made dlock's procedures is gone: drop them, then dlock help mysql-schema | mysql DATABASE",
 	{1449}},
     {RC_CONFIG, "this is a replica, or read-only; a lock needs the primary",
-	{SAID_READ_ONLY, 1792, 1836}},
+	{ERROR_READ_ONLY, 1792, 1836}},
     {RC_CONFIG, "set binlog_format to MIXED or ROW", {1665}},
     {RC_CONFIG,
 	"a number in dlock's tables is none of dlock's: DELETE FROM dlock_keys where it is so",
@@ -43,16 +43,16 @@ static const struct meaning {
     /* what passes */
     {RC_AGAIN, NULL,
 	{1020, 1021, 1041, 1053, 1080, 1114, 1135, 1152, 1158, 1159, 1160, 1161, 1180,
-	    1184, SAID_DEADLOCK, SAID_DUPLICATE, SAID_INTERRUPTED, 1412, 1927, 1969,
-	    SAID_LATE, SAID_LOCK_DEADLOCK, 3101, 3168, 4031}},
+	    1184, ERROR_DEADLOCK, ERROR_DUPLICATE, ERROR_INTERRUPTED, 1412, 1927, 1969,
+	    ERROR_LATE, ERROR_LOCK_DEADLOCK, 3101, 3168, 4031}},
     {RC_AGAIN, "the server has no room for another connection", {1040}},
     {RC_AGAIN, "this node of the cluster is not ready", {1047}},
     {RC_AGAIN, "the user has no room for another connection", {1203}},
-    {RC_AGAIN, "somebody keeps rows of dlock's tables locked", {SAID_TIMEOUT}},
+    {RC_AGAIN, "somebody keeps rows of dlock's tables locked", {ERROR_TIMEOUT}},
     {RC_AGAIN, "the user's share of the server is used up", {1226}},
     {RC_AGAIN,
 	"somebody has dropped dlock's procedures: dlock help mysql-schema | mysql DATABASE",
-	{SAID_NO_PROCEDURE}},
+	{ERROR_NO_PROCEDURE}},
 };
 
 static const struct meaning *
@@ -107,15 +107,15 @@ rc_of_library(unsigned number)
 static enum rc
 errors_refused(struct session *s, const char *text, struct fault *f)
 {
-	const struct meaning *m = meaning_of(s->said);
+	const struct meaning *m = meaning_of(s->last_error);
 	const char *hint = m->hint;
 
 	/* by this, some other option may speak (NO_ENGINE_SUBSTITUTION): then it is no replica */
-	if (s->said == SAID_READ_ONLY && !strstr(text, "read-only") &&
+	if (s->last_error == ERROR_READ_ONLY && !strstr(text, "read-only") &&
 	    !strstr(text, "read_only"))
 		hint = NULL;
 	return fault_set(f, m->rc, "%s says '%.240s' (%u)%s%s", s->db->where, text,
-	    s->said, hint ? ": " : "", hint ? hint : "");
+	    s->last_error, hint ? ": " : "", hint ? hint : "");
 }
 
 enum rc
@@ -123,13 +123,13 @@ errors_of_statement(struct session *s, struct fault *f)
 {
 	char text[256];
 
-	s->said = s->my->error_number(s->mysql);
+	s->last_error = s->my->error_number(s->mysql);
 	errors_quote(s, text, sizeof text, s->my->error(s->mysql));
-	if (s->said == 2006 || s->said == 2013 || s->said == 2055)
+	if (s->last_error == 2006 || s->last_error == 2013 || s->last_error == 2055)
 		return fault_set(f, RC_AGAIN, "%s closed the connection", s->db->where);
-	if (errors_end_connection(s->said))
-		return fault_set(f, rc_of_library(s->said), "%s: %.240s (%u)",
-		    s->db->where, text, s->said);
+	if (errors_end_connection(s->last_error))
+		return fault_set(f, rc_of_library(s->last_error), "%s: %.240s (%u)",
+		    s->db->where, text, s->last_error);
 	return errors_refused(s, text, f);
 }
 
@@ -155,32 +155,32 @@ errors_unreached(struct session *s, MYSQL *mysql, enum connected how, struct fau
 {
 	char text[256];
 
-	s->said = s->my->error_number(mysql);
+	s->last_error = s->my->error_number(mysql);
 	errors_quote(s, text, sizeof text, s->my->error(mysql));
-	if (!errors_end_connection(s->said))
+	if (!errors_end_connection(s->last_error))
 		return errors_refused(s, text, f);
 	/*
 	 * If the login could not be sent, libmariadb may take it for the server's answer (one of
 	 * 254 bytes begins like that), and miss a plugin that nobody has named.
 	 */
 	if (how == CONNECTED_CUT &&
-	    (s->said == PLUGIN_MISSING || s->said == PLUGIN_FORBIDDEN)) {
-		s->said = 2013;
+	    (s->last_error == PLUGIN_MISSING || s->last_error == PLUGIN_FORBIDDEN)) {
+		s->last_error = 2013;
 		return fault_set(f, RC_AGAIN, "%s closed the connection", s->db->where);
 	}
-	if (s->said == PLUGIN_FORBIDDEN)
+	if (s->last_error == PLUGIN_FORBIDDEN)
 		return fault_set(f, RC_CONFIG,
 		    "%s wants to be told the password, not a proof of it, and could be anybody: say tls=verify "
 		    "(for caching_sha2_password tls=encrypt will do)",
 		    s->db->where);
-	return fault_set(f, rc_of_library(s->said), "cannot reach %s: %.240s (%u)",
-	    s->db->where, s->said == 2026 ? text : reason_of(text), s->said);
+	return fault_set(f, rc_of_library(s->last_error), "cannot reach %s: %.240s (%u)",
+	    s->db->where, s->last_error == 2026 ? text : reason_of(text), s->last_error);
 }
 
 enum rc
 errors_at_login(struct session *s, MYSQL *mysql, enum connected how, struct fault *f)
 {
-	s->said = 0;
+	s->last_error = 0;
 	switch (how) {
 	case CONNECTED_LATE:
 		return fault_set(f, RC_AGAIN, "%s does not answer", s->db->where);

@@ -217,24 +217,24 @@ grants_read_place(const struct row *r, struct grants_look *s)
 }
 
 static bool
-grants_see_row(const struct row *r, struct grants_look *s)
+grants_read_row(void *ctx, const struct row *r)
 {
+	struct grants_look *s = ctx;
 	char owner[SESSION_NAME_BYTES];
-	struct session_name name = {.second = s->number};
-	struct entry e = {.kind = s->waits ? ENTRY_WAITER : ENTRY_HOLDER,
-	    .key = s->seen.key,
-	    .slot = -1,
-	    .owner = owner,
-	    .record = row_words(r, RECORD),
-	    .until = EPOCH_NONE};
+	struct session_name name;
+	struct entry e = {.slot = -1, .owner = owner, .until = EPOCH_NONE};
 	bool shared;
 
-	if (!row_boolean(r, SHARED, &shared) ||
+	if (!grants_read_place(r, s) || !row_boolean(r, SHARED, &shared) ||
 	    !row_integer(r, SESSION, 0, INT64_MAX, &name.session))
 		return false;
 	if (!row_integer(r, SINCE, 0, INT64_MAX, &e.since))
 		e.since = EPOCH_NONE;
+	e.kind = s->waits ? ENTRY_WAITER : ENTRY_HOLDER;
+	e.key = s->seen.key;
 	e.lock = shared ? KIND_SHARED : KIND_EXCLUSIVE;
+	e.record = row_words(r, RECORD);
+	name.second = s->number;
 	session_name_write(owner, &name);
 	if (s->also && s->also->session == name.session)
 		s->also = NULL;
@@ -244,12 +244,6 @@ grants_see_row(const struct row *r, struct grants_look *s)
 		e.token = s->number;
 	sql_look_claim(&s->seen, &e);
 	return true;
-}
-
-static bool
-grants_read_row(void *ctx, const struct row *r)
-{
-	return grants_read_place(r, ctx) && grants_see_row(r, ctx);
 }
 
 static const char list_sql[] = DIRTY
@@ -262,7 +256,7 @@ bool
 grants_out_of_reach(const struct sql *db, enum rc rc)
 {
 	return sql_is_connected(db) &&
-	    (rc == RC_DENIED || mysql_const(db)->session.said == SAID_NO_DATABASE);
+	    (rc == RC_DENIED || mysql_const(db)->session.last_error == ERROR_NO_DATABASE);
 }
 
 enum rc
@@ -296,9 +290,9 @@ grants_each(struct sql *db, const struct look *look, const char *what,
 
 /* ---- ending one ---- */
 
-#define END_PATIENCE (5 * NS_PER_S) /* for a session that was told to end */
+#define END_MOST (5 * NS_PER_S) /* for a session that was told to end */
 
-enum { SAID_NO_THREAD = 1094, SAID_NOT_OURS = 1095 };
+enum { ERROR_NO_THREAD = 1094, ERROR_NOT_OURS = 1095 };
 
 static enum rc
 refuse_gone(const struct sql *db, struct fault *f)
@@ -339,11 +333,11 @@ kill_session(struct sql *db, int64_t session, instant until, struct fault *f)
 {
 	const struct question q = {.text = "KILL $1", SQL_VALUES(SQL_INT(session))};
 	enum rc rc = session_exec(db, &q, until, NULL, f);
-	unsigned said = mysql_of(db)->session.said;
+	unsigned error = mysql_of(db)->session.last_error;
 
-	if (rc != RC_OK && said == SAID_NO_THREAD)
+	if (rc != RC_OK && error == ERROR_NO_THREAD)
 		return refuse_gone(db, f);
-	if (rc != RC_OK && said == SAID_NOT_OURS)
+	if (rc != RC_OK && error == ERROR_NOT_OURS)
 		return fault_set(f, RC_DENIED,
 		    "%s: this user may not end that session: use the user that holds it, or GRANT "
 		    "CONNECTION ADMIN (MySQL: CONNECTION_ADMIN) ON *.* TO the user",
@@ -355,7 +349,7 @@ enum rc
 grants_end(struct sql *db, const char *what, const char *owner, const char *holds,
     instant until, struct fault *f)
 {
-	instant end = instant_first(until, instant_now() + END_PATIENCE);
+	instant end = instant_first(until, instant_now() + END_MOST);
 	struct host *host = db->base.host;
 	struct session_name name;
 	bool told = false;

@@ -24,10 +24,8 @@ enum { STATEMENT_BYTES = 12288 }; /* a key, and some records, twice over */
 /* What a session has found out about its server. */
 struct server_facts {
 	bool is_mariadb;
-	unsigned version; /* 101100 is 10.11, 80036 is 8.0.36 */
-	bool is_galera;   /* a node of a cluster (wsrep_on) */
-	bool is_unfit;    /* as unfit_sql says */
-	bool is_mighty;   /* our user has rights beyond the database (rights.h) */
+	bool is_galera; /* a node of a cluster (wsrep_on) */
+	bool is_unfit;  /* as unfit_sql says */
 	/* nobody is in between: the server's number of this session is ours */
 	bool is_direct;
 	/* its clock, when ours was `seen`: microseconds since 1970 */
@@ -47,7 +45,7 @@ struct session {
 	MYSQL *mysql;                  /* NULL: not connected */
 	struct connecting *connecting; /* one on its way */
 	struct server_facts server;
-	unsigned said; /* the number of the last error; 0: there was none */
+	unsigned last_error;             /* its number; 0: there was none */
 	char statement[STATEMENT_BYTES]; /* what was asked last */
 	struct pending {
 		enum stage { STAGE_NONE, STAGE_QUERY, STAGE_STORE, STAGE_NEXT } stage;

@@ -75,19 +75,6 @@ get_table(struct sql *db, enum rc rc, instant until, struct fault *f)
 	return RC_OK;
 }
 
-/* The session has the name: takes a token. */
-static enum rc
-named_take_token(struct sql *db, instant until, struct grant *g, struct fault *f)
-{
-	struct named *own = named_of(db);
-	const char *text = own->no_table ? "SELECT " GRANTS_ON_PRIMARY(GRANTS_CLOCK)
-	    : own->tells                 ? GRANTS_HOLDS
-					 : "START TRANSACTION; " GRANTS_HOLDS;
-
-	return grants_take_token(
-	    db, &own->lock, text, subject(db, db->claim->key), until, g, f);
-}
-
 /* Asks for the name, for so long; *got: it is the session's. */
 static enum rc
 get_lock(struct sql *db, int64_t ms, bool tell, instant until, bool *got, struct fault *f)
@@ -96,7 +83,7 @@ get_lock(struct sql *db, int64_t ms, bool tell, instant until, bool *got, struct
 	const struct question q = {.text = text,
 	    SQL_VALUES(GRANTS_VALUES(db, subject(db, db->claim->key)), SQL_INT(ms)),
 	    .fields = 1};
-	unsigned *said = &mysql_of(db)->session.said;
+	const unsigned *error = &mysql_of(db)->session.last_error;
 	struct answer a = {.db = NULL};
 	struct row row;
 	enum rc rc;
@@ -108,8 +95,8 @@ get_lock(struct sql *db, int64_t ms, bool tell, instant until, bool *got, struct
 	rc = session_exec(db, &q, until, &a, f);
 	/* broken off, or taken for a deadlock: in vain, like one that was too long */
 	if (rc != RC_OK && sql_is_connected(db) &&
-	    (*said == SAID_DEADLOCK || *said == SAID_LOCK_DEADLOCK ||
-		*said == SAID_INTERRUPTED))
+	    (*error == ERROR_DEADLOCK || *error == ERROR_LOCK_DEADLOCK ||
+		*error == ERROR_INTERRUPTED))
 		return RC_OK;
 	if (rc != RC_OK)
 		return rc;
@@ -209,7 +196,11 @@ try_name(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
 	if (rc != RC_OK)
 		return rc;
 	if (*got)
-		return named_take_token(db, until, g, f);
+		return grants_take_token(db, &own->lock,
+		    own->no_table    ? "SELECT " GRANTS_ON_PRIMARY(GRANTS_CLOCK)
+			: own->tells ? GRANTS_HOLDS
+				     : "START TRANSACTION; " GRANTS_HOLDS,
+		    subject(db, db->claim->key), until, g, f);
 	if (!own->tells)
 		return RC_OK;
 	own->tells = false; /* its row goes */

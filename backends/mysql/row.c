@@ -15,8 +15,8 @@
 #include <stdio.h>
 
 enum {
-	SAID_NOWAIT = 3572,  /* MySQL's: NOWAIT was in vain */
-	SAID_TOO_LONG = 1969 /* MariaDB's: max_statement_time is over */
+	ERROR_NOWAIT = 3572,  /* MySQL's: NOWAIT was in vain */
+	ERROR_TOO_LONG = 1969 /* MariaDB's: max_statement_time is over */
 };
 
 /* How the row is locked. */
@@ -41,9 +41,9 @@ mysql_lock_row(struct sql *db, const struct question *q, instant until,
 
 	*found = ROW_HELD;
 	if (rc != RC_OK && s->mysql &&
-	    (s->said == SAID_TIMEOUT || s->said == SAID_NOWAIT ||
-		s->said == SAID_DEADLOCK || s->said == SAID_INTERRUPTED ||
-		s->said == SAID_TOO_LONG))
+	    (s->last_error == ERROR_TIMEOUT || s->last_error == ERROR_NOWAIT ||
+		s->last_error == ERROR_DEADLOCK || s->last_error == ERROR_INTERRUPTED ||
+		s->last_error == ERROR_TOO_LONG))
 		return RC_OK;
 	if (rc != RC_OK)
 		return rc;
@@ -85,7 +85,7 @@ check_table(struct sql *db, instant until, struct fault *f)
 	    .many = true};
 	enum rc rc = session_exec(db, &q, until, NULL, f);
 
-	return rc != RC_OK && mysql_of(db)->session.said == SAID_TIMEOUT
+	return rc != RC_OK && mysql_of(db)->session.last_error == ERROR_TIMEOUT
 	    ? fault_set(f, RC_AGAIN,
 		  "%s: somebody has locked the table dlock_rows (LOCK TABLES, mysqldump)",
 		  db->where)
@@ -133,7 +133,7 @@ mysql_attempt(struct sql *db, int64_t ms, instant until, enum row_found *found,
 		: mysql_try_row(db, until, found, f);
 	/* it may have been the table, for as long as others made it */
 	if (rc == RC_OK && !ms && *found == ROW_HELD &&
-	    mysql_of(db)->session.said == SAID_TIMEOUT) {
+	    mysql_of(db)->session.last_error == ERROR_TIMEOUT) {
 		rc = check_table(db, until, f);
 		if (rc == RC_OK)
 			rc = mysql_try_row(db, until, found, f);

@@ -12,9 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* for one attempt to connect, whoever waits for it how long */
-#define CONNECT_PATIENCE (15 * NS_PER_S)
-#define UNDO_PATIENCE NS_PER_S
+#define CONNECT_MOST (15 * NS_PER_S) /* for one attempt, however long its waiter waits */
+#define UNDO_MOST NS_PER_S
 
 /* a page of a look is less than one */
 #define ANSWER_MOST ((size_t)4 << 20)
@@ -122,7 +121,7 @@ session_send(struct sql *db, const struct question *q, instant until, struct fau
 	struct session *s = &mysql_of(db)->session;
 	enum rc rc = RC_OK;
 
-	s->said = 0;
+	s->last_error = 0;
 	if (!statement_write(s->statement, q))
 		return fault_set(f, RC_SYSTEM, "a statement is too long");
 	s->pending = (struct pending){.left = ANSWER_MOST};
@@ -162,7 +161,7 @@ session_failed(struct session *s, struct fault *f)
 		rc = refuse_endless(s, f);
 	forget_answer(s);
 	/* the server's clock may have been set: a new session asks it again */
-	if (errors_end_connection(s->said) || s->said == SAID_LATE)
+	if (errors_end_connection(s->last_error) || s->last_error == ERROR_LATE)
 		session_close(s->db);
 	return rc;
 }
@@ -249,21 +248,19 @@ write_setup(const struct session *s, char *sql, size_t size)
 	    is_mariadb ? "@@wsrep_on" : "0", s->unfit_sql ? s->unfit_sql : "0");
 }
 
-/* "5.5.5-10.11.6-MariaDB-log", "8.0.36": as one number. */
-static void
-session_read_version(struct session *s)
+/* "5.5.5-10.11.6-MariaDB-log", "8.0.36": is it one that we can use? */
+static bool
+check_version(struct session *s, const char *text)
 {
-	const char *text = s->my->get_server_info(s->mysql);
-	unsigned major = 0, minor = 0, patch = 0;
+	unsigned major = 0, minor = 0;
 
-	text = text ? text : "";
 	s->server.is_mariadb = strstr(text, "MariaDB") != NULL;
 	s->db->whole_seconds = !s->server.is_mariadb;
 	if (strncmp(text, "5.5.5-", 6) == 0)
 		text += 6;
-	if (sscanf(text, "%3u.%3u.%3u", &major, &minor, &patch) < 2)
-		major = 0;
-	s->server.version = major * 10000 + minor * 100 + patch;
+	if (sscanf(text, "%3u.%3u.", &major, &minor) < 2)
+		return false;
+	return s->server.is_mariadb ? major * 100 + minor >= 1003 : major >= 8;
 }
 
 enum {
@@ -277,14 +274,14 @@ enum {
 };
 
 static bool
-read_facts(struct session *s, struct answer *a, bool *read_only)
+read_facts(struct session *s, struct answer *a, bool *read_only, bool *is_mighty)
 {
 	struct row row = answer_next(a);
 	int64_t number, time;
 
 	if (!row_integer(&row, FACT_NUMBER, 0, INT64_MAX, &number) ||
 	    !row_boolean(&row, FACT_READ_ONLY, read_only) ||
-	    !row_boolean(&row, FACT_MIGHTY, &s->server.is_mighty) ||
+	    !row_boolean(&row, FACT_MIGHTY, is_mighty) ||
 	    !row_integer(&row, FACT_TIME, 0, TIME_MOST, &time) ||
 	    !row_boolean(&row, FACT_GALERA, &s->server.is_galera) ||
 	    !row_boolean(&row, FACT_UNFIT, &s->server.is_unfit))
@@ -313,30 +310,12 @@ session_server_time(const struct sql *db, instant until)
 	return server->clock_us + (until - server->seen) / 1000;
 }
 
-/*
- * Whoever may write on a read-only server all the same (SUPER, READ ONLY ADMIN) would
- * find nothing amiss.
- */
-static enum rc
-judge_server(struct session *s, bool read_only, struct fault *f)
-{
-	if (!read_only)
-		return RC_OK;
-	if (s->db->reads) {
-		fault_set(&s->db->base.host->notice, RC_OK,
-		    "%s is read-only, perhaps a replica, which may be behind",
-		    s->db->where);
-		return RC_OK;
-	}
-	return session_read_only(s->db, f);
-}
-
 enum rc
 session_read_only(struct sql *db, struct fault *f)
 {
 	struct session *s = &mysql_of(db)->session;
 
-	s->said = SAID_READ_ONLY;
+	s->last_error = ERROR_READ_ONLY;
 	return fault_set(f, RC_CONFIG,
 	    "%s is read-only, perhaps a replica: a lock needs the primary", s->db->where);
 }
@@ -344,31 +323,34 @@ session_read_only(struct sql *db, struct fault *f)
 static enum rc
 set_up(struct session *s, instant until, struct fault *f)
 {
+	const char *version = s->my->get_server_info(s->mysql);
 	char sql[4096];
 	const struct question q = {.text = sql, .fields = FACTS};
 	struct answer a = {.db = NULL};
-	bool read_only = false;
+	bool read_only = false, is_mighty = false;
 	enum rc rc;
 
-	session_read_version(s);
-	if (s->server.version < (s->server.is_mariadb ? 100300 : 80000)) {
-		const char *text = s->my->get_server_info(s->mysql);
-
+	if (!check_version(s, version ? version : "")) {
 		rc = fault_set(f, RC_CONFIG,
 		    "%s is %.40s: dlock needs MySQL 8.0 or MariaDB 10.3 at least",
-		    s->db->where, text ? text : "of no version");
+		    s->db->where, version ? version : "of no version");
 		session_close(s->db);
 		return rc;
 	}
 	write_setup(s, sql, sizeof sql);
 	rc = session_exec(s->db, &q, until, &a, f);
-	if (rc == RC_OK && !read_facts(s, &a, &read_only))
+	if (rc == RC_OK && !read_facts(s, &a, &read_only, &is_mighty))
 		rc = fault_set(f, RC_PROTOCOL, "%s gave an answer that makes no sense",
 		    s->db->where);
 	answer_drop(&a);
-	if (rc == RC_OK)
-		rc = judge_server(s, read_only, f);
-	if (rc == RC_OK && s->server.is_mighty)
+	/* a user who may write there all the same would find nothing amiss */
+	if (rc == RC_OK && read_only && !s->db->reads)
+		rc = session_read_only(s->db, f);
+	if (rc == RC_OK && read_only)
+		fault_set(&s->db->base.host->notice, RC_OK,
+		    "%s is read-only, perhaps a replica, which may be behind",
+		    s->db->where);
+	if (rc == RC_OK && is_mighty)
 		rc = rights_check(s->db, until, f);
 	if (rc != RC_OK)
 		session_close(s->db);
@@ -403,12 +385,11 @@ session_open(struct sql *db, instant until, struct fault *f)
 	struct session *s = &mysql_of(db)->session;
 	enum rc rc;
 
-	s->said = 0;
+	s->last_error = 0;
 	if (s->mysql)
 		return RC_OK;
 	if (!s->connecting)
-		s->connecting = connect_start(
-		    s->my, &s->login, db->ttl, CONNECT_PATIENCE);
+		s->connecting = connect_start(s->my, &s->login, db->ttl, CONNECT_MOST);
 	if (!s->connecting)
 		return fault_set(
 		    f, RC_SYSTEM, "cannot start a thread: %s", strerror(errno));
@@ -435,16 +416,16 @@ static void
 undo(struct session *s, instant until)
 {
 	static const struct question rollback = {.text = "ROLLBACK"};
-	instant by = instant_first(until, instant_now() + UNDO_PATIENCE);
+	instant by = instant_first(until, instant_now() + UNDO_MOST);
 	struct fault unheard;
-	unsigned said = s->said;
+	unsigned last_error = s->last_error;
 	enum rc rc = session_send(s->db, &rollback, by, &unheard);
 
 	if (rc == RC_OK)
 		rc = session_receive(s->db, &rollback, by, NULL, &unheard);
 	if (rc != RC_OK)
 		session_close(s->db);
-	s->said = said;
+	s->last_error = last_error;
 }
 
 enum rc
@@ -454,7 +435,7 @@ session_exec(struct sql *db, const struct question *q, instant until, struct ans
 	struct session *s = &mysql_of(db)->session;
 	enum rc rc;
 
-	s->said = 0;
+	s->last_error = 0;
 	if (!session_is_open(s->db))
 		return session_broken(s->db, f);
 	if (a)
@@ -476,20 +457,20 @@ session_is_failure(const struct sql *db, enum sql_failure failure)
 
 	switch (failure) {
 	case SQL_REFUSED:
-		return s->said && !errors_end_connection(s->said);
+		return s->last_error && !errors_end_connection(s->last_error);
 	case SQL_LOST_RACE:
-		return s->said == SAID_TIMEOUT || s->said == SAID_DEADLOCK ||
-		    s->said == SAID_DUPLICATE;
+		return s->last_error == ERROR_TIMEOUT ||
+		    s->last_error == ERROR_DEADLOCK || s->last_error == ERROR_DUPLICATE;
 	case SQL_NO_TABLE:
-		return s->said == SAID_NO_TABLE;
+		return s->last_error == ERROR_NO_TABLE;
 	case SQL_NO_PROCEDURE:
-		return s->said == SAID_NO_PROCEDURE;
+		return s->last_error == ERROR_NO_PROCEDURE;
 	case SQL_NO_RIGHT:
 		return s->mysql; /* it may enter the server */
 	case SQL_INTERRUPTED:
-		return s->said == SAID_INTERRUPTED;
+		return s->last_error == ERROR_INTERRUPTED;
 	case SQL_READ_ONLY:
-		return s->said == SAID_READ_ONLY;
+		return s->last_error == ERROR_READ_ONLY;
 	case SQL_UNREPLICATED:
 		break;
 	}
