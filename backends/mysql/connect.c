@@ -17,19 +17,18 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { LOOK_MS = 100 }; /* so often the thread looks whether anybody still waits */
+enum { LOOK_MS = 100 }; /* between two looks whether somebody still waits */
 
 /*
- * By these a password is proved and not told: whoever is at the other end learns nothing that
- * logs in as us.
+ * By these a password is proved and not told: the other end learns nothing that logs in as us.
  */
 #define PLUGINS_PROVE "mysql_native_password,client_ed25519,parsec"
 /*
- * This one tells it to a server that does not know its hash yet: in a session with TLS, or to a
- * unix socket, as it stands; and otherwise by whatever key the server has sent.
+ * This one tells the password to a server that does not know its hash yet: as it stands with TLS
+ * or to a unix socket, and otherwise by whatever key the server has sent.
  */
 #define PLUGINS_TELL ",caching_sha2_password"
-/* And these are good enough if the server has proved who it is. */
+/* These are good enough for a server that has proved its name. */
 #define PLUGINS_TRUST ",sha256_password,mysql_clear_password,dialog,auth_gssapi_client"
 
 static const char *
@@ -71,7 +70,7 @@ read_option_files(struct connecting *c)
 	return true;
 }
 
-/* Does nobody but this machine's server hear us?  What is not stated the option files say. */
+/* Does only this machine's server hear us?  Option files say what is not stated. */
 static bool
 is_unix_socket(const struct connecting *c)
 {
@@ -81,7 +80,7 @@ is_unix_socket(const struct connecting *c)
 	    c->mysql->options.protocol != MYSQL_PROTOCOL_TCP;
 }
 
-/* Has anybody asked for TLS, who needs it here? */
+/* Has somebody asked for TLS, and does it serve a purpose here? */
 static bool
 wants_tls(const struct connecting *c)
 {
@@ -89,7 +88,7 @@ wants_tls(const struct connecting *c)
 	    (c->login.tls.wish != TLS_UNSAID || !is_unix_socket(c));
 }
 
-/* The ways to log in that we go along with. */
+/* The ways to log in that a server may ask for. */
 static const char *
 plugins(const struct connecting *c)
 {
@@ -106,13 +105,13 @@ set_options(const struct connecting *c)
 	const struct libmariadb *my = c->my;
 	const struct login *a = &c->login;
 	unsigned off = 0, protocol = MYSQL_PROTOCOL_TCP,
-		 patience = (unsigned)((c->give_up - instant_now()) / NS_PER_S) + 1;
+		 seconds = (unsigned)((c->give_up - instant_now()) / NS_PER_S) + 1;
 	unsigned long packet = 1 << 20;
 
 	set_flag(c, MYSQL_OPT_RECONNECT, false);
 	my->options(c->mysql, MYSQL_OPT_LOCAL_INFILE, &off); /* no file is handed out */
-	/* a handshake of TLS waits in the library: no longer than we do */
-	my->options(c->mysql, MYSQL_OPT_CONNECT_TIMEOUT, &patience);
+	/* the library itself waits in a handshake of TLS: no longer than we do */
+	my->options(c->mysql, MYSQL_OPT_CONNECT_TIMEOUT, &seconds);
 	my->options(c->mysql, MYSQL_OPT_READ_TIMEOUT, &off);
 	my->options(c->mysql, MYSQL_OPT_WRITE_TIMEOUT, &off);
 	my->options(c->mysql, MYSQL_OPT_MAX_ALLOWED_PACKET, &packet);
@@ -133,11 +132,11 @@ set_options(const struct connecting *c)
 	my->options(c->mysql, MYSQL_OPT_NONBLOCK, 0);
 }
 
-/* ---- whom the login would reach ---- */
+/* ---- the server that a login would reach ---- */
 
 /*
- * What is not stated, the option files say, and then variables of the library's own.
- * Which user logs in where none is named depends on the process's user alone.
+ * Option files say what is not stated, and then the library's own variables do.  A user that
+ * nobody names depends on the process's user alone.
  */
 bool
 connect_identify(const struct libmariadb *my, MYSQL *connected, const struct login *a,
@@ -168,7 +167,7 @@ connect_identify(const struct libmariadb *my, MYSQL *connected, const struct log
 
 /* ---- the login ---- */
 
-/* Waits for what libmariadb waits for.  False: nobody wants it any more. */
+/* Waits for what libmariadb waits for.  False: the connection is no longer wanted, or late. */
 static bool
 await(const struct connecting *c, int status)
 {
@@ -215,8 +214,8 @@ log_in(struct connecting *c)
 }
 
 /*
- * A peer that is gone is noticed within the ttl.  And OpenSSL waits where it reads from a
- * socket that blocks, as libmariadb leaves it.
+ * The system notices within the ttl that a peer has gone.  OpenSSL would wait in a read
+ * from a socket that blocks, as libmariadb leaves it.
  */
 static void
 set_socket(const struct connecting *c)
@@ -264,7 +263,7 @@ connect_free(struct task *t)
 
 struct connecting *
 connect_start(
-    const struct libmariadb *my, const struct login *login, int64_t ttl, int64_t patience)
+    const struct libmariadb *my, const struct login *login, int64_t ttl, int64_t most)
 {
 	struct connecting *c = calloc(1, sizeof *c);
 
@@ -276,7 +275,7 @@ connect_start(
 	    .my = my,
 	    .login = *login,
 	    .ttl = ttl,
-	    .give_up = instant_after(instant_now(), patience),
+	    .give_up = instant_after(instant_now(), most),
 	};
 	return task_start(&c->task, 0) ? c : NULL;
 }

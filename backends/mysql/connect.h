@@ -20,8 +20,8 @@ enum connected {
 	CONNECTED_NOT,  /* libmariadb knows why: my->error() */
 	CONNECTED_CUT,  /* something could not be sent: as above, but wrong of plugins */
 	CONNECTED_LATE, /* it has taken too long */
-	CONNECTED_FOREIGN, /* some server began with what no MySQL says */
-	CONNECTED_PLAINLY, /* without the TLS that was asked for */
+	CONNECTED_FOREIGN, /* the server speaks another language */
+	CONNECTED_PLAINLY, /* the server lacks the TLS that was asked for */
 };
 
 /* An attempt. */
@@ -29,7 +29,7 @@ struct connecting {
 	struct task task;
 	/* when that is done: */
 	enum connected end;
-	MYSQL *mysql; /* whoever takes it sets NULL, and closes it; NULL: no memory */
+	MYSQL *mysql; /* its taker sets NULL, and closes it; NULL: no memory */
 	/* the thread's: */
 	const struct libmariadb *my;
 	struct login login;
@@ -38,17 +38,16 @@ struct connecting {
 };
 
 /*
- * Begins to connect; gives up by itself after `patience`.  The address is copied, but
- * for the settings' texts in it, which outlive all.  NULL: no memory or no thread (errno).
- *
- * What is stated in the address stands, whatever the option files say.
+ * Begins to connect, for `most` at the most.  The login is copied, but for the settings'
+ * texts in it, which outlive all.  What it states stands, whatever the option files say.
+ * NULL: no memory or no thread (errno).
  */
 struct connecting *connect_start(
-    const struct libmariadb *, const struct login *, int64_t ttl, int64_t patience);
+    const struct libmariadb *, const struct login *, int64_t ttl, int64_t most);
 
 /*
- * To whom it has connected, and as whom: for identify().  Or with NULL, to whom it would
- * connect, once the option files are read.  False: no memory.
+ * Adds for identify() the server and the user of a connection, or with NULL, those that the
+ * option files and the login name.  False: no memory.
  */
 bool connect_identify(
     const struct libmariadb *, MYSQL *connected, const struct login *, struct identity *);

@@ -3,21 +3,20 @@
  * made of.
  *
  *  1. `-O mode=` chooses how a lock is kept; everything else is a mode's.
- *  2. Tables and procedures are created on first use, by whoever may.  Whoever may not
- *     is told what an administrator has to run.  So is what a newer version adds: nothing
- *     that is there is changed, and those who use it go on.
+ *  2. The first use creates tables and procedures, and so does a newer version what it adds:
+ *     it changes nothing that is there, and older clients go on.  A user without the right
+ *     is told what an administrator has to run.
  *  3. Keys are hexadecimal literals, never words of a statement.
  */
 #include "mysql.h"
 
-#include "backends/sql/lease.h"
-#include "backends/sql/row.h"
+#include "connect.h"
 #include "errors.h"
-#include "session.h"
 
 #include "backends/common/setting.h"
 #include "backends/mysql/schema.sql.h"
-#include "connect.h"
+#include "backends/sql/lease.h"
+#include "backends/sql/row.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +53,7 @@ mysql_create(struct sql *db, instant until, struct fault *f)
 	return rc;
 }
 
-/* A right is missing (1044, 1142, 1227, 1370): who has it, and what to do. */
+/* A right is missing (1044, 1142, 1227, 1370): says how to get it. */
 static enum rc
 mysql_explain_denial(const struct sql *db, struct fault *f)
 {

@@ -73,7 +73,7 @@ errors_end_connection(unsigned number)
 	return (number >= 2000 && number < 3000) || (number >= 5000 && number < 6000);
 }
 
-/* Its first line, which may repeat the password that it was told. */
+/* The first line of a text, without the password that it may repeat. */
 static void
 errors_quote(const struct session *s, char *out, size_t size, const char *text)
 {
@@ -103,7 +103,7 @@ rc_of_library(unsigned number)
 	}
 }
 
-/* The server's word. */
+/* An error of the server's. */
 static enum rc
 errors_refused(struct session *s, const char *text, struct fault *f)
 {

@@ -11,7 +11,7 @@
 
 #include "mysql.h"
 
-/* Those that others ask about. */
+/* Those by which something is decided. */
 enum {
 	ERROR_NO_DATABASE = 1046, /* none is chosen */
 	ERROR_DUPLICATE = 1062,   /* a key that is there */
@@ -32,10 +32,10 @@ enum {
  */
 enum rc errors_of_statement(struct session *, struct fault *);
 
-/* Why there is no connection: an attempt that ended so, with what it has left. */
+/* Why there is no connection, by an attempt that has ended so and left this (NULL: no memory). */
 enum rc errors_at_login(struct session *, MYSQL *, enum connected, struct fault *);
 
-/* Was it libmariadb, or the end of the connection, and not the server's refusal? */
+/* Is it an error of libmariadb's, or the end of the connection, and no refusal of the server? */
 bool errors_end_connection(unsigned number);
 
 #endif

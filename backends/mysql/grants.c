@@ -1,8 +1,7 @@
-/* grants.c - reads dlock_grants, and ends a session that is named there. */
+/* grants.c - writes and reads dlock_grants, and ends a session that is named there. */
 #include "grants.h"
 
 #include "errors.h"
-#include "session.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -50,7 +49,7 @@ grants_take_token(struct sql *db, struct session_lock *l, const char *text,
 static const char unfit_sql[] = IS_FOREIGN("dlock_rows") " OR " IS_FOREIGN(
     "dlock_grants");
 
-/* A lock of this session: is it one for all who come to this server? */
+/* Does a lock of this session exclude all other clients? */
 static enum rc
 check_fit(const struct sql *db, struct fault *f)
 {
@@ -172,7 +171,7 @@ struct grants_look {
 	int64_t waits, number;            /* of the last row, below its key */
 };
 
-/* Who holds it without a row; once, and before those who wait. */
+/* Tells of the holder without a row, once, and before the waiters. */
 static void
 grants_tell_foreign(struct grants_look *s)
 {
@@ -192,7 +191,7 @@ grants_tell_foreign(struct grants_look *s)
 	sql_look_entry(&s->seen, &e);
 }
 
-/* Where a row stands.  False: a server that makes no sense, or goes back. */
+/* The position of a row in the list.  False: it makes no sense, or goes back. */
 static bool
 grants_read_place(const struct row *r, struct grants_look *s)
 {
@@ -307,8 +306,8 @@ check_holder(struct sql *db, const char *what, const struct session_name *name,
 {
 	char text[600];
 	const struct question q = {.text = text,
-	    SQL_VALUES(SQL_TEXT(db->mode->name), SQL_TEXT(what), SQL_INT(0),
-		SQL_INT(name->second), SQL_INT(name->session)),
+	    SQL_VALUES(SQL_TEXT(db->mode->name), SQL_TEXT(what), SQL_INT(name->second),
+		SQL_INT(name->session)),
 	    .fields = 1};
 	struct answer a = {.db = NULL};
 	struct row row;
@@ -317,7 +316,7 @@ check_holder(struct sql *db, const char *what, const struct session_name *name,
 
 	snprintf(text, sizeof text, DIRTY "SELECT %s",
 	    name->second ? "COUNT(*) FROM dlock_grants WHERE mode = $1 AND k = $2 "
-			   "AND waits = $3 AND n = $4 AND session = $5"
+			   "AND waits = 0 AND n = $3 AND session = $4"
 			 : holds);
 	rc = sql_ask_existing(db, &q, until, &a, f);
 	if (rc != RC_OK)

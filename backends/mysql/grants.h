@@ -1,15 +1,15 @@
 /*
- * grants.h - dlock_grants: what those who hold or wait in the modes row and named let
- * others know of them.
+ * grants.h - dlock_grants: the rows by which holders and waiters of the modes row and named
+ * let others know of them.
  *
- *  1. A row is written in the transaction that its writer keeps open as long as it holds
- *     or waits, and is never committed.  So it is gone when the session is, whatever
- *     has ended that; and others see it by reading what is not committed.
+ *  1. The writer of a row keeps its transaction open as long as it holds or waits, and
+ *     never commits it.  So the row is gone when the session is, whatever has ended that;
+ *     and others see it by reading what is not committed.
  *  2. Its number is the token: AUTO_INCREMENT never gives one twice while the server
  *     lives, whatever is rolled back; it is pushed ahead to the server's clock each time, for
  *     a crash may lose what it had come to.
- *  3. To look takes no lock, not for a moment: nobody finds a key held because of it.
- *  4. What others than dlock have locked is not here.
+ *  3. A look takes no lock, not for a moment: nobody finds a key held because of it.
+ *  4. A lock of another program has no row.
  *  5. A server that becomes read-only while we wait grants nothing, and while we hold, the
  *     lock is lost: as a replica it would go on saying that it is ours, and the new primary
  *     knows nothing of it.
@@ -26,8 +26,8 @@
 #define GRANTS_CLOCK "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)"
 
 /*
- * What is said of a lock of this session's, but NULL on a server that has become read-only: by now
- * it may be a replica, and excludes nobody.
+ * The value of an expression about a lock of this session; NULL on a server that has become
+ * read-only: by now it may be a replica, and excludes nobody.
  */
 #define GRANTS_IS_PRIMARY "@@global.read_only IN ('0', 'OFF')"
 #define GRANTS_ON_PRIMARY(expression) \
@@ -40,9 +40,7 @@
 	"VALUES ($1, $2, $3, $4, 1, CONNECTION_ID(), @dlock_since); " \
 	"SET @dlock_waiter = LAST_INSERT_ID(); "
 
-/*
- * Tells that we hold, and selects the token.
- */
+/* Tells that we hold, and selects the token. */
 #define GRANTS_HOLDS \
 	"INSERT IGNORE INTO dlock_grants (n, mode, k, shared, record, waits, session, since) " \
 	"VALUES (" GRANTS_CLOCK ", '', '', 0, '', 0, 0, 0); " \
@@ -71,10 +69,10 @@ enum rc grants_open(struct sql *, struct session_lock *, instant until, struct f
 enum rc grants_take_token(struct sql *, struct session_lock *, const char *text,
     const char *what, instant until, struct grant *, struct fault *);
 
-/* Who holds and who waits, into host->seen: on the session there is, in no transaction. */
+/* Reads holders and waiters into host->seen, on the session there is, in no transaction. */
 enum rc grants_see(struct sql *, const char *what, instant until, struct fault *);
 
-/* Was a question that wants the table in vain because it is out of reach? */
+/* Has a question failed because the table that it wants is out of reach? */
 bool grants_out_of_reach(const struct sql *, enum rc);
 
 /*
@@ -90,7 +88,7 @@ enum rc grants_each(struct sql *, const struct look *, const char *what,
 
 /*
  * Ends the session that `owner` names, if it holds `what`, and waits until it has gone.
- * `holds` says of one without a row whether it does: an expression, in which $2 is `what` and $5
+ * `holds` says of one without a row whether it does: an expression, in which $2 is `what` and $4
  * the session; NULL: it does not.  RC_DENIED: we have no right to.
  */
 enum rc grants_end(struct sql *, const char *what, const char *owner, const char *holds,

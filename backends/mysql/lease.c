@@ -2,17 +2,16 @@
  * lease.c - mode=lease in MySQL and MariaDB: what their schema.sql needs besides.
  *
  *  1. A wake-up lock is a GET_LOCK of the session.  Nobody has one behind a proxy, nor at a
- *     node of Galera, where others would not see it; and a server takes a long chain of
- *     sleepers for a deadlock: so not all have one to sleep on (schema.sql).
- *  2. What a procedure selects it selects after COMMIT, and nothing is believed before the
- *     whole answer has come.
- *  3. Everybody who sees the processlist reads what stands in a statement: so the claim's owner
- *     is sent to release only.
+ *     node of Galera, where others would not see it.  A server takes a long chain of sleepers
+ *     for a deadlock: so not all waiters have one to sleep on (schema.sql).
+ *  2. A procedure selects its answer after COMMIT, and nothing is believed before all of that
+ *     has come.
+ *  3. Statements stand in the processlist for others to read: so the claim's owner is sent to
+ *     release only.
  */
 #include "mysql.h"
 
 #include "backends/sql/lease.h"
-#include "session.h"
 
 static int64_t
 number_of_session(const struct sql *db)
@@ -20,7 +19,7 @@ number_of_session(const struct sql *db)
 	return mysql_const(db)->session.server.is_galera ? 0 : session_number(db);
 }
 
-/* Whoever is woken by the release has our wake-up lock, too, but had it not before. */
+/* The waiter that a release wakes has our wake-up lock, too, but had it not before. */
 #define WAKE_LOCK "IS_USED_LOCK(CONCAT('dlock:', LEFT(SHA2($1, 256), 32)))"
 #define WAKE_LOCK_OF_HOLD "IS_USED_LOCK(CONCAT('dlock:', LEFT(SHA2($1, 256), 32), 'h'))"
 
@@ -30,14 +29,14 @@ static const char end_old_sessions[] =
 
 /* ---- after a hold was taken away ---- */
 
-/* Those who sleep in dlock_await on its wake-up lock, as far as our user sees them. */
+/* The sessions that sleep in dlock_await on its wake-up lock, as far as our user sees them. */
 static const char sleepers_sql[] =
     "SELECT id FROM information_schema.processlist WHERE state = 'User lock' "
     "AND info LIKE CONCAT('CALL dlock_await%', LOWER(HEX(@dlock_wake)), '%') LIMIT 1000";
 
 /*
- * Has them ask again: they are not to wait for the end of their sleep.  It needs a right
- * over their sessions; without it they wake by themselves.
+ * Has them ask again before the end of their sleep.  It needs a right over their sessions;
+ * without it they wake by themselves.
  */
 static void
 wake_sleepers(struct sql *db, instant until)

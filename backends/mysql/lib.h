@@ -6,8 +6,8 @@
  * my->close(m) is mysql_close(m).
  *
  * Only libmariadb will do, for MySQL servers too: libmysqlclient has another MYSQL and
- * another non-blocking API.  What may wait is called by its _start and _cont, which give
- * back what to wait for (MYSQL_WAIT_READ and the like; 0: done).
+ * another non-blocking API.  A function that may wait has a _start and a _cont, which
+ * return what to wait for (MYSQL_WAIT_READ and the like; 0: done).
  */
 #ifndef DLOCK_MYSQL_LIB_H
 #define DLOCK_MYSQL_LIB_H
@@ -56,7 +56,7 @@ struct login_watch {
 	bool wants_tls;  /* to be set before, */
 	instant end;     /* as when to give up */
 	bool is_plain;   /* the server has no TLS, though that is wanted */
-	bool is_foreign; /* it has begun with what no MySQL says */
+	bool is_foreign; /* it speaks another language */
 	bool is_cut;     /* something could not be sent */
 	/* the first bytes that the server has sent, and how many of them there are */
 	unsigned char begin[5];
@@ -64,14 +64,14 @@ struct login_watch {
 };
 
 /*
- * What reads or writes on a connection stands between these two.  What is read is taken
- * from *left (NULL: no matter), and with nothing left the connection is cut off: for
- * libmariadb gives nobody a turn as long as a server goes on talking, and keeps all of it.
- * OpenSSL writes to sockets without MSG_NOSIGNAL: a peer that has gone ends nobody by SIGPIPE.
+ * Every call that reads or writes on a connection stands between these two.  The bytes that
+ * it reads are taken from *left (NULL: no matter), and with none left the connection is cut
+ * off: libmariadb does not return as long as a server goes on talking, and keeps all of it.
+ * OpenSSL writes to sockets without MSG_NOSIGNAL: here no peer that has gone raises SIGPIPE.
  *
- * A login is watched: it is cut off where the other end speaks another language; and where TLS is
- * wanted and a server that has none goes on after its greeting, for libmariadb tells it the
- * password then.
+ * A login is watched.  It is cut off where the other end speaks another language, and where TLS is
+ * wanted and a server that has none goes on after its greeting: libmariadb would tell it the
+ * password.
  */
 void libmariadb_enter(MYSQL *, size_t *left, struct login_watch *);
 void libmariadb_leave(void);

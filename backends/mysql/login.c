@@ -1,4 +1,4 @@
-/* login.c - where a MySQL or MariaDB server is, from a URL and settings. */
+/* login.c - reads a login from a URL, and checks it. */
 #include "login.h"
 
 #include "backends/common/url.h"

@@ -5,19 +5,18 @@
  *     key (NAME_OF); -O name= is any name, as another program has it.
  *  2. GET_LOCK says 1: granted; 0: not in time; and NULL where the wait was broken off
  *     (KILL QUERY, a limit of time) or taken for a deadlock: not granted.
- *  3. Waiting is done in the server, which serves in order, in chunks: at the end of each one
- *     loses the place.  A session holds one name, and waits for no other: there can be no
- *     deadlock.  MySQL's GET_LOCK knows whole seconds, and rounds: what is less is slept here,
- *     and ends with a question.
- *  4. Who holds and who waits stands in dlock_grants (grants.h), which also has the tokens.
- *     Where that table is not to be had (no database, no right), others see a session
+ *  3. A waiter waits in the server, which serves in order, in chunks; at the end of each it
+ *     loses its place.  A session holds one name, and waits for no other: there can be no
+ *     deadlock.  MySQL's GET_LOCK knows whole seconds, and rounds: a shorter wait is slept
+ *     here, and ends with a question.
+ *  4. Holders and waiters stand in dlock_grants (grants.h), which also has the tokens.
+ *     Where that table is out of reach (no database, no right), others see a session
  *     without a record, and tokens are microseconds of the server's clock.
- *  5. What holds for all session locks: sql/session_lock.h.
+ *  5. sql/session_lock.h says what holds for all session locks.
  */
 #include "grants.h"
 
 #include "errors.h"
-#include "session.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -107,7 +106,7 @@ get_lock(struct sql *db, int64_t ms, bool tell, instant until, bool *got, struct
 	return rc;
 }
 
-/* ---- who is there ---- */
+/* ---- holders and waiters ---- */
 
 enum { USED_SESSION, USED_USER, USED_HOST, USED_RECORD, USED_FIELDS };
 
@@ -148,7 +147,7 @@ find_user(struct sql *db, const char *what, instant until, struct grants_holder 
 	return RC_OK;
 }
 
-/* Who is there, into host->seen?  Perhaps a holder that no row tells of. */
+/* Reads them into host->seen; the holder perhaps without a row. */
 static enum rc
 named_look(struct sql *db, instant until, struct fault *f)
 {
@@ -320,7 +319,7 @@ named_revoke(struct sql *db, const struct target *target, const char *record, bo
 	char holds[200];
 
 	(void)record, (void)force;
-	snprintf(holds, sizeof holds, "COALESCE(IS_USED_LOCK(%s) = $5, 0)", name_sql(db));
+	snprintf(holds, sizeof holds, "COALESCE(IS_USED_LOCK(%s) = $4, 0)", name_sql(db));
 	return grants_end(db, subject(db, target->key), target->owner, holds, until, f);
 }
 

@@ -1,7 +1,7 @@
-/* rights.c - looks who could have put something into the database. */
+/* rights.c - looks whether others could have put something into the database. */
 #include "rights.h"
 
-#include "session.h"
+#include "mysql.h"
 
 /* Of dlock's names; the database is chosen. */
 #define OURS(kind) kind "_schema = DATABASE() AND " kind "_name LIKE 'dlock\\\\_%'"
@@ -17,7 +17,7 @@
 	"('proc', 'procs_priv', 'user', 'global_priv', 'db', 'tables_priv', 'columns_priv', " \
 	"'roles_mapping', 'proxies_priv')"
 
-/* Whoever has made a procedure, or may put something there. */
+/* The makers of procedures, and those who may put something there. */
 #define OWNERS \
 	"SELECT " RIGHTS_GRANTEE("definer") " AS who FROM information_schema.routines WHERE " OURS( \
 	    "routine") " UNION ALL SELECT CAST(grantee AS BINARY) FROM information_schema.user_privileges " \
@@ -40,7 +40,7 @@
 	"EXISTS (SELECT 1 FROM information_schema.tables WHERE " OURS( \
 	    "table") " AND table_type NOT IN ('BASE TABLE', 'SYSTEM VERSIONED'))"
 
-/* For who does not see the rights of others. */
+/* For a user that does not see the rights of others. */
 #define HAS_INVOKER \
 	"EXISTS (SELECT 1 FROM information_schema.routines WHERE " OURS( \
 	    "routine") " AND security_type <> 'DEFINER' AND " RIGHTS_GRANTEE("definer") " <> @dlock_me)"
@@ -62,14 +62,14 @@ static const char inspect_sql[] =
 
 /*
  * The same for rights on *.* of MariaDB's roles, which information_schema does not list.
- * Whoever sees the rights of others may read this.
+ * A user that sees the rights of others may read this.
  */
 static const char inspect_roles_sql[] =
     "SELECT DATABASE() IS NULL OR NOT EXISTS (SELECT 1 FROM mysql.user WHERE is_role = 'Y' "
     "AND Super_priv <> 'Y' AND 'Y' IN (Create_routine_priv, Alter_routine_priv, "
     "Create_view_priv, Create_priv, Alter_priv, Drop_priv, Insert_priv, Update_priv)), TRUE";
 
-/* Has its answer to such a question; *sees: our user sees the rights of others. */
+/* Asks such a question.  RC_OK: our user may go on; *sees: it sees the rights of others. */
 static enum rc
 ask_of_rights(struct sql *db, const char *sql, bool *sees, instant until, struct fault *f)
 {

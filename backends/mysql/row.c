@@ -7,7 +7,6 @@
 #include "grants.h"
 
 #include "errors.h"
-#include "session.h"
 
 #include "backends/sql/row.h"
 

@@ -1,5 +1,5 @@
 /* session.c - opens a session, asks in it, and closes it. */
-#include "session.h"
+#include "mysql.h"
 
 #include "connect.h"
 #include "errors.h"
@@ -217,8 +217,8 @@ session_receive(struct sql *db, const struct question *q, instant until, struct 
 /* ---- a new session ---- */
 
 /*
- * What a session of dlock's is like.  Of what option files and the server's own settings
- * say, nothing is left that changes what a statement does.
+ * The setup of a session of dlock's: neither option files nor the server's own settings change
+ * what its statements do.
  */
 static void
 write_setup(const struct session *s, char *sql, size_t size)
@@ -409,8 +409,8 @@ session_open(struct sql *db, instant until, struct fault *f)
 /* ---- asking ---- */
 
 /*
- * What has failed may have left a transaction open, and with it a lock of a row.  The end
- * of the session undoes that, too.
+ * A statement that has failed may have left a transaction open, and with it a lock of a row.
+ * The end of the session undoes that, too.
  */
 static void
 undo(struct session *s, instant until)
@@ -496,8 +496,8 @@ session_number(const struct sql *db)
 }
 
 /*
- * Whatever comes unasked is the end: an error, or nothing at all.  With TLS it may be a
- * ticket for another session; what else it is the next statement finds out.
+ * Bytes that nobody has asked for are the end: an error, or nothing at all.  With TLS they may
+ * be a ticket for another session; the next statement finds out.
  */
 bool
 session_is_open(struct sql *db)

@@ -2,7 +2,7 @@
  * statement.c - writes statements, with what the user named in them as hexadecimal literals:
  * there is nothing to escape, and no character set that changes it.
  */
-#include "session.h"
+#include "mysql.h"
 
 #include <inttypes.h>
 #include <stdio.h>
