@@ -40,7 +40,7 @@ or_null(const char *s)
 /* ---- options ---- */
 
 static void
-set_flag(const struct connecting *c, enum mysql_option option, bool on)
+set_boolean(const struct connecting *c, enum mysql_option option, bool on)
 {
 	my_bool value = on;
 
@@ -62,8 +62,8 @@ read_option_files(struct connecting *c)
 	sigaction(SIGPIPE, &kept, NULL);
 	if (!c->mysql)
 		return false;
-	set_flag(c, MYSQL_OPT_SSL_ENFORCE, false);
-	set_flag(c, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, false);
+	set_boolean(c, MYSQL_OPT_SSL_ENFORCE, false);
+	set_boolean(c, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, false);
 	c->my->options(c->mysql, MYSQL_READ_DEFAULT_GROUP, "dlock");
 	c->my->real_connect(c->mysql, "localhost", "", "", NULL, 1, "/dev/null/dlock",
 	    CLIENT_REMEMBER_OPTIONS);
@@ -108,7 +108,7 @@ set_options(const struct connecting *c)
 		 seconds = (unsigned)((c->give_up - instant_now()) / NS_PER_S) + 1;
 	unsigned long packet = 1 << 20;
 
-	set_flag(c, MYSQL_OPT_RECONNECT, false);
+	set_boolean(c, MYSQL_OPT_RECONNECT, false);
 	my->options(c->mysql, MYSQL_OPT_LOCAL_INFILE, &off); /* no file is handed out */
 	/* the library itself waits in a handshake of TLS: no longer than we do */
 	my->options(c->mysql, MYSQL_OPT_CONNECT_TIMEOUT, &seconds);
@@ -125,8 +125,9 @@ set_options(const struct connecting *c)
 		my->options(c->mysql, MYSQL_OPT_SSL_KEY, a->tls.key);
 	}
 	if (a->tls.wish != TLS_UNSAID) {
-		set_flag(c, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, a->tls.wish == TLS_VERIFY);
-		set_flag(c, MYSQL_OPT_SSL_ENFORCE, a->tls.wish != TLS_OFF);
+		set_boolean(
+		    c, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, a->tls.wish == TLS_VERIFY);
+		set_boolean(c, MYSQL_OPT_SSL_ENFORCE, a->tls.wish != TLS_OFF);
 	}
 	my->options(c->mysql, MARIADB_OPT_RESTRICTED_AUTH, plugins(c));
 	my->options(c->mysql, MYSQL_OPT_NONBLOCK, 0);

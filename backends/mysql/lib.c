@@ -16,7 +16,8 @@ static _Thread_local struct {
 	MYSQL *mysql;
 	size_t *left; /* so many bytes it may read; NULL: any number */
 	struct login_watch *login;
-	sigset_t mask; /* of before */
+	sigset_t mask;    /* as it was before, */
+	bool was_pending; /* and SIGPIPE */
 } call;
 
 static const struct dl_symbol symbols[] = {
@@ -77,10 +78,12 @@ see_bytes(int mode, MYSQL *mysql, const unsigned char *bytes, size_t n)
 void
 libmariadb_enter(MYSQL *mysql, size_t *left, struct login_watch *login)
 {
-	sigset_t pipe;
+	sigset_t pipe, pending;
 
 	sigemptyset(&pipe);
 	sigaddset(&pipe, SIGPIPE);
+	sigpending(&pending);
+	call.was_pending = sigismember(&pending, SIGPIPE);
 	pthread_sigmask(SIG_BLOCK, &pipe, &call.mask);
 	call.mysql = mysql;
 	call.left = left;
@@ -96,8 +99,8 @@ libmariadb_leave(void)
 	call.mysql = NULL;
 	sigemptyset(&pipe);
 	sigaddset(&pipe, SIGPIPE);
-	if (!sigismember(&call.mask, SIGPIPE))
-		sigtimedwait(&pipe, NULL, &now);
+	while (!call.was_pending && sigtimedwait(&pipe, NULL, &now) == SIGPIPE)
+		continue;
 	pthread_sigmask(SIG_SETMASK, &call.mask, NULL);
 }
 

@@ -168,7 +168,7 @@ session_failed(struct session *s, struct fault *f)
 
 /* One row, or any, of so many fields; or, for none, that it was done. */
 static bool
-is_as_asked(const struct session *s, const struct question *q)
+session_is_as_asked(const struct session *s, const struct question *q)
 {
 	MYSQL_RES *r = s->pending.kept;
 
@@ -198,7 +198,7 @@ session_receive(struct sql *db, const struct question *q, instant until, struct 
 		    (p->results > RESULTS_MAX || instant_now() >= until))
 			return refuse_endless(s, f);
 	}
-	if (!is_as_asked(s, q)) {
+	if (!session_is_as_asked(s, q)) {
 		session_close(db);
 		return fault_set(f, RC_PROTOCOL,
 		    "%s gave an answer that was not asked for", db->where);
@@ -250,15 +250,15 @@ write_setup(const struct session *s, char *sql, size_t size)
 
 /* "5.5.5-10.11.6-MariaDB-log", "8.0.36": is it one that we can use? */
 static bool
-check_version(struct session *s, const char *text)
+check_version(struct session *s, const char *version)
 {
 	unsigned major = 0, minor = 0;
 
-	s->server.is_mariadb = strstr(text, "MariaDB") != NULL;
+	s->server.is_mariadb = strstr(version, "MariaDB") != NULL;
 	s->db->whole_seconds = !s->server.is_mariadb;
-	if (strncmp(text, "5.5.5-", 6) == 0)
-		text += 6;
-	if (sscanf(text, "%3u.%3u.", &major, &minor) < 2)
+	if (strncmp(version, "5.5.5-", 6) == 0)
+		version += 6;
+	if (sscanf(version, "%3u.%3u.", &major, &minor) < 2)
 		return false;
 	return s->server.is_mariadb ? major * 100 + minor >= 1003 : major >= 8;
 }

@@ -16,7 +16,7 @@ struct text {
 };
 
 static void
-put(struct text *t, const char *text, size_t n)
+append(struct text *t, const char *text, size_t n)
 {
 	if (n >= t->left) {
 		t->left = 0;
@@ -36,18 +36,18 @@ put_literal(struct text *t, const struct sql_value *v)
 
 	if (v->type == SQL_NUMBER) {
 		snprintf(number, sizeof number, "%" PRId64, v->number);
-		put(t, number, strlen(number));
+		append(t, number, strlen(number));
 		return;
 	}
 	if (!v->bytes) {
-		put(t, "NULL", 4);
+		append(t, "NULL", 4);
 		return;
 	}
 	/* x'6a6f62' is binary, as are the columns that it is compared with */
-	put(t, "x'", 2);
+	append(t, "x'", 2);
 	for (const unsigned char *c = (const unsigned char *)v->bytes; *c; c++)
-		put(t, (const char[]){digits[*c >> 4], digits[*c & 15]}, 2);
-	put(t, "'", 1);
+		append(t, (const char[]){digits[*c >> 4], digits[*c & 15]}, 2);
+	append(t, "'", 1);
 }
 
 bool
@@ -60,15 +60,15 @@ statement_write(char out[STATEMENT_BYTES], const struct question *q)
 		char *end = NULL;
 		unsigned long n = strtoul(mark + 1, &end, 10);
 
-		put(&t, text, mark - text);
+		append(&t, text, mark - text);
 		text = mark + 1;
 		if (n > 0 && n <= q->n) {
 			put_literal(&t, &q->values[n - 1]);
 			text = end;
 		} else {
-			put(&t, "$", 1);
+			append(&t, "$", 1);
 		}
 	}
-	put(&t, text, strlen(text));
+	append(&t, text, strlen(text));
 	return t.left > 0;
 }
