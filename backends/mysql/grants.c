@@ -134,7 +134,7 @@ static const char see_sql[] = DIRTY
     "SELECT COALESCE(SUM(c.waits), 0), MAX(h.record), COALESCE(SUM(1 - c.waits), 0), "
     "MAX(h.shared), MAX(h.age) "
     "FROM (SELECT waits FROM dlock_grants WHERE mode = $1 AND k = $2) c "
-    "LEFT JOIN (SELECT " GRANTS_CLOCK " - since AS age, shared, record FROM dlock_grants "
+    "LEFT JOIN (SELECT " SERVER_CLOCK " - since AS age, shared, record FROM dlock_grants "
     "WHERE mode = $1 AND k = $2 AND waits = 0 ORDER BY n LIMIT 1) h ON 1";
 
 enum rc
@@ -246,7 +246,7 @@ grants_read_row(void *ctx, const struct row *r)
 }
 
 static const char list_sql[] = DIRTY
-    "SELECT k, waits, n, shared, session, since, " GRANTS_CLOCK
+    "SELECT k, waits, n, shared, session, since, " SERVER_CLOCK
     ", record FROM dlock_grants "
     "WHERE mode = $1 AND ((k = $2 AND waits = $3 AND n > $4) OR (k = $2 AND waits > $3) "
     "OR (k > $2 AND k <= COALESCE($5, REPEAT(x'ff', 512)))) ORDER BY k, waits, n LIMIT $6";

@@ -22,20 +22,16 @@
 #include "backends/sql/look.h"
 #include "backends/sql/session_lock.h"
 
-/* Microseconds of the server's clock, when it is evaluated. */
-#define GRANTS_CLOCK "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)"
-
 /*
  * The value of an expression about a lock of this session; NULL on a server that has become
  * read-only: by now it may be a replica, and excludes nobody.
  */
-#define GRANTS_IS_PRIMARY "@@global.read_only IN ('0', 'OFF')"
 #define GRANTS_ON_PRIMARY(expression) \
-	"CASE WHEN " GRANTS_IS_PRIMARY " THEN " expression " END"
+	"CASE WHEN " SERVER_IS_PRIMARY " THEN " expression " END"
 
 /* Tells, in a transaction, that we wait; $1 to $4 are GRANTS_VALUES. */
 #define GRANTS_WAITS \
-	"SET @dlock_since = COALESCE(@dlock_since, " GRANTS_CLOCK "); " \
+	"SET @dlock_since = COALESCE(@dlock_since, " SERVER_CLOCK "); " \
 	"INSERT INTO dlock_grants (mode, k, shared, record, waits, session, since) " \
 	"VALUES ($1, $2, $3, $4, 1, CONNECTION_ID(), @dlock_since); " \
 	"SET @dlock_waiter = LAST_INSERT_ID(); "
@@ -43,9 +39,9 @@
 /* Tells that we hold, and selects the token. */
 #define GRANTS_HOLDS \
 	"INSERT IGNORE INTO dlock_grants (n, mode, k, shared, record, waits, session, since) " \
-	"VALUES (" GRANTS_CLOCK ", '', '', 0, '', 0, 0, 0); " \
+	"VALUES (" SERVER_CLOCK ", '', '', 0, '', 0, 0, 0); " \
 	"INSERT INTO dlock_grants (mode, k, shared, record, waits, session, since) " \
-	"VALUES ($1, $2, $3, $4, 0, CONNECTION_ID(), " GRANTS_CLOCK "); " \
+	"VALUES ($1, $2, $3, $4, 0, CONNECTION_ID(), " SERVER_CLOCK "); " \
 	"SET @dlock_token = LAST_INSERT_ID(); " \
 	"DELETE FROM dlock_grants WHERE n = @dlock_waiter; " \
 	"SET @dlock_waiter = NULL; " \

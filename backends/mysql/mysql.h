@@ -21,6 +21,10 @@
 struct connecting;
 enum { STATEMENT_BYTES = 12288 }; /* a key, and some records, twice over */
 
+/* Expressions: the server's clock in microseconds, when it is evaluated; may all write there? */
+#define SERVER_CLOCK "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)"
+#define SERVER_IS_PRIMARY "(@@global.read_only IN ('0', 'OFF'))"
+
 /* What a session has found out about its server. */
 struct server_facts {
 	bool is_mariadb;

@@ -196,7 +196,7 @@ try_name(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
 		return rc;
 	if (*got)
 		return grants_take_token(db, &own->lock,
-		    own->no_table    ? "SELECT " GRANTS_ON_PRIMARY(GRANTS_CLOCK)
+		    own->no_table    ? "SELECT " GRANTS_ON_PRIMARY(SERVER_CLOCK)
 			: own->tells ? GRANTS_HOLDS
 				     : "START TRANSACTION; " GRANTS_HOLDS,
 		    subject(db, db->claim->key), until, g, f);

@@ -168,7 +168,7 @@ mysql_row_revoke(struct sql *db, const struct target *target, const char *record
 
 const struct row_driver mysql_row = {
     .add = "INSERT IGNORE INTO dlock_rows (k) VALUES ($1)",
-    .still = "SELECT CASE WHEN " GRANTS_IS_PRIMARY
+    .still = "SELECT CASE WHEN " SERVER_IS_PRIMARY
 	     " THEN EXISTS (SELECT 1 FROM dlock_grants WHERE n = ",
     .still_end = STILL_OURS,
     .release_end = STILL_OURS "; ROLLBACK",

@@ -237,9 +237,8 @@ write_setup(const struct session *s, char *sql, size_t size)
 	    "lock_wait_timeout = 2, sql_safe_updates = 0, sql_big_selects = 1, "
 	    "sql_select_limit = 18446744073709551615, div_precision_increment = 4, "
 	    "unique_checks = 1, foreign_key_checks = 1, wait_timeout = %" PRId64
-	    "%s; " RIGHTS_WHO
-	    "; SELECT CONNECTION_ID(), @@global.read_only NOT IN ('0', 'OFF'), " RIGHTS_IS_NEEDED
-	    ", CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED), %s, %s",
+	    "%s; " RIGHTS_WHO "; SELECT CONNECTION_ID(), NOT " SERVER_IS_PRIMARY
+	    ", " RIGHTS_IS_NEEDED ", " SERVER_CLOCK ", %s, %s",
 	    instant_first(idle_s, IDLE_MOST_S),
 	    is_mariadb
 		? ", max_statement_time = 0, idle_transaction_timeout = 0, "
