@@ -2,7 +2,7 @@
  * named.c - mode=named: GET_LOCK, the named lock of a session, as other programs take it.
  *
  *  1. Names are the whole server's.  So a key is the name dlock: and a hash of database and
- *     key (NAME_OF); -O name= is any name, as another program has it.
+ *     key (name_sql()); -O name= is any name, as another program has it.
  *  2. GET_LOCK says 1: granted; 0: not in time; and NULL where the wait was broken off
  *     (KILL QUERY, a limit of time) or taken for a deadlock: not granted.
  *  3. A waiter waits in the server, which serves in order, in chunks; at the end of each it
