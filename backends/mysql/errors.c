@@ -13,52 +13,50 @@ enum { PLUGIN_MISSING = 2059, PLUGIN_FORBIDDEN = 5010 };
 /* What numbers mean for a lock. */
 static const struct meaning {
 	enum rc rc;
-	const char *hint;
 	unsigned numbers[29]; /* 0 behind the last */
+	const char *hint;
 } meanings[] = {
     /* who we are */
-    {RC_DENIED, NULL, {1131, 1142, 1143, 1227, 1370}},
-    {RC_DENIED, "this user may not use the database", {1044}},
-    {RC_DENIED, "check user and password", {1045, 1698}},
-    {RC_DENIED, "the server has had too many failed logins from here: FLUSH HOSTS",
-	{1129}},
-    {RC_DENIED, "no user may log in from this host", {1130}},
-    {RC_DENIED, "the password must be changed first", {1820}},
-    {RC_DENIED, "the password has expired", {1862}},
-    {RC_DENIED, "the account is locked", {3118, 4151}},
+    {RC_DENIED, {1131, 1142, 1143, 1227, 1370}, NULL},
+    {RC_DENIED, {1044}, "this user may not use the database"},
+    {RC_DENIED, {1045, 1698}, "check user and password"},
+    {RC_DENIED, {1129},
+	"the server has had too many failed logins from here: FLUSH HOSTS"},
+    {RC_DENIED, {1130}, "no user may log in from this host"},
+    {RC_DENIED, {1820}, "the password must be changed first"},
+    {RC_DENIED, {1862}, "the password has expired"},
+    {RC_DENIED, {3118, 4151}, "the account is locked"},
     /* a server on which a lock is not safe, or not possible */
-    {RC_CONFIG, NULL, {1235, 1286}},
-    {RC_CONFIG, "InnoDB is read-only, or recovers (innodb_force_recovery)",
-	{1036, 1874, 1881}},
-    {RC_CONFIG, "name a database that is there, or create it", {1049}},
-    {RC_CONFIG,
-	"whoever has made dlock's procedures is gone: drop them, then dlock help mysql-schema | mysql DATABASE",
-	{1449}},
-    {RC_CONFIG, "this is a replica, or read-only; a lock needs the primary",
-	{ERROR_READ_ONLY, 1792, 1836}},
-    {RC_CONFIG, "set binlog_format to MIXED or ROW", {1665}},
-    {RC_CONFIG,
-	"a number in dlock's tables is none of dlock's: DELETE FROM dlock_keys where it is so",
-	{1690}},
+    {RC_CONFIG, {1235, 1286}, NULL},
+    {RC_CONFIG, {1036, 1874, 1881},
+	"InnoDB is read-only, or recovers (innodb_force_recovery)"},
+    {RC_CONFIG, {1049}, "name a database that is there, or create it"},
+    {RC_CONFIG, {1449},
+	"whoever has made dlock's procedures is gone: drop them, then dlock help mysql-schema | mysql DATABASE"},
+    {RC_CONFIG, {ERROR_READ_ONLY, 1792, 1836},
+	"this is a replica, or read-only; a lock needs the primary"},
+    {RC_CONFIG, {1665}, "set binlog_format to MIXED or ROW"},
+    {RC_CONFIG, {1690},
+	"a number in dlock's tables is none of dlock's: DELETE FROM dlock_keys where it is so"},
     /* what passes */
-    {RC_AGAIN, NULL,
+    {RC_AGAIN,
 	{1020, 1021, 1041, 1053, 1080, 1114, 1135, 1152, 1158, 1159, 1160, 1161, 1180,
 	    1184, ERROR_DEADLOCK, ERROR_DUPLICATE, ERROR_INTERRUPTED, 1412, 1927, 1969,
-	    ERROR_LATE, ERROR_LOCK_DEADLOCK, 3101, 3168, 4031}},
-    {RC_AGAIN, "the server has no room for another connection", {1040}},
-    {RC_AGAIN, "this node of the cluster is not ready", {1047}},
-    {RC_AGAIN, "the user has no room for another connection", {1203}},
-    {RC_AGAIN, "somebody keeps rows of dlock's tables locked", {ERROR_TIMEOUT}},
-    {RC_AGAIN, "the user's share of the server is used up", {1226}},
-    {RC_AGAIN,
-	"somebody has dropped dlock's procedures: dlock help mysql-schema | mysql DATABASE",
-	{ERROR_NO_PROCEDURE}},
+	    ERROR_LATE, ERROR_LOCK_DEADLOCK, 3101, 3168, 4031},
+	NULL},
+    {RC_AGAIN, {1040}, "the server has no room for another connection"},
+    {RC_AGAIN, {1047}, "this node of the cluster is not ready"},
+    {RC_AGAIN, {1203}, "the user has no room for another connection"},
+    {RC_AGAIN, {ERROR_TIMEOUT}, "somebody keeps rows of dlock's tables locked"},
+    {RC_AGAIN, {1226}, "the user's share of the server is used up"},
+    {RC_AGAIN, {ERROR_NO_PROCEDURE},
+	"somebody has dropped dlock's procedures: dlock help mysql-schema | mysql DATABASE"},
 };
 
 static const struct meaning *
 meaning_of(unsigned number)
 {
-	static const struct meaning unknown = {RC_PROTOCOL, NULL, {0}};
+	static const struct meaning unknown = {RC_PROTOCOL, {0}, NULL};
 
 	for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
 		for (const unsigned *n = meanings[i].numbers; *n; n++)
