@@ -3,85 +3,71 @@
  * made of.
  *
  *  1. `-O mode=` chooses how a lock is kept; everything else is a mode's.
- *  2. Tables and procedures are created on first use, by whoever may.  Whoever may not
- *     is told what an administrator has to run.  So is what a newer version adds: nothing
- *     that is there is changed, and those who use it go on.
+ *  2. The first use creates tables and procedures, and so does a newer version what it adds:
+ *     it changes nothing that is there, and older clients go on.  A user without the right
+ *     is told what an administrator has to run.
  *  3. Keys are hexadecimal literals, never words of a statement.
  */
 #include "mysql.h"
 
-#include "backends/sql/lease.h"
-#include "backends/sql/row.h"
+#include "connect.h"
 #include "errors.h"
-#include "session.h"
 
 #include "backends/common/setting.h"
 #include "backends/mysql/schema.sql.h"
-#include "dial.h"
+#include "backends/sql/lease.h"
+#include "backends/sql/row.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- tables and procedures ---- */
 
+/*
+ * The version of schema.sql, and the end of the name of each of its procedures.  Whatever
+ * procedure is changed, all get the next.
+ */
+#define SCHEMA_VERSION "3"
+
 /* Statements end with a line of two slashes, as for the program mysql. */
 static const char end_of_statement[] = "\n//\n";
-
-/* Runs one statement of the schema; what is there already is fine. */
-static enum rc
-create_one(struct sql *db, const char *sql, instant until, struct fault *f)
-{
-	const struct question q = {.text = sql};
-	enum rc rc = sql_ask(db, &q, until, NULL, f);
-
-	return mysql_of(db)->session.said == SAID_EXISTS ? RC_OK : rc;
-}
-
-/* The statement at *text, and moves behind it.  NULL: there is none, or no memory. */
-static char *
-cut_statement(const char **text)
-{
-	const char *end = strstr(*text, end_of_statement);
-	char *sql = end ? strndup(*text, end - *text) : NULL;
-
-	*text = end ? end + sizeof end_of_statement - 1 : "";
-	return sql;
-}
 
 static enum rc
 mysql_create(struct sql *db, instant until, struct fault *f)
 {
-	const char *text = strstr(schema_sql, "\nDELIMITER //\n");
+	const char *text = strstr(schema_sql, "\nDELIMITER //\n"), *end;
 	enum rc rc = RC_OK;
-	char *sql;
 
 	text += sizeof "\nDELIMITER //\n" - 1;
-	while (rc == RC_OK && (sql = cut_statement(&text))) {
-		rc = create_one(db, sql, until, f);
-		free(sql);
+	while (rc == RC_OK && (end = strstr(text, end_of_statement))) {
+		const struct question q = {.text = strndup(text, end - text)};
+
+		if (!q.text)
+			return fault_set(f, RC_SYSTEM, "out of memory");
+		rc = sql_ask(db, &q, until, NULL, f);
+		if (mysql_of(db)->session.last_error == ERROR_EXISTS)
+			rc = RC_OK;
+		free((char *)q.text);
+		text = end + sizeof end_of_statement - 1;
 	}
 	return rc;
 }
 
-/* The rights that a user of a mode needs, as GRANT has them. */
-static const char *
-rights(const struct sql *db)
-{
-	if (db->mode == &row_mode)
-		return "SELECT, INSERT, DELETE ON DATABASE.dlock_rows and ON DATABASE.dlock_grants";
-	if (db->mode == &mysql_named_mode)
-		return "SELECT, INSERT, DELETE ON DATABASE.dlock_grants";
-	return "EXECUTE ON DATABASE.*";
-}
-
-/* Who lacks a right (1044, 1142, 1227, 1370): who has it, and what to do. */
+/* A right is missing (1044, 1142, 1227, 1370): says how to get it. */
 static enum rc
 mysql_explain_denial(const struct sql *db, struct fault *f)
 {
+	const char *rights = "EXECUTE ON DATABASE.*"; /* as GRANT has them */
+
+	if (db->mode == &row_mode)
+		rights =
+		    "SELECT, INSERT, DELETE ON DATABASE.dlock_rows and ON DATABASE.dlock_grants";
+	else if (db->mode == &mysql_named_mode)
+		rights = "SELECT, INSERT, DELETE ON DATABASE.dlock_grants";
 	return fault_set(f, RC_DENIED,
 	    "%s: this user may not use, or not create, dlock's tables and procedures; as an administrator run "
 	    "dlock help mysql-schema | mysql DATABASE, then GRANT %s TO the user",
-	    db->where, rights(db));
+	    db->where, rights);
 }
 
 /*
@@ -243,7 +229,7 @@ mysql_store_close(struct store *s)
 
 	if (!my)
 		return;
-	session_free(&my->session);
+	session_free(&my->db);
 	free(my->db.own);
 	free(my);
 }
@@ -262,7 +248,7 @@ mysql_open(
 	if (rc == RC_OK && my->name && my->db.mode != &mysql_named_mode)
 		rc = fault_set(f, RC_USAGE, "name= goes with mode=named only");
 	if (rc == RC_OK) /* the tables of the others lie in a database */
-		rc = session_init(&my->session, &my->db, site->url,
+		rc = session_init(&my->db, site->url,
 		    my->db.mode == &mysql_named_mode ? "" : "dlock", f);
 	if (rc == RC_OK)
 		rc = sql_begin(&my->db, f);
@@ -280,7 +266,7 @@ mysql_identify(struct store *s, struct identity *id, struct fault *f)
 
 	identity_add(id, "mode", my->db.mode->name);
 	identity_add(id, "name", my->name);
-	return dial_identify(my->session.my, my->session.mysql, &my->session.login, id)
+	return connect_identify(my->session.my, my->session.mysql, &my->session.login, id)
 	    ? RC_OK
 	    : fault_set(f, RC_SYSTEM, "out of memory");
 }

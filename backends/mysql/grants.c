@@ -1,8 +1,7 @@
-/* grants.c - reads dlock_grants, and ends a session that is named there. */
+/* grants.c - writes and reads dlock_grants, and ends a session that is named there. */
 #include "grants.h"
 
 #include "errors.h"
-#include "session.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,18 +13,28 @@ enum { PAGE = 500 };
 #define DIRTY "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED; "
 
 enum rc
-grants_read_token(struct sql *db, struct answer *a, uint64_t *token, struct fault *f)
+grants_take_token(struct sql *db, struct session_lock *l, const char *text,
+    const char *what, instant until, struct grant *g, struct fault *f)
 {
-	struct row row = answer_next(a);
-	int64_t n = 0;
-	bool fine = row_integer(&row, 0, 1, INT64_MAX, &n),
-	     is_null = row_is_null(&row, 0);
+	const struct question q = {
+	    .text = text, SQL_VALUES(GRANTS_VALUES(db, what)), .fields = 1};
+	struct answer a = {.db = NULL};
+	struct row row;
+	int64_t token;
+	enum rc rc = session_exec(
+	    db, &q, retry_answer(instant_now(), ASK_PATIENCE, until), &a, f);
 
-	*token = (uint64_t)n;
-	answer_drop(a);
-	if (is_null)
-		return session_read_only(db, f);
-	return fine ? RC_OK : sql_makes_no_sense(db, RC_PROTOCOL, f);
+	if (rc != RC_OK)
+		return rc;
+	row = answer_next(&a);
+	if (row_is_null(&row, 0))
+		rc = session_read_only(db, f);
+	else if (!row_integer(&row, 0, 1, INT64_MAX, &token))
+		rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
+	else
+		session_lock_granted(db, l, (uint64_t)token, a.sent, g);
+	answer_drop(&a);
+	return rc;
 }
 
 /* ---- the session ---- */
@@ -40,7 +49,7 @@ grants_read_token(struct sql *db, struct answer *a, uint64_t *token, struct faul
 static const char unfit_sql[] = IS_FOREIGN("dlock_rows") " OR " IS_FOREIGN(
     "dlock_grants");
 
-/* A lock of this session: is it one for all who come to this server? */
+/* Does a lock of this session exclude all other clients? */
 static enum rc
 check_fit(const struct sql *db, struct fault *f)
 {
@@ -95,20 +104,12 @@ check_group(struct sql *db, instant until, struct fault *f)
 		  db->where);
 }
 
-/* In whole seconds, and never less than the lease. */
-static unsigned
-lease_seconds(const struct claim *claim)
-{
-	return (unsigned)instant_first((claim->ttl + NS_PER_S - 1) / NS_PER_S, 31536000);
-}
-
 enum rc
 grants_open(struct sql *db, struct session_lock *l, instant until, struct fault *f)
 {
 	struct session *s = &mysql_of(db)->session;
 	enum rc rc;
 
-	s->idle_s = lease_seconds(db->claim);
 	s->unfit_sql = unfit_sql;
 	(void)session_is_open(s->db);
 	rc = session_open(s->db, until, f);
@@ -133,7 +134,7 @@ static const char see_sql[] = DIRTY
     "SELECT COALESCE(SUM(c.waits), 0), MAX(h.record), COALESCE(SUM(1 - c.waits), 0), "
     "MAX(h.shared), MAX(h.age) "
     "FROM (SELECT waits FROM dlock_grants WHERE mode = $1 AND k = $2) c "
-    "LEFT JOIN (SELECT " GRANTS_CLOCK " - since AS age, shared, record FROM dlock_grants "
+    "LEFT JOIN (SELECT " SERVER_CLOCK " - since AS age, shared, record FROM dlock_grants "
     "WHERE mode = $1 AND k = $2 AND waits = 0 ORDER BY n LIMIT 1) h ON 1";
 
 enum rc
@@ -170,7 +171,7 @@ struct grants_look {
 	int64_t waits, number;            /* of the last row, below its key */
 };
 
-/* Who holds it without a row; once, and before those who wait. */
+/* Tells of the holder without a row, once, and before the waiters. */
 static void
 grants_tell_foreign(struct grants_look *s)
 {
@@ -190,7 +191,7 @@ grants_tell_foreign(struct grants_look *s)
 	sql_look_entry(&s->seen, &e);
 }
 
-/* Where a row stands.  False: a server that makes no sense, or goes back. */
+/* The position of a row in the list.  False: it makes no sense, or goes back. */
 static bool
 grants_read_place(const struct row *r, struct grants_look *s)
 {
@@ -215,24 +216,24 @@ grants_read_place(const struct row *r, struct grants_look *s)
 }
 
 static bool
-grants_see_row(const struct row *r, struct grants_look *s)
+grants_read_row(void *ctx, const struct row *r)
 {
+	struct grants_look *s = ctx;
 	char owner[SESSION_NAME_BYTES];
-	struct session_name name = {.second = s->number};
-	struct entry e = {.kind = s->waits ? ENTRY_WAITER : ENTRY_HOLDER,
-	    .key = s->seen.key,
-	    .slot = -1,
-	    .owner = owner,
-	    .record = row_words(r, RECORD),
-	    .until = EPOCH_NONE};
+	struct session_name name;
+	struct entry e = {.slot = -1, .owner = owner, .until = EPOCH_NONE};
 	bool shared;
 
-	if (!row_boolean(r, SHARED, &shared) ||
+	if (!grants_read_place(r, s) || !row_boolean(r, SHARED, &shared) ||
 	    !row_integer(r, SESSION, 0, INT64_MAX, &name.session))
 		return false;
 	if (!row_integer(r, SINCE, 0, INT64_MAX, &e.since))
 		e.since = EPOCH_NONE;
+	e.kind = s->waits ? ENTRY_WAITER : ENTRY_HOLDER;
+	e.key = s->seen.key;
 	e.lock = shared ? KIND_SHARED : KIND_EXCLUSIVE;
+	e.record = row_words(r, RECORD);
+	name.second = s->number;
 	session_name_write(owner, &name);
 	if (s->also && s->also->session == name.session)
 		s->also = NULL;
@@ -244,43 +245,41 @@ grants_see_row(const struct row *r, struct grants_look *s)
 	return true;
 }
 
-static bool
-grants_read_row(void *ctx, const struct row *r)
-{
-	return grants_read_place(r, ctx) && grants_see_row(r, ctx);
-}
-
 static const char list_sql[] = DIRTY
-    "SELECT k, waits, n, shared, session, since, " GRANTS_CLOCK
+    "SELECT k, waits, n, shared, session, since, " SERVER_CLOCK
     ", record FROM dlock_grants "
     "WHERE mode = $1 AND ((k = $2 AND waits = $3 AND n > $4) OR (k = $2 AND waits > $3) "
     "OR (k > $2 AND k <= COALESCE($5, REPEAT(x'ff', 512)))) ORDER BY k, waits, n LIMIT $6";
 
-/* The next page; *n: how many rows it had. */
-static enum rc
-grants_look_at_page(
-    struct sql *db, struct grants_look *s, const char *what, int *n, struct fault *f)
+bool
+grants_out_of_reach(const struct sql *db, enum rc rc)
 {
-	const struct question q = {.text = list_sql,
-	    SQL_VALUES(SQL_TEXT(db->mode->name), SQL_TEXT(s->seen.key), SQL_INT(s->waits),
-		SQL_INT(s->number), SQL_TEXT(what), SQL_INT(PAGE)),
-	    .fields = LIST_FIELDS,
-	    .many = true};
-	return sql_look_page(db, &s->seen, &q, grants_read_row, s, n, f);
+	return sql_is_connected(db) &&
+	    (rc == RC_DENIED || mysql_const(db)->session.last_error == ERROR_NO_DATABASE);
 }
 
 enum rc
 grants_each(struct sql *db, const struct look *look, const char *what,
     const struct grants_holder *also, struct fault *f)
 {
-	struct grants_look s = {.seen.look = look, .also = also, .waits = -1};
+	struct grants_look s = {
+	    .seen.look = look, .also = also && also->session ? also : NULL, .waits = -1};
 	int n;
 	enum rc rc;
 
 	snprintf(s.seen.key, sizeof s.seen.key, "%s", what ? what : "");
-	do
-		rc = grants_look_at_page(db, &s, what, &n, f);
-	while (rc == RC_OK && n == PAGE && !s.seen.enough);
+	do {
+		const struct question q = {.text = list_sql,
+		    SQL_VALUES(SQL_TEXT(db->mode->name), SQL_TEXT(s.seen.key),
+			SQL_INT(s.waits), SQL_INT(s.number), SQL_TEXT(what),
+			SQL_INT(PAGE)),
+		    .fields = LIST_FIELDS,
+		    .many = true};
+
+		rc = sql_look_page(db, &s.seen, &q, grants_read_row, &s, &n, f);
+	} while (rc == RC_OK && n == PAGE && !s.seen.enough);
+	if (also && rc != RC_OK && rc != RC_STOP && grants_out_of_reach(db, rc))
+		rc = RC_OK;
 	if (rc == RC_OK) {
 		grants_tell_foreign(&s);
 		sql_look_waiting(&s.seen);
@@ -288,21 +287,11 @@ grants_each(struct sql *db, const struct look *look, const char *what,
 	return rc;
 }
 
-enum rc
-grants_tell(const struct look *look, const char *what, const struct grants_holder *also)
-{
-	struct grants_look s = {.seen.look = look, .also = also};
-
-	snprintf(s.seen.key, sizeof s.seen.key, "%s", what ? what : "");
-	grants_tell_foreign(&s);
-	return RC_OK;
-}
-
 /* ---- ending one ---- */
 
-#define END_PATIENCE (5 * NS_PER_S) /* for a session that was told to end */
+#define END_MOST (5 * NS_PER_S) /* for a session that was told to end */
 
-enum { SAID_NO_THREAD = 1094, SAID_NOT_OURS = 1095 };
+enum { ERROR_NO_THREAD = 1094, ERROR_NOT_OURS = 1095 };
 
 static enum rc
 refuse_gone(const struct sql *db, struct fault *f)
@@ -310,22 +299,26 @@ refuse_gone(const struct sql *db, struct fault *f)
 	return fault_set(f, RC_LOST, "%s has no such session (any more)", db->where);
 }
 
-/* Does this session hold it?  As a row says: RC_OK, or RC_LOST. */
+/* Does this session hold it?  RC_OK, or RC_LOST. */
 static enum rc
-check_row(struct sql *db, const char *what, const struct session_name *name,
-    instant until, struct fault *f)
+check_holder(struct sql *db, const char *what, const struct session_name *name,
+    const char *holds, instant until, struct fault *f)
 {
-	const struct question q = {.text = DIRTY
-	    "SELECT COUNT(*) FROM dlock_grants WHERE n = $1 AND session = $2 "
-	    "AND mode = $3 AND k = $4 AND waits = 0",
-	    SQL_VALUES(SQL_INT(name->second), SQL_INT(name->session),
-		SQL_TEXT(db->mode->name), SQL_TEXT(what)),
+	char text[600];
+	const struct question q = {.text = text,
+	    SQL_VALUES(SQL_TEXT(db->mode->name), SQL_TEXT(what), SQL_INT(name->second),
+		SQL_INT(name->session)),
 	    .fields = 1};
 	struct answer a = {.db = NULL};
 	struct row row;
 	bool there = false;
-	enum rc rc = sql_ask_existing(db, &q, until, &a, f);
+	enum rc rc;
 
+	snprintf(text, sizeof text, DIRTY "SELECT %s",
+	    name->second ? "COUNT(*) FROM dlock_grants WHERE mode = $1 AND k = $2 "
+			   "AND waits = 0 AND n = $3 AND session = $4"
+			 : holds);
+	rc = sql_ask_existing(db, &q, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
 	row = answer_next(&a);
@@ -339,11 +332,11 @@ kill_session(struct sql *db, int64_t session, instant until, struct fault *f)
 {
 	const struct question q = {.text = "KILL $1", SQL_VALUES(SQL_INT(session))};
 	enum rc rc = session_exec(db, &q, until, NULL, f);
-	unsigned said = mysql_of(db)->session.said;
+	unsigned error = mysql_of(db)->session.last_error;
 
-	if (rc != RC_OK && said == SAID_NO_THREAD)
+	if (rc != RC_OK && error == ERROR_NO_THREAD)
 		return refuse_gone(db, f);
-	if (rc != RC_OK && said == SAID_NOT_OURS)
+	if (rc != RC_OK && error == ERROR_NOT_OURS)
 		return fault_set(f, RC_DENIED,
 		    "%s: this user may not end that session: use the user that holds it, or GRANT "
 		    "CONNECTION ADMIN (MySQL: CONNECTION_ADMIN) ON *.* TO the user",
@@ -352,12 +345,10 @@ kill_session(struct sql *db, int64_t session, instant until, struct fault *f)
 }
 
 enum rc
-grants_end(struct sql *db, const char *what, const char *owner,
-    enum rc (*holds)(
-	struct sql *, const char *what, int64_t session, instant until, struct fault *),
+grants_end(struct sql *db, const char *what, const char *owner, const char *holds,
     instant until, struct fault *f)
 {
-	instant end = instant_first(until, instant_now() + END_PATIENCE);
+	instant end = instant_first(until, instant_now() + END_MOST);
 	struct host *host = db->base.host;
 	struct session_name name;
 	bool told = false;
@@ -366,8 +357,7 @@ grants_end(struct sql *db, const char *what, const char *owner,
 	if (!session_name_read(owner, &name) || (name.second == 0 && !holds))
 		return refuse_gone(db, f);
 	for (;;) {
-		rc = name.second ? check_row(db, what, &name, until, f)
-				 : holds(db, what, name.session, until, f);
+		rc = check_holder(db, what, &name, holds, until, f);
 		if (rc != RC_OK)
 			return rc == RC_LOST && told ? RC_OK : rc;
 		if (!told)

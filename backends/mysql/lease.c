@@ -2,40 +2,24 @@
  * lease.c - mode=lease in MySQL and MariaDB: what their schema.sql needs besides.
  *
  *  1. A wake-up lock is a GET_LOCK of the session.  Nobody has one behind a proxy, nor at a
- *     node of Galera, where others would not see it; and a server takes a long chain of
- *     sleepers for a deadlock: so not all have one to sleep on (schema.sql).
- *  2. What a procedure selects it selects after COMMIT, and nothing is believed before the
- *     whole answer has come.
- *  3. Everybody who sees the processlist reads what stands in a statement: so the claim's owner
- *     is sent to release only.
+ *     node of Galera, where others would not see it.  A server takes a long chain of sleepers
+ *     for a deadlock: so not all waiters have one to sleep on (schema.sql).
+ *  2. A procedure selects its answer after COMMIT, and nothing is believed before all of that
+ *     has come.
+ *  3. Statements stand in the processlist for others to read: so the claim's owner is sent to
+ *     release only.
  */
 #include "mysql.h"
 
 #include "backends/sql/lease.h"
-#include "session.h"
 
-/* Of the number of a session, a login tells 32 bits. */
 static int64_t
 number_of_session(const struct sql *db)
 {
-	const struct session *s = &mysql_const(db)->session;
-
-	return s->server.is_galera ? 0 : (int64_t)(uint32_t)session_number(s);
+	return mysql_const(db)->session.server.is_galera ? 0 : session_number(db);
 }
 
-static int64_t
-server_time(const struct sql *db, instant until)
-{
-	return session_server_time(&mysql_const(db)->session, until);
-}
-
-static void
-set_clock(struct sql *db, int64_t microseconds)
-{
-	session_set_clock(&mysql_of(db)->session, microseconds);
-}
-
-/* Whoever is woken by the release has our wake-up lock, too, but had it not before. */
+/* The waiter that a release wakes has our wake-up lock, too, but had it not before. */
 #define WAKE_LOCK "IS_USED_LOCK(CONCAT('dlock:', LEFT(SHA2($1, 256), 32)))"
 #define WAKE_LOCK_OF_HOLD "IS_USED_LOCK(CONCAT('dlock:', LEFT(SHA2($1, 256), 32), 'h'))"
 
@@ -45,38 +29,34 @@ static const char end_old_sessions[] =
 
 /* ---- after a hold was taken away ---- */
 
-/* Those who sleep in dlock_await on its wake-up lock, as far as our user sees them. */
+/* The sessions that sleep in dlock_await on its wake-up lock, as far as our user sees them. */
 static const char sleepers_sql[] =
     "SELECT id FROM information_schema.processlist WHERE state = 'User lock' "
     "AND info LIKE CONCAT('CALL dlock_await%', LOWER(HEX(@dlock_wake)), '%') LIMIT 1000";
 
-static void
-wake(struct sql *db, int64_t session, instant until)
-{
-	const struct question q = {.text = "KILL QUERY $1", SQL_VALUES(SQL_INT(session))};
-	struct fault unheard;
-
-	(void)session_exec(db, &q, until, NULL, &unheard);
-}
-
 /*
- * Has them ask again: they are not to wait for the end of their sleep.  It needs a right
- * over their sessions; without it they wake by themselves.
+ * Has them ask again before the end of their sleep.  It needs a right over their sessions;
+ * without it they wake by themselves.
  */
 static void
 wake_sleepers(struct sql *db, instant until)
 {
-	const struct question q = {.text = sleepers_sql, .fields = 1, .many = true};
+	const struct question sleepers = {
+	    .text = sleepers_sql, .fields = 1, .many = true};
 	struct answer a = {.db = NULL};
 	struct fault unheard;
 	struct row row;
 	int64_t session;
 
-	if (session_exec(db, &q, until, &a, &unheard) != RC_OK)
+	if (session_exec(db, &sleepers, until, &a, &unheard) != RC_OK)
 		return;
 	while ((row = answer_next(&a)).at)
-		if (row_integer(&row, 0, 1, INT64_MAX, &session))
-			wake(db, session, until);
+		if (row_integer(&row, 0, 1, INT64_MAX, &session)) {
+			const struct question wake = {
+			    .text = "KILL QUERY $1", SQL_VALUES(SQL_INT(session))};
+
+			(void)session_exec(db, &wake, until, NULL, &unheard);
+		}
 	answer_drop(&a);
 }
 
@@ -85,7 +65,7 @@ const struct lease_driver mysql_lease = {
     .damaged = "a row in dlock's tables that no dlock has written",
     .end_old_sessions = end_old_sessions,
     .session_number = number_of_session,
-    .server_time = server_time,
-    .set_clock = set_clock,
+    .server_time = session_server_time,
+    .set_clock = session_set_clock,
     .taken_away = wake_sleepers,
 };

@@ -3,18 +3,22 @@
 
 #include "backends/common/dl.h"
 
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
-#include <string.h>
 #include <sys/socket.h>
 
 static struct libmariadb table;
 
-/* On which connection this thread's call of libmariadb may go on reading, and how long. */
+/* What this thread's call of libmariadb is for. */
 static _Thread_local struct {
 	MYSQL *mysql;
-	size_t *left; /* so many bytes; NULL: any number */
+	size_t *left; /* so many bytes it may read; NULL: any number */
 	struct login_watch *login;
-} bounds;
+	sigset_t mask;    /* as it was before, */
+	bool was_pending; /* and SIGPIPE */
+} call;
 
 static const struct dl_symbol symbols[] = {
 #define X(name) {"mysql_" #name, (void **)&table.name, false},
@@ -33,47 +37,78 @@ cut_off(MYSQL *mysql)
 	shutdown(table.get_socket(mysql), SHUT_RDWR);
 }
 
+/* A server begins with a packet whose number is 0: a greeting of protocol 10, or an error. */
 static void
 see_beginning(struct login_watch *w, const unsigned char *bytes, size_t n)
 {
-	size_t room = sizeof w->begin - w->begun, more = n < room ? n : room;
-
-	memcpy(w->begin + w->begun, bytes, more);
-	w->begun += more;
+	for (; n > 0 && w->begun < sizeof w->begin; n--)
+		w->begin[w->begun++] = *bytes++;
+	w->is_foreign = w->begun == sizeof w->begin &&
+	    (w->begin[2] != 0 || w->begin[3] != 0 ||
+		(w->begin[4] != 10 && w->begin[4] != 255));
 }
 
 /* Called with what has been read (mode 0) or written; n is negative for an error. */
 static void
 see_bytes(int mode, MYSQL *mysql, const unsigned char *bytes, size_t n)
 {
-	if (mysql != bounds.mysql)
+	struct login_watch *w = call.login;
+	bool fails = n > SIZE_MAX / 2, reads = mode == 0 && !fails;
+
+	if (mysql != call.mysql)
 		return;
-	if (n > SIZE_MAX / 2) {
-		if (bounds.login)
-			bounds.login->is_cut = bounds.login->is_cut || mode != 0;
-		return;
-	}
-	if (mode == 0 && bounds.login)
-		see_beginning(bounds.login, bytes, n);
-	if (mode == 0 && bounds.left) {
-		*bounds.left = n < *bounds.left ? *bounds.left - n : 0;
-		if (*bounds.left == 0)
+	if (reads && call.left) {
+		*call.left = n < *call.left ? *call.left - n : 0;
+		if (*call.left == 0)
 			cut_off(mysql);
 	}
+	if (!w)
+		return;
+	if (reads)
+		see_beginning(w, bytes, n);
+	w->is_cut = w->is_cut || (fails && mode != 0);
 	/* the greeting has been read before, not just now, if there is a version */
-	if (bounds.login && bounds.login->wants_tls && table.get_server_info(mysql) &&
-	    !(mysql->server_capabilities & CLIENT_SSL)) {
-		bounds.login->is_plain = true;
+	w->is_plain = w->is_plain ||
+	    (!fails && w->wants_tls && table.get_server_info(mysql) &&
+		!(mysql->server_capabilities & CLIENT_SSL));
+	if (w->is_foreign || w->is_plain)
 		cut_off(mysql);
-	}
 }
 
 void
-libmariadb_bound(MYSQL *mysql, size_t *left, struct login_watch *login)
+libmariadb_enter(MYSQL *mysql, size_t *left, struct login_watch *login)
 {
-	bounds.mysql = mysql;
-	bounds.left = left;
-	bounds.login = login;
+	sigset_t pipe, pending;
+
+	sigemptyset(&pipe);
+	sigaddset(&pipe, SIGPIPE);
+	sigpending(&pending);
+	call.was_pending = sigismember(&pending, SIGPIPE);
+	pthread_sigmask(SIG_BLOCK, &pipe, &call.mask);
+	call.mysql = mysql;
+	call.left = left;
+	call.login = login;
+}
+
+void
+libmariadb_leave(void)
+{
+	const struct timespec now = {0, 0};
+	sigset_t pipe;
+
+	call.mysql = NULL;
+	sigemptyset(&pipe);
+	sigaddset(&pipe, SIGPIPE);
+	while (!call.was_pending && sigtimedwait(&pipe, NULL, &now) == SIGPIPE)
+		continue;
+	pthread_sigmask(SIG_SETMASK, &call.mask, NULL);
+}
+
+short
+libmariadb_events(int status)
+{
+	return (status & MYSQL_WAIT_READ ? POLLIN : 0) |
+	    (status & MYSQL_WAIT_WRITE ? POLLOUT : 0);
 }
 
 enum rc

@@ -6,8 +6,8 @@
  * my->close(m) is mysql_close(m).
  *
  * Only libmariadb will do, for MySQL servers too: libmysqlclient has another MYSQL and
- * another non-blocking API.  What may wait is called by its _start and _cont, which give
- * back what to wait for (MYSQL_WAIT_READ and the like; 0: done).
+ * another non-blocking API.  A function that may wait has a _start and a _cont, which
+ * return what to wait for (MYSQL_WAIT_READ and the like; 0: done).
  */
 #ifndef DLOCK_MYSQL_LIB_H
 #define DLOCK_MYSQL_LIB_H
@@ -26,9 +26,7 @@
 	X(get_server_info) \
 	X(get_socket) \
 	X(get_ssl_cipher) \
-	X(get_timeout_value_ms) \
 	X(init) \
-	X(data_seek) \
 	X(next_result_cont) \
 	X(next_result_start) \
 	X(num_fields) \
@@ -39,7 +37,6 @@
 	X(real_connect_start) \
 	X(real_query_cont) \
 	X(real_query_start) \
-	X(set_local_infile_handler) \
 	X(store_result_cont) \
 	X(store_result_start) \
 	X(thread_id)
@@ -56,22 +53,31 @@ struct libmariadb {
 
 /* What libmariadb does not tell of a login. */
 struct login_watch {
-	bool wants_tls; /* to be set before */
-	bool is_plain;  /* the server has no TLS, though that is wanted */
-	bool is_cut;    /* something could not be sent */
-	/* the first bytes that libmariadb has read, and how many of them there are */
+	bool wants_tls;  /* to be set before, */
+	instant end;     /* as when to give up */
+	bool is_plain;   /* the server has no TLS, though that is wanted */
+	bool is_foreign; /* it speaks another language */
+	bool is_cut;     /* something could not be sent */
+	/* the first bytes that the server has sent, and how many of them there are */
 	unsigned char begin[5];
 	size_t begun;
 };
 
 /*
- * From now on, what this thread reads on that connection is taken from *left, and with nothing
- * left the connection is cut off: for libmariadb gives nobody a turn as long as a server goes
- * on talking, and keeps all of it.  And a login is watched: where TLS is wanted and a server
- * that has none goes on after its greeting, the connection is cut off, for libmariadb tells
- * it the password then.  NULL: no matter.
+ * Every call that reads or writes on a connection stands between these two.  The bytes that
+ * it reads are taken from *left (NULL: no matter), and with none left the connection is cut
+ * off: libmariadb does not return as long as a server goes on talking, and keeps all of it.
+ * OpenSSL writes to sockets without MSG_NOSIGNAL: here no peer that has gone raises SIGPIPE.
+ *
+ * A login is watched.  It is cut off where the other end speaks another language, and where TLS is
+ * wanted and a server that has none goes on after its greeting: libmariadb would tell it the
+ * password.
  */
-void libmariadb_bound(MYSQL *, size_t *left, struct login_watch *);
+void libmariadb_enter(MYSQL *, size_t *left, struct login_watch *);
+void libmariadb_leave(void);
+
+/* What libmariadb waits for (MYSQL_WAIT_READ and so on), as poll(2) has it. */
+short libmariadb_events(int status);
 
 /*
  * Gives the table.  RC_CONFIG: libmariadb.so.3 is not installed, or lacks a function;

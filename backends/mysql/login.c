@@ -1,4 +1,4 @@
-/* login.c - where a MySQL or MariaDB server is, from a URL and settings. */
+/* login.c - reads a login from a URL, and checks it. */
 #include "login.h"
 
 #include "backends/common/url.h"
@@ -28,17 +28,6 @@ take_part(char *out, size_t size, const struct url_part *p)
 }
 
 static enum rc
-login_user(struct login *a, const struct url *u, struct fault *f)
-{
-	a->has_password = a->has_password || u->password.at;
-	if (!take_part(a->user, sizeof a->user, &u->user) ||
-	    !take_part(a->password, sizeof a->password, &u->password))
-		return refuse_url(
-		    f, "has a user or password that is too long, or a wrong %XX in it");
-	return RC_OK;
-}
-
-static enum rc
 login_host(struct login *a, const struct url *u, struct fault *f)
 {
 	struct endpoint e;
@@ -56,26 +45,11 @@ login_host(struct login *a, const struct url *u, struct fault *f)
 	return RC_OK;
 }
 
-static enum rc
-login_database(struct login *a, const struct url *u, struct fault *f)
-{
-	struct url_part name = {u->path.at, 0};
-
-	if (u->query.at)
-		return refuse_url(f, "has a query: what it says is said by -O");
-	if (u->path.n > 1)
-		name = (struct url_part){u->path.at + 1, u->path.n - 1};
-	if (!take_part(a->database, sizeof a->database, &name) ||
-	    strchr(a->database, '/'))
-		return refuse_url(
-		    f, "has a database's name that is none, or longer than 64 bytes");
-	return RC_OK;
-}
-
 enum rc
 login_parse(struct login *a, const char *url, struct fault *f)
 {
 	const char *wrong;
+	struct url_part name = {NULL, 0};
 	struct url u;
 	enum rc rc;
 
@@ -84,14 +58,27 @@ login_parse(struct login *a, const char *url, struct fault *f)
 	wrong = url_cut(&u, url);
 	if (wrong)
 		return refuse_url(f, wrong);
-	rc = login_user(a, &u, f);
-	if (rc == RC_OK)
-		rc = login_host(a, &u, f);
-	return rc == RC_OK ? login_database(a, &u, f) : rc;
+	a->has_password = a->has_password || u.password.at;
+	if (!take_part(a->user, sizeof a->user, &u.user) ||
+	    !take_part(a->password, sizeof a->password, &u.password))
+		return refuse_url(
+		    f, "has a user or password that is too long, or a wrong %XX in it");
+	rc = login_host(a, &u, f);
+	if (rc != RC_OK)
+		return rc;
+	if (u.query.at)
+		return refuse_url(f, "has a query: what it says is said by -O");
+	if (u.path.n > 1)
+		name = (struct url_part){u.path.at + 1, u.path.n - 1};
+	if (!take_part(a->database, sizeof a->database, &name) ||
+	    strchr(a->database, '/'))
+		return refuse_url(
+		    f, "has a database's name that is none, or longer than 64 bytes");
+	return RC_OK;
 }
 
 enum rc
-login_check(const struct login *a, struct fault *f)
+login_check(struct login *a, struct fault *f)
 {
 	bool is_local = !*a->host || (strcmp(a->host, "localhost") == 0 && !a->port);
 
@@ -103,6 +90,8 @@ login_check(const struct login *a, struct fault *f)
 	if (a->tls.wish == TLS_OFF && (a->tls.cacert || a->tls.cert))
 		return fault_set(
 		    f, RC_USAGE, "tls=off, and cacert= or cert=, contradict each other");
+	if (a->tls.wish == TLS_UNSAID && (a->tls.cacert || a->tls.cert))
+		a->tls.wish = TLS_VERIFY;
 	return RC_OK;
 }
 

@@ -1,5 +1,5 @@
 /*
- * login.h - where a MySQL or MariaDB server is and who we are to it.
+ * login.h - the server to connect to, and the user to log in as.
  *
  *	mysql://[USER[:PASSWORD]@][HOST[:PORT]][/DATABASE]      or mariadb://
  *
@@ -9,8 +9,8 @@
  *
  * What is not stated comes from the option files (my.cnf: the groups client,
  * client-server, client-mariadb and dlock): host, port, socket, user, password, and those
- * of TLS.  So no password need stand in a URL.  The database does not (but for
- * mode=named): whoever names none has one called dlock.
+ * of TLS.  So no password need stand in a URL.  The database does not come from there (but
+ * for mode=named): it is called dlock where none is named.
  */
 #ifndef DLOCK_MYSQL_LOGIN_H
 #define DLOCK_MYSQL_LOGIN_H
@@ -22,7 +22,7 @@
 enum tls_wish {
 	TLS_UNSAID, /* as the option files say; else none, but with a CA or certificate */
 	TLS_OFF,    /* none */
-	TLS_ENCRYPT, /* whoever is at the other end */
+	TLS_ENCRYPT, /* whatever the other end is */
 	TLS_VERIFY,  /* the server's certificate is from a CA of ours, and for its name */
 };
 
@@ -47,8 +47,11 @@ struct login {
  */
 enum rc login_parse(struct login *a, const char *url, struct fault *);
 
-/* What makes sense by itself, but not together.  RC_OK, or RC_USAGE. */
-enum rc login_check(const struct login *, struct fault *);
+/*
+ * When all is read: RC_USAGE, if the parts contradict each other.  A CA or a certificate asks
+ * for TLS_VERIFY.
+ */
+enum rc login_check(struct login *, struct fault *);
 
 /* For people: "mysql db1:3306/app". */
 void login_print(const struct login *, char *out, size_t size);

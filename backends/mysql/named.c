@@ -2,22 +2,21 @@
  * named.c - mode=named: GET_LOCK, the named lock of a session, as other programs take it.
  *
  *  1. Names are the whole server's.  So a key is the name dlock: and a hash of database and
- *     key (NAME_OF); -O name= is any name, as another program has it.
+ *     key (name_sql()); -O name= is any name, as another program has it.
  *  2. GET_LOCK says 1: granted; 0: not in time; and NULL where the wait was broken off
  *     (KILL QUERY, a limit of time) or taken for a deadlock: not granted.
- *  3. Waiting is done in the server, which serves in order, in chunks: at the end of each one
- *     loses the place.  A session holds one name, and waits for no other: there can be no
- *     deadlock.  MySQL's GET_LOCK knows whole seconds, and rounds: what is less is slept here,
- *     and ends with a question.
- *  4. Who holds and who waits stands in dlock_grants (grants.h), which also has the tokens.
- *     Where that table is not to be had (no database, no right), others see a session
+ *  3. A waiter waits in the server, which serves in order, in chunks; at the end of each it
+ *     loses its place.  A session holds one name, and waits for no other: there can be no
+ *     deadlock.  MySQL's GET_LOCK knows whole seconds, and rounds: a shorter wait is slept
+ *     here, and ends with a question.
+ *  4. Holders and waiters stand in dlock_grants (grants.h), which also has the tokens.
+ *     Where that table is out of reach (no database, no right), others see a session
  *     without a record, and tokens are microseconds of the server's clock.
- *  5. What holds for all session locks: sql/session_lock.h.
+ *  5. sql/session_lock.h says what holds for all session locks.
  */
 #include "grants.h"
 
 #include "errors.h"
-#include "session.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -36,16 +35,14 @@ named_of(const struct sql *db)
 	return sql_own(db, &mysql_named_mode);
 }
 
-/* The name of a key, as an expression; $2 is the key, */
-#define NAME_OF_KEY \
-	"CONCAT('dlock:', LEFT(SHA2(CONCAT(COALESCE(CAST(DATABASE() AS BINARY), ''), x'00', $2), 256), 40))"
-/* or the name itself. */
-#define NAME_STATED "CONVERT($2 USING utf8mb4)"
-
+/* The name, as an expression: $2 is the key, or the name itself. */
 static const char *
 name_sql(const struct sql *db)
 {
-	return mysql_const(db)->name ? NAME_STATED : NAME_OF_KEY;
+	return mysql_const(db)->name
+	    ? "CONVERT($2 USING utf8mb4)"
+	    : "CONCAT('dlock:', LEFT(SHA2(CONCAT(COALESCE(CAST(DATABASE() AS BINARY), ''), "
+	      "x'00', $2), 256), 40))";
 }
 
 /* What is locked, as dlock_grants has it. */
@@ -59,17 +56,9 @@ subject(const struct sql *db, const char *key)
 
 /* ---- acquire ---- */
 
-/* Was a question that wants the table in vain because it is out of reach? */
-static bool
-lacks_table(const struct sql *db, enum rc rc)
-{
-	return sql_is_connected(db) &&
-	    (rc == RC_DENIED || mysql_const(db)->session.said == SAID_NO_DATABASE);
-}
-
 /*
- * After such a question: sees to it that there is a table, or that none is asked for.
- * RC_OK: ask again.
+ * After a question that wants the table: sees to it that there is one, or that none is asked
+ * for.  RC_OK: ask again.
  */
 static enum rc
 get_table(struct sql *db, enum rc rc, instant until, struct fault *f)
@@ -79,34 +68,10 @@ get_table(struct sql *db, enum rc rc, instant until, struct fault *f)
 
 	if (rc != RC_OK && rc != RC_STOP && sql_is_missing(db))
 		rc = sql_ask_created(db, &q, until, NULL, f);
-	if (rc == RC_OK || !lacks_table(db, rc))
+	if (rc == RC_OK || !grants_out_of_reach(db, rc))
 		return rc;
 	named_of(db)->no_table = true;
 	return RC_OK;
-}
-
-/* The session has the name: says so, and takes a token.  The lease counts from this. */
-static enum rc
-named_take_token(struct sql *db, instant until, struct grant *g, struct fault *f)
-{
-	struct named *own = named_of(db);
-	const char *text = own->no_table ? "SELECT " GRANTS_ON_PRIMARY(GRANTS_CLOCK)
-	    : own->tells                 ? GRANTS_HOLDS
-					 : "START TRANSACTION; " GRANTS_HOLDS;
-	const struct question q = {.text = text,
-	    SQL_VALUES(GRANTS_VALUES(db, subject(db, db->claim->key))),
-	    .fields = 1};
-	struct answer a = {.db = NULL};
-	uint64_t token;
-	enum rc rc = session_exec(
-	    db, &q, retry_answer(instant_now(), ASK_PATIENCE, until), &a, f);
-
-	if (rc != RC_OK)
-		return rc;
-	rc = grants_read_token(db, &a, &token, f);
-	if (rc == RC_OK)
-		session_lock_granted(db, &own->lock, token, a.sent, g);
-	return rc;
 }
 
 /* Asks for the name, for so long; *got: it is the session's. */
@@ -117,6 +82,7 @@ get_lock(struct sql *db, int64_t ms, bool tell, instant until, bool *got, struct
 	const struct question q = {.text = text,
 	    SQL_VALUES(GRANTS_VALUES(db, subject(db, db->claim->key)), SQL_INT(ms)),
 	    .fields = 1};
+	const unsigned *error = &mysql_of(db)->session.last_error;
 	struct answer a = {.db = NULL};
 	struct row row;
 	enum rc rc;
@@ -126,6 +92,11 @@ get_lock(struct sql *db, int64_t ms, bool tell, instant until, bool *got, struct
 	    "SET @dlock_name = %s; %sSELECT GET_LOCK(@dlock_name, $5 / 1000) <=> 1",
 	    name_sql(db), tell ? "START TRANSACTION; " GRANTS_WAITS : "");
 	rc = session_exec(db, &q, until, &a, f);
+	/* broken off, or taken for a deadlock: in vain, like one that was too long */
+	if (rc != RC_OK && sql_is_connected(db) &&
+	    (*error == ERROR_DEADLOCK || *error == ERROR_LOCK_DEADLOCK ||
+		*error == ERROR_INTERRUPTED))
+		return RC_OK;
 	if (rc != RC_OK)
 		return rc;
 	row = answer_next(&a);
@@ -135,37 +106,31 @@ get_lock(struct sql *db, int64_t ms, bool tell, instant until, bool *got, struct
 	return rc;
 }
 
-/* The end of a wait in vain: its row goes. */
-static enum rc
-undo_wait(struct sql *db, instant until, struct fault *f)
-{
-	static const struct question rollback = {.text = "ROLLBACK"};
+/* ---- holders and waiters ---- */
 
-	if (!named_of(db)->tells)
-		return RC_OK;
-	named_of(db)->tells = false;
-	return session_exec(db, &rollback, until, NULL, f);
-}
+enum { USED_SESSION, USED_USER, USED_HOST, USED_RECORD, USED_FIELDS };
 
-/* ---- who is there ---- */
-
-enum { USED_SESSION, USED_USER, USED_HOST, USED_FIELDS };
-
-/* What is known of a session: all, of one of our own user's, or with the right PROCESS. */
+/*
+ * What is known of a session: all, of one of our own user's, or with the right PROCESS.  And
+ * a record of it, for it has left none.
+ */
 static const char used_sql[] =
-    "SELECT l.id, p.user, p.host FROM (SELECT IS_USED_LOCK(%s) AS id) l "
+    "SELECT l.id, p.user, p.host, JSON_OBJECT('pid', l.id, 'command', 'a session of MySQL', "
+    "'who', CONCAT(COALESCE(NULLIF(p.user, ''), 'somebody'), '@', "
+    "COALESCE(NULLIF(p.host, ''), 'somewhere'))) FROM (SELECT IS_USED_LOCK(%s) AS id) l "
     "LEFT JOIN information_schema.processlist p ON p.id = l.id";
 
-/* Which session has the name; its texts live in *a.  Session 0: none. */
+/*
+ * Which session has the name; its texts, and those of *row, live in *a.  Session 0: none.
+ */
 static enum rc
 find_user(struct sql *db, const char *what, instant until, struct grants_holder *holder,
-    struct answer *a, struct fault *f)
+    struct row *row, struct answer *a, struct fault *f)
 {
-	char text[400];
+	char text[700];
 	const struct question q = {.text = text,
 	    SQL_VALUES(SQL_TEXT(db->mode->name), SQL_TEXT(what)),
 	    .fields = USED_FIELDS};
-	struct row row;
 	enum rc rc;
 
 	*holder = (struct grants_holder){.session = 0};
@@ -173,126 +138,96 @@ find_user(struct sql *db, const char *what, instant until, struct grants_holder 
 	rc = sql_ask(db, &q, until, a, f);
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(a);
-	if (!row_integer(&row, USED_SESSION, 1, INT64_MAX, &holder->session))
+	*row = answer_next(a);
+	if (!row_integer(row, USED_SESSION, 1, INT64_MAX, &holder->session))
 		return RC_OK;
 	holder->foreign = (struct foreign){.what = "a session",
-	    .who = row_words(&row, USED_USER),
-	    .host = row_words(&row, USED_HOST)};
+	    .who = row_words(row, USED_USER),
+	    .host = row_words(row, USED_HOST)};
 	return RC_OK;
 }
 
-/* What others may have put into a name, and would not do in JSON. */
-static void
-put_harmless(char *out, size_t size, const char *text)
-{
-	size_t n = 0;
-
-	for (; text && *text && n + 1 < size; text++)
-		if ((unsigned char)*text >= ' ' && !strchr("\"\\\177", *text))
-			out[n++] = *text;
-	out[n] = '\0';
-}
-
-/* A holder that no row tells of. */
+/* Reads them into host->seen; the holder perhaps without a row. */
 static enum rc
-see_other(struct sql *db, instant until, struct fault *f)
+named_look(struct sql *db, instant until, struct fault *f)
 {
-	struct host *host = db->base.host;
+	const char *what = subject(db, db->claim->key);
+	struct holding *seen = &db->base.host->seen.holding;
 	struct grants_holder holder;
-	char who[80], from[80];
 	struct answer a = {.db = NULL};
-	enum rc rc = find_user(db, subject(db, db->claim->key), until, &holder, &a, f);
+	struct row row;
+	enum rc rc = RC_OK;
 
+	seen->held = -1;
+	seen->holders = 0;
+	if (!named_of(db)->no_table) {
+		rc = grants_see(db, what, until, f);
+		rc = get_table(db, rc, until, f);
+	}
+	if (rc != RC_OK || seen->holders > 0)
+		return rc;
+	rc = find_user(db, what, until, &holder, &row, &a, f);
 	if (rc == RC_OK && holder.session) {
-		put_harmless(who, sizeof who, holder.foreign.who);
-		put_harmless(from, sizeof from, holder.foreign.host);
-		host->seen.holding.holders = 1;
-		snprintf(host->seen.holding.record, sizeof host->seen.holding.record,
-		    "{\"pid\":%" PRId64
-		    ",\"command\":\"a session of MySQL\",\"who\":\"%s@%s\"}",
-		    holder.session, *who ? who : "somebody", *from ? from : "somewhere");
+		seen->holders = 1;
+		(void)row_text(&row, USED_RECORD, seen->record, sizeof seen->record);
 	}
 	answer_drop(&a);
 	return rc;
 }
 
-/* Who is there? */
-static enum rc
-named_look(struct sql *db, instant until, struct fault *f)
-{
-	struct host *host = db->base.host;
-	enum rc rc = RC_OK;
-
-	host->seen.holding.held = -1;
-	host->seen.holding.holders = 0;
-	if (!named_of(db)->no_table) {
-		rc = grants_see(db, subject(db, db->claim->key), until, f);
-		rc = get_table(db, rc, until, f);
-	}
-	return rc == RC_OK && host->seen.holding.holders == 0 ? see_other(db, until, f)
-							      : rc;
-}
-
 /* ---- one attempt ---- */
 
-/* Broken off, or taken for a deadlock: in vain, like one that was too long. */
-static bool
-was_broken_off(const struct sql *db)
-{
-	unsigned said = mysql_const(db)->session.said;
-
-	return sql_is_connected(db) &&
-	    (said == SAID_DEADLOCK || said == SAID_LOCK_DEADLOCK ||
-		said == SAID_INTERRUPTED);
-}
-
-/* One attempt, which waits so long, and ends by `until`.  An error may leave the session with the name. */
+/*
+ * One attempt, which waits so long, and ends by `until`.  An error may leave the session
+ * with the name.
+ */
 static enum rc
 try_name(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
     struct fault *f)
 {
+	static const struct question rollback = {.text = "ROLLBACK"};
 	struct named *own = named_of(db);
 	enum rc rc = grants_open(db, &own->lock, until, f);
 
 	*got = false;
+	if (rc == RC_OK)
+		rc = get_lock(db, ms, ms > 0 && !own->no_table, until, got, f);
 	if (rc != RC_OK)
 		return rc;
-	rc = get_lock(db, ms, ms > 0 && !own->no_table, until, got, f);
-	if (rc != RC_OK && was_broken_off(db))
-		rc = RC_OK;
-	if (rc == RC_OK && !*got)
-		return undo_wait(db, retry_answer(instant_now(), ASK_PATIENCE, until), f);
-	return rc == RC_OK ? named_take_token(db, until, g, f) : rc;
+	if (*got)
+		return grants_take_token(db, &own->lock,
+		    own->no_table    ? "SELECT " GRANTS_ON_PRIMARY(SERVER_CLOCK)
+			: own->tells ? GRANTS_HOLDS
+				     : "START TRANSACTION; " GRANTS_HOLDS,
+		    subject(db, db->claim->key), until, g, f);
+	if (!own->tells)
+		return RC_OK;
+	own->tells = false; /* its row goes */
+	return session_exec(
+	    db, &rollback, retry_answer(instant_now(), ASK_PATIENCE, until), NULL, f);
 }
 
 /*
- * Gives back what the session may have got, and keeps the session: of one that is closed,
- * the server frees the name some time later, and we would find it held.
+ * The same, also where there is no table yet: then what the session may have got is given
+ * back first.  It is kept: of one that is closed, the server frees the name some time later,
+ * and we would find it held.
  */
-static enum rc
-named_give_back(struct sql *db, instant until, struct fault *f)
-{
-	static const struct question q = {
-	    .text = "ROLLBACK; SELECT RELEASE_LOCK(COALESCE(@dlock_name, 'dlock:'))",
-	    .fields = 1};
-
-	return session_exec(db, &q, until, NULL, f);
-}
-
-/* The same, also where there is no table yet: then what it has got is given back first. */
 static enum rc
 try_anew(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
     struct fault *f)
 {
+	static const struct question give_back = {
+	    .text = "ROLLBACK; SELECT RELEASE_LOCK(COALESCE(@dlock_name, 'dlock:'))",
+	    .fields = 1};
 	enum rc rc = try_name(db, ms, until, got, g, f);
 
-	if (rc != RC_OK && rc != RC_STOP && (sql_is_missing(db) || lacks_table(db, rc))) {
+	if (rc != RC_OK && rc != RC_STOP &&
+	    (sql_is_missing(db) || grants_out_of_reach(db, rc))) {
 		instant by = retry_answer(instant_now(), ASK_PATIENCE, until);
 
 		rc = get_table(db, rc, by, f);
 		if (rc == RC_OK)
-			rc = named_give_back(db, by, f);
+			rc = session_exec(db, &give_back, by, NULL, f);
 		if (rc == RC_OK)
 			rc = try_name(db, ms, until, got, g, f);
 	}
@@ -360,48 +295,20 @@ named_release(struct sql *db, int status, instant until, struct fault *f)
 
 /* ---- looking and steering ---- */
 
-/* The rows; a user who may not read them sees none. */
-static enum rc
-each_row(struct sql *db, const struct look *look, const char *what,
-    const struct grants_holder *also, struct fault *f)
-{
-	enum rc rc = grants_each(db, look, what, also, f);
-
-	if (rc == RC_OK || rc == RC_STOP || !lacks_table(db, rc))
-		return rc;
-	return grants_tell(look, what, also);
-}
-
 static enum rc
 named_each(struct sql *db, const struct look *look, struct fault *f)
 {
 	const char *what = subject(db, look->key);
-	struct grants_holder holder;
+	struct grants_holder holder = {.session = 0};
 	struct answer a = {.db = NULL};
-	enum rc rc;
+	struct row row;
+	enum rc rc = what ? find_user(db, what, look->until, &holder, &row, &a, f)
+			  : RC_OK;
 
-	if (!what)
-		return each_row(db, look, NULL, NULL, f);
-	rc = find_user(db, what, look->until, &holder, &a, f);
 	if (rc == RC_OK)
-		rc = each_row(db, look, what, holder.session ? &holder : NULL, f);
+		rc = grants_each(db, look, what, &holder, f);
 	answer_drop(&a);
 	return rc;
-}
-
-/* Does this session have the name, of which no row tells? */
-static enum rc
-named_holds(
-    struct sql *db, const char *what, int64_t session, instant until, struct fault *f)
-{
-	struct grants_holder holder;
-	struct answer a = {.db = NULL};
-	enum rc rc = find_user(db, what, until, &holder, &a, f);
-
-	answer_drop(&a);
-	if (rc != RC_OK || holder.session == session)
-		return rc;
-	return fault_set(f, RC_LOST, "%s has no such session (any more)", db->where);
 }
 
 /* Ends the session that has it: nothing else takes such a lock away. */
@@ -409,9 +316,11 @@ static enum rc
 named_revoke(struct sql *db, const struct target *target, const char *record, bool force,
     instant until, struct fault *f)
 {
+	char holds[200];
+
 	(void)record, (void)force;
-	return grants_end(
-	    db, subject(db, target->key), target->owner, named_holds, until, f);
+	snprintf(holds, sizeof holds, "COALESCE(IS_USED_LOCK(%s) = $4, 0)", name_sql(db));
+	return grants_end(db, subject(db, target->key), target->owner, holds, until, f);
 }
 
 const struct sql_mode mysql_named_mode = {

@@ -1,5 +1,7 @@
-/* rights.c - looks who could have put something into the database. */
+/* rights.c - looks whether others could have put something into the database. */
 #include "rights.h"
+
+#include "mysql.h"
 
 /* Of dlock's names; the database is chosen. */
 #define OURS(kind) kind "_schema = DATABASE() AND " kind "_name LIKE 'dlock\\\\_%'"
@@ -15,7 +17,7 @@
 	"('proc', 'procs_priv', 'user', 'global_priv', 'db', 'tables_priv', 'columns_priv', " \
 	"'roles_mapping', 'proxies_priv')"
 
-/* Whoever has made a procedure, or may put something there. */
+/* The makers of procedures, and those who may put something there. */
 #define OWNERS \
 	"SELECT " RIGHTS_GRANTEE("definer") " AS who FROM information_schema.routines WHERE " OURS( \
 	    "routine") " UNION ALL SELECT CAST(grantee AS BINARY) FROM information_schema.user_privileges " \
@@ -38,7 +40,7 @@
 	"EXISTS (SELECT 1 FROM information_schema.tables WHERE " OURS( \
 	    "table") " AND table_type NOT IN ('BASE TABLE', 'SYSTEM VERSIONED'))"
 
-/* For who does not see the rights of others. */
+/* For a user that does not see the rights of others. */
 #define HAS_INVOKER \
 	"EXISTS (SELECT 1 FROM information_schema.routines WHERE " OURS( \
 	    "routine") " AND security_type <> 'DEFINER' AND " RIGHTS_GRANTEE("definer") " <> @dlock_me)"
@@ -60,29 +62,45 @@ static const char inspect_sql[] =
 
 /*
  * The same for rights on *.* of MariaDB's roles, which information_schema does not list.
- * Whoever sees the rights of others may read this.
+ * A user that sees the rights of others may read this.
  */
 static const char inspect_roles_sql[] =
     "SELECT DATABASE() IS NULL OR NOT EXISTS (SELECT 1 FROM mysql.user WHERE is_role = 'Y' "
     "AND Super_priv <> 'Y' AND 'Y' IN (Create_routine_priv, Alter_routine_priv, "
     "Create_view_priv, Create_priv, Alter_priv, Drop_priv, Insert_priv, Update_priv)), TRUE";
 
-const struct question rights_question = {.text = inspect_sql, .fields = 2};
-const struct question rights_of_roles_question = {.text = inspect_roles_sql, .fields = 2};
+/* Asks such a question.  RC_OK: our user may go on; *sees: it sees the rights of others. */
+static enum rc
+ask_of_rights(struct sql *db, const char *sql, bool *sees, instant until, struct fault *f)
+{
+	const struct question q = {.text = sql, .fields = 2};
+	struct answer a = {.db = NULL};
+	struct row row;
+	bool fine;
+	enum rc rc = session_exec(db, &q, until, &a, f);
+
+	if (rc != RC_OK)
+		return rc;
+	row = answer_next(&a);
+	if (!row_boolean(&row, 0, &fine) || !row_boolean(&row, 1, sees))
+		rc = fault_set(
+		    f, RC_PROTOCOL, "%s gave an answer that makes no sense", db->where);
+	else if (!fine)
+		rc = fault_set(f, RC_CONFIG,
+		    "%s: this user has rights beyond the database, where others have, or may put, procedures or "
+		    "views that could use them: use an ordinary user, or a database of its own",
+		    db->where);
+	answer_drop(&a);
+	return rc;
+}
 
 enum rc
-rights_judge(const struct sql *db, struct answer *a, bool *sees, struct fault *f)
+rights_check(struct sql *db, instant until, struct fault *f)
 {
-	struct row row = answer_next(a);
-	bool fine;
+	bool sees = false;
+	enum rc rc = ask_of_rights(db, inspect_sql, &sees, until, f);
 
-	if (!row_boolean(&row, 0, &fine) || !row_boolean(&row, 1, sees))
-		return fault_set(
-		    f, RC_PROTOCOL, "%s gave an answer that makes no sense", db->where);
-	if (fine)
-		return RC_OK;
-	return fault_set(f, RC_CONFIG,
-	    "%s: this user has rights beyond the database, where others have, or may put, procedures or "
-	    "views that could use them: use an ordinary user, or a database of its own",
-	    db->where);
+	if (rc == RC_OK && sees && mysql_const(db)->session.server.is_mariadb)
+		rc = ask_of_rights(db, inspect_roles_sql, &sees, until, f);
+	return rc;
 }

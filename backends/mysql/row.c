@@ -7,7 +7,6 @@
 #include "grants.h"
 
 #include "errors.h"
-#include "session.h"
 
 #include "backends/sql/row.h"
 
@@ -15,8 +14,8 @@
 #include <stdio.h>
 
 enum {
-	SAID_NOWAIT = 3572,  /* MySQL's: NOWAIT was in vain */
-	SAID_TOO_LONG = 1969 /* MariaDB's: max_statement_time is over */
+	ERROR_NOWAIT = 3572,  /* MySQL's: NOWAIT was in vain */
+	ERROR_TOO_LONG = 1969 /* MariaDB's: max_statement_time is over */
 };
 
 /* How the row is locked. */
@@ -27,30 +26,6 @@ row_for(const struct sql *db)
 		return "FOR UPDATE";
 	return mysql_const(db)->session.server.is_mariadb ? "LOCK IN SHARE MODE"
 							  : "FOR SHARE";
-}
-
-/* Its row is locked: says so, and takes a token.  The lease counts from this statement. */
-static enum rc
-mysql_take_token(struct sql *db, instant until, struct grant *g, struct fault *f)
-{
-	const struct question q = {.text = GRANTS_HOLDS,
-	    SQL_VALUES(GRANTS_VALUES(db, db->claim->key)),
-	    .fields = 1};
-	struct row_lock *l = row_lock_of(db);
-	struct answer a = {.db = NULL};
-	uint64_t token;
-	enum rc rc = session_exec(
-	    db, &q, retry_answer(instant_now(), ASK_PATIENCE, until), &a, f);
-
-	if (rc == RC_OK)
-		rc = grants_read_token(db, &a, &token, f);
-	if (rc == RC_OK) {
-		l->number = (int64_t)token;
-		session_lock_granted(db, &l->lock, token, a.sent, g);
-	} else {
-		session_close(db); /* and with it the row */
-	}
-	return rc;
 }
 
 /* One attempt to lock the row, in a transaction that is left open with ROW_OURS alone. */
@@ -65,9 +40,9 @@ mysql_lock_row(struct sql *db, const struct question *q, instant until,
 
 	*found = ROW_HELD;
 	if (rc != RC_OK && s->mysql &&
-	    (s->said == SAID_TIMEOUT || s->said == SAID_NOWAIT ||
-		s->said == SAID_DEADLOCK || s->said == SAID_INTERRUPTED ||
-		s->said == SAID_TOO_LONG))
+	    (s->last_error == ERROR_TIMEOUT || s->last_error == ERROR_NOWAIT ||
+		s->last_error == ERROR_DEADLOCK || s->last_error == ERROR_INTERRUPTED ||
+		s->last_error == ERROR_TOO_LONG))
 		return RC_OK;
 	if (rc != RC_OK)
 		return rc;
@@ -109,64 +84,38 @@ check_table(struct sql *db, instant until, struct fault *f)
 	    .many = true};
 	enum rc rc = session_exec(db, &q, until, NULL, f);
 
-	return rc != RC_OK && mysql_of(db)->session.said == SAID_TIMEOUT
+	return rc != RC_OK && mysql_of(db)->session.last_error == ERROR_TIMEOUT
 	    ? fault_set(f, RC_AGAIN,
 		  "%s: somebody has locked the table dlock_rows (LOCK TABLES, mysqldump)",
 		  db->where)
 	    : rc;
 }
 
-/* The same, unless it was the table: it may have been, for as long as others made it. */
-static enum rc
-try_row_of_table(struct sql *db, instant until, enum row_found *found, struct fault *f)
-{
-	enum rc rc = mysql_try_row(db, until, found, f);
-
-	if (rc != RC_OK || *found != ROW_HELD ||
-	    mysql_of(db)->session.said != SAID_TIMEOUT)
-		return rc;
-	rc = check_table(db, until, f);
-	return rc == RC_OK ? mysql_try_row(db, until, found, f) : rc;
-}
-
 /* A wait for a row lasts whole seconds.  MariaDB can break it off before. */
-static int64_t
-mysql_write_wait(const struct sql *db, int64_t ms, char *sql, size_t size)
-{
-	bool is_mariadb = mysql_const(db)->session.server.is_mariadb;
-	int64_t s = (ms + 999) / 1000;
-
-	if (is_mariadb)
-		snprintf(sql, size,
-		    "SET innodb_lock_wait_timeout = %" PRId64
-		    "; START TRANSACTION; " GRANTS_WAITS
-		    "SET STATEMENT max_statement_time = %" PRId64 " / 1000 FOR "
-		    "SELECT 1 FROM dlock_rows WHERE k = $2 %s",
-		    s, ms, row_for(db));
-	else
-		snprintf(sql, size,
-		    "SET innodb_lock_wait_timeout = %" PRId64
-		    "; START TRANSACTION; " GRANTS_WAITS
-		    "SELECT 1 FROM dlock_rows WHERE k = $2 %s",
-		    s, row_for(db));
-	return is_mariadb ? ms : s * 1000;
-}
-
 static enum rc
 mysql_wait_row(
     struct sql *db, int64_t ms, instant until, enum row_found *found, struct fault *f)
 {
-	char text[1024];
+	char limit[80] = "", text[1024];
 	const struct question q = {.text = text,
 	    SQL_VALUES(GRANTS_VALUES(db, db->claim->key)),
 	    .fields = 1,
 	    .many = true};
+	int64_t s = (ms + 999) / 1000;
 	enum rc rc = grants_open(db, &row_lock_of(db)->lock,
 	    retry_answer(instant_now(), ASK_PATIENCE, until), f);
 
 	if (rc != RC_OK)
 		return rc;
-	ms = mysql_write_wait(db, ms, text, sizeof text);
+	if (mysql_const(db)->session.server.is_mariadb)
+		snprintf(limit, sizeof limit,
+		    "SET STATEMENT max_statement_time = %" PRId64 " / 1000 FOR ", ms);
+	else
+		ms = s * 1000;
+	snprintf(text, sizeof text,
+	    "SET innodb_lock_wait_timeout = %" PRId64 "; START TRANSACTION; " GRANTS_WAITS
+	    "%sSELECT 1 FROM dlock_rows WHERE k = $2 %s",
+	    s, limit, row_for(db));
 	return mysql_lock_row(db, &q,
 	    retry_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until), found, f);
 }
@@ -175,12 +124,27 @@ static enum rc
 mysql_attempt(struct sql *db, int64_t ms, instant until, enum row_found *found,
     struct grant *g, struct fault *f)
 {
+	struct row_lock *l = row_lock_of(db);
 	enum rc rc;
 
 	*found = ROW_HELD;
 	rc = ms ? mysql_wait_row(db, ms, until, found, f)
-		: try_row_of_table(db, until, found, f);
-	return rc == RC_OK && *found == ROW_OURS ? mysql_take_token(db, until, g, f) : rc;
+		: mysql_try_row(db, until, found, f);
+	/* it may have been the table, for as long as others made it */
+	if (rc == RC_OK && !ms && *found == ROW_HELD &&
+	    mysql_of(db)->session.last_error == ERROR_TIMEOUT) {
+		rc = check_table(db, until, f);
+		if (rc == RC_OK)
+			rc = mysql_try_row(db, until, found, f);
+	}
+	if (rc != RC_OK || *found != ROW_OURS)
+		return rc;
+	rc = grants_take_token(db, &l->lock, GRANTS_HOLDS, db->claim->key, until, g, f);
+	if (rc == RC_OK)
+		l->number = (int64_t)g->token;
+	else
+		session_close(db); /* and with it the row */
+	return rc;
 }
 
 /* ---- looking and steering ---- */
@@ -204,7 +168,7 @@ mysql_row_revoke(struct sql *db, const struct target *target, const char *record
 
 const struct row_driver mysql_row = {
     .add = "INSERT IGNORE INTO dlock_rows (k) VALUES ($1)",
-    .still = "SELECT CASE WHEN " GRANTS_IS_PRIMARY
+    .still = "SELECT CASE WHEN " SERVER_IS_PRIMARY
 	     " THEN EXISTS (SELECT 1 FROM dlock_grants WHERE n = ",
     .still_end = STILL_OURS,
     .release_end = STILL_OURS "; ROLLBACK",

@@ -1,9 +1,8 @@
 /* session.c - opens a session, asks in it, and closes it. */
-#include "session.h"
+#include "mysql.h"
 
-#include "dial.h"
+#include "connect.h"
 #include "errors.h"
-
 #include "rights.h"
 
 #include <errno.h>
@@ -13,21 +12,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* for one attempt to connect, whoever waits for it how long */
-#define CONNECT_PATIENCE (15 * NS_PER_S)
-#define UNDO_PATIENCE NS_PER_S
+#define CONNECT_MOST (15 * NS_PER_S) /* for one attempt, however long its waiter waits */
+#define UNDO_MOST NS_PER_S
 
 /* a page of a look is less than one */
 #define ANSWER_MOST ((size_t)4 << 20)
 
-enum { IDLE_MORE_S = 5, IDLE_LEAST_S = 10, RESULTS_MAX = 8 };
+enum { IDLE_MORE_S = 5, IDLE_LEAST_S = 10, IDLE_MOST_S = 31536000, RESULTS_MAX = 8 };
 
 #define TIME_MOST (INT64_MAX / 2) /* microseconds: what is reckoned with them fits */
 
 enum rc
-session_init(struct session *s, struct sql *db, const char *url, const char *database,
-    struct fault *f)
+session_init(struct sql *db, const char *url, const char *database, struct fault *f)
 {
+	struct session *s = &mysql_of(db)->session;
 	enum rc rc = login_parse(&s->login, url, f);
 
 	s->db = db;
@@ -41,110 +39,73 @@ session_init(struct session *s, struct sql *db, const char *url, const char *dat
 
 /* ---- one statement ---- */
 
-/* One step of libmariadb's: what it waits for now. */
+/* Begins a stage (ready: 0), or goes on with it: what libmariadb waits for now. */
 static void
-stage_continue(struct session *s, int ready)
+run_stage(struct session *s, enum stage stage, int ready)
 {
 	struct pending *p = &s->pending;
-	struct pipe_guard guard;
+	const struct libmariadb *my = s->my;
 
-	dial_guard_pipe(&guard, s->my, s->mysql);
-	libmariadb_bound(s->mysql, &p->left, NULL);
-	switch (p->stage) {
+	p->stage = stage;
+	libmariadb_enter(s->mysql, &p->left, NULL);
+	switch (stage) {
 	case STAGE_QUERY:
-		p->status = s->my->real_query_cont(&p->error, s->mysql, ready);
+		p->status = ready ? my->real_query_cont(&p->error, s->mysql, ready)
+				  : my->real_query_start(&p->error, s->mysql,
+					s->statement, strlen(s->statement));
 		break;
 	case STAGE_STORE:
-		p->status = s->my->store_result_cont(&p->came, s->mysql, ready);
+		p->status = ready ? my->store_result_cont(&p->came, s->mysql, ready)
+				  : my->store_result_start(&p->came, s->mysql);
 		break;
 	case STAGE_NEXT:
-		p->status = s->my->next_result_cont(&p->error, s->mysql, ready);
+		p->status = ready ? my->next_result_cont(&p->error, s->mysql, ready)
+				  : my->next_result_start(&p->error, s->mysql);
 		break;
 	case STAGE_NONE:
 		break;
 	}
-	dial_release_pipe(&guard);
+	libmariadb_leave();
 }
 
-static void
-begin_store(struct session *s)
-{
-	s->pending.stage = STAGE_STORE;
-	s->pending.came = NULL;
-	libmariadb_bound(s->mysql, &s->pending.left, NULL);
-	s->pending.status = s->my->store_result_start(&s->pending.came, s->mysql);
-}
-
-static void
-begin_next(struct session *s)
-{
-	s->pending.stage = STAGE_NEXT;
-	libmariadb_bound(s->mysql, &s->pending.left, NULL);
-	s->pending.status = s->my->next_result_start(&s->pending.error, s->mysql);
-}
-
-/* Of several results the first is what was asked for. */
-static void
-keep(struct session *s)
-{
-	struct pending *p = &s->pending;
-
-	p->results++;
-	if (p->kept)
-		s->my->free_result(p->came);
-	else
-		p->kept = p->came;
-	p->came = NULL;
-}
-
-/* What is over has ended well: what comes next.  False: an error. */
+/* A stage is over: begins the one behind it.  False: it has ended in an error. */
 static bool
-stage_next(struct session *s)
+end_stage(struct session *s)
 {
 	struct pending *p = &s->pending;
+	bool stored = p->stage == STAGE_STORE;
 
-	switch (p->stage) {
-	case STAGE_STORE:
-		if (!p->came)
-			return false;
-		keep(s);
-		begin_next(s);
-		return true;
-	case STAGE_NEXT:
-		/* -1: that was all; or, of a result, what its columns are could not be read */
-		if (p->error == -1 && s->my->error_number(s->mysql) == 0) {
-			p->stage = STAGE_NONE;
-			return true;
-		}
-		/* FALLTHROUGH */
-	default:
-		if (p->error)
-			return false;
-		if (s->my->field_count(s->mysql) > 0)
-			begin_store(s);
-		else
-			begin_next(s);
+	if (p->stage == STAGE_NEXT && p->error == -1 &&
+	    s->my->error_number(s->mysql) == 0) {
+		p->stage = STAGE_NONE; /* that was all */
 		return true;
 	}
-}
-
-static short
-events_of(int status)
-{
-	return (status & MYSQL_WAIT_READ ? POLLIN : 0) |
-	    (status & MYSQL_WAIT_WRITE ? POLLOUT : 0);
+	if (stored ? !p->came : p->error != 0)
+		return false;
+	if (stored) {
+		p->results++;
+		if (p->kept) /* of several results the first is what was asked for */
+			s->my->free_result(p->came);
+		else
+			p->kept = p->came;
+		p->came = NULL;
+	}
+	run_stage(
+	    s, !stored && s->my->field_count(s->mysql) > 0 ? STAGE_STORE : STAGE_NEXT, 0);
+	return true;
 }
 
 /* Waits for what libmariadb waits for, and lets it go on. */
 static enum rc
-stage_wait(struct session *s, instant until, struct fault *f)
+wait_in_stage(struct session *s, instant until, struct fault *f)
 {
-	struct pending *p = &s->pending;
+	int status = s->pending.status;
 
 	switch (s->db->base.host->wait(
-	    s->db->base.host, session_fd(s->db), events_of(p->status), until)) {
+	    s->db->base.host, session_fd(s->db), libmariadb_events(status), until)) {
 	case WOKE_READY:
-		stage_continue(s, p->status & (MYSQL_WAIT_READ | MYSQL_WAIT_WRITE));
+		run_stage(
+		    s, s->pending.stage, status & (MYSQL_WAIT_READ | MYSQL_WAIT_WRITE));
 		return RC_OK;
 	case WOKE_TIMEOUT:
 		return fault_set(f, RC_AGAIN, "%s does not answer", s->db->where);
@@ -154,41 +115,26 @@ stage_wait(struct session *s, instant until, struct fault *f)
 	return RC_STOP;
 }
 
-/* Has `until` come, while the server keeps on talking? */
-static bool
-session_is_endless(const struct session *s, instant until)
-{
-	return s->pending.results > RESULTS_MAX || instant_now() >= until;
-}
-
 enum rc
 session_send(struct sql *db, const struct question *q, instant until, struct fault *f)
 {
 	struct session *s = &mysql_of(db)->session;
-	const char *sql = statement_write(&s->statement, q);
-	struct pipe_guard guard;
 	enum rc rc = RC_OK;
 
-	s->said = 0;
-	if (!sql)
+	s->last_error = 0;
+	if (!statement_write(s->statement, q))
 		return fault_set(f, RC_SYSTEM, "a statement is too long");
-	s->pending = (struct pending){.stage = STAGE_QUERY, .left = ANSWER_MOST};
-	dial_guard_pipe(&guard, s->my, s->mysql);
-	libmariadb_bound(s->mysql, &s->pending.left, NULL);
-	s->pending.status = s->my->real_query_start(
-	    &s->pending.error, s->mysql, sql, strlen(sql));
-	dial_release_pipe(&guard);
+	s->pending = (struct pending){.left = ANSWER_MOST};
+	run_stage(s, STAGE_QUERY, 0);
 	while (rc == RC_OK && s->pending.status & MYSQL_WAIT_WRITE)
-		rc = stage_wait(s, until, f);
+		rc = wait_in_stage(s, until, f);
 	return rc;
 }
 
 bool
 session_is_busy(const struct sql *db)
 {
-	const struct session *s = &mysql_const(db)->session;
-
-	return s->pending.stage != STAGE_NONE;
+	return mysql_const(db)->session.pending.stage != STAGE_NONE;
 }
 
 static void
@@ -215,7 +161,7 @@ session_failed(struct session *s, struct fault *f)
 		rc = refuse_endless(s, f);
 	forget_answer(s);
 	/* the server's clock may have been set: a new session asks it again */
-	if (errors_end_connection(s->said) || s->said == SAID_LATE)
+	if (errors_end_connection(s->last_error) || s->last_error == ERROR_LATE)
 		session_close(s->db);
 	return rc;
 }
@@ -237,30 +183,32 @@ session_receive(struct sql *db, const struct question *q, instant until, struct 
     struct fault *f)
 {
 	struct session *s = &mysql_of(db)->session;
+	struct pending *p = &s->pending;
 	enum rc rc;
 
-	while (session_is_busy(s->db)) {
-		if (s->pending.status) {
-			rc = stage_wait(s, until, f);
+	while (session_is_busy(db)) {
+		if (p->status) {
+			rc = wait_in_stage(s, until, f);
 			if (rc != RC_OK)
 				return rc;
-		} else if (!stage_next(s)) {
+		} else if (!end_stage(s)) {
 			return session_failed(s, f);
 		}
-		if (session_is_busy(s->db) && session_is_endless(s, until))
+		if (session_is_busy(db) &&
+		    (p->results > RESULTS_MAX || instant_now() >= until))
 			return refuse_endless(s, f);
 	}
 	if (!session_is_as_asked(s, q)) {
-		session_close(s->db);
+		session_close(db);
 		return fault_set(f, RC_PROTOCOL,
-		    "%s gave an answer that was not asked for", s->db->where);
+		    "%s gave an answer that was not asked for", db->where);
 	}
-	if (a && s->pending.kept) {
-		a->db = s->db;
-		a->result = s->pending.kept;
+	if (a && p->kept) {
+		a->db = db;
+		a->result = p->kept;
 		a->rows = (int)s->my->num_rows(a->result);
 		a->next = 0;
-		s->pending.kept = NULL;
+		p->kept = NULL;
 	}
 	forget_answer(s);
 	return RC_OK;
@@ -269,16 +217,16 @@ session_receive(struct sql *db, const struct question *q, instant until, struct 
 /* ---- a new session ---- */
 
 /*
- * What a session of dlock's is like.  Of what option files and the server's own settings
- * say, nothing is left that changes what a statement does.
+ * The setup of a session of dlock's: neither option files nor the server's own settings change
+ * what its statements do.
  */
 static void
 write_setup(const struct session *s, char *sql, size_t size)
 {
 	bool is_mariadb = s->server.is_mariadb;
 	int64_t ttl_s = s->db->ttl / NS_PER_S;
-	int64_t idle_s = s->idle_s
-	    ? s->idle_s
+	int64_t idle_s = s->unfit_sql
+	    ? (s->db->ttl + NS_PER_S - 1) / NS_PER_S /* never less than the lease */
 	    : (ttl_s < IDLE_LEAST_S ? IDLE_LEAST_S : ttl_s) + IDLE_MORE_S;
 
 	snprintf(sql, size,
@@ -289,10 +237,9 @@ write_setup(const struct session *s, char *sql, size_t size)
 	    "lock_wait_timeout = 2, sql_safe_updates = 0, sql_big_selects = 1, "
 	    "sql_select_limit = 18446744073709551615, div_precision_increment = 4, "
 	    "unique_checks = 1, foreign_key_checks = 1, wait_timeout = %" PRId64
-	    "%s; " RIGHTS_WHO
-	    "; SELECT CONNECTION_ID(), @@global.read_only NOT IN ('0', 'OFF'), " RIGHTS_IS_NEEDED
-	    ", CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED), %s, %s",
-	    instant_first(idle_s, 31536000),
+	    "%s; " RIGHTS_WHO "; SELECT CONNECTION_ID(), NOT " SERVER_IS_PRIMARY
+	    ", " RIGHTS_IS_NEEDED ", " SERVER_CLOCK ", %s, %s",
+	    instant_first(idle_s, IDLE_MOST_S),
 	    is_mariadb
 		? ", max_statement_time = 0, idle_transaction_timeout = 0, "
 		  "idle_write_transaction_timeout = 0, idle_readonly_transaction_timeout = 0"
@@ -300,31 +247,19 @@ write_setup(const struct session *s, char *sql, size_t size)
 	    is_mariadb ? "@@wsrep_on" : "0", s->unfit_sql ? s->unfit_sql : "0");
 }
 
-/* "5.5.5-10.11.6-MariaDB-log", "8.0.36": as one number. */
-static void
-session_read_version(struct session *s)
+/* "5.5.5-10.11.6-MariaDB-log", "8.0.36": is it one that we can use? */
+static bool
+check_version(struct session *s, const char *version)
 {
-	const char *text = s->my->get_server_info(s->mysql);
-	unsigned major = 0, minor = 0, patch = 0;
+	unsigned major = 0, minor = 0;
 
-	text = text ? text : "";
-	s->server.is_mariadb = strstr(text, "MariaDB") != NULL;
+	s->server.is_mariadb = strstr(version, "MariaDB") != NULL;
 	s->db->whole_seconds = !s->server.is_mariadb;
-	if (strncmp(text, "5.5.5-", 6) == 0)
-		text += 6;
-	if (sscanf(text, "%3u.%3u.%3u", &major, &minor, &patch) < 2)
-		major = 0;
-	s->server.version = major * 10000 + minor * 100 + patch;
-}
-
-static enum rc
-refuse_old(struct session *s, struct fault *f)
-{
-	const char *text = s->my->get_server_info(s->mysql);
-
-	return fault_set(f, RC_CONFIG,
-	    "%s is %.40s: dlock needs MySQL 8.0 or MariaDB 10.3 at least", s->db->where,
-	    text ? text : "of no version");
+	if (strncmp(version, "5.5.5-", 6) == 0)
+		version += 6;
+	if (sscanf(version, "%3u.%3u.", &major, &minor) < 2)
+		return false;
+	return s->server.is_mariadb ? major * 100 + minor >= 1003 : major >= 8;
 }
 
 enum {
@@ -338,54 +273,40 @@ enum {
 };
 
 static bool
-read_facts(struct session *s, struct answer *a, bool *read_only)
+read_facts(struct session *s, struct answer *a, bool *read_only, bool *is_mighty)
 {
 	struct row row = answer_next(a);
 	int64_t number, time;
 
 	if (!row_integer(&row, FACT_NUMBER, 0, INT64_MAX, &number) ||
 	    !row_boolean(&row, FACT_READ_ONLY, read_only) ||
-	    !row_boolean(&row, FACT_MIGHTY, &s->server.is_mighty) ||
+	    !row_boolean(&row, FACT_MIGHTY, is_mighty) ||
 	    !row_integer(&row, FACT_TIME, 0, TIME_MOST, &time) ||
 	    !row_boolean(&row, FACT_GALERA, &s->server.is_galera) ||
 	    !row_boolean(&row, FACT_UNFIT, &s->server.is_unfit))
 		return false;
-	s->server.is_direct = (uint32_t)number == (uint32_t)session_number(s);
-	session_set_clock(s, time);
+	s->server.is_direct = (uint32_t)number == session_number(s->db);
+	session_set_clock(s->db, time);
 	return true;
 }
 
 void
-session_set_clock(struct session *s, int64_t us)
+session_set_clock(struct sql *db, int64_t us)
 {
+	struct session *s = &mysql_of(db)->session;
+
 	s->server.clock_us = us;
 	s->server.seen = instant_now();
 }
 
 int64_t
-session_server_time(const struct session *s, instant until)
+session_server_time(const struct sql *db, instant until)
 {
+	const struct server_facts *server = &mysql_const(db)->session.server;
+
 	if (until == NEVER)
 		return TIME_MOST;
-	return s->server.clock_us + (until - s->server.seen) / 1000;
-}
-
-/*
- * Whoever may write on a read-only server all the same (SUPER, READ ONLY ADMIN) would
- * find nothing amiss.
- */
-static enum rc
-judge_server(struct session *s, bool read_only, struct fault *f)
-{
-	if (!read_only)
-		return RC_OK;
-	if (s->db->reads) {
-		fault_set(&s->db->base.host->notice, RC_OK,
-		    "%s is read-only, perhaps a replica, which may be behind",
-		    s->db->where);
-		return RC_OK;
-	}
-	return session_read_only(s->db, f);
+	return server->clock_us + (until - server->seen) / 1000;
 }
 
 enum rc
@@ -393,75 +314,58 @@ session_read_only(struct sql *db, struct fault *f)
 {
 	struct session *s = &mysql_of(db)->session;
 
-	s->said = SAID_READ_ONLY;
+	s->last_error = ERROR_READ_ONLY;
 	return fault_set(f, RC_CONFIG,
 	    "%s is read-only, perhaps a replica: a lock needs the primary", s->db->where);
 }
 
 static enum rc
-ask_of_rights(struct session *s, const struct question *q, bool *sees, instant until,
-    struct fault *f)
-{
-	struct answer a = {.db = NULL};
-	enum rc rc = session_exec(s->db, q, until, &a, f);
-
-	if (rc == RC_OK)
-		rc = rights_judge(s->db, &a, sees, f);
-	answer_drop(&a);
-	return rc;
-}
-
-/* Our user has rights beyond the database: may it use what is there? */
-static enum rc
-inspect_rights(struct session *s, instant until, struct fault *f)
-{
-	bool sees = false;
-	enum rc rc = ask_of_rights(s, &rights_question, &sees, until, f);
-
-	if (rc == RC_OK && sees && s->server.is_mariadb)
-		rc = ask_of_rights(s, &rights_of_roles_question, &sees, until, f);
-	return rc;
-}
-
-static enum rc
 set_up(struct session *s, instant until, struct fault *f)
 {
+	const char *version = s->my->get_server_info(s->mysql);
 	char sql[4096];
 	const struct question q = {.text = sql, .fields = FACTS};
 	struct answer a = {.db = NULL};
-	bool read_only = false;
+	bool read_only = false, is_mighty = false;
 	enum rc rc;
 
-	session_read_version(s);
-	if (s->server.version < (s->server.is_mariadb ? 100300 : 80000)) {
-		rc = refuse_old(s, f);
+	if (!check_version(s, version ? version : "")) {
+		rc = fault_set(f, RC_CONFIG,
+		    "%s is %.40s: dlock needs MySQL 8.0 or MariaDB 10.3 at least",
+		    s->db->where, version ? version : "of no version");
 		session_close(s->db);
 		return rc;
 	}
 	write_setup(s, sql, sizeof sql);
 	rc = session_exec(s->db, &q, until, &a, f);
-	if (rc == RC_OK && !read_facts(s, &a, &read_only))
+	if (rc == RC_OK && !read_facts(s, &a, &read_only, &is_mighty))
 		rc = fault_set(f, RC_PROTOCOL, "%s gave an answer that makes no sense",
 		    s->db->where);
 	answer_drop(&a);
-	if (rc == RC_OK)
-		rc = judge_server(s, read_only, f);
-	if (rc == RC_OK && s->server.is_mighty)
-		rc = inspect_rights(s, until, f);
+	/* a user who may write there all the same would find nothing amiss */
+	if (rc == RC_OK && read_only && !s->db->reads)
+		rc = session_read_only(s->db, f);
+	if (rc == RC_OK && read_only)
+		fault_set(&s->db->base.host->notice, RC_OK,
+		    "%s is read-only, perhaps a replica, which may be behind",
+		    s->db->where);
+	if (rc == RC_OK && is_mighty)
+		rc = rights_check(s->db, until, f);
 	if (rc != RC_OK)
 		session_close(s->db);
 	return rc;
 }
 
-/* The thread has ended: takes what it has got. */
+/* The attempt has ended: takes what it has got. */
 static enum rc
-session_adopt(struct session *s, struct fault *f)
+take_connection(struct session *s, struct fault *f)
 {
-	MYSQL *mysql;
-	enum connected how = dial_take(s->connecting, &mysql);
+	MYSQL *mysql = s->connecting->mysql;
+	enum connected how = s->connecting->end;
 	enum rc rc;
 
-	dial_drop(s->connecting);
+	s->connecting->mysql = NULL;
+	task_drop(&s->connecting->task);
 	s->connecting = NULL;
 	if (how == CONNECTED) {
 		s->mysql = mysql;
@@ -470,7 +374,7 @@ session_adopt(struct session *s, struct fault *f)
 		return RC_OK;
 	}
 	rc = errors_at_login(s, mysql, how, f);
-	dial_close(s->my, mysql, true);
+	connect_close(s->my, mysql, true);
 	return rc;
 }
 
@@ -480,48 +384,47 @@ session_open(struct sql *db, instant until, struct fault *f)
 	struct session *s = &mysql_of(db)->session;
 	enum rc rc;
 
-	s->said = 0;
+	s->last_error = 0;
 	if (s->mysql)
 		return RC_OK;
 	if (!s->connecting)
-		s->connecting = dial_start(
-		    s->my, &s->login, s->db->ttl, CONNECT_PATIENCE);
+		s->connecting = connect_start(s->my, &s->login, db->ttl, CONNECT_MOST);
 	if (!s->connecting)
 		return fault_set(
 		    f, RC_SYSTEM, "cannot start a thread: %s", strerror(errno));
-	switch (s->db->base.host->wait(
-	    s->db->base.host, dial_fd(s->connecting), POLLIN, until)) {
+	switch (
+	    db->base.host->wait(db->base.host, s->connecting->task.done, POLLIN, until)) {
 	case WOKE_STOP:
 		return RC_STOP;
 	case WOKE_TIMEOUT:
-		return fault_set(f, RC_AGAIN, "%s does not answer", s->db->where);
+		return fault_set(f, RC_AGAIN, "%s does not answer", db->where);
 	case WOKE_READY:
 		break;
 	}
-	rc = session_adopt(s, f);
+	rc = take_connection(s, f);
 	return rc == RC_OK ? set_up(s, until, f) : rc;
 }
 
 /* ---- asking ---- */
 
 /*
- * What has failed may have left a transaction open, and with it a lock of a row.  The end
- * of the session undoes that, too.
+ * A statement that has failed may have left a transaction open, and with it a lock of a row.
+ * The end of the session undoes that, too.
  */
 static void
 undo(struct session *s, instant until)
 {
 	static const struct question rollback = {.text = "ROLLBACK"};
-	instant by = instant_first(until, instant_now() + UNDO_PATIENCE);
+	instant by = instant_first(until, instant_now() + UNDO_MOST);
 	struct fault unheard;
-	unsigned said = s->said;
+	unsigned last_error = s->last_error;
 	enum rc rc = session_send(s->db, &rollback, by, &unheard);
 
 	if (rc == RC_OK)
 		rc = session_receive(s->db, &rollback, by, NULL, &unheard);
 	if (rc != RC_OK)
 		session_close(s->db);
-	s->said = said;
+	s->last_error = last_error;
 }
 
 enum rc
@@ -531,7 +434,7 @@ session_exec(struct sql *db, const struct question *q, instant until, struct ans
 	struct session *s = &mysql_of(db)->session;
 	enum rc rc;
 
-	s->said = 0;
+	s->last_error = 0;
 	if (!session_is_open(s->db))
 		return session_broken(s->db, f);
 	if (a)
@@ -553,20 +456,20 @@ session_is_failure(const struct sql *db, enum sql_failure failure)
 
 	switch (failure) {
 	case SQL_REFUSED:
-		return s->said && !errors_end_connection(s->said);
+		return s->last_error && !errors_end_connection(s->last_error);
 	case SQL_LOST_RACE:
-		return s->said == SAID_TIMEOUT || s->said == SAID_DEADLOCK ||
-		    s->said == SAID_DUPLICATE;
+		return s->last_error == ERROR_TIMEOUT ||
+		    s->last_error == ERROR_DEADLOCK || s->last_error == ERROR_DUPLICATE;
 	case SQL_NO_TABLE:
-		return s->said == SAID_NO_TABLE;
+		return s->last_error == ERROR_NO_TABLE;
 	case SQL_NO_PROCEDURE:
-		return s->said == SAID_NO_PROCEDURE;
+		return s->last_error == ERROR_NO_PROCEDURE;
 	case SQL_NO_RIGHT:
 		return s->mysql; /* it may enter the server */
 	case SQL_INTERRUPTED:
-		return s->said == SAID_INTERRUPTED;
+		return s->last_error == ERROR_INTERRUPTED;
 	case SQL_READ_ONLY:
-		return s->said == SAID_READ_ONLY;
+		return s->last_error == ERROR_READ_ONLY;
 	case SQL_UNREPLICATED:
 		break;
 	}
@@ -583,63 +486,55 @@ session_fd(const struct sql *db)
 	return s->mysql ? s->my->get_socket(s->mysql) : -1;
 }
 
-uint64_t
-session_number(const struct session *s)
+uint32_t
+session_number(const struct sql *db)
 {
-	return s->mysql ? s->my->thread_id(s->mysql) : 0;
+	const struct session *s = &mysql_const(db)->session;
+
+	return s->mysql ? (uint32_t)s->my->thread_id(s->mysql) : 0;
 }
 
 /*
- * Whatever comes unasked is the end: an error, or nothing at all.  With TLS it may be a
- * ticket for another session; what else it is the next statement finds out.
+ * Bytes that nobody has asked for are the end: an error, or nothing at all.  With TLS they may
+ * be a ticket for another session; the next statement finds out.
  */
-static bool
-session_has_ended(struct session *s)
-{
-	struct pollfd p = {.fd = session_fd(s->db), .events = POLLIN | POLLRDHUP};
-
-	if (poll(&p, 1, 0) <= 0)
-		return false;
-	return p.revents != POLLIN || !s->my->get_ssl_cipher(s->mysql);
-}
-
 bool
 session_is_open(struct sql *db)
 {
 	struct session *s = &mysql_of(db)->session;
+	struct pollfd p = {.fd = session_fd(db), .events = POLLIN | POLLRDHUP};
 
-	if (s->mysql && !session_is_busy(s->db) && session_has_ended(s))
-		session_close(s->db);
+	if (s->mysql && !session_is_busy(db) && poll(&p, 1, 0) > 0 &&
+	    (p.revents != POLLIN || !s->my->get_ssl_cipher(s->mysql)))
+		session_close(db);
 	return s->mysql != NULL;
 }
 
 enum rc
 session_broken(struct sql *db, struct fault *f)
 {
-	struct session *s = &mysql_of(db)->session;
-
-	session_close(s->db);
-	return fault_set(f, RC_AGAIN, "%s closed the connection", s->db->where);
+	session_close(db);
+	return fault_set(f, RC_AGAIN, "%s closed the connection", db->where);
 }
 
 void
 session_close(struct sql *db)
 {
 	struct session *s = &mysql_of(db)->session;
-	bool amid = session_is_busy(s->db);
+	bool amid = session_is_busy(db);
 
 	forget_answer(s);
-	libmariadb_bound(NULL, NULL, NULL);
-	dial_close(s->my, s->mysql, amid);
+	connect_close(s->my, s->mysql, amid);
 	s->mysql = NULL;
 }
 
 void
-session_free(struct session *s)
+session_free(struct sql *db)
 {
-	if (s->my)
-		session_close(s->db);
-	dial_drop(s->connecting);
+	struct session *s = &mysql_of(db)->session;
+
+	session_close(db);
+	task_drop(s->connecting ? &s->connecting->task : NULL);
 	s->connecting = NULL;
 	explicit_bzero(s->login.password, sizeof s->login.password);
 }

@@ -1,93 +1,74 @@
-/* statement.c - writes statements. */
-#include "statement.h"
+/*
+ * statement.c - writes statements, with what the user named in them as hexadecimal literals:
+ * there is nothing to escape, and no character set that changes it.
+ */
+#include "mysql.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+/* A text that grows; its end, and how many bytes are left behind it (0: something did not fit). */
+struct text {
+	char *end;
+	size_t left;
+};
+
 static void
-put_text(struct statement *q, const char *text, size_t n)
+append(struct text *t, const char *text, size_t n)
 {
-	if (n >= sizeof q->text - q->used) {
-		q->full = true;
+	if (n >= t->left) {
+		t->left = 0;
 		return;
 	}
-	memcpy(q->text + q->used, text, n);
-	q->used += n;
-	q->text[q->used] = '\0';
+	memcpy(t->end, text, n);
+	t->end += n;
+	t->left -= n;
+	*t->end = '\0';
 }
 
 static void
-put_word(struct statement *q, const char *text)
-{
-	put_text(q, text, strlen(text));
-}
-
-/* x'6a6f62' is binary, as are the columns that it is compared with. */
-static void
-put_bytes(struct statement *q, const char *bytes)
+put_literal(struct text *t, const struct sql_value *v)
 {
 	static const char digits[] = "0123456789abcdef";
-
-	if (!bytes) {
-		put_word(q, "NULL");
-		return;
-	}
-	put_word(q, "x'");
-	for (; *bytes; bytes++) {
-		unsigned char c = *bytes;
-
-		put_text(q, (const char[]){digits[c >> 4], digits[c & 15]}, 2);
-	}
-	put_word(q, "'");
-}
-
-static void
-put_literal(struct statement *q, const struct sql_value *v)
-{
 	char number[24];
 
-	if (v->type == SQL_BYTES_OF) {
-		put_bytes(q, v->bytes);
+	if (v->type == SQL_NUMBER) {
+		snprintf(number, sizeof number, "%" PRId64, v->number);
+		append(t, number, strlen(number));
 		return;
 	}
-	snprintf(number, sizeof number, "%" PRId64, v->number);
-	put_word(q, number);
+	if (!v->bytes) {
+		append(t, "NULL", 4);
+		return;
+	}
+	/* x'6a6f62' is binary, as are the columns that it is compared with */
+	append(t, "x'", 2);
+	for (const unsigned char *c = (const unsigned char *)v->bytes; *c; c++)
+		append(t, (const char[]){digits[*c >> 4], digits[*c & 15]}, 2);
+	append(t, "'", 1);
 }
 
-/* The value that is meant at `mark`, "$1"; NULL: none is. */
-static const struct sql_value *
-value_at(const struct question *q, const char *mark)
+bool
+statement_write(char out[STATEMENT_BYTES], const struct question *q)
 {
-	size_t n = mark[1] >= '1' && mark[1] <= '9' ? (size_t)(mark[1] - '0') : 0;
-
-	if (n == 1 && mark[2] >= '0' && mark[2] <= '9')
-		n = 10 + (size_t)(mark[2] - '0');
-	return n > 0 && n <= q->n ? &q->values[n - 1] : NULL;
-}
-
-const char *
-statement_write(struct statement *st, const struct question *q)
-{
+	struct text t = {out, STATEMENT_BYTES};
 	const char *text = q->text, *mark;
 
-	if (q->n == 0)
-		return text;
-	st->used = 0;
-	st->full = false;
-	st->text[0] = '\0';
 	while ((mark = strchr(text, '$'))) {
-		const struct sql_value *v = value_at(q, mark);
+		char *end = NULL;
+		unsigned long n = strtoul(mark + 1, &end, 10);
 
-		put_text(st, text, mark - text);
-		if (v)
-			put_literal(st, v);
-		else
-			put_text(st, mark, 1);
+		append(&t, text, mark - text);
 		text = mark + 1;
-		if (v)
-			text += v - q->values >= 9 ? 2 : 1;
+		if (n > 0 && n <= q->n) {
+			put_literal(&t, &q->values[n - 1]);
+			text = end;
+		} else {
+			append(&t, "$", 1);
+		}
 	}
-	put_word(st, text);
-	return st->full ? NULL : st->text;
+	append(&t, text, strlen(text));
+	return t.left > 0;
 }

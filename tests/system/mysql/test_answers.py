@@ -157,7 +157,8 @@ def test_nulls_are_nobodys_grant(dlock, mysql_db, make_mysql_tamper):
 
 
 def test_no_file_is_handed_out(mysql_db, make_mysql_tamper, tmp_path):
-    """LOAD DATA LOCAL: what goes up never has a file's contents in it."""
+    """LOAD DATA LOCAL: what goes up never has a file's contents in it, also where an option file allows that."""
+    (tmp_path / ".my.cnf").write_text("[client]\nlocal-infile=1\n")
     secret = tmp_path / "secret"
     secret.write_text("tell-nobody" * 10)
     up = []
@@ -165,7 +166,7 @@ def test_no_file_is_handed_out(mysql_db, make_mysql_tamper, tmp_path):
                                lambda number, body: [b"\xfb" + str(secret).encode()] if number == 1 else [], AFTER_LOGIN)
     tap = tamper.tap
     tamper.tap = lambda link, direction, data: (up.append(data) if direction == UP else None) or tap(link, direction, data)
-    run_at(tamper, mysql_db, *IMPATIENT)
+    run_at(tamper, mysql_db, *IMPATIENT, env={"HOME": str(tmp_path)})
     assert up and b"tell-nobody" not in b"".join(up)
 
 

@@ -233,6 +233,9 @@ def test_another_program_is_shown_and_its_session_ended(dlock, mysql_db):
         holder = look(dlock, mysql_db.url, "named")["holders"][0]
         assert holder["foreign"] and holder["who"] == "app" and holder["host"].startswith("127.0.0.1")
         assert holder["owner"] == f"{number}-0"
+        waiter = dlock.contend(At(mysql_db.url, "named"), "job", "-w", BRIEFLY)
+        assert json.loads(waiter.event("waiting")["holder"])["who"].startswith("app@127.0.0.1")
+        assert waiter.wait().status == 75
         assert dlock.run("break", *At(mysql_db.url, "named").words, "--force", "-y", "-k", "job").status == 0
         with pytest.raises(pymysql.err.OperationalError):
             ask("SELECT 1")
