@@ -42,7 +42,7 @@ queue_is_subscribed(struct queue *q)
 {
 	if (q->moves != q->route->moves)
 		queue_close(q);
-	return wire_is_open(&q->listener.peer.wire);
+	return q->listener.peer.stream.fd >= 0;
 }
 
 /*
@@ -89,7 +89,7 @@ queue_subscribe(
 		rc = server_refused(&q->listener, reply->str, f);
 	else if (reply->type != REDIS_REPLY_ARRAY)
 		rc = fault_set(f, RC_PROTOCOL, "%s gave a wrong answer to SUBSCRIBE",
-		    q->listener.peer.wire.stream.where);
+		    q->listener.peer.stream.where);
 	freeReplyObject(reply);
 	if (rc != RC_OK)
 		queue_close(q);
@@ -100,19 +100,19 @@ queue_subscribe(
 static enum rc
 queue_listen(struct queue *q, instant until, struct fault *f)
 {
-	struct wire *w = &q->listener.peer.wire;
+	struct peer *p = &q->listener.peer;
 	struct host *host = q->route->host;
 	redisReply *reply = NULL;
 	enum woke woke;
 	enum rc rc;
 
 	do {
-		rc = wire_is_open(w) ? wire_take(w, &reply, f) : RC_OK;
+		rc = p->stream.fd >= 0 ? peer_receive(p, &reply, f) : RC_OK;
 		if (rc != RC_OK || reply) {
 			freeReplyObject(reply);
 			return rc == RC_PROTOCOL ? RC_OK : rc;
 		}
-		woke = host->wait(host, w->stream.fd, w->stream.wants, until);
+		woke = host->wait(host, p->stream.fd, p->stream.wants, until);
 	} while (woke == WOKE_READY && instant_now() < until);
 	return woke == WOKE_STOP ? RC_STOP : RC_BUSY;
 }
@@ -145,7 +145,7 @@ next_beat(
 
 	if (!*names->channel)
 		return now + POLL + jitter / 2;
-	if (!wire_is_open(&q->listener.peer.wire))
+	if (q->listener.peer.stream.fd < 0)
 		beat = now + UNSUBSCRIBED_BEAT;
 	return instant_first(beat, end_of_wait(a));
 }

@@ -135,11 +135,11 @@ static void
 master_ask(struct quorum *q, struct master *m, instant until)
 {
 	struct peer *p = m->peer;
-	bool slow = p->busy;
+	bool slow = peer_is_busy(p);
 	char *command = NULL, seconds[24];
 	int length;
 
-	if (m->asking == ASK_LISTEN && p->busy)
+	if (m->asking == ASK_LISTEN && slow)
 		fan_close(p);
 	m->asking = q->asking;
 	m->step = STEP_ASKED;
@@ -261,7 +261,7 @@ static enum heard
 master_nonsense(struct peer *p)
 {
 	p->rc = fault_set(&p->fault, RC_PROTOCOL,
-	    "%s gave an answer that dlock's script does not give", p->wire.stream.where);
+	    "%s gave an answer that dlock's script does not give", p->stream.where);
 	return HEARD_WRONG;
 }
 
@@ -424,7 +424,7 @@ has_heard_enough(void *ctx)
 
 	*t = (struct tally){.open = 0};
 	for (size_t i = 0; i < q->n; i++)
-		if (q->masters[i].asked && q->masters[i].peer->busy)
+		if (q->masters[i].asked && peer_is_busy(q->masters[i].peer))
 			t->open++;
 		else if (q->masters[i].asked)
 			count_one(&q->masters[i], t);

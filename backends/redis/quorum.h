@@ -146,7 +146,7 @@ enum rc quorum_sleep(struct quorum *, instant until);
 static inline bool
 master_is_heard(const struct master *m)
 {
-	return m->asked && !m->peer->busy;
+	return m->asked && !peer_is_busy(m->peer);
 }
 
 static inline bool

@@ -18,7 +18,7 @@
  *     QUEUE_ALIVE; the first in line also asks when a holder's lease has run out.
  *  6. The lease outlives the connection.  One that was idle and is found
  *     closed is opened anew within the same call.  An answer that is overdue
- *     closes it (wire.h).
+ *     closes it (fan.h).
  *  7. RC_LOST is said on the script's word alone, or when the key has become
  *     something else (WRONGTYPE); every other trouble while holding is RC_AGAIN.
  *  8. After an outage of the server a waiter asks with its old ticket, which is
@@ -80,7 +80,7 @@ static void
 redis_watch(struct redis *r)
 {
 	if (r->store.address.form == FORM_SENTINEL)
-		r->store.base.host->alert = r->route.server.peer.wire.stream.fd;
+		r->store.base.host->alert = r->route.server.peer.stream.fd;
 }
 
 /*

@@ -297,7 +297,7 @@ let_pages_in(struct quorum *q)
 {
 	for (size_t i = 0; i < q->n; i++) {
 		fan_close(&q->peers[i]);
-		wire_bound(&q->peers[i].wire, &resp_pages);
+		q->peers[i].bounds = &resp_pages;
 	}
 }
 

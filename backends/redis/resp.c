@@ -1,9 +1,10 @@
-/*
- * resp.c - measures replies before they are parsed, and says what an error reply means.
- */
+/* resp.c - measures replies before they are parsed, and says what an error reply means. */
 #include "resp.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+enum { TLS_ALERT = 0x15 }; /* what TLS begins with that we did not ask for */
 
 /* The number in a line such as ":-12\r\n" (without its first byte); false: none. */
 static bool
@@ -104,6 +105,54 @@ resp_length(const char *buf, size_t n, const struct resp_bounds *b)
 	if (length > (ssize_t)b->bytes || (length == 0 && n >= b->bytes))
 		return -1;
 	return length;
+}
+
+/* ---- replies ---- */
+
+bool
+inbox_open(struct inbox *in, const struct resp_bounds *b)
+{
+	in->reader = redisReaderCreate();
+	in->bytes = malloc(b->bytes);
+	return in->reader && in->bytes;
+}
+
+void
+inbox_close(struct inbox *in)
+{
+	if (in->reader)
+		redisReaderFree(in->reader);
+	free(in->bytes);
+	*in = (struct inbox){.used = 0};
+}
+
+enum rc
+inbox_take(struct inbox *in, const struct resp_bounds *b, redisReply **reply,
+    const char **wrong)
+{
+	ssize_t length = resp_length(in->bytes, in->used, b);
+	void *built = NULL;
+
+	*reply = NULL;
+	if (length == 0)
+		return RC_OK;
+	*wrong = *in->bytes == TLS_ALERT
+	    ? "sent what is no Redis reply, but of TLS: is that its TLS port (rediss://)?"
+	    : "sent what is no Redis reply: is this a Redis server?";
+	if (length < 0)
+		return RC_PROTOCOL;
+	if (redisReaderFeed(in->reader, in->bytes, length) != REDIS_OK ||
+	    redisReaderGetReply(in->reader, &built) != REDIS_OK || !built) {
+		bool full = in->reader->err == REDIS_ERR_OOM;
+
+		*wrong =
+		    full ? "cannot be read: out of memory" : "sent what is no Redis reply";
+		return full ? RC_SYSTEM : RC_PROTOCOL;
+	}
+	in->used -= length;
+	memmove(in->bytes, in->bytes + length, in->used);
+	*reply = built;
+	return RC_OK;
 }
 
 /* ---- what an error says ---- */

@@ -48,7 +48,8 @@ route_free(struct route *r)
 void
 route_let_pages_in(struct route *r)
 {
-	wire_bound(&r->server.peer.wire, &resp_pages);
+	server_close(&r->server);
+	r->server.peer.bounds = &resp_pages;
 }
 
 /* ---- where ---- */
@@ -245,7 +246,7 @@ route_ask_aside(struct route *r, const struct question *q, instant until,
 		if (!r->aside)
 			return fault_set(f, RC_SYSTEM, "out of memory");
 		server_init(r->aside, r->host, r->address, r->aside_where);
-		wire_bound(&r->aside->peer.wire, r->server.peer.wire.bounds);
+		r->aside->peer.bounds = r->server.peer.bounds;
 	}
 	if (!endpoint_is(&to, &r->aside_at)) {
 		r->aside_at = to;

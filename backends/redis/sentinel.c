@@ -51,8 +51,8 @@ read_error(const struct peer *p, const char *master, char *text, struct fault *f
 	return resp_error(text, &hint) == RC_DENIED
 	    ? fault_set(f, RC_DENIED,
 		  "%s says '%.200s': -O sentinel-password-file=FILE is for it",
-		  p->wire.stream.where, text)
-	    : fault_set(f, RC_PROTOCOL, "%s says '%.200s'", p->wire.stream.where, text);
+		  p->stream.where, text)
+	    : fault_set(f, RC_PROTOCOL, "%s says '%.200s'", p->stream.where, text);
 }
 
 static enum heard
@@ -189,7 +189,7 @@ static void
 close_busy(struct sentinels *s)
 {
 	for (size_t i = 0; i < s->n; i++)
-		if (s->peers[i].busy)
+		if (peer_is_busy(&s->peers[i]))
 			fan_close(&s->peers[i]);
 }
 

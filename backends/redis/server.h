@@ -11,16 +11,22 @@
 #define DLOCK_REDIS_SERVER_H
 
 #include "fan.h"
-#include "health.h"
 
-enum { REPLIES_MOST = 8 };
+enum { REPLIES_MOST = 8, HEALTH_ANSWERS = 3, HEALTH_BYTES = 320 };
+
+/*
+ * Says in what ways a server may lose locks, as the rest of a sentence ("it evicts keys ...
+ * and ..."), below HEALTH_BYTES.  False: in none that is known, for it may not be willing to
+ * tell.
+ */
+bool health_risks(redisReply *const answers[HEALTH_ANSWERS], char *out, size_t size);
 
 /* One or several commands, and what goes in one packet with them. */
 struct question {
 	const char *command; /* as redisFormatCommandArgv() writes it, which has no NUL */
 	size_t several;      /* commands, up to REPLIES_MOST; 0: it is one */
 	/*
-	 * A PING travels in front of the command on a connection that is open.
+	 * A PING travels in front of the command.
 	 * Redis writes out the answers of one round last come, first served;
 	 * having been heard first, we are answered last, so that whom our
 	 * release wakes begins before we take the processor to clean up
@@ -28,8 +34,8 @@ struct question {
 	 */
 	bool ping_first;
 	/*
-	 * health_questions behind it, once for each server: a host->notice if they find
-	 * something
+	 * behind it, once for each server, it is asked how it is set: a host->notice if
+	 * it may lose locks
 	 */
 	bool inspect;
 	bool asking;  /* the slot moves to this node: its answer is wanted all the same */

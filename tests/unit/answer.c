@@ -3,7 +3,7 @@
  * is computed with it fits; and what a server's settings mean is said rightly.
  */
 #include "backends/redis/answer.h"
-#include "backends/redis/health.h"
+#include "backends/redis/server.h"
 #include "backends/redis/resp.h"
 
 #include <setjmp.h>
