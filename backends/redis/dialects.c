@@ -1,7 +1,13 @@
 /* dialects.c - the dialects there are: their names, and what they say alike. */
 #include "dialects.h"
 
-#include "resp.h"
+#include "backends/redis/dialects/redisson.lua.h"
+#include "backends/redis/dialects/redisson_fair.lua.h"
+#include "backends/redis/dialects/redisson_rw.lua.h"
+#include "backends/redis/dialects/redisson_semaphore.lua.h"
+#include "backends/redis/dialects/string.lua.h"
+#include "backends/redis/lock.lua.h"
+#include "backends/redis/look.lua.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +15,17 @@
 enum {
 	LACKS = CAP_FAIR | CAP_SHARED | CAP_LIMIT | CAP_JOB | CAP_REVOKE | CAP_FREEZE,
 };
+
+static const struct script lock = {lock_lua, sizeof lock_lua, lock_sha1},
+			   look = {look_lua, sizeof look_lua, look_sha1},
+			   string = {string_lua, sizeof string_lua, string_sha1},
+			   redisson = {redisson_lua, sizeof redisson_lua, redisson_sha1},
+			   redisson_rw = {redisson_rw_lua, sizeof redisson_rw_lua,
+			       redisson_rw_sha1},
+			   redisson_semaphore = {redisson_semaphore_lua,
+			       sizeof redisson_semaphore_lua, redisson_semaphore_sha1},
+			   redisson_fair = {redisson_fair_lua, sizeof redisson_fair_lua,
+			       redisson_fair_sha1};
 
 /*
  * In a name, these stand for
@@ -27,49 +44,49 @@ enum {
  */
 const struct dialect dialects[] = {
     [DIALECT_NATIVE] = {.name = "native",
-	.claims = &script_lock,
-	.looks = &script_look,
+	.claims = &lock,
+	.looks = &look,
 	.keys = {"%Dh", "%Di", "%Dq", "%Dl", "%Dw:", "%Df"},
 	.channel = "%Dw:%O"},
     [DIALECT_STRING] = {.name = "string",
 	.lacks = LACKS,
-	.claims = &script_string,
-	.looks = &script_string,
+	.claims = &string,
+	.looks = &string,
 	.keys = {"%K", "%S"},
 	.beside = true,
 	.plain = true},
     {.name = "redisson",
 	.lacks = LACKS,
-	.claims = &script_redisson,
-	.looks = &script_redisson,
+	.claims = &redisson,
+	.looks = &redisson,
 	.keys = {"%K", "%S", "redisson_lock__channel:%B"},
 	.channel = "redisson_lock__channel:%B",
 	.beside = true},
     {.name = "redisson-fenced",
 	.lacks = LACKS,
-	.claims = &script_redisson,
-	.looks = &script_redisson,
+	.claims = &redisson,
+	.looks = &redisson,
 	.keys = {"%K", "%S", "redisson_lock__channel:%B", "redisson_lock_token:%B"},
 	.channel = "redisson_lock__channel:%B",
 	.beside = true},
     {.name = "redisson-rw",
 	.lacks = LACKS & ~CAP_SHARED,
-	.claims = &script_redisson_rw,
-	.looks = &script_redisson_rw,
+	.claims = &redisson_rw,
+	.looks = &redisson_rw,
 	.keys = {"%K", "%S", "redisson_rwlock:%B", "%B:"},
 	.channel = "redisson_rwlock:%B",
 	.beside = true},
     {.name = "redisson-semaphore",
 	.lacks = LACKS & ~CAP_LIMIT,
-	.claims = &script_redisson_semaphore,
-	.looks = &script_redisson_semaphore,
+	.claims = &redisson_semaphore,
+	.looks = &redisson_semaphore,
 	.keys = {"%K", "%S", "redisson_sc:%B", "%B:timeout"},
 	.channel = "redisson_sc:%B",
 	.beside = true},
     {.name = "redisson-fair",
 	.lacks = LACKS & ~CAP_FAIR,
-	.claims = &script_redisson_fair,
-	.looks = &script_redisson_fair,
+	.claims = &redisson_fair,
+	.looks = &redisson_fair,
 	.keys = {"%K", "%S", "redisson_lock__channel:%B", "redisson_lock_queue:%B",
 	    "redisson_lock_timeout:%B"},
 	.channel = "redisson_lock__channel:%B%U", /* a waiter has one of its own */

@@ -8,10 +8,8 @@
 #ifndef DLOCK_REDIS_DIALECTS_H
 #define DLOCK_REDIS_DIALECTS_H
 
-#include "address.h"
-#include "answer.h"
-#include "ask.h"
 #include "backends/common/url.h"
+#include "route.h"
 
 enum {
 	NAME_BYTES = ENCODED_BYTES + KEY_BYTES +

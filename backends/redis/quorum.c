@@ -2,6 +2,7 @@
 #include "quorum.h"
 
 #include "backends/common/text.h"
+#include "backends/redis/redlock.lua.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,7 +106,10 @@ call_begin(
 	static const char *const operations[] = {
 	    "acquire", "extend", "release", "revoke", "meet", "look", "scan"};
 
-	script_begin(c, &script_redlock);
+	static const struct script redlock = {
+	    redlock_lua, sizeof redlock_lua, redlock_sha1};
+
+	script_begin(c, &redlock);
 	c->reads = asking >= ASK_LOOK;
 	if (asking != ASK_SCAN) {
 		script_key(c, q->lock);

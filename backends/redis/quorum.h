@@ -8,10 +8,9 @@
 #ifndef DLOCK_REDIS_QUORUM_H
 #define DLOCK_REDIS_QUORUM_H
 
-#include "answer.h"
-#include "ask.h"
 #include "fan.h"
 #include "restart.h"
+#include "script.h"
 
 enum {
 	MASTER_NAME_BYTES = ENCODED_BYTES + 24,

@@ -1,8 +1,6 @@
 /* route.c - finds the server that has the locks, and asks it. */
 #include "route.h"
 
-#include "answer.h"
-
 #include <string.h>
 
 #define PAUSE (100 * NS_PER_MS)       /* before a question that persists is asked again */
@@ -383,6 +381,57 @@ route_ask(struct route *r, const struct question *q, instant until, redisReply *
 		if (r->host->wait(r->host, -1, 0, instant_now() + PAUSE) == WOKE_STOP)
 			return RC_STOP;
 	}
+}
+
+/* ---- scripts ---- */
+
+enum rc
+script_ask(struct route *to, const struct script_call *c, struct question q,
+    instant until, redisReply **reply, struct fault *f)
+{
+	struct manner m = {.reads = c->reads};
+	enum rc rc;
+
+	*reply = NULL;
+	do {
+		char *command;
+		int length = script_write(&command, c, &m);
+
+		freeReplyObject(*reply);
+		*reply = NULL;
+		if (length < 0)
+			return fault_set(f, RC_SYSTEM, "out of memory");
+		q.command = command;
+		rc = route_ask(to, &q, until, reply, f);
+		redisFreeCommand(command);
+	} while (rc == RC_OK && script_change(&m, *reply));
+	return rc;
+}
+
+enum rc
+script_nonsense(struct route *to, struct fault *f)
+{
+	route_close(to);
+	return fault_set(f, RC_PROTOCOL,
+	    "%s gave an answer that dlock's script does not give", to->where);
+}
+
+enum rc
+script_run(struct route *to, const struct script_call *c, instant until,
+    redisReply **reply, struct fault *f)
+{
+	struct question q = {.persist = true};
+	enum rc rc = script_ask(to, c, q, until, reply, f);
+
+	if (rc != RC_OK || (*reply)->type == REDIS_REPLY_ARRAY)
+		return rc;
+	if ((*reply)->type != REDIS_REPLY_ERROR)
+		rc = script_nonsense(to, f);
+	else
+		rc = peer_refuses(&to->server.peer, c->reads, (*reply)->str, f);
+	freeReplyObject(*reply);
+	*reply = NULL;
+	return rc;
 }
 
 /* ---- the masters of a cluster ---- */

@@ -15,6 +15,7 @@
 #ifndef DLOCK_REDIS_ROUTE_H
 #define DLOCK_REDIS_ROUTE_H
 
+#include "script.h"
 #include "sentinel.h"
 #include "server.h"
 
@@ -57,6 +58,27 @@ void route_free(struct route *);
  */
 enum rc route_ask(struct route *, const struct question *, instant until,
     redisReply **reply, struct fault *);
+
+/* ---- scripts ---- */
+
+/*
+ * Asks, as the question says that carries the script.  RC_OK: *reply is the caller's
+ * (freeReplyObject() it), which may be an error reply.  Else it is NULL; as route_ask().
+ */
+enum rc script_ask(struct route *, const struct script_call *, struct question,
+    instant until, redisReply **, struct fault *);
+
+/*
+ * The same until it is answered, for an array; an error reply becomes what
+ * server_refused() says.
+ */
+enum rc script_run(struct route *, const struct script_call *, instant until,
+    redisReply **, struct fault *);
+
+/* The answer that has just been given is none of the script's: RC_PROTOCOL. */
+enum rc script_nonsense(struct route *, struct fault *);
+
+/* ---- where ---- */
 
 /* What comes next is no answer to what was asked. */
 void route_close(struct route *);

@@ -1,9 +1,9 @@
 /* sentinel.c - asks sentinels for the master, all at once. */
 #include "sentinel.h"
 
-#include "answer.h"
 #include "backends/common/text.h"
 #include "fan.h"
+#include "script.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * and whole, hiredis agrees about where it ends, an answer can be computed with,
  * and an error never surprises.
  */
-#include "backends/redis/answer.h"
+#include "backends/redis/script.h"
 #include "backends/redis/resp.h"
 #include "tests/fuzz/fuzz.h"
 
