@@ -50,17 +50,6 @@ address_bad_url(struct fault *f, const struct url *u, const char *what)
 }
 
 static enum rc
-address_login(struct address *a, const struct url *u, struct fault *f)
-{
-	if (encode_undo(a->user, sizeof a->user, u->user.at, u->user.n) < 0 ||
-	    encode_undo(a->password, sizeof a->password, u->password.at, u->password.n) <
-		0)
-		return address_bad_url(f, u,
-		    "has a user or password that is too long, or a wrong %XX in it");
-	return RC_OK;
-}
-
-static enum rc
 address_socket(struct address *a, const struct url *u, struct fault *f)
 {
 	a->hosts[0].host[0] = '\0';
@@ -148,17 +137,6 @@ address_master(struct address *a, const struct url *u, struct fault *f)
 	return address_db(a, u, db, f);
 }
 
-static enum rc
-address_cluster(const struct url *u, struct fault *f)
-{
-	if (u->query.at)
-		return address_bad_url(f, u, "has a query behind its hosts");
-	return u->path.n > 1
-	    ? fault_set(f, RC_CONFIG,
-		  "a Redis cluster has no databases: leave what is behind the hosts out of the URL (redis[s]+cluster://[user:password@]host[:port],host[:port]...)")
-	    : RC_OK;
-}
-
 enum rc
 address_parse(struct address *a, const char *url, struct fault *f)
 {
@@ -173,9 +151,10 @@ address_parse(struct address *a, const char *url, struct fault *f)
 	wrong = url_cut(&u, url);
 	if (wrong)
 		return address_bad_url(f, &u, wrong);
-	rc = address_login(a, &u, f);
-	if (rc != RC_OK)
-		return rc;
+	if (encode_undo(a->user, sizeof a->user, u.user.at, u.user.n) < 0 ||
+	    encode_undo(a->password, sizeof a->password, u.password.at, u.password.n) < 0)
+		return address_bad_url(f, &u,
+		    "has a user or password that is too long, or a wrong %XX in it");
 	a->form = shape_of(&u)->form;
 	a->secure = url_part_is(&u.scheme, shape_of(&u)->secure);
 	if (url_part_is(&u.scheme, "redis+unix"))
@@ -187,7 +166,12 @@ address_parse(struct address *a, const char *url, struct fault *f)
 	case FORM_SENTINEL:
 		return address_master(a, &u, f);
 	case FORM_CLUSTER:
-		return address_cluster(&u, f);
+		if (u.query.at)
+			return address_bad_url(f, &u, "has a query behind its hosts");
+		return u.path.n > 1
+		    ? fault_set(f, RC_CONFIG,
+			  "a Redis cluster has no databases: leave what is behind the hosts out of the URL (redis[s]+cluster://[user:password@]host[:port],host[:port]...)")
+		    : RC_OK;
 	default:
 		return address_db(a, &u, u.path, f);
 	}

@@ -233,22 +233,18 @@ dialect_name_lock(
 
 /* ---- words ---- */
 
-static const char *
-kind_in_a_word(struct script_call *c, const struct claim *claim)
-{
-	if (claim->kind != KIND_LIMIT)
-		return claim->kind == KIND_SHARED ? "s" : "x";
-	snprintf(c->kind, sizeof c->kind, "l%u", claim->limit);
-	return c->kind;
-}
-
 static void
 say_acquire(struct script_call *c, const struct claim *claim, const struct request *r)
 {
+	if (claim->kind == KIND_LIMIT)
+		snprintf(c->kind, sizeof c->kind, "l%u", claim->limit);
+	else
+		snprintf(c->kind, sizeof c->kind, "%s",
+		    claim->kind == KIND_SHARED ? "s" : "x");
 	script_number(c, ns_to_ms(claim->ttl));
 	script_number(c, ns_to_ms(r->alive));
 	script_word(c, r->subscribed ? "1" : "0");
-	script_word(c, kind_in_a_word(c, claim));
+	script_word(c, c->kind);
 	script_word(c, claim->record);
 	script_number(c, r->ticket);
 }

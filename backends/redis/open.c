@@ -145,19 +145,6 @@ redis_identify(struct store *s, struct identity *id, struct fault *f)
 	return RC_OK;
 }
 
-/* They have a login of their own. */
-static bool
-read_sentinels(struct redis_store *r)
-{
-	r->sentinels = malloc(sizeof *r->sentinels);
-	if (!r->sentinels)
-		return false;
-	*r->sentinels = r->address;
-	*r->sentinels->user = *r->sentinels->password = '\0';
-	r->sentinels->db = 0;
-	return true;
-}
-
 /* All but what the kind of store has of its own. */
 static enum rc
 store_read(struct redis_store *r, const struct site *site, struct fault *f)
@@ -168,8 +155,15 @@ store_read(struct redis_store *r, const struct site *site, struct fault *f)
 	retry_init(&r->patience);
 	r->dialect = &dialects[DIALECT_NATIVE];
 	address_print(&r->address, r->where, sizeof r->where);
-	if (r->address.form == FORM_SENTINEL && !read_sentinels(r))
-		return fault_set(f, RC_SYSTEM, "out of memory");
+	if (r->address.form == FORM_SENTINEL) {
+		r->sentinels = malloc(sizeof *r->sentinels);
+		if (!r->sentinels)
+			return fault_set(f, RC_SYSTEM, "out of memory");
+		/* they have a login of their own */
+		*r->sentinels = r->address;
+		*r->sentinels->user = *r->sentinels->password = '\0';
+		r->sentinels->db = 0;
+	}
 	rc = setting_read(&r->base, site, f);
 	if (rc == RC_OK && *r->address.user && !*r->address.password)
 		rc = fault_set(f, RC_USAGE,

@@ -31,50 +31,36 @@ queue_init(struct queue *q, const struct route *r)
 	server_init(&q->listener, r->host, r->address, r->where);
 }
 
-void
-queue_close(struct queue *q)
-{
-	server_close(&q->listener);
-}
-
 bool
 queue_is_subscribed(struct queue *q)
 {
 	if (q->moves != q->route->moves)
-		queue_close(q);
+		server_close(&q->listener);
 	return q->listener.peer.stream.fd >= 0;
 }
 
 /*
- * To the channel; with sharded names also to what stays in its slot.  The answer to that
- * comes as if it were a message: one more reason to ask, also where it says that the server
- * has no such thing.
+ * From its RC_OK on, a message arrives.  RC_AGAIN: the server has no room, or is silent.  With
+ * sharded names, what stays in the channel's slot is heard, too: the answer to that comes as
+ * if it were a message, one more reason to ask, also where it says that the server has no such
+ * thing.
  */
-static int
-write_subscribe(char **command, const struct names *names)
-{
-	const char *c = names->channel;
-	size_t n = strlen(c);
-
-	return asprintf(command,
-	    names->sharded
-		? "*2\r\n$9\r\nSUBSCRIBE\r\n$%zu\r\n%s\r\n*2\r\n$10\r\nSSUBSCRIBE\r\n$%zu\r\n%s\r\n"
-		: "*2\r\n$9\r\nSUBSCRIBE\r\n$%zu\r\n%s\r\n",
-	    n, c, n, c);
-}
-
-/* From its RC_OK on, a message arrives.  RC_AGAIN: the server has no room, or is silent. */
 static enum rc
 queue_subscribe(
     struct queue *q, const struct names *names, instant until, struct fault *f)
 {
 	struct question question = {.subscribes = true};
+	const char *c = names->channel;
 	redisReply *reply = NULL;
+	size_t n = strlen(c);
 	char *command;
-	int length = write_subscribe(&command, names);
 	enum rc rc;
 
-	if (length < 0)
+	if (asprintf(&command,
+		names->sharded
+		    ? "*2\r\n$9\r\nSUBSCRIBE\r\n$%zu\r\n%s\r\n*2\r\n$10\r\nSSUBSCRIBE\r\n$%zu\r\n%s\r\n"
+		    : "*2\r\n$9\r\nSUBSCRIBE\r\n$%zu\r\n%s\r\n",
+		n, c, n, c) < 0)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	question.command = command;
 	if (q->moves != q->route->moves) {
@@ -92,7 +78,7 @@ queue_subscribe(
 		    q->listener.peer.stream.where);
 	freeReplyObject(reply);
 	if (rc != RC_OK)
-		queue_close(q);
+		server_close(&q->listener);
 	return rc;
 }
 
@@ -119,19 +105,10 @@ queue_listen(struct queue *q, instant until, struct fault *f)
 
 /* ---- when to ask ---- */
 
-/* The end of a lease if we are first, or of a freeze if we are near; or NEVER. */
-static instant
-end_of_wait(const struct answer *a)
-{
-	int64_t left = a->left_ms < LEFT_LEAST ? LEFT_LEAST : a->left_ms + 5;
-
-	if (a->left_ms <= 0 || a->place > (a->holding.frozen ? NEAR : 1))
-		return NEVER;
-	return instant_now() + left * NS_PER_MS +
-	    (a->place > 1 ? (a->place - 1) * NEAR_LATER : 0);
-}
-
-/* When to ask again although no message came. */
+/*
+ * When to ask again although no message came: at the latest at the end of a lease if we are
+ * first, or of a freeze if we are near.
+ */
 static instant
 next_beat(
     struct queue *q, const struct names *names, const char *owner, const struct answer *a)
@@ -141,13 +118,18 @@ next_beat(
 	 * asking in step.
 	 */
 	int64_t jitter = (owner[q->beats++ % OWNER_CHARS] % 16) * 30 * NS_PER_MS;
+	int64_t left = a->left_ms < LEFT_LEAST ? LEFT_LEAST : a->left_ms + 5;
 	instant now = instant_now(), beat = now + BEAT + jitter;
 
 	if (!*names->channel)
 		return now + POLL + jitter / 2;
 	if (q->listener.peer.stream.fd < 0)
 		beat = now + UNSUBSCRIBED_BEAT;
-	return instant_first(beat, end_of_wait(a));
+	if (a->left_ms <= 0 || a->place > (a->holding.frozen ? NEAR : 1))
+		return beat;
+	left *= NS_PER_MS;
+	return instant_first(
+	    beat, now + left + (a->place > 1 ? (a->place - 1) * NEAR_LATER : 0));
 }
 
 enum rc

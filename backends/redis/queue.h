@@ -42,7 +42,4 @@ bool queue_is_subscribed(struct queue *);
 enum rc queue_wait(struct queue *, const struct names *, const char *owner,
     const struct answer *, instant until, struct fault *);
 
-/* Nothing is to be heard any more. */
-void queue_close(struct queue *);
-
 #endif

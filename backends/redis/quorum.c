@@ -13,16 +13,6 @@
 
 static enum heard quorum_take(void *ctx, size_t i, int number, redisReply **);
 
-/* The name for people says where one is, and nothing else. */
-static bool
-is_twice(const struct quorum *q, size_t i)
-{
-	for (size_t j = 0; j < i; j++)
-		if (strcasecmp(q->masters[i].where, q->masters[j].where) == 0)
-			return true;
-	return false;
-}
-
 enum rc
 quorum_begin(struct quorum *q, struct host *host, const struct address *a,
     const char *where, struct fault *f)
@@ -38,9 +28,11 @@ quorum_begin(struct quorum *q, struct host *host, const struct address *a,
 		struct master *m = &q->masters[i];
 
 		address_print_host(&a->hosts[i], m->where, sizeof m->where);
-		if (is_twice(q, i))
-			return fault_set(f, RC_USAGE,
-			    "the redlock URL names the same host twice (redlock[s]://[user:password@]host[:port],host,host...[/db])");
+		/* the name for people says where one is, and nothing else */
+		for (size_t j = 0; j < i; j++)
+			if (strcasecmp(m->where, q->masters[j].where) == 0)
+				return fault_set(f, RC_USAGE,
+				    "the redlock URL names the same host twice (redlock[s]://[user:password@]host[:port],host,host...[/db])");
 		m->peer = &q->peers[i];
 		fan_set(&q->fan, i, a, &a->hosts[i], m->where, &resp_usual);
 	}
@@ -306,17 +298,6 @@ master_keep_unmet(struct master *m, int64_t known, const char *run)
 	snprintf(m->unmet, sizeof m->unmet, "%s", known < 0 ? run : "");
 }
 
-/* Nobody waited for it; but if it is an acquire's, it tells whether we have met. */
-static void
-master_is_late(struct master *m, const redisReply *r)
-{
-	int64_t verdict, token, known;
-	const char *run;
-
-	if (answer_members(r, 0, "nnns", &verdict, &token, &known, &run))
-		master_keep_unmet(m, known, run);
-}
-
 /* One that we have not met: does it write down what it is told before it answers? */
 static enum heard
 master_has_voted(struct master *m, const redisReply *r)
@@ -345,24 +326,12 @@ master_has_voted(struct master *m, const redisReply *r)
 	return HEARD_MORE;
 }
 
-static enum heard
-master_is_met(struct master *m, const redisReply *r)
-{
-	struct vote sure;
-
-	if (!read_vote(&sure, ASK_MEET, r))
-		return master_nonsense(m->peer);
-	if (sure.verdict == VERDICT_YES)
-		m->vote.known = restart_enough();
-	*m->unmet = '\0';
-	return HEARD_ALL;
-}
-
 /* One that was not asked in this round does not say again what is no longer asked. */
 static enum heard
 master_hear_script(struct quorum *q, struct master *m, redisReply **reply)
 {
 	struct peer *p = m->peer;
+	struct vote sure;
 
 	if (m->asked && script_change(&m->manner, *reply))
 		return m->step == STEP_MEET ? master_meet(q, m, NULL)
@@ -376,8 +345,14 @@ master_hear_script(struct quorum *q, struct master *m, redisReply **reply)
 		return HEARD_ALL;
 	if ((*reply)->type != REDIS_REPLY_ARRAY)
 		return master_nonsense(p);
-	if (m->step == STEP_MEET)
-		return master_is_met(m, *reply);
+	if (m->step == STEP_MEET) {
+		if (!read_vote(&sure, ASK_MEET, *reply))
+			return master_nonsense(p);
+		if (sure.verdict == VERDICT_YES)
+			m->vote.known = restart_enough();
+		*m->unmet = '\0';
+		return HEARD_ALL;
+	}
 	if (m->asking != ASK_LOOK && m->asking != ASK_SCAN)
 		return master_has_voted(m, *reply);
 	m->reply = *reply;
@@ -390,9 +365,13 @@ quorum_take(void *ctx, size_t i, int number, redisReply **reply)
 {
 	struct quorum *q = ctx;
 	struct master *m = &q->masters[i];
+	int64_t verdict, token, known;
+	const char *run;
 
 	if (number == FAN_LATE) {
-		master_is_late(m, *reply);
+		/* nobody waited for it; but if it is an acquire's, it tells whether we have met */
+		if (answer_members(*reply, 0, "nnns", &verdict, &token, &known, &run))
+			master_keep_unmet(m, known, run);
 		return HEARD_MORE;
 	}
 	if (number < 0)
@@ -403,23 +382,6 @@ quorum_take(void *ctx, size_t i, int number, redisReply **reply)
 
 /* ---- a round ---- */
 
-static void
-count_one(const struct master *m, struct tally *t)
-{
-	if (m->peer->rc != RC_OK) {
-		t->failed++;
-		t->foreign += m->foreign;
-		return;
-	}
-	t->answered++;
-	t->votes[m->vote.verdict]++;
-	if (m->vote.verdict != VERDICT_YES)
-		return;
-	t->young += m->asking == ASK_ACQUIRE && !restart_is_over(m->vote.known);
-	if (m->vote.token > t->token)
-		t->token = m->vote.token;
-}
-
 static bool
 has_heard_enough(void *ctx)
 {
@@ -427,11 +389,23 @@ has_heard_enough(void *ctx)
 	struct tally *t = &q->tally;
 
 	*t = (struct tally){.open = 0};
-	for (size_t i = 0; i < q->n; i++)
-		if (q->masters[i].asked && peer_is_busy(q->masters[i].peer))
-			t->open++;
-		else if (q->masters[i].asked)
-			count_one(&q->masters[i], t);
+	for (size_t i = 0; i < q->n; i++) {
+		const struct master *m = &q->masters[i];
+		const struct vote *v = &m->vote;
+
+		t->open += m->asked && !master_is_heard(m);
+		t->failed += master_is_heard(m) && m->peer->rc != RC_OK;
+		t->foreign += master_is_heard(m) && m->peer->rc != RC_OK && m->foreign;
+		if (!master_has_vote(m))
+			continue;
+		t->answered++;
+		t->votes[v->verdict]++;
+		t->repeated = t->repeated || m->peer->repeated;
+		if (v->verdict == VERDICT_YES && m->asking == ASK_ACQUIRE)
+			t->young += !restart_is_over(v->known);
+		if (v->verdict == VERDICT_YES && v->token > t->token)
+			t->token = v->token;
+	}
 	return t->open == 0 || (q->enough && q->enough(q));
 }
 
@@ -511,22 +485,6 @@ quorum_is_broken(const struct quorum *q, enum rc *rc, struct fault *f)
 	return false;
 }
 
-bool
-quorum_is_repeated(const struct quorum *q)
-{
-	for (size_t i = 0; i < q->n; i++)
-		if (master_has_vote(&q->masters[i]) && q->masters[i].peer->repeated)
-			return true;
-	return false;
-}
-
-static bool
-is_permanent(enum rc rc)
-{
-	return rc == RC_DENIED || rc == RC_CONFIG || rc == RC_PROTOCOL ||
-	    rc == RC_SYSTEM || rc == RC_USAGE;
-}
-
 enum rc
 quorum_refused(const struct quorum *q, struct fault *f)
 {
@@ -541,7 +499,7 @@ quorum_refused(const struct quorum *q, struct fault *f)
 			continue;
 		if (!first)
 			first = p;
-		if (is_permanent(p->rc) && n++ == 0)
+		if (p->rc != RC_AGAIN && p->rc != RC_STOP && n++ == 0)
 			permanent = p;
 	}
 	if (n > may_fail)

@@ -71,6 +71,7 @@ struct tally {
 	size_t foreign;  /* of these, those where the key is no lock any more */
 	size_t open;     /* may still answer */
 	size_t answered; /* those with a verdict */
+	bool repeated;   /* one of these was asked twice */
 	uint64_t token;  /* the highest of those who said yes */
 };
 
@@ -165,9 +166,6 @@ const struct vote *quorum_find_holder(const struct quorum *);
  * makes of it.
  */
 bool quorum_is_broken(const struct quorum *, enum rc *, struct fault *);
-
-/* Was any of them asked twice? */
-bool quorum_is_repeated(const struct quorum *);
 
 /*
  * Too few have given a usable answer: RC_AGAIN, or what so many of them have to say that

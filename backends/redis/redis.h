@@ -69,6 +69,13 @@ redis_of(struct store *s)
 /* What the store has of its own; RC_OK. */
 enum rc redis_begin(struct redis *);
 
+/*
+ * What string.lua does, on a server that runs no scripts: by WATCH, MULTI and EXEC.  RC_AGAIN
+ * also when others changed the lock at the same time again and again.
+ */
+enum rc transaction_run(struct route *, const struct names *, const struct claim *,
+    const struct request *, instant until, struct answer *, struct fault *);
+
 /* admin_ops of one server: look.c and steer.c. */
 enum rc look_each(struct store *, const struct look *, struct fault *);
 enum rc steer_revoke(struct store *, const struct target *, const char *record,

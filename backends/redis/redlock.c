@@ -160,17 +160,6 @@ may_have_voted(const struct quorum *q, const struct master *m)
 	    (m->vote.verdict != VERDICT_NO && m->vote.verdict != VERDICT_ABSENT);
 }
 
-/* Gives back what the last round may have won, which is no quorum.  RC_OK or RC_STOP. */
-static enum rc
-attempt_withdraw(struct redlock *r)
-{
-	enum rc rc = redlock_let_go(r, false, instant_now() + ROUND_MOST, may_have_voted);
-
-	if (rc == RC_OK && r->quorum.tally.failed + r->quorum.tally.open == 0)
-		r->hold.asked = false;
-	return rc;
-}
-
 static bool
 attempt_is_decided(const struct quorum *q)
 {
@@ -258,31 +247,24 @@ struct refusal {
 	bool listens; /* the master that tells of releases has answered */
 };
 
-/* What the user may see of who has it; NULL: nobody. */
-static void
-redlock_show(struct host *host, const struct vote *holder)
-{
-	struct holding *h = &host->seen.holding;
-
-	host->seen.position = 0;
-	h->held = holder && holder->held >= 0 ? holder->held * NS_PER_MS : -1;
-	snprintf(h->record, sizeof h->record, "%s", holder ? holder->record : "");
-	h->kind = KIND_EXCLUSIVE;
-	h->holders = holder ? 1 : 0;
-	h->frozen = false;
-}
-
 static enum rc
 attempt_refuse(struct redlock *r, struct refusal *refusal, struct fault *f)
 {
 	const struct quorum *q = &r->quorum;
 	const struct vote *holder = quorum_find_holder(q);
+	struct holding *h = &q->host->seen.holding;
 
 	if (q->tally.answered < q->need)
 		return quorum_refused(q, f);
 	refusal->listens = master_has_vote(&q->masters[q->listener]);
 	refusal->left = holder && holder->left >= 0 ? holder->left * NS_PER_MS : -1;
-	redlock_show(q->host, holder);
+	/* what the user may see of who has it */
+	q->host->seen.position = 0;
+	h->held = holder && holder->held >= 0 ? holder->held * NS_PER_MS : -1;
+	snprintf(h->record, sizeof h->record, "%s", holder ? holder->record : "");
+	h->kind = KIND_EXCLUSIVE;
+	h->holders = holder ? 1 : 0;
+	h->frozen = false;
 	if (holder) {
 		refusal->because = BECAUSE_HELD;
 		return fault_set(f, RC_BUSY, "%s: held", q->where);
@@ -321,8 +303,13 @@ redlock_attempt(struct redlock *r, instant most, struct grant *g, struct refusal
 	}
 	if (rc == RC_STOP)
 		return rc;
-	if (rc != RC_OK)
-		return attempt_withdraw(r) == RC_STOP ? RC_STOP : rc;
+	if (rc != RC_OK) {
+		if (redlock_let_go(
+			r, false, instant_now() + ROUND_MOST, may_have_voted) == RC_STOP)
+			return RC_STOP;
+		r->hold.asked = t->failed + t->open > 0;
+		return rc;
+	}
 	*g = (struct grant){.token = r->hold.token, .anchor = -1};
 	hold_counts_from(r, sent, g);
 	return RC_OK;
@@ -330,42 +317,25 @@ redlock_attempt(struct redlock *r, instant most, struct grant *g, struct refusal
 
 /* ---- waiting ---- */
 
-/* Is there nothing to wait for?  One that does not wait asks again only while votes are divided. */
-static bool
-wait_is_over(const struct redlock *r, const struct refusal *refusal, instant until)
-{
-	return until == 0 &&
-	    (refusal->because != BECAUSE_SPLIT || r->tries >= TRIES_WITHOUT_WAIT ||
-		instant_now() >= r->began + NS_PER_S);
-}
-
-static int64_t
-pause_while_held(struct redlock *r, const struct refusal *refusal)
-{
-	int64_t pause = (refusal->listens ? 500 + jitter_below(&r->jitter, 500)
-					  : 50 + jitter_below(&r->jitter, 200)) *
-	    NS_PER_MS;
-
-	r->tries = 0;
-	if (refusal->left >= 0 && refusal->left + 5 * NS_PER_MS < pause)
-		pause = refusal->left + (5 + jitter_below(&r->jitter, 20)) * NS_PER_MS;
-	return pause;
-}
-
 static int64_t
 pause_of(struct redlock *r, const struct refusal *refusal)
 {
-	switch (refusal->because) {
-	case BECAUSE_YOUNG:
-		return (200 + jitter_below(&r->jitter, 200)) * NS_PER_MS;
-	case BECAUSE_SPLIT:
-		return (r->tries++ < 8 ? 25 + jitter_below(&r->jitter, 50)
-				       : 100 + jitter_below(&r->jitter, 200)) *
-		    NS_PER_MS;
-	case BECAUSE_HELD:
-		break;
+	uint64_t *j = &r->jitter;
+	int64_t ms, left_ms = refusal->left / NS_PER_MS;
+
+	if (refusal->because == BECAUSE_YOUNG) {
+		ms = 200 + jitter_below(j, 200);
+	} else if (refusal->because == BECAUSE_SPLIT) {
+		ms = r->tries++ < 8 ? 25 + jitter_below(j, 50)
+				    : 100 + jitter_below(j, 200);
+	} else {
+		r->tries = 0;
+		ms = refusal->listens ? 500 + jitter_below(j, 500)
+				      : 50 + jitter_below(j, 200);
+		if (refusal->left >= 0 && left_ms + 5 < ms)
+			ms = left_ms + 5 + jitter_below(j, 20);
 	}
-	return pause_while_held(r, refusal);
+	return ms * NS_PER_MS;
 }
 
 /*
@@ -398,7 +368,10 @@ redlock_go_on(
 	bool young = refusal->because == BECAUSE_YOUNG;
 	enum rc rc;
 
-	if (wait_is_over(r, refusal, until))
+	/* one that does not wait asks again only while votes are divided */
+	if (until == 0 &&
+	    (refusal->because != BECAUSE_SPLIT || r->tries >= TRIES_WITHOUT_WAIT ||
+		instant_now() >= r->began + NS_PER_S))
 		return young ? RC_AGAIN : RC_BUSY;
 	if (young && !r->told) {
 		r->store.base.host->notice = *f;
@@ -526,7 +499,7 @@ redlock_released(const struct redlock *r, struct fault *f)
 	}
 	if (quorum_is_broken(q, &rc, f))
 		return rc;
-	if (quorum_is_repeated(q))
+	if (t->repeated)
 		return fault_set(
 		    f, RC_AGAIN, "%s closed connections before they answered", q->where);
 	return fault_set(f, RC_LOST,

@@ -81,9 +81,13 @@ find_by_sentinels(struct route *r, instant until, struct fault *f)
 	return rc;
 }
 
-static enum rc
-find_node(struct route *r, struct fault *f)
+enum rc
+route_find(struct route *r, instant until, struct fault *f)
 {
+	if (r->found)
+		return RC_OK;
+	if (r->address->form == FORM_SENTINEL)
+		return find_by_sentinels(r, until, f);
 	if (!r->known) {
 		r->known = calloc(NODES, sizeof *r->known);
 		if (!r->known)
@@ -93,15 +97,6 @@ find_node(struct route *r, struct fault *f)
 	}
 	route_go(r, &r->known[r->turn % r->n]);
 	return RC_OK;
-}
-
-enum rc
-route_find(struct route *r, instant until, struct fault *f)
-{
-	if (r->found)
-		return RC_OK;
-	return r->address->form == FORM_SENTINEL ? find_by_sentinels(r, until, f)
-						 : find_node(r, f);
 }
 
 void
@@ -130,14 +125,23 @@ route_redirection(const struct route *r, const char *text, struct endpoint *to)
 	return !endpoint_plain(to, place, n, colon + 1, strlen(colon + 1));
 }
 
+/* n: it is not among them. */
+static size_t
+index_of(const struct endpoint *to, const struct endpoint *all, size_t n)
+{
+	size_t i = 0;
+
+	while (i < n && !endpoint_is(&all[i], to))
+		i++;
+	return i;
+}
+
 /* It stands among the nodes; the last one is replaced where they are too many. */
 void
 route_move(struct route *r, const struct endpoint *to)
 {
-	size_t i = 0;
+	size_t i = index_of(to, r->known, r->n);
 
-	while (i < r->n && !endpoint_is(&r->known[i], to))
-		i++;
 	if (i == r->n && r->n < NODES)
 		r->n++;
 	r->turn = i < r->n ? i : r->n - 1;
@@ -260,16 +264,6 @@ route_ask_aside(struct route *r, const struct question *q, instant until,
 							   : route_reject(r, reply, f);
 }
 
-/* One that does not answer is to leave time for others. */
-static instant
-half_of_time(instant until)
-{
-	instant now = instant_now();
-
-	return instant_first(until,
-	    now + (until - now > 2 * SHARE_LEAST ? (until - now) / 2 : SHARE_LEAST));
-}
-
 /* What one sentinel says is enough to ask again; a last word is not asked for twice: do most say so? */
 static bool
 is_deposed(struct route *r, const struct question *q, instant until)
@@ -291,11 +285,15 @@ route_ask_here(struct route *r, const struct question *q, instant until,
     redisReply **reply, struct fault *f)
 {
 	bool beside = (q->claimed || q->settles) && r->trusted && r->sentinels;
+	instant now = instant_now(), half = now + (until - now) / 2;
 	enum rc rc;
 
 	if (beside)
 		sentinels_ask_one(r->sentinels, until);
-	rc = route_ask_server(r, &r->server, q, half_of_time(until), reply, f);
+	/* one that does not answer is to leave time for others */
+	if (half < now + SHARE_LEAST)
+		half = instant_first(until, now + SHARE_LEAST);
+	rc = route_ask_server(r, &r->server, q, half, reply, f);
 	if (beside && sentinels_one_differs(r->sentinels, &r->at) && rc == RC_OK &&
 	    is_deposed(r, q, until)) {
 		freeReplyObject(*reply);
@@ -455,19 +453,6 @@ master_of(const struct route *r, const redisReply *range, struct endpoint *to)
 	return host->type == REDIS_REPLY_STRING || host->type == REDIS_REPLY_NIL;
 }
 
-/* Each once, though it may have many ranges of slots; false: too many. */
-static bool
-add_master(struct endpoint *masters, size_t *n, const struct endpoint *to)
-{
-	for (size_t i = 0; i < *n; i++)
-		if (endpoint_is(&masters[i], to))
-			return true;
-	if (*n == NODES)
-		return false;
-	masters[(*n)++] = *to;
-	return true;
-}
-
 enum rc
 route_masters(struct route *r, instant until, struct endpoint masters[NODES], size_t *n,
     struct fault *f)
@@ -488,7 +473,11 @@ route_masters(struct route *r, instant until, struct endpoint masters[NODES], si
 	for (size_t i = 0; rc == RC_OK && is_list && i < reply->elements; i++)
 		if (!master_of(r, reply->element[i], &to))
 			is_list = false;
-		else if (!add_master(masters, n, &to))
+		else if (index_of(&to, masters, *n) < *n)
+			continue; /* it has several ranges of slots */
+		else if (*n < NODES)
+			masters[(*n)++] = to;
+		else
 			rc = fault_set(f, RC_SYSTEM,
 			    "%s has more than %d masters, which dlock cannot list",
 			    r->where, NODES);

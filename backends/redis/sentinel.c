@@ -79,23 +79,12 @@ read_master(struct sentinels *s, size_t i, const redisReply *r)
 	return HEARD_WRONG;
 }
 
-/* {name, value, ...} */
-static void
-read_patience(struct sentinels *s, const redisReply *r)
-{
-	const char *name, *value;
-
-	for (size_t i = 0; i + 1 < r->elements; i += 2)
-		if (answer_members(r, i, "ss", &name, &value) &&
-		    strcmp(name, "down-after-milliseconds") == 0)
-			s->down_after = endpoint_number(value, strlen(value), INT32_MAX);
-}
-
 /* AUTH, the question, and how patient they are. */
 static enum heard
 sentinel_hear(void *ctx, size_t i, int number, redisReply **reply)
 {
 	struct sentinels *s = ctx;
+	const char *name, *value;
 
 	if (number == 0)
 		return read_master(s, i, *reply);
@@ -103,7 +92,10 @@ sentinel_hear(void *ctx, size_t i, int number, redisReply **reply)
 		s->each[i].refused = (*reply)->type == REDIS_REPLY_ERROR;
 		return HEARD_MORE;
 	}
-	read_patience(s, *reply);
+	for (size_t n = 0; n + 1 < (*reply)->elements; n += 2)
+		if (answer_members(*reply, n, "ss", &name, &value) &&
+		    strcmp(name, "down-after-milliseconds") == 0)
+			s->down_after = endpoint_number(value, strlen(value), INT32_MAX);
 	return HEARD_ALL;
 }
 

@@ -165,34 +165,27 @@ server_is_answered(void *ctx)
 
 /*
  * WAIT counts what was written on this connection, and so goes with it in one packet.  The
- * server gives up a little before we do; to WAIT, 0 is for ever.
+ * server gives up a little before we do; to WAIT, 0 is for ever.  A proxy may close at a
+ * command it does not know: what only inspects is sent once.
  */
-static void
-write_wait_replicas(char *out, size_t size, int replicas, instant until)
-{
-	int64_t left = instant_first(until - instant_now() - WAIT_SPARE, WAIT_MOST);
-	char n[12], ms[12];
-
-	snprintf(n, sizeof n, "%d", replicas);
-	snprintf(
-	    ms, sizeof ms, "%d", (int)ns_to_ms(left > WAIT_LEAST ? left : WAIT_LEAST));
-	snprintf(out, size, "*3\r\n$4\r\nWAIT\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n", strlen(n),
-	    n, strlen(ms), ms);
-}
-
-/* A proxy may close at a command it does not know: what only inspects is sent once. */
 static void
 server_say(struct server *s, const struct question *q, instant until)
 {
-	char wait[64] = "", *packet;
+	int64_t left = instant_first(until - instant_now() - WAIT_SPARE, WAIT_MOST);
+	char wait[64] = "", n[12], ms[12], *packet;
 	int length;
 
 	s->question = q;
 	s->before = q->ping_first + q->asking;
 	s->own = (q->several ? q->several : 1) + (q->replicas > 0);
 	s->inspects = q->inspect && !s->inspected;
+	snprintf(n, sizeof n, "%d", q->replicas);
+	snprintf(
+	    ms, sizeof ms, "%d", (int)ns_to_ms(left > WAIT_LEAST ? left : WAIT_LEAST));
 	if (q->replicas > 0)
-		write_wait_replicas(wait, sizeof wait, q->replicas, until);
+		snprintf(wait, sizeof wait,
+		    "*3\r\n$4\r\nWAIT\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n", strlen(n),
+		    n, strlen(ms), ms);
 	length = asprintf(&packet, "%s%s%s%s%s", q->ping_first ? "*1\r\n$4\r\nPING\r\n" : "",
 	    q->asking ? "*1\r\n$6\r\nASKING\r\n" : "", q->command, wait,
 	    s->inspects ? health_questions : "");
@@ -204,18 +197,6 @@ server_say(struct server *s, const struct question *q, instant until)
 
 /* ---- one question, one answer ---- */
 
-/* That its answers about itself do not come, or not in time, is no failure. */
-static void
-server_judge_health(struct server *s)
-{
-	char risks[HEALTH_BYTES];
-
-	if (s->health[HEALTH_ANSWERS - 1] && health_risks(s->health, risks, sizeof risks))
-		fault_set(&s->fan.host->notice, RC_OK,
-		    "%s may lose locks: %s; see dlock-backends(7)",
-		    s->peer.stream.where, risks);
-}
-
 /* Several become one array, or the first error of them. */
 static redisReply *
 server_take_replies(struct server *s)
@@ -223,12 +204,11 @@ server_take_replies(struct server *s)
 	size_t n = s->question->several, one = 0;
 	redisReply *all;
 
-	for (size_t i = n; i-- > 0;)
-		if (s->replies[i]->type == REDIS_REPLY_ERROR)
-			one = i + 1;
-	if (n == 0 || one > 0) {
-		all = s->replies[n == 0 ? 0 : one - 1];
-		s->replies[n == 0 ? 0 : one - 1] = NULL;
+	while (one < n && s->replies[one]->type != REDIS_REPLY_ERROR)
+		one++;
+	if (n == 0 || one < n) {
+		all = s->replies[one];
+		s->replies[one] = NULL;
 		return all;
 	}
 	all = calloc(1, sizeof *all);
@@ -250,6 +230,7 @@ server_ask(struct server *s, const struct question *q, instant until, redisReply
     struct fault *f)
 {
 	struct peer *p = &s->peer;
+	char risks[HEALTH_BYTES];
 	enum rc rc;
 
 	*reply = NULL;
@@ -265,8 +246,13 @@ server_ask(struct server *s, const struct question *q, instant until, redisReply
 		rc = p->rc == RC_OK ? RC_AGAIN : p->rc;
 		*f = p->fault;
 	}
+	/* that its answers about itself do not come, or not in time, is no failure */
+	if (rc == RC_OK && s->health[HEALTH_ANSWERS - 1] &&
+	    health_risks(s->health, risks, sizeof risks))
+		fault_set(&s->fan.host->notice, RC_OK,
+		    "%s may lose locks: %s; see dlock-backends(7)", p->stream.where,
+		    risks);
 	if (rc == RC_OK) {
-		server_judge_health(s);
 		*reply = server_take_replies(s);
 		rc = *reply ? RC_OK : fault_set(f, RC_SYSTEM, "out of memory");
 	}

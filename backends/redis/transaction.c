@@ -6,9 +6,7 @@
  * meanwhile: then all of it is done again.  Both go over one connection; what is lost with
  * it (question.continues) was never done, but for the transaction itself.
  */
-#include "transaction.h"
-
-#include "resp.h"
+#include "redis.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -217,29 +215,6 @@ transaction_take(struct transaction *t, bool *done)
 	    7, done);
 }
 
-/* Extends what is ours, whose token is known to the side, or to the request. */
-static enum rc
-transaction_extend(struct transaction *t, bool *done)
-{
-	int64_t since;
-	int record;
-	uint64_t token = read_row(t->row, &since, &record);
-
-	t->answer->token = token ? token : t->request->token;
-	return transaction_execute(t,
-	    (const words[]){{"MULTI"}, {"PEXPIRE", t->lock, t->lease}, {"EXEC"}}, 3,
-	    done);
-}
-
-static enum rc
-transaction_give_back(struct transaction *t, bool *done)
-{
-	return transaction_execute(t,
-	    (const words[]){{"MULTI"}, {"DEL", t->lock},
-		{"HDEL", t->side, t->claim->owner}, {"EXEC"}},
-	    4, done);
-}
-
 /* Another has it, or nobody: a "no", with a write in front of it that changes nothing. */
 static enum rc
 transaction_refuse(struct transaction *t)
@@ -279,22 +254,35 @@ transaction_refuse(struct transaction *t)
 
 /* ---- all of it ---- */
 
+/* Of a lock that is ours, the token is known to the side, or to the request. */
 static enum rc
 transaction_attempt(struct transaction *t, bool *settled)
 {
 	enum operation operation = t->request->operation;
 	enum rc rc = transaction_watch(t);
+	int64_t since;
+	int record;
 
 	if (rc != RC_OK)
 		return rc;
 	t->answer->code = ANSWER_HOLDER;
-	if (t->locked && strcmp(t->value, t->claim->owner) == 0)
-		return operation == RELEASE ? transaction_give_back(t, settled)
-					    : transaction_extend(t, settled);
 	if (!t->locked && operation == ACQUIRE)
 		return transaction_take(t, settled);
-	*settled = true;
-	return transaction_refuse(t);
+	if (!t->locked || strcmp(t->value, t->claim->owner) != 0) {
+		*settled = true;
+		return transaction_refuse(t);
+	}
+	if (operation == RELEASE)
+		return transaction_execute(t,
+		    (const words[]){{"MULTI"}, {"DEL", t->lock},
+			{"HDEL", t->side, t->claim->owner}, {"EXEC"}},
+		    4, settled);
+	t->answer->token = read_row(t->row, &since, &record);
+	if (t->answer->token == 0)
+		t->answer->token = t->request->token;
+	return transaction_execute(t,
+	    (const words[]){{"MULTI"}, {"PEXPIRE", t->lock, t->lease}, {"EXEC"}}, 3,
+	    settled);
 }
 
 enum rc
