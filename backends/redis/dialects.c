@@ -51,46 +51,35 @@ const struct dialect dialects[] = {
     [DIALECT_STRING] = {.name = "string",
 	.lacks = LACKS,
 	.claims = &string,
-	.looks = &string,
 	.keys = {"%K", "%S"},
-	.beside = true,
 	.plain = true},
     {.name = "redisson",
 	.lacks = LACKS,
 	.claims = &redisson,
-	.looks = &redisson,
 	.keys = {"%K", "%S", "redisson_lock__channel:%B"},
-	.channel = "redisson_lock__channel:%B",
-	.beside = true},
+	.channel = "redisson_lock__channel:%B"},
     {.name = "redisson-fenced",
 	.lacks = LACKS,
 	.claims = &redisson,
-	.looks = &redisson,
 	.keys = {"%K", "%S", "redisson_lock__channel:%B", "redisson_lock_token:%B"},
-	.channel = "redisson_lock__channel:%B",
-	.beside = true},
+	.channel = "redisson_lock__channel:%B"},
     {.name = "redisson-rw",
 	.lacks = LACKS & ~CAP_SHARED,
 	.claims = &redisson_rw,
-	.looks = &redisson_rw,
 	.keys = {"%K", "%S", "redisson_rwlock:%B", "%B:"},
-	.channel = "redisson_rwlock:%B",
-	.beside = true},
+	.channel = "redisson_rwlock:%B"},
     {.name = "redisson-semaphore",
 	.lacks = LACKS & ~CAP_LIMIT,
 	.claims = &redisson_semaphore,
-	.looks = &redisson_semaphore,
 	.keys = {"%K", "%S", "redisson_sc:%B", "%B:timeout"},
-	.channel = "redisson_sc:%B",
-	.beside = true},
+	.channel = "redisson_sc:%B"},
     {.name = "redisson-fair",
 	.lacks = LACKS & ~CAP_FAIR,
 	.claims = &redisson_fair,
-	.looks = &redisson_fair,
 	.keys = {"%K", "%S", "redisson_lock__channel:%B", "redisson_lock_queue:%B",
 	    "redisson_lock_timeout:%B"},
-	.channel = "redisson_lock__channel:%B%U", /* a waiter has one of its own */
-	.beside = true},
+	/* a waiter has one of its own */
+	.channel = "redisson_lock__channel:%B%U"},
 };
 
 /* ---- by name ---- */
@@ -118,12 +107,6 @@ dialect_choose(const struct dialect **ret, const char *name, struct fault *f)
 		    dialects[i].name);
 	return fault_set(f, RC_USAGE,
 	    "the redis backend knows no dialect '%s' (there are %s)", name, all);
-}
-
-void
-dialect_prefix(const struct dialect *d, char out[PREFIX_BYTES])
-{
-	snprintf(out, PREFIX_BYTES, "dlock:%s:", d->name);
 }
 
 /* ---- names ---- */
@@ -221,7 +204,7 @@ dialect_name(const struct dialect *d, struct names *names, enum form form,
 	print_template(names->last, sizeof names->last, jobs ? "%Dr" : NULL, &p);
 	print_template(names->done, sizeof names->done,
 	    jobs && once && encode_key(p.id, sizeof p.id, once) ? "%Dr:%I" : NULL, &p);
-	names->sharded = d->beside && d->channel && form == FORM_CLUSTER;
+	names->sharded = dialect_is_foreign(d) && d->channel && form == FORM_CLUSTER;
 }
 
 void
@@ -273,7 +256,7 @@ dialect_say(const struct dialect *d, struct script_call *c, const struct names *
 		say_acquire(c, claim, r);
 	else if (r->operation == RENEW)
 		script_number(c, ns_to_ms(claim->ttl));
-	if (r->operation == RENEW && d->beside)
+	if (r->operation == RENEW && dialect_is_foreign(d))
 		script_number(c, r->token);
 	if (job)
 		script_number(c,

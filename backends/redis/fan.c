@@ -180,8 +180,8 @@ peer_start(struct peer *p, const struct sockaddr *to, socklen_t size)
 	if (rc != RC_OK || inbox_open(&p->inbox, p->bounds))
 		return rc;
 	peer_disconnect(p);
-	return fault_set(&p->fault, RC_SYSTEM, "%s cannot be read: out of memory",
-	    p->stream.where);
+	return fault_set(
+	    &p->fault, RC_SYSTEM, "%s cannot be read: out of memory", p->stream.where);
 }
 
 /* To its next address; where there is none, the fault of the last one stays. */
@@ -528,7 +528,9 @@ anyone_is_busy(const struct fan *fan)
 static void
 peer_watch(const struct fan *fan, struct peer *p)
 {
-	short wants = !peer_is_busy(p) ? 0 : p->stream.wants == POLLOUT ? POLLOUT : POLLIN;
+	short wants = !peer_is_busy(p)   ? 0
+	    : p->stream.wants == POLLOUT ? POLLOUT
+					 : POLLIN;
 	struct epoll_event e = {.events = wants};
 
 	if (wants == p->watched || p->stream.fd < 0)

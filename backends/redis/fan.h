@@ -39,8 +39,9 @@ enum peer_state {
 struct peer {
 	/* From fan_set(): */
 	struct stream stream;
-	const struct resp_bounds *bounds; /* of what it says, from the next connection on */
-	const struct address *address;    /* who we are there */
+	const struct resp_bounds
+	    *bounds;                   /* of what it says, from the next connection on */
+	const struct address *address; /* who we are there */
 	const struct endpoint *at;
 	enum peer_state state;
 	struct inbox inbox; /* of the stream */
@@ -57,13 +58,15 @@ struct peer {
 	int owed;                    /* answers to earlier questions, still to come */
 	int heard;                   /* answers to the question */
 	/* Of the question, from the caller, who sets them before fan_say(): */
-	size_t once;     /* so many bytes at its end are not sent a second time */
-	bool continues;  /* it goes on with what was said on this connection, and no other */
+	size_t once; /* so many bytes at its end are not sent a second time */
+	bool
+	    continues; /* it goes on with what was said on this connection, and no other */
 	bool subscribes; /* more may come behind the answer */
 	/* For the caller: */
-	bool told;     /* some of the question has been sent: the server may know of it */
-	bool repeated; /* the question was sent twice: the first one may have been heard */
-	enum rc rc;    /* when it is idle: RC_OK, or why there is no answer */
+	bool told; /* some of the question has been sent: the server may know of it */
+	bool
+	    repeated; /* the question was sent twice: the first one may have been heard */
+	enum rc rc;   /* when it is idle: RC_OK, or why there is no answer */
 	struct fault fault;
 };
 

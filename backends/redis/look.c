@@ -83,7 +83,7 @@ static void
 look_begin(const struct view *v, struct script_call *c, const struct names *names,
     const char *operation)
 {
-	script_begin(c, v->dialect->looks);
+	script_begin(c, v->dialect->looks ? v->dialect->looks : v->dialect->claims);
 	c->reads = true;
 	for (int i = 0; names && i < names->nkeys; i++)
 		script_key(c, names->keys[i]);
@@ -220,20 +220,6 @@ compare_seats(const void *left, const void *right)
 	return strcmp(a->owner, b->owner);
 }
 
-/* In the order of their grants, and each once: Redis may name one twice. */
-static void
-seats_sort(struct seats *s)
-{
-	size_t n = 0;
-
-	if (s->n > 0)
-		qsort(s->all, s->n, sizeof *s->all, compare_seats);
-	for (size_t i = 0; i < s->n; i++)
-		if (n == 0 || compare_seats(&s->all[n - 1], &s->all[i]) != 0)
-			s->all[n++] = s->all[i];
-	s->n = n;
-}
-
 static enum rc
 seats_read(struct seats *s, struct view *v)
 {
@@ -295,11 +281,17 @@ look_many_holders(struct view *v)
 {
 	struct seats s = {NULL, 0, 0};
 	enum rc rc = seats_read(&s, v);
+	size_t n = 0;
 
-	if (rc == RC_OK) {
-		seats_sort(&s);
+	/* in the order of their grants, and each once: Redis may name one twice */
+	if (s.n > 0)
+		qsort(s.all, s.n, sizeof *s.all, compare_seats);
+	for (size_t i = 0; i < s.n; i++)
+		if (n == 0 || compare_seats(&s.all[n - 1], &s.all[i]) != 0)
+			s.all[n++] = s.all[i];
+	s.n = n;
+	if (rc == RC_OK)
 		rc = seats_tell(&s, v);
-	}
 	free(s.all);
 	return rc;
 }
@@ -392,7 +384,7 @@ look_key_of(char key[KEY_BYTES + 1], const char *name)
 static enum rc
 look_tell_names(struct view *v, const redisReply *names)
 {
-	bool plain = v->dialect->beside;
+	bool plain = dialect_is_foreign(v->dialect);
 	char key[KEY_BYTES + 1];
 	const char *name;
 	enum rc rc = RC_OK;
@@ -409,11 +401,11 @@ look_tell_names(struct view *v, const redisReply *names)
 static enum rc
 look_whole(struct view *v)
 {
-	char prefix[PREFIX_BYTES];
+	char prefix[40];
 	cursor at = CURSOR_END;
 	enum rc rc;
 
-	dialect_prefix(v->dialect, prefix);
+	snprintf(prefix, sizeof prefix, "dlock:%s:", v->dialect->name);
 	do {
 		struct script_call c;
 		const char *next;
@@ -421,7 +413,7 @@ look_whole(struct view *v)
 
 		look_begin(v, &c, NULL, "scan");
 		script_word(&c, at);
-		if (v->dialect->beside)
+		if (dialect_is_foreign(v->dialect))
 			script_word(&c, prefix);
 		rc = script_run(v->scan, &c, answer_ends(v), &r, v->fault);
 		if (rc != RC_OK)

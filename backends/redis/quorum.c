@@ -1,6 +1,7 @@
 /* quorum.c - N independent masters, asked at once. */
 #include "quorum.h"
 
+#include "backends/common/retry.h"
 #include "backends/common/text.h"
 #include "backends/redis/redlock.lua.h"
 
@@ -49,25 +50,20 @@ quorum_end(struct quorum *q)
 	free(q->peers);
 }
 
-static uint64_t
-hash(const char *text, uint64_t h)
-{
-	for (; *text; text++) /* FNV-1a */
-		h = (h ^ (unsigned char)*text) * 1099511628211ULL;
-	return h;
-}
-
 /* In whatever order the URL names them. */
 static size_t
 listener_of(const struct quorum *q, const char *key)
 {
+	char text[WHERE_BYTES + KEY_BYTES + 2];
 	uint64_t best = 0;
 	size_t at = 0;
 
 	for (size_t i = 0; i < q->n; i++) {
-		uint64_t h = hash(key, hash(q->masters[i].where, 1469598103934665603ULL));
+		uint64_t h, state;
 
-		h ^= h >> 29;
+		snprintf(text, sizeof text, "%s %s", q->masters[i].where, key);
+		state = jitter_of(text);
+		h = (uint64_t)jitter_below(&state, INT64_MAX);
 		if (h > best || i == 0) {
 			best = h;
 			at = i;
@@ -177,14 +173,6 @@ quorum_ask_one(struct quorum *q, size_t one, instant until)
 	for (size_t i = 0; i < q->n; i++)
 		q->masters[i].asked = i == one;
 	master_ask(q, &q->masters[one], until);
-}
-
-/* What it says does not matter: that it answers is reason to ask for the lock. */
-void
-quorum_listen(struct quorum *q, int64_t length)
-{
-	q->asking = ASK_LISTEN;
-	quorum_ask_one(q, q->listener, instant_now() + length);
 }
 
 /* ---- what one of them answers ---- */

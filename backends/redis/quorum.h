@@ -121,11 +121,11 @@ struct script_call *quorum_say(struct quorum *, enum asking, const char *owner);
 void quorum_ask(struct quorum *, instant until,
     bool (*whom)(const struct quorum *, const struct master *));
 
-/* The same to one of them. */
+/*
+ * The same to one of them.  What ASK_LISTEN hears, by `until` at the latest, does not matter:
+ * that there is an answer is reason to ask for the lock.
+ */
 void quorum_ask_one(struct quorum *, size_t i, instant until);
-
-/* Another round: asks the listener to answer when somebody releases the lock, or so late. */
-void quorum_listen(struct quorum *, int64_t length);
 
 /*
  * Waits until enough() says so of the tally, all have answered, or `until`; NULL: until

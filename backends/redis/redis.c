@@ -406,8 +406,8 @@ redis_release(struct store *s, int status, instant until, struct fault *f)
 		rc = redis_revoked(r, RC_LOST, &a, f);
 	else if (rc == RC_OK && a.code == ANSWER_NOT_HOLDER && r->hold.is)
 		rc = r->route.repeated
-		    ? fault_set(f, RC_AGAIN, "%s closed the connection before it answered",
-			  r->store.where)
+		    ? fault_set(f, RC_AGAIN,
+			  "%s closed the connection before it answered", r->store.where)
 		    : redis_lost(r, f);
 	if (rc == RC_OK || rc == RC_LOST)
 		r->route.asked = r->hold.is = false;

@@ -99,18 +99,12 @@ round_ends(const struct redlock *r)
 	return instant_now() + instant_first(ROUND_MOST, r->claim->ttl / ROUNDS_OF_LEASE);
 }
 
-static bool
-has_heard_all(const struct quorum *q)
-{
-	return q->tally.open == 0;
-}
-
 /* A little longer, while nobody waits for us. */
 static enum rc
 hear_the_rest(struct redlock *r, instant until)
 {
-	return quorum_hear(&r->quorum,
-	    instant_first(until, instant_now() + REST_PATIENCE), has_heard_all);
+	return quorum_hear(
+	    &r->quorum, instant_first(until, instant_now() + REST_PATIENCE), NULL);
 }
 
 /* Extends the votes that are ours; `heal`: and asks who has forgotten it for one. */
@@ -352,7 +346,8 @@ redlock_wait(struct redlock *r, const struct refusal *refusal, instant until)
 	enum rc rc = RC_OK;
 
 	if (listens) {
-		quorum_listen(q, pause);
+		q->asking = ASK_LISTEN;
+		quorum_ask_one(q, q->listener, instant_now() + pause);
 		rc = quorum_hear(q, ends + NS_PER_S / 10, NULL);
 	}
 	if (rc == RC_OK && (!listens || q->tally.failed > 0))

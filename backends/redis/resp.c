@@ -127,8 +127,8 @@ inbox_close(struct inbox *in)
 }
 
 enum rc
-inbox_take(struct inbox *in, const struct resp_bounds *b, redisReply **reply,
-    const char **wrong)
+inbox_take(
+    struct inbox *in, const struct resp_bounds *b, redisReply **reply, const char **wrong)
 {
 	ssize_t length = resp_length(in->bytes, in->used, b);
 	void *built = NULL;
@@ -145,8 +145,8 @@ inbox_take(struct inbox *in, const struct resp_bounds *b, redisReply **reply,
 	    redisReaderGetReply(in->reader, &built) != REDIS_OK || !built) {
 		bool full = in->reader->err == REDIS_ERR_OOM;
 
-		*wrong =
-		    full ? "cannot be read: out of memory" : "sent what is no Redis reply";
+		*wrong = full ? "cannot be read: out of memory"
+			      : "sent what is no Redis reply";
 		return full ? RC_SYSTEM : RC_PROTOCOL;
 	}
 	in->used -= length;
@@ -159,11 +159,11 @@ inbox_take(struct inbox *in, const struct resp_bounds *b, redisReply **reply,
 
 #define CAPITALS "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-/* Its code: the first word, or, where a script has failed, the one behind the place of that. */
+/* Its code: the first word, or the one behind "ERR" and the place where a script has failed. */
 static const char *
 code_of(const char *text)
 {
-	const char *at = strncmp(text, "ERR ", 4) == 0 ? strstr(text, "script") : NULL;
+	const char *at = strncmp(text, "ERR ", 4) == 0 ? text : NULL;
 
 	while (at && (at = strstr(at, ": "))) {
 		at += at[2] == '-' ? 3 : 2;
@@ -194,56 +194,77 @@ static const struct meaning {
 	const char *what; /* as resp_says() */
 	enum rc rc;
 	const char *hint;
+	enum resp_next next;
 } meanings[] = {
     {"NOAUTH", RC_DENIED,
-	"it wants a password: put it into the URL or -O password-file=FILE"},
+	"it wants a password: put it into the URL or -O password-file=FILE", RESP_KEEP},
     {"unauthenticated", RC_DENIED,
-	"it wants a password: put it into the URL or -O password-file=FILE"},
-    {"WRONGPASS", RC_DENIED, "wrong user or password"},
-    {"invalid password", RC_DENIED, "wrong password"},
+	"it wants a password: put it into the URL or -O password-file=FILE", RESP_KEEP},
+    {"WRONGPASS", RC_DENIED, "wrong user or password", RESP_KEEP},
+    {"invalid password", RC_DENIED, "wrong password", RESP_KEEP},
     {"AUTH <password> called without any password", RC_DENIED,
-	"it has no password for this user: leave it out"},
+	"it has no password for this user: leave it out", RESP_KEEP},
     {"wrong number of arguments for 'auth'", RC_DENIED,
-	"it knows no users: leave the user's name out"},
-    {"command 'AUTH'", RC_DENIED, "it knows no passwords: leave it out"},
-    {"command `AUTH`", RC_DENIED, "it knows no passwords: leave it out"},
-    {"no password is set", RC_DENIED, "it has no password: leave it out"},
-    {"NOPERM", RC_DENIED, right_to_lock},
-    {"can't run this command", RC_DENIED, right_to_lock},
-    {"can't access at least one of the keys", RC_DENIED, right_to_lock},
-    {"WRONGTYPE", RC_PROTOCOL, "something that is not dlock's stands under this key"},
-    {"MOVED", RC_CONFIG, CLUSTER},
-    {"ASK", RC_CONFIG, CLUSTER},
+	"it knows no users: leave the user's name out", RESP_KEEP},
+    {"command 'AUTH'", RC_DENIED, "it knows no passwords: leave it out", RESP_KEEP},
+    {"command `AUTH`", RC_DENIED, "it knows no passwords: leave it out", RESP_KEEP},
+    {"no password is set", RC_DENIED, "it has no password: leave it out", RESP_KEEP},
+    {"NOPERM", RC_DENIED, right_to_lock, RESP_KEEP},
+    {"can't run this command", RC_DENIED, right_to_lock, RESP_KEEP},
+    {"can't access at least one of the keys", RC_DENIED, right_to_lock, RESP_KEEP},
+    {"WRONGTYPE", RC_PROTOCOL, "something that is not dlock's stands under this key",
+	RESP_KEEP},
+    {"MOVED", RC_CONFIG, CLUSTER, RESP_MOVED},
+    {"ASK", RC_CONFIG, CLUSTER, RESP_ASK},
     {"CROSSSLOT", RC_CONFIG,
-	"a brace in this key puts what belongs to it into two slots of the cluster: use none, or one {tag}"},
-    {"CLUSTERDOWN", RC_CONFIG, CLUSTER},
-    {"non local key", RC_AGAIN, "the slot of this key is moving to another node"},
-    {"UNBLOCKED", RC_AGAIN, "it is no longer the master"},
-    {"READONLY", RC_CONFIG, "it is a replica: name the master"},
-    {"DB index is out of range", RC_CONFIG, "it has no such database"},
-    {"unknown command", RC_CONFIG, "it does not know a command that dlock needs"},
-    {"LOADING", RC_AGAIN, "it is still loading its data: try again"},
-    {"MASTERDOWN", RC_AGAIN, "it is a replica without its master"},
-    {"BUSY", RC_AGAIN, "it is busy with a script: try again"},
-    {"OOM", RC_AGAIN, "it is out of memory: raise maxmemory"},
+	"a brace in this key puts what belongs to it into two slots of the cluster: use none, or one {tag}",
+	RESP_KEEP},
+    {"CLUSTERDOWN", RC_CONFIG, CLUSTER, RESP_ELSEWHERE},
+    {"non local key", RC_AGAIN, "the slot of this key is moving to another node",
+	RESP_LATER},
+    {"UNBLOCKED", RC_AGAIN, "it is no longer the master", RESP_ELSEWHERE},
+    {"READONLY", RC_CONFIG, "it is a replica: name the master", RESP_ELSEWHERE},
+    {"DB index is out of range", RC_CONFIG, "it has no such database", RESP_KEEP},
+    {"unknown command", RC_CONFIG, "it does not know a command that dlock needs",
+	RESP_KEEP},
+    {"LOADING", RC_AGAIN, "it is still loading its data: try again", RESP_ELSEWHERE},
+    {"MASTERDOWN", RC_AGAIN, "it is a replica without its master", RESP_ELSEWHERE},
+    {"BUSY", RC_AGAIN, "it is busy with a script: try again", RESP_ELSEWHERE},
+    {"OOM", RC_AGAIN, "it is out of memory: raise maxmemory", RESP_KEEP},
     {"command not allowed when used memory", RC_AGAIN,
-	"it is out of memory: raise maxmemory"},
-    {"MISCONF", RC_AGAIN, "it cannot save to disk and refuses writes"},
-    {"NOREPLICAS", RC_AGAIN, "too few replicas are connected to it"},
-    {"max number of clients", RC_AGAIN, "it has too many clients: raise maxclients"},
-    {"TRYAGAIN", RC_AGAIN, "try again"},
+	"it is out of memory: raise maxmemory", RESP_KEEP},
+    {"MISCONF", RC_AGAIN, "it cannot save to disk and refuses writes", RESP_KEEP},
+    {"NOREPLICAS", RC_AGAIN, "too few replicas are connected to it", RESP_KEEP},
+    {"max number of clients", RC_AGAIN, "it has too many clients: raise maxclients",
+	RESP_ELSEWHERE},
+    {"TRYAGAIN", RC_AGAIN, "try again", RESP_LATER},
 };
+
+/* NULL: none is known. */
+static const struct meaning *
+meaning_of(const char *text)
+{
+	for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
+		if (resp_says(text, meanings[i].what))
+			return &meanings[i];
+	return NULL;
+}
 
 enum rc
 resp_error(const char *text, const char **hint)
 {
-	for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
-		if (resp_says(text, meanings[i].what)) {
-			*hint = meanings[i].hint;
-			return meanings[i].rc;
-		}
-	*hint = NULL;
-	return RC_PROTOCOL;
+	const struct meaning *m = meaning_of(text);
+
+	*hint = m ? m->hint : NULL;
+	return m ? m->rc : RC_PROTOCOL;
+}
+
+enum resp_next
+resp_next(const char *text, bool cluster)
+{
+	const struct meaning *m = meaning_of(text);
+
+	return m && (cluster || m->next == RESP_ELSEWHERE) ? m->next : RESP_KEEP;
 }
 
 enum rc

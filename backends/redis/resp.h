@@ -60,6 +60,17 @@ enum rc inbox_take(
 enum rc resp_error(const char *text, const char **hint);
 enum rc resp_error_look(const char *text, const char **hint);
 
+/* Where there are several servers: what is next after an error reply. */
+enum resp_next {
+	RESP_KEEP,      /* it is the answer */
+	RESP_ELSEWHERE, /* another server is to be found */
+	/* Of a cluster: */
+	RESP_LATER, /* this server will answer, but not yet */
+	RESP_MOVED, /* another one has the hash slot from now on */
+	RESP_ASK,   /* another one is to be asked this once */
+};
+enum resp_next resp_next(const char *text, bool cluster);
+
 /*
  * Does it say that?  In capitals it is a code, such as "WRONGTYPE" (what stands under the key is
  * no lock) or "NOSCRIPT"; else words, of which there is no code.

@@ -151,36 +151,12 @@ route_move(struct route *r, const struct endpoint *to)
 
 /* ---- what is next ---- */
 
-enum next { NEXT_KEEP, NEXT_LATER, NEXT_ELSEWHERE, NEXT_MOVED, NEXT_ASK };
-
-static const struct rule {
-	const char *what; /* as resp_says() */
-	bool cluster;
-	enum next next;
-} rules[] = {
-    {"MOVED", true, NEXT_MOVED},
-    {"ASK", true, NEXT_ASK},
-    {"TRYAGAIN", true, NEXT_LATER},
-    {"non local key", true, NEXT_LATER},
-    {"READONLY", false, NEXT_ELSEWHERE},
-    {"UNBLOCKED", false, NEXT_ELSEWHERE},
-    {"MASTERDOWN", false, NEXT_ELSEWHERE},
-    {"CLUSTERDOWN", false, NEXT_ELSEWHERE},
-    {"LOADING", false, NEXT_ELSEWHERE},
-    {"BUSY", false, NEXT_ELSEWHERE},
-    {"ERR max number of clients", false, NEXT_ELSEWHERE},
-};
-
-static enum next
+static enum resp_next
 next_of(const struct route *r, const redisReply *reply)
 {
-	bool cluster = r->address->form == FORM_CLUSTER;
-
-	for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-		if (reply->type == REDIS_REPLY_ERROR && (cluster || !rules[i].cluster) &&
-		    resp_says(reply->str, rules[i].what))
-			return rules[i].next;
-	return NEXT_KEEP;
+	return reply->type == REDIS_REPLY_ERROR
+	    ? resp_next(reply->str, r->address->form == FORM_CLUSTER)
+	    : RESP_KEEP;
 }
 
 /* It cannot be an answer: the reply becomes a fault. */
@@ -236,7 +212,7 @@ route_ask_aside(struct route *r, const struct question *q, instant until,
 {
 	struct question asking = *q;
 	struct endpoint to;
-	enum next next;
+	enum resp_next next;
 	enum rc rc;
 
 	if (!route_redirection(r, (*reply)->str, &to))
@@ -260,7 +236,7 @@ route_ask_aside(struct route *r, const struct question *q, instant until,
 	if (rc != RC_OK)
 		return rc;
 	next = next_of(r, *reply);
-	return next == NEXT_KEEP || next == NEXT_ELSEWHERE ? RC_OK
+	return next == RESP_KEEP || next == RESP_ELSEWHERE ? RC_OK
 							   : route_reject(r, reply, f);
 }
 
@@ -321,20 +297,20 @@ route_try(struct route *r, const struct question *q, instant until, redisReply *
 		return rc;
 	}
 	switch (next_of(r, *reply)) {
-	case NEXT_KEEP:
+	case RESP_KEEP:
 		r->trusted = true;
 		return RC_OK;
-	case NEXT_ASK:
+	case RESP_ASK:
 		return route_ask_aside(r, q, until, reply, f);
-	case NEXT_MOVED:
+	case RESP_MOVED:
 		*again = !q->continues; /* that began on this connection */
 		return route_follow(r, reply, f);
-	case NEXT_ELSEWHERE:
+	case RESP_ELSEWHERE:
 		*again = true;
 		server_close(&r->server);
 		route_doubt(r);
 		break;
-	case NEXT_LATER:
+	case RESP_LATER:
 		break;
 	}
 	return route_reject(r, reply, f);

@@ -4,13 +4,7 @@
  * With a single server there is nothing to find: every reply is an answer.  Otherwise a
  * server is found by the sentinels, or by what a node of the cluster said; it is trusted once
  * it has answered, and doubted when it does not, or says that it is no master: then it is
- * looked for again.  Each reply says what is next (the table of rules in route.c):
- *
- *	keep		it is the answer
- *	later		this server will answer, but not yet
- *	elsewhere	another server is to be found
- *	moved		another one has the hash slot from now on
- *	ask		another one is to be asked this once
+ * looked for again.  Each reply says what is next (resp.h).
  */
 #ifndef DLOCK_REDIS_ROUTE_H
 #define DLOCK_REDIS_ROUTE_H

@@ -80,15 +80,6 @@ member_number(const redisReply *e, int64_t *out)
 	return true;
 }
 
-static bool
-member_token(const redisReply *e, uint64_t *out)
-{
-	if (!is_digits(e, 20))
-		return false;
-	*out = strtoull(e->str, NULL, 10);
-	return *out > 0 && *out < TOKEN_LIMIT;
-}
-
 bool
 answer_members(const redisReply *reply, size_t first, const char *shape, ...)
 {
@@ -120,7 +111,9 @@ answer_members(const redisReply *reply, size_t first, const char *shape, ...)
 				*(int64_t *)out = -1;
 			break;
 		case 't':
-			good = member_token(e, out);
+			good = is_digits(e, 20);
+			*(uint64_t *)out = good ? strtoull(e->str, NULL, 10) : 0;
+			good = *(uint64_t *)out > 0 && *(uint64_t *)out < TOKEN_LIMIT;
 			break;
 		case 'a':
 			good = e->type == REDIS_REPLY_ARRAY;

@@ -13,9 +13,10 @@
 /* ---- whether it may lose locks, by what it says of itself ---- */
 
 /* As commands; HEALTH_ANSWERS come. */
-static const char health_questions[] = "*2\r\n$4\r\nINFO\r\n$6\r\nmemory\r\n"
-				"*2\r\n$4\r\nINFO\r\n$11\r\npersistence\r\n"
-				"*3\r\n$6\r\nCONFIG\r\n$3\r\nGET\r\n$4\r\nsave\r\n";
+static const char health_questions[] =
+    "*2\r\n$4\r\nINFO\r\n$6\r\nmemory\r\n"
+    "*2\r\n$4\r\nINFO\r\n$11\r\npersistence\r\n"
+    "*3\r\n$6\r\nCONFIG\r\n$3\r\nGET\r\n$4\r\nsave\r\n";
 
 /* INFO tells a string, CONFIG GET the second of two; NULL: we are not told, as in an error. */
 static const char *
@@ -184,9 +185,10 @@ server_say(struct server *s, const struct question *q, instant until)
 	    ms, sizeof ms, "%d", (int)ns_to_ms(left > WAIT_LEAST ? left : WAIT_LEAST));
 	if (q->replicas > 0)
 		snprintf(wait, sizeof wait,
-		    "*3\r\n$4\r\nWAIT\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n", strlen(n),
-		    n, strlen(ms), ms);
-	length = asprintf(&packet, "%s%s%s%s%s", q->ping_first ? "*1\r\n$4\r\nPING\r\n" : "",
+		    "*3\r\n$4\r\nWAIT\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n", strlen(n), n,
+		    strlen(ms), ms);
+	length = asprintf(&packet, "%s%s%s%s%s",
+	    q->ping_first ? "*1\r\n$4\r\nPING\r\n" : "",
 	    q->asking ? "*1\r\n$6\r\nASKING\r\n" : "", q->command, wait,
 	    s->inspects ? health_questions : "");
 	s->peer.once = s->inspects ? strlen(health_questions) : 0;

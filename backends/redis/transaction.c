@@ -43,29 +43,23 @@ static char *
 write_commands(const words *commands, size_t n)
 {
 	char *text = NULL;
-	size_t used = 0;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
 
-	for (size_t i = 0; i < n; i++) {
-		char *one, *all;
-		int count = 0, length;
+	for (size_t i = 0; out && i < n; i++) {
+		const char *const *word = commands[i];
+		int count = 0;
 
-		while (commands[i][count])
+		while (word[count])
 			count++;
-		length = redisFormatCommandArgv(
-		    &one, count, (const char **)commands[i], NULL);
-		all = length < 0 ? NULL : realloc(text, used + length + 1);
-		if (all)
-			memcpy(all + used, one, length + 1);
-		if (length >= 0)
-			redisFreeCommand(one);
-		if (!all) {
-			free(text);
-			return NULL;
-		}
-		text = all;
-		used += length;
+		fprintf(out, "*%d\r\n", count);
+		for (; *word; word++)
+			fprintf(out, "$%zu\r\n%s\r\n", strlen(*word), *word);
 	}
-	return text;
+	if (!out || fclose(out) == 0)
+		return text;
+	free(text);
+	return NULL;
 }
 
 /*
