@@ -93,22 +93,6 @@ dialect_named(const char *name)
 	return NULL;
 }
 
-enum rc
-dialect_choose(const struct dialect **ret, const char *name, struct fault *f)
-{
-	char all[128] = "";
-	size_t used = 0;
-
-	*ret = dialect_named(name);
-	if (*ret)
-		return RC_OK;
-	for (size_t i = 0; i < DIALECTS; i++)
-		used += snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "",
-		    dialects[i].name);
-	return fault_set(f, RC_USAGE,
-	    "the redis backend knows no dialect '%s' (there are %s)", name, all);
-}
-
 /* ---- names ---- */
 
 /* What names are made of. */

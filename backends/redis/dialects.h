@@ -81,9 +81,6 @@ dialect_is_foreign(const struct dialect *d)
 /* What -O dialect= calls so; NULL: none. */
 const struct dialect *dialect_named(const char *name);
 
-/* The same for the setting: RC_USAGE, in words, if there is none. */
-enum rc dialect_choose(const struct dialect **, const char *name, struct fault *);
-
 /* Names a claim, or (without owner) a lock, as such a form of Redis keeps it. */
 void dialect_name(
     const struct dialect *, struct names *, enum form, const struct claim *);

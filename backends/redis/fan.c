@@ -375,13 +375,16 @@ peer_refuses(const struct peer *p, bool looks, char *text, struct fault *f)
 	    hint ? ": " : "", hint ? hint : "");
 }
 
-enum heard
-fan_hear_greeting(struct peer *p, int number, redisReply *reply)
+/* What a server answers to AUTH is not quoted: it may repeat the password. */
+static enum heard
+peer_hear_greeting(struct peer *p, redisReply *reply)
 {
-	bool auth = number == -p->greets && *p->address->password;
+	bool auth = p->greeted++ == 0 && *p->address->password;
 	const char *where = p->stream.where, *hint;
 
-	if (reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0)
+	p->refused = p->lenient && reply->type == REDIS_REPLY_ERROR;
+	if (p->lenient ||
+	    (reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0))
 		return HEARD_MORE;
 	if (reply->type != REDIS_REPLY_ERROR) {
 		p->rc = fault_set(&p->fault, RC_PROTOCOL,
@@ -400,21 +403,21 @@ fan_hear_greeting(struct peer *p, int number, redisReply *reply)
 static void
 peer_take(struct fan *fan, struct peer *p, redisReply *reply)
 {
+	int number = FAN_LATE;
 	enum heard heard;
-	int number;
 
 	p->stream.hint = NULL;
 	if (p->greeted < p->greets) {
-		number = p->greeted++ - p->greets;
-	} else if (p->owed > 0) {
-		p->owed--;
-		number = FAN_LATE;
+		heard = peer_hear_greeting(p, reply);
 	} else {
-		number = p->heard++;
+		if (p->owed > 0) {
+			p->owed--;
+		} else {
+			number = p->heard++;
+			p->rc = RC_OK;
+		}
+		heard = fan->hear(fan->ctx, p - fan->peers, number, &reply);
 	}
-	if (number >= 0)
-		p->rc = RC_OK;
-	heard = fan->hear(fan->ctx, p - fan->peers, number, &reply);
 	freeReplyObject(reply);
 	if (heard == HEARD_WRONG)
 		peer_fail(p, p->rc);

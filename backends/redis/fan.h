@@ -58,15 +58,15 @@ struct peer {
 	int owed;                    /* answers to earlier questions, still to come */
 	int heard;                   /* answers to the question */
 	/* Of the question, from the caller, who sets them before fan_say(): */
-	size_t once; /* so many bytes at its end are not sent a second time */
-	bool
-	    continues; /* it goes on with what was said on this connection, and no other */
+	size_t once;     /* so many bytes at its end are not sent a second time */
+	bool continues;  /* what was said on this connection, and on no other */
 	bool subscribes; /* more may come behind the answer */
 	/* For the caller: */
-	bool told; /* some of the question has been sent: the server may know of it */
-	bool
-	    repeated; /* the question was sent twice: the first one may have been heard */
-	enum rc rc;   /* when it is idle: RC_OK, or why there is no answer */
+	bool lenient;  /* set by it: that the login is refused is noted, and no failure */
+	bool refused;  /* it was */
+	bool told;     /* some of the question has been sent: the server may know of it */
+	bool repeated; /* it was sent twice: the first one may have been heard */
+	enum rc rc;    /* when it is idle: RC_OK, or why there is no answer */
 	struct fault fault;
 };
 
@@ -77,7 +77,7 @@ peer_is_busy(const struct peer *p)
 	return p->state != PEER_IDLE;
 }
 
-enum { FAN_LATE = -100 };
+enum { FAN_LATE = -1 };
 
 enum heard {
 	HEARD_MORE,  /* there is more to come, perhaps to what fan_say_more() has said */
@@ -86,9 +86,8 @@ enum heard {
 };
 
 /*
- * Reads answer `number` of peer `i`: from 0 on those to its question, below 0 those to the
- * greeting, of which the last one is -1; FAN_LATE: one to an earlier question.  The reply is
- * the fan's unless it is taken: set to NULL.
+ * Reads answer `number`, from 0 on, of peer `i` to its question; FAN_LATE: one to an earlier
+ * question.  The reply is the fan's unless it is taken: set to NULL.
  */
 typedef enum heard fan_hear_fn(void *ctx, size_t i, int number, redisReply **);
 
@@ -117,12 +116,6 @@ void fan_end(struct fan *);
  */
 void fan_set(struct fan *, size_t i, const struct address *, const struct endpoint *at,
     const char *where, const struct resp_bounds *);
-
-/*
- * Was this answer to the greeting (number < 0) taken?  HEARD_MORE or HEARD_WRONG.  What a
- * server answers to AUTH is not quoted: it may repeat the password.
- */
-enum heard fan_hear_greeting(struct peer *, int number, redisReply *);
 
 /*
  * What the error reply `text` means, to a question or (`looks`) to a look, in words; never

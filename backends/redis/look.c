@@ -25,7 +25,7 @@ enum { ROWS = 32 }; /* holders of one page */
 /* What is being told. */
 struct view {
 	struct route *route;
-	struct route *scan; /* to the server whose locks are named */
+	const char *where; /* the store, for people */
 	const struct dialect *dialect;
 	const struct look *look;
 	struct fault *fault;
@@ -391,15 +391,19 @@ look_tell_names(struct view *v, const redisReply *names)
 
 	for (size_t i = 1; rc == RC_OK && i < names->elements && !v->enough; i++)
 		if (!answer_members(names, i, "s", &name))
-			rc = script_nonsense(v->scan, v->fault);
+			rc = script_nonsense(v->route, v->fault);
 		else if (plain ? snprintf(key, sizeof key, "%s", name) <= KEY_BYTES
 			       : look_key_of(key, name))
 			rc = look_lock(v, key);
 	return rc;
 }
 
+/*
+ * Those of one server; in a cluster of this node, from which a question about one of them may
+ * have been sent on.
+ */
 static enum rc
-look_whole(struct view *v)
+look_server(struct view *v, const struct endpoint *node)
 {
 	char prefix[40];
 	cursor at = CURSOR_END;
@@ -411,40 +415,25 @@ look_whole(struct view *v)
 		const char *next;
 		redisReply *r;
 
+		if (node)
+			route_move(v->route, node);
 		look_begin(v, &c, NULL, "scan");
 		script_word(&c, at);
 		if (dialect_is_foreign(v->dialect))
 			script_word(&c, prefix);
-		rc = script_run(v->scan, &c, answer_ends(v), &r, v->fault);
+		rc = look_ask(v, &c, &r);
 		if (rc != RC_OK)
 			return rc;
-		rc = answer_members(r, 0, "s", &next) && cursor_read(at, next)
-		    ? look_tell_names(v, r)
-		    : script_nonsense(v->scan, v->fault);
+		if (node && !endpoint_is(node, &v->route->server.at))
+			rc = fault_set(v->fault, RC_AGAIN,
+			    "%s: %.255s:%d does not answer as one of its masters",
+			    v->where, node->host, node->port);
+		else if (answer_members(r, 0, "s", &next) && cursor_read(at, next))
+			rc = look_tell_names(v, r);
+		else
+			rc = script_nonsense(v->route, v->fault);
 		freeReplyObject(r);
 	} while (rc == RC_OK && strcmp(at, CURSOR_END) != 0 && !v->enough);
-	return rc;
-}
-
-/* The locks that this node of a cluster has; each is asked for where it is by then. */
-static enum rc
-look_node(struct view *v, const struct endpoint *node)
-{
-	struct address address = *v->route->address;
-	struct route scan = {.n = 0};
-	enum rc rc;
-
-	address.form = FORM_SINGLE;
-	address.n = 1;
-	address.hosts[0] = *node;
-	route_init(&scan, v->route->host, &address, NULL);
-	route_let_pages_in(&scan);
-	v->scan = &scan;
-	route_move(v->route, node);
-	rc = look_whole(v);
-	v->scan = v->route;
-	route_free(&scan);
-	explicit_bzero(&address, sizeof address);
 	return rc;
 }
 
@@ -454,7 +443,7 @@ look_each(struct store *s, const struct look *look, struct fault *f)
 {
 	struct redis *r = redis_of(s);
 	struct view v = {.route = &r->route,
-	    .scan = &r->route,
+	    .where = r->store.where,
 	    .dialect = r->store.dialect,
 	    .look = look,
 	    .fault = f};
@@ -466,9 +455,9 @@ look_each(struct store *s, const struct look *look, struct fault *f)
 	if (look->key)
 		return look_lock(&v, look->key);
 	if (r->store.address.form != FORM_CLUSTER)
-		return look_whole(&v);
+		return look_server(&v, NULL);
 	rc = route_masters(&r->route, answer_ends(&v), masters, &n, f);
 	for (size_t i = 0; rc == RC_OK && i < n && !v.enough; i++)
-		rc = look_node(&v, &masters[i]);
+		rc = look_server(&v, &masters[i]);
 	return rc;
 }

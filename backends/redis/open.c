@@ -3,6 +3,7 @@
 
 #include "backends/common/setting.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,12 +47,19 @@ static enum rc
 set_dialect(struct store *s, const char *value, struct fault *f)
 {
 	struct redis_store *r = store_being_set(s);
-	enum rc rc = dialect_choose(&r->dialect, value, f);
+	char all[128] = "";
+	size_t used = 0;
 
-	if (rc != RC_OK || r->address.form != FORM_REDLOCK ||
-	    r->dialect == &dialects[DIALECT_NATIVE] ||
+	r->dialect = dialect_named(value);
+	for (size_t i = 0; !r->dialect && i < DIALECTS; i++)
+		used += snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "",
+		    dialects[i].name);
+	if (!r->dialect)
+		return fault_set(f, RC_USAGE,
+		    "the redis backend knows no dialect '%s' (there are %s)", value, all);
+	if (r->address.form != FORM_REDLOCK || r->dialect == &dialects[DIALECT_NATIVE] ||
 	    r->dialect == &dialects[DIALECT_STRING])
-		return rc;
+		return RC_OK;
 	return fault_set(f, RC_CONFIG,
 	    "redlock has no dialect '%.40s' (native, or string: the key itself)", value);
 }

@@ -1,5 +1,12 @@
-/* queue.c - our place in a lock's queue, and when to ask whether it is our turn. */
-#include "queue.h"
+/*
+ * queue.c - our place in a lock's queue, and when to ask whether it is our turn.
+ *
+ * A waiter asks again when it is told to, on a second connection that is subscribed to one
+ * channel at the server that has the lock (what a message says does not matter); in any case
+ * often enough to count as alive; and when a lease or a freeze ends behind which it may be
+ * next.
+ */
+#include "redis.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +35,7 @@ void
 queue_init(struct queue *q, const struct route *r)
 {
 	q->route = r;
-	server_init(&q->listener, r->host, r->address, r->where);
+	server_init(&q->listener, r->host, r->address);
 }
 
 bool
@@ -64,7 +71,7 @@ queue_subscribe(
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	question.command = command;
 	if (q->moves != q->route->moves) {
-		server_go(&q->listener, &q->route->at, q->route->where);
+		server_go(&q->listener, &q->route->server.at);
 		q->moves = q->route->moves;
 	}
 	rc = server_ask(&q->listener, &question, until, &reply, f);
@@ -75,7 +82,7 @@ queue_subscribe(
 		rc = server_refused(&q->listener, reply->str, f);
 	else if (reply->type != REDIS_REPLY_ARRAY)
 		rc = fault_set(f, RC_PROTOCOL, "%s gave a wrong answer to SUBSCRIBE",
-		    q->listener.peer.stream.where);
+		    q->listener.where);
 	freeReplyObject(reply);
 	if (rc != RC_OK)
 		server_close(&q->listener);

@@ -362,8 +362,6 @@ quorum_take(void *ctx, size_t i, int number, redisReply **reply)
 			master_keep_unmet(m, known, run);
 		return HEARD_MORE;
 	}
-	if (number < 0)
-		return fan_hear_greeting(m->peer, number, *reply);
 	return m->step == STEP_SETTINGS ? master_meet(q, m, *reply)
 					: master_hear_script(q, m, reply);
 }

@@ -1,7 +1,7 @@
 /*
  * redis.c - locks in Redis, on whichever server has them (route.h): acquire, renew, release.
  *
- * Waiting is left to queue.h, looking and steering to look.c and steer.c.
+ * Waiting is left to queue.c, looking and steering to look.c and steer.c.
  *
  *  1. Every operation is one run of a script (dialects.h), atomic on the server, by
  *     the server's clock; the first lines of lock.lua describe what is stored.
@@ -131,7 +131,7 @@ redis_refused(struct redis *r, const struct request *q, enum reading reading,
 	if (reading == READ_NO_SCRIPTS) /* but for its replicas we would do without */
 		return fault_set(f, RC_CONFIG,
 		    "%s runs no scripts for us ('%.150s'), which -O wait-replicas= needs",
-		    r->route.where, reply->str);
+		    r->route.server.where, reply->str);
 	rc = server_refused(&r->route.server, reply->str, f);
 	return reading == READ_FOREIGN && q->operation != ACQUIRE ? RC_LOST : rc;
 }
@@ -191,7 +191,7 @@ redis_is_replicated(const struct redis *r, struct fault *f)
 		return true;
 	fault_set(f, RC_AGAIN,
 	    "%s: %d of its replicas confirmed the lock, not %d (wait-replicas)",
-	    r->route.where, got > 0 ? (int)got : 0, r->store.replicas);
+	    r->route.server.where, got > 0 ? (int)got : 0, r->store.replicas);
 	return false;
 }
 
@@ -355,7 +355,7 @@ redis_lost(const struct redis *r, struct fault *f)
 {
 	return fault_set(f, RC_LOST,
 	    "%s no longer has it as ours: it expired, was deleted, or the server lost its data",
-	    r->route.where);
+	    r->route.server.where);
 }
 
 static enum rc

@@ -430,9 +430,11 @@ has_forgotten(const struct quorum *q, const struct master *m)
 	    !*m->vote.record;
 }
 
+/* Too few masters have renewed it, or given it back. */
 static enum rc
-redlock_not_renewed(const struct quorum *q, struct fault *f)
+redlock_not_ours(const struct redlock *r, bool release, struct fault *f)
 {
+	const struct quorum *q = &r->quorum;
 	const struct tally *t = &q->tally;
 	size_t no = t->votes[VERDICT_NO] + t->votes[VERDICT_ABSENT] + t->foreign;
 	enum rc rc = RC_LOST;
@@ -443,9 +445,12 @@ redlock_not_renewed(const struct quorum *q, struct fault *f)
 	}
 	if (quorum_is_broken(q, &rc, f))
 		return rc;
+	if (release && t->repeated)
+		return fault_set(
+		    f, RC_AGAIN, "%s closed connections before they answered", q->where);
 	return fault_set(f, RC_LOST,
-	    "%zu of %zu masters no longer have it as ours: it expired, was deleted, or they lost their data",
-	    no, q->n);
+	    "%zu of %zu masters no longer %s it as ours: it expired, was deleted, or they lost their data",
+	    no, q->n, release ? "had" : "have");
 }
 
 /* Those who forgot it are asked for their vote when a quorum has just renewed. */
@@ -462,7 +467,7 @@ redlock_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	if (rc != RC_OK)
 		return rc;
 	if (q->tally.votes[VERDICT_YES] < q->need)
-		return redlock_not_renewed(q, f);
+		return redlock_not_ours(r, false, f);
 	if (instant_now() >= r->hold.ends)
 		return fault_set(
 		    f, RC_AGAIN, "%s answered after the end of the lease", q->where);
@@ -480,43 +485,23 @@ redlock_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 }
 
 static enum rc
-redlock_released(const struct redlock *r, struct fault *f)
-{
-	const struct quorum *q = &r->quorum;
-	const struct tally *t = &q->tally;
-	enum rc rc = RC_LOST;
-
-	if (t->votes[VERDICT_YES] >= q->need || (!r->hold.is && t->answered >= q->need))
-		return RC_OK;
-	if (t->votes[VERDICT_NO] + t->foreign <= q->n - q->need) {
-		quorum_refused(q, f);
-		return RC_AGAIN;
-	}
-	if (quorum_is_broken(q, &rc, f))
-		return rc;
-	if (t->repeated)
-		return fault_set(
-		    f, RC_AGAIN, "%s closed connections before they answered", q->where);
-	return fault_set(f, RC_LOST,
-	    "%zu of %zu masters no longer had it as ours: it expired, was deleted, or they lost their data",
-	    t->votes[VERDICT_NO], q->n);
-}
-
-static enum rc
 redlock_release(struct store *s, int status, instant until, struct fault *f)
 {
 	struct redlock *r = redlock_of(s);
+	const struct tally *t = &r->quorum.tally;
 	enum rc rc;
 
 	(void)status;
 	if (!r->hold.asked)
 		return RC_OK;
 	rc = redlock_let_go(r, r->hold.is, until, NULL);
-	if (rc == RC_OK && r->quorum.tally.answered < r->quorum.need)
+	if (rc == RC_OK && t->answered < r->quorum.need)
 		rc = quorum_hear(&r->quorum, until, quorum_has_voted);
 	if (rc != RC_OK)
 		return rc;
-	rc = redlock_released(r, f);
+	if (t->votes[VERDICT_YES] < r->quorum.need &&
+	    (r->hold.is || t->answered < r->quorum.need))
+		rc = redlock_not_ours(r, true, f);
 	if (rc == RC_OK || rc == RC_LOST)
 		r->hold.asked = r->hold.is = false;
 	return rc;

@@ -10,22 +10,13 @@ enum { TLS_ALERT = 0x15 }; /* what TLS begins with that we did not ask for */
 static bool
 line_number(const char *s, size_t n, long *ret)
 {
-	bool negative = n > 0 && *s == '-';
-	long value = 0;
+	size_t sign = n > 0 && *s == '-';
+	char *end;
 
-	if (negative) {
-		s++;
-		n--;
-	}
-	if (n == 0 || n > 18)
+	if (n <= sign || n - sign > 18 || s[sign] < '0' || s[sign] > '9')
 		return false;
-	for (size_t i = 0; i < n; i++) {
-		if (s[i] < '0' || s[i] > '9')
-			return false;
-		value = value * 10 + s[i] - '0';
-	}
-	*ret = negative ? -value : value;
-	return true;
+	*ret = strtol(s, &end, 10);
+	return end == s + n;
 }
 
 const struct resp_bounds resp_usual = {RESP_BYTES, RESP_MEMBERS, RESP_DEPTH},

@@ -17,10 +17,8 @@ route_init(struct route *r, struct host *host, const struct address *a,
 	r->host = host;
 	r->address = a;
 	r->sentinel_address = sentinels;
-	r->at = a->hosts[0];
-	address_print(a, r->where, sizeof r->where);
 	r->found = a->form == FORM_SINGLE;
-	server_init(&r->server, host, a, r->where);
+	server_init(&r->server, host, a);
 }
 
 void
@@ -55,12 +53,10 @@ route_let_pages_in(struct route *r)
 static void
 route_go(struct route *r, const struct endpoint *to)
 {
-	if (r->moves == 0 || !endpoint_is(&r->at, to)) {
-		r->at = *to;
+	if (r->moves == 0 || !endpoint_is(&r->server.at, to)) {
 		r->moves++;
 		r->trusted = false;
-		address_print_host(to, r->where, sizeof r->where);
-		server_go(&r->server, &r->at, r->where);
+		server_go(&r->server, to);
 	}
 	r->found = true;
 }
@@ -119,7 +115,7 @@ route_redirection(const struct route *r, const char *text, struct endpoint *to)
 		return false;
 	n = colon - ++place;
 	if (n == 0) {
-		place = r->at.host;
+		place = r->server.at.host;
 		n = strlen(place);
 	}
 	return !endpoint_plain(to, place, n, colon + 1, strlen(colon + 1));
@@ -179,7 +175,7 @@ route_follow(struct route *r, redisReply **reply, struct fault *f)
 	fault_set(f, RC_AGAIN,
 	    good ? "%s sends dlock to another node, which sends it on: '%.100s'"
 		 : "%s sends dlock to a node that it names wrongly: '%.100s'",
-	    r->where, (*reply)->str);
+	    r->server.where, (*reply)->str);
 	freeReplyObject(*reply);
 	*reply = NULL;
 	if (good)
@@ -223,14 +219,12 @@ route_ask_aside(struct route *r, const struct question *q, instant until,
 		r->aside = calloc(1, sizeof *r->aside);
 		if (!r->aside)
 			return fault_set(f, RC_SYSTEM, "out of memory");
-		server_init(r->aside, r->host, r->address, r->aside_where);
+		server_init(r->aside, r->host, r->address);
+		server_go(r->aside, &to);
 		r->aside->peer.bounds = r->server.peer.bounds;
 	}
-	if (!endpoint_is(&to, &r->aside_at)) {
-		r->aside_at = to;
-		address_print_host(&to, r->aside_where, sizeof r->aside_where);
-		server_go(r->aside, &r->aside_at, r->aside_where);
-	}
+	if (!endpoint_is(&to, &r->aside->at))
+		server_go(r->aside, &to);
 	asking.asking = true;
 	rc = route_ask_server(r, r->aside, &asking, until, reply, f);
 	if (rc != RC_OK)
@@ -249,7 +243,7 @@ is_deposed(struct route *r, const struct question *q, instant until)
 
 	return q->claimed ||
 	    (sentinels_ask(r->sentinels, until, &master, &ignored) == RC_OK &&
-		!endpoint_is(&master, &r->at));
+		!endpoint_is(&master, &r->server.at));
 }
 
 /*
@@ -270,13 +264,13 @@ route_ask_here(struct route *r, const struct question *q, instant until,
 	if (half < now + SHARE_LEAST)
 		half = instant_first(until, now + SHARE_LEAST);
 	rc = route_ask_server(r, &r->server, q, half, reply, f);
-	if (beside && sentinels_one_differs(r->sentinels, &r->at) && rc == RC_OK &&
+	if (beside && sentinels_one_differs(r->sentinels, &r->server.at) && rc == RC_OK &&
 	    is_deposed(r, q, until)) {
 		freeReplyObject(*reply);
 		*reply = NULL;
 		server_close(&r->server);
-		rc = fault_set(
-		    f, RC_AGAIN, "%s is no longer the master, says a sentinel", r->where);
+		rc = fault_set(f, RC_AGAIN, "%s is no longer the master, says a sentinel",
+		    r->server.where);
 	}
 	return rc;
 }
@@ -387,7 +381,7 @@ script_nonsense(struct route *to, struct fault *f)
 {
 	route_close(to);
 	return fault_set(f, RC_PROTOCOL,
-	    "%s gave an answer that dlock's script does not give", to->where);
+	    "%s gave an answer that dlock's script does not give", to->server.where);
 }
 
 enum rc
@@ -421,7 +415,7 @@ master_of(const struct route *r, const redisReply *range, struct endpoint *to)
 	    !answer_members(node, 1, "i", &port) || port < 1 || port > 65535)
 		return false;
 	host = node->element[0];
-	*to = r->at; /* a node may not know its own host */
+	*to = r->server.at; /* a node may not know its own host */
 	if (host->type == REDIS_REPLY_STRING && host->len > 0 &&
 	    endpoint_plain(to, host->str, host->len, "1", 1))
 		return false;
@@ -456,10 +450,10 @@ route_masters(struct route *r, instant until, struct endpoint masters[NODES], si
 		else
 			rc = fault_set(f, RC_SYSTEM,
 			    "%s has more than %d masters, which dlock cannot list",
-			    r->where, NODES);
+			    r->server.where, NODES);
 	if (rc == RC_OK && !is_list)
-		rc = fault_set(
-		    f, RC_PROTOCOL, "%s gave a wrong answer to CLUSTER SLOTS", r->where);
+		rc = fault_set(f, RC_PROTOCOL, "%s gave a wrong answer to CLUSTER SLOTS",
+		    r->server.where);
 	freeReplyObject(reply);
 	return rc;
 }

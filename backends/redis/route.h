@@ -19,12 +19,10 @@ struct route {
 	struct host *host;
 	const struct address *address;
 	const struct address *sentinel_address; /* who we are to them */
-	struct server server;                   /* at `at` */
-	struct endpoint at;                     /* where to ask */
-	char where[WHERE_BYTES];                /* the same for people */
+	struct server server;                   /* to be asked */
 	bool found;                             /* by whatever finds it */
 	bool trusted;                           /* it has answered as a master does */
-	unsigned moves;                         /* how often `at` has changed */
+	unsigned moves;                         /* how often it has been another one */
 	struct sentinels *sentinels; /* FORM_SENTINEL, once they have been asked */
 	struct endpoint *known;      /* FORM_CLUSTER: NODES of them, at first the URL's */
 	size_t n, turn;              /* so many are; the one to try next */
@@ -37,8 +35,6 @@ struct route {
 	bool repeated; /* a question was asked twice: the first one may have been heard */
 	/* A node to which the hash slot moves; NULL: there was none so far. */
 	struct server *aside;
-	struct endpoint aside_at;
-	char aside_where[WHERE_BYTES];
 };
 
 /* It is all 0; `sentinels` as sentinels_new(), with FORM_SENTINEL. */
@@ -80,7 +76,7 @@ void route_close(struct route *);
 /* Larger replies are let in from now on: pages of look.lua. */
 void route_let_pages_in(struct route *);
 
-/* RC_OK: `at` is where to ask.  Otherwise as sentinels_ask(). */
+/* RC_OK: `server` is the one to ask.  Otherwise as sentinels_ask(). */
 enum rc route_find(struct route *, instant until, struct fault *);
 
 /* It has not answered as a master does, or no longer. */

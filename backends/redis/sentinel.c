@@ -16,7 +16,6 @@ enum { LAST_PART = 4, SENTINEL_WHERE = 300 };
 
 struct sentinel {
 	char where[SENTINEL_WHERE];
-	bool refused; /* the password; it may tell where the master is all the same */
 	struct endpoint master; /* as it says; port 0: it has not said */
 };
 
@@ -66,7 +65,7 @@ read_master(struct sentinels *s, size_t i, const redisReply *r)
 	    !endpoint_plain(&o->master, host, strlen(host), port, strlen(port)))
 		return s->patience ? HEARD_MORE : HEARD_ALL;
 	o->master.port = 0;
-	if (o->refused)
+	if (p->refused)
 		p->rc = fault_set(&p->fault, RC_DENIED,
 		    "%s refuses the password of -O sentinel-password-file=FILE",
 		    o->where);
@@ -79,7 +78,7 @@ read_master(struct sentinels *s, size_t i, const redisReply *r)
 	return HEARD_WRONG;
 }
 
-/* AUTH, the question, and how patient they are. */
+/* The question, and how patient they are. */
 static enum heard
 sentinel_hear(void *ctx, size_t i, int number, redisReply **reply)
 {
@@ -88,10 +87,6 @@ sentinel_hear(void *ctx, size_t i, int number, redisReply **reply)
 
 	if (number == 0)
 		return read_master(s, i, *reply);
-	if (number < 0) {
-		s->each[i].refused = (*reply)->type == REDIS_REPLY_ERROR;
-		return HEARD_MORE;
-	}
 	for (size_t n = 0; n + 1 < (*reply)->elements; n += 2)
 		if (answer_members(*reply, n, "ss", &name, &value) &&
 		    strcmp(name, "down-after-milliseconds") == 0)
@@ -267,6 +262,8 @@ sentinels_new(struct host *host, const struct address *a)
 		    strchr(a->hosts[i].host, ':') ? "sentinel [%s]:%d" : "sentinel %s:%d",
 		    a->hosts[i].host, a->hosts[i].port);
 		fan_set(&s->fan, i, a, &a->hosts[i], o->where, &bounds);
+		/* it may tell where the master is all the same */
+		s->peers[i].lenient = true;
 	}
 	return s;
 }

@@ -131,8 +131,6 @@ server_hear(void *ctx, size_t peer, int number, redisReply **reply)
 	       all = behind + (s->inspects && !p->repeated ? HEALTH_ANSWERS : 0);
 
 	(void)peer;
-	if (number < 0)
-		return fan_hear_greeting(p, number, *reply);
 	if (i == 0)
 		server_forget_replies(s);
 	if (i < s->before) {
@@ -144,7 +142,7 @@ server_hear(void *ctx, size_t peer, int number, redisReply **reply)
 	}
 	if (i >= behind && !health_is_answer(*reply)) {
 		p->rc = fault_set(&p->fault, RC_PROTOCOL,
-		    "%s gave two answers to one question", p->stream.where);
+		    "%s gave two answers to one question", s->where);
 		return HEARD_WRONG;
 	}
 	*(i < behind ? &s->replies[i - s->before] : &s->health[i - behind]) = *reply;
@@ -252,8 +250,7 @@ server_ask(struct server *s, const struct question *q, instant until, redisReply
 	if (rc == RC_OK && s->health[HEALTH_ANSWERS - 1] &&
 	    health_risks(s->health, risks, sizeof risks))
 		fault_set(&s->fan.host->notice, RC_OK,
-		    "%s may lose locks: %s; see dlock-backends(7)", p->stream.where,
-		    risks);
+		    "%s may lose locks: %s; see dlock-backends(7)", s->where, risks);
 	if (rc == RC_OK) {
 		*reply = server_take_replies(s);
 		rc = *reply ? RC_OK : fault_set(f, RC_SYSTEM, "out of memory");
@@ -269,19 +266,20 @@ server_ask(struct server *s, const struct question *q, instant until, redisReply
 /* ---- its life ---- */
 
 void
-server_init(
-    struct server *s, struct host *host, const struct address *a, const char *where)
+server_init(struct server *s, struct host *host, const struct address *a)
 {
+	s->at = a->hosts[0];
+	address_print(a, s->where, sizeof s->where);
 	fan_begin(&s->fan, host, &s->peer, 1, server_hear, s);
-	fan_set(&s->fan, 0, a, &a->hosts[0], where, &resp_usual);
+	fan_set(&s->fan, 0, a, &s->at, s->where, &resp_usual);
 }
 
 void
-server_go(struct server *s, const struct endpoint *at, const char *where)
+server_go(struct server *s, const struct endpoint *to)
 {
 	server_close(s);
-	s->peer.at = at;
-	s->peer.stream.where = where;
+	s->at = *to;
+	address_print_host(to, s->where, sizeof s->where);
 	s->inspected = false;
 }
 

@@ -53,8 +53,10 @@ struct question {
 
 struct server {
 	struct fan fan;
-	struct peer peer; /* the only one of the fan */
-	bool inspected;   /* it has been asked how it is set */
+	struct peer peer;        /* the only one of the fan */
+	struct endpoint at;      /* where it is */
+	char where[WHERE_BYTES]; /* the same for people */
+	bool inspected;          /* it has been asked how it is set */
 	/* Of the question that is being asked: */
 	const struct question *question;
 	size_t before, own; /* answers in front of its own; of its own, with WAIT's */
@@ -64,15 +66,11 @@ struct server {
 	int64_t acknowledged;
 };
 
-/*
- * It is all 0, and at the first host of the address, which people call `where`; neither is
- * copied.
- */
-void server_init(
-    struct server *, struct host *, const struct address *, const char *where);
+/* It is all 0, and at the first host of the address, which is not copied. */
+void server_init(struct server *, struct host *, const struct address *);
 
 /* From now on it is another one: closes the connection to the one before. */
-void server_go(struct server *, const struct endpoint *at, const char *where);
+void server_go(struct server *, const struct endpoint *to);
 
 /*
  * Sends a question and reads the answer: the one that is due and nothing behind it.

@@ -37,7 +37,7 @@ steer(struct store *s, const char *key, const char *const *words, const char *mi
 	freeReplyObject(reply);
 	if (done == 1)
 		return RC_OK;
-	return done == 0 ? fault_set(f, RC_LOST, "%s: %s", r->route.where, missing)
+	return done == 0 ? fault_set(f, RC_LOST, "%s: %s", r->route.server.where, missing)
 			 : script_nonsense(&r->route, f);
 }
 

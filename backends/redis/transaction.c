@@ -299,7 +299,7 @@ transaction_run(struct route *r, const struct names *names, const struct claim *
 	for (int i = 0; rc == RC_OK && !settled && i < ATTEMPTS; i++)
 		rc = transaction_attempt(&t, &settled);
 	if (rc == RC_OK && !settled)
-		rc = fault_set(
-		    f, RC_AGAIN, "%s: others change it at the same time", r->where);
+		rc = fault_set(f, RC_AGAIN, "%s: others change it at the same time",
+		    r->server.where);
 	return rc;
 }
