@@ -200,22 +200,6 @@ dialect_name_lock(
 
 /* ---- words ---- */
 
-static void
-say_acquire(struct script_call *c, const struct claim *claim, const struct request *r)
-{
-	if (claim->kind == KIND_LIMIT)
-		snprintf(c->kind, sizeof c->kind, "l%u", claim->limit);
-	else
-		snprintf(c->kind, sizeof c->kind, "%s",
-		    claim->kind == KIND_SHARED ? "s" : "x");
-	script_number(c, ns_to_ms(claim->ttl));
-	script_number(c, ns_to_ms(r->alive));
-	script_word(c, r->subscribed ? "1" : "0");
-	script_word(c, c->kind);
-	script_word(c, claim->record);
-	script_number(c, r->ticket);
-}
-
 /* The keys of a job are declared only where it is spoken of. */
 void
 dialect_say(const struct dialect *d, struct script_call *c, const struct names *names,
@@ -236,10 +220,20 @@ dialect_say(const struct dialect *d, struct script_call *c, const struct names *
 		script_key(c, names->done);
 	script_word(c, operations[r->operation]);
 	script_word(c, claim->owner);
-	if (r->operation == ACQUIRE)
-		say_acquire(c, claim, r);
-	else if (r->operation == RENEW)
+	if (r->operation != RELEASE)
 		script_number(c, ns_to_ms(claim->ttl));
+	if (claim->kind == KIND_LIMIT)
+		snprintf(c->kind, sizeof c->kind, "l%u", claim->limit);
+	else
+		snprintf(c->kind, sizeof c->kind, "%s",
+		    claim->kind == KIND_SHARED ? "s" : "x");
+	if (r->operation == ACQUIRE) {
+		script_number(c, ns_to_ms(r->alive));
+		script_word(c, r->subscribed ? "1" : "0");
+		script_word(c, c->kind);
+		script_word(c, claim->record);
+		script_number(c, r->ticket);
+	}
 	if (r->operation == RENEW && dialect_is_foreign(d))
 		script_number(c, r->token);
 	if (job)

@@ -153,11 +153,10 @@ master_ask(struct quorum *q, struct master *m, instant until)
 }
 
 void
-quorum_ask(struct quorum *q, instant until,
-    bool (*whom)(const struct quorum *, const struct master *))
+quorum_ask(struct quorum *q, instant until, bool (*whom)(const struct master *))
 {
 	for (size_t i = 0; i < q->n; i++)
-		q->masters[i].asked = !whom || whom(q, &q->masters[i]);
+		q->masters[i].asked = !whom || whom(&q->masters[i]);
 	/* whoever listens there is told when the others have been */
 	for (size_t n = 1; n <= q->n; n++) {
 		struct master *m = &q->masters[(q->listener + n) % q->n];

@@ -118,8 +118,7 @@ struct script_call *quorum_say(struct quorum *, enum asking, const char *owner);
  * Puts it to those that `whom` picks (NULL: all) out of what was heard in the round before,
  * until `until`.
  */
-void quorum_ask(struct quorum *, instant until,
-    bool (*whom)(const struct quorum *, const struct master *));
+void quorum_ask(struct quorum *, instant until, bool (*whom)(const struct master *));
 
 /*
  * The same to one of them.  What ASK_LISTEN hears, by `until` at the latest, does not matter:

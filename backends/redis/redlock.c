@@ -109,8 +109,8 @@ hear_the_rest(struct redlock *r, instant until)
 
 /* Extends the votes that are ours; `heal`: and asks who has forgotten it for one. */
 static void
-ask_to_extend(struct redlock *r, bool heal, instant until,
-    bool (*whom)(const struct quorum *, const struct master *))
+ask_to_extend(
+    struct redlock *r, bool heal, instant until, bool (*whom)(const struct master *))
 {
 	struct script_call *c = quorum_say(&r->quorum, ASK_EXTEND, r->hold.owner);
 
@@ -123,8 +123,8 @@ ask_to_extend(struct redlock *r, bool heal, instant until,
 
 /* All are told; those that are slow have a little time to answer. */
 static enum rc
-redlock_let_go(struct redlock *r, bool wake, instant until,
-    bool (*whom)(const struct quorum *, const struct master *))
+redlock_let_go(
+    struct redlock *r, bool wake, instant until, bool (*whom)(const struct master *))
 {
 	script_word(quorum_say(&r->quorum, ASK_RELEASE, r->hold.owner), wake ? "1" : "0");
 	quorum_ask(&r->quorum, until, whom);
@@ -147,9 +147,8 @@ hold_counts_from(struct redlock *r, instant sent, struct grant *g)
 
 /* Who may have given us a vote: all but those who said no. */
 static bool
-may_have_voted(const struct quorum *q, const struct master *m)
+may_have_voted(const struct master *m)
 {
-	(void)q;
 	return !master_has_vote(m) ||
 	    (m->vote.verdict != VERDICT_NO && m->vote.verdict != VERDICT_ABSENT);
 }
@@ -423,9 +422,8 @@ renewal_is_settled(const struct quorum *q)
 }
 
 static bool
-has_forgotten(const struct quorum *q, const struct master *m)
+has_forgotten(const struct master *m)
 {
-	(void)q;
 	return master_has_vote(m) && m->vote.verdict == VERDICT_ABSENT &&
 	    !*m->vote.record;
 }

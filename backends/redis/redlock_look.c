@@ -230,11 +230,15 @@ votes_master(struct view *v, size_t one, bool *done)
 		quorum_say(q, ASK_SCAN, cursor);
 		quorum_ask_one(q, one, v->look->until);
 		if (quorum_hear(q, v->look->until, NULL) != RC_OK ||
-		    q->tally.answered == 0 || !answer_members(m->reply, 0, "s", &text))
+		    q->tally.answered == 0)
 			return RC_OK;
-		snprintf(cursor, sizeof cursor, "%s", text);
 		page = m->reply;
 		m->reply = NULL;
+		if (!page || !answer_members(page, 0, "s", &text)) {
+			freeReplyObject(page);
+			return RC_OK;
+		}
+		snprintf(cursor, sizeof cursor, "%s", text);
 		for (size_t i = 1; rc == RC_OK && i < page->elements && !v->enough; i++)
 			if (answer_members(page, i, "s", &text) && look_key_of(key, text))
 				rc = votes_lock(v, key);

@@ -133,13 +133,8 @@ server_hear(void *ctx, size_t peer, int number, redisReply **reply)
 	(void)peer;
 	if (i == 0)
 		server_forget_replies(s);
-	if (i < s->before) {
-		if (!s->question->asking || i + 1 < s->before ||
-		    (*reply)->type != REDIS_REPLY_ERROR)
-			return HEARD_MORE;
-		p->rc = server_refused(s, (*reply)->str, &p->fault);
-		return HEARD_WRONG;
-	}
+	if (i < s->before)
+		return HEARD_MORE;
 	if (i >= behind && !health_is_answer(*reply)) {
 		p->rc = fault_set(&p->fault, RC_PROTOCOL,
 		    "%s gave two answers to one question", s->where);
