@@ -188,42 +188,15 @@ address_print_host(const struct endpoint *e, char *out, size_t size)
 void
 address_print(const struct address *a, char *out, size_t size)
 {
-	static const char *const formats[] = {
+	static const char *const formats[] = {[FORM_SINGLE] = "redis %s",
 	    [FORM_SENTINEL] = "redis master %s of the sentinels ",
 	    [FORM_CLUSTER] = "redis cluster %s",
 	    [FORM_REDLOCK] = "redlock %s"};
 	size_t used;
 
-	if (a->form == FORM_SINGLE && !*a->path) {
-		address_print_host(&a->hosts[0], out, size);
-		return;
-	}
-	if (*a->path)
-		used = snprintf(out, size, "redis %s", a->path);
-	else
-		used = snprintf(out, size, formats[a->form], a->master);
+	used = snprintf(out, size, formats[a->form], *a->path ? a->path : a->master);
 	for (size_t i = 0; !*a->path && i < a->n && used < size; i++)
 		used += snprintf(out + used, size - used,
 		    strchr(a->hosts[i].host, ':') ? "%s[%s]:%d" : "%s%s:%d", i ? "," : "",
 		    a->hosts[i].host, a->hosts[i].port);
-}
-
-void
-address_identify(struct identity *id, const struct address *a)
-{
-	static const char *const forms[] = {[FORM_SINGLE] = "single",
-	    [FORM_SENTINEL] = "sentinel",
-	    [FORM_CLUSTER] = "cluster",
-	    [FORM_REDLOCK] = "redlock"};
-
-	identity_add(id, "form", forms[a->form]);
-	for (size_t i = 0; i < a->n; i++) {
-		identity_add(id, "host", a->hosts[i].host);
-		identity_number(id, "port", a->hosts[i].port);
-	}
-	identity_add(id, "path", a->path);
-	identity_add(id, "master", a->master);
-	identity_add(id, "user", *a->user ? a->user : "default");
-	identity_number(id, "db", a->db);
-	identity_number(id, "tls", a->secure);
 }

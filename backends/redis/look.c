@@ -451,7 +451,8 @@ look_each(struct store *s, const struct look *look, struct fault *f)
 	size_t n;
 	enum rc rc;
 
-	route_let_pages_in(&r->route);
+	route_close(&r->route);
+	r->route.server.peer.bounds = &resp_pages;
 	if (look->key)
 		return look_lock(&v, look->key);
 	if (r->store.address.form != FORM_CLUSTER)

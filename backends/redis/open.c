@@ -141,14 +141,28 @@ redis_store_free(struct redis_store *r)
 	free(r);
 }
 
-/* Hosts in the order in which they are named. */
+/* All but the password; hosts in the order in which they are named. */
 enum rc
 redis_identify(struct store *s, struct identity *id, struct fault *f)
 {
+	static const char *const forms[] = {[FORM_SINGLE] = "single",
+	    [FORM_SENTINEL] = "sentinel",
+	    [FORM_CLUSTER] = "cluster",
+	    [FORM_REDLOCK] = "redlock"};
 	const struct redis_store *r = (struct redis_store *)s;
+	const struct address *a = &r->address;
 
 	(void)f;
-	address_identify(id, &r->address);
+	identity_add(id, "form", forms[a->form]);
+	for (size_t i = 0; i < a->n; i++) {
+		identity_add(id, "host", a->hosts[i].host);
+		identity_number(id, "port", a->hosts[i].port);
+	}
+	identity_add(id, "path", a->path);
+	identity_add(id, "master", a->master);
+	identity_add(id, "user", *a->user ? a->user : "default");
+	identity_number(id, "db", a->db);
+	identity_number(id, "tls", a->secure);
 	identity_add(id, "dialect", r->dialect->name);
 	return RC_OK;
 }

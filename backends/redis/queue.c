@@ -31,13 +31,6 @@ enum { LEFT_LEAST = 50 };
 
 /* ---- the subscription ---- */
 
-void
-queue_init(struct queue *q, const struct route *r)
-{
-	q->route = r;
-	server_init(&q->listener, r->host, r->address);
-}
-
 bool
 queue_is_subscribed(struct queue *q)
 {

@@ -414,16 +414,6 @@ quorum_has_voted(const struct quorum *q)
 	    (t->answered >= q->need && t->open == 0);
 }
 
-enum rc
-quorum_sleep(struct quorum *q, instant until)
-{
-	enum rc rc = fan_hear(&q->fan, until, NULL);
-
-	if (rc != RC_OK || instant_now() >= until)
-		return rc;
-	return q->host->wait(q->host, -1, 0, until) == WOKE_STOP ? RC_STOP : RC_OK;
-}
-
 /* ---- what was heard in it ---- */
 
 /* The votes of one owner other than us. */

@@ -136,9 +136,6 @@ enum rc quorum_hear(
 /* For quorum_hear(): a quorum has said yes, or too few can answer, or nobody else will. */
 bool quorum_has_voted(const struct quorum *);
 
-/* Sleeps, while what is under way goes on.  RC_OK or RC_STOP. */
-enum rc quorum_sleep(struct quorum *, instant until);
-
 /* ---- what was heard in it ---- */
 
 /* Was it asked, and is that over, with a vote or without? */

@@ -58,7 +58,8 @@ redis_begin(struct redis *r)
 
 	s->base.caps &= ~s->dialect->lacks;
 	route_init(&r->route, s->base.host, &s->address, s->sentinels);
-	queue_init(&r->queue, &r->route);
+	r->queue.route = &r->route;
+	server_init(&r->queue.listener, s->base.host, &s->address);
 	return RC_OK;
 }
 

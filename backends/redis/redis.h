@@ -54,9 +54,6 @@ struct queue {
 /* for an answer while in the queue */
 #define QUEUE_PATIENCE (3 * NS_PER_S)
 
-/* It is all 0. */
-void queue_init(struct queue *, const struct route *);
-
 /* Is a message to the channel heard?  Not if the lock has moved to another server. */
 bool queue_is_subscribed(struct queue *);
 

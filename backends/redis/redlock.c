@@ -349,8 +349,12 @@ redlock_wait(struct redlock *r, const struct refusal *refusal, instant until)
 		quorum_ask_one(q, q->listener, instant_now() + pause);
 		rc = quorum_hear(q, ends + NS_PER_S / 10, NULL);
 	}
-	if (rc == RC_OK && (!listens || q->tally.failed > 0))
-		rc = quorum_sleep(q, ends);
+	if (rc == RC_OK && (!listens || q->tally.failed > 0)) {
+		rc = fan_hear(&q->fan, ends, NULL); /* what is under way goes on */
+		if (rc == RC_OK && instant_now() < ends &&
+		    q->host->wait(q->host, -1, 0, ends) == WOKE_STOP)
+			rc = RC_STOP;
+	}
 	return rc == RC_OK && instant_now() >= until ? RC_BUSY : rc;
 }
 

@@ -233,7 +233,7 @@ static const struct meaning {
 
 /* NULL: none is known. */
 static const struct meaning *
-meaning_of(const char *text)
+error_meaning(const char *text)
 {
 	for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
 		if (resp_says(text, meanings[i].what))
@@ -244,7 +244,7 @@ meaning_of(const char *text)
 enum rc
 resp_error(const char *text, const char **hint)
 {
-	const struct meaning *m = meaning_of(text);
+	const struct meaning *m = error_meaning(text);
 
 	*hint = m ? m->hint : NULL;
 	return m ? m->rc : RC_PROTOCOL;
@@ -253,7 +253,7 @@ resp_error(const char *text, const char **hint)
 enum resp_next
 resp_next(const char *text, bool cluster)
 {
-	const struct meaning *m = meaning_of(text);
+	const struct meaning *m = error_meaning(text);
 
 	return m && (cluster || m->next == RESP_ELSEWHERE) ? m->next : RESP_KEEP;
 }

@@ -41,13 +41,6 @@ route_free(struct route *r)
 	r->aside = NULL;
 }
 
-void
-route_let_pages_in(struct route *r)
-{
-	server_close(&r->server);
-	r->server.peer.bounds = &resp_pages;
-}
-
 /* ---- where ---- */
 
 static void

@@ -73,9 +73,6 @@ enum rc script_nonsense(struct route *, struct fault *);
 /* What comes next is no answer to what was asked. */
 void route_close(struct route *);
 
-/* Larger replies are let in from now on: pages of look.lua. */
-void route_let_pages_in(struct route *);
-
 /* RC_OK: `server` is the one to ask.  Otherwise as sentinels_ask(). */
 enum rc route_find(struct route *, instant until, struct fault *);
 
@@ -92,8 +89,8 @@ void route_move(struct route *, const struct endpoint *to);
 bool route_redirection(const struct route *, const char *text, struct endpoint *to);
 
 /*
- * RC_OK: *n masters of the cluster, as the node that is asked sees it; route_let_pages_in()
- * comes first.  RC_SYSTEM: there are more than NODES.
+ * RC_OK: *n masters of the cluster, as the node that is asked sees it, which may say as much as
+ * resp_pages.  RC_SYSTEM: there are more than NODES.
  */
 enum rc route_masters(struct route *, instant until, struct endpoint masters[NODES],
     size_t *n, struct fault *);

@@ -11,7 +11,7 @@ enum { NUMBER_BYTES = 24 };
  * wants to hear, up to a NULL.  Its answer is {1}, or {0}: what is meant is not there.
  */
 static enum rc
-steer(struct store *s, const char *key, const char *const *words, const char *missing,
+steer_run(struct store *s, const char *key, const char *const *words, const char *missing,
     instant until, struct fault *f)
 {
 	struct redis *r = redis_of(s);
@@ -48,7 +48,7 @@ steer_revoke(struct store *s, const struct target *t, const char *record, bool f
 	char token[NUMBER_BYTES];
 
 	snprintf(token, sizeof token, "%" PRIu64, t->token);
-	return steer(s, t->key,
+	return steer_run(s, t->key,
 	    (const char *[]){"revoke", t->owner ? t->owner : "", token, record,
 		force ? "1" : "0", NULL},
 	    "who held it by this grant does so no more", until, f);
@@ -62,13 +62,13 @@ steer_freeze(struct store *s, const char *key, const char *record, int64_t lengt
 	char ms[NUMBER_BYTES];
 
 	snprintf(ms, sizeof ms, "%" PRId64, length == NEVER ? 0 : ns_to_ms(length));
-	return steer(s, key, (const char *[]){"freeze", "", record, ms, NULL},
+	return steer_run(s, key, (const char *[]){"freeze", "", record, ms, NULL},
 	    "it could not be frozen", until, f);
 }
 
 enum rc
 steer_thaw(struct store *s, const char *key, instant until, struct fault *f)
 {
-	return steer(
+	return steer_run(
 	    s, key, (const char *[]){"thaw", "", NULL}, "it is not frozen", until, f);
 }

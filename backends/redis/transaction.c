@@ -99,7 +99,7 @@ transaction_say(
 
 /* A text, cut to size; "" where there is none.  False: something else. */
 static bool
-read_value(const redisReply *r, char *out, size_t size)
+read_text(const redisReply *r, char *out, size_t size)
 {
 	bool is = r->type == REDIS_REPLY_STRING;
 
@@ -118,9 +118,9 @@ read_watched(struct transaction *t, const redisReply *r)
 		return false;
 	t->locked = r->element[1]->type != REDIS_REPLY_NIL;
 	t->us = strtoll(seconds, NULL, 10) * 1000000 + strtoll(rest, NULL, 10);
-	return read_value(r->element[1], t->value, sizeof t->value) &&
-	    read_value(r->element[2], t->row, sizeof t->row) &&
-	    read_value(r->element[3], t->dealt, sizeof t->dealt);
+	return read_text(r->element[1], t->value, sizeof t->value) &&
+	    read_text(r->element[2], t->row, sizeof t->row) &&
+	    read_text(r->element[3], t->dealt, sizeof t->dealt);
 }
 
 static enum rc
@@ -225,7 +225,7 @@ transaction_refuse(struct transaction *t)
 	if (rc != RC_OK)
 		return rc;
 	if (!answer_members(reply, 2, "i", &left) ||
-	    !read_value(reply->element[3], t->row, sizeof t->row))
+	    !read_text(reply->element[3], t->row, sizeof t->row))
 		rc = script_nonsense(t->route, t->fault);
 	freeReplyObject(reply);
 	token = read_row(t->row, &since, &record);
