@@ -111,13 +111,9 @@ health_risks(redisReply *const answers[HEALTH_ANSWERS], char *out, size_t size)
 static void
 server_forget_replies(struct server *s)
 {
-	for (size_t i = 0; i <= REPLIES_MOST; i++) {
+	for (size_t i = 0; i < sizeof s->replies / sizeof *s->replies; i++) {
 		freeReplyObject(s->replies[i]);
 		s->replies[i] = NULL;
-	}
-	for (size_t i = 0; i < HEALTH_ANSWERS; i++) {
-		freeReplyObject(s->health[i]);
-		s->health[i] = NULL;
 	}
 }
 
@@ -140,7 +136,7 @@ server_hear(void *ctx, size_t peer, int number, redisReply **reply)
 		    "%s gave two answers to one question", s->where);
 		return HEARD_WRONG;
 	}
-	*(i < behind ? &s->replies[i - s->before] : &s->health[i - behind]) = *reply;
+	s->replies[i - s->before] = *reply;
 	*reply = NULL;
 	if (i + 1 >= behind)
 		p->continues = true; /* it is not asked again */
@@ -242,8 +238,8 @@ server_ask(struct server *s, const struct question *q, instant until, redisReply
 		*f = p->fault;
 	}
 	/* that its answers about itself do not come, or not in time, is no failure */
-	if (rc == RC_OK && s->health[HEALTH_ANSWERS - 1] &&
-	    health_risks(s->health, risks, sizeof risks))
+	if (rc == RC_OK && s->inspects && s->replies[s->own + HEALTH_ANSWERS - 1] &&
+	    health_risks(s->replies + s->own, risks, sizeof risks))
 		fault_set(&s->fan.host->notice, RC_OK,
 		    "%s may lose locks: %s; see dlock-backends(7)", s->where, risks);
 	if (rc == RC_OK) {

@@ -61,7 +61,7 @@ struct server {
 	const struct question *question;
 	size_t before, own; /* answers in front of its own; of its own, with WAIT's */
 	bool inspects;
-	redisReply *replies[REPLIES_MOST + 1], *health[HEALTH_ANSWERS];
+	redisReply *replies[REPLIES_MOST + 1 + HEALTH_ANSWERS];
 	/* Of the question that was answered last, with `replicas`: how many did; -1 */
 	int64_t acknowledged;
 };
