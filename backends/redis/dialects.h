@@ -51,7 +51,7 @@ enum reading {
 	READ_ANSWER,     /* of the script: *answer is set */
 	READ_ERROR,      /* an error reply */
 	READ_FOREIGN,    /* the same, and a lock that was held there is lost */
-	READ_NO_SCRIPTS, /* the same: it runs none, but transaction.h does without */
+	READ_NO_SCRIPTS, /* the same: it runs none, but transaction.c does without */
 	READ_NONSENSE,   /* nothing that the script answers */
 };
 
@@ -62,7 +62,7 @@ struct dialect {
 	const struct script *looks; /* native; the others have one script for all */
 	/* its names; dialects.c says what stands for what */
 	const char *keys[NAMES], *channel;
-	bool plain; /* transaction.h does without scripts */
+	bool plain; /* transaction.c does without scripts */
 };
 
 enum { DIALECT_NATIVE, DIALECT_STRING, DIALECTS = 7 };

@@ -39,9 +39,8 @@ enum peer_state {
 struct peer {
 	/* From fan_set(): */
 	struct stream stream;
-	const struct resp_bounds
-	    *bounds;                   /* of what it says, from the next connection on */
-	const struct address *address; /* who we are there */
+	const struct resp_bounds *bounds; /* from the next connection on */
+	const struct address *address;    /* who we are there */
 	const struct endpoint *at;
 	enum peer_state state;
 	struct inbox inbox; /* of the stream */

@@ -9,7 +9,7 @@
 
 #include <hiredis/hiredis.h>
 
-/* What answer.h says of each member. */
+/* What script.h says of each member. */
 static void
 holder_is_sound(const struct answer *a)
 {
