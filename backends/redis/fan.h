@@ -48,8 +48,8 @@ struct peer {
 	char *command, *out;
 	size_t length, to_send, sent;
 	instant due, address_due;
-	struct lookup *lookup;       /* PEER_RESOLVING: under way; NULL: it has failed */
-	struct addresses *addresses; /* PEER_CONNECTING; else NULL */
+	struct lookup *lookup;       /* PEER_RESOLVING; else NULL */
+	struct addresses *addresses; /* until it has taken something; else NULL */
 	size_t next;                 /* of them */
 	short watched;               /* events that the epoll descriptor has */
 	bool reused;                 /* the connection was open before the question */
@@ -58,7 +58,7 @@ struct peer {
 	int heard;                   /* answers to the question */
 	/* Of the question, from the caller, who sets them before fan_say(): */
 	size_t once;     /* so many bytes at its end are not sent a second time */
-	bool continues;  /* what was said on this connection, and on no other */
+	bool continues;  /* what was said on this connection: on no other one */
 	bool subscribes; /* more may come behind the answer */
 	/* For the caller: */
 	bool lenient;  /* set by it: that the login is refused is noted, and no failure */
