@@ -50,17 +50,6 @@ address_bad_url(struct fault *f, const struct url *u, const char *what)
 }
 
 static enum rc
-address_login(struct address *a, const struct url *u, struct fault *f)
-{
-	if (encode_undo(a->user, sizeof a->user, u->user.at, u->user.n) < 0 ||
-	    encode_undo(a->password, sizeof a->password, u->password.at, u->password.n) <
-		0)
-		return address_bad_url(f, u,
-		    "has a user or password that is too long, or a wrong %XX in it");
-	return RC_OK;
-}
-
-static enum rc
 address_socket(struct address *a, const struct url *u, struct fault *f)
 {
 	a->hosts[0].host[0] = '\0';
@@ -148,17 +137,6 @@ address_master(struct address *a, const struct url *u, struct fault *f)
 	return address_db(a, u, db, f);
 }
 
-static enum rc
-address_cluster(const struct url *u, struct fault *f)
-{
-	if (u->query.at)
-		return address_bad_url(f, u, "has a query behind its hosts");
-	return u->path.n > 1
-	    ? fault_set(f, RC_CONFIG,
-		  "a Redis cluster has no databases: leave what is behind the hosts out of the URL (redis[s]+cluster://[user:password@]host[:port],host[:port]...)")
-	    : RC_OK;
-}
-
 enum rc
 address_parse(struct address *a, const char *url, struct fault *f)
 {
@@ -173,9 +151,10 @@ address_parse(struct address *a, const char *url, struct fault *f)
 	wrong = url_cut(&u, url);
 	if (wrong)
 		return address_bad_url(f, &u, wrong);
-	rc = address_login(a, &u, f);
-	if (rc != RC_OK)
-		return rc;
+	if (encode_undo(a->user, sizeof a->user, u.user.at, u.user.n) < 0 ||
+	    encode_undo(a->password, sizeof a->password, u.password.at, u.password.n) < 0)
+		return address_bad_url(f, &u,
+		    "has a user or password that is too long, or a wrong %XX in it");
 	a->form = shape_of(&u)->form;
 	a->secure = url_part_is(&u.scheme, shape_of(&u)->secure);
 	if (url_part_is(&u.scheme, "redis+unix"))
@@ -187,7 +166,12 @@ address_parse(struct address *a, const char *url, struct fault *f)
 	case FORM_SENTINEL:
 		return address_master(a, &u, f);
 	case FORM_CLUSTER:
-		return address_cluster(&u, f);
+		if (u.query.at)
+			return address_bad_url(f, &u, "has a query behind its hosts");
+		return u.path.n > 1
+		    ? fault_set(f, RC_CONFIG,
+			  "a Redis cluster has no databases: leave what is behind the hosts out of the URL (redis[s]+cluster://[user:password@]host[:port],host[:port]...)")
+		    : RC_OK;
 	default:
 		return address_db(a, &u, u.path, f);
 	}
@@ -204,42 +188,15 @@ address_print_host(const struct endpoint *e, char *out, size_t size)
 void
 address_print(const struct address *a, char *out, size_t size)
 {
-	static const char *const formats[] = {
+	static const char *const formats[] = {[FORM_SINGLE] = "redis %s",
 	    [FORM_SENTINEL] = "redis master %s of the sentinels ",
 	    [FORM_CLUSTER] = "redis cluster %s",
 	    [FORM_REDLOCK] = "redlock %s"};
 	size_t used;
 
-	if (a->form == FORM_SINGLE && !*a->path) {
-		address_print_host(&a->hosts[0], out, size);
-		return;
-	}
-	if (*a->path)
-		used = snprintf(out, size, "redis %s", a->path);
-	else
-		used = snprintf(out, size, formats[a->form], a->master);
+	used = snprintf(out, size, formats[a->form], *a->path ? a->path : a->master);
 	for (size_t i = 0; !*a->path && i < a->n && used < size; i++)
 		used += snprintf(out + used, size - used,
 		    strchr(a->hosts[i].host, ':') ? "%s[%s]:%d" : "%s%s:%d", i ? "," : "",
 		    a->hosts[i].host, a->hosts[i].port);
-}
-
-void
-address_identify(struct identity *id, const struct address *a)
-{
-	static const char *const forms[] = {[FORM_SINGLE] = "single",
-	    [FORM_SENTINEL] = "sentinel",
-	    [FORM_CLUSTER] = "cluster",
-	    [FORM_REDLOCK] = "redlock"};
-
-	identity_add(id, "form", forms[a->form]);
-	for (size_t i = 0; i < a->n; i++) {
-		identity_add(id, "host", a->hosts[i].host);
-		identity_number(id, "port", a->hosts[i].port);
-	}
-	identity_add(id, "path", a->path);
-	identity_add(id, "master", a->master);
-	identity_add(id, "user", *a->user ? a->user : "default");
-	identity_number(id, "db", a->db);
-	identity_number(id, "tls", a->secure);
 }

@@ -55,9 +55,6 @@ enum rc address_parse(struct address *, const char *url, struct fault *);
  */
 void address_print(const struct address *, char *out, size_t size);
 
-/* Its parts of an identity (setting.h): all but the password. */
-void address_identify(struct identity *, const struct address *);
-
 /* The same for one server: "redis 10.0.0.5:6379". */
 void address_print_host(const struct endpoint *, char *out, size_t size);
 

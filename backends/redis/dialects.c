@@ -1,7 +1,13 @@
 /* dialects.c - the dialects there are: their names, and what they say alike. */
 #include "dialects.h"
 
-#include "resp.h"
+#include "backends/redis/dialects/redisson.lua.h"
+#include "backends/redis/dialects/redisson_fair.lua.h"
+#include "backends/redis/dialects/redisson_rw.lua.h"
+#include "backends/redis/dialects/redisson_semaphore.lua.h"
+#include "backends/redis/dialects/string.lua.h"
+#include "backends/redis/lock.lua.h"
+#include "backends/redis/look.lua.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +15,17 @@
 enum {
 	LACKS = CAP_FAIR | CAP_SHARED | CAP_LIMIT | CAP_JOB | CAP_REVOKE | CAP_FREEZE,
 };
+
+static const struct script lock = {lock_lua, sizeof lock_lua, lock_sha1},
+			   look = {look_lua, sizeof look_lua, look_sha1},
+			   string = {string_lua, sizeof string_lua, string_sha1},
+			   redisson = {redisson_lua, sizeof redisson_lua, redisson_sha1},
+			   redisson_rw = {redisson_rw_lua, sizeof redisson_rw_lua,
+			       redisson_rw_sha1},
+			   redisson_semaphore = {redisson_semaphore_lua,
+			       sizeof redisson_semaphore_lua, redisson_semaphore_sha1},
+			   redisson_fair = {redisson_fair_lua, sizeof redisson_fair_lua,
+			       redisson_fair_sha1};
 
 /*
  * In a name, these stand for
@@ -27,53 +44,42 @@ enum {
  */
 const struct dialect dialects[] = {
     [DIALECT_NATIVE] = {.name = "native",
-	.claims = &script_lock,
-	.looks = &script_look,
+	.claims = &lock,
+	.looks = &look,
 	.keys = {"%Dh", "%Di", "%Dq", "%Dl", "%Dw:", "%Df"},
 	.channel = "%Dw:%O"},
     [DIALECT_STRING] = {.name = "string",
 	.lacks = LACKS,
-	.claims = &script_string,
-	.looks = &script_string,
+	.claims = &string,
 	.keys = {"%K", "%S"},
-	.beside = true,
 	.plain = true},
     {.name = "redisson",
 	.lacks = LACKS,
-	.claims = &script_redisson,
-	.looks = &script_redisson,
+	.claims = &redisson,
 	.keys = {"%K", "%S", "redisson_lock__channel:%B"},
-	.channel = "redisson_lock__channel:%B",
-	.beside = true},
+	.channel = "redisson_lock__channel:%B"},
     {.name = "redisson-fenced",
 	.lacks = LACKS,
-	.claims = &script_redisson,
-	.looks = &script_redisson,
+	.claims = &redisson,
 	.keys = {"%K", "%S", "redisson_lock__channel:%B", "redisson_lock_token:%B"},
-	.channel = "redisson_lock__channel:%B",
-	.beside = true},
+	.channel = "redisson_lock__channel:%B"},
     {.name = "redisson-rw",
 	.lacks = LACKS & ~CAP_SHARED,
-	.claims = &script_redisson_rw,
-	.looks = &script_redisson_rw,
+	.claims = &redisson_rw,
 	.keys = {"%K", "%S", "redisson_rwlock:%B", "%B:"},
-	.channel = "redisson_rwlock:%B",
-	.beside = true},
+	.channel = "redisson_rwlock:%B"},
     {.name = "redisson-semaphore",
 	.lacks = LACKS & ~CAP_LIMIT,
-	.claims = &script_redisson_semaphore,
-	.looks = &script_redisson_semaphore,
+	.claims = &redisson_semaphore,
 	.keys = {"%K", "%S", "redisson_sc:%B", "%B:timeout"},
-	.channel = "redisson_sc:%B",
-	.beside = true},
+	.channel = "redisson_sc:%B"},
     {.name = "redisson-fair",
 	.lacks = LACKS & ~CAP_FAIR,
-	.claims = &script_redisson_fair,
-	.looks = &script_redisson_fair,
+	.claims = &redisson_fair,
 	.keys = {"%K", "%S", "redisson_lock__channel:%B", "redisson_lock_queue:%B",
 	    "redisson_lock_timeout:%B"},
-	.channel = "redisson_lock__channel:%B%U", /* a waiter has one of its own */
-	.beside = true},
+	/* a waiter has one of its own */
+	.channel = "redisson_lock__channel:%B%U"},
 };
 
 /* ---- by name ---- */
@@ -85,28 +91,6 @@ dialect_named(const char *name)
 		if (strcmp(dialects[i].name, name) == 0)
 			return &dialects[i];
 	return NULL;
-}
-
-enum rc
-dialect_choose(const struct dialect **ret, const char *name, struct fault *f)
-{
-	char all[128] = "";
-	size_t used = 0;
-
-	*ret = dialect_named(name);
-	if (*ret)
-		return RC_OK;
-	for (size_t i = 0; i < DIALECTS; i++)
-		used += snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "",
-		    dialects[i].name);
-	return fault_set(f, RC_USAGE,
-	    "the redis backend knows no dialect '%s' (there are %s)", name, all);
-}
-
-void
-dialect_prefix(const struct dialect *d, char out[PREFIX_BYTES])
-{
-	snprintf(out, PREFIX_BYTES, "dlock:%s:", d->name);
 }
 
 /* ---- names ---- */
@@ -204,7 +188,7 @@ dialect_name(const struct dialect *d, struct names *names, enum form form,
 	print_template(names->last, sizeof names->last, jobs ? "%Dr" : NULL, &p);
 	print_template(names->done, sizeof names->done,
 	    jobs && once && encode_key(p.id, sizeof p.id, once) ? "%Dr:%I" : NULL, &p);
-	names->sharded = d->beside && d->channel && form == FORM_CLUSTER;
+	names->sharded = dialect_is_foreign(d) && d->channel && form == FORM_CLUSTER;
 }
 
 void
@@ -215,26 +199,6 @@ dialect_name_lock(
 }
 
 /* ---- words ---- */
-
-static const char *
-kind_in_a_word(struct script_call *c, const struct claim *claim)
-{
-	if (claim->kind != KIND_LIMIT)
-		return claim->kind == KIND_SHARED ? "s" : "x";
-	snprintf(c->kind, sizeof c->kind, "l%u", claim->limit);
-	return c->kind;
-}
-
-static void
-say_acquire(struct script_call *c, const struct claim *claim, const struct request *r)
-{
-	script_number(c, ns_to_ms(claim->ttl));
-	script_number(c, ns_to_ms(r->alive));
-	script_word(c, r->subscribed ? "1" : "0");
-	script_word(c, kind_in_a_word(c, claim));
-	script_word(c, claim->record);
-	script_number(c, r->ticket);
-}
 
 /* The keys of a job are declared only where it is spoken of. */
 void
@@ -256,11 +220,21 @@ dialect_say(const struct dialect *d, struct script_call *c, const struct names *
 		script_key(c, names->done);
 	script_word(c, operations[r->operation]);
 	script_word(c, claim->owner);
-	if (r->operation == ACQUIRE)
-		say_acquire(c, claim, r);
-	else if (r->operation == RENEW)
+	if (r->operation != RELEASE)
 		script_number(c, ns_to_ms(claim->ttl));
-	if (r->operation == RENEW && d->beside)
+	if (claim->kind == KIND_LIMIT)
+		snprintf(c->kind, sizeof c->kind, "l%u", claim->limit);
+	else
+		snprintf(c->kind, sizeof c->kind, "%s",
+		    claim->kind == KIND_SHARED ? "s" : "x");
+	if (r->operation == ACQUIRE) {
+		script_number(c, ns_to_ms(r->alive));
+		script_word(c, r->subscribed ? "1" : "0");
+		script_word(c, c->kind);
+		script_word(c, claim->record);
+		script_number(c, r->ticket);
+	}
+	if (r->operation == RENEW && dialect_is_foreign(d))
 		script_number(c, r->token);
 	if (job)
 		script_number(c,

@@ -8,10 +8,8 @@
 #ifndef DLOCK_REDIS_DIALECTS_H
 #define DLOCK_REDIS_DIALECTS_H
 
-#include "address.h"
-#include "answer.h"
-#include "ask.h"
 #include "backends/common/url.h"
+#include "route.h"
 
 enum {
 	NAME_BYTES = ENCODED_BYTES + KEY_BYTES +
@@ -53,32 +51,35 @@ enum reading {
 	READ_ANSWER,     /* of the script: *answer is set */
 	READ_ERROR,      /* an error reply */
 	READ_FOREIGN,    /* the same, and a lock that was held there is lost */
-	READ_NO_SCRIPTS, /* the same: it runs none, but transaction.h does without */
+	READ_NO_SCRIPTS, /* the same: it runs none, but transaction.c does without */
 	READ_NONSENSE,   /* nothing that the script answers */
 };
 
 struct dialect {
 	const char *name;
 	unsigned lacks; /* CAP_ bits of what it cannot do */
-	const struct script *claims, *looks;
+	const struct script *claims;
+	const struct script *looks; /* native; the others have one script for all */
 	/* its names; dialects.c says what stands for what */
 	const char *keys[NAMES], *channel;
-	/*
-	 * One key of ours stands beside each lock; its name begins with the prefix
-	 * dialect_prefix(), behind which scan of common.lua finds the lock's.
-	 */
-	bool beside;
-	bool plain; /* transaction.h does without scripts */
+	bool plain; /* transaction.c does without scripts */
 };
 
 enum { DIALECT_NATIVE, DIALECT_STRING, DIALECTS = 7 };
 extern const struct dialect dialects[DIALECTS];
 
+/*
+ * Another tool's.  One key of ours stands beside each lock; its name begins with
+ * "dlock:DIALECT:", behind which scan of common.lua finds the lock's.
+ */
+static inline bool
+dialect_is_foreign(const struct dialect *d)
+{
+	return !d->looks;
+}
+
 /* What -O dialect= calls so; NULL: none. */
 const struct dialect *dialect_named(const char *name);
-
-/* The same for the setting: RC_USAGE, in words, if there is none. */
-enum rc dialect_choose(const struct dialect **, const char *name, struct fault *);
 
 /* Names a claim, or (without owner) a lock, as such a form of Redis keeps it. */
 void dialect_name(
@@ -87,9 +88,6 @@ void dialect_name(
 /* The same for a look at the lock `key`, or what is done to it from outside. */
 void dialect_name_lock(
     const struct dialect *, struct names *, enum form, const char *key);
-
-enum { PREFIX_BYTES = 40 };
-void dialect_prefix(const struct dialect *, char out[PREFIX_BYTES]);
 
 /* Do the locks of both lie in one hash slot, whatever the cluster? */
 bool dialect_shares_slot(const char *key, const char *other);

@@ -1,7 +1,6 @@
 /* fan.c - asks several servers at once. */
 #include "fan.h"
 
-#include "backends/common/net.h"
 #include "backends/common/text.h"
 
 #include <errno.h>
@@ -29,7 +28,7 @@ fan_begin(struct fan *fan, struct host *host, struct peer *peers, size_t n,
 	    .ctx = ctx,
 	    .epoll = n > 1 ? epoll_create1(EPOLL_CLOEXEC) : -1};
 	for (size_t i = 0; i < n; i++)
-		wire_init(&peers[i].wire, host, "");
+		stream_init(&peers[i].stream, host, "");
 	return n == 1 || fan->epoll >= 0;
 }
 
@@ -41,8 +40,8 @@ fan_set(struct fan *fan, size_t i, const struct address *a, const struct endpoin
 
 	p->address = a;
 	p->at = at;
-	wire_init(&p->wire, fan->host, where);
-	wire_bound(&p->wire, bounds);
+	p->stream.where = where;
+	p->bounds = bounds;
 }
 
 /* It has the password in it. */
@@ -56,13 +55,34 @@ peer_drop_out(struct peer *p)
 	p->sent = p->to_send = 0;
 }
 
+static void
+peer_disconnect(struct peer *p)
+{
+	stream_close(&p->stream);
+	inbox_close(&p->inbox);
+	p->watched = 0;
+}
+
+/* A lookup that is under way is left alone. */
+static void
+peer_forget_addresses(struct peer *p)
+{
+	struct fault ignored;
+
+	if (p->lookup)
+		resolve_end(p->lookup, p->stream.host, 0, p->addresses, &ignored);
+	free(p->addresses);
+	p->lookup = NULL;
+	p->addresses = NULL;
+}
+
 /* It is over: with `rc`, and why. */
 static void
 peer_fail(struct peer *p, enum rc rc)
 {
-	wire_close(&p->wire);
-	p->watched = 0;
-	p->busy = p->pending = false;
+	peer_disconnect(p);
+	peer_forget_addresses(p);
+	p->state = PEER_IDLE;
 	p->rc = rc;
 }
 
@@ -145,57 +165,82 @@ share_of(instant until, size_t parts)
 	return now + (until == NEVER ? NS_PER_S : (until - now) / (int64_t)parts);
 }
 
+/* Begins to connect to one address; what is sent then may have to wait. */
+static enum rc
+peer_start(struct peer *p, const struct sockaddr *to, socklen_t size)
+{
+	enum rc rc;
+
+	peer_disconnect(p);
+	rc = stream_start(&p->stream, to, size, &p->fault);
+	if (rc == RC_OK && p->address->tls)
+		rc = tls_start(p->address->tls, &p->stream, p->at->host, &p->fault);
+	else if (!*p->address->path)
+		p->stream.hint = ": does it want TLS (rediss://)?";
+	if (rc != RC_OK || inbox_open(&p->inbox, p->bounds))
+		return rc;
+	peer_disconnect(p);
+	return fault_set(
+	    &p->fault, RC_SYSTEM, "%s cannot be read: out of memory", p->stream.where);
+}
+
 /* To its next address; where there is none, the fault of the last one stays. */
 static void
 peer_connect(struct peer *p)
 {
 	peer_drop_out(p);
 	p->greets = p->greeted = p->owed = p->heard = 0;
-	p->watched = 0;
-	p->reused = p->pending = false;
-	p->connecting = true;
+	p->reused = false;
+	p->state = PEER_CONNECTING;
 	if (!peer_begin(p)) {
 		fault_set(&p->fault, RC_SYSTEM, "out of memory");
 		peer_fail(p, RC_SYSTEM);
 		return;
 	}
-	while (p->next < p->addresses.n && instant_now() < p->due) {
+	while (p->next < p->addresses->n && instant_now() < p->due) {
 		size_t i = p->next++;
 
-		p->address_due = share_of(p->due, p->addresses.n - i);
-		p->rc = wire_start(&p->wire, p->address, p->at,
-		    (struct sockaddr *)&p->addresses.at[i].address,
-		    p->addresses.at[i].size, &p->fault);
-		if (!p->address->tls && !*p->address->path)
-			p->wire.stream.hint = ": does it want TLS (rediss://)?";
+		p->address_due = share_of(p->due, p->addresses->n - i);
+		p->rc = peer_start(p, (struct sockaddr *)&p->addresses->at[i].address,
+		    p->addresses->at[i].size);
 		if (p->rc == RC_OK)
 			return;
 	}
-	p->addresses.n = 0; /* they may be others by now */
 	peer_fail(p, p->rc == RC_OK ? RC_AGAIN : p->rc);
 }
 
-/* A unix socket's address is its path. */
+/* A unix socket's address is its path.  What needs no lookup is connected to at once. */
 static void
-peer_look_up(struct peer *p)
+peer_resolve(struct peer *p)
 {
 	struct sockaddr_un local = {.sun_family = AF_UNIX};
 	const char *path = p->address->path;
 
-	p->lookup = NULL;
-	if (!*path) {
-		p->lookup = resolve_begin(p->at->host, p->at->port, &p->addresses);
+	p->state = PEER_RESOLVING;
+	p->next = 0;
+	p->addresses = calloc(1, sizeof *p->addresses);
+	if (p->addresses && *path) {
+		memcpy(local.sun_path, path, strlen(path));
+		memcpy(&p->addresses->at[0].address, &local, sizeof local);
+		p->addresses->at[0].size = sizeof local;
+		p->addresses->n = 1;
+	} else if (p->addresses) {
+		p->lookup = resolve_begin(p->at->host, p->at->port, p->addresses);
+	}
+	if (p->lookup)
+		return;
+	if (p->addresses && p->addresses->n > 0) {
+		peer_connect(p);
 		return;
 	}
-	memcpy(local.sun_path, path, strlen(path));
-	memcpy(&p->addresses.at[0].address, &local, sizeof local);
-	p->addresses.at[0].size = sizeof local;
-	p->addresses.n = 1;
+	fault_set(
+	    &p->fault, RC_SYSTEM, "cannot start a thread to resolve %s", p->at->host);
+	peer_fail(p, RC_SYSTEM);
 }
 
 /*
- * Connects to those whose address is not known, and so had to wait.  All names are resolved at
- * once; when we are to stop, none of them is waited for.
+ * Connects to those whose names had to be resolved, which goes on for all at once; when we are
+ * to stop, none of them is waited for.
  */
 static enum rc
 fan_connect(struct fan *fan, instant until)
@@ -204,30 +249,22 @@ fan_connect(struct fan *fan, instant until)
 	size_t pending = 0;
 
 	for (size_t i = 0; i < fan->n; i++)
-		if (fan->peers[i].pending) {
-			peer_look_up(&fan->peers[i]);
-			pending++;
-		}
-	for (size_t i = 0; i < fan->n; i++) {
+		pending += fan->peers[i].state == PEER_RESOLVING;
+	for (size_t i = 0; pending > 0 && i < fan->n; i++) {
 		struct peer *p = &fan->peers[i];
-		enum rc rc = RC_OK;
+		enum rc rc;
 
-		if (!p->pending)
+		if (p->state != PEER_RESOLVING)
 			continue;
-		if (p->lookup)
-			rc = resolve_end(p->lookup, fan->host,
-			    share_of(instant_first(p->due, until), pending),
-			    &p->addresses, &p->fault);
-		else if (p->addresses.n == 0)
-			rc = fault_set(&p->fault, RC_SYSTEM,
-			    "cannot start a thread to resolve %s", p->at->host);
-		pending--;
-		if (rc == RC_STOP)
-			all = RC_STOP;
-		else if (rc == RC_OK)
+		rc = resolve_end(p->lookup, fan->host,
+		    share_of(instant_first(p->due, until), pending--), p->addresses,
+		    &p->fault);
+		p->lookup = NULL;
+		if (rc == RC_OK)
 			peer_connect(p);
 		else
 			peer_fail(p, rc);
+		all = rc == RC_STOP ? rc : all;
 	}
 	return all;
 }
@@ -244,16 +281,8 @@ peer_died(struct peer *p, enum rc rc, const struct fault *f)
 		return;
 	}
 	p->repeated = true;
-	p->next = 0;
-	if (!p->fresh) {
-		peer_connect(p);
-		return;
-	}
-	wire_close(&p->wire);
-	p->watched = 0;
-	p->connecting = false;
-	p->addresses.n = 0; /* its name may lead elsewhere by now */
-	p->pending = true;
+	peer_disconnect(p);
+	peer_resolve(p);
 }
 
 /* It does not take what is sent: to its next address, or once more with more CAs. */
@@ -262,17 +291,16 @@ peer_refused(struct peer *p)
 {
 	struct fault f;
 	int error = errno;
-	enum rc rc = stream_failed(&p->wire.stream, &f);
+	enum rc rc = stream_failed(&p->stream, &f);
 
-	wire_close(&p->wire);
-	if (!p->connecting) {
+	if (p->state != PEER_CONNECTING) {
 		peer_died(p, rc, &f);
 		return;
 	}
 	if (rc == RC_AGAIN && error != EPIPE && error != ECONNRESET &&
 	    (!p->address->tls || error == ECONNREFUSED))
 		fault_set(
-		    &f, rc, "cannot reach %s: %s", p->wire.stream.where, strerror(error));
+		    &f, rc, "cannot reach %s: %s", p->stream.where, strerror(error));
 	if (rc == RC_CONFIG && p->address->tls && tls_can_retry(p->address->tls))
 		p->next--;
 	p->rc = rc;
@@ -284,23 +312,54 @@ peer_refused(struct peer *p)
 static bool
 peer_send(struct peer *p)
 {
-	while (p->busy && !p->pending && p->sent < p->to_send) {
+	while (p->state > PEER_RESOLVING && p->sent < p->to_send) {
 		struct iovec rest = {p->out + p->sent, p->to_send - p->sent};
-		ssize_t n = p->wire.stream.ops->write(&p->wire.stream, &rest, 1);
+		ssize_t n = p->stream.ops->write(&p->stream, &rest, 1);
 
 		if (n < 0 && errno == EAGAIN)
 			return false;
 		if (n > 0) {
 			p->sent += n;
 			p->told = true;
-			p->connecting = false;
+			p->state = PEER_ASKED;
+			peer_forget_addresses(p);
 		} else if (errno != EINTR) {
 			peer_refused(p);
 		}
 	}
 	if (p->sent == p->to_send)
 		peer_drop_out(p);
-	return p->busy && !p->pending;
+	return p->state > PEER_RESOLVING;
+}
+
+enum rc
+peer_receive(struct peer *p, redisReply **reply, struct fault *f)
+{
+	const char *wrong;
+
+	for (;;) {
+		enum rc rc = inbox_take(&p->inbox, p->bounds, reply, &wrong);
+		size_t used = p->inbox.used;
+		ssize_t n;
+
+		if (rc == RC_OK && *reply)
+			return rc;
+		if (rc != RC_OK) {
+			peer_disconnect(p);
+			return fault_set(f, rc, "%s %s", p->stream.where, wrong);
+		}
+		n = p->stream.ops->read(
+		    &p->stream, p->inbox.bytes + used, p->bounds->bytes - used);
+		if (n > 0)
+			p->inbox.used += n;
+		else if (n < 0 && errno == EAGAIN)
+			return RC_OK;
+		else if (n == 0 || errno != EINTR) {
+			rc = stream_failed(&p->stream, f);
+			peer_disconnect(p);
+			return rc;
+		}
+	}
 }
 
 /* ---- one of them: what an answer means ---- */
@@ -312,17 +371,20 @@ peer_refuses(const struct peer *p, bool looks, char *text, struct fault *f)
 	enum rc rc = looks ? resp_error_look(text, &hint) : resp_error(text, &hint);
 
 	secret_blot(text, p->address->password);
-	return fault_set(f, rc, "%s says '%.200s'%s%s", p->wire.stream.where, text,
+	return fault_set(f, rc, "%s says '%.200s'%s%s", p->stream.where, text,
 	    hint ? ": " : "", hint ? hint : "");
 }
 
-enum heard
-fan_hear_greeting(struct peer *p, int number, redisReply *reply)
+/* What a server answers to AUTH is not quoted: it may repeat the password. */
+static enum heard
+peer_hear_greeting(struct peer *p, redisReply *reply)
 {
-	bool auth = number == -p->greets && *p->address->password;
-	const char *where = p->wire.stream.where, *hint;
+	bool auth = p->greeted++ == 0 && *p->address->password;
+	const char *where = p->stream.where, *hint;
 
-	if (reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0)
+	p->refused = p->lenient && reply->type == REDIS_REPLY_ERROR;
+	if (p->lenient ||
+	    (reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0))
 		return HEARD_MORE;
 	if (reply->type != REDIS_REPLY_ERROR) {
 		p->rc = fault_set(&p->fault, RC_PROTOCOL,
@@ -338,39 +400,32 @@ fan_hear_greeting(struct peer *p, int number, redisReply *reply)
 	return HEARD_WRONG;
 }
 
-/* More came than was asked for. */
-static bool
-peer_is_talkative(const struct peer *p)
-{
-	return !p->busy && !p->subscribes && p->wire.used > 0;
-}
-
 static void
 peer_take(struct fan *fan, struct peer *p, redisReply *reply)
 {
+	int number = FAN_LATE;
 	enum heard heard;
-	int number;
 
-	p->wire.stream.hint = NULL;
+	p->stream.hint = NULL;
 	if (p->greeted < p->greets) {
-		number = p->greeted++ - p->greets;
-	} else if (p->owed > 0) {
-		p->owed--;
-		number = FAN_LATE;
+		heard = peer_hear_greeting(p, reply);
 	} else {
-		number = p->heard++;
+		if (p->owed > 0) {
+			p->owed--;
+		} else {
+			number = p->heard++;
+			p->rc = RC_OK;
+		}
+		heard = fan->hear(fan->ctx, p - fan->peers, number, &reply);
 	}
-	if (number >= 0)
-		p->rc = RC_OK;
-	heard = fan->hear(fan->ctx, p - fan->peers, number, &reply);
 	freeReplyObject(reply);
 	if (heard == HEARD_WRONG)
 		peer_fail(p, p->rc);
 	else if (heard == HEARD_ALL)
-		p->busy = false;
-	if (peer_is_talkative(p)) {
+		p->state = PEER_IDLE;
+	if (!peer_is_busy(p) && !p->subscribes && p->inbox.used > 0) {
 		fault_set(&p->fault, RC_PROTOCOL, "%s gave two answers to one question",
-		    p->wire.stream.where);
+		    p->stream.where);
 		peer_fail(p, RC_PROTOCOL);
 	}
 }
@@ -378,10 +433,10 @@ peer_take(struct fan *fan, struct peer *p, redisReply *reply)
 static void
 peer_step(struct fan *fan, struct peer *p)
 {
-	while (!p->pending && peer_send(p)) {
+	while (peer_send(p)) {
 		redisReply *reply = NULL;
 		struct fault f;
-		enum rc rc = wire_take(&p->wire, &reply, &f);
+		enum rc rc = peer_receive(p, &reply, &f);
 
 		if (rc != RC_OK)
 			peer_died(p, rc, &f);
@@ -395,32 +450,43 @@ peer_step(struct fan *fan, struct peer *p)
 /* ---- asking ---- */
 
 /*
+ * Is it open, and is nothing there that would be taken for an answer?  A descriptor that is
+ * readable says less: TLS talks of itself.
+ */
+static bool
+peer_is_quiet(struct peer *p)
+{
+	return p->inbox.used == 0 && stream_is_quiet(&p->stream);
+}
+
+/*
  * Can the next question go behind the one before?  What is answered to that from now on is
  * late, also what came while nobody looked.
  */
 static bool
 peer_goes_on(struct fan *fan, struct peer *p)
 {
-	if (!p->busy)
-		return wire_is_quiet(&p->wire);
-	if (p->pending || p->connecting)
+	if (!peer_is_busy(p))
+		return peer_is_quiet(p);
+	if (p->state != PEER_ASKED)
 		return false;
 	p->owed++;
 	p->reused = false; /* no second chance for the question before */
 	peer_step(fan, p);
-	if (!p->busy || p->connecting)
+	if (!peer_is_busy(p))
 		return false;
-	return p->owed == 0 ? wire_is_quiet(&p->wire)
+	return p->owed == 0 ? peer_is_quiet(p)
 			    : p->owed < OWED_MOST && instant_now() < p->due;
 }
 
-static void
-peer_say(struct peer *p, char *command, int length)
+void
+fan_say_more(struct peer *p, char *command, int length)
 {
 	redisFreeCommand(p->command);
 	p->command = command;
 	p->length = length < 0 ? 0 : (size_t)length;
-	if (length >= 0 && (p->pending || peer_put(p, command, length)))
+	if (length >= 0 &&
+	    (p->state != PEER_ASKED || peer_put(p, command, (size_t)length)))
 		return;
 	fault_set(&p->fault, RC_SYSTEM, "out of memory");
 	peer_fail(p, RC_SYSTEM);
@@ -430,37 +496,24 @@ void
 fan_say(struct fan *fan, struct peer *p, char *command, int length, instant due)
 {
 	p->reused = peer_goes_on(fan, p);
-	if (!p->reused) {
+	if (!p->reused)
 		fan_close(p);
-		p->addresses.n = p->fresh ? 0 : p->addresses.n;
-	}
-	if (!p->reused && p->continues) {
-		redisFreeCommand(command);
-		p->repeated = p->told = false;
-		p->heard = 0;
-		p->rc = fault_set(&p->fault, RC_AGAIN,
-		    "%s closed the connection within a request", p->wire.stream.where);
-		return;
-	}
-	p->busy = true;
-	p->pending = !p->reused;
 	p->due = due;
 	p->heard = 0;
-	p->next = 0;
 	p->repeated = p->told = false;
-	p->rc = fault_set(
-	    &p->fault, RC_AGAIN, "%s does not answer", p->wire.stream.where);
-	peer_say(p, command, length);
-	if (p->pending && p->addresses.n > 0)
-		peer_connect(p);
-	if (!p->pending)
-		peer_send(p);
-}
-
-void
-fan_say_more(struct peer *p, char *command, int length)
-{
-	peer_say(p, command, length);
+	p->rc = fault_set(&p->fault, RC_AGAIN,
+	    !p->reused && p->continues ? "%s closed the connection within a request"
+				       : "%s does not answer",
+	    p->stream.where);
+	if (!p->reused && p->continues) {
+		redisFreeCommand(command);
+		return;
+	}
+	p->state = p->reused ? PEER_ASKED : PEER_RESOLVING;
+	fan_say_more(p, command, length);
+	if (p->state == PEER_RESOLVING)
+		peer_resolve(p);
+	peer_send(p);
 }
 
 /* ---- hearing ---- */
@@ -469,7 +522,7 @@ static bool
 anyone_is_busy(const struct fan *fan)
 {
 	for (size_t i = 0; i < fan->n; i++)
-		if (fan->peers[i].busy)
+		if (peer_is_busy(&fan->peers[i]))
 			return true;
 	return false;
 }
@@ -478,16 +531,18 @@ anyone_is_busy(const struct fan *fan)
 static void
 peer_watch(const struct fan *fan, struct peer *p)
 {
-	short wants = !p->busy ? 0 : p->wire.stream.wants == POLLOUT ? POLLOUT : POLLIN;
+	short wants = !peer_is_busy(p)   ? 0
+	    : p->stream.wants == POLLOUT ? POLLOUT
+					 : POLLIN;
 	struct epoll_event e = {.events = wants};
 
-	if (wants == p->watched || p->wire.stream.fd < 0)
+	if (wants == p->watched || p->stream.fd < 0)
 		return;
 	epoll_ctl(fan->epoll,
 	    !wants            ? EPOLL_CTL_DEL
 		: !p->watched ? EPOLL_CTL_ADD
 			      : EPOLL_CTL_MOD,
-	    p->wire.stream.fd, &e);
+	    p->stream.fd, &e);
 	p->watched = wants;
 }
 
@@ -495,22 +550,23 @@ peer_watch(const struct fan *fan, struct peer *p)
 static instant
 peer_due(const struct peer *p)
 {
-	if (!p->busy)
+	if (!peer_is_busy(p))
 		return NEVER;
-	return p->connecting && p->next < p->addresses.n ? p->address_due : p->due;
+	return p->state == PEER_CONNECTING && p->next < p->addresses->n ? p->address_due
+									: p->due;
 }
 
 static void
 peer_end_overdue(struct peer *p)
 {
-	bool shakes = p->connecting && p->address->tls && p->wire.stream.wants == POLLIN;
+	bool connecting = p->state == PEER_CONNECTING,
+	     shakes = connecting && p->address->tls && p->stream.wants == POLLIN;
 
 	p->rc = fault_set(&p->fault, RC_AGAIN,
 	    shakes ? "%s does not answer in TLS: is that its TLS port?"
 		   : "%s does not answer",
-	    p->wire.stream.where);
-	wire_close(&p->wire);
-	if (p->connecting)
+	    p->stream.where);
+	if (connecting)
 		peer_connect(p);
 	else
 		peer_fail(p, RC_AGAIN);
@@ -530,7 +586,7 @@ fan_end_overdue(struct fan *fan)
 static enum rc
 fan_await(struct fan *fan, instant until)
 {
-	const struct stream *one = &fan->peers[0].wire.stream;
+	const struct stream *one = &fan->peers[0].stream;
 	bool alone = fan->n == 1;
 
 	for (size_t i = 0; i < fan->n; i++) {

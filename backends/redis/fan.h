@@ -12,7 +12,11 @@
  *  2. A connection on which an answer is overdue is closed; the next question opens another.
  *  3. A connection that dies under the first question on it is not opened anew.  One that was
  *     open before may have died of idleness: the question gets a second chance.
- *  4. A host's addresses are tried in turn, each with its share of the time.
+ *  4. A host's addresses are tried in turn, each with its share of the time.  Its name is
+ *     resolved for each connection, since it may lead elsewhere by then.
+ *
+ * hiredis formats the commands and builds the replies; its own I/O can neither keep a deadline
+ * nor is it safe from SIGPIPE, so the bytes go through net.h.
  *
  * What is asked, and what an answer means, is the caller's: one server is a fan of one
  * (server.h); Sentinel and Redlock ask several.
@@ -20,44 +24,59 @@
 #ifndef DLOCK_REDIS_FAN_H
 #define DLOCK_REDIS_FAN_H
 
-#include "wire.h"
+#include "address.h"
+#include "backends/common/net.h"
+#include "resp.h"
 
-/* One of the servers. */
+enum peer_state {
+	PEER_IDLE,       /* nothing is asked of it */
+	PEER_RESOLVING,  /* the question waits for its addresses */
+	PEER_CONNECTING, /* to one of them: it has not taken anything yet */
+	PEER_ASKED,      /* it has been sent some of the question, or is open */
+};
+
+/* One of the servers, and the connection to it. */
 struct peer {
 	/* From fan_set(): */
-	struct wire wire;
-	const struct address *address; /* who we are there */
+	struct stream stream;
+	const struct resp_bounds *bounds; /* from the next connection on */
+	const struct address *address;    /* who we are there */
 	const struct endpoint *at;
+	enum peer_state state;
+	struct inbox inbox; /* of the stream */
 	/* The question; and what is to be sent on this connection. */
 	char *command, *out;
 	size_t length, to_send, sent;
 	instant due, address_due;
-	struct addresses addresses; /* none: to be resolved */
-	struct lookup *lookup;      /* of one that is pending, within fan_hear() */
-	size_t next;                /* of them */
-	short watched;              /* events that the epoll descriptor has */
-	bool fresh; /* its name is resolved for each connection: it may lead elsewhere */
-	bool pending;        /* nobody has begun to connect */
-	bool connecting;     /* nothing has been taken yet on this connection */
-	bool reused;         /* the connection was open before the question */
-	int greets, greeted; /* AUTH and SELECT; answers to them */
-	int owed;            /* answers to earlier questions, still to come */
-	int heard;           /* answers to the question */
+	struct lookup *lookup;       /* PEER_RESOLVING; else NULL */
+	struct addresses *addresses; /* until it has taken something; else NULL */
+	size_t next;                 /* of them */
+	short watched;               /* events that the epoll descriptor has */
+	bool reused;                 /* the connection was open before the question */
+	int greets, greeted;         /* AUTH and SELECT; answers to them */
+	int owed;                    /* answers to earlier questions, still to come */
+	int heard;                   /* answers to the question */
 	/* Of the question, from the caller, who sets them before fan_say(): */
-	size_t once; /* so many bytes at its end are not sent a second time */
-	bool
-	    continues; /* it goes on with what was said on this connection, and on no other */
+	size_t once;     /* so many bytes at its end are not sent a second time */
+	bool continues;  /* what was said on this connection: on no other one */
 	bool subscribes; /* more may come behind the answer */
 	/* For the caller: */
-	bool busy; /* it may still answer */
-	bool told; /* some of the question has been sent: the server may know of it */
-	/* the question was sent twice: the first one may have been heard */
-	bool repeated;
-	enum rc rc; /* when it is not busy: RC_OK, or why there is no answer */
+	bool lenient;  /* set by it: that the login is refused is noted, and no failure */
+	bool refused;  /* it was */
+	bool told;     /* some of the question has been sent: the server may know of it */
+	bool repeated; /* it was sent twice: the first one may have been heard */
+	enum rc rc;    /* when it is idle: RC_OK, or why there is no answer */
 	struct fault fault;
 };
 
-enum { FAN_LATE = -100 };
+/* May it still answer? */
+static inline bool
+peer_is_busy(const struct peer *p)
+{
+	return p->state != PEER_IDLE;
+}
+
+enum { FAN_LATE = -1 };
 
 enum heard {
 	HEARD_MORE,  /* there is more to come, perhaps to what fan_say_more() has said */
@@ -66,9 +85,8 @@ enum heard {
 };
 
 /*
- * Reads answer `number` of peer `i`: from 0 on those to its question, below 0 those to the
- * greeting, of which the last one is -1; FAN_LATE: one to an earlier question.  The reply is
- * the fan's unless it is taken: set to NULL.
+ * Reads answer `number`, from 0 on, of peer `i` to its question; FAN_LATE: one to an earlier
+ * question.  The reply is the fan's unless it is taken: set to NULL.
  */
 typedef enum heard fan_hear_fn(void *ctx, size_t i, int number, redisReply **);
 
@@ -99,12 +117,6 @@ void fan_set(struct fan *, size_t i, const struct address *, const struct endpoi
     const char *where, const struct resp_bounds *);
 
 /*
- * Was this answer to the greeting (number < 0) taken?  HEARD_MORE or HEARD_WRONG.  What a
- * server answers to AUTH is not quoted: it may repeat the password.
- */
-enum heard fan_hear_greeting(struct peer *, int number, redisReply *);
-
-/*
  * What the error reply `text` means, to a question or (`looks`) to a look, in words; never
  * RC_OK.  A password in it is blotted out.
  */
@@ -127,5 +139,12 @@ enum rc fan_hear(struct fan *, instant until, bool (*enough)(void *ctx));
 
 /* The peer's connection is closed, and its answer not waited for. */
 void fan_close(struct peer *);
+
+/*
+ * The next reply (freeReplyObject() it) on an open connection, without waiting: *reply is NULL
+ * while it has not come.  Else the connection is closed; RC_PROTOCOL: what came is none, or
+ * too large.
+ */
+enum rc peer_receive(struct peer *, redisReply **reply, struct fault *);
 
 #endif

@@ -25,7 +25,7 @@ enum { ROWS = 32 }; /* holders of one page */
 /* What is being told. */
 struct view {
 	struct route *route;
-	struct route *scan; /* to the server whose locks are named */
+	const char *where; /* the store, for people */
 	const struct dialect *dialect;
 	const struct look *look;
 	struct fault *fault;
@@ -52,31 +52,14 @@ struct seats {
 #define CURSOR_END "0" /* before the first page and behind the last one */
 
 /* Where SCAN and its like go on. */
-struct cursor {
-	char digits[24];
-};
+typedef char cursor[24];
 
 static bool
-cursor_read(struct cursor *c, const char *digits)
+cursor_read(cursor c, const char *digits)
 {
-	snprintf(c->digits, sizeof c->digits, "%s", digits);
-	return *digits && strlen(digits) < sizeof c->digits &&
+	snprintf(c, sizeof(cursor), "%s", digits);
+	return *digits && strlen(digits) < sizeof(cursor) &&
 	    digits[strspn(digits, "0123456789")] == '\0';
-}
-
-static bool
-cursor_is_end(const struct cursor *c)
-{
-	return strcmp(c->digits, CURSOR_END) == 0;
-}
-
-/* 0: not known. */
-static uint64_t
-look_token_of(const char *digits)
-{
-	uint64_t token = strlen(digits) < 20 ? strtoull(digits, NULL, 10) : 0;
-
-	return token < TOKEN_LIMIT ? token : 0;
 }
 
 /*
@@ -100,7 +83,7 @@ static void
 look_begin(const struct view *v, struct script_call *c, const struct names *names,
     const char *operation)
 {
-	script_begin(c, v->dialect->looks);
+	script_begin(c, v->dialect->looks ? v->dialect->looks : v->dialect->claims);
 	c->reads = true;
 	for (int i = 0; names && i < names->nkeys; i++)
 		script_key(c, names->keys[i]);
@@ -172,7 +155,9 @@ look_read_entry(struct view *v, const redisReply *r, struct entry *e, struct for
 	}
 	if (!good)
 		return false;
-	e->token = look_token_of(token);
+	e->token = strlen(token) < 20 ? strtoull(token, NULL, 10) : 0;
+	if (e->token >= TOKEN_LIMIT) /* not known */
+		e->token = 0;
 	e->revoked = revoked != 0;
 	e->status = status;
 	if (*kind == 'l' && slot >= 0 && slot < LIMIT_MAX)
@@ -186,27 +171,19 @@ look_read_entry(struct view *v, const redisReply *r, struct entry *e, struct for
 	return true;
 }
 
-/* False: it is none. */
-static bool
-look_tell_entry(struct view *v, const redisReply *r)
-{
-	struct foreign foreign = {.what = ""};
-	struct entry e, unknown = look_entry_of(ENTRY_UNKNOWN);
-
-	if (!look_read_entry(v, r, &e, &foreign))
-		return false;
-	unknown.what = e.what;
-	look_tell(v, e.what ? &unknown : &e);
-	return true;
-}
-
 /* Those from member `first` on. */
 static enum rc
 look_tell_entries(struct view *v, const redisReply *r, size_t first)
 {
-	for (size_t i = first; i < r->elements && !v->enough; i++)
-		if (!look_tell_entry(v, r->element[i]))
+	for (size_t i = first; i < r->elements && !v->enough; i++) {
+		struct foreign foreign = {.what = ""};
+		struct entry e, unknown = look_entry_of(ENTRY_UNKNOWN);
+
+		if (!look_read_entry(v, r->element[i], &e, &foreign))
 			return script_nonsense(v->route, v->fault);
+		unknown.what = e.what;
+		look_tell(v, e.what ? &unknown : &e);
+	}
 	return RC_OK;
 }
 
@@ -243,79 +220,59 @@ compare_seats(const void *left, const void *right)
 	return strcmp(a->owner, b->owner);
 }
 
-/* In the order of their grants, and each once: Redis may name one twice. */
-static void
-seats_sort(struct seats *s)
-{
-	size_t n = 0;
-
-	if (s->n > 0)
-		qsort(s->all, s->n, sizeof *s->all, compare_seats);
-	for (size_t i = 0; i < s->n; i++)
-		if (n == 0 || compare_seats(&s->all[n - 1], &s->all[i]) != 0)
-			s->all[n++] = s->all[i];
-	s->n = n;
-}
-
-/* One page, and in `cursor` where the next one begins. */
-static enum rc
-seats_read_page(struct seats *s, struct view *v, struct cursor *cursor)
-{
-	struct script_call c;
-	const char *text;
-	redisReply *r;
-	enum rc rc;
-
-	look_begin(v, &c, &v->names, "holders");
-	script_word(&c, cursor->digits);
-	rc = look_ask(v, &c, &r);
-	if (!r)
-		return rc;
-	if (!answer_members(r, 0, "s", &text) || !cursor_read(cursor, text))
-		rc = script_nonsense(v->route, v->fault);
-	for (size_t i = 1; rc == RC_OK && i < r->elements; i++)
-		if (!answer_members(r, i, "s", &text))
-			rc = script_nonsense(v->route, v->fault);
-		else if (!seats_add(s, text))
-			rc = fault_set(v->fault, RC_SYSTEM, "out of memory");
-	freeReplyObject(r);
-	return rc;
-}
-
 static enum rc
 seats_read(struct seats *s, struct view *v)
 {
-	struct cursor cursor = {CURSOR_END};
+	cursor at = CURSOR_END;
 	enum rc rc;
 
-	do
-		rc = seats_read_page(s, v, &cursor);
-	while (rc == RC_OK && !cursor_is_end(&cursor));
+	do {
+		struct script_call c;
+		const char *text;
+		redisReply *r;
+
+		look_begin(v, &c, &v->names, "holders");
+		script_word(&c, at);
+		rc = look_ask(v, &c, &r);
+		if (rc != RC_OK)
+			return rc;
+		if (!answer_members(r, 0, "s", &text) || !cursor_read(at, text))
+			rc = script_nonsense(v->route, v->fault);
+		for (size_t i = 1; rc == RC_OK && i < r->elements; i++)
+			if (!answer_members(r, i, "s", &text))
+				rc = script_nonsense(v->route, v->fault);
+			else if (!seats_add(s, text))
+				rc = fault_set(v->fault, RC_SYSTEM, "out of memory");
+		freeReplyObject(r);
+	} while (rc == RC_OK && strcmp(at, CURSOR_END) != 0);
 	return rc;
 }
 
-/* Up to ROWS of them, from number *first on, which is set to the next one's. */
+/* In pages of up to ROWS of them. */
 static enum rc
-seats_tell_page(const struct seats *s, size_t *first, struct view *v)
+seats_tell(const struct seats *s, struct view *v)
 {
-	struct script_call c;
-	redisReply *r;
-	int64_t n;
-	enum rc rc;
+	enum rc rc = RC_OK;
 
-	look_begin(v, &c, &v->names, "rows");
-	for (size_t i = *first; i < s->n && i < *first + ROWS; i++)
-		script_word(&c, s->all[i].owner);
-	rc = look_ask(v, &c, &r);
-	if (!r)
-		return rc;
-	if (answer_members(r, 0, "ii", &v->now, &n) && n >= 1 && n <= ROWS) {
-		*first += n;
-		rc = look_tell_entries(v, r, 2);
-	} else {
-		rc = script_nonsense(v->route, v->fault);
+	for (size_t next = 0; rc == RC_OK && next < s->n && !v->enough;) {
+		struct script_call c;
+		redisReply *r;
+		int64_t n;
+
+		look_begin(v, &c, &v->names, "rows");
+		for (size_t i = next; i < s->n && i < next + ROWS; i++)
+			script_word(&c, s->all[i].owner);
+		rc = look_ask(v, &c, &r);
+		if (rc != RC_OK)
+			return rc;
+		if (answer_members(r, 0, "ii", &v->now, &n) && n >= 1 && n <= ROWS) {
+			next += n;
+			rc = look_tell_entries(v, r, 2);
+		} else {
+			rc = script_nonsense(v->route, v->fault);
+		}
+		freeReplyObject(r);
 	}
-	freeReplyObject(r);
 	return rc;
 }
 
@@ -324,44 +281,24 @@ look_many_holders(struct view *v)
 {
 	struct seats s = {NULL, 0, 0};
 	enum rc rc = seats_read(&s, v);
-	size_t next = 0;
+	size_t n = 0;
 
+	/* in the order of their grants, and each once: Redis may name one twice */
+	if (s.n > 0)
+		qsort(s.all, s.n, sizeof *s.all, compare_seats);
+	for (size_t i = 0; i < s.n; i++)
+		if (n == 0 || compare_seats(&s.all[n - 1], &s.all[i]) != 0)
+			s.all[n++] = s.all[i];
+	s.n = n;
 	if (rc == RC_OK)
-		seats_sort(&s);
-	while (rc == RC_OK && next < s.n && !v->enough)
-		rc = seats_tell_page(&s, &next, v);
+		rc = seats_tell(&s, v);
 	free(s.all);
 	return rc;
 }
 
 /* ---- waiters ---- */
 
-/* From behind `owner` on, by its `ticket`; both are set to the last one that was told. */
-static enum rc
-look_waiters_page(struct view *v, char *owner, char *ticket, size_t size)
-{
-	const char *last, *its_ticket;
-	struct script_call c;
-	redisReply *r;
-	enum rc rc;
-
-	look_begin(v, &c, &v->names, "waiters");
-	script_word(&c, owner);
-	script_word(&c, ticket);
-	rc = look_ask(v, &c, &r);
-	if (!r)
-		return rc;
-	if (answer_members(r, 0, "iss", &v->now, &last, &its_ticket)) {
-		snprintf(owner, size, "%s", last);
-		snprintf(ticket, size, "%s", its_ticket);
-		rc = look_tell_entries(v, r, 3);
-	} else {
-		rc = script_nonsense(v->route, v->fault);
-	}
-	freeReplyObject(r);
-	return rc;
-}
-
+/* Each page goes on behind the last one that was told: by its owner, or its ticket. */
 static enum rc
 look_waiters(struct view *v)
 {
@@ -369,24 +306,27 @@ look_waiters(struct view *v)
 	enum rc rc;
 
 	v->position = 0;
-	do
-		rc = look_waiters_page(v, owner, ticket, sizeof owner);
-	while (rc == RC_OK && *ticket && !v->enough);
+	do {
+		const char *last, *its_ticket;
+		struct script_call c;
+		redisReply *r;
+
+		look_begin(v, &c, &v->names, "waiters");
+		script_word(&c, owner);
+		script_word(&c, ticket);
+		rc = look_ask(v, &c, &r);
+		if (rc != RC_OK)
+			return rc;
+		if (answer_members(r, 0, "iss", &v->now, &last, &its_ticket)) {
+			snprintf(owner, sizeof owner, "%s", last);
+			snprintf(ticket, sizeof ticket, "%s", its_ticket);
+			rc = look_tell_entries(v, r, 3);
+		} else {
+			rc = script_nonsense(v->route, v->fault);
+		}
+		freeReplyObject(r);
+	} while (rc == RC_OK && *ticket && !v->enough);
 	return rc;
-}
-
-static enum rc
-look_queue(struct view *v, int64_t waiting)
-{
-	struct entry e = look_entry_of(ENTRY_WAITING);
-
-	if (waiting <= 0)
-		return RC_OK;
-	if (!v->look->brief)
-		return look_waiters(v);
-	e.count = waiting;
-	look_tell(v, &e);
-	return RC_OK;
 }
 
 /* ---- locks ---- */
@@ -395,6 +335,7 @@ look_queue(struct view *v, int64_t waiting)
 static enum rc
 look_tell_lock(struct view *v, const redisReply *r)
 {
+	struct entry queue = look_entry_of(ENTRY_WAITING);
 	const redisReply *holders, *others;
 	int64_t many, waiting;
 	enum rc rc;
@@ -402,8 +343,11 @@ look_tell_lock(struct view *v, const redisReply *r)
 	if (!answer_members(r, 0, "iiiaa", &v->now, &many, &waiting, &holders, &others))
 		return script_nonsense(v->route, v->fault);
 	rc = many ? look_many_holders(v) : look_tell_entries(v, holders, 0);
-	if (rc == RC_OK && !v->enough)
-		rc = look_queue(v, waiting);
+	queue.count = waiting;
+	if (rc == RC_OK && waiting > 0 && !v->enough && v->look->brief)
+		look_tell(v, &queue);
+	else if (rc == RC_OK && waiting > 0 && !v->enough)
+		rc = look_waiters(v);
 	return rc == RC_OK ? look_tell_entries(v, others, 0) : rc;
 }
 
@@ -420,7 +364,7 @@ look_lock(struct view *v, const char *key)
 	script_word(&c, v->look->brief ? "1" : "0");
 	script_word(&c, v->look->key ? "1" : "0");
 	rc = look_ask(v, &c, &r);
-	if (!r)
+	if (rc != RC_OK)
 		return rc;
 	rc = look_tell_lock(v, r);
 	freeReplyObject(r);
@@ -437,97 +381,59 @@ look_key_of(char key[KEY_BYTES + 1], const char *name)
 }
 
 /* Other tools' keys stand there as they are. */
-static bool
-look_name_of(const struct view *v, char key[KEY_BYTES + 1], const char *name)
-{
-	return v->dialect->beside ? snprintf(key, KEY_BYTES + 1, "%s", name) <= KEY_BYTES
-				  : look_key_of(key, name);
-}
-
 static enum rc
 look_tell_names(struct view *v, const redisReply *names)
 {
+	bool plain = dialect_is_foreign(v->dialect);
 	char key[KEY_BYTES + 1];
 	const char *name;
 	enum rc rc = RC_OK;
 
 	for (size_t i = 1; rc == RC_OK && i < names->elements && !v->enough; i++)
 		if (!answer_members(names, i, "s", &name))
-			rc = script_nonsense(v->scan, v->fault);
-		else if (look_name_of(v, key, name))
+			rc = script_nonsense(v->route, v->fault);
+		else if (plain ? snprintf(key, sizeof key, "%s", name) <= KEY_BYTES
+			       : look_key_of(key, name))
 			rc = look_lock(v, key);
 	return rc;
 }
 
-/* Those of one page, and in `cursor` where the next one begins. */
+/*
+ * Those of one server; in a cluster of this node, from which a question about one of them may
+ * have been sent on.
+ */
 static enum rc
-look_page(struct view *v, struct cursor *cursor)
+look_server(struct view *v, const struct endpoint *node)
 {
-	char prefix[PREFIX_BYTES];
-	const char *next;
-	struct script_call c;
-	redisReply *r;
+	char prefix[40];
+	cursor at = CURSOR_END;
 	enum rc rc;
 
-	look_begin(v, &c, NULL, "scan");
-	script_word(&c, cursor->digits);
-	if (v->dialect->beside) {
-		dialect_prefix(v->dialect, prefix);
-		script_word(&c, prefix);
-	}
-	rc = script_run(v->scan, &c, answer_ends(v), &r, v->fault);
-	if (!r)
-		return rc;
-	rc = answer_members(r, 0, "s", &next) && cursor_read(cursor, next)
-	    ? look_tell_names(v, r)
-	    : script_nonsense(v->scan, v->fault);
-	freeReplyObject(r);
-	return rc;
-}
+	snprintf(prefix, sizeof prefix, "dlock:%s:", v->dialect->name);
+	do {
+		struct script_call c;
+		const char *next;
+		redisReply *r;
 
-static enum rc
-look_whole(struct view *v)
-{
-	struct cursor cursor = {CURSOR_END};
-	enum rc rc;
-
-	do
-		rc = look_page(v, &cursor);
-	while (rc == RC_OK && !cursor_is_end(&cursor) && !v->enough);
-	return rc;
-}
-
-/* The locks that this node of a cluster has; each is asked for where it is by then. */
-static enum rc
-look_node(struct view *v, const struct endpoint *node)
-{
-	struct address address = *v->route->address;
-	struct route scan = {.n = 0};
-	enum rc rc;
-
-	address.form = FORM_SINGLE;
-	address.n = 1;
-	address.hosts[0] = *node;
-	route_init(&scan, v->route->host, &address, NULL);
-	route_let_pages_in(&scan);
-	v->scan = &scan;
-	route_move(v->route, node);
-	rc = look_whole(v);
-	v->scan = v->route;
-	route_free(&scan);
-	explicit_bzero(&address, sizeof address);
-	return rc;
-}
-
-static enum rc
-look_cluster(struct view *v)
-{
-	struct endpoint masters[NODES];
-	size_t n;
-	enum rc rc = route_masters(v->route, answer_ends(v), masters, &n, v->fault);
-
-	for (size_t i = 0; rc == RC_OK && i < n && !v->enough; i++)
-		rc = look_node(v, &masters[i]);
+		if (node)
+			route_move(v->route, node);
+		look_begin(v, &c, NULL, "scan");
+		script_word(&c, at);
+		if (dialect_is_foreign(v->dialect))
+			script_word(&c, prefix);
+		rc = look_ask(v, &c, &r);
+		if (rc != RC_OK)
+			return rc;
+		if (node && !endpoint_is(node, &v->route->server.at))
+			rc = fault_set(v->fault, RC_AGAIN,
+			    "%s: %.255s:%d does not answer as one of its masters",
+			    v->where, node->host, node->port);
+		else if (answer_members(r, 0, "s", &next) && cursor_read(at, next))
+			rc = look_tell_names(v, r);
+		else
+			rc = script_nonsense(v->route, v->fault);
+		freeReplyObject(r);
+	} while (rc == RC_OK && strcmp(at, CURSOR_END) != 0 && !v->enough);
 	return rc;
 }
 
@@ -537,13 +443,22 @@ look_each(struct store *s, const struct look *look, struct fault *f)
 {
 	struct redis *r = redis_of(s);
 	struct view v = {.route = &r->route,
-	    .scan = &r->route,
+	    .where = r->store.where,
 	    .dialect = r->store.dialect,
 	    .look = look,
 	    .fault = f};
+	struct endpoint masters[NODES];
+	size_t n;
+	enum rc rc;
 
-	route_let_pages_in(&r->route);
+	route_close(&r->route);
+	r->route.server.peer.bounds = &resp_pages;
 	if (look->key)
 		return look_lock(&v, look->key);
-	return r->store.address.form == FORM_CLUSTER ? look_cluster(&v) : look_whole(&v);
+	if (r->store.address.form != FORM_CLUSTER)
+		return look_server(&v, NULL);
+	rc = route_masters(&r->route, answer_ends(&v), masters, &n, f);
+	for (size_t i = 0; rc == RC_OK && i < n && !v.enough; i++)
+		rc = look_server(&v, &masters[i]);
+	return rc;
 }

@@ -3,6 +3,7 @@
 
 #include "backends/common/setting.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,12 +47,19 @@ static enum rc
 set_dialect(struct store *s, const char *value, struct fault *f)
 {
 	struct redis_store *r = store_being_set(s);
-	enum rc rc = dialect_choose(&r->dialect, value, f);
+	char all[128] = "";
+	size_t used = 0;
 
-	if (rc != RC_OK || r->address.form != FORM_REDLOCK ||
-	    r->dialect == &dialects[DIALECT_NATIVE] ||
+	r->dialect = dialect_named(value);
+	for (size_t i = 0; !r->dialect && i < DIALECTS; i++)
+		used += snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "",
+		    dialects[i].name);
+	if (!r->dialect)
+		return fault_set(f, RC_USAGE,
+		    "the redis backend knows no dialect '%s' (there are %s)", value, all);
+	if (r->address.form != FORM_REDLOCK || r->dialect == &dialects[DIALECT_NATIVE] ||
 	    r->dialect == &dialects[DIALECT_STRING])
-		return rc;
+		return RC_OK;
 	return fault_set(f, RC_CONFIG,
 	    "redlock has no dialect '%.40s' (native, or string: the key itself)", value);
 }
@@ -133,29 +141,30 @@ redis_store_free(struct redis_store *r)
 	free(r);
 }
 
-/* Hosts in the order in which they are named. */
+/* All but the password; hosts in the order in which they are named. */
 enum rc
 redis_identify(struct store *s, struct identity *id, struct fault *f)
 {
+	static const char *const forms[] = {[FORM_SINGLE] = "single",
+	    [FORM_SENTINEL] = "sentinel",
+	    [FORM_CLUSTER] = "cluster",
+	    [FORM_REDLOCK] = "redlock"};
 	const struct redis_store *r = (struct redis_store *)s;
+	const struct address *a = &r->address;
 
 	(void)f;
-	address_identify(id, &r->address);
+	identity_add(id, "form", forms[a->form]);
+	for (size_t i = 0; i < a->n; i++) {
+		identity_add(id, "host", a->hosts[i].host);
+		identity_number(id, "port", a->hosts[i].port);
+	}
+	identity_add(id, "path", a->path);
+	identity_add(id, "master", a->master);
+	identity_add(id, "user", *a->user ? a->user : "default");
+	identity_number(id, "db", a->db);
+	identity_number(id, "tls", a->secure);
 	identity_add(id, "dialect", r->dialect->name);
 	return RC_OK;
-}
-
-/* They have a login of their own. */
-static bool
-read_sentinels(struct redis_store *r)
-{
-	r->sentinels = malloc(sizeof *r->sentinels);
-	if (!r->sentinels)
-		return false;
-	*r->sentinels = r->address;
-	*r->sentinels->user = *r->sentinels->password = '\0';
-	r->sentinels->db = 0;
-	return true;
 }
 
 /* All but what the kind of store has of its own. */
@@ -168,8 +177,15 @@ store_read(struct redis_store *r, const struct site *site, struct fault *f)
 	retry_init(&r->patience);
 	r->dialect = &dialects[DIALECT_NATIVE];
 	address_print(&r->address, r->where, sizeof r->where);
-	if (r->address.form == FORM_SENTINEL && !read_sentinels(r))
-		return fault_set(f, RC_SYSTEM, "out of memory");
+	if (r->address.form == FORM_SENTINEL) {
+		r->sentinels = malloc(sizeof *r->sentinels);
+		if (!r->sentinels)
+			return fault_set(f, RC_SYSTEM, "out of memory");
+		/* they have a login of their own */
+		*r->sentinels = r->address;
+		*r->sentinels->user = *r->sentinels->password = '\0';
+		r->sentinels->db = 0;
+	}
 	rc = setting_read(&r->base, site, f);
 	if (rc == RC_OK && *r->address.user && !*r->address.password)
 		rc = fault_set(f, RC_USAGE,

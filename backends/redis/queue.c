@@ -1,5 +1,12 @@
-/* queue.c - our place in a lock's queue, and when to ask whether it is our turn. */
-#include "queue.h"
+/*
+ * queue.c - our place in a lock's queue, and when to ask whether it is our turn.
+ *
+ * A waiter asks again when it is told to, on a second connection that is subscribed to one
+ * channel at the server that has the lock (what a message says does not matter); in any case
+ * often enough to count as alive; and when a lease or a freeze ends behind which it may be
+ * next.
+ */
+#include "redis.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,61 +31,40 @@ enum { LEFT_LEAST = 50 };
 
 /* ---- the subscription ---- */
 
-void
-queue_init(struct queue *q, const struct route *r)
-{
-	q->route = r;
-	server_init(&q->listener, r->host, r->address, r->where);
-}
-
-void
-queue_close(struct queue *q)
-{
-	server_close(&q->listener);
-}
-
 bool
 queue_is_subscribed(struct queue *q)
 {
 	if (q->moves != q->route->moves)
-		queue_close(q);
-	return wire_is_open(&q->listener.peer.wire);
+		server_close(&q->listener);
+	return q->listener.peer.stream.fd >= 0;
 }
 
 /*
- * To the channel; with sharded names also to what stays in its slot.  The answer to that
- * comes as if it were a message: one more reason to ask, also where it says that the server
- * has no such thing.
+ * From its RC_OK on, a message arrives.  RC_AGAIN: the server has no room, or is silent.  With
+ * sharded names, what stays in the channel's slot is heard, too: the answer to that comes as
+ * if it were a message, one more reason to ask, also where it says that the server has no such
+ * thing.
  */
-static int
-write_subscribe(char **command, const struct names *names)
-{
-	const char *c = names->channel;
-	size_t n = strlen(c);
-
-	return asprintf(command,
-	    names->sharded
-		? "*2\r\n$9\r\nSUBSCRIBE\r\n$%zu\r\n%s\r\n*2\r\n$10\r\nSSUBSCRIBE\r\n$%zu\r\n%s\r\n"
-		: "*2\r\n$9\r\nSUBSCRIBE\r\n$%zu\r\n%s\r\n",
-	    n, c, n, c);
-}
-
-/* From its RC_OK on, a message arrives.  RC_AGAIN: the server has no room, or is silent. */
 static enum rc
 queue_subscribe(
     struct queue *q, const struct names *names, instant until, struct fault *f)
 {
 	struct question question = {.subscribes = true};
+	const char *c = names->channel;
 	redisReply *reply = NULL;
+	size_t n = strlen(c);
 	char *command;
-	int length = write_subscribe(&command, names);
 	enum rc rc;
 
-	if (length < 0)
+	if (asprintf(&command,
+		names->sharded
+		    ? "*2\r\n$9\r\nSUBSCRIBE\r\n$%zu\r\n%s\r\n*2\r\n$10\r\nSSUBSCRIBE\r\n$%zu\r\n%s\r\n"
+		    : "*2\r\n$9\r\nSUBSCRIBE\r\n$%zu\r\n%s\r\n",
+		n, c, n, c) < 0)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	question.command = command;
 	if (q->moves != q->route->moves) {
-		server_go(&q->listener, &q->route->at, q->route->where);
+		server_go(&q->listener, &q->route->server.at);
 		q->moves = q->route->moves;
 	}
 	rc = server_ask(&q->listener, &question, until, &reply, f);
@@ -89,10 +75,10 @@ queue_subscribe(
 		rc = server_refused(&q->listener, reply->str, f);
 	else if (reply->type != REDIS_REPLY_ARRAY)
 		rc = fault_set(f, RC_PROTOCOL, "%s gave a wrong answer to SUBSCRIBE",
-		    q->listener.peer.wire.stream.where);
+		    q->listener.where);
 	freeReplyObject(reply);
 	if (rc != RC_OK)
-		queue_close(q);
+		server_close(&q->listener);
 	return rc;
 }
 
@@ -100,38 +86,29 @@ queue_subscribe(
 static enum rc
 queue_listen(struct queue *q, instant until, struct fault *f)
 {
-	struct wire *w = &q->listener.peer.wire;
+	struct peer *p = &q->listener.peer;
 	struct host *host = q->route->host;
 	redisReply *reply = NULL;
 	enum woke woke;
 	enum rc rc;
 
 	do {
-		rc = wire_is_open(w) ? wire_take(w, &reply, f) : RC_OK;
+		rc = p->stream.fd >= 0 ? peer_receive(p, &reply, f) : RC_OK;
 		if (rc != RC_OK || reply) {
 			freeReplyObject(reply);
 			return rc == RC_PROTOCOL ? RC_OK : rc;
 		}
-		woke = host->wait(host, w->stream.fd, w->stream.wants, until);
+		woke = host->wait(host, p->stream.fd, p->stream.wants, until);
 	} while (woke == WOKE_READY && instant_now() < until);
 	return woke == WOKE_STOP ? RC_STOP : RC_BUSY;
 }
 
 /* ---- when to ask ---- */
 
-/* The end of a lease if we are first, or of a freeze if we are near; or NEVER. */
-static instant
-end_of_wait(const struct answer *a)
-{
-	int64_t left = a->left_ms < LEFT_LEAST ? LEFT_LEAST : a->left_ms + 5;
-
-	if (a->left_ms <= 0 || a->place > (a->holding.frozen ? NEAR : 1))
-		return NEVER;
-	return instant_now() + left * NS_PER_MS +
-	    (a->place > 1 ? (a->place - 1) * NEAR_LATER : 0);
-}
-
-/* When to ask again although no message came. */
+/*
+ * When to ask again although no message came: at the latest at the end of a lease if we are
+ * first, or of a freeze if we are near.
+ */
 static instant
 next_beat(
     struct queue *q, const struct names *names, const char *owner, const struct answer *a)
@@ -141,13 +118,18 @@ next_beat(
 	 * asking in step.
 	 */
 	int64_t jitter = (owner[q->beats++ % OWNER_CHARS] % 16) * 30 * NS_PER_MS;
+	int64_t left = a->left_ms < LEFT_LEAST ? LEFT_LEAST : a->left_ms + 5;
 	instant now = instant_now(), beat = now + BEAT + jitter;
 
 	if (!*names->channel)
 		return now + POLL + jitter / 2;
-	if (!wire_is_open(&q->listener.peer.wire))
+	if (q->listener.peer.stream.fd < 0)
 		beat = now + UNSUBSCRIBED_BEAT;
-	return instant_first(beat, end_of_wait(a));
+	if (a->left_ms <= 0 || a->place > (a->holding.frozen ? NEAR : 1))
+		return beat;
+	left *= NS_PER_MS;
+	return instant_first(
+	    beat, now + left + (a->place > 1 ? (a->place - 1) * NEAR_LATER : 0));
 }
 
 enum rc

@@ -1,7 +1,9 @@
 /* quorum.c - N independent masters, asked at once. */
 #include "quorum.h"
 
+#include "backends/common/retry.h"
 #include "backends/common/text.h"
+#include "backends/redis/redlock.lua.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,16 +13,6 @@
 /* ---- its life ---- */
 
 static enum heard quorum_take(void *ctx, size_t i, int number, redisReply **);
-
-/* The name for people says where one is, and nothing else. */
-static bool
-is_twice(const struct quorum *q, size_t i)
-{
-	for (size_t j = 0; j < i; j++)
-		if (strcasecmp(q->masters[i].where, q->masters[j].where) == 0)
-			return true;
-	return false;
-}
 
 enum rc
 quorum_begin(struct quorum *q, struct host *host, const struct address *a,
@@ -37,9 +29,11 @@ quorum_begin(struct quorum *q, struct host *host, const struct address *a,
 		struct master *m = &q->masters[i];
 
 		address_print_host(&a->hosts[i], m->where, sizeof m->where);
-		if (is_twice(q, i))
-			return fault_set(f, RC_USAGE,
-			    "the redlock URL names the same host twice (redlock[s]://[user:password@]host[:port],host,host...[/db])");
+		/* the name for people says where one is, and nothing else */
+		for (size_t j = 0; j < i; j++)
+			if (strcasecmp(m->where, q->masters[j].where) == 0)
+				return fault_set(f, RC_USAGE,
+				    "the redlock URL names the same host twice (redlock[s]://[user:password@]host[:port],host,host...[/db])");
 		m->peer = &q->peers[i];
 		fan_set(&q->fan, i, a, &a->hosts[i], m->where, &resp_usual);
 	}
@@ -56,25 +50,20 @@ quorum_end(struct quorum *q)
 	free(q->peers);
 }
 
-static uint64_t
-hash(const char *text, uint64_t h)
-{
-	for (; *text; text++) /* FNV-1a */
-		h = (h ^ (unsigned char)*text) * 1099511628211ULL;
-	return h;
-}
-
 /* In whatever order the URL names them. */
 static size_t
 listener_of(const struct quorum *q, const char *key)
 {
+	char text[WHERE_BYTES + KEY_BYTES + 2];
 	uint64_t best = 0;
 	size_t at = 0;
 
 	for (size_t i = 0; i < q->n; i++) {
-		uint64_t h = hash(key, hash(q->masters[i].where, 1469598103934665603ULL));
+		uint64_t h, state;
 
-		h ^= h >> 29;
+		snprintf(text, sizeof text, "%s %s", q->masters[i].where, key);
+		state = jitter_of(text);
+		h = (uint64_t)jitter_below(&state, INT64_MAX);
 		if (h > best || i == 0) {
 			best = h;
 			at = i;
@@ -105,7 +94,10 @@ call_begin(
 	static const char *const operations[] = {
 	    "acquire", "extend", "release", "revoke", "meet", "look", "scan"};
 
-	script_begin(c, &script_redlock);
+	static const struct script redlock = {
+	    redlock_lua, sizeof redlock_lua, redlock_sha1};
+
+	script_begin(c, &redlock);
 	c->reads = asking >= ASK_LOOK;
 	if (asking != ASK_SCAN) {
 		script_key(c, q->lock);
@@ -135,11 +127,11 @@ static void
 master_ask(struct quorum *q, struct master *m, instant until)
 {
 	struct peer *p = m->peer;
-	bool slow = p->busy;
+	bool slow = peer_is_busy(p);
 	char *command = NULL, seconds[24];
 	int length;
 
-	if (m->asking == ASK_LISTEN && p->busy)
+	if (m->asking == ASK_LISTEN && slow)
 		fan_close(p);
 	m->asking = q->asking;
 	m->step = STEP_ASKED;
@@ -161,11 +153,10 @@ master_ask(struct quorum *q, struct master *m, instant until)
 }
 
 void
-quorum_ask(struct quorum *q, instant until,
-    bool (*whom)(const struct quorum *, const struct master *))
+quorum_ask(struct quorum *q, instant until, bool (*whom)(const struct master *))
 {
 	for (size_t i = 0; i < q->n; i++)
-		q->masters[i].asked = !whom || whom(q, &q->masters[i]);
+		q->masters[i].asked = !whom || whom(&q->masters[i]);
 	/* whoever listens there is told when the others have been */
 	for (size_t n = 1; n <= q->n; n++) {
 		struct master *m = &q->masters[(q->listener + n) % q->n];
@@ -181,14 +172,6 @@ quorum_ask_one(struct quorum *q, size_t one, instant until)
 	for (size_t i = 0; i < q->n; i++)
 		q->masters[i].asked = i == one;
 	master_ask(q, &q->masters[one], until);
-}
-
-/* What it says does not matter: that it answers is reason to ask for the lock. */
-void
-quorum_listen(struct quorum *q, int64_t length)
-{
-	q->asking = ASK_LISTEN;
-	quorum_ask_one(q, q->listener, instant_now() + length);
 }
 
 /* ---- what one of them answers ---- */
@@ -261,7 +244,7 @@ static enum heard
 master_nonsense(struct peer *p)
 {
 	p->rc = fault_set(&p->fault, RC_PROTOCOL,
-	    "%s gave an answer that dlock's script does not give", p->wire.stream.where);
+	    "%s gave an answer that dlock's script does not give", p->stream.where);
 	return HEARD_WRONG;
 }
 
@@ -302,17 +285,6 @@ master_keep_unmet(struct master *m, int64_t known, const char *run)
 	snprintf(m->unmet, sizeof m->unmet, "%s", known < 0 ? run : "");
 }
 
-/* Nobody waited for it; but if it is an acquire's, it tells whether we have met. */
-static void
-master_is_late(struct master *m, const redisReply *r)
-{
-	int64_t verdict, token, known;
-	const char *run;
-
-	if (answer_members(r, 0, "nnns", &verdict, &token, &known, &run))
-		master_keep_unmet(m, known, run);
-}
-
 /* One that we have not met: does it write down what it is told before it answers? */
 static enum heard
 master_has_voted(struct master *m, const redisReply *r)
@@ -341,24 +313,12 @@ master_has_voted(struct master *m, const redisReply *r)
 	return HEARD_MORE;
 }
 
-static enum heard
-master_is_met(struct master *m, const redisReply *r)
-{
-	struct vote sure;
-
-	if (!read_vote(&sure, ASK_MEET, r))
-		return master_nonsense(m->peer);
-	if (sure.verdict == VERDICT_YES)
-		m->vote.known = restart_enough();
-	*m->unmet = '\0';
-	return HEARD_ALL;
-}
-
 /* One that was not asked in this round does not say again what is no longer asked. */
 static enum heard
 master_hear_script(struct quorum *q, struct master *m, redisReply **reply)
 {
 	struct peer *p = m->peer;
+	struct vote sure;
 
 	if (m->asked && script_change(&m->manner, *reply))
 		return m->step == STEP_MEET ? master_meet(q, m, NULL)
@@ -372,8 +332,14 @@ master_hear_script(struct quorum *q, struct master *m, redisReply **reply)
 		return HEARD_ALL;
 	if ((*reply)->type != REDIS_REPLY_ARRAY)
 		return master_nonsense(p);
-	if (m->step == STEP_MEET)
-		return master_is_met(m, *reply);
+	if (m->step == STEP_MEET) {
+		if (!read_vote(&sure, ASK_MEET, *reply))
+			return master_nonsense(p);
+		if (sure.verdict == VERDICT_YES)
+			m->vote.known = restart_enough();
+		*m->unmet = '\0';
+		return HEARD_ALL;
+	}
 	if (m->asking != ASK_LOOK && m->asking != ASK_SCAN)
 		return master_has_voted(m, *reply);
 	m->reply = *reply;
@@ -386,35 +352,20 @@ quorum_take(void *ctx, size_t i, int number, redisReply **reply)
 {
 	struct quorum *q = ctx;
 	struct master *m = &q->masters[i];
+	int64_t verdict, token, known;
+	const char *run;
 
 	if (number == FAN_LATE) {
-		master_is_late(m, *reply);
+		/* nobody waited for it; but if it is an acquire's, it tells whether we have met */
+		if (answer_members(*reply, 0, "nnns", &verdict, &token, &known, &run))
+			master_keep_unmet(m, known, run);
 		return HEARD_MORE;
 	}
-	if (number < 0)
-		return fan_hear_greeting(m->peer, number, *reply);
 	return m->step == STEP_SETTINGS ? master_meet(q, m, *reply)
 					: master_hear_script(q, m, reply);
 }
 
 /* ---- a round ---- */
-
-static void
-count_one(const struct master *m, struct tally *t)
-{
-	if (m->peer->rc != RC_OK) {
-		t->failed++;
-		t->foreign += m->foreign;
-		return;
-	}
-	t->answered++;
-	t->votes[m->vote.verdict]++;
-	if (m->vote.verdict != VERDICT_YES)
-		return;
-	t->young += m->asking == ASK_ACQUIRE && !restart_is_over(m->vote.known);
-	if (m->vote.token > t->token)
-		t->token = m->vote.token;
-}
 
 static bool
 has_heard_enough(void *ctx)
@@ -423,11 +374,23 @@ has_heard_enough(void *ctx)
 	struct tally *t = &q->tally;
 
 	*t = (struct tally){.open = 0};
-	for (size_t i = 0; i < q->n; i++)
-		if (q->masters[i].asked && q->masters[i].peer->busy)
-			t->open++;
-		else if (q->masters[i].asked)
-			count_one(&q->masters[i], t);
+	for (size_t i = 0; i < q->n; i++) {
+		const struct master *m = &q->masters[i];
+		const struct vote *v = &m->vote;
+
+		t->open += m->asked && !master_is_heard(m);
+		t->failed += master_is_heard(m) && m->peer->rc != RC_OK;
+		t->foreign += master_is_heard(m) && m->peer->rc != RC_OK && m->foreign;
+		if (!master_has_vote(m))
+			continue;
+		t->answered++;
+		t->votes[v->verdict]++;
+		t->repeated = t->repeated || m->peer->repeated;
+		if (v->verdict == VERDICT_YES && m->asking == ASK_ACQUIRE)
+			t->young += !restart_is_over(v->known);
+		if (v->verdict == VERDICT_YES && v->token > t->token)
+			t->token = v->token;
+	}
 	return t->open == 0 || (q->enough && q->enough(q));
 }
 
@@ -449,16 +412,6 @@ quorum_has_voted(const struct quorum *q)
 
 	return t->votes[VERDICT_YES] >= q->need || t->answered + t->open < q->need ||
 	    (t->answered >= q->need && t->open == 0);
-}
-
-enum rc
-quorum_sleep(struct quorum *q, instant until)
-{
-	enum rc rc = fan_hear(&q->fan, until, NULL);
-
-	if (rc != RC_OK || instant_now() >= until)
-		return rc;
-	return q->host->wait(q->host, -1, 0, until) == WOKE_STOP ? RC_STOP : RC_OK;
 }
 
 /* ---- what was heard in it ---- */
@@ -507,22 +460,6 @@ quorum_is_broken(const struct quorum *q, enum rc *rc, struct fault *f)
 	return false;
 }
 
-bool
-quorum_is_repeated(const struct quorum *q)
-{
-	for (size_t i = 0; i < q->n; i++)
-		if (master_has_vote(&q->masters[i]) && q->masters[i].peer->repeated)
-			return true;
-	return false;
-}
-
-static bool
-is_permanent(enum rc rc)
-{
-	return rc == RC_DENIED || rc == RC_CONFIG || rc == RC_PROTOCOL ||
-	    rc == RC_SYSTEM || rc == RC_USAGE;
-}
-
 enum rc
 quorum_refused(const struct quorum *q, struct fault *f)
 {
@@ -537,7 +474,7 @@ quorum_refused(const struct quorum *q, struct fault *f)
 			continue;
 		if (!first)
 			first = p;
-		if (is_permanent(p->rc) && n++ == 0)
+		if (p->rc != RC_AGAIN && p->rc != RC_STOP && n++ == 0)
 			permanent = p;
 	}
 	if (n > may_fail)

@@ -8,10 +8,9 @@
 #ifndef DLOCK_REDIS_QUORUM_H
 #define DLOCK_REDIS_QUORUM_H
 
-#include "answer.h"
-#include "ask.h"
 #include "fan.h"
 #include "restart.h"
+#include "script.h"
 
 enum {
 	MASTER_NAME_BYTES = ENCODED_BYTES + 24,
@@ -72,6 +71,7 @@ struct tally {
 	size_t foreign;  /* of these, those where the key is no lock any more */
 	size_t open;     /* may still answer */
 	size_t answered; /* those with a verdict */
+	bool repeated;   /* one of these was asked twice */
 	uint64_t token;  /* the highest of those who said yes */
 };
 
@@ -118,14 +118,13 @@ struct script_call *quorum_say(struct quorum *, enum asking, const char *owner);
  * Puts it to those that `whom` picks (NULL: all) out of what was heard in the round before,
  * until `until`.
  */
-void quorum_ask(struct quorum *, instant until,
-    bool (*whom)(const struct quorum *, const struct master *));
+void quorum_ask(struct quorum *, instant until, bool (*whom)(const struct master *));
 
-/* The same to one of them. */
+/*
+ * The same to one of them.  What ASK_LISTEN hears, by `until` at the latest, does not matter:
+ * that there is an answer is reason to ask for the lock.
+ */
 void quorum_ask_one(struct quorum *, size_t i, instant until);
-
-/* Another round: asks the listener to answer when somebody releases the lock, or so late. */
-void quorum_listen(struct quorum *, int64_t length);
 
 /*
  * Waits until enough() says so of the tally, all have answered, or `until`; NULL: until
@@ -137,16 +136,13 @@ enum rc quorum_hear(
 /* For quorum_hear(): a quorum has said yes, or too few can answer, or nobody else will. */
 bool quorum_has_voted(const struct quorum *);
 
-/* Sleeps, while what is under way goes on.  RC_OK or RC_STOP. */
-enum rc quorum_sleep(struct quorum *, instant until);
-
 /* ---- what was heard in it ---- */
 
 /* Was it asked, and is that over, with a vote or without? */
 static inline bool
 master_is_heard(const struct master *m)
 {
-	return m->asked && !m->peer->busy;
+	return m->asked && !peer_is_busy(m->peer);
 }
 
 static inline bool
@@ -166,9 +162,6 @@ const struct vote *quorum_find_holder(const struct quorum *);
  * makes of it.
  */
 bool quorum_is_broken(const struct quorum *, enum rc *, struct fault *);
-
-/* Was any of them asked twice? */
-bool quorum_is_repeated(const struct quorum *);
 
 /*
  * Too few have given a usable answer: RC_AGAIN, or what so many of them have to say that

@@ -1,7 +1,7 @@
 /*
  * redis.c - locks in Redis, on whichever server has them (route.h): acquire, renew, release.
  *
- * Waiting is left to queue.h, looking and steering to look.c and steer.c.
+ * Waiting is left to queue.c, looking and steering to look.c and steer.c.
  *
  *  1. Every operation is one run of a script (dialects.h), atomic on the server, by
  *     the server's clock; the first lines of lock.lua describe what is stored.
@@ -18,7 +18,7 @@
  *     QUEUE_ALIVE; the first in line also asks when a holder's lease has run out.
  *  6. The lease outlives the connection.  One that was idle and is found
  *     closed is opened anew within the same call.  An answer that is overdue
- *     closes it (wire.h).
+ *     closes it (fan.h).
  *  7. RC_LOST is said on the script's word alone, or when the key has become
  *     something else (WRONGTYPE); every other trouble while holding is RC_AGAIN.
  *  8. After an outage of the server a waiter asks with its old ticket, which is
@@ -37,7 +37,6 @@
 #include "redis.h"
 
 #include "backends/common/text.h"
-#include "transaction.h"
 
 #include <string.h>
 
@@ -59,7 +58,8 @@ redis_begin(struct redis *r)
 
 	s->base.caps &= ~s->dialect->lacks;
 	route_init(&r->route, s->base.host, &s->address, s->sentinels);
-	queue_init(&r->queue, &r->route);
+	r->queue.route = &r->route;
+	server_init(&r->queue.listener, s->base.host, &s->address);
 	return RC_OK;
 }
 
@@ -69,7 +69,7 @@ redis_close(struct store *s)
 	if (!s)
 		return;
 	route_free(&redis_of(s)->route);
-	queue_close(&redis_of(s)->queue);
+	server_close(&redis_of(s)->queue.listener);
 	redis_store_free(&redis_of(s)->store);
 }
 
@@ -80,7 +80,7 @@ static void
 redis_watch(struct redis *r)
 {
 	if (r->store.address.form == FORM_SENTINEL)
-		r->store.base.host->alert = r->route.server.peer.wire.stream.fd;
+		r->store.base.host->alert = r->route.server.peer.stream.fd;
 }
 
 /*
@@ -132,7 +132,7 @@ redis_refused(struct redis *r, const struct request *q, enum reading reading,
 	if (reading == READ_NO_SCRIPTS) /* but for its replicas we would do without */
 		return fault_set(f, RC_CONFIG,
 		    "%s runs no scripts for us ('%.150s'), which -O wait-replicas= needs",
-		    r->route.where, reply->str);
+		    r->route.server.where, reply->str);
 	rc = server_refused(&r->route.server, reply->str, f);
 	return reading == READ_FOREIGN && q->operation != ACQUIRE ? RC_LOST : rc;
 }
@@ -192,44 +192,28 @@ redis_is_replicated(const struct redis *r, struct fault *f)
 		return true;
 	fault_set(f, RC_AGAIN,
 	    "%s: %d of its replicas confirmed the lock, not %d (wait-replicas)",
-	    r->route.where, got > 0 ? (int)got : 0, r->store.replicas);
+	    r->route.server.where, got > 0 ? (int)got : 0, r->store.replicas);
 	return false;
 }
 
 /* ---- acquire ---- */
 
-/* What the user may see of a lock that others have. */
-static void
-redis_show(struct redis *r, struct answer *a)
-{
-	struct host *host = r->store.base.host;
-
-	secret_blot(a->holding.record, r->store.address.password);
-	host->seen.position = a->place;
-	host->seen.holding = a->holding;
-}
-
-/* What was granted does not count, and is given back; it is asked for again. */
-static enum rc
-redis_withdraw(struct redis *r)
-{
-	struct answer a;
-	struct fault ignored;
-
-	redis_run(r, &(struct request){.operation = RELEASE, .status = STATUS_NONE},
-	    instant_now() + WITHDRAWAL, &a, &ignored);
-	return RC_AGAIN;
-}
-
+/* What replicas did not confirm does not count: it is given back, and asked for again. */
 static enum rc
 redis_granted(struct redis *r, const struct answer *a, struct grant *g, struct fault *f)
 {
+	struct request back = {.operation = RELEASE, .status = STATUS_NONE};
+	struct answer given;
+	struct fault ignored;
+
 	if (r->claim->kind == KIND_LIMIT && a->slot >= r->claim->limit)
 		return fault_set(f, RC_PROTOCOL,
 		    "%s gave slot %u of a lock with --limit %u", r->store.where, a->slot,
 		    r->claim->limit);
-	if (!redis_is_replicated(r, f))
-		return redis_withdraw(r);
+	if (!redis_is_replicated(r, f)) {
+		redis_run(r, &back, instant_now() + WITHDRAWAL, &given, &ignored);
+		return RC_AGAIN;
+	}
 	r->hold.is = true;
 	r->hold.token = a->token;
 	r->hold.slot = a->slot;
@@ -267,6 +251,7 @@ redis_ask_lock(struct redis *r, int64_t alive, instant until, struct grant *g,
 	    .alive = alive,
 	    .subscribed = queue_is_subscribed(&r->queue),
 	    .ticket = r->queue.ticket};
+	struct host *host = r->store.base.host;
 	enum rc rc = redis_run(r, &q, until, a, f);
 
 	if (rc != RC_OK)
@@ -277,7 +262,9 @@ redis_ask_lock(struct redis *r, int64_t alive, instant until, struct grant *g,
 		return redis_granted(r, a, g, f);
 	case ANSWER_NOT_HOLDER:
 		r->queue.ticket = a->ticket;
-		redis_show(r, a);
+		secret_blot(a->holding.record, r->store.address.password);
+		host->seen.position = a->place;
+		host->seen.holding = a->holding;
 		return RC_OK;
 	case ANSWER_DONE:
 	case ANSWER_RECENT:
@@ -286,18 +273,6 @@ redis_ask_lock(struct redis *r, int64_t alive, instant until, struct grant *g,
 		return refuse_kind(
 		    f, r->store.where, a->holding.kind, a->holding.limit, r->claim);
 	}
-}
-
-/* Until there is reason to ask, of which one is that a server that was away may be back. */
-static enum rc
-redis_wait(struct redis *r, const struct answer *a, instant until, struct fault *f)
-{
-	enum rc rc;
-
-	if (retry_is_outage(&r->store.patience))
-		return RC_OK;
-	rc = queue_wait(&r->queue, &r->names, r->claim->owner, a, until, f);
-	return rc == RC_BUSY ? fault_set(f, rc, "%s: still held", r->store.where) : rc;
 }
 
 /* The last one before `until` may have no time for an answer: why it failed was said before. */
@@ -319,18 +294,21 @@ redis_ask_first(
 }
 
 /*
- * One attempt: asks, after waiting for a reason to if we are in the queue.
- * Each is bounded by itself; retry.h says how many there are.
+ * One attempt: asks, after waiting for a reason to if we are in the queue; that a server which
+ * was away may be back is one.  Each is bounded by itself; retry.h says how many there are.
  */
 static enum rc
 redis_attempt(struct redis *r, bool queued, instant until, struct grant *g,
     struct answer *a, struct fault *f)
 {
-	enum rc rc;
+	enum rc rc = RC_OK;
 
 	if (!queued)
 		return redis_ask_first(r, until, g, a, f);
-	rc = redis_wait(r, a, until, f);
+	if (!retry_is_outage(&r->store.patience))
+		rc = queue_wait(&r->queue, &r->names, r->claim->owner, a, until, f);
+	if (rc == RC_BUSY)
+		return fault_set(f, rc, "%s: still held", r->store.where);
 	return rc == RC_OK
 	    ? redis_ask_lock(r, QUEUE_ALIVE, instant_now() + QUEUE_PATIENCE, g, a, f)
 	    : rc;
@@ -378,7 +356,7 @@ redis_lost(const struct redis *r, struct fault *f)
 {
 	return fault_set(f, RC_LOST,
 	    "%s no longer has it as ours: it expired, was deleted, or the server lost its data",
-	    r->route.where);
+	    r->route.server.where);
 }
 
 static enum rc
@@ -389,7 +367,7 @@ redis_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	enum rc rc;
 
 	/* not when we were granted: that would have kept the command waiting */
-	queue_close(&r->queue);
+	server_close(&r->queue.listener);
 	rc = redis_run(r, &(struct request){.operation = RENEW, .token = r->hold.token},
 	    until, &a, f);
 	redis_watch(r);
@@ -405,18 +383,6 @@ redis_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	g->sent = r->route.sent;
 	g->lease = r->claim->ttl;
 	return a.code == ANSWER_REVOKED ? redis_revoked(r, RC_REVOKED, &a, f) : RC_OK;
-}
-
-/* It was not ours any more, or the first one that asked has given it back. */
-static enum rc
-redis_not_released(struct redis *r, struct answer *a, struct fault *f)
-{
-	if (*a->who)
-		return redis_revoked(r, RC_LOST, a, f);
-	return r->route.repeated
-	    ? fault_set(f, RC_AGAIN, "%s closed the connection before it answered",
-		  r->store.where)
-	    : redis_lost(r, f);
 }
 
 static enum rc
@@ -436,8 +402,14 @@ redis_release(struct store *s, int status, instant until, struct fault *f)
 		fault_set(&r->store.base.host->notice, RC_OK,
 		    "%s could not write down that this run ended with %d: it does not count",
 		    r->store.where, status);
-	if (rc == RC_OK && a.code == ANSWER_NOT_HOLDER && r->hold.is)
-		rc = redis_not_released(r, &a, f);
+	/* it was not ours any more, or the first one that asked has given it back */
+	if (rc == RC_OK && a.code == ANSWER_NOT_HOLDER && r->hold.is && *a.who)
+		rc = redis_revoked(r, RC_LOST, &a, f);
+	else if (rc == RC_OK && a.code == ANSWER_NOT_HOLDER && r->hold.is)
+		rc = r->route.repeated
+		    ? fault_set(f, RC_AGAIN,
+			  "%s closed the connection before it answered", r->store.where)
+		    : redis_lost(r, f);
 	if (rc == RC_OK || rc == RC_LOST)
 		r->route.asked = r->hold.is = false;
 	return rc;

@@ -9,7 +9,6 @@
 
 #include "backends/common/retry.h"
 #include "dialects.h"
-#include "queue.h"
 #include "quorum.h"
 #include "route.h"
 
@@ -38,6 +37,35 @@ enum {
 	REDIS_CAPS = REDLOCK_CAPS | CAP_FAIR | CAP_SHARED | CAP_LIMIT | CAP_JOB |
 	    CAP_FREEZE,
 };
+
+/* ---- our place in the queue of one server: queue.c ---- */
+
+struct queue {
+	struct server listener;
+	const struct route *route; /* where the lock is */
+	unsigned moves;            /* of the route, when the listener was opened */
+	instant listen_due;        /* not to be opened again before */
+	uint64_t ticket;           /* the place, as the server dealt it; 0: none yet */
+	unsigned beats;            /* for their jitter */
+};
+
+/* so long, a waiter that asked counts as alive: two beats may be lost */
+#define QUEUE_ALIVE (9 * NS_PER_S)
+/* for an answer while in the queue */
+#define QUEUE_PATIENCE (3 * NS_PER_S)
+
+/* Is a message to the channel heard?  Not if the lock has moved to another server. */
+bool queue_is_subscribed(struct queue *);
+
+/*
+ * Sleeps until there is reason to ask again: a message, a beat, or a subscription just
+ * begun, since a message may have gone out before.  Without a subscription (the
+ * server has no room for a second connection) beats must do; it is tried again now and
+ * then.  RC_OK; RC_BUSY, without words, at `until`; RC_AGAIN: the subscription has ended;
+ * else as server_ask().
+ */
+enum rc queue_wait(struct queue *, const struct names *, const char *owner,
+    const struct answer *, instant until, struct fault *);
 
 /* ---- on one server: redis.c ---- */
 
@@ -68,6 +96,13 @@ redis_of(struct store *s)
 
 /* What the store has of its own; RC_OK. */
 enum rc redis_begin(struct redis *);
+
+/*
+ * What string.lua does, on a server that runs no scripts: by WATCH, MULTI and EXEC.  RC_AGAIN
+ * also when others changed the lock at the same time again and again.
+ */
+enum rc transaction_run(struct route *, const struct names *, const struct claim *,
+    const struct request *, instant until, struct answer *, struct fault *);
 
 /* admin_ops of one server: look.c and steer.c. */
 enum rc look_each(struct store *, const struct look *, struct fault *);

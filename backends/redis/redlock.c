@@ -99,24 +99,18 @@ round_ends(const struct redlock *r)
 	return instant_now() + instant_first(ROUND_MOST, r->claim->ttl / ROUNDS_OF_LEASE);
 }
 
-static bool
-has_heard_all(const struct quorum *q)
-{
-	return q->tally.open == 0;
-}
-
 /* A little longer, while nobody waits for us. */
 static enum rc
 hear_the_rest(struct redlock *r, instant until)
 {
-	return quorum_hear(&r->quorum,
-	    instant_first(until, instant_now() + REST_PATIENCE), has_heard_all);
+	return quorum_hear(
+	    &r->quorum, instant_first(until, instant_now() + REST_PATIENCE), NULL);
 }
 
 /* Extends the votes that are ours; `heal`: and asks who has forgotten it for one. */
 static void
-ask_to_extend(struct redlock *r, bool heal, instant until,
-    bool (*whom)(const struct quorum *, const struct master *))
+ask_to_extend(
+    struct redlock *r, bool heal, instant until, bool (*whom)(const struct master *))
 {
 	struct script_call *c = quorum_say(&r->quorum, ASK_EXTEND, r->hold.owner);
 
@@ -129,8 +123,8 @@ ask_to_extend(struct redlock *r, bool heal, instant until,
 
 /* All are told; those that are slow have a little time to answer. */
 static enum rc
-redlock_let_go(struct redlock *r, bool wake, instant until,
-    bool (*whom)(const struct quorum *, const struct master *))
+redlock_let_go(
+    struct redlock *r, bool wake, instant until, bool (*whom)(const struct master *))
 {
 	script_word(quorum_say(&r->quorum, ASK_RELEASE, r->hold.owner), wake ? "1" : "0");
 	quorum_ask(&r->quorum, until, whom);
@@ -153,22 +147,10 @@ hold_counts_from(struct redlock *r, instant sent, struct grant *g)
 
 /* Who may have given us a vote: all but those who said no. */
 static bool
-may_have_voted(const struct quorum *q, const struct master *m)
+may_have_voted(const struct master *m)
 {
-	(void)q;
 	return !master_has_vote(m) ||
 	    (m->vote.verdict != VERDICT_NO && m->vote.verdict != VERDICT_ABSENT);
-}
-
-/* Gives back what the last round may have won, which is no quorum.  RC_OK or RC_STOP. */
-static enum rc
-attempt_withdraw(struct redlock *r)
-{
-	enum rc rc = redlock_let_go(r, false, instant_now() + ROUND_MOST, may_have_voted);
-
-	if (rc == RC_OK && r->quorum.tally.failed + r->quorum.tally.open == 0)
-		r->hold.asked = false;
-	return rc;
 }
 
 static bool
@@ -258,31 +240,24 @@ struct refusal {
 	bool listens; /* the master that tells of releases has answered */
 };
 
-/* What the user may see of who has it; NULL: nobody. */
-static void
-redlock_show(struct host *host, const struct vote *holder)
-{
-	struct holding *h = &host->seen.holding;
-
-	host->seen.position = 0;
-	h->held = holder && holder->held >= 0 ? holder->held * NS_PER_MS : -1;
-	snprintf(h->record, sizeof h->record, "%s", holder ? holder->record : "");
-	h->kind = KIND_EXCLUSIVE;
-	h->holders = holder ? 1 : 0;
-	h->frozen = false;
-}
-
 static enum rc
 attempt_refuse(struct redlock *r, struct refusal *refusal, struct fault *f)
 {
 	const struct quorum *q = &r->quorum;
 	const struct vote *holder = quorum_find_holder(q);
+	struct holding *h = &q->host->seen.holding;
 
 	if (q->tally.answered < q->need)
 		return quorum_refused(q, f);
 	refusal->listens = master_has_vote(&q->masters[q->listener]);
 	refusal->left = holder && holder->left >= 0 ? holder->left * NS_PER_MS : -1;
-	redlock_show(q->host, holder);
+	/* what the user may see of who has it */
+	q->host->seen.position = 0;
+	h->held = holder && holder->held >= 0 ? holder->held * NS_PER_MS : -1;
+	snprintf(h->record, sizeof h->record, "%s", holder ? holder->record : "");
+	h->kind = KIND_EXCLUSIVE;
+	h->holders = holder ? 1 : 0;
+	h->frozen = false;
 	if (holder) {
 		refusal->because = BECAUSE_HELD;
 		return fault_set(f, RC_BUSY, "%s: held", q->where);
@@ -321,8 +296,13 @@ redlock_attempt(struct redlock *r, instant most, struct grant *g, struct refusal
 	}
 	if (rc == RC_STOP)
 		return rc;
-	if (rc != RC_OK)
-		return attempt_withdraw(r) == RC_STOP ? RC_STOP : rc;
+	if (rc != RC_OK) {
+		if (redlock_let_go(
+			r, false, instant_now() + ROUND_MOST, may_have_voted) == RC_STOP)
+			return RC_STOP;
+		r->hold.asked = t->failed + t->open > 0;
+		return rc;
+	}
 	*g = (struct grant){.token = r->hold.token, .anchor = -1};
 	hold_counts_from(r, sent, g);
 	return RC_OK;
@@ -330,42 +310,25 @@ redlock_attempt(struct redlock *r, instant most, struct grant *g, struct refusal
 
 /* ---- waiting ---- */
 
-/* Is there nothing to wait for?  One that does not wait asks again only while votes are divided. */
-static bool
-wait_is_over(const struct redlock *r, const struct refusal *refusal, instant until)
-{
-	return until == 0 &&
-	    (refusal->because != BECAUSE_SPLIT || r->tries >= TRIES_WITHOUT_WAIT ||
-		instant_now() >= r->began + NS_PER_S);
-}
-
-static int64_t
-pause_while_held(struct redlock *r, const struct refusal *refusal)
-{
-	int64_t pause = (refusal->listens ? 500 + jitter_below(&r->jitter, 500)
-					  : 50 + jitter_below(&r->jitter, 200)) *
-	    NS_PER_MS;
-
-	r->tries = 0;
-	if (refusal->left >= 0 && refusal->left + 5 * NS_PER_MS < pause)
-		pause = refusal->left + (5 + jitter_below(&r->jitter, 20)) * NS_PER_MS;
-	return pause;
-}
-
 static int64_t
 pause_of(struct redlock *r, const struct refusal *refusal)
 {
-	switch (refusal->because) {
-	case BECAUSE_YOUNG:
-		return (200 + jitter_below(&r->jitter, 200)) * NS_PER_MS;
-	case BECAUSE_SPLIT:
-		return (r->tries++ < 8 ? 25 + jitter_below(&r->jitter, 50)
-				       : 100 + jitter_below(&r->jitter, 200)) *
-		    NS_PER_MS;
-	case BECAUSE_HELD:
-		break;
+	uint64_t *j = &r->jitter;
+	int64_t ms, left_ms = refusal->left / NS_PER_MS;
+
+	if (refusal->because == BECAUSE_YOUNG) {
+		ms = 200 + jitter_below(j, 200);
+	} else if (refusal->because == BECAUSE_SPLIT) {
+		ms = r->tries++ < 8 ? 25 + jitter_below(j, 50)
+				    : 100 + jitter_below(j, 200);
+	} else {
+		r->tries = 0;
+		ms = refusal->listens ? 500 + jitter_below(j, 500)
+				      : 50 + jitter_below(j, 200);
+		if (refusal->left >= 0 && left_ms + 5 < ms)
+			ms = left_ms + 5 + jitter_below(j, 20);
 	}
-	return pause_while_held(r, refusal);
+	return ms * NS_PER_MS;
 }
 
 /*
@@ -382,11 +345,16 @@ redlock_wait(struct redlock *r, const struct refusal *refusal, instant until)
 	enum rc rc = RC_OK;
 
 	if (listens) {
-		quorum_listen(q, pause);
+		q->asking = ASK_LISTEN;
+		quorum_ask_one(q, q->listener, instant_now() + pause);
 		rc = quorum_hear(q, ends + NS_PER_S / 10, NULL);
 	}
-	if (rc == RC_OK && (!listens || q->tally.failed > 0))
-		rc = quorum_sleep(q, ends);
+	if (rc == RC_OK && (!listens || q->tally.failed > 0)) {
+		rc = fan_hear(&q->fan, ends, NULL); /* what is under way goes on */
+		if (rc == RC_OK && instant_now() < ends &&
+		    q->host->wait(q->host, -1, 0, ends) == WOKE_STOP)
+			rc = RC_STOP;
+	}
 	return rc == RC_OK && instant_now() >= until ? RC_BUSY : rc;
 }
 
@@ -398,7 +366,10 @@ redlock_go_on(
 	bool young = refusal->because == BECAUSE_YOUNG;
 	enum rc rc;
 
-	if (wait_is_over(r, refusal, until))
+	/* one that does not wait asks again only while votes are divided */
+	if (until == 0 &&
+	    (refusal->because != BECAUSE_SPLIT || r->tries >= TRIES_WITHOUT_WAIT ||
+		instant_now() >= r->began + NS_PER_S))
 		return young ? RC_AGAIN : RC_BUSY;
 	if (young && !r->told) {
 		r->store.base.host->notice = *f;
@@ -455,16 +426,17 @@ renewal_is_settled(const struct quorum *q)
 }
 
 static bool
-has_forgotten(const struct quorum *q, const struct master *m)
+has_forgotten(const struct master *m)
 {
-	(void)q;
 	return master_has_vote(m) && m->vote.verdict == VERDICT_ABSENT &&
 	    !*m->vote.record;
 }
 
+/* Too few masters have renewed it, or given it back. */
 static enum rc
-redlock_not_renewed(const struct quorum *q, struct fault *f)
+redlock_not_ours(const struct redlock *r, bool release, struct fault *f)
 {
+	const struct quorum *q = &r->quorum;
 	const struct tally *t = &q->tally;
 	size_t no = t->votes[VERDICT_NO] + t->votes[VERDICT_ABSENT] + t->foreign;
 	enum rc rc = RC_LOST;
@@ -475,9 +447,12 @@ redlock_not_renewed(const struct quorum *q, struct fault *f)
 	}
 	if (quorum_is_broken(q, &rc, f))
 		return rc;
+	if (release && t->repeated)
+		return fault_set(
+		    f, RC_AGAIN, "%s closed connections before they answered", q->where);
 	return fault_set(f, RC_LOST,
-	    "%zu of %zu masters no longer have it as ours: it expired, was deleted, or they lost their data",
-	    no, q->n);
+	    "%zu of %zu masters no longer %s it as ours: it expired, was deleted, or they lost their data",
+	    no, q->n, release ? "had" : "have");
 }
 
 /* Those who forgot it are asked for their vote when a quorum has just renewed. */
@@ -494,7 +469,7 @@ redlock_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	if (rc != RC_OK)
 		return rc;
 	if (q->tally.votes[VERDICT_YES] < q->need)
-		return redlock_not_renewed(q, f);
+		return redlock_not_ours(r, false, f);
 	if (instant_now() >= r->hold.ends)
 		return fault_set(
 		    f, RC_AGAIN, "%s answered after the end of the lease", q->where);
@@ -512,43 +487,23 @@ redlock_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 }
 
 static enum rc
-redlock_released(const struct redlock *r, struct fault *f)
-{
-	const struct quorum *q = &r->quorum;
-	const struct tally *t = &q->tally;
-	enum rc rc = RC_LOST;
-
-	if (t->votes[VERDICT_YES] >= q->need || (!r->hold.is && t->answered >= q->need))
-		return RC_OK;
-	if (t->votes[VERDICT_NO] + t->foreign <= q->n - q->need) {
-		quorum_refused(q, f);
-		return RC_AGAIN;
-	}
-	if (quorum_is_broken(q, &rc, f))
-		return rc;
-	if (quorum_is_repeated(q))
-		return fault_set(
-		    f, RC_AGAIN, "%s closed connections before they answered", q->where);
-	return fault_set(f, RC_LOST,
-	    "%zu of %zu masters no longer had it as ours: it expired, was deleted, or they lost their data",
-	    t->votes[VERDICT_NO], q->n);
-}
-
-static enum rc
 redlock_release(struct store *s, int status, instant until, struct fault *f)
 {
 	struct redlock *r = redlock_of(s);
+	const struct tally *t = &r->quorum.tally;
 	enum rc rc;
 
 	(void)status;
 	if (!r->hold.asked)
 		return RC_OK;
 	rc = redlock_let_go(r, r->hold.is, until, NULL);
-	if (rc == RC_OK && r->quorum.tally.answered < r->quorum.need)
+	if (rc == RC_OK && t->answered < r->quorum.need)
 		rc = quorum_hear(&r->quorum, until, quorum_has_voted);
 	if (rc != RC_OK)
 		return rc;
-	rc = redlock_released(r, f);
+	if (t->votes[VERDICT_YES] < r->quorum.need &&
+	    (r->hold.is || t->answered < r->quorum.need))
+		rc = redlock_not_ours(r, true, f);
 	if (rc == RC_OK || rc == RC_LOST)
 		r->hold.asked = r->hold.is = false;
 	return rc;

@@ -213,53 +213,35 @@ votes_lock(struct view *v, const char *key)
 	return rc;
 }
 
-/* One page of the keys of one master, which is taken from it. */
-static redisReply *
-scan_page(struct view *v, size_t i, const char *cursor)
+/* All that a master knows of, page by page.  *done: that was all. */
+static enum rc
+votes_master(struct view *v, size_t one, bool *done)
 {
 	struct quorum *q = v->quorum;
-	struct master *m = &q->masters[i];
-	redisReply *page = NULL;
-	const char *next;
-
-	quorum_say(q, ASK_SCAN, cursor);
-	quorum_ask_one(q, i, v->look->until);
-	if (quorum_hear(q, v->look->until, NULL) == RC_OK && q->tally.answered > 0 &&
-	    answer_members(m->reply, 0, "s", &next)) {
-		page = m->reply;
-		m->reply = NULL;
-	}
-	return page;
-}
-
-static enum rc
-votes_names(struct view *v, const redisReply *page)
-{
-	char key[KEY_BYTES + 1];
-	const char *name;
-	enum rc rc = RC_OK;
-
-	for (size_t i = 1; rc == RC_OK && i < page->elements && !v->enough; i++)
-		if (answer_members(page, i, "s", &name) && look_key_of(key, name))
-			rc = votes_lock(v, key);
-	return rc;
-}
-
-/* All that a master knows of.  *done: that was all. */
-static enum rc
-votes_master(struct view *v, size_t i, bool *done)
-{
-	char cursor[24] = "0";
+	struct master *m = &q->masters[one];
+	char cursor[24] = "0", key[KEY_BYTES + 1];
 	enum rc rc = RC_OK;
 
 	*done = false;
 	do {
-		redisReply *page = scan_page(v, i, cursor);
+		redisReply *page;
+		const char *text;
 
-		if (!page)
+		quorum_say(q, ASK_SCAN, cursor);
+		quorum_ask_one(q, one, v->look->until);
+		if (quorum_hear(q, v->look->until, NULL) != RC_OK ||
+		    q->tally.answered == 0)
 			return RC_OK;
-		snprintf(cursor, sizeof cursor, "%s", page->element[0]->str);
-		rc = votes_names(v, page);
+		page = m->reply;
+		m->reply = NULL;
+		if (!page || !answer_members(page, 0, "s", &text)) {
+			freeReplyObject(page);
+			return RC_OK;
+		}
+		snprintf(cursor, sizeof cursor, "%s", text);
+		for (size_t i = 1; rc == RC_OK && i < page->elements && !v->enough; i++)
+			if (answer_members(page, i, "s", &text) && look_key_of(key, text))
+				rc = votes_lock(v, key);
 		freeReplyObject(page);
 	} while (rc == RC_OK && strcmp(cursor, "0") != 0 && !v->enough);
 	*done = rc == RC_OK;
@@ -274,12 +256,9 @@ votes_all(struct view *v)
 	enum rc rc = RC_OK;
 
 	for (size_t i = 0; rc == RC_OK && i < v->quorum->n && !v->enough; i++) {
-		bool done;
-
-		rc = votes_master(v, i, &done);
-		v->scanned[i] = done;
-		scanned += done;
-		if (!done)
+		rc = votes_master(v, i, &v->scanned[i]);
+		scanned += v->scanned[i];
+		if (!v->scanned[i])
 			v->silent = &v->quorum->peers[i];
 	}
 	if (rc != RC_OK || v->enough || scanned >= v->quorum->need)
@@ -292,15 +271,6 @@ votes_all(struct view *v)
 }
 
 /* Pages are larger than what is said to a claim. */
-static void
-let_pages_in(struct quorum *q)
-{
-	for (size_t i = 0; i < q->n; i++) {
-		fan_close(&q->peers[i]);
-		wire_bound(&q->peers[i].wire, &resp_pages);
-	}
-}
-
 enum rc
 redlock_each(struct store *s, const struct look *look, struct fault *f)
 {
@@ -308,7 +278,10 @@ redlock_each(struct store *s, const struct look *look, struct fault *f)
 	struct view v = {
 	    .quorum = &r->quorum, .bare = redlock_is_bare(r), .look = look, .fault = f};
 
-	let_pages_in(&r->quorum);
+	for (size_t i = 0; i < r->quorum.n; i++) {
+		fan_close(&r->quorum.peers[i]);
+		r->quorum.peers[i].bounds = &resp_pages;
+	}
 	return look->key ? votes_lock(&v, look->key) : votes_all(&v);
 }
 

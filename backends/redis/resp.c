@@ -1,30 +1,22 @@
-/*
- * resp.c - measures replies before they are parsed, and says what an error reply means.
- */
+/* resp.c - measures replies before they are parsed, and says what an error reply means. */
 #include "resp.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+enum { TLS_ALERT = 0x15 }; /* what TLS begins with that we did not ask for */
 
 /* The number in a line such as ":-12\r\n" (without its first byte); false: none. */
 static bool
 line_number(const char *s, size_t n, long *ret)
 {
-	bool negative = n > 0 && *s == '-';
-	long value = 0;
+	size_t sign = n > 0 && *s == '-';
+	char *end;
 
-	if (negative) {
-		s++;
-		n--;
-	}
-	if (n == 0 || n > 18)
+	if (n <= sign || n - sign > 18 || s[sign] < '0' || s[sign] > '9')
 		return false;
-	for (size_t i = 0; i < n; i++) {
-		if (s[i] < '0' || s[i] > '9')
-			return false;
-		value = value * 10 + s[i] - '0';
-	}
-	*ret = negative ? -value : value;
-	return true;
+	*ret = strtol(s, &end, 10);
+	return end == s + n;
 }
 
 const struct resp_bounds resp_usual = {RESP_BYTES, RESP_MEMBERS, RESP_DEPTH},
@@ -106,15 +98,63 @@ resp_length(const char *buf, size_t n, const struct resp_bounds *b)
 	return length;
 }
 
+/* ---- replies ---- */
+
+bool
+inbox_open(struct inbox *in, const struct resp_bounds *b)
+{
+	in->reader = redisReaderCreate();
+	in->bytes = malloc(b->bytes);
+	return in->reader && in->bytes;
+}
+
+void
+inbox_close(struct inbox *in)
+{
+	if (in->reader)
+		redisReaderFree(in->reader);
+	free(in->bytes);
+	*in = (struct inbox){.used = 0};
+}
+
+enum rc
+inbox_take(
+    struct inbox *in, const struct resp_bounds *b, redisReply **reply, const char **wrong)
+{
+	ssize_t length = resp_length(in->bytes, in->used, b);
+	void *built = NULL;
+
+	*reply = NULL;
+	if (length == 0)
+		return RC_OK;
+	*wrong = *in->bytes == TLS_ALERT
+	    ? "sent what is no Redis reply, but of TLS: is that its TLS port (rediss://)?"
+	    : "sent what is no Redis reply: is this a Redis server?";
+	if (length < 0)
+		return RC_PROTOCOL;
+	if (redisReaderFeed(in->reader, in->bytes, length) != REDIS_OK ||
+	    redisReaderGetReply(in->reader, &built) != REDIS_OK || !built) {
+		bool full = in->reader->err == REDIS_ERR_OOM;
+
+		*wrong = full ? "cannot be read: out of memory"
+			      : "sent what is no Redis reply";
+		return full ? RC_SYSTEM : RC_PROTOCOL;
+	}
+	in->used -= length;
+	memmove(in->bytes, in->bytes + length, in->used);
+	*reply = built;
+	return RC_OK;
+}
+
 /* ---- what an error says ---- */
 
 #define CAPITALS "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-/* Its code: the first word, or, where a script has failed, the one behind the place of that. */
+/* Its code: the first word, or the one behind "ERR" and the place where a script has failed. */
 static const char *
 code_of(const char *text)
 {
-	const char *at = strncmp(text, "ERR ", 4) == 0 ? strstr(text, "script") : NULL;
+	const char *at = strncmp(text, "ERR ", 4) == 0 ? text : NULL;
 
 	while (at && (at = strstr(at, ": "))) {
 		at += at[2] == '-' ? 3 : 2;
@@ -144,57 +184,77 @@ static const char right_to_lock[] =
 static const struct meaning {
 	const char *what; /* as resp_says() */
 	enum rc rc;
+	enum resp_next next;
 	const char *hint;
 } meanings[] = {
-    {"NOAUTH", RC_DENIED,
+    {"NOAUTH", RC_DENIED, RESP_KEEP,
 	"it wants a password: put it into the URL or -O password-file=FILE"},
-    {"unauthenticated", RC_DENIED,
+    {"unauthenticated", RC_DENIED, RESP_KEEP,
 	"it wants a password: put it into the URL or -O password-file=FILE"},
-    {"WRONGPASS", RC_DENIED, "wrong user or password"},
-    {"invalid password", RC_DENIED, "wrong password"},
-    {"AUTH <password> called without any password", RC_DENIED,
+    {"WRONGPASS", RC_DENIED, RESP_KEEP, "wrong user or password"},
+    {"invalid password", RC_DENIED, RESP_KEEP, "wrong password"},
+    {"AUTH <password> called without any password", RC_DENIED, RESP_KEEP,
 	"it has no password for this user: leave it out"},
-    {"wrong number of arguments for 'auth'", RC_DENIED,
+    {"wrong number of arguments for 'auth'", RC_DENIED, RESP_KEEP,
 	"it knows no users: leave the user's name out"},
-    {"command 'AUTH'", RC_DENIED, "it knows no passwords: leave it out"},
-    {"command `AUTH`", RC_DENIED, "it knows no passwords: leave it out"},
-    {"no password is set", RC_DENIED, "it has no password: leave it out"},
-    {"NOPERM", RC_DENIED, right_to_lock},
-    {"can't run this command", RC_DENIED, right_to_lock},
-    {"can't access at least one of the keys", RC_DENIED, right_to_lock},
-    {"WRONGTYPE", RC_PROTOCOL, "something that is not dlock's stands under this key"},
-    {"MOVED", RC_CONFIG, CLUSTER},
-    {"ASK", RC_CONFIG, CLUSTER},
-    {"CROSSSLOT", RC_CONFIG,
+    {"command 'AUTH'", RC_DENIED, RESP_KEEP, "it knows no passwords: leave it out"},
+    {"command `AUTH`", RC_DENIED, RESP_KEEP, "it knows no passwords: leave it out"},
+    {"no password is set", RC_DENIED, RESP_KEEP, "it has no password: leave it out"},
+    {"NOPERM", RC_DENIED, RESP_KEEP, right_to_lock},
+    {"can't run this command", RC_DENIED, RESP_KEEP, right_to_lock},
+    {"can't access at least one of the keys", RC_DENIED, RESP_KEEP, right_to_lock},
+    {"WRONGTYPE", RC_PROTOCOL, RESP_KEEP,
+	"something that is not dlock's stands under this key"},
+    {"MOVED", RC_CONFIG, RESP_MOVED, CLUSTER},
+    {"ASK", RC_CONFIG, RESP_ASK, CLUSTER},
+    {"CROSSSLOT", RC_CONFIG, RESP_KEEP,
 	"a brace in this key puts what belongs to it into two slots of the cluster: use none, or one {tag}"},
-    {"CLUSTERDOWN", RC_CONFIG, CLUSTER},
-    {"non local key", RC_AGAIN, "the slot of this key is moving to another node"},
-    {"UNBLOCKED", RC_AGAIN, "it is no longer the master"},
-    {"READONLY", RC_CONFIG, "it is a replica: name the master"},
-    {"DB index is out of range", RC_CONFIG, "it has no such database"},
-    {"unknown command", RC_CONFIG, "it does not know a command that dlock needs"},
-    {"LOADING", RC_AGAIN, "it is still loading its data: try again"},
-    {"MASTERDOWN", RC_AGAIN, "it is a replica without its master"},
-    {"BUSY", RC_AGAIN, "it is busy with a script: try again"},
-    {"OOM", RC_AGAIN, "it is out of memory: raise maxmemory"},
-    {"command not allowed when used memory", RC_AGAIN,
+    {"CLUSTERDOWN", RC_CONFIG, RESP_ELSEWHERE, CLUSTER},
+    {"non local key", RC_AGAIN, RESP_LATER,
+	"the slot of this key is moving to another node"},
+    {"UNBLOCKED", RC_AGAIN, RESP_ELSEWHERE, "it is no longer the master"},
+    {"READONLY", RC_CONFIG, RESP_ELSEWHERE, "it is a replica: name the master"},
+    {"DB index is out of range", RC_CONFIG, RESP_KEEP, "it has no such database"},
+    {"unknown command", RC_CONFIG, RESP_KEEP,
+	"it does not know a command that dlock needs"},
+    {"LOADING", RC_AGAIN, RESP_ELSEWHERE, "it is still loading its data: try again"},
+    {"MASTERDOWN", RC_AGAIN, RESP_ELSEWHERE, "it is a replica without its master"},
+    {"BUSY", RC_AGAIN, RESP_ELSEWHERE, "it is busy with a script: try again"},
+    {"OOM", RC_AGAIN, RESP_KEEP, "it is out of memory: raise maxmemory"},
+    {"command not allowed when used memory", RC_AGAIN, RESP_KEEP,
 	"it is out of memory: raise maxmemory"},
-    {"MISCONF", RC_AGAIN, "it cannot save to disk and refuses writes"},
-    {"NOREPLICAS", RC_AGAIN, "too few replicas are connected to it"},
-    {"max number of clients", RC_AGAIN, "it has too many clients: raise maxclients"},
-    {"TRYAGAIN", RC_AGAIN, "try again"},
+    {"MISCONF", RC_AGAIN, RESP_KEEP, "it cannot save to disk and refuses writes"},
+    {"NOREPLICAS", RC_AGAIN, RESP_KEEP, "too few replicas are connected to it"},
+    {"max number of clients", RC_AGAIN, RESP_ELSEWHERE,
+	"it has too many clients: raise maxclients"},
+    {"TRYAGAIN", RC_AGAIN, RESP_LATER, "try again"},
 };
+
+/* NULL: none is known. */
+static const struct meaning *
+error_meaning(const char *text)
+{
+	for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
+		if (resp_says(text, meanings[i].what))
+			return &meanings[i];
+	return NULL;
+}
 
 enum rc
 resp_error(const char *text, const char **hint)
 {
-	for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
-		if (resp_says(text, meanings[i].what)) {
-			*hint = meanings[i].hint;
-			return meanings[i].rc;
-		}
-	*hint = NULL;
-	return RC_PROTOCOL;
+	const struct meaning *m = error_meaning(text);
+
+	*hint = m ? m->hint : NULL;
+	return m ? m->rc : RC_PROTOCOL;
+}
+
+enum resp_next
+resp_next(const char *text, bool cluster)
+{
+	const struct meaning *m = error_meaning(text);
+
+	return m && (cluster || m->next == RESP_ELSEWHERE) ? m->next : RESP_KEEP;
 }
 
 enum rc

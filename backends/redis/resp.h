@@ -1,5 +1,5 @@
 /*
- * resp.h - what a Redis server may say to us, before anybody parses it.
+ * resp.h - what a Redis server may say to us, how it becomes replies, and what errors mean.
  *
  * hiredis builds the replies, but trusts lengths that a server announces (it
  * would allocate 16 GiB for "*2147483647"), so a reply is given to it only
@@ -10,6 +10,7 @@
 
 #include "backends/backend.h"
 
+#include <hiredis/hiredis.h>
 #include <sys/types.h>
 
 enum {
@@ -34,12 +35,41 @@ extern const struct resp_bounds resp_usual, resp_pages;
  */
 ssize_t resp_length(const char *buf, size_t n, const struct resp_bounds *);
 
+/* What has come on a connection and is not yet read as a reply. */
+struct inbox {
+	redisReader *reader;
+	char *bytes; /* room for so many as the bounds say; NULL: it is closed */
+	size_t used;
+};
+
+/* It is all 0, or closed.  False: no memory. */
+bool inbox_open(struct inbox *, const struct resp_bounds *);
+void inbox_close(struct inbox *);
+
+/*
+ * The next reply (freeReplyObject() it); *reply is NULL while it is not complete.  Otherwise
+ * RC_PROTOCOL or RC_SYSTEM, and in *wrong the rest of a sentence about the server.
+ */
+enum rc inbox_take(
+    struct inbox *, const struct resp_bounds *, redisReply **reply, const char **wrong);
+
 /*
  * What an error reply means while we ask for or hold a lock (or only look): an rc, and in
  * *hint what the user can do.  RC_AGAIN for everything that may pass.
  */
 enum rc resp_error(const char *text, const char **hint);
 enum rc resp_error_look(const char *text, const char **hint);
+
+/* Where there are several servers: what is next after an error reply. */
+enum resp_next {
+	RESP_KEEP,      /* it is the answer */
+	RESP_ELSEWHERE, /* another server is to be found */
+	/* Of a cluster: */
+	RESP_LATER, /* this server will answer, but not yet */
+	RESP_MOVED, /* another one has the hash slot from now on */
+	RESP_ASK,   /* another one is to be asked this once */
+};
+enum resp_next resp_next(const char *text, bool cluster);
 
 /*
  * Does it say that?  In capitals it is a code, such as "WRONGTYPE" (what stands under the key is

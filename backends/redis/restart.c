@@ -31,27 +31,19 @@ restart_is_over(int64_t known)
 	return known >= restart_enough();
 }
 
-/* The first word of a small file; "" if it cannot be read. */
-static void
-read_first_word(const char *path, char *out, size_t size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd >= 0 ? read(fd, out, size - 1) : -1;
-
-	if (fd >= 0)
-		close(fd);
-	out[n > 0 ? n : 0] = '\0';
-	out[strcspn(out, " \n")] = '\0';
-}
-
 void
 restart_name_clock(char id[CLOCK_ID_BYTES], const char *otherwise)
 {
 	char boot[48], space[32];
 	ssize_t n = readlink("/proc/self/ns/time", space, sizeof space - 1);
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
 
-	read_first_word("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
 	space[n > 0 ? n : 0] = '\0';
+	n = fd >= 0 ? read(fd, boot, sizeof boot - 1) : -1;
+	if (fd >= 0)
+		close(fd);
+	boot[n > 0 ? n : 0] = '\0';
+	boot[strcspn(boot, " \n")] = '\0';
 	/* a container may have a clock of its own */
 	snprintf(id, CLOCK_ID_BYTES, "%s %s", *boot ? boot : otherwise, space);
 }

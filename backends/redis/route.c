@@ -1,8 +1,6 @@
 /* route.c - finds the server that has the locks, and asks it. */
 #include "route.h"
 
-#include "answer.h"
-
 #include <string.h>
 
 #define PAUSE (100 * NS_PER_MS)       /* before a question that persists is asked again */
@@ -19,10 +17,8 @@ route_init(struct route *r, struct host *host, const struct address *a,
 	r->host = host;
 	r->address = a;
 	r->sentinel_address = sentinels;
-	r->at = a->hosts[0];
-	address_print(a, r->where, sizeof r->where);
 	r->found = a->form == FORM_SINGLE;
-	server_init(&r->server, host, a, r->where);
+	server_init(&r->server, host, a);
 }
 
 void
@@ -45,23 +41,15 @@ route_free(struct route *r)
 	r->aside = NULL;
 }
 
-void
-route_let_pages_in(struct route *r)
-{
-	wire_bound(&r->server.peer.wire, &resp_pages);
-}
-
 /* ---- where ---- */
 
 static void
 route_go(struct route *r, const struct endpoint *to)
 {
-	if (r->moves == 0 || !endpoint_is(&r->at, to)) {
-		r->at = *to;
+	if (r->moves == 0 || !endpoint_is(&r->server.at, to)) {
 		r->moves++;
 		r->trusted = false;
-		address_print_host(to, r->where, sizeof r->where);
-		server_go(&r->server, &r->at, r->where);
+		server_go(&r->server, to);
 	}
 	r->found = true;
 }
@@ -82,9 +70,13 @@ find_by_sentinels(struct route *r, instant until, struct fault *f)
 	return rc;
 }
 
-static enum rc
-find_node(struct route *r, struct fault *f)
+enum rc
+route_find(struct route *r, instant until, struct fault *f)
 {
+	if (r->found)
+		return RC_OK;
+	if (r->address->form == FORM_SENTINEL)
+		return find_by_sentinels(r, until, f);
 	if (!r->known) {
 		r->known = calloc(NODES, sizeof *r->known);
 		if (!r->known)
@@ -94,15 +86,6 @@ find_node(struct route *r, struct fault *f)
 	}
 	route_go(r, &r->known[r->turn % r->n]);
 	return RC_OK;
-}
-
-enum rc
-route_find(struct route *r, instant until, struct fault *f)
-{
-	if (r->found)
-		return RC_OK;
-	return r->address->form == FORM_SENTINEL ? find_by_sentinels(r, until, f)
-						 : find_node(r, f);
 }
 
 void
@@ -125,20 +108,29 @@ route_redirection(const struct route *r, const char *text, struct endpoint *to)
 		return false;
 	n = colon - ++place;
 	if (n == 0) {
-		place = r->at.host;
+		place = r->server.at.host;
 		n = strlen(place);
 	}
 	return !endpoint_plain(to, place, n, colon + 1, strlen(colon + 1));
+}
+
+/* n: it is not among them. */
+static size_t
+index_of(const struct endpoint *to, const struct endpoint *all, size_t n)
+{
+	size_t i = 0;
+
+	while (i < n && !endpoint_is(&all[i], to))
+		i++;
+	return i;
 }
 
 /* It stands among the nodes; the last one is replaced where they are too many. */
 void
 route_move(struct route *r, const struct endpoint *to)
 {
-	size_t i = 0;
+	size_t i = index_of(to, r->known, r->n);
 
-	while (i < r->n && !endpoint_is(&r->known[i], to))
-		i++;
 	if (i == r->n && r->n < NODES)
 		r->n++;
 	r->turn = i < r->n ? i : r->n - 1;
@@ -148,36 +140,12 @@ route_move(struct route *r, const struct endpoint *to)
 
 /* ---- what is next ---- */
 
-enum next { NEXT_KEEP, NEXT_LATER, NEXT_ELSEWHERE, NEXT_MOVED, NEXT_ASK };
-
-static const struct rule {
-	const char *what; /* as resp_says() */
-	bool cluster;
-	enum next next;
-} rules[] = {
-    {"MOVED", true, NEXT_MOVED},
-    {"ASK", true, NEXT_ASK},
-    {"TRYAGAIN", true, NEXT_LATER},
-    {"non local key", true, NEXT_LATER},
-    {"READONLY", false, NEXT_ELSEWHERE},
-    {"UNBLOCKED", false, NEXT_ELSEWHERE},
-    {"MASTERDOWN", false, NEXT_ELSEWHERE},
-    {"CLUSTERDOWN", false, NEXT_ELSEWHERE},
-    {"LOADING", false, NEXT_ELSEWHERE},
-    {"BUSY", false, NEXT_ELSEWHERE},
-    {"ERR max number of clients", false, NEXT_ELSEWHERE},
-};
-
-static enum next
+static enum resp_next
 next_of(const struct route *r, const redisReply *reply)
 {
-	bool cluster = r->address->form == FORM_CLUSTER;
-
-	for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-		if (reply->type == REDIS_REPLY_ERROR && (cluster || !rules[i].cluster) &&
-		    resp_says(reply->str, rules[i].what))
-			return rules[i].next;
-	return NEXT_KEEP;
+	return reply->type == REDIS_REPLY_ERROR
+	    ? resp_next(reply->str, r->address->form == FORM_CLUSTER)
+	    : RESP_KEEP;
 }
 
 /* It cannot be an answer: the reply becomes a fault. */
@@ -200,7 +168,7 @@ route_follow(struct route *r, redisReply **reply, struct fault *f)
 	fault_set(f, RC_AGAIN,
 	    good ? "%s sends dlock to another node, which sends it on: '%.100s'"
 		 : "%s sends dlock to a node that it names wrongly: '%.100s'",
-	    r->where, (*reply)->str);
+	    r->server.where, (*reply)->str);
 	freeReplyObject(*reply);
 	*reply = NULL;
 	if (good)
@@ -233,7 +201,7 @@ route_ask_aside(struct route *r, const struct question *q, instant until,
 {
 	struct question asking = *q;
 	struct endpoint to;
-	enum next next;
+	enum resp_next next;
 	enum rc rc;
 
 	if (!route_redirection(r, (*reply)->str, &to))
@@ -244,31 +212,19 @@ route_ask_aside(struct route *r, const struct question *q, instant until,
 		r->aside = calloc(1, sizeof *r->aside);
 		if (!r->aside)
 			return fault_set(f, RC_SYSTEM, "out of memory");
-		server_init(r->aside, r->host, r->address, r->aside_where);
-		wire_bound(&r->aside->peer.wire, r->server.peer.wire.bounds);
+		server_init(r->aside, r->host, r->address);
+		server_go(r->aside, &to);
+		r->aside->peer.bounds = r->server.peer.bounds;
 	}
-	if (!endpoint_is(&to, &r->aside_at)) {
-		r->aside_at = to;
-		address_print_host(&to, r->aside_where, sizeof r->aside_where);
-		server_go(r->aside, &r->aside_at, r->aside_where);
-	}
+	if (!endpoint_is(&to, &r->aside->at))
+		server_go(r->aside, &to);
 	asking.asking = true;
 	rc = route_ask_server(r, r->aside, &asking, until, reply, f);
 	if (rc != RC_OK)
 		return rc;
 	next = next_of(r, *reply);
-	return next == NEXT_KEEP || next == NEXT_ELSEWHERE ? RC_OK
+	return next == RESP_KEEP || next == RESP_ELSEWHERE ? RC_OK
 							   : route_reject(r, reply, f);
-}
-
-/* One that does not answer is to leave time for others. */
-static instant
-half_of_time(instant until)
-{
-	instant now = instant_now();
-
-	return instant_first(until,
-	    now + (until - now > 2 * SHARE_LEAST ? (until - now) / 2 : SHARE_LEAST));
 }
 
 /* What one sentinel says is enough to ask again; a last word is not asked for twice: do most say so? */
@@ -280,7 +236,7 @@ is_deposed(struct route *r, const struct question *q, instant until)
 
 	return q->claimed ||
 	    (sentinels_ask(r->sentinels, until, &master, &ignored) == RC_OK &&
-		!endpoint_is(&master, &r->at));
+		!endpoint_is(&master, &r->server.at));
 }
 
 /*
@@ -292,18 +248,22 @@ route_ask_here(struct route *r, const struct question *q, instant until,
     redisReply **reply, struct fault *f)
 {
 	bool beside = (q->claimed || q->settles) && r->trusted && r->sentinels;
+	instant now = instant_now(), half = now + (until - now) / 2;
 	enum rc rc;
 
 	if (beside)
 		sentinels_ask_one(r->sentinels, until);
-	rc = route_ask_server(r, &r->server, q, half_of_time(until), reply, f);
-	if (beside && sentinels_one_differs(r->sentinels, &r->at) && rc == RC_OK &&
+	/* one that does not answer is to leave time for others */
+	if (half < now + SHARE_LEAST)
+		half = instant_first(until, now + SHARE_LEAST);
+	rc = route_ask_server(r, &r->server, q, half, reply, f);
+	if (beside && sentinels_one_differs(r->sentinels, &r->server.at) && rc == RC_OK &&
 	    is_deposed(r, q, until)) {
 		freeReplyObject(*reply);
 		*reply = NULL;
 		server_close(&r->server);
-		rc = fault_set(
-		    f, RC_AGAIN, "%s is no longer the master, says a sentinel", r->where);
+		rc = fault_set(f, RC_AGAIN, "%s is no longer the master, says a sentinel",
+		    r->server.where);
 	}
 	return rc;
 }
@@ -324,20 +284,20 @@ route_try(struct route *r, const struct question *q, instant until, redisReply *
 		return rc;
 	}
 	switch (next_of(r, *reply)) {
-	case NEXT_KEEP:
+	case RESP_KEEP:
 		r->trusted = true;
 		return RC_OK;
-	case NEXT_ASK:
+	case RESP_ASK:
 		return route_ask_aside(r, q, until, reply, f);
-	case NEXT_MOVED:
+	case RESP_MOVED:
 		*again = !q->continues; /* that began on this connection */
 		return route_follow(r, reply, f);
-	case NEXT_ELSEWHERE:
+	case RESP_ELSEWHERE:
 		*again = true;
 		server_close(&r->server);
 		route_doubt(r);
 		break;
-	case NEXT_LATER:
+	case RESP_LATER:
 		break;
 	}
 	return route_reject(r, reply, f);
@@ -384,6 +344,57 @@ route_ask(struct route *r, const struct question *q, instant until, redisReply *
 	}
 }
 
+/* ---- scripts ---- */
+
+enum rc
+script_ask(struct route *to, const struct script_call *c, struct question q,
+    instant until, redisReply **reply, struct fault *f)
+{
+	struct manner m = {.reads = c->reads};
+	enum rc rc;
+
+	*reply = NULL;
+	do {
+		char *command;
+		int length = script_write(&command, c, &m);
+
+		freeReplyObject(*reply);
+		*reply = NULL;
+		if (length < 0)
+			return fault_set(f, RC_SYSTEM, "out of memory");
+		q.command = command;
+		rc = route_ask(to, &q, until, reply, f);
+		redisFreeCommand(command);
+	} while (rc == RC_OK && script_change(&m, *reply));
+	return rc;
+}
+
+enum rc
+script_nonsense(struct route *to, struct fault *f)
+{
+	route_close(to);
+	return fault_set(f, RC_PROTOCOL,
+	    "%s gave an answer that dlock's script does not give", to->server.where);
+}
+
+enum rc
+script_run(struct route *to, const struct script_call *c, instant until,
+    redisReply **reply, struct fault *f)
+{
+	struct question q = {.persist = true};
+	enum rc rc = script_ask(to, c, q, until, reply, f);
+
+	if (rc != RC_OK || (*reply)->type == REDIS_REPLY_ARRAY)
+		return rc;
+	if ((*reply)->type != REDIS_REPLY_ERROR)
+		rc = script_nonsense(to, f);
+	else
+		rc = peer_refuses(&to->server.peer, c->reads, (*reply)->str, f);
+	freeReplyObject(*reply);
+	*reply = NULL;
+	return rc;
+}
+
 /* ---- the masters of a cluster ---- */
 
 /* The master of {first slot, last slot, {host, port, ...}, ...}; false: it is none. */
@@ -397,25 +408,12 @@ master_of(const struct route *r, const redisReply *range, struct endpoint *to)
 	    !answer_members(node, 1, "i", &port) || port < 1 || port > 65535)
 		return false;
 	host = node->element[0];
-	*to = r->at; /* a node may not know its own host */
+	*to = r->server.at; /* a node may not know its own host */
 	if (host->type == REDIS_REPLY_STRING && host->len > 0 &&
 	    endpoint_plain(to, host->str, host->len, "1", 1))
 		return false;
 	to->port = (int)port;
 	return host->type == REDIS_REPLY_STRING || host->type == REDIS_REPLY_NIL;
-}
-
-/* Each once, though it may have many ranges of slots; false: too many. */
-static bool
-add_master(struct endpoint *masters, size_t *n, const struct endpoint *to)
-{
-	for (size_t i = 0; i < *n; i++)
-		if (endpoint_is(&masters[i], to))
-			return true;
-	if (*n == NODES)
-		return false;
-	masters[(*n)++] = *to;
-	return true;
 }
 
 enum rc
@@ -438,13 +436,17 @@ route_masters(struct route *r, instant until, struct endpoint masters[NODES], si
 	for (size_t i = 0; rc == RC_OK && is_list && i < reply->elements; i++)
 		if (!master_of(r, reply->element[i], &to))
 			is_list = false;
-		else if (!add_master(masters, n, &to))
+		else if (index_of(&to, masters, *n) < *n)
+			continue; /* it has several ranges of slots */
+		else if (*n < NODES)
+			masters[(*n)++] = to;
+		else
 			rc = fault_set(f, RC_SYSTEM,
 			    "%s has more than %d masters, which dlock cannot list",
-			    r->where, NODES);
+			    r->server.where, NODES);
 	if (rc == RC_OK && !is_list)
-		rc = fault_set(
-		    f, RC_PROTOCOL, "%s gave a wrong answer to CLUSTER SLOTS", r->where);
+		rc = fault_set(f, RC_PROTOCOL, "%s gave a wrong answer to CLUSTER SLOTS",
+		    r->server.where);
 	freeReplyObject(reply);
 	return rc;
 }

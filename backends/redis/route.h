@@ -4,17 +4,12 @@
  * With a single server there is nothing to find: every reply is an answer.  Otherwise a
  * server is found by the sentinels, or by what a node of the cluster said; it is trusted once
  * it has answered, and doubted when it does not, or says that it is no master: then it is
- * looked for again.  Each reply says what is next (the table of rules in route.c):
- *
- *	keep		it is the answer
- *	later		this server will answer, but not yet
- *	elsewhere	another server is to be found
- *	moved		another one has the hash slot from now on
- *	ask		another one is to be asked this once
+ * looked for again.  Each reply says what is next (resp.h).
  */
 #ifndef DLOCK_REDIS_ROUTE_H
 #define DLOCK_REDIS_ROUTE_H
 
+#include "script.h"
 #include "sentinel.h"
 #include "server.h"
 
@@ -24,12 +19,10 @@ struct route {
 	struct host *host;
 	const struct address *address;
 	const struct address *sentinel_address; /* who we are to them */
-	struct server server;                   /* at `at` */
-	struct endpoint at;                     /* where to ask */
-	char where[WHERE_BYTES];                /* the same for people */
+	struct server server;                   /* to be asked */
 	bool found;                             /* by whatever finds it */
 	bool trusted;                           /* it has answered as a master does */
-	unsigned moves;                         /* how often `at` has changed */
+	unsigned moves;                         /* how often it has been another one */
 	struct sentinels *sentinels; /* FORM_SENTINEL, once they have been asked */
 	struct endpoint *known;      /* FORM_CLUSTER: NODES of them, at first the URL's */
 	size_t n, turn;              /* so many are; the one to try next */
@@ -42,8 +35,6 @@ struct route {
 	bool repeated; /* a question was asked twice: the first one may have been heard */
 	/* A node to which the hash slot moves; NULL: there was none so far. */
 	struct server *aside;
-	struct endpoint aside_at;
-	char aside_where[WHERE_BYTES];
 };
 
 /* It is all 0; `sentinels` as sentinels_new(), with FORM_SENTINEL. */
@@ -58,13 +49,31 @@ void route_free(struct route *);
 enum rc route_ask(struct route *, const struct question *, instant until,
     redisReply **reply, struct fault *);
 
+/* ---- scripts ---- */
+
+/*
+ * Asks, as the question says that carries the script.  RC_OK: *reply is the caller's
+ * (freeReplyObject() it), which may be an error reply.  Else it is NULL; as route_ask().
+ */
+enum rc script_ask(struct route *, const struct script_call *, struct question,
+    instant until, redisReply **, struct fault *);
+
+/*
+ * The same until it is answered, for an array; an error reply becomes what
+ * server_refused() says.
+ */
+enum rc script_run(struct route *, const struct script_call *, instant until,
+    redisReply **, struct fault *);
+
+/* The answer that has just been given is none of the script's: RC_PROTOCOL. */
+enum rc script_nonsense(struct route *, struct fault *);
+
+/* ---- where ---- */
+
 /* What comes next is no answer to what was asked. */
 void route_close(struct route *);
 
-/* Larger replies are let in from now on: pages of look.lua. */
-void route_let_pages_in(struct route *);
-
-/* RC_OK: `at` is where to ask.  Otherwise as sentinels_ask(). */
+/* RC_OK: `server` is the one to ask.  Otherwise as sentinels_ask(). */
 enum rc route_find(struct route *, instant until, struct fault *);
 
 /* It has not answered as a master does, or no longer. */
@@ -80,8 +89,8 @@ void route_move(struct route *, const struct endpoint *to);
 bool route_redirection(const struct route *, const char *text, struct endpoint *to);
 
 /*
- * RC_OK: *n masters of the cluster, as the node that is asked sees it; route_let_pages_in()
- * comes first.  RC_SYSTEM: there are more than NODES.
+ * RC_OK: *n masters of the cluster, as the node that is asked sees it, which may say as much as
+ * resp_pages.  RC_SYSTEM: there are more than NODES.
  */
 enum rc route_masters(struct route *, instant until, struct endpoint masters[NODES],
     size_t *n, struct fault *);

@@ -1,9 +1,9 @@
 /* sentinel.c - asks sentinels for the master, all at once. */
 #include "sentinel.h"
 
-#include "answer.h"
 #include "backends/common/text.h"
 #include "fan.h"
+#include "script.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,6 @@ enum { LAST_PART = 4, SENTINEL_WHERE = 300 };
 
 struct sentinel {
 	char where[SENTINEL_WHERE];
-	bool refused; /* the password; it may tell where the master is all the same */
 	struct endpoint master; /* as it says; port 0: it has not said */
 };
 
@@ -51,8 +50,8 @@ read_error(const struct peer *p, const char *master, char *text, struct fault *f
 	return resp_error(text, &hint) == RC_DENIED
 	    ? fault_set(f, RC_DENIED,
 		  "%s says '%.200s': -O sentinel-password-file=FILE is for it",
-		  p->wire.stream.where, text)
-	    : fault_set(f, RC_PROTOCOL, "%s says '%.200s'", p->wire.stream.where, text);
+		  p->stream.where, text)
+	    : fault_set(f, RC_PROTOCOL, "%s says '%.200s'", p->stream.where, text);
 }
 
 static enum heard
@@ -66,7 +65,7 @@ read_master(struct sentinels *s, size_t i, const redisReply *r)
 	    !endpoint_plain(&o->master, host, strlen(host), port, strlen(port)))
 		return s->patience ? HEARD_MORE : HEARD_ALL;
 	o->master.port = 0;
-	if (o->refused)
+	if (p->refused)
 		p->rc = fault_set(&p->fault, RC_DENIED,
 		    "%s refuses the password of -O sentinel-password-file=FILE",
 		    o->where);
@@ -79,31 +78,19 @@ read_master(struct sentinels *s, size_t i, const redisReply *r)
 	return HEARD_WRONG;
 }
 
-/* {name, value, ...} */
-static void
-read_patience(struct sentinels *s, const redisReply *r)
-{
-	const char *name, *value;
-
-	for (size_t i = 0; i + 1 < r->elements; i += 2)
-		if (answer_members(r, i, "ss", &name, &value) &&
-		    strcmp(name, "down-after-milliseconds") == 0)
-			s->down_after = endpoint_number(value, strlen(value), INT32_MAX);
-}
-
-/* AUTH, the question, and how patient they are. */
+/* The question, and how patient they are. */
 static enum heard
 sentinel_hear(void *ctx, size_t i, int number, redisReply **reply)
 {
 	struct sentinels *s = ctx;
+	const char *name, *value;
 
 	if (number == 0)
 		return read_master(s, i, *reply);
-	if (number < 0) {
-		s->each[i].refused = (*reply)->type == REDIS_REPLY_ERROR;
-		return HEARD_MORE;
-	}
-	read_patience(s, *reply);
+	for (size_t n = 0; n + 1 < (*reply)->elements; n += 2)
+		if (answer_members(*reply, n, "ss", &name, &value) &&
+		    strcmp(name, "down-after-milliseconds") == 0)
+			s->down_after = endpoint_number(value, strlen(value), INT32_MAX);
 	return HEARD_ALL;
 }
 
@@ -189,7 +176,7 @@ static void
 close_busy(struct sentinels *s)
 {
 	for (size_t i = 0; i < s->n; i++)
-		if (s->peers[i].busy)
+		if (peer_is_busy(&s->peers[i]))
 			fan_close(&s->peers[i]);
 }
 
@@ -275,6 +262,8 @@ sentinels_new(struct host *host, const struct address *a)
 		    strchr(a->hosts[i].host, ':') ? "sentinel [%s]:%d" : "sentinel %s:%d",
 		    a->hosts[i].host, a->hosts[i].port);
 		fan_set(&s->fan, i, a, &a->hosts[i], o->where, &bounds);
+		/* it may tell where the master is all the same */
+		s->peers[i].lenient = true;
 	}
 	return s;
 }

@@ -10,18 +10,110 @@
 #define WAIT_MOST NS_PER_S
 #define HEALTH_PATIENCE (500 * NS_PER_MS) /* for what comes right behind an answer */
 
+/* ---- whether it may lose locks, by what it says of itself ---- */
+
+/* As commands; HEALTH_ANSWERS come. */
+static const char health_questions[] =
+    "*2\r\n$4\r\nINFO\r\n$6\r\nmemory\r\n"
+    "*2\r\n$4\r\nINFO\r\n$11\r\npersistence\r\n"
+    "*3\r\n$6\r\nCONFIG\r\n$3\r\nGET\r\n$4\r\nsave\r\n";
+
+/* INFO tells a string, CONFIG GET the second of two; NULL: we are not told, as in an error. */
+static const char *
+text_of(const redisReply *r)
+{
+	if (r->type == REDIS_REPLY_ARRAY && r->elements == 2)
+		r = r->element[1];
+	return r->type == REDIS_REPLY_STRING ? r->str : NULL;
+}
+
+static bool
+health_is_answer(const redisReply *r)
+{
+	return text_of(r) || r->type == REDIS_REPLY_ERROR;
+}
+
+/* The value of "name:value" in a section of INFO; "" when it is not there or too long. */
+static void
+field(const char *info, const char *name, char *out, size_t size)
+{
+	size_t n = strlen(name), length;
+
+	*out = '\0';
+	for (const char *line = info; line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (strncmp(line, name, n) != 0 || line[n] != ':')
+			continue;
+		length = strcspn(line + n + 1, "\r\n");
+		if (length < size)
+			snprintf(out, size, "%.*s", (int)length, line + n + 1);
+		return;
+	}
+}
+
+static bool
+is(const char *info, const char *name, const char *value)
+{
+	char found[32];
+
+	field(info, name, found, sizeof found);
+	return strcmp(found, value) == 0;
+}
+
+/* The policy's name if it evicts at all; NULL: it does not. */
+static const char *
+evicting(const char *memory, char *policy, size_t size)
+{
+	char most[24];
+
+	field(memory, "maxmemory", most, sizeof most);
+	field(memory, "maxmemory_policy", policy, size);
+	if (!*most || strcmp(most, "0") == 0 || !*policy ||
+	    strcmp(policy, "noeviction") == 0)
+		return NULL;
+	return policy[strspn(policy, "abcdefghijklmnopqrstuvwxyz-")] ? "not noeviction"
+								     : policy;
+}
+
+/* Without the append-only file a dump is better than nothing, if it can be written. */
+static const char *
+forgetting(const char *persistence, const char *save)
+{
+	if (is(persistence, "aof_enabled", "1"))
+		return is(persistence, "aof_last_write_status", "err")
+		    ? "it cannot write its append-only file"
+		    : NULL;
+	if (!is(persistence, "aof_enabled", "0"))
+		return NULL;
+	if (save && !*save)
+		return "a restart makes it forget them all (neither appendonly nor save is set)";
+	return is(persistence, "rdb_last_bgsave_status", "err")
+	    ? "it cannot save its data to disk"
+	    : NULL;
+}
+
+bool
+health_risks(redisReply *const answers[HEALTH_ANSWERS], char *out, size_t size)
+{
+	char policy[32];
+	const char *evicts = evicting(text_of(answers[0]), policy, sizeof policy),
+		   *forgets = forgetting(text_of(answers[1]), text_of(answers[2]));
+
+	snprintf(out, size, "%s%s%s%s%s",
+	    evicts ? "it evicts keys when its memory is full (maxmemory-policy " : "",
+	    evicts ? evicts : "", evicts ? ")" : "", evicts && forgets ? ", and " : "",
+	    forgets ? forgets : "");
+	return evicts || forgets;
+}
+
 /* ---- what comes: in front of the answers, these, and what is behind them ---- */
 
 static void
 server_forget_replies(struct server *s)
 {
-	for (size_t i = 0; i <= REPLIES_MOST; i++) {
+	for (size_t i = 0; i < sizeof s->replies / sizeof *s->replies; i++) {
 		freeReplyObject(s->replies[i]);
 		s->replies[i] = NULL;
-	}
-	for (size_t i = 0; i < HEALTH_ANSWERS; i++) {
-		freeReplyObject(s->health[i]);
-		s->health[i] = NULL;
 	}
 }
 
@@ -35,23 +127,16 @@ server_hear(void *ctx, size_t peer, int number, redisReply **reply)
 	       all = behind + (s->inspects && !p->repeated ? HEALTH_ANSWERS : 0);
 
 	(void)peer;
-	if (number < 0)
-		return fan_hear_greeting(p, number, *reply);
 	if (i == 0)
 		server_forget_replies(s);
-	if (i < s->before) {
-		if (!s->question->asking || i + 1 < s->before ||
-		    (*reply)->type != REDIS_REPLY_ERROR)
-			return HEARD_MORE;
-		p->rc = server_refused(s, (*reply)->str, &p->fault);
-		return HEARD_WRONG;
-	}
+	if (i < s->before)
+		return HEARD_MORE;
 	if (i >= behind && !health_is_answer(*reply)) {
 		p->rc = fault_set(&p->fault, RC_PROTOCOL,
-		    "%s gave two answers to one question", p->wire.stream.where);
+		    "%s gave two answers to one question", s->where);
 		return HEARD_WRONG;
 	}
-	*(i < behind ? &s->replies[i - s->before] : &s->health[i - behind]) = *reply;
+	s->replies[i - s->before] = *reply;
 	*reply = NULL;
 	if (i + 1 >= behind)
 		p->continues = true; /* it is not asked again */
@@ -70,36 +155,29 @@ server_is_answered(void *ctx)
 
 /*
  * WAIT counts what was written on this connection, and so goes with it in one packet.  The
- * server gives up a little before we do; to WAIT, 0 is for ever.
+ * server gives up a little before we do; to WAIT, 0 is for ever.  A proxy may close at a
+ * command it does not know: what only inspects is sent once.
  */
 static void
-write_wait_replicas(char *out, size_t size, int replicas, instant until)
+server_say(struct server *s, const struct question *q, instant until)
 {
 	int64_t left = instant_first(until - instant_now() - WAIT_SPARE, WAIT_MOST);
-	char n[12], ms[12];
-
-	snprintf(n, sizeof n, "%d", replicas);
-	snprintf(
-	    ms, sizeof ms, "%d", (int)ns_to_ms(left > WAIT_LEAST ? left : WAIT_LEAST));
-	snprintf(out, size, "*3\r\n$4\r\nWAIT\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n", strlen(n),
-	    n, strlen(ms), ms);
-}
-
-/* A proxy may close at a command it does not know: what only inspects is sent once. */
-static void
-server_say(struct server *s, const struct question *q, bool open, instant until)
-{
-	bool ping = open && q->ping_first;
-	char wait[64] = "", *packet;
+	char wait[64] = "", n[12], ms[12], *packet;
 	int length;
 
 	s->question = q;
-	s->before = ping + q->asking;
+	s->before = q->ping_first + q->asking;
 	s->own = (q->several ? q->several : 1) + (q->replicas > 0);
 	s->inspects = q->inspect && !s->inspected;
+	snprintf(n, sizeof n, "%d", q->replicas);
+	snprintf(
+	    ms, sizeof ms, "%d", (int)ns_to_ms(left > WAIT_LEAST ? left : WAIT_LEAST));
 	if (q->replicas > 0)
-		write_wait_replicas(wait, sizeof wait, q->replicas, until);
-	length = asprintf(&packet, "%s%s%s%s%s", ping ? "*1\r\n$4\r\nPING\r\n" : "",
+		snprintf(wait, sizeof wait,
+		    "*3\r\n$4\r\nWAIT\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n", strlen(n), n,
+		    strlen(ms), ms);
+	length = asprintf(&packet, "%s%s%s%s%s",
+	    q->ping_first ? "*1\r\n$4\r\nPING\r\n" : "",
 	    q->asking ? "*1\r\n$6\r\nASKING\r\n" : "", q->command, wait,
 	    s->inspects ? health_questions : "");
 	s->peer.once = s->inspects ? strlen(health_questions) : 0;
@@ -110,18 +188,6 @@ server_say(struct server *s, const struct question *q, bool open, instant until)
 
 /* ---- one question, one answer ---- */
 
-/* That its answers about itself do not come, or not in time, is no failure. */
-static void
-server_judge_health(struct server *s)
-{
-	char risks[HEALTH_BYTES];
-
-	if (s->health[HEALTH_ANSWERS - 1] && health_risks(s->health, risks, sizeof risks))
-		fault_set(&s->fan.host->notice, RC_OK,
-		    "%s may lose locks: %s; see dlock-backends(7)",
-		    s->peer.wire.stream.where, risks);
-}
-
 /* Several become one array, or the first error of them. */
 static redisReply *
 server_take_replies(struct server *s)
@@ -129,12 +195,11 @@ server_take_replies(struct server *s)
 	size_t n = s->question->several, one = 0;
 	redisReply *all;
 
-	for (size_t i = n; i-- > 0;)
-		if (s->replies[i]->type == REDIS_REPLY_ERROR)
-			one = i + 1;
-	if (n == 0 || one > 0) {
-		all = s->replies[n == 0 ? 0 : one - 1];
-		s->replies[n == 0 ? 0 : one - 1] = NULL;
+	while (one < n && s->replies[one]->type != REDIS_REPLY_ERROR)
+		one++;
+	if (n == 0 || one < n) {
+		all = s->replies[one];
+		s->replies[one] = NULL;
 		return all;
 	}
 	all = calloc(1, sizeof *all);
@@ -156,30 +221,28 @@ server_ask(struct server *s, const struct question *q, instant until, redisReply
     struct fault *f)
 {
 	struct peer *p = &s->peer;
-	bool open = wire_is_quiet(&p->wire);
+	char risks[HEALTH_BYTES];
 	enum rc rc;
 
 	*reply = NULL;
-	p->told = p->repeated = false;
-	if (!open && q->continues) {
-		server_close(s);
-		return fault_set(f, RC_AGAIN, "%s closed the connection within a request",
-		    p->wire.stream.where);
-	}
-	server_say(s, q, open, until);
+	server_say(s, q, until);
 	rc = fan_hear(&s->fan, until, server_is_answered);
-	if (rc == RC_OK && p->busy && server_is_answered(s))
+	if (rc == RC_OK && peer_is_busy(p) && server_is_answered(s))
 		(void)fan_hear(/* our answer counts, whatever comes */
 		    &s->fan, instant_first(until, instant_now() + HEALTH_PATIENCE), NULL);
-	if (p->busy)
+	if (peer_is_busy(p))
 		server_close(s);
 	s->inspected |= s->inspects && p->told;
 	if (rc == RC_OK && (!server_is_answered(s) || p->rc == RC_PROTOCOL)) {
 		rc = p->rc == RC_OK ? RC_AGAIN : p->rc;
 		*f = p->fault;
 	}
+	/* that its answers about itself do not come, or not in time, is no failure */
+	if (rc == RC_OK && s->inspects && s->replies[s->own + HEALTH_ANSWERS - 1] &&
+	    health_risks(s->replies + s->own, risks, sizeof risks))
+		fault_set(&s->fan.host->notice, RC_OK,
+		    "%s may lose locks: %s; see dlock-backends(7)", s->where, risks);
 	if (rc == RC_OK) {
-		server_judge_health(s);
 		*reply = server_take_replies(s);
 		rc = *reply ? RC_OK : fault_set(f, RC_SYSTEM, "out of memory");
 	}
@@ -194,21 +257,20 @@ server_ask(struct server *s, const struct question *q, instant until, redisReply
 /* ---- its life ---- */
 
 void
-server_init(
-    struct server *s, struct host *host, const struct address *a, const char *where)
+server_init(struct server *s, struct host *host, const struct address *a)
 {
+	s->at = a->hosts[0];
+	address_print(a, s->where, sizeof s->where);
 	fan_begin(&s->fan, host, &s->peer, 1, server_hear, s);
-	fan_set(&s->fan, 0, a, &a->hosts[0], where, &resp_usual);
-	s->peer.fresh = true;
+	fan_set(&s->fan, 0, a, &s->at, s->where, &resp_usual);
 }
 
 void
-server_go(struct server *s, const struct endpoint *at, const char *where)
+server_go(struct server *s, const struct endpoint *to)
 {
 	server_close(s);
-	s->peer.at = at;
-	s->peer.wire.stream.where = where;
-	s->peer.addresses.n = 0;
+	s->at = *to;
+	address_print_host(to, s->where, sizeof s->where);
 	s->inspected = false;
 }
 

@@ -11,16 +11,22 @@
 #define DLOCK_REDIS_SERVER_H
 
 #include "fan.h"
-#include "health.h"
 
-enum { REPLIES_MOST = 8 };
+enum { REPLIES_MOST = 8, HEALTH_ANSWERS = 3, HEALTH_BYTES = 320 };
+
+/*
+ * Says in what ways a server may lose locks, as the rest of a sentence ("it evicts keys ...
+ * and ..."), below HEALTH_BYTES.  False: in none that is known, for it may not be willing to
+ * tell.
+ */
+bool health_risks(redisReply *const answers[HEALTH_ANSWERS], char *out, size_t size);
 
 /* One or several commands, and what goes in one packet with them. */
 struct question {
 	const char *command; /* as redisFormatCommandArgv() writes it, which has no NUL */
 	size_t several;      /* commands, up to REPLIES_MOST; 0: it is one */
 	/*
-	 * A PING travels in front of the command on a connection that is open.
+	 * A PING travels in front of the command.
 	 * Redis writes out the answers of one round last come, first served;
 	 * having been heard first, we are answered last, so that whom our
 	 * release wakes begins before we take the processor to clean up
@@ -28,8 +34,8 @@ struct question {
 	 */
 	bool ping_first;
 	/*
-	 * health_questions behind it, once for each server: a host->notice if they find
-	 * something
+	 * behind it, once for each server, it is asked how it is set: a host->notice if
+	 * it may lose locks
 	 */
 	bool inspect;
 	bool asking;  /* the slot moves to this node: its answer is wanted all the same */
@@ -47,26 +53,24 @@ struct question {
 
 struct server {
 	struct fan fan;
-	struct peer peer; /* the only one of the fan */
-	bool inspected;   /* it has been asked how it is set */
+	struct peer peer;        /* the only one of the fan */
+	struct endpoint at;      /* where it is */
+	char where[WHERE_BYTES]; /* the same for people */
+	bool inspected;          /* it has been asked how it is set */
 	/* Of the question that is being asked: */
 	const struct question *question;
 	size_t before, own; /* answers in front of its own; of its own, with WAIT's */
 	bool inspects;
-	redisReply *replies[REPLIES_MOST + 1], *health[HEALTH_ANSWERS];
+	redisReply *replies[REPLIES_MOST + 1 + HEALTH_ANSWERS];
 	/* Of the question that was answered last, with `replicas`: how many did; -1 */
 	int64_t acknowledged;
 };
 
-/*
- * It is all 0, and at the first host of the address, which people call `where`; neither is
- * copied.
- */
-void server_init(
-    struct server *, struct host *, const struct address *, const char *where);
+/* It is all 0, and at the first host of the address, which is not copied. */
+void server_init(struct server *, struct host *, const struct address *);
 
 /* From now on it is another one: closes the connection to the one before. */
-void server_go(struct server *, const struct endpoint *at, const char *where);
+void server_go(struct server *, const struct endpoint *to);
 
 /*
  * Sends a question and reads the answer: the one that is due and nothing behind it.

@@ -6,9 +6,7 @@
  * meanwhile: then all of it is done again.  Both go over one connection; what is lost with
  * it (question.continues) was never done, but for the transaction itself.
  */
-#include "transaction.h"
-
-#include "resp.h"
+#include "redis.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -45,29 +43,23 @@ static char *
 write_commands(const words *commands, size_t n)
 {
 	char *text = NULL;
-	size_t used = 0;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
 
-	for (size_t i = 0; i < n; i++) {
-		char *one, *all;
-		int count = 0, length;
+	for (size_t i = 0; out && i < n; i++) {
+		const char *const *word = commands[i];
+		int count = 0;
 
-		while (commands[i][count])
+		while (word[count])
 			count++;
-		length = redisFormatCommandArgv(
-		    &one, count, (const char **)commands[i], NULL);
-		all = length < 0 ? NULL : realloc(text, used + length + 1);
-		if (all)
-			memcpy(all + used, one, length + 1);
-		if (length >= 0)
-			redisFreeCommand(one);
-		if (!all) {
-			free(text);
-			return NULL;
-		}
-		text = all;
-		used += length;
+		fprintf(out, "*%d\r\n", count);
+		for (; *word; word++)
+			fprintf(out, "$%zu\r\n%s\r\n", strlen(*word), *word);
 	}
-	return text;
+	if (!out || fclose(out) == 0)
+		return text;
+	free(text);
+	return NULL;
 }
 
 /*
@@ -107,7 +99,7 @@ transaction_say(
 
 /* A text, cut to size; "" where there is none.  False: something else. */
 static bool
-read_value(const redisReply *r, char *out, size_t size)
+read_text(const redisReply *r, char *out, size_t size)
 {
 	bool is = r->type == REDIS_REPLY_STRING;
 
@@ -126,9 +118,9 @@ read_watched(struct transaction *t, const redisReply *r)
 		return false;
 	t->locked = r->element[1]->type != REDIS_REPLY_NIL;
 	t->us = strtoll(seconds, NULL, 10) * 1000000 + strtoll(rest, NULL, 10);
-	return read_value(r->element[1], t->value, sizeof t->value) &&
-	    read_value(r->element[2], t->row, sizeof t->row) &&
-	    read_value(r->element[3], t->dealt, sizeof t->dealt);
+	return read_text(r->element[1], t->value, sizeof t->value) &&
+	    read_text(r->element[2], t->row, sizeof t->row) &&
+	    read_text(r->element[3], t->dealt, sizeof t->dealt);
 }
 
 static enum rc
@@ -217,29 +209,6 @@ transaction_take(struct transaction *t, bool *done)
 	    7, done);
 }
 
-/* Extends what is ours, whose token is known to the side, or to the request. */
-static enum rc
-transaction_extend(struct transaction *t, bool *done)
-{
-	int64_t since;
-	int record;
-	uint64_t token = read_row(t->row, &since, &record);
-
-	t->answer->token = token ? token : t->request->token;
-	return transaction_execute(t,
-	    (const words[]){{"MULTI"}, {"PEXPIRE", t->lock, t->lease}, {"EXEC"}}, 3,
-	    done);
-}
-
-static enum rc
-transaction_give_back(struct transaction *t, bool *done)
-{
-	return transaction_execute(t,
-	    (const words[]){{"MULTI"}, {"DEL", t->lock},
-		{"HDEL", t->side, t->claim->owner}, {"EXEC"}},
-	    4, done);
-}
-
 /* Another has it, or nobody: a "no", with a write in front of it that changes nothing. */
 static enum rc
 transaction_refuse(struct transaction *t)
@@ -256,7 +225,7 @@ transaction_refuse(struct transaction *t)
 	if (rc != RC_OK)
 		return rc;
 	if (!answer_members(reply, 2, "i", &left) ||
-	    !read_value(reply->element[3], t->row, sizeof t->row))
+	    !read_text(reply->element[3], t->row, sizeof t->row))
 		rc = script_nonsense(t->route, t->fault);
 	freeReplyObject(reply);
 	token = read_row(t->row, &since, &record);
@@ -279,22 +248,35 @@ transaction_refuse(struct transaction *t)
 
 /* ---- all of it ---- */
 
+/* Of a lock that is ours, the token is known to the side, or to the request. */
 static enum rc
 transaction_attempt(struct transaction *t, bool *settled)
 {
 	enum operation operation = t->request->operation;
 	enum rc rc = transaction_watch(t);
+	int64_t since;
+	int record;
 
 	if (rc != RC_OK)
 		return rc;
 	t->answer->code = ANSWER_HOLDER;
-	if (t->locked && strcmp(t->value, t->claim->owner) == 0)
-		return operation == RELEASE ? transaction_give_back(t, settled)
-					    : transaction_extend(t, settled);
 	if (!t->locked && operation == ACQUIRE)
 		return transaction_take(t, settled);
-	*settled = true;
-	return transaction_refuse(t);
+	if (!t->locked || strcmp(t->value, t->claim->owner) != 0) {
+		*settled = true;
+		return transaction_refuse(t);
+	}
+	if (operation == RELEASE)
+		return transaction_execute(t,
+		    (const words[]){{"MULTI"}, {"DEL", t->lock},
+			{"HDEL", t->side, t->claim->owner}, {"EXEC"}},
+		    4, settled);
+	t->answer->token = read_row(t->row, &since, &record);
+	if (t->answer->token == 0)
+		t->answer->token = t->request->token;
+	return transaction_execute(t,
+	    (const words[]){{"MULTI"}, {"PEXPIRE", t->lock, t->lease}, {"EXEC"}}, 3,
+	    settled);
 }
 
 enum rc
@@ -317,7 +299,7 @@ transaction_run(struct route *r, const struct names *names, const struct claim *
 	for (int i = 0; rc == RC_OK && !settled && i < ATTEMPTS; i++)
 		rc = transaction_attempt(&t, &settled);
 	if (rc == RC_OK && !settled)
-		rc = fault_set(
-		    f, RC_AGAIN, "%s: others change it at the same time", r->where);
+		rc = fault_set(f, RC_AGAIN, "%s: others change it at the same time",
+		    r->server.where);
 	return rc;
 }

@@ -3,13 +3,13 @@
  * and whole, hiredis agrees about where it ends, an answer can be computed with,
  * and an error never surprises.
  */
-#include "backends/redis/answer.h"
+#include "backends/redis/script.h"
 #include "backends/redis/resp.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <hiredis/hiredis.h>
 
-/* What answer.h says of each member. */
+/* What script.h says of each member. */
 static void
 holder_is_sound(const struct answer *a)
 {

@@ -2,8 +2,8 @@
  * answer.c - Goal of these tests: whatever number stands in an answer, what
  * is computed with it fits; and what a server's settings mean is said rightly.
  */
-#include "backends/redis/answer.h"
-#include "backends/redis/health.h"
+#include "backends/redis/script.h"
+#include "backends/redis/server.h"
 #include "backends/redis/resp.h"
 
 #include <setjmp.h>

@@ -1,15 +1,20 @@
 /*
  * topology.c - Goal of these tests: what the URLs of sentinels and clusters mean, where a
- * redirection leads, and what the locks of keys with a tag are called.
+ * redirection leads, what the locks of keys with a tag are called, and what one connection
+ * keeps.
  */
 #include "backends/redis/dialects.h"
 #include "backends/redis/route.h"
 
+#include <netinet/in.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -92,7 +97,7 @@ redirections(void **state)
 	    {"MOVED 1 a b:7", NULL, 0},
 	    {"MOVED 1 a\tb:7", NULL, 0},
 	};
-	struct route r = {.at = {"here", 1}};
+	struct route r = {.server = {.at = {"here", 1}}};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -177,21 +182,90 @@ nodes_are_tried_in_turn(void **state)
 	assert_int_equal(address_parse(&a, "redis+cluster://a,b", &f), RC_OK);
 	route_init(&r, NULL, &a, NULL);
 	assert_int_equal(route_find(&r, NEVER, &f), RC_OK);
-	assert_string_equal(r.at.host, "a");
+	assert_string_equal(r.server.at.host, "a");
 	route_doubt(&r);
 	assert_int_equal(route_find(&r, NEVER, &f), RC_OK);
-	assert_string_equal(r.at.host, "b");
+	assert_string_equal(r.server.at.host, "b");
 	for (int i = 0; i < 3 * NODES; i++) {
 		struct endpoint e = {"n", 1 + i % (2 * NODES)};
 
 		route_move(&r, &e);
-		assert_true(endpoint_is(&r.at, &e));
+		assert_true(endpoint_is(&r.server.at, &e));
 		assert_true(r.n <= NODES);
 	}
 	route_doubt(&r);
 	assert_int_equal(route_find(&r, NEVER, &f), RC_OK);
-	assert_string_equal(r.at.host, "a");
+	assert_string_equal(r.server.at.host, "a");
 	route_free(&r);
+}
+
+/* A server of one connection, which answers as soon as it is waited for. */
+static int listener, taken = -1;
+
+static enum woke
+serve(struct host *host, int fd, short events, instant until)
+{
+	static const char answer[] = "+OK\r\n";
+	struct pollfd comes = {listener, POLLIN, 0}, p = {fd, events, 0};
+	int64_t ms = ns_to_ms(until - instant_now()) + 1;
+
+	(void)host;
+	if (taken < 0 && poll(&comes, 1, 0) > 0) {
+		taken = accept(listener, NULL, NULL);
+		assert_int_equal(write(taken, answer, strlen(answer)), strlen(answer));
+	}
+	return poll(&p, 1, ms > 0 ? (int)ms : 0) > 0 ? WOKE_READY : WOKE_TIMEOUT;
+}
+
+static int
+listen_on_loopback(int *port)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET};
+	socklen_t size = sizeof at;
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	assert_int_equal(bind(fd, (struct sockaddr *)&at, size), 0);
+	assert_int_equal(listen(fd, 5), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &size), 0);
+	*port = ntohs(at.sin_port);
+	return fd;
+}
+
+/*
+ * A connection that is open keeps no addresses: many wait for long.  A question that goes on with
+ * what was said on it goes over no other one, also if it was closed a moment ago.
+ */
+static void
+one_connection(void **state)
+{
+	struct question q = {.command = "*1\r\n$4\r\nPING\r\n"};
+	struct host host = {.wait = serve, .alert = -1};
+	struct server s = {.inspected = false};
+	instant until = instant_now() + 10 * NS_PER_S;
+	struct address a;
+	redisReply *reply;
+	struct fault f;
+	char url[64];
+	int port;
+
+	(void)state;
+	listener = listen_on_loopback(&port);
+	snprintf(url, sizeof url, "redis://127.0.0.1:%d", port);
+	assert_int_equal(address_parse(&a, url, &f), RC_OK);
+	server_init(&s, &host, &a);
+	assert_int_equal(server_ask(&s, &q, until, &reply, &f), RC_OK);
+	freeReplyObject(reply);
+	assert_true(s.peer.stream.fd >= 0);
+	assert_null(s.peer.addresses);
+
+	q.continues = true;
+	close(taken);
+	assert_int_equal(server_ask(&s, &q, until, &reply, &f), RC_AGAIN);
+	assert_non_null(strstr(f.text, "closed the connection within a request"));
+	assert_false(s.peer.told);
+	server_close(&s);
+	close(listener);
 }
 
 int
@@ -204,6 +278,7 @@ main(void)
 	    cmocka_unit_test(a_tag_comes_first_in_a_cluster),
 	    cmocka_unit_test(the_longest_names_fit),
 	    cmocka_unit_test(nodes_are_tried_in_turn),
+	    cmocka_unit_test(one_connection),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

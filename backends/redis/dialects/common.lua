@@ -113,6 +113,18 @@ local function plain(name)
   return a and a .. b .. c .. e .. f or name
 end
 
+-- Of a hash whose fields are owners: RLock's.
+local function renew_field(lease) return call('HEXISTS', lock, field(owner)) == 1 and call('PEXPIRE', lock, lease) end
+
+local function fields_as_holders()
+  local found = {}
+  for i, name in ipairs(call('HKEYS', lock)) do
+    if i > MANY then break end
+    found[i] = entry(plain(name), name, 'x', ends_of(lock), "a lock of Redisson's, owner")
+  end
+  return found
+end
+
 -- ---- what every dialect does alike ----
 
 local function renew_by(renew)

@@ -21,7 +21,7 @@ function d.acquire(lease)
   return granted(lease, token, 0, true)
 end
 
-function d.renew(lease) return call('HEXISTS', lock, field(owner)) == 1 and call('PEXPIRE', lock, lease) end
+d.renew = renew_field
 
 function d.release(who)
   if call('HEXISTS', lock, field(who)) == 0 then return false end
@@ -30,13 +30,6 @@ function d.release(who)
   return true
 end
 
-function d.holders()
-  local found = {}
-  for i, name in ipairs(call('HKEYS', lock)) do
-    if i > MANY then break end
-    found[i] = entry(plain(name), name, 'x', ends_of(lock), "a lock of Redisson's, owner")
-  end
-  return found
-end
+d.holders = fields_as_holders
 
 return answer_by(d)

@@ -113,7 +113,7 @@ function d.acquire(lease)
   return granted(lease, token, 0)
 end
 
-function d.renew(lease) return call('HEXISTS', lock, field(owner)) == 1 and call('PEXPIRE', lock, lease) end
+d.renew = renew_field
 
 -- Also of the place in the queue of one that gives up.
 function d.release(who)
@@ -129,16 +129,11 @@ function d.release(who)
 end
 
 function d.holders()
-  local found = {}
-  for i, name in ipairs(call('HKEYS', lock)) do
-    if i > MANY then break end
-    found[i] = entry(plain(name), name, 'x', ends_of(lock), "a lock of Redisson's, owner")
-  end
   local waiting = 0
   for _, name in ipairs(call('LRANGE', queue, 0, -1)) do
     if is_alive(name) then waiting = waiting + 1 end
   end
-  return found, waiting
+  return fields_as_holders(), waiting
 end
 
 -- A page of who waits, as look.lua's; what it calls a ticket is where the next one begins.

@@ -1,17 +1,74 @@
 /*
- * answer.h - what scripts answer, checked before anybody computes with it.
+ * script.h - runs of dlock's scripts, put together word by word, and what they answer.
  *
- * A reply is read by a declared shape, a letter for each member; nothing else reads one.
- * Others may write into a lock's keys, so a number from there may be anything:
- * what is of the wrong type or impossible is refused, what is merely absurd (a
- * lease for a thousand years) is cut to what can be computed with.
+ * Each is asked for by its hash; a server that does not know it (it was restarted) is sent
+ * the whole script.
+ *
+ * An answer is checked before anybody computes with it: it is read by a declared shape, a
+ * letter for each member; nothing else reads one.  Others may write into a lock's keys, so a
+ * number from there may be anything: what is of the wrong type or impossible is refused,
+ * what is merely absurd (a lease for a thousand years) is cut to what can be computed with.
  */
-#ifndef DLOCK_REDIS_ANSWER_H
-#define DLOCK_REDIS_ANSWER_H
+#ifndef DLOCK_REDIS_SCRIPT_H
+#define DLOCK_REDIS_SCRIPT_H
 
 #include "backends/backend.h"
+#include "resp.h"
 
-#include <hiredis/hiredis.h>
+/* ---- what is said ---- */
+
+struct script {
+	const char *text; /* not ended by a NUL */
+	size_t length;
+	const char *sha1;
+};
+
+enum { SCRIPT_WORDS = 48, SCRIPT_NUMBERS = 6 };
+
+/* The last word of what is said with sharded names. */
+#define SHARDED "sharded"
+
+/* Keys come before other words; all are texts that outlive the call. */
+struct script_call {
+	const struct script *script;
+	/* it writes nothing: a replica, or a user who may not write, can run it */
+	bool reads;
+	int keys, n;
+	const char *words[SCRIPT_WORDS];
+	/* texts of its own, for words */
+	int used;
+	char numbers[SCRIPT_NUMBERS][24], kind[16];
+};
+
+/* How it is sent: by its hash or as a whole; before Redis 7, not as one that reads. */
+struct manner {
+	bool whole, reads;
+};
+
+void script_begin(struct script_call *, const struct script *);
+
+static inline void
+script_key(struct script_call *c, const char *key)
+{
+	c->words[c->n++] = key;
+	c->keys++;
+}
+
+static inline void
+script_word(struct script_call *c, const char *word)
+{
+	c->words[c->n++] = word;
+}
+
+void script_number(struct script_call *, int64_t);
+
+/* As one command (redisFreeCommand() it); returns its length, -1 without memory. */
+int script_write(char **command, const struct script_call *, const struct manner *);
+
+/* Does the reply say that the script is to be sent in another manner?  It is changed to that. */
+bool script_change(struct manner *, const redisReply *);
+
+/* ---- what is answered ---- */
 
 /* no lease and no cooldown is longer than a year */
 #define ANSWER_MS_MOST (366LL * 86400 * 1000)

@@ -1,10 +1,64 @@
-/* answer.c - reads what scripts answer, trusting none of it. */
-#include "answer.h"
+/* script.c - puts runs of scripts into words, and reads what they answer, trusting none of it. */
+#include "script.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- what is said ---- */
+
+void
+script_begin(struct script_call *c, const struct script *script)
+{
+	c->script = script;
+	c->reads = false;
+	c->keys = c->n = c->used = 0;
+}
+
+void
+script_number(struct script_call *c, int64_t number)
+{
+	char *text = c->numbers[c->used++];
+
+	snprintf(text, sizeof c->numbers[0], "%" PRId64, number);
+	script_word(c, text);
+}
+
+int
+script_write(char **command, const struct script_call *c, const struct manner *m)
+{
+	static const char *const verbs[2][2] = {
+	    {"EVALSHA", "EVALSHA_RO"}, {"EVAL", "EVAL_RO"}};
+	const char *words[3 + SCRIPT_WORDS] = {
+	    verbs[m->whole][m->reads], m->whole ? c->script->text : c->script->sha1};
+	size_t lengths[3 + SCRIPT_WORDS];
+	char keys[12];
+
+	snprintf(keys, sizeof keys, "%d", c->keys);
+	words[2] = keys;
+	memcpy(words + 3, c->words, c->n * sizeof *words);
+	for (int i = 0; i < 3 + c->n; i++)
+		lengths[i] = i == 1 && m->whole ? c->script->length : strlen(words[i]);
+	return redisFormatCommandArgv(command, 3 + c->n, words, lengths);
+}
+
+bool
+script_change(struct manner *m, const redisReply *reply)
+{
+	if (reply->type != REDIS_REPLY_ERROR)
+		return false;
+	if (!m->whole && resp_says(reply->str, "NOSCRIPT"))
+		return m->whole = true;
+	if (m->reads && resp_says(reply->str, "ERR unknown command")) {
+		m->reads = false;
+		return true;
+	}
+	return false;
+}
+
+/* ---- what is answered ---- */
 
 /* Digits alone, and less than `bytes` of them. */
 static bool
@@ -24,15 +78,6 @@ member_number(const redisReply *e, int64_t *out)
 	else
 		return false;
 	return true;
-}
-
-static bool
-member_token(const redisReply *e, uint64_t *out)
-{
-	if (!is_digits(e, 20))
-		return false;
-	*out = strtoull(e->str, NULL, 10);
-	return *out > 0 && *out < TOKEN_LIMIT;
 }
 
 bool
@@ -66,7 +111,9 @@ answer_members(const redisReply *reply, size_t first, const char *shape, ...)
 				*(int64_t *)out = -1;
 			break;
 		case 't':
-			good = member_token(e, out);
+			good = is_digits(e, 20);
+			*(uint64_t *)out = good ? strtoull(e->str, NULL, 10) : 0;
+			good = *(uint64_t *)out > 0 && *(uint64_t *)out < TOKEN_LIMIT;
 			break;
 		case 'a':
 			good = e->type == REDIS_REPLY_ARRAY;
@@ -152,23 +199,10 @@ read_waiter(struct answer *a, const redisReply *reply)
 }
 
 static bool
-read_job_done(struct answer *a, const redisReply *reply)
-{
-	const char *who;
-
-	if (!answer_members(reply, 1, "is", &a->began_ms, &who))
-		return false;
-	if (a->began_ms < 0 || a->began_ms > ANSWER_TIME_MOST)
-		a->began_ms = -1;
-	snprintf(a->who, sizeof a->who, "%s", who);
-	return true;
-}
-
-static bool
 read_acquire(struct answer *a, const redisReply *reply)
 {
 	struct holding *h = &a->holding;
-	const char *kind;
+	const char *kind, *who;
 
 	switch (a->code) {
 	case ANSWER_HOLDER:
@@ -179,7 +213,12 @@ read_acquire(struct answer *a, const redisReply *reply)
 		return answer_members(reply, 1, "w", &kind) &&
 		    answer_kind(kind, &h->kind, &h->limit) && h->kind != KIND_EXCLUSIVE;
 	case ANSWER_DONE:
-		return read_job_done(a, reply);
+		if (!answer_members(reply, 1, "is", &a->began_ms, &who))
+			return false;
+		if (a->began_ms < 0 || a->began_ms > ANSWER_TIME_MOST)
+			a->began_ms = -1;
+		snprintf(a->who, sizeof a->who, "%s", who);
+		return true;
 	case ANSWER_RECENT:
 		return answer_members(reply, 1, "i", &a->age_ms) &&
 		    answer_bound(&a->age_ms, 0, ANSWER_MS_MOST);
