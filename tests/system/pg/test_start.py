@@ -248,7 +248,8 @@ def guarded():
                       max_connections=12)
     server.ask("CREATE ROLE guarded LOGIN PASSWORD 'right-one'")
     server.ask("CREATE ROLE banned LOGIN")
-    psql(server, pathlib.Path(ROOT, "backends/pg/schema.sql").read_text(encoding="utf-8"))
+    psql(server, "".join(pathlib.Path(ROOT, "backends/pg", file).read_text(encoding="utf-8")
+                         for file in ("schema.sql", "schema_calls.sql")))
     server.ask("GRANT USAGE ON SCHEMA dlock TO PUBLIC")
     yield server
     server.stop()
