@@ -24,10 +24,8 @@
 #include "derive.h"
 #include "sessions.h"
 
-#include "connection.h"
-#include "guard.h"
-#include "question.h"
-#include "said.h"
+#include "errors.h"
+#include "exec.h"
 
 #include "backends/sql/session_lock.h"
 
@@ -95,7 +93,7 @@ settle_session(struct pg *pg, instant until, struct fault *f)
 		return sessions_refuse(pg,
 		    "is older than PostgreSQL 14, which advisory locks need to end (mode=lease does not)",
 		    f);
-	rc = guard_exec(c->db, &q, until, &a, f);
+	rc = exec_question(c->db, &q, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
 	row = answer_next(&a);
@@ -215,7 +213,7 @@ get_numbers(struct pg *pg, enum rc rc, instant until, struct fault *f)
 	if (rc == RC_OK || rc == RC_STOP || own->no_schema || !sql_is_missing(&pg->db))
 		return rc == RC_OK ? RC_PROTOCOL : sql_explain_denial(&pg->db, rc, f);
 	rc = pg_create_schema(&pg->db, until, f);
-	if (rc == RC_DENIED && said_state(&pg->conn, "42501")) {
+	if (rc == RC_DENIED && error_is(&pg->conn, NO_RIGHT)) {
 		own->no_schema = true;
 		rc = RC_OK;
 	}
@@ -229,7 +227,7 @@ ask_for_token(
 	const struct question q = {
 	    .text = sql, .fields = 2, .harmless = advisory_of(pg)->no_schema};
 
-	return guard_exec(&pg->db, &q, until, a, f);
+	return exec_question(&pg->db, &q, until, a, f);
 }
 
 static enum rc
@@ -328,7 +326,7 @@ look_at_locks(struct pg *pg, instant until, bool *ours, struct fault *f)
 	    "FROM pg_catalog.pg_locks l WHERE %s AND l.granted) h",
 	    own->lock_is, own->lock_is, own->order_is, own->lock_is, own->order_is,
 	    own->lock_is);
-	rc = guard_exec(&pg->db, &q, until, &a, f);
+	rc = exec_question(&pg->db, &q, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
 	row = answer_next(&a);
@@ -377,9 +375,9 @@ sleep_in_queue(struct pg *pg, int64_t ms, struct fault *f)
 	snprintf(sql, sizeof sql,
 	    "SELECT %spg_catalog.pg_advisory_lock%s(%s) FROM pg_catalog.set_config('lock_timeout', $1, false)",
 	    order, shared_suffix(pg), advisory_of(pg)->lock_args);
-	rc = guard_exec(&pg->db, &q, wake + ASK_LEAST, NULL, f);
+	rc = exec_question(&pg->db, &q, wake + ASK_LEAST, NULL, f);
 	if (rc == RC_AGAIN &&
-	    (said_state(&pg->conn, "55P03") || said_state(&pg->conn, "57014")))
+	    (error_is(&pg->conn, LOCK_TIMEOUT) || error_is(&pg->conn, CANCELLED)))
 		return RC_OK;
 	return rc;
 }
@@ -627,7 +625,7 @@ advisory_revoke(struct sql *db, const struct target *target, const char *record,
 				   ") AND EXISTS (SELECT FROM pg_locks l WHERE %s AND l.granted AND l.pid = a.pid)",
 	    sessions_patience(pg), session.session, session.second,
 	    advisory_of(pg)->lock_is);
-	rc = guard_exec(&pg->db, &q, until, &a, f);
+	rc = exec_question(&pg->db, &q, until, &a, f);
 	return sessions_ended(pg, rc, &a, f);
 }
 

@@ -10,10 +10,8 @@
  */
 #include "sessions.h"
 
-#include "connection.h"
-#include "guard.h"
-#include "question.h"
-#include "said.h"
+#include "errors.h"
+#include "exec.h"
 
 #include "backends/sql/row.h"
 
@@ -82,10 +80,10 @@ lock_row(struct pg *pg, bool patient, instant until, enum row_found *found,
 	    .fields = 7};
 	struct answer a = {.db = NULL};
 	struct row row;
-	enum rc rc = guard_exec(&pg->db, &q, until, &a, f);
+	enum rc rc = exec_question(&pg->db, &q, until, &a, f);
 
 	if (rc == RC_AGAIN &&
-	    (said_state(&pg->conn, "57014") || said_state(&pg->conn, "55P03"))) {
+	    (error_is(&pg->conn, CANCELLED) || error_is(&pg->conn, LOCK_TIMEOUT))) {
 		*found = ROW_HELD; /* the time is up */
 		return RC_OK;
 	}
@@ -108,6 +106,7 @@ pg_attempt(struct sql *db, int64_t ms, instant until, enum row_found *found,
 	    ? retry_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until)
 	    : until;
 	char begin[200];
+	const struct question q = {.text = begin, .harmless = true};
 	enum rc rc;
 
 	snprintf(begin, sizeof begin,
@@ -116,9 +115,9 @@ pg_attempt(struct sql *db, int64_t ms, instant until, enum row_found *found,
 	    ms);
 	(void)connection_is_open(&pg->db);
 	*found = ROW_HELD;
-	rc = guard_pass(&pg->conn, by, f);
+	rc = exec_guard(&pg->conn, by, f);
 	if (rc == RC_OK)
-		rc = question_script(&pg->db, begin, by, f);
+		rc = exec_question(db, &q, by, NULL, f);
 	if (rc == RC_OK)
 		rc = lock_row(pg, ms > 0, by, found, g, f);
 	if (rc == RC_OK && *found == ROW_OURS)
@@ -128,7 +127,7 @@ pg_attempt(struct sql *db, int64_t ms, instant until, enum row_found *found,
 		connection_close(&pg->db);
 		return rc;
 	}
-	return guard_exec(db, &rollback, by, NULL, f);
+	return exec_question(db, &rollback, by, NULL, f);
 }
 
 /* ---- looking and steering ---- */

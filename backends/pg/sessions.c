@@ -1,8 +1,7 @@
 /* sessions.c - tells of sessions that hold a lock or wait, and ends one. */
 #include "sessions.h"
 
-#include "connection.h"
-#include "said.h"
+#include "errors.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -98,7 +97,7 @@ sessions_ended(struct pg *pg, enum rc rc, struct answer *a, struct fault *f)
 	struct row row;
 	bool ended;
 
-	if (rc == RC_DENIED && said_state(&pg->conn, "42501"))
+	if (rc == RC_DENIED && error_is(&pg->conn, NO_RIGHT))
 		return refuse_ending(pg, f);
 	if (rc != RC_OK)
 		return rc;

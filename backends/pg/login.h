@@ -1,20 +1,16 @@
 /*
- * connecting.h - a connection on its way.
+ * login.h - a connection on its way.
  *
  * libpq connects in a thread of its own, because names, service files and
  * handshakes can block in it without end.  Whoever waits may leave at any
  * time: the thread then throws away what it gets, or ends with the process.
  */
-#ifndef DLOCK_PG_CONNECTING_H
-#define DLOCK_PG_CONNECTING_H
+#ifndef DLOCK_PG_LOGIN_H
+#define DLOCK_PG_LOGIN_H
 
-#include "backends/common/clock.h"
-#include "lib.h"
-#include "wire.h"
+#include "pg.h"
 
-#include <stdbool.h>
-
-struct connecting;
+struct login;
 
 /*
  * Begins to connect; gives up by itself after `patience`.  Of several hosts
@@ -22,16 +18,15 @@ struct connecting;
  * one (libpq leaves that to its blocking calls), and a standby is left for the
  * hosts behind it.  NULL: no memory or no thread (errno).
  */
-struct connecting *connecting_start(
+struct login *login_start(
     const struct pq *, const char *conninfo, int64_t ttl, int64_t patience);
 
 /* Readable when it has ended, well or not. */
-int connecting_fd(const struct connecting *);
+int login_fd(const struct login *);
 
 /* What is known of the end, beyond the status of the connection. */
-struct connecting_end {
-	struct wire wire;     /* as far as it has been read */
-	bool met_another;     /* some server began with what no PostgreSQL says */
+struct login_end {
+	struct bounds bounds; /* as far as it has been read */
 	bool is_standby;      /* the last server reached is one */
 	bool primary_is_away; /* and of the other hosts named some were not reached */
 };
@@ -41,9 +36,27 @@ struct connecting_end {
  * What has failed, or has not come to an end in time, is a connection whose
  * status is not CONNECTION_OK.
  */
-PGconn *connecting_take(struct connecting *, struct connecting_end *);
+PGconn *login_take(struct login *, struct login_end *);
 
 /* Accepts NULL. */
-void connecting_drop(struct connecting *);
+void login_drop(struct login *);
+
+/* ---- the hosts that a connection string names, as libpq writes them: lists with commas ---- */
+
+/* NULL: not stated.  One port stands for all hosts. */
+struct hosts {
+	const char *host, *hostaddr, *port;
+};
+
+/* How many there are, at least one. */
+size_t hosts_count(const struct hosts *);
+
+/*
+ * Those behind the first one called `host` (its name, or its address where it has none)
+ * with `port`; *behind points into the same lists.  False: that one is the last, or none
+ * of these.
+ */
+bool hosts_behind(
+    const struct hosts *, const char *host, const char *port, struct hosts *behind);
 
 #endif

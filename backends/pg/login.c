@@ -1,28 +1,21 @@
-/*
- * connecting.c - connects to PostgreSQL in a thread, of several hosts one after the
- * other.
- */
-#include "connecting.h"
-
-#include "hosts.h"
+/* login.c - connects to PostgreSQL in a thread, of several hosts one after the other. */
+#include "login.h"
 
 #include "backends/common/task.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 /* for one of several hosts; no more than a sixth of the lease */
 #define SHARE_MAX (2 * NS_PER_S)
 
 enum { LOOK_MS = 100 }; /* so often the thread looks whether anybody still waits */
 
-struct connecting {
+struct login {
 	struct task task;
 	const struct pq *pq;
 	char *conninfo;
@@ -32,14 +25,13 @@ struct connecting {
 	PGconn *conn;
 	size_t hosts;    /* named by the user, once that matters */
 	size_t standbys; /* among them, met until now */
-	bool heard;      /* the server being tried has said something */
-	struct connecting_end end;
+	struct login_end end;
 };
 
 static void
-connecting_free(struct task *t)
+login_free(struct task *t)
 {
-	struct connecting *d = (struct connecting *)t;
+	struct login *d = (struct login *)t;
 
 	if (d->conn)
 		d->pq->finish(d->conn);
@@ -61,7 +53,7 @@ swallow(void *arg, const PGresult *notice)
  * and records are UTF-8.
  */
 static PGconn *
-begin_login(const struct connecting *d, const struct hosts *h)
+begin_login(const struct login *d, const struct hosts *h)
 {
 	static const char *const keywords[] = {"keepalives_idle", "keepalives_interval",
 	    "keepalives_count", "tcp_user_timeout", "dbname", "client_encoding", "host",
@@ -85,38 +77,11 @@ begin_login(const struct connecting *d, const struct hosts *h)
 }
 
 /*
- * A look at the first bytes a server says, which libpq goes on to read: one
- * letter to a request for TLS or GSS, and else a message of the protocol.  What
- * libpq has to say of anything else depends on its version.
- */
-static void
-look_at_first_words(struct connecting *d, PGconn *conn)
-{
-	ConnStatusType status = d->pq->status(conn);
-	bool encryption = status == CONNECTION_SSL_STARTUP ||
-	    status == CONNECTION_GSS_STARTUP;
-	char words[2];
-	ssize_t n;
-
-	if (status == CONNECTION_STARTED || status == CONNECTION_MADE)
-		d->heard = false;
-	if (d->heard || (!encryption && status != CONNECTION_AWAITING_RESPONSE))
-		return;
-	n = recv(d->pq->socket(conn), words, sizeof words, MSG_PEEK | MSG_DONTWAIT);
-	if (n <= 0)
-		return;
-	d->heard = true;
-	if (!strchr(encryption ? "SNGE" : "REv", words[0]) || !words[0] ||
-	    (encryption && words[0] != 'E' && n > 1))
-		d->end.met_another = true;
-}
-
-/*
  * libpq's handshake, until it ends, or nobody waits for it, or one host has had its
  * share.
  */
 static void
-carry_on(struct connecting *d, PGconn *conn)
+carry_on(struct login *d, PGconn *conn)
 {
 	PostgresPollingStatusType state = PGRES_POLLING_WRITING;
 	const char *host = NULL;
@@ -136,8 +101,7 @@ carry_on(struct connecting *d, PGconn *conn)
 			return;
 		if (poll(&p, 1, LOOK_MS) <= 0)
 			continue;
-		look_at_first_words(d, conn);
-		wire_watch(&d->end.wire, d->pq->socket(conn), true);
+		bounds_watch(&d->end.bounds, d->pq->socket(conn), true);
 		state = d->pq->connectPoll(conn);
 	}
 }
@@ -146,7 +110,7 @@ carry_on(struct connecting *d, PGconn *conn)
 
 /* Waits for what the server says to a question; NULL: it did not. */
 static PGresult *
-wait_for_answer(struct connecting *d, instant until)
+wait_for_answer(struct login *d, instant until)
 {
 	while (d->pq->isBusy(d->conn)) {
 		struct pollfd p = {.fd = d->pq->socket(d->conn), .events = POLLIN};
@@ -164,7 +128,7 @@ wait_for_answer(struct connecting *d, instant until)
  * will not answer more.
  */
 static bool
-says_to_be_standby(struct connecting *d)
+says_to_be_standby(struct login *d)
 {
 	instant until = instant_first(instant_now() + d->share, d->give_up);
 	bool standby = false;
@@ -186,7 +150,7 @@ says_to_be_standby(struct connecting *d)
  * server has reported of itself is still there.
  */
 static bool
-is_standby(struct connecting *d)
+is_standby(struct login *d)
 {
 	const char *reported = d->pq->parameterStatus(d->conn, "in_hot_standby");
 
@@ -197,6 +161,67 @@ is_standby(struct connecting *d)
 
 /* ---- several hosts ---- */
 
+/*
+ * Element n of a list with commas, and what comes behind it; one element stands for all.
+ */
+static const char *
+element(const char *list, size_t n, size_t *length, const char **rest)
+{
+	while (list && n > 0 && strchr(list, ',')) {
+		list = strchr(list, ',') + 1;
+		n--;
+	}
+	*length = list ? strcspn(list, ",") : 0;
+	*rest = list && list[*length] == ',' ? list + *length + 1 : NULL;
+	return list;
+}
+
+static bool
+is_element(const char *list, size_t n, const char *name)
+{
+	size_t length;
+	const char *rest, *at = element(list, n, &length, &rest);
+
+	return length == 0 || (strlen(name) == length && memcmp(at, name, length) == 0);
+}
+
+static const char *
+names_of(const struct hosts *h)
+{
+	return h->host ? h->host : h->hostaddr;
+}
+
+size_t
+hosts_count(const struct hosts *h)
+{
+	size_t n = 1;
+
+	for (const char *p = names_of(h); p && (p = strchr(p, ',')); p++)
+		n++;
+	return n;
+}
+
+bool
+hosts_behind(
+    const struct hosts *h, const char *host, const char *port, struct hosts *behind)
+{
+	const char *rest = names_of(h);
+	size_t length;
+
+	for (size_t n = 0; rest; n++) {
+		element(names_of(h), n, &length, &rest);
+		if (!rest)
+			return false;
+		if (!is_element(names_of(h), n, host) || !is_element(h->port, n, port))
+			continue;
+		element(h->host, n, &length, &behind->host);
+		element(h->hostaddr, n, &length, &behind->hostaddr);
+		element(h->port, n, &length, &behind->port);
+		return true;
+	}
+	return false;
+}
+
 static const char *
 option(const PQconninfoOption *o, const char *keyword)
 {
@@ -206,26 +231,20 @@ option(const PQconninfoOption *o, const char *keyword)
 	return NULL;
 }
 
-static struct hosts
-hosts_of(const PQconninfoOption *o)
-{
-	return (struct hosts){
-	    option(o, "host"), option(o, "hostaddr"), option(o, "port")};
-}
-
 /*
  * Leaves a host that has had its share, or is a standby, for those behind it in the
  * list.
  */
 static bool
-pass_host(struct connecting *d)
+pass_host(struct login *d)
 {
 	PQconninfoOption *o = d->pq->conninfo(d->conn);
 	struct hosts all, left;
 	PGconn *next = NULL;
 
 	if (o) {
-		all = hosts_of(o);
+		all = (struct hosts){
+		    option(o, "host"), option(o, "hostaddr"), option(o, "port")};
 		d->hosts = d->hosts > 0 ? d->hosts : hosts_count(&all);
 		if (hosts_behind(&all, d->pq->host(d->conn), d->pq->port(d->conn), &left))
 			next = begin_login(d, &left);
@@ -239,7 +258,7 @@ pass_host(struct connecting *d)
 }
 
 static bool
-is_undecided(const struct connecting *d)
+is_undecided(const struct login *d)
 {
 	ConnStatusType status = d->pq->status(d->conn);
 
@@ -247,7 +266,7 @@ is_undecided(const struct connecting *d)
 }
 
 static bool
-is_wanted_host(const struct connecting *d)
+is_wanted_host(const struct login *d)
 {
 	return !atomic_load(&d->task.dropped) && instant_now() < d->give_up;
 }
@@ -257,7 +276,7 @@ is_wanted_host(const struct connecting *d)
  * standby's.
  */
 static bool
-leave_standby(struct connecting *d)
+leave_standby(struct login *d)
 {
 	if (!is_standby(d))
 		return false;
@@ -270,9 +289,9 @@ leave_standby(struct connecting *d)
 }
 
 static void
-connecting_work(struct task *t)
+login_work(struct task *t)
 {
-	struct connecting *d = (struct connecting *)t;
+	struct login *d = (struct login *)t;
 
 	d->conn = begin_login(d, &(struct hosts){NULL, NULL, NULL});
 	do {
@@ -283,13 +302,13 @@ connecting_work(struct task *t)
 				d->share = d->give_up - instant_now();
 		}
 	} while (d->conn && !is_undecided(d) && is_wanted_host(d) && leave_standby(d));
-	wire_watch(&d->end.wire, -1, false);
+	bounds_watch(&d->end.bounds, -1, false);
 }
 
-struct connecting *
-connecting_start(const struct pq *pq, const char *conninfo, int64_t ttl, int64_t patience)
+struct login *
+login_start(const struct pq *pq, const char *conninfo, int64_t ttl, int64_t patience)
 {
-	struct connecting *d = calloc(1, sizeof *d);
+	struct login *d = calloc(1, sizeof *d);
 	char *copy = strdup(conninfo);
 
 	if (!d || !copy) {
@@ -297,8 +316,8 @@ connecting_start(const struct pq *pq, const char *conninfo, int64_t ttl, int64_t
 		free(copy);
 		return NULL;
 	}
-	*d = (struct connecting){
-	    .task = {.work = connecting_work, .free = connecting_free},
+	*d = (struct login){
+	    .task = {.work = login_work, .free = login_free},
 	    .pq = pq,
 	    .conninfo = copy,
 	    .ttl = ttl,
@@ -309,13 +328,13 @@ connecting_start(const struct pq *pq, const char *conninfo, int64_t ttl, int64_t
 }
 
 int
-connecting_fd(const struct connecting *d)
+login_fd(const struct login *d)
 {
 	return d->task.done;
 }
 
 PGconn *
-connecting_take(struct connecting *d, struct connecting_end *end)
+login_take(struct login *d, struct login_end *end)
 {
 	PGconn *conn = d->conn;
 
@@ -325,7 +344,7 @@ connecting_take(struct connecting *d, struct connecting_end *end)
 }
 
 void
-connecting_drop(struct connecting *d)
+login_drop(struct login *d)
 {
 	task_drop(d ? &d->task : NULL);
 }
