@@ -40,11 +40,11 @@ struct advisory {
 	struct session_lock lock; /* its serial: of the session that has been made fit */
 	bool no_schema;           /* there is none, and we may not make it */
 	char lock_args[80];       /* the lock in SQL: as the functions take it, */
-	char lock_is[256];        /* and as a condition on pg_locks l; */
+	char lock_is[400];        /* and as a condition on pg_locks l; */
 	char listed_is[120];      /* and on what a look lists */
 	bool has_order;           /* the session does */
 	char order_args[40];      /* that lock as the functions take it, */
-	char order_is[256];       /* and as a condition */
+	char order_is[400];       /* and as a condition */
 };
 
 static struct advisory *
@@ -74,6 +74,13 @@ static const char settle_sql[] =
 	      "direct, "
 	      "pg_catalog.pg_is_in_recovery() AS standby OFFSET 0) s";
 
+static enum rc
+refuse_session(struct pg *pg, const char *why, struct fault *f)
+{
+	connection_close(&pg->db);
+	return fault_set(f, RC_CONFIG, "%s %s", pg->db.where, why);
+}
+
 /* Makes a new session fit, or finds that it cannot be. */
 static enum rc
 settle_session(struct pg *pg, instant until, struct fault *f)
@@ -90,7 +97,7 @@ settle_session(struct pg *pg, instant until, struct fault *f)
 	enum rc rc;
 
 	if (c->pq->serverVersion(c->pgconn) < LEASES)
-		return sessions_refuse(pg,
+		return refuse_session(pg,
 		    "is older than PostgreSQL 14, which advisory locks need to end (mode=lease does not)",
 		    f);
 	rc = exec_question(c->db, &q, until, &a, f);
@@ -101,11 +108,11 @@ settle_session(struct pg *pg, instant until, struct fault *f)
 		rc = sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
 	answer_drop(&a);
 	if (rc == RC_OK && !direct)
-		return sessions_refuse(pg,
+		return refuse_session(pg,
 		    "is a pooler: it would lend our session to others (mode=lease can live with that)",
 		    f);
 	if (rc == RC_OK && standby)
-		return sessions_refuse(pg,
+		return refuse_session(pg,
 		    "is a standby, which has advisory locks of its own: a lock needs the primary",
 		    f);
 	advisory_of(pg)->lock.serial = pg->db.serial;
@@ -120,9 +127,11 @@ static void
 write_condition(char *sql, size_t size, uint32_t high, uint32_t low, int form)
 {
 	snprintf(sql, size,
-	    "l.locktype = 'advisory' AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d "
-	    "WHERE d.datname = pg_catalog.current_database()) AND l.classid = '%" PRIu32
-	    "' AND l.objid = '%" PRIu32 "' AND l.objsubid = %d",
+	    "l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid "
+	    "FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()) "
+	    "AND l.classid OPERATOR(pg_catalog.=) '%" PRIu32
+	    "' AND l.objid OPERATOR(pg_catalog.=) '%" PRIu32
+	    "' AND l.objsubid OPERATOR(pg_catalog.=) %d::pg_catalog.int2",
 	    high, low, form);
 }
 
@@ -308,7 +317,7 @@ static enum rc
 look_at_locks(struct pg *pg, instant until, bool *ours, struct fault *f)
 {
 	struct advisory *own = advisory_of(pg);
-	char sql[4200];
+	char sql[5000];
 	const struct question q = {.text = sql, .fields = 6, .harmless = true};
 	struct answer a = {.db = NULL};
 	struct row row;
@@ -430,7 +439,7 @@ static enum rc
 advisory_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
 	struct advisory *own = advisory_of(pg_of(db));
-	char sql[500];
+	char sql[600];
 	const struct question q = {.text = sql, .fields = 1, .harmless = true};
 
 	snprintf(sql, sizeof sql,
@@ -498,29 +507,6 @@ static const char list_locks_sql[] =
     " END, " SESSION_COLUMNS " FROM q LEFT JOIN pg_stat_activity a ON a.pid = q.pid "
     "ORDER BY q.high, q.low, q.form, q.waits, q.came, q.pid";
 
-/*
- * What to call a lock whose key nobody can know: by the setting that names it.
- */
-static void
-write_number(char *key, size_t size, const struct listed *at)
-{
-	if (at->form == 2)
-		snprintf(key, size, "-O key=%" PRId32 ",%" PRId32, (int32_t)at->high,
-		    (int32_t)at->low);
-	else
-		snprintf(key, size, "-O key=%" PRId64,
-		    (int64_t)((uint64_t)at->high << 32 | (uint64_t)at->low));
-}
-
-/* What the next page is behind. */
-static void
-write_listed(char *out, size_t size, const struct listed *at)
-{
-	snprintf(out, size,
-	    "%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64,
-	    at->high, at->low, at->form, at->waits, at->came, at->pid);
-}
-
 static bool
 read_listed(const struct row *r, struct listed *at)
 {
@@ -546,11 +532,18 @@ static bool
 see_lock(void *ctx, const struct row *r)
 {
 	struct advisory_look *s = ctx;
+	const struct listed *at = &s->at;
 	char number[48];
 
 	if (!read_listed(r, &s->at))
 		return false;
-	write_number(number, sizeof number, &s->at);
+	/* what to call a lock whose key nobody can know: by the setting that names it */
+	if (at->form == 2)
+		snprintf(number, sizeof number, "-O key=%" PRId32 ",%" PRId32,
+		    (int32_t)at->high, (int32_t)at->low);
+	else
+		snprintf(number, sizeof number, "-O key=%" PRId64,
+		    (int64_t)((uint64_t)at->high << 32 | (uint64_t)at->low));
 	return sessions_see(
 	    &s->seen, r, SESSION, s->seen.look->key ? s->seen.look->key : number);
 }
@@ -563,11 +556,14 @@ see_lock(void *ctx, const struct row *r)
 static enum rc
 look_at_listed(struct pg *pg, struct advisory_look *s, int *n, struct fault *f)
 {
+	const struct listed *at = &s->at;
 	char sql[4096], behind[160];
 	const struct question q = {
 	    .text = sql, .fields = LISTED_FIELDS, .harmless = true, .many = true};
 
-	write_listed(behind, sizeof behind, &s->at);
+	snprintf(behind, sizeof behind,
+	    "%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64,
+	    at->high, at->low, at->form, at->waits, at->came, at->pid);
 	snprintf(sql, sizeof sql, list_locks_sql, ORDER,
 	    s->seen.look->key ? advisory_of(pg)->listed_is : NOT_DLOCKS_OWN, behind,
 	    PAGE);
@@ -607,26 +603,17 @@ advisory_revoke(struct sql *db, const struct target *target, const char *record,
     bool force, instant until, struct fault *f)
 {
 	struct pg *pg = pg_of(db);
-	char sql[1024];
-	const struct question q = {
-	    .text = sql, .fields = 1, .harmless = true, .many = true};
-	struct answer a = {.db = NULL};
-	struct session_name session;
+	char from[600];
 	enum rc rc = reach_lock(pg, target->key, until, f);
 
 	(void)record, (void)force;
-	if (rc != RC_OK || !session_name_read(target->owner, &session))
-		return sessions_ended(pg, rc, &a, f);
-	snprintf(sql, sizeof sql,
-	    "SET LOCAL search_path = pg_catalog, pg_temp; SELECT " SESSION_ENDING
-	    " FROM pg_stat_activity a WHERE a.pid = %" PRId64
-	    " AND (a.backend_start IS NULL OR " SESSION_US(
-		"a.backend_start") " = %" PRId64
-				   ") AND EXISTS (SELECT FROM pg_locks l WHERE %s AND l.granted AND l.pid = a.pid)",
-	    sessions_patience(pg), session.session, session.second,
+	if (rc != RC_OK)
+		return rc;
+	snprintf(from, sizeof from,
+	    "pg_catalog.pg_stat_activity a WHERE EXISTS (SELECT FROM pg_catalog.pg_locks l "
+	    "WHERE %s AND l.granted AND l.pid OPERATOR(pg_catalog.=) a.pid)",
 	    advisory_of(pg)->lock_is);
-	rc = exec_question(&pg->db, &q, until, &a, f);
-	return sessions_ended(pg, rc, &a, f);
+	return sessions_end(pg, target->owner, from, NULL, until, f);
 }
 
 const struct sql_mode advisory_mode = {
