@@ -176,8 +176,8 @@ choose_number(struct pg *pg, const char *key, struct fault *f)
 	if (pg->key)
 		derive_read_number(&n, pg->key);
 	else
-		rc = derive_number(&n, derive_named(pg->derive), key,
-		    pg->conn.pq->db(pg->conn.pgconn), f);
+		rc = derive_number(
+		    &n, pg->derive, key, pg->conn.pq->db(pg->conn.pgconn), f);
 	if (rc == RC_OK)
 		write_number_as_sql(advisory_of(pg), &n);
 	return rc;
@@ -201,42 +201,37 @@ get_session(struct pg *pg, instant until, struct fault *f)
 
 /* ---- acquire ---- */
 
-/* Where the next token comes from, as an expression. */
-static const char *
-token_sql(const struct pg *pg)
-{
-	return advisory_of(pg)->no_schema
-	    ? "(1000000 * EXTRACT(epoch FROM pg_catalog.clock_timestamp()))::pg_catalog.int8"
-	    : "dlock.number()";
-}
-
 /*
- * After a question that wanted a token: was it in vain because there is no schema?  Sees
- * to that; RC_OK: ask again.
+ * A question with a token in it.  Where there is no schema to draw that from, and we may not
+ * make it, it is a time.
  */
 static enum rc
-get_numbers(struct pg *pg, enum rc rc, instant until, struct fault *f)
+ask_for_token(struct pg *pg, const char *before, const char *behind, instant until,
+    struct answer *a, struct fault *f)
 {
 	struct advisory *own = advisory_of(pg);
+	char sql[800];
+	struct question q = {.text = sql, .fields = 2};
+	enum rc rc;
 
-	if (rc == RC_OK || rc == RC_STOP || own->no_schema || !sql_is_missing(&pg->db))
-		return rc == RC_OK ? RC_PROTOCOL : sql_explain_denial(&pg->db, rc, f);
-	rc = pg_create_schema(&pg->db, until, f);
-	if (rc == RC_DENIED && error_is(&pg->conn, NO_RIGHT)) {
-		own->no_schema = true;
-		rc = RC_OK;
-	}
+	do {
+		snprintf(sql, sizeof sql, "SELECT %s%s%s", before,
+		    own->no_schema
+			? "(1000000 * EXTRACT(epoch FROM pg_catalog.clock_timestamp()))::pg_catalog.int8"
+			: "dlock.number()",
+		    behind);
+		q.harmless = own->no_schema;
+		rc = exec_question(&pg->db, &q, until, a, f);
+		if (rc == RC_OK || rc == RC_STOP || own->no_schema ||
+		    !sql_is_missing(&pg->db))
+			return sql_explain_denial(&pg->db, rc, f);
+		rc = pg_create_schema(&pg->db, until, f);
+		if (rc == RC_DENIED && error_is(&pg->conn, NO_RIGHT)) {
+			own->no_schema = true;
+			rc = RC_OK;
+		}
+	} while (rc == RC_OK);
 	return rc;
-}
-
-static enum rc
-ask_for_token(
-    struct pg *pg, const char *sql, instant until, struct answer *a, struct fault *f)
-{
-	const struct question q = {
-	    .text = sql, .fields = 2, .harmless = advisory_of(pg)->no_schema};
-
-	return exec_question(&pg->db, &q, until, a, f);
 }
 
 static enum rc
@@ -255,7 +250,8 @@ read_token(struct pg *pg, const struct row *r, int field, instant sent, struct g
 static enum rc
 try_lock(struct pg *pg, instant until, bool *got, struct grant *g, struct fault *f)
 {
-	char sql[600], order[120] = "true";
+	struct advisory *own = advisory_of(pg);
+	char behind[500], order[120] = "true";
 	struct answer a = {.db = NULL};
 	struct row row;
 	enum rc rc;
@@ -263,18 +259,11 @@ try_lock(struct pg *pg, instant until, bool *got, struct grant *g, struct fault 
 	*got = false;
 	if (pg->db.claim->kind == KIND_SHARED)
 		snprintf(order, sizeof order,
-		    "pg_catalog.pg_try_advisory_xact_lock_shared(%s)",
-		    advisory_of(pg)->order_args);
-	do {
-		snprintf(sql, sizeof sql,
-		    "SELECT t.got, CASE WHEN t.got THEN %s END FROM "
-		    "(SELECT CASE WHEN %s THEN pg_catalog.pg_try_advisory_lock%s(%s) ELSE false END OFFSET 0) t(got)",
-		    token_sql(pg), order, shared_suffix(pg), advisory_of(pg)->lock_args);
-		rc = ask_for_token(pg, sql, until, &a, f);
-		if (rc == RC_OK)
-			break;
-		rc = get_numbers(pg, rc, until, f);
-	} while (rc == RC_OK);
+		    "pg_catalog.pg_try_advisory_xact_lock_shared(%s)", own->order_args);
+	snprintf(behind, sizeof behind,
+	    " END FROM (SELECT CASE WHEN %s THEN pg_catalog.pg_try_advisory_lock%s(%s) ELSE false END OFFSET 0) t(got)",
+	    order, shared_suffix(pg), own->lock_args);
+	rc = ask_for_token(pg, "t.got, CASE WHEN t.got THEN ", behind, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
 	row = answer_next(&a);
@@ -294,18 +283,17 @@ static enum rc
 confirm_lock(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
 	struct advisory *own = advisory_of(pg);
-	char sql[300];
+	char behind[120] = ", NULL";
 	struct answer a = {.db = NULL};
 	struct row row;
 	enum rc rc;
 
-	snprintf(sql, sizeof sql,
-	    own->has_order ? "SELECT %s, pg_catalog.pg_advisory_unlock(%s)"
-			   : "SELECT %s, NULL",
-	    token_sql(pg), own->order_args);
-	rc = ask_for_token(pg, sql, until, &a, f);
+	if (own->has_order)
+		snprintf(behind, sizeof behind, ", pg_catalog.pg_advisory_unlock(%s)",
+		    own->order_args);
+	rc = ask_for_token(pg, "", behind, until, &a, f);
 	if (rc != RC_OK)
-		return sql_explain_denial(&pg->db, rc, f);
+		return rc;
 	row = answer_next(&a);
 	rc = read_token(pg, &row, 0, a.sent, g, f);
 	answer_drop(&a);
@@ -413,7 +401,7 @@ advisory_wait(struct sql *db, int64_t ms, instant until, bool *got, struct grant
     struct fault *f)
 {
 	struct pg *pg = pg_of(db);
-	instant by = retry_answer(instant_now(), db->patience.first, until);
+	instant by = retry_answer(instant_now(), db->retry.first, until);
 	enum rc rc = get_session(pg, by, f);
 
 	*got = false;
@@ -552,24 +540,6 @@ see_lock(void *ctx, const struct row *r)
 	"(form = 2 OR pid NOT IN " \
 	"(SELECT a.pid FROM pg_stat_activity a WHERE a.application_name = 'dlock'))"
 
-/* The next page; *n: how many rows it had. */
-static enum rc
-look_at_listed(struct pg *pg, struct advisory_look *s, int *n, struct fault *f)
-{
-	const struct listed *at = &s->at;
-	char sql[4096], behind[160];
-	const struct question q = {
-	    .text = sql, .fields = LISTED_FIELDS, .harmless = true, .many = true};
-
-	snprintf(behind, sizeof behind,
-	    "%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64,
-	    at->high, at->low, at->form, at->waits, at->came, at->pid);
-	snprintf(sql, sizeof sql, list_locks_sql, ORDER,
-	    s->seen.look->key ? advisory_of(pg)->listed_is : NOT_DLOCKS_OWN, behind,
-	    PAGE);
-	return sql_look_page(&pg->db, &s->seen, &q, see_lock, s, n, f);
-}
-
 /* Connects if need be, and names the lock of `key`, if there is one. */
 static enum rc
 reach_lock(struct pg *pg, const char *key, instant until, struct fault *f)
@@ -584,14 +554,25 @@ advisory_each(struct sql *db, const struct look *look, struct fault *f)
 {
 	struct pg *pg = pg_of(db);
 	struct advisory_look s = {.seen.look = look, .at.high = -1};
+	const struct listed *at = &s.at;
+	char sql[4096], behind[160];
+	const struct question q = {
+	    .text = sql, .fields = LISTED_FIELDS, .harmless = true, .many = true};
 	int n = PAGE;
 	enum rc rc;
 
 	db->reads = false; /* a standby has advisory locks of its own */
 	rc = reach_lock(pg, look->key, look->until, f);
-
-	while (rc == RC_OK && n == PAGE && !s.seen.enough)
-		rc = look_at_listed(pg, &s, &n, f);
+	while (rc == RC_OK && n == PAGE && !s.seen.enough) {
+		snprintf(behind, sizeof behind,
+		    "%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+		    ", %" PRId64,
+		    at->high, at->low, at->form, at->waits, at->came, at->pid);
+		snprintf(sql, sizeof sql, list_locks_sql, ORDER,
+		    look->key ? advisory_of(pg)->listed_is : NOT_DLOCKS_OWN, behind,
+		    PAGE);
+		rc = sql_look_page(db, &s.seen, &q, see_lock, &s, &n, f);
+	}
 	if (rc == RC_OK)
 		sql_look_waiting(&s.seen);
 	return rc;

@@ -146,9 +146,9 @@ connection_identify(const struct connection *c, struct identity *id, struct faul
  * the hosts, that is no mistake of the user's.
  */
 static enum rc
-refuse_standby(struct connection *c, const struct login_end *end, struct fault *f)
+refuse_standby(struct connection *c, bool primary_is_away, struct fault *f)
 {
-	if (end->primary_is_away)
+	if (primary_is_away)
 		return fault_set(
 		    f, RC_AGAIN, "%s: no primary answers, only a standby", c->db->where);
 	error_set(c, READ_ONLY); /* as it would have said itself at the first write */
@@ -158,24 +158,26 @@ refuse_standby(struct connection *c, const struct login_end *end, struct fault *
 
 /* A connection has come, or has failed: makes it ours. */
 static enum rc
-adopt(struct connection *c, PGconn *pgconn, const struct login_end *end, struct fault *f)
+adopt(struct connection *c, struct login *l, struct fault *f)
 {
+	PGconn *pgconn = l->conn;
 	bool made = pgconn && c->pq->status(pgconn) == CONNECTION_OK;
 	enum rc rc;
 
 	if (!pgconn)
 		return fault_set(f, RC_SYSTEM, "out of memory");
+	l->conn = NULL;
 	c->pgconn = pgconn;
-	c->bounds = end->bounds;
+	c->bounds = l->bounds;
 	bounds_watch(&c->bounds, c->pq->socket(pgconn), false);
 	c->db->serial++;
 	c->db->last_words[0] = '\0';
 	c->pq->setNoticeReceiver(pgconn, error_notice, c);
-	if (made || end->is_standby || c->is_default)
+	if (made || l->is_standby || c->is_default)
 		name_server(
 		    c, c->pq->host(pgconn), c->pq->port(pgconn), c->pq->db(pgconn));
-	if (end->is_standby && !(made && c->db->reads)) {
-		rc = refuse_standby(c, end, f);
+	if (l->is_standby && !(made && c->db->reads)) {
+		rc = refuse_standby(c, l->primary_is_away, f);
 	} else if (!made) {
 		rc = c->bounds.endless ? connection_broken(c, f) : error_of_login(c, f);
 	} else if (c->pq->serverVersion(pgconn) < OLDEST_SERVER) {
@@ -185,7 +187,7 @@ adopt(struct connection *c, PGconn *pgconn, const struct login_end *end, struct 
 	} else if (c->pq->setnonblocking(pgconn, 1) != 0) {
 		rc = fault_set(f, RC_SYSTEM, "out of memory");
 	} else {
-		if (end->is_standby)
+		if (l->is_standby)
 			fault_set(&c->db->base.host->notice, RC_OK,
 			    "%s is a standby, which may be behind", c->db->where);
 		return RC_OK;
@@ -213,8 +215,6 @@ enum rc
 connection_open(struct sql *db, instant until, struct fault *f)
 {
 	struct connection *c = &pg_of(db)->conn;
-	struct login_end end;
-	PGconn *pgconn;
 	enum rc rc;
 
 	error_set(c, NULL);
@@ -226,13 +226,13 @@ connection_open(struct sql *db, instant until, struct fault *f)
 	if (!c->login)
 		return fault_set(
 		    f, RC_SYSTEM, "cannot start a thread: %s", strerror(errno));
-	rc = connection_wait(c, login_fd(c->login), POLLIN, until, f);
+	rc = connection_wait(c, c->login->task.done, POLLIN, until, f);
 	if (rc != RC_OK)
 		return rc;
-	pgconn = login_take(c->login, &end);
-	login_drop(c->login);
+	rc = adopt(c, c->login, f);
+	task_drop(&c->login->task);
 	c->login = NULL;
-	return adopt(c, pgconn, &end, f);
+	return rc;
 }
 
 /* ---- the end ---- */
@@ -307,6 +307,6 @@ connection_free(struct connection *c)
 {
 	if (c->db)
 		connection_close(c->db);
-	login_drop(c->login);
+	task_drop(c->login ? &c->login->task : NULL);
 	c->login = NULL;
 }

@@ -244,7 +244,7 @@ static enum rc
 set_derive(struct store *s, const char *value, struct fault *f)
 {
 	pg_of_store(s)->derive = value;
-	if (derive_named(value))
+	if (derive_knows(value))
 		return RC_OK;
 	return fault_set(
 	    f, RC_USAGE, "derive knows no '%s' (there are %s)", value, derive_names);

@@ -127,30 +127,22 @@ static const struct {
     {"", RC_PROTOCOL, NULL},
 };
 
-/*
- * PgBouncer refuses whatever it refuses with the one SQLSTATE 08P01.  So its words
- * must tell which refusal this is; they are always the same.
- */
-static void
-understand_pooler(struct connection *c, const char *text)
-{
-	if (!error_is(c, "08P01"))
-		return;
-	if (strstr(text, "auth"))
-		error_set(c, "28P01");
-	else if (strstr(text, "no such database"))
-		error_set(c, "3D000");
-	else if (strstr(text, "pooling mode"))
-		error_set(c, "0A000");
-}
-
 static enum rc
 quote(struct connection *c, const char *text, struct fault *f)
 {
 	const char *hint;
 	size_t i = 0;
 
-	understand_pooler(c, text);
+	/*
+	 * PgBouncer refuses whatever it refuses with this one SQLSTATE.  So its words must
+	 * tell which refusal this is; they are always the same.
+	 */
+	if (error_is(c, "08P01") && strstr(text, "auth"))
+		error_set(c, "28P01");
+	else if (error_is(c, "08P01") && strstr(text, "no such database"))
+		error_set(c, "3D000");
+	else if (error_is(c, "08P01") && strstr(text, "pooling mode"))
+		error_set(c, "0A000");
 	while (!error_is(c, meanings[i].state))
 		i++;
 	hint = meanings[i].hint;

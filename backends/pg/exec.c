@@ -238,12 +238,17 @@ is_as_asked(struct connection *c, const PGresult *r, const struct question *q)
 	    c->pq->nfields(r) == (int)q->fields;
 }
 
-static enum rc
-judge_answer(struct connection *c, PGresult *r, const struct question *q,
-    struct answer *a, struct fault *f)
+enum rc
+exec_receive(struct sql *db, const struct question *q, instant until, struct answer *a,
+    struct fault *f)
 {
-	enum rc rc;
+	struct connection *c = &pg_of(db)->conn;
+	enum rc rc = collect_results(c, until, f);
+	PGresult *r = c->pending.kept;
 
+	if (rc != RC_OK)
+		return rc;
+	c->pending.kept = NULL;
 	if (!r || c->bounds.endless) {
 		c->pq->clear(r);
 		return connection_broken(c, f);
@@ -262,25 +267,9 @@ judge_answer(struct connection *c, PGresult *r, const struct question *q,
 		a->rows = c->pq->ntuples(r);
 		a->next = 0;
 		return RC_OK;
-	} else {
-		rc = RC_OK;
 	}
 	c->pq->clear(r);
 	return rc;
-}
-
-enum rc
-exec_receive(struct sql *db, const struct question *q, instant until, struct answer *a,
-    struct fault *f)
-{
-	struct connection *c = &pg_of(db)->conn;
-	enum rc rc = collect_results(c, until, f);
-	PGresult *r = c->pending.kept;
-
-	if (rc != RC_OK)
-		return rc;
-	c->pending.kept = NULL;
-	return judge_answer(c, r, q, a, f);
 }
 
 /* On the open connection.  An answer that is late is not waited for again. */

@@ -1,8 +1,6 @@
 /* login.c - connects to PostgreSQL in a thread, of several hosts one after the other. */
 #include "login.h"
 
-#include "backends/common/task.h"
-
 #include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -15,29 +13,16 @@
 
 enum { LOOK_MS = 100 }; /* so often the thread looks whether anybody still waits */
 
-struct login {
-	struct task task;
-	const struct pq *pq;
-	char *conninfo;
-	int64_t ttl;
-	int64_t share; /* of time, for each host */
-	instant give_up;
-	PGconn *conn;
-	size_t hosts;    /* named by the user, once that matters */
-	size_t standbys; /* among them, met until now */
-	struct login_end end;
-};
-
 static void
 login_free(struct task *t)
 {
-	struct login *d = (struct login *)t;
+	struct login *l = (struct login *)t;
 
-	if (d->conn)
-		d->pq->finish(d->conn);
-	explicit_bzero(d->conninfo, strlen(d->conninfo));
-	free(d->conninfo);
-	free(d);
+	if (l->conn)
+		l->pq->finish(l->conn);
+	explicit_bzero(l->conninfo, strlen(l->conninfo));
+	free(l->conninfo);
+	free(l);
 }
 
 static void
@@ -53,25 +38,25 @@ swallow(void *arg, const PGresult *notice)
  * and records are UTF-8.
  */
 static PGconn *
-begin_login(const struct login *d, const struct hosts *h)
+begin_login(const struct login *l, const struct hosts *h)
 {
 	static const char *const keywords[] = {"keepalives_idle", "keepalives_interval",
 	    "keepalives_count", "tcp_user_timeout", "dbname", "client_encoding", "host",
 	    "hostaddr", "port", NULL};
 	char idle[24], interval[24], user_timeout[24];
-	const char *values[] = {idle, interval, "3", user_timeout, d->conninfo, "UTF8",
+	const char *values[] = {idle, interval, "3", user_timeout, l->conninfo, "UTF8",
 	    h->host, h->hostaddr, h->port, NULL};
-	long seconds = (long)(d->ttl / NS_PER_S);
+	long seconds = (long)(l->ttl / NS_PER_S);
 	PGconn *conn;
 
 	snprintf(idle, sizeof idle, "%ld", seconds / 3 > 0 ? seconds / 3 : 1);
 	snprintf(interval, sizeof interval, "%ld", seconds / 10 > 0 ? seconds / 10 : 1);
-	snprintf(user_timeout, sizeof user_timeout, "%ld", (long)ns_to_ms(d->ttl));
-	conn = d->pq->connectStartParams(keywords, values, true);
+	snprintf(user_timeout, sizeof user_timeout, "%ld", (long)ns_to_ms(l->ttl));
+	conn = l->pq->connectStartParams(keywords, values, true);
 	if (conn) {
 		/* for the SQLSTATE in refusals */
-		d->pq->setErrorVerbosity(conn, PQERRORS_VERBOSE);
-		d->pq->setNoticeReceiver(conn, swallow, NULL);
+		l->pq->setErrorVerbosity(conn, PQERRORS_VERBOSE);
+		l->pq->setNoticeReceiver(conn, swallow, NULL);
 	}
 	return conn;
 }
@@ -81,28 +66,28 @@ begin_login(const struct login *d, const struct hosts *h)
  * share.
  */
 static void
-carry_on(struct login *d, PGconn *conn)
+carry_on(struct login *l, PGconn *conn)
 {
 	PostgresPollingStatusType state = PGRES_POLLING_WRITING;
 	const char *host = NULL;
 	instant share = 0;
 
 	while ((state == PGRES_POLLING_READING || state == PGRES_POLLING_WRITING) &&
-	    !atomic_load(&d->task.dropped)) {
-		struct pollfd p = {.fd = d->pq->socket(conn),
+	    !atomic_load(&l->task.dropped)) {
+		struct pollfd p = {.fd = l->pq->socket(conn),
 		    .events = state == PGRES_POLLING_READING ? POLLIN : POLLOUT};
 
 		/* libpq keeps the names, each at its own address */
-		if (host != d->pq->host(conn)) {
-			host = d->pq->host(conn);
-			share = instant_now() + d->share;
+		if (host != l->pq->host(conn)) {
+			host = l->pq->host(conn);
+			share = instant_now() + l->share;
 		}
-		if (instant_now() >= share || instant_now() >= d->give_up)
+		if (instant_now() >= share || instant_now() >= l->give_up)
 			return;
 		if (poll(&p, 1, LOOK_MS) <= 0)
 			continue;
-		bounds_watch(&d->end.bounds, d->pq->socket(conn), true);
-		state = d->pq->connectPoll(conn);
+		bounds_watch(&l->bounds, l->pq->socket(conn), true);
+		state = l->pq->connectPoll(conn);
 	}
 }
 
@@ -110,17 +95,17 @@ carry_on(struct login *d, PGconn *conn)
 
 /* Waits for what the server says to a question; NULL: it did not. */
 static PGresult *
-wait_for_answer(struct login *d, instant until)
+wait_for_answer(struct login *l, instant until)
 {
-	while (d->pq->isBusy(d->conn)) {
-		struct pollfd p = {.fd = d->pq->socket(d->conn), .events = POLLIN};
+	while (l->pq->isBusy(l->conn)) {
+		struct pollfd p = {.fd = l->pq->socket(l->conn), .events = POLLIN};
 
-		if (atomic_load(&d->task.dropped) || instant_now() >= until)
+		if (atomic_load(&l->task.dropped) || instant_now() >= until)
 			return NULL;
-		if (poll(&p, 1, LOOK_MS) > 0 && !d->pq->consumeInput(d->conn))
+		if (poll(&p, 1, LOOK_MS) > 0 && !l->pq->consumeInput(l->conn))
 			return NULL;
 	}
-	return d->pq->getResult(d->conn);
+	return l->pq->getResult(l->conn);
 }
 
 /*
@@ -128,18 +113,18 @@ wait_for_answer(struct login *d, instant until)
  * will not answer more.
  */
 static bool
-says_to_be_standby(struct login *d)
+says_to_be_standby(struct login *l)
 {
-	instant until = instant_first(instant_now() + d->share, d->give_up);
+	instant until = instant_first(instant_now() + l->share, l->give_up);
 	bool standby = false;
 	PGresult *r;
 
-	if (!d->pq->sendQuery(d->conn, "SELECT pg_catalog.pg_is_in_recovery()"))
+	if (!l->pq->sendQuery(l->conn, "SELECT pg_catalog.pg_is_in_recovery()"))
 		return false;
-	while ((r = wait_for_answer(d, until))) {
-		if (d->pq->resultStatus(r) == PGRES_TUPLES_OK && d->pq->ntuples(r) == 1)
-			standby = strcmp(d->pq->getvalue(r, 0, 0), "t") == 0;
-		d->pq->clear(r);
+	while ((r = wait_for_answer(l, until))) {
+		if (l->pq->resultStatus(r) == PGRES_TUPLES_OK && l->pq->ntuples(r) == 1)
+			standby = strcmp(l->pq->getvalue(r, 0, 0), "t") == 0;
+		l->pq->clear(r);
 	}
 	return standby;
 }
@@ -150,13 +135,13 @@ says_to_be_standby(struct login *d)
  * server has reported of itself is still there.
  */
 static bool
-is_standby(struct login *d)
+is_standby(struct login *l)
 {
-	const char *reported = d->pq->parameterStatus(d->conn, "in_hot_standby");
+	const char *reported = l->pq->parameterStatus(l->conn, "in_hot_standby");
 
 	if (reported)
 		return strcmp(reported, "on") == 0;
-	return d->pq->status(d->conn) == CONNECTION_OK && says_to_be_standby(d);
+	return l->pq->status(l->conn) == CONNECTION_OK && says_to_be_standby(l);
 }
 
 /* ---- several hosts ---- */
@@ -236,39 +221,39 @@ option(const PQconninfoOption *o, const char *keyword)
  * list.
  */
 static bool
-pass_host(struct login *d)
+pass_host(struct login *l)
 {
-	PQconninfoOption *o = d->pq->conninfo(d->conn);
+	PQconninfoOption *o = l->pq->conninfo(l->conn);
 	struct hosts all, left;
 	PGconn *next = NULL;
 
 	if (o) {
 		all = (struct hosts){
 		    option(o, "host"), option(o, "hostaddr"), option(o, "port")};
-		d->hosts = d->hosts > 0 ? d->hosts : hosts_count(&all);
-		if (hosts_behind(&all, d->pq->host(d->conn), d->pq->port(d->conn), &left))
-			next = begin_login(d, &left);
-		d->pq->conninfoFree(o);
+		l->hosts = l->hosts > 0 ? l->hosts : hosts_count(&all);
+		if (hosts_behind(&all, l->pq->host(l->conn), l->pq->port(l->conn), &left))
+			next = begin_login(l, &left);
+		l->pq->conninfoFree(o);
 	}
 	if (!next)
 		return false;
-	d->pq->finish(d->conn);
-	d->conn = next;
+	l->pq->finish(l->conn);
+	l->conn = next;
 	return true;
 }
 
 static bool
-is_undecided(const struct login *d)
+is_undecided(const struct login *l)
 {
-	ConnStatusType status = d->pq->status(d->conn);
+	ConnStatusType status = l->pq->status(l->conn);
 
 	return status != CONNECTION_OK && status != CONNECTION_BAD;
 }
 
 static bool
-is_wanted_host(const struct login *d)
+is_wanted_host(const struct login *l)
 {
-	return !atomic_load(&d->task.dropped) && instant_now() < d->give_up;
+	return !atomic_load(&l->task.dropped) && instant_now() < l->give_up;
 }
 
 /*
@@ -276,75 +261,53 @@ is_wanted_host(const struct login *d)
  * standby's.
  */
 static bool
-leave_standby(struct login *d)
+leave_standby(struct login *l)
 {
-	if (!is_standby(d))
+	if (!is_standby(l))
 		return false;
-	d->standbys++;
-	if (pass_host(d))
+	l->standbys++;
+	if (pass_host(l))
 		return true;
-	d->end.is_standby = true;
-	d->end.primary_is_away = d->standbys < d->hosts;
+	l->is_standby = true;
+	l->primary_is_away = l->standbys < l->hosts;
 	return false;
 }
 
 static void
 login_work(struct task *t)
 {
-	struct login *d = (struct login *)t;
+	struct login *l = (struct login *)t;
 
-	d->conn = begin_login(d, &(struct hosts){NULL, NULL, NULL});
+	l->conn = begin_login(l, &(struct hosts){NULL, NULL, NULL});
 	do {
-		while (d->conn && is_undecided(d) && is_wanted_host(d)) {
-			carry_on(d, d->conn);
-			if (is_undecided(d) && !pass_host(d))
+		while (l->conn && is_undecided(l) && is_wanted_host(l)) {
+			carry_on(l, l->conn);
+			if (is_undecided(l) && !pass_host(l))
 				/* all that is left, for the last one */
-				d->share = d->give_up - instant_now();
+				l->share = l->give_up - instant_now();
 		}
-	} while (d->conn && !is_undecided(d) && is_wanted_host(d) && leave_standby(d));
-	bounds_watch(&d->end.bounds, -1, false);
+	} while (l->conn && !is_undecided(l) && is_wanted_host(l) && leave_standby(l));
+	bounds_watch(&l->bounds, -1, false);
 }
 
 struct login *
-login_start(const struct pq *pq, const char *conninfo, int64_t ttl, int64_t patience)
+login_start(const struct pq *pq, const char *conninfo, int64_t ttl, int64_t most)
 {
-	struct login *d = calloc(1, sizeof *d);
+	struct login *l = calloc(1, sizeof *l);
 	char *copy = strdup(conninfo);
 
-	if (!d || !copy) {
-		free(d);
+	if (!l || !copy) {
+		free(l);
 		free(copy);
 		return NULL;
 	}
-	*d = (struct login){
+	*l = (struct login){
 	    .task = {.work = login_work, .free = login_free},
 	    .pq = pq,
 	    .conninfo = copy,
 	    .ttl = ttl,
 	    .share = ttl / 6 < SHARE_MAX ? ttl / 6 : SHARE_MAX,
-	    .give_up = instant_now() + patience,
+	    .give_up = instant_now() + most,
 	};
-	return task_start(&d->task, 0) ? d : NULL;
-}
-
-int
-login_fd(const struct login *d)
-{
-	return d->task.done;
-}
-
-PGconn *
-login_take(struct login *d, struct login_end *end)
-{
-	PGconn *conn = d->conn;
-
-	*end = d->end;
-	d->conn = NULL;
-	return conn;
-}
-
-void
-login_drop(struct login *d)
-{
-	task_drop(d ? &d->task : NULL);
+	return task_start(&l->task, 0) ? l : NULL;
 }

@@ -8,38 +8,36 @@
 #ifndef DLOCK_PG_LOGIN_H
 #define DLOCK_PG_LOGIN_H
 
+#include "backends/common/task.h"
 #include "pg.h"
 
-struct login;
-
-/*
- * Begins to connect; gives up by itself after `patience`.  Of several hosts
- * each but the last gets a share of time, so that a dead one hides no living
- * one (libpq leaves that to its blocking calls), and a standby is left for the
- * hosts behind it.  NULL: no memory or no thread (errno).
- */
-struct login *login_start(
-    const struct pq *, const char *conninfo, int64_t ttl, int64_t patience);
-
-/* Readable when it has ended, well or not. */
-int login_fd(const struct login *);
-
-/* What is known of the end, beyond the status of the connection. */
-struct login_end {
+struct login {
+	struct task task; /* done: it has ended, well or not */
+	const struct pq *pq;
+	char *conninfo;
+	int64_t ttl;
+	int64_t share; /* of time, for each host */
+	instant give_up;
+	size_t hosts;    /* named by the user, once that matters */
+	size_t standbys; /* among them, met until now */
+	/*
+	 * What came of it.  What has failed, or has not come to an end in time, is a connection
+	 * whose status is not CONNECTION_OK.
+	 */
+	PGconn *conn;         /* NULL: no memory */
 	struct bounds bounds; /* as far as it has been read */
 	bool is_standby;      /* the last server reached is one */
 	bool primary_is_away; /* and of the other hosts named some were not reached */
 };
 
 /*
- * What came of it, once that is so; the caller's to finish.  NULL: no memory.
- * What has failed, or has not come to an end in time, is a connection whose
- * status is not CONNECTION_OK.
+ * Begins to connect; gives up by itself after `most`.  Of several hosts
+ * each but the last gets a share of time, so that a dead one hides no living
+ * one (libpq leaves that to its blocking calls), and a standby is left for the
+ * hosts behind it.  NULL: no memory or no thread (errno).  Ended by task_drop().
  */
-PGconn *login_take(struct login *, struct login_end *);
-
-/* Accepts NULL. */
-void login_drop(struct login *);
+struct login *login_start(
+    const struct pq *, const char *conninfo, int64_t ttl, int64_t most);
 
 /* ---- the hosts that a connection string names, as libpq writes them: lists with commas ---- */
 

@@ -49,8 +49,8 @@ read_locked(struct pg *pg, const struct row *r, instant sent, enum row_found *fo
  * time is up.
  */
 static enum rc
-lock_row(struct pg *pg, bool patient, instant until, enum row_found *found,
-    struct grant *g, struct fault *f)
+lock_row(struct pg *pg, bool waits, instant until, enum row_found *found, struct grant *g,
+    struct fault *f)
 {
 	const struct claim *claim = pg->db.claim;
 	const struct question q = {
@@ -61,7 +61,7 @@ lock_row(struct pg *pg, bool patient, instant until, enum row_found *found,
 		"r.holders, r.is_shared FROM dlock.lock_row($1, $2, $3, " SESSION_CALLED(
 		    "$4") ", $5) r",
 	    SQL_VALUES(SQL_TEXT(claim->key), SQL_INT(ns_to_ms(claim->ttl)),
-		SQL_TEXT(patient ? "t" : "f"), SQL_TEXT(claim->record),
+		SQL_TEXT(waits ? "t" : "f"), SQL_TEXT(claim->record),
 		SQL_TEXT(claim->kind == KIND_SHARED ? "t" : "f")),
 	    .fields = 7};
 	struct answer a = {.db = NULL};
