@@ -300,6 +300,10 @@ confirm_lock(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	return rc;
 }
 
+/* Has this session the lock that a condition on pg_locks l names? */
+#define OURS \
+	"EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.granted AND l.pid = pg_catalog.pg_backend_pid())"
+
 /* Who is there?  *ours: it is we who hold it.  And have we the order lock? */
 static enum rc
 look_at_locks(struct pg *pg, instant until, bool *ours, struct fault *f)
@@ -312,13 +316,11 @@ look_at_locks(struct pg *pg, instant until, bool *ours, struct fault *f)
 	enum rc rc;
 
 	snprintf(sql, sizeof sql,
-	    "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.granted AND l.pid = "
-	    "pg_catalog.pg_backend_pid()), "
+	    "SELECT " OURS ", "
 	    "(SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks l WHERE (%s OR %s) AND NOT l.granted), "
 	    "(SELECT " SESSION_ANY_RECORD
 	    " FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid "
-	    "WHERE %s AND l.granted LIMIT 1), h.*, "
-	    "EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.granted AND l.pid = pg_catalog.pg_backend_pid()) "
+	    "WHERE %s AND l.granted LIMIT 1), h.*, " OURS " "
 	    "FROM (SELECT pg_catalog.count(*), pg_catalog.bool_or(l.mode OPERATOR(pg_catalog.=) 'ShareLock') "
 	    "FROM pg_catalog.pg_locks l WHERE %s AND l.granted) h",
 	    own->lock_is, own->lock_is, own->order_is, own->lock_is, own->order_is,
@@ -430,10 +432,7 @@ advisory_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
 	char sql[600];
 	const struct question q = {.text = sql, .fields = 1, .harmless = true};
 
-	snprintf(sql, sizeof sql,
-	    "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.granted AND l.pid = "
-	    "pg_catalog.pg_backend_pid())",
-	    own->lock_is);
+	snprintf(sql, sizeof sql, "SELECT " OURS, own->lock_is);
 	return session_lock_renew(db, &own->lock, &q, false, until, g, f);
 }
 

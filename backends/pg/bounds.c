@@ -1,7 +1,6 @@
 /* bounds.c - counts what a PostgreSQL server sends. */
 #include "bounds.h"
 
-#include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -9,12 +8,6 @@
 enum { TLS_REQUEST = 80877103, GSS_REQUEST = 80877104 };
 
 enum { TLS_HANDSHAKE = 0x16 }; /* the first byte of one */
-
-static struct bounds *
-bounds_of(struct inlet *i)
-{
-	return (struct bounds *)((char *)i - offsetof(struct bounds, inlet));
-}
 
 static uint32_t
 read_uint32(const unsigned char *p)
@@ -82,7 +75,7 @@ is_bearable(struct bounds *b, const unsigned char *p, size_t n)
 static ssize_t
 bounds_recv(struct inlet *i, int fd, void *to, size_t size, int flags)
 {
-	struct bounds *b = bounds_of(i);
+	struct bounds *b = (struct bounds *)i;
 	ssize_t n = b->endless ? 0 : inlet_recv(fd, to, size, flags);
 
 	if (n <= 0 || flags & MSG_PEEK)
@@ -98,7 +91,7 @@ bounds_recv(struct inlet *i, int fd, void *to, size_t size, int flags)
 static void
 bounds_sent(struct inlet *i, int fd, const void *from, size_t n)
 {
-	struct bounds *b = bounds_of(i);
+	struct bounds *b = (struct bounds *)i;
 	const unsigned char *p = from;
 	uint32_t code = n >= 8 ? read_uint32(p + 4) : 0;
 

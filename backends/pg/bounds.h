@@ -17,10 +17,10 @@
 enum { BOUNDS_MOST = 4 << 20 }; /* more than any answer to dlock's questions takes */
 
 struct bounds {
-	struct inlet inlet;
-	bool endless;    /* more has come than that: libpq is told of an end */
-	bool foreign;    /* some server began with what no PostgreSQL says */
-	bool encrypted;  /* messages cannot be told apart */
+	struct inlet inlet; /* first */
+	bool endless;       /* more has come than that: libpq is told of an end */
+	bool foreign;       /* some server began with what no PostgreSQL says */
+	bool encrypted;     /* messages cannot be told apart */
 	bool letter;     /* next comes one byte: the answer to a request for encryption */
 	bool first;      /* no message has come yet */
 	uint64_t read;   /* bytes since the last question */

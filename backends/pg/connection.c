@@ -37,14 +37,15 @@ static const struct dl_library libpq = {
 
 /* ---- what is stated ---- */
 
-/* From the URL, else from libpq's variable. */
-static const char *
-stated(const PQconninfoOption *o, const char *keyword)
+const char *
+connection_option(const PQconninfoOption *o, const char *keyword)
 {
+	const char *value = NULL;
+
 	for (; o->keyword; o++)
 		if (strcmp(o->keyword, keyword) == 0)
-			return o->val ? o->val : o->envvar ? getenv(o->envvar) : NULL;
-	return NULL;
+			value = o->val ? o->val : o->envvar ? getenv(o->envvar) : NULL;
+	return value && *value ? value : NULL;
 }
 
 /*
@@ -97,10 +98,11 @@ connection_init(
 		return fault_set(f, RC_USAGE,
 		    "the URL is none that libpq understands: postgresql://user@host:port/database, or "
 		    "host=... dbname=...");
-	at = stated(options, "hostaddr");
-	at = at ? at : stated(options, "host");
-	c->is_default = !at || !*at;
-	name_server(c, at, stated(options, "port"), stated(options, "dbname"));
+	at = connection_option(options, "hostaddr");
+	at = at ? at : connection_option(options, "host");
+	c->is_default = !at;
+	name_server(c, at, connection_option(options, "port"),
+	    connection_option(options, "dbname"));
 	c->pq->conninfoFree(options);
 	return RC_OK;
 }

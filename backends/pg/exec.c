@@ -259,8 +259,7 @@ exec_receive(struct sql *db, const struct question *q, instant until, struct ans
 			connection_close(c->db);
 	} else if (!is_as_asked(c, r, q)) {
 		connection_close(c->db);
-		rc = fault_set(f, RC_PROTOCOL,
-		    "%s gave an answer that dlock's functions do not give", c->db->where);
+		rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
 	} else if (a) {
 		a->db = c->db;
 		a->result = r;

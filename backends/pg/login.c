@@ -207,15 +207,6 @@ hosts_behind(
 	return false;
 }
 
-static const char *
-option(const PQconninfoOption *o, const char *keyword)
-{
-	for (; o->keyword; o++)
-		if (strcmp(o->keyword, keyword) == 0)
-			return o->val && *o->val ? o->val : NULL;
-	return NULL;
-}
-
 /*
  * Leaves a host that has had its share, or is a standby, for those behind it in the
  * list.
@@ -228,8 +219,8 @@ pass_host(struct login *l)
 	PGconn *next = NULL;
 
 	if (o) {
-		all = (struct hosts){
-		    option(o, "host"), option(o, "hostaddr"), option(o, "port")};
+		all = (struct hosts){connection_option(o, "host"),
+		    connection_option(o, "hostaddr"), connection_option(o, "port")};
 		l->hosts = l->hosts > 0 ? l->hosts : hosts_count(&all);
 		if (hosts_behind(&all, l->pq->host(l->conn), l->pq->port(l->conn), &left))
 			next = begin_login(l, &left);

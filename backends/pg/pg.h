@@ -127,6 +127,9 @@ struct connection {
 enum rc connection_init(
     struct connection *, struct sql *, const char *conninfo, struct fault *);
 
+/* What is stated: in the words that were parsed, else in libpq's variable.  NULL: nothing. */
+const char *connection_option(const PQconninfoOption *, const char *keyword);
+
 /* To whom it would connect, and as whom, as libpq resolves that: for identify(). */
 enum rc connection_identify(const struct connection *, struct identity *, struct fault *);
 

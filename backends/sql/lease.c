@@ -102,12 +102,6 @@ lease_watch(struct lease *l)
 
 /* ---- what an answer means ---- */
 
-static bool
-is_granted(const struct lease *l)
-{
-	return l->place.code == GRANTED;
-}
-
 /* It is ours, by the request that left at `sent`. */
 static void
 grant_lease(struct lease *l, instant sent, struct grant *g)
@@ -288,7 +282,7 @@ wait_and_ask(struct lease *l, instant until, struct grant *g, struct fault *f)
 		rc = RC_OK; /* somebody has cancelled our sleep: ask */
 	if (rc == RC_OK && l->place.token && !job_is_wanted(&l->claim->job))
 		rc = confirm(l, until, g, f);
-	if (rc == RC_OK && !is_granted(l))
+	if (rc == RC_OK && l->place.code != GRANTED)
 		rc = lease_ask(
 		    l, true, retry_answer(instant_now(), ASK_PATIENCE, until), g, f);
 	return rc;
@@ -303,7 +297,7 @@ wait_for_lease(struct lease *l, instant until, struct grant *g, struct fault *f)
 {
 	enum rc rc = RC_OK;
 
-	while (rc == RC_OK && !is_granted(l)) {
+	while (rc == RC_OK && l->place.code != GRANTED) {
 		rc = wait_and_ask(l, until, g, f);
 		if (rc == RC_OK)
 			retry_end_outage(&l->db->retry);
@@ -330,7 +324,7 @@ lease_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
 		rc = lease_ask(
 		    l, until != 0, retry_attempt_by(&db->retry, first_by), g, f);
 	while (retry_first_again(&db->retry, db->base.host, until, &rc));
-	if (rc == RC_OK && !is_granted(l))
+	if (rc == RC_OK && l->place.code != GRANTED)
 		rc = until ? wait_for_lease(l, until, g, f)
 			   : fault_set(f, RC_BUSY, "%s: held", db->where);
 	if (rc == RC_BUSY && !until)
@@ -354,28 +348,6 @@ refuse_lost(const struct lease *l, struct fault *f)
 	    l->db->where);
 }
 
-/*
- * What the answer to a renewal means that left at `sent`: is it ours, and the record of
- * who asks for it or has taken it away, else NULL.
- */
-static enum rc
-judge_renewal(struct lease *l, bool ours, const char *by, instant sent, struct grant *g,
-    struct fault *f)
-{
-	enum rc rc = ours ? RC_OK : RC_LOST;
-
-	if (by)
-		rc = refuse_broken(
-		    l->db->base.host, f, ours ? RC_REVOKED : RC_LOST, l->db->where, by);
-	else if (!ours)
-		rc = refuse_lost(l, f);
-	if (ours) {
-		g->sent = sent;
-		g->lease = l->claim->ttl;
-	}
-	return rc;
-}
-
 static enum rc
 lease_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
@@ -385,24 +357,33 @@ lease_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
 	    SQL_INT(ns_to_ms(l->claim->ttl)));
 	struct answer a = {.db = NULL};
 	struct row row;
+	const char *by;
 	bool ours;
 	enum rc rc;
 
 	db->base.host->alert = -1;
 	rc = sql_ask(db, &q, until, &a, f);
-	if (rc != RC_OK && db->driver->is_failure(l->db, SQL_NO_TABLE))
-		return refuse_lost(
-		    l, f); /* the tables are gone, and the lock with them */
+	if (rc != RC_OK && db->driver->is_failure(db, SQL_NO_TABLE))
+		/* the tables are gone, and the lock with them */
+		return refuse_lost(l, f);
 	if (rc != RC_OK)
 		return rc == RC_STOP ? RC_STOP : RC_AGAIN;
 	row = answer_next(&a);
 	lease_note_own(l, &row, RENEW_HAS_OWN);
-	rc = row_boolean(&row, RENEW_IS_OURS, &ours)
-	    ? judge_renewal(l, ours, row_words(&row, RENEW_WANTED_BY), a.sent, g, f)
-	    : sql_makes_no_sense(db, RC_AGAIN, f);
-	answer_drop(&a);
-	if (rc == RC_OK || rc == RC_REVOKED)
+	by = row_words(&row, RENEW_WANTED_BY); /* or who has taken it away */
+	if (!row_boolean(&row, RENEW_IS_OURS, &ours))
+		rc = sql_makes_no_sense(db, RC_AGAIN, f);
+	else if (by)
+		rc = refuse_broken(
+		    db->base.host, f, ours ? RC_REVOKED : RC_LOST, db->where, by);
+	else if (!ours)
+		rc = refuse_lost(l, f);
+	if (rc == RC_OK || rc == RC_REVOKED) {
+		g->sent = a.sent;
+		g->lease = l->claim->ttl;
 		lease_watch(l);
+	}
+	answer_drop(&a);
 	return rc;
 }
 

@@ -58,14 +58,9 @@ row_words(const struct row *row, int field)
 const char *
 kind_word(enum lock_kind kind)
 {
-	switch (kind) {
-	case KIND_SHARED:
-		return "shared";
-	case KIND_LIMIT:
-		return "limit";
-	default:
-		return "exclusive";
-	}
+	return kind == KIND_SHARED ? "shared"
+	    : kind == KIND_LIMIT   ? "limit"
+				   : "exclusive";
 }
 
 bool
