@@ -27,7 +27,7 @@ follow_head(struct bounds *b, unsigned char byte)
 	bool first = b->first;
 
 	b->head[b->header++] = byte;
-	if (first && !memchr("REv", b->head[0], 3))
+	if (first && (!b->head[0] || !strchr("REv", b->head[0])))
 		b->foreign = true;
 	if (b->header < sizeof b->head)
 		return true;
@@ -63,7 +63,7 @@ is_bearable(struct bounds *b, const unsigned char *p, size_t n)
 		return false;
 	/* an old server answers a request for encryption with a message */
 	if (b->letter && *p != 'E') {
-		b->foreign = b->foreign || n > 1 || !memchr("SNG", *p, 3);
+		b->foreign = b->foreign || n > 1 || !*p || !strchr("SNG", *p);
 		b->encrypted = *p == 'S' || *p == 'G';
 		p++;
 		n--;
