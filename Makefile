@@ -84,7 +84,7 @@ SOURCES := $(wildcard cmd/*.c cmd/supervise/*.c) $(BACKENDS)
 OBJECTS := $(SOURCES:%.c=$(O)/%.o)
 DIALECTS := $(filter-out %/common.lua,$(wildcard backends/redis/dialects/*.lua))
 LUA := $(if $(USE_REDIS),$(patsubst %.lua,$(O)/%.lua.h,$(wildcard backends/redis/*.lua) $(DIALECTS)))
-SQL := $(patsubst %.sql,$(O)/%.sql.h,$(if $(USE_PG),$(wildcard backends/pg/*.sql)) $(if $(USE_MYSQL),$(wildcard backends/mysql/*.sql)))
+SQL := $(patsubst %.sql,$(O)/%.sql.h,$(if $(USE_PG),backends/pg/schema.sql) $(if $(USE_MYSQL),$(wildcard backends/mysql/*.sql)))
 MADE := $(LUA) $(SQL)
 
 .PHONY: all demo check check-all install uninstall lint format sanitize fuzz bench clean deps
@@ -123,12 +123,13 @@ $(O)/%.lua.h: %.lua
 	echo "static const char $${name}_lua[] = {"; \
 	cat $(filter %/common.lua,$^) $< | od -An -v -tx1 | sed 's/ \(..\)/0x\1,/g'; echo "};"; } >$@
 
-# So does a schema, ended as a string.
+# So does a schema, ended as a string; that of pg stands in two files.
+$(O)/backends/pg/schema.sql.h: backends/pg/schema_calls.sql
 $(O)/%.sql.h: %.sql
 	@mkdir -p $(@D)
 	@echo "  SQL   $<"
 	$(Q){ echo "static const char $(basename $(notdir $<))_sql[] = {"; \
-	od -An -v -tx1 $< | sed 's/ \(..\)/0x\1,/g'; echo "0};"; } >$@
+	cat $< $(filter-out $<,$^) | od -An -v -tx1 | sed 's/ \(..\)/0x\1,/g'; echo "0};"; } >$@
 
 -include $(OBJECTS:.o=.d)
 

@@ -24,10 +24,8 @@
 #include "derive.h"
 #include "sessions.h"
 
-#include "connection.h"
-#include "guard.h"
-#include "question.h"
-#include "said.h"
+#include "errors.h"
+#include "exec.h"
 
 #include "backends/sql/session_lock.h"
 
@@ -42,11 +40,11 @@ struct advisory {
 	struct session_lock lock; /* its serial: of the session that has been made fit */
 	bool no_schema;           /* there is none, and we may not make it */
 	char lock_args[80];       /* the lock in SQL: as the functions take it, */
-	char lock_is[256];        /* and as a condition on pg_locks l; */
+	char lock_is[400];        /* and as a condition on pg_locks l; */
 	char listed_is[120];      /* and on what a look lists */
 	bool has_order;           /* the session does */
 	char order_args[40];      /* that lock as the functions take it, */
-	char order_is[256];       /* and as a condition */
+	char order_is[400];       /* and as a condition */
 };
 
 static struct advisory *
@@ -76,6 +74,13 @@ static const char settle_sql[] =
 	      "direct, "
 	      "pg_catalog.pg_is_in_recovery() AS standby OFFSET 0) s";
 
+static enum rc
+refuse_session(struct pg *pg, const char *why, struct fault *f)
+{
+	connection_close(&pg->db);
+	return fault_set(f, RC_CONFIG, "%s %s", pg->db.where, why);
+}
+
 /* Makes a new session fit, or finds that it cannot be. */
 static enum rc
 settle_session(struct pg *pg, instant until, struct fault *f)
@@ -92,10 +97,10 @@ settle_session(struct pg *pg, instant until, struct fault *f)
 	enum rc rc;
 
 	if (c->pq->serverVersion(c->pgconn) < LEASES)
-		return sessions_refuse(pg,
+		return refuse_session(pg,
 		    "is older than PostgreSQL 14, which advisory locks need to end (mode=lease does not)",
 		    f);
-	rc = guard_exec(c->db, &q, until, &a, f);
+	rc = exec_question(c->db, &q, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
 	row = answer_next(&a);
@@ -103,11 +108,11 @@ settle_session(struct pg *pg, instant until, struct fault *f)
 		rc = sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
 	answer_drop(&a);
 	if (rc == RC_OK && !direct)
-		return sessions_refuse(pg,
+		return refuse_session(pg,
 		    "is a pooler: it would lend our session to others (mode=lease can live with that)",
 		    f);
 	if (rc == RC_OK && standby)
-		return sessions_refuse(pg,
+		return refuse_session(pg,
 		    "is a standby, which has advisory locks of its own: a lock needs the primary",
 		    f);
 	advisory_of(pg)->lock.serial = pg->db.serial;
@@ -122,9 +127,11 @@ static void
 write_condition(char *sql, size_t size, uint32_t high, uint32_t low, int form)
 {
 	snprintf(sql, size,
-	    "l.locktype = 'advisory' AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d "
-	    "WHERE d.datname = pg_catalog.current_database()) AND l.classid = '%" PRIu32
-	    "' AND l.objid = '%" PRIu32 "' AND l.objsubid = %d",
+	    "l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid "
+	    "FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()) "
+	    "AND l.classid OPERATOR(pg_catalog.=) '%" PRIu32
+	    "' AND l.objid OPERATOR(pg_catalog.=) '%" PRIu32
+	    "' AND l.objsubid OPERATOR(pg_catalog.=) %d::pg_catalog.int2",
 	    high, low, form);
 }
 
@@ -169,8 +176,8 @@ choose_number(struct pg *pg, const char *key, struct fault *f)
 	if (pg->key)
 		derive_read_number(&n, pg->key);
 	else
-		rc = derive_number(&n, derive_named(pg->derive), key,
-		    pg->conn.pq->db(pg->conn.pgconn), f);
+		rc = derive_number(
+		    &n, pg->derive, key, pg->conn.pq->db(pg->conn.pgconn), f);
 	if (rc == RC_OK)
 		write_number_as_sql(advisory_of(pg), &n);
 	return rc;
@@ -194,42 +201,37 @@ get_session(struct pg *pg, instant until, struct fault *f)
 
 /* ---- acquire ---- */
 
-/* Where the next token comes from, as an expression. */
-static const char *
-token_sql(const struct pg *pg)
-{
-	return advisory_of(pg)->no_schema
-	    ? "(1000000 * EXTRACT(epoch FROM pg_catalog.clock_timestamp()))::pg_catalog.int8"
-	    : "dlock.number()";
-}
-
 /*
- * After a question that wanted a token: was it in vain because there is no schema?  Sees
- * to that; RC_OK: ask again.
+ * A question with a token in it.  Where there is no schema to draw that from, and we may not
+ * make it, it is a time.
  */
 static enum rc
-get_numbers(struct pg *pg, enum rc rc, instant until, struct fault *f)
+ask_for_token(struct pg *pg, const char *before, const char *behind, instant until,
+    struct answer *a, struct fault *f)
 {
 	struct advisory *own = advisory_of(pg);
+	char sql[800];
+	struct question q = {.text = sql, .fields = 2};
+	enum rc rc;
 
-	if (rc == RC_OK || rc == RC_STOP || own->no_schema || !sql_is_missing(&pg->db))
-		return rc == RC_OK ? RC_PROTOCOL : sql_explain_denial(&pg->db, rc, f);
-	rc = pg_create_schema(&pg->db, until, f);
-	if (rc == RC_DENIED && said_state(&pg->conn, "42501")) {
-		own->no_schema = true;
-		rc = RC_OK;
-	}
+	do {
+		snprintf(sql, sizeof sql, "SELECT %s%s%s", before,
+		    own->no_schema
+			? "(1000000 * EXTRACT(epoch FROM pg_catalog.clock_timestamp()))::pg_catalog.int8"
+			: "dlock.number()",
+		    behind);
+		q.harmless = own->no_schema;
+		rc = exec_question(&pg->db, &q, until, a, f);
+		if (rc == RC_OK || rc == RC_STOP || own->no_schema ||
+		    !sql_is_missing(&pg->db))
+			return sql_explain_denial(&pg->db, rc, f);
+		rc = pg_create_schema(&pg->db, until, f);
+		if (rc == RC_DENIED && error_is(&pg->conn, NO_RIGHT)) {
+			own->no_schema = true;
+			rc = RC_OK;
+		}
+	} while (rc == RC_OK);
 	return rc;
-}
-
-static enum rc
-ask_for_token(
-    struct pg *pg, const char *sql, instant until, struct answer *a, struct fault *f)
-{
-	const struct question q = {
-	    .text = sql, .fields = 2, .harmless = advisory_of(pg)->no_schema};
-
-	return guard_exec(&pg->db, &q, until, a, f);
 }
 
 static enum rc
@@ -248,7 +250,8 @@ read_token(struct pg *pg, const struct row *r, int field, instant sent, struct g
 static enum rc
 try_lock(struct pg *pg, instant until, bool *got, struct grant *g, struct fault *f)
 {
-	char sql[600], order[120] = "true";
+	struct advisory *own = advisory_of(pg);
+	char behind[500], order[120] = "true";
 	struct answer a = {.db = NULL};
 	struct row row;
 	enum rc rc;
@@ -256,18 +259,11 @@ try_lock(struct pg *pg, instant until, bool *got, struct grant *g, struct fault 
 	*got = false;
 	if (pg->db.claim->kind == KIND_SHARED)
 		snprintf(order, sizeof order,
-		    "pg_catalog.pg_try_advisory_xact_lock_shared(%s)",
-		    advisory_of(pg)->order_args);
-	do {
-		snprintf(sql, sizeof sql,
-		    "SELECT t.got, CASE WHEN t.got THEN %s END FROM "
-		    "(SELECT CASE WHEN %s THEN pg_catalog.pg_try_advisory_lock%s(%s) ELSE false END OFFSET 0) t(got)",
-		    token_sql(pg), order, shared_suffix(pg), advisory_of(pg)->lock_args);
-		rc = ask_for_token(pg, sql, until, &a, f);
-		if (rc == RC_OK)
-			break;
-		rc = get_numbers(pg, rc, until, f);
-	} while (rc == RC_OK);
+		    "pg_catalog.pg_try_advisory_xact_lock_shared(%s)", own->order_args);
+	snprintf(behind, sizeof behind,
+	    " END FROM (SELECT CASE WHEN %s THEN pg_catalog.pg_try_advisory_lock%s(%s) ELSE false END OFFSET 0) t(got)",
+	    order, shared_suffix(pg), own->lock_args);
+	rc = ask_for_token(pg, "t.got, CASE WHEN t.got THEN ", behind, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
 	row = answer_next(&a);
@@ -287,48 +283,49 @@ static enum rc
 confirm_lock(struct pg *pg, instant until, struct grant *g, struct fault *f)
 {
 	struct advisory *own = advisory_of(pg);
-	char sql[300];
+	char behind[120] = ", NULL";
 	struct answer a = {.db = NULL};
 	struct row row;
 	enum rc rc;
 
-	snprintf(sql, sizeof sql,
-	    own->has_order ? "SELECT %s, pg_catalog.pg_advisory_unlock(%s)"
-			   : "SELECT %s, NULL",
-	    token_sql(pg), own->order_args);
-	rc = ask_for_token(pg, sql, until, &a, f);
+	if (own->has_order)
+		snprintf(behind, sizeof behind, ", pg_catalog.pg_advisory_unlock(%s)",
+		    own->order_args);
+	rc = ask_for_token(pg, "", behind, until, &a, f);
 	if (rc != RC_OK)
-		return sql_explain_denial(&pg->db, rc, f);
+		return rc;
 	row = answer_next(&a);
 	rc = read_token(pg, &row, 0, a.sent, g, f);
 	answer_drop(&a);
 	return rc;
 }
 
+/* Has this session the lock that a condition on pg_locks l names? */
+#define OURS \
+	"EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.granted AND l.pid = pg_catalog.pg_backend_pid())"
+
 /* Who is there?  *ours: it is we who hold it.  And have we the order lock? */
 static enum rc
 look_at_locks(struct pg *pg, instant until, bool *ours, struct fault *f)
 {
 	struct advisory *own = advisory_of(pg);
-	char sql[4200];
+	char sql[5000];
 	const struct question q = {.text = sql, .fields = 6, .harmless = true};
 	struct answer a = {.db = NULL};
 	struct row row;
 	enum rc rc;
 
 	snprintf(sql, sizeof sql,
-	    "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.granted AND l.pid = "
-	    "pg_catalog.pg_backend_pid()), "
+	    "SELECT " OURS ", "
 	    "(SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks l WHERE (%s OR %s) AND NOT l.granted), "
 	    "(SELECT " SESSION_ANY_RECORD
 	    " FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid "
-	    "WHERE %s AND l.granted LIMIT 1), h.*, "
-	    "EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.granted AND l.pid = pg_catalog.pg_backend_pid()) "
+	    "WHERE %s AND l.granted LIMIT 1), h.*, " OURS " "
 	    "FROM (SELECT pg_catalog.count(*), pg_catalog.bool_or(l.mode OPERATOR(pg_catalog.=) 'ShareLock') "
 	    "FROM pg_catalog.pg_locks l WHERE %s AND l.granted) h",
 	    own->lock_is, own->lock_is, own->order_is, own->lock_is, own->order_is,
 	    own->lock_is);
-	rc = guard_exec(&pg->db, &q, until, &a, f);
+	rc = exec_question(&pg->db, &q, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
 	row = answer_next(&a);
@@ -377,9 +374,9 @@ sleep_in_queue(struct pg *pg, int64_t ms, struct fault *f)
 	snprintf(sql, sizeof sql,
 	    "SELECT %spg_catalog.pg_advisory_lock%s(%s) FROM pg_catalog.set_config('lock_timeout', $1, false)",
 	    order, shared_suffix(pg), advisory_of(pg)->lock_args);
-	rc = guard_exec(&pg->db, &q, wake + ASK_LEAST, NULL, f);
+	rc = exec_question(&pg->db, &q, wake + ASK_LEAST, NULL, f);
 	if (rc == RC_AGAIN &&
-	    (said_state(&pg->conn, "55P03") || said_state(&pg->conn, "57014")))
+	    (error_is(&pg->conn, LOCK_TIMEOUT) || error_is(&pg->conn, CANCELLED)))
 		return RC_OK;
 	return rc;
 }
@@ -406,7 +403,7 @@ advisory_wait(struct sql *db, int64_t ms, instant until, bool *got, struct grant
     struct fault *f)
 {
 	struct pg *pg = pg_of(db);
-	instant by = retry_answer(instant_now(), db->patience.first, until);
+	instant by = retry_answer(instant_now(), db->retry.first, until);
 	enum rc rc = get_session(pg, by, f);
 
 	*got = false;
@@ -432,13 +429,10 @@ static enum rc
 advisory_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
 	struct advisory *own = advisory_of(pg_of(db));
-	char sql[500];
+	char sql[600];
 	const struct question q = {.text = sql, .fields = 1, .harmless = true};
 
-	snprintf(sql, sizeof sql,
-	    "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.granted AND l.pid = "
-	    "pg_catalog.pg_backend_pid())",
-	    own->lock_is);
+	snprintf(sql, sizeof sql, "SELECT " OURS, own->lock_is);
 	return session_lock_renew(db, &own->lock, &q, false, until, g, f);
 }
 
@@ -500,29 +494,6 @@ static const char list_locks_sql[] =
     " END, " SESSION_COLUMNS " FROM q LEFT JOIN pg_stat_activity a ON a.pid = q.pid "
     "ORDER BY q.high, q.low, q.form, q.waits, q.came, q.pid";
 
-/*
- * What to call a lock whose key nobody can know: by the setting that names it.
- */
-static void
-write_number(char *key, size_t size, const struct listed *at)
-{
-	if (at->form == 2)
-		snprintf(key, size, "-O key=%" PRId32 ",%" PRId32, (int32_t)at->high,
-		    (int32_t)at->low);
-	else
-		snprintf(key, size, "-O key=%" PRId64,
-		    (int64_t)((uint64_t)at->high << 32 | (uint64_t)at->low));
-}
-
-/* What the next page is behind. */
-static void
-write_listed(char *out, size_t size, const struct listed *at)
-{
-	snprintf(out, size,
-	    "%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64,
-	    at->high, at->low, at->form, at->waits, at->came, at->pid);
-}
-
 static bool
 read_listed(const struct row *r, struct listed *at)
 {
@@ -548,11 +519,18 @@ static bool
 see_lock(void *ctx, const struct row *r)
 {
 	struct advisory_look *s = ctx;
+	const struct listed *at = &s->at;
 	char number[48];
 
 	if (!read_listed(r, &s->at))
 		return false;
-	write_number(number, sizeof number, &s->at);
+	/* what to call a lock whose key nobody can know: by the setting that names it */
+	if (at->form == 2)
+		snprintf(number, sizeof number, "-O key=%" PRId32 ",%" PRId32,
+		    (int32_t)at->high, (int32_t)at->low);
+	else
+		snprintf(number, sizeof number, "-O key=%" PRId64,
+		    (int64_t)((uint64_t)at->high << 32 | (uint64_t)at->low));
 	return sessions_see(
 	    &s->seen, r, SESSION, s->seen.look->key ? s->seen.look->key : number);
 }
@@ -560,21 +538,6 @@ see_lock(void *ctx, const struct row *r)
 #define NOT_DLOCKS_OWN \
 	"(form = 2 OR pid NOT IN " \
 	"(SELECT a.pid FROM pg_stat_activity a WHERE a.application_name = 'dlock'))"
-
-/* The next page; *n: how many rows it had. */
-static enum rc
-look_at_listed(struct pg *pg, struct advisory_look *s, int *n, struct fault *f)
-{
-	char sql[4096], behind[160];
-	const struct question q = {
-	    .text = sql, .fields = LISTED_FIELDS, .harmless = true, .many = true};
-
-	write_listed(behind, sizeof behind, &s->at);
-	snprintf(sql, sizeof sql, list_locks_sql, ORDER,
-	    s->seen.look->key ? advisory_of(pg)->listed_is : NOT_DLOCKS_OWN, behind,
-	    PAGE);
-	return sql_look_page(&pg->db, &s->seen, &q, see_lock, s, n, f);
-}
 
 /* Connects if need be, and names the lock of `key`, if there is one. */
 static enum rc
@@ -590,14 +553,25 @@ advisory_each(struct sql *db, const struct look *look, struct fault *f)
 {
 	struct pg *pg = pg_of(db);
 	struct advisory_look s = {.seen.look = look, .at.high = -1};
+	const struct listed *at = &s.at;
+	char sql[4096], behind[160];
+	const struct question q = {
+	    .text = sql, .fields = LISTED_FIELDS, .harmless = true, .many = true};
 	int n = PAGE;
 	enum rc rc;
 
 	db->reads = false; /* a standby has advisory locks of its own */
 	rc = reach_lock(pg, look->key, look->until, f);
-
-	while (rc == RC_OK && n == PAGE && !s.seen.enough)
-		rc = look_at_listed(pg, &s, &n, f);
+	while (rc == RC_OK && n == PAGE && !s.seen.enough) {
+		snprintf(behind, sizeof behind,
+		    "%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+		    ", %" PRId64,
+		    at->high, at->low, at->form, at->waits, at->came, at->pid);
+		snprintf(sql, sizeof sql, list_locks_sql, ORDER,
+		    look->key ? advisory_of(pg)->listed_is : NOT_DLOCKS_OWN, behind,
+		    PAGE);
+		rc = sql_look_page(db, &s.seen, &q, see_lock, &s, &n, f);
+	}
 	if (rc == RC_OK)
 		sql_look_waiting(&s.seen);
 	return rc;
@@ -609,26 +583,17 @@ advisory_revoke(struct sql *db, const struct target *target, const char *record,
     bool force, instant until, struct fault *f)
 {
 	struct pg *pg = pg_of(db);
-	char sql[1024];
-	const struct question q = {
-	    .text = sql, .fields = 1, .harmless = true, .many = true};
-	struct answer a = {.db = NULL};
-	struct session_name session;
+	char from[600];
 	enum rc rc = reach_lock(pg, target->key, until, f);
 
 	(void)record, (void)force;
-	if (rc != RC_OK || !session_name_read(target->owner, &session))
-		return sessions_ended(pg, rc, &a, f);
-	snprintf(sql, sizeof sql,
-	    "SET LOCAL search_path = pg_catalog, pg_temp; SELECT " SESSION_ENDING
-	    " FROM pg_stat_activity a WHERE a.pid = %" PRId64
-	    " AND (a.backend_start IS NULL OR " SESSION_US(
-		"a.backend_start") " = %" PRId64
-				   ") AND EXISTS (SELECT FROM pg_locks l WHERE %s AND l.granted AND l.pid = a.pid)",
-	    sessions_patience(pg), session.session, session.second,
+	if (rc != RC_OK)
+		return rc;
+	snprintf(from, sizeof from,
+	    "pg_catalog.pg_stat_activity a WHERE EXISTS (SELECT FROM pg_catalog.pg_locks l "
+	    "WHERE %s AND l.granted AND l.pid OPERATOR(pg_catalog.=) a.pid)",
 	    advisory_of(pg)->lock_is);
-	rc = guard_exec(&pg->db, &q, until, &a, f);
-	return sessions_ended(pg, rc, &a, f);
+	return sessions_end(pg, target->owner, from, NULL, until, f);
 }
 
 const struct sql_mode advisory_mode = {

@@ -1,10 +1,9 @@
-/* connection.c - opens, names and closes a connection to a PostgreSQL server. */
-#include "connection.h"
-#include "said.h"
+/* connection.c - opens, names and closes a connection to a PostgreSQL server; finds libpq. */
+#include "errors.h"
+#include "login.h"
 
+#include "backends/common/dl.h"
 #include "backends/common/setting.h"
-#include "connecting.h"
-
 #include "backends/common/url.h"
 
 #include <errno.h>
@@ -14,33 +13,39 @@
 #include <string.h>
 
 /* for one attempt to connect, whoever waits for it how long */
-#define CONNECT_PATIENCE (15 * NS_PER_S)
+#define ATTEMPT (15 * NS_PER_S)
 
 enum {
 	OLDEST_SERVER = 100000, /* PostgreSQL 10 */
 };
 
+/* ---- libpq ---- */
+
+static struct pq functions;
+
+static const struct dl_symbol symbols[] = {
+#define X(name) {"PQ" #name, (void **)&functions.name, false},
+    PQ_FUNCTIONS(X)
+#undef X
+#define X(name) {"PQ" #name, (void **)&functions.name, true},
+	PQ_PIPELINE_FUNCTIONS(X)
+#undef X
+};
+
+static const struct dl_library libpq = {
+    "libpq", "libpq.so.5", "libpq5", symbols, sizeof symbols / sizeof *symbols};
+
 /* ---- what is stated ---- */
 
-/*
- * What the user has not stated.  In the environment, where a service and the URL
- * overrule it.
- */
-static void
-state_defaults(void)
+const char *
+connection_option(const PQconninfoOption *o, const char *keyword)
 {
-	setenv("PGGSSENCMODE", "disable", false);
-	setenv("PGAPPNAME", "dlock", false);
-}
+	const char *value = NULL;
 
-/* From the URL, else from libpq's variable. */
-static const char *
-stated(const PQconninfoOption *o, const char *keyword)
-{
 	for (; o->keyword; o++)
 		if (strcmp(o->keyword, keyword) == 0)
-			return o->val ? o->val : o->envvar ? getenv(o->envvar) : NULL;
-	return NULL;
+			value = o->val ? o->val : o->envvar ? getenv(o->envvar) : NULL;
+	return value && *value ? value : NULL;
 }
 
 /*
@@ -64,13 +69,6 @@ name_server(struct connection *c, const char *host, const char *port, const char
 	    db && *db ? db : "");
 }
 
-static void
-name_server_used(struct connection *c)
-{
-	name_server(
-	    c, c->pq->host(c->pgconn), c->pq->port(c->pgconn), c->pq->db(c->pgconn));
-}
-
 enum rc
 connection_init(
     struct connection *c, struct sql *db, const char *conninfo, struct fault *f)
@@ -80,25 +78,31 @@ connection_init(
 	const char *at;
 	enum rc rc;
 
-	*c = (struct connection){.db = db, .site.conninfo = conninfo ? conninfo : ""};
-	if (strstr(c->site.conninfo, "://"))
-		(void)url_cut(
-		    &u, c->site.conninfo); /* libpq knows what is wrong with it */
+	*c = (struct connection){.db = db, .conninfo = conninfo ? conninfo : ""};
+	if (strstr(c->conninfo, "://"))
+		(void)url_cut(&u, c->conninfo); /* libpq knows what is wrong with it */
 	if (url_hides_login(&u))
 		return fault_set(f, RC_USAGE, "the postgresql URL %s", URL_HIDES_LOGIN);
-	rc = pq_load(&c->pq, f);
+	rc = dl_load(&libpq, f);
 	if (rc != RC_OK)
 		return rc;
-	state_defaults();
-	options = c->pq->conninfoParse(c->site.conninfo, NULL);
+	c->pq = &functions;
+	/*
+	 * What the user has not stated: in the environment, where a service and the URL
+	 * overrule it.
+	 */
+	setenv("PGGSSENCMODE", "disable", false);
+	setenv("PGAPPNAME", "dlock", false);
+	options = c->pq->conninfoParse(c->conninfo, NULL);
 	if (!options)
 		return fault_set(f, RC_USAGE,
 		    "the URL is none that libpq understands: postgresql://user@host:port/database, or "
 		    "host=... dbname=...");
-	at = stated(options, "hostaddr");
-	at = at ? at : stated(options, "host");
-	c->site.is_default = !at || !*at;
-	name_server(c, at, stated(options, "port"), stated(options, "dbname"));
+	at = connection_option(options, "hostaddr");
+	at = at ? at : connection_option(options, "host");
+	c->is_default = !at;
+	name_server(c, at, connection_option(options, "port"),
+	    connection_option(options, "dbname"));
 	c->pq->conninfoFree(options);
 	return RC_OK;
 }
@@ -110,29 +114,23 @@ connection_init(
  * before it looks at sslmode; with one that there is not it stops there, and connects to
  * nobody.
  */
-static PGconn *
-resolve_login(const struct connection *c)
-{
-	static const char *const keywords[] = {"dbname", "sslmode", NULL};
-	const char *values[] = {c->site.conninfo, "connects-to-nobody", NULL};
-
-	return c->pq->connectStartParams(keywords, values, true);
-}
-
 enum rc
 connection_identify(const struct connection *c, struct identity *id, struct fault *f)
 {
+	static const char *const keywords[] = {"dbname", "sslmode", NULL};
+	const char *const values[] = {c->conninfo, "connects-to-nobody", NULL};
 	static const char *const parts[] = {
 	    "host", "hostaddr", "port", "dbname", "user", NULL};
-	PGconn *resolved = c->pgconn ? NULL : resolve_login(c);
+	PGconn *resolved = c->pgconn ? NULL
+				     : c->pq->connectStartParams(keywords, values, true);
 	PGconn *conn = c->pgconn ? c->pgconn : resolved;
 	PQconninfoOption *options = conn ? c->pq->conninfo(conn) : NULL;
-	size_t found = 0;
+	bool found = false;
 
 	for (const PQconninfoOption *o = options; o && o->keyword; o++)
 		for (size_t i = 0; parts[i]; i++)
 			if (strcmp(o->keyword, parts[i]) == 0) {
-				found += o->val && i == 4;
+				found = found || (o->val && i == 4);
 				identity_add(id, parts[i], o->val);
 			}
 	c->pq->conninfoFree(options);
@@ -145,112 +143,98 @@ connection_identify(const struct connection *c, struct identity *id, struct faul
 
 /* ---- the login ---- */
 
-static enum rc
-unconnected(struct connection *c, const struct connecting_end *end, struct fault *f)
-{
-	enum rc rc;
-
-	if (c->site.is_default)
-		name_server_used(c);
-	if (end->wire.endless)
-		return connection_broken(c, f);
-	rc = said_at_login(c, end->met_another, f);
-	connection_close(c->db);
-	return rc;
-}
-
 /*
  * The server that was reached is a standby.  Where a primary may yet be found among
  * the hosts, that is no mistake of the user's.
  */
 static enum rc
-is_no_primary(struct connection *c, const struct connecting_end *end, struct fault *f)
+refuse_standby(struct connection *c, bool primary_is_away, struct fault *f)
 {
-	name_server_used(c);
-	connection_close(c->db);
-	if (end->primary_is_away)
+	if (primary_is_away)
 		return fault_set(
 		    f, RC_AGAIN, "%s: no primary answers, only a standby", c->db->where);
-	said_set(c, READ_ONLY); /* as it would have said itself at the first write */
+	error_set(c, READ_ONLY); /* as it would have said itself at the first write */
 	return fault_set(
 	    f, RC_CONFIG, "%s is a standby: a lock needs the primary", c->db->where);
 }
 
-/*
- * A standby that is good enough to look at.  It is told, for it may be behind.
- */
-static bool
-may_read(struct connection *c, PGconn *pgconn)
-{
-	if (!c->db->reads || c->pq->status(pgconn) != CONNECTION_OK)
-		return false;
-	name_server_used(c);
-	fault_set(&c->db->base.host->notice, RC_OK,
-	    "%s is a standby, which may be behind", c->db->where);
-	return true;
-}
-
-/* A connection has come: makes it ours. */
+/* A connection has come, or has failed: makes it ours. */
 static enum rc
-adopt(struct connection *c, PGconn *pgconn, const struct connecting_end *end,
-    struct fault *f)
+adopt(struct connection *c, struct login *l, struct fault *f)
 {
+	PGconn *pgconn = l->conn;
+	bool made = pgconn && c->pq->status(pgconn) == CONNECTION_OK;
+	enum rc rc;
+
 	if (!pgconn)
 		return fault_set(f, RC_SYSTEM, "out of memory");
+	l->conn = NULL;
 	c->pgconn = pgconn;
-	c->wire = end->wire;
-	wire_watch(&c->wire, c->pq->socket(pgconn), false);
+	c->bounds = l->bounds;
+	bounds_watch(&c->bounds, c->pq->socket(pgconn), false);
 	c->db->serial++;
-	c->trust = (struct trust){.full = false};
 	c->db->last_words[0] = '\0';
-	c->pq->setNoticeReceiver(pgconn, said_notice, c);
-	if (end->is_standby && !may_read(c, pgconn))
-		return is_no_primary(c, end, f);
-	if (c->pq->status(pgconn) != CONNECTION_OK)
-		return unconnected(c, end, f);
-	name_server_used(c);
-	if (c->pq->serverVersion(pgconn) < OLDEST_SERVER) {
-		connection_close(c->db);
-		return fault_set(f, RC_CONFIG,
+	c->pq->setNoticeReceiver(pgconn, error_notice, c);
+	if (made || l->is_standby || c->is_default)
+		name_server(
+		    c, c->pq->host(pgconn), c->pq->port(pgconn), c->pq->db(pgconn));
+	if (l->is_standby && !(made && c->db->reads)) {
+		rc = refuse_standby(c, l->primary_is_away, f);
+	} else if (!made) {
+		rc = c->bounds.endless ? connection_broken(c, f) : error_of_login(c, f);
+	} else if (c->pq->serverVersion(pgconn) < OLDEST_SERVER) {
+		rc = fault_set(f, RC_CONFIG,
 		    "%s is older than PostgreSQL 10 (and mode=advisory needs 14)",
 		    c->db->where);
-	}
-	if (c->pq->setnonblocking(pgconn, 1) == 0)
+	} else if (c->pq->setnonblocking(pgconn, 1) != 0) {
+		rc = fault_set(f, RC_SYSTEM, "out of memory");
+	} else {
+		if (l->is_standby)
+			fault_set(&c->db->base.host->notice, RC_OK,
+			    "%s is a standby, which may be behind", c->db->where);
 		return RC_OK;
+	}
 	connection_close(c->db);
-	return fault_set(f, RC_SYSTEM, "out of memory");
+	return rc;
+}
+
+enum rc
+connection_wait(
+    struct connection *c, int fd, short events, instant until, struct fault *f)
+{
+	switch (c->db->base.host->wait(c->db->base.host, fd, events, until)) {
+	case WOKE_READY:
+		return RC_OK;
+	case WOKE_TIMEOUT:
+		return fault_set(f, RC_AGAIN, "%s does not answer", c->db->where);
+	case WOKE_STOP:
+		break;
+	}
+	return RC_STOP;
 }
 
 enum rc
 connection_open(struct sql *db, instant until, struct fault *f)
 {
 	struct connection *c = &pg_of(db)->conn;
-	struct connecting_end end;
-	PGconn *pgconn;
+	enum rc rc;
 
-	said_set(c, NULL);
-	c->said.unreplicated = false;
+	error_set(c, NULL);
+	c->last.unreplicated = false;
 	if (c->pgconn)
 		return RC_OK;
-	if (!c->connecting)
-		c->connecting = connecting_start(
-		    c->pq, c->site.conninfo, c->db->ttl, CONNECT_PATIENCE);
-	if (!c->connecting)
+	if (!c->login)
+		c->login = login_start(c->pq, c->conninfo, c->db->ttl, ATTEMPT);
+	if (!c->login)
 		return fault_set(
 		    f, RC_SYSTEM, "cannot start a thread: %s", strerror(errno));
-	switch (c->db->base.host->wait(
-	    c->db->base.host, connecting_fd(c->connecting), POLLIN, until)) {
-	case WOKE_STOP:
-		return RC_STOP;
-	case WOKE_TIMEOUT:
-		return fault_set(f, RC_AGAIN, "%s does not answer", c->db->where);
-	case WOKE_READY:
-		break;
-	}
-	pgconn = connecting_take(c->connecting, &end);
-	connecting_drop(c->connecting);
-	c->connecting = NULL;
-	return adopt(c, pgconn, &end, f);
+	rc = connection_wait(c, c->login->task.done, POLLIN, until, f);
+	if (rc != RC_OK)
+		return rc;
+	rc = adopt(c, c->login, f);
+	task_drop(&c->login->task);
+	c->login = NULL;
+	return rc;
 }
 
 /* ---- the end ---- */
@@ -259,7 +243,7 @@ enum rc
 connection_broken(struct connection *c, struct fault *f)
 {
 	connection_close(c->db);
-	if (c->wire.endless)
+	if (c->bounds.endless)
 		return fault_set(f, RC_AGAIN, "%s does not come to an end", c->db->where);
 	return fault_set(f, RC_AGAIN, "%s closed the connection%s%s", c->db->where,
 	    *c->db->last_words ? ": " : "", c->db->last_words);
@@ -313,7 +297,7 @@ connection_close(struct sql *db)
 	c->pq->clear(c->pending.kept);
 	c->pending.kept = NULL;
 	c->pending.out = false;
-	wire_watch(&c->wire, -1, false);
+	bounds_watch(&c->bounds, -1, false);
 	if (c->pgconn)
 		c->pq->finish(c->pgconn);
 	c->pgconn = NULL;
@@ -325,6 +309,6 @@ connection_free(struct connection *c)
 {
 	if (c->db)
 		connection_close(c->db);
-	connecting_drop(c->connecting);
-	c->connecting = NULL;
+	task_drop(c->login ? &c->login->task : NULL);
+	c->login = NULL;
 }

@@ -33,12 +33,6 @@ crc32(uint32_t crc, const void *data, size_t n)
 
 #define PREFIX_VARIABLE "WITH_ADVISORY_LOCK_PREFIX"
 
-struct derivation {
-	const char *name;
-	enum rc (*derive)(
-	    struct number *, const char *key, const char *database, struct fault *);
-};
-
 /* dlock's own: the first half of a quarter of a hash, in network order. */
 static enum rc
 derive_dlock(struct number *n, const char *key, const char *database, struct fault *f)
@@ -199,7 +193,11 @@ derive_flyway(struct number *n, const char *key, const char *database, struct fa
 	return RC_OK;
 }
 
-static const struct derivation derivations[] = {
+static const struct derivation {
+	const char *name;
+	enum rc (*derive)(
+	    struct number *, const char *key, const char *database, struct fault *);
+} derivations[] = {
     {"dlock", derive_dlock},
     {"with_advisory_lock", derive_with_advisory_lock},
     {"rails-migration", derive_rails_migration},
@@ -212,22 +210,26 @@ static const struct derivation derivations[] = {
 const char derive_names[] =
     "dlock, with_advisory_lock, rails-migration, django-pglock, golang-migrate, golang-migrate-instance, flyway";
 
-const struct derivation *
-derive_named(const char *name)
+static const struct derivation *
+find(const char *tool)
 {
-	if (!name)
-		return &derivations[0];
 	for (size_t i = 0; i < sizeof derivations / sizeof *derivations; i++)
-		if (strcmp(derivations[i].name, name) == 0)
+		if (strcmp(derivations[i].name, tool) == 0)
 			return &derivations[i];
 	return NULL;
 }
 
-enum rc
-derive_number(struct number *n, const struct derivation *d, const char *key,
-    const char *database, struct fault *f)
+bool
+derive_knows(const char *tool)
 {
-	return d->derive(n, key, database, f);
+	return find(tool) != NULL;
+}
+
+enum rc
+derive_number(struct number *n, const char *tool, const char *key, const char *database,
+    struct fault *f)
+{
+	return find(tool ? tool : "dlock")->derive(n, key, database, f);
 }
 
 /* ---- numbers as they are ---- */

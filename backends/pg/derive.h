@@ -23,20 +23,17 @@ bool derive_read_number(struct number *, const char *text);
 struct identity;
 void derive_identify(struct identity *);
 
-/* A derivation, by the name that -O derive= has for it. */
-struct derivation;
-
-/* NULL: there is none of this name.  name NULL: dlock's own. */
-const struct derivation *derive_named(const char *name);
+/* Is this the name that -O derive= has for one? */
+bool derive_knows(const char *tool);
 
 /* All their names, for people. */
 extern const char derive_names[];
 
 /*
- * The lock for `key` in `database` (some tools put its name in).  RC_USAGE: not
- * a key that this tool could have.
+ * The lock for `key` in `database` (some tools put its name in), as this tool has it; NULL:
+ * dlock itself.  RC_USAGE: not a key that this tool could have.
  */
-enum rc derive_number(struct number *, const struct derivation *, const char *key,
+enum rc derive_number(struct number *, const char *tool, const char *key,
     const char *database, struct fault *);
 
 #endif

@@ -5,21 +5,33 @@
  *  2. The schema is created on first use, or brought up to date, by whoever may.  Whoever
  *     may not is told what an administrator has to run.
  *  3. Keys are parameters, never part of a statement.
+ *
+ * Of mode=lease, beside its schema.sql:
+ *
+ *  4. A waiter on a direct connection sleeps in the server, on the wake-up lock (an advisory
+ *     lock) of the claim that is next before it, in chunks: a sleeping statement keeps a
+ *     snapshot, for which CREATE INDEX CONCURRENTLY waits.  A release wakes those whom it
+ *     grants, whoever else there is.  The first in the queue behind holders that are not exclusive
+ *     sleeps in the client, for a notification: it cannot know which of them will make room.
+ *  5. Behind a pooler (our server process is not the one that we were told of) nothing is
+ *     kept in a session: every waiter asks now and then.
+ *  6. What a confirmation writes is on disk before it is answered, together with the grant.
+ *
+ * Why locks, and not LISTEN and NOTIFY: a NOTIFY makes every listening session of
+ * the database run, so its cost grows with the queue, and commits that notify take
+ * turns in the cluster.
  */
-#include "pg.h"
-
-#include "connection.h"
-#include "question.h"
-#include "said.h"
-#include "backends/sql/lease.h"
-#include "backends/sql/row.h"
+#include "derive.h"
+#include "errors.h"
+#include "exec.h"
 
 #include "backends/common/setting.h"
 #include "backends/pg/schema.sql.h"
-#include "derive.h"
-#include "guard.h"
+#include "backends/sql/lease.h"
+#include "backends/sql/row.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,6 +87,28 @@ is_older(int64_t version)
 	return version > 0 && version < SCHEMA_VERSION;
 }
 
+/* Runs several statements; rolls back what has failed. */
+static enum rc
+run_script(struct sql *db, const char *script, instant until, struct fault *f)
+{
+	static const struct question rollback = {.text = "ROLLBACK", .harmless = true};
+	const struct question q = {.text = script, .harmless = true};
+	struct connection *c = &pg_of(db)->conn;
+	struct fault unheard;
+	struct last last;
+	enum rc rc = connection_open(db, until, f);
+
+	if (rc == RC_OK)
+		rc = exec_question(db, &q, until, NULL, f);
+	/* it may have stopped within its transaction; the reason stays */
+	last = c->last;
+	if (rc != RC_OK && c->pgconn) {
+		(void)exec_question(db, &rollback, until, NULL, &unheard);
+		c->last = last;
+	}
+	return rc;
+}
+
 enum rc
 pg_create_schema(struct sql *db, instant until, struct fault *f)
 {
@@ -86,9 +120,9 @@ pg_create_schema(struct sql *db, instant until, struct fault *f)
 		return rc;
 	if (version > SCHEMA_VERSION)
 		return refuse_newer(db, f);
-	rc = question_script(c->db, schema_sql, until, f);
+	rc = run_script(db, schema_sql, until, f);
 	c->trust.full = false; /* somebody may have made it before us */
-	if (rc == RC_DENIED && said_state(c, "42501") && is_older(version))
+	if (rc == RC_DENIED && error_is(c, NO_RIGHT) && is_older(version))
 		rc = refuse_older(db, f);
 	return rc;
 }
@@ -115,30 +149,61 @@ pg_explain_absence(struct sql *db, instant until, bool *create, struct fault *f)
 static enum rc
 pg_explain_denial(const struct sql *db, struct fault *f)
 {
-	char said[sizeof f->text / 2]; /* which right it is */
+	char right[sizeof f->text / 2];
 
 	(void)db;
-	snprintf(said, sizeof said, "%.300s", f->text);
+	snprintf(right, sizeof right, "%.300s", f->text);
 	return fault_set(f, RC_DENIED,
 	    "%s; as an administrator of the database run dlock help pg-schema | psql DATABASE, "
 	    "then GRANT USAGE ON SCHEMA dlock TO the role, and EXECUTE on a function that was taken from it",
-	    said);
+	    right);
 }
 
 /* ---- the driver ---- */
+
+static int64_t
+server_process(const struct sql *db)
+{
+	const struct connection *c = &pg_const(db)->conn;
+
+	return c->pq->backendPID(c->pgconn);
+}
+
+/* The first half of the owner. */
+static int64_t
+number_of_wake_lock(const struct sql *db)
+{
+	char first_half[17];
+
+	snprintf(first_half, sizeof first_half, "%.16s", db->claim->owner);
+	return (int64_t)strtoull(first_half, NULL, 16);
+}
+
+static const struct lease_driver pg_lease = {
+    .any_order = true,
+    .releases_alone = true,
+    .damaged = "a row of dlock.claims that no dlock has written",
+    .freeze =
+	"SELECT dlock.freeze($1, $2, $3::pg_catalog.float8 OPERATOR(pg_catalog.*) '1 ms'::pg_catalog.interval)",
+    .end_old_sessions = "SELECT dlock.end_old_sessions($1)",
+    .end_old_fields = 1,
+    .session_number = server_process,
+    .wake_number = number_of_wake_lock,
+    .is_notified = connection_was_notified,
+};
 
 static const struct sql_driver pg_driver = {
     .open = connection_open,
     .is_open = connection_is_open,
     .descriptor = connection_descriptor,
-    .exec = guard_exec,
-    .send = question_send,
-    .receive = question_receive,
-    .is_pending = question_is_pending,
+    .exec = exec_question,
+    .send = exec_send,
+    .receive = exec_receive,
+    .is_pending = exec_is_pending,
     .close = connection_close,
-    .is_failure = said_is_failure,
-    .read_row = question_read_row,
-    .drop = question_drop,
+    .is_failure = error_is_failure,
+    .read_row = exec_read_row,
+    .drop = exec_drop,
     .create = pg_create_schema,
     .explain_absence = pg_explain_absence,
     .explain_denial = pg_explain_denial,
@@ -179,7 +244,7 @@ static enum rc
 set_derive(struct store *s, const char *value, struct fault *f)
 {
 	pg_of_store(s)->derive = value;
-	if (derive_named(value))
+	if (derive_knows(value))
 		return RC_OK;
 	return fault_set(
 	    f, RC_USAGE, "derive knows no '%s' (there are %s)", value, derive_names);
@@ -193,18 +258,6 @@ static const struct setting_row settings[] = {
 	sql_set_patience},
     {0},
 };
-
-/* What makes sense by itself, but not together. */
-static enum rc
-check_stated(const struct pg *pg, struct fault *f)
-{
-	if (pg->key && pg->derive)
-		return fault_set(f, RC_USAGE, "key= and derive= contradict each other");
-	if ((pg->key || pg->derive) && pg->db.mode != &advisory_mode)
-		return fault_set(f, RC_USAGE, "%s= goes with mode=advisory only",
-		    pg->key ? "key" : "derive");
-	return RC_OK;
-}
 
 /* ---- the store ---- */
 
@@ -230,8 +283,11 @@ pg_open(struct store **ret, struct host *host, const struct site *site, struct f
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	sql_init(&pg->db, &pg_backend, &pg_driver, host);
 	rc = setting_read(&pg->db.base, site, f);
-	if (rc == RC_OK)
-		rc = check_stated(pg, f);
+	if (rc == RC_OK && pg->key && pg->derive)
+		rc = fault_set(f, RC_USAGE, "key= and derive= contradict each other");
+	else if (rc == RC_OK && (pg->key || pg->derive) && pg->db.mode != &advisory_mode)
+		rc = fault_set(f, RC_USAGE, "%s= goes with mode=advisory only",
+		    pg->key ? "key" : "derive");
 	if (rc == RC_OK)
 		rc = connection_init(&pg->conn, &pg->db, site->url, f);
 	if (rc == RC_OK)

@@ -10,30 +10,14 @@
  */
 #include "sessions.h"
 
-#include "connection.h"
-#include "guard.h"
-#include "question.h"
-#include "said.h"
+#include "errors.h"
+#include "exec.h"
 
 #include "backends/sql/row.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-/*
- * A lock waited for was granted some time after the question left; the lease
- * counts from one that is answered at once.  And as a statement of the simple
- * kind this one ends what lock_row() left open: the snapshot for which a
- * CREATE INDEX CONCURRENTLY by our own command would wait.
- */
-static enum rc
-confirm_row(struct pg *pg, instant until, struct grant *g, struct fault *f)
-{
-	enum rc rc = row_renew(&pg->db, until, g, f);
-
-	return rc == RC_LOST ? RC_AGAIN : rc;
-}
 
 /*
  * What lock_row() says: a code; token and transaction; or how many wait and who holds
@@ -65,8 +49,8 @@ read_locked(struct pg *pg, const struct row *r, instant sent, enum row_found *fo
  * time is up.
  */
 static enum rc
-lock_row(struct pg *pg, bool patient, instant until, enum row_found *found,
-    struct grant *g, struct fault *f)
+lock_row(struct pg *pg, bool waits, instant until, enum row_found *found, struct grant *g,
+    struct fault *f)
 {
 	const struct claim *claim = pg->db.claim;
 	const struct question q = {
@@ -77,15 +61,15 @@ lock_row(struct pg *pg, bool patient, instant until, enum row_found *found,
 		"r.holders, r.is_shared FROM dlock.lock_row($1, $2, $3, " SESSION_CALLED(
 		    "$4") ", $5) r",
 	    SQL_VALUES(SQL_TEXT(claim->key), SQL_INT(ns_to_ms(claim->ttl)),
-		SQL_TEXT(patient ? "t" : "f"), SQL_TEXT(claim->record),
+		SQL_TEXT(waits ? "t" : "f"), SQL_TEXT(claim->record),
 		SQL_TEXT(claim->kind == KIND_SHARED ? "t" : "f")),
 	    .fields = 7};
 	struct answer a = {.db = NULL};
 	struct row row;
-	enum rc rc = guard_exec(&pg->db, &q, until, &a, f);
+	enum rc rc = exec_question(&pg->db, &q, until, &a, f);
 
 	if (rc == RC_AGAIN &&
-	    (said_state(&pg->conn, "57014") || said_state(&pg->conn, "55P03"))) {
+	    (error_is(&pg->conn, CANCELLED) || error_is(&pg->conn, LOCK_TIMEOUT))) {
 		*found = ROW_HELD; /* the time is up */
 		return RC_OK;
 	}
@@ -108,6 +92,7 @@ pg_attempt(struct sql *db, int64_t ms, instant until, enum row_found *found,
 	    ? retry_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until)
 	    : until;
 	char begin[200];
+	const struct question q = {.text = begin, .harmless = true};
 	enum rc rc;
 
 	snprintf(begin, sizeof begin,
@@ -116,19 +101,27 @@ pg_attempt(struct sql *db, int64_t ms, instant until, enum row_found *found,
 	    ms);
 	(void)connection_is_open(&pg->db);
 	*found = ROW_HELD;
-	rc = guard_pass(&pg->conn, by, f);
+	rc = exec_guard(&pg->conn, by, f);
 	if (rc == RC_OK)
-		rc = question_script(&pg->db, begin, by, f);
+		rc = exec_question(db, &q, by, NULL, f);
 	if (rc == RC_OK)
 		rc = lock_row(pg, ms > 0, by, found, g, f);
-	if (rc == RC_OK && *found == ROW_OURS)
-		return confirm_row(pg, by, g, f);
+	if (rc == RC_OK && *found == ROW_OURS) {
+		/*
+		 * A lock waited for was granted some time after the question left; the lease
+		 * counts from one that is answered at once.  And as a statement of the simple
+		 * kind this one ends what lock_row() left open: the snapshot for which a
+		 * CREATE INDEX CONCURRENTLY by our own command would wait.
+		 */
+		rc = row_renew(db, by, g, f);
+		return rc == RC_LOST ? RC_AGAIN : rc;
+	}
 	if (rc != RC_OK) {
 		/* and with it whatever there is of a transaction */
 		connection_close(&pg->db);
 		return rc;
 	}
-	return guard_exec(db, &rollback, by, NULL, f);
+	return exec_question(db, &rollback, by, NULL, f);
 }
 
 /* ---- looking and steering ---- */
@@ -175,65 +168,37 @@ see_row(void *ctx, const struct row *r)
 	return true;
 }
 
-/* The next page. */
-static enum rc
-look_at_rows(struct pg *pg, struct row_look *s, struct fault *f)
-{
-	const struct question q = {.text = list_rows_sql,
-	    SQL_VALUES(SQL_TEXT(s->seen.look->key), SQL_TEXT(s->after), SQL_INT(PAGE)),
-	    .fields = LISTED_FIELDS,
-	    .many = true};
-	int n;
-
-	s->more = false;
-	return sql_look_page(&pg->db, &s->seen, &q, see_row, s, &n, f);
-}
-
 static enum rc
 pg_row_each(struct sql *db, const struct look *look, struct fault *f)
 {
 	struct row_look s = {.seen.look = look, .more = true};
+	const struct question q = {.text = list_rows_sql,
+	    SQL_VALUES(SQL_TEXT(look->key), SQL_TEXT(s.after), SQL_INT(PAGE)),
+	    .fields = LISTED_FIELDS,
+	    .many = true};
 	enum rc rc = RC_OK;
+	int n;
 
 	db->reads = false; /* a standby does not know who has locked a row */
-	while (rc == RC_OK && s.more && !s.seen.enough)
-		rc = look_at_rows(pg_of(db), &s, f);
+	while (rc == RC_OK && s.more && !s.seen.enough) {
+		s.more = false;
+		rc = sql_look_page(db, &s.seen, &q, see_row, &s, &n, f);
+	}
 	if (rc == RC_OK)
 		sql_look_waiting(&s.seen);
 	return rc;
 }
-
-#define BEGAN SESSION_US("a.backend_start")
 
 /* Ends the session that has locked it, and its transaction with it. */
 static enum rc
 pg_row_revoke(struct sql *db, const struct target *target, const char *record, bool force,
     instant until, struct fault *f)
 {
-	struct pg *pg = pg_of(db);
-	struct session_name session = {0};
-	bool is_session = session_name_read(target->owner, &session);
-	char sql[1024];
-	const struct question q = {.text = sql,
-	    SQL_VALUES(
-		SQL_TEXT(target->key), SQL_INT(session.session), SQL_INT(session.second)),
-	    .fields = 1,
-	    .many = true};
-	struct answer a = {.db = NULL};
-	enum rc rc = connection_open(&pg->db, until, f);
-
 	(void)record, (void)force;
-	if (rc != RC_OK || !is_session)
-		return sessions_ended(pg, rc, &a, f);
-	snprintf(sql, sizeof sql,
-	    "SELECT " SESSION_ENDING
-	    " FROM dlock.list_rows($1, '', 1) r JOIN pg_catalog.pg_stat_activity a ON a.pid OPERATOR(pg_catalog.=) r.pid "
-	    "WHERE NOT r.waits AND a.pid OPERATOR(pg_catalog.=) $2::pg_catalog.int8 "
-	    "AND (a.backend_start IS NULL OR " BEGAN
-	    " OPERATOR(pg_catalog.=) $3::pg_catalog.int8) LIMIT 1",
-	    sessions_patience(pg));
-	rc = sql_ask_existing(db, &q, until, &a, f);
-	return sessions_ended(pg, rc, &a, f);
+	return sessions_end(pg_of(db), target->owner,
+	    "dlock.list_rows($3, '', 1) r JOIN pg_catalog.pg_stat_activity a ON a.pid OPERATOR(pg_catalog.=) r.pid "
+	    "WHERE NOT r.waits",
+	    target->key, until, f);
 }
 
 static const struct question commit = {.text = "COMMIT", .harmless = true};

@@ -1,8 +1,7 @@
 /* sessions.c - tells of sessions that hold a lock or wait, and ends one. */
 #include "sessions.h"
 
-#include "connection.h"
-#include "said.h"
+#include "errors.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -64,23 +63,7 @@ sessions_see(struct sql_look *s, const struct row *r, int first, const char *key
 	return true;
 }
 
-enum rc
-sessions_refuse(struct pg *pg, const char *why, struct fault *f)
-{
-	connection_close(&pg->db);
-	return fault_set(f, RC_CONFIG, "%s %s", pg->db.where, why);
-}
-
 /* ---- ending one ---- */
-
-const char *
-sessions_patience(const struct pg *pg)
-{
-	return pg->conn.pgconn &&
-		pg->conn.pq->serverVersion(pg->conn.pgconn) >= TERMINATE_WAITS
-	    ? ", 5000"
-	    : "";
-}
 
 /* It takes rights over the session, and more to see which one it is. */
 static enum rc
@@ -92,28 +75,61 @@ refuse_ending(struct pg *pg, struct fault *f)
 	    pg->db.where);
 }
 
-enum rc
-sessions_ended(struct pg *pg, enum rc rc, struct answer *a, struct fault *f)
+/*
+ * The answer is true; false: not yet; NULL: when it began is not for this role to see.  No
+ * row: there is no such session.
+ */
+static enum rc
+read_ended(struct pg *pg, struct answer *a, struct fault *f)
 {
-	struct row row;
+	struct row row = answer_next(a);
 	bool ended;
 
-	if (rc == RC_DENIED && said_state(&pg->conn, "42501"))
-		return refuse_ending(pg, f);
-	if (rc != RC_OK)
-		return rc;
-	row = answer_next(a);
 	if (!row.at)
-		rc = fault_set(
+		return fault_set(
 		    f, RC_LOST, "%s has no such session (any more)", pg->db.where);
-	else if (row_is_null(&row, 0))
-		rc = refuse_ending(pg, f);
-	else if (!row_boolean(&row, 0, &ended))
-		rc = sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
-	else if (!ended)
-		rc = fault_set(f, RC_AGAIN,
-		    "%s: the session was told to end, and has not ended yet",
-		    pg->db.where);
-	answer_drop(a);
+	if (row_is_null(&row, 0))
+		return refuse_ending(pg, f);
+	if (!row_boolean(&row, 0, &ended))
+		return sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
+	return ended
+	    ? RC_OK
+	    : fault_set(f, RC_AGAIN,
+		  "%s: the session was told to end, and has not ended yet", pg->db.where);
+}
+
+enum rc
+sessions_end(struct pg *pg, const char *owner, const char *from, const char *key,
+    instant until, struct fault *f)
+{
+	struct connection *c = &pg->conn;
+	struct session_name session = {0};
+	bool is_session = session_name_read(owner, &session);
+	char sql[1600];
+	const struct sql_value values[] = {
+	    SQL_INT(session.session), SQL_INT(session.second), SQL_TEXT(key)};
+	const struct question q = {.text = sql,
+	    .values = values,
+	    .n = key ? 3 : 2,
+	    .fields = 1,
+	    .many = true,
+	    .harmless = !key};
+	struct answer a = {.db = NULL};
+	enum rc rc = connection_open(&pg->db, until, f);
+
+	if (rc == RC_OK && is_session) {
+		snprintf(sql, sizeof sql,
+		    "SELECT CASE WHEN a.backend_start IS NOT NULL THEN pg_catalog.pg_terminate_backend(a.pid%s) END "
+		    "FROM %s AND a.pid OPERATOR(pg_catalog.=) $1::pg_catalog.int8 AND (a.backend_start IS NULL OR " SESSION_US(
+			"a.backend_start") " OPERATOR(pg_catalog.=) $2::pg_catalog.int8) LIMIT 1",
+		    c->pq->serverVersion(c->pgconn) >= TERMINATE_WAITS ? ", 5000" : "",
+		    from);
+		rc = sql_ask_existing(&pg->db, &q, until, &a, f);
+	}
+	if (rc == RC_DENIED && error_is(c, NO_RIGHT))
+		return refuse_ending(pg, f);
+	if (rc == RC_OK)
+		rc = read_ended(pg, &a, f);
+	answer_drop(&a);
 	return rc;
 }

@@ -51,12 +51,6 @@
 /* ---- looking ---- */
 
 /*
- * What exec() said about the setting up of a session that cannot be had as it must be:
- * RC_CONFIG and why.
- */
-enum rc sessions_refuse(struct pg *, const char *why, struct fault *);
-
-/*
  * The columns with which the rows of a look end: first four of the mode's own, who it
  * is and what it does;
  */
@@ -94,19 +88,14 @@ enum {
  */
 bool sessions_see(struct sql_look *, const struct row *, int first, const char *key);
 
-/*
- * What a statement says that ends session `a`: true; false: not yet; NULL: when it began
- * is not for this role to see.  The argument: how long to wait, as sessions_patience() has
- * it.
- */
-#define SESSION_ENDING \
-	"CASE WHEN a.backend_start IS NOT NULL THEN pg_catalog.pg_terminate_backend(a.pid%s) END"
-const char *sessions_patience(const struct pg *);
+/* ---- ending one ---- */
 
 /*
- * Reads what such a statement, of many rows, has brought, and frees it: no row: there is
- * no such session (any more).
+ * Ends the session that `owner` of a target names, if it is among these: `from` is what stands
+ * between FROM and the last condition, with `a` for pg_stat_activity; in it $3 is `key`, if
+ * that is not NULL.  RC_LOST: it is not (any more).
  */
-enum rc sessions_ended(struct pg *, enum rc, struct answer *, struct fault *);
+enum rc sessions_end(struct pg *, const char *owner, const char *from, const char *key,
+    instant until, struct fault *);
 
 #endif

@@ -28,18 +28,6 @@ enum was { WAS_NOT, WAS_HELD, WAS_QUEUED };
 
 /* ---- one question, one answer ---- */
 
-/* The connection may be another one than we asked on before: it has nothing of ours. */
-static void
-note_connection(struct lease *l)
-{
-	if (l->serial == l->db->serial)
-		return;
-	l->serial = l->db->serial;
-	l->left_over = l->left_over || l->asked;
-	l->has_own = l->is_direct = l->has_slept = l->is_listening = false;
-	*l->ahead = '\0';
-}
-
 /* From here on the server may know of us. */
 size_t
 lease_own_values(struct sql *db, int which, instant until, struct sql_value *values)
@@ -48,7 +36,13 @@ lease_own_values(struct sql *db, int which, instant until, struct sql_value *val
 	struct lease *l = lease_of(db);
 	size_t n = 0;
 
-	note_connection(l);
+	if (l->serial != db->serial) {
+		/* another connection than we asked on before: it has nothing of ours */
+		l->serial = db->serial;
+		l->left_over = l->left_over || l->asked;
+		l->has_own = l->is_direct = l->has_slept = l->is_listening = false;
+		*l->ahead = '\0';
+	}
 	l->asked = true;
 	if (which & OWN_SESSION)
 		values[n++] = SQL_INT(d->session_number(db));
@@ -108,12 +102,6 @@ lease_watch(struct lease *l)
 
 /* ---- what an answer means ---- */
 
-static bool
-is_granted(const struct lease *l)
-{
-	return l->place.code == GRANTED;
-}
-
 /* It is ours, by the request that left at `sent`. */
 static void
 grant_lease(struct lease *l, instant sent, struct grant *g)
@@ -127,19 +115,6 @@ grant_lease(struct lease *l, instant sent, struct grant *g)
 	    .anchor = -1};
 }
 
-/* The job has been done: when, and by whom. */
-static enum rc
-refuse_done_job(struct lease *l, struct fault *f)
-{
-	const struct done *d = &l->place.done;
-	const struct job *job = &l->claim->job;
-
-	if (d->forgotten)
-		l->asked = false;
-	return d->recently ? refuse_recent(f, job, d->age_ms * NS_PER_MS)
-			   : refuse_done(f, job, d->began_ms, d->who);
-}
-
 /* What the place, which a request has brought that left at `sent`, means for acquire. */
 static enum rc
 judge_place(struct lease *l, instant sent, struct grant *g, struct fault *f)
@@ -147,12 +122,16 @@ judge_place(struct lease *l, instant sent, struct grant *g, struct fault *f)
 	const struct lease_place *s = &l->place;
 
 	if (s->code == IN_USE)
-		return refuse_kind(f, l->db->where, s->kind, s->room, l->claim);
-	if (s->code == DONE)
-		return refuse_done_job(l, f);
+		return refuse_kind(f, l->db->where, s->kind, s->limit, l->claim);
 	if (s->code == GRANTED)
 		grant_lease(l, sent, g);
-	return RC_OK;
+	if (s->code != DONE)
+		return RC_OK;
+	if (s->done.forgotten)
+		l->asked = false;
+	return s->done.recently
+	    ? refuse_recent(f, &l->claim->job, s->done.age_ms * NS_PER_MS)
+	    : refuse_done(f, &l->claim->job, s->done.began_ms, s->done.who);
 }
 
 /* ---- asking ---- */
@@ -269,8 +248,7 @@ lease_ask(struct lease *l, bool queue, instant until, struct grant *g, struct fa
 
 /* ---- acquire ---- */
 
-static enum rc lease_extend(
-    struct lease *, instant until, struct grant *, struct fault *);
+static enum rc lease_renew(struct sql *, instant until, struct grant *, struct fault *);
 
 /* A grant that we have been told of becomes ours by a renewal.  *g is set if it did. */
 static enum rc
@@ -280,7 +258,7 @@ confirm(struct lease *l, instant until, struct grant *g, struct fault *f)
 	enum rc rc;
 
 	grant_lease(l, now, g);
-	rc = lease_extend(l, retry_answer(now, ASK_PATIENCE, until), g, f);
+	rc = lease_renew(l->db, retry_answer(now, ASK_PATIENCE, until), g, f);
 	if (rc == RC_REVOKED)
 		rc = RC_OK; /* the next renewal will say so again */
 	l->place.code = rc == RC_OK ? GRANTED : QUEUED;
@@ -304,7 +282,7 @@ wait_and_ask(struct lease *l, instant until, struct grant *g, struct fault *f)
 		rc = RC_OK; /* somebody has cancelled our sleep: ask */
 	if (rc == RC_OK && l->place.token && !job_is_wanted(&l->claim->job))
 		rc = confirm(l, until, g, f);
-	if (rc == RC_OK && !is_granted(l))
+	if (rc == RC_OK && l->place.code != GRANTED)
 		rc = lease_ask(
 		    l, true, retry_answer(instant_now(), ASK_PATIENCE, until), g, f);
 	return rc;
@@ -319,10 +297,10 @@ wait_for_lease(struct lease *l, instant until, struct grant *g, struct fault *f)
 {
 	enum rc rc = RC_OK;
 
-	while (rc == RC_OK && !is_granted(l)) {
+	while (rc == RC_OK && l->place.code != GRANTED) {
 		rc = wait_and_ask(l, until, g, f);
 		if (rc == RC_OK)
-			retry_end_outage(&l->db->patience);
+			retry_end_outage(&l->db->retry);
 		else
 			rc = sql_try_again(l->db, rc, true, until);
 	}
@@ -331,23 +309,12 @@ wait_for_lease(struct lease *l, instant until, struct grant *g, struct fault *f)
 
 static enum rc lease_release(struct sql *, int status, instant until, struct fault *);
 
-/*
- * A job that has been done wants no lock any more.  If this goes unheard, the caller's
- * release says it again.
- */
-static void
-leave_done(struct lease *l)
-{
-	struct fault unheard;
-
-	(void)lease_release(l->db, STATUS_NONE, instant_now() + ASK_PATIENCE, &unheard);
-}
-
 static enum rc
 lease_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
 	struct lease *l = lease_of(db);
-	instant first_by = retry_first(&db->patience, until);
+	instant first_by = retry_first(&db->retry, until);
+	struct fault unheard;
 	enum rc rc;
 
 	*l = (struct lease){.db = db, .claim = db->claim};
@@ -355,15 +322,17 @@ lease_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
 	l->among = !kind_is_exclusive(l->claim->kind) || job_is_wanted(&l->claim->job);
 	do
 		rc = lease_ask(
-		    l, until != 0, retry_attempt_by(&db->patience, first_by), g, f);
-	while (retry_first_again(&db->patience, db->base.host, until, &rc));
-	if (rc == RC_OK && !is_granted(l))
+		    l, until != 0, retry_attempt_by(&db->retry, first_by), g, f);
+	while (retry_first_again(&db->retry, db->base.host, until, &rc));
+	if (rc == RC_OK && l->place.code != GRANTED)
 		rc = until ? wait_for_lease(l, until, g, f)
 			   : fault_set(f, RC_BUSY, "%s: held", db->where);
 	if (rc == RC_BUSY && !until)
 		l->asked = false; /* who does not queue leaves nothing */
 	if (rc == RC_DONE)
-		leave_done(l);
+		/* it wants no lock; if this goes unheard, the caller's release says it again */
+		(void)lease_release(
+		    db, STATUS_NONE, instant_now() + ASK_PATIENCE, &unheard);
 	if (rc == RC_OK)
 		lease_watch(l);
 	return rc;
@@ -379,71 +348,43 @@ refuse_lost(const struct lease *l, struct fault *f)
 	    l->db->where);
 }
 
-/*
- * What the answer to a renewal means that left at `sent`: is it ours, and the record of
- * who asks for it or has taken it away, else NULL.
- */
 static enum rc
-judge_renewal(struct lease *l, bool ours, const char *by, instant sent, struct grant *g,
-    struct fault *f)
+lease_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
-	enum rc rc = ours ? RC_OK : RC_LOST;
-
-	if (by)
-		rc = refuse_broken(
-		    l->db->base.host, f, ours ? RC_REVOKED : RC_LOST, l->db->where, by);
-	else if (!ours)
-		rc = refuse_lost(l, f);
-	if (ours) {
-		g->sent = sent;
-		g->lease = l->claim->ttl;
-	}
-	return rc;
-}
-
-static enum rc
-lease_extend(struct lease *l, instant until, struct grant *g, struct fault *f)
-{
+	struct lease *l = lease_of(db);
 	const struct question q = CLAIM_QUESTION(l, l->me, "renew", RENEW_FIELDS,
 	    OWN_SESSION_TAKE, SQL_INT((int64_t)l->token),
 	    SQL_INT(ns_to_ms(l->claim->ttl)));
 	struct answer a = {.db = NULL};
 	struct row row;
+	const char *by;
 	bool ours;
 	enum rc rc;
 
-	l->db->base.host->alert = -1;
-	rc = sql_ask(l->db, &q, until, &a, f);
-	if (rc != RC_OK && l->db->driver->is_failure(l->db, SQL_NO_TABLE))
-		return refuse_lost(
-		    l, f); /* the tables are gone, and the lock with them */
+	db->base.host->alert = -1;
+	rc = sql_ask(db, &q, until, &a, f);
+	if (rc != RC_OK && db->driver->is_failure(db, SQL_NO_TABLE))
+		/* the tables are gone, and the lock with them */
+		return refuse_lost(l, f);
 	if (rc != RC_OK)
 		return rc == RC_STOP ? RC_STOP : RC_AGAIN;
 	row = answer_next(&a);
 	lease_note_own(l, &row, RENEW_HAS_OWN);
-	rc = row_boolean(&row, RENEW_IS_OURS, &ours)
-	    ? judge_renewal(l, ours, row_words(&row, RENEW_WANTED_BY), a.sent, g, f)
-	    : sql_makes_no_sense(l->db, RC_AGAIN, f);
-	answer_drop(&a);
-	if (rc == RC_OK || rc == RC_REVOKED)
+	by = row_words(&row, RENEW_WANTED_BY); /* or who has taken it away */
+	if (!row_boolean(&row, RENEW_IS_OURS, &ours))
+		rc = sql_makes_no_sense(db, RC_AGAIN, f);
+	else if (by)
+		rc = refuse_broken(
+		    db->base.host, f, ours ? RC_REVOKED : RC_LOST, db->where, by);
+	else if (!ours)
+		rc = refuse_lost(l, f);
+	if (rc == RC_OK || rc == RC_REVOKED) {
+		g->sent = a.sent;
+		g->lease = l->claim->ttl;
 		lease_watch(l);
+	}
+	answer_drop(&a);
 	return rc;
-}
-
-static enum rc
-lease_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
-{
-	return lease_extend(lease_of(db), until, g, f);
-}
-
-/* It had been lost before its release: the server may know who has taken it away. */
-static enum rc
-explain_loss(struct lease *l, instant until, struct fault *f)
-{
-	struct grant unused;
-	enum rc rc = lease_extend(l, until, &unused, f);
-
-	return rc == RC_LOST ? rc : refuse_lost(l, f);
 }
 
 /*
@@ -454,26 +395,17 @@ static enum rc
 judge_release(struct lease *l, bool was_ours, instant until, struct fault *f)
 {
 	bool lost = l->held && !was_ours;
+	struct grant unused;
 
 	if (lost && (l->db->again || l->unsure))
 		return fault_set(f, RC_AGAIN,
 		    "%s closed the connection before it answered", l->db->where);
 	l->asked = l->held = false;
-	return lost ? explain_loss(l, until, f) : RC_OK;
-}
-
-/* What no answer to a release means, but `rc`: with the tables, the locks are gone. */
-static enum rc
-judge_silence(struct lease *l, enum rc rc, struct fault *f)
-{
-	/* who only waits leaves nothing, whatever is missing */
-	bool missing = l->held ? l->db->driver->is_failure(l->db, SQL_NO_TABLE)
-			       : sql_is_missing(l->db);
-
-	l->unsure = true;
-	if (!missing)
-		return rc;
-	return l->held ? refuse_lost(l, f) : RC_OK;
+	if (!lost)
+		return RC_OK;
+	/* lost before its release: the server may know who has taken it away */
+	return lease_renew(l->db, until, &unused, f) == RC_LOST ? RC_LOST
+								: refuse_lost(l, f);
 }
 
 /*
@@ -527,8 +459,16 @@ lease_release(struct sql *db, int status, instant until, struct fault *f)
 	if (!l->asked)
 		return RC_OK;
 	rc = sql_ask(db, &q, until, &a, f);
-	if (rc != RC_OK)
-		return judge_silence(l, rc, f);
+	if (rc != RC_OK) {
+		l->unsure = true;
+		/* with the tables, the locks are gone */
+		if (l->held)
+			return db->driver->is_failure(db, SQL_NO_TABLE)
+			    ? refuse_lost(l, f)
+			    : rc;
+		/* who only waits leaves nothing, whatever is missing */
+		return sql_is_missing(db) ? RC_OK : rc;
+	}
 	row = answer_next(&a);
 	rc = row_integer(&row, 0, WAS_NOT, WAS_QUEUED, &was) ? RC_OK : RC_AGAIN;
 	answer_drop(&a);

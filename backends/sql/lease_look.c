@@ -22,8 +22,8 @@ enum listed {
 	LISTED_KEY,
 	LISTED_TURN,   /* 0 holds, 1 waits, 2 is a freeze: in this order they are told */
 	LISTED_NUMBER, /* and those of one turn by this; unique */
-	LISTED_KIND,   /* as value.h has it */
-	LISTED_ROOM,   /* of a limit, else 0 */
+	LISTED_KIND,   /* as sql.h has it */
+	LISTED_LIMIT,  /* of a limit, else 0 */
 	LISTED_TOKEN,
 	LISTED_SLOT,
 	LISTED_SINCE, /* this and the next: microseconds since 1970; NULL: none */
@@ -71,19 +71,19 @@ static bool
 read_lock_of_entry(const struct row *r, struct entry *e)
 {
 	const char *word = row_words(r, LISTED_KIND);
-	int64_t room, token, slot;
+	int64_t limit, token, slot;
 
-	if (!word || !row_integer(r, LISTED_ROOM, 0, LIMIT_MAX, &room))
+	if (!word || !row_integer(r, LISTED_LIMIT, 0, LIMIT_MAX, &limit))
 		return false;
 	if (e->kind == ENTRY_FREEZE)
 		return strcmp(word, KIND_WORD_FREEZE) == 0;
-	if (!kind_of_word(word, &e->lock) || (e->lock == KIND_LIMIT) != (room > 0))
+	if (!kind_of_word(word, &e->lock) || (e->lock == KIND_LIMIT) != (limit > 0))
 		return false;
-	e->limit = room;
+	e->limit = limit;
 	if (e->kind == ENTRY_WAITER)
 		return true;
 	if (!row_integer(r, LISTED_TOKEN, 1, INT64_MAX, &token) ||
-	    !kind_slot(r, LISTED_SLOT, room, &slot))
+	    !kind_slot(r, LISTED_SLOT, limit, &slot))
 		return false;
 	e->token = token;
 	e->slot = (int)slot;
@@ -152,18 +152,6 @@ read_listed(void *ctx, const struct row *r)
 	return true;
 }
 
-/* The next page; *n: how many rows it had. */
-static enum rc
-lease_look_at_page(struct sql *db, struct lease_look *s, int *n, struct fault *f)
-{
-	struct question q = LEASE_QUESTION("list", LISTED_FIELDS,
-	    SQL_TEXT(s->seen.look->key), SQL_TEXT(s->seen.key), SQL_INT(s->turn),
-	    SQL_INT(s->number), SQL_INT(PAGE));
-
-	q.many = true;
-	return sql_look_page(db, &s->seen, &q, read_listed, s, n, f);
-}
-
 static void
 tell_run(struct sql_look *s, const struct row *r)
 {
@@ -211,9 +199,14 @@ lease_each(struct sql *db, const struct look *look, struct fault *f)
 	int n;
 
 	snprintf(s.seen.key, sizeof s.seen.key, "%s", look->key ? look->key : "");
-	do
-		rc = lease_look_at_page(db, &s, &n, f);
-	while (rc == RC_OK && n == PAGE && !s.seen.enough);
+	do {
+		struct question q = LEASE_QUESTION("list", LISTED_FIELDS,
+		    SQL_TEXT(look->key), SQL_TEXT(s.seen.key), SQL_INT(s.turn),
+		    SQL_INT(s.number), SQL_INT(PAGE));
+
+		q.many = true;
+		rc = sql_look_page(db, &s.seen, &q, read_listed, &s, &n, f);
+	} while (rc == RC_OK && n == PAGE && !s.seen.enough);
 	if (rc == RC_OK)
 		sql_look_waiting(&s.seen);
 	if (rc == RC_OK && look->key && !s.seen.enough)

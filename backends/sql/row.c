@@ -6,27 +6,20 @@
 
 /* ---- acquire ---- */
 
-/* The key's row must be there, and seen by all, before it can be locked. */
-static enum rc
-add_row(struct sql *db, instant until, struct fault *f)
-{
-	const struct question q = {.text = db->driver->row->add,
-	    SQL_VALUES(SQL_TEXT(db->claim->key)),
-	    .fields = db->driver->row->add_fields};
-
-	return sql_ask_created(db, &q, until, NULL, f);
-}
-
 /* A key without a row gets one, and a database without tables as well. */
 static enum rc
 ask_row(struct sql *db, instant until, bool *got, struct grant *g, struct fault *f)
 {
 	const struct row_driver *d = db->driver->row;
+	const struct question add = {.text = d->add,
+	    SQL_VALUES(SQL_TEXT(db->claim->key)),
+	    .fields = d->add_fields};
 	enum row_found found = ROW_HELD;
 	enum rc rc = d->attempt(db, 0, until, &found, g, f);
 
 	if (rc == RC_OK ? found == ROW_MISSING : sql_is_missing(db)) {
-		rc = add_row(db, until, f);
+		/* it must be there, and seen by all, before it can be locked */
+		rc = sql_ask_created(db, &add, until, NULL, f);
 		if (rc == RC_OK)
 			rc = d->attempt(db, 0, until, &found, g, f);
 	}

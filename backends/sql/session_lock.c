@@ -29,15 +29,6 @@ session_lock_read_queue(struct host *host, const struct row *r, int first)
 
 /* ---- acquire ---- */
 
-/* How long to wait in the server this time. */
-static int64_t
-chunk_ms(instant until)
-{
-	instant now = instant_now(), wake = instant_first(now + CHUNK, until);
-
-	return wake > now ? ns_to_ms(wake - now) : 1;
-}
-
 /*
  * Chunk after chunk, and between them a look at who is there.  Only what an attempt has just
  * brought counts: one that was granted and then broke off has lost it again.
@@ -50,14 +41,17 @@ wait_in_server(struct sql *db, const struct session_lock_way *way, instant until
 	enum rc rc;
 
 	do {
-		rc = way->wait(db, chunk_ms(until), until, &got, g, f);
+		instant now = instant_now(), wake = instant_first(now + CHUNK, until);
+
+		rc = way->wait(
+		    db, wake > now ? ns_to_ms(wake - now) : 1, until, &got, g, f);
 		if (rc == RC_OK && !got && instant_now() >= until)
 			return fault_set(f, RC_BUSY, "%s: still held", db->where);
 		if (rc == RC_OK && !got && !way->wait_looks)
 			rc = way->ask(db,
 			    retry_answer(instant_now(), ASK_PATIENCE, until), &got, g, f);
 		if (rc == RC_OK) {
-			retry_end_outage(&db->patience);
+			retry_end_outage(&db->retry);
 		} else {
 			got = false;
 			rc = sql_try_again(db, rc, true, until);
@@ -70,7 +64,7 @@ enum rc
 session_lock_acquire(struct sql *db, const struct session_lock_way *way, instant until,
     struct grant *g, struct fault *f)
 {
-	struct retry *p = &db->patience;
+	struct retry *p = &db->retry;
 	instant first_by = retry_first(p, until);
 	bool got = false;
 	enum rc rc;
@@ -150,19 +144,6 @@ send_beat(struct sql *db, struct session_lock *l, const struct question *q, inst
 	return rc == RC_OK ? db->driver->receive(db, q, until, a, f) : rc;
 }
 
-/* Is what we were told the end of the hold, or may it be heard later? */
-static enum rc
-judge_failure(const struct sql *db, enum rc rc, bool errors_end, struct fault *f)
-{
-	if (rc == RC_STOP)
-		return rc;
-	if (!sql_is_connected(db))
-		return refuse_ended(db, f);
-	if (errors_end && db->driver->is_failure(db, SQL_REFUSED))
-		return RC_LOST; /* with the server's own words */
-	return RC_AGAIN;
-}
-
 enum rc
 session_lock_renew(struct sql *db, struct session_lock *l, const struct question *q,
     bool errors_end, instant until, struct grant *g, struct fault *f)
@@ -172,7 +153,14 @@ session_lock_renew(struct sql *db, struct session_lock *l, const struct question
 
 	db->base.host->alert = -1;
 	rc = send_beat(db, l, q, until, &a, f);
-	rc = rc == RC_OK ? read_ours(db, &a, f) : judge_failure(db, rc, errors_end, f);
+	if (rc == RC_OK)
+		rc = read_ours(db, &a, f);
+	else if (rc != RC_STOP && !sql_is_connected(db))
+		rc = refuse_ended(db, f);
+	else if (rc != RC_STOP && errors_end && db->driver->is_failure(db, SQL_REFUSED))
+		rc = RC_LOST; /* with the server's own words */
+	else if (rc != RC_STOP)
+		rc = RC_AGAIN; /* the answer may be heard later */
 	if (rc == RC_OK) {
 		g->sent = l->beat_sent;
 		g->lease = db->claim->ttl;

@@ -9,7 +9,7 @@
  *  3. A statement that may be run twice is asked again where the connection was found
  *     broken, and where its transaction has lost a race (store.c).  Nothing else is.
  *  4. What is missing is created at first use, by whoever may; a look creates nothing.
- *  5. A row is hostile until value.h has read it.
+ *  5. A row is hostile until value.c has read it.
  *
  * What a driver is: struct sql_driver, and for the modes lease and row struct lease_driver (lease.h) and row_driver (row.h).
  * Its connection is opened, asked and closed by calls that wait in host->wait alone, with a
@@ -20,8 +20,8 @@
 #ifndef DLOCK_SQL_SQL_H
 #define DLOCK_SQL_SQL_H
 
+#include "backends/backend.h"
 #include "backends/common/retry.h"
-#include "value.h"
 
 #define ASK_PATIENCE (5 * NS_PER_S) /* for an answer while in the queue */
 /* for one that comes late, after a sleep in the server */
@@ -66,6 +66,30 @@ struct question {
 
 enum { FIELDS_MAX = 24 }; /* no question has an answer with more */
 
+/*
+ * Databases send text.  It is hostile: what is no number, too long, or has a NUL in it, is
+ * refused here (value.c).
+ */
+
+/* One row, as long as the answer lives. */
+struct row {
+	char *const *at; /* its fields, NULL for NULL; NULL: there is no (further) row */
+	const unsigned long *lengths;
+};
+
+bool row_is_null(const struct row *, int field);
+
+/*
+ * False: not that, or NULL.  An integer from `low` to `high`; a boolean, 0 or 1, f or t;
+ * text that fits and has no NUL in it ("" for NULL).
+ */
+bool row_integer(const struct row *, int field, int64_t low, int64_t high, int64_t *ret);
+bool row_boolean(const struct row *, int field, bool *ret);
+bool row_text(const struct row *, int field, char *out, size_t size);
+
+/* Text as the answer has it, up to its first NUL; NULL for NULL. */
+const char *row_words(const struct row *, int field);
+
 /* What has come; all zeros: nothing has. */
 struct answer {
 	struct sql *db;       /* NULL: there is none */
@@ -81,6 +105,23 @@ struct row answer_next(struct answer *);
 
 /* Frees it; an answer that is none, too. */
 void answer_drop(struct answer *);
+
+/* ---- the words for kinds of lock, as the schemas have them ---- */
+
+/* The word for a kind; both exclusive ones have the same. */
+const char *kind_word(enum lock_kind);
+
+/* False: no kind has this word, or it is NULL. */
+bool kind_of_word(const char *word, enum lock_kind *);
+
+/*
+ * The slot of a holder, of a limit of `limit`; one that has no limit (0) has none: NULL, -1
+ * or 0, and *slot is -1.  False: it makes no sense.
+ */
+bool kind_slot(const struct row *, int field, int64_t limit, int64_t *slot);
+
+/* What stands for a kind where there is a freeze. */
+#define KIND_WORD_FREEZE "freeze"
 
 /* ---- what a driver is ---- */
 
@@ -186,7 +227,7 @@ struct sql {
 	const struct sql_mode *mode;
 	void *own; /* the mode's: sql_own() */
 	char where[WHERE_BYTES];
-	struct retry patience;
+	struct retry retry;
 	const struct claim *claim;
 	/* for the driver's connection: */
 	int64_t ttl; /* a peer that is silent for so long has gone */

@@ -37,20 +37,6 @@ sql_makes_no_sense(const struct sql *db, enum rc rc, struct fault *f)
 
 /* ---- asking, and asking again ---- */
 
-/*
- * A transaction has lost a race, and changed nothing: a moment, not the same for all,
- * before the next attempt.
- */
-static bool
-is_stopped_after_race(struct sql *db)
-{
-	struct host *host = db->base.host;
-	instant now = instant_now();
-
-	return host->wait(host, -1, 0, now + 2 * NS_PER_MS + now % (18 * NS_PER_MS)) ==
-	    WOKE_STOP;
-}
-
 enum { CALL_BYTES = 160 };
 
 /* "CALL dlock_thaw_3($1)" */
@@ -115,14 +101,16 @@ sql_ask(struct sql *db, const struct question *q, instant until, struct answer *
 	for (;;) {
 		bool was_open = db->driver->is_open(db);
 		enum rc rc = sql_ask_once(db, q, until, a, f);
+		instant now = instant_now();
 
-		if (rc != RC_AGAIN || instant_now() >= until)
+		if (rc != RC_AGAIN || now >= until)
 			return rc;
 		if (db->driver->is_failure(db, SQL_UNREPLICATED))
 			continue;
-		if (db->driver->is_failure(db, SQL_LOST_RACE) &&
-		    instant_now() < races_end) {
-			if (is_stopped_after_race(db))
+		if (db->driver->is_failure(db, SQL_LOST_RACE) && now < races_end) {
+			/* it has changed nothing: a moment, not the same for all */
+			now += 2 * NS_PER_MS + now % (18 * NS_PER_MS);
+			if (db->base.host->wait(db->base.host, -1, 0, now) == WOKE_STOP)
 				return RC_STOP;
 		} else if (was_open && !sql_is_connected(db) && !db->again) {
 			db->again = true; /* it was only found broken */
@@ -180,7 +168,7 @@ sql_try_again(struct sql *db, enum rc rc, bool queued, instant until)
 	bool promotion = queued && rc == RC_CONFIG &&
 	    db->driver->is_failure(db, SQL_READ_ONLY);
 	enum rc next = retry_wait(
-	    &db->patience, db->base.host, promotion ? RC_AGAIN : rc, queued, until);
+	    &db->retry, db->base.host, promotion ? RC_AGAIN : rc, queued, until);
 
 	return next == RC_AGAIN ? rc : next;
 }
@@ -201,7 +189,7 @@ sql_init(struct sql *db, const struct backend *backend, const struct sql_driver 
 	db->base = (struct store){backend, host, db->where, 0};
 	db->driver = driver;
 	db->mode = driver->modes[0];
-	retry_init(&db->patience);
+	retry_init(&db->retry);
 }
 
 enum rc
@@ -230,7 +218,7 @@ sql_set_mode(struct store *s, const char *value, struct fault *f)
 enum rc
 sql_set_patience(struct store *s, const char *value, struct fault *f)
 {
-	return setting_timeout(value, &sql_of(s)->patience.first, f);
+	return setting_timeout(value, &sql_of(s)->retry.first, f);
 }
 
 /* ---- the calls ---- */
@@ -243,7 +231,7 @@ sql_acquire(struct store *s, const struct claim *claim, instant until, struct gr
 
 	db->claim = claim;
 	db->ttl = claim->ttl;
-	retry_begin(&db->patience, claim);
+	retry_begin(&db->retry, claim);
 	return db->mode->acquire(db, until, g, f);
 }
 

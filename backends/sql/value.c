@@ -1,5 +1,5 @@
 /* value.c - reads numbers, booleans, text and kinds of lock out of what a database has sent. */
-#include "value.h"
+#include "sql.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -58,14 +58,9 @@ row_words(const struct row *row, int field)
 const char *
 kind_word(enum lock_kind kind)
 {
-	switch (kind) {
-	case KIND_SHARED:
-		return "shared";
-	case KIND_LIMIT:
-		return "limit";
-	default:
-		return "exclusive";
-	}
+	return kind == KIND_SHARED ? "shared"
+	    : kind == KIND_LIMIT   ? "limit"
+				   : "exclusive";
 }
 
 bool
@@ -82,12 +77,12 @@ kind_of_word(const char *word, enum lock_kind *kind)
 }
 
 bool
-kind_slot(const struct row *r, int field, int64_t room, int64_t *slot)
+kind_slot(const struct row *r, int field, int64_t limit, int64_t *slot)
 {
 	int64_t none;
 
-	if (room > 0)
-		return row_integer(r, field, 0, room - 1, slot);
+	if (limit > 0)
+		return row_integer(r, field, 0, limit - 1, slot);
 	*slot = -1;
 	return row_is_null(r, field) || row_integer(r, field, -1, 0, &none);
 }

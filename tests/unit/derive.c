@@ -18,11 +18,11 @@ is_one(const char *tool, const char *key, const char *database, int64_t expected
 	struct number n;
 	struct fault f;
 
-	assert_int_equal(derive_number(&n, derive_named(tool), key, database, &f), RC_OK);
+	assert_int_equal(derive_number(&n, tool, key, database, &f), RC_OK);
 	assert_false(n.pair);
 	if (n.one != expected)
-		fail_msg("%s of '%s' is %lld and should be %lld", tool, key,
-		    (long long)n.one, (long long)expected);
+		fail_msg("%s of '%s' is %lld and should be %lld", tool ? tool : "NULL",
+		    key, (long long)n.one, (long long)expected);
 }
 
 static void
@@ -31,7 +31,7 @@ is_pair(const char *tool, const char *key, int32_t a, int32_t b)
 	struct number n;
 	struct fault f;
 
-	assert_int_equal(derive_number(&n, derive_named(tool), key, "app", &f), RC_OK);
+	assert_int_equal(derive_number(&n, tool, key, "app", &f), RC_OK);
 	assert_true(n.pair);
 	assert_int_equal(n.two[0], a);
 	assert_int_equal(n.two[1], b);
@@ -86,7 +86,7 @@ static void
 dlock_itself(void **state)
 {
 	(void)state;
-	assert_ptr_equal(derive_named(NULL), derive_named("dlock"));
+	is_one(NULL, "foo", "app", -6898199071693601759);
 	is_one("dlock", "foo", "app", -6898199071693601759);
 	is_one("dlock", "ключ", "app", -1040035552635301297);
 }
@@ -129,10 +129,9 @@ keys_that_are_no_tables_are_refused(void **state)
 	for (size_t t = 0; t < sizeof tools / sizeof *tools; t++)
 		for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
 			assert_int_equal(
-			    derive_number(&n, derive_named(tools[t]), keys[k], "app", &f),
-			    RC_USAGE);
-	assert_null(derive_named("liquibase"));
-	assert_null(derive_named(""));
+			    derive_number(&n, tools[t], keys[k], "app", &f), RC_USAGE);
+	assert_false(derive_knows("liquibase"));
+	assert_false(derive_knows(""));
 }
 
 static void

@@ -2,7 +2,7 @@
  * hosts.c - Goal of these tests: of the hosts that libpq's lists name, those behind one
  * are found.
  */
-#include "backends/pg/hosts.h"
+#include "backends/pg/login.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

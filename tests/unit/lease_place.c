@@ -3,7 +3,7 @@
  * believed only if it makes sense, and a thousand who wait ask neither too often, nor too
  * late, nor in step.
  */
-#include "backends/sql/lease_place.h"
+#include "backends/sql/lease.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,13 +15,9 @@
 
 enum { FIELDS = ANSWER_MORE + 3 };
 
-static const char owner[] = "0123456789abcdef0123456789abcdef";
+#define CHUNK (10 * NS_PER_S)
 
-/* An answer of these fields. */
-struct answer {
-	char *at[FIELDS];
-	unsigned long lengths[FIELDS];
-};
+static const char owner[] = "0123456789abcdef0123456789abcdef";
 
 static struct row
 row_of(struct answer *a)
@@ -42,7 +38,7 @@ queued(void)
 				   [ANSWER_HOLDER] = "{}",
 				   [ANSWER_HOLDERS] = "1",
 				   [ANSWER_KIND] = "shared",
-				   [ANSWER_ROOM] = "0",
+				   [ANSWER_LIMIT] = "0",
 				   [ANSWER_NEXT] = "f"}};
 }
 
@@ -177,14 +173,14 @@ static void
 another_kind_in_use_is_named(void **state)
 {
 	struct answer a = {
-	    .at = {[ANSWER_CODE] = "-1", [ANSWER_KIND] = "limit", [ANSWER_ROOM] = "9"}};
+	    .at = {[ANSWER_CODE] = "-1", [ANSWER_KIND] = "limit", [ANSWER_LIMIT] = "9"}};
 	struct lease_place s;
 
 	(void)state;
-	assert_true(with(&s, a, ANSWER_ROOM, "9"));
+	assert_true(with(&s, a, ANSWER_LIMIT, "9"));
 	assert_int_equal(s.code, IN_USE);
 	assert_int_equal(s.kind, KIND_LIMIT);
-	assert_int_equal(s.room, 9);
+	assert_int_equal(s.limit, 9);
 	assert_false(with(&s, a, ANSWER_KIND, "freeze"));
 	assert_false(with(&s, a, ANSWER_KIND, NULL));
 }
@@ -247,11 +243,11 @@ pauses_differ(void **state)
 	struct claim claim = claim_of(KIND_EXCLUSIVE);
 	struct lease_place s = {.jitter = 0};
 	int64_t first = lease_place_pause(&s, &claim, 1),
-		chunk = lease_place_chunk(&s, &claim, PLACE_CHUNK);
+		chunk = lease_place_chunk(&s, &claim, CHUNK);
 
 	(void)state;
 	assert_int_not_equal(lease_place_pause(&s, &claim, 1), first);
-	assert_int_not_equal(lease_place_chunk(&s, &claim, PLACE_CHUNK), chunk);
+	assert_int_not_equal(lease_place_chunk(&s, &claim, CHUNK), chunk);
 }
 
 static void
@@ -262,13 +258,13 @@ a_chunk_is_shorter_than_half_a_lease(void **state)
 
 	(void)state;
 	for (int i = 0; i < OWNER_CHARS; i++) {
-		int64_t chunk = lease_place_chunk(&s, &claim, PLACE_CHUNK);
+		int64_t chunk = lease_place_chunk(&s, &claim, CHUNK);
 
-		assert_true(chunk <= PLACE_CHUNK);
-		assert_true(chunk > PLACE_CHUNK * 3 / 4);
+		assert_true(chunk <= CHUNK);
+		assert_true(chunk > CHUNK * 3 / 4);
 	}
 	claim.ttl = 2 * NS_PER_S;
-	assert_true(lease_place_chunk(&s, &claim, PLACE_CHUNK) <= NS_PER_S);
+	assert_true(lease_place_chunk(&s, &claim, CHUNK) <= NS_PER_S);
 }
 
 static void

@@ -2,7 +2,7 @@
  * value.c - Goal of these tests: what a database sends as a number, a boolean or text is
  * that, or refused.
  */
-#include "backends/sql/value.h"
+#include "backends/sql/sql.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -13,7 +13,7 @@ import pytest
 
 from databases import wait_for_renewals
 from faults import LIVING_LEASE, assert_refused
-from pg import MODES, PG_PLACES, USER, pg_url, psql, schema_sql, version_5
+from pg import MODES, PG_PLACES, USER, VERSION_5, pg_url, psql, schema_sql
 from proxy import UP
 from support import DLOCK, ROOT, At, run
 
@@ -325,7 +325,14 @@ def test_keys_are_no_sql(dlock, pg_place, key):
 
 
 def is_up_to_date(database, fresh):
-    return shape(database) == shape(fresh) and database.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 6:")
+    """It has all that a new schema has; functions of version 5 that are called otherwise are still there."""
+    columns, functions, indexes = shape(database)
+    now = shape(fresh)
+    assert (columns, indexes) == (now[0], now[2]) and not [f for f in now[1] if f not in functions]
+    assert {f[0].split("(")[0] for f in functions if f not in now[1]} == {
+        f"dlock.{name}" for name in ("await", "enter_queue", "find_run", "list_claims", "release", "release_among", "renew",
+                                     "serves_5", "take_unclaimed", "version")}
+    return database.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 6:")
 
 
 # By its text without comments.  Whoever changes it raises the version, adds the new one to the functions
@@ -338,47 +345,68 @@ def test_a_version_is_for_all_that_is_in_the_schema(dlock):
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == DIGEST, "raise the version of schema.sql"
 
 
-def test_what_was_taken_under_an_old_name_stays_taken(dlock, db):
+# As version 6 calls those that clients of version 5 call.
+RENAMED = {"take_unclaimed": "take(text, text, text, bigint, integer, bigint)", "list_claims": "list(text, text, integer, bigint, integer)",
+           "enter_queue": "enter(text, text, text, bigint, bigint, text, integer, text, bigint, integer, boolean)",
+           "await(text, text, bigint, integer, bigint, boolean)": "await(text, text, bigint, integer, boolean)",
+           "renew(text, text, bigint, bigint, integer, bigint)": "renew(text, text, bigint, bigint, integer)",
+           "release(text, text, bigint)": "release_alone(text, text, bigint)",
+           "release_among": "release(text, text, integer, text, boolean)"}
+
+
+@pytest.mark.parametrize("old", RENAMED)
+def test_what_was_taken_under_an_old_name_stays_taken(dlock, db, old):
     """Version 6 calls the functions of version 5 otherwise: a right that was taken from everybody does not come back."""
-    psql(db, version_5(dlock), USER)
-    db.ask("CREATE FUNCTION dlock.list_claims(text, text, integer, bigint, integer) RETURNS integer LANGUAGE sql AS 'SELECT 1';"
-           "REVOKE ALL ON FUNCTION dlock.list_claims FROM PUBLIC; DROP ROLE IF EXISTS oncall; CREATE ROLE oncall;"
-           "GRANT EXECUTE ON FUNCTION dlock.list_claims TO oncall")
+    psql(db, VERSION_5, USER)
+    db.ask(f"REVOKE ALL ON FUNCTION dlock.{old} FROM PUBLIC; DROP ROLE IF EXISTS oncall; CREATE ROLE oncall;"
+           f"GRANT EXECUTE ON FUNCTION dlock.{old} TO oncall")
     assert run(dlock, db.url).status == 0
-    may = "SELECT has_function_privilege(%s, 'dlock.list(text, text, integer, bigint, integer)', 'EXECUTE')"
-    assert db.value(may, "oncall") and not db.value(may, "pg_monitor")
+    for new, name in RENAMED.items():
+        may = f"SELECT has_function_privilege(%s, 'dlock.{name}', 'EXECUTE')"
+        assert db.value(may, "oncall") and db.value(may, "pg_monitor") == (new != old)
     db.ask("DROP OWNED BY oncall; DROP ROLE oncall")
+
+
+A, B = "'key0', repeat('a', 32)", "'key0', repeat('b', 32)"  # owners that are clients of version 5
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_an_older_schema_with_the_same_tables_is_brought_up_to_date(dlock, db, make_db, mode):
     """By the first run of a role that may; what is held, queued and remembered there stays."""
-    psql(db, version_5(dlock), USER)
-    db.ask("SELECT dlock.take('held', repeat('a', 32), '{}', 3600000, 0, 0);"
+    psql(db, VERSION_5, USER)
+    db.ask(f"SELECT dlock.take_unclaimed({A}, '{{}}', '1 h', 0, 0);"
            " INSERT INTO dlock.runs VALUES ('once', 'monday', now(), now(), 0, 1, '{}')", user=USER)
     assert run(dlock, db.url, mode=mode).status == 0
     fresh = make_db()
     assert run(dlock, fresh.url).status == 0
     assert is_up_to_date(db, fresh)
-    assert dlock.run("run", "-u", db.url, "-k", "held", "-n", "--", "true").status == 75
+    assert dlock.run("run", "-u", db.url, "-k", "key0", "-n", "--", "true").status == 75
     done = dlock.run("run", "-u", db.url, "-k", "once", "--once", "monday", "--", "echo", "ran")
     assert (done.status, done.stdout) == (0, "")
 
 
 def test_a_crowd_brings_a_schema_up_to_date_that_is_in_use(dlock, db, make_db, tmp_path):
-    """Each finds it older; nobody fails, and no two hold a lock at once."""
-    psql(db, version_5(dlock), USER)
-    with contextlib.closing(db.connect(USER)) as c, c.cursor() as cursor:  # an older dlock holds, and one waits
-        cursor.execute("SELECT token FROM dlock.take('key0', repeat('a', 32), '{}', 3600000, 0, 0)")
-        cursor.execute("SELECT code FROM dlock.enter('key0', repeat('b', 32), '{}', 60000, 9000, 'exclusive', 0, NULL, 0, 0, false)")
+    """Each finds it older; nobody fails, and no two hold a lock at once.  Clients of version 5 go on meanwhile."""
+    psql(db, VERSION_5, USER)
+    with contextlib.closing(db.connect(USER)) as c, c.cursor() as cursor:
+        def ask(call):
+            cursor.execute(f"SELECT * FROM dlock.{call}")
+            return cursor.fetchone()
+
+        token = ask(f"take_unclaimed({A}, '{{}}', '1 h', 0, 0)")[0]
+        assert ask(f"enter_queue({B}, '{{}}', 60000, 60000, 'exclusive', 0, 0, 0)")[0] == 0
         script = 'mkdir "$0" && sleep 0.05 && rmdir "$0"'
         crowd = [dlock.contend(At(db.url), f"key{n % 3}", command=("sh", "-c", script, str(tmp_path / f"held{n % 3}"))) for n in range(12)]
         for waiter in crowd[::3]:
             waiter.event("waiting")
         assert [c.wait(60).status for n, c in enumerate(crowd) if n % 3] == [0] * 8
-        cursor.execute("SELECT code FROM dlock.renew('key0', repeat('a', 32), (SELECT token FROM dlock.claims WHERE owner = repeat('a', 32)), 60000, 0)")
-        assert cursor.fetchone() == (1,)
-        cursor.execute("SELECT dlock.release('key0', repeat('a', 32), NULL, NULL, false), dlock.release('key0', repeat('b', 32), NULL, NULL, false)")
+        assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 6:")
+        assert ask(f"renew({A}, {token}, 60000, 0, 0)")[0] == 1
+        assert ask(f"release({A}, 0)") == (1,)
+        code, second = ask(f"enter_queue({B}, '{{}}', 60000, 60000, 'exclusive', 0, 0, 0)")[:2]  # it came first, and is next
+        assert (code, second > token) == (1, True)
+        assert [c.poll() for c in crowd[::3]] == [None] * 4
+        assert ask(f"release_among({B}, 0)") == (1,)
     assert [c.wait(60).status for c in crowd[::3]] == [0] * 4
     fresh = make_db()
     assert run(dlock, fresh.url).status == 0
@@ -387,7 +415,7 @@ def test_a_crowd_brings_a_schema_up_to_date_that_is_in_use(dlock, db, make_db, t
 
 @pytest.mark.parametrize("mode", MODES)
 def test_an_older_schema_of_anothers_is_refused_and_nothing_of_it_called(dlock, db, worker, mode):
-    psql(db, version_5(dlock))
+    psql(db, VERSION_5)
     db.ask("GRANT USAGE ON SCHEMA dlock TO worker; CREATE SEQUENCE public.calls; GRANT ALL ON public.calls TO PUBLIC;"
            " GRANT USAGE ON SCHEMA public TO worker")
     db.ask("UPDATE pg_proc SET prosrc = 'BEGIN PERFORM nextval(''public.calls''); END', prosqlbody = NULL, prolang = (SELECT oid"
@@ -402,7 +430,7 @@ def test_an_older_schema_of_anothers_is_refused_and_nothing_of_it_called(dlock, 
 
 
 def test_an_administrators_schema_is_brought_up_to_date_by_the_administrator(dlock, db):
-    psql(db, version_5(dlock))
+    psql(db, VERSION_5)
     db.ask("GRANT USAGE ON SCHEMA dlock TO PUBLIC")
     assert_refused(run(dlock, db.url), 78, "older")
     assert run(dlock, pg_url(db.port, "postgres", db.name)).status == 0
@@ -410,7 +438,7 @@ def test_an_administrators_schema_is_brought_up_to_date_by_the_administrator(dlo
 
 
 def test_an_older_schema_of_anothers_is_not_touched_by_a_superuser(dlock, db):
-    psql(db, version_5(dlock), USER)
+    psql(db, VERSION_5, USER)
     before = shape(db)
     assert_refused(run(dlock, pg_url(db.port, "postgres", db.name)), 78, "schema dlock")
     assert shape(db) == before

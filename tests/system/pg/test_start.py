@@ -2,7 +2,9 @@
 # that is away or refuses is waited for or reported as what it is, with no password in it.
 
 import contextlib
+import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,8 +15,8 @@ import psycopg2
 import pytest
 
 from faults import IMPATIENT, assert_refused
-from pg import DB, MODES, USER, PgServer, error, pg_url, psql
-from support import DLOCK, ROOT, At, compile_shim, free_port, run
+from pg import DB, MODES, USER, PgServer, account, error, pg_url, psql
+from support import DLOCK, ROOT, At, compile_shim, free_port, run, wait_for
 
 
 # ---- where a server is ----
@@ -242,16 +244,32 @@ def test_the_library_is_loaded_by_this_backend_alone(dlock, tmp_path, pg_server)
 
 
 @pytest.fixture(scope="module")
-def guarded():
-    """A server that wants a password of `guarded`, lets in everybody else but `banned`."""
+def guarded(authority):
+    """A server that wants a password of `guarded`, lets in everybody else but `banned`; with TLS or without."""
     server = PgServer(hba=["host all guarded 127.0.0.1/32 scram-sha-256", "host all banned 127.0.0.1/32 reject"],
                       max_connections=12)
     server.ask("CREATE ROLE guarded LOGIN PASSWORD 'right-one'")
     server.ask("CREATE ROLE banned LOGIN")
-    psql(server, pathlib.Path(ROOT, "backends/pg/schema.sql").read_text(encoding="utf-8"))
+    psql(server, "".join(pathlib.Path(ROOT, "backends/pg", file).read_text(encoding="utf-8")
+                         for file in ("schema.sql", "schema_calls.sql")))
     server.ask("GRANT USAGE ON SCHEMA dlock TO PUBLIC")
+    made = authority.sign("server")
+    for path, name in ((made.cert, "server.crt"), (made.key, "server.key")):
+        shutil.copy(path, f"{server.data}/{name}")
+        os.chmod(f"{server.data}/{name}", 0o600)
+        if account():
+            shutil.chown(f"{server.data}/{name}", account()["user"], account()["group"])
+    server.ask("ALTER SYSTEM SET ssl = on")
+    server.ask("SELECT pg_reload_conf()")
+    wait_for(lambda: server.value("SHOW ssl") == "on", what="TLS")
     yield server
     server.stop()
+
+
+@pytest.fixture(params=["disable", "require"])
+def tls(request, dlock):
+    """What a server says is the same in the clear and within TLS."""
+    dlock.env["PGSSLMODE"] = request.param
 
 
 def url_with(server, credentials):
@@ -267,13 +285,13 @@ def test_password(dlock, guarded, tmp_path):
     assert run(dlock, url_with(guarded, "guarded"), env={"PGPASSFILE": str(passfile)}).status == 0
 
 
-def test_wrong_password(dlock, guarded):
+def test_wrong_password(dlock, guarded, tls):
     done = run(dlock, url_with(guarded, "guarded:wrong-one"), "-v")
     assert done.status == 77 and "password" in done.stderr and "wrong-one" not in done.stderr
 
 
 @pytest.mark.parametrize("credentials, word", [("guarded", "password"), ("banned", "banned"), ("nobody", "nobody")])
-def test_who_is_not_let_in(dlock, guarded, credentials, word):
+def test_who_is_not_let_in(dlock, guarded, tls, credentials, word):
     assert_refused(run(dlock, url_with(guarded, credentials), env={"PGPASSFILE": "/dev/null"}), 77, word)
 
 
@@ -290,7 +308,7 @@ def test_database_that_may_not_be_entered(dlock, db):
     db.ask("DROP ROLE passer")
 
 
-def test_too_many_connections_is_not_busy(dlock, guarded):
+def test_too_many_connections_is_not_busy(dlock, guarded, tls):
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(psycopg2.OperationalError):
             while True:

@@ -15,7 +15,7 @@ import pytest
 
 from admin import ADMIN, BOB, CONFIG, DENIED, LOST, OK, admin, does, each, kinds, revoke
 from faults import LIVING_LEASE
-from pg import MODES, USER, error, pg_url, psql, schema_sql, version_5
+from pg import MODES, USER, VERSION_5, error, pg_url, psql, schema_sql
 from support import At, is_alive, run, wait_for
 
 EXCLUSIVE, SHARED, LIMIT = 0, 2, 3  # enum lock_kind
@@ -692,7 +692,7 @@ def test_a_newer_schema_is_not_taken_for_none(dlock, db, at):
 
 
 def test_a_look_does_not_bring_a_schema_up_to_date(dlock, db, at):
-    psql(db, version_5(dlock), USER)
+    psql(db, VERSION_5, USER)
     for words in LOOKS:
         rc, why, entries = admin(at, *words)
         assert (rc, entries) == (CONFIG, []) and "older version" in why and "dlock help pg-schema | psql" in why

@@ -1,0 +1,265 @@
+/*
+ * errors.c - reads errors, notices and libpq's words, and keeps passwords out of what is
+ * quoted.
+ */
+#include "errors.h"
+
+#include "backends/common/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- what may be quoted ---- */
+
+/*
+ * The first line of what a server or libpq says, without what it says of the server; we say
+ * that better.  It may repeat the password that it was told.
+ */
+static void
+first_line(const struct connection *c, char *out, size_t size, const char *text)
+{
+	const char *end = strchrnul(text, '\n'), *failed = strstr(text, " failed: ");
+
+	if (strncmp(text, "connection to server", 20) == 0 && failed && failed < end)
+		text = failed + 9;
+	snprintf(out, size, "%.*s", (int)(end - text), text);
+	if (c->pgconn)
+		secret_blot(out, c->pq->pass(c->pgconn));
+}
+
+/*
+ * What looks like a name to libpq, "secret@db1", has the end of a password in it where a
+ * '@' in a URL was not encoded.
+ */
+static void
+hide_password(const struct connection *c, char *text)
+{
+	char *name = strchr(text, '"'), *at = strrchr(text, '@');
+
+	if (!name || at <= name || !strstr(c->conninfo, "://"))
+		return;
+	name++;
+	if (memmem(c->conninfo, strlen(c->conninfo), name, at + 1 - name))
+		memmove(name, at, strlen(at) + 1);
+}
+
+/* ---- SQLSTATEs ---- */
+
+static bool
+is_sqlstate(const char *s)
+{
+	return strspn(s, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5;
+}
+
+bool
+error_is(const struct connection *c, const char *sqlstate)
+{
+	return strncmp(c->last.sqlstate, sqlstate, strlen(sqlstate)) == 0;
+}
+
+bool
+error_is_failure(const struct sql *db, enum sql_failure failure)
+{
+	const struct connection *c = &pg_const(db)->conn;
+
+	switch (failure) {
+	case SQL_REFUSED:
+		return *c->last.sqlstate;
+	case SQL_LOST_RACE:
+		/*
+		 * serialization, deadlock; and, where the default isolation is stricter than
+		 * dlock needs, a slot that it could not see taken
+		 */
+		return error_is(c, "40001") || error_is(c, "40P01") ||
+		    error_is(c, "23505");
+	case SQL_NO_TABLE:
+		return error_is(c, "3F000") || error_is(c, "42P01");
+	case SQL_NO_PROCEDURE:
+		return error_is(c, NO_FUNCTION);
+	case SQL_NO_RIGHT:
+		return error_is(c, NO_RIGHT) && c->pgconn;
+	case SQL_INTERRUPTED:
+		return error_is(c, CANCELLED);
+	case SQL_READ_ONLY:
+		return error_is(c, READ_ONLY);
+	case SQL_UNREPLICATED:
+		return c->last.unreplicated;
+	}
+	return false;
+}
+
+void
+error_set(struct connection *c, const char *state)
+{
+	snprintf(c->last.sqlstate, sizeof c->last.sqlstate, "%.5s",
+	    state && is_sqlstate(state) ? state : "");
+}
+
+/* What an SQLSTATE, or the beginning of one, means for a lock. */
+static const struct {
+	const char *state;
+	enum rc rc;
+	const char *hint;
+} meanings[] = {
+    {"28", RC_DENIED, "check user, password and pg_hba.conf"},
+    {NO_RIGHT, RC_DENIED, NULL},
+    {READ_ONLY, RC_CONFIG,
+	"this is a standby, or a read-only role; a lock needs the primary"},
+    {"0A000", RC_CONFIG, NULL},
+    {"3D000", RC_CONFIG, NULL},
+    {"3F000", RC_CONFIG, NULL},
+    {"22P05", RC_CONFIG,
+	"the encoding of this database lacks characters of the key or the record"},
+    {"53300", RC_AGAIN, "the server has no room for another connection"},
+    {"53", RC_AGAIN, NULL},
+    {"57", RC_AGAIN, NULL},
+    {"08", RC_AGAIN, NULL},
+    {"55006", RC_AGAIN, NULL},
+    {LOCK_TIMEOUT, RC_AGAIN, "somebody keeps rows of the schema dlock locked"},
+    {"40", RC_AGAIN, NULL},
+    {NO_FUNCTION, RC_AGAIN,
+	"somebody has dropped dlock's functions: dlock help pg-schema | psql DATABASE"},
+    {"23505", RC_AGAIN, NULL},
+    {"58", RC_AGAIN, NULL},
+    {"", RC_PROTOCOL, NULL},
+};
+
+static enum rc
+quote(struct connection *c, const char *text, struct fault *f)
+{
+	const char *hint;
+	size_t i = 0;
+
+	/*
+	 * PgBouncer refuses whatever it refuses with this one SQLSTATE.  So its words must
+	 * tell which refusal this is; they are always the same.
+	 */
+	if (error_is(c, "08P01") && strstr(text, "auth"))
+		error_set(c, "28P01");
+	else if (error_is(c, "08P01") && strstr(text, "no such database"))
+		error_set(c, "3D000");
+	else if (error_is(c, "08P01") && strstr(text, "pooling mode"))
+		error_set(c, "0A000");
+	while (!error_is(c, meanings[i].state))
+		i++;
+	hint = meanings[i].hint;
+	return fault_set(f, meanings[i].rc, "%s says '%.240s' (%s)%s%s", c->db->where,
+	    text, c->last.sqlstate, hint ? ": " : "", hint ? hint : "");
+}
+
+enum rc
+error_of_result(struct connection *c, const PGresult *r, struct fault *f)
+{
+	const char *message = c->pq->resultErrorField(r, PG_DIAG_MESSAGE_PRIMARY);
+	char text[256];
+
+	error_set(c, c->pq->resultErrorField(r, PG_DIAG_SQLSTATE));
+	if (!*c->last.sqlstate)
+		return fault_set(f, RC_AGAIN, "%s closed the connection", c->db->where);
+	first_line(c, text, sizeof text, message ? message : "");
+	return quote(c, text, f);
+}
+
+void
+error_notice(void *arg, const PGresult *notice)
+{
+	struct connection *c = arg;
+	const char *state = c->pq->resultErrorField(notice, PG_DIAG_SQLSTATE);
+	const char *text = c->pq->resultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY);
+	const char *function = c->pq->resultErrorField(notice, PG_DIAG_SOURCE_FUNCTION);
+
+	if (function && strcmp(function, "SyncRepWaitForLSN") == 0)
+		c->last.unreplicated = true;
+	if (state && text &&
+	    (strncmp(state, "57P", 3) == 0 || strcmp(state, "25P03") == 0)) {
+		error_set(c, state);
+		first_line(c, c->db->last_words, sizeof c->db->last_words, text);
+	}
+}
+
+/* ---- why there is no connection ---- */
+
+/*
+ * "invalid integer value "x" for connection option "port"": what is quoted first may be
+ * a password.
+ */
+static enum rc
+not_taken(const char *text, struct fault *f)
+{
+	static const char of[] = " for connection option ";
+	const char *option = strstr(text, of), *next;
+	size_t n = strcspn(text, "\"");
+
+	while (option && (next = strstr(option + 1, of)))
+		option = next; /* the value may look like this too */
+	while (n > 0 && strchr(" :", text[n - 1]))
+		n--;
+	return fault_set(f, RC_USAGE,
+	    "libpq does not take the URL, or a PG* variable: %.*s%s", (int)n, text,
+	    option ? option : "");
+}
+
+/* Has this process, or the machine, no descriptor left for a socket? */
+static bool
+is_out_of_descriptors(const struct connection *c)
+{
+	int copy = fcntl(c->pq->socket(c->pgconn), F_DUPFD_CLOEXEC, 0);
+
+	if (copy < 0 && errno == EBADF)
+		copy = open("/", O_RDONLY | O_CLOEXEC);
+	if (copy >= 0)
+		close(copy);
+	return copy < 0 && (errno == EMFILE || errno == ENFILE);
+}
+
+static enum rc
+unreached(struct connection *c, const char *text, struct fault *f)
+{
+	enum rc rc = RC_AGAIN;
+
+	if (!*text)
+		return fault_set(f, RC_AGAIN, "%s does not answer", c->db->where);
+	if (c->pq->connectionNeedsPassword(c->pgconn))
+		return fault_set(f, RC_DENIED,
+		    "%s asks for a password (the URL, or ~/.pgpass or PGPASSFILE with mode 0600)",
+		    c->db->where);
+	if (is_out_of_descriptors(c))
+		rc = RC_SYSTEM;
+	return fault_set(f, rc, "cannot reach %s: %.240s", c->db->where, text);
+}
+
+/*
+ * Libpq's words about a failed connection are about a service file, another word of the
+ * user's, a server's refusal, or how to reach one.  Libpq has no code for the first two,
+ * and hands out no result in which the SQLSTATE of a refusal would be a field, but writes
+ * it into its text ("FATAL:  28P01: no such user").  So this reads them: nothing else does.
+ */
+enum rc
+error_of_login(struct connection *c, struct fault *f)
+{
+	static const char *const of_settings[] = {
+	    "invalid ", "could not match", "service file"};
+	const char *why = c->pq->errorMessage(c->pgconn), *refusal;
+	char text[256];
+
+	first_line(c, text, sizeof text, why);
+	hide_password(c, text);
+	error_set(c, NULL);
+	if (c->bounds.foreign)
+		return fault_set(f, RC_PROTOCOL,
+		    "%s does not speak PostgreSQL's language: is this a PostgreSQL?",
+		    c->db->where);
+	if (strncmp(why, "definition of service", 21) == 0)
+		return fault_set(f, RC_USAGE, "%s", text);
+	for (size_t i = 0; i < sizeof of_settings / sizeof *of_settings; i++)
+		if (strncmp(why, of_settings[i], strlen(of_settings[i])) == 0)
+			return not_taken(text, f);
+	refusal = strstr(text, ":  ");
+	if (!refusal || !is_sqlstate(refusal + 3) || strncmp(refusal + 8, ": ", 2) != 0)
+		return unreached(c, text, f);
+	error_set(c, refusal + 3);
+	return quote(c, refusal + 10, f);
+}

@@ -1,0 +1,570 @@
+-- schema_calls.sql - what clients call: the second half of schema.sql, behind which the build puts it.
+
+-- ---- mode=lease ----
+--
+-- `session` is what the client takes for its server process: 0, or another one behind a pooler,
+-- and then nothing is kept in the session.  `had_own`: it has its wake-up lock; the answer
+-- has_own: whether it has it now (NULL: as before).
+
+-- Takes, exclusively, what nobody holds or waits for.  NULL: there is somebody.  `my_wake` is
+-- wake_lock(me): this and release_alone() call no function of ours, since in a new session each
+-- costs more than what it does.
+CREATE OR REPLACE FUNCTION dlock.take(the_key text, me text, my_record text, lease_ms bigint, session integer,
+	my_wake bigint, OUT token bigint, OUT direct boolean, OUT has_own boolean)
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+	INSERT INTO dlock.claims AS c (key, ticket, owner, kind, room, lease, direct, token, slot, seal, leads, ends, since, record)
+		SELECT the_key, n.n, me, 'exclusive', 0, lease_ms * '1 ms'::interval, session = pg_backend_pid(), n.n, 0, 'exclusive 0 0',
+			true, clock_timestamp() + lease_ms * '1 ms'::interval, clock_timestamp(), "left"(my_record, 1023)
+		FROM (SELECT nextval('dlock.numbers') FROM (SELECT pg_advisory_xact_lock(1684828011, hashtext(the_key)),
+			CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END
+			OFFSET 0) l OFFSET 0) n(n)
+		WHERE NOT EXISTS (SELECT FROM dlock.claims o WHERE o.key = the_key)
+	ON CONFLICT DO NOTHING
+	RETURNING c.token, c.direct, CASE WHEN c.direct THEN pg_try_advisory_lock(my_wake) END
+$$;
+
+-- Asks for the lock, or for one's place in the queue; the same for an owner who asks again.
+-- `my_room`: the limit, 0 for other kinds.  `patience_ms` 0: do not queue; behind a pooler, for so
+-- long without another question the waiter counts as alive.  `my_once`, `cooldown_ms`: of a job;
+-- NULL and 0: it is none.
+--
+-- code 1: granted this token and this `slot`.  An exclusive claim keeps its wake-up lock.
+-- code -1: in use with `held_kind` and `held_room`, which do not go with ours.
+-- code 2: the job is done: `done_by` once or cooldown, when that run began, how long ago, its
+-- record.  token: our ticket, if we are in the queue or hold: that is left to a release.
+-- code 0: `place` in the queue, ms until a lease ends, ms since the holder was granted, its
+-- record, how many hold, and what kind; `ahead`, the wake-up lock to sleep on (NULL: there is
+-- none); `is_next`: the end of that lease concerns us, too; `is_listening`: a notification will
+-- come.
+-- `direct`: there is no pooler.  `moment`: the server's time, in microseconds.
+--
+-- A session that does this for the first time takes 10 ms for what will be 1 ms.  Not while it has
+-- the key: so all is done once for a key that cannot be, of no kind.
+CREATE OR REPLACE FUNCTION dlock.enter(the_key text, me text, my_record text, lease_ms bigint, patience_ms bigint,
+	my_kind text, my_room integer, my_once text, cooldown_ms bigint, session integer, had_own boolean,
+	OUT code integer, OUT token bigint, OUT slot integer, OUT place bigint, OUT left_ms bigint, OUT held_ms bigint,
+	OUT holder text, OUT holders bigint, OUT held_kind text, OUT held_room integer, OUT is_next boolean,
+	OUT ahead bigint, OUT done_by text, OUT began_ms bigint, OUT age_ms bigint, OUT record text,
+	OUT direct boolean, OUT has_own boolean, OUT is_listening boolean, OUT moment bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+DECLARE
+	t timestamptz;
+	my_lease interval := lease_ms * '1 ms'::interval;
+	mine dlock.claims;
+	w dlock.claims;
+	dead timestamptz;
+	last bigint;
+	last_exclusive bigint;
+	together boolean := false;	-- we fit beside all between us and an exclusive one
+	holds_direct boolean;
+	holds_owner text;
+	joined boolean := false;
+BEGIN
+	direct := session = pg_backend_pid();
+	has_own := had_own;
+	is_listening := false;
+	IF my_kind <> 'exclusive' AND current_setting('transaction_isolation') <> 'read committed' THEN
+		RAISE feature_not_supported USING MESSAGE = 'more than one holder needs default_transaction_isolation = read committed';
+	END IF;
+	IF direct AND NOT had_own THEN
+		has_own := pg_try_advisory_lock(dlock.wake_lock(me));
+		PERFORM dlock.settle();
+		PERFORM dlock.enter(E'\001' || me, me, NULL, 0, 0, NULL, 0, NULL, 0, 0, false);
+	END IF;
+	PERFORM dlock.lock_key(the_key);
+	t := clock_timestamp();
+	moment := dlock.microseconds(t);
+	DELETE FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NOT NULL AND c.ends <= t;
+	SELECT * INTO mine FROM dlock.claims c WHERE c.key = the_key AND c.owner = me;
+	IF my_once IS NOT NULL OR cooldown_ms > 0 THEN
+		SELECT d.done_by, d.began_ms, d.age_ms, d.record INTO done_by, began_ms, age_ms, record
+			FROM dlock.find_done(the_key, my_once, cooldown_ms, t) d;
+	END IF;
+
+	code := 0;
+	dead := CASE WHEN NOT direct THEN t + greatest(least(patience_ms, 60000), 1) * '1 ms'::interval END;
+	IF done_by IS NOT NULL THEN
+		code := 2;
+	ELSIF mine.slot IS NOT NULL THEN
+		UPDATE dlock.claims c SET ends = t + my_lease WHERE c.key = the_key AND c.ticket = mine.ticket;
+	ELSIF mine.ticket IS NOT NULL THEN
+		UPDATE dlock.claims c SET alive = dead, direct = enter.direct WHERE c.key = the_key AND c.ticket = mine.ticket
+			AND (c.direct <> enter.direct OR c.alive IS DISTINCT FROM dead);
+	ELSE
+		WHILE my_kind <> 'exclusive' AND code = 0 LOOP
+			SELECT * INTO w FROM dlock.claims c WHERE c.key = the_key AND c.kind <> 'exclusive'
+				AND c.kind <> 'freeze' AND (c.kind <> my_kind OR c.room <> my_room) ORDER BY c.ticket LIMIT 1;
+			EXIT WHEN w.ticket IS NULL;
+			IF w.slot IS NOT NULL OR NOT dlock.is_away(w, t) THEN
+				code := -1;
+				held_kind := w.kind;
+				held_room := w.room;
+			ELSE
+				DELETE FROM dlock.claims c WHERE c.key = the_key AND c.ticket = w.ticket;
+			END IF;
+		END LOOP;
+		INSERT INTO dlock.claims AS c (key, ticket, owner, kind, room, seal, lease, direct, alive, since, record)
+			SELECT the_key, nextval('dlock.numbers'), me, my_kind, my_room, my_kind || ' ' || my_room || ' -1', my_lease,
+				enter.direct, dead, t, "left"(my_record, 1023)
+			WHERE code = 0 AND my_kind IS NOT NULL
+			RETURNING * INTO mine;
+		joined := FOUND AND patience_ms > 0;
+	END IF;
+	PERFORM dlock.serve(the_key, me, t);
+	IF code <> 0 THEN
+		token := mine.ticket;
+		RETURN;
+	END IF;
+	SELECT c.token, c.slot INTO token, slot FROM dlock.claims c WHERE c.key = the_key AND c.ticket = mine.ticket;
+	IF token IS NOT NULL THEN
+		code := 1;
+		PERFORM dlock.flush();
+		IF mine.kind <> 'exclusive' AND has_own THEN
+			PERFORM pg_advisory_unlock(dlock.wake_lock(me));
+			has_own := false;
+		END IF;
+		IF mine.listens AND direct THEN
+			EXECUTE 'UNLISTEN *';
+		END IF;
+		RETURN;
+	END IF;
+
+	SELECT * INTO place, left_ms, held_ms, holder, holders, held_kind, held_room, holds_direct, holds_owner
+		FROM dlock.look(the_key, mine.ticket, t);
+	IF mine.kind <> 'exclusive' THEN
+		SELECT max(c.ticket) INTO last_exclusive FROM dlock.claims c
+			WHERE c.key = the_key AND c.slot IS NULL AND c.ticket < mine.ticket AND c.kind = 'exclusive';
+		together := (last_exclusive IS NOT NULL OR held_kind = 'exclusive') AND (mine.kind = 'shared' OR mine.room >
+			(SELECT count(*) FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NULL AND c.ticket < mine.ticket
+				AND c.ticket > coalesce(last_exclusive, 0)));
+	END IF;
+	last := mine.ticket;
+	FOR n IN 1..4 LOOP	-- not all: after a restart hundreds are away at once, and come back
+		SELECT * INTO w FROM dlock.claims c WHERE c.key = the_key AND c.ticket < last AND c.slot IS NULL
+			AND (NOT together OR c.kind = 'exclusive')
+			ORDER BY c.ticket DESC LIMIT 1;
+		EXIT WHEN NOT dlock.is_away(w, t) OR w.ticket IS NULL;
+		last := w.ticket;
+	END LOOP;
+	is_next := w.ticket IS NULL;
+	IF is_next AND held_kind <> 'exclusive' THEN
+		IF direct AND patience_ms > 0 THEN
+			EXECUTE format('LISTEN %I', 'dlock_' || me);
+			UPDATE dlock.claims c SET listens = true WHERE c.key = the_key AND c.ticket = mine.ticket AND NOT c.listens;
+			is_listening := true;
+		END IF;
+	ELSIF (CASE WHEN is_next THEN holds_direct ELSE w.direct END) THEN
+		ahead := dlock.wake_lock(coalesce(w.owner, holds_owner));
+	END IF;
+	IF patience_ms = 0 THEN
+		DELETE FROM dlock.claims c WHERE c.key = the_key AND c.ticket = mine.ticket;
+	END IF;
+	IF NOT joined AND my_kind IS NOT NULL THEN	-- a new place is to outlive a crash of the server, so that the order does
+		PERFORM set_config('synchronous_commit', 'off', true);
+	END IF;
+END
+$$;
+
+-- Sleeps until somebody has no more of `ahead`, `ms` at most.  code 0: in vain; then where we are
+-- is told as by enter().  1: woken; 2: it was free from the beginning.  token: of a grant, within
+-- the last 3 s, to be confirmed by a renewal; NULL: not, and with code 0 and `place` NULL the claim
+-- is gone.
+-- A statement that sleeps keeps a snapshot, for which CREATE INDEX CONCURRENTLY and VACUUM wait: so
+-- let ms be small.
+--
+-- A waiter that has been notified gives no `ahead`, and so does not sleep.
+--
+-- One that is granted and not exclusive gives back its wake-up lock at once: others may fit
+-- beside it, and the one behind it is to learn that it is the first in line.
+--
+-- For the first time in a session, it first runs what there will be in a hurry when our turn
+-- comes, for a key that cannot be: what PL/pgSQL runs for the first time takes 3 ms more.
+CREATE OR REPLACE FUNCTION dlock.await(the_key text, me text, ahead bigint, ms integer, had_own boolean,
+	OUT code integer, OUT token bigint, OUT slot integer, OUT place bigint, OUT left_ms bigint, OUT held_ms bigint,
+	OUT holder text, OUT holders bigint, OUT held_kind text, OUT held_room integer, OUT is_next boolean, OUT has_own boolean)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	ticket bigint;	-- ours, if it waits
+	unlistens boolean;
+	gave boolean;
+	holds_owner text;
+BEGIN
+	has_own := had_own OR pg_try_advisory_lock(dlock.wake_lock(me));
+	IF current_setting('dlock.rehearsed', true) IS DISTINCT FROM 'yes' THEN
+		PERFORM set_config('dlock.rehearsed', 'yes', false), dlock.renew(E'\001' || me, me, 0, 0, 0),
+			dlock.release(E'\001' || me, me, NULL, NULL, false), dlock.await(E'\001' || me, me, dlock.wake_lock(me), 1, true);
+	END IF;
+	IF ahead IS NULL OR pg_try_advisory_xact_lock_shared(ahead) THEN
+		code := 2;
+	ELSE
+		BEGIN
+			PERFORM set_config('lock_timeout', ms::text, true);
+			PERFORM pg_advisory_xact_lock_shared(ahead);
+			code := 1;
+		EXCEPTION WHEN lock_not_available THEN
+			code := 0;
+		END;
+	END IF;
+	-- One statement, all of which the rehearsal has run: each more would be the first of its kind here.
+	SELECT CASE WHEN c.runs THEN c.token END, CASE WHEN c.runs THEN c.slot END, CASE WHEN c.slot IS NULL THEN c.ticket END,
+			c.runs AND c.listens, CASE WHEN c.runs AND c.kind <> 'exclusive' AND has_own
+				THEN pg_advisory_unlock(dlock.wake_lock(me)) END
+		INTO token, slot, ticket, unlistens, gave
+		FROM (SELECT o.*, o.ends > clock_timestamp() AS runs FROM dlock.claims o
+			WHERE o.key = the_key AND o.owner = me OFFSET 0) c;
+	has_own := has_own AND gave IS NULL;
+	IF unlistens THEN
+		EXECUTE 'UNLISTEN *';
+	END IF;
+	IF code = 0 AND ticket IS NOT NULL THEN
+		SELECT l.place, l.left_ms, l.held_ms, l.holder, l.holders, l.held_kind, l.held_room, l.holds_owner
+			INTO place, left_ms, held_ms, holder, holders, held_kind, held_room, holds_owner
+			FROM dlock.look(the_key, ticket, clock_timestamp()) l;
+		is_next := coalesce(dlock.wake_lock(holds_owner) = ahead, false);
+	END IF;
+END
+$$;
+
+-- Extends a lease that still runs and is the one granted with this token.  `wanted_by`: who asks to
+-- give it up; with code 0, who has taken it away.
+CREATE OR REPLACE FUNCTION dlock.renew(the_key text, me text, my_token bigint, lease_ms bigint, session integer,
+	OUT code integer, OUT wanted_by text, OUT has_own boolean)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+DECLARE
+	my_kind text;
+BEGIN
+	PERFORM dlock.flush();
+	UPDATE dlock.claims c SET ends = clock_timestamp() + lease_ms * '1 ms'::interval
+		WHERE c.key = the_key AND c.owner = me AND c.token = my_token AND c.ends > clock_timestamp()
+		RETURNING 1, "left"(c.wanted_by, 1023), c.kind INTO code, wanted_by, my_kind;
+	IF code IS NULL THEN
+		code := 0;
+		IF my_token > 0 THEN
+			SELECT "left"(b.record, 1023) INTO wanted_by FROM dlock.broken b WHERE b.token = my_token AND b.key = the_key;
+		END IF;
+	ELSIF session = pg_backend_pid() AND my_kind = 'exclusive' THEN
+		has_own := pg_try_advisory_lock(dlock.wake_lock(me));
+	END IF;
+END
+$$;
+
+-- Gives back what this owner holds, or its place in the queue, and grants to who is next; and its
+-- wake-up lock.  1: held until now; 2: waited; 0: neither.  With `my_status` the run of a job is
+-- remembered, if it held until now; that waits for the disk.  What ended 400 days ago is forgotten:
+-- a hundred of them, so that nobody waits long for that.
+--
+-- Otherwise it does not wait for the disk: a release that a crash undoes ends with its lease, and a
+-- grant made here counts when it has been confirmed, which waits.
+CREATE OR REPLACE FUNCTION dlock.release(the_key text, me text, my_status integer, my_once text, had_own boolean) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+DECLARE
+	mine dlock.claims;
+	moment timestamptz;
+BEGIN
+	PERFORM dlock.lock_key(the_key);
+	DELETE FROM dlock.claims c WHERE c.key = the_key AND c.owner = me RETURNING * INTO mine;
+	PERFORM dlock.serve(the_key, NULL, clock_timestamp());
+	moment := clock_timestamp();
+	IF had_own THEN
+		PERFORM pg_advisory_xact_lock(dlock.wake_lock(me)), pg_advisory_unlock(dlock.wake_lock(me));
+	END IF;
+	IF my_status IS NOT NULL AND mine.ends > moment THEN
+		INSERT INTO dlock.runs (key, id, began, ended, status, token, record)
+			VALUES (the_key, my_once, mine.since, moment, my_status, mine.token, mine.record);
+		DELETE FROM dlock.runs u WHERE u.ctid = ANY (ARRAY(SELECT o.ctid FROM dlock.runs o
+			WHERE o.ended < moment - '400 days'::interval ORDER BY o.ended LIMIT 100));
+		PERFORM dlock.flush();
+	ELSE
+		PERFORM set_config('synchronous_commit', 'off', true);
+	END IF;
+	RETURN CASE WHEN mine.ends > moment THEN 1 WHEN mine.ticket IS NOT NULL AND mine.slot IS NULL THEN 2 ELSE 0 END;
+END
+$$;
+
+-- The same where probably nobody else has to do with the key.  `my_wake` 0: the session lacks it.
+CREATE OR REPLACE FUNCTION dlock.release_alone(the_key text, me text, my_wake bigint) RETURNS integer
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+	WITH alone AS (
+		DELETE FROM dlock.claims c WHERE c.key = the_key AND c.owner = me AND c.slot IS NOT NULL AND c.kind = 'exclusive'
+			AND NOT EXISTS (SELECT FROM dlock.claims o WHERE o.key = the_key AND o.owner <> me)
+		RETURNING c.ends > clock_timestamp() AS still, set_config('synchronous_commit', 'off', true),
+			CASE WHEN my_wake <> 0 THEN pg_advisory_xact_lock(my_wake) IS NULL END,
+			CASE WHEN my_wake <> 0 THEN pg_advisory_unlock(my_wake) END
+	)
+	SELECT a.still::integer FROM alone a
+	UNION ALL
+	SELECT dlock.release(the_key, me, NULL, NULL, my_wake <> 0) WHERE NOT EXISTS (SELECT FROM alone)
+$$;
+
+-- Ends sessions of ours that are left over from a broken connection and keep our wake-up lock: a
+-- waiter for that would wait for nobody.  With the caller's own rights.
+CREATE OR REPLACE FUNCTION dlock.end_old_sessions(me text) RETURNS bigint
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+	SELECT count(pg_terminate_backend(l.pid)) FROM dlock.advisory_locks() l
+	WHERE l.form = 1 AND l.number = dlock.wake_lock(me) AND l.mode = 'ExclusiveLock' AND l.granted AND l.pid <> pg_backend_pid()
+		AND l.pid IN (SELECT a.pid FROM pg_stat_activity a WHERE a.usename = current_user)
+$$;
+
+-- ---- mode=row ----
+
+CREATE OR REPLACE FUNCTION dlock.add_row(the_key text) RETURNS void
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$ INSERT INTO dlock.rows (key) VALUES (the_key) ON CONFLICT DO NOTHING $$;
+
+-- Locks the key's row in the caller's transaction, and makes a lease of it: the server ends a
+-- transaction that is silent for `lease_ms`.  With `patient` it waits for the row, as long as the
+-- caller's timeouts let it.
+--
+-- A row that is locked FOR SHARE can be so by more, also while somebody waits to lock it FOR UPDATE.
+-- So everybody takes an advisory lock of the transaction before the row, in the same manner, and
+-- there the server serves in order.
+--
+-- code 1: locked, `granted` is the token, `transaction`.  -1: there is no such row.
+-- code 0: how many wait, the server process of one who holds it, how many they are, and whether
+-- they share it.
+--
+-- A crash loses what an open transaction has written, numbers drawn included; so the token is also
+-- later than the clock was for any before.  A reader cannot write the token into the row that it
+-- shares, and pushes the sequence instead.
+CREATE OR REPLACE FUNCTION dlock.lock_row(the_key text, lease_ms bigint, patient boolean, name text, shared boolean,
+	OUT code integer, OUT granted bigint, OUT transaction bigint, OUT waiting bigint, OUT holder integer,
+	OUT holders bigint, OUT is_shared boolean)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	old dlock.rows;
+	locker xid;
+	place tid;
+	one integer := hashtext(the_key);
+	two integer := hashtext(the_key || E'\001');
+	the_lock bigint := (one::bigint << 32) | (two::bigint & 4294967295);
+	got boolean := true;
+BEGIN
+	PERFORM set_config('application_name', name, true);
+	PERFORM set_config('idle_in_transaction_session_timeout', lease_ms::text, true);
+	IF NOT patient THEN
+		got := CASE WHEN shared THEN pg_try_advisory_xact_lock_shared(one, two) ELSE pg_try_advisory_xact_lock(one, two) END;
+	ELSIF shared THEN
+		PERFORM pg_advisory_xact_lock_shared(one, two);
+	ELSE
+		PERFORM pg_advisory_xact_lock(one, two);
+	END IF;
+	EXECUTE format('SELECT * FROM dlock.rows r WHERE $1 AND r.key = $2 FOR %s %s', CASE WHEN shared THEN 'SHARE' ELSE 'UPDATE' END,
+		CASE WHEN NOT patient THEN 'SKIP LOCKED' END) INTO old USING got, the_key;
+	IF old.key IS NOT NULL THEN
+		code := 1;
+		granted := greatest(old.token + 1, nextval('dlock.numbers'),
+			(1000000 * extract(epoch FROM clock_timestamp()))::bigint);
+		IF shared THEN	-- one at a time; nothing in here can wait or fail but the first lock
+			SELECT CASE WHEN pg_advisory_lock(1684828012, 0) IS NOT NULL THEN setval('dlock.numbers', greatest(granted,
+				nextval('dlock.numbers'))) END, pg_advisory_unlock(1684828012, 0) INTO granted, got;
+		ELSE
+			UPDATE dlock.rows r SET token = granted WHERE r.key = the_key;
+		END IF;
+		transaction := txid_current();
+		PERFORM set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true);
+		RETURN;
+	END IF;
+	-- A transaction that locks the row leaves its number in it.  Others than dlock's wait for that
+	-- transaction, or for the place of the row.
+	SELECT r.xmax, r.ctid INTO locker, place FROM dlock.rows r WHERE r.key = the_key;
+	code := CASE WHEN FOUND THEN 0 ELSE -1 END;
+	SELECT min(l.pid), count(*), bool_or(l.mode = 'ShareLock') INTO holder, holders, is_shared FROM dlock.advisory_locks() l
+		WHERE l.form = 2 AND l.number = the_lock AND l.granted AND l.pid <> pg_backend_pid();
+	IF holder IS NULL THEN
+		SELECT l.pid, 1 INTO holder, holders FROM pg_locks l
+			WHERE l.locktype = 'transactionid' AND l.transactionid = locker AND l.granted;
+		is_shared := false;
+	END IF;
+	SELECT count(DISTINCT w.pid) INTO waiting FROM (
+		SELECT l.pid FROM pg_locks l WHERE NOT l.granted AND ((l.locktype = 'transactionid' AND l.transactionid = locker)
+			OR (l.locktype = 'tuple' AND l.relation = 'dlock.rows'::regclass AND format('(%s,%s)', l.page, l.tuple)::tid = place))
+		UNION ALL
+		SELECT l.pid FROM dlock.advisory_locks() l WHERE l.form = 2 AND l.number = the_lock AND NOT l.granted) w;
+END
+$$;
+
+-- Of the rows of mode=row, the next `most` in the order of their keys behind `after_key`, or
+-- that of `the_key`: who has locked them, or waits for that.  dlock's have, or wait for, the
+-- advisory lock first (and then perhaps for the row).  Of others it is known if one has
+-- locked a row alone.  Last, without a process: how far this has come, if there may be more.
+CREATE OR REPLACE FUNCTION dlock.list_rows(the_key text, after_key text, most integer,
+	OUT key text, OUT pid integer, OUT waits boolean, OUT shared boolean, OUT came bigint)
+RETURNS SETOF record
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+	WITH page AS (
+		SELECT r.key, r.xmax AS locker, hashtext(r.key)::bigint & 4294967295 AS one, hashtext(r.key || E'\001')::bigint & 4294967295 AS two
+		FROM dlock.rows r
+		WHERE r.key BETWEEN coalesce(the_key, after_key) AND coalesce(the_key, (SELECT max(m.key) FROM dlock.rows m))
+			AND (the_key IS NOT NULL OR r.key > after_key) AND octet_length(r.key) <= 512
+		ORDER BY r.key LIMIT least(most, 5000)
+	), locks AS (
+		SELECT k.locktype, k.classid::bigint AS one, k.objid::bigint AS two, k.transactionid,
+			coalesce(k.pid, 0) AS pid, k.granted, k.mode,	-- 0: a prepared transaction
+			CASE WHEN NOT k.granted THEN dlock.microseconds((to_jsonb(k) ->> 'waitstart')::timestamptz) END AS came
+		FROM pg_locks k
+		WHERE k.locktype = 'advisory' AND k.objsubid = 2 AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+			OR k.locktype = 'relation' AND k.relation = 'dlock.rows'::regclass AND k.mode = 'RowShareLock'
+			OR k.locktype = 'transactionid' OR k.locktype = 'tuple' AND NOT k.granted
+	)
+	SELECT p.key, l.pid, NOT l.granted OR l.pid IN (SELECT w.pid FROM locks w WHERE NOT w.granted), l.mode = 'ShareLock', l.came
+		FROM page p JOIN locks l ON l.locktype = 'advisory' AND l.one = p.one AND l.two = p.two
+	UNION ALL
+	SELECT p.key, l.pid, false, false, NULL
+		FROM page p JOIN locks l ON l.locktype = 'transactionid' AND l.granted AND l.transactionid = p.locker
+		WHERE l.pid IN (SELECT r.pid FROM locks r WHERE r.locktype = 'relation' AND r.granted)
+		AND NOT EXISTS (SELECT FROM locks a WHERE a.locktype = 'advisory' AND a.one = p.one AND a.two = p.two AND a.pid = l.pid)
+	UNION ALL
+	SELECT max(p.key), NULL, true, false, NULL FROM page p HAVING count(*) = most
+	ORDER BY 1, 3, 5, 2
+$$;
+
+-- ---- looking and steering ----
+--
+-- Any role that may use the schema may do all of it.  To look is STABLE: it cannot write, and so also
+-- works on a standby.  No owner is shown, for with that anybody could release: a token says which
+-- grant is meant.
+
+-- Up to `most` of those who hold or wait and of the freezes, in this order for each key, from
+-- behind the one with this key, `turn` and `number`; `the_key` NULL: of all keys.  What has run out
+-- is left out: a waiter on a direct connection lives while its wake-up lock is held (a standby does
+-- not see that, and believes it).  Nobody has so long a record; and a key that long is not dlock's.
+CREATE OR REPLACE FUNCTION dlock.list(the_key text, after_key text, after_turn integer, after_number bigint, most integer,
+	OUT key text, OUT turn integer, OUT number bigint, OUT kind text, OUT room integer, OUT token bigint, OUT slot integer,
+	OUT since bigint, OUT ends bigint, OUT moment bigint, OUT is_wanted boolean, OUT record text)
+RETURNS SETOF record
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+	WITH n AS (SELECT clock_timestamp() AS moment)
+	SELECT t.key, t.turn, t.number, t.kind, t.room, t.token, t.slot, dlock.microseconds(t.since), dlock.microseconds(t.ends),
+		dlock.microseconds(n.moment), t.wanted_by IS NOT NULL, "left"(t.record, 1023)
+	FROM n, (
+		SELECT c.*, CASE WHEN c.kind = 'freeze' THEN 2 WHEN c.slot IS NULL THEN 1 ELSE 0 END AS turn, coalesce(c.token, c.ticket) AS number
+		FROM dlock.claims c
+		WHERE c.key BETWEEN after_key AND coalesce(the_key, (SELECT max(l.key) FROM dlock.claims l)) AND octet_length(c.key) <= 512) t
+	WHERE (t.key, t.turn, t.number) > (after_key, after_turn, after_number)
+		AND CASE WHEN t.slot IS NOT NULL THEN t.ends > n.moment
+			WHEN t.direct AND NOT pg_is_in_recovery() THEN dlock.wake_lock(t.owner) IN (SELECT l.number FROM dlock.advisory_locks() l
+				WHERE l.form = 1 AND l.mode = 'ExclusiveLock' AND l.granted)
+			ELSE coalesce(t.alive > n.moment, true) END
+	ORDER BY t.key, t.turn, t.number LIMIT least(most, 1000)
+$$;
+
+-- The run of a job that was the last to end.
+CREATE OR REPLACE FUNCTION dlock.last_run(the_key text,
+	OUT id text, OUT began bigint, OUT ended bigint, OUT status integer, OUT token bigint, OUT moment bigint, OUT record text)
+RETURNS SETOF record
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+	SELECT u.id, dlock.microseconds(u.began), dlock.microseconds(u.ended), u.status, u.token,
+		dlock.microseconds(clock_timestamp()), "left"(u.record, 1023)
+	FROM dlock.runs u WHERE u.key = the_key ORDER BY u.ended DESC, u.token DESC LIMIT 1
+$$;
+
+-- Asks the holder with this token (and owner, if not NULL) to give it up: its next renewal is told
+-- `the_record`.  False: there is none.
+CREATE OR REPLACE FUNCTION dlock.ask_back(the_key text, the_token bigint, the_owner text, the_record text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+BEGIN
+	PERFORM dlock.flush();
+	UPDATE dlock.claims c SET wanted_by = "left"(the_record, 1023)
+		WHERE c.key = the_key AND c.token = the_token AND c.owner = coalesce(the_owner, c.owner)
+		AND c.kind <> 'freeze' AND c.ends > clock_timestamp();
+	RETURN FOUND;
+END
+$$;
+
+-- Has those ask again who sleep in await() on this wake-up lock: they are not to wait for the end of
+-- their sleep.  It needs a right over their sessions; without it they wake by themselves.
+CREATE OR REPLACE FUNCTION dlock.wake_sleepers(wake bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM pg_cancel_backend(l.pid) FROM dlock.advisory_locks() l WHERE l.form = 1 AND l.number = wake AND NOT l.granted;
+EXCEPTION WHEN insufficient_privilege THEN
+	NULL;
+END
+$$;
+REVOKE ALL ON FUNCTION dlock.wake_sleepers(bigint) FROM PUBLIC;
+
+-- Takes the hold with this token (and owner, if not NULL) away, and grants to who is next.  True:
+-- done, or it had been done by the same.
+CREATE OR REPLACE FUNCTION dlock.take_away(the_key text, the_token bigint, the_owner text, the_record text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+DECLARE
+	moment timestamptz;
+	gone dlock.claims;
+	a_record text := "left"(the_record, 1023);
+BEGIN
+	PERFORM dlock.lock_key(the_key);
+	moment := clock_timestamp();
+	DELETE FROM dlock.claims c WHERE c.key = the_key AND c.token = the_token AND c.owner = coalesce(the_owner, c.owner)
+		AND c.kind <> 'freeze' AND c.ends > moment RETURNING * INTO gone;
+	IF gone.key IS NULL THEN
+		RETURN EXISTS (SELECT FROM dlock.broken b WHERE b.token = the_token AND b.key = the_key AND b.record = a_record);
+	END IF;
+	DELETE FROM dlock.broken b WHERE b.at < moment - '1 day'::interval;
+	INSERT INTO dlock.broken (token, key, at, record) VALUES (the_token, the_key, moment, a_record) ON CONFLICT DO NOTHING;
+	PERFORM dlock.flush(), dlock.serve(the_key, NULL, moment), dlock.wake_sleepers(dlock.wake_lock(gone.owner));
+	RETURN true;
+END
+$$;
+
+-- Nobody is granted the key any more, for so long (NULL: without an end) or until thaw().
+CREATE OR REPLACE FUNCTION dlock.freeze(the_key text, the_record text, length interval) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+DECLARE
+	moment timestamptz;
+BEGIN
+	PERFORM dlock.flush(), dlock.lock_key(the_key);
+	moment := clock_timestamp();
+	UPDATE dlock.claims c SET leads = false WHERE c.key = the_key AND c.leads;
+	INSERT INTO dlock.claims AS c (key, ticket, owner, kind, room, lease, direct, token, slot, seal, leads, ends, since, record)
+		VALUES (the_key, 0, md5(random()::text || moment || random()), 'freeze', 0, '0', false, nextval('dlock.numbers'), 0,
+			'freeze 0 0', true, CASE WHEN length < '100 years'::interval THEN moment + length ELSE 'infinity' END, moment,
+			"left"(the_record, 1023))
+		ON CONFLICT (key, ticket) DO UPDATE SET (leads, ends, since, record) = (true, excluded.ends, excluded.since, excluded.record);
+	-- The first in line may wait for another end than it has now.
+	PERFORM pg_notify('dlock_' || c.owner, '') FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NULL AND c.listens;
+END
+$$;
+
+-- Ends that, and grants to who is next.  False: it was not frozen.
+CREATE OR REPLACE FUNCTION dlock.thaw(the_key text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+DECLARE
+	moment timestamptz;
+	gone dlock.claims;
+BEGIN
+	PERFORM dlock.lock_key(the_key);
+	moment := clock_timestamp();
+	DELETE FROM dlock.claims c WHERE c.key = the_key AND c.kind = 'freeze' RETURNING * INTO gone;
+	IF gone.key IS NULL THEN
+		RETURN false;
+	END IF;
+	PERFORM dlock.flush(), dlock.serve(the_key, NULL, moment);
+	RETURN gone.ends > moment;
+END
+$$;
+
+-- What was taken from everybody under the name that a function had in version 5 is taken from them under its own.
+DO $$
+DECLARE
+	f record;
+	a record;
+BEGIN
+	FOR f IN SELECT its.oid::regprocedure AS name, old.proacl AS acl
+		FROM (VALUES ('take_unclaimed', 6, 'take', 6), ('enter_queue', 11, 'enter', 11), ('await', 6, 'await', 5),
+			('renew', 6, 'renew', 5), ('release', 3, 'release_alone', 3), ('release_among', 5, 'release', 5),
+			('list_claims', 5, 'list', 5)) AS v (old_name, old_count, its_name, its_count)
+		JOIN pg_proc old ON old.pronamespace = 'dlock'::regnamespace AND old.proname = v.old_name AND old.pronargs = v.old_count
+		JOIN pg_proc its ON its.pronamespace = 'dlock'::regnamespace AND its.proname = v.its_name AND its.pronargs = v.its_count
+		WHERE old.proacl IS NOT NULL AND its.proacl IS NULL
+	LOOP
+		EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f.name);
+		FOR a IN SELECT CASE WHEN x.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(x.grantee)) END AS grantee
+			FROM aclexplode(f.acl) x WHERE x.privilege_type = 'EXECUTE'
+		LOOP
+			EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s', f.name, a.grantee);
+		END LOOP;
+	END LOOP;
+END
+$$;
+
+COMMIT;
