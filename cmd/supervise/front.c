@@ -106,8 +106,7 @@ look_for_elders(struct front *f)
 	f->elders.look_at = NEVER;
 	if (!f->run->has_elders || !f->keeper.pid)
 		return;
-	tree_spare(&f->elders.spared, f->keeper.pid);
-	if (f->elders.spared.n > 0)
+	if (!tree_spare(&f->elders.spared, f->keeper.pid) || f->elders.spared.n > 0)
 		f->elders.look_at = instant_now() + ELDERS_AGAIN;
 }
 

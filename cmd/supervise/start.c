@@ -63,14 +63,19 @@ refused(const struct plan *p, enum rc rc, const char *what, const char *why)
 }
 
 /*
- * What the command starts, or the process for which a lock is held, must be seen to be
- * stopped.
+ * Why it could not be: what the command starts, or the process for which a lock is held,
+ * must be found to be stopped.  NULL: it could, or nobody is to be.
  */
-static bool
-could_stop(const struct run *r)
+static const char *
+why_unstoppable(const struct run *r)
 {
-	return tree_open() || errno == EMFILE || errno == ENFILE ||
-	    (r->body && !r->body->outside.pid);
+	const char *why = NULL;
+
+	if (!tree_open() && errno != EMFILE && errno != ENFILE)
+		why = "/proc is not mounted here, or does not show this process";
+	else if (!tree_finds_all())
+		why = "/proc is an outer pid namespace's, and hides processes (hidepid)";
+	return r->body && !r->body->outside.pid ? NULL : why;
 }
 
 /*
@@ -86,7 +91,6 @@ prepare(struct run *r, struct plan *p)
 	r->began = instant_now();
 	if (r->body)
 		r->body->outside.front = getpid();
-	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
 	record_write(r->record, p,
 	    r->body && r->body->outside.pid ? r->body->outside.pid : getpid());
 	nested_site_find(&where, p);
@@ -101,12 +105,14 @@ prepare(struct run *r, struct plan *p)
 struct verdict
 start_run(struct run *r, struct plan *p)
 {
+	const char *why;
 	pid_t keeper;
 
-	if (!could_stop(r))
+	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
+	why = why_unstoppable(r);
+	if (why)
 		return refused(p, RC_CONFIG,
-		    "a lock is only kept for what can be stopped",
-		    "/proc is not mounted here, or does not show this process");
+		    "a lock is only kept for what can be stopped", why);
 	if (!prepare(r, p))
 		return refused(
 		    p, RC_SYSTEM, "cannot get memory, random numbers or sockets", NULL);

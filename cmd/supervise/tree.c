@@ -137,6 +137,29 @@ tree_state(pid_t pid)
 	return p.pid && look_up(&p) ? p.state : '\0';
 }
 
+bool
+tree_finds_all(void)
+{
+	struct process probe = {.pid = 0};
+	bool shown;
+	pid_t pid;
+
+	if (own_number() == getpid())
+		return true;
+	pid = _Fork();
+	if (pid == 0)
+		for (;;)
+			pause();
+	if (pid < 0)
+		return true; /* nor will anything else be started */
+	probe.pid = number_in_proc(pid);
+	shown = probe.pid && look_up(&probe);
+	kill(pid, SIGKILL);
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		continue;
+	return shown;
+}
+
 enum kin
 tree_relation(pid_t root, pid_t pid)
 {
@@ -558,16 +581,19 @@ outside_look(struct outside *o)
 	tree_signal(0, &(struct aim){.outside = o});
 }
 
-void
+bool
 tree_spare(struct processes *spared, pid_t keeper)
 {
 	struct process own = {.pid = number_in_proc(keeper)};
-	const struct processes but = {.n = look_up(&own), .at = &own};
+	const struct processes but = {.n = own.pid && look_up(&own), .at = &own};
 	struct processes l = list_processes();
-	bool seen = but.n == 1 || !find_process(&l, own.pid); /* /proc may hide it */
+	/* /proc may hide the keeper, from both looks; never ourselves */
+	bool seen = own.pid && find_process(&l, own_number()) &&
+	    (but.n == 1 || !find_process(&l, own.pid));
 
 	mark_below(&l, own_number(), &but);
 	if (seen && lives(keeper))
 		keep_marked(spared, &l);
 	free(l.at);
+	return seen;
 }
