@@ -20,7 +20,7 @@ struct looking {
 	const struct plan *plan;
 	struct store *store;
 	struct nested_site where;
-	unsigned ours; /* CMD_WAIT: bits of keys that a run would join */
+	bool joins;    /* CMD_WAIT: a run would join an enclosing dlock's hold */
 	bool asked;    /* a look is under way */
 	instant heard; /* when the server last said something to it */
 	bool silent;   /* it has said nothing for LOOK_PATIENCE */

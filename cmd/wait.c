@@ -51,11 +51,9 @@ find_taken(struct wait *w, struct fault *f)
 {
 	instant until = retry_attempt(&w->retry, w->plan->wait.most == 0 ? 0 : w->until);
 
-	for (size_t i = 0; i < w->plan->nkeys; i++) {
+	for (size_t i = 0; i < w->plan->nkeys && !w->looking.joins; i++) {
 		enum rc rc;
 
-		if (w->looking.ours & (1U << i))
-			continue;
 		w->key = w->plan->keys[i];
 		rc = look_at(&w->looking, w->key, true, &w->view, until, f);
 		if (rc != RC_OK)

@@ -373,28 +373,27 @@ search(struct nested *k, struct fault *f)
 	return RC_OK;
 }
 
-unsigned
+bool
 nested_look(struct nested *k)
 {
 	const char *addresses = getenv("DLOCK_KEEPER");
 	struct keeper_address a;
-	unsigned ours = 0;
+	bool joins = false;
 
 	k->keeper = -1;
 	if (!addresses || !identify(k))
-		return 0;
-	while (nested_site_keeper(&addresses, k->plan, &a)) {
+		return false;
+	while (!joins && nested_site_keeper(&addresses, k->plan, &a)) {
 		instant until = instant_now() + JOIN_PATIENCE;
 		struct join_answer answer;
 		struct fault f;
 
-		if (connect_to(k, &a, until, &f) == RC_OK &&
+		joins = connect_to(k, &a, until, &f) == RC_OK &&
 		    ask(k, JOIN_CHECK, until, &answer, &f) == RC_OK &&
-		    is_part_of(k->plan, &answer.hold))
-			ours |= answer.has;
+		    take_hold(k, &answer, &(struct found){0});
 		leave(k);
 	}
-	return ours;
+	return joins;
 }
 
 /* ---- the store of a joined hold ---- */

@@ -55,8 +55,8 @@ struct nested {
  */
 enum rc nested_open(struct store **ret, struct nested *, struct fault *);
 
-/* For a process that joins nothing: a bit for each of the plan's keys that a run would join. */
-unsigned nested_look(struct nested *);
+/* For a process that joins nothing: would a run of the plan's keys join one keeper's hold? */
+bool nested_look(struct nested *);
 
 /* ---- dlock release ---- */
 

@@ -329,6 +329,23 @@ def test_who_does_not_wait_is_told_that_it_is_busy(dlock, where):
     assert dlock.run("run", *where.words, "-k", where.key(), "--", *inner, events=False).status == 75
 
 
+@pytest.mark.parametrize(("outer", "asked", "status"), [
+    (["a"], ["a"], 0), (["a", "b"], ["a", "b"], 0), (["a", "b"], ["b"], 0), (["a"], ["a", "b"], 75)])
+def test_free_is_what_a_run_would_join(dlock, where, outer, asked, status):
+    held, keys = ([word for key in keys for word in ("-k", where.key(key))] for keys in (outer, asked))
+    wait = [DLOCK, "wait", "-n", *where.words, *keys]
+    assert dlock.run("run", *where.words, *held, "--", *wait, events=False).status == status
+
+
+def test_keys_of_two_outer_runs_are_not_free_together(dlock, where):
+    """A run joins one of them, so it would be refused."""
+    a, b = (["-k", where.key(key)] for key in "ab")
+    for words, status in ((["run"], 76), (["wait"], 75)):
+        inner = [DLOCK, *words, "-n", *where.words, *a, *b, *(["true"] if words == ["run"] else [])]
+        done = dlock.run("run", *where.words, *a, "--", DLOCK, "run", *where.words, *b, "--", *inner, events=False)
+        assert done.status == status, done
+
+
 def test_who_waits_for_somebody_else_waits(dlock, where):
     """Though that one has the same parents."""
     held = dlock.hold(where, where.key())
