@@ -51,7 +51,7 @@ find_taken(struct wait *w, struct fault *f)
 {
 	instant until = retry_attempt(&w->retry, w->plan->wait.most == 0 ? 0 : w->until);
 
-	for (size_t i = 0; i < w->plan->nkeys && !w->looking.joins; i++) {
+	for (size_t i = 0; i < w->plan->nkeys && w->looking.joined != RC_OK; i++) {
 		enum rc rc;
 
 		w->key = w->plan->keys[i];
@@ -63,7 +63,12 @@ find_taken(struct wait *w, struct fault *f)
 			return RC_BUSY;
 		}
 	}
-	return RC_OK;
+	if (w->looking.joined != RC_PROTOCOL)
+		return RC_OK;
+	w->key = w->plan->keys[0];
+	snprintf(w->words, sizeof w->words,
+	    "not to be had by a run here: an enclosing dlock has keys of it, and cannot be joined");
+	return RC_BUSY;
 }
 
 /* ---- waiting ---- */

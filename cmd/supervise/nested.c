@@ -216,12 +216,12 @@ ask(const struct nested *k, enum join_verb verb, instant until,
 
 /*
  * Asks the keeper at one address, and again for a while where it has no room for one more.
- * RC_OK: it has keys of ours, and keeps them for us from now on.  RC_LOST: it has none, or
- * is gone.
+ * RC_OK: it has keys of ours, and after JOIN_HOLD keeps them for us from now on.  RC_LOST:
+ * it has none, or is gone.
  */
 static enum rc
-ask_keeper(struct nested *k, const struct keeper_address *a, struct join_answer *answer,
-    struct fault *f)
+ask_keeper(struct nested *k, const struct keeper_address *a, enum join_verb verb,
+    struct join_answer *answer, struct fault *f)
 {
 	instant until = instant_now() + JOIN_PATIENCE;
 	const char *key = named_key(k, a);
@@ -232,7 +232,7 @@ ask_keeper(struct nested *k, const struct keeper_address *a, struct join_answer 
 
 		*answer = (struct join_answer){0};
 		if (rc == RC_OK)
-			rc = ask(k, JOIN_HOLD, until, answer, f);
+			rc = ask(k, verb, until, answer, f);
 		if (rc == RC_LOST && answer->foreign)
 			return refuse(key ? key : k->plan->keys[0],
 			    "counts this run among no descendants of its", f);
@@ -346,7 +346,7 @@ take_hold(struct nested *k, const struct join_answer *a, struct found *found)
 
 /* RC_OK: a keeper is joined.  RC_LOST: none of them has a key of ours. */
 static enum rc
-search(struct nested *k, struct fault *f)
+search(struct nested *k, enum join_verb verb, struct fault *f)
 {
 	const char *addresses = getenv("DLOCK_KEEPER");
 	struct found found = {0};
@@ -354,7 +354,7 @@ search(struct nested *k, struct fault *f)
 	struct join_answer answer;
 
 	while (nested_site_keeper(&addresses, k->plan, &a)) {
-		enum rc rc = ask_keeper(k, &a, &answer, f);
+		enum rc rc = ask_keeper(k, &a, verb, &answer, f);
 
 		if (rc == RC_OK && take_hold(k, &answer, &found))
 			break;
@@ -373,27 +373,17 @@ search(struct nested *k, struct fault *f)
 	return RC_OK;
 }
 
-bool
+enum rc
 nested_look(struct nested *k)
 {
-	const char *addresses = getenv("DLOCK_KEEPER");
-	struct keeper_address a;
-	bool joins = false;
+	enum rc rc = RC_LOST;
+	struct fault f;
 
 	k->keeper = -1;
-	if (!addresses || !identify(k))
-		return false;
-	while (!joins && nested_site_keeper(&addresses, k->plan, &a)) {
-		instant until = instant_now() + JOIN_PATIENCE;
-		struct join_answer answer;
-		struct fault f;
-
-		joins = connect_to(k, &a, until, &f) == RC_OK &&
-		    ask(k, JOIN_CHECK, until, &answer, &f) == RC_OK &&
-		    take_hold(k, &answer, &(struct found){0});
-		leave(k);
-	}
-	return joins;
+	if (identify(k))
+		rc = search(k, JOIN_CHECK, &f);
+	leave(k);
+	return rc;
 }
 
 /* ---- the store of a joined hold ---- */
@@ -492,7 +482,7 @@ nested_open(struct store **ret, struct nested *k, struct fault *f)
 
 	k->keeper = -1;
 	if (addresses && *addresses && (identify(k) || k->where->ended))
-		rc = search(k, f);
+		rc = search(k, JOIN_HOLD, f);
 	if (rc != RC_OK) {
 		leave(k);
 		return rc == RC_LOST ? nested_site_check(k->where, f) : rc;

@@ -55,8 +55,12 @@ struct nested {
  */
 enum rc nested_open(struct store **ret, struct nested *, struct fault *);
 
-/* For a process that joins nothing: would a run of the plan's keys join one keeper's hold? */
-bool nested_look(struct nested *);
+/*
+ * What nested_open() would do, for a process that joins nothing.  RC_OK: join a keeper's
+ * hold.  RC_LOST: take the keys from the server.  RC_PROTOCOL: refuse.  RC_AGAIN, RC_SYSTEM:
+ * that is not known.
+ */
+enum rc nested_look(struct nested *);
 
 /* ---- dlock release ---- */
 
