@@ -44,8 +44,7 @@ door_open(struct door *d, const struct plan *p, pid_t root)
 	d->used = d->present = 0;
 	d->out_of_fds = d->asked = false;
 	d->root = root;
-	d->listener = keeper_address_listen(
-	    d->address, &(struct keys){p->site.backend, p->keys, p->nkeys});
+	d->listener = keeper_address_listen(d->address, p);
 	d->spares = p->cmd == CMD_HOLD;
 	d->spare = -1;
 	keep_spare(d);

@@ -65,8 +65,11 @@ static void
 tell_grant(struct keeper *k)
 {
 	const struct anchors anchors = lock_anchors(&k->lock);
+	const struct msg m = {.kind = MSG_GRANTED,
+	    .token = k->lock.grant.token,
+	    .slot = k->lock.grant.slot};
 
-	news_grant(&k->in.news, &k->lock.grant, &anchors);
+	news_message(&k->in.news, &m, &anchors);
 }
 
 /* What a command is told. */
@@ -405,7 +408,10 @@ unanswered(struct keeper *k, const struct fault *f)
 {
 	if (!k->in.news.suspect && run_guarded(k->run))
 		outside_look(run_guarded(k->run)); /* before it may be lost */
-	news_suspect(&k->in.news, k->keep.lease.term_at - instant_now(), f->text);
+	if (!k->in.news.suspect)
+		news_send(&k->in.news, MSG_SUSPECT, k->keep.lease.term_at - instant_now(),
+		    f->text);
+	k->in.news.suspect = true;
 	if (k->keep.ending.kind != END_LOST)
 		k->fault = *f;
 	react(k, EV_UNANSWERED, 0);
@@ -421,7 +427,9 @@ renew(struct keeper *k)
 	news_notice(&k->in.news);
 	switch (rc) {
 	case RC_OK:
-		news_trust(&k->in.news);
+		if (k->in.news.suspect)
+			news_send(&k->in.news, MSG_TRUSTED, 0, "");
+		k->in.news.suspect = false;
 		if (k->keep.ending.kind != END_LOST)
 			k->fault.text[0] = '\0';
 		react_to_lease(k, EV_RENEWED);

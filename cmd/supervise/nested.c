@@ -75,20 +75,11 @@ refuse(const char *named, const char *why, struct fault *f)
 	    text_name(key, sizeof key, named), why);
 }
 
-/* One of our keys that the keeper has, as its address says; NULL: none. */
-static const char *
-named_key(const struct nested *k, const struct keeper_address *a)
-{
-	const struct plan *p = k->plan;
-
-	return keeper_address_key(a, &(struct keys){p->site.backend, p->keys, p->nkeys});
-}
-
 static enum rc
 not_asked(const struct nested *k, const struct keeper_address *a, const char *why,
     struct fault *f)
 {
-	const char *key = named_key(k, a);
+	const char *key = keeper_address_key(a, k->plan);
 
 	return key ? refuse(key, why, f) : RC_LOST;
 }
@@ -224,7 +215,7 @@ ask_keeper(struct nested *k, const struct keeper_address *a, enum join_verb verb
     struct join_answer *answer, struct fault *f)
 {
 	instant until = instant_now() + JOIN_PATIENCE;
-	const char *key = named_key(k, a);
+	const char *key = keeper_address_key(a, k->plan);
 	bool full = false; /* so it has said; the last question may not be answered */
 
 	for (;;) {

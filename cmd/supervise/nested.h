@@ -25,7 +25,6 @@
 #define DLOCK_NESTED_H
 
 #include "door.h"
-#include "nested_site.h"
 
 /* Which locks a store of that backend has, as backend.identify says.  Not RC_OK: not known. */
 enum rc nested_identify(
