@@ -99,18 +99,6 @@ fill_in(const struct run *r, const struct go *go, const char *outer)
 		    r->plan, go, later[TOKENS], child_tokens_room(r->plan));
 }
 
-/*
- * Signals that came while we waited are delivered when the mask goes back, as they would
- * have been.
- */
-static void
-restore(const struct origin *o)
-{
-	if (o->chld_ignored)
-		signal(SIGCHLD, SIG_IGN);
-	sigprocmask(SIG_SETMASK, &o->mask, NULL);
-}
-
 static _Noreturn void
 stub(int gate, pid_t keeper, const struct run *r)
 {
@@ -134,7 +122,10 @@ stub(int gate, pid_t keeper, const struct run *r)
 	fill_in(r, &go, outer);
 	/* from here on what happens to us happens to the command */
 	atomic_store(exec, EXEC_CALLED);
-	restore(r->origin);
+	if (r->origin->chld_ignored)
+		signal(SIGCHLD, SIG_IGN);
+	/* signals that came while we waited are delivered now, as they would have been */
+	sigprocmask(SIG_SETMASK, &r->origin->mask, NULL);
 	/* path has a slash: no search, but a script without #! gets its shell */
 	execvp(r->path, r->plan->command.argv);
 	atomic_store(exec, errno);

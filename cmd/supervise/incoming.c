@@ -322,14 +322,6 @@ enum {
 	SLOTS = SLOT_DOOR + 1 + DOOR_PEERS
 };
 
-static int
-gate_fd(const struct incoming *in)
-{
-	if (in->run->body)
-		return awaits_body(in) ? in->run->body->outside.fd : -1;
-	return in->keep->phase == PH_ASK ? -1 : in->child.gate;
-}
-
 /* Not longer than the front may doubt that we are alive. */
 bool
 incoming_wait(struct incoming *in, int fd, short events, instant until)
@@ -337,10 +329,13 @@ incoming_wait(struct incoming *in, int fd, short events, instant until)
 	struct pollfd set[SLOTS];
 	struct signalfd_siginfo info;
 	nfds_t n = SLOT_DOOR + door_poll(&in->door, set + SLOT_DOOR);
+	int gate = in->keep->phase == PH_ASK ? -1 : in->child.gate;
 	bool ready;
 
+	if (in->run->body)
+		gate = awaits_body(in) ? in->run->body->outside.fd : -1;
 	set[SLOT_LINK] = (struct pollfd){.fd = in->news.link, .events = POLLIN};
-	set[SLOT_GATE] = (struct pollfd){.fd = gate_fd(in), .events = POLLIN};
+	set[SLOT_GATE] = (struct pollfd){.fd = gate, .events = POLLIN};
 	set[SLOT_BACKEND] = (struct pollfd){.fd = fd, .events = events};
 	set[SLOT_ALERT] = (struct pollfd){
 	    .fd = keep_wants_alert(in->keep, instant_now()) ? in->news.host->alert : -1,

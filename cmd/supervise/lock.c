@@ -50,11 +50,16 @@ lock_init(struct lock *l, const struct plan *p, const struct nested_site *where,
 
 /* ---- opening ---- */
 
+/* At an outer keeper, or else at the plan's backend. */
 static enum rc
-open_backend(struct lock *l, struct fault *f)
+open_store(struct lock *l, struct fault *f)
 {
 	const struct plan *p = l->plan;
+	enum rc rc = nested_open(&l->store, &l->outer, f);
 
+	l->nested = l->store != NULL;
+	if (rc != RC_OK || l->store)
+		return rc;
 	if (!p->site.backend->open)
 		return fault_set(f, RC_CONFIG,
 		    "this dlock was built without the %s backend (dlock version)",
@@ -63,16 +68,6 @@ open_backend(struct lock *l, struct fault *f)
 		return multi_open(&l->store, l->host, p->site.backend, &l->where->site,
 		    p->keys, p->nkeys, f);
 	return p->site.backend->open(&l->store, l->host, &l->where->site, f);
-}
-
-/* At an outer keeper, or else at the plan's backend. */
-static enum rc
-open_store(struct lock *l, struct fault *f)
-{
-	enum rc rc = nested_open(&l->store, &l->outer, f);
-
-	l->nested = l->store != NULL;
-	return rc == RC_OK && !l->store ? open_backend(l, f) : rc;
 }
 
 enum rc
@@ -104,43 +99,28 @@ lock_trace(struct lock *l, void (*tell)(void *ctx, const char *line), void *ctx)
 
 /* ---- the calls ---- */
 
-/* What was granted for each key. */
-static void
-note_parts(struct lock *l)
+enum rc
+lock_acquire(struct lock *l, instant until, struct fault *f)
 {
+	struct fault unused;
+	enum rc rc = l->store->backend->lock->acquire(
+	    l->store, &l->claim, until, &l->grant, f);
+
+	if (rc != RC_OK || l->nested) {
+		l->identified = rc == RC_OK;
+		return rc;
+	}
 	for (size_t i = 0; i < l->plan->nkeys; i++) {
 		const struct grant *g = grant_of(l, i);
 
 		l->outer.parts[i] = (struct join_part){g->token, g->slot};
 	}
-}
-
-/*
- * Which locks they are is found out now: what leads to them (a link, a service, an option
- * file) may lead elsewhere when somebody wants to join.
- */
-static void
-note_identity(struct lock *l)
-{
-	struct fault f;
-
+	/*
+	 * which locks they are is found out now: what leads to them (a link, a service,
+	 * an option file) may lead elsewhere when somebody wants to join
+	 */
 	l->identified = nested_identify(&l->outer.identity, l->plan->site.backend,
-			    l->store, &f) == RC_OK;
-}
-
-enum rc
-lock_acquire(struct lock *l, instant until, struct fault *f)
-{
-	enum rc rc = l->store->backend->lock->acquire(
-	    l->store, &l->claim, until, &l->grant, f);
-
-	if (rc != RC_OK)
-		return rc;
-	l->identified = l->nested;
-	if (!l->nested) {
-		note_parts(l);
-		note_identity(l);
-	}
+			    l->store, &unused) == RC_OK;
 	return RC_OK;
 }
 

@@ -38,19 +38,6 @@ start_origin(struct origin *o)
 		close(tty);
 }
 
-static bool
-make_owner(struct run *r, uint64_t *seed)
-{
-	unsigned char bytes[OWNER_CHARS / 2 + sizeof *seed];
-
-	if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
-		return false;
-	for (size_t i = 0; i < OWNER_CHARS / 2; i++)
-		snprintf(r->owner + 2 * i, 3, "%02x", bytes[i]);
-	memcpy(seed, bytes + OWNER_CHARS / 2, sizeof *seed);
-	return true;
-}
-
 /* Nothing is begun: `why` is errno's, unless another reason is said. */
 static struct verdict
 refused(const struct plan *p, enum rc rc, const char *what, const char *why)
@@ -87,6 +74,7 @@ prepare(struct run *r, struct plan *p)
 {
 	static struct nested_site where;
 	static char site[SITE_BYTES];
+	unsigned char bytes[OWNER_CHARS / 2 + sizeof p->terms.seed];
 
 	r->began = instant_now();
 	if (r->body)
@@ -99,7 +87,12 @@ prepare(struct run *r, struct plan *p)
 	r->site = site;
 	r->has_elders = tree_has_children();
 	r->shared = shared_new();
-	return r->shared && make_owner(r, &p->terms.seed) && link_open(r->ends) == 0;
+	if (!r->shared || getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+		return false;
+	for (size_t i = 0; i < OWNER_CHARS / 2; i++)
+		snprintf(r->owner + 2 * i, 3, "%02x", bytes[i]);
+	memcpy(&p->terms.seed, bytes + OWNER_CHARS / 2, sizeof p->terms.seed);
+	return link_open(r->ends) == 0;
 }
 
 struct verdict

@@ -427,16 +427,6 @@ send_by(int pidfd, const struct aim *a)
 	return true;
 }
 
-/* Nothing is needed for this but a number. */
-static void
-signal_command(const struct aim *a)
-{
-	if (a->command && a->leads)
-		send_to(-a->command, a);
-	if (a->command && (!a->leads || getpgid(a->command) != a->command))
-		send_to(a->command, a);
-}
-
 static bool
 is_still(const struct process *p)
 {
@@ -558,7 +548,11 @@ tree_signal(pid_t root, const struct aim *a)
 	struct processes l;
 	size_t alive;
 
-	signal_command(a);
+	/* nothing is needed for the command but its number */
+	if (a->command && a->leads)
+		send_to(-a->command, a);
+	if (a->command && (!a->leads || getpgid(a->command) != a->command))
+		send_to(a->command, a);
 	l = list_processes();
 	if (root)
 		mark_below(&l, number_in_proc(root), a->spared);
@@ -578,7 +572,8 @@ tree_signal(pid_t root, const struct aim *a)
 void
 outside_look(struct outside *o)
 {
-	tree_signal(0, &(struct aim){.outside = o});
+	if (o)
+		tree_signal(0, &(struct aim){.outside = o});
 }
 
 bool

@@ -76,7 +76,10 @@ bool outside_open(struct outside *, pid_t);
 /* Has the process itself ended? */
 bool outside_has_ended(const struct outside *);
 
-/* Looks which processes are below it: to know them when their parents have died. */
+/*
+ * Looks which processes are below it, unless it is NULL: to know them when their parents
+ * have died.
+ */
 void outside_look(struct outside *);
 
 struct aim {

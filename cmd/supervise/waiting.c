@@ -47,12 +47,6 @@ waiting_begin(
 	g->line.next = g->began + (g->line.live ? LIVE_FIRST : PLAIN_FIRST);
 }
 
-static void
-hear_trouble(struct waiting *g, const char *text)
-{
-	text_clean(g->seen.trouble, sizeof g->seen.trouble, text, strlen(text));
-}
-
 /*
  * The end of a freeze, from how long it was to last and how old it is.  The time of day is
  * ours.
@@ -78,12 +72,18 @@ hear_end(struct waiting *g, const struct msg *m)
 void
 waiting_heard(struct waiting *g, const struct msg *m)
 {
-	g->seen.key = g->plan->keys[m->key];
-	if (m->kind == MSG_RETRYING) {
-		hear_trouble(g, m->text);
+	if (m->kind == MSG_NOTICE) {
+		g->seen.noticed = true;
+		waiting_pause(g);
 		return;
 	}
-	hear_trouble(g, "");
+	g->seen.key = g->plan->keys[m->key];
+	if (m->kind == MSG_RETRYING) {
+		text_clean(
+		    g->seen.trouble, sizeof g->seen.trouble, m->text, strlen(m->text));
+		return;
+	}
+	*g->seen.trouble = '\0';
 	g->seen.named = *m->holding.record != '\0';
 	g->seen.position = m->number;
 	g->seen.holding = m->holding;
@@ -242,13 +242,6 @@ waiting_resized(struct waiting *g)
 {
 	if (g->line.drawn)
 		g->line.next = 0;
-}
-
-void
-waiting_noticed(struct waiting *g)
-{
-	g->seen.noticed = true;
-	waiting_pause(g);
 }
 
 void

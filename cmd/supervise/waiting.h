@@ -19,7 +19,7 @@ enum { HOLDER_BYTES = 700, SLOTS_BYTES = 48 };
 /* The line that is drawn, or those that are printed. */
 struct waiting_line {
 	bool live, drawn, spoken;
-	instant next;
+	instant next; /* when waiting_tick() has something to do */
 };
 
 /* What has been heard of the lock. */
@@ -48,21 +48,14 @@ struct waiting {
 void waiting_begin(
     struct waiting *, const struct plan *, const struct shared *, bool has_tty);
 
-/* MSG_NOTICE is said next: the server has answered, and may not say who holds the lock. */
-void waiting_noticed(struct waiting *);
-
-/* MSG_WAITING or MSG_RETRYING. */
+/*
+ * MSG_WAITING, MSG_RETRYING, or MSG_NOTICE, which is said next: the server has answered,
+ * and may not say who holds the lock.
+ */
 void waiting_heard(struct waiting *, const struct msg *);
 
 /* The terminal has another size: what is drawn may not fit any more. */
 void waiting_resized(struct waiting *);
-
-/* When waiting_tick() has something to do next. */
-static inline instant
-waiting_next(const struct waiting *g)
-{
-	return g->line.next;
-}
 
 void waiting_tick(struct waiting *, instant now);
 
