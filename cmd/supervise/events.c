@@ -50,25 +50,16 @@ put_kind(struct object *j, enum lock_kind kind, unsigned limit)
 
 /* The holders of what we wait for, if they are known. */
 static void
-put_holding(struct object *j, const struct msg *m)
+put_holding(struct object *j, const struct holding *h)
 {
-	if (m->holding.frozen)
+	if (h->frozen)
 		object_truth(j, "frozen", true);
-	if (m->holding.holders > 0) {
-		put_kind(j, m->holding.kind, m->holding.limit);
-		object_number(j, "holders", m->holding.holders);
+	if (h->holders > 0) {
+		put_kind(j, h->kind, h->limit);
+		object_number(j, "holders", h->holders);
 	}
-	if (*m->holding.record)
-		object_string(j, "holder", m->holding.record);
-}
-
-static void
-put_grant(struct object *j, const struct plan *p, const struct msg *m)
-{
-	object_number(j, "token", m->token);
-	put_kind(j, p->claim.kind, p->claim.limit);
-	if (p->claim.kind == KIND_LIMIT)
-		object_number(j, "slot", m->slot);
+	if (*h->record)
+		object_string(j, "holder", h->record);
 }
 
 void
@@ -96,13 +87,17 @@ events_message(const struct plan *p, const struct msg *m)
 	    !shapes[m->kind].event)
 		return;
 	events_begin(&j, line, p, shapes[m->kind].event);
-	if (m->kind == MSG_GRANTED)
-		put_grant(&j, p, m);
+	if (m->kind == MSG_GRANTED) {
+		object_number(&j, "token", m->token);
+		put_kind(&j, p->claim.kind, p->claim.limit);
+	}
+	if (m->kind == MSG_GRANTED && p->claim.kind == KIND_LIMIT)
+		object_number(&j, "slot", m->slot);
 	if (shapes[m->kind].number)
 		object_number(&j, shapes[m->kind].number,
 		    m->kind == MSG_SUSPECT ? m->number / NS_PER_MS : m->number);
 	if (m->kind == MSG_WAITING)
-		put_holding(&j, m);
+		put_holding(&j, &m->holding);
 	if (shapes[m->kind].text && *m->text)
 		object_string(&j, shapes[m->kind].text, m->text);
 	events_finish(&j, p, SAY_AT_ONCE);

@@ -63,28 +63,22 @@ open_stderr(const struct body *b)
 	return fd;
 }
 
-static bool
-write_line(int fd, const char *line, ssize_t n)
-{
-	ssize_t sent = send(fd, line, n, MSG_DONTWAIT | MSG_NOSIGNAL);
-
-	return (sent < 0 && errno == ENOTSOCK ? write(fd, line, n) : sent) == n;
-}
-
 /* False: it may be tried again. */
 static bool
 tell_script(const struct run *r, const char *text)
 {
 	char line[sizeof((struct verdict *)0)->line + 16];
 	int fd = open_stderr(r->body), n;
-	bool told;
+	ssize_t sent;
 
 	if (fd < 0)
 		return true;
 	n = snprintf(line, sizeof line, "dlock: %s\n", text);
-	told = write_line(fd, line, n);
+	sent = send(fd, line, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (sent < 0 && errno == ENOTSOCK)
+		sent = write(fd, line, n);
 	close(fd);
-	return told;
+	return sent == n;
 }
 
 /* ---- not renewed ---- */

@@ -63,50 +63,18 @@ identify(struct nested *k)
 
 /* ---- one keeper ---- */
 
-/* It has the key `named`, or seems to, and cannot be joined. */
+/* It has the key `named`, or seems to, and cannot be joined; NULL: it has none of ours. */
 static enum rc
 refuse(const char *named, const char *why, struct fault *f)
 {
 	char key[400];
 
+	if (!named)
+		return RC_LOST;
 	return fault_set(f, RC_PROTOCOL,
 	    "the dlock around it (DLOCK_KEEPER) has %s and %s; a run that waits for its own parent would never end; "
 	    "unset DLOCK_KEEPER if this is none of its parts",
 	    text_name(key, sizeof key, named), why);
-}
-
-static enum rc
-not_asked(const struct nested *k, const struct keeper_address *a, const char *why,
-    struct fault *f)
-{
-	const char *key = keeper_address_key(a, k->plan);
-
-	return key ? refuse(key, why, f) : RC_LOST;
-}
-
-static enum rc
-await_connection(const struct nested *k, const struct keeper_address *to, instant until,
-    int fd, struct fault *f)
-{
-	pid_t pid;
-
-	while (keeper_address_connect(to, fd) != 0) {
-		if (errno != EAGAIN && errno != EINTR)
-			return keeper_address_is_near(to, fd)
-			    ? RC_LOST
-			    : not_asked(k, to,
-				  "cannot be asked from here (another network namespace?)",
-				  f);
-		if (instant_now() >= until) /* too many others wait to be accepted */
-			return fault_set(
-			    f, RC_AGAIN, "the enclosing dlock does not answer");
-		if (k->host->wait(k->host, -1, 0, instant_now() + JOIN_RETRY) ==
-		    WOKE_STOP)
-			return RC_STOP;
-	}
-	return keeper_address_is_ours(fd, &pid)
-	    ? RC_OK
-	    : not_asked(k, to, "is another user's", f);
 }
 
 static void
@@ -121,15 +89,15 @@ leave(struct nested *k)
 }
 
 /*
- * Connects to a keeper.  Not RC_OK: there is no connection, and RC_LOST: nobody of ours is
- * there any more; RC_PROTOCOL: it has a key of ours, but cannot be asked; RC_AGAIN: it is
- * full, or frozen; RC_SYSTEM, RC_STOP.
+ * Connects to a keeper.  RC_LOST: nobody of ours is there any more; RC_PROTOCOL: it has a
+ * key of ours, but cannot be asked; RC_AGAIN: it is full, or frozen; RC_SYSTEM, RC_STOP.
  */
 static enum rc
 connect_to(
     struct nested *k, const struct keeper_address *to, instant until, struct fault *f)
 {
-	enum rc rc;
+	const char *key = keeper_address_key(to, k->plan);
+	pid_t pid;
 
 	if (to->n == 0)
 		return RC_LOST;
@@ -137,10 +105,23 @@ connect_to(
 	if (k->keeper < 0)
 		return fault_set(
 		    f, RC_SYSTEM, "cannot open a socket: %s", strerror(errno));
-	rc = await_connection(k, to, until, k->keeper, f);
-	if (rc != RC_OK)
-		leave(k);
-	return rc;
+	while (keeper_address_connect(to, k->keeper) != 0) {
+		if (errno != EAGAIN && errno != EINTR)
+			return keeper_address_is_near(to, k->keeper)
+			    ? RC_LOST
+			    : refuse(key,
+				  "cannot be asked from here (another network namespace?)",
+				  f);
+		if (instant_now() >= until) /* too many others wait to be accepted */
+			return fault_set(
+			    f, RC_AGAIN, "the enclosing dlock does not answer");
+		if (k->host->wait(k->host, -1, 0, instant_now() + JOIN_RETRY) ==
+		    WOKE_STOP)
+			return RC_STOP;
+	}
+	return keeper_address_is_ours(k->keeper, &pid)
+	    ? RC_OK
+	    : refuse(key, "is another user's", f);
 }
 
 /* Returns how much of *a is to be sent. */
@@ -158,16 +139,10 @@ write_ask(struct join_ask *a, const struct nested *k, enum join_verb verb)
 	return key - (char *)a;
 }
 
-static enum rc
-has_no_room(struct fault *f)
-{
-	return fault_set(f, RC_AGAIN,
-	    "the enclosing dlock has no room for one more run that joins it");
-}
-
 /*
  * Asks the connected keeper for the plan's keys.  RC_OK: it has some, says *answer.
- * RC_LOST: it has none.  RC_AGAIN: it does not answer, or has no room; RC_STOP.
+ * RC_LOST: it has none.  RC_AGAIN: it does not answer, or has no room, says *answer;
+ * RC_STOP.
  */
 static enum rc
 ask(const struct nested *k, enum join_verb verb, instant until,
@@ -189,7 +164,7 @@ ask(const struct nested *k, enum join_verb verb, instant until,
 		if (n == JOIN_CALL)
 			continue; /* we are asking already */
 		if (n == sizeof *answer && answer->full)
-			return has_no_room(f);
+			return RC_AGAIN;
 		if (n >= 0 || (errno != EAGAIN && errno != EINTR))
 			return fault_set(
 			    f, RC_LOST, "the enclosing dlock no longer holds the lock");
@@ -231,7 +206,8 @@ ask_keeper(struct nested *k, const struct keeper_address *a, enum join_verb verb
 		if (rc != RC_AGAIN || !full)
 			return rc;
 		if (instant_now() + JOIN_RETRY >= until)
-			return has_no_room(f);
+			return fault_set(f, RC_AGAIN,
+			    "the enclosing dlock has no room for one more run that joins it");
 		leave(k);
 		if (k->host->wait(k->host, -1, 0, instant_now() + JOIN_RETRY) ==
 		    WOKE_STOP)
@@ -287,24 +263,20 @@ kind_words(enum lock_kind kind, unsigned limit, char *out, size_t size)
 	return out;
 }
 
+/* No keeper has all of it, but one has something. */
 static enum rc
-refuse_kind(const struct plan *p, const struct found *found, struct fault *f)
+refuse_found(const struct plan *p, const struct found *found, struct fault *f)
 {
-	char key[400], theirs[32], ours[32];
+	char key[400], held[120], more[120], theirs[32], ours[32];
+	unsigned other = found->other & ~found->held;
 
-	return fault_set(f, RC_PROTOCOL,
-	    "the dlock around it (DLOCK_KEEPER) has %s %s, and it is asked for %s here: this run would wait for its own "
-	    "parent for ever; ask for the same kind there, or unset DLOCK_KEEPER if this is none of its parts",
-	    text_name(key, sizeof key, first_key(p, found->other & ~found->held)),
-	    kind_words(found->kind, found->limit, theirs, sizeof theirs),
-	    kind_words(p->claim.kind, p->claim.limit, ours, sizeof ours));
-}
-
-static enum rc
-refuse_mixture(const struct plan *p, const struct found *found, struct fault *f)
-{
-	char held[120], more[120];
-
+	if (other)
+		return fault_set(f, RC_PROTOCOL,
+		    "the dlock around it (DLOCK_KEEPER) has %s %s, and it is asked for %s here: this run would wait for its own "
+		    "parent for ever; ask for the same kind there, or unset DLOCK_KEEPER if this is none of its parts",
+		    text_name(key, sizeof key, first_key(p, other)),
+		    kind_words(found->kind, found->limit, theirs, sizeof theirs),
+		    kind_words(p->claim.kind, p->claim.limit, ours, sizeof ours));
 	if (found->held == all_keys(p))
 		return fault_set(f, RC_PROTOCOL,
 		    "the dlocks around it (DLOCK_KEEPER) have its keys, but none of them has all, and a run joins one; "
@@ -353,10 +325,9 @@ search(struct nested *k, enum join_verb verb, struct fault *f)
 		if (rc != RC_OK && rc != RC_LOST)
 			return rc;
 	}
-	if (k->keeper < 0 && found.other & ~found.held)
-		return refuse_kind(k->plan, &found, f);
 	if (k->keeper < 0)
-		return found.held ? refuse_mixture(k->plan, &found, f) : RC_LOST;
+		return found.held | found.other ? refuse_found(k->plan, &found, f)
+						: RC_LOST;
 	if (job_is_wanted(&k->plan->claim.job))
 		return fault_set(f, RC_USAGE,
 		    "the dlock around it (DLOCK_KEEPER) holds the lock already, and what --once and --cooldown remember is "
@@ -497,10 +468,8 @@ nested_open(struct store **ret, struct nested *k, struct fault *f)
 
 /* Nobody but a keeper of ours is told anything: the name may be anybody's by now. */
 static enum rc
-connect_to_hold(int fd, const struct keeper_address *a, struct fault *f)
+connect_to_hold(int fd, const struct keeper_address *a, pid_t *pid, struct fault *f)
 {
-	pid_t pid;
-
 	while (keeper_address_connect(a, fd) != 0) {
 		if (errno != EINTR && !keeper_address_is_near(a, fd))
 			return fault_set(f, RC_DENIED,
@@ -509,21 +478,9 @@ connect_to_hold(int fd, const struct keeper_address *a, struct fault *f)
 			return fault_set(f, RC_LOST,
 			    "nothing is held under this handle: it was released, its time or its process has ended, or it was lost more than a minute ago");
 	}
-	if (!keeper_address_is_ours(fd, &pid))
+	if (!keeper_address_is_ours(fd, pid))
 		return fault_set(f, RC_LOST, "this handle is another user's");
 	return RC_OK;
-}
-
-static enum rc
-keeper_is_silent(int fd, struct fault *f)
-{
-	pid_t pid = 0;
-
-	(void)keeper_address_is_ours(fd, &pid);
-	return fault_set(f, RC_SYSTEM,
-	    "dlock's keeper process (pid %d) does not answer: it is stopped, or this machine is overloaded; "
-	    "it releases the lock once it goes on",
-	    (int)pid);
 }
 
 /*
@@ -531,7 +488,7 @@ keeper_is_silent(int fd, struct fault *f)
  * none is told the keeper is asked again, and has to say at least that it is alive.
  */
 static enum rc
-await_outcome(int fd, struct join_outcome *o, struct fault *f)
+await_outcome(int fd, pid_t keeper, struct join_outcome *o, struct fault *f)
 {
 	const struct join_ask ask = {.version = JOIN_VERSION, .verb = JOIN_RELEASE};
 	const size_t size = offsetof(struct join_ask, keys) + 1;
@@ -546,7 +503,10 @@ await_outcome(int fd, struct join_outcome *o, struct fault *f)
 		else if (n >= 0 || (errno != EAGAIN && errno != EINTR))
 			break;
 		else if (errno == EAGAIN && !alive)
-			return keeper_is_silent(fd, f);
+			return fault_set(f, RC_SYSTEM,
+			    "dlock's keeper process (pid %d) does not answer: it is stopped, or this machine is overloaded; "
+			    "it releases the lock once it goes on",
+			    (int)keeper);
 		else if (errno == EAGAIN) {
 			alive = false;
 			send(fd, &ask, size, MSG_NOSIGNAL);
@@ -565,6 +525,7 @@ nested_release(const char *handle, struct join_outcome *o, struct fault *f)
 {
 	const struct timeval patience = {.tv_sec = SILENCE / NS_PER_S};
 	struct keeper_address a;
+	pid_t keeper;
 	enum rc rc;
 	int fd;
 
@@ -575,9 +536,9 @@ nested_release(const char *handle, struct join_outcome *o, struct fault *f)
 		return fault_set(
 		    f, RC_SYSTEM, "cannot open a socket: %s", strerror(errno));
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-	rc = connect_to_hold(fd, &a, f);
+	rc = connect_to_hold(fd, &a, &keeper, f);
 	if (rc == RC_OK)
-		rc = await_outcome(fd, o, f);
+		rc = await_outcome(fd, keeper, o, f);
 	close(fd);
 	return rc;
 }
