@@ -138,7 +138,7 @@ find_keys(
 {
 	const char *key = ask->keys, *end = (const char *)ask + n;
 
-	if (!*ask->identity || !o->identity ||
+	if (!*ask->identity ||
 	    strncmp(ask->identity, o->identity->text, sizeof ask->identity) != 0)
 		return;
 	for (size_t i = 0; i < KEYS_MAX && key < end; i++) {

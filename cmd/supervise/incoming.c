@@ -289,7 +289,7 @@ serve_door(struct incoming *in, const struct pollfd *set)
 {
 	struct offer offer = {
 	    .plan = in->run->plan,
-	    .identity = in->lock->identified ? &in->lock->outer.identity : NULL,
+	    .identity = &in->lock->outer.identity,
 	    .ours = in->keep->phase == PH_HOLD && !keep_is_lost(in->keep),
 	    .sent = in->keep->lease.sent,
 	    .lease = in->keep->lease.length,

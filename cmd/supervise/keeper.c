@@ -459,16 +459,13 @@ await_question(struct keeper *k)
 {
 	instant until = instant_now() + QUESTION_PATIENCE;
 	instant term = k->run->body ? k->run->body->until : NEVER;
-	sigset_t terminate;
 
 	if (!k->run->body || k->keep.ending.kind != END_LOST || k->in.answered ||
 	    k->keep.after.hurry || !atomic_load(&k->shared->front.delivered))
 		return;
 	if (term != NEVER && term > until)
 		until = term;
-	sigemptyset(&terminate);
-	sigaddset(&terminate, SIGTERM);
-	sigprocmask(SIG_UNBLOCK, &terminate, NULL);
+	loop_unblock(SIGTERM);
 	if (chdir("/") != 0)
 		return;
 	while (!k->in.answered && instant_now() < until)

@@ -3,6 +3,7 @@
 
 #include "backends/multi.h"
 #include "cmd/record.h"
+#include "loop.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -102,14 +103,11 @@ lock_trace(struct lock *l, void (*tell)(void *ctx, const char *line), void *ctx)
 enum rc
 lock_acquire(struct lock *l, instant until, struct fault *f)
 {
-	struct fault unused;
 	enum rc rc = l->store->backend->lock->acquire(
 	    l->store, &l->claim, until, &l->grant, f);
 
-	if (rc != RC_OK || l->nested) {
-		l->identified = rc == RC_OK;
+	if (rc != RC_OK || l->nested)
 		return rc;
-	}
 	for (size_t i = 0; i < l->plan->nkeys; i++) {
 		const struct grant *g = grant_of(l, i);
 
@@ -119,8 +117,7 @@ lock_acquire(struct lock *l, instant until, struct fault *f)
 	 * which locks they are is found out now: what leads to them (a link, a service,
 	 * an option file) may lead elsewhere when somebody wants to join
 	 */
-	l->identified = nested_identify(&l->outer.identity, l->plan->site.backend,
-			    l->store, &unused) == RC_OK;
+	(void)nested_identify(&l->outer.identity, l->plan->site.backend, l->store);
 	return RC_OK;
 }
 
@@ -189,15 +186,11 @@ lock_anchors(const struct lock *l)
 void
 lock_close(struct lock *l)
 {
-	sigset_t alrm;
-
 	if (!l->store)
 		return;
 	signal(SIGALRM, SIG_DFL);
-	sigemptyset(&alrm);
-	sigaddset(&alrm, SIGALRM);
 	alarm(CLOSE_PATIENCE);
-	sigprocmask(SIG_UNBLOCK, &alrm, NULL);
+	loop_unblock(SIGALRM);
 	l->store->backend->close(l->store);
 	alarm(0);
 }

@@ -21,7 +21,6 @@ struct lock {
 	instant outer_until; /* nested: so long the outer keeper is to keep it */
 	struct store *store; /* NULL: none is open */
 	struct grant grant;
-	bool identified; /* it is known which locks were granted */
 };
 
 /* The lock is zeroed; all else outlives it. */

@@ -14,20 +14,18 @@
 
 /* ---- which locks ---- */
 
-enum rc
-nested_identify(
-    struct identity *id, const struct backend *b, struct store *s, struct fault *f)
+bool
+nested_identify(struct identity *id, const struct backend *b, struct store *s)
 {
-	enum rc rc;
+	struct fault unused;
+	bool known;
 
 	identity_begin(id, b->name);
 	id->one_lock = s->caps & ONE_LOCK;
-	rc = s->backend->identify
-	    ? s->backend->identify(s, id, f)
-	    : fault_set(f, RC_CONFIG, "%s cannot tell which locks it has", s->where);
-	if (rc == RC_OK && !identity_is_whole(id))
-		return fault_set(f, RC_CONFIG, "too long to be compared");
-	return rc;
+	known = identity_of(s, id, &unused) == RC_OK && identity_is_whole(id);
+	if (!known)
+		*id->text = '\0';
+	return known;
 }
 
 /* A store that is only asked what it is has nothing to wait for. */
@@ -56,7 +54,7 @@ identify(struct nested *k)
 	if (k->where->ended || !b->open ||
 	    b->open(&s, &nobody, &k->where->site, &unused) != RC_OK)
 		return false;
-	known = nested_identify(&k->identity, b, s, &unused) == RC_OK;
+	known = nested_identify(&k->identity, b, s);
 	s->backend->close(s);
 	return known;
 }
@@ -447,6 +445,7 @@ nested_open(struct store **ret, struct nested *k, struct fault *f)
 		rc = search(k, JOIN_HOLD, f);
 	if (rc != RC_OK) {
 		leave(k);
+		*k->identity.text = '\0';
 		return rc == RC_LOST ? nested_site_check(k->where, f) : rc;
 	}
 	j = malloc(sizeof *j);

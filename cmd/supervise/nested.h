@@ -26,9 +26,8 @@
 
 #include "door.h"
 
-/* Which locks a store of that backend has, as backend.identify says.  Not RC_OK: not known. */
-enum rc nested_identify(
-    struct identity *, const struct backend *, struct store *, struct fault *);
+/* Which locks a store of that backend has, as backend.identify says; false: not known, "". */
+bool nested_identify(struct identity *, const struct backend *, struct store *);
 
 /* A run that asks the outer keepers. */
 struct nested {
@@ -39,7 +38,7 @@ struct nested {
 	const instant *keep_until;
 	/* set by nested_open(), if it joins: */
 	int keeper;               /* the connection, which is the hold; -1: none */
-	struct identity identity; /* which locks the plan's keys are there */
+	struct identity identity; /* which locks the plan's keys are there; else "" */
 	struct join_part parts[KEYS_MAX]; /* of the plan's keys */
 };
 

@@ -5,6 +5,7 @@
 #include "cmd/say.h"
 #include "cmd/exit.h"
 #include "events.h"
+#include "loop.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -121,15 +122,12 @@ int
 start_die_of(int sig)
 {
 	struct rlimit none = {0, 0};
-	sigset_t one;
 
 	setrlimit(RLIMIT_CORE, &none); /* one core file, the command's, is enough */
 	prctl(PR_SET_DUMPABLE, 0);
 	signal(sig, SIG_DFL);
 	raise(sig);
-	sigemptyset(&one);
-	sigaddset(&one, sig);
-	sigprocmask(SIG_UNBLOCK, &one, NULL);
+	loop_unblock(sig);
 	return 128 + sig;
 }
 

@@ -387,13 +387,14 @@ mark_outside(struct processes *l, struct outside *o)
 	const struct process *self = find_process(l, own_number()),
 			     *front = find_process(l, number_in_proc(o->front)),
 			     *adopted = front ? front : self;
-	struct processes own = {0};
+	struct process two[2];
+	const struct processes own = {.n = 2, .at = two};
 
 	if (!self)
 		return; /* /proc has shown nobody */
-	add_process(&own, front && front->pid < self->pid ? front : self);
-	if (front && front != self)
-		add_process(&own, front->pid < self->pid ? self : front);
+	two[0] = *self;
+	two[1] = *adopted;
+	qsort(two, 2, sizeof *two, by_pid);
 	note_group(o, find_process(l, root));
 	for (size_t i = 0; i < l->n; i++) {
 		struct process *p = &l->at[i];
@@ -403,7 +404,6 @@ mark_outside(struct processes *l, struct outside *o)
 			is_orphan(o, p, adopted->parent));
 	}
 	mark_below(l, root, &own);
-	free(own.at);
 	keep_marked(&o->known, l);
 }
 
