@@ -526,7 +526,7 @@ front_run(const struct run *r, pid_t keeper)
 	struct signalfd_siginfo info;
 	struct verdict v;
 	struct heard heard = {.words = f.end.words};
-	char holder[HOLDER_BYTES], slots[SLOTS_BYTES];
+	char state[STATE_BYTES];
 	instant wake;
 	sigset_t all;
 	int error;
@@ -570,9 +570,8 @@ front_run(const struct run *r, pid_t keeper)
 	waiting_end(&f.waiting, 0);
 	heard.where = shared_where(r->shared);
 	heard.key = f.waiting.seen.key;
-	heard.frozen = waiting_frozen(&f.waiting);
-	heard.holder = waiting_holder(&f.waiting, holder, sizeof holder);
-	heard.slots = waiting_slots(&f.waiting, slots, sizeof slots);
+	heard.state = waiting_state(
+	    &f.waiting, r->plan->wait.most != 0, state, sizeof state);
 	heard.waited = instant_now() - r->began;
 	v = verdict_of(r->plan, &f.end.ending, &heard);
 	await_keeper(&f);

@@ -43,24 +43,17 @@ static void
 busy(
     struct verdict *v, const struct plan *p, const struct shown *s, const struct heard *h)
 {
-	const char *open = *s->where ? " (" : "", *close = *s->where ? ")" : "",
-		   *still = p->wait.most == 0 ? "" : " still";
-	char key[400], state[80] = "", time[32], end[80];
+	const char *open = *s->where ? " (" : "", *close = *s->where ? ")" : "";
+	char key[400], time[32], end[80];
 
 	text_name(key, sizeof key, h->key);
-	if (h->frozen)
-		snprintf(state, sizeof state, " is%s frozen by", still);
-	else if (*h->slots)
-		snprintf(state, sizeof state, ": %s%s taken,", h->slots, still);
-	else
-		snprintf(state, sizeof state, " is%s held by", still);
 	if (p->wait.most == 0)
 		snprintf(end, sizeof end, "; not waiting (-n), %s", nothing(p));
 	else
 		snprintf(end, sizeof end, " after %s of waiting (-w); %s",
 		    parse_duration_text(h->waited, time, sizeof time), nothing(p));
-	verdict_decide(v, p->wait.conflict_status, "busy", "%s%s%s%s%s %s%s", key, open,
-	    s->where, close, state, h->holder, end);
+	verdict_decide(v, p->wait.conflict_status, "busy", "%s%s%s%s%s%s", key, open,
+	    s->where, close, h->state, end);
 }
 
 /* The server did not answer: how long we have tried is what -w says. */
