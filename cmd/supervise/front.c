@@ -191,11 +191,13 @@ static void
 kill_and_finish(struct front *f, struct ending otherwise, const char *why)
 {
 	struct ending lost = silence;
-	bool begun = atomic_load(&f->shared->exec) == EXEC_CALLED &&
-	    (!f->run->body || atomic_load(&f->shared->front.delivered));
+	bool begun;
 
 	loss_tell(f->run, &lost, why);
 	lost.stuck = !kill_everything(f);
+	/* not earlier: it may begin until it is dead */
+	begun = atomic_load(&f->shared->exec) == EXEC_CALLED &&
+	    (!f->run->body || atomic_load(&f->shared->front.delivered));
 	front_finish(f, lost.stuck || begun ? lost : otherwise, why);
 }
 
@@ -498,16 +500,31 @@ deliver(struct front *f)
 
 /* ---- the process ---- */
 
-/* The keeper leaves right after its last word; a zombie of ours should not outlive us. */
-static void
-await_keeper(struct front *f)
+/* What it all means to the user. */
+static struct verdict
+conclude(struct front *f)
 {
+	const struct run *r = f->run;
 	instant patience = instant_now() + NS_PER_S;
+	char state[STATE_BYTES];
+	struct heard heard = {
+	    .words = f->end.words,
+	    .where = shared_where(r->shared),
+	    .key = f->waiting.seen.key,
+	    .state = state,
+	    .waited = instant_now() - r->began,
+	};
+	struct verdict v;
 
+	waiting_end(&f->waiting, 0);
+	waiting_state(&f->waiting, r->plan->wait.most != 0, state, sizeof state);
+	v = verdict_of(r->plan, &f->end.ending, &heard);
+	/* the keeper leaves right after its last word: a zombie should not outlive us */
 	for (front_reap(f); f->keeper.pid && !atomic_load(&f->shared->end.lingers) &&
 	     instant_now() < patience;
 	     front_reap(f))
 		pause_until(f, patience);
+	return v;
 }
 
 struct verdict
@@ -524,9 +541,6 @@ front_run(const struct run *r, pid_t keeper)
 	};
 	struct pollfd set[SLOTS];
 	struct signalfd_siginfo info;
-	struct verdict v;
-	struct heard heard = {.words = f.end.words};
-	char state[STATE_BYTES];
 	instant wake;
 	sigset_t all;
 	int error;
@@ -567,13 +581,5 @@ front_run(const struct run *r, pid_t keeper)
 		if (!f.end.over && instant_now() >= f.doubt.warn_at)
 			loss_warn(r, &f.doubt);
 	}
-	waiting_end(&f.waiting, 0);
-	heard.where = shared_where(r->shared);
-	heard.key = f.waiting.seen.key;
-	heard.state = waiting_state(
-	    &f.waiting, r->plan->wait.most != 0, state, sizeof state);
-	heard.waited = instant_now() - r->began;
-	v = verdict_of(r->plan, &f.end.ending, &heard);
-	await_keeper(&f);
-	return v;
+	return conclude(&f);
 }

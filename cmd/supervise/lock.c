@@ -36,7 +36,6 @@ lock_init(struct lock *l, const struct plan *p, const struct nested_site *where,
 	l->outer.host = host; /* the rest of it is large, and zeroed */
 	l->outer.plan = p;
 	l->outer.where = where;
-	l->outer.keep_until = &l->outer_until;
 	l->claim = (struct claim){
 	    .key = p->keys[0],
 	    .kind = p->claim.kind,
@@ -160,7 +159,7 @@ lock_release(
 {
 	enum rc rc = RC_OK;
 
-	l->outer_until = keep_until;
+	l->outer.keep_until = keep_until;
 	*l->host->breaker = '\0';
 	if (l->store)
 		rc = l->store->backend->lock->release(l->store, status, until, f);

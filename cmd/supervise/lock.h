@@ -18,7 +18,6 @@ struct lock {
 	struct nested outer; /* its parts and identity are the lock's */
 	bool nested;         /* it is a joined hold */
 	struct claim claim;
-	instant outer_until; /* nested: so long the outer keeper is to keep it */
 	struct store *store; /* NULL: none is open */
 	struct grant grant;
 };

@@ -131,8 +131,8 @@ write_ask(struct join_ask *a, const struct nested *k, enum join_verb verb)
 	*a = (struct join_ask){.version = JOIN_VERSION, .verb = verb};
 	for (size_t i = 0; i < k->plan->nkeys; i++)
 		key = stpcpy(key, k->plan->keys[i]) + 1;
-	if (k->keep_until && *k->keep_until > instant_now())
-		a->keep = *k->keep_until - instant_now();
+	if (k->keep_until > instant_now())
+		a->keep = k->keep_until - instant_now();
 	memcpy(a->identity, k->identity.text, sizeof a->identity);
 	return key - (char *)a;
 }

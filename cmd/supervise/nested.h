@@ -34,8 +34,8 @@ struct nested {
 	struct host *host; /* it waits there */
 	const struct plan *plan;
 	const struct nested_site *where;
-	/* so long the keeper is to keep the lock, whatever becomes of us; may change */
-	const instant *keep_until;
+	instant
+	    keep_until; /* the keeper is to keep the lock so long, whatever becomes of us */
 	/* set by nested_open(), if it joins: */
 	int keeper;               /* the connection, which is the hold; -1: none */
 	struct identity identity; /* which locks the plan's keys are there; else "" */
