@@ -5,7 +5,6 @@
 #include "cmd/text.h"
 #include "events.h"
 #include "loop.h"
-#include "loss.h"
 #include "waiting.h"
 #include "watch.h"
 

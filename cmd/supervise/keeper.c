@@ -4,7 +4,7 @@
 #include "cmd/parse.h"
 #include "cmd/record.h"
 #include "incoming.h"
-#include "loss.h"
+#include "events.h"
 #include "tree.h"
 #include "verdict.h"
 

@@ -38,6 +38,7 @@
 #include "verdict.h"
 
 #include <stdatomic.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 /* What ps(1) shows of a hold in the background; nothing goes by it. */
@@ -236,10 +237,9 @@ struct body {
 	 */
 	bool (*deliver)(const struct run *);
 	pid_t asker; /* waits for the delivery */
-	/* what stderr was when hold was started: loss.h */
+	/* what stderr was when hold was started: events.h */
 	bool has_stderr;
-	dev_t stderr_device;
-	ino_t stderr_inode;
+	struct stat errors;
 };
 
 struct run {
