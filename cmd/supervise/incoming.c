@@ -93,25 +93,21 @@ body_wake(const struct incoming *in)
 static void
 check_gate(struct incoming *in)
 {
-	int error = 0;
+	int exec;
 
-	if (in->child.gate < 0 || in->keep->phase == PH_ASK)
+	if (in->child.gate < 0 || in->keep->phase == PH_ASK ||
+	    !child_gate(&in->child, &exec))
 		return;
-	switch (child_gate(&in->child, &error)) {
-	case GATE_WAITING:
-		break;
-	case GATE_STARTED:
+	if (exec == EXEC_CALLED) {
 		if (in->run->plan->show.status_fd >= 0)
 			news_send(&in->news, MSG_STARTED, in->child.pid, "");
 		react(in, EV_STARTED, 0);
-		break;
-	case GATE_FAILED:
-		if (error == 0 && in->keep->phase == PH_HOLD)
-			fault_set(in->fault, RC_SYSTEM,
-			    "the process that was to become the command could not begin");
-		react(in, EV_EXEC_FAILED, error);
-		break;
+		return;
 	}
+	if (exec == EXEC_NOT_CALLED && in->keep->phase == PH_HOLD)
+		fault_set(in->fault, RC_SYSTEM,
+		    "the process that was to become the command could not begin");
+	react(in, EV_EXEC_FAILED, exec);
 }
 
 void

@@ -3,8 +3,8 @@
 
 #include "cmd/parse.h"
 #include "cmd/record.h"
-#include "incoming.h"
 #include "events.h"
+#include "incoming.h"
 #include "tree.h"
 #include "verdict.h"
 
