@@ -44,12 +44,6 @@ net_of(int fd)
 										: 0;
 }
 
-bool
-keeper_address_is_near(const struct keeper_address *a, int fd)
-{
-	return a->net == net_of(fd);
-}
-
 /* "/BACKEND" at `text`; versions before 7 of door.h had none, but hashes. */
 static void
 read_backend(struct keeper_address *a, const char *text)
@@ -125,15 +119,6 @@ fill_socket(struct sockaddr_un *out, const char *name, size_t n)
 	return offsetof(struct sockaddr_un, sun_path) + 1 + n;
 }
 
-int
-keeper_address_connect(const struct keeper_address *a, int fd)
-{
-	struct sockaddr_un to;
-	socklen_t size = fill_socket(&to, a->name, a->n);
-
-	return connect(fd, (struct sockaddr *)&to, size);
-}
-
 /*
  * Under a name that is never used again: a process left behind must not find another
  * keeper at it.  And not the owner's, since every user of this machine can read it.
@@ -177,6 +162,27 @@ keeper_address_is_ours(int fd, pid_t *pid)
 		return false;
 	*pid = peer.pid;
 	return true;
+}
+
+int
+keeper_address_connect(const struct keeper_address *a, int flags, pid_t *pid)
+{
+	struct sockaddr_un to;
+	socklen_t size = fill_socket(&to, a->name, a->n);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0), error = 0;
+
+	if (fd < 0)
+		return -1;
+	while (!error && connect(fd, (struct sockaddr *)&to, size) != 0)
+		if (errno == EAGAIN)
+			error = EAGAIN;
+		else if (errno != EINTR)
+			error = a->net == net_of(fd) ? ECONNREFUSED : ENONET;
+	if (!error && keeper_address_is_ours(fd, pid))
+		return fd;
+	close(fd);
+	errno = error ? error : EPERM;
+	return -1;
 }
 
 /* ---- handles: "@dlock-ID/NET" ---- */
@@ -300,17 +306,13 @@ read_site(struct nested_site *w, const char *told, size_t size)
 static bool
 is_there(const struct keeper_address *a)
 {
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	bool there = fd < 0;
 	pid_t pid;
+	int fd = keeper_address_connect(a, SOCK_NONBLOCK, &pid);
 
-	if (fd >= 0 && keeper_address_connect(a, fd) == 0)
-		there = keeper_address_is_ours(fd, &pid);
-	else if (fd >= 0)
-		there = errno == EAGAIN;
-	if (fd >= 0)
-		close(fd);
-	return there;
+	if (fd < 0)
+		return errno != ECONNREFUSED && errno != ENONET && errno != EPERM;
+	close(fd);
+	return true;
 }
 
 void

@@ -57,11 +57,13 @@ bool nested_site_keeper(
  */
 const char *keeper_address_key(const struct keeper_address *, const struct plan *);
 
-/* As connect(2) does. */
-int keeper_address_connect(const struct keeper_address *, int fd);
-
-/* Is it in the network namespace of this socket? */
-bool keeper_address_is_near(const struct keeper_address *, int fd);
+/*
+ * A socket that is connected to a keeper of our own user; *pid as below.  -1: errno is
+ * EAGAIN: too many wait to be accepted; ECONNREFUSED: nobody is there any more; ENONET:
+ * nor would anybody be found from this network namespace; EPERM: it is another user's;
+ * or socket(2)'s.
+ */
+int keeper_address_connect(const struct keeper_address *, int flags, pid_t *pid);
 
 /*
  * Is it a process of our own user at the other end of this socket?  *pid is 0 if we

@@ -99,17 +99,17 @@ connect_to(
 
 	if (to->n == 0)
 		return RC_LOST;
-	k->keeper = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (k->keeper < 0)
-		return fault_set(
-		    f, RC_SYSTEM, "cannot open a socket: %s", strerror(errno));
-	while (keeper_address_connect(to, k->keeper) != 0) {
-		if (errno != EAGAIN && errno != EINTR)
-			return keeper_address_is_near(to, k->keeper)
-			    ? RC_LOST
-			    : refuse(key,
-				  "cannot be asked from here (another network namespace?)",
-				  f);
+	while ((k->keeper = keeper_address_connect(to, SOCK_NONBLOCK, &pid)) < 0) {
+		if (errno == ECONNREFUSED)
+			return RC_LOST;
+		if (errno == ENONET)
+			return refuse(key,
+			    "cannot be asked from here (another network namespace?)", f);
+		if (errno == EPERM)
+			return refuse(key, "is another user's", f);
+		if (errno != EAGAIN)
+			return fault_set(
+			    f, RC_SYSTEM, "cannot open a socket: %s", strerror(errno));
 		if (instant_now() >= until) /* too many others wait to be accepted */
 			return fault_set(
 			    f, RC_AGAIN, "the enclosing dlock does not answer");
@@ -117,9 +117,7 @@ connect_to(
 		    WOKE_STOP)
 			return RC_STOP;
 	}
-	return keeper_address_is_ours(k->keeper, &pid)
-	    ? RC_OK
-	    : refuse(key, "is another user's", f);
+	return RC_OK;
 }
 
 /* Returns how much of *a is to be sent. */
@@ -465,23 +463,6 @@ nested_open(struct store **ret, struct nested *k, struct fault *f)
 /* Half of the patience each: for an answer, and then for a sign of life. */
 #define SILENCE (JOIN_PATIENCE / 2)
 
-/* Nobody but a keeper of ours is told anything: the name may be anybody's by now. */
-static enum rc
-connect_to_hold(int fd, const struct keeper_address *a, pid_t *pid, struct fault *f)
-{
-	while (keeper_address_connect(a, fd) != 0) {
-		if (errno != EINTR && !keeper_address_is_near(a, fd))
-			return fault_set(f, RC_DENIED,
-			    "this handle cannot be asked from here (another network namespace, or another machine?)");
-		if (errno != EINTR)
-			return fault_set(f, RC_LOST,
-			    "nothing is held under this handle: it was released, its time or its process has ended, or it was lost more than a minute ago");
-	}
-	if (!keeper_address_is_ours(fd, pid))
-		return fault_set(f, RC_LOST, "this handle is another user's");
-	return RC_OK;
-}
-
 /*
  * For how the release ends a server may be waited for, as long as the keeper does.  While
  * none is told the keeper is asked again, and has to say at least that it is alive.
@@ -530,14 +511,21 @@ nested_release(const char *handle, struct join_outcome *o, struct fault *f)
 
 	if (!keeper_address_read_handle(handle, &a))
 		return fault_set(f, RC_USAGE, "this is no handle: dlock hold prints one");
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	/* nobody but a keeper of ours is told anything: the name may be anybody's by now */
+	fd = keeper_address_connect(&a, 0, &keeper);
+	if (fd < 0 && errno == ENONET)
+		return fault_set(f, RC_DENIED,
+		    "this handle cannot be asked from here (another network namespace, or another machine?)");
+	if (fd < 0 && errno == ECONNREFUSED)
+		return fault_set(f, RC_LOST,
+		    "nothing is held under this handle: it was released, its time or its process has ended, or it was lost more than a minute ago");
+	if (fd < 0 && errno == EPERM)
+		return fault_set(f, RC_LOST, "this handle is another user's");
 	if (fd < 0)
 		return fault_set(
 		    f, RC_SYSTEM, "cannot open a socket: %s", strerror(errno));
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-	rc = connect_to_hold(fd, &a, &keeper, f);
-	if (rc == RC_OK)
-		rc = await_outcome(fd, keeper, o, f);
+	rc = await_outcome(fd, keeper, o, f);
 	close(fd);
 	return rc;
 }
