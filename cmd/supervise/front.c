@@ -340,8 +340,8 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 	/* what was meant for the asker of a hold is no longer for us */
 	if (f->tried && sig != SIGTERM)
 		return;
-	if (sig == SIGWINCH)
-		waiting_resized(&f->waiting);
+	if (sig == SIGWINCH && f->waiting.line.drawn)
+		f->waiting.line.next = 0; /* it may not fit any more */
 	if (sig == SIGCONT) {
 		f->stop.continued = instant_now();
 		if (f->stop.at != NEVER)

@@ -31,8 +31,6 @@ lock_init(struct lock *l, const struct plan *p, const struct nested_site *where,
     struct host *host, const char *owner, const char *record)
 {
 	l->plan = p;
-	l->host = host;
-	l->where = where;
 	l->outer.host = host; /* the rest of it is large, and zeroed */
 	l->outer.plan = p;
 	l->outer.where = where;
@@ -65,9 +63,9 @@ open_store(struct lock *l, struct fault *f)
 		    "this dlock was built without the %s backend (dlock version)",
 		    p->site.backend->name);
 	if (p->nkeys > 1)
-		return multi_open(&l->store, l->host, p->site.backend, &l->where->site,
-		    p->keys, p->nkeys, f);
-	return p->site.backend->open(&l->store, l->host, &l->where->site, f);
+		return multi_open(&l->store, l->outer.host, p->site.backend,
+		    &l->outer.where->site, p->keys, p->nkeys, f);
+	return p->site.backend->open(&l->store, l->outer.host, &l->outer.where->site, f);
 }
 
 enum rc
@@ -131,8 +129,8 @@ name_breaker(const struct lock *l, const char *unknown, struct fault *f)
 	bool several = l->plan->nkeys > 1;
 	char who[RECORD_BYTES];
 
-	if (*l->host->breaker) {
-		record_describe(l->host->breaker, who, sizeof who);
+	if (*l->outer.host->breaker) {
+		record_describe(l->outer.host->breaker, who, sizeof who);
 		fault_set(f, RC_REVOKED, "broken by %s%s%s%s", who, several ? " (" : "",
 		    several ? said.text : "", several ? ")" : "");
 	} else if (*unknown) {
@@ -160,7 +158,7 @@ lock_release(
 	enum rc rc = RC_OK;
 
 	l->outer.keep_until = keep_until;
-	*l->host->breaker = '\0';
+	*l->outer.host->breaker = '\0';
 	if (l->store)
 		rc = l->store->backend->lock->release(l->store, status, until, f);
 	if (rc == RC_LOST)

@@ -13,9 +13,7 @@
 
 struct lock {
 	const struct plan *plan;
-	struct host *host;
-	const struct nested_site *where;
-	struct nested outer; /* its parts and identity are the lock's */
+	struct nested outer; /* its host, site, parts and identity are the lock's */
 	bool nested;         /* it is a joined hold */
 	struct claim claim;
 	struct store *store; /* NULL: none is open */

@@ -248,13 +248,6 @@ draw_line(struct waiting *g, instant now)
 }
 
 void
-waiting_resized(struct waiting *g)
-{
-	if (g->line.drawn)
-		g->line.next = 0;
-}
-
-void
 waiting_pause(struct waiting *g)
 {
 	if (g->line.drawn &&

@@ -54,9 +54,6 @@ void waiting_begin(
  */
 void waiting_heard(struct waiting *, const struct msg *);
 
-/* The terminal has another size: what is drawn may not fit any more. */
-void waiting_resized(struct waiting *);
-
 void waiting_tick(struct waiting *, instant now);
 
 /* Erases the live line; the next tick draws it again. */
