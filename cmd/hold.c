@@ -18,7 +18,6 @@
 
 #include "cmd/supervise/child.h"
 #include "cmd/supervise/loop.h"
-#include "cmd/supervise/loss.h"
 #include "cmd/supervise/nested.h"
 #include "exit.h"
 #include "record.h"
@@ -339,7 +338,7 @@ hold_lock(struct plan *p)
 
 	prctl(PR_SET_DUMPABLE, 0); /* the plan may have a password, while we wait */
 	close_range(3, ~0U, 0);    /* the caller's are none of ours */
-	loss_note_stderr(&body);
+	body.has_stderr = fstat(STDERR_FILENO, &body.errors) == 0;
 	start_origin(&origin);
 	if (settle_body(&body, p, &origin, &fault) != RC_OK) {
 		say_last("%s", fault.text);

@@ -115,7 +115,7 @@ look_open(struct looking *l, const struct plan *p, unsigned caps, struct fault *
 		    b->name);
 	nested_site_find(&l->where, p);
 	if (p->cmd == CMD_WAIT)
-		l->joins = nested_look(&outer);
+		l->joined = nested_look(&outer);
 	rc = nested_site_check(&l->where, f);
 	if (rc == RC_OK)
 		rc = b->open(&l->store, &l->host, &l->where.site, f);

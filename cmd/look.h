@@ -20,7 +20,8 @@ struct looking {
 	const struct plan *plan;
 	struct store *store;
 	struct nested_site where;
-	bool joins;    /* CMD_WAIT: a run would join an enclosing dlock's hold */
+	/* CMD_WAIT: what nested_look() says of a run like this */
+	enum rc joined;
 	bool asked;    /* a look is under way */
 	instant heard; /* when the server last said something to it */
 	bool silent;   /* it has said nothing for LOOK_PATIENCE */

@@ -48,7 +48,7 @@ find_taken(struct wait *w, struct fault *f)
 	instant until = retry_attempt(
 	    &w->retry, w->looking.plan->wait.most == 0 ? 0 : w->until);
 
-	for (size_t i = 0; i < w->looking.plan->nkeys && !w->looking.joins; i++) {
+	for (size_t i = 0; i < w->looking.plan->nkeys && w->looking.joined != RC_OK; i++) {
 		enum rc rc;
 
 		w->key = w->looking.plan->keys[i];
@@ -60,7 +60,12 @@ find_taken(struct wait *w, struct fault *f)
 			return RC_BUSY;
 		}
 	}
-	return RC_OK;
+	if (w->looking.joined != RC_PROTOCOL)
+		return RC_OK;
+	w->key = w->looking.plan->keys[0];
+	snprintf(w->words, sizeof w->words,
+	    "not to be had by a run here: an enclosing dlock has keys of it, and cannot be joined");
+	return RC_BUSY;
 }
 
 /* ---- waiting ---- */

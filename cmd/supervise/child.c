@@ -207,22 +207,18 @@ child_dismiss(struct child *c)
 		continue;
 }
 
-enum gate
-child_gate(struct child *c, int *error)
+bool
+child_gate(struct child *c, int *exec)
 {
-	int exec;
 	char none;
 
-	if (c->gate < 0)
-		return GATE_STARTED;
 	if (recv(c->gate, &none, sizeof none, MSG_DONTWAIT) < 0 &&
 	    (errno == EAGAIN || errno == EINTR))
-		return GATE_WAITING;
+		return false;
 	close(c->gate);
 	c->gate = -1;
-	exec = atomic_load(stub.exec);
-	*error = exec == EXEC_NOT_CALLED ? 0 : exec;
-	return exec == EXEC_CALLED ? GATE_STARTED : GATE_FAILED;
+	*exec = atomic_load(stub.exec);
+	return true;
 }
 
 /* Can `path` be executed by us?  If not: errno. */

@@ -46,13 +46,11 @@ void child_go(struct child *, const struct go *);
 /* Ends a stub that was never let go, and reaps it. */
 void child_dismiss(struct child *);
 
-enum gate { GATE_WAITING, GATE_STARTED, GATE_FAILED };
-
 /*
- * What the gate says by now.  GATE_FAILED sets *error: an errno, or 0 for a stub that
- * never called exec.
+ * Has an open gate been shut?  Then *exec is EXEC_CALLED: the program runs; or an errno, or
+ * EXEC_NOT_CALLED: it never will.
  */
-enum gate child_gate(struct child *, int *error);
+bool child_gate(struct child *, int *exec);
 
 /*
  * Where the program is that `name` means: into path[size].  False, with errno:

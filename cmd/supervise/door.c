@@ -28,24 +28,13 @@ keep_spare(struct door *d)
 		d->out_of_fds = false;
 }
 
-static bool
-give_up_spare(struct door *d)
-{
-	if (d->spare < 0)
-		return false;
-	close(d->spare);
-	d->spare = -1;
-	return true;
-}
-
 void
 door_open(struct door *d, const struct plan *p, pid_t root)
 {
 	d->used = d->present = 0;
 	d->out_of_fds = d->asked = false;
 	d->root = root;
-	d->listener = keeper_address_listen(
-	    d->address, &(struct keys){p->site.backend, p->keys, p->nkeys});
+	d->listener = keeper_address_listen(d->address, p);
 	d->spares = p->cmd == CMD_HOLD;
 	d->spare = -1;
 	keep_spare(d);
@@ -107,49 +96,33 @@ send_to_peer(const struct peer *p, const void *what, size_t size)
 /*
  * Only what descends from us, or from the process for which we hold, may hold along with
  * us: with our lease, it is killed in time.  Where /proc hides it, knowing our address is
- * proof enough.
+ * proof enough.  False: nobody is there, or there is no descriptor.
  */
-static unsigned
-classify_peer(const struct door *d, pid_t pid)
-{
-	return d->root != 0 && pid != d->root && tree_relation(d->root, pid) == KIN_NO
-	    ? PEER_FOREIGN
-	    : 0;
-}
-
-/* A descriptor; -1: nobody is there, or there is none to be had. */
-static int
-accept_one(struct door *d)
-{
-	int fd;
-
-	do
-		fd = accept4(d->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	while (fd < 0 && (errno == EMFILE || errno == ENFILE) && give_up_spare(d));
-	if (fd < 0) /* else it would be ready for ever */
-		d->out_of_fds = errno == EMFILE || errno == ENFILE;
-	return fd;
-}
-
-/* False: nobody is there, or there is no descriptor. */
 static bool
 accept_peer(struct door *d)
 {
-	int fd = accept_one(d);
-	unsigned is;
+	int fd = accept4(d->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	bool short_of_fds = fd < 0 && (errno == EMFILE || errno == ENFILE), foreign;
 	pid_t pid;
 
-	if (fd < 0)
+	if (short_of_fds && d->spare >= 0) {
+		close(d->spare);
+		d->spare = -1;
+		return accept_peer(d);
+	}
+	if (fd < 0) { /* the listener would be ready for ever */
+		d->out_of_fds = short_of_fds;
 		return false;
+	}
 	if (!keeper_address_is_ours(fd, &pid)) {
 		close(fd);
 		return true;
 	}
-	is = classify_peer(d, pid);
-	if (is && count_peers(d, PEER_FOREIGN) >= DOOR_FOREIGN)
+	foreign = d->root && pid != d->root && tree_relation(d->root, pid) == KIN_NO;
+	if (foreign && count_peers(d, PEER_FOREIGN) >= DOOR_FOREIGN)
 		close(fd);
 	else
-		add_peer(d, fd, is);
+		add_peer(d, fd, foreign ? PEER_FOREIGN : 0);
 	return true;
 }
 
@@ -165,7 +138,7 @@ find_keys(
 {
 	const char *key = ask->keys, *end = (const char *)ask + n;
 
-	if (!*ask->identity || !o->identity ||
+	if (!*ask->identity ||
 	    strncmp(ask->identity, o->identity->text, sizeof ask->identity) != 0)
 		return;
 	for (size_t i = 0; i < KEYS_MAX && key < end; i++) {
@@ -199,25 +172,6 @@ answer_peer(struct join_answer *a, const struct join_ask *ask, size_t n, bool fo
 	a->stops = o->stops;
 }
 
-/* Would one more take the room of a release? */
-static bool
-is_full(const struct door *d)
-{
-	return count_peers(d, PEER_HOLDS) >= DOOR_HOLDING || (d->spares && d->spare < 0);
-}
-
-/* One that asks again is told that it is under way. */
-static void
-hear_release(struct door *d, struct peer *p)
-{
-	if (p->is & PEER_RELEASES) {
-		send_to_peer(p, "", JOIN_ALIVE);
-		return;
-	}
-	p->is |= PEER_RELEASES;
-	d->asked = true;
-}
-
 /* By how many the joined holds have grown. */
 static int
 serve_peer(struct door *d, struct peer *p, const struct offer *offer, int64_t *keep)
@@ -231,11 +185,18 @@ serve_peer(struct door *d, struct peer *p, const struct offer *offer, int64_t *k
 		return 0;
 	if (n > (ssize_t)offsetof(struct join_ask, keys) && ask.version == JOIN_VERSION) {
 		if (ask.verb == JOIN_RELEASE && !held) {
-			hear_release(d, p);
+			if (p->is & PEER_RELEASES) /* it is under way */
+				send_to_peer(p, "", JOIN_ALIVE);
+			else
+				d->asked = true;
+			p->is |= PEER_RELEASES;
 			return 0;
 		}
 		answer_peer(&answer, &ask, n, p->is & PEER_FOREIGN, offer);
-		answer.full = answer.has && !held && ask.verb == JOIN_HOLD && is_full(d);
+		/* would one more take the room of a release? */
+		answer.full = answer.has && !held && ask.verb == JOIN_HOLD &&
+		    (count_peers(d, PEER_HOLDS) >= DOOR_HOLDING ||
+			(d->spares && d->spare < 0));
 		if (answer.full)
 			answer.has = 0;
 		if (answer.has && ask.keep > *keep)

@@ -127,7 +127,7 @@ nfds_t door_poll(const struct door *, struct pollfd *set);
 /* What the keeper holds, for peers; `ours` false: nothing, or no longer. */
 struct offer {
 	const struct plan *plan;         /* whose keys, and of which kind they are held */
-	const struct identity *identity; /* which locks they are; NULL: not known */
+	const struct identity *identity; /* which locks they are; "": not known */
 	bool ours;
 	instant sent;
 	int64_t lease, pace;

@@ -1,13 +1,21 @@
-/* events.c - writes what happens as JSON to --status-fd. */
+/* events.c - tells each event as a line of JSON, and in words a lock that is not renewed, or lost. */
 #include "events.h"
 
 #include "cmd/object.h"
+#include "cmd/parse.h"
 #include "cmd/record.h"
 #include "cmd/say.h"
+#include "cmd/text.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 /* PIPE_BUF: a pipe that poll calls writable takes so much at once */
 enum { LINE_BYTES = 4096 };
@@ -50,25 +58,16 @@ put_kind(struct object *j, enum lock_kind kind, unsigned limit)
 
 /* The holders of what we wait for, if they are known. */
 static void
-put_holding(struct object *j, const struct msg *m)
+put_holding(struct object *j, const struct holding *h)
 {
-	if (m->holding.frozen)
+	if (h->frozen)
 		object_truth(j, "frozen", true);
-	if (m->holding.holders > 0) {
-		put_kind(j, m->holding.kind, m->holding.limit);
-		object_number(j, "holders", m->holding.holders);
+	if (h->holders > 0) {
+		put_kind(j, h->kind, h->limit);
+		object_number(j, "holders", h->holders);
 	}
-	if (*m->holding.record)
-		object_string(j, "holder", m->holding.record);
-}
-
-static void
-put_grant(struct object *j, const struct plan *p, const struct msg *m)
-{
-	object_number(j, "token", m->token);
-	put_kind(j, p->claim.kind, p->claim.limit);
-	if (p->claim.kind == KIND_LIMIT)
-		object_number(j, "slot", m->slot);
+	if (*h->record)
+		object_string(j, "holder", h->record);
 }
 
 void
@@ -96,13 +95,17 @@ events_message(const struct plan *p, const struct msg *m)
 	    !shapes[m->kind].event)
 		return;
 	events_begin(&j, line, p, shapes[m->kind].event);
-	if (m->kind == MSG_GRANTED)
-		put_grant(&j, p, m);
+	if (m->kind == MSG_GRANTED) {
+		object_number(&j, "token", m->token);
+		put_kind(&j, p->claim.kind, p->claim.limit);
+	}
+	if (m->kind == MSG_GRANTED && p->claim.kind == KIND_LIMIT)
+		object_number(&j, "slot", m->slot);
 	if (shapes[m->kind].number)
 		object_number(&j, shapes[m->kind].number,
 		    m->kind == MSG_SUSPECT ? m->number / NS_PER_MS : m->number);
 	if (m->kind == MSG_WAITING)
-		put_holding(&j, m);
+		put_holding(&j, &m->holding);
 	if (shapes[m->kind].text && *m->text)
 		object_string(&j, shapes[m->kind].text, m->text);
 	events_finish(&j, p, SAY_AT_ONCE);
@@ -124,4 +127,138 @@ events_verdict(const struct plan *p, const struct verdict *v)
 	if (*v->line)
 		object_string(&j, "message", v->line);
 	events_finish(&j, p, SAY_PATIENTLY);
+}
+
+/* ---- the stderr of a script ---- */
+
+static bool
+is_meant(const struct body *b, int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) != 0)
+		return false;
+	return isatty(fd) ||
+	    (b->has_stderr && st.st_dev == b->errors.st_dev &&
+		st.st_ino == b->errors.st_ino);
+}
+
+/*
+ * A descriptor that is written to without waiting, or -1.  A file is shared with the script,
+ * so that what it writes next comes behind our line and not over it, and so is a socket,
+ * which nobody can open.  Where the kernel does not let us share, and for a pipe or a
+ * terminal, which must not block us, there is one of our own.
+ */
+static int
+open_stderr(const struct body *b)
+{
+	char path[40];
+	struct stat st;
+	int fd = -1;
+
+	snprintf(path, sizeof path, "/proc/%d/fd/2", (int)b->outside.pid);
+	if (stat(path, &st) == 0 && (S_ISREG(st.st_mode) || S_ISSOCK(st.st_mode)))
+		fd = pidfd_getfd(b->outside.fd, STDERR_FILENO, 0);
+	if (fd < 0)
+		fd = open(path, O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	if (fd >= 0 && (!is_meant(b, fd) || outside_has_ended(&b->outside))) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+/* False: it may be tried again. */
+static bool
+tell_script(const struct run *r, const char *text)
+{
+	char line[sizeof((struct verdict *)0)->line + 16];
+	int fd = open_stderr(r->body), n;
+	ssize_t sent;
+
+	if (fd < 0)
+		return true;
+	n = snprintf(line, sizeof line, "dlock: %s\n", text);
+	sent = send(fd, line, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (sent < 0 && errno == ENOTSOCK)
+		sent = write(fd, line, n);
+	close(fd);
+	return sent == n;
+}
+
+/* ---- not renewed ---- */
+
+/* With -v it is said at once, otherwise only if it lasts. */
+void
+loss_suspect(const struct run *r, struct doubt *d, const struct msg *m)
+{
+	char key[400], left[32];
+
+	text_clean(d->why, sizeof d->why, m->text, strlen(m->text));
+	if (r->plan->show.verbose)
+		say("%s: %s; the command may go on for %s, trying again",
+		    plan_name(r->plan, key, sizeof key), d->why,
+		    parse_duration_text(
+			m->number > 0 ? m->number : 0, left, sizeof left));
+	if ((!r->plan->show.verbose || r->body) && !r->plan->show.quiet)
+		d->warn_at = instant_now() + m->number / 2;
+}
+
+/* A hold has left its stderr to the script. */
+static void
+tell(const struct run *r, const char *text)
+{
+	if (!r->body)
+		say("%s", text);
+	else if (run_guarded(r))
+		tell_script(r, text);
+}
+
+void
+loss_warn(const struct run *r, struct doubt *d)
+{
+	int64_t left = atomic_load(&r->shared->term_at) - instant_now();
+	char key[400], time[32], whom[64] = "the command is", text[1400];
+
+	d->warn_at = NEVER;
+	if (left <= 0 || atomic_load(&r->shared->stopping) ||
+	    atomic_load(&r->shared->end.finished))
+		return;
+	d->warned = true;
+	if (run_guarded(r))
+		snprintf(whom, sizeof whom, "process %d and its descendants are",
+		    (int)r->body->outside.pid);
+	snprintf(text, sizeof text, "%s: %s; if no renewal succeeds, %s stopped in %s",
+	    plan_name(r->plan, key, sizeof key), d->why, whom,
+	    parse_duration_text(left, time, sizeof time));
+	tell(r, text);
+}
+
+void
+loss_trust(const struct run *r, struct doubt *d)
+{
+	char key[400], text[450];
+
+	snprintf(text, sizeof text, "%s: the lease was renewed after all",
+	    plan_name(r->plan, key, sizeof key));
+	if (d->warned)
+		tell(r, text);
+	else if (r->plan->show.verbose)
+		say("%s", text);
+	d->warn_at = NEVER;
+	d->warned = false;
+}
+
+/* ---- lost ---- */
+
+void
+loss_tell(const struct run *r, const struct ending *e, const char *words)
+{
+	const struct heard heard = {.words = words, .where = shared_where(r->shared)};
+
+	if (e->kind != END_LOST || !run_guarded(r) ||
+	    atomic_exchange(&r->shared->end.loss_told, true))
+		return;
+	if (!tell_script(r, verdict_of(r->plan, e, &heard).line))
+		atomic_store(&r->shared->end.loss_told, false);
 }

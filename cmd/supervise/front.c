@@ -5,7 +5,6 @@
 #include "cmd/text.h"
 #include "events.h"
 #include "loop.h"
-#include "loss.h"
 #include "waiting.h"
 #include "watch.h"
 
@@ -106,8 +105,7 @@ look_for_elders(struct front *f)
 	f->elders.look_at = NEVER;
 	if (!f->run->has_elders || !f->keeper.pid)
 		return;
-	tree_spare(&f->elders.spared, f->keeper.pid);
-	if (f->elders.spared.n > 0)
+	if (!tree_spare(&f->elders.spared, f->keeper.pid) || f->elders.spared.n > 0)
 		f->elders.look_at = instant_now() + ELDERS_AGAIN;
 }
 
@@ -182,28 +180,24 @@ front_finish(struct front *f, struct ending e, const char *words)
 	f->end.over = true;
 }
 
-/* May the command, or the process that has been given the lock, have done anything? */
-static bool
-has_begun(const struct front *f)
-{
-	return atomic_load(&f->shared->exec) == EXEC_CALLED &&
-	    (!f->run->body || atomic_load(&f->shared->front.delivered));
-}
-
 static const struct ending silence = {.kind = END_LOST, .loss = LOSS_SILENCE};
 
 /*
- * Kills everything.  It is `otherwise` unless the command may have begun: then the lock
- * is lost under it.
+ * Kills everything.  It is `otherwise` unless the command, or the process that has been
+ * given the lock, may have done anything: then the lock is lost under it.
  */
 static void
 kill_and_finish(struct front *f, struct ending otherwise, const char *why)
 {
 	struct ending lost = silence;
+	bool begun;
 
 	loss_tell(f->run, &lost, why);
 	lost.stuck = !kill_everything(f);
-	front_finish(f, lost.stuck || has_begun(f) ? lost : otherwise, why);
+	/* not earlier: it may begin until it is dead */
+	begun = atomic_load(&f->shared->exec) == EXEC_CALLED &&
+	    (!f->run->body || atomic_load(&f->shared->front.delivered));
+	front_finish(f, lost.stuck || begun ? lost : otherwise, why);
 }
 
 /* The keeper is dead, or frozen past a deadline. */
@@ -232,19 +226,6 @@ is_running(const struct front *f)
 	return atomic_load(&f->shared->granted);
 }
 
-static struct view
-view_of(const struct shared *s)
-{
-	return (struct view){
-	    .granted = atomic_load(&s->granted),
-	    .finished = atomic_load(&s->end.finished),
-	    .stopping = atomic_load(&s->stopping),
-	    .term_at = atomic_load(&s->term_at),
-	    .kill_at = atomic_load(&s->kill_at),
-	    .alive_at = atomic_load(&s->alive_at),
-	};
-}
-
 /*
  * Instead of a keeper that is late.  Said first, done then: a keeper that
  * sees the command end of it has to know that it was no end of its own.
@@ -263,7 +244,15 @@ stop_command(struct front *f)
 static instant
 watch_keeper(struct front *f)
 {
-	struct view view = view_of(f->shared);
+	const struct shared *s = f->shared;
+	const struct view view = {
+	    .granted = atomic_load(&s->granted),
+	    .finished = atomic_load(&s->end.finished),
+	    .stopping = atomic_load(&s->stopping),
+	    .term_at = atomic_load(&s->term_at),
+	    .kill_at = atomic_load(&s->kill_at),
+	    .alive_at = atomic_load(&s->alive_at),
+	};
 	struct watched due;
 
 	if (instant_now() >= f->elders.look_at)
@@ -291,16 +280,6 @@ watch_keeper(struct front *f)
 		break;
 	}
 	return instant_first(due.wake, f->elders.look_at);
-}
-
-/*
- * A lock that is a connection ends with it, and the keeper kills the command then;
- * but it may be frozen.  (A kernel lock's descriptor never tells anything.)
- */
-static bool
-is_adrift(const struct front *f)
-{
-	return f->watch.adrift_by != NEVER || atomic_load(&f->shared->end.finished);
 }
 
 /* ---- signals ---- */
@@ -340,14 +319,6 @@ command_had_it(const struct front *f, const struct signalfd_siginfo *info)
 }
 
 static void
-front_continued(struct front *f)
-{
-	f->stop.continued = instant_now();
-	if (f->stop.at != NEVER)
-		f->stop.at = f->stop.continued + CONTINUING;
-}
-
-static void
 front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 {
 	int sig = info->ssi_signo;
@@ -369,10 +340,13 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 	/* what was meant for the asker of a hold is no longer for us */
 	if (f->tried && sig != SIGTERM)
 		return;
-	if (sig == SIGWINCH)
-		waiting_resized(&f->waiting);
-	if (sig == SIGCONT)
-		front_continued(f);
+	if (sig == SIGWINCH && f->waiting.line.drawn)
+		f->waiting.line.next = 0; /* it may not fit any more */
+	if (sig == SIGCONT) {
+		f->stop.continued = instant_now();
+		if (f->stop.at != NEVER)
+			f->stop.at = f->stop.continued + CONTINUING;
+	}
 	m.had = command_had_it(f, info);
 	m.ends = ends_by_default(sig);
 	link_send(f->keeper.link, &m, NULL);
@@ -383,15 +357,6 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 }
 
 /* ---- messages ---- */
-
-static void
-command_stopped(struct front *f, int sig)
-{
-	f->stop.sig = sig;
-	f->stop.at = instant_now();
-	if (f->stop.continued && f->stop.at < f->stop.continued + CONTINUING)
-		f->stop.at = f->stop.continued + CONTINUING;
-}
 
 /* The notice may be old: the job may have been continued since. */
 static void
@@ -407,14 +372,6 @@ front_stop(struct front *f)
 	atomic_store(&f->shared->front.mirrored, true);
 	loop_stop_with(command, f->stop.sig);
 	atomic_store(&f->shared->front.mirrored, false);
-}
-
-/* What has been below a body's process is known when its parent has died, too. */
-static void
-look_before_the_end(struct front *f)
-{
-	if (run_guarded(f->run))
-		outside_look(run_guarded(f->run));
 }
 
 static void
@@ -434,10 +391,13 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 		atomic_store(&f->shared->front.on_screen, false);
 		break;
 	case MSG_STOPPED:
-		command_stopped(f, m->number);
+		f->stop.sig = m->number;
+		f->stop.at = instant_now();
+		if (f->stop.continued && f->stop.at < f->stop.continued + CONTINUING)
+			f->stop.at = f->stop.continued + CONTINUING;
 		break;
 	case MSG_SUSPECT:
-		look_before_the_end(f);
+		outside_look(run_guarded(f->run));
 		loss_suspect(f->run, &f->doubt, m);
 		break;
 	case MSG_TRUSTED:
@@ -449,7 +409,7 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 	case MSG_NOTICE:
 		if (f->plan->show.quiet)
 			break;
-		waiting_noticed(&f->waiting);
+		waiting_heard(&f->waiting, m);
 		say("%s", text_clean(words, sizeof words, m->text, strlen(m->text)));
 		break;
 	case MSG_ENDED:
@@ -461,7 +421,7 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 	case MSG_SIGNAL:
 		break;
 	case MSG_STOPPING:
-		look_before_the_end(f);
+		outside_look(run_guarded(f->run));
 		break;
 	}
 }
@@ -489,26 +449,22 @@ hear_keeper(struct front *f)
 	}
 }
 
-/* Fills the slots of the anchors; returns how many slots there are. */
+/*
+ * A lock that is a connection ends with it, and the keeper kills the command then; but it
+ * may be frozen.  (A kernel lock's descriptor never tells anything.)  Fills the slots of the
+ * anchors; returns how many slots there are.
+ */
 static nfds_t
 poll_anchors(const struct front *f, struct pollfd *set)
 {
-	size_t n = is_adrift(f) ? 0 : f->keeper.anchors.n;
+	bool adrift = f->watch.adrift_by != NEVER ||
+	    atomic_load(&f->shared->end.finished);
+	size_t n = adrift ? 0 : f->keeper.anchors.n;
 
 	for (size_t i = 0; i < n; i++)
 		set[SLOT_ANCHOR + i] = (struct pollfd){
 		    .fd = f->keeper.anchors.fds[i], .events = POLLRDHUP};
 	return SLOT_ANCHOR + n;
-}
-
-/* Has one of them broken? */
-static bool
-an_anchor_broke(const struct pollfd *set, nfds_t n)
-{
-	for (nfds_t i = SLOT_ANCHOR; i < n; i++)
-		if (set[i].revents)
-			return true;
-	return false;
 }
 
 static void
@@ -543,16 +499,31 @@ deliver(struct front *f)
 
 /* ---- the process ---- */
 
-/* The keeper leaves right after its last word; a zombie of ours should not outlive us. */
-static void
-await_keeper(struct front *f)
+/* What it all means to the user. */
+static struct verdict
+conclude(struct front *f)
 {
+	const struct run *r = f->run;
 	instant patience = instant_now() + NS_PER_S;
+	char state[STATE_BYTES];
+	struct heard heard = {
+	    .words = f->end.words,
+	    .where = shared_where(r->shared),
+	    .key = f->waiting.seen.key,
+	    .state = state,
+	    .waited = instant_now() - r->began,
+	};
+	struct verdict v;
 
+	waiting_end(&f->waiting, 0);
+	waiting_state(&f->waiting, r->plan->wait.most != 0, state, sizeof state);
+	v = verdict_of(r->plan, &f->end.ending, &heard);
+	/* the keeper leaves right after its last word: a zombie should not outlive us */
 	for (front_reap(f); f->keeper.pid && !atomic_load(&f->shared->end.lingers) &&
 	     instant_now() < patience;
 	     front_reap(f))
 		pause_until(f, patience);
+	return v;
 }
 
 struct verdict
@@ -569,9 +540,6 @@ front_run(const struct run *r, pid_t keeper)
 	};
 	struct pollfd set[SLOTS];
 	struct signalfd_siginfo info;
-	struct verdict v;
-	struct heard heard = {.words = f.end.words};
-	char holder[HOLDER_BYTES], slots[SLOTS_BYTES];
 	instant wake;
 	sigset_t all;
 	int error;
@@ -593,13 +561,14 @@ front_run(const struct run *r, pid_t keeper)
 		show_waiting(&f);
 		set[SLOT_LINK] = (struct pollfd){.fd = f.keeper.link, .events = POLLIN};
 		n = poll_anchors(&f, set);
-		wake = instant_first(instant_first(waiting_next(&f.waiting), wake),
+		wake = instant_first(instant_first(f.waiting.line.next, wake),
 		    instant_first(f.stop.at, f.doubt.warn_at));
 		loop_wait(&f.loop, set, n, wake);
 		if (set[SLOT_LINK].revents || atomic_load(&f.shared->end.told))
 			hear_keeper(&f);
-		if (an_anchor_broke(set, n))
-			watch_adrift(&f.watch, instant_now());
+		for (nfds_t i = SLOT_ANCHOR; i < n; i++)
+			if (set[i].revents)
+				watch_adrift(&f.watch, instant_now());
 		if (r->body && is_running(&f) && !f.tried && !f.end.over)
 			deliver(&f);
 		/* a stop may be over by a signal that has come since */
@@ -611,14 +580,5 @@ front_run(const struct run *r, pid_t keeper)
 		if (!f.end.over && instant_now() >= f.doubt.warn_at)
 			loss_warn(r, &f.doubt);
 	}
-	waiting_end(&f.waiting, 0);
-	heard.where = shared_where(r->shared);
-	heard.key = f.waiting.seen.key;
-	heard.frozen = waiting_frozen(&f.waiting);
-	heard.holder = waiting_holder(&f.waiting, holder, sizeof holder);
-	heard.slots = waiting_slots(&f.waiting, slots, sizeof slots);
-	heard.waited = instant_now() - r->began;
-	v = verdict_of(r->plan, &f.end.ending, &heard);
-	await_keeper(&f);
-	return v;
+	return conclude(&f);
 }

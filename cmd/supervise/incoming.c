@@ -93,25 +93,21 @@ body_wake(const struct incoming *in)
 static void
 check_gate(struct incoming *in)
 {
-	int error = 0;
+	int exec;
 
-	if (in->child.gate < 0 || in->keep->phase == PH_ASK)
+	if (in->child.gate < 0 || in->keep->phase == PH_ASK ||
+	    !child_gate(&in->child, &exec))
 		return;
-	switch (child_gate(&in->child, &error)) {
-	case GATE_WAITING:
-		break;
-	case GATE_STARTED:
+	if (exec == EXEC_CALLED) {
 		if (in->run->plan->show.status_fd >= 0)
 			news_send(&in->news, MSG_STARTED, in->child.pid, "");
 		react(in, EV_STARTED, 0);
-		break;
-	case GATE_FAILED:
-		if (error == 0 && in->keep->phase == PH_HOLD)
-			fault_set(in->fault, RC_SYSTEM,
-			    "the process that was to become the command could not begin");
-		react(in, EV_EXEC_FAILED, error);
-		break;
+		return;
 	}
+	if (exec == EXEC_NOT_CALLED && in->keep->phase == PH_HOLD)
+		fault_set(in->fault, RC_SYSTEM,
+		    "the process that was to become the command could not begin");
+	react(in, EV_EXEC_FAILED, exec);
 }
 
 void
@@ -289,7 +285,7 @@ serve_door(struct incoming *in, const struct pollfd *set)
 {
 	struct offer offer = {
 	    .plan = in->run->plan,
-	    .identity = in->lock->identified ? &in->lock->outer.identity : NULL,
+	    .identity = &in->lock->outer.identity,
 	    .ours = in->keep->phase == PH_HOLD && !keep_is_lost(in->keep),
 	    .sent = in->keep->lease.sent,
 	    .lease = in->keep->lease.length,
@@ -322,14 +318,6 @@ enum {
 	SLOTS = SLOT_DOOR + 1 + DOOR_PEERS
 };
 
-static int
-gate_fd(const struct incoming *in)
-{
-	if (in->run->body)
-		return awaits_body(in) ? in->run->body->outside.fd : -1;
-	return in->keep->phase == PH_ASK ? -1 : in->child.gate;
-}
-
 /* Not longer than the front may doubt that we are alive. */
 bool
 incoming_wait(struct incoming *in, int fd, short events, instant until)
@@ -337,10 +325,13 @@ incoming_wait(struct incoming *in, int fd, short events, instant until)
 	struct pollfd set[SLOTS];
 	struct signalfd_siginfo info;
 	nfds_t n = SLOT_DOOR + door_poll(&in->door, set + SLOT_DOOR);
+	int gate = in->keep->phase == PH_ASK ? -1 : in->child.gate;
 	bool ready;
 
+	if (in->run->body)
+		gate = awaits_body(in) ? in->run->body->outside.fd : -1;
 	set[SLOT_LINK] = (struct pollfd){.fd = in->news.link, .events = POLLIN};
-	set[SLOT_GATE] = (struct pollfd){.fd = gate_fd(in), .events = POLLIN};
+	set[SLOT_GATE] = (struct pollfd){.fd = gate, .events = POLLIN};
 	set[SLOT_BACKEND] = (struct pollfd){.fd = fd, .events = events};
 	set[SLOT_ALERT] = (struct pollfd){
 	    .fd = keep_wants_alert(in->keep, instant_now()) ? in->news.host->alert : -1,

@@ -12,7 +12,6 @@
 #include "door.h"
 #include "lock.h"
 #include "loop.h"
-#include "news.h"
 
 struct incoming {
 	const struct run *run;

@@ -3,8 +3,8 @@
 
 #include "cmd/parse.h"
 #include "cmd/record.h"
+#include "events.h"
 #include "incoming.h"
-#include "loss.h"
 #include "tree.h"
 #include "verdict.h"
 
@@ -50,23 +50,15 @@ static struct keeper {
 /* for the front to erase its line; it may be stopped */
 #define CLEAR_SCREEN (50 * NS_PER_MS)
 
-/* Where somebody watches us wait, that line must be gone before the command writes. */
-static void
-await_clear_screen(struct keeper *k)
-{
-	instant patience = instant_now() + CLEAR_SCREEN;
-	struct pollfd set[LOOP_OWN];
-
-	while (atomic_load(&k->shared->front.on_screen) && instant_now() < patience)
-		loop_wait(&k->in.loop, set, LOOP_OWN, instant_now() + NS_PER_MS);
-}
-
 static void
 tell_grant(struct keeper *k)
 {
 	const struct anchors anchors = lock_anchors(&k->lock);
+	const struct msg m = {.kind = MSG_GRANTED,
+	    .token = k->lock.grant.token,
+	    .slot = k->lock.grant.slot};
 
-	news_grant(&k->in.news, &k->lock.grant, &anchors);
+	news_message(&k->in.news, &m, &anchors);
 }
 
 /* What a command is told. */
@@ -89,15 +81,19 @@ start_command(struct keeper *k)
 	const struct go go = make_go(k);
 	bool awaited = (k->in.news.waited && !k->plan->show.quiet) ||
 	    k->plan->show.status_fd >= 0;
+	instant now = instant_now(), patience = now + CLEAR_SCREEN;
 	enum telling telling = link_tells(
-	    k->shared, &k->lock.grant, k->plan->terms.ttl, instant_now(), awaited);
+	    k->shared, &k->lock.grant, k->plan->terms.ttl, now, awaited);
+	struct pollfd set[LOOP_OWN];
 
 	atomic_store(&k->shared->command, k->in.child.pid);
 	atomic_store(&k->shared->granted, true);
-	if (telling == TELL_BEFORE) {
+	if (telling == TELL_BEFORE)
 		tell_grant(k);
-		await_clear_screen(k);
-	}
+	/* where somebody watches us wait, that line goes before the command writes */
+	while (telling == TELL_BEFORE && atomic_load(&k->shared->front.on_screen) &&
+	    instant_now() < patience)
+		loop_wait(&k->in.loop, set, LOOP_OWN, instant_now() + NS_PER_MS);
 	child_go(&k->in.child, &go);
 	/* not earlier: opening the lock comes first where descriptors are few */
 	(void)tree_open();
@@ -152,16 +148,6 @@ keeper_signal_tree(struct keeper *k, int sig, bool wake)
 	tree_signal(getpid(), &aim);
 }
 
-/* Unless the front has been faster. */
-static void
-keeper_stop_tree(struct keeper *k)
-{
-	if (atomic_exchange(&k->shared->stopping, true))
-		return;
-	news_send(&k->in.news, MSG_STOPPING, k->keep.ending.kind, k->fault.text);
-	keeper_signal_tree(k, k->plan->command.signal, true);
-}
-
 /*
  * A stub that has never begun has the caller's descriptors, and would be left
  * to the front, which does not wait for it.
@@ -205,8 +191,11 @@ carry_out(struct keeper *k, const struct actions *a)
 		start_command(k);
 	if (a->set & (DO_TERM | DO_KILL))
 		loss_tell(k->run, &k->keep.ending, k->fault.text);
-	if (a->set & DO_TERM)
-		keeper_stop_tree(k);
+	/* unless the front has been faster */
+	if ((a->set & DO_TERM) && !atomic_exchange(&k->shared->stopping, true)) {
+		news_send(&k->in.news, MSG_STOPPING, k->keep.ending.kind, k->fault.text);
+		keeper_signal_tree(k, k->plan->command.signal, true);
+	}
 	if (a->set & DO_KILL)
 		keeper_signal_tree(k, SIGKILL, false);
 	if (k->run->body && (a->set & (DO_TERM | DO_KILL)))
@@ -306,18 +295,6 @@ notice_kin(struct keeper *k)
 	}
 }
 
-static enum rc
-refuse_ancestor(struct keeper *k)
-{
-	char holder[300];
-
-	record_describe(k->host.seen.holding.record, holder, sizeof holder);
-	return fault_set(&k->fault, RC_PROTOCOL,
-	    "it is held by the dlock around this run, %s, and DLOCK_KEEPER, by which it would join, is missing "
-	    "(sudo and env -i remove it) or leads elsewhere: it would wait for its own parent for ever",
-	    holder);
-}
-
 /*
  * host->wait: where every backend waits, and where the keeper does its other duties
  * meanwhile.
@@ -379,11 +356,17 @@ acquire(struct keeper *k)
 	    ? 0
 	    : instant_after(k->run->began, k->plan->wait.most);
 	enum rc rc = open_lock(k);
+	char holder[300];
 
 	if (rc == RC_OK)
 		rc = lock_acquire(&k->lock, until, &k->fault);
-	if (rc == RC_STOP && k->for_ancestor && k->keep.phase == PH_ASK)
-		rc = refuse_ancestor(k);
+	if (rc == RC_STOP && k->for_ancestor && k->keep.phase == PH_ASK) {
+		record_describe(k->host.seen.holding.record, holder, sizeof holder);
+		rc = fault_set(&k->fault, RC_PROTOCOL,
+		    "it is held by the dlock around this run, %s, and DLOCK_KEEPER, by which it would join, is missing "
+		    "(sudo and env -i remove it) or leads elsewhere: it would wait for its own parent for ever",
+		    holder);
+	}
 	k->todo.stop = false;
 	news_notice(&k->in.news);
 	if (rc == RC_BUSY) {
@@ -399,17 +382,6 @@ acquire(struct keeper *k)
 }
 
 static void
-unanswered(struct keeper *k, const struct fault *f)
-{
-	if (!k->in.news.suspect && run_guarded(k->run))
-		outside_look(run_guarded(k->run)); /* before it may be lost */
-	news_suspect(&k->in.news, k->keep.lease.term_at - instant_now(), f->text);
-	if (k->keep.ending.kind != END_LOST)
-		k->fault = *f;
-	react(k, EV_UNANSWERED, 0);
-}
-
-static void
 renew(struct keeper *k)
 {
 	struct fault f = {""};
@@ -419,7 +391,9 @@ renew(struct keeper *k)
 	news_notice(&k->in.news);
 	switch (rc) {
 	case RC_OK:
-		news_trust(&k->in.news);
+		if (k->in.news.suspect)
+			news_send(&k->in.news, MSG_TRUSTED, 0, "");
+		k->in.news.suspect = false;
 		if (k->keep.ending.kind != END_LOST)
 			k->fault.text[0] = '\0';
 		react_to_lease(k, EV_RENEWED);
@@ -436,7 +410,15 @@ renew(struct keeper *k)
 		react(k, EV_UNANSWERED, 0);
 		break;
 	default:
-		unanswered(k, &f);
+		if (!k->in.news.suspect) {
+			outside_look(run_guarded(k->run)); /* before it may be lost */
+			news_send(&k->in.news, MSG_SUSPECT,
+			    k->keep.lease.term_at - instant_now(), f.text);
+		}
+		k->in.news.suspect = true;
+		if (k->keep.ending.kind != END_LOST)
+			k->fault = f;
+		react(k, EV_UNANSWERED, 0);
 	}
 }
 
@@ -466,17 +448,6 @@ release_lock(struct keeper *k)
 /* for a release of what was lost, if --for is not longer */
 #define QUESTION_PATIENCE (60 * NS_PER_S)
 
-/* Those that came just before door_shut() have yet to say what they want. */
-static void
-serve_last(struct keeper *k)
-{
-	instant until = instant_now() + LAST_PATIENCE;
-
-	while (k->run->body && k->in.door.listener < 0 && k->in.door.present > 0 &&
-	    instant_now() < until)
-		hear(k, -1, 0, until);
-}
-
 /*
  * A `dlock release` of what was lost is to hear of it, and it comes late: when the
  * process for which it was held has ended.  Nothing is kept but the socket.
@@ -486,16 +457,13 @@ await_question(struct keeper *k)
 {
 	instant until = instant_now() + QUESTION_PATIENCE;
 	instant term = k->run->body ? k->run->body->until : NEVER;
-	sigset_t terminate;
 
 	if (!k->run->body || k->keep.ending.kind != END_LOST || k->in.answered ||
 	    k->keep.after.hurry || !atomic_load(&k->shared->front.delivered))
 		return;
 	if (term != NEVER && term > until)
 		until = term;
-	sigemptyset(&terminate);
-	sigaddset(&terminate, SIGTERM);
-	sigprocmask(SIG_UNBLOCK, &terminate, NULL);
+	loop_unblock(SIGTERM);
 	if (chdir("/") != 0)
 		return;
 	while (!k->in.answered && instant_now() < until)
@@ -563,15 +531,6 @@ keeper_init(struct keeper *k, const struct run *r)
 	close(r->ends[0]);
 }
 
-/* Without a socket nobody could release it. */
-static void
-prepare_body(struct keeper *k)
-{
-	prctl(PR_SET_NAME, HOLD_NAME);
-	if (k->in.door.listener < 0 || k->in.door.spare < 0)
-		die_early(k, "cannot open a socket for dlock release");
-}
-
 /* Forks the stub, then parts with all that is the user's. */
 static void
 keeper_prepare(struct keeper *k)
@@ -594,8 +553,12 @@ keeper_prepare(struct keeper *k)
 	    *k->record ? k->record : r->record);
 	door_open(
 	    &k->in.door, r->plan, k->run->body ? k->run->body->outside.pid : getpid());
-	if (k->run->body)
-		prepare_body(k);
+	if (k->run->body) {
+		prctl(PR_SET_NAME, HOLD_NAME);
+		/* without a socket nobody could release it */
+		if (k->in.door.listener < 0 || k->in.door.spare < 0)
+			die_early(k, "cannot open a socket for dlock release");
+	}
 	keep_init(&k->keep, &r->plan->terms);
 	k->keep.terms.several = r->plan->nkeys > 1;
 }
@@ -620,13 +583,19 @@ keeper_call(struct keeper *k)
 _Noreturn void
 keeper_run(const struct run *r)
 {
+	instant last;
+
 	keeper_init(&keeper, r);
 	keeper_prepare(&keeper);
 	react(&keeper, EV_TICK, 0);
 	while (!(keeper.todo.calls & DO_EXIT))
 		keeper_call(&keeper);
 	dismiss_stub(&keeper);
-	serve_last(&keeper);
+	/* those that came just before door_shut() have yet to say what they want */
+	last = instant_now() + LAST_PATIENCE;
+	while (r->body && keeper.in.door.listener < 0 && keeper.in.door.present > 0 &&
+	    instant_now() < last)
+		hear(&keeper, -1, 0, last);
 	if (!keeper.keep.ending.stuck)
 		lock_close(&keeper.lock);
 	await_question(&keeper);

@@ -1,7 +1,12 @@
-/* keeper_address.c - where a keeper is reached by others. */
+/* keeper_address.c - where a keeper is reached by others, and where its locks are kept. */
 #include "keeper_address.h"
 
+#include "backends/common/url.h"
+
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -36,12 +41,6 @@ net_of(int fd)
 
 	return getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size) == 0 ? cookie
 										: 0;
-}
-
-bool
-keeper_address_is_near(const struct keeper_address *a, int fd)
-{
-	return a->net == net_of(fd);
 }
 
 /* "/BACKEND" at `text`; versions before 7 of door.h had none, but hashes. */
@@ -86,36 +85,27 @@ keeper_address_next(const char **text, struct keeper_address *a)
 }
 
 const char *
-keeper_address_key(const struct keeper_address *a, const struct keys *k)
+keeper_address_key(const struct keeper_address *a, const struct plan *p)
 {
 	char *end;
 
 	for (const char *c = a->locks; *c == '/'; c = end) {
 		unsigned long long lock = strtoull(c + 1, &end, 16);
 
-		for (size_t i = 0; i < k->n; i++)
-			if (lock == lock_hash(k->backend->name, k->keys[i]))
-				return k->keys[i];
+		for (size_t i = 0; i < p->nkeys; i++)
+			if (lock == lock_hash(p->site.backend->name, p->keys[i]))
+				return p->keys[i];
 	}
 	return NULL;
 }
 
 bool
-keeper_address_serves(const struct keeper_address *a, const struct backend *b)
+nested_site_keeper(const char **addresses, const struct plan *p, struct keeper_address *a)
 {
-	return !*a->backend || strcmp(a->backend, b->name) == 0;
-}
-
-/* "@NAME/NET/BACKEND/LOCK..." */
-static void
-write_address(char *out, const char *name, unsigned long long net, const struct keys *k)
-{
-	size_t n = snprintf(
-	    out, KEEPER_BYTES, "@%s/%llx/%s", name, net, k->backend->name);
-
-	for (size_t i = 0; i < k->n; i++)
-		n += snprintf(out + n, KEEPER_BYTES - n, "/%llx",
-		    lock_hash(k->backend->name, k->keys[i]));
+	while (*addresses && keeper_address_next(addresses, a))
+		if (!*a->backend || strcmp(a->backend, p->site.backend->name) == 0)
+			return true;
+	return false;
 }
 
 /* ---- its socket ---- */
@@ -128,46 +118,35 @@ fill_socket(struct sockaddr_un *out, const char *name, size_t n)
 	return offsetof(struct sockaddr_un, sun_path) + 1 + n;
 }
 
-int
-keeper_address_connect(const struct keeper_address *a, int fd)
-{
-	struct sockaddr_un to;
-	socklen_t size = fill_socket(&to, a->name, a->n);
-
-	return connect(fd, (struct sockaddr *)&to, size);
-}
-
 /*
- * A name that is never used again: a process left behind must not find another
- * keeper at it.  And not the owner's, since every user of this machine can read
- * it.
+ * Under a name that is never used again: a process left behind must not find another
+ * keeper at it.  And not the owner's, since every user of this machine can read it.
  */
-static bool
-make_name(char *out, size_t size)
-{
-	unsigned long long id[2];
-	bool made = getrandom(id, sizeof id, 0) == sizeof id;
-
-	snprintf(out, size, "dlock-%016llx%016llx", made ? id[0] : 0, made ? id[1] : 0);
-	return made;
-}
-
 int
-keeper_address_listen(char *out, const struct keys *k)
+keeper_address_listen(char *out, const struct plan *p)
 {
-	struct sockaddr_un a;
-	char name[64];
-	bool made = make_name(name, sizeof name);
-	socklen_t size = fill_socket(&a, name, strlen(name));
+	const char *backend = p->site.backend->name;
+	unsigned long long id[2] = {0};
+	bool made = getrandom(id, sizeof id, 0) == sizeof id;
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct sockaddr_un a;
+	socklen_t size;
+	char name[64];
+	size_t n;
 
+	snprintf(name, sizeof name, "dlock-%016llx%016llx", id[0], id[1]);
+	size = fill_socket(&a, name, strlen(name));
 	if (fd >= 0 &&
 	    (!made || bind(fd, (struct sockaddr *)&a, size) != 0 ||
 		listen(fd, SOMAXCONN) != 0)) {
 		close(fd);
 		fd = -1;
 	}
-	write_address(out, name, fd < 0 ? NET_NONE : net_of(fd), k);
+	n = snprintf(out, KEEPER_BYTES, "@%s/%llx/%s", name,
+	    fd < 0 ? NET_NONE : net_of(fd), backend);
+	for (size_t i = 0; i < p->nkeys; i++)
+		n += snprintf(
+		    out + n, KEEPER_BYTES - n, "/%llx", lock_hash(backend, p->keys[i]));
 	return fd;
 }
 
@@ -182,6 +161,27 @@ keeper_address_is_ours(int fd, pid_t *pid)
 		return false;
 	*pid = peer.pid;
 	return true;
+}
+
+int
+keeper_address_connect(const struct keeper_address *a, int flags, pid_t *pid)
+{
+	struct sockaddr_un to;
+	socklen_t size = fill_socket(&to, a->name, a->n);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0), error = 0;
+
+	if (fd < 0)
+		return -1;
+	while (!error && connect(fd, (struct sockaddr *)&to, size) != 0)
+		if (errno == EAGAIN)
+			error = EAGAIN;
+		else if (errno != EINTR)
+			error = a->net == net_of(fd) ? ECONNREFUSED : ENONET;
+	if (!error && keeper_address_is_ours(fd, pid))
+		return fd;
+	close(fd);
+	errno = error ? error : EPERM;
+	return -1;
 }
 
 /* ---- handles: "@dlock-ID/NET" ---- */
@@ -213,4 +213,128 @@ keeper_address_has_handle(const char *addresses, const char *handle)
 	size_t n = strlen(handle);
 
 	return strncmp(addresses, handle, n) == 0 && strchr("/ ", addresses[n]);
+}
+
+/* ---- where the locks are kept ---- */
+
+/* Is its value the name of a file, which a process elsewhere would not find? */
+static bool
+is_relative_file(const struct backend *b, const struct setting *s)
+{
+	for (const struct setting_row *row = b->settings; row && row->name; row++)
+		if (strcmp(row->name, s->name) == 0)
+			return strcmp(row->arg ? row->arg : "", "FILE") == 0 &&
+			    *s->value != '/';
+	return false;
+}
+
+/* Appends a part; false: it does not fit. */
+static bool
+append_part(char *out, size_t *used, char mark, const char *text)
+{
+	size_t n;
+
+	if (*used + 2 > SITE_BYTES)
+		return false;
+	out[(*used)++] = mark;
+	n = encode_key(out + *used, SITE_BYTES - *used, text);
+	out[ *used += n] = '\0';
+	return n > 0 || !*text;
+}
+
+void
+nested_site_write(char *out, const struct backend *b, const struct site *s)
+{
+	const char *url = s->url ? s->url : "";
+	bool secret = mask_finds(s->url), fits;
+	char masked[URL_BYTES], here[PATH_MAX], text[SETTINGS_BYTES + PATH_MAX];
+	size_t used = 0;
+
+	if (secret) {
+		snprintf(masked, sizeof masked, "%s", url);
+		mask_passwords(masked);
+		url = masked;
+	}
+	fits = append_part(out, &used, secret ? '!' : '=', url);
+	for (size_t i = 0; fits && i < s->nsettings; i++) {
+		const struct setting *one = &s->settings[i];
+		bool relative = is_relative_file(b, one) && getcwd(here, sizeof here);
+
+		snprintf(text, sizeof text, "%s=%s%s%s", one->name, relative ? here : "",
+		    relative ? "/" : "", one->value);
+		fits = append_part(out, &used, '&', text);
+	}
+	if (!fits)
+		*out = '\0';
+}
+
+/* The told settings stand before the plan's own, so that those win.  False: it is wrong. */
+static bool
+read_site(struct nested_site *w, const char *told, size_t size)
+{
+	const char *end = told + size, *next;
+	size_t n = 0, used = 0;
+
+	for (const char *part = told + 1; part <= end; part = next + 1) {
+		char *text = w->text + used, *equals;
+		size_t room = sizeof w->text - used;
+		int length;
+
+		next = memchr(part, '&', end - part);
+		next = next ? next : end;
+		length = room ? encode_undo(text, room, part, next - part) : -1;
+		if (length < 0)
+			return false;
+		used += length + 1;
+		if (part == told + 1)
+			continue; /* the URL */
+		equals = strchr(text, '=');
+		if (!equals || n == SETTINGS_MAX)
+			return false;
+		*equals = '\0';
+		w->settings[n++] = (struct setting){text, equals + 1};
+	}
+	for (size_t i = 0; i < w->site.nsettings; i++)
+		w->settings[n++] = w->site.settings[i];
+	w->site = (struct site){*w->text ? w->text : NULL, w->settings, n};
+	w->secret = *told == '!';
+	return true;
+}
+
+/* Does a keeper of ours listen there, though it may have no time just now? */
+static bool
+is_there(const struct keeper_address *a)
+{
+	pid_t pid;
+	int fd = keeper_address_connect(a, SOCK_NONBLOCK, &pid);
+
+	if (fd < 0)
+		return errno != ECONNREFUSED && errno != ENONET && errno != EPERM;
+	close(fd);
+	return true;
+}
+
+void
+nested_site_find(struct nested_site *w, const struct plan *p)
+{
+	const char *addresses = getenv("DLOCK_KEEPER");
+	struct keeper_address a;
+
+	w->site = (struct site){p->site.url, p->site.settings, p->site.nsettings};
+	w->secret = false;
+	w->ended = p->site.inherits;
+	while (w->ended && nested_site_keeper(&addresses, p, &a))
+		w->ended = !(a.nsite && is_there(&a) && read_site(w, a.site, a.nsite));
+}
+
+enum rc
+nested_site_check(const struct nested_site *w, struct fault *f)
+{
+	if (!w->ended && !w->secret)
+		return RC_OK;
+	return fault_set(f, RC_USAGE,
+	    "it would go where the enclosing dlock goes, but %s",
+	    w->secret
+		? "a URL with a password is not handed on: set DLOCK_URL for both, or say -u"
+		: "that has ended (DLOCK_KEEPER): say -u or -b, and unset what it has left behind");
 }

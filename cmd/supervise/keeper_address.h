@@ -6,11 +6,19 @@
  * has (a hash of backend and key for each), and where these are kept (nested.h).
  * DLOCK_KEEPER has those of all keepers around a command, the nearest first, with blanks
  * between them.  A handle, by which a hold is released, is the ID and NET of an address.
+ *
+ * A run that states no URL (by -u or a variable), and no other backend, means the server
+ * of the nearest outer dlock, also for another key, so that it does not end up
+ * elsewhere without a word.  So SITE is
+ *
+ *	=URL&NAME=VALUE...	each percent-encoded, with files by their absolute names
+ *	!URL&NAME=VALUE...	the same; a password of the URL is blotted out, so that
+ *				it says which locks are meant, and no more
  */
 #ifndef DLOCK_KEEPER_ADDRESS_H
 #define DLOCK_KEEPER_ADDRESS_H
 
-#include "backends/backend.h"
+#include "cmd/plan.h"
 
 #include <sys/types.h>
 
@@ -29,37 +37,33 @@ struct keeper_address {
 	bool is_old;       /* as versions wrote it that did not say the backend */
 };
 
-/* The locks that a run is about. */
-struct keys {
-	const struct backend *backend;
-	const char *const *keys;
-	size_t n;
-};
-
 /*
- * A socket that listens under a random name, non-blocking, and its address for these
- * keys, without a site, in out[KEEPER_BYTES].  -1: there is none; the address says so to
- * others, and which locks are held nevertheless.
+ * A socket that listens under a random name, non-blocking, and its address for the
+ * plan's keys, without a site, in out[KEEPER_BYTES].  -1: there is none; the address says
+ * so to others, and which locks are held nevertheless.
  */
-int keeper_address_listen(char *out, const struct keys *);
+int keeper_address_listen(char *out, const struct plan *);
 
 /* The next of the addresses at *text, which is moved on; false: there is none. */
 bool keeper_address_next(const char **text, struct keeper_address *);
 
-/* May a keeper at this address have locks of that backend? */
-bool keeper_address_serves(const struct keeper_address *, const struct backend *);
+/* The next address of a keeper of the plan's backend at *addresses, which may be NULL. */
+bool nested_site_keeper(
+    const char **addresses, const struct plan *, struct keeper_address *);
 
 /*
- * One of these keys that the keeper at this address has, as it says of itself;
+ * One of the plan's keys that the keeper at this address has, as it says of itself;
  * NULL: none.
  */
-const char *keeper_address_key(const struct keeper_address *, const struct keys *);
+const char *keeper_address_key(const struct keeper_address *, const struct plan *);
 
-/* As connect(2) does. */
-int keeper_address_connect(const struct keeper_address *, int fd);
-
-/* Is it in the network namespace of this socket? */
-bool keeper_address_is_near(const struct keeper_address *, int fd);
+/*
+ * A socket that is connected to a keeper of our own user; *pid as below.  -1: errno is
+ * EAGAIN: too many wait to be accepted; ECONNREFUSED: nobody is there any more; ENONET:
+ * nor would anybody be found from this network namespace; EPERM: it is another user's;
+ * or socket(2)'s.
+ */
+int keeper_address_connect(const struct keeper_address *, int flags, pid_t *pid);
 
 /*
  * Is it a process of our own user at the other end of this socket?  *pid is 0 if we
@@ -75,5 +79,28 @@ bool keeper_address_read_handle(const char *handle, struct keeper_address *);
 
 /* Is the one at the beginning of `addresses` that of this handle? */
 bool keeper_address_has_handle(const char *addresses, const char *handle);
+
+/* ---- where the locks are kept ---- */
+
+/* Of a site as an address has it, with the NUL: any that a plan can have. */
+enum { SITE_BYTES = 3 * (URL_BYTES + SETTINGS_BYTES) };
+
+/* Writes it into out[SITE_BYTES]; "": it is too long. */
+void nested_site_write(char *out, const struct backend *, const struct site *);
+
+/* Where the plan's locks are kept.  It points into itself, and into the plan. */
+struct nested_site {
+	struct site site;
+	bool ended;  /* it would be that of the outer dlock, but that has ended */
+	bool secret; /* it has a password, which is not told */
+	char text[URL_BYTES + SETTINGS_BYTES];
+	/* the told ones, and the plan's own behind them, so that those win */
+	struct setting settings[2 * SETTINGS_MAX];
+};
+
+void nested_site_find(struct nested_site *, const struct plan *);
+
+/* RC_USAGE: a run that joins nothing cannot go there. */
+enum rc nested_site_check(const struct nested_site *, struct fault *);
 
 #endif

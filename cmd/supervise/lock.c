@@ -3,6 +3,7 @@
 
 #include "backends/multi.h"
 #include "cmd/record.h"
+#include "loop.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -30,12 +31,9 @@ lock_init(struct lock *l, const struct plan *p, const struct nested_site *where,
     struct host *host, const char *owner, const char *record)
 {
 	l->plan = p;
-	l->host = host;
-	l->where = where;
 	l->outer.host = host; /* the rest of it is large, and zeroed */
 	l->outer.plan = p;
 	l->outer.where = where;
-	l->outer.keep_until = &l->outer_until;
 	l->claim = (struct claim){
 	    .key = p->keys[0],
 	    .kind = p->claim.kind,
@@ -50,29 +48,24 @@ lock_init(struct lock *l, const struct plan *p, const struct nested_site *where,
 
 /* ---- opening ---- */
 
+/* At an outer keeper, or else at the plan's backend. */
 static enum rc
-open_backend(struct lock *l, struct fault *f)
+open_store(struct lock *l, struct fault *f)
 {
 	const struct plan *p = l->plan;
+	enum rc rc = nested_open(&l->store, &l->outer, f);
 
+	l->nested = l->store != NULL;
+	if (rc != RC_OK || l->store)
+		return rc;
 	if (!p->site.backend->open)
 		return fault_set(f, RC_CONFIG,
 		    "this dlock was built without the %s backend (dlock version)",
 		    p->site.backend->name);
 	if (p->nkeys > 1)
-		return multi_open(&l->store, l->host, p->site.backend, &l->where->site,
-		    p->keys, p->nkeys, f);
-	return p->site.backend->open(&l->store, l->host, &l->where->site, f);
-}
-
-/* At an outer keeper, or else at the plan's backend. */
-static enum rc
-open_store(struct lock *l, struct fault *f)
-{
-	enum rc rc = nested_open(&l->store, &l->outer, f);
-
-	l->nested = l->store != NULL;
-	return rc == RC_OK && !l->store ? open_backend(l, f) : rc;
+		return multi_open(&l->store, l->outer.host, p->site.backend,
+		    &l->outer.where->site, p->keys, p->nkeys, f);
+	return p->site.backend->open(&l->store, l->outer.host, &l->outer.where->site, f);
 }
 
 enum rc
@@ -99,31 +92,7 @@ tell_call(struct lock *l, const char *call, instant began, enum rc rc,
     const struct grant *g, const struct fault *f)
 {
 	if (!is_multi(l))
-		call_tell(l->host, l->store, NULL, call, began, rc, g, f);
-}
-
-/* What was granted for each key. */
-static void
-note_parts(struct lock *l)
-{
-	for (size_t i = 0; i < l->plan->nkeys; i++) {
-		const struct grant *g = grant_of(l, i);
-
-		l->outer.parts[i] = (struct join_part){g->token, g->slot};
-	}
-}
-
-/*
- * Which locks they are is found out now: what leads to them (a link, a service, an option
- * file) may lead elsewhere when somebody wants to join.
- */
-static void
-note_identity(struct lock *l)
-{
-	struct fault f;
-
-	l->identified = nested_identify(&l->outer.identity, l->plan->site.backend,
-			    l->store, &f) == RC_OK;
+		call_tell(l->outer.host, l->store, NULL, call, began, rc, g, f);
 }
 
 enum rc
@@ -134,13 +103,18 @@ lock_acquire(struct lock *l, instant until, struct fault *f)
 	    l->store, &l->claim, until, &l->grant, f);
 
 	tell_call(l, "acquire", began, rc, &l->grant, f);
-	if (rc != RC_OK)
+	if (rc != RC_OK || l->nested)
 		return rc;
-	l->identified = l->nested;
-	if (!l->nested) {
-		note_parts(l);
-		note_identity(l);
+	for (size_t i = 0; i < l->plan->nkeys; i++) {
+		const struct grant *g = grant_of(l, i);
+
+		l->outer.parts[i] = (struct join_part){g->token, g->slot};
 	}
+	/*
+	 * which locks they are is found out now: what leads to them (a link, a service,
+	 * an option file) may lead elsewhere when somebody wants to join
+	 */
+	(void)nested_identify(&l->outer.identity, l->plan->site.backend, l->store);
 	return RC_OK;
 }
 
@@ -155,8 +129,8 @@ name_breaker(const struct lock *l, const char *unknown, struct fault *f)
 	bool several = l->plan->nkeys > 1;
 	char who[RECORD_BYTES];
 
-	if (*l->host->breaker) {
-		record_describe(l->host->breaker, who, sizeof who);
+	if (*l->outer.host->breaker) {
+		record_describe(l->outer.host->breaker, who, sizeof who);
 		fault_set(f, RC_REVOKED, "broken by %s%s%s%s", who, several ? " (" : "",
 		    several ? said.text : "", several ? ")" : "");
 	} else if (*unknown) {
@@ -186,8 +160,8 @@ lock_release(
 	instant began = instant_now();
 	enum rc rc = RC_OK;
 
-	l->outer_until = keep_until;
-	*l->host->breaker = '\0';
+	l->outer.keep_until = keep_until;
+	*l->outer.host->breaker = '\0';
 	if (l->store) {
 		rc = l->store->backend->lock->release(l->store, status, until, f);
 		tell_call(l, "release", began, rc, NULL, f);
@@ -214,15 +188,11 @@ lock_anchors(const struct lock *l)
 void
 lock_close(struct lock *l)
 {
-	sigset_t alrm;
-
 	if (!l->store)
 		return;
 	signal(SIGALRM, SIG_DFL);
-	sigemptyset(&alrm);
-	sigaddset(&alrm, SIGALRM);
 	alarm(CLOSE_PATIENCE);
-	sigprocmask(SIG_UNBLOCK, &alrm, NULL);
+	loop_unblock(SIGALRM);
 	l->store->backend->close(l->store);
 	alarm(0);
 }

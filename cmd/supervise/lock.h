@@ -13,15 +13,11 @@
 
 struct lock {
 	const struct plan *plan;
-	struct host *host;
-	const struct nested_site *where;
-	struct nested outer; /* its parts and identity are the lock's */
+	struct nested outer; /* its host, site, parts and identity are the lock's */
 	bool nested;         /* it is a joined hold */
 	struct claim claim;
-	instant outer_until; /* nested: so long the outer keeper is to keep it */
 	struct store *store; /* NULL: none is open */
 	struct grant grant;
-	bool identified; /* it is known which locks were granted */
 };
 
 /* The lock is zeroed; all else outlives it. */

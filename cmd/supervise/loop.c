@@ -73,19 +73,24 @@ loop_is_for_group(const struct signalfd_siginfo *info)
 }
 
 void
-loop_stop_here(int sig)
+loop_unblock(int sig)
 {
 	sigset_t one;
 
 	sigemptyset(&one);
 	sigaddset(&one, sig);
-	if (sig == SIGSTOP) {
-		raise(sig);
-		return;
-	}
+	sigprocmask(SIG_UNBLOCK, &one, NULL);
+}
+
+void
+loop_stop_here(int sig)
+{
+	sigset_t blocked;
+
+	sigprocmask(SIG_BLOCK, NULL, &blocked);
 	raise(sig);
-	sigprocmask(SIG_UNBLOCK, &one, NULL); /* here we stop, and from here we go on */
-	sigprocmask(SIG_BLOCK, &one, NULL);
+	loop_unblock(sig); /* here we stop, and from here we go on */
+	sigprocmask(SIG_SETMASK, &blocked, NULL);
 }
 
 static int

@@ -44,6 +44,9 @@ void loop_stop_here(int sig);
  */
 void loop_stop_with(pid_t command, int sig);
 
+/* Lets this signal through, which does what it is set to. */
+void loop_unblock(int sig);
+
 /* Is our process group the terminal's? */
 bool loop_is_foreground(void);
 

@@ -14,20 +14,19 @@
 
 /* ---- which locks ---- */
 
-enum rc
-nested_identify(
-    struct identity *id, const struct backend *b, struct store *s, struct fault *f)
+bool
+nested_identify(struct identity *id, const struct backend *b, struct store *s)
 {
-	enum rc rc;
+	struct fault unused;
+	bool known;
 
 	identity_begin(id, b->name);
 	id->one_lock = s->caps & ONE_LOCK;
-	rc = s->backend->identify
-	    ? s->backend->identify(s, id, f)
-	    : fault_set(f, RC_CONFIG, "%s cannot tell which locks it has", s->where);
-	if (rc == RC_OK && !identity_is_whole(id))
-		return fault_set(f, RC_CONFIG, "too long to be compared");
-	return rc;
+	known = s->backend->identify && s->backend->identify(s, id, &unused) == RC_OK &&
+	    identity_is_whole(id);
+	if (!known)
+		*id->text = '\0';
+	return known;
 }
 
 /* A store that is only asked what it is has nothing to wait for. */
@@ -56,66 +55,25 @@ identify(struct nested *k)
 	if (k->where->ended || !b->open ||
 	    b->open(&s, &nobody, &k->where->site, &unused) != RC_OK)
 		return false;
-	known = nested_identify(&k->identity, b, s, &unused) == RC_OK;
+	known = nested_identify(&k->identity, b, s);
 	s->backend->close(s);
 	return known;
 }
 
 /* ---- one keeper ---- */
 
-/* It has the key `named`, or seems to, and cannot be joined. */
+/* It has the key `named`, or seems to, and cannot be joined; NULL: it has none of ours. */
 static enum rc
 refuse(const char *named, const char *why, struct fault *f)
 {
 	char key[400];
 
+	if (!named)
+		return RC_LOST;
 	return fault_set(f, RC_PROTOCOL,
 	    "the dlock around it (DLOCK_KEEPER) has %s and %s; a run that waits for its own parent would never end; "
 	    "unset DLOCK_KEEPER if this is none of its parts",
 	    text_name(key, sizeof key, named), why);
-}
-
-/* One of our keys that the keeper has, as its address says; NULL: none. */
-static const char *
-named_key(const struct nested *k, const struct keeper_address *a)
-{
-	const struct plan *p = k->plan;
-
-	return keeper_address_key(a, &(struct keys){p->site.backend, p->keys, p->nkeys});
-}
-
-static enum rc
-not_asked(const struct nested *k, const struct keeper_address *a, const char *why,
-    struct fault *f)
-{
-	const char *key = named_key(k, a);
-
-	return key ? refuse(key, why, f) : RC_LOST;
-}
-
-static enum rc
-await_connection(const struct nested *k, const struct keeper_address *to, instant until,
-    int fd, struct fault *f)
-{
-	pid_t pid;
-
-	while (keeper_address_connect(to, fd) != 0) {
-		if (errno != EAGAIN && errno != EINTR)
-			return keeper_address_is_near(to, fd)
-			    ? RC_LOST
-			    : not_asked(k, to,
-				  "cannot be asked from here (another network namespace?)",
-				  f);
-		if (instant_now() >= until) /* too many others wait to be accepted */
-			return fault_set(
-			    f, RC_AGAIN, "the enclosing dlock does not answer");
-		if (k->host->wait(k->host, -1, 0, instant_now() + JOIN_RETRY) ==
-		    WOKE_STOP)
-			return RC_STOP;
-	}
-	return keeper_address_is_ours(fd, &pid)
-	    ? RC_OK
-	    : not_asked(k, to, "is another user's", f);
 }
 
 static void
@@ -130,26 +88,37 @@ leave(struct nested *k)
 }
 
 /*
- * Connects to a keeper.  Not RC_OK: there is no connection, and RC_LOST: nobody of ours is
- * there any more; RC_PROTOCOL: it has a key of ours, but cannot be asked; RC_AGAIN: it is
- * full, or frozen; RC_SYSTEM, RC_STOP.
+ * Connects to a keeper.  RC_LOST: nobody of ours is there any more; RC_PROTOCOL: it has a
+ * key of ours, but cannot be asked; RC_AGAIN: it is full, or frozen; RC_SYSTEM, RC_STOP.
  */
 static enum rc
 connect_to(
     struct nested *k, const struct keeper_address *to, instant until, struct fault *f)
 {
-	enum rc rc;
+	const char *key = keeper_address_key(to, k->plan);
+	pid_t pid;
 
 	if (to->n == 0)
 		return RC_LOST;
-	k->keeper = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (k->keeper < 0)
-		return fault_set(
-		    f, RC_SYSTEM, "cannot open a socket: %s", strerror(errno));
-	rc = await_connection(k, to, until, k->keeper, f);
-	if (rc != RC_OK)
-		leave(k);
-	return rc;
+	while ((k->keeper = keeper_address_connect(to, SOCK_NONBLOCK, &pid)) < 0) {
+		if (errno == ECONNREFUSED)
+			return RC_LOST;
+		if (errno == ENONET)
+			return refuse(key,
+			    "cannot be asked from here (another network namespace?)", f);
+		if (errno == EPERM)
+			return refuse(key, "is another user's", f);
+		if (errno != EAGAIN)
+			return fault_set(
+			    f, RC_SYSTEM, "cannot open a socket: %s", strerror(errno));
+		if (instant_now() >= until) /* too many others wait to be accepted */
+			return fault_set(
+			    f, RC_AGAIN, "the enclosing dlock does not answer");
+		if (k->host->wait(k->host, -1, 0, instant_now() + JOIN_RETRY) ==
+		    WOKE_STOP)
+			return RC_STOP;
+	}
+	return RC_OK;
 }
 
 /* Returns how much of *a is to be sent. */
@@ -161,22 +130,16 @@ write_ask(struct join_ask *a, const struct nested *k, enum join_verb verb)
 	*a = (struct join_ask){.version = JOIN_VERSION, .verb = verb};
 	for (size_t i = 0; i < k->plan->nkeys; i++)
 		key = stpcpy(key, k->plan->keys[i]) + 1;
-	if (k->keep_until && *k->keep_until > instant_now())
-		a->keep = *k->keep_until - instant_now();
+	if (k->keep_until > instant_now())
+		a->keep = k->keep_until - instant_now();
 	memcpy(a->identity, k->identity.text, sizeof a->identity);
 	return key - (char *)a;
 }
 
-static enum rc
-has_no_room(struct fault *f)
-{
-	return fault_set(f, RC_AGAIN,
-	    "the enclosing dlock has no room for one more run that joins it");
-}
-
 /*
  * Asks the connected keeper for the plan's keys.  RC_OK: it has some, says *answer.
- * RC_LOST: it has none.  RC_AGAIN: it does not answer, or has no room; RC_STOP.
+ * RC_LOST: it has none.  RC_AGAIN: it does not answer, or has no room, says *answer;
+ * RC_STOP.
  */
 static enum rc
 ask(const struct nested *k, enum join_verb verb, instant until,
@@ -198,7 +161,7 @@ ask(const struct nested *k, enum join_verb verb, instant until,
 		if (n == JOIN_CALL)
 			continue; /* we are asking already */
 		if (n == sizeof *answer && answer->full)
-			return has_no_room(f);
+			return RC_AGAIN;
 		if (n >= 0 || (errno != EAGAIN && errno != EINTR))
 			return fault_set(
 			    f, RC_LOST, "the enclosing dlock no longer holds the lock");
@@ -216,15 +179,15 @@ ask(const struct nested *k, enum join_verb verb, instant until,
 
 /*
  * Asks the keeper at one address, and again for a while where it has no room for one more.
- * RC_OK: it has keys of ours, and keeps them for us from now on.  RC_LOST: it has none, or
- * is gone.
+ * RC_OK: it has keys of ours, and after JOIN_HOLD keeps them for us from now on.  RC_LOST:
+ * it has none, or is gone.
  */
 static enum rc
-ask_keeper(struct nested *k, const struct keeper_address *a, struct join_answer *answer,
-    struct fault *f)
+ask_keeper(struct nested *k, const struct keeper_address *a, enum join_verb verb,
+    struct join_answer *answer, struct fault *f)
 {
 	instant until = instant_now() + JOIN_PATIENCE;
-	const char *key = named_key(k, a);
+	const char *key = keeper_address_key(a, k->plan);
 	bool full = false; /* so it has said; the last question may not be answered */
 
 	for (;;) {
@@ -232,7 +195,7 @@ ask_keeper(struct nested *k, const struct keeper_address *a, struct join_answer 
 
 		*answer = (struct join_answer){0};
 		if (rc == RC_OK)
-			rc = ask(k, JOIN_HOLD, until, answer, f);
+			rc = ask(k, verb, until, answer, f);
 		if (rc == RC_LOST && answer->foreign)
 			return refuse(key ? key : k->plan->keys[0],
 			    "counts this run among no descendants of its", f);
@@ -240,7 +203,8 @@ ask_keeper(struct nested *k, const struct keeper_address *a, struct join_answer 
 		if (rc != RC_AGAIN || !full)
 			return rc;
 		if (instant_now() + JOIN_RETRY >= until)
-			return has_no_room(f);
+			return fault_set(f, RC_AGAIN,
+			    "the enclosing dlock has no room for one more run that joins it");
 		leave(k);
 		if (k->host->wait(k->host, -1, 0, instant_now() + JOIN_RETRY) ==
 		    WOKE_STOP)
@@ -296,24 +260,20 @@ kind_words(enum lock_kind kind, unsigned limit, char *out, size_t size)
 	return out;
 }
 
+/* No keeper has all of it, but one has something. */
 static enum rc
-refuse_kind(const struct plan *p, const struct found *found, struct fault *f)
+refuse_found(const struct plan *p, const struct found *found, struct fault *f)
 {
-	char key[400], theirs[32], ours[32];
+	char key[400], held[120], more[120], theirs[32], ours[32];
+	unsigned other = found->other & ~found->held;
 
-	return fault_set(f, RC_PROTOCOL,
-	    "the dlock around it (DLOCK_KEEPER) has %s %s, and it is asked for %s here: this run would wait for its own "
-	    "parent for ever; ask for the same kind there, or unset DLOCK_KEEPER if this is none of its parts",
-	    text_name(key, sizeof key, first_key(p, found->other & ~found->held)),
-	    kind_words(found->kind, found->limit, theirs, sizeof theirs),
-	    kind_words(p->claim.kind, p->claim.limit, ours, sizeof ours));
-}
-
-static enum rc
-refuse_mixture(const struct plan *p, const struct found *found, struct fault *f)
-{
-	char held[120], more[120];
-
+	if (other)
+		return fault_set(f, RC_PROTOCOL,
+		    "the dlock around it (DLOCK_KEEPER) has %s %s, and it is asked for %s here: this run would wait for its own "
+		    "parent for ever; ask for the same kind there, or unset DLOCK_KEEPER if this is none of its parts",
+		    text_name(key, sizeof key, first_key(p, other)),
+		    kind_words(found->kind, found->limit, theirs, sizeof theirs),
+		    kind_words(p->claim.kind, p->claim.limit, ours, sizeof ours));
 	if (found->held == all_keys(p))
 		return fault_set(f, RC_PROTOCOL,
 		    "the dlocks around it (DLOCK_KEEPER) have its keys, but none of them has all, and a run joins one; "
@@ -346,7 +306,7 @@ take_hold(struct nested *k, const struct join_answer *a, struct found *found)
 
 /* RC_OK: a keeper is joined.  RC_LOST: none of them has a key of ours. */
 static enum rc
-search(struct nested *k, struct fault *f)
+search(struct nested *k, enum join_verb verb, struct fault *f)
 {
 	const char *addresses = getenv("DLOCK_KEEPER");
 	struct found found = {0};
@@ -354,7 +314,7 @@ search(struct nested *k, struct fault *f)
 	struct join_answer answer;
 
 	while (nested_site_keeper(&addresses, k->plan, &a)) {
-		enum rc rc = ask_keeper(k, &a, &answer, f);
+		enum rc rc = ask_keeper(k, &a, verb, &answer, f);
 
 		if (rc == RC_OK && take_hold(k, &answer, &found))
 			break;
@@ -362,10 +322,9 @@ search(struct nested *k, struct fault *f)
 		if (rc != RC_OK && rc != RC_LOST)
 			return rc;
 	}
-	if (k->keeper < 0 && found.other & ~found.held)
-		return refuse_kind(k->plan, &found, f);
 	if (k->keeper < 0)
-		return found.held ? refuse_mixture(k->plan, &found, f) : RC_LOST;
+		return found.held | found.other ? refuse_found(k->plan, &found, f)
+						: RC_LOST;
 	if (job_is_wanted(&k->plan->claim.job))
 		return fault_set(f, RC_USAGE,
 		    "the dlock around it (DLOCK_KEEPER) holds the lock already, and what --once and --cooldown remember is "
@@ -373,27 +332,17 @@ search(struct nested *k, struct fault *f)
 	return RC_OK;
 }
 
-bool
+enum rc
 nested_look(struct nested *k)
 {
-	const char *addresses = getenv("DLOCK_KEEPER");
-	struct keeper_address a;
-	bool joins = false;
+	enum rc rc = RC_LOST;
+	struct fault f;
 
 	k->keeper = -1;
-	if (!addresses || !identify(k))
-		return false;
-	while (!joins && nested_site_keeper(&addresses, k->plan, &a)) {
-		instant until = instant_now() + JOIN_PATIENCE;
-		struct join_answer answer;
-		struct fault f;
-
-		joins = connect_to(k, &a, until, &f) == RC_OK &&
-		    ask(k, JOIN_CHECK, until, &answer, &f) == RC_OK &&
-		    take_hold(k, &answer, &(struct found){0});
-		leave(k);
-	}
-	return joins;
+	if (identify(k))
+		rc = search(k, JOIN_CHECK, &f);
+	leave(k);
+	return rc;
 }
 
 /* ---- the store of a joined hold ---- */
@@ -492,9 +441,10 @@ nested_open(struct store **ret, struct nested *k, struct fault *f)
 
 	k->keeper = -1;
 	if (addresses && *addresses && (identify(k) || k->where->ended))
-		rc = search(k, f);
+		rc = search(k, JOIN_HOLD, f);
 	if (rc != RC_OK) {
 		leave(k);
+		*k->identity.text = '\0';
 		return rc == RC_LOST ? nested_site_check(k->where, f) : rc;
 	}
 	j = malloc(sizeof *j);
@@ -514,43 +464,12 @@ nested_open(struct store **ret, struct nested *k, struct fault *f)
 /* Half of the patience each: for an answer, and then for a sign of life. */
 #define SILENCE (JOIN_PATIENCE / 2)
 
-/* Nobody but a keeper of ours is told anything: the name may be anybody's by now. */
-static enum rc
-connect_to_hold(int fd, const struct keeper_address *a, struct fault *f)
-{
-	pid_t pid;
-
-	while (keeper_address_connect(a, fd) != 0) {
-		if (errno != EINTR && !keeper_address_is_near(a, fd))
-			return fault_set(f, RC_DENIED,
-			    "this handle cannot be asked from here (another network namespace, or another machine?)");
-		if (errno != EINTR)
-			return fault_set(f, RC_LOST,
-			    "nothing is held under this handle: it was released, its time or its process has ended, or it was lost more than a minute ago");
-	}
-	if (!keeper_address_is_ours(fd, &pid))
-		return fault_set(f, RC_LOST, "this handle is another user's");
-	return RC_OK;
-}
-
-static enum rc
-keeper_is_silent(int fd, struct fault *f)
-{
-	pid_t pid = 0;
-
-	(void)keeper_address_is_ours(fd, &pid);
-	return fault_set(f, RC_SYSTEM,
-	    "dlock's keeper process (pid %d) does not answer: it is stopped, or this machine is overloaded; "
-	    "it releases the lock once it goes on",
-	    (int)pid);
-}
-
 /*
  * For how the release ends a server may be waited for, as long as the keeper does.  While
  * none is told the keeper is asked again, and has to say at least that it is alive.
  */
 static enum rc
-await_outcome(int fd, struct join_outcome *o, struct fault *f)
+await_outcome(int fd, pid_t keeper, struct join_outcome *o, struct fault *f)
 {
 	const struct join_ask ask = {.version = JOIN_VERSION, .verb = JOIN_RELEASE};
 	const size_t size = offsetof(struct join_ask, keys) + 1;
@@ -565,7 +484,10 @@ await_outcome(int fd, struct join_outcome *o, struct fault *f)
 		else if (n >= 0 || (errno != EAGAIN && errno != EINTR))
 			break;
 		else if (errno == EAGAIN && !alive)
-			return keeper_is_silent(fd, f);
+			return fault_set(f, RC_SYSTEM,
+			    "dlock's keeper process (pid %d) does not answer: it is stopped, or this machine is overloaded; "
+			    "it releases the lock once it goes on",
+			    (int)keeper);
 		else if (errno == EAGAIN) {
 			alive = false;
 			send(fd, &ask, size, MSG_NOSIGNAL);
@@ -584,19 +506,27 @@ nested_release(const char *handle, struct join_outcome *o, struct fault *f)
 {
 	const struct timeval patience = {.tv_sec = SILENCE / NS_PER_S};
 	struct keeper_address a;
+	pid_t keeper;
 	enum rc rc;
 	int fd;
 
 	if (!keeper_address_read_handle(handle, &a))
 		return fault_set(f, RC_USAGE, "this is no handle: dlock hold prints one");
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	/* nobody but a keeper of ours is told anything: the name may be anybody's by now */
+	fd = keeper_address_connect(&a, 0, &keeper);
+	if (fd < 0 && errno == ENONET)
+		return fault_set(f, RC_DENIED,
+		    "this handle cannot be asked from here (another network namespace, or another machine?)");
+	if (fd < 0 && errno == ECONNREFUSED)
+		return fault_set(f, RC_LOST,
+		    "nothing is held under this handle: it was released, its time or its process has ended, or it was lost more than a minute ago");
+	if (fd < 0 && errno == EPERM)
+		return fault_set(f, RC_LOST, "this handle is another user's");
 	if (fd < 0)
 		return fault_set(
 		    f, RC_SYSTEM, "cannot open a socket: %s", strerror(errno));
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-	rc = connect_to_hold(fd, &a, f);
-	if (rc == RC_OK)
-		rc = await_outcome(fd, o, f);
+	rc = await_outcome(fd, keeper, o, f);
 	close(fd);
 	return rc;
 }

@@ -25,22 +25,20 @@
 #define DLOCK_NESTED_H
 
 #include "door.h"
-#include "nested_site.h"
 
-/* Which locks a store of that backend has, as backend.identify says.  Not RC_OK: not known. */
-enum rc nested_identify(
-    struct identity *, const struct backend *, struct store *, struct fault *);
+/* Which locks a store of that backend has, as backend.identify says; false: not known, "". */
+bool nested_identify(struct identity *, const struct backend *, struct store *);
 
 /* A run that asks the outer keepers. */
 struct nested {
 	struct host *host; /* it waits there */
 	const struct plan *plan;
 	const struct nested_site *where;
-	/* so long the keeper is to keep the lock, whatever becomes of us; may change */
-	const instant *keep_until;
+	instant
+	    keep_until; /* the keeper is to keep the lock so long, whatever becomes of us */
 	/* set by nested_open(), if it joins: */
 	int keeper;               /* the connection, which is the hold; -1: none */
-	struct identity identity; /* which locks the plan's keys are there */
+	struct identity identity; /* which locks the plan's keys are there; else "" */
 	struct join_part parts[KEYS_MAX]; /* of the plan's keys */
 };
 
@@ -55,8 +53,12 @@ struct nested {
  */
 enum rc nested_open(struct store **ret, struct nested *, struct fault *);
 
-/* For a process that joins nothing: would a run of the plan's keys join one keeper's hold? */
-bool nested_look(struct nested *);
+/*
+ * What nested_open() would do, for a process that joins nothing.  RC_OK: join a keeper's
+ * hold.  RC_LOST: take the keys from the server.  RC_PROTOCOL: refuse.  RC_AGAIN, RC_SYSTEM:
+ * that is not known.
+ */
+enum rc nested_look(struct nested *);
 
 /* ---- dlock release ---- */
 

@@ -32,13 +32,14 @@
 #ifndef DLOCK_RUN_H
 #define DLOCK_RUN_H
 
-#include "nested_site.h"
+#include "keeper_address.h"
 #include "step.h"
 #include "stub.h"
 #include "tree.h"
 #include "verdict.h"
 
 #include <stdatomic.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 /* What ps(1) shows of a hold in the background; nothing goes by it. */
@@ -188,6 +189,34 @@ enum telling link_tells(
 #define GRANT_QUICK (20 * NS_PER_MS)
 bool link_looks_in_time(const struct grant *, int64_t ttl, instant now);
 
+/* ---- news: what the keeper tells the front, and nothing twice ---- */
+
+/* The keeper's end of the link.  When the front is gone, nobody is told. */
+struct news {
+	const struct plan *plan;
+	struct host *host;
+	int link; /* -1: the front is gone, and its end was seen and closed */
+	/* the front has been told: */
+	bool waited;     /* that we wait */
+	struct msg last; /* what for; at first: for nobody */
+	bool suspect;    /* that a renewal was not answered */
+};
+
+void news_message(const struct news *, const struct msg *, const struct anchors *);
+void news_send(struct news *, enum msg_kind, int64_t number, const char *text);
+
+/* MSG_TRACE, of a struct news: as host->tell. */
+void news_trace(void *news, const char *line);
+
+/* What the backend wants the user to know, if there is something. */
+void news_notice(struct news *);
+
+/*
+ * What is waited for; `trouble` is why a silent server does not answer.  Is that something
+ * else than before?
+ */
+bool news_wait(struct news *, const char *trouble);
+
 /* ---- the run ---- */
 
 struct run;
@@ -206,10 +235,9 @@ struct body {
 	 */
 	bool (*deliver)(const struct run *);
 	pid_t asker; /* waits for the delivery */
-	/* what stderr was when hold was started: loss.h */
+	/* what stderr was when hold was started: events.h */
 	bool has_stderr;
-	dev_t stderr_device;
-	ino_t stderr_inode;
+	struct stat errors;
 };
 
 struct run {

@@ -5,6 +5,7 @@
 #include "cmd/say.h"
 #include "cmd/exit.h"
 #include "events.h"
+#include "loop.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -38,19 +39,6 @@ start_origin(struct origin *o)
 		close(tty);
 }
 
-static bool
-make_owner(struct run *r, uint64_t *seed)
-{
-	unsigned char bytes[OWNER_CHARS / 2 + sizeof *seed];
-
-	if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
-		return false;
-	for (size_t i = 0; i < OWNER_CHARS / 2; i++)
-		snprintf(r->owner + 2 * i, 3, "%02x", bytes[i]);
-	memcpy(seed, bytes + OWNER_CHARS / 2, sizeof *seed);
-	return true;
-}
-
 /* Nothing is begun: `why` is errno's, unless another reason is said. */
 static struct verdict
 refused(const struct plan *p, enum rc rc, const char *what, const char *why)
@@ -63,14 +51,19 @@ refused(const struct plan *p, enum rc rc, const char *what, const char *why)
 }
 
 /*
- * What the command starts, or the process for which a lock is held, must be seen to be
- * stopped.
+ * Why it could not be: what the command starts, or the process for which a lock is held,
+ * must be found to be stopped.  NULL: it could, or nobody is to be.
  */
-static bool
-could_stop(const struct run *r)
+static const char *
+why_unstoppable(const struct run *r)
 {
-	return tree_open() || errno == EMFILE || errno == ENFILE ||
-	    (r->body && !r->body->outside.pid);
+	const char *why = NULL;
+
+	if (!tree_open() && errno != EMFILE && errno != ENFILE)
+		why = "/proc is not mounted here, or does not show this process";
+	else if (!tree_finds_all())
+		why = "/proc is an outer pid namespace's, and hides processes (hidepid)";
+	return r->body && !r->body->outside.pid ? NULL : why;
 }
 
 /*
@@ -82,11 +75,11 @@ prepare(struct run *r, struct plan *p)
 {
 	static struct nested_site where;
 	static char site[SITE_BYTES];
+	unsigned char bytes[OWNER_CHARS / 2 + sizeof p->terms.seed];
 
 	r->began = instant_now();
 	if (r->body)
 		r->body->outside.front = getpid();
-	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
 	record_write(r->record, p,
 	    r->body && r->body->outside.pid ? r->body->outside.pid : getpid());
 	nested_site_find(&where, p);
@@ -95,18 +88,25 @@ prepare(struct run *r, struct plan *p)
 	r->site = site;
 	r->has_elders = tree_has_children();
 	r->shared = shared_new();
-	return r->shared && make_owner(r, &p->terms.seed) && link_open(r->ends) == 0;
+	if (!r->shared || getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+		return false;
+	for (size_t i = 0; i < OWNER_CHARS / 2; i++)
+		snprintf(r->owner + 2 * i, 3, "%02x", bytes[i]);
+	memcpy(&p->terms.seed, bytes + OWNER_CHARS / 2, sizeof p->terms.seed);
+	return link_open(r->ends) == 0;
 }
 
 struct verdict
 start_run(struct run *r, struct plan *p)
 {
+	const char *why;
 	pid_t keeper;
 
-	if (!could_stop(r))
-		return refused(p, RC_CONFIG,
-		    "a lock is only kept for what can be stopped",
-		    "/proc is not mounted here, or does not show this process");
+	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
+	why = why_unstoppable(r);
+	if (why)
+		return refused(
+		    p, RC_CONFIG, "a lock is only kept for what can be stopped", why);
 	if (!prepare(r, p))
 		return refused(
 		    p, RC_SYSTEM, "cannot get memory, random numbers or sockets", NULL);
@@ -122,15 +122,12 @@ int
 start_die_of(int sig)
 {
 	struct rlimit none = {0, 0};
-	sigset_t one;
 
 	setrlimit(RLIMIT_CORE, &none); /* one core file, the command's, is enough */
 	prctl(PR_SET_DUMPABLE, 0);
 	signal(sig, SIG_DFL);
 	raise(sig);
-	sigemptyset(&one);
-	sigaddset(&one, sig);
-	sigprocmask(SIG_UNBLOCK, &one, NULL);
+	loop_unblock(sig);
 	return 128 + sig;
 }
 

@@ -247,13 +247,6 @@ overtaken(struct keep *k)
 }
 
 static void
-terminated(struct keep *k)
-{
-	k->after.keep_until = 0;
-	k->after.hurry = k->after.hurry || k->phase > PH_HOLD;
-}
-
-static void
 absorb(struct keep *k, instant now, const struct event *e, struct actions *a)
 {
 	switch (e->kind) {
@@ -328,7 +321,8 @@ absorb(struct keep *k, instant now, const struct event *e, struct actions *a)
 		overtaken(k);
 		break;
 	case EV_TERMINATED:
-		terminated(k);
+		k->after.keep_until = 0;
+		k->after.hurry = k->after.hurry || k->phase > PH_HOLD;
 		break;
 	}
 }
@@ -416,12 +410,6 @@ linger(struct keep *k, instant now, struct actions *a)
 	renew_if_due(k, now, a);
 }
 
-static bool
-is_kept_longer(const struct keep *k, instant now)
-{
-	return now < keep_wanted_until(k) && !k->terms.nested;
-}
-
 static void
 step_hold(struct keep *k, instant now, struct actions *a)
 {
@@ -430,7 +418,7 @@ step_hold(struct keep *k, instant now, struct actions *a)
 		return;
 	if (!finished(k)) {
 		renew_if_due(k, now, a);
-	} else if (is_kept_longer(k, now)) {
+	} else if (now < keep_wanted_until(k) && !k->terms.nested) {
 		k->phase = PH_LINGER;
 		k->tree.stop_by = NEVER;
 		/* the front is told only what a server has just confirmed */
@@ -438,17 +426,6 @@ step_hold(struct keep *k, instant now, struct actions *a)
 	} else {
 		k->phase = PH_GIVE_BACK;
 	}
-}
-
-/* The user need not wait for what may take the rest of a lease. */
-static void
-report_unconfirmed(struct keep *k, struct actions *a)
-{
-	if (k->reported)
-		return;
-	k->reported = true;
-	k->ending.kept = KEPT_TRYING;
-	a->set |= DO_REPORT;
 }
 
 /* Of the next attempt; not after `now`: there is nothing left to give. */
@@ -480,10 +457,14 @@ step_give_back(struct keep *k, instant now, struct actions *a)
 		k->phase = PH_OVER;
 		return;
 	}
-	if (now < k->after.release_at)
-		report_unconfirmed(k, a);
-	else
+	if (now >= k->after.release_at) {
 		start_call(k, CALL_RELEASE, DO_RELEASE, until, a);
+	} else if (!k->reported) {
+		/* the user need not wait for what may take the rest of a lease */
+		k->reported = true;
+		k->ending.kept = KEPT_TRYING;
+		a->set |= DO_REPORT;
+	}
 }
 
 static instant

@@ -137,6 +137,29 @@ tree_state(pid_t pid)
 	return p.pid && look_up(&p) ? p.state : '\0';
 }
 
+bool
+tree_finds_all(void)
+{
+	struct process probe = {.pid = 0};
+	bool shown;
+	pid_t pid;
+
+	if (own_number() == getpid())
+		return true;
+	pid = _Fork();
+	if (pid == 0)
+		for (;;)
+			pause();
+	if (pid < 0)
+		return true; /* nor will anything else be started */
+	probe.pid = number_in_proc(pid);
+	shown = probe.pid && look_up(&probe);
+	kill(pid, SIGKILL);
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		continue;
+	return shown;
+}
+
 enum kin
 tree_relation(pid_t root, pid_t pid)
 {
@@ -364,13 +387,14 @@ mark_outside(struct processes *l, struct outside *o)
 	const struct process *self = find_process(l, own_number()),
 			     *front = find_process(l, number_in_proc(o->front)),
 			     *adopted = front ? front : self;
-	struct processes own = {0};
+	struct process two[2];
+	const struct processes own = {.n = 2, .at = two};
 
 	if (!self)
 		return; /* /proc has shown nobody */
-	add_process(&own, front && front->pid < self->pid ? front : self);
-	if (front && front != self)
-		add_process(&own, front->pid < self->pid ? self : front);
+	two[0] = *self;
+	two[1] = *adopted;
+	qsort(two, 2, sizeof *two, by_pid);
 	note_group(o, find_process(l, root));
 	for (size_t i = 0; i < l->n; i++) {
 		struct process *p = &l->at[i];
@@ -380,7 +404,6 @@ mark_outside(struct processes *l, struct outside *o)
 			is_orphan(o, p, adopted->parent));
 	}
 	mark_below(l, root, &own);
-	free(own.at);
 	keep_marked(&o->known, l);
 }
 
@@ -402,16 +425,6 @@ send_by(int pidfd, const struct aim *a)
 	if (a->wake)
 		pidfd_send_signal(pidfd, SIGCONT, NULL, 0);
 	return true;
-}
-
-/* Nothing is needed for this but a number. */
-static void
-signal_command(const struct aim *a)
-{
-	if (a->command && a->leads)
-		send_to(-a->command, a);
-	if (a->command && (!a->leads || getpgid(a->command) != a->command))
-		send_to(a->command, a);
 }
 
 static bool
@@ -535,7 +548,11 @@ tree_signal(pid_t root, const struct aim *a)
 	struct processes l;
 	size_t alive;
 
-	signal_command(a);
+	/* nothing is needed for the command but its number */
+	if (a->command && a->leads)
+		send_to(-a->command, a);
+	if (a->command && (!a->leads || getpgid(a->command) != a->command))
+		send_to(a->command, a);
 	l = list_processes();
 	if (root)
 		mark_below(&l, number_in_proc(root), a->spared);
@@ -555,19 +572,23 @@ tree_signal(pid_t root, const struct aim *a)
 void
 outside_look(struct outside *o)
 {
-	tree_signal(0, &(struct aim){.outside = o});
+	if (o)
+		tree_signal(0, &(struct aim){.outside = o});
 }
 
-void
+bool
 tree_spare(struct processes *spared, pid_t keeper)
 {
 	struct process own = {.pid = number_in_proc(keeper)};
-	const struct processes but = {.n = look_up(&own), .at = &own};
+	const struct processes but = {.n = own.pid && look_up(&own), .at = &own};
 	struct processes l = list_processes();
-	bool seen = but.n == 1 || !find_process(&l, own.pid); /* /proc may hide it */
+	/* /proc may hide the keeper, from both looks; never ourselves */
+	bool seen = own.pid && find_process(&l, own_number()) &&
+	    (but.n == 1 || !find_process(&l, own.pid));
 
 	mark_below(&l, own_number(), &but);
 	if (seen && lives(keeper))
 		keep_marked(spared, &l);
 	free(l.at);
+	return seen;
 }

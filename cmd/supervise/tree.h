@@ -7,9 +7,11 @@
  * missed, so a caller that wants everything dead asks again and again.
  *
  * A process is itself by its pid and the time of its start.  /proc may number processes
- * otherwise than we do, as that of an outer pid namespace does, and hide some
+ * otherwise than we do, as that of an outer pid namespace does, or hide some
  * (hidepid=2): those are found when their parents have died, by the kernel's list of our
- * own children.  Where there is no /proc at all, nothing is run: tree_open().
+ * own children.  That list has the numbers of /proc, so where both come together a hidden
+ * process could not be signalled.  There nothing is run, nor where there is no /proc at
+ * all: tree_finds_all(), tree_open().
  * All pids here are those of our own namespace.
  */
 #ifndef DLOCK_TREE_H
@@ -29,6 +31,12 @@ bool tree_open(void);
 /* Of a process that has closed all it had: what tree_open() had opened is gone. */
 void tree_forget(void);
 
+/*
+ * Would every descendant be found, sooner or later?  The caller must not be dumpable: it
+ * sees whether /proc shows a child that is as well hidden as we can hide one.
+ */
+bool tree_finds_all(void);
+
 struct processes {
 	size_t n, room;
 	struct process *at; /* by pid; owned */
@@ -40,9 +48,9 @@ bool tree_has_children(void);
 /*
  * Looks which processes are below this one, but not below its child `keeper`; they are
  * *spared from now on.  Nothing changes when `keeper` has died, since what was below
- * it is then below us.
+ * it is then below us; or when /proc cannot be read now (no descriptor): then false.
  */
-void tree_spare(struct processes *spared, pid_t keeper);
+bool tree_spare(struct processes *spared, pid_t keeper);
 
 /*
  * A process that is none of our descendants but is to be stopped as one, and with it
@@ -68,7 +76,10 @@ bool outside_open(struct outside *, pid_t);
 /* Has the process itself ended? */
 bool outside_has_ended(const struct outside *);
 
-/* Looks which processes are below it: to know them when their parents have died. */
+/*
+ * Looks which processes are below it, unless it is NULL: to know them when their parents
+ * have died.
+ */
 void outside_look(struct outside *);
 
 struct aim {

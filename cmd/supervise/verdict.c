@@ -43,24 +43,17 @@ static void
 busy(
     struct verdict *v, const struct plan *p, const struct shown *s, const struct heard *h)
 {
-	const char *open = *s->where ? " (" : "", *close = *s->where ? ")" : "",
-		   *still = p->wait.most == 0 ? "" : " still";
-	char key[400], state[80] = "", time[32], end[80];
+	const char *open = *s->where ? " (" : "", *close = *s->where ? ")" : "";
+	char key[400], time[32], end[80];
 
 	text_name(key, sizeof key, h->key);
-	if (h->frozen)
-		snprintf(state, sizeof state, " is%s frozen by", still);
-	else if (*h->slots)
-		snprintf(state, sizeof state, ": %s%s taken,", h->slots, still);
-	else
-		snprintf(state, sizeof state, " is%s held by", still);
 	if (p->wait.most == 0)
 		snprintf(end, sizeof end, "; not waiting (-n), %s", nothing(p));
 	else
 		snprintf(end, sizeof end, " after %s of waiting (-w); %s",
 		    parse_duration_text(h->waited, time, sizeof time), nothing(p));
-	verdict_decide(v, p->wait.conflict_status, "busy", "%s%s%s%s%s %s%s", key, open,
-	    s->where, close, state, h->holder, end);
+	verdict_decide(v, p->wait.conflict_status, "busy", "%s%s%s%s%s%s", key, open,
+	    s->where, close, h->state, end);
 }
 
 /* The server did not answer: how long we have tried is what -w says. */
@@ -78,17 +71,25 @@ unreachable(
 	    s->key, s->words, tried, nothing(p));
 }
 
-/* Nothing is wrong: -v asks to be told. */
-static void
-skipped(struct verdict *v, const struct plan *p, const struct shown *s)
+/* What became of the lock when the command did not end by itself. */
+static const char *
+after(const struct ending *e)
 {
-	verdict_decide(v, p->claim.skipped_status, "skipped", "skipped '%s' under %s: %s",
-	    s->command, s->key, s->words);
-	if (!p->show.verbose)
-		v->line[0] = '\0';
-}
+	static const char *const kept[] = {
+	    [KEPT_NOT] = "the lock was released",
+	    [KEPT_MIN_HOLD] =
+		"the lock is kept in the background until --min-hold is over",
+	    [KEPT_OUTSIDE] = "the enclosing dlock still holds the lock",
+	    [KEPT_TRYING] =
+		"the release was not confirmed: it is tried again in the background, and the lock ends with its lease",
+	};
 
-static const char *after(const struct ending *);
+	if (e->stuck)
+		return "it could NOT be killed and may still be running";
+	if (e->unconfirmed && e->kept != KEPT_TRYING)
+		return "the release was not confirmed: the lock ends with its lease";
+	return kept[e->kept];
+}
 
 static void
 verdict_refused(struct verdict *v, const struct plan *p, const struct ending *e,
@@ -99,7 +100,8 @@ verdict_refused(struct verdict *v, const struct plan *p, const struct ending *e,
 	if (e->value == RC_BUSY)
 		busy(v, p, s, h);
 	else if (e->value == RC_DONE)
-		skipped(v, p, s);
+		verdict_decide(v, p->claim.skipped_status, "skipped",
+		    "skipped '%s' under %s: %s", s->command, s->key, s->words);
 	else if (e->value == RC_AGAIN && !e->too_late && *s->words)
 		unreachable(v, p, s, h->waited);
 	else if (e->too_late)
@@ -206,26 +208,6 @@ ended(struct verdict *v, const struct ending *e, const struct shown *s)
 			: "the lock ends by itself with the lease");
 }
 
-/* What became of the lock when the command did not end by itself. */
-static const char *
-after(const struct ending *e)
-{
-	static const char *const kept[] = {
-	    [KEPT_NOT] = "the lock was released",
-	    [KEPT_MIN_HOLD] =
-		"the lock is kept in the background until --min-hold is over",
-	    [KEPT_OUTSIDE] = "the enclosing dlock still holds the lock",
-	    [KEPT_TRYING] =
-		"the release was not confirmed: it is tried again in the background, and the lock ends with its lease",
-	};
-
-	if (e->stuck)
-		return "it could NOT be killed and may still be running";
-	if (e->unconfirmed && e->kept != KEPT_TRYING)
-		return "the release was not confirmed: the lock ends with its lease";
-	return kept[e->kept];
-}
-
 struct verdict
 verdict_of(const struct plan *p, const struct ending *e, const struct heard *h)
 {
@@ -269,6 +251,9 @@ verdict_of(const struct plan *p, const struct ending *e, const struct heard *h)
 	if (p->show.quiet &&
 	    ((e->kind == END_REFUSED && e->value == RC_BUSY) || e->kind == END_COMMAND))
 		v.line[0] = '\0';
+	/* nothing is wrong: -v asks to be told */
+	if (!p->show.verbose && e->kind == END_REFUSED && e->value == RC_DONE)
+		v.line[0] = '\0';
 	return v;
 }
 
@@ -291,35 +276,25 @@ verdict_of_release(
 	return v;
 }
 
-/* A time on our own clock, for people. */
-static const char *
-write_instant(instant at, char *out, size_t size)
-{
-	int64_t left = at - instant_now();
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	snprintf(out, size, "%s",
-	    text_time((now.tv_sec * NS_PER_S + now.tv_nsec + left) / 1000).text);
-	return out;
-}
-
 struct verdict
 verdict_of_kept(const struct plan *p, unsigned joined, instant keep_until)
 {
 	struct verdict v = {.name = "kept"};
-	bool longer = keep_until > instant_now();
-	char key[400], time[64], many[100] = "", until[200] = "";
+	int64_t left = keep_until - instant_now(), end;
+	char key[400], many[100] = "", until[200] = "";
+	struct timespec now;
 
+	clock_gettime(CLOCK_REALTIME, &now);
+	end = now.tv_sec * NS_PER_S + now.tv_nsec + left;
 	if (joined)
 		snprintf(many, sizeof many,
 		    " until the dlocks that have joined this hold have ended: %u",
 		    joined);
-	if (longer)
+	if (left > 0)
 		snprintf(until, sizeof until,
 		    "%s until %s, for the --min-hold of a run that has joined this hold",
-		    joined ? ", and" : "", write_instant(keep_until, time, sizeof time));
-	v.status = longer ? STATUS_BUSY : 0;
+		    joined ? ", and" : "", text_time(end / 1000).text);
+	v.status = left > 0 ? STATUS_BUSY : 0;
 	snprintf(v.line, sizeof v.line, "%s %s kept%s%s", plan_name(p, key, sizeof key),
 	    p->nkeys > 1 ? "are" : "is", many, until);
 	return v;

@@ -31,10 +31,8 @@ struct heard {
 	const char *where; /* the server; "" if that is not known */
 	/* the rest only of a lock that may be busy: */
 	const char *key;
-	bool frozen;        /* the busy lock is: by `holder` */
-	const char *holder; /* of a busy lock, clean */
-	const char *slots;  /* what of its --limit is taken, see waiting.h; "" */
-	int64_t waited;     /* how long we tried */
+	const char *state; /* of a busy lock, clean: waiting_state() */
+	int64_t waited;    /* how long we tried */
 };
 
 /*

@@ -47,10 +47,11 @@ waiting_begin(
 	g->line.next = g->began + (g->line.live ? LIVE_FIRST : PLAIN_FIRST);
 }
 
-static void
-hear_trouble(struct waiting *g, const char *text)
+/* Does nobody have the key but the person that has frozen it?  Then that is its holder here. */
+static bool
+is_frozen(const struct waiting *g)
 {
-	text_clean(g->seen.trouble, sizeof g->seen.trouble, text, strlen(text));
+	return g->seen.holding.frozen && g->seen.holding.holders == 0;
 }
 
 /*
@@ -78,12 +79,18 @@ hear_end(struct waiting *g, const struct msg *m)
 void
 waiting_heard(struct waiting *g, const struct msg *m)
 {
-	g->seen.key = g->plan->keys[m->key];
-	if (m->kind == MSG_RETRYING) {
-		hear_trouble(g, m->text);
+	if (m->kind == MSG_NOTICE) {
+		g->seen.noticed = true;
+		waiting_pause(g);
 		return;
 	}
-	hear_trouble(g, "");
+	g->seen.key = g->plan->keys[m->key];
+	if (m->kind == MSG_RETRYING) {
+		text_clean(
+		    g->seen.trouble, sizeof g->seen.trouble, m->text, strlen(m->text));
+		return;
+	}
+	*g->seen.trouble = '\0';
 	g->seen.named = *m->holding.record != '\0';
 	g->seen.position = m->number;
 	g->seen.holding = m->holding;
@@ -92,24 +99,20 @@ waiting_heard(struct waiting *g, const struct msg *m)
 	if (g->seen.named)
 		record_describe(m->holding.record, g->seen.holder, sizeof g->seen.holder);
 	*g->seen.until = '\0';
-	if (g->seen.named && waiting_frozen(g))
+	if (g->seen.named && is_frozen(g))
 		hear_end(g, m);
 }
 
-bool
-waiting_frozen(const struct waiting *g)
+/*
+ * "all 4 slots are", "both slots are", "the only slot is", "2 of 4 slots are": what
+ * the holders of a limited lock have taken; else "".
+ */
+static void
+describe_slots(const struct holding *h, char *out, size_t size)
 {
-	return g->seen.holding.frozen && g->seen.holding.holders == 0;
-}
-
-const char *
-waiting_slots(const struct waiting *g, char *out, size_t size)
-{
-	const struct holding *h = &g->seen.holding;
-
 	*out = '\0';
 	if (h->kind != KIND_LIMIT || h->limit == 0 || h->holders == 0)
-		return out;
+		return;
 	if (h->holders < h->limit)
 		snprintf(out, size, "%u of %u slots %s", h->holders, h->limit,
 		    h->holders == 1 ? "is" : "are");
@@ -119,7 +122,6 @@ waiting_slots(const struct waiting *g, char *out, size_t size)
 		snprintf(out, size, "both slots are");
 	else
 		snprintf(out, size, "all %u slots are", h->limit);
-	return out;
 }
 
 /* What comes before the name of the one holder that we know. */
@@ -151,13 +153,18 @@ has_free_place(const struct waiting *g)
 	return h->kind == KIND_SHARED || (h->kind == KIND_LIMIT && h->holders < h->limit);
 }
 
-const char *
-waiting_holder(const struct waiting *g, char *out, size_t size)
+/* Beginning with " is" or ": ", unless `is` is "". */
+static const char *
+describe_state(
+    const struct waiting *g, const char *is, const char *still, char *out, size_t size)
 {
-	char time[32], others[40];
+	const struct holding *h = &g->seen.holding;
+	const char *gap = *is ? " " : "";
+	char time[32], others[40], slots[48], holder[STATE_BYTES - 120];
 
-	describe_others(&g->seen.holding, others, sizeof others);
-	snprintf(out, size, "%s%s%s%s%s%s%s", others,
+	describe_others(h, others, sizeof others);
+	describe_slots(h, slots, sizeof slots);
+	snprintf(holder, sizeof holder, "%s%s%s%s%s%s%s", others,
 	    g->seen.named ? g->seen.holder : "somebody",
 	    g->seen.held_since == NEVER ? "" : " for ",
 	    g->seen.held_since == NEVER
@@ -165,12 +172,21 @@ waiting_holder(const struct waiting *g, char *out, size_t size)
 		: parse_duration_text(
 		      instant_now() - g->seen.held_since, time, sizeof time),
 	    g->seen.until,
-	    has_free_place(g) && !g->seen.holding.frozen
-		? " (and another run waits already)"
-		: "",
-	    g->seen.holding.frozen && g->seen.holding.holders ? " (and the key is frozen)"
-							      : "");
+	    has_free_place(g) && !h->frozen ? " (and another run waits already)" : "",
+	    h->frozen && h->holders ? " (and the key is frozen)" : "");
+	if (*slots)
+		snprintf(out, size, "%s%s%s%s taken, %s", *is ? ":" : "", gap, slots,
+		    still, holder);
+	else
+		snprintf(out, size, "%s%s%s%s by %s", is, still, gap,
+		    is_frozen(g) ? "frozen" : "held", holder);
 	return out;
+}
+
+const char *
+waiting_state(const struct waiting *g, bool still, char *out, size_t size)
+{
+	return describe_state(g, " is", still ? " still" : "", out, size);
 }
 
 /* What we wait for: the server, if we have not heard of anybody yet, or the holder. */
@@ -178,20 +194,14 @@ static void
 describe_cause(const struct waiting *g, char *out, size_t size)
 {
 	const char *where = shared_where(g->shared);
-	char holder[HOLDER_BYTES], server[WHERE_BYTES], slots[SLOTS_BYTES];
+	char server[WHERE_BYTES];
 
 	text_clean(server, sizeof server, where, strlen(where));
 	if (*g->seen.trouble)
 		snprintf(out, size, "%s, trying again", g->seen.trouble);
-	else if (*waiting_slots(g, slots, sizeof slots))
-		snprintf(out, size, "%s taken, %s", slots,
-		    waiting_holder(g, holder, sizeof holder));
-	else if (waiting_frozen(g))
-		snprintf(
-		    out, size, "frozen by %s", waiting_holder(g, holder, sizeof holder));
-	else if (g->seen.named || g->seen.position || g->seen.holding.holders)
-		snprintf(
-		    out, size, "held by %s", waiting_holder(g, holder, sizeof holder));
+	else if (g->seen.named || g->seen.position || g->seen.holding.holders ||
+	    is_frozen(g))
+		describe_state(g, "", "", out, size);
 	else if (g->seen.noticed)
 		snprintf(out, size, "not granted yet, see above");
 	else
@@ -205,7 +215,7 @@ describe_cause(const struct waiting *g, char *out, size_t size)
 static void
 describe_wait(const struct waiting *g, instant now, char *out, size_t size)
 {
-	char key[400], cause[HOLDER_BYTES + 100], waited[32], place[48] = "";
+	char key[400], cause[STATE_BYTES], waited[32], place[48] = "";
 
 	text_name(key, sizeof key, g->seen.key);
 	describe_cause(g, cause, sizeof cause);
@@ -235,20 +245,6 @@ draw_line(struct waiting *g, instant now)
 	n = snprintf(line, sizeof line, ERASE "%s\r", text);
 	if (say_bytes(STDERR_FILENO, line, n, SAY_AT_ONCE) == (size_t)n)
 		g->line.drawn = true;
-}
-
-void
-waiting_resized(struct waiting *g)
-{
-	if (g->line.drawn)
-		g->line.next = 0;
-}
-
-void
-waiting_noticed(struct waiting *g)
-{
-	g->seen.noticed = true;
-	waiting_pause(g);
 }
 
 void

@@ -14,12 +14,12 @@
 #include "run.h"
 #include "cmd/plan.h"
 
-enum { HOLDER_BYTES = 700, SLOTS_BYTES = 48 };
+enum { STATE_BYTES = 900 };
 
 /* The line that is drawn, or those that are printed. */
 struct waiting_line {
 	bool live, drawn, spoken;
-	instant next;
+	instant next; /* when waiting_tick() has something to do */
 };
 
 /* What has been heard of the lock. */
@@ -27,10 +27,10 @@ struct waiting_seen {
 	const char *key; /* that is waited for */
 	unsigned position;
 	struct holding holding;
-	instant held_since;              /* NEVER: not known */
-	bool noticed;                    /* the user was told something of the server */
-	bool named;                      /* `holder` is known: */
-	char holder[HOLDER_BYTES - 100]; /* described, clean */
+	instant held_since; /* NEVER: not known */
+	bool noticed;       /* the user was told something of the server */
+	bool named;         /* `holder` is known: */
+	char holder[600];   /* described, clean */
 	/* ", until 2026-11-24 08:37:14 UTC": its freeze's end; "": none, or not known */
 	char until[72];
 	/* why the server does not answer, clean; "": it does */
@@ -48,21 +48,11 @@ struct waiting {
 void waiting_begin(
     struct waiting *, const struct plan *, const struct shared *, bool has_tty);
 
-/* MSG_NOTICE is said next: the server has answered, and may not say who holds the lock. */
-void waiting_noticed(struct waiting *);
-
-/* MSG_WAITING or MSG_RETRYING. */
+/*
+ * MSG_WAITING, MSG_RETRYING, or MSG_NOTICE, which is said next: the server has answered,
+ * and may not say who holds the lock.
+ */
 void waiting_heard(struct waiting *, const struct msg *);
-
-/* The terminal has another size: what is drawn may not fit any more. */
-void waiting_resized(struct waiting *);
-
-/* When waiting_tick() has something to do next. */
-static inline instant
-waiting_next(const struct waiting *g)
-{
-	return g->line.next;
-}
 
 void waiting_tick(struct waiting *, instant now);
 
@@ -76,19 +66,10 @@ void waiting_pause(struct waiting *);
 void waiting_end(struct waiting *, uint64_t token);
 
 /*
- * "alice (pid 4711 on ci-3, running deploy.sh) for 2m13s", "3 readers, first alice (...)
- * for 2m13s", or with --limit "first alice (...) for 2m13s", for the sentence about a
- * busy lock.  Returns out.
+ * " is still held by alice (pid 4711 on ci-3, running deploy.sh) for 2m13s", " is frozen by
+ * ...", or with --limit ": all 4 slots are still taken, first alice (...) for 2m13s": what
+ * follows the name of a busy lock.  `still`: it has been waited for.  Returns out.
  */
-const char *waiting_holder(const struct waiting *, char *out, size_t size);
-
-/* Does nobody have the key but the person that has frozen it?  Then that is its holder here. */
-bool waiting_frozen(const struct waiting *);
-
-/*
- * "all 4 slots are", "both slots are", "the only slot is", "2 of 4 slots are": what
- * the holders of a limited lock have taken; else "".  Returns out.
- */
-const char *waiting_slots(const struct waiting *, char *out, size_t size);
+const char *waiting_state(const struct waiting *, bool still, char *out, size_t size);
 
 #endif

@@ -50,19 +50,6 @@ patience(instant *by, instant now, instant from, int64_t length)
 }
 
 /*
- * Before the grant no deadline can fall due earlier than one of a lease that is
- * asked for just now; the page is looked at again by then.
- */
-static instant
-look_again(const struct watch *w, instant now)
-{
-	instant term_at, kill_at;
-
-	lease_deadlines(now, w->ttl, w->grace, &term_at, &kill_at);
-	return term_at;
-}
-
-/*
  * A kernel lock has no deadline that would end with a frozen keeper, a place in
  * a queue neither; hence GIVE_UP.  An interrupt that came after the grant is
  * the command's.
@@ -91,9 +78,16 @@ set_timers(struct timer *t, struct watch *w, instant now, const struct view *v)
 struct watched
 watch(struct watch *w, instant now, const struct view *v)
 {
-	struct watched result = {.wake = v->granted ? NEVER : look_again(w, now)};
+	struct watched result = {.wake = NEVER};
 	struct timer timers[TIMERS];
+	instant kill_at;
 
+	/*
+	 * Before the grant no deadline can fall due earlier than one of a lease that is
+	 * asked for just now; the page is looked at again by then.
+	 */
+	if (!v->granted)
+		lease_deadlines(now, w->ttl, w->grace, &result.wake, &kill_at);
 	set_timers(timers, w, now, v);
 	for (int i = 0; i < TIMERS; i++) {
 		if (now >= timers[i].at && result.duty == DUTY_NONE)

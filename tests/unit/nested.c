@@ -43,11 +43,10 @@ open_outer(struct outer *o, const char *key, const char *url,
 	};
 	o->offer.plan = &o->plan;
 	o->offer.parts = o->parts;
+	o->offer.identity = &o->identity;
 	look_host(&host);
 	if (o->plan.site.backend->open(&store, &host, &o->site, &f) == RC_OK) {
-		if (nested_identify(&o->identity, o->plan.site.backend, store, &f) ==
-		    RC_OK)
-			o->offer.identity = &o->identity;
+		(void)nested_identify(&o->identity, o->plan.site.backend, store);
 		o->plan.site.backend->close(store);
 	}
 	door_open(&o->door, &o->plan, getpid());

@@ -228,6 +228,37 @@ strangers_are_spared(void **state)
 	free(spared.at);
 }
 
+/*
+ * Without a descriptor nobody can be told from anybody: those that are spared stay so, and it
+ * is to be asked again.
+ */
+static void
+a_look_without_descriptors_spares_nobody_anew(void **state)
+{
+	struct processes spared = {0};
+	pid_t keeper = sleeper(), other = sleeper();
+	struct rlimit none, old;
+
+	(void)state;
+	tree_open();
+	assert_true(tree_spare(&spared, keeper));
+	assert_int_equal(spared.n, 1);
+	tree_forget();
+	getrlimit(RLIMIT_NOFILE, &old);
+	none = old;
+	none.rlim_cur = 0;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	assert_false(tree_spare(&spared, keeper));
+	setrlimit(RLIMIT_NOFILE, &old);
+	assert_int_equal(spared.n, 1);
+	assert_true(tree_spare(&spared, keeper));
+	assert_int_equal(spared.n, 1);
+	bury(keeper);
+	bury(other);
+	free(spared.at);
+	tree_open();
+}
+
 /* A sleeper with this number, where the kernel lets us choose; else another one. */
 static pid_t
 sleeper_with_number(pid_t number)
@@ -532,6 +563,7 @@ main(void)
 	    cmocka_unit_test(orphans_are_found),
 	    cmocka_unit_test(stopped_processes_are_woken_to_obey),
 	    cmocka_unit_test(strangers_are_spared),
+	    cmocka_unit_test(a_look_without_descriptors_spares_nobody_anew),
 	    cmocka_unit_test(the_number_of_one_that_was_spared_spares_nobody),
 	    cmocka_unit_test(nobody_is_signalled_twice),
 	    cmocka_unit_test(a_process_without_its_first_thread_lives),

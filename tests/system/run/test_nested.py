@@ -346,6 +346,15 @@ def test_keys_of_two_outer_runs_are_not_free_together(dlock, where):
         assert done.status == status, done
 
 
+def test_what_a_run_could_not_join_is_not_free_for_others_of_its_kind(dlock, where):
+    """The server would grant both: one is shared, the other free."""
+    a, b = (["-k", where.key(key)] for key in "ab")
+    for words, status in ((["run"], 76), (["wait"], 75)):
+        inner = [DLOCK, *words, "-n", "-s", *where.words, *a, *b, *(["true"] if words == ["run"] else [])]
+        done = dlock.run("run", "-s", *where.words, *a, "--", *inner, events=False)
+        assert done.status == status and done.stderr.count("\n") == 1, done
+
+
 def test_who_waits_for_somebody_else_waits(dlock, where):
     """Though that one has the same parents."""
     held = dlock.hold(where, where.key())

@@ -635,6 +635,47 @@ def test_processes_of_the_caller_survive_a_killed_keeper(dlock, leased, tmp_path
             kill(pid)
 
 
+def test_processes_of_the_caller_survive_a_front_that_could_not_look_at_first(dlock, leased, tmp_path):
+    """No descriptor for /proc while dlock starts: it looks again, before the keeper is gone."""
+    shim = compile_shim(tmp_path, "blind", """
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <errno.h>
+        #include <fcntl.h>
+        #include <stdarg.h>
+        #include <string.h>
+        #include <sys/types.h>
+        #include <time.h>
+        static time_t began;
+        __attribute__((constructor)) static void begin(void) { began = time(NULL); }
+        int open(const char *path, int flags, ...) {
+            int (*next)(const char *, int, ...) = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, "open");
+            va_list ap;
+            va_start(ap, flags);
+            mode_t mode = flags & O_CREAT ? va_arg(ap, int) : 0;
+            va_end(ap);
+            if (strncmp(path, "/proc", 5) == 0 && time(NULL) < began + 2) { errno = EMFILE; return -1; }
+            return next(path, flags, mode);
+        }
+        int open64(const char *path, int flags, ...) {
+            va_list ap;
+            va_start(ap, flags);
+            mode_t mode = flags & O_CREAT ? va_arg(ap, int) : 0;
+            va_end(ap);
+            return open(path, flags, mode);
+        }""")
+    line = f'sleep 1000 & echo $! >{tmp_path}/older; LD_PRELOAD={shim} exec "$@"'
+    held = dlock.start("-c", line, "sh", DLOCK, "run", *leased.words, *SHORT, "-k", leased.key(),
+                       "env", "-u", "LD_PRELOAD", "sh", "-c", f"echo $$ >{tmp_path}/command; exec sleep 1000",
+                       program="/bin/sh", events=False)
+    older, command = read_number(tmp_path / "older"), read_number(tmp_path / "command")
+    outlast(4.5)  # blind for two seconds, and it looks around every 2 s
+    kill(stat_of(command)[2])
+    assert held.wait().status == 79
+    assert not is_alive(command) and is_alive(older)
+    kill(older)
+
+
 # ---- a /proc that numbers our processes otherwise, or hides some, or none ----
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make namespaces everywhere")
@@ -722,6 +763,24 @@ def test_nothing_is_run_where_there_is_no_proc(dlock, files, words):
     result = dlock.start(*line[1:], program=shutil.which("unshare"), events=False).wait()
     assert (result.status, result.stdout, result.stderr.count("\n")) == (78, "", 1), result
     assert "/proc" in result.stderr and ("nothing was run" if words == ["run"] else "nothing is held") in result.stderr
+    assert not list(files.directory.iterdir())
+
+
+HIDING_AND_OUTER = ["-m", "sh", "-c", 'mount -t proc -o hidepid=2 none /proc && exec unshare -pf --kill-child setpriv '
+                    '--reuid=54321 --regid=54321 --clear-groups --bounding-set=-all sh -c "$0"']
+
+
+@AS_ROOT
+@pytest.mark.parametrize("words", ["run", "hold --pid $!", "hold --for 1ms"])
+def test_nothing_is_run_where_a_hidden_process_has_no_number_of_ours(dlock, files, for_all, words):
+    """The kernel's list of our children has the numbers of an outer namespace, which say nothing to kill(2)."""
+    line = " ".join([for_all, words, *files.words, "-k", "k", *(["echo", "ran"] if words == "run" else [])])
+    result = dlock.start(*HIDING_AND_OUTER, f"sleep 1000 & {line}", program=shutil.which("unshare"), events=False).wait()
+    if "--for" in words:
+        assert result.status == 0 and result.stdout.startswith("@dlock-"), result
+        return
+    assert (result.status, result.stdout, result.stderr.count("\n")) == (78, "", 1), result
+    assert "hidepid" in result.stderr and ("nothing was run" if words == "run" else "nothing is held") in result.stderr
     assert not list(files.directory.iterdir())
 
 
