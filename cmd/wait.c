@@ -48,7 +48,8 @@ find_taken(struct wait *w, struct fault *f)
 	instant until = retry_attempt(
 	    &w->retry, w->looking.plan->wait.most == 0 ? 0 : w->until);
 
-	for (size_t i = 0; i < w->looking.plan->nkeys && w->looking.joined != RC_OK; i++) {
+	for (size_t i = 0; i < w->looking.plan->nkeys && w->looking.joined != RC_OK;
+	     i++) {
 		enum rc rc;
 
 		w->key = w->looking.plan->keys[i];
