@@ -100,23 +100,28 @@ remove_node(struct zk *z, int status, instant until, struct fault *f)
 /* ---- acquire ---- */
 
 /*
- * Into the queue, if we are not there, and to its head.  A slow server is not made faster by
- * beginning anew: whoever has time is given a whole ttl for the former.
+ * Until when a step into the queue may last.  A slow server is not made faster by beginning
+ * anew: a run that has time is given a whole ttl for each.
  */
+static instant
+join_by(struct zk *z, instant until)
+{
+	if (!until || !z->patience.persist)
+		return instant_after(instant_now(), z->patience.first);
+	return instant_first(instant_after(instant_now(), z->claim->ttl),
+	    retry_first(&z->patience, until));
+}
+
+/* Into the queue, if we are not there, and to its head. */
 static enum rc
 go_through_queue(struct zk *z, instant until, struct fault *f)
 {
-	const struct retry *p = &z->patience;
-	instant join_by = until && p->persist
-	    ? instant_first(
-		  instant_after(instant_now(), z->claim->ttl), retry_first(p, until))
-	    : instant_after(instant_now(), p->first);
 	enum rc rc = RC_OK;
 
 	if (!*z->node.path) /* what is left before a permit stops others */
-		rc = permit_sweep(z, join_by, f);
+		rc = permit_sweep(z, join_by(z, until), f);
 	if (rc == RC_OK)
-		rc = turn_await(z, join_by, until, f);
+		rc = turn_await(z, join_by(z, until), until, f);
 	if (rc != RC_OK)
 		return rc;
 	return z->claim->kind == KIND_LIMIT && z->node.permit.state != PERMIT_TAKEN

@@ -61,9 +61,9 @@ contents_list(struct contents *c, const char *owner, bool *there, struct fault *
 	*there = rc == RC_OK && list->code == ZOK;
 	if (!*there || c->dir.layout->single)
 		return rc;
-	queue_look(
-	    &c->place, &(struct queue){c->dir.layout, list->names, list->nnames}, "");
-	*there = queue_sort(c->dir.layout, list->names, list->nnames, &c->placed);
+	*there = queue_look(&c->place,
+		     &(struct queue){c->dir.layout, list->names, list->nnames}, "") &&
+	    queue_sort(c->dir.layout, list->names, list->nnames, &c->placed);
 	if (!*there)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	n = c->place.holders.n;
@@ -152,7 +152,7 @@ contents_judge(struct contents *c, bool freeze, int64_t now, struct fault *f)
 		    list->nnames - c->placed, now, false, c->until, f);
 	if (rc != RC_OK || !c->place.semaphore)
 		return rc;
-	lists_ask(&c->lists, &c->dir);
+	lists_ask(&c->lists, &c->dir, SLOTS);
 	rc = lists_await(&c->lists, c->until, NULL, f);
 	if (rc != RC_OK)
 		return rc;

@@ -72,15 +72,17 @@ child_has_owner(const struct child *c, const char *owner)
 static const char *
 owner_in(enum naming naming, const char *name, const char *end)
 {
-	const char *owner = end - OWNER_CHARS;
+	const char *owner;
 
 	if (naming == NAMING_UUID)
 		return starts_with(name, "_c_") &&
 			strnlen(name, VERSION_AT) == VERSION_AT && name[VERSION_AT] == 'd'
 		    ? name + strlen("_c_")
 		    : NULL;
-	if (end - name < OWNER_CHARS || !has_hex(owner, OWNER_CHARS) ||
-	    owner[MARK_AT] != 'd')
+	if (end - name < OWNER_CHARS)
+		return NULL;
+	owner = end - OWNER_CHARS;
+	if (!has_hex(owner, OWNER_CHARS) || owner[MARK_AT] != 'd')
 		return NULL;
 	if (naming == NAMING_OWNER)
 		return owner == name ? owner : NULL;
@@ -100,8 +102,8 @@ number_after(const char *name, const char *tag)
 	size_t n = strlen(name);
 
 	for (size_t length = NUMBER + 1; length >= NUMBER; length--) {
-		const char *s = name + n - length;
-		bool negative = length <= n && *s == '-';
+		const char *s = length <= n ? name + n - length : name;
+		bool negative = *s == '-';
 
 		if (length <= n && (length == NUMBER || negative) &&
 		    strspn(s + negative, "0123456789") == length - negative &&

@@ -80,15 +80,15 @@ lists_drop(struct lists *l)
 {
 	for (enum part p = 0; p < PARTS; p++)
 		call_drop(l->of[p]);
-	*l = (struct lists){{NULL}};
+	*l = (struct lists){.n = 0};
 }
 
 void
-lists_ask(struct lists *l, const struct lockdir *d)
+lists_ask(struct lists *l, const struct lockdir *d, enum part n)
 {
 	lists_drop(l);
-	for (enum part p = 0; p < PARTS; p++)
-		l->of[p] = lockdir_ask(d, ASK_LIST, parts[p], NULL);
+	for (; l->n < n; l->n++)
+		l->of[l->n] = lockdir_ask(d, ASK_LIST, parts[l->n], NULL);
 }
 
 enum rc
@@ -97,7 +97,7 @@ lists_await(struct lists *l, instant until, bool *missing, struct fault *f)
 	bool some = false;
 	enum rc rc = RC_OK;
 
-	for (enum part p = 0; p < PARTS && rc == RC_OK; p++) {
+	for (enum part p = 0; p < l->n && rc == RC_OK; p++) {
 		rc = call_await(l->of[p], until, f);
 		some = some || (rc == RC_OK && l->of[p]->code == ZNONODE);
 	}

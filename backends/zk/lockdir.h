@@ -64,10 +64,11 @@ extern const char *const parts[PARTS]; /* "/locks" */
 
 struct lists {
 	struct call *of[PARTS];
+	enum part n; /* so many are asked for */
 };
 
-/* Also in place of earlier ones, and to be dropped at last. */
-void lists_ask(struct lists *, const struct lockdir *);
+/* The first n, also in place of earlier ones; to be dropped at last. */
+void lists_ask(struct lists *, const struct lockdir *, enum part n);
 void lists_drop(struct lists *);
 
 /* *missing (or NULL): one of the directories is not there. */

@@ -41,7 +41,7 @@ lists_read(struct lists *l, const struct lockdir *d, instant until, struct fault
 
 	if (rc != RC_OK)
 		return rc;
-	lists_ask(l, d);
+	lists_ask(l, d, PARTS);
 	return lists_await(l, until, NULL, f);
 }
 
@@ -111,7 +111,7 @@ slot_is_ours(struct zk *z, bool *ours, instant until, struct fault *f)
 enum rc
 permit_sweep(struct zk *z, instant until, struct fault *f)
 {
-	struct lists l = {{NULL}};
+	struct lists l = {.n = 0};
 	bool ours = false;
 	enum rc rc;
 
@@ -203,7 +203,7 @@ enter_locks(struct zk *z, struct lists *l, struct fault *f)
 		    d, path.at, z->node.record, ZOO_EPHEMERAL_SEQUENTIAL);
 		bool missing = false;
 
-		lists_ask(l, d);
+		lists_ask(l, d, PARTS);
 		p->state = PERMIT_ASKED;
 		rc = call_await(create, until, f);
 		if (rc == RC_OK && create->code == ZOK)
@@ -217,7 +217,7 @@ enter_locks(struct zk *z, struct lists *l, struct fault *f)
 		if (rc != RC_OK || (*p->lock && !missing))
 			return rc;
 		rc = make_parts(d, until, f);
-		lists_ask(l, d);
+		lists_ask(l, d, PARTS);
 		if (rc == RC_OK && *p->lock)
 			rc = lists_await(l, until, NULL, f);
 	}
@@ -353,7 +353,8 @@ advance(struct zk *z, struct lists *l, instant until, struct fault *f)
 	struct place p;
 	enum rc rc;
 
-	queue_look(&p, &q, strrchr(z->node.permit.lock, '/') + 1);
+	if (!queue_look(&p, &q, strrchr(z->node.permit.lock, '/') + 1))
+		return fault_set(f, RC_SYSTEM, "out of memory");
 	if (!p.found) /* somebody has deleted it */
 		return enter_locks(z, l, f);
 	rc = turn_heed_freeze(z, &p, FREEZE_PART, &q, f);
@@ -368,7 +369,7 @@ enum rc
 permit_take(struct zk *z, instant until, struct fault *f)
 {
 	struct permit *p = &z->node.permit;
-	struct lists l = {{NULL}};
+	struct lists l = {.n = 0};
 	bool missing = false;
 	enum rc rc = RC_OK;
 
@@ -380,7 +381,7 @@ permit_take(struct zk *z, instant until, struct fault *f)
 		rc = advance(z, &l, until, f);
 		if (rc != RC_OK || p->state == PERMIT_TAKEN)
 			break;
-		lists_ask(&l, &z->dir);
+		lists_ask(&l, &z->dir, PARTS);
 		rc = lists_await(&l, zk_answer_by(z), &missing, f);
 		if (rc == RC_OK && missing)
 			rc = make_parts(&z->dir, zk_answer_by(z), f);

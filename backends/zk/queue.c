@@ -168,7 +168,7 @@ choose_ahead(struct place *p, const struct child *all, const struct child *own)
 	}
 }
 
-void
+bool
 queue_look(struct place *ret, const struct queue *q, const char *name)
 {
 	struct child own = layout_read(q->layout, name);
@@ -176,8 +176,9 @@ queue_look(struct place *ret, const struct queue *q, const char *name)
 	struct child *all = put_into_order(q, &n);
 
 	*ret = (struct place){.found = false};
+	if (!all)
+		return false;
 	look_at_each(ret, q, &own);
-	ret->found = ret->found && all;
 	count_holders(&ret->holders, all, n);
 	while (ret->before < n && stands_before(&all[ret->before], &own))
 		ret->before++;
@@ -192,6 +193,7 @@ queue_look(struct place *ret, const struct queue *q, const char *name)
 	    !is_alike(&all[first], &own))
 		ret->other = all[first].name;
 	free(all);
+	return true;
 }
 
 void

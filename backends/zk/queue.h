@@ -47,7 +47,7 @@ struct holders {
 };
 
 struct place {
-	bool found; /* we are among the children, and there is memory to look at them */
+	bool found;      /* we are among the children */
 	size_t position; /* 0: we hold the lock, 1: next in line */
 	size_t before;   /* so many stand before us */
 	struct holders holders;
@@ -76,9 +76,9 @@ struct queue {
 
 /*
  * Where `own` (a name, complete; "": nobody) stands among them.  What *ret points to is in
- * their names.
+ * their names.  False: there is no memory.
  */
-void queue_look(struct place *ret, const struct queue *, const char *own);
+bool queue_look(struct place *ret, const struct queue *, const char *own);
 
 /* Is that the name of a child that no layout knows?  stranger.c */
 bool queue_is_strange(const struct layout *, const char *name);

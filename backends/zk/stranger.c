@@ -133,15 +133,15 @@ refuse_users_of(const struct lockdir *d, const struct call *list, struct fault *
 static enum rc
 refuse_curators_semaphore(struct zk *z, instant until, struct fault *f)
 {
-	struct lists l = {{NULL}};
-	enum rc rc;
+	struct lists l = {.n = 0};
+	enum rc rc = RC_OK;
 
-	lists_ask(&l, &z->dir);
-	rc = lists_await(&l, until, NULL, f);
-	if (rc == RC_OK)
-		rc = refuse_users_of(&z->dir, l.of[LOCKS], f);
-	if (rc == RC_OK)
-		rc = refuse_users_of(&z->dir, l.of[LEASES], f);
+	lists_ask(&l, &z->dir, SLOTS);
+	for (enum part p = 0; rc == RC_OK && p < l.n; p++) {
+		rc = call_await(l.of[p], until, f);
+		if (rc == RC_OK)
+			rc = refuse_users_of(&z->dir, l.of[p], f);
+	}
 	lists_drop(&l);
 	return rc;
 }

@@ -124,7 +124,8 @@ place_find(struct zk *z, struct fault *f)
 		return rc;
 	q.names = t->list->names;
 	q.n = t->list->nnames;
-	queue_look(&t->place, &q, strrchr(z->node.path, '/') + 1);
+	if (!queue_look(&t->place, &q, strrchr(z->node.path, '/') + 1))
+		return fault_set(f, RC_SYSTEM, "out of memory");
 	rc = stranger_refuse(z, f);
 	if (rc == RC_OK && !t->place.found)
 		rc = place_is_lost(z, f);
@@ -242,9 +243,9 @@ begin_watch(struct zk *z, instant until, struct fault *f)
 
 /*
  * Asks for the directory's counts, whereby the leader hears of us, too.  *moved: some
- * have left, and we may be near the head, or have not known our place for long, or know of
- * a freeze, which may be what has left.  All of them may have stood behind us; then our place
- * is as it was.
+ * have left, and we may be near the head, or have not known our place for long, or a freeze
+ * that we know of is what has left.  All of them may have stood behind us; then our place is
+ * as it was.
  */
 static enum rc
 count_departed(struct zk *z, bool *moved, struct fault *f)
@@ -253,6 +254,7 @@ count_departed(struct zk *z, bool *moved, struct fault *f)
 	struct call *c = lockdir_ask(&z->dir, ASK_EXISTS, "", NULL);
 	size_t position = t->place.position;
 	uint32_t left = 0;
+	int code;
 	enum rc rc = call_await(c, zk_answer_by(z), f);
 
 	if (rc == RC_OK && c->code != ZOK)
@@ -263,8 +265,14 @@ count_departed(struct zk *z, bool *moved, struct fault *f)
 	}
 	call_drop(c);
 	*moved = left > 0 &&
-	    (position <= (size_t)NEAR + left || t->freeze.on ||
+	    (position <= (size_t)NEAR + left ||
 		instant_now() >= t->counted + (int64_t)position * SIGHT);
+	if (left == 0 || *moved || !t->freeze.on)
+		return rc;
+	/* not a list of all: that would be one for each who stands here */
+	rc = call_finish(lockdir_ask(&z->dir, ASK_EXISTS, "", t->freeze.name),
+	    zk_answer_by(z), &code, f);
+	*moved = rc == RC_OK && code == ZNONODE;
 	return rc;
 }
 
