@@ -212,6 +212,7 @@ ask_for_token(struct pg *pg, const char *before, const char *behind, instant unt
 	struct advisory *own = advisory_of(pg);
 	char sql[800];
 	struct question q = {.text = sql, .fields = 2};
+	unsigned session = pg->db.serial;
 	enum rc rc;
 
 	do {
@@ -230,6 +231,9 @@ ask_for_token(struct pg *pg, const char *before, const char *behind, instant unt
 			own->no_schema = true;
 			rc = RC_OK;
 		}
+		/* another session has no lock of ours, and has not been made fit */
+		if (rc == RC_OK && pg->db.serial != session)
+			rc = connection_broken(&pg->conn, f);
 	} while (rc == RC_OK);
 	return rc;
 }
