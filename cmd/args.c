@@ -308,8 +308,8 @@ settle_site(struct plan *p, const struct sources *all, struct fault *f)
 	if (of_url && of_url->kind == SOURCE_WORDS) {
 		char *word = (char *)s->url;
 
-		snprintf(s->url_text, sizeof s->url_text, "%s", word);
-		s->url = s->url_text;
+		snprintf(p->texts.url, sizeof p->texts.url, "%s", word);
+		s->url = p->texts.url;
 		mask_passwords(word);
 	}
 	/* a variable is stronger than a file */
@@ -454,15 +454,14 @@ args_read(struct plan *p, unsigned cmd, char **argv, struct fault *f)
 	    .cmd = cmd, .next = argv, .plan = p, .said = &all.list[SOURCE_WORDS]};
 	enum rc rc;
 
-	*p = (struct plan){
-	    .cmd = cmd,
-	    .wait = {.most = NEVER, .conflict_status = STATUS_BUSY},
-	    .terms = {.ttl = 30 * NS_PER_S, .max_run = NEVER},
-	    .show = {.status_fd = -1},
-	    .command = {.shell = {"/bin/sh", "-c"}, .signal = SIGTERM},
-	    .steer = {.length = NEVER},
-	    .sources = &all,
-	};
+	memset(p, 0, offsetof(struct plan, texts));
+	p->cmd = cmd;
+	p->wait = (struct plan_wait){.most = NEVER, .conflict_status = STATUS_BUSY};
+	p->terms = (struct terms){.ttl = 30 * NS_PER_S, .max_run = NEVER};
+	p->show.status_fd = -1;
+	p->command = (struct plan_command){.shell = {"/bin/sh", "-c"}, .signal = SIGTERM};
+	p->steer.length = NEVER;
+	p->sources = &all;
 	sources_init(&all, cmd);
 	rc = cmd == CMD_RUN ? read_run_words(p, &words, &all, f)
 			    : read_other(p, &words, &all, f);

@@ -167,7 +167,7 @@ static enum rc
 add_setting(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
 	struct plan_site *s = &p->site;
-	char *copy = s->settings_text + s->settings_used, *equals = strchr(value, '=');
+	char *copy = p->texts.settings + s->settings_used, *equals = strchr(value, '=');
 	size_t n = strlen(value) + 1;
 
 	(void)o;

@@ -33,14 +33,11 @@ enum { KEYS_MAX = 16, SETTINGS_MAX = 32, SETTINGS_BYTES = 8192, URL_BYTES = 4096
 /* Where: the backend, and which server or directory of it. */
 struct plan_site {
 	const struct backend *backend;
-	const char *url;          /* NULL: the backend's default */
-	char url_text[URL_BYTES]; /* a copy, where argv had a password */
+	const char *url; /* NULL: the backend's default */
 	/* names no server itself: an enclosing dlock's counts */
 	bool inherits;
 	struct setting settings[SETTINGS_MAX];
-	size_t nsettings;
-	char settings_text[SETTINGS_BYTES]; /* what `settings` points into */
-	size_t settings_used;
+	size_t nsettings, settings_used;
 };
 
 /* Which kind of lock, and of which job. */
@@ -110,6 +107,11 @@ struct plan {
 	struct plan_look look;
 	struct plan_steer steer;
 	const struct sources *sources; /* where all of it comes from: sources.h */
+	/* last: most runs touch no page of it */
+	struct plan_texts {
+		char url[URL_BYTES];           /* a copy, where argv had a password */
+		char settings[SETTINGS_BYTES]; /* what site.settings points into */
+	} texts;
 };
 
 /* What the process was like when it was started; the command gets it back. */

@@ -87,23 +87,27 @@ clean(char *out, size_t size, const char *text, size_t n, char quote)
 		uint32_t c = 0;
 		size_t len = text_next(text + i, n - i, &c);
 		char shown[16];
+		size_t m = 0;
 
-		if (len == 0)
-			snprintf(shown, sizeof shown, "\\x%02X", (unsigned char)text[i]);
-		else if (is_control(c))
-			snprintf(shown, sizeof shown, "\\x%02X", (unsigned)c);
-		else if (is_deceptive(c))
-			snprintf(shown, sizeof shown, "\\u%04X", (unsigned)c);
-		else
-			snprintf(shown, sizeof shown, "%s%.*s",
-			    quote && (c == (unsigned char)quote || c == '\\') ? "\\" : "",
-			    (int)len, text + i);
-		if (used + strlen(shown) + 4 > size) {
+		if (len == 0) {
+			m = snprintf(
+			    shown, sizeof shown, "\\x%02X", (unsigned char)text[i]);
+		} else if (is_control(c)) {
+			m = snprintf(shown, sizeof shown, "\\x%02X", (unsigned)c);
+		} else if (is_deceptive(c)) {
+			m = snprintf(shown, sizeof shown, "\\u%04X", (unsigned)c);
+		} else {
+			if (quote && (c == (unsigned char)quote || c == '\\'))
+				shown[m++] = '\\';
+			memcpy(shown + m, text + i, len);
+			m += len;
+		}
+		if (used + m + 4 > size) {
 			memcpy(out + used, "...", 4);
 			return out;
 		}
-		memcpy(out + used, shown, strlen(shown));
-		used += strlen(shown);
+		memcpy(out + used, shown, m);
+		used += m;
 		i += len ? len : 1;
 	}
 	out[used] = '\0';
@@ -197,14 +201,16 @@ text_json(char *out, const char *s, size_t n)
 	uint32_t c = 0;
 	size_t len = text_next(s, n, &c);
 
-	if (len == 0)
-		snprintf(out, 8, "\\uFFFD");
-	else if (is_control(c))
+	if (len == 0) {
+		strcpy(out, "\\uFFFD");
+	} else if (is_control(c)) {
 		snprintf(out, 8, "\\u%04X", (unsigned)c);
-	else if (c == '"' || c == '\\')
-		snprintf(out, 8, "\\%c", (char)c);
-	else
-		snprintf(out, 8, "%.*s", (int)len, s);
+	} else if (c == '"' || c == '\\') {
+		memcpy(out, (const char[]){'\\', (char)c, '\0'}, 3);
+	} else {
+		memcpy(out, s, len);
+		out[len] = '\0';
+	}
 	return len ? len : 1;
 }
 

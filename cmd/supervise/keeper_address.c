@@ -247,7 +247,8 @@ nested_site_write(char *out, const struct backend *b, const struct site *s)
 {
 	const char *url = s->url ? s->url : "";
 	bool secret = mask_finds(s->url), fits;
-	char masked[URL_BYTES], here[PATH_MAX], text[SETTINGS_BYTES + PATH_MAX];
+	/* of which little is touched: of a stack all of it would be */
+	static char masked[URL_BYTES], here[PATH_MAX], text[SETTINGS_BYTES + PATH_MAX];
 	size_t used = 0;
 
 	if (secret) {
