@@ -97,11 +97,18 @@ check_can_look(const struct store *s, unsigned caps, struct fault *f)
 	return RC_OK;
 }
 
+void
+look_ask_outer(struct looking *l)
+{
+	struct nested outer = {.host = &l->host, .plan = l->plan, .where = &l->where};
+
+	l->joined = nested_look(&outer);
+}
+
 enum rc
 look_open(struct looking *l, const struct plan *p, unsigned caps, struct fault *f)
 {
 	const struct backend *b = p->site.backend;
-	struct nested outer = {.host = &l->host, .plan = p, .where = &l->where};
 	enum rc rc;
 
 	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
@@ -115,7 +122,7 @@ look_open(struct looking *l, const struct plan *p, unsigned caps, struct fault *
 		    b->name);
 	nested_site_find(&l->where, p);
 	if (p->cmd == CMD_WAIT)
-		l->joined = nested_look(&outer);
+		look_ask_outer(l);
 	rc = nested_site_check(&l->where, f);
 	if (rc == RC_OK)
 		rc = b->open(&l->store, &l->host, &l->where.site, f);

@@ -43,6 +43,9 @@ void look_host(struct host *);
 enum rc look_open(struct looking *, const struct plan *, unsigned caps, struct fault *);
 void look_close(struct looking *);
 
+/* CMD_WAIT: finds `joined` out anew. */
+void look_ask_outer(struct looking *);
+
 /* Until when to wait for the answer to a question that is sent now. */
 instant look_patience(void);
 

@@ -19,18 +19,27 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/*
- * The stub's own, which the keeper leaves alone until the command runs.  What only "go" can
- * fill has its room before it: to make that then would cost every run some fifty
- * microseconds between the grant and the command.
- */
+/* The stub's own, which the keeper leaves alone until the command runs. */
 static struct stub stub;
 static _Alignas(16) char stack[4096]; /* stub.c needs some hundred bytes */
 
+/*
+ * The variables that the command gets.  They stand in the page, before what only the grant
+ * tells is known: to make them then would cost every run some fifty microseconds between the
+ * grant and the command.
+ */
 enum ours { KEY, OWNER, BACKEND, TOKEN, KEEPER, SLOT, TOKENS, OURS };
 static const char *const ours[OURS] = {"DLOCK_KEY=", "DLOCK_OWNER=", "DLOCK_BACKEND=",
     "DLOCK_TOKEN=", "DLOCK_KEEPER=", "DLOCK_SLOT=", "DLOCK_TOKENS="};
 static char *values[OURS]; /* behind its name; NULL: it is not told */
+
+static const char *
+outer_keepers(void)
+{
+	const char *outer = getenv("DLOCK_KEEPER");
+
+	return outer ? outer : "";
+}
 
 /* Each byte of a key is written as six at most. */
 size_t
@@ -74,32 +83,51 @@ copy_others(char **out)
 	return n;
 }
 
-/* Adds one of ours, with room for its value, to *end.  False: no memory. */
-static bool
-add_ours(char ***end, enum ours which, const char *value, size_t room)
-{
-	char *text = malloc(strlen(ours[which]) + room);
-
-	if (!text)
-		return false;
-	*(*end)++ = text;
-	values[which] = stpcpy(text, ours[which]);
-	strcpy(values[which], value);
-	return true;
-}
-
-/*
- * The words and the environment of the command.  False: no memory; then it must not run
- * half-informed.
- */
-static bool
-prepare_words(const struct run *r, const char *outer)
+/* How much room a value needs, with its end; 0: it is not told. */
+static size_t
+room_of(const struct run *r, enum ours which)
 {
 	const struct plan *p = r->plan;
 	const struct go *go = NULL;
-	const char *backend = p->site.backend->name;
+
+	switch (which) {
+	case KEY:
+		return strlen(p->keys[0]) + 1;
+	case OWNER:
+		return sizeof r->owner;
+	case BACKEND:
+		return strlen(p->site.backend->name) + 1;
+	case TOKEN:
+		return sizeof go->token;
+	case KEEPER:
+		return sizeof go->keeper + strlen(r->site) + strlen(outer_keepers()) + 1;
+	case SLOT:
+		return p->claim.kind == KIND_LIMIT ? sizeof go->slot : 0;
+	case TOKENS:
+		return p->nkeys > 1 ? child_tokens_room(p) : 0;
+	case OURS:
+		break;
+	}
+	return 0;
+}
+
+size_t
+child_room(const struct run *r)
+{
+	size_t room = 0;
+
+	for (enum ours i = 0; i < OURS; i++)
+		room += strlen(ours[i]) + room_of(r, i);
+	return room;
+}
+
+/* The words and the environment of the command.  False: no memory. */
+static bool
+prepare_words(const struct run *r)
+{
+	const struct plan *p = r->plan;
 	size_t n = 0, others = copy_others(NULL);
-	char **words, **envp, **end;
+	char **words, **envp, **end, *told = r->shared->told;
 
 	while (p->command.argv[n])
 		n++;
@@ -112,28 +140,31 @@ prepare_words(const struct run *r, const char *outer)
 		words[1 + i] = p->command.argv[i];
 	envp = words + n + 2;
 	end = envp + copy_others(envp);
+	for (enum ours i = 0; i < OURS; i++) {
+		if (room_of(r, i) == 0)
+			continue;
+		*end++ = told;
+		values[i] = stpcpy(told, ours[i]);
+		told = values[i] + room_of(r, i);
+	}
+	strcpy(values[KEY], p->keys[0]);
+	strcpy(values[OWNER], r->owner);
+	strcpy(values[BACKEND], p->site.backend->name);
 	stub.path = r->path;
 	stub.argv = p->command.argv;
 	stub.script = words;
 	stub.envp = envp;
-	return add_ours(&end, KEY, p->keys[0], strlen(p->keys[0]) + 1) &&
-	    add_ours(&end, OWNER, r->owner, sizeof r->owner) &&
-	    add_ours(&end, BACKEND, backend, strlen(backend) + 1) &&
-	    add_ours(&end, TOKEN, "", sizeof go->token) &&
-	    add_ours(&end, KEEPER, "",
-		sizeof go->keeper + strlen(r->site) + strlen(outer) + 1) &&
-	    (p->claim.kind != KIND_LIMIT || add_ours(&end, SLOT, "", sizeof go->slot)) &&
-	    (p->nkeys == 1 || add_ours(&end, TOKENS, "", child_tokens_room(p)));
+	return true;
 }
 
 /* Behind our address, with where the lock is kept, are those of the outer dlocks. */
 static void
 fill_in(const struct run *r, const struct go *go)
 {
-	const char *outer = getenv("DLOCK_KEEPER");
+	const char *outer = outer_keepers();
 	char *keepers = stpcpy(stpcpy(values[KEEPER], go->keeper), r->site);
 
-	if (outer && *outer)
+	if (*outer)
 		strcpy(stpcpy(keepers, " "), outer);
 	strcpy(values[TOKEN], go->token);
 	if (values[SLOT])
@@ -143,23 +174,25 @@ fill_in(const struct run *r, const struct go *go)
 		    r->plan, go, values[TOKENS], child_tokens_room(r->plan));
 }
 
-/* Some kernels of others, and valgrind, know no process that shares memory but a thread. */
+/* Emulators may know no process that shares memory but a thread. */
 static pid_t
 clone_stub(void)
 {
 	char *top = stack + sizeof stack;
-	pid_t pid = STUB_SHARES ? clone(stub_begin, top, CLONE_VM | SIGCHLD, &stub) : -1;
+	pid_t pid = -1;
 
+#ifdef STUB_SHARES
+	pid = clone(stub_begin, top, CLONE_VM | SIGCHLD, &stub);
+#endif
 	return pid < 0 ? clone(stub_begin, top, SIGCHLD, &stub) : pid;
 }
 
 int
 child_fork(struct child *c, const struct run *r)
 {
-	const char *outer = getenv("DLOCK_KEEPER");
 	int ends[2];
 
-	if (!prepare_words(r, outer ? outer : "") ||
+	if (!prepare_words(r) ||
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
 		return -1;
 	c->run = r;

@@ -31,6 +31,9 @@ struct child {
 	const struct run *run;
 };
 
+/* So much room the variables of the run's command need, in the page (shared->told). */
+size_t child_room(const struct run *);
+
 /*
  * Forks the stub, for the run's command; once in a process.  -1 with errno.  What becomes
  * of it is noted in the page.

@@ -31,10 +31,10 @@ run_guarded(const struct run *r)
 }
 
 struct shared *
-shared_new(void)
+shared_new(size_t told)
 {
-	struct shared *s = mmap(
-	    NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct shared *s = mmap(NULL, sizeof *s + told, PROT_READ | PROT_WRITE,
+	    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	if (s == MAP_FAILED)
 		return NULL;

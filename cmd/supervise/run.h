@@ -99,10 +99,11 @@ struct shared {
 	struct shared_end end;
 	struct shared_front front;
 	struct go go; /* `dlock hold`: what a command would be told; set with `granted` */
+	char told[];  /* the command's variables: child.c */
 };
 
-/* A fresh page, or NULL with errno. */
-struct shared *shared_new(void);
+/* A fresh page, with room for what is told, or NULL with errno. */
+struct shared *shared_new(size_t told);
 
 /* The server's name, not cleaned; "" while it is not known. */
 const char *shared_where(const struct shared *);

@@ -1,9 +1,10 @@
 /* start.c - what `dlock run` and `dlock hold` do before front and keeper part, and at the end. */
 #include "run.h"
 
+#include "cmd/exit.h"
 #include "cmd/record.h"
 #include "cmd/say.h"
-#include "cmd/exit.h"
+#include "child.h"
 #include "events.h"
 #include "loop.h"
 
@@ -87,7 +88,7 @@ prepare(struct run *r, struct plan *p)
 	r->where = &where;
 	r->site = site;
 	r->has_elders = tree_has_children();
-	r->shared = shared_new();
+	r->shared = shared_new(r->body ? 0 : child_room(r));
 	if (!r->shared || getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
 		return false;
 	for (size_t i = 0; i < OWNER_CHARS / 2; i++)

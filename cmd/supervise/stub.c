@@ -5,15 +5,14 @@
 #include "cmd/exit.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { MASK_BYTES = 8 /* the kernel's signal mask */ };
+enum { MASK_BYTES = 8 /* the kernel's signal mask, there */ };
 
-/* rt_sigaction(2), where no handler is set */
+/* rt_sigaction(2), there, where no handler is set */
 struct disposition {
 	void (*handler)(int);
 	unsigned long flags;
@@ -21,7 +20,9 @@ struct disposition {
 	unsigned long mask;
 };
 
-/* At least 0, or an errno below it. */
+/* ---- the kernel, without the C library where the memory is the keeper's ---- */
+
+/* ask_kernel(): at least 0, or an errno below it. */
 #if defined __x86_64__
 static long
 ask_kernel(long number, long a, long b, long c, long d)
@@ -59,6 +60,11 @@ ask_kernel(long number, long a, long b, long c, long d)
 }
 #endif
 
+/*
+ * Signals that came while we waited are delivered when the mask goes back, as they would
+ * have been.
+ */
+#ifdef STUB_SHARES
 static instant
 now(void)
 {
@@ -68,10 +74,6 @@ now(void)
 	return t.tv_sec * NS_PER_S + t.tv_nsec;
 }
 
-/*
- * Signals that came while we waited are delivered when the mask goes back, as they would
- * have been.
- */
 static void
 restore(const struct stub *s)
 {
@@ -81,6 +83,23 @@ restore(const struct stub *s)
 		ask_kernel(SYS_rt_sigaction, SIGCHLD, (long)&ignored, 0, MASK_BYTES);
 	ask_kernel(SYS_rt_sigprocmask, SIG_SETMASK, (long)s->mask, 0, MASK_BYTES);
 }
+#else
+static instant
+now(void)
+{
+	return instant_now();
+}
+
+static void
+restore(const struct stub *s)
+{
+	if (s->chld_ignored)
+		signal(SIGCHLD, SIG_IGN);
+	sigprocmask(SIG_SETMASK, s->mask, NULL);
+}
+#endif
+
+/* ---- from the gate to the command ---- */
 
 static long
 execute(const char *path, char *const *argv, char *const *envp)

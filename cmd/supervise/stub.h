@@ -13,16 +13,18 @@
 #ifndef DLOCK_STUB_H
 #define DLOCK_STUB_H
 
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Can it share the keeper's memory?  Else it has a copy: the kernel is asked by the library. */
+/*
+ * Can it share the keeper's memory?  Else, and where a kernel refuses, it has a copy: so what
+ * the grant tells must reach it in the page.
+ */
 #if defined __x86_64__ || defined __aarch64__
-enum { STUB_SHARES = 1 };
-#else
-enum { STUB_SHARES = 0 };
+#define STUB_SHARES 1
 #endif
 
 /* How far it has come, in the page; else the errno with which it failed. */
@@ -35,7 +37,7 @@ struct stub {
 	int others[3]; /* descriptors that are not the command's; closed */
 	bool leads;    /* a process group of its own */
 	/* of the command */
-	const void *mask; /* its blocked signals, as the kernel has them: 64 bits */
+	const sigset_t *mask; /* its blocked signals */
 	bool chld_ignored;
 	const char *path;
 	char *const *argv, *const *envp;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -142,14 +143,17 @@ tree_finds_all(void)
 {
 	struct process probe = {.pid = 0};
 	bool shown;
-	pid_t pid;
+	pid_t pid, parent = getpid();
 
-	if (own_number() == getpid())
+	if (own_number() == parent)
 		return true;
 	pid = _Fork();
-	if (pid == 0)
-		for (;;)
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		while (getppid() == parent)
 			pause();
+		_exit(0);
+	}
 	if (pid < 0)
 		return true; /* nor will anything else be started */
 	probe.pid = number_in_proc(pid);

@@ -343,6 +343,10 @@ BROKEN_STUBS = {
                          " return syscall(SYS_sendto, fd, data, size, flags, to, n); }",
     "half of go is sent": SEND + "{ return size == 8 ? syscall(SYS_sendto, fd, data, 4, flags, to, n) + 4"
                           " : syscall(SYS_sendto, fd, data, size, flags, to, n); }",
+    "killed after go": SEND + "{ int pid = 0; long sent; FILE *f = size == 8 ? fopen(\"/proc/thread-self/children\", \"r\") : NULL;"
+                       " if (f && fscanf(f, \"%d\", &pid) == 1) kill(pid, SIGSTOP);"
+                       " sent = syscall(SYS_sendto, fd, data, size, flags, to, n);"
+                       " if (pid) kill(pid, SIGKILL); return sent; }",
     "killed before go": SEND + "{ int pid = 0; FILE *f = size == 8 ? fopen(\"/proc/thread-self/children\", \"r\") : NULL;"
                         " if (f && fscanf(f, \"%d\", &pid) == 1) kill(pid, SIGKILL);"
                         " return syscall(SYS_sendto, fd, data, size, flags, to, n); }",
@@ -358,6 +362,24 @@ def test_stub_that_cannot_become_the_command_is_a_system_error(fake, tmp_path, s
     assert "nothing was run" in one_line(done) and "the process that was to become the command" in one_line(done)
     assert not (tmp_path / "ran").exists()
     assert done.calls() == ["acquire", "release"]
+
+
+def test_what_the_grant_tells_reaches_a_stub_that_shares_no_memory(fake, tmp_path):
+    """As where an emulator refuses that."""
+    shim = compile_shim(tmp_path, "apart", """
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <errno.h>
+        #include <sched.h>
+        int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
+        {
+            int (*real)(int (*)(void *), void *, int, void *) = dlsym(RTLD_NEXT, "clone");
+            errno = EINVAL;
+            return flags & CLONE_VM ? -1 : real(fn, stack, flags, arg);
+        }""")
+    tell = 'echo "$DLOCK_KEY $DLOCK_TOKEN $DLOCK_SLOT ${#DLOCK_OWNER} $DLOCK_BACKEND ${DLOCK_KEEPER%%/*}"'
+    told = [fake.run("", "--limit", "2", "--", "sh", "-c", tell, env=env).stdout.split() for env in ({}, {"LD_PRELOAD": shim})]
+    assert told[0][:-1] == told[1][:-1] and len(told[1]) == 6 and told[1][5].startswith("@dlock-"), told
 
 
 def test_command_that_cannot_be_found_asks_for_no_lock(fake):

@@ -3,6 +3,8 @@
 # that name a lock.  Whoever means another lock has that one, or is refused; never a hold that
 # is not his.
 
+import shlex
+
 import pytest
 
 from support import DLOCK, At, FilePlace, RedisPlace, places, wait_for
@@ -353,6 +355,16 @@ def test_what_a_run_could_not_join_is_not_free_for_others_of_its_kind(dlock, whe
         inner = [DLOCK, *words, "-n", "-s", *where.words, *a, *b, *(["true"] if words == ["run"] else [])]
         done = dlock.run("run", "-s", *where.words, *a, "--", *inner, events=False)
         assert done.status == status and done.stderr.count("\n") == 1, done
+
+
+def test_what_could_not_be_joined_is_free_when_it_has_ended(dlock, where, tmp_path):
+    """The wait goes on in the background, where its outer run has gone."""
+    status, a = tmp_path / "status", shlex.join(["-k", where.key("a")])
+    wait = f"{shlex.join([DLOCK, 'wait', '-q', '-w', '20s', *where.words])} {a}; echo $? >{status}"
+    assert dlock.run("run", "-s", *where.words, "-k", where.key("a"), "--", "sh", "-c", f"({wait}) >/dev/null 2>&1 & sleep 0.3",
+                     events=False).status == 0
+    wait_for(lambda: status.exists() and status.read_text(), what="the end of the wait")
+    assert status.read_text() == "0\n"
 
 
 def test_who_waits_for_somebody_else_waits(dlock, where):
