@@ -48,6 +48,7 @@ struct front_keeper {
 	pid_t pid;              /* 0: reaped */
 	int link;               /* -1: end of file seen */
 	struct anchors anchors; /* keep the lock while we live, and break if it ends */
+	size_t broken;          /* of them, once the watch knows that one is */
 };
 
 struct front {
@@ -218,6 +219,19 @@ take_over(struct front *f, const char *why)
 	kill_and_finish(f, (struct ending){.kind = END_REFUSED, .value = RC_SYSTEM}, why);
 }
 
+/* Its connection has ended: of several keys, one's. */
+static void
+take_over_adrift(struct front *f)
+{
+	bool several = f->keeper.anchors.n > 1;
+	char why[RECORD_BYTES];
+
+	snprintf(why, sizeof why,
+	    "%s%sthe lock's connection has ended, and dlock's keeper process was stopped",
+	    several ? f->plan->keys[f->keeper.broken] : "", several ? ": " : "");
+	take_over(f, why);
+}
+
 /* ---- watching the keeper ---- */
 
 static bool
@@ -272,8 +286,7 @@ watch_keeper(struct front *f)
 		take_over(f, "dlock's keeper process was stopped and could not renew it");
 		break;
 	case DUTY_ADRIFT:
-		take_over(f,
-		    "the lock's connection has ended, and dlock's keeper process was stopped");
+		take_over_adrift(f);
 		break;
 	case DUTY_GIVE_UP:
 		take_over(f, "dlock's keeper process was stopped");
@@ -567,8 +580,10 @@ front_run(const struct run *r, pid_t keeper)
 		if (set[SLOT_LINK].revents || atomic_load(&f.shared->end.told))
 			hear_keeper(&f);
 		for (nfds_t i = SLOT_ANCHOR; i < n; i++)
-			if (set[i].revents)
+			if (set[i].revents) {
+				f.keeper.broken = i - SLOT_ANCHOR;
 				watch_adrift(&f.watch, instant_now());
+			}
 		if (r->body && is_running(&f) && !f.tried && !f.end.over)
 			deliver(&f);
 		/* a stop may be over by a signal that has come since */

@@ -180,7 +180,7 @@ ends_are_not_inherited(void **state)
 static void
 page_is_shared_with_children(void **state)
 {
-	struct shared *s = shared_new();
+	struct shared *s = shared_new(0);
 	pid_t child;
 
 	(void)state;
@@ -222,7 +222,7 @@ grant_is_told_only_to_whom_it_matters(void **state)
 	    {30 * NS_PER_S, GRANT_QUICK, -1, false, false, TELL_NOT},
 	    {30 * NS_PER_S, GRANT_QUICK + 1, -1, false, false, TELL_BEFORE},
 	};
-	struct shared *s = shared_new();
+	struct shared *s = shared_new(0);
 
 	(void)state;
 	assert_non_null(s);

@@ -514,6 +514,19 @@ def test_connection_that_is_the_lock_is_watched_by_the_front_too(fake):
         assert not is_alive(command)
 
 
+def test_the_front_names_the_key_whose_connection_has_ended(fake):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(60)
+        started = fake.heart(f"anchor={server.getsockname()[1]}", "-k", "also", "-k", "last", "-t", "10m")
+        connections = [server.accept()[0] for _ in range(3)]
+        assert started.command
+        started.signal(signal.SIGSTOP, "keeper")
+        connections[1].close()  # they are locked in the order of their names: also, job, last
+        done = started.wait()
+        assert done.status == 79
+        assert "(job: the lock's connection has ended, and dlock's keeper process was stopped)" in done.stderr, done
+
+
 def test_connection_that_ends_with_the_command_is_no_loss(fake):
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(60)
