@@ -13,14 +13,15 @@ import subprocess
 import pytest
 
 from pg import account, bindir, make_directory
-from support import DLOCK, ROOT, free_port, wait_for
+from support import DLOCK, ROOT, boottime, free_port, spent, wait_for
 
 TOP = pathlib.Path(ROOT)
 MANUAL, BACKENDS, CONF, README = "man/dlock.1", "man/dlock-backends.7", "man/dlock.conf.5", "README.md"
+RECIPES = "man/dlock-recipes.7"
 # A manual for each group of subcommands.
 GROUPS = {"man/dlock.1": ["run"], "man/dlock-status.1": ["status", "ls", "wait"], "man/dlock-hold.1": ["hold", "release"],
           "man/dlock-break.1": ["break", "freeze", "thaw"], "man/dlock.conf.5": ["config"]}
-MANUALS = [*GROUPS, BACKENDS]
+MANUALS = [*GROUPS, BACKENDS, RECIPES]
 COMPLETIONS = ["completions/dlock.bash", "completions/_dlock", "completions/dlock.fish"]
 ALWAYS = {"help", "version", "raw"}  # understood without standing in the table of options
 
@@ -113,7 +114,7 @@ def test_completions_offer_every_option(options, name):
 def test_documents_speak_of_no_option_that_does_not_exist(options, name):
     known = {row[0] for row in options} | ALWAYS
     text = text_of(name)
-    if name == README:  # others' options stand before "dlock"
+    if name in (README, RECIPES):  # others' options stand before "dlock"
         text = "\n".join(re.findall(r"dlock.*", text))
     spoken = set(re.findall(r"(?<![\w-])--([a-z][a-z-]+)", text))
     assert spoken - known == set()
@@ -303,9 +304,9 @@ def test_the_manuals_are_set_without_complaint(name):
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_the_least_rights_of_the_readme_are_enough(dlock, make_redis):
+def test_the_least_rights_of_the_manual_are_enough(dlock, make_redis):
     """The ACL that people copy lets a run acquire, renew, wait and release."""
-    rights = re.search(r"^ACL SETUSER dlock on >password (.*)$", (TOP / "README.md").read_text(), re.M)[1].split()
+    rights = block_with("ACL SETUSER dlock", BACKENDS).split()[5:]
     server = make_redis()
     server.client().execute_command("ACL", "SETUSER", "dlock", "on", ">password", "resetchannels", *rights)
     url = server.url.replace("redis://", "redis://dlock:password@")
@@ -335,46 +336,80 @@ def test_the_least_rights_of_the_manual_are_enough_for_zk(dlock, zk_server, lack
         assert (holder.wait().status, holder.stderr()) != (0, "")
 
 
-def block_with(marker):
-    """The text of the block in the README that has `marker` in it."""
-    block, = (b for b in re.findall(r"^```\w*\n(.*?)^```$", text_of(README), re.M | re.S) if marker in b)
-    return block
+# ---- what stands there to be typed ----
 
 
-def example(marker):
-    """The commands (behind $) and the answers of the example in the README that has `marker` in it."""
+def blocks(name):
+    """The blocks of a document that are to be typed or copied, as they are read."""
+    text = (TOP / name).read_text(encoding="utf-8")
+    if name == README:
+        return re.findall(r"^```\w*\n(.*?)^```$", text, re.M | re.S)
+    found = re.findall(r"^\.Bd -literal.*?\n(.*?)^\.Ed$", text, re.M | re.S)
+    return [re.sub(r"\\(&|-|\(dq|e)", lambda m: {"&": "", "-": "-", "(dq": '"', "e": "\\"}[m[1]], block) for block in found]
+
+
+def block_with(marker, name=README):
+    """The first block of a document that has `marker` in it."""
+    return next(b for b in blocks(name) if marker in b)
+
+
+def example(marker, name=README):
+    """The commands (behind $) and the answers of the example that has `marker` in it."""
     commands, answers = [], []
-    for line in block_with(marker).replace("\\\n", "").splitlines():
+    for line in block_with(marker, name).replace("\\\n", "").splitlines():
         (commands if line.startswith("$ ") else answers).append(line.removeprefix("$ "))
     return commands, answers
 
 
 def shape(lines):
     """Who, what is measured, and whether dlock or its command is first to write, is different each time."""
-    alike = (re.sub(r"\S+@\S+|on [\w-]+, |directory [^):]*", "WHO", line) for line in lines)
-    alike = (re.sub(r"\d+-\d+-\d+T[\d:]+Z", "N", line) for line in alike)
-    return sorted(re.sub(r"\d[\d.]*(ms|s)?\b", "N", line) for line in alike)
+    return sorted(shape_of(line) for line in lines)
+
+
+def shape_of(line):
+    line = re.sub(r"\S+@\S+|on [\w-]+, |directory [^):]*", "WHO", line)
+    line = re.sub(r"\d+-\d+-\d+[T ][\d:]+( UTC|Z)", "N", line)
+    return re.sub(r"\d[\d.]*(ms|s)?\b", "N", line)
+
+
+SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def times(line):
+    """The times that a line tells, in seconds: "for 1m05s", "in 9.1 ms"."""
+    found = re.findall(r"(?<![\w.:-])((?:\d+(?:\.\d+)? ?(?:ms|[smhd])(?![a-z]))+)", line)
+    return [sum(float(n) * SECONDS[unit] for n, unit in re.findall(r"([\d.]+) ?(ms|[smhd])", each)) for each in found]
+
+
+def test_the_times_of_a_line_are_read():
+    assert times("for 2s; in 93.214 ms; after 1m05s, 1d00h; at 09:53:42; slot 3; 10s") == [2, 0.093214, 65, 86400, 10]
 
 
 def tried(commands, directory, **options):
     """What these commands answer, typed into a shell in that directory."""
     shutil.copy(DLOCK, directory / "dlock")
-    env = {"PATH": f"{directory}:{os.environ['PATH']}", "HOME": str(directory), "DLOCK_FILE_URL": f"file://{directory}"}
-    return subprocess.run(["bash", "-c", "\n".join(commands)], cwd=directory, env=env, stdout=subprocess.PIPE,
+    env = {"PATH": f"{directory}:{os.environ['PATH']}", "HOME": str(directory), "DLOCK_FILE_URL": f"file://{directory}",
+           "USER": "alice"}
+    began = boottime()
+    done = subprocess.run(["bash", "-c", "\n".join(commands)], cwd=directory, env=env, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=120, check=False, **options)
+    done.late = max(0, boottime() - began - spent(began))  # for what time the machine stood still
+    return done
 
 
 def assert_answers(done, answers):
-    """Among other lines, since those that say nothing new are left out of examples."""
+    """Each in its shape and with such times, among lines that say nothing new and are left out of examples."""
     assert done.returncode == 0, done.stdout
-    said = [line for line in shape(done.stdout.splitlines()) if line in shape(answers)]
-    assert said == shape(answers), done.stdout
+    said = [line for line in done.stdout.splitlines() if shape_of(line) in shape(answers)]
+    assert shape(said) == shape(answers), done.stdout
+    for told, real in zip(sorted(answers, key=shape_of), sorted(said, key=shape_of)):
+        assert all(t - 1 <= r <= t + 5 + done.late for t, r in zip(times(told), times(real), strict=True)), (told, real)
 
 
-@pytest.mark.parametrize("server", ["redis-server", "ZooKeeperServerMain", "pg_ctl"])
-def test_the_first_steps_of_the_readme_lead_somewhere(server):
+@pytest.mark.parametrize("name, server", [(README, "redis-server"), (BACKENDS, "ZooKeeperServerMain"), (BACKENDS, "pg_ctl")])
+def test_the_first_steps_with_a_server_lead_somewhere(name, server):
     """As written, but with a port and a directory of our own, and no longer than the server takes to come up."""
-    commands, answers = example(server)
+    commands, answers = example(server, name)
     place = pathlib.Path(make_directory("dlock-readme-"))
     script = "\n".join(commands).replace("/tmp/", f"{place}/").replace("/usr/lib/postgresql/15/bin", bindir())
     script = re.sub(r"\b700[0-2]\b", str(free_port()), script)
@@ -387,35 +422,72 @@ def test_the_first_steps_of_the_readme_lead_somewhere(server):
         shutil.rmtree(place)
 
 
-def test_the_first_steps_without_a_server_lead_somewhere(tmp_path):
-    """As written, but the second run does not begin before the first one has the lock."""
-    commands, answers = example("-k backup -- sleep 11 &")
-    at = next(i for i, command in enumerate(commands) if "&" in command) + 1
-    commands.insert(at, "until dlock run -q -n -b file -k backup -- true; [ $? = 75 ]; do sleep 0.1; done")
+@pytest.mark.parametrize("marker, name", [("-k backup -- sleep 8 &", BACKENDS), ("-k account-7", RECIPES)])
+def test_the_examples_without_a_server_are_as_shown(tmp_path, marker, name):
+    commands, answers = example(marker, name)
     assert_answers(tried(commands, tmp_path), answers)
 
 
-def test_the_kinds_of_the_readme_are_as_shown(tmp_path):
-    """As written, but the writer does not come before the readers are there."""
-    commands, answers = example("-k cache -s -- sleep 5 &")
-    at = next(i for i, command in enumerate(commands) if "rebuild" in command)
-    commands.insert(at, "until dlock run -b file -k cache -n -- true 2>&1 | grep -q '2 readers'; do sleep 0.1; done")
-    commands[at + 1] += "; [ $? = 75 ]"
+def test_the_kinds_of_the_recipes_are_as_shown(tmp_path):
+    commands, answers = example("-k cache -s -- sleep 5 &", RECIPES)
     (tmp_path / "rebuild").symlink_to("/bin/true")
     assert_answers(tried(commands, tmp_path), answers)
 
 
-def test_seeing_and_steering_of_the_readme_is_as_shown(tmp_path):
-    """As written, but nobody looks before the lock is held."""
-    commands, answers = example('"release 4.2" -t 3s')
-    at = next(i for i, command in enumerate(commands) if "&" in command) + 1
-    commands.insert(at, "until dlock status deploy >/dev/null; do sleep 0.1; done")
-    commands[0] += "; export USER=alice"
-    assert_answers(tried(commands, tmp_path), answers)
+def test_nested_runs_of_the_recipes_have_one_token(tmp_path):
+    commands, answers = example("echo inner", RECIPES)
+    done = tried(commands, tmp_path)
+    assert_answers(done, answers)
+    assert len({line.split()[1] for line in done.stdout.splitlines()}) == 1
+
+
+def test_install_of_the_readme_names_what_is_needed():
+    """The packages of the Makefile and no others, and goals that it has."""
+    packages, *goals = block_with("make demo").splitlines()
+    makefile = (TOP / "Makefile").read_text(encoding="utf-8")
+    needed = re.search(r"^BUILD_PACKAGES := (.*)$", makefile, re.M)[1].split()
+    assert packages.split() == ["apt-get", "install", "make", *needed]
+    for goal in [g.split()[1] for g in goals] + re.findall(r"`make ([a-z]+)", text_of(README)):
+        assert re.search(rf"^{goal}\b.*:|^\.PHONY: .*\b{goal}\b", makefile + (TOP / "tests/model.mk").read_text(), re.M), goal
+
+
+def test_the_two_commands_of_the_readme_do_what_they_say(tmp_path):
+    run, status = block_with("dlock run -k KEY -- COMMAND").splitlines()
+    done = tried(["export DLOCK_BACKEND=file", run.replace("KEY", "job").replace("COMMAND", status.replace("KEY", "job"))], tmp_path)
+    assert (done.returncode, "job (directory" in done.stdout, "is held" in done.stdout) == (0, True, True), done.stdout
+
+
+@pytest.mark.parametrize("name", [README, RECIPES])
+def test_one_of_the_hosts_with_the_crontab_runs_the_job(tmp_path, name):
+    """As cron starts it, which takes a backslash away, on five hosts at once and on a sixth later."""
+    url, line, *_ = block_with("--once", name).splitlines()
+    command = re.match(r"5 2 \* \* \*(?: +root)? +(.*)$", line)[1].replace("\\%", "%")
+    assert url == "DLOCK_URL=redis://10.0.0.5" and command.count("/usr/local/bin/") == 2
+    (tmp_path / "nightly").write_text("#!/bin/sh\nsleep 0.5\necho ran >>runs\n")
+    (tmp_path / "nightly").chmod(0o755)
+    host = command.replace("/usr/local/bin/", f"{tmp_path}/")
+    done = tried([f"export DLOCK_URL=file://{tmp_path}", *[f"{host} &" for _ in range(5)], "wait", host], tmp_path)
+    assert (done.returncode, done.stdout, (tmp_path / "runs").read_text()) == (0, "", "ran\n")
+
+
+@pytest.mark.parametrize("name, marker", [(README, "runs-on"), (RECIPES, "runs-on"), (RECIPES, "CI_JOB_URL")])
+def test_the_jobs_of_ci_deploy_under_the_lock(dlock, tmp_path, name, marker):
+    """As the runner starts them, and with a timeout that is longer than the wait."""
+    yaml = pytest.importorskip("yaml")
+    found = yaml.safe_load(block_with(marker, name))
+    job = found.get("jobs", found)["deploy"]
+    script = job["script"][0] if "script" in job else job["steps"][-1]["run"]
+    minutes = job.get("timeout-minutes") or int(job["timeout"].removesuffix("h")) * 60
+    assert minutes > int(re.search(r"-w (\d+)h ", script)[1]) * 60
+    (tmp_path / "deploy.sh").write_text("#!/bin/sh\ndlock status deploy/prod\n")
+    (tmp_path / "deploy.sh").chmod(0o755)
+    variables = "GITHUB_ACTOR=alice GITHUB_REPOSITORY=shop/web GITHUB_SHA=4711 CI_PROJECT_PATH=shop/web CI_JOB_URL=4711"
+    done = tried([f"export DLOCK_URL=file://{tmp_path} {variables}", script], tmp_path)
+    assert done.returncode == 0 and re.search(r'holder +alice.*"shop/web[@ ]4711"', done.stdout), done.stdout
 
 
 def test_the_script_of_the_readme_holds_its_lock(dlock, tmp_path):
-    script = block_with("held until the release")
+    script = block_with("joins the hold")
     for program, does in (("build", "dlock status deploy"), ("copy", 'echo "copying with $DLOCK_TOKEN"')):
         (tmp_path / program).write_text(f"#!/bin/sh\n{does}\n")
         (tmp_path / program).chmod(0o755)
@@ -429,27 +501,34 @@ def test_the_configuration_of_the_readme_can_be_used(dlock, tmp_path):
     assert "redis://dlock@10.0.0.5" in dlock.run("config", "--config", tmp_path / "conf", "-k", "x").stdout
 
 
-def test_nested_runs_of_the_readme_have_one_token(tmp_path):
-    commands, answers = example("echo inner")
-    done = tried(commands, tmp_path)
-    assert_answers(done, answers)
-    assert len({line.split()[1] for line in done.stdout.splitlines()}) == 1
-
-
 def test_the_fence_of_the_readme_keeps_late_ones_out(tmp_path):
     (tmp_path / "publish.sh").write_text(block_with("# publish.sh: "))
-    block = block_with("./publish.sh late")
-    lines = re.findall(r"^(?:\$ |  +)(.*)$", block, re.M)
-    written = 'sqlite3 r.db "SELECT body FROM report"'
-    done = tried([*lines, written], tmp_path)
-    assert done.stdout == block.splitlines()[-1] + "\nsecond\n"
+    (tmp_path / "publish.sh").chmod(0o755)
+    done = tried(['sqlite3 r.db "CREATE TABLE report (id INTEGER PRIMARY KEY, body TEXT, fence INTEGER);'
+                  "INSERT INTO report VALUES (7, '', 0)\"",
+                  "dlock run -b file -k report -- ./publish.sh first", "dlock run -b file -k report -- ./publish.sh second",
+                  "DLOCK_TOKEN=1795233364755580 ./publish.sh late; echo $?", 'sqlite3 r.db "SELECT body FROM report"'], tmp_path)
+    assert done.stdout == "a newer holder was here: nothing written\n1\nsecond\n"
+
+
+TRIED = {"make demo", "dlock run -k KEY -- COMMAND", "redis-server", "--once", "joins the hold", "runs-on", "# publish.sh: ",
+         "password-file=/etc/dlock"}
+
+
+def test_each_block_of_the_readme_is_tried():
+    assert [block for block in blocks(README) if not any(marker in block for marker in TRIED)] == []
+    assert len(blocks(README)) == len(TRIED)
+
+
+def test_the_readme_is_short():
+    assert len(text_of(README).splitlines()) <= 250
 
 
 @pytest.mark.parametrize("shell", ["bash", "dash", "zsh"])
 def test_a_script_can_take_its_lock_by_itself(dlock, tmp_path, shell):
-    line, = re.findall(r'^\[ "\$\{DLOCK_TOKEN.*$', text_of(README), re.M)
+    line = block_with("[ \"${DLOCK_TOKEN", RECIPES)
     script = tmp_path / "nightly.sh"
-    script.write_text(f'#!/usr/bin/env {shell}\n{line}\nset -u\necho "$#" "$1" "$DLOCK_KEY"\n')
+    script.write_text(f'#!/usr/bin/env {shell}\n{line}set -u\necho "$#" "$1" "$DLOCK_KEY"\n')
     script.chmod(0o755)
     done = tried(["./nightly.sh 'a  b' c"], tmp_path)
     assert (done.returncode, done.stdout) == (0, "2 a  b nightly\n")
@@ -457,6 +536,17 @@ def test_a_script_can_take_its_lock_by_itself(dlock, tmp_path, shell):
     done = tried(["./nightly.sh 'a  b' c"], tmp_path)
     assert (done.returncode, done.stdout.count("\n")) == (75, 1) and "held by" in done.stdout
     holder.destroy()
+
+
+def test_the_manuals_link_to_each_other(tmp_path):
+    """make html: each page of dlock's that another one names is a link to a page that is there."""
+    made = subprocess.run(["make", "-C", ROOT, f"O={tmp_path}", "html"], capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    pages = {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "html").glob("*.html")}
+    assert set(pages) == {f"{pathlib.Path(name).name}.html" for name in MANUALS}
+    for name, text in pages.items():
+        assert set(re.findall(r'href="([^"#]+)"', text)) <= set(pages), name
+        assert not re.search(r"<b[^>]*>dlock[\w.-]*</b>\(\d\)", text), name
 
 
 def test_each_backend_has_its_variable_in_the_manuals(dlock):
