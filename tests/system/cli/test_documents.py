@@ -21,7 +21,12 @@ RECIPES = "man/dlock-recipes.7"
 # A manual for each group of subcommands.
 GROUPS = {"man/dlock.1": ["run"], "man/dlock-status.1": ["status", "ls", "wait"], "man/dlock-hold.1": ["hold", "release"],
           "man/dlock-break.1": ["break", "freeze", "thaw"], "man/dlock.conf.5": ["config"]}
-MANUALS = [*GROUPS, BACKENDS, RECIPES]
+# A page for each backend, and two more for redis, all with one outline.
+PAGES = {name: f"man/dlock-{name}.7" for name in ("file", "redis", "zk", "pg", "mysql", "memcached")}
+OUTLINED = [*PAGES.values(), "man/dlock-redis-dialects.7", "man/dlock-redlock.7"]
+OUTLINE = ["NAME", "DESCRIPTION", "QUICK START", "SETTING UP", "SETTINGS", "WHAT IT PROMISES", "WHAT BREAKS IT",
+           "TOGETHER WITH OTHER PROGRAMS", "INTERNALS", "SEE ALSO"]
+MANUALS = [*GROUPS, BACKENDS, *OUTLINED, RECIPES]
 COMPLETIONS = ["completions/dlock.bash", "completions/_dlock", "completions/dlock.fish"]
 ALWAYS = {"help", "version", "raw"}  # understood without standing in the table of options
 
@@ -116,6 +121,7 @@ def test_documents_speak_of_no_option_that_does_not_exist(options, name):
     text = text_of(name)
     if name in (README, RECIPES):  # others' options stand before "dlock"
         text = "\n".join(re.findall(r"dlock.*", text))
+    text = re.sub(r"^\$ (?!.*\bdlock\b).*", "", text, flags=re.M)
     spoken = set(re.findall(r"(?<![\w-])--([a-z][a-z-]+)", text))
     assert spoken - known == set()
 
@@ -180,37 +186,44 @@ def test_completions_offer_a_url_of_every_backend_and_no_other(backends, name):
     assert offered == {scheme for schemes in backends.values() for scheme in schemes} - {"postgres"}  # postgresql
 
 
-@pytest.mark.parametrize("name", [MANUAL, BACKENDS])
-def test_the_manuals_name_every_backend_and_scheme(backends, name):
-    text = text_of(name)
+def test_the_manuals_name_every_backend_and_scheme(backends):
+    assert set(PAGES) == set(backends)
     for backend, schemes in backends.items():
-        assert occurs(backend, text), backend
-        assert name == MANUAL or [s for s in schemes if f"{s}:" not in text] == [], backend
+        for name in (MANUAL, BACKENDS):
+            assert occurs(backend, text_of(name)) and f"dlock-{backend} Ns (7)" in text_of(name), (backend, name)
+        assert [s for s in schemes if f"{s}:" not in text_of(PAGES[backend])] == [], backend
 
 
-def section(text, backend):
-    """What the manual of the backends says of one."""
-    name = {"zk": "ZOOKEEPER", "pg": "POSTGRESQL"}.get(backend, backend.upper())
-    return re.search(rf"^\.Sh THE {name} BACKEND$(.*?)(?=^\.Sh )", text, re.M | re.S)[1]
-
-
-def test_the_manual_of_the_backends_explains_every_setting(settings):
+def test_the_page_of_each_backend_explains_every_setting(settings):
     for backend, names in settings.items():
-        explained = re.findall(r"^\.It Cm ([a-z-]+) Ns =", section(text_of(BACKENDS), backend), re.M)
+        explained = re.findall(r"^\.It Cm ([a-z-]+) Ns =", text_of(PAGES[backend]), re.M)
         assert sorted(explained) == sorted(names), backend
 
 
-def test_the_manual_of_the_backends_has_the_same_parts_for_each(settings):
-    parts = [re.findall(r"^\.Ss (.*)", section(text_of(BACKENDS), backend), re.M) for backend in settings]
-    common = ["Promise", "URL and settings", "What it needs", "Permissions", "What is stored", "What breaks it",
-              "Others on the same lock"]
-    assert [[p for p in of_one if p in common] for of_one in parts] == [common] * len(settings)
+@pytest.mark.parametrize("name", OUTLINED)
+def test_the_pages_of_the_backends_have_one_outline(name):
+    assert re.findall(r"^\.Sh (.*)", text_of(name), re.M) == OUTLINE
 
 
-def test_manual_and_completions_name_every_setting(settings):
-    for setting in {name for names in settings.values() for name in names}:
-        for document in [MANUAL, *COMPLETIONS]:
-            assert occurs(setting, text_of(document)), (document, setting)
+@pytest.mark.parametrize("name", MANUALS)
+def test_what_a_manual_refers_to_is_there(dlock, name):
+    """Sections of its own, pages of dlock's, and subcommands."""
+    text = text_of(name)
+    assert set(re.findall(r"\bSx ([\w ,]+?)(?: [.,;])?$", text, re.M)) <= set(re.findall(r"^\.S[hs] (.*)", text, re.M))
+    pages = {f"{path.name}" for path in (TOP / "man").iterdir()}
+    pages |= {f"{link.split(':')[0]}.1" for link in re.findall(r"[\w-]+:dlock[\w-]*", text_of("Makefile"))}
+    assert {f"{page}.{n}" for page, n in re.findall(r"\b(dlock[\w.-]*)(?: Ns )?\s?\((\d)\)", text)} <= pages
+    known = {*re.findall(r"^  dlock ([a-z]+) ", dlock.run("help").stdout, re.M), "eval", "fg"}
+    spoken = {word for line in re.findall(r"\bIc ([a-z ,]+)$", text, re.M) for word in re.findall("[a-z]+", line)}
+    typed = "\n".join([*re.findall(r"^\.Dl (dlock .*)", text, re.M), *re.findall(r"Ql (dlock .*)", text), *blocks(name)])
+    spoken |= set(re.findall(r"^(?:\w*\$ )?dlock ([a-z]+)", typed, re.M))
+    assert spoken <= known
+
+
+def test_manuals_and_completions_name_every_setting(settings):
+    for backend, names in settings.items():
+        for document in [PAGES[backend], *COMPLETIONS]:
+            assert [n for n in names if not occurs(n, text_of(document))] == [], (backend, document)
 
 
 @pytest.mark.parametrize("name", [MANUAL, README, *COMPLETIONS])
@@ -306,7 +319,7 @@ def test_the_manuals_are_set_without_complaint(name):
 
 def test_the_least_rights_of_the_manual_are_enough(dlock, make_redis):
     """The ACL that people copy lets a run acquire, renew, wait and release."""
-    rights = block_with("ACL SETUSER dlock", BACKENDS).split()[5:]
+    rights = block_with("ACL SETUSER dlock", PAGES["redis"]).split()[5:]
     server = make_redis()
     server.client().execute_command("ACL", "SETUSER", "dlock", "on", ">password", "resetchannels", *rights)
     url = server.url.replace("redis://", "redis://dlock:password@")
@@ -406,7 +419,8 @@ def assert_answers(done, answers):
         assert all(t - 1 <= r <= t + 5 + done.late for t, r in zip(times(told), times(real), strict=True)), (told, real)
 
 
-@pytest.mark.parametrize("name, server", [(README, "redis-server"), (BACKENDS, "ZooKeeperServerMain"), (BACKENDS, "pg_ctl")])
+@pytest.mark.parametrize("name, server", [(README, "redis-server"), (PAGES["redis"], "redis-server"), (PAGES["zk"], "ZooKeeperServerMain"),
+                                          (PAGES["pg"], "pg_ctl")])
 def test_the_first_steps_with_a_server_lead_somewhere(name, server):
     """As written, but with a port and a directory of our own, and no longer than the server takes to come up."""
     commands, answers = example(server, name)
@@ -422,7 +436,7 @@ def test_the_first_steps_with_a_server_lead_somewhere(name, server):
         shutil.rmtree(place)
 
 
-@pytest.mark.parametrize("marker, name", [("-k backup -- sleep 8 &", BACKENDS), ("-k account-7", RECIPES)])
+@pytest.mark.parametrize("marker, name", [("-k backup -- sleep 8 &", PAGES["file"]), ("-k account-7", RECIPES)])
 def test_the_examples_without_a_server_are_as_shown(tmp_path, marker, name):
     commands, answers = example(marker, name)
     assert_answers(tried(commands, tmp_path), answers)

@@ -217,7 +217,7 @@ def test_a_run_that_is_lost_does_not_count(dlock, own_redis):
 
 @pytest.mark.parametrize("words", [["-s"], ["--limit", "3"], ["--once", "today", "--cooldown", "1ms"]], ids=str)
 def test_the_rights_of_the_manual_suffice(dlock, own_redis, words):
-    with open(os.path.join(ROOT, "man/dlock-backends.7"), encoding="utf-8") as f:
+    with open(os.path.join(ROOT, "man/dlock-redis.7"), encoding="utf-8") as f:
         rules = re.search(r"^ACL SETUSER dlock on >password (.*?)^\.Ed", f.read(), re.M | re.S)[1]
     with own_redis.client() as c:
         c.execute_command("ACL", "SETUSER", "dlock", "on", ">password", *rules.split())

@@ -322,7 +322,7 @@ def test_a_verbose_run_is_told_although_the_server_was_away_at_first(dlock, make
 @pytest.mark.parametrize("more, told", [("", 0), (" +info +config|get", 1)], ids=["least", "told"])
 def test_the_rights_of_the_manual_suffice(dlock, make_redis, more, told):
     server = make_redis(*NOTHING_SAVED)
-    with open(os.path.join(ROOT, "man/dlock-backends.7"), encoding="utf-8") as f:
+    with open(os.path.join(ROOT, "man/dlock-redis.7"), encoding="utf-8") as f:
         rules = re.search(r"^ACL SETUSER dlock on >password (.*?)^\.Ed", f.read(), re.M | re.S)[1] + more
     with server.client() as c:
         c.execute_command("ACL", "SETUSER", "dlock", "on", ">password", *rules.split())

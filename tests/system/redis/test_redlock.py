@@ -22,7 +22,7 @@ from redlock import DURABLE, FORGETFUL, RUN, compile_clock, seconds_of
 from support import DLOCK, PATIENCE, ROOT, At, boottime, size, spent, wait_for
 from witness import check_seen, compile_witness, read_seen
 
-MANUAL = pathlib.Path(ROOT, "man/dlock-backends.7").read_text(encoding="utf-8")
+MANUAL = pathlib.Path(ROOT, "man/dlock-redlock.7").read_text(encoding="utf-8")
 ONCE = ("-n", "-k", "job", "--", "true")
 LEASE = ("-t", "3s")
 SECONDS = float(os.environ.get("DLOCK_SOAK_REDLOCK", "600"))  # of the long runs
@@ -528,7 +528,7 @@ def test_settings_count_as_they_were_at_the_first_meeting(dlock, make_masters):
 
 
 def test_permissions_that_do(dlock, masters):
-    """As dlock-backends(7) has them."""
+    """As dlock-redlock(7) has them."""
     holders, watchers = (re.findall(rf"^ACL SETUSER {user} on >password (.*?)(?=^ACL|^\.Ed)", MANUAL, re.M | re.S)[-1].split()
                          for user in ("dlock", "watcher"))
     assert "+info" in holders and "~dlock:*" in holders

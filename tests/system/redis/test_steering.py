@@ -66,7 +66,7 @@ def thaw(server, key="job", ok=True):
 
 def rules_for(user):
     """As the manual has them."""
-    with open(os.path.join(ROOT, "man/dlock-backends.7"), encoding="utf-8") as f:
+    with open(os.path.join(ROOT, "man/dlock-redis.7"), encoding="utf-8") as f:
         return re.search(rf"^ACL SETUSER {user} on >password (.*?)^\.Ed", f.read(), re.M | re.S)[1].split()
 
 

@@ -544,7 +544,7 @@ def test_curator_respects_a_freeze(dlock, curator, second_curator, kazoo, shared
 
     place = shared.job + ("/locks" if recipe == "3" else "")
     holder = None
-    if recipe != "3":  # see dlock-backends(7) for those who are next in line for a semaphore
+    if recipe != "3":  # see dlock-zk(7) for those who are next in line for a semaphore
         holder = hold(dlock, [*shared.words, "-k", "x", *(["-x"] if recipe in ("read", "write") else [])]).held()
         ask(curator, 90000)
         wait_for(lambda: len(children(kazoo, place)) == 2, what="Curator in the queue")
