@@ -17,7 +17,7 @@ from support import DLOCK, ROOT, boottime, free_port, spent, wait_for
 
 TOP = pathlib.Path(ROOT)
 MANUAL, BACKENDS, CONF, README = "man/dlock.1", "man/dlock-backends.7", "man/dlock.conf.5", "README.md"
-RECIPES = "man/dlock-recipes.7"
+RECIPES, EVENTS = "man/dlock-recipes.7", "man/dlock-events.7"
 # A manual for each group of subcommands.
 GROUPS = {"man/dlock.1": ["run"], "man/dlock-status.1": ["status", "ls", "wait"], "man/dlock-hold.1": ["hold", "release"],
           "man/dlock-break.1": ["break", "freeze", "thaw"], "man/dlock.conf.5": ["config"]}
@@ -26,7 +26,7 @@ PAGES = {name: f"man/dlock-{name}.7" for name in ("file", "redis", "zk", "pg", "
 OUTLINED = [*PAGES.values(), "man/dlock-redis-dialects.7", "man/dlock-redlock.7"]
 OUTLINE = ["NAME", "DESCRIPTION", "QUICK START", "SETTING UP", "SETTINGS", "WHAT IT PROMISES", "WHAT BREAKS IT",
            "TOGETHER WITH OTHER PROGRAMS", "INTERNALS", "SEE ALSO"]
-MANUALS = [*GROUPS, BACKENDS, *OUTLINED, RECIPES]
+MANUALS = [*GROUPS, BACKENDS, *OUTLINED, RECIPES, EVENTS]
 COMPLETIONS = ["completions/dlock.bash", "completions/_dlock", "completions/dlock.fish"]
 ALWAYS = {"help", "version", "raw"}  # understood without standing in the table of options
 
@@ -86,17 +86,38 @@ def test_a_manual_speaks_of_no_option_that_its_subcommands_do_not_know(options, 
     assert set(re.findall(r"(?<![\w-])--([a-z][a-z-]+)", text)) - known - {"token", "force", "shell", "json"} == set()
 
 
-def test_the_manual_of_looking_names_every_member_and_column(dlock, tmp_path):
-    text = text_of("man/dlock-status.1")
+def test_the_manuals_of_looking_name_every_member_and_column(dlock, tmp_path):
+    text = text_of(EVENTS)
     dlock.start("run", "-u", f"file://{tmp_path}", "-k", "job", "sleep", "1000").held()
     found = json.loads(dlock.run("status", "-J", "-u", f"file://{tmp_path}", "job").stdout)
     listed = json.loads(dlock.run("ls", "-J", "-u", f"file://{tmp_path}").stdout)
     for member in {*found, *listed, *found["holders"][0]}:
         assert re.search(rf"\.(It )?Va .*\b{member}\b", text), member
+    config = dlock.run("config", "-J", "-u", f"file://{tmp_path}").stdout.splitlines()
+    for member in {m for line in config for m in json.loads(line)}:
+        assert re.search(rf"\.(It )?Va .*\b{member}\b", text), member
+    text = text_of("man/dlock-status.1")
     columns = re.search(r"^Columns: (.*?)\.$", dlock.run("help", "ls").stdout, re.M | re.S)[1]
     for column in re.findall(r"[A-Z]+", columns):
         assert occurs(column, text), column
         assert all(occurs(column, text_of(name)) for name in COMPLETIONS), column
+
+
+def test_the_manual_of_events_names_every_event_member_and_verdict(dlock, tmp_path):
+    """Those of the program, and what it writes of a run that waits and of one that has a slot."""
+    text = text_of(EVENTS)
+    source = text_of("cmd/supervise/events.c")
+    events = {*re.findall(r"\[MSG_\w+\] = \{\"(\w+)\"", source), "verdict"}
+    assert len(events) > 10 and {*re.findall(r"^\.It Li (\w+)$", text, re.M)} == events
+    members = {*re.findall(r'object_\w+\([^,]+, "(\w+)"', source), *re.findall(r'\{"\w+", (?:"(\w+)"|NULL)', source), "reason"} - {""}
+    assert [m for m in members if not occurs(f"Va {m}", text) and not re.search(rf"^\.Va .*\b{m}\b", text, re.M)] == []
+    verdicts = set()
+    for name in ("cmd/exit.c", "cmd/run.c", "cmd/supervise/verdict.c"):
+        found = text_of(name)
+        verdicts |= {*re.findall(r'\{STATUS_\w+, "([a-z-]+)"', found), *re.findall(r'name = "([a-z-]+)"', found)}
+        verdicts |= {*re.findall(r'verdict_decide\(&?v, [^"]*"([a-z-]+)"', found)}
+    verdicts -= {"kept", "run"}  # of dlock release, which has no events; and the name of a subcommand
+    assert {*re.findall(r"^\.It Li ([a-z-]+) Ta", text, re.M)} == verdicts
 
 
 def test_every_status_of_a_subcommand_is_in_its_manual(dlock):
@@ -436,7 +457,8 @@ def test_the_first_steps_with_a_server_lead_somewhere(name, server):
         shutil.rmtree(place)
 
 
-@pytest.mark.parametrize("marker, name", [("-k backup -- sleep 8 &", PAGES["file"]), ("-k account-7", RECIPES)])
+@pytest.mark.parametrize("marker, name", [("-k backup -- sleep 8 &", PAGES["file"]), ("-k account-7", RECIPES), ("exit 75", EVENTS),
+                                          ("waiting > 5", EVENTS)])
 def test_the_examples_without_a_server_are_as_shown(tmp_path, marker, name):
     commands, answers = example(marker, name)
     assert_answers(tried(commands, tmp_path), answers)
