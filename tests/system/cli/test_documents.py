@@ -2,6 +2,7 @@
 # completions and the program know the same words, so that nobody documents by
 # memory and no option is forgotten.
 
+import errno
 import importlib.util
 import json
 import os
@@ -17,7 +18,7 @@ from support import DLOCK, ROOT, boottime, free_port, spent, wait_for
 
 TOP = pathlib.Path(ROOT)
 MANUAL, BACKENDS, CONF, README = "man/dlock.1", "man/dlock-backends.7", "man/dlock.conf.5", "README.md"
-RECIPES, EVENTS = "man/dlock-recipes.7", "man/dlock-events.7"
+RECIPES, EVENTS, TROUBLE = "man/dlock-recipes.7", "man/dlock-events.7", "man/dlock-troubleshooting.7"
 # A manual for each group of subcommands.
 GROUPS = {"man/dlock.1": ["run"], "man/dlock-status.1": ["status", "ls", "wait"], "man/dlock-hold.1": ["hold", "release"],
           "man/dlock-break.1": ["break", "freeze", "thaw"], "man/dlock.conf.5": ["config"]}
@@ -26,7 +27,7 @@ PAGES = {name: f"man/dlock-{name}.7" for name in ("file", "redis", "zk", "pg", "
 OUTLINED = [*PAGES.values(), "man/dlock-redis-dialects.7", "man/dlock-redlock.7"]
 OUTLINE = ["NAME", "DESCRIPTION", "QUICK START", "SETTING UP", "SETTINGS", "WHAT IT PROMISES", "WHAT BREAKS IT",
            "TOGETHER WITH OTHER PROGRAMS", "INTERNALS", "SEE ALSO"]
-MANUALS = [*GROUPS, BACKENDS, *OUTLINED, RECIPES, EVENTS]
+MANUALS = [*GROUPS, BACKENDS, *OUTLINED, RECIPES, EVENTS, TROUBLE]
 COMPLETIONS = ["completions/dlock.bash", "completions/_dlock", "completions/dlock.fish"]
 ALWAYS = {"help", "version", "raw"}  # understood without standing in the table of options
 
@@ -118,6 +119,40 @@ def test_the_manual_of_events_names_every_event_member_and_verdict(dlock, tmp_pa
         verdicts |= {*re.findall(r'verdict_decide\(&?v, [^"]*"([a-z-]+)"', found)}
     verdicts -= {"kept", "run"}  # of dlock release, which has no events; and the name of a subcommand
     assert {*re.findall(r"^\.It Li ([a-z-]+) Ta", text, re.M)} == verdicts
+
+
+def messages():
+    """Those of the manual, as (message, its pieces that do not change)."""
+    for item in re.findall(r'^\.It "(.*)"$', text_of(TROUBLE).split(".Sh MESSAGES")[1], re.M):
+        item = item.replace("\\(dq", '"').replace("\\&", "")
+        pieces = re.split(r"\.\.\.|[;:,()?]|-n\b|-s\b|-w\b|--\w+|'[A-Z ]*'?|\"[A-Z]*\"|\b\d\w*|\b[A-Z]{2,}(?:/[A-Z]+)*\b|\b[NX]\b", item)
+        pieces = [re.sub("^(it|__REVOKE__) ", "", piece.strip()) for piece in pieces]  # or another word
+        yield item, [piece for piece in pieces if len(piece) > 9]
+
+
+def parts(piece, said):
+    """How many strings of the program this is made of."""
+    words, n = piece.split(), 0
+    while words:
+        longest = next((k for k in range(len(words), 0, -1) if " ".join(words[:k]) in said), 0)
+        if not longest:
+            return len(piece)
+        words, n = words[longest:], n + 1
+    return n
+
+
+def test_each_message_of_the_manual_is_one_of_the_program():
+    """What does not change in it stands in strings of the source, where a few make up a sentence."""
+    texts = [re.sub(r'"\s*"', "", text_of(path)).replace('\\"', '"')
+             for path in sources("cmd/**/*.c", "backends/**/*.[ch]", "backends/**/*.lua", "backends/**/*.sql")]
+    said = "\n".join([*texts, os.strerror(errno.ENOENT), os.strerror(errno.ECONNREFUSED)])
+    wrong = [(item, piece) for item, pieces in messages() for piece in pieces if parts(piece, said) > 2]
+    assert len([*messages()]) > 30 and wrong == []
+
+
+def test_the_messages_of_the_manual_are_in_alphabetical_order():
+    items = [item.lower() for item, _ in messages()]
+    assert items == sorted(items)
 
 
 def test_every_status_of_a_subcommand_is_in_its_manual(dlock):
@@ -458,7 +493,7 @@ def test_the_first_steps_with_a_server_lead_somewhere(name, server):
 
 
 @pytest.mark.parametrize("marker, name", [("-k backup -- sleep 8 &", PAGES["file"]), ("-k account-7", RECIPES), ("exit 75", EVENTS),
-                                          ("waiting > 5", EVENTS)])
+                                          ("waiting > 5", EVENTS), ("hotfix 4711", TROUBLE)])
 def test_the_examples_without_a_server_are_as_shown(tmp_path, marker, name):
     commands, answers = example(marker, name)
     assert_answers(tried(commands, tmp_path), answers)
