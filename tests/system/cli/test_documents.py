@@ -493,7 +493,8 @@ def test_the_first_steps_with_a_server_lead_somewhere(name, server):
         shutil.rmtree(place)
 
 
-@pytest.mark.parametrize("marker, name", [("-k backup -- sleep 8 &", PAGES["file"]), ("-k account-7", RECIPES), ("exit 75", EVENTS),
+@pytest.mark.parametrize("marker, name", [("-k backup --why", PAGES["file"]), ("-k hung", PAGES["file"]),
+                                          ("-k account-7", RECIPES), ("exit 75", EVENTS),
                                           ("waiting > 5", EVENTS), ("hotfix 4711", TROUBLE)])
 def test_the_examples_without_a_server_are_as_shown(tmp_path, marker, name):
     commands, answers = example(marker, name)
