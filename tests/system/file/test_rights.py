@@ -2,9 +2,11 @@
 # typed, and then each role does with dlock what it may, and is refused all else.
 
 import os
+import pathlib
 import re
 import shutil
 import subprocess
+import tempfile
 
 import pytest
 
@@ -25,11 +27,11 @@ def block(first):
 
 
 class Shared:
-    def __init__(self, tmp_path):
-        self.directory, self.program = tmp_path / "locks", tmp_path / "dlock"
-        for path in (tmp_path, *tmp_path.parents):
-            if str(path).startswith("/tmp/"):
-                path.chmod(path.stat().st_mode | 0o055)
+    """Below /tmp itself: pytest closes the directories of its own whenever another one begins."""
+
+    def __init__(self, place):
+        self.directory, self.program = place / "locks", place / "dlock"
+        place.chmod(0o755)
         shutil.copy(DLOCK, self.program)
         self.program.chmod(0o755)
         self.type(block("groupadd deploy"))
@@ -54,8 +56,9 @@ class Shared:
 
 
 @pytest.fixture
-def shared(tmp_path):
-    return Shared(tmp_path)
+def shared():
+    with tempfile.TemporaryDirectory(prefix="dlock-rights-") as place:
+        yield Shared(pathlib.Path(place))
 
 
 def test_a_group_runs_and_steers_and_others_do_not(shared):
