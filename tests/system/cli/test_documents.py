@@ -205,6 +205,43 @@ def test_the_examples_of_the_configuration_can_be_used(dlock, tmp_path):
         assert result.status == 0 and "redis://" in result.stdout, result
 
 
+@pytest.mark.parametrize("words, counts", [
+    ("-k other", {"wait": "inf", "ttl": "60s"}), ("-k deploy/web", {"wait": "30m", "why": "see the deployment log"}),
+    ("-k nightly/backup", {"nonblock": "yes", "conflict-exit-code": "0", "cooldown": "12h"}), ("-k reports", {"limit": "3"}),
+    ("-k reports --profile local", {"backend": "file", "nonblock": "yes", "limit": "3"}),
+])
+def test_the_example_of_the_configuration_says_what_its_comments_say(dlock, tmp_path, words, counts):
+    (tmp_path / "conf").write_text(blocks(CONF)[1])
+    told = dlock.run("config", "-J", "--config", tmp_path / "conf", *words.split()).stdout.splitlines()
+    values = {row["name"]: row.get("value") for row in map(json.loads, told)}
+    assert {name: values[name] for name in counts} == counts
+
+
+# A key, and for the pattern of each row of the table whether it is meant: in a section, in dlock ls.
+MATCHES = {"*": [("a/b", "a*", True, True), ("a", "a*", True, True), ("ab", "*c", False, False)],
+           "?": [("a/b", "a?b", True, True), ("ab", "a?b", False, False), ("\u00e4", "?", False, False), ("\u00e4", "??", True, True)],
+           "\\x": [("a*", "a\\*", True, True), ("ab", "a\\*", False, False)],
+           "[abc]": [("b", "[abc]", None, True), ("d", "[abc]", None, False)],
+           "[a-z]": [("k", "[a-z]", None, True), ("K", "[a-z]", None, False)],
+           "[!a]": [("b", "[!a]", None, True), ("a", "[!a]", None, False)]}
+
+
+def test_patterns_match_as_the_table_says(dlock, tmp_path):
+    table = re.search(r"^\.It Sy pattern Ta.*?$(.*?)^\.El$", text_of(CONF), re.M | re.S)[1].replace("\\&", "").replace("\\e", "\\")
+    rows = dict(re.findall(r"^\.It Li (\S+) Ta (.*?) Ta ", table, re.M))
+    assert {pattern for pattern, said in rows.items() if said == "cannot be written"} == {"[abc]", "[a-z]", "[!a]"}
+    assert set(rows) == set(MATCHES)
+    url = f"file://{tmp_path}"
+    for key, pattern, in_section, in_ls in sum(MATCHES.values(), []):
+        (tmp_path / "conf").write_text(f'[key "{pattern}"]\nttl = 77s\n')
+        done = dlock.run("config", "--config", tmp_path / "conf", "-k", key)
+        assert done.status == 78 if in_section is None else ("77s" in done.stdout) == in_section, (key, pattern, done)
+        dlock.run("freeze", "-u", url, "-k", key)
+        listed = [json.loads(line)["key"] for line in dlock.run("ls", "-J", "-u", url, pattern).stdout.splitlines()]
+        dlock.run("thaw", "-y", "-u", url, "-k", key)
+        assert (key in listed) == in_ls, (key, pattern, listed)
+
+
 @pytest.fixture
 def settings(dlock):
     """The -O names of each backend that is compiled in, as it lists them itself."""
