@@ -136,6 +136,9 @@ def test_a_task_of_ansible_runs_on_one_host(dlock, tmp_path, try_it):
         status = try_it(f"FAIL={fail} {' '.join(words)}").returncode
         assert (says("changed_when", status), says("failed_when", status)) == (changed, failed), fail
     holder.destroy()
+    option = re.search(r"^\.Ql (--cooldown 1h .*) \.$", text_of(RECIPES), re.M)[1]
+    line = " ".join(words).replace("-n", f"-n {option}")
+    assert [says("changed_when", try_it(line).returncode) for _ in range(2)] == [True, False]
 
 
 # ---- images and containers ----
@@ -333,10 +336,12 @@ def test_what_is_said_to_differ_from_flock_does(try_it):
 def test_while_programs_move_from_flock_they_hold_both(dlock, tmp_path, try_it):
     line = block_with("flock /srv/locks/backup dlock", RECIPES).strip().replace("/srv/locks", str(tmp_path))
     program(tmp_path / "backup.new", "flock -n backup true; echo $?; env -u DLOCK_KEEPER dlock run -q -n -k backup true; echo $?")
-    line = line.replace("./backup", "./backup.new")
-    assert try_it(line).stdout == "1\n75\n"
-    done = try_it("flock backup sleep 0.5 & dlock run -n -k backup -- echo apart; wait")  # they alone do not exclude each other
-    assert done.stdout == "apart\n"
+    short, = re.findall(r"^\.Dl (flock .*)", text_of("man/dlock-file.7").replace("\\&", ""), re.M)
+    for words in (line, short.replace("/srv/locks", str(tmp_path))):
+        assert try_it(words.replace("./backup", "./backup.new")).stdout == "1\n75\n"
+    for file in ("backup", "backup.lock"):  # they alone do not exclude each other
+        done = try_it(f"flock {file} sleep 0.5 & sleep 0.2; flock -n {file} true; echo $?; dlock run -n -k backup -- echo apart; wait")
+        assert done.stdout == "1\napart\n"
 
 
 def test_sudo_keeps_the_url(tmp_path, try_it):

@@ -88,7 +88,7 @@ def test_a_group_that_only_looks(shared, acl):
         shared.type(block("groupadd watch"))
     if acl == "afterwards, of all":
         with open(PAGE, encoding="utf-8") as f:
-            command = re.search(r"^\.Ql (setfacl -R .*) ,$", f.read(), re.M)[1]
+            command = re.search(r"^\.Ql (setfacl -R .*)$", f.read(), re.M)[1]
         shared.type(command.replace("watch", str(GROUPS["watch"])))
     sees = 77 if acl == "afterwards, of the directory alone" else 0
     for words in (["status", "job"], ["ls"]):
