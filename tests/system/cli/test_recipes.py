@@ -49,7 +49,7 @@ def try_it(tmp_path):
 
 def test_a_host_that_comes_late_exits_at_once(try_it):
     """What is to be used where no runs are recorded."""
-    words = re.search(r"^\.Ql (-n -E 0 --min-hold 30s)$", text_of(RECIPES).replace("\\-", "-"), re.M)[1].replace("30s", "2s")
+    words = re.search(r"^\.Ql (-n -E 0 --min-hold 30s)$", text_of(RECIPES).replace("\\-", "-"), re.M)[1].replace("30s", "4s")
     done = try_it(f"dlock run {words} -q -k nightly -- echo ran", f"dlock run {words} -q -k nightly -- echo ran; echo $?")
     assert done.stdout == "ran\n0\n"
 
@@ -100,11 +100,13 @@ def test_the_pipeline_waits_less_than_its_timeout_and_deploys(tmp_path, try_it):
 def test_an_aborted_build_releases_the_lock_when_its_command_has_ended(dlock, tmp_path):
     """TERM reaches dlock's processes and the command's, in any order."""
     run = dlock.start("run", "-u", f"file://{tmp_path}", "-k", "deploy", "--", "sh", "-c",
-                      "trap 'sleep 0.7; exit 7' TERM; sleep 1000 & wait", events=False)
+                      f"trap 'until [ -e {tmp_path}/go ]; do sleep 0.05; done; exit 7' TERM; sleep 1000 & wait", events=False)
     wait_for(lambda: sum(name_of(p) == "sleep" for p in descendants_of(run.pid)) == 1, what="the command")
     for pid in (run.pid, *descendants_of(run.pid)):
         kill(pid, 15)
+    time.sleep(0.3)
     assert dlock.run("status", "-u", f"file://{tmp_path}", "deploy").status == 0
+    (tmp_path / "go").touch()
     assert run.wait().status == 7
     assert dlock.run("status", "-u", f"file://{tmp_path}", "deploy").status == 1
 
@@ -340,7 +342,8 @@ def test_while_programs_move_from_flock_they_hold_both(dlock, tmp_path, try_it):
     for words in (line, short.replace("/srv/locks", str(tmp_path))):
         assert try_it(words.replace("./backup", "./backup.new")).stdout == "1\n75\n"
     for file in ("backup", "backup.lock"):  # they alone do not exclude each other
-        done = try_it(f"flock {file} sleep 0.5 & sleep 0.2; flock -n {file} true; echo $?; dlock run -n -k backup -- echo apart; wait")
+        done = try_it(f"flock {file} sh -c 'touch up; until [ -e go ]; do sleep 0.05; done' & until [ -e up ]; do sleep 0.05; done",
+                      f"flock -n {file} true; echo $?; dlock run -n -k backup -- echo apart; touch go; wait; rm up go")
         assert done.stdout == "1\napart\n"
 
 
@@ -356,7 +359,7 @@ def test_sudo_keeps_the_url(tmp_path, try_it):
 def test_each_of_a_few_has_a_key_of_its_own(tmp_path, try_it):
     line = block_with("-k geocoder", RECIPES).strip()
     (tmp_path / "keys").write_text("".join(f"key{n}\n" for n in range(4)))
-    program(tmp_path / "worker", 'echo "$API_KEY"; sleep 0.5')
+    program(tmp_path / "worker", 'echo "$API_KEY" | tee -a started; until [ "$(wc -l <started)" = 4 ]; do sleep 0.05; done')
     done = try_it(*[f"{line} &" for _ in range(4)], "wait")
     assert sorted(done.stdout.split()) == [f"key{n}" for n in range(4)]
 
