@@ -45,7 +45,7 @@ class Shared:
 
     def does(self, uid, group, *words):
         done = subprocess.run(self.words(uid, group, *words), capture_output=True, text=True, timeout=PATIENCE, check=False)
-        assert done.returncode != 77 or "Permission denied" in done.stderr, done
+        assert done.returncode != 77 or "Permission denied" in done.stderr or "not trusted" in done.stderr, done
         return done.returncode
 
     def hold(self, key):
@@ -112,6 +112,16 @@ def test_who_may_remove_a_lock_file(shared, mode, status):
     assert shared.does(BOB, "deploy", "run", "-k", "job", "true") == 0
     removes = ["setpriv", f"--reuid={BOB}", f"--regid={BOB}", f"--groups={GROUPS['deploy']}", "rm", "-f", shared.directory / "job.lock"]
     assert subprocess.run(removes, stderr=subprocess.DEVNULL, check=False).returncode == status
+
+
+@pytest.mark.parametrize("first, status", [(None, 77), (0, 0)], ids=["", "root has made it"])
+def test_two_users_in_a_directory_open_to_all(shared, first, status):
+    shared.directory.chmod(0o1777)
+    if first is not None:
+        assert shared.does(first, "others", "run", "-k", "job", "true") == 0
+    assert [shared.does(uid, "others", "run", "-k", "job", "true") for uid in (ALICE, BOB, ALICE)] == [0, status, 0]
+    once = ["--once", "1", "--skipped-exit-code", "9"]
+    assert [shared.does(uid, "others", "run", "-k", "job", *once, "true") for uid in (ALICE, BOB, ALICE)] == [0, 77, 9]
 
 
 def test_the_processes_of_a_container_exclude_those_outside(shared):
