@@ -9,7 +9,7 @@ import subprocess
 import threading
 
 import pytest
-from kazoo.security import make_acl
+from kazoo.security import make_acl, make_digest_acl
 
 from manual import block, blocks
 from support import PATIENCE, ROOT, wait_for
@@ -133,6 +133,8 @@ def test_the_roles_of_the_manual_are_enough(dlock, typed, tmp_path, zk_server):
     assert dlock.run("thaw", "-y", *where, "nightly").status == 77
     assert roles.status(roles.steering["thaw"]) == 0
     assert roles.status(roles.run) == 0
+    # who may steer may run
+    assert dlock.run("run", *roles.steering["break"][1:-3], "-n", "-k", "nightly", "--", "true").status == 0
     # the user of the runs makes what lies beside the lock; who only looks sees it
     assert dlock.run(*roles.run[:1], "--once", "7", *roles.run[1:]).status == 0
     assert "ID 7" in dlock.run(*roles.look).stdout
@@ -192,6 +194,32 @@ def test_each_right_of_a_role_is_needed(dlock, typed, tmp_path, zk_server):
 def without(acl, right):
     names = RIGHTS.values() if acl.acl_list == ["ALL"] else [name.lower() for name in acl.acl_list]
     return make_acl(acl.id.scheme, acl.id.id, **{name: True for name in names if name != right})
+
+
+def test_a_run_that_may_not_delete_says_so(dlock, typed, tmp_path, zk_server):
+    roles = Roles(dlock, typed, tmp_path)
+    with zk_server.client() as c:
+        c.add_auth("digest", "dlock:password")
+        acls, _ = c.get_acls(roles.path)
+        c.set_acls(roles.path, [without(acl, "delete") if acl.id.id.startswith("dlock:") else acl for acl in acls])
+    done = dlock.run(*roles.run)
+    assert done.status == 0 and "release was not confirmed" in done.stderr
+
+
+@pytest.mark.parametrize("lacks", ["nothing", "create", "delete"])
+def test_the_rights_for_a_node_that_is_the_lock(dlock, at, kazoo, lacks):
+    """On the directory above, which is all that there is before."""
+    mine = make_digest_acl("dlock", "password", **{right: True for right in ("create", "delete") if right != lacks})
+    kazoo.create(at.root, acl=[mine])
+    words = ["-u", at.url.replace("zk://", "zk://dlock:password@"), "-O", "layout=plain", "-k", "job", "--"]
+    if lacks == "create":
+        assert dlock.run("run", *words, "true").status == 77
+        return
+    holder = dlock.start("run", *words, *dlock.UNTIL_EOF, stdin=subprocess.PIPE).held()
+    waiter = dlock.start("run", *words, "true")
+    done = [holder.finish(), waiter.wait()]
+    assert [d.status for d in done] == [0, 0]
+    assert ("release was not confirmed" in done[0].stderr) == (lacks == "delete")
 
 
 def test_the_table_of_rights_is_the_one_that_is_tested():
