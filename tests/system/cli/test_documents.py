@@ -514,13 +514,13 @@ def assert_answers(done, answers):
 
 
 @pytest.mark.parametrize("name, server", [(README, "redis-server"), (PAGES["redis"], "redis-server"), (PAGES["zk"], "ZooKeeperServerMain"),
-                                          (PAGES["pg"], "pg_ctl")])
+                                          (PAGES["memcached"], "memcached -u"), (PAGES["pg"], "pg_ctl")])
 def test_the_first_steps_with_a_server_lead_somewhere(name, server):
     """As written, but with a port and a directory of our own, and no longer than the server takes to come up."""
     commands, answers = example(server, name)
     place = pathlib.Path(make_directory("dlock-readme-"))
     script = "\n".join(commands).replace("/tmp/", f"{place}/").replace("/usr/lib/postgresql/15/bin", bindir())
-    script = re.sub(r"\b700[0-2]\b", str(free_port()), script)
+    script = re.sub(r"\b700[0-3]\b", str(free_port()), script)
     script, waits = re.subn(r"^sleep 3\b", "until dlock run -k up -w 1s -- true 2>>log; do sleep 0.1; done", script,
                             flags=re.M)
     assert waits == (server == "ZooKeeperServerMain")

@@ -792,7 +792,7 @@ TYPED = {
     "run": ("", ("run", "-n", "-k", "job", "--", "true"), ["read", "create"], 0),
     "status": ("", ("status", "-k", "job"), ["read"], 1),
     "wait": ("", ("wait", "-n", "-k", "job"), ["read"], 0),
-    "freeze": ("", ("freeze", "-k", "job"), ["create"], 0),
+    "freeze": ("", ("freeze", "-k", "job"), ["read", "create"], 0),
     "thaw": ("frozen", ("thaw", "-y", "-k", "job"), ["read", "delete"], 0),
     "break": ("held", ("break", "-y", "-w", "0", "-k", "job"), ["read"], 75),
     "break --force": ("held", ("break", "-y", "--force", "-k", "job"), ["read", "delete"], 0),
