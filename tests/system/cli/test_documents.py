@@ -414,8 +414,18 @@ def blocks(name):
     text = (TOP / name).read_text(encoding="utf-8")
     if name == README:
         return re.findall(r"^```\w*\n(.*?)^```$", text, re.M | re.S)
-    found = re.findall(r"^\.Bd -literal.*?\n(.*?)^\.Ed$", text, re.M | re.S)
-    return [re.sub(r"\\(&|-|\(dq|e)", lambda m: {"&": "", "-": "-", "(dq": '"', "e": "\\"}[m[1]], block) for block in found]
+    return [as_read(block) for block in re.findall(r"^\.Bd -literal.*?\n(.*?)^\.Ed$", text, re.M | re.S)]
+
+
+def as_read(block):
+    return re.sub(r"\\(&|-|\(dq|e)", lambda m: {"&": "", "-": "-", "(dq": '"', "e": "\\"}[m[1]], block)
+
+
+def typed(name, section="EXAMPLES"):
+    """The lines of a section that are to be typed or copied, as they are read."""
+    text = re.search(rf"^\.Sh {section}$(.*?)(?=^\.Sh )", (TOP / name).read_text(encoding="utf-8"), re.M | re.S)[1]
+    found = re.findall(r"^\.Dl ([^\n]*)$|^\.Bd -literal[^\n]*\n(.*?)^\.Ed$", text, re.M | re.S)
+    return [line for alone, block in found for line in as_read(alone or block).splitlines()]
 
 
 def block_with(marker, name=README):
@@ -583,6 +593,81 @@ def test_the_fence_of_the_readme_keeps_late_ones_out(tmp_path):
     assert done.stdout == "a newer holder was here: nothing written\n1\nsecond\n"
 
 
+def make_programs(directory, *names, does='echo "$(basename $0) $*" >>ran'):
+    for name in names:
+        (directory / name).write_text(f"#!/bin/sh\n{does}\n")
+        (directory / name).chmod(0o755)
+
+
+def test_the_examples_of_the_manual_run_their_commands(dlock, tmp_path, make_redis, zk_server, db):
+    """Each line as written, but for the servers, on one of each kind."""
+    lines = typed(MANUAL)
+    make_programs(tmp_path, "backup.sh", "make", "manage", "nightly", "read-cache", "rebuild-cache", "rep", "job")
+    make_programs(tmp_path, "train", does='echo "train on $CUDA_VISIBLE_DEVICES" >>ran')
+    redis, script = make_redis().url, []
+    for line in lines:
+        cron = line.startswith("5 2 * * *  ")
+        line = line.removeprefix("5 2 * * *  ").replace("\\%", "%") if cron else line
+        line = re.sub(r"redis://[\d.]+", redis, re.sub(r"zk://[\d.,]+", zk_server.url, line.replace("postgresql://app@db/app", db.url)))
+        line = re.sub(r"^DLOCK_URL=", "export DLOCK_URL=", line)
+        if line.startswith("PATH="):
+            continue
+        if "--once" in line:  # another day
+            script.append(f"export DLOCK_URL={redis}/1")
+        script += [line] * (2 if cron or "--cooldown" in line else 1)
+        if line.startswith("dlock status"):
+            script.append('echo "status $?"')
+    done = tried(script, tmp_path)
+    said = done.stdout.splitlines()
+    assert (done.returncode, said[0].endswith("is free"), said[1]) == (0, True, "status 1"), done.stdout
+    assert len(said) == 3 and json.loads(said[2])["verdict"] == "ended", done.stdout
+    ran = ["backup.sh", "make deploy", "manage migrate", "nightly", "nightly", "nightly", "read-cache", "rebuild-cache", "train on 0", "rep", "job"]
+    assert [line.strip() for line in (tmp_path / "ran").read_text().splitlines()] == ran
+    again = tmp_path / "again"  # since the program is busy here
+    again.mkdir()
+    make_programs(again, "job")
+    holder = dlock.start("run", "-u", f"file://{again}", "-k", "x", "sleep", "1000").held()
+    done = tried(lines[-2:], again)
+    assert json.loads(done.stdout.splitlines()[-1])["verdict"] == "busy", done.stdout
+    holder.destroy()
+
+
+def test_the_examples_of_hold_are_as_shown(dlock, tmp_path):
+    make_programs(tmp_path, "build", does="dlock status deploy/prod")
+    make_programs(tmp_path, "copy", does='echo "copying with $DLOCK_TOKEN"')
+    page, export = "man/dlock-hold.1", f"export DLOCK_URL=file://{tmp_path}"
+    (tmp_path / "deploy").write_text(f"{block_with('joins the hold', page)}dlock status deploy/prod")
+    done = tried([export, "sh deploy"], tmp_path)
+    assert (done.returncode, done.stdout.rstrip().endswith("is free")) == (1, True), done.stdout
+    assert '"release 4.2"' in done.stdout and re.search(r"^copying with \d+$", done.stdout, re.M), done.stdout
+    (hold, release), answers = example("--for 30m", page)
+    done = tried([export, f"handle=$({hold})", 'echo "$handle"', "dlock status deploy/prod", re.sub(r"@dlock-\S+", '"$handle"', release),
+                  "dlock status deploy/prod || true"], tmp_path)
+    assert done.returncode == 0 and '"looking at the database"' in done.stdout and done.stdout.rstrip().endswith("is free"), done.stdout
+    assert re.fullmatch(r"@dlock-[0-9a-f]{32}/\d+", done.stdout.splitlines()[0]) and re.fullmatch(r"@dlock-[0-9a-f]{32}/\d+", answers[0])
+
+
+def test_the_examples_of_status_are_as_shown(dlock, tmp_path, make_redis):
+    page, redis = "man/dlock-status.1", make_redis().url
+    (tmp_path / "make").symlink_to("/bin/sleep")
+    jobs = [f"dlock run -q -k deploy/prod --who {who} --why '{why}' -- ./make {n} &" for who, why, n in (("carol@ci-3", "release 4.2", 9), ("bob@laptop", "hotfix 4711", 0))]
+    commands, answers = example("deploy/prod", page)
+    assert_answers(tried([f"export DLOCK_URL={redis}", jobs[0], "sleep 2", jobs[1], "sleep 2", *commands, "kill %1; wait"], tmp_path), answers)
+    listing, waiting = [line for line in typed(page) if line.startswith("dlock ")][-2:]
+    make_programs(tmp_path, "report.sh", does="echo reported")
+    crowd = ["for i in 1 2 3 4 5 6; do dlock run -q -k crowd -- true & done"]
+    done = tried([f"export DLOCK_URL=file://{tmp_path}", "dlock run -k crowd -- sleep 4 &", "dlock run -k pair -- sleep 4 &", "sleep 1", *crowd, "sleep 1",
+                  listing, waiting, "wait"], tmp_path)
+    assert (done.returncode, done.stdout) == (0, "crowd\nreported\n")
+
+
+def test_the_script_of_break_takes_the_lock_from_the_holder_it_has_seen(dlock, tmp_path):
+    words = ["-u", f"file://{tmp_path}", "-k", "deploy"]
+    holder = dlock.start("run", *words, "-t", "3s", "sleep", "1000").held()
+    done = tried([f"export DLOCK_URL=file://{tmp_path}", *typed("man/dlock-break.1")], tmp_path)
+    assert (done.returncode, holder.wait().status) == (0, 79) and "given it up" in done.stdout, done.stdout
+
+
 TRIED = {"make demo", "dlock run -k KEY -- COMMAND", "redis-server", "--once", "joins the hold", "runs-on", "# publish.sh: ",
          "password-file=/etc/dlock"}
 
@@ -632,6 +717,7 @@ def test_the_story_of_the_manual_is_true(dlock, make_redis, tmp_path):
     """All that dlock says in it is said, when somebody does the same."""
     story = re.search(r"^\.Sh ON CALL$(.*?)(?=^\.Sh )", text_of("man/dlock-break.1"), re.M | re.S)[1]
     told = [re.sub(r"\n +", " ", line) for line in re.findall(r"^dlock: .*(?:\n  .*)*", story, re.M)]
+    shown = re.findall(r"^(?:deploy/prod \(redis|  holder|  waiting|  frozen| +since ).*", story, re.M)
     job = tmp_path / "make"
     job.write_text("#!/bin/sh\ntrap 'sleep 1; exit' TERM\nsleep 1000 &\nwait\n")
     job.chmod(0o755)
@@ -640,9 +726,13 @@ def test_the_story_of_the_manual_is_true(dlock, make_redis, tmp_path):
     bob = dlock.start("run", *words, "--who", "bob@laptop", "--why", "hotfix 4711", "true")
     wait_for(lambda: re.search(r"waiting \S+, next in line", bob.stderr()))
     bob_too = ["--who", "bob@laptop", "--why"]
+    looks = dlock.run("status", *words).stdout
     done = [dlock.run("break", *words, "-y", *bob_too, "hotfix 4711, the deploy hangs"), carol.wait(), bob.wait(),
             dlock.run("freeze", *words, *bob_too, "Carol looks into it first", "--for", "24h"),
-            dlock.run("run", *words, "-n", "true"), dlock.run("thaw", *words, "-y")]
+            dlock.run("run", *words, "-n", "true")]
+    looks += dlock.run("status", *words).stdout
+    done.append(dlock.run("thaw", *words, "-y"))
     assert [d.status for d in done] == [0, 79, 0, 0, 75, 0]
+    assert len(shown) == 7 and shape(shown) == shape(looks.splitlines()), looks
     said = shape("".join(d.stderr for d in done).splitlines())
     assert len(told) == 8 and [line for line in shape(told) if line not in said] == [], said
