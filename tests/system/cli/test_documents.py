@@ -723,7 +723,9 @@ def test_the_story_of_the_manual_is_true(dlock, make_redis, tmp_path):
     job.chmod(0o755)
     words = ["-u", make_redis().url, "-k", "deploy/prod"]
     carol = dlock.start("run", *words, "-t", "9s", "--grace", "3s", "--who", "carol@ci-3", "--why", "release 4.2", job).held()
-    bob = dlock.start("run", *words, "--who", "bob@laptop", "--why", "hotfix 4711", "true")
+    (tmp_path / "bob").mkdir()
+    make_programs(tmp_path / "bob", "make", does="")
+    bob = dlock.start("run", *words, "--who", "bob@laptop", "--why", "hotfix 4711", tmp_path / "bob" / "make")
     wait_for(lambda: re.search(r"waiting \S+, next in line", bob.stderr()))
     bob_too = ["--who", "bob@laptop", "--why"]
     looks = dlock.run("status", *words).stdout
