@@ -9,12 +9,13 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 
 import pytest
 
 from pg import account, bindir, make_directory
-from support import DLOCK, ROOT, boottime, free_port, spent, wait_for
+from support import DLOCK, ROOT, boottime, children_of, free_port, kill, spent, wait_for
 
 TOP = pathlib.Path(ROOT)
 MANUAL, BACKENDS, CONF, README = "man/dlock.1", "man/dlock-backends.7", "man/dlock.conf.5", "README.md"
@@ -149,6 +150,57 @@ def test_each_message_of_the_manual_is_one_of_the_program():
         said += "\n".join(re.findall(r'"((?:[^"\\\n]|\\.)*)"', re.sub(r'"\s*"', "", code)))
     wrong = [(item, piece) for item, pieces in messages() for piece in pieces if parts(piece, said) > 2]
     assert len([*messages()]) > 30 and wrong == []
+
+
+def pattern_of(item):
+    """Of the lines that this message of the manual stands for."""
+    return re.sub(r"\.\.\.|\b(?:[A-Z]{2,}|[NX])\b|\b\d\w*", ".+", re.escape(item).replace(r"\.\.\.", "...")) + "(; nothing was run)?"
+
+
+PROVOKED = """
+export DLOCK_URL=file://$PWD
+mkdir sub; cp dlock sub
+dlock run -n -w 5 -k a true
+dlock run -t 4s --grace 3s -k a true
+dlock run -k a -- nosuch
+dlock run --once x -k a true; dlock run --once x -k a -v true 2>&1 | grep skipped
+dlock run -u file://$PWD/nosuch -k a true
+env -u DLOCK_URL dlock run -k a true
+DLOCK_WIAT=1 dlock run -k a true
+dlock run -u redis://127.0.0.1:1 -k a true &
+dlock status -u redis://127.0.0.1:1 a
+echo secret >pw; chmod 644 pw; dlock run -u redis://127.0.0.1:1 -O password-file=pw -n -k a true
+echo 'tttl = 5' >conf; dlock run --config conf -k a true
+echo 'ttl = 5 # s' >conf; dlock run --config conf -k a true
+echo 'url = redis://:secret@h' >conf; chmod 644 conf; env -u DLOCK_URL dlock run --config conf -k a true
+chmod 664 conf; dlock run --config conf -k a true
+chmod 600 conf; dlock run --config conf --profile prod -k a true
+dlock run -k a --max-run 200ms --grace 100ms --min-hold 1s sleep 9
+dlock run -w 3s -k a -- dlock run -k b -k a true
+dlock run -k a -- dlock run --once x -k a true
+dlock run -k a -- dlock run --limit 2 -k a true
+dlock run -k a -- env -i "$PWD/dlock" run -u $DLOCK_URL -k a true
+dlock run -k a -s -t 3s -- sleep 5 & sleep 0.5; dlock run -n -k a true; dlock run -w 200ms -k a true; dlock run -k a true; wait
+for i in 1 2 3; do dlock run -k c --limit 3 -- sleep 5 & done; sleep 0.5; dlock run -k c --limit 2 true; dlock run -n -k c --limit 3 true
+dlock run -k c --limit 3 true; wait
+dlock break d </dev/null; dlock break -y d; dlock break -y --force d; dlock thaw -y d; dlock freeze 'd*'
+dlock freeze d --for 1h; dlock freeze d --for 2h; dlock run -n -k d true; dlock break -y d; dlock thaw -y d
+dlock run -k d -t 3s -- sleep 9 & sleep 0.5; dlock break --token 5 d; dlock break -w 0 -y --why x d; wait
+lock=$(dlock hold -k e; true)
+dlock hold -k e --pid 999999; dlock release; handle=$(dlock hold -k e --for 200ms); sleep 1; dlock release $handle
+lock=$(dlock hold -k e --pid $$ --shell); eval "$lock"; dlock run -k e --min-hold 1s true; dlock release; sleep 1.5
+unset DLOCK_URL; dlock run -k f true
+"""
+
+
+def test_messages_that_are_easily_provoked_are_in_the_manual(tmp_path):
+    done = tried([PROVOKED], tmp_path, stdin=subprocess.DEVNULL)
+    known = [pattern_of(item) for item, _ in messages()]
+    said = [line.removeprefix("dlock: ") for line in done.stdout.splitlines() if line.startswith("dlock: ")]
+    met = {pattern for line in said for pattern in known if re.fullmatch(pattern, line)}
+    # what says only that all went well
+    strange = [line for line in said if not any(re.fullmatch(p, line) for p in known) and not re.search(r"is thawed|is frozen for \S+, until [^,]*UTC$", line)]
+    assert (strange, len(met) >= 40) == ([], True), "\n".join([f"{len(met)} met, and:", *strange])
 
 
 def test_the_messages_of_the_manual_are_in_alphabetical_order():
@@ -693,6 +745,28 @@ def test_a_script_can_take_its_lock_by_itself(dlock, tmp_path, shell):
     done = tried(["./nightly.sh 'a  b' c"], tmp_path)
     assert (done.returncode, done.stdout.count("\n")) == (75, 1) and "held by" in done.stdout
     holder.destroy()
+
+
+def test_the_overview_names_the_manuals(dlock):
+    """Those of single backends by an example."""
+    said = dlock.run("help").stdout
+    assert all(len(line) <= 80 for line in said.splitlines())
+    assert [page for page in MANUALS if page not in OUTLINED and not occurs(pathlib.Path(page).stem, said)] == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make namespaces everywhere")
+def test_dlock_can_be_process_1(dlock, tmp_path):
+    """As its manual says: signals reach the command, a wait ends by SIGTERM, and no zombies are left."""
+    island = ["-fp", "--mount-proc", DLOCK, "run", "-u", f"file://{tmp_path}", "-k", "one"]
+    script = "(sleep 0.1 &) ; trap 'exit 3' TERM; sleep 0.5; ps -eo pid,stat,comm; echo ready; sleep 1000 & wait"
+    first = dlock.start(*island, "sh", "-c", script, program=shutil.which("unshare"), events=False)
+    wait_for(lambda: "ready" in first.stdout())
+    assert re.search(r"^ +1 S\S* +dlock$", first.stdout(), re.M) and not re.search(r"^ +\d+ Z", first.stdout(), re.M), first.stdout()
+    second = dlock.start(*island, "true", program=shutil.which("unshare"), events=False)
+    wait_for(lambda: "waiting" in second.stderr())
+    for process, status in ((second, 128 + signal.SIGTERM), (first, 3)):
+        kill(next(pid for pid in children_of(process.pid)), signal.SIGTERM)
+        assert process.wait().status in (status, -signal.SIGTERM if status > 128 else status)
 
 
 def test_the_manuals_link_to_each_other(tmp_path):
