@@ -694,6 +694,8 @@ def test_the_examples_of_hold_are_as_shown(dlock, tmp_path):
     done = tried([export, "sh deploy"], tmp_path)
     assert (done.returncode, done.stdout.rstrip().endswith("is free")) == (1, True), done.stdout
     assert '"release 4.2"' in done.stdout and re.search(r"^copying with \d+$", done.stdout, re.M), done.stdout
+    pid, named = done.stdout.split("(pid ")[1].split(" ")[0], re.search(r"running (\w+)", done.stdout)[1]
+    assert named == "sh" and pid.isdigit(), done.stdout  # of the process that it is held for
     (hold, release), answers = example("--for 30m", page)
     done = tried([export, f"handle=$({hold})", 'echo "$handle"', "dlock status deploy/prod", re.sub(r"@dlock-\S+", '"$handle"', release),
                   "dlock status deploy/prod || true"], tmp_path)
