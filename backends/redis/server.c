@@ -118,7 +118,7 @@ server_judge_health(struct server *s)
 
 	if (s->health[HEALTH_ANSWERS - 1] && health_risks(s->health, risks, sizeof risks))
 		fault_set(&s->fan.host->notice, RC_OK,
-		    "%s may lose locks: %s; see dlock-backends(7)",
+		    "%s may lose locks: %s; see dlock-redis(7)",
 		    s->peer.wire.stream.where, risks);
 }
 

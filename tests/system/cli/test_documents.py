@@ -9,12 +9,14 @@ import os
 import pathlib
 import re
 import shutil
+import signal
+import sqlite3
 import subprocess
 
 import pytest
 
 from pg import account, bindir, make_directory
-from support import DLOCK, ROOT, boottime, free_port, spent, wait_for
+from support import DLOCK, ROOT, boottime, children_of, free_port, kill, spent, wait_for
 
 TOP = pathlib.Path(ROOT)
 MANUAL, BACKENDS, CONF, README = "man/dlock.1", "man/dlock-backends.7", "man/dlock.conf.5", "README.md"
@@ -149,6 +151,57 @@ def test_each_message_of_the_manual_is_one_of_the_program():
         said += "\n".join(re.findall(r'"((?:[^"\\\n]|\\.)*)"', re.sub(r'"\s*"', "", code)))
     wrong = [(item, piece) for item, pieces in messages() for piece in pieces if parts(piece, said) > 2]
     assert len([*messages()]) > 30 and wrong == []
+
+
+def pattern_of(item):
+    """Of the lines that this message of the manual stands for."""
+    return re.sub(r"\.\.\.|\b(?:[A-Z]{2,}|[NX])\b|\b\d\w*", ".+", re.escape(item).replace(r"\.\.\.", "...")) + "(; nothing was run)?"
+
+
+PROVOKED = """
+export DLOCK_URL=file://$PWD
+mkdir sub; cp dlock sub
+dlock run -n -w 5 -k a true
+dlock run -t 4s --grace 3s -k a true
+dlock run -k a -- nosuch
+dlock run --once x -k a true; dlock run --once x -k a -v true 2>&1 | grep skipped
+dlock run -u file://$PWD/nosuch -k a true
+env -u DLOCK_URL dlock run -k a true
+DLOCK_WIAT=1 dlock run -k a true
+dlock run -u redis://127.0.0.1:1 -k a true &
+dlock status -u redis://127.0.0.1:1 a
+echo secret >pw; chmod 644 pw; dlock run -u redis://127.0.0.1:1 -O password-file=pw -n -k a true
+echo 'tttl = 5' >conf; dlock run --config conf -k a true
+echo 'ttl = 5 # s' >conf; dlock run --config conf -k a true
+echo 'url = redis://:secret@h' >conf; chmod 644 conf; env -u DLOCK_URL dlock run --config conf -k a true
+chmod 664 conf; dlock run --config conf -k a true
+chmod 600 conf; dlock run --config conf --profile prod -k a true
+dlock run -k a --max-run 200ms --grace 100ms --min-hold 1s sleep 9
+dlock run -w 3s -k a -- dlock run -k b -k a true
+dlock run -k a -- dlock run --once x -k a true
+dlock run -k a -- dlock run --limit 2 -k a true
+dlock run -k a -- env -i "$PWD/dlock" run -u $DLOCK_URL -k a true
+dlock run -k a -s -t 3s -- sleep 5 & sleep 0.5; dlock run -n -k a true; dlock run -w 200ms -k a true; dlock run -k a true; wait
+for i in 1 2 3; do dlock run -k c --limit 3 -- sleep 5 & done; sleep 0.5; dlock run -k c --limit 2 true; dlock run -n -k c --limit 3 true
+dlock run -k c --limit 3 true; wait
+dlock break d </dev/null; dlock break -y d; dlock break -y --force d; dlock thaw -y d; dlock freeze 'd*'
+dlock freeze d --for 1h; dlock freeze d --for 2h; dlock run -n -k d true; dlock break -y d; dlock thaw -y d
+dlock run -k d -t 3s -- sleep 9 & sleep 0.5; dlock break --token 5 d; dlock break -w 0 -y --why x d; wait
+lock=$(dlock hold -k e; true)
+dlock hold -k e --pid 999999; dlock release; handle=$(dlock hold -k e --for 200ms); sleep 1; dlock release $handle
+lock=$(dlock hold -k e --pid $$ --shell); eval "$lock"; dlock run -k e --min-hold 1s true; dlock release; sleep 1.5
+unset DLOCK_URL; dlock run -k f true
+"""
+
+
+def test_messages_that_are_easily_provoked_are_in_the_manual(tmp_path):
+    done = tried([PROVOKED], tmp_path, stdin=subprocess.DEVNULL)
+    known = [pattern_of(item) for item, _ in messages()]
+    said = [line.removeprefix("dlock: ") for line in done.stdout.splitlines() if line.startswith("dlock: ")]
+    met = {pattern for line in said for pattern in known if re.fullmatch(pattern, line)}
+    known += [r"\S+ is thawed", r"\S+ is frozen for \S+, until [^,]*UTC"]  # which say only that all went well
+    strange = [line for line in said if not any(re.fullmatch(pattern, line) for pattern in known)]
+    assert (strange, len(met) >= 40) == ([], True), "\n".join([f"{len(met)} met, and:", *strange])
 
 
 def test_the_messages_of_the_manual_are_in_alphabetical_order():
@@ -451,8 +504,18 @@ def blocks(name):
     text = (TOP / name).read_text(encoding="utf-8")
     if name == README:
         return re.findall(r"^```\w*\n(.*?)^```$", text, re.M | re.S)
-    found = re.findall(r"^\.Bd -literal.*?\n(.*?)^\.Ed$", text, re.M | re.S)
-    return [re.sub(r"\\(&|-|\(dq|e)", lambda m: {"&": "", "-": "-", "(dq": '"', "e": "\\"}[m[1]], block) for block in found]
+    return [as_read(block) for block in re.findall(r"^\.Bd -literal.*?\n(.*?)^\.Ed$", text, re.M | re.S)]
+
+
+def as_read(block):
+    return re.sub(r"\\(&|-|\(dq|e)", lambda m: {"&": "", "-": "-", "(dq": '"', "e": "\\"}[m[1]], block)
+
+
+def typed(name, section="EXAMPLES"):
+    """The lines of a section that are to be typed or copied, as they are read."""
+    text = re.search(rf"^\.Sh {section}$(.*?)(?=^\.Sh )", (TOP / name).read_text(encoding="utf-8"), re.M | re.S)[1]
+    found = re.findall(r"^\.Dl ([^\n]*)$|^\.Bd -literal[^\n]*\n(.*?)^\.Ed$", text, re.M | re.S)
+    return [line for alone, block in found for line in as_read(alone or block).splitlines()]
 
 
 def block_with(marker, name=README):
@@ -621,6 +684,96 @@ def test_the_fence_of_the_readme_keeps_late_ones_out(tmp_path):
     assert done.stdout == "a newer holder was here: nothing written\n1\nsecond\n"
 
 
+def make_programs(directory, *names, does='echo "$(basename $0) $*" >>ran'):
+    for name in names:
+        (directory / name).write_text(f"#!/bin/sh\n{does}\n")
+        (directory / name).chmod(0o755)
+
+
+def test_the_examples_of_the_manual_run_their_commands(dlock, tmp_path, make_redis, zk_server, db):
+    """Each line as written, but for the servers, on one of each kind."""
+    lines = typed(MANUAL)
+    make_programs(tmp_path, "backup.sh", "make", "manage", "nightly", "read-cache", "rebuild-cache", "rep", "job")
+    make_programs(tmp_path, "train", does='echo "train on $CUDA_VISIBLE_DEVICES" >>ran')
+    redis, script = make_redis().url, []
+    for line in lines:
+        cron = line.startswith("5 2 * * *  ")
+        line = line.removeprefix("5 2 * * *  ").replace("\\%", "%") if cron else line
+        line = re.sub(r"redis://[\d.]+", redis, re.sub(r"zk://[\d.,]+", zk_server.url, line.replace("postgresql://app@db/app", db.url)))
+        line = re.sub(r"^DLOCK_URL=", "export DLOCK_URL=", line)
+        if line.startswith("PATH="):
+            continue
+        if "--once" in line:  # another day
+            script.append(f"export DLOCK_URL={redis}/1")
+        script += [line] * (2 if cron or "--cooldown" in line else 1)
+        if line.startswith("dlock status"):
+            script.append('echo "status $?"')
+    done = tried(script, tmp_path)
+    said = done.stdout.splitlines()
+    assert (done.returncode, said[0].endswith("is free"), said[1]) == (0, True, "status 1"), done.stdout
+    assert len(said) == 3 and json.loads(said[2])["verdict"] == "ended", done.stdout
+    ran = ["backup.sh", "make deploy", "manage migrate", "nightly", "nightly", "nightly", "read-cache", "rebuild-cache",
+           "train on 0", "rep", "job"]
+    assert [line.strip() for line in (tmp_path / "ran").read_text().splitlines()] == ran
+    again = tmp_path / "again"  # since the program is busy here
+    again.mkdir()
+    make_programs(again, "job")
+    holder = dlock.start("run", "-u", f"file://{again}", "-k", "x", "sleep", "1000").held()
+    done = tried(lines[-2:], again)
+    assert json.loads(done.stdout.splitlines()[-1])["verdict"] == "busy", done.stdout
+    holder.destroy()
+
+
+def test_the_examples_of_hold_are_as_shown(dlock, tmp_path):
+    make_programs(tmp_path, "build", does="dlock status deploy/prod")
+    make_programs(tmp_path, "copy", does='echo "copying with $DLOCK_TOKEN"')
+    page, export = "man/dlock-hold.1", f"export DLOCK_URL=file://{tmp_path}"
+    (tmp_path / "deploy").write_text(f"{block_with('joins the hold', page)}dlock status deploy/prod")
+    done = tried([export, "sh deploy"], tmp_path)
+    assert (done.returncode, done.stdout.rstrip().endswith("is free")) == (1, True), done.stdout
+    assert '"release 4.2"' in done.stdout and re.search(r"^copying with \d+$", done.stdout, re.M), done.stdout
+    pid, named = done.stdout.split("(pid ")[1].split(" ")[0], re.search(r"running (\w+)", done.stdout)[1]
+    assert named == "sh" and pid.isdigit(), done.stdout  # of the process that it is held for
+    (hold, release), answers = example("--for 30m", page)
+    done = tried([export, f"handle=$({hold})", 'echo "$handle"', "dlock status deploy/prod", re.sub(r"@dlock-\S+", '"$handle"', release),
+                  "dlock status deploy/prod || true"], tmp_path)
+    assert done.returncode == 0 and '"looking at the database"' in done.stdout and done.stdout.rstrip().endswith("is free"), done.stdout
+    assert re.fullmatch(r"@dlock-[0-9a-f]{32}/\d+", done.stdout.splitlines()[0]) and re.fullmatch(r"@dlock-[0-9a-f]{32}/\d+", answers[0])
+
+
+def test_the_examples_of_status_are_as_shown(dlock, tmp_path, make_redis):
+    page, redis = "man/dlock-status.1", make_redis().url
+    (tmp_path / "make").symlink_to("/bin/sleep")
+    jobs = [f"dlock run -q -k deploy/prod --who {who} --why '{why}' -- ./make {n} &"
+            for who, why, n in (("carol@ci-3", "release 4.2", 9), ("bob@laptop", "hotfix 4711", 0))]
+    commands, answers = example("deploy/prod", page)
+    assert_answers(tried([f"export DLOCK_URL={redis}", jobs[0], "sleep 2", jobs[1], "sleep 2", *commands, "kill %1; wait"], tmp_path), answers)
+    listing, waiting = [line for line in typed(page) if line.startswith("dlock ")][-2:]
+    make_programs(tmp_path, "report.sh", does="echo reported")
+    crowd = ["for i in 1 2 3 4 5 6; do dlock run -q -k crowd -- true & done"]
+    done = tried([f"export DLOCK_URL=file://{tmp_path}", "dlock run -k crowd -- sleep 4 &", "dlock run -k pair -- sleep 4 &",
+                  "sleep 1", *crowd, "sleep 1", listing, waiting, "wait"], tmp_path)
+    assert (done.returncode, done.stdout) == (0, "crowd\nreported\n")
+
+
+def test_the_script_of_break_takes_the_lock_from_the_holder_it_has_seen(dlock, tmp_path):
+    words = ["-u", f"file://{tmp_path}", "-k", "deploy"]
+    holder = dlock.start("run", *words, "-t", "3s", "sleep", "1000").held()
+    done = tried([f"export DLOCK_URL=file://{tmp_path}", *typed("man/dlock-break.1")], tmp_path)
+    assert (done.returncode, holder.wait().status) == (0, 79) and "given it up" in done.stdout, done.stdout
+
+
+def test_the_fence_of_the_manual_keeps_late_ones_out():
+    update, wrote = block_with("UPDATE report", MANUAL), []
+    db = sqlite3.connect(":memory:")
+    db.execute("CREATE TABLE report (id INTEGER PRIMARY KEY, body TEXT, fence INTEGER)")
+    db.execute("INSERT INTO report VALUES (7, '', 0)")
+    for body, token in (("first", 17), ("second", 23), ("late", 17)):
+        wrote.append(db.execute(update, {"body": body, "token": token}).rowcount)
+    assert (wrote, db.execute("SELECT body FROM report").fetchall()) == ([1, 1, 0], [("second",)])
+    db.close()
+
+
 TRIED = {"make demo", "dlock run -k KEY -- COMMAND", "redis-server", "--once", "joins the hold", "runs-on", "# publish.sh: ",
          "password-file=/etc/dlock"}
 
@@ -648,6 +801,28 @@ def test_a_script_can_take_its_lock_by_itself(dlock, tmp_path, shell):
     holder.destroy()
 
 
+def test_the_overview_names_the_manuals(dlock):
+    """Those of single backends by an example."""
+    said = dlock.run("help").stdout
+    assert all(len(line) <= 80 for line in said.splitlines())
+    assert [page for page in MANUALS if page not in OUTLINED and not occurs(pathlib.Path(page).stem, said)] == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make namespaces everywhere")
+def test_dlock_can_be_process_1(dlock, tmp_path):
+    """As its manual says: signals reach the command, a wait ends by SIGTERM, and no zombies are left."""
+    island = ["-fp", "--mount-proc", DLOCK, "run", "-u", f"file://{tmp_path}", "-k", "one"]
+    script = "(sleep 0.1 &) ; trap 'exit 3' TERM; sleep 0.5; ps -eo pid,stat,comm; echo ready; sleep 1000 & wait"
+    first = dlock.start(*island, "sh", "-c", script, program=shutil.which("unshare"), events=False)
+    wait_for(lambda: "ready" in first.stdout())
+    assert re.search(r"^ +1 S\S* +dlock$", first.stdout(), re.M) and not re.search(r"^ +\d+ Z", first.stdout(), re.M), first.stdout()
+    second = dlock.start(*island, "true", program=shutil.which("unshare"), events=False)
+    wait_for(lambda: "waiting" in second.stderr())
+    for process, status in ((second, 128 + signal.SIGTERM), (first, 3)):
+        kill(next(pid for pid in children_of(process.pid)), signal.SIGTERM)
+        assert process.wait().status in (status, -signal.SIGTERM if status > 128 else status)
+
+
 def test_the_manuals_link_to_each_other(tmp_path):
     """make html: each page of dlock's that another one names is a link to a page that is there."""
     made = subprocess.run(["make", "-C", ROOT, f"O={tmp_path}", "html"], capture_output=True, text=True, check=False)
@@ -670,17 +845,24 @@ def test_the_story_of_the_manual_is_true(dlock, make_redis, tmp_path):
     """All that dlock says in it is said, when somebody does the same."""
     story = re.search(r"^\.Sh ON CALL$(.*?)(?=^\.Sh )", text_of("man/dlock-break.1"), re.M | re.S)[1]
     told = [re.sub(r"\n +", " ", line) for line in re.findall(r"^dlock: .*(?:\n  .*)*", story, re.M)]
+    shown = re.findall(r"^(?:deploy/prod \(redis|  holder|  waiting|  frozen| +since ).*", story, re.M)
     job = tmp_path / "make"
     job.write_text("#!/bin/sh\ntrap 'sleep 1; exit' TERM\nsleep 1000 &\nwait\n")
     job.chmod(0o755)
     words = ["-u", make_redis().url, "-k", "deploy/prod"]
     carol = dlock.start("run", *words, "-t", "9s", "--grace", "3s", "--who", "carol@ci-3", "--why", "release 4.2", job).held()
-    bob = dlock.start("run", *words, "--who", "bob@laptop", "--why", "hotfix 4711", "true")
+    (tmp_path / "bob").mkdir()
+    make_programs(tmp_path / "bob", "make", does="")
+    bob = dlock.start("run", *words, "--who", "bob@laptop", "--why", "hotfix 4711", tmp_path / "bob" / "make")
     wait_for(lambda: re.search(r"waiting \S+, next in line", bob.stderr()))
     bob_too = ["--who", "bob@laptop", "--why"]
+    looks = dlock.run("status", *words).stdout
     done = [dlock.run("break", *words, "-y", *bob_too, "hotfix 4711, the deploy hangs"), carol.wait(), bob.wait(),
             dlock.run("freeze", *words, *bob_too, "Carol looks into it first", "--for", "24h"),
-            dlock.run("run", *words, "-n", "true"), dlock.run("thaw", *words, "-y")]
+            dlock.run("run", *words, "-n", "true")]
+    looks += dlock.run("status", *words).stdout
+    done.append(dlock.run("thaw", *words, "-y"))
     assert [d.status for d in done] == [0, 79, 0, 0, 75, 0]
+    assert len(shown) == 7 and shape(shown) == shape(looks.splitlines()), looks
     said = shape("".join(d.stderr for d in done).splitlines())
     assert len(told) == 8 and [line for line in shape(told) if line not in said] == [], said
