@@ -7,6 +7,7 @@
 #	make check-all  the same with more contenders, rounds and torment
 #	make interop-node  the same keys locked by clients from npm (needs node)
 #	make map        each source file with what it is for, by room
+#	make html       the manuals as pages that link to each other: build/html
 #	make install    PREFIX=/usr/local, DESTDIR=
 #
 # What is missing is installed by `make deps` (demo, check and bench call it), from
@@ -143,7 +144,7 @@ JOIN_PACKAGES := python3-django python3-django-redis python3-django-pglocks pyth
 CHECK_PACKAGES := $(BUILD_PACKAGES) iproute2 libcmocka-dev python3-pytest python3-pexpect python3-psutil \
 	redis-server python3-redis zookeeper default-jdk-headless python3-kazoo libcurator-recipes-java \
 	bash-completion postgresql pgbouncer python3-psycopg2 mariadb-server python3-pymysql memcached clang libclang-rt-dev clang-tidy clang-format cppcheck pyflakes3 shellcheck mandoc \
-	openssl libssl3 tmux vim less procps util-linux zsh fish groff-base sqlite3 spin strace \
+	openssl libssl3 tmux vim less procps util-linux zsh fish groff-base sqlite3 jq python3-yaml acl spin strace \
 	$(JOIN_PACKAGES)
 
 have_cmocka = $(shell echo '\#include <cmocka.h>' | $(CC) -include stdarg.h -include stddef.h -include stdint.h -include setjmp.h -E - >/dev/null 2>&1 && echo yes)
@@ -277,6 +278,14 @@ format:
 map:
 	@sh tests/map.sh
 
+# The manuals as pages that link to each other.  A manual writes "Sy dlock Ns (1)" for another one
+# (see its first lines); of dlock's own that is a reference here.
+.PHONY: html
+html: $(patsubst man/%,$(O)/html/%.html,$(wildcard man/*.[157]))
+$(O)/html/%.html: man/%
+	@mkdir -p $(@D)
+	$(Q)sed 's/Sy \(dlock[a-z.-]*\) Ns (\([157]\))/Xr \1 \2/' $< | mandoc -T html -O man=%N.%S.html,toc >$@
+
 # ---- to use it ----
 
 # A manual for each group of subcommands; `man dlock-ls` finds it, too.
@@ -285,18 +294,16 @@ MAN_LINKS := dlock-run:dlock dlock-ls:dlock-status dlock-wait:dlock-status dlock
 
 install: all
 	install -D -m 755 $(O)/dlock "$(DESTDIR)$(BINDIR)/dlock"
-	for f in man/*.1; do install -D -m 644 $$f "$(DESTDIR)$(MANDIR)/man1/$${f#man/}" || exit 1; done
+	for f in man/*.[157]; do install -D -m 644 $$f "$(DESTDIR)$(MANDIR)/man$${f##*.}/$${f#man/}" || exit 1; done
 	for f in $(MAN_LINKS); do echo ".so man1/$${f#*:}.1" >"$(DESTDIR)$(MANDIR)/man1/$${f%:*}.1" || exit 1; done
-	install -D -m 644 man/dlock.conf.5 "$(DESTDIR)$(MANDIR)/man5/dlock.conf.5"
-	install -D -m 644 man/dlock-backends.7 "$(DESTDIR)$(MANDIR)/man7/dlock-backends.7"
 	install -D -m 644 completions/dlock.bash "$(DESTDIR)$(BASHCOMPDIR)/dlock"
 	install -D -m 644 completions/_dlock "$(DESTDIR)$(ZSHCOMPDIR)/_dlock"
 	install -D -m 644 completions/dlock.fish "$(DESTDIR)$(FISHCOMPDIR)/dlock.fish"
 
 uninstall:
-	rm -f $(foreach f,$(patsubst man/%.1,%,$(wildcard man/*.1)) $(foreach l,$(MAN_LINKS),$(firstword $(subst :, ,$(l)))), \
-		"$(DESTDIR)$(MANDIR)/man1/$(f).1")
-	rm -f "$(DESTDIR)$(BINDIR)/dlock" "$(DESTDIR)$(MANDIR)/man5/dlock.conf.5" "$(DESTDIR)$(MANDIR)/man7/dlock-backends.7" \
+	rm -f $(foreach f,$(notdir $(wildcard man/*.[157])) $(foreach l,$(MAN_LINKS),$(firstword $(subst :, ,$(l))).1), \
+		"$(DESTDIR)$(MANDIR)/man$(patsubst .%,%,$(suffix $(f)))/$(f)")
+	rm -f "$(DESTDIR)$(BINDIR)/dlock" \
 		"$(DESTDIR)$(BASHCOMPDIR)/dlock" "$(DESTDIR)$(ZSHCOMPDIR)/_dlock" "$(DESTDIR)$(FISHCOMPDIR)/dlock.fish"
 
 clean:

@@ -325,7 +325,7 @@ const struct option options[] = {
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT | CMD_BREAK, .group = GROUP_WAIT,
 	DURATION(wait.most), .max = NEVER},
     [OPT_CONFLICT] = {"conflict-exit-code", 'E', "N", "DLOCK_CONFLICT_EXIT_CODE",
-	"status when the lock was not to be had\n(default: 75)",
+	"status if the lock is not free\n(default: 75)",
 	.instead = INSTEAD({CMD_WAIT, "status when it is not free (default: 75)"}),
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, NUMBER(wait.conflict_status),
 	.max = 255},

@@ -79,7 +79,7 @@ tell_losses(struct memcached *m, const struct stats *s)
 	fault_set(&host->notice, RC_OK,
 	    "%s may lose locks: it is a cache, which evicts when it is full and forgets all when it is restarted (it has evicted %" PRId64
 	    " items, and was told %" PRId64
-	    " times to forget all); see dlock-backends(7)",
+	    " times to forget all); see dlock-memcached(7)",
 	    m->server_name, s->evictions, s->flushes);
 }
 

@@ -241,7 +241,7 @@ server_ask(struct server *s, const struct question *q, instant until, redisReply
 	if (rc == RC_OK && s->inspects && s->replies[s->own + HEALTH_ANSWERS - 1] &&
 	    health_risks(s->replies + s->own, risks, sizeof risks))
 		fault_set(&s->fan.host->notice, RC_OK,
-		    "%s may lose locks: %s; see dlock-backends(7)", s->where, risks);
+		    "%s may lose locks: %s; see dlock-redis(7)", s->where, risks);
 	if (rc == RC_OK) {
 		*reply = server_take_replies(s);
 		rc = *reply ? RC_OK : fault_set(f, RC_SYSTEM, "out of memory");

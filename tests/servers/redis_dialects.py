@@ -35,7 +35,7 @@ DIALECT_PLACES = [_place(d, fair=d == "redisson-fair", counted=d == "redisson-fa
 SOME_DIALECT_PLACES = DIALECT_PLACES if FULL else DIALECT_PLACES[:1]
 
 _FEW = {"shared", "limit", "jobs"}
-# What dlock-backends(7) says that they cannot do, of the NEEDS of the kinds suite; none of them marks grants.
+# What dlock-redis-dialects(7) says that they cannot do, of the NEEDS of the kinds suite; none of them marks grants.
 DIALECT_CANNOT = {f"redis-{d}": _FEW - {"redisson-rw": {"shared"}, "redisson-semaphore": {"limit"}}.get(d, set())
                   for d in DIALECTS}
 

@@ -10,6 +10,8 @@ import itertools
 import json
 import os
 import random
+import re
+import shlex
 import shutil
 import signal
 import socket
@@ -106,6 +108,16 @@ def stalled(began):
 def spent(began):
     """The others: what is compared with the most that something may take."""
     return boottime() - began - stalled(began)
+
+
+# ---- what the manuals say ----
+
+
+def rules_of(user, page="dlock-redis.7"):
+    """What a manual grants to this user of redis, as an administrator pastes it."""
+    with open(os.path.join(ROOT, "man", page), encoding="utf-8") as f:
+        typed = re.search(rf"^redis-cli ACL SETUSER {user} on '>password' (.*?)^\.Ed", f.read(), re.M | re.S)[1]
+    return shlex.split(typed.replace("\\e\n", " "))
 
 
 # ---- processes ----

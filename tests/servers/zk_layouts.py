@@ -40,7 +40,7 @@ class PlainPlace(LayoutPlace):
 _KINDS = {"plain": PlainPlace}
 LAYOUT_PLACES = [type(f"{layout}Place", (_KINDS.get(layout, LayoutPlace),), {"layout": layout, "id": f"zk-{layout}"}) for layout in LAYOUTS]
 
-# What dlock-backends(7) says that they cannot do, of the NEEDS of the kinds suite.
+# What dlock-zk(7) says that they cannot do, of the NEEDS of the kinds suite.
 LAYOUT_CANNOT = {f"zk-{layout}": {"limit"} for layout in LAYOUTS} | {"zk-plain": {"shared", "limit"}}
 # The same for tests of steering.
 LAYOUT_LACKS = {f"zk-{layout}": {"limit"} for layout in LAYOUTS} | {"zk-plain": {"freeze", "shared", "limit"}}

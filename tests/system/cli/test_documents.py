@@ -2,25 +2,34 @@
 # completions and the program know the same words, so that nobody documents by
 # memory and no option is forgotten.
 
+import errno
 import importlib.util
 import json
 import os
 import pathlib
 import re
 import shutil
+import signal
+import sqlite3
 import subprocess
 
 import pytest
 
 from pg import account, bindir, make_directory
-from support import DLOCK, ROOT, free_port, wait_for
+from support import DLOCK, ROOT, boottime, children_of, free_port, kill, spent, wait_for
 
 TOP = pathlib.Path(ROOT)
 MANUAL, BACKENDS, CONF, README = "man/dlock.1", "man/dlock-backends.7", "man/dlock.conf.5", "README.md"
+RECIPES, EVENTS, TROUBLE = "man/dlock-recipes.7", "man/dlock-events.7", "man/dlock-troubleshooting.7"
 # A manual for each group of subcommands.
 GROUPS = {"man/dlock.1": ["run"], "man/dlock-status.1": ["status", "ls", "wait"], "man/dlock-hold.1": ["hold", "release"],
           "man/dlock-break.1": ["break", "freeze", "thaw"], "man/dlock.conf.5": ["config"]}
-MANUALS = [*GROUPS, BACKENDS]
+# A page for each backend, and two more for redis, all with one outline.
+PAGES = {name: f"man/dlock-{name}.7" for name in ("file", "redis", "zk", "pg", "mysql", "memcached")}
+OUTLINED = [*PAGES.values(), "man/dlock-redis-dialects.7", "man/dlock-redlock.7"]
+OUTLINE = ["NAME", "DESCRIPTION", "QUICK START", "SETTING UP", "SETTINGS", "WHAT IT PROMISES", "WHAT BREAKS IT",
+           "TOGETHER WITH OTHER PROGRAMS", "INTERNALS", "SEE ALSO"]
+MANUALS = [*GROUPS, BACKENDS, *OUTLINED, RECIPES, EVENTS, TROUBLE]
 COMPLETIONS = ["completions/dlock.bash", "completions/_dlock", "completions/dlock.fish"]
 ALWAYS = {"help", "version", "raw"}  # understood without standing in the table of options
 
@@ -80,17 +89,124 @@ def test_a_manual_speaks_of_no_option_that_its_subcommands_do_not_know(options, 
     assert set(re.findall(r"(?<![\w-])--([a-z][a-z-]+)", text)) - known - {"token", "force", "shell", "json"} == set()
 
 
-def test_the_manual_of_looking_names_every_member_and_column(dlock, tmp_path):
-    text = text_of("man/dlock-status.1")
+def test_the_manuals_of_looking_name_every_member_and_column(dlock, tmp_path):
+    text = text_of(EVENTS)
     dlock.start("run", "-u", f"file://{tmp_path}", "-k", "job", "sleep", "1000").held()
     found = json.loads(dlock.run("status", "-J", "-u", f"file://{tmp_path}", "job").stdout)
     listed = json.loads(dlock.run("ls", "-J", "-u", f"file://{tmp_path}").stdout)
     for member in {*found, *listed, *found["holders"][0]}:
         assert re.search(rf"\.(It )?Va .*\b{member}\b", text), member
+    config = dlock.run("config", "-J", "-u", f"file://{tmp_path}").stdout.splitlines()
+    for member in {m for line in config for m in json.loads(line)}:
+        assert re.search(rf"\.(It )?Va .*\b{member}\b", text), member
+    text = text_of("man/dlock-status.1")
     columns = re.search(r"^Columns: (.*?)\.$", dlock.run("help", "ls").stdout, re.M | re.S)[1]
     for column in re.findall(r"[A-Z]+", columns):
         assert occurs(column, text), column
         assert all(occurs(column, text_of(name)) for name in COMPLETIONS), column
+
+
+def test_the_manual_of_events_names_every_event_member_and_verdict(dlock, tmp_path):
+    """Those of the program, and what it writes of a run that waits and of one that has a slot."""
+    text = text_of(EVENTS)
+    source = text_of("cmd/supervise/events.c")
+    events = {*re.findall(r"\[MSG_\w+\] = \{\"(\w+)\"", source), "verdict"}
+    assert len(events) > 10 and {*re.findall(r"^\.It Li (\w+)$", text, re.M)} == events
+    members = {*re.findall(r'object_\w+\([^,]+, "(\w+)"', source), *re.findall(r'\{"\w+", (?:"(\w+)"|NULL)', source), "reason"} - {""}
+    assert [m for m in members if not occurs(f"Va {m}", text) and not re.search(rf"^\.Va .*\b{m}\b", text, re.M)] == []
+    verdicts = set()
+    for name in ("cmd/exit.c", "cmd/run.c", "cmd/supervise/verdict.c"):
+        found = text_of(name)
+        verdicts |= {*re.findall(r'\{STATUS_\w+, "([a-z-]+)"', found), *re.findall(r'name = "([a-z-]+)"', found)}
+        verdicts |= {*re.findall(r'verdict_decide\(&?v, [^"]*"([a-z-]+)"', found)}
+    verdicts -= {"kept", "run"}  # of dlock release, which has no events; and the name of a subcommand
+    assert {*re.findall(r"^\.It Li ([a-z-]+) Ta", text, re.M)} == verdicts
+
+
+def messages():
+    """Those of the manual, as (message, its pieces that do not change)."""
+    for item in re.findall(r'^\.It "(.*)"$', text_of(TROUBLE).split(".Sh MESSAGES")[1], re.M):
+        item = item.replace("\\(dq", '"').replace("\\&", "")
+        pieces = re.split(r"\.\.\.|[;:,()?]|-n\b|-s\b|-w\b|--\w+|'[A-Z ]*'?|\"[A-Z]*\"|\b\d\w*|\b[A-Z]{2,}(?:/[A-Z]+)*\b|\b[NX]\b", item)
+        pieces = [re.sub("^it ", "", piece.strip()) for piece in pieces]  # or "one of them"
+        yield item, [piece for piece in pieces if len(piece) > 9]
+
+
+def parts(piece, said):
+    """How many strings of the program this is made of."""
+    words, n = piece.split(), 0
+    while words:
+        longest = next((k for k in range(len(words), 0, -1) if " ".join(words[:k]) in said), 0)
+        if not longest:
+            return len(piece)
+        words, n = words[longest:], n + 1
+    return n
+
+
+def test_each_message_of_the_manual_is_one_of_the_program():
+    """What does not change in it stands in strings of the source, where a few make up a sentence."""
+    said = os.strerror(errno.ENOENT) + os.strerror(errno.ECONNREFUSED)
+    for path in sources("cmd/**/*.[ch]", "backends/**/*.[ch]"):
+        code = re.sub(r"/\*.*?\*/", "", text_of(path), flags=re.S)
+        said += "\n".join(re.findall(r'"((?:[^"\\\n]|\\.)*)"', re.sub(r'"\s*"', "", code)))
+    wrong = [(item, piece) for item, pieces in messages() for piece in pieces if parts(piece, said) > 2]
+    assert len([*messages()]) > 30 and wrong == []
+
+
+def pattern_of(item):
+    """Of the lines that this message of the manual stands for."""
+    return re.sub(r"\.\.\.|\b(?:[A-Z]{2,}|[NX])\b|\b\d\w*", ".+", re.escape(item).replace(r"\.\.\.", "...")) + "(; nothing was run)?"
+
+
+PROVOKED = """
+export DLOCK_URL=file://$PWD
+mkdir sub; cp dlock sub
+dlock run -n -w 5 -k a true
+dlock run -t 4s --grace 3s -k a true
+dlock run -k a -- nosuch
+dlock run --once x -k a true; dlock run --once x -k a -v true 2>&1 | grep skipped
+dlock run -u file://$PWD/nosuch -k a true
+env -u DLOCK_URL dlock run -k a true
+DLOCK_WIAT=1 dlock run -k a true
+dlock run -u redis://127.0.0.1:1 -k a true &
+dlock status -u redis://127.0.0.1:1 a
+echo secret >pw; chmod 644 pw; dlock run -u redis://127.0.0.1:1 -O password-file=pw -n -k a true
+echo 'tttl = 5' >conf; dlock run --config conf -k a true
+echo 'ttl = 5 # s' >conf; dlock run --config conf -k a true
+echo 'url = redis://:secret@h' >conf; chmod 644 conf; env -u DLOCK_URL dlock run --config conf -k a true
+chmod 664 conf; dlock run --config conf -k a true
+chmod 600 conf; dlock run --config conf --profile prod -k a true
+dlock run -k a --max-run 200ms --grace 100ms --min-hold 1s sleep 9
+dlock run -w 3s -k a -- dlock run -k b -k a true
+dlock run -k a -- dlock run --once x -k a true
+dlock run -k a -- dlock run --limit 2 -k a true
+dlock run -k a -- env -i "$PWD/dlock" run -u $DLOCK_URL -k a true
+dlock run -k a -s -t 3s -- sleep 5 & sleep 0.5; dlock run -n -k a true; dlock run -w 200ms -k a true; dlock run -k a true; wait
+for i in 1 2 3; do dlock run -k c --limit 3 -- sleep 5 & done; sleep 0.5; dlock run -k c --limit 2 true; dlock run -n -k c --limit 3 true
+dlock run -k c --limit 3 true; wait
+dlock break d </dev/null; dlock break -y d; dlock break -y --force d; dlock thaw -y d; dlock freeze 'd*'
+dlock freeze d --for 1h; dlock freeze d --for 2h; dlock run -n -k d true; dlock break -y d; dlock thaw -y d
+dlock run -k d -t 3s -- sleep 9 & sleep 0.5; dlock break --token 5 d; dlock break -w 0 -y --why x d; wait
+lock=$(dlock hold -k e; true)
+dlock hold -k e --pid 999999; dlock release; handle=$(dlock hold -k e --for 200ms); sleep 1; dlock release $handle
+lock=$(dlock hold -k e --pid $$ --shell); eval "$lock"; dlock run -k e --min-hold 1s true; dlock release; sleep 1.5
+unset DLOCK_URL; dlock run -k f true
+"""
+
+
+def test_messages_that_are_easily_provoked_are_in_the_manual(tmp_path):
+    done = tried([PROVOKED], tmp_path, stdin=subprocess.DEVNULL)
+    known = [pattern_of(item) for item, _ in messages()]
+    said = [line.removeprefix("dlock: ") for line in done.stdout.splitlines() if line.startswith("dlock: ")]
+    met = {pattern for line in said for pattern in known if re.fullmatch(pattern, line)}
+    known += [r"\S+ is thawed", r"\S+ is frozen for \S+, until [^,]*UTC"]  # which say only that all went well
+    strange = [line for line in said if not any(re.fullmatch(pattern, line) for pattern in known)]
+    assert (strange, len(met) >= 40) == ([], True), "\n".join([f"{len(met)} met, and:", *strange])
+
+
+def test_the_messages_of_the_manual_are_in_alphabetical_order():
+    items = [item.lower() for item, _ in messages()]
+    assert items == sorted(items)
 
 
 def test_every_status_of_a_subcommand_is_in_its_manual(dlock):
@@ -113,8 +229,9 @@ def test_completions_offer_every_option(options, name):
 def test_documents_speak_of_no_option_that_does_not_exist(options, name):
     known = {row[0] for row in options} | ALWAYS
     text = text_of(name)
-    if name == README:  # others' options stand before "dlock"
+    if name in (README, RECIPES):  # others' options stand before "dlock"
         text = "\n".join(re.findall(r"dlock.*", text))
+    text = re.sub(r"^\$ (?!.*\bdlock\b).*", "", text, flags=re.M)
     spoken = set(re.findall(r"(?<![\w-])--([a-z][a-z-]+)", text))
     assert spoken - known == set()
 
@@ -139,6 +256,43 @@ def test_the_examples_of_the_configuration_can_be_used(dlock, tmp_path):
         (tmp_path / "conf").write_text(block.replace("\\(dq", '"'))
         result = dlock.run("config", "--config", tmp_path / "conf", "-k", "nightly/backup")
         assert result.status == 0 and "redis://" in result.stdout, result
+
+
+@pytest.mark.parametrize("words, counts", [
+    ("-k other", {"wait": "inf", "ttl": "60s"}), ("-k deploy/web", {"wait": "30m", "why": "see the deployment log"}),
+    ("-k nightly/backup", {"nonblock": "yes", "conflict-exit-code": "0", "cooldown": "12h"}), ("-k reports", {"limit": "3"}),
+    ("-k reports --profile local", {"backend": "file", "nonblock": "yes", "limit": "3"}),
+])
+def test_the_example_of_the_configuration_says_what_its_comments_say(dlock, tmp_path, words, counts):
+    (tmp_path / "conf").write_text(blocks(CONF)[1])
+    told = dlock.run("config", "-J", "--config", tmp_path / "conf", *words.split()).stdout.splitlines()
+    values = {row["name"]: row.get("value") for row in map(json.loads, told)}
+    assert {name: values[name] for name in counts} == counts
+
+
+# A key, and for the pattern of each row of the table whether it is meant: in a section, in dlock ls.
+MATCHES = {"*": [("a/b", "a*", True, True), ("a", "a*", True, True), ("ab", "*c", False, False)],
+           "?": [("a/b", "a?b", True, True), ("ab", "a?b", False, False), ("\u00e4", "?", False, False), ("\u00e4", "??", True, True)],
+           "\\x": [("a*", "a\\*", True, True), ("ab", "a\\*", False, False)],
+           "[abc]": [("b", "[abc]", None, True), ("d", "[abc]", None, False)],
+           "[a-z]": [("k", "[a-z]", None, True), ("K", "[a-z]", None, False)],
+           "[!a]": [("b", "[!a]", None, True), ("a", "[!a]", None, False)]}
+
+
+def test_patterns_match_as_the_table_says(dlock, tmp_path):
+    table = re.search(r"^\.It Sy pattern Ta.*?$(.*?)^\.El$", text_of(CONF), re.M | re.S)[1].replace("\\&", "").replace("\\e", "\\")
+    rows = dict(re.findall(r"^\.It Li (\S+) Ta (.*?) Ta ", table, re.M))
+    assert {pattern for pattern, said in rows.items() if said == "cannot be written"} == {"[abc]", "[a-z]", "[!a]"}
+    assert set(rows) == set(MATCHES)
+    url = f"file://{tmp_path}"
+    for key, pattern, in_section, in_ls in sum(MATCHES.values(), []):
+        (tmp_path / "conf").write_text(f'[key "{pattern}"]\nttl = 77s\n')
+        done = dlock.run("config", "--config", tmp_path / "conf", "-k", key)
+        assert done.status == 78 if in_section is None else ("77s" in done.stdout) == in_section, (key, pattern, done)
+        dlock.run("freeze", "-u", url, "-k", key)
+        listed = [json.loads(line)["key"] for line in dlock.run("ls", "-J", "-u", url, pattern).stdout.splitlines()]
+        dlock.run("thaw", "-y", "-u", url, "-k", key)
+        assert (key in listed) == in_ls, (key, pattern, listed)
 
 
 @pytest.fixture
@@ -179,37 +333,44 @@ def test_completions_offer_a_url_of_every_backend_and_no_other(backends, name):
     assert offered == {scheme for schemes in backends.values() for scheme in schemes} - {"postgres"}  # postgresql
 
 
-@pytest.mark.parametrize("name", [MANUAL, BACKENDS])
-def test_the_manuals_name_every_backend_and_scheme(backends, name):
-    text = text_of(name)
+def test_the_manuals_name_every_backend_and_scheme(backends):
+    assert set(PAGES) == set(backends)
     for backend, schemes in backends.items():
-        assert occurs(backend, text), backend
-        assert name == MANUAL or [s for s in schemes if f"{s}:" not in text] == [], backend
+        for name in (MANUAL, BACKENDS):
+            assert occurs(backend, text_of(name)) and f"dlock-{backend} Ns (7)" in text_of(name), (backend, name)
+        assert [s for s in schemes if f"{s}:" not in text_of(PAGES[backend])] == [], backend
 
 
-def section(text, backend):
-    """What the manual of the backends says of one."""
-    name = {"zk": "ZOOKEEPER", "pg": "POSTGRESQL"}.get(backend, backend.upper())
-    return re.search(rf"^\.Sh THE {name} BACKEND$(.*?)(?=^\.Sh )", text, re.M | re.S)[1]
-
-
-def test_the_manual_of_the_backends_explains_every_setting(settings):
+def test_the_page_of_each_backend_explains_every_setting(settings):
     for backend, names in settings.items():
-        explained = re.findall(r"^\.It Cm ([a-z-]+) Ns =", section(text_of(BACKENDS), backend), re.M)
+        explained = re.findall(r"^\.It Cm ([a-z-]+) Ns =", text_of(PAGES[backend]), re.M)
         assert sorted(explained) == sorted(names), backend
 
 
-def test_the_manual_of_the_backends_has_the_same_parts_for_each(settings):
-    parts = [re.findall(r"^\.Ss (.*)", section(text_of(BACKENDS), backend), re.M) for backend in settings]
-    common = ["Promise", "URL and settings", "What it needs", "Permissions", "What is stored", "What breaks it",
-              "Others on the same lock"]
-    assert [[p for p in of_one if p in common] for of_one in parts] == [common] * len(settings)
+@pytest.mark.parametrize("name", OUTLINED)
+def test_the_pages_of_the_backends_have_one_outline(name):
+    assert re.findall(r"^\.Sh (.*)", text_of(name), re.M) == OUTLINE
 
 
-def test_manual_and_completions_name_every_setting(settings):
-    for setting in {name for names in settings.values() for name in names}:
-        for document in [MANUAL, *COMPLETIONS]:
-            assert occurs(setting, text_of(document)), (document, setting)
+@pytest.mark.parametrize("name", MANUALS)
+def test_what_a_manual_refers_to_is_there(dlock, name):
+    """Sections of its own, pages of dlock's, and subcommands."""
+    text = text_of(name)
+    assert set(re.findall(r"\bSx ([\w ,]+?)(?: [.,;])?$", text, re.M)) <= set(re.findall(r"^\.S[hs] (.*)", text, re.M))
+    pages = {f"{path.name}" for path in (TOP / "man").iterdir()}
+    pages |= {f"{link.split(':')[0]}.1" for link in re.findall(r"[\w-]+:dlock[\w-]*", text_of("Makefile"))}
+    assert {f"{page}.{n}" for page, n in re.findall(r"\b(dlock[\w.-]*)(?: Ns )?\s?\((\d)\)", text)} <= pages
+    known = {*re.findall(r"^  dlock ([a-z]+) ", dlock.run("help").stdout, re.M), "eval", "fg"}
+    spoken = {word for line in re.findall(r"\bIc ([a-z ,]+)$", text, re.M) for word in re.findall("[a-z]+", line)}
+    typed = "\n".join([*re.findall(r"^\.Dl (dlock .*)", text, re.M), *re.findall(r"Ql (dlock .*)", text), *blocks(name)])
+    spoken |= set(re.findall(r"^(?:\w*\$ )?dlock ([a-z]+)", typed, re.M))
+    assert spoken <= known
+
+
+def test_manuals_and_completions_name_every_setting(settings):
+    for backend, names in settings.items():
+        for document in [PAGES[backend], *COMPLETIONS]:
+            assert [n for n in names if not occurs(n, text_of(document))] == [], (backend, document)
 
 
 @pytest.mark.parametrize("name", [MANUAL, README, *COMPLETIONS])
@@ -303,11 +464,11 @@ def test_the_manuals_are_set_without_complaint(name):
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_the_least_rights_of_the_readme_are_enough(dlock, make_redis):
+def test_the_least_rights_of_the_manual_are_enough(dlock, make_redis):
     """The ACL that people copy lets a run acquire, renew, wait and release."""
-    rights = re.search(r"^ACL SETUSER dlock on >password (.*)$", (TOP / "README.md").read_text(), re.M)[1].split()
     server = make_redis()
-    server.client().execute_command("ACL", "SETUSER", "dlock", "on", ">password", "resetchannels", *rights)
+    typed = block_with("ACL SETUSER dlock", PAGES["redis"]).replace("redis-cli", f"redis-cli -p {server.port}")
+    assert subprocess.run(["sh", "-c", typed], capture_output=True, text=True, check=True).stdout == "OK\n"
     url = server.url.replace("redis://", "redis://dlock:password@")
     holder = dlock.start("run", "-u", url, "-k", "job", "-t", "3s", "--", "sleep", "1.5").held()
     waiter = dlock.start("run", "-u", url, "-k", "job", "--", "true")
@@ -335,49 +496,94 @@ def test_the_least_rights_of_the_manual_are_enough_for_zk(dlock, zk_server, lack
         assert (holder.wait().status, holder.stderr()) != (0, "")
 
 
-def block_with(marker):
-    """The text of the block in the README that has `marker` in it."""
-    block, = (b for b in re.findall(r"^```\w*\n(.*?)^```$", text_of(README), re.M | re.S) if marker in b)
-    return block
+# ---- what stands there to be typed ----
 
 
-def example(marker):
-    """The commands (behind $) and the answers of the example in the README that has `marker` in it."""
+def blocks(name):
+    """The blocks of a document that are to be typed or copied, as they are read."""
+    text = (TOP / name).read_text(encoding="utf-8")
+    if name == README:
+        return re.findall(r"^```\w*\n(.*?)^```$", text, re.M | re.S)
+    return [as_read(block) for block in re.findall(r"^\.Bd -literal.*?\n(.*?)^\.Ed$", text, re.M | re.S)]
+
+
+def as_read(block):
+    return re.sub(r"\\(&|-|\(dq|e)", lambda m: {"&": "", "-": "-", "(dq": '"', "e": "\\"}[m[1]], block)
+
+
+def typed(name, section="EXAMPLES"):
+    """The lines of a section that are to be typed or copied, as they are read."""
+    text = re.search(rf"^\.Sh {section}$(.*?)(?=^\.Sh )", (TOP / name).read_text(encoding="utf-8"), re.M | re.S)[1]
+    found = re.findall(r"^\.Dl ([^\n]*)$|^\.Bd -literal[^\n]*\n(.*?)^\.Ed$", text, re.M | re.S)
+    return [line for alone, block in found for line in as_read(alone or block).splitlines()]
+
+
+def block_with(marker, name=README):
+    """The first block of a document that has `marker` in it."""
+    return next(b for b in blocks(name) if marker in b)
+
+
+def example(marker, name=README):
+    """The commands (behind $) and the answers of the example that has `marker` in it."""
     commands, answers = [], []
-    for line in block_with(marker).replace("\\\n", "").splitlines():
+    for line in block_with(marker, name).replace("\\\n", "").splitlines():
         (commands if line.startswith("$ ") else answers).append(line.removeprefix("$ "))
     return commands, answers
 
 
 def shape(lines):
     """Who, what is measured, and whether dlock or its command is first to write, is different each time."""
-    alike = (re.sub(r"\S+@\S+|on [\w-]+, |directory [^):]*", "WHO", line) for line in lines)
-    alike = (re.sub(r"\d+-\d+-\d+T[\d:]+Z", "N", line) for line in alike)
-    return sorted(re.sub(r"\d[\d.]*(ms|s)?\b", "N", line) for line in alike)
+    return sorted(shape_of(line) for line in lines)
+
+
+def shape_of(line):
+    line = re.sub(r"\S+@\S+|on [\w-]+, |directory [^):]*", "WHO", line)
+    line = re.sub(r"\d+-\d+-\d+[T ][\d:]+( UTC|Z)", "N", line)
+    return re.sub(r"\d[\d.]*(ms|s)?\b", "N", line)
+
+
+SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def times(line):
+    """The times that a line tells, in seconds: "for 1m05s", "in 9.1 ms"."""
+    found = re.findall(r"(?<![\w.:-])((?:\d+(?:\.\d+)? ?(?:ms|[smhd])(?![a-z]))+)", line)
+    return [sum(float(n) * SECONDS[unit] for n, unit in re.findall(r"([\d.]+) ?(ms|[smhd])", each)) for each in found]
+
+
+def test_the_times_of_a_line_are_read():
+    assert times("for 2s; in 93.214 ms; after 1m05s, 1d00h; at 09:53:42; slot 3; 10s") == [2, 0.093214, 65, 86400, 10]
 
 
 def tried(commands, directory, **options):
     """What these commands answer, typed into a shell in that directory."""
     shutil.copy(DLOCK, directory / "dlock")
-    env = {"PATH": f"{directory}:{os.environ['PATH']}", "HOME": str(directory), "DLOCK_FILE_URL": f"file://{directory}"}
-    return subprocess.run(["bash", "-c", "\n".join(commands)], cwd=directory, env=env, stdout=subprocess.PIPE,
+    env = {"PATH": f"{directory}:{os.environ['PATH']}", "HOME": str(directory), "DLOCK_FILE_URL": f"file://{directory}",
+           "USER": "alice"}
+    began = boottime()
+    done = subprocess.run(["bash", "-c", "\n".join(commands)], cwd=directory, env=env, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=120, check=False, **options)
+    done.late = max(0, boottime() - began - spent(began))  # for what time the machine stood still
+    return done
 
 
 def assert_answers(done, answers):
-    """Among other lines, since those that say nothing new are left out of examples."""
+    """Each in its shape and with such times, among lines that say nothing new and are left out of examples."""
     assert done.returncode == 0, done.stdout
-    said = [line for line in shape(done.stdout.splitlines()) if line in shape(answers)]
-    assert said == shape(answers), done.stdout
+    said = [line for line in done.stdout.splitlines() if shape_of(line) in shape(answers)]
+    assert shape(said) == shape(answers), done.stdout
+    for told, real in zip(sorted(answers, key=shape_of), sorted(said, key=shape_of)):
+        assert all(t - 1 <= r <= t + 5 + done.late for t, r in zip(times(told), times(real), strict=True)), (told, real)
 
 
-@pytest.mark.parametrize("server", ["redis-server", "ZooKeeperServerMain", "pg_ctl"])
-def test_the_first_steps_of_the_readme_lead_somewhere(server):
+@pytest.mark.parametrize("name, server", [(README, "redis-server"), (PAGES["redis"], "redis-server"), (PAGES["zk"], "ZooKeeperServerMain"),
+                                          (PAGES["memcached"], "memcached -u"), (PAGES["pg"], "pg_ctl")])
+def test_the_first_steps_with_a_server_lead_somewhere(name, server):
     """As written, but with a port and a directory of our own, and no longer than the server takes to come up."""
-    commands, answers = example(server)
+    commands, answers = example(server, name)
     place = pathlib.Path(make_directory("dlock-readme-"))
     script = "\n".join(commands).replace("/tmp/", f"{place}/").replace("/usr/lib/postgresql/15/bin", bindir())
-    script = re.sub(r"\b700[0-2]\b", str(free_port()), script)
+    script = re.sub(r"\b700[0-3]\b", str(free_port()), script)
     script, waits = re.subn(r"^sleep 3\b", "until dlock run -k up -w 1s -- true 2>>log; do sleep 0.1; done", script,
                             flags=re.M)
     assert waits == (server == "ZooKeeperServerMain")
@@ -387,35 +593,74 @@ def test_the_first_steps_of_the_readme_lead_somewhere(server):
         shutil.rmtree(place)
 
 
-def test_the_first_steps_without_a_server_lead_somewhere(tmp_path):
-    """As written, but the second run does not begin before the first one has the lock."""
-    commands, answers = example("-k backup -- sleep 11 &")
-    at = next(i for i, command in enumerate(commands) if "&" in command) + 1
-    commands.insert(at, "until dlock run -q -n -b file -k backup -- true; [ $? = 75 ]; do sleep 0.1; done")
+@pytest.mark.parametrize("marker, name", [("-k backup --why", PAGES["file"]), ("-k hung", PAGES["file"]),
+                                          ("-k account-7", RECIPES), ("exit 75", EVENTS),
+                                          ("waiting > 5", EVENTS), ("hotfix 4711", TROUBLE)])
+def test_the_examples_without_a_server_are_as_shown(tmp_path, marker, name):
+    commands, answers = example(marker, name)
     assert_answers(tried(commands, tmp_path), answers)
 
 
-def test_the_kinds_of_the_readme_are_as_shown(tmp_path):
-    """As written, but the writer does not come before the readers are there."""
-    commands, answers = example("-k cache -s -- sleep 5 &")
-    at = next(i for i, command in enumerate(commands) if "rebuild" in command)
-    commands.insert(at, "until dlock run -b file -k cache -n -- true 2>&1 | grep -q '2 readers'; do sleep 0.1; done")
-    commands[at + 1] += "; [ $? = 75 ]"
+def test_the_kinds_of_the_recipes_are_as_shown(tmp_path):
+    commands, answers = example("-k cache -s -- sleep 5 &", RECIPES)
     (tmp_path / "rebuild").symlink_to("/bin/true")
     assert_answers(tried(commands, tmp_path), answers)
 
 
-def test_seeing_and_steering_of_the_readme_is_as_shown(tmp_path):
-    """As written, but nobody looks before the lock is held."""
-    commands, answers = example('"release 4.2" -t 3s')
-    at = next(i for i, command in enumerate(commands) if "&" in command) + 1
-    commands.insert(at, "until dlock status deploy >/dev/null; do sleep 0.1; done")
-    commands[0] += "; export USER=alice"
-    assert_answers(tried(commands, tmp_path), answers)
+def test_nested_runs_of_the_recipes_have_one_token(tmp_path):
+    commands, answers = example("echo inner", RECIPES)
+    done = tried(commands, tmp_path)
+    assert_answers(done, answers)
+    assert len({line.split()[1] for line in done.stdout.splitlines()}) == 1
+
+
+def test_install_of_the_readme_names_what_is_needed():
+    """The packages of the Makefile and no others, and goals that it has."""
+    packages, *goals = block_with("make demo").splitlines()
+    makefile = (TOP / "Makefile").read_text(encoding="utf-8")
+    needed = re.search(r"^BUILD_PACKAGES := (.*)$", makefile, re.M)[1].split()
+    assert packages.split() == ["apt-get", "install", "make", *needed]
+    for goal in [g.split()[1] for g in goals] + re.findall(r"`make ([a-z]+)", text_of(README)):
+        assert re.search(rf"^{goal}\b.*:|^\.PHONY: .*\b{goal}\b", makefile + (TOP / "tests/model.mk").read_text(), re.M), goal
+
+
+def test_the_two_commands_of_the_readme_do_what_they_say(tmp_path):
+    run, status = block_with("dlock run -k KEY -- COMMAND").splitlines()
+    done = tried(["export DLOCK_BACKEND=file", run.replace("KEY", "job").replace("COMMAND", status.replace("KEY", "job"))], tmp_path)
+    assert (done.returncode, "job (directory" in done.stdout, "is held" in done.stdout) == (0, True, True), done.stdout
+
+
+@pytest.mark.parametrize("name", [README, RECIPES])
+def test_one_of_the_hosts_with_the_crontab_runs_the_job(tmp_path, name):
+    """As cron starts it, which takes a backslash away, on five hosts at once and on a sixth later."""
+    url, line, *_ = block_with("--once", name).splitlines()
+    command = re.match(r"5 2 \* \* \*(?: +root)? +(.*)$", line)[1].replace("\\%", "%")
+    assert url == "DLOCK_URL=redis://10.0.0.5" and command.count("/usr/local/bin/") == 2
+    (tmp_path / "nightly").write_text("#!/bin/sh\nsleep 0.5\necho ran >>runs\n")
+    (tmp_path / "nightly").chmod(0o755)
+    host = command.replace("/usr/local/bin/", f"{tmp_path}/")
+    done = tried([f"export DLOCK_URL=file://{tmp_path}", *[f"{host} &" for _ in range(5)], "wait", host], tmp_path)
+    assert (done.returncode, done.stdout, (tmp_path / "runs").read_text()) == (0, "", "ran\n")
+
+
+@pytest.mark.parametrize("name, marker", [(README, "runs-on"), (RECIPES, "runs-on"), (RECIPES, "CI_JOB_URL")])
+def test_the_jobs_of_ci_deploy_under_the_lock(dlock, tmp_path, name, marker):
+    """As the runner starts them, and with a timeout that is longer than the wait."""
+    yaml = pytest.importorskip("yaml")
+    found = yaml.safe_load(block_with(marker, name))
+    job = found.get("jobs", found)["deploy"]
+    script = job["script"][0] if "script" in job else job["steps"][-1]["run"]
+    minutes = job.get("timeout-minutes") or int(job["timeout"].removesuffix("h")) * 60
+    assert minutes > int(re.search(r"-w (\d+)h ", script)[1]) * 60
+    (tmp_path / "deploy.sh").write_text("#!/bin/sh\ndlock status deploy/prod\n")
+    (tmp_path / "deploy.sh").chmod(0o755)
+    variables = "GITHUB_ACTOR=alice GITHUB_REPOSITORY=shop/web GITHUB_SHA=4711 CI_PROJECT_PATH=shop/web CI_JOB_URL=4711"
+    done = tried([f"export DLOCK_URL=file://{tmp_path} {variables}", script], tmp_path)
+    assert done.returncode == 0 and re.search(r'holder +alice.*"shop/web[@ ]4711"', done.stdout), done.stdout
 
 
 def test_the_script_of_the_readme_holds_its_lock(dlock, tmp_path):
-    script = block_with("held until the release")
+    script = block_with("joins the hold")
     for program, does in (("build", "dlock status deploy"), ("copy", 'echo "copying with $DLOCK_TOKEN"')):
         (tmp_path / program).write_text(f"#!/bin/sh\n{does}\n")
         (tmp_path / program).chmod(0o755)
@@ -429,27 +674,124 @@ def test_the_configuration_of_the_readme_can_be_used(dlock, tmp_path):
     assert "redis://dlock@10.0.0.5" in dlock.run("config", "--config", tmp_path / "conf", "-k", "x").stdout
 
 
-def test_nested_runs_of_the_readme_have_one_token(tmp_path):
-    commands, answers = example("echo inner")
-    done = tried(commands, tmp_path)
-    assert_answers(done, answers)
-    assert len({line.split()[1] for line in done.stdout.splitlines()}) == 1
-
-
 def test_the_fence_of_the_readme_keeps_late_ones_out(tmp_path):
     (tmp_path / "publish.sh").write_text(block_with("# publish.sh: "))
-    block = block_with("./publish.sh late")
-    lines = re.findall(r"^(?:\$ |  +)(.*)$", block, re.M)
-    written = 'sqlite3 r.db "SELECT body FROM report"'
-    done = tried([*lines, written], tmp_path)
-    assert done.stdout == block.splitlines()[-1] + "\nsecond\n"
+    (tmp_path / "publish.sh").chmod(0o755)
+    done = tried(['sqlite3 r.db "CREATE TABLE report (id INTEGER PRIMARY KEY, body TEXT, fence INTEGER);'
+                  "INSERT INTO report VALUES (7, '', 0)\"",
+                  "dlock run -b file -k report -- ./publish.sh first", "dlock run -b file -k report -- ./publish.sh second",
+                  "DLOCK_TOKEN=1795233364755580 ./publish.sh late; echo $?", 'sqlite3 r.db "SELECT body FROM report"'], tmp_path)
+    assert done.stdout == "a newer holder was here: nothing written\n1\nsecond\n"
+
+
+def make_programs(directory, *names, does='echo "$(basename $0) $*" >>ran'):
+    for name in names:
+        (directory / name).write_text(f"#!/bin/sh\n{does}\n")
+        (directory / name).chmod(0o755)
+
+
+def test_the_examples_of_the_manual_run_their_commands(dlock, tmp_path, make_redis, zk_server, db):
+    """Each line as written, but for the servers, on one of each kind."""
+    lines = typed(MANUAL)
+    make_programs(tmp_path, "backup.sh", "make", "manage", "nightly", "read-cache", "rebuild-cache", "rep", "job")
+    make_programs(tmp_path, "train", does='echo "train on $CUDA_VISIBLE_DEVICES" >>ran')
+    redis, script = make_redis().url, []
+    for line in lines:
+        cron = line.startswith("5 2 * * *  ")
+        line = line.removeprefix("5 2 * * *  ").replace("\\%", "%") if cron else line
+        line = re.sub(r"redis://[\d.]+", redis, re.sub(r"zk://[\d.,]+", zk_server.url, line.replace("postgresql://app@db/app", db.url)))
+        line = re.sub(r"^DLOCK_URL=", "export DLOCK_URL=", line)
+        if line.startswith("PATH="):
+            continue
+        if "--once" in line:  # another day
+            script.append(f"export DLOCK_URL={redis}/1")
+        script += [line] * (2 if cron or "--cooldown" in line else 1)
+        if line.startswith("dlock status"):
+            script.append('echo "status $?"')
+    done = tried(script, tmp_path)
+    said = done.stdout.splitlines()
+    assert (done.returncode, said[0].endswith("is free"), said[1]) == (0, True, "status 1"), done.stdout
+    assert len(said) == 3 and json.loads(said[2])["verdict"] == "ended", done.stdout
+    ran = ["backup.sh", "make deploy", "manage migrate", "nightly", "nightly", "nightly", "read-cache", "rebuild-cache",
+           "train on 0", "rep", "job"]
+    assert [line.strip() for line in (tmp_path / "ran").read_text().splitlines()] == ran
+    again = tmp_path / "again"  # since the program is busy here
+    again.mkdir()
+    make_programs(again, "job")
+    holder = dlock.start("run", "-u", f"file://{again}", "-k", "x", "sleep", "1000").held()
+    done = tried(lines[-2:], again)
+    assert json.loads(done.stdout.splitlines()[-1])["verdict"] == "busy", done.stdout
+    holder.destroy()
+
+
+def test_the_examples_of_hold_are_as_shown(dlock, tmp_path):
+    make_programs(tmp_path, "build", does="dlock status deploy/prod")
+    make_programs(tmp_path, "copy", does='echo "copying with $DLOCK_TOKEN"')
+    page, export = "man/dlock-hold.1", f"export DLOCK_URL=file://{tmp_path}"
+    (tmp_path / "deploy").write_text(f"{block_with('joins the hold', page)}dlock status deploy/prod")
+    done = tried([export, "sh deploy"], tmp_path)
+    assert (done.returncode, done.stdout.rstrip().endswith("is free")) == (1, True), done.stdout
+    assert '"release 4.2"' in done.stdout and re.search(r"^copying with \d+$", done.stdout, re.M), done.stdout
+    pid, named = done.stdout.split("(pid ")[1].split(" ")[0], re.search(r"running (\w+)", done.stdout)[1]
+    assert named == "sh" and pid.isdigit(), done.stdout  # of the process that it is held for
+    (hold, release), answers = example("--for 30m", page)
+    done = tried([export, f"handle=$({hold})", 'echo "$handle"', "dlock status deploy/prod", re.sub(r"@dlock-\S+", '"$handle"', release),
+                  "dlock status deploy/prod || true"], tmp_path)
+    assert done.returncode == 0 and '"looking at the database"' in done.stdout and done.stdout.rstrip().endswith("is free"), done.stdout
+    assert re.fullmatch(r"@dlock-[0-9a-f]{32}/\d+", done.stdout.splitlines()[0]) and re.fullmatch(r"@dlock-[0-9a-f]{32}/\d+", answers[0])
+
+
+def test_the_examples_of_status_are_as_shown(dlock, tmp_path, make_redis):
+    page, redis = "man/dlock-status.1", make_redis().url
+    (tmp_path / "make").symlink_to("/bin/sleep")
+    jobs = [f"dlock run -q -k deploy/prod --who {who} --why '{why}' -- ./make {n} &"
+            for who, why, n in (("carol@ci-3", "release 4.2", 9), ("bob@laptop", "hotfix 4711", 0))]
+    commands, answers = example("deploy/prod", page)
+    assert_answers(tried([f"export DLOCK_URL={redis}", jobs[0], "sleep 2", jobs[1], "sleep 2", *commands, "kill %1; wait"], tmp_path), answers)
+    listing, waiting = [line for line in typed(page) if line.startswith("dlock ")][-2:]
+    make_programs(tmp_path, "report.sh", does="echo reported")
+    crowd = ["for i in 1 2 3 4 5 6; do dlock run -q -k crowd -- true & done"]
+    done = tried([f"export DLOCK_URL=file://{tmp_path}", "dlock run -k crowd -- sleep 4 &", "dlock run -k pair -- sleep 4 &",
+                  "sleep 1", *crowd, "sleep 1", listing, waiting, "wait"], tmp_path)
+    assert (done.returncode, done.stdout) == (0, "crowd\nreported\n")
+
+
+def test_the_script_of_break_takes_the_lock_from_the_holder_it_has_seen(dlock, tmp_path):
+    words = ["-u", f"file://{tmp_path}", "-k", "deploy"]
+    holder = dlock.start("run", *words, "-t", "3s", "sleep", "1000").held()
+    done = tried([f"export DLOCK_URL=file://{tmp_path}", *typed("man/dlock-break.1")], tmp_path)
+    assert (done.returncode, holder.wait().status) == (0, 79) and "given it up" in done.stdout, done.stdout
+
+
+def test_the_fence_of_the_manual_keeps_late_ones_out():
+    update, wrote = block_with("UPDATE report", MANUAL), []
+    db = sqlite3.connect(":memory:")
+    db.execute("CREATE TABLE report (id INTEGER PRIMARY KEY, body TEXT, fence INTEGER)")
+    db.execute("INSERT INTO report VALUES (7, '', 0)")
+    for body, token in (("first", 17), ("second", 23), ("late", 17)):
+        wrote.append(db.execute(update, {"body": body, "token": token}).rowcount)
+    assert (wrote, db.execute("SELECT body FROM report").fetchall()) == ([1, 1, 0], [("second",)])
+    db.close()
+
+
+TRIED = {"make demo", "dlock run -k KEY -- COMMAND", "redis-server", "--once", "joins the hold", "runs-on", "# publish.sh: ",
+         "password-file=/etc/dlock"}
+
+
+def test_each_block_of_the_readme_is_tried():
+    assert [block for block in blocks(README) if not any(marker in block for marker in TRIED)] == []
+    assert len(blocks(README)) == len(TRIED)
+
+
+def test_the_readme_is_short():
+    assert len(text_of(README).splitlines()) <= 250
 
 
 @pytest.mark.parametrize("shell", ["bash", "dash", "zsh"])
 def test_a_script_can_take_its_lock_by_itself(dlock, tmp_path, shell):
-    line, = re.findall(r'^\[ "\$\{DLOCK_TOKEN.*$', text_of(README), re.M)
+    line = block_with("[ \"${DLOCK_TOKEN", RECIPES)
     script = tmp_path / "nightly.sh"
-    script.write_text(f'#!/usr/bin/env {shell}\n{line}\nset -u\necho "$#" "$1" "$DLOCK_KEY"\n')
+    script.write_text(f'#!/usr/bin/env {shell}\n{line}set -u\necho "$#" "$1" "$DLOCK_KEY"\n')
     script.chmod(0o755)
     done = tried(["./nightly.sh 'a  b' c"], tmp_path)
     assert (done.returncode, done.stdout) == (0, "2 a  b nightly\n")
@@ -457,6 +799,39 @@ def test_a_script_can_take_its_lock_by_itself(dlock, tmp_path, shell):
     done = tried(["./nightly.sh 'a  b' c"], tmp_path)
     assert (done.returncode, done.stdout.count("\n")) == (75, 1) and "held by" in done.stdout
     holder.destroy()
+
+
+def test_the_overview_names_the_manuals(dlock):
+    """Those of single backends by an example."""
+    said = dlock.run("help").stdout
+    assert all(len(line) <= 80 for line in said.splitlines())
+    assert [page for page in MANUALS if page not in OUTLINED and not occurs(pathlib.Path(page).stem, said)] == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make namespaces everywhere")
+def test_dlock_can_be_process_1(dlock, tmp_path):
+    """As its manual says: signals reach the command, a wait ends by SIGTERM, and no zombies are left."""
+    island = ["-fp", "--mount-proc", DLOCK, "run", "-u", f"file://{tmp_path}", "-k", "one"]
+    script = "(sleep 0.1 &) ; trap 'exit 3' TERM; sleep 0.5; ps -eo pid,stat,comm; echo ready; sleep 1000 & wait"
+    first = dlock.start(*island, "sh", "-c", script, program=shutil.which("unshare"), events=False)
+    wait_for(lambda: "ready" in first.stdout())
+    assert re.search(r"^ +1 S\S* +dlock$", first.stdout(), re.M) and not re.search(r"^ +\d+ Z", first.stdout(), re.M), first.stdout()
+    second = dlock.start(*island, "true", program=shutil.which("unshare"), events=False)
+    wait_for(lambda: "waiting" in second.stderr())
+    for process, status in ((second, 128 + signal.SIGTERM), (first, 3)):
+        kill(next(pid for pid in children_of(process.pid)), signal.SIGTERM)
+        assert process.wait().status in (status, -signal.SIGTERM if status > 128 else status)
+
+
+def test_the_manuals_link_to_each_other(tmp_path):
+    """make html: each page of dlock's that another one names is a link to a page that is there."""
+    made = subprocess.run(["make", "-C", ROOT, f"O={tmp_path}", "html"], capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    pages = {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "html").glob("*.html")}
+    assert set(pages) == {f"{pathlib.Path(name).name}.html" for name in MANUALS}
+    for name, text in pages.items():
+        assert set(re.findall(r'href="([^"#]+)"', text)) <= set(pages), name
+        assert not re.search(r"<b[^>]*>dlock[\w.-]*</b>\(\d\)", text), name
 
 
 def test_each_backend_has_its_variable_in_the_manuals(dlock):
@@ -470,17 +845,24 @@ def test_the_story_of_the_manual_is_true(dlock, make_redis, tmp_path):
     """All that dlock says in it is said, when somebody does the same."""
     story = re.search(r"^\.Sh ON CALL$(.*?)(?=^\.Sh )", text_of("man/dlock-break.1"), re.M | re.S)[1]
     told = [re.sub(r"\n +", " ", line) for line in re.findall(r"^dlock: .*(?:\n  .*)*", story, re.M)]
+    shown = re.findall(r"^(?:deploy/prod \(redis|  holder|  waiting|  frozen| +since ).*", story, re.M)
     job = tmp_path / "make"
     job.write_text("#!/bin/sh\ntrap 'sleep 1; exit' TERM\nsleep 1000 &\nwait\n")
     job.chmod(0o755)
     words = ["-u", make_redis().url, "-k", "deploy/prod"]
     carol = dlock.start("run", *words, "-t", "9s", "--grace", "3s", "--who", "carol@ci-3", "--why", "release 4.2", job).held()
-    bob = dlock.start("run", *words, "--who", "bob@laptop", "--why", "hotfix 4711", "true")
+    (tmp_path / "bob").mkdir()
+    make_programs(tmp_path / "bob", "make", does="")
+    bob = dlock.start("run", *words, "--who", "bob@laptop", "--why", "hotfix 4711", tmp_path / "bob" / "make")
     wait_for(lambda: re.search(r"waiting \S+, next in line", bob.stderr()))
     bob_too = ["--who", "bob@laptop", "--why"]
+    looks = dlock.run("status", *words).stdout
     done = [dlock.run("break", *words, "-y", *bob_too, "hotfix 4711, the deploy hangs"), carol.wait(), bob.wait(),
             dlock.run("freeze", *words, *bob_too, "Carol looks into it first", "--for", "24h"),
-            dlock.run("run", *words, "-n", "true"), dlock.run("thaw", *words, "-y")]
+            dlock.run("run", *words, "-n", "true")]
+    looks += dlock.run("status", *words).stdout
+    done.append(dlock.run("thaw", *words, "-y"))
     assert [d.status for d in done] == [0, 79, 0, 0, 75, 0]
+    assert len(shown) == 7 and shape(shown) == shape(looks.splitlines()), looks
     said = shape("".join(d.stderr for d in done).splitlines())
     assert len(told) == 8 and [line for line in shape(told) if line not in said] == [], said

@@ -7,13 +7,14 @@ import errno
 import fcntl
 import os
 import resource
+import signal
 import stat
 import struct
 import subprocess
 
 import pytest
 
-from support import DLOCK, Completed, FilePlace, making, wait_for
+from support import DLOCK, Completed, FilePlace, descendants_of, is_alive, kill, making, name_of, wait_for
 
 
 @pytest.fixture
@@ -587,3 +588,18 @@ def test_steering_of_several_keys_ends_with_the_worst(dlock, tmp_path):
     (directory / "a.lock").mkdir()
     done = dlock.run("freeze", "-u", f"file://{directory}", "-k", "a", "-k", "b")
     assert done.status not in (0, 64) and "b is frozen" in done.stdout + done.stderr, done
+
+
+def test_both_processes_killed_at_once_leave_the_lock_free(dlock, files):
+    """The kernel ends the command, and nobody what that has started."""
+    holder = dlock.start("run", *files.words, "-k", "job", "--", "sh", "-c", "sleep 1000 & echo $!; wait").held()
+    left = int(wait_for(holder.stdout, what="the command"))
+    command, = [p for p in descendants_of(holder.pid) if name_of(p) == "sh"]
+    for pid in (holder.pid, holder.keeper):
+        os.kill(pid, signal.SIGSTOP)
+    for pid in (holder.pid, holder.keeper):
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not is_alive(command), what="the command's end")
+    assert dlock.run("run", *files.words, "-k", "job", "-w", "10s", "--", "true").status == 0
+    assert is_alive(left)
+    kill(left)

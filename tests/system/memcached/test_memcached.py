@@ -708,7 +708,7 @@ def test_status_says_what_it_is(dlock, at):
     assert "best effort" in status(dlock, at.url)["caveat"]
     assert "best effort" in json.loads(dlock.run("ls", "-J", *at.words).stdout)["caveat"]
     done = run(dlock, at.url, "-v", "-n")
-    assert "may lose locks" in done.stderr and "dlock-backends(7)" in done.stderr
+    assert "may lose locks" in done.stderr and "dlock-memcached(7)" in done.stderr
 
 
 def test_locks_among_much_else(dlock, at, client):

@@ -27,10 +27,10 @@ def pg_place(request):
 # ---- the schema ----
 
 
-def readme_sql():
-    """What README.md tells an administrator to grant, for a role `worker`."""
-    text = pathlib.Path(ROOT, "README.md").read_text(encoding="utf-8")
-    found = re.findall(r"^(GRANT [^;]*dlock[^;]*;)", text, re.M)
+def manuals_sql():
+    """What dlock-pg(7) tells an administrator to grant to the role `deploy`."""
+    text = pathlib.Path(ROOT, "man/dlock-pg.7").read_text(encoding="utf-8")
+    found = re.findall(r"^psql -d app -c '(GRANT [^']*)'$", text, re.M)
     assert found
     return found
 
@@ -46,11 +46,11 @@ def test_a_role_that_may_not_make_the_schema_is_told_who_can(dlock, worker, mode
     assert_refused(run(dlock, worker, mode=mode), 77, "dlock help pg-schema", "psql")
 
 
-def test_the_least_rights_of_the_readme_are_enough(dlock, db, worker):
-    """An administrator installs the schema twice and grants what the README says; then the role can do all."""
+def test_the_least_rights_of_the_manual_are_enough(dlock, db, worker):
+    """An administrator installs the schema twice and grants what the manual says; then the role can do all."""
     for _ in range(2):
         psql(db, schema_sql(dlock))
-    for grant in readme_sql():
+    for grant in manuals_sql():
         db.ask(grant.replace("deploy", "worker"))
     at = At(worker)
     holder = dlock.hold(at, "job", *LIVING_LEASE, "-v")

@@ -1,7 +1,6 @@
 # Goal of these tests: kinds of lock and jobs as lock.lua keeps them: who is woken,
 # what is stored, what others may do to it, and how often the server is asked.
 
-import os
 import random
 import re
 import signal
@@ -12,7 +11,7 @@ import redis
 
 from hostile import array, granted
 from redis_script import Script
-from support import ROOT, free_port, is_alive, run, wait_for
+from support import free_port, is_alive, rules_of, run, wait_for
 
 DAY_MS = 86400 * 1000
 KINDS = {"x": [], "s": ["-s"], "l3": ["--limit", "3"], "l5": ["--limit", "5"]}
@@ -217,10 +216,8 @@ def test_a_run_that_is_lost_does_not_count(dlock, own_redis):
 
 @pytest.mark.parametrize("words", [["-s"], ["--limit", "3"], ["--once", "today", "--cooldown", "1ms"]], ids=str)
 def test_the_rights_of_the_manual_suffice(dlock, own_redis, words):
-    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as f:
-        rules = re.search(r"^ACL SETUSER dlock on >password (.*)$", f.read(), re.M)[1]
     with own_redis.client() as c:
-        c.execute_command("ACL", "SETUSER", "dlock", "on", ">password", *rules.split())
+        c.execute_command("ACL", "SETUSER", "dlock", "on", ">password", *rules_of("dlock"))
     at = At(f"redis://dlock:password@127.0.0.1:{own_redis.port}")
     holders = [dlock.contend(at, "job", *words).held() for _ in range(2 if "--once" not in words else 1)]
     writer = dlock.contend(at, "job", "--once", "never").queued(1)

@@ -3,8 +3,6 @@
 
 import contextlib
 import hashlib
-import os
-import re
 import socket
 import threading
 import time
@@ -13,7 +11,7 @@ import pytest
 
 from hostile import GRANTED, array, waiting
 from proxy import close_with_reset
-from support import ROOT, free_port, is_alive, run, wait_for
+from support import free_port, is_alive, rules_of, run, wait_for
 
 SECRET = "s3cr3t/P%55 x"
 ENCODED = "s3cr3t%2FP%2555%20x"
@@ -322,10 +320,8 @@ def test_a_verbose_run_is_told_although_the_server_was_away_at_first(dlock, make
 @pytest.mark.parametrize("more, told", [("", 0), (" +info +config|get", 1)], ids=["least", "told"])
 def test_the_rights_of_the_manual_suffice(dlock, make_redis, more, told):
     server = make_redis(*NOTHING_SAVED)
-    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as f:
-        rules = re.search(r"^ACL SETUSER dlock on >password (.*)$", f.read(), re.M)[1] + more
     with server.client() as c:
-        c.execute_command("ACL", "SETUSER", "dlock", "on", ">password", *rules.split())
+        c.execute_command("ACL", "SETUSER", "dlock", "on", ">password", *rules_of("dlock"), *more.split())
     at = At(f"redis://dlock:password@127.0.0.1:{server.port}")
     holder = dlock.hold(at, "job", *LEASE)
     waiter = dlock.contend(at, "job", *LEASE).queued(1)

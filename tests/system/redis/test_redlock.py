@@ -7,9 +7,7 @@
 # that had just restarted counted.
 
 import os
-import pathlib
 import random
-import re
 import signal
 import threading
 import time
@@ -19,10 +17,9 @@ import pytest
 from hostile import array
 from proxy import DOWN, UP
 from redlock import DURABLE, FORGETFUL, RUN, compile_clock, seconds_of
-from support import DLOCK, PATIENCE, ROOT, At, boottime, size, spent, wait_for
+from support import DLOCK, PATIENCE, At, boottime, rules_of, size, spent, wait_for
 from witness import check_seen, compile_witness, read_seen
 
-MANUAL = pathlib.Path(ROOT, "man/dlock-backends.7").read_text(encoding="utf-8")
 ONCE = ("-n", "-k", "job", "--", "true")
 LEASE = ("-t", "3s")
 SECONDS = float(os.environ.get("DLOCK_SOAK_REDLOCK", "600"))  # of the long runs
@@ -528,12 +525,12 @@ def test_settings_count_as_they_were_at_the_first_meeting(dlock, make_masters):
 
 
 def test_permissions_that_do(dlock, masters):
-    """As dlock-backends(7) has them."""
-    holders, watchers = (re.findall(rf"^ACL SETUSER {user} on >password (.*?)(?=^ACL|^\.Ed)", MANUAL, re.M | re.S)[-1].split()
-                         for user in ("dlock", "watcher"))
+    """As dlock-redlock(7) has them."""
+    holders, watchers, oncall = (rules_of(user, "dlock-redlock.7") for user in ("dlock", "watcher", "oncall"))
+    assert {*oncall, "%R~dlock:*"} == {*holders, *watchers}
     assert "+info" in holders and "~dlock:*" in holders
     for server in masters.all:
-        for user, rules in (("holder", holders), ("watcher", watchers), ("both", holders + watchers)):
+        for user, rules in (("holder", holders), ("watcher", watchers), ("both", oncall)):
             server.client().execute_command("ACL", "SETUSER", user, "on", ">any", *rules)
     at, watch, both = (At(masters.url.replace("//", f"//{user}:any@")) for user in ("holder", "watcher", "both"))
     holder = dlock.hold(at, "job", *LEASE)

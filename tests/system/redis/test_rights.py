@@ -1,25 +1,11 @@
-# Goal of these tests: with the rules that dlock-backends(7) has for who locks and who looks,
+# Goal of these tests: with the rules that dlock-redis(7) has for who locks and who looks,
 # each subcommand does what it is for; who lacks one is told which.
-
-import pathlib
-import re
 
 import pytest
 
-from support import ROOT, At
+from support import At, rules_of
 
-def rules_for(user):
-    """As the manual has them; README and dlock(1) say the same."""
-    told = []
-    for name in ("man/dlock-backends.7", "README.md", "man/dlock.1"):
-        text = pathlib.Path(ROOT, name).read_text(encoding="utf-8")
-        told += re.findall(rf"^ACL SETUSER {user} on >password (.*?)(?:^\.Ed|^```)", text, re.M | re.S)[:1]
-    rules, *others = (sorted(each.split()) for each in told)
-    assert others == [rules] * (2 if user == "dlock" else 1)
-    return rules
-
-
-LOCKS, LOOKS = rules_for("dlock"), rules_for("watcher")
+LOCKS, LOOKS, STEERS = rules_of("dlock"), rules_of("watcher"), rules_of("oncall")
 RUN = ("run", "-n", "-k", "job", "--", "true")
 LOOK = [("status", "-k", "job"), ("ls",), ("wait", "-w", "1s", "-k", "job")]
 STEER = [("freeze", "-k", "job"), ("thaw", "-y", "-k", "job"), ("break", "-y", "-k", "job")]
@@ -56,8 +42,9 @@ def test_who_looks(dlock, at):
 
 def test_who_steers(dlock, at):
     """Frozen, thawed, and nothing to break."""
-    place = at(*LOCKS, *LOOKS)
-    assert [do(dlock, place, words).status for words in STEER] == [0, 0, 1]
+    place = at(*STEERS)
+    assert {*STEERS, "%R~dlock:*"} == {*LOCKS, *LOOKS}
+    assert [do(dlock, place, words).status for words in (*STEER, RUN, *LOOK)] == [0, 0, 1, 0, 1, 0, 0]
 
 
 @pytest.mark.parametrize("words", [*LOOK, *STEER[1:]], ids=lambda w: w[0])

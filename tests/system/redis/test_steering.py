@@ -3,7 +3,6 @@
 
 import hashlib
 import json
-import os
 import random
 import re
 import signal
@@ -14,7 +13,7 @@ import pytest
 
 from hostile import array
 from redis_script import Script
-from support import ADMIN, ROOT, At, boottime, is_alive, size, spent, wait_for
+from support import ADMIN, At, boottime, is_alive, rules_of, size, spent, wait_for
 
 BOB = json.dumps({"who": "bob@office", "why": "it hangs"})
 NUMBERS = {"lock", "limit", "token", "slot", "position", "count", "since", "until", "now", "revoked", "status"}
@@ -62,12 +61,6 @@ def freeze(server, *seconds, key="job", record=BOB):
 
 def thaw(server, key="job", ok=True):
     return admin(server.url, "thaw", key, ok=ok)[1]
-
-
-def rules_for(user):
-    """As the manual has them."""
-    with open(os.path.join(ROOT, "man/dlock-backends.7"), encoding="utf-8") as f:
-        return re.search(rf"^ACL SETUSER {user} on >password (.*?)^\.Ed", f.read(), re.M | re.S)[1].split()
 
 
 def url_of_user(server, rules):
@@ -193,7 +186,7 @@ def test_a_replica_and_a_user_who_may_only_read_can_look(dlock, own_redis, make_
     assert kinds(each(replica, "job")) == kinds(each(replica)) == ["holder", "waiter"]
     assert "READONLY" in admin(replica.url, "freeze", "job", BOB, ok=False)[1]
     assert "READONLY" in thaw(replica, ok=False) and "READONLY" in revoke(replica, {"token": holder.token, "owner": "-"}, ok=False)
-    url = url_of_user(own_redis, rules_for("watcher"))
+    url = url_of_user(own_redis, rules_of("watcher"))
     with own_redis.client() as c:
         for number in range(40):  # and many holders
             hold_by_hand(c, "many", owner(number), kind="s")
@@ -209,7 +202,7 @@ def test_a_replica_and_a_user_who_may_only_read_can_look(dlock, own_redis, make_
 
 @pytest.mark.parametrize("rules", ["dlock", "both", "+@all -@dangerous"])
 def test_the_rights_of_the_manual_suffice_to_steer(dlock, own_redis, rules):
-    rules = {"dlock": rules_for("dlock"), "both": rules_for("dlock") + rules_for("watcher")}.get(rules, ["~dlock:*", "&dlock:*", *rules.split()])
+    rules = {"dlock": rules_of("dlock"), "both": rules_of("oncall")}.get(rules, ["~dlock:*", "&dlock:*", *rules.split()])
     url = url_of_user(own_redis, rules)
     holder = dlock.hold(At(url), "job", *LEASE)
     dlock.contend(At(url), "job").queued(1)
@@ -218,7 +211,7 @@ def test_the_rights_of_the_manual_suffice_to_steer(dlock, own_redis, rules):
     admin(url, "revoke", "job", holder.token, "-", BOB)
     admin(url, "revoke", "job", holder.token, "-", BOB, "force")
     admin(url, "thaw", "job")
-    if rules != rules_for("dlock"):
+    if rules != rules_of("dlock"):
         assert kinds(admin(url, "each")[0]) == kinds(admin(url, "each", "job")[0]) == ["holder"]
     else:
         assert "NOPERM" in admin(url, "each", ok=False)[1]

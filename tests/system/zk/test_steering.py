@@ -544,7 +544,7 @@ def test_curator_respects_a_freeze(dlock, curator, second_curator, kazoo, shared
 
     place = shared.job + ("/locks" if recipe == "3" else "")
     holder = None
-    if recipe != "3":  # see dlock-backends(7) for those who are next in line for a semaphore
+    if recipe != "3":  # see dlock-zk(7) for those who are next in line for a semaphore
         holder = hold(dlock, [*shared.words, "-k", "x", *(["-x"] if recipe in ("read", "write") else [])]).held()
         ask(curator, 90000)
         wait_for(lambda: len(children(kazoo, place)) == 2, what="Curator in the queue")
@@ -792,7 +792,7 @@ TYPED = {
     "run": ("", ("run", "-n", "-k", "job", "--", "true"), ["read", "create"], 0),
     "status": ("", ("status", "-k", "job"), ["read"], 1),
     "wait": ("", ("wait", "-n", "-k", "job"), ["read"], 0),
-    "freeze": ("", ("freeze", "-k", "job"), ["create"], 0),
+    "freeze": ("", ("freeze", "-k", "job"), ["read", "create"], 0),
     "thaw": ("frozen", ("thaw", "-y", "-k", "job"), ["read", "delete"], 0),
     "break": ("held", ("break", "-y", "-w", "0", "-k", "job"), ["read"], 75),
     "break --force": ("held", ("break", "-y", "--force", "-k", "job"), ["read", "delete"], 0),
