@@ -512,8 +512,8 @@ const struct cmd cmd_freeze = {.name = "freeze",
     .usage =
 	"usage: dlock freeze [options] KEY...\n"
 	"\n"
-	"From now on nobody gets the lock KEY, also nobody who waits for it already; who\n"
-	"holds it goes on until its command ends.  No process is left behind.\n"
+	"From now on nobody gets the lock KEY, not even a run that waits for it already.  A run\n"
+	"that holds it goes on until its command ends.  No process is left behind.\n"
 	"\n"
 	"KEY is one key: freeze has no patterns.  A key with a * ? or [ in it is named by -k.\n"
 	"\n"
@@ -527,7 +527,7 @@ const struct cmd cmd_thaw = {.name = "thaw",
     .bit = CMD_THAW,
     .usage = "usage: dlock thaw [options] KEY...\n"
 	     "\n"
-	     "Ends what dlock freeze began: whoever is first in line gets the lock.\n",
+	     "Ends what dlock freeze began: the first in line gets the lock.\n",
     .notes =
 	"Status: 0 it is thawed; 1 it was not frozen, or you said no; 64 to 78 nothing was\n"
 	"done.",

@@ -600,7 +600,8 @@ def count_instructions(b, argv):
     if not shutil.which("valgrind"):
         return None
     out = pathlib.Path(tempfile.mkdtemp(dir=b.stage.dir))
-    words = ["valgrind", "-q", "--tool=callgrind", "--trace-children=yes", f"--callgrind-out-file={out}/%p", *argv]
+    apart = b.stage.compile_probe("apart", ["-shared", "-fPIC"])
+    words = ["env", f"LD_PRELOAD={apart}", "valgrind", "-q", "--tool=callgrind", "--trace-children=yes", f"--callgrind-out-file={out}/%p", *argv]
     if b.stage.start(words, stderr=subprocess.DEVNULL).wait() != 0:
         raise Impossible(f"{argv[0]} fails under valgrind")
     lines = [line for path in out.iterdir() for line in path.read_text().splitlines()]
