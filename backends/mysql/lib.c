@@ -16,8 +16,7 @@ static _Thread_local struct {
 	MYSQL *mysql;
 	size_t *left; /* so many bytes it may read; NULL: any number */
 	struct login_watch *login;
-	sigset_t mask;    /* as it was before, */
-	bool was_pending; /* and SIGPIPE */
+	sigset_t mask; /* as it was before */
 } call;
 
 static const struct dl_symbol symbols[] = {
@@ -78,12 +77,10 @@ see_bytes(int mode, MYSQL *mysql, const unsigned char *bytes, size_t n)
 void
 libmariadb_enter(MYSQL *mysql, size_t *left, struct login_watch *login)
 {
-	sigset_t pipe, pending;
+	sigset_t pipe;
 
 	sigemptyset(&pipe);
 	sigaddset(&pipe, SIGPIPE);
-	sigpending(&pending);
-	call.was_pending = sigismember(&pending, SIGPIPE);
 	pthread_sigmask(SIG_BLOCK, &pipe, &call.mask);
 	call.mysql = mysql;
 	call.left = left;
@@ -97,9 +94,11 @@ libmariadb_leave(void)
 	sigset_t pipe;
 
 	call.mysql = NULL;
+	if (sigismember(&call.mask, SIGPIPE)) /* as in a keeper, which never takes one */
+		return;
 	sigemptyset(&pipe);
 	sigaddset(&pipe, SIGPIPE);
-	while (!call.was_pending && sigtimedwait(&pipe, NULL, &now) == SIGPIPE)
+	while (sigtimedwait(&pipe, NULL, &now) == SIGPIPE)
 		continue;
 	pthread_sigmask(SIG_SETMASK, &call.mask, NULL);
 }
