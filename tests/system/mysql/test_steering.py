@@ -343,7 +343,7 @@ def test_each_right_of_the_manual_is_needed(dlock, roles, name, scenes):
 
 def test_the_role_of_the_manual_that_runs_and_does_not_steer(dlock, roles):
     with open(os.path.join(ROOT, "man", PAGE), encoding="utf-8") as f:
-        words = re.search(r"needs the loop with these: ([a-z_\s]*)\.\n", f.read())[1].split()
+        words = re.search(r"needs\s+the loop with these: ([a-z_\s]*)\.\n", f.read())[1].split()
     block = block_of(PAGE, MARKS["watcher"])
     roles.paste("watcher", re.sub("for p in .*;", f"for p in {' '.join(words)};", block))
     assert what_may(dlock, roles.own, roles.at("watcher")) == {*RUN, *LOOK}
