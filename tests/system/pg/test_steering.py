@@ -854,7 +854,7 @@ def test_a_role_that_may_not_end_it_is_told(dlock, db, bound, worker):  # noqa: 
 def test_advisory_locks_of_other_programs(dlock, db):
     """By their number; with a key those of that key."""
     at = At(db.url, "advisory")
-    with contextlib.closing(db.connect(application_name="\x1b[31m cron; '")) as c, contextlib.closing(db.connect(user="app")) as d:
+    with contextlib.closing(db.connect(user="app")) as d, contextlib.closing(db.connect(application_name="\x1b[31m cron; '")) as c:
         with c.cursor() as cursor, d.cursor() as other:
             cursor.execute("SELECT pg_advisory_lock(42), pg_advisory_lock(-1), pg_advisory_lock(7, -2), pg_advisory_lock_shared(5)")
             other.execute("SELECT pg_advisory_lock_shared(5)")
