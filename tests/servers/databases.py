@@ -1,6 +1,10 @@
 # Goal of this file: what tests of PostgreSQL and of MariaDB share.
 
-from support import boottime, run, wait_for
+import os
+import re
+import subprocess
+
+from support import DLOCK, ROOT, boottime, run, wait_for
 
 
 class Database:
@@ -58,3 +62,62 @@ def a_wait_takes_less(seconds, dlock, at, status, wait, when_queued=lambda: None
         if boottime() - began < seconds:
             return True
     return False
+
+
+# ---- what the manuals say ----
+
+
+def blocks_of(page):
+    """What a manual has to be typed or pasted, block by block."""
+    with open(os.path.join(ROOT, "man", page), encoding="utf-8") as f:
+        return [block.replace("\\e\n", "\\\n") for block in re.findall(r"^\.Bd -literal.*?\n(.*?)^\.Ed", f.read(), re.M | re.S)]
+
+
+def block_of(page, marker):
+    found, = [block for block in blocks_of(page) if marker in block]
+    return found
+
+
+def paste(block, directory, **variables):
+    """Into a shell of an administrator's, who has dlock."""
+    (directory / "dlock").unlink(missing_ok=True)
+    (directory / "dlock").symlink_to(DLOCK)
+    env = {**os.environ, "PATH": f"{directory}:{os.environ['PATH']}", "HOME": str(directory), **variables}
+    done = subprocess.run(["sh", "-ec", block], env=env, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, ""), done
+
+
+# Each subcommand: what is there, the words, and its status for who may.
+RUN = {"run": ("", "run -n -k KEY true", 0), "run -s": ("", "run -ns -k KEY true", 0)}
+LOOK = {"status": ("", "status KEY", 1), "ls": ("", "ls", 0), "wait": ("", "wait -n -k KEY", 0)}
+STEER = {"freeze": ("", "freeze -k KEY", 0), "thaw": ("frozen", "thaw -y -k KEY", 0),
+         "break": ("held", "break -y -w 0 -k KEY", 75), "break --force": ("held", "break -y --force -k KEY", 0)}
+SCENES = {**RUN, **LOOK, **STEER}
+_keys = iter(range(1 << 30))
+
+
+def may(dlock, scene, own, at):
+    """May `at` do this, at a key of which `own` has made what it is?"""
+    there, words, status = SCENES[scene]
+    key = f"key{next(_keys)}"
+    if there == "held":
+        dlock.hold(own, key)
+    elif there == "frozen":
+        assert dlock.run("freeze", *own.words, "-k", key).status == 0
+    subcommand, *words = words.replace("KEY", key).split()
+    done = dlock.run(subcommand, *at.words, *words)
+    assert done.status in (status, 77), done
+    return done.status == status
+
+
+def what_may(dlock, own, at):
+    return {scene for scene in SCENES if may(dlock, scene, own, at)}
+
+
+def waits_and_renews(dlock, own, at):
+    """One who may run waits in the queue, and its lease is renewed."""
+    holder = dlock.hold(own, "queue")
+    waiter = dlock.contend(at, "queue", "-t", "3s", "-v").queued(1)
+    assert holder.finish().status == 0
+    wait_for_renewals(waiter.held())
+    return waiter.finish().status == 0

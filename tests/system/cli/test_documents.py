@@ -231,7 +231,7 @@ def test_documents_speak_of_no_option_that_does_not_exist(options, name):
     text = text_of(name)
     if name in (README, RECIPES):  # others' options stand before "dlock"
         text = "\n".join(re.findall(r"dlock.*", text))
-    text = re.sub(r"^\$ (?!.*\bdlock\b).*", "", text, flags=re.M)
+    text = re.sub(r"^\$ (?!.*\bdlock\b)(?:.*\\e\n)*.*", "", text, flags=re.M)
     spoken = set(re.findall(r"(?<![\w-])--([a-z][a-z-]+)", text))
     assert spoken - known == set()
 
@@ -577,7 +577,8 @@ def assert_answers(done, answers):
 
 
 @pytest.mark.parametrize("name, server", [(README, "redis-server"), (PAGES["redis"], "redis-server"), (PAGES["zk"], "ZooKeeperServerMain"),
-                                          (PAGES["memcached"], "memcached -u"), (PAGES["pg"], "pg_ctl")])
+                                          (PAGES["memcached"], "memcached -u"), (PAGES["pg"], "pg_ctl"),
+                                          (PAGES["mysql"], "mariadbd --")])
 def test_the_first_steps_with_a_server_lead_somewhere(name, server):
     """As written, but with a port and a directory of our own, and no longer than the server takes to come up."""
     commands, answers = example(server, name)

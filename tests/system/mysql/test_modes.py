@@ -4,6 +4,7 @@
 
 import contextlib
 import json
+import os
 import signal
 import threading
 import time
@@ -11,11 +12,11 @@ import time
 import pymysql
 import pytest
 
-from databases import a_wait_takes_less, token_of
+from databases import a_wait_takes_less, block_of, token_of
 from faults import LEASE, assert_refused
-from mysql_server import MODES, AsMysql, error, mysql_url
+from mysql_server import MODES, AsMysql, Database, error, mysql_url
 from proxy import UP
-from support import BRIEFLY, At, is_free, run, wait_for
+from support import BRIEFLY, ROOT, At, is_free, run, wait_for
 
 SESSION_MODES = ["row", "named"]
 
@@ -201,6 +202,73 @@ def test_a_table_that_is_locked_is_no_holder(dlock, mysql_db, how):
         assert waiter.wait().status == 0
     with taken(mysql_db, "row"):
         assert run(dlock, mysql_db.url, "-n", mode="row").status == 75
+
+
+@pytest.mark.parametrize("how", ["LOCK TABLES dlock_rows READ, dlock_grants READ", "FLUSH TABLES WITH READ LOCK"])
+def test_tables_that_are_locked_for_long_cost_a_session_lock_nothing(dlock, own_mysql, mode, how):
+    """Who locks the tables themselves waits for the command; who is free is not called held, and who asks gets no lock."""
+    at = At(own_mysql.url, mode)
+    assert run(dlock, own_mysql.url, mode=mode).status == 0
+    holder = dlock.hold(at, "job", "-t", "3s")
+    done = threading.Event()
+
+    def lock():
+        with contextlib.closing(own_mysql.connect(db="app")) as c, c.cursor() as cursor:
+            cursor.execute(how)
+            done.set()
+            released.wait(60)
+
+    released = threading.Event()
+    thread = threading.Thread(target=lock)
+    thread.start()
+    if how.startswith("LOCK"):
+        assert not done.wait(5)
+    else:
+        assert done.wait(20)
+        assert_refused(run(dlock, own_mysql.url, "-n", key="other", mode=mode), 69)
+        time.sleep(5)
+    assert holder.poll() is None and not holder.events("lost")
+    assert holder.finish().status == 0
+    assert done.wait(20)
+    assert_refused(run(dlock, own_mysql.url, "-n", key="other", mode=mode), 69)
+    released.set()
+    thread.join()
+    assert run(dlock, own_mysql.url, "-n", key="other", mode=mode).status == 0
+
+
+# ---- what the manual says ----
+
+
+def test_other_programs_do_as_the_manual_says(dlock, own_mysql):
+    """With its statements they exclude dlock and are excluded, by the commands that stand there."""
+    assert run(dlock, own_mysql.url, mode="row").status == 0
+    name = block_of("dlock-mysql.7", "SELECT GET_LOCK(CONCAT").strip().rstrip(";").replace("%", "%%")
+    insert, begin, select = block_of("dlock-mysql.7", "INSERT IGNORE").strip().rstrip(";").split(";")
+    own_name = "SELECT GET_LOCK('nightly', 0)"
+    for words, takes in ((["-O", "mode=named", "-k", "job"], [name]), (["-O", "mode=named", "-O", "name=nightly", "-k", "nightly"], [own_name]),
+                         (["-O", "mode=row", "-k", "job"], [begin, select])):
+        typed = ["run", "-u", own_mysql.url, *words, "-n", "true"]
+        with client(Database(own_mysql, "app")) as ask:
+            ask(insert)
+            assert dlock.run(*typed).status == 0
+            for sql in takes:
+                found = ask(sql)
+            assert found in (((1,),), ((b"job",),))
+            assert dlock.run(*typed).status == 75
+            seen = dlock.run("status", "-u", own_mysql.url, *words)
+            assert ("a session" in seen.stdout) == ("mode=named" in words), seen
+
+
+@pytest.mark.parametrize("marker", ["mode=named -O name=nightly", "mode=row -k job"])
+def test_the_commands_of_the_manual_run_the_job(dlock, own_mysql, tmp_path, marker):
+    with open(os.path.join(ROOT, "man/dlock-mysql.7"), encoding="utf-8") as f:
+        line, = [line for line in f.read().replace("\\-", "-").splitlines() if marker in line]
+    (tmp_path / "job").write_text("#!/bin/sh\necho ran\n")
+    (tmp_path / "job").chmod(0o755)
+    words = line.removeprefix(".Dl ").split()
+    assert words[:2] == ["dlock", "run"]
+    done = dlock.run("run", "-u", own_mysql.url, *words[2:], cwd=tmp_path)
+    assert (done.status, done.stdout) == (0, "ran\n"), done
 
 
 # ---- who it is ----

@@ -11,9 +11,10 @@ import time
 import pytest
 
 from admin import ADMIN, BOB, LOST, OK, admin, each, kinds, revoke
+from databases import LOOK, RUN, STEER, block_of, may, paste, waits_and_renews, what_may
 from faults import LIVING_LEASE
 from mysql_server import MODES, Database, mysql_url
-from support import At, run, wait_for
+from support import ROOT, At, run, wait_for
 
 ENDLESS = ("-t", "1h")
 
@@ -286,3 +287,116 @@ def test_the_right_of_the_manual_is_needed_and_suffices(dlock, mysql_db, scene):
         assert done.status == status, done
     finally:
         mysql_db.ask("DROP USER poor@'%'")
+
+
+PAGE = "dlock-mysql.7"
+MARKS = {"deploy": "EXECUTE ON app.*", "watcher": "TO 'watcher'", "oncall": "${p}_3 TO 'oncall'",
+         "row": "SELECT, INSERT, DELETE", "sessions": "CONNECTION ADMIN"}
+
+
+class Roles:
+    """A server with the users of the manual, and its blocks, pasted."""
+
+    def __init__(self, server, directory):
+        self.server, self.directory = server, directory
+        for name in ("deploy", "watcher", "oncall"):
+            server.ask(f"CREATE USER {name}@'%'")
+        self.own = At(server.url)
+        (directory / ".my.cnf").write_text(f"[client]\nuser=root\nsocket={server.socket}\n")
+
+    def paste(self, name, block=None):
+        paste(block or block_of(PAGE, MARKS[name]), self.directory)
+
+    def at(self, name, mode="lease"):
+        return At(mysql_url(self.server.port, name), mode)
+
+
+@pytest.fixture
+def roles(own_mysql, tmp_path):
+    return Roles(own_mysql, tmp_path)
+
+
+def test_the_role_of_the_manual_that_runs(dlock, roles):
+    for _ in range(2):
+        roles.paste("deploy")
+    assert what_may(dlock, roles.own, roles.at("deploy")) == {*RUN, *LOOK, *STEER}
+    assert waits_and_renews(dlock, roles.own, roles.at("deploy"))
+
+
+# The procedures that the blocks grant, and what cannot be done without.
+NEEDS = {"list": "ls", "last_run": "status", "ask_back": "break", "take_away": "break --force", "freeze": "freeze", "thaw": "thaw",
+         "take": "run", "enter": "run -s"}
+
+
+@pytest.mark.parametrize("name, scenes", [("watcher", LOOK), ("oncall", {**LOOK, **STEER})])
+def test_each_right_of_the_manual_is_needed(dlock, roles, name, scenes):
+    """By the block alone one may do what it says and no more, and nothing of it is too much."""
+    roles.paste(name)
+    procedures = re.search(r"for p in (.*);", block_of(PAGE, MARKS[name]))[1].split()
+    assert what_may(dlock, roles.own, roles.at(name)) == {*scenes}
+    assert {NEEDS[p] for p in procedures} | {"wait"} == {*scenes}
+    for procedure in procedures:
+        roles.server.ask(f"REVOKE EXECUTE ON PROCEDURE app.dlock_{procedure}_3 FROM {name}@'%'")
+        assert not may(dlock, NEEDS[procedure], roles.own, roles.at(name)), procedure
+        roles.server.ask(f"GRANT EXECUTE ON PROCEDURE app.dlock_{procedure}_3 TO {name}@'%'")
+
+
+def test_the_role_of_the_manual_that_runs_and_does_not_steer(dlock, roles):
+    with open(os.path.join(ROOT, "man", PAGE), encoding="utf-8") as f:
+        words = re.search(r"needs\s+the loop with these: ([a-z_\s]*)\.\n", f.read())[1].split()
+    block = block_of(PAGE, MARKS["watcher"])
+    roles.paste("watcher", re.sub("for p in .*;", f"for p in {' '.join(words)};", block))
+    assert what_may(dlock, roles.own, roles.at("watcher")) == {*RUN, *LOOK}
+    assert waits_and_renews(dlock, roles.own, roles.at("watcher"))
+    assert {*words} == {*NEEDS} - {"ask_back", "take_away", "freeze", "thaw"} | {"await", "renew", "release"}
+    at = roles.at("watcher")
+    for procedure in words:
+        roles.server.ask(f"REVOKE EXECUTE ON PROCEDURE app.dlock_{procedure}_3 FROM watcher@'%'")
+        if procedure == "await":
+            holder = dlock.hold(roles.own, "job")
+            assert dlock.run("run", *at.words, "-k", "job", "true").status == 77
+            assert holder.finish().status == 0
+        elif procedure == "renew":
+            assert dlock.run("run", *at.words, "-t", "3s", "-k", "job", "sleep", "1000").status == 79
+        elif procedure == "release":
+            assert run(dlock, at, key="kept").status == 0 and run(dlock, roles.own, "-n", key="kept").status == 75
+        else:
+            assert not may(dlock, NEEDS[procedure], roles.own, at), procedure
+        roles.server.ask(f"GRANT EXECUTE ON PROCEDURE app.dlock_{procedure}_3 TO watcher@'%'")
+
+
+@pytest.mark.parametrize("mode", ["row", "named"])
+def test_the_rights_over_session_locks_of_the_manual(dlock, roles, mode):
+    """Who runs, who looks, and who ends a session of another user; and each right is needed for that."""
+    own, oncall = roles.at("deploy", mode), roles.at("oncall", mode)
+    roles.paste("row")
+    assert may(dlock, "run", own, own) and may(dlock, "break --force", own, own)
+    assert mode == "named" or may(dlock, "run -s", own, own)
+    for table in ("dlock_rows", "dlock_grants") if mode == "row" else ():
+        for right in ("SELECT", "INSERT", "DELETE"):
+            roles.server.ask(f"REVOKE {right} ON app.{table} FROM deploy@'%'")
+            # MySQL wants DELETE for SELECT ... FOR UPDATE
+            assert may(dlock, "run", own, own) == ((table, right) == ("dlock_rows", "DELETE"))
+            roles.server.ask(f"GRANT {right} ON app.{table} TO deploy@'%'")
+    roles.server.ask("GRANT SELECT ON app.dlock_grants TO watcher@'%', oncall@'%'")
+    for name in ("deploy", "watcher", "oncall"):
+        assert all(may(dlock, scene, own, roles.at(name, mode)) for scene in LOOK)
+    assert not may(dlock, "break --force", own, oncall)
+    roles.paste("sessions")
+    assert may(dlock, "break --force", own, oncall)
+    roles.server.ask("REVOKE CONNECTION ADMIN ON *.* FROM oncall@'%'")
+    assert not may(dlock, "break --force", own, oncall)
+
+
+def test_a_name_needs_no_right(dlock, roles):
+    """But then others see a session."""
+    roles.paste("row")
+    own = roles.at("deploy", "named")
+    for rights, shown in (("", True), ("REVOKE ALL PRIVILEGES, GRANT OPTION FROM deploy@'%'", False)):
+        if rights:
+            roles.server.ask(rights)
+            own = At(mysql_url(roles.server.port, "deploy", db=""), "named")
+        holder = dlock.hold(own, "job", "--who", "alice")
+        done = dlock.run("status", *own.words, "job")
+        assert (done.status, "alice" in done.stdout, "a session" in done.stdout) == (0, shown, not shown), done
+        assert holder.finish().status == 0

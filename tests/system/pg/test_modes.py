@@ -3,20 +3,24 @@
 # locked row.  Both end with their session, and dlock knows when that has ended.
 
 import contextlib
+import hashlib
 import json
 import pathlib
+import re
 import signal
+import subprocess
 import threading
 import time
+import zlib
 
 import psycopg2
 import pytest
 
-from databases import token_of
+from databases import blocks_of, token_of
 from faults import LEASE, assert_refused
 from pg import DB, MODES, error, pg_url
 from proxy import UP
-from support import BRIEFLY, At, run, wait_for
+from support import BRIEFLY, ROOT, At, run, wait_for
 
 SESSION_MODES = ["advisory", "row"]
 
@@ -93,6 +97,46 @@ def test_locks_of_other_programs(dlock, pg_server, make_db, settings, key, name,
         waiter = dlock.start("run", *words, "-k", key, "--", "true")
         waiter.event("waiting")
     assert waiter.wait().status == 0
+
+
+def typed_in_the_manual():
+    """Its commands that take the lock of another program, as lists of words."""
+    text = "\n".join(block for block in blocks_of("dlock-pg.7") if "-O mode=advisory" in block).replace("\\\n", " ")
+    return [line.split() for line in text.splitlines() if line.startswith("dlock run")]
+
+
+def lock_of(setting, key, database):
+    """What the program computes, as pg_locks has it."""
+    found = [lock for settings, k, name, lock in DERIVED.values() if settings == [setting] and k == key]
+    if setting == "key=42":
+        found = [(42,)]
+    elif setting == "derive=with_advisory_lock":
+        found = [(zlib.crc32(key.encode()) & 0x7fffffff, 0)]
+    elif setting == "derive=django-pglock":
+        found = [(int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "little", signed=True),)]
+    elif setting == "derive=rails-migration":
+        found = [(2053462845 * zlib.crc32(database.encode()),)]
+    lock, = found
+    return (*lock, 2) if len(lock) == 2 else split(lock[0])
+
+
+def test_the_commands_of_the_manual_take_the_locks_of_other_programs(dlock, pg_server, tmp_path):
+    """Each of them, in a database that is called as there."""
+    (tmp_path / "job").write_text("#!/bin/sh\ncat\n")
+    (tmp_path / "job").chmod(0o755)
+    typed, seen = typed_in_the_manual(), set()
+    for words in typed:
+        (option, mode), setting, key = words[2:4], words[5], words[7]
+        assert (option, mode, words[4], words[6], words[8:]) == ("-O", "mode=advisory", "-O", "-k", ["--", "./job"])
+        holder = dlock.start("run", "-u", pg_server.url, *words[2:], cwd=tmp_path, stdin=subprocess.PIPE).held()
+        assert lock_of(setting, key, pg_server.name) in advisory_locks(pg_server)
+        assert holder.finish().status == 0
+        seen.add(setting)
+    named = run(dlock, pg_server.url, "-O", "derive=none", mode="advisory").stderr
+    there = re.search(r"there are dlock, (.*?)\)", named)[1].split(", ")
+    assert seen == {"key=42"} | {f"derive={name}" for name in there}
+    table = pathlib.Path(ROOT, "man/dlock-pg.7").read_text(encoding="utf-8").split("Cm derive Ns = Ta")[1].split(".El")[0]
+    assert re.findall(r"^\.It Cm (\S+) Ta", table, re.M) == there
 
 
 def test_others_wait_in_the_same_queue(dlock, db):

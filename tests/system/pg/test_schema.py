@@ -30,7 +30,7 @@ def pg_place(request):
 def manuals_sql():
     """What dlock-pg(7) tells an administrator to grant to the role `deploy`."""
     text = pathlib.Path(ROOT, "man/dlock-pg.7").read_text(encoding="utf-8")
-    found = re.findall(r"^psql -d app -c '(GRANT [^']*)'$", text, re.M)
+    found = re.findall(r"^psql -d app -c '(GRANT [^']* TO deploy)'$", text, re.M)
     assert found
     return found
 

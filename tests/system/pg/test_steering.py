@@ -14,6 +14,7 @@ import psycopg2
 import pytest
 
 from admin import ADMIN, BOB, CONFIG, DENIED, LOST, OK, admin, does, each, kinds, revoke
+from databases import LOOK, RUN, STEER, block_of, may, paste, waits_and_renews, what_may
 from faults import LIVING_LEASE
 from pg import MODES, USER, VERSION_5, error, pg_url, psql, schema_sql
 from support import At, is_alive, run, wait_for
@@ -667,6 +668,91 @@ def test_each_function_can_be_kept_from_a_role(dlock, db, worker, scene):  # noq
     assert dlock.run(words[0], *place.words, *words[1:]).status == {"status": 1, "break": 75}.get(scene, 0)
 
 
+class Roles:
+    """A server with the roles of the manual, and its blocks, pasted."""
+
+    PAGE = "dlock-pg.7"
+    MARKS = {"deploy": "GRANT USAGE ON SCHEMA dlock TO deploy", "watcher": "TO watcher", "oncall": "dlock.thaw TO oncall",
+             "sessions": "pg_signal_backend TO oncall"}
+
+    def __init__(self, server, directory):
+        self.server, self.directory = server, directory
+        server.ask("".join(f"CREATE ROLE {name} LOGIN;" for name in ("deploy", "watcher", "oncall")))
+        self.own = At(pg_url(server.port, "postgres"))
+
+    def paste(self, name):
+        paste(block_of(self.PAGE, self.MARKS[name]), self.directory, PGHOST="127.0.0.1", PGPORT=str(self.server.port), PGUSER="postgres")
+
+    def at(self, name, mode="lease"):
+        return At(pg_url(self.server.port, name), mode)
+
+
+@pytest.fixture
+def roles(own_pg, tmp_path):
+    return Roles(own_pg, tmp_path)
+
+
+@pytest.mark.parametrize("order", [("deploy",), ("deploy", "watcher"), ("deploy", "oncall"), ("deploy", "watcher", "oncall")], ids=" ".join)
+def test_each_role_of_the_manual_may_do_what_it_says(dlock, roles, order):
+    """In the order of the page, as far as one follows it; and again, which changes nothing."""
+    for name in order * 2:
+        roles.paste(name)
+    steers = {*STEER} if order[-1] != "oncall" else set()
+    assert what_may(dlock, roles.own, roles.at("deploy")) == {*RUN, *LOOK} | steers
+    assert waits_and_renews(dlock, roles.own, roles.at("deploy"))
+    if "watcher" in order:
+        assert what_may(dlock, roles.own, roles.at("watcher")) == {*LOOK}
+    if "oncall" in order:
+        assert what_may(dlock, roles.own, roles.at("oncall")) == {*LOOK, *STEER} | (set() if "watcher" in order else {*RUN})
+
+
+# The functions that the blocks grant, and what cannot be done without.
+NEEDS = {"list": ("ls", "lease"), "last_run": ("status", "lease"), "list_rows": ("ls", "row"), "ask_back": ("break", "lease"),
+         "take_away": ("break --force", "lease"), "freeze": ("freeze", "lease"), "thaw": ("thaw", "lease")}
+
+
+@pytest.mark.parametrize("name, count", [("watcher", 3), ("oncall", 7)])
+def test_each_right_of_the_manual_is_needed(dlock, roles, name, count):
+    for block in ("deploy", "watcher", name):
+        roles.paste(block)
+    granted = re.search(rf"GRANT EXECUTE ON FUNCTION ([^;]*?)\s+TO {name};", block_of(roles.PAGE, roles.MARKS[name]))[1]
+    functions = re.findall(r"dlock\.(\w+)", granted)
+    assert len(functions) == count and {*functions} <= {*NEEDS}
+    for function in functions:
+        scene, mode = NEEDS[function]
+        assert may(dlock, scene, roles.own, roles.at(name, mode))
+        roles.server.ask(f"REVOKE EXECUTE ON FUNCTION dlock.{function} FROM {name}")
+        assert not may(dlock, scene, roles.own, roles.at(name, mode)), function
+        roles.server.ask(f"GRANT EXECUTE ON FUNCTION dlock.{function} TO {name}")
+
+
+@pytest.mark.parametrize("mode", ["advisory", "row"])
+def test_the_rights_over_session_locks_of_the_manual(dlock, roles, mode):
+    """Who runs, who looks, and who ends a session of another role; and each of both rights is needed for that."""
+    for block in ("deploy", "watcher", "oncall"):
+        roles.paste(block)
+    own, oncall = roles.at("deploy", mode), roles.at("oncall", mode)
+    assert may(dlock, "run", own, own) and may(dlock, "run -s", own, own) and may(dlock, "break --force", own, own)
+    for name in ("deploy", "watcher", "oncall"):
+        assert all(may(dlock, scene, own, roles.at(name, mode)) for scene in LOOK)
+    assert not may(dlock, "break --force", own, oncall)
+    roles.paste("sessions")
+    assert may(dlock, "break --force", own, oncall)
+    for right in ("pg_read_all_stats", "pg_signal_backend"):
+        roles.server.ask(f"REVOKE {right} FROM oncall")
+        assert not may(dlock, "break --force", own, oncall), right
+        roles.server.ask(f"GRANT {right} TO oncall")
+
+
+def test_an_advisory_lock_needs_no_schema_and_the_role_that_runs_where_there_is_one(dlock, roles):
+    """And any role may look at it."""
+    place = roles.at("watcher", "advisory")
+    assert may(dlock, "run", place, place) and may(dlock, "status", place, place)
+    roles.paste("deploy")
+    assert not may(dlock, "run", place, place) and may(dlock, "status", place, place)
+    assert may(dlock, "run", place, roles.at("deploy", "advisory"))
+
+
 def test_no_owner_is_shown_to_anybody(dlock, db, at):
     """Who knew it could release."""
     dlock.hold(at, "job", *ENDLESS)
@@ -768,7 +854,7 @@ def test_a_role_that_may_not_end_it_is_told(dlock, db, bound, worker):  # noqa: 
 def test_advisory_locks_of_other_programs(dlock, db):
     """By their number; with a key those of that key."""
     at = At(db.url, "advisory")
-    with contextlib.closing(db.connect(application_name="\x1b[31m cron; '")) as c, contextlib.closing(db.connect(user="app")) as d:
+    with contextlib.closing(db.connect(user="app")) as d, contextlib.closing(db.connect(application_name="\x1b[31m cron; '")) as c:
         with c.cursor() as cursor, d.cursor() as other:
             cursor.execute("SELECT pg_advisory_lock(42), pg_advisory_lock(-1), pg_advisory_lock(7, -2), pg_advisory_lock_shared(5)")
             other.execute("SELECT pg_advisory_lock_shared(5)")
