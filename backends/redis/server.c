@@ -111,7 +111,7 @@ health_risks(redisReply *const answers[HEALTH_ANSWERS], char *out, size_t size)
 static void
 server_forget_replies(struct server *s)
 {
-	for (size_t i = 0; i < sizeof s->replies / sizeof *s->replies; i++) {
+	for (size_t i = 0; i < REPLIES_ALL; i++) {
 		freeReplyObject(s->replies[i]);
 		s->replies[i] = NULL;
 	}

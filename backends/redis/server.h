@@ -12,7 +12,12 @@
 
 #include "fan.h"
 
-enum { REPLIES_MOST = 8, HEALTH_ANSWERS = 3, HEALTH_BYTES = 320 };
+enum {
+	REPLIES_MOST = 8,
+	HEALTH_ANSWERS = 3,
+	REPLIES_ALL = REPLIES_MOST + 1 + HEALTH_ANSWERS,
+	HEALTH_BYTES = 320,
+};
 
 /*
  * Says in what ways a server may lose locks, as the rest of a sentence ("it evicts keys ...
@@ -61,7 +66,7 @@ struct server {
 	const struct question *question;
 	size_t before, own; /* answers in front of its own; of its own, with WAIT's */
 	bool inspects;
-	redisReply *replies[REPLIES_MOST + 1 + HEALTH_ANSWERS];
+	redisReply *replies[REPLIES_ALL];
 	redisReply *early; /* an error in front of them; NULL: none */
 	/* Of the question that was answered last, with `replicas`: how many did; -1 */
 	int64_t acknowledged;
