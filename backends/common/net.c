@@ -83,6 +83,12 @@ resolve_begin(const char *name, int port, struct addresses *ret)
 	return task_start(&q->task, 0) ? q : NULL;
 }
 
+int
+resolve_fd(const struct lookup *q)
+{
+	return q->task.done;
+}
+
 enum rc
 resolve_end(struct lookup *q, struct host *host, instant until, struct addresses *ret,
     struct fault *f)

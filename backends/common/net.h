@@ -49,6 +49,8 @@ enum rc resolve(struct host *, const char *name, int port, instant until,
  * second step, or (without any address) there is no thread to be had.
  */
 struct lookup *resolve_begin(const char *name, int port, struct addresses *);
+/* It is readable once resolve_end() need not wait. */
+int resolve_fd(const struct lookup *);
 enum rc resolve_end(
     struct lookup *, struct host *, instant until, struct addresses *, struct fault *);
 

@@ -42,6 +42,7 @@ fan_set(struct fan *fan, size_t i, const struct address *a, const struct endpoin
 	p->at = at;
 	p->stream.where = where;
 	p->bounds = bounds;
+	p->alone = fan->n == 1;
 }
 
 /* It has the password in it. */
@@ -209,7 +210,24 @@ peer_connect(struct peer *p)
 	peer_fail(p, p->rc == RC_OK ? RC_AGAIN : p->rc);
 }
 
-/* A unix socket's address is its path.  What needs no lookup is connected to at once. */
+/* Without the resolver: where it was reached before. */
+static bool
+peer_recalls(struct peer *p)
+{
+	if (!p->last.sin6_family)
+		return false;
+	memcpy(&p->addresses->at[0].address, &p->last, sizeof p->last);
+	p->addresses->at[0].size = p->last.sin6_family == AF_INET
+	    ? sizeof(struct sockaddr_in)
+	    : sizeof p->last;
+	p->addresses->n = 1;
+	return true;
+}
+
+/*
+ * A unix socket's address is its path.  What needs no lookup is connected to at once; one that
+ * is under way goes on.
+ */
 static void
 peer_resolve(struct peer *p)
 {
@@ -217,6 +235,9 @@ peer_resolve(struct peer *p)
 	const char *path = p->address->path;
 
 	p->state = PEER_RESOLVING;
+	p->address_due = p->last.sin6_family ? share_of(p->due, 2) : p->due;
+	if (p->lookup)
+		return;
 	p->next = 0;
 	p->addresses = calloc(1, sizeof *p->addresses);
 	if (p->addresses && *path) {
@@ -229,7 +250,7 @@ peer_resolve(struct peer *p)
 	}
 	if (p->lookup)
 		return;
-	if (p->addresses && p->addresses->n > 0) {
+	if (p->addresses && (p->addresses->n > 0 || peer_recalls(p))) {
 		peer_connect(p);
 		return;
 	}
@@ -238,35 +259,17 @@ peer_resolve(struct peer *p)
 	peer_fail(p, RC_SYSTEM);
 }
 
-/*
- * Connects to those whose names had to be resolved, which goes on for all at once; when we are
- * to stop, none of them is waited for.
- */
-static enum rc
-fan_connect(struct fan *fan, instant until)
+/* Its name is resolved, or was waited for long enough. */
+static void
+peer_end_lookup(struct peer *p)
 {
-	enum rc all = RC_OK;
-	size_t pending = 0;
+	enum rc rc = resolve_end(p->lookup, p->stream.host, 0, p->addresses, &p->fault);
 
-	for (size_t i = 0; i < fan->n; i++)
-		pending += fan->peers[i].state == PEER_RESOLVING;
-	for (size_t i = 0; pending > 0 && i < fan->n; i++) {
-		struct peer *p = &fan->peers[i];
-		enum rc rc;
-
-		if (p->state != PEER_RESOLVING)
-			continue;
-		rc = resolve_end(p->lookup, fan->host,
-		    share_of(instant_first(p->due, until), pending--), p->addresses,
-		    &p->fault);
-		p->lookup = NULL;
-		if (rc == RC_OK)
-			peer_connect(p);
-		else
-			peer_fail(p, rc);
-		all = rc == RC_STOP ? rc : all;
-	}
-	return all;
+	p->lookup = NULL;
+	if (rc == RC_OK || (rc == RC_AGAIN && peer_recalls(p)))
+		peer_connect(p);
+	else
+		peer_fail(p, rc);
 }
 
 /* ---- one of them: what comes and goes ---- */
@@ -308,6 +311,16 @@ peer_refused(struct peer *p)
 	peer_connect(p);
 }
 
+/* Many wait for long, and keep no more than one address. */
+static void
+peer_is_reached(struct peer *p)
+{
+	if (p->addresses && !p->alone &&
+	    p->addresses->at[p->next - 1].size <= sizeof p->last)
+		memcpy(&p->last, &p->addresses->at[p->next - 1].address, sizeof p->last);
+	peer_forget_addresses(p);
+}
+
 /* As far as it goes; false: it has to wait, or it is over. */
 static bool
 peer_send(struct peer *p)
@@ -322,7 +335,7 @@ peer_send(struct peer *p)
 			p->sent += n;
 			p->told = true;
 			p->state = PEER_ASKED;
-			peer_forget_addresses(p);
+			peer_is_reached(p);
 		} else if (errno != EINTR) {
 			peer_refused(p);
 		}
@@ -433,6 +446,10 @@ peer_take(struct fan *fan, struct peer *p, redisReply *reply)
 static void
 peer_step(struct fan *fan, struct peer *p)
 {
+	struct pollfd resolved = {p->lookup ? resolve_fd(p->lookup) : -1, POLLIN, 0};
+
+	if (p->lookup && poll(&resolved, 1, 0) > 0)
+		peer_end_lookup(p);
 	while (peer_send(p)) {
 		redisReply *reply = NULL;
 		struct fault f;
@@ -496,7 +513,7 @@ void
 fan_say(struct fan *fan, struct peer *p, char *command, int length, instant due)
 {
 	p->reused = peer_goes_on(fan, p);
-	if (!p->reused)
+	if (!p->reused && (!p->lookup || p->continues))
 		fan_close(p);
 	p->due = due;
 	p->heard = 0;
@@ -527,33 +544,41 @@ anyone_is_busy(const struct fan *fan)
 	return false;
 }
 
+/* What it waits for; -1: nothing. */
+static int
+peer_fd(const struct peer *p)
+{
+	return p->lookup ? resolve_fd(p->lookup) : p->stream.fd;
+}
+
 /* EPOLLIN and EPOLLOUT are POLLIN and POLLOUT. */
 static void
 peer_watch(const struct fan *fan, struct peer *p)
 {
-	short wants = !peer_is_busy(p)   ? 0
-	    : p->stream.wants == POLLOUT ? POLLOUT
-					 : POLLIN;
+	short wants = !peer_is_busy(p)                 ? 0
+	    : !p->lookup && p->stream.wants == POLLOUT ? POLLOUT
+						       : POLLIN;
 	struct epoll_event e = {.events = wants};
 
-	if (wants == p->watched || p->stream.fd < 0)
+	if (wants == p->watched || peer_fd(p) < 0)
 		return;
 	epoll_ctl(fan->epoll,
 	    !wants            ? EPOLL_CTL_DEL
 		: !p->watched ? EPOLL_CTL_ADD
 			      : EPOLL_CTL_MOD,
-	    p->stream.fd, &e);
+	    peer_fd(p), &e);
 	p->watched = wants;
 }
 
-/* Till when it has time: each address for itself, while it is not known whether it is any. */
+/* Till when it has time: its name, and each address while it is not known whether it is any. */
 static instant
 peer_due(const struct peer *p)
 {
 	if (!peer_is_busy(p))
 		return NEVER;
-	return p->state == PEER_CONNECTING && p->next < p->addresses->n ? p->address_due
-									: p->due;
+	return p->lookup || (p->state == PEER_CONNECTING && p->next < p->addresses->n)
+	    ? p->address_due
+	    : p->due;
 }
 
 static void
@@ -562,6 +587,10 @@ peer_end_overdue(struct peer *p)
 	bool connecting = p->state == PEER_CONNECTING,
 	     shakes = connecting && p->address->tls && p->stream.wants == POLLIN;
 
+	if (p->lookup) {
+		peer_end_lookup(p);
+		return;
+	}
 	p->rc = fault_set(&p->fault, RC_AGAIN,
 	    shakes ? "%s does not answer in TLS: is that its TLS port?"
 		   : "%s does not answer",
@@ -586,7 +615,7 @@ fan_end_overdue(struct fan *fan)
 static enum rc
 fan_await(struct fan *fan, instant until)
 {
-	const struct stream *one = &fan->peers[0].stream;
+	const struct peer *one = &fan->peers[0];
 	bool alone = fan->n == 1;
 
 	for (size_t i = 0; i < fan->n; i++) {
@@ -594,8 +623,8 @@ fan_await(struct fan *fan, instant until)
 			peer_watch(fan, &fan->peers[i]);
 		until = instant_first(until, peer_due(&fan->peers[i]));
 	}
-	if (fan->host->wait(fan->host, alone ? one->fd : fan->epoll,
-		alone ? one->wants : POLLIN, until) == WOKE_STOP)
+	if (fan->host->wait(fan->host, alone ? peer_fd(one) : fan->epoll,
+		alone && !one->lookup ? one->stream.wants : POLLIN, until) == WOKE_STOP)
 		return RC_STOP;
 	for (size_t i = 0; i < fan->n; i++)
 		peer_step(fan, &fan->peers[i]);
@@ -606,16 +635,13 @@ fan_await(struct fan *fan, instant until)
 enum rc
 fan_hear(struct fan *fan, instant until, bool (*enough)(void *ctx))
 {
-	enum rc rc = fan_connect(fan, until);
+	enum rc rc = RC_OK;
 
-	for (size_t i = 0; rc == RC_OK && i < fan->n; i++)
+	for (size_t i = 0; i < fan->n; i++)
 		peer_step(fan, &fan->peers[i]);
 	while (rc == RC_OK && anyone_is_busy(fan) && !(enough && enough(fan->ctx)) &&
-	    instant_now() < until) {
-		rc = fan_connect(fan, until); /* those that have a second chance */
-		if (rc == RC_OK && anyone_is_busy(fan))
-			rc = fan_await(fan, until);
-	}
+	    instant_now() < until)
+		rc = fan_await(fan, until);
 	fan_end_overdue(fan);
 	return rc;
 }

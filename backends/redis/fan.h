@@ -13,7 +13,10 @@
  *  3. A connection that dies under the first question on it is not opened anew.  One that was
  *     open before may have died of idleness: the question gets a second chance.
  *  4. A host's addresses are tried in turn, each with its share of the time.  Its name is
- *     resolved for each connection, since it may lead elsewhere by then.
+ *     resolved for each connection, since it may lead elsewhere by then.  One of several
+ *     servers is reached where it was before if the resolver fails or takes half of the time:
+ *     a hold is not to be lost with the resolver alone.  (A server that is alone is not, since
+ *     its name may be moved to another one that is to have the locks.)
  *
  * hiredis formats the commands and builds the replies; its own I/O can neither keep a deadline
  * nor is it safe from SIGPIPE, so the bytes go through net.h.
@@ -27,6 +30,8 @@
 #include "address.h"
 #include "backends/common/net.h"
 #include "resp.h"
+
+#include <netinet/in.h>
 
 enum peer_state {
 	PEER_IDLE,       /* nothing is asked of it */
@@ -42,8 +47,10 @@ struct peer {
 	const struct resp_bounds *bounds; /* from the next connection on */
 	const struct address *address;    /* who we are there */
 	const struct endpoint *at;
+	bool alone; /* in its fan */
 	enum peer_state state;
-	struct inbox inbox; /* of the stream */
+	struct sockaddr_in6 last; /* where it was reached; family 0: nowhere, or alone */
+	struct inbox inbox;       /* of the stream */
 	/* The question; and what is to be sent on this connection. */
 	char *command, *out;
 	size_t length, to_send, sent;

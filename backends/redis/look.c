@@ -437,7 +437,7 @@ look_server(struct view *v, const struct endpoint *node)
 	return rc;
 }
 
-/* Pages are larger than what is said to a claim. */
+/* Pages are larger than what is said to a claim, for which the connection has no room. */
 enum rc
 look_each(struct store *s, const struct look *look, struct fault *f)
 {
@@ -451,8 +451,10 @@ look_each(struct store *s, const struct look *look, struct fault *f)
 	size_t n;
 	enum rc rc;
 
-	route_close(&r->route);
-	r->route.server.peer.bounds = &resp_pages;
+	if (r->route.server.peer.bounds != &resp_pages) {
+		route_close(&r->route);
+		r->route.server.peer.bounds = &resp_pages;
+	}
 	if (look->key)
 		return look_lock(&v, look->key);
 	if (r->store.address.form != FORM_CLUSTER)

@@ -270,7 +270,7 @@ votes_all(struct view *v)
 	    v->quorum->n - scanned, v->quorum->n, v->quorum->n - v->quorum->need);
 }
 
-/* Pages are larger than what is said to a claim. */
+/* As look_each(). */
 enum rc
 redlock_each(struct store *s, const struct look *look, struct fault *f)
 {
@@ -278,10 +278,11 @@ redlock_each(struct store *s, const struct look *look, struct fault *f)
 	struct view v = {
 	    .quorum = &r->quorum, .bare = redlock_is_bare(r), .look = look, .fault = f};
 
-	for (size_t i = 0; i < r->quorum.n; i++) {
-		fan_close(&r->quorum.peers[i]);
-		r->quorum.peers[i].bounds = &resp_pages;
-	}
+	for (size_t i = 0; i < r->quorum.n; i++)
+		if (r->quorum.peers[i].bounds != &resp_pages) {
+			fan_close(&r->quorum.peers[i]);
+			r->quorum.peers[i].bounds = &resp_pages;
+		}
 	return look->key ? votes_lock(&v, look->key) : votes_all(&v);
 }
 

@@ -85,6 +85,8 @@ sentinel_hear(void *ctx, size_t i, int number, redisReply **reply)
 	struct sentinels *s = ctx;
 	const char *name, *value;
 
+	if (number < 0)
+		return HEARD_MORE;
 	if (number == 0)
 		return read_master(s, i, *reply);
 	for (size_t n = 0; n + 1 < (*reply)->elements; n += 2)

@@ -111,10 +111,35 @@ health_risks(redisReply *const answers[HEALTH_ANSWERS], char *out, size_t size)
 static void
 server_forget_replies(struct server *s)
 {
-	for (size_t i = 0; i < sizeof s->replies / sizeof *s->replies; i++) {
+	for (size_t i = 0; i < REPLIES_ALL; i++) {
 		freeReplyObject(s->replies[i]);
 		s->replies[i] = NULL;
 	}
+	freeReplyObject(s->early);
+	s->early = NULL;
+}
+
+/*
+ * PING is answered first, then ASKING.  A server that is full says so on a new connection and
+ * closes it, which looks like an answer to PING.  That we may not PING says nothing of the
+ * question.
+ */
+static enum heard
+server_hear_before(struct server *s, bool asking, redisReply **reply)
+{
+	struct peer *p = &s->peer;
+
+	if ((*reply)->type != REDIS_REPLY_ERROR)
+		return HEARD_MORE;
+	if (asking) {
+		p->rc = server_refused(s, (*reply)->str, &p->fault);
+		return HEARD_WRONG;
+	}
+	if (!p->reused && !resp_says((*reply)->str, "NOPERM")) {
+		s->early = *reply;
+		*reply = NULL;
+	}
+	return HEARD_MORE;
 }
 
 /* On a connection that is opened anew, all of it comes anew. */
@@ -127,10 +152,12 @@ server_hear(void *ctx, size_t peer, int number, redisReply **reply)
 	       all = behind + (s->inspects && !p->repeated ? HEALTH_ANSWERS : 0);
 
 	(void)peer;
+	if (number < 0)
+		return HEARD_MORE;
 	if (i == 0)
 		server_forget_replies(s);
 	if (i < s->before)
-		return HEARD_MORE;
+		return server_hear_before(s, i == s->question->ping_first, reply);
 	if (i >= behind && !health_is_answer(*reply)) {
 		p->rc = fault_set(&p->fault, RC_PROTOCOL,
 		    "%s gave two answers to one question", s->where);
@@ -188,6 +215,18 @@ server_say(struct server *s, const struct question *q, instant until)
 
 /* ---- one question, one answer ---- */
 
+/* Has it closed the connection with a last word?  That is the answer. */
+static bool
+server_has_ended(struct server *s, instant until)
+{
+	if (!s->early || s->replies[0] || s->peer.rc != RC_AGAIN ||
+	    instant_now() >= until)
+		return false;
+	s->replies[0] = s->early;
+	s->early = NULL;
+	return true;
+}
+
 /* Several become one array, or the first error of them. */
 static redisReply *
 server_take_replies(struct server *s)
@@ -233,7 +272,8 @@ server_ask(struct server *s, const struct question *q, instant until, redisReply
 	if (peer_is_busy(p))
 		server_close(s);
 	s->inspected |= s->inspects && p->told;
-	if (rc == RC_OK && (!server_is_answered(s) || p->rc == RC_PROTOCOL)) {
+	if (rc == RC_OK && !server_has_ended(s, until) &&
+	    (!server_is_answered(s) || p->rc == RC_PROTOCOL)) {
 		rc = p->rc == RC_OK ? RC_AGAIN : p->rc;
 		*f = p->fault;
 	}
@@ -246,7 +286,7 @@ server_ask(struct server *s, const struct question *q, instant until, redisReply
 		*reply = server_take_replies(s);
 		rc = *reply ? RC_OK : fault_set(f, RC_SYSTEM, "out of memory");
 	}
-	s->acknowledged = rc == RC_OK && q->replicas > 0 &&
+	s->acknowledged = rc == RC_OK && q->replicas > 0 && server_is_answered(s) &&
 		s->replies[s->own - 1]->type == REDIS_REPLY_INTEGER
 	    ? s->replies[s->own - 1]->integer
 	    : -1;

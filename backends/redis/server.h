@@ -12,7 +12,12 @@
 
 #include "fan.h"
 
-enum { REPLIES_MOST = 8, HEALTH_ANSWERS = 3, HEALTH_BYTES = 320 };
+enum {
+	REPLIES_MOST = 8,
+	HEALTH_ANSWERS = 3,
+	REPLIES_ALL = REPLIES_MOST + 1 + HEALTH_ANSWERS,
+	HEALTH_BYTES = 320,
+};
 
 /*
  * Says in what ways a server may lose locks, as the rest of a sentence ("it evicts keys ...
@@ -61,7 +66,8 @@ struct server {
 	const struct question *question;
 	size_t before, own; /* answers in front of its own; of its own, with WAIT's */
 	bool inspects;
-	redisReply *replies[REPLIES_MOST + 1 + HEALTH_ANSWERS];
+	redisReply *replies[REPLIES_ALL];
+	redisReply *early; /* an error in front of them; NULL: none */
 	/* Of the question that was answered last, with `replicas`: how many did; -1 */
 	int64_t acknowledged;
 };
@@ -76,7 +82,8 @@ void server_go(struct server *, const struct endpoint *to);
  * Sends a question and reads the answer: the one that is due and nothing behind it.
  *
  * RC_OK: *reply is the caller's (freeReplyObject() it); it may be an error reply.  To several
- * commands it is an array of their replies, or the first of these that is an error.
+ * commands it is an array of their replies, or the first of these that is an error.  What a
+ * server says before it closes the connection is its answer, too.
  * Otherwise it is NULL, and the connection is closed: see net.h; RC_DENIED, RC_CONFIG
  * and others of peer_refuses(): the login did not succeed.
  */

@@ -45,6 +45,7 @@ write_commands(const words *commands, size_t n)
 	char *text = NULL;
 	size_t size;
 	FILE *out = open_memstream(&text, &size);
+	bool bad;
 
 	for (size_t i = 0; out && i < n; i++) {
 		const char *const *word = commands[i];
@@ -56,7 +57,8 @@ write_commands(const words *commands, size_t n)
 		for (; *word; word++)
 			fprintf(out, "$%zu\r\n%s\r\n", strlen(*word), *word);
 	}
-	if (!out || fclose(out) == 0)
+	bad = !out || ferror(out);
+	if (out && fclose(out) == 0 && !bad)
 		return text;
 	free(text);
 	return NULL;

@@ -199,13 +199,14 @@ nodes_are_tried_in_turn(void **state)
 	route_free(&r);
 }
 
-/* A server of one connection, which answers as soon as it is waited for. */
+/* A server of one connection, which answers as soon as it is waited for, and may close then. */
 static int listener, taken = -1;
+static const char *answer = "+OK\r\n";
+static bool closes;
 
 static enum woke
 serve(struct host *host, int fd, short events, instant until)
 {
-	static const char answer[] = "+OK\r\n";
 	struct pollfd comes = {listener, POLLIN, 0}, p = {fd, events, 0};
 	int64_t ms = ns_to_ms(until - instant_now()) + 1;
 
@@ -213,6 +214,8 @@ serve(struct host *host, int fd, short events, instant until)
 	if (taken < 0 && poll(&comes, 1, 0) > 0) {
 		taken = accept(listener, NULL, NULL);
 		assert_int_equal(write(taken, answer, strlen(answer)), strlen(answer));
+		if (closes)
+			close(taken);
 	}
 	return poll(&p, 1, ms > 0 ? (int)ms : 0) > 0 ? WOKE_READY : WOKE_TIMEOUT;
 }
@@ -268,6 +271,67 @@ one_connection(void **state)
 	close(listener);
 }
 
+/*
+ * A server that is full says so and closes: that answers the question, not the PING in front of it,
+ * and nobody has heard the question.  What it answers to ASKING is no answer to what follows.
+ */
+static void
+what_comes_in_front(void **state)
+{
+	static const struct {
+		const char *answer;
+		bool asking, closes;
+		enum rc rc;
+		const char *says; /* the answer, or why there is none */
+	} rows[] = {
+	    {"+PONG\r\n:1\r\n", false, false, RC_OK, NULL},
+	    {"-MISCONF x\r\n:1\r\n", false, false, RC_OK, NULL},
+	    {"-NOPERM x\r\n-ERR y\r\n", false, false, RC_OK, "ERR y"},
+	    {"-ERR max number of clients reached\r\n", false, true, RC_OK, "max number"},
+	    {"-DENIED x\r\n", false, true, RC_OK, "DENIED"},
+	    {"-NOPERM x\r\n", false, true, RC_AGAIN, "closed the connection"},
+	    {"+PONG\r\n", false, true, RC_AGAIN, "closed the connection"},
+	    {"+PONG\r\n+OK\r\n:1\r\n", true, false, RC_OK, NULL},
+	    {"+PONG\r\n-NOPERM x\r\n-MOVED 1 h:1\r\n", true, false, RC_DENIED, "NOPERM"},
+	};
+	struct host host = {.wait = serve, .alert = -1};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct question q = {.command = "*1\r\n$4\r\nTIME\r\n",
+		    .ping_first = true,
+		    .asking = rows[i].asking};
+		instant until = instant_now() + 10 * NS_PER_S;
+		struct route r = {.n = 0};
+		redisReply *reply;
+		struct address a;
+		struct fault f;
+		char url[64];
+		int port;
+
+		answer = rows[i].answer;
+		closes = rows[i].closes;
+		taken = -1;
+		listener = listen_on_loopback(&port);
+		snprintf(url, sizeof url, "redis://127.0.0.1:%d", port);
+		assert_int_equal(address_parse(&a, url, &f), RC_OK);
+		route_init(&r, &host, &a, NULL);
+		assert_int_equal(route_ask(&r, &q, until, &reply, &f), rows[i].rc);
+		assert_int_equal(r.repeated, rows[i].rc == RC_AGAIN);
+		if (rows[i].rc != RC_OK)
+			assert_non_null(strstr(f.text, rows[i].says));
+		else if (rows[i].says)
+			assert_non_null(strstr(reply->str, rows[i].says));
+		else
+			assert_int_equal(reply->integer, 1);
+		freeReplyObject(reply);
+		route_free(&r);
+		if (!closes)
+			close(taken);
+		close(listener);
+	}
+}
+
 int
 main(void)
 {
@@ -279,6 +343,7 @@ main(void)
 	    cmocka_unit_test(the_longest_names_fit),
 	    cmocka_unit_test(nodes_are_tried_in_turn),
 	    cmocka_unit_test(one_connection),
+	    cmocka_unit_test(what_comes_in_front),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,7 +17,7 @@ import pytest
 from hostile import array
 from proxy import DOWN, UP
 from redlock import DURABLE, FORGETFUL, RUN, compile_clock, seconds_of
-from support import DLOCK, PATIENCE, At, boottime, rules_of, size, spent, wait_for
+from support import DLOCK, PATIENCE, At, boottime, compile_shim, rules_of, size, spent, wait_for
 from witness import check_seen, compile_witness, read_seen
 
 ONCE = ("-n", "-k", "job", "--", "true")
@@ -312,6 +312,78 @@ def test_a_slow_master_is_asked_on_one_connection(dlock, masters, make_proxy):
         assert run(dlock, masters.at(m2=proxy.port), "-w", "3s", "-k", "job", "--", "true").status == 75
         assert calls(masters[2], "evalsha") + calls(masters[2], "eval") > 5
         assert c.info("stats")["total_connections_received"] - before <= 3
+
+
+# Names "m0" to "m9" are this machine's, but for those in $LOST: they fail, or (after a "?") hang.
+NAMES = r"""
+    #define _GNU_SOURCE
+    #include <dlfcn.h>
+    #include <netdb.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <unistd.h>
+
+    int getaddrinfo(const char *name, const char *port, const struct addrinfo *how, struct addrinfo **ret)
+    {
+        int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **) = dlsym(RTLD_NEXT, "getaddrinfo");
+        char lost[100] = "", *at;
+        FILE *f = fopen(getenv("LOST"), "r");
+
+        if (f) {
+            fgets(lost, sizeof lost, f);
+            fclose(f);
+        }
+        if (!name || *name != 'm')
+            return real(name, port, how, ret);
+        at = strstr(lost, name);
+        if (at && at > lost && at[-1] == '?')
+            sleep(100);
+        return at ? EAI_AGAIN : real("127.0.0.1", port, how, ret);
+    }
+"""
+
+
+@pytest.fixture
+def lost(tmp_path, dlock):
+    """The names that the resolver no longer knows."""
+    file = tmp_path / "lost"
+    dlock.env.update(LD_PRELOAD=compile_shim(tmp_path, "names", NAMES), LOST=str(file))
+    return file
+
+
+@pytest.mark.parametrize("names", ["m0 m1 m2", "?m0 ?m1 ?m2"], ids=["fails", "hangs"])
+def test_a_hold_outlives_the_resolver(dlock, masters, make_proxy, lost, names):
+    """Connections that end are opened anew to where the masters were."""
+    proxies = [make_proxy(s.port) for s in masters.all]
+    at = At("redlock://" + ",".join(f"m{i}:{p.port}" for i, p in enumerate(proxies)))
+    holder = dlock.hold(at, "job", "-v", "-t", "6s")
+    lost.write_text(names)
+    for proxy in proxies:
+        proxy.reset()
+    before = holder.stderr().count("renew: ok")
+    wait_for(lambda: holder.stderr().count("renew: ok") > before + 3 or holder.poll() is not None, what="renewals")
+    assert holder.finish().status == 0
+    votes_until_none(masters)
+
+
+def test_a_name_that_is_not_resolved_holds_up_no_other_master(dlock, masters, lost):
+    lost.write_text("?m1")
+    at = At("redlock://" + ",".join(f"m{i}:{s.port}" for i, s in enumerate(masters.all)))
+    began = boottime()
+    assert run(dlock, at, *ONCE).status == 0
+    assert spent(began) < 1.5  # a round may take 2 s
+
+
+def test_looks_keep_their_connections(dlock, masters):
+    looks = dlock.start("ls", *masters.at().words, "--watch=100ms")
+    wait_for(lambda: calls(masters[0], "evalsha_ro") > 2, what="looks")
+    with masters[0].client() as c:
+        before, asked = c.info("stats")["total_connections_received"], calls(masters[0], "evalsha_ro")
+        wait_for(lambda: c.info("commandstats")["cmdstat_evalsha_ro"]["calls"] > asked + 5, what="more looks")
+        assert c.info("stats")["total_connections_received"] == before + 1  # ours
+    looks.signal(signal.SIGINT)
+    looks.wait()
 
 
 def test_released_where_no_answer_came(dlock, masters):

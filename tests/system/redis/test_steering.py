@@ -151,6 +151,20 @@ def test_the_last_run_is_told_with_a_key(dlock, own_redis):
     assert each(own_redis) == []
 
 
+def test_looks_keep_their_connection(dlock, own_redis):
+    def looked():
+        return c.info("commandstats").get("cmdstat_evalsha_ro", {"calls": 0})["calls"]
+
+    with own_redis.client() as c:
+        looks = dlock.start("ls", "-u", own_redis.url, "--watch=100ms")
+        wait_for(lambda: looked() > 2, what="looks")
+        before, asked = c.info("stats")["total_connections_received"], looked()
+        wait_for(lambda: looked() > asked + 5, what="more looks")
+        assert c.info("stats")["total_connections_received"] == before
+    looks.signal(signal.SIGINT)
+    looks.wait()
+
+
 def test_a_look_changes_nothing_not_even_what_has_run_out(dlock, own_redis):
     at = At(own_redis.url)
     dlock.hold(at, "held", "-t", "120s")
