@@ -83,6 +83,12 @@ def test_a_dialect_that_does_not_exist(dlock, name):
     assert done.status == 64 and f"'{name}'" in done.stderr and all(d in done.stderr for d in ("native", *DIALECTS))
 
 
+def test_who_forgets_the_dialect_is_not_excluded(dlock, own_redis, dialect):
+    hold = dlock.hold(dialect, "job", *options_of(dialect))
+    assert dlock.run("run", "-n", "-u", own_redis.url, "-k", "job", "--", "true").status == 0
+    assert hold.finish().status == 0
+
+
 def test_native_is_what_it_is_without(dlock, own_redis, client):
     assert dlock.run("run", "-u", own_redis.url, "-O", "dialect=native", "-k", "job", "--", "true").status == 0
     assert client.keys("*") == ["dlock:{job}:i"]
@@ -804,24 +810,3 @@ def test_a_redisson_that_died_in_line_is_put_out_in_its_time(dlock, fair, client
     waiter = dlock.contend(fair, "job").queued(2)
     waiter.event("started", timeout=10)
     assert waiter.finish().status == 0
-
-
-# ---- rights ----
-
-
-RIGHTS = ("~job", "~dlock:*", "~redisson_*", "&redisson_*", "~{*}:*", "+@all", "-@dangerous", "+info", "+config|get")
-
-
-def test_the_rights_of_the_manual_suffice(dlock, dialect, client):
-    client.acl_setuser("dlock", enabled=True, passwords=["+secret"])
-    client.execute_command("ACL", "SETUSER", "dlock", *RIGHTS)
-    place = At(dialect.server.url.replace("//", "//dlock:secret@"))
-    place.words += ["-O", f"dialect={dialect.name}"]
-    place.counted = dialect.name == "redisson-fair"
-    hold = dlock.hold(place, "job", *options_of(dialect), *LEASE)
-    waiter = dlock.contend(place, "job", *options_of(dialect)).queued(1)
-    assert look(dlock, place)["state"] == "held"
-    time.sleep(1.5)
-    assert hold.finish().status == 0
-    assert waiter.held().finish().status == 0
-    assert client.acl_log() == []
