@@ -54,6 +54,30 @@ def test_the_rights_of_each_role_suffice(dlock, own_redis, dialect, key):
         hold.destroy()
 
 
+def test_what_redissons_dialects_need_in_a_cluster(dlock, redis_cluster):
+    """A waiter listens, and a release tells, also where the slot is."""
+    owner = redis_cluster.owner(KEY)
+    for more, missing in (([], {"ssubscribe", "spublish"}), (["+ssubscribe", "+spublish"], set())):
+        for node in redis_cluster.nodes:
+            with node.client() as c:
+                c.script_flush()
+                c.acl_log_reset()
+                c.execute_command("ACL", "SETUSER", "some", "reset", "on", ">any", *rules("redisson", "dlock"), *more)
+        place = At(redis_cluster.url.replace("//", "//some:any@"))
+        place.words += ["-O", "dialect=redisson"]
+        hold = dlock.hold(place, KEY)
+        waiter = dlock.contend(place, KEY).queued()
+        assert hold.finish().status == 0 and waiter.held().finish().status == 0
+        refused = set()
+        for node in redis_cluster.nodes:
+            with node.client() as c:
+                refused |= denied(c)
+        assert refused == missing, owner
+    for node in redis_cluster.nodes:
+        with node.client() as c:
+            c.acl_deluser("some")
+
+
 class Scenes:
     """All that this user might do, beside others who may do everything."""
 

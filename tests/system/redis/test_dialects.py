@@ -362,6 +362,23 @@ def test_without_scripts_nobody_overlaps(dlock, unscripted, tmp_path):
     assert len({d.stdout for d in done}) == 12
 
 
+def test_a_look_without_scripts_needs_those_that_only_read(dlock, make_redis, unscripted):
+    none = make_redis(*(w for name in ("EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO") for w in ("--rename-command", name, "")))
+    for server, statuses in ((unscripted, ({1}, {0})), (none, ({77, 78}, {77, 78}))):
+        words = Dialect(server, "string").words
+        assert [dlock.run(what, *words, *key).status in good for what, key, good in zip(("status", "ls"), (("job",), ()), statuses)] \
+            == [True, True]
+
+
+def test_a_break_needs_scripts_and_so_do_replicas(dlock, unscripted):
+    place = Dialect(unscripted, "string")
+    hold = dlock.hold(place, "job")
+    for done in (dlock.run("break", *place.words, "-y", "--force", "job"),
+                 dlock.run("run", *place.words, "-n", "-O", "wait-replicas=1", "-k", "other", "--", "true")):
+        assert done.status in (77, 78) and done.stderr.count("\n") == 1, done
+    assert hold.finish().status == 0
+
+
 def test_other_dialects_say_that_they_need_scripts(dlock, unscripted):
     done = run(dlock, Dialect(unscripted, "redisson"))
     assert done.status in (77, 78) and done.stderr.count("\n") == 1
