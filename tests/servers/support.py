@@ -113,10 +113,12 @@ def spent(began):
 # ---- what the manuals say ----
 
 
-def rules_of(user, page="dlock-redis.7"):
-    """What a manual grants to this user of redis, as an administrator pastes it."""
+def rules_of(user, page="dlock-redis.7", below=""):
+    """What a manual grants to this user of redis, as an administrator pastes it; below that heading."""
     with open(os.path.join(ROOT, "man", page), encoding="utf-8") as f:
-        typed = re.search(rf"^redis-cli ACL SETUSER {user} on '>password' (.*?)^\.Ed", f.read(), re.M | re.S)[1]
+        text = f.read()
+    typed = re.compile(rf"^redis-cli ACL SETUSER {user} on '>password' (.*?)^\.Ed", re.M | re.S)
+    typed = typed.search(text, text.index(f".Ss {below}") if below else 0)[1]
     return shlex.split(typed.replace("\\e\n", " "))
 
 

@@ -12,6 +12,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+import sys
 
 import pytest
 
@@ -26,7 +27,8 @@ GROUPS = {"man/dlock.1": ["run"], "man/dlock-status.1": ["status", "ls", "wait"]
           "man/dlock-break.1": ["break", "freeze", "thaw"], "man/dlock.conf.5": ["config"]}
 # A page for each backend, and two more for redis, all with one outline.
 PAGES = {name: f"man/dlock-{name}.7" for name in ("file", "redis", "zk", "pg", "mysql", "memcached")}
-OUTLINED = [*PAGES.values(), "man/dlock-redis-dialects.7", "man/dlock-redlock.7"]
+DIALECTS, REDLOCK = "man/dlock-redis-dialects.7", "man/dlock-redlock.7"
+OUTLINED = [*PAGES.values(), DIALECTS, REDLOCK]
 OUTLINE = ["NAME", "DESCRIPTION", "QUICK START", "SETTING UP", "SETTINGS", "WHAT IT PROMISES", "WHAT BREAKS IT",
            "TOGETHER WITH OTHER PROGRAMS", "INTERNALS", "SEE ALSO"]
 MANUALS = [*GROUPS, BACKENDS, *OUTLINED, RECIPES, EVENTS, TROUBLE]
@@ -578,13 +580,14 @@ def assert_answers(done, answers):
 
 @pytest.mark.parametrize("name, server", [(README, "redis-server"), (PAGES["redis"], "redis-server"), (PAGES["zk"], "ZooKeeperServerMain"),
                                           (PAGES["memcached"], "memcached -u"), (PAGES["pg"], "pg_ctl"),
-                                          (PAGES["mysql"], "mariadbd --")])
+                                          (PAGES["mysql"], "mariadbd --"), (DIALECTS, "redis-server"), (REDLOCK, "redis-server")])
 def test_the_first_steps_with_a_server_lead_somewhere(name, server):
     """As written, but with a port and a directory of our own, and no longer than the server takes to come up."""
     commands, answers = example(server, name)
     place = pathlib.Path(make_directory("dlock-readme-"))
     script = "\n".join(commands).replace("/tmp/", f"{place}/").replace("/usr/lib/postgresql/15/bin", bindir())
-    script = re.sub(r"\b700[0-3]\b", str(free_port()), script)
+    ports = {port: str(free_port()) for port in ("7000", "7001", "7002", "7003")}
+    script = re.sub(r"\b700[0-3]\b", lambda m: ports[m[0]], script)
     script, waits = re.subn(r"^sleep 3\b", "until dlock run -k up -w 1s -- true 2>>log; do sleep 0.1; done", script,
                             flags=re.M)
     assert waits == (server == "ZooKeeperServerMain")
@@ -592,6 +595,14 @@ def test_the_first_steps_with_a_server_lead_somewhere(name, server):
         assert_answers(tried([script], place, **account()), answers)
     finally:
         shutil.rmtree(place)
+
+
+def test_dlock_waits_for_redis_py_as_the_manual_shows(make_redis, tmp_path):
+    commands, answers = example("redis.Redis(port=7000)", DIALECTS)
+    port = str(make_redis().port)
+    script = "\n".join(commands).replace("7000", port).replace("python3", sys.executable)
+    script = script.replace("sleep 2\n", f"until redis-cli -p {port} exists app:nightly | grep -q 1; do sleep 0.1; done; sleep 2\n")
+    assert_answers(tried([script], tmp_path), answers)
 
 
 @pytest.mark.parametrize("marker, name", [("-k backup --why", PAGES["file"]), ("-k hung", PAGES["file"]),

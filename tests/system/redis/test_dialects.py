@@ -83,6 +83,12 @@ def test_a_dialect_that_does_not_exist(dlock, name):
     assert done.status == 64 and f"'{name}'" in done.stderr and all(d in done.stderr for d in ("native", *DIALECTS))
 
 
+def test_who_forgets_the_dialect_is_not_excluded(dlock, own_redis, dialect):
+    hold = dlock.hold(dialect, "job", *options_of(dialect))
+    assert dlock.run("run", "-n", "-u", own_redis.url, "-k", "job", "--", "true").status == 0
+    assert hold.finish().status == 0
+
+
 def test_native_is_what_it_is_without(dlock, own_redis, client):
     assert dlock.run("run", "-u", own_redis.url, "-O", "dialect=native", "-k", "job", "--", "true").status == 0
     assert client.keys("*") == ["dlock:{job}:i"]
@@ -354,6 +360,23 @@ def test_without_scripts_nobody_overlaps(dlock, unscripted, tmp_path):
     done = [s.wait() for s in all_]
     assert [d.status for d in done] == [0] * 12
     assert len({d.stdout for d in done}) == 12
+
+
+def test_a_look_without_scripts_needs_those_that_only_read(dlock, make_redis, unscripted):
+    none = make_redis(*(w for name in ("EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO") for w in ("--rename-command", name, "")))
+    for server, statuses in ((unscripted, ({1}, {0})), (none, ({77, 78}, {77, 78}))):
+        words = Dialect(server, "string").words
+        assert [dlock.run(what, *words, *key).status in good for what, key, good in zip(("status", "ls"), (("job",), ()), statuses)] \
+            == [True, True]
+
+
+def test_a_break_needs_scripts_and_so_do_replicas(dlock, unscripted):
+    place = Dialect(unscripted, "string")
+    hold = dlock.hold(place, "job")
+    for done in (dlock.run("break", *place.words, "-y", "--force", "job"),
+                 dlock.run("run", *place.words, "-n", "-O", "wait-replicas=1", "-k", "other", "--", "true")):
+        assert done.status in (77, 78) and done.stderr.count("\n") == 1, done
+    assert hold.finish().status == 0
 
 
 def test_other_dialects_say_that_they_need_scripts(dlock, unscripted):
@@ -804,24 +827,3 @@ def test_a_redisson_that_died_in_line_is_put_out_in_its_time(dlock, fair, client
     waiter = dlock.contend(fair, "job").queued(2)
     waiter.event("started", timeout=10)
     assert waiter.finish().status == 0
-
-
-# ---- rights ----
-
-
-RIGHTS = ("~job", "~dlock:*", "~redisson_*", "&redisson_*", "~{*}:*", "+@all", "-@dangerous", "+info", "+config|get")
-
-
-def test_the_rights_of_the_manual_suffice(dlock, dialect, client):
-    client.acl_setuser("dlock", enabled=True, passwords=["+secret"])
-    client.execute_command("ACL", "SETUSER", "dlock", *RIGHTS)
-    place = At(dialect.server.url.replace("//", "//dlock:secret@"))
-    place.words += ["-O", f"dialect={dialect.name}"]
-    place.counted = dialect.name == "redisson-fair"
-    hold = dlock.hold(place, "job", *options_of(dialect), *LEASE)
-    waiter = dlock.contend(place, "job", *options_of(dialect)).queued(1)
-    assert look(dlock, place)["state"] == "held"
-    time.sleep(1.5)
-    assert hold.finish().status == 0
-    assert waiter.held().finish().status == 0
-    assert client.acl_log() == []

@@ -620,6 +620,54 @@ def test_permissions_that_do(dlock, masters):
     assert waiter.wait().status == 79
 
 
+def user_of(masters, *rules):
+    for server in masters.all:
+        with server.client() as c:
+            c.script_flush()  # so that an answer does not depend on what was asked before
+            c.execute_command("ACL", "SETUSER", "some", "reset", "on", ">any", *rules)
+    return At(masters.url.replace("//", "//some:any@"))
+
+
+@pytest.mark.parametrize("user", ["dlock", "watcher", "oncall"])
+def test_no_right_of_the_manual_is_too_much(dlock, masters, user):
+    """Who has none of these commands is granted those that a master refuses, one by one: in the end they are all."""
+    granted = rules_of(user, "dlock-redlock.7")
+    keys, given, more = [r for r in granted if r[0] != "+"], {"+select"}, True  # for another database
+    while more:
+        for server in masters.all:
+            with server.client() as c:
+                c.flushall()
+                c.acl_log_reset()
+        place = user_of(masters, *keys, *given)
+        run(dlock, place, "-t", "3s", "-n", "-k", "job", "--", "sleep", "1.5")
+        for server in masters.all:
+            server.client().flushall()
+        holder = dlock.start("run", "-u", masters.url, "-k", "job", "-t", "9s", "--", "sleep", "1000").held()
+        run(dlock, place, "-k", "job", "-w", "300ms", "--", "true")
+        for words in (("status", "job"), ("ls",), ("wait", "-w", "100ms", "job"), ("break", "-y", "-w", "0", "job"),
+                      ("break", "-y", "--force", "job")):
+            for server in masters.all:
+                server.client().script_flush()
+            dlock.run(words[0], *place.words, *words[1:])
+        holder.destroy()
+        refused = {f"+{entry['object']}" for server in masters.all for entry in server.client().acl_log()}
+        more = (refused & {*granted}) - given
+        given |= more
+    assert given == {*granted} - {*keys}
+
+
+def test_rights_to_a_key_of_other_clients(dlock, masters):
+    """Those of the manual, and the key itself."""
+    for more, status in (((), 77), (("~app:*",), 0)):
+        place = user_of(masters, *rules_of("oncall", "dlock-redlock.7"), *more)
+        place.words += ["-O", "dialect=string"]
+        done = run(dlock, place, "-n", "-k", "app:nightly", "--", DLOCK, "status", *place.words, "app:nightly")
+        assert done.status == status, done
+    holder = dlock.hold(place, "app:nightly", "-t", "6s")
+    assert dlock.run("break", *place.words, "-y", "--force", "app:nightly").status == 0
+    assert holder.wait().status == 79
+
+
 def test_a_vote_that_is_gone_is_not_a_master_that_does_not_answer(dlock, masters):
     """One is silent and one has lost the key: neither alone would matter."""
     holder = dlock.hold(At(masters.url), "job", *LEASE)

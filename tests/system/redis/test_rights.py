@@ -3,7 +3,7 @@
 
 import pytest
 
-from support import At, rules_of
+from support import At, rules_of, wait_for
 
 LOCKS, LOOKS, STEERS = rules_of("dlock"), rules_of("watcher"), rules_of("oncall")
 RUN = ("run", "-n", "-k", "job", "--", "true")
@@ -125,3 +125,87 @@ def test_who_may_not_read_a_key_is_told_so(dlock, at):
     dlock.run("freeze", *at("~dlock:*", "&dlock:*", "+@all").words, "-k", "job")
     done = do(dlock, at(*(r for r in LOOKS if "~" not in r)), LOOK[1])
     assert done.status == 77 and "%R~dlock:*" in done.stderr, done
+
+
+# ---- the rights of special cases ----
+
+
+def team(rules):
+    """Those of a user who has keys that begin with billing/."""
+    return [rule.replace("dlock:*", "dlock:{billing%2F*") for rule in rules]
+
+
+def test_a_team_has_its_own_keys_and_no_others(dlock, at):
+    everything = at("~*", "&*", "+@all")
+    dlock.hold(everything, "shipping/x")
+    dlock.hold(everything, "billing/x")
+    place = at(*team(STEERS))
+    assert do(dlock, place, ("run", "-n", "-k", "billing/y", "--", "true")).status == 0
+    for key, looks, steers in (("billing/x", 0, 0), ("shipping/x", 77, 77)):
+        assert do(dlock, place, ("run", "-n", "-k", key, "--", "true")).status == {0: 75}.get(looks, 77)
+        assert do(dlock, place, ("status", key)).status == looks
+        assert do(dlock, place, ("break", "-y", "--force", key)).status == steers
+        assert do(dlock, place, ("freeze", key)).status == steers
+    listed = do(dlock, place, ("ls",))
+    assert listed.status == 77 and "shipping" not in listed.stdout
+    assert do(dlock, at(*team(STEERS), "%R~dlock:*"), ("ls",)).status == 0
+    assert do(dlock, at(*team(STEERS), "%R~dlock:*"), ("break", "-y", "--force", "shipping/x")).status == 77
+
+
+@pytest.mark.parametrize("more, status", [([], 69), (["+wait"], 0)], ids=str)
+def test_who_waits_for_replicas_needs_a_right(dlock, make_redis, more, status):
+    server = make_redis()
+    replica = make_redis("--replicaof", f"127.0.0.1 {server.port}", "--repl-diskless-sync-delay", "0")
+    with server.client() as c, replica.client() as r:
+        c.execute_command("ACL", "SETUSER", "some", "on", ">any", *LOCKS, *more)
+        wait_for(lambda: r.info("replication")["master_link_status"] == "up", what="the replica")
+    words = ["-u", f"redis://some:any@127.0.0.1:{server.port}", "-O", "wait-replicas=1"]
+    assert dlock.run("run", "-n", *words, "-k", "job", "--", "true").status == status
+
+
+@pytest.fixture
+def user_of_the_cluster(redis_cluster):
+    """Makes one on each node."""
+
+    def make(*rules):
+        for node in redis_cluster.nodes:
+            with node.client() as c:
+                c.script_flush()
+                c.execute_command("ACL", "SETUSER", "some", "reset", "on", ">any", *rules)
+        return At(redis_cluster.url.replace("//", "//some:any@"))
+
+    yield make
+    for node in redis_cluster.nodes:
+        with node.client() as c:
+            c.acl_deluser("some")
+
+
+def test_who_lists_a_cluster_needs_a_right(dlock, user_of_the_cluster):
+    place = user_of_the_cluster(*LOOKS)
+    assert [do(dlock, place, words).status for words in LOOK] == [1, 77, 0]
+    assert [do(dlock, user_of_the_cluster(*LOOKS, "+cluster|slots"), words).status for words in LOOK] == [1, 0, 0]
+
+
+def test_who_waits_for_a_slot_that_moves_needs_a_right(dlock, redis_cluster, user_of_the_cluster):
+    key = "asked"
+    source = redis_cluster.owner(key)
+    to = next(m for m in redis_cluster.masters if m is not source)
+    redis_cluster.begin_move(key, to)  # what is not here is there
+    try:
+        run = ("run", "-n", "-k", key, "--", "true")
+        assert do(dlock, user_of_the_cluster(*LOCKS), run).status == 77
+        done = do(dlock, user_of_the_cluster(*LOCKS, "+asking"), run)
+        assert done.status == 69 and "TRYAGAIN" in done.stderr, done
+    finally:
+        for node in (source, to):
+            node.ask("SETSLOT", redis_cluster.slot(key), "STABLE")
+
+
+@pytest.mark.parametrize("more, tells", [("", False), (" +sentinel|master", True)], ids=["least", "told"])
+def test_the_rights_of_a_sentinels_user(dlock, make_forms, more, tells):
+    rules = f"reset on nopass -@all +sentinel|get-master-addr-by-name{more}"
+    forms = make_forms(n=1, down_after=30000)
+    with forms.sentinels[0].client() as c:
+        c.execute_command("ACL", "SETUSER", "default", *rules.split())
+    done = dlock.run("run", "-n", "-v", "-u", forms.url, "-k", "job", "--", "true")
+    assert (done.status, "a fail-over takes at least" in done.stderr) == (0, tells), done
