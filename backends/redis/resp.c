@@ -202,6 +202,7 @@ static const struct meaning {
     {"no password is set", RC_DENIED, RESP_KEEP, "it has no password: leave it out"},
     {"NOPERM", RC_DENIED, RESP_KEEP, right_to_lock},
     {"can't run this command", RC_DENIED, RESP_KEEP, right_to_lock},
+    {"ACL failure in script", RC_DENIED, RESP_KEEP, right_to_lock}, /* Redis 8, Valkey */
     {"can't access at least one of the keys", RC_DENIED, RESP_KEEP, right_to_lock},
     {"WRONGTYPE", RC_PROTOCOL, RESP_KEEP,
 	"something that is not dlock's stands under this key"},

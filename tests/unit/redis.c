@@ -275,6 +275,8 @@ errors_mean_what_the_user_can_do(void **state)
 	    {"ERR AUTH <password> called without any password configured for the default user.",
 		RC_DENIED},
 	    {"ERR Client sent AUTH, but no password is set", RC_DENIED},
+	    {"ERR ACL failure in script: User some has no permissions to run the 'time' command script: e7384405, on @user_script:56.",
+		RC_DENIED},
 	    {"NOPERM this user has no permissions to run the 'evalsha' command",
 		RC_DENIED},
 	    {"ERR Protocol error: unauthenticated multibulk length", RC_DENIED},
