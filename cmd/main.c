@@ -64,13 +64,14 @@ print_overview(void)
 	    "time, the others wait in line, and if the lock is lost, the command is stopped.\n");
 	for (size_t i = 0; cmds[i]; i++)
 		printf("  dlock %-8s %s\n", cmds[i]->name, cmds[i]->help);
-	puts("\n  dlock run -b file -k backup -- ./backup.sh\n"
-	     "  dlock run -u redis://10.0.0.5 -k deploy -- make deploy\n\n"
-	     "Options: dlock help run, or another subcommand.  What an administrator of\n"
-	     "PostgreSQL or MySQL may have to run: dlock help pg-schema, mysql-schema.\n"
-	     "Everything: man dlock, dlock-status, dlock-break, dlock-hold, dlock.conf,\n"
-	     "dlock-backends (and a page for each backend, such as dlock-redis), dlock-events,\n"
-	     "dlock-recipes (cron, CI, containers), dlock-troubleshooting (it is stuck).");
+	puts(
+	    "\n  dlock run -b file -k backup -- ./backup.sh\n"
+	    "  dlock run -u redis://10.0.0.5 -k deploy -- make deploy\n\n"
+	    "Options: dlock help run, or another subcommand.  What an administrator of\n"
+	    "PostgreSQL or MySQL may have to run: dlock help pg-schema, mysql-schema.\n"
+	    "Everything: man dlock, dlock-status, dlock-break, dlock-hold, dlock.conf,\n"
+	    "dlock-backends (and a page for each backend, such as dlock-redis), dlock-events,\n"
+	    "dlock-recipes (cron, CI, containers), dlock-troubleshooting (it is stuck).");
 	return say_written();
 }
 
