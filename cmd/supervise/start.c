@@ -1,6 +1,7 @@
 /* start.c - what `dlock run` and `dlock hold` do before front and keeper part, and at the end. */
 #include "run.h"
 
+#include "backends/common/libc.h"
 #include "cmd/record.h"
 #include "cmd/say.h"
 #include "cmd/exit.h"
@@ -110,7 +111,7 @@ start_run(struct run *r, struct plan *p)
 	if (!prepare(r, p))
 		return refused(
 		    p, RC_SYSTEM, "cannot get memory, random numbers or sockets", NULL);
-	keeper = _Fork();
+	keeper = libc_fork();
 	if (keeper < 0)
 		return refused(p, RC_SYSTEM, "cannot start a process", NULL);
 	if (keeper == 0)
