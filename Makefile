@@ -139,8 +139,8 @@ $(O)/%.sql.h: %.sql
 # pg, mysql and TLS are left out: their libraries are loaded when they are needed, which a
 # static program cannot do.  hiredis, jansson and libzookeeper are the archives for glibc
 # (backends/musl/glibc.c).  musl-gcc has no -static-pie, so its parts are named.
-MUSL := /usr/lib/$(shell uname -m)-linux-musl
-STATIC_LD := -static -nostartfiles $(addprefix $(MUSL)/,rcrt1.o crti.o crtn.o) \
+MUSL = /usr/lib/$(shell uname -m)-linux-musl
+STATIC_LD = -static -nostartfiles $(addprefix $(MUSL)/,rcrt1.o crti.o crtn.o) \
 	-Wl,-pie,--no-dynamic-linker,-z,text,-z,relro,-z,now,-z,noexecstack,-z,separate-code,-z,stack-size=1048576
 .PHONY: static
 static:
