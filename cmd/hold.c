@@ -301,7 +301,7 @@ await_delivery(pid_t front, int delivery, const struct plan *p)
 	ssize_t n = -1;
 	char byte;
 
-	sigfillset(&all);
+	libc_sigfillset(&all);
 	if (loop_open(&loop, &all) != 0)
 		return end_as(front, p); /* it cannot go on either */
 	while (n < 0) {

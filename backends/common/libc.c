@@ -1,8 +1,6 @@
 /* libc.c - the names of signals, which glibc alone knows. */
 #include "libc.h"
 
-#include <signal.h>
-
 /* Not pointers: each would be relocated at every start. */
 static const char names[][8] = {[SIGHUP] = "HUP",
     [SIGINT] = "INT",

@@ -8,6 +8,7 @@
 #define DLOCK_LIBC_H
 
 #include <malloc.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -58,6 +59,31 @@ static inline pid_t
 libc_fork(void)
 {
 	return _Fork ? _Fork() : fork();
+}
+
+/*
+ * musl keeps signal 34 to itself, the first real-time signal elsewhere.  A command may have
+ * it blocked, or get it.
+ */
+static inline void
+libc_sigaddset(sigset_t *set, int sig)
+{
+	enum { BITS = 8 * sizeof(long) };
+
+	((unsigned long *)set)[(sig - 1) / BITS] |= 1UL << (sig - 1) % BITS;
+}
+
+static inline void
+libc_sigfillset(sigset_t *set)
+{
+	sigfillset(set);
+	libc_sigaddset(set, 34);
+}
+
+static inline void
+libc_sigprocmask(int how, const sigset_t *set, sigset_t *old)
+{
+	syscall(SYS_rt_sigprocmask, how, set, old, 8 /* bytes */);
 }
 
 /* Threads share one heap, as they do in musl. */

@@ -26,10 +26,10 @@ start_origin(struct origin *o)
 	sigset_t all;
 	int tty;
 
-	sigfillset(&all);
+	libc_sigfillset(&all);
 	for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
 		sigdelset(&all, faults[i]);
-	sigprocmask(SIG_SETMASK, &all, &o->mask);
+	libc_sigprocmask(SIG_SETMASK, &all, &o->mask);
 	sigaction(SIGCHLD, NULL, &chld);
 	o->chld_ignored = chld.sa_handler == SIG_IGN;
 	if (o->chld_ignored)

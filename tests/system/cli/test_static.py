@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from support import DLOCK, ROOT, is_free, where
+from support import DLOCK, ROOT, is_free, wait_for, where
 
 if not shutil.which("musl-gcc"):
     pytest.skip("musl-gcc is not installed (apt install musl-tools)", allow_module_level=True)
@@ -86,3 +86,14 @@ def test_a_killed_keeper_takes_the_command_along(other, place):
     holder.signal(signal.SIGKILL, "keeper")
     assert holder.wait().status == 79
     assert other.hold(place, place.key()).finish().status == 0
+
+
+def test_the_signal_that_musl_keeps_to_itself_is_passed_on_and_stays_blocked(other, tmp_path):
+    words = ["run", "-u", f"file://{tmp_path}", "-k", "a", "--"]
+    done = other.run(*words, "grep", "SigBlk", "/proc/self/status", restore_signals=False,
+                     preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [34]))
+    assert int(done.stdout.split()[1], 16) == 1 << 33
+    held = other.start(*words, "bash", "-c", "trap 'exit 4' 34; echo ready; while sleep 0.05; do :; done")
+    wait_for(lambda: "ready" in held.stdout(), what="the command")
+    held.signal(34)
+    assert held.wait().status == 4
