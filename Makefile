@@ -9,6 +9,7 @@
 #	make map        each source file with what it is for, by room
 #	make html       the manuals as pages that link to each other: build/html
 #	make install    PREFIX=/usr/local, DESTDIR=
+#	make static     build/static/dlock, against musl: without pg, mysql and TLS
 #
 # What is missing is installed by `make deps` (demo, check and bench call it), from
 # the system's own packages, if root does it; otherwise it says what an administrator
@@ -80,7 +81,7 @@ LIBS = -Wl,--export-dynamic-symbol=recv,--export-dynamic-symbol=send \
 BACKENDS := $(wildcard backends/*.c backends/common/*.c backends/file/*.c) $(if $(USE_PG)$(USE_MYSQL),$(wildcard backends/sql/*.c)) \
 	$(if $(USE_REDIS),$(wildcard backends/redis/*.c)) $(if $(USE_ZK),$(wildcard backends/zk/*.c)) \
 	$(if $(USE_PG),$(wildcard backends/pg/*.c)) $(if $(USE_MYSQL),$(wildcard backends/mysql/*.c)) \
-	$(if $(USE_MEMCACHED),$(wildcard backends/memcached/*.c))
+	$(if $(USE_MEMCACHED),$(wildcard backends/memcached/*.c)) $(if $(STATIC),backends/musl/glibc.c)
 SOURCES := $(wildcard cmd/*.c cmd/supervise/*.c) $(BACKENDS)
 OBJECTS := $(SOURCES:%.c=$(O)/%.o)
 DIALECTS := $(filter-out %/common.lua,$(wildcard backends/redis/dialects/*.lua))
@@ -134,6 +135,22 @@ $(O)/%.sql.h: %.sql
 
 -include $(OBJECTS:.o=.d)
 
+# ---- one static file ----
+
+# pg, mysql and TLS are left out: their libraries are loaded when they are needed, which a
+# static program cannot do.  hiredis, jansson and libzookeeper are the archives for glibc
+# (backends/musl/glibc.c).  musl-gcc has no -static-pie, so its parts are named.
+MUSL = /usr/lib/$(shell uname -m)-linux-musl
+STATIC_LD = -static -nostartfiles $(addprefix $(MUSL)/,rcrt1.o crti.o crtn.o) \
+	-Wl,-pie,--no-dynamic-linker,-z,text,-z,relro,-z,now,-z,noexecstack,-z,separate-code,-z,stack-size=1048576
+.PHONY: static
+static:
+	@command -v musl-gcc >/dev/null || { echo "make static needs musl-gcc (apt install musl-tools)"; exit 1; }
+	@mkdir -p $(O)/static/include
+	@ln -sf $(wildcard /usr/include/hiredis /usr/include/zookeeper /usr/include/jansson*.h) $(O)/static/include/
+	@$(MAKE) --no-print-directory O=$(O)/static STATIC=yes CC=musl-gcc WITH_PG=no WITH_MYSQL=no WITH_TLS=no \
+		HARDEN_LD='$(STATIC_LD)' CFLAGS='$(CFLAGS) -Wno-format-truncation -isystem $(O)/static/include' all
+
 # ---- what must be installed, as Debian calls it ----
 
 BUILD_PACKAGES := gcc libc6-dev pkg-config libjansson-dev libhiredis-dev libssl-dev libzookeeper-mt-dev libpq-dev libmariadb-dev
@@ -142,7 +159,7 @@ JOIN_PACKAGES := python3-django python3-django-redis python3-django-pglocks pyth
 	ruby ruby-activerecord ruby-pg ruby-mysql2 \
 	php-cli php-redis php-memcached php-pgsql php-symfony-lock php-illuminate-cache php-illuminate-redis
 CHECK_PACKAGES := $(BUILD_PACKAGES) iproute2 libcmocka-dev python3-pytest python3-pexpect python3-psutil \
-	redis-server python3-redis zookeeper default-jdk-headless python3-kazoo libcurator-recipes-java \
+	musl-tools redis-server python3-redis zookeeper default-jdk-headless python3-kazoo libcurator-recipes-java \
 	bash-completion postgresql pgbouncer python3-psycopg2 mariadb-server python3-pymysql memcached clang libclang-rt-dev clang-tidy clang-format cppcheck pyflakes3 shellcheck mandoc \
 	openssl libssl3 tmux vim less procps util-linux zsh fish groff-base sqlite3 jq python3-yaml acl spin strace \
 	$(JOIN_PACKAGES)

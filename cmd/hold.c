@@ -16,6 +16,7 @@
  */
 #include "cmd.h"
 
+#include "backends/common/libc.h"
 #include "cmd/supervise/child.h"
 #include "cmd/supervise/loop.h"
 #include "cmd/supervise/nested.h"
@@ -300,7 +301,7 @@ await_delivery(pid_t front, int delivery, const struct plan *p)
 	ssize_t n = -1;
 	char byte;
 
-	sigfillset(&all);
+	libc_sigfillset(&all);
 	if (loop_open(&loop, &all) != 0)
 		return end_as(front, p); /* it cannot go on either */
 	while (n < 0) {
@@ -337,7 +338,7 @@ hold_lock(struct plan *p)
 	pid_t front;
 
 	prctl(PR_SET_DUMPABLE, 0); /* the plan may have a password, while we wait */
-	close_range(3, ~0U, 0);    /* the caller's are none of ours */
+	libc_close_range(3, ~0U);  /* the caller's are none of ours */
 	body.has_stderr = fstat(STDERR_FILENO, &body.errors) == 0;
 	start_origin(&origin);
 	if (settle_body(&body, p, &origin, &fault) != RC_OK) {
@@ -346,7 +347,7 @@ hold_lock(struct plan *p)
 	}
 	if (pipe2(delivery, O_CLOEXEC) != 0)
 		return hold_refused("cannot get a pipe");
-	front = _Fork();
+	front = libc_fork();
 	if (front < 0)
 		return hold_refused("cannot start a process");
 	if (front == 0) {

@@ -2,6 +2,8 @@
 #include "parse.h"
 
 #include "backends/backend.h"
+#include "backends/common/libc.h"
+
 #include <ctype.h>
 #include <signal.h>
 #include <stdio.h>
@@ -171,7 +173,7 @@ parse_signal(const char *s, int *ret)
 	if (strncmp(s, "SIG", 3) == 0)
 		s += 3;
 	for (int sig = 1; sig < NSIG; sig++) {
-		const char *name = sigabbrev_np(sig);
+		const char *name = libc_signal_name(sig);
 
 		if (name && strcmp(name, s) == 0) {
 			*ret = sig;
@@ -184,7 +186,7 @@ parse_signal(const char *s, int *ret)
 const char *
 parse_signal_text(int sig, char *out, size_t size)
 {
-	const char *name = sigabbrev_np(sig);
+	const char *name = libc_signal_name(sig);
 
 	if (name)
 		snprintf(out, size, "SIG%s", name);

@@ -1,6 +1,7 @@
 /* say.c - writes one line to stderr without ever being held up by its reader. */
 #include "say.h"
 
+#include "backends/common/libc.h"
 #include "exit.h"
 
 #include <errno.h>
@@ -58,11 +59,12 @@ write_briefly(int fd, const char *text, size_t n, bool last)
 		return last ? write(fd, text, n) : 0;
 	sigemptyset(&chld);
 	sigaddset(&chld, SIGCHLD);
+	libc_sigprocmask(SIG_BLOCK, NULL, &mask); /* musl's sigaction() unblocks some */
 	sigaction(SIGCHLD, &interrupt, &before);
-	sigprocmask(SIG_UNBLOCK, &chld, &mask);
+	libc_sigprocmask(SIG_UNBLOCK, &chld, NULL);
 	done = write(fd, text, n);
 	error = errno;
-	sigprocmask(SIG_SETMASK, &mask, NULL);
+	libc_sigprocmask(SIG_SETMASK, &mask, NULL);
 	timer_delete(timer);
 	sigaction(SIGCHLD, &before, NULL); /* the command is to have it as it was */
 	errno = error;

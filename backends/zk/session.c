@@ -3,12 +3,12 @@
  */
 #include "session.h"
 
+#include "backends/common/libc.h"
 #include "backends/common/text.h"
 #include "library.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -373,7 +373,7 @@ session_begin(struct session **ret, struct host *host, const char *where,
 	if (!s)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	/* or each thread of the library maps and unmaps megabytes for one */
-	mallopt(M_ARENA_MAX, 1);
+	libc_share_heap();
 	s->host = host;
 	s->where = where;
 	s->ensemble = e;

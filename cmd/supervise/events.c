@@ -1,6 +1,7 @@
 /* events.c - tells each event as a line of JSON, and in words a lock that is not renewed, or lost. */
 #include "events.h"
 
+#include "backends/common/libc.h"
 #include "cmd/object.h"
 #include "cmd/parse.h"
 #include "cmd/record.h"
@@ -11,7 +12,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -158,7 +158,7 @@ open_stderr(const struct body *b)
 
 	snprintf(path, sizeof path, "/proc/%d/fd/2", (int)b->outside.pid);
 	if (stat(path, &st) == 0 && (S_ISREG(st.st_mode) || S_ISSOCK(st.st_mode)))
-		fd = pidfd_getfd(b->outside.fd, STDERR_FILENO, 0);
+		fd = libc_pidfd_getfd(b->outside.fd, STDERR_FILENO);
 	if (fd < 0)
 		fd = open(path, O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (fd >= 0 && (!is_meant(b, fd) || outside_has_ended(&b->outside))) {

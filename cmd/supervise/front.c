@@ -1,6 +1,7 @@
 /* front.c - the process that the user sees: passes signals on, speaks, watches the keeper. */
 #include "run.h"
 
+#include "backends/common/libc.h"
 #include "cmd/say.h"
 #include "cmd/text.h"
 #include "events.h"
@@ -560,7 +561,7 @@ front_run(const struct run *r, pid_t keeper)
 
 	close(r->ends[1]);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	sigfillset(&all);
+	libc_sigfillset(&all);
 	watch_init(&f.watch, r->plan->terms.ttl, r->plan->terms.grace);
 	waiting_begin(&f.waiting, r->plan, r->shared, r->origin->has_tty);
 	error = loop_open(&f.loop, &all) == 0 ? 0 : errno;

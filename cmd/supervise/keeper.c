@@ -1,6 +1,7 @@
 /* keeper.c - the process that keeps the lock: carries out what step() decides. */
 #include "run.h"
 
+#include "backends/common/libc.h"
 #include "cmd/parse.h"
 #include "cmd/record.h"
 #include "events.h"
@@ -490,10 +491,10 @@ leave_the_terminal(struct keeper *k)
 	low = k->in.news.link < other || other < 0 ? k->in.news.link : other;
 	high = k->in.news.link < other ? other : k->in.news.link;
 	if (low > 3)
-		close_range(3, low - 1, 0);
+		libc_close_range(3, low - 1);
 	if (high > low + 1)
-		close_range(low + 1, high - 1, 0);
-	close_range(high + 1, ~0U, 0);
+		libc_close_range(low + 1, high - 1);
+	libc_close_range(high + 1, ~0U);
 	tree_forget();
 }
 

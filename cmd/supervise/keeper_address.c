@@ -1,6 +1,7 @@
 /* keeper_address.c - where a keeper is reached by others, and where its locks are kept. */
 #include "keeper_address.h"
 
+#include "backends/common/libc.h"
 #include "backends/common/url.h"
 
 #include <errno.h>

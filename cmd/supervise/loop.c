@@ -1,6 +1,8 @@
 /* loop.c - sleeps until a descriptor, a signal or a time; stops as a shell's job. */
 #include "loop.h"
 
+#include "backends/common/libc.h"
+
 #include <fcntl.h>
 #include <stdint.h>
 #include <sys/timerfd.h>
@@ -78,8 +80,8 @@ loop_unblock(int sig)
 	sigset_t one;
 
 	sigemptyset(&one);
-	sigaddset(&one, sig);
-	sigprocmask(SIG_UNBLOCK, &one, NULL);
+	libc_sigaddset(&one, sig);
+	libc_sigprocmask(SIG_UNBLOCK, &one, NULL);
 }
 
 void
@@ -87,10 +89,10 @@ loop_stop_here(int sig)
 {
 	sigset_t blocked;
 
-	sigprocmask(SIG_BLOCK, NULL, &blocked);
+	libc_sigprocmask(SIG_BLOCK, NULL, &blocked);
 	raise(sig);
 	loop_unblock(sig); /* here we stop, and from here we go on */
-	sigprocmask(SIG_SETMASK, &blocked, NULL);
+	libc_sigprocmask(SIG_SETMASK, &blocked, NULL);
 }
 
 static int

@@ -1,6 +1,7 @@
 /* start.c - what `dlock run` and `dlock hold` do before front and keeper part, and at the end. */
 #include "run.h"
 
+#include "backends/common/libc.h"
 #include "cmd/exit.h"
 #include "cmd/record.h"
 #include "cmd/say.h"
@@ -26,10 +27,10 @@ start_origin(struct origin *o)
 	sigset_t all;
 	int tty;
 
-	sigfillset(&all);
+	libc_sigfillset(&all);
 	for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
 		sigdelset(&all, faults[i]);
-	sigprocmask(SIG_SETMASK, &all, &o->mask);
+	libc_sigprocmask(SIG_SETMASK, &all, &o->mask);
 	sigaction(SIGCHLD, NULL, &chld);
 	o->chld_ignored = chld.sa_handler == SIG_IGN;
 	if (o->chld_ignored)
@@ -111,7 +112,7 @@ start_run(struct run *r, struct plan *p)
 	if (!prepare(r, p))
 		return refused(
 		    p, RC_SYSTEM, "cannot get memory, random numbers or sockets", NULL);
-	keeper = _Fork();
+	keeper = libc_fork();
 	if (keeper < 0)
 		return refused(p, RC_SYSTEM, "cannot start a process", NULL);
 	if (keeper == 0)

@@ -1,6 +1,8 @@
 /* tree.c - finds and signals all descendants of a process. */
 #include "tree.h"
 
+#include "backends/common/libc.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -120,7 +121,7 @@ number_in_proc(pid_t pid)
 
 	if (self == 0 || self == getpid() || pid == getpid())
 		return self == getpid() ? pid : self;
-	fd = pidfd_open(pid, 0);
+	fd = libc_pidfd_open(pid);
 	if (fd < 0)
 		return 0;
 	snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
@@ -147,7 +148,7 @@ tree_finds_all(void)
 
 	if (own_number() == parent)
 		return true;
-	pid = _Fork();
+	pid = libc_fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		while (getppid() == parent)
@@ -219,7 +220,7 @@ list_numbers(void)
 	struct processes l = {0};
 	ssize_t size;
 
-	while (dir >= 0 && (size = getdents64(dir, entries, sizeof entries)) > 0)
+	while (dir >= 0 && (size = getdents64(dir, (void *)entries, sizeof entries)) > 0)
 		for (ssize_t i = 0; i < size;) {
 			const struct dirent64 *entry = (const void *)(entries + i);
 			struct process p = {.pid = atoi(entry->d_name)};
@@ -330,11 +331,11 @@ outside_open(struct outside *o, pid_t pid)
 	struct process root = {.pid = number_in_proc(pid)};
 	int error;
 
-	*o = (struct outside){.pid = pid, .fd = pidfd_open(pid, 0)};
+	*o = (struct outside){.pid = pid, .fd = libc_pidfd_open(pid)};
 	if (o->fd < 0)
 		return false;
 	note_group(o, look_up(&root) ? &root : NULL);
-	if (pidfd_send_signal(o->fd, 0, NULL, 0) == 0 && !outside_has_ended(o))
+	if (libc_pidfd_send_signal(o->fd, 0) == 0 && !outside_has_ended(o))
 		return true;
 	error = outside_has_ended(o) ? ESRCH : errno;
 	close(o->fd);
@@ -424,10 +425,10 @@ send_to(pid_t pid, const struct aim *a)
 static bool
 send_by(int pidfd, const struct aim *a)
 {
-	if (pidfd_send_signal(pidfd, a->sig, NULL, 0) != 0)
+	if (libc_pidfd_send_signal(pidfd, a->sig) != 0)
 		return false;
 	if (a->wake)
-		pidfd_send_signal(pidfd, SIGCONT, NULL, 0);
+		libc_pidfd_send_signal(pidfd, SIGCONT);
 	return true;
 }
 

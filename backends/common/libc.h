@@ -1,0 +1,101 @@
+/*
+ * libc.h - what not every C library has, asked of the kernel instead.
+ *
+ * dlock is built with glibc, from 2.31 on, and with musl (make static).  The same code runs
+ * with each of them.
+ */
+#ifndef DLOCK_LIBC_H
+#define DLOCK_LIBC_H
+
+#include <malloc.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Headers may be older than the kernel. */
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
+#ifndef W_EXITCODE
+#define W_EXITCODE(status, sig) ((status) << 8 | (sig))
+#endif
+
+static inline int
+libc_pidfd_open(pid_t pid)
+{
+	return syscall(SYS_pidfd_open, pid, 0);
+}
+
+static inline int
+libc_pidfd_send_signal(int pidfd, int sig)
+{
+	return syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0);
+}
+
+static inline int
+libc_pidfd_getfd(int pidfd, int fd)
+{
+	return syscall(SYS_pidfd_getfd, pidfd, fd, 0);
+}
+
+static inline int
+libc_close_range(unsigned first, unsigned last)
+{
+	return syscall(SYS_close_range, first, last, 0);
+}
+
+/* Before 2.34 glibc has no _Fork(); fork() does the same and more. */
+pid_t _Fork(void) __attribute__((weak));
+
+static inline pid_t
+libc_fork(void)
+{
+	return _Fork ? _Fork() : fork();
+}
+
+/*
+ * musl keeps signal 34 to itself, the first real-time signal elsewhere.  A command may have
+ * it blocked, or get it.
+ */
+static inline void
+libc_sigaddset(sigset_t *set, int sig)
+{
+	enum { BITS = 8 * sizeof(long) };
+
+	((unsigned long *)set)[(sig - 1) / BITS] |= 1UL << (sig - 1) % BITS;
+}
+
+static inline void
+libc_sigfillset(sigset_t *set)
+{
+	sigfillset(set);
+	libc_sigaddset(set, 34);
+}
+
+static inline void
+libc_sigprocmask(int how, const sigset_t *set, sigset_t *old)
+{
+	syscall(SYS_rt_sigprocmask, how, set, old, 8 /* bytes */);
+}
+
+/* Threads share one heap, as they do in musl. */
+static inline void
+libc_share_heap(void)
+{
+#ifdef M_ARENA_MAX
+	mallopt(M_ARENA_MAX, 1);
+#endif
+}
+
+/* "TERM"; NULL: there is no such signal, or it has no name. */
+const char *libc_signal_name(int sig);
+
+#endif
