@@ -43,25 +43,29 @@ static char *
 write_commands(const words *commands, size_t n)
 {
 	char *text = NULL;
-	size_t size;
-	FILE *out = open_memstream(&text, &size);
-	bool bad;
+	size_t used = 0;
 
-	for (size_t i = 0; out && i < n; i++) {
-		const char *const *word = commands[i];
-		int count = 0;
+	for (size_t i = 0; i < n; i++) {
+		char *one, *all;
+		int count = 0, length;
 
-		while (word[count])
+		while (commands[i][count])
 			count++;
-		fprintf(out, "*%d\r\n", count);
-		for (; *word; word++)
-			fprintf(out, "$%zu\r\n%s\r\n", strlen(*word), *word);
+		length = redisFormatCommandArgv(
+		    &one, count, (const char **)commands[i], NULL);
+		all = length < 0 ? NULL : realloc(text, used + length + 1);
+		if (all)
+			memcpy(all + used, one, length + 1);
+		if (length >= 0)
+			redisFreeCommand(one);
+		if (!all) {
+			free(text);
+			return NULL;
+		}
+		text = all;
+		used += length;
 	}
-	bad = !out || ferror(out);
-	if (out && fclose(out) == 0 && !bad)
-		return text;
-	free(text);
-	return NULL;
+	return text;
 }
 
 /*
