@@ -147,7 +147,7 @@ STATIC_LD = -static -nostartfiles $(addprefix $(MUSL)/,rcrt1.o crti.o crtn.o) \
 static:
 	@command -v musl-gcc >/dev/null || { echo "make static needs musl-gcc (apt install musl-tools)"; exit 1; }
 	@mkdir -p $(O)/static/include
-	@ln -sf $(wildcard /usr/include/hiredis /usr/include/zookeeper /usr/include/jansson*.h) $(O)/static/include/
+	@ln -sf -t $(O)/static/include $(wildcard /usr/include/hiredis /usr/include/zookeeper /usr/include/jansson*.h)
 	@$(MAKE) --no-print-directory O=$(O)/static STATIC=yes CC=musl-gcc WITH_PG=no WITH_MYSQL=no WITH_TLS=no \
 		HARDEN_LD='$(STATIC_LD)' CFLAGS='$(CFLAGS) -Wno-format-truncation -isystem $(O)/static/include' all
 

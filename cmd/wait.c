@@ -61,8 +61,11 @@ find_taken(struct wait *w, struct fault *f)
 			return RC_BUSY;
 		}
 	}
-	if (w->looking.joined == RC_PROTOCOL) /* at first; they may have ended */
+	if (w->looking.joined == RC_PROTOCOL) { /* at first; they may have ended */
 		look_ask_outer(&w->looking);
+		if (w->looking.joined != RC_OK && w->looking.joined != RC_LOST)
+			w->looking.joined = RC_PROTOCOL;
+	}
 	if (w->looking.joined != RC_PROTOCOL)
 		return RC_OK;
 	w->key = w->looking.plan->keys[0];

@@ -83,7 +83,7 @@ libc_sigfillset(sigset_t *set)
 static inline void
 libc_sigprocmask(int how, const sigset_t *set, sigset_t *old)
 {
-	syscall(SYS_rt_sigprocmask, how, set, old, 8 /* bytes */);
+	syscall(SYS_rt_sigprocmask, how, set, old, _NSIG / 8);
 }
 
 /* Threads share one heap, as they do in musl. */

@@ -102,6 +102,7 @@ resolve_end(struct lookup *q, struct host *host, instant until, struct addresses
 		else
 			rc = fault_set(f, RC_AGAIN, "cannot resolve the host name %s: %s",
 			    q->name, gai_strerror(q->error));
+		ret->absent = q->error == EAI_NONAME || q->error == EAI_NODATA;
 		break;
 	case WOKE_TIMEOUT:
 		rc = fault_set(f, RC_AGAIN,

@@ -31,6 +31,7 @@ enum { ADDRESSES_MAX = 8 };
 
 struct addresses {
 	size_t n;
+	bool absent; /* there is no such name: that is known */
 	struct {
 		struct sockaddr_storage address;
 		socklen_t size;

@@ -132,5 +132,5 @@ sessions_end(struct pg *pg, const char *owner, const char *from, const char *key
 		rc = read_ended(pg, &a, f);
 	answer_drop(&a);
 	/* asked twice: the first time may have ended it */
-	return rc == RC_LOST && pg->db.again ? RC_OK : rc;
+	return rc == RC_LOST && is_session && pg->db.again ? RC_OK : rc;
 }

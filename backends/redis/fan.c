@@ -214,7 +214,7 @@ peer_connect(struct peer *p)
 static bool
 peer_recalls(struct peer *p)
 {
-	if (!p->last.sin6_family)
+	if (!p->last.sin6_family || p->addresses->absent)
 		return false;
 	memcpy(&p->addresses->at[0].address, &p->last, sizeof p->last);
 	p->addresses->at[0].size = p->last.sin6_family == AF_INET

@@ -367,6 +367,22 @@ quorum_take(void *ctx, size_t i, int number, redisReply **reply)
 
 /* ---- a round ---- */
 
+/*
+ * Has it voted at the same address as one before it?  A name that has moved may lead to the
+ * server of another one.  (Who asks for a lock compares what the servers say of themselves.)
+ */
+static bool
+is_twin(const struct quorum *q, size_t i)
+{
+	const struct sockaddr_in6 *own = &q->peers[i].last;
+
+	for (size_t j = 0; j < i; j++)
+		if (own->sin6_family && master_has_vote(&q->masters[j]) &&
+		    memcmp(own, &q->peers[j].last, sizeof *own) == 0)
+			return true;
+	return false;
+}
+
 static bool
 has_heard_enough(void *ctx)
 {
@@ -383,6 +399,10 @@ has_heard_enough(void *ctx)
 		t->foreign += master_is_heard(m) && m->peer->rc != RC_OK && m->foreign;
 		if (!master_has_vote(m))
 			continue;
+		if (m->asking != ASK_ACQUIRE && is_twin(q, i)) {
+			t->failed++;
+			continue;
+		}
 		t->answered++;
 		t->votes[v->verdict]++;
 		t->repeated = t->repeated || m->peer->repeated;

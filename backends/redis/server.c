@@ -135,7 +135,9 @@ server_hear_before(struct server *s, bool asking, redisReply **reply)
 		p->rc = server_refused(s, (*reply)->str, &p->fault);
 		return HEARD_WRONG;
 	}
-	if (!p->reused && !resp_says((*reply)->str, "NOPERM")) {
+	/* who does not know, or allow, PING may have heard what stands behind it */
+	if (!p->reused && !resp_says((*reply)->str, "NOPERM") &&
+	    !resp_says((*reply)->str, "unknown command")) {
 		s->early = *reply;
 		*reply = NULL;
 	}

@@ -339,6 +339,10 @@ NAMES = r"""
         at = strstr(lost, name);
         if (at && at > lost && at[-1] == '?')
             sleep(100);
+        if (at && at > lost && at[-1] == '-')
+            return EAI_NONAME;
+        if (at && at[strlen(name)] == '=')
+            return real("127.0.0.1", at + strlen(name) + 1, how, ret);
         return at ? EAI_AGAIN : real("127.0.0.1", port, how, ret);
     }
 """
@@ -365,6 +369,28 @@ def test_a_hold_outlives_the_resolver(dlock, masters, make_proxy, lost, names):
     wait_for(lambda: holder.stderr().count("renew: ok") > before + 3 or holder.poll() is not None, what="renewals")
     assert holder.finish().status == 0
     votes_until_none(masters)
+
+
+def test_a_name_that_is_gone_is_not_the_address_it_had(dlock, masters, make_proxy, lost):
+    """Another server may have that by now."""
+    proxies = [make_proxy(s.port) for s in masters.all]
+    at = At("redlock://" + ",".join(f"m{i}:{p.port}" for i, p in enumerate(proxies)))
+    holder = dlock.hold(at, "job", *LEASE)
+    lost.write_text("-m0 -m1 -m2")
+    for proxy in proxies:
+        proxy.reset()
+    assert holder.wait().status == 79
+
+
+def test_a_name_that_leads_to_another_master_has_no_vote_of_its_own(dlock, masters, make_proxy, lost):
+    proxies = [make_proxy(s.port) for s in masters.all]
+    at = At("redlock://" + ",".join(f"m{i}:{p.port}" for i, p in enumerate(proxies)))
+    holder = dlock.hold(at, "job", *LEASE)
+    lost.write_text(f"m1={proxies[0].port}")
+    for proxy in proxies[1:]:
+        proxy.refuse()
+        proxy.reset()
+    assert holder.wait().status == 79
 
 
 def test_a_name_that_is_not_resolved_holds_up_no_other_master(dlock, masters, lost):
