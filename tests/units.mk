@@ -106,15 +106,15 @@ fuzz-smoke:
 
 watched = $(patsubst %.c,$(O)/fuzz/%.o,$(1))
 
-$(O)/fuzz/duration: $(call watched,cmd/parse.c cmd/text.c)
+$(O)/fuzz/duration: $(call watched,cmd/parse.c backends/common/libc.c cmd/text.c)
 $(O)/fuzz/url: $(call watched,backends/redis/address.c backends/common/setting.c backends/common/url.c)
-$(O)/fuzz/key: $(call watched,backends/common/url.c cmd/parse.c cmd/text.c)
+$(O)/fuzz/key: $(call watched,backends/common/url.c cmd/parse.c backends/common/libc.c cmd/text.c)
 $(O)/fuzz/resp: $(call watched,backends/redis/resp.c backends/redis/script.c)
 $(O)/fuzz/memcached: $(call watched,backends/memcached/client.c backends/memcached/item.c $(addprefix backends/common/,clock.c net.c sha256.c task.c text.c url.c))
 $(O)/fuzz/block: $(call watched,backends/file/block.c backends/file/tickets.c backends/common/task.c)
 $(O)/fuzz/runs: $(call watched,backends/file/runs.c backends/file/directory.c backends/file/block.c backends/file/line.c backends/file/tickets.c backends/common/url.c backends/common/text.c backends/common/sha256.c backends/common/task.c)
-$(O)/fuzz/view: $(call watched,cmd/view.c cmd/columns.c cmd/screen.c cmd/record.c cmd/object.c cmd/text.c cmd/parse.c cmd/plan.c)
-$(O)/fuzz/conf: $(call watched,cmd/conf.c cmd/sources.c cmd/supervise/keeper_address.c cmd/options.c cmd/plan.c cmd/parse.c cmd/text.c backends/registry.c $(addprefix backends/common/,clock.c setting.c url.c))
+$(O)/fuzz/view: $(call watched,cmd/view.c cmd/columns.c cmd/screen.c cmd/record.c cmd/object.c cmd/text.c cmd/parse.c backends/common/libc.c cmd/plan.c)
+$(O)/fuzz/conf: $(call watched,cmd/conf.c cmd/sources.c cmd/supervise/keeper_address.c cmd/options.c cmd/plan.c cmd/parse.c backends/common/libc.c cmd/text.c backends/registry.c $(addprefix backends/common/,clock.c setting.c url.c))
 $(O)/fuzz/record: $(call watched,cmd/record.c cmd/object.c cmd/text.c)
 
 $(O)/fuzz/%.o: %.c

@@ -243,15 +243,16 @@ begin_watch(struct zk *z, instant until, struct fault *f)
 
 /*
  * Asks for the directory's counts, whereby the leader hears of us, too.  *moved: some
- * have left, and we may be near the head, or have not known our place for long, or a freeze
- * that we know of is what has left.  All of them may have stood behind us; then our place is
- * as it was.
+ * have left, and we may be near the head, or have not known our place for long.  All of
+ * them may have stood behind us; then our place is as it was.  A freeze that we have heard of
+ * may be what has left.
  */
 static enum rc
 count_departed(struct zk *z, bool *moved, struct fault *f)
 {
 	struct turn *t = &z->turn;
 	struct call *c = lockdir_ask(&z->dir, ASK_EXISTS, "", NULL);
+	struct holding *h = &z->base.host->seen.holding;
 	size_t position = t->place.position;
 	uint32_t left = 0;
 	int code;
@@ -272,7 +273,12 @@ count_departed(struct zk *z, bool *moved, struct fault *f)
 	/* not a list of all: that would be one for each who stands here */
 	rc = call_finish(lockdir_ask(&z->dir, ASK_EXISTS, "", t->freeze.name),
 	    zk_answer_by(z), &code, f);
-	*moved = rc == RC_OK && code == ZNONODE;
+	if (rc == RC_OK && code == ZNONODE) {
+		t->freeze.on = h->frozen = false;
+		t->thaws = NEVER;
+		h->held = -1;
+		h->record[0] = '\0'; /* it was who had frozen it */
+	}
 	return rc;
 }
 
