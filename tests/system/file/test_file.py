@@ -594,6 +594,7 @@ def test_both_processes_killed_at_once_leave_the_lock_free(dlock, files):
     """The kernel ends the command, and nobody what that has started."""
     holder = dlock.start("run", *files.words, "-k", "job", "--", "sh", "-c", "sleep 1000 & echo $!; wait").held()
     left = int(wait_for(holder.stdout, what="the command"))
+    wait_for(lambda: name_of(left) == "sleep", what="the other one")
     command, = [p for p in descendants_of(holder.pid) if name_of(p) == "sh"]
     for pid in (holder.pid, holder.keeper):
         os.kill(pid, signal.SIGSTOP)
