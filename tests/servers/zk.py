@@ -147,6 +147,16 @@ class ZkEnsemble:
     """Three servers.  Followers reach their leader through proxies, so that each can be cut off."""
 
     def __init__(self, java=(), **settings):
+        for tries in (3, 2, 1):
+            self.make(java, settings)
+            try:
+                return self.start()
+            except AssertionError as e:  # somebody else may have been given a port of ours before we had taken it
+                self.stop()
+                if tries == 1 or "Address already in use" not in str(e):
+                    raise
+
+    def make(self, java, settings):
         self.servers, self.links = [], {}
         numbers = (1, 2, 3)
         ports = iter(free_ports(9))
@@ -159,7 +169,6 @@ class ZkEnsemble:
             peers = {f"server.{j}": f"127.0.0.1:{quorum[j] if i == j else self.links[i, j].port}:{election[j]}"
                      for j in numbers}
             self.servers.append(ZkServer(java, member=i, port=client[i], start=False, **peers, **settings))
-        self.start()
 
     @property
     def url(self):
