@@ -511,6 +511,17 @@ deliver(struct front *f)
 	link_send(f->keeper.link, &(struct msg){.kind = MSG_SIGNAL, .ends = true}, NULL);
 }
 
+/*
+ * Has it ended otherwise than by being given back?  Where we have slept through the time of
+ * --for, who asks for the lock has had it all the same.
+ */
+static bool
+is_vain(const struct front *f)
+{
+	return f->end.over &&
+	    (f->end.ending.kind != END_COMMAND || !atomic_load(&f->shared->end.returned));
+}
+
 /* ---- the process ---- */
 
 /* What it all means to the user. */
@@ -585,7 +596,7 @@ front_run(const struct run *r, pid_t keeper)
 				f.keeper.broken = i - SLOT_ANCHOR;
 				watch_adrift(&f.watch, instant_now());
 			}
-		if (r->body && is_running(&f) && !f.tried && !f.end.over)
+		if (r->body && is_running(&f) && !f.tried && !is_vain(&f))
 			deliver(&f);
 		/* a stop may be over by a signal that has come since */
 		while (!f.end.over && (set[LOOP_SIGNAL].revents || f.stop.at != NEVER) &&

@@ -17,7 +17,7 @@ import time
 
 import pytest
 
-from support import (BRIEFLY, DLOCK, DLOCK_TEST, PATIENCE, ROOT, FilePlace, RedisPlace, boottime, descendants_of, is_alive, is_free,
+from support import (BRIEFLY, DLOCK, DLOCK_TEST, PATIENCE, ROOT, FilePlace, RedisPlace, boottime, born_of, descendants_of, is_alive, is_free,
                      kill, name_of, parents_of_all, places, spent, stat_of, wait_for)
 
 pytestmark = pytest.mark.skipif(not places(), reason="no backend")
@@ -527,6 +527,21 @@ def test_busy(hold, where):
     assert busy.status == 75 and "nothing is held" in busy.stderr
     assert hold(where, "job", "-n", "-E", "9", "--for", "1").status == 9
     assert hold(where, "job", "-w", BRIEFLY, "--for", "1").status == 75
+
+
+def test_a_front_that_sleeps_through_the_time_gives_the_handle_all_the_same(dlock, where):
+    """It has been held, and status 0 without a handle would say nothing of that."""
+    first = dlock.hold(where, where.key())
+    asker = dlock.start("hold", *where.words, "-k", where.key(), "--for", "1ms", events=False)
+    front, = wait_for(lambda: born_of(asker.pid), what="the front")
+    wait_for(lambda: born_of(front), what="the keeper")
+    os.kill(front, signal.SIGSTOP)
+    keeper, = born_of(front)
+    assert first.finish().status == 0
+    wait_for(lambda: not is_alive(keeper), what="the end of the hold")
+    os.kill(front, signal.SIGCONT)
+    done = asker.wait()
+    assert done.status == 0 and done.stdout.startswith("@dlock-"), done
 
 
 @pytest.mark.parametrize("cmd", [["hold", "--for", "1"], ["wait"]])

@@ -771,7 +771,7 @@ HIDING_AND_OUTER = ["-m", "sh", "-c", 'mount -t proc -o hidepid=2 none /proc && 
 
 
 @AS_ROOT
-@pytest.mark.parametrize("words", ["run", "hold --pid $!", "hold --for 100ms"])
+@pytest.mark.parametrize("words", ["run", "hold --pid $!", "hold --for 1ms"])
 def test_nothing_is_run_where_a_hidden_process_has_no_number_of_ours(dlock, files, for_all, words):
     """The kernel's list of our children has the numbers of an outer namespace, which say nothing to kill(2)."""
     line = " ".join([for_all, words, *files.words, "-k", "k", *(["echo", "ran"] if words == "run" else [])])
