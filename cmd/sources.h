@@ -113,7 +113,7 @@ enum rc sources_apply(struct sources *, struct plan *, struct fault *);
 /*
  * DLOCK_KEEPER tells of the dlock around this one before that is asked: the name of its
  * backend (valid until the next call; NULL: it does not say).  Its keeper tells where its
- * locks are when it is asked (supervise/nested_site.h), and that counts for its own backend
+ * locks are when it is asked (supervise/keeper_address.h), and that counts for its own backend
  * alone.
  */
 const char *sources_outer_backend(void);

@@ -10,7 +10,7 @@
 /* who asks now and then counts as alive for so long: two questions may be lost */
 enum { ALIVE_MS = 9000 };
 
-/* The columns of the answers, from the first behind those of lease_place.h on. */
+/* The columns of the answers, from the first behind those of lease.h on. */
 enum { TAKE_DIRECT = 1, TAKE_HAS_OWN, TAKE_FIELDS };
 enum {
 	ENTER_AHEAD = ANSWER_MORE, /* the wake-up lock to sleep on; NULL: there is none */

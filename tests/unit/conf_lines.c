@@ -1,5 +1,5 @@
 /*
- * inifile.c - Goal of these tests: a line of a configuration file means what it says, or
+ * conf_lines.c - Goal of these tests: a line of a configuration file means what it says, or
  * is refused with its number; nothing of it is lost in silence.
  */
 #include "cmd/sources.h"

@@ -323,7 +323,7 @@ def test_node_deleted_and_made_again_by_somebody_else(dlock, at, tmp_path):
 
 
 # What is refused leaves no time for a second attempt to renew before TERM: 1 s of a server that is alone
-# would do (half a second is the margin of KILL, two attempts are 0.1 s each), of an ensemble's not (unit_step.c).
+# would do (half a second is the margin of KILL, two attempts are 0.1 s each), of an ensemble's not (tests/unit/step.c).
 @pytest.mark.parametrize("settings, options, status", [
     ({"maxSessionTimeout": 600}, (), 78),
     ({"maxSessionTimeout": 600}, LEASE, 78),
