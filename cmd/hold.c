@@ -124,10 +124,14 @@ settle_body(struct body *b, struct plan *p, const struct origin *o, struct fault
 
 /* ---- for a shell ---- */
 
-/* Also right if eval joins the lines. */
+/* Value NULL: unsets it.  Also right if eval joins the lines. */
 static void
-export_variable(FILE *to, const char *name, const char *value)
+set_variable(FILE *to, const char *name, const char *value)
 {
+	if (!value) {
+		fprintf(to, "unset %s;\n", name);
+		return;
+	}
 	fprintf(to, "export %s='", name);
 	for (; *value; value++)
 		if (*value == '\'')
@@ -135,6 +139,39 @@ export_variable(FILE *to, const char *name, const char *value)
 		else
 			putc(*value, to);
 	fputs("';\n", to);
+}
+
+/*
+ * What a hold sets beside DLOCK_HANDLE and DLOCK_KEEPER.  A script may have had a value of its
+ * own, or that of a run around it: it is kept in a variable beside, for the release.
+ */
+static const char *const told[][2] = {
+    {"DLOCK_KEY", "DLOCK_BEFORE_KEY"},
+    {"DLOCK_TOKEN", "DLOCK_BEFORE_TOKEN"},
+    {"DLOCK_TOKENS", "DLOCK_BEFORE_TOKENS"},
+    {"DLOCK_SLOT", "DLOCK_BEFORE_SLOT"},
+    {"DLOCK_OWNER", "DLOCK_BEFORE_OWNER"},
+    {"DLOCK_BACKEND", "DLOCK_BEFORE_BACKEND"},
+};
+
+enum { TOLD = sizeof told / sizeof *told };
+
+/* Of several holds, each in the other, what stood there before the first one counts. */
+static void
+keep_variables(FILE *to)
+{
+	for (size_t i = 0; i < TOLD && !plan_variable("DLOCK_HANDLE"); i++)
+		set_variable(to, told[i][1], plan_variable(told[i][0]));
+}
+
+static void
+restore_variables(FILE *to)
+{
+	set_variable(to, "DLOCK_HANDLE", NULL);
+	for (size_t i = 0; i < TOLD; i++) {
+		set_variable(to, told[i][0], plan_variable(told[i][1]));
+		set_variable(to, told[i][1], NULL);
+	}
 }
 
 /* ---- in the front: the delivery ---- */
@@ -160,17 +197,15 @@ write_assignments(FILE *to, const struct run *r, const char *handle)
 	if (asprintf(&keepers, "%s%s%s%s", go->keeper, r->site, outer ? " " : "",
 		outer ? outer : "") < 0)
 		keepers = NULL;
-	fputs("unset DLOCK_TOKENS DLOCK_SLOT;\n", to);
-	export_variable(to, "DLOCK_HANDLE", handle);
-	export_variable(to, "DLOCK_KEY", p->keys[0]);
-	export_variable(to, "DLOCK_TOKEN", go->token);
-	if (p->nkeys > 1)
-		export_variable(to, "DLOCK_TOKENS", tokens ? tokens : "{}");
-	if (p->claim.kind == KIND_LIMIT)
-		export_variable(to, "DLOCK_SLOT", go->slot);
-	export_variable(to, "DLOCK_OWNER", r->owner);
-	export_variable(to, "DLOCK_BACKEND", p->site.backend->name);
-	export_variable(to, "DLOCK_KEEPER", keepers ? keepers : go->keeper);
+	keep_variables(to);
+	set_variable(to, "DLOCK_HANDLE", handle);
+	set_variable(to, "DLOCK_KEY", p->keys[0]);
+	set_variable(to, "DLOCK_TOKEN", go->token);
+	set_variable(to, "DLOCK_TOKENS", p->nkeys > 1 && !tokens ? "{}" : tokens);
+	set_variable(to, "DLOCK_SLOT", p->claim.kind == KIND_LIMIT ? go->slot : NULL);
+	set_variable(to, "DLOCK_OWNER", r->owner);
+	set_variable(to, "DLOCK_BACKEND", p->site.backend->name);
+	set_variable(to, "DLOCK_KEEPER", keepers ? keepers : go->keeper);
 	free(keepers);
 	free(tokens);
 }
@@ -377,7 +412,7 @@ run_hold(struct plan *p)
  * keepers in DLOCK_KEEPER those stay that are not this handle's, which are still there.
  */
 static void
-unset_variables(const char *handle)
+take_back_variables(const char *handle)
 {
 	const char *latest = plan_variable("DLOCK_HANDLE");
 	const char *keepers = plan_variable("DLOCK_KEEPER"), *end;
@@ -385,8 +420,7 @@ unset_variables(const char *handle)
 	char *others = calloc(1, size);
 
 	if (latest && strcmp(latest, handle) == 0)
-		puts("unset DLOCK_HANDLE DLOCK_KEY DLOCK_TOKEN DLOCK_TOKENS DLOCK_SLOT "
-		     "DLOCK_OWNER DLOCK_BACKEND;");
+		restore_variables(stdout);
 	for (; keepers && others && *keepers; keepers = end) {
 		keepers += strspn(keepers, " ");
 		end = keepers + strcspn(keepers, " ");
@@ -394,10 +428,7 @@ unset_variables(const char *handle)
 			used += snprintf(others + used, size - used, "%s%.*s",
 			    used ? " " : "", (int)(end - keepers), keepers);
 	}
-	if (others && *others)
-		export_variable(stdout, "DLOCK_KEEPER", others);
-	else
-		puts("unset DLOCK_KEEPER;");
+	set_variable(stdout, "DLOCK_KEEPER", others && *others ? others : NULL);
 	free(others);
 }
 
@@ -454,7 +485,7 @@ run_release(struct plan *p)
 		say_last(
 		    "no handle: say dlock release HANDLE, with what dlock hold has printed, or set DLOCK_HANDLE");
 	if (p->steer.shell && gone)
-		unset_variables(handle);
+		take_back_variables(handle);
 	if (p->steer.shell)
 		say_to_eval(status);
 	written = say_written();

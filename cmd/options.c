@@ -384,7 +384,7 @@ const struct option options[] = {
 	"hold it until this process ends\n(default, without --for: the parent process)",
 	.cmds = CMD_HOLD, NUMBER(steer.pid), .min = 1, .max = INT_MAX},
     [OPT_SHELL] = {"shell", 0, NULL, NULL, "print assignments for eval",
-	.instead = INSTEAD({CMD_RELEASE, "print for eval what unsets them"}),
+	.instead = INSTEAD({CMD_RELEASE, "print for eval what takes them back"}),
 	.cmds = CMD_HOLD | CMD_RELEASE, FLAG(steer.shell)},
     [OPT_YES] = {"yes", 'y', NULL, NULL, "do not ask", .cmds = CMD_BREAK | CMD_THAW,
 	FLAG(steer.yes)},

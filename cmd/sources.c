@@ -56,9 +56,10 @@ bool
 sources_strays(char *out, size_t size)
 {
 	static const char prefix[] = "DLOCK_";
-	/* the last ones are what dlock itself sets for commands */
-	static const char *const told[] = {
-	    "TOKEN", "TOKENS", "OWNER", "KEEPER", "SLOT", "HANDLE"};
+	/* what dlock itself sets for commands, and what a hold keeps for its release */
+	static const char *const told[] = {"TOKEN", "TOKENS", "OWNER", "KEEPER", "SLOT",
+	    "HANDLE", "BEFORE_KEY", "BEFORE_TOKEN", "BEFORE_TOKENS", "BEFORE_SLOT",
+	    "BEFORE_OWNER", "BEFORE_BACKEND"};
 	enum { TOLD = sizeof told / sizeof *told };
 	const char *known[OPTIONS + OPTIONS_BACKENDS + TOLD + 1] = {0};
 	struct brief urls[OPTIONS_BACKENDS];

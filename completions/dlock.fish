@@ -126,7 +126,7 @@ complete -c dlock -n '__dlock_knows hold' -l for -x -d 'Give it back after so lo
 complete -c dlock -n '__dlock_knows freeze' -l for -x -d 'Thaw it after so long'
 complete -c dlock -n '__dlock_knows hold' -l pid -x -a '(__fish_complete_pids)' -d 'Hold it until this process ends'
 complete -c dlock -n '__dlock_knows hold' -l shell -d 'Print assignments for eval'
-complete -c dlock -n '__dlock_knows release' -l shell -d 'Print for eval what unsets them'
+complete -c dlock -n '__dlock_knows release' -l shell -d 'Print for eval what takes them back'
 complete -c dlock -n '__dlock_knows break thaw' -s y -l yes -d 'Do not ask'
 complete -c dlock -n '__dlock_knows status ls config' -s J -l json -d 'One JSON object a line'
 complete -c dlock -n '__dlock_knows ls' -s n -l noheadings -d 'Print no line of headings'

@@ -224,6 +224,28 @@ eval "$($D release --shell)" || echo "none $?"
     assert lines[2:] == ["again 1", "wrong 64", "none 64"]
 
 
+def test_release_gives_back_what_was_there_before_the_hold(start, where, shell):
+    """A script's own settings, also after several holds; and what a run around it has told."""
+    script = start("""set -e
+export D DLOCK_BACKEND="${DLOCK_URL%%:*}" DLOCK_KEY="it's mine"
+eval "$($D hold -k "$K" --pid $$ --shell)"
+eval "$($D hold -k "$K2" --limit 2 --pid $$ --shell)"
+eval "$($D release --shell)"
+env | grep -E "^DLOCK_(BACKEND|KEY|TOKEN|SLOT|OWNER|HANDLE|BEFORE)" | sort
+unset DLOCK_KEEPER DLOCK_KEY
+eval "$($D hold -k "$K2" --pid $$ --shell)"
+eval "$($D release --shell)"
+echo "${DLOCK_KEY-none} $DLOCK_BACKEND"
+$D run -k around -- sh -ec '
+before=$(env | grep ^DLOCK_ | sort)
+eval "$($D hold -k "$K2" --for 1m --shell)"
+eval "$($D release --shell)"
+test "$before" = "$(env | grep ^DLOCK_ | sort)" && echo same'""", where, shell=shell)
+    status, out, err = script.wait()
+    backend = where.url.partition(":")[0]
+    assert (status, out) == (0, f"DLOCK_BACKEND={backend}\nDLOCK_KEY=it's mine\nnone {backend}\nsame\n"), err
+
+
 def test_a_keeper_that_is_still_there_is_kept(start, where, shell):
     """That of a run around it, and of a hold that was not released from here."""
     script = start("""set -e
