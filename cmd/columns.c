@@ -10,25 +10,25 @@
 
 enum { CELL_BYTES = 2600, RANKS = 5, STAYS };
 
+/* What stands in a cell: something of the lock, or (from TEXT on) a member of a person. */
 enum cell {
-	CELL_KEY,
-	CELL_STATE,
-	CELL_KIND,
-	CELL_HOLDER,
-	CELL_HOST,
-	CELL_PID,
-	CELL_HELD,
-	CELL_WAITING,
-	CELL_COMMAND,
-	CELL_WHY,
-	CELL_SINCE,
-	CELL_LEFT,
-	CELL_TOKEN,
-	CELL_HOLDERS,
-	CELL_LIMIT,
-	CELL_OWNER,
-	CELLS,
+	KEY,
+	STATE,
+	KIND,
+	HOLDER,
+	HOLDERS,
+	WAITING,
+	TEXT, /* a const char *, as QUOTED; below: an int64_t */
+	QUOTED,
+	NUMBER,
+	TIME,
+	AGO,
+	LEFT,
 };
+
+/* Where a member of this type is. */
+#define AT(type, m) \
+	_Generic(((struct person *)NULL)->m, type : offsetof(struct person, m))
 
 static const struct column {
 	const char *name;
@@ -39,34 +39,30 @@ static const struct column {
 	 */
 	int rank;
 	bool right; /* numbers */
-} columns[CELLS] = {
-    [CELL_KEY] = {"KEY", 20, 24, 40, STAYS, false},
-    [CELL_STATE] = {"STATE", 6, 6, 6, STAYS, false},
-    [CELL_KIND] = {"KIND", 9, 9, 12, 2, false},
-    [CELL_HOLDER] = {"HOLDER", 14, 20, 30, STAYS, false},
-    [CELL_HOST] = {"HOST", 8, 12, 20, 1, false},
-    [CELL_PID] = {"PID", 7, 7, 7, 3, true},
-    [CELL_HELD] = {"HELD", 6, 6, 7, STAYS, true},
-    [CELL_WAITING] = {"WAITING", 7, 7, 7, 4, true},
-    [CELL_COMMAND] = {"COMMAND", 8, 12, 20, 0, false},
-    [CELL_WHY] = {"WHY", 10, 20, SIZE_MAX, 5, false},
-    [CELL_SINCE] = {"SINCE", 19, 23, 24, 0, false},
-    [CELL_LEFT] = {"LEFT", 6, 6, 7, 0, true},
-    [CELL_TOKEN] = {"TOKEN", 16, 16, 20, 0, true},
-    [CELL_HOLDERS] = {"HOLDERS", 7, 7, 7, 0, true},
-    [CELL_LIMIT] = {"LIMIT", 6, 6, 6, 0, true},
-    [CELL_OWNER] = {"OWNER", 8, 32, 32, 0, false},
+	enum cell is;
+	size_t at; /* the member */
+} columns[] = {
+    {"KEY", 20, 24, 40, STAYS, false, KEY, 0},
+    {"STATE", 6, 6, 6, STAYS, false, STATE, 0},
+    {"KIND", 9, 9, 12, 2, false, KIND, 0},
+    {"HOLDER", 14, 20, 30, STAYS, false, HOLDER, 0},
+    {"HOST", 8, 12, 20, 1, false, TEXT, AT(const char *, said.host)},
+    {"PID", 7, 7, 7, 3, true, NUMBER, AT(int64_t, said.pid)},
+    {"HELD", 6, 6, 7, STAYS, true, AGO, AT(int64_t, since)},
+    {"WAITING", 7, 7, 7, 4, true, WAITING, 0},
+    {"COMMAND", 8, 12, 20, 0, false, TEXT, AT(const char *, said.command)},
+    {"WHY", 10, 20, SIZE_MAX, 5, false, QUOTED, AT(const char *, said.why)},
+    {"SINCE", 19, 23, 24, 0, false, TIME, AT(int64_t, since)},
+    {"LEFT", 6, 6, 7, 0, true, LEFT, AT(int64_t, until)},
+    {"TOKEN", 16, 16, 20, 0, true, NUMBER, AT(int64_t, token)},
+    {"HOLDERS", 7, 7, 7, 0, true, HOLDERS, 0},
+    {"LIMIT", 6, 6, 6, 0, true, NUMBER, AT(int64_t, limit)},
+    {"OWNER", 8, 32, 32, 0, false, TEXT, AT(const char *, owner)},
 };
 
-/* ---- what stands in them: "" where nothing is known ---- */
+enum { COLUMNS = sizeof columns / sizeof *columns };
 
-/* 0: not known, unless `zero`. */
-static void
-cell_number(char *out, uint64_t n, bool zero)
-{
-	if (n || zero)
-		snprintf(out, CELL_BYTES, "%" PRIu64, n);
-}
+/* ---- what stands in them: "" where nothing is known ---- */
 
 static void
 cell_text(char *out, const char *text)
@@ -90,56 +86,57 @@ cell_kind(char *out, const struct view *v)
 	if (h && kind_is_exclusive(h->kind))
 		snprintf(out, CELL_BYTES, "exclusive");
 	else if (h && h->limit > 0)
-		snprintf(
-		    out, CELL_BYTES, "limit %" PRIu64 "/%u", v->holders.all, h->limit);
+		snprintf(out, CELL_BYTES, "limit %" PRIu64 "/%" PRId64, v->holders.all,
+		    h->limit);
 	else if (h) /* of a limit that nobody tells, too */
 		snprintf(out, CELL_BYTES, "%s %" PRIu64, record_kind_name(h->kind),
 		    v->holders.all);
 }
 
+static void
+cell_of_person(
+    char *out, const struct column *c, const struct view *v, const struct person *p)
+{
+	const void *at = (const char *)p + c->at;
+	const char *text = c->is <= QUOTED ? *(const char *const *)at : NULL;
+	int64_t n = c->is <= QUOTED ? 0 : *(const int64_t *)at;
+
+	if (c->is == TEXT)
+		cell_text(out, text);
+	else if (c->is == QUOTED && text)
+		text_quote(out, CELL_BYTES, text, '"'); /* as in a sentence */
+	else if (c->is == NUMBER && n)
+		snprintf(out, CELL_BYTES, "%" PRId64, n);
+	else if (c->is == TIME)
+		snprintf(out, CELL_BYTES, "%s", text_time(n).text);
+	else if (c->is == AGO)
+		cell_length(out, view_ago(v, n));
+	else if (c->is == LEFT)
+		cell_length(out, view_left(v, n));
+}
+
 /* The person of a row is the first holder, or the one who has frozen the key. */
 static void
-cell_value(char *out, enum cell cell, const struct view *v)
+cell_value(char *out, const struct column *c, const struct view *v)
 {
 	const struct person *holder = view_holder(v),
 			    *p = holder ? holder
 	    : v->is_frozen              ? &v->frozen
 					: NULL;
 
-	if (cell == CELL_KEY)
+	if (c->is == KEY)
 		cell_text(out, v->key);
-	else if (cell == CELL_STATE)
+	else if (c->is == STATE)
 		cell_text(out, view_state_name(v));
-	else if (cell == CELL_KIND)
+	else if (c->is == KIND)
 		cell_kind(out, v);
-	else if (cell == CELL_LIMIT && holder)
-		cell_number(out, holder->limit, false);
-	else if (cell == CELL_HOLDERS)
-		cell_number(out, v->holders.all, true);
-	else if (cell == CELL_WAITING)
-		cell_number(out, v->waiters.all, true);
-	else if (!p)
-		cell_text(out, cell == CELL_HOLDER ? v->unknown : NULL);
-	else if (cell == CELL_HOLDER)
-		cell_text(out, p->said.who ? p->said.who : p->foreign);
-	else if (cell == CELL_HOST)
-		cell_text(out, p->said.host);
-	else if (cell == CELL_PID)
-		cell_number(out, p->said.pid, false);
-	else if (cell == CELL_COMMAND)
-		cell_text(out, p->said.command);
-	else if (cell == CELL_WHY && p->said.why)
-		text_quote(out, CELL_BYTES, p->said.why, '"'); /* as in a sentence */
-	else if (cell == CELL_SINCE)
-		snprintf(out, CELL_BYTES, "%s", text_time(p->since).text);
-	else if (cell == CELL_HELD)
-		cell_length(out, view_ago(v, p->since));
-	else if (cell == CELL_LEFT)
-		cell_length(out, view_left(v, p->until));
-	else if (cell == CELL_TOKEN && p != &v->frozen)
-		cell_number(out, p->token, false);
-	else if (cell == CELL_OWNER && p != &v->frozen)
-		cell_text(out, p->owner);
+	else if (c->is == HOLDERS || c->is == WAITING)
+		snprintf(out, CELL_BYTES, "%" PRIu64,
+		    c->is == HOLDERS ? v->holders.all : v->waiters.all);
+	else if (c->is == HOLDER)
+		cell_text(out, !p ? v->unknown : p->said.who ? p->said.who : p->foreign);
+	else if (p)
+		cell_of_person(out, c, v, p);
 }
 
 /* ---- which of them ---- */
@@ -150,17 +147,17 @@ choose_named(struct columns *c, const char *names, struct fault *f)
 	char list[200];
 	size_t used = 0;
 
-	for (size_t i = 0; i < CELLS; i++)
+	for (size_t i = 0; i < COLUMNS; i++)
 		used += snprintf(list + used, sizeof list - used, "%s%s",
 		    i == 0 ? "" : ", ", columns[i].name);
 	for (const char *name = names;; name++) {
 		size_t n = strcspn(name, ","), i = 0;
 
-		while (i < CELLS &&
+		while (i < COLUMNS &&
 		    (strlen(columns[i].name) != n ||
 			strncasecmp(columns[i].name, name, n) != 0))
 			i++;
-		if (i == CELLS)
+		if (i == COLUMNS)
 			return fault_set(f, RC_USAGE,
 			    "--output '%s': there is no column '%.*s' (there are %s)",
 			    text_brief(names).text, n < 40 ? (int)n : 40, name, list);
@@ -208,7 +205,7 @@ columns_fit(struct columns *c, const char *names)
 
 	for (int dropped = 0; !names && dropped <= RANKS; dropped++) {
 		c->n = 0;
-		for (const struct column *k = columns; k < columns + CELLS; k++)
+		for (const struct column *k = columns; k < columns + COLUMNS; k++)
 			if (k->rank > dropped)
 				c->list[c->n++] = k;
 		if (!c->screen->columns || least_width(c) < c->screen->columns)
@@ -252,8 +249,8 @@ print_cell(
 		snprintf(text, sizeof text, "%s", column->name);
 		colour = screen_colour(c->screen, BOLD);
 	} else {
-		cell_value(text, column - columns, v);
-		if (column == &columns[CELL_STATE])
+		cell_value(text, column, v);
+		if (column->is == STATE)
 			colour = show_colour(c->screen, v);
 	}
 	if (!*text)

@@ -13,13 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What has been printed of keys, to tell what has changed. */
+/* What has been printed of a key, to tell what has changed. */
 struct printed {
-	struct printed_key {
-		char *key;
-		uint64_t facts;
-	} * list; /* sorted, once the round is over */
-	size_t n, room;
+	char *key;
+	uint64_t facts;
+	bool seen; /* in this round */
 };
 
 static struct ls {
@@ -29,9 +27,11 @@ static struct ls {
 	bool changes;  /* only those are printed */
 	uint64_t seen; /* in this round */
 	size_t most;   /* so many rows, the others are only counted */
-	struct printed before, now;
+	struct printed *printed;
+	size_t sorted, printed_n,
+	    room;             /* behind the first `sorted` ones: of this round */
 	bool headed;          /* the headings have been printed */
-	bool short_of_memory; /* for `now` */
+	bool short_of_memory; /* for what has been printed */
 	char row[ROW_BYTES];
 } ls;
 
@@ -54,41 +54,45 @@ print_lock(const struct view *v)
 static int
 compare_printed(const void *a, const void *b)
 {
-	return strcmp(
-	    ((const struct printed_key *)a)->key, ((const struct printed_key *)b)->key);
+	return strcmp(((const struct printed *)a)->key, ((const struct printed *)b)->key);
 }
 
-static const struct printed_key *
-find_printed(const struct printed *p, const char *key)
+/* NULL: no memory. */
+static struct printed *
+add_printed(const char *key)
 {
-	const struct printed_key wanted = {(char *)key, 0};
+	struct printed one = {.key = strdup(key)}, *list = ls.printed;
 
-	return p->n ? bsearch(&wanted, p->list, p->n, sizeof *p->list, compare_printed)
-		    : NULL;
+	if (one.key && ls.printed_n == ls.room) {
+		list = reallocarray(list, 2 * ls.room + 64, sizeof one);
+		ls.printed = list ? list : ls.printed;
+		ls.room = list ? 2 * ls.room + 64 : ls.room;
+	}
+	if (!one.key || !list) {
+		free(one.key);
+		ls.short_of_memory = true;
+		return NULL;
+	}
+	list[ls.printed_n] = one;
+	return &list[ls.printed_n++];
 }
 
 static void
 print_change(const struct view *v)
 {
-	const struct printed_key *before = find_printed(&ls.before, v->key);
-	struct printed_key one = {
-	    strdup(v->key), show_facts(v, ls.rounds.looking.store, true)};
-	struct printed *now = &ls.now;
+	const struct printed wanted = {.key = (char *)v->key};
+	uint64_t facts = show_facts(v, ls.rounds.looking.store, true);
+	struct printed *p = ls.sorted
+	    ? bsearch(&wanted, ls.printed, ls.sorted, sizeof wanted, compare_printed)
+	    : NULL;
 
-	if (!before || before->facts != one.facts)
+	if (!p || p->facts != facts)
 		print_lock(v);
-	if (now->n == now->room) {
-		size_t room = now->room ? 2 * now->room : 64;
-		void *list = reallocarray(now->list, room, sizeof one);
-
-		now->list = list ? list : now->list;
-		now->room = list ? room : now->room;
-	}
-	ls.short_of_memory |= !one.key || now->n == now->room;
-	if (ls.short_of_memory)
-		free(one.key);
-	else
-		now->list[now->n++] = one;
+	p = p ? p : add_printed(v->key);
+	if (!p)
+		return;
+	p->facts = facts;
+	p->seen = true;
 }
 
 /*
@@ -98,25 +102,25 @@ print_change(const struct view *v)
 static void
 end_changes(bool whole)
 {
-	struct printed old = ls.now;
 	struct view v = {0};
+	size_t kept = 0;
 
-	if (whole && ls.now.n)
-		qsort(ls.now.list, ls.now.n, sizeof *ls.now.list, compare_printed);
-	for (size_t i = 0; whole && i < ls.before.n; i++)
-		if (!find_printed(&ls.now, ls.before.list[i].key)) {
-			view_begin(&v, ls.before.list[i].key);
-			print_lock(&v);
+	for (size_t i = 0; i < ls.printed_n; i++) {
+		struct printed *p = &ls.printed[i];
+
+		if (p->seen || !whole) {
+			p->seen = false;
+			ls.printed[kept++] = *p;
+			continue;
 		}
-	view_free(&v);
-	if (whole) {
-		old = ls.before;
-		ls.before = ls.now;
+		view_begin(&v, p->key);
+		print_lock(&v);
+		free(p->key);
 	}
-	for (size_t i = 0; i < old.n; i++)
-		free(old.list[i].key);
-	old.n = 0;
-	ls.now = old; /* its memory is used again */
+	view_free(&v);
+	ls.printed_n = ls.sorted = kept;
+	if (kept)
+		qsort(ls.printed, kept, sizeof *ls.printed, compare_printed);
 }
 
 /* ---- a round ---- */

@@ -83,7 +83,7 @@ static const struct person *
 next_meant(const struct breaking *b, const struct person *p)
 {
 	const struct people *all = &b->meant.holders;
-	uint64_t token = b->looking.plan->steer.token;
+	int64_t token = b->looking.plan->steer.token;
 
 	for (p = p ? p + 1 : all->list; p < all->list + all->n; p++)
 		if (token == 0 || p->token == token)
@@ -132,7 +132,7 @@ nothing_to_break(const struct breaking *b)
 	if (v->unknown)
 		return refuse_unknown(b->looking.plan, v);
 	if (v->holders.all > 0) {
-		say_last("%s is held by %s, token %" PRIu64 ", not by token %" PRId64
+		say_last("%s is held by %s, token %" PRId64 ", not by token %" PRId64
 			 "; nothing was broken",
 		    key.text, view_person(v->holders.list).text, v->holders.list[0].token,
 		    b->looking.plan->steer.token);
@@ -159,7 +159,7 @@ may_break(const struct breaking *b)
 	if (s->yes || (s->token && !can_ask()))
 		return true;
 	for (const struct person *p = NULL; (p = next_meant(b, p));)
-		fprintf(stderr, "%s is held by %s%s, token %" PRIu64 "; %s ends %s\n",
+		fprintf(stderr, "%s is held by %s%s, token %" PRId64 "; %s ends %s\n",
 		    text_key(b->key).text, view_person(p).text,
 		    show_ago(&b->meant, p->since).text, p->token,
 		    p->foreign ? "that" : "its lease", describe_end(&b->meant, p).text);

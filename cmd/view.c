@@ -90,10 +90,12 @@ keep_person(struct view *v, struct person *p, const struct entry *e)
 	    .kind = e->lock,
 	    .limit = e->lock == KIND_LIMIT ? e->limit : 0,
 	    .owner = whole ? keep_text(v, e->owner) : NULL,
-	    .token = e->token <= INT64_MAX ? e->token : 0, /* nobody could name it */
+	    .token = e->token <= INT64_MAX ? (int64_t)e->token : 0, /* nobody says it */
 	    .slot = e->slot,
 	    .revoked = e->revoked,
 	    .position = e->position,
+	    .once = keep_masked(v, e->once),
+	    .status = e->status & 0xff,
 	    .since = e->since,
 	    .until = e->until,
 	};
@@ -119,6 +121,8 @@ add_person(struct view *v, struct people *p, const struct entry *e)
 		p->room = room;
 	}
 	keep_person(v, &p->list[p->n++], e);
+	if (!e->position)
+		p->list[p->n - 1].position = (int64_t)p->n;
 }
 
 void
@@ -140,10 +144,8 @@ view_add(struct view *v, const struct entry *e, int64_t now)
 		keep_person(v, &v->frozen, e);
 		break;
 	case ENTRY_LAST:
-		v->last.known = true;
-		v->last.once = keep_masked(v, e->once);
-		v->last.status = e->status;
-		keep_person(v, &v->last.by, e);
+		v->has_last = true;
+		keep_person(v, &v->last, e);
 		break;
 	case ENTRY_UNKNOWN:
 		v->unknown = keep_masked(v, e->what ? e->what : "something else");
@@ -259,7 +261,7 @@ static void
 put_holder(struct object *j, const struct view *v, const struct person *p)
 {
 	object_open(j, NULL, '{');
-	object_known(j, "token", p->token, (int64_t)p->token);
+	object_known(j, "token", p->token, p->token);
 	object_string(j, "owner", p->owner);
 	object_known(j, "slot", p->slot >= 0, p->slot);
 	put_person(j, &p->said);
@@ -274,12 +276,10 @@ put_holder(struct object *j, const struct view *v, const struct person *p)
 }
 
 static void
-put_waiter(struct object *j, const struct view *v, size_t i)
+put_waiter(struct object *j, const struct view *v, const struct person *p)
 {
-	const struct person *p = &v->waiters.list[i];
-
 	object_open(j, NULL, '{');
-	object_number(j, "position", p->position ? p->position : (int64_t)i + 1);
+	object_number(j, "position", p->position);
 	object_string(j, "kind", record_kind_name(p->kind));
 	put_person(j, &p->said);
 	object_time(j, "since", p->since);
@@ -299,17 +299,15 @@ put_freeze(struct object *j, const struct person *p)
 }
 
 static void
-put_last(struct object *j, const struct view *v)
+put_last(struct object *j, const struct person *p)
 {
-	const struct person *by = &v->last.by;
-
 	object_open(j, "last", '{');
-	object_string(j, "id", v->last.once);
-	object_string(j, "who", by->said.who);
-	object_time(j, "began", by->since);
-	object_time(j, "ended", by->until);
-	object_number(j, "status", v->last.status & 0xff);
-	object_known(j, "token", by->token, (int64_t)by->token);
+	object_string(j, "id", p->once);
+	object_string(j, "who", p->said.who);
+	object_time(j, "began", p->since);
+	object_time(j, "ended", p->until);
+	object_number(j, "status", p->status);
+	object_known(j, "token", p->token, p->token);
 	object_close(j, '}');
 }
 
@@ -336,15 +334,15 @@ show_json(FILE *to, const struct view *v, const struct store *s, bool brief)
 	else {
 		object_open(&j, "waiters", '[');
 		for (size_t i = 0; i < v->waiters.n; i++)
-			put_waiter(&j, v, i);
+			put_waiter(&j, v, &v->waiters.list[i]);
 		object_close(&j, ']');
 	}
 	if (v->is_frozen)
 		put_freeze(&j, &v->frozen);
 	else
 		object_string(&j, "frozen", NULL);
-	if (v->last.known)
-		put_last(&j, v);
+	if (v->has_last)
+		put_last(&j, &v->last);
 	else
 		object_string(&j, "last", NULL);
 	if (v->unknown)
@@ -387,7 +385,8 @@ describe_share(const struct view *v)
 	if (h && h->kind == KIND_SHARED)
 		snprintf(b.text, sizeof b.text, "%llu reader%s", n, s);
 	else if (h && h->limit > 0)
-		snprintf(b.text, sizeof b.text, "%llu of %u slots taken", n, h->limit);
+		snprintf(b.text, sizeof b.text, "%llu of %lld slots taken", n,
+		    (long long)h->limit);
 	else if (h && h->kind == KIND_LIMIT)
 		snprintf(b.text, sizeof b.text, "%llu slot%s taken", n, s);
 	else if (n > 1)
@@ -441,10 +440,10 @@ print_name(const struct page *p, const char *name)
 }
 
 static void
-print_token(const struct page *p, uint64_t token)
+print_token(const struct page *p, int64_t token)
 {
 	if (token)
-		fprintf(p->to, ", token %" PRIu64, token);
+		fprintf(p->to, ", token %" PRId64, token);
 }
 
 /* "deploy (redis 127.0.0.1:6379) is held: 2 of 4 slots taken" */
@@ -480,7 +479,7 @@ print_holder(const struct page *p, const struct person *h)
 	if (left >= 0)
 		fprintf(p->to, ", lease ends in %s", parse_span(left).text);
 	if (h->slot >= 0)
-		fprintf(p->to, ", slot %d", h->slot);
+		fprintf(p->to, ", slot %" PRId64, h->slot);
 	print_token(p, h->token);
 	if (h->revoked)
 		fprintf(p->to, ", %sasked to give it back%s",
@@ -500,10 +499,10 @@ static void
 print_waiter(const struct page *p, size_t i)
 {
 	const struct person *w = &p->view->waiters.list[i];
-	char name[24];
+	char name[32];
 
-	snprintf(name, sizeof name, i == 0 ? "waiting %zu" : "        %zu",
-	    w->position ? (size_t)w->position : i + 1);
+	snprintf(
+	    name, sizeof name, "%-7s %" PRId64, i == 0 ? "waiting" : "", w->position);
 	print_name(p, name);
 	fprintf(p->to, "%s%s%s\n", view_person(w).text,
 	    w->kind == KIND_SHARED      ? " as a reader"
@@ -515,16 +514,16 @@ print_waiter(const struct page *p, size_t i)
 static void
 print_last(const struct page *p)
 {
-	const struct person *by = &p->view->last.by;
-	const char *once = p->view->last.once;
+	const struct person *by = &p->view->last;
 	int64_t took = view_span(by->since, by->until);
 	char who[200], id[900];
 
 	print_name(p, "last run");
-	fprintf(p->to, "%s%s%sby %s, status %d\n  %-9s began %s", once ? "ID " : "",
-	    once ? text_name(id, sizeof id, once) : "", once ? " " : "",
+	fprintf(p->to, "%s%s%sby %s, status %" PRId64 "\n  %-9s began %s",
+	    by->once ? "ID " : "", by->once ? text_name(id, sizeof id, by->once) : "",
+	    by->once ? " " : "",
 	    text_name(who, sizeof who, by->said.who ? by->said.who : "somebody"),
-	    p->view->last.status, "", text_time(by->since).text);
+	    by->status, "", text_time(by->since).text);
 	if (took >= 0)
 		fprintf(p->to, ", took %s", parse_span(took).text);
 	print_token(p, by->token);
@@ -551,7 +550,7 @@ show_text(
 		    "", text_time(v->frozen.since).text,
 		    text_until(v->frozen.until).text);
 	}
-	if (v->last.known)
+	if (v->has_last)
 		print_last(&p);
 	/* a lock that is free is nothing to rely on */
 	if (caveat && view_state(v) != STATE_FREE) {

@@ -21,14 +21,16 @@ struct person {
 	const char *foreign; /* what it is, if it is no dlock; else NULL */
 	/* holder, waiter */
 	enum lock_kind kind;
-	unsigned limit;    /* of a limited lock; 0: none, or not known */
+	int64_t limit;     /* of a limited lock; 0: none, or not known */
 	const char *owner; /* as revoke wants it; NULL: not known */
 	/* holder; last run */
-	uint64_t token; /* 0: not known */
-	int slot;       /* holder of a limited lock; -1: none */
-	bool revoked;   /* holder: it has been asked to give the lock up */
-	/* waiter; 1 is next, 0: not known */
-	unsigned position;
+	int64_t token;    /* 0: not known */
+	int64_t slot;     /* holder of a limited lock; -1: none */
+	bool revoked;     /* holder: it has been asked to give the lock up */
+	int64_t position; /* waiter: 1 is next */
+	/* last run */
+	const char *once; /* NULL: it had no ID */
+	int64_t status;
 	/* as in struct entry: microseconds by the server's clock, EPOCH_NONE: not known */
 	int64_t since, until;
 };
@@ -46,14 +48,8 @@ struct view {
 	int64_t now; /* the server's clock; EPOCH_NONE: it was not told */
 	struct people holders;
 	struct people waiters; /* of a brief look: `all` alone */
-	struct person frozen;
-	bool is_frozen;
-	struct {
-		bool known;
-		const char *once; /* NULL: it had no ID */
-		int status;
-		struct person by;
-	} last;
+	struct person frozen, last;
+	bool is_frozen, has_last;
 	const char *unknown;     /* what uses the key and is no lock; else NULL */
 	bool short_of_memory;    /* something is missing */
 	struct view_text *texts; /* copies of all texts above */

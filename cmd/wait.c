@@ -37,7 +37,7 @@ is_free(const struct view *v, const struct plan_claim *c)
 	if (!h || h->kind != c->kind)
 		return !h;
 	if (h->kind == KIND_LIMIT)
-		return h->limit == (unsigned)c->limit && v->holders.all < h->limit;
+		return h->limit == c->limit && (int64_t)v->holders.all < h->limit;
 	return h->kind == KIND_SHARED;
 }
 
