@@ -242,6 +242,7 @@ def test_documents_speak_of_no_option_that_does_not_exist(options, name):
 def test_variables_in_documents_exist(options, name):
     known = {row[3] for row in options} | {f"DLOCK_{b}_URL" for b in ("FILE", "REDIS", "ZK", "PG", "MEMCACHED", "MYSQL", "<BACKEND>")}
     known |= {"DLOCK_HANDLE", "DLOCK_KEY", "DLOCK_TOKEN", "DLOCK_TOKENS", "DLOCK_SLOT", "DLOCK_OWNER", "DLOCK_BACKEND", "DLOCK_KEEPER"}
+    known |= {"DLOCK_BEFORE_KEY", "DLOCK_BEFORE_BACKEND"}
     spoken = set(re.findall(r"\bDLOCK_[A-Z_]*[A-Z]\b", text_of(name)))
     assert spoken - known == set()
 
