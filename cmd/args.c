@@ -147,12 +147,8 @@ read_options(struct words *w, struct fault *f)
 static enum rc
 take_operand(struct plan *p, const char *operand, struct fault *f)
 {
-	const char **only = p->cmd == CMD_LS ? &p->look.pattern
-	    : p->cmd == CMD_RELEASE          ? &p->steer.handle
-					     : NULL;
-
-	if (only && !*only) {
-		*only = operand;
+	if ((p->cmd & CMD_TAKES_WORD) && !p->word) {
+		p->word = operand;
 		return RC_OK;
 	}
 	if (!(options[OPT_KEY].cmds & p->cmd))
@@ -356,6 +352,15 @@ settle_command(struct plan *p, char **words, bool named, struct fault *f)
 	return RC_OK;
 }
 
+/* Of others, those that are about a lock need its key. */
+static enum rc
+settle_key(const struct plan *p, struct fault *f)
+{
+	if (p->nkeys > 0 || p->cmd == CMD_CONFIG || !(options[OPT_KEY].cmds & p->cmd))
+		return RC_OK;
+	return fault_set(f, RC_USAGE, "no key: say dlock %s KEY", options_cmd(p->cmd));
+}
+
 /* Can the lease carry two attempts to renew, the grace and the margin? */
 static enum rc
 settle_lease(struct terms *t, const struct sources *all, struct fault *f)
@@ -407,42 +412,17 @@ read_sources(struct plan *p, struct sources *all, struct fault *f)
 	return rc == RC_OK ? sources_apply(all, p, f) : rc;
 }
 
-/* `dlock run` ends its options where the command begins. */
+/*
+ * `dlock run` ends its options where the command begins; `named`: the key is a word of its
+ * own.
+ */
 static enum rc
-read_run_words(struct plan *p, struct words *w, struct sources *all, struct fault *f)
+read_run_words(struct words *w, const struct sources *all, bool *named, struct fault *f)
 {
-	enum rc rc;
-	bool named; /* the key is a word of its own */
-
 	if (read_options(w, f) != RC_OK)
 		return RC_USAGE;
-	named = !w->help && !sources_of(all, OPT_KEY);
-	if (named && *w->next && read_key(w, f) != RC_OK)
-		return RC_USAGE;
-	if (w->help)
-		return RC_OK;
-	rc = read_sources(p, all, f);
-	return rc == RC_OK ? settle_command(p, w->next, named, f) : rc;
-}
-
-/* Any other: keys named as words leave no room for a variable's. */
-static enum rc
-read_other(struct plan *p, struct words *w, struct sources *all, struct fault *f)
-{
-	enum rc rc;
-
-	if (read_operands(w, f) != RC_OK)
-		return RC_USAGE;
-	if (w->help)
-		return RC_OK;
-	if (p->nkeys > 0)
-		all->list[SOURCE_ENVIRONMENT].value[OPT_KEY] = NULL;
-	rc = read_sources(p, all, f);
-	if (rc == RC_OK && p->nkeys == 0 && (options[OPT_KEY].cmds & p->cmd) &&
-	    p->cmd != CMD_CONFIG)
-		return fault_set(
-		    f, RC_USAGE, "no key: say dlock %s KEY", options_cmd(p->cmd));
-	return rc;
+	*named = !w->help && !sources_of(all, OPT_KEY);
+	return *named && *w->next ? read_key(w, f) : RC_OK;
 }
 
 enum rc
@@ -452,6 +432,7 @@ args_read(struct plan *p, unsigned cmd, char **argv, struct fault *f)
 	static struct sources all;
 	struct words words = {
 	    .cmd = cmd, .next = argv, .plan = p, .said = &all.list[SOURCE_WORDS]};
+	bool named = false;
 	enum rc rc;
 
 	memset(p, 0, offsetof(struct plan, texts));
@@ -463,10 +444,17 @@ args_read(struct plan *p, unsigned cmd, char **argv, struct fault *f)
 	p->steer.length = NEVER;
 	p->sources = &all;
 	sources_init(&all, cmd);
-	rc = cmd == CMD_RUN ? read_run_words(p, &words, &all, f)
-			    : read_other(p, &words, &all, f);
+	rc = cmd == CMD_RUN ? read_run_words(&words, &all, &named, f)
+			    : read_operands(&words, f);
 	if (rc == RC_OK && words.help)
 		return RC_DONE;
+	if (p->nkeys > 0) /* named by words, they leave no room for a variable's */
+		all.list[SOURCE_ENVIRONMENT].value[OPT_KEY] = NULL;
+	if (rc == RC_OK)
+		rc = read_sources(p, &all, f);
+	if (rc == RC_OK)
+		rc = cmd == CMD_RUN ? settle_command(p, words.next, named, f)
+				    : settle_key(p, f);
 	if (rc == RC_OK && (options[OPT_URL].cmds & cmd))
 		rc = settle_site(p, &all, f);
 	p->wait.persist = sources_of(&all, OPT_WAIT);

@@ -21,45 +21,35 @@ struct row {
 	const char *section;      /* NULL: none */
 };
 
-/* "/etc/dlock.conf:3 [key "deploy"]", "--ttl", "default" stands last. */
-static void
-print_text(const struct row *r)
-{
-	static char value[SHOWN_BYTES];
-	const char *shown = r->value ? r->value : "-";
-
-	text_clean(value, sizeof value, shown, strlen(shown));
-	printf("%-18s %-30s %s", r->name, value, r->from ? r->from : r->origin);
-	if (r->line)
-		printf(":%d", r->line);
-	if (r->section && *r->section)
-		printf(" [%s]", text_shown(r->section).text);
-	putchar('\n');
-}
-
-static void
-print_json(const struct row *r)
-{
-	static char text[2 * SHOWN_BYTES];
-	struct object o;
-
-	object_begin(&o, text, sizeof text);
-	object_number(&o, "v", 1);
-	object_string(&o, "name", r->name);
-	object_string(&o, "value", r->value);
-	object_string(&o, "origin", r->origin);
-	object_string(&o, "from", r->from);
-	if (r->line)
-		object_number(&o, "line", r->line);
-	object_string(&o, "section", r->section && *r->section ? r->section : NULL);
-	object_end(&o);
-	puts(text);
-}
-
+/* As "ttl 30s /etc/dlock.conf:3 [key "deploy"]"; "--ttl" or "default" may stand last. */
 static void
 print_row(const struct plan *p, const struct row *r)
 {
-	(p->look.json ? print_json : print_text)(r);
+	static char text[2 * SHOWN_BYTES];
+	const char *value = r->value ? r->value : "-";
+	struct object o;
+
+	if (p->look.json) {
+		object_begin(&o, text, sizeof text);
+		object_number(&o, "v", 1);
+		object_string(&o, "name", r->name);
+		object_string(&o, "value", r->value);
+		object_string(&o, "origin", r->origin);
+		object_string(&o, "from", r->from);
+		if (r->line)
+			object_number(&o, "line", r->line);
+		object_string(&o, "section", r->section);
+		object_end(&o);
+		puts(text);
+		return;
+	}
+	text_clean(text, SHOWN_BYTES, value, strlen(value));
+	printf("%-18s %-30s %s", r->name, text, r->from ? r->from : r->origin);
+	if (r->line)
+		printf(":%d", r->line);
+	if (r->section)
+		printf(" [%s]", text_shown(r->section).text);
+	putchar('\n');
 }
 
 /* A value of option i, from its source (NULL: the default) and that line, if that is a file. */
@@ -71,7 +61,8 @@ print_value(const struct plan *p, const char *name, const char *value,
 	struct clean called;
 
 	if (s && sources_filed(s))
-		r = (struct row){name, value, "file", s->file, line, s->section};
+		r = (struct row){
+		    name, value, "file", s->file, line, *s->section ? s->section : NULL};
 	else if (s) {
 		called = sources_call(s, i);
 		r.from = called.text;
@@ -117,7 +108,7 @@ print_url(const struct plan *p)
 {
 	const struct source *s = sources_of(p->sources, OPT_URL);
 	char masked[URL_BYTES] = "";
-	struct row r = {.name = "url", .value = p->site.url ? masked : NULL};
+	const char *value = p->site.url ? masked : NULL;
 	struct brief name = {""};
 
 	if (p->site.url)
@@ -125,16 +116,13 @@ print_url(const struct plan *p)
 	mask_passwords(masked);
 	if (p->site.backend)
 		name = sources_url_variable(p->site.backend);
-	if (p->site.inherits) {
-		r.origin = "enclosing";
-		r.from = "DLOCK_KEEPER";
-		print_row(p, &r);
-	} else if (p->site.url && p->site.url == plan_variable(name.text)) {
-		r.origin = "variable";
-		r.from = name.text;
-		print_row(p, &r);
-	} else
-		print_value(p, "url", r.value, s, OPT_URL, s ? s->line[OPT_URL] : 0);
+	if (p->site.inherits)
+		print_row(
+		    p, &(struct row){"url", value, "enclosing", "DLOCK_KEEPER", 0, NULL});
+	else if (p->site.url && p->site.url == plan_variable(name.text))
+		print_row(p, &(struct row){"url", value, "variable", name.text, 0, NULL});
+	else
+		print_value(p, "url", value, s, OPT_URL, s ? s->line[OPT_URL] : 0);
 }
 
 /* Each on a row of its own. */

@@ -474,8 +474,7 @@ release_handle(const struct plan *p, const char *handle, bool *gone)
 static int
 run_release(struct plan *p)
 {
-	const char *handle = p->steer.handle ? p->steer.handle
-					     : plan_variable("DLOCK_HANDLE");
+	const char *handle = p->word ? p->word : plan_variable("DLOCK_HANDLE");
 	bool gone = false;
 	int status = STATUS_USAGE, written;
 

@@ -149,16 +149,15 @@ struct collection {
 	/* of all keys: gets each view that is complete; NULL: of one */
 	bool (*see)(void *, const struct view *);
 	void *ctx;
-	bool begun, enough;
+	bool enough;
 };
 
 /* All entries of one key have come. */
 static void
 complete(struct collection *c)
 {
-	if (c->see && c->begun && !c->enough && !c->view->short_of_memory)
+	if (c->see && c->view->key && !c->enough && !c->view->short_of_memory)
 		c->enough = !c->see(c->ctx, c->view);
-	c->begun = false;
 }
 
 static bool
@@ -169,10 +168,9 @@ collect(void *ctx, const struct entry *e, int64_t now)
 	c->looking->heard = instant_now();
 	if (c->see && strlen(e->key) > KEY_BYTES)
 		return true; /* nobody can lock that */
-	if (c->see && (!c->begun || strcmp(c->view->key, e->key) != 0)) {
+	if (c->see && (!c->view->key || strcmp(c->view->key, e->key) != 0)) {
 		complete(c);
 		view_begin(c->view, e->key);
-		c->begun = true;
 	}
 	view_add(c->view, e, now);
 	return !c->see || (!c->enough && !c->view->short_of_memory);

@@ -129,7 +129,7 @@ end_changes(bool whole)
 static bool
 see(void *ctx, const struct view *v)
 {
-	const char *pattern = ls.rounds.looking.plan->look.pattern;
+	const char *pattern = ls.rounds.looking.plan->word;
 
 	(void)ctx;
 	if (pattern && fnmatch(pattern, v->key, 0) != 0)

@@ -60,8 +60,7 @@ unit_after_digits(const char *s)
 	       letters = strcspn(s + digits, "0123456789.");
 
 	for (int i = 0; i < UNITS; i++)
-		if (strlen(units[i].name) == letters &&
-		    strncmp(units[i].name, s + digits, letters) == 0)
+		if (text_is(units[i].name, s + digits, letters))
 			return i;
 	return -1;
 }
@@ -70,27 +69,22 @@ bool
 parse_duration(const char *s, int64_t *ret)
 {
 	int64_t sum = 0, part;
+	bool lone = s[strspn(s, "0123456789.")] == '\0';
 	int last = -1;
 
 	if (strcmp(s, "inf") == 0) {
 		*ret = NEVER;
 		return true;
 	}
-	if (*s && s[strspn(s, "0123456789.")] == '\0') {
-		if (!take_quantity(&s, NS_PER_S, &sum) || *s)
-			return false;
-		*ret = sum;
-		return true;
-	}
 	do {
-		int unit = unit_after_digits(s);
+		int unit = lone ? SECONDS : unit_after_digits(s);
+		size_t n = lone || unit < 0 ? 0 : strlen(units[unit].name);
 
 		if (unit <= last || !take_quantity(&s, units[unit].ns, &part) ||
+		    strncmp(s, units[unit].name, n) != 0 ||
 		    __builtin_add_overflow(sum, part, &sum))
 			return false;
-		if (strncmp(s, units[unit].name, strlen(units[unit].name)) != 0)
-			return false;
-		s += strlen(units[unit].name);
+		s += n;
 		last = unit;
 	} while (*s);
 	*ret = sum;

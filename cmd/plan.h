@@ -25,6 +25,7 @@ enum {
 	/* groups of them */
 	CMD_KEEPS = CMD_RUN | CMD_HOLD,
 	CMD_STEERS = CMD_BREAK | CMD_FREEZE | CMD_THAW,
+	CMD_TAKES_WORD = CMD_LS | CMD_RELEASE, /* one, which is no key */
 	CMD_ASKS = CMD_KEEPS | CMD_STEERS | CMD_STATUS | CMD_LS | CMD_WAIT,
 };
 
@@ -80,23 +81,22 @@ struct plan_look {
 	bool json, bare;     /* bare: no line of headings */
 	const char *columns; /* NULL: the usual ones */
 	int64_t again;       /* look again after so long; 0: once */
-	const char *pattern; /* of ls: which keys; NULL: all */
 };
 
 /* How a lock is taken away, frozen or held by hand. */
 struct plan_steer {
 	int64_t token; /* of the grant that is meant; 0: the one that is shown */
 	bool force, yes;
-	int64_t length;     /* how long; NEVER: without an end */
-	int pid;            /* for as long as this process lives; 0: not said */
-	bool shell;         /* print assignments for a shell's eval */
-	const char *handle; /* of release; NULL: not said */
+	int64_t length; /* how long; NEVER: without an end */
+	int pid;        /* for as long as this process lives; 0: not said */
+	bool shell;     /* print assignments for a shell's eval */
 };
 
 struct plan {
 	unsigned cmd;               /* CMD_ */
 	const char *keys[KEYS_MAX]; /* as named; no two are the same */
 	size_t nkeys;
+	const char *word; /* CMD_TAKES_WORD: a pattern or a handle; NULL: not said */
 	struct plan_claim claim;
 	struct plan_site site;
 	struct plan_wait wait;

@@ -46,12 +46,6 @@ sources_url_variable(const struct backend *b)
 	return name;
 }
 
-static bool
-is_word(const char *word, const char *text, size_t n)
-{
-	return strlen(word) == n && strncmp(word, text, n) == 0;
-}
-
 bool
 sources_strays(char *out, size_t size)
 {
@@ -83,7 +77,7 @@ sources_strays(char *out, size_t size)
 			continue;
 		word = *e + strlen(prefix);
 		n = strcspn(word, "=");
-		while (known[i] && !is_word(known[i], word, n))
+		while (known[i] && !text_is(known[i], word, n))
 			i++;
 		if (known[i] || !word[n] || !word[n + 1])
 			continue;
@@ -107,15 +101,13 @@ sources_strays(char *out, size_t size)
 void
 sources_init(struct sources *all, unsigned cmd)
 {
-	static const enum source_kind first[] = {
-	    SOURCE_WORDS, SOURCE_ENVIRONMENT, SOURCE_ENCLOSING};
 	const char *outer = sources_outer_backend(), **said, **named;
 
 	all->cmd = cmd;
-	all->n = sizeof first / sizeof *first;
-	all->nfiles = 0;
-	for (size_t i = 0; i < all->n; i++)
-		all->list[i] = (struct source){.kind = first[i]};
+	all->n = all->nfiles = 0;
+	sources_add(all, SOURCE_WORDS);
+	sources_add(all, SOURCE_ENVIRONMENT);
+	sources_add(all, SOURCE_ENCLOSING);
 	said = all->list[SOURCE_ENVIRONMENT].value;
 	for (int i = 0; i < OPTIONS; i++)
 		if (options[i].env && (options[i].cmds & cmd))
@@ -250,28 +242,27 @@ source_that_says(const struct sources *all, int i)
 
 /* Not to wait and to wait, or two kinds of lock: to say both in one source is a mistake. */
 static enum rc
-check_groups(const struct sources *all, struct fault *f)
+check_group(const struct sources *all, enum group group, struct fault *f)
 {
-	const struct source *s = source_that_says(all, OPT_NONBLOCK), *before = NULL;
+	const struct source *before = NULL;
 	int first = 0;
 
-	if (s && s == sources_of(all, OPT_WAIT)) {
-		bool shown = s->kind == SOURCE_WORDS;
+	for (int i = 0; i < OPTIONS; i++) {
+		const struct source *s = options[i].group == group
+		    ? source_that_says(all, i)
+		    : NULL;
+		bool shown = s && i == OPT_WAIT && s->kind == SOURCE_WORDS;
 
-		return fault_set(f, sources_wrong(s),
-		    "%s and %s%s%s contradict each other",
-		    sources_call(s, OPT_NONBLOCK).text, sources_call(s, OPT_WAIT).text,
-		    shown ? " " : "", shown ? text_brief(s->value[OPT_WAIT]).text : "");
-	}
-	for (int i = OPT_SHARED; i <= OPT_LIMIT; i++) {
-		s = source_that_says(all, i);
 		if (s && before)
 			return fault_set(f, sources_wrong(s),
-			    "%s and %s contradict each other: a lock is of one kind",
-			    sources_call(before, first).text, sources_call(s, i).text);
-		if (s)
+			    "%s and %s%s%s contradict each other%s",
+			    sources_call(before, first).text, sources_call(s, i).text,
+			    shown ? " " : "", shown ? text_brief(s->value[i]).text : "",
+			    group == GROUP_KIND ? ": a lock is of one kind" : "");
+		if (s) {
+			before = s;
 			first = i;
-		before = s ? s : before;
+		}
 	}
 	return RC_OK;
 }
@@ -297,7 +288,7 @@ apply_settings(struct sources *all, struct plan *p, struct fault *f)
 			bool has = false;
 
 			for (size_t k = 0; k < stronger; k++)
-				has |= is_word(site->settings[k].name, one->text,
+				has |= text_is(site->settings[k].name, one->text,
 				    strcspn(one->text, "="));
 			if (has)
 				continue;
@@ -323,8 +314,10 @@ sources_apply_one(const struct sources *all, int i, struct plan *p, struct fault
 enum rc
 sources_apply(struct sources *all, struct plan *p, struct fault *f)
 {
-	enum rc rc = check_groups(all, f);
+	enum rc rc = check_group(all, GROUP_WAIT, f);
 
+	if (rc == RC_OK)
+		rc = check_group(all, GROUP_KIND, f);
 	for (int i = 0; i < OPTIONS && rc == RC_OK; i++)
 		rc = i == OPT_OPTION ? apply_settings(all, p, f)
 				     : sources_apply_one(all, i, p, f);

@@ -76,6 +76,8 @@ struct breaking {
 	struct view meant; /* as shown: its holders are meant, or the one of --token */
 	struct view now;
 	char record[RECORD_BYTES];
+	instant speak, doubt; /* when a wait says something next */
+	bool silent;          /* it was said that the server does not answer */
 };
 
 /* The next one behind `p`, or (NULL) the first; NULL: there is none. */
@@ -198,37 +200,31 @@ revoke_all(struct breaking *b, size_t *done, struct fault *f)
 
 /* ---- break: waiting for them to be gone ---- */
 
-/* What a wait is about to say next, and when. */
-struct retry_words {
-	instant speak, doubt;
-	bool silent; /* it was said that the server does not answer */
-};
-
 static void
-speak_of(const struct breaking *b, const struct person *p, struct retry_words *w)
+speak_of(struct breaking *b, const struct person *p)
 {
 	instant now = instant_now();
 
-	if (now >= w->speak) {
+	if (now >= b->speak) {
 		say("waiting for %s to give %s up; its lease ends %s",
 		    view_person(p).text, text_key(b->key).text,
 		    describe_end(&b->now, p).text);
-		w->speak = NEVER;
+		b->speak = NEVER;
 	}
-	if (now >= w->doubt) {
+	if (now >= b->doubt) {
 		say("%s goes on renewing %s: it does not do as it is asked; dlock break --force takes the lock away",
 		    view_person(p).text, text_key(b->key).text);
-		w->doubt = NEVER;
+		b->doubt = NEVER;
 	}
 }
 
 /* A silent server may come back: until then the first meant holder counts as left. */
 static const struct person *
-speak_of_silence(const struct breaking *b, struct retry_words *w, const struct fault *f)
+speak_of_silence(struct breaking *b, const struct fault *f)
 {
-	if (!w->silent && !b->looking.plan->show.quiet)
+	if (!b->silent && !b->looking.plan->show.quiet)
 		say("%s; asking again", text_shown(f->text).text);
-	w->silent = true;
+	b->silent = true;
 	return next_meant(b, NULL);
 }
 
@@ -238,23 +234,24 @@ await_end(struct breaking *b, struct fault *f)
 {
 	instant now = instant_now(),
 		until = instant_after(now, b->looking.plan->wait.most);
-	struct retry_words w = {instant_after(now, SPEAK_FIRST), NEVER, false};
 
+	b->speak = instant_after(now, SPEAK_FIRST);
+	b->doubt = NEVER;
 	for (bool first = true;; first = false) {
 		enum rc rc = look_at(&b->looking, b->key, true, &b->now, NEVER, f);
 		const struct person *left = one_left(b);
 
 		if (rc == RC_AGAIN && instant_now() < until)
-			left = speak_of_silence(b, &w, f);
+			left = speak_of_silence(b, f);
 		else if (rc != RC_OK || !left)
 			return rc;
 		if (first && left->until != EPOCH_NONE)
-			w.doubt = instant_after(instant_now(),
+			b->doubt = instant_after(instant_now(),
 			    instant_after(view_left(&b->now, left->until), HEED));
 		if (instant_now() >= until)
 			return RC_BUSY;
 		if (!b->looking.plan->show.quiet)
-			speak_of(b, left, &w);
+			speak_of(b, left);
 		look_rest(&b->looking, until);
 	}
 }
@@ -452,14 +449,15 @@ thaw_key(struct looking *l, const char *key)
 
 /* ---- freeze, thaw: each key in turn ---- */
 
-/* Returns the worst status. */
+/* On a store that has all of `caps`; returns the worst status. */
 static int
-steer_each(const struct plan *p, int (*one)(struct looking *, const char *key))
+steer_each(
+    const struct plan *p, unsigned caps, int (*one)(struct looking *, const char *key))
 {
 	struct looking l;
 	struct fault f = {""};
 	int status = 0;
-	enum rc rc = look_open(&l, p, CAP_FREEZE, &f);
+	enum rc rc = look_open(&l, p, caps, &f);
 
 	if (rc != RC_OK)
 		return look_refuse(&l, p->keys[0], rc, &f);
@@ -475,7 +473,7 @@ steer_each(const struct plan *p, int (*one)(struct looking *, const char *key))
 static int
 run_freeze(struct plan *p)
 {
-	return steer_each(p, freeze_key);
+	return steer_each(p, CAP_FREEZE, freeze_key);
 }
 
 static int
@@ -486,7 +484,7 @@ run_thaw(struct plan *p)
 		    "nobody can be asked, since this is no terminal: say -y; nothing was done");
 		return STATUS_USAGE;
 	}
-	return steer_each(p, thaw_key);
+	return steer_each(p, CAP_FREEZE, thaw_key);
 }
 
 const struct cmd cmd_break = {.name = "break",

@@ -2,7 +2,6 @@
 #include "text.h"
 
 #include <locale.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -299,6 +298,12 @@ text_time_utc(int64_t us)
 		snprintf(b.text + strftime(b.text, 32, "%Y-%m-%dT%H:%M:%S", &tm), 8,
 		    ".%03dZ", (int)(us % US_PER_S / 1000));
 	return b;
+}
+
+bool
+text_is(const char *word, const char *text, size_t n)
+{
+	return strlen(word) == n && strncmp(word, text, n) == 0;
 }
 
 size_t

@@ -4,6 +4,7 @@
 #ifndef DLOCK_TEXT_H
 #define DLOCK_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -56,6 +57,9 @@ size_t text_json(char *out, const char *s, size_t n);
  * (C0, DEL, C1).
  */
 const char *text_objection(const char *, size_t most);
+
+/* Are these n bytes this word? */
+bool text_is(const char *word, const char *text, size_t n);
 
 /* How much of a text to keep, at most `most` bytes: whole characters, where it has such. */
 size_t text_whole(const char *text, size_t most);
