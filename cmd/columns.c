@@ -26,9 +26,11 @@ enum cell {
 	LEFT,
 };
 
-/* Where a member of this type is. */
-#define AT(type, m) \
-	_Generic(((struct person *)NULL)->m, type : offsetof(struct person, m))
+/* Where a member of a person is, which must have the type that its cell needs. */
+#define TEXT_AT(m) \
+	_Generic(((struct person *)NULL)->m, const char * : offsetof(struct person, m))
+#define NUMBER_AT(m) \
+	_Generic(((struct person *)NULL)->m, int64_t : offsetof(struct person, m))
 
 static const struct column {
 	const char *name;
@@ -46,18 +48,18 @@ static const struct column {
     {"STATE", 6, 6, 6, STAYS, false, STATE, 0},
     {"KIND", 9, 9, 12, 2, false, KIND, 0},
     {"HOLDER", 14, 20, 30, STAYS, false, HOLDER, 0},
-    {"HOST", 8, 12, 20, 1, false, TEXT, AT(const char *, said.host)},
-    {"PID", 7, 7, 7, 3, true, NUMBER, AT(int64_t, said.pid)},
-    {"HELD", 6, 6, 7, STAYS, true, AGO, AT(int64_t, since)},
+    {"HOST", 8, 12, 20, 1, false, TEXT, TEXT_AT(said.host)},
+    {"PID", 7, 7, 7, 3, true, NUMBER, NUMBER_AT(said.pid)},
+    {"HELD", 6, 6, 7, STAYS, true, AGO, NUMBER_AT(since)},
     {"WAITING", 7, 7, 7, 4, true, WAITING, 0},
-    {"COMMAND", 8, 12, 20, 0, false, TEXT, AT(const char *, said.command)},
-    {"WHY", 10, 20, SIZE_MAX, 5, false, QUOTED, AT(const char *, said.why)},
-    {"SINCE", 19, 23, 24, 0, false, TIME, AT(int64_t, since)},
-    {"LEFT", 6, 6, 7, 0, true, LEFT, AT(int64_t, until)},
-    {"TOKEN", 16, 16, 20, 0, true, NUMBER, AT(int64_t, token)},
+    {"COMMAND", 8, 12, 20, 0, false, TEXT, TEXT_AT(said.command)},
+    {"WHY", 10, 20, SIZE_MAX, 5, false, QUOTED, TEXT_AT(said.why)},
+    {"SINCE", 19, 23, 24, 0, false, TIME, NUMBER_AT(since)},
+    {"LEFT", 6, 6, 7, 0, true, LEFT, NUMBER_AT(until)},
+    {"TOKEN", 16, 16, 20, 0, true, NUMBER, NUMBER_AT(token)},
     {"HOLDERS", 7, 7, 7, 0, true, HOLDERS, 0},
-    {"LIMIT", 6, 6, 6, 0, true, NUMBER, AT(int64_t, limit)},
-    {"OWNER", 8, 32, 32, 0, false, TEXT, AT(const char *, owner)},
+    {"LIMIT", 6, 6, 6, 0, true, NUMBER, NUMBER_AT(limit)},
+    {"OWNER", 8, 32, 32, 0, false, TEXT, TEXT_AT(owner)},
 };
 
 enum { COLUMNS = sizeof columns / sizeof *columns };

@@ -249,12 +249,20 @@ set_token(struct plan *p, const struct option *o, const char *value, struct faul
  * How an option is set, and where it keeps its value: a member of the plan, which must have
  * the type that the setter writes.
  */
-#define AT(type, m) \
-	.at = _Generic(((struct plan *)NULL)->m, type : offsetof(struct plan, m))
-#define DURATION(m) .set = set_duration, AT(int64_t, m)
-#define NUMBER(m) .set = set_number, AT(int, m)
-#define FLAG(m) .set = set_flag, AT(bool, m)
-#define TEXT(m) .set = set_text, AT(const char *, m)
+#define DURATION(m) \
+	.set = set_duration, \
+	.at = _Generic(((struct plan *)NULL)->m, int64_t \
+		       : offsetof(struct plan, m))
+#define NUMBER(m) \
+	.set = set_number, \
+	.at = _Generic(((struct plan *)NULL)->m, int \
+		       : offsetof(struct plan, m))
+#define FLAG(m) \
+	.set = set_flag, \
+	.at = _Generic(((struct plan *)NULL)->m, bool \
+		       : offsetof(struct plan, m))
+#define TEXT(m) \
+	.set = set_text, .at = _Generic(((struct plan *)NULL)->m, const char * : offsetof(struct plan, m))
 
 #define INSTEAD(...) ((const struct wording[]){__VA_ARGS__, {0, NULL}})
 

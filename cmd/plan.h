@@ -10,7 +10,10 @@
 
 #include <signal.h>
 
-/* The subcommands that take options, as bits: a plan is for one, an option is known to some. */
+/*
+ * The subcommands that take options, as bits: a plan is for one, an option is known to some.
+ * options_cmd() has their names in this order.
+ */
 enum {
 	CMD_RUN = 1 << 0,
 	CMD_HOLD = 1 << 1,
