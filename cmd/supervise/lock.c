@@ -31,7 +31,7 @@ lock_init(struct lock *l, const struct plan *p, const struct nested_site *where,
     struct host *host, const char *owner, const char *record)
 {
 	l->plan = p;
-	l->outer.host = host; /* the rest of it is large, and zeroed */
+	l->outer.base.host = host; /* the rest of it is large, and zeroed */
 	l->outer.plan = p;
 	l->outer.where = where;
 	l->claim = (struct claim){
@@ -63,9 +63,10 @@ open_store(struct lock *l, struct fault *f)
 		    "this dlock was built without the %s backend (dlock version)",
 		    p->site.backend->name);
 	if (p->nkeys > 1)
-		return multi_open(&l->store, l->outer.host, p->site.backend,
+		return multi_open(&l->store, l->outer.base.host, p->site.backend,
 		    &l->outer.where->site, p->keys, p->nkeys, f);
-	return p->site.backend->open(&l->store, l->outer.host, &l->outer.where->site, f);
+	return p->site.backend->open(
+	    &l->store, l->outer.base.host, &l->outer.where->site, f);
 }
 
 enum rc
@@ -92,7 +93,7 @@ tell_call(struct lock *l, const char *call, instant began, enum rc rc,
     const struct grant *g, const struct fault *f)
 {
 	if (!is_multi(l))
-		call_tell(l->outer.host, l->store, NULL, call, began, rc, g, f);
+		call_tell(l->outer.base.host, l->store, NULL, call, began, rc, g, f);
 }
 
 enum rc
@@ -129,8 +130,8 @@ name_breaker(const struct lock *l, const char *unknown, struct fault *f)
 	bool several = l->plan->nkeys > 1;
 	char who[RECORD_BYTES];
 
-	if (*l->outer.host->breaker) {
-		record_describe(l->outer.host->breaker, who, sizeof who);
+	if (*l->outer.base.host->breaker) {
+		record_describe(l->outer.base.host->breaker, who, sizeof who);
 		fault_set(f, RC_REVOKED, "broken by %s%s%s%s", who, several ? " (" : "",
 		    several ? said.text : "", several ? ")" : "");
 	} else if (*unknown) {
@@ -161,7 +162,7 @@ lock_release(
 	enum rc rc = RC_OK;
 
 	l->outer.keep_until = keep_until;
-	*l->outer.host->breaker = '\0';
+	*l->outer.base.host->breaker = '\0';
 	if (l->store) {
 		rc = l->store->backend->lock->release(l->store, status, until, f);
 		tell_call(l, "release", began, rc, NULL, f);

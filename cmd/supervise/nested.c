@@ -114,7 +114,7 @@ connect_to(
 		if (instant_now() >= until) /* too many others wait to be accepted */
 			return fault_set(
 			    f, RC_AGAIN, "the enclosing dlock does not answer");
-		if (k->host->wait(k->host, -1, 0, instant_now() + JOIN_RETRY) ==
+		if (k->base.host->wait(k->base.host, -1, 0, instant_now() + JOIN_RETRY) ==
 		    WOKE_STOP)
 			return RC_STOP;
 	}
@@ -165,7 +165,7 @@ ask(const struct nested *k, enum join_verb verb, instant until,
 		if (n >= 0 || (errno != EAGAIN && errno != EINTR))
 			return fault_set(
 			    f, RC_LOST, "the enclosing dlock no longer holds the lock");
-		switch (k->host->wait(k->host, k->keeper, POLLIN, until)) {
+		switch (k->base.host->wait(k->base.host, k->keeper, POLLIN, until)) {
 		case WOKE_READY:
 			break;
 		case WOKE_TIMEOUT:
@@ -206,7 +206,7 @@ ask_keeper(struct nested *k, const struct keeper_address *a, enum join_verb verb
 			return fault_set(f, RC_AGAIN,
 			    "the enclosing dlock has no room for one more run that joins it");
 		leave(k);
-		if (k->host->wait(k->host, -1, 0, instant_now() + JOIN_RETRY) ==
+		if (k->base.host->wait(k->base.host, -1, 0, instant_now() + JOIN_RETRY) ==
 		    WOKE_STOP)
 			return RC_STOP;
 	}
@@ -347,17 +347,12 @@ nested_look(struct nested *k)
 
 /* ---- the store of a joined hold ---- */
 
-struct join {
-	struct store base;
-	struct nested *nested;
-};
-
 static const struct backend join_backend;
 
 static struct nested *
 nested_of(struct store *s)
 {
-	return ((struct join *)store_of(s, &join_backend))->nested;
+	return (struct nested *)store_of(s, &join_backend);
 }
 
 /* The lease is that of the keeper. */
@@ -421,9 +416,7 @@ join_release(struct store *s, int status, instant until, struct fault *f)
 static void
 join_close(struct store *s)
 {
-	if (s)
-		leave(nested_of(s));
-	free(s);
+	leave(nested_of(s));
 }
 
 static const struct backend join_backend = {
@@ -437,7 +430,6 @@ nested_open(struct store **ret, struct nested *k, struct fault *f)
 {
 	const char *addresses = getenv("DLOCK_KEEPER");
 	enum rc rc = RC_LOST;
-	struct join *j;
 
 	k->keeper = -1;
 	if (addresses && *addresses && (identify(k) || k->where->ended))
@@ -447,15 +439,10 @@ nested_open(struct store **ret, struct nested *k, struct fault *f)
 		*k->identity.text = '\0';
 		return rc == RC_LOST ? nested_site_check(k->where, f) : rc;
 	}
-	j = malloc(sizeof *j);
-	if (!j) {
-		leave(k);
-		return fault_set(f, RC_SYSTEM, "out of memory");
-	}
-	*j = (struct join){.base = {&join_backend, k->host, "the enclosing dlock",
-			       CAP_FAIR | CAP_SHARED | CAP_LIMIT},
-	    .nested = k};
-	*ret = &j->base;
+	k->base.backend = &join_backend;
+	k->base.where = "the enclosing dlock";
+	k->base.caps = CAP_FAIR | CAP_SHARED | CAP_LIMIT;
+	*ret = &k->base;
 	return RC_OK;
 }
 

@@ -29,9 +29,9 @@
 /* Which locks a store of that backend has, as backend.identify says; false: not known, "". */
 bool nested_identify(struct identity *, const struct backend *, struct store *);
 
-/* A run that asks the outer keepers. */
+/* A run that asks the outer keepers, and the store of the hold that it joins. */
 struct nested {
-	struct host *host; /* it waits there */
+	struct store base; /* its host is set by the caller: it waits there */
 	const struct plan *plan;
 	const struct nested_site *where;
 	instant
