@@ -124,11 +124,11 @@ settle_body(struct body *b, struct plan *p, const struct origin *o, struct fault
 
 /* ---- for a shell ---- */
 
-/* Also right if eval joins the lines. */
+/* What stands behind a '=' in `name` is none of it.  Also right if eval joins the lines. */
 static void
 export_variable(FILE *to, const char *name, const char *value)
 {
-	fprintf(to, "export %s='", name);
+	fprintf(to, "export %.*s='", (int)strcspn(name, "="), name);
 	for (; *value; value++)
 		if (*value == '\'')
 			fputs("'\\''", to);
@@ -146,33 +146,14 @@ static int answered = -1, undelivered;
 
 /* What a command would get, and the handle. */
 static void
-write_assignments(FILE *to, const struct run *r, const char *handle)
+write_assignments(FILE *to, const char *handle)
 {
-	const struct plan *p = r->plan;
-	const struct go *go = &r->shared->go;
-	const char *outer = plan_variable("DLOCK_KEEPER");
-	size_t room = child_tokens_room(p);
-	char *tokens = p->nkeys > 1 ? malloc(room) : NULL, *keepers;
-
-	if (tokens)
-		child_write_tokens(p, go, tokens, room);
-	/* ours before those of the dlocks around us */
-	if (asprintf(&keepers, "%s%s%s%s", go->keeper, r->site, outer ? " " : "",
-		outer ? outer : "") < 0)
-		keepers = NULL;
 	fputs("unset DLOCK_TOKENS DLOCK_SLOT;\n", to);
 	export_variable(to, "DLOCK_HANDLE", handle);
-	export_variable(to, "DLOCK_KEY", p->keys[0]);
-	export_variable(to, "DLOCK_TOKEN", go->token);
-	if (p->nkeys > 1)
-		export_variable(to, "DLOCK_TOKENS", tokens ? tokens : "{}");
-	if (p->claim.kind == KIND_LIMIT)
-		export_variable(to, "DLOCK_SLOT", go->slot);
-	export_variable(to, "DLOCK_OWNER", r->owner);
-	export_variable(to, "DLOCK_BACKEND", p->site.backend->name);
-	export_variable(to, "DLOCK_KEEPER", keepers ? keepers : go->keeper);
-	free(keepers);
-	free(tokens);
+	for (enum told i = 0; i < TOLD; i++)
+		if (child_told(i))
+			export_variable(
+			    to, child_told(i), strchr(child_told(i), '=') + 1);
 }
 
 /* False, with errno: not all of it has reached stdout. */
@@ -185,9 +166,9 @@ print_grant(const struct run *r)
 
 	if (!to)
 		return false;
-	keeper_address_write_handle(r->shared->go.keeper, handle);
+	keeper_address_write_handle(strchr(child_told(TOLD_KEEPER), '=') + 1, handle);
 	if (r->plan->steer.shell)
-		write_assignments(to, r, handle);
+		write_assignments(to, handle);
 	else
 		fprintf(to, "%s\n", handle);
 	if (fclose(to) != 0)

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,15 +24,23 @@
 static struct stub stub;
 static _Alignas(16) char stack[4096]; /* stub.c needs some hundred bytes */
 
-/*
- * The variables that the command gets.  They stand in the page, before what only the grant
- * tells is known: to make them then would cost every run some fifty microseconds between the
- * grant and the command.
- */
-enum ours { KEY, OWNER, BACKEND, TOKEN, KEEPER, SLOT, TOKENS, OURS };
-static const char *const ours[OURS] = {"DLOCK_KEY=", "DLOCK_OWNER=", "DLOCK_BACKEND=",
-    "DLOCK_TOKEN=", "DLOCK_KEEPER=", "DLOCK_SLOT=", "DLOCK_TOKENS="};
-static char *values[OURS]; /* behind its name; NULL: it is not told */
+static const char *const names[TOLD] = {"DLOCK_KEY=", "DLOCK_TOKEN=", "DLOCK_TOKENS=",
+    "DLOCK_SLOT=", "DLOCK_OWNER=", "DLOCK_BACKEND=", "DLOCK_KEEPER="};
+static char *told[TOLD]; /* in the page; NULL: it is not told */
+
+enum { TOKEN_BYTES = 24, SLOT_BYTES = 12 };
+
+const char *
+child_told(enum told which)
+{
+	return told[which];
+}
+
+static char *
+value_of(enum told which)
+{
+	return told[which] + strlen(names[which]);
+}
 
 static const char *
 outer_keepers(void)
@@ -41,26 +50,15 @@ outer_keepers(void)
 	return outer ? outer : "";
 }
 
-/* Each byte of a key is written as six at most. */
-size_t
-child_tokens_room(const struct plan *p)
+/* Of TOLD_TOKENS: each byte of a key is written as six at most. */
+static size_t
+tokens_room(const struct plan *p)
 {
 	size_t room = sizeof "{}";
 
 	for (size_t i = 0; i < p->nkeys; i++)
 		room += sizeof "\"\":18446744073709551615," + 6 * strlen(p->keys[i]);
 	return room;
-}
-
-void
-child_write_tokens(const struct plan *p, const struct go *go, char *out, size_t size)
-{
-	struct object j;
-
-	object_begin(&j, out, size);
-	for (size_t i = 0; i < p->nkeys; i++)
-		object_number(&j, p->keys[i], go->tokens[i]);
-	object_end(&j);
 }
 
 /* Those of the caller's that are not ours: into out, unless NULL; how many. */
@@ -72,9 +70,9 @@ copy_others(char **out)
 	for (char **v = environ; *v; v++) {
 		size_t i = 0;
 
-		while (i < OURS && strncmp(*v, ours[i], strlen(ours[i])) != 0)
+		while (i < TOLD && strncmp(*v, names[i], strlen(names[i])) != 0)
 			i++;
-		if (i < OURS)
+		if (i < TOLD)
 			continue;
 		if (out)
 			out[n] = *v;
@@ -85,27 +83,26 @@ copy_others(char **out)
 
 /* How much room a value needs, with its end; 0: it is not told. */
 static size_t
-room_of(const struct run *r, enum ours which)
+room_of(const struct run *r, enum told which)
 {
 	const struct plan *p = r->plan;
-	const struct go *go = NULL;
 
 	switch (which) {
-	case KEY:
+	case TOLD_KEY:
 		return strlen(p->keys[0]) + 1;
-	case OWNER:
+	case TOLD_TOKEN:
+		return TOKEN_BYTES;
+	case TOLD_TOKENS:
+		return p->nkeys > 1 ? tokens_room(p) : 0;
+	case TOLD_SLOT:
+		return p->claim.kind == KIND_LIMIT ? SLOT_BYTES : 0;
+	case TOLD_OWNER:
 		return sizeof r->owner;
-	case BACKEND:
+	case TOLD_BACKEND:
 		return strlen(p->site.backend->name) + 1;
-	case TOKEN:
-		return sizeof go->token;
-	case KEEPER:
-		return sizeof go->keeper + strlen(r->site) + strlen(outer_keepers()) + 1;
-	case SLOT:
-		return p->claim.kind == KIND_LIMIT ? sizeof go->slot : 0;
-	case TOKENS:
-		return p->nkeys > 1 ? child_tokens_room(p) : 0;
-	case OURS:
+	case TOLD_KEEPER:
+		return KEEPER_BYTES + strlen(r->site) + strlen(outer_keepers()) + 1;
+	case TOLD:
 		break;
 	}
 	return 0;
@@ -116,9 +113,46 @@ child_room(const struct run *r)
 {
 	size_t room = 0;
 
-	for (enum ours i = 0; i < OURS; i++)
-		room += strlen(ours[i]) + room_of(r, i);
+	for (enum told i = 0; i < TOLD; i++)
+		room += strlen(names[i]) + room_of(r, i);
 	return room;
+}
+
+void
+child_prepare(const struct run *r)
+{
+	char *next = r->shared->told;
+
+	for (enum told i = 0; i < TOLD; i++)
+		if (room_of(r, i) > 0) {
+			told[i] = strcpy(next, names[i]);
+			next = value_of(i) + room_of(r, i);
+		}
+	strcpy(value_of(TOLD_KEY), r->plan->keys[0]);
+	strcpy(value_of(TOLD_OWNER), r->owner);
+	strcpy(value_of(TOLD_BACKEND), r->plan->site.backend->name);
+}
+
+/* Behind our address, with where the lock is kept, are those of the outer dlocks. */
+void
+child_tell(const struct run *r, const struct join_part *parts, const char *address)
+{
+	const struct plan *p = r->plan;
+	const char *outer = outer_keepers();
+	char *keepers = stpcpy(stpcpy(value_of(TOLD_KEEPER), address), r->site);
+	struct object j;
+
+	if (*outer)
+		strcpy(stpcpy(keepers, " "), outer);
+	snprintf(value_of(TOLD_TOKEN), TOKEN_BYTES, "%" PRIu64, parts->token);
+	if (told[TOLD_SLOT])
+		snprintf(value_of(TOLD_SLOT), SLOT_BYTES, "%u", parts->slot);
+	if (!told[TOLD_TOKENS])
+		return;
+	object_begin(&j, value_of(TOLD_TOKENS), tokens_room(p));
+	for (size_t i = 0; i < p->nkeys; i++)
+		object_number(&j, p->keys[i], parts[i].token);
+	object_end(&j);
 }
 
 /* The words and the environment of the command.  False: no memory. */
@@ -127,11 +161,11 @@ prepare_words(const struct run *r)
 {
 	const struct plan *p = r->plan;
 	size_t n = 0, others = copy_others(NULL);
-	char **words, **envp, **end, *told = r->shared->told;
+	char **words, **envp, **end;
 
 	while (p->command.argv[n])
 		n++;
-	words = calloc(n + 2 + others + OURS + 1, sizeof *words);
+	words = calloc(n + 2 + others + TOLD + 1, sizeof *words);
 	if (!words)
 		return false;
 	words[0] = "/bin/sh";
@@ -140,38 +174,14 @@ prepare_words(const struct run *r)
 		words[1 + i] = p->command.argv[i];
 	envp = words + n + 2;
 	end = envp + copy_others(envp);
-	for (enum ours i = 0; i < OURS; i++) {
-		if (room_of(r, i) == 0)
-			continue;
-		*end++ = told;
-		values[i] = stpcpy(told, ours[i]);
-		told = values[i] + room_of(r, i);
-	}
-	strcpy(values[KEY], p->keys[0]);
-	strcpy(values[OWNER], r->owner);
-	strcpy(values[BACKEND], p->site.backend->name);
+	for (enum told i = 0; i < TOLD; i++)
+		if (told[i])
+			*end++ = told[i];
 	stub.path = r->path;
 	stub.argv = p->command.argv;
 	stub.script = words;
 	stub.envp = envp;
 	return true;
-}
-
-/* Behind our address, with where the lock is kept, are those of the outer dlocks. */
-static void
-fill_in(const struct run *r, const struct go *go)
-{
-	const char *outer = outer_keepers();
-	char *keepers = stpcpy(stpcpy(values[KEEPER], go->keeper), r->site);
-
-	if (*outer)
-		strcpy(stpcpy(keepers, " "), outer);
-	strcpy(values[TOKEN], go->token);
-	if (values[SLOT])
-		strcpy(values[SLOT], go->slot);
-	if (values[TOKENS])
-		child_write_tokens(
-		    r->plan, go, values[TOKENS], child_tokens_room(r->plan));
 }
 
 /* Emulators may know no process that shares memory but a thread. */
@@ -195,7 +205,6 @@ child_fork(struct child *c, const struct run *r)
 	if (!prepare_words(r) ||
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
 		return -1;
-	c->run = r;
 	stub.keeper = getpid();
 	stub.gate = ends[1];
 	memcpy(stub.others, (const int[]){r->ends[0], r->ends[1], ends[0]},
@@ -222,11 +231,9 @@ child_fork(struct child *c, const struct run *r)
 }
 
 void
-child_go(struct child *c, const struct go *go)
+child_go(struct child *c, instant latest)
 {
-	fill_in(c->run, go);
-	if (send(c->gate, &go->latest, sizeof go->latest, MSG_NOSIGNAL) !=
-	    sizeof go->latest)
+	if (send(c->gate, &latest, sizeof latest, MSG_NOSIGNAL) != sizeof latest)
 		shutdown(c->gate, SHUT_RDWR);
 }
 

@@ -15,24 +15,45 @@
 #ifndef DLOCK_CHILD_H
 #define DLOCK_CHILD_H
 
+#include "door.h"
 #include "run.h"
 
+/* ---- what the command, or the process that has asked for a hold, is told ---- */
+
+enum told {
+	TOLD_KEY,
+	TOLD_TOKEN,
+	TOLD_TOKENS, /* with several keys: a JSON object key -> token */
+	TOLD_SLOT,   /* with --limit */
+	TOLD_OWNER,
+	TOLD_BACKEND,
+	TOLD_KEEPER, /* the keeper's address, and those of the outer dlocks */
+	TOLD
+};
+
+/* So much room the variables need in the page (shared->told). */
+size_t child_room(const struct run *);
+
 /*
- * With several keys: DLOCK_TOKENS, a JSON object key -> token, into out, for which
- * child_tokens_room() bytes are enough.
+ * Writes there what is known before the grant, in the front, and so for the keeper as well:
+ * to make all of it then would cost every run some fifty microseconds between the grant
+ * and the command.
  */
-size_t child_tokens_room(const struct plan *);
-void child_write_tokens(const struct plan *, const struct go *, char *out, size_t size);
+void child_prepare(const struct run *);
+
+/* Adds what the grant has given, in the keeper: one part for each key. */
+void child_tell(const struct run *, const struct join_part *, const char *address);
+
+/* "NAME=VALUE"; NULL: this one is not told. */
+const char *child_told(enum told);
+
+/* ---- its process ---- */
 
 struct child {
 	pid_t pid;
 	pid_t group; /* its own process group, or 0: the front's, with the terminal */
 	int gate;    /* -1 once the program runs or never will */
-	const struct run *run;
 };
-
-/* So much room the variables of the run's command need, in the page (shared->told). */
-size_t child_room(const struct run *);
 
 /*
  * Forks the stub, for the run's command; once in a process.  -1 with errno.  What becomes
@@ -41,10 +62,10 @@ size_t child_room(const struct run *);
 int child_fork(struct child *, const struct run *);
 
 /*
- * Lets it begin.  Where that cannot be said the gate is shut: the stub ends, and the
- * gate says so.
+ * Lets it begin: after `latest` it fails with ETIME.  Where that cannot be said the gate is
+ * shut: the stub ends, and the gate says so.
  */
-void child_go(struct child *, const struct go *);
+void child_go(struct child *, instant latest);
 
 /* Ends a stub that was never let go, and reaps it. */
 void child_dismiss(struct child *);

@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -62,24 +61,9 @@ tell_grant(struct keeper *k)
 	news_message(&k->in.news, &m, &anchors);
 }
 
-/* What a command is told. */
-static struct go
-make_go(const struct keeper *k)
-{
-	struct go go = {.latest = k->keep.lease.term_at};
-
-	snprintf(go.token, sizeof go.token, "%" PRIu64, k->lock.grant.token);
-	snprintf(go.slot, sizeof go.slot, "%u", k->lock.grant.slot);
-	for (size_t i = 0; k->plan->nkeys > 1 && i < k->plan->nkeys; i++)
-		go.tokens[i] = k->lock.outer.parts[i].token;
-	snprintf(go.keeper, sizeof go.keeper, "%s", k->in.door.address);
-	return go;
-}
-
 static void
 start_command(struct keeper *k)
 {
-	const struct go go = make_go(k);
 	bool awaited = (k->in.news.waited && !k->plan->show.quiet) ||
 	    k->plan->show.status_fd >= 0;
 	instant now = instant_now(), patience = now + CLEAR_SCREEN;
@@ -95,7 +79,8 @@ start_command(struct keeper *k)
 	while (telling == TELL_BEFORE && atomic_load(&k->shared->front.on_screen) &&
 	    instant_now() < patience)
 		loop_wait(&k->in.loop, set, LOOP_OWN, instant_now() + NS_PER_MS);
-	child_go(&k->in.child, &go);
+	child_tell(k->run, k->lock.outer.parts, k->in.door.address);
+	child_go(&k->in.child, k->keep.lease.term_at);
 	/* not earlier: opening the lock comes first where descriptors are few */
 	(void)tree_open();
 	if (telling == TELL_AFTER)
@@ -108,7 +93,7 @@ start_body(struct keeper *k)
 {
 	(void)tree_open();
 	k->run->body->until = instant_after(instant_now(), k->plan->steer.length);
-	k->shared->go = make_go(k);
+	child_tell(k->run, k->lock.outer.parts, k->in.door.address);
 	atomic_store(&k->shared->exec, EXEC_CALLED);
 	atomic_store(&k->shared->granted, true);
 	tell_grant(k);

@@ -27,7 +27,7 @@
  *	            process), and may be dropped when the receiver has slept through some
  *	            dozens.  Only the ending must arrive: it stands in the page too.  The end
  *	            of file on the link is how each learns that the other one is gone
- *	"go"        what the command is told when it may begin
+ *	"go"        an instant for the command: it may begin, but not later than that
  */
 #ifndef DLOCK_RUN_H
 #define DLOCK_RUN_H
@@ -44,17 +44,6 @@
 
 /* What ps(1) shows of a hold in the background; nothing goes by it. */
 #define HOLD_NAME "dlock-hold"
-
-/* ---- go ---- */
-
-struct go {
-	/* beginning later than this is worse than not beginning: it fails with ETIME */
-	instant latest;
-	char token[24], slot[12]; /* the slot counts with --limit only */
-	/* of all keys as named; they count if there are several */
-	uint64_t tokens[KEYS_MAX];
-	char keeper[KEEPER_BYTES]; /* our address, for DLOCK_KEEPER */
-};
 
 /* ---- the page ---- */
 
@@ -98,8 +87,7 @@ struct shared {
 	char where[WHERE_BYTES]; /* the server, for people */
 	struct shared_end end;
 	struct shared_front front;
-	struct go go; /* `dlock hold`: what a command would be told; set with `granted` */
-	char told[];  /* the command's variables: child.c */
+	char told[]; /* variables: child.h */
 };
 
 /* A fresh page, with room for what is told, or NULL with errno. */
