@@ -579,7 +579,7 @@ keeper_run(const struct run *r)
 	dismiss_stub(&keeper);
 	/* those that came just before door_shut() have yet to say what they want */
 	last = instant_now() + LAST_PATIENCE;
-	while (r->body && keeper.in.door.listener < 0 && keeper.in.door.present > 0 &&
+	while (r->body && keeper.in.door.listener < 0 && keeper.in.door.n > 0 &&
 	    instant_now() < last)
 		hear(&keeper, -1, 0, last);
 	if (!keeper.keep.ending.stuck)
