@@ -5,12 +5,10 @@
  * a server, so nothing of that kind can leak into the command, and a fork that
  * fails is known before anything is locked.  It waits at a gate for "go".  The
  * gate is close-on-exec at the stub's side: end of file there means that the
- * program is running, or never will.  Which of the two stands in memory that
- * both share, where it can be said when nothing else works any more.
+ * program is running, or never will.  Which of the two stands in the page.
  *
  * The program gets the signal mask and dispositions, descriptors, directory
- * and limits that dlock was started with; some variables are added.  It is
- * killed by the kernel when the keeper dies.
+ * and limits that dlock was started with, and some more variables.
  */
 #ifndef DLOCK_CHILD_H
 #define DLOCK_CHILD_H
@@ -77,8 +75,8 @@ void child_dismiss(struct child *);
 bool child_gate(struct child *, int *exec);
 
 /*
- * Where the program is that `name` means: into path[size].  False, with errno:
- * there is nothing, or something that cannot be executed (exit_of_exec()).
+ * Where the program is that `name` means: into path[size].  False, with errno: there is
+ * nothing that can be executed.
  */
 bool child_find(const char *name, char *path, size_t size);
 

@@ -427,8 +427,6 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 		say("%s", text_clean(words, sizeof words, m->text, strlen(m->text)));
 		break;
 	case MSG_ENDED:
-		front_finish(f, f->shared->end.ending, m->text);
-		break;
 	case MSG_SKIPPED:
 	case MSG_STARTED:
 	case MSG_RESUMED:
@@ -443,24 +441,23 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 static void
 hear_keeper(struct front *f)
 {
-	/* then the word of it lies here already, or was dropped */
+	/* then all that was said before lies here already */
 	bool told = atomic_load(&f->shared->end.told);
 	struct anchors anchors;
 	struct msg m;
-	int got = 0;
+	int got;
 
-	while (!f->end.over && (got = link_receive(f->keeper.link, &m, &anchors)) > 0)
+	while ((got = link_receive(f->keeper.link, &m, &anchors)) > 0)
 		take_message(f, &m, &anchors);
-	if (got == 0 && told && !f->end.over)
-		front_finish(f, f->shared->end.ending, "");
-	if (got < 0 && !f->end.over) {
+	if (got < 0) {
 		close(f->keeper.link);
 		f->keeper.link = -1;
-		if (atomic_load(&f->shared->end.told))
-			front_finish(f, f->shared->end.ending, "");
-		else
-			take_over(f, "dlock's keeper process was killed");
+		told = atomic_load(&f->shared->end.told);
 	}
+	if (told)
+		front_finish(f, f->shared->end.ending, f->shared->end.why.text);
+	else if (got < 0)
+		take_over(f, "dlock's keeper process was killed");
 }
 
 /*

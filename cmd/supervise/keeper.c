@@ -107,16 +107,13 @@ publish_ending(struct keeper *k)
 	atomic_store(&k->shared->end.finished, true);
 }
 
-/*
- * The message may be dropped; a front that finds none, but this in the page, has missed
- * it.
- */
 static void
 report_ending(struct keeper *k)
 {
 	publish_ending(k);
-	news_send(&k->in.news, MSG_ENDED, 0, k->fault.text);
+	k->shared->end.why = k->fault;
 	atomic_store(&k->shared->end.told, true);
+	news_send(&k->in.news, MSG_ENDED, 0, "");
 }
 
 /* Everything below us, the command first. */
