@@ -36,10 +36,9 @@ void events_verdict(const struct plan *, const struct verdict *);
 /*
  * ---- in words ----
  *
- * The user is told, or the script that has a hold.  When a hold is in the background nobody
- * of dlock has a descriptor of the script's, for that would keep its pipes open.  What the
- * process has as its stderr at that moment is written to, if it is what hold had when it was
- * started, or a terminal.
+ * The user is told, or the script that has a hold: on what is its stderr at that moment, if
+ * hold had the same when it was started, or it is a terminal.  (A descriptor that a hold
+ * kept would keep the script's pipes open.)
  */
 
 /* Renewals that are not answered: the user hears of it while something can be done. */
@@ -55,8 +54,8 @@ void loss_warn(const struct run *, struct doubt *);
 void loss_trust(const struct run *, struct doubt *);
 
 /*
- * Tells a script once, before it is stopped, whether front or keeper comes first; nothing
- * where no process is stopped.  Never blocks.  `words` are the backend's.
+ * Tells a script before it is stopped, and once: front or keeper.  Never blocks.  `words` are
+ * the backend's.
  */
 void loss_tell(const struct run *, const struct ending *, const char *words);
 

@@ -110,6 +110,19 @@ check_gate(struct incoming *in)
 	react(in, EV_EXEC_FAILED, exec);
 }
 
+/*
+ * Is the moment of the command's start worth a wake-up?  That it could not be executed is
+ * found out when it has ended.
+ */
+static bool
+awaits_start(const struct incoming *in)
+{
+	const struct plan *p = in->run->plan;
+
+	return in->keep->phase != PH_ASK &&
+	    (p->show.status_fd >= 0 || p->terms.max_run != NEVER);
+}
+
 void
 incoming_wake_front(const struct incoming *in)
 {
@@ -325,7 +338,7 @@ incoming_wait(struct incoming *in, int fd, short events, instant until)
 	struct pollfd set[SLOTS];
 	struct signalfd_siginfo info;
 	nfds_t n = SLOT_DOOR + door_poll(&in->door, set + SLOT_DOOR);
-	int gate = in->keep->phase == PH_ASK ? -1 : in->child.gate;
+	int gate = awaits_start(in) ? in->child.gate : -1;
 	bool ready;
 
 	if (in->run->body)

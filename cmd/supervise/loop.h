@@ -24,7 +24,6 @@ struct loop {
 
 /* Opens a loop for `signals`, which must be blocked.  -1 with errno. */
 int loop_open(struct loop *, const sigset_t *signals);
-void loop_close(struct loop *);
 
 /* Sleeps until set[0..n) has something (in revents) or `until` has come. */
 void loop_wait(struct loop *, struct pollfd *set, nfds_t n, instant until);

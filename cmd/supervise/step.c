@@ -361,9 +361,7 @@ guard_tree(struct keep *k, instant now, struct actions *a)
 		return;
 	if (keep_is_lost(k)) {
 		keep_stop_tree(k, k->lease.kill_at, a);
-	} else if (k->lease.revoked) {
-		keep_stop_tree(k, instant_after(now, k->terms.grace), a);
-	} else if (k->orphaned) {
+	} else if (k->lease.revoked || k->orphaned) {
 		keep_stop_tree(k, instant_after(now, k->terms.grace), a);
 	} else if (now >= run_ends(k)) {
 		k->ending = (struct ending){.kind = END_MAX_RUN};

@@ -35,26 +35,18 @@ struct heard {
 	int64_t waited;    /* how long we tried */
 };
 
-/*
- * What a run with this ending exits with, as far as something was run; else STATUS_NONE.
- */
+/* What a run with this ending exits with; STATUS_NONE if nothing was run. */
 int verdict_status(const struct ending *);
 
 /* What `ending` means to the user. */
 struct verdict verdict_of(
     const struct plan *, const struct ending *, const struct heard *);
 
-/*
- * The same for the process that has asked for the release of a hold, and succeeds;
- * `words` and `where` as in struct heard.
- */
+/* The same for the process that has asked for the release of a hold, and succeeds. */
 struct verdict verdict_of_release(
     const struct plan *, const struct ending *, const char *words, const char *where);
 
-/*
- * For it, when others keep it: so many that have joined the hold, and the --min-hold of
- * those until `keep_until`, if that is to come.
- */
+/* For it, when others keep the lock: that have joined, or for their --min-hold. */
 struct verdict verdict_of_kept(const struct plan *, unsigned joined, instant keep_until);
 
 #endif
