@@ -14,10 +14,7 @@
 
 /* ---- which are connected ---- */
 
-/*
- * A process that comes to release a hold must be heard also when descriptors have run out:
- * it gets the place of this one.
- */
+/* When descriptors have run out, a process that releases a hold gets the place of this one. */
 static void
 keep_spare(struct door *d)
 {

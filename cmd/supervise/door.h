@@ -96,8 +96,9 @@ struct door {
 	bool spares;     /* a descriptor: for a hold, so that a release is heard */
 	int spare;       /* that one; -1: it is not there, or in use */
 	char address[KEEPER_BYTES]; /* for DLOCK_KEEPER */
-	size_t polled; /* of the peers, by door_poll(); some may have gone since, or come */
-	size_t n;      /* when there are DOOR_PEERS, the next one waits to be accepted */
+	size_t
+	    polled; /* of the peers, by door_poll(); some may have gone since, or come */
+	size_t n;   /* when there are DOOR_PEERS, the next one waits to be accepted */
 	struct peer {
 		int fd;
 		unsigned is; /* PEER_* */

@@ -10,8 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define TREE_AGAIN \
-	(20 * NS_PER_MS) /* pause between two looks at what is left of a body */
+#define TREE_AGAIN (20 * NS_PER_MS) /* pause between two looks at what a body has left */
 
 static void
 react(struct incoming *in, enum event_kind kind, int value)
@@ -40,11 +39,7 @@ awaits_body(const struct incoming *in)
 	return !in->keep->tree.gone && in->keep->phase != PH_OVER;
 }
 
-/*
- * The process for which we hold is not ours to reap: whether it and its descendants
- * live has to be looked at.  Until it has been delivered to it, it does not matter to
- * them whether we have the lock.
- */
+/* The process for which we hold is not ours to reap: whether it lives is looked at. */
 static void
 check_body(struct incoming *in)
 {
@@ -66,16 +61,12 @@ check_body(struct incoming *in)
 		react(in, EV_EMPTY, 0);
 }
 
-/*
- * A signal that reaches us before the lock has been delivered, or while it is held for
- * nobody, ends the holding.  Else only that process, release and the time do.
- */
+/* A signal ends only a hold that was not delivered yet, or is for nobody. */
 static void
 end_body(struct incoming *in, int sig)
 {
 	if (!run_guarded(in->run))
-		react(
-		    in, EV_ENDED, sig); /* the wait status of a process that died of it */
+		react(in, EV_ENDED, sig); /* as a wait status: it died of the signal */
 }
 
 /* When to look at the body again: no descriptor tells of its descendants' end. */
@@ -149,8 +140,8 @@ command_changed(struct incoming *in, int status)
 }
 
 /*
- * The only code that reaps.  The page forgets the command before its number is
- * free for others: we could be frozen in between, and the front kill another process.
+ * The page forgets the command before its number is free for others: we could be frozen in
+ * between, and the front kill another process.
  */
 static void
 reap(struct incoming *in)
@@ -183,10 +174,7 @@ forward(struct incoming *in, int sig)
 
 	if (atomic_load(&in->run->shared->command) == 0)
 		return;
-	/*
-	 * After `fg` the shell has continued the whole job; a second CONT makes editors
-	 * draw twice.
-	 */
+	/* a second CONT, after the shell's own, makes editors draw twice */
 	state = sig == SIGCONT ? tree_state(in->child.pid) : '\0';
 	if (sig == SIGCONT && state != 'T' && state != '\0')
 		return;
@@ -195,10 +183,7 @@ forward(struct incoming *in, int sig)
 
 /* ---- signals, and the front ---- */
 
-/*
- * To this very process.  With --min-hold others are shown its pid, and mean the command
- * as long as that runs.
- */
+/* With --min-hold others are shown our pid, and mean the command as long as that runs. */
 static void
 take_signal(struct incoming *in, int sig)
 {
@@ -268,10 +253,7 @@ incoming_answer_release(struct incoming *in)
 	in->answered = true;
 }
 
-/*
- * `dlock release`: answered when the lock has been given back, and at once if that has
- * been tried, if it is lost, or if it stays for the sake of others.
- */
+/* Answered when the lock has been given back; at once if it is lost, or others keep it. */
 static void
 hear_release(struct incoming *in)
 {

@@ -26,10 +26,7 @@ struct todo {
 	bool stop;      /* the call in flight is to return */
 };
 
-/*
- * The one keeper of this process: too large for a stack.  The kernel has zeroed
- * it; what of it is not used costs nothing, and the command is waiting.
- */
+/* Not on the stack: zeroed memory that is never touched costs nothing. */
 static struct keeper {
 	struct host host; /* first: the backend's way back to us */
 	const struct run *run;
@@ -131,10 +128,7 @@ keeper_signal_tree(struct keeper *k, int sig, bool wake)
 	tree_signal(getpid(), &aim);
 }
 
-/*
- * A stub that has never begun has the caller's descriptors, and would be left
- * to the front, which does not wait for it.
- */
+/* A stub that has never begun has the caller's descriptors. */
 static void
 dismiss_stub(struct keeper *k)
 {
@@ -143,10 +137,7 @@ dismiss_stub(struct keeper *k)
 		child_dismiss(&k->in.child);
 }
 
-/*
- * From here on nobody waits for us: nothing of the caller's must be kept busy,
- * and TERM may end us.
- */
+/* Nobody waits for us any more: nothing of the caller's must be kept busy. */
 static void
 go_on_alone(struct keeper *k)
 {
@@ -195,7 +186,6 @@ carry_out(struct keeper *k, const struct actions *a)
 	}
 }
 
-/* Tells step() what has happened, and carries out what it says. */
 static void
 react_to(struct keeper *k, const struct event *e)
 {
@@ -278,10 +268,7 @@ notice_kin(struct keeper *k)
 	}
 }
 
-/*
- * host->wait: where every backend waits, and where the keeper does its other duties
- * meanwhile.
- */
+/* host->wait */
 static enum woke
 keeper_wait(struct host *h, int fd, short events, instant until)
 {
@@ -312,10 +299,7 @@ open_lock(struct keeper *k)
 	return RC_OK;
 }
 
-/*
- * Where the server gives less than was asked for, it may be too little: then nothing is
- * run, and we say why.
- */
+/* The server may give less than was asked for, and too little. */
 static void
 keeper_granted(struct keeper *k)
 {
@@ -431,10 +415,7 @@ release_lock(struct keeper *k)
 /* for a release of what was lost, if --for is not longer */
 #define QUESTION_PATIENCE (60 * NS_PER_S)
 
-/*
- * A `dlock release` of what was lost is to hear of it, and it comes late: when the
- * process for which it was held has ended.  Nothing is kept but the socket.
- */
+/* A `dlock release` of what was lost comes late: when its process has been stopped. */
 static void
 await_question(struct keeper *k)
 {
@@ -455,10 +436,7 @@ await_question(struct keeper *k)
 
 /* ---- the process ---- */
 
-/*
- * Closes everything that is the user's; 0 to 2 stay taken, so that no socket lands
- * there.
- */
+/* 0 to 2 stay taken, so that no socket lands there. */
 static void
 leave_the_terminal(struct keeper *k)
 {

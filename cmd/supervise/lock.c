@@ -111,18 +111,12 @@ lock_acquire(struct lock *l, instant until, struct fault *f)
 
 		l->outer.parts[i] = (struct join_part){g->token, g->slot};
 	}
-	/*
-	 * which locks they are is found out now: what leads to them (a link, a service,
-	 * an option file) may lead elsewhere when somebody wants to join
-	 */
+	/* now: a link or an option file may lead elsewhere when somebody wants to join */
 	(void)nested_identify(&l->outer.identity, l->plan->site.backend, l->store);
 	return RC_OK;
 }
 
-/*
- * Somebody wants the lock back, or has taken it: names that person, if known.  With
- * several keys the backend says which one it was.
- */
+/* Of several keys the backend has said which one it was. */
 static void
 name_breaker(const struct lock *l, const char *unknown, struct fault *f)
 {
