@@ -124,11 +124,11 @@ settle_body(struct body *b, struct plan *p, const struct origin *o, struct fault
 
 /* ---- for a shell ---- */
 
-/* What stands behind a '=' in `name` is none of it.  Also right if eval joins the lines. */
+/* Also right if eval joins the lines. */
 static void
 export_variable(FILE *to, const char *name, const char *value)
 {
-	fprintf(to, "export %.*s='", (int)strcspn(name, "="), name);
+	fprintf(to, "export %s='", name);
 	for (; *value; value++)
 		if (*value == '\'')
 			fputs("'\\''", to);
@@ -150,10 +150,9 @@ write_assignments(FILE *to, const char *handle)
 {
 	fputs("unset DLOCK_TOKENS DLOCK_SLOT;\n", to);
 	export_variable(to, "DLOCK_HANDLE", handle);
-	for (enum told i = 0; i < TOLD; i++)
-		if (child_told(i))
-			export_variable(
-			    to, child_told(i), strchr(child_told(i), '=') + 1);
+	for (enum variable i = 0; i < VARIABLES; i++)
+		if (child_value(i))
+			export_variable(to, variable_names[i], child_value(i));
 }
 
 /* False, with errno: not all of it has reached stdout. */
@@ -166,7 +165,7 @@ print_grant(const struct run *r)
 
 	if (!to)
 		return false;
-	keeper_address_write_handle(strchr(child_told(TOLD_KEEPER), '=') + 1, handle);
+	keeper_address_write_handle(child_value(VAR_KEEPER), handle);
 	if (r->plan->steer.shell)
 		write_assignments(to, handle);
 	else

@@ -24,22 +24,16 @@
 static struct stub stub;
 static _Alignas(16) char stack[4096]; /* stub.c needs some hundred bytes */
 
-static const char *const names[TOLD] = {"DLOCK_KEY=", "DLOCK_TOKEN=", "DLOCK_TOKENS=",
-    "DLOCK_SLOT=", "DLOCK_OWNER=", "DLOCK_BACKEND=", "DLOCK_KEEPER="};
-static char *told[TOLD]; /* in the page; NULL: it is not told */
+const char *const variable_names[VARIABLES] = {"DLOCK_KEY", "DLOCK_TOKEN", "DLOCK_TOKENS",
+    "DLOCK_SLOT", "DLOCK_OWNER", "DLOCK_BACKEND", "DLOCK_KEEPER"};
+static char *values[VARIABLES]; /* in the page, behind NAME=; NULL: it is not told */
 
 enum { TOKEN_BYTES = 24, SLOT_BYTES = 12 };
 
 const char *
-child_told(enum told which)
+child_value(enum variable which)
 {
-	return told[which];
-}
-
-static char *
-value_of(enum told which)
-{
-	return told[which] + strlen(names[which]);
+	return values[which];
 }
 
 static const char *
@@ -50,7 +44,7 @@ outer_keepers(void)
 	return outer ? outer : "";
 }
 
-/* Of TOLD_TOKENS: each byte of a key is written as six at most. */
+/* Of VAR_TOKENS: each byte of a key is written as six at most. */
 static size_t
 tokens_room(const struct plan *p)
 {
@@ -59,6 +53,14 @@ tokens_room(const struct plan *p)
 	for (size_t i = 0; i < p->nkeys; i++)
 		room += sizeof "\"\":18446744073709551615," + 6 * strlen(p->keys[i]);
 	return room;
+}
+
+static bool
+is_variable(const char *text, enum variable which)
+{
+	size_t n = strlen(variable_names[which]);
+
+	return strncmp(text, variable_names[which], n) == 0 && text[n] == '=';
 }
 
 /* Those of the caller's that are not ours: into out, unless NULL; how many. */
@@ -70,9 +72,9 @@ copy_others(char **out)
 	for (char **v = environ; *v; v++) {
 		size_t i = 0;
 
-		while (i < TOLD && strncmp(*v, names[i], strlen(names[i])) != 0)
+		while (i < VARIABLES && !is_variable(*v, i))
 			i++;
-		if (i < TOLD)
+		if (i < VARIABLES)
 			continue;
 		if (out)
 			out[n] = *v;
@@ -83,26 +85,26 @@ copy_others(char **out)
 
 /* How much room a value needs, with its end; 0: it is not told. */
 static size_t
-room_of(const struct run *r, enum told which)
+room_of(const struct run *r, enum variable which)
 {
 	const struct plan *p = r->plan;
 
 	switch (which) {
-	case TOLD_KEY:
+	case VAR_KEY:
 		return strlen(p->keys[0]) + 1;
-	case TOLD_TOKEN:
+	case VAR_TOKEN:
 		return TOKEN_BYTES;
-	case TOLD_TOKENS:
+	case VAR_TOKENS:
 		return p->nkeys > 1 ? tokens_room(p) : 0;
-	case TOLD_SLOT:
+	case VAR_SLOT:
 		return p->claim.kind == KIND_LIMIT ? SLOT_BYTES : 0;
-	case TOLD_OWNER:
+	case VAR_OWNER:
 		return sizeof r->owner;
-	case TOLD_BACKEND:
+	case VAR_BACKEND:
 		return strlen(p->site.backend->name) + 1;
-	case TOLD_KEEPER:
+	case VAR_KEEPER:
 		return KEEPER_BYTES + strlen(r->site) + strlen(outer_keepers()) + 1;
-	case TOLD:
+	case VARIABLES:
 		break;
 	}
 	return 0;
@@ -113,8 +115,8 @@ child_room(const struct run *r)
 {
 	size_t room = 0;
 
-	for (enum told i = 0; i < TOLD; i++)
-		room += strlen(names[i]) + room_of(r, i);
+	for (enum variable i = 0; i < VARIABLES; i++)
+		room += strlen(variable_names[i]) + 1 + room_of(r, i);
 	return room;
 }
 
@@ -123,14 +125,14 @@ child_prepare(const struct run *r)
 {
 	char *next = r->shared->told;
 
-	for (enum told i = 0; i < TOLD; i++)
+	for (enum variable i = 0; i < VARIABLES; i++)
 		if (room_of(r, i) > 0) {
-			told[i] = strcpy(next, names[i]);
-			next = value_of(i) + room_of(r, i);
+			values[i] = stpcpy(stpcpy(next, variable_names[i]), "=");
+			next = values[i] + room_of(r, i);
 		}
-	strcpy(value_of(TOLD_KEY), r->plan->keys[0]);
-	strcpy(value_of(TOLD_OWNER), r->owner);
-	strcpy(value_of(TOLD_BACKEND), r->plan->site.backend->name);
+	strcpy(values[VAR_KEY], r->plan->keys[0]);
+	strcpy(values[VAR_OWNER], r->owner);
+	strcpy(values[VAR_BACKEND], r->plan->site.backend->name);
 }
 
 /* Behind our address, with where the lock is kept, are those of the outer dlocks. */
@@ -139,17 +141,17 @@ child_tell(const struct run *r, const struct join_part *parts, const char *addre
 {
 	const struct plan *p = r->plan;
 	const char *outer = outer_keepers();
-	char *keepers = stpcpy(stpcpy(value_of(TOLD_KEEPER), address), r->site);
+	char *keepers = stpcpy(stpcpy(values[VAR_KEEPER], address), r->site);
 	struct object j;
 
 	if (*outer)
 		strcpy(stpcpy(keepers, " "), outer);
-	snprintf(value_of(TOLD_TOKEN), TOKEN_BYTES, "%" PRIu64, parts->token);
-	if (told[TOLD_SLOT])
-		snprintf(value_of(TOLD_SLOT), SLOT_BYTES, "%u", parts->slot);
-	if (!told[TOLD_TOKENS])
+	snprintf(values[VAR_TOKEN], TOKEN_BYTES, "%" PRIu64, parts->token);
+	if (values[VAR_SLOT])
+		snprintf(values[VAR_SLOT], SLOT_BYTES, "%u", parts->slot);
+	if (!values[VAR_TOKENS])
 		return;
-	object_begin(&j, value_of(TOLD_TOKENS), tokens_room(p));
+	object_begin(&j, values[VAR_TOKENS], tokens_room(p));
 	for (size_t i = 0; i < p->nkeys; i++)
 		object_number(&j, p->keys[i], parts[i].token);
 	object_end(&j);
@@ -165,7 +167,7 @@ prepare_words(const struct run *r)
 
 	while (p->command.argv[n])
 		n++;
-	words = calloc(n + 2 + others + TOLD + 1, sizeof *words);
+	words = calloc(n + 2 + others + VARIABLES + 1, sizeof *words);
 	if (!words)
 		return false;
 	words[0] = "/bin/sh";
@@ -174,9 +176,9 @@ prepare_words(const struct run *r)
 		words[1 + i] = p->command.argv[i];
 	envp = words + n + 2;
 	end = envp + copy_others(envp);
-	for (enum told i = 0; i < TOLD; i++)
-		if (told[i])
-			*end++ = told[i];
+	for (enum variable i = 0; i < VARIABLES; i++)
+		if (values[i])
+			*end++ = values[i] - strlen(variable_names[i]) - 1;
 	stub.path = r->path;
 	stub.argv = p->command.argv;
 	stub.script = words;

@@ -18,18 +18,19 @@
 
 /* ---- what the command, or the process that has asked for a hold, is told ---- */
 
-enum told {
-	TOLD_KEY,
-	TOLD_TOKEN,
-	TOLD_TOKENS, /* with several keys: a JSON object key -> token */
-	TOLD_SLOT,   /* with --limit */
-	TOLD_OWNER,
-	TOLD_BACKEND,
-	TOLD_KEEPER, /* the keeper's address, and those of the outer dlocks */
-	TOLD
+enum variable {
+	VAR_KEY,
+	VAR_TOKEN,
+	VAR_TOKENS, /* with several keys: a JSON object key -> token */
+	VAR_SLOT,   /* with --limit */
+	VAR_OWNER,
+	VAR_BACKEND,
+	VAR_KEEPER, /* the keeper's address, and those of the outer dlocks */
+	VARIABLES
 };
+extern const char *const variable_names[VARIABLES];
 
-/* So much room the variables need in the page (shared->told). */
+/* So much room they need in the page (shared->told). */
 size_t child_room(const struct run *);
 
 /*
@@ -42,8 +43,8 @@ void child_prepare(const struct run *);
 /* Adds what the grant has given, in the keeper: one part for each key. */
 void child_tell(const struct run *, const struct join_part *, const char *address);
 
-/* "NAME=VALUE"; NULL: this one is not told. */
-const char *child_told(enum told);
+/* The value of a variable; NULL: this one is not told. */
+const char *child_value(enum variable);
 
 /* ---- its process ---- */
 

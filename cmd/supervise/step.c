@@ -1,6 +1,8 @@
 /* step.c - decides what the keeper does next, from state, time and one event. */
 #include "step.h"
 
+#include "backends/common/retry.h"
+
 #include <assert.h>
 #include <errno.h>
 
@@ -29,10 +31,7 @@ span(const struct keep *k)
 static int64_t
 jittered(struct keep *k, int64_t least, int64_t most)
 {
-	k->jitter ^= k->jitter << 13; /* xorshift64, Marsaglia 2003 */
-	k->jitter ^= k->jitter >> 7;
-	k->jitter ^= k->jitter << 17;
-	return least + (int64_t)(k->jitter % (uint64_t)(most - least + 1));
+	return least + jitter_below(&k->jitter, most - least + 1);
 }
 
 static int64_t
