@@ -108,10 +108,7 @@ accept_peer(struct door *d)
 		return true;
 	}
 	foreign = d->root && pid != d->root && tree_relation(d->root, pid) == KIN_NO;
-	if (foreign && count_peers(d, PEER_FOREIGN) >= DOOR_FOREIGN)
-		close(fd);
-	else
-		add_peer(d, fd, foreign ? PEER_FOREIGN : 0);
+	add_peer(d, fd, foreign ? PEER_FOREIGN : 0);
 	return true;
 }
 

@@ -50,12 +50,11 @@ static struct keeper {
 static void
 tell_grant(struct keeper *k)
 {
-	const struct anchors anchors = lock_anchors(&k->lock);
 	const struct msg m = {.kind = MSG_GRANTED,
 	    .token = k->lock.grant.token,
 	    .slot = k->lock.grant.slot};
 
-	news_message(&k->in.news, &m, &anchors);
+	news_message(&k->in.news, &m, &k->lock.anchors);
 }
 
 static void

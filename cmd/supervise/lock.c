@@ -19,13 +19,6 @@ is_multi(const struct lock *l)
 	return l->plan->nkeys > 1 && !l->nested;
 }
 
-/* What was granted for the i-th key; not for a joined hold. */
-static const struct grant *
-grant_of(const struct lock *l, size_t i)
-{
-	return is_multi(l) ? multi_grant(l->store, i) : &l->grant;
-}
-
 void
 lock_init(struct lock *l, const struct plan *p, const struct nested_site *where,
     struct host *host, const char *owner, const char *record)
@@ -104,15 +97,20 @@ lock_acquire(struct lock *l, instant until, struct fault *f)
 	    l->store, &l->claim, until, &l->grant, f);
 
 	tell_call(l, "acquire", began, rc, &l->grant, f);
-	if (rc != RC_OK || l->nested)
+	if (rc != RC_OK)
 		return rc;
-	for (size_t i = 0; i < l->plan->nkeys; i++) {
-		const struct grant *g = grant_of(l, i);
+	for (size_t i = 0; i < (l->nested ? 1 : l->plan->nkeys); i++) {
+		const struct grant *g = is_multi(l) ? multi_grant(l->store, i)
+						    : &l->grant;
 
 		l->outer.parts[i] = (struct join_part){g->token, g->slot};
+		if (g->anchor >= 0)
+			l->anchors.fds[l->anchors.n++] = g->anchor;
 	}
 	/* now: a link or an option file may lead elsewhere when somebody wants to join */
-	(void)nested_identify(&l->outer.identity, l->plan->site.backend, l->store);
+	if (!l->nested)
+		(void)nested_identify(
+		    &l->outer.identity, l->plan->site.backend, l->store);
 	return RC_OK;
 }
 
@@ -164,20 +162,6 @@ lock_release(
 	if (rc == RC_LOST)
 		name_breaker(l, "", f);
 	return rc;
-}
-
-struct anchors
-lock_anchors(const struct lock *l)
-{
-	struct anchors a = {.n = 0};
-
-	for (size_t i = 0; i < (l->nested ? 1 : l->plan->nkeys); i++) {
-		int fd = grant_of(l, i)->anchor;
-
-		if (fd >= 0)
-			a.fds[a.n++] = fd;
-	}
-	return a;
 }
 
 void

@@ -17,6 +17,7 @@ struct lock {
 	struct claim claim;
 	struct store *store; /* NULL: none is open */
 	struct grant grant;
+	struct anchors anchors; /* of all its keys */
 };
 
 /* The lock is zeroed; all else outlives it. */
@@ -37,9 +38,6 @@ enum rc lock_renew(struct lock *, instant until, struct fault *);
  */
 enum rc lock_release(
     struct lock *, int status, instant keep_until, instant until, struct fault *);
-
-/* The descriptors whose being open keeps it. */
-struct anchors lock_anchors(const struct lock *);
 
 /* A client library that takes too long for its leave ends this process. */
 void lock_close(struct lock *);
