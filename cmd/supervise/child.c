@@ -223,10 +223,7 @@ child_fork(struct child *c, const struct run *r)
 	}
 	c->gate = ends[0];
 	c->group = stub.leads ? c->pid : 0;
-	/*
-	 * the stub does it too: should we end before it has, the kernel sends HUP to the
-	 * caller's group
-	 */
+	/* and by the stub: should we end before it has, HUP goes to the caller's group */
 	if (c->group)
 		setpgid(c->pid, c->pid);
 	return 0;

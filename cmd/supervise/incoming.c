@@ -20,10 +20,7 @@ react(struct incoming *in, enum event_kind kind, int value)
 
 /* ---- the process for which we hold, without a command ---- */
 
-/*
- * The process goes on without the lock, and what becomes of that is no longer its affair,
- * although others that have joined may keep it for longer.
- */
+/* The process goes on without the lock, though others that have joined may keep it. */
 static void
 take_back(struct incoming *in)
 {

@@ -52,10 +52,7 @@ refused(const struct plan *p, enum rc rc, const char *what, const char *why)
 	return verdict_of(p, &e, &(struct heard){.words = words, .where = ""});
 }
 
-/*
- * Why it could not be: what the command starts, or the process for which a lock is held,
- * must be found to be stopped.  NULL: it could, or nobody is to be.
- */
+/* Why what runs under the lock could not be found to be stopped; NULL: it could. */
 static const char *
 why_unstoppable(const struct run *r)
 {
@@ -68,10 +65,7 @@ why_unstoppable(const struct run *r)
 	return r->body && !r->body->outside.pid ? NULL : why;
 }
 
-/*
- * All that front and keeper share when they part.  False, with errno: something is not
- * to be had.
- */
+/* All that front and keeper share when they part.  False, with errno. */
 static bool
 prepare(struct run *r, struct plan *p)
 {

@@ -1,15 +1,8 @@
 /*
  * verdict.h - turns an ending into a sentence and a status; nothing else does.
  *
- *	the command's own        it ran, and held the lock all the while
- *	75 (-E)                  busy, or --wait expired
- *	79                       the lock was lost while the command ran
- *	124                      --max-run exceeded
- *	126 / 127                command not executable / not found
- *	64 69 71 76 77 78        nothing was run: usage, unreachable, system,
- *	                         protocol, permission, configuration
- *	by signal N              the command died of it, or dlock was interrupted
- *	                         by it while waiting
+ * The status is the command's own if it held the lock all the while, else one of exit.h.
+ * dlock dies of the signal of which the command died, or which interrupted the waiting.
  */
 #ifndef DLOCK_VERDICT_H
 #define DLOCK_VERDICT_H
