@@ -63,24 +63,19 @@ is_variable(const char *text, enum variable which)
 	return strncmp(text, variable_names[which], n) == 0 && text[n] == '=';
 }
 
-/* Those of the caller's that are not ours: into out, unless NULL; how many. */
-static size_t
+/* The caller's variables but for ours; returns their end. */
+static char **
 copy_others(char **out)
 {
-	size_t n = 0;
-
 	for (char **v = environ; *v; v++) {
-		size_t i = 0;
+		enum variable i = 0;
 
 		while (i < VARIABLES && !is_variable(*v, i))
 			i++;
-		if (i < VARIABLES)
-			continue;
-		if (out)
-			out[n] = *v;
-		n++;
+		if (i == VARIABLES)
+			*out++ = *v;
 	}
-	return n;
+	return out;
 }
 
 /* How much room a value needs, with its end; 0: it is not told. */
@@ -162,11 +157,13 @@ static bool
 prepare_words(const struct run *r)
 {
 	const struct plan *p = r->plan;
-	size_t n = 0, others = copy_others(NULL);
+	size_t n = 0, others = 0;
 	char **words, **envp, **end;
 
 	while (p->command.argv[n])
 		n++;
+	while (environ[others])
+		others++;
 	words = calloc(n + 2 + others + VARIABLES + 1, sizeof *words);
 	if (!words)
 		return false;
@@ -175,7 +172,7 @@ prepare_words(const struct run *r)
 	for (size_t i = 1; i < n; i++)
 		words[1 + i] = p->command.argv[i];
 	envp = words + n + 2;
-	end = envp + copy_others(envp);
+	end = copy_others(envp);
 	for (enum variable i = 0; i < VARIABLES; i++)
 		if (values[i])
 			*end++ = values[i] - strlen(variable_names[i]) - 1;

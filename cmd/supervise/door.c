@@ -57,15 +57,6 @@ count_peers(const struct door *d, unsigned is)
 	return n;
 }
 
-static void
-add_peer(struct door *d, int fd, unsigned is)
-{
-	if (d->n == DOOR_PEERS)
-		close(fd);
-	else
-		d->peers[d->n++] = (struct peer){fd, is};
-}
-
 /* The last one gets its place: who goes through all of them begins at the end. */
 static void
 drop_peer(struct door *d, struct peer *p)
@@ -103,12 +94,12 @@ accept_peer(struct door *d)
 		d->out_of_fds = short_of_fds;
 		return false;
 	}
-	if (!keeper_address_is_ours(fd, &pid)) {
+	if (d->n == DOOR_PEERS || !keeper_address_is_ours(fd, &pid)) {
 		close(fd);
 		return true;
 	}
 	foreign = d->root && pid != d->root && tree_relation(d->root, pid) == KIN_NO;
-	add_peer(d, fd, foreign ? PEER_FOREIGN : 0);
+	d->peers[d->n++] = (struct peer){fd, foreign ? PEER_FOREIGN : 0};
 	return true;
 }
 

@@ -204,17 +204,13 @@ hear_front(struct incoming *in)
 	struct msg m;
 	int got;
 
-	while ((got = link_receive(in->news.link, &m, &none)) > 0) {
-		while (none.n > 0)
-			close(none.fds[--none.n]);
-		if (m.kind == MSG_SIGNAL && in->keep->phase == PH_ASK && m.ends)
+	while ((got = link_receive(in->news.link, &m, &none)) > 0)
+		if (in->keep->phase == PH_ASK && m.ends)
 			react(in, EV_INTERRUPTED, m.number);
-		else if (m.kind == MSG_SIGNAL && in->run->body && m.ends)
+		else if (in->run->body && m.ends)
 			end_body(in, m.number);
-		else if (m.kind == MSG_SIGNAL && !in->run->body &&
-		    in->keep->phase != PH_ASK && !m.had)
+		else if (!in->run->body && in->keep->phase != PH_ASK && !m.had)
 			forward(in, m.number);
-	}
 	if (got < 0) {
 		close(in->news.link);
 		in->news.link = -1;

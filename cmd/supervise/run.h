@@ -105,7 +105,7 @@ enum msg_kind {
 	MSG_NOTICE,   /* text: what the user should know of the server */
 	MSG_ENDED,    /* shared->end has been set */
 	/* front to keeper */
-	MSG_SIGNAL, /* number: signal; had, ends */
+	MSG_SIGNAL, /* number: signal; had, ends; nothing else comes from there */
 };
 
 struct msg {
