@@ -25,8 +25,8 @@
 #define JOIN_RETRY (10 * NS_PER_MS) /* pause before a full one is asked again */
 
 /*
- * Bytes of what a keeper sends unasked: that it is to be asked; and to a process that asks
- * for a release again: that it is alive.
+ * A keeper sends one byte to those that have joined: they are to ask now.  And one to a
+ * process that asks again for a release: the keeper is alive.
  */
 enum { JOIN_CALL = 1, JOIN_ALIVE = 1 };
 

@@ -94,7 +94,7 @@ is_alone(struct front *f)
 	return f->keeper.pid == 0 && waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD;
 }
 
-/* When the keeper is dead, the command's tree are children of ours as those are. */
+/* When the keeper is dead, the command's tree becomes ours, like children from before. */
 static void
 look_for_elders(struct front *f)
 {
@@ -177,7 +177,7 @@ front_finish(struct front *f, struct ending e, const char *words)
 
 static const struct ending silence = {.kind = END_LOST, .loss = LOSS_SILENCE};
 
-/* The lock is lost if what it was for may have done anything; else it is `otherwise`. */
+/* If the command, or the process of a hold, may have begun, it is a loss. */
 static void
 kill_and_finish(struct front *f, struct ending otherwise, const char *why)
 {
@@ -476,7 +476,10 @@ show_waiting(struct front *f)
 
 /* ---- giving a hold to the process that has asked for it ---- */
 
-/* It counts as given before it is: the process is stopped from the first moment on. */
+/*
+ * It counts as given before it is: at no moment a process has a lock for which nobody
+ * would stop it.
+ */
 static void
 deliver(struct front *f)
 {

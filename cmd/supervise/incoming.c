@@ -246,7 +246,7 @@ incoming_answer_release(struct incoming *in)
 	in->answered = true;
 }
 
-/* Answered when the lock has been given back; at once if it is lost, or others keep it. */
+/* `dlock release` is answered at once if the lock is lost, or if others keep it. */
 static void
 hear_release(struct incoming *in)
 {

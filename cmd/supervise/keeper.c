@@ -414,7 +414,7 @@ release_lock(struct keeper *k)
 /* for a release of what was lost, if --for is not longer */
 #define QUESTION_PATIENCE (60 * NS_PER_S)
 
-/* A `dlock release` of what was lost comes late: when its process has been stopped. */
+/* After a loss `dlock release` comes late: when the process of the hold was stopped. */
 static void
 await_question(struct keeper *k)
 {

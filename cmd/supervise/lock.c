@@ -114,7 +114,7 @@ lock_acquire(struct lock *l, instant until, struct fault *f)
 	return RC_OK;
 }
 
-/* Of several keys the backend has said which one it was. */
+/* Names the person who has broken it, if known.  Of several keys *f names the one. */
 static void
 name_breaker(const struct lock *l, const char *unknown, struct fault *f)
 {

@@ -32,7 +32,7 @@ struct nested {
 	struct store base; /* its host is set by the caller: it waits there */
 	const struct plan *plan;
 	const struct nested_site *where;
-	instant keep_until; /* asked of the keeper, whatever becomes of us */
+	instant keep_until; /* the keeper is asked to keep the lock so long */
 	/* set by nested_open(), if it joins: */
 	int keeper;               /* the connection, which is the hold; -1: none */
 	struct identity identity; /* which locks the plan's keys are there; else "" */

@@ -233,7 +233,7 @@ struct outside *run_guarded(const struct run *);
 
 /* ---- its processes ---- */
 
-/* Notes what the command is to find as it was for us; from here on signals are blocked. */
+/* Notes for the command what signals do; from here on all are blocked. */
 void start_origin(struct origin *);
 
 /* The caller has filled in plan (which is `p`), origin, and path or body. */

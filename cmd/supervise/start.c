@@ -52,7 +52,7 @@ refused(const struct plan *p, enum rc rc, const char *what, const char *why)
 	return verdict_of(p, &e, &(struct heard){.words = words, .where = ""});
 }
 
-/* Why what runs under the lock could not be found to be stopped; NULL: it could. */
+/* Why dlock could not find, and stop, what runs under the lock; NULL: it could. */
 static const char *
 why_unstoppable(const struct run *r)
 {

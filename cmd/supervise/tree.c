@@ -375,7 +375,7 @@ is_hold(const struct process *p)
 	    its.st_dev == ours.st_dev && its.st_ino == ours.st_ino;
 }
 
-/* This process and the front may be below it, too, and are none of them. */
+/* Marks those of `o`.  This process and the front may be below it, but are none of them. */
 static void
 mark_outside(struct processes *l, struct outside *o)
 {

@@ -39,7 +39,7 @@ struct verdict verdict_of(
 struct verdict verdict_of_release(
     const struct plan *, const struct ending *, const char *words, const char *where);
 
-/* For it, when others keep the lock: that have joined, or for their --min-hold. */
+/* The same while runs that have joined hold, or their --min-hold is not over. */
 struct verdict verdict_of_kept(const struct plan *, unsigned joined, instant keep_until);
 
 #endif
