@@ -52,7 +52,10 @@ refused(const struct plan *p, enum rc rc, const char *what, const char *why)
 	return verdict_of(p, &e, &(struct heard){.words = words, .where = ""});
 }
 
-/* Why dlock could not find, and stop, what runs under the lock; NULL: it could. */
+/*
+ * Why it could not be: what the command starts, or the process for which a lock is held,
+ * must be found to be stopped.  NULL: it could, or nobody is to be.
+ */
 static const char *
 why_unstoppable(const struct run *r)
 {
