@@ -47,6 +47,7 @@ struct multi {
 
 	struct alert_pace alert_pace; /* of alerts while we wait */
 	struct fault notice;          /* the last one that was passed on */
+	size_t behind;                /* where the next renewal begins */
 	size_t n;
 	struct part parts[]; /* in the order of their keys */
 };
@@ -182,22 +183,32 @@ is_ready(int fd, short events)
 	return poll(&(struct pollfd){.fd = fd, .events = events}, 1, 0) > 0;
 }
 
-/* Is there an alert of a part that is held, whose server could be asked what it means? */
-static bool
-has_alert(const struct multi *m)
+/* The first with an alert of which its server could be asked; n: there is none. */
+static size_t
+first_alert(const struct multi *m, size_t n)
 {
-	for (const struct part *p = m->parts; p < m->parts + m->held; p++)
-		if (p->rc == RC_OK && is_ready(p->host.alert, POLLIN))
-			return true;
-	return false;
+	size_t i = 0;
+
+	while (i < n &&
+	    (m->parts[i].rc != RC_OK || !is_ready(m->parts[i].host.alert, POLLIN)))
+		i++;
+	return i;
 }
 
-/* All of the first n that may be ours, until one is lost. */
+/*
+ * All of the first n that may be ours, until one is lost.  One with an alert comes first;
+ * or the one behind the first that was silent the last time.
+ */
 static void
 renew_all(struct multi *m, size_t n, instant until)
 {
+	size_t first = first_alert(m, n);
+
+	if (first == n)
+		first = m->behind < n ? m->behind : 0;
+	m->behind = first;
 	for (size_t i = 0; i < n; i++) {
-		struct part *p = &m->parts[i];
+		struct part *p = &m->parts[(first + i) % n];
 		instant began = instant_now();
 
 		if (!p->asked)
@@ -212,6 +223,8 @@ renew_all(struct multi *m, size_t n, instant until)
 		p->asked = p->rc != RC_LOST;
 		if (p->rc == RC_LOST || p->rc == RC_STOP)
 			return;
+		if (p->rc != RC_OK && p->rc != RC_REVOKED && m->behind == first)
+			m->behind = (first + i + 1) % n;
 	}
 }
 
@@ -556,7 +569,8 @@ multi_acquire(struct store *s, const struct claim *claim, instant until, struct 
 	while (rc == RC_OK && m->held < m->n) {
 		rc = ask_part(&m->parts[m->held], until, f);
 		m->held += rc == RC_OK;
-		if (m->held == m->n && (instant_now() >= next_due(m) || has_alert(m)))
+		if (m->held == m->n &&
+		    (instant_now() >= next_due(m) || first_alert(m, m->n) < m->n))
 			keep_held(m, NEVER);
 		if (m->stop)
 			rc = RC_STOP;

@@ -22,10 +22,11 @@
  *     alert.  Lease: the one that ends first; pace: the shortest; token and slot: those
  *     of the key that was named first.  multi_grant() gives each one's.
  *  4. Renewal.  One after the other, each with a share of the time until `until`: so a
- *     store that gives no answer leaves the others theirs.  RC_LOST as soon as one is
- *     lost, and the rest is not asked; else RC_REVOKED if any is wanted back, else
- *     RC_AGAIN if any gave no answer: then *grant is left alone, though the lease of the
- *     others may have grown.
+ *     store that gives no answer leaves the others theirs.  A key with an alert comes
+ *     first; otherwise the one behind the key that gave no answer the last time.  RC_LOST
+ *     as soon as one is lost, and the rest is not asked; else RC_REVOKED if any is wanted
+ *     back, else RC_AGAIN if any gave no answer: then *grant is left alone, though the
+ *     lease of the others may have grown.
  *  5. Release.  One after the other, too, with such shares.  RC_LOST if any was no longer
  *     ours (then nothing need be asked again: what may be left ends with its lease); else
  *     RC_AGAIN if any is unknown, and only such are asked for again by the next release.

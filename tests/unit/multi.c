@@ -705,6 +705,11 @@ all_are_asked_in_turn_with_shared_time(void **state)
 	assert_in_range(had[0], 1, 100 * NS_PER_MS);
 	assert_in_range(had[1], 1, 200 * NS_PER_MS);
 	assert_in_range(had[2], 1, 200 * NS_PER_MS);
+	/* the one that was silent first is the last now, and has what the others left */
+	mute = "";
+	assert_int_equal(renew(instant_now() + PATIENCE), RC_OK);
+	says("renew b, renew c, renew a, ");
+	assert_true(had[0] > PATIENCE / 2);
 	mute = "a b";
 	assert_int_equal(store->backend->lock->release(
 			     store, 0, instant_now() + 300 * NS_PER_MS, &fault),
@@ -712,6 +717,24 @@ all_are_asked_in_turn_with_shared_time(void **state)
 	says("release a, release b, release c, ");
 	assert_in_range(had[1], 1, 200 * NS_PER_MS);
 	assert_in_range(had[2], 1, 200 * NS_PER_MS);
+}
+
+static void
+one_with_an_alert_is_renewed_first(void **state)
+{
+	(void)state;
+	world.alert = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	world.hook = note_time;
+	mute = "b";
+	assert_int_equal(OPEN("a", "b", "c"), RC_OK);
+	assert_int_equal(acquire(NEVER), RC_OK);
+	assert_int_equal(renew(instant_now() + 30 * NS_PER_MS), RC_AGAIN);
+	world.log[0] = '\0';
+	mute = "";
+	eventfd_write(world.alert, 1); /* a's; otherwise c would be the first */
+	assert_int_equal(renew(instant_now() + PATIENCE), RC_OK);
+	says("renew a, renew b, renew c, ");
+	close(world.alert);
 }
 
 static enum rc answers[3]; /* of a, b and c; 100: none until `until` */
@@ -1193,6 +1216,7 @@ main(void)
 	    TEST(who_is_told_to_stop_while_renewing_stops),
 	    TEST(a_renewal_does_not_make_the_wait_longer),
 	    TEST(all_are_asked_in_turn_with_shared_time),
+	    TEST(one_with_an_alert_is_renewed_first),
 	    TEST(an_answer_that_does_not_come_costs_the_others_nothing),
 	    TEST(what_is_worst_counts),
 	    TEST(a_loss_waits_for_no_other_answer),
