@@ -1,0 +1,86 @@
+#!/bin/sh
+# pack.sh - packs what `make install` installs, the program stripped, its debug symbols apart.
+#
+#	pack.sh deb PROGRAM              dlock and dlock-dbgsym, for dpkg
+#	pack.sh tar PROGRAM NAME GLIBC   NAME.tar.gz and NAME-debug.tar.gz; it asks for no newer glibc
+#
+# packages.mk sets the variables.
+set -eu
+umask 022
+work=$DIST/work tree=$DIST/work/dlock debug=$DIST/work/dlock-dbgsym
+trap 'rm -rf "$work"' EXIT
+rm -rf "$work"
+mkdir -p "$work"
+kind=$1 program=$2
+shift 2
+
+fail()
+{
+	echo "$program $*" >&2
+	exit 1
+}
+
+# The oldest glibc that has all that the program asks for; "": it asks for none.
+glibc=$(readelf -VW "$program" | sed -n 's/.* Name: GLIBC_\([0-9.]*\) .*/\1/p' | sort -V | tail -n 1)
+id=$(readelf -nW "$program" | sed -n 's/.*Build ID: //p')
+# A client library of this machine would be needed in the same version elsewhere.
+shared=$(readelf -dW "$program" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
+	sed -E '/^(libc|libm|libpthread|libdl|librt)\.so\.|^ld-linux/d' | tr '\n' ' ')
+[ ! "$shared" ] || fail "needs $shared: install the archives (.a) of these libraries"
+
+# stage PREFIX [WORD...]: makes $tree of what `make install WORD...` does, and $debug of the file
+# that a debugger looks for.
+stage()
+{
+	prefix=$1 symbols=$debug$1/lib/debug/.build-id/${id%"${id#??}"}/${id#??}.debug
+	shift
+	mkdir -p "${symbols%/*}" "$tree$prefix/share/doc/dlock"
+	"$OBJCOPY" --only-keep-debug "$program" "$symbols"
+	chmod 644 "$symbols"
+	"$OBJCOPY" --strip-all "$program" "$work/stripped"
+	env -u MAKEFLAGS "$MAKE" -s -o all install PROGRAM="$work/stripped" DESTDIR="$tree" PREFIX="$prefix" "$@"
+	install -m 644 README.md "$tree$prefix/share/doc/dlock"
+}
+
+# build DIRECTORY: the package of what stands there, whose name it has.
+build()
+{
+	size=$(du -sk --apparent-size "$1" | cut -f 1)
+	mkdir "$1/DEBIAN"
+	(cd "$1" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum >DEBIAN/md5sums)
+	sed -e "s/@VERSION@/$VERSION-1/; s/@ARCH@/$(dpkg --print-architecture)/; s/@MAINTAINER@/$MAINTAINER/" \
+		-e "s/@SIZE@/$size/; s/@GLIBC@/$glibc/; s/@ID@/$id/" "packages/${1##*/}.control" >"$1/DEBIAN/control"
+	dpkg-deb --root-owner-group -Zxz --build "$1" "$DIST" | sed -n "s/.* in '\(.*\)'.*/  PACK  \1/p"
+}
+
+pack_deb()
+{
+	doc=$tree/usr/share/doc/dlock
+	stage /usr ZSHCOMPDIR=/usr/share/zsh/vendor-completions
+	install -m 644 LICENSE "$doc/copyright"
+	install -m 644 CHANGELOG.md "$doc/changelog"
+	printf 'dlock (%s-1) unstable; urgency=medium\n\n  * Version %s: see changelog.gz.\n\n -- %s  %s\n' "$VERSION" "$VERSION" \
+		"$MAINTAINER" "$(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")" >"$doc/changelog.Debian"
+	find "$tree/usr/share/man" "$doc"/changelog* -type f -exec gzip -9n {} +
+	mkdir -p "$debug/usr/share/doc"
+	ln -s dlock "$debug/usr/share/doc/dlock-dbgsym"
+	build "$tree"
+	build "$debug"
+}
+
+# pack_tar NAME GLIBC
+pack_tar()
+{
+	[ "$(printf '%s\n' "$glibc" "$2" | sort -V | tail -n 1)" = "$2" ] || fail "asks for glibc $glibc"
+	stage "/$1"
+	install -m 644 LICENSE CHANGELOG.md packages/INSTALL "$tree/$1/share/doc/dlock"
+	$TAR -C "$tree" -cf "$DIST/$1.tar" "$1"
+	$TAR -C "$debug" -cf "$DIST/$1-debug.tar" "$1"
+	for tar in "$DIST/$1.tar" "$DIST/$1-debug.tar"; do
+		gzip -9nf "$tar"
+		echo "  PACK  $tar.gz"
+	done
+}
+
+export SOURCE_DATE_EPOCH
+"pack_$kind" "$@"
