@@ -2,7 +2,7 @@
 # pack.sh - packs what `make install` installs, the program stripped, its debug symbols apart.
 #
 #	pack.sh deb PROGRAM              dlock and dlock-dbgsym, for dpkg
-#	pack.sh tar PROGRAM NAME GLIBC   NAME.tar.gz and NAME-debug.tar.gz; it asks for no newer glibc
+#	pack.sh tar PROGRAM NAME GLIBC   NAME.tar.gz and NAME-debug.tar.gz; it needs no newer glibc
 #
 # packages.mk sets the variables.
 set -eu
@@ -20,10 +20,10 @@ fail()
 	exit 1
 }
 
-# The oldest glibc that has all that the program asks for; "": it asks for none.
+# The oldest glibc that has all that the program needs; "": it needs none.
 glibc=$(readelf -VW "$program" | sed -n 's/.* Name: GLIBC_\([0-9.]*\) .*/\1/p' | sort -V | tail -n 1)
 id=$(readelf -nW "$program" | sed -n 's/.*Build ID: //p')
-# A client library of this machine would be needed in the same version elsewhere.
+# Another machine may have another version of a client library, or none.
 shared=$(readelf -dW "$program" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
 	sed -E '/^(libc|libm|libpthread|libdl|librt)\.so\.|^ld-linux/d' | tr '\n' ' ')
 [ ! "$shared" ] || fail "needs $shared: install the archives (.a) of these libraries"
@@ -42,15 +42,20 @@ stage()
 	install -m 644 README.md "$tree$prefix/share/doc/dlock"
 }
 
-# build DIRECTORY: the package of what stands there, whose name it has.
+# build DIRECTORY: the package of what stands there, whose name it has.  Reads what its control
+# file says of its own.
 build()
 {
 	size=$(du -sk --apparent-size "$1" | cut -f 1)
 	mkdir "$1/DEBIAN"
-	(cd "$1" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum >DEBIAN/md5sums)
-	sed -e "s/@VERSION@/$VERSION-1/; s/@ARCH@/$(dpkg --print-architecture)/; s/@MAINTAINER@/$MAINTAINER/" \
-		-e "s/@SIZE@/$size/; s/@GLIBC@/$glibc/; s/@ID@/$id/" "packages/${1##*/}.control" >"$1/DEBIAN/control"
-	dpkg-deb --root-owner-group -Zxz --build "$1" "$DIST" | sed -n "s/.* in '\(.*\)'.*/  PACK  \1/p"
+	(cd "$1" && find usr -type f -print0 | sort -z | xargs -0 md5sum >DEBIAN/md5sums)
+	{
+		printf '%s: %s\n' Package "${1##*/}" Version "$VERSION-1" Architecture "$(dpkg --print-architecture)" \
+			Maintainer "$MAINTAINER" Installed-Size "$size" Priority optional
+		cat
+	} >"$1/DEBIAN/control"
+	dpkg-deb --root-owner-group -Zxz --build "$1" "$DIST" >"$work/said"
+	sed -n "s/.* in '\(.*\)'.*/  PACK  \1/p" "$work/said"
 }
 
 pack_deb()
@@ -64,14 +69,33 @@ pack_deb()
 	find "$tree/usr/share/man" "$doc"/changelog* -type f -exec gzip -9n {} +
 	mkdir -p "$debug/usr/share/doc"
 	ln -s dlock "$debug/usr/share/doc/dlock-dbgsym"
-	build "$tree"
-	build "$debug"
+	build "$tree" <<-END
+		Section: utils
+		Multi-Arch: foreign
+		Depends: libc6 (>= $glibc)
+		Recommends: libpq5, libmariadb3, libssl3t64 | libssl3
+		Suggests: redis-server | valkey-server, zookeeperd, postgresql, mariadb-server | default-mysql-server, memcached
+		Description: run commands under a lock that many machines can share
+		 dlock runs a command under a lock: one run at a time, the others wait in
+		 line, and if the lock is lost, the command is stopped.  It is made for shell
+		 scripts, cron jobs and CI pipelines.
+		 .
+		 The lock lives in a directory, for one machine, or on a server, for many:
+		 Redis, ZooKeeper, PostgreSQL, MySQL, MariaDB or memcached.
+	END
+	build "$debug" <<-END
+		Section: debug
+		Auto-Built-Package: debug-symbols
+		Depends: dlock (= $VERSION-1)
+		Build-Ids: $id
+		Description: debug symbols for dlock
+	END
 }
 
 # pack_tar NAME GLIBC
 pack_tar()
 {
-	[ "$(printf '%s\n' "$glibc" "$2" | sort -V | tail -n 1)" = "$2" ] || fail "asks for glibc $glibc"
+	[ "$(printf '%s\n' "$glibc" "$2" | sort -V | tail -n 1)" = "$2" ] || fail "needs glibc $glibc"
 	stage "/$1"
 	install -m 644 LICENSE CHANGELOG.md packages/INSTALL "$tree/$1/share/doc/dlock"
 	$TAR -C "$tree" -cf "$DIST/$1.tar" "$1"

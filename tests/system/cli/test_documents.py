@@ -630,11 +630,11 @@ def test_nested_runs_of_the_recipes_have_one_token(tmp_path):
 def test_install_of_the_readme_names_what_is_needed():
     """The packages of the Makefile and no others, and goals that it has."""
     packages, *goals = block_with("make demo").splitlines()
-    makefile = (TOP / "Makefile").read_text(encoding="utf-8")
+    makefile, *others = [(TOP / name).read_text(encoding="utf-8") for name in ("Makefile", "packages/packages.mk", "tests/model.mk")]
     needed = re.search(r"^BUILD_PACKAGES := (.*)$", makefile, re.M)[1].split()
     assert packages.split() == ["apt-get", "install", "make", *needed]
     for goal in [g.split()[1] for g in goals] + re.findall(r"`make ([a-z]+)", text_of(README)):
-        assert re.search(rf"^{goal}\b.*:|^\.PHONY: .*\b{goal}\b", makefile + (TOP / "tests/model.mk").read_text(), re.M), goal
+        assert re.search(rf"^{goal}\b.*:|^\.PHONY: .*\b{goal}\b", "".join([makefile, *others]), re.M), goal
 
 
 def test_the_two_commands_of_the_readme_do_what_they_say(tmp_path):
