@@ -7,10 +7,10 @@
 # packages.mk sets the variables.
 set -eu
 umask 022
-work=$DIST/work tree=$DIST/work/dlock debug=$DIST/work/dlock-dbgsym
+mkdir -p "$DIST"
+work=$(mktemp -d "$DIST/work.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-rm -rf "$work"
-mkdir -p "$work"
+tree=$work/dlock debug=$work/dlock-dbgsym
 kind=$1 program=$2
 shift 2
 
@@ -65,7 +65,7 @@ pack_deb()
 	install -m 644 LICENSE "$doc/copyright"
 	install -m 644 CHANGELOG.md "$doc/changelog"
 	printf 'dlock (%s-1) unstable; urgency=medium\n\n  * Version %s: see changelog.gz.\n\n -- %s  %s\n' "$VERSION" "$VERSION" \
-		"$MAINTAINER" "$(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")" >"$doc/changelog.Debian"
+		"$MAINTAINER" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")" >"$doc/changelog.Debian"
 	find "$tree/usr/share/man" "$doc"/changelog* -type f -exec gzip -9n {} +
 	mkdir -p "$debug/usr/share/doc"
 	ln -s dlock "$debug/usr/share/doc/dlock-dbgsym"

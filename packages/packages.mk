@@ -18,7 +18,7 @@ RELEASE := dlock-$(VERSION)
 BINARY = $(RELEASE)-linux-$(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 # Whoever packs, wherever and when, gets the same bytes.
 TAR = tar --format=gnu --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime=@$(SOURCE_DATE_EPOCH)
-PACK = MAKE='$(MAKE)' DIST='$(DIST)' VERSION='$(VERSION)' OBJCOPY='$(OBJCOPY)' MAINTAINER='$(MAINTAINER)' TAR='$(TAR)' \
+PACK = MAKE='$(MAKE)' DIST='$(DIST)' VERSION='$(VERSION)' OBJCOPY='$(OBJCOPY)' MAINTAINER='$(subst ','\'',$(MAINTAINER))' TAR='$(TAR)' \
 	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) LC_ALL=C sh packages/pack.sh
 
 .PHONY: dist deb tarball tarball-glibc tarball-static

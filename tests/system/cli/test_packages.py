@@ -19,6 +19,9 @@ from support import DLOCK, FULL, ROOT
 ENV = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS", "DLOCK", "GNUMAKE"))}
 TOP = pathlib.Path(ROOT)
 OLDEST = (2, 31)  # of glibc
+MAINTAINER = "A O'B & \\1 /C <a@b.example>"
+if DLOCK != str(TOP / "build/dlock"):
+    pytest.skip("what stands in build/ is packed", allow_module_level=True)
 
 
 def said_by(*words, **options):
@@ -136,7 +139,7 @@ def packages(tmp_path_factory):
     if not shutil.which("dpkg-deb"):
         pytest.skip("dpkg-deb is not there")
     directory = tmp_path_factory.mktemp("deb")
-    make("deb", f"DIST={directory}", env={"MAINTAINER": "A & B <a@b.example>"}, umask=0o077)
+    make("deb", f"DIST={directory}", env={"MAINTAINER": MAINTAINER}, umask=0o077)
     return directory
 
 
@@ -146,7 +149,7 @@ def test_the_package_says_what_it_needs(packages):
     arch = said_by("dpkg", "--print-architecture").strip()
     assert names == [f"dlock-dbgsym_{version}-1_{arch}.deb", f"dlock_{version}-1_{arch}.deb"]
     fields = dict(re.findall(r"^(\S+): (.*)$", said_by("dpkg-deb", "-f", packages / names[1]), re.M))
-    assert fields["Maintainer"] == "A & B <a@b.example>" and fields["Version"] == f"{version}-1"
+    assert fields["Maintainer"] == MAINTAINER and fields["Version"] == f"{version}-1"
     newest = ".".join(map(str, max(needed_glibc(DLOCK))))
     assert fields["Depends"] == f"libc6 (>= {newest})"
     # the libraries that dlock loads, as Debian 12 and 13 call them
@@ -183,7 +186,7 @@ def test_the_package_is_unpacked_and_runs(packages, tmp_path):
     assert "Permission is hereby granted" in (doc / "copyright").read_text(encoding="utf-8")
     changes = gzip.decompress((doc / "changelog.Debian.gz").read_bytes()).decode()
     told = said_by("dpkg-parsechangelog", "-l-", input=changes) if shutil.which("dpkg-parsechangelog") else changes
-    assert said_by("dpkg-deb", "-f", one(packages, "dlock_*"), "Version").strip() in told and "A & B <a@b.example>" in told
+    assert said_by("dpkg-deb", "-f", one(packages, "dlock_*"), "Version").strip() in told and MAINTAINER in told
     pages = [path for path in (root / "usr/share/man").rglob("*") if path.is_file()]
     assert len(pages) > 20 and all(re.search(r"\.[157]\.gz$", page.name) for page in pages)
     for page in pages:  # a page that is another one's names it as `man` finds it
