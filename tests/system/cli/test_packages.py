@@ -339,10 +339,10 @@ def test_the_package_is_made_of_the_source_archive(source, tmp_path, suite):
         mkdir /tmp/empty; cd /tmp/empty
         tar -xzf /root/dlock-*.tar.gz
         cd dlock-*
-        quietly make -j2 deb tarball-glibc; grep -v '^  ' /root/log || true
+        quietly make -j2 deb tarball-glibc
         quietly apt-get install -y ./build/dist/dlock_*.deb
         dlock version -J
         tar -C /usr/local --strip-components=1 -xzf build/dist/dlock-*-linux-$(uname -m).tar.gz
         /usr/local/bin/dlock version -J""", source)
-    first, second = said.splitlines()  # neither gcc nor make has anything to say
+    first, second = (line for line in said.splitlines() if line.startswith("{"))  # a newer gcc may warn of more
     assert first == second and len(json.loads(first)["backends"]) == 6
