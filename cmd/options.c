@@ -389,7 +389,7 @@ const struct option options[] = {
     [OPT_YES] = {"yes", 'y', NULL, NULL, "do not ask", .cmds = CMD_BREAK | CMD_THAW,
 	FLAG(steer.yes)},
     [OPT_JSON] = {"json", 'J', NULL, NULL, "one JSON object a line",
-	.cmds = CMD_STATUS | CMD_LS | CMD_CONFIG, FLAG(look.json)},
+	.cmds = CMD_STATUS | CMD_LS | CMD_CONFIG | CMD_VERSION, FLAG(look.json)},
     [OPT_NOHEADINGS] = {"noheadings", 'n', NULL, NULL, "print no line of headings",
 	.cmds = CMD_LS, FLAG(look.bare)},
     [OPT_OUTPUT] = {"output", 'o', "COL,...", NULL, "which columns", .cmds = CMD_LS,
@@ -451,7 +451,7 @@ const char *
 options_cmd(unsigned cmd)
 {
 	static const char *const names[] = {"run", "hold", "status", "ls", "wait",
-	    "break", "freeze", "thaw", "release", "config"};
+	    "break", "freeze", "thaw", "release", "config", "version"};
 
 	return names[__builtin_ctz(cmd)];
 }

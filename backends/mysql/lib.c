@@ -27,7 +27,7 @@ static const struct dl_symbol symbols[] = {
     {"ma_pvio_register_callback", (void **)&table.watch_bytes, false},
 };
 
-static const struct dl_library libmariadb = {"libmariadb", "libmariadb.so.3",
+const struct dl_library libmariadb_library = {"libmariadb", "libmariadb.so.3",
     "libmariadb3", symbols, sizeof symbols / sizeof *symbols};
 
 static void
@@ -114,7 +114,7 @@ enum rc
 libmariadb_load(const struct libmariadb **ret, struct fault *f)
 {
 	static bool is_watching;
-	enum rc rc = dl_load(&libmariadb, f);
+	enum rc rc = dl_load(&libmariadb_library, f);
 
 	if (rc != RC_OK)
 		return rc;

@@ -32,7 +32,7 @@ static const struct dl_symbol symbols[] = {
 #undef X
 };
 
-static const struct dl_library libpq = {
+const struct dl_library libpq_library = {
     "libpq", "libpq.so.5", "libpq5", symbols, sizeof symbols / sizeof *symbols};
 
 /* ---- what is stated ---- */
@@ -83,7 +83,7 @@ connection_init(
 		(void)url_cut(&u, c->conninfo); /* libpq knows what is wrong with it */
 	if (url_hides_login(&u))
 		return fault_set(f, RC_USAGE, "the postgresql URL %s", URL_HIDES_LOGIN);
-	rc = dl_load(&libpq, f);
+	rc = dl_load(&libpq_library, f);
 	if (rc != RC_OK)
 		return rc;
 	c->pq = &functions;
