@@ -244,14 +244,3 @@ dialect_say(const struct dialect *d, struct script_call *c, const struct names *
 	if (names->sharded)
 		script_word(c, SHARDED);
 }
-
-enum reading
-dialect_read(const struct dialect *d, struct answer *a, const struct request *r,
-    const redisReply *reply)
-{
-	if (reply->type != REDIS_REPLY_ERROR)
-		return answer_read(a, reply, r->operation) ? READ_ANSWER : READ_NONSENSE;
-	if (d->plain && resp_is_no_scripts(reply->str))
-		return READ_NO_SCRIPTS;
-	return resp_says(reply->str, "WRONGTYPE") ? READ_FOREIGN : READ_ERROR;
-}

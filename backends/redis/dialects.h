@@ -46,15 +46,6 @@ struct request {
 	int status; /* to be remembered if there is a job; or STATUS_NONE */
 };
 
-/* What a reply is. */
-enum reading {
-	READ_ANSWER,     /* of the script: *answer is set */
-	READ_ERROR,      /* an error reply */
-	READ_FOREIGN,    /* the same, and a lock that was held there is lost */
-	READ_NO_SCRIPTS, /* the same: it runs none, but transaction.c does without */
-	READ_NONSENSE,   /* nothing that the script answers */
-};
-
 struct dialect {
 	const char *name;
 	unsigned lacks; /* CAP_ bits of what it cannot do */
@@ -95,9 +86,5 @@ bool dialect_shares_slot(const char *key, const char *other);
 /* Puts a request into words; names, claim and request outlive these. */
 void dialect_say(const struct dialect *, struct script_call *, const struct names *,
     const struct claim *, const struct request *);
-
-/* Tells replies apart, but those that script_ask() keeps for itself. */
-enum reading dialect_read(
-    const struct dialect *, struct answer *, const struct request *, const redisReply *);
 
 #endif

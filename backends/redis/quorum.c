@@ -5,10 +5,21 @@
 #include "backends/common/text.h"
 #include "backends/redis/redlock.lua.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
+
+#ifndef LONGEST_MS
+#define LONGEST_MS 60000
+#endif
+#ifndef MARGIN_MS /* for clocks of holders and waiters that differ by less than 1 % in speed */
+#define MARGIN_MS 1000
+#endif
+
+const int64_t quorum_longest = LONGEST_MS, quorum_enough = LONGEST_MS + MARGIN_MS;
 
 /* ---- its life ---- */
 
@@ -83,6 +94,23 @@ quorum_name(struct quorum *q, const char *key, bool bare)
 	snprintf(q->data, sizeof q->data, "dlock:{%s}:redlock-data", tag);
 	snprintf(q->wake, sizeof q->wake, "dlock:{%s}:redlock-wake", tag);
 	q->listener = listener_of(q, key);
+}
+
+void
+quorum_name_clock(struct quorum *q, const char *owner)
+{
+	char boot[48], space[32];
+	ssize_t n = readlink("/proc/self/ns/time", space, sizeof space - 1);
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+
+	space[n > 0 ? n : 0] = '\0';
+	n = fd >= 0 ? read(fd, boot, sizeof boot - 1) : -1;
+	if (fd >= 0)
+		close(fd);
+	boot[n > 0 ? n : 0] = '\0';
+	boot[strcspn(boot, " \n")] = '\0';
+	/* a container may have a clock of its own */
+	snprintf(q->clock, sizeof q->clock, "%s %s", *boot ? boot : owner, space);
 }
 
 /* ---- what one of them is asked ---- */
@@ -336,7 +364,7 @@ master_hear_script(struct quorum *q, struct master *m, redisReply **reply)
 		if (!read_vote(&sure, ASK_MEET, *reply))
 			return master_nonsense(p);
 		if (sure.verdict == VERDICT_YES)
-			m->vote.known = restart_enough();
+			m->vote.known = quorum_enough;
 		*m->unmet = '\0';
 		return HEARD_ALL;
 	}
@@ -407,7 +435,7 @@ has_heard_enough(void *ctx)
 		t->votes[v->verdict]++;
 		t->repeated = t->repeated || m->peer->repeated;
 		if (v->verdict == VERDICT_YES && m->asking == ASK_ACQUIRE)
-			t->young += !restart_is_over(v->known);
+			t->young += v->known < quorum_enough;
 		if (v->verdict == VERDICT_YES && v->token > t->token)
 			t->token = v->token;
 	}

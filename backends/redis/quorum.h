@@ -9,15 +9,22 @@
 #define DLOCK_REDIS_QUORUM_H
 
 #include "fan.h"
-#include "restart.h"
 #include "script.h"
 
 enum {
 	MASTER_NAME_BYTES = ENCODED_BYTES + 24,
 	/* an owner of ours has a number behind it; what others call themselves is cut */
 	VOTER_BYTES = 80,
+	CLOCK_BYTES = 96,
 	RUN_ID_BYTES = 48,
 };
+
+/*
+ * A master that restarts may have forgotten to whom it gave its vote.  No lease is longer than
+ * the one; so its vote counts when some host has known its process, which a run ID names, for
+ * the other.  ms.
+ */
+extern const int64_t quorum_longest, quorum_enough;
 
 /* Operations of redlock.lua; and to listen, until somebody releases the lock. */
 enum asking {
@@ -38,7 +45,7 @@ enum verdict { VERDICT_NO, VERDICT_YES, VERDICT_HEALED, VERDICT_ABSENT, VERDICTS
 struct vote {
 	enum verdict verdict;
 	uint64_t token;
-	int64_t known;      /* for so long the master has been running, ms: restart.h */
+	int64_t known;      /* for so long the master has been running, ms */
 	int64_t left, held; /* ms; -1: for ever; not known */
 	char run[RUN_ID_BYTES];
 	char owner[VOTER_BYTES];
@@ -66,7 +73,7 @@ struct master {
 /* What has been heard in the last round. */
 struct tally {
 	size_t votes[VERDICTS];
-	size_t young;    /* of VERDICT_YES, those that do not count: see restart.h */
+	size_t young;    /* of VERDICT_YES, those that do not count: see quorum_enough */
 	size_t failed;   /* did not answer as they should */
 	size_t foreign;  /* of these, those where the key is no lock any more */
 	size_t open;     /* may still answer */
@@ -83,9 +90,9 @@ struct quorum {
 	struct master *masters;
 	struct peer *peers; /* of the fan */
 	struct fan fan;
-	/* What the lock is called on each of them, and our clock: restart_name_clock(). */
+	/* What the lock is called on each of them, and our clock. */
 	char lock[MASTER_NAME_BYTES], data[MASTER_NAME_BYTES], wake[MASTER_NAME_BYTES];
-	char clock[CLOCK_ID_BYTES];
+	char clock[CLOCK_BYTES];
 	size_t
 	    listener; /* the master at which those listen who wait: for all the same one */
 	/* Of the round: */
@@ -105,6 +112,12 @@ void quorum_end(struct quorum *);
 
 /* Which lock it is about; `bare`: its key is that name itself, as other clients have it. */
 void quorum_name(struct quorum *, const char *key, bool bare);
+
+/*
+ * Names the clock of instant_now() among those of all hosts and their boots.  `owner`, of this
+ * process alone, is its name where the system does not tell the boot.
+ */
+void quorum_name_clock(struct quorum *, const char *owner);
 
 /* ---- a round ---- */
 

@@ -120,21 +120,13 @@ redis_tell_down_after(struct redis *r)
 
 /* ---- an operation, and its answer ---- */
 
-/* What is said to the user of a reply that is no answer. */
-static enum rc
-redis_refused(struct redis *r, const struct request *q, enum reading reading,
-    const redisReply *reply, struct fault *f)
+enum rc
+redis_refused(struct redis *r, const struct request *q, char *text, struct fault *f)
 {
-	enum rc rc;
+	bool lost = q->operation != ACQUIRE && resp_says(text, "WRONGTYPE");
+	enum rc rc = server_refused(&r->route.server, text, f);
 
-	if (reading == READ_NONSENSE)
-		return script_nonsense(&r->route, f);
-	if (reading == READ_NO_SCRIPTS) /* but for its replicas we would do without */
-		return fault_set(f, RC_CONFIG,
-		    "%s runs no scripts for us ('%.150s'), which -O wait-replicas= needs",
-		    r->route.server.where, reply->str);
-	rc = server_refused(&r->route.server, reply->str, f);
-	return reading == READ_FOREIGN && q->operation != ACQUIRE ? RC_LOST : rc;
+	return lost ? RC_LOST : rc;
 }
 
 static enum rc
@@ -147,19 +139,26 @@ redis_run_script(struct redis *r, const struct request *q, instant until,
 	    .claimed = q->operation != RELEASE,
 	    .settles = q->operation == RELEASE && q->held,
 	    .replicas = q->operation == RELEASE ? 0 : r->store.replicas};
+	const struct dialect *d = r->store.dialect;
 	struct script_call call;
-	enum reading reading;
 	redisReply *reply;
 	enum rc rc;
 
-	dialect_say(r->store.dialect, &call, &r->names, r->claim, q);
+	dialect_say(d, &call, &r->names, r->claim, q);
 	rc = script_ask(&r->route, &call, how, until, &reply, f);
 	if (rc != RC_OK)
 		return rc;
-	reading = dialect_read(r->store.dialect, a, q, reply);
-	r->plainly = reading == READ_NO_SCRIPTS && !r->store.replicas;
-	if (reading != READ_ANSWER && !r->plainly)
-		rc = redis_refused(r, q, reading, reply, f);
+	if (reply->type != REDIS_REPLY_ERROR)
+		rc = answer_read(a, reply, q->operation) ? RC_OK
+							 : script_nonsense(&r->route, f);
+	else if (!d->plain || !resp_is_no_scripts(reply->str))
+		rc = redis_refused(r, q, reply->str, f);
+	else if (r->store.replicas)
+		rc = fault_set(f, RC_CONFIG,
+		    "%s runs no scripts for us ('%.150s'), which -O wait-replicas= needs",
+		    r->route.server.where, reply->str);
+	else
+		r->plainly = true;
 	freeReplyObject(reply);
 	return rc;
 }
@@ -177,9 +176,7 @@ redis_run(struct redis *r, const struct request *q, instant until, struct answer
 	r->route.repeated = false;
 	if (!r->plainly)
 		rc = redis_run_script(r, q, until, a, f);
-	return rc == RC_OK && r->plainly
-	    ? transaction_run(&r->route, &r->names, r->claim, q, until, a, f)
-	    : rc;
+	return rc == RC_OK && r->plainly ? transaction_run(r, q, until, a, f) : rc;
 }
 
 /* Have as many replicas as are to have it what the last one wrote?  False: in words. */

@@ -101,8 +101,11 @@ enum rc redis_begin(struct redis *);
  * What string.lua does, on a server that runs no scripts: by WATCH, MULTI and EXEC.  RC_AGAIN
  * also when others changed the lock at the same time again and again.
  */
-enum rc transaction_run(struct route *, const struct names *, const struct claim *,
-    const struct request *, instant until, struct answer *, struct fault *);
+enum rc transaction_run(struct redis *, const struct request *, instant until,
+    struct answer *, struct fault *);
+
+/* What an error reply to a request means, in words.  RC_LOST: the key is no lock any more. */
+enum rc redis_refused(struct redis *, const struct request *, char *text, struct fault *);
 
 /* admin_ops of one server: look.c and steer.c. */
 enum rc look_each(struct store *, const struct look *, struct fault *);

@@ -16,7 +16,7 @@
  *     it; that ends with its lease.
  *  4. No lease is longer than 60 s.  A vote counts only if some host has known the process
  *     of that master for 61 s, or if it wrote down each change before it answered when it
- *     was first met (restart.h, `run` in redlock.lua).  So whoever had a vote that a crash
+ *     was first met (quorum_enough, `run` in redlock.lua).  So whoever had a vote that a crash
  *     has made it forget holds no more, however long the leases are of those who ask, and
  *     whoever else is away.  Such a master is voted on and released all the same.
  *  5. Token: each master deals max(the last it knows + 1, its clock in us); the highest of the
@@ -183,7 +183,7 @@ attempt_collect(struct redlock *r, instant most, struct fault *f)
 	script_word(c, r->claim->record);
 	script_word(c, r->quorum.clock);
 	script_number(c, instant_now() / NS_PER_MS);
-	script_number(c, restart_enough());
+	script_number(c, quorum_enough);
 	quorum_ask(&r->quorum, until, NULL);
 	rc = quorum_hear(&r->quorum, until, attempt_is_decided);
 	return rc == RC_OK ? quorum_check_twins(&r->quorum, f) : rc;
@@ -266,7 +266,7 @@ attempt_refuse(struct redlock *r, struct refusal *refusal, struct fault *f)
 		refusal->because = BECAUSE_YOUNG;
 		return fault_set(f, RC_BUSY,
 		    "%zu of %zu masters have been met less than %lld s ago: they may have restarted and forgotten who holds it (with appendonly yes and appendfsync always they would not)",
-		    q->tally.young, q->n, (long long)restart_enough() / 1000);
+		    q->tally.young, q->n, (long long)quorum_enough / 1000);
 	}
 	refusal->because = BECAUSE_SPLIT;
 	return fault_set(f, RC_BUSY,
@@ -383,7 +383,7 @@ redlock_go_on(
 
 /* ---- the lock ---- */
 
-/* What a master that restarts may have forgotten is never longer than restart_longest(). */
+/* What a master that restarts may have forgotten is never longer than quorum_longest. */
 static enum rc
 redlock_acquire(struct store *s, const struct claim *claim, instant until,
     struct grant *g, struct fault *f)
@@ -394,11 +394,11 @@ redlock_acquire(struct store *s, const struct claim *claim, instant until,
 	bool heard = false;
 	enum rc rc;
 
-	if (ns_to_ms(claim->ttl) > restart_longest())
+	if (ns_to_ms(claim->ttl) > quorum_longest)
 		return fault_set(f, RC_USAGE, "with redlock --ttl is 3s to %llds",
-		    (long long)restart_longest() / 1000);
+		    (long long)quorum_longest / 1000);
 	quorum_name(&r->quorum, claim->key, redlock_is_bare(r));
-	restart_name_clock(r->quorum.clock, claim->owner);
+	quorum_name_clock(&r->quorum, claim->owner);
 	r->claim = claim;
 	r->began = instant_now();
 	r->jitter = jitter_of(claim->owner);

@@ -4,8 +4,8 @@
  * a master that has restarted votes again.
  */
 #include "backends/redis/address.h"
+#include "backends/redis/quorum.h"
 #include "backends/redis/resp.h"
-#include "backends/redis/restart.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -333,14 +333,10 @@ unknown_errors_are_protocol_without_a_hint(void **state)
 static void
 a_vote_counts_when_no_lease_can_last_that_may_be_forgotten(void **state)
 {
-	int64_t longest = restart_longest();
-
 	(void)state;
-	assert_true(longest == 60000);
-	assert_false(restart_is_over(0));
-	assert_false(restart_is_over(longest + longest / 100)); /* a slow clock */
-	assert_false(restart_is_over(restart_enough() - 1));
-	assert_true(restart_is_over(restart_enough()));
+	assert_true(quorum_longest == 60000);
+	assert_true(
+	    quorum_enough > quorum_longest + quorum_longest / 100); /* a slow clock */
 }
 
 int
