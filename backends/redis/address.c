@@ -178,9 +178,9 @@ address_parse(struct address *a, const char *url, struct fault *f)
 }
 
 void
-address_print_host(const struct endpoint *e, char *out, size_t size)
+address_print_host(const char *what, const struct endpoint *e, char *out, size_t size)
 {
-	snprintf(out, size, strchr(e->host, ':') ? "redis [%s]:%d" : "redis %s:%d",
+	snprintf(out, size, strchr(e->host, ':') ? "%s [%s]:%d" : "%s %s:%d", what,
 	    e->host, e->port);
 }
 

@@ -424,7 +424,7 @@ look_server(struct view *v, const struct endpoint *node)
 		rc = look_ask(v, &c, &r);
 		if (rc != RC_OK)
 			return rc;
-		if (node && !endpoint_is(node, &v->route->server.at))
+		if (node && !endpoint_is(node, &v->route->server.peer.at))
 			rc = fault_set(v->fault, RC_AGAIN,
 			    "%s: %.255s:%d does not answer as one of its masters",
 			    v->where, node->host, node->port);

@@ -50,21 +50,17 @@ queue_subscribe(
     struct queue *q, const struct names *names, instant until, struct fault *f)
 {
 	struct question question = {.subscribes = true};
-	const char *c = names->channel;
+	const resp_words commands[] = {
+	    {"SUBSCRIBE", names->channel}, {"SSUBSCRIBE", names->channel}};
+	char *command = resp_write(commands, names->sharded ? 2 : 1);
 	redisReply *reply = NULL;
-	size_t n = strlen(c);
-	char *command;
 	enum rc rc;
 
-	if (asprintf(&command,
-		names->sharded
-		    ? "*2\r\n$9\r\nSUBSCRIBE\r\n$%zu\r\n%s\r\n*2\r\n$10\r\nSSUBSCRIBE\r\n$%zu\r\n%s\r\n"
-		    : "*2\r\n$9\r\nSUBSCRIBE\r\n$%zu\r\n%s\r\n",
-		n, c, n, c) < 0)
+	if (!command)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	question.command = command;
 	if (q->moves != q->route->moves) {
-		server_go(&q->listener, &q->route->server.at);
+		server_go(&q->listener, &q->route->server.peer.at);
 		q->moves = q->route->moves;
 	}
 	rc = server_ask(&q->listener, &question, until, &reply, f);
@@ -75,7 +71,7 @@ queue_subscribe(
 		rc = server_refused(&q->listener, reply->str, f);
 	else if (reply->type != REDIS_REPLY_ARRAY)
 		rc = fault_set(f, RC_PROTOCOL, "%s gave a wrong answer to SUBSCRIBE",
-		    q->listener.where);
+		    q->listener.peer.where);
 	freeReplyObject(reply);
 	if (rc != RC_OK)
 		server_close(&q->listener);

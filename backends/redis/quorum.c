@@ -32,21 +32,17 @@ quorum_begin(struct quorum *q, struct host *host, const struct address *a,
 	*q = (struct quorum){.host = host, .where = where, .n = a->n};
 	q->need = q->n / 2 + 1;
 	q->masters = calloc(q->n, sizeof *q->masters);
-	q->peers = calloc(q->n, sizeof *q->peers);
-	if (!q->masters || !q->peers ||
-	    !fan_begin(&q->fan, host, q->peers, q->n, quorum_take, q))
+	if (!q->masters ||
+	    !fan_begin(&q->fan, host, a, "redis", &resp_usual, quorum_take, q))
 		return fault_set(f, RC_SYSTEM, "no descriptor, or no memory, is left");
 	for (size_t i = 0; i < q->n; i++) {
-		struct master *m = &q->masters[i];
+		struct peer *p = q->masters[i].peer = &q->fan.peers[i];
 
-		address_print_host(&a->hosts[i], m->where, sizeof m->where);
 		/* the name for people says where one is, and nothing else */
 		for (size_t j = 0; j < i; j++)
-			if (strcasecmp(m->where, q->masters[j].where) == 0)
+			if (strcasecmp(p->where, q->fan.peers[j].where) == 0)
 				return fault_set(f, RC_USAGE,
 				    "the redlock URL names the same host twice (redlock[s]://[user:password@]host[:port],host,host...[/db])");
-		m->peer = &q->peers[i];
-		fan_set(&q->fan, i, a, &a->hosts[i], m->where, &resp_usual);
 	}
 	return RC_OK;
 }
@@ -58,7 +54,6 @@ quorum_end(struct quorum *q)
 	for (size_t i = 0; q->masters && i < q->n; i++)
 		freeReplyObject(q->masters[i].reply);
 	free(q->masters);
-	free(q->peers);
 }
 
 /* In whatever order the URL names them. */
@@ -72,7 +67,7 @@ listener_of(const struct quorum *q, const char *key)
 	for (size_t i = 0; i < q->n; i++) {
 		uint64_t h, state;
 
-		snprintf(text, sizeof text, "%s %s", q->masters[i].where, key);
+		snprintf(text, sizeof text, "%s %s", q->fan.peers[i].where, key);
 		state = jitter_of(text);
 		h = (uint64_t)jitter_below(&state, INT64_MAX);
 		if (h > best || i == 0) {
@@ -156,8 +151,7 @@ master_ask(struct quorum *q, struct master *m, instant until)
 {
 	struct peer *p = m->peer;
 	bool slow = peer_is_busy(p);
-	char *command = NULL, seconds[24];
-	int length;
+	char *command, seconds[24];
 
 	if (m->asking == ASK_LISTEN && slow)
 		fan_close(p);
@@ -170,14 +164,13 @@ master_ask(struct quorum *q, struct master *m, instant until)
 	if (q->asking == ASK_LISTEN) {
 		snprintf(seconds, sizeof seconds, "%.3f",
 		    (double)(until - instant_now()) / NS_PER_S);
-		length = redisFormatCommandArgv(
-		    &command, 3, (const char *[]){"BLPOP", q->wake, seconds}, NULL);
+		command = resp_write(&(resp_words){"BLPOP", q->wake, seconds}, 1);
 		until += NS_PER_S;
 	} else {
 		m->manner = (struct manner){.whole = slow, .reads = q->call.reads};
-		length = script_write(&command, &q->call, &m->manner);
+		command = script_write(&q->call, &m->manner);
 	}
-	fan_say(&q->fan, p, command, length, until);
+	fan_say(&q->fan, p, command, until);
 }
 
 void
@@ -279,10 +272,7 @@ master_nonsense(struct peer *p)
 static enum heard
 master_go_on(struct master *m, const struct script_call *c)
 {
-	char *command;
-	int length = script_write(&command, c, &m->manner);
-
-	fan_say_more(m->peer, command, length);
+	fan_say_more(m->peer, script_write(c, &m->manner));
 	return HEARD_MORE;
 }
 
@@ -318,8 +308,6 @@ static enum heard
 master_has_voted(struct master *m, const redisReply *r)
 {
 	struct peer *p = m->peer;
-	char *command;
-	int length;
 
 	if (!read_vote(&m->vote, m->asking, r))
 		return master_nonsense(p);
@@ -327,7 +315,7 @@ master_has_voted(struct master *m, const redisReply *r)
 	if (m->asking == ASK_ACQUIRE && !*m->vote.run) {
 		p->rc = fault_set(&p->fault, RC_CONFIG,
 		    "%s does not tell which process it is: its ACL needs +info",
-		    m->where);
+		    p->where);
 		return HEARD_ALL;
 	}
 	if (m->asking == ASK_ACQUIRE)
@@ -335,9 +323,7 @@ master_has_voted(struct master *m, const redisReply *r)
 	if (!*m->unmet)
 		return HEARD_ALL;
 	m->step = STEP_SETTINGS;
-	length = redisFormatCommandArgv(
-	    &command, 3, (const char *[]){"CONFIG", "GET", "append*"}, NULL);
-	fan_say_more(p, command, length);
+	fan_say_more(p, resp_write(&(resp_words){"CONFIG", "GET", "append*"}, 1));
 	return HEARD_MORE;
 }
 
@@ -402,11 +388,11 @@ quorum_take(void *ctx, size_t i, int number, redisReply **reply)
 static bool
 is_twin(const struct quorum *q, size_t i)
 {
-	const struct sockaddr_in6 *own = &q->peers[i].last;
+	const struct sockaddr_in6 *own = &q->fan.peers[i].last;
 
 	for (size_t j = 0; j < i; j++)
 		if (own->sin6_family && master_has_vote(&q->masters[j]) &&
-		    memcmp(own, &q->peers[j].last, sizeof *own) == 0)
+		    memcmp(own, &q->fan.peers[j].last, sizeof *own) == 0)
 			return true;
 	return false;
 }
@@ -516,7 +502,7 @@ quorum_refused(const struct quorum *q, struct fault *f)
 	size_t n = 0, missing = t->failed, may_fail = q->n - q->need;
 
 	for (size_t i = 0; i < q->n; i++) {
-		const struct peer *p = &q->peers[i];
+		const struct peer *p = &q->fan.peers[i];
 
 		if (!master_is_heard(&q->masters[i]) || p->rc == RC_OK)
 			continue;
@@ -551,7 +537,7 @@ quorum_check_twins(const struct quorum *q, struct fault *f)
 			    strcmp(a->vote.run, b->vote.run) == 0)
 				return fault_set(f, RC_CONFIG,
 				    "%.150s and %.150s are one server, whose vote would count twice",
-				    a->where, b->where);
+				    a->peer->where, b->peer->where);
 		}
 	return RC_OK;
 }

@@ -54,10 +54,8 @@ struct vote {
 
 /* One of those that vote on a lock. */
 struct master {
-	char where[WHERE_BYTES];
-	struct peer
-	    *peer;  /* of the fan: whether it has answered, and if so with what rc */
-	bool asked; /* in the last round */
+	struct peer *peer; /* of the fan: whether it has answered, and with what rc */
+	bool asked;        /* in the last round */
 	/* What it was asked last, and how. */
 	enum asking asking;
 	struct manner manner;
@@ -88,7 +86,6 @@ struct quorum {
 	size_t n;          /* masters */
 	size_t need;       /* so many are more than half of them */
 	struct master *masters;
-	struct peer *peers; /* of the fan */
 	struct fan fan;
 	/* What the lock is called on each of them, and our clock. */
 	char lock[MASTER_NAME_BYTES], data[MASTER_NAME_BYTES], wake[MASTER_NAME_BYTES];

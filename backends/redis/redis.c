@@ -156,7 +156,7 @@ redis_run_script(struct redis *r, const struct request *q, instant until,
 	else if (r->store.replicas)
 		rc = fault_set(f, RC_CONFIG,
 		    "%s runs no scripts for us ('%.150s'), which -O wait-replicas= needs",
-		    r->route.server.where, reply->str);
+		    r->route.server.peer.where, reply->str);
 	else
 		r->plainly = true;
 	freeReplyObject(reply);
@@ -189,7 +189,7 @@ redis_is_replicated(const struct redis *r, struct fault *f)
 		return true;
 	fault_set(f, RC_AGAIN,
 	    "%s: %d of its replicas confirmed the lock, not %d (wait-replicas)",
-	    r->route.server.where, got > 0 ? (int)got : 0, r->store.replicas);
+	    r->route.server.peer.where, got > 0 ? (int)got : 0, r->store.replicas);
 	return false;
 }
 
@@ -353,7 +353,7 @@ redis_lost(const struct redis *r, struct fault *f)
 {
 	return fault_set(f, RC_LOST,
 	    "%s no longer has it as ours: it expired, was deleted, or the server lost its data",
-	    r->route.server.where);
+	    r->route.server.peer.where);
 }
 
 static enum rc

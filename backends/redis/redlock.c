@@ -196,7 +196,7 @@ attempt_notice(struct redlock *r)
 	const struct quorum *q = &r->quorum;
 
 	for (size_t i = 0; i < q->n && !r->told; i++) {
-		const struct peer *p = &q->peers[i];
+		const struct peer *p = &q->fan.peers[i];
 
 		if (!master_is_heard(&q->masters[i]) || p->rc == RC_OK ||
 		    (p->rc == RC_AGAIN && !q->host->verbose))

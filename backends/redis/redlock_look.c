@@ -259,7 +259,7 @@ votes_all(struct view *v)
 		rc = votes_master(v, i, &v->scanned[i]);
 		scanned += v->scanned[i];
 		if (!v->scanned[i])
-			v->silent = &v->quorum->peers[i];
+			v->silent = &v->quorum->fan.peers[i];
 	}
 	if (rc != RC_OK || v->enough || scanned >= v->quorum->need)
 		return rc;
@@ -279,9 +279,9 @@ redlock_each(struct store *s, const struct look *look, struct fault *f)
 	    .quorum = &r->quorum, .bare = redlock_is_bare(r), .look = look, .fault = f};
 
 	for (size_t i = 0; i < r->quorum.n; i++)
-		if (r->quorum.peers[i].bounds != &resp_pages) {
-			fan_close(&r->quorum.peers[i]);
-			r->quorum.peers[i].bounds = &resp_pages;
+		if (r->quorum.fan.peers[i].bounds != &resp_pages) {
+			fan_close(&r->quorum.fan.peers[i]);
+			r->quorum.fan.peers[i].bounds = &resp_pages;
 		}
 	return look->key ? votes_lock(&v, look->key) : votes_all(&v);
 }

@@ -6,6 +6,39 @@
 
 enum { TLS_ALERT = 0x15 }; /* what TLS begins with that we did not ask for */
 
+/* ---- commands ---- */
+
+char *
+resp_write(const resp_words *commands, size_t n)
+{
+	char *text = NULL;
+	size_t used = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		char *one, *all;
+		int count = 0, length;
+
+		while (commands[i][count])
+			count++;
+		length = redisFormatCommandArgv(
+		    &one, count, (const char **)commands[i], NULL);
+		all = length < 0 ? NULL : realloc(text, used + length + 1);
+		if (all)
+			memcpy(all + used, one, length + 1);
+		if (length >= 0)
+			redisFreeCommand(one);
+		if (!all) {
+			free(text);
+			return NULL;
+		}
+		text = all;
+		used += length;
+	}
+	return text;
+}
+
+/* ---- how long a reply is ---- */
+
 /* The number in a line such as ":-12\r\n" (without its first byte); false: none. */
 static bool
 line_number(const char *s, size_t n, long *ret)

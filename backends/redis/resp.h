@@ -19,6 +19,12 @@ enum {
 	RESP_DEPTH = 3,     /* arrays within arrays */
 };
 
+/* A command, ended by NULL. */
+typedef const char *const resp_words[10];
+
+/* Writes n of them, one behind the other; free() it.  NULL: without memory. */
+char *resp_write(const resp_words *, size_t n);
+
 /* What is let in. */
 struct resp_bounds {
 	size_t bytes;

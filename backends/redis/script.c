@@ -26,22 +26,23 @@ script_number(struct script_call *c, int64_t number)
 	script_word(c, text);
 }
 
-int
-script_write(char **command, const struct script_call *c, const struct manner *m)
+char *
+script_write(const struct script_call *c, const struct manner *m)
 {
 	static const char *const verbs[2][2] = {
 	    {"EVALSHA", "EVALSHA_RO"}, {"EVAL", "EVAL_RO"}};
 	const char *words[3 + SCRIPT_WORDS] = {
 	    verbs[m->whole][m->reads], m->whole ? c->script->text : c->script->sha1};
 	size_t lengths[3 + SCRIPT_WORDS];
-	char keys[12];
+	char keys[12], *command;
 
 	snprintf(keys, sizeof keys, "%d", c->keys);
 	words[2] = keys;
 	memcpy(words + 3, c->words, c->n * sizeof *words);
 	for (int i = 0; i < 3 + c->n; i++)
 		lengths[i] = i == 1 && m->whole ? c->script->length : strlen(words[i]);
-	return redisFormatCommandArgv(command, 3 + c->n, words, lengths);
+	return redisFormatCommandArgv(&command, 3 + c->n, words, lengths) < 0 ? NULL
+									      : command;
 }
 
 bool

@@ -62,8 +62,8 @@ script_word(struct script_call *c, const char *word)
 
 void script_number(struct script_call *, int64_t);
 
-/* As one command (redisFreeCommand() it); returns its length, -1 without memory. */
-int script_write(char **command, const struct script_call *, const struct manner *);
+/* As one command (redisFreeCommand() it); NULL: without memory. */
+char *script_write(const struct script_call *, const struct manner *);
 
 /* Does the reply say that the script is to be sent in another manner?  It is changed to that. */
 bool script_change(struct manner *, const redisReply *);

@@ -162,7 +162,7 @@ server_hear(void *ctx, size_t peer, int number, redisReply **reply)
 		return server_hear_before(s, i == s->question->ping_first, reply);
 	if (i >= behind && !health_is_answer(*reply)) {
 		p->rc = fault_set(&p->fault, RC_PROTOCOL,
-		    "%s gave two answers to one question", s->where);
+		    "%s gave two answers to one question", p->where);
 		return HEARD_WRONG;
 	}
 	s->replies[i - s->before] = *reply;
@@ -192,7 +192,6 @@ server_say(struct server *s, const struct question *q, instant until)
 {
 	int64_t left = instant_first(until - instant_now() - WAIT_SPARE, WAIT_MOST);
 	char wait[64] = "", n[12], ms[12], *packet;
-	int length;
 
 	s->question = q;
 	s->before = q->ping_first + q->asking;
@@ -205,14 +204,14 @@ server_say(struct server *s, const struct question *q, instant until)
 		snprintf(wait, sizeof wait,
 		    "*3\r\n$4\r\nWAIT\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n", strlen(n), n,
 		    strlen(ms), ms);
-	length = asprintf(&packet, "%s%s%s%s%s",
-	    q->ping_first ? "*1\r\n$4\r\nPING\r\n" : "",
-	    q->asking ? "*1\r\n$6\r\nASKING\r\n" : "", q->command, wait,
-	    s->inspects ? health_questions : "");
+	if (asprintf(&packet, "%s%s%s%s%s", q->ping_first ? "*1\r\n$4\r\nPING\r\n" : "",
+		q->asking ? "*1\r\n$6\r\nASKING\r\n" : "", q->command, wait,
+		s->inspects ? health_questions : "") < 0)
+		packet = NULL;
 	s->peer.once = s->inspects ? strlen(health_questions) : 0;
 	s->peer.continues = q->continues;
 	s->peer.subscribes = q->subscribes;
-	fan_say(&s->fan, &s->peer, length < 0 ? NULL : packet, length, until);
+	fan_say(&s->fan, &s->peer, packet, until);
 }
 
 /* ---- one question, one answer ---- */
@@ -283,7 +282,7 @@ server_ask(struct server *s, const struct question *q, instant until, redisReply
 	if (rc == RC_OK && s->inspects && s->replies[s->own + HEALTH_ANSWERS - 1] &&
 	    health_risks(s->replies + s->own, risks, sizeof risks))
 		fault_set(&s->fan.host->notice, RC_OK,
-		    "%s may lose locks: %s; see dlock-redis(7)", s->where, risks);
+		    "%s may lose locks: %s; see dlock-redis(7)", p->where, risks);
 	if (rc == RC_OK) {
 		*reply = server_take_replies(s);
 		rc = *reply ? RC_OK : fault_set(f, RC_SYSTEM, "out of memory");
@@ -301,18 +300,15 @@ server_ask(struct server *s, const struct question *q, instant until, redisReply
 void
 server_init(struct server *s, struct host *host, const struct address *a)
 {
-	s->at = a->hosts[0];
-	address_print(a, s->where, sizeof s->where);
-	fan_begin(&s->fan, host, &s->peer, 1, server_hear, s);
-	fan_set(&s->fan, 0, a, &s->at, s->where, &resp_usual);
+	fan_begin_one(&s->fan, host, a, &s->peer, server_hear, s);
 }
 
 void
 server_go(struct server *s, const struct endpoint *to)
 {
 	server_close(s);
-	s->at = *to;
-	address_print_host(to, s->where, sizeof s->where);
+	s->peer.at = *to;
+	address_print_host("redis", to, s->peer.where, sizeof s->peer.where);
 	s->inspected = false;
 }
 

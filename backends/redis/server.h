@@ -58,10 +58,8 @@ struct question {
 
 struct server {
 	struct fan fan;
-	struct peer peer;        /* the only one of the fan */
-	struct endpoint at;      /* where it is */
-	char where[WHERE_BYTES]; /* the same for people */
-	bool inspected;          /* it has been asked how it is set */
+	struct peer peer; /* the only one of the fan */
+	bool inspected;   /* it has been asked how it is set */
 	/* Of the question that is being asked: */
 	const struct question *question;
 	size_t before, own; /* answers in front of its own; of its own, with WAIT's */

@@ -37,8 +37,9 @@ steer_run(struct store *s, const char *key, const char *const *words, const char
 	freeReplyObject(reply);
 	if (done == 1)
 		return RC_OK;
-	return done == 0 ? fault_set(f, RC_LOST, "%s: %s", r->route.server.where, missing)
-			 : script_nonsense(&r->route, f);
+	return done == 0
+	    ? fault_set(f, RC_LOST, "%s: %s", r->route.server.peer.where, missing)
+	    : script_nonsense(&r->route, f);
 }
 
 enum rc

@@ -35,45 +35,13 @@ struct transaction {
 
 /* ---- what is said ---- */
 
-typedef const char *const words[10]; /* ended by NULL */
-
-/* Puts commands into one text; NULL without memory. */
-static char *
-write_commands(const words *commands, size_t n)
-{
-	char *text = NULL;
-	size_t used = 0;
-
-	for (size_t i = 0; i < n; i++) {
-		char *one, *all;
-		int count = 0, length;
-
-		while (commands[i][count])
-			count++;
-		length = redisFormatCommandArgv(
-		    &one, count, (const char **)commands[i], NULL);
-		all = length < 0 ? NULL : realloc(text, used + length + 1);
-		if (all)
-			memcpy(all + used, one, length + 1);
-		if (length >= 0)
-			redisFreeCommand(one);
-		if (!all) {
-			free(text);
-			return NULL;
-		}
-		text = all;
-		used += length;
-	}
-	return text;
-}
-
 /*
  * Says them; RC_OK: *reply has an answer to each, none of which is an error.  After an error
  * nothing is to stay watched, or queued.
  */
 static enum rc
 transaction_say(
-    struct transaction *t, const words *commands, size_t n, redisReply **reply)
+    struct transaction *t, const resp_words *commands, size_t n, redisReply **reply)
 {
 	bool release = t->request->operation == RELEASE;
 	struct question q = {.several = n,
@@ -81,7 +49,7 @@ transaction_say(
 	    .claimed = t->begun && !release,
 	    /* what a transaction has ended there could not be asked for elsewhere */
 	    .settles = !t->begun && release && t->request->held};
-	char *text = write_commands(commands, n);
+	char *text = resp_write(commands, n);
 	enum rc rc;
 
 	if (!text)
@@ -127,7 +95,7 @@ read_watched(struct transaction *t, const redisReply *r)
 static enum rc
 transaction_watch(struct transaction *t)
 {
-	const words commands[] = {{"WATCH", t->lock, t->side}, {"GET", t->lock},
+	const resp_words commands[] = {{"WATCH", t->lock, t->side}, {"GET", t->lock},
 	    {"HGET", t->side, t->owner}, {"HGET", t->side, "#token"}, {"TIME"}};
 	redisReply *reply;
 	enum rc rc;
@@ -148,7 +116,8 @@ transaction_watch(struct transaction *t)
  * a watched key that ends by its own time is a change since Redis 6.0.9 only.
  */
 static enum rc
-transaction_execute(struct transaction *t, const words *commands, size_t n, bool *done)
+transaction_execute(
+    struct transaction *t, const resp_words *commands, size_t n, bool *done)
 {
 	redisReply *reply, *exec;
 	enum rc rc = transaction_say(t, commands, n, &reply);
@@ -203,9 +172,10 @@ transaction_take(struct transaction *t, bool *done)
 	snprintf(ends, sizeof ends, "%" PRId64,
 	    (int64_t)(n / 1000) + ns_to_ms(t->redis->claim->ttl) + day_ms);
 	return transaction_execute(t,
-	    (const words[]){{"MULTI"}, {"SET", t->lock, t->owner, "NX", "PX", t->lease},
-		{"DEL", t->side}, {"HSET", t->side, "#token", token},
-		{"HSET", t->side, t->owner, row}, {"PEXPIREAT", t->side, ends}, {"EXEC"}},
+	    (const resp_words[]){{"MULTI"},
+		{"SET", t->lock, t->owner, "NX", "PX", t->lease}, {"DEL", t->side},
+		{"HSET", t->side, "#token", token}, {"HSET", t->side, t->owner, row},
+		{"PEXPIREAT", t->side, ends}, {"EXEC"}},
 	    7, done);
 }
 
@@ -213,8 +183,8 @@ transaction_take(struct transaction *t, bool *done)
 static enum rc
 transaction_refuse(struct transaction *t)
 {
-	const words commands[] = {{"UNWATCH"}, {"HDEL", t->side, ""}, {"PTTL", t->lock},
-	    {"HGET", t->side, t->value}};
+	const resp_words commands[] = {{"UNWATCH"}, {"HDEL", t->side, ""},
+	    {"PTTL", t->lock}, {"HGET", t->side, t->value}};
 	struct answer *a = t->answer;
 	int64_t since = 0, left;
 	redisReply *reply;
@@ -268,14 +238,14 @@ transaction_attempt(struct transaction *t, bool *settled)
 	}
 	if (operation == RELEASE)
 		return transaction_execute(t,
-		    (const words[]){{"MULTI"}, {"DEL", t->lock},
+		    (const resp_words[]){{"MULTI"}, {"DEL", t->lock},
 			{"HDEL", t->side, t->owner}, {"EXEC"}},
 		    4, settled);
 	t->answer->token = read_row(t->row, &since, &record);
 	if (t->answer->token == 0)
 		t->answer->token = t->request->token;
 	return transaction_execute(t,
-	    (const words[]){{"MULTI"}, {"PEXPIRE", t->lock, t->lease}, {"EXEC"}}, 3,
+	    (const resp_words[]){{"MULTI"}, {"PEXPIRE", t->lock, t->lease}, {"EXEC"}}, 3,
 	    settled);
 }
 
@@ -300,6 +270,6 @@ transaction_run(struct redis *r, const struct request *request, instant until,
 		rc = transaction_attempt(&t, &settled);
 	if (rc == RC_OK && !settled)
 		rc = fault_set(f, RC_AGAIN, "%s: others change it at the same time",
-		    r->route.server.where);
+		    r->route.server.peer.where);
 	return rc;
 }

@@ -97,7 +97,7 @@ redirections(void **state)
 	    {"MOVED 1 a b:7", NULL, 0},
 	    {"MOVED 1 a\tb:7", NULL, 0},
 	};
-	struct route r = {.server = {.at = {"here", 1}}};
+	struct route r = {.server = {.peer = {.at = {"here", 1}}}};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -182,20 +182,20 @@ nodes_are_tried_in_turn(void **state)
 	assert_int_equal(address_parse(&a, "redis+cluster://a,b", &f), RC_OK);
 	route_init(&r, NULL, &a, NULL);
 	assert_int_equal(route_find(&r, NEVER, &f), RC_OK);
-	assert_string_equal(r.server.at.host, "a");
+	assert_string_equal(r.server.peer.at.host, "a");
 	route_doubt(&r);
 	assert_int_equal(route_find(&r, NEVER, &f), RC_OK);
-	assert_string_equal(r.server.at.host, "b");
+	assert_string_equal(r.server.peer.at.host, "b");
 	for (int i = 0; i < 3 * NODES; i++) {
 		struct endpoint e = {"n", 1 + i % (2 * NODES)};
 
 		route_move(&r, &e);
-		assert_true(endpoint_is(&r.server.at, &e));
+		assert_true(endpoint_is(&r.server.peer.at, &e));
 		assert_true(r.n <= NODES);
 	}
 	route_doubt(&r);
 	assert_int_equal(route_find(&r, NEVER, &f), RC_OK);
-	assert_string_equal(r.server.at.host, "a");
+	assert_string_equal(r.server.peer.at.host, "a");
 	route_free(&r);
 }
 
