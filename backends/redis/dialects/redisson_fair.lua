@@ -92,10 +92,6 @@ end
 
 function d.acquire(lease)
   local me, patience = field(owner), tonumber(ARGV[4])
-  if call('HEXISTS', lock, me) == 1 then
-    call('PEXPIRE', lock, lease)
-    return held_already(lease)
-  end
   local head = first()
   if call('EXISTS', lock) == 1 or (head and head ~= me) then
     if patience > 0 then return refuse_at(enqueue(me, patience), head) end
