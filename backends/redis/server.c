@@ -33,77 +33,56 @@ health_is_answer(const redisReply *r)
 	return text_of(r) || r->type == REDIS_REPLY_ERROR;
 }
 
-/* The value of "name:value" in a section of INFO; "" when it is not there or too long. */
-static void
-field(const char *info, const char *name, char *out, size_t size)
-{
-	size_t n = strlen(name), length;
-
-	*out = '\0';
-	for (const char *line = info; line; line = strchr(line, '\n')) {
-		line += *line == '\n';
-		if (strncmp(line, name, n) != 0 || line[n] != ':')
-			continue;
-		length = strcspn(line + n + 1, "\r\n");
-		if (length < size)
-			snprintf(out, size, "%.*s", (int)length, line + n + 1);
-		return;
-	}
-}
-
+/* Has a section of INFO this line?  Its end is a part of it. */
 static bool
-is(const char *info, const char *name, const char *value)
+tells(const char *info, const char *line)
 {
-	char found[32];
-
-	field(info, name, found, sizeof found);
-	return strcmp(found, value) == 0;
+	return info && strstr(info, line);
 }
 
-/* The policy's name if it evicts at all; NULL: it does not. */
-static const char *
-evicting(const char *memory, char *policy, size_t size)
+/* The policy's name if it evicts at all, else "". */
+static void
+read_evicting(const char *memory, char policy[32])
 {
-	char most[24];
+	const char *at = memory ? strstr(memory, "\nmaxmemory_policy:") : NULL;
 
-	field(memory, "maxmemory", most, sizeof most);
-	field(memory, "maxmemory_policy", policy, size);
-	if (!*most || strcmp(most, "0") == 0 || !*policy ||
-	    strcmp(policy, "noeviction") == 0)
-		return NULL;
-	return policy[strspn(policy, "abcdefghijklmnopqrstuvwxyz-")] ? "not noeviction"
-								     : policy;
+	*policy = '\0';
+	if (!at || tells(memory, "\nmaxmemory:0\r") ||
+	    tells(memory, "\nmaxmemory_policy:noeviction\r"))
+		return;
+	if (sscanf(at, "\nmaxmemory_policy:%31[a-z-]", policy) != 1)
+		snprintf(policy, 32, "not noeviction");
 }
 
 /* Without the append-only file a dump is better than nothing, if it can be written. */
 static const char *
 forgetting(const char *persistence, const char *save)
 {
-	if (is(persistence, "aof_enabled", "1"))
-		return is(persistence, "aof_last_write_status", "err")
+	if (tells(persistence, "\naof_enabled:1\r"))
+		return tells(persistence, "\naof_last_write_status:err\r")
 		    ? "it cannot write its append-only file"
-		    : NULL;
-	if (!is(persistence, "aof_enabled", "0"))
-		return NULL;
+		    : "";
+	if (!tells(persistence, "\naof_enabled:0\r"))
+		return "";
 	if (save && !*save)
 		return "a restart makes it forget them all (neither appendonly nor save is set)";
-	return is(persistence, "rdb_last_bgsave_status", "err")
+	return tells(persistence, "\nrdb_last_bgsave_status:err\r")
 	    ? "it cannot save its data to disk"
-	    : NULL;
+	    : "";
 }
 
 bool
 health_risks(redisReply *const answers[HEALTH_ANSWERS], char *out, size_t size)
 {
-	char policy[32];
-	const char *evicts = evicting(text_of(answers[0]), policy, sizeof policy),
-		   *forgets = forgetting(text_of(answers[1]), text_of(answers[2]));
+	const char *forgets = forgetting(text_of(answers[1]), text_of(answers[2]));
+	char evicts[32];
 
-	snprintf(out, size, "%s%s%s%s%s",
-	    evicts ? "it evicts keys when its memory is full (maxmemory-policy " : "",
-	    evicts ? evicts : "", evicts ? ")" : "", evicts && forgets ? ", and " : "",
-	    forgets ? forgets : "");
-	return evicts || forgets;
+	read_evicting(text_of(answers[0]), evicts);
+	snprintf(out, size,
+	    *evicts ? "it evicts keys when its memory is full (maxmemory-policy %s)%s%s"
+		    : "%s%s%s",
+	    evicts, *evicts && *forgets ? ", and " : "", forgets);
+	return *out;
 }
 
 /* ---- what comes: in front of the answers, these, and what is behind them ---- */
