@@ -378,19 +378,24 @@ script_nonsense(struct route *to, struct fault *f)
 
 enum rc
 script_run(struct route *to, const struct script_call *c, instant until,
-    redisReply **reply, struct fault *f)
+    redisReply **reply, struct fault *f, const char *shape, ...)
 {
-	struct question q = {.persist = true};
-	enum rc rc = script_ask(to, c, q, until, reply, f);
+	enum rc rc = script_ask(
+	    to, c, (struct question){.persist = true}, until, reply, f);
+	va_list members;
 
-	if (rc != RC_OK || (*reply)->type == REDIS_REPLY_ARRAY)
+	if (rc != RC_OK)
 		return rc;
-	if ((*reply)->type != REDIS_REPLY_ERROR)
-		rc = script_nonsense(to, f);
-	else
+	va_start(members, shape);
+	if ((*reply)->type == REDIS_REPLY_ERROR)
 		rc = peer_refuses(&to->server.peer, c->reads, (*reply)->str, f);
-	freeReplyObject(*reply);
-	*reply = NULL;
+	else if (!answer_vmembers(*reply, 0, shape, members))
+		rc = script_nonsense(to, f);
+	va_end(members);
+	if (rc != RC_OK) {
+		freeReplyObject(*reply);
+		*reply = NULL;
+	}
 	return rc;
 }
 

@@ -2,7 +2,6 @@
 #include "script.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,12 +81,10 @@ member_number(const redisReply *e, int64_t *out)
 }
 
 bool
-answer_members(const redisReply *reply, size_t first, const char *shape, ...)
+answer_vmembers(const redisReply *reply, size_t first, const char *shape, va_list to)
 {
 	bool good = reply->type == REDIS_REPLY_ARRAY;
-	va_list to;
 
-	va_start(to, shape);
 	for (size_t i = first; good && *shape; i++, shape++) {
 		const redisReply *e = i < reply->elements ? reply->element[i] : NULL;
 		void *out = va_arg(to, void *);
@@ -124,6 +121,17 @@ answer_members(const redisReply *reply, size_t first, const char *shape, ...)
 			good = false;
 		}
 	}
+	return good;
+}
+
+bool
+answer_members(const redisReply *reply, size_t first, const char *shape, ...)
+{
+	va_list to;
+	bool good;
+
+	va_start(to, shape);
+	good = answer_vmembers(reply, first, shape, to);
 	va_end(to);
 	return good;
 }

@@ -15,6 +15,8 @@
 #include "backends/backend.h"
 #include "resp.h"
 
+#include <stdarg.h>
+
 /* ---- what is said ---- */
 
 struct script {
@@ -124,6 +126,7 @@ struct answer {
  *	a	const redisReply **: an array
  */
 bool answer_members(const redisReply *, size_t first, const char *shape, ...);
+bool answer_vmembers(const redisReply *, size_t first, const char *shape, va_list);
 
 /* Wrong if it is below `low`; else it is cut to `most`. */
 bool answer_bound(int64_t *, int64_t low, int64_t most);

@@ -29,11 +29,9 @@ steer_run(struct store *s, const char *key, const char *const *words, const char
 		script_word(&call, *words);
 	if (names.sharded)
 		script_word(&call, SHARDED);
-	rc = script_run(&r->route, &call, until, &reply, f);
+	rc = script_run(&r->route, &call, until, &reply, f, "i", &done);
 	if (rc != RC_OK)
 		return rc;
-	if (!answer_members(reply, 0, "i", &done) || reply->elements != 1)
-		done = -1;
 	freeReplyObject(reply);
 	if (done == 1)
 		return RC_OK;
