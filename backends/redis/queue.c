@@ -34,8 +34,8 @@ enum { LEFT_LEAST = 50 };
 bool
 queue_is_subscribed(struct queue *q)
 {
-	if (q->moves != q->route->moves)
-		server_close(&q->listener);
+	if (!endpoint_is(&q->listener.peer.at, &q->route->server.peer.at))
+		server_go(&q->listener, &q->route->server.peer.at);
 	return q->listener.peer.stream.fd >= 0;
 }
 
@@ -59,10 +59,6 @@ queue_subscribe(
 	if (!command)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	question.command = command;
-	if (q->moves != q->route->moves) {
-		server_go(&q->listener, &q->route->server.peer.at);
-		q->moves = q->route->moves;
-	}
 	rc = server_ask(&q->listener, &question, until, &reply, f);
 	free(command);
 	if (rc != RC_OK)

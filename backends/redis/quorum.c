@@ -233,10 +233,29 @@ read_acquired(struct vote *v, const redisReply *r)
 }
 
 static bool
+read_seen(struct vote *v, const redisReply *r)
+{
+	int64_t token, revoked, remembers;
+
+	if (!answer_members(r, 0, "o", &v->now) || v->now < 0 ||
+	    !vote_text(r, 1, v->owner, sizeof v->owner) ||
+	    !answer_members(r, 2, "oooi", &token, &v->since, &v->until, &revoked) ||
+	    !vote_text(r, 6, v->record, sizeof v->record) ||
+	    !answer_members(r, 7, "i", &remembers))
+		return false;
+	v->token = token > 0 ? token : 0;
+	v->revoked = revoked == 1;
+	v->remembers = remembers == 1;
+	return true;
+}
+
+static bool
 read_vote(struct vote *v, enum asking asking, const redisReply *r)
 {
 	int64_t verdict;
 
+	if (asking == ASK_LOOK)
+		return read_seen(v, r);
 	if (!answer_members(r, 0, "n", &verdict) || verdict < 0 || verdict >= VERDICTS)
 		return false;
 	v->verdict = verdict;
@@ -354,7 +373,7 @@ master_hear_script(struct quorum *q, struct master *m, redisReply **reply)
 		*m->unmet = '\0';
 		return HEARD_ALL;
 	}
-	if (m->asking != ASK_LOOK && m->asking != ASK_SCAN)
+	if (m->asking != ASK_SCAN)
 		return master_has_voted(m, *reply);
 	m->reply = *reply;
 	*reply = NULL;
@@ -450,9 +469,8 @@ quorum_has_voted(const struct quorum *q)
 
 /* ---- what was heard in it ---- */
 
-/* The votes of one owner other than us. */
-static size_t
-votes_of(const struct quorum *q, const char *owner)
+size_t
+quorum_votes_of(const struct quorum *q, const char *owner)
 {
 	size_t n = 0;
 
@@ -474,7 +492,8 @@ quorum_find_holder(const struct quorum *q)
 		const struct master *m = &q->masters[i];
 
 		if (master_has_vote(m) && m->vote.verdict == VERDICT_NO &&
-		    votes_of(q, m->vote.owner) >= q->need && (!found || !*found->record))
+		    *m->vote.owner && quorum_votes_of(q, m->vote.owner) >= q->need &&
+		    (!found || !*found->record))
 			found = &m->vote;
 	}
 	return found;

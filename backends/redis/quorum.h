@@ -48,8 +48,11 @@ struct vote {
 	int64_t known;      /* for so long the master has been running, ms */
 	int64_t left, held; /* ms; -1: for ever; not known */
 	char run[RUN_ID_BYTES];
-	char owner[VOTER_BYTES];
+	char owner[VOTER_BYTES];   /* who has it; "": nobody */
 	char record[RECORD_BYTES]; /* of who holds, or asks for the lock back */
+	/* Of ASK_LOOK; times are us by its own clock, -1: not known, never. */
+	int64_t now, since, until;
+	bool revoked, remembers; /* the holder is asked for it; it knows the key */
 };
 
 /* One of those that vote on a lock. */
@@ -65,7 +68,7 @@ struct master {
 	/* What it says: */
 	bool foreign;      /* the key is no lock any more, which says no, too */
 	struct vote vote;  /* with RC_OK */
-	redisReply *reply; /* the same for ASK_LOOK and ASK_SCAN; owned */
+	redisReply *reply; /* the same for ASK_SCAN; owned */
 };
 
 /* What has been heard in the last round. */
@@ -160,6 +163,9 @@ master_has_vote(const struct master *m)
 {
 	return master_is_heard(m) && m->peer->rc == RC_OK;
 }
+
+/* How many have given their vote to this owner, who is another one than us. */
+size_t quorum_votes_of(const struct quorum *, const char *owner);
 
 /*
  * The vote of a master that refused us for who has a quorum, with that one's record if
