@@ -15,21 +15,19 @@ enum {
 	NAME_BYTES = ENCODED_BYTES + KEY_BYTES +
 	    16, /* a tag may stand in front of the key */
 	RUN_BYTES = NAME_BYTES + 1 + 3 * ONCE_BYTES,
-	NAMES = 6,
+	NAMES = 8,
 };
 
 /* What one claim is called on the server. */
 struct names {
-	char keys[NAMES][NAME_BYTES]; /* as KEYS of the script */
+	/* as KEYS of the script; behind nkeys of them, of a job (native): its last run, and
+	 * the one that did its ID */
+	char keys[NAMES][RUN_BYTES];
 	int nkeys;
 	/* in a cluster: what is told on the channel is told in the hash slot, too */
 	bool sharded;
 	/* where its owner is told to ask again; "": nobody is told, it asks often */
 	char channel[NAME_BYTES + OWNER_CHARS];
-	/* KEYS too, of a job (native): its last run */
-	char last[NAME_BYTES];
-	/* and the one that did its ID; "" without an ID */
-	char done[RUN_BYTES];
 };
 
 /* What is to be asked for a claim. */
@@ -72,13 +70,9 @@ dialect_is_foreign(const struct dialect *d)
 /* What -O dialect= calls so; NULL: none. */
 const struct dialect *dialect_named(const char *name);
 
-/* Names a claim, or (without owner) a lock, as such a form of Redis keeps it. */
+/* Names a claim, or (with the owner "") a lock, as such a form of Redis keeps it. */
 void dialect_name(
     const struct dialect *, struct names *, enum form, const struct claim *);
-
-/* The same for a look at the lock `key`, or what is done to it from outside. */
-void dialect_name_lock(
-    const struct dialect *, struct names *, enum form, const char *key);
 
 /* Do the locks of both lie in one hash slot, whatever the cluster? */
 bool dialect_shares_slot(const char *key, const char *other);

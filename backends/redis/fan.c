@@ -388,7 +388,7 @@ enum rc
 peer_refuses(const struct peer *p, bool looks, char *text, struct fault *f)
 {
 	const char *hint;
-	enum rc rc = looks ? resp_error_look(text, &hint) : resp_error(text, &hint);
+	enum rc rc = resp_error(text, looks, &hint);
 
 	secret_blot(text, p->address->password);
 	return fault_set(f, rc, "%s says '%.200s'%s%s", p->stream.where, text,
@@ -412,7 +412,7 @@ peer_hear_greeting(struct peer *p, redisReply *reply)
 	} else if (!auth) {
 		p->rc = peer_refuses(p, false, reply->str, &p->fault);
 	} else {
-		p->rc = resp_error(reply->str, &hint);
+		p->rc = resp_error(reply->str, false, &hint);
 		fault_set(&p->fault, p->rc, "%s refuses the login: %s", where,
 		    hint ? hint
 			 : "its answer is not shown, since it may repeat the password");

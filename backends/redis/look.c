@@ -70,10 +70,8 @@ look_begin(const struct view *v, struct script_call *c, const struct names *name
 {
 	script_begin(c, v->dialect->looks ? v->dialect->looks : v->dialect->claims);
 	c->reads = true;
-	for (int i = 0; names && i < names->nkeys; i++)
+	for (int i = 0; names && i < names->nkeys + (v->dialect->looks != NULL); i++)
 		script_key(c, names->keys[i]);
-	if (names && *names->last)
-		script_key(c, names->last);
 	script_word(c, operation);
 }
 
@@ -314,7 +312,8 @@ look_lock(struct view *v, const char *key)
 	enum rc rc;
 
 	v->key = key;
-	dialect_name_lock(v->dialect, &v->names, v->route->address->form, key);
+	dialect_name(v->dialect, &v->names, v->route->address->form,
+	    &(struct claim){.key = key, .owner = ""});
 	look_begin(v, &c, &v->names, "lock");
 	script_word(&c, v->look->brief ? "1" : "0");
 	script_word(&c, v->look->key ? "1" : "0");

@@ -124,7 +124,7 @@ enum rc
 redis_refused(struct redis *r, const struct request *q, char *text, struct fault *f)
 {
 	bool lost = q->operation != ACQUIRE && resp_says(text, "WRONGTYPE");
-	enum rc rc = server_refused(&r->route.server, text, f);
+	enum rc rc = peer_refuses(&r->route.server.peer, false, text, f);
 
 	return lost ? RC_LOST : rc;
 }

@@ -275,11 +275,14 @@ error_meaning(const char *text)
 }
 
 enum rc
-resp_error(const char *text, const char **hint)
+resp_error(const char *text, bool looks, const char **hint)
 {
 	const struct meaning *m = error_meaning(text);
 
 	*hint = m ? m->hint : NULL;
+	if (looks && *hint == right_to_lock)
+		*hint =
+		    "to look, allow the user %R~dlock:* +@read +time +eval_ro +evalsha_ro";
 	return m ? m->rc : RC_PROTOCOL;
 }
 
@@ -289,17 +292,6 @@ resp_next(const char *text, bool cluster)
 	const struct meaning *m = error_meaning(text);
 
 	return m && (cluster || m->next == RESP_ELSEWHERE) ? m->next : RESP_KEEP;
-}
-
-enum rc
-resp_error_look(const char *text, const char **hint)
-{
-	enum rc rc = resp_error(text, hint);
-
-	if (*hint == right_to_lock)
-		*hint =
-		    "to look, allow the user %R~dlock:* +@read +time +eval_ro +evalsha_ro";
-	return rc;
 }
 
 /* "ERR unknown command 'EVALSHA'", "NOPERM ... to run the 'evalsha' command": each in many words. */

@@ -61,10 +61,9 @@ enum rc inbox_take(
 
 /*
  * What an error reply means while we ask for or hold a lock (or only look): an rc, and in
- * *hint what the user can do.  RC_AGAIN for everything that may pass.
+ * *hint what the user can do or NULL.  RC_AGAIN for everything that may pass.
  */
-enum rc resp_error(const char *text, const char **hint);
-enum rc resp_error_look(const char *text, const char **hint);
+enum rc resp_error(const char *text, bool looks, const char **hint);
 
 /* Where there are several servers: what is next after an error reply. */
 enum resp_next {

@@ -152,7 +152,7 @@ next_of(const struct route *r, const redisReply *reply)
 static enum rc
 route_reject(struct route *r, redisReply **reply, struct fault *f)
 {
-	server_refused(&r->server, (*reply)->str, f);
+	peer_refuses(&r->server.peer, false, (*reply)->str, f);
 	r->said = *f;
 	freeReplyObject(*reply);
 	*reply = NULL;
@@ -436,7 +436,7 @@ route_masters(struct route *r, instant until, struct endpoint masters[NODES], si
 		return rc;
 	is_list = reply->type == REDIS_REPLY_ARRAY;
 	if (reply->type == REDIS_REPLY_ERROR)
-		rc = server_refused(&r->server, reply->str, f);
+		rc = peer_refuses(&r->server.peer, false, reply->str, f);
 	for (size_t i = 0; rc == RC_OK && is_list && i < reply->elements; i++)
 		if (!master_of(r, reply->element[i], &to))
 			is_list = false;

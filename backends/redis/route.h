@@ -60,7 +60,7 @@ enum rc script_ask(struct route *, const struct script_call *, struct question,
 
 /*
  * The same until it is answered, by an array that begins as the shape says; an error reply
- * becomes what server_refused() says.
+ * becomes what peer_refuses() says.
  */
 enum rc script_run(struct route *, const struct script_call *, instant until,
     redisReply **, struct fault *, const char *shape, ...);

@@ -88,13 +88,6 @@ void server_go(struct server *, const struct endpoint *to);
 enum rc server_ask(struct server *, const struct question *, instant until,
     redisReply **reply, struct fault *);
 
-/* What the error reply `text` means, in words: see peer_refuses(). */
-static inline enum rc
-server_refused(const struct server *s, char *text, struct fault *f)
-{
-	return peer_refuses(&s->peer, false, text, f);
-}
-
 void server_close(struct server *);
 
 #endif

@@ -21,7 +21,8 @@ steer_run(struct store *s, const char *key, const char *const *words, const char
 	int64_t done;
 	enum rc rc;
 
-	dialect_name_lock(r->store.dialect, &names, r->store.address.form, key);
+	dialect_name(r->store.dialect, &names, r->store.address.form,
+	    &(struct claim){.key = key, .owner = ""});
 	script_begin(&call, r->store.dialect->claims);
 	for (int i = 0; i < names.nkeys; i++)
 		script_key(&call, names.keys[i]);

@@ -132,8 +132,8 @@ transaction_execute(
 		*done = exec->element[0]->integer == 1;
 	for (size_t i = 0; exec->type == REDIS_REPLY_ARRAY && i < exec->elements; i++)
 		if (rc == RC_OK && exec->element[i]->type == REDIS_REPLY_ERROR)
-			rc = server_refused(
-			    &t->redis->route.server, exec->element[i]->str, t->fault);
+			rc = peer_refuses(&t->redis->route.server.peer, false,
+			    exec->element[i]->str, t->fault);
 	freeReplyObject(reply);
 	return rc;
 }

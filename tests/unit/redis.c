@@ -306,9 +306,9 @@ errors_mean_what_the_user_can_do(void **state)
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		const char *hint = "";
 
-		if (resp_error(rows[i].text, &hint) != rows[i].rc)
+		if (resp_error(rows[i].text, false, &hint) != rows[i].rc)
 			fail_msg("%s: %s", rows[i].text,
-			    rc_name(resp_error(rows[i].text, &hint)));
+			    rc_name(resp_error(rows[i].text, false, &hint)));
 		assert_non_null(hint);
 	}
 }
@@ -323,7 +323,7 @@ unknown_errors_are_protocol_without_a_hint(void **state)
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		const char *hint = "";
 
-		assert_int_equal(resp_error(rows[i], &hint), RC_PROTOCOL);
+		assert_int_equal(resp_error(rows[i], false, &hint), RC_PROTOCOL);
 		assert_null(hint);
 	}
 }
