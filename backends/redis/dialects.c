@@ -167,10 +167,7 @@ print_template(char *out, size_t size, const char *template, const struct parts 
 				  : snprintf(out + used, size - used, "%c", *c);
 }
 
-/*
- * A run that is done is a key of its own, which the server lets expire: there is
- * nothing to prune, and it can be found, and deleted, by its ID.
- */
+/* A run that is done is a key of its own, which the server lets expire. */
 void
 dialect_name(const struct dialect *d, struct names *names, enum form form,
     const struct claim *claim)

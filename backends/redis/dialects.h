@@ -20,8 +20,10 @@ enum {
 
 /* What one claim is called on the server. */
 struct names {
-	/* as KEYS of the script; behind nkeys of them, of a job (native): its last run, and
-	 * the one that did its ID */
+	/*
+	 * as KEYS of the script; behind nkeys of them, those of a job (native): its last
+	 * run, and the one that did its ID
+	 */
 	char keys[NAMES][RUN_BYTES];
 	int nkeys;
 	/* in a cluster: what is told on the channel is told in the hash slot, too */

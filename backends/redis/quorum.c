@@ -29,22 +29,26 @@ enum rc
 quorum_begin(struct quorum *q, struct host *host, const struct address *a,
     const char *where, struct fault *f)
 {
+	enum rc rc = RC_OK;
+
 	*q = (struct quorum){.host = host, .where = where, .n = a->n};
 	q->need = q->n / 2 + 1;
 	q->masters = calloc(q->n, sizeof *q->masters);
 	if (!q->masters ||
 	    !fan_begin(&q->fan, host, a, "redis", &resp_usual, quorum_take, q))
-		return fault_set(f, RC_SYSTEM, "no descriptor, or no memory, is left");
-	for (size_t i = 0; i < q->n; i++) {
+		rc = fault_set(f, RC_SYSTEM, "no descriptor, or no memory, is left");
+	for (size_t i = 0; rc == RC_OK && i < q->n; i++) {
 		struct peer *p = q->masters[i].peer = &q->fan.peers[i];
 
 		/* the name for people says where one is, and nothing else */
 		for (size_t j = 0; j < i; j++)
 			if (strcasecmp(p->where, q->fan.peers[j].where) == 0)
-				return fault_set(f, RC_USAGE,
+				rc = fault_set(f, RC_USAGE,
 				    "the redlock URL names the same host twice (redlock[s]://[user:password@]host[:port],host,host...[/db])");
 	}
-	return RC_OK;
+	if (rc != RC_OK)
+		quorum_end(q);
+	return rc;
 }
 
 void

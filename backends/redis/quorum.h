@@ -104,7 +104,7 @@ struct quorum {
 
 /*
  * Of the hosts of the address, which has their login, and is not copied.  RC_OK, RC_USAGE (one
- * stands there twice) or RC_SYSTEM; quorum_end() in any case.
+ * stands there twice) or RC_SYSTEM, and then there is nothing to be ended.
  */
 enum rc quorum_begin(struct quorum *, struct host *, const struct address *,
     const char *where, struct fault *);

@@ -8,30 +8,20 @@
  *  2. Each of them is idempotent for an owner, so that one whose answer got
  *     lost MAY be sent again; renew and release only ever touch a hold or a
  *     place that is this owner's, and create nothing.
- *  3. It is asked for by its hash first; a server that does not know it (it was
- *     restarted) is sent the whole script.
- *  4. An uncontended acquire, a renewal and a release are one round trip each;
- *     AUTH and SELECT travel in front of the first one (server.h).
- *  5. A waiter is told of its grant on a second connection, subscribed to a
- *     channel of its own; it then asks once more, and that request earns the
- *     lease.  Meanwhile it asks every BEAT, by which it counts as alive for
- *     QUEUE_ALIVE; the first in line also asks when a holder's lease has run out.
- *  6. The lease outlives the connection.  One that was idle and is found
- *     closed is opened anew within the same call.  An answer that is overdue
- *     closes it (fan.h).
- *  7. RC_LOST is said on the script's word alone, or when the key has become
+ *  3. An uncontended acquire, a renewal and a release are one round trip each.
+ *  4. A waiter is told of its grant on a second connection (queue.c); it then asks once
+ *     more, and that request earns the lease.
+ *  5. The lease outlives the connection.
+ *  6. RC_LOST is said on the script's word alone, or when the key has become
  *     something else (WRONGTYPE); every other trouble while holding is RC_AGAIN.
- *  8. After an outage of the server a waiter asks with its old ticket, which is
+ *  7. After an outage of the server a waiter asks with its old ticket, which is
  *     its place, whatever the server still knows.
- *  9. A hold is known by its token: a renewal that finds us holder by another one
+ *  8. A hold is known by its token: a renewal that finds us holder by another one
  *     (the server lost our grant, and gave us a later one) is a loss.  So is
  *     another slot than ours.
- * 10. Who takes the lock away marks our row, which a renewal reads anyhow (RC_REVOKED),
- *     or removes us; who freezes the key sets one beside it, and nobody is granted
- *     anything until it is gone or its time is over.
- * 11. A fail-over that kept our hold is survived: the new master renews it.  One that lost
+ *  9. A fail-over that kept our hold is survived: the new master renews it.  One that lost
  *     it is a loss.  With wait-replicas, what replicas have not got has not been granted.
- * 12. Whether the server may lose locks is asked once, in one packet with a
+ * 10. Whether the server may lose locks is asked once, in one packet with a
  *     question that is sent anyhow: the first renewal, with -v the first of all.
  */
 #include "redis.h"
@@ -48,30 +38,6 @@
 #define BRIEF (500 * NS_PER_MS)
 /* for giving back what replicas did not confirm */
 #define WITHDRAWAL NS_PER_S
-
-/* ---- the store ---- */
-
-enum rc
-redis_begin(struct redis *r)
-{
-	struct redis_store *s = &r->store;
-
-	s->base.caps &= ~s->dialect->lacks;
-	route_init(&r->route, s->base.host, &s->address, s->sentinels);
-	r->queue.route = &r->route;
-	server_init(&r->queue.listener, s->base.host, &s->address);
-	return RC_OK;
-}
-
-static void
-redis_close(struct store *s)
-{
-	if (!s)
-		return;
-	route_free(&redis_of(s)->route);
-	server_close(&redis_of(s)->queue.listener);
-	redis_store_free(&redis_of(s)->store);
-}
 
 /* ---- what a fail-over may do to it ---- */
 

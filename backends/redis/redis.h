@@ -30,7 +30,7 @@ struct redis_store {
 
 enum rc redis_open(struct store **, struct host *, const struct site *, struct fault *);
 enum rc redis_identify(struct store *, struct identity *, struct fault *);
-void redis_store_free(struct redis_store *);
+void redis_close(struct store *);
 
 enum {
 	REDLOCK_CAPS = CAP_DURABLE | CAP_REVOKE | CAP_FORCE,
@@ -93,9 +93,6 @@ redis_of(struct store *s)
 	return (struct redis *)store_of(s, &redis_backend);
 }
 
-/* What the store has of its own; RC_OK. */
-enum rc redis_begin(struct redis *);
-
 /*
  * What string.lua does, on a server that runs no scripts: by WATCH, MULTI and EXEC.  RC_AGAIN
  * also when others changed the lock at the same time again and again.
@@ -156,9 +153,6 @@ redlock_is_bare(const struct redlock *r)
 {
 	return r->store.dialect == &dialects[DIALECT_STRING];
 }
-
-/* The same; RC_OK, RC_USAGE or RC_SYSTEM, and then there is nothing to be closed. */
-enum rc redlock_begin(struct redlock *, struct fault *);
 
 /* admin_ops of a quorum: redlock_look.c. */
 enum rc redlock_each(struct store *, const struct look *, struct fault *);

@@ -68,28 +68,6 @@ enum { ROUNDS_OF_LEASE = 6, TRIES_WITHOUT_WAIT = 4 };
 #define REST_PATIENCE (100 * NS_PER_MS)
 #define HEAL_PATIENCE NS_PER_S
 
-/* ---- the store ---- */
-
-enum rc
-redlock_begin(struct redlock *r, struct fault *f)
-{
-	enum rc rc = quorum_begin(
-	    &r->quorum, r->store.base.host, &r->store.address, r->store.where, f);
-
-	if (rc != RC_OK)
-		quorum_end(&r->quorum);
-	return rc;
-}
-
-static void
-redlock_close(struct store *s)
-{
-	if (!s)
-		return;
-	quorum_end(&redlock_of(s)->quorum);
-	redis_store_free(&redlock_of(s)->store);
-}
-
 /* ---- rounds ---- */
 
 /* That is time enough for one. */
@@ -511,10 +489,8 @@ redlock_release(struct store *s, int status, instant until, struct fault *f)
 
 const struct backend redlock_backend = {
     .name = "redis",
-    .schemes = (const char *const[]){"redlock", "redlocks", NULL},
     .settings = redis_settings,
-    .url_help = "redlock[s]://[user:password@]host[:port],host,host...[/db]",
-    .close = redlock_close,
+    .close = redis_close,
     .identify = redis_identify,
     .lock = &(const struct lock_ops){redlock_acquire, redlock_renew, redlock_release},
     .admin = &(const struct admin_ops){.each = redlock_each, .revoke = redlock_revoke},
