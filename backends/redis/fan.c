@@ -221,12 +221,10 @@ peer_connect(struct peer *p)
 static bool
 peer_recalls(struct peer *p)
 {
-	if (!p->last.sin6_family || p->addresses->absent)
+	if (!p->last_size || p->addresses->absent)
 		return false;
-	memcpy(&p->addresses->at[0].address, &p->last, sizeof p->last);
-	p->addresses->at[0].size = p->last.sin6_family == AF_INET
-	    ? sizeof(struct sockaddr_in)
-	    : sizeof p->last;
+	p->addresses->at[0].address = p->last;
+	p->addresses->at[0].size = p->last_size;
 	p->addresses->n = 1;
 	return true;
 }
@@ -242,7 +240,7 @@ peer_resolve(struct peer *p)
 	const char *path = p->address->path;
 
 	p->state = PEER_RESOLVING;
-	p->address_due = p->last.sin6_family ? share_of(p->due, 2) : p->due;
+	p->address_due = p->last_size ? share_of(p->due, 2) : p->due;
 	if (p->lookup)
 		return;
 	p->next = 0;
@@ -322,9 +320,10 @@ peer_refused(struct peer *p)
 static void
 peer_is_reached(struct peer *p)
 {
-	if (p->addresses && p->recalls &&
-	    p->addresses->at[p->next - 1].size <= sizeof p->last)
-		memcpy(&p->last, &p->addresses->at[p->next - 1].address, sizeof p->last);
+	if (p->addresses && p->recalls) {
+		p->last = p->addresses->at[p->next - 1].address;
+		p->last_size = p->addresses->at[p->next - 1].size;
+	}
 	peer_forget_addresses(p);
 }
 

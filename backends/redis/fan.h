@@ -31,8 +31,6 @@
 #include "backends/common/net.h"
 #include "resp.h"
 
-#include <netinet/in.h>
-
 enum peer_state {
 	PEER_IDLE,       /* nothing is asked of it */
 	PEER_RESOLVING,  /* the question waits for its addresses */
@@ -49,8 +47,9 @@ struct peer {
 	const struct address *address;    /* who we are there */
 	bool recalls;                     /* its name is always this one server's */
 	enum peer_state state;
-	struct sockaddr_in6 last; /* where it was reached; family 0: nowhere */
-	struct inbox inbox;       /* of the stream */
+	struct sockaddr_storage last; /* where it was reached */
+	socklen_t last_size;          /* 0: nowhere */
+	struct inbox inbox;           /* of the stream */
 	/* The question; and what is to be sent on this connection. */
 	char *command, *out;
 	size_t length, to_send, sent;

@@ -411,10 +411,10 @@ quorum_take(void *ctx, size_t i, int number, redisReply **reply)
 static bool
 is_twin(const struct quorum *q, size_t i)
 {
-	const struct sockaddr_in6 *own = &q->fan.peers[i].last;
+	const struct sockaddr_storage *own = &q->fan.peers[i].last;
 
 	for (size_t j = 0; j < i; j++)
-		if (own->sin6_family && master_has_vote(&q->masters[j]) &&
+		if (own->ss_family && master_has_vote(&q->masters[j]) &&
 		    memcmp(own, &q->fan.peers[j].last, sizeof *own) == 0)
 			return true;
 	return false;
