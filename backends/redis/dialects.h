@@ -12,8 +12,8 @@
 #include "route.h"
 
 enum {
-	NAME_BYTES = ENCODED_BYTES + KEY_BYTES +
-	    16, /* a tag may stand in front of the key */
+	/* a tag may stand in front of the key */
+	NAME_BYTES = ENCODED_BYTES + KEY_BYTES + 16,
 	RUN_BYTES = NAME_BYTES + 1 + 3 * ONCE_BYTES,
 	NAMES = 8,
 };

@@ -20,9 +20,6 @@
  *
  * hiredis formats the commands and builds the replies; its own I/O can neither keep a deadline
  * nor is it safe from SIGPIPE, so the bytes go through net.h.
- *
- * What is asked, and what an answer means, is the caller's: one server is a fan of one
- * (server.h); Sentinel and Redlock ask several.
  */
 #ifndef DLOCK_REDIS_FAN_H
 #define DLOCK_REDIS_FAN_H

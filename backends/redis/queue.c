@@ -1,10 +1,8 @@
 /*
  * queue.c - our place in a lock's queue, and when to ask whether it is our turn.
  *
- * A waiter asks again when it is told to, on a second connection that is subscribed to one
- * channel at the server that has the lock (what a message says does not matter); in any case
- * often enough to count as alive; and when a lease or a freeze ends behind which it may be
- * next.
+ * A waiter asks again when a message comes on its channel (what it says does not matter), often
+ * enough to count as alive, and when a lease or a freeze ends behind which it may be next.
  */
 #include "redis.h"
 
@@ -105,10 +103,7 @@ static instant
 next_beat(
     struct queue *q, const struct names *names, const char *owner, const struct answer *a)
 {
-	/*
-	 * A few bits of the owner and a counter: enough to keep a thousand waiters from
-	 * asking in step.
-	 */
+	/* enough to keep a thousand waiters from asking in step */
 	int64_t jitter = (owner[q->beats++ % OWNER_CHARS] % 16) * 30 * NS_PER_MS;
 	int64_t left = a->left_ms < LEFT_LEAST ? LEFT_LEAST : a->left_ms + 5;
 	instant now = instant_now(), beat = now + BEAT + jitter;

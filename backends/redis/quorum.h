@@ -93,8 +93,7 @@ struct quorum {
 	/* What the lock is called on each of them, and our clock. */
 	char lock[MASTER_NAME_BYTES], data[MASTER_NAME_BYTES], wake[MASTER_NAME_BYTES];
 	char clock[CLOCK_BYTES];
-	size_t
-	    listener; /* the master at which those listen who wait: for all the same one */
+	size_t listener; /* the master at which all waiters of the lock listen */
 	/* Of the round: */
 	enum asking asking;
 	struct script_call call;

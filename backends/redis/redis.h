@@ -1,8 +1,6 @@
 /*
  * redis.h - the stores of this backend: locks on one server, wherever that is, and on a
- * quorum of several.
- *
- * Both are made by redis_open() in open.c, and have the same settings.
+ * quorum of several.  Both have the same settings.
  */
 #ifndef DLOCK_REDIS_REDIS_H
 #define DLOCK_REDIS_REDIS_H

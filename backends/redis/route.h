@@ -70,7 +70,6 @@ enum rc script_nonsense(struct route *, struct fault *);
 
 /* ---- where ---- */
 
-/* What comes next is no answer to what was asked. */
 void route_close(struct route *);
 
 /* RC_OK: `server` is the one to ask.  Otherwise as sentinels_ask(). */

@@ -1,11 +1,8 @@
 /*
  * server.h - questions to one Redis server, and their answers, on one connection.
  *
- * It is a fan of one (fan.h): the connection is opened and logged in when it is needed, one
- * that died of idleness is opened anew, and one that dies under the question gets a second
- * chance.  What is asked is no matter of this file: it knows nothing of locks.
- *
- * Which server it is can change (server_go): route.h knows where the locks are.
+ * It is a fan of one (fan.h).  Which server it is can change (server_go): route.h knows where
+ * the locks are.
  */
 #ifndef DLOCK_REDIS_SERVER_H
 #define DLOCK_REDIS_SERVER_H
@@ -48,11 +45,8 @@ struct question {
 	bool claimed; /* what it asks for is granted by the true master alone */
 	bool settles; /* what is answered is the last word on a hold */
 	bool
-	    persist; /* nobody asks again if it fails: until the time is over, route.c does */
-	/*
-	 * it goes on with what was said on this connection: on another one it is not said
-	 */
-	bool continues;
+	    persist; /* it is asked again if it fails, until the time is over (route.c) */
+	bool continues;  /* it goes on with what was said on this connection alone */
 	bool subscribes; /* more may come behind the answer */
 };
 
