@@ -271,19 +271,6 @@ read_vote(struct vote *v, enum asking asking, const redisReply *r)
 	    vote_text(r, 1, v->record, sizeof v->record);
 }
 
-/* The value of a setting in an answer to CONFIG GET; "": it has none of that name. */
-static const char *
-setting_of(const redisReply *r, const char *wanted)
-{
-	const char *name, *value;
-
-	for (size_t i = 0; i + 1 < r->elements; i += 2)
-		if (answer_members(r, i, "ss", &name, &value) &&
-		    strcmp(name, wanted) == 0)
-			return value;
-	return "";
-}
-
 static enum heard
 master_nonsense(struct peer *p)
 {
@@ -310,8 +297,8 @@ master_meet(struct quorum *q, struct master *m, const redisReply *settings)
 	struct script_call c;
 
 	if (settings)
-		m->sure = strcmp(setting_of(settings, "appendonly"), "yes") == 0 &&
-		    strcmp(setting_of(settings, "appendfsync"), "always") == 0;
+		m->sure = strcmp(answer_setting(settings, "appendonly"), "yes") == 0 &&
+		    strcmp(answer_setting(settings, "appendfsync"), "always") == 0;
 	m->step = STEP_MEET;
 	call_begin(q, &c, ASK_MEET, m->unmet);
 	script_word(&c, q->clock);

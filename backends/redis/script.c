@@ -136,6 +136,18 @@ answer_members(const redisReply *reply, size_t first, const char *shape, ...)
 	return good;
 }
 
+const char *
+answer_setting(const redisReply *reply, const char *name)
+{
+	const char *each, *value;
+
+	for (size_t i = 0; i + 1 < reply->elements; i += 2)
+		if (answer_members(reply, i, "ss", &each, &value) &&
+		    strcmp(each, name) == 0)
+			return value;
+	return "";
+}
+
 bool
 answer_bound(int64_t *n, int64_t low, int64_t most)
 {

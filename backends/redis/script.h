@@ -128,6 +128,9 @@ struct answer {
 bool answer_members(const redisReply *, size_t first, const char *shape, ...);
 bool answer_vmembers(const redisReply *, size_t first, const char *shape, va_list);
 
+/* The value behind this name in a list of names and values; "": it is not there. */
+const char *answer_setting(const redisReply *, const char *name);
+
 /* Wrong if it is below `low`; else it is cut to `most`. */
 bool answer_bound(int64_t *, int64_t low, int64_t most);
 

@@ -76,16 +76,14 @@ static enum heard
 sentinel_hear(void *ctx, size_t i, int number, redisReply **reply)
 {
 	struct sentinels *s = ctx;
-	const char *name, *value;
+	const char *value;
 
 	if (number < 0)
 		return HEARD_MORE;
 	if (number == 0)
 		return read_master(s, i, *reply);
-	for (size_t n = 0; n + 1 < (*reply)->elements; n += 2)
-		if (answer_members(*reply, n, "ss", &name, &value) &&
-		    strcmp(name, "down-after-milliseconds") == 0)
-			s->down_after = endpoint_number(value, strlen(value), INT32_MAX);
+	value = answer_setting(*reply, "down-after-milliseconds");
+	s->down_after = endpoint_number(value, strlen(value), INT32_MAX);
 	return HEARD_ALL;
 }
 

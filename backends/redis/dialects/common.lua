@@ -139,15 +139,6 @@ local function renew_by(renew)
   return {1, r and r.token or ARGV[4], r and r.slot or 0}
 end
 
-local function release_by(release)
-  if not release(owner) then
-    must_write()
-    return {0}
-  end
-  call('HDEL', side, owner)
-  return {1}
-end
-
 -- Whose token it is, or the owner that was shown.
 local function target(token)
   if owner ~= '' then
@@ -160,9 +151,9 @@ local function target(token)
   end
 end
 
-local function revoke_by(release, token)
+-- Ends the hold of `who`, its own or another hand's.
+local function release_by(release, who)
   must_write()
-  local who = target(token)
   if not who or not release(who) then return {0} end
   call('HDEL', side, who)
   return {1}
@@ -189,8 +180,8 @@ end
 local function answer_by(d)
   if operation == 'renew' then return renew_by(d.renew) end
   if operation == 'acquire' then return acquire_by(d) end
-  if operation == 'release' then return release_by(d.release) end
-  if operation == 'revoke' then return revoke_by(d.release, ARGV[3]) end
+  if operation == 'release' then return release_by(d.release, owner) end
+  if operation == 'revoke' then return release_by(d.release, target(ARGV[3])) end
   if operation == 'lock' then return look_by(d.holders, d.type) end
   if operation == 'scan' then return scan(ARGV[2], ARGV[3]) end
   return redis.error_reply('ERR dlock: no such operation')
