@@ -158,7 +158,8 @@ the_longest_names_fit(void **state)
 	key[KEY_BYTES] = id[ONCE_BYTES] = '\0';
 	dialect_name(&dialects[DIALECT_NATIVE], &names, FORM_SINGLE, &claim);
 	assert_int_equal(strlen(names.keys[6]), strlen("dlock:{}:r") + 3 * KEY_BYTES);
-	assert_int_equal(strlen(names.keys[7]), strlen(names.keys[6]) + 1 + 3 * ONCE_BYTES);
+	assert_int_equal(
+	    strlen(names.keys[7]), strlen(names.keys[6]) + 1 + 3 * ONCE_BYTES);
 }
 
 static void
