@@ -111,8 +111,7 @@ fan_end(struct fan *fan)
 	if (fan->host && fan->epoll >= 0)
 		close(fan->epoll);
 	free(fan->peers);
-	fan->peers = NULL;
-	fan->n = 0;
+	*fan = (struct fan){.n = 0};
 }
 
 /* ---- one of them: connecting ---- */
@@ -472,10 +471,7 @@ peer_step(struct fan *fan, struct peer *p)
 
 /* ---- asking ---- */
 
-/*
- * Is it open, and is nothing there that would be taken for an answer?  A descriptor that is
- * readable says less: TLS talks of itself.
- */
+/* Is it open, and is nothing there that would be taken for an answer? */
 static bool
 peer_is_quiet(struct peer *p)
 {
