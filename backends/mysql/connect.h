@@ -13,6 +13,7 @@
 
 #include "backends/common/setting.h"
 #include "backends/common/task.h"
+#include "backends/sql/sql.h"
 
 /* How an attempt has ended. */
 enum connected {

@@ -45,7 +45,7 @@ mysql_create(struct sql *db, instant until, struct fault *f)
 		if (!q.text)
 			return fault_set(f, RC_SYSTEM, "out of memory");
 		rc = sql_ask(db, &q, until, NULL, f);
-		if (mysql_of(db)->session.last_error == ERROR_EXISTS)
+		if (sql_error_is(db, ERROR_EXISTS))
 			rc = RC_OK;
 		free((char *)q.text);
 		text = end + sizeof end_of_statement - 1;
@@ -86,7 +86,7 @@ mysql_explain_absence(struct sql *db, instant until, bool *create, struct fault 
 	struct row row;
 	enum rc rc;
 
-	if (session_is_failure(db, SQL_NO_TABLE))
+	if (sql_is_failure(db, SQL_NO_TABLE))
 		return RC_OK;
 	rc = sql_ask(db, &q, until, &a, f);
 	if (rc != RC_OK)
@@ -97,33 +97,6 @@ mysql_explain_absence(struct sql *db, instant until, bool *create, struct fault 
 	answer_drop(&a);
 	return rc;
 }
-
-/* ---- the driver ---- */
-
-static const struct sql_driver mysql_driver = {
-    .open = session_open,
-    .is_open = session_is_open,
-    .descriptor = session_fd,
-    .exec = session_exec,
-    .send = session_send,
-    .receive = session_receive,
-    .is_pending = session_is_busy,
-    .close = session_close,
-    .is_failure = session_is_failure,
-    .read_row = session_read_row,
-    .drop = session_drop,
-    .create = mysql_create,
-    .explain_absence = mysql_explain_absence,
-    .explain_denial = mysql_explain_denial,
-    .procedures = "procedures",
-    .call = "CALL dlock_",
-    .version = "_" SCHEMA_VERSION,
-    .modes = (const struct sql_mode *const[]){&lease_mode, &row_mode, &mysql_named_mode,
-	NULL},
-    .mode_names = "lease, row, named",
-    .lease = &mysql_lease,
-    .row = &mysql_row,
-};
 
 /* ---- settings ---- */
 
@@ -222,53 +195,63 @@ static const struct setting_row settings[] = {
 
 /* ---- the store ---- */
 
-static void
-mysql_store_close(struct store *s)
+static enum rc
+mysql_init_store(struct sql *db, const char *url, struct fault *f)
 {
-	struct mysql *my = s ? mysql_of_store(s) : NULL;
+	bool named = db->mode == &mysql_named_mode;
 
-	if (!my)
-		return;
-	session_free(&my->db);
-	free(my->db.own);
-	free(my);
+	if (mysql_of(db)->name && !named)
+		return fault_set(f, RC_USAGE, "name= goes with mode=named only");
+	/* the tables of the others lie in a database */
+	return session_init(db, url, named ? "" : "dlock", f);
 }
+
+static enum rc
+mysql_identify(const struct sql *db, struct identity *id, struct fault *f)
+{
+	const struct session *s = &mysql_const(db)->session;
+
+	identity_add(id, "name", mysql_const(db)->name);
+	return connect_identify(s->my, s->mysql, &s->login, id)
+	    ? RC_OK
+	    : fault_set(f, RC_SYSTEM, "out of memory");
+}
+
+static const struct sql_driver mysql_driver = {
+    .bytes = sizeof(struct mysql),
+    .init = mysql_init_store,
+    .identify = mysql_identify,
+    .login = session_login,
+    .adopt = session_adopt,
+    .is_open = session_is_open,
+    .descriptor = session_fd,
+    .exec = session_exec,
+    .send = session_send,
+    .receive = session_receive,
+    .is_pending = session_is_busy,
+    .close = session_close,
+    .failures = errors_failures,
+    .meanings = errors_meanings,
+    .read_row = session_read_row,
+    .drop = session_drop,
+    .create = mysql_create,
+    .explain_absence = mysql_explain_absence,
+    .explain_denial = mysql_explain_denial,
+    .procedures = "procedures",
+    .call = "CALL dlock_",
+    .version = "_" SCHEMA_VERSION,
+    .modes = (const struct sql_mode *const[]){&lease_mode, &row_mode, &mysql_named_mode,
+	NULL},
+    .mode_names = "lease, row, named",
+    .lease = &mysql_lease,
+    .row = &mysql_row,
+};
 
 static enum rc
 mysql_open(
     struct store **ret, struct host *host, const struct site *site, struct fault *f)
 {
-	struct mysql *my = calloc(1, sizeof *my);
-	enum rc rc;
-
-	if (!my)
-		return fault_set(f, RC_SYSTEM, "out of memory");
-	sql_init(&my->db, &mysql_backend, &mysql_driver, host);
-	rc = setting_read(&my->db.base, site, f);
-	if (rc == RC_OK && my->name && my->db.mode != &mysql_named_mode)
-		rc = fault_set(f, RC_USAGE, "name= goes with mode=named only");
-	if (rc == RC_OK) /* the tables of the others lie in a database */
-		rc = session_init(&my->db, site->url,
-		    my->db.mode == &mysql_named_mode ? "" : "dlock", f);
-	if (rc == RC_OK)
-		rc = sql_begin(&my->db, f);
-	if (rc == RC_OK)
-		*ret = &my->db.base;
-	else
-		mysql_store_close(&my->db.base);
-	return rc;
-}
-
-static enum rc
-mysql_identify(struct store *s, struct identity *id, struct fault *f)
-{
-	const struct mysql *my = mysql_of_store(s);
-
-	identity_add(id, "mode", my->db.mode->name);
-	identity_add(id, "name", my->name);
-	return connect_identify(my->session.my, my->session.mysql, &my->session.login, id)
-	    ? RC_OK
-	    : fault_set(f, RC_SYSTEM, "out of memory");
+	return sql_store_open(ret, &mysql_backend, &mysql_driver, host, site, f);
 }
 
 const struct backend mysql_backend = {
@@ -278,8 +261,8 @@ const struct backend mysql_backend = {
     .url_help = "mysql://[user[:password]@]host[:port][/database]",
     .schema = schema_sql,
     .open = mysql_open,
-    .close = mysql_store_close,
-    .identify = mysql_identify,
+    .close = sql_store_close,
+    .identify = sql_store_identify,
     .lock = &sql_lock_ops,
     .admin = &sql_admin_ops,
 };

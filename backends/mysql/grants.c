@@ -21,7 +21,7 @@ grants_take_token(struct sql *db, struct session_lock *l, const char *text,
 	struct answer a = {.db = NULL};
 	struct row row;
 	int64_t token;
-	enum rc rc = session_exec(
+	enum rc rc = sql_exec(
 	    db, &q, retry_answer(instant_now(), ASK_PATIENCE, until), &a, f);
 
 	if (rc != RC_OK)
@@ -89,7 +89,7 @@ check_group(struct sql *db, instant until, struct fault *f)
 
 	if (mysql_const(db)->session.server.is_mariadb)
 		return RC_OK;
-	rc = session_exec(db, &q, until, &a, f);
+	rc = sql_exec(db, &q, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
 	row = answer_next(&a);
@@ -111,8 +111,7 @@ grants_open(struct sql *db, struct session_lock *l, instant until, struct fault 
 	enum rc rc;
 
 	s->unfit_sql = unfit_sql;
-	(void)session_is_open(s->db);
-	rc = session_open(s->db, until, f);
+	rc = sql_open(db, until, f);
 	if (rc != RC_OK || l->serial == db->serial)
 		return rc;
 	rc = check_fit(db, f);
@@ -147,7 +146,7 @@ grants_see(struct sql *db, const char *what, instant until, struct fault *f)
 	struct answer a = {.db = NULL};
 	struct row row;
 	int64_t age;
-	enum rc rc = session_exec(db, &q, until, &a, f);
+	enum rc rc = sql_exec(db, &q, until, &a, f);
 
 	if (rc != RC_OK)
 		return rc;
@@ -255,7 +254,7 @@ bool
 grants_out_of_reach(const struct sql *db, enum rc rc)
 {
 	return sql_is_connected(db) &&
-	    (rc == RC_DENIED || mysql_const(db)->session.last_error == ERROR_NO_DATABASE);
+	    (rc == RC_DENIED || sql_error_is(db, ERROR_NO_DATABASE));
 }
 
 enum rc
@@ -291,7 +290,8 @@ grants_each(struct sql *db, const struct look *look, const char *what,
 
 #define END_MOST (5 * NS_PER_S) /* for a session that was told to end */
 
-enum { ERROR_NO_THREAD = 1094, ERROR_NOT_OURS = 1095 };
+#define ERROR_NO_THREAD "1094"
+#define ERROR_NOT_OURS "1095"
 
 static enum rc
 refuse_gone(const struct sql *db, struct fault *f)
@@ -331,12 +331,11 @@ static enum rc
 kill_session(struct sql *db, int64_t session, instant until, struct fault *f)
 {
 	const struct question q = {.text = "KILL $1", SQL_VALUES(SQL_INT(session))};
-	enum rc rc = session_exec(db, &q, until, NULL, f);
-	unsigned error = mysql_of(db)->session.last_error;
+	enum rc rc = sql_exec(db, &q, until, NULL, f);
 
-	if (rc != RC_OK && error == ERROR_NO_THREAD)
+	if (rc != RC_OK && sql_error_is(db, ERROR_NO_THREAD))
 		return refuse_gone(db, f);
-	if (rc != RC_OK && error == ERROR_NOT_OURS)
+	if (rc != RC_OK && sql_error_is(db, ERROR_NOT_OURS))
 		return fault_set(f, RC_DENIED,
 		    "%s: this user may not end that session: use the user that holds it, or GRANT "
 		    "CONNECTION ADMIN (MySQL: CONNECTION_ADMIN) ON *.* TO the user",

@@ -48,14 +48,14 @@ wake_sleepers(struct sql *db, instant until)
 	struct row row;
 	int64_t session;
 
-	if (session_exec(db, &sleepers, until, &a, &unheard) != RC_OK)
+	if (sql_exec(db, &sleepers, until, &a, &unheard) != RC_OK)
 		return;
 	while ((row = answer_next(&a)).at)
 		if (row_integer(&row, 0, 1, INT64_MAX, &session)) {
 			const struct question wake = {
 			    .text = "KILL QUERY $1", SQL_VALUES(SQL_INT(session))};
 
-			(void)session_exec(db, &wake, until, NULL, &unheard);
+			(void)sql_exec(db, &wake, until, NULL, &unheard);
 		}
 	answer_drop(&a);
 }

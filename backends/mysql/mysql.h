@@ -18,7 +18,6 @@
 
 #include "backends/sql/sql.h"
 
-struct connecting;
 enum { STATEMENT_BYTES = 12288 }; /* a key, and some records, twice over */
 
 /* Expressions: the server's clock in microseconds, when it is evaluated; may all write there? */
@@ -46,15 +45,13 @@ struct session {
 	 * been idle for the ttl.  NULL: do not ask; it ends some time after that.
 	 */
 	const char *unfit_sql;
-	MYSQL *mysql;                  /* NULL: not connected */
-	struct connecting *connecting; /* one on its way */
+	MYSQL *mysql; /* NULL: not connected */
 	struct server_facts server;
-	unsigned last_error;             /* its number; 0: there was none */
 	char statement[STATEMENT_BYTES]; /* what was asked last */
 	struct pending {
 		enum stage { STAGE_NONE, STAGE_QUERY, STAGE_STORE, STAGE_NEXT } stage;
 		int status;      /* what libmariadb waits for; 0: nothing */
-		int error;       /* of the stage that has ended */
+		int error;       /* of the stage that has ended; 0: none */
 		MYSQL_RES *kept; /* the first result; */
 		MYSQL_RES *came; /* and the one just read */
 		unsigned results;
@@ -116,17 +113,21 @@ extern const struct row_driver mysql_row;
  */
 enum rc session_init(struct sql *, const char *url, const char *database, struct fault *);
 
-/*
- * Connects and sets up, if need be.  A connection that is late is waited for again by the
- * next call.
- */
-enum rc session_open(struct sql *, instant until, struct fault *);
-
-/* Is it there, and has nothing come unasked?  Closes one that has ended. */
+/* As struct sql_driver has them. */
+struct task *session_login(struct sql *);
+enum rc session_adopt(struct sql *, struct task *, instant until, struct fault *);
 bool session_is_open(struct sql *);
-
-/* Readable, or broken, when something has happened to it; -1: not connected. */
 int session_fd(const struct sql *);
+enum rc session_exec(struct sql *, const struct question *, instant until,
+    struct answer *, struct fault *);
+enum rc session_send(
+    struct sql *, const struct question *, instant until, struct fault *);
+enum rc session_receive(struct sql *, const struct question *, instant until,
+    struct answer *, struct fault *);
+bool session_is_busy(const struct sql *);
+void session_close(struct sql *);
+bool session_read_row(struct answer *, int n);
+void session_drop(struct answer *);
 
 /*
  * The server's number of it: CONNECTION_ID(), as the greeting had it, which has 32 bits of it.
@@ -142,47 +143,6 @@ void session_set_clock(struct sql *, int64_t us);
 
 /* What the server's clock shows when ours shows `until`. */
 int64_t session_server_time(const struct sql *, instant until);
-
-/*
- * Sends a question on the open session.  RC_OK: it is on its way, and session_is_busy()
- * until session_receive() has had the answer.
- */
-enum rc session_send(
-    struct sql *, const struct question *, instant until, struct fault *);
-
-/* Is an answer still awaited? */
-bool session_is_busy(const struct sql *);
-
-/*
- * Waits for the answer: one result as it was asked for, read to its end, and no error behind
- * it.  NULL: nobody wants it.  Late is RC_AGAIN, and it may be waited for again;
- * RC_PROTOCOL: it looks otherwise, and the session is closed.
- */
-enum rc session_receive(struct sql *, const struct question *, instant until,
-    struct answer *, struct fault *);
-
-/*
- * Both, on the session there is (RC_AGAIN if there is none).  An answer that is late is not
- * waited for again.
- */
-enum rc session_exec(struct sql *, const struct question *, instant until,
-    struct answer *, struct fault *);
-
-/* Is this what the last error says? */
-bool session_is_failure(const struct sql *, enum sql_failure);
-
-/* As struct sql_driver has them. */
-bool session_read_row(struct answer *, int n);
-void session_drop(struct answer *);
-
-/* It has broken, or makes no sense any more: closes it, and says so (RC_AGAIN). */
-enum rc session_broken(struct sql *, struct fault *);
-
-/* Closes it, without waiting; another may be opened. */
-void session_close(struct sql *);
-
-/* Frees all. */
-void session_free(struct sql *);
 
 /* ---- statement.c ---- */
 

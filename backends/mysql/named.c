@@ -82,7 +82,6 @@ get_lock(struct sql *db, int64_t ms, bool tell, instant until, bool *got, struct
 	const struct question q = {.text = text,
 	    SQL_VALUES(GRANTS_VALUES(db, subject(db, db->claim->key)), SQL_INT(ms)),
 	    .fields = 1};
-	const unsigned *error = &mysql_of(db)->session.last_error;
 	struct answer a = {.db = NULL};
 	struct row row;
 	enum rc rc;
@@ -91,11 +90,11 @@ get_lock(struct sql *db, int64_t ms, bool tell, instant until, bool *got, struct
 	snprintf(text, sizeof text,
 	    "SET @dlock_name = %s; %sSELECT GET_LOCK(@dlock_name, $5 / 1000) <=> 1",
 	    name_sql(db), tell ? "START TRANSACTION; " GRANTS_WAITS : "");
-	rc = session_exec(db, &q, until, &a, f);
+	rc = sql_exec(db, &q, until, &a, f);
 	/* broken off, or taken for a deadlock: in vain, like one that was too long */
 	if (rc != RC_OK && sql_is_connected(db) &&
-	    (*error == ERROR_DEADLOCK || *error == ERROR_LOCK_DEADLOCK ||
-		*error == ERROR_INTERRUPTED))
+	    sql_error_is(
+		db, ERROR_DEADLOCK " " ERROR_LOCK_DEADLOCK " " ERROR_INTERRUPTED))
 		return RC_OK;
 	if (rc != RC_OK)
 		return rc;
@@ -203,7 +202,7 @@ try_name(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
 	if (!own->tells)
 		return RC_OK;
 	own->tells = false; /* its row goes */
-	return session_exec(
+	return sql_exec(
 	    db, &rollback, retry_answer(instant_now(), ASK_PATIENCE, until), NULL, f);
 }
 
@@ -227,7 +226,7 @@ try_anew(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
 
 		rc = get_table(db, rc, by, f);
 		if (rc == RC_OK)
-			rc = session_exec(db, &give_back, by, NULL, f);
+			rc = sql_exec(db, &give_back, by, NULL, f);
 		if (rc == RC_OK)
 			rc = try_name(db, ms, until, got, g, f);
 	}

@@ -77,7 +77,7 @@ ask_of_rights(struct sql *db, const char *sql, bool *sees, instant until, struct
 	struct answer a = {.db = NULL};
 	struct row row;
 	bool fine;
-	enum rc rc = session_exec(db, &q, until, &a, f);
+	enum rc rc = sql_exec(db, &q, until, &a, f);
 
 	if (rc != RC_OK)
 		return rc;

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #define CONNECT_MOST (15 * NS_PER_S) /* for one attempt, however long its waiter waits */
-#define UNDO_MOST NS_PER_S
 
 /* a page of a look is less than one */
 #define ANSWER_MOST ((size_t)4 << 20)
@@ -100,19 +99,13 @@ static enum rc
 wait_in_stage(struct session *s, instant until, struct fault *f)
 {
 	int status = s->pending.status;
+	enum rc rc = sql_wait(
+	    s->db, session_fd(s->db), libmariadb_events(status), until, f);
 
-	switch (s->db->base.host->wait(
-	    s->db->base.host, session_fd(s->db), libmariadb_events(status), until)) {
-	case WOKE_READY:
+	if (rc == RC_OK)
 		run_stage(
 		    s, s->pending.stage, status & (MYSQL_WAIT_READ | MYSQL_WAIT_WRITE));
-		return RC_OK;
-	case WOKE_TIMEOUT:
-		return fault_set(f, RC_AGAIN, "%s does not answer", s->db->where);
-	case WOKE_STOP:
-		break;
-	}
-	return RC_STOP;
+	return rc;
 }
 
 enum rc
@@ -121,7 +114,7 @@ session_send(struct sql *db, const struct question *q, instant until, struct fau
 	struct session *s = &mysql_of(db)->session;
 	enum rc rc = RC_OK;
 
-	s->last_error = 0;
+	*db->error = '\0';
 	if (!statement_write(s->statement, q))
 		return fault_set(f, RC_SYSTEM, "a statement is too long");
 	s->pending = (struct pending){.left = ANSWER_MOST};
@@ -145,12 +138,6 @@ forget_answer(struct session *s)
 	s->pending = (struct pending){.stage = STAGE_NONE};
 }
 
-static enum rc
-refuse_endless(const struct session *s, struct fault *f)
-{
-	return fault_set(f, RC_AGAIN, "%s does not come to an end", s->db->where);
-}
-
 /* An error of the server's, or the end of the session. */
 static enum rc
 session_failed(struct session *s, struct fault *f)
@@ -158,10 +145,10 @@ session_failed(struct session *s, struct fault *f)
 	enum rc rc = errors_of_statement(s, f);
 
 	if (s->pending.left == 0)
-		rc = refuse_endless(s, f);
+		rc = sql_endless(s->db, f);
 	forget_answer(s);
 	/* the server's clock may have been set: a new session asks it again */
-	if (errors_end_connection(s->last_error) || s->last_error == ERROR_LATE)
+	if (!*s->db->error || sql_error_is(s->db, ERROR_LATE))
 		session_close(s->db);
 	return rc;
 }
@@ -196,7 +183,7 @@ session_receive(struct sql *db, const struct question *q, instant until, struct 
 		}
 		if (session_is_busy(db) &&
 		    (p->results > RESULTS_MAX || instant_now() >= until))
-			return refuse_endless(s, f);
+			return sql_endless(db, f);
 	}
 	if (!session_is_as_asked(s, q)) {
 		session_close(db);
@@ -312,11 +299,9 @@ session_server_time(const struct sql *db, instant until)
 enum rc
 session_read_only(struct sql *db, struct fault *f)
 {
-	struct session *s = &mysql_of(db)->session;
-
-	s->last_error = ERROR_READ_ONLY;
+	snprintf(db->error, sizeof db->error, "%s", ERROR_READ_ONLY);
 	return fault_set(f, RC_CONFIG,
-	    "%s is read-only, perhaps a replica: a lock needs the primary", s->db->where);
+	    "%s is read-only, perhaps a replica: a lock needs the primary", db->where);
 }
 
 static enum rc
@@ -337,7 +322,7 @@ set_up(struct session *s, instant until, struct fault *f)
 		return rc;
 	}
 	write_setup(s, sql, sizeof sql);
-	rc = session_exec(s->db, &q, until, &a, f);
+	rc = sql_exec(s->db, &q, until, &a, f);
 	if (rc == RC_OK && !read_facts(s, &a, &read_only, &is_mighty))
 		rc = fault_set(f, RC_PROTOCOL, "%s gave an answer that makes no sense",
 		    s->db->where);
@@ -356,124 +341,42 @@ set_up(struct session *s, instant until, struct fault *f)
 	return rc;
 }
 
-/* The attempt has ended: takes what it has got. */
-static enum rc
-take_connection(struct session *s, struct fault *f)
+struct task *
+session_login(struct sql *db)
 {
-	MYSQL *mysql = s->connecting->mysql;
-	enum connected how = s->connecting->end;
-	enum rc rc;
+	struct session *s = &mysql_of(db)->session;
+	struct connecting *c = connect_start(s->my, &s->login, db->ttl, CONNECT_MOST);
 
-	s->connecting->mysql = NULL;
-	task_drop(&s->connecting->task);
-	s->connecting = NULL;
-	if (how == CONNECTED) {
-		s->mysql = mysql;
-		s->db->serial++;
-		s->server = (struct server_facts){.is_mariadb = false};
-		return RC_OK;
-	}
-	rc = errors_at_login(s, mysql, how, f);
-	connect_close(s->my, mysql, true);
-	return rc;
+	return c ? &c->task : NULL;
 }
 
 enum rc
-session_open(struct sql *db, instant until, struct fault *f)
+session_adopt(struct sql *db, struct task *t, instant until, struct fault *f)
 {
 	struct session *s = &mysql_of(db)->session;
-	enum rc rc;
+	struct connecting *c = (struct connecting *)t;
 
-	s->last_error = 0;
-	if (s->mysql)
-		return RC_OK;
-	if (!s->connecting)
-		s->connecting = connect_start(s->my, &s->login, db->ttl, CONNECT_MOST);
-	if (!s->connecting)
-		return fault_set(
-		    f, RC_SYSTEM, "cannot start a thread: %s", strerror(errno));
-	switch (
-	    db->base.host->wait(db->base.host, s->connecting->task.done, POLLIN, until)) {
-	case WOKE_STOP:
-		return RC_STOP;
-	case WOKE_TIMEOUT:
-		return fault_set(f, RC_AGAIN, "%s does not answer", db->where);
-	case WOKE_READY:
-		break;
-	}
-	rc = take_connection(s, f);
-	return rc == RC_OK ? set_up(s, until, f) : rc;
+	if (c->end != CONNECTED)
+		return errors_at_login(s, c->mysql, c->end, f);
+	s->mysql = c->mysql;
+	c->mysql = NULL;
+	db->serial++;
+	s->server = (struct server_facts){.is_mariadb = false};
+	return set_up(s, until, f);
 }
 
 /* ---- asking ---- */
 
-/*
- * A statement that has failed may have left a transaction open, and with it a lock of a row.
- * The end of the session undoes that, too.
- */
-static void
-undo(struct session *s, instant until)
-{
-	static const struct question rollback = {.text = "ROLLBACK"};
-	instant by = instant_first(until, instant_now() + UNDO_MOST);
-	struct fault unheard;
-	unsigned last_error = s->last_error;
-	enum rc rc = session_send(s->db, &rollback, by, &unheard);
-
-	if (rc == RC_OK)
-		rc = session_receive(s->db, &rollback, by, NULL, &unheard);
-	if (rc != RC_OK)
-		session_close(s->db);
-	s->last_error = last_error;
-}
-
+/* A statement that has failed may have left a lock of a row. */
 enum rc
 session_exec(struct sql *db, const struct question *q, instant until, struct answer *a,
     struct fault *f)
 {
-	struct session *s = &mysql_of(db)->session;
-	enum rc rc;
+	enum rc rc = sql_exec_plainly(db, q, until, a, f);
 
-	s->last_error = 0;
-	if (!session_is_open(s->db))
-		return session_broken(s->db, f);
-	if (a)
-		a->sent = instant_now();
-	rc = session_send(s->db, q, until, f);
-	if (rc == RC_OK)
-		rc = session_receive(s->db, q, until, a, f);
-	if (session_is_busy(s->db))
-		session_close(s->db);
-	else if (rc != RC_OK && s->mysql)
-		undo(s, until);
+	if (rc != RC_OK && mysql_of(db)->session.mysql)
+		sql_undo(db, until);
 	return rc;
-}
-
-bool
-session_is_failure(const struct sql *db, enum sql_failure failure)
-{
-	const struct session *s = &mysql_const(db)->session;
-
-	switch (failure) {
-	case SQL_REFUSED:
-		return s->last_error && !errors_end_connection(s->last_error);
-	case SQL_LOST_RACE:
-		return s->last_error == ERROR_TIMEOUT ||
-		    s->last_error == ERROR_DEADLOCK || s->last_error == ERROR_DUPLICATE;
-	case SQL_NO_TABLE:
-		return s->last_error == ERROR_NO_TABLE;
-	case SQL_NO_PROCEDURE:
-		return s->last_error == ERROR_NO_PROCEDURE;
-	case SQL_NO_RIGHT:
-		return s->mysql; /* it may enter the server */
-	case SQL_INTERRUPTED:
-		return s->last_error == ERROR_INTERRUPTED;
-	case SQL_READ_ONLY:
-		return s->last_error == ERROR_READ_ONLY;
-	case SQL_UNREPLICATED:
-		break;
-	}
-	return false;
 }
 
 /* ---- the end ---- */
@@ -510,13 +413,6 @@ session_is_open(struct sql *db)
 	return s->mysql != NULL;
 }
 
-enum rc
-session_broken(struct sql *db, struct fault *f)
-{
-	session_close(db);
-	return fault_set(f, RC_AGAIN, "%s closed the connection", db->where);
-}
-
 void
 session_close(struct sql *db)
 {
@@ -526,17 +422,6 @@ session_close(struct sql *db)
 	forget_answer(s);
 	connect_close(s->my, s->mysql, amid);
 	s->mysql = NULL;
-}
-
-void
-session_free(struct sql *db)
-{
-	struct session *s = &mysql_of(db)->session;
-
-	session_close(db);
-	task_drop(s->connecting ? &s->connecting->task : NULL);
-	s->connecting = NULL;
-	explicit_bzero(s->login.password, sizeof s->login.password);
 }
 
 /* ---- answers ---- */

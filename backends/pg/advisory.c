@@ -100,7 +100,7 @@ settle_session(struct pg *pg, instant until, struct fault *f)
 		return refuse_session(pg,
 		    "is older than PostgreSQL 14, which advisory locks need to end (mode=lease does not)",
 		    f);
-	rc = exec_question(c->db, &q, until, &a, f);
+	rc = sql_exec(c->db, &q, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
 	row = answer_next(&a);
@@ -189,8 +189,7 @@ get_session(struct pg *pg, instant until, struct fault *f)
 {
 	enum rc rc;
 
-	(void)connection_is_open(&pg->db);
-	rc = connection_open(&pg->db, until, f);
+	rc = sql_open(&pg->db, until, f);
 	if (rc == RC_OK && advisory_of(pg)->lock.serial != pg->db.serial) {
 		rc = choose_number(pg, pg->db.claim->key, f);
 		if (rc == RC_OK)
@@ -222,12 +221,12 @@ ask_for_token(struct pg *pg, const char *before, const char *behind, instant unt
 			: "dlock.number()",
 		    behind);
 		q.harmless = own->no_schema;
-		rc = exec_question(&pg->db, &q, until, a, f);
+		rc = sql_exec(&pg->db, &q, until, a, f);
 		if (rc == RC_OK || rc == RC_STOP || own->no_schema ||
 		    !sql_is_missing(&pg->db))
 			return sql_explain_denial(&pg->db, rc, f);
 		rc = pg_create_schema(&pg->db, until, f);
-		if (rc == RC_DENIED && error_is(&pg->conn, NO_RIGHT)) {
+		if (rc == RC_DENIED && sql_is_failure(&pg->db, SQL_NO_RIGHT)) {
 			own->no_schema = true;
 			rc = RC_OK;
 		}
@@ -329,7 +328,7 @@ look_at_locks(struct pg *pg, instant until, bool *ours, struct fault *f)
 	    "FROM pg_catalog.pg_locks l WHERE %s AND l.granted) h",
 	    own->lock_is, own->lock_is, own->order_is, own->lock_is, own->order_is,
 	    own->lock_is);
-	rc = exec_question(&pg->db, &q, until, &a, f);
+	rc = sql_exec(&pg->db, &q, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
 	row = answer_next(&a);
@@ -378,9 +377,8 @@ sleep_in_queue(struct pg *pg, int64_t ms, struct fault *f)
 	snprintf(sql, sizeof sql,
 	    "SELECT %spg_catalog.pg_advisory_lock%s(%s) FROM pg_catalog.set_config('lock_timeout', $1, false)",
 	    order, shared_suffix(pg), advisory_of(pg)->lock_args);
-	rc = exec_question(&pg->db, &q, wake + ASK_LEAST, NULL, f);
-	if (rc == RC_AGAIN &&
-	    (error_is(&pg->conn, LOCK_TIMEOUT) || error_is(&pg->conn, CANCELLED)))
+	rc = sql_exec(&pg->db, &q, wake + ASK_LEAST, NULL, f);
+	if (rc == RC_AGAIN && sql_error_is(&pg->db, LOCK_TIMEOUT " " CANCELLED))
 		return RC_OK;
 	return rc;
 }
@@ -547,7 +545,7 @@ see_lock(void *ctx, const struct row *r)
 static enum rc
 reach_lock(struct pg *pg, const char *key, instant until, struct fault *f)
 {
-	enum rc rc = connection_open(&pg->db, until, f);
+	enum rc rc = sql_open(&pg->db, until, f);
 
 	return rc == RC_OK && key ? choose_number(pg, key, f) : rc;
 }

@@ -80,8 +80,8 @@ push(struct connection *c, instant until, struct fault *f)
 	enum rc rc;
 
 	while ((left = c->pq->flush(c->pgconn)) > 0) {
-		rc = connection_wait(
-		    c, c->pq->socket(c->pgconn), POLLIN | POLLOUT, until, f);
+		rc = sql_wait(
+		    c->db, c->pq->socket(c->pgconn), POLLIN | POLLOUT, until, f);
 		if (rc != RC_OK)
 			return rc;
 		if (!c->pq->consumeInput(c->pgconn))
@@ -120,8 +120,8 @@ exec_send(struct sql *db, const struct question *q, instant until, struct fault 
 	struct connection *c = &pg_of(db)->conn;
 	bool sent;
 
-	error_set(c, NULL);
-	c->last.unreplicated = c->trust.stopped = false;
+	error_set(db, NULL);
+	db->unreplicated = c->trust.stopped = false;
 	c->bounds.read = 0;
 	c->trust.asked = !c->trust.full && !q->harmless;
 	if (c->trust.asked)
@@ -160,14 +160,13 @@ wait_for_result(struct connection *c, instant until, struct fault *f)
 	enum rc rc;
 
 	while (c->pq->isBusy(c->pgconn)) {
-		rc = connection_wait(c, c->pq->socket(c->pgconn), POLLIN, until, f);
+		rc = sql_wait(c->db, c->pq->socket(c->pgconn), POLLIN, until, f);
 		if (rc != RC_OK)
 			return rc;
 		if (!c->pq->consumeInput(c->pgconn))
 			return RC_OK;
 		if (is_endless(c, until))
-			return fault_set(
-			    f, RC_AGAIN, "%s does not come to an end", c->db->where);
+			return sql_endless(c->db, f);
 	}
 	return RC_OK;
 }
@@ -187,8 +186,8 @@ take_result(struct connection *c, PGresult *r)
 	}
 	if (c->trust.asked && !c->pending.kept && status == PGRES_FATAL_ERROR) {
 		/* the guard's answer comes first */
-		error_set(c, c->pq->resultErrorField(r, PG_DIAG_SQLSTATE));
-		c->trust.stopped = error_is(c, GUARD_STOPS);
+		error_set(c->db, c->pq->resultErrorField(r, PG_DIAG_SQLSTATE));
+		c->trust.stopped = sql_error_is(c->db, GUARD_STOPS);
 	}
 	if (c->pending.kept &&
 	    c->pq->resultStatus(c->pending.kept) == PGRES_FATAL_ERROR) {
@@ -219,8 +218,7 @@ collect_results(struct connection *c, instant until, struct fault *f)
 		if (!r || take_result(c, r))
 			break;
 		if (is_endless(c, until))
-			return fault_set(
-			    f, RC_AGAIN, "%s does not come to an end", c->db->where);
+			return sql_endless(c->db, f);
 	}
 	c->pending.out = false;
 	return RC_OK;
@@ -271,29 +269,12 @@ exec_receive(struct sql *db, const struct question *q, instant until, struct ans
 	return rc;
 }
 
-/* On the open connection.  An answer that is late is not waited for again. */
-static enum rc
-ask(struct connection *c, const struct question *q, instant until, struct answer *a,
-    struct fault *f)
-{
-	enum rc rc;
-
-	if (a)
-		a->sent = instant_now();
-	rc = exec_send(c->db, q, until, f);
-	if (rc == RC_OK)
-		rc = exec_receive(c->db, q, until, a, f);
-	if (c->pending.out)
-		connection_close(c->db);
-	return rc;
-}
-
 /* It is as if the function were not there that the question is about. */
 static enum rc
 refuse_absent(struct connection *c, const char *state, struct fault *f)
 {
 	c->trust.full = false;
-	error_set(c, state);
+	error_set(c->db, state);
 	return fault_set(
 	    f, RC_CONFIG, "%s: there is no schema dlock of this version", c->db->where);
 }
@@ -305,7 +286,7 @@ inspect(struct connection *c, instant until, struct fault *f)
 	struct answer a = {.db = NULL};
 	bool is_there, readable, fine, serves;
 	struct row row;
-	enum rc rc = ask(c, &q, until, &a, f);
+	enum rc rc = sql_exec_plainly(c->db, &q, until, &a, f);
 
 	if (rc != RC_OK)
 		return rc;
@@ -347,33 +328,15 @@ exec_question(struct sql *db, const struct question *q, instant until, struct an
 	struct connection *c = &pg_of(db)->conn;
 	enum rc rc = RC_OK;
 
-	error_set(c, NULL);
-	if (!connection_is_open(c->db))
-		return connection_broken(c, f);
-	if (!c->trust.full && !q->harmless && must_inspect(c))
+	if (c->pgconn && !c->trust.full && !q->harmless && must_inspect(c))
 		rc = inspect(c, until, f);
 	if (rc == RC_OK)
-		rc = ask(c, q, until, a, f);
+		rc = sql_exec_plainly(db, q, until, a, f);
 	if (!c->trust.stopped)
 		return rc;
 	c->trust.stopped = false;
 	rc = inspect(c, until, f);
-	return rc == RC_OK ? ask(c, q, until, a, f) : rc;
-}
-
-enum rc
-exec_guard(struct connection *c, instant until, struct fault *f)
-{
-	const struct question q = {.text = guard_first, .harmless = true};
-	enum rc rc = connection_open(c->db, until, f);
-
-	if (rc != RC_OK || c->trust.full)
-		return rc;
-	if (must_inspect(c))
-		return inspect(c, until, f);
-	rc = ask(c, &q, until, NULL, f);
-	c->trust.full = rc == RC_OK;
-	return error_is(c, GUARD_STOPS) ? inspect(c, until, f) : rc;
+	return rc == RC_OK ? sql_exec_plainly(db, q, until, a, f) : rc;
 }
 
 /* ---- rows ---- */

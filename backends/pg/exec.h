@@ -1,10 +1,6 @@
 /*
  * exec.h - one statement, its answer, the time for both, and whose functions it may call.
  *
- * A question whose answer is overdue poisons the connection: it is closed, for
- * the answer might be taken for that to the next one.  Only a question sent with
- * exec_send() may be waited for again.
- *
  * A function of the schema dlock can do, in the name of whoever calls it, all
  * that this one may.  Whoever owns a database can make that schema.  So a role
  * that has rights beyond its databases (a superuser, BYPASSRLS, CREATEROLE,
@@ -26,28 +22,14 @@
 #define SCHEMA_SERVES "serves_6"
 
 /*
- * On the open connection: a question that uses the schema dlock is only
- * asked once that is known to be harmless.
+ * As struct sql_driver has them.  On the open connection: a question that uses the schema dlock
+ * is only asked once that is known to be harmless.
  */
 enum rc exec_question(struct sql *, const struct question *, instant until,
     struct answer *, struct fault *);
-
-/*
- * Connects if need be, and looks whether the functions may be called.  For those
- * that ask first within a transaction of their own: elsewhere this is part of the
- * first question.
- */
-enum rc exec_guard(struct connection *, instant until, struct fault *);
-
-/*
- * The same as exec_question() in two steps, for what is harmless: sends it, and waits for
- * the answer.  Late (RC_AGAIN, pending.out): it may be waited for again.
- */
 enum rc exec_send(struct sql *, const struct question *, instant until, struct fault *);
 enum rc exec_receive(struct sql *, const struct question *, instant until,
     struct answer *, struct fault *);
-
-/* As struct sql_driver has them. */
 bool exec_is_pending(const struct sql *);
 bool exec_read_row(struct answer *, int n);
 void exec_drop(struct answer *);

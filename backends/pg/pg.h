@@ -100,17 +100,7 @@ struct connection {
 	const char *conninfo; /* URI or keywords; "" for libpq's defaults */
 	bool is_default;      /* no host was stated: libpq says which one it takes */
 	PGconn *pgconn;       /* NULL: not connected */
-	struct login *login;  /* one on its way */
 	struct bounds bounds;
-	struct last {
-		/* of the last error or last words; "" where it was none of the server's */
-		char sqlstate[6];
-		/*
-		 * the answer came before a standby had what it tells of: somebody cancelled
-		 * that wait
-		 */
-		bool unreplicated;
-	} last;
 	/* How far the functions of the schema dlock are known not to be foreign (exec.h). */
 	struct trust {
 		bool full;    /* they may be called over this connection */
@@ -133,16 +123,12 @@ const char *connection_option(const PQconninfoOption *, const char *keyword);
 /* To whom it would connect, and as whom, as libpq resolves that: for identify(). */
 enum rc connection_identify(const struct connection *, struct identity *, struct fault *);
 
-/*
- * Connects if need be.  A connection that is late is waited for again by the next call.
- */
-enum rc connection_open(struct sql *, instant until, struct fault *);
-
-/*
- * Is the connection there, and nothing known against it?  Reads what has come
- * unasked; closes a connection that has ended.
- */
+/* As struct sql_driver has them. */
+struct task *connection_login(struct sql *);
+enum rc connection_adopt(struct sql *, struct task *, instant until, struct fault *);
 bool connection_is_open(struct sql *);
+int connection_descriptor(const struct sql *);
+void connection_close(struct sql *);
 
 /*
  * Has a notification come since the last call?  Reads like connection_is_open(): it may
@@ -150,24 +136,8 @@ bool connection_is_open(struct sql *);
  */
 bool connection_was_notified(struct sql *);
 
-/*
- * It has broken, or what comes over it makes no sense any more: closes it, and says so
- * (RC_AGAIN).
- */
+/* It has broken, or the server never stops talking: closes it, and says so (RC_AGAIN). */
 enum rc connection_broken(struct connection *, struct fault *);
-
-/* Closes the connection; another may be opened. */
-void connection_close(struct sql *);
-
-/* Waits for `events` at one of its descriptors.  RC_AGAIN: in vain. */
-enum rc connection_wait(
-    struct connection *, int fd, short events, instant until, struct fault *);
-
-/* Its socket; -1: not connected. */
-int connection_descriptor(const struct sql *);
-
-/* Frees all. */
-void connection_free(struct connection *);
 
 /* ---- the store ---- */
 
@@ -192,9 +162,7 @@ pg_const(const struct sql *db)
 extern const struct sql_mode advisory_mode;
 extern const struct row_driver pg_row;
 
-/*
- * Creates the schema, or brings it up to date.
- */
+/* As struct sql_driver has it. */
 enum rc pg_create_schema(struct sql *, instant until, struct fault *);
 
 #endif

@@ -66,10 +66,9 @@ lock_row(struct pg *pg, bool waits, instant until, enum row_found *found, struct
 	    .fields = 7};
 	struct answer a = {.db = NULL};
 	struct row row;
-	enum rc rc = exec_question(&pg->db, &q, until, &a, f);
+	enum rc rc = sql_exec(&pg->db, &q, until, &a, f);
 
-	if (rc == RC_AGAIN &&
-	    (error_is(&pg->conn, CANCELLED) || error_is(&pg->conn, LOCK_TIMEOUT))) {
+	if (rc == RC_AGAIN && sql_error_is(&pg->db, LOCK_TIMEOUT " " CANCELLED)) {
 		*found = ROW_HELD; /* the time is up */
 		return RC_OK;
 	}
@@ -86,6 +85,7 @@ static enum rc
 pg_attempt(struct sql *db, int64_t ms, instant until, enum row_found *found,
     struct grant *g, struct fault *f)
 {
+	static const struct question nothing = {.text = "SELECT"};
 	static const struct question rollback = {.text = "ROLLBACK", .harmless = true};
 	struct pg *pg = pg_of(db);
 	instant by = ms
@@ -99,11 +99,12 @@ pg_attempt(struct sql *db, int64_t ms, instant until, enum row_found *found,
 	    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path = pg_catalog, pg_temp; "
 	    "SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = %" PRId64,
 	    ms);
-	(void)connection_is_open(&pg->db);
 	*found = ROW_HELD;
-	rc = exec_guard(&pg->conn, by, f);
+	rc = sql_open(db, by, f);
+	if (rc == RC_OK && !pg->conn.trust.full) /* that cannot be found out later */
+		rc = sql_exec(db, &nothing, by, NULL, f);
 	if (rc == RC_OK)
-		rc = exec_question(db, &q, by, NULL, f);
+		rc = sql_exec(db, &q, by, NULL, f);
 	if (rc == RC_OK)
 		rc = lock_row(pg, ms > 0, by, found, g, f);
 	if (rc == RC_OK && *found == ROW_OURS) {
@@ -121,7 +122,7 @@ pg_attempt(struct sql *db, int64_t ms, instant until, enum row_found *found,
 		connection_close(&pg->db);
 		return rc;
 	}
-	return exec_question(db, &rollback, by, NULL, f);
+	return sql_exec(db, &rollback, by, NULL, f);
 }
 
 /* ---- looking and steering ---- */

@@ -115,7 +115,7 @@ sessions_end(struct pg *pg, const char *owner, const char *from, const char *key
 	    .many = true,
 	    .harmless = !key};
 	struct answer a = {.db = NULL};
-	enum rc rc = connection_open(&pg->db, until, f);
+	enum rc rc = sql_open(&pg->db, until, f);
 
 	if (rc == RC_OK && is_session) {
 		snprintf(sql, sizeof sql,
@@ -126,7 +126,7 @@ sessions_end(struct pg *pg, const char *owner, const char *from, const char *key
 		    from);
 		rc = sql_ask_existing(&pg->db, &q, until, &a, f);
 	}
-	if (rc == RC_DENIED && error_is(c, NO_RIGHT))
+	if (rc == RC_DENIED && sql_is_failure(&pg->db, SQL_NO_RIGHT))
 		return refuse_ending(pg, f);
 	if (rc == RC_OK)
 		rc = read_ended(pg, &a, f);

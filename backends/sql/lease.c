@@ -278,7 +278,7 @@ wait_and_ask(struct lease *l, instant until, struct grant *g, struct fault *f)
 	l->place.token = 0;
 	if (sql_is_connected(l->db))
 		rc = lease_sleep(l, until, f);
-	if (rc == RC_AGAIN && l->db->driver->is_failure(l->db, SQL_INTERRUPTED))
+	if (rc == RC_AGAIN && sql_is_failure(l->db, SQL_INTERRUPTED))
 		rc = RC_OK; /* somebody has cancelled our sleep: ask */
 	if (rc == RC_OK && l->place.token && !job_is_wanted(&l->claim->job))
 		rc = confirm(l, until, g, f);
@@ -363,7 +363,7 @@ lease_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
 
 	db->base.host->alert = -1;
 	rc = sql_ask(db, &q, until, &a, f);
-	if (rc != RC_OK && db->driver->is_failure(db, SQL_NO_TABLE))
+	if (rc != RC_OK && sql_is_failure(db, SQL_NO_TABLE))
 		/* the tables are gone, and the lock with them */
 		return refuse_lost(l, f);
 	if (rc != RC_OK)
@@ -463,9 +463,7 @@ lease_release(struct sql *db, int status, instant until, struct fault *f)
 		l->unsure = true;
 		/* with the tables, the locks are gone */
 		if (l->held)
-			return db->driver->is_failure(db, SQL_NO_TABLE)
-			    ? refuse_lost(l, f)
-			    : rc;
+			return sql_is_failure(db, SQL_NO_TABLE) ? refuse_lost(l, f) : rc;
 		/* who only waits leaves nothing, whatever is missing */
 		return sql_is_missing(db) ? RC_OK : rc;
 	}

@@ -157,7 +157,7 @@ session_lock_renew(struct sql *db, struct session_lock *l, const struct question
 		rc = read_ours(db, &a, f);
 	else if (rc != RC_STOP && !sql_is_connected(db))
 		rc = refuse_ended(db, f);
-	else if (rc != RC_STOP && errors_end && db->driver->is_failure(db, SQL_REFUSED))
+	else if (rc != RC_STOP && errors_end && *db->error)
 		rc = RC_LOST; /* with the server's own words */
 	else if (rc != RC_STOP)
 		rc = RC_AGAIN; /* the answer may be heard later */

@@ -23,13 +23,6 @@ static struct {
 	const char *says; /* the boolean of each answer */
 } world;
 
-static enum rc
-scripted_open(struct sql *db, instant until, struct fault *f)
-{
-	(void)db, (void)until, (void)f;
-	return RC_OK;
-}
-
 static bool
 scripted_is_open(struct sql *db)
 {
@@ -73,13 +66,6 @@ scripted_is_pending(const struct sql *db)
 }
 
 static bool
-scripted_is_failure(const struct sql *db, enum sql_failure which)
-{
-	(void)db, (void)which;
-	return false;
-}
-
-static bool
 scripted_read_row(struct answer *a, int n)
 {
 	(void)n;
@@ -102,14 +88,14 @@ no_session(const struct sql *db)
 }
 
 static const struct lease_driver lease_driver = {.session_number = no_session};
-static const struct sql_driver driver = {.open = scripted_open,
-    .is_open = scripted_is_open,
+static const char *const no_failures[SQL_FAILURES];
+static const struct sql_driver driver = {.is_open = scripted_is_open,
     .descriptor = scripted_descriptor,
     .exec = scripted_receive,
     .send = scripted_send,
     .receive = scripted_receive,
     .is_pending = scripted_is_pending,
-    .is_failure = scripted_is_failure,
+    .failures = no_failures,
     .read_row = scripted_read_row,
     .drop = scripted_drop,
     .call = "CALL ",
