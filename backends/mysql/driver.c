@@ -59,7 +59,7 @@ mysql_explain_denial(const struct sql *db, struct fault *f)
 {
 	const char *rights = "EXECUTE ON DATABASE.*"; /* as GRANT has them */
 
-	if (db->mode == &row_mode)
+	if (db->mode == &mysql_row_mode)
 		rights =
 		    "SELECT, INSERT, DELETE ON DATABASE.dlock_rows and ON DATABASE.dlock_grants";
 	else if (db->mode == &mysql_named_mode)
@@ -240,8 +240,8 @@ static const struct sql_driver mysql_driver = {
     .procedures = "procedures",
     .call = "CALL dlock_",
     .version = "_" SCHEMA_VERSION,
-    .modes = (const struct sql_mode *const[]){&lease_mode, &row_mode, &mysql_named_mode,
-	NULL},
+    .modes = (const struct sql_mode *const[]){&lease_mode, &mysql_row_mode,
+	&mysql_named_mode, NULL},
     .mode_names = "lease, row, named",
     .lease = &mysql_lease,
     .row = &mysql_row,

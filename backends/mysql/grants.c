@@ -13,8 +13,8 @@ enum { PAGE = 500 };
 #define DIRTY "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED; "
 
 enum rc
-grants_take_token(struct sql *db, struct session_lock *l, const char *text,
-    const char *what, instant until, struct grant *g, struct fault *f)
+grants_take_token(struct sql *db, const char *text, const char *what, instant until,
+    struct grant *g, struct fault *f)
 {
 	const struct question q = {
 	    .text = text, SQL_VALUES(GRANTS_VALUES(db, what)), .fields = 1};
@@ -32,7 +32,7 @@ grants_take_token(struct sql *db, struct session_lock *l, const char *text,
 	else if (!row_integer(&row, 0, 1, INT64_MAX, &token))
 		rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
 	else
-		session_lock_granted(db, l, (uint64_t)token, a.sent, g);
+		session_lock_granted(db, (uint64_t)token, a.sent, g);
 	answer_drop(&a);
 	return rc;
 }
@@ -105,12 +105,12 @@ check_group(struct sql *db, instant until, struct fault *f)
 }
 
 enum rc
-grants_open(struct sql *db, struct session_lock *l, instant until, struct fault *f)
+grants_open(struct sql *db, instant until, struct fault *f)
 {
-	struct session *s = &mysql_of(db)->session;
+	struct session_lock *l = session_lock_of(db);
 	enum rc rc;
 
-	s->unfit_sql = unfit_sql;
+	mysql_of(db)->session.unfit_sql = unfit_sql;
 	rc = sql_open(db, until, f);
 	if (rc != RC_OK || l->serial == db->serial)
 		return rc;
@@ -120,7 +120,7 @@ grants_open(struct sql *db, struct session_lock *l, instant until, struct fault 
 	if (rc == RC_OK)
 		l->serial = db->serial;
 	else
-		session_close(s->db);
+		session_close(db);
 	return rc;
 }
 

@@ -77,7 +77,7 @@ mysql_const(const struct sql *db)
 	return (const struct mysql *)db;
 }
 
-extern const struct sql_mode mysql_named_mode;
+extern const struct sql_mode mysql_named_mode, mysql_row_mode;
 extern const struct lease_driver mysql_lease;
 extern const struct row_driver mysql_row;
 

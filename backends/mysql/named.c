@@ -186,7 +186,7 @@ try_name(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
 {
 	static const struct question rollback = {.text = "ROLLBACK"};
 	struct named *own = named_of(db);
-	enum rc rc = grants_open(db, &own->lock, until, f);
+	enum rc rc = grants_open(db, until, f);
 
 	*got = false;
 	if (rc == RC_OK)
@@ -194,7 +194,7 @@ try_name(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
 	if (rc != RC_OK)
 		return rc;
 	if (*got)
-		return grants_take_token(db, &own->lock,
+		return grants_take_token(db,
 		    own->no_table    ? "SELECT " GRANTS_ON_PRIMARY(SERVER_CLOCK)
 			: own->tells ? GRANTS_HOLDS
 				     : "START TRANSACTION; " GRANTS_HOLDS,
@@ -261,35 +261,15 @@ wait_name(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
 	    retry_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until), got, g, f);
 }
 
-static enum rc
-named_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
+static struct question
+named_still(const struct sql *db, bool ends, char *text)
 {
-	static const struct session_lock_way way = {ask_name, wait_name, false};
-
-	return session_lock_acquire(db, &way, until, g, f);
-}
-
-/* ---- the hold ---- */
-
-static enum rc
-named_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
-{
-	static const struct question q = {
-	    .text = "SELECT " GRANTS_ON_PRIMARY(
-		"IS_USED_LOCK(@dlock_name) <=> CONNECTION_ID()"),
+	(void)db, (void)text;
+	return (struct question){.text = ends
+		? "ROLLBACK; SELECT RELEASE_LOCK(@dlock_name) <=> 1"
+		: "SELECT " GRANTS_ON_PRIMARY(
+		      "IS_USED_LOCK(@dlock_name) <=> CONNECTION_ID()"),
 	    .fields = 1};
-
-	return session_lock_renew(db, &named_of(db)->lock, &q, false, until, g, f);
-}
-
-static enum rc
-named_release(struct sql *db, int status, instant until, struct fault *f)
-{
-	static const struct question q = {
-	    .text = "ROLLBACK; SELECT RELEASE_LOCK(@dlock_name) <=> 1", .fields = 1};
-
-	(void)status;
-	return session_lock_release(db, &named_of(db)->lock, &q, NULL, until, f);
 }
 
 /* ---- looking and steering ---- */
@@ -322,13 +302,17 @@ named_revoke(struct sql *db, const struct target *target, const char *record, bo
 	return grants_end(db, subject(db, target->key), target->owner, holds, until, f);
 }
 
+static const struct session_lock_way way = {
+    .ask = ask_name, .wait = wait_name, .still = named_still};
+
 const struct sql_mode mysql_named_mode = {
     .name = "named",
     .caps = CAP_FORCE,
     .bytes = sizeof(struct named),
-    .acquire = named_acquire,
-    .renew = named_renew,
-    .release = named_release,
+    .acquire = session_lock_acquire,
+    .renew = session_lock_renew,
+    .release = session_lock_release,
     .each = named_each,
     .revoke = named_revoke,
+    .way = &way,
 };

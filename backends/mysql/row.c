@@ -56,7 +56,7 @@ mysql_try_row(struct sql *db, instant until, enum row_found *found, struct fault
 	    SQL_VALUES(SQL_TEXT(db->claim->key)),
 	    .fields = 1,
 	    .many = true};
-	enum rc rc = grants_open(db, &row_lock_of(db)->lock, until, f);
+	enum rc rc = grants_open(db, until, f);
 
 	if (rc != RC_OK)
 		return rc;
@@ -97,8 +97,7 @@ mysql_wait_row(
 	    .fields = 1,
 	    .many = true};
 	int64_t s = (ms + 999) / 1000;
-	enum rc rc = grants_open(db, &row_lock_of(db)->lock,
-	    retry_answer(instant_now(), ASK_PATIENCE, until), f);
+	enum rc rc = grants_open(db, retry_answer(instant_now(), ASK_PATIENCE, until), f);
 
 	if (rc != RC_OK)
 		return rc;
@@ -119,7 +118,6 @@ static enum rc
 mysql_attempt(struct sql *db, int64_t ms, instant until, enum row_found *found,
     struct grant *g, struct fault *f)
 {
-	struct row_lock *l = row_lock_of(db);
 	enum rc rc;
 
 	*found = ROW_HELD;
@@ -133,9 +131,9 @@ mysql_attempt(struct sql *db, int64_t ms, instant until, enum row_found *found,
 	}
 	if (rc != RC_OK || *found != ROW_OURS)
 		return rc;
-	rc = grants_take_token(db, &l->lock, GRANTS_HOLDS, db->claim->key, until, g, f);
+	rc = grants_take_token(db, GRANTS_HOLDS, db->claim->key, until, g, f);
 	if (rc == RC_OK)
-		l->number = (int64_t)g->token;
+		row_lock_of(db)->number = (int64_t)g->token;
 	else
 		session_close(db); /* and with it the row */
 	return rc;
@@ -160,7 +158,23 @@ mysql_row_revoke(struct sql *db, const struct target *target, const char *record
 
 #define STILL_OURS " AND session = CONNECTION_ID()) END"
 
+static const struct session_lock_way way = {
+    .ask = row_ask, .wait = row_wait, .still = row_still};
+
+const struct sql_mode mysql_row_mode = {
+    .name = "row",
+    .caps = CAP_SHARED | CAP_FORCE,
+    .bytes = sizeof(struct row_lock),
+    .acquire = session_lock_acquire,
+    .renew = session_lock_renew,
+    .release = session_lock_release,
+    .each = mysql_row_each,
+    .revoke = mysql_row_revoke,
+    .way = &way,
+};
+
 const struct row_driver mysql_row = {
+    .mode = &mysql_row_mode,
     .add = "INSERT IGNORE INTO dlock_rows (k) VALUES ($1)",
     .still = "SELECT CASE WHEN " SERVER_IS_PRIMARY
 	     " THEN EXISTS (SELECT 1 FROM dlock_grants WHERE n = ",
@@ -168,6 +182,4 @@ const struct row_driver mysql_row = {
     .release_end = STILL_OURS "; ROLLBACK",
     .attempt = mysql_attempt,
     .see = grants_see,
-    .each = mysql_row_each,
-    .revoke = mysql_row_revoke,
 };

@@ -245,7 +245,7 @@ read_token(struct pg *pg, const struct row *r, int field, instant sent, struct g
 
 	if (!row_integer(r, field, 1, INT64_MAX, &token))
 		return sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
-	session_lock_granted(&pg->db, &advisory_of(pg)->lock, token, sent, g);
+	session_lock_granted(&pg->db, token, sent, g);
 	return RC_OK;
 }
 
@@ -417,38 +417,17 @@ advisory_wait(struct sql *db, int64_t ms, instant until, bool *got, struct grant
 	return rc == RC_OK && *got ? confirm_lock(pg, by, g, f) : rc;
 }
 
-static enum rc
-advisory_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
+static struct question
+advisory_still(const struct sql *db, bool ends, char *text)
 {
-	static const struct session_lock_way way = {advisory_ask, advisory_wait, true};
+	const struct advisory *own = advisory_of(pg_const(db));
 
-	return session_lock_acquire(db, &way, until, g, f);
-}
-
-/* ---- renew and release ---- */
-
-static enum rc
-advisory_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
-{
-	struct advisory *own = advisory_of(pg_of(db));
-	char sql[600];
-	const struct question q = {.text = sql, .fields = 1, .harmless = true};
-
-	snprintf(sql, sizeof sql, "SELECT " OURS, own->lock_is);
-	return session_lock_renew(db, &own->lock, &q, false, until, g, f);
-}
-
-static enum rc
-advisory_release(struct sql *db, int status, instant until, struct fault *f)
-{
-	struct advisory *own = advisory_of(pg_of(db));
-	char sql[160];
-	const struct question q = {.text = sql, .fields = 1, .harmless = true};
-
-	(void)status;
-	snprintf(sql, sizeof sql, "SELECT pg_catalog.pg_advisory_unlock%s(%s)",
-	    shared_suffix(pg_of(db)), own->lock_args);
-	return session_lock_release(db, &own->lock, &q, NULL, until, f);
+	if (ends)
+		snprintf(text, STILL_BYTES, "SELECT pg_catalog.pg_advisory_unlock%s(%s)",
+		    shared_suffix(pg_const(db)), own->lock_args);
+	else
+		snprintf(text, STILL_BYTES, "SELECT " OURS, own->lock_is);
+	return (struct question){.text = text, .fields = 1, .harmless = true};
 }
 
 /* ---- looking and steering ---- */
@@ -598,13 +577,19 @@ advisory_revoke(struct sql *db, const struct target *target, const char *record,
 	return sessions_end(pg, target->owner, from, NULL, until, f);
 }
 
+static const struct session_lock_way way = {.ask = advisory_ask,
+    .wait = advisory_wait,
+    .wait_looks = true,
+    .still = advisory_still};
+
 const struct sql_mode advisory_mode = {
     .name = "advisory",
     .caps = CAP_SHARED | CAP_FORCE,
     .bytes = sizeof(struct advisory),
-    .acquire = advisory_acquire,
-    .renew = advisory_renew,
-    .release = advisory_release,
+    .acquire = session_lock_acquire,
+    .renew = session_lock_renew,
+    .release = session_lock_release,
     .each = advisory_each,
     .revoke = advisory_revoke,
+    .way = &way,
 };

@@ -264,7 +264,7 @@ static const struct sql_driver pg_driver = {
     .procedures = "functions",
     .call = "SELECT * FROM dlock.",
     .version = "",
-    .modes = (const struct sql_mode *const[]){&lease_mode, &advisory_mode, &row_mode,
+    .modes = (const struct sql_mode *const[]){&lease_mode, &advisory_mode, &pg_row_mode,
 	NULL},
     .mode_names = "lease, advisory, row",
     .lease = &pg_lease,

@@ -159,7 +159,7 @@ pg_const(const struct sql *db)
 	return (const struct pg *)db;
 }
 
-extern const struct sql_mode advisory_mode;
+extern const struct sql_mode advisory_mode, pg_row_mode;
 extern const struct row_driver pg_row;
 
 /* As struct sql_driver has it. */

@@ -40,7 +40,7 @@ read_locked(struct pg *pg, const struct row *r, instant sent, enum row_found *fo
 	if (!fine)
 		return sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
 	if (*found == ROW_OURS)
-		session_lock_granted(&pg->db, &l->lock, token, sent, g);
+		session_lock_granted(&pg->db, token, sent, g);
 	return RC_OK;
 }
 
@@ -114,7 +114,7 @@ pg_attempt(struct sql *db, int64_t ms, instant until, enum row_found *found,
 		 * kind this one ends what lock_row() left open: the snapshot for which a
 		 * CREATE INDEX CONCURRENTLY by our own command would wait.
 		 */
-		rc = row_renew(db, by, g, f);
+		rc = session_lock_renew(db, by, g, f);
 		return rc == RC_LOST ? RC_AGAIN : rc;
 	}
 	if (rc != RC_OK) {
@@ -204,16 +204,31 @@ pg_row_revoke(struct sql *db, const struct target *target, const char *record, b
 
 static const struct question commit = {.text = "COMMIT", .harmless = true};
 
+static const struct session_lock_way way = {.ask = row_ask,
+    .wait = row_wait,
+    .still = row_still,
+    .last = &commit,
+    .errors_end = true};
+
+const struct sql_mode pg_row_mode = {
+    .name = "row",
+    .caps = CAP_SHARED | CAP_FORCE,
+    .bytes = sizeof(struct row_lock),
+    .acquire = session_lock_acquire,
+    .renew = session_lock_renew,
+    .release = session_lock_release,
+    .each = pg_row_each,
+    .revoke = pg_row_revoke,
+    .way = &way,
+};
+
 const struct row_driver pg_row = {
+    .mode = &pg_row_mode,
     .add = "SELECT dlock.add_row($1)",
     .add_fields = 1,
     .still = "SELECT pg_catalog.txid_current_if_assigned() OPERATOR(pg_catalog.=) ",
     .still_end = " IS TRUE",
     .release_end = " IS TRUE",
-    .last = &commit,
     .harmless = true,
-    .errors_end = true,
     .attempt = pg_attempt,
-    .each = pg_row_each,
-    .revoke = pg_row_revoke,
 };

@@ -214,6 +214,7 @@ struct sql_driver {
 /* ---- a mode ---- */
 
 /* What a mode does of lock_ops and admin_ops; NULL: it lacks the capability. */
+struct session_lock_way;
 struct sql_mode {
 	const char *name;
 	unsigned caps;
@@ -227,6 +228,8 @@ struct sql_mode {
 	enum rc (*freeze)(struct sql *, const char *key, const char *record,
 	    int64_t length, instant until, struct fault *);
 	enum rc (*thaw)(struct sql *, const char *key, instant until, struct fault *);
+	const struct session_lock_way
+	    *way; /* session_lock.h; NULL: it takes another lock */
 };
 
 /* ---- the store ---- */

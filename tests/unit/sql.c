@@ -106,12 +106,21 @@ static const struct sql_driver driver = {.is_open = scripted_is_open,
 
 static const struct claim claim = {
     .key = "k", .owner = "0123456789abcdef0123456789abcdef", .ttl = 30 * NS_PER_S};
-static const struct question beat = {.text = "is it ours", .fields = 1};
 static struct host host;
 static struct sql db;
 static struct session_lock session;
 static struct grant grant;
 static struct fault fault;
+
+static struct question
+is_it_ours(const struct sql *asked, bool ends, char *text)
+{
+	(void)asked, (void)ends, (void)text;
+	return (struct question){.text = "is it ours", .fields = 1};
+}
+
+static const struct session_lock_way way = {.still = is_it_ours};
+static const struct sql_mode session_mode = {.way = &way};
 
 static int
 begin(void **state)
@@ -120,7 +129,11 @@ begin(void **state)
 	world.late = world.pending = false;
 	world.says = "t";
 	host = (struct host){.alert = DESCRIPTOR};
-	db = (struct sql){.base = {.host = &host}, .driver = &driver, .claim = &claim};
+	db = (struct sql){.base = {.host = &host},
+	    .driver = &driver,
+	    .claim = &claim,
+	    .mode = &session_mode,
+	    .own = &session};
 	session = (struct session_lock){.held = true};
 	grant = (struct grant){.token = 1};
 	return 0;
@@ -129,8 +142,7 @@ begin(void **state)
 static enum rc
 renew_session(void)
 {
-	return session_lock_renew(
-	    &db, &session, &beat, false, instant_now() + NS_PER_S, &grant, &fault);
+	return session_lock_renew(&db, instant_now() + NS_PER_S, &grant, &fault);
 }
 
 static void
