@@ -40,11 +40,9 @@ struct advisory {
 	struct session_lock lock; /* its serial: of the session that has been made fit */
 	bool no_schema;           /* there is none, and we may not make it */
 	char lock_args[80];       /* the lock in SQL: as the functions take it, */
-	char lock_is[400];        /* and as a condition on pg_locks l; */
-	char listed_is[120];      /* and on what a look lists */
-	bool has_order;           /* the session does */
-	char order_args[40];      /* that lock as the functions take it, */
-	char order_is[400];       /* and as a condition */
+	char lock_is[160];        /* and as a condition on a row l of LOCKS; */
+	bool has_order;           /* the session has its order lock: */
+	char order_args[40], order_is[160];
 };
 
 static struct advisory *
@@ -120,18 +118,21 @@ settle_session(struct pg *pg, instant until, struct fault *f)
 	return rc;
 }
 
-/*
- * A condition on pg_locks l: it is this lock.  `form` 1: of 64 bits; 2: of two times 32.
- */
+/* The advisory locks of this database. */
+#define LOCKS \
+	"(SELECT k.*, k.classid::pg_catalog.int8 AS high, k.objid::pg_catalog.int8 AS low, k.objsubid AS form " \
+	"FROM pg_catalog.pg_locks k WHERE k.locktype OPERATOR(pg_catalog.=) 'advisory' " \
+	"AND k.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d " \
+	"WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()))"
+
+/* `form` 1: of 64 bits; 2: of two times 32. */
 static void
-write_condition(char *sql, size_t size, uint32_t high, uint32_t low, int form)
+write_condition(char sql[160], uint32_t high, uint32_t low, int form)
 {
-	snprintf(sql, size,
-	    "l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid "
-	    "FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()) "
-	    "AND l.classid OPERATOR(pg_catalog.=) '%" PRIu32
-	    "' AND l.objid OPERATOR(pg_catalog.=) '%" PRIu32
-	    "' AND l.objsubid OPERATOR(pg_catalog.=) %d::pg_catalog.int2",
+	snprintf(sql, 160,
+	    "l.high OPERATOR(pg_catalog.=) %" PRIu32
+	    " AND l.low OPERATOR(pg_catalog.=) %" PRIu32
+	    " AND l.form OPERATOR(pg_catalog.=) %d",
 	    high, low, form);
 }
 
@@ -157,13 +158,10 @@ write_number_as_sql(struct advisory *own, const struct number *n)
 	else
 		snprintf(own->lock_args, sizeof own->lock_args,
 		    "'%" PRId64 "'::pg_catalog.int8", n->one);
-	write_condition(own->lock_is, sizeof own->lock_is, high, low, n->pair ? 2 : 1);
-	snprintf(own->listed_is, sizeof own->listed_is,
-	    "high = %" PRIu32 " AND low = %" PRIu32 " AND form = %d", high, low,
-	    n->pair ? 2 : 1);
+	write_condition(own->lock_is, high, low, n->pair ? 2 : 1);
 	snprintf(own->order_args, sizeof own->order_args, "%d, '%" PRId32 "'", ORDER,
 	    (int32_t)order);
-	write_condition(own->order_is, sizeof own->order_is, ORDER, order, 2);
+	write_condition(own->order_is, ORDER, order, 2);
 }
 
 /* Which lock it is; some tools put the name of the database in. */
@@ -303,29 +301,29 @@ confirm_lock(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	return rc;
 }
 
-/* Has this session the lock that a condition on pg_locks l names? */
+/* Has this session the lock that a condition names? */
 #define OURS \
-	"EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.granted AND l.pid = pg_catalog.pg_backend_pid())"
+	"EXISTS (SELECT FROM l WHERE %s AND l.granted AND l.pid = pg_catalog.pg_backend_pid())"
 
 /* Who is there?  *ours: it is we who hold it.  And have we the order lock? */
 static enum rc
 look_at_locks(struct pg *pg, instant until, bool *ours, struct fault *f)
 {
 	struct advisory *own = advisory_of(pg);
-	char sql[5000];
+	char sql[3000];
 	const struct question q = {.text = sql, .fields = 6, .harmless = true};
 	struct answer a = {.db = NULL};
 	struct row row;
 	enum rc rc;
 
 	snprintf(sql, sizeof sql,
-	    "SELECT " OURS ", "
-	    "(SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks l WHERE (%s OR %s) AND NOT l.granted), "
+	    "WITH l AS " LOCKS " SELECT " OURS ", "
+	    "(SELECT pg_catalog.count(*) FROM l WHERE (%s OR %s) AND NOT l.granted), "
 	    "(SELECT " SESSION_ANY_RECORD
-	    " FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid "
+	    " FROM l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid "
 	    "WHERE %s AND l.granted LIMIT 1), h.*, " OURS " "
 	    "FROM (SELECT pg_catalog.count(*), pg_catalog.bool_or(l.mode OPERATOR(pg_catalog.=) 'ShareLock') "
-	    "FROM pg_catalog.pg_locks l WHERE %s AND l.granted) h",
+	    "FROM l WHERE %s AND l.granted) h",
 	    own->lock_is, own->lock_is, own->order_is, own->lock_is, own->order_is,
 	    own->lock_is);
 	rc = sql_exec(&pg->db, &q, until, &a, f);
@@ -426,7 +424,8 @@ advisory_still(const struct sql *db, bool ends, char *text)
 		snprintf(text, STILL_BYTES, "SELECT pg_catalog.pg_advisory_unlock%s(%s)",
 		    shared_suffix(pg_const(db)), own->lock_args);
 	else
-		snprintf(text, STILL_BYTES, "SELECT " OURS, own->lock_is);
+		snprintf(
+		    text, STILL_BYTES, "WITH l AS " LOCKS " SELECT " OURS, own->lock_is);
 	return (struct question){.text = text, .fields = 1, .harmless = true};
 }
 
@@ -434,13 +433,8 @@ advisory_still(const struct sql *db, bool ends, char *text)
 
 enum { PAGE = 1000 };
 
-/* The columns of a look before those of a session. */
-enum { HIGH, LOW, FORM, CAME, SESSION, LISTED_FIELDS = SESSION + SESSION_FIELDS };
-
-/* Where a look has come to: all of its statement's order. */
-struct listed {
-	int64_t high, low, form, waits, came, pid;
-};
+/* The columns of a look: how to name a lock whose key nobody can know; all of the order. */
+enum { NAME, AT, SESSION, LISTED_FIELDS = SESSION + SESSION_FIELDS };
 
 /* Since PostgreSQL 14 */
 #define WAITSTART SESSION_US("(to_jsonb(k) ->> 'waitstart')::timestamptz")
@@ -460,10 +454,9 @@ struct listed {
  */
 static const char list_locks_sql[] =
     "SET LOCAL search_path = pg_catalog, pg_temp; "
-    "WITH l AS (SELECT coalesce(k.pid, 0) AS pid, k.classid::bigint AS high, k.objid::bigint AS low, k.objsubid AS form, "
-    "NOT k.granted AS waits, k.mode = 'ShareLock' AS shared, CASE WHEN k.granted THEN 0 ELSE coalesce(" WAITSTART
-    ", 0) END AS came FROM pg_locks k WHERE k.locktype = 'advisory' AND k.database = "
-    "(SELECT d.oid FROM pg_database d WHERE d.datname = current_database())), "
+    "WITH l AS (SELECT coalesce(k.pid, 0) AS pid, k.high, k.low, k.form, NOT k.granted AS waits, "
+    "k.mode = 'ShareLock' AS shared, CASE WHEN k.granted THEN 0 ELSE coalesce(" WAITSTART
+    ", 0) END AS came FROM " LOCKS " k), "
     "d AS (SELECT * FROM l WHERE form = 2 AND high = %d AND waits), "
     "o AS (SELECT * FROM l WHERE %s AND NOT (form = 2 AND high BETWEEN 1684828011 AND 1684828013)), "
     "t AS (SELECT DISTINCT high, low, form, mod((high::numeric * 2 + form - 1) * 2654435761, 4294967296)::bigint # low "
@@ -471,49 +464,30 @@ static const char list_locks_sql[] =
     "q AS (SELECT * FROM (SELECT * FROM o UNION ALL SELECT d.pid, t.high, t.low, t.form, true, d.shared, d.came "
     "FROM d JOIN t ON d.low = t.ordered) u WHERE (high, low, form, waits::integer, came, pid) > (%s) "
     "ORDER BY high, low, form, waits, came, pid LIMIT %d) "
-    "SELECT q.high, q.low, q.form, q.came, q.pid, q.waits, q.shared, CASE WHEN q.waits THEN " WAITS_SINCE
+    "SELECT concat('-O key=', CASE form WHEN 2 THEN concat(high::bit(32)::integer, ',', low::bit(32)::integer) "
+    "ELSE (high << 32 | low)::text END), concat_ws(', ', high, low, form, waits::integer, came, q.pid), "
+    "q.pid, q.waits, q.shared, CASE WHEN q.waits THEN " WAITS_SINCE
     " END, " SESSION_COLUMNS " FROM q LEFT JOIN pg_stat_activity a ON a.pid = q.pid "
     "ORDER BY q.high, q.low, q.form, q.waits, q.came, q.pid";
-
-static bool
-read_listed(const struct row *r, struct listed *at)
-{
-	bool waits;
-
-	if (!row_boolean(r, SESSION + SESSION_WAITS, &waits))
-		return false;
-	at->waits = waits;
-	return row_integer(r, HIGH, 0, UINT32_MAX, &at->high) &&
-	    row_integer(r, LOW, 0, UINT32_MAX, &at->low) &&
-	    row_integer(r, FORM, 1, 2, &at->form) &&
-	    row_integer(r, CAME, 0, INT64_MAX, &at->came) &&
-	    row_integer(r, SESSION + SESSION_PID, 0, INT32_MAX, &at->pid);
-}
 
 /* A look, and where it has come to. */
 struct advisory_look {
 	struct sql_look seen;
-	struct listed at;
+	char at[128];
 };
 
 static bool
 see_lock(void *ctx, const struct row *r)
 {
 	struct advisory_look *s = ctx;
-	const struct listed *at = &s->at;
-	char number[48];
+	const char *key = s->seen.look->key;
+	char name[48];
 
-	if (!read_listed(r, &s->at))
+	if (!row_text(r, NAME, name, sizeof name) ||
+	    !row_text(r, AT, s->at, sizeof s->at) ||
+	    s->at[strspn(s->at, "-0123456789, ")])
 		return false;
-	/* what to call a lock whose key nobody can know: by the setting that names it */
-	if (at->form == 2)
-		snprintf(number, sizeof number, "-O key=%" PRId32 ",%" PRId32,
-		    (int32_t)at->high, (int32_t)at->low);
-	else
-		snprintf(number, sizeof number, "-O key=%" PRId64,
-		    (int64_t)((uint64_t)at->high << 32 | (uint64_t)at->low));
-	return sessions_see(
-	    &s->seen, r, SESSION, s->seen.look->key ? s->seen.look->key : number);
+	return sessions_see(&s->seen, r, SESSION, key ? key : name);
 }
 
 #define NOT_DLOCKS_OWN \
@@ -533,9 +507,8 @@ static enum rc
 advisory_each(struct sql *db, const struct look *look, struct fault *f)
 {
 	struct pg *pg = pg_of(db);
-	struct advisory_look s = {.seen.look = look, .at.high = -1};
-	const struct listed *at = &s.at;
-	char sql[4096], behind[160];
+	struct advisory_look s = {.seen.look = look, .at = "-1, 0, 0, 0, 0, 0"};
+	char sql[4096];
 	const struct question q = {
 	    .text = sql, .fields = LISTED_FIELDS, .harmless = true, .many = true};
 	int n = PAGE;
@@ -544,13 +517,8 @@ advisory_each(struct sql *db, const struct look *look, struct fault *f)
 	db->reads = false; /* a standby has advisory locks of its own */
 	rc = reach_lock(pg, look->key, look->until, f);
 	while (rc == RC_OK && n == PAGE && !s.seen.enough) {
-		snprintf(behind, sizeof behind,
-		    "%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
-		    ", %" PRId64,
-		    at->high, at->low, at->form, at->waits, at->came, at->pid);
 		snprintf(sql, sizeof sql, list_locks_sql, ORDER,
-		    look->key ? advisory_of(pg)->listed_is : NOT_DLOCKS_OWN, behind,
-		    PAGE);
+		    look->key ? advisory_of(pg)->lock_is : NOT_DLOCKS_OWN, s.at, PAGE);
 		rc = sql_look_page(db, &s.seen, &q, see_lock, &s, &n, f);
 	}
 	if (rc == RC_OK)
@@ -564,14 +532,14 @@ advisory_revoke(struct sql *db, const struct target *target, const char *record,
     bool force, instant until, struct fault *f)
 {
 	struct pg *pg = pg_of(db);
-	char from[600];
+	char from[800];
 	enum rc rc = reach_lock(pg, target->key, until, f);
 
 	(void)record, (void)force;
 	if (rc != RC_OK)
 		return rc;
 	snprintf(from, sizeof from,
-	    "pg_catalog.pg_stat_activity a WHERE EXISTS (SELECT FROM pg_catalog.pg_locks l "
+	    "pg_catalog.pg_stat_activity a WHERE EXISTS (SELECT FROM " LOCKS " l "
 	    "WHERE %s AND l.granted AND l.pid OPERATOR(pg_catalog.=) a.pid)",
 	    advisory_of(pg)->lock_is);
 	return sessions_end(pg, target->owner, from, NULL, until, f);

@@ -35,7 +35,7 @@ session_lock_of(const struct sql *db)
 	return db->own;
 }
 
-enum { STILL_BYTES = 600 };
+enum { STILL_BYTES = 800 };
 
 /* What differs between such modes. */
 struct session_lock_way {
