@@ -83,19 +83,10 @@ mysql_explain_absence(struct sql *db, instant until, bool *create, struct fault 
 		"AND routine_name LIKE 'dlock\\_list\\_%')",
 	    .fields = 1};
 	struct answer a = {.db = NULL};
-	struct row row;
-	enum rc rc;
 
 	if (sql_is_failure(db, SQL_NO_TABLE))
 		return RC_OK;
-	rc = sql_ask(db, &q, until, &a, f);
-	if (rc != RC_OK)
-		return rc;
-	row = answer_next(&a);
-	if (!row_boolean(&row, 0, create))
-		rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
-	answer_drop(&a);
-	return rc;
+	return answer_boolean(&a, sql_ask(db, &q, until, &a, f), create, f);
 }
 
 /* ---- settings ---- */

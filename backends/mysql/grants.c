@@ -161,13 +161,13 @@ grants_see(struct sql *db, const char *what, instant until, struct fault *f)
 
 /* ---- looking ---- */
 
-enum { KEY, WAITS, NUMBER, SHARED, SESSION, SINCE, MOMENT, RECORD, LIST_FIELDS };
+/* The columns, behind those of sql_look_position(). */
+enum { SHARED = 3, SESSION, SINCE, MOMENT, RECORD, LIST_FIELDS };
 
 /* One look, on its way from key to key. */
 struct grants_look {
 	struct sql_look seen;
 	const struct grants_holder *also; /* not told of yet */
-	int64_t waits, number;            /* of the last row, below its key */
 };
 
 /* Tells of the holder without a row, once, and before the waiters. */
@@ -190,30 +190,6 @@ grants_tell_foreign(struct grants_look *s)
 	sql_look_entry(&s->seen, &e);
 }
 
-/* The position of a row in the list.  False: it makes no sense, or goes back. */
-static bool
-grants_read_place(const struct row *r, struct grants_look *s)
-{
-	char key[KEY_BYTES + 1];
-	int64_t number;
-	bool waits;
-	int order;
-
-	if (!row_text(r, KEY, key, sizeof key) || !row_boolean(r, WAITS, &waits) ||
-	    !row_integer(r, NUMBER, 1, INT64_MAX, &number) ||
-	    !row_integer(r, MOMENT, 0, INT64_MAX, &s->seen.now))
-		return false;
-	order = strcmp(key, s->seen.key);
-	if (order < 0 ||
-	    (order == 0 &&
-		(waits < s->waits || (waits == s->waits && number <= s->number))))
-		return false;
-	sql_look_key(&s->seen, key);
-	s->waits = waits;
-	s->number = number;
-	return true;
-}
-
 static bool
 grants_read_row(void *ctx, const struct row *r)
 {
@@ -223,23 +199,24 @@ grants_read_row(void *ctx, const struct row *r)
 	struct entry e = {.slot = -1, .owner = owner, .until = EPOCH_NONE};
 	bool shared;
 
-	if (!grants_read_place(r, s) || !row_boolean(r, SHARED, &shared) ||
+	if (!sql_look_position(&s->seen, r, 2, MOMENT, false) ||
+	    !row_boolean(r, SHARED, &shared) ||
 	    !row_integer(r, SESSION, 0, INT64_MAX, &name.session))
 		return false;
 	if (!row_integer(r, SINCE, 0, INT64_MAX, &e.since))
 		e.since = EPOCH_NONE;
-	e.kind = s->waits ? ENTRY_WAITER : ENTRY_HOLDER;
+	e.kind = s->seen.turn ? ENTRY_WAITER : ENTRY_HOLDER;
 	e.key = s->seen.key;
 	e.lock = shared ? KIND_SHARED : KIND_EXCLUSIVE;
 	e.record = row_words(r, RECORD);
-	name.second = s->number;
+	name.second = s->seen.number;
 	session_name_write(owner, &name);
 	if (s->also && s->also->session == name.session)
 		s->also = NULL;
-	if (s->waits)
+	if (s->seen.turn)
 		grants_tell_foreign(s);
 	else
-		e.token = s->number;
+		e.token = s->seen.number;
 	sql_look_claim(&s->seen, &e);
 	return true;
 }
@@ -261,8 +238,9 @@ enum rc
 grants_each(struct sql *db, const struct look *look, const char *what,
     const struct grants_holder *also, struct fault *f)
 {
-	struct grants_look s = {
-	    .seen.look = look, .also = also && also->session ? also : NULL, .waits = -1};
+	struct grants_look s = {.seen.look = look,
+	    .seen.turn = -1,
+	    .also = also && also->session ? also : NULL};
 	int n;
 	enum rc rc;
 
@@ -270,7 +248,7 @@ grants_each(struct sql *db, const struct look *look, const char *what,
 	do {
 		const struct question q = {.text = list_sql,
 		    SQL_VALUES(SQL_TEXT(db->mode->name), SQL_TEXT(s.seen.key),
-			SQL_INT(s.waits), SQL_INT(s.number), SQL_TEXT(what),
+			SQL_INT(s.seen.turn), SQL_INT(s.seen.number), SQL_TEXT(what),
 			SQL_INT(PAGE)),
 		    .fields = LIST_FIELDS,
 		    .many = true};
@@ -310,7 +288,6 @@ check_holder(struct sql *db, const char *what, const struct session_name *name,
 		SQL_INT(name->session)),
 	    .fields = 1};
 	struct answer a = {.db = NULL};
-	struct row row;
 	bool there = false;
 	enum rc rc;
 
@@ -319,12 +296,8 @@ check_holder(struct sql *db, const char *what, const struct session_name *name,
 			   "AND waits = 0 AND n = $3 AND session = $4"
 			 : holds);
 	rc = sql_ask_existing(db, &q, until, &a, f);
-	if (rc != RC_OK)
-		return rc;
-	row = answer_next(&a);
-	(void)row_boolean(&row, 0, &there);
-	answer_drop(&a);
-	return there ? RC_OK : refuse_gone(db, f);
+	rc = answer_boolean(&a, rc, &there, f);
+	return rc == RC_OK && !there ? refuse_gone(db, f) : rc;
 }
 
 static enum rc

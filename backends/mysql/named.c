@@ -83,7 +83,6 @@ get_lock(struct sql *db, int64_t ms, bool tell, instant until, bool *got, struct
 	    SQL_VALUES(GRANTS_VALUES(db, subject(db, db->claim->key)), SQL_INT(ms)),
 	    .fields = 1};
 	struct answer a = {.db = NULL};
-	struct row row;
 	enum rc rc;
 
 	named_of(db)->tells = tell;
@@ -96,13 +95,7 @@ get_lock(struct sql *db, int64_t ms, bool tell, instant until, bool *got, struct
 	    sql_error_is(
 		db, ERROR_DEADLOCK " " ERROR_LOCK_DEADLOCK " " ERROR_INTERRUPTED))
 		return RC_OK;
-	if (rc != RC_OK)
-		return rc;
-	row = answer_next(&a);
-	if (!row_boolean(&row, 0, got))
-		rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
-	answer_drop(&a);
-	return rc;
+	return answer_boolean(&a, rc, got, f);
 }
 
 /* ---- holders and waiters ---- */

@@ -140,37 +140,6 @@ exec_send(struct sql *db, const struct question *q, instant until, struct fault 
 
 /* ---- receiving ---- */
 
-/*
- * Is the time over, and is more to be read?  What has come is taken, however late we look
- * at it: this process may have been stopped meanwhile.
- */
-static bool
-is_endless(const struct connection *c, instant until)
-{
-	return instant_now() >= until && c->pq->isBusy(c->pgconn);
-}
-
-/*
- * Until there is a result to be taken, or none will come: the reason comes as a result,
- * too.
- */
-static enum rc
-wait_for_result(struct connection *c, instant until, struct fault *f)
-{
-	enum rc rc;
-
-	while (c->pq->isBusy(c->pgconn)) {
-		rc = sql_wait(c->db, c->pq->socket(c->pgconn), POLLIN, until, f);
-		if (rc != RC_OK)
-			return rc;
-		if (!c->pq->consumeInput(c->pgconn))
-			return RC_OK;
-		if (is_endless(c, until))
-			return sql_endless(c->db, f);
-	}
-	return RC_OK;
-}
-
 /* Keeps a result: of several the first error, or else the last one.  True: it was the last. */
 static bool
 take_result(struct connection *c, PGresult *r)
@@ -201,24 +170,36 @@ take_result(struct connection *c, PGresult *r)
 	    status == PGRES_COPY_BOTH || c->pq->status(c->pgconn) != CONNECTION_OK;
 }
 
-/* Reads until the server has said all. */
+/*
+ * Reads until the server has said all.  What has come is taken, however late we look at it: this
+ * process may have been stopped meanwhile.
+ */
 static enum rc
 collect_results(struct connection *c, instant until, struct fault *f)
 {
+	bool waited = false;
+
 	for (;;) {
-		enum rc rc = wait_for_result(c, until, f);
 		PGresult *r;
 
-		if (rc != RC_OK)
-			return rc;
+		if (c->pq->isBusy(c->pgconn)) {
+			enum rc rc;
+
+			if (waited && instant_now() >= until)
+				return sql_endless(c->db, f);
+			rc = sql_wait(c->db, c->pq->socket(c->pgconn), POLLIN, until, f);
+			if (rc != RC_OK)
+				return rc;
+			waited = true;
+			if (c->pq->consumeInput(c->pgconn))
+				continue;
+			/* why it broke comes as a result */
+		}
 		r = c->pq->getResult(c->pgconn);
-		if (!r && c->trust.asked && c->pq->status(c->pgconn) == CONNECTION_OK &&
-		    !is_endless(c, until))
+		if (!r && c->trust.asked && c->pq->status(c->pgconn) == CONNECTION_OK)
 			continue; /* between the guard and the question */
 		if (!r || take_result(c, r))
 			break;
-		if (is_endless(c, until))
-			return sql_endless(c->db, f);
 	}
 	c->pending.out = false;
 	return RC_OK;

@@ -37,6 +37,30 @@ sql_look_key(struct sql_look *s, const char *key)
 	s->waiters = 0;
 }
 
+bool
+sql_look_position(
+    struct sql_look *s, const struct row *r, int64_t turns, int moment, bool any_order)
+{
+	char key[sizeof s->key];
+	int64_t turn, number;
+	int order;
+
+	if (!row_text(r, 0, key, sizeof key) || !row_integer(r, 1, 0, turns - 1, &turn) ||
+	    !row_integer(r, 2, INT64_MIN, INT64_MAX, &number) ||
+	    !row_integer(r, moment, 0, INT64_MAX, &s->now))
+		return false;
+	order = strcmp(key, s->key);
+	if ((order < 0 && !any_order) ||
+	    (order == 0 && (turn < s->turn || (turn == s->turn && number <= s->number))))
+		return false;
+	sql_look_key(s, key);
+	if (turn > 1)
+		sql_look_waiting(s);
+	s->turn = turn;
+	s->number = number;
+	return true;
+}
+
 void
 sql_look_claim(struct sql_look *s, struct entry *e)
 {

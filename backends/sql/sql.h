@@ -104,6 +104,12 @@ struct answer {
 /* The next row, until the one after it is read. */
 struct row answer_next(struct answer *);
 
+/*
+ * The boolean that it is, if it came with `rc` (no answer leaves that alone); drops it.
+ * RC_PROTOCOL: it makes no sense.
+ */
+enum rc answer_boolean(struct answer *, enum rc rc, bool *, struct fault *);
+
 /* Frees it; an answer that is none, too. */
 void answer_drop(struct answer *);
 

@@ -31,6 +31,20 @@ answer_drop(struct answer *a)
 }
 
 enum rc
+answer_boolean(struct answer *a, enum rc rc, bool *ret, struct fault *f)
+{
+	struct row row;
+
+	if (rc != RC_OK || !a->db)
+		return rc;
+	row = answer_next(a);
+	if (!row_boolean(&row, 0, ret))
+		rc = sql_makes_no_sense(a->db, RC_PROTOCOL, f);
+	answer_drop(a);
+	return rc;
+}
+
+enum rc
 sql_makes_no_sense(const struct sql *db, enum rc rc, struct fault *f)
 {
 	return fault_set(f, rc, "%s gave an answer that dlock's %s do not give",
