@@ -2,11 +2,19 @@
  * driver.c - locks at a MySQL or MariaDB server: settings, the schema, and what a driver is
  * made of.
  *
- *  1. `-O mode=` chooses how a lock is kept; everything else is a mode's.
- *  2. The first use creates tables and procedures, and so does a newer version what it adds:
- *     it changes nothing that is there, and older clients go on.  A user without the right
- *     is told what an administrator has to run.
- *  3. Keys are hexadecimal literals, never words of a statement.
+ * The first use creates tables and procedures, and so does a newer version what it adds: it
+ * changes nothing that is there, and older clients go on.  A user without the right is told what
+ * an administrator has to run.
+ *
+ * Of mode=lease, beside its schema.sql:
+ *
+ *  1. A wake-up lock is a GET_LOCK of the session.  Nobody has one behind a proxy, nor at a
+ *     node of Galera, where others would not see it.  A server takes a long chain of sleepers
+ *     for a deadlock: so not all waiters have one to sleep on (schema.sql).
+ *  2. A procedure selects its answer after COMMIT, and nothing is believed before all of that
+ *     has come.
+ *  3. Statements stand in the processlist for others to read: so the claim's owner is sent to
+ *     release only.
  */
 #include "mysql.h"
 
@@ -88,6 +96,64 @@ mysql_explain_absence(struct sql *db, instant until, bool *create, struct fault 
 		return RC_OK;
 	return answer_boolean(&a, sql_ask(db, &q, until, &a, f), create, f);
 }
+
+/* ---- mode=lease ---- */
+
+static int64_t
+number_of_session(const struct sql *db)
+{
+	return mysql_const(db)->session.server.is_galera ? 0 : session_number(db);
+}
+
+/* The waiter that a release wakes has our wake-up lock, too, but had it not before. */
+#define WAKE_LOCK "IS_USED_LOCK(CONCAT('dlock:', LEFT(SHA2($1, 256), 32)))"
+#define WAKE_LOCK_OF_HOLD "IS_USED_LOCK(CONCAT('dlock:', LEFT(SHA2($1, 256), 32), 'h'))"
+
+static const char end_old_sessions[] =
+    "KILL CASE WHEN @dlock_old <> CONNECTION_ID() AND @dlock_old IN (" WAKE_LOCK
+    ", " WAKE_LOCK_OF_HOLD ") THEN @dlock_old ELSE 0 END";
+
+/* ---- after a hold was taken away ---- */
+
+/* The sessions that sleep in dlock_await on its wake-up lock, as far as our user sees them. */
+static const char sleepers_sql[] =
+    "SELECT id FROM information_schema.processlist WHERE state = 'User lock' "
+    "AND info LIKE CONCAT('CALL dlock_await%', LOWER(HEX(@dlock_wake)), '%') LIMIT 1000";
+
+/*
+ * Has them ask again before the end of their sleep.  It needs a right over their sessions;
+ * without it they wake by themselves.
+ */
+static void
+wake_sleepers(struct sql *db, instant until)
+{
+	const struct question sleepers = {
+	    .text = sleepers_sql, .fields = 1, .many = true};
+	struct answer a = {.db = NULL};
+	struct fault unheard;
+	int64_t session;
+
+	if (sql_exec(db, &sleepers, until, &a, &unheard) != RC_OK)
+		return;
+	while (answer_next(&a))
+		if (row_integer(&a.row, 0, 1, INT64_MAX, &session)) {
+			const struct question wake = {
+			    .text = "KILL QUERY $1", SQL_VALUES(SQL_INT(session))};
+
+			(void)sql_exec(db, &wake, until, NULL, &unheard);
+		}
+	answer_drop(&a);
+}
+
+static const struct lease_driver mysql_lease = {
+    .hides_owner = true,
+    .damaged = "a row in dlock's tables that no dlock has written",
+    .end_old_sessions = end_old_sessions,
+    .session_number = number_of_session,
+    .server_time = session_server_time,
+    .set_clock = session_set_clock,
+    .taken_away = wake_sleepers,
+};
 
 /* ---- settings ---- */
 

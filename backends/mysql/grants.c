@@ -19,17 +19,15 @@ grants_take_token(struct sql *db, const char *text, const char *what, instant un
 	const struct question q = {
 	    .text = text, SQL_VALUES(GRANTS_VALUES(db, what)), .fields = 1};
 	struct answer a = {.db = NULL};
-	struct row row;
 	int64_t token;
 	enum rc rc = sql_exec(
 	    db, &q, retry_answer(instant_now(), ASK_PATIENCE, until), &a, f);
 
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(&a);
-	if (row_is_null(&row, 0))
+	if (row_is_null(&a.row, 0))
 		rc = session_read_only(db, f);
-	else if (!row_integer(&row, 0, 1, INT64_MAX, &token))
+	else if (!row_integer(&a.row, 0, 1, INT64_MAX, &token))
 		rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
 	else
 		session_lock_granted(db, (uint64_t)token, a.sent, g);
@@ -83,7 +81,6 @@ check_group(struct sql *db, instant until, struct fault *f)
 	    .fields = 2,
 	    .many = true};
 	struct answer a = {.db = NULL};
-	struct row row;
 	bool many;
 	enum rc rc;
 
@@ -92,9 +89,9 @@ check_group(struct sql *db, instant until, struct fault *f)
 	rc = sql_exec(db, &q, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(&a);
-	many = row_words(&row, 1) && row_words(&row, 1)[0] == 'O' &&
-	    row_words(&row, 1)[1] == 'F';
+	(void)answer_next(&a);
+	many = row_words(&a.row, 1) && row_words(&a.row, 1)[0] == 'O' &&
+	    row_words(&a.row, 1)[1] == 'F';
 	answer_drop(&a);
 	return !many
 	    ? RC_OK
@@ -144,16 +141,14 @@ grants_see(struct sql *db, const char *what, instant until, struct fault *f)
 	    .fields = SEEN_FIELDS};
 	struct host *host = db->base.host;
 	struct answer a = {.db = NULL};
-	struct row row;
 	int64_t age;
 	enum rc rc = sql_exec(db, &q, until, &a, f);
 
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(&a);
-	if (!session_lock_read_queue(host, &row, 0))
+	if (!session_lock_read_queue(host, &a.row, 0))
 		rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
-	if (row_integer(&row, SEEN_AGE, 0, INT64_MAX / 1000, &age))
+	if (row_integer(&a.row, SEEN_AGE, 0, INT64_MAX / 1000, &age))
 		host->seen.holding.held = age * 1000;
 	answer_drop(&a);
 	return rc;

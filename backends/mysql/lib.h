@@ -53,8 +53,7 @@ struct libmariadb {
 
 /* What libmariadb does not tell of a login. */
 struct login_watch {
-	bool wants_tls;  /* to be set before, */
-	instant end;     /* as when to give up */
+	bool wants_tls;  /* to be set before */
 	bool is_plain;   /* the server has no TLS, though that is wanted */
 	bool is_foreign; /* it speaks another language */
 	bool is_cut;     /* something could not be sent */

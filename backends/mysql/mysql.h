@@ -2,13 +2,13 @@
  * mysql.h - a store of the mysql backend, its session at the server, and its three modes.
  *
  *	lease   a row with an end, which outlives connection and server
- *		(sql/lease.h, lease.c, schema.sql)
+ *		(sql/lease.h, driver.c, schema.sql)
  *	row     SELECT ... FOR UPDATE in an open transaction (row.c)
  *	named   a session's GET_LOCK, as other programs take it (named.c)
  *
  * Below them: driver.c (settings, schema, what sql/ is given), session.c (one session, statements
- * with deadlines), rights.h (whether they may be asked), statement.c (how they are written),
- * errors.h (what errors mean), connect.h (connecting, in a thread), login.h, lib.h.
+ * with deadlines), rights.c (whether they may be asked), errors.h (what errors mean), connect.h
+ * (connecting, in a thread), login.h, lib.h.
  */
 #ifndef DLOCK_MYSQL_MYSQL_H
 #define DLOCK_MYSQL_MYSQL_H
@@ -78,7 +78,6 @@ mysql_const(const struct sql *db)
 }
 
 extern const struct sql_mode mysql_named_mode, mysql_row_mode;
-extern const struct lease_driver mysql_lease;
 extern const struct row_driver mysql_row;
 
 /* ---- session.c ---- */
@@ -89,21 +88,16 @@ extern const struct row_driver mysql_row;
  * libmariadb's own waiting knows no deadlines: so a thread connects, which may come too late
  * (connect.h), and every later call is non-blocking and waits in host->wait.
  *
- *  1. Words of the user's stand in a statement as hexadecimal literals alone (statement.c).
- *  2. A new session is set up in one packet: READ COMMITTED, every statement its own
+ *  1. A new session is set up in one packet: READ COMMITTED, every statement its own
  *     transaction unless it says otherwise, UTC, short waits for rows; and it learns
  *     what the server is.  A server that is read-only, and so perhaps a replica, is
  *     refused there (RC_CONFIG): on a replica a lock excludes nobody.  So is a database
- *     where others could use the rights that we have beyond it (rights.h).
- *  3. A session whose answer is overdue is closed: the answer might be taken for that to the
- *     next statement.  Only the answer to session_send() may be waited for again.
- *  4. An error of the server's ends nothing but the statement; a transaction that it may
+ *     where others could use the rights that we have beyond it (rights.c).
+ *  2. An error of the server's ends nothing but the statement; a transaction that it may
  *     have left open is rolled back at once.  1205 undoes the statement only.
- *  5. A session that breaks is closed, and db->serial counts the next one, which has nothing
- *     of it.  The server may keep what it held (GET_LOCK, open transactions) until it notices.
- *  6. A quotation is one line, without the password (errors.c).
- *
- * A result lives without its session.
+ *  3. Of a session that breaks the server may keep what it held (GET_LOCK, open transactions)
+ *     until it notices.
+ *  4. A result lives without its session.
  */
 
 /*
@@ -144,9 +138,12 @@ void session_set_clock(struct sql *, int64_t us);
 /* What the server's clock shows when ours shows `until`. */
 int64_t session_server_time(const struct sql *, instant until);
 
-/* ---- statement.c ---- */
+/* ---- rights.c ---- */
 
-/* The text of a question with its values in place of $1 and so on.  False: it does not fit. */
-bool statement_write(char out[STATEMENT_BYTES], const struct question *);
+/* A statement that goes before; and an expression: has our user rights beyond the database? */
+extern const char rights_who[], rights_is_needed[];
+
+/* If so, asks on the session there is.  RC_CONFIG: nothing in the database may be used. */
+enum rc rights_check(struct sql *, instant until, struct fault *);
 
 #endif

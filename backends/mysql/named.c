@@ -12,7 +12,6 @@
  *  4. Holders and waiters stand in dlock_grants (grants.h), which also has the tokens.
  *     Where that table is out of reach (no database, no right), others see a session
  *     without a record, and tokens are microseconds of the server's clock.
- *  5. sql/session_lock.h says what holds for all session locks.
  */
 #include "grants.h"
 
@@ -113,11 +112,11 @@ static const char used_sql[] =
     "LEFT JOIN information_schema.processlist p ON p.id = l.id";
 
 /*
- * Which session has the name; its texts, and those of *row, live in *a.  Session 0: none.
+ * Which session has the name; its texts live in *a.  Session 0: none.
  */
 static enum rc
 find_user(struct sql *db, const char *what, instant until, struct grants_holder *holder,
-    struct row *row, struct answer *a, struct fault *f)
+    struct answer *a, struct fault *f)
 {
 	char text[700];
 	const struct question q = {.text = text,
@@ -130,12 +129,11 @@ find_user(struct sql *db, const char *what, instant until, struct grants_holder 
 	rc = sql_ask(db, &q, until, a, f);
 	if (rc != RC_OK)
 		return rc;
-	*row = answer_next(a);
-	if (!row_integer(row, USED_SESSION, 1, INT64_MAX, &holder->session))
+	if (!row_integer(&a->row, USED_SESSION, 1, INT64_MAX, &holder->session))
 		return RC_OK;
 	holder->foreign = (struct foreign){.what = "a session",
-	    .who = row_words(row, USED_USER),
-	    .host = row_words(row, USED_HOST)};
+	    .who = row_words(&a->row, USED_USER),
+	    .host = row_words(&a->row, USED_HOST)};
 	return RC_OK;
 }
 
@@ -147,7 +145,6 @@ named_look(struct sql *db, instant until, struct fault *f)
 	struct holding *seen = &db->base.host->seen.holding;
 	struct grants_holder holder;
 	struct answer a = {.db = NULL};
-	struct row row;
 	enum rc rc = RC_OK;
 
 	seen->held = -1;
@@ -158,10 +155,10 @@ named_look(struct sql *db, instant until, struct fault *f)
 	}
 	if (rc != RC_OK || seen->holders > 0)
 		return rc;
-	rc = find_user(db, what, until, &holder, &row, &a, f);
+	rc = find_user(db, what, until, &holder, &a, f);
 	if (rc == RC_OK && holder.session) {
 		seen->holders = 1;
-		(void)row_text(&row, USED_RECORD, seen->record, sizeof seen->record);
+		(void)row_text(&a.row, USED_RECORD, seen->record, sizeof seen->record);
 	}
 	answer_drop(&a);
 	return rc;
@@ -273,9 +270,7 @@ named_each(struct sql *db, const struct look *look, struct fault *f)
 	const char *what = subject(db, look->key);
 	struct grants_holder holder = {.session = 0};
 	struct answer a = {.db = NULL};
-	struct row row;
-	enum rc rc = what ? find_user(db, what, look->until, &holder, &row, &a, f)
-			  : RC_OK;
+	enum rc rc = what ? find_user(db, what, look->until, &holder, &a, f) : RC_OK;
 
 	if (rc == RC_OK)
 		rc = grants_each(db, look, what, &holder, f);

@@ -3,7 +3,6 @@
 
 #include "connect.h"
 #include "errors.h"
-#include "rights.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -34,6 +33,78 @@ session_init(struct sql *db, const char *url, const char *database, struct fault
 		rc = login_check(&s->login, f);
 	login_print(&s->login, db->where, sizeof db->where);
 	return rc == RC_OK ? libmariadb_load(&s->my, f) : rc;
+}
+
+/*
+ * ---- the text of a statement ----
+ *
+ * What the user named stands there as hexadecimal literals: there is nothing to escape, and no
+ * character set that changes it.
+ */
+
+/* A text that grows; its end, and how many bytes are left behind it (0: something did not fit). */
+struct text {
+	char *end;
+	size_t left;
+};
+
+static void
+append(struct text *t, const char *text, size_t n)
+{
+	if (n >= t->left) {
+		t->left = 0;
+		return;
+	}
+	memcpy(t->end, text, n);
+	t->end += n;
+	t->left -= n;
+	*t->end = '\0';
+}
+
+static void
+put_literal(struct text *t, const struct sql_value *v)
+{
+	static const char digits[] = "0123456789abcdef";
+	char number[24];
+
+	if (v->type == SQL_NUMBER) {
+		snprintf(number, sizeof number, "%" PRId64, v->number);
+		append(t, number, strlen(number));
+		return;
+	}
+	if (!v->bytes) {
+		append(t, "NULL", 4);
+		return;
+	}
+	/* x'6a6f62' is binary, as are the columns that it is compared with */
+	append(t, "x'", 2);
+	for (const unsigned char *c = (const unsigned char *)v->bytes; *c; c++)
+		append(t, (const char[]){digits[*c >> 4], digits[*c & 15]}, 2);
+	append(t, "'", 1);
+}
+
+/* The text of a question with its values in place of $1 and so on.  False: it does not fit. */
+static bool
+write_statement(char out[STATEMENT_BYTES], const struct question *q)
+{
+	struct text t = {out, STATEMENT_BYTES};
+	const char *text = q->text, *mark;
+
+	while ((mark = strchr(text, '$'))) {
+		char *end = NULL;
+		unsigned long n = strtoul(mark + 1, &end, 10);
+
+		append(&t, text, mark - text);
+		text = mark + 1;
+		if (n > 0 && n <= q->n) {
+			put_literal(&t, &q->values[n - 1]);
+			text = end;
+		} else {
+			append(&t, "$", 1);
+		}
+	}
+	append(&t, text, strlen(text));
+	return t.left > 0;
 }
 
 /* ---- one statement ---- */
@@ -115,7 +186,7 @@ session_send(struct sql *db, const struct question *q, instant until, struct fau
 	enum rc rc = RC_OK;
 
 	*db->error = '\0';
-	if (!statement_write(s->statement, q))
+	if (!write_statement(s->statement, q))
 		return fault_set(f, RC_SYSTEM, "a statement is too long");
 	s->pending = (struct pending){.left = ANSWER_MOST};
 	run_stage(s, STAGE_QUERY, 0);
@@ -224,14 +295,15 @@ write_setup(const struct session *s, char *sql, size_t size)
 	    "lock_wait_timeout = 2, sql_safe_updates = 0, sql_big_selects = 1, "
 	    "sql_select_limit = 18446744073709551615, div_precision_increment = 4, "
 	    "unique_checks = 1, foreign_key_checks = 1, wait_timeout = %" PRId64
-	    "%s; " RIGHTS_WHO "; SELECT CONNECTION_ID(), NOT " SERVER_IS_PRIMARY
-	    ", " RIGHTS_IS_NEEDED ", " SERVER_CLOCK ", %s, %s",
+	    "%s; %s; SELECT CONNECTION_ID(), NOT " SERVER_IS_PRIMARY ", %s, " SERVER_CLOCK
+	    ", %s, %s",
 	    instant_first(idle_s, IDLE_MOST_S),
 	    is_mariadb
 		? ", max_statement_time = 0, idle_transaction_timeout = 0, "
 		  "idle_write_transaction_timeout = 0, idle_readonly_transaction_timeout = 0"
 		: ", max_execution_time = 0",
-	    is_mariadb ? "@@wsrep_on" : "0", s->unfit_sql ? s->unfit_sql : "0");
+	    rights_who, rights_is_needed, is_mariadb ? "@@wsrep_on" : "0",
+	    s->unfit_sql ? s->unfit_sql : "0");
 }
 
 /* "5.5.5-10.11.6-MariaDB-log", "8.0.36": is it one that we can use? */
@@ -262,15 +334,15 @@ enum {
 static bool
 read_facts(struct session *s, struct answer *a, bool *read_only, bool *is_mighty)
 {
-	struct row row = answer_next(a);
+	const struct row *row = &a->row;
 	int64_t number, time;
 
-	if (!row_integer(&row, FACT_NUMBER, 0, INT64_MAX, &number) ||
-	    !row_boolean(&row, FACT_READ_ONLY, read_only) ||
-	    !row_boolean(&row, FACT_MIGHTY, is_mighty) ||
-	    !row_integer(&row, FACT_TIME, 0, TIME_MOST, &time) ||
-	    !row_boolean(&row, FACT_GALERA, &s->server.is_galera) ||
-	    !row_boolean(&row, FACT_UNFIT, &s->server.is_unfit))
+	if (!row_integer(row, FACT_NUMBER, 0, INT64_MAX, &number) ||
+	    !row_boolean(row, FACT_READ_ONLY, read_only) ||
+	    !row_boolean(row, FACT_MIGHTY, is_mighty) ||
+	    !row_integer(row, FACT_TIME, 0, TIME_MOST, &time) ||
+	    !row_boolean(row, FACT_GALERA, &s->server.is_galera) ||
+	    !row_boolean(row, FACT_UNFIT, &s->server.is_unfit))
 		return false;
 	s->server.is_direct = (uint32_t)number == session_number(s->db);
 	session_set_clock(s->db, time);

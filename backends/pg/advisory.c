@@ -19,13 +19,11 @@
  *  4. Tokens are numbers of dlock's sequence.  Where there is no schema dlock
  *     and we may not make one, they are microseconds of the server's clock,
  *     behind which a sequence made later begins.
- *  5. What holds for all session locks: sql/session_lock.h.
  */
 #include "derive.h"
 #include "sessions.h"
 
 #include "errors.h"
-#include "exec.h"
 
 #include "backends/sql/session_lock.h"
 
@@ -91,7 +89,6 @@ settle_session(struct pg *pg, instant until, struct fault *f)
 	    .harmless = true};
 	bool direct = false, standby = false;
 	struct answer a = {.db = NULL};
-	struct row row;
 	enum rc rc;
 
 	if (c->pq->serverVersion(c->pgconn) < LEASES)
@@ -101,8 +98,7 @@ settle_session(struct pg *pg, instant until, struct fault *f)
 	rc = sql_exec(c->db, &q, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(&a);
-	if (!row_boolean(&row, 0, &direct) || !row_boolean(&row, 1, &standby))
+	if (!row_boolean(&a.row, 0, &direct) || !row_boolean(&a.row, 1, &standby))
 		rc = sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
 	answer_drop(&a);
 	if (rc == RC_OK && !direct)
@@ -254,7 +250,6 @@ try_lock(struct pg *pg, instant until, bool *got, struct grant *g, struct fault 
 	struct advisory *own = advisory_of(pg);
 	char behind[500], order[120] = "true";
 	struct answer a = {.db = NULL};
-	struct row row;
 	enum rc rc;
 
 	*got = false;
@@ -267,11 +262,10 @@ try_lock(struct pg *pg, instant until, bool *got, struct grant *g, struct fault 
 	rc = ask_for_token(pg, "t.got, CASE WHEN t.got THEN ", behind, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(&a);
-	if (!row_boolean(&row, 0, got))
+	if (!row_boolean(&a.row, 0, got))
 		rc = sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
 	if (rc == RC_OK && *got)
-		rc = read_token(pg, &row, 1, a.sent, g, f);
+		rc = read_token(pg, &a.row, 1, a.sent, g, f);
 	answer_drop(&a);
 	return rc;
 }
@@ -286,7 +280,6 @@ confirm_lock(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	struct advisory *own = advisory_of(pg);
 	char behind[120] = ", NULL";
 	struct answer a = {.db = NULL};
-	struct row row;
 	enum rc rc;
 
 	if (own->has_order)
@@ -295,8 +288,7 @@ confirm_lock(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	rc = ask_for_token(pg, "", behind, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(&a);
-	rc = read_token(pg, &row, 0, a.sent, g, f);
+	rc = read_token(pg, &a.row, 0, a.sent, g, f);
 	answer_drop(&a);
 	return rc;
 }
@@ -313,7 +305,6 @@ look_at_locks(struct pg *pg, instant until, bool *ours, struct fault *f)
 	char sql[3000];
 	const struct question q = {.text = sql, .fields = 6, .harmless = true};
 	struct answer a = {.db = NULL};
-	struct row row;
 	enum rc rc;
 
 	snprintf(sql, sizeof sql,
@@ -329,10 +320,9 @@ look_at_locks(struct pg *pg, instant until, bool *ours, struct fault *f)
 	rc = sql_exec(&pg->db, &q, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(&a);
-	if (!row_boolean(&row, 0, ours) ||
-	    (!*ours && !session_lock_read_queue(pg->db.base.host, &row, 1)) ||
-	    !row_boolean(&row, 5, &own->has_order))
+	if (!row_boolean(&a.row, 0, ours) ||
+	    (!*ours && !session_lock_read_queue(pg->db.base.host, &a.row, 1)) ||
+	    !row_boolean(&a.row, 5, &own->has_order))
 		rc = sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
 	answer_drop(&a);
 	return rc;

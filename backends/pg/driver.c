@@ -1,21 +1,19 @@
 /*
  * driver.c - locks in a PostgreSQL database: settings, the schema, and what a driver is made of.
  *
- *  1. `-O mode=` chooses how a lock is kept; everything else is a mode's.
- *  2. The schema is created on first use, or brought up to date, by whoever may.  Whoever
- *     may not is told what an administrator has to run.
- *  3. Keys are parameters, never part of a statement.
+ * The schema is created on first use, or brought up to date, by whoever may.  Whoever may not is
+ * told what an administrator has to run.
  *
  * Of mode=lease, beside its schema.sql:
  *
- *  4. A waiter on a direct connection sleeps in the server, on the wake-up lock (an advisory
+ *  1. A waiter on a direct connection sleeps in the server, on the wake-up lock (an advisory
  *     lock) of the claim that is next before it, in chunks: a sleeping statement keeps a
  *     snapshot, for which CREATE INDEX CONCURRENTLY waits.  A release wakes those whom it
  *     grants, whoever else there is.  The first in the queue behind holders that are not exclusive
  *     sleeps in the client, for a notification: it cannot know which of them will make room.
- *  5. Behind a pooler (our server process is not the one that we were told of) nothing is
+ *  2. Behind a pooler (our server process is not the one that we were told of) nothing is
  *     kept in a session: every waiter asks now and then.
- *  6. What a confirmation writes is on disk before it is answered, together with the grant.
+ *  3. What a confirmation writes is on disk before it is answered, together with the grant.
  *
  * Why locks, and not LISTEN and NOTIFY: a NOTIFY makes every listening session of
  * the database run, so its cost grows with the queue, and commits that notify take
@@ -23,7 +21,6 @@
  */
 #include "derive.h"
 #include "errors.h"
-#include "exec.h"
 
 #include "backends/common/setting.h"
 #include "backends/pg/schema.sql.h"
@@ -52,13 +49,11 @@ read_version(struct sql *db, int64_t *version, instant until, struct fault *f)
 {
 	const struct question q = {.text = version_sql, .fields = 1, .harmless = true};
 	struct answer a = {.db = NULL};
-	struct row row;
 	enum rc rc = sql_ask(db, &q, until, &a, f);
 
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(&a);
-	if (!row_integer(&row, 0, 0, INT32_MAX, version))
+	if (!row_integer(&a.row, 0, 0, INT32_MAX, version))
 		rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
 	answer_drop(&a);
 	return rc;

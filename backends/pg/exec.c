@@ -1,9 +1,18 @@
 /*
  * exec.c - sends a statement, and reads the answer until the server has said all; looks before who
  * could have put something into the schema dlock.
+ *
+ * A function of the schema dlock can do, in the name of whoever calls it, all
+ * that this one may.  Whoever owns a database can make that schema.  So a role
+ * that has rights beyond its databases (a superuser, BYPASSRLS, CREATEROLE,
+ * REPLICATION, a member of one that has, or of pg_execute_server_program and the
+ * like) calls nothing of a schema in which anything belongs to others than a
+ * superuser or itself, or where others may put things.
+ *
+ * An ordinary role pays no round trip for that: the guard goes before the
+ * first question of each connection in the same packet, and where it fails the
+ * server does not even look at the question.
  */
-#include "exec.h"
-
 #include "errors.h"
 
 #include <inttypes.h>
@@ -266,14 +275,12 @@ inspect(struct connection *c, instant until, struct fault *f)
 	const struct question q = {.text = inspect_sql, .fields = 2, .harmless = true};
 	struct answer a = {.db = NULL};
 	bool is_there, readable, fine, serves;
-	struct row row;
 	enum rc rc = sql_exec_plainly(c->db, &q, until, &a, f);
 
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(&a);
-	is_there = !row_is_null(&row, 0);
-	readable = row_boolean(&row, 0, &fine) && row_boolean(&row, 1, &serves);
+	is_there = !row_is_null(&a.row, 0);
+	readable = row_boolean(&a.row, 0, &fine) && row_boolean(&a.row, 1, &serves);
 	answer_drop(&a);
 	/* and who asked for one of its functions now might get another's */
 	if (!is_there)

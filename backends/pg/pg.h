@@ -6,7 +6,7 @@
  *	advisory   a session's advisory lock, as other programs take it (advisory.c)
  *	row        SELECT ... FOR UPDATE in an open transaction (row.c)
  *
- * Below them: driver.c (settings, schema, what sql/ is given), exec.h (one statement, and whose
+ * Below them: driver.c (settings, schema, what sql/ is given), exec.c (one statement, and whose
  * functions it may call), connection.c, login.h (a login, in a thread), errors.h (what errors
  * mean), bounds.h.
  */
@@ -80,19 +80,12 @@ struct pq {
 /* ---- one connection to a server at a time ---- */
 
 /*
- * libpq's own waiting is never used, for it has no deadlines: connecting
- * (names, service files, TLS) happens in a thread that may come too late
- * (login.h), and everything afterwards is non-blocking and waits in
- * host->wait (exec.h).
+ * libpq's own waiting is never used, for it has no deadlines: a thread connects, which may come
+ * too late (login.h), and every later call is non-blocking and waits in host->wait.
  *
- *  1. What the user has stated, in the URL or conninfo, a service or PG*
- *     variables, stands.  Where nothing is stated: no Kerberos encryption,
- *     application name "dlock", and dead peers are noticed within the ttl.
- *     Of several hosts the primary is taken, and a standby is refused.
- *  2. A connection that breaks is closed; nothing is set up in the session but
- *     by whoever sees db->serial change.
- *  3. What a server, or libpq, has to say appears as its first line; a password
- *     never does (errors.h).
+ * What the user has stated, in the URL or conninfo, a service or PG* variables, stands.  Where
+ * nothing is stated: no Kerberos encryption, application name "dlock", and dead peers are
+ * noticed within the ttl.  Of several hosts the primary is taken, and a standby is refused.
  */
 struct connection {
 	struct sql *db;
@@ -101,7 +94,7 @@ struct connection {
 	bool is_default;      /* no host was stated: libpq says which one it takes */
 	PGconn *pgconn;       /* NULL: not connected */
 	struct bounds bounds;
-	/* How far the functions of the schema dlock are known not to be foreign (exec.h). */
+	/* How far the functions of the schema dlock are known not to be foreign (exec.c). */
 	struct trust {
 		bool full;    /* they may be called over this connection */
 		bool asked;   /* the question that is out follows upon the guard */
@@ -138,6 +131,22 @@ bool connection_was_notified(struct sql *);
 
 /* It has broken, or the server never stops talking: closes it, and says so (RC_AGAIN). */
 enum rc connection_broken(struct connection *, struct fault *);
+
+/* ---- questions (exec.c) ---- */
+
+/* The version of schema.sql that goes with this client, and what a schema has that serves it. */
+#define SCHEMA_VERSION 6
+#define SCHEMA_SERVES "serves_6"
+
+/* As struct sql_driver has them. */
+enum rc exec_question(struct sql *, const struct question *, instant until,
+    struct answer *, struct fault *);
+enum rc exec_send(struct sql *, const struct question *, instant until, struct fault *);
+enum rc exec_receive(struct sql *, const struct question *, instant until,
+    struct answer *, struct fault *);
+bool exec_is_pending(const struct sql *);
+bool exec_read_row(struct answer *, int n);
+void exec_drop(struct answer *);
 
 /* ---- the store ---- */
 

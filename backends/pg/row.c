@@ -11,7 +11,6 @@
 #include "sessions.h"
 
 #include "errors.h"
-#include "exec.h"
 
 #include "backends/sql/row.h"
 
@@ -65,7 +64,6 @@ lock_row(struct pg *pg, bool waits, instant until, enum row_found *found, struct
 		SQL_TEXT(claim->kind == KIND_SHARED ? "t" : "f")),
 	    .fields = 7};
 	struct answer a = {.db = NULL};
-	struct row row;
 	enum rc rc = sql_exec(&pg->db, &q, until, &a, f);
 
 	if (rc == RC_AGAIN && sql_error_is(&pg->db, LOCK_TIMEOUT " " CANCELLED)) {
@@ -74,8 +72,7 @@ lock_row(struct pg *pg, bool waits, instant until, enum row_found *found, struct
 	}
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(&a);
-	rc = read_locked(pg, &row, a.sent, found, g, f);
+	rc = read_locked(pg, &a.row, a.sent, found, g, f);
 	answer_drop(&a);
 	return rc;
 }

@@ -82,15 +82,14 @@ refuse_ending(struct pg *pg, struct fault *f)
 static enum rc
 read_ended(struct pg *pg, struct answer *a, struct fault *f)
 {
-	struct row row = answer_next(a);
 	bool ended;
 
-	if (!row.at)
+	if (!answer_next(a))
 		return fault_set(
 		    f, RC_LOST, "%s has no such session (any more)", pg->db.where);
-	if (row_is_null(&row, 0))
+	if (row_is_null(&a->row, 0))
 		return refuse_ending(pg, f);
-	if (!row_boolean(&row, 0, &ended))
+	if (!row_boolean(&a->row, 0, &ended))
 		return sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
 	return ended
 	    ? RC_OK

@@ -152,13 +152,12 @@ look_at_last_run(struct sql *db, struct sql_look *s, struct fault *f)
 	struct question q = LEASE_QUESTION(
 	    "last_run", RUN_FIELDS, SQL_TEXT(s->look->key));
 	struct answer a = {.db = NULL};
-	struct row row;
 	enum rc rc;
 
 	q.many = true;
 	rc = sql_ask_existing(db, &q, s->look->until, &a, f);
-	if (rc == RC_OK && (row = answer_next(&a)).at)
-		tell_run(s, &row);
+	if (rc == RC_OK && answer_next(&a))
+		tell_run(s, &a.row);
 	answer_drop(&a);
 	return rc;
 }

@@ -253,7 +253,6 @@ sleep_there(
 	int64_t ms = wake > now ? ns_to_ms(wake - now) : 1;
 	struct answer a = {.db = NULL};
 	bool placed = false;
-	struct row row;
 	enum rc rc;
 
 	if (l->db->whole_seconds)
@@ -267,8 +266,7 @@ sleep_there(
 	    retry_answer(wake, ASK_PATIENCE, until), &a, f);
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(&a);
-	rc = read_sleep(l, &row, slept, &placed) ? RC_OK : lease_refuse_answer(l, f);
+	rc = read_sleep(l, &a.row, slept, &placed) ? RC_OK : lease_refuse_answer(l, f);
 	answer_drop(&a);
 	if (rc != RC_OK || *slept != SLEPT_IN_VAIN || l->place.token)
 		return rc;

@@ -78,12 +78,11 @@ sql_look_page(struct sql *db, struct sql_look *s, const struct question *q,
     bool (*read)(void *ctx, const struct row *), void *ctx, int *n, struct fault *f)
 {
 	struct answer a = {.db = NULL};
-	struct row row;
 	enum rc rc = sql_ask_existing(db, q, s->look->until, &a, f);
 
 	*n = a.rows;
-	while (rc == RC_OK && !s->enough && (row = answer_next(&a)).at)
-		if (!read(ctx, &row))
+	while (rc == RC_OK && !s->enough && answer_next(&a))
+		if (!read(ctx, &a.row))
 			rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
 	answer_drop(&a);
 	return rc;

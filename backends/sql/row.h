@@ -9,7 +9,6 @@
  *     place.
  *  4. What it costs: a connection for each holder and waiter, and a transaction as long as
  *     the lock (in PostgreSQL it holds vacuum back, in MySQL whoever alters the tables).
- *  5. What holds for all session locks: session_lock.h.
  */
 #ifndef DLOCK_SQL_ROW_H
 #define DLOCK_SQL_ROW_H
@@ -53,7 +52,7 @@ row_lock_of(const struct sql *db)
 	return sql_own(db, db->driver->row->mode);
 }
 
-/* For struct session_lock_way. */
+/* For struct session_lock_way (session_lock.c). */
 enum rc row_ask(struct sql *, instant until, bool *got, struct grant *, struct fault *);
 enum rc row_wait(
     struct sql *, int64_t ms, instant until, bool *got, struct grant *, struct fault *);

@@ -97,12 +97,16 @@ struct answer {
 	void *result;         /* the driver's */
 	int rows, next;       /* how many it has, and which one is next */
 	instant sent;         /* just before the question left */
-	char *at[FIELDS_MAX]; /* the row that was read last */
+	struct row row;       /* the one that was read last */
+	char *at[FIELDS_MAX]; /* its fields */
 	unsigned long lengths[FIELDS_MAX];
 };
 
-/* The next row, until the one after it is read. */
-struct row answer_next(struct answer *);
+/*
+ * The next row, into a->row; false: there is none.  That of a question of exactly one has been
+ * read already.
+ */
+bool answer_next(struct answer *);
 
 /*
  * The boolean that it is, if it came with `rc` (no answer leaves that alone); drops it.

@@ -13,13 +13,14 @@
 
 /* ---- answers ---- */
 
-struct row
+bool
 answer_next(struct answer *a)
 {
-	if (!a->db || a->next >= a->rows || !a->db->driver->read_row(a, a->next))
-		return (struct row){.at = NULL};
+	bool any = a->db && a->next < a->rows && a->db->driver->read_row(a, a->next);
+
 	a->next++;
-	return (struct row){a->at, a->lengths};
+	a->row = any ? (struct row){a->at, a->lengths} : (struct row){.at = NULL};
+	return any;
 }
 
 void
@@ -33,12 +34,9 @@ answer_drop(struct answer *a)
 enum rc
 answer_boolean(struct answer *a, enum rc rc, bool *ret, struct fault *f)
 {
-	struct row row;
-
 	if (rc != RC_OK || !a->db)
 		return rc;
-	row = answer_next(a);
-	if (!row_boolean(&row, 0, ret))
+	if (!row_boolean(&a->row, 0, ret))
 		rc = sql_makes_no_sense(a->db, RC_PROTOCOL, f);
 	answer_drop(a);
 	return rc;
@@ -208,6 +206,8 @@ sql_exec_plainly(struct sql *db, const struct question *q, instant until,
 	rc = d->send(db, q, until, f);
 	if (rc == RC_OK)
 		rc = d->receive(db, q, until, a, f);
+	if (rc == RC_OK && a && !q->many)
+		(void)answer_next(a);
 	if (d->is_pending(db))
 		d->close(db);
 	return rc;

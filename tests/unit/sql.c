@@ -91,7 +91,7 @@ static const struct lease_driver lease_driver = {.session_number = no_session};
 static const char *const no_failures[SQL_FAILURES];
 static const struct sql_driver driver = {.is_open = scripted_is_open,
     .descriptor = scripted_descriptor,
-    .exec = scripted_receive,
+    .exec = sql_exec_plainly,
     .send = scripted_send,
     .receive = scripted_receive,
     .is_pending = scripted_is_pending,
