@@ -184,16 +184,13 @@ log_in(struct connecting *c)
 		    &done, c->mysql, status & (MYSQL_WAIT_READ | MYSQL_WAIT_WRITE));
 	libmariadb_leave();
 
-	if (watch.is_plain ||
-	    (done && watch.wants_tls && !c->my->get_ssl_cipher(c->mysql)))
+	if (done && watch.wants_tls && !c->my->get_ssl_cipher(c->mysql))
 		return CONNECTED_PLAINLY;
-	if (watch.is_foreign)
-		return CONNECTED_FOREIGN;
+	if (watch.end > CONNECTED_CUT)
+		return watch.end;
 	if (status)
 		return CONNECTED_LATE;
-	if (done)
-		return CONNECTED;
-	return watch.is_cut ? CONNECTED_CUT : CONNECTED_NOT;
+	return done ? CONNECTED : watch.end;
 }
 
 /*
@@ -254,7 +251,6 @@ connect_start(
 		return NULL;
 	*c = (struct connecting){
 	    .task = {.work = connect_work, .free = connect_free},
-	    .end = CONNECTED_NOT,
 	    .my = my,
 	    .login = *login,
 	    .ttl = ttl,

@@ -26,6 +26,7 @@
 #include "backends/sql/lease.h"
 #include "backends/sql/row.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -255,12 +256,20 @@ static const struct setting_row settings[] = {
 static enum rc
 mysql_init_store(struct sql *db, const char *url, struct fault *f)
 {
+	struct session *s = &mysql_of(db)->session;
 	bool named = db->mode == &mysql_named_mode;
+	enum rc rc;
 
+	s->db = db;
 	if (mysql_of(db)->name && !named)
 		return fault_set(f, RC_USAGE, "name= goes with mode=named only");
-	/* the tables of the others lie in a database */
-	return session_init(db, url, named ? "" : "dlock", f);
+	rc = login_parse(&s->login, url, f);
+	if (!*s->login.database && !named) /* the tables of the others lie in one */
+		snprintf(s->login.database, sizeof s->login.database, "dlock");
+	if (rc == RC_OK)
+		rc = login_check(&s->login, f);
+	login_print(&s->login, db->where, sizeof db->where);
+	return rc == RC_OK ? libmariadb_load(&s->my, f) : rc;
 }
 
 static enum rc

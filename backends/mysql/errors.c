@@ -60,14 +60,6 @@ const struct sql_meaning errors_meanings[] = {
     {RC_PROTOCOL, "", NULL},
 };
 
-/* The first line of a text, without the password that it may repeat. */
-static void
-errors_quote(const struct session *s, char *out, size_t size, const char *text)
-{
-	snprintf(out, size, "%.*s", (int)strcspn(text, "\r\n"), text);
-	secret_blot(out, s->login.password);
-}
-
 /* libmariadb's own errors: it cannot reach the server, or does not understand it. */
 static enum rc
 rc_of_library(unsigned number)
@@ -91,14 +83,18 @@ rc_of_library(unsigned number)
 }
 
 /*
- * An error has come, with this number: its text, and db->error, if it is the server's.  False: it
- * is libmariadb's, or the end of the connection, and no refusal.
+ * An error has come, with this number: the first line of its text, without the password that it
+ * may repeat, and db->error, if it is the server's.  False: it is libmariadb's, or the end of the
+ * connection, and no refusal.
  */
 static bool
 read_error(struct session *s, MYSQL *mysql, unsigned *number, char *text, size_t size)
 {
+	const char *words = s->my->error(mysql);
+
 	*number = s->my->error_number(mysql);
-	errors_quote(s, text, size, s->my->error(mysql));
+	snprintf(text, size, "%.*s", (int)strcspn(words, "\r\n"), words);
+	secret_blot(text, s->login.password);
 	*s->db->error = '\0';
 	if ((*number >= 2000 && *number < 3000) || (*number >= 5000 && *number < 6000))
 		return false;

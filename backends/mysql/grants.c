@@ -3,9 +3,7 @@
 
 #include "errors.h"
 
-#include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { PAGE = 500 };
 

@@ -100,13 +100,6 @@ extern const struct row_driver mysql_row;
  *  4. A result lives without its session.
  */
 
-/*
- * Reads the URL, behind the settings that are in the session's login already, and loads the
- * library; connects to nothing.  `database` is for a URL that names none.  RC_USAGE; as
- * libmariadb_load().
- */
-enum rc session_init(struct sql *, const char *url, const char *database, struct fault *);
-
 /* As struct sql_driver has them. */
 struct task *session_login(struct sql *);
 enum rc session_adopt(struct sql *, struct task *, instant until, struct fault *);

@@ -20,21 +20,6 @@ enum { IDLE_MORE_S = 5, IDLE_LEAST_S = 10, IDLE_MOST_S = 31536000, RESULTS_MAX =
 
 #define TIME_MOST (INT64_MAX / 2) /* microseconds: what is reckoned with them fits */
 
-enum rc
-session_init(struct sql *db, const char *url, const char *database, struct fault *f)
-{
-	struct session *s = &mysql_of(db)->session;
-	enum rc rc = login_parse(&s->login, url, f);
-
-	s->db = db;
-	if (!*s->login.database)
-		snprintf(s->login.database, sizeof s->login.database, "%s", database);
-	if (rc == RC_OK)
-		rc = login_check(&s->login, f);
-	login_print(&s->login, db->where, sizeof db->where);
-	return rc == RC_OK ? libmariadb_load(&s->my, f) : rc;
-}
-
 /*
  * ---- the text of a statement ----
  *

@@ -8,7 +8,6 @@
 #include "backends/common/sha256.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -27,7 +27,6 @@
 #include "backends/sql/lease.h"
 #include "backends/sql/row.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -305,8 +305,8 @@ listen_for_grant(struct lease *l, instant until, struct fault *f)
 }
 
 /*
- * A wake-up lock that was free is worth one question at once, for its owner may just have gone; if the same one
- * is before us still, it has lost its connection, and must be asked about now and then.
+ * A wake-up lock that was free is worth one question at once, for its owner may just have gone.
+ * If the same one is before us still, it has lost its connection: then we ask now and then.
  */
 enum rc
 lease_sleep(struct lease *l, instant until, struct fault *f)

@@ -11,9 +11,10 @@
  *  4. What is missing is created at first use, by whoever may; a look creates nothing.
  *  5. A row is hostile until value.c has read it.
  *
- * What a driver is: struct sql_driver, and for the modes lease and row struct lease_driver (lease.h) and row_driver (row.h).
- * Its connection is opened, asked and closed by calls that wait in host->wait alone, with a
- * deadline; it says what the last error means; it has the texts of the statements.
+ * What a driver is: struct sql_driver, and for the modes lease and row struct lease_driver
+ * (lease.h) and row_driver (row.h).  It logs in, sends and receives by calls that wait in
+ * host->wait alone, with a deadline; it says what codes of errors mean; it has the texts of
+ * the statements.
  *
  * In a statement $1 is the first value.  Keys are values, never words of a statement.
  */
@@ -141,9 +142,9 @@ enum sql_failure {
 	SQL_LOST_RACE,    /* a transaction has lost, and changed nothing */
 	SQL_NO_TABLE,     /* with it, the locks are gone; */
 	SQL_NO_PROCEDURE, /* without it they may all be there, and nobody is granted one */
-	SQL_NO_RIGHT,
-	SQL_INTERRUPTED, /* somebody has cancelled the statement */
-	SQL_READ_ONLY,   /* a standby, a replica, or what may be one */
+	SQL_NO_RIGHT,     /* to what the statement uses */
+	SQL_INTERRUPTED,  /* somebody has cancelled the statement */
+	SQL_READ_ONLY,    /* a standby, a replica, or what may be one */
 	SQL_FAILURES
 };
 
@@ -223,8 +224,9 @@ struct sql_driver {
 
 /* ---- a mode ---- */
 
-/* What a mode does of lock_ops and admin_ops; NULL: it lacks the capability. */
 struct session_lock_way;
+
+/* What a mode does of lock_ops and admin_ops; NULL: it lacks the capability. */
 struct sql_mode {
 	const char *name;
 	unsigned caps;
@@ -238,8 +240,7 @@ struct sql_mode {
 	enum rc (*freeze)(struct sql *, const char *key, const char *record,
 	    int64_t length, instant until, struct fault *);
 	enum rc (*thaw)(struct sql *, const char *key, instant until, struct fault *);
-	const struct session_lock_way
-	    *way; /* session_lock.h; NULL: it takes another lock */
+	const struct session_lock_way *way; /* of a session lock; else NULL */
 };
 
 /* ---- the store ---- */
