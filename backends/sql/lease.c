@@ -93,13 +93,6 @@ lease_refuse_answer(struct lease *l, struct fault *f)
 	return sql_makes_no_sense(l->db, RC_PROTOCOL, f);
 }
 
-/* When the connection ends we renew at once, over another one. */
-static void
-lease_watch(struct lease *l)
-{
-	l->db->base.host->alert = l->db->driver->descriptor(l->db);
-}
-
 /* ---- what an answer means ---- */
 
 /* It is ours, by the request that left at `sent`. */
@@ -327,7 +320,7 @@ lease_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
 		(void)lease_release(
 		    db, STATUS_NONE, instant_now() + ASK_PATIENCE, &unheard);
 	if (rc == RC_OK)
-		lease_watch(l);
+		sql_watch(db);
 	return rc;
 }
 
@@ -372,7 +365,7 @@ lease_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
 	if (rc == RC_OK || rc == RC_REVOKED) {
 		g->sent = a.sent;
 		g->lease = l->claim->ttl;
-		lease_watch(l);
+		sql_watch(db);
 	}
 	answer_drop(&a);
 	return rc;

@@ -86,17 +86,11 @@ session_lock_acquire(struct sql *db, instant until, struct grant *g, struct faul
 	return rc;
 }
 
-static void
-watch_connection(struct sql *db)
-{
-	db->base.host->alert = db->driver->descriptor(db);
-}
-
 void
 session_lock_granted(struct sql *db, uint64_t token, instant sent, struct grant *g)
 {
 	session_lock_of(db)->held = true;
-	watch_connection(db);
+	sql_watch(db);
 	*g = (struct grant){.token = token,
 	    .sent = sent,
 	    .lease = db->claim->ttl,
@@ -176,7 +170,7 @@ session_lock_renew(struct sql *db, instant until, struct grant *g, struct fault 
 		g->lease = db->claim->ttl;
 	}
 	if (rc != RC_LOST)
-		watch_connection(db);
+		sql_watch(db);
 	return rc;
 }
 

@@ -286,6 +286,13 @@ sql_is_connected(const struct sql *db)
 	return db->driver->descriptor(db) >= 0;
 }
 
+/* When the connection ends we renew at once. */
+static inline void
+sql_watch(const struct sql *db)
+{
+	db->base.host->alert = db->driver->descriptor(db);
+}
+
 /* As struct backend has them. */
 enum rc sql_store_open(struct store **, const struct backend *, const struct sql_driver *,
     struct host *, const struct site *, struct fault *);
