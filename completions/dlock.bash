@@ -156,7 +156,7 @@ _dlock_value()
 
 _dlock_setting()
 {
-	if [[ $cur == @(password-file|auth-file|sentinel-password-file|cacert|cert|socket)=* ]]; then
+	if [[ $cur == @(password-file|auth-file|sentinel-password-file|cacert|cert|socket|path)=* ]]; then
 		cur=${cur#*=}
 		_filedir
 	elif [[ $cur == acl=* ]]; then
@@ -165,6 +165,8 @@ _dlock_setting()
 		mapfile -t COMPREPLY < <(compgen -W 'native string redisson redisson-fenced redisson-rw redisson-semaphore redisson-fair' -- "${cur#*=}")
 	elif [[ $cur == layout=* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W 'curator plain rw-seq kazoo menagerie' -- "${cur#*=}")
+	elif [[ $cur == lock=* ]]; then
+		mapfile -t COMPREPLY < <(compgen -W 'flock fcntl' -- "${cur#*=}")
 	elif [[ $cur == mode=* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W 'lease advisory row named' -- "${cur#*=}")
 	elif [[ $cur == tls=* ]]; then
@@ -173,7 +175,7 @@ _dlock_setting()
 		mapfile -t COMPREPLY < <(compgen -W 'with_advisory_lock rails-migration django-pglock golang-migrate golang-migrate-instance flyway' \
 			-- "${cur#*=}")
 	else
-		mapfile -t COMPREPLY < <(compgen -W 'acl= auth-file= cacert= cert= connect-timeout= derive= dialect= key= layout= mode= name= password-file= path= prefix= sentinel-password-file= socket= tls= tls-name= wait-replicas=' \
+		mapfile -t COMPREPLY < <(compgen -W 'acl= auth-file= cacert= cert= connect-timeout= derive= dialect= key= layout= lock= mode= name= password-file= path= prefix= sentinel-password-file= socket= tls= tls-name= wait-replicas=' \
 			-- "$cur")
 		compopt -o nospace
 	fi

@@ -484,6 +484,28 @@ read_url(char path[PATH_MAX], const char *url, struct fault *fault)
 }
 
 static enum rc
+set_path(struct store *s, const char *value, struct fault *fault)
+{
+	(void)fault;
+	file_of(s)->joined.path = value;
+	return RC_OK;
+}
+
+static enum rc
+set_lock(struct store *s, const char *value, struct fault *fault)
+{
+	(void)fault;
+	file_of(s)->joined.lock = value;
+	return RC_OK;
+}
+
+static const struct setting_row settings[] = {
+    {"path", "FILE", "take the lock that another program takes on this file", set_path},
+    {"lock", "flock|fcntl", "with path: as which of the two (default: flock)", set_lock},
+    {NULL, NULL, NULL, NULL},
+};
+
+static enum rc
 file_open(
     struct store **ret, struct host *host, const struct site *site, struct fault *fault)
 {
@@ -502,10 +524,13 @@ file_open(
 	place_init(&f->place, -1, KIND_EXCLUSIVE, 0);
 	directory_init(&f->dir, site->url ? path : NULL);
 	rc = setting_read(&f->base, site, fault);
-	if (rc == RC_OK)
+	if (rc == RC_OK && !joined_is_asked(&f->joined)) {
 		*ret = &f->base;
-	else
-		free(f);
+		return RC_OK;
+	}
+	if (rc == RC_OK)
+		rc = joined_open(ret, host, &f->joined, fault);
+	free(f);
 	return rc;
 }
 
@@ -628,6 +653,7 @@ file_close(struct store *s)
 const struct backend file_backend = {
     .name = "file",
     .schemes = (const char *const[]){"file", NULL},
+    .settings = settings,
     .url_help = "file:///DIR (default: a directory of this user; one host only)",
     .open = file_open,
     .close = file_close,

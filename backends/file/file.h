@@ -7,6 +7,7 @@
 
 #include "block.h"
 #include "directory.h"
+#include "joined.h"
 #include "place.h"
 
 #include "backends/common/url.h"
@@ -21,9 +22,10 @@ struct file {
 	const struct claim *claim; /* NULL: there is none, a look or a steering */
 	struct directory dir;
 	enum directory_use use;
-	char name[NAME_BYTES]; /* of the lock file in it */
-	char runs[NAME_BYTES]; /* of what is remembered beside it */
-	int fd;                /* the lock file; -1: not open */
+	struct joined_settings joined; /* while it is opened */
+	char name[NAME_BYTES];         /* of the lock file in it */
+	char runs[NAME_BYTES];         /* of what is remembered beside it */
+	int fd;                        /* the lock file; -1: not open */
 	/* for byte 0, where a call has given up; else NULL */
 	struct ticket_wait *entering;
 	struct place place;

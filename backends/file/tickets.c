@@ -11,9 +11,13 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* To fcntl, without a length a span goes on for ever. */
+static const struct span whole_file = {0, 0};
 
 /* *l becomes the kernel's answer. */
 static int
@@ -53,6 +57,32 @@ void
 tickets_unlock(int fd, struct span s)
 {
 	lock_span(fd, F_OFD_SETLK, F_UNLCK, s);
+}
+
+/* As flock(2) locks all of a file. */
+static int
+flock_file(int fd, int wait, short type)
+{
+	int operation = type == F_WRLCK ? LOCK_EX
+	    : type == F_RDLCK           ? LOCK_SH
+					: LOCK_UN,
+	    result;
+
+	do
+		result = flock(fd, operation | wait);
+	while (result < 0 && errno == EINTR);
+	return result;
+}
+
+int
+tickets_lock_file(int fd, bool by_flock, short type)
+{
+	int result = by_flock ? flock_file(fd, LOCK_NB, type)
+			      : lock_span(fd, F_OFD_SETLK, type, whole_file);
+
+	if (result < 0 && errno == EACCES)
+		errno = EAGAIN;
+	return result;
 }
 
 /* ---- who is there ---- */
@@ -144,6 +174,7 @@ struct ticket_wait {
 	 * looks at it
 	 */
 	int fd;
+	bool by_flock;
 	short type;
 	struct span span;
 	atomic_bool got;
@@ -158,10 +189,16 @@ static void
 wait_in_kernel(struct task *t)
 {
 	struct ticket_wait *w = (struct ticket_wait *)t;
+	int result = w->by_flock ? flock_file(w->fd, 0, w->type)
+				 : lock_span(w->fd, F_OFD_SETLKW, w->type, w->span);
 
-	atomic_store(&w->got, lock_span(w->fd, F_OFD_SETLKW, w->type, w->span) == 0);
-	if (atomic_load(&w->task.dropped) && atomic_load(&w->got))
-		tickets_unlock(w->fd, w->span);
+	atomic_store(&w->got, result == 0);
+	if (atomic_load(&w->task.dropped) && atomic_load(&w->got)) {
+		if (w->by_flock)
+			flock_file(w->fd, 0, F_UNLCK);
+		else
+			tickets_unlock(w->fd, w->span);
+	}
 }
 
 static void
@@ -174,14 +211,15 @@ free_wait(struct task *t)
 	free(w);
 }
 
-struct ticket_wait *
-tickets_wait(int fd, short type, struct span span)
+static struct ticket_wait *
+start_wait(int fd, bool by_flock, short type, struct span span)
 {
 	struct ticket_wait *w = malloc(sizeof *w);
 
 	if (!w)
 		return NULL;
 	*w = (struct ticket_wait){.task = {.work = wait_in_kernel, .free = free_wait},
+	    .by_flock = by_flock,
 	    .type = type,
 	    .span = span};
 	w->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
@@ -189,6 +227,18 @@ tickets_wait(int fd, short type, struct span span)
 		return task_start(&w->task, STACK) ? w : NULL;
 	free(w);
 	return NULL;
+}
+
+struct ticket_wait *
+tickets_wait(int fd, short type, struct span span)
+{
+	return start_wait(fd, false, type, span);
+}
+
+struct ticket_wait *
+tickets_wait_file(int fd, bool by_flock, short type)
+{
+	return start_wait(fd, by_flock, type, whole_file);
 }
 
 int

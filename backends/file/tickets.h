@@ -81,6 +81,12 @@ bool tickets_next(int fd, struct span, struct span *found);
  */
 struct ticket_wait *tickets_wait(int fd, short type, struct span);
 
+/* The same for all of a file, by flock(2) or else by fcntl(2), as other programs lock it. */
+struct ticket_wait *tickets_wait_file(int fd, bool by_flock, short type);
+
+/* Locks or unlocks all of a file, without waiting.  0, or -1 with errno: EAGAIN: it is taken. */
+int tickets_lock_file(int fd, bool by_flock, short type);
+
 /* A descriptor that becomes readable when the thread has the lock or an error. */
 int tickets_done(const struct ticket_wait *);
 

@@ -307,7 +307,7 @@ def settings(dlock):
         if refused.status == 64:
             listed = re.search(r"\(there are (.*?)\)", refused.stderr)
             found[backend] = listed[1].split(", ") if listed else []
-    assert found["file"] == [] and len(found) > 1
+    assert found["file"] == ["path", "lock"] and len(found) > 1
     return found
 
 

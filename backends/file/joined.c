@@ -1,0 +1,360 @@
+/*
+ * joined.c - takes the very lock that another program takes: flock(2) or fcntl(2), on all of
+ * a file that it names.
+ *
+ *  1. The file is only opened, or made empty as flock(1) does: what is in it is not ours.  So
+ *     there is no record, no queue of our own, no memory of jobs, and no freeze.
+ *  2. The lock is that of our open file.  So the front keeps it with its copy of the
+ *     descriptor, as it keeps a lock of file.c.  The kernel takes an fcntl lock of an open
+ *     file for one of another owner than any process's, so that each excludes the other.
+ *  3. The kernel wakes waiters in its own way, of which a program that only tries now and
+ *     then never has a chance.  So we wait in the kernel, too, in a thread (tickets.h).
+ *  4. Programs may delete the file: with the lock ours we look whether the name leads to it,
+ *     and begin anew if not; a holder that finds it does not has lost.
+ *  5. Tokens are microseconds since the epoch, for want of a place to keep the last one.
+ */
+#include "joined.h"
+#include "lockers.h"
+#include "tickets.h"
+
+#include "backends/common/setting.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* How long who waits is shown the same holder, at first and at most. */
+#define SHOWN_LEAST NS_PER_S
+#define SHOWN_MOST (60 * NS_PER_S)
+
+struct joined {
+	struct store base;
+	const char *path;
+	bool by_flock;
+	int fd; /* -1: not open */
+	bool ours;
+	char where[WHERE_BYTES];
+};
+
+static const struct backend joined_backend;
+
+static struct joined *
+joined_of(struct store *s)
+{
+	return (struct joined *)store_of(s, &joined_backend);
+}
+
+/* ---- the file ---- */
+
+static void
+close_file(struct joined *j)
+{
+	if (j->fd >= 0)
+		close(j->fd);
+	j->fd = -1;
+}
+
+static enum rc
+cannot(const struct joined *j, const char *what, struct fault *fault)
+{
+	return fault_set(fault, errno == EACCES || errno == EPERM ? RC_DENIED : RC_SYSTEM,
+	    "%s: %s: %s", j->where, what, strerror(errno));
+}
+
+/*
+ * fcntl(2) locks for writing only what is open for writing.  What is there is never opened
+ * with O_CREAT, which the kernel may refuse for a file of another user's in /tmp.
+ */
+static enum rc
+open_file(struct joined *j, enum lock_kind kind, struct fault *fault)
+{
+	int flags = O_NOCTTY | O_NONBLOCK | O_CLOEXEC |
+	    (j->by_flock || kind == KIND_SHARED ? O_RDONLY : O_RDWR);
+
+	close_file(j);
+	j->fd = open(j->path, flags);
+	if (j->fd < 0 && errno == ENOENT)
+		j->fd = open(j->path, flags | O_CREAT, 0666);
+	if (j->fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+		return fault_set(fault, RC_CONFIG,
+		    "%s: there is no directory for it: mkdir it first", j->where);
+	return j->fd < 0 ? cannot(j, "cannot open it", fault) : RC_OK;
+}
+
+/* RC_LOST: the name leads elsewhere, so that our lock is no longer that of the others. */
+static enum rc
+look_at_name(const struct joined *j, struct fault *fault)
+{
+	struct stat opened, named;
+
+	if (fstat(j->fd, &opened) != 0 || stat(j->path, &named) != 0) {
+		if (errno != ENOENT && errno != ENOTDIR)
+			return fault_set(fault, RC_AGAIN, "%s: cannot look at it: %s",
+			    j->where, strerror(errno));
+	} else if (opened.st_ino == named.st_ino && opened.st_dev == named.st_dev) {
+		return RC_OK;
+	}
+	return fault_set(
+	    fault, RC_LOST, "%s: the file was removed or replaced", j->where);
+}
+
+/* ---- who else ---- */
+
+/* Shows what is known of those who have the lock. */
+static void
+show_holders(struct joined *j)
+{
+	struct holding *seen = &j->base.host->seen.holding;
+	struct locker found[LOCKERS_MOST];
+	char host[64] = "";
+	struct stat st;
+	size_t n = fstat(j->fd, &st) == 0 ? lockers_read(&st, j->by_flock, found) : 0;
+
+	*seen = (struct holding){.held = -1};
+	gethostname(host, sizeof host - 1);
+	for (size_t i = 0; i < n; i++) {
+		const struct locker *l = &found[i];
+
+		if (l->waits)
+			continue;
+		seen->holders++;
+		seen->kind = l->shared ? KIND_SHARED : KIND_EXCLUSIVE;
+		if (!l->pid || *seen->record)
+			continue;
+		snprintf(seen->record, sizeof seen->record,
+		    "{\"pid\":%d,\"who\":\"%s@%s\",\"host\":\"%s\",\"command\":\"%s\"}",
+		    (int)l->pid, l->user, host, host, l->command);
+	}
+}
+
+/* ---- the calls ---- */
+
+static enum rc
+joined_open_checked(
+    struct joined *j, const struct joined_settings *s, struct fault *fault)
+{
+	const char *lock = s->lock ? s->lock : "flock";
+
+	if (!s->path)
+		return fault_set(fault, RC_USAGE, "lock= goes with path=FILE only");
+	if (*s->path != '/' || strlen(s->path) >= PATH_MAX)
+		return fault_set(fault, RC_USAGE,
+		    "path is the absolute path of the file that the other program locks");
+	j->by_flock = strcmp(lock, "flock") == 0;
+	if (!j->by_flock && strcmp(lock, "fcntl") != 0)
+		return fault_set(fault, RC_USAGE, "lock is flock or fcntl");
+	j->path = s->path;
+	snprintf(j->where, sizeof j->where, "%s %.300s", lock, s->path);
+	return RC_OK;
+}
+
+enum rc
+joined_open(struct store **ret, struct host *host, const struct joined_settings *settings,
+    struct fault *fault)
+{
+	struct joined *j = calloc(1, sizeof *j);
+	enum rc rc;
+
+	if (!j)
+		return fault_set(fault, RC_SYSTEM, "out of memory");
+	j->base = (struct store){&joined_backend, host, j->where, CAP_SHARED | ONE_LOCK};
+	j->fd = -1;
+	rc = joined_open_checked(j, settings, fault);
+	if (rc == RC_OK)
+		*ret = &j->base;
+	else
+		free(j);
+	return rc;
+}
+
+static short
+lock_type(enum lock_kind kind)
+{
+	return kind == KIND_SHARED ? F_RDLCK : F_WRLCK;
+}
+
+/* Waits in the kernel.  RC_AGAIN: it wants to be asked anew. */
+static enum rc
+await_lock(struct joined *j, short type, instant until, struct fault *fault)
+{
+	struct host *host = j->base.host;
+	struct ticket_wait *w = tickets_wait_file(j->fd, j->by_flock, type);
+	int64_t shown = SHOWN_LEAST;
+	enum woke woke;
+	bool got;
+
+	if (!w)
+		return cannot(j, "cannot start a thread", fault);
+	do {
+		show_holders(j);
+		woke = host->wait(host, tickets_done(w), POLLIN,
+		    instant_first(instant_now() + shown, until));
+		shown = instant_first(2 * shown, SHOWN_MOST);
+	} while (woke == WOKE_TIMEOUT && instant_now() < until);
+	got = tickets_waited(w);
+	if (woke == WOKE_STOP)
+		return RC_STOP;
+	if (got)
+		return RC_OK;
+	if (woke == WOKE_READY)
+		return RC_AGAIN;
+	show_holders(j);
+	return fault_set(fault, RC_BUSY, "%s: still held", j->where);
+}
+
+static enum rc
+take_lock(struct joined *j, short type, instant until, struct fault *fault)
+{
+	enum rc rc = RC_AGAIN;
+
+	while (rc == RC_AGAIN) {
+		if (tickets_lock_file(j->fd, j->by_flock, type) == 0)
+			return RC_OK;
+		if (errno != EAGAIN)
+			return fault_set(fault, RC_CONFIG,
+			    "%s: its file system cannot lock: %s", j->where,
+			    strerror(errno));
+		if (!until) {
+			show_holders(j);
+			return fault_set(fault, RC_BUSY, "%s: held", j->where);
+		}
+		rc = await_lock(j, type, until, fault);
+	}
+	return rc;
+}
+
+static enum rc
+joined_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g,
+    struct fault *fault)
+{
+	struct joined *j = joined_of(s);
+	struct timespec now;
+	enum rc rc = RC_LOST;
+
+	while (rc == RC_LOST) {
+		rc = open_file(j, claim->kind, fault);
+		if (rc == RC_OK)
+			rc = take_lock(j, lock_type(claim->kind), until, fault);
+		if (rc == RC_OK)
+			rc = look_at_name(j, fault);
+		if (rc == RC_LOST &&
+		    s->host->wait(s->host, -1, 0, instant_now() + NS_PER_MS) == WOKE_STOP)
+			return RC_STOP;
+	}
+	if (rc != RC_OK)
+		return rc;
+	clock_gettime(CLOCK_REALTIME, &now);
+	j->ours = true;
+	*g = (struct grant){.token = now.tv_sec * 1000000ULL + now.tv_nsec / 1000,
+	    .sent = instant_now(),
+	    .lease = LEASE_FOREVER,
+	    .anchor = j->fd};
+	return RC_OK;
+}
+
+static enum rc
+joined_renew(struct store *s, instant until, struct grant *g, struct fault *fault)
+{
+	(void)until;
+	g->sent = instant_now();
+	g->lease = LEASE_FOREVER;
+	return look_at_name(joined_of(s), fault);
+}
+
+/* It is unlocked, not only closed: the front has a copy of the descriptor. */
+static enum rc
+joined_release(struct store *s, int status, instant until, struct fault *fault)
+{
+	struct joined *j = joined_of(s);
+	enum rc rc = j->ours ? look_at_name(j, fault) : RC_OK;
+
+	(void)status, (void)until;
+	if (j->fd >= 0)
+		tickets_lock_file(j->fd, j->by_flock, F_UNLCK);
+	close_file(j);
+	j->ours = false;
+	return rc;
+}
+
+static void
+joined_close(struct store *s)
+{
+	if (s)
+		close_file(joined_of(s));
+	free(s);
+}
+
+static enum rc
+joined_identify(struct store *s, struct identity *id, struct fault *fault)
+{
+	const struct joined *j = joined_of(s);
+	struct stat st;
+
+	(void)fault;
+	identity_add(id, "lock", j->by_flock ? "flock" : "fcntl");
+	if ((j->fd >= 0 ? fstat(j->fd, &st) : stat(j->path, &st)) != 0) {
+		identity_add(id, "path", j->path);
+		return RC_OK;
+	}
+	identity_number(id, "device", st.st_dev);
+	identity_number(id, "inode", st.st_ino);
+	return RC_OK;
+}
+
+/* ---- looking ---- */
+
+static enum rc
+joined_each(struct store *s, const struct look *look, struct fault *fault)
+{
+	struct joined *j = joined_of(s);
+	struct locker found[LOCKERS_MOST];
+	struct stat st;
+	size_t n;
+	unsigned waiting = 0;
+
+	if (stat(j->path, &st) != 0)
+		return errno == ENOENT ? RC_OK : cannot(j, "cannot look at it", fault);
+	n = lockers_read(&st, j->by_flock, found);
+	for (int waits = 0; waits < 2; waits++) {
+		for (size_t i = 0; i < n; i++) {
+			struct timespec now;
+			char what[64];
+			struct foreign other = {.what = what, .pid = found[i].pid};
+			struct entry e = {.kind = waits ? ENTRY_WAITER : ENTRY_HOLDER,
+			    .key = look->key ? look->key : j->path,
+			    .lock = found[i].shared ? KIND_SHARED : KIND_EXCLUSIVE,
+			    .slot = -1,
+			    .foreign = &other,
+			    .since = EPOCH_NONE,
+			    .until = EPOCH_NONE};
+
+			if (found[i].waits != waits)
+				continue;
+			if (*found[i].user)
+				other.who = found[i].user;
+			snprintf(what, sizeof what, "%s(2) lock of %.20s",
+			    j->by_flock ? "flock" : "fcntl",
+			    *found[i].command ? found[i].command : "a process");
+			e.position = waits ? ++waiting : 0;
+			clock_gettime(CLOCK_REALTIME, &now);
+			if (!look->see(look->ctx, &e,
+				now.tv_sec * 1000000LL + now.tv_nsec / 1000))
+				return RC_OK;
+		}
+	}
+	return RC_OK;
+}
+
+static const struct backend joined_backend = {
+    .name = "file",
+    .close = joined_close,
+    .identify = joined_identify,
+    .lock = &(const struct lock_ops){joined_acquire, joined_renew, joined_release},
+    .admin = &(const struct admin_ops){.each = joined_each},
+};
