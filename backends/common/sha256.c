@@ -1,5 +1,5 @@
 /*
- * sha256.c - SHA-256, of FIPS 180-4, for the names of advisory locks.
+ * sha256.c - SHA-256 and SHA-224, of FIPS 180-4, for the names of advisory locks.
  *
  * The server has it too, but would have to be asked before the first question.
  */
@@ -65,11 +65,9 @@ mix_block(uint32_t state[8], const unsigned char *block)
 		state[i] += v[i];
 }
 
-void
-sha256(unsigned char out[SHA256_BYTES], const void *data, size_t n)
+static void
+hash_all(unsigned char out[SHA256_BYTES], uint32_t state[8], const void *data, size_t n)
 {
-	uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f,
-	    0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
 	unsigned char end[2 * BLOCK_BYTES] = {0};
 	const unsigned char *p = data;
 	size_t left = n, blocks;
@@ -89,4 +87,22 @@ sha256(unsigned char out[SHA256_BYTES], const void *data, size_t n)
 		mix_block(state, end + i * BLOCK_BYTES);
 	for (int i = 0; i < SHA256_BYTES; i++)
 		out[i] = state[i / 4] >> (24 - 8 * (i % 4));
+}
+
+void
+sha256(unsigned char out[SHA256_BYTES], const void *data, size_t n)
+{
+	uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f,
+	    0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+
+	hash_all(out, state, data, n);
+}
+
+void
+sha224(unsigned char out[SHA256_BYTES], const void *data, size_t n)
+{
+	uint32_t state[8] = {0xc1059ed8, 0x367cd507, 0x3070dd17, 0xf70e5939, 0xffc00b31,
+	    0x68581511, 0x64f98fa7, 0xbefa4fa4};
+
+	hash_all(out, state, data, n);
 }

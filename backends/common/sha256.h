@@ -9,4 +9,7 @@ enum { SHA256_BYTES = 32 };
 /* The hash of `n` bytes of data, in its usual order. */
 void sha256(unsigned char out[SHA256_BYTES], const void *data, size_t n);
 
+/* The same with other numbers to begin with; its last 4 bytes do not count. */
+void sha224(unsigned char out[SHA256_BYTES], const void *data, size_t n);
+
 #endif

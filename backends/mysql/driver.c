@@ -19,11 +19,13 @@
 #include "mysql.h"
 
 #include "connect.h"
+#include "derive.h"
 #include "errors.h"
 
 #include "backends/common/setting.h"
 #include "backends/mysql/schema.sql.h"
 #include "backends/sql/lease.h"
+#include "backends/sql/names.h"
 #include "backends/sql/row.h"
 
 #include <stdio.h>
@@ -180,6 +182,17 @@ set_name(struct store *s, const char *value, struct fault *f)
 }
 
 static enum rc
+set_mysql_derive(struct store *s, const char *value, struct fault *f)
+{
+	mysql_of_store(s)->derive = value;
+	s->caps |= derive_mysql_is_one(value) ? ONE_LOCK : 0;
+	if (derive_mysql_knows(value))
+		return RC_OK;
+	return fault_set(f, RC_USAGE, "derive knows no '%s' (there are %s)", value,
+	    derive_mysql_names);
+}
+
+static enum rc
 set_mysql_socket(struct store *s, const char *value, struct fault *f)
 {
 	mysql_of_store(s)->session.login.socket = value;
@@ -238,6 +251,8 @@ set_mysql_key(struct store *s, const char *value, struct fault *f)
 static const struct setting_row settings[] = {
     {"mode", "lease|row|named", "how a key is locked (default: lease)", sql_set_mode},
     {"name", "NAME", "mode=named: the lock that GET_LOCK('NAME', ...) takes", set_name},
+    {"derive", "TOOL", "mode=named: the lock that this tool would take",
+	set_mysql_derive},
     {"socket", "PATH", "the server's unix socket", set_mysql_socket},
     {"password-file", "FILE", "one line: the password of the URL's user",
 	set_mysql_password_file},
@@ -263,7 +278,14 @@ mysql_init_store(struct sql *db, const char *url, struct fault *f)
 	s->db = db;
 	if (mysql_of(db)->name && !named)
 		return fault_set(f, RC_USAGE, "name= goes with mode=named only");
+	if (mysql_of(db)->derive && (mysql_of(db)->name || !named))
+		return fault_set(f, RC_USAGE,
+		    named ? "name= and derive= contradict each other"
+			  : "derive= goes with mode=named only");
 	rc = login_parse(&s->login, url, f);
+	if (rc == RC_OK && mysql_of(db)->derive && !*s->login.database)
+		return fault_set(
+		    f, RC_USAGE, "derive= needs the name of the database in the URL");
 	if (!*s->login.database && !named) /* the tables of the others lie in one */
 		snprintf(s->login.database, sizeof s->login.database, "dlock");
 	if (rc == RC_OK)
@@ -278,6 +300,9 @@ mysql_identify(const struct sql *db, struct identity *id, struct fault *f)
 	const struct session *s = &mysql_const(db)->session;
 
 	identity_add(id, "name", mysql_const(db)->name);
+	identity_add(id, "derive", mysql_const(db)->derive);
+	if (mysql_const(db)->derive)
+		identity_add(id, "prefix", getenv(NAMES_PREFIX_VARIABLE));
 	return connect_identify(s->my, s->mysql, &s->login, id)
 	    ? RC_OK
 	    : fault_set(f, RC_SYSTEM, "out of memory");

@@ -61,7 +61,9 @@ struct session {
 
 struct mysql {
 	struct sql db;
-	const char *name; /* of mode=named, as stated; NULL: a key has one */
+	/* of mode=named, as stated; NULL: a key has a name */
+	const char *name;
+	const char *derive; /* and the program whose name it has; NULL: dlock's own */
 	struct session session;
 };
 

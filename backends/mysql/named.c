@@ -2,7 +2,8 @@
  * named.c - mode=named: GET_LOCK, the named lock of a session, as other programs take it.
  *
  *  1. Names are the whole server's.  So a key is the name dlock: and a hash of database and
- *     key (name_sql()); -O name= is any name, as another program has it.
+ *     key (name_sql()); -O name= is any name, as another program has it, and -O derive= the
+ *     name that a program makes of the key.
  *  2. GET_LOCK says 1: granted; 0: not in time; and NULL where the wait was broken off
  *     (KILL QUERY, a limit of time) or taken for a deadlock: not granted.
  *  3. A waiter waits in the server, which serves in order, in chunks; at the end of each it
@@ -13,6 +14,7 @@
  *     Where that table is out of reach (no database, no right), others see a session
  *     without a record, and tokens are microseconds of the server's clock.
  */
+#include "derive.h"
 #include "grants.h"
 
 #include "errors.h"
@@ -23,8 +25,9 @@
 /* mode=named's own. */
 struct named {
 	struct session_lock lock;
-	bool no_table; /* there is none, and we may not make it */
-	bool tells;    /* the session has its row there */
+	bool no_table;                /* there is none, and we may not make it */
+	bool tells;                   /* the session has its row there */
+	char name[DERIVE_NAME_BYTES]; /* what a program makes of the key */
 };
 
 static struct named *
@@ -37,7 +40,7 @@ named_of(const struct sql *db)
 static const char *
 name_sql(const struct sql *db)
 {
-	return mysql_const(db)->name
+	return mysql_const(db)->name || mysql_const(db)->derive
 	    ? "CONVERT($2 USING utf8mb4)"
 	    : "CONCAT('dlock:', LEFT(SHA2(CONCAT(COALESCE(CAST(DATABASE() AS BINARY), ''), "
 	      "x'00', $2), 256), 40))";
@@ -47,9 +50,13 @@ name_sql(const struct sql *db)
 static const char *
 subject(const struct sql *db, const char *key)
 {
-	const char *name = mysql_const(db)->name;
+	const struct mysql *my = mysql_const(db);
 
-	return name ? name : key;
+	if (my->name || !my->derive || !key)
+		return my->name ? my->name : key;
+	derive_mysql_name(
+	    named_of(db)->name, my->derive, key, my->session.login.database);
+	return named_of(db)->name;
 }
 
 /* ---- acquire ---- */

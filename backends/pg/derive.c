@@ -6,46 +6,36 @@
 
 #include "backends/common/setting.h"
 #include "backends/common/sha256.h"
+#include "backends/sql/names.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- CRC-32, as zlib and Ethernet have it ---- */
-
-static uint32_t
-crc32(uint32_t crc, const void *data, size_t n)
-{
-	const unsigned char *p = data;
-
-	crc = ~crc;
-	for (; n > 0; n--) {
-		crc ^= *p++;
-		for (int bit = 0; bit < 8; bit++)
-			crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
-	}
-	return ~crc;
-}
-
 /* ---- what the tools do ---- */
 
-#define PREFIX_VARIABLE "WITH_ADVISORY_LOCK_PREFIX"
+/* The first 8 bytes of a hash, in network order. */
+static struct number
+first_bytes(const unsigned char *hash)
+{
+	uint64_t bits = 0;
 
-/* dlock's own: the first half of a quarter of a hash, in network order. */
+	for (int i = 0; i < 8; i++)
+		bits = bits << 8 | hash[i];
+	return (struct number){.one = (int64_t)bits};
+}
+
 static bool
 derive_dlock(struct number *n, const char *key, const char *database)
 {
 	char text[KEY_BYTES + 16];
 	unsigned char hash[SHA256_BYTES];
-	uint64_t bits = 0;
 
 	(void)database;
 	snprintf(text, sizeof text, "dlock:%s", key);
 	sha256(hash, text, strlen(text));
-	for (int i = 0; i < 8; i++)
-		bits = bits << 8 | hash[i];
-	*n = (struct number){.one = (int64_t)bits};
+	*n = first_bytes(hash);
 	return true;
 }
 
@@ -55,11 +45,11 @@ derive_dlock(struct number *n, const char *key, const char *database)
 static bool
 derive_with_advisory_lock(struct number *n, const char *key, const char *database)
 {
-	const char *prefix = getenv(PREFIX_VARIABLE);
+	const char *prefix = getenv(NAMES_PREFIX_VARIABLE);
 
 	(void)database;
 	*n = (struct number){.pair = true};
-	n->two[0] = crc32(0, key, strlen(key)) & 0x7fffffff;
+	n->two[0] = names_crc32(0, key, strlen(key)) & 0x7fffffff;
 	n->two[1] = prefix ? strtoll(prefix, NULL, 10) & 0x7fffffff : 0;
 	return true;
 }
@@ -69,7 +59,7 @@ static bool
 derive_rails_migration(struct number *n, const char *key, const char *database)
 {
 	(void)key;
-	*n = (struct number){.one = 2053462845LL * crc32(0, database, strlen(database))};
+	*n = (struct number){.one = names_rails(database)};
 	return true;
 }
 
@@ -111,11 +101,11 @@ derive_migrate(struct number *n, const char *key, const char *slash, const char 
 
 	if (!cut_table(key, schema, &table))
 		return false;
-	crc = crc32(0, schema, strlen(schema) + 1);
-	crc = crc32(crc, table, strlen(table) + 1);
-	crc = crc32(crc, slash, strlen(slash));
-	crc = crc32(crc, database, strlen(database));
-	*n = (struct number){.one = (uint32_t)(crc * 1486364155U)};
+	crc = names_crc32(0, schema, strlen(schema) + 1);
+	crc = names_crc32(crc, table, strlen(table) + 1);
+	crc = names_crc32(crc, slash, strlen(slash));
+	crc = names_crc32(crc, database, strlen(database));
+	*n = (struct number){.one = names_golang_migrate(crc)};
 	return true;
 }
 
@@ -133,38 +123,6 @@ derive_golang_migrate_instance(struct number *n, const char *key, const char *da
 	return derive_migrate(n, key, "", database);
 }
 
-/* A character of UTF-8; the bytes are known to be good ones. */
-static uint32_t
-next_character(const unsigned char **p)
-{
-	uint32_t c = *(*p)++;
-	int more = c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : c >= 0xc0 ? 1 : 0;
-
-	c = more ? c & (0x3f >> more) : c;
-	for (; more > 0 && (**p & 0xc0) == 0x80; more--)
-		c = c << 6 | (*(*p)++ & 0x3f);
-	return c;
-}
-
-/* String.hashCode(), which goes by units of UTF-16. */
-static int32_t
-java_hash(const char *text)
-{
-	const unsigned char *p = (const unsigned char *)text;
-	uint32_t hash = 0;
-
-	while (*p) {
-		uint32_t c = next_character(&p);
-
-		if (c >= 0x10000) {
-			hash = 31 * hash + (0xd800 + ((c - 0x10000) >> 10));
-			c = 0xdc00 + (c & 0x3ff);
-		}
-		hash = 31 * hash + c;
-	}
-	return (int32_t)hash;
-}
-
 static bool
 derive_flyway(struct number *n, const char *key, const char *database)
 {
@@ -175,27 +133,78 @@ derive_flyway(struct number *n, const char *key, const char *database)
 	if (!cut_table(key, schema, &table))
 		return false;
 	snprintf(quoted, sizeof quoted, "\"%s\".\"%s\"", schema, table);
-	*n = (struct number){.one = 77431708279161LL + java_hash(quoted)};
+	*n = (struct number){.one = 77431708279161LL + names_java_hash(quoted)};
+	return true;
+}
+
+/* The key is pg-boss's schema; its older versions have MD5 in the place of SHA-224. */
+static bool
+derive_pg_boss(struct number *n, const char *key, const char *database)
+{
+	char text[2 * KEY_BYTES];
+	unsigned char hash[SHA256_BYTES];
+
+	snprintf(text, sizeof text, "%.64s.pgboss.%s", database, key);
+	sha224(hash, text, strlen(text));
+	*n = first_bytes(hash);
+	return true;
+}
+
+static bool
+derive_symfony(struct number *n, const char *key, const char *database)
+{
+	(void)database;
+	*n = (struct number){.one = names_crc32(0, key, strlen(key))};
+	return true;
+}
+
+static bool
+derive_django_pglocks(struct number *n, const char *key, const char *database)
+{
+	(void)database;
+	*n = (struct number){.one = (int32_t)names_crc32(0, key, strlen(key))};
+	return true;
+}
+
+/* npm's advisory-lock has the same hash, as two numbers. */
+static bool
+derive_advisory_lock(struct number *n, const char *key, const char *database)
+{
+	derive_django_pglock(n, key, database);
+	*n = (struct number){
+	    .pair = true, .two = {(int32_t)n->one, (int32_t)(n->one >> 32)}};
 	return true;
 }
 
 static const struct derivation {
 	const char *name;
+	/* NULL: the lock is `fixed`, whatever the key */
 	bool (*derive)(struct number *, const char *key, const char *database);
 	const char *table; /* false: the key is none; an example */
+	int64_t fixed;
 } derivations[] = {
-    {"dlock", derive_dlock, NULL},
-    {"with_advisory_lock", derive_with_advisory_lock, NULL},
-    {"rails-migration", derive_rails_migration, NULL},
-    {"django-pglock", derive_django_pglock, NULL},
-    {"golang-migrate", derive_golang_migrate, "public.schema_migrations"},
-    {"golang-migrate-instance", derive_golang_migrate_instance,
-	"public.schema_migrations"},
-    {"flyway", derive_flyway, "public.flyway_schema_history"},
+    {"dlock", .derive = derive_dlock},
+    {"with_advisory_lock", .derive = derive_with_advisory_lock},
+    {"rails-migration", .derive = derive_rails_migration},
+    {"django-pglock", .derive = derive_django_pglock},
+    {"golang-migrate", .derive = derive_golang_migrate,
+	.table = "public.schema_migrations"},
+    {"golang-migrate-instance", .derive = derive_golang_migrate_instance,
+	.table = "public.schema_migrations"},
+    {"flyway", .derive = derive_flyway, .table = "public.flyway_schema_history"},
+    {"prisma-migrate", .fixed = 72707369},
+    {"node-pg-migrate", .fixed = 7241865325823964},
+    {"graphile-migrate", .fixed = 4727445306447283},
+    {"postgres-migrations", .fixed = -8525285245963000605},
+    {"pg-boss", .derive = derive_pg_boss},
+    {"symfony", .derive = derive_symfony},
+    {"django-pglocks", .derive = derive_django_pglocks},
+    {"advisory-lock", .derive = derive_advisory_lock},
 };
 
 const char derive_names[] =
-    "dlock, with_advisory_lock, rails-migration, django-pglock, golang-migrate, golang-migrate-instance, flyway";
+    "dlock, with_advisory_lock, rails-migration, django-pglock, golang-migrate, golang-migrate-instance, flyway, "
+    "prisma-migrate, node-pg-migrate, graphile-migrate, postgres-migrations, pg-boss, symfony, django-pglocks, advisory-lock";
 
 static const struct derivation *
 find(const char *tool)
@@ -212,13 +221,22 @@ derive_knows(const char *tool)
 	return find(tool) != NULL;
 }
 
+bool
+derive_is_one(const char *tool)
+{
+	const struct derivation *d = find(tool);
+
+	return d && (!d->derive || d->derive == derive_rails_migration);
+}
+
 enum rc
 derive_number(struct number *n, const char *tool, const char *key, const char *database,
     struct fault *f)
 {
 	const struct derivation *d = find(tool ? tool : "dlock");
 
-	if (d->derive(n, key, database))
+	*n = (struct number){.one = d->fixed};
+	if (!d->derive || d->derive(n, key, database))
 		return RC_OK;
 	return fault_set(f, RC_USAGE,
 	    "the key must be the table whose migrations are meant, such as %s", d->table);
@@ -264,5 +282,5 @@ derive_read_number(struct number *n, const char *text)
 void
 derive_identify(struct identity *id)
 {
-	identity_add(id, "prefix", getenv(PREFIX_VARIABLE));
+	identity_add(id, "prefix", getenv(NAMES_PREFIX_VARIABLE));
 }

@@ -26,6 +26,9 @@ void derive_identify(struct identity *);
 /* Is this the name that -O derive= has for one? */
 bool derive_knows(const char *tool);
 
+/* Does it have one lock, whatever the key? */
+bool derive_is_one(const char *tool);
+
 /* All their names, for people. */
 extern const char derive_names[];
 

@@ -193,6 +193,7 @@ static enum rc
 set_derive(struct store *s, const char *value, struct fault *f)
 {
 	pg_of_store(s)->derive = value;
+	s->caps |= derive_is_one(value) ? ONE_LOCK : 0;
 	if (derive_knows(value))
 		return RC_OK;
 	return fault_set(

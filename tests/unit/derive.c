@@ -116,6 +116,35 @@ flyway(void **state)
 	is_one("flyway", "öff.\xf0\x9f\x94\x92", "app", 77430145516676);
 }
 
+/*
+ * Each excludes the real client in promises/test_joins.py, but for prisma, whose number stands
+ * in its schema engine (sql_schema_connector: pg_advisory_lock(72707369)).
+ */
+static void
+programs_with_one_number(void **state)
+{
+	(void)state;
+	is_one("prisma-migrate", "any", "app", 72707369);
+	is_one("node-pg-migrate", "any", "app", 7241865325823964);
+	is_one("graphile-migrate", "any", "app", 4727445306447283);
+	is_one("postgres-migrations", "any", "app", -8525285245963000605);
+	assert_true(derive_is_one("prisma-migrate"));
+	assert_true(derive_is_one("rails-migration"));
+	assert_false(derive_is_one("symfony"));
+	assert_false(derive_is_one("liquibase"));
+}
+
+/* From zlib and hashlib of Python, of the name, or of app.pgboss.pgboss. */
+static void
+programs_with_a_hash(void **state)
+{
+	(void)state;
+	is_one("symfony", "report", "app", 3291445124);
+	is_one("django-pglocks", "report", "app", -1003522172);
+	is_one("pg-boss", "pgboss", "app", -9218828629118414586);
+	is_pair("advisory-lock", "report", -2087625084, -1662510829);
+}
+
 static void
 keys_that_are_no_tables_are_refused(void **state)
 {
@@ -167,6 +196,8 @@ main(void)
 	    cmocka_unit_test(dlock_itself),
 	    cmocka_unit_test(golang_migrate),
 	    cmocka_unit_test(flyway),
+	    cmocka_unit_test(programs_with_one_number),
+	    cmocka_unit_test(programs_with_a_hash),
 	    cmocka_unit_test(keys_that_are_no_tables_are_refused),
 	    cmocka_unit_test(numbers_as_they_are),
 	};

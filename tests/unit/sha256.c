@@ -48,6 +48,20 @@ examples_of_the_standard(void **state)
 	    "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1");
 }
 
+/* the first words of its examples for SHA-224 */
+static void
+the_shorter_one(void **state)
+{
+	static const unsigned char expected[] = {0x23, 0x09, 0x7d, 0x22, 0x34, 0x05, 0xd8,
+	    0x22, 0x86, 0x42, 0xa4, 0x77, 0xbd, 0xa2, 0x55, 0xb3, 0x2a, 0xad, 0xbc, 0xe4,
+	    0xbd, 0xa0, 0xb3, 0xf7, 0xe3, 0x6c, 0x9d, 0xa7};
+	unsigned char hash[SHA256_BYTES];
+
+	(void)state;
+	sha224(hash, "abc", 3);
+	assert_memory_equal(hash, expected, sizeof expected);
+}
+
 static void
 a_million_letters(void **state)
 {
@@ -89,6 +103,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(examples_of_the_standard),
+	    cmocka_unit_test(the_shorter_one),
 	    cmocka_unit_test(a_million_letters),
 	    cmocka_unit_test(ends_of_blocks),
 	};

@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+import zlib
 
 import pymysql
 import pytest
@@ -118,8 +119,27 @@ def test_a_name_of_another_program(dlock, mysql_db, name):
         assert done.status == 75
 
 
+@pytest.mark.parametrize("tool, key, name", [
+    ("prisma-migrate", "any", lambda _: "prisma_migrate"),
+    ("golang-migrate", "schema_migrations", lambda db: str(zlib.crc32(f"{db}:schema_migrations".encode()) * 1486364155 % (1 << 32))),
+    ("with_advisory_lock", "report", lambda _: "report"),
+])
+def test_a_name_that_a_program_derives(dlock, mysql_db, tool, key, name):
+    words, name = ["-u", mysql_db.url, "-O", "mode=named", "-O", f"derive={tool}"], name(mysql_db.name)
+    holder = dlock.start("run", *words, "-k", key, "--", "sleep", "1000").held()
+    with client(mysql_db) as ask:
+        assert ask("SELECT GET_LOCK(%s, 0)", name) == ((0,),)
+        assert dlock.run("status", *words, key).status == 0
+        holder.signal(signal.SIGTERM)
+        assert holder.wait().status == -signal.SIGTERM
+        assert ask("SELECT GET_LOCK(%s, 0)", name) == ((1,),)
+        assert dlock.run("run", *words, "-k", key, "-n", "true").status == 75
+        assert dlock.run("status", *words, key).status == 0
+
+
 @pytest.mark.parametrize("settings", [["mode=named", "name="], ["mode=named", "name=" + "x" * 193], ["name=x"],
-                                      ["mode=row", "name=x"], ["mode=names"]])
+                                      ["mode=row", "name=x"], ["mode=names"], ["mode=named", "derive=liquibase"], ["derive=flyway"],
+                                      ["mode=named", "name=x", "derive=flyway"]])
 def test_settings_that_make_no_sense(dlock, mysql_server, settings):
     words = [w for s in settings for w in ("-O", s)]
     assert_refused(run(dlock, mysql_server.url, *words), 64, settings[-1].split("=")[0])

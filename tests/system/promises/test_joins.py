@@ -9,15 +9,14 @@
 #	kazoo's Lock, WriteLock             zk/test_layouts.py; with Curator's names: zk/test_interop.py
 #	ZooKeeper's own WriteLock           zk/test_recipes.py (refused)
 # What Debian does not have, or only with 200 MB and more (Go), is tested by its numbers alone:
-#	with_advisory_lock, django-pglock, flyway, golang-migrate (pg)      pg/test_modes.py
+#	with_advisory_lock, django-pglock, flyway, golang-migrate, prisma (pg)      pg/test_modes.py, unit/derive.c
+#	with_advisory_lock, flyway, golang-migrate, prisma (mysql)                  unit/names.c
 
 import hashlib
 import os
 import select
-import struct
 import subprocess
 import sys
-import zlib
 
 import pytest
 
@@ -30,24 +29,8 @@ FIXTURES = {"redis": "redis_server", "memcached": "memcached_server", "zk": "zk_
 SETTINGS = {"redis": "dialect=string", "memcached": "prefix=", "zk": "layout=kazoo", "pg": "mode=advisory", "mysql": "mode=named"}
 
 
-def crc(name):
-    return zlib.crc32(name.encode())
-
-
-def signed(number, bits=32):
-    return number - (1 << bits) if number >> (bits - 1) else number
-
-
 def pair_of_tooz(name):
     return "{},{}".format(*hashlib.md5(name.encode()).digest()[:2])
-
-
-def pair_of_advisory_lock(name):
-    return "{},{}".format(*struct.unpack("<2i", hashlib.sha256(name.encode()).digest()[:8]))
-
-
-def number_of_pg_boss(database):
-    return int.from_bytes(hashlib.sha224(f"{database}.pgboss.pgboss".encode()).digest()[:8], "big", signed=True)
 
 
 class Join:
@@ -75,22 +58,22 @@ JOINS = {
     "symfony-memcached": Join("memcached", "symfony_lock.php memcached"),
     "tooz-memcached": Join("memcached", "tooz_lock.py memcached", lambda name: f"__TOOZ_LOCK_{name}"),
     "tooz-zookeeper": Join("zk", "tooz_lock.py zookeeper", setting=lambda name, _: f"path=/tooz/locks/{name}"),
-    "django-pglocks": Join("pg", "pglocks.py", setting=lambda name, _: f"key={signed(crc(name))}"),
+    "django-pglocks": Join("pg", "pglocks.py", setting=lambda *_: "derive=django-pglocks"),
     "rails-pg": Join("pg", "active_record.rb postgresql", setting=lambda *_: "derive=rails-migration", waits=False),
-    "symfony-pg": Join("pg", "symfony_lock.php postgresql", setting=lambda name, _: f"key={crc(name)}"),
+    "symfony-pg": Join("pg", "symfony_lock.php postgresql", setting=lambda *_: "derive=symfony"),
     "tooz-pg": Join("pg", "tooz_lock.py postgresql", setting=lambda name, _: f"key={pair_of_tooz(name)}"),
-    "rails-mysql": Join("mysql", "active_record.rb mysql2", setting=lambda _, db: f"name={2053462845 * crc(db)}", waits=False),
+    "rails-mysql": Join("mysql", "active_record.rb mysql2", setting=lambda *_: "derive=rails-migration", waits=False),
     "tooz-mysql": Join("mysql", "tooz_lock.py mysql", setting=lambda name, _: f"name={name}"),
     "npm-redis-lock": Join("redis", "redis_lock.js", lambda name: f"lock.{name}", tries=False),
     "npm-redis-semaphore": Join("redis", "redis_semaphore.js", lambda name: f"mutex:{name}"),
     "npm-redlock-5": Join("redis", "node_redlock.js"),
     "npm-simple-redis-mutex": Join("redis", "simple_redis_mutex.js", lambda name: f"@simple-redis-mutex:lock-{name}"),
     "npm-warlock": Join("redis", "warlock.js", lambda name: f"{name}:lock"),
-    "npm-advisory-lock": Join("pg", "advisory_lock.js", setting=lambda name, _: f"key={pair_of_advisory_lock(name)}"),
-    "npm-graphile-migrate": Join("pg", "graphile_migrate.js", setting=lambda *_: "key=4727445306447283", waits=False),
-    "npm-node-pg-migrate": Join("pg", "node_pg_migrate.js", setting=lambda *_: "key=7241865325823964", waits=False),
-    "npm-pg-boss": Join("pg", "pg_boss.js", setting=lambda _, db: f"key={number_of_pg_boss(db)}", tries=False),
-    "npm-postgres-migrations": Join("pg", "postgres_migrations.js", setting=lambda *_: "key=-8525285245963000605", tries=False),
+    "npm-advisory-lock": Join("pg", "advisory_lock.js", setting=lambda *_: "derive=advisory-lock"),
+    "npm-graphile-migrate": Join("pg", "graphile_migrate.js", setting=lambda *_: "derive=graphile-migrate", waits=False),
+    "npm-node-pg-migrate": Join("pg", "node_pg_migrate.js", setting=lambda *_: "derive=node-pg-migrate", waits=False),
+    "npm-pg-boss": Join("pg", "pg_boss.js", lambda _: "pgboss", lambda *_: "derive=pg-boss", tries=False),
+    "npm-postgres-migrations": Join("pg", "postgres_migrations.js", setting=lambda *_: "derive=postgres-migrations", tries=False),
 }
 
 # Whose locks have no form that dlock knows: it must not run beside them.

@@ -1,0 +1,62 @@
+/* names.c - the hashes that programs have for the names of their locks. */
+#include "names.h"
+
+#include <string.h>
+
+uint32_t
+names_crc32(uint32_t crc, const void *data, size_t n)
+{
+	const unsigned char *p = data;
+
+	crc = ~crc;
+	for (; n > 0; n--) {
+		crc ^= *p++;
+		for (int bit = 0; bit < 8; bit++)
+			crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
+	}
+	return ~crc;
+}
+
+/* A character of UTF-8; the bytes are known to be good ones. */
+static uint32_t
+next_character(const unsigned char **p)
+{
+	uint32_t c = *(*p)++;
+	int more = c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : c >= 0xc0 ? 1 : 0;
+
+	c = more ? c & (0x3f >> more) : c;
+	for (; more > 0 && (**p & 0xc0) == 0x80; more--)
+		c = c << 6 | (*(*p)++ & 0x3f);
+	return c;
+}
+
+/* It goes by units of UTF-16. */
+int32_t
+names_java_hash(const char *text)
+{
+	const unsigned char *p = (const unsigned char *)text;
+	uint32_t hash = 0;
+
+	while (*p) {
+		uint32_t c = next_character(&p);
+
+		if (c >= 0x10000) {
+			hash = 31 * hash + (0xd800 + ((c - 0x10000) >> 10));
+			c = 0xdc00 + (c & 0x3ff);
+		}
+		hash = 31 * hash + c;
+	}
+	return (int32_t)hash;
+}
+
+int64_t
+names_rails(const char *database)
+{
+	return 2053462845LL * names_crc32(0, database, strlen(database));
+}
+
+uint32_t
+names_golang_migrate(uint32_t crc)
+{
+	return crc * 1486364155U;
+}
