@@ -81,7 +81,8 @@ print_overview(void)
 	    "PostgreSQL or MySQL may have to run: dlock help pg-schema, mysql-schema.\n"
 	    "Everything: man dlock, dlock-status, dlock-break, dlock-hold, dlock.conf,\n"
 	    "dlock-backends (and a page for each backend, such as dlock-redis), dlock-events,\n"
-	    "dlock-recipes (cron, CI, containers), dlock-troubleshooting (it is stuck).");
+	    "dlock-joins (with locks of others), dlock-recipes (cron, CI, containers),\n"
+	    "dlock-troubleshooting (it is stuck).");
 	return say_written();
 }
 

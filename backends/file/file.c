@@ -500,6 +500,7 @@ set_lock(struct store *s, const char *value, struct fault *fault)
 }
 
 static const struct setting_row settings[] = {
+    {"name", "FILE", "the same as path", set_path},
     {"path", "FILE", "take the lock that another program takes on this file", set_path},
     {"lock", "flock|fcntl", "with path: as which of the two (default: flock)", set_lock},
     {NULL, NULL, NULL, NULL},

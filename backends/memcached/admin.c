@@ -262,7 +262,7 @@ memcached_each(struct store *s, const struct look *look, struct fault *f)
 
 	if (!look->key)
 		return listing_all(&l);
-	item_name(&name, m->prefix, look->key);
+	memcached_name(m, &name, look->key);
 	rc = items_look(&m->client, name.text, ITEMS_STATS, look->until, &i, f);
 	if (rc != RC_OK)
 		return rc;
@@ -381,7 +381,7 @@ memcached_revoke(struct store *s, const struct target *t, const char *record, bo
 	struct items i;
 	enum rc rc = RC_BUSY;
 
-	item_name(&name, m->prefix, t->key);
+	memcached_name(m, &name, t->key);
 	for (int n = 0; n < TRIES && rc == RC_BUSY; n++) {
 		rc = items_look(c, name.text, ITEMS_STATS, until, &i, f);
 		if (rc == RC_OK && !is_meant_item(&i.lock, t))

@@ -403,7 +403,7 @@ begin_claim(struct memcached *m, const struct claim *claim, struct fault *f)
 		    "%s keeps nothing for longer than 30 days: give a shorter --ttl",
 		    m->server_name);
 	m->claim = claim;
-	item_name(&m->name, m->prefix, claim->key);
+	memcached_name(m, &m->name, claim->key);
 	*v = (struct value){.until = EPOCH_NONE};
 	snprintf(v->owner, sizeof v->owner, "%s", claim->owner);
 	snprintf(v->record, sizeof v->record, "%s", claim->record);

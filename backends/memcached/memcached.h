@@ -23,6 +23,7 @@ struct memcached {
 	/* where locks are kept (site.c) */
 	struct address address;
 	const char *prefix;
+	const char *item; /* whatever the key; NULL: prefix and key */
 	char server_name[WHERE_BYTES];
 
 	struct client client;
@@ -55,6 +56,13 @@ static inline struct memcached *
 memcached_of(struct store *s)
 {
 	return (struct memcached *)store_of(s, &memcached_backend);
+}
+
+/* The name of the item of a key. */
+static inline void
+memcached_name(const struct memcached *m, struct item_name *name, const char *key)
+{
+	item_name(name, m->item ? "" : m->prefix, m->item ? m->item : key);
 }
 
 /* memcached.c, and admin.c. */

@@ -101,11 +101,28 @@ set_prefix(struct store *s, const char *value, struct fault *f)
 		  PREFIX_MOST);
 }
 
+static enum rc
+set_item(struct store *s, const char *value, struct fault *f)
+{
+	struct item_name name;
+
+	memcached_of(s)->item = value;
+	s->caps |= ONE_LOCK;
+	if (*value && strlen(value) <= KEY_BYTES)
+		item_name(&name, "", value);
+	else
+		return fault_set(f, RC_USAGE, "name has 1 to %d bytes", KEY_BYTES);
+	return strcmp(name.text, value) == 0
+	    ? RC_OK
+	    : fault_set(f, RC_USAGE, "no item of memcached can be called '%.60s'", value);
+}
+
 static const struct setting_row memcached_settings[] = {
     {"password-file", "FILE", "the password, in a file of mode 0600", set_password},
     {"prefix", "TEXT",
 	"names of items are this and the key (default: dlock:); empty: the key itself",
 	set_prefix},
+    {"name", "NAME", "the item that another program adds, not that of the key", set_item},
     {"connect-timeout", "DURATION",
 	"for a server that does not answer, without --wait (default: 5s)", set_timeout},
     {0},
@@ -134,7 +151,8 @@ memcached_identify(struct store *s, struct identity *id, struct fault *f)
 	identity_add(id, "host", m->address.at.host);
 	identity_number(id, "port", m->address.at.port);
 	identity_add(id, "user", m->address.user);
-	identity_add(id, "prefix", m->prefix);
+	identity_add(id, "prefix", m->item ? NULL : m->prefix);
+	identity_add(id, "name", m->item);
 	return RC_OK;
 }
 

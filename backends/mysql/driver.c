@@ -278,10 +278,8 @@ mysql_init_store(struct sql *db, const char *url, struct fault *f)
 	s->db = db;
 	if (mysql_of(db)->name && !named)
 		return fault_set(f, RC_USAGE, "name= goes with mode=named only");
-	if (mysql_of(db)->derive && (mysql_of(db)->name || !named))
-		return fault_set(f, RC_USAGE,
-		    named ? "name= and derive= contradict each other"
-			  : "derive= goes with mode=named only");
+	if (mysql_of(db)->derive && !named)
+		return fault_set(f, RC_USAGE, "derive= goes with mode=named only");
 	rc = login_parse(&s->login, url, f);
 	if (rc == RC_OK && mysql_of(db)->derive && !*s->login.database)
 		return fault_set(

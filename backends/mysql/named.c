@@ -52,8 +52,9 @@ subject(const struct sql *db, const char *key)
 {
 	const struct mysql *my = mysql_const(db);
 
-	if (my->name || !my->derive || !key)
-		return my->name ? my->name : key;
+	key = my->name ? my->name : key;
+	if (!my->derive || !key)
+		return key;
 	derive_mysql_name(
 	    named_of(db)->name, my->derive, key, my->session.login.database);
 	return named_of(db)->name;

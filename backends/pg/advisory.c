@@ -170,8 +170,8 @@ choose_number(struct pg *pg, const char *key, struct fault *f)
 	if (pg->key)
 		derive_read_number(&n, pg->key);
 	else
-		rc = derive_number(
-		    &n, pg->derive, key, pg->conn.pq->db(pg->conn.pgconn), f);
+		rc = derive_number(&n, pg->derive, pg->name ? pg->name : key,
+		    pg->conn.pq->db(pg->conn.pgconn), f);
 	if (rc == RC_OK)
 		write_number_as_sql(advisory_of(pg), &n);
 	return rc;

@@ -189,6 +189,17 @@ set_key(struct store *s, const char *value, struct fault *f)
 	    "key is written as a number of 64 bits, or as two of 32: key=42, key=7,-1");
 }
 
+/* A program that has no derivation calls its lock by a number. */
+static enum rc
+set_pg_name(struct store *s, const char *value, struct fault *f)
+{
+	pg_of_store(s)->name = value;
+	s->caps |= ONE_LOCK;
+	return *value && strlen(value) <= KEY_BYTES
+	    ? RC_OK
+	    : fault_set(f, RC_USAGE, "name has 1 to %d bytes", KEY_BYTES);
+}
+
 static enum rc
 set_derive(struct store *s, const char *value, struct fault *f)
 {
@@ -202,6 +213,9 @@ set_derive(struct store *s, const char *value, struct fault *f)
 
 static const struct setting_row settings[] = {
     {"mode", "lease|advisory|row", "how a key is locked (default: lease)", sql_set_mode},
+    {"name", "NAME",
+	"mode=advisory: as another program calls the lock, with derive=; or key=",
+	set_pg_name},
     {"key", "NUMBER|A,B", "mode=advisory: the lock of this number", set_key},
     {"derive", "TOOL", "mode=advisory: the lock that this tool would take", set_derive},
     {"connect-timeout", "DURATION", "for the first answer, without --wait (default: 5s)",
@@ -216,6 +230,12 @@ pg_init(struct sql *db, const char *url, struct fault *f)
 {
 	struct pg *pg = pg_of(db);
 
+	if (pg->name && !pg->derive && !pg->key &&
+	    set_key(&db->base, pg->name, f) == RC_OK)
+		pg->name = NULL;
+	if (pg->name && !pg->derive)
+		return fault_set(f, RC_USAGE,
+		    "name= is a number (42, or 7,-1), or goes with derive=, the program that calls the lock so");
 	if (pg->key && pg->derive)
 		return fault_set(f, RC_USAGE, "key= and derive= contradict each other");
 	if ((pg->key || pg->derive) && db->mode != &advisory_mode)
@@ -231,6 +251,7 @@ pg_identify(const struct sql *db, struct identity *id, struct fault *f)
 
 	identity_add(id, "key", pg->key);
 	identity_add(id, "derive", pg->derive);
+	identity_add(id, "name", pg->name);
 	if (pg->derive)
 		derive_identify(id);
 	return connection_identify(&pg->conn, id, f);

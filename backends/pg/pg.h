@@ -152,7 +152,8 @@ void exec_drop(struct answer *);
 
 struct pg {
 	struct sql db;
-	const char *key, *derive; /* of mode=advisory; NULL: not stated */
+	/* of mode=advisory; NULL: not stated */
+	const char *key, *name, *derive;
 	struct connection conn;
 };
 

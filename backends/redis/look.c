@@ -417,7 +417,7 @@ look_each(struct store *s, const struct look *look, struct fault *f)
 		r->route.server.peer.bounds = &resp_pages;
 	}
 	if (look->key)
-		return look_lock(&v, look->key);
+		return look_lock(&v, store_key(&r->store, look->key));
 	if (r->store.address.form != FORM_CLUSTER)
 		return look_server(&v, NULL);
 	rc = route_masters(&r->route, answer_ends(&v), masters, &n, f);

@@ -65,6 +65,16 @@ set_dialect(struct store *s, const char *value, struct fault *f)
 }
 
 static enum rc
+set_foreign_name(struct store *s, const char *value, struct fault *f)
+{
+	store_being_set(s)->name = value;
+	s->caps |= ONE_LOCK;
+	return *value && strlen(value) <= KEY_BYTES
+	    ? RC_OK
+	    : fault_set(f, RC_USAGE, "name has 1 to %d bytes", KEY_BYTES);
+}
+
+static enum rc
 set_wait_replicas(struct store *s, const char *value, struct fault *f)
 {
 	struct redis_store *r = store_being_set(s);
@@ -107,6 +117,8 @@ const struct setting_row redis_settings[] = {
 	"how other clients of the server lock: string, redisson, ... "
 	"(default: native)",
 	set_dialect},
+    {"name", "NAME", "with a dialect: the lock that its clients call so, not the key",
+	set_foreign_name},
     {"password-file", "FILE", "the password, in a file of mode 0600", set_password_file},
     {"sentinel-password-file", "FILE",
 	"the sentinels' own password, in a file of mode 0600",
@@ -179,6 +191,7 @@ redis_identify(struct store *s, struct identity *id, struct fault *f)
 	identity_number(id, "db", a->db);
 	identity_number(id, "tls", a->secure);
 	identity_add(id, "dialect", r->dialect->name);
+	identity_add(id, "name", r->name);
 	return RC_OK;
 }
 
@@ -202,6 +215,9 @@ store_read(struct redis_store *r, const struct site *site, struct fault *f)
 		r->sentinels->db = 0;
 	}
 	rc = setting_read(&r->base, site, f);
+	if (rc == RC_OK && r->name && !dialect_is_foreign(r->dialect))
+		rc = fault_set(f, RC_USAGE,
+		    "name= is for locks of other clients: say which dialect= is theirs");
 	if (rc == RC_OK && *r->address.user && !*r->address.password)
 		rc = fault_set(f, RC_USAGE,
 		    "the %s URL has a user without a password (there or in -O password-file=FILE)",

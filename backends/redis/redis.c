@@ -283,11 +283,13 @@ redis_acquire(struct store *s, const struct claim *claim, instant until, struct 
 {
 	struct redis *r = redis_of(s);
 	struct answer a = {.code = ANSWER_NOT_HOLDER};
+	struct claim named = *claim;
 	bool queued = false;
 	enum rc rc;
 
 	r->claim = claim;
-	dialect_name(r->store.dialect, &r->names, r->store.address.form, claim);
+	named.key = store_key(&r->store, claim->key);
+	dialect_name(r->store.dialect, &r->names, r->store.address.form, &named);
 	retry_begin(&r->store.patience, claim);
 	do {
 		rc = redis_attempt(r, queued, until, g, &a, f);

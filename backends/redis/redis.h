@@ -19,12 +19,20 @@ struct redis_store {
 	struct tls_settings tls;
 	struct retry patience;
 	const struct dialect *dialect;
+	/* what the other clients call the lock; NULL: as the key says */
+	const char *name;
 	int replicas; /* that are to have what was written; 0: none */
 	char where[WHERE_BYTES];
 	struct address address;
 	/* FORM_SENTINEL: the same hosts, and who we are to them; else NULL */
 	struct address *sentinels;
 };
+
+static inline const char *
+store_key(const struct redis_store *s, const char *key)
+{
+	return s->name ? s->name : key;
+}
 
 enum rc redis_open(struct store **, struct host *, const struct site *, struct fault *);
 enum rc redis_identify(struct store *, struct identity *, struct fault *);

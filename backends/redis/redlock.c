@@ -375,7 +375,7 @@ redlock_acquire(struct store *s, const struct claim *claim, instant until,
 	if (ns_to_ms(claim->ttl) > quorum_longest)
 		return fault_set(f, RC_USAGE, "with redlock --ttl is 3s to %llds",
 		    (long long)quorum_longest / 1000);
-	quorum_name(&r->quorum, claim->key, redlock_is_bare(r));
+	quorum_name(&r->quorum, store_key(&r->store, claim->key), redlock_is_bare(r));
 	quorum_name_clock(&r->quorum, claim->owner);
 	r->claim = claim;
 	r->began = instant_now();

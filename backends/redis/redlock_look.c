@@ -235,7 +235,8 @@ redlock_each(struct store *s, const struct look *look, struct fault *f)
 			fan_close(&r->quorum.fan.peers[i]);
 			r->quorum.fan.peers[i].bounds = &resp_pages;
 		}
-	return look->key ? votes_lock(&v, look->key) : votes_all(&v);
+	return look->key ? votes_lock(&v, store_key(&r->store, look->key))
+			 : votes_all(&v);
 }
 
 /* ---- taking away ---- */
@@ -250,7 +251,7 @@ redlock_revoke(struct store *s, const struct target *target, const char *record,
 	struct script_call *c;
 	enum rc rc;
 
-	quorum_name(q, target->key, redlock_is_bare(r));
+	quorum_name(q, store_key(&r->store, target->key), redlock_is_bare(r));
 	c = quorum_say(q, ASK_REVOKE, target->owner ? target->owner : "");
 	script_number(c, (int64_t)target->token);
 	script_word(c, record);

@@ -22,7 +22,7 @@ steer_run(struct store *s, const char *key, const char *const *words, const char
 	enum rc rc;
 
 	dialect_name(r->store.dialect, &names, r->store.address.form,
-	    &(struct claim){.key = key, .owner = ""});
+	    &(struct claim){.key = store_key(&r->store, key), .owner = ""});
 	script_begin(&call, r->store.dialect->claims);
 	for (int i = 0; i < names.nkeys; i++)
 		script_key(&call, names.keys[i]);

@@ -119,6 +119,7 @@ set_layout(struct store *s, const char *value, struct fault *f)
 static const struct setting_row settings[] = {
     {"layout", "curator|plain|rw-seq|kazoo|menagerie",
 	"whose locks these are (default: curator)", set_layout},
+    {"name", "PATH", "the same", set_dir_path},
     {"path", "PATH",
 	"the lock's node, as others who use it name it (default: from the key)",
 	set_dir_path},

@@ -21,7 +21,7 @@ from support import DLOCK, ROOT, boottime, children_of, free_port, kill, spent, 
 
 TOP = pathlib.Path(ROOT)
 MANUAL, BACKENDS, CONF, README = "man/dlock.1", "man/dlock-backends.7", "man/dlock.conf.5", "README.md"
-RECIPES, EVENTS, TROUBLE = "man/dlock-recipes.7", "man/dlock-events.7", "man/dlock-troubleshooting.7"
+JOINS, RECIPES, EVENTS, TROUBLE = "man/dlock-joins.7", "man/dlock-recipes.7", "man/dlock-events.7", "man/dlock-troubleshooting.7"
 # A manual for each group of subcommands.
 GROUPS = {"man/dlock.1": ["run", "version"], "man/dlock-status.1": ["status", "ls", "wait"], "man/dlock-hold.1": ["hold", "release"],
           "man/dlock-break.1": ["break", "freeze", "thaw"], "man/dlock.conf.5": ["config"]}
@@ -31,7 +31,7 @@ DIALECTS, REDLOCK = "man/dlock-redis-dialects.7", "man/dlock-redlock.7"
 OUTLINED = [*PAGES.values(), DIALECTS, REDLOCK]
 OUTLINE = ["NAME", "DESCRIPTION", "QUICK START", "SETTING UP", "SETTINGS", "WHAT IT PROMISES", "WHAT BREAKS IT",
            "TOGETHER WITH OTHER PROGRAMS", "INTERNALS", "SEE ALSO"]
-MANUALS = [*GROUPS, BACKENDS, *OUTLINED, RECIPES, EVENTS, TROUBLE]
+MANUALS = [*GROUPS, BACKENDS, *OUTLINED, JOINS, RECIPES, EVENTS, TROUBLE]
 COMPLETIONS = ["completions/dlock.bash", "completions/_dlock", "completions/dlock.fish"]
 ALWAYS = {"help", "version", "raw"}  # understood without standing in the table of options
 
@@ -307,7 +307,7 @@ def settings(dlock):
         if refused.status == 64:
             listed = re.search(r"\(there are (.*?)\)", refused.stderr)
             found[backend] = listed[1].split(", ") if listed else []
-    assert found["file"] == ["path", "lock"] and len(found) > 1
+    assert found["file"] == ["name", "path", "lock"] and len(found) > 1
     return found
 
 

@@ -20,13 +20,13 @@ import sys
 
 import pytest
 
-from support import PATIENCE, ROOT
+from support import DLOCK, PATIENCE, ROOT
 
 PROGRAMS = os.path.join(ROOT, "tests", "servers", "joins")
 MODULES = os.environ.get("DLOCK_TEST_NODE") and os.path.abspath(os.environ["DLOCK_TEST_NODE"])
 INTERPRETERS = {"py": [sys.executable], "rb": ["ruby"], "php": ["php"], "js": ["node"]}
 FIXTURES = {"redis": "redis_server", "memcached": "memcached_server", "zk": "zk_server", "pg": "db", "mysql": "mysql_db"}
-SETTINGS = {"redis": "dialect=string", "memcached": "prefix=", "zk": "layout=kazoo", "pg": "mode=advisory", "mysql": "mode=named"}
+SETTINGS = {"redis": "dialect=string", "memcached": None, "zk": "layout=kazoo", "pg": "mode=advisory", "mysql": "mode=named"}
 
 
 def pair_of_tooz(name):
@@ -44,8 +44,8 @@ class Join:
         self.waits, self.tries = waits, tries
 
     def words(self, url, name, database):
-        settings = [SETTINGS[self.server]] + ([self.setting(name, database)] if self.setting else [])
-        return ["-u", url, *(w for s in settings for w in ("-O", s)), "-k", self.key(name)]
+        settings = [SETTINGS[self.server], *([self.setting(name, database)] if self.setting else []), f"name={self.key(name)}"]
+        return ["-u", url, *(w for s in settings if s for w in ("-O", s)), "-k", "job"]
 
 
 JOINS = {
@@ -57,13 +57,13 @@ JOINS = {
     "laravel-memcached": Join("memcached", "laravel_cache.php memcached", lambda name: f"laravel_cache:{name}"),
     "symfony-memcached": Join("memcached", "symfony_lock.php memcached"),
     "tooz-memcached": Join("memcached", "tooz_lock.py memcached", lambda name: f"__TOOZ_LOCK_{name}"),
-    "tooz-zookeeper": Join("zk", "tooz_lock.py zookeeper", setting=lambda name, _: f"path=/tooz/locks/{name}"),
+    "tooz-zookeeper": Join("zk", "tooz_lock.py zookeeper", lambda name: f"/tooz/locks/{name}"),
     "django-pglocks": Join("pg", "pglocks.py", setting=lambda *_: "derive=django-pglocks"),
     "rails-pg": Join("pg", "active_record.rb postgresql", setting=lambda *_: "derive=rails-migration", waits=False),
     "symfony-pg": Join("pg", "symfony_lock.php postgresql", setting=lambda *_: "derive=symfony"),
-    "tooz-pg": Join("pg", "tooz_lock.py postgresql", setting=lambda name, _: f"key={pair_of_tooz(name)}"),
+    "tooz-pg": Join("pg", "tooz_lock.py postgresql", pair_of_tooz),
     "rails-mysql": Join("mysql", "active_record.rb mysql2", setting=lambda *_: "derive=rails-migration", waits=False),
-    "tooz-mysql": Join("mysql", "tooz_lock.py mysql", setting=lambda name, _: f"name={name}"),
+    "tooz-mysql": Join("mysql", "tooz_lock.py mysql"),
     "npm-redis-lock": Join("redis", "redis_lock.js", lambda name: f"lock.{name}", tries=False),
     "npm-redis-semaphore": Join("redis", "redis_semaphore.js", lambda name: f"mutex:{name}"),
     "npm-redlock-5": Join("redis", "node_redlock.js"),
@@ -173,3 +173,24 @@ def test_what_is_not_joined_is_refused(dlock, make_client, join):
     assert (refused.status, refused.stdout) == (76, "")
     assert client.do("free") == "free"
     assert try_once(dlock, words) == 0
+
+
+@pytest.mark.parametrize("words, said", [
+    (["-b", "redis", "-O", "name=x"], "dialect="), (["-b", "redis", "-O", "dialect=string", "-O", "name="], "512 bytes"),
+    (["-b", "memcached", "-O", "name=a b"], "can be called"), (["-b", "memcached", "-O", f"name={'x' * 251}"], "can be called"),
+    (["-b", "memcached", "-O", "name="], "512 bytes"), (["-b", "pg", "-O", "mode=advisory", "-O", "name=report"], "derive="),
+    (["-b", "pg", "-O", "derive=symfony", "-O", "name=report"], "mode=advisory only"), (["-b", "pg", "-O", "name=7"], "mode=advisory only"),
+    (["-b", "zk", "-O", "name=x"], "absolute"), (["-b", "mysql", "-O", "name=x"], "mode=named only")])
+def test_names_that_make_no_sense(dlock, words, said):
+    refused = dlock.run("run", *words, "-k", "job", "-n", "--", "true")
+    if "not compiled in" not in refused.stderr:
+        assert refused.status == 64 and said in refused.stderr
+
+
+def test_a_name_is_one_lock(dlock, request):
+    """Whatever the keys: two of them would be the same lock; an inner run with another word joins the outer one."""
+    server = request.getfixturevalue("redis_server")
+    words = ["-u", server.url, "-O", "dialect=string", "-O", "name=theirs"]
+    assert dlock.run("run", *words, "-k", "a", "-k", "b", "--", "true").status == 64
+    assert dlock.run("run", *words, "-k", "a", "-n", "--", DLOCK, "run", *words, "-k", "b", "-n", "--", "true").status == 0
+    assert dlock.run("run", *words, "-k", "a", "--", DLOCK, "status", *words, "b").status == 0
