@@ -69,7 +69,7 @@ static const struct derivation {
 };
 
 const char derive_mysql_names[] =
-    "prisma-migrate, rails-migration, golang-migrate, flyway, with_advisory_lock";
+    "dlock, prisma-migrate, rails-migration, golang-migrate, flyway, with_advisory_lock";
 
 static const struct derivation *
 find_program(const char *tool)

@@ -184,6 +184,9 @@ set_name(struct store *s, const char *value, struct fault *f)
 static enum rc
 set_mysql_derive(struct store *s, const char *value, struct fault *f)
 {
+	mysql_of_store(s)->derives_own = strcmp(value, "dlock") == 0;
+	if (mysql_of_store(s)->derives_own)
+		return RC_OK;
 	mysql_of_store(s)->derive = value;
 	s->caps |= derive_mysql_is_one(value) ? ONE_LOCK : 0;
 	if (derive_mysql_knows(value))
@@ -280,6 +283,8 @@ mysql_init_store(struct sql *db, const char *url, struct fault *f)
 		return fault_set(f, RC_USAGE, "name= goes with mode=named only");
 	if (mysql_of(db)->derive && !named)
 		return fault_set(f, RC_USAGE, "derive= goes with mode=named only");
+	db->names_nobodys = named && !mysql_of(db)->name && !mysql_of(db)->derive &&
+	    !mysql_of(db)->derives_own;
 	rc = login_parse(&s->login, url, f);
 	if (rc == RC_OK && mysql_of(db)->derive && !*s->login.database)
 		return fault_set(

@@ -63,7 +63,9 @@ struct mysql {
 	struct sql db;
 	/* of mode=named, as stated; NULL: a key has a name */
 	const char *name;
-	const char *derive; /* and the program whose name it has; NULL: dlock's own */
+	const char *
+	    derive; /* and the program whose name it has; NULL: dlock's own, which may be meant */
+	bool derives_own;
 	struct session session;
 };
 

@@ -241,6 +241,7 @@ pg_init(struct sql *db, const char *url, struct fault *f)
 	if ((pg->key || pg->derive) && db->mode != &advisory_mode)
 		return fault_set(f, RC_USAGE, "%s= goes with mode=advisory only",
 		    pg->key ? "key" : "derive");
+	db->names_nobodys = db->mode == &advisory_mode && !pg->key && !pg->derive;
 	return connection_init(&pg->conn, db, url, f);
 }
 

@@ -74,6 +74,10 @@ session_lock_acquire(struct sql *db, instant until, struct grant *g, struct faul
 	bool got = false;
 	enum rc rc;
 
+	if (db->names_nobodys)
+		fault_set(&db->base.host->notice, RC_OK,
+		    "mode=%s without name= or derive=: no other program takes this lock (say derive=dlock if that is meant)",
+		    db->mode->name);
 	do
 		rc = db->mode->way->ask(db, retry_attempt_by(p, first_by), &got, g, f);
 	while (retry_first_again(p, db->base.host, until, &rc));

@@ -251,6 +251,8 @@ struct sql {
 	const struct sql_driver *driver;
 	const struct sql_mode *mode;
 	void *own; /* the mode's: sql_own() */
+	/* a mode made for company, and no name that another program could have for the lock */
+	bool names_nobodys;
 	char where[WHERE_BYTES];
 	struct retry retry;
 	const struct claim *claim;

@@ -303,7 +303,7 @@ class RowMysqlPlace(BoundMysqlPlace):
 class NamedMysqlPlace(BoundMysqlPlace):
     """A name of the server's, which other programs may take too."""
 
-    id, settings = "mysql-named", ("mode=named",)
+    id, settings = "mysql-named", ("mode=named", "derive=dlock")
 
 
 MYSQL_PLACES = [MysqlPlace, RowMysqlPlace, NamedMysqlPlace]

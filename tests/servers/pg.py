@@ -400,7 +400,7 @@ class AdvisoryPgPlace(BoundPgPlace):
     id = "pg-advisory"
     fair = False          # they wait in pieces, after each of which they are last
     whole_record = False  # the name of a session has room for little
-    settings = ("mode=advisory",)
+    settings = ("mode=advisory", "derive=dlock")
 
 
 class RowPgPlace(BoundPgPlace):

@@ -453,10 +453,16 @@ class Dlock:
             started.destroy()
 
 
+def mode_words(mode):
+    """Nobody but dlock takes these locks, which is said, so that it warns of nothing."""
+    own = ["-O", "derive=dlock"] if mode in ("advisory", "named") else []
+    return ["-O", f"mode={mode}", *own] if mode not in (None, "lease") else []
+
+
 def words_to(at, mode=None):
     """The words that lead to a place, a server or a URL."""
     words = at.words if hasattr(at, "words") else ["-u", getattr(at, "url", at)]
-    return [*words, "-O", f"mode={mode}"] if mode not in (None, "lease") else words
+    return [*words, *mode_words(mode)]
 
 
 def run(dlock, at, *options, key="job", command=("echo", "ran"), mode=None, **arguments):
@@ -661,7 +667,7 @@ class At:
     """A place as tests of one backend make them."""
 
     def __init__(self, url, mode="lease"):
-        self.words = ["-u", url, *(["-O", f"mode={mode}"] if mode != "lease" else [])]
+        self.words = ["-u", url, *mode_words(mode)]
 
 
 class FilePlace(Place):

@@ -119,6 +119,15 @@ def test_a_name_of_another_program(dlock, mysql_db, name):
         assert done.status == 75
 
 
+def test_a_lock_that_nobody_else_has_is_warned_of(dlock, mysql_db):
+    warning = "mode=named without name= or derive=: no other program takes this lock"
+    words = ["-u", mysql_db.url, "-O", "mode=named"]
+    assert dlock.run("run", *words, "-k", "job", "--", "true").stderr.count(warning) == 1
+    for more in (["-O", "derive=dlock"], ["-O", "name=x"], ["-q"]):
+        assert dlock.run("run", *words, *more, "-k", "job", "--", "true").stderr == ""
+    assert dlock.run("status", *words, "job").stderr == ""
+
+
 @pytest.mark.parametrize("tool, key, name", [
     ("prisma-migrate", "any", lambda _: "prisma_migrate"),
     ("golang-migrate", "schema_migrations", lambda db: str(zlib.crc32(f"{db}:schema_migrations".encode()) * 1486364155 % (1 << 32))),
@@ -138,8 +147,7 @@ def test_a_name_that_a_program_derives(dlock, mysql_db, tool, key, name):
 
 
 @pytest.mark.parametrize("settings", [["mode=named", "name="], ["mode=named", "name=" + "x" * 193], ["name=x"],
-                                      ["mode=row", "name=x"], ["mode=names"], ["mode=named", "derive=liquibase"], ["derive=flyway"],
-                                      ["mode=named", "name=x", "derive=flyway"]])
+                                      ["mode=row", "name=x"], ["mode=names"], ["mode=named", "derive=liquibase"], ["derive=flyway"]])
 def test_settings_that_make_no_sense(dlock, mysql_server, settings):
     words = [w for s in settings for w in ("-O", s)]
     assert_refused(run(dlock, mysql_server.url, *words), 64, settings[-1].split("=")[0])

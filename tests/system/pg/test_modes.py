@@ -103,6 +103,15 @@ def test_locks_of_other_programs(dlock, pg_server, make_db, settings, key, name,
     assert waiter.wait().status == 0
 
 
+def test_a_lock_that_nobody_else_has_is_warned_of(dlock, db):
+    warning = "mode=advisory without name= or derive=: no other program takes this lock"
+    words = ["-u", db.url, "-O", "mode=advisory"]
+    assert dlock.run("run", *words, "-k", "job", "--", "true").stderr.count(warning) == 1
+    for more in (["-O", "derive=dlock"], ["-O", "key=7"], ["-O", "name=7"], ["-q"]):
+        assert dlock.run("run", *words, *more, "-k", "job", "--", "true").stderr == ""
+    assert dlock.run("status", *words, "job").stderr == ""
+
+
 def typed_in_the_manual():
     """Its commands that take the lock of another program, as lists of words."""
     text = "\n".join(block for block in blocks_of("dlock-pg.7") if "-O mode=advisory" in block).replace("\\\n", " ")
@@ -181,7 +190,7 @@ def test_keys_that_make_no_sense(dlock, pg_server, settings):
 def test_who_blocks_is_told(dlock, db):
     """Other programs store no record, but the server knows their sessions."""
     with taken(db, 4711, application_name="migrate\x1b[2J") as c:
-        done = run(dlock, db.url, "-O", "key=4711", "-n", mode="advisory")
+        done = run(dlock, db.url, "-O", "mode=advisory", "-O", "key=4711", "-n")
         assert_refused(done, 75, f"server process {c.get_backend_pid()}", "migrate")
         assert "pid" not in done.stderr  # that is on another machine
 

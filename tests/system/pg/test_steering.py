@@ -863,8 +863,8 @@ def test_advisory_locks_of_other_programs(dlock, db):
             entry = found["-O key=42", "holder", EXCLUSIVE]
             assert entry["who"] == "postgres" and "cron; '" in entry["foreign"] and "\x1b" not in entry["foreign"]
             assert f"server process {c.info.backend_pid}" in entry["foreign"] and entry["pid"] == 0 and "record" not in entry
-            by_number = At(db.url, "advisory")
-            by_number.words += ["-O", "key=7,-2"]
+            by_number = At(db.url)
+            by_number.words += ["-O", "mode=advisory", "-O", "key=7,-2"]
             assert [e["key"] for e in each(by_number, "word")] == ["word"]
             cursor.execute("SELECT pg_advisory_unlock_all()")
             thread.join()
