@@ -6,6 +6,7 @@
 #include "backends/redis/dialects/redisson_rw.lua.h"
 #include "backends/redis/dialects/redisson_semaphore.lua.h"
 #include "backends/redis/dialects/string.lua.h"
+#include "backends/redis/dialects/symfony.lua.h"
 #include "backends/redis/lock.lua.h"
 #include "backends/redis/look.lua.h"
 
@@ -25,6 +26,7 @@ static const struct script lock = {lock_lua, sizeof lock_lua, lock_sha1},
 			       redisson_rw_sha1},
 			   redisson_semaphore = {redisson_semaphore_lua,
 			       sizeof redisson_semaphore_lua, redisson_semaphore_sha1},
+			   symfony = {symfony_lua, sizeof symfony_lua, symfony_sha1},
 			   redisson_fair = {redisson_fair_lua, sizeof redisson_fair_lua,
 			       redisson_fair_sha1};
 
@@ -54,6 +56,10 @@ const struct dialect dialects[] = {
 	.claims = &string,
 	.keys = {"%K", "%S"},
 	.plain = true},
+    {.name = "symfony",
+	.lacks = LACKS & ~CAP_SHARED,
+	.claims = &symfony,
+	.keys = {"%K", "%S"}},
     {.name = "redisson",
 	.lacks = LACKS,
 	.claims = &redisson,

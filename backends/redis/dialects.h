@@ -56,7 +56,7 @@ struct dialect {
 	bool plain; /* transaction.c does without scripts */
 };
 
-enum { DIALECT_NATIVE, DIALECT_STRING, DIALECTS = 7 };
+enum { DIALECT_NATIVE, DIALECT_STRING, DIALECTS = 8 };
 extern const struct dialect dialects[DIALECTS];
 
 /*

@@ -28,7 +28,7 @@ def _place(dialect, **members):
     return type(f"{dialect}Place", (DialectPlace,), {"dialect": dialect, "id": f"redis-{dialect}", **members})
 
 
-DIALECTS = ("string", "redisson", "redisson-fenced", "redisson-rw", "redisson-semaphore", "redisson-fair")
+DIALECTS = ("string", "symfony", "redisson", "redisson-fenced", "redisson-rw", "redisson-semaphore", "redisson-fair")
 # (A semaphore is the same with one permit; its number of permits outlasts a test of these.)
 DIALECT_PLACES = [_place(d, fair=d == "redisson-fair", counted=d == "redisson-fair") for d in DIALECTS if d != "redisson-semaphore"]
 # The first speaks for all of them, unless everything is to be tested.
@@ -36,7 +36,7 @@ SOME_DIALECT_PLACES = DIALECT_PLACES if FULL else DIALECT_PLACES[:1]
 
 _FEW = {"shared", "limit", "jobs"}
 # What dlock-redis-dialects(7) says that they cannot do, of the NEEDS of the kinds suite; none of them marks grants.
-DIALECT_CANNOT = {f"redis-{d}": _FEW - {"redisson-rw": {"shared"}, "redisson-semaphore": {"limit"}}.get(d, set())
+DIALECT_CANNOT = {f"redis-{d}": _FEW - {"redisson-rw": {"shared"}, "symfony": {"shared"}, "redisson-semaphore": {"limit"}}.get(d, set())
                   for d in DIALECTS}
 
 

@@ -205,6 +205,7 @@ names_of_other_dialects(void **state)
 	    {"string", "x{", "dlock:string:{x{}", NULL, NULL, ""},
 	    {"string", "{}x", "dlock:string:{{}x}", NULL, NULL, ""},
 	    {"string", "a{b}c", "dlock:string::a{b}c", NULL, NULL, ""},
+	    {"symfony", "job", "dlock:symfony:{job}", NULL, NULL, ""},
 	    {"redisson", "job", "dlock:redisson:{job}", "redisson_lock__channel:{job}",
 		NULL, "redisson_lock__channel:{job}"},
 	    {"redisson", "{a}b", "dlock:redisson::{a}b", "redisson_lock__channel:{a}b",

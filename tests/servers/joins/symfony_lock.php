@@ -14,6 +14,7 @@ case 'memcached':
     $store = new Store\MemcachedStore($server);
     break;
 case 'redis':
+case 'redis-read':
     $server = new Redis();
     $server->connect('127.0.0.1', PORT);
     $store = new Store\RedisStore($server);
@@ -23,4 +24,5 @@ case 'postgresql':
     break;
 }
 $factory = new LockFactory($store);
-serve(fn ($name) => $factory->createLock($name, LEASE), fn ($lock, $blocking) => $lock->acquire($blocking));
+$take = $argv[3] === 'redis-read' ? 'acquireRead' : 'acquire';
+serve(fn ($name) => $factory->createLock($name, LEASE), fn ($lock, $blocking) => $lock->$take($blocking));

@@ -25,8 +25,8 @@ from support import DLOCK, PATIENCE, ROOT
 PROGRAMS = os.path.join(ROOT, "tests", "servers", "joins")
 MODULES = os.environ.get("DLOCK_TEST_NODE") and os.path.abspath(os.environ["DLOCK_TEST_NODE"])
 INTERPRETERS = {"py": [sys.executable], "rb": ["ruby"], "php": ["php"], "js": ["node"]}
-FIXTURES = {"redis": "redis_server", "memcached": "memcached_server", "zk": "zk_server", "pg": "db", "mysql": "mysql_db"}
-SETTINGS = {"redis": "dialect=string", "memcached": None, "zk": "layout=kazoo", "pg": "mode=advisory", "mysql": "mode=named"}
+FIXTURES = {"redis": "redis_server", "symfony": "redis_server", "memcached": "memcached_server", "zk": "zk_server", "pg": "db", "mysql": "mysql_db"}
+SETTINGS = {"redis": "dialect=string", "symfony": "dialect=symfony", "memcached": None, "zk": "layout=kazoo", "pg": "mode=advisory", "mysql": "mode=named"}
 
 
 def pair_of_tooz(name):
@@ -51,6 +51,7 @@ class Join:
 JOINS = {
     "django-redis": Join("redis", "django_redis_lock.py", lambda name: f":1:{name}"),
     "django-redis-add": Join("redis", "django_redis_cache.py", lambda name: f":1:{name}", waits=False),
+    "symfony-redis": Join("symfony", "symfony_lock.php redis"),
     "laravel-redis": Join("redis", "laravel_cache.php redis", lambda name: f"laravel_database_laravel_cache:{name}"),
     "tooz-redis": Join("redis", "tooz_lock.py redis", lambda name: f"b'_tooz'_b'{name}'_lock"),
     "django-memcached": Join("memcached", "django_cache.py", lambda name: f":1:{name}", waits=False),
@@ -121,7 +122,7 @@ def make_client(request, nothing_is_left):
 
     def make(join):
         server = request.getfixturevalue(FIXTURES[join.server])
-        name, database = f"job-{request.node.callspec.id}", getattr(server, "name", None)
+        name, database = f"job-{request.node.name}", getattr(server, "name", None)
         made.append(Client(join.program, server.port, database, name))
         return made[-1], join.words(server.url, name, database)
 
@@ -132,7 +133,7 @@ def make_client(request, nothing_is_left):
 
 def marks_of(join):
     """That of its server, if that has one."""
-    marks = [getattr(pytest.mark, join.server)] if join.server != "memcached" else []
+    marks = [getattr(pytest.mark, join.server)] if join.server not in ("memcached", "symfony") else []
     return marks + ([pytest.mark.skip(reason="make interop-node runs these")] if ".js" in join.program and not MODULES else [])
 
 
@@ -172,6 +173,23 @@ def test_what_is_not_joined_is_refused(dlock, make_client, join):
     refused = dlock.run("run", *words, "-n", "--", "echo", "ran")
     assert (refused.status, refused.stdout) == (76, "")
     assert client.do("free") == "free"
+    assert try_once(dlock, words) == 0
+
+
+def test_readers_of_symfony_share_with_readers_of_dlock(dlock, make_client):
+    client, words = make_client(Join("symfony", "symfony_lock.php redis-read"))
+    assert client.do("take") == "held"
+    reader = dlock.start("run", *words, "-s", "-t", "3s", "--", *dlock.UNTIL_EOF, stdin=subprocess.PIPE).held()
+    assert try_once(dlock, words) == 75
+    assert client.do("free") == "free"
+    assert try_once(dlock, words) == 75 and try_once(dlock, [*words, "-s"]) == 0
+    assert client.do("take") == "held"
+    assert reader.finish().status == 0
+    assert try_once(dlock, words) == 75
+    assert client.do("free") == "free"
+    writer = dlock.start("run", *words, "--", *dlock.UNTIL_EOF, stdin=subprocess.PIPE).held()
+    assert client.do("take") == "busy"
+    assert writer.finish().status == 0
     assert try_once(dlock, words) == 0
 
 

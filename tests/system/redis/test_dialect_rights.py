@@ -7,12 +7,12 @@ from redis_dialects import A, D, DIALECTS, Redisson
 from support import At, rules_of, wait_for
 
 KEY = "app:nightly"
-KINDS = {"redisson-rw": ("-s",), "redisson-semaphore": ("--limit", "1")}
+KINDS = {"symfony": ("-s",), "redisson-rw": ("-s",), "redisson-semaphore": ("--limit", "1")}
 QUEUE = f"redisson_lock_queue:{{{KEY}}}"
 
 
 def rules(group, user):
-    return rules_of(user, "dlock-redis-dialects.7", below={"string": "With string", "redisson": "With Redisson"}[group])
+    return rules_of(user, "dlock-redis-dialects.7", below={"string": "With string", "symfony": "With Symfony", "redisson": "With Redisson"}[group])
 
 
 def place_of(server, dialect, *granted):
@@ -84,7 +84,7 @@ class Scenes:
     def __init__(self, dlock, server, dialect, place, client):
         self.dlock, self.place, self.client, self.name = dlock, place, client, dialect
         self.everything, self.kind, self.redisson = place_of(server, dialect), KINDS.get(dialect, ()), Redisson(client, KEY)
-        self.writes = () if dialect == "redisson-rw" else self.kind
+        self.writes = () if dialect in ("redisson-rw", "symfony") else self.kind
 
     def do(self, subcommand, *words):
         self.client.script_flush()  # so that an answer does not depend on what was asked before
@@ -132,7 +132,7 @@ class Scenes:
     ALL = (in_turn, by_token, renewed, behind_a_dead_one, before_another)
 
 
-@pytest.mark.parametrize("group, user", [(g, u) for g in ("string", "redisson") for u in ("dlock", "watcher", "oncall")])
+@pytest.mark.parametrize("group, user", [(g, u) for g in ("string", "symfony", "redisson") for u in ("dlock", "watcher", "oncall")])
 def test_no_right_of_the_manual_is_too_much(dlock, own_redis, group, user):
     """Who has none of these commands is granted those that the server refuses, one by one: in the end they are all."""
     granted = rules(group, user)
@@ -161,5 +161,5 @@ def test_no_pattern_of_the_manual_is_too_much(dlock, own_redis, dialect):
             Scenes(dlock, own_redis, dialect, place_of(own_redis, dialect, *(r for r in granted if r != pattern)), client).in_turn()
             told |= {pattern} if denied(client) else set()
     patterns = {r for r in granted if r[0] in "~&"}
-    never = {"string": set(), "redisson-rw": set(), "redisson-semaphore": set()}.get(dialect, {"~{app:*}:*"})
+    never = {"string": set(), "symfony": set(), "redisson-rw": set(), "redisson-semaphore": set()}.get(dialect, {"~{app:*}:*"})
     assert patterns - told == never
