@@ -162,9 +162,9 @@ _dlock_setting()
 	elif [[ $cur == acl=* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W 'creator open' -- "${cur#*=}")
 	elif [[ $cur == dialect=* ]]; then
-		mapfile -t COMPREPLY < <(compgen -W 'native string redisson redisson-fenced redisson-rw redisson-semaphore redisson-fair' -- "${cur#*=}")
+		mapfile -t COMPREPLY < <(compgen -W 'native string symfony redisson redisson-fenced redisson-rw redisson-semaphore redisson-fair' -- "${cur#*=}")
 	elif [[ $cur == layout=* ]]; then
-		mapfile -t COMPREPLY < <(compgen -W 'curator plain rw-seq kazoo menagerie' -- "${cur#*=}")
+		mapfile -t COMPREPLY < <(compgen -W 'curator plain rw-seq kazoo menagerie recipes' -- "${cur#*=}")
 	elif [[ $cur == lock=* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W 'flock fcntl' -- "${cur#*=}")
 	elif [[ $cur == mode=* ]]; then

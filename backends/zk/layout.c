@@ -125,6 +125,7 @@ read_forms(const struct layout *l, struct child *c)
 
 	for (const struct form *form = l->forms; form->tag; form++) {
 		const char *number = number_after(name, form->tag), *end;
+		size_t head = *form->head ? strlen(form->head) + 1 : 0;
 
 		if (!number || !starts_with(name, form->head))
 			continue;
@@ -132,12 +133,15 @@ read_forms(const struct layout *l, struct child *c)
 		if (*form->head ? number_after(name, "-R-") || number_after(name, "-W-")
 				: end == name && l->naming != NAMING_OWNER)
 			continue;
+		if (*form->head && l->naming == NAMING_OWNER &&
+		    (end <= name + head || !has_hex(name + head, end - name - head)))
+			continue;
 		while (form->thread && end > name && isdigit((unsigned char)end[-1]))
 			end--;
 		end -= form->thread && end > name && end[-1] == '-';
 		c->rank = number;
 		c->kind = form->kind;
-		c->owner = owner_in(l->naming, name, end);
+		c->owner = owner_in(l->naming, name + head, end);
 		c->what = c->owner ? CHILD_DLOCKS : CHILD_OTHERS;
 		c->blind = false;
 		return;
@@ -264,6 +268,10 @@ const struct layout layouts[] = {
 	.recipes = true, .lasting = true,
 	.freezes = {{"", "lock-freeze-", "-0000000000"},
 	    {"", "writeLock-freeze-", "-0000000000"}}},
+    {"recipes", "ZooKeeper's own recipe", "a lock of ZooKeeper's own recipe",
+	CAP_FAIR | CAP_REVOKE | CAP_FORCE | CAP_FREEZE, NAMING_OWNER,
+	{{KIND_EXCLUSIVE, "x", "-", false}}, .lasting = true,
+	.freezes = {{"", "-freeze-", "-0000000000"}}},
     {0},
 };
 

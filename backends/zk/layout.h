@@ -6,6 +6,7 @@
  *	kazoo		K/<uuid>__lock__<n>, __rlock__<n>: Lock, WriteLock and ReadLock of Python's kazoo
  *	menagerie	K/lock-<host>-<thread>-<n>, readLock-<n>, writeLock-<n>
  *	rw-seq		K/<host>-W-<n>, <host>-R-<n>: what many write for themselves
+ *	recipes		K/x-<session>-<n>: ZooKeeper's own recipe, in C and in Java
  *	plain		K, an ephemeral node that is the lock (single.c)
  *
  *  1. But for the last, a lock is a directory K, its children are the queue, and the number
@@ -56,7 +57,7 @@ struct child {
 
 /* Whose name stands in those of nodes, and how. */
 enum naming {
-	NAMING_OWNER, /* nothing but an owner */
+	NAMING_OWNER, /* nothing but an owner; behind a head also the number of a session */
 	NAMING_UUID,  /* "_c_01234567-...-" */
 	NAMING_LABEL, /* a host; dlock's is "<host>.<owner>" */
 };

@@ -111,13 +111,13 @@ set_layout(struct store *s, const char *value, struct fault *f)
 
 	if (!l)
 		return fault_set(f, RC_USAGE,
-		    "-O layout is curator, plain, rw-seq, kazoo or menagerie");
+		    "-O layout is curator, plain, rw-seq, kazoo, menagerie or recipes");
 	choose_layout(zk_of(s), l);
 	return RC_OK;
 }
 
 static const struct setting_row settings[] = {
-    {"layout", "curator|plain|rw-seq|kazoo|menagerie",
+    {"layout", "curator|plain|rw-seq|kazoo|menagerie|recipes",
 	"whose locks these are (default: curator)", set_layout},
     {"name", "PATH", "the same", set_dir_path},
     {"path", "PATH",

@@ -38,12 +38,12 @@ class PlainPlace(LayoutPlace):
 
 
 _KINDS = {"plain": PlainPlace}
-LAYOUT_PLACES = [type(f"{layout}Place", (_KINDS.get(layout, LayoutPlace),), {"layout": layout, "id": f"zk-{layout}"}) for layout in LAYOUTS]
+LAYOUT_PLACES = [type(f"{layout}Place", (_KINDS.get(layout, LayoutPlace),), {"layout": layout, "id": f"zk-{layout}"}) for layout in (*LAYOUTS, "recipes")]
 
 # What dlock-zk(7) says that they cannot do, of the NEEDS of the kinds suite.
-LAYOUT_CANNOT = {f"zk-{layout}": {"limit"} for layout in LAYOUTS} | {"zk-plain": {"shared", "limit"}}
+LAYOUT_CANNOT = {f"zk-{layout}": {"limit"} for layout in LAYOUTS} | {"zk-plain": {"shared", "limit"}, "zk-recipes": {"shared", "limit", "jobs"}}
 # The same for tests of steering.
-LAYOUT_LACKS = {f"zk-{layout}": {"limit"} for layout in LAYOUTS} | {"zk-plain": {"freeze", "shared", "limit"}}
+LAYOUT_LACKS = {f"zk-{layout}": {"limit"} for layout in LAYOUTS} | {"zk-plain": {"freeze", "shared", "limit"}, "zk-recipes": {"shared", "limit", "jobs"}}
 
 
 # ---- others' clients, re-enacted: enter() the queue, ask whether one holds(), leave() ----

@@ -109,7 +109,8 @@ strangers_are_seen_wherever_they_stand(void **state)
 	    "0123456789abcdef0123456789abcdef__lock__0000000001",
 	    "0123456789abcdef0123456789abcdef__rlock__0000000001",
 	    UUID "-__READ__0000000001", UUID "-__WRIT__0000000001",
-	    "zzz__lock__9999999999"};
+	    "zzz__lock__9999999999", "x-00001000a1b2c3d4-0000000001",
+	    "x-72057594037927936-0000000001"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof strangers / sizeof *strangers; i++) {
@@ -126,12 +127,12 @@ strangers_are_seen_wherever_they_stand(void **state)
 static void
 what_no_layout_knows_is_strange(void **state)
 {
-	static const char *const names[] = {"x-00001000a1b2c3d4-0000000001",
-	    "x-72057594037927936-0000000001", "ex0000000001", "sh0000000001",
-	    "read-0000000001", "write-0000000001", "LOCK-EXCLUSIVE-0000000001",
-	    "0000000006", "!", "-", "lock", "lock-", "lock-lock-", "lock-x", "readme",
-	    "lock-00000000070", "lock-000000000", "x-lock-0-lock-9", "web",
-	    "permit-0000000001", "0123456789abcdef0123456789abcdef"};
+	static const char *const names[] = {"x-0000000001", "x--0000000001",
+	    "x-lock-x-0000000001", "ex0000000001", "sh0000000001", "read-0000000001",
+	    "write-0000000001", "LOCK-EXCLUSIVE-0000000001", "0000000006", "!", "-",
+	    "lock", "lock-", "lock-lock-", "lock-x", "readme", "lock-00000000070",
+	    "lock-000000000", "x-lock-0-lock-9", "web", "permit-0000000001",
+	    "0123456789abcdef0123456789abcdef"};
 	static const char *const known[] = {OURS, "x-lock-0000000006", "locks",
 	    "block-0000000006", UUID "-lock--2147483648",
 	    "0123456789abcdef0123456789abcdef__lock__0000000001", "lock-0000000006"};
@@ -219,6 +220,13 @@ names_are_read_as_their_layout_has_them(void **state)
 		CHILD_DLOCKS, KIND_EXCLUSIVE, "0000000001"},
 	    {"menagerie", "readLock-ci." DLOCKS "-0000000001", CHILD_DLOCKS, KIND_SHARED,
 		"0000000001"},
+	    {"recipes", "x-0100a1b2c3d4e5f6-0000000001", CHILD_OTHERS, KIND_EXCLUSIVE,
+		"0000000001"},
+	    {"recipes", "x-72234567890123456-0000000001", CHILD_OTHERS, KIND_EXCLUSIVE,
+		"0000000001"},
+	    {"recipes", "x-" DLOCKS "-0000000001", CHILD_DLOCKS, KIND_EXCLUSIVE,
+		"0000000001"},
+	    {"recipes", "ex0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
 	    {"menagerie", "permit-0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
 	    {"menagerie", "locks", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
 	    {"menagerie", "lock0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
@@ -255,6 +263,8 @@ own_names_are_nobodys_else(void **state)
 			char name[PREFIX_BYTES + 10];
 			struct child c;
 
+			if (kinds[i] == KIND_SHARED && !(l->caps & CAP_SHARED))
+				continue;
 			layout_name(name, l, &claim);
 			strcat(name, "0000000005");
 			c = layout_read(l, name);

@@ -4,6 +4,7 @@
 
 import json
 import os
+import select
 import shutil
 import subprocess
 
@@ -130,6 +131,71 @@ def test_zookeepers_own_recipe_and_dlock(dlock, client, words, path, write_lock)
     assert run(dlock, words("curator"), "-n").status == 0
 
 
+# ---- joined: layout=recipes ----
+
+
+def is_said(process, seconds=0.5):
+    return bool(select.select([process.stdout], [], [], seconds)[0])
+
+
+def test_zookeepers_own_recipe_is_joined(dlock, client, words, path, write_lock):
+    """The real one: each excludes the other, waits for it, and is waited for; a freeze stops both."""
+    client.ensure_path(path)
+    java = write_lock(path)
+    assert java.stdout.readline() == "held\n"
+    assert run(dlock, words("recipes"), "-n").status == 75
+    seen = json.loads(dlock.run("status", *words("recipes"), "-J").stdout)
+    assert [h["foreign"] for h in seen["holders"]] == [True] and "ZooKeeper's own" in seen["holders"][0]["what"]
+    waiter = dlock.start("run", *words("recipes"), "--", *dlock.UNTIL_EOF, stdin=subprocess.PIPE).queued(1)
+    java.communicate("", timeout=PATIENCE)
+    waiter.held()
+    second = write_lock(path)
+    wait_for(lambda: len(nodes(client, path)) == 2, what="the other one in the queue")
+    last = dlock.start("run", *words("recipes"), "--", *dlock.UNTIL_EOF, stdin=subprocess.PIPE).queued(2)
+    assert not is_said(second)
+    waiter.signal(9, "keeper")  # its session ends with the other process's farewell, or by itself
+    waiter.wait()
+    assert second.stdout.readline() == "held\n"
+    second.kill()
+    last.held()
+    assert last.finish().status == 0
+    assert dlock.run("freeze", *words("recipes")).status == 0
+    third = write_lock(path)
+    wait_for(lambda: len(nodes(client, path)) == 2, what="the next one")
+    assert not is_said(third) and run(dlock, words("recipes"), "-n").status == 75
+    assert dlock.run("thaw", *words("recipes"), "-y").status == 0
+    assert third.stdout.readline() == "held\n"
+    third.communicate("", timeout=PATIENCE)
+    assert run(dlock, words("recipes"), "-n").status == 0
+
+
+def test_the_recipe_of_c_is_joined(dlock, client, words, path):
+    """Its names, sorted by what follows the last '-' (zoo_lock.c)."""
+    holder = dlock.start("run", *words("recipes"), "--", *dlock.UNTIL_EOF, stdin=subprocess.PIPE).held()
+    own = client.create(path + "/" + RECIPES["ZooKeeper's C recipe"], b"", ephemeral=True, sequence=True).rsplit("/", 1)[1]
+    in_order = sorted(nodes(client, path), key=lambda name: name.rsplit("-", 1)[1])
+    assert in_order[1:] == [own] and in_order[0].startswith("x-")
+    waiter = dlock.start("run", *words("recipes"), "--", "true").queued(2)
+    assert holder.finish().status == 0
+    wait_for(lambda: len(nodes(client, path)) == 2, what="the end of the holder's node")
+    assert run(dlock, words("recipes"), "-n").status == 75
+    client.delete(f"{path}/{own}")
+    assert waiter.wait().status == 0
+
+
+@pytest.mark.parametrize("words_of_it, status", [(("-s",), 78), (("--limit", "2"), 78), (("--once", "1"), 78), (("-x",), 0)])
+def test_what_the_recipes_lack(dlock, client, words, path, words_of_it, status):
+    assert run(dlock, words("recipes"), "-n", *words_of_it).status == status
+
+
+def test_other_programs_beside_the_recipes_are_refused(dlock, client, words, path):
+    for prefix in ("ex", "read-", "LOCK-EXCLUSIVE-", "ci-1-W-", f"{'0' * 32}__lock__"):
+        node = client.create(f"{path}/{prefix}", b"", ephemeral=True, sequence=True, makepath=True)
+        refused(run(dlock, words("recipes"), "-n"), node.rsplit("/", 1)[1])
+        client.delete(node)
+    assert run(dlock, words("recipes"), "-n").status == 0
+
+
 # ---- what other programs read ----
 
 
@@ -192,7 +258,7 @@ def test_what_jobs_and_semaphores_below_have_made(dlock, client, zk_server, word
 
 
 def test_a_directory_of_no_lock_is_a_strangers(dlock, client, words, path):
-    client.create(f"{path}/readers/x-1-", b"", ephemeral=True, sequence=True, makepath=True)
+    client.create(f"{path}/readers/ex", b"", ephemeral=True, sequence=True, makepath=True)
     refused(run(dlock, words("curator"), "-n"), "readers")
 
 
