@@ -3,8 +3,6 @@
  */
 #include "session_lock.h"
 
-#include <stdio.h>
-
 #define CHUNK (3 * NS_PER_S) /* one wait in the server */
 
 /* ---- who is there ---- */
