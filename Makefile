@@ -149,7 +149,7 @@ static:
 	@mkdir -p $(O)/static/include
 	@ln -sf -t $(O)/static/include $(wildcard /usr/include/hiredis /usr/include/zookeeper /usr/include/jansson*.h)
 	@$(MAKE) --no-print-directory O=$(O)/static STATIC=yes CC=musl-gcc WITH_PG=no WITH_MYSQL=no WITH_TLS=no \
-		HARDEN_LD='$(STATIC_LD)' CFLAGS='$(CFLAGS) -Wno-format-truncation -isystem $(O)/static/include' all
+		HARDEN_LD='$(STATIC_LD)' CFLAGS='$(CFLAGS) -D_LARGEFILE64_SOURCE -Wno-format-truncation -isystem $(O)/static/include' all
 
 # ---- what must be installed, as Debian calls it ----
 
