@@ -41,6 +41,7 @@ enum {
 struct queue {
 	struct server listener;
 	const struct route *route; /* where the lock is */
+	unsigned moves;            /* of the route, when the listener went there */
 	instant listen_due;        /* not to be opened again before */
 	uint64_t ticket;           /* the place, as the server dealt it; 0: none yet */
 	unsigned beats;            /* for their jitter */

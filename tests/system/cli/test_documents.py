@@ -655,6 +655,8 @@ def test_one_of_the_hosts_with_the_crontab_runs_the_job(tmp_path, name):
     host = command.replace("/usr/local/bin/", f"{tmp_path}/")
     done = tried([f"export DLOCK_URL=file://{tmp_path}", *[f"{host} &" for _ in range(5)], "wait", host], tmp_path)
     assert (done.returncode, done.stdout, (tmp_path / "runs").read_text()) == (0, "", "ran\n")
+    told = tried([f"export DLOCK_URL=file://{tmp_path}", "dlock status nightly"], tmp_path).stdout  # in the morning
+    assert re.search(r"last run +ID [\d-]+ by .*, status 0\n +began .*, took ", told), told
 
 
 @pytest.mark.parametrize("name, marker", [(README, "runs-on"), (RECIPES, "runs-on"), (RECIPES, "CI_JOB_URL")])
