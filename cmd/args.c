@@ -439,7 +439,7 @@ read_other(struct plan *p, struct words *w, struct sources *all, struct fault *f
 		all->list[SOURCE_ENVIRONMENT].value[OPT_KEY] = NULL;
 	rc = read_sources(p, all, f);
 	if (rc == RC_OK && p->nkeys == 0 && (options[OPT_KEY].cmds & p->cmd) &&
-	    p->cmd != CMD_CONFIG)
+	    !(p->cmd & (CMD_CONFIG | CMD_DOCTOR)))
 		return fault_set(
 		    f, RC_USAGE, "no key: say dlock %s KEY", options_cmd(p->cmd));
 	return rc;

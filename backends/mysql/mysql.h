@@ -84,6 +84,9 @@ extern const struct sql_mode mysql_named_mode;
 extern const struct lease_driver mysql_lease;
 extern const struct row_driver mysql_row;
 
+/* For doctor: check.c. */
+enum rc mysql_check(struct sql *, struct checkup *, struct fault *);
+
 /* ---- session.c ---- */
 
 /*

@@ -18,9 +18,8 @@ static const char health_questions[] =
     "*2\r\n$4\r\nINFO\r\n$11\r\npersistence\r\n"
     "*3\r\n$6\r\nCONFIG\r\n$3\r\nGET\r\n$4\r\nsave\r\n";
 
-/* INFO tells a string, CONFIG GET the second of two; NULL: we are not told, as in an error. */
-static const char *
-text_of(const redisReply *r)
+const char *
+health_text(const redisReply *r)
 {
 	if (r->type == REDIS_REPLY_ARRAY && r->elements == 2)
 		r = r->element[1];
@@ -30,12 +29,11 @@ text_of(const redisReply *r)
 static bool
 health_is_answer(const redisReply *r)
 {
-	return text_of(r) || r->type == REDIS_REPLY_ERROR;
+	return health_text(r) || r->type == REDIS_REPLY_ERROR;
 }
 
-/* The value of "name:value" in a section of INFO; "" when it is not there or too long. */
-static void
-field(const char *info, const char *name, char *out, size_t size)
+void
+health_field(const char *info, const char *name, char *out, size_t size)
 {
 	size_t n = strlen(name), length;
 
@@ -56,7 +54,7 @@ is(const char *info, const char *name, const char *value)
 {
 	char found[32];
 
-	field(info, name, found, sizeof found);
+	health_field(info, name, found, sizeof found);
 	return strcmp(found, value) == 0;
 }
 
@@ -66,8 +64,8 @@ evicting(const char *memory, char *policy, size_t size)
 {
 	char most[24];
 
-	field(memory, "maxmemory", most, sizeof most);
-	field(memory, "maxmemory_policy", policy, size);
+	health_field(memory, "maxmemory", most, sizeof most);
+	health_field(memory, "maxmemory_policy", policy, size);
 	if (!*most || strcmp(most, "0") == 0 || !*policy ||
 	    strcmp(policy, "noeviction") == 0)
 		return NULL;
@@ -92,18 +90,24 @@ forgetting(const char *persistence, const char *save)
 	    : NULL;
 }
 
+void
+health_read(struct health *h, redisReply *const answers[HEALTH_ANSWERS])
+{
+	h->evicts = evicting(health_text(answers[0]), h->policy, sizeof h->policy);
+	h->forgets = forgetting(health_text(answers[1]), health_text(answers[2]));
+}
+
 bool
 health_risks(redisReply *const answers[HEALTH_ANSWERS], char *out, size_t size)
 {
-	char policy[32];
-	const char *evicts = evicting(text_of(answers[0]), policy, sizeof policy),
-		   *forgets = forgetting(text_of(answers[1]), text_of(answers[2]));
+	struct health h;
 
+	health_read(&h, answers);
 	snprintf(out, size, "%s%s%s%s%s",
-	    evicts ? "it evicts keys when its memory is full (maxmemory-policy " : "",
-	    evicts ? evicts : "", evicts ? ")" : "", evicts && forgets ? ", and " : "",
-	    forgets ? forgets : "");
-	return evicts || forgets;
+	    h.evicts ? "it evicts keys when its memory is full (maxmemory-policy " : "",
+	    h.evicts ? h.evicts : "", h.evicts ? ")" : "",
+	    h.evicts && h.forgets ? ", and " : "", h.forgets ? h.forgets : "");
+	return h.evicts || h.forgets;
 }
 
 /* ---- what comes: in front of the answers, these, and what is behind them ---- */

@@ -277,6 +277,9 @@ void start_origin(struct origin *);
  */
 struct verdict start_run(struct run *, struct plan *p);
 
+/* Why a command could not be stopped here, so that none is run; NULL: it could. */
+const char *start_objection(void);
+
 /*
  * As the command did: loops in shells stop on Ctrl-C only when they see the signal.
  * Returns the status to exit with if that does not end us.
