@@ -446,6 +446,8 @@ struct checkup {
 	 * something behind.  "": it may be.
 	 */
 	struct fault hands_off;
+	/* and what acquire gives there, as far as that is known; RC_OK */
+	enum rc refusal;
 	void (*tell)(struct checkup *, const struct finding *);
 };
 

@@ -11,8 +11,8 @@
  *	sweep       nothing of the probe stays (check, too)
  *
  * Two stores are open, as a store that serves a claim is asked nothing else: one takes the probe,
- * the other looks and steers.  Who is killed meanwhile leaves a lease that ends, and a freeze
- * of some seconds.  A store in which each key means the same lock gets no probe, for others
+ * the other looks and steers.  A signal that would end us waits until the probe is gone; only
+ * KILL leaves a lease, which ends, or a freeze of some seconds.  A store in which each key means the same lock gets no probe, for others
  * may use that one; nor does one where a first use would make something that stays.
  *
  * What the store of the probe has to say beside its answers (host.notice) is dropped: it is
@@ -71,7 +71,8 @@ struct doctor {
 	struct grant grant;
 	int64_t before, after; /* us since the epoch: it was granted in between */
 	/* and as a look shows it */
-	bool shown;
+	bool looked, shown;
+	bool taken; /* by force: there is nothing to be given back */
 	int64_t since;
 	uint64_t token;
 	char shown_owner[256];
@@ -126,15 +127,26 @@ tell(struct doctor *d, enum fitness fitness, const char *name, const char *advic
 	show_row(d, &(struct finding){fitness, name, text.text, advice});
 }
 
+static const char *
+advice_for(enum rc rc)
+{
+	switch (rc) {
+	case RC_AGAIN:
+		return "see whether the server runs, or name another (-u)";
+	case RC_DENIED:
+		return "see the manual of the backend, under permissions";
+	default:
+		return "see dlock-troubleshooting(7)";
+	}
+}
+
 /* What a run needs has failed; the first reason is what a run would end with. */
 static void
 tell_failure(struct doctor *d, const char *name, enum rc rc, const struct fault *f)
 {
 	if (d->rc == RC_OK)
 		d->rc = rc;
-	tell(d, UNFIT, name,
-	    rc == RC_AGAIN ? "see whether the server runs, or name another (-u)" : NULL,
-	    "%s", *f->text ? f->text : rc_name(rc));
+	tell(d, UNFIT, name, advice_for(rc), "%s", *f->text ? f->text : rc_name(rc));
 }
 
 /* ---- the configuration ---- */
@@ -207,6 +219,7 @@ doctor_refuse(struct plan *p, enum rc rc, const struct fault *f)
 {
 	struct doctor d = {.plan = p};
 
+	p->look.json = sources_of(p->sources, OPT_JSON);
 	if (rc == RC_CONFIG && p->sources && p->sources->nfiles > 0)
 		tell_files(&d, f);
 	return exit_of_rc(rc).number;
@@ -273,6 +286,32 @@ tell_limits(struct doctor *d)
 	    many ? "raise ulimit -u, TasksMax= of a service" : NULL,
 	    "this user has %llu, %s (a run needs 3, and threads)",
 	    (unsigned long long)used, most);
+}
+
+/* ---- signals ---- */
+
+/* Those that end us wait, while there is a probe. */
+static void
+hold_signals(int how)
+{
+	static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE};
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (size_t i = 0; i < sizeof ending / sizeof *ending; i++)
+		sigaddset(&set, ending[i]);
+	sigprocmask(how, &set, NULL);
+}
+
+/* Does one wait?  Then what is under way is only brought to its end. */
+static bool
+is_interrupted(void)
+{
+	sigset_t set;
+
+	return sigpending(&set) == 0 &&
+	    (sigismember(&set, SIGINT) || sigismember(&set, SIGTERM) ||
+		sigismember(&set, SIGHUP) || sigismember(&set, SIGQUIT));
 }
 
 /* ---- the probe ---- */
@@ -373,7 +412,8 @@ renew_often(struct doctor *d, struct fault *f)
 	enum rc rc = RC_OK;
 	size_t n = 0;
 
-	while (n < SAMPLES && rc == RC_OK && (n == 0 || instant_now() < ends)) {
+	while (n < SAMPLES && rc == RC_OK &&
+	    (n == 0 || (instant_now() < ends && !is_interrupted()))) {
 		instant sent = instant_now();
 
 		rc = d->store->backend->lock->renew(
@@ -429,10 +469,8 @@ tell_right(struct doctor *d, const char *name, enum rc rc, const struct fault *f
 	if (rc == RC_OK)
 		tell(d, FIT, name, NULL, "tried on a probe");
 	else
-		tell(d, UNFIT, name,
-		    rc == RC_DENIED ? "see the page of the backend, under permissions"
-				    : NULL,
-		    "%s", *f->text ? f->text : rc_name(rc));
+		tell(d, UNFIT, name, advice_for(rc), "%s",
+		    *f->text ? f->text : rc_name(rc));
 }
 
 /*
@@ -461,6 +499,7 @@ try_break(struct doctor *d)
 		    s, &other, d->record, true, look_patience(), &f);
 		rc = rc == RC_LOST ? RC_OK : rc;
 	}
+	d->taken = rc == RC_OK && !polite;
 	tell_right(d, "right-break", rc, &f);
 }
 
@@ -492,7 +531,10 @@ try_held(struct doctor *d, struct fault *f)
 	enum rc rc = renew_often(d, f), looked;
 
 	tell_lease(d);
+	if (is_interrupted())
+		return rc;
 	looked = look_at_probe(d, &unseen);
+	d->looked = true;
 	tell_right(d, "right-look", looked, &unseen);
 	tell_clock(d);
 	if (rc == RC_OK)
@@ -521,7 +563,7 @@ try_run(struct doctor *d)
 	if (rc == RC_OK)
 		rc = try_held(d, &f);
 	back = b->lock->release(d->store, STATUS_NONE, look_patience(), &given);
-	if (rc == RC_OK && back != RC_OK && back != RC_LOST && back != RC_REVOKED) {
+	if (rc == RC_OK && back != RC_OK && back != RC_REVOKED && !d->taken) {
 		rc = back;
 		f = given;
 	}
@@ -534,6 +576,22 @@ try_run(struct doctor *d)
 }
 
 static void
+sweep(struct doctor *d)
+{
+	struct store *s = d->looking.store;
+	struct fault f = {""};
+	enum rc rc = RC_OK;
+
+	d->checkup.sweep = true;
+	d->checkup.until = look_patience();
+	if (s->backend->admin->check)
+		rc = s->backend->admin->check(s, &d->checkup, &f);
+	if (rc != RC_OK)
+		tell(d, DOUBTFUL, "probe", "remove it, unless it ends by itself",
+		    "something of the probe %s has stayed: %s", d->probe, f.text);
+}
+
+static void
 try_rights(struct doctor *d)
 {
 	struct store *s = d->looking.store;
@@ -541,6 +599,7 @@ try_rights(struct doctor *d)
 	enum rc rc;
 
 	if (s->caps & ONE_LOCK || *d->checkup.hands_off.text) {
+		d->rc = d->checkup.refusal;
 		rc = look_at_probe(d, &f);
 		tell_right(d, "right-look", rc, &f);
 		tell(d, DOUBTFUL, "rights",
@@ -552,18 +611,16 @@ try_rights(struct doctor *d)
 			: d->checkup.hands_off.text);
 		return;
 	}
+	hold_signals(SIG_BLOCK);
 	try_run(d);
-	if (!d->shown && d->rc != RC_OK) {
+	if (!d->looked && !is_interrupted()) {
 		rc = look_at_probe(d, &f);
 		tell_right(d, "right-look", rc, &f);
 	}
-	try_freeze(d);
-	d->checkup.sweep = true;
-	d->checkup.until = look_patience();
-	if (s->backend->admin->check &&
-	    (rc = s->backend->admin->check(s, &d->checkup, &f)) != RC_OK)
-		tell(d, DOUBTFUL, "probe", "remove it, unless it ends by itself",
-		    "something of the probe %s has stayed: %s", d->probe, f.text);
+	if (!is_interrupted())
+		try_freeze(d);
+	sweep(d);
+	hold_signals(SIG_UNBLOCK);
 }
 
 static void

@@ -90,6 +90,8 @@ tell_server(const struct sql *db, struct checkup *c, const struct variable *v)
 	     lends = !s->is_direct, lease = db->mode == &lease_mode;
 	bool primary = strcmp(v[V_GALERA_STATE].value, "Primary") == 0;
 
+	if (read_only || (!lease && (lends || s->is_galera)))
+		c->refusal = RC_CONFIG;
 	checkup_tell(c, FIT, "version", NULL, "%s: %s %s", db->where,
 	    s->is_mariadb ? "MariaDB" : "MySQL", v[V_VERSION].value);
 	checkup_tell(c, read_only ? UNFIT : FIT, "role",
@@ -175,8 +177,9 @@ enum {
 static const char rights_sql[] =
     "SELECT CURRENT_USER(), "
     "EXISTS (SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name LIKE 'dlock\\_%') "
-    "OR EXISTS (SELECT 1 FROM information_schema.routines WHERE routine_schema = DATABASE() AND routine_name LIKE 'dlock\\_%'), " CALLS("" NAMED("take") ", " NAMED("enter") ", " NAMED("await") ", " NAMED("renew") ", " NAMED("release") "") ", " CALLS(
-	"" NAMED("list") ", " NAMED("last_run") "") ", " CALLS("" NAMED("freeze") ", " NAMED("thaw") "") ", " CALLS("" NAMED("ask_back") ", " NAMED("take_away") "") ", " GRANTED("CREATE ROUTINE",
+    "OR EXISTS (SELECT 1 FROM information_schema.routines WHERE routine_schema = DATABASE() AND routine_name LIKE 'dlock\\_%'), " CALLS(
+	"" NAMED("take") ", " NAMED("enter") ", " NAMED("await") ", " NAMED("renew") ", " NAMED(
+	    "release") "") ", " CALLS("" NAMED("list") ", " NAMED("last_run") "") ", " CALLS("" NAMED("freeze") ", " NAMED("thaw") "") ", " CALLS("" NAMED("ask_back") ", " NAMED("take_away") "") ", " GRANTED("CREATE ROUTINE",
 	"$1") ", " GRANTED("DELETE", "$1");
 
 /* A lease is several procedures, each of which one may be kept from. */
@@ -220,6 +223,8 @@ tell_rights(const struct sql *db, struct checkup *c, const struct row *r)
 
 		(void)row_integer(r, groups[i].field, 0, 100, &has);
 		tell_calls(c, groups[i].name, has, groups[i].all);
+		if (i == 0 && has < groups[i].all && c->refusal == RC_OK)
+			c->refusal = RC_DENIED;
 	}
 }
 

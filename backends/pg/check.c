@@ -99,6 +99,8 @@ tell_server(const struct sql *db, struct checkup *c, const struct row *r)
 {
 	bool lends = !truth(r, F_DIRECT), session = db->mode == &advisory_mode;
 
+	if (truth(r, F_STANDBY) || truth(r, F_READ_ONLY) || (lends && session))
+		c->refusal = RC_CONFIG;
 	checkup_tell(
 	    c, FIT, "version", NULL, "%s: PostgreSQL %s", db->where, words(r, F_VERSION));
 	checkup_tell(c, FIT, "user", NULL, "%s", words(r, F_USER));
@@ -134,7 +136,7 @@ tell_durability(struct checkup *c, const struct row *r)
 	bool waits = truth(r, F_WAITS) && strcmp(commit, "local") != 0,
 	     fsync = truth(r, F_FSYNC);
 
-	checkup_tell(c, fsync ? FIT : UNFIT, "persistence",
+	checkup_tell(c, fsync ? FIT : DOUBTFUL, "persistence",
 	    fsync ? NULL : "ALTER SYSTEM SET fsync = on",
 	    fsync
 		? "it writes to disk before it answers (synchronous_commit %s)"

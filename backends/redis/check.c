@@ -212,8 +212,10 @@ check_cluster(struct redis *r, struct checkup *c, struct fault *f)
 {
 	struct endpoint masters[NODES];
 	size_t n, good;
-	enum rc rc = route_masters(&r->route, c->until, masters, &n, f);
+	enum rc rc;
 
+	r->route.server.peer.bounds = &resp_pages;
+	rc = route_masters(&r->route, c->until, masters, &n, f);
 	if (rc == RC_OK)
 		rc = check_each(&r->store, masters, n, &good, c, f);
 	if (rc == RC_OK)
