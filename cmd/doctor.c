@@ -32,7 +32,6 @@
 #include "text.h"
 
 #include <dirent.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +44,7 @@
 #define FREEZE (10 * NS_PER_S) /* ends by itself, should we be killed */
 #define SAMPLING (10 * NS_PER_S)
 #define SKEW (5 * NS_PER_S)
+#define OUTERMOST 0xeffffffc /* pid namespace: its inode */
 
 enum {
 	SAMPLES = 20,
@@ -54,14 +54,12 @@ enum {
 	TASKS_LEAST = 32, /* processes and threads of some runs */
 };
 
-static const char *const levels[] = {[FIT] = "ok", [DOUBTFUL] = "warn", [UNFIT] = "fail"};
-
 struct doctor {
+	struct checkup checkup; /* the first, for show_finding() */
 	struct looking looking;
 	const struct plan *plan;
 	unsigned seen[UNFIT + 1]; /* how many findings there were of each fitness */
 	enum rc rc;               /* why no lock can be had; RC_OK */
-	struct checkup checkup;
 	char probe[KEY_BYTES + 1];
 	/* the probe's: */
 	char owner[OWNER_CHARS + 1], record[RECORD_BYTES];
@@ -81,10 +79,14 @@ struct doctor {
 /* ---- findings ---- */
 
 static void
-show_row(struct doctor *d, const struct finding *f)
+show_finding(struct checkup *c, const struct finding *f)
 {
-	static const char *const words[] = {
-	    [FIT] = "OK", [DOUBTFUL] = "WARN", [UNFIT] = "FAIL"};
+	static const struct {
+		const char *word, *level;
+	} names[] = {[FIT] = {"OK", "ok"},
+	    [DOUBTFUL] = {"WARN", "warn"},
+	    [UNFIT] = {"FAIL", "fail"}};
+	struct doctor *d = (struct doctor *)c;
 	struct object o;
 
 	d->seen[f->fitness]++;
@@ -92,12 +94,12 @@ show_row(struct doctor *d, const struct finding *f)
 		object_begin_stream(&o, stdout);
 		object_number(&o, "v", 1);
 		object_string(&o, "check", f->name);
-		object_string(&o, "level", levels[f->fitness]);
+		object_string(&o, "level", names[f->fitness].level);
 		object_string(&o, "fact", f->fact);
 		object_string(&o, "advice", f->advice);
 		object_end(&o);
 	} else {
-		printf("%-5s %-13s %s\n", words[f->fitness], f->name,
+		printf("%-5s %-13s %s\n", names[f->fitness].word, f->name,
 		    text_shown(f->fact).text);
 		if (f->advice)
 			printf("%-5s %-13s -> %s\n", "", "", f->advice);
@@ -105,27 +107,8 @@ show_row(struct doctor *d, const struct finding *f)
 	fflush(stdout);
 }
 
-static void
-see_finding(struct checkup *c, const struct finding *f)
-{
-	show_row((struct doctor *)((char *)c - offsetof(struct doctor, checkup)), f);
-}
-
-static void tell(struct doctor *, enum fitness, const char *name, const char *advice,
-    const char *fact, ...) __attribute__((format(printf, 5, 6)));
-
-static void
-tell(struct doctor *d, enum fitness fitness, const char *name, const char *advice,
-    const char *fact, ...)
-{
-	struct clean text;
-	va_list ap;
-
-	va_start(ap, fact);
-	vsnprintf(text.text, sizeof text.text, fact, ap);
-	va_end(ap);
-	show_row(d, &(struct finding){fitness, name, text.text, advice});
-}
+/* As checkup_tell(): a finding of ours. */
+#define tell(d, ...) checkup_tell(&(d)->checkup, __VA_ARGS__)
 
 static const char *
 advice_for(enum rc rc)
@@ -171,56 +154,33 @@ tell_files(struct doctor *d, const struct fault *why)
 	}
 }
 
-/* Who has named the server, for people; *passing: only who has the same environment. */
-static struct clean
-named_by(const struct plan *p, bool *passing)
-{
-	const struct source *s = sources_of(p->sources, OPT_URL);
-	struct brief variable = sources_url_variable(p->site.backend);
-	struct clean by = {"the backend's default"};
-	int i = OPT_URL;
-
-	*passing = false;
-	if (p->site.inherits) {
-		snprintf(
-		    by.text, sizeof by.text, "the dlock around this one (DLOCK_KEEPER)");
-		return by;
-	}
-	if (p->site.url && p->site.url == plan_variable(variable.text)) {
-		*passing = true;
-		snprintf(by.text, sizeof by.text, "%s", variable.text);
-		return by;
-	}
-	if (!s) {
-		i = OPT_BACKEND;
-		s = sources_of(p->sources, i);
-	}
-	if (!s)
-		return by;
-	*passing = s->kind == SOURCE_ENVIRONMENT;
-	return sources_call(s, i);
-}
-
 static void
 tell_server(struct doctor *d)
 {
-	bool passing;
-	const struct clean by = named_by(d->plan, &passing);
+	const struct plan *p = d->plan;
+	struct brief own = sources_url_variable(p->site.backend);
+	bool is_own = p->site.url && p->site.url == plan_variable(own.text);
+	int i = sources_of(p->sources, OPT_URL) ? OPT_URL : OPT_BACKEND;
+	const struct source *s = sources_of(p->sources, i);
+	const struct clean called = sources_call(s, i);
 
 	tell(d, FIT, "server",
-	    passing
+	    is_own || (s && s->kind == SOURCE_ENVIRONMENT && !p->site.inherits)
 		? "cron and services have this variable only where it is set for them: dlock.conf(5)"
 		: NULL,
-	    "%s, named by %s", d->looking.store->where, by.text);
+	    "%s, named by %s", d->looking.store->where,
+	    p->site.inherits ? "the dlock around this one (DLOCK_KEEPER)"
+		: is_own     ? own.text
+			     : called.text);
 }
 
 static int
 doctor_refuse(struct plan *p, enum rc rc, const struct fault *f)
 {
-	struct doctor d = {.plan = p};
+	struct doctor d = {.checkup.tell = show_finding, .plan = p};
 
 	p->look.json = sources_of(p->sources, OPT_JSON);
-	if (rc == RC_CONFIG && p->sources && p->sources->nfiles > 0)
+	if (rc == RC_CONFIG)
 		tell_files(&d, f);
 	return exit_of_rc(rc).number;
 }
@@ -232,18 +192,15 @@ tell_processes(struct doctor *d)
 {
 	const char *why = start_objection();
 	struct stat st;
+	bool inner = stat("/proc/self/ns/pid", &st) == 0 && st.st_ino != OUTERMOST;
 
 	if (why && d->rc == RC_OK)
 		d->rc = RC_CONFIG;
 	tell(d, why ? UNFIT : FIT, "proc",
 	    why ? "mount -t proc proc /proc, without hidepid, in this pid namespace"
 		: NULL,
-	    "%s", why ? why : "what a command starts can be found, and stopped");
-	if (stat("/proc/self/ns/pid", &st) == 0)
-		tell(d, FIT, "namespace", NULL, "%s",
-		    st.st_ino == 0xeffffffc
-			? "the pids of this machine"
-			: "a pid namespace of its own (a container): others see its pids in it");
+	    "%s%s", why ? why : "what a command starts can be found, and stopped",
+	    inner ? "; pids are those of a namespace of its own (a container)" : "");
 }
 
 /* How many processes this user has; threads count as well, but are seldom many. */
@@ -268,38 +225,36 @@ tell_limits(struct doctor *d)
 {
 	struct rlimit files = {RLIM_INFINITY, 0}, tasks = {RLIM_INFINITY, 0};
 	rlim_t used = count_tasks();
-	char most[40] = "no limit";
 	bool few, many;
 
 	getrlimit(RLIMIT_NOFILE, &files);
 	getrlimit(RLIMIT_NPROC, &tasks);
 	few = files.rlim_cur < FILES_LEAST;
-	many = getuid() != 0 && tasks.rlim_cur != RLIM_INFINITY &&
-	    used + TASKS_LEAST > tasks.rlim_cur;
+	many = getuid() != 0 && tasks.rlim_cur < used + TASKS_LEAST;
 	tell(d, few ? DOUBTFUL : FIT, "descriptors",
 	    few ? "raise ulimit -n, LimitNOFILE= of a service" : NULL, "up to %llu",
 	    (unsigned long long)files.rlim_cur);
-	if (tasks.rlim_cur != RLIM_INFINITY)
-		snprintf(
-		    most, sizeof most, "up to %llu", (unsigned long long)tasks.rlim_cur);
 	tell(d, many ? DOUBTFUL : FIT, "processes",
 	    many ? "raise ulimit -u, TasksMax= of a service" : NULL,
-	    "this user has %llu, %s (a run needs 3, and threads)",
-	    (unsigned long long)used, most);
+	    "this user has %llu (a run needs 3, and threads)%s", (unsigned long long)used,
+	    many ? ", and may have few more" : "");
 }
 
 /* ---- signals ---- */
 
-/* Those that end us wait, while there is a probe. */
+static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+enum { ENDING = sizeof ending / sizeof *ending };
+
+/* They wait while there is a probe. */
 static void
 hold_signals(int how)
 {
-	static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE};
 	sigset_t set;
 
 	sigemptyset(&set);
-	for (size_t i = 0; i < sizeof ending / sizeof *ending; i++)
+	for (size_t i = 0; i < ENDING; i++)
 		sigaddset(&set, ending[i]);
+	sigaddset(&set, SIGPIPE);
 	sigprocmask(how, &set, NULL);
 }
 
@@ -307,11 +262,13 @@ hold_signals(int how)
 static bool
 is_interrupted(void)
 {
+	bool is = false;
 	sigset_t set;
 
-	return sigpending(&set) == 0 &&
-	    (sigismember(&set, SIGINT) || sigismember(&set, SIGTERM) ||
-		sigismember(&set, SIGHUP) || sigismember(&set, SIGQUIT));
+	sigpending(&set);
+	for (size_t i = 0; i < ENDING; i++)
+		is = is || sigismember(&set, ending[i]) == 1;
+	return is;
 }
 
 /* ---- the probe ---- */
@@ -636,10 +593,7 @@ examine(struct doctor *d)
 	}
 	d->looking.host.verbose = true;
 	tell_server(d);
-	d->checkup = (struct checkup){.ttl = d->plan->terms.ttl,
-	    .probe = d->probe,
-	    .until = look_patience(),
-	    .tell = see_finding};
+	d->checkup.until = look_patience();
 	if (s->backend->admin->check)
 		rc = s->backend->admin->check(s, &d->checkup, &f);
 	if (rc == RC_OK)
@@ -652,7 +606,9 @@ examine(struct doctor *d)
 static int
 run_doctor(struct plan *p)
 {
-	struct doctor d = {.plan = p, .rc = RC_OK};
+	struct doctor d = {
+	    .checkup = {.ttl = p->terms.ttl, .probe = d.probe, .tell = show_finding},
+	    .plan = p};
 
 	if (!name_probe(&d)) {
 		say_last("cannot get random numbers");
