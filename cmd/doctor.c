@@ -245,7 +245,7 @@ tell_limits(struct doctor *d)
 static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 enum { ENDING = sizeof ending / sizeof *ending };
 
-/* They wait while there is a probe. */
+/* They wait while there is a probe; for libraries' threads, too, so from before these begin. */
 static void
 hold_signals(int how)
 {
@@ -568,7 +568,6 @@ try_rights(struct doctor *d)
 			: d->checkup.hands_off.text);
 		return;
 	}
-	hold_signals(SIG_BLOCK);
 	try_run(d);
 	if (!d->looked && !is_interrupted()) {
 		rc = look_at_probe(d, &f);
@@ -577,7 +576,6 @@ try_rights(struct doctor *d)
 	if (!is_interrupted())
 		try_freeze(d);
 	sweep(d);
-	hold_signals(SIG_UNBLOCK);
 }
 
 static void
@@ -596,9 +594,9 @@ examine(struct doctor *d)
 	d->checkup.until = look_patience();
 	if (s->backend->admin->check)
 		rc = s->backend->admin->check(s, &d->checkup, &f);
-	if (rc == RC_OK)
+	if (rc == RC_OK && !is_interrupted())
 		try_rights(d);
-	else
+	else if (rc != RC_OK)
 		tell_failure(d, "reachable", rc, &f);
 	look_close(&d->looking);
 }
@@ -616,7 +614,9 @@ run_doctor(struct plan *p)
 	}
 	tell_files(&d, NULL);
 	tell_limits(&d);
+	hold_signals(SIG_BLOCK);
 	examine(&d);
+	hold_signals(SIG_UNBLOCK);
 	tell_processes(&d);
 	if (say_written() != 0)
 		return STATUS_SYSTEM;

@@ -73,17 +73,18 @@ def test_the_words_for_people_are_the_same_findings(dlock, used):
 
 def interrupt(dlock, place, key, sig):
     """At any moment."""
-    doctor = subprocess.Popen([DLOCK, "doctor", *place.words, "-k", key, "-t", "9s"], env=dlock.env, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL)
+    doctor = subprocess.Popen([DLOCK, "doctor", *place.words, "-k", key, "-t", "9s"], env=dlock.env, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT)
     time.sleep(random.uniform(0, 0.2))
     kill(doctor.pid, sig)
-    return doctor.wait(PATIENCE)
+    said = doctor.communicate(timeout=PATIENCE)[0]
+    return doctor.returncode, said
 
 
 def test_who_is_interrupted_leaves_nothing(dlock, used, key):
     for _ in range(3):
-        assert interrupt(dlock, used, key, signal.SIGTERM) in (0, -signal.SIGTERM)
-        assert not is_stored(used, key)
+        status, said = interrupt(dlock, used, key, signal.SIGTERM)
+        assert status in (0, -signal.SIGTERM) and not is_stored(used, key), said
 
 
 def test_who_is_killed_leaves_what_ends(dlock, used, key):
