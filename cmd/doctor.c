@@ -343,17 +343,18 @@ compare(const void *left, const void *right)
 static void
 tell_round_trip(struct doctor *d, int64_t *spans, size_t n)
 {
-	int64_t most = lease_attempt(d->plan->terms.ttl), worst;
+	int64_t most = lease_attempt(d->plan->terms.ttl), half, worst;
 	bool endless = d->grant.lease == LEASE_FOREVER;
 	enum fitness fitness;
 
 	qsort(spans, n, sizeof *spans, compare);
+	half = spans[n / 2];
 	worst = spans[n - 1];
 	fitness = endless || worst * SPARE < most ? FIT : worst < most ? DOUBTFUL : UNFIT;
 	tell(d, fitness, "round-trip",
 	    fitness == FIT ? NULL : "a longer --ttl, or a server that is nearer",
-	    "p50 %.1f ms, p99 %.1f ms of %zu renewals; %s%s%s",
-	    (double)spans[n / 2] / NS_PER_MS, (double)worst / NS_PER_MS, n,
+	    "p50 %.1f ms, p99 %.1f ms of %zu renewals; %s%s%s", (double)half / NS_PER_MS,
+	    (double)worst / NS_PER_MS, n,
 	    endless ? "its lease has no end" : "the lease of ",
 	    endless ? "" : parse_span(d->plan->terms.ttl).text,
 	    endless                ? ""
@@ -551,20 +552,19 @@ sweep(struct doctor *d)
 static void
 try_rights(struct doctor *d)
 {
-	struct store *s = d->looking.store;
+	bool one = d->looking.store->caps & ONE_LOCK;
 	struct fault f = {""};
 	enum rc rc;
 
-	if (s->caps & ONE_LOCK || *d->checkup.hands_off.text) {
+	if (one || *d->checkup.hands_off.text) {
 		d->rc = d->checkup.refusal;
 		rc = look_at_probe(d, &f);
 		tell_right(d, "right-look", rc, &f);
 		tell(d, DOUBTFUL, "rights",
-		    s->caps & ONE_LOCK ? "ask without the setting that names one lock"
-				       : NULL,
+		    one ? "ask without the setting that names one lock"
+			: "ask again after the first run, or as who may remove it",
 		    "not tried: %s",
-		    s->caps & ONE_LOCK
-			? "each key means the same lock, which others may use"
+		    one ? "each key means one lock, which others may use"
 			: d->checkup.hands_off.text);
 		return;
 	}

@@ -333,6 +333,5 @@ const struct backend zk_backend = {
     .close = zk_close,
     .identify = zk_identify,
     .lock = &(const struct lock_ops){claim_acquire, claim_renew, claim_release},
-    .admin = &(const struct admin_ops){
-	zk_each, zk_revoke, zk_freeze, zk_thaw, zk_check},
+    .admin = &(const struct admin_ops){zk_each, zk_revoke, zk_freeze, zk_thaw, zk_check},
 };
