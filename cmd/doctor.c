@@ -332,7 +332,7 @@ look_at_probe(struct doctor *d, struct fault *f)
 }
 
 static int
-compare(const void *left, const void *right)
+compare_spans(const void *left, const void *right)
 {
 	const int64_t *a = left, *b = right;
 
@@ -347,7 +347,7 @@ tell_round_trip(struct doctor *d, int64_t *spans, size_t n)
 	bool endless = d->grant.lease == LEASE_FOREVER;
 	enum fitness fitness;
 
-	qsort(spans, n, sizeof *spans, compare);
+	qsort(spans, n, sizeof *spans, compare_spans);
 	half = spans[n / 2];
 	worst = spans[n - 1];
 	fitness = endless || worst * SPARE < most ? FIT : worst < most ? DOUBTFUL : UNFIT;
@@ -534,7 +534,7 @@ try_run(struct doctor *d)
 }
 
 static void
-sweep(struct doctor *d)
+sweep_probe(struct doctor *d)
 {
 	struct store *s = d->looking.store;
 	struct fault f = {""};
@@ -575,7 +575,7 @@ try_rights(struct doctor *d)
 	}
 	if (!is_interrupted())
 		try_freeze(d);
-	sweep(d);
+	sweep_probe(d);
 }
 
 static void

@@ -115,7 +115,7 @@ tell_directory(struct checkup *c, const struct directory *d)
 
 /* One that a probe has made goes again. */
 static enum rc
-sweep(struct file *f, struct checkup *c, struct fault *fault)
+file_sweep(struct file *f, struct checkup *c, struct fault *fault)
 {
 	struct block h;
 	enum rc rc;
@@ -142,7 +142,7 @@ file_check(struct store *s, struct checkup *c, struct fault *fault)
 	enum rc rc;
 
 	if (c->sweep)
-		return sweep(f, c, fault);
+		return file_sweep(f, c, fault);
 	rc = directory_open(&f->dir, DIRECTORY_LOOK, fault);
 	f->absent = rc == RC_LOST;
 	if (f->absent)

@@ -71,22 +71,23 @@ read_variables(struct sql *db, const char *text, struct variable v[VARIABLES],
 }
 
 static bool
-is_on(const struct variable *v)
+variable_is_on(const struct variable *v)
 {
 	return strcmp(v->value, "ON") == 0 || strcmp(v->value, "1") == 0;
 }
 
 static long
-number(const struct variable *v)
+variable_number(const struct variable *v)
 {
 	return strtol(v->value, NULL, 10);
 }
 
 static void
-tell_server(const struct sql *db, struct checkup *c, const struct variable *v)
+tell_mysql(const struct sql *db, struct checkup *c, const struct variable *v)
 {
 	const struct server_facts *s = &mysql_const(db)->session.server;
-	bool read_only = is_on(&v[V_READ_ONLY]) || is_on(&v[V_SUPER_READ_ONLY]),
+	bool read_only = variable_is_on(&v[V_READ_ONLY]) ||
+	    variable_is_on(&v[V_SUPER_READ_ONLY]),
 	     lends = !s->is_direct, lease = db->mode == &lease_mode;
 	bool primary = strcmp(v[V_GALERA_STATE].value, "Primary") == 0;
 
@@ -119,12 +120,13 @@ tell_server(const struct sql *db, struct checkup *c, const struct variable *v)
 }
 
 static void
-tell_durability(struct checkup *c, const struct variable *v)
+tell_mysql_disk(struct checkup *c, const struct variable *v)
 {
-	bool flushes = number(&v[V_FLUSH]) == 1;
-	bool semi = is_on(&v[V_SEMI_MARIA]) || is_on(&v[V_SEMI]);
-	long replicas = number(&v[V_REPLICAS]) + number(&v[V_REPLICAS_OLD]);
-	long used = number(&v[V_USED]), most = number(&v[V_MOST]);
+	bool flushes = variable_number(&v[V_FLUSH]) == 1;
+	bool semi = variable_is_on(&v[V_SEMI_MARIA]) || variable_is_on(&v[V_SEMI]);
+	long replicas = variable_number(&v[V_REPLICAS]) +
+	    variable_number(&v[V_REPLICAS_OLD]);
+	long used = variable_number(&v[V_USED]), most = variable_number(&v[V_MOST]);
 	bool crowded = most > 0 && used * 10 > most * 9;
 
 	checkup_tell(c, flushes ? FIT : DOUBTFUL, "persistence",
@@ -250,7 +252,7 @@ check_rights(struct sql *db, struct checkup *c, struct fault *f)
 /* ---- all of it ---- */
 
 static enum rc
-sweep(struct sql *db, struct checkup *c, struct fault *f)
+mysql_sweep(struct sql *db, struct checkup *c, struct fault *f)
 {
 	const struct question q = {.text = db->mode == &row_mode
 		? "DELETE FROM dlock_rows WHERE k = $1"
@@ -281,15 +283,15 @@ mysql_check(struct sql *db, struct checkup *c, struct fault *f)
 	enum rc rc;
 
 	if (c->sweep)
-		return sweep(db, c, f);
+		return mysql_sweep(db, c, f);
 	rc = read_variables(db, "SHOW GLOBAL VARIABLES WHERE " NAMES, v, c->until, f);
 	if (rc == RC_OK)
 		rc = read_variables(
 		    db, "SHOW GLOBAL STATUS WHERE " NAMES, v, c->until, f);
 	if (rc != RC_OK)
 		return rc;
-	tell_server(db, c, v);
-	tell_durability(c, v);
+	tell_mysql(db, c, v);
+	tell_mysql_disk(c, v);
 	rc = check_rights(db, c, f);
 	if (rc == RC_OK && db->mode != &lease_mode &&
 	    grants_open(db, &fit, c->until, &why) == RC_CONFIG)

@@ -70,7 +70,7 @@ static const char facts_sql[] = "SELECT " SETTING(
 						     "'dlock'";
 
 static bool
-truth(const struct row *r, int field)
+row_is(const struct row *r, int field)
 {
 	bool is;
 
@@ -79,7 +79,7 @@ truth(const struct row *r, int field)
 
 /* 0: it has none, or the server is too old for it. */
 static int64_t
-count(const struct row *r, int field)
+row_count(const struct row *r, int field)
 {
 	int64_t n;
 
@@ -87,7 +87,7 @@ count(const struct row *r, int field)
 }
 
 static const char *
-words(const struct row *r, int field)
+row_said(const struct row *r, int field)
 {
 	const char *text = row_words(r, field);
 
@@ -95,26 +95,26 @@ words(const struct row *r, int field)
 }
 
 static void
-tell_server(const struct sql *db, struct checkup *c, const struct row *r)
+tell_pg(const struct sql *db, struct checkup *c, const struct row *r)
 {
-	bool lends = !truth(r, F_DIRECT), session = db->mode == &advisory_mode;
+	bool lends = !row_is(r, F_DIRECT), session = db->mode == &advisory_mode;
 
-	if (truth(r, F_STANDBY) || truth(r, F_READ_ONLY) || (lends && session))
+	if (row_is(r, F_STANDBY) || row_is(r, F_READ_ONLY) || (lends && session))
 		c->refusal = RC_CONFIG;
-	checkup_tell(
-	    c, FIT, "version", NULL, "%s: PostgreSQL %s", db->where, words(r, F_VERSION));
-	checkup_tell(c, FIT, "user", NULL, "%s", words(r, F_USER));
-	if (truth(r, F_STANDBY))
+	checkup_tell(c, FIT, "version", NULL, "%s: PostgreSQL %s", db->where,
+	    row_said(r, F_VERSION));
+	checkup_tell(c, FIT, "user", NULL, "%s", row_said(r, F_USER));
+	if (row_is(r, F_STANDBY))
 		checkup_tell(c, UNFIT, "role",
 		    "name the primary, or all hosts: host1,host2 in the URL",
 		    "it is a standby: a lock needs the primary");
 	else
-		checkup_tell(c, truth(r, F_READ_ONLY) ? UNFIT : FIT, "role",
-		    truth(r, F_READ_ONLY)
+		checkup_tell(c, row_is(r, F_READ_ONLY) ? UNFIT : FIT, "role",
+		    row_is(r, F_READ_ONLY)
 			? "ALTER ROLE ... RESET default_transaction_read_only (or of the database)"
 			: NULL,
-		    truth(r, F_READ_ONLY) ? "transactions of this role are read-only"
-					  : "it is a primary that may be written");
+		    row_is(r, F_READ_ONLY) ? "transactions of this role are read-only"
+					   : "it is a primary that may be written");
 	checkup_tell(c,
 	    !lends        ? FIT
 		: session ? UNFIT
@@ -129,12 +129,12 @@ tell_server(const struct sql *db, struct checkup *c, const struct row *r)
 }
 
 static void
-tell_durability(struct checkup *c, const struct row *r)
+tell_pg_disk(struct checkup *c, const struct row *r)
 {
-	int64_t standbys = count(r, F_STANDBYS);
-	const char *commit = words(r, F_COMMIT);
-	bool waits = truth(r, F_WAITS) && strcmp(commit, "local") != 0,
-	     fsync = truth(r, F_FSYNC);
+	int64_t standbys = row_count(r, F_STANDBYS);
+	const char *commit = row_said(r, F_COMMIT);
+	bool waits = row_is(r, F_WAITS) && strcmp(commit, "local") != 0,
+	     fsync = row_is(r, F_FSYNC);
 
 	checkup_tell(c, fsync ? FIT : DOUBTFUL, "persistence",
 	    fsync ? NULL : "ALTER SYSTEM SET fsync = on",
@@ -155,8 +155,8 @@ tell_durability(struct checkup *c, const struct row *r)
 static void
 tell_limits(const struct sql *db, struct checkup *c, const struct row *r)
 {
-	int64_t idle = count(r, F_IDLE), statement = count(r, F_STATEMENT),
-		used = count(r, F_USED), most = count(r, F_MOST);
+	int64_t idle = row_count(r, F_IDLE), statement = row_count(r, F_STATEMENT),
+		used = row_count(r, F_USED), most = row_count(r, F_MOST);
 	bool reconnects = db->mode == &lease_mode && idle > 0 &&
 	    idle<ns_to_ms(c->ttl / 3), stops = statement> 0 &&
 	    statement<STATEMENT_LEAST, crowded = most> 0 && used * 10 > most * 9;
@@ -169,7 +169,7 @@ tell_limits(const struct sql *db, struct checkup *c, const struct row *r)
 	    "idle_in_transaction_session_timeout %" PRId64
 	    " ms, idle_session_timeout %" PRId64 " ms%s, statement_timeout %" PRId64
 	    " ms%s",
-	    count(r, F_TRANSACTION), idle,
+	    row_count(r, F_TRANSACTION), idle,
 	    reconnects ? " (each renewal would connect anew)" : "", statement,
 	    stops ? " (a slow answer would be cut off)" : "");
 	if (most > 0)
@@ -184,8 +184,8 @@ static void
 tell_schema(const struct sql *db, struct checkup *c, const struct row *r)
 {
 	const char *version = row_words(r, F_SCHEMA);
-	bool serves = truth(r, F_SERVES),
-	     makes = version ? truth(r, F_OWNS) : truth(r, F_MAKES);
+	bool serves = row_is(r, F_SERVES),
+	     makes = version ? row_is(r, F_OWNS) : row_is(r, F_MAKES);
 
 	if (version && !serves && makes)
 		checkup_tell(c, DOUBTFUL, "schema",
@@ -205,13 +205,13 @@ tell_schema(const struct sql *db, struct checkup *c, const struct row *r)
 		    "there is no schema dlock yet");
 	if (!serves && makes)
 		fault_set(&c->hands_off, RC_OK, "the schema dlock would be made for it");
-	else if (db->mode == &row_mode && !truth(r, F_DELETES))
+	else if (db->mode == &row_mode && !row_is(r, F_DELETES))
 		fault_set(&c->hands_off, RC_OK,
 		    "its row of dlock.rows would stay, which this role may not delete");
 }
 
 static enum rc
-sweep(struct sql *db, struct checkup *c, struct fault *f)
+pg_sweep(struct sql *db, struct checkup *c, struct fault *f)
 {
 	const struct question q = {
 	    .text = "DELETE FROM dlock.rows WHERE key OPERATOR(pg_catalog.=) $1",
@@ -229,7 +229,7 @@ pg_check(struct sql *db, struct checkup *c, struct fault *f)
 	enum rc rc;
 
 	if (c->sweep)
-		return sweep(db, c, f);
+		return pg_sweep(db, c, f);
 	rc = connection_open(db, c->until, f);
 	if (rc == RC_OK) {
 		const struct question q = {.text = facts_sql,
@@ -242,8 +242,8 @@ pg_check(struct sql *db, struct checkup *c, struct fault *f)
 	if (rc != RC_OK)
 		return rc;
 	row = answer_next(&a);
-	tell_server(db, c, &row);
-	tell_durability(c, &row);
+	tell_pg(db, c, &row);
+	tell_pg_disk(c, &row);
 	tell_limits(db, c, &row);
 	tell_schema(db, c, &row);
 	answer_drop(&a);

@@ -27,7 +27,7 @@ struct patient {
 
 /* Its answer, the caller's; an error reply, too.  NULL: it does not answer. */
 static redisReply *
-ask(struct patient *p, const char *const *words, int n)
+patient_ask(struct patient *p, const char *const *words, int n)
 {
 	struct question q = {.command = NULL};
 	redisReply *reply = NULL;
@@ -46,11 +46,11 @@ ask(struct patient *p, const char *const *words, int n)
 }
 
 #define ASK(p, ...) \
-	ask(p, (const char *const[]){__VA_ARGS__}, \
+	patient_ask(p, (const char *const[]){__VA_ARGS__}, \
 	    sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
 
 static const char *
-text(const redisReply *r)
+told_text(const redisReply *r)
 {
 	const char *told = r ? health_text(r) : NULL;
 
@@ -58,7 +58,7 @@ text(const redisReply *r)
 }
 
 static long
-number(const char *info, const char *name)
+told_number(const char *info, const char *name)
 {
 	char value[24];
 
@@ -69,26 +69,28 @@ number(const char *info, const char *name)
 /* ---- one server ---- */
 
 static void
-tell_server(struct patient *p, const redisReply *info, const redisReply *who)
+tell_redis(struct patient *p, const redisReply *info, const redisReply *who)
 {
 	char version[32];
 
-	health_field(text(info), "redis_version", version, sizeof version);
-	health_field(text(info), "run_id", p->run, sizeof p->run);
+	health_field(told_text(info), "redis_version", version, sizeof version);
+	health_field(told_text(info), "run_id", p->run, sizeof p->run);
 	checkup_tell(p->checkup, *version ? FIT : DOUBTFUL, "version",
 	    *version ? NULL
 		     : "let its ACL give +info +config|get, so that doctor can look",
 	    "%s%s %s", p->prefix, p->server->where,
 	    *version ? version : "does not tell us how it is set");
-	if (*text(who))
-		checkup_tell(p->checkup, FIT, "user", NULL, "%s%s", p->prefix, text(who));
+	if (*told_text(who))
+		checkup_tell(
+		    p->checkup, FIT, "user", NULL, "%s%s", p->prefix, told_text(who));
 }
 
 static void
 tell_health(struct patient *p, redisReply *const answers[HEALTH_ANSWERS])
 {
-	const char *memory = text(answers[0]);
-	long most = number(memory, "maxmemory"), used = number(memory, "used_memory");
+	const char *memory = told_text(answers[0]);
+	long most = told_number(memory, "maxmemory"),
+	     used = told_number(memory, "used_memory");
 	struct health h;
 
 	if (!*memory)
@@ -105,7 +107,7 @@ tell_health(struct patient *p, redisReply *const answers[HEALTH_ANSWERS])
 		    "raise maxmemory, or remove what fills it",
 		    "%s%ld of %ld bytes are used: when it is full it refuses every lock",
 		    p->prefix, used, most);
-	if (*text(answers[1]))
+	if (*told_text(answers[1]))
 		checkup_tell(p->checkup, h.forgets ? DOUBTFUL : FIT, "persistence",
 		    h.forgets ? "config set appendonly yes (and see dlock-redis(7))"
 			      : NULL,
@@ -118,11 +120,11 @@ static void
 tell_replicas(
     struct patient *p, const redisReply *info, const redisReply *least, int wanted)
 {
-	long n = number(text(info), "connected_slaves");
-	bool guarded = wanted > 0 || strtol(text(least), NULL, 10) > 0;
+	long n = told_number(told_text(info), "connected_slaves");
+	bool guarded = wanted > 0 || strtol(told_text(least), NULL, 10) > 0;
 	char role[16];
 
-	health_field(text(info), "role", role, sizeof role);
+	health_field(told_text(info), "role", role, sizeof role);
 	if (strcmp(role, "slave") == 0)
 		checkup_tell(p->checkup, UNFIT, "role",
 		    "name the master, or its sentinels",
@@ -155,7 +157,7 @@ check_server(struct patient *p, int wanted)
 		       ASK(p, "INFO", "persistence"), ASK(p, "CONFIG", "GET", "save")};
 
 	if (p->rc == RC_OK) {
-		tell_server(p, info, who);
+		tell_redis(p, info, who);
 		tell_health(p, answers);
 		tell_replicas(p, replication, least, wanted);
 	}
@@ -276,7 +278,7 @@ sweep_key(struct route *r, const char *key, instant until, struct fault *f)
 }
 
 static enum rc
-sweep(struct redis *r, struct checkup *c, struct fault *f)
+redis_sweep(struct redis *r, struct checkup *c, struct fault *f)
 {
 	const struct dialect *d = r->store.dialect;
 	struct names names;
@@ -297,7 +299,7 @@ redis_check(struct store *s, struct checkup *c, struct fault *f)
 	enum rc rc;
 
 	if (c->sweep)
-		return sweep(r, c, f);
+		return redis_sweep(r, c, f);
 	if (r->store.address.form == FORM_CLUSTER)
 		return check_cluster(r, c, f);
 	/* a question, so that route.h finds the master */

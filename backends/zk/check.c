@@ -81,7 +81,7 @@ read_line(const char *answer, const char *name, const char *end, char *out, size
 
 /* Does it answer?  It may not want to say more. */
 static bool
-tell_server(struct zk *z, struct checkup *c, const struct endpoint *at)
+tell_member(struct zk *z, struct checkup *c, const struct endpoint *at)
 {
 	char answer[1024], version[40], mode[24];
 	instant until = instant_first(c->until, instant_now() + WORD_PATIENCE);
@@ -133,7 +133,7 @@ tell_ensemble(struct zk *z, struct checkup *c)
 		n = strcspn(text, ",");
 		named++;
 		if (!endpoint_parse(&at, text, n, 2181))
-			good += tell_server(z, c, &at);
+			good += tell_member(z, c, &at);
 	}
 	members = count_members(z, c->until);
 	checkup_tell(c, good < named ? DOUBTFUL : FIT, "quorum",
