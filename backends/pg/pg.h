@@ -174,4 +174,7 @@ extern const struct row_driver pg_row;
 /* As struct sql_driver has it. */
 enum rc pg_create_schema(struct sql *, instant until, struct fault *);
 
+/* For doctor: check.c. */
+enum rc pg_check(struct sql *, struct checkup *, struct fault *);
+
 #endif

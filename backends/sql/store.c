@@ -478,4 +478,14 @@ sql_thaw(struct store *s, const char *key, instant until, struct fault *f)
 	return db->mode->thaw(db, key, until, f);
 }
 
-const struct admin_ops sql_admin_ops = {sql_each, sql_revoke, sql_freeze, sql_thaw};
+/* A server that is read-only is told of. */
+static enum rc
+sql_check(struct store *s, struct checkup *c, struct fault *f)
+{
+	struct sql *db = without_claim(s, !c->sweep);
+
+	return db->driver->check(db, c, f);
+}
+
+const struct admin_ops sql_admin_ops = {
+    sql_each, sql_revoke, sql_freeze, sql_thaw, sql_check};
