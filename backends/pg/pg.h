@@ -98,7 +98,8 @@ struct connection {
 	struct trust {
 		bool full;    /* they may be called over this connection */
 		bool asked;   /* the question that is out follows upon the guard */
-		bool stopped; /* which has kept it from being run */
+		bool failed;  /* the guard: nothing is known of them */
+		bool stopped; /* it has kept the question from being run */
 	} trust;
 	struct pending {
 		bool out;       /* a question is */

@@ -217,12 +217,11 @@ void
 sql_undo(struct sql *db, instant until)
 {
 	static const struct question rollback = {.text = "ROLLBACK", .harmless = true};
-	instant by = instant_first(until, instant_now() + NS_PER_S);
 	char error[sizeof db->error];
 	struct fault unheard;
 
 	memcpy(error, db->error, sizeof error);
-	if (sql_exec_plainly(db, &rollback, by, NULL, &unheard) != RC_OK)
+	if (sql_exec_plainly(db, &rollback, until, NULL, &unheard) != RC_OK)
 		db->driver->close(db); /* which rolls back, too */
 	memcpy(db->error, error, sizeof error);
 }
