@@ -65,6 +65,10 @@ memcached_name(const struct memcached *m, struct item_name *name, const char *ke
 	item_name(name, m->item ? "" : m->prefix, m->item ? m->item : key);
 }
 
+/* How the server loses items, as a clause.  False: it has lost none yet. */
+enum { LOSSES_BYTES = 240 };
+bool memcached_losses(const struct stats *, char *out, size_t size);
+
 /* memcached.c, and admin.c. */
 extern const struct lock_ops memcached_lock;
 extern const struct admin_ops memcached_admin;

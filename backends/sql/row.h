@@ -52,7 +52,7 @@ row_lock_of(const struct sql *db)
 	return sql_own(db, db->driver->row->mode);
 }
 
-/* For struct session_lock_way (session_lock.c). */
+/* For struct session_lock_way (session_lock.h). */
 enum rc row_ask(struct sql *, instant until, bool *got, struct grant *, struct fault *);
 enum rc row_wait(
     struct sql *, int64_t ms, instant until, bool *got, struct grant *, struct fault *);

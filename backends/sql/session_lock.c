@@ -1,11 +1,7 @@
 /*
- * session_lock.c - asks for a lock that ends with its connection, and keeps it; and what that is
- * where the lock is a row.
+ * session_lock.c - asks for a lock that ends with its connection, and keeps it.
  */
-#include "row.h"
-
-#include <inttypes.h>
-#include <stdio.h>
+#include "session_lock.h"
 
 #define CHUNK (3 * NS_PER_S) /* one wait in the server */
 
@@ -222,50 +218,4 @@ session_lock_release(struct sql *db, int status, instant until, struct fault *f)
 	session_lock_of(db)->held = false;
 	db->driver->close(db); /* if nothing else, this gives it back */
 	return rc;
-}
-
-/* ---- mode=row ---- */
-
-/* A key without a row gets one, and a database without tables as well. */
-enum rc
-row_ask(struct sql *db, instant until, bool *got, struct grant *g, struct fault *f)
-{
-	const struct row_driver *d = db->driver->row;
-	const struct question add = {.text = d->add,
-	    SQL_VALUES(SQL_TEXT(db->claim->key)),
-	    .fields = d->add_fields};
-	enum row_found found = ROW_HELD;
-	enum rc rc = d->attempt(db, 0, until, &found, g, f);
-
-	if (rc == RC_OK ? found == ROW_MISSING : sql_is_missing(db)) {
-		/* it must be there, and seen by all, before it can be locked */
-		rc = sql_ask_created(db, &add, until, NULL, f);
-		if (rc == RC_OK)
-			rc = d->attempt(db, 0, until, &found, g, f);
-	}
-	*got = rc == RC_OK && found == ROW_OURS;
-	if (rc == RC_OK && !*got && d->see)
-		rc = d->see(db, db->claim->key, until, f);
-	return sql_explain_denial(db, rc, f);
-}
-
-enum rc
-row_wait(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
-    struct fault *f)
-{
-	enum row_found found = ROW_HELD;
-	enum rc rc = db->driver->row->attempt(db, ms, until, &found, g, f);
-
-	*got = rc == RC_OK && found == ROW_OURS;
-	return rc;
-}
-
-struct question
-row_still(const struct sql *db, bool ends, char *text)
-{
-	const struct row_driver *d = db->driver->row;
-
-	snprintf(text, STILL_BYTES, "%s%" PRId64 "%s", d->still, row_lock_of(db)->number,
-	    ends ? d->release_end : d->still_end);
-	return (struct question){.text = text, .fields = 1, .harmless = d->harmless};
 }
