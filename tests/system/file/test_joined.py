@@ -167,7 +167,7 @@ def test_what_can_be_locked_is_locked(dlock, tmp_path):
 
 @pytest.mark.parametrize("lock", ["flock", "fcntl"])
 def test_many_of_both_kinds_never_overlap(dlock, path, tmp_path, lock):
-    """Twelve at a time, of ours some are killed while they wait or hold; another lock judges."""
+    """Twelve at a time, of ours some are killed while they wait or hold; another lock judges, which what they leave running keeps."""
     log, judge = tmp_path / "log", tmp_path / "judge"
     alone = f"flock -n -E 99 {judge} sh -c 'echo alone >>{log}; sleep 0.01'; [ $? != 99 ] || echo OVERLAP >>{log}"
     if lock == "flock":
@@ -178,7 +178,7 @@ def test_many_of_both_kinds_never_overlap(dlock, path, tmp_path, lock):
                    "with fasteners.InterProcessLock(sys.argv[1], sleep_func=lambda _: time.sleep(0.005)):\n"
                    "    subprocess.run(['sh', '-c', sys.argv[2]])")
         theirs = [sys.executable, "-c", program, path, alone]
-    ours = [DLOCK, "run", "-q", *words_of(path, lock), "--grace", "1s", "--", "sh", "-c", alone]
+    ours = [DLOCK, "run", "-q", *words_of(path, lock), "--grace", "1s", "--wait-tree", "--", "sh", "-c", alone]
     running = []
     for n in range(size(60, 600)):
         running.append(subprocess.Popen(theirs if n % 2 else ours, env=dlock.env))
