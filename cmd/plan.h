@@ -63,6 +63,7 @@ struct plan_wait {
 struct plan_show {
 	const char *who, *why; /* NULL: not said */
 	int status_fd;         /* -1: none */
+	const char *metrics;   /* the file for Prometheus; NULL: none */
 	bool quiet, verbose;
 };
 

@@ -108,7 +108,7 @@ _dlock_options()
 	local job='--min-hold --max-run --wait-tree --once --cooldown --skipped-exit-code'
 
 	case $1 in
-	run) options="--key $ask $kind $wait $lease $job --command $said --status-fd --quiet --verbose" ;;
+	run) options="--key $ask $kind $wait $lease $job --command $said --status-fd --metrics-file --quiet --verbose" ;;
 	hold) options="--key $ask $kind $wait $lease $said --for --pid --shell --quiet --verbose" ;;
 	status) options="--key $ask --json --watch" ;;
 	ls) options="$ask --json --noheadings --output --watch" ;;
@@ -117,7 +117,7 @@ _dlock_options()
 	freeze) options="--key $ask $said --for --quiet" ;;
 	thaw) options="--key $ask --yes --quiet" ;;
 	release) options='--shell --quiet' ;;
-	config) options="--key $ask $kind $wait $lease $job $said --json --quiet --verbose" ;;
+	config) options="--key $ask $kind $wait $lease $job $said --metrics-file --json --quiet --verbose" ;;
 	*) options='' ;;
 	esac
 	[[ ! $options ]] || options+=' --help'
@@ -128,7 +128,7 @@ _dlock_value()
 {
 	case $1 in
 	--key | -k) _dlock_keys "${words[@]:2:cword-2}" ;;
-	--config) _filedir ;;
+	--config | --metrics-file) _filedir ;;
 	--backend | -b)
 		mapfile -t COMPREPLY < <(compgen -W 'file redis zk pg mysql memcached' -- "$cur")
 		;;
@@ -183,7 +183,7 @@ _dlock_setting()
 _dlock_find_command()
 {
 	local i=2 word keyed='' ended=''
-	local valued='^(-[sxnqvh]*([kbuOwEtc])(.*)|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|once|cooldown|skipped-exit-code|command|who|why|status-fd))$'
+	local valued='^(-[sxnqvh]*([kbuOwEtc])(.*)|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|once|cooldown|skipped-exit-code|command|who|why|status-fd|metrics-file))$'
 
 	first=
 	[[ ${DLOCK_KEY-} && ! ${DLOCK_KEEPER-} ]] && keyed=1

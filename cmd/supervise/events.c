@@ -124,6 +124,10 @@ events_verdict(const struct plan *p, const struct verdict *v)
 	object_number(&j, "status", v->status);
 	if (v->signal)
 		object_number(&j, "signal", v->signal);
+	if (v->waited)
+		object_seconds(&j, "waited_s", v->waited);
+	if (v->held)
+		object_seconds(&j, "held_s", v->held);
 	if (*v->line)
 		object_string(&j, "message", v->line);
 	events_finish(&j, p, SAY_PATIENTLY);

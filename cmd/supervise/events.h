@@ -19,7 +19,8 @@
  *	trusted               it was renewed after all
  *	stopping              the command is asked to end
  *	notice    message     what is wrong at the server although the lock works
- *	verdict   verdict, status, signal, message: the last line
+ *	verdict   verdict, status, signal, message: the last line; waited_s, up to the grant or
+ *	          the end; held_s, if it was granted
  */
 #ifndef DLOCK_EVENTS_H
 #define DLOCK_EVENTS_H

@@ -90,6 +90,7 @@ struct shared {
 	 */
 	_Atomic pid_t command;
 	_Atomic bool granted; /* the command may have begun */
+	_Atomic instant granted_at; /* set before it */
 	/* TERM is being sent, by the one, keeper or front, that has set this */
 	_Atomic bool stopping;
 	/* EXEC_*, or the errno with which it failed; written by the stub */

@@ -46,6 +46,7 @@ OPTIONS = {
     "who": ("a\tb", "control", "alice"),
     "why": ("x" * 201, "200", "ticket 1"),
     "status-fd": ("999", "not open", "2"),
+    "metrics-file": ("a\tb", "control", None),
     "quiet": ("maybe", "1 or 0", "1"),
     "verbose": ("maybe", "1 or 0", "0"),
 }
