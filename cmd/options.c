@@ -243,6 +243,22 @@ set_token(struct plan *p, const struct option *o, const char *value, struct faul
 	return RC_OK;
 }
 
+static enum rc
+set_format(struct plan *p, const struct option *o, const char *value, struct fault *f)
+{
+	bool table = strcmp(value, "table") == 0, json = strcmp(value, "json") == 0,
+	     prometheus = strcmp(value, "prometheus") == 0;
+
+	(void)o;
+	if (!table && !json && !prometheus)
+		return fault_set(f, RC_USAGE, "table, json or prometheus is allowed");
+	if (p->look.json && !json)
+		return fault_set(f, RC_USAGE, "it contradicts --json");
+	p->look.json = json;
+	p->look.prometheus = prometheus;
+	return RC_OK;
+}
+
 /* ---- the table ---- */
 
 /*
@@ -397,6 +413,11 @@ const struct option options[] = {
 	.cmds = CMD_LS, FLAG(look.bare)},
     [OPT_OUTPUT] = {"output", 'o', "COL,...", NULL, "which columns", .cmds = CMD_LS,
 	TEXT(look.columns), .max = 200},
+    [OPT_FORMAT] = {"format", 0, "FORMAT", NULL, "table, json (as -J) or prometheus",
+	.cmds = CMD_LS, .set = set_format},
+    [OPT_HELD_OVER] = {"held-over", 0, "DURATION", NULL,
+	"only those held for longer; status 1 if there is\none, 0 if there is none",
+	.cmds = CMD_LS, DURATION(look.held_over), .min = NS_PER_MS, .max = YEAR},
     [OPT_WATCH] = {"watch", 0, "DURATION", NULL,
 	"look again and again (default: every 2s)", .cmds = CMD_LS | CMD_STATUS,
 	.bare = "2s", DURATION(look.again), .min = NS_PER_S / 10, .max = DAY},

@@ -311,14 +311,17 @@ put_last(struct object *j, const struct person *p)
 	object_close(j, '}');
 }
 
-void
-show_json(FILE *to, const struct view *v, const struct store *s, bool brief)
+/* `time`: of the line, by our clock; EPOCH_NONE: it is not to be said. */
+static void
+put_line(FILE *to, const struct view *v, const struct store *s, bool brief, int64_t time)
 {
 	const struct person *h = view_holder(v);
 	struct object j;
 
 	object_begin_stream(&j, to);
 	object_number(&j, "v", 1);
+	if (time != EPOCH_NONE)
+		object_time(&j, "time", time);
 	object_string(&j, "key", v->key);
 	object_string(&j, "backend", s->backend->name);
 	object_string(&j, "server", s->where);
@@ -350,6 +353,12 @@ show_json(FILE *to, const struct view *v, const struct store *s, bool brief)
 	if (s->backend->caveat)
 		object_string(&j, "caveat", s->backend->caveat);
 	object_end(&j);
+}
+
+void
+show_json(FILE *to, const struct view *v, const struct store *s, bool brief)
+{
+	put_line(to, v, s, brief, text_now());
 }
 
 /* ---- words ---- */
@@ -573,7 +582,7 @@ show_facts(const struct view *v, const struct store *s, bool brief)
 	if (!to)
 		return 0;
 	still.now = EPOCH_NONE; /* without a clock no time passes */
-	show_json(to, &still, s, brief);
+	put_line(to, &still, s, brief, EPOCH_NONE);
 	fprintf(to, "%" PRIu64, v->holders.all);
 	fclose(to);
 	for (size_t i = 0; i < n; i++)

@@ -111,7 +111,7 @@ _dlock_options()
 	run) options="--key $ask $kind $wait $lease $job --command $said --status-fd --metrics-file --quiet --verbose" ;;
 	hold) options="--key $ask $kind $wait $lease $said --for --pid --shell --quiet --verbose" ;;
 	status) options="--key $ask --json --watch" ;;
-	ls) options="$ask --json --noheadings --output --watch" ;;
+	ls) options="$ask --json --noheadings --output --format --held-over --watch" ;;
 	wait) options="--key $ask $kind $wait --quiet" ;;
 	break) options="--key $ask --wait $said --token --force --yes --quiet" ;;
 	freeze) options="--key $ask $said --for --quiet" ;;
@@ -143,12 +143,15 @@ _dlock_value()
 			LIMIT OWNER' -P "${cur%"${cur##*,}"}" -- "${cur##*,}")
 		compopt -o nospace
 		;;
+	--format)
+		mapfile -t COMPREPLY < <(compgen -W 'table json prometheus' -- "$cur")
+		;;
 	--signal)
 		mapfile -t COMPREPLY < <(compgen -W 'TERM INT HUP QUIT USR1 USR2 KILL' -- "$cur")
 		;;
 	--limit | --wait | -w | --conflict-exit-code | -E | --ttl | -t | --grace | --min-hold | --max-run | --once | \
 		--cooldown | --skipped-exit-code | --command | -c | --who | --why | --status-fd | --profile | --token | \
-		--for | --pid) ;;
+		--for | --held-over | --pid) ;;
 	*) return 1 ;;
 	esac
 }
