@@ -71,8 +71,8 @@ keep_person(struct view *v, struct person *p, const struct entry *e)
 	const struct foreign *other = e->foreign;
 	/* a name that must be whole to mean anything */
 	bool whole = e->owner && strlen(e->owner) < TEXT_MOST;
-	struct record said = {0};
-	json_t *root = NULL;
+	struct record said = {0}, asker;
+	json_t *root = NULL, *asked = record_read(&asker, e->asker);
 
 	if (!other)
 		root = record_read(&said, e->record);
@@ -93,6 +93,7 @@ keep_person(struct view *v, struct person *p, const struct entry *e)
 	    .token = e->token <= INT64_MAX ? (int64_t)e->token : 0, /* nobody says it */
 	    .slot = e->slot,
 	    .revoked = e->revoked,
+	    .asker = {.who = keep_masked(v, asker.who), .why = keep_masked(v, asker.why)},
 	    .position = e->position,
 	    .once = keep_masked(v, e->once),
 	    .status = e->status & 0xff,
@@ -100,6 +101,7 @@ keep_person(struct view *v, struct person *p, const struct entry *e)
 	    .until = e->until,
 	};
 	json_decref(root);
+	json_decref(asked);
 }
 
 /* Beyond PEOPLE_MOST they are only counted. */
@@ -269,6 +271,10 @@ put_holder(struct object *j, const struct view *v, const struct person *p)
 	object_seconds(j, "held_s", view_ago(v, p->since));
 	object_seconds(j, "lease_left_s", view_left(v, p->until));
 	object_truth(j, "revoked", p->revoked);
+	if (p->revoked) {
+		object_string(j, "revoked_by", p->asker.who);
+		object_string(j, "revoked_why", p->asker.why);
+	}
 	object_truth(j, "foreign", p->foreign != NULL);
 	if (p->foreign)
 		object_string(j, "what", p->foreign);
@@ -479,7 +485,9 @@ static void
 print_holder(const struct page *p, const struct person *h)
 {
 	int64_t ago = view_ago(p->view, h->since), left = view_left(p->view, h->until);
+	char asker[700];
 
+	record_words(&h->asker, asker, sizeof asker);
 	print_name(p, "holder");
 	fprintf(p->to, "%s\n  %-9s since %s", view_person(h).text, "",
 	    text_time(h->since).text);
@@ -491,8 +499,9 @@ print_holder(const struct page *p, const struct person *h)
 		fprintf(p->to, ", slot %" PRId64, h->slot);
 	print_token(p, h->token);
 	if (h->revoked)
-		fprintf(p->to, ", %sasked to give it back%s",
-		    screen_colour(p->screen, RED), screen_colour(p->screen, PLAIN));
+		fprintf(p->to, ", %sasked to give it back%s%s%s",
+		    screen_colour(p->screen, RED), screen_colour(p->screen, PLAIN),
+		    h->asker.who ? " by " : "", h->asker.who ? asker : "");
 	fputs("\n", p->to);
 }
 

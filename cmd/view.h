@@ -24,10 +24,11 @@ struct person {
 	int64_t limit;     /* of a limited lock; 0: none, or not known */
 	const char *owner; /* as revoke wants it; NULL: not known */
 	/* holder; last run */
-	int64_t token;    /* 0: not known */
-	int64_t slot;     /* holder of a limited lock; -1: none */
-	bool revoked;     /* holder: it has been asked to give the lock up */
-	int64_t position; /* waiter: 1 is next */
+	int64_t token;       /* 0: not known */
+	int64_t slot;        /* holder of a limited lock; -1: none */
+	bool revoked;        /* holder: it has been asked to give the lock up, */
+	struct record asker; /* by this one, if that is known */
+	int64_t position;    /* waiter: 1 is next */
 	/* last run */
 	const char *once; /* NULL: it had no ID */
 	int64_t status;
