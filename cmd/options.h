@@ -45,6 +45,7 @@ enum {
 	OPT_TOKEN,
 	OPT_FORCE,
 	OPT_FOR,
+	OPT_UNTIL,
 	OPT_PID,
 	OPT_SHELL,
 	OPT_YES,
@@ -65,6 +66,7 @@ enum group {
 	GROUP_SERVER, /* which one */
 	GROUP_WAIT,   /* how long */
 	GROUP_KIND,   /* which kind of lock */
+	GROUP_LENGTH, /* until when it is frozen */
 };
 
 /* What an option means to some subcommands. */

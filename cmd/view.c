@@ -1,6 +1,7 @@
 /* view.c - collects what a look has found of one key, and shows it. */
 #include "view.h"
 
+#include "exit.h"
 #include "object.h"
 #include "parse.h"
 #include "text.h"
@@ -319,45 +320,59 @@ put_last(struct object *j, const struct person *p)
 
 /* `time`: of the line, by our clock; EPOCH_NONE: it is not to be said. */
 static void
-put_line(FILE *to, const struct view *v, const struct store *s, bool brief, int64_t time)
+begin_line(struct object *j, FILE *to, int64_t time, const char *key,
+    const struct backend *b, const struct store *s)
+{
+	object_begin_stream(j, to);
+	object_number(j, "v", 1);
+	if (time != EPOCH_NONE)
+		object_time(j, "time", time);
+	object_string(j, "key", key);
+	object_string(j, "backend", b->name);
+	object_string(j, "server", s ? s->where : NULL);
+}
+
+static void
+put_view(struct object *j, const struct view *v, const struct store *s, bool brief)
 {
 	const struct person *h = view_holder(v);
-	struct object j;
 
-	object_begin_stream(&j, to);
-	object_number(&j, "v", 1);
-	if (time != EPOCH_NONE)
-		object_time(&j, "time", time);
-	object_string(&j, "key", v->key);
-	object_string(&j, "backend", s->backend->name);
-	object_string(&j, "server", s->where);
-	object_string(&j, "state", view_state_name(v));
-	object_string(&j, "kind", h ? record_kind_name(h->kind) : NULL);
-	object_known(&j, "limit", h && h->limit, h ? h->limit : 0);
-	object_open(&j, "holders", '[');
+	object_string(j, "state", view_state_name(v));
+	object_string(j, "kind", h ? record_kind_name(h->kind) : NULL);
+	object_known(j, "limit", h && h->limit, h ? h->limit : 0);
+	object_open(j, "holders", '[');
 	for (size_t i = 0; i < v->holders.n; i++)
-		put_holder(&j, v, &v->holders.list[i]);
-	object_close(&j, ']');
+		put_holder(j, v, &v->holders.list[i]);
+	object_close(j, ']');
 	if (brief)
-		object_number(&j, "waiting", (int64_t)v->waiters.all);
+		object_number(j, "waiting", (int64_t)v->waiters.all);
 	else {
-		object_open(&j, "waiters", '[');
+		object_open(j, "waiters", '[');
 		for (size_t i = 0; i < v->waiters.n; i++)
-			put_waiter(&j, v, &v->waiters.list[i]);
-		object_close(&j, ']');
+			put_waiter(j, v, &v->waiters.list[i]);
+		object_close(j, ']');
 	}
 	if (v->is_frozen)
-		put_freeze(&j, &v->frozen);
+		put_freeze(j, &v->frozen);
 	else
-		object_string(&j, "frozen", NULL);
+		object_string(j, "frozen", NULL);
 	if (v->has_last)
-		put_last(&j, &v->last);
+		put_last(j, &v->last);
 	else
-		object_string(&j, "last", NULL);
+		object_string(j, "last", NULL);
 	if (v->unknown)
-		object_string(&j, "unknown", v->unknown);
+		object_string(j, "unknown", v->unknown);
 	if (s->backend->caveat)
-		object_string(&j, "caveat", s->backend->caveat);
+		object_string(j, "caveat", s->backend->caveat);
+}
+
+static void
+put_line(FILE *to, const struct view *v, const struct store *s, bool brief, int64_t time)
+{
+	struct object j;
+
+	begin_line(&j, to, time, v->key, s->backend, s);
+	put_view(&j, v, s, brief);
 	object_end(&j);
 }
 
@@ -365,6 +380,24 @@ void
 show_json(FILE *to, const struct view *v, const struct store *s, bool brief)
 {
 	put_line(to, v, s, brief, text_now());
+}
+
+void
+show_steered(FILE *to, const struct steered *w)
+{
+	struct object j;
+
+	begin_line(&j, to, text_now(), w->key, w->backend, w->store);
+	object_string(&j, "action", w->action);
+	object_string(&j, "result",
+	    w->status == 0                    ? "done"
+		: w->status == STATUS_NOTHING ? "nothing"
+		: w->status == STATUS_BUSY    ? "busy"
+					      : "failed");
+	object_number(&j, "status", w->status);
+	if (w->view)
+		put_view(&j, w->view, w->store, true);
+	object_end(&j);
 }
 
 /* ---- words ---- */

@@ -91,6 +91,18 @@ struct clean view_person(const struct person *);
 /* One object on one line; `brief`: with the number of the waiters, not their list. */
 void show_json(FILE *, const struct view *, const struct store *, bool brief);
 
+/* What a subcommand has done to a key. */
+struct steered {
+	const char *action, *key; /* "break" */
+	int status;
+	const struct backend *backend;
+	const struct store *store; /* NULL: it could not be opened */
+	const struct view *view;   /* the key before a break or thaw; NULL: not seen */
+};
+
+/* The object of the key, with what was done and what came of it. */
+void show_steered(FILE *, const struct steered *);
+
 /* Some lines: who has it, since when and why, who waits, who has frozen it. */
 void show_text(FILE *, const struct view *, const struct store *, const struct screen *);
 

@@ -113,9 +113,9 @@ _dlock_options()
 	status) options="--key $ask --json --watch" ;;
 	ls) options="$ask --json --noheadings --output --format --held-over --watch" ;;
 	wait) options="--key $ask $kind $wait --quiet" ;;
-	break) options="--key $ask --wait $said --token --force --yes --quiet" ;;
-	freeze) options="--key $ask $said --for --quiet" ;;
-	thaw) options="--key $ask --yes --quiet" ;;
+	break) options="--key $ask --wait $said --token --force --yes --json --quiet" ;;
+	freeze) options="--key $ask $said --for --until --json --quiet" ;;
+	thaw) options="--key $ask --yes --json --quiet" ;;
 	release) options='--shell --quiet' ;;
 	config) options="--key $ask $kind $wait $lease $job $said --metrics-file --json --quiet --verbose" ;;
 	*) options='' ;;
@@ -151,7 +151,7 @@ _dlock_value()
 		;;
 	--limit | --wait | -w | --conflict-exit-code | -E | --ttl | -t | --grace | --min-hold | --max-run | --once | \
 		--cooldown | --skipped-exit-code | --command | -c | --who | --why | --status-fd | --profile | --token | \
-		--for | --held-over | --pid) ;;
+		--for | --until | --held-over | --pid) ;;
 	*) return 1 ;;
 	esac
 }
