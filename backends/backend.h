@@ -109,10 +109,7 @@ struct site {
  */
 enum lock_kind {
 	KIND_EXCLUSIVE, /* no other holder beside it */
-	/*
-	 * the same, said by -x: it tells a server's other clients that there are readers
-	 */
-	KIND_WRITER,
+	KIND_WRITER, /* the same, said by -x: a server's other clients are told of readers */
 	KIND_SHARED, /* any number of its kind */
 	KIND_LIMIT,  /* up to `limit` of its kind */
 };
@@ -157,10 +154,7 @@ struct claim {
 	const char *owner;
 	const char *record; /* who we are, JSON, for others to read; below RECORD_BYTES */
 	int64_t ttl;        /* the lease asked for */
-	/*
-	 * the user named a time to wait: it holds for a server that does not answer, too
-	 */
-	bool persist;
+	bool persist;       /* `until` is the user's: it holds for a silent server, too */
 };
 
 /* What the server gave.  Filled by acquire; `sent`, `lease` and `pace` again by renew. */
@@ -173,19 +167,15 @@ struct grant {
 	int64_t lease; /* what the server really gave; LEASE_FOREVER without expiry */
 	int64_t pace;  /* renew so long after `sent`; 0: after a third of the lease */
 	/*
-	 * Where the kernel keeps the lock for as long as a descriptor is open
-	 * anywhere, that descriptor; otherwise -1.  The keeper gives a copy to
-	 * the front, so that the lock outlives a killed keeper until the
-	 * command's tree is gone too, and so that the front sees a connection
-	 * end though the keeper be frozen.  The backend goes on owning its own copy.
+	 * Where the lock lasts for as long as a descriptor is open anywhere, that
+	 * descriptor; otherwise -1.  The front gets a copy, so that the lock outlives a
+	 * killed keeper until the command's tree is gone too, and so that the front sees
+	 * a connection end though the keeper be frozen.
 	 */
 	int anchor;
 };
 
-/*
- * What is known of those who have a lock that another one waits for.  It goes unchanged
- * from the backend to the sentence that a user reads.
- */
+/* What is known of those who have a lock that another one waits for. */
 struct holding {
 	enum lock_kind kind; /* of those who hold it now */
 	unsigned holders;    /* how many those are; 0: not known */
@@ -209,10 +199,9 @@ enum woke {
 /* What a backend may ask of its caller, and where it tells what it sees. */
 struct host {
 	/*
-	 * Sleeps until `fd` has one of `events` (poll(2)'s), or `until`.
-	 * fd -1 waits for the time alone.  Errors and hang-ups of fd count as
-	 * ready: the next read says what happened.  Who has to watch several
-	 * sockets hands in an epoll descriptor.
+	 * Sleeps until `fd` (-1: none) has one of `events` (poll(2)'s), or `until`.
+	 * Errors and hang-ups of fd count as ready: the next read says what happened.
+	 * To watch several sockets, hand in an epoll descriptor.
 	 */
 	enum woke (*wait)(struct host *, int fd, short events, instant until);
 
@@ -246,12 +235,10 @@ struct host {
 	char breaker[RECORD_BYTES];
 
 	/*
-	 * What the user should know although the call succeeds: the server may
-	 * lose locks, a lock lies in another directory.  The backend writes it with
-	 * fault_set(&host->notice, RC_OK, ...), in open or in any call, and says
-	 * each thing once; the keeper takes it when the call waits or returns
-	 * (a second one before that replaces the first), shows it as one line
-	 * unless -q, and passes it on as an event.  "" when there is none.
+	 * What the user should know although the call succeeds; "": nothing.  The
+	 * backend writes it with fault_set(&host->notice, RC_OK, ...), in open or in any
+	 * call, and says each thing once; the keeper takes it when the call waits or
+	 * returns (a second one before that replaces the first).
 	 */
 	struct fault notice;
 
@@ -277,10 +264,7 @@ struct store {
 	unsigned caps; /* CAP_ bits, as URL and settings have them */
 };
 
-/*
- * The downcast of a store is checked: any other backend's is a mistake of ours, never to
- * be lived with.
- */
+/* Before a downcast: any other backend's is a mistake of ours, never to be lived with. */
 static inline struct store *
 store_of(struct store *s, const struct backend *b)
 {
@@ -502,9 +486,8 @@ struct backend {
 	    struct store **ret, struct host *, const struct site *, struct fault *);
 
 	/*
-	 * Frees all, and takes leave of the server where that is the custom.
-	 * The keeper ends the process when it has not returned after two
-	 * seconds, so a library may take its time.  Accepts NULL.
+	 * Frees all, and takes leave of the server where that is the custom.  The keeper
+	 * ends the process when it has not returned after two seconds.  Accepts NULL.
 	 */
 	void (*close)(struct store *);
 

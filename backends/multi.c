@@ -288,8 +288,7 @@ gravest(struct multi *m, struct fault *f)
 /*
  * A descriptor that is readable when one of the alerts is, or `fd` (-1) has its events; -1:
  * there is no alert.  Made anew each time, since a number may have become another
- * descriptor.  The alert of a part whose server could not be asked what had happened stays,
- * and is left out.
+ * descriptor.  The alert of a part that did not answer stays, and is left out.
  */
 static int
 gather_alerts(const struct multi *m, int fd, short events)

@@ -183,31 +183,12 @@ static int answered = -1, undelivered;
 
 /* What a command would get, and the handle. */
 static void
-write_assignments(FILE *to, const struct run *r, const char *handle)
+write_assignments(FILE *to, const char *handle)
 {
-	const struct plan *p = r->plan;
-	const struct go *go = &r->shared->go;
-	const char *outer = plan_variable("DLOCK_KEEPER");
-	size_t room = child_tokens_room(p);
-	char *tokens = p->nkeys > 1 ? malloc(room) : NULL, *keepers;
-
-	if (tokens)
-		child_write_tokens(p, go, tokens, room);
-	/* ours before those of the dlocks around us */
-	if (asprintf(&keepers, "%s%s%s%s", go->keeper, r->site, outer ? " " : "",
-		outer ? outer : "") < 0)
-		keepers = NULL;
 	keep_variables(to);
 	set_variable(to, "DLOCK_HANDLE", handle);
-	set_variable(to, "DLOCK_KEY", p->keys[0]);
-	set_variable(to, "DLOCK_TOKEN", go->token);
-	set_variable(to, "DLOCK_TOKENS", p->nkeys > 1 && !tokens ? "{}" : tokens);
-	set_variable(to, "DLOCK_SLOT", p->claim.kind == KIND_LIMIT ? go->slot : NULL);
-	set_variable(to, "DLOCK_OWNER", r->owner);
-	set_variable(to, "DLOCK_BACKEND", p->site.backend->name);
-	set_variable(to, "DLOCK_KEEPER", keepers ? keepers : go->keeper);
-	free(keepers);
-	free(tokens);
+	for (enum variable i = 0; i < VARIABLES; i++)
+		set_variable(to, variable_names[i], child_value(i));
 }
 
 /* False, with errno: not all of it has reached stdout. */
@@ -220,9 +201,9 @@ print_grant(const struct run *r)
 
 	if (!to)
 		return false;
-	keeper_address_write_handle(r->shared->go.keeper, handle);
+	keeper_address_write_handle(child_value(VAR_KEEPER), handle);
 	if (r->plan->steer.shell)
-		write_assignments(to, r, handle);
+		write_assignments(to, handle);
 	else
 		fprintf(to, "%s\n", handle);
 	if (fclose(to) != 0)

@@ -100,7 +100,8 @@ check_can_look(const struct store *s, unsigned caps, struct fault *f)
 void
 look_ask_outer(struct looking *l)
 {
-	struct nested outer = {.host = &l->host, .plan = l->plan, .where = &l->where};
+	struct nested outer = {
+	    .base.host = &l->host, .plan = l->plan, .where = &l->where};
 
 	l->joined = nested_look(&outer);
 }

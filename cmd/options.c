@@ -431,7 +431,8 @@ const struct option options[] = {
 	FLAG(steer.yes)},
     [OPT_JSON] = {"json", 'J', NULL, NULL, "one JSON object a line",
 	.instead = INSTEAD({CMD_STEERS, "print what was done, one JSON object a key"}),
-	.cmds = CMD_STATUS | CMD_LS | CMD_CONFIG | CMD_STEERS, FLAG(look.json)},
+	.cmds = CMD_STATUS | CMD_LS | CMD_CONFIG | CMD_STEERS | CMD_VERSION,
+	FLAG(look.json)},
     [OPT_NOHEADINGS] = {"noheadings", 'n', NULL, NULL, "print no line of headings",
 	.cmds = CMD_LS, FLAG(look.bare)},
     [OPT_OUTPUT] = {"output", 'o', "COL,...", NULL, "which columns", .cmds = CMD_LS,
@@ -498,7 +499,7 @@ const char *
 options_cmd(unsigned cmd)
 {
 	static const char *const names[] = {"run", "hold", "status", "ls", "wait",
-	    "break", "freeze", "thaw", "release", "config"};
+	    "break", "freeze", "thaw", "release", "config", "version"};
 
 	return names[__builtin_ctz(cmd)];
 }

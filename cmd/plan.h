@@ -25,6 +25,7 @@ enum {
 	CMD_THAW = 1 << 7,
 	CMD_RELEASE = 1 << 8,
 	CMD_CONFIG = 1 << 9,
+	CMD_VERSION = 1 << 10,
 	/* groups of them */
 	CMD_KEEPS = CMD_RUN | CMD_HOLD,
 	CMD_STEERS = CMD_BREAK | CMD_FREEZE | CMD_THAW,

@@ -142,7 +142,7 @@ listing_keep(struct listing *l, const char *encoded)
 		return RC_OK;
 	if (l->used > NAMES_MOST)
 		return fault_set(l->fault, RC_PROTOCOL,
-		    "%s lists more locks than dlock takes in: name a key",
+		    "%s lists more locks than dlock can read: name a key",
 		    l->client->stream.where);
 	if (l->used + n + 1 > l->room) {
 		size_t room = 2 * l->room + NAME_BYTES;
@@ -275,7 +275,7 @@ memcached_each(struct store *s, const struct look *look, struct fault *f)
 
 /* ---- changes ---- */
 
-static const char no_such_grant[] = "who held it by this grant does so no more";
+static const char no_such_grant[] = "this holder no longer has the lock";
 
 /*
  * Sends the one change that was put.  RC_BUSY: its CAS is another.  RC_LOST: it is gone, in
@@ -293,7 +293,8 @@ steer_change(struct client *c, const char *gone, instant until, struct fault *f)
 	case REPLY_HD:
 		return RC_OK;
 	case REPLY_EX:
-		return fault_set(f, RC_BUSY, "it was written meanwhile");
+		return fault_set(
+		    f, RC_BUSY, "another client has changed the lock meanwhile");
 	case REPLY_NF:
 		return fault_set(f, RC_LOST, "%s: %s", c->stream.where, gone);
 	default:
@@ -309,7 +310,7 @@ steer_store(struct client *c, const char *tag, const char *name, uint64_t cas,
 
 	if (!value_write(text, v))
 		return fault_set(
-		    f, RC_CONFIG, "control characters cannot be written there");
+		    f, RC_CONFIG, "memcached cannot store control characters in a lock");
 	client_store(c, tag, name, cas, exptime, text);
 	return steer_change(c, no_such_grant, until, f);
 }
@@ -346,7 +347,7 @@ mark_item(struct client *c, const char *name, struct item *i, const char *record
 {
 	if (i->foreign)
 		return fault_set(f, RC_CONFIG,
-		    "%s: another client holds it, which dlock cannot ask to give it up (--force takes it away)",
+		    "%s: another client holds the lock, and cannot be asked to give it up (--force takes it away)",
 		    c->stream.where);
 	snprintf(i->value.mark, sizeof i->value.mark, "%s", record);
 	return steer_store(c, ITEM_LOCK, name, i->cas, rest_of(i), &i->value, until, f);
@@ -393,7 +394,7 @@ memcached_revoke(struct store *s, const struct target *t, const char *record, bo
 				   : mark_item(c, name.text, &i.lock, record, until, f);
 	}
 	return rc == RC_BUSY
-	    ? fault_set(f, RC_AGAIN, "%s: others write to this lock all the time",
+	    ? fault_set(f, RC_AGAIN, "%s: other clients change this lock all the time",
 		  m->server_name)
 	    : rc;
 }

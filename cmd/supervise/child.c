@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,15 +24,17 @@
 static struct stub stub;
 static _Alignas(16) char stack[4096]; /* stub.c needs some hundred bytes */
 
-/*
- * The variables that the command gets.  They stand in the page, before what only the grant
- * tells is known: to make them then would cost every run some fifty microseconds between the
- * grant and the command.
- */
-enum ours { KEY, OWNER, BACKEND, TOKEN, KEEPER, SLOT, TOKENS, OURS };
-static const char *const ours[OURS] = {"DLOCK_KEY=", "DLOCK_OWNER=", "DLOCK_BACKEND=",
-    "DLOCK_TOKEN=", "DLOCK_KEEPER=", "DLOCK_SLOT=", "DLOCK_TOKENS="};
-static char *values[OURS]; /* behind its name; NULL: it is not told */
+const char *const variable_names[VARIABLES] = {"DLOCK_KEY", "DLOCK_TOKEN", "DLOCK_TOKENS",
+    "DLOCK_SLOT", "DLOCK_OWNER", "DLOCK_BACKEND", "DLOCK_KEEPER"};
+static char *values[VARIABLES]; /* in the page, behind NAME=; NULL: it is not told */
+
+enum { TOKEN_BYTES = 24, SLOT_BYTES = 12 };
+
+const char *
+child_value(enum variable which)
+{
+	return values[which];
+}
 
 static const char *
 outer_keepers(void)
@@ -41,9 +44,9 @@ outer_keepers(void)
 	return outer ? outer : "";
 }
 
-/* Each byte of a key is written as six at most. */
-size_t
-child_tokens_room(const struct plan *p)
+/* Of VAR_TOKENS: each byte of a key is written as six at most. */
+static size_t
+tokens_room(const struct plan *p)
 {
 	size_t room = sizeof "{}";
 
@@ -52,60 +55,51 @@ child_tokens_room(const struct plan *p)
 	return room;
 }
 
-void
-child_write_tokens(const struct plan *p, const struct go *go, char *out, size_t size)
+static bool
+is_variable(const char *text, enum variable which)
 {
-	struct object j;
+	size_t n = strlen(variable_names[which]);
 
-	object_begin(&j, out, size);
-	for (size_t i = 0; i < p->nkeys; i++)
-		object_number(&j, p->keys[i], go->tokens[i]);
-	object_end(&j);
+	return strncmp(text, variable_names[which], n) == 0 && text[n] == '=';
 }
 
-/* Those of the caller's that are not ours: into out, unless NULL; how many. */
-static size_t
+/* The caller's variables but for ours; returns their end. */
+static char **
 copy_others(char **out)
 {
-	size_t n = 0;
-
 	for (char **v = environ; *v; v++) {
-		size_t i = 0;
+		enum variable i = 0;
 
-		while (i < OURS && strncmp(*v, ours[i], strlen(ours[i])) != 0)
+		while (i < VARIABLES && !is_variable(*v, i))
 			i++;
-		if (i < OURS)
-			continue;
-		if (out)
-			out[n] = *v;
-		n++;
+		if (i == VARIABLES)
+			*out++ = *v;
 	}
-	return n;
+	return out;
 }
 
 /* How much room a value needs, with its end; 0: it is not told. */
 static size_t
-room_of(const struct run *r, enum ours which)
+room_of(const struct run *r, enum variable which)
 {
 	const struct plan *p = r->plan;
-	const struct go *go = NULL;
 
 	switch (which) {
-	case KEY:
+	case VAR_KEY:
 		return strlen(p->keys[0]) + 1;
-	case OWNER:
+	case VAR_TOKEN:
+		return TOKEN_BYTES;
+	case VAR_TOKENS:
+		return p->nkeys > 1 ? tokens_room(p) : 0;
+	case VAR_SLOT:
+		return p->claim.kind == KIND_LIMIT ? SLOT_BYTES : 0;
+	case VAR_OWNER:
 		return sizeof r->owner;
-	case BACKEND:
+	case VAR_BACKEND:
 		return strlen(p->site.backend->name) + 1;
-	case TOKEN:
-		return sizeof go->token;
-	case KEEPER:
-		return sizeof go->keeper + strlen(r->site) + strlen(outer_keepers()) + 1;
-	case SLOT:
-		return p->claim.kind == KIND_LIMIT ? sizeof go->slot : 0;
-	case TOKENS:
-		return p->nkeys > 1 ? child_tokens_room(p) : 0;
-	case OURS:
+	case VAR_KEEPER:
+		return KEEPER_BYTES + strlen(r->site) + strlen(outer_keepers()) + 1;
+	case VARIABLES:
 		break;
 	}
 	return 0;
@@ -116,9 +110,46 @@ child_room(const struct run *r)
 {
 	size_t room = 0;
 
-	for (enum ours i = 0; i < OURS; i++)
-		room += strlen(ours[i]) + room_of(r, i);
+	for (enum variable i = 0; i < VARIABLES; i++)
+		room += strlen(variable_names[i]) + 1 + room_of(r, i);
 	return room;
+}
+
+void
+child_prepare(const struct run *r)
+{
+	char *next = r->shared->told;
+
+	for (enum variable i = 0; i < VARIABLES; i++)
+		if (room_of(r, i) > 0) {
+			values[i] = stpcpy(stpcpy(next, variable_names[i]), "=");
+			next = values[i] + room_of(r, i);
+		}
+	strcpy(values[VAR_KEY], r->plan->keys[0]);
+	strcpy(values[VAR_OWNER], r->owner);
+	strcpy(values[VAR_BACKEND], r->plan->site.backend->name);
+}
+
+/* Behind our address, with where the lock is kept, are those of the outer dlocks. */
+void
+child_tell(const struct run *r, const struct join_part *parts, const char *address)
+{
+	const struct plan *p = r->plan;
+	const char *outer = outer_keepers();
+	char *keepers = stpcpy(stpcpy(values[VAR_KEEPER], address), r->site);
+	struct object j;
+
+	if (*outer)
+		strcpy(stpcpy(keepers, " "), outer);
+	snprintf(values[VAR_TOKEN], TOKEN_BYTES, "%" PRIu64, parts->token);
+	if (values[VAR_SLOT])
+		snprintf(values[VAR_SLOT], SLOT_BYTES, "%u", parts->slot);
+	if (!values[VAR_TOKENS])
+		return;
+	object_begin(&j, values[VAR_TOKENS], tokens_room(p));
+	for (size_t i = 0; i < p->nkeys; i++)
+		object_number(&j, p->keys[i], parts[i].token);
+	object_end(&j);
 }
 
 /* The words and the environment of the command.  False: no memory. */
@@ -126,12 +157,14 @@ static bool
 prepare_words(const struct run *r)
 {
 	const struct plan *p = r->plan;
-	size_t n = 0, others = copy_others(NULL);
-	char **words, **envp, **end, *told = r->shared->told;
+	size_t n = 0, others = 0;
+	char **words, **envp, **end;
 
 	while (p->command.argv[n])
 		n++;
-	words = calloc(n + 2 + others + OURS + 1, sizeof *words);
+	while (environ[others])
+		others++;
+	words = calloc(n + 2 + others + VARIABLES + 1, sizeof *words);
 	if (!words)
 		return false;
 	words[0] = "/bin/sh";
@@ -139,39 +172,15 @@ prepare_words(const struct run *r)
 	for (size_t i = 1; i < n; i++)
 		words[1 + i] = p->command.argv[i];
 	envp = words + n + 2;
-	end = envp + copy_others(envp);
-	for (enum ours i = 0; i < OURS; i++) {
-		if (room_of(r, i) == 0)
-			continue;
-		*end++ = told;
-		values[i] = stpcpy(told, ours[i]);
-		told = values[i] + room_of(r, i);
-	}
-	strcpy(values[KEY], p->keys[0]);
-	strcpy(values[OWNER], r->owner);
-	strcpy(values[BACKEND], p->site.backend->name);
+	end = copy_others(envp);
+	for (enum variable i = 0; i < VARIABLES; i++)
+		if (values[i])
+			*end++ = values[i] - strlen(variable_names[i]) - 1;
 	stub.path = r->path;
 	stub.argv = p->command.argv;
 	stub.script = words;
 	stub.envp = envp;
 	return true;
-}
-
-/* Behind our address, with where the lock is kept, are those of the outer dlocks. */
-static void
-fill_in(const struct run *r, const struct go *go)
-{
-	const char *outer = outer_keepers();
-	char *keepers = stpcpy(stpcpy(values[KEEPER], go->keeper), r->site);
-
-	if (*outer)
-		strcpy(stpcpy(keepers, " "), outer);
-	strcpy(values[TOKEN], go->token);
-	if (values[SLOT])
-		strcpy(values[SLOT], go->slot);
-	if (values[TOKENS])
-		child_write_tokens(
-		    r->plan, go, values[TOKENS], child_tokens_room(r->plan));
 }
 
 /* Emulators may know no process that shares memory but a thread. */
@@ -195,7 +204,6 @@ child_fork(struct child *c, const struct run *r)
 	if (!prepare_words(r) ||
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
 		return -1;
-	c->run = r;
 	stub.keeper = getpid();
 	stub.gate = ends[1];
 	memcpy(stub.others, (const int[]){r->ends[0], r->ends[1], ends[0]},
@@ -212,21 +220,16 @@ child_fork(struct child *c, const struct run *r)
 	}
 	c->gate = ends[0];
 	c->group = stub.leads ? c->pid : 0;
-	/*
-	 * the stub does it too: should we end before it has, the kernel sends HUP to the
-	 * caller's group
-	 */
+	/* and by the stub: should we end before it has, HUP goes to the caller's group */
 	if (c->group)
 		setpgid(c->pid, c->pid);
 	return 0;
 }
 
 void
-child_go(struct child *c, const struct go *go)
+child_go(struct child *c, instant latest)
 {
-	fill_in(c->run, go);
-	if (send(c->gate, &go->latest, sizeof go->latest, MSG_NOSIGNAL) !=
-	    sizeof go->latest)
+	if (send(c->gate, &latest, sizeof latest, MSG_NOSIGNAL) != sizeof latest)
 		shutdown(c->gate, SHUT_RDWR);
 }
 

@@ -5,34 +5,54 @@
  * a server, so nothing of that kind can leak into the command, and a fork that
  * fails is known before anything is locked.  It waits at a gate for "go".  The
  * gate is close-on-exec at the stub's side: end of file there means that the
- * program is running, or never will.  Which of the two stands in memory that
- * both share, where it can be said when nothing else works any more.
+ * program is running, or never will.  Which of the two stands in the page.
  *
  * The program gets the signal mask and dispositions, descriptors, directory
- * and limits that dlock was started with; some variables are added.  It is
- * killed by the kernel when the keeper dies.
+ * and limits that dlock was started with, and some more variables.
  */
 #ifndef DLOCK_CHILD_H
 #define DLOCK_CHILD_H
 
+#include "door.h"
 #include "run.h"
 
+/* ---- what the command, or the process that has asked for a hold, is told ---- */
+
+enum variable {
+	VAR_KEY,
+	VAR_TOKEN,
+	VAR_TOKENS, /* with several keys: a JSON object key -> token */
+	VAR_SLOT,   /* with --limit */
+	VAR_OWNER,
+	VAR_BACKEND,
+	VAR_KEEPER, /* the keeper's address, and those of the outer dlocks */
+	VARIABLES
+};
+extern const char *const variable_names[VARIABLES];
+
+/* So much room they need in the page (shared->told). */
+size_t child_room(const struct run *);
+
 /*
- * With several keys: DLOCK_TOKENS, a JSON object key -> token, into out, for which
- * child_tokens_room() bytes are enough.
+ * Writes there what is known before the grant, in the front, and so for the keeper as well:
+ * to make all of it then would cost every run some fifty microseconds between the grant
+ * and the command.
  */
-size_t child_tokens_room(const struct plan *);
-void child_write_tokens(const struct plan *, const struct go *, char *out, size_t size);
+void child_prepare(const struct run *);
+
+/* Adds what the grant has given, in the keeper: one part for each key. */
+void child_tell(const struct run *, const struct join_part *, const char *address);
+
+/* The value of a variable; NULL: this one is not told. */
+const char *child_value(enum variable);
+
+/* ---- its process ---- */
 
 struct child {
 	pid_t pid;
 	pid_t group; /* its own process group, or 0: the front's, with the terminal */
 	int gate;    /* -1 once the program runs or never will */
-	const struct run *run;
 };
-
-/* So much room the variables of the run's command need, in the page (shared->told). */
-size_t child_room(const struct run *);
 
 /*
  * Forks the stub, for the run's command; once in a process.  -1 with errno.  What becomes
@@ -41,10 +61,10 @@ size_t child_room(const struct run *);
 int child_fork(struct child *, const struct run *);
 
 /*
- * Lets it begin.  Where that cannot be said the gate is shut: the stub ends, and the
- * gate says so.
+ * Lets it begin: after `latest` it fails with ETIME.  Where that cannot be said the gate is
+ * shut: the stub ends, and the gate says so.
  */
-void child_go(struct child *, const struct go *);
+void child_go(struct child *, instant latest);
 
 /* Ends a stub that was never let go, and reaps it. */
 void child_dismiss(struct child *);
@@ -56,8 +76,8 @@ void child_dismiss(struct child *);
 bool child_gate(struct child *, int *exec);
 
 /*
- * Where the program is that `name` means: into path[size].  False, with errno:
- * there is nothing, or something that cannot be executed (exit_of_exec()).
+ * Where the program is that `name` means: into path[size].  False, with errno: there is
+ * nothing that can be executed.
  */
 bool child_find(const char *name, char *path, size_t size);
 

@@ -14,10 +14,7 @@
 
 /* ---- which are connected ---- */
 
-/*
- * A process that comes to release a hold must be heard also when descriptors have run out:
- * it gets the place of this one.
- */
+/* When descriptors have run out, a process that releases a hold gets the place of this one. */
 static void
 keep_spare(struct door *d)
 {
@@ -31,8 +28,6 @@ keep_spare(struct door *d)
 void
 door_open(struct door *d, const struct plan *p, pid_t root)
 {
-	d->used = d->present = 0;
-	d->out_of_fds = d->asked = false;
 	d->root = root;
 	d->listener = keeper_address_listen(d->address, p);
 	d->spares = p->cmd == CMD_HOLD;
@@ -41,14 +36,15 @@ door_open(struct door *d, const struct plan *p, pid_t root)
 }
 
 nfds_t
-door_poll(const struct door *d, struct pollfd *set)
+door_poll(struct door *d, struct pollfd *set)
 {
 	set[0] = (struct pollfd){
-	    .fd = d->present < DOOR_PEERS && !d->out_of_fds ? d->listener : -1,
+	    .fd = d->n < DOOR_PEERS && !d->out_of_fds ? d->listener : -1,
 	    .events = POLLIN};
-	for (size_t i = 0; i < d->used; i++)
+	for (size_t i = 0; i < d->n; i++)
 		set[1 + i] = (struct pollfd){.fd = d->peers[i].fd, .events = POLLIN};
-	return 1 + d->used;
+	d->polled = d->n;
+	return 1 + d->n;
 }
 
 static size_t
@@ -56,33 +52,17 @@ count_peers(const struct door *d, unsigned is)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < d->used; i++)
+	for (size_t i = 0; i < d->n; i++)
 		n += (d->peers[i].is & is) != 0;
 	return n;
 }
 
-static void
-add_peer(struct door *d, int fd, unsigned is)
-{
-	size_t i = 0;
-
-	while (i < d->used && d->peers[i].fd >= 0)
-		i++;
-	if (i == DOOR_PEERS) {
-		close(fd);
-		return;
-	}
-	d->peers[i] = (struct peer){fd, is};
-	d->present++;
-	d->used += i == d->used;
-}
-
+/* The last one gets its place: who goes through all of them begins at the end. */
 static void
 drop_peer(struct door *d, struct peer *p)
 {
 	close(p->fd);
-	*p = (struct peer){.fd = -1};
-	d->present--;
+	*p = d->peers[--d->n];
 	d->out_of_fds = false;
 }
 
@@ -114,7 +94,7 @@ accept_peer(struct door *d)
 		d->out_of_fds = short_of_fds;
 		return false;
 	}
-	if (!keeper_address_is_ours(fd, &pid)) {
+	if (d->n == DOOR_PEERS || !keeper_address_is_ours(fd, &pid)) {
 		close(fd);
 		return true;
 	}
@@ -122,7 +102,7 @@ accept_peer(struct door *d)
 	if (foreign && count_peers(d, PEER_FOREIGN) >= DOOR_FOREIGN)
 		close(fd);
 	else
-		add_peer(d, fd, foreign ? PEER_FOREIGN : 0);
+		d->peers[d->n++] = (struct peer){fd, foreign ? PEER_FOREIGN : 0};
 	return true;
 }
 
@@ -218,8 +198,8 @@ door_serve(
 {
 	int grown = 0;
 
-	for (size_t i = 0; i < d->used; i++)
-		if (d->peers[i].fd >= 0 && set[1 + i].revents)
+	for (size_t i = d->n; i-- > 0;)
+		if (i < d->polled && set[1 + i].revents)
 			grown += serve_peer(d, &d->peers[i], offer, keep);
 	if (set[0].revents)
 		accept_peer(d);
@@ -248,7 +228,7 @@ door_is_awaited(const struct door *d)
 void
 door_call(struct door *d)
 {
-	for (size_t i = 0; i < d->used; i++)
+	for (size_t i = 0; i < d->n; i++)
 		if (d->peers[i].is & PEER_HOLDS)
 			send_to_peer(&d->peers[i], "", JOIN_CALL);
 }
@@ -259,7 +239,7 @@ door_answer(struct door *d, int status, const char *line)
 	struct join_outcome o = {.version = JOIN_VERSION, .status = status};
 
 	snprintf(o.line, sizeof o.line, "%s", line);
-	for (size_t i = 0; i < d->used; i++)
+	for (size_t i = d->n; i-- > 0;)
 		if (d->peers[i].is & PEER_RELEASES) {
 			send_to_peer(&d->peers[i], &o, sizeof o);
 			drop_peer(d, &d->peers[i]);

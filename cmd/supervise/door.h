@@ -2,8 +2,7 @@
  * door.h - the keeper's socket: what passes through it, and the keeper's side of it.
  *
  * Nested runs ask here whether the keeper has their keys (nested.h), and hold along with
- * it for as long as the connection lasts; `dlock release` asks here as well.  The socket's
- * address (keeper_address.h) is handed to the command in DLOCK_KEEPER.
+ * it for as long as the connection lasts; `dlock release` asks here as well.
  */
 #ifndef DLOCK_DOOR_H
 #define DLOCK_DOOR_H
@@ -17,8 +16,7 @@
 /*
  * ---- what passes through it ----
  *
- * One datagram each way; both ends are the same program on the same machine, so
- * that a struct is sent as it is.  JOIN_VERSION changes with any of them.
+ * One datagram each way: a struct as it is.  JOIN_VERSION changes with any of them.
  */
 
 #define JOIN_VERSION 8
@@ -27,8 +25,8 @@
 #define JOIN_RETRY (10 * NS_PER_MS) /* pause before a full one is asked again */
 
 /*
- * Bytes of what a keeper sends unasked: that it is to be asked; and to a process that asks
- * for a release again: that it is alive.
+ * A keeper sends one byte to those that have joined: they are to ask now.  And one to a
+ * process that asks again for a release: the keeper is alive.
  */
 enum { JOIN_CALL = 1, JOIN_ALIVE = 1 };
 
@@ -56,7 +54,7 @@ struct join_hold {
 	unsigned limit;
 	instant sent;
 	int64_t lease, pace;
-	struct join_part parts[KEYS_MAX]; /* in the order in which they were asked for */
+	struct join_part parts[KEYS_MAX]; /* in the order of the keys asked for */
 };
 
 /* To JOIN_HOLD and JOIN_CHECK. */
@@ -65,11 +63,7 @@ struct join_answer {
 	bool foreign; /* a lock is the same, but the asker none of our descendants */
 	bool stops;   /* it is ours still, but wanted back: to be stopped politely */
 	bool full;    /* it is ours, but DOOR_HOLDING have joined already */
-	/*
-	 * bits: which of the keys asked for we hold, in the order in which they were
-	 * asked for; 0: none
-	 */
-	unsigned has;
+	unsigned has; /* bits: which of the keys asked for we hold, in that order */
 	struct join_hold hold;
 };
 
@@ -95,34 +89,30 @@ enum {
 };
 
 struct door {
-	int listener; /* -1: none */
-	pid_t
-	    root; /* what descends from it may hold along; 0: anybody that knows where */
-	bool asked; /* for a release, since the caller has last put this back */
-	/* no descriptors for peers: the next one waits until one has gone */
-	bool out_of_fds;
-	bool spares; /* for a hold one is kept, by which a release is heard */
-	int spare;   /* that one; -1: it is not there, or in use */
+	int listener;    /* -1: none */
+	pid_t root;      /* what descends from it may hold along; 0: any process */
+	bool asked;      /* for a release, since the caller has last put this back */
+	bool out_of_fds; /* the next peer waits until one has gone */
+	bool spares;     /* a descriptor: for a hold, so that a release is heard */
+	int spare;       /* that one; -1: it is not there, or in use */
 	char address[KEEPER_BYTES]; /* for DLOCK_KEEPER */
+	size_t
+	    polled; /* of the peers, by door_poll(); some may have gone since, or come */
+	size_t n;   /* when there are DOOR_PEERS, the next one waits to be accepted */
 	struct peer {
-		int fd; /* -1: free */
-		unsigned is;
-	} peers[DOOR_PEERS]; /* those that are connected */
-	size_t used;         /* so many have been in use; what is beyond is never read */
-	size_t present;      /* when none is free, the next peer waits to be accepted */
+		int fd;
+		unsigned is; /* PEER_* */
+	} peers[DOOR_PEERS];
 };
 
 /*
- * Opens the socket, under a random name, for the plan's keys.  Without one (no
+ * Opens the socket for the plan's keys; the struct is zeroed.  Without one (no
  * descriptors) dlock works, and runs that would join it are refused.
  */
 void door_open(struct door *, const struct plan *, pid_t root);
 
-/*
- * Fills one slot for the listener and one for each peer; returns how many (at most
- * DOOR_PEERS + 1).
- */
-nfds_t door_poll(const struct door *, struct pollfd *set);
+/* Fills one slot for the listener and one for each peer; returns how many. */
+nfds_t door_poll(struct door *, struct pollfd *set);
 
 /* What the keeper holds, for peers; `ours` false: nothing, or no longer. */
 struct offer {

@@ -24,15 +24,11 @@ static void
 events_begin(struct object *j, char *line, const struct plan *p, const char *event)
 {
 	struct timespec t;
-	struct tm tm;
-	char day[32] = "", stamp[48];
 
 	clock_gettime(CLOCK_REALTIME, &t);
-	if (gmtime_r(&t.tv_sec, &tm))
-		strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &tm);
-	snprintf(stamp, sizeof stamp, "%s.%03ldZ", day, t.tv_nsec / 1000000);
 	object_begin(j, line, LINE_BYTES - 1);
-	object_string(j, "time", stamp);
+	object_string(j, "time",
+	    text_time_utc(t.tv_sec * INT64_C(1000000) + t.tv_nsec / 1000).text);
 	object_string(j, "event", event);
 	object_string(j, "key", p->keys[0]);
 }

@@ -86,10 +86,7 @@ front_reap(struct front *f)
 			atomic_store(&f->shared->command, 0);
 }
 
-/*
- * Have all that could be ours been reaped?  Without a child there is no descendant:
- * orphans become our children.
- */
+/* Without a child there is no descendant: orphans become our children. */
 static bool
 is_alone(struct front *f)
 {
@@ -97,10 +94,7 @@ is_alone(struct front *f)
 	return f->keeper.pid == 0 && waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD;
 }
 
-/*
- * A front with children from before has to know them from the command's when the
- * keeper is dead and all of these are its children too.
- */
+/* When the keeper is dead, the command's tree becomes ours, like children from before. */
 static void
 look_for_elders(struct front *f)
 {
@@ -144,8 +138,7 @@ pause_until(struct front *f, instant until)
  * that the rest becomes our own children, until we are alone.  Beside children that
  * are not the command's, and for processes that are none of ours, that is when two
  * looks in a row find nobody: a single one may miss a process that is just being handed
- * from a dying parent to another.  False: something will not die, or cannot be seen.  (A
- * look may take longer than our patience: it is over only when there is still somebody.)
+ * from a dying parent to another.  False: something will not die, or cannot be seen.
  */
 static bool
 kill_everything(struct front *f)
@@ -184,10 +177,7 @@ front_finish(struct front *f, struct ending e, const char *words)
 
 static const struct ending silence = {.kind = END_LOST, .loss = LOSS_SILENCE};
 
-/*
- * Kills everything.  It is `otherwise` unless the command, or the process that has been
- * given the lock, may have done anything: then the lock is lost under it.
- */
+/* If the command, or the process of a hold, may have begun, it is a loss. */
 static void
 kill_and_finish(struct front *f, struct ending otherwise, const char *why)
 {
@@ -202,7 +192,7 @@ kill_and_finish(struct front *f, struct ending otherwise, const char *why)
 	front_finish(f, lost.stuck || begun ? lost : otherwise, why);
 }
 
-/* The keeper is dead, or frozen past a deadline. */
+/* The keeper is dead, or late. */
 static void
 take_over(struct front *f, const char *why)
 {
@@ -241,10 +231,7 @@ is_running(const struct front *f)
 	return atomic_load(&f->shared->granted);
 }
 
-/*
- * Instead of a keeper that is late.  Said first, done then: a keeper that
- * sees the command end of it has to know that it was no end of its own.
- */
+/* Said first: a keeper that sees the command end of it must not take it for its own end. */
 static void
 stop_command(struct front *f)
 {
@@ -314,11 +301,10 @@ ends_by_default(int sig)
 }
 
 /*
- * Whether the command has got the signal as well: in a terminal it shares our
- * process group, to which the kernel sends Ctrl-C (but not every hang-up), and to
- * which the command itself sends with `kill 0` (passing that back could go on for
- * ever).  What continues a job in the foreground is the shell's `fg`, to the whole
- * group: passed on, it could undo the next Ctrl-Z.
+ * In a terminal the command shares our process group, to which the kernel sends Ctrl-C (but
+ * not every hang-up), and to which the command itself sends with `kill 0` (passing that
+ * back could go on for ever).  What continues a job in the foreground is the shell's `fg`,
+ * to the whole group: passed on, it could undo the next Ctrl-Z.
  */
 static bool
 command_had_it(const struct front *f, const struct signalfd_siginfo *info)
@@ -427,8 +413,6 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 		say("%s", text_clean(words, sizeof words, m->text, strlen(m->text)));
 		break;
 	case MSG_ENDED:
-		front_finish(f, f->shared->end.ending, m->text);
-		break;
 	case MSG_SKIPPED:
 	case MSG_STARTED:
 	case MSG_RESUMED:
@@ -443,30 +427,31 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 static void
 hear_keeper(struct front *f)
 {
-	/* then the word of it lies here already, or was dropped */
+	/* then all that was said before lies here already */
 	bool told = atomic_load(&f->shared->end.told);
 	struct anchors anchors;
 	struct msg m;
-	int got = 0;
+	int got;
 
-	while (!f->end.over && (got = link_receive(f->keeper.link, &m, &anchors)) > 0)
+	while ((got = link_receive(f->keeper.link, &m, &anchors)) > 0) {
 		take_message(f, &m, &anchors);
-	if (got == 0 && told && !f->end.over)
-		front_finish(f, f->shared->end.ending, "");
-	if (got < 0 && !f->end.over) {
+		/* told meanwhile, and nothing else would wake us for it */
+		told = told || m.kind == MSG_ENDED;
+	}
+	if (got < 0) {
 		close(f->keeper.link);
 		f->keeper.link = -1;
-		if (atomic_load(&f->shared->end.told))
-			front_finish(f, f->shared->end.ending, "");
-		else
-			take_over(f, "dlock's keeper process was killed");
+		told = atomic_load(&f->shared->end.told);
 	}
+	if (told)
+		front_finish(f, f->shared->end.ending, f->shared->end.why.text);
+	else if (got < 0)
+		take_over(f, "dlock's keeper process was killed");
 }
 
 /*
- * A lock that is a connection ends with it, and the keeper kills the command then; but it
- * may be frozen.  (A kernel lock's descriptor never tells anything.)  Fills the slots of the
- * anchors; returns how many slots there are.
+ * A lock that is a connection ends with it; a kernel lock's descriptor never tells anything.
+ * Returns how many slots there are.
  */
 static nfds_t
 poll_anchors(const struct front *f, struct pollfd *set)
@@ -495,8 +480,8 @@ show_waiting(struct front *f)
 /* ---- giving a hold to the process that has asked for it ---- */
 
 /*
- * It counts as given before it is, so that there is no moment in which that process may
- * use it and nobody would stop it.
+ * It counts as given before it is: at no moment a process has a lock for which nobody
+ * would stop it.
  */
 static void
 deliver(struct front *f)
@@ -513,7 +498,7 @@ deliver(struct front *f)
 
 /*
  * Has it ended otherwise than by being given back?  Where we have slept through the time of
- * --for, who asks for the lock has had it all the same.
+ * --for, the lock was held all the same.
  */
 static bool
 is_vain(const struct front *f)

@@ -10,8 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define TREE_AGAIN \
-	(20 * NS_PER_MS) /* pause between two looks at what is left of a body */
+#define TREE_AGAIN (20 * NS_PER_MS) /* pause between two looks at what a body has left */
 
 static void
 react(struct incoming *in, enum event_kind kind, int value)
@@ -21,10 +20,7 @@ react(struct incoming *in, enum event_kind kind, int value)
 
 /* ---- the process for which we hold, without a command ---- */
 
-/*
- * The process goes on without the lock, and what becomes of that is no longer its affair,
- * although others that have joined may keep it for longer.
- */
+/* The process goes on without the lock, though others that have joined may keep it. */
 static void
 take_back(struct incoming *in)
 {
@@ -40,11 +36,7 @@ awaits_body(const struct incoming *in)
 	return !in->keep->tree.gone && in->keep->phase != PH_OVER;
 }
 
-/*
- * The process for which we hold is not ours to reap: whether it and its descendants
- * live has to be looked at.  Until it has been delivered to it, it does not matter to
- * them whether we have the lock.
- */
+/* The process for which we hold is not ours to reap: whether it lives is looked at. */
 static void
 check_body(struct incoming *in)
 {
@@ -66,16 +58,12 @@ check_body(struct incoming *in)
 		react(in, EV_EMPTY, 0);
 }
 
-/*
- * A signal that reaches us before the lock has been delivered, or while it is held for
- * nobody, ends the holding.  Else only that process, release and the time do.
- */
+/* A signal ends only a hold that was not delivered yet, or is for nobody. */
 static void
 end_body(struct incoming *in, int sig)
 {
 	if (!run_guarded(in->run))
-		react(
-		    in, EV_ENDED, sig); /* the wait status of a process that died of it */
+		react(in, EV_ENDED, sig); /* as a wait status: it died of the signal */
 }
 
 /* When to look at the body again: no descriptor tells of its descendants' end. */
@@ -110,6 +98,19 @@ check_gate(struct incoming *in)
 	react(in, EV_EXEC_FAILED, exec);
 }
 
+/*
+ * Is the moment of the command's start worth a wake-up?  That it could not be executed is
+ * found out when it has ended.
+ */
+static bool
+awaits_start(const struct incoming *in)
+{
+	const struct plan *p = in->run->plan;
+
+	return in->keep->phase != PH_ASK &&
+	    (p->show.status_fd >= 0 || p->terms.max_run != NEVER);
+}
+
 void
 incoming_wake_front(const struct incoming *in)
 {
@@ -136,8 +137,8 @@ command_changed(struct incoming *in, int status)
 }
 
 /*
- * The only code that reaps.  The page forgets the command before its number is
- * free for others: we could be frozen in between, and the front kill another process.
+ * The page forgets the command before its number is free for others: we could be frozen in
+ * between, and the front kill another process.
  */
 static void
 reap(struct incoming *in)
@@ -170,10 +171,7 @@ forward(struct incoming *in, int sig)
 
 	if (atomic_load(&in->run->shared->command) == 0)
 		return;
-	/*
-	 * After `fg` the shell has continued the whole job; a second CONT makes editors
-	 * draw twice.
-	 */
+	/* a second CONT, after the shell's own, makes editors draw twice */
 	state = sig == SIGCONT ? tree_state(in->child.pid) : '\0';
 	if (sig == SIGCONT && state != 'T' && state != '\0')
 		return;
@@ -182,10 +180,7 @@ forward(struct incoming *in, int sig)
 
 /* ---- signals, and the front ---- */
 
-/*
- * To this very process.  With --min-hold others are shown its pid, and mean the command
- * as long as that runs.
- */
+/* With --min-hold others are shown our pid, and mean the command as long as that runs. */
 static void
 take_signal(struct incoming *in, int sig)
 {
@@ -209,17 +204,13 @@ hear_front(struct incoming *in)
 	struct msg m;
 	int got;
 
-	while ((got = link_receive(in->news.link, &m, &none)) > 0) {
-		while (none.n > 0)
-			close(none.fds[--none.n]);
-		if (m.kind == MSG_SIGNAL && in->keep->phase == PH_ASK && m.ends)
+	while ((got = link_receive(in->news.link, &m, &none)) > 0)
+		if (in->keep->phase == PH_ASK && m.ends)
 			react(in, EV_INTERRUPTED, m.number);
-		else if (m.kind == MSG_SIGNAL && in->run->body && m.ends)
+		else if (in->run->body && m.ends)
 			end_body(in, m.number);
-		else if (m.kind == MSG_SIGNAL && !in->run->body &&
-		    in->keep->phase != PH_ASK && !m.had)
+		else if (!in->run->body && in->keep->phase != PH_ASK && !m.had)
 			forward(in, m.number);
-	}
 	if (got < 0) {
 		close(in->news.link);
 		in->news.link = -1;
@@ -255,10 +246,7 @@ incoming_answer_release(struct incoming *in)
 	in->answered = true;
 }
 
-/*
- * `dlock release`: answered when the lock has been given back, and at once if that has
- * been tried, if it is lost, or if it stays for the sake of others.
- */
+/* `dlock release` is answered at once if the lock is lost, or if others keep it. */
 static void
 hear_release(struct incoming *in)
 {
@@ -325,7 +313,7 @@ incoming_wait(struct incoming *in, int fd, short events, instant until)
 	struct pollfd set[SLOTS];
 	struct signalfd_siginfo info;
 	nfds_t n = SLOT_DOOR + door_poll(&in->door, set + SLOT_DOOR);
-	int gate = in->keep->phase == PH_ASK ? -1 : in->child.gate;
+	int gate = awaits_start(in) ? in->child.gate : -1;
 	bool ready;
 
 	if (in->run->body)

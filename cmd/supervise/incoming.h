@@ -1,9 +1,9 @@
 /*
  * incoming.h - what may come to the keeper while it waits, as events for step().
  *
- * The keeper waits in one place only, whatever for: incoming_wait() sleeps, hears its
- * children, the front, the process for which a hold is, and those at the door, and hands
- * each event to `react` at once, for what comes next may depend on it.
+ * The keeper waits in one place only: incoming_wait() hears its children, the front, the
+ * process for which a hold is, and those at the door, and hands each event to `react` at
+ * once, for what comes next may depend on it.
  */
 #ifndef DLOCK_INCOMING_H
 #define DLOCK_INCOMING_H

@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,10 +26,7 @@ struct todo {
 	bool stop;      /* the call in flight is to return */
 };
 
-/*
- * The one keeper of this process: too large for a stack.  The kernel has zeroed
- * it; what of it is not used costs nothing, and the command is waiting.
- */
+/* Not on the stack: zeroed memory that is never touched costs nothing. */
 static struct keeper {
 	struct host host; /* first: the backend's way back to us */
 	const struct run *run;
@@ -54,32 +50,16 @@ static struct keeper {
 static void
 tell_grant(struct keeper *k)
 {
-	const struct anchors anchors = lock_anchors(&k->lock);
 	const struct msg m = {.kind = MSG_GRANTED,
 	    .token = k->lock.grant.token,
 	    .slot = k->lock.grant.slot};
 
-	news_message(&k->in.news, &m, &anchors);
-}
-
-/* What a command is told. */
-static struct go
-make_go(const struct keeper *k)
-{
-	struct go go = {.latest = k->keep.lease.term_at};
-
-	snprintf(go.token, sizeof go.token, "%" PRIu64, k->lock.grant.token);
-	snprintf(go.slot, sizeof go.slot, "%u", k->lock.grant.slot);
-	for (size_t i = 0; k->plan->nkeys > 1 && i < k->plan->nkeys; i++)
-		go.tokens[i] = k->lock.outer.parts[i].token;
-	snprintf(go.keeper, sizeof go.keeper, "%s", k->in.door.address);
-	return go;
+	news_message(&k->in.news, &m, &k->lock.anchors);
 }
 
 static void
 start_command(struct keeper *k)
 {
-	const struct go go = make_go(k);
 	bool awaited = (k->in.news.waited && !k->plan->show.quiet) ||
 	    k->plan->show.status_fd >= 0;
 	instant now = instant_now(), patience = now + CLEAR_SCREEN;
@@ -96,7 +76,8 @@ start_command(struct keeper *k)
 	while (telling == TELL_BEFORE && atomic_load(&k->shared->front.on_screen) &&
 	    instant_now() < patience)
 		loop_wait(&k->in.loop, set, LOOP_OWN, instant_now() + NS_PER_MS);
-	child_go(&k->in.child, &go);
+	child_tell(k->run, k->lock.outer.parts, k->in.door.address);
+	child_go(&k->in.child, k->keep.lease.term_at);
 	/* not earlier: opening the lock comes first where descriptors are few */
 	(void)tree_open();
 	if (telling == TELL_AFTER)
@@ -109,7 +90,7 @@ start_body(struct keeper *k)
 {
 	(void)tree_open();
 	k->run->body->until = instant_after(instant_now(), k->plan->steer.length);
-	k->shared->go = make_go(k);
+	child_tell(k->run, k->lock.outer.parts, k->in.door.address);
 	atomic_store(&k->shared->exec, EXEC_CALLED);
 	atomic_store(&k->shared->granted_at, instant_now());
 	atomic_store(&k->shared->granted, true);
@@ -124,16 +105,13 @@ publish_ending(struct keeper *k)
 	atomic_store(&k->shared->end.finished, true);
 }
 
-/*
- * The message may be dropped; a front that finds none, but this in the page, has missed
- * it.
- */
 static void
 report_ending(struct keeper *k)
 {
 	publish_ending(k);
-	news_send(&k->in.news, MSG_ENDED, 0, k->fault.text);
+	k->shared->end.why = k->fault;
 	atomic_store(&k->shared->end.told, true);
+	news_send(&k->in.news, MSG_ENDED, 0, "");
 }
 
 /* Everything below us, the command first. */
@@ -143,7 +121,7 @@ keeper_signal_tree(struct keeper *k, int sig, bool wake)
 	const struct aim aim = {
 	    .sig = sig,
 	    .wake = wake,
-	    .command = k->keep.tree.gone ? 0 : k->in.child.pid,
+	    .command = atomic_load(&k->shared->command), /* forgotten once it is reaped */
 	    .leads = k->in.child.group != 0,
 	    .outside = run_guarded(k->run),
 	};
@@ -151,10 +129,7 @@ keeper_signal_tree(struct keeper *k, int sig, bool wake)
 	tree_signal(getpid(), &aim);
 }
 
-/*
- * A stub that has never begun has the caller's descriptors, and would be left
- * to the front, which does not wait for it.
- */
+/* A stub that has never begun has the caller's descriptors. */
 static void
 dismiss_stub(struct keeper *k)
 {
@@ -163,10 +138,7 @@ dismiss_stub(struct keeper *k)
 		child_dismiss(&k->in.child);
 }
 
-/*
- * From here on nobody waits for us: nothing of the caller's must be kept busy,
- * and TERM may end us.
- */
+/* Nobody waits for us any more: nothing of the caller's must be kept busy. */
 static void
 go_on_alone(struct keeper *k)
 {
@@ -215,7 +187,6 @@ carry_out(struct keeper *k, const struct actions *a)
 	}
 }
 
-/* Tells step() what has happened, and carries out what it says. */
 static void
 react_to(struct keeper *k, const struct event *e)
 {
@@ -298,10 +269,7 @@ notice_kin(struct keeper *k)
 	}
 }
 
-/*
- * host->wait: where every backend waits, and where the keeper does its other duties
- * meanwhile.
- */
+/* host->wait */
 static enum woke
 keeper_wait(struct host *h, int fd, short events, instant until)
 {
@@ -332,10 +300,7 @@ open_lock(struct keeper *k)
 	return RC_OK;
 }
 
-/*
- * Where the server gives less than was asked for, it may be too little: then nothing is
- * run, and we say why.
- */
+/* The server may give less than was asked for, and too little. */
 static void
 keeper_granted(struct keeper *k)
 {
@@ -451,10 +416,7 @@ release_lock(struct keeper *k)
 /* for a release of what was lost, if --for is not longer */
 #define QUESTION_PATIENCE (60 * NS_PER_S)
 
-/*
- * A `dlock release` of what was lost is to hear of it, and it comes late: when the
- * process for which it was held has ended.  Nothing is kept but the socket.
- */
+/* After a loss `dlock release` comes late: when the process of the hold was stopped. */
 static void
 await_question(struct keeper *k)
 {
@@ -475,10 +437,7 @@ await_question(struct keeper *k)
 
 /* ---- the process ---- */
 
-/*
- * Closes everything that is the user's; 0 to 2 stay taken, so that no socket lands
- * there.
- */
+/* 0 to 2 stay taken, so that no socket lands there. */
 static void
 leave_the_terminal(struct keeper *k)
 {
@@ -596,7 +555,7 @@ keeper_run(const struct run *r)
 	dismiss_stub(&keeper);
 	/* those that came just before door_shut() have yet to say what they want */
 	last = instant_now() + LAST_PATIENCE;
-	while (r->body && keeper.in.door.listener < 0 && keeper.in.door.present > 0 &&
+	while (r->body && keeper.in.door.listener < 0 && keeper.in.door.n > 0 &&
 	    instant_now() < last)
 		hear(&keeper, -1, 0, last);
 	if (!keeper.keep.ending.stuck)

@@ -3,13 +3,12 @@
  *
  * An address, "@dlock-ID/NET/BACKEND/LOCK...=SITE", names the socket, the network namespace
  * it is in, since it is found from no other, the keeper's backend, which locks the keeper
- * has (a hash of backend and key for each), and where these are kept (nested.h).
- * DLOCK_KEEPER has those of all keepers around a command, the nearest first, with blanks
- * between them.  A handle, by which a hold is released, is the ID and NET of an address.
+ * has (a hash of backend and key for each), and where these are kept.  DLOCK_KEEPER has
+ * those of all keepers around a command, the nearest first, with blanks between them.  A
+ * handle, by which a hold is released, is "@dlock-ID/NET".
  *
  * A run that states no URL (by -u or a variable), and no other backend, means the server
- * of the nearest outer dlock, also for another key, so that it does not end up
- * elsewhere without a word.  So SITE is
+ * of the nearest outer dlock, also for another key.  So SITE is
  *
  *	=URL&NAME=VALUE...	each percent-encoded, with files by their absolute names
  *	!URL&NAME=VALUE...	the same; a password of the URL is blotted out, so that
@@ -38,9 +37,8 @@ struct keeper_address {
 };
 
 /*
- * A socket that listens under a random name, non-blocking, and its address for the
- * plan's keys, without a site, in out[KEEPER_BYTES].  -1: there is none; the address says
- * so to others, and which locks are held nevertheless.
+ * A socket that listens under a random name, and its address for the plan's keys, without a
+ * site, in out[KEEPER_BYTES].  -1: there is none; the address then says so to others.
  */
 int keeper_address_listen(char *out, const struct plan *);
 

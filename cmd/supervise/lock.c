@@ -19,19 +19,12 @@ is_multi(const struct lock *l)
 	return l->plan->nkeys > 1 && !l->nested;
 }
 
-/* What was granted for the i-th key; not for a joined hold. */
-static const struct grant *
-grant_of(const struct lock *l, size_t i)
-{
-	return is_multi(l) ? multi_grant(l->store, i) : &l->grant;
-}
-
 void
 lock_init(struct lock *l, const struct plan *p, const struct nested_site *where,
     struct host *host, const char *owner, const char *record)
 {
 	l->plan = p;
-	l->outer.host = host; /* the rest of it is large, and zeroed */
+	l->outer.base.host = host; /* the rest of it is large, and zeroed */
 	l->outer.plan = p;
 	l->outer.where = where;
 	l->claim = (struct claim){
@@ -63,9 +56,10 @@ open_store(struct lock *l, struct fault *f)
 		    "this dlock was built without the %s backend (dlock version)",
 		    p->site.backend->name);
 	if (p->nkeys > 1)
-		return multi_open(&l->store, l->outer.host, p->site.backend,
+		return multi_open(&l->store, l->outer.base.host, p->site.backend,
 		    &l->outer.where->site, p->keys, p->nkeys, f);
-	return p->site.backend->open(&l->store, l->outer.host, &l->outer.where->site, f);
+	return p->site.backend->open(
+	    &l->store, l->outer.base.host, &l->outer.where->site, f);
 }
 
 enum rc
@@ -92,7 +86,7 @@ tell_call(struct lock *l, const char *call, instant began, enum rc rc,
     const struct grant *g, const struct fault *f)
 {
 	if (!is_multi(l))
-		call_tell(l->outer.host, l->store, NULL, call, began, rc, g, f);
+		call_tell(l->outer.base.host, l->store, NULL, call, began, rc, g, f);
 }
 
 enum rc
@@ -103,25 +97,24 @@ lock_acquire(struct lock *l, instant until, struct fault *f)
 	    l->store, &l->claim, until, &l->grant, f);
 
 	tell_call(l, "acquire", began, rc, &l->grant, f);
-	if (rc != RC_OK || l->nested)
+	if (rc != RC_OK)
 		return rc;
-	for (size_t i = 0; i < l->plan->nkeys; i++) {
-		const struct grant *g = grant_of(l, i);
+	for (size_t i = 0; i < (l->nested ? 1 : l->plan->nkeys); i++) {
+		const struct grant *g = is_multi(l) ? multi_grant(l->store, i)
+						    : &l->grant;
 
 		l->outer.parts[i] = (struct join_part){g->token, g->slot};
+		if (g->anchor >= 0)
+			l->anchors.fds[l->anchors.n++] = g->anchor;
 	}
-	/*
-	 * which locks they are is found out now: what leads to them (a link, a service,
-	 * an option file) may lead elsewhere when somebody wants to join
-	 */
-	(void)nested_identify(&l->outer.identity, l->plan->site.backend, l->store);
+	/* now: a link or an option file may lead elsewhere when somebody wants to join */
+	if (!l->nested)
+		(void)nested_identify(
+		    &l->outer.identity, l->plan->site.backend, l->store);
 	return RC_OK;
 }
 
-/*
- * Somebody wants the lock back, or has taken it: names that person, if known.  With
- * several keys the backend says which one it was.
- */
+/* Names the person who has broken it, if known.  Of several keys *f names the one. */
 static void
 name_breaker(const struct lock *l, const char *unknown, struct fault *f)
 {
@@ -129,8 +122,8 @@ name_breaker(const struct lock *l, const char *unknown, struct fault *f)
 	bool several = l->plan->nkeys > 1;
 	char who[RECORD_BYTES];
 
-	if (*l->outer.host->breaker) {
-		record_describe(l->outer.host->breaker, who, sizeof who);
+	if (*l->outer.base.host->breaker) {
+		record_describe(l->outer.base.host->breaker, who, sizeof who);
 		fault_set(f, RC_REVOKED, "broken by %s%s%s%s", who, several ? " (" : "",
 		    several ? said.text : "", several ? ")" : "");
 	} else if (*unknown) {
@@ -161,7 +154,7 @@ lock_release(
 	enum rc rc = RC_OK;
 
 	l->outer.keep_until = keep_until;
-	*l->outer.host->breaker = '\0';
+	*l->outer.base.host->breaker = '\0';
 	if (l->store) {
 		rc = l->store->backend->lock->release(l->store, status, until, f);
 		tell_call(l, "release", began, rc, NULL, f);
@@ -169,20 +162,6 @@ lock_release(
 	if (rc == RC_LOST)
 		name_breaker(l, "", f);
 	return rc;
-}
-
-struct anchors
-lock_anchors(const struct lock *l)
-{
-	struct anchors a = {.n = 0};
-
-	for (size_t i = 0; i < (l->nested ? 1 : l->plan->nkeys); i++) {
-		int fd = grant_of(l, i)->anchor;
-
-		if (fd >= 0)
-			a.fds[a.n++] = fd;
-	}
-	return a;
 }
 
 void

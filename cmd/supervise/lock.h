@@ -1,9 +1,8 @@
 /*
  * lock.h - the lock of a run: of one key, of several, or joined.
  *
- * Makes of the plan what backend.h asks for, and chooses what serves it: an outer
- * keeper that has it (nested.h), else the plan's backend, through multi.h for
- * several keys.  The calls are those of lock_ops, in the same order, and mean the same.
+ * It is served by an outer keeper that has it (nested.h), else by the plan's backend,
+ * through multi.h for several keys.  The calls are those of lock_ops, and mean the same.
  */
 #ifndef DLOCK_LOCK_H
 #define DLOCK_LOCK_H
@@ -18,16 +17,14 @@ struct lock {
 	struct claim claim;
 	struct store *store; /* NULL: none is open */
 	struct grant grant;
+	struct anchors anchors; /* of all its keys */
 };
 
 /* The lock is zeroed; all else outlives it. */
 void lock_init(struct lock *, const struct plan *, const struct nested_site *,
     struct host *, const char *owner, const char *record);
 
-/*
- * RC_CONFIG, too: the store cannot do what is asked for.  On anything but RC_OK nothing
- * was asked for, and nothing is open.
- */
+/* RC_CONFIG, too: the store cannot do what is asked for.  Not RC_OK: nothing is open. */
 enum rc lock_open(struct lock *, struct fault *);
 
 enum rc lock_acquire(struct lock *, instant until, struct fault *);
@@ -42,13 +39,7 @@ enum rc lock_renew(struct lock *, instant until, struct fault *);
 enum rc lock_release(
     struct lock *, int status, instant keep_until, instant until, struct fault *);
 
-/* The descriptors whose being open keeps it. */
-struct anchors lock_anchors(const struct lock *);
-
-/*
- * When nothing is left of the command: a client library that takes too long for its
- * leave ends this process.
- */
+/* A client library that takes too long for its leave ends this process. */
 void lock_close(struct lock *);
 
 #endif

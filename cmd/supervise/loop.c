@@ -17,13 +17,6 @@ loop_open(struct loop *l, const sigset_t *signals)
 	return l->signals < 0 || l->timer < 0 ? -1 : 0;
 }
 
-void
-loop_close(struct loop *l)
-{
-	close(l->signals);
-	close(l->timer);
-}
-
 #define BLIND 10 /* milliseconds between two looks where there is no timer */
 
 /* An instant of 0 or before would disarm the timer; 1 ns is as good. */

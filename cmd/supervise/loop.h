@@ -2,8 +2,7 @@
  * loop.h - all waiting of a run is done here, and all stopping as a shell's job.
  *
  * Signals come through a signalfd, time through a timerfd on CLOCK_BOOTTIME
- * (poll's own timeout would stand still while the machine sleeps).  Front and
- * keeper have one loop each; their other descriptors follow in the same set.
+ * (poll's own timeout would stand still while the machine sleeps).
  */
 #ifndef DLOCK_LOOP_H
 #define DLOCK_LOOP_H
@@ -15,9 +14,7 @@
 #include <stdbool.h>
 #include <sys/signalfd.h>
 
-/*
- * The loop's own slots at the head of every poll set; a slot with fd -1 is passed over.
- */
+/* The loop's own slots at the head of every poll set, before the caller's. */
 enum { LOOP_SIGNAL, LOOP_TIMER, LOOP_OWN };
 
 struct loop {
@@ -27,11 +24,8 @@ struct loop {
 
 /* Opens a loop for `signals`, which must be blocked.  -1 with errno. */
 int loop_open(struct loop *, const sigset_t *signals);
-void loop_close(struct loop *);
 
-/*
- * Sleeps until set[0..n) has news (in revents) or `until` has come; fills the own slots.
- */
+/* Sleeps until set[0..n) has something (in revents) or `until` has come. */
 void loop_wait(struct loop *, struct pollfd *set, nfds_t n, instant until);
 
 /* Stops this process as `sig` would have, until somebody continues it. */

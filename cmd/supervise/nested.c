@@ -37,10 +37,7 @@ wait_for_nothing(struct host *h, int fd, short events, instant until)
 	return WOKE_STOP;
 }
 
-/*
- * Which locks are asked for.  False: that is not known, so that no keeper's can be the
- * same.
- */
+/* Which locks are asked for.  False: that is not known, and no keeper's are the same. */
 static bool
 identify(struct nested *k)
 {
@@ -81,44 +78,37 @@ leave(struct nested *k)
 {
 	if (k->keeper < 0)
 		return;
-	shutdown(
-	    k->keeper, SHUT_RDWR); /* for the front's copy as well: that gives back */
+	shutdown(k->keeper, SHUT_RDWR); /* of the front's copy as well */
 	close(k->keeper);
 	k->keeper = -1;
 }
 
 /*
  * Connects to a keeper.  RC_LOST: nobody of ours is there any more; RC_PROTOCOL: it has a
- * key of ours, but cannot be asked; RC_AGAIN: it is full, or frozen; RC_SYSTEM, RC_STOP.
+ * key of ours, but cannot be asked; RC_AGAIN: too many others wait to be accepted;
+ * RC_SYSTEM.
  */
 static enum rc
-connect_to(
-    struct nested *k, const struct keeper_address *to, instant until, struct fault *f)
+connect_to(struct nested *k, const struct keeper_address *to, struct fault *f)
 {
 	const char *key = keeper_address_key(to, k->plan);
 	pid_t pid;
 
 	if (to->n == 0)
 		return RC_LOST;
-	while ((k->keeper = keeper_address_connect(to, SOCK_NONBLOCK, &pid)) < 0) {
-		if (errno == ECONNREFUSED)
-			return RC_LOST;
-		if (errno == ENONET)
-			return refuse(key,
-			    "cannot be asked from here (another network namespace?)", f);
-		if (errno == EPERM)
-			return refuse(key, "is another user's", f);
-		if (errno != EAGAIN)
-			return fault_set(
-			    f, RC_SYSTEM, "cannot open a socket: %s", strerror(errno));
-		if (instant_now() >= until) /* too many others wait to be accepted */
-			return fault_set(
-			    f, RC_AGAIN, "the enclosing dlock does not answer");
-		if (k->host->wait(k->host, -1, 0, instant_now() + JOIN_RETRY) ==
-		    WOKE_STOP)
-			return RC_STOP;
-	}
-	return RC_OK;
+	k->keeper = keeper_address_connect(to, SOCK_NONBLOCK, &pid);
+	if (k->keeper >= 0)
+		return RC_OK;
+	if (errno == ECONNREFUSED)
+		return RC_LOST;
+	if (errno == ENONET)
+		return refuse(
+		    key, "cannot be asked from here (another network namespace?)", f);
+	if (errno == EPERM)
+		return refuse(key, "is another user's", f);
+	if (errno == EAGAIN)
+		return fault_set(f, RC_AGAIN, "the enclosing dlock does not answer");
+	return fault_set(f, RC_SYSTEM, "cannot open a socket: %s", strerror(errno));
 }
 
 /* Returns how much of *a is to be sent. */
@@ -165,7 +155,7 @@ ask(const struct nested *k, enum join_verb verb, instant until,
 		if (n >= 0 || (errno != EAGAIN && errno != EINTR))
 			return fault_set(
 			    f, RC_LOST, "the enclosing dlock no longer holds the lock");
-		switch (k->host->wait(k->host, k->keeper, POLLIN, until)) {
+		switch (k->base.host->wait(k->base.host, k->keeper, POLLIN, until)) {
 		case WOKE_READY:
 			break;
 		case WOKE_TIMEOUT:
@@ -178,9 +168,8 @@ ask(const struct nested *k, enum join_verb verb, instant until,
 }
 
 /*
- * Asks the keeper at one address, and again for a while where it has no room for one more.
- * RC_OK: it has keys of ours, and after JOIN_HOLD keeps them for us from now on.  RC_LOST:
- * it has none, or is gone.
+ * Connects to the keeper at an address and asks it; for a while again where it has no room
+ * for one more.
  */
 static enum rc
 ask_keeper(struct nested *k, const struct keeper_address *a, enum join_verb verb,
@@ -191,7 +180,7 @@ ask_keeper(struct nested *k, const struct keeper_address *a, enum join_verb verb
 	bool full = false; /* so it has said; the last question may not be answered */
 
 	for (;;) {
-		enum rc rc = connect_to(k, a, until, f);
+		enum rc rc = connect_to(k, a, f);
 
 		*answer = (struct join_answer){0};
 		if (rc == RC_OK)
@@ -200,13 +189,15 @@ ask_keeper(struct nested *k, const struct keeper_address *a, enum join_verb verb
 			return refuse(key ? key : k->plan->keys[0],
 			    "counts this run among no descendants of its", f);
 		full = full || answer->full;
-		if (rc != RC_AGAIN || !full)
+		if (rc != RC_AGAIN || (k->keeper >= 0 && !full))
 			return rc;
-		if (instant_now() + JOIN_RETRY >= until)
+		if (full && instant_now() + JOIN_RETRY >= until)
 			return fault_set(f, RC_AGAIN,
 			    "the enclosing dlock has no room for one more run that joins it");
+		if (instant_now() >= until)
+			return rc;
 		leave(k);
-		if (k->host->wait(k->host, -1, 0, instant_now() + JOIN_RETRY) ==
+		if (k->base.host->wait(k->base.host, -1, 0, instant_now() + JOIN_RETRY) ==
 		    WOKE_STOP)
 			return RC_STOP;
 	}
@@ -347,17 +338,12 @@ nested_look(struct nested *k)
 
 /* ---- the store of a joined hold ---- */
 
-struct join {
-	struct store base;
-	struct nested *nested;
-};
-
 static const struct backend join_backend;
 
 static struct nested *
 nested_of(struct store *s)
 {
-	return ((struct join *)store_of(s, &join_backend))->nested;
+	return (struct nested *)store_of(s, &join_backend);
 }
 
 /* The lease is that of the keeper. */
@@ -380,10 +366,7 @@ ask_for_lease(
 	return a.stops ? fault_set(f, RC_REVOKED, "of the enclosing dlock") : RC_OK;
 }
 
-/*
- * The connection is the hold: the front has it too, so that the outer one keeps
- * the lock until all that a killed keeper of ours has left behind is gone.
- */
+/* The connection is the hold, and so the anchor of the grant. */
 static enum rc
 join_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g,
     struct fault *f)
@@ -421,9 +404,7 @@ join_release(struct store *s, int status, instant until, struct fault *f)
 static void
 join_close(struct store *s)
 {
-	if (s)
-		leave(nested_of(s));
-	free(s);
+	leave(nested_of(s));
 }
 
 static const struct backend join_backend = {
@@ -437,7 +418,6 @@ nested_open(struct store **ret, struct nested *k, struct fault *f)
 {
 	const char *addresses = getenv("DLOCK_KEEPER");
 	enum rc rc = RC_LOST;
-	struct join *j;
 
 	k->keeper = -1;
 	if (addresses && *addresses && (identify(k) || k->where->ended))
@@ -447,15 +427,10 @@ nested_open(struct store **ret, struct nested *k, struct fault *f)
 		*k->identity.text = '\0';
 		return rc == RC_LOST ? nested_site_check(k->where, f) : rc;
 	}
-	j = malloc(sizeof *j);
-	if (!j) {
-		leave(k);
-		return fault_set(f, RC_SYSTEM, "out of memory");
-	}
-	*j = (struct join){.base = {&join_backend, k->host, "the enclosing dlock",
-			       CAP_FAIR | CAP_SHARED | CAP_LIMIT},
-	    .nested = k};
-	*ret = &j->base;
+	k->base.backend = &join_backend;
+	k->base.where = "the enclosing dlock";
+	k->base.caps = CAP_FAIR | CAP_SHARED | CAP_LIMIT;
+	*ret = &k->base;
 	return RC_OK;
 }
 

@@ -1,19 +1,17 @@
 /*
  * nested.h - an inner run: asks the outer keepers, and joins their hold.
  *
- * `dlock run -k deploy -- make` whose Makefile says `dlock run -k deploy` again
- * must neither wait for itself nor ask the server: the inner one joins the
- * outer one's hold.  The command finds the outer keepers in DLOCK_KEEPER;
- * each has a socket (door.h), open to processes of the same user that descend from it.
- * Since an address says which locks the keeper has (keeper_address.h), a run which cannot
- * ask is not left to wait for its own ancestor: it is refused.
+ * `dlock run -k deploy -- make` whose Makefile says `dlock run -k deploy` again must not
+ * wait for itself: the inner run joins the hold of the outer one, whose keeper is reached
+ * by DLOCK_KEEPER (door.h).  A run that cannot ask a keeper whose address names its lock is
+ * refused.
  *
  * A key is the same lock there only if all that both sides have resolved is equal
  * (setting.h).  One keeper must have all the keys that are asked for, and of a kind of
  * which the one that is asked for is a part: anything exclusive or shared of an exclusive
  * hold, else the same kind and the same limit.  (A limit inside an exclusive hold is none
- * of its parts: there is no slot.)  What lies between all and none would wait for its own
- * parent, or for others that wait for it.
+ * of its parts: there is no slot.)  A run of which a keeper has only a part would wait for
+ * its own parent, or for others that wait for it: it is refused, too.
  *
  * A joined hold is the outer one in everything: token, slot, lease, deadlines (same
  * clock, so t_s can be handed on).  The outer keeper goes on renewing until the last
@@ -29,13 +27,12 @@
 /* Which locks a store of that backend has, as backend.identify says; false: not known, "". */
 bool nested_identify(struct identity *, const struct backend *, struct store *);
 
-/* A run that asks the outer keepers. */
+/* A run that asks the outer keepers, and the store of the hold that it joins. */
 struct nested {
-	struct host *host; /* it waits there */
+	struct store base; /* its host is set by the caller: it waits there */
 	const struct plan *plan;
 	const struct nested_site *where;
-	instant
-	    keep_until; /* the keeper is to keep the lock so long, whatever becomes of us */
+	instant keep_until; /* the keeper is asked to keep the lock so long */
 	/* set by nested_open(), if it joins: */
 	int keeper;               /* the connection, which is the hold; -1: none */
 	struct identity identity; /* which locks the plan's keys are there; else "" */
@@ -43,13 +40,12 @@ struct nested {
 };
 
 /*
- * RC_OK: *ret is a store that joins the hold of a keeper, and points into the struct; or it
- * is untouched if none of them holds any of the plan's keys: take them from the server
- * then.  RC_USAGE: that server is not to be known (any more); or the plan has a job, which
- * is remembered with a release, and a joined hold has none.  RC_AGAIN: an outer keeper
- * is there but does not answer.  RC_PROTOCOL: one has a key of ours, or may have it, but it
- * cannot be joined, or not for the kind or all the keys that are asked for; asking the
- * server might be waiting for ourselves.
+ * RC_OK: *ret is the store of a hold that is joined; or it is untouched if no keeper holds
+ * any of the plan's keys: take them from the server then.  RC_USAGE: that server is not to
+ * be known (any more); or the plan has a job, which is remembered with a release, and a
+ * joined hold has none.  RC_AGAIN: an outer keeper is there but does not answer.
+ * RC_PROTOCOL: one has a key of ours, or may have it, but it cannot be joined, or not for
+ * the kind or all the keys that are asked for.
  */
 enum rc nested_open(struct store **ret, struct nested *, struct fault *);
 

@@ -5,29 +5,27 @@
  *	front.c    the process that the user sees.  It has the pid that the shell knows, the
  *	           terminal, and no library, thread or socket to a server.  It passes
  *	           signals on, speaks, stops when the command stops, and ends as that ended.
- *	           It watches the keeper: when that is killed, or frozen beyond a deadline,
- *	           the front kills the command's tree itself and reports the lock as lost;
- *	           it never releases, since it cannot know
+ *	           When the keeper is killed, or frozen beyond a deadline, the front kills
+ *	           the command's tree itself and reports the lock as lost; it never
+ *	           releases, since it cannot know
  *	keeper.c   keeps the lock: it owns the backend, the command and the lease.  It lives
  *	           in a background process group of its own and has none of the user's
  *	           descriptors: what is to be said, it tells the front.  When the front dies,
  *	           it stops the command's tree, then releases.  After the front has been told
  *	           the ending it may live on alone, for --min-hold, or to release when the
- *	           server did not answer; then it has left the directory and the terminal,
- *	           and ends on TERM
+ *	           server did not answer
  *	child.c    the command, which the kernel kills when the keeper dies
  *
  * Each may be killed or frozen at any line.  After the fork each has its own copy of the
  * struct run, and only this carries anything further:
  *
  *	the page    memory that all see, for what must be known even when another process is
- *	            frozen or dead: the deadlines
- *	the link    a pair of sockets for messages.  A message is one datagram, whole or not
- *	            at all, never blocks its sender (which may be talking to a stopped
- *	            process), and may be dropped when the receiver has slept through some
- *	            dozens.  Only the ending must arrive: it stands in the page too.  The end
- *	            of file on the link is how each learns that the other one is gone
- *	"go"        what the command is told when it may begin
+ *	            frozen or dead: the deadlines, the ending
+ *	the link    a pair of sockets for messages.  A message is one datagram, never blocks
+ *	            its sender (which may be talking to a stopped process), and may be
+ *	            dropped when the receiver has slept through some dozens.  The end of file
+ *	            on the link is how each learns that the other one is gone
+ *	"go"        an instant for the command: it may begin, but not later than that
  */
 #ifndef DLOCK_RUN_H
 #define DLOCK_RUN_H
@@ -45,39 +43,25 @@
 /* What ps(1) shows of a hold in the background; nothing goes by it. */
 #define HOLD_NAME "dlock-hold"
 
-/* ---- go ---- */
-
-struct go {
-	/* beginning later than this is worse than not beginning: it fails with ETIME */
-	instant latest;
-	char token[24], slot[12]; /* the slot counts with --limit only */
-	/* of all keys as named; they count if there are several */
-	uint64_t tokens[KEYS_MAX];
-	char keeper[KEEPER_BYTES]; /* our address, for DLOCK_KEEPER */
-};
-
 /* ---- the page ---- */
 
 /* How it ended; written by the keeper. */
 struct shared_end {
-	/* nothing that needs the lock is running: no deadline counts */
-	_Atomic bool finished;
-	_Atomic bool told; /* `ending` is final */
-	/* and the keeper stays on: for --min-hold, or to release */
-	_Atomic bool lingers;
+	_Atomic bool finished; /* nothing that needs the lock is running */
+	_Atomic bool told;     /* `ending` is final, and `why` has the backend's words */
+	_Atomic bool lingers;  /* and the keeper stays on */
 	/* `dlock hold`: it was given back, or its time is over */
 	_Atomic bool returned;
 	_Atomic bool loss_told; /* `dlock hold`: to the script; written by both */
 	struct ending ending;
+	struct fault why;
 };
 
 /* What the front does that the keeper has to know; written by the front. */
 struct shared_front {
-	/* the live line is, and must go before the command writes */
-	_Atomic bool on_screen;
-	_Atomic bool mirrored; /* it has stopped because the command did */
-	/* `dlock hold`: the process that has asked for the lock knows that it has it */
-	_Atomic bool delivered;
+	_Atomic bool on_screen; /* the live line, which goes before the command writes */
+	_Atomic bool mirrored;  /* it has stopped because the command did */
+	_Atomic bool delivered; /* `dlock hold`: the process knows that it has the lock */
 };
 
 /* Where nothing else is said, the keeper writes. */
@@ -85,22 +69,16 @@ struct shared {
 	_Atomic instant term_at, kill_at; /* NEVER until a grant */
 	/* when the keeper last woke; it does so every third of the ttl */
 	_Atomic instant alive_at;
-	/*
-	 * its pid, 0 before it is known and after it was reaped; the front reaps it too
-	 */
-	_Atomic pid_t command;
-	_Atomic bool granted; /* the command may have begun */
-	_Atomic instant granted_at; /* set before it */
-	/* TERM is being sent, by the one, keeper or front, that has set this */
-	_Atomic bool stopping;
-	/* EXEC_*, or the errno with which it failed; written by the stub */
-	_Atomic int exec;
+	_Atomic pid_t command;      /* 0 before it is known, and after it was reaped */
+	_Atomic bool granted;       /* the command may have begun */
+	_Atomic instant granted_at; /* set before `granted` */
+	_Atomic bool stopping;   /* TERM is being sent by the process that has set this */
+	_Atomic int exec;        /* EXEC_*, or an errno; written by the stub */
 	_Atomic bool opened;     /* `where` is set */
 	char where[WHERE_BYTES]; /* the server, for people */
 	struct shared_end end;
 	struct shared_front front;
-	struct go go; /* `dlock hold`: what a command would be told; set with `granted` */
-	char told[];  /* the command's variables: child.c */
+	char told[]; /* variables: child.h */
 };
 
 /* A fresh page, with room for what is told, or NULL with errno. */
@@ -126,15 +104,15 @@ enum msg_kind {
 	MSG_STOPPING, /* the command is being stopped: number is an enum ending_kind */
 	MSG_TRACE,    /* text: for -v */
 	MSG_NOTICE,   /* text: what the user should know of the server */
-	MSG_ENDED,    /* shared->end is set, text: the backend's words */
+	MSG_ENDED,    /* shared->end has been set */
 	/* front to keeper */
-	MSG_SIGNAL, /* number: signal; had, ends */
+	MSG_SIGNAL, /* number: signal; had, ends; nothing else comes from there */
 };
 
 struct msg {
 	enum msg_kind kind;
-	bool had;     /* MSG_SIGNAL: the command, if it runs, has got this one already */
-	bool ends;    /* MSG_SIGNAL: ends the waiting, if we still wait */
+	bool had;     /* MSG_SIGNAL: the command has got this one already */
+	bool ends;    /* MSG_SIGNAL: ends the waiting */
 	unsigned key; /* which of the plan's keys is waited for */
 	int64_t number;
 	uint64_t token;
@@ -148,9 +126,7 @@ struct msg {
 /* Both ends (close-on-exec), or -1 with errno. */
 int link_open(int ends[2]);
 
-/*
- * Descriptors whose being open keeps the lock: one for each key, or none (grant.anchor).
- */
+/* Descriptors whose being open keeps the lock: for each key one, or none (grant.anchor). */
 struct anchors {
 	int fds[KEYS_MAX];
 	size_t n;
@@ -159,10 +135,7 @@ struct anchors {
 /* Sends msg, and copies of the anchors unless that is NULL.  Never blocks. */
 void link_send(int end, const struct msg *, const struct anchors *);
 
-/*
- * 1: *msg is set, and the anchors, which are ours to close.  0: nothing now.  -1: the
- * other one is gone.
- */
+/* 1: *msg is set, and the anchors, now ours.  0: nothing now.  -1: the other one is gone. */
 int link_receive(int end, struct msg *, struct anchors *);
 
 /*
@@ -173,8 +146,7 @@ int link_receive(int end, struct msg *, struct anchors *);
  *  - where there is an anchor, for what keeps the lock must be in two hands;
  *  - where the live line is on the screen, for it must go first;
  *  - where the front would look at the deadlines too late (link_looks_in_time).
- * TELL_AFTER, where somebody wants to hear of it: `awaited`.
- * TELL_NOT: the front finds the grant in the page when it looks.
+ * TELL_AFTER: it is `awaited`.  TELL_NOT: the front looks at the page anyhow.
  */
 enum telling { TELL_BEFORE, TELL_AFTER, TELL_NOT };
 enum telling link_tells(
@@ -185,8 +157,7 @@ enum telling link_tells(
  * lease of the ttl that is asked for at that moment (watch.c).  That is in time
  * unless the lease is shorter, or the front has looked since it was asked for.
  * Then it is late by what the answer took at most, which does not matter up to
- * GRANT_QUICK: a front leaves a keeper that is late the SLACK of watch.h, which
- * is more.
+ * GRANT_QUICK, since that is less than SLACK (watch.h).
  */
 #define GRANT_QUICK (20 * NS_PER_MS)
 bool link_looks_in_time(const struct grant *, int64_t ttl, instant now);
@@ -214,8 +185,8 @@ void news_trace(void *news, const char *line);
 void news_notice(struct news *);
 
 /*
- * What is waited for; `trouble` is why a silent server does not answer.  Is that something
- * else than before?
+ * What is waited for; `trouble` is why a silent server does not answer.  False: it is the
+ * same as before.
  */
 bool news_wait(struct news *, const char *trouble);
 
@@ -224,9 +195,9 @@ bool news_wait(struct news *, const char *trouble);
 struct run;
 
 /*
- * `dlock hold`: the lock is not for a command of ours, but for a process that asks for
- * it and goes on by itself, or for nobody and a time.  Instead of the command's start,
- * a grant is delivered; from then on that process is stopped on a loss, as a command is.
+ * `dlock hold`: the lock is for a process that goes on by itself, or for nobody and a time.
+ * A grant is delivered instead of starting a command; from then on that process is stopped
+ * on a loss, as a command is.
  */
 struct body {
 	struct outside outside; /* pid 0: for nobody */
@@ -258,29 +229,20 @@ struct run {
 	instant began;
 };
 
-/*
- * The process that is to be stopped besides our own: the one that has been given the lock;
- * NULL: nobody, not yet, or no more.
- */
+/* The process that has been given the lock, and is to be stopped; NULL: there is none. */
 struct outside *run_guarded(const struct run *);
 
 /* ---- its processes ---- */
 
-/*
- * Notes what a shell or a supervisor has set up, to be given back to the command; from
- * here on all signals are blocked.
- */
+/* Notes for the command what signals do; from here on all are blocked. */
 void start_origin(struct origin *);
 
-/*
- * Forks the keeper and is the front; returns how it ended.  The caller has filled in
- * plan (which is `p`), origin, and path or body.
- */
+/* The caller has filled in plan (which is `p`), origin, and path or body. */
 struct verdict start_run(struct run *, struct plan *p);
 
 /*
  * As the command did: loops in shells stop on Ctrl-C only when they see the signal.
- * Returns the status to exit with if that does not end us.
+ * Returns the status to exit with if that does not end this process.
  */
 int start_die_of(int sig);
 

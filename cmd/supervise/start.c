@@ -71,10 +71,7 @@ why_unstoppable(const struct run *r)
 	return r->body && !r->body->outside.pid ? NULL : why;
 }
 
-/*
- * All that front and keeper share when they part.  False, with errno: something is not
- * to be had.
- */
+/* All that front and keeper share when they part.  False, with errno. */
 static bool
 prepare(struct run *r, struct plan *p)
 {
@@ -92,12 +89,13 @@ prepare(struct run *r, struct plan *p)
 	r->where = &where;
 	r->site = site;
 	r->has_elders = tree_has_children();
-	r->shared = shared_new(r->body ? 0 : child_room(r));
+	r->shared = shared_new(child_room(r));
 	if (!r->shared || getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
 		return false;
 	for (size_t i = 0; i < OWNER_CHARS / 2; i++)
 		snprintf(r->owner + 2 * i, 3, "%02x", bytes[i]);
 	memcpy(&p->terms.seed, bytes + OWNER_CHARS / 2, sizeof p->terms.seed);
+	child_prepare(r);
 	return link_open(r->ends) == 0;
 }
 

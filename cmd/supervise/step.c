@@ -1,6 +1,8 @@
 /* step.c - decides what the keeper does next, from state, time and one event. */
 #include "step.h"
 
+#include "backends/common/retry.h"
+
 #include <assert.h>
 #include <errno.h>
 
@@ -29,10 +31,7 @@ span(const struct keep *k)
 static int64_t
 jittered(struct keep *k, int64_t least, int64_t most)
 {
-	k->jitter ^= k->jitter << 13; /* xorshift64, Marsaglia 2003 */
-	k->jitter ^= k->jitter >> 7;
-	k->jitter ^= k->jitter << 17;
-	return least + (int64_t)(k->jitter % (uint64_t)(most - least + 1));
+	return least + jitter_below(&k->jitter, most - least + 1);
 }
 
 static int64_t
@@ -361,9 +360,7 @@ guard_tree(struct keep *k, instant now, struct actions *a)
 		return;
 	if (keep_is_lost(k)) {
 		keep_stop_tree(k, k->lease.kill_at, a);
-	} else if (k->lease.revoked) {
-		keep_stop_tree(k, instant_after(now, k->terms.grace), a);
-	} else if (k->orphaned) {
+	} else if (k->lease.revoked || k->orphaned) {
 		keep_stop_tree(k, instant_after(now, k->terms.grace), a);
 	} else if (now >= run_ends(k)) {
 		k->ending = (struct ending){.kind = END_MAX_RUN};

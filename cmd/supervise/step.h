@@ -2,9 +2,8 @@
  * step.h - the keeper's state machine: what has happened, what to do next.
  *
  * step() is pure: it looks at its state, the time and one event, changes its
- * state and says what to do.  It calls nothing, waits for nothing, reads no
- * clock, so tests/model/simulate.c can drive it through a hundred thousand schedules
- * of delays, losses, pauses and late answers without a server or a process.
+ * state and says what to do.  So tests/model/simulate.c can drive it through a hundred
+ * thousand schedules of delays, losses, pauses and late answers.
  *
  * It promises:
  *
@@ -36,27 +35,22 @@
 #define KILL_AGAIN (10 * NS_PER_MS)     /* pause between two sweeps of a dying tree */
 #define KILL_PATIENCE (5 * NS_PER_S)    /* after which a tree counts as beyond us */
 #define RELEASE_PATIENCE (2 * NS_PER_S) /* for the answer to a release */
-/* to twice as much: pause before it is asked for again */
-#define RELEASE_AGAIN (500 * NS_PER_MS)
+#define RELEASE_AGAIN (500 * NS_PER_MS) /* least pause before the next; at most twice */
 /* the same when nothing was granted, it was lost, or a person pressed Ctrl-C */
 #define WITHDRAW_PATIENCE (800 * NS_PER_MS)
 
 enum event_kind {
-	EV_TICK,       /* time has passed */
-	EV_GRANTED,    /* acquire: sent, lease, pace */
-	EV_REFUSED,    /* acquire ended without a grant: value is the enum rc */
-	EV_RENEWED,    /* renew: sent, lease, pace */
-	EV_UNANSWERED, /* renew: nothing is known */
-	EV_REVOKED,    /* renew: the same; but somebody wants the lock back */
-	EV_DISOWNED,   /* renew: the server says not ours */
-	EV_ALERT,      /* something has happened to the lock: see what it is */
-	EV_RELEASED,   /* release ended: value is the enum rc */
-	EV_STARTED,    /* the command has been executed */
-	/*
-	 * it has not: value is errno; ETIME: it came too late to; 0: it was not even
-	 * tried
-	 */
-	EV_EXEC_FAILED,
+	EV_TICK,        /* time has passed */
+	EV_GRANTED,     /* acquire: sent, lease, pace */
+	EV_REFUSED,     /* acquire ended without a grant: value is the enum rc */
+	EV_RENEWED,     /* renew: sent, lease, pace */
+	EV_UNANSWERED,  /* renew: nothing is known */
+	EV_REVOKED,     /* renew: the same; but somebody wants the lock back */
+	EV_DISOWNED,    /* renew: the server says not ours */
+	EV_ALERT,       /* something has happened to the lock: see what it is */
+	EV_RELEASED,    /* release ended: value is the enum rc */
+	EV_STARTED,     /* the command has been executed */
+	EV_EXEC_FAILED, /* it has not: value is errno; ETIME: too late; 0: not tried */
 	EV_ENDED,       /* it was reaped: value is the wait status */
 	EV_EMPTY,       /* nothing is left of its tree */
 	EV_JOINED,      /* a nested dlock holds along with us */
@@ -65,8 +59,7 @@ enum event_kind {
 	EV_INTERRUPTED, /* a signal that should end the waiting: value is its number */
 	EV_ORPHANED,    /* the front is gone */
 	EV_OVERTAKEN,   /* we were late: the front has sent TERM instead */
-	/* somebody wants this process to end: no --min-hold, no trying on */
-	EV_TERMINATED,
+	EV_TERMINATED,  /* somebody wants us to end: no --min-hold, no trying on */
 };
 
 struct event {

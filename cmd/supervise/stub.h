@@ -30,7 +30,7 @@
 /* How far it has come, in the page; else the errno with which it failed. */
 enum { EXEC_NOT_CALLED, EXEC_CALLED = -1 };
 
-/* All that it reads.  The keeper leaves that, and what it points to, as it is. */
+/* All that it reads.  The keeper changes neither that nor what it points to. */
 struct stub {
 	pid_t keeper;
 	int gate;      /* an instant is "go": to begin later is to fail with ETIME */
@@ -45,10 +45,7 @@ struct stub {
 	_Atomic int *exec;   /* in the page: EXEC_* */
 };
 
-/*
- * For clone(2); `stub` is a struct stub.  Returns the status to end with if there is
- * no command.
- */
+/* For clone(2); `stub` is a struct stub.  Returns if there is no command. */
 int stub_begin(void *stub);
 
 #endif

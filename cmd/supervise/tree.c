@@ -95,9 +95,7 @@ look_up(struct process *p)
 	return true;
 }
 
-/*
- * The number of this process in /proc; 0: it is not there, so this is no /proc of ours.
- */
+/* The number of this process in /proc; 0: it is not there. */
 static pid_t
 own_number(void)
 {
@@ -276,7 +274,7 @@ is_marked(const struct processes *l, pid_t pid)
 }
 
 /*
- * Marks what descends from root (0: from nobody) or from a marked one, `but` not those and
+ * Marks what descends from root (0: from nobody) or from a marked one, except `but` and
  * theirs; again and again, for a child may stand before its parent.
  */
 static void
@@ -353,9 +351,8 @@ outside_has_ended(const struct outside *o)
 
 /*
  * Was its parent one of them, which ended before we saw it?  Then it is in the group that
- * the process itself leads, whose number is nobody else's as long as one is in it, and
- * has been adopted by the process that has adopted our front.  (The process may have been
- * started beside others of its group, in a pipeline; these have a parent of their own.)
+ * the process itself leads, and has been adopted by the process that has adopted our front.
+ * (Others of that group, in a pipeline, have a parent of their own.)
  */
 static bool
 is_orphan(const struct outside *o, const struct process *p, pid_t adopter)
@@ -364,10 +361,7 @@ is_orphan(const struct outside *o, const struct process *p, pid_t adopter)
 	    p->parent == adopter;
 }
 
-/*
- * Is it a process of a hold?  One that was below the process may hold for somebody else
- * since, and has left it: both of a hold's lead a session, as no other dlock does.
- */
+/* Both processes of a hold lead a session, as no other dlock does. */
 static bool
 is_hold(const struct process *p)
 {
@@ -381,10 +375,7 @@ is_hold(const struct process *p)
 	    its.st_dev == ours.st_dev && its.st_ino == ours.st_ino;
 }
 
-/*
- * Marks the process itself, those known from before, orphans, and what is below them; but
- * not the front and this process, which may be below it, too.
- */
+/* Marks those of `o`.  This process and the front may be below it, but are none of them. */
 static void
 mark_outside(struct processes *l, struct outside *o)
 {
@@ -521,9 +512,8 @@ lives(pid_t child)
 }
 
 /*
- * Those that the look has not found: /proc hides them, or they were born since.  (A process
- * that forks and exits faster than we can look at a whole machine is our own child by
- * then.)  Most kernels list children in one go.
+ * Those that the look has not found: /proc hides them, or they were born since.  Most
+ * kernels list children in one go.
  */
 static size_t
 signal_children(const struct processes *found, const struct aim *a)
@@ -569,8 +559,7 @@ tree_signal(pid_t root, const struct aim *a)
 		alive += signal_children(&l, a);
 	free(l.at);
 	if (reserve < 0)
-		(void)
-		    tree_open(); /* for the next sweep; what has died may have left room */
+		(void)tree_open(); /* what has died may have left room */
 	return alive;
 }
 

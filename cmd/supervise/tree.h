@@ -22,13 +22,12 @@
 #include <sys/types.h>
 
 /*
- * Opens /proc, and what a sweep needs besides, while there are descriptors; once in each
- * process that may have to sweep.  False, with errno: there is no /proc that knows this
- * process, or no descriptor (EMFILE, ENFILE).
+ * Takes what a sweep needs while there are descriptors; once in each process.  False, with
+ * errno: there is no /proc that knows this process, or no descriptor (EMFILE, ENFILE).
  */
 bool tree_open(void);
 
-/* Of a process that has closed all it had: what tree_open() had opened is gone. */
+/* In a process that has closed all it had. */
 void tree_forget(void);
 
 /*
@@ -46,17 +45,17 @@ struct processes {
 bool tree_has_children(void);
 
 /*
- * Looks which processes are below this one, but not below its child `keeper`; they are
- * *spared from now on.  Nothing changes when `keeper` has died, since what was below
- * it is then below us; or when /proc cannot be read now (no descriptor): then false.
+ * Looks which processes are below this one, but not below its child `keeper`: *spared.
+ * Nothing changes when `keeper` has died, since what was below it is then below us; or
+ * when /proc cannot be read now: then false.
  */
 bool tree_spare(struct processes *spared, pid_t keeper);
 
 /*
  * A process that is none of our descendants but is to be stopped as one, and with it
  * its own descendants.  Those that a look has found stay known when their parent dies,
- * unless they are of a hold (one for somebody else goes on); others whose parent has died are found if they are in the process group that the
- * process leads.  The pidfd may be shared; each of dlock's processes has a list of its own.
+ * unless they have become a hold's; others whose parent has died are found if they are in
+ * the process group that the process leads.
  */
 struct outside {
 	pid_t pid;
@@ -83,26 +82,22 @@ bool outside_has_ended(const struct outside *);
 void outside_look(struct outside *);
 
 struct aim {
-	int sig;   /* 0: only to see which are there */
-	bool wake; /* SIGCONT after it, so that what is stopped can obey */
-	/* gets it first; our child or grandchild and not yet reaped, or 0 */
-	pid_t command;
-	bool leads;                     /* a process group, which gets it too */
+	int sig;       /* 0: only to see which are there */
+	bool wake;     /* SIGCONT after it, so that what is stopped can obey */
+	pid_t command; /* gets it first; not yet reaped, or 0 */
+	bool leads;    /* a process group, which gets it too */
 	const struct processes *spared; /* they and theirs are left alone; NULL: nobody */
 	struct outside *outside;        /* gets it too; NULL: nobody */
 };
 
 /*
  * Signals the command, then every living descendant of `root` (not root; 0: of nobody)
- * that has not got it with the command.  Returns how many there were: 0 says that all is
- * quiet, as far as can be seen.
+ * that has not got it with the command.  Returns how many there were, as far as can be
+ * seen.
  */
 size_t tree_signal(pid_t root, const struct aim *);
 
-/*
- * Is `pid` a descendant of `root`?  KIN_HIDDEN: /proc does not show enough of its
- * ancestors.
- */
+/* Is `pid` a descendant of `root`?  KIN_HIDDEN: /proc does not tell. */
 enum kin { KIN_NO, KIN_YES, KIN_HIDDEN } tree_relation(pid_t root, pid_t pid);
 
 /* The state letter of `pid` ('T' stopped, 'Z' dead...); 0 if /proc does not show it. */

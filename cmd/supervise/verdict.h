@@ -1,15 +1,8 @@
 /*
  * verdict.h - turns an ending into a sentence and a status; nothing else does.
  *
- *	the command's own        it ran, and held the lock all the while
- *	75 (-E)                  busy, or --wait expired
- *	79                       the lock was lost while the command ran
- *	124                      --max-run exceeded
- *	126 / 127                command not executable / not found
- *	64 69 71 76 77 78        nothing was run: usage, unreachable, system,
- *	                         protocol, permission, configuration
- *	by signal N              the command died of it, or dlock was interrupted
- *	                         by it while waiting
+ * The status is the command's own if it held the lock all the while, else one of exit.h.
+ * dlock dies of the signal of which the command died, or which interrupted the waiting.
  */
 #ifndef DLOCK_VERDICT_H
 #define DLOCK_VERDICT_H
@@ -37,26 +30,18 @@ struct heard {
 	int64_t waited;    /* how long we tried */
 };
 
-/*
- * What a run with this ending exits with, as far as something was run; else STATUS_NONE.
- */
+/* What a run with this ending exits with; STATUS_NONE if nothing was run. */
 int verdict_status(const struct ending *);
 
 /* What `ending` means to the user. */
 struct verdict verdict_of(
     const struct plan *, const struct ending *, const struct heard *);
 
-/*
- * The same for the process that has asked for the release of a hold, and succeeds;
- * `words` and `where` as in struct heard.
- */
+/* The same for the process that has asked for the release of a hold, and succeeds. */
 struct verdict verdict_of_release(
     const struct plan *, const struct ending *, const char *words, const char *where);
 
-/*
- * For it, when others keep it: so many that have joined the hold, and the --min-hold of
- * those until `keep_until`, if that is to come.
- */
+/* The same while runs that have joined hold, or their --min-hold is not over. */
 struct verdict verdict_of_kept(const struct plan *, unsigned joined, instant keep_until);
 
 #endif

@@ -54,10 +54,7 @@ is_frozen(const struct waiting *g)
 	return g->seen.holding.frozen && g->seen.holding.holders == 0;
 }
 
-/*
- * The end of a freeze, from how long it was to last and how old it is.  The time of day is
- * ours.
- */
+/* The end of a freeze, from how long it was to last and how old it is. */
 static void
 hear_end(struct waiting *g, const struct msg *m)
 {
@@ -139,10 +136,7 @@ describe_others(const struct holding *h, char *out, size_t size)
 		snprintf(out, size, "%s", h->holders == 1 ? "by " : "first ");
 }
 
-/*
- * Is there room beside those that hold it for what we ask for?  Then somebody else waits
- * before us.
- */
+/* Is there room for what we ask for?  Then somebody else waits before us. */
 static bool
 has_free_place(const struct waiting *g)
 {
@@ -228,10 +222,7 @@ describe_wait(const struct waiting *g, instant now, char *out, size_t size)
 	    cause);
 }
 
-/*
- * One line of the terminal, never two; the last column stays free, for some terminals
- * break a line that is full.
- */
+/* The last column stays free: some terminals break a line that is full. */
 static void
 draw_line(struct waiting *g, instant now)
 {

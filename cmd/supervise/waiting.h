@@ -1,12 +1,11 @@
 /*
  * waiting.h - what a person sees while dlock waits.
  *
- * On a terminal (in the foreground): one live line, redrawn each second and
- * erased on acquisition.  It fits the terminal, and the cursor stays at its
- * beginning, so that it can be erased also when the terminal has become narrower
- * and has broken it.  Elsewhere: one line after 3 s, then one a minute,
- * which keeps CI systems from killing a silent job and cron from mailing about
- * a lock that came at once.  With -q: nothing.
+ * On a terminal (in the foreground): one live line, redrawn each second and erased on
+ * acquisition.  The cursor stays at its beginning, so that it can be erased also when the
+ * terminal has become narrower and has broken it.  Elsewhere: one line after 3 s, then one
+ * a minute, which keeps CI systems from killing a silent job and cron from mailing about a
+ * lock that came at once.  With -q: nothing.
  */
 #ifndef DLOCK_WAITING_H
 #define DLOCK_WAITING_H
@@ -48,10 +47,7 @@ struct waiting {
 void waiting_begin(
     struct waiting *, const struct plan *, const struct shared *, bool has_tty);
 
-/*
- * MSG_WAITING, MSG_RETRYING, or MSG_NOTICE, which is said next: the server has answered,
- * and may not say who holds the lock.
- */
+/* MSG_WAITING, MSG_RETRYING, or MSG_NOTICE, which is said next. */
 void waiting_heard(struct waiting *, const struct msg *);
 
 void waiting_tick(struct waiting *, instant now);
@@ -59,10 +55,7 @@ void waiting_tick(struct waiting *, instant now);
 /* Erases the live line; the next tick draws it again. */
 void waiting_pause(struct waiting *);
 
-/*
- * Erases the live line and stops; with a token, says how the waiting ended if it was
- * noticed.
- */
+/* Erases the live line and stops; with a token, says that it was got after a long wait. */
 void waiting_end(struct waiting *, uint64_t token);
 
 /*

@@ -1,9 +1,7 @@
 /*
  * watch.h - the front's state machine: does the keeper do its duty?
  *
- * watch() is pure, as step() is: it looks at its state, the time and what the
- * shared page says, and tells what to do and when to look again.  So
- * tests/model/simulate.c can run both against each other.
+ * watch() is pure, as step() is, so tests/model/simulate.c can run both against each other.
  *
  * It promises, as long as the front itself is awake:
  *
@@ -44,16 +42,11 @@ struct watch {
 
 enum duty {
 	DUTY_NONE,
-	/*
-	 * ask the command to stop, instead of the keeper; and say so in the page, before
-	 */
-	DUTY_TERM,
-	/* the keeper does not leave the queue: kill everything, end as interrupted */
-	DUTY_INTERRUPT,
-	DUTY_KILL,   /* the keeper is past kill_at: kill everything */
-	DUTY_ADRIFT, /* the lock has ended with its connection: the same */
-	/* the keeper is frozen: the same, or leave it behind if nothing runs */
-	DUTY_GIVE_UP,
+	DUTY_TERM,      /* say so in the page, then ask the command to stop */
+	DUTY_INTERRUPT, /* the keeper does not leave the queue: kill everything */
+	DUTY_KILL,      /* the keeper is past kill_at: the same */
+	DUTY_ADRIFT,    /* the lock has ended with its connection: the same */
+	DUTY_GIVE_UP,   /* the keeper is frozen: the same, or leave it if nothing runs */
 };
 
 struct watched {

@@ -88,7 +88,7 @@ open_inner(const struct outer *o, const char *key, struct store **store,
 	    .nkeys = 1,
 	    .site = {.backend = backend_named("file"), .inherits = true, .nsettings = 1}};
 	p.site.settings[0] = own[0];
-	nested = (struct nested){.host = &host, .plan = &p, .where = where};
+	nested = (struct nested){.base.host = &host, .plan = &p, .where = where};
 	look_host(&host);
 	nested_site_write(site, o->plan.site.backend, &o->site);
 	snprintf(address, sizeof address, "%s%s", o->door.address, site);
@@ -260,7 +260,7 @@ ask_row(const struct outer *outers, const struct row *r)
 	snprintf(address, sizeof address, "%s %s", outers[0].door.address,
 	    outers[1].door.address);
 	setenv("DLOCK_KEEPER", address, 1);
-	nested = (struct nested){.host = &host, .plan = &p, .where = &where};
+	nested = (struct nested){.base.host = &host, .plan = &p, .where = &where};
 	rc = nested_open(&store, &nested, &f);
 	if (rc != r->rc || (rc != RC_OK && !strstr(f.text, r->says)))
 		return 2;
@@ -321,7 +321,7 @@ a_keeper_that_cannot_be_asked_is_known_by_any_of_its_keys(void **state)
 	net = strchr(address, '/');
 	net[1] = net[1] == '9' ? '8' : '9';
 	setenv("DLOCK_KEEPER", address, 1);
-	nested = (struct nested){.host = &host, .plan = &p, .where = &where};
+	nested = (struct nested){.base.host = &host, .plan = &p, .where = &where};
 	plan_keys(&p, "xp", ours);
 	assert_int_equal(nested_open(&store, &nested, &f), RC_PROTOCOL);
 	assert_non_null(strstr(f.text, "has p and cannot be asked from here"));

@@ -23,10 +23,10 @@ both_kinds_are_named(void **state)
 	(void)state;
 	assert_int_equal(refuse_kind(&f, "redis h", KIND_LIMIT, 3, &claim), RC_PROTOCOL);
 	assert_string_equal(f.text,
-	    "redis h: the key is in use with --limit 3, and --limit 5 is asked for");
+	    "redis h: the key is in use with --limit 3, and this run asks for --limit 5");
 	assert_int_equal(refuse_kind(&f, "redis h", KIND_SHARED, 0, &claim), RC_PROTOCOL);
 	assert_string_equal(
-	    f.text, "redis h: the key is in use with -s, and --limit 5 is asked for");
+	    f.text, "redis h: the key is in use with -s, and this run asks for --limit 5");
 }
 
 static void
@@ -44,7 +44,7 @@ what_was_done_and_when(void **state)
 	assert_string_equal(
 	    f.text, "ID 2026-11-22 was run at 1970-01-01T00:00:00Z and ended with 0");
 	refuse_done(&f, &job, -1, "");
-	assert_non_null(strstr(f.text, "a time that is none"));
+	assert_non_null(strstr(f.text, "an unknown time"));
 	refuse_done(&f, &job, INT64_MAX, "");
 	memset(who, 'w', sizeof who - 1);
 	who[sizeof who - 1] = '\0';

@@ -23,7 +23,7 @@ TOP = pathlib.Path(ROOT)
 MANUAL, BACKENDS, CONF, README = "man/dlock.1", "man/dlock-backends.7", "man/dlock.conf.5", "README.md"
 RECIPES, EVENTS, TROUBLE = "man/dlock-recipes.7", "man/dlock-events.7", "man/dlock-troubleshooting.7"
 # A manual for each group of subcommands.
-GROUPS = {"man/dlock.1": ["run"], "man/dlock-status.1": ["status", "ls", "wait"], "man/dlock-hold.1": ["hold", "release"],
+GROUPS = {"man/dlock.1": ["run", "version"], "man/dlock-status.1": ["status", "ls", "wait"], "man/dlock-hold.1": ["hold", "release"],
           "man/dlock-break.1": ["break", "freeze", "thaw"], "man/dlock.conf.5": ["config"]}
 # A page for each backend, and two more for redis, all with one outline.
 PAGES = {name: f"man/dlock-{name}.7" for name in ("file", "redis", "zk", "pg", "mysql", "memcached")}
@@ -60,7 +60,7 @@ def occurs(word, text):
 
 def test_each_subcommand_has_its_manual(dlock):
     there = re.findall(r"^  dlock ([a-z]+) ", dlock.run("help").stdout, re.M)
-    assert {*there} == {s for group in GROUPS.values() for s in group} | {"help", "version"}
+    assert {*there} == {s for group in GROUPS.values() for s in group} | {"help"}
     for name, subcommands in GROUPS.items():
         for subcommand in subcommands:
             assert occurs(f"Cm {subcommand}", text_of(name)) or occurs(f"dlock {subcommand}", text_of(name)), subcommand
@@ -631,11 +631,11 @@ def test_nested_runs_of_the_recipes_have_one_token(tmp_path):
 def test_install_of_the_readme_names_what_is_needed():
     """The packages of the Makefile and no others, and goals that it has."""
     packages, *goals = block_with("make demo").splitlines()
-    makefile = (TOP / "Makefile").read_text(encoding="utf-8")
+    makefile, *others = [(TOP / name).read_text(encoding="utf-8") for name in ("Makefile", "packages/packages.mk", "tests/model.mk")]
     needed = re.search(r"^BUILD_PACKAGES := (.*)$", makefile, re.M)[1].split()
     assert packages.split() == ["apt-get", "install", "make", *needed]
     for goal in [g.split()[1] for g in goals] + re.findall(r"`make ([a-z]+)", text_of(README)):
-        assert re.search(rf"^{goal}\b.*:|^\.PHONY: .*\b{goal}\b", makefile + (TOP / "tests/model.mk").read_text(), re.M), goal
+        assert re.search(rf"^{goal}\b.*:|^\.PHONY: .*\b{goal}\b", "".join([makefile, *others]), re.M), goal
 
 
 def test_the_two_commands_of_the_readme_do_what_they_say(tmp_path):
@@ -655,6 +655,8 @@ def test_one_of_the_hosts_with_the_crontab_runs_the_job(tmp_path, name):
     host = command.replace("/usr/local/bin/", f"{tmp_path}/")
     done = tried([f"export DLOCK_URL=file://{tmp_path}", *[f"{host} &" for _ in range(5)], "wait", host], tmp_path)
     assert (done.returncode, done.stdout, (tmp_path / "runs").read_text()) == (0, "", "ran\n")
+    told = tried([f"export DLOCK_URL=file://{tmp_path}", "dlock status nightly"], tmp_path).stdout  # in the morning
+    assert re.search(r"last run +ID [\d-]+ by .*, status 0\n +began .*, took ", told), told
 
 
 @pytest.mark.parametrize("name, marker", [(README, "runs-on"), (RECIPES, "runs-on"), (RECIPES, "CI_JOB_URL")])
