@@ -168,7 +168,7 @@ read_line(struct table *t, const char *line)
 	if (!eat(&line, "\",backend=\"") || !eat_word(&line, backend) ||
 	    (m == GAUGES && (!eat(&line, ",result=\"") || !eat_word(&line, result))) ||
 	    !eat(&line, "} ") ||
-	    sscanf(line, "%18" SCNd64 ".%3" SCNd64, &whole, &thousandths) < 1 ||
+	    sscanf(line, "%15" SCNd64 ".%3" SCNd64, &whole, &thousandths) < 1 ||
 	    whole < 0)
 		return;
 	s = find(t, key, end - key, backend);

@@ -150,14 +150,15 @@ static int
 nothing_to_break(const struct breaking *b)
 {
 	const struct view *v = &b->meant;
+	const struct person *first = view_holder(v);
 	const struct clean key = text_key(b->key);
 
 	if (v->unknown)
 		return refuse_unknown(b->looking.plan, v);
-	if (v->holders.all > 0) {
+	if (first) {
 		say_last("%s is held by %s, token %" PRId64 ", not by token %" PRId64
 			 "; nothing was broken",
-		    key.text, view_person(v->holders.list).text, v->holders.list[0].token,
+		    key.text, view_person(first).text, first->token,
 		    b->looking.plan->steer.token);
 		return STATUS_BUSY;
 	}

@@ -275,6 +275,25 @@ def test_a_freeze_says_until_when(steer):
 
 
 @steers("freeze")
+def test_what_was_done_is_told_as_an_object(steer):
+    until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3600))
+    done = steer.run("freeze", "-J", "--until", until, "--who", "carol", "--why", "hotfix")
+    told = json.loads(done.stdout)
+    assert done.status == 0 and (told["action"], told["result"], told["status"], told["state"]) == ("freeze", "done", 0, "frozen")
+    assert (told["frozen"]["who"], told["frozen"]["why"]) == ("carol", "hotfix")
+    length = [datetime.datetime.strptime(told["frozen"][name], "%Y-%m-%dT%H:%M:%S.%f%z") for name in ("since", "until")]
+    assert 3500 < (length[1] - length[0]).total_seconds() <= 3601
+    done = steer.run("thaw", "-Jy")
+    told = json.loads(done.stdout)
+    assert done.status == 0 and (told["action"], told["result"], told["frozen"]["who"]) == ("thaw", "done", "carol")
+    holder = steer.hold()
+    done = steer.run("break", "-Jy")
+    told = json.loads(done.stdout)
+    assert done.status == 0 and (told["action"], told["result"], told["holders"][0]["token"]) == ("break", "done", holder.token)
+    assert holder.wait().status == 79
+
+
+@steers("freeze")
 def test_a_second_freeze_replaces_the_first(steer):
     assert steer.run("freeze", "--for", "1s", "--why", "first").status == 0
     assert steer.run("freeze", "--why", "second").status == 0
