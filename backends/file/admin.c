@@ -510,4 +510,5 @@ file_thaw(struct store *s, const char *key, instant until, struct fault *fault)
 	return leave_closed(f, rc == RC_OK ? write_frozen(f, &h, 0, fault) : rc);
 }
 
-const struct admin_ops file_admin = {file_each, file_revoke, file_freeze, file_thaw};
+const struct admin_ops file_admin = {
+    file_each, file_revoke, file_freeze, file_thaw, file_check};

@@ -449,5 +449,56 @@ memcached_thaw(struct store *s, const char *key, instant until, struct fault *f)
 	return steer_change(&m->client, "it is not frozen", until, f);
 }
 
+/* ---- for doctor ---- */
+
+#define FULL 90 /* percent */
+
+/* Nothing stays of a probe: its items are deleted as they are given back. */
+static enum rc
+memcached_check(struct store *s, struct checkup *c, struct fault *f)
+{
+	struct memcached *m = memcached_of(s);
+	char losses[LOSSES_BYTES];
+	struct item_name name;
+	struct items i;
+	bool full;
+	enum rc rc;
+
+	if (c->sweep)
+		return RC_OK;
+	item_name(&name, m->prefix, c->probe);
+	rc = items_look(
+	    &m->client, name.text, ITEMS_STATS | ITEMS_FLUSH, c->until, &i, f);
+	if (rc != RC_OK)
+		return rc;
+	full = i.stats.room > 0 && i.stats.used / FULL >= i.stats.room / 100;
+	(void)memcached_losses(&i.stats, losses, sizeof losses);
+	checkup_tell(
+	    c, FIT, "version", NULL, "%s: memcached %s", m->server_name, i.stats.version);
+	checkup_tell(c, FIT, "user", NULL, "%s",
+	    *m->address.user ? m->address.user : "nobody in particular");
+	checkup_tell(c, DOUBTFUL, "cache",
+	    "keep locks that must hold elsewhere: dlock-backends(7)", "%s", losses);
+	checkup_tell(c, i.stats.evictions > 0 ? UNFIT : FIT, "eviction",
+	    i.stats.evictions > 0 ? "more memory (-m), or a server for locks alone"
+				  : NULL,
+	    i.stats.evictions > 0 ? "it has evicted %" PRId64
+				    " items: its memory is too small"
+				  : "it has evicted %" PRId64 " items",
+	    i.stats.evictions);
+	checkup_tell(c, full ? UNFIT : FIT, "memory",
+	    full ? "more memory (-m), or a server for locks alone" : NULL,
+	    "%" PRId64 " of %" PRId64 " bytes are used%s", i.stats.used, i.stats.room,
+	    full ? ": it is about to evict" : "");
+	checkup_tell(c, stats_age(&i.stats) * NS_PER_S < c->ttl ? DOUBTFUL : FIT,
+	    "uptime",
+	    stats_age(&i.stats) * NS_PER_S < c->ttl
+		? "wait: it grants nothing before it has been running for the lease"
+		: NULL,
+	    "it has neither been started nor told to forget all for %" PRId64 " s",
+	    stats_age(&i.stats));
+	return RC_OK;
+}
+
 const struct admin_ops memcached_admin = {
-    memcached_each, memcached_revoke, memcached_freeze, memcached_thaw};
+    memcached_each, memcached_revoke, memcached_freeze, memcached_thaw, memcached_check};

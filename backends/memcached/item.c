@@ -207,6 +207,8 @@ stats_add(struct stats *s, const char *name, const char *value)
 						    : NULL;
 	int64_t *count = strcmp(name, "evictions") == 0 ? &s->evictions
 	    : strcmp(name, "cmd_flush") == 0            ? &s->flushes
+	    : strcmp(name, "limit_maxbytes") == 0       ? &s->room
+	    : strcmp(name, "bytes") == 0                ? &s->used
 							: NULL;
 	uint64_t number;
 	bool is_number = reply_number(value, &number) && number <= INT64_MAX;

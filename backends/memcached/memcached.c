@@ -63,6 +63,16 @@ claim_seconds(const struct claim *c)
 
 /* ---- what the user is told ---- */
 
+bool
+memcached_losses(const struct stats *s, char *out, size_t size)
+{
+	snprintf(out, size,
+	    "it is a cache, which evicts items when it is full and forgets all when it is restarted (so far it has evicted %" PRId64
+	    " items, and was flushed %" PRId64 " times)",
+	    s->evictions, s->flushes);
+	return s->evictions > 0 || s->flushes > 0;
+}
+
 /*
  * Once: that the server has lost items; with -v also that it is no place for what must not
  * be lost.
@@ -71,15 +81,14 @@ static void
 tell_losses(struct memcached *m, const struct stats *s)
 {
 	struct host *host = m->base.host;
-	bool has_lost = s->evictions > 0 || s->flushes > 0;
+	char losses[LOSSES_BYTES];
+	bool has_lost = memcached_losses(s, losses, sizeof losses);
 
 	if (m->losses_told || (!has_lost && !host->verbose))
 		return;
 	m->losses_told = true;
-	fault_set(&host->notice, RC_OK,
-	    "%s may lose locks: it is a cache, which evicts items when it is full and forgets all when it is restarted (so far it has evicted %" PRId64
-	    " items, and was flushed %" PRId64 " times); see dlock-memcached(7)",
-	    m->server_name, s->evictions, s->flushes);
+	fault_set(&host->notice, RC_OK, "%s may lose locks: %s; see dlock-memcached(7)",
+	    m->server_name, losses);
 }
 
 static enum rc

@@ -110,6 +110,15 @@ enum rc steer_freeze(struct store *, const char *key, const char *record, int64_
     instant until, struct fault *);
 enum rc steer_thaw(struct store *, const char *key, instant until, struct fault *);
 
+/* The same for doctor: check.c. */
+enum rc redis_check(struct store *, struct checkup *, struct fault *);
+
+/*
+ * The lease that bears a fail-over, which takes so long, at least `ttl`; that one where the
+ * sentinels have not been asked how long they wait (0).
+ */
+int64_t redis_lease_for_switch(const struct redis *, int64_t ttl, int64_t *takes);
+
 /* For any look: an entry of which nothing is known. */
 struct entry look_entry_of(enum entry_kind);
 
@@ -157,5 +166,6 @@ redlock_is_bare(const struct redlock *r)
 enum rc redlock_each(struct store *, const struct look *, struct fault *);
 enum rc redlock_revoke(struct store *, const struct target *, const char *record,
     bool force, instant until, struct fault *);
+enum rc redlock_check(struct store *, struct checkup *, struct fault *);
 
 #endif
