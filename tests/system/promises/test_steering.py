@@ -270,6 +270,8 @@ def test_a_freeze_says_until_when(steer):
     wait_for(lambda: "waiting" in waiter.stderr())
     said.append(waiter.stderr())
     ends = [end(text) for text in said]
+    event = wait_for(lambda: next((e for e in waiter.events("waiting") if e.get("frozen")), None))
+    ends.append(datetime.datetime.strptime(event["until"].replace("Z", ""), "%Y-%m-%dT%H:%M:%S.%f").timestamp())
     assert max(ends) - min(ends) <= 3, said
     assert steer.run("thaw", "-y").status == 0 and waiter.wait().status == 0
 
