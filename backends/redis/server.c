@@ -26,12 +26,6 @@ health_text(const redisReply *r)
 	return r->type == REDIS_REPLY_STRING ? r->str : NULL;
 }
 
-static bool
-health_is_answer(const redisReply *r)
-{
-	return health_text(r) || r->type == REDIS_REPLY_ERROR;
-}
-
 void
 health_field(const char *info, const char *name, char *out, size_t size)
 {
@@ -164,11 +158,6 @@ server_hear(void *ctx, size_t peer, int number, redisReply **reply)
 		server_forget_replies(s);
 	if (i < s->before)
 		return server_hear_before(s, i == s->question->ping_first, reply);
-	if (i >= behind && !health_is_answer(*reply)) {
-		p->rc = fault_set(&p->fault, RC_PROTOCOL,
-		    "%s gave two answers to one question", p->where);
-		return HEARD_WRONG;
-	}
 	s->replies[i - s->before] = *reply;
 	*reply = NULL;
 	if (i + 1 >= behind)
