@@ -34,10 +34,10 @@ static const struct metric {
 	"When the last run began to ask for the lock."},
     [END] = {"dlock_last_end_timestamp_seconds", "When the last run ended."},
     [SUCCESS] = {"dlock_last_success_timestamp_seconds",
-	"When the last run with status 0 that had the lock ended."},
+	"When the last run ended whose command had the lock and ended with 0."},
     [WAIT] = {"dlock_last_wait_seconds", "How long the last run waited for the lock."},
     [HOLD] = {"dlock_last_hold_seconds",
-	"How long the last run that had the lock had it."},
+	"How long the last run that got the lock had it."},
     [STATUS] = {"dlock_last_status", "The exit status of the last run."},
     [GAUGES] = {"dlock_runs_total", "Runs by their result."},
 };
