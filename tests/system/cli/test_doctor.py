@@ -303,6 +303,16 @@ def test_a_role_whose_transactions_are_read_only(dlock, doctor, db, worker):
     db.ask("ALTER ROLE worker SET idle_session_timeout = '2s'")
     status, found = doctor("-u", worker)
     assert status == 0 and found["timeouts"][0] == "warn", found
+    status, found = doctor("-u", worker, "-O", "mode=advisory")  # which sets its own
+    assert status == 0 and found["timeouts"][0] == "ok", found
+
+
+def test_a_schema_that_the_mode_does_without(doctor, db, worker):
+    db.ask("CREATE SCHEMA dlock")
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 1: older'")
+    db.ask("GRANT USAGE ON SCHEMA dlock TO worker")
+    status, found = doctor("-u", worker, "-O", "mode=advisory")
+    assert failed(found) == set() and status == 0, (status, [found[f] for f in failed(found)])
 
 
 def test_a_standby(dlock, doctor, make_pg):
@@ -347,6 +357,35 @@ def test_a_database_without_tables_is_left_alone(doctor, mysql_db):
         status, found = doctor("-u", mysql_db.url, "-O", f"mode={mode}")
         assert status == 0 and found["rights"][0] == "warn", found
         assert mysql_db.ask("SHOW TABLES") == []
+
+
+@pytest.mark.parametrize("grants, level", [(("CREATE ON DB.*",), "fail"), (("CREATE ON DB.*", "CREATE ROUTINE ON DB.*"), "warn"),
+                                           (("SELECT ON DB.*",), "fail")])
+@pytest.mark.parametrize("by_role", [False, True])
+def test_who_might_make_tables_makes_none(doctor, mysql_db, poor, grants, level, by_role):
+    url = poor(*(() if by_role else grants))
+    if by_role:
+        mysql_db.ask("CREATE ROLE maker")
+        for grant in grants:
+            mysql_db.ask(f"GRANT {grant.replace('DB.', f'`{mysql_db.name}`.')} TO maker")
+        mysql_db.ask("GRANT maker TO poor@'%'")
+        mysql_db.ask("SET DEFAULT ROLE maker FOR poor@'%'")
+    try:
+        status, found = doctor("-u", url)
+    finally:
+        if by_role:
+            mysql_db.ask("DROP ROLE maker")
+    level = "warn" if by_role else level
+    assert (found["schema"][0], status == 77) == (level, level == "fail"), (status, failed(found), found)
+    assert mysql_db.ask("SHOW TABLES") == []
+
+
+def test_tables_of_another_version_get_no_procedures(dlock, doctor, mysql_db):
+    assert dlock.run("run", "-u", mysql_db.url, "-k", "k", "true").status == 0
+    mysql_db.ask("DROP PROCEDURE dlock_take_3")
+    status, found = doctor("-u", mysql_db.url)
+    assert status == 0 and found["schema"][0] == found["rights"][0] == "warn", found
+    assert not mysql_db.ask("SHOW PROCEDURE STATUS WHERE Db = DATABASE() AND Name = 'dlock_take_3'")
 
 
 def test_a_user_who_may_delete_nothing_gets_no_probe(dlock, doctor, mysql_db, poor):
