@@ -1,15 +1,18 @@
 # Goal of these tests: each thing that is wrong with a configuration, a server or our rights there is told by dlock doctor
 # in a line of its own, with the status that a run would have, or 1.  That good servers are fit is in promises/test_doctor.py.
 
+import fcntl
 import itertools
 import json
 import os
+import signal
+import subprocess
 
 import pytest
 
 from mysql_server import mysql_url
 from pg import pg_url
-from support import rules_of, wait_for
+from support import DLOCK, PATIENCE, rules_of, wait_for
 
 LOCKS, STEERS = rules_of("dlock"), rules_of("oncall")
 
@@ -457,6 +460,22 @@ def test_few_descriptors(dlock, tmp_path):
     import resource
     done = dlock.run("doctor", "-u", f"file://{tmp_path}", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40)))
     assert done.status == 0 and "WARN  descriptors" in done.stdout, done
+
+
+@pytest.mark.parametrize("room", [800, 1500])
+def test_a_reader_who_reads_no_more(dlock, redis_server, room):
+    """A signal ends it all the same, and nothing of the probe stays."""
+    reads, writes = os.pipe()
+    fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, 4096)
+    os.write(writes, b"x" * (4096 - room))
+    doctor = subprocess.Popen([DLOCK, "doctor", "-J", "-u", redis_server.url, "-k", f"unread{room}"], env=dlock.env, stdout=writes)
+    with pytest.raises(subprocess.TimeoutExpired):
+        doctor.wait(1)
+    doctor.terminate()
+    assert doctor.wait(timeout=PATIENCE) == -signal.SIGTERM
+    assert not [k for k in stored(redis_server) if f"unread{room}" in k]
+    os.close(reads)
+    os.close(writes)
 
 
 def test_the_pages_of_people(dlock, tmp_path):
