@@ -119,6 +119,20 @@ def test_what_doctor_finds_a_run_says(dlock, doctor, make_redis):
     assert "may lose locks: " in said and "volatile-ttl" in said and found["persistence"][1].strip() in said, said
 
 
+def test_what_a_crash_costs(doctor, make_redis):
+    server = make_redis("--appendonly", "yes", "--appendfsync", "always", "--save", "900 1")
+    assert doctor("-u", server.url)[1]["persistence"][0] == "ok"
+    with server.client() as c:
+        c.config_set("appendfsync", "everysec")
+        level, fact = doctor("-u", server.url)[1]["persistence"]
+        assert level == "warn" and "appendfsync everysec" in fact
+        c.config_set("appendonly", "no")
+        level, fact = doctor("-u", server.url)[1]["persistence"]
+        assert level == "warn" and "its last dump, save " in fact
+    level, fact = doctor("-u", redis_as(server, *STEERS, "+info"))[1]["persistence"]
+    assert level == "warn" and "does not tell" in fact
+
+
 def test_memory_that_is_used_up(doctor, make_redis):
     server = make_redis("--maxmemory", "3mb")
     with server.client() as c:
@@ -135,6 +149,9 @@ def test_a_replica_that_is_too_few(doctor, make_redis):
         wait_for(lambda: c.info("replication")["master_link_status"] == "up", what="a replica")
     status, found = doctor("-u", master.url)
     assert status == 0 and found["replicas"][0] == "warn", found
+    with master.client() as c:  # which bounds what a fail-over forgets, and no more
+        c.config_set("min-replicas-to-write", 1)
+    assert doctor("-u", master.url)[1]["replicas"][0] == "warn"
     status, found = doctor("-u", master.url, "-O", "wait-replicas=1")
     assert status == 0 and found["replicas"][0] == "ok", found
     status, found = doctor("-u", master.url, "-O", "wait-replicas=2")
@@ -197,6 +214,22 @@ def test_masters_that_are_away(doctor, make_masters):
     masters[1].stop()
     status, found = doctor("-u", url)
     assert status == 69 and "reachable" in failed(found), found
+
+
+def test_a_master_that_hangs_takes_no_time_of_the_others(doctor, make_masters):
+    masters = make_masters()
+    masters[0].pause()
+    status, found = doctor("-u", masters.url)
+    assert status == 0 and "2 of 3 masters" in found["quorum"][1], found
+
+
+def test_masters_that_let_nobody_delete(doctor, make_masters):
+    masters = make_masters()
+    for m in masters.all:
+        with m.client() as c:
+            c.execute_command("ACL", "SETUSER", "default", "-del")
+    status, found = doctor("-u", masters.url)
+    assert not [k for m in masters.all for k in stored(m) if "dlock-doctor" in k], found
 
 
 def test_sentinels_that_are_slow(doctor, make_forms):
