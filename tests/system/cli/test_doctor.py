@@ -9,6 +9,7 @@ import signal
 import subprocess
 
 import pytest
+from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
 from mysql_server import mysql_url
 from pg import pg_url
@@ -273,6 +274,17 @@ def test_a_chroot_that_is_not_there_is_not_made(doctor, zk_server):
         assert doctor("-u", f"{zk_server.url.rstrip('/')}/gone/deeper")[0] == 0
         assert c.get_children("/gone") == []
         c.delete("/gone")
+
+
+def test_a_node_that_may_not_be_removed_is_told(doctor, zk_server):
+    """Whoever may make nodes in a directory may not always delete them."""
+    may = [make_acl("world", "anyone", read=True, write=True, create=True, admin=True)]
+    with zk_server.client() as c:
+        c.create("/keeps", acl=may)
+        status, found = doctor("-u", f"{zk_server.url.rstrip('/')}/keeps")
+        c.set_acls("/keeps", OPEN_ACL_UNSAFE)
+        c.delete("/keeps", recursive=True)
+    assert found["probe"][0] == "warn" and "permission" in found["probe"][1], found
 
 
 def test_a_member_that_is_away(doctor, ensemble):
