@@ -42,13 +42,14 @@ enum {
 	V_REPLICAS,
 	V_REPLICAS_OLD,
 	V_USED,
+	V_CONNECTED,
 	VARIABLES
 };
 
 #define NAMES \
 	"Variable_name IN ('version', 'read_only', 'super_read_only', 'innodb_flush_log_at_trx_commit', " \
 	"'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled', 'max_connections', 'wait_timeout', 'wsrep_cluster_status', 'wsrep_cluster_size', " \
-	"'Rpl_semi_sync_master_clients', 'Rpl_semi_sync_source_clients', 'Threads_connected')"
+	"'Rpl_semi_sync_master_clients', 'Rpl_semi_sync_source_clients', 'Threads_connected', 'Slaves_connected')"
 
 static enum rc
 read_variables(struct sql *db, const char *text, struct variable v[VARIABLES],
@@ -95,8 +96,9 @@ tell_mysql(const struct sql *db, struct checkup *c, const struct variable *v)
 	checkup_tell(c, FIT, "version", NULL, "%s: %s %s", db->where,
 	    s->is_mariadb ? "MariaDB" : "MySQL", v[V_VERSION].value);
 	checkup_tell(c, read_only ? UNFIT : FIT, "role",
-	    read_only ? "name the primary; if this is it: SET GLOBAL read_only = OFF"
-		      : NULL,
+	    read_only
+		? "name the primary; if this is it: SET GLOBAL read_only = OFF, and the same in my.cnf"
+		: NULL,
 	    read_only ? "it is read-only, perhaps a replica: a lock needs the primary"
 		      : "it may be written");
 	checkup_tell(c,
@@ -129,7 +131,9 @@ tell_mysql_disk(struct checkup *c, const struct variable *v)
 	bool crowded = most > 0 && used * 10 > most * 9;
 
 	checkup_tell(c, flushes ? FIT : DOUBTFUL, "persistence",
-	    flushes ? NULL : "SET GLOBAL innodb_flush_log_at_trx_commit = 1",
+	    flushes
+		? NULL
+		: "SET GLOBAL innodb_flush_log_at_trx_commit = 1, and the same in my.cnf",
 	    flushes
 		? "it writes to disk before it answers (innodb_flush_log_at_trx_commit %s)"
 		: "a crash loses a second of what it has answered (innodb_flush_log_at_trx_commit %s)",
@@ -139,6 +143,11 @@ tell_mysql_disk(struct checkup *c, const struct variable *v)
 		    replicas > 0 ? NULL : "connect a replica that acknowledges",
 		    "replication is semi-synchronous, with %ld replicas that acknowledge",
 		    replicas);
+	else if (variable_number(&v[V_CONNECTED]) > 0)
+		checkup_tell(c, DOUBTFUL, "replicas",
+		    "let replication be semi-synchronous, so that a lock counts when a replica has it",
+		    "%ld replicas, and a fail-over may forget what they have not got yet",
+		    variable_number(&v[V_CONNECTED]));
 	if (most > 0)
 		checkup_tell(c, crowded ? DOUBTFUL : FIT, "connections",
 		    crowded ? "raise max_connections, or end sessions that idle" : NULL,
@@ -176,6 +185,9 @@ tell_mysql_disk(struct checkup *c, const struct variable *v)
 	right(HAS_BREAK, CALLS(NAMED("ask_back") ", " NAMED("take_away"))) \
 	right(HAS_CREATE, GRANTED("CREATE")) \
 	right(HAS_CREATE_ROUTINE, GRANTED("CREATE ROUTINE")) \
+	right(HAS_KILL, "EXISTS (SELECT 1 FROM information_schema.user_privileges " \
+		"WHERE " RIGHTS_IS_ME " AND privilege_type IN " \
+		"('SUPER', 'CONNECTION ADMIN', 'CONNECTION_ADMIN'))") \
 	right(HAS_ROLE, "COALESCE(CURRENT_ROLE(), 'NONE') <> 'NONE'") \
 	right(HAS_DELETE, GRANTED("DELETE"))
 /* clang-format on */
@@ -255,6 +267,11 @@ tell_rights(const struct sql *db, struct checkup *c, const struct row *r)
 		fault_set(&c->hands_off, RC_OK,
 		    "its row of %s would stay, which this user may not delete",
 		    lease ? "dlock_keys" : "dlock_rows");
+	/* a session lock is broken by ending its session: the probe's is our own */
+	if (!lease && !row_is(r, HAS_KILL))
+		checkup_tell(c, DOUBTFUL, "right-break",
+		    "GRANT CONNECTION ADMIN ON *.* TO the user that is to break them (MySQL: CONNECTION_ADMIN)",
+		    "locks of other users cannot be broken");
 	if (!lease || !*c->hands_off.text || (absent && may_create(r)))
 		return;
 	for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
@@ -307,7 +324,8 @@ mysql_check(struct sql *db, struct checkup *c, struct fault *f)
 	    [V_GALERA_SIZE] = {"wsrep_cluster_size", ""},
 	    [V_REPLICAS] = {"Rpl_semi_sync_source_clients", ""},
 	    [V_REPLICAS_OLD] = {"Rpl_semi_sync_master_clients", ""},
-	    [V_USED] = {"Threads_connected", ""}};
+	    [V_USED] = {"Threads_connected", ""},
+	    [V_CONNECTED] = {"Slaves_connected", ""}}; /* of MariaDB alone */
 	struct fault why;
 	enum rc rc;
 

@@ -55,6 +55,10 @@ enum { STATEMENT_LEAST = 5000 };
 	fact(F_MAKES, \
 		"pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE')") \
 	fact(F_OWNS, "coalesce(pg_catalog.pg_has_role(n.nspowner, 'USAGE'), false)") \
+	fact(F_SIGNALS, \
+		"EXISTS (SELECT FROM pg_catalog.pg_roles r " \
+		"WHERE r.rolname OPERATOR(pg_catalog.=) 'pg_signal_backend' " \
+		"AND pg_catalog.pg_has_role(session_user, r.oid, 'USAGE'))") \
 	fact(F_DELETES, \
 		"coalesce((SELECT pg_catalog.has_table_privilege(c.oid, 'DELETE') " \
 		"FROM pg_catalog.pg_class c " \
@@ -214,6 +218,16 @@ tell_schema(const struct sql *db, struct checkup *c, const struct row *r)
 		    "its row of dlock.rows would stay, which this role may not delete");
 }
 
+/* A session lock is broken by ending its session: the probe's is our own. */
+static void
+tell_others(const struct sql *db, struct checkup *c, const struct row *r)
+{
+	if (db->mode != &lease_mode && !row_is(r, F_SIGNALS))
+		checkup_tell(c, DOUBTFUL, "right-break",
+		    "break them as an administrator, or as a role with pg_signal_backend",
+		    "locks of other users cannot be broken");
+}
+
 static enum rc
 pg_sweep(struct sql *db, struct checkup *c, struct fault *f)
 {
@@ -248,6 +262,7 @@ pg_check(struct sql *db, struct checkup *c, struct fault *f)
 	tell_pg_disk(c, &a.row);
 	tell_limits(db, c, &a.row);
 	tell_schema(db, c, &a.row);
+	tell_others(db, c, &a.row);
 	answer_drop(&a);
 	return RC_OK;
 }

@@ -352,7 +352,13 @@ def test_a_role_whose_transactions_are_read_only(dlock, doctor, db, worker):
     status, found = doctor("-u", worker)
     assert status == 0 and found["timeouts"][0] == "warn", found
     status, found = doctor("-u", worker, "-O", "mode=advisory")  # which sets its own
-    assert status == 0 and found["timeouts"][0] == "ok", found
+    assert status == 0 and found["timeouts"][0] == "ok" and found["right-break"][0] == "warn", found
+
+
+def test_an_administrator_may_break_all(dlock, doctor, db):
+    url = pg_url(db.server.port, "postgres", db.name)
+    assert dlock.run("run", "-u", url, "-k", "k", "true").status == 0
+    assert doctor("-u", url, "-O", "mode=row")[1]["right-break"][0] == "ok"
 
 
 def test_a_schema_that_the_mode_does_without(doctor, db, worker):
@@ -451,6 +457,16 @@ def test_a_procedure_that_may_not_be_called(dlock, doctor, mysql_db, poor, right
     names = [f"dlock_{n}_3" for names in MY_RIGHTS.values() for n in names if n != MY_RIGHTS[right][-1]]
     status, found = doctor("-u", poor(*(f"EXECUTE ON PROCEDURE DB.{n}" for n in names)))
     assert right in failed(found) and status == (77 if right == "right-run" else 1), found
+
+
+def test_whose_sessions_may_be_ended(dlock, doctor, mysql_db, poor):
+    assert dlock.run("run", "-u", mysql_db.url, "-k", "k", "true").status == 0
+    url = poor("SELECT, INSERT, DELETE ON DB.*")
+    for right, level in ("", "warn"), ("GRANT CONNECTION ADMIN ON *.* TO poor@'%'", "ok"):
+        if right:
+            mysql_db.ask(right)
+        found = doctor("-u", url, "-O", "mode=named")[1]
+        assert found["right-break"][0] == level, found
 
 
 def test_a_user_without_rights(dlock, doctor, mysql_db, poor):
