@@ -377,10 +377,11 @@ struct entry {
 	int64_t since;
 	/* holder: end of its lease; freeze: its end; last: it ended */
 	int64_t until;
-	bool revoked;     /* holder: it has been asked to give the lock up */
-	const char *once; /* last: its ID; NULL: it had none */
-	int status;       /* last: what it ended with */
-	const char *what; /* unknown: one clause for a person, such as "a list" */
+	bool revoked;      /* holder: it has been asked to give the lock up, */
+	const char *asker; /* by the one whose record this is; NULL: not known */
+	const char *once;  /* last: its ID; NULL: it had none */
+	int status;        /* last: what it ended with */
+	const char *what;  /* unknown: one clause for a person, such as "a list" */
 };
 
 /* What is looked for, and where it is told. */

@@ -41,15 +41,19 @@ enum {
 	OPT_WHO,
 	OPT_WHY,
 	OPT_STATUS_FD,
+	OPT_METRICS,
 	OPT_TOKEN,
 	OPT_FORCE,
 	OPT_FOR,
+	OPT_UNTIL,
 	OPT_PID,
 	OPT_SHELL,
 	OPT_YES,
 	OPT_JSON,
 	OPT_NOHEADINGS,
 	OPT_OUTPUT,
+	OPT_FORMAT,
+	OPT_HELD_OVER,
 	OPT_WATCH,
 	OPT_QUIET,
 	OPT_VERBOSE,
@@ -62,6 +66,7 @@ enum group {
 	GROUP_SERVER, /* which one */
 	GROUP_WAIT,   /* how long */
 	GROUP_KIND,   /* which kind of lock */
+	GROUP_LENGTH, /* until when it is frozen */
 };
 
 /* What an option means to some subcommands. */

@@ -65,6 +65,7 @@ struct plan_wait {
 struct plan_show {
 	const char *who, *why; /* NULL: not said */
 	int status_fd;         /* -1: none */
+	const char *metrics;   /* the file for Prometheus; NULL: none */
 	bool quiet, verbose;
 };
 
@@ -84,8 +85,10 @@ struct plan_config {
 /* What a look shows, and how. */
 struct plan_look {
 	bool json, bare;     /* bare: no line of headings */
+	bool prometheus;     /* in its text format */
 	const char *columns; /* NULL: the usual ones */
 	int64_t again;       /* look again after so long; 0: once */
+	int64_t held_over;   /* only what has been held for longer; 0: all */
 };
 
 /* How a lock is taken away, frozen or held by hand. */

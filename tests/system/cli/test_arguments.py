@@ -46,6 +46,7 @@ OPTIONS = {
     "who": ("a\tb", "control", "alice"),
     "why": ("x" * 201, "200", "ticket 1"),
     "status-fd": ("999", "not open", "2"),
+    "metrics-file": ("a\tb", "control", None),
     "quiet": ("maybe", "1 or 0", "1"),
     "verbose": ("maybe", "1 or 0", "0"),
 }
@@ -1152,3 +1153,31 @@ def test_the_record_names_the_command_but_not_its_arguments(dlock, place):
     holder.popen.stdin.close()
     wait_for(lambda: not is_alive(holder.pid))
     assert holder.wait().status == 0
+
+
+GITHUB = {"GITHUB_ACTOR": "bob", "GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "shop/web", "GITHUB_RUN_ID": "4711"}
+
+
+@pytest.mark.parametrize("env, who, why", [
+    ({}, None, None),
+    ({"SUDO_USER": "alice"}, "alice", None),
+    (GITHUB, "bob", "https://github.com/shop/web/actions/runs/4711"),
+    ({**GITHUB, "GITHUB_RUN_ID": "", "SUDO_USER": "alice", "BUILD_URL": "http://ci/9"}, "bob", "http://ci/9"),
+    ({"CI_JOB_URL": "https://gitlab/j/7", "GITLAB_USER_LOGIN": "eve", "JOB_NAME": "x"}, "eve", "https://gitlab/j/7"),
+    ({"BUILD_URL": "http://ci/9", "JOB_NAME": "nightly"}, None, "http://ci/9"),
+    ({"JOB_NAME": "nightly"}, None, "nightly"),
+    ({"BUILD_URL": "http://u:s3cret@ci/9"}, None, "http://u:xxxxxx@ci/9"),
+    ({"SUDO_USER": "a\x1b[2Jb", "JOB_NAME": "x" * 5000}, "a\\x1B[2Jb", "x" * 197 + "..."),
+    ({"JOB_NAME": "\udcff\n\u202e"}, None, "\\xFF\\x0A\\u202E"),
+    ({"INVOCATION_ID": "1"}, None, None),  # no unit of systemd's
+])
+def test_the_environment_says_who_and_why(dlock, files, env, who, why):
+    """Where it says more than user@host; what is told by an option or a variable of dlock's counts more."""
+    words = [*files.words, "-k", "k", "--", DLOCK, "status", *files.words, "-k", "k", "-J"]
+    env = {k: os.fsencode(v) for k, v in env.items()}
+    said = json.loads(dlock.run("run", *words, env=env).stdout)["holders"][0]
+    host = os.uname().nodename
+    assert said["who"] == f"{who}@{host}" if who else said["who"].endswith(f"@{host}")
+    assert said["why"] == why
+    said = json.loads(dlock.run("run", "--who", "carol", "--why", "hotfix", *words, env=env).stdout)["holders"][0]
+    assert (said["who"], said["why"]) == ("carol", "hotfix")
