@@ -251,7 +251,7 @@ def test_a_hold_that_a_fail_over_lost_is_a_loss(dlock, sentinels):
     killed = sentinels.kill_master()
     replica.resume()
     done = holder.wait()
-    assert done.status == 79 and "no longer has it as ours" in done.stderr
+    assert done.status == 79 and "no longer names us as the holder" in done.stderr
     sentinels.await_other(killed.port)
     with sentinels.master.client() as c:
         assert not c.zcard("dlock:{job}:h")
