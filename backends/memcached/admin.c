@@ -274,7 +274,7 @@ memcached_each(struct store *s, const struct look *look, struct fault *f)
 
 /* ---- changes ---- */
 
-static const char no_such_grant[] = "who held it by this grant does so no more";
+static const char no_such_grant[] = "this holder no longer has the lock";
 
 /*
  * Sends the one change that was put.  RC_BUSY: its CAS is another.  RC_LOST: it is gone, in
