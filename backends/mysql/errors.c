@@ -44,7 +44,7 @@ const struct sql_meaning errors_meanings[] = {
 	"this is a replica, or read-only; a lock needs the primary"},
     {RC_CONFIG, "1665", "set binlog_format to MIXED or ROW"},
     {RC_CONFIG, "1690",
-	"a number in dlock's tables is not from dlock: DELETE its row FROM dlock_keys"},
+	"a number in dlock's tables is not from dlock: DELETE FROM dlock_keys the row that has it"},
     /* what passes */
     {RC_AGAIN,
 	"1020 1021 1041 1053 1080 1114 1135 1152 1158 1159 1160 1161 1180 1184 "
