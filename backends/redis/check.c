@@ -311,7 +311,7 @@ sweep_one(
 	rc = route_ask(r, &q, until, &reply, f);
 	redisFreeCommand(command);
 	if (rc == RC_OK && reply->type == REDIS_REPLY_ERROR)
-		rc = peer_refuses(&r->server.peer, false, reply->str, f);
+		rc = peer_refuses(&r->server.peer, false, NULL, reply->str, f);
 	freeReplyObject(reply);
 	return rc;
 }
@@ -377,7 +377,7 @@ sweep_vote(struct patient *p, const char *key)
 		rc = p->rc;
 	}
 	if (reply && reply->type == REDIS_REPLY_ERROR)
-		rc = peer_refuses(&p->server->peer, false, reply->str, p->fault);
+		rc = peer_refuses(&p->server->peer, false, NULL, reply->str, p->fault);
 	freeReplyObject(reply);
 	return rc;
 }
