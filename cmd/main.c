@@ -20,8 +20,8 @@ static const struct cmd cmd_version = {
     "version", "tell the version and the backends built in", .run_words = print_version};
 
 static const struct cmd *const cmds[] = {&cmd_run, &cmd_status, &cmd_ls, &cmd_wait,
-    &cmd_break, &cmd_freeze, &cmd_thaw, &cmd_hold, &cmd_release, &cmd_config, &cmd_help,
-    &cmd_version, NULL};
+    &cmd_break, &cmd_freeze, &cmd_thaw, &cmd_forget, &cmd_hold, &cmd_release, &cmd_config,
+    &cmd_help, &cmd_version, NULL};
 
 /* NULL: there is none of this name. */
 static const struct cmd *

@@ -277,6 +277,7 @@ const struct option options[] = {
 	    {CMD_STATUS | CMD_FREEZE | CMD_THAW,
 		"the lock's name (also as a word of its own);\nrepeatable"},
 	    {CMD_BREAK, "the lock's name (also as a word of its own)"},
+	    {CMD_FORGET, "the job's lock (also as a word of its own)"},
 	    {CMD_CONFIG, "a lock whose sections in the files count;\nrepeatable"}),
 	.cmds = (CMD_ASKS & ~CMD_LS) | CMD_CONFIG, .set = add_key, .repeats = true,
 	.occasional = true},
@@ -386,8 +387,13 @@ const struct option options[] = {
     [OPT_SHELL] = {"shell", 0, NULL, NULL, "print assignments for eval",
 	.instead = INSTEAD({CMD_RELEASE, "print for eval what takes them back"}),
 	.cmds = CMD_HOLD | CMD_RELEASE, FLAG(steer.shell)},
-    [OPT_YES] = {"yes", 'y', NULL, NULL, "do not ask", .cmds = CMD_BREAK | CMD_THAW,
-	FLAG(steer.yes)},
+    [OPT_YES] = {"yes", 'y', NULL, NULL, "do not ask",
+	.cmds = CMD_BREAK | CMD_THAW | CMD_FORGET, FLAG(steer.yes)},
+    [OPT_JOBS] = {"jobs", 0, NULL, NULL, "list runs of --once and --cooldown instead",
+	.cmds = CMD_LS, FLAG(look.jobs)},
+    [OPT_DONE_WITHIN] = {"done-within", 0, "DURATION", NULL,
+	"ask whether a run ended with 0 so recently", .cmds = CMD_STATUS,
+	DURATION(look.done_within), .min = NS_PER_MS, .max = 400 * DAY},
     [OPT_JSON] = {"json", 'J', NULL, NULL, "one JSON object a line",
 	.cmds = CMD_STATUS | CMD_LS | CMD_CONFIG, FLAG(look.json)},
     [OPT_NOHEADINGS] = {"noheadings", 'n', NULL, NULL, "print no line of headings",
@@ -451,7 +457,7 @@ const char *
 options_cmd(unsigned cmd)
 {
 	static const char *const names[] = {"run", "hold", "status", "ls", "wait",
-	    "break", "freeze", "thaw", "release", "config"};
+	    "break", "freeze", "thaw", "release", "config", "forget"};
 
 	return names[__builtin_ctz(cmd)];
 }

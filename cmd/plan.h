@@ -25,9 +25,10 @@ enum {
 	CMD_THAW = 1 << 7,
 	CMD_RELEASE = 1 << 8,
 	CMD_CONFIG = 1 << 9,
+	CMD_FORGET = 1 << 10,
 	/* groups of them */
 	CMD_KEEPS = CMD_RUN | CMD_HOLD,
-	CMD_STEERS = CMD_BREAK | CMD_FREEZE | CMD_THAW,
+	CMD_STEERS = CMD_BREAK | CMD_FREEZE | CMD_THAW | CMD_FORGET,
 	CMD_TAKES_WORD = CMD_LS | CMD_RELEASE, /* one, which is no key */
 	CMD_ASKS = CMD_KEEPS | CMD_STEERS | CMD_STATUS | CMD_LS | CMD_WAIT,
 };
@@ -82,8 +83,10 @@ struct plan_config {
 /* What a look shows, and how. */
 struct plan_look {
 	bool json, bare;     /* bare: no line of headings */
+	bool jobs;           /* the runs that are remembered, instead of locks */
 	const char *columns; /* NULL: the usual ones */
 	int64_t again;       /* look again after so long; 0: once */
+	int64_t done_within; /* is the last success as young as that?  0: not asked */
 };
 
 /* How a lock is taken away, frozen or held by hand. */

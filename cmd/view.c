@@ -147,6 +147,12 @@ view_add(struct view *v, const struct entry *e, int64_t now)
 		v->has_last = true;
 		keep_person(v, &v->last, e);
 		break;
+	case ENTRY_GOOD:
+	case ENTRY_DONE:
+		v->has_good = true;
+		v->of_id = e->kind == ENTRY_DONE;
+		keep_person(v, &v->good, e);
+		break;
 	case ENTRY_UNKNOWN:
 		v->unknown = keep_masked(v, e->what ? e->what : "something else");
 		break;
@@ -198,6 +204,14 @@ const struct person *
 view_holder(const struct view *v)
 {
 	return v->holders.n > 0 ? v->holders.list : NULL;
+}
+
+const struct person *
+view_good(const struct view *v)
+{
+	if (v->has_good)
+		return &v->good;
+	return v->has_last && v->last.status == 0 ? &v->last : NULL;
 }
 
 int64_t
@@ -298,17 +312,46 @@ put_freeze(struct object *j, const struct person *p)
 	object_close(j, '}');
 }
 
+/* A run, or (NULL) null. */
 static void
-put_last(struct object *j, const struct person *p)
+put_run(struct object *j, const char *name, const struct person *p)
 {
-	object_open(j, "last", '{');
+	if (!p) {
+		object_string(j, name, NULL);
+		return;
+	}
+	object_open(j, name, '{');
 	object_string(j, "id", p->once);
 	object_string(j, "who", p->said.who);
 	object_time(j, "began", p->since);
 	object_time(j, "ended", p->until);
+	object_seconds(j, "took_s", view_span(p->since, p->until));
 	object_number(j, "status", p->status);
 	object_known(j, "token", p->token, p->token);
 	object_close(j, '}');
+}
+
+/* What all objects begin with. */
+static void
+put_head(struct object *j, const struct view *v, const struct store *s, FILE *to)
+{
+	object_begin_stream(j, to);
+	object_number(j, "v", 1);
+	object_string(j, "key", v->key);
+	object_string(j, "backend", s->backend->name);
+	object_string(j, "server", s->where);
+}
+
+void
+show_job(FILE *to, const struct view *v, const struct store *s)
+{
+	struct object j;
+
+	put_head(&j, v, s, to);
+	object_string(&j, "id", v->of_id ? v->good.once : NULL);
+	put_run(&j, "last", v->has_last ? &v->last : NULL);
+	put_run(&j, "last_success", view_good(v));
+	object_end(&j);
 }
 
 void
@@ -317,11 +360,7 @@ show_json(FILE *to, const struct view *v, const struct store *s, bool brief)
 	const struct person *h = view_holder(v);
 	struct object j;
 
-	object_begin_stream(&j, to);
-	object_number(&j, "v", 1);
-	object_string(&j, "key", v->key);
-	object_string(&j, "backend", s->backend->name);
-	object_string(&j, "server", s->where);
+	put_head(&j, v, s, to);
 	object_string(&j, "state", view_state_name(v));
 	object_string(&j, "kind", h ? record_kind_name(h->kind) : NULL);
 	object_known(&j, "limit", h && h->limit, h ? h->limit : 0);
@@ -341,10 +380,8 @@ show_json(FILE *to, const struct view *v, const struct store *s, bool brief)
 		put_freeze(&j, &v->frozen);
 	else
 		object_string(&j, "frozen", NULL);
-	if (v->has_last)
-		put_last(&j, &v->last);
-	else
-		object_string(&j, "last", NULL);
+	put_run(&j, "last", v->has_last ? &v->last : NULL);
+	put_run(&j, "last_success", view_good(v));
 	if (v->unknown)
 		object_string(&j, "unknown", v->unknown);
 	if (s->backend->caveat)
@@ -512,13 +549,12 @@ print_waiter(const struct page *p, size_t i)
 }
 
 static void
-print_last(const struct page *p)
+print_run(const struct page *p, const char *name, const struct person *by)
 {
-	const struct person *by = &p->view->last;
 	int64_t took = view_span(by->since, by->until);
 	char who[200], id[900];
 
-	print_name(p, "last run");
+	print_name(p, name);
 	fprintf(p->to, "%s%s%sby %s, status %" PRId64 "\n  %-9s began %s",
 	    by->once ? "ID " : "", by->once ? text_name(id, sizeof id, by->once) : "",
 	    by->once ? " " : "",
@@ -551,7 +587,9 @@ show_text(
 		    text_until(v->frozen.until).text);
 	}
 	if (v->has_last)
-		print_last(&p);
+		print_run(&p, "last run", &v->last);
+	if (v->has_good)
+		print_run(&p, "success", &v->good);
 	/* a lock that is free is nothing to rely on */
 	if (caveat && view_state(v) != STATE_FREE) {
 		print_name(&p, "caveat");

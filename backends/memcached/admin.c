@@ -448,4 +448,4 @@ memcached_thaw(struct store *s, const char *key, instant until, struct fault *f)
 }
 
 const struct admin_ops memcached_admin = {
-    memcached_each, memcached_revoke, memcached_freeze, memcached_thaw};
+    memcached_each, memcached_revoke, memcached_freeze, memcached_thaw, NULL};
