@@ -8,7 +8,8 @@
 #	make interop-node  the same keys locked by clients from npm (needs node)
 #	make map        each source file with what it is for, by room
 #	make html       the manuals as pages that link to each other: build/html
-#	make install    PREFIX=/usr/local, DESTDIR=
+#	make install    PREFIX=/usr/local, DESTDIR=; make uninstall, with the same
+#	make dist deb tarball   the source, a package for Debian, a file for any Linux: build/dist
 #	make static     build/static/dlock, against musl: without pg, mysql and TLS
 #
 # What is missing is installed by `make deps` (demo, check and bench call it), from
@@ -159,7 +160,7 @@ JOIN_PACKAGES := python3-django python3-django-redis python3-django-pglocks pyth
 	ruby ruby-activerecord ruby-pg ruby-mysql2 \
 	php-cli php-redis php-memcached php-pgsql php-symfony-lock php-illuminate-cache php-illuminate-redis
 CHECK_PACKAGES := $(BUILD_PACKAGES) iproute2 libcmocka-dev python3-pytest python3-pexpect python3-psutil \
-	musl-tools redis-server python3-redis zookeeper default-jdk-headless python3-kazoo libcurator-recipes-java \
+	mmdebstrap musl-tools redis-server python3-redis zookeeper default-jdk-headless python3-kazoo libcurator-recipes-java \
 	bash-completion postgresql pgbouncer python3-psycopg2 mariadb-server python3-pymysql memcached clang libclang-rt-dev clang-tidy clang-format cppcheck pyflakes3 shellcheck mandoc \
 	openssl libssl3 tmux vim less procps util-linux zsh fish groff-base sqlite3 jq python3-yaml acl spin strace \
 	$(JOIN_PACKAGES)
@@ -236,6 +237,7 @@ interop-node: $(O)/dlock
 	$(Q)DLOCK=$(O)/dlock DLOCK_TEST_NODE=$(O)/node $(PYTHON) -m pytest -q -p no:cacheprovider -k 'test_node or npm' \
 		tests/system/redis/test_node.py tests/system/promises/test_joins.py
 
+include packages/packages.mk
 include tests/units.mk
 include tests/model.mk
 
@@ -261,7 +263,7 @@ bench-kinds: deps
 	@DLOCK=$(O)/dlock $(PYTHON) tests/bench/kinds.py
 
 # Tools that read; each is to have nothing to say.
-C_FILES = $(wildcard cmd/*.[ch] cmd/*/*.[ch] backends/*.[ch] backends/*/*.[ch])
+C_FILES = $(wildcard cmd/*.[ch] cmd/*/*.[ch] backends/*.[ch] backends/*/*.[ch] packages/*.c)
 C_TESTS = $(wildcard tests/*/*.[ch])
 TIDY := -*,clang-diagnostic-*,bugprone-*,clang-analyzer-*,misc-redundant-expression,readability-misleading-indentation,-bugprone-easily-swappable-parameters,-bugprone-reserved-identifier,-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-bugprone-narrowing-conversions,-bugprone-branch-clone,-bugprone-assignment-in-if-condition,-bugprone-suspicious-include,-bugprone-implicit-widening-of-multiplication-result,-clang-analyzer-valist.Uninitialized
 # The analyzer and cppcheck follow paths through functions, for minutes: in make check-all, and in make lint by itself.
@@ -275,7 +277,7 @@ lint: $(MADE) $(O)/flags
 	$(if $(lint_slowly),$(Q)cppcheck --quiet --error-exitcode=1 --enable=warning$(comma)performance$(comma)portability --inline-suppr \
 		--std=c11 -D_GNU_SOURCE -DHAVE_REDIS -DHAVE_ZK -DHAVE_PG -DHAVE_MYSQL -DHAVE_MEMCACHED -DHAVE_OPENSSL -I. -I$(O) --suppress=missingIncludeSystem --suppress=ctuuninitvar $(SOURCES))
 	@echo "  LINT  shellcheck, mandoc"
-	$(Q)shellcheck .ci/run tests/*.sh tests/model/*.sh completions/dlock.bash
+	$(Q)shellcheck .ci/run packages/*.sh tests/*.sh tests/model/*.sh completions/dlock.bash
 	$(Q)mandoc -T lint -W style man/*.[157]
 	@echo "  LINT  pyflakes"
 	$(Q)! pyflakes3 tests | grep -v ' unused' # which fixtures are
@@ -309,8 +311,9 @@ $(O)/html/%.html: man/%
 MAN_LINKS := dlock-run:dlock dlock-ls:dlock-status dlock-wait:dlock-status dlock-freeze:dlock-break dlock-thaw:dlock-break \
 	dlock-release:dlock-hold
 
+PROGRAM = $(O)/dlock
 install: all
-	install -D -m 755 $(O)/dlock "$(DESTDIR)$(BINDIR)/dlock"
+	install -D -m 755 $(PROGRAM) "$(DESTDIR)$(BINDIR)/dlock"
 	for f in man/*.[157]; do install -D -m 644 $$f "$(DESTDIR)$(MANDIR)/man$${f##*.}/$${f#man/}" || exit 1; done
 	for f in $(MAN_LINKS); do echo ".so man1/$${f#*:}.1" >"$(DESTDIR)$(MANDIR)/man1/$${f%:*}.1" || exit 1; done
 	install -D -m 644 completions/dlock.bash "$(DESTDIR)$(BASHCOMPDIR)/dlock"

@@ -5,6 +5,7 @@
  * so that its users read "not compiled in" and not "unknown".
  */
 #include "backend.h"
+#include "common/dl.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -51,6 +52,23 @@ const struct backend *const backends[] = {
     &memcached_backend,
 #ifdef WITH_FAKE /* tests/servers/fake.c, only in the binary that the tests build */
     &fake_backend,
+#endif
+    NULL,
+};
+
+extern const struct dl_library libpq_library, libmariadb_library, openssl_library,
+    openssl_old_library;
+
+const struct dl_library *const dl_libraries[] = {
+#ifdef HAVE_PG
+    &libpq_library,
+#endif
+#ifdef HAVE_MYSQL
+    &libmariadb_library,
+#endif
+#ifdef HAVE_OPENSSL
+    &openssl_library,
+    &openssl_old_library,
 #endif
     NULL,
 };

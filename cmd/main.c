@@ -1,7 +1,9 @@
 /* main.c - the table of subcommands, what each has in common, dlock help and version. */
 #include "cmd.h"
 
+#include "backends/common/dl.h"
 #include "exit.h"
+#include "object.h"
 #include "parse.h"
 #include "say.h"
 #include "sources.h"
@@ -12,12 +14,20 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-static int print_help(char **words), print_version(char **words);
+static int print_help(char **words), print_version(struct plan *);
 
 static const struct cmd cmd_help = {
     "help", "explain dlock or a subcommand", .run_words = print_help};
-static const struct cmd cmd_version = {
-    "version", "tell the version and the backends built in", .run_words = print_version};
+static const struct cmd cmd_version = {.name = "version",
+    .help = "tell the version and the backends built in",
+    .bit = CMD_VERSION,
+    .usage =
+	"usage: dlock version [-J]\n"
+	"\n"
+	"Tells the version, and each backend with the forms of its URLs.  With -J also\n"
+	"which of the libraries that dlock loads when it needs them are installed here.\n",
+    .notes = "dlock --version and dlock -V mean the same.",
+    .run = print_version};
 
 static const struct cmd *const cmds[] = {&cmd_run, &cmd_status, &cmd_ls, &cmd_wait,
     &cmd_break, &cmd_freeze, &cmd_thaw, &cmd_forget, &cmd_hold, &cmd_release, &cmd_config,
@@ -145,11 +155,39 @@ print_help(char **words)
 	return c->usage ? print_usage(c) : print_overview();
 }
 
+static void
+print_version_object(void)
+{
+	const char *built[OPTIONS_BACKENDS];
+	struct object o;
+	size_t n = 0;
+
+	for (size_t i = 0; backends[i] && n < OPTIONS_BACKENDS; i++)
+		if (backends[i]->open)
+			built[n++] = backends[i]->name;
+	object_begin_stream(&o, stdout);
+	object_string(&o, "version", DLOCK_VERSION);
+	object_strings(&o, "backends", built, n);
+	object_open(&o, "libraries", '[');
+	for (const struct dl_library *const *l = dl_libraries; *l; l++) {
+		object_open(&o, NULL, '{');
+		object_string(&o, "name", (*l)->name);
+		object_string(&o, "file", (*l)->file);
+		object_truth(&o, "found", dl_is_there(*l));
+		object_close(&o, '}');
+	}
+	object_close(&o, ']');
+	object_end(&o);
+}
+
 /* Of each backend its name, and the forms of its URLs below each other. */
 static int
-print_version(char **words)
+print_version(struct plan *p)
 {
-	(void)words;
+	if (p->look.json) {
+		print_version_object();
+		return say_written();
+	}
 	puts("dlock " DLOCK_VERSION);
 	for (size_t i = 0; backends[i]; i++) {
 		const char *name = backends[i]->name, *line = backends[i]->url_help;
@@ -182,7 +220,9 @@ run_with_plan(const struct cmd *c, char **words)
 			say_to_eval(exit_of_rc(rc).number);
 		return exit_of_rc(rc).number;
 	}
-	if (!plan.show.quiet && sources_strays(strays, sizeof strays))
+	/* no variable counts for `version`, so that none is a mistake */
+	if (c != &cmd_version && !plan.show.quiet &&
+	    sources_strays(strays, sizeof strays))
 		say("unknown in the environment and ignored: %s", strays);
 	return c->run(&plan);
 }
@@ -209,7 +249,7 @@ main(int argc, char **argv)
 	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
 		return print_help(argv + 2);
 	if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)
-		return print_version(argv + 2);
+		return run_with_plan(&cmd_version, argv + 2);
 	c = cmd_named(argv[1]);
 	if (!c)
 		return refuse_name(argv[1]);

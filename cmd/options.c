@@ -395,7 +395,7 @@ const struct option options[] = {
 	"ask whether a run ended with 0 so recently", .cmds = CMD_STATUS,
 	DURATION(look.done_within), .min = NS_PER_MS, .max = 400 * DAY},
     [OPT_JSON] = {"json", 'J', NULL, NULL, "one JSON object a line",
-	.cmds = CMD_STATUS | CMD_LS | CMD_CONFIG, FLAG(look.json)},
+	.cmds = CMD_STATUS | CMD_LS | CMD_CONFIG | CMD_VERSION, FLAG(look.json)},
     [OPT_NOHEADINGS] = {"noheadings", 'n', NULL, NULL, "print no line of headings",
 	.cmds = CMD_LS, FLAG(look.bare)},
     [OPT_OUTPUT] = {"output", 'o', "COL,...", NULL, "which columns", .cmds = CMD_LS,
@@ -457,7 +457,7 @@ const char *
 options_cmd(unsigned cmd)
 {
 	static const char *const names[] = {"run", "hold", "status", "ls", "wait",
-	    "break", "freeze", "thaw", "release", "config", "forget"};
+	    "break", "freeze", "thaw", "release", "config", "version", "forget"};
 
 	return names[__builtin_ctz(cmd)];
 }

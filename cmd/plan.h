@@ -25,7 +25,8 @@ enum {
 	CMD_THAW = 1 << 7,
 	CMD_RELEASE = 1 << 8,
 	CMD_CONFIG = 1 << 9,
-	CMD_FORGET = 1 << 10,
+	CMD_VERSION = 1 << 10,
+	CMD_FORGET = 1 << 11,
 	/* groups of them */
 	CMD_KEEPS = CMD_RUN | CMD_HOLD,
 	CMD_STEERS = CMD_BREAK | CMD_FREEZE | CMD_THAW | CMD_FORGET,

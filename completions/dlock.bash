@@ -118,6 +118,7 @@ _dlock_options()
 	thaw) options="--key $ask --yes --quiet" ;;
 	release) options='--shell --quiet' ;;
 	config) options="--key $ask $kind $wait $lease $job $said --json --quiet --verbose" ;;
+	version) options='--json' ;;
 	*) options='' ;;
 	esac
 	[[ ! $options ]] || options+=' --help'
@@ -235,7 +236,7 @@ _dlock()
 	[[ $options ]] && ! _dlock_value "$prev" || return
 	case $cur in
 	-*) mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur") ;;
-	*) [[ ${words[1]} == @(release|config) ]] || _dlock_keys "${words[@]:2:cword-2}" ;;
+	*) [[ ${words[1]} == @(release|config|version) ]] || _dlock_keys "${words[@]:2:cword-2}" ;;
 	esac
 }
 

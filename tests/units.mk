@@ -72,7 +72,7 @@ $(O)/dlock-mute: $(OBJECTS) $(O)/tests/servers/zk_mute.o
 	@echo "  LD    $@"
 	$(Q)$(CC) $(HARDEN_LD) $(CFLAGS) $(LDFLAGS) -Wl,--wrap=zookeeper_init2 -o $@ $^ $(LIBS)
 
-$(O)/dlock-forgets $(O)/dlock-brief: $(O)/dlock-%: $(filter-out $(O)/backends/redis/restart.o,$(OBJECTS)) $(O)/tests/servers/redlock_%.o
+$(O)/dlock-forgets $(O)/dlock-brief: $(O)/dlock-%: $(filter-out $(O)/backends/redis/quorum.o,$(OBJECTS)) $(O)/tests/servers/redlock_%.o
 	@echo "  LD    $@"
 	$(Q)$(CC) $(HARDEN_LD) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 

@@ -5,10 +5,22 @@
 #include <errno.h>
 #include <string.h>
 
+static void *
+dl_open(const struct dl_library *l)
+{
+	return dlopen(l->file, RTLD_LAZY | RTLD_LOCAL);
+}
+
+bool
+dl_is_there(const struct dl_library *l)
+{
+	return dl_open(l);
+}
+
 enum rc
 dl_load(const struct dl_library *l, struct fault *f)
 {
-	void *library = dlopen(l->file, RTLD_LAZY | RTLD_LOCAL);
+	void *library = dl_open(l);
 
 	if (!library) {
 		const char *why = dlerror();

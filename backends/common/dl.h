@@ -36,4 +36,10 @@ struct dl_library {
  */
 enum rc dl_load(const struct dl_library *, struct fault *);
 
+/* Can it be opened here?  Loads it, too. */
+bool dl_is_there(const struct dl_library *);
+
+/* All that this build may load, NULL-ended (registry.c). */
+extern const struct dl_library *const dl_libraries[];
+
 #endif

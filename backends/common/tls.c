@@ -68,18 +68,18 @@ static const struct dl_symbol symbols[] = {
 enum { SYMBOLS = sizeof symbols / sizeof *symbols };
 
 /* libssl brings the libcrypto that it needs, so that the two are never mixed. */
-static const struct dl_library newer = {"OpenSSL", "libssl.so.3", "libssl3", symbols,
-				   SYMBOLS},
-			       older = {"OpenSSL", "libssl.so.1.1", "libssl1.1", symbols,
-				   SYMBOLS};
+const struct dl_library openssl_library = {
+    "OpenSSL", "libssl.so.3", "libssl3", symbols, SYMBOLS};
+const struct dl_library openssl_old_library = {
+    "OpenSSL", "libssl.so.1.1", "libssl1.1", symbols, SYMBOLS};
 
 enum rc
 openssl_load(const struct openssl **ret, struct fault *f)
 {
 	struct fault ignored;
-	enum rc rc = dl_load(&newer, f);
+	enum rc rc = dl_load(&openssl_library, f);
 
-	if (rc == RC_CONFIG && dl_load(&older, &ignored) == RC_OK)
+	if (rc == RC_CONFIG && dl_load(&openssl_old_library, &ignored) == RC_OK)
 		rc = RC_OK;
 	if (rc == RC_OK)
 		*ret = &table;

@@ -10,14 +10,11 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-
-enum { LOOK_MS = 100 }; /* between two looks whether somebody still waits */
 
 /*
  * By these a password is proved and not told: the other end learns nothing that logs in as us.
@@ -168,23 +165,6 @@ connect_identify(const struct libmariadb *my, MYSQL *connected, const struct log
 
 /* ---- the login ---- */
 
-/* Waits for what libmariadb waits for.  False: the connection is no longer wanted, or late. */
-static bool
-await(const struct connecting *c, int status)
-{
-	struct pollfd p = {
-	    .fd = c->my->get_socket(c->mysql), .events = libmariadb_events(status)};
-	instant now;
-
-	while (!atomic_load(&c->task.dropped) && (now = instant_now()) < c->give_up) {
-		int64_t left = ns_to_ms(c->give_up - now);
-
-		if (poll(&p, 1, left < LOOK_MS ? (int)left : LOOK_MS) > 0)
-			return true;
-	}
-	return false;
-}
-
 static enum connected
 log_in(struct connecting *c)
 {
@@ -197,21 +177,20 @@ log_in(struct connecting *c)
 	status = c->my->real_connect_start(&done, c->mysql, or_null(a->host),
 	    or_null(a->user), a->has_password ? a->password : NULL, or_null(a->database),
 	    a->port, a->socket, CLIENT_MULTI_STATEMENTS | CLIENT_REMEMBER_OPTIONS);
-	while (status && await(c, status))
+	while (status &&
+	    sql_login_wait(&c->task, c->my->get_socket(c->mysql),
+		libmariadb_events(status), c->give_up))
 		status = c->my->real_connect_cont(
 		    &done, c->mysql, status & (MYSQL_WAIT_READ | MYSQL_WAIT_WRITE));
 	libmariadb_leave();
 
-	if (watch.is_plain ||
-	    (done && watch.wants_tls && !c->my->get_ssl_cipher(c->mysql)))
+	if (done && watch.wants_tls && !c->my->get_ssl_cipher(c->mysql))
 		return CONNECTED_PLAINLY;
-	if (watch.is_foreign)
-		return CONNECTED_FOREIGN;
+	if (watch.end > CONNECTED_CUT)
+		return watch.end;
 	if (status)
 		return CONNECTED_LATE;
-	if (done)
-		return CONNECTED;
-	return watch.is_cut ? CONNECTED_CUT : CONNECTED_NOT;
+	return done ? CONNECTED : watch.end;
 }
 
 /*
@@ -272,7 +251,6 @@ connect_start(
 		return NULL;
 	*c = (struct connecting){
 	    .task = {.work = connect_work, .free = connect_free},
-	    .end = CONNECTED_NOT,
 	    .my = my,
 	    .login = *login,
 	    .ttl = ttl,

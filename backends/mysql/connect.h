@@ -13,16 +13,7 @@
 
 #include "backends/common/setting.h"
 #include "backends/common/task.h"
-
-/* How an attempt has ended. */
-enum connected {
-	CONNECTED,
-	CONNECTED_NOT,  /* libmariadb knows why: my->error() */
-	CONNECTED_CUT,  /* something could not be sent: as above, but wrong of plugins */
-	CONNECTED_LATE, /* it has taken too long */
-	CONNECTED_FOREIGN, /* the server speaks another language */
-	CONNECTED_PLAINLY, /* the server lacks the TLS that was asked for */
-};
+#include "backends/sql/sql.h"
 
 /* An attempt. */
 struct connecting {

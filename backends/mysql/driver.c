@@ -2,11 +2,19 @@
  * driver.c - locks at a MySQL or MariaDB server: settings, the schema, and what a driver is
  * made of.
  *
- *  1. `-O mode=` chooses how a lock is kept; everything else is a mode's.
- *  2. The first use creates tables and procedures, and so does a newer version what it adds:
- *     it changes nothing that is there, and older clients go on.  A user without the right
- *     is told what an administrator has to run.
- *  3. Keys are hexadecimal literals, never words of a statement.
+ * The first use creates tables and procedures, and so does a newer version what it adds: it
+ * changes nothing that is there, and older clients go on.  A user without the right is told what
+ * an administrator has to run.
+ *
+ * Of mode=lease, beside its schema.sql:
+ *
+ *  1. A wake-up lock is a GET_LOCK of the session.  Nobody has one behind a proxy, nor at a
+ *     node of Galera, where others would not see it.  A server takes a long chain of sleepers
+ *     for a deadlock: so not all waiters have one to sleep on (schema.sql).
+ *  2. A procedure selects its answer after COMMIT, and nothing is believed before all of that
+ *     has come.
+ *  3. Statements stand in the processlist for others to read: so the claim's owner is sent to
+ *     release only.
  */
 #include "mysql.h"
 
@@ -18,6 +26,7 @@
 #include "backends/sql/lease.h"
 #include "backends/sql/row.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,7 +54,7 @@ mysql_create(struct sql *db, instant until, struct fault *f)
 		if (!q.text)
 			return fault_set(f, RC_SYSTEM, "out of memory");
 		rc = sql_ask(db, &q, until, NULL, f);
-		if (mysql_of(db)->session.last_error == ERROR_EXISTS)
+		if (sql_error_is(db, ERROR_EXISTS))
 			rc = RC_OK;
 		free((char *)q.text);
 		text = end + sizeof end_of_statement - 1;
@@ -59,7 +68,7 @@ mysql_explain_denial(const struct sql *db, struct fault *f)
 {
 	const char *rights = "EXECUTE ON DATABASE.*"; /* as GRANT has them */
 
-	if (db->mode == &row_mode)
+	if (db->mode == &mysql_row_mode)
 		rights =
 		    "SELECT, INSERT, DELETE ON DATABASE.dlock_rows and ON DATABASE.dlock_grants";
 	else if (db->mode == &mysql_named_mode)
@@ -83,46 +92,68 @@ mysql_explain_absence(struct sql *db, instant until, bool *create, struct fault 
 		"AND routine_name LIKE 'dlock\\_list\\_%')",
 	    .fields = 1};
 	struct answer a = {.db = NULL};
-	struct row row;
-	enum rc rc;
 
-	if (session_is_failure(db, SQL_NO_TABLE))
+	if (sql_is_failure(db, SQL_NO_TABLE))
 		return RC_OK;
-	rc = sql_ask(db, &q, until, &a, f);
-	if (rc != RC_OK)
-		return rc;
-	row = answer_next(&a);
-	if (!row_boolean(&row, 0, create))
-		rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
-	answer_drop(&a);
-	return rc;
+	return answer_boolean(&a, sql_ask(db, &q, until, &a, f), create, f);
 }
 
-/* ---- the driver ---- */
+/* ---- mode=lease ---- */
 
-static const struct sql_driver mysql_driver = {
-    .open = session_open,
-    .is_open = session_is_open,
-    .descriptor = session_fd,
-    .exec = session_exec,
-    .send = session_send,
-    .receive = session_receive,
-    .is_pending = session_is_busy,
-    .close = session_close,
-    .is_failure = session_is_failure,
-    .read_row = session_read_row,
-    .drop = session_drop,
-    .create = mysql_create,
-    .explain_absence = mysql_explain_absence,
-    .explain_denial = mysql_explain_denial,
-    .procedures = "procedures",
-    .call = "CALL dlock_",
-    .version = "_" SCHEMA_VERSION,
-    .modes = (const struct sql_mode *const[]){&lease_mode, &row_mode, &mysql_named_mode,
-	NULL},
-    .mode_names = "lease, row, named",
-    .lease = &mysql_lease,
-    .row = &mysql_row,
+static int64_t
+number_of_session(const struct sql *db)
+{
+	return mysql_const(db)->session.server.is_galera ? 0 : session_number(db);
+}
+
+/* The waiter that a release wakes has our wake-up lock, too, but had it not before. */
+#define WAKE_LOCK "IS_USED_LOCK(CONCAT('dlock:', LEFT(SHA2($1, 256), 32)))"
+#define WAKE_LOCK_OF_HOLD "IS_USED_LOCK(CONCAT('dlock:', LEFT(SHA2($1, 256), 32), 'h'))"
+
+static const char end_old_sessions[] =
+    "KILL CASE WHEN @dlock_old <> CONNECTION_ID() AND @dlock_old IN (" WAKE_LOCK
+    ", " WAKE_LOCK_OF_HOLD ") THEN @dlock_old ELSE 0 END";
+
+/* ---- after a hold was taken away ---- */
+
+/* The sessions that sleep in dlock_await on its wake-up lock, as far as our user sees them. */
+static const char sleepers_sql[] =
+    "SELECT id FROM information_schema.processlist WHERE state = 'User lock' "
+    "AND info LIKE CONCAT('CALL dlock_await%', LOWER(HEX(@dlock_wake)), '%') LIMIT 1000";
+
+/*
+ * Has them ask again before the end of their sleep.  It needs a right over their sessions;
+ * without it they wake by themselves.
+ */
+static void
+wake_sleepers(struct sql *db, instant until)
+{
+	const struct question sleepers = {
+	    .text = sleepers_sql, .fields = 1, .many = true};
+	struct answer a = {.db = NULL};
+	struct fault unheard;
+	int64_t session;
+
+	if (sql_exec(db, &sleepers, until, &a, &unheard) != RC_OK)
+		return;
+	while (answer_next(&a))
+		if (row_integer(&a.row, 0, 1, INT64_MAX, &session)) {
+			const struct question wake = {
+			    .text = "KILL QUERY $1", SQL_VALUES(SQL_INT(session))};
+
+			(void)sql_exec(db, &wake, until, NULL, &unheard);
+		}
+	answer_drop(&a);
+}
+
+static const struct lease_driver mysql_lease = {
+    .hides_owner = true,
+    .damaged = "a row in dlock's tables that no dlock has written",
+    .end_old_sessions = end_old_sessions,
+    .session_number = number_of_session,
+    .server_time = session_server_time,
+    .set_clock = session_set_clock,
+    .taken_away = wake_sleepers,
 };
 
 /* ---- settings ---- */
@@ -222,53 +253,71 @@ static const struct setting_row settings[] = {
 
 /* ---- the store ---- */
 
-static void
-mysql_store_close(struct store *s)
+static enum rc
+mysql_init_store(struct sql *db, const char *url, struct fault *f)
 {
-	struct mysql *my = s ? mysql_of_store(s) : NULL;
+	struct session *s = &mysql_of(db)->session;
+	bool named = db->mode == &mysql_named_mode;
+	enum rc rc;
 
-	if (!my)
-		return;
-	session_free(&my->db);
-	free(my->db.own);
-	free(my);
+	s->db = db;
+	if (mysql_of(db)->name && !named)
+		return fault_set(f, RC_USAGE, "name= goes with mode=named only");
+	rc = login_parse(&s->login, url, f);
+	if (!*s->login.database && !named) /* the tables of the others lie in one */
+		snprintf(s->login.database, sizeof s->login.database, "dlock");
+	if (rc == RC_OK)
+		rc = login_check(&s->login, f);
+	login_print(&s->login, db->where, sizeof db->where);
+	return rc == RC_OK ? libmariadb_load(&s->my, f) : rc;
 }
+
+static enum rc
+mysql_identify(const struct sql *db, struct identity *id, struct fault *f)
+{
+	const struct session *s = &mysql_const(db)->session;
+
+	identity_add(id, "name", mysql_const(db)->name);
+	return connect_identify(s->my, s->mysql, &s->login, id)
+	    ? RC_OK
+	    : fault_set(f, RC_SYSTEM, "out of memory");
+}
+
+static const struct sql_driver mysql_driver = {
+    .bytes = sizeof(struct mysql),
+    .init = mysql_init_store,
+    .identify = mysql_identify,
+    .login = session_login,
+    .adopt = session_adopt,
+    .is_open = session_is_open,
+    .descriptor = session_fd,
+    .exec = session_exec,
+    .send = session_send,
+    .receive = session_receive,
+    .is_pending = session_is_busy,
+    .close = session_close,
+    .failures = errors_failures,
+    .meanings = errors_meanings,
+    .read_row = session_read_row,
+    .drop = session_drop,
+    .create = mysql_create,
+    .explain_absence = mysql_explain_absence,
+    .explain_denial = mysql_explain_denial,
+    .procedures = "procedures",
+    .call = "CALL dlock_",
+    .version = "_" SCHEMA_VERSION,
+    .modes = (const struct sql_mode *const[]){&lease_mode, &mysql_row_mode,
+	&mysql_named_mode, NULL},
+    .mode_names = "lease, row, named",
+    .lease = &mysql_lease,
+    .row = &mysql_row,
+};
 
 static enum rc
 mysql_open(
     struct store **ret, struct host *host, const struct site *site, struct fault *f)
 {
-	struct mysql *my = calloc(1, sizeof *my);
-	enum rc rc;
-
-	if (!my)
-		return fault_set(f, RC_SYSTEM, "out of memory");
-	sql_init(&my->db, &mysql_backend, &mysql_driver, host);
-	rc = setting_read(&my->db.base, site, f);
-	if (rc == RC_OK && my->name && my->db.mode != &mysql_named_mode)
-		rc = fault_set(f, RC_USAGE, "name= goes with mode=named only");
-	if (rc == RC_OK) /* the tables of the others lie in a database */
-		rc = session_init(&my->db, site->url,
-		    my->db.mode == &mysql_named_mode ? "" : "dlock", f);
-	if (rc == RC_OK)
-		rc = sql_begin(&my->db, f);
-	if (rc == RC_OK)
-		*ret = &my->db.base;
-	else
-		mysql_store_close(&my->db.base);
-	return rc;
-}
-
-static enum rc
-mysql_identify(struct store *s, struct identity *id, struct fault *f)
-{
-	const struct mysql *my = mysql_of_store(s);
-
-	identity_add(id, "mode", my->db.mode->name);
-	identity_add(id, "name", my->name);
-	return connect_identify(my->session.my, my->session.mysql, &my->session.login, id)
-	    ? RC_OK
-	    : fault_set(f, RC_SYSTEM, "out of memory");
+	return sql_store_open(ret, &mysql_backend, &mysql_driver, host, site, f);
 }
 
 const struct backend mysql_backend = {
@@ -278,8 +327,8 @@ const struct backend mysql_backend = {
     .url_help = "mysql://[user[:password]@]host[:port][/database]",
     .schema = schema_sql,
     .open = mysql_open,
-    .close = mysql_store_close,
-    .identify = mysql_identify,
+    .close = sql_store_close,
+    .identify = sql_store_identify,
     .lock = &sql_lock_ops,
     .admin = &sql_admin_ops,
 };

@@ -10,74 +10,55 @@
 /* libmariadb's; the second is of MARIADB_OPT_RESTRICTED_AUTH */
 enum { PLUGIN_MISSING = 2059, PLUGIN_FORBIDDEN = 5010 };
 
-/* What numbers mean for a lock. */
-static const struct meaning {
-	enum rc rc;
-	unsigned numbers[29]; /* 0 behind the last */
-	const char *hint;
-} meanings[] = {
+#define RIGHTS "1044 1131 1142 1143 1227 1370 1820"
+
+const char *const errors_failures[SQL_FAILURES] = {
+    [SQL_LOST_RACE] = ERROR_TIMEOUT " " ERROR_DEADLOCK " " ERROR_DUPLICATE,
+    [SQL_NO_TABLE] = "1146",
+    [SQL_NO_PROCEDURE] = ERROR_NO_PROCEDURE,
+    [SQL_NO_RIGHT] = RIGHTS,
+    [SQL_INTERRUPTED] = ERROR_INTERRUPTED,
+    [SQL_READ_ONLY] = ERROR_READ_ONLY,
+};
+
+const struct sql_meaning errors_meanings[] = {
     /* who we are */
-    {RC_DENIED, {1131, 1142, 1143, 1227, 1370}, NULL},
-    {RC_DENIED, {1044}, "this user may not use the database"},
-    {RC_DENIED, {1045, 1698}, "check user and password"},
-    {RC_DENIED, {1129},
+    {RC_DENIED, "1131 1142 1143 1227 1370", NULL},
+    {RC_DENIED, "1044", "this user may not use the database"},
+    {RC_DENIED, "1045 1698", "check user and password"},
+    {RC_DENIED, "1129",
 	"the server has had too many failed logins from here: FLUSH HOSTS"},
-    {RC_DENIED, {1130}, "no user may log in from this host"},
-    {RC_DENIED, {1820}, "the password must be changed first"},
-    {RC_DENIED, {1862}, "the password has expired"},
-    {RC_DENIED, {3118, 4151}, "the account is locked"},
+    {RC_DENIED, "1130", "no user may log in from this host"},
+    {RC_DENIED, "1820", "the password must be changed first"},
+    {RC_DENIED, "1862", "the password has expired"},
+    {RC_DENIED, "3118 4151", "the account is locked"},
     /* a server on which a lock is not safe, or not possible */
-    {RC_CONFIG, {1235, 1286}, NULL},
-    {RC_CONFIG, {1036, 1874, 1881},
+    {RC_CONFIG, "1235 1286", NULL},
+    {RC_CONFIG, "1036 1874 1881",
 	"InnoDB is read-only, or recovers (innodb_force_recovery)"},
-    {RC_CONFIG, {1049}, "name a database that is there, or create it"},
-    {RC_CONFIG, {1449},
+    {RC_CONFIG, "1049", "name a database that is there, or create it"},
+    {RC_CONFIG, "1449",
 	"whoever has made dlock's procedures is gone: drop them, then dlock help mysql-schema | mysql DATABASE"},
-    {RC_CONFIG, {ERROR_READ_ONLY, 1792, 1836},
+    {RC_CONFIG, ERROR_READ_ONLY " 1792 1836",
 	"this is a replica, or read-only; a lock needs the primary"},
-    {RC_CONFIG, {1665}, "set binlog_format to MIXED or ROW"},
-    {RC_CONFIG, {1690},
+    {RC_CONFIG, "1665", "set binlog_format to MIXED or ROW"},
+    {RC_CONFIG, "1690",
 	"a number in dlock's tables is none of dlock's: DELETE FROM dlock_keys where it is so"},
     /* what passes */
     {RC_AGAIN,
-	{1020, 1021, 1041, 1053, 1080, 1114, 1135, 1152, 1158, 1159, 1160, 1161, 1180,
-	    1184, ERROR_DEADLOCK, ERROR_DUPLICATE, ERROR_INTERRUPTED, 1412, 1927, 1969,
-	    ERROR_LATE, ERROR_LOCK_DEADLOCK, 3101, 3168, 4031},
+	"1020 1021 1041 1053 1080 1114 1135 1152 1158 1159 1160 1161 1180 1184 "
+	"1412 1927 3101 3168 4031 " ERROR_DEADLOCK " " ERROR_DUPLICATE
+	" " ERROR_INTERRUPTED " " ERROR_TOO_LONG " " ERROR_LATE " " ERROR_LOCK_DEADLOCK,
 	NULL},
-    {RC_AGAIN, {1040}, "the server has no room for another connection"},
-    {RC_AGAIN, {1047}, "this node of the cluster is not ready"},
-    {RC_AGAIN, {1203}, "the user has no room for another connection"},
-    {RC_AGAIN, {ERROR_TIMEOUT}, "somebody keeps rows of dlock's tables locked"},
-    {RC_AGAIN, {1226}, "the user's share of the server is used up"},
-    {RC_AGAIN, {ERROR_NO_PROCEDURE},
+    {RC_AGAIN, "1040", "the server has no room for another connection"},
+    {RC_AGAIN, "1047", "this node of the cluster is not ready"},
+    {RC_AGAIN, "1203", "the user has no room for another connection"},
+    {RC_AGAIN, ERROR_TIMEOUT, "somebody keeps rows of dlock's tables locked"},
+    {RC_AGAIN, "1226", "the user's share of the server is used up"},
+    {RC_AGAIN, ERROR_NO_PROCEDURE,
 	"somebody has dropped dlock's procedures: dlock help mysql-schema | mysql DATABASE"},
+    {RC_PROTOCOL, "", NULL},
 };
-
-static const struct meaning *
-meaning_of(unsigned number)
-{
-	static const struct meaning unknown = {RC_PROTOCOL, {0}, NULL};
-
-	for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
-		for (const unsigned *n = meanings[i].numbers; *n; n++)
-			if (*n == number)
-				return &meanings[i];
-	return &unknown;
-}
-
-bool
-errors_end_connection(unsigned number)
-{
-	return (number >= 2000 && number < 3000) || (number >= 5000 && number < 6000);
-}
-
-/* The first line of a text, without the password that it may repeat. */
-static void
-errors_quote(const struct session *s, char *out, size_t size, const char *text)
-{
-	snprintf(out, size, "%.*s", (int)strcspn(text, "\r\n"), text);
-	secret_blot(out, s->login.password);
-}
 
 /* libmariadb's own errors: it cannot reach the server, or does not understand it. */
 static enum rc
@@ -101,34 +82,49 @@ rc_of_library(unsigned number)
 	}
 }
 
-/* An error of the server's. */
-static enum rc
-errors_refused(struct session *s, const char *text, struct fault *f)
+/*
+ * An error has come, with this number: the first line of its text, without the password that it
+ * may repeat, and db->error, if it is the server's.  False: it is libmariadb's, or the end of the
+ * connection, and no refusal.
+ */
+static bool
+read_error(struct session *s, MYSQL *mysql, unsigned *number, char *text, size_t size)
 {
-	const struct meaning *m = meaning_of(s->last_error);
-	const char *hint = m->hint;
+	const char *words = s->my->error(mysql);
 
+	*number = s->my->error_number(mysql);
+	snprintf(text, size, "%.*s", (int)strcspn(words, "\r\n"), words);
+	secret_blot(text, s->login.password);
+	*s->db->error = '\0';
+	if ((*number >= 2000 && *number < 3000) || (*number >= 5000 && *number < 6000))
+		return false;
+	snprintf(s->db->error, sizeof s->db->error, "%u", *number);
+	return true;
+}
+
+static enum rc
+refused(const struct session *s, const char *text, struct fault *f)
+{
 	/* by this, some other option may speak (NO_ENGINE_SUBSTITUTION): then it is no replica */
-	if (s->last_error == ERROR_READ_ONLY && !strstr(text, "read-only") &&
+	if (sql_error_is(s->db, ERROR_READ_ONLY) && !strstr(text, "read-only") &&
 	    !strstr(text, "read_only"))
-		hint = NULL;
-	return fault_set(f, m->rc, "%s says '%.240s' (%u)%s%s", s->db->where, text,
-	    s->last_error, hint ? ": " : "", hint ? hint : "");
+		return fault_set(f, RC_CONFIG, "%s says '%.240s' (%s)", s->db->where,
+		    text, s->db->error);
+	return sql_refused(s->db, text, f);
 }
 
 enum rc
 errors_of_statement(struct session *s, struct fault *f)
 {
 	char text[256];
+	unsigned number;
 
-	s->last_error = s->my->error_number(s->mysql);
-	errors_quote(s, text, sizeof text, s->my->error(s->mysql));
-	if (s->last_error == 2006 || s->last_error == 2013 || s->last_error == 2055)
+	if (read_error(s, s->mysql, &number, text, sizeof text))
+		return refused(s, text, f);
+	if (number == 2006 || number == 2013 || number == 2055)
 		return fault_set(f, RC_AGAIN, "%s closed the connection", s->db->where);
-	if (errors_end_connection(s->last_error))
-		return fault_set(f, rc_of_library(s->last_error), "%s: %.240s (%u)",
-		    s->db->where, text, s->last_error);
-	return errors_refused(s, text, f);
+	return fault_set(
+	    f, rc_of_library(number), "%s: %.240s (%u)", s->db->where, text, number);
 }
 
 /*
@@ -152,33 +148,29 @@ static enum rc
 errors_unreached(struct session *s, MYSQL *mysql, enum connected how, struct fault *f)
 {
 	char text[256];
+	unsigned number;
 
-	s->last_error = s->my->error_number(mysql);
-	errors_quote(s, text, sizeof text, s->my->error(mysql));
-	if (!errors_end_connection(s->last_error))
-		return errors_refused(s, text, f);
+	if (read_error(s, mysql, &number, text, sizeof text))
+		return refused(s, text, f);
 	/*
 	 * If the login could not be sent, libmariadb may take it for the server's answer (one of
 	 * 254 bytes begins like that), and miss a plugin that nobody has named.
 	 */
 	if (how == CONNECTED_CUT &&
-	    (s->last_error == PLUGIN_MISSING || s->last_error == PLUGIN_FORBIDDEN)) {
-		s->last_error = 2013;
+	    (number == PLUGIN_MISSING || number == PLUGIN_FORBIDDEN))
 		return fault_set(f, RC_AGAIN, "%s closed the connection", s->db->where);
-	}
-	if (s->last_error == PLUGIN_FORBIDDEN)
+	if (number == PLUGIN_FORBIDDEN)
 		return fault_set(f, RC_CONFIG,
 		    "%s wants to be told the password, not a proof of it, and could be anybody: say tls=verify "
 		    "(for caching_sha2_password tls=encrypt will do)",
 		    s->db->where);
-	return fault_set(f, rc_of_library(s->last_error), "cannot reach %s: %.240s (%u)",
-	    s->db->where, s->last_error == 2026 ? text : reason_of(text), s->last_error);
+	return fault_set(f, rc_of_library(number), "cannot reach %s: %.240s (%u)",
+	    s->db->where, number == 2026 ? text : reason_of(text), number);
 }
 
 enum rc
 errors_at_login(struct session *s, MYSQL *mysql, enum connected how, struct fault *f)
 {
-	s->last_error = 0;
 	switch (how) {
 	case CONNECTED_LATE:
 		return fault_set(f, RC_AGAIN, "%s does not answer", s->db->where);

@@ -3,9 +3,7 @@
 
 #include "errors.h"
 
-#include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { PAGE = 500 };
 
@@ -13,26 +11,24 @@ enum { PAGE = 500 };
 #define DIRTY "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED; "
 
 enum rc
-grants_take_token(struct sql *db, struct session_lock *l, const char *text,
-    const char *what, instant until, struct grant *g, struct fault *f)
+grants_take_token(struct sql *db, const char *text, const char *what, instant until,
+    struct grant *g, struct fault *f)
 {
 	const struct question q = {
 	    .text = text, SQL_VALUES(GRANTS_VALUES(db, what)), .fields = 1};
 	struct answer a = {.db = NULL};
-	struct row row;
 	int64_t token;
-	enum rc rc = session_exec(
+	enum rc rc = sql_exec(
 	    db, &q, retry_answer(instant_now(), ASK_PATIENCE, until), &a, f);
 
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(&a);
-	if (row_is_null(&row, 0))
+	if (row_is_null(&a.row, 0))
 		rc = session_read_only(db, f);
-	else if (!row_integer(&row, 0, 1, INT64_MAX, &token))
+	else if (!row_integer(&a.row, 0, 1, INT64_MAX, &token))
 		rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
 	else
-		session_lock_granted(db, l, (uint64_t)token, a.sent, g);
+		session_lock_granted(db, (uint64_t)token, a.sent, g);
 	answer_drop(&a);
 	return rc;
 }
@@ -83,18 +79,17 @@ check_group(struct sql *db, instant until, struct fault *f)
 	    .fields = 2,
 	    .many = true};
 	struct answer a = {.db = NULL};
-	struct row row;
 	bool many;
 	enum rc rc;
 
 	if (mysql_const(db)->session.server.is_mariadb)
 		return RC_OK;
-	rc = session_exec(db, &q, until, &a, f);
+	rc = sql_exec(db, &q, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(&a);
-	many = row_words(&row, 1) && row_words(&row, 1)[0] == 'O' &&
-	    row_words(&row, 1)[1] == 'F';
+	(void)answer_next(&a);
+	many = row_words(&a.row, 1) && row_words(&a.row, 1)[0] == 'O' &&
+	    row_words(&a.row, 1)[1] == 'F';
 	answer_drop(&a);
 	return !many
 	    ? RC_OK
@@ -105,14 +100,13 @@ check_group(struct sql *db, instant until, struct fault *f)
 }
 
 enum rc
-grants_open(struct sql *db, struct session_lock *l, instant until, struct fault *f)
+grants_open(struct sql *db, instant until, struct fault *f)
 {
-	struct session *s = &mysql_of(db)->session;
+	struct session_lock *l = session_lock_of(db);
 	enum rc rc;
 
-	s->unfit_sql = unfit_sql;
-	(void)session_is_open(s->db);
-	rc = session_open(s->db, until, f);
+	mysql_of(db)->session.unfit_sql = unfit_sql;
+	rc = sql_open(db, until, f);
 	if (rc != RC_OK || l->serial == db->serial)
 		return rc;
 	rc = check_fit(db, f);
@@ -121,7 +115,7 @@ grants_open(struct sql *db, struct session_lock *l, instant until, struct fault 
 	if (rc == RC_OK)
 		l->serial = db->serial;
 	else
-		session_close(s->db);
+		session_close(db);
 	return rc;
 }
 
@@ -145,16 +139,14 @@ grants_see(struct sql *db, const char *what, instant until, struct fault *f)
 	    .fields = SEEN_FIELDS};
 	struct host *host = db->base.host;
 	struct answer a = {.db = NULL};
-	struct row row;
 	int64_t age;
-	enum rc rc = session_exec(db, &q, until, &a, f);
+	enum rc rc = sql_exec(db, &q, until, &a, f);
 
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(&a);
-	if (!session_lock_read_queue(host, &row, 0))
+	if (!session_lock_read_queue(host, &a.row, 0))
 		rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
-	if (row_integer(&row, SEEN_AGE, 0, INT64_MAX / 1000, &age))
+	if (row_integer(&a.row, SEEN_AGE, 0, INT64_MAX / 1000, &age))
 		host->seen.holding.held = age * 1000;
 	answer_drop(&a);
 	return rc;
@@ -162,13 +154,13 @@ grants_see(struct sql *db, const char *what, instant until, struct fault *f)
 
 /* ---- looking ---- */
 
-enum { KEY, WAITS, NUMBER, SHARED, SESSION, SINCE, MOMENT, RECORD, LIST_FIELDS };
+/* The columns, behind those of sql_look_position(). */
+enum { SHARED = 3, SESSION, SINCE, MOMENT, RECORD, LIST_FIELDS };
 
 /* One look, on its way from key to key. */
 struct grants_look {
 	struct sql_look seen;
 	const struct grants_holder *also; /* not told of yet */
-	int64_t waits, number;            /* of the last row, below its key */
 };
 
 /* Tells of the holder without a row, once, and before the waiters. */
@@ -191,30 +183,6 @@ grants_tell_foreign(struct grants_look *s)
 	sql_look_entry(&s->seen, &e);
 }
 
-/* The position of a row in the list.  False: it makes no sense, or goes back. */
-static bool
-grants_read_place(const struct row *r, struct grants_look *s)
-{
-	char key[KEY_BYTES + 1];
-	int64_t number;
-	bool waits;
-	int order;
-
-	if (!row_text(r, KEY, key, sizeof key) || !row_boolean(r, WAITS, &waits) ||
-	    !row_integer(r, NUMBER, 1, INT64_MAX, &number) ||
-	    !row_integer(r, MOMENT, 0, INT64_MAX, &s->seen.now))
-		return false;
-	order = strcmp(key, s->seen.key);
-	if (order < 0 ||
-	    (order == 0 &&
-		(waits < s->waits || (waits == s->waits && number <= s->number))))
-		return false;
-	sql_look_key(&s->seen, key);
-	s->waits = waits;
-	s->number = number;
-	return true;
-}
-
 static bool
 grants_read_row(void *ctx, const struct row *r)
 {
@@ -224,23 +192,24 @@ grants_read_row(void *ctx, const struct row *r)
 	struct entry e = {.slot = -1, .owner = owner, .until = EPOCH_NONE};
 	bool shared;
 
-	if (!grants_read_place(r, s) || !row_boolean(r, SHARED, &shared) ||
+	if (!sql_look_position(&s->seen, r, 2, MOMENT, false) ||
+	    !row_boolean(r, SHARED, &shared) ||
 	    !row_integer(r, SESSION, 0, INT64_MAX, &name.session))
 		return false;
 	if (!row_integer(r, SINCE, 0, INT64_MAX, &e.since))
 		e.since = EPOCH_NONE;
-	e.kind = s->waits ? ENTRY_WAITER : ENTRY_HOLDER;
+	e.kind = s->seen.turn ? ENTRY_WAITER : ENTRY_HOLDER;
 	e.key = s->seen.key;
 	e.lock = shared ? KIND_SHARED : KIND_EXCLUSIVE;
 	e.record = row_words(r, RECORD);
-	name.second = s->number;
+	name.second = s->seen.number;
 	session_name_write(owner, &name);
 	if (s->also && s->also->session == name.session)
 		s->also = NULL;
-	if (s->waits)
+	if (s->seen.turn)
 		grants_tell_foreign(s);
 	else
-		e.token = s->number;
+		e.token = s->seen.number;
 	sql_look_claim(&s->seen, &e);
 	return true;
 }
@@ -255,15 +224,16 @@ bool
 grants_out_of_reach(const struct sql *db, enum rc rc)
 {
 	return sql_is_connected(db) &&
-	    (rc == RC_DENIED || mysql_const(db)->session.last_error == ERROR_NO_DATABASE);
+	    (rc == RC_DENIED || sql_error_is(db, ERROR_NO_DATABASE));
 }
 
 enum rc
 grants_each(struct sql *db, const struct look *look, const char *what,
     const struct grants_holder *also, struct fault *f)
 {
-	struct grants_look s = {
-	    .seen.look = look, .also = also && also->session ? also : NULL, .waits = -1};
+	struct grants_look s = {.seen.look = look,
+	    .seen.turn = -1,
+	    .also = also && also->session ? also : NULL};
 	int n;
 	enum rc rc;
 
@@ -271,7 +241,7 @@ grants_each(struct sql *db, const struct look *look, const char *what,
 	do {
 		const struct question q = {.text = list_sql,
 		    SQL_VALUES(SQL_TEXT(db->mode->name), SQL_TEXT(s.seen.key),
-			SQL_INT(s.waits), SQL_INT(s.number), SQL_TEXT(what),
+			SQL_INT(s.seen.turn), SQL_INT(s.seen.number), SQL_TEXT(what),
 			SQL_INT(PAGE)),
 		    .fields = LIST_FIELDS,
 		    .many = true};
@@ -291,7 +261,8 @@ grants_each(struct sql *db, const struct look *look, const char *what,
 
 #define END_MOST (5 * NS_PER_S) /* for a session that was told to end */
 
-enum { ERROR_NO_THREAD = 1094, ERROR_NOT_OURS = 1095 };
+#define ERROR_NO_THREAD "1094"
+#define ERROR_NOT_OURS "1095"
 
 static enum rc
 refuse_gone(const struct sql *db, struct fault *f)
@@ -310,7 +281,6 @@ check_holder(struct sql *db, const char *what, const struct session_name *name,
 		SQL_INT(name->session)),
 	    .fields = 1};
 	struct answer a = {.db = NULL};
-	struct row row;
 	bool there = false;
 	enum rc rc;
 
@@ -319,24 +289,19 @@ check_holder(struct sql *db, const char *what, const struct session_name *name,
 			   "AND waits = 0 AND n = $3 AND session = $4"
 			 : holds);
 	rc = sql_ask_existing(db, &q, until, &a, f);
-	if (rc != RC_OK)
-		return rc;
-	row = answer_next(&a);
-	(void)row_boolean(&row, 0, &there);
-	answer_drop(&a);
-	return there ? RC_OK : refuse_gone(db, f);
+	rc = answer_boolean(&a, rc, &there, f);
+	return rc == RC_OK && !there ? refuse_gone(db, f) : rc;
 }
 
 static enum rc
 kill_session(struct sql *db, int64_t session, instant until, struct fault *f)
 {
 	const struct question q = {.text = "KILL $1", SQL_VALUES(SQL_INT(session))};
-	enum rc rc = session_exec(db, &q, until, NULL, f);
-	unsigned error = mysql_of(db)->session.last_error;
+	enum rc rc = sql_exec(db, &q, until, NULL, f);
 
-	if (rc != RC_OK && error == ERROR_NO_THREAD)
+	if (rc != RC_OK && sql_error_is(db, ERROR_NO_THREAD))
 		return refuse_gone(db, f);
-	if (rc != RC_OK && error == ERROR_NOT_OURS)
+	if (rc != RC_OK && sql_error_is(db, ERROR_NOT_OURS))
 		return fault_set(f, RC_DENIED,
 		    "%s: this user may not end that session: use the user that holds it, or GRANT "
 		    "CONNECTION ADMIN (MySQL: CONNECTION_ADMIN) ON *.* TO the user",

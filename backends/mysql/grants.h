@@ -56,14 +56,14 @@
  * The session as the modes need it: open, with a lease, and one that keeps the lock.
  * RC_CONFIG: it cannot be had so, and why.
  */
-enum rc grants_open(struct sql *, struct session_lock *, instant until, struct fault *);
+enum rc grants_open(struct sql *, instant until, struct fault *);
 
 /*
  * The session has the lock: tells so, with GRANTS_HOLDS or another text that selects a token.
  * RC_OK: it is a grant, whose lease counts from this.  RC_CONFIG: the server is read-only.
  */
-enum rc grants_take_token(struct sql *, struct session_lock *, const char *text,
-    const char *what, instant until, struct grant *, struct fault *);
+enum rc grants_take_token(struct sql *, const char *text, const char *what, instant until,
+    struct grant *, struct fault *);
 
 /* Reads holders and waiters into host->seen, on the session there is, in no transaction. */
 enum rc grants_see(struct sql *, const char *what, instant until, struct fault *);

@@ -27,7 +27,7 @@ static const struct dl_symbol symbols[] = {
     {"ma_pvio_register_callback", (void **)&table.watch_bytes, false},
 };
 
-static const struct dl_library libmariadb = {"libmariadb", "libmariadb.so.3",
+const struct dl_library libmariadb_library = {"libmariadb", "libmariadb.so.3",
     "libmariadb3", symbols, sizeof symbols / sizeof *symbols};
 
 static void
@@ -42,9 +42,10 @@ see_beginning(struct login_watch *w, const unsigned char *bytes, size_t n)
 {
 	for (; n > 0 && w->begun < sizeof w->begin; n--)
 		w->begin[w->begun++] = *bytes++;
-	w->is_foreign = w->begun == sizeof w->begin &&
+	if (w->begun == sizeof w->begin &&
 	    (w->begin[2] != 0 || w->begin[3] != 0 ||
-		(w->begin[4] != 10 && w->begin[4] != 255));
+		(w->begin[4] != 10 && w->begin[4] != 255)))
+		w->end = CONNECTED_FOREIGN;
 }
 
 /* Called with what has been read (mode 0) or written; n is negative for an error. */
@@ -65,12 +66,13 @@ see_bytes(int mode, MYSQL *mysql, const unsigned char *bytes, size_t n)
 		return;
 	if (reads)
 		see_beginning(w, bytes, n);
-	w->is_cut = w->is_cut || (fails && mode != 0);
+	if (fails && mode != 0 && w->end == CONNECTED_NOT)
+		w->end = CONNECTED_CUT;
 	/* the greeting has been read before, not just now, if there is a version */
-	w->is_plain = w->is_plain ||
-	    (!fails && w->wants_tls && table.get_server_info(mysql) &&
-		!(mysql->server_capabilities & CLIENT_SSL));
-	if (w->is_foreign || w->is_plain)
+	if (!fails && w->wants_tls && table.get_server_info(mysql) &&
+	    !(mysql->server_capabilities & CLIENT_SSL))
+		w->end = CONNECTED_PLAINLY;
+	if (w->end > CONNECTED_CUT)
 		cut_off(mysql);
 }
 
@@ -114,7 +116,7 @@ enum rc
 libmariadb_load(const struct libmariadb **ret, struct fault *f)
 {
 	static bool is_watching;
-	enum rc rc = dl_load(&libmariadb, f);
+	enum rc rc = dl_load(&libmariadb_library, f);
 
 	if (rc != RC_OK)
 		return rc;

@@ -51,13 +51,20 @@ struct libmariadb {
 	    my_bool on, void (*tell)(int mode, MYSQL *, const unsigned char *, size_t));
 };
 
+/* How an attempt to log in has ended. */
+enum connected {
+	CONNECTED_NOT, /* libmariadb knows why: my->error() */
+	CONNECTED_CUT, /* something could not be sent: as above, but wrong of plugins */
+	CONNECTED,
+	CONNECTED_LATE,    /* it has taken too long */
+	CONNECTED_FOREIGN, /* the server speaks another language */
+	CONNECTED_PLAINLY, /* the server lacks the TLS that was asked for */
+};
+
 /* What libmariadb does not tell of a login. */
 struct login_watch {
-	bool wants_tls;  /* to be set before, */
-	instant end;     /* as when to give up */
-	bool is_plain;   /* the server has no TLS, though that is wanted */
-	bool is_foreign; /* it speaks another language */
-	bool is_cut;     /* something could not be sent */
+	bool wants_tls;     /* to be set before */
+	enum connected end; /* NOT, CUT, FOREIGN or PLAINLY */
 	/* the first bytes that the server has sent, and how many of them there are */
 	unsigned char begin[5];
 	size_t begun;

@@ -12,7 +12,6 @@
  *  4. Holders and waiters stand in dlock_grants (grants.h), which also has the tokens.
  *     Where that table is out of reach (no database, no right), others see a session
  *     without a record, and tokens are microseconds of the server's clock.
- *  5. sql/session_lock.h says what holds for all session locks.
  */
 #include "grants.h"
 
@@ -20,7 +19,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 /* mode=named's own. */
 struct named {
@@ -82,28 +80,20 @@ get_lock(struct sql *db, int64_t ms, bool tell, instant until, bool *got, struct
 	const struct question q = {.text = text,
 	    SQL_VALUES(GRANTS_VALUES(db, subject(db, db->claim->key)), SQL_INT(ms)),
 	    .fields = 1};
-	const unsigned *error = &mysql_of(db)->session.last_error;
 	struct answer a = {.db = NULL};
-	struct row row;
 	enum rc rc;
 
 	named_of(db)->tells = tell;
 	snprintf(text, sizeof text,
 	    "SET @dlock_name = %s; %sSELECT GET_LOCK(@dlock_name, $5 / 1000) <=> 1",
 	    name_sql(db), tell ? "START TRANSACTION; " GRANTS_WAITS : "");
-	rc = session_exec(db, &q, until, &a, f);
+	rc = sql_exec(db, &q, until, &a, f);
 	/* broken off, or taken for a deadlock: in vain, like one that was too long */
 	if (rc != RC_OK && sql_is_connected(db) &&
-	    (*error == ERROR_DEADLOCK || *error == ERROR_LOCK_DEADLOCK ||
-		*error == ERROR_INTERRUPTED))
+	    sql_error_is(
+		db, ERROR_DEADLOCK " " ERROR_LOCK_DEADLOCK " " ERROR_INTERRUPTED))
 		return RC_OK;
-	if (rc != RC_OK)
-		return rc;
-	row = answer_next(&a);
-	if (!row_boolean(&row, 0, got))
-		rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
-	answer_drop(&a);
-	return rc;
+	return answer_boolean(&a, rc, got, f);
 }
 
 /* ---- holders and waiters ---- */
@@ -121,11 +111,11 @@ static const char used_sql[] =
     "LEFT JOIN information_schema.processlist p ON p.id = l.id";
 
 /*
- * Which session has the name; its texts, and those of *row, live in *a.  Session 0: none.
+ * Which session has the name; its texts live in *a.  Session 0: none.
  */
 static enum rc
 find_user(struct sql *db, const char *what, instant until, struct grants_holder *holder,
-    struct row *row, struct answer *a, struct fault *f)
+    struct answer *a, struct fault *f)
 {
 	char text[700];
 	const struct question q = {.text = text,
@@ -138,12 +128,11 @@ find_user(struct sql *db, const char *what, instant until, struct grants_holder 
 	rc = sql_ask(db, &q, until, a, f);
 	if (rc != RC_OK)
 		return rc;
-	*row = answer_next(a);
-	if (!row_integer(row, USED_SESSION, 1, INT64_MAX, &holder->session))
+	if (!row_integer(&a->row, USED_SESSION, 1, INT64_MAX, &holder->session))
 		return RC_OK;
 	holder->foreign = (struct foreign){.what = "a session",
-	    .who = row_words(row, USED_USER),
-	    .host = row_words(row, USED_HOST)};
+	    .who = row_words(&a->row, USED_USER),
+	    .host = row_words(&a->row, USED_HOST)};
 	return RC_OK;
 }
 
@@ -155,7 +144,6 @@ named_look(struct sql *db, instant until, struct fault *f)
 	struct holding *seen = &db->base.host->seen.holding;
 	struct grants_holder holder;
 	struct answer a = {.db = NULL};
-	struct row row;
 	enum rc rc = RC_OK;
 
 	seen->held = -1;
@@ -166,10 +154,10 @@ named_look(struct sql *db, instant until, struct fault *f)
 	}
 	if (rc != RC_OK || seen->holders > 0)
 		return rc;
-	rc = find_user(db, what, until, &holder, &row, &a, f);
+	rc = find_user(db, what, until, &holder, &a, f);
 	if (rc == RC_OK && holder.session) {
 		seen->holders = 1;
-		(void)row_text(&row, USED_RECORD, seen->record, sizeof seen->record);
+		(void)row_text(&a.row, USED_RECORD, seen->record, sizeof seen->record);
 	}
 	answer_drop(&a);
 	return rc;
@@ -187,7 +175,7 @@ try_name(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
 {
 	static const struct question rollback = {.text = "ROLLBACK"};
 	struct named *own = named_of(db);
-	enum rc rc = grants_open(db, &own->lock, until, f);
+	enum rc rc = grants_open(db, until, f);
 
 	*got = false;
 	if (rc == RC_OK)
@@ -195,7 +183,7 @@ try_name(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
 	if (rc != RC_OK)
 		return rc;
 	if (*got)
-		return grants_take_token(db, &own->lock,
+		return grants_take_token(db,
 		    own->no_table    ? "SELECT " GRANTS_ON_PRIMARY(SERVER_CLOCK)
 			: own->tells ? GRANTS_HOLDS
 				     : "START TRANSACTION; " GRANTS_HOLDS,
@@ -203,7 +191,7 @@ try_name(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
 	if (!own->tells)
 		return RC_OK;
 	own->tells = false; /* its row goes */
-	return session_exec(
+	return sql_exec(
 	    db, &rollback, retry_answer(instant_now(), ASK_PATIENCE, until), NULL, f);
 }
 
@@ -227,7 +215,7 @@ try_anew(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
 
 		rc = get_table(db, rc, by, f);
 		if (rc == RC_OK)
-			rc = session_exec(db, &give_back, by, NULL, f);
+			rc = sql_exec(db, &give_back, by, NULL, f);
 		if (rc == RC_OK)
 			rc = try_name(db, ms, until, got, g, f);
 	}
@@ -262,35 +250,15 @@ wait_name(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
 	    retry_answer(instant_now() + ms * NS_PER_MS, ASK_PATIENCE, until), got, g, f);
 }
 
-static enum rc
-named_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
+static struct question
+named_still(const struct sql *db, bool ends, char *text)
 {
-	static const struct session_lock_way way = {ask_name, wait_name, false};
-
-	return session_lock_acquire(db, &way, until, g, f);
-}
-
-/* ---- the hold ---- */
-
-static enum rc
-named_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
-{
-	static const struct question q = {
-	    .text = "SELECT " GRANTS_ON_PRIMARY(
-		"IS_USED_LOCK(@dlock_name) <=> CONNECTION_ID()"),
+	(void)db, (void)text;
+	return (struct question){.text = ends
+		? "ROLLBACK; SELECT RELEASE_LOCK(@dlock_name) <=> 1"
+		: "SELECT " GRANTS_ON_PRIMARY(
+		      "IS_USED_LOCK(@dlock_name) <=> CONNECTION_ID()"),
 	    .fields = 1};
-
-	return session_lock_renew(db, &named_of(db)->lock, &q, false, until, g, f);
-}
-
-static enum rc
-named_release(struct sql *db, int status, instant until, struct fault *f)
-{
-	static const struct question q = {
-	    .text = "ROLLBACK; SELECT RELEASE_LOCK(@dlock_name) <=> 1", .fields = 1};
-
-	(void)status;
-	return session_lock_release(db, &named_of(db)->lock, &q, NULL, until, f);
 }
 
 /* ---- looking and steering ---- */
@@ -301,9 +269,7 @@ named_each(struct sql *db, const struct look *look, struct fault *f)
 	const char *what = subject(db, look->key);
 	struct grants_holder holder = {.session = 0};
 	struct answer a = {.db = NULL};
-	struct row row;
-	enum rc rc = what ? find_user(db, what, look->until, &holder, &row, &a, f)
-			  : RC_OK;
+	enum rc rc = what ? find_user(db, what, look->until, &holder, &a, f) : RC_OK;
 
 	if (rc == RC_OK)
 		rc = grants_each(db, look, what, &holder, f);
@@ -323,13 +289,17 @@ named_revoke(struct sql *db, const struct target *target, const char *record, bo
 	return grants_end(db, subject(db, target->key), target->owner, holds, until, f);
 }
 
+static const struct session_lock_way way = {
+    .ask = ask_name, .wait = wait_name, .still = named_still};
+
 const struct sql_mode mysql_named_mode = {
     .name = "named",
     .caps = CAP_FORCE,
     .bytes = sizeof(struct named),
-    .acquire = named_acquire,
-    .renew = named_renew,
-    .release = named_release,
+    .acquire = session_lock_acquire,
+    .renew = session_lock_renew,
+    .release = session_lock_release,
     .each = named_each,
     .revoke = named_revoke,
+    .way = &way,
 };

@@ -1,7 +1,42 @@
-/* rights.c - looks whether others could have put something into the database. */
-#include "rights.h"
-
+/*
+ * rights.c - looks whether others could have put something into the database.
+ *
+ * A procedure with SQL SECURITY INVOKER can do, in the name of its caller, all that the
+ * caller may; so can a function in a view.  Any user with the right to create routines in a
+ * database can call one of them dlock_take_3.  So a user that has rights beyond its database
+ * (any right on *.*, on another database, or a role) uses nothing there unless
+ *
+ *  1. the procedures are an administrator's (SUPER) or its own, no table is a view, and
+ *  2. nobody else may create or alter any of it, be it by writing the tables of the database
+ *     mysql, in which procedures and rights are kept.
+ *
+ * Only a user who may read the database mysql sees the rights of others.  One who may not,
+ * and has no dangerous right on *.*, looks at what is there alone: it refuses a view, and
+ * a procedure of somebody else's that runs with the rights of its caller.
+ *
+ * An ordinary user pays no round trip for that: the first answer of each session says
+ * whether the question has to be asked.
+ */
 #include "mysql.h"
+
+/* An account as information_schema names grantees. */
+#define GRANTEE(account) \
+	"CAST(CONCAT('''', LEFT(" account ", CHAR_LENGTH(" account \
+	") - CHAR_LENGTH(SUBSTRING_INDEX(" account ", '@', -1)) - 1), '''@''', " \
+	"SUBSTRING_INDEX(" account ", '@', -1), '''') AS BINARY)"
+#define IS_ME "CAST(grantee AS BINARY) = @dlock_me"
+
+const char rights_who[] = "SET @dlock_me = " GRANTEE("CURRENT_USER()");
+
+#define ELSEWHERE(kind, schema) \
+	"OR EXISTS (SELECT 1 FROM information_schema." kind "_privileges WHERE " IS_ME \
+	" AND NOT " schema " <=> DATABASE()) "
+const char rights_is_needed[] =
+    "(COALESCE(CURRENT_ROLE(), 'NONE') <> 'NONE' "
+    "OR EXISTS (SELECT 1 FROM information_schema.user_privileges WHERE " IS_ME
+    " AND privilege_type <> 'USAGE') " ELSEWHERE(
+	"schema", "REPLACE(table_schema, '\\\\', '')") ELSEWHERE("table", "table_schema")
+	ELSEWHERE("column", "table_schema") ")";
 
 /* Of dlock's names; the database is chosen. */
 #define OURS(kind) kind "_schema = DATABASE() AND " kind "_name LIKE 'dlock\\\\_%'"
@@ -19,7 +54,7 @@
 
 /* The makers of procedures, and those who may put something there. */
 #define OWNERS \
-	"SELECT " RIGHTS_GRANTEE("definer") " AS who FROM information_schema.routines WHERE " OURS( \
+	"SELECT " GRANTEE("definer") " AS who FROM information_schema.routines WHERE " OURS( \
 	    "routine") " UNION ALL SELECT CAST(grantee AS BINARY) FROM information_schema.user_privileges " \
 		       "WHERE " PLANTS " OR " WRITES \
 		       " UNION ALL SELECT CAST(grantee AS BINARY) FROM information_schema.schema_privileges " \
@@ -43,15 +78,14 @@
 /* For a user that does not see the rights of others. */
 #define HAS_INVOKER \
 	"EXISTS (SELECT 1 FROM information_schema.routines WHERE " OURS( \
-	    "routine") " AND security_type <> 'DEFINER' AND " RIGHTS_GRANTEE("definer") " <> @dlock_me)"
+	    "routine") " AND security_type <> 'DEFINER' AND " GRANTEE("definer") " <> @dlock_me)"
 #define HAS_DANGEROUS \
-	"EXISTS (SELECT 1 FROM information_schema.user_privileges WHERE " RIGHTS_IS_ME \
+	"EXISTS (SELECT 1 FROM information_schema.user_privileges WHERE " IS_ME \
 	" AND privilege_type NOT IN ('USAGE', 'PROCESS', 'SHOW DATABASES', " \
 	"'CONNECTION ADMIN', 'CONNECTION_ADMIN', 'REPLICATION CLIENT', 'BINLOG MONITOR', " \
 	"'SLAVE MONITOR', 'REPLICA MONITOR'))"
 #define SEES_RIGHTS \
-	"EXISTS (SELECT 1 FROM information_schema.user_privileges WHERE NOT " RIGHTS_IS_ME \
-	")"
+	"EXISTS (SELECT 1 FROM information_schema.user_privileges WHERE NOT " IS_ME ")"
 
 /* Two booleans: may such a user use what is there, and does it see the rights of others? */
 static const char inspect_sql[] =
@@ -75,14 +109,12 @@ ask_of_rights(struct sql *db, const char *sql, bool *sees, instant until, struct
 {
 	const struct question q = {.text = sql, .fields = 2};
 	struct answer a = {.db = NULL};
-	struct row row;
 	bool fine;
-	enum rc rc = session_exec(db, &q, until, &a, f);
+	enum rc rc = sql_exec(db, &q, until, &a, f);
 
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(&a);
-	if (!row_boolean(&row, 0, &fine) || !row_boolean(&row, 1, sees))
+	if (!row_boolean(&a.row, 0, &fine) || !row_boolean(&a.row, 1, sees))
 		rc = fault_set(
 		    f, RC_PROTOCOL, "%s gave an answer that makes no sense", db->where);
 	else if (!fine)

@@ -13,10 +13,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum {
-	ERROR_NOWAIT = 3572,  /* MySQL's: NOWAIT was in vain */
-	ERROR_TOO_LONG = 1969 /* MariaDB's: max_statement_time is over */
-};
+/* The wait for a row was in vain. */
+#define IN_VAIN \
+	ERROR_TIMEOUT " " ERROR_NOWAIT " " ERROR_DEADLOCK " " ERROR_INTERRUPTED \
+		      " " ERROR_TOO_LONG
 
 /* How the row is locked. */
 static const char *
@@ -34,22 +34,17 @@ mysql_lock_row(struct sql *db, const struct question *q, instant until,
     enum row_found *found, struct fault *f)
 {
 	static const struct question rollback = {.text = "ROLLBACK"};
-	struct session *s = &mysql_of(db)->session;
 	struct answer a = {.db = NULL};
-	enum rc rc = session_exec(s->db, q, until, &a, f);
+	enum rc rc = sql_exec(db, q, until, &a, f);
 
 	*found = ROW_HELD;
-	if (rc != RC_OK && s->mysql &&
-	    (s->last_error == ERROR_TIMEOUT || s->last_error == ERROR_NOWAIT ||
-		s->last_error == ERROR_DEADLOCK || s->last_error == ERROR_INTERRUPTED ||
-		s->last_error == ERROR_TOO_LONG))
+	if (rc != RC_OK && sql_is_connected(db) && sql_error_is(db, IN_VAIN))
 		return RC_OK;
 	if (rc != RC_OK)
 		return rc;
 	*found = a.rows ? ROW_OURS : ROW_MISSING;
 	answer_drop(&a);
-	return *found == ROW_OURS ? RC_OK
-				  : session_exec(s->db, &rollback, until, NULL, f);
+	return *found == ROW_OURS ? RC_OK : sql_exec(db, &rollback, until, NULL, f);
 }
 
 /* Now or never. */
@@ -61,7 +56,7 @@ mysql_try_row(struct sql *db, instant until, enum row_found *found, struct fault
 	    SQL_VALUES(SQL_TEXT(db->claim->key)),
 	    .fields = 1,
 	    .many = true};
-	enum rc rc = grants_open(db, &row_lock_of(db)->lock, until, f);
+	enum rc rc = grants_open(db, until, f);
 
 	if (rc != RC_OK)
 		return rc;
@@ -82,9 +77,9 @@ check_table(struct sql *db, instant until, struct fault *f)
 	    .text = "SELECT 1 FROM dlock_rows WHERE k = '' FOR UPDATE NOWAIT",
 	    .fields = 1,
 	    .many = true};
-	enum rc rc = session_exec(db, &q, until, NULL, f);
+	enum rc rc = sql_exec(db, &q, until, NULL, f);
 
-	return rc != RC_OK && mysql_of(db)->session.last_error == ERROR_TIMEOUT
+	return rc != RC_OK && sql_error_is(db, ERROR_TIMEOUT)
 	    ? fault_set(f, RC_AGAIN,
 		  "%s: somebody has locked the table dlock_rows (LOCK TABLES, mysqldump)",
 		  db->where)
@@ -102,8 +97,7 @@ mysql_wait_row(
 	    .fields = 1,
 	    .many = true};
 	int64_t s = (ms + 999) / 1000;
-	enum rc rc = grants_open(db, &row_lock_of(db)->lock,
-	    retry_answer(instant_now(), ASK_PATIENCE, until), f);
+	enum rc rc = grants_open(db, retry_answer(instant_now(), ASK_PATIENCE, until), f);
 
 	if (rc != RC_OK)
 		return rc;
@@ -124,24 +118,22 @@ static enum rc
 mysql_attempt(struct sql *db, int64_t ms, instant until, enum row_found *found,
     struct grant *g, struct fault *f)
 {
-	struct row_lock *l = row_lock_of(db);
 	enum rc rc;
 
 	*found = ROW_HELD;
 	rc = ms ? mysql_wait_row(db, ms, until, found, f)
 		: mysql_try_row(db, until, found, f);
 	/* it may have been the table, for as long as others made it */
-	if (rc == RC_OK && !ms && *found == ROW_HELD &&
-	    mysql_of(db)->session.last_error == ERROR_TIMEOUT) {
+	if (rc == RC_OK && !ms && *found == ROW_HELD && sql_error_is(db, ERROR_TIMEOUT)) {
 		rc = check_table(db, until, f);
 		if (rc == RC_OK)
 			rc = mysql_try_row(db, until, found, f);
 	}
 	if (rc != RC_OK || *found != ROW_OURS)
 		return rc;
-	rc = grants_take_token(db, &l->lock, GRANTS_HOLDS, db->claim->key, until, g, f);
+	rc = grants_take_token(db, GRANTS_HOLDS, db->claim->key, until, g, f);
 	if (rc == RC_OK)
-		l->number = (int64_t)g->token;
+		row_lock_of(db)->number = (int64_t)g->token;
 	else
 		session_close(db); /* and with it the row */
 	return rc;
@@ -166,7 +158,23 @@ mysql_row_revoke(struct sql *db, const struct target *target, const char *record
 
 #define STILL_OURS " AND session = CONNECTION_ID()) END"
 
+static const struct session_lock_way way = {
+    .ask = row_ask, .wait = row_wait, .still = row_still};
+
+const struct sql_mode mysql_row_mode = {
+    .name = "row",
+    .caps = CAP_SHARED | CAP_FORCE,
+    .bytes = sizeof(struct row_lock),
+    .acquire = session_lock_acquire,
+    .renew = session_lock_renew,
+    .release = session_lock_release,
+    .each = mysql_row_each,
+    .revoke = mysql_row_revoke,
+    .way = &way,
+};
+
 const struct row_driver mysql_row = {
+    .mode = &mysql_row_mode,
     .add = "INSERT IGNORE INTO dlock_rows (k) VALUES ($1)",
     .still = "SELECT CASE WHEN " SERVER_IS_PRIMARY
 	     " THEN EXISTS (SELECT 1 FROM dlock_grants WHERE n = ",
@@ -174,6 +182,4 @@ const struct row_driver mysql_row = {
     .release_end = STILL_OURS "; ROLLBACK",
     .attempt = mysql_attempt,
     .see = grants_see,
-    .each = mysql_row_each,
-    .revoke = mysql_row_revoke,
 };

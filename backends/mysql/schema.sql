@@ -5,7 +5,7 @@
 --
 -- The procedures run with the rights of their maker, so that nobody else needs any right on the
 -- tables.  They are those of pg/schema.sql, with the same arguments and columns.  A procedure's
--- name ends with the version of the schema (in mysql/lease.c, too): whoever changes one, its
+-- name ends with the version of the schema (in mysql/driver.c, too): whoever changes one, its
 -- arguments or its body, gives all of them the next.  Those of several versions work side by side
 -- on the same tables, for what stands there keeps its meaning; so an upgrade takes nothing away
 -- from those who hold or wait.

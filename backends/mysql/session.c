@@ -3,7 +3,6 @@
 
 #include "connect.h"
 #include "errors.h"
-#include "rights.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -13,7 +12,6 @@
 #include <string.h>
 
 #define CONNECT_MOST (15 * NS_PER_S) /* for one attempt, however long its waiter waits */
-#define UNDO_MOST NS_PER_S
 
 /* a page of a look is less than one */
 #define ANSWER_MOST ((size_t)4 << 20)
@@ -22,19 +20,76 @@ enum { IDLE_MORE_S = 5, IDLE_LEAST_S = 10, IDLE_MOST_S = 31536000, RESULTS_MAX =
 
 #define TIME_MOST (INT64_MAX / 2) /* microseconds: what is reckoned with them fits */
 
-enum rc
-session_init(struct sql *db, const char *url, const char *database, struct fault *f)
-{
-	struct session *s = &mysql_of(db)->session;
-	enum rc rc = login_parse(&s->login, url, f);
+/*
+ * ---- the text of a statement ----
+ *
+ * What the user named stands there as hexadecimal literals: there is nothing to escape, and no
+ * character set that changes it.
+ */
 
-	s->db = db;
-	if (!*s->login.database)
-		snprintf(s->login.database, sizeof s->login.database, "%s", database);
-	if (rc == RC_OK)
-		rc = login_check(&s->login, f);
-	login_print(&s->login, db->where, sizeof db->where);
-	return rc == RC_OK ? libmariadb_load(&s->my, f) : rc;
+/* A text that grows; its end, and how many bytes are left behind it (0: something did not fit). */
+struct text {
+	char *end;
+	size_t left;
+};
+
+static void
+append(struct text *t, const char *text, size_t n)
+{
+	if (n >= t->left) {
+		t->left = 0;
+		return;
+	}
+	memcpy(t->end, text, n);
+	t->end += n;
+	t->left -= n;
+	*t->end = '\0';
+}
+
+static void
+put_literal(struct text *t, const struct sql_value *v)
+{
+	static const char digits[] = "0123456789abcdef";
+	char number[24];
+
+	if (v->type == SQL_NUMBER) {
+		snprintf(number, sizeof number, "%" PRId64, v->number);
+		append(t, number, strlen(number));
+		return;
+	}
+	if (!v->bytes) {
+		append(t, "NULL", 4);
+		return;
+	}
+	/* x'6a6f62' is binary, as are the columns that it is compared with */
+	append(t, "x'", 2);
+	for (const unsigned char *c = (const unsigned char *)v->bytes; *c; c++)
+		append(t, (const char[]){digits[*c >> 4], digits[*c & 15]}, 2);
+	append(t, "'", 1);
+}
+
+/* The text of a question with its values in place of $1 and so on.  False: it does not fit. */
+static bool
+write_statement(char out[STATEMENT_BYTES], const struct question *q)
+{
+	struct text t = {out, STATEMENT_BYTES};
+	const char *text = q->text, *mark;
+
+	while ((mark = strchr(text, '$'))) {
+		char *end = NULL;
+		unsigned long n = strtoul(mark + 1, &end, 10);
+
+		append(&t, text, mark - text);
+		text = mark + 1;
+		if (n > 0 && n <= q->n) {
+			put_literal(&t, &q->values[n - 1]);
+			text = end;
+		} else {
+			append(&t, "$", 1);
+		}
+	}
+	append(&t, text, strlen(text));
+	return t.left > 0;
 }
 
 /* ---- one statement ---- */
@@ -100,19 +155,13 @@ static enum rc
 wait_in_stage(struct session *s, instant until, struct fault *f)
 {
 	int status = s->pending.status;
+	enum rc rc = sql_wait(
+	    s->db, session_fd(s->db), libmariadb_events(status), until, f);
 
-	switch (s->db->base.host->wait(
-	    s->db->base.host, session_fd(s->db), libmariadb_events(status), until)) {
-	case WOKE_READY:
+	if (rc == RC_OK)
 		run_stage(
 		    s, s->pending.stage, status & (MYSQL_WAIT_READ | MYSQL_WAIT_WRITE));
-		return RC_OK;
-	case WOKE_TIMEOUT:
-		return fault_set(f, RC_AGAIN, "%s does not answer", s->db->where);
-	case WOKE_STOP:
-		break;
-	}
-	return RC_STOP;
+	return rc;
 }
 
 enum rc
@@ -121,8 +170,8 @@ session_send(struct sql *db, const struct question *q, instant until, struct fau
 	struct session *s = &mysql_of(db)->session;
 	enum rc rc = RC_OK;
 
-	s->last_error = 0;
-	if (!statement_write(s->statement, q))
+	*db->error = '\0';
+	if (!write_statement(s->statement, q))
 		return fault_set(f, RC_SYSTEM, "a statement is too long");
 	s->pending = (struct pending){.left = ANSWER_MOST};
 	run_stage(s, STAGE_QUERY, 0);
@@ -145,12 +194,6 @@ forget_answer(struct session *s)
 	s->pending = (struct pending){.stage = STAGE_NONE};
 }
 
-static enum rc
-refuse_endless(const struct session *s, struct fault *f)
-{
-	return fault_set(f, RC_AGAIN, "%s does not come to an end", s->db->where);
-}
-
 /* An error of the server's, or the end of the session. */
 static enum rc
 session_failed(struct session *s, struct fault *f)
@@ -158,10 +201,10 @@ session_failed(struct session *s, struct fault *f)
 	enum rc rc = errors_of_statement(s, f);
 
 	if (s->pending.left == 0)
-		rc = refuse_endless(s, f);
+		rc = sql_endless(s->db, f);
 	forget_answer(s);
 	/* the server's clock may have been set: a new session asks it again */
-	if (errors_end_connection(s->last_error) || s->last_error == ERROR_LATE)
+	if (!*s->db->error || sql_error_is(s->db, ERROR_LATE))
 		session_close(s->db);
 	return rc;
 }
@@ -196,7 +239,7 @@ session_receive(struct sql *db, const struct question *q, instant until, struct 
 		}
 		if (session_is_busy(db) &&
 		    (p->results > RESULTS_MAX || instant_now() >= until))
-			return refuse_endless(s, f);
+			return sql_endless(db, f);
 	}
 	if (!session_is_as_asked(s, q)) {
 		session_close(db);
@@ -237,14 +280,15 @@ write_setup(const struct session *s, char *sql, size_t size)
 	    "lock_wait_timeout = 2, sql_safe_updates = 0, sql_big_selects = 1, "
 	    "sql_select_limit = 18446744073709551615, div_precision_increment = 4, "
 	    "unique_checks = 1, foreign_key_checks = 1, wait_timeout = %" PRId64
-	    "%s; " RIGHTS_WHO "; SELECT CONNECTION_ID(), NOT " SERVER_IS_PRIMARY
-	    ", " RIGHTS_IS_NEEDED ", " SERVER_CLOCK ", %s, %s",
+	    "%s; %s; SELECT CONNECTION_ID(), NOT " SERVER_IS_PRIMARY ", %s, " SERVER_CLOCK
+	    ", %s, %s",
 	    instant_first(idle_s, IDLE_MOST_S),
 	    is_mariadb
 		? ", max_statement_time = 0, idle_transaction_timeout = 0, "
 		  "idle_write_transaction_timeout = 0, idle_readonly_transaction_timeout = 0"
 		: ", max_execution_time = 0",
-	    is_mariadb ? "@@wsrep_on" : "0", s->unfit_sql ? s->unfit_sql : "0");
+	    rights_who, rights_is_needed, is_mariadb ? "@@wsrep_on" : "0",
+	    s->unfit_sql ? s->unfit_sql : "0");
 }
 
 /* "5.5.5-10.11.6-MariaDB-log", "8.0.36": is it one that we can use? */
@@ -275,15 +319,15 @@ enum {
 static bool
 read_facts(struct session *s, struct answer *a, bool *read_only, bool *is_mighty)
 {
-	struct row row = answer_next(a);
+	const struct row *row = &a->row;
 	int64_t number, time;
 
-	if (!row_integer(&row, FACT_NUMBER, 0, INT64_MAX, &number) ||
-	    !row_boolean(&row, FACT_READ_ONLY, read_only) ||
-	    !row_boolean(&row, FACT_MIGHTY, is_mighty) ||
-	    !row_integer(&row, FACT_TIME, 0, TIME_MOST, &time) ||
-	    !row_boolean(&row, FACT_GALERA, &s->server.is_galera) ||
-	    !row_boolean(&row, FACT_UNFIT, &s->server.is_unfit))
+	if (!row_integer(row, FACT_NUMBER, 0, INT64_MAX, &number) ||
+	    !row_boolean(row, FACT_READ_ONLY, read_only) ||
+	    !row_boolean(row, FACT_MIGHTY, is_mighty) ||
+	    !row_integer(row, FACT_TIME, 0, TIME_MOST, &time) ||
+	    !row_boolean(row, FACT_GALERA, &s->server.is_galera) ||
+	    !row_boolean(row, FACT_UNFIT, &s->server.is_unfit))
 		return false;
 	s->server.is_direct = (uint32_t)number == session_number(s->db);
 	session_set_clock(s->db, time);
@@ -312,11 +356,9 @@ session_server_time(const struct sql *db, instant until)
 enum rc
 session_read_only(struct sql *db, struct fault *f)
 {
-	struct session *s = &mysql_of(db)->session;
-
-	s->last_error = ERROR_READ_ONLY;
+	snprintf(db->error, sizeof db->error, "%s", ERROR_READ_ONLY);
 	return fault_set(f, RC_CONFIG,
-	    "%s is read-only, perhaps a replica: a lock needs the primary", s->db->where);
+	    "%s is read-only, perhaps a replica: a lock needs the primary", db->where);
 }
 
 static enum rc
@@ -337,7 +379,7 @@ set_up(struct session *s, instant until, struct fault *f)
 		return rc;
 	}
 	write_setup(s, sql, sizeof sql);
-	rc = session_exec(s->db, &q, until, &a, f);
+	rc = sql_exec(s->db, &q, until, &a, f);
 	if (rc == RC_OK && !read_facts(s, &a, &read_only, &is_mighty))
 		rc = fault_set(f, RC_PROTOCOL, "%s gave an answer that makes no sense",
 		    s->db->where);
@@ -356,124 +398,42 @@ set_up(struct session *s, instant until, struct fault *f)
 	return rc;
 }
 
-/* The attempt has ended: takes what it has got. */
-static enum rc
-take_connection(struct session *s, struct fault *f)
+struct task *
+session_login(struct sql *db)
 {
-	MYSQL *mysql = s->connecting->mysql;
-	enum connected how = s->connecting->end;
-	enum rc rc;
+	struct session *s = &mysql_of(db)->session;
+	struct connecting *c = connect_start(s->my, &s->login, db->ttl, CONNECT_MOST);
 
-	s->connecting->mysql = NULL;
-	task_drop(&s->connecting->task);
-	s->connecting = NULL;
-	if (how == CONNECTED) {
-		s->mysql = mysql;
-		s->db->serial++;
-		s->server = (struct server_facts){.is_mariadb = false};
-		return RC_OK;
-	}
-	rc = errors_at_login(s, mysql, how, f);
-	connect_close(s->my, mysql, true);
-	return rc;
+	return c ? &c->task : NULL;
 }
 
 enum rc
-session_open(struct sql *db, instant until, struct fault *f)
+session_adopt(struct sql *db, struct task *t, instant until, struct fault *f)
 {
 	struct session *s = &mysql_of(db)->session;
-	enum rc rc;
+	struct connecting *c = (struct connecting *)t;
 
-	s->last_error = 0;
-	if (s->mysql)
-		return RC_OK;
-	if (!s->connecting)
-		s->connecting = connect_start(s->my, &s->login, db->ttl, CONNECT_MOST);
-	if (!s->connecting)
-		return fault_set(
-		    f, RC_SYSTEM, "cannot start a thread: %s", strerror(errno));
-	switch (
-	    db->base.host->wait(db->base.host, s->connecting->task.done, POLLIN, until)) {
-	case WOKE_STOP:
-		return RC_STOP;
-	case WOKE_TIMEOUT:
-		return fault_set(f, RC_AGAIN, "%s does not answer", db->where);
-	case WOKE_READY:
-		break;
-	}
-	rc = take_connection(s, f);
-	return rc == RC_OK ? set_up(s, until, f) : rc;
+	if (c->end != CONNECTED)
+		return errors_at_login(s, c->mysql, c->end, f);
+	s->mysql = c->mysql;
+	c->mysql = NULL;
+	db->serial++;
+	s->server = (struct server_facts){.is_mariadb = false};
+	return set_up(s, until, f);
 }
 
 /* ---- asking ---- */
 
-/*
- * A statement that has failed may have left a transaction open, and with it a lock of a row.
- * The end of the session undoes that, too.
- */
-static void
-undo(struct session *s, instant until)
-{
-	static const struct question rollback = {.text = "ROLLBACK"};
-	instant by = instant_first(until, instant_now() + UNDO_MOST);
-	struct fault unheard;
-	unsigned last_error = s->last_error;
-	enum rc rc = session_send(s->db, &rollback, by, &unheard);
-
-	if (rc == RC_OK)
-		rc = session_receive(s->db, &rollback, by, NULL, &unheard);
-	if (rc != RC_OK)
-		session_close(s->db);
-	s->last_error = last_error;
-}
-
+/* A statement that has failed may have left a lock of a row. */
 enum rc
 session_exec(struct sql *db, const struct question *q, instant until, struct answer *a,
     struct fault *f)
 {
-	struct session *s = &mysql_of(db)->session;
-	enum rc rc;
+	enum rc rc = sql_exec_plainly(db, q, until, a, f);
 
-	s->last_error = 0;
-	if (!session_is_open(s->db))
-		return session_broken(s->db, f);
-	if (a)
-		a->sent = instant_now();
-	rc = session_send(s->db, q, until, f);
-	if (rc == RC_OK)
-		rc = session_receive(s->db, q, until, a, f);
-	if (session_is_busy(s->db))
-		session_close(s->db);
-	else if (rc != RC_OK && s->mysql)
-		undo(s, until);
+	if (rc != RC_OK && mysql_of(db)->session.mysql)
+		sql_undo(db, until);
 	return rc;
-}
-
-bool
-session_is_failure(const struct sql *db, enum sql_failure failure)
-{
-	const struct session *s = &mysql_const(db)->session;
-
-	switch (failure) {
-	case SQL_REFUSED:
-		return s->last_error && !errors_end_connection(s->last_error);
-	case SQL_LOST_RACE:
-		return s->last_error == ERROR_TIMEOUT ||
-		    s->last_error == ERROR_DEADLOCK || s->last_error == ERROR_DUPLICATE;
-	case SQL_NO_TABLE:
-		return s->last_error == ERROR_NO_TABLE;
-	case SQL_NO_PROCEDURE:
-		return s->last_error == ERROR_NO_PROCEDURE;
-	case SQL_NO_RIGHT:
-		return s->mysql; /* it may enter the server */
-	case SQL_INTERRUPTED:
-		return s->last_error == ERROR_INTERRUPTED;
-	case SQL_READ_ONLY:
-		return s->last_error == ERROR_READ_ONLY;
-	case SQL_UNREPLICATED:
-		break;
-	}
-	return false;
 }
 
 /* ---- the end ---- */
@@ -510,13 +470,6 @@ session_is_open(struct sql *db)
 	return s->mysql != NULL;
 }
 
-enum rc
-session_broken(struct sql *db, struct fault *f)
-{
-	session_close(db);
-	return fault_set(f, RC_AGAIN, "%s closed the connection", db->where);
-}
-
 void
 session_close(struct sql *db)
 {
@@ -526,17 +479,6 @@ session_close(struct sql *db)
 	forget_answer(s);
 	connect_close(s->my, s->mysql, amid);
 	s->mysql = NULL;
-}
-
-void
-session_free(struct sql *db)
-{
-	struct session *s = &mysql_of(db)->session;
-
-	session_close(db);
-	task_drop(s->connecting ? &s->connecting->task : NULL);
-	s->connecting = NULL;
-	explicit_bzero(s->login.password, sizeof s->login.password);
 }
 
 /* ---- answers ---- */

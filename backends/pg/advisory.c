@@ -19,13 +19,11 @@
  *  4. Tokens are numbers of dlock's sequence.  Where there is no schema dlock
  *     and we may not make one, they are microseconds of the server's clock,
  *     behind which a sequence made later begins.
- *  5. What holds for all session locks: sql/session_lock.h.
  */
 #include "derive.h"
 #include "sessions.h"
 
 #include "errors.h"
-#include "exec.h"
 
 #include "backends/sql/session_lock.h"
 
@@ -40,11 +38,9 @@ struct advisory {
 	struct session_lock lock; /* its serial: of the session that has been made fit */
 	bool no_schema;           /* there is none, and we may not make it */
 	char lock_args[80];       /* the lock in SQL: as the functions take it, */
-	char lock_is[400];        /* and as a condition on pg_locks l; */
-	char listed_is[120];      /* and on what a look lists */
-	bool has_order;           /* the session does */
-	char order_args[40];      /* that lock as the functions take it, */
-	char order_is[400];       /* and as a condition */
+	char lock_is[160];        /* and as a condition on a row l of LOCKS; */
+	bool has_order;           /* the session has its order lock: */
+	char order_args[40], order_is[160];
 };
 
 static struct advisory *
@@ -93,18 +89,16 @@ settle_session(struct pg *pg, instant until, struct fault *f)
 	    .harmless = true};
 	bool direct = false, standby = false;
 	struct answer a = {.db = NULL};
-	struct row row;
 	enum rc rc;
 
 	if (c->pq->serverVersion(c->pgconn) < LEASES)
 		return refuse_session(pg,
 		    "is older than PostgreSQL 14, which advisory locks need to end (mode=lease does not)",
 		    f);
-	rc = exec_question(c->db, &q, until, &a, f);
+	rc = sql_exec(c->db, &q, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(&a);
-	if (!row_boolean(&row, 0, &direct) || !row_boolean(&row, 1, &standby))
+	if (!row_boolean(&a.row, 0, &direct) || !row_boolean(&a.row, 1, &standby))
 		rc = sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
 	answer_drop(&a);
 	if (rc == RC_OK && !direct)
@@ -120,18 +114,21 @@ settle_session(struct pg *pg, instant until, struct fault *f)
 	return rc;
 }
 
-/*
- * A condition on pg_locks l: it is this lock.  `form` 1: of 64 bits; 2: of two times 32.
- */
+/* The advisory locks of this database. */
+#define LOCKS \
+	"(SELECT k.*, k.classid::pg_catalog.int8 AS high, k.objid::pg_catalog.int8 AS low, k.objsubid AS form " \
+	"FROM pg_catalog.pg_locks k WHERE k.locktype OPERATOR(pg_catalog.=) 'advisory' " \
+	"AND k.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d " \
+	"WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()))"
+
+/* `form` 1: of 64 bits; 2: of two times 32. */
 static void
-write_condition(char *sql, size_t size, uint32_t high, uint32_t low, int form)
+write_condition(char sql[160], uint32_t high, uint32_t low, int form)
 {
-	snprintf(sql, size,
-	    "l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid "
-	    "FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()) "
-	    "AND l.classid OPERATOR(pg_catalog.=) '%" PRIu32
-	    "' AND l.objid OPERATOR(pg_catalog.=) '%" PRIu32
-	    "' AND l.objsubid OPERATOR(pg_catalog.=) %d::pg_catalog.int2",
+	snprintf(sql, 160,
+	    "l.high OPERATOR(pg_catalog.=) %" PRIu32
+	    " AND l.low OPERATOR(pg_catalog.=) %" PRIu32
+	    " AND l.form OPERATOR(pg_catalog.=) %d",
 	    high, low, form);
 }
 
@@ -157,13 +154,10 @@ write_number_as_sql(struct advisory *own, const struct number *n)
 	else
 		snprintf(own->lock_args, sizeof own->lock_args,
 		    "'%" PRId64 "'::pg_catalog.int8", n->one);
-	write_condition(own->lock_is, sizeof own->lock_is, high, low, n->pair ? 2 : 1);
-	snprintf(own->listed_is, sizeof own->listed_is,
-	    "high = %" PRIu32 " AND low = %" PRIu32 " AND form = %d", high, low,
-	    n->pair ? 2 : 1);
+	write_condition(own->lock_is, high, low, n->pair ? 2 : 1);
 	snprintf(own->order_args, sizeof own->order_args, "%d, '%" PRId32 "'", ORDER,
 	    (int32_t)order);
-	write_condition(own->order_is, sizeof own->order_is, ORDER, order, 2);
+	write_condition(own->order_is, ORDER, order, 2);
 }
 
 /* Which lock it is; some tools put the name of the database in. */
@@ -189,8 +183,7 @@ get_session(struct pg *pg, instant until, struct fault *f)
 {
 	enum rc rc;
 
-	(void)connection_is_open(&pg->db);
-	rc = connection_open(&pg->db, until, f);
+	rc = sql_open(&pg->db, until, f);
 	if (rc == RC_OK && advisory_of(pg)->lock.serial != pg->db.serial) {
 		rc = choose_number(pg, pg->db.claim->key, f);
 		if (rc == RC_OK)
@@ -222,12 +215,12 @@ ask_for_token(struct pg *pg, const char *before, const char *behind, instant unt
 			: "dlock.number()",
 		    behind);
 		q.harmless = own->no_schema;
-		rc = exec_question(&pg->db, &q, until, a, f);
+		rc = sql_exec(&pg->db, &q, until, a, f);
 		if (rc == RC_OK || rc == RC_STOP || own->no_schema ||
 		    !sql_is_missing(&pg->db))
 			return sql_explain_denial(&pg->db, rc, f);
 		rc = pg_create_schema(&pg->db, until, f);
-		if (rc == RC_DENIED && error_is(&pg->conn, NO_RIGHT)) {
+		if (rc == RC_DENIED && sql_is_failure(&pg->db, SQL_NO_RIGHT)) {
 			own->no_schema = true;
 			rc = RC_OK;
 		}
@@ -246,7 +239,7 @@ read_token(struct pg *pg, const struct row *r, int field, instant sent, struct g
 
 	if (!row_integer(r, field, 1, INT64_MAX, &token))
 		return sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
-	session_lock_granted(&pg->db, &advisory_of(pg)->lock, token, sent, g);
+	session_lock_granted(&pg->db, token, sent, g);
 	return RC_OK;
 }
 
@@ -257,7 +250,6 @@ try_lock(struct pg *pg, instant until, bool *got, struct grant *g, struct fault 
 	struct advisory *own = advisory_of(pg);
 	char behind[500], order[120] = "true";
 	struct answer a = {.db = NULL};
-	struct row row;
 	enum rc rc;
 
 	*got = false;
@@ -270,11 +262,10 @@ try_lock(struct pg *pg, instant until, bool *got, struct grant *g, struct fault 
 	rc = ask_for_token(pg, "t.got, CASE WHEN t.got THEN ", behind, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(&a);
-	if (!row_boolean(&row, 0, got))
+	if (!row_boolean(&a.row, 0, got))
 		rc = sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
 	if (rc == RC_OK && *got)
-		rc = read_token(pg, &row, 1, a.sent, g, f);
+		rc = read_token(pg, &a.row, 1, a.sent, g, f);
 	answer_drop(&a);
 	return rc;
 }
@@ -289,7 +280,6 @@ confirm_lock(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	struct advisory *own = advisory_of(pg);
 	char behind[120] = ", NULL";
 	struct answer a = {.db = NULL};
-	struct row row;
 	enum rc rc;
 
 	if (own->has_order)
@@ -298,44 +288,41 @@ confirm_lock(struct pg *pg, instant until, struct grant *g, struct fault *f)
 	rc = ask_for_token(pg, "", behind, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(&a);
-	rc = read_token(pg, &row, 0, a.sent, g, f);
+	rc = read_token(pg, &a.row, 0, a.sent, g, f);
 	answer_drop(&a);
 	return rc;
 }
 
-/* Has this session the lock that a condition on pg_locks l names? */
+/* Has this session the lock that a condition names? */
 #define OURS \
-	"EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE %s AND l.granted AND l.pid = pg_catalog.pg_backend_pid())"
+	"EXISTS (SELECT FROM l WHERE %s AND l.granted AND l.pid = pg_catalog.pg_backend_pid())"
 
 /* Who is there?  *ours: it is we who hold it.  And have we the order lock? */
 static enum rc
 look_at_locks(struct pg *pg, instant until, bool *ours, struct fault *f)
 {
 	struct advisory *own = advisory_of(pg);
-	char sql[5000];
+	char sql[3000];
 	const struct question q = {.text = sql, .fields = 6, .harmless = true};
 	struct answer a = {.db = NULL};
-	struct row row;
 	enum rc rc;
 
 	snprintf(sql, sizeof sql,
-	    "SELECT " OURS ", "
-	    "(SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks l WHERE (%s OR %s) AND NOT l.granted), "
+	    "WITH l AS " LOCKS " SELECT " OURS ", "
+	    "(SELECT pg_catalog.count(*) FROM l WHERE (%s OR %s) AND NOT l.granted), "
 	    "(SELECT " SESSION_ANY_RECORD
-	    " FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid "
+	    " FROM l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid "
 	    "WHERE %s AND l.granted LIMIT 1), h.*, " OURS " "
 	    "FROM (SELECT pg_catalog.count(*), pg_catalog.bool_or(l.mode OPERATOR(pg_catalog.=) 'ShareLock') "
-	    "FROM pg_catalog.pg_locks l WHERE %s AND l.granted) h",
+	    "FROM l WHERE %s AND l.granted) h",
 	    own->lock_is, own->lock_is, own->order_is, own->lock_is, own->order_is,
 	    own->lock_is);
-	rc = exec_question(&pg->db, &q, until, &a, f);
+	rc = sql_exec(&pg->db, &q, until, &a, f);
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(&a);
-	if (!row_boolean(&row, 0, ours) ||
-	    (!*ours && !session_lock_read_queue(pg->db.base.host, &row, 1)) ||
-	    !row_boolean(&row, 5, &own->has_order))
+	if (!row_boolean(&a.row, 0, ours) ||
+	    (!*ours && !session_lock_read_queue(pg->db.base.host, &a.row, 1)) ||
+	    !row_boolean(&a.row, 5, &own->has_order))
 		rc = sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
 	answer_drop(&a);
 	return rc;
@@ -378,9 +365,8 @@ sleep_in_queue(struct pg *pg, int64_t ms, struct fault *f)
 	snprintf(sql, sizeof sql,
 	    "SELECT %spg_catalog.pg_advisory_lock%s(%s) FROM pg_catalog.set_config('lock_timeout', $1, false)",
 	    order, shared_suffix(pg), advisory_of(pg)->lock_args);
-	rc = exec_question(&pg->db, &q, wake + ASK_LEAST, NULL, f);
-	if (rc == RC_AGAIN &&
-	    (error_is(&pg->conn, LOCK_TIMEOUT) || error_is(&pg->conn, CANCELLED)))
+	rc = sql_exec(&pg->db, &q, wake + ASK_LEAST, NULL, f);
+	if (rc == RC_AGAIN && sql_error_is(&pg->db, LOCK_TIMEOUT " " CANCELLED))
 		return RC_OK;
 	return rc;
 }
@@ -419,51 +405,26 @@ advisory_wait(struct sql *db, int64_t ms, instant until, bool *got, struct grant
 	return rc == RC_OK && *got ? confirm_lock(pg, by, g, f) : rc;
 }
 
-static enum rc
-advisory_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
+static struct question
+advisory_still(const struct sql *db, bool ends, char *text)
 {
-	static const struct session_lock_way way = {advisory_ask, advisory_wait, true};
+	const struct advisory *own = advisory_of(pg_const(db));
 
-	return session_lock_acquire(db, &way, until, g, f);
-}
-
-/* ---- renew and release ---- */
-
-static enum rc
-advisory_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
-{
-	struct advisory *own = advisory_of(pg_of(db));
-	char sql[600];
-	const struct question q = {.text = sql, .fields = 1, .harmless = true};
-
-	snprintf(sql, sizeof sql, "SELECT " OURS, own->lock_is);
-	return session_lock_renew(db, &own->lock, &q, false, until, g, f);
-}
-
-static enum rc
-advisory_release(struct sql *db, int status, instant until, struct fault *f)
-{
-	struct advisory *own = advisory_of(pg_of(db));
-	char sql[160];
-	const struct question q = {.text = sql, .fields = 1, .harmless = true};
-
-	(void)status;
-	snprintf(sql, sizeof sql, "SELECT pg_catalog.pg_advisory_unlock%s(%s)",
-	    shared_suffix(pg_of(db)), own->lock_args);
-	return session_lock_release(db, &own->lock, &q, NULL, until, f);
+	if (ends)
+		snprintf(text, STILL_BYTES, "SELECT pg_catalog.pg_advisory_unlock%s(%s)",
+		    shared_suffix(pg_const(db)), own->lock_args);
+	else
+		snprintf(
+		    text, STILL_BYTES, "WITH l AS " LOCKS " SELECT " OURS, own->lock_is);
+	return (struct question){.text = text, .fields = 1, .harmless = true};
 }
 
 /* ---- looking and steering ---- */
 
 enum { PAGE = 1000 };
 
-/* The columns of a look before those of a session. */
-enum { HIGH, LOW, FORM, CAME, SESSION, LISTED_FIELDS = SESSION + SESSION_FIELDS };
-
-/* Where a look has come to: all of its statement's order. */
-struct listed {
-	int64_t high, low, form, waits, came, pid;
-};
+/* The columns of a look: how to name a lock whose key nobody can know; all of the order. */
+enum { NAME, AT, SESSION, LISTED_FIELDS = SESSION + SESSION_FIELDS };
 
 /* Since PostgreSQL 14 */
 #define WAITSTART SESSION_US("(to_jsonb(k) ->> 'waitstart')::timestamptz")
@@ -483,10 +444,9 @@ struct listed {
  */
 static const char list_locks_sql[] =
     "SET LOCAL search_path = pg_catalog, pg_temp; "
-    "WITH l AS (SELECT coalesce(k.pid, 0) AS pid, k.classid::bigint AS high, k.objid::bigint AS low, k.objsubid AS form, "
-    "NOT k.granted AS waits, k.mode = 'ShareLock' AS shared, CASE WHEN k.granted THEN 0 ELSE coalesce(" WAITSTART
-    ", 0) END AS came FROM pg_locks k WHERE k.locktype = 'advisory' AND k.database = "
-    "(SELECT d.oid FROM pg_database d WHERE d.datname = current_database())), "
+    "WITH l AS (SELECT coalesce(k.pid, 0) AS pid, k.high, k.low, k.form, NOT k.granted AS waits, "
+    "k.mode = 'ShareLock' AS shared, CASE WHEN k.granted THEN 0 ELSE coalesce(" WAITSTART
+    ", 0) END AS came FROM " LOCKS " k), "
     "d AS (SELECT * FROM l WHERE form = 2 AND high = %d AND waits), "
     "o AS (SELECT * FROM l WHERE %s AND NOT (form = 2 AND high BETWEEN 1684828011 AND 1684828013)), "
     "t AS (SELECT DISTINCT high, low, form, mod((high::numeric * 2 + form - 1) * 2654435761, 4294967296)::bigint # low "
@@ -494,49 +454,30 @@ static const char list_locks_sql[] =
     "q AS (SELECT * FROM (SELECT * FROM o UNION ALL SELECT d.pid, t.high, t.low, t.form, true, d.shared, d.came "
     "FROM d JOIN t ON d.low = t.ordered) u WHERE (high, low, form, waits::integer, came, pid) > (%s) "
     "ORDER BY high, low, form, waits, came, pid LIMIT %d) "
-    "SELECT q.high, q.low, q.form, q.came, q.pid, q.waits, q.shared, CASE WHEN q.waits THEN " WAITS_SINCE
+    "SELECT concat('-O key=', CASE form WHEN 2 THEN concat(high::bit(32)::integer, ',', low::bit(32)::integer) "
+    "ELSE (high << 32 | low)::text END), concat_ws(', ', high, low, form, waits::integer, came, q.pid), "
+    "q.pid, q.waits, q.shared, CASE WHEN q.waits THEN " WAITS_SINCE
     " END, " SESSION_COLUMNS " FROM q LEFT JOIN pg_stat_activity a ON a.pid = q.pid "
     "ORDER BY q.high, q.low, q.form, q.waits, q.came, q.pid";
-
-static bool
-read_listed(const struct row *r, struct listed *at)
-{
-	bool waits;
-
-	if (!row_boolean(r, SESSION + SESSION_WAITS, &waits))
-		return false;
-	at->waits = waits;
-	return row_integer(r, HIGH, 0, UINT32_MAX, &at->high) &&
-	    row_integer(r, LOW, 0, UINT32_MAX, &at->low) &&
-	    row_integer(r, FORM, 1, 2, &at->form) &&
-	    row_integer(r, CAME, 0, INT64_MAX, &at->came) &&
-	    row_integer(r, SESSION + SESSION_PID, 0, INT32_MAX, &at->pid);
-}
 
 /* A look, and where it has come to. */
 struct advisory_look {
 	struct sql_look seen;
-	struct listed at;
+	char at[128];
 };
 
 static bool
 see_lock(void *ctx, const struct row *r)
 {
 	struct advisory_look *s = ctx;
-	const struct listed *at = &s->at;
-	char number[48];
+	const char *key = s->seen.look->key;
+	char name[48];
 
-	if (!read_listed(r, &s->at))
+	if (!row_text(r, NAME, name, sizeof name) ||
+	    !row_text(r, AT, s->at, sizeof s->at) ||
+	    s->at[strspn(s->at, "-0123456789, ")])
 		return false;
-	/* what to call a lock whose key nobody can know: by the setting that names it */
-	if (at->form == 2)
-		snprintf(number, sizeof number, "-O key=%" PRId32 ",%" PRId32,
-		    (int32_t)at->high, (int32_t)at->low);
-	else
-		snprintf(number, sizeof number, "-O key=%" PRId64,
-		    (int64_t)((uint64_t)at->high << 32 | (uint64_t)at->low));
-	return sessions_see(
-	    &s->seen, r, SESSION, s->seen.look->key ? s->seen.look->key : number);
+	return sessions_see(&s->seen, r, SESSION, key ? key : name);
 }
 
 #define NOT_DLOCKS_OWN \
@@ -547,7 +488,7 @@ see_lock(void *ctx, const struct row *r)
 static enum rc
 reach_lock(struct pg *pg, const char *key, instant until, struct fault *f)
 {
-	enum rc rc = connection_open(&pg->db, until, f);
+	enum rc rc = sql_open(&pg->db, until, f);
 
 	return rc == RC_OK && key ? choose_number(pg, key, f) : rc;
 }
@@ -556,9 +497,8 @@ static enum rc
 advisory_each(struct sql *db, const struct look *look, struct fault *f)
 {
 	struct pg *pg = pg_of(db);
-	struct advisory_look s = {.seen.look = look, .at.high = -1};
-	const struct listed *at = &s.at;
-	char sql[4096], behind[160];
+	struct advisory_look s = {.seen.look = look, .at = "-1, 0, 0, 0, 0, 0"};
+	char sql[4096];
 	const struct question q = {
 	    .text = sql, .fields = LISTED_FIELDS, .harmless = true, .many = true};
 	int n = PAGE;
@@ -567,13 +507,8 @@ advisory_each(struct sql *db, const struct look *look, struct fault *f)
 	db->reads = false; /* a standby has advisory locks of its own */
 	rc = reach_lock(pg, look->key, look->until, f);
 	while (rc == RC_OK && n == PAGE && !s.seen.enough) {
-		snprintf(behind, sizeof behind,
-		    "%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
-		    ", %" PRId64,
-		    at->high, at->low, at->form, at->waits, at->came, at->pid);
 		snprintf(sql, sizeof sql, list_locks_sql, ORDER,
-		    look->key ? advisory_of(pg)->listed_is : NOT_DLOCKS_OWN, behind,
-		    PAGE);
+		    look->key ? advisory_of(pg)->lock_is : NOT_DLOCKS_OWN, s.at, PAGE);
 		rc = sql_look_page(db, &s.seen, &q, see_lock, &s, &n, f);
 	}
 	if (rc == RC_OK)
@@ -587,26 +522,32 @@ advisory_revoke(struct sql *db, const struct target *target, const char *record,
     bool force, instant until, struct fault *f)
 {
 	struct pg *pg = pg_of(db);
-	char from[600];
+	char from[800];
 	enum rc rc = reach_lock(pg, target->key, until, f);
 
 	(void)record, (void)force;
 	if (rc != RC_OK)
 		return rc;
 	snprintf(from, sizeof from,
-	    "pg_catalog.pg_stat_activity a WHERE EXISTS (SELECT FROM pg_catalog.pg_locks l "
+	    "pg_catalog.pg_stat_activity a WHERE EXISTS (SELECT FROM " LOCKS " l "
 	    "WHERE %s AND l.granted AND l.pid OPERATOR(pg_catalog.=) a.pid)",
 	    advisory_of(pg)->lock_is);
 	return sessions_end(pg, target->owner, from, NULL, until, f);
 }
 
+static const struct session_lock_way way = {.ask = advisory_ask,
+    .wait = advisory_wait,
+    .wait_looks = true,
+    .still = advisory_still};
+
 const struct sql_mode advisory_mode = {
     .name = "advisory",
     .caps = CAP_SHARED | CAP_FORCE,
     .bytes = sizeof(struct advisory),
-    .acquire = advisory_acquire,
-    .renew = advisory_renew,
-    .release = advisory_release,
+    .acquire = session_lock_acquire,
+    .renew = session_lock_renew,
+    .release = session_lock_release,
     .each = advisory_each,
     .revoke = advisory_revoke,
+    .way = &way,
 };

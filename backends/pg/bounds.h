@@ -30,8 +30,8 @@ struct bounds {
 };
 
 /*
- * From now on what this thread reads of `fd` counts; of a connection that is only begun,
- * with all that libpq sends (`begins`), for which language is spoken depends on that.  -1: of nothing.
+ * From now on what this thread reads of `fd` counts; -1: of nothing.  `begins`: the connection is
+ * being made, and what libpq sends is followed, too, for it decides which language is spoken.
  */
 void bounds_watch(struct bounds *, int fd, bool begins);
 

@@ -6,8 +6,6 @@
 #include "backends/common/setting.h"
 #include "backends/common/url.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +30,7 @@ static const struct dl_symbol symbols[] = {
 #undef X
 };
 
-static const struct dl_library libpq = {
+const struct dl_library libpq_library = {
     "libpq", "libpq.so.5", "libpq5", symbols, sizeof symbols / sizeof *symbols};
 
 /* ---- what is stated ---- */
@@ -83,7 +81,7 @@ connection_init(
 		(void)url_cut(&u, c->conninfo); /* libpq knows what is wrong with it */
 	if (url_hides_login(&u))
 		return fault_set(f, RC_USAGE, "the postgresql URL %s", URL_HIDES_LOGIN);
-	rc = dl_load(&libpq, f);
+	rc = dl_load(&libpq_library, f);
 	if (rc != RC_OK)
 		return rc;
 	c->pq = &functions;
@@ -153,19 +151,31 @@ refuse_standby(struct connection *c, bool primary_is_away, struct fault *f)
 	if (primary_is_away)
 		return fault_set(
 		    f, RC_AGAIN, "%s: no primary answers, only a standby", c->db->where);
-	error_set(c, READ_ONLY); /* as it would have said itself at the first write */
+	error_set(c->db, READ_ONLY); /* as it would have said itself at the first write */
 	return fault_set(
 	    f, RC_CONFIG, "%s is a standby: a lock needs the primary", c->db->where);
 }
 
-/* A connection has come, or has failed: makes it ours. */
-static enum rc
-adopt(struct connection *c, struct login *l, struct fault *f)
+struct task *
+connection_login(struct sql *db)
 {
+	const struct connection *c = &pg_of(db)->conn;
+	struct login *l = login_start(c->pq, c->conninfo, db->ttl, ATTEMPT);
+
+	return l ? &l->task : NULL;
+}
+
+/* A connection has come, or has failed: makes it ours. */
+enum rc
+connection_adopt(struct sql *db, struct task *t, instant until, struct fault *f)
+{
+	struct connection *c = &pg_of(db)->conn;
+	struct login *l = (struct login *)t;
 	PGconn *pgconn = l->conn;
 	bool made = pgconn && c->pq->status(pgconn) == CONNECTION_OK;
 	enum rc rc;
 
+	(void)until;
 	if (!pgconn)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	l->conn = NULL;
@@ -198,55 +208,14 @@ adopt(struct connection *c, struct login *l, struct fault *f)
 	return rc;
 }
 
-enum rc
-connection_wait(
-    struct connection *c, int fd, short events, instant until, struct fault *f)
-{
-	switch (c->db->base.host->wait(c->db->base.host, fd, events, until)) {
-	case WOKE_READY:
-		return RC_OK;
-	case WOKE_TIMEOUT:
-		return fault_set(f, RC_AGAIN, "%s does not answer", c->db->where);
-	case WOKE_STOP:
-		break;
-	}
-	return RC_STOP;
-}
-
-enum rc
-connection_open(struct sql *db, instant until, struct fault *f)
-{
-	struct connection *c = &pg_of(db)->conn;
-	enum rc rc;
-
-	error_set(c, NULL);
-	c->last.unreplicated = false;
-	if (c->pgconn)
-		return RC_OK;
-	if (!c->login)
-		c->login = login_start(c->pq, c->conninfo, c->db->ttl, ATTEMPT);
-	if (!c->login)
-		return fault_set(
-		    f, RC_SYSTEM, "cannot start a thread: %s", strerror(errno));
-	rc = connection_wait(c, c->login->task.done, POLLIN, until, f);
-	if (rc != RC_OK)
-		return rc;
-	rc = adopt(c, c->login, f);
-	task_drop(&c->login->task);
-	c->login = NULL;
-	return rc;
-}
-
 /* ---- the end ---- */
 
 enum rc
 connection_broken(struct connection *c, struct fault *f)
 {
-	connection_close(c->db);
-	if (c->bounds.endless)
-		return fault_set(f, RC_AGAIN, "%s does not come to an end", c->db->where);
-	return fault_set(f, RC_AGAIN, "%s closed the connection%s%s", c->db->where,
-	    *c->db->last_words ? ": " : "", c->db->last_words);
+	enum rc rc = sql_broken(c->db, f);
+
+	return c->bounds.endless ? sql_endless(c->db, f) : rc;
 }
 
 bool
@@ -302,13 +271,4 @@ connection_close(struct sql *db)
 		c->pq->finish(c->pgconn);
 	c->pgconn = NULL;
 	c->trust = (struct trust){.full = false};
-}
-
-void
-connection_free(struct connection *c)
-{
-	if (c->db)
-		connection_close(c->db);
-	task_drop(c->login ? &c->login->task : NULL);
-	c->login = NULL;
 }

@@ -8,7 +8,6 @@
 #include "backends/common/sha256.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,61 +33,58 @@ crc32(uint32_t crc, const void *data, size_t n)
 #define PREFIX_VARIABLE "WITH_ADVISORY_LOCK_PREFIX"
 
 /* dlock's own: the first half of a quarter of a hash, in network order. */
-static enum rc
-derive_dlock(struct number *n, const char *key, const char *database, struct fault *f)
+static bool
+derive_dlock(struct number *n, const char *key, const char *database)
 {
 	char text[KEY_BYTES + 16];
 	unsigned char hash[SHA256_BYTES];
 	uint64_t bits = 0;
 
-	(void)database, (void)f;
+	(void)database;
 	snprintf(text, sizeof text, "dlock:%s", key);
 	sha256(hash, text, strlen(text));
 	for (int i = 0; i < 8; i++)
 		bits = bits << 8 | hash[i];
 	*n = (struct number){.one = (int64_t)bits};
-	return RC_OK;
+	return true;
 }
 
 /*
  * Ruby: CRC-32 of the name, and a prefix of which nothing but a leading number survives.
  */
-static enum rc
-derive_with_advisory_lock(
-    struct number *n, const char *key, const char *database, struct fault *f)
+static bool
+derive_with_advisory_lock(struct number *n, const char *key, const char *database)
 {
 	const char *prefix = getenv(PREFIX_VARIABLE);
 
-	(void)database, (void)f;
+	(void)database;
 	*n = (struct number){.pair = true};
 	n->two[0] = crc32(0, key, strlen(key)) & 0x7fffffff;
 	n->two[1] = prefix ? strtoll(prefix, NULL, 10) & 0x7fffffff : 0;
-	return RC_OK;
+	return true;
 }
 
 /* Rails has one for the migrations of a database, whatever the key. */
-static enum rc
-derive_rails_migration(
-    struct number *n, const char *key, const char *database, struct fault *f)
+static bool
+derive_rails_migration(struct number *n, const char *key, const char *database)
 {
-	(void)key, (void)f;
+	(void)key;
 	*n = (struct number){.one = 2053462845LL * crc32(0, database, strlen(database))};
-	return RC_OK;
+	return true;
 }
 
-static enum rc
-derive_django_pglock(
-    struct number *n, const char *key, const char *database, struct fault *f)
+static bool
+derive_django_pglock(struct number *n, const char *key, const char *database)
 {
 	unsigned char hash[SHA256_BYTES];
 	uint64_t bits = 0;
 
-	(void)database, (void)f;
+	(void)database;
 	sha256(hash, key, strlen(key));
 	for (int i = 7; i >= 0; i--)
 		bits = bits << 8 | hash[i];
 	*n = (struct number){.one = (int64_t)bits};
-	return RC_OK;
+	return true;
 }
 
 /* Cuts "schema.table". */
@@ -105,46 +101,36 @@ cut_table(const char *key, char *schema, const char **table)
 	return true;
 }
 
-static enum rc
-not_a_table(const char *example, struct fault *f)
-{
-	return fault_set(f, RC_USAGE,
-	    "the key must be the table whose migrations are meant, such as %s", example);
-}
-
 /* Schema, table and database, joined by NULs; `slash` stands before the database. */
-static enum rc
-derive_migrate(struct number *n, const char *key, const char *slash, const char *database,
-    struct fault *f)
+static bool
+derive_migrate(struct number *n, const char *key, const char *slash, const char *database)
 {
 	char schema[KEY_BYTES + 1];
 	const char *table;
 	uint32_t crc;
 
 	if (!cut_table(key, schema, &table))
-		return not_a_table("public.schema_migrations", f);
+		return false;
 	crc = crc32(0, schema, strlen(schema) + 1);
 	crc = crc32(crc, table, strlen(table) + 1);
 	crc = crc32(crc, slash, strlen(slash));
 	crc = crc32(crc, database, strlen(database));
 	*n = (struct number){.one = (uint32_t)(crc * 1486364155U)};
-	return RC_OK;
+	return true;
 }
 
 /* The program migrate and migrate.New(url) take the URL's path for the database. */
-static enum rc
-derive_golang_migrate(
-    struct number *n, const char *key, const char *database, struct fault *f)
+static bool
+derive_golang_migrate(struct number *n, const char *key, const char *database)
 {
-	return derive_migrate(n, key, "/", database, f);
+	return derive_migrate(n, key, "/", database);
 }
 
 /* WithInstance() is given a connection, and asks it for the database's name. */
-static enum rc
-derive_golang_migrate_instance(
-    struct number *n, const char *key, const char *database, struct fault *f)
+static bool
+derive_golang_migrate_instance(struct number *n, const char *key, const char *database)
 {
-	return derive_migrate(n, key, "", database, f);
+	return derive_migrate(n, key, "", database);
 }
 
 /* A character of UTF-8; the bytes are known to be good ones. */
@@ -179,32 +165,33 @@ java_hash(const char *text)
 	return (int32_t)hash;
 }
 
-static enum rc
-derive_flyway(struct number *n, const char *key, const char *database, struct fault *f)
+static bool
+derive_flyway(struct number *n, const char *key, const char *database)
 {
 	char schema[KEY_BYTES + 1], quoted[KEY_BYTES + 8];
 	const char *table;
 
 	(void)database;
 	if (!cut_table(key, schema, &table))
-		return not_a_table("public.flyway_schema_history", f);
+		return false;
 	snprintf(quoted, sizeof quoted, "\"%s\".\"%s\"", schema, table);
 	*n = (struct number){.one = 77431708279161LL + java_hash(quoted)};
-	return RC_OK;
+	return true;
 }
 
 static const struct derivation {
 	const char *name;
-	enum rc (*derive)(
-	    struct number *, const char *key, const char *database, struct fault *);
+	bool (*derive)(struct number *, const char *key, const char *database);
+	const char *table; /* false: the key is none; an example */
 } derivations[] = {
-    {"dlock", derive_dlock},
-    {"with_advisory_lock", derive_with_advisory_lock},
-    {"rails-migration", derive_rails_migration},
-    {"django-pglock", derive_django_pglock},
-    {"golang-migrate", derive_golang_migrate},
-    {"golang-migrate-instance", derive_golang_migrate_instance},
-    {"flyway", derive_flyway},
+    {"dlock", derive_dlock, NULL},
+    {"with_advisory_lock", derive_with_advisory_lock, NULL},
+    {"rails-migration", derive_rails_migration, NULL},
+    {"django-pglock", derive_django_pglock, NULL},
+    {"golang-migrate", derive_golang_migrate, "public.schema_migrations"},
+    {"golang-migrate-instance", derive_golang_migrate_instance,
+	"public.schema_migrations"},
+    {"flyway", derive_flyway, "public.flyway_schema_history"},
 };
 
 const char derive_names[] =
@@ -229,7 +216,12 @@ enum rc
 derive_number(struct number *n, const char *tool, const char *key, const char *database,
     struct fault *f)
 {
-	return find(tool ? tool : "dlock")->derive(n, key, database, f);
+	const struct derivation *d = find(tool ? tool : "dlock");
+
+	if (d->derive(n, key, database))
+		return RC_OK;
+	return fault_set(f, RC_USAGE,
+	    "the key must be the table whose migrations are meant, such as %s", d->table);
 }
 
 /* ---- numbers as they are ---- */

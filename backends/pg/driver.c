@@ -1,21 +1,19 @@
 /*
  * driver.c - locks in a PostgreSQL database: settings, the schema, and what a driver is made of.
  *
- *  1. `-O mode=` chooses how a lock is kept; everything else is a mode's.
- *  2. The schema is created on first use, or brought up to date, by whoever may.  Whoever
- *     may not is told what an administrator has to run.
- *  3. Keys are parameters, never part of a statement.
+ * The schema is created on first use, or brought up to date, by whoever may.  Whoever may not is
+ * told what an administrator has to run.
  *
  * Of mode=lease, beside its schema.sql:
  *
- *  4. A waiter on a direct connection sleeps in the server, on the wake-up lock (an advisory
+ *  1. A waiter on a direct connection sleeps in the server, on the wake-up lock (an advisory
  *     lock) of the claim that is next before it, in chunks: a sleeping statement keeps a
  *     snapshot, for which CREATE INDEX CONCURRENTLY waits.  A release wakes those whom it
  *     grants, whoever else there is.  The first in the queue behind holders that are not exclusive
  *     sleeps in the client, for a notification: it cannot know which of them will make room.
- *  5. Behind a pooler (our server process is not the one that we were told of) nothing is
+ *  2. Behind a pooler (our server process is not the one that we were told of) nothing is
  *     kept in a session: every waiter asks now and then.
- *  6. What a confirmation writes is on disk before it is answered, together with the grant.
+ *  3. What a confirmation writes is on disk before it is answered, together with the grant.
  *
  * Why locks, and not LISTEN and NOTIFY: a NOTIFY makes every listening session of
  * the database run, so its cost grows with the queue, and commits that notify take
@@ -23,14 +21,12 @@
  */
 #include "derive.h"
 #include "errors.h"
-#include "exec.h"
 
 #include "backends/common/setting.h"
 #include "backends/pg/schema.sql.h"
 #include "backends/sql/lease.h"
 #include "backends/sql/row.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,13 +48,11 @@ read_version(struct sql *db, int64_t *version, instant until, struct fault *f)
 {
 	const struct question q = {.text = version_sql, .fields = 1, .harmless = true};
 	struct answer a = {.db = NULL};
-	struct row row;
 	enum rc rc = sql_ask(db, &q, until, &a, f);
 
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(&a);
-	if (!row_integer(&row, 0, 0, INT32_MAX, version))
+	if (!row_integer(&a.row, 0, 0, INT32_MAX, version))
 		rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
 	answer_drop(&a);
 	return rc;
@@ -87,32 +81,10 @@ is_older(int64_t version)
 	return version > 0 && version < SCHEMA_VERSION;
 }
 
-/* Runs several statements; rolls back what has failed. */
-static enum rc
-run_script(struct sql *db, const char *script, instant until, struct fault *f)
-{
-	static const struct question rollback = {.text = "ROLLBACK", .harmless = true};
-	const struct question q = {.text = script, .harmless = true};
-	struct connection *c = &pg_of(db)->conn;
-	struct fault unheard;
-	struct last last;
-	enum rc rc = connection_open(db, until, f);
-
-	if (rc == RC_OK)
-		rc = exec_question(db, &q, until, NULL, f);
-	/* it may have stopped within its transaction; the reason stays */
-	last = c->last;
-	if (rc != RC_OK && c->pgconn) {
-		(void)exec_question(db, &rollback, until, NULL, &unheard);
-		c->last = last;
-	}
-	return rc;
-}
-
 enum rc
 pg_create_schema(struct sql *db, instant until, struct fault *f)
 {
-	struct connection *c = &pg_of(db)->conn;
+	const struct question q = {.text = schema_sql, .harmless = true};
 	int64_t version;
 	enum rc rc = read_version(db, &version, until, f);
 
@@ -120,9 +92,11 @@ pg_create_schema(struct sql *db, instant until, struct fault *f)
 		return rc;
 	if (version > SCHEMA_VERSION)
 		return refuse_newer(db, f);
-	rc = run_script(db, schema_sql, until, f);
-	c->trust.full = false; /* somebody may have made it before us */
-	if (rc == RC_DENIED && error_is(c, NO_RIGHT) && is_older(version))
+	rc = sql_exec(db, &q, until, NULL, f);
+	if (rc != RC_OK && sql_is_connected(db))
+		sql_undo(db, until);
+	pg_of(db)->conn.trust.full = false; /* somebody may have made it before us */
+	if (rc == RC_DENIED && sql_is_failure(db, SQL_NO_RIGHT) && is_older(version))
 		rc = refuse_older(db, f);
 	return rc;
 }
@@ -159,7 +133,7 @@ pg_explain_denial(const struct sql *db, struct fault *f)
 	    right);
 }
 
-/* ---- the driver ---- */
+/* ---- mode=lease ---- */
 
 static int64_t
 server_process(const struct sql *db)
@@ -190,31 +164,6 @@ static const struct lease_driver pg_lease = {
     .session_number = server_process,
     .wake_number = number_of_wake_lock,
     .is_notified = connection_was_notified,
-};
-
-static const struct sql_driver pg_driver = {
-    .open = connection_open,
-    .is_open = connection_is_open,
-    .descriptor = connection_descriptor,
-    .exec = exec_question,
-    .send = exec_send,
-    .receive = exec_receive,
-    .is_pending = exec_is_pending,
-    .close = connection_close,
-    .is_failure = error_is_failure,
-    .read_row = exec_read_row,
-    .drop = exec_drop,
-    .create = pg_create_schema,
-    .explain_absence = pg_explain_absence,
-    .explain_denial = pg_explain_denial,
-    .procedures = "functions",
-    .call = "SELECT * FROM dlock.",
-    .version = "",
-    .modes = (const struct sql_mode *const[]){&lease_mode, &advisory_mode, &row_mode,
-	NULL},
-    .mode_names = "lease, advisory, row",
-    .lease = &pg_lease,
-    .row = &pg_row,
 };
 
 /* ---- settings ---- */
@@ -261,55 +210,65 @@ static const struct setting_row settings[] = {
 
 /* ---- the store ---- */
 
-static void
-pg_close(struct store *s)
-{
-	struct pg *pg = s ? pg_of_store(s) : NULL;
-
-	if (!pg)
-		return;
-	connection_free(&pg->conn);
-	free(pg->db.own);
-	free(pg);
-}
-
 static enum rc
-pg_open(struct store **ret, struct host *host, const struct site *site, struct fault *f)
+pg_init(struct sql *db, const char *url, struct fault *f)
 {
-	struct pg *pg = calloc(1, sizeof *pg);
-	enum rc rc;
+	struct pg *pg = pg_of(db);
 
-	if (!pg)
-		return fault_set(f, RC_SYSTEM, "out of memory");
-	sql_init(&pg->db, &pg_backend, &pg_driver, host);
-	rc = setting_read(&pg->db.base, site, f);
-	if (rc == RC_OK && pg->key && pg->derive)
-		rc = fault_set(f, RC_USAGE, "key= and derive= contradict each other");
-	else if (rc == RC_OK && (pg->key || pg->derive) && pg->db.mode != &advisory_mode)
-		rc = fault_set(f, RC_USAGE, "%s= goes with mode=advisory only",
+	if (pg->key && pg->derive)
+		return fault_set(f, RC_USAGE, "key= and derive= contradict each other");
+	if ((pg->key || pg->derive) && db->mode != &advisory_mode)
+		return fault_set(f, RC_USAGE, "%s= goes with mode=advisory only",
 		    pg->key ? "key" : "derive");
-	if (rc == RC_OK)
-		rc = connection_init(&pg->conn, &pg->db, site->url, f);
-	if (rc == RC_OK)
-		rc = sql_begin(&pg->db, f);
-	if (rc == RC_OK)
-		*ret = &pg->db.base;
-	else
-		pg_close(&pg->db.base);
-	return rc;
+	return connection_init(&pg->conn, db, url, f);
 }
 
 static enum rc
-pg_identify(struct store *s, struct identity *id, struct fault *f)
+pg_identify(const struct sql *db, struct identity *id, struct fault *f)
 {
-	const struct pg *pg = pg_of_store(s);
+	const struct pg *pg = pg_const(db);
 
-	identity_add(id, "mode", pg->db.mode->name);
 	identity_add(id, "key", pg->key);
 	identity_add(id, "derive", pg->derive);
 	if (pg->derive)
 		derive_identify(id);
 	return connection_identify(&pg->conn, id, f);
+}
+
+static const struct sql_driver pg_driver = {
+    .bytes = sizeof(struct pg),
+    .init = pg_init,
+    .identify = pg_identify,
+    .login = connection_login,
+    .adopt = connection_adopt,
+    .is_open = connection_is_open,
+    .descriptor = connection_descriptor,
+    .exec = exec_question,
+    .send = exec_send,
+    .receive = exec_receive,
+    .is_pending = exec_is_pending,
+    .close = connection_close,
+    .failures = error_failures,
+    .meanings = error_meanings,
+    .read_row = exec_read_row,
+    .drop = exec_drop,
+    .create = pg_create_schema,
+    .explain_absence = pg_explain_absence,
+    .explain_denial = pg_explain_denial,
+    .procedures = "functions",
+    .call = "SELECT * FROM dlock.",
+    .version = "",
+    .modes = (const struct sql_mode *const[]){&lease_mode, &advisory_mode, &pg_row_mode,
+	NULL},
+    .mode_names = "lease, advisory, row",
+    .lease = &pg_lease,
+    .row = &pg_row,
+};
+
+static enum rc
+pg_open(struct store **ret, struct host *host, const struct site *site, struct fault *f)
+{
+	return sql_store_open(ret, &pg_backend, &pg_driver, host, site, f);
 }
 
 const struct backend pg_backend = {
@@ -320,8 +279,8 @@ const struct backend pg_backend = {
     .url_help = "postgresql://[user@]host[:port][/database], or host=... dbname=...",
     .schema = schema_sql,
     .open = pg_open,
-    .close = pg_close,
-    .identify = pg_identify,
+    .close = sql_store_close,
+    .identify = sql_store_identify,
     .lock = &sql_lock_ops,
     .admin = &sql_admin_ops,
 };

@@ -54,100 +54,56 @@ is_sqlstate(const char *s)
 	return strspn(s, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5;
 }
 
-bool
-error_is(const struct connection *c, const char *sqlstate)
-{
-	return strncmp(c->last.sqlstate, sqlstate, strlen(sqlstate)) == 0;
-}
-
-bool
-error_is_failure(const struct sql *db, enum sql_failure failure)
-{
-	const struct connection *c = &pg_const(db)->conn;
-
-	switch (failure) {
-	case SQL_REFUSED:
-		return *c->last.sqlstate;
-	case SQL_LOST_RACE:
-		/*
-		 * serialization, deadlock; and, where the default isolation is stricter than
-		 * dlock needs, a slot that it could not see taken
-		 */
-		return error_is(c, "40001") || error_is(c, "40P01") ||
-		    error_is(c, "23505");
-	case SQL_NO_TABLE:
-		return error_is(c, "3F000") || error_is(c, "42P01");
-	case SQL_NO_PROCEDURE:
-		return error_is(c, NO_FUNCTION);
-	case SQL_NO_RIGHT:
-		return error_is(c, NO_RIGHT) && c->pgconn;
-	case SQL_INTERRUPTED:
-		return error_is(c, CANCELLED);
-	case SQL_READ_ONLY:
-		return error_is(c, READ_ONLY);
-	case SQL_UNREPLICATED:
-		return c->last.unreplicated;
-	}
-	return false;
-}
-
 void
-error_set(struct connection *c, const char *state)
+error_set(struct sql *db, const char *state)
 {
-	snprintf(c->last.sqlstate, sizeof c->last.sqlstate, "%.5s",
+	snprintf(db->error, sizeof db->error, "%.5s",
 	    state && is_sqlstate(state) ? state : "");
 }
 
-/* What an SQLSTATE, or the beginning of one, means for a lock. */
-static const struct {
-	const char *state;
-	enum rc rc;
-	const char *hint;
-} meanings[] = {
-    {"28", RC_DENIED, "check user, password and pg_hba.conf"},
-    {NO_RIGHT, RC_DENIED, NULL},
-    {READ_ONLY, RC_CONFIG,
-	"this is a standby, or a read-only role; a lock needs the primary"},
-    {"0A000", RC_CONFIG, NULL},
-    {"3D000", RC_CONFIG, NULL},
-    {"3F000", RC_CONFIG, NULL},
-    {"22P05", RC_CONFIG,
-	"the encoding of this database lacks characters of the key or the record"},
-    {"53300", RC_AGAIN, "the server has no room for another connection"},
-    {"53", RC_AGAIN, NULL},
-    {"57", RC_AGAIN, NULL},
-    {"08", RC_AGAIN, NULL},
-    {"55006", RC_AGAIN, NULL},
-    {LOCK_TIMEOUT, RC_AGAIN, "somebody keeps rows of the schema dlock locked"},
-    {"40", RC_AGAIN, NULL},
-    {NO_FUNCTION, RC_AGAIN,
-	"somebody has dropped dlock's functions: dlock help pg-schema | psql DATABASE"},
-    {"23505", RC_AGAIN, NULL},
-    {"58", RC_AGAIN, NULL},
-    {"", RC_PROTOCOL, NULL},
+const char *const error_failures[SQL_FAILURES] = {
+    /*
+     * serialization, deadlock; and, where the default isolation is stricter than dlock needs,
+     * a slot that it could not see taken
+     */
+    [SQL_LOST_RACE] = "40001 40P01 23505",
+    [SQL_NO_TABLE] = "3F000 42P01",
+    [SQL_NO_PROCEDURE] = NO_FUNCTION,
+    [SQL_NO_RIGHT] = "42501",
+    [SQL_INTERRUPTED] = CANCELLED,
+    [SQL_READ_ONLY] = READ_ONLY,
 };
 
+const struct sql_meaning error_meanings[] = {
+    {RC_DENIED, "28", "check user, password and pg_hba.conf"},
+    {RC_DENIED, "42501", NULL},
+    {RC_CONFIG, READ_ONLY,
+	"this is a standby, or a read-only role; a lock needs the primary"},
+    {RC_CONFIG, "0A000 3D000 3F000", NULL},
+    {RC_CONFIG, "22P05",
+	"the encoding of this database lacks characters of the key or the record"},
+    {RC_AGAIN, "53300", "the server has no room for another connection"},
+    {RC_AGAIN, LOCK_TIMEOUT, "somebody keeps rows of the schema dlock locked"},
+    {RC_AGAIN, NO_FUNCTION,
+	"somebody has dropped dlock's functions: dlock help pg-schema | psql DATABASE"},
+    {RC_AGAIN, "08 23505 40 53 55006 57 58", NULL},
+    {RC_PROTOCOL, "", NULL},
+};
+
+/*
+ * PgBouncer refuses whatever it refuses with this one SQLSTATE.  So its words must tell which
+ * refusal this is; they are always the same.
+ */
 static enum rc
 quote(struct connection *c, const char *text, struct fault *f)
 {
-	const char *hint;
-	size_t i = 0;
-
-	/*
-	 * PgBouncer refuses whatever it refuses with this one SQLSTATE.  So its words must
-	 * tell which refusal this is; they are always the same.
-	 */
-	if (error_is(c, "08P01") && strstr(text, "auth"))
-		error_set(c, "28P01");
-	else if (error_is(c, "08P01") && strstr(text, "no such database"))
-		error_set(c, "3D000");
-	else if (error_is(c, "08P01") && strstr(text, "pooling mode"))
-		error_set(c, "0A000");
-	while (!error_is(c, meanings[i].state))
-		i++;
-	hint = meanings[i].hint;
-	return fault_set(f, meanings[i].rc, "%s says '%.240s' (%s)%s%s", c->db->where,
-	    text, c->last.sqlstate, hint ? ": " : "", hint ? hint : "");
+	if (sql_error_is(c->db, "08P01") && strstr(text, "auth"))
+		error_set(c->db, "28P01");
+	else if (sql_error_is(c->db, "08P01") && strstr(text, "no such database"))
+		error_set(c->db, "3D000");
+	else if (sql_error_is(c->db, "08P01") && strstr(text, "pooling mode"))
+		error_set(c->db, "0A000");
+	return sql_refused(c->db, text, f);
 }
 
 enum rc
@@ -156,8 +112,8 @@ error_of_result(struct connection *c, const PGresult *r, struct fault *f)
 	const char *message = c->pq->resultErrorField(r, PG_DIAG_MESSAGE_PRIMARY);
 	char text[256];
 
-	error_set(c, c->pq->resultErrorField(r, PG_DIAG_SQLSTATE));
-	if (!*c->last.sqlstate)
+	error_set(c->db, c->pq->resultErrorField(r, PG_DIAG_SQLSTATE));
+	if (!*c->db->error)
 		return fault_set(f, RC_AGAIN, "%s closed the connection", c->db->where);
 	first_line(c, text, sizeof text, message ? message : "");
 	return quote(c, text, f);
@@ -171,11 +127,12 @@ error_notice(void *arg, const PGresult *notice)
 	const char *text = c->pq->resultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY);
 	const char *function = c->pq->resultErrorField(notice, PG_DIAG_SOURCE_FUNCTION);
 
+	/* somebody has cancelled the wait for a standby */
 	if (function && strcmp(function, "SyncRepWaitForLSN") == 0)
-		c->last.unreplicated = true;
+		c->db->unreplicated = true;
 	if (state && text &&
 	    (strncmp(state, "57P", 3) == 0 || strcmp(state, "25P03") == 0)) {
-		error_set(c, state);
+		error_set(c->db, state);
 		first_line(c, c->db->last_words, sizeof c->db->last_words, text);
 	}
 }
@@ -247,7 +204,7 @@ error_of_login(struct connection *c, struct fault *f)
 
 	first_line(c, text, sizeof text, why);
 	hide_password(c, text);
-	error_set(c, NULL);
+	error_set(c->db, NULL);
 	if (c->bounds.foreign)
 		return fault_set(f, RC_PROTOCOL,
 		    "%s does not speak PostgreSQL's language: is this a PostgreSQL?",
@@ -260,6 +217,6 @@ error_of_login(struct connection *c, struct fault *f)
 	refusal = strstr(text, ":  ");
 	if (!refusal || !is_sqlstate(refusal + 3) || strncmp(refusal + 8, ": ", 2) != 0)
 		return unreached(c, text, f);
-	error_set(c, refusal + 3);
+	error_set(c->db, refusal + 3);
 	return quote(c, refusal + 10, f);
 }

@@ -10,18 +10,15 @@
 
 #define READ_ONLY "25006" /* a standby, or a role or database that is read-only */
 #define NO_FUNCTION "42883"
-#define NO_RIGHT "42501"
 #define CANCELLED "57014" /* by somebody, or by statement_timeout */
 #define LOCK_TIMEOUT "55P03"
 
-/* Was the last error this one?  An SQLSTATE, or a class: "53". */
-bool error_is(const struct connection *, const char *sqlstate);
-
-/* The same, as a driver says it. */
-bool error_is_failure(const struct sql *, enum sql_failure);
+/* As struct sql_driver has them. */
+extern const char *const error_failures[SQL_FAILURES];
+extern const struct sql_meaning error_meanings[];
 
 /* Remembers an SQLSTATE as that of the last error; what is none counts as "". */
-void error_set(struct connection *, const char *sqlstate);
+void error_set(struct sql *, const char *sqlstate);
 
 /*
  * A notice receiver; its argument is the connection: a warning, or the last words before

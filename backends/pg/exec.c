@@ -1,9 +1,18 @@
 /*
  * exec.c - sends a statement, and reads the answer until the server has said all; looks before who
  * could have put something into the schema dlock.
+ *
+ * A function of the schema dlock can do, in the name of whoever calls it, all
+ * that this one may.  Whoever owns a database can make that schema.  So a role
+ * that has rights beyond its databases (a superuser, BYPASSRLS, CREATEROLE,
+ * REPLICATION, a member of one that has, or of pg_execute_server_program and the
+ * like) calls nothing of a schema in which anything belongs to others than a
+ * superuser or itself, or where others may put things.
+ *
+ * An ordinary role pays no round trip for that: the guard goes before the
+ * first question of each connection in the same packet, and where it fails the
+ * server does not even look at the question.
  */
-#include "exec.h"
-
 #include "errors.h"
 
 #include <inttypes.h>
@@ -80,8 +89,8 @@ push(struct connection *c, instant until, struct fault *f)
 	enum rc rc;
 
 	while ((left = c->pq->flush(c->pgconn)) > 0) {
-		rc = connection_wait(
-		    c, c->pq->socket(c->pgconn), POLLIN | POLLOUT, until, f);
+		rc = sql_wait(
+		    c->db, c->pq->socket(c->pgconn), POLLIN | POLLOUT, until, f);
 		if (rc != RC_OK)
 			return rc;
 		if (!c->pq->consumeInput(c->pgconn))
@@ -120,8 +129,8 @@ exec_send(struct sql *db, const struct question *q, instant until, struct fault 
 	struct connection *c = &pg_of(db)->conn;
 	bool sent;
 
-	error_set(c, NULL);
-	c->last.unreplicated = c->trust.stopped = false;
+	error_set(db, NULL);
+	db->unreplicated = c->trust.stopped = false;
 	c->bounds.read = 0;
 	c->trust.asked = !c->trust.full && !q->harmless;
 	if (c->trust.asked)
@@ -140,38 +149,6 @@ exec_send(struct sql *db, const struct question *q, instant until, struct fault 
 
 /* ---- receiving ---- */
 
-/*
- * Is the time over, and is more to be read?  What has come is taken, however late we look
- * at it: this process may have been stopped meanwhile.
- */
-static bool
-is_endless(const struct connection *c, instant until)
-{
-	return instant_now() >= until && c->pq->isBusy(c->pgconn);
-}
-
-/*
- * Until there is a result to be taken, or none will come: the reason comes as a result,
- * too.
- */
-static enum rc
-wait_for_result(struct connection *c, instant until, struct fault *f)
-{
-	enum rc rc;
-
-	while (c->pq->isBusy(c->pgconn)) {
-		rc = connection_wait(c, c->pq->socket(c->pgconn), POLLIN, until, f);
-		if (rc != RC_OK)
-			return rc;
-		if (!c->pq->consumeInput(c->pgconn))
-			return RC_OK;
-		if (is_endless(c, until))
-			return fault_set(
-			    f, RC_AGAIN, "%s does not come to an end", c->db->where);
-	}
-	return RC_OK;
-}
-
 /* Keeps a result: of several the first error, or else the last one.  True: it was the last. */
 static bool
 take_result(struct connection *c, PGresult *r)
@@ -187,8 +164,8 @@ take_result(struct connection *c, PGresult *r)
 	}
 	if (c->trust.asked && !c->pending.kept && status == PGRES_FATAL_ERROR) {
 		/* the guard's answer comes first */
-		error_set(c, c->pq->resultErrorField(r, PG_DIAG_SQLSTATE));
-		c->trust.stopped = error_is(c, GUARD_STOPS);
+		error_set(c->db, c->pq->resultErrorField(r, PG_DIAG_SQLSTATE));
+		c->trust.stopped = sql_error_is(c->db, GUARD_STOPS);
 	}
 	if (c->pending.kept &&
 	    c->pq->resultStatus(c->pending.kept) == PGRES_FATAL_ERROR) {
@@ -202,25 +179,36 @@ take_result(struct connection *c, PGresult *r)
 	    status == PGRES_COPY_BOTH || c->pq->status(c->pgconn) != CONNECTION_OK;
 }
 
-/* Reads until the server has said all. */
+/*
+ * Reads until the server has said all.  What has come is taken, however late we look at it: this
+ * process may have been stopped meanwhile.
+ */
 static enum rc
 collect_results(struct connection *c, instant until, struct fault *f)
 {
+	bool waited = false;
+
 	for (;;) {
-		enum rc rc = wait_for_result(c, until, f);
 		PGresult *r;
 
-		if (rc != RC_OK)
-			return rc;
+		if (c->pq->isBusy(c->pgconn)) {
+			enum rc rc;
+
+			if (waited && instant_now() >= until)
+				return sql_endless(c->db, f);
+			rc = sql_wait(c->db, c->pq->socket(c->pgconn), POLLIN, until, f);
+			if (rc != RC_OK)
+				return rc;
+			waited = true;
+			if (c->pq->consumeInput(c->pgconn))
+				continue;
+			/* why it broke comes as a result */
+		}
 		r = c->pq->getResult(c->pgconn);
-		if (!r && c->trust.asked && c->pq->status(c->pgconn) == CONNECTION_OK &&
-		    !is_endless(c, until))
+		if (!r && c->trust.asked && c->pq->status(c->pgconn) == CONNECTION_OK)
 			continue; /* between the guard and the question */
 		if (!r || take_result(c, r))
 			break;
-		if (is_endless(c, until))
-			return fault_set(
-			    f, RC_AGAIN, "%s does not come to an end", c->db->where);
 	}
 	c->pending.out = false;
 	return RC_OK;
@@ -271,29 +259,12 @@ exec_receive(struct sql *db, const struct question *q, instant until, struct ans
 	return rc;
 }
 
-/* On the open connection.  An answer that is late is not waited for again. */
-static enum rc
-ask(struct connection *c, const struct question *q, instant until, struct answer *a,
-    struct fault *f)
-{
-	enum rc rc;
-
-	if (a)
-		a->sent = instant_now();
-	rc = exec_send(c->db, q, until, f);
-	if (rc == RC_OK)
-		rc = exec_receive(c->db, q, until, a, f);
-	if (c->pending.out)
-		connection_close(c->db);
-	return rc;
-}
-
 /* It is as if the function were not there that the question is about. */
 static enum rc
 refuse_absent(struct connection *c, const char *state, struct fault *f)
 {
 	c->trust.full = false;
-	error_set(c, state);
+	error_set(c->db, state);
 	return fault_set(
 	    f, RC_CONFIG, "%s: there is no schema dlock of this version", c->db->where);
 }
@@ -304,14 +275,12 @@ inspect(struct connection *c, instant until, struct fault *f)
 	const struct question q = {.text = inspect_sql, .fields = 2, .harmless = true};
 	struct answer a = {.db = NULL};
 	bool is_there, readable, fine, serves;
-	struct row row;
-	enum rc rc = ask(c, &q, until, &a, f);
+	enum rc rc = sql_exec_plainly(c->db, &q, until, &a, f);
 
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(&a);
-	is_there = !row_is_null(&row, 0);
-	readable = row_boolean(&row, 0, &fine) && row_boolean(&row, 1, &serves);
+	is_there = !row_is_null(&a.row, 0);
+	readable = row_boolean(&a.row, 0, &fine) && row_boolean(&a.row, 1, &serves);
 	answer_drop(&a);
 	/* and who asked for one of its functions now might get another's */
 	if (!is_there)
@@ -347,33 +316,15 @@ exec_question(struct sql *db, const struct question *q, instant until, struct an
 	struct connection *c = &pg_of(db)->conn;
 	enum rc rc = RC_OK;
 
-	error_set(c, NULL);
-	if (!connection_is_open(c->db))
-		return connection_broken(c, f);
-	if (!c->trust.full && !q->harmless && must_inspect(c))
+	if (c->pgconn && !c->trust.full && !q->harmless && must_inspect(c))
 		rc = inspect(c, until, f);
 	if (rc == RC_OK)
-		rc = ask(c, q, until, a, f);
+		rc = sql_exec_plainly(db, q, until, a, f);
 	if (!c->trust.stopped)
 		return rc;
 	c->trust.stopped = false;
 	rc = inspect(c, until, f);
-	return rc == RC_OK ? ask(c, q, until, a, f) : rc;
-}
-
-enum rc
-exec_guard(struct connection *c, instant until, struct fault *f)
-{
-	const struct question q = {.text = guard_first, .harmless = true};
-	enum rc rc = connection_open(c->db, until, f);
-
-	if (rc != RC_OK || c->trust.full)
-		return rc;
-	if (must_inspect(c))
-		return inspect(c, until, f);
-	rc = ask(c, &q, until, NULL, f);
-	c->trust.full = rc == RC_OK;
-	return error_is(c, GUARD_STOPS) ? inspect(c, until, f) : rc;
+	return rc == RC_OK ? sql_exec_plainly(db, q, until, a, f) : rc;
 }
 
 /* ---- rows ---- */

@@ -11,8 +11,6 @@
 /* for one of several hosts; no more than a sixth of the lease */
 #define SHARE_MAX (2 * NS_PER_S)
 
-enum { LOOK_MS = 100 }; /* so often the thread looks whether anybody still waits */
-
 static void
 login_free(struct task *t)
 {
@@ -72,20 +70,17 @@ carry_on(struct login *l, PGconn *conn)
 	const char *host = NULL;
 	instant share = 0;
 
-	while ((state == PGRES_POLLING_READING || state == PGRES_POLLING_WRITING) &&
-	    !atomic_load(&l->task.dropped)) {
-		struct pollfd p = {.fd = l->pq->socket(conn),
-		    .events = state == PGRES_POLLING_READING ? POLLIN : POLLOUT};
+	while (state == PGRES_POLLING_READING || state == PGRES_POLLING_WRITING) {
+		short events = state == PGRES_POLLING_READING ? POLLIN : POLLOUT;
 
 		/* libpq keeps the names, each at its own address */
 		if (host != l->pq->host(conn)) {
 			host = l->pq->host(conn);
 			share = instant_now() + l->share;
 		}
-		if (instant_now() >= share || instant_now() >= l->give_up)
+		if (!sql_login_wait(&l->task, l->pq->socket(conn), events,
+			instant_first(share, l->give_up)))
 			return;
-		if (poll(&p, 1, LOOK_MS) <= 0)
-			continue;
 		bounds_watch(&l->bounds, l->pq->socket(conn), true);
 		state = l->pq->connectPoll(conn);
 	}
@@ -98,11 +93,8 @@ static PGresult *
 wait_for_answer(struct login *l, instant until)
 {
 	while (l->pq->isBusy(l->conn)) {
-		struct pollfd p = {.fd = l->pq->socket(l->conn), .events = POLLIN};
-
-		if (atomic_load(&l->task.dropped) || instant_now() >= until)
-			return NULL;
-		if (poll(&p, 1, LOOK_MS) > 0 && !l->pq->consumeInput(l->conn))
+		if (!sql_login_wait(&l->task, l->pq->socket(l->conn), POLLIN, until) ||
+		    !l->pq->consumeInput(l->conn))
 			return NULL;
 	}
 	return l->pq->getResult(l->conn);

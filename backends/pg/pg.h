@@ -6,7 +6,7 @@
  *	advisory   a session's advisory lock, as other programs take it (advisory.c)
  *	row        SELECT ... FOR UPDATE in an open transaction (row.c)
  *
- * Below them: driver.c (settings, schema, what sql/ is given), exec.h (one statement, and whose
+ * Below them: driver.c (settings, schema, what sql/ is given), exec.c (one statement, and whose
  * functions it may call), connection.c, login.h (a login, in a thread), errors.h (what errors
  * mean), bounds.h.
  */
@@ -80,19 +80,12 @@ struct pq {
 /* ---- one connection to a server at a time ---- */
 
 /*
- * libpq's own waiting is never used, for it has no deadlines: connecting
- * (names, service files, TLS) happens in a thread that may come too late
- * (login.h), and everything afterwards is non-blocking and waits in
- * host->wait (exec.h).
+ * libpq's own waiting is never used, for it has no deadlines: a thread connects, which may come
+ * too late (login.h), and every later call is non-blocking and waits in host->wait.
  *
- *  1. What the user has stated, in the URL or conninfo, a service or PG*
- *     variables, stands.  Where nothing is stated: no Kerberos encryption,
- *     application name "dlock", and dead peers are noticed within the ttl.
- *     Of several hosts the primary is taken, and a standby is refused.
- *  2. A connection that breaks is closed; nothing is set up in the session but
- *     by whoever sees db->serial change.
- *  3. What a server, or libpq, has to say appears as its first line; a password
- *     never does (errors.h).
+ * What the user has stated, in the URL or conninfo, a service or PG* variables, stands.  Where
+ * nothing is stated: no Kerberos encryption, application name "dlock", and dead peers are
+ * noticed within the ttl.  Of several hosts the primary is taken, and a standby is refused.
  */
 struct connection {
 	struct sql *db;
@@ -100,18 +93,8 @@ struct connection {
 	const char *conninfo; /* URI or keywords; "" for libpq's defaults */
 	bool is_default;      /* no host was stated: libpq says which one it takes */
 	PGconn *pgconn;       /* NULL: not connected */
-	struct login *login;  /* one on its way */
 	struct bounds bounds;
-	struct last {
-		/* of the last error or last words; "" where it was none of the server's */
-		char sqlstate[6];
-		/*
-		 * the answer came before a standby had what it tells of: somebody cancelled
-		 * that wait
-		 */
-		bool unreplicated;
-	} last;
-	/* How far the functions of the schema dlock are known not to be foreign (exec.h). */
+	/* How far the functions of the schema dlock are known not to be foreign (exec.c). */
 	struct trust {
 		bool full;    /* they may be called over this connection */
 		bool asked;   /* the question that is out follows upon the guard */
@@ -133,16 +116,12 @@ const char *connection_option(const PQconninfoOption *, const char *keyword);
 /* To whom it would connect, and as whom, as libpq resolves that: for identify(). */
 enum rc connection_identify(const struct connection *, struct identity *, struct fault *);
 
-/*
- * Connects if need be.  A connection that is late is waited for again by the next call.
- */
-enum rc connection_open(struct sql *, instant until, struct fault *);
-
-/*
- * Is the connection there, and nothing known against it?  Reads what has come
- * unasked; closes a connection that has ended.
- */
+/* As struct sql_driver has them. */
+struct task *connection_login(struct sql *);
+enum rc connection_adopt(struct sql *, struct task *, instant until, struct fault *);
 bool connection_is_open(struct sql *);
+int connection_descriptor(const struct sql *);
+void connection_close(struct sql *);
 
 /*
  * Has a notification come since the last call?  Reads like connection_is_open(): it may
@@ -150,24 +129,24 @@ bool connection_is_open(struct sql *);
  */
 bool connection_was_notified(struct sql *);
 
-/*
- * It has broken, or what comes over it makes no sense any more: closes it, and says so
- * (RC_AGAIN).
- */
+/* It has broken, or the server never stops talking: closes it, and says so (RC_AGAIN). */
 enum rc connection_broken(struct connection *, struct fault *);
 
-/* Closes the connection; another may be opened. */
-void connection_close(struct sql *);
+/* ---- questions (exec.c) ---- */
 
-/* Waits for `events` at one of its descriptors.  RC_AGAIN: in vain. */
-enum rc connection_wait(
-    struct connection *, int fd, short events, instant until, struct fault *);
+/* The version of schema.sql that goes with this client, and what a schema has that serves it. */
+#define SCHEMA_VERSION 6
+#define SCHEMA_SERVES "serves_6"
 
-/* Its socket; -1: not connected. */
-int connection_descriptor(const struct sql *);
-
-/* Frees all. */
-void connection_free(struct connection *);
+/* As struct sql_driver has them. */
+enum rc exec_question(struct sql *, const struct question *, instant until,
+    struct answer *, struct fault *);
+enum rc exec_send(struct sql *, const struct question *, instant until, struct fault *);
+enum rc exec_receive(struct sql *, const struct question *, instant until,
+    struct answer *, struct fault *);
+bool exec_is_pending(const struct sql *);
+bool exec_read_row(struct answer *, int n);
+void exec_drop(struct answer *);
 
 /* ---- the store ---- */
 
@@ -189,12 +168,10 @@ pg_const(const struct sql *db)
 	return (const struct pg *)db;
 }
 
-extern const struct sql_mode advisory_mode;
+extern const struct sql_mode advisory_mode, pg_row_mode;
 extern const struct row_driver pg_row;
 
-/*
- * Creates the schema, or brings it up to date.
- */
+/* As struct sql_driver has it. */
 enum rc pg_create_schema(struct sql *, instant until, struct fault *);
 
 #endif

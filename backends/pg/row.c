@@ -11,7 +11,6 @@
 #include "sessions.h"
 
 #include "errors.h"
-#include "exec.h"
 
 #include "backends/sql/row.h"
 
@@ -40,7 +39,7 @@ read_locked(struct pg *pg, const struct row *r, instant sent, enum row_found *fo
 	if (!fine)
 		return sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
 	if (*found == ROW_OURS)
-		session_lock_granted(&pg->db, &l->lock, token, sent, g);
+		session_lock_granted(&pg->db, token, sent, g);
 	return RC_OK;
 }
 
@@ -65,18 +64,15 @@ lock_row(struct pg *pg, bool waits, instant until, enum row_found *found, struct
 		SQL_TEXT(claim->kind == KIND_SHARED ? "t" : "f")),
 	    .fields = 7};
 	struct answer a = {.db = NULL};
-	struct row row;
-	enum rc rc = exec_question(&pg->db, &q, until, &a, f);
+	enum rc rc = sql_exec(&pg->db, &q, until, &a, f);
 
-	if (rc == RC_AGAIN &&
-	    (error_is(&pg->conn, CANCELLED) || error_is(&pg->conn, LOCK_TIMEOUT))) {
+	if (rc == RC_AGAIN && sql_error_is(&pg->db, LOCK_TIMEOUT " " CANCELLED)) {
 		*found = ROW_HELD; /* the time is up */
 		return RC_OK;
 	}
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(&a);
-	rc = read_locked(pg, &row, a.sent, found, g, f);
+	rc = read_locked(pg, &a.row, a.sent, found, g, f);
 	answer_drop(&a);
 	return rc;
 }
@@ -86,6 +82,7 @@ static enum rc
 pg_attempt(struct sql *db, int64_t ms, instant until, enum row_found *found,
     struct grant *g, struct fault *f)
 {
+	static const struct question nothing = {.text = "SELECT"};
 	static const struct question rollback = {.text = "ROLLBACK", .harmless = true};
 	struct pg *pg = pg_of(db);
 	instant by = ms
@@ -99,11 +96,12 @@ pg_attempt(struct sql *db, int64_t ms, instant until, enum row_found *found,
 	    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path = pg_catalog, pg_temp; "
 	    "SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = %" PRId64,
 	    ms);
-	(void)connection_is_open(&pg->db);
 	*found = ROW_HELD;
-	rc = exec_guard(&pg->conn, by, f);
+	rc = sql_open(db, by, f);
+	if (rc == RC_OK && !pg->conn.trust.full) /* that cannot be found out later */
+		rc = sql_exec(db, &nothing, by, NULL, f);
 	if (rc == RC_OK)
-		rc = exec_question(db, &q, by, NULL, f);
+		rc = sql_exec(db, &q, by, NULL, f);
 	if (rc == RC_OK)
 		rc = lock_row(pg, ms > 0, by, found, g, f);
 	if (rc == RC_OK && *found == ROW_OURS) {
@@ -113,7 +111,7 @@ pg_attempt(struct sql *db, int64_t ms, instant until, enum row_found *found,
 		 * kind this one ends what lock_row() left open: the snapshot for which a
 		 * CREATE INDEX CONCURRENTLY by our own command would wait.
 		 */
-		rc = row_renew(db, by, g, f);
+		rc = session_lock_renew(db, by, g, f);
 		return rc == RC_LOST ? RC_AGAIN : rc;
 	}
 	if (rc != RC_OK) {
@@ -121,7 +119,7 @@ pg_attempt(struct sql *db, int64_t ms, instant until, enum row_found *found,
 		connection_close(&pg->db);
 		return rc;
 	}
-	return exec_question(db, &rollback, by, NULL, f);
+	return sql_exec(db, &rollback, by, NULL, f);
 }
 
 /* ---- looking and steering ---- */
@@ -203,16 +201,31 @@ pg_row_revoke(struct sql *db, const struct target *target, const char *record, b
 
 static const struct question commit = {.text = "COMMIT", .harmless = true};
 
+static const struct session_lock_way way = {.ask = row_ask,
+    .wait = row_wait,
+    .still = row_still,
+    .last = &commit,
+    .errors_end = true};
+
+const struct sql_mode pg_row_mode = {
+    .name = "row",
+    .caps = CAP_SHARED | CAP_FORCE,
+    .bytes = sizeof(struct row_lock),
+    .acquire = session_lock_acquire,
+    .renew = session_lock_renew,
+    .release = session_lock_release,
+    .each = pg_row_each,
+    .revoke = pg_row_revoke,
+    .way = &way,
+};
+
 const struct row_driver pg_row = {
+    .mode = &pg_row_mode,
     .add = "SELECT dlock.add_row($1)",
     .add_fields = 1,
     .still = "SELECT pg_catalog.txid_current_if_assigned() OPERATOR(pg_catalog.=) ",
     .still_end = " IS TRUE",
     .release_end = " IS TRUE",
-    .last = &commit,
     .harmless = true,
-    .errors_end = true,
     .attempt = pg_attempt,
-    .each = pg_row_each,
-    .revoke = pg_row_revoke,
 };

@@ -82,15 +82,14 @@ refuse_ending(struct pg *pg, struct fault *f)
 static enum rc
 read_ended(struct pg *pg, struct answer *a, struct fault *f)
 {
-	struct row row = answer_next(a);
 	bool ended;
 
-	if (!row.at)
+	if (!answer_next(a))
 		return fault_set(
 		    f, RC_LOST, "%s has no such session (any more)", pg->db.where);
-	if (row_is_null(&row, 0))
+	if (row_is_null(&a->row, 0))
 		return refuse_ending(pg, f);
-	if (!row_boolean(&row, 0, &ended))
+	if (!row_boolean(&a->row, 0, &ended))
 		return sql_makes_no_sense(&pg->db, RC_PROTOCOL, f);
 	return ended
 	    ? RC_OK
@@ -115,7 +114,7 @@ sessions_end(struct pg *pg, const char *owner, const char *from, const char *key
 	    .many = true,
 	    .harmless = !key};
 	struct answer a = {.db = NULL};
-	enum rc rc = connection_open(&pg->db, until, f);
+	enum rc rc = sql_open(&pg->db, until, f);
 
 	if (rc == RC_OK && is_session) {
 		snprintf(sql, sizeof sql,
@@ -126,7 +125,7 @@ sessions_end(struct pg *pg, const char *owner, const char *from, const char *key
 		    from);
 		rc = sql_ask_existing(&pg->db, &q, until, &a, f);
 	}
-	if (rc == RC_DENIED && error_is(c, NO_RIGHT))
+	if (rc == RC_DENIED && sql_is_failure(&pg->db, SQL_NO_RIGHT))
 		return refuse_ending(pg, f);
 	if (rc == RC_OK)
 		rc = read_ended(pg, &a, f);

@@ -15,17 +15,20 @@ static const struct shape {
 	enum form form;
 	int port;
 	size_t least, most;  /* hosts */
+	const char *printed; /* for people, in front of its hosts */
 	const char *written; /* behind its scheme */
 } shapes[] = {
-    {"redis", "rediss", FORM_SINGLE, DEFAULT_PORT, 1, 1,
+    [FORM_SINGLE] = {"redis", "rediss", FORM_SINGLE, DEFAULT_PORT, 1, 1, "redis %s",
 	"://[user:password@]host[:port][/db] or redis+unix:///path"},
-    {"redis+unix", "", FORM_SINGLE, DEFAULT_PORT, 0, 0, ":///path[?db=number]"},
-    {"redis+sentinel", "rediss+sentinel", FORM_SENTINEL, SENTINEL_PORT, 1, ADDRESS_HOSTS,
+    [FORM_SENTINEL] = {"redis+sentinel", "rediss+sentinel", FORM_SENTINEL, SENTINEL_PORT,
+	1, ADDRESS_HOSTS, "redis master %s of the sentinels ",
 	"://[user:password@]host[:port],host[:port].../MASTER[/db]"},
-    {"redis+cluster", "rediss+cluster", FORM_CLUSTER, DEFAULT_PORT, 1, ADDRESS_HOSTS,
+    [FORM_CLUSTER] = {"redis+cluster", "rediss+cluster", FORM_CLUSTER, DEFAULT_PORT, 1,
+	ADDRESS_HOSTS, "redis cluster %s",
 	"://[user:password@]host[:port],host[:port]..."},
-    {"redlock", "redlocks", FORM_REDLOCK, DEFAULT_PORT, REDLOCK_LEAST, REDLOCK_MOST,
-	"://[user:password@]host[:port],host,host...[/db]"},
+    [FORM_REDLOCK] = {"redlock", "redlocks", FORM_REDLOCK, DEFAULT_PORT, REDLOCK_LEAST,
+	REDLOCK_MOST, "redlock %s", "://[user:password@]host[:port],host,host...[/db]"},
+    {"redis+unix", "", FORM_SINGLE, DEFAULT_PORT, 0, 0, NULL, ":///path[?db=number]"},
 };
 
 /* Of a URL that is none, the first one. */
@@ -178,9 +181,9 @@ address_parse(struct address *a, const char *url, struct fault *f)
 }
 
 void
-address_print_host(const struct endpoint *e, char *out, size_t size)
+address_print_host(const char *what, const struct endpoint *e, char *out, size_t size)
 {
-	snprintf(out, size, strchr(e->host, ':') ? "redis [%s]:%d" : "redis %s:%d",
+	snprintf(out, size, strchr(e->host, ':') ? "%s [%s]:%d" : "%s %s:%d", what,
 	    e->host, e->port);
 }
 
@@ -188,13 +191,9 @@ address_print_host(const struct endpoint *e, char *out, size_t size)
 void
 address_print(const struct address *a, char *out, size_t size)
 {
-	static const char *const formats[] = {[FORM_SINGLE] = "redis %s",
-	    [FORM_SENTINEL] = "redis master %s of the sentinels ",
-	    [FORM_CLUSTER] = "redis cluster %s",
-	    [FORM_REDLOCK] = "redlock %s"};
-	size_t used;
+	size_t used = snprintf(
+	    out, size, shapes[a->form].printed, *a->path ? a->path : a->master);
 
-	used = snprintf(out, size, formats[a->form], *a->path ? a->path : a->master);
 	for (size_t i = 0; !*a->path && i < a->n && used < size; i++)
 		used += snprintf(out + used, size - used,
 		    strchr(a->hosts[i].host, ':') ? "%s[%s]:%d" : "%s%s:%d", i ? "," : "",

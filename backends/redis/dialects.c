@@ -13,6 +13,7 @@
 #include <string.h>
 
 enum {
+	KEYS_OF_LOCK = 6, /* those behind them are of a job */
 	LACKS = CAP_FAIR | CAP_SHARED | CAP_LIMIT | CAP_JOB | CAP_REVOKE | CAP_FREEZE,
 };
 
@@ -46,7 +47,7 @@ const struct dialect dialects[] = {
     [DIALECT_NATIVE] = {.name = "native",
 	.claims = &lock,
 	.looks = &look,
-	.keys = {"%Dh", "%Di", "%Dq", "%Dl", "%Dw:", "%Df"},
+	.keys = {"%Dh", "%Di", "%Dq", "%Dl", "%Dw:", "%Df", "%Dr", "%Dr:%I"},
 	.channel = "%Dw:%O"},
     [DIALECT_STRING] = {.name = "string",
 	.lacks = LACKS,
@@ -166,36 +167,23 @@ print_template(char *out, size_t size, const char *template, const struct parts 
 				  : snprintf(out + used, size - used, "%c", *c);
 }
 
-/*
- * A run that is done is a key of its own, which the server lets expire: there is
- * nothing to prune, and it can be found, and deleted, by its ID.
- */
+/* A run that is done is a key of its own, which the server lets expire. */
 void
 dialect_name(const struct dialect *d, struct names *names, enum form form,
     const struct claim *claim)
 {
 	struct parts p = {.dialect = d, .claim = claim, .form = form};
-	const char *once = claim->job.once;
-	bool jobs = !(d->lacks & CAP_JOB);
 
 	encode_key(p.encoded, sizeof p.encoded, claim->key);
+	encode_key(p.id, sizeof p.id, claim->job.once ? claim->job.once : "");
 	p.tag_length = tag_of(claim->key, &p.tag);
 	names->nkeys = 0;
-	for (int i = 0; i < NAMES && d->keys[i]; i++)
-		print_template(
-		    names->keys[names->nkeys++], sizeof names->keys[0], d->keys[i], &p);
+	for (int i = 0; i < NAMES && d->keys[i]; i++) {
+		print_template(names->keys[i], sizeof names->keys[i], d->keys[i], &p);
+		names->nkeys += i < KEYS_OF_LOCK;
+	}
 	print_template(names->channel, sizeof names->channel, d->channel, &p);
-	print_template(names->last, sizeof names->last, jobs ? "%Dr" : NULL, &p);
-	print_template(names->done, sizeof names->done,
-	    jobs && once && encode_key(p.id, sizeof p.id, once) ? "%Dr:%I" : NULL, &p);
 	names->sharded = dialect_is_foreign(d) && d->channel && form == FORM_CLUSTER;
-}
-
-void
-dialect_name_lock(
-    const struct dialect *d, struct names *names, enum form form, const char *key)
-{
-	dialect_name(d, names, form, &(struct claim){.key = key, .owner = ""});
 }
 
 /* ---- words ---- */
@@ -207,17 +195,14 @@ dialect_say(const struct dialect *d, struct script_call *c, const struct names *
 {
 	static const char *const operations[] = {
 	    [ACQUIRE] = "acquire", [RENEW] = "renew", [RELEASE] = "release"};
-	bool job = job_is_wanted(&claim->job) && *names->last &&
+	bool job = job_is_wanted(&claim->job) && !(d->lacks & CAP_JOB) &&
 	    (r->operation == ACQUIRE ||
 		(r->operation == RELEASE && r->status != STATUS_NONE));
+	int keys = names->nkeys + (job ? 1 + (claim->job.once != NULL) : 0);
 
 	script_begin(c, d->claims);
-	for (int i = 0; i < names->nkeys; i++)
+	for (int i = 0; i < keys; i++)
 		script_key(c, names->keys[i]);
-	if (job)
-		script_key(c, names->last);
-	if (job && *names->done)
-		script_key(c, names->done);
 	script_word(c, operations[r->operation]);
 	script_word(c, claim->owner);
 	if (r->operation != RELEASE)
@@ -243,15 +228,4 @@ dialect_say(const struct dialect *d, struct script_call *c, const struct names *
 		script_word(c, claim->job.once ? claim->job.once : "");
 	if (names->sharded)
 		script_word(c, SHARDED);
-}
-
-enum reading
-dialect_read(const struct dialect *d, struct answer *a, const struct request *r,
-    const redisReply *reply)
-{
-	if (reply->type != REDIS_REPLY_ERROR)
-		return answer_read(a, reply, r->operation) ? READ_ANSWER : READ_NONSENSE;
-	if (d->plain && resp_is_no_scripts(reply->str))
-		return READ_NO_SCRIPTS;
-	return resp_says(reply->str, "WRONGTYPE") ? READ_FOREIGN : READ_ERROR;
 }

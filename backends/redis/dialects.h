@@ -12,24 +12,24 @@
 #include "route.h"
 
 enum {
-	NAME_BYTES = ENCODED_BYTES + KEY_BYTES +
-	    16, /* a tag may stand in front of the key */
+	/* a tag may stand in front of the key */
+	NAME_BYTES = ENCODED_BYTES + KEY_BYTES + 16,
 	RUN_BYTES = NAME_BYTES + 1 + 3 * ONCE_BYTES,
-	NAMES = 6,
+	NAMES = 8,
 };
 
 /* What one claim is called on the server. */
 struct names {
-	char keys[NAMES][NAME_BYTES]; /* as KEYS of the script */
+	/*
+	 * as KEYS of the script; behind nkeys of them, those of a job (native): its last
+	 * run, and the one that did its ID
+	 */
+	char keys[NAMES][RUN_BYTES];
 	int nkeys;
 	/* in a cluster: what is told on the channel is told in the hash slot, too */
 	bool sharded;
 	/* where its owner is told to ask again; "": nobody is told, it asks often */
 	char channel[NAME_BYTES + OWNER_CHARS];
-	/* KEYS too, of a job (native): its last run */
-	char last[NAME_BYTES];
-	/* and the one that did its ID; "" without an ID */
-	char done[RUN_BYTES];
 };
 
 /* What is to be asked for a claim. */
@@ -44,15 +44,6 @@ struct request {
 	/* of RELEASE: */
 	bool held;  /* a hold is given back */
 	int status; /* to be remembered if there is a job; or STATUS_NONE */
-};
-
-/* What a reply is. */
-enum reading {
-	READ_ANSWER,     /* of the script: *answer is set */
-	READ_ERROR,      /* an error reply */
-	READ_FOREIGN,    /* the same, and a lock that was held there is lost */
-	READ_NO_SCRIPTS, /* the same: it runs none, but transaction.c does without */
-	READ_NONSENSE,   /* nothing that the script answers */
 };
 
 struct dialect {
@@ -81,13 +72,9 @@ dialect_is_foreign(const struct dialect *d)
 /* What -O dialect= calls so; NULL: none. */
 const struct dialect *dialect_named(const char *name);
 
-/* Names a claim, or (without owner) a lock, as such a form of Redis keeps it. */
+/* Names a claim, or (with the owner "") a lock, as such a form of Redis keeps it. */
 void dialect_name(
     const struct dialect *, struct names *, enum form, const struct claim *);
-
-/* The same for a look at the lock `key`, or what is done to it from outside. */
-void dialect_name_lock(
-    const struct dialect *, struct names *, enum form, const char *key);
 
 /* Do the locks of both lie in one hash slot, whatever the cluster? */
 bool dialect_shares_slot(const char *key, const char *other);
@@ -95,9 +82,5 @@ bool dialect_shares_slot(const char *key, const char *other);
 /* Puts a request into words; names, claim and request outlive these. */
 void dialect_say(const struct dialect *, struct script_call *, const struct names *,
     const struct claim *, const struct request *);
-
-/* Tells replies apart, but those that script_ask() keeps for itself. */
-enum reading dialect_read(
-    const struct dialect *, struct answer *, const struct request *, const redisReply *);
 
 #endif

@@ -17,32 +17,39 @@ enum { OWED_MOST = 16 };
 
 /* ---- their life ---- */
 
-bool
-fan_begin(struct fan *fan, struct host *host, struct peer *peers, size_t n,
+void
+fan_begin_one(struct fan *fan, struct host *host, const struct address *a, struct peer *p,
     fan_hear_fn *hear, void *ctx)
 {
-	*fan = (struct fan){.host = host,
-	    .peers = peers,
-	    .n = n,
-	    .hear = hear,
-	    .ctx = ctx,
-	    .epoll = n > 1 ? epoll_create1(EPOLL_CLOEXEC) : -1};
-	for (size_t i = 0; i < n; i++)
-		stream_init(&peers[i].stream, host, "");
-	return n == 1 || fan->epoll >= 0;
+	*fan = (struct fan){
+	    .host = host, .peers = p, .n = 1, .hear = hear, .ctx = ctx, .epoll = -1};
+	stream_init(&p->stream, host, p->where);
+	p->address = a;
+	p->at = a->hosts[0];
+	p->bounds = &resp_usual;
+	address_print(a, p->where, sizeof p->where);
 }
 
-void
-fan_set(struct fan *fan, size_t i, const struct address *a, const struct endpoint *at,
-    const char *where, const struct resp_bounds *bounds)
+bool
+fan_begin(struct fan *fan, struct host *host, const struct address *a, const char *what,
+    const struct resp_bounds *bounds, fan_hear_fn *hear, void *ctx)
 {
-	struct peer *p = &fan->peers[i];
+	*fan = (struct fan){.host = host,
+	    .peers = calloc(a->n, sizeof *fan->peers),
+	    .hear = hear,
+	    .ctx = ctx,
+	    .epoll = a->n > 1 ? epoll_create1(EPOLL_CLOEXEC) : -1};
+	for (; fan->peers && fan->n < a->n; fan->n++) {
+		struct peer *p = &fan->peers[fan->n];
 
-	p->address = a;
-	p->at = at;
-	p->stream.where = where;
-	p->bounds = bounds;
-	p->alone = fan->n == 1;
+		stream_init(&p->stream, host, p->where);
+		p->address = a;
+		p->at = a->hosts[fan->n];
+		p->bounds = bounds;
+		p->recalls = true;
+		address_print_host(what, &p->at, p->where, sizeof p->where);
+	}
+	return fan->peers && (a->n == 1 || fan->epoll >= 0);
 }
 
 /* It has the password in it. */
@@ -101,9 +108,10 @@ fan_end(struct fan *fan)
 {
 	for (size_t i = 0; i < fan->n; i++)
 		fan_close(&fan->peers[i]);
-	if (fan->n > 0 && fan->epoll >= 0)
+	if (fan->host && fan->epoll >= 0)
 		close(fan->epoll);
-	fan->n = 0;
+	free(fan->peers);
+	*fan = (struct fan){.n = 0};
 }
 
 /* ---- one of them: connecting ---- */
@@ -127,16 +135,14 @@ peer_put(struct peer *p, const char *text, size_t n)
 }
 
 static bool
-peer_greet(struct peer *p, int argc, const char **argv)
+peer_greet(struct peer *p, resp_words words)
 {
-	char *text;
-	int length = redisFormatCommandArgv(&text, argc, argv, NULL);
-	bool good = length >= 0 && peer_put(p, text, length);
+	char *text = resp_write((const resp_words *)words, 1);
+	bool good = text && peer_put(p, text, strlen(text));
 
-	if (length >= 0) {
-		explicit_bzero(text, length);
-		redisFreeCommand(text);
-	}
+	if (text)
+		explicit_bzero(text, strlen(text));
+	free(text);
 	p->greets++;
 	return good;
 }
@@ -151,9 +157,9 @@ peer_begin(struct peer *p)
 
 	snprintf(db, sizeof db, "%d", a->db);
 	return (!*a->password ||
-		   peer_greet(p, *a->user ? 3 : 2,
-		       (const char *[]){"AUTH", user, a->password})) &&
-	    (!a->db || peer_greet(p, 2, (const char *[]){"SELECT", db})) &&
+		   peer_greet(
+		       p, (resp_words){"AUTH", user, *a->user ? a->password : NULL})) &&
+	    (!a->db || peer_greet(p, (resp_words){"SELECT", db})) &&
 	    peer_put(p, p->command, p->length - (p->repeated ? p->once : 0));
 }
 
@@ -175,7 +181,7 @@ peer_start(struct peer *p, const struct sockaddr *to, socklen_t size)
 	peer_disconnect(p);
 	rc = stream_start(&p->stream, to, size, &p->fault);
 	if (rc == RC_OK && p->address->tls)
-		rc = tls_start(p->address->tls, &p->stream, p->at->host, &p->fault);
+		rc = tls_start(p->address->tls, &p->stream, p->at.host, &p->fault);
 	else if (!*p->address->path)
 		p->stream.hint = ": does it want TLS (rediss://)?";
 	if (rc != RC_OK || inbox_open(&p->inbox, p->bounds))
@@ -214,12 +220,10 @@ peer_connect(struct peer *p)
 static bool
 peer_recalls(struct peer *p)
 {
-	if (!p->last.sin6_family || p->addresses->absent)
+	if (!p->last_size || p->addresses->absent)
 		return false;
-	memcpy(&p->addresses->at[0].address, &p->last, sizeof p->last);
-	p->addresses->at[0].size = p->last.sin6_family == AF_INET
-	    ? sizeof(struct sockaddr_in)
-	    : sizeof p->last;
+	p->addresses->at[0].address = p->last;
+	p->addresses->at[0].size = p->last_size;
 	p->addresses->n = 1;
 	return true;
 }
@@ -235,7 +239,7 @@ peer_resolve(struct peer *p)
 	const char *path = p->address->path;
 
 	p->state = PEER_RESOLVING;
-	p->address_due = p->last.sin6_family ? share_of(p->due, 2) : p->due;
+	p->address_due = p->last_size ? share_of(p->due, 2) : p->due;
 	if (p->lookup)
 		return;
 	p->next = 0;
@@ -246,7 +250,7 @@ peer_resolve(struct peer *p)
 		p->addresses->at[0].size = sizeof local;
 		p->addresses->n = 1;
 	} else if (p->addresses) {
-		p->lookup = resolve_begin(p->at->host, p->at->port, p->addresses);
+		p->lookup = resolve_begin(p->at.host, p->at.port, p->addresses);
 	}
 	if (p->lookup)
 		return;
@@ -255,7 +259,7 @@ peer_resolve(struct peer *p)
 		return;
 	}
 	fault_set(
-	    &p->fault, RC_SYSTEM, "cannot start a thread to resolve %s", p->at->host);
+	    &p->fault, RC_SYSTEM, "cannot start a thread to resolve %s", p->at.host);
 	peer_fail(p, RC_SYSTEM);
 }
 
@@ -315,9 +319,10 @@ peer_refused(struct peer *p)
 static void
 peer_is_reached(struct peer *p)
 {
-	if (p->addresses && !p->alone &&
-	    p->addresses->at[p->next - 1].size <= sizeof p->last)
-		memcpy(&p->last, &p->addresses->at[p->next - 1].address, sizeof p->last);
+	if (p->addresses && p->recalls) {
+		p->last = p->addresses->at[p->next - 1].address;
+		p->last_size = p->addresses->at[p->next - 1].size;
+	}
 	peer_forget_addresses(p);
 }
 
@@ -381,7 +386,7 @@ enum rc
 peer_refuses(const struct peer *p, bool looks, char *text, struct fault *f)
 {
 	const char *hint;
-	enum rc rc = looks ? resp_error_look(text, &hint) : resp_error(text, &hint);
+	enum rc rc = resp_error(text, looks, &hint);
 
 	secret_blot(text, p->address->password);
 	return fault_set(f, rc, "%s says '%.200s'%s%s", p->stream.where, text,
@@ -405,7 +410,7 @@ peer_hear_greeting(struct peer *p, redisReply *reply)
 	} else if (!auth) {
 		p->rc = peer_refuses(p, false, reply->str, &p->fault);
 	} else {
-		p->rc = resp_error(reply->str, &hint);
+		p->rc = resp_error(reply->str, false, &hint);
 		fault_set(&p->fault, p->rc, "%s refuses the login: %s", where,
 		    hint ? hint
 			 : "its answer is not shown, since it may repeat the password");
@@ -466,10 +471,7 @@ peer_step(struct fan *fan, struct peer *p)
 
 /* ---- asking ---- */
 
-/*
- * Is it open, and is nothing there that would be taken for an answer?  A descriptor that is
- * readable says less: TLS talks of itself.
- */
+/* Is it open, and is nothing there that would be taken for an answer? */
 static bool
 peer_is_quiet(struct peer *p)
 {
@@ -497,20 +499,19 @@ peer_goes_on(struct fan *fan, struct peer *p)
 }
 
 void
-fan_say_more(struct peer *p, char *command, int length)
+fan_say_more(struct peer *p, char *command)
 {
 	redisFreeCommand(p->command);
 	p->command = command;
-	p->length = length < 0 ? 0 : (size_t)length;
-	if (length >= 0 &&
-	    (p->state != PEER_ASKED || peer_put(p, command, (size_t)length)))
+	p->length = command ? strlen(command) : 0;
+	if (command && (p->state != PEER_ASKED || peer_put(p, command, p->length)))
 		return;
 	fault_set(&p->fault, RC_SYSTEM, "out of memory");
 	peer_fail(p, RC_SYSTEM);
 }
 
 void
-fan_say(struct fan *fan, struct peer *p, char *command, int length, instant due)
+fan_say(struct fan *fan, struct peer *p, char *command, instant due)
 {
 	p->reused = peer_goes_on(fan, p);
 	if (!p->reused && (!p->lookup || p->continues))
@@ -527,7 +528,7 @@ fan_say(struct fan *fan, struct peer *p, char *command, int length, instant due)
 		return;
 	}
 	p->state = p->reused ? PEER_ASKED : PEER_RESOLVING;
-	fan_say_more(p, command, length);
+	fan_say_more(p, command);
 	if (p->state == PEER_RESOLVING)
 		peer_resolve(p);
 	peer_send(p);

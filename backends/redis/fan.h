@@ -13,16 +13,13 @@
  *  3. A connection that dies under the first question on it is not opened anew.  One that was
  *     open before may have died of idleness: the question gets a second chance.
  *  4. A host's addresses are tried in turn, each with its share of the time.  Its name is
- *     resolved for each connection, since it may lead elsewhere by then.  One of several
- *     servers is reached where it was before if the resolver fails or takes half of the time:
- *     a hold is not to be lost with the resolver alone.  (A server that is alone is not, since
- *     its name may be moved to another one that is to have the locks.)
+ *     resolved for each connection, since it may lead elsewhere by then.  One that
+ *     `recalls` is reached where it was before if the resolver fails or takes half of the time:
+ *     a hold is not to be lost with the resolver alone.  (The server of a URL with one host
+ *     does not: its name may be moved to another one that is to have the locks.)
  *
  * hiredis formats the commands and builds the replies; its own I/O can neither keep a deadline
  * nor is it safe from SIGPIPE, so the bytes go through net.h.
- *
- * What is asked, and what an answer means, is the caller's: one server is a fan of one
- * (server.h); Sentinel and Redlock ask several.
  */
 #ifndef DLOCK_REDIS_FAN_H
 #define DLOCK_REDIS_FAN_H
@@ -30,8 +27,6 @@
 #include "address.h"
 #include "backends/common/net.h"
 #include "resp.h"
-
-#include <netinet/in.h>
 
 enum peer_state {
 	PEER_IDLE,       /* nothing is asked of it */
@@ -42,15 +37,16 @@ enum peer_state {
 
 /* One of the servers, and the connection to it. */
 struct peer {
-	/* From fan_set(): */
+	struct endpoint at;
+	char where[WHERE_BYTES]; /* the same for people */
 	struct stream stream;
 	const struct resp_bounds *bounds; /* from the next connection on */
 	const struct address *address;    /* who we are there */
-	const struct endpoint *at;
-	bool alone; /* in its fan */
+	bool recalls;                     /* its name is always this one server's */
 	enum peer_state state;
-	struct sockaddr_in6 last; /* where it was reached; family 0: nowhere, or alone */
-	struct inbox inbox;       /* of the stream */
+	struct sockaddr_storage last; /* where it was reached */
+	socklen_t last_size;          /* 0: nowhere */
+	struct inbox inbox;           /* of the stream */
 	/* The question; and what is to be sent on this connection. */
 	char *command, *out;
 	size_t length, to_send, sent;
@@ -103,25 +99,22 @@ struct fan {
 	void *ctx;
 	int epoll; /* of several */
 	size_t n;
-	struct peer *peers; /* not owned */
+	struct peer *peers;
 };
 
 /*
- * The peers are all 0, and nothing is asked before fan_set() of all.  False: errno says why
- * there is no descriptor for several.
+ * Of all hosts of the address, which is not copied.  Each is a `what` for people, and says no
+ * more than the bounds.  False: no descriptor, or no memory, is left.
  */
-bool fan_begin(
-    struct fan *, struct host *, struct peer *, size_t n, fan_hear_fn *, void *ctx);
+bool fan_begin(struct fan *, struct host *, const struct address *, const char *what,
+    const struct resp_bounds *, fan_hear_fn *, void *ctx);
 
 /* Also of a fan that is all 0. */
 void fan_end(struct fan *);
 
-/*
- * Peer `i` is there, is called `where` by people, and says no more than the bounds.  Nothing
- * is copied.
- */
-void fan_set(struct fan *, size_t i, const struct address *, const struct endpoint *at,
-    const char *where, const struct resp_bounds *);
+/* Of one peer, which is the caller's, at the first host of the address; without an end. */
+void fan_begin_one(struct fan *, struct host *, const struct address *, struct peer *,
+    fan_hear_fn *, void *ctx);
 
 /*
  * What the error reply `text` means, to a question or (`looks`) to a look, in words; never
@@ -131,12 +124,12 @@ enum rc peer_refuses(const struct peer *, bool looks, char *text, struct fault *
 
 /*
  * Asks a peer, until `due` at the latest.  The command is the fan's from then on, which frees
- * it; a length below 0 says that there was no memory for it.
+ * it; NULL says that there was no memory for it.
  */
-void fan_say(struct fan *, struct peer *, char *command, int length, instant due);
+void fan_say(struct fan *, struct peer *, char *command, instant due);
 
 /* The same for what follows the answer that is being read. */
-void fan_say_more(struct peer *, char *command, int length);
+void fan_say_more(struct peer *, char *command);
 
 /*
  * Waits until enough() says so, nobody is busy any more, or `until`; NULL: not before.

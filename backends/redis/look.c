@@ -20,7 +20,11 @@
 
 #define ANSWER_PATIENCE (4 * NS_PER_S)
 
-enum { ROWS = 32 }; /* holders of one page */
+enum {
+	ROWS = 32, /* holders of one page */
+	SEAT_OWNER = 17,
+	SEAT_BYTES = SEAT_OWNER + OWNER_CHARS + 1,
+};
 
 /* What is being told. */
 struct view {
@@ -36,14 +40,9 @@ struct view {
 	bool enough;       /* nobody wants to hear more */
 };
 
-/* One holder of many. */
-struct seat {
-	uint64_t token;
-	char owner[OWNER_CHARS + 1];
-};
-
+/* Many holders, each "token owner" with the token in 16 digits, so that they sort as texts. */
 struct seats {
-	struct seat *all;
+	char (*all)[SEAT_BYTES];
 	size_t n, room;
 };
 
@@ -53,14 +52,6 @@ struct seats {
 
 /* Where SCAN and its like go on. */
 typedef char cursor[24];
-
-static bool
-cursor_read(cursor c, const char *digits)
-{
-	snprintf(c, sizeof(cursor), "%s", digits);
-	return *digits && strlen(digits) < sizeof(cursor) &&
-	    digits[strspn(digits, "0123456789")] == '\0';
-}
 
 /*
  * A look may take long, but no answer: a server that says again and again that it cannot
@@ -72,12 +63,6 @@ answer_ends(const struct view *v)
 	return instant_first(v->look->until, instant_now() + ANSWER_PATIENCE);
 }
 
-static enum rc
-look_ask(struct view *v, const struct script_call *c, redisReply **r)
-{
-	return script_run(v->route, c, answer_ends(v), r, v->fault);
-}
-
 /* An operation on all locks, or (with names) on the one that is being told. */
 static void
 look_begin(const struct view *v, struct script_call *c, const struct names *names,
@@ -85,10 +70,8 @@ look_begin(const struct view *v, struct script_call *c, const struct names *name
 {
 	script_begin(c, v->dialect->looks ? v->dialect->looks : v->dialect->claims);
 	c->reads = true;
-	for (int i = 0; names && i < names->nkeys; i++)
+	for (int i = 0; names && i < names->nkeys + (v->dialect->looks != NULL); i++)
 		script_key(c, names->keys[i]);
-	if (names && *names->last)
-		script_key(c, names->last);
 	script_word(c, operation);
 }
 
@@ -192,32 +175,25 @@ look_tell_entries(struct view *v, const redisReply *r, size_t first)
 static bool
 seats_add(struct seats *s, const char *text)
 {
-	const char *owner = strchr(text, ' ');
-
-	if (!owner || strlen(owner + 1) > OWNER_CHARS)
+	if (strlen(text) <= SEAT_OWNER || strlen(text) >= SEAT_BYTES)
 		return true; /* no owner of a dlock's */
 	if (s->n == s->room) {
 		size_t room = s->room ? 2 * s->room : 256;
-		struct seat *all = realloc(s->all, room * sizeof *all);
+		void *all = realloc(s->all, room * SEAT_BYTES);
 
 		if (!all)
 			return false;
 		s->all = all;
 		s->room = room;
 	}
-	snprintf(s->all[s->n].owner, sizeof s->all->owner, "%s", owner + 1);
-	s->all[s->n++].token = strtoull(text, NULL, 10);
+	snprintf(s->all[s->n++], SEAT_BYTES, "%s", text);
 	return true;
 }
 
 static int
 compare_seats(const void *left, const void *right)
 {
-	const struct seat *a = left, *b = right;
-
-	if (a->token != b->token)
-		return a->token < b->token ? -1 : 1;
-	return strcmp(a->owner, b->owner);
+	return strcmp(left, right);
 }
 
 static enum rc
@@ -233,11 +209,10 @@ seats_read(struct seats *s, struct view *v)
 
 		look_begin(v, &c, &v->names, "holders");
 		script_word(&c, at);
-		rc = look_ask(v, &c, &r);
+		rc = script_run(v->route, &c, answer_ends(v), &r, v->fault, "s", &text);
 		if (rc != RC_OK)
 			return rc;
-		if (!answer_members(r, 0, "s", &text) || !cursor_read(at, text))
-			rc = script_nonsense(v->route, v->fault);
+		snprintf(at, sizeof at, "%s", text);
 		for (size_t i = 1; rc == RC_OK && i < r->elements; i++)
 			if (!answer_members(r, i, "s", &text))
 				rc = script_nonsense(v->route, v->fault);
@@ -261,16 +236,14 @@ seats_tell(const struct seats *s, struct view *v)
 
 		look_begin(v, &c, &v->names, "rows");
 		for (size_t i = next; i < s->n && i < next + ROWS; i++)
-			script_word(&c, s->all[i].owner);
-		rc = look_ask(v, &c, &r);
+			script_word(&c, s->all[i] + SEAT_OWNER);
+		rc = script_run(
+		    v->route, &c, answer_ends(v), &r, v->fault, "ii", &v->now, &n);
 		if (rc != RC_OK)
 			return rc;
-		if (answer_members(r, 0, "ii", &v->now, &n) && n >= 1 && n <= ROWS) {
-			next += n;
-			rc = look_tell_entries(v, r, 2);
-		} else {
-			rc = script_nonsense(v->route, v->fault);
-		}
+		next += n;
+		rc = n >= 1 && n <= ROWS ? look_tell_entries(v, r, 2)
+					 : script_nonsense(v->route, v->fault);
 		freeReplyObject(r);
 	}
 	return rc;
@@ -285,10 +258,10 @@ look_many_holders(struct view *v)
 
 	/* in the order of their grants, and each once: Redis may name one twice */
 	if (s.n > 0)
-		qsort(s.all, s.n, sizeof *s.all, compare_seats);
+		qsort(s.all, s.n, SEAT_BYTES, compare_seats);
 	for (size_t i = 0; i < s.n; i++)
-		if (n == 0 || compare_seats(&s.all[n - 1], &s.all[i]) != 0)
-			s.all[n++] = s.all[i];
+		if (n == 0 || strcmp(s.all[n - 1], s.all[i]) != 0)
+			memmove(s.all[n++], s.all[i], SEAT_BYTES);
 	s.n = n;
 	if (rc == RC_OK)
 		rc = seats_tell(&s, v);
@@ -314,16 +287,13 @@ look_waiters(struct view *v)
 		look_begin(v, &c, &v->names, "waiters");
 		script_word(&c, owner);
 		script_word(&c, ticket);
-		rc = look_ask(v, &c, &r);
+		rc = script_run(v->route, &c, answer_ends(v), &r, v->fault, "iss",
+		    &v->now, &last, &its_ticket);
 		if (rc != RC_OK)
 			return rc;
-		if (answer_members(r, 0, "iss", &v->now, &last, &its_ticket)) {
-			snprintf(owner, sizeof owner, "%s", last);
-			snprintf(ticket, sizeof ticket, "%s", its_ticket);
-			rc = look_tell_entries(v, r, 3);
-		} else {
-			rc = script_nonsense(v->route, v->fault);
-		}
+		snprintf(owner, sizeof owner, "%s", last);
+		snprintf(ticket, sizeof ticket, "%s", its_ticket);
+		rc = look_tell_entries(v, r, 3);
 		freeReplyObject(r);
 	} while (rc == RC_OK && *ticket && !v->enough);
 	return rc;
@@ -331,42 +301,34 @@ look_waiters(struct view *v)
 
 /* ---- locks ---- */
 
-/* {now, many, waiting, {holder ...}, {entry ...}} */
 static enum rc
-look_tell_lock(struct view *v, const redisReply *r)
+look_lock(struct view *v, const char *key)
 {
 	struct entry queue = look_entry_of(ENTRY_WAITING);
 	const redisReply *holders, *others;
 	int64_t many, waiting;
+	struct script_call c;
+	redisReply *r;
 	enum rc rc;
 
-	if (!answer_members(r, 0, "iiiaa", &v->now, &many, &waiting, &holders, &others))
-		return script_nonsense(v->route, v->fault);
+	v->key = key;
+	dialect_name(v->dialect, &v->names, v->route->address->form,
+	    &(struct claim){.key = key, .owner = ""});
+	look_begin(v, &c, &v->names, "lock");
+	script_word(&c, v->look->brief ? "1" : "0");
+	script_word(&c, v->look->key ? "1" : "0");
+	rc = script_run(v->route, &c, answer_ends(v), &r, v->fault, "iiiaa", &v->now,
+	    &many, &waiting, &holders, &others);
+	if (rc != RC_OK)
+		return rc;
 	rc = many ? look_many_holders(v) : look_tell_entries(v, holders, 0);
 	queue.count = waiting;
 	if (rc == RC_OK && waiting > 0 && !v->enough && v->look->brief)
 		look_tell(v, &queue);
 	else if (rc == RC_OK && waiting > 0 && !v->enough)
 		rc = look_waiters(v);
-	return rc == RC_OK ? look_tell_entries(v, others, 0) : rc;
-}
-
-static enum rc
-look_lock(struct view *v, const char *key)
-{
-	struct script_call c;
-	redisReply *r;
-	enum rc rc;
-
-	v->key = key;
-	dialect_name_lock(v->dialect, &v->names, v->route->address->form, key);
-	look_begin(v, &c, &v->names, "lock");
-	script_word(&c, v->look->brief ? "1" : "0");
-	script_word(&c, v->look->key ? "1" : "0");
-	rc = look_ask(v, &c, &r);
-	if (rc != RC_OK)
-		return rc;
-	rc = look_tell_lock(v, r);
+	if (rc == RC_OK)
+		rc = look_tell_entries(v, others, 0);
 	freeReplyObject(r);
 	return rc;
 }
@@ -421,17 +383,16 @@ look_server(struct view *v, const struct endpoint *node)
 		script_word(&c, at);
 		if (dialect_is_foreign(v->dialect))
 			script_word(&c, prefix);
-		rc = look_ask(v, &c, &r);
+		rc = script_run(v->route, &c, answer_ends(v), &r, v->fault, "s", &next);
 		if (rc != RC_OK)
 			return rc;
-		if (node && !endpoint_is(node, &v->route->server.at))
+		snprintf(at, sizeof at, "%s", next);
+		if (node && !endpoint_is(node, &v->route->server.peer.at))
 			rc = fault_set(v->fault, RC_AGAIN,
 			    "%s: %.255s:%d does not answer as one of its masters",
 			    v->where, node->host, node->port);
-		else if (answer_members(r, 0, "s", &next) && cursor_read(at, next))
-			rc = look_tell_names(v, r);
 		else
-			rc = script_nonsense(v->route, v->fault);
+			rc = look_tell_names(v, r);
 		freeReplyObject(r);
 	} while (rc == RC_OK && strcmp(at, CURSOR_END) != 0 && !v->enough);
 	return rc;

@@ -6,7 +6,7 @@
 --   lock     brief (1: waiters are counted), job (1: its last run, too) -> {now, many, waiting, {holder ...}, {entry ...}}:
 --            its holders in the order of their grants, but none of them if they are `many` (1);
 --            how many wait (not brief: or are dead); what else there is
---   holders  cursor -> {next cursor, "token owner" ...}; token 0: not known
+--   holders  cursor -> {next cursor, "token owner" ...}; the token in 16 digits, 0: not known
 --   rows     owner ... -> {now, n, entry ...}: of the first n of them, if they hold
 --   waiters  owner, ticket ('', '': from the first), as the page before gave them
 --            -> {now, owner, ticket ('': that was all), entry ...}
@@ -151,7 +151,7 @@ local function read_holders(cursor)
     local who, ends = page[2][i], page[2][i + 1]
     if tonumber(ends) > now and may_be_owner(who) then
       local r = not enough() and row(who)
-      found[#found + 1] = (r and short(r.token) or '0') .. ' ' .. who
+      found[#found + 1] = string.format('%016.0f ', math.max(r and number(r.token) or 0, 0)) .. who
     end
   end
   return found

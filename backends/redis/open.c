@@ -130,8 +130,9 @@ const struct setting_row redis_settings[] = {
 
 /* ---- stores ---- */
 
-void
-redis_store_free(struct redis_store *r)
+/* One of either kind, of which nothing is open. */
+static void
+store_free(struct redis_store *r)
 {
 	tls_close(r->address.tls);
 	explicit_bzero(&r->address, sizeof r->address);
@@ -139,6 +140,20 @@ redis_store_free(struct redis_store *r)
 		explicit_bzero(r->sentinels, sizeof *r->sentinels);
 	free(r->sentinels);
 	free(r);
+}
+
+void
+redis_close(struct store *s)
+{
+	if (!s)
+		return;
+	if (s->backend == &redlock_backend) {
+		quorum_end(&redlock_of(s)->quorum);
+	} else {
+		route_free(&redis_of(s)->route);
+		server_close(&redis_of(s)->queue.listener);
+	}
+	store_free((struct redis_store *)s);
 }
 
 /* All but the password; hosts in the order in which they are named. */
@@ -219,12 +234,18 @@ redis_open(
 	    r->where, quorum ? REDLOCK_CAPS : REDIS_CAPS};
 	if (rc == RC_OK)
 		rc = store_read(r, site, f);
-	if (rc == RC_OK)
-		rc = quorum ? redlock_begin(&either->redlock, f)
-			    : redis_begin(&either->redis);
+	if (rc == RC_OK && quorum) {
+		rc = quorum_begin(
+		    &either->redlock.quorum, host, &r->address, r->where, f);
+	} else if (rc == RC_OK) {
+		r->base.caps &= ~r->dialect->lacks;
+		route_init(&either->redis.route, host, &r->address, r->sentinels);
+		either->redis.queue.route = &either->redis.route;
+		server_init(&either->redis.queue.listener, host, &r->address);
+	}
 	if (rc == RC_OK)
 		*ret = &r->base;
 	else
-		redis_store_free(r);
+		store_free(r);
 	return rc;
 }

@@ -1,10 +1,8 @@
 /*
  * queue.c - our place in a lock's queue, and when to ask whether it is our turn.
  *
- * A waiter asks again when it is told to, on a second connection that is subscribed to one
- * channel at the server that has the lock (what a message says does not matter); in any case
- * often enough to count as alive; and when a lease or a freeze ends behind which it may be
- * next.
+ * A waiter asks again when a message comes on its channel (what it says does not matter), often
+ * enough to count as alive, and when a lease or a freeze ends behind which it may be next.
  */
 #include "redis.h"
 
@@ -34,8 +32,8 @@ enum { LEFT_LEAST = 50 };
 bool
 queue_is_subscribed(struct queue *q)
 {
-	if (q->moves != q->route->moves)
-		server_close(&q->listener);
+	if (!endpoint_is(&q->listener.peer.at, &q->route->server.peer.at))
+		server_go(&q->listener, &q->route->server.peer.at);
 	return q->listener.peer.stream.fd >= 0;
 }
 
@@ -50,32 +48,24 @@ queue_subscribe(
     struct queue *q, const struct names *names, instant until, struct fault *f)
 {
 	struct question question = {.subscribes = true};
-	const char *c = names->channel;
+	const resp_words commands[] = {
+	    {"SUBSCRIBE", names->channel}, {"SSUBSCRIBE", names->channel}};
+	char *command = resp_write(commands, names->sharded ? 2 : 1);
 	redisReply *reply = NULL;
-	size_t n = strlen(c);
-	char *command;
 	enum rc rc;
 
-	if (asprintf(&command,
-		names->sharded
-		    ? "*2\r\n$9\r\nSUBSCRIBE\r\n$%zu\r\n%s\r\n*2\r\n$10\r\nSSUBSCRIBE\r\n$%zu\r\n%s\r\n"
-		    : "*2\r\n$9\r\nSUBSCRIBE\r\n$%zu\r\n%s\r\n",
-		n, c, n, c) < 0)
+	if (!command)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	question.command = command;
-	if (q->moves != q->route->moves) {
-		server_go(&q->listener, &q->route->server.at);
-		q->moves = q->route->moves;
-	}
 	rc = server_ask(&q->listener, &question, until, &reply, f);
 	free(command);
 	if (rc != RC_OK)
 		return rc;
 	if (reply->type == REDIS_REPLY_ERROR)
-		rc = server_refused(&q->listener, reply->str, f);
+		rc = peer_refuses(&q->listener.peer, false, reply->str, f);
 	else if (reply->type != REDIS_REPLY_ARRAY)
 		rc = fault_set(f, RC_PROTOCOL, "%s gave a wrong answer to SUBSCRIBE",
-		    q->listener.where);
+		    q->listener.peer.where);
 	freeReplyObject(reply);
 	if (rc != RC_OK)
 		server_close(&q->listener);
@@ -113,10 +103,7 @@ static instant
 next_beat(
     struct queue *q, const struct names *names, const char *owner, const struct answer *a)
 {
-	/*
-	 * A few bits of the owner and a counter: enough to keep a thousand waiters from
-	 * asking in step.
-	 */
+	/* enough to keep a thousand waiters from asking in step */
 	int64_t jitter = (owner[q->beats++ % OWNER_CHARS] % 16) * 30 * NS_PER_MS;
 	int64_t left = a->left_ms < LEFT_LEAST ? LEFT_LEAST : a->left_ms + 5;
 	instant now = instant_now(), beat = now + BEAT + jitter;

@@ -5,10 +5,21 @@
 #include "backends/common/text.h"
 #include "backends/redis/redlock.lua.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
+
+#ifndef LONGEST_MS
+#define LONGEST_MS 60000
+#endif
+#ifndef MARGIN_MS /* for clocks of holders and waiters that differ by less than 1 % in speed */
+#define MARGIN_MS 1000
+#endif
+
+const int64_t quorum_longest = LONGEST_MS, quorum_enough = LONGEST_MS + MARGIN_MS;
 
 /* ---- its life ---- */
 
@@ -18,26 +29,26 @@ enum rc
 quorum_begin(struct quorum *q, struct host *host, const struct address *a,
     const char *where, struct fault *f)
 {
+	enum rc rc = RC_OK;
+
 	*q = (struct quorum){.host = host, .where = where, .n = a->n};
 	q->need = q->n / 2 + 1;
 	q->masters = calloc(q->n, sizeof *q->masters);
-	q->peers = calloc(q->n, sizeof *q->peers);
-	if (!q->masters || !q->peers ||
-	    !fan_begin(&q->fan, host, q->peers, q->n, quorum_take, q))
-		return fault_set(f, RC_SYSTEM, "no descriptor, or no memory, is left");
-	for (size_t i = 0; i < q->n; i++) {
-		struct master *m = &q->masters[i];
+	if (!q->masters ||
+	    !fan_begin(&q->fan, host, a, "redis", &resp_usual, quorum_take, q))
+		rc = fault_set(f, RC_SYSTEM, "no descriptor, or no memory, is left");
+	for (size_t i = 0; rc == RC_OK && i < q->n; i++) {
+		struct peer *p = q->masters[i].peer = &q->fan.peers[i];
 
-		address_print_host(&a->hosts[i], m->where, sizeof m->where);
 		/* the name for people says where one is, and nothing else */
 		for (size_t j = 0; j < i; j++)
-			if (strcasecmp(m->where, q->masters[j].where) == 0)
-				return fault_set(f, RC_USAGE,
+			if (strcasecmp(p->where, q->fan.peers[j].where) == 0)
+				rc = fault_set(f, RC_USAGE,
 				    "the redlock URL names the same host twice (redlock[s]://[user:password@]host[:port],host,host...[/db])");
-		m->peer = &q->peers[i];
-		fan_set(&q->fan, i, a, &a->hosts[i], m->where, &resp_usual);
 	}
-	return RC_OK;
+	if (rc != RC_OK)
+		quorum_end(q);
+	return rc;
 }
 
 void
@@ -47,7 +58,6 @@ quorum_end(struct quorum *q)
 	for (size_t i = 0; q->masters && i < q->n; i++)
 		freeReplyObject(q->masters[i].reply);
 	free(q->masters);
-	free(q->peers);
 }
 
 /* In whatever order the URL names them. */
@@ -61,7 +71,7 @@ listener_of(const struct quorum *q, const char *key)
 	for (size_t i = 0; i < q->n; i++) {
 		uint64_t h, state;
 
-		snprintf(text, sizeof text, "%s %s", q->masters[i].where, key);
+		snprintf(text, sizeof text, "%s %s", q->fan.peers[i].where, key);
 		state = jitter_of(text);
 		h = (uint64_t)jitter_below(&state, INT64_MAX);
 		if (h > best || i == 0) {
@@ -83,6 +93,23 @@ quorum_name(struct quorum *q, const char *key, bool bare)
 	snprintf(q->data, sizeof q->data, "dlock:{%s}:redlock-data", tag);
 	snprintf(q->wake, sizeof q->wake, "dlock:{%s}:redlock-wake", tag);
 	q->listener = listener_of(q, key);
+}
+
+void
+quorum_name_clock(struct quorum *q, const char *owner)
+{
+	char boot[48], space[32];
+	ssize_t n = readlink("/proc/self/ns/time", space, sizeof space - 1);
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+
+	space[n > 0 ? n : 0] = '\0';
+	n = fd >= 0 ? read(fd, boot, sizeof boot - 1) : -1;
+	if (fd >= 0)
+		close(fd);
+	boot[n > 0 ? n : 0] = '\0';
+	boot[strcspn(boot, " \n")] = '\0';
+	/* a container may have a clock of its own */
+	snprintf(q->clock, sizeof q->clock, "%s %s", *boot ? boot : owner, space);
 }
 
 /* ---- what one of them is asked ---- */
@@ -128,8 +155,7 @@ master_ask(struct quorum *q, struct master *m, instant until)
 {
 	struct peer *p = m->peer;
 	bool slow = peer_is_busy(p);
-	char *command = NULL, seconds[24];
-	int length;
+	char *command, seconds[24];
 
 	if (m->asking == ASK_LISTEN && slow)
 		fan_close(p);
@@ -142,14 +168,13 @@ master_ask(struct quorum *q, struct master *m, instant until)
 	if (q->asking == ASK_LISTEN) {
 		snprintf(seconds, sizeof seconds, "%.3f",
 		    (double)(until - instant_now()) / NS_PER_S);
-		length = redisFormatCommandArgv(
-		    &command, 3, (const char *[]){"BLPOP", q->wake, seconds}, NULL);
+		command = resp_write(&(resp_words){"BLPOP", q->wake, seconds}, 1);
 		until += NS_PER_S;
 	} else {
 		m->manner = (struct manner){.whole = slow, .reads = q->call.reads};
-		length = script_write(&command, &q->call, &m->manner);
+		command = script_write(&q->call, &m->manner);
 	}
-	fan_say(&q->fan, p, command, length, until);
+	fan_say(&q->fan, p, command, until);
 }
 
 void
@@ -212,10 +237,29 @@ read_acquired(struct vote *v, const redisReply *r)
 }
 
 static bool
+read_seen(struct vote *v, const redisReply *r)
+{
+	int64_t token, revoked, remembers;
+
+	if (!answer_members(r, 0, "o", &v->now) || v->now < 0 ||
+	    !vote_text(r, 1, v->owner, sizeof v->owner) ||
+	    !answer_members(r, 2, "oooi", &token, &v->since, &v->until, &revoked) ||
+	    !vote_text(r, 6, v->record, sizeof v->record) ||
+	    !answer_members(r, 7, "i", &remembers))
+		return false;
+	v->token = token > 0 ? token : 0;
+	v->revoked = revoked == 1;
+	v->remembers = remembers == 1;
+	return true;
+}
+
+static bool
 read_vote(struct vote *v, enum asking asking, const redisReply *r)
 {
 	int64_t verdict;
 
+	if (asking == ASK_LOOK)
+		return read_seen(v, r);
 	if (!answer_members(r, 0, "n", &verdict) || verdict < 0 || verdict >= VERDICTS)
 		return false;
 	v->verdict = verdict;
@@ -225,19 +269,6 @@ read_vote(struct vote *v, enum asking asking, const redisReply *r)
 		return true;
 	return (asking != ASK_EXTEND && asking != ASK_RELEASE) ||
 	    vote_text(r, 1, v->record, sizeof v->record);
-}
-
-/* The value of a setting in an answer to CONFIG GET; "": it has none of that name. */
-static const char *
-setting_of(const redisReply *r, const char *wanted)
-{
-	const char *name, *value;
-
-	for (size_t i = 0; i + 1 < r->elements; i += 2)
-		if (answer_members(r, i, "ss", &name, &value) &&
-		    strcmp(name, wanted) == 0)
-			return value;
-	return "";
 }
 
 static enum heard
@@ -251,10 +282,7 @@ master_nonsense(struct peer *p)
 static enum heard
 master_go_on(struct master *m, const struct script_call *c)
 {
-	char *command;
-	int length = script_write(&command, c, &m->manner);
-
-	fan_say_more(m->peer, command, length);
+	fan_say_more(m->peer, script_write(c, &m->manner));
 	return HEARD_MORE;
 }
 
@@ -269,8 +297,8 @@ master_meet(struct quorum *q, struct master *m, const redisReply *settings)
 	struct script_call c;
 
 	if (settings)
-		m->sure = strcmp(setting_of(settings, "appendonly"), "yes") == 0 &&
-		    strcmp(setting_of(settings, "appendfsync"), "always") == 0;
+		m->sure = strcmp(answer_setting(settings, "appendonly"), "yes") == 0 &&
+		    strcmp(answer_setting(settings, "appendfsync"), "always") == 0;
 	m->step = STEP_MEET;
 	call_begin(q, &c, ASK_MEET, m->unmet);
 	script_word(&c, q->clock);
@@ -290,8 +318,6 @@ static enum heard
 master_has_voted(struct master *m, const redisReply *r)
 {
 	struct peer *p = m->peer;
-	char *command;
-	int length;
 
 	if (!read_vote(&m->vote, m->asking, r))
 		return master_nonsense(p);
@@ -299,7 +325,7 @@ master_has_voted(struct master *m, const redisReply *r)
 	if (m->asking == ASK_ACQUIRE && !*m->vote.run) {
 		p->rc = fault_set(&p->fault, RC_CONFIG,
 		    "%s does not tell which process it is: its ACL needs +info",
-		    m->where);
+		    p->where);
 		return HEARD_ALL;
 	}
 	if (m->asking == ASK_ACQUIRE)
@@ -307,9 +333,7 @@ master_has_voted(struct master *m, const redisReply *r)
 	if (!*m->unmet)
 		return HEARD_ALL;
 	m->step = STEP_SETTINGS;
-	length = redisFormatCommandArgv(
-	    &command, 3, (const char *[]){"CONFIG", "GET", "append*"}, NULL);
-	fan_say_more(p, command, length);
+	fan_say_more(p, resp_write(&(resp_words){"CONFIG", "GET", "append*"}, 1));
 	return HEARD_MORE;
 }
 
@@ -336,11 +360,11 @@ master_hear_script(struct quorum *q, struct master *m, redisReply **reply)
 		if (!read_vote(&sure, ASK_MEET, *reply))
 			return master_nonsense(p);
 		if (sure.verdict == VERDICT_YES)
-			m->vote.known = restart_enough();
+			m->vote.known = quorum_enough;
 		*m->unmet = '\0';
 		return HEARD_ALL;
 	}
-	if (m->asking != ASK_LOOK && m->asking != ASK_SCAN)
+	if (m->asking != ASK_SCAN)
 		return master_has_voted(m, *reply);
 	m->reply = *reply;
 	*reply = NULL;
@@ -374,11 +398,11 @@ quorum_take(void *ctx, size_t i, int number, redisReply **reply)
 static bool
 is_twin(const struct quorum *q, size_t i)
 {
-	const struct sockaddr_in6 *own = &q->peers[i].last;
+	const struct sockaddr_storage *own = &q->fan.peers[i].last;
 
 	for (size_t j = 0; j < i; j++)
-		if (own->sin6_family && master_has_vote(&q->masters[j]) &&
-		    memcmp(own, &q->peers[j].last, sizeof *own) == 0)
+		if (own->ss_family && master_has_vote(&q->masters[j]) &&
+		    memcmp(own, &q->fan.peers[j].last, sizeof *own) == 0)
 			return true;
 	return false;
 }
@@ -407,7 +431,7 @@ has_heard_enough(void *ctx)
 		t->votes[v->verdict]++;
 		t->repeated = t->repeated || m->peer->repeated;
 		if (v->verdict == VERDICT_YES && m->asking == ASK_ACQUIRE)
-			t->young += !restart_is_over(v->known);
+			t->young += v->known < quorum_enough;
 		if (v->verdict == VERDICT_YES && v->token > t->token)
 			t->token = v->token;
 	}
@@ -436,9 +460,8 @@ quorum_has_voted(const struct quorum *q)
 
 /* ---- what was heard in it ---- */
 
-/* The votes of one owner other than us. */
-static size_t
-votes_of(const struct quorum *q, const char *owner)
+size_t
+quorum_votes_of(const struct quorum *q, const char *owner)
 {
 	size_t n = 0;
 
@@ -460,7 +483,8 @@ quorum_find_holder(const struct quorum *q)
 		const struct master *m = &q->masters[i];
 
 		if (master_has_vote(m) && m->vote.verdict == VERDICT_NO &&
-		    votes_of(q, m->vote.owner) >= q->need && (!found || !*found->record))
+		    *m->vote.owner && quorum_votes_of(q, m->vote.owner) >= q->need &&
+		    (!found || !*found->record))
 			found = &m->vote;
 	}
 	return found;
@@ -488,7 +512,7 @@ quorum_refused(const struct quorum *q, struct fault *f)
 	size_t n = 0, missing = t->failed, may_fail = q->n - q->need;
 
 	for (size_t i = 0; i < q->n; i++) {
-		const struct peer *p = &q->peers[i];
+		const struct peer *p = &q->fan.peers[i];
 
 		if (!master_is_heard(&q->masters[i]) || p->rc == RC_OK)
 			continue;
@@ -523,7 +547,7 @@ quorum_check_twins(const struct quorum *q, struct fault *f)
 			    strcmp(a->vote.run, b->vote.run) == 0)
 				return fault_set(f, RC_CONFIG,
 				    "%.150s and %.150s are one server, whose vote would count twice",
-				    a->where, b->where);
+				    a->peer->where, b->peer->where);
 		}
 	return RC_OK;
 }

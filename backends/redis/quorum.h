@@ -9,15 +9,22 @@
 #define DLOCK_REDIS_QUORUM_H
 
 #include "fan.h"
-#include "restart.h"
 #include "script.h"
 
 enum {
 	MASTER_NAME_BYTES = ENCODED_BYTES + 24,
 	/* an owner of ours has a number behind it; what others call themselves is cut */
 	VOTER_BYTES = 80,
+	CLOCK_BYTES = 96,
 	RUN_ID_BYTES = 48,
 };
+
+/*
+ * A master that restarts may have forgotten to whom it gave its vote.  No lease is longer than
+ * the one; so its vote counts when some host has known its process, which a run ID names, for
+ * the other.  ms.
+ */
+extern const int64_t quorum_longest, quorum_enough;
 
 /* Operations of redlock.lua; and to listen, until somebody releases the lock. */
 enum asking {
@@ -38,19 +45,20 @@ enum verdict { VERDICT_NO, VERDICT_YES, VERDICT_HEALED, VERDICT_ABSENT, VERDICTS
 struct vote {
 	enum verdict verdict;
 	uint64_t token;
-	int64_t known;      /* for so long the master has been running, ms: restart.h */
+	int64_t known;      /* for so long the master has been running, ms */
 	int64_t left, held; /* ms; -1: for ever; not known */
 	char run[RUN_ID_BYTES];
-	char owner[VOTER_BYTES];
+	char owner[VOTER_BYTES];   /* who has it; "": nobody */
 	char record[RECORD_BYTES]; /* of who holds, or asks for the lock back */
+	/* Of ASK_LOOK; times are us by its own clock, -1: not known, never. */
+	int64_t now, since, until;
+	bool revoked, remembers; /* the holder is asked for it; it knows the key */
 };
 
 /* One of those that vote on a lock. */
 struct master {
-	char where[WHERE_BYTES];
-	struct peer
-	    *peer;  /* of the fan: whether it has answered, and if so with what rc */
-	bool asked; /* in the last round */
+	struct peer *peer; /* of the fan: whether it has answered, and with what rc */
+	bool asked;        /* in the last round */
 	/* What it was asked last, and how. */
 	enum asking asking;
 	struct manner manner;
@@ -60,13 +68,13 @@ struct master {
 	/* What it says: */
 	bool foreign;      /* the key is no lock any more, which says no, too */
 	struct vote vote;  /* with RC_OK */
-	redisReply *reply; /* the same for ASK_LOOK and ASK_SCAN; owned */
+	redisReply *reply; /* the same for ASK_SCAN; owned */
 };
 
 /* What has been heard in the last round. */
 struct tally {
 	size_t votes[VERDICTS];
-	size_t young;    /* of VERDICT_YES, those that do not count: see restart.h */
+	size_t young;    /* of VERDICT_YES, those that do not count: see quorum_enough */
 	size_t failed;   /* did not answer as they should */
 	size_t foreign;  /* of these, those where the key is no lock any more */
 	size_t open;     /* may still answer */
@@ -81,13 +89,11 @@ struct quorum {
 	size_t n;          /* masters */
 	size_t need;       /* so many are more than half of them */
 	struct master *masters;
-	struct peer *peers; /* of the fan */
 	struct fan fan;
-	/* What the lock is called on each of them, and our clock: restart_name_clock(). */
+	/* What the lock is called on each of them, and our clock. */
 	char lock[MASTER_NAME_BYTES], data[MASTER_NAME_BYTES], wake[MASTER_NAME_BYTES];
-	char clock[CLOCK_ID_BYTES];
-	size_t
-	    listener; /* the master at which those listen who wait: for all the same one */
+	char clock[CLOCK_BYTES];
+	size_t listener; /* the master at which all waiters of the lock listen */
 	/* Of the round: */
 	enum asking asking;
 	struct script_call call;
@@ -97,7 +103,7 @@ struct quorum {
 
 /*
  * Of the hosts of the address, which has their login, and is not copied.  RC_OK, RC_USAGE (one
- * stands there twice) or RC_SYSTEM; quorum_end() in any case.
+ * stands there twice) or RC_SYSTEM, and then there is nothing to be ended.
  */
 enum rc quorum_begin(struct quorum *, struct host *, const struct address *,
     const char *where, struct fault *);
@@ -105,6 +111,12 @@ void quorum_end(struct quorum *);
 
 /* Which lock it is about; `bare`: its key is that name itself, as other clients have it. */
 void quorum_name(struct quorum *, const char *key, bool bare);
+
+/*
+ * Names the clock of instant_now() among those of all hosts and their boots.  `owner`, of this
+ * process alone, is its name where the system does not tell the boot.
+ */
+void quorum_name_clock(struct quorum *, const char *owner);
 
 /* ---- a round ---- */
 
@@ -150,6 +162,9 @@ master_has_vote(const struct master *m)
 {
 	return master_is_heard(m) && m->peer->rc == RC_OK;
 }
+
+/* How many have given their vote to this owner, who is another one than us. */
+size_t quorum_votes_of(const struct quorum *, const char *owner);
 
 /*
  * The vote of a master that refused us for who has a quorum, with that one's record if

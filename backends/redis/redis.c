@@ -8,30 +8,20 @@
  *  2. Each of them is idempotent for an owner, so that one whose answer got
  *     lost MAY be sent again; renew and release only ever touch a hold or a
  *     place that is this owner's, and create nothing.
- *  3. It is asked for by its hash first; a server that does not know it (it was
- *     restarted) is sent the whole script.
- *  4. An uncontended acquire, a renewal and a release are one round trip each;
- *     AUTH and SELECT travel in front of the first one (server.h).
- *  5. A waiter is told of its grant on a second connection, subscribed to a
- *     channel of its own; it then asks once more, and that request earns the
- *     lease.  Meanwhile it asks every BEAT, by which it counts as alive for
- *     QUEUE_ALIVE; the first in line also asks when a holder's lease has run out.
- *  6. The lease outlives the connection.  One that was idle and is found
- *     closed is opened anew within the same call.  An answer that is overdue
- *     closes it (fan.h).
- *  7. RC_LOST is said on the script's word alone, or when the key has become
+ *  3. An uncontended acquire, a renewal and a release are one round trip each.
+ *  4. A waiter is told of its grant on a second connection (queue.c); it then asks once
+ *     more, and that request earns the lease.
+ *  5. The lease outlives the connection.
+ *  6. RC_LOST is said on the script's word alone, or when the key has become
  *     something else (WRONGTYPE); every other trouble while holding is RC_AGAIN.
- *  8. After an outage of the server a waiter asks with its old ticket, which is
+ *  7. After an outage of the server a waiter asks with its old ticket, which is
  *     its place, whatever the server still knows.
- *  9. A hold is known by its token: a renewal that finds us holder by another one
+ *  8. A hold is known by its token: a renewal that finds us holder by another one
  *     (the server lost our grant, and gave us a later one) is a loss.  So is
  *     another slot than ours.
- * 10. Who takes the lock away marks our row, which a renewal reads anyhow (RC_REVOKED),
- *     or removes us; who freezes the key sets one beside it, and nobody is granted
- *     anything until it is gone or its time is over.
- * 11. A fail-over that kept our hold is survived: the new master renews it.  One that lost
+ *  9. A fail-over that kept our hold is survived: the new master renews it.  One that lost
  *     it is a loss.  With wait-replicas, what replicas have not got has not been granted.
- * 12. Whether the server may lose locks is asked once, in one packet with a
+ * 10. Whether the server may lose locks is asked once, in one packet with a
  *     question that is sent anyhow: the first renewal, with -v the first of all.
  */
 #include "redis.h"
@@ -48,30 +38,6 @@
 #define BRIEF (500 * NS_PER_MS)
 /* for giving back what replicas did not confirm */
 #define WITHDRAWAL NS_PER_S
-
-/* ---- the store ---- */
-
-enum rc
-redis_begin(struct redis *r)
-{
-	struct redis_store *s = &r->store;
-
-	s->base.caps &= ~s->dialect->lacks;
-	route_init(&r->route, s->base.host, &s->address, s->sentinels);
-	r->queue.route = &r->route;
-	server_init(&r->queue.listener, s->base.host, &s->address);
-	return RC_OK;
-}
-
-static void
-redis_close(struct store *s)
-{
-	if (!s)
-		return;
-	route_free(&redis_of(s)->route);
-	server_close(&redis_of(s)->queue.listener);
-	redis_store_free(&redis_of(s)->store);
-}
 
 /* ---- what a fail-over may do to it ---- */
 
@@ -120,21 +86,13 @@ redis_tell_down_after(struct redis *r)
 
 /* ---- an operation, and its answer ---- */
 
-/* What is said to the user of a reply that is no answer. */
-static enum rc
-redis_refused(struct redis *r, const struct request *q, enum reading reading,
-    const redisReply *reply, struct fault *f)
+enum rc
+redis_refused(struct redis *r, const struct request *q, char *text, struct fault *f)
 {
-	enum rc rc;
+	bool lost = q->operation != ACQUIRE && resp_says(text, "WRONGTYPE");
+	enum rc rc = peer_refuses(&r->route.server.peer, false, text, f);
 
-	if (reading == READ_NONSENSE)
-		return script_nonsense(&r->route, f);
-	if (reading == READ_NO_SCRIPTS) /* but for its replicas we would do without */
-		return fault_set(f, RC_CONFIG,
-		    "%s runs no scripts for us ('%.150s'), which -O wait-replicas= needs",
-		    r->route.server.where, reply->str);
-	rc = server_refused(&r->route.server, reply->str, f);
-	return reading == READ_FOREIGN && q->operation != ACQUIRE ? RC_LOST : rc;
+	return lost ? RC_LOST : rc;
 }
 
 static enum rc
@@ -147,19 +105,26 @@ redis_run_script(struct redis *r, const struct request *q, instant until,
 	    .claimed = q->operation != RELEASE,
 	    .settles = q->operation == RELEASE && q->held,
 	    .replicas = q->operation == RELEASE ? 0 : r->store.replicas};
+	const struct dialect *d = r->store.dialect;
 	struct script_call call;
-	enum reading reading;
 	redisReply *reply;
 	enum rc rc;
 
-	dialect_say(r->store.dialect, &call, &r->names, r->claim, q);
+	dialect_say(d, &call, &r->names, r->claim, q);
 	rc = script_ask(&r->route, &call, how, until, &reply, f);
 	if (rc != RC_OK)
 		return rc;
-	reading = dialect_read(r->store.dialect, a, q, reply);
-	r->plainly = reading == READ_NO_SCRIPTS && !r->store.replicas;
-	if (reading != READ_ANSWER && !r->plainly)
-		rc = redis_refused(r, q, reading, reply, f);
+	if (reply->type != REDIS_REPLY_ERROR)
+		rc = answer_read(a, reply, q->operation) ? RC_OK
+							 : script_nonsense(&r->route, f);
+	else if (!d->plain || !resp_is_no_scripts(reply->str))
+		rc = redis_refused(r, q, reply->str, f);
+	else if (r->store.replicas)
+		rc = fault_set(f, RC_CONFIG,
+		    "%s runs no scripts for us ('%.150s'), which -O wait-replicas= needs",
+		    r->route.server.peer.where, reply->str);
+	else
+		r->plainly = true;
 	freeReplyObject(reply);
 	return rc;
 }
@@ -177,9 +142,7 @@ redis_run(struct redis *r, const struct request *q, instant until, struct answer
 	r->route.repeated = false;
 	if (!r->plainly)
 		rc = redis_run_script(r, q, until, a, f);
-	return rc == RC_OK && r->plainly
-	    ? transaction_run(&r->route, &r->names, r->claim, q, until, a, f)
-	    : rc;
+	return rc == RC_OK && r->plainly ? transaction_run(r, q, until, a, f) : rc;
 }
 
 /* Have as many replicas as are to have it what the last one wrote?  False: in words. */
@@ -192,7 +155,7 @@ redis_is_replicated(const struct redis *r, struct fault *f)
 		return true;
 	fault_set(f, RC_AGAIN,
 	    "%s: %d of its replicas confirmed the lock, not %d (wait-replicas)",
-	    r->route.server.where, got > 0 ? (int)got : 0, r->store.replicas);
+	    r->route.server.peer.where, got > 0 ? (int)got : 0, r->store.replicas);
 	return false;
 }
 
@@ -356,7 +319,7 @@ redis_lost(const struct redis *r, struct fault *f)
 {
 	return fault_set(f, RC_LOST,
 	    "%s no longer has it as ours: it expired, was deleted, or the server lost its data",
-	    r->route.server.where);
+	    r->route.server.peer.where);
 }
 
 static enum rc

@@ -1,8 +1,6 @@
 /*
  * redis.h - the stores of this backend: locks on one server, wherever that is, and on a
- * quorum of several.
- *
- * Both are made by redis_open() in open.c, and have the same settings.
+ * quorum of several.  Both have the same settings.
  */
 #ifndef DLOCK_REDIS_REDIS_H
 #define DLOCK_REDIS_REDIS_H
@@ -30,7 +28,7 @@ struct redis_store {
 
 enum rc redis_open(struct store **, struct host *, const struct site *, struct fault *);
 enum rc redis_identify(struct store *, struct identity *, struct fault *);
-void redis_store_free(struct redis_store *);
+void redis_close(struct store *);
 
 enum {
 	REDLOCK_CAPS = CAP_DURABLE | CAP_REVOKE | CAP_FORCE,
@@ -43,7 +41,6 @@ enum {
 struct queue {
 	struct server listener;
 	const struct route *route; /* where the lock is */
-	unsigned moves;            /* of the route, when the listener was opened */
 	instant listen_due;        /* not to be opened again before */
 	uint64_t ticket;           /* the place, as the server dealt it; 0: none yet */
 	unsigned beats;            /* for their jitter */
@@ -94,15 +91,15 @@ redis_of(struct store *s)
 	return (struct redis *)store_of(s, &redis_backend);
 }
 
-/* What the store has of its own; RC_OK. */
-enum rc redis_begin(struct redis *);
-
 /*
  * What string.lua does, on a server that runs no scripts: by WATCH, MULTI and EXEC.  RC_AGAIN
  * also when others changed the lock at the same time again and again.
  */
-enum rc transaction_run(struct route *, const struct names *, const struct claim *,
-    const struct request *, instant until, struct answer *, struct fault *);
+enum rc transaction_run(struct redis *, const struct request *, instant until,
+    struct answer *, struct fault *);
+
+/* What an error reply to a request means, in words.  RC_LOST: the key is no lock any more. */
+enum rc redis_refused(struct redis *, const struct request *, char *text, struct fault *);
 
 /* admin_ops of one server: look.c and steer.c. */
 enum rc look_each(struct store *, const struct look *, struct fault *);
@@ -154,9 +151,6 @@ redlock_is_bare(const struct redlock *r)
 {
 	return r->store.dialect == &dialects[DIALECT_STRING];
 }
-
-/* The same; RC_OK, RC_USAGE or RC_SYSTEM, and then there is nothing to be closed. */
-enum rc redlock_begin(struct redlock *, struct fault *);
 
 /* admin_ops of a quorum: redlock_look.c. */
 enum rc redlock_each(struct store *, const struct look *, struct fault *);

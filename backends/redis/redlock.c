@@ -16,7 +16,7 @@
  *     it; that ends with its lease.
  *  4. No lease is longer than 60 s.  A vote counts only if some host has known the process
  *     of that master for 61 s, or if it wrote down each change before it answered when it
- *     was first met (restart.h, `run` in redlock.lua).  So whoever had a vote that a crash
+ *     was first met (quorum_enough, `run` in redlock.lua).  So whoever had a vote that a crash
  *     has made it forget holds no more, however long the leases are of those who ask, and
  *     whoever else is away.  Such a master is voted on and released all the same.
  *  5. Token: each master deals max(the last it knows + 1, its clock in us); the highest of the
@@ -67,28 +67,6 @@ enum { ROUNDS_OF_LEASE = 6, TRIES_WITHOUT_WAIT = 4 };
 /* for the rest, once a quorum has answered and nobody is waiting for us */
 #define REST_PATIENCE (100 * NS_PER_MS)
 #define HEAL_PATIENCE NS_PER_S
-
-/* ---- the store ---- */
-
-enum rc
-redlock_begin(struct redlock *r, struct fault *f)
-{
-	enum rc rc = quorum_begin(
-	    &r->quorum, r->store.base.host, &r->store.address, r->store.where, f);
-
-	if (rc != RC_OK)
-		quorum_end(&r->quorum);
-	return rc;
-}
-
-static void
-redlock_close(struct store *s)
-{
-	if (!s)
-		return;
-	quorum_end(&redlock_of(s)->quorum);
-	redis_store_free(&redlock_of(s)->store);
-}
 
 /* ---- rounds ---- */
 
@@ -183,7 +161,7 @@ attempt_collect(struct redlock *r, instant most, struct fault *f)
 	script_word(c, r->claim->record);
 	script_word(c, r->quorum.clock);
 	script_number(c, instant_now() / NS_PER_MS);
-	script_number(c, restart_enough());
+	script_number(c, quorum_enough);
 	quorum_ask(&r->quorum, until, NULL);
 	rc = quorum_hear(&r->quorum, until, attempt_is_decided);
 	return rc == RC_OK ? quorum_check_twins(&r->quorum, f) : rc;
@@ -196,7 +174,7 @@ attempt_notice(struct redlock *r)
 	const struct quorum *q = &r->quorum;
 
 	for (size_t i = 0; i < q->n && !r->told; i++) {
-		const struct peer *p = &q->peers[i];
+		const struct peer *p = &q->fan.peers[i];
 
 		if (!master_is_heard(&q->masters[i]) || p->rc == RC_OK ||
 		    (p->rc == RC_AGAIN && !q->host->verbose))
@@ -266,7 +244,7 @@ attempt_refuse(struct redlock *r, struct refusal *refusal, struct fault *f)
 		refusal->because = BECAUSE_YOUNG;
 		return fault_set(f, RC_BUSY,
 		    "%zu of %zu masters have been met less than %lld s ago: they may have restarted and forgotten who holds it (with appendonly yes and appendfsync always they would not)",
-		    q->tally.young, q->n, (long long)restart_enough() / 1000);
+		    q->tally.young, q->n, (long long)quorum_enough / 1000);
 	}
 	refusal->because = BECAUSE_SPLIT;
 	return fault_set(f, RC_BUSY,
@@ -383,7 +361,7 @@ redlock_go_on(
 
 /* ---- the lock ---- */
 
-/* What a master that restarts may have forgotten is never longer than restart_longest(). */
+/* What a master that restarts may have forgotten is never longer than quorum_longest. */
 static enum rc
 redlock_acquire(struct store *s, const struct claim *claim, instant until,
     struct grant *g, struct fault *f)
@@ -394,11 +372,11 @@ redlock_acquire(struct store *s, const struct claim *claim, instant until,
 	bool heard = false;
 	enum rc rc;
 
-	if (ns_to_ms(claim->ttl) > restart_longest())
+	if (ns_to_ms(claim->ttl) > quorum_longest)
 		return fault_set(f, RC_USAGE, "with redlock --ttl is 3s to %llds",
-		    (long long)restart_longest() / 1000);
+		    (long long)quorum_longest / 1000);
 	quorum_name(&r->quorum, claim->key, redlock_is_bare(r));
-	restart_name_clock(r->quorum.clock, claim->owner);
+	quorum_name_clock(&r->quorum, claim->owner);
 	r->claim = claim;
 	r->began = instant_now();
 	r->jitter = jitter_of(claim->owner);
@@ -511,10 +489,8 @@ redlock_release(struct store *s, int status, instant until, struct fault *f)
 
 const struct backend redlock_backend = {
     .name = "redis",
-    .schemes = (const char *const[]){"redlock", "redlocks", NULL},
     .settings = redis_settings,
-    .url_help = "redlock[s]://[user:password@]host[:port],host,host...[/db]",
-    .close = redlock_close,
+    .close = redis_close,
     .identify = redis_identify,
     .lock = &(const struct lock_ops){redlock_acquire, redlock_renew, redlock_release},
     .admin = &(const struct admin_ops){.each = redlock_each, .revoke = redlock_revoke},

@@ -25,45 +25,6 @@ struct view {
 	bool enough;                /* nobody wants to hear more */
 };
 
-/* What one master says of a lock; times are us by its own clock. */
-struct ballot {
-	const char *owner; /* "": nobody has its vote */
-	const char *record;
-	int64_t now, since, until; /* -1: not known, never */
-	uint64_t token;
-	bool revoked, known;
-};
-
-/* ---- one master's answer ---- */
-
-/* False: it has said nothing that could be understood. */
-static bool
-read_ballot(const struct master *m, struct ballot *b)
-{
-	int64_t token, revoked, known;
-
-	if (!master_has_vote(m) || !m->reply ||
-	    !answer_members(m->reply, 0, "osoooisi", &b->now, &b->owner, &token,
-		&b->since, &b->until, &revoked, &b->record, &known))
-		return false;
-	b->token = token > 0 ? token : 0;
-	b->revoked = revoked == 1;
-	b->known = known == 1;
-	return b->now >= 0;
-}
-
-/* How many have given their vote to `owner`. */
-static size_t
-count_votes(const struct quorum *q, const char *owner)
-{
-	struct ballot b;
-	size_t n = 0;
-
-	for (size_t i = 0; i < q->n; i++)
-		n += read_ballot(&q->masters[i], &b) && strcmp(b.owner, owner) == 0;
-	return n;
-}
-
 /* ---- entries ---- */
 
 static int
@@ -79,24 +40,25 @@ compare_down(const void *left, const void *right)
  * clock: what is left of them is told by the clock of the one that is told of first.
  */
 static void
-sum_up(const struct quorum *q, const struct ballot *first, struct entry *e)
+sum_up(const struct quorum *q, const struct vote *first, struct entry *e)
 {
 	int64_t left[REDLOCK_MOST] = {0}, held = -1;
-	struct ballot b;
 	size_t n = 0;
 
 	for (size_t i = 0; i < q->n; i++) {
-		if (!read_ballot(&q->masters[i], &b) ||
-		    strcmp(b.owner, first->owner) != 0)
+		const struct vote *v = &q->masters[i].vote;
+
+		if (!master_has_vote(&q->masters[i]) ||
+		    strcmp(v->owner, first->owner) != 0)
 			continue;
-		left[n++] = b.until < 0 ? INT64_MAX : b.until - b.now;
-		if (b.since >= 0 && b.now - b.since > held)
-			held = b.now - b.since;
-		if (b.token > e->token)
-			e->token = b.token;
-		if (*b.record)
-			e->record = b.record;
-		e->revoked = e->revoked || b.revoked;
+		left[n++] = v->until < 0 ? INT64_MAX : v->until - v->now;
+		if (v->since >= 0 && v->now - v->since > held)
+			held = v->now - v->since;
+		if (v->token > e->token)
+			e->token = v->token;
+		if (*v->record)
+			e->record = v->record;
+		e->revoked = e->revoked || v->revoked;
 	}
 	qsort(left, n, sizeof *left, compare_down);
 	if (left[q->need - 1] != INT64_MAX)
@@ -112,20 +74,6 @@ votes_tell(struct view *v, const char *key, struct entry *e, int64_t now)
 	v->enough = v->enough || !v->look->see(v->look->ctx, e, now);
 }
 
-static void
-votes_tell_holder(struct view *v, const char *key, const struct ballot *first)
-{
-	static const struct foreign other = {
-	    .what = "a lock of another client of Redlock"};
-	struct entry e = look_entry_of(ENTRY_HOLDER);
-
-	e.owner = first->owner;
-	sum_up(v->quorum, first, &e);
-	if (!e.record)
-		e.foreign = &other;
-	votes_tell(v, key, &e, first->now);
-}
-
 /*
  * Nobody, a holder, or one who may be that: fewer votes, even with those of the
  * masters that do not answer, are an attempt under way or what is left of a hold.
@@ -133,26 +81,29 @@ votes_tell_holder(struct view *v, const char *key, const struct ballot *first)
 static void
 votes_tell_lock(struct view *v, const char *key, size_t silent)
 {
+	static const struct foreign other = {
+	    .what = "a lock of another client of Redlock"};
 	const struct quorum *q = v->quorum;
-	struct entry e = look_entry_of(ENTRY_UNKNOWN);
+	const struct vote *holder = quorum_find_holder(q);
+	struct entry e = look_entry_of(holder ? ENTRY_HOLDER : ENTRY_UNKNOWN);
 	char what[160];
 	size_t votes = 0;
-	struct ballot b;
 	int64_t now = 0;
 
+	if (holder) {
+		e.owner = holder->owner;
+		sum_up(q, holder, &e);
+		e.foreign = e.record ? NULL : &other;
+		votes_tell(v, key, &e, holder->now);
+		return;
+	}
 	for (size_t i = 0; i < q->n; i++) {
-		size_t n;
+		const struct vote *vote = &q->masters[i].vote;
+		size_t n = *vote->owner ? quorum_votes_of(q, vote->owner) : 0;
 
-		if (!read_ballot(&q->masters[i], &b) || !*b.owner)
-			continue;
-		n = count_votes(q, b.owner);
-		if (n >= q->need) {
-			votes_tell_holder(v, key, &b);
-			return;
-		}
 		if (n > votes) {
 			votes = n;
-			now = b.now;
+			now = vote->now;
 		}
 	}
 	if (votes == 0 || votes + silent < q->need)
@@ -190,11 +141,12 @@ hear_all(struct quorum *q, instant until, struct fault *f)
 static bool
 is_told(const struct view *v)
 {
-	struct ballot b;
+	for (size_t i = 0; i < v->quorum->n; i++) {
+		const struct master *m = &v->quorum->masters[i];
 
-	for (size_t i = 0; i < v->quorum->n; i++)
-		if (v->scanned[i] && read_ballot(&v->quorum->masters[i], &b) && b.known)
+		if (v->scanned[i] && master_has_vote(m) && m->vote.remembers)
 			return true;
+	}
 	return false;
 }
 
@@ -259,7 +211,7 @@ votes_all(struct view *v)
 		rc = votes_master(v, i, &v->scanned[i]);
 		scanned += v->scanned[i];
 		if (!v->scanned[i])
-			v->silent = &v->quorum->peers[i];
+			v->silent = &v->quorum->fan.peers[i];
 	}
 	if (rc != RC_OK || v->enough || scanned >= v->quorum->need)
 		return rc;
@@ -279,9 +231,9 @@ redlock_each(struct store *s, const struct look *look, struct fault *f)
 	    .quorum = &r->quorum, .bare = redlock_is_bare(r), .look = look, .fault = f};
 
 	for (size_t i = 0; i < r->quorum.n; i++)
-		if (r->quorum.peers[i].bounds != &resp_pages) {
-			fan_close(&r->quorum.peers[i]);
-			r->quorum.peers[i].bounds = &resp_pages;
+		if (r->quorum.fan.peers[i].bounds != &resp_pages) {
+			fan_close(&r->quorum.fan.peers[i]);
+			r->quorum.fan.peers[i].bounds = &resp_pages;
 		}
 	return look->key ? votes_lock(&v, look->key) : votes_all(&v);
 }

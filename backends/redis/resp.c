@@ -6,6 +6,39 @@
 
 enum { TLS_ALERT = 0x15 }; /* what TLS begins with that we did not ask for */
 
+/* ---- commands ---- */
+
+char *
+resp_write(const resp_words *commands, size_t n)
+{
+	char *text = NULL;
+	size_t used = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		char *one, *all;
+		int count = 0, length;
+
+		while (commands[i][count])
+			count++;
+		length = redisFormatCommandArgv(
+		    &one, count, (const char **)commands[i], NULL);
+		all = length < 0 ? NULL : realloc(text, used + length + 1);
+		if (all)
+			memcpy(all + used, one, length + 1);
+		if (length >= 0)
+			redisFreeCommand(one);
+		if (!all) {
+			free(text);
+			return NULL;
+		}
+		text = all;
+		used += length;
+	}
+	return text;
+}
+
+/* ---- how long a reply is ---- */
+
 /* The number in a line such as ":-12\r\n" (without its first byte); false: none. */
 static bool
 line_number(const char *s, size_t n, long *ret)
@@ -242,11 +275,14 @@ error_meaning(const char *text)
 }
 
 enum rc
-resp_error(const char *text, const char **hint)
+resp_error(const char *text, bool looks, const char **hint)
 {
 	const struct meaning *m = error_meaning(text);
 
 	*hint = m ? m->hint : NULL;
+	if (looks && *hint == right_to_lock)
+		*hint =
+		    "to look, allow the user %R~dlock:* +@read +time +eval_ro +evalsha_ro";
 	return m ? m->rc : RC_PROTOCOL;
 }
 
@@ -256,17 +292,6 @@ resp_next(const char *text, bool cluster)
 	const struct meaning *m = error_meaning(text);
 
 	return m && (cluster || m->next == RESP_ELSEWHERE) ? m->next : RESP_KEEP;
-}
-
-enum rc
-resp_error_look(const char *text, const char **hint)
-{
-	enum rc rc = resp_error(text, hint);
-
-	if (*hint == right_to_lock)
-		*hint =
-		    "to look, allow the user %R~dlock:* +@read +time +eval_ro +evalsha_ro";
-	return rc;
 }
 
 /* "ERR unknown command 'EVALSHA'", "NOPERM ... to run the 'evalsha' command": each in many words. */

@@ -19,6 +19,12 @@ enum {
 	RESP_DEPTH = 3,     /* arrays within arrays */
 };
 
+/* A command, ended by NULL. */
+typedef const char *const resp_words[10];
+
+/* Writes n of them, one behind the other; free() it.  NULL: without memory. */
+char *resp_write(const resp_words *, size_t n);
+
 /* What is let in. */
 struct resp_bounds {
 	size_t bytes;
@@ -55,10 +61,9 @@ enum rc inbox_take(
 
 /*
  * What an error reply means while we ask for or hold a lock (or only look): an rc, and in
- * *hint what the user can do.  RC_AGAIN for everything that may pass.
+ * *hint what the user can do or NULL.  RC_AGAIN for everything that may pass.
  */
-enum rc resp_error(const char *text, const char **hint);
-enum rc resp_error_look(const char *text, const char **hint);
+enum rc resp_error(const char *text, bool looks, const char **hint);
 
 /* Where there are several servers: what is next after an error reply. */
 enum resp_next {

@@ -46,7 +46,7 @@ route_free(struct route *r)
 static void
 route_go(struct route *r, const struct endpoint *to)
 {
-	if (r->moves == 0 || !endpoint_is(&r->server.at, to)) {
+	if (r->moves == 0 || !endpoint_is(&r->server.peer.at, to)) {
 		r->moves++;
 		r->trusted = false;
 		server_go(&r->server, to);
@@ -108,7 +108,7 @@ route_redirection(const struct route *r, const char *text, struct endpoint *to)
 		return false;
 	n = colon - ++place;
 	if (n == 0) {
-		place = r->server.at.host;
+		place = r->server.peer.at.host;
 		n = strlen(place);
 	}
 	return !endpoint_plain(to, place, n, colon + 1, strlen(colon + 1));
@@ -152,7 +152,7 @@ next_of(const struct route *r, const redisReply *reply)
 static enum rc
 route_reject(struct route *r, redisReply **reply, struct fault *f)
 {
-	server_refused(&r->server, (*reply)->str, f);
+	peer_refuses(&r->server.peer, false, (*reply)->str, f);
 	r->said = *f;
 	freeReplyObject(*reply);
 	*reply = NULL;
@@ -168,7 +168,7 @@ route_follow(struct route *r, redisReply **reply, struct fault *f)
 	fault_set(f, RC_AGAIN,
 	    good ? "%s sends dlock to another node, which sends it on: '%.100s'"
 		 : "%s sends dlock to a node that it names wrongly: '%.100s'",
-	    r->server.where, (*reply)->str);
+	    r->server.peer.where, (*reply)->str);
 	freeReplyObject(*reply);
 	*reply = NULL;
 	if (good)
@@ -216,7 +216,7 @@ route_ask_aside(struct route *r, const struct question *q, instant until,
 		server_go(r->aside, &to);
 		r->aside->peer.bounds = r->server.peer.bounds;
 	}
-	if (!endpoint_is(&to, &r->aside->at))
+	if (!endpoint_is(&to, &r->aside->peer.at))
 		server_go(r->aside, &to);
 	asking.asking = true;
 	rc = route_ask_server(r, r->aside, &asking, until, reply, f);
@@ -236,7 +236,7 @@ is_deposed(struct route *r, const struct question *q, instant until)
 
 	return q->claimed ||
 	    (sentinels_ask(r->sentinels, until, &master, &ignored) == RC_OK &&
-		!endpoint_is(&master, &r->server.at));
+		!endpoint_is(&master, &r->server.peer.at));
 }
 
 /*
@@ -257,13 +257,13 @@ route_ask_here(struct route *r, const struct question *q, instant until,
 	if (half < now + SHARE_LEAST)
 		half = instant_first(until, now + SHARE_LEAST);
 	rc = route_ask_server(r, &r->server, q, half, reply, f);
-	if (beside && sentinels_one_differs(r->sentinels, &r->server.at) && rc == RC_OK &&
-	    is_deposed(r, q, until)) {
+	if (beside && sentinels_one_differs(r->sentinels, &r->server.peer.at) &&
+	    rc == RC_OK && is_deposed(r, q, until)) {
 		freeReplyObject(*reply);
 		*reply = NULL;
 		server_close(&r->server);
 		rc = fault_set(f, RC_AGAIN, "%s is no longer the master, says a sentinel",
-		    r->server.where);
+		    r->server.peer.where);
 	}
 	return rc;
 }
@@ -355,12 +355,11 @@ script_ask(struct route *to, const struct script_call *c, struct question q,
 
 	*reply = NULL;
 	do {
-		char *command;
-		int length = script_write(&command, c, &m);
+		char *command = script_write(c, &m);
 
 		freeReplyObject(*reply);
 		*reply = NULL;
-		if (length < 0)
+		if (!command)
 			return fault_set(f, RC_SYSTEM, "out of memory");
 		q.command = command;
 		rc = route_ask(to, &q, until, reply, f);
@@ -374,24 +373,29 @@ script_nonsense(struct route *to, struct fault *f)
 {
 	route_close(to);
 	return fault_set(f, RC_PROTOCOL,
-	    "%s gave an answer that dlock's script does not give", to->server.where);
+	    "%s gave an answer that dlock's script does not give", to->server.peer.where);
 }
 
 enum rc
 script_run(struct route *to, const struct script_call *c, instant until,
-    redisReply **reply, struct fault *f)
+    redisReply **reply, struct fault *f, const char *shape, ...)
 {
-	struct question q = {.persist = true};
-	enum rc rc = script_ask(to, c, q, until, reply, f);
+	enum rc rc = script_ask(
+	    to, c, (struct question){.persist = true}, until, reply, f);
+	va_list members;
 
-	if (rc != RC_OK || (*reply)->type == REDIS_REPLY_ARRAY)
+	if (rc != RC_OK)
 		return rc;
-	if ((*reply)->type != REDIS_REPLY_ERROR)
-		rc = script_nonsense(to, f);
-	else
+	va_start(members, shape);
+	if ((*reply)->type == REDIS_REPLY_ERROR)
 		rc = peer_refuses(&to->server.peer, c->reads, (*reply)->str, f);
-	freeReplyObject(*reply);
-	*reply = NULL;
+	else if (!answer_vmembers(*reply, 0, shape, members))
+		rc = script_nonsense(to, f);
+	va_end(members);
+	if (rc != RC_OK) {
+		freeReplyObject(*reply);
+		*reply = NULL;
+	}
 	return rc;
 }
 
@@ -408,7 +412,7 @@ master_of(const struct route *r, const redisReply *range, struct endpoint *to)
 	    !answer_members(node, 1, "i", &port) || port < 1 || port > 65535)
 		return false;
 	host = node->element[0];
-	*to = r->server.at; /* a node may not know its own host */
+	*to = r->server.peer.at; /* a node may not know its own host */
 	if (host->type == REDIS_REPLY_STRING && host->len > 0 &&
 	    endpoint_plain(to, host->str, host->len, "1", 1))
 		return false;
@@ -432,7 +436,7 @@ route_masters(struct route *r, instant until, struct endpoint masters[NODES], si
 		return rc;
 	is_list = reply->type == REDIS_REPLY_ARRAY;
 	if (reply->type == REDIS_REPLY_ERROR)
-		rc = server_refused(&r->server, reply->str, f);
+		rc = peer_refuses(&r->server.peer, false, reply->str, f);
 	for (size_t i = 0; rc == RC_OK && is_list && i < reply->elements; i++)
 		if (!master_of(r, reply->element[i], &to))
 			is_list = false;
@@ -443,10 +447,10 @@ route_masters(struct route *r, instant until, struct endpoint masters[NODES], si
 		else
 			rc = fault_set(f, RC_SYSTEM,
 			    "%s has more than %d masters, which dlock cannot list",
-			    r->server.where, NODES);
+			    r->server.peer.where, NODES);
 	if (rc == RC_OK && !is_list)
 		rc = fault_set(f, RC_PROTOCOL, "%s gave a wrong answer to CLUSTER SLOTS",
-		    r->server.where);
+		    r->server.peer.where);
 	freeReplyObject(reply);
 	return rc;
 }

@@ -59,18 +59,17 @@ enum rc script_ask(struct route *, const struct script_call *, struct question,
     instant until, redisReply **, struct fault *);
 
 /*
- * The same until it is answered, for an array; an error reply becomes what
- * server_refused() says.
+ * The same until it is answered, by an array that begins as the shape says; an error reply
+ * becomes what peer_refuses() says.
  */
 enum rc script_run(struct route *, const struct script_call *, instant until,
-    redisReply **, struct fault *);
+    redisReply **, struct fault *, const char *shape, ...);
 
 /* The answer that has just been given is none of the script's: RC_PROTOCOL. */
 enum rc script_nonsense(struct route *, struct fault *);
 
 /* ---- where ---- */
 
-/* What comes next is no answer to what was asked. */
 void route_close(struct route *);
 
 /* RC_OK: `server` is the one to ask.  Otherwise as sentinels_ask(). */

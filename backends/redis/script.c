@@ -2,7 +2,6 @@
 #include "script.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,22 +25,23 @@ script_number(struct script_call *c, int64_t number)
 	script_word(c, text);
 }
 
-int
-script_write(char **command, const struct script_call *c, const struct manner *m)
+char *
+script_write(const struct script_call *c, const struct manner *m)
 {
 	static const char *const verbs[2][2] = {
 	    {"EVALSHA", "EVALSHA_RO"}, {"EVAL", "EVAL_RO"}};
 	const char *words[3 + SCRIPT_WORDS] = {
 	    verbs[m->whole][m->reads], m->whole ? c->script->text : c->script->sha1};
 	size_t lengths[3 + SCRIPT_WORDS];
-	char keys[12];
+	char keys[12], *command;
 
 	snprintf(keys, sizeof keys, "%d", c->keys);
 	words[2] = keys;
 	memcpy(words + 3, c->words, c->n * sizeof *words);
 	for (int i = 0; i < 3 + c->n; i++)
 		lengths[i] = i == 1 && m->whole ? c->script->length : strlen(words[i]);
-	return redisFormatCommandArgv(command, 3 + c->n, words, lengths);
+	return redisFormatCommandArgv(&command, 3 + c->n, words, lengths) < 0 ? NULL
+									      : command;
 }
 
 bool
@@ -81,12 +81,10 @@ member_number(const redisReply *e, int64_t *out)
 }
 
 bool
-answer_members(const redisReply *reply, size_t first, const char *shape, ...)
+answer_vmembers(const redisReply *reply, size_t first, const char *shape, va_list to)
 {
 	bool good = reply->type == REDIS_REPLY_ARRAY;
-	va_list to;
 
-	va_start(to, shape);
 	for (size_t i = first; good && *shape; i++, shape++) {
 		const redisReply *e = i < reply->elements ? reply->element[i] : NULL;
 		void *out = va_arg(to, void *);
@@ -123,8 +121,31 @@ answer_members(const redisReply *reply, size_t first, const char *shape, ...)
 			good = false;
 		}
 	}
+	return good;
+}
+
+bool
+answer_members(const redisReply *reply, size_t first, const char *shape, ...)
+{
+	va_list to;
+	bool good;
+
+	va_start(to, shape);
+	good = answer_vmembers(reply, first, shape, to);
 	va_end(to);
 	return good;
+}
+
+const char *
+answer_setting(const redisReply *reply, const char *name)
+{
+	const char *each, *value;
+
+	for (size_t i = 0; i + 1 < reply->elements; i += 2)
+		if (answer_members(reply, i, "ss", &each, &value) &&
+		    strcmp(each, name) == 0)
+			return value;
+	return "";
 }
 
 bool

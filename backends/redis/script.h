@@ -15,6 +15,8 @@
 #include "backends/backend.h"
 #include "resp.h"
 
+#include <stdarg.h>
+
 /* ---- what is said ---- */
 
 struct script {
@@ -62,8 +64,8 @@ script_word(struct script_call *c, const char *word)
 
 void script_number(struct script_call *, int64_t);
 
-/* As one command (redisFreeCommand() it); returns its length, -1 without memory. */
-int script_write(char **command, const struct script_call *, const struct manner *);
+/* As one command (redisFreeCommand() it); NULL: without memory. */
+char *script_write(const struct script_call *, const struct manner *);
 
 /* Does the reply say that the script is to be sent in another manner?  It is changed to that. */
 bool script_change(struct manner *, const redisReply *);
@@ -124,6 +126,10 @@ struct answer {
  *	a	const redisReply **: an array
  */
 bool answer_members(const redisReply *, size_t first, const char *shape, ...);
+bool answer_vmembers(const redisReply *, size_t first, const char *shape, va_list);
+
+/* The value behind this name in a list of names and values; "": it is not there. */
+const char *answer_setting(const redisReply *, const char *name);
 
 /* Wrong if it is below `low`; else it is cut to `most`. */
 bool answer_bound(int64_t *, int64_t low, int64_t most);

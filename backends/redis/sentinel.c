@@ -12,24 +12,17 @@
 #define ONE_PATIENCE (100 * NS_PER_MS) /* for one, once all else is answered */
 
 /* of the wait: one of so many parts, in which fewer than most will do */
-enum { LAST_PART = 4, SENTINEL_WHERE = 300 };
-
-struct sentinel {
-	char where[SENTINEL_WHERE];
-	struct endpoint master; /* as it says; port 0: it has not said */
-};
+enum { LAST_PART = 4 };
 
 struct sentinels {
 	struct host *host;
 	const struct address *address;
-	struct fan fan;
-	struct peer *peers; /* of the fan: one that tells no master says in which way */
-	bool patience;      /* the last question was how patient they are, too */
+	struct fan fan; /* a peer that tells no master says in which way */
+	bool patience;  /* the last question was how patient they are, too */
 	int64_t down_after;
-	size_t turn; /* the next one to be asked alone */
-	size_t one;  /* the one that is asked alone */
-	size_t n;
-	struct sentinel each[];
+	size_t turn;             /* the next one to be asked alone */
+	size_t one;              /* the one that is asked alone */
+	struct endpoint named[]; /* as masters, by each; port 0: it has not said */
 };
 
 static const struct resp_bounds bounds = {RESP_BYTES, 128, RESP_DEPTH};
@@ -47,7 +40,7 @@ read_error(const struct peer *p, const char *master, char *text, struct fault *f
 		    "the sentinels know no master called '%s': its name stands behind their hosts in the URL",
 		    master);
 	secret_blot(text, p->address->password);
-	return resp_error(text, &hint) == RC_DENIED
+	return resp_error(text, false, &hint) == RC_DENIED
 	    ? fault_set(f, RC_DENIED,
 		  "%s says '%.200s': -O sentinel-password-file=FILE is for it",
 		  p->stream.where, text)
@@ -57,24 +50,24 @@ read_error(const struct peer *p, const char *master, char *text, struct fault *f
 static enum heard
 read_master(struct sentinels *s, size_t i, const redisReply *r)
 {
-	struct sentinel *o = &s->each[i];
-	struct peer *p = &s->peers[i];
+	struct endpoint *named = &s->named[i];
+	struct peer *p = &s->fan.peers[i];
 	const char *host, *port;
 
 	if (answer_members(r, 0, "ww", &host, &port) && r->elements == 2 &&
-	    !endpoint_plain(&o->master, host, strlen(host), port, strlen(port)))
+	    !endpoint_plain(named, host, strlen(host), port, strlen(port)))
 		return s->patience ? HEARD_MORE : HEARD_ALL;
-	o->master.port = 0;
+	named->port = 0;
 	if (p->refused)
 		p->rc = fault_set(&p->fault, RC_DENIED,
 		    "%s refuses the password of -O sentinel-password-file=FILE",
-		    o->where);
+		    p->where);
 	else if (r->type == REDIS_REPLY_ERROR || r->type == REDIS_REPLY_NIL)
 		p->rc = read_error(p, s->address->master, r->str, &p->fault);
 	else
 		p->rc = fault_set(&p->fault, RC_PROTOCOL,
 		    "%s names no host and port as the master: is it a sentinel?",
-		    o->where);
+		    p->where);
 	return HEARD_WRONG;
 }
 
@@ -83,16 +76,14 @@ static enum heard
 sentinel_hear(void *ctx, size_t i, int number, redisReply **reply)
 {
 	struct sentinels *s = ctx;
-	const char *name, *value;
+	const char *value;
 
 	if (number < 0)
 		return HEARD_MORE;
 	if (number == 0)
 		return read_master(s, i, *reply);
-	for (size_t n = 0; n + 1 < (*reply)->elements; n += 2)
-		if (answer_members(*reply, n, "ss", &name, &value) &&
-		    strcmp(name, "down-after-milliseconds") == 0)
-			s->down_after = endpoint_number(value, strlen(value), INT32_MAX);
+	value = answer_setting(*reply, "down-after-milliseconds");
+	s->down_after = endpoint_number(value, strlen(value), INT32_MAX);
 	return HEARD_ALL;
 }
 
@@ -103,17 +94,12 @@ static void
 sentinel_say(struct sentinels *s, size_t i, instant until)
 {
 	const char *name = s->address->master;
-	size_t n = strlen(name);
-	char *command;
-	int length = asprintf(&command,
-	    s->patience
-		? "*3\r\n$8\r\nSENTINEL\r\n$23\r\nget-master-addr-by-name\r\n$%zu\r\n%s\r\n"
-		  "*3\r\n$8\r\nSENTINEL\r\n$6\r\nMASTER\r\n$%zu\r\n%s\r\n"
-		: "*3\r\n$8\r\nSENTINEL\r\n$23\r\nget-master-addr-by-name\r\n$%zu\r\n%s\r\n",
-	    n, name, n, name);
+	const resp_words commands[] = {
+	    {"SENTINEL", "get-master-addr-by-name", name}, {"SENTINEL", "MASTER", name}};
 
-	s->each[i].master.port = 0;
-	fan_say(&s->fan, &s->peers[i], length < 0 ? NULL : command, length, until);
+	s->named[i].port = 0;
+	fan_say(
+	    &s->fan, &s->fan.peers[i], resp_write(commands, s->patience ? 2 : 1), until);
 }
 
 /* How many name this one; NULL: any. */
@@ -122,9 +108,9 @@ votes_for(const struct sentinels *s, const struct endpoint *master)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < s->n; i++)
-		n += s->each[i].master.port > 0 &&
-		    (!master || endpoint_is(&s->each[i].master, master));
+	for (size_t i = 0; i < s->fan.n; i++)
+		n += s->named[i].port > 0 &&
+		    (!master || endpoint_is(&s->named[i], master));
 	return n;
 }
 
@@ -132,12 +118,11 @@ votes_for(const struct sentinels *s, const struct endpoint *master)
 static const struct endpoint *
 named_by(const struct sentinels *s, bool most)
 {
-	size_t enough = most ? s->n / 2 + 1 : votes_for(s, NULL);
+	size_t enough = most ? s->fan.n / 2 + 1 : votes_for(s, NULL);
 
-	for (size_t i = 0; i < s->n; i++)
-		if (s->each[i].master.port > 0 &&
-		    votes_for(s, &s->each[i].master) >= enough)
-			return &s->each[i].master;
+	for (size_t i = 0; i < s->fan.n; i++)
+		if (s->named[i].port > 0 && votes_for(s, &s->named[i]) >= enough)
+			return &s->named[i];
 	return NULL;
 }
 
@@ -164,22 +149,22 @@ refusal(struct sentinels *s, struct fault *f)
 		return fault_set(f, RC_AGAIN,
 		    "the sentinels do not agree where the master %s is", name);
 	for (size_t o = 0; o < sizeof order / sizeof *order; o++)
-		for (size_t i = 0; i < s->n; i++)
-			if (s->peers[i].rc == order[o]) {
-				*f = s->peers[i].fault;
+		for (size_t i = 0; i < s->fan.n; i++)
+			if (s->fan.peers[i].rc == order[o]) {
+				*f = s->fan.peers[i].fault;
 				return order[o];
 			}
 	return fault_set(f, RC_AGAIN, "no sentinel tells where the master %s is: %.300s",
-	    name, s->peers[s->n - 1].fault.text);
+	    name, s->fan.peers[s->fan.n - 1].fault.text);
 }
 
 /* Nobody is busy with what was asked before. */
 static void
 close_busy(struct sentinels *s)
 {
-	for (size_t i = 0; i < s->n; i++)
-		if (peer_is_busy(&s->peers[i]))
-			fan_close(&s->peers[i]);
+	for (size_t i = 0; i < s->fan.n; i++)
+		if (peer_is_busy(&s->fan.peers[i]))
+			fan_close(&s->fan.peers[i]);
 }
 
 /*
@@ -196,7 +181,7 @@ sentinels_ask(
 
 	close_busy(s);
 	s->patience = s->host->verbose && !s->down_after;
-	for (size_t i = 0; i < s->n; i++)
+	for (size_t i = 0; i < s->fan.n; i++)
 		sentinel_say(s, i, until);
 	rc = fan_hear(&s->fan, soon, most_agree);
 	if (rc == RC_OK && !named_by(s, true))
@@ -219,7 +204,7 @@ void
 sentinels_ask_one(struct sentinels *s, instant until)
 {
 	close_busy(s);
-	s->one = s->turn++ % s->n;
+	s->one = s->turn++ % s->fan.n;
 	s->patience = false;
 	sentinel_say(s, s->one, until);
 }
@@ -227,7 +212,7 @@ sentinels_ask_one(struct sentinels *s, instant until)
 bool
 sentinels_one_differs(struct sentinels *s, const struct endpoint *master)
 {
-	const struct endpoint *named = &s->each[s->one].master;
+	const struct endpoint *named = &s->named[s->one];
 
 	fan_hear(&s->fan, instant_now() + ONE_PATIENCE, NULL);
 	close_busy(s);
@@ -245,28 +230,19 @@ sentinels_down_after(const struct sentinels *s)
 struct sentinels *
 sentinels_new(struct host *host, const struct address *a)
 {
-	struct sentinels *s = calloc(1, sizeof *s + a->n * sizeof s->each[0]);
+	struct sentinels *s = calloc(1, sizeof *s + a->n * sizeof s->named[0]);
 
 	if (!s)
 		return NULL;
 	s->host = host;
 	s->address = a;
-	s->n = a->n;
-	s->peers = calloc(s->n, sizeof *s->peers);
-	if (!s->peers || !fan_begin(&s->fan, host, s->peers, s->n, sentinel_hear, s)) {
+	if (!fan_begin(&s->fan, host, a, "sentinel", &bounds, sentinel_hear, s)) {
 		sentinels_free(s);
 		return NULL;
 	}
-	for (size_t i = 0; i < s->n; i++) {
-		struct sentinel *o = &s->each[i];
-
-		snprintf(o->where, sizeof o->where,
-		    strchr(a->hosts[i].host, ':') ? "sentinel [%s]:%d" : "sentinel %s:%d",
-		    a->hosts[i].host, a->hosts[i].port);
-		fan_set(&s->fan, i, a, &a->hosts[i], o->where, &bounds);
-		/* it may tell where the master is all the same */
-		s->peers[i].lenient = true;
-	}
+	/* one that refuses the login may tell where the master is all the same */
+	for (size_t i = 0; i < s->fan.n; i++)
+		s->fan.peers[i].lenient = true;
 	return s;
 }
 
@@ -276,6 +252,5 @@ sentinels_free(struct sentinels *s)
 	if (!s)
 		return;
 	fan_end(&s->fan);
-	free(s->peers);
 	free(s);
 }

@@ -3,8 +3,7 @@
  *
  * They are asked all at once.  One that was cut off goes on naming the old master, so what
  * counts is what most of those in the URL say; where not so many answer until the time is
- * nearly over, or can answer, what all say that do.  Connections stay open, so that those
- * who wait or renew do not open one each time they ask.
+ * nearly over, or can answer, what all say that do.
  */
 #ifndef DLOCK_REDIS_SENTINEL_H
 #define DLOCK_REDIS_SENTINEL_H

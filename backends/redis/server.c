@@ -27,83 +27,56 @@ text_of(const redisReply *r)
 	return r->type == REDIS_REPLY_STRING ? r->str : NULL;
 }
 
+/* Has a section of INFO this line?  Its end is a part of it. */
 static bool
-health_is_answer(const redisReply *r)
+tells(const char *info, const char *line)
 {
-	return text_of(r) || r->type == REDIS_REPLY_ERROR;
+	return info && strstr(info, line);
 }
 
-/* The value of "name:value" in a section of INFO; "" when it is not there or too long. */
+/* The policy's name if it evicts at all, else "". */
 static void
-field(const char *info, const char *name, char *out, size_t size)
+read_evicting(const char *memory, char policy[32])
 {
-	size_t n = strlen(name), length;
+	const char *at = memory ? strstr(memory, "\nmaxmemory_policy:") : NULL;
 
-	*out = '\0';
-	for (const char *line = info; line; line = strchr(line, '\n')) {
-		line += *line == '\n';
-		if (strncmp(line, name, n) != 0 || line[n] != ':')
-			continue;
-		length = strcspn(line + n + 1, "\r\n");
-		if (length < size)
-			snprintf(out, size, "%.*s", (int)length, line + n + 1);
+	*policy = '\0';
+	if (!at || tells(memory, "\nmaxmemory:0\r") ||
+	    tells(memory, "\nmaxmemory_policy:noeviction\r"))
 		return;
-	}
-}
-
-static bool
-is(const char *info, const char *name, const char *value)
-{
-	char found[32];
-
-	field(info, name, found, sizeof found);
-	return strcmp(found, value) == 0;
-}
-
-/* The policy's name if it evicts at all; NULL: it does not. */
-static const char *
-evicting(const char *memory, char *policy, size_t size)
-{
-	char most[24];
-
-	field(memory, "maxmemory", most, sizeof most);
-	field(memory, "maxmemory_policy", policy, size);
-	if (!*most || strcmp(most, "0") == 0 || !*policy ||
-	    strcmp(policy, "noeviction") == 0)
-		return NULL;
-	return policy[strspn(policy, "abcdefghijklmnopqrstuvwxyz-")] ? "not noeviction"
-								     : policy;
+	if (sscanf(at, "\nmaxmemory_policy:%31[a-z-]", policy) != 1)
+		snprintf(policy, 32, "not noeviction");
 }
 
 /* Without the append-only file a dump is better than nothing, if it can be written. */
 static const char *
 forgetting(const char *persistence, const char *save)
 {
-	if (is(persistence, "aof_enabled", "1"))
-		return is(persistence, "aof_last_write_status", "err")
+	if (tells(persistence, "\naof_enabled:1\r"))
+		return tells(persistence, "\naof_last_write_status:err\r")
 		    ? "it cannot write its append-only file"
-		    : NULL;
-	if (!is(persistence, "aof_enabled", "0"))
-		return NULL;
+		    : "";
+	if (!tells(persistence, "\naof_enabled:0\r"))
+		return "";
 	if (save && !*save)
 		return "a restart makes it forget them all (neither appendonly nor save is set)";
-	return is(persistence, "rdb_last_bgsave_status", "err")
+	return tells(persistence, "\nrdb_last_bgsave_status:err\r")
 	    ? "it cannot save its data to disk"
-	    : NULL;
+	    : "";
 }
 
 bool
 health_risks(redisReply *const answers[HEALTH_ANSWERS], char *out, size_t size)
 {
-	char policy[32];
-	const char *evicts = evicting(text_of(answers[0]), policy, sizeof policy),
-		   *forgets = forgetting(text_of(answers[1]), text_of(answers[2]));
+	const char *forgets = forgetting(text_of(answers[1]), text_of(answers[2]));
+	char evicts[32];
 
-	snprintf(out, size, "%s%s%s%s%s",
-	    evicts ? "it evicts keys when its memory is full (maxmemory-policy " : "",
-	    evicts ? evicts : "", evicts ? ")" : "", evicts && forgets ? ", and " : "",
-	    forgets ? forgets : "");
-	return evicts || forgets;
+	read_evicting(text_of(answers[0]), evicts);
+	snprintf(out, size,
+	    *evicts ? "it evicts keys when its memory is full (maxmemory-policy %s)%s%s"
+		    : "%s%s%s",
+	    evicts, *evicts && *forgets ? ", and " : "", forgets);
+	return *out;
 }
 
 /* ---- what comes: in front of the answers, these, and what is behind them ---- */
@@ -132,7 +105,7 @@ server_hear_before(struct server *s, bool asking, redisReply **reply)
 	if ((*reply)->type != REDIS_REPLY_ERROR)
 		return HEARD_MORE;
 	if (asking) {
-		p->rc = server_refused(s, (*reply)->str, &p->fault);
+		p->rc = peer_refuses(p, false, (*reply)->str, &p->fault);
 		return HEARD_WRONG;
 	}
 	/* who does not know, or allow, PING may have heard what stands behind it */
@@ -160,11 +133,6 @@ server_hear(void *ctx, size_t peer, int number, redisReply **reply)
 		server_forget_replies(s);
 	if (i < s->before)
 		return server_hear_before(s, i == s->question->ping_first, reply);
-	if (i >= behind && !health_is_answer(*reply)) {
-		p->rc = fault_set(&p->fault, RC_PROTOCOL,
-		    "%s gave two answers to one question", s->where);
-		return HEARD_WRONG;
-	}
 	s->replies[i - s->before] = *reply;
 	*reply = NULL;
 	if (i + 1 >= behind)
@@ -192,7 +160,6 @@ server_say(struct server *s, const struct question *q, instant until)
 {
 	int64_t left = instant_first(until - instant_now() - WAIT_SPARE, WAIT_MOST);
 	char wait[64] = "", n[12], ms[12], *packet;
-	int length;
 
 	s->question = q;
 	s->before = q->ping_first + q->asking;
@@ -205,14 +172,14 @@ server_say(struct server *s, const struct question *q, instant until)
 		snprintf(wait, sizeof wait,
 		    "*3\r\n$4\r\nWAIT\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n", strlen(n), n,
 		    strlen(ms), ms);
-	length = asprintf(&packet, "%s%s%s%s%s",
-	    q->ping_first ? "*1\r\n$4\r\nPING\r\n" : "",
-	    q->asking ? "*1\r\n$6\r\nASKING\r\n" : "", q->command, wait,
-	    s->inspects ? health_questions : "");
+	if (asprintf(&packet, "%s%s%s%s%s", q->ping_first ? "*1\r\n$4\r\nPING\r\n" : "",
+		q->asking ? "*1\r\n$6\r\nASKING\r\n" : "", q->command, wait,
+		s->inspects ? health_questions : "") < 0)
+		packet = NULL;
 	s->peer.once = s->inspects ? strlen(health_questions) : 0;
 	s->peer.continues = q->continues;
 	s->peer.subscribes = q->subscribes;
-	fan_say(&s->fan, &s->peer, length < 0 ? NULL : packet, length, until);
+	fan_say(&s->fan, &s->peer, packet, until);
 }
 
 /* ---- one question, one answer ---- */
@@ -283,7 +250,7 @@ server_ask(struct server *s, const struct question *q, instant until, redisReply
 	if (rc == RC_OK && s->inspects && s->replies[s->own + HEALTH_ANSWERS - 1] &&
 	    health_risks(s->replies + s->own, risks, sizeof risks))
 		fault_set(&s->fan.host->notice, RC_OK,
-		    "%s may lose locks: %s; see dlock-redis(7)", s->where, risks);
+		    "%s may lose locks: %s; see dlock-redis(7)", p->where, risks);
 	if (rc == RC_OK) {
 		*reply = server_take_replies(s);
 		rc = *reply ? RC_OK : fault_set(f, RC_SYSTEM, "out of memory");
@@ -301,18 +268,15 @@ server_ask(struct server *s, const struct question *q, instant until, redisReply
 void
 server_init(struct server *s, struct host *host, const struct address *a)
 {
-	s->at = a->hosts[0];
-	address_print(a, s->where, sizeof s->where);
-	fan_begin(&s->fan, host, &s->peer, 1, server_hear, s);
-	fan_set(&s->fan, 0, a, &s->at, s->where, &resp_usual);
+	fan_begin_one(&s->fan, host, a, &s->peer, server_hear, s);
 }
 
 void
 server_go(struct server *s, const struct endpoint *to)
 {
 	server_close(s);
-	s->at = *to;
-	address_print_host(to, s->where, sizeof s->where);
+	s->peer.at = *to;
+	address_print_host("redis", to, s->peer.where, sizeof s->peer.where);
 	s->inspected = false;
 }
 

@@ -1,11 +1,8 @@
 /*
  * server.h - questions to one Redis server, and their answers, on one connection.
  *
- * It is a fan of one (fan.h): the connection is opened and logged in when it is needed, one
- * that died of idleness is opened anew, and one that dies under the question gets a second
- * chance.  What is asked is no matter of this file: it knows nothing of locks.
- *
- * Which server it is can change (server_go): route.h knows where the locks are.
+ * It is a fan of one (fan.h).  Which server it is can change (server_go): route.h knows where
+ * the locks are.
  */
 #ifndef DLOCK_REDIS_SERVER_H
 #define DLOCK_REDIS_SERVER_H
@@ -48,20 +45,15 @@ struct question {
 	bool claimed; /* what it asks for is granted by the true master alone */
 	bool settles; /* what is answered is the last word on a hold */
 	bool
-	    persist; /* nobody asks again if it fails: until the time is over, route.c does */
-	/*
-	 * it goes on with what was said on this connection: on another one it is not said
-	 */
-	bool continues;
+	    persist; /* it is asked again if it fails, until the time is over (route.c) */
+	bool continues;  /* it goes on with what was said on this connection alone */
 	bool subscribes; /* more may come behind the answer */
 };
 
 struct server {
 	struct fan fan;
-	struct peer peer;        /* the only one of the fan */
-	struct endpoint at;      /* where it is */
-	char where[WHERE_BYTES]; /* the same for people */
-	bool inspected;          /* it has been asked how it is set */
+	struct peer peer; /* the only one of the fan */
+	bool inspected;   /* it has been asked how it is set */
 	/* Of the question that is being asked: */
 	const struct question *question;
 	size_t before, own; /* answers in front of its own; of its own, with WAIT's */
@@ -89,13 +81,6 @@ void server_go(struct server *, const struct endpoint *to);
  */
 enum rc server_ask(struct server *, const struct question *, instant until,
     redisReply **reply, struct fault *);
-
-/* What the error reply `text` means, in words: see peer_refuses(). */
-static inline enum rc
-server_refused(const struct server *s, char *text, struct fault *f)
-{
-	return peer_refuses(&s->peer, false, text, f);
-}
 
 void server_close(struct server *);
 

@@ -21,7 +21,8 @@ steer_run(struct store *s, const char *key, const char *const *words, const char
 	int64_t done;
 	enum rc rc;
 
-	dialect_name_lock(r->store.dialect, &names, r->store.address.form, key);
+	dialect_name(r->store.dialect, &names, r->store.address.form,
+	    &(struct claim){.key = key, .owner = ""});
 	script_begin(&call, r->store.dialect->claims);
 	for (int i = 0; i < names.nkeys; i++)
 		script_key(&call, names.keys[i]);
@@ -29,16 +30,15 @@ steer_run(struct store *s, const char *key, const char *const *words, const char
 		script_word(&call, *words);
 	if (names.sharded)
 		script_word(&call, SHARDED);
-	rc = script_run(&r->route, &call, until, &reply, f);
+	rc = script_run(&r->route, &call, until, &reply, f, "i", &done);
 	if (rc != RC_OK)
 		return rc;
-	if (!answer_members(reply, 0, "i", &done) || reply->elements != 1)
-		done = -1;
 	freeReplyObject(reply);
 	if (done == 1)
 		return RC_OK;
-	return done == 0 ? fault_set(f, RC_LOST, "%s: %s", r->route.server.where, missing)
-			 : script_nonsense(&r->route, f);
+	return done == 0
+	    ? fault_set(f, RC_LOST, "%s: %s", r->route.server.peer.where, missing)
+	    : script_nonsense(&r->route, f);
 }
 
 enum rc

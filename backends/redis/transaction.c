@@ -17,9 +17,8 @@ enum { ATTEMPTS = 5 };
 static const int64_t day_ms = 86400 * 1000;
 
 struct transaction {
-	struct route *route;
-	const char *lock, *side; /* keys */
-	const struct claim *claim;
+	struct redis *redis;
+	const char *lock, *side, *owner;
 	const struct request *request;
 	instant until;
 	struct answer *answer;
@@ -36,45 +35,13 @@ struct transaction {
 
 /* ---- what is said ---- */
 
-typedef const char *const words[10]; /* ended by NULL */
-
-/* Puts commands into one text; NULL without memory. */
-static char *
-write_commands(const words *commands, size_t n)
-{
-	char *text = NULL;
-	size_t used = 0;
-
-	for (size_t i = 0; i < n; i++) {
-		char *one, *all;
-		int count = 0, length;
-
-		while (commands[i][count])
-			count++;
-		length = redisFormatCommandArgv(
-		    &one, count, (const char **)commands[i], NULL);
-		all = length < 0 ? NULL : realloc(text, used + length + 1);
-		if (all)
-			memcpy(all + used, one, length + 1);
-		if (length >= 0)
-			redisFreeCommand(one);
-		if (!all) {
-			free(text);
-			return NULL;
-		}
-		text = all;
-		used += length;
-	}
-	return text;
-}
-
 /*
  * Says them; RC_OK: *reply has an answer to each, none of which is an error.  After an error
  * nothing is to stay watched, or queued.
  */
 static enum rc
 transaction_say(
-    struct transaction *t, const words *commands, size_t n, redisReply **reply)
+    struct transaction *t, const resp_words *commands, size_t n, redisReply **reply)
 {
 	bool release = t->request->operation == RELEASE;
 	struct question q = {.several = n,
@@ -82,24 +49,20 @@ transaction_say(
 	    .claimed = t->begun && !release,
 	    /* what a transaction has ended there could not be asked for elsewhere */
 	    .settles = !t->begun && release && t->request->held};
-	char *text = write_commands(commands, n);
+	char *text = resp_write(commands, n);
 	enum rc rc;
 
 	if (!text)
 		return fault_set(t->fault, RC_SYSTEM, "out of memory");
 	q.command = text;
-	rc = route_ask(t->route, &q, t->until, reply, t->fault);
+	rc = route_ask(&t->redis->route, &q, t->until, reply, t->fault);
 	free(text);
 	if (rc == RC_OK && (*reply)->type == REDIS_REPLY_ERROR) {
-		bool lost = t->request->operation != ACQUIRE &&
-		    resp_says((*reply)->str, "WRONGTYPE");
-
-		rc = server_refused(&t->route->server, (*reply)->str, t->fault);
-		rc = lost ? RC_LOST : rc;
+		rc = redis_refused(t->redis, t->request, (*reply)->str, t->fault);
 		freeReplyObject(*reply);
 	}
 	if (rc != RC_OK)
-		route_close(t->route);
+		route_close(&t->redis->route);
 	return rc;
 }
 
@@ -132,8 +95,8 @@ read_watched(struct transaction *t, const redisReply *r)
 static enum rc
 transaction_watch(struct transaction *t)
 {
-	const words commands[] = {{"WATCH", t->lock, t->side}, {"GET", t->lock},
-	    {"HGET", t->side, t->claim->owner}, {"HGET", t->side, "#token"}, {"TIME"}};
+	const resp_words commands[] = {{"WATCH", t->lock, t->side}, {"GET", t->lock},
+	    {"HGET", t->side, t->owner}, {"HGET", t->side, "#token"}, {"TIME"}};
 	redisReply *reply;
 	enum rc rc;
 
@@ -143,7 +106,7 @@ transaction_watch(struct transaction *t)
 		return rc;
 	t->begun = true;
 	if (!read_watched(t, reply))
-		rc = script_nonsense(t->route, t->fault);
+		rc = script_nonsense(&t->redis->route, t->fault);
 	freeReplyObject(reply);
 	return rc;
 }
@@ -153,7 +116,8 @@ transaction_watch(struct transaction *t)
  * a watched key that ends by its own time is a change since Redis 6.0.9 only.
  */
 static enum rc
-transaction_execute(struct transaction *t, const words *commands, size_t n, bool *done)
+transaction_execute(
+    struct transaction *t, const resp_words *commands, size_t n, bool *done)
 {
 	redisReply *reply, *exec;
 	enum rc rc = transaction_say(t, commands, n, &reply);
@@ -168,8 +132,8 @@ transaction_execute(struct transaction *t, const words *commands, size_t n, bool
 		*done = exec->element[0]->integer == 1;
 	for (size_t i = 0; exec->type == REDIS_REPLY_ARRAY && i < exec->elements; i++)
 		if (rc == RC_OK && exec->element[i]->type == REDIS_REPLY_ERROR)
-			rc = server_refused(
-			    &t->route->server, exec->element[i]->str, t->fault);
+			rc = peer_refuses(&t->redis->route.server.peer, false,
+			    exec->element[i]->str, t->fault);
 	freeReplyObject(reply);
 	return rc;
 }
@@ -200,18 +164,18 @@ transaction_take(struct transaction *t, bool *done)
 	char token[24], row[RECORD_BYTES + 64], ends[24];
 
 	if (n >= TOKEN_LIMIT)
-		return script_nonsense(t->route, t->fault);
+		return script_nonsense(&t->redis->route, t->fault);
 	t->answer->token = n;
 	snprintf(token, sizeof token, "%" PRIu64, n);
-	snprintf(row, sizeof row, "%s %" PRId64 " 0 %s", token, t->us, t->claim->record);
+	snprintf(row, sizeof row, "%s %" PRId64 " 0 %s", token, t->us,
+	    t->redis->claim->record);
 	snprintf(ends, sizeof ends, "%" PRId64,
-	    (int64_t)(n / 1000) + ns_to_ms(t->claim->ttl) + day_ms);
+	    (int64_t)(n / 1000) + ns_to_ms(t->redis->claim->ttl) + day_ms);
 	return transaction_execute(t,
-	    (const words[]){{"MULTI"},
-		{"SET", t->lock, t->claim->owner, "NX", "PX", t->lease}, {"DEL", t->side},
-		{"HSET", t->side, "#token", token},
-		{"HSET", t->side, t->claim->owner, row}, {"PEXPIREAT", t->side, ends},
-		{"EXEC"}},
+	    (const resp_words[]){{"MULTI"},
+		{"SET", t->lock, t->owner, "NX", "PX", t->lease}, {"DEL", t->side},
+		{"HSET", t->side, "#token", token}, {"HSET", t->side, t->owner, row},
+		{"PEXPIREAT", t->side, ends}, {"EXEC"}},
 	    7, done);
 }
 
@@ -219,8 +183,8 @@ transaction_take(struct transaction *t, bool *done)
 static enum rc
 transaction_refuse(struct transaction *t)
 {
-	const words commands[] = {{"UNWATCH"}, {"HDEL", t->side, ""}, {"PTTL", t->lock},
-	    {"HGET", t->side, t->value}};
+	const resp_words commands[] = {{"UNWATCH"}, {"HDEL", t->side, ""},
+	    {"PTTL", t->lock}, {"HGET", t->side, t->value}};
 	struct answer *a = t->answer;
 	int64_t since = 0, left;
 	redisReply *reply;
@@ -232,7 +196,7 @@ transaction_refuse(struct transaction *t)
 		return rc;
 	if (!answer_members(reply, 2, "i", &left) ||
 	    !read_text(reply->element[3], t->row, sizeof t->row))
-		rc = script_nonsense(t->route, t->fault);
+		rc = script_nonsense(&t->redis->route, t->fault);
 	freeReplyObject(reply);
 	token = read_row(t->row, &since, &record);
 	*a = (struct answer){.code = ANSWER_NOT_HOLDER};
@@ -268,31 +232,31 @@ transaction_attempt(struct transaction *t, bool *settled)
 	t->answer->code = ANSWER_HOLDER;
 	if (!t->locked && operation == ACQUIRE)
 		return transaction_take(t, settled);
-	if (!t->locked || strcmp(t->value, t->claim->owner) != 0) {
+	if (!t->locked || strcmp(t->value, t->owner) != 0) {
 		*settled = true;
 		return transaction_refuse(t);
 	}
 	if (operation == RELEASE)
 		return transaction_execute(t,
-		    (const words[]){{"MULTI"}, {"DEL", t->lock},
-			{"HDEL", t->side, t->claim->owner}, {"EXEC"}},
+		    (const resp_words[]){{"MULTI"}, {"DEL", t->lock},
+			{"HDEL", t->side, t->owner}, {"EXEC"}},
 		    4, settled);
 	t->answer->token = read_row(t->row, &since, &record);
 	if (t->answer->token == 0)
 		t->answer->token = t->request->token;
 	return transaction_execute(t,
-	    (const words[]){{"MULTI"}, {"PEXPIRE", t->lock, t->lease}, {"EXEC"}}, 3,
+	    (const resp_words[]){{"MULTI"}, {"PEXPIRE", t->lock, t->lease}, {"EXEC"}}, 3,
 	    settled);
 }
 
 enum rc
-transaction_run(struct route *r, const struct names *names, const struct claim *claim,
-    const struct request *request, instant until, struct answer *a, struct fault *f)
+transaction_run(struct redis *r, const struct request *request, instant until,
+    struct answer *a, struct fault *f)
 {
-	struct transaction t = {.route = r,
-	    .lock = names->keys[0],
-	    .side = names->keys[1],
-	    .claim = claim,
+	struct transaction t = {.redis = r,
+	    .lock = r->names.keys[0],
+	    .side = r->names.keys[1],
+	    .owner = r->claim->owner,
 	    .request = request,
 	    .until = until,
 	    .answer = a,
@@ -301,11 +265,11 @@ transaction_run(struct route *r, const struct names *names, const struct claim *
 	enum rc rc = RC_OK;
 
 	a->slot = 0;
-	snprintf(t.lease, sizeof t.lease, "%" PRId64, ns_to_ms(claim->ttl));
+	snprintf(t.lease, sizeof t.lease, "%" PRId64, ns_to_ms(r->claim->ttl));
 	for (int i = 0; rc == RC_OK && !settled && i < ATTEMPTS; i++)
 		rc = transaction_attempt(&t, &settled);
 	if (rc == RC_OK && !settled)
 		rc = fault_set(f, RC_AGAIN, "%s: others change it at the same time",
-		    r->server.where);
+		    r->route.server.peer.where);
 	return rc;
 }

@@ -93,13 +93,6 @@ lease_refuse_answer(struct lease *l, struct fault *f)
 	return sql_makes_no_sense(l->db, RC_PROTOCOL, f);
 }
 
-/* When the connection ends we renew at once, over another one. */
-static void
-lease_watch(struct lease *l)
-{
-	l->db->base.host->alert = l->db->driver->descriptor(l->db);
-}
-
 /* ---- what an answer means ---- */
 
 /* It is ours, by the request that left at `sent`. */
@@ -144,17 +137,15 @@ lease_take(struct lease *l, instant until, struct grant *g, struct fault *f)
 	    OWN_SESSION_TAKE | OWN_WAKE | OWN_DEADLINE, SQL_TEXT(l->claim->record),
 	    SQL_INT(ns_to_ms(l->claim->ttl)));
 	struct answer a = {.db = NULL};
-	struct row row;
 	enum rc rc = sql_ask_created(l->db, &q, until, &a, f);
 
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(&a);
-	lease_note_own(l, &row, TAKE_HAS_OWN);
-	if (row_is_null(&row, 0))
+	lease_note_own(l, &a.row, TAKE_HAS_OWN);
+	if (row_is_null(&a.row, 0))
 		l->among = true;
-	else if (lease_place_read_taken(&l->place, &row) &&
-	    row_boolean(&row, TAKE_DIRECT, &l->is_direct))
+	else if (lease_place_read_taken(&l->place, &a.row) &&
+	    row_boolean(&a.row, TAKE_DIRECT, &l->is_direct))
 		grant_lease(l, a.sent, g);
 	else
 		rc = lease_refuse_answer(l, f);
@@ -217,14 +208,12 @@ lease_enter(
 	    SQL_INT(claim->kind == KIND_LIMIT ? claim->limit : 0),
 	    SQL_TEXT(claim->job.once), SQL_INT(ns_to_ms(claim->job.cooldown)));
 	struct answer a = {.db = NULL};
-	struct row row;
 	enum rc rc = sql_ask_created(l->db, &q, until, &a, f);
 
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(&a);
-	rc = read_entered(l, &row) ? judge_place(l, a.sent, g, f)
-				   : lease_refuse_answer(l, f);
+	rc = read_entered(l, &a.row) ? judge_place(l, a.sent, g, f)
+				     : lease_refuse_answer(l, f);
 	answer_drop(&a);
 	return rc;
 }
@@ -266,10 +255,7 @@ confirm(struct lease *l, instant until, struct grant *g, struct fault *f)
 	return rc == RC_LOST ? RC_OK : rc; /* it came too late: ask */
 }
 
-/*
- * Waits for our turn; then confirms, or asks.  A job asks, for that is where the server
- * looks whether it has been done.
- */
+/* Waits for our turn; then confirms, or asks. */
 static enum rc
 wait_and_ask(struct lease *l, instant until, struct grant *g, struct fault *f)
 {
@@ -278,7 +264,7 @@ wait_and_ask(struct lease *l, instant until, struct grant *g, struct fault *f)
 	l->place.token = 0;
 	if (sql_is_connected(l->db))
 		rc = lease_sleep(l, until, f);
-	if (rc == RC_AGAIN && l->db->driver->is_failure(l->db, SQL_INTERRUPTED))
+	if (rc == RC_AGAIN && sql_is_failure(l->db, SQL_INTERRUPTED))
 		rc = RC_OK; /* somebody has cancelled our sleep: ask */
 	if (rc == RC_OK && l->place.token && !job_is_wanted(&l->claim->job))
 		rc = confirm(l, until, g, f);
@@ -334,7 +320,7 @@ lease_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
 		(void)lease_release(
 		    db, STATUS_NONE, instant_now() + ASK_PATIENCE, &unheard);
 	if (rc == RC_OK)
-		lease_watch(l);
+		sql_watch(db);
 	return rc;
 }
 
@@ -356,22 +342,20 @@ lease_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
 	    OWN_SESSION_TAKE, SQL_INT((int64_t)l->token),
 	    SQL_INT(ns_to_ms(l->claim->ttl)));
 	struct answer a = {.db = NULL};
-	struct row row;
 	const char *by;
 	bool ours;
 	enum rc rc;
 
 	db->base.host->alert = -1;
 	rc = sql_ask(db, &q, until, &a, f);
-	if (rc != RC_OK && db->driver->is_failure(db, SQL_NO_TABLE))
+	if (rc != RC_OK && sql_is_failure(db, SQL_NO_TABLE))
 		/* the tables are gone, and the lock with them */
 		return refuse_lost(l, f);
 	if (rc != RC_OK)
 		return rc == RC_STOP ? RC_STOP : RC_AGAIN;
-	row = answer_next(&a);
-	lease_note_own(l, &row, RENEW_HAS_OWN);
-	by = row_words(&row, RENEW_WANTED_BY); /* or who has taken it away */
-	if (!row_boolean(&row, RENEW_IS_OURS, &ours))
+	lease_note_own(l, &a.row, RENEW_HAS_OWN);
+	by = row_words(&a.row, RENEW_WANTED_BY); /* or who has taken it away */
+	if (!row_boolean(&a.row, RENEW_IS_OURS, &ours))
 		rc = sql_makes_no_sense(db, RC_AGAIN, f);
 	else if (by)
 		rc = refuse_broken(
@@ -381,7 +365,7 @@ lease_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
 	if (rc == RC_OK || rc == RC_REVOKED) {
 		g->sent = a.sent;
 		g->lease = l->claim->ttl;
-		lease_watch(l);
+		sql_watch(db);
 	}
 	answer_drop(&a);
 	return rc;
@@ -451,7 +435,6 @@ lease_release(struct sql *db, int status, instant until, struct fault *f)
 	    SQL_TEXT(remembers ? db->claim->job.once : NULL)};
 	const struct question q = release_question(l, values);
 	struct answer a = {.db = NULL};
-	struct row row;
 	int64_t was;
 	enum rc rc;
 
@@ -463,14 +446,11 @@ lease_release(struct sql *db, int status, instant until, struct fault *f)
 		l->unsure = true;
 		/* with the tables, the locks are gone */
 		if (l->held)
-			return db->driver->is_failure(db, SQL_NO_TABLE)
-			    ? refuse_lost(l, f)
-			    : rc;
+			return sql_is_failure(db, SQL_NO_TABLE) ? refuse_lost(l, f) : rc;
 		/* who only waits leaves nothing, whatever is missing */
 		return sql_is_missing(db) ? RC_OK : rc;
 	}
-	row = answer_next(&a);
-	rc = row_integer(&row, 0, WAS_NOT, WAS_QUEUED, &was) ? RC_OK : RC_AGAIN;
+	rc = row_integer(&a.row, 0, WAS_NOT, WAS_QUEUED, &was) ? RC_OK : RC_AGAIN;
 	answer_drop(&a);
 	end_old_sessions(l, until);
 	return rc == RC_OK ? judge_release(l, was != WAS_NOT, until, f)

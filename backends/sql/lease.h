@@ -21,9 +21,8 @@
  *     connection at the moment: then we ask now and then.  So does every waiter where there
  *     are no wake-up locks (a pooler or proxy in between), or too many; asking is then also
  *     its sign of life.
- *  5. A waiter that has been granted renews once before it goes on: that request earns the
- *     lease, and shows that somebody is there to run.  A job asks instead, for that is where
- *     the server looks whether it has been done.
+ *  5. A job that has waited and is told of a grant does not confirm, but asks: that is where the
+ *     server looks whether it has been done.
  *
  * Where a claim stands in the queue is what the server has said of it, and when to ask again
  * (struct lease_place).  A waiter sleeps until its turn, in the server or here.  Those who are

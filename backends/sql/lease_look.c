@@ -48,13 +48,6 @@ enum {
 
 enum { TURN_HOLDER, TURN_WAITER, TURN_FREEZE, TURNS };
 
-/* How far a look has come. */
-struct lease_look {
-	const struct lease_driver *driver;
-	struct sql_look seen;
-	int64_t turn, number; /* of the last row, below its key */
-};
-
 /* ---- one row ---- */
 
 /* What has no end may have the greatest time there is. */
@@ -91,12 +84,12 @@ read_lock_of_entry(const struct row *r, struct entry *e)
 }
 
 static struct entry
-read_entry(const struct row *r, const struct lease_look *s)
+read_entry(const struct row *r, const struct sql_look *s, const char *damaged)
 {
 	static const enum entry_kind kinds[TURNS] = {
 	    ENTRY_HOLDER, ENTRY_WAITER, ENTRY_FREEZE};
 	struct entry e = {.kind = kinds[s->turn],
-	    .key = s->seen.key,
+	    .key = s->key,
 	    .slot = -1,
 	    .record = row_words(r, LISTED_RECORD),
 	    .since = read_time(r, LISTED_SINCE),
@@ -104,40 +97,20 @@ read_entry(const struct row *r, const struct lease_look *s)
 
 	if (!read_lock_of_entry(r, &e))
 		e = (struct entry){.kind = ENTRY_UNKNOWN,
-		    .key = s->seen.key,
+		    .key = s->key,
 		    .slot = -1,
 		    .since = EPOCH_NONE,
 		    .until = EPOCH_NONE,
-		    .what = s->driver->damaged};
+		    .what = damaged};
 	return e;
 }
 
-/* Where a row stands: behind the one before.  False: a server that goes back. */
-static bool
-read_position(const struct row *r, struct lease_look *s)
-{
-	char key[sizeof s->seen.key];
-	int64_t turn, number;
-	int order;
-
-	if (!row_text(r, LISTED_KEY, key, sizeof key) ||
-	    !row_integer(r, LISTED_TURN, 0, TURNS - 1, &turn) ||
-	    !row_integer(r, LISTED_NUMBER, INT64_MIN, INT64_MAX, &number) ||
-	    !row_integer(r, LISTED_MOMENT, 0, INT64_MAX, &s->seen.now))
-		return false;
-	order = strcmp(key, s->seen.key);
-	if ((order < 0 && !s->driver->any_order) ||
-	    (order == 0 && (turn < s->turn || (turn == s->turn && number <= s->number))))
-		return false;
-	sql_look_key(&s->seen, key);
-	if (turn > TURN_WAITER)
-		sql_look_waiting(&s->seen);
-	s->turn = turn;
-	s->number = number;
-	return true;
-}
-
 /* ---- looking ---- */
+
+struct lease_look {
+	struct sql_look seen;
+	const struct lease_driver *driver;
+};
 
 static bool
 read_listed(void *ctx, const struct row *r)
@@ -145,9 +118,9 @@ read_listed(void *ctx, const struct row *r)
 	struct lease_look *s = ctx;
 	struct entry e;
 
-	if (!read_position(r, s))
+	if (!sql_look_position(&s->seen, r, TURNS, LISTED_MOMENT, s->driver->any_order))
 		return false;
-	e = read_entry(r, s);
+	e = read_entry(r, &s->seen, s->driver->damaged);
 	sql_look_claim(&s->seen, &e);
 	return true;
 }
@@ -179,13 +152,12 @@ look_at_last_run(struct sql *db, struct sql_look *s, struct fault *f)
 	struct question q = LEASE_QUESTION(
 	    "last_run", RUN_FIELDS, SQL_TEXT(s->look->key));
 	struct answer a = {.db = NULL};
-	struct row row;
 	enum rc rc;
 
 	q.many = true;
 	rc = sql_ask_existing(db, &q, s->look->until, &a, f);
-	if (rc == RC_OK && (row = answer_next(&a)).at)
-		tell_run(s, &row);
+	if (rc == RC_OK && answer_next(&a))
+		tell_run(s, &a.row);
 	answer_drop(&a);
 	return rc;
 }
@@ -194,15 +166,15 @@ enum rc
 lease_each(struct sql *db, const struct look *look, struct fault *f)
 {
 	struct lease_look s = {
-	    .driver = db->driver->lease, .seen.look = look, .turn = -1};
+	    .driver = db->driver->lease, .seen.look = look, .seen.turn = -1};
 	enum rc rc;
 	int n;
 
 	snprintf(s.seen.key, sizeof s.seen.key, "%s", look->key ? look->key : "");
 	do {
 		struct question q = LEASE_QUESTION("list", LISTED_FIELDS,
-		    SQL_TEXT(look->key), SQL_TEXT(s.seen.key), SQL_INT(s.turn),
-		    SQL_INT(s.number), SQL_INT(PAGE));
+		    SQL_TEXT(look->key), SQL_TEXT(s.seen.key), SQL_INT(s.seen.turn),
+		    SQL_INT(s.seen.number), SQL_INT(PAGE));
 
 		q.many = true;
 		rc = sql_look_page(db, &s.seen, &q, read_listed, &s, &n, f);
@@ -222,17 +194,9 @@ ask_whether(
     struct sql *db, const struct question *q, instant until, bool *done, struct fault *f)
 {
 	struct answer a = {.db = NULL};
-	enum rc rc = sql_ask_existing(db, q, until, &a, f);
 
 	*done = false;
-	if (rc == RC_OK && a.db) {
-		struct row row = answer_next(&a);
-
-		if (!row_boolean(&row, 0, done))
-			rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
-	}
-	answer_drop(&a);
-	return rc;
+	return answer_boolean(&a, sql_ask_existing(db, q, until, &a, f), done, f);
 }
 
 enum rc

@@ -253,7 +253,6 @@ sleep_there(
 	int64_t ms = wake > now ? ns_to_ms(wake - now) : 1;
 	struct answer a = {.db = NULL};
 	bool placed = false;
-	struct row row;
 	enum rc rc;
 
 	if (l->db->whole_seconds)
@@ -267,8 +266,7 @@ sleep_there(
 	    retry_answer(wake, ASK_PATIENCE, until), &a, f);
 	if (rc != RC_OK)
 		return rc;
-	row = answer_next(&a);
-	rc = read_sleep(l, &row, slept, &placed) ? RC_OK : lease_refuse_answer(l, f);
+	rc = read_sleep(l, &a.row, slept, &placed) ? RC_OK : lease_refuse_answer(l, f);
 	answer_drop(&a);
 	if (rc != RC_OK || *slept != SLEPT_IN_VAIN || l->place.token)
 		return rc;
@@ -307,8 +305,8 @@ listen_for_grant(struct lease *l, instant until, struct fault *f)
 }
 
 /*
- * A wake-up lock that was free is worth one question at once, for its owner may just have gone; if the same one
- * is before us still, it has lost its connection, and must be asked about now and then.
+ * A wake-up lock that was free is worth one question at once, for its owner may just have gone.
+ * If the same one is before us still, it has lost its connection: then we ask now and then.
  */
 enum rc
 lease_sleep(struct lease *l, instant until, struct fault *f)

@@ -37,6 +37,30 @@ sql_look_key(struct sql_look *s, const char *key)
 	s->waiters = 0;
 }
 
+bool
+sql_look_position(
+    struct sql_look *s, const struct row *r, int64_t turns, int moment, bool any_order)
+{
+	char key[sizeof s->key];
+	int64_t turn, number;
+	int order;
+
+	if (!row_text(r, 0, key, sizeof key) || !row_integer(r, 1, 0, turns - 1, &turn) ||
+	    !row_integer(r, 2, INT64_MIN, INT64_MAX, &number) ||
+	    !row_integer(r, moment, 0, INT64_MAX, &s->now))
+		return false;
+	order = strcmp(key, s->key);
+	if ((order < 0 && !any_order) ||
+	    (order == 0 && (turn < s->turn || (turn == s->turn && number <= s->number))))
+		return false;
+	sql_look_key(s, key);
+	if (turn > 1)
+		sql_look_waiting(s);
+	s->turn = turn;
+	s->number = number;
+	return true;
+}
+
 void
 sql_look_claim(struct sql_look *s, struct entry *e)
 {
@@ -54,12 +78,11 @@ sql_look_page(struct sql *db, struct sql_look *s, const struct question *q,
     bool (*read)(void *ctx, const struct row *), void *ctx, int *n, struct fault *f)
 {
 	struct answer a = {.db = NULL};
-	struct row row;
 	enum rc rc = sql_ask_existing(db, q, s->look->until, &a, f);
 
 	*n = a.rows;
-	while (rc == RC_OK && !s->enough && (row = answer_next(&a)).at)
-		if (!read(ctx, &row))
+	while (rc == RC_OK && !s->enough && answer_next(&a))
+		if (!read(ctx, &a.row))
 			rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
 	answer_drop(&a);
 	return rc;

@@ -9,11 +9,20 @@ struct sql_look {
 	const struct look *look;
 	/* of the last row: of KEY_BYTES in any encoding that a database may have, in UTF-8 */
 	char key[4 * KEY_BYTES + 1];
-	int64_t now;      /* the server's, then */
-	unsigned waiters; /* of that key, until now */
-	bool untold;      /* they are counted, and that is not told yet */
-	bool enough;      /* nobody wants more */
+	int64_t now;          /* the server's, then */
+	int64_t turn, number; /* of that row, where pages go by these below a key */
+	unsigned waiters;     /* of that key, until now */
+	bool untold;          /* they are counted, and that is not told yet */
+	bool enough;          /* nobody wants more */
 };
+
+/*
+ * The position of the next row: its first three fields are key, turn and number; 0 holds, 1
+ * waits.  `moment` is that with the server's clock.  False: it makes no sense, or goes back
+ * (of keys, unless these are in `any_order`).
+ */
+bool sql_look_position(
+    struct sql_look *, const struct row *, int64_t turns, int moment, bool any_order);
 
 /* The next row is of `key`, which is shorter than the member; perhaps the same again. */
 void sql_look_key(struct sql_look *, const char *key);

@@ -1,14 +1,14 @@
-/* row.c - locks a key's row in a transaction, and keeps that open. */
+/*
+ * row.c - what a session lock asks where the lock is a row.
+ */
 #include "row.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* ---- acquire ---- */
-
 /* A key without a row gets one, and a database without tables as well. */
-static enum rc
-ask_row(struct sql *db, instant until, bool *got, struct grant *g, struct fault *f)
+enum rc
+row_ask(struct sql *db, instant until, bool *got, struct grant *g, struct fault *f)
 {
 	const struct row_driver *d = db->driver->row;
 	const struct question add = {.text = d->add,
@@ -29,8 +29,8 @@ ask_row(struct sql *db, instant until, bool *got, struct grant *g, struct fault 
 	return sql_explain_denial(db, rc, f);
 }
 
-static enum rc
-wait_row(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
+enum rc
+row_wait(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
     struct fault *f)
 {
 	enum row_found found = ROW_HELD;
@@ -40,73 +40,12 @@ wait_row(struct sql *db, int64_t ms, instant until, bool *got, struct grant *g,
 	return rc;
 }
 
-static enum rc
-row_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
-{
-	static const struct session_lock_way way = {ask_row, wait_row, false};
-
-	return session_lock_acquire(db, &way, until, g, f);
-}
-
-/* ---- the hold ---- */
-
-enum { STILL_BYTES = 256 };
-
-/* The heartbeat's question, in `text`. */
-static struct question
-still_question(const struct sql *db, const char *end, char *text)
+struct question
+row_still(const struct sql *db, bool ends, char *text)
 {
 	const struct row_driver *d = db->driver->row;
 
-	snprintf(
-	    text, STILL_BYTES, "%s%" PRId64 "%s", d->still, row_lock_of(db)->number, end);
+	snprintf(text, STILL_BYTES, "%s%" PRId64 "%s", d->still, row_lock_of(db)->number,
+	    ends ? d->release_end : d->still_end);
 	return (struct question){.text = text, .fields = 1, .harmless = d->harmless};
 }
-
-enum rc
-row_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
-{
-	char text[STILL_BYTES];
-	const struct question q = still_question(db, db->driver->row->still_end, text);
-
-	return session_lock_renew(
-	    db, &row_lock_of(db)->lock, &q, db->driver->row->errors_end, until, g, f);
-}
-
-static enum rc
-row_release(struct sql *db, int status, instant until, struct fault *f)
-{
-	char text[STILL_BYTES];
-	const struct question q = still_question(db, db->driver->row->release_end, text);
-
-	(void)status;
-	return session_lock_release(
-	    db, &row_lock_of(db)->lock, &q, db->driver->row->last, until, f);
-}
-
-/* ---- looking and steering ---- */
-
-static enum rc
-row_each(struct sql *db, const struct look *look, struct fault *f)
-{
-	return db->driver->row->each(db, look, f);
-}
-
-/* Ends the session that has locked it, and its transaction with it. */
-static enum rc
-row_revoke(struct sql *db, const struct target *target, const char *record, bool force,
-    instant until, struct fault *f)
-{
-	return db->driver->row->revoke(db, target, record, force, until, f);
-}
-
-const struct sql_mode row_mode = {
-    .name = "row",
-    .caps = CAP_SHARED | CAP_FORCE,
-    .bytes = sizeof(struct row_lock),
-    .acquire = row_acquire,
-    .renew = row_renew,
-    .release = row_release,
-    .each = row_each,
-    .revoke = row_revoke,
-};

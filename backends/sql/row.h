@@ -9,7 +9,6 @@
  *     place.
  *  4. What it costs: a connection for each holder and waiter, and a transaction as long as
  *     the lock (in PostgreSQL it holds vacuum back, in MySQL whoever alters the tables).
- *  5. What holds for all session locks: session_lock.h.
  */
 #ifndef DLOCK_SQL_ROW_H
 #define DLOCK_SQL_ROW_H
@@ -24,18 +23,17 @@ struct row_lock {
 	int64_t number; /* of the transaction in which the row is locked */
 };
 
-/* What differs between databases. */
+/* What differs between databases, beside the mode. */
 struct row_driver {
+	const struct sql_mode *mode;
 	/* makes the row of $1, so that all see it */
 	const char *add;
 	unsigned add_fields;
 	/* is it still the transaction of a number: what stands before that, and behind it; */
 	const char *still, *still_end;
-	/* the same where it is given back, and what is asked then, if not NULL */
+	/* the same where it is given back */
 	const char *release_end;
-	const struct question *last;
-	bool harmless;   /* as a question is */
-	bool errors_end; /* an error of the server's ends a transaction */
+	bool harmless; /* as a question is */
 
 	/*
 	 * One attempt, in a transaction of its own that waits for so long (0: now or never).
@@ -46,21 +44,18 @@ struct row_driver {
 
 	/* Who is there, into host->seen?  NULL: an attempt has told. */
 	enum rc (*see)(struct sql *, const char *key, instant until, struct fault *);
-
-	enum rc (*each)(struct sql *, const struct look *, struct fault *);
-	enum rc (*revoke)(struct sql *, const struct target *, const char *record,
-	    bool force, instant until, struct fault *);
 };
-
-extern const struct sql_mode row_mode;
 
 static inline struct row_lock *
 row_lock_of(const struct sql *db)
 {
-	return sql_own(db, &row_mode);
+	return sql_own(db, db->driver->row->mode);
 }
 
-/* Its heartbeat. */
-enum rc row_renew(struct sql *, instant until, struct grant *, struct fault *);
+/* For struct session_lock_way (session_lock.h). */
+enum rc row_ask(struct sql *, instant until, bool *got, struct grant *, struct fault *);
+enum rc row_wait(
+    struct sql *, int64_t ms, instant until, bool *got, struct grant *, struct fault *);
+struct question row_still(const struct sql *, bool ends, char *text);
 
 #endif

@@ -1,4 +1,6 @@
-/* session_lock.c - asks for a lock that ends with its connection, and keeps it. */
+/*
+ * session_lock.c - asks for a lock that ends with its connection, and keeps it.
+ */
 #include "session_lock.h"
 
 #define CHUNK (3 * NS_PER_S) /* one wait in the server */
@@ -34,9 +36,9 @@ session_lock_read_queue(struct host *host, const struct row *r, int first)
  * brought counts: one that was granted and then broke off has lost it again.
  */
 static enum rc
-wait_in_server(struct sql *db, const struct session_lock_way *way, instant until,
-    struct grant *g, struct fault *f)
+wait_in_server(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
+	const struct session_lock_way *way = db->mode->way;
 	bool got = false;
 	enum rc rc;
 
@@ -61,8 +63,7 @@ wait_in_server(struct sql *db, const struct session_lock_way *way, instant until
 }
 
 enum rc
-session_lock_acquire(struct sql *db, const struct session_lock_way *way, instant until,
-    struct grant *g, struct fault *f)
+session_lock_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
 	struct retry *p = &db->retry;
 	instant first_by = retry_first(p, until);
@@ -70,29 +71,22 @@ session_lock_acquire(struct sql *db, const struct session_lock_way *way, instant
 	enum rc rc;
 
 	do
-		rc = way->ask(db, retry_attempt_by(p, first_by), &got, g, f);
+		rc = db->mode->way->ask(db, retry_attempt_by(p, first_by), &got, g, f);
 	while (retry_first_again(p, db->base.host, until, &rc));
 
 	if (rc == RC_OK && !got)
-		rc = until ? wait_in_server(db, way, until, g, f)
+		rc = until ? wait_in_server(db, until, g, f)
 			   : fault_set(f, RC_BUSY, "%s: held", db->where);
 	if (rc != RC_OK)
 		db->driver->close(db); /* whatever it may have got */
 	return rc;
 }
 
-static void
-watch_connection(struct sql *db)
-{
-	db->base.host->alert = db->driver->descriptor(db);
-}
-
 void
-session_lock_granted(
-    struct sql *db, struct session_lock *l, uint64_t token, instant sent, struct grant *g)
+session_lock_granted(struct sql *db, uint64_t token, instant sent, struct grant *g)
 {
-	l->held = true;
-	watch_connection(db);
+	session_lock_of(db)->held = true;
+	sql_watch(db);
 	*g = (struct grant){.token = token,
 	    .sent = sent,
 	    .lease = db->claim->ttl,
@@ -114,8 +108,8 @@ refuse_ended(const struct sql *db, struct fault *f)
 static enum rc
 read_ours(const struct sql *db, struct answer *a, struct fault *f)
 {
-	struct row row = answer_next(a);
-	bool ours, fine = row_boolean(&row, 0, &ours), is_null = row_is_null(&row, 0);
+	bool ours, fine = row_boolean(&a->row, 0, &ours),
+		   is_null = row_is_null(&a->row, 0);
 
 	answer_drop(a);
 	if (is_null)
@@ -141,23 +135,29 @@ send_beat(struct sql *db, struct session_lock *l, const struct question *q, inst
 		l->beat_sent = instant_now();
 		rc = db->driver->send(db, q, until, f);
 	}
-	return rc == RC_OK ? db->driver->receive(db, q, until, a, f) : rc;
+	if (rc == RC_OK)
+		rc = db->driver->receive(db, q, until, a, f);
+	(void)answer_next(a);
+	return rc;
 }
 
 enum rc
-session_lock_renew(struct sql *db, struct session_lock *l, const struct question *q,
-    bool errors_end, instant until, struct grant *g, struct fault *f)
+session_lock_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
+	const struct session_lock_way *way = db->mode->way;
+	struct session_lock *l = session_lock_of(db);
+	char text[STILL_BYTES];
+	const struct question q = way->still(db, false, text);
 	struct answer a = {.db = NULL};
 	enum rc rc;
 
 	db->base.host->alert = -1;
-	rc = send_beat(db, l, q, until, &a, f);
+	rc = send_beat(db, l, &q, until, &a, f);
 	if (rc == RC_OK)
 		rc = read_ours(db, &a, f);
 	else if (rc != RC_STOP && !sql_is_connected(db))
 		rc = refuse_ended(db, f);
-	else if (rc != RC_STOP && errors_end && db->driver->is_failure(db, SQL_REFUSED))
+	else if (rc != RC_STOP && way->errors_end && *db->error)
 		rc = RC_LOST; /* with the server's own words */
 	else if (rc != RC_STOP)
 		rc = RC_AGAIN; /* the answer may be heard later */
@@ -166,7 +166,7 @@ session_lock_renew(struct sql *db, struct session_lock *l, const struct question
 		g->lease = db->claim->ttl;
 	}
 	if (rc != RC_LOST)
-		watch_connection(db);
+		sql_watch(db);
 	return rc;
 }
 
@@ -175,15 +175,16 @@ session_lock_renew(struct sql *db, struct session_lock *l, const struct question
  * still out is read first; what it says is of the past.
  */
 static enum rc
-settle(struct sql *db, const struct question *q, instant until, struct fault *f)
+settle(struct sql *db, instant until, struct fault *f)
 {
+	static const struct question beat = {.fields = 1};
 	struct answer a = {.db = NULL};
 	enum rc rc = RC_OK;
 
 	if (!db->driver->is_open(db))
 		return refuse_ended(db, f);
 	if (db->driver->is_pending(db))
-		rc = db->driver->receive(db, q, until, &a, f);
+		rc = db->driver->receive(db, &beat, until, &a, f);
 	answer_drop(&a);
 	if (!sql_is_connected(db))
 		return refuse_ended(db, f);
@@ -191,23 +192,26 @@ settle(struct sql *db, const struct question *q, instant until, struct fault *f)
 }
 
 enum rc
-session_lock_release(struct sql *db, struct session_lock *l, const struct question *q,
-    const struct question *last, instant until, struct fault *f)
+session_lock_release(struct sql *db, int status, instant until, struct fault *f)
 {
+	const struct session_lock_way *way = db->mode->way;
+	char text[STILL_BYTES];
+	const struct question q = way->still(db, true, text);
 	struct answer a = {.db = NULL};
 	enum rc rc;
 
-	if (!l->held)
+	(void)status;
+	if (!session_lock_of(db)->held)
 		return RC_OK;
 	db->base.host->alert = -1;
-	rc = settle(db, q, until, f);
+	rc = settle(db, until, f);
 	if (rc == RC_OK)
-		rc = db->driver->exec(db, q, until, &a, f);
+		rc = sql_exec(db, &q, until, &a, f);
 	if (rc == RC_OK)
 		rc = read_ours(db, &a, f);
-	if (rc == RC_OK && last)
-		rc = db->driver->exec(db, last, until, NULL, f);
-	l->held = false;
+	if (rc == RC_OK && way->last)
+		rc = sql_exec(db, way->last, until, NULL, f);
+	session_lock_of(db)->held = false;
 	db->driver->close(db); /* if nothing else, this gives it back */
 	return rc;
 }

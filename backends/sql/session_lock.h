@@ -20,55 +20,62 @@
 
 #include "sql.h"
 
-/* What such a lock has of its own, as a member of its mode's struct. */
+/* What such a lock has of its own: the first member of its mode's struct. */
 struct session_lock {
 	bool held;         /* by the server's word */
 	instant beat_sent; /* the heartbeat that is out, or was answered last */
 	unsigned serial;   /* of the connection that has been found fit */
 };
 
-/* How it is taken.  Each is RC_OK with *got, and none leaves anything open but a grant. */
+static inline struct session_lock *
+session_lock_of(const struct sql *db)
+{
+	if (!db->mode->way)
+		abort();
+	return db->own;
+}
+
+enum { STILL_BYTES = 800 };
+
+/* What differs between such modes. */
 struct session_lock_way {
-	/* Asks once, without waiting, and looks who is there. */
+	/*
+	 * Asks once, without waiting, and looks who is there.  RC_OK with *got; leaves nothing
+	 * open but a grant.
+	 */
 	enum rc (*ask)(
 	    struct sql *, instant until, bool *got, struct grant *, struct fault *);
 
 	/*
-	 * Waits in the server for so long, at the end of which the whole wait may be over
-	 * (`until`).
+	 * The same; waits in the server for so long, at the end of which the whole wait may be
+	 * over (`until`).
 	 */
 	enum rc (*wait)(struct sql *, int64_t ms, instant until, bool *got,
 	    struct grant *, struct fault *);
 
 	/* wait() has also looked who is there: it need not be asked for that. */
 	bool wait_looks;
+
+	/*
+	 * The heartbeat: one boolean, "still ours" (NULL: the server has become read-only); if it
+	 * `ends`, gives the lock back, and says "was ours until now".  Its text may be in `text`.
+	 */
+	struct question (*still)(const struct sql *, bool ends, char text[STILL_BYTES]);
+
+	const struct question *last; /* asked when it was given back, if not NULL */
+	bool errors_end;             /* an error of the server's ends the hold */
 };
 
-/* acquire. */
-enum rc session_lock_acquire(struct sql *, const struct session_lock_way *, instant until,
-    struct grant *, struct fault *);
+/* As struct sql_mode has them. */
+enum rc session_lock_acquire(struct sql *, instant until, struct grant *, struct fault *);
+enum rc session_lock_renew(struct sql *, instant until, struct grant *, struct fault *);
+enum rc session_lock_release(struct sql *, int status, instant until, struct fault *);
 
 /*
  * We hold, by the answer to what left at `sent`: fills the grant, and watches the
  * connection from now on.
  */
-void session_lock_granted(
-    struct sql *, struct session_lock *, uint64_t token, instant sent, struct grant *);
-
-/*
- * Sends the heartbeat, or waits for the answer to the last one: one boolean, "still ours"
- * (NULL: the server has become read-only).  With `errors_end`, an error of the server's ends
- * the hold.
- */
-enum rc session_lock_renew(struct sql *, struct session_lock *, const struct question *,
-    bool errors_end, instant until, struct grant *, struct fault *);
-
-/*
- * Gives it back: a question with one boolean, "was ours until now", and then `last`, if not
- * NULL; closes the connection, which gives back whatever there is.
- */
-enum rc session_lock_release(struct sql *, struct session_lock *, const struct question *,
-    const struct question *last, instant until, struct fault *);
+void session_lock_granted(struct sql *, uint64_t token, instant sent, struct grant *);
 
 /*
  * Reads four fields from `first` on into host->seen: how many wait, who holds it

@@ -11,9 +11,10 @@
  *  4. What is missing is created at first use, by whoever may; a look creates nothing.
  *  5. A row is hostile until value.c has read it.
  *
- * What a driver is: struct sql_driver, and for the modes lease and row struct lease_driver (lease.h) and row_driver (row.h).
- * Its connection is opened, asked and closed by calls that wait in host->wait alone, with a
- * deadline; it says what the last error means; it has the texts of the statements.
+ * What a driver is: struct sql_driver, and for the modes lease and row struct lease_driver
+ * (lease.h) and row_driver (row.h).  It logs in, sends and receives by calls that wait in
+ * host->wait alone, with a deadline; it says what codes of errors mean; it has the texts of
+ * the statements.
  *
  * In a statement $1 is the first value.  Keys are values, never words of a statement.
  */
@@ -22,6 +23,7 @@
 
 #include "backends/backend.h"
 #include "backends/common/retry.h"
+#include "backends/common/task.h"
 
 #define ASK_PATIENCE (5 * NS_PER_S) /* for an answer while in the queue */
 /* for one that comes late, after a sleep in the server */
@@ -96,12 +98,22 @@ struct answer {
 	void *result;         /* the driver's */
 	int rows, next;       /* how many it has, and which one is next */
 	instant sent;         /* just before the question left */
-	char *at[FIELDS_MAX]; /* the row that was read last */
+	struct row row;       /* the one that was read last */
+	char *at[FIELDS_MAX]; /* its fields */
 	unsigned long lengths[FIELDS_MAX];
 };
 
-/* The next row, until the one after it is read. */
-struct row answer_next(struct answer *);
+/*
+ * The next row, into a->row; false: there is none.  That of a question of exactly one has been
+ * read already.
+ */
+bool answer_next(struct answer *);
+
+/*
+ * The boolean that it is, if it came with `rc` (no answer leaves that alone); drops it.
+ * RC_PROTOCOL: it makes no sense.
+ */
+enum rc answer_boolean(struct answer *, enum rc rc, bool *, struct fault *);
 
 /* Frees it; an answer that is none, too. */
 void answer_drop(struct answer *);
@@ -125,24 +137,38 @@ bool kind_slot(const struct row *, int field, int64_t limit, int64_t *slot);
 
 /* ---- what a driver is ---- */
 
-/* What the last error says; false for all where there was none. */
+/* What the last error says, if it is one of these. */
 enum sql_failure {
-	SQL_REFUSED,      /* the server's word, whatever it is */
 	SQL_LOST_RACE,    /* a transaction has lost, and changed nothing */
 	SQL_NO_TABLE,     /* with it, the locks are gone; */
 	SQL_NO_PROCEDURE, /* without it they may all be there, and nobody is granted one */
-	SQL_NO_RIGHT,     /* on a connection that goes on */
+	SQL_NO_RIGHT,     /* to what the statement uses */
 	SQL_INTERRUPTED,  /* somebody has cancelled the statement */
 	SQL_READ_ONLY,    /* a standby, a replica, or what may be one */
-	SQL_UNREPLICATED, /* done, but a fail-over may undo it: the same is to be asked again */
+	SQL_FAILURES
+};
+
+/* What codes of errors, or beginnings of such, mean for a lock. */
+struct sql_meaning {
+	enum rc rc;
+	const char *codes; /* with a blank behind each but the last */
+	const char *hint;  /* NULL: none */
 };
 
 struct sql_driver {
-	/*
-	 * Connects, if need be; a connection that is late is waited for again by the next
-	 * call.  Forgets the last error.
-	 */
-	enum rc (*open)(struct sql *, instant until, struct fault *);
+	size_t bytes; /* of its own struct, which begins as zeros */
+
+	/* Reads the URL (NULL: none), behind the settings; connects to nobody. */
+	enum rc (*init)(struct sql *, const char *url, struct fault *);
+
+	/* Which locks its are, beside the mode. */
+	enum rc (*identify)(const struct sql *, struct identity *, struct fault *);
+
+	/* Begins to connect, in a thread.  NULL: no memory or no thread (errno). */
+	struct task *(*login)(struct sql *);
+
+	/* That has ended: makes the connection the store's, or says why there is none. */
+	enum rc (*adopt)(struct sql *, struct task *, instant until, struct fault *);
 
 	/* Is it there, and nothing known against it?  Closes one that has ended. */
 	bool (*is_open)(struct sql *);
@@ -150,17 +176,13 @@ struct sql_driver {
 	/* Of the connection; readable, or broken, when something has happened to it.  -1: none. */
 	int (*descriptor)(const struct sql *);
 
-	/*
-	 * A question on the connection there is (RC_AGAIN if there is none), and its answer
-	 * (NULL: nobody wants it).  An answer that is late is not waited for: the connection is
-	 * closed, for it might be taken for the answer to the next question.
-	 */
+	/* As sql_exec() without the values behind; most of it is sql_exec_plainly(). */
 	enum rc (*exec)(struct sql *, const struct question *, instant until,
 	    struct answer *, struct fault *);
 
 	/*
-	 * The same in two steps.  An answer that is late may be waited for again; until it
-	 * has come, is_pending.
+	 * The same in two steps; forgets the last error.  An answer that is late may be waited
+	 * for again; until it has come, is_pending.
 	 */
 	enum rc (*send)(
 	    struct sql *, const struct question *, instant until, struct fault *);
@@ -171,8 +193,8 @@ struct sql_driver {
 	/* Closes the connection without waiting; another may be opened.  Accepts none. */
 	void (*close)(struct sql *);
 
-	/* Is this what the last error says? */
-	bool (*is_failure)(const struct sql *, enum sql_failure);
+	const char *const *failures;        /* the codes of each sql_failure */
+	const struct sql_meaning *meanings; /* the last one is of all codes */
 
 	/* The n-th row of a result, into a->at and a->lengths; in order.  False: none. */
 	bool (*read_row)(struct answer *, int n);
@@ -202,6 +224,8 @@ struct sql_driver {
 
 /* ---- a mode ---- */
 
+struct session_lock_way;
+
 /* What a mode does of lock_ops and admin_ops; NULL: it lacks the capability. */
 struct sql_mode {
 	const char *name;
@@ -216,6 +240,7 @@ struct sql_mode {
 	enum rc (*freeze)(struct sql *, const char *key, const char *record,
 	    int64_t length, instant until, struct fault *);
 	enum rc (*thaw)(struct sql *, const char *key, instant until, struct fault *);
+	const struct session_lock_way *way; /* of a session lock; else NULL */
 };
 
 /* ---- the store ---- */
@@ -235,8 +260,12 @@ struct sql {
 	/* by it: */
 	unsigned serial; /* counts the connections: a new one has nothing of the last */
 	bool whole_seconds; /* a sleep in the server lasts no fractions of one */
+	char error[8];      /* the code of the server's last error; "": there was none */
+	/* the question was answered, but a fail-over may undo it: it is to be asked again */
+	bool unreplicated;
 	char last_words
 	    [160]; /* what the server has said unasked, such as why it hangs up */
+	struct task *login; /* a connection on its way */
 	/* sql_ask() had to ask twice: the first may have been heard */
 	bool again;
 };
@@ -257,12 +286,18 @@ sql_is_connected(const struct sql *db)
 	return db->driver->descriptor(db) >= 0;
 }
 
-/* Before the settings are read: the first mode is the default. */
-void sql_init(
-    struct sql *, const struct backend *, const struct sql_driver *, struct host *);
+/* When the connection ends we renew at once. */
+static inline void
+sql_watch(const struct sql *db)
+{
+	db->base.host->alert = db->driver->descriptor(db);
+}
 
-/* After that: the mode's own.  RC_SYSTEM. */
-enum rc sql_begin(struct sql *, struct fault *);
+/* As struct backend has them. */
+enum rc sql_store_open(struct store **, const struct backend *, const struct sql_driver *,
+    struct host *, const struct site *, struct fault *);
+void sql_store_close(struct store *);
+enum rc sql_store_identify(struct store *, struct identity *, struct fault *);
 
 /* Setters of struct setting_row. */
 enum rc sql_set_mode(struct store *, const char *value, struct fault *);
@@ -271,11 +306,52 @@ enum rc sql_set_patience(struct store *, const char *value, struct fault *);
 extern const struct lock_ops sql_lock_ops;
 extern const struct admin_ops sql_admin_ops;
 
+/* ---- the connection ---- */
+
+/*
+ * Connects, if need be; a connection that is late is waited for again by the next call.
+ * Forgets the last error.
+ */
+enum rc sql_open(struct sql *, instant until, struct fault *);
+
+/* Waits for `events` at one of its descriptors.  RC_AGAIN: in vain. */
+enum rc sql_wait(struct sql *, int fd, short events, instant until, struct fault *);
+
+/*
+ * The same in the thread of a login, where there is no host.  False: it is `end`, or nobody
+ * waits for the login any more.
+ */
+bool sql_login_wait(const struct task *, int fd, short events, instant end);
+
+/* RC_AGAIN: it has broken, or makes no sense any more, and is closed; it never stops talking. */
+enum rc sql_broken(struct sql *, struct fault *);
+enum rc sql_endless(const struct sql *, struct fault *);
+
+/* ---- errors ---- */
+
+/* Is the code of the last error, or its beginning, among these? */
+bool sql_error_is(const struct sql *, const char *codes);
+bool sql_is_failure(const struct sql *, enum sql_failure);
+
+/* The server has refused, with db->error and this text: as the driver's meanings have it. */
+enum rc sql_refused(const struct sql *, const char *text, struct fault *);
+
 /* ---- asking ---- */
 
-/* The driver's exec(), with all the values of the question. */
+/*
+ * A question on the connection there is (RC_AGAIN if there is none), and its answer (NULL:
+ * nobody wants it).  An answer that is late is not waited for: the connection is closed, for
+ * it might be taken for the answer to the next question.
+ */
 enum rc sql_exec(struct sql *, const struct question *, instant until, struct answer *,
     struct fault *);
+
+/* The same, as all drivers do it: sends it, and receives the answer. */
+enum rc sql_exec_plainly(struct sql *, const struct question *, instant until,
+    struct answer *, struct fault *);
+
+/* Rolls back what a statement that failed may have left open; db->error stays. */
+void sql_undo(struct sql *, instant until);
 
 /*
  * For a statement that may be run twice: connects if need be, asks, and waits for the

@@ -3,6 +3,8 @@
 
 #include "backends/common/setting.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,13 +13,14 @@
 
 /* ---- answers ---- */
 
-struct row
+bool
 answer_next(struct answer *a)
 {
-	if (!a->db || a->next >= a->rows || !a->db->driver->read_row(a, a->next))
-		return (struct row){.at = NULL};
+	bool any = a->db && a->next < a->rows && a->db->driver->read_row(a, a->next);
+
 	a->next++;
-	return (struct row){a->at, a->lengths};
+	a->row = any ? (struct row){a->at, a->lengths} : (struct row){.at = NULL};
+	return any;
 }
 
 void
@@ -29,10 +32,125 @@ answer_drop(struct answer *a)
 }
 
 enum rc
+answer_boolean(struct answer *a, enum rc rc, bool *ret, struct fault *f)
+{
+	if (rc != RC_OK || !a->db)
+		return rc;
+	if (!row_boolean(&a->row, 0, ret))
+		rc = sql_makes_no_sense(a->db, RC_PROTOCOL, f);
+	answer_drop(a);
+	return rc;
+}
+
+enum rc
 sql_makes_no_sense(const struct sql *db, enum rc rc, struct fault *f)
 {
 	return fault_set(f, rc, "%s gave an answer that dlock's %s do not give",
 	    db->where, db->driver->procedures);
+}
+
+/* ---- the connection ---- */
+
+enum rc
+sql_wait(struct sql *db, int fd, short events, instant until, struct fault *f)
+{
+	switch (db->base.host->wait(db->base.host, fd, events, until)) {
+	case WOKE_READY:
+		return RC_OK;
+	case WOKE_TIMEOUT:
+		return fault_set(f, RC_AGAIN, "%s does not answer", db->where);
+	case WOKE_STOP:
+		break;
+	}
+	return RC_STOP;
+}
+
+enum { LOOK_MS = 100 }; /* so often a login looks whether anybody still waits */
+
+bool
+sql_login_wait(const struct task *t, int fd, short events, instant end)
+{
+	struct pollfd p = {.fd = fd, .events = events};
+	instant now;
+
+	while (!atomic_load(&t->dropped) && (now = instant_now()) < end) {
+		int64_t left = ns_to_ms(end - now);
+
+		if (poll(&p, 1, left < LOOK_MS ? (int)left : LOOK_MS) > 0)
+			return true;
+	}
+	return false;
+}
+
+enum rc
+sql_open(struct sql *db, instant until, struct fault *f)
+{
+	enum rc rc;
+
+	*db->error = '\0';
+	db->unreplicated = false;
+	if (db->driver->is_open(db))
+		return RC_OK;
+	if (!db->login)
+		db->login = db->driver->login(db);
+	if (!db->login)
+		return fault_set(
+		    f, RC_SYSTEM, "cannot start a thread: %s", strerror(errno));
+	rc = sql_wait(db, db->login->done, POLLIN, until, f);
+	if (rc != RC_OK)
+		return rc;
+	rc = db->driver->adopt(db, db->login, until, f);
+	task_drop(db->login);
+	db->login = NULL;
+	return rc;
+}
+
+enum rc
+sql_broken(struct sql *db, struct fault *f)
+{
+	db->driver->close(db);
+	return fault_set(f, RC_AGAIN, "%s closed the connection%s%s", db->where,
+	    *db->last_words ? ": " : "", db->last_words);
+}
+
+enum rc
+sql_endless(const struct sql *db, struct fault *f)
+{
+	return fault_set(f, RC_AGAIN, "%s does not come to an end", db->where);
+}
+
+/* ---- errors ---- */
+
+bool
+sql_error_is(const struct sql *db, const char *codes)
+{
+	while (*db->error) {
+		size_t n = strcspn(codes, " ");
+
+		if (strncmp(db->error, codes, n) == 0)
+			return true;
+		if (!codes[n])
+			break;
+		codes += n + 1;
+	}
+	return false;
+}
+
+bool
+sql_is_failure(const struct sql *db, enum sql_failure failure)
+{
+	return sql_error_is(db, db->driver->failures[failure]);
+}
+
+enum rc
+sql_refused(const struct sql *db, const char *text, struct fault *f)
+{
+	const struct sql_meaning *m = db->driver->meanings;
+
+	while (*m->codes && !sql_error_is(db, m->codes))
+		m++;
+	return fault_set(f, m->rc, "%s says '%.240s' (%s)%s%s", db->where, text,
+	    db->error, m->hint ? ": " : "", m->hint ? m->hint : "");
 }
 
 /* ---- asking, and asking again ---- */
@@ -73,16 +191,52 @@ sql_exec(struct sql *db, const struct question *q, instant until, struct answer 
 	return db->driver->exec(db, &whole, until, a, f);
 }
 
+enum rc
+sql_exec_plainly(struct sql *db, const struct question *q, instant until,
+    struct answer *a, struct fault *f)
+{
+	const struct sql_driver *d = db->driver;
+	enum rc rc;
+
+	*db->error = '\0';
+	if (!d->is_open(db))
+		return sql_broken(db, f);
+	if (a)
+		a->sent = instant_now();
+	rc = d->send(db, q, until, f);
+	if (rc == RC_OK)
+		rc = d->receive(db, q, until, a, f);
+	if (rc == RC_OK && a && !q->many)
+		(void)answer_next(a);
+	if (d->is_pending(db))
+		d->close(db);
+	return rc;
+}
+
+void
+sql_undo(struct sql *db, instant until)
+{
+	static const struct question rollback = {.text = "ROLLBACK", .harmless = true};
+	instant by = instant_first(until, instant_now() + NS_PER_S);
+	char error[sizeof db->error];
+	struct fault unheard;
+
+	memcpy(error, db->error, sizeof error);
+	if (sql_exec_plainly(db, &rollback, by, NULL, &unheard) != RC_OK)
+		db->driver->close(db); /* which rolls back, too */
+	memcpy(db->error, error, sizeof error);
+}
+
 /* One attempt. */
 static enum rc
 sql_ask_once(struct sql *db, const struct question *q, instant until, struct answer *a,
     struct fault *f)
 {
-	enum rc rc = db->driver->open(db, until, f);
+	enum rc rc = sql_open(db, until, f);
 
 	if (rc == RC_OK)
 		rc = sql_exec(db, q, until, a, f);
-	if (rc == RC_OK && db->driver->is_failure(db, SQL_UNREPLICATED)) {
+	if (rc == RC_OK && db->unreplicated) {
 		if (a)
 			answer_drop(a);
 		rc = fault_set(
@@ -105,9 +259,9 @@ sql_ask(struct sql *db, const struct question *q, instant until, struct answer *
 
 		if (rc != RC_AGAIN || now >= until)
 			return rc;
-		if (db->driver->is_failure(db, SQL_UNREPLICATED))
+		if (db->unreplicated)
 			continue;
-		if (db->driver->is_failure(db, SQL_LOST_RACE) && now < races_end) {
+		if (sql_is_failure(db, SQL_LOST_RACE) && now < races_end) {
 			/* it has changed nothing: a moment, not the same for all */
 			now += 2 * NS_PER_MS + now % (18 * NS_PER_MS);
 			if (db->base.host->wait(db->base.host, -1, 0, now) == WOKE_STOP)
@@ -123,14 +277,13 @@ sql_ask(struct sql *db, const struct question *q, instant until, struct answer *
 bool
 sql_is_missing(const struct sql *db)
 {
-	return db->driver->is_failure(db, SQL_NO_TABLE) ||
-	    db->driver->is_failure(db, SQL_NO_PROCEDURE);
+	return sql_is_failure(db, SQL_NO_TABLE) || sql_is_failure(db, SQL_NO_PROCEDURE);
 }
 
 enum rc
 sql_explain_denial(const struct sql *db, enum rc rc, struct fault *f)
 {
-	if (rc != RC_DENIED || !db->driver->is_failure(db, SQL_NO_RIGHT))
+	if (rc != RC_DENIED || !sql_is_connected(db) || !sql_is_failure(db, SQL_NO_RIGHT))
 		return rc;
 	return db->driver->explain_denial(db, f);
 }
@@ -165,8 +318,7 @@ sql_ask_existing(struct sql *db, const struct question *q, instant until,
 enum rc
 sql_try_again(struct sql *db, enum rc rc, bool queued, instant until)
 {
-	bool promotion = queued && rc == RC_CONFIG &&
-	    db->driver->is_failure(db, SQL_READ_ONLY);
+	bool promotion = queued && rc == RC_CONFIG && sql_is_failure(db, SQL_READ_ONLY);
 	enum rc next = retry_wait(
 	    &db->retry, db->base.host, promotion ? RC_AGAIN : rc, queued, until);
 
@@ -182,22 +334,52 @@ sql_of(struct store *s)
 	return (struct sql *)s;
 }
 
-void
-sql_init(struct sql *db, const struct backend *backend, const struct sql_driver *driver,
-    struct host *host)
+enum rc
+sql_store_open(struct store **ret, const struct backend *backend,
+    const struct sql_driver *driver, struct host *host, const struct site *site,
+    struct fault *f)
 {
+	struct sql *db = calloc(1, driver->bytes);
+	enum rc rc;
+
+	if (!db)
+		return fault_set(f, RC_SYSTEM, "out of memory");
 	db->base = (struct store){backend, host, db->where, 0};
 	db->driver = driver;
 	db->mode = driver->modes[0];
 	retry_init(&db->retry);
+	rc = setting_read(&db->base, site, f);
+	if (rc == RC_OK)
+		rc = driver->init(db, site->url, f);
+	if (rc == RC_OK && !(db->own = calloc(1, db->mode->bytes)))
+		rc = fault_set(f, RC_SYSTEM, "out of memory");
+	db->base.caps |= db->mode->caps;
+	if (rc == RC_OK)
+		*ret = &db->base;
+	else
+		sql_store_close(&db->base);
+	return rc;
+}
+
+void
+sql_store_close(struct store *s)
+{
+	struct sql *db = sql_of(s);
+
+	if (!db)
+		return;
+	db->driver->close(db);
+	task_drop(db->login);
+	free(db->own);
+	explicit_bzero(db, db->driver->bytes); /* there may be a password */
+	free(db);
 }
 
 enum rc
-sql_begin(struct sql *db, struct fault *f)
+sql_store_identify(struct store *s, struct identity *id, struct fault *f)
 {
-	db->base.caps |= db->mode->caps;
-	db->own = calloc(1, db->mode->bytes);
-	return db->own ? RC_OK : fault_set(f, RC_SYSTEM, "out of memory");
+	identity_add(id, "mode", sql_of(s)->mode->name);
+	return sql_of(s)->driver->identify(sql_of(s), id, f);
 }
 
 enum rc
@@ -262,14 +444,6 @@ without_claim(struct store *s, bool reads)
 	return db;
 }
 
-/* What the mode lacks. */
-static enum rc
-refuse_incapable(const struct sql *db, const char *what, struct fault *f)
-{
-	return fault_set(f, RC_CONFIG, "%s's mode=%s cannot %s a lock (mode=lease can)",
-	    db->base.backend->name, db->mode->name, what);
-}
-
 static enum rc
 sql_each(struct store *s, const struct look *look, struct fault *f)
 {
@@ -284,8 +458,6 @@ sql_revoke(struct store *s, const struct target *target, const char *record, boo
 {
 	struct sql *db = without_claim(s, false);
 
-	if (!force && !(s->caps & CAP_REVOKE))
-		return refuse_incapable(db, "ask for", f);
 	return db->mode->revoke(db, target, record, force, until, f);
 }
 
@@ -295,8 +467,7 @@ sql_freeze(struct store *s, const char *key, const char *record, int64_t length,
 {
 	struct sql *db = without_claim(s, false);
 
-	return db->mode->freeze ? db->mode->freeze(db, key, record, length, until, f)
-				: refuse_incapable(db, "freeze", f);
+	return db->mode->freeze(db, key, record, length, until, f);
 }
 
 static enum rc
@@ -304,8 +475,7 @@ sql_thaw(struct store *s, const char *key, instant until, struct fault *f)
 {
 	struct sql *db = without_claim(s, false);
 
-	return db->mode->thaw ? db->mode->thaw(db, key, until, f)
-			      : refuse_incapable(db, "thaw", f);
+	return db->mode->thaw(db, key, until, f);
 }
 
 const struct admin_ops sql_admin_ops = {sql_each, sql_revoke, sql_freeze, sql_thaw};

@@ -4,8 +4,8 @@
  * a master that has restarted votes again.
  */
 #include "backends/redis/address.h"
+#include "backends/redis/quorum.h"
 #include "backends/redis/resp.h"
-#include "backends/redis/restart.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -306,9 +306,9 @@ errors_mean_what_the_user_can_do(void **state)
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		const char *hint = "";
 
-		if (resp_error(rows[i].text, &hint) != rows[i].rc)
+		if (resp_error(rows[i].text, false, &hint) != rows[i].rc)
 			fail_msg("%s: %s", rows[i].text,
-			    rc_name(resp_error(rows[i].text, &hint)));
+			    rc_name(resp_error(rows[i].text, false, &hint)));
 		assert_non_null(hint);
 	}
 }
@@ -323,7 +323,7 @@ unknown_errors_are_protocol_without_a_hint(void **state)
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		const char *hint = "";
 
-		assert_int_equal(resp_error(rows[i], &hint), RC_PROTOCOL);
+		assert_int_equal(resp_error(rows[i], false, &hint), RC_PROTOCOL);
 		assert_null(hint);
 	}
 }
@@ -333,14 +333,10 @@ unknown_errors_are_protocol_without_a_hint(void **state)
 static void
 a_vote_counts_when_no_lease_can_last_that_may_be_forgotten(void **state)
 {
-	int64_t longest = restart_longest();
-
 	(void)state;
-	assert_true(longest == 60000);
-	assert_false(restart_is_over(0));
-	assert_false(restart_is_over(longest + longest / 100)); /* a slow clock */
-	assert_false(restart_is_over(restart_enough() - 1));
-	assert_true(restart_is_over(restart_enough()));
+	assert_true(quorum_longest == 60000);
+	assert_true(
+	    quorum_enough > quorum_longest + quorum_longest / 100); /* a slow clock */
 }
 
 int

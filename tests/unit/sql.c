@@ -23,13 +23,6 @@ static struct {
 	const char *says; /* the boolean of each answer */
 } world;
 
-static enum rc
-scripted_open(struct sql *db, instant until, struct fault *f)
-{
-	(void)db, (void)until, (void)f;
-	return RC_OK;
-}
-
 static bool
 scripted_is_open(struct sql *db)
 {
@@ -73,13 +66,6 @@ scripted_is_pending(const struct sql *db)
 }
 
 static bool
-scripted_is_failure(const struct sql *db, enum sql_failure which)
-{
-	(void)db, (void)which;
-	return false;
-}
-
-static bool
 scripted_read_row(struct answer *a, int n)
 {
 	(void)n;
@@ -102,14 +88,14 @@ no_session(const struct sql *db)
 }
 
 static const struct lease_driver lease_driver = {.session_number = no_session};
-static const struct sql_driver driver = {.open = scripted_open,
-    .is_open = scripted_is_open,
+static const char *const no_failures[SQL_FAILURES];
+static const struct sql_driver driver = {.is_open = scripted_is_open,
     .descriptor = scripted_descriptor,
-    .exec = scripted_receive,
+    .exec = sql_exec_plainly,
     .send = scripted_send,
     .receive = scripted_receive,
     .is_pending = scripted_is_pending,
-    .is_failure = scripted_is_failure,
+    .failures = no_failures,
     .read_row = scripted_read_row,
     .drop = scripted_drop,
     .call = "CALL ",
@@ -120,12 +106,21 @@ static const struct sql_driver driver = {.open = scripted_open,
 
 static const struct claim claim = {
     .key = "k", .owner = "0123456789abcdef0123456789abcdef", .ttl = 30 * NS_PER_S};
-static const struct question beat = {.text = "is it ours", .fields = 1};
 static struct host host;
 static struct sql db;
 static struct session_lock session;
 static struct grant grant;
 static struct fault fault;
+
+static struct question
+is_it_ours(const struct sql *asked, bool ends, char *text)
+{
+	(void)asked, (void)ends, (void)text;
+	return (struct question){.text = "is it ours", .fields = 1};
+}
+
+static const struct session_lock_way way = {.still = is_it_ours};
+static const struct sql_mode session_mode = {.way = &way};
 
 static int
 begin(void **state)
@@ -134,7 +129,11 @@ begin(void **state)
 	world.late = world.pending = false;
 	world.says = "t";
 	host = (struct host){.alert = DESCRIPTOR};
-	db = (struct sql){.base = {.host = &host}, .driver = &driver, .claim = &claim};
+	db = (struct sql){.base = {.host = &host},
+	    .driver = &driver,
+	    .claim = &claim,
+	    .mode = &session_mode,
+	    .own = &session};
 	session = (struct session_lock){.held = true};
 	grant = (struct grant){.token = 1};
 	return 0;
@@ -143,8 +142,7 @@ begin(void **state)
 static enum rc
 renew_session(void)
 {
-	return session_lock_renew(
-	    &db, &session, &beat, false, instant_now() + NS_PER_S, &grant, &fault);
+	return session_lock_renew(&db, instant_now() + NS_PER_S, &grant, &fault);
 }
 
 static void

@@ -97,7 +97,7 @@ redirections(void **state)
 	    {"MOVED 1 a b:7", NULL, 0},
 	    {"MOVED 1 a\tb:7", NULL, 0},
 	};
-	struct route r = {.server = {.at = {"here", 1}}};
+	struct route r = {.server = {.peer = {.at = {"here", 1}}}};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -134,11 +134,11 @@ a_tag_comes_first_in_a_cluster(void **state)
 
 		encode_key(encoded, sizeof encoded, rows[i].key);
 		snprintf(plain, sizeof plain, "dlock:{%s}:h", encoded);
-		dialect_name_lock(
-		    &dialects[DIALECT_NATIVE], &single, FORM_SINGLE, rows[i].key);
+		dialect_name(&dialects[DIALECT_NATIVE], &single, FORM_SINGLE,
+		    &(struct claim){.key = rows[i].key, .owner = ""});
 		assert_string_equal(single.keys[0], plain);
-		dialect_name_lock(
-		    &dialects[DIALECT_NATIVE], &cluster, FORM_CLUSTER, rows[i].key);
+		dialect_name(&dialects[DIALECT_NATIVE], &cluster, FORM_CLUSTER,
+		    &(struct claim){.key = rows[i].key, .owner = ""});
 		assert_string_equal(cluster.keys[0], rows[i].name);
 	}
 	assert_true(dialect_shares_slot("a{t}", "{t}b"));
@@ -166,8 +166,8 @@ the_longest_names_fit(void **state)
 	dialect_name(&dialects[DIALECT_NATIVE], &names, FORM_CLUSTER, &claim);
 	n = strlen("dlock:{}::h") + KEY_BYTES - 2 + 3 * KEY_BYTES;
 	assert_int_equal(strlen(names.keys[0]), n);
-	assert_int_equal(strlen(names.last), n);
-	assert_int_equal(strlen(names.done), n + 1 + 3 * ONCE_BYTES);
+	assert_int_equal(strlen(names.keys[6]), n);
+	assert_int_equal(strlen(names.keys[7]), n + 1 + 3 * ONCE_BYTES);
 }
 
 /* The last seed is not the last node; a node is remembered once. */
@@ -182,20 +182,20 @@ nodes_are_tried_in_turn(void **state)
 	assert_int_equal(address_parse(&a, "redis+cluster://a,b", &f), RC_OK);
 	route_init(&r, NULL, &a, NULL);
 	assert_int_equal(route_find(&r, NEVER, &f), RC_OK);
-	assert_string_equal(r.server.at.host, "a");
+	assert_string_equal(r.server.peer.at.host, "a");
 	route_doubt(&r);
 	assert_int_equal(route_find(&r, NEVER, &f), RC_OK);
-	assert_string_equal(r.server.at.host, "b");
+	assert_string_equal(r.server.peer.at.host, "b");
 	for (int i = 0; i < 3 * NODES; i++) {
 		struct endpoint e = {"n", 1 + i % (2 * NODES)};
 
 		route_move(&r, &e);
-		assert_true(endpoint_is(&r.server.at, &e));
+		assert_true(endpoint_is(&r.server.peer.at, &e));
 		assert_true(r.n <= NODES);
 	}
 	route_doubt(&r);
 	assert_int_equal(route_find(&r, NEVER, &f), RC_OK);
-	assert_string_equal(r.server.at.host, "a");
+	assert_string_equal(r.server.peer.at.host, "a");
 	route_free(&r);
 }
 

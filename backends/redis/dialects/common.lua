@@ -12,7 +12,7 @@
 -- entry more: {'o', owner, kind, until, what}, a holder that is no dlock.
 --
 -- Each dialect says: how its holds are written, in functions of these names:
---   acquire(lease, wanted)  grants, or refuses
+--   acquire(lease, wanted)  grants to `owner`, who does not hold, or refuses
 --   renew(lease)            true if `owner` holds: then it has extended its lease
 --   release(who)            true if `who` held: then it has ended that, and woken others
 --   holders()               entries
@@ -54,13 +54,6 @@ local function granted(lease, token, slot, alone)
   call('HSET', side, '#token', token, owner, string.format('%s %.0f %d %s', token, us, slot, ARGV[7]))
   keep_side(lease)
   return {1, token, slot}
-end
-
--- To who holds already: an answer got lost.
-local function held_already(lease)
-  local r = row(owner)
-  if r then return {1, r.token, r.slot} end
-  return granted(lease, next_token(), 0)
 end
 
 -- ---- who is told ----
@@ -127,6 +120,14 @@ end
 
 -- ---- what every dialect does alike ----
 
+-- Who holds already has missed an answer.
+local function acquire_by(d)
+  local lease = tonumber(ARGV[3])
+  if not d.renew(lease) then return d.acquire(lease, ARGV[6]) end
+  local r = row(owner)
+  return r and {1, r.token, r.slot} or granted(lease, next_token(), 0)
+end
+
 local function renew_by(renew)
   local lease = tonumber(ARGV[3])
   if not renew(lease) then
@@ -136,15 +137,6 @@ local function renew_by(renew)
   keep_side(lease)
   local r = row(owner)
   return {1, r and r.token or ARGV[4], r and r.slot or 0}
-end
-
-local function release_by(release)
-  if not release(owner) then
-    must_write()
-    return {0}
-  end
-  call('HDEL', side, owner)
-  return {1}
 end
 
 -- Whose token it is, or the owner that was shown.
@@ -159,9 +151,9 @@ local function target(token)
   end
 end
 
-local function revoke_by(release, token)
+-- Ends the hold of `who`, its own or another hand's.
+local function release_by(release, who)
   must_write()
-  local who = target(token)
   if not who or not release(who) then return {0} end
   call('HDEL', side, who)
   return {1}
@@ -187,9 +179,9 @@ end
 
 local function answer_by(d)
   if operation == 'renew' then return renew_by(d.renew) end
-  if operation == 'acquire' then return d.acquire(tonumber(ARGV[3]), ARGV[6]) end
-  if operation == 'release' then return release_by(d.release) end
-  if operation == 'revoke' then return revoke_by(d.release, ARGV[3]) end
+  if operation == 'acquire' then return acquire_by(d) end
+  if operation == 'release' then return release_by(d.release, owner) end
+  if operation == 'revoke' then return release_by(d.release, target(ARGV[3])) end
   if operation == 'lock' then return look_by(d.holders, d.type) end
   if operation == 'scan' then return scan(ARGV[2], ARGV[3]) end
   return redis.error_reply('ERR dlock: no such operation')

@@ -6,10 +6,6 @@ local channel, counter = KEYS[3], KEYS[4]
 local d = {type = 'hash'}
 
 function d.acquire(lease)
-  if call('HEXISTS', lock, field(owner)) == 1 then
-    call('PEXPIRE', lock, lease)
-    return held_already(lease)
-  end
   if call('EXISTS', lock) == 1 then
     local name = call('HKEYS', lock)[1]
     return refusal(plain(name), name, call('PTTL', lock))

@@ -47,8 +47,6 @@ local function move_up(position)
   end
 end
 
-local function lock_left() return math.max(call('PTTL', lock), 0) end
-
 -- Its place, from 1, or nil; the time of the one before it, or of the last.
 local function place_of(name)
   local before
@@ -69,7 +67,7 @@ end
 -- In the queue, by its old place or a new one, which is given.
 local function enqueue(name, patience)
   local place, before = place_of(name)
-  local ends = (before or now + lock_left()) + patience
+  local ends = (before or now + math.max(call('PTTL', lock), 0)) + patience
   local stands = tonumber(place and call('ZSCORE', timeouts, name) or '') or 0
   local r = row(owner)
   call('ZADD', timeouts, text(math.max(ends, stands)), name)
@@ -92,10 +90,6 @@ end
 
 function d.acquire(lease)
   local me, patience = field(owner), tonumber(ARGV[4])
-  if call('HEXISTS', lock, me) == 1 then
-    call('PEXPIRE', lock, lease)
-    return held_already(lease)
-  end
   local head = first()
   if call('EXISTS', lock) == 1 or (head and head ~= me) then
     if patience > 0 then return refuse_at(enqueue(me, patience), head) end

@@ -57,11 +57,7 @@ local function extend(name, count, lease)
 end
 
 function d.acquire(lease, wanted)
-  local name, count = held_as(owner)
-  if name then
-    if extend(name, count, lease) then return held_already(lease) end
-    d.release(owner)
-  end
+  d.release(owner) -- what is left of a reader whose string has ended
   local mode = call('HGET', lock, 'mode')
   if not mode and call('EXISTS', lock) == 1 then -- a lock without modes: RLock's
     local other = call('HKEYS', lock)[1]

@@ -3,10 +3,6 @@ local d = {type = 'string'}
 
 function d.acquire(lease)
   local value = call('GET', lock)
-  if value == owner then
-    call('PEXPIRE', lock, lease)
-    return held_already(lease)
-  end
   if value then return refusal(value, value, call('PTTL', lock)) end
   local token = next_token()
   call('SET', lock, owner, 'NX', 'PX', lease)

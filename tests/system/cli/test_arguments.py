@@ -813,6 +813,21 @@ def test_help_is_output_not_an_error(dlock, words):
         assert (len(line) <= 80 or "--raw" in words) and line == line.rstrip(), line
 
 
+def test_version_is_one_object_too(dlock):
+    """Nothing that is configured, well or badly, is asked."""
+    env = {"DLOCK_CONFIG": "/nonexistent", "DLOCK_URL": "nonsense", "DLOCK_UNKNOWN": "1"}
+    said = [dlock.run(*words, events=False, env=env) for words in (["version", "-J"], ["--version", "--json"], ["-V", "-J"])]
+    assert {(s.status, s.stdout, s.stderr) for s in said} == {(0, said[0].stdout, "")}
+    told, lines = json.loads(said[0].stdout), dlock.run("version").stdout.splitlines()
+    assert lines[0] == f"dlock {told['version']}"
+    assert told["backends"] == [line.split()[0] for line in lines[1:] if line[2] != " " and "not compiled in" not in line]
+    needed = {"pg": "libpq.so.5", "mysql": "libmariadb.so.3"}
+    files = {library["file"]: library["found"] for library in told["libraries"]}
+    assert {backend for backend, file in needed.items() if file in files} == {*needed} & {*told["backends"]}
+    listed = subprocess.run(["/sbin/ldconfig", "-p"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert files == {file: f"\t{file} (" in listed for file in files}
+
+
 def test_help_names_every_subcommand_and_option(dlock):
     overview = dlock.run("help").stdout
     for name in ("run", "help", "version"):

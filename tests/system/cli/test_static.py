@@ -45,6 +45,16 @@ def test_it_needs_no_other_file(static):
     assert "DYN (Position-Independent Executable file)" in headers  # its addresses are random all the same
 
 
+def test_it_is_packed_for_any_linux(static, tmp_path):
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
+    subprocess.run(["make", "-s", "-C", ROOT, "-o", "static", "tarball-static", f"DIST={tmp_path}"], env=env, check=True)
+    archive, = tmp_path.glob(f"dlock-*-linux-{os.uname().machine}-static.tar.gz")
+    subprocess.run(["tar", "-C", tmp_path, "--strip-components=1", "-xzf", archive], check=True)
+    program = tmp_path / "bin/dlock"
+    assert said_by(program, "version") == said_by(static, "version")
+    assert ".symtab" in said_by("readelf", "-SW", static) and ".symtab" not in said_by("readelf", "-SW", program)
+
+
 def test_it_says_what_it_can_do(other, static):
     lines = [line.split() for line in said_by(static, "version").splitlines()[1:] if line[2:3] != " "]
     assert [words[0] for words in lines if words[1:4] != ["not", "compiled", "in"]] == BACKENDS

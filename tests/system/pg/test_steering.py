@@ -824,10 +824,6 @@ def test_exactly_the_session_that_was_meant_is_ended(dlock, bound):
     for owner in (f"{pid}-{int(began) + 1}", f"{pid}-0", f"{pid}-", pid, "-", f"-1-{began}", f"{int(pid) + 1}-{began}", "x", f"{pid}-{began}0"):
         assert revoke(bound, {"token": 0, "owner": owner}, "force") == LOST, owner
     assert revoke(bound, target, "force", key="other") == LOST
-    rc, why, _ = admin(bound, "revoke", "job", 0, target["owner"], BOB)
-    assert rc == CONFIG and "mode=lease" in why
-    for words in (("freeze", "job", BOB), ("thaw", "job")):
-        assert does(bound, *words) == CONFIG
     waiter = dlock.contend(bound, "job", *ENDLESS).queued(1)
     assert not holder.events("lost") and is_alive(holder.command)
     assert revoke(bound, target, "force") == OK

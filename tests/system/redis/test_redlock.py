@@ -17,7 +17,7 @@ import pytest
 from hostile import array
 from proxy import DOWN, UP
 from redlock import DURABLE, FORGETFUL, RUN, compile_clock, seconds_of
-from support import DLOCK, PATIENCE, At, boottime, compile_shim, rules_of, size, spent, wait_for
+from support import DLOCK, PATIENCE, At, boottime, rules_of, size, spent, wait_for
 from witness import check_seen, compile_witness, read_seen
 
 ONCE = ("-n", "-k", "job", "--", "true")
@@ -312,48 +312,6 @@ def test_a_slow_master_is_asked_on_one_connection(dlock, masters, make_proxy):
         assert run(dlock, masters.at(m2=proxy.port), "-w", "3s", "-k", "job", "--", "true").status == 75
         assert calls(masters[2], "evalsha") + calls(masters[2], "eval") > 5
         assert c.info("stats")["total_connections_received"] - before <= 3
-
-
-# Names "m0" to "m9" are this machine's, but for those in $LOST: they fail, or (after a "?") hang.
-NAMES = r"""
-    #define _GNU_SOURCE
-    #include <dlfcn.h>
-    #include <netdb.h>
-    #include <stdio.h>
-    #include <stdlib.h>
-    #include <string.h>
-    #include <unistd.h>
-
-    int getaddrinfo(const char *name, const char *port, const struct addrinfo *how, struct addrinfo **ret)
-    {
-        int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **) = dlsym(RTLD_NEXT, "getaddrinfo");
-        char lost[100] = "", *at;
-        FILE *f = fopen(getenv("LOST"), "r");
-
-        if (f) {
-            fgets(lost, sizeof lost, f);
-            fclose(f);
-        }
-        if (!name || *name != 'm')
-            return real(name, port, how, ret);
-        at = strstr(lost, name);
-        if (at && at > lost && at[-1] == '?')
-            sleep(100);
-        if (at && at > lost && at[-1] == '-')
-            return EAI_NONAME;
-        if (at && at[strlen(name)] == '=')
-            return real("127.0.0.1", at + strlen(name) + 1, how, ret);
-        return at ? EAI_AGAIN : real("127.0.0.1", port, how, ret);
-    }
-"""
-
-
-@pytest.fixture
-def lost(tmp_path, dlock):
-    """The names that the resolver no longer knows."""
-    file = tmp_path / "lost"
-    dlock.env.update(LD_PRELOAD=compile_shim(tmp_path, "names", NAMES), LOST=str(file))
-    return file
 
 
 @pytest.mark.parametrize("names", ["m0 m1 m2", "?m0 ?m1 ?m2"], ids=["fails", "hangs"])

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from hostile import Hostile, array, requests_in
-from support import PATIENCE, At, boottime
+from support import PATIENCE, At, boottime, wait_for
 
 SILENT = 10 ** 6  # seconds: it is connected, and never answers
 
@@ -105,3 +105,20 @@ def test_one_will_do_at_once_when_the_others_are_gone(dlock, master, make_sentin
     began = boottime()
     assert run(dlock, at, "-O", "connect-timeout=600s").status == 0
     assert boottime() - began < PATIENCE / 3
+
+
+def test_a_single_sentinel_is_found_though_the_resolver_fails(dlock, master, make_sentinels, make_proxy, lost):
+    """When its connection and the master's end, it is reached where it was."""
+    server = make_proxy(master.port)
+    with contextlib.closing(FakeSentinel(server.port, 0)) as fake:
+        sentinel = make_proxy(fake.port)
+        holder = dlock.hold(At(f"redis+sentinel://:geheim@m0:{sentinel.port}/m"), "job", "-v", "-t", "6s")
+        lost.write_text("m0")
+        server.refuse()
+        for proxy in (server, sentinel):
+            proxy.reset()
+        wait_for(lambda: "renew: no answer" in holder.stderr(), what="a renewal that fails")
+        server.accept()
+        before = holder.stderr().count("renew: ok")
+        wait_for(lambda: holder.stderr().count("renew: ok") > before + 1 or holder.poll() is not None, what="renewals")
+        assert holder.finish().status == 0

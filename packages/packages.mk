@@ -1,0 +1,69 @@
+# packages.mk - what is handed on to others, all of it into $(DIST).
+#
+#	make dist      dlock-VERSION.tar.gz: the source, the same bytes each time
+#	make deb       dlock_VERSION-1_ARCH.deb and dlock-dbgsym_VERSION-1_ARCH.deb
+#	make tarball   dlock-VERSION-linux-MACHINE.tar.gz: needs glibc 2.31 or newer; where musl-gcc
+#	               is, dlock-VERSION-linux-MACHINE-static.tar.gz: needs nothing
+#
+# Programs are stripped; a tarball's debug symbols lie beside it, in NAME-debug.tar.gz.
+# VERSION stands in the Makefile; CHANGELOG.md has a heading for it.
+
+DIST ?= $(O)/dist
+OBJCOPY ?= objcopy
+MAINTAINER ?= the dlock authors <dlock@packages.invalid>
+# When it was made: the time of the commit; in a source archive, that of its files.
+SOURCE_DATE_EPOCH ?= $(or $(if $(wildcard .git),$(shell git log -1 --format=%ct 2>/dev/null)),$(shell stat -c %Y CHANGELOG.md))
+
+RELEASE := dlock-$(VERSION)
+BINARY = $(RELEASE)-linux-$(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+# Whoever packs, wherever and when, gets the same bytes.
+TAR = tar --format=gnu --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime=@$(SOURCE_DATE_EPOCH)
+PACK = MAKE='$(MAKE)' DIST='$(DIST)' VERSION='$(VERSION)' OBJCOPY='$(OBJCOPY)' MAINTAINER='$(subst ','\'',$(MAINTAINER))' TAR='$(TAR)' \
+	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) LC_ALL=C sh packages/pack.sh
+
+.PHONY: dist deb tarball tarball-glibc tarball-static
+
+# ---- the source ----
+
+# What git knows; elsewhere all that is there: that is a source archive.
+FILES = $(if $(wildcard .git),git ls-files -z,find . -type f ! -path './$(O)/*' ! -path ./dlock ! -path '*/__pycache__/*' \
+	! -path '*/.pytest_cache/*' -printf '%P\0')
+dist:
+	@grep -q '^## $(VERSION)\>' CHANGELOG.md || { echo "CHANGELOG.md says nothing of $(VERSION)"; exit 1; }
+	@mkdir -p $(DIST)
+	$(Q)$(FILES) >$(DIST)/files
+	$(Q)LC_ALL=C sort -z -o $(DIST)/files $(DIST)/files
+	$(Q)$(TAR) --transform='s,^,$(RELEASE)/,' --null -T $(DIST)/files -cf $(DIST)/$(RELEASE).tar
+	$(Q)gzip -9nf $(DIST)/$(RELEASE).tar
+	@rm $(DIST)/files
+	@echo "  PACK  $(DIST)/$(RELEASE).tar.gz"
+
+# ---- for Debian and its like ----
+
+deb: all
+	$(Q)$(PACK) deb $(O)/dlock
+
+# ---- for any Linux ----
+
+tarball: tarball-glibc $(if $(shell command -v musl-gcc),tarball-static)
+	@command -v musl-gcc >/dev/null || echo "no tarball of a static program: make static needs musl-gcc"
+
+# The objects of $(O)/dlock once more, linked so that they ask for nothing that glibc 2.31 has
+# not: packages/glibc.c and glibc.awk.  Threads, timers and dlopen() were in libraries of their own.
+part = $(shell $(CC) -print-file-name=$(1))
+tarball-glibc: all
+	@mkdir -p $(DIST)
+	$(Q)objdump -T $(call part,libc.so.6) | awk -f packages/glibc.awk >$(DIST)/symbols
+	$(Q)$(OBJCOPY) --redefine-sym __libc_start_main=start_main $(call part,Scrt1.o) $(DIST)/start.o
+	$(Q)$(CC) $(filter-out -MMD -MP,$(ALL_CFLAGS)) -c -o $(DIST)/glibc.o packages/glibc.c
+	$(Q)$(CC) -r -nostdlib -o $(DIST)/whole.o $(DIST)/start.o $(DIST)/glibc.o $(OBJECTS) $(filter %.a,$(LIBS))
+	$(Q)$(OBJCOPY) --redefine-syms=$(DIST)/symbols $(DIST)/whole.o
+	$(Q)$(CC) $(HARDEN_LD) $(CFLAGS) $(LDFLAGS) -nostartfiles -o $(DIST)/dlock $(foreach f,crti.o crtbeginS.o,$(call part,$(f))) \
+		$(DIST)/whole.o $(filter-out %.a,$(LIBS)) -Wl,--no-as-needed $(foreach l,libpthread.so.0 libdl.so.2 librt.so.1,$(call part,$(l))) \
+		$(foreach f,crtendS.o crtn.o,$(call part,$(f)))
+	@rm $(addprefix $(DIST)/,symbols start.o glibc.o whole.o)
+	$(Q)$(PACK) tar $(DIST)/dlock $(BINARY) 2.31
+	@rm $(DIST)/dlock
+
+tarball-static: static
+	$(Q)$(PACK) tar $(O)/static/dlock $(BINARY)-static 0

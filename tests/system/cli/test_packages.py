@@ -1,0 +1,348 @@
+# Goal of these tests: what is handed on to others is complete, is the same whoever packs it, works
+# where it is unpacked or installed, and leaves nothing behind.
+
+import contextlib
+import gzip
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tarfile
+
+import pytest
+
+from support import DLOCK, FULL, ROOT
+
+# As in test_make.py: nothing of a make that tests another one.
+ENV = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS", "DLOCK", "GNUMAKE"))}
+TOP = pathlib.Path(ROOT)
+OLDEST = (2, 31)  # of glibc
+MAINTAINER = "A O'B & \\1 /C <a@b.example>"
+if DLOCK != str(TOP / "build/dlock"):
+    pytest.skip("what stands in build/ is packed", allow_module_level=True)
+
+
+def said_by(*words, **options):
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **options)
+    assert done.returncode == 0, (words, done.stdout)
+    return done.stdout
+
+
+def make(*goals, where=ROOT, **options):
+    """What is built already is packed."""
+    return said_by("make", "-s", "-C", where, "-o", "all", *goals, env={**ENV, **options.pop("env", {})}, **options)
+
+
+def one(directory, pattern):
+    found, = pathlib.Path(directory).glob(pattern)
+    return found
+
+
+def needed_glibc(program):
+    """The versions that it asks for, each as a tuple of numbers."""
+    return {tuple(map(int, v.split("."))) for v in re.findall(r" Name: GLIBC_([\d.]+) ", said_by("readelf", "-VW", program))}
+
+
+def build_id(program):
+    return re.search(r"Build ID: (\w+)", said_by("readelf", "-nW", program))[1]
+
+
+def check_it_runs(program, tmp_path):
+    """It is the version that was built, and takes a lock."""
+    assert said_by(program, "version") == said_by(DLOCK, "version")
+    (tmp_path / "locks").mkdir()
+    done = subprocess.run([program, "run", "-u", f"file://{tmp_path}/locks", "-k", "a", "--", "sh", "-c", "echo $DLOCK_KEY; exit 3"],
+                          env=ENV, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert (done.returncode, done.stdout) == (3, "a\n")
+
+
+def check_symbols(program, debug):
+    """It is stripped; what a debugger will look for is there, and belongs to it."""
+    name = build_id(program)
+    symbols = one(debug, f"**/lib/debug/.build-id/{name[:2]}/{name[2:]}.debug")
+    sections = said_by("readelf", "-SW", program), said_by("readelf", "-SW", symbols)
+    assert [(".debug_info" in s, ".symtab" in s) for s in sections] == [(False, False), (True, True)]
+    assert build_id(symbols) == name
+    assert (program.stat().st_mode & 0o111, symbols.stat().st_mode & 0o111) == (0o111, 0)
+
+
+# ---- the version ----
+
+
+def test_the_version_comes_from_one_place(tmp_path):
+    version, = re.findall(r"^VERSION := (\S+)$", (TOP / "Makefile").read_text(encoding="utf-8"), re.M)
+    assert said_by(DLOCK, "version").startswith(f"dlock {version}\n")
+    assert re.findall(r"^## (\S+)", (TOP / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)[0] == version
+    done = subprocess.run(["make", "-s", "-C", ROOT, "dist", "VERSION=99.1", f"DIST={tmp_path}"], env=ENV, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False)
+    assert done.returncode == 2 and "CHANGELOG.md says nothing of 99.1" in done.stdout
+
+
+# ---- the source ----
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("dist")
+    make("dist", f"DIST={directory}")
+    return one(directory, "dlock-*.tar.gz")
+
+
+@pytest.fixture
+def unpacked(source, tmp_path):
+    """It, where there is no git."""
+    with tarfile.open(source) as archive:
+        archive.extractall(tmp_path)
+    return tmp_path / source.name.removesuffix(".tar.gz")
+
+
+def test_the_source_archive_is_the_same_each_time(source, unpacked, tmp_path):
+    make("dist", f"DIST={tmp_path}/again", env={"TZ": "Asia/Tokyo", "LC_ALL": "C.UTF-8"}, umask=0o077)
+    assert one(tmp_path, "again/*").read_bytes() == source.read_bytes()
+    (unpacked / "tests/__pycache__").mkdir()  # that somebody has worked there is no matter
+    (unpacked / "tests/__pycache__/x.pyc").touch()
+    make("dist", f"DIST={tmp_path}/third", where=unpacked)
+    assert one(tmp_path, "third/*").read_bytes() == source.read_bytes()
+    make("dist", f"DIST={tmp_path}/older", env={"SOURCE_DATE_EPOCH": "1700000000"})
+    with tarfile.open(one(tmp_path, "older/*")) as archive:
+        members = archive.getmembers()
+    assert {(m.mtime, m.uid, m.gid, m.mode | 0o100) for m in members} == {(1700000000, 0, 0, 0o744)} | {(1700000000, 0, 0, 0o755)}
+    assert [m.name for m in members] == sorted(m.name for m in members)
+
+
+def test_dlock_is_built_from_the_source_archive(unpacked, tmp_path):
+    """One backend of it: that all files are there, the next test and `make check-all` tell."""
+    git = tmp_path / "bin/git"
+    git.parent.mkdir()
+    git.write_text("#!/bin/sh\necho 'git: not found' >&2; exit 127\n")
+    git.chmod(0o755)
+    said_by("make", "-s", "-C", unpacked, "CFLAGS=-O0", *(f"WITH_{w}=no" for w in ("REDIS", "ZK", "PG", "MYSQL", "MEMCACHED", "TLS")),
+            env={**ENV, "PATH": f"{git.parent}:{ENV['PATH']}"}, timeout=300)
+    assert json.loads(said_by(unpacked / "build/dlock", "version", "-J"))["backends"] == ["file"]
+    assert said_by(unpacked / "build/dlock", "version").splitlines()[0] == said_by(DLOCK, "version").splitlines()[0]
+
+
+@pytest.mark.skipif(not (TOP / ".git").exists(), reason="not in git")
+def test_the_source_archive_has_what_git_has(unpacked):
+    known = said_by("git", "-C", ROOT, "ls-files", "-z").split("\0")[:-1]
+    assert sorted(str(p.relative_to(unpacked)) for p in unpacked.rglob("*") if p.is_file()) == sorted(known)
+
+
+# ---- for Debian ----
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory):
+    """The directory of both; whoever packs may hide his files."""
+    if not shutil.which("dpkg-deb"):
+        pytest.skip("dpkg-deb is not there")
+    directory = tmp_path_factory.mktemp("deb")
+    make("deb", f"DIST={directory}", env={"MAINTAINER": MAINTAINER}, umask=0o077)
+    return directory
+
+
+def test_the_package_says_what_it_needs(packages):
+    version = said_by(DLOCK, "version").split()[1]
+    names = sorted(path.name for path in packages.iterdir())
+    arch = said_by("dpkg", "--print-architecture").strip()
+    assert names == [f"dlock-dbgsym_{version}-1_{arch}.deb", f"dlock_{version}-1_{arch}.deb"]
+    fields = dict(re.findall(r"^(\S+): (.*)$", said_by("dpkg-deb", "-f", packages / names[1]), re.M))
+    assert fields["Maintainer"] == MAINTAINER and fields["Version"] == f"{version}-1"
+    newest = ".".join(map(str, max(needed_glibc(DLOCK))))
+    assert fields["Depends"] == f"libc6 (>= {newest})"
+    # the libraries that dlock loads, as Debian 12 and 13 call them
+    packages_of = {"libpq.so.5": "libpq5", "libmariadb.so.3": "libmariadb3", "libssl.so.3": "libssl3t64 | libssl3"}
+    assert fields["Recommends"].split(", ") == [*packages_of.values()]
+    loaded = {library["file"] for library in json.loads(said_by(DLOCK, "version", "-J"))["libraries"]}
+    assert loaded <= {*packages_of, "libssl.so.1.1"}  # the last one is of Debian 11
+    symbols = dict(re.findall(r"^(\S+): (.*)$", said_by("dpkg-deb", "-f", packages / names[0]), re.M))
+    assert symbols["Depends"] == f"dlock (= {version}-1)"
+
+
+def test_the_package_has_what_make_install_installs(packages, tmp_path):
+    package = one(packages, "dlock_*")
+    listed = [line.split(None, 5) for line in said_by("dpkg-deb", "-c", package).splitlines()]
+    assert {(mode, owner) for mode, owner, *_ in listed} == {("drwxr-xr-x", "root/root"), ("-rw-r--r--", "root/root"), ("-rwxr-xr-x", "root/root")}
+    assert [name for mode, *_, name in listed if mode == "-rwxr-xr-x"] == ["./usr/bin/dlock"]
+    there = {name.removeprefix("./usr/").removesuffix(".gz") for mode, *_, name in listed if mode[0] == "-"}
+    make("install", f"DESTDIR={tmp_path}", "PREFIX=/usr", "ZSHCOMPDIR=/usr/share/zsh/vendor-completions")
+    installed = {str(path.relative_to(tmp_path / "usr")) for path in tmp_path.rglob("*") if path.is_file()}
+    assert there - installed == {f"share/doc/dlock/{name}" for name in ("README.md", "changelog", "changelog.Debian", "copyright")}
+    assert installed <= there
+
+
+def test_the_package_is_unpacked_and_runs(packages, tmp_path):
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    for package in packages.iterdir():
+        said_by("dpkg-deb", "-R", package, tree / package.name.partition("_")[0])
+    root = tree / "dlock"
+    check_it_runs(root / "usr/bin/dlock", tmp_path)
+    check_symbols(root / "usr/bin/dlock", tree / "dlock-dbgsym")
+    assert said_by("md5sum", "--quiet", "-c", "DEBIAN/md5sums", cwd=root) == ""
+    doc = root / "usr/share/doc/dlock"
+    assert "Permission is hereby granted" in (doc / "copyright").read_text(encoding="utf-8")
+    changes = gzip.decompress((doc / "changelog.Debian.gz").read_bytes()).decode()
+    told = said_by("dpkg-parsechangelog", "-l-", input=changes) if shutil.which("dpkg-parsechangelog") else changes
+    assert said_by("dpkg-deb", "-f", one(packages, "dlock_*"), "Version").strip() in told and MAINTAINER in told
+    pages = [path for path in (root / "usr/share/man").rglob("*") if path.is_file()]
+    assert len(pages) > 20 and all(re.search(r"\.[157]\.gz$", page.name) for page in pages)
+    for page in pages:  # a page that is another one's names it as `man` finds it
+        text = gzip.decompress(page.read_bytes()).decode()
+        assert not text.startswith(".so ") or (root / "usr/share/man" / f"{text.split()[1]}.gz").exists(), page
+    assert [path for path in root.rglob("*") if path.is_file() and ROOT.encode() in path.read_bytes()] == []
+
+
+# ---- for any Linux ----
+
+
+def unpack(directory, tmp_path, ending):
+    """The tree of a tarball, and that of its debug symbols."""
+    with contextlib.ExitStack() as stack:
+        for name, more in (("tree", ""), ("debug", "-debug")):
+            archive = stack.enter_context(tarfile.open(one(directory, f"dlock-*-linux-{ending}{more}.tar.gz")))
+            assert {(m.uid, m.gid, m.mode & 0o022) for m in archive.getmembers()} == {(0, 0, 0)}
+            archive.extractall(tmp_path / name)
+    return one(tmp_path / "tree", "*"), tmp_path / "debug"
+
+
+@pytest.fixture(scope="module")
+def tarball(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("tarball")
+    make("tarball-glibc", f"DIST={directory}", umask=0o077)
+    return directory
+
+
+def test_the_tarball_asks_for_an_old_glibc_and_no_other_library(tarball, tmp_path):
+    tree, debug = unpack(tarball, tmp_path, os.uname().machine)
+    program = tree / "bin/dlock"
+    assert max(needed_glibc(program)) <= OLDEST < max(needed_glibc(DLOCK))
+    libraries = set(re.findall(r"\(NEEDED\).*\[(\w+)\.so", said_by("readelf", "-dW", program)))
+    assert libraries <= {"libc", "libm", "libpthread", "libdl", "librt"}
+    assert "Flags: NOW PIE" in said_by("readelf", "-dW", program)
+    # those that are loaded later are to find it what they find in any program
+    exported = [set(re.findall(r" [TWi] (\w+)", said_by("nm", "-D", p))) for p in (program, DLOCK)]
+    assert exported[0] == exported[1]
+    check_symbols(program, debug)
+    check_it_runs(program, tmp_path)
+
+
+def test_the_tarball_is_installed_as_it_says(tarball, tmp_path):
+    archive = one(tarball, f"*-{os.uname().machine}.tar.gz")
+    text = (TOP / "packages/INSTALL").read_text(encoding="utf-8")
+    where = tmp_path / "local"
+    (where / "share/man/man1").mkdir(parents=True)
+    (where / "share/man/man1/other.1").touch()
+    for command in re.findall(r"^    (.*)$", text, re.M):
+        said_by("sh", "-euc", command.replace("dlock-VERSION-linux-MACHINE.tar.gz", str(archive)).replace("/usr/local", str(where)))
+        if command.startswith("tar -C"):
+            assert said_by(where / "bin/dlock", "version") == said_by(DLOCK, "version")
+            assert (where / "share/doc/dlock/INSTALL").exists() and (where / "share/doc/dlock/LICENSE").exists()
+    assert [path.name for path in where.rglob("*") if path.is_file()] == ["other.1"]
+
+
+def test_a_program_that_asks_for_more_is_not_packed(tmp_path):
+    """Each with a sentence, and nothing is left."""
+    env = {**ENV, "DIST": str(tmp_path), "VERSION": "1", "OBJCOPY": "objcopy", "TAR": "tar", "SOURCE_DATE_EPOCH": "0", "MAKE": "make"}
+    for program, said in ((DLOCK, "needs glibc 2."), ("/bin/bash", "needs libtinfo.so.")):
+        done = subprocess.run(["sh", "packages/pack.sh", "tar", program, "x", "2.31"], cwd=ROOT, env=env, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, check=False)
+        assert done.returncode == 1 and f"{program} {said}" in done.stdout and done.stdout.count("\n") == 1
+        assert list(tmp_path.iterdir()) == []
+
+
+# ---- in fresh systems: make check-all ----
+
+# Nobody's process is seen there; only the network and its packages are this machine's.
+APART = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+QUIETLY = 'quietly() { "$@" >/root/log 2>&1 || { cat /root/log; exit 1; }; }\n'
+TRY = """
+mkdir /tmp/locks
+dlock version -J
+dlock run -u file:///tmp/locks -k a -- sh -c 'dlock status -u file:///tmp/locks a >/tmp/said; exit 3' || test $? = 3
+grep -q '^a (directory /tmp/locks) is held' /tmp/said
+quietly apt-get install -y --no-install-recommends redis-server
+quietly redis-server --port 0 --unixsocket /tmp/redis --daemonize yes --save ''
+for try in 1 2 3 4 5; do redis-cli -s /tmp/redis ping >/dev/null 2>&1 || sleep 1; done
+dlock run -u redis+unix:///tmp/redis -k a -- sh -c 'dlock status -u redis+unix:///tmp/redis a >/tmp/said; exit 4' || test $? = 4
+grep -q '^a (redis /tmp/redis) is held' /tmp/said
+redis-cli -s /tmp/redis shutdown nosave
+for name in zk://127.0.0.1:1 postgresql://127.0.0.1:1 mysql://127.0.0.1:1; do
+    dlock run -u $name -k a -w 1s -- true 2>/tmp/said || echo "$? $(cat /tmp/said)"
+done
+rm -r /tmp/locks /tmp/said
+"""
+GONE = """
+find / -xdev ! -path '/root/*' ! -path '/proc/*' ! -path '/sys/*' '(' -name 'dlock*' -o -name _dlock ')'
+"""
+
+
+def in_fresh(suite, tmp_path, script, *files, packages="ca-certificates"):
+    """What a shell says in a Debian that has these files in /root, and these packages."""
+    if not FULL:
+        pytest.skip("a minute each: DLOCK_TEST_FULL=1")
+    if os.geteuid() != 0 or not shutil.which("mmdebstrap"):
+        pytest.skip("needs root and mmdebstrap")
+    (tmp_path / "try").write_text(QUIETLY + script)
+    words = [*APART, "mmdebstrap", "--quiet", "--variant=minbase", f"--include={packages}", "--format=null",
+             f"--customize-hook=copy-in {tmp_path}/try {' '.join(map(str, files))} /root",
+             "--customize-hook=echo BEGIN; chroot $1 sh -eu /root/try", suite, "-"]
+    done = subprocess.run(words, env={**ENV, "DEBIAN_FRONTEND": "noninteractive", "TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, timeout=1200, check=False)
+    if "BEGIN" not in done.stdout and re.search("Could not resolve|Could not connect|Failed to fetch", done.stdout):
+        pytest.skip(f"{suite} cannot be fetched")
+    assert done.returncode == 0, done.stdout
+    return done.stdout.partition("BEGIN\n")[2]
+
+
+def check_fresh(said, found):
+    """All backends work there; these libraries are there."""
+    told = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
+    assert len(told["backends"]) == 6
+    assert {library["file"] for library in told["libraries"] if library["found"]} == {"libpq.so.5", "libmariadb.so.3", found}
+    for name in ("zk", "pg", "mysql"):
+        assert re.search(rf"^69 dlock: .*{name} 127\.0\.0\.1:1.*[Cc]onnection refused", said, re.M), (name, said)
+
+
+@pytest.mark.parametrize("suite", ["bookworm", "trixie"])
+def test_the_package_is_installed_works_and_is_purged(packages, tmp_path, suite):
+    said = in_fresh(suite, tmp_path, f"""
+        quietly apt-get install -y -o APT::Install-Recommends=true /root/*.deb
+        dpkg -V dlock dlock-dbgsym
+        {TRY}
+        quietly apt-get remove -y dlock dlock-dbgsym
+        echo removed:; {GONE}
+        quietly dpkg --purge dlock dlock-dbgsym
+        echo purged:; dpkg-query -W dlock || true; {GONE}""", *packages.iterdir())
+    check_fresh(said, "libssl.so.3")
+    removed = said.partition("removed:\n")[2]
+    assert [line for line in removed.splitlines() if line.startswith("/") and "/var/lib/dpkg/info/" not in line] == []
+    assert said.partition("purged:\n")[2].splitlines() == ["dpkg-query: no packages found matching dlock"]
+
+
+@pytest.mark.parametrize("suite", ["bullseye", "trixie"])
+def test_the_tarball_runs_on_an_old_and_a_new_system(tarball, tmp_path, suite):
+    packages, found = ("libpq5,libmariadb3,libssl1.1", "libssl.so.1.1") if suite == "bullseye" else ("libpq5,libmariadb3", "libssl.so.3")
+    said = in_fresh(suite, tmp_path, "tar -C /usr/local --strip-components=1 -xzf /root/dlock-*.tar.gz" + TRY,
+                    one(tarball, f"*-{os.uname().machine}.tar.gz"), packages=packages)
+    check_fresh(said, found)
+
+
+@pytest.mark.parametrize("suite", ["bookworm", "trixie"])
+def test_the_package_is_made_of_the_source_archive(source, tmp_path, suite):
+    """With what the README says that it needs."""
+    words = re.search(r"^(apt-get install) (.*)$", (TOP / "README.md").read_text(encoding="utf-8"), re.M)[2]
+    said = in_fresh(suite, tmp_path, f"""
+        quietly apt-get install -y --no-install-recommends {words}
+        mkdir /tmp/empty; cd /tmp/empty
+        tar -xzf /root/dlock-*.tar.gz
+        cd dlock-*
+        quietly make -j2 deb tarball-glibc
+        quietly apt-get install -y ./build/dist/dlock_*.deb
+        dlock version -J
+        tar -C /usr/local --strip-components=1 -xzf build/dist/dlock-*-linux-$(uname -m).tar.gz
+        /usr/local/bin/dlock version -J""", source)
+    first, second = (line for line in said.splitlines() if line.startswith("{"))  # a newer gcc may warn of more
+    assert first == second and len(json.loads(first)["backends"]) == 6
