@@ -406,5 +406,6 @@ const struct backend redis_backend = {
     .identify = redis_identify,
     .together = redis_together,
     .lock = &(const struct lock_ops){redis_acquire, redis_renew, redis_release},
-    .admin = &(const struct admin_ops){look_each, steer_revoke, steer_freeze, steer_thaw},
+    .admin = &(const struct admin_ops){look_each, steer_revoke, steer_freeze, steer_thaw,
+	steer_forget},
 };

@@ -469,4 +469,5 @@ const struct sql_mode lease_mode = {
     .revoke = lease_revoke,
     .freeze = lease_freeze,
     .thaw = lease_thaw,
+    .forget = lease_forget,
 };

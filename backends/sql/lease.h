@@ -235,5 +235,7 @@ enum rc lease_revoke(struct sql *, const struct target *, const char *record, bo
 enum rc lease_freeze(struct sql *, const char *key, const char *record, int64_t length,
     instant until, struct fault *);
 enum rc lease_thaw(struct sql *, const char *key, instant until, struct fault *);
+enum rc lease_forget(
+    struct sql *, const char *key, const char *once, instant until, struct fault *);
 
 #endif

@@ -478,4 +478,14 @@ sql_thaw(struct store *s, const char *key, instant until, struct fault *f)
 	return db->mode->thaw(db, key, until, f);
 }
 
-const struct admin_ops sql_admin_ops = {sql_each, sql_revoke, sql_freeze, sql_thaw};
+static enum rc
+sql_forget(
+    struct store *s, const char *key, const char *once, instant until, struct fault *f)
+{
+	struct sql *db = without_claim(s, false);
+
+	return db->mode->forget(db, key, once, until, f);
+}
+
+const struct admin_ops sql_admin_ops = {
+    sql_each, sql_revoke, sql_freeze, sql_thaw, sql_forget};
