@@ -120,6 +120,15 @@ kind_is_exclusive(enum lock_kind kind)
 	return kind == KIND_EXCLUSIVE || kind == KIND_WRITER;
 }
 
+/* An ID that the server's clock makes: 2026-11-26, 2026-11-26T13 or 2026-W48, in UTC. */
+enum period_kind { PER_NONE, PER_DAY, PER_HOUR, PER_WEEK };
+struct period {
+	enum period_kind kind;
+	int64_t
+	    offset; /* it begins so long after midnight, the hour, or Monday's midnight */
+	char id[16]; /* "": not known yet */
+};
+
 /*
  * Work that is to be done once for all hosts.  Whether it has been is decided
  * under the lock, from the runs that such releases remember (at least 400
@@ -129,6 +138,12 @@ kind_is_exclusive(enum lock_kind kind)
  * becomes untrue while one waits for the lock.
  */
 struct job {
+	/*
+	 * NULL: none; else the ID is that of the period in which the run asks, and `once`
+	 * is its `id`, which the backend fills (period_name()) when the server has told
+	 * its clock, before it asks whether that has been done.
+	 */
+	struct period *per;
 	/* 1 to ONCE_BYTES of UTF-8 without control characters; NULL: has no ID */
 	const char *once;
 	int64_t cooldown; /* 0: none */
@@ -138,7 +153,7 @@ struct job {
 static inline bool
 job_is_wanted(const struct job *j)
 {
-	return j->once || j->cooldown > 0;
+	return j->once || j->per || j->cooldown > 0;
 }
 
 /* For release: nothing was run, there is no status to remember. */

@@ -400,6 +400,28 @@ settle_conflict(const struct plan *p, const struct sources *all, struct fault *f
 	    p->cmd == CMD_HOLD ? "the lock is held" : "the lock is free");
 }
 
+/* A period is a job as well; it begins within itself. */
+static enum rc
+settle_period(struct plan *p, const struct sources *all, struct fault *f)
+{
+	static const int64_t lengths[] = {[PER_DAY] = 86400 * NS_PER_S,
+	    [PER_HOUR] = 3600 * NS_PER_S,
+	    [PER_WEEK] = 7 * 86400 * NS_PER_S};
+	const struct source *of = sources_of(all, OPT_AT_OFFSET);
+	struct period *per = &p->claim.period;
+
+	if (!of || (p->cmd & CMD_CONFIG))
+		return RC_OK;
+	if (!per->kind)
+		return fault_set(f, sources_wrong(of), "%s needs --once-per",
+		    sources_call(of, OPT_AT_OFFSET).text);
+	if (per->offset >= lengths[per->kind])
+		return fault_set(f, sources_wrong(of),
+		    "%s %s is not less than the period",
+		    sources_call(of, OPT_AT_OFFSET).text, parse_span(per->offset).text);
+	return RC_OK;
+}
+
 /* What is asked of jobs is another question than what is asked of locks. */
 static enum rc
 settle_look(const struct plan *p, struct fault *f)
@@ -485,5 +507,9 @@ args_read(struct plan *p, unsigned cmd, char **argv, struct fault *f)
 		rc = settle_lease(&p->terms, &all, f);
 	if (rc == RC_OK)
 		rc = settle_look(p, f);
+	if (rc == RC_OK)
+		rc = settle_period(p, &all, f);
+	if (p->claim.period.kind)
+		p->claim.job.per = &p->claim.period;
 	return rc == RC_OK ? settle_conflict(p, &all, f) : rc;
 }

@@ -214,6 +214,21 @@ set_command(struct plan *p, const struct option *o, const char *value, struct fa
 }
 
 static enum rc
+set_period(struct plan *p, const struct option *o, const char *value, struct fault *f)
+{
+	static const char *const names[] = {
+	    [PER_DAY] = "day", [PER_HOUR] = "hour", [PER_WEEK] = "week"};
+
+	(void)o;
+	for (int i = PER_DAY; i <= PER_WEEK; i++)
+		if (strcmp(value, names[i]) == 0) {
+			p->claim.period.kind = i;
+			return RC_OK;
+		}
+	return fault_set(f, RC_USAGE, "day, hour or week is allowed");
+}
+
+static enum rc
 set_status_fd(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
 	long n;
@@ -354,7 +369,13 @@ const struct option options[] = {
 	FLAG(terms.wait_tree)},
     [OPT_ONCE] = {"once", 0, "ID", "DLOCK_ONCE",
 	"skip it if a run of KEY and ID ended with 0", .cmds = CMD_RUN | CMD_CONFIG,
-	TEXT(claim.job.once), .min = 1, .max = ONCE_BYTES},
+	TEXT(claim.job.once), .group = GROUP_JOB, .min = 1, .max = ONCE_BYTES},
+    [OPT_ONCE_PER] = {"once-per", 0, "PERIOD", "DLOCK_ONCE_PER",
+	"the same, the ID being the server's day, hour or\nweek in UTC",
+	.cmds = CMD_RUN | CMD_CONFIG, .group = GROUP_JOB, .set = set_period},
+    [OPT_AT_OFFSET] = {"at-offset", 0, "DURATION", "DLOCK_AT_OFFSET",
+	"of --once-per: begins so long after midnight,\nthe hour or Monday",
+	.cmds = CMD_RUN | CMD_CONFIG, DURATION(claim.period.offset), .max = 7 * DAY},
     [OPT_COOLDOWN] = {"cooldown", 0, "DURATION", "DLOCK_COOLDOWN",
 	"skip it if a run of KEY that ended with 0\nbegan less than so long ago",
 	.cmds = CMD_RUN | CMD_CONFIG, DURATION(claim.job.cooldown), .max = YEAR},

@@ -35,6 +35,8 @@ enum {
 	OPT_MAX_RUN,
 	OPT_WAIT_TREE,
 	OPT_ONCE,
+	OPT_ONCE_PER,
+	OPT_AT_OFFSET,
 	OPT_COOLDOWN,
 	OPT_SKIPPED,
 	OPT_COMMAND,
@@ -64,6 +66,7 @@ enum group {
 	GROUP_SERVER, /* which one */
 	GROUP_WAIT,   /* how long */
 	GROUP_KIND,   /* which kind of lock */
+	GROUP_JOB,    /* which job it is */
 };
 
 /* What an option means to some subcommands. */

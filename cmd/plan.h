@@ -51,7 +51,8 @@ struct plan_claim {
 	enum lock_kind kind;
 	int limit; /* with KIND_LIMIT */
 	struct job job;
-	int skipped_status; /* of a job that has been done already */
+	struct period period; /* of --once-per */
+	int skipped_status;   /* of a job that has been done already */
 };
 
 /* How long to wait for the lock, and the status when that was not enough. */

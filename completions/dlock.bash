@@ -110,12 +110,12 @@ _dlock_options()
 	case $1 in
 	run) options="--key $ask $kind $wait $lease $job --command $said --status-fd --quiet --verbose" ;;
 	hold) options="--key $ask $kind $wait $lease $said --for --pid --shell --quiet --verbose" ;;
-	status) options="--key $ask --json --watch" ;;
-	ls) options="$ask --json --noheadings --output --watch" ;;
+	status) options="--key $ask --done-within --json --watch" ;;
+	ls) options="$ask --jobs --json --noheadings --output --watch" ;;
 	wait) options="--key $ask $kind $wait --quiet" ;;
 	break) options="--key $ask --wait $said --token --force --yes --quiet" ;;
 	freeze) options="--key $ask $said --for --quiet" ;;
-	thaw) options="--key $ask --yes --quiet" ;;
+	thaw | forget) options="--key $ask --yes --quiet" ;;
 	release) options='--shell --quiet' ;;
 	config) options="--key $ask $kind $wait $lease $job $said --json --quiet --verbose" ;;
 	version) options='--json' ;;
@@ -141,7 +141,7 @@ _dlock_value()
 	--option | -O) _dlock_setting ;;
 	--output | -o)
 		mapfile -t COMPREPLY < <(compgen -W 'KEY STATE KIND HOLDER HOST PID HELD WAITING COMMAND WHY SINCE LEFT TOKEN HOLDERS
-			LIMIT OWNER' -P "${cur%"${cur##*,}"}" -- "${cur##*,}")
+			LIMIT OWNER ID STATUS BEGAN TOOK SUCCESS ENDED WHO' -P "${cur%"${cur##*,}"}" -- "${cur##*,}")
 		compopt -o nospace
 		;;
 	--signal)
@@ -149,7 +149,7 @@ _dlock_value()
 		;;
 	--limit | --wait | -w | --conflict-exit-code | -E | --ttl | -t | --grace | --min-hold | --max-run | --once | \
 		--cooldown | --skipped-exit-code | --command | -c | --who | --why | --status-fd | --profile | --token | \
-		--for | --pid) ;;
+		--for | --pid | --done-within) ;;
 	*) return 1 ;;
 	esac
 }
@@ -214,7 +214,7 @@ _dlock()
 {
 	# shellcheck disable=SC2034 # filled by _init_completion
 	local cur prev words cword split first='' options
-	local subcommands='run status ls wait break freeze thaw hold release config help version'
+	local subcommands='run status ls wait break freeze thaw forget hold release config help version'
 
 	_init_completion -s -n : || return
 	if ((cword == 1)); then

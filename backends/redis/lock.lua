@@ -38,6 +38,7 @@
 --            -> {1}, or {0}: it does not hold it
 --   freeze   record, ms ('0': without an end) -> {1}
 --   thaw     -> {1}, or {0}: it was not frozen
+--   clock    -> {us since 1970}, the master's
 --   forget   ID ('': the last run, and the last one that ended with 0, whatever their ID)
 --            -> {1}, or {0}: nothing was remembered of it
 --
@@ -501,6 +502,9 @@ elseif operation == 'freeze' then
   return begin_freeze(ARGV[3], tonumber(ARGV[4]))
 elseif operation == 'thaw' then
   return thaw()
+elseif operation == 'clock' then
+  must_write()
+  return {us}
 elseif operation == 'forget' then
   return forget(ARGV[3])
 end

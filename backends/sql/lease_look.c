@@ -190,7 +190,7 @@ read_job(void *ctx, const struct row *r)
 	return true;
 }
 
-/* Where no function tells it, it is not known. */
+/* Where no function tells it, or not to us, it is not known. */
 static enum rc
 look_at_success(struct sql *db, struct sql_look *s, struct fault *f)
 {
@@ -202,7 +202,8 @@ look_at_success(struct sql *db, struct sql_look *s, struct fault *f)
 
 	q.many = true;
 	rc = sql_ask(db, &q, s->look->until, &a, f);
-	if (rc != RC_OK && rc != RC_STOP && sql_is_missing(db))
+	if (rc != RC_OK && rc != RC_STOP &&
+	    (sql_is_missing(db) || sql_is_failure(db, SQL_NO_RIGHT)))
 		rc = RC_OK;
 	while (rc == RC_OK && !s->enough && answer_next(&a))
 		if (!read_job(&j, &a.row))

@@ -197,8 +197,10 @@ jobs_check(struct zk *z, instant until, struct fault *f)
 	struct call *list, *runs[LOOKS + 1];
 	int ids = z->claim->job.once ? LOOKS : 0;
 	int64_t now = node_server_now(&z->node);
-	enum rc rc = RC_OK;
+	enum rc rc = period_name(&z->claim->job, z->node.joined / 1000, z->where, f);
 
+	if (rc != RC_OK)
+		return rc;
 	for (int i = 0; i < ids; i++)
 		runs[i] = call_ask(s, ASK_GET, id_path(z, era_of(now) + 1 - i).at);
 	runs[ids] = call_ask(s, ASK_GET, jobs_path(&z->dir, "good").at);

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from support import PATIENCE, Refused, can, place_id, places, wait_for
+from clocks import CLOCK, shifted
+from support import PATIENCE, Refused, can, compile_shim, place_id, places, wait_for
 
 
 @pytest.fixture(params=places(every=True), ids=place_id)
@@ -216,3 +217,64 @@ def test_nothing_is_forgotten_without_a_yes(jobs):
     assert jobs.done("job", "--once", "a")
     assert jobs.do("forget", "-y", "-q", jobs.place.key("job"), "a").stderr == ""
     wait_for(lambda: not jobs.done("job", "--once", "a"), what="the forgotten job to be due")
+
+
+# ---- an ID of the server's clock ----
+
+FORMS = {"day": "%Y-%m-%d", "hour": "%Y-%m-%dT%H", "week": "%G-W%V"}
+DAYS = 86400
+
+
+def named(period, offset=0):
+    return time.strftime(FORMS[period], time.gmtime(time.time() - offset))
+
+
+@pytest.mark.parametrize("period", FORMS)
+def test_once_per_period(jobs, period):
+    before = named(period)
+    assert jobs.run("job", "--once-per", period) == 0
+    again = jobs.do("run", "-k", jobs.place.key("job"), "--once-per", period, "--skipped-exit-code", "9", "-v", "--", "true")
+    now = named(period)
+    if before == now:  # it did not end meanwhile
+        assert again.status == 9 and f"ID {now} was run at" in again.stderr, again
+        assert jobs.done("job", "--once", now)  # it is an ID as any other
+        assert jobs.forget("job", now) == 0 and not jobs.done("job", "--once-per", period)
+    assert {key for key in jobs.listed()} - {("job", None)} <= {("job", before), ("job", now)}
+
+
+@pytest.mark.parametrize("shift", [-2 * DAYS, 2 * DAYS])
+def test_the_day_is_the_servers_whatever_the_host_believes(jobs, dlock, tmp_path, shift):
+    """A host whose clock is two days off finds the job of today done, and does that of no other day."""
+    place, shim = jobs.place, compile_shim(tmp_path, "clock", CLOCK)
+    words = ["run", *place.words, "-k", place.key("job"), "--once-per", "day", "--skipped-exit-code", "9", "--", "true"]
+    before = named("day")
+    first = dlock.run(*words, env=shifted(place, shim, shift), events=False)
+    second = dlock.run(*words, env=shifted(place, shim, -shift), events=False)
+    third = dlock.run(*words, events=False)
+    if before == named("day"):
+        assert [first.status, second.status, third.status] == [0, 9, 9], (first, second, third)
+        assert set(jobs.listed()) == {("job", None), ("job", before)}
+
+
+def test_a_period_begins_with_its_offset(jobs):
+    assert jobs.run("job", "--once-per", "day", "--at-offset", "23h59m") == 0
+    days = {named("day", DAYS - 60), named("day", DAYS - 63)}
+    assert {key for key in jobs.listed() if key[1]} <= {("job", day) for day in days}
+
+
+def test_who_waits_keeps_the_period_in_which_it_asked(jobs, dlock):
+    """It does not matter that it is granted the lock later; here it is the same one, and is done once."""
+    place = jobs.place
+    before = named("day")
+    holder = dlock.hold(place, place.key("job"), "--once-per", "day")
+    waiters = [dlock.contend(place, place.key("job"), "--once-per", "day", "--skipped-exit-code", "9") for _ in range(3)]
+    if place.counted:
+        for waiter in waiters:
+            waiter.queued()
+    assert holder.finish().status == 0
+    assert before != named("day") or [w.wait().status for w in waiters] == [9] * 3
+
+
+def test_a_period_is_a_job_that_must_be_remembered(dlock, place):
+    done = dlock.run("run", *place.words, "-k", place.key(), "--once-per", "day", "--", "true", events=False)
+    assert (done.status == 78) == (not can(dlock, place, "--once", "probe")), done
