@@ -105,7 +105,7 @@ _dlock_options()
 	local ask='--config --profile --backend --url --option'
 	local kind='--shared --exclusive --limit' wait='--nonblock --wait --conflict-exit-code'
 	local lease='--ttl --grace --signal' said='--who --why'
-	local job='--min-hold --max-run --wait-tree --once --cooldown --skipped-exit-code'
+	local job='--min-hold --max-run --wait-tree --once --once-per --at-offset --cooldown --skipped-exit-code'
 
 	case $1 in
 	run) options="--key $ask $kind $wait $lease $job --command $said --status-fd --quiet --verbose" ;;
@@ -144,11 +144,14 @@ _dlock_value()
 			LIMIT OWNER ID STATUS BEGAN TOOK SUCCESS ENDED WHO' -P "${cur%"${cur##*,}"}" -- "${cur##*,}")
 		compopt -o nospace
 		;;
+	--once-per)
+		mapfile -t COMPREPLY < <(compgen -W 'day hour week' -- "$cur")
+		;;
 	--signal)
 		mapfile -t COMPREPLY < <(compgen -W 'TERM INT HUP QUIT USR1 USR2 KILL' -- "$cur")
 		;;
 	--limit | --wait | -w | --conflict-exit-code | -E | --ttl | -t | --grace | --min-hold | --max-run | --once | \
-		--cooldown | --skipped-exit-code | --command | -c | --who | --why | --status-fd | --profile | --token | \
+		--at-offset | --cooldown | --skipped-exit-code | --command | -c | --who | --why | --status-fd | --profile | --token | \
 		--for | --pid | --done-within) ;;
 	*) return 1 ;;
 	esac
@@ -184,7 +187,7 @@ _dlock_setting()
 _dlock_find_command()
 {
 	local i=2 word keyed='' ended=''
-	local valued='^(-[sxnqvh]*([kbuOwEtc])(.*)|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|once|cooldown|skipped-exit-code|command|who|why|status-fd))$'
+	local valued='^(-[sxnqvh]*([kbuOwEtc])(.*)|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|once|once-per|at-offset|cooldown|skipped-exit-code|command|who|why|status-fd))$'
 
 	first=
 	[[ ${DLOCK_KEY-} && ! ${DLOCK_KEEPER-} ]] && keyed=1

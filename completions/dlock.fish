@@ -25,7 +25,7 @@ function __dlock_command
             set ended
         else
             string match -qr -- '^(-[sxnqvh]*k|--key)' $word; and set keyed 1
-            if string match -qr -- '^(-[sxnqvh]*[kbuOwEtc]|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|once|cooldown|skipped-exit-code|command|who|why|status-fd))$' $word
+            if string match -qr -- '^(-[sxnqvh]*[kbuOwEtc]|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|once|once-per|at-offset|cooldown|skipped-exit-code|command|who|why|status-fd))$' $word
                 set -e words[1]
             end
         end
@@ -115,6 +115,8 @@ complete -c dlock -n '__dlock_knows run config' -l min-hold -x -d 'Keep the lock
 complete -c dlock -n '__dlock_knows run config' -l max-run -x -d 'Stop the command after so long'
 complete -c dlock -n '__dlock_knows run config' -l wait-tree -d 'Release only when every descendant has ended'
 complete -c dlock -n '__dlock_knows run config' -l once -x -d 'Skip it if a run with this ID ended with 0'
+complete -c dlock -n '__dlock_knows run config' -l once-per -x -a 'day hour week' -d 'The same, the ID being the day, hour or week of the server'
+complete -c dlock -n '__dlock_knows run config' -l at-offset -x -d 'When the period of --once-per begins'
 complete -c dlock -n '__dlock_knows run config' -l cooldown -x -d 'Skip it if a run that ended with 0 began less than so long ago'
 complete -c dlock -n '__dlock_knows run config' -l skipped-exit-code -x -d 'Status of a skipped run'
 complete -c dlock -n '__dlock_knows run' -s c -l command -x -d 'Run a string with sh -c'
@@ -129,7 +131,7 @@ complete -c dlock -n '__dlock_knows hold' -l pid -x -a '(__fish_complete_pids)' 
 complete -c dlock -n '__dlock_knows hold' -l shell -d 'Print assignments for eval'
 complete -c dlock -n '__dlock_knows release' -l shell -d 'Print for eval what takes them back'
 complete -c dlock -n '__dlock_knows break thaw forget' -s y -l yes -d 'Do not ask'
-complete -c dlock -n '__dlock_knows ls' -l jobs -d 'List runs of --once and --cooldown instead'
+complete -c dlock -n '__dlock_knows ls' -l jobs -d 'List what is remembered of jobs instead'
 complete -c dlock -n '__dlock_knows status' -l done-within -x -d 'Ask whether a run ended with 0 so recently'
 complete -c dlock -n '__dlock_knows status ls config version' -s J -l json -d 'One JSON object a line'
 complete -c dlock -n '__dlock_knows ls' -s n -l noheadings -d 'Print no line of headings'

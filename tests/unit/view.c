@@ -175,7 +175,7 @@ times_out_of_range_are_not_known(void **state)
 		root = object_of(&v, false);
 		json_decref(root);
 		assert_int_equal(
-		    columns_choose(&c, "since,held,left", &no_terminal, &f), RC_OK);
+		    columns_choose(&c, false, "since,held,left", &no_terminal, &f), RC_OK);
 		columns_row(&c, &v, row);
 	}
 	view_free(&v);
@@ -247,19 +247,19 @@ columns_are_named_in_any_case(void **state)
 	char line[ROW_BYTES];
 
 	(void)state;
-	assert_int_equal(columns_choose(&c, "key,Pid,STATE", &no_terminal, &f), RC_OK);
+	assert_int_equal(columns_choose(&c, false, "key,Pid,STATE", &no_terminal, &f), RC_OK);
 	columns_row(&c, NULL, line);
 	assert_non_null(strstr(line, "KEY"));
-	assert_int_equal(columns_choose(&c, "", &no_terminal, &f), RC_USAGE);
-	assert_int_equal(columns_choose(&c, "key,", &no_terminal, &f), RC_USAGE);
-	assert_int_equal(columns_choose(&c, ",key", &no_terminal, &f), RC_USAGE);
-	assert_int_equal(columns_choose(&c, "keys", &no_terminal, &f), RC_USAGE);
+	assert_int_equal(columns_choose(&c, false, "", &no_terminal, &f), RC_USAGE);
+	assert_int_equal(columns_choose(&c, false, "key,", &no_terminal, &f), RC_USAGE);
+	assert_int_equal(columns_choose(&c, false, ",key", &no_terminal, &f), RC_USAGE);
+	assert_int_equal(columns_choose(&c, false, "keys", &no_terminal, &f), RC_USAGE);
 	assert_non_null(strstr(f.text, "'keys'"));
-	assert_int_equal(columns_choose(&c, "KEY, STATE", &no_terminal, &f),
+	assert_int_equal(columns_choose(&c, false, "KEY, STATE", &no_terminal, &f),
 	    RC_USAGE); /* with blanks */
 	for (size_t columns = 1; columns < 250; columns++) {
 		narrow.columns = columns;
-		assert_int_equal(columns_choose(&c, NULL, &narrow, &f), RC_OK);
+		assert_int_equal(columns_choose(&c, false, NULL, &narrow, &f), RC_OK);
 		columns_row(&c, NULL, line);
 		assert_in_range(strlen(line), columns > 40 ? 30 : 0, columns - 1);
 	}
