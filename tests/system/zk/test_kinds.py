@@ -578,7 +578,7 @@ def test_jobs_data_that_others_have_written(dlock, at, data):
 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"{}", b"[1]", b"{" * 5000, b'{"status":0,"began":1e99}', b'{"status":256}',
-                                  b'{"status":0,"id":"\\u001b[2J","record":{"who":"\\u001b[2J"}}', b"\xff" * 100, b"x" * 900000])
+                                  b'{"status":0,"id":"\\u001b[2J","record":{"who":"\\u001b[2J"}}', b"\xff" * 100, b"x" * 900000], ids=range(10))
 def test_hostile_jobs_are_listed_as_far_as_they_are_runs(dlock, at, data):
     with at.server.client() as c:
         for name in ("good", "last", "50/a", "51/b%20c", "51/%zz", "x/y"):
