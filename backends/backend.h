@@ -426,6 +426,41 @@ struct target {
 	const char *owner; /* NULL: the token says it */
 };
 
+/* How fit the server is, as far as one fact goes. */
+enum fitness {
+	FIT,
+	DOUBTFUL, /* it works, but something can go wrong */
+	UNFIT,    /* a lock may be lost, or cannot be had */
+};
+
+/* One fact about a server, valid during the call that hands it out. */
+struct finding {
+	enum fitness fitness;
+	const char *name;   /* a word for scripts, such as "eviction" */
+	const char *fact;   /* a clause for a person; hostile */
+	const char *advice; /* what to do about it, one line; NULL: nothing */
+};
+
+/* What a server is asked, see admin_ops.check. */
+struct checkup {
+	int64_t ttl;       /* the lease that runs will ask for */
+	const char *probe; /* a key that nobody else uses */
+	bool sweep;        /* remove what is left of it; tell nothing */
+	instant until;
+	/*
+	 * Written by the backend: why the probe must not be locked, since that would leave
+	 * something behind.  "": it may be.
+	 */
+	struct fault hands_off;
+	/* and what acquire gives there, as far as that is known; RC_OK */
+	enum rc refusal;
+	void (*tell)(struct checkup *, const struct finding *);
+};
+
+/* Tells one; the fact is written as by printf. */
+void checkup_tell(struct checkup *, enum fitness, const char *name, const char *advice,
+    const char *fact, ...) __attribute__((format(printf, 5, 6)));
+
 /*
  * Not of one claim, but of all that a store has.  A store for which a capability is
  * missing is never asked for it.
@@ -477,6 +512,16 @@ struct admin_ops {
 	 */
 	enum rc (*forget)(struct store *, const char *key, const char *once,
 	    instant until, struct fault *);
+
+	/*
+	 * For dlock doctor: tells what is so of the server that a user of its locks should
+	 * know, and changes nothing.  Where acquire warns of something, the same function finds it.
+	 * With checkup->sweep instead: removes what acquire, freeze and the like have left
+	 * of the probe, which is locked by nobody, and that alone.
+	 * RC_OK: all has been told, however bad it is; else as each().  NULL: there is
+	 * nothing to tell, and nothing is left.
+	 */
+	enum rc (*check)(struct store *, struct checkup *, struct fault *);
 };
 
 /*

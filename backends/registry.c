@@ -114,6 +114,19 @@ fault_set(struct fault *f, enum rc rc, const char *fmt, ...)
 	return rc;
 }
 
+void
+checkup_tell(struct checkup *c, enum fitness fitness, const char *name,
+    const char *advice, const char *fact, ...)
+{
+	struct fault text;
+	va_list ap;
+
+	va_start(ap, fact);
+	vsnprintf(text.text, sizeof text.text, fact, ap);
+	va_end(ap);
+	c->tell(c, &(struct finding){fitness, name, text.text, advice});
+}
+
 const char *
 rc_name(enum rc rc)
 {

@@ -360,7 +360,8 @@ settle_command(struct plan *p, char **words, bool named, struct fault *f)
 static enum rc
 settle_key(const struct plan *p, struct fault *f)
 {
-	if (p->nkeys > 0 || p->cmd == CMD_CONFIG || !(options[OPT_KEY].cmds & p->cmd))
+	if (p->nkeys > 0 || (p->cmd & (CMD_CONFIG | CMD_DOCTOR)) ||
+	    !(options[OPT_KEY].cmds & p->cmd))
 		return RC_OK;
 	return fault_set(f, RC_USAGE, "no key: say dlock %s KEY", options_cmd(p->cmd));
 }

@@ -14,12 +14,17 @@ struct cmd {
 	const char *usage, *notes;
 	/* returns the exit status */
 	int (*run)(struct plan *);
+	/*
+	 * What it has to say where its words, or a file, could not be used, which has been said;
+	 * returns the exit status.  NULL: nothing.
+	 */
+	int (*refuse)(struct plan *, enum rc, const struct fault *);
 	/* instead, for one that has no options: the words behind its name, NULL-ended */
 	int (*run_words)(char **words);
 };
 
 extern const struct cmd cmd_run, cmd_status, cmd_ls, cmd_wait, cmd_break, cmd_freeze,
-    cmd_thaw, cmd_forget, cmd_hold, cmd_release, cmd_config;
+    cmd_thaw, cmd_forget, cmd_hold, cmd_release, cmd_config, cmd_doctor;
 
 /*
  * ---- args.c: the words after a subcommand's name become a plan ----

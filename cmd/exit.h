@@ -11,6 +11,7 @@
 
 enum {
 	STATUS_NOTHING = 1, /* there was nothing to release, break or thaw */
+	STATUS_UNFIT = 1,   /* of doctor: something fails that a run does not need */
 	STATUS_USAGE = 64,
 	STATUS_UNAVAILABLE = 69,
 	STATUS_SYSTEM = 71,

@@ -31,7 +31,7 @@ static const struct cmd cmd_version = {.name = "version",
 
 static const struct cmd *const cmds[] = {&cmd_run, &cmd_status, &cmd_ls, &cmd_wait,
     &cmd_break, &cmd_freeze, &cmd_thaw, &cmd_forget, &cmd_hold, &cmd_release, &cmd_config,
-    &cmd_help, &cmd_version, NULL};
+    &cmd_doctor, &cmd_help, &cmd_version, NULL};
 
 /* NULL: there is none of this name. */
 static const struct cmd *
@@ -81,7 +81,8 @@ print_overview(void)
 	    "PostgreSQL or MySQL may have to run: dlock help pg-schema, mysql-schema.\n"
 	    "Everything: man dlock, dlock-status, dlock-break, dlock-hold, dlock.conf,\n"
 	    "dlock-backends (and a page for each backend, such as dlock-redis), dlock-events,\n"
-	    "dlock-recipes (cron, CI, containers), dlock-troubleshooting (it is stuck).");
+	    "dlock-recipes (cron, CI, containers), dlock-troubleshooting (it is stuck),\n"
+	    "dlock-doctor (will it work?).");
 	return say_written();
 }
 
@@ -218,7 +219,7 @@ run_with_plan(const struct cmd *c, char **words)
 		/* the words were not understood, but the shell that evaluates stdout must know */
 		if ((options[OPT_SHELL].cmds & c->bit) && args_have(words, "--shell"))
 			say_to_eval(exit_of_rc(rc).number);
-		return exit_of_rc(rc).number;
+		return c->refuse ? c->refuse(&plan, rc, &fault) : exit_of_rc(rc).number;
 	}
 	/* no variable counts for `version`, so that none is a mistake */
 	if (c != &cmd_version && !plan.show.quiet &&

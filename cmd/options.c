@@ -293,7 +293,9 @@ const struct option options[] = {
 		"the lock's name (also as a word of its own);\nrepeatable"},
 	    {CMD_BREAK, "the lock's name (also as a word of its own)"},
 	    {CMD_FORGET, "the job's lock (also as a word of its own)"},
-	    {CMD_CONFIG, "a lock whose sections in the files count;\nrepeatable"}),
+	    {CMD_CONFIG, "a lock whose sections in the files count;\nrepeatable"},
+	    {CMD_DOCTOR,
+		"a lock whose sections in the files count, and\nwith whose name the probe's begins"}),
 	.cmds = (CMD_ASKS & ~CMD_LS) | CMD_CONFIG, .set = add_key, .repeats = true,
 	.occasional = true},
     [OPT_CONFIG] = {"config", 0, "FILE", "DLOCK_CONFIG",
@@ -346,13 +348,16 @@ const struct option options[] = {
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, NUMBER(wait.conflict_status),
 	.max = 255},
     [OPT_TTL] = {"ttl", 't', "DURATION", "DLOCK_TTL",
-	"the lease, renewed at a third (default: 30s)", .cmds = CMD_KEEPS | CMD_CONFIG,
-	DURATION(terms.ttl), .min = 3 * NS_PER_S, .max = YEAR},
+	"the lease, renewed at a third (default: 30s)",
+	.instead = INSTEAD(
+	    {CMD_DOCTOR, "the lease that runs will ask for\n(default: 30s)"}),
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_DOCTOR, DURATION(terms.ttl),
+	.min = 3 * NS_PER_S, .max = YEAR},
     [OPT_GRACE] = {"grace", 0, "DURATION", "DLOCK_GRACE",
 	"from --signal to KILL (default: 5s, at most\na sixth of the ttl)",
 	.instead = INSTEAD({CMD_HOLD,
 	    "from --signal to KILL, should the lock be lost\n(default: 5s, at most a sixth of the ttl)"}),
-	.cmds = CMD_KEEPS | CMD_CONFIG, DURATION(terms.grace), .max = YEAR},
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_DOCTOR, DURATION(terms.grace), .max = YEAR},
     [OPT_SIGNAL] = {"signal", 0, "SIG", "DLOCK_SIGNAL",
 	"asks the command to stop (default: TERM)",
 	.instead = INSTEAD(
@@ -416,7 +421,8 @@ const struct option options[] = {
 	"ask whether a run ended with 0 so recently", .cmds = CMD_STATUS,
 	DURATION(look.done_within), .min = NS_PER_MS, .max = 400 * DAY},
     [OPT_JSON] = {"json", 'J', NULL, NULL, "one JSON object a line",
-	.cmds = CMD_STATUS | CMD_LS | CMD_CONFIG | CMD_VERSION, FLAG(look.json)},
+	.cmds = CMD_STATUS | CMD_LS | CMD_CONFIG | CMD_DOCTOR | CMD_VERSION,
+	FLAG(look.json)},
     [OPT_NOHEADINGS] = {"noheadings", 'n', NULL, NULL, "print no line of headings",
 	.cmds = CMD_LS, FLAG(look.bare)},
     [OPT_OUTPUT] = {"output", 'o', "COL,...", NULL, "which columns", .cmds = CMD_LS,
@@ -478,7 +484,8 @@ const char *
 options_cmd(unsigned cmd)
 {
 	static const char *const names[] = {"run", "hold", "status", "ls", "wait",
-	    "break", "freeze", "thaw", "release", "config", "version", "forget"};
+	    "break", "freeze", "thaw", "release", "config", "version", "doctor",
+	    "forget"};
 
 	return names[__builtin_ctz(cmd)];
 }

@@ -117,6 +117,7 @@ _dlock_options()
 	freeze) options="--key $ask $said --for --quiet" ;;
 	thaw | forget) options="--key $ask --yes --quiet" ;;
 	release) options='--shell --quiet' ;;
+	doctor) options="--key $ask --ttl --grace --json" ;;
 	config) options="--key $ask $kind $wait $lease $job $said --json --quiet --verbose" ;;
 	version) options='--json' ;;
 	*) options='' ;;
@@ -217,7 +218,7 @@ _dlock()
 {
 	# shellcheck disable=SC2034 # filled by _init_completion
 	local cur prev words cword split first='' options
-	local subcommands='run status ls wait break freeze thaw forget hold release config help version'
+	local subcommands='run status ls wait break freeze thaw forget hold release config doctor help version'
 
 	_init_completion -s -n : || return
 	if ((cword == 1)); then

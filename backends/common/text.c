@@ -30,7 +30,7 @@ refuse_kind(struct fault *f, const char *where, enum lock_kind kind, unsigned li
 	char used[TEXT_BYTES], asked[TEXT_BYTES];
 
 	return fault_set(f, RC_PROTOCOL,
-	    "%s: the key is in use with %s, and %s is asked for", where,
+	    "%s: the key is in use with %s, and this run asks for %s", where,
 	    kind_text(kind, limit, used), kind_text(c->kind, c->limit, asked));
 }
 
@@ -68,7 +68,7 @@ refuse_done(struct fault *f, const struct job *j, int64_t began_ms, const char *
 
 	if (began_ms < 0 || !gmtime_r(&seconds, &tm) ||
 	    !strftime(began, sizeof began, "%Y-%m-%dT%H:%M:%SZ", &tm))
-		snprintf(began, sizeof began, "a time that is none");
+		snprintf(began, sizeof began, "an unknown time");
 	return fault_set(f, RC_DONE, "ID %s was run at %s%s%.100s and ended with 0",
 	    j->once, began, *who ? " by " : "", who);
 }
@@ -112,8 +112,8 @@ refuse_broken(
 	if (n < sizeof host->breaker)
 		memcpy(host->breaker, record, n + 1);
 	return fault_set(f, rc,
-	    rc == RC_LOST ? "%s: it was taken away by force"
-			  : "%s: somebody asks for it back",
+	    rc == RC_LOST ? "%s: the lock was taken away by force"
+			  : "%s: somebody asks for the lock back",
 	    where);
 }
 

@@ -356,14 +356,13 @@ explain_error(const struct stream *s, unsigned long error, struct fault *f)
 	const char *why = lib->ERR_reason_error_string(error);
 	int reason = error & REASON_MASK;
 
-	why = why ? why : "no reason is known";
+	why = why ? why : "for an unknown reason";
 	if (code != 0)
 		return explain_certificate(s, code, f);
 	if (reason > SSL_AD_REASON_OFFSET && reason <= SSL_AD_REASON_OFFSET + ALERT_MOST)
 		return explain_alert(s, reason - SSL_AD_REASON_OFFSET, why, f);
 	if (t->shaken)
-		return fault_set(
-		    f, RC_AGAIN, "%s sent what is broken: %s", s->where, why);
+		return fault_set(f, RC_AGAIN, "%s sent damaged data: %s", s->where, why);
 	if (reason == SSL_R_UNSUPPORTED_PROTOCOL)
 		return fault_set(f, RC_CONFIG, "%s has no TLS 1.2 or newer", s->where);
 	return fault_set(f, RC_PROTOCOL,
@@ -527,11 +526,12 @@ load_ours(struct tls *t, struct fault *f)
 		return file_refused("cert", cert, f);
 	if (lib->SSL_CTX_use_PrivateKey_file(t->context, key, SSL_FILETYPE_PEM) > 0)
 		return RC_OK;
-	return t->encrypted ? fault_set(f, RC_CONFIG,
-				  "key %s is encrypted, and nobody is there to be asked: "
-				  "keep it in a file without a passphrase",
-				  key)
-			    : file_refused("key", key, f);
+	return t->encrypted
+	    ? fault_set(f, RC_CONFIG,
+		  "key %s is encrypted, and dlock cannot ask for its passphrase: "
+		  "keep it in a file without one",
+		  key)
+	    : file_refused("key", key, f);
 }
 
 static enum rc

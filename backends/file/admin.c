@@ -52,8 +52,8 @@ stop_late(struct looking *g)
 {
 	if (!g->over && instant_now() >= g->look->until)
 		end_look(g,
-		    fault_set(g->fault, RC_AGAIN, "%s: to look at all took too long",
-			g->f->dir.where));
+		    fault_set(g->fault, RC_AGAIN,
+			"%s: looking at all locks took too long", g->f->dir.where));
 }
 
 static void
@@ -208,7 +208,7 @@ look_at_file(struct looking *g, const char *key, int fd)
 		end_look(g,
 		    directory_failed(&g->f->dir, "cannot look at the queue", g->fault));
 	} else if (got == 0) {
-		see_unknown(g, key, "a file that no dlock has written");
+		see_unknown(g, key, "a file that dlock has not written");
 	} else {
 		see_each_holder(g, key, &l);
 		see_waiters(g, key, &l);
@@ -357,7 +357,8 @@ walk_directory(struct looking *g, char *path, size_t n)
 		return;
 	list = directory_list(at);
 	if (!list)
-		end_look(g, directory_failed(&g->f->dir, "cannot list it", g->fault));
+		end_look(g,
+		    directory_failed(&g->f->dir, "cannot list the directory", g->fault));
 	directory_close_steps(&g->f->dir, at);
 	while (!g->over && (entry = readdir(list))) {
 		const char *name = entry->d_name;
@@ -402,9 +403,9 @@ file_each(struct store *s, const struct look *look, struct fault *fault)
 	if (g.hidden && !g.over)
 		end_look(&g,
 		    fault_set(fault, RC_DENIED,
-			"%s: Permission denied: %.60s may not be read%s, and says alone %s",
+			"%s: Permission denied: this user may not read %.60s%s, the only record of %s",
 			f->dir.where, g.first_hidden, more,
-			look->jobs ? "what was run" : "who holds it"));
+			look->jobs ? "what was run" : "who holds the lock"));
 	if (g.rc == RC_OK)
 		fault->text[0] = '\0';
 	return g.rc;
@@ -461,7 +462,7 @@ open_entered(struct file *f, const char *key, enum directory_use use, struct blo
 		rc = file_enter(f, h, until, fault);
 	if (rc == RC_BUSY)
 		return fault_set(fault, RC_AGAIN,
-		    "%s: a process keeps %.60s locked and does not go on: is one stopped?",
+		    "%s: another process keeps %.60s locked: is a dlock stopped (STAT T in ps)?",
 		    f->dir.where, f->name);
 	return rc;
 }
@@ -502,8 +503,8 @@ mark_grant(
 	if (got < 0)
 		return directory_failed(&f->dir, "cannot look at the queue", fault);
 	if (at < 0)
-		return fault_set(
-		    fault, RC_LOST, "%s: that grant has ended", f->dir.where);
+		return fault_set(fault, RC_LOST, "%s: this holder no longer has the lock",
+		    f->dir.where);
 	who.granted = file_now();
 	who.freeze = 0;
 	snprintf(who.record, sizeof who.record, "%s", record);
@@ -537,7 +538,8 @@ write_frozen(struct file *f, struct block *h, int frozen, struct fault *fault)
 	h->freeze = frozen;
 	rc = file_write(f, h, BLOCK_HEADER, fault);
 	if (rc == RC_OK && fdatasync(f->fd) != 0)
-		rc = directory_failed(&f->dir, "cannot write it to the disk", fault);
+		rc = directory_failed(
+		    &f->dir, "cannot write the freeze to the disk", fault);
 	return rc;
 }
 
@@ -601,4 +603,4 @@ file_forget(struct store *s, const char *key, const char *once, instant until,
 }
 
 const struct admin_ops file_admin = {
-    file_each, file_revoke, file_freeze, file_thaw, file_forget};
+    file_each, file_revoke, file_freeze, file_thaw, file_forget, file_check};

@@ -148,7 +148,7 @@ open_default(
 	if (use != DIRECTORY_MAKE)
 		return fault_set(fault, RC_LOST, "%s: it is not there", d->where);
 	return fault_set(fault, RC_DENIED,
-	    "%s: it cannot be made, and a better place for it neither (%s): name a directory with -u file:///DIR",
+	    "%s: cannot make this directory, nor another default one (%s): name a directory with -u file:///DIR",
 	    d->where, strerror(errno));
 }
 
@@ -198,8 +198,8 @@ check_directory(const struct directory *d, const struct stat *st, struct fault *
 		    d->where);
 	if ((st->st_mode & S_IWOTH) && st->st_uid != geteuid() && st->st_uid != 0)
 		return fault_set(fault, RC_DENIED,
-		    "%s: it belongs to uid %u and everybody may write it", d->where,
-		    (unsigned)st->st_uid);
+		    "%s: everybody may write in it, and it belongs to uid %u: name another directory",
+		    d->where, (unsigned)st->st_uid);
 	return RC_OK;
 }
 

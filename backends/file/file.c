@@ -569,7 +569,7 @@ write_down(struct file *f, int status)
 	snprintf(run.record, sizeof run.record, "%s", f->claim->record);
 	if (runs_remember(&f->dir, f->runs, &run, &why) != RC_OK)
 		fault_set(&f->base.host->notice, RC_OK,
-		    "this run under %.100s is not remembered, so it may be run again: %.400s",
+		    "this run under %.100s is not recorded, so the job may be run again: %.400s",
 		    f->claim->key, why.text);
 }
 

@@ -28,6 +28,7 @@ struct file {
 	struct ticket_wait *entering;
 	struct place place;
 	bool frozen; /* when we last looked: nobody may take the lock */
+	bool absent; /* check.c: the directory was not there */
 	/* the lock, once it is ours */
 	struct {
 		bool ours;              /* if so: */
@@ -73,6 +74,9 @@ enum rc file_write(struct file *, const struct block *, off_t at, struct fault *
 
 /* Closes the lock file. */
 void file_close_lock(struct file *);
+
+/* check.c, as admin_ops has it. */
+enum rc file_check(struct store *, struct checkup *, struct fault *);
 
 /* admin.c: shows in host->seen who has the lock, and who is before us. */
 void file_show_line(struct file *);

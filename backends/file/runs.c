@@ -123,7 +123,8 @@ load_run(
 		return rc;
 	n = read(fd, text, sizeof text);
 	if (n < 0)
-		rc = directory_failed(runs, "cannot read what has been run", fault);
+		rc = directory_failed(
+		    runs, "cannot read the records of past runs", fault);
 	else
 		end = memchr(text, '\n', (size_t)n);
 	if (rc == RC_OK && (!end || !run_parse(r, text, (size_t)(end - text))))
@@ -150,7 +151,7 @@ store_run(const struct directory *runs, const char *name, const struct run *r,
 	if (rc == RC_OK &&
 	    (ftruncate(fd, 0) != 0 || pwrite(fd, line, n, 0) != (ssize_t)n ||
 		renameat(runs->fd, new_name, at, leaf) != 0)) {
-		rc = directory_failed(runs, "cannot write down what has been run", fault);
+		rc = directory_failed(runs, "cannot write the record of this run", fault);
 		unlinkat(runs->fd, new_name, 0);
 		close(fd);
 	} else if (rc == RC_OK) {
@@ -223,7 +224,7 @@ runs_check(const struct directory *d, const char *name, const struct job *job,
 		list = directory_list(runs.fd);
 		if (!list)
 			rc = directory_failed(
-			    &runs, "cannot list what has been run", fault);
+			    &runs, "cannot list the records of past runs", fault);
 	}
 	while (rc == RC_OK && list && (era = next_era(list)) >= 0) {
 		name_id(file, era, id);

@@ -141,7 +141,7 @@ listing_keep(struct listing *l, const char *encoded)
 		return RC_OK;
 	if (l->used > NAMES_MOST)
 		return fault_set(l->fault, RC_PROTOCOL,
-		    "%s lists more locks than dlock takes in: name a key",
+		    "%s lists more locks than dlock can read: name a key",
 		    l->client->stream.where);
 	if (l->used + n + 1 > l->room) {
 		size_t room = 2 * l->room + NAME_BYTES;
@@ -274,7 +274,7 @@ memcached_each(struct store *s, const struct look *look, struct fault *f)
 
 /* ---- changes ---- */
 
-static const char no_such_grant[] = "who held it by this grant does so no more";
+static const char no_such_grant[] = "this holder no longer has the lock";
 
 /*
  * Sends the one change that was put.  RC_BUSY: its CAS is another.  RC_LOST: it is gone, in
@@ -292,7 +292,8 @@ steer_change(struct client *c, const char *gone, instant until, struct fault *f)
 	case REPLY_HD:
 		return RC_OK;
 	case REPLY_EX:
-		return fault_set(f, RC_BUSY, "it was written meanwhile");
+		return fault_set(
+		    f, RC_BUSY, "another client has changed the lock meanwhile");
 	case REPLY_NF:
 		return fault_set(f, RC_LOST, "%s: %s", c->stream.where, gone);
 	default:
@@ -308,7 +309,7 @@ steer_store(struct client *c, const char *tag, const char *name, uint64_t cas,
 
 	if (!value_write(text, v))
 		return fault_set(
-		    f, RC_CONFIG, "control characters cannot be written there");
+		    f, RC_CONFIG, "memcached cannot store control characters in a lock");
 	client_store(c, tag, name, cas, exptime, text);
 	return steer_change(c, no_such_grant, until, f);
 }
@@ -345,7 +346,7 @@ mark_item(struct client *c, const char *name, struct item *i, const char *record
 {
 	if (i->foreign)
 		return fault_set(f, RC_CONFIG,
-		    "%s: another client holds it, which dlock cannot ask to give it up (--force takes it away)",
+		    "%s: another client holds the lock, and cannot be asked to give it up (--force takes it away)",
 		    c->stream.where);
 	snprintf(i->value.mark, sizeof i->value.mark, "%s", record);
 	return steer_store(c, ITEM_LOCK, name, i->cas, rest_of(i), &i->value, until, f);
@@ -392,7 +393,7 @@ memcached_revoke(struct store *s, const struct target *t, const char *record, bo
 				   : mark_item(c, name.text, &i.lock, record, until, f);
 	}
 	return rc == RC_BUSY
-	    ? fault_set(f, RC_AGAIN, "%s: others write to this lock all the time",
+	    ? fault_set(f, RC_AGAIN, "%s: other clients change this lock all the time",
 		  m->server_name)
 	    : rc;
 }
@@ -447,5 +448,56 @@ memcached_thaw(struct store *s, const char *key, instant until, struct fault *f)
 	return steer_change(&m->client, "it is not frozen", until, f);
 }
 
-const struct admin_ops memcached_admin = {
-    memcached_each, memcached_revoke, memcached_freeze, memcached_thaw, NULL};
+/* ---- for doctor ---- */
+
+#define FULL 90 /* percent */
+
+/* Nothing stays of a probe: its items are deleted as they are given back. */
+static enum rc
+memcached_check(struct store *s, struct checkup *c, struct fault *f)
+{
+	struct memcached *m = memcached_of(s);
+	char losses[LOSSES_BYTES];
+	struct item_name name;
+	struct items i;
+	bool full;
+	enum rc rc;
+
+	if (c->sweep)
+		return RC_OK;
+	item_name(&name, m->prefix, c->probe);
+	rc = items_look(
+	    &m->client, name.text, ITEMS_STATS | ITEMS_FLUSH, c->until, &i, f);
+	if (rc != RC_OK)
+		return rc;
+	full = i.stats.room > 0 && i.stats.used / FULL >= i.stats.room / 100;
+	(void)memcached_losses(&i.stats, losses, sizeof losses);
+	checkup_tell(
+	    c, FIT, "version", NULL, "%s: memcached %s", m->server_name, i.stats.version);
+	checkup_tell(c, FIT, "user", NULL, "%s",
+	    *m->address.user ? m->address.user : "nobody in particular");
+	checkup_tell(c, DOUBTFUL, "cache",
+	    "keep locks that must hold elsewhere: dlock-backends(7)", "%s", losses);
+	checkup_tell(c, i.stats.evictions > 0 ? UNFIT : FIT, "eviction",
+	    i.stats.evictions > 0 ? "more memory (-m), or a server for locks alone"
+				  : NULL,
+	    i.stats.evictions > 0 ? "it has evicted %" PRId64
+				    " items: its memory is too small"
+				  : "it has evicted %" PRId64 " items",
+	    i.stats.evictions);
+	checkup_tell(c, full ? UNFIT : FIT, "memory",
+	    full ? "more memory (-m), or a server for locks alone" : NULL,
+	    "%" PRId64 " of %" PRId64 " bytes are used%s", i.stats.used, i.stats.room,
+	    full ? ": it is about to evict" : "");
+	checkup_tell(c, stats_age(&i.stats) * NS_PER_S < c->ttl ? DOUBTFUL : FIT,
+	    "uptime",
+	    stats_age(&i.stats) * NS_PER_S < c->ttl
+		? "wait: it grants nothing before it has been running for the lease"
+		: NULL,
+	    "it has neither been started nor told to forget all for %" PRId64 " s",
+	    stats_age(&i.stats));
+	return RC_OK;
+}
+
+const struct admin_ops memcached_admin = {memcached_each, memcached_revoke,
+    memcached_freeze, memcached_thaw, NULL, memcached_check};

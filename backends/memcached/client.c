@@ -12,7 +12,7 @@
 enum { SIZE_MOST = 64 << 20 }; /* of a value that is read to its end */
 
 static const char strange[] =
-    "sent what memcached never sends: is this a memcached server?";
+    "does not answer as memcached does: is this a memcached server?";
 
 void
 client_init(
@@ -48,14 +48,14 @@ enum rc
 client_nonsense(struct client *c, struct fault *f)
 {
 	return client_broken(
-	    c, RC_PROTOCOL, "gave an answer to something that was not asked", f);
+	    c, RC_PROTOCOL, "sent an answer that does not fit the question", f);
 }
 
 enum rc
 client_without_cas(struct client *c, struct fault *f)
 {
 	return client_broken(c, RC_CONFIG,
-	    "numbers no changes (-C): a lock there could be given to two", f);
+	    "runs with -C and numbers no changes, so two runs could get one lock", f);
 }
 
 /* ---- commands ---- */
@@ -232,12 +232,14 @@ static const struct meaning {
     {"unauthenticated", RC_DENIED,
 	"it wants a user and password: put them into the URL, or the password into -O password-file=FILE"},
     {"authentication failure", RC_DENIED, "wrong user or password"},
-    {"metadump not allowed", RC_CONFIG, "it lets nobody list its keys (-X): name a key"},
+    {"metadump not allowed", RC_CONFIG,
+	"it does not list its keys, since it runs with -X: name a key"},
     {"lru crawler disabled", RC_CONFIG,
-	"it cannot list its keys (-o no_lru_crawler): name a key"},
+	"it does not list its keys, since it runs with -o no_lru_crawler: name a key"},
     {"out of memory", RC_AGAIN,
-	"its memory is full and it evicts nothing (-M): raise -m"},
-    {"oo many open connections", RC_AGAIN, "raise its -c"},
+	"its memory is full, and with -M it evicts nothing: raise its -m"},
+    {"oo many open connections", RC_AGAIN,
+	"it has no room for another connection: raise its -c"},
     {"object too large", RC_CONFIG, "its -I is too small for a lock: 16k will do"},
     {"SERVER_ERROR", RC_AGAIN, NULL},
     {"CLIENT_ERROR", RC_PROTOCOL, OLD},
@@ -367,7 +369,8 @@ client_read(struct client *c, struct reply *r, instant until, struct fault *f)
 		return rc;
 	if (r->size > SIZE_MOST)
 		return client_broken(c, RC_PROTOCOL,
-		    "has a value of more than 64 MiB under this key: it is no lock", f);
+		    "has a value of more than 64 MiB under this key, which is no lock",
+		    f);
 	r->n = r->size < VALUE_BYTES ? r->size : VALUE_BYTES - 1;
 	rc = client_bytes(c, r->size, c->value, r->n, until, f);
 	if (rc == RC_OK)
@@ -466,7 +469,7 @@ client_connect(struct client *c, instant until, struct fault *f)
 	rc = resolve(c->stream.host, at->host, at->port, until, &all, f);
 	if (rc == RC_OK && !is_one_server(&all))
 		return fault_set(f, RC_CONFIG,
-		    "the name %s stands for several servers, each of which would give the lock to another: name one",
+		    "the name %s stands for several servers, and each would give the lock to a different run: name one server",
 		    at->host);
 	if (rc == RC_OK)
 		rc = stream_connect_to(&c->stream, &all, until, f);

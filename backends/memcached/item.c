@@ -207,6 +207,8 @@ stats_add(struct stats *s, const char *name, const char *value)
 						    : NULL;
 	int64_t *count = strcmp(name, "evictions") == 0 ? &s->evictions
 	    : strcmp(name, "cmd_flush") == 0            ? &s->flushes
+	    : strcmp(name, "limit_maxbytes") == 0       ? &s->room
+	    : strcmp(name, "bytes") == 0                ? &s->used
 							: NULL;
 	uint64_t number;
 	bool is_number = reply_number(value, &number) && number <= INT64_MAX;
@@ -230,11 +232,11 @@ stats_check(const struct stats *s, const char *where, struct fault *f)
 	/* the meta commands are as we write them since 1.6.10 */
 	if (major < 1 || (major == 1 && (minor < 6 || (minor == 6 && patch < 10))))
 		return fault_set(f, RC_CONFIG,
-		    "%s says it is version '%.20s': dlock needs memcached 1.6.10 or newer, and no proxy before it",
+		    "%s says it is version '%.20s': dlock needs memcached 1.6.10 or newer, and no proxy in front of it",
 		    where, s->version);
 	if (s->uptime < 0 || s->time < s->uptime)
 		return fault_set(f, RC_CONFIG,
-		    "%s does not tell how long it has been running: is there a proxy before it?",
+		    "%s does not tell how long it has been running: is there a proxy in front of it?",
 		    where);
 	return RC_OK;
 }

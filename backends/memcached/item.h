@@ -101,6 +101,7 @@ struct stats {
 	char version[24];     /* hostile */
 	int64_t uptime, time; /* seconds; the latter since 1970; -1: not told */
 	int64_t evictions, flushes;
+	int64_t room, used; /* bytes for items; 0: not told */
 	/* of `stats settings`: when it was flushed, as the server counts; -1: not told */
 	int64_t oldest;
 };

@@ -63,6 +63,16 @@ claim_seconds(const struct claim *c)
 
 /* ---- what the user is told ---- */
 
+bool
+memcached_losses(const struct stats *s, char *out, size_t size)
+{
+	snprintf(out, size,
+	    "it is a cache, which evicts items when it is full and forgets all when it is restarted (so far it has evicted %" PRId64
+	    " items, and was flushed %" PRId64 " times)",
+	    s->evictions, s->flushes);
+	return s->evictions > 0 || s->flushes > 0;
+}
+
 /*
  * Once: that the server has lost items; with -v also that it is no place for what must not
  * be lost.
@@ -71,31 +81,29 @@ static void
 tell_losses(struct memcached *m, const struct stats *s)
 {
 	struct host *host = m->base.host;
-	bool has_lost = s->evictions > 0 || s->flushes > 0;
+	char losses[LOSSES_BYTES];
+	bool has_lost = memcached_losses(s, losses, sizeof losses);
 
 	if (m->losses_told || (!has_lost && !host->verbose))
 		return;
 	m->losses_told = true;
-	fault_set(&host->notice, RC_OK,
-	    "%s may lose locks: it is a cache, which evicts when it is full and forgets all when it is restarted (it has evicted %" PRId64
-	    " items, and was told %" PRId64
-	    " times to forget all); see dlock-memcached(7)",
-	    m->server_name, s->evictions, s->flushes);
+	fault_set(&host->notice, RC_OK, "%s may lose locks: %s; see dlock-memcached(7)",
+	    m->server_name, losses);
 }
 
 static enum rc
 fail_still(const struct memcached *m, struct fault *f)
 {
 	return fault_set(f, RC_AGAIN,
-	    "the clock of %s stands still: it was stopped, and what it keeps ends too early",
+	    "the clock of %s stands still: the server was stopped, and its items end too early",
 	    m->server_name);
 }
 
 static enum rc
 fail_contended(const struct memcached *m, struct fault *f)
 {
-	return fault_set(
-	    f, RC_AGAIN, "%s: others write to this lock all the time", m->server_name);
+	return fault_set(f, RC_AGAIN, "%s: other clients change this lock all the time",
+	    m->server_name);
 }
 
 /* RC_BUSY: it is held, or frozen. */
@@ -133,7 +141,7 @@ fail_young(struct memcached *m, const struct stats *s, struct fault *f)
 
 	set_unready(m, UNREADY_YOUNG);
 	return fault_set(f, RC_BUSY,
-	    "%s was started, or told to forget all, %lld s ago and may not know who holds it: dlock waits until it has been for the lease, %lld s",
+	    "%s was started or flushed %lld s ago, and may not know who holds the lock: dlock waits until %lld s, a lease, have passed since then",
 	    m->server_name, age < 0 ? 0LL : (long long)age,
 	    (long long)claim_seconds(m->claim));
 }
@@ -309,7 +317,7 @@ grant_lock(
 	if (!ours->token) {
 		set_unready(m, UNREADY_CROWDED);
 		fault_set(f, RC_BUSY,
-		    "%s has counted more than a million changes for each second since it was started, so that tokens might not grow over its next restart: dlock waits until it has been running for longer, %lld s",
+		    "%s has made more than a million changes for each second since its start, so tokens might not grow across its next restart: dlock waits for %lld s",
 		    m->server_name,
 		    (long long)stats_token_missing(&i->stats, i->lock.cas));
 		return withdraw(m, i->lock.cas, RC_BUSY);
@@ -413,8 +421,8 @@ begin_claim(struct memcached *m, const struct claim *claim, struct fault *f)
 	retry_begin(&m->retry, claim);
 	return value_write(text, v)
 	    ? RC_OK
-	    : fault_set(
-		  f, RC_SYSTEM, "the record of this run has control characters in it");
+	    : fault_set(f, RC_SYSTEM,
+		  "the record of this run has control characters, which memcached cannot store");
 }
 
 static enum rc

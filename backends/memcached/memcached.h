@@ -57,6 +57,10 @@ memcached_of(struct store *s)
 	return (struct memcached *)store_of(s, &memcached_backend);
 }
 
+/* How the server loses items, as a clause.  False: it has lost none yet. */
+enum { LOSSES_BYTES = 240 };
+bool memcached_losses(const struct stats *, char *out, size_t size);
+
 /* memcached.c, and admin.c. */
 extern const struct lock_ops memcached_lock;
 extern const struct admin_ops memcached_admin;

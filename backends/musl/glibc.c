@@ -42,6 +42,7 @@ int __vsnprintf_chk(char *to, size_t n, int flag, size_t room, const char *, va_
 int __snprintf_chk(char *to, size_t n, int flag, size_t room, const char *, ...);
 int __sprintf_chk(char *to, int flag, size_t room, const char *, ...);
 int __fprintf_chk(FILE *to, int flag, const char *, ...);
+long long __isoc23_strtoll(const char *, char **, int base);
 
 /* `n`, if there is room for it. */
 static size_t
@@ -110,4 +111,11 @@ __fprintf_chk(FILE *to, int flag, const char *format, ...)
 	length = vfprintf(to, format, ap);
 	va_end(ap);
 	return length;
+}
+
+/* What glibc's headers make of strtoll() from 2.38 on.  jansson asks for base 10. */
+long long
+__isoc23_strtoll(const char *text, char **end, int base)
+{
+	return strtoll(text, end, base);
 }

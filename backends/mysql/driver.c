@@ -303,6 +303,7 @@ static const struct sql_driver mysql_driver = {
     .drop = session_drop,
     .create = mysql_create,
     .explain_absence = mysql_explain_absence,
+    .check = mysql_check,
     .explain_denial = mysql_explain_denial,
     .procedures = "procedures",
     .call = "CALL dlock_",

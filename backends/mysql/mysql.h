@@ -80,6 +80,9 @@ mysql_const(const struct sql *db)
 extern const struct sql_mode mysql_named_mode, mysql_row_mode;
 extern const struct row_driver mysql_row;
 
+/* For doctor: check.c. */
+enum rc mysql_check(struct sql *, struct checkup *, struct fault *);
+
 /* ---- session.c ---- */
 
 /*
@@ -135,6 +138,7 @@ int64_t session_server_time(const struct sql *, instant until);
 
 /* A statement that goes before; and an expression: has our user rights beyond the database? */
 extern const char rights_who[], rights_is_needed[];
+#define RIGHTS_IS_ME "CAST(grantee AS BINARY) = @dlock_me" /* behind rights_who */
 
 /* If so, asks on the session there is.  RC_CONFIG: nothing in the database may be used. */
 enum rc rights_check(struct sql *, instant until, struct fault *);

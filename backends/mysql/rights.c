@@ -24,16 +24,15 @@
 	"CAST(CONCAT('''', LEFT(" account ", CHAR_LENGTH(" account \
 	") - CHAR_LENGTH(SUBSTRING_INDEX(" account ", '@', -1)) - 1), '''@''', " \
 	"SUBSTRING_INDEX(" account ", '@', -1), '''') AS BINARY)"
-#define IS_ME "CAST(grantee AS BINARY) = @dlock_me"
 
 const char rights_who[] = "SET @dlock_me = " GRANTEE("CURRENT_USER()");
 
 #define ELSEWHERE(kind, schema) \
-	"OR EXISTS (SELECT 1 FROM information_schema." kind "_privileges WHERE " IS_ME \
+	"OR EXISTS (SELECT 1 FROM information_schema." kind "_privileges WHERE " RIGHTS_IS_ME \
 	" AND NOT " schema " <=> DATABASE()) "
 const char rights_is_needed[] =
     "(COALESCE(CURRENT_ROLE(), 'NONE') <> 'NONE' "
-    "OR EXISTS (SELECT 1 FROM information_schema.user_privileges WHERE " IS_ME
+    "OR EXISTS (SELECT 1 FROM information_schema.user_privileges WHERE " RIGHTS_IS_ME
     " AND privilege_type <> 'USAGE') " ELSEWHERE(
 	"schema", "REPLACE(table_schema, '\\\\', '')") ELSEWHERE("table", "table_schema")
 	ELSEWHERE("column", "table_schema") ")";
@@ -80,12 +79,12 @@ const char rights_is_needed[] =
 	"EXISTS (SELECT 1 FROM information_schema.routines WHERE " OURS( \
 	    "routine") " AND security_type <> 'DEFINER' AND " GRANTEE("definer") " <> @dlock_me)"
 #define HAS_DANGEROUS \
-	"EXISTS (SELECT 1 FROM information_schema.user_privileges WHERE " IS_ME \
+	"EXISTS (SELECT 1 FROM information_schema.user_privileges WHERE " RIGHTS_IS_ME \
 	" AND privilege_type NOT IN ('USAGE', 'PROCESS', 'SHOW DATABASES', " \
 	"'CONNECTION ADMIN', 'CONNECTION_ADMIN', 'REPLICATION CLIENT', 'BINLOG MONITOR', " \
 	"'SLAVE MONITOR', 'REPLICA MONITOR'))"
 #define SEES_RIGHTS \
-	"EXISTS (SELECT 1 FROM information_schema.user_privileges WHERE NOT " IS_ME ")"
+	"EXISTS (SELECT 1 FROM information_schema.user_privileges WHERE NOT " RIGHTS_IS_ME ")"
 
 /* Two booleans: may such a user use what is there, and does it see the rights of others? */
 static const char inspect_sql[] =

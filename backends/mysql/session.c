@@ -432,7 +432,7 @@ session_exec(struct sql *db, const struct question *q, instant until, struct ans
 	enum rc rc = sql_exec_plainly(db, q, until, a, f);
 
 	if (rc != RC_OK && mysql_of(db)->session.mysql)
-		sql_undo(db, until);
+		sql_undo(db, instant_first(until, instant_now() + NS_PER_S));
 	return rc;
 }
 

@@ -256,6 +256,7 @@ static const struct sql_driver pg_driver = {
     .drop = exec_drop,
     .create = pg_create_schema,
     .explain_absence = pg_explain_absence,
+    .check = pg_check,
     .explain_denial = pg_explain_denial,
     .procedures = "functions",
     .call = "SELECT * FROM dlock.",

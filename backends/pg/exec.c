@@ -130,7 +130,7 @@ exec_send(struct sql *db, const struct question *q, instant until, struct fault 
 	bool sent;
 
 	error_set(db, NULL);
-	db->unreplicated = c->trust.stopped = false;
+	db->unreplicated = c->trust.stopped = c->trust.failed = false;
 	c->bounds.read = 0;
 	c->trust.asked = !c->trust.full && !q->harmless;
 	if (c->trust.asked)
@@ -159,12 +159,13 @@ take_result(struct connection *c, PGresult *r)
 		/* the end of what was sent together; the connection is as ever again */
 		c->pq->clear(r);
 		c->trust.asked = false;
-		c->trust.full = c->pq->exitPipelineMode(c->pgconn) && !c->trust.stopped;
+		c->trust.full = c->pq->exitPipelineMode(c->pgconn) && !c->trust.failed;
 		return true;
 	}
 	if (c->trust.asked && !c->pending.kept && status == PGRES_FATAL_ERROR) {
 		/* the guard's answer comes first */
 		error_set(c->db, c->pq->resultErrorField(r, PG_DIAG_SQLSTATE));
+		c->trust.failed = true;
 		c->trust.stopped = sql_error_is(c->db, GUARD_STOPS);
 	}
 	if (c->pending.kept &&
@@ -198,10 +199,12 @@ collect_results(struct connection *c, instant until, struct fault *f)
 				return sql_endless(c->db, f);
 			rc = sql_wait(c->db, c->pq->socket(c->pgconn), POLLIN, until, f);
 			if (rc != RC_OK)
-				return rc;
+				return c->bounds.endless ? connection_broken(c, f) : rc;
 			waited = true;
-			if (c->pq->consumeInput(c->pgconn))
+			if (c->pq->consumeInput(c->pgconn) && !c->bounds.endless)
 				continue;
+			if (c->bounds.endless)
+				return connection_broken(c, f);
 			/* why it broke comes as a result */
 		}
 		r = c->pq->getResult(c->pgconn);

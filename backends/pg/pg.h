@@ -98,7 +98,8 @@ struct connection {
 	struct trust {
 		bool full;    /* they may be called over this connection */
 		bool asked;   /* the question that is out follows upon the guard */
-		bool stopped; /* which has kept it from being run */
+		bool failed;  /* the guard: nothing is known of them */
+		bool stopped; /* it has kept the question from being run */
 	} trust;
 	struct pending {
 		bool out;       /* a question is */
@@ -173,5 +174,8 @@ extern const struct row_driver pg_row;
 
 /* As struct sql_driver has it. */
 enum rc pg_create_schema(struct sql *, instant until, struct fault *);
+
+/* For doctor: check.c. */
+enum rc pg_check(struct sql *, struct checkup *, struct fault *);
 
 #endif

@@ -32,8 +32,10 @@ enum { LEFT_LEAST = 50 };
 bool
 queue_is_subscribed(struct queue *q)
 {
-	if (!endpoint_is(&q->listener.peer.at, &q->route->server.peer.at))
+	if (q->moves != q->route->moves) {
 		server_go(&q->listener, &q->route->server.peer.at);
+		q->moves = q->route->moves;
+	}
 	return q->listener.peer.stream.fd >= 0;
 }
 

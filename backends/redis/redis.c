@@ -63,25 +63,34 @@ bears(int64_t ttl, int64_t down_after)
 	return ttl / 3 + down_after + SWITCH + attempt < ttl / 100 * 99 - SPARE - grace;
 }
 
+int64_t
+redis_lease_for_switch(const struct redis *r, int64_t ttl, int64_t *takes)
+{
+	int64_t ms = r->route.sentinels ? sentinels_down_after(r->route.sentinels) : 0;
+
+	*takes = ms > 0 ? ms * NS_PER_MS + SWITCH : 0;
+	while (ms > 0 && !bears(ttl, ms * NS_PER_MS))
+		ttl += NS_PER_S;
+	return ttl;
+}
+
 /* With -v: that a fail-over is a loss with this lease. */
 static void
 redis_tell_down_after(struct redis *r)
 {
-	int64_t ms = r->route.sentinels && r->store.base.host->verbose
-	    ? sentinels_down_after(r->route.sentinels)
-	    : 0;
-	int64_t down_after = ms * NS_PER_MS, enough = r->claim->ttl;
+	int64_t ttl = r->claim->ttl, takes,
+		enough = r->store.base.host->verbose
+	    ? redis_lease_for_switch(r, ttl, &takes)
+	    : ttl;
 
-	if (ms == 0 || r->down_after || bears(enough, down_after))
+	if (enough == ttl || r->down_after)
 		return;
 	r->down_after = true;
-	while (!bears(enough, down_after))
-		enough += NS_PER_S;
 	fault_set(&r->store.base.host->notice, RC_OK,
 	    "%s: a fail-over takes at least %.1f s (down-after-milliseconds %lld, and 2.5 s), "
 	    "which a lease of %.0f s does not bear: the lock would be lost; --ttl %llds bears it",
-	    r->store.where, (double)(down_after + SWITCH) / NS_PER_S, (long long)ms,
-	    (double)r->claim->ttl / NS_PER_S, (long long)(enough / NS_PER_S + 1));
+	    r->store.where, (double)takes / NS_PER_S, (long long)ns_to_ms(takes - SWITCH),
+	    (double)ttl / NS_PER_S, (long long)(enough / NS_PER_S + 1));
 }
 
 /* ---- an operation, and its answer ---- */
@@ -435,5 +444,5 @@ const struct backend redis_backend = {
     .together = redis_together,
     .lock = &(const struct lock_ops){redis_acquire, redis_renew, redis_release},
     .admin = &(const struct admin_ops){look_each, steer_revoke, steer_freeze, steer_thaw,
-	steer_forget},
+	steer_forget, redis_check},
 };

@@ -41,6 +41,7 @@ enum {
 struct queue {
 	struct server listener;
 	const struct route *route; /* where the lock is */
+	unsigned moves;            /* of the route, when the listener went there */
 	instant listen_due;        /* not to be opened again before */
 	uint64_t ticket;           /* the place, as the server dealt it; 0: none yet */
 	unsigned beats;            /* for their jitter */
@@ -111,6 +112,15 @@ enum rc steer_forget(
     struct store *, const char *key, const char *once, instant until, struct fault *);
 enum rc steer_thaw(struct store *, const char *key, instant until, struct fault *);
 
+/* The same for doctor: check.c. */
+enum rc redis_check(struct store *, struct checkup *, struct fault *);
+
+/*
+ * The lease that bears a fail-over, which takes so long, at least `ttl`; that one where the
+ * sentinels have not been asked how long they wait (0).
+ */
+int64_t redis_lease_for_switch(const struct redis *, int64_t ttl, int64_t *takes);
+
 /* For any look: an entry of which nothing is known. */
 /* The runs of that key's IDs alone. */
 enum rc look_done(struct store *, const char *key,
@@ -163,5 +173,6 @@ redlock_is_bare(const struct redlock *r)
 enum rc redlock_each(struct store *, const struct look *, struct fault *);
 enum rc redlock_revoke(struct store *, const struct target *, const char *record,
     bool force, instant until, struct fault *);
+enum rc redlock_check(struct store *, struct checkup *, struct fault *);
 
 #endif

@@ -493,5 +493,7 @@ const struct backend redlock_backend = {
     .close = redis_close,
     .identify = redis_identify,
     .lock = &(const struct lock_ops){redlock_acquire, redlock_renew, redlock_release},
-    .admin = &(const struct admin_ops){.each = redlock_each, .revoke = redlock_revoke},
+    .admin = &(const struct admin_ops){.each = redlock_each,
+	.revoke = redlock_revoke,
+	.check = redlock_check},
 };

@@ -22,16 +22,22 @@ resp_write(const resp_words *commands, size_t n)
 			count++;
 		length = redisFormatCommandArgv(
 		    &one, count, (const char **)commands[i], NULL);
-		all = length < 0 ? NULL : realloc(text, used + length + 1);
-		if (all)
+		all = length < 0 ? NULL : malloc(used + length + 1);
+		if (all) {
+			memcpy(all, text ? text : "", used);
 			memcpy(all + used, one, length + 1);
-		if (length >= 0)
-			redisFreeCommand(one);
-		if (!all) {
-			free(text);
-			return NULL;
 		}
+		/* a password may stand in each of them */
+		if (length >= 0) {
+			explicit_bzero(one, length);
+			redisFreeCommand(one);
+		}
+		if (text)
+			explicit_bzero(text, used);
+		free(text);
 		text = all;
+		if (!text)
+			break;
 		used += length;
 	}
 	return text;

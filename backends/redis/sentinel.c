@@ -83,7 +83,8 @@ sentinel_hear(void *ctx, size_t i, int number, redisReply **reply)
 	if (number == 0)
 		return read_master(s, i, *reply);
 	value = answer_setting(*reply, "down-after-milliseconds");
-	s->down_after = endpoint_number(value, strlen(value), INT32_MAX);
+	if (*value)
+		s->down_after = endpoint_number(value, strlen(value), INT32_MAX);
 	return HEARD_ALL;
 }
 

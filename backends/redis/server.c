@@ -18,65 +18,90 @@ static const char health_questions[] =
     "*2\r\n$4\r\nINFO\r\n$11\r\npersistence\r\n"
     "*3\r\n$6\r\nCONFIG\r\n$3\r\nGET\r\n$4\r\nsave\r\n";
 
-/* INFO tells a string, CONFIG GET the second of two; NULL: we are not told, as in an error. */
-static const char *
-text_of(const redisReply *r)
+const char *
+health_text(const redisReply *r)
 {
 	if (r->type == REDIS_REPLY_ARRAY && r->elements == 2)
 		r = r->element[1];
 	return r->type == REDIS_REPLY_STRING ? r->str : NULL;
 }
 
-/* Has a section of INFO this line?  Its end is a part of it. */
-static bool
-tells(const char *info, const char *line)
+void
+health_field(const char *info, const char *name, char *out, size_t size)
 {
-	return info && strstr(info, line);
+	size_t n = strlen(name), length;
+
+	*out = '\0';
+	for (const char *line = info; line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (strncmp(line, name, n) != 0 || line[n] != ':')
+			continue;
+		length = strcspn(line + n + 1, "\r\n");
+		if (length < size)
+			snprintf(out, size, "%.*s", (int)length, line + n + 1);
+		return;
+	}
 }
 
-/* The policy's name if it evicts at all, else "". */
-static void
-read_evicting(const char *memory, char policy[32])
+static bool
+is(const char *info, const char *name, const char *value)
 {
-	const char *at = memory ? strstr(memory, "\nmaxmemory_policy:") : NULL;
+	char found[32];
 
-	*policy = '\0';
-	if (!at || tells(memory, "\nmaxmemory:0\r") ||
-	    tells(memory, "\nmaxmemory_policy:noeviction\r"))
-		return;
-	if (sscanf(at, "\nmaxmemory_policy:%31[a-z-]", policy) != 1)
-		snprintf(policy, 32, "not noeviction");
+	health_field(info, name, found, sizeof found);
+	return strcmp(found, value) == 0;
+}
+
+/* The policy's name if it evicts at all; NULL: it does not. */
+static const char *
+evicting(const char *memory, char *policy, size_t size)
+{
+	char most[24];
+
+	health_field(memory, "maxmemory", most, sizeof most);
+	health_field(memory, "maxmemory_policy", policy, size);
+	if (!*most || strcmp(most, "0") == 0 || !*policy ||
+	    strcmp(policy, "noeviction") == 0)
+		return NULL;
+	return policy[strspn(policy, "abcdefghijklmnopqrstuvwxyz-")] ? "not noeviction"
+								     : policy;
 }
 
 /* Without the append-only file a dump is better than nothing, if it can be written. */
 static const char *
 forgetting(const char *persistence, const char *save)
 {
-	if (tells(persistence, "\naof_enabled:1\r"))
-		return tells(persistence, "\naof_last_write_status:err\r")
+	if (is(persistence, "aof_enabled", "1"))
+		return is(persistence, "aof_last_write_status", "err")
 		    ? "it cannot write its append-only file"
-		    : "";
-	if (!tells(persistence, "\naof_enabled:0\r"))
-		return "";
+		    : NULL;
+	if (!is(persistence, "aof_enabled", "0"))
+		return NULL;
 	if (save && !*save)
 		return "a restart makes it forget them all (neither appendonly nor save is set)";
-	return tells(persistence, "\nrdb_last_bgsave_status:err\r")
+	return is(persistence, "rdb_last_bgsave_status", "err")
 	    ? "it cannot save its data to disk"
-	    : "";
+	    : NULL;
+}
+
+void
+health_read(struct health *h, redisReply *const answers[HEALTH_ANSWERS])
+{
+	h->evicts = evicting(health_text(answers[0]), h->policy, sizeof h->policy);
+	h->forgets = forgetting(health_text(answers[1]), health_text(answers[2]));
 }
 
 bool
 health_risks(redisReply *const answers[HEALTH_ANSWERS], char *out, size_t size)
 {
-	const char *forgets = forgetting(text_of(answers[1]), text_of(answers[2]));
-	char evicts[32];
+	struct health h;
 
-	read_evicting(text_of(answers[0]), evicts);
-	snprintf(out, size,
-	    *evicts ? "it evicts keys when its memory is full (maxmemory-policy %s)%s%s"
-		    : "%s%s%s",
-	    evicts, *evicts && *forgets ? ", and " : "", forgets);
-	return *out;
+	health_read(&h, answers);
+	snprintf(out, size, "%s%s%s%s%s",
+	    h.evicts ? "it evicts keys when its memory is full (maxmemory-policy " : "",
+	    h.evicts ? h.evicts : "", h.evicts ? ")" : "",
+	    h.evicts && h.forgets ? ", and " : "", h.forgets ? h.forgets : "");
+	return h.evicts || h.forgets;
 }
 
 /* ---- what comes: in front of the answers, these, and what is behind them ---- */

@@ -16,12 +16,27 @@ enum {
 	HEALTH_BYTES = 320,
 };
 
+/* In what ways a server may lose locks; NULL: not in this one, or it does not tell. */
+struct health {
+	char policy[32];
+	const char *evicts;  /* the policy by which it evicts keys */
+	const char *forgets; /* what it forgets when, as a clause */
+};
+
+/* INFO tells a string, CONFIG GET the second of two; NULL: we are not told, as in an error. */
+const char *health_text(const redisReply *);
+
+/* From its answers to INFO memory, INFO persistence and CONFIG GET save. */
+void health_read(struct health *, redisReply *const answers[HEALTH_ANSWERS]);
+
 /*
- * Says in what ways a server may lose locks, as the rest of a sentence ("it evicts keys ...
- * and ..."), below HEALTH_BYTES.  False: in none that is known, for it may not be willing to
- * tell.
+ * The same as the rest of a sentence ("it evicts keys ... and ..."), below HEALTH_BYTES.
+ * False: in no way that is known.
  */
 bool health_risks(redisReply *const answers[HEALTH_ANSWERS], char *out, size_t size);
+
+/* The value of "name:value" in a section of INFO; "" when it is not there or too long. */
+void health_field(const char *info, const char *name, char *out, size_t size);
 
 /* One or several commands, and what goes in one packet with them. */
 struct question {

@@ -213,6 +213,9 @@ struct sql_driver {
 	/* RC_DENIED: which right is missing, who has it, and what to do. */
 	enum rc (*explain_denial)(const struct sql *, struct fault *);
 
+	/* As admin_ops.check. */
+	enum rc (*check)(struct sql *, struct checkup *, struct fault *);
+
 	const char *procedures; /* what this database calls them */
 	/* what stands before and behind the name of one in a statement that calls it */
 	const char *call, *version;

@@ -217,12 +217,11 @@ void
 sql_undo(struct sql *db, instant until)
 {
 	static const struct question rollback = {.text = "ROLLBACK", .harmless = true};
-	instant by = instant_first(until, instant_now() + NS_PER_S);
 	char error[sizeof db->error];
 	struct fault unheard;
 
 	memcpy(error, db->error, sizeof error);
-	if (sql_exec_plainly(db, &rollback, by, NULL, &unheard) != RC_OK)
+	if (sql_exec_plainly(db, &rollback, until, NULL, &unheard) != RC_OK)
 		db->driver->close(db); /* which rolls back, too */
 	memcpy(db->error, error, sizeof error);
 }
@@ -487,5 +486,14 @@ sql_forget(
 	return db->mode->forget(db, key, once, until, f);
 }
 
+/* A server that is read-only is told of. */
+static enum rc
+sql_check(struct store *s, struct checkup *c, struct fault *f)
+{
+	struct sql *db = without_claim(s, !c->sweep);
+
+	return db->driver->check(db, c, f);
+}
+
 const struct admin_ops sql_admin_ops = {
-    sql_each, sql_revoke, sql_freeze, sql_thaw, sql_forget};
+    sql_each, sql_revoke, sql_freeze, sql_thaw, sql_forget, sql_check};

@@ -248,8 +248,9 @@ const char *
 library_error(int error)
 {
 	return error == EMSGSIZE ? "the server sends an answer of more than 8 MiB"
-	    : error == EBADMSG ? "the server sends what is no answer to what it was asked"
-			       : NULL;
+	    : error == EBADMSG
+	    ? "the server sends an answer that does not fit the question"
+	    : NULL;
 }
 
 /* ---- the log ---- */

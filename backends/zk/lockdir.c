@@ -139,7 +139,8 @@ lockdir_make_path(
 			return rc;
 		if (code == ZNOCHILDRENFOREPHEMERALS)
 			return fault_set(f, RC_PROTOCOL,
-			    "%s: a part of %s is an ephemeral node", d->where, whole);
+			    "%s: a part of the path %s is an ephemeral node, which cannot have nodes below it: use another path",
+			    d->where, whole);
 		if (code != ZNONODE && end == length)
 			return RC_OK;
 		if (code != ZNONODE)
@@ -147,7 +148,9 @@ lockdir_make_path(
 		else if (end > 1)
 			end = (const char *)memrchr(whole, '/', end) - whole;
 		if (end == 0)
-			return fault_set(f, RC_PROTOCOL, "%s has no root", d->where);
+			return fault_set(f, RC_PROTOCOL,
+			    "%s has no node / (is the chroot in the URL right?)",
+			    d->where);
 	}
 	return lockdir_vanishes(d, f);
 }
@@ -184,10 +187,11 @@ lockdir_refuse(
 	if (why)
 		snprintf(way, sizeof way, "%s", why);
 	else if (layout_semaphore(name))
-		snprintf(way, sizeof way, "a semaphore of %s's, which dlock cannot join",
+		snprintf(way, sizeof way,
+		    "it is a semaphore of %s, which dlock cannot join",
 		    layout_semaphore(name));
 	else if (!l || l == d->layout)
-		snprintf(way, sizeof way, "no lock that dlock knows");
+		snprintf(way, sizeof way, "dlock does not know this kind");
 	else
 		snprintf(way, sizeof way,
 		    "%s and layout=%s do not see each other; -O layout=%s joins its users",
@@ -200,6 +204,6 @@ lockdir_refuse(
 enum rc
 lockdir_vanishes(const struct lockdir *d, struct fault *f)
 {
-	return fault_set(
-	    f, RC_AGAIN, "%s: %s vanishes as fast as it is made", d->where, d->path);
+	return fault_set(f, RC_AGAIN,
+	    "%s: somebody deletes %s each time that dlock makes it", d->where, d->path);
 }

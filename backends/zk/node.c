@@ -203,7 +203,7 @@ node_made(struct node *n, struct call *create, instant until, int *code, struct 
 	} else if (rc == RC_OK && *code == ZNOCHILDRENFOREPHEMERALS) {
 		rc = fault_set(f, RC_PROTOCOL,
 		    d->layout->single
-			? "%s: a part of %s is an ephemeral node"
+			? "%s: a part of the path %s is an ephemeral node, which cannot have nodes below it: use another path"
 			: "%s: %s is an ephemeral node, which can be a lock of layout=plain only (-O layout=plain joins it)",
 		    d->where, d->path);
 	} else if (rc == RC_OK && (n->state != STATE_NONE || !lasts)) {
@@ -352,7 +352,8 @@ node_written(
 
 	if (done && (uint64_t)set->stat.czxid != n->token)
 		rc = fault_set(f, RC_LOST,
-		    "%s: our node was deleted, and made again by another", n->dir->where);
+		    "%s: our node was deleted, and another client made it again",
+		    n->dir->where);
 	else if (done)
 		note_written(n, set);
 	else if (rc == RC_OK && set->code == ZNONODE)

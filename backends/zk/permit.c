@@ -339,7 +339,7 @@ take_permit(struct zk *z, const struct lists *l, struct fault *f)
 	free(taken);
 	if (*slot == limit)
 		return fault_set(f, RC_PROTOCOL,
-		    "%s: %s/slots has nodes for all %u slots, though not all units are held",
+		    "%s: %s/slots has nodes for all %u slots, though not all permits are held",
 		    z->where, z->dir.path, limit);
 	return take_slot(z, l, f);
 }

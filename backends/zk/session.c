@@ -202,7 +202,7 @@ session_doubt(struct session *s, struct fault *f)
 	rc = hosts_probe(&s->hosts, s->host);
 	return rc == RC_PROTOCOL
 	    ? fault_set(f, rc,
-		  "%s: that is no answer of a ZooKeeper: is this a ZooKeeper?", s->where)
+		  "%s does not answer as ZooKeeper does: is this a ZooKeeper?", s->where)
 	    : rc;
 }
 
@@ -231,17 +231,20 @@ session_judge(struct session *s, int code, struct fault *f)
 		return fault_set(f, RC_DENIED, "%s: authentication failed", s->where);
 	case ZNOAUTH:
 		return fault_set(f, RC_DENIED,
-		    "%s: no permission (whose ACL is on the lock's nodes? -O acl, user:password)",
+		    "%s: no permission: the ACL of the lock's nodes is another user's (see -O acl and -O auth-file)",
 		    s->where);
 	case ZNOTREADONLY:
 		return fault_set(f, RC_AGAIN,
-		    "%s: the server is read-only, it has lost its quorum", s->where);
+		    "%s: the server is read-only, because it has lost its quorum",
+		    s->where);
 	case ZBADARGUMENTS:
 		return fault_set(f, RC_USAGE,
-		    "%s does not take this path (chroot, or -O path)", s->where);
+		    "%s refuses this path: check the chroot in the URL, and -O path",
+		    s->where);
 	case ZSYSTEMERROR:
 	case ZMARSHALLINGERROR:
-		return fault_set(f, RC_SYSTEM, "descriptors or memory have run out");
+		return fault_set(
+		    f, RC_SYSTEM, "no file descriptor, or no memory, is left");
 	default:
 		return fault_set(
 		    f, RC_PROTOCOL, "%s answers: %s", s->where, zerror(code));
@@ -287,7 +290,7 @@ static enum rc
 refuse_library(struct fault *f)
 {
 	return fault_set(f, RC_CONFIG,
-	    "this libzookeeper does not tell of its connections as versions 3.8 and 3.9 do, so dlock cannot use it");
+	    "dlock cannot use this libzookeeper: it does not report its connections as versions 3.8 and 3.9 do");
 }
 
 /* Of several addresses, the library leaves out every other one in its first round. */

@@ -56,7 +56,7 @@ judge_node(struct zk *z, const struct call *list, const struct call *data, bool 
 		return lockdir_refuse(&z->dir, list->names[0], NULL, f);
 	if (stat_is_directory(stat))
 		return fault_set(f, RC_PROTOCOL,
-		    "%s: %s is the empty directory of a lock of another layout: delete it if nobody uses that (the server does so in a minute or so if it was made for Curator's)",
+		    "%s: %s is the empty directory of a lock of another layout: delete it if nobody uses that lock (if Curator made it, the server deletes it in about a minute)",
 		    z->where, z->dir.path);
 	/* our create has happened after all */
 	*over = stat->ephemeralOwner == session_look(z->dir.session).id;
@@ -64,7 +64,7 @@ judge_node(struct zk *z, const struct call *list, const struct call *data, bool 
 	/* it blocks until somebody removes it; said once */
 	if (!stat_is_ephemeral(stat) && !z->turn.queued)
 		fault_set(&z->base.host->notice, RC_OK,
-		    "%s: %s does not end with a session: dlock waits until somebody deletes it",
+		    "%s: %s stays when its session ends: dlock waits until somebody deletes it",
 		    z->where, z->dir.path);
 	z->base.host->seen.position = 0;
 	/* the server's clock is told with nodes of our own */

@@ -28,7 +28,7 @@ static enum rc
 denied(const struct steering *how, const char *path, struct fault *f)
 {
 	return fault_set(f, RC_DENIED,
-	    "%s: no permission to change %s: its ACL is for whoever made it (use the same user: -O auth-file)",
+	    "%s: no permission to change %s: its ACL is for the user that made it (use that user: -O auth-file)",
 	    how->dir->where, path);
 }
 
@@ -122,9 +122,9 @@ mark_holder(struct steering *how, const struct holder *h, bool *done, struct fau
 
 	if (!h->ours && (h->permit || !how->dir->layout->listens))
 		return fault_set(f, RC_CONFIG,
-		    "%s: %s%s cannot be asked to give it up; it can only be taken away by force",
+		    "%s: %s%s cannot be asked to give the lock up; dlock break --force takes it away",
 		    how->dir->where, h->permit ? "users of " : "",
-		    h->permit ? "Curator's semaphore" : "a holder that is no dlock");
+		    h->permit ? "Curator's semaphore" : "a program other than dlock");
 	if (h->ours)
 		data_mark(data, (size_t)stat->dataLength == strlen(text) ? text : "",
 		    how->record);

@@ -409,7 +409,7 @@ begin_turn(struct zk *z)
 static enum rc
 is_too_slow(const struct zk *z, struct fault *f)
 {
-	return fault_set(f, RC_AGAIN, "%s: answers too slowly for this --ttl", z->where);
+	return fault_set(f, RC_AGAIN, "%s answers too slowly for this --ttl", z->where);
 }
 
 /*

@@ -202,22 +202,28 @@ zk_identify(struct store *s, struct identity *id, struct fault *f)
 
 /* ---- looking and steering ---- */
 
-/* A session; the one of an earlier call, if it lives. */
+/* A session of `ttl`; the one of an earlier call, if it lives. */
 static enum rc
-come_to_look(struct zk *z, const char *key, instant until, struct fault *f)
+come(struct zk *z, const char *key, int64_t ttl, instant until, struct fault *f)
 {
-	const struct claim nobody = {.owner = key ? key : "", .ttl = LOOK_TTL};
+	const struct claim nobody = {.owner = key ? key : "", .ttl = ttl};
 	enum rc rc;
 
 	retry_begin(&z->patience, &nobody);
 	do {
-		rc = claim_connect(z, LOOK_TTL, retry_attempt(&z->patience, until), f);
+		rc = claim_connect(z, ttl, retry_attempt(&z->patience, until), f);
 		if (rc == RC_LOST) {
 			claim_leave_session(z);
 			rc = RC_AGAIN;
 		}
 	} while (retry_first_again(&z->patience, z->base.host, until, &rc));
 	return rc;
+}
+
+static enum rc
+come_to_look(struct zk *z, const char *key, instant until, struct fault *f)
+{
+	return come(z, key, LOOK_TTL, until, f);
 }
 
 static void
@@ -318,6 +324,20 @@ zk_forget(
 	return steer(zk_of(s), key, steering_forget, &how, until, f);
 }
 
+static enum rc
+zk_check(struct store *s, struct checkup *c, struct fault *f)
+{
+	struct zk *z = zk_of(s);
+	struct lockdir d;
+	enum rc rc = come(z, c->probe, c->ttl, c->until, f);
+
+	if (rc != RC_OK)
+		return rc;
+	place_key(z, &d, c->probe);
+	rc = c->sweep ? check_sweep(z, &d, c->until, f) : check_tell(z, c, f);
+	return rc == RC_LOST ? RC_AGAIN : rc;
+}
+
 const struct backend zk_backend = {
     .name = "zk",
     .schemes = (const char *const[]){"zk", NULL},
@@ -327,5 +347,6 @@ const struct backend zk_backend = {
     .close = zk_close,
     .identify = zk_identify,
     .lock = &(const struct lock_ops){claim_acquire, claim_renew, claim_release},
-    .admin = &(const struct admin_ops){zk_each, zk_revoke, zk_freeze, zk_thaw, zk_forget},
+    .admin = &(const struct admin_ops){zk_each, zk_revoke, zk_freeze, zk_thaw, zk_forget,
+	zk_check},
 };

@@ -5,7 +5,7 @@
  *	wait.c		the queue: our turn in it	permit.c	one of N permits
  *	holders.c	those who hold the lock		single.c	a lock that is one node
  *	stranger.c	who else uses its directory	jobs.c		what jobs have done
- *	look.c, steer.c	what administrators ask
+ *	look.c, steer.c, check.c	what administrators ask
  */
 #ifndef DLOCK_ZK_ZK_H
 #define DLOCK_ZK_ZK_H
@@ -110,6 +110,7 @@ struct zk {
 	struct turn turn;
 	struct jobs jobs;     /* of a job */
 	instant silent_since; /* from when on renewals went unanswered; NEVER */
+	size_t rooted;        /* check.c: so much of the chroot was there */
 };
 
 extern const struct backend zk_backend;
@@ -125,6 +126,12 @@ enum rc zk_pause(struct zk *, instant until);
 
 /* Until when a question of a waiter's may be unanswered: a crowd makes a server slow. */
 instant zk_answer_by(const struct zk *);
+
+/* ---- check.c: for doctor, in a session with the lease of a run ---- */
+
+enum rc check_tell(struct zk *, struct checkup *, struct fault *);
+/* Removes all that is in the directory of the probe, and that. */
+enum rc check_sweep(struct zk *, const struct lockdir *, instant until, struct fault *);
 
 /* ---- claim.c ---- */
 

@@ -99,7 +99,10 @@ accept_peer(struct door *d)
 		return true;
 	}
 	foreign = d->root && pid != d->root && tree_relation(d->root, pid) == KIN_NO;
-	d->peers[d->n++] = (struct peer){fd, foreign ? PEER_FOREIGN : 0};
+	if (foreign && count_peers(d, PEER_FOREIGN) >= DOOR_FOREIGN)
+		close(fd);
+	else
+		d->peers[d->n++] = (struct peer){fd, foreign ? PEER_FOREIGN : 0};
 	return true;
 }
 

@@ -78,9 +78,9 @@ struct join_outcome {
  * ---- the keeper's side ----
  *
  * So many may be connected; of these so many may hold along with us, so that there is room
- * for a release.
+ * for a release, and so many may be none of our descendants.
  */
-enum { DOOR_PEERS = 512, DOOR_HOLDING = 448 };
+enum { DOOR_PEERS = 512, DOOR_HOLDING = 448, DOOR_FOREIGN = 32 };
 
 enum {
 	PEER_HOLDS = 1 << 0,    /* along with us */

@@ -433,8 +433,11 @@ hear_keeper(struct front *f)
 	struct msg m;
 	int got;
 
-	while ((got = link_receive(f->keeper.link, &m, &anchors)) > 0)
+	while ((got = link_receive(f->keeper.link, &m, &anchors)) > 0) {
 		take_message(f, &m, &anchors);
+		/* told meanwhile, and nothing else would wake us for it */
+		told = told || m.kind == MSG_ENDED;
+	}
 	if (got < 0) {
 		close(f->keeper.link);
 		f->keeper.link = -1;

@@ -119,7 +119,7 @@ keeper_signal_tree(struct keeper *k, int sig, bool wake)
 	const struct aim aim = {
 	    .sig = sig,
 	    .wake = wake,
-	    .command = k->keep.tree.gone ? 0 : k->in.child.pid,
+	    .command = atomic_load(&k->shared->command), /* forgotten once it is reaped */
 	    .leads = k->in.child.group != 0,
 	    .outside = run_guarded(k->run),
 	};

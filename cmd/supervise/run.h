@@ -239,6 +239,9 @@ void start_origin(struct origin *);
 /* The caller has filled in plan (which is `p`), origin, and path or body. */
 struct verdict start_run(struct run *, struct plan *p);
 
+/* Why a command could not be stopped here, so that none is run; NULL: it could. */
+const char *start_objection(void);
+
 /*
  * As the command did: loops in shells stop on Ctrl-C only when they see the signal.
  * Returns the status to exit with if that does not end this process.

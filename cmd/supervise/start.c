@@ -52,6 +52,16 @@ refused(const struct plan *p, enum rc rc, const char *what, const char *why)
 	return verdict_of(p, &e, &(struct heard){.words = words, .where = ""});
 }
 
+const char *
+start_objection(void)
+{
+	if (!tree_open() && errno != EMFILE && errno != ENFILE)
+		return "/proc is not mounted here, or does not show this process";
+	if (!tree_finds_all())
+		return "/proc is an outer pid namespace's, and hides processes (hidepid)";
+	return NULL;
+}
+
 /*
  * Why it could not be: what the command starts, or the process for which a lock is held,
  * must be found to be stopped.  NULL: it could, or nobody is to be.
@@ -59,12 +69,8 @@ refused(const struct plan *p, enum rc rc, const char *what, const char *why)
 static const char *
 why_unstoppable(const struct run *r)
 {
-	const char *why = NULL;
+	const char *why = start_objection();
 
-	if (!tree_open() && errno != EMFILE && errno != ENFILE)
-		why = "/proc is not mounted here, or does not show this process";
-	else if (!tree_finds_all())
-		why = "/proc is an outer pid namespace's, and hides processes (hidepid)";
 	return r->body && !r->body->outside.pid ? NULL : why;
 }
 

@@ -3,6 +3,7 @@
 
 import contextlib
 import functools
+import glob
 import os
 import re
 import shutil
@@ -17,7 +18,7 @@ from proxy import DOWN, Proxy
 from support import RemotePlace, Server, at_end
 
 USER, DB = "app", "app"  # an ordinary user, who may do all in this database and in those that tests make
-SCRIPTS = "/usr/share/mysql"
+SCRIPTS = "/usr/share/m*/m*_"  # MariaDB 11 calls mariadb what was called mysql
 
 # Small and quick to make: a system tablespace that is not grown ahead, no files for undo.
 LAYOUT = {"innodb-log-file-size": "4M", "innodb-data-file-path": "ibdata1:4M:autoextend", "innodb-autoextend-increment": 1,
@@ -52,8 +53,8 @@ def template():
     directory = make_directory("dlock-mysql-", owner=owner())
     at_end(directory)
     sql = ["CREATE DATABASE IF NOT EXISTS mysql;", "USE mysql;", "SET @auth_root_socket=NULL;", "SET @skip_auth_anonymous=1;"]
-    for name in ("mysql_system_tables", "mysql_performance_tables", "mysql_system_tables_data"):
-        with open(f"{SCRIPTS}/{name}.sql", encoding="utf-8") as f:
+    for name in ("system_tables", "performance_tables", "system_tables_data"):
+        with open(glob.glob(f"{SCRIPTS}{name}.sql")[0], encoding="utf-8") as f:
             sql.append(f.read())
     sql += ["FLUSH PRIVILEGES;", f"CREATE USER {USER}@'%';", f"CREATE DATABASE {DB};", f"GRANT ALL ON `{DB}`.* TO {USER}@'%';",
             f"GRANT ALL ON `db%`.* TO {USER}@'%';"]

@@ -24,7 +24,7 @@ MANUAL, BACKENDS, CONF, README = "man/dlock.1", "man/dlock-backends.7", "man/dlo
 RECIPES, EVENTS, TROUBLE = "man/dlock-recipes.7", "man/dlock-events.7", "man/dlock-troubleshooting.7"
 # A manual for each group of subcommands.
 GROUPS = {"man/dlock.1": ["run", "version"], "man/dlock-status.1": ["status", "ls", "wait"], "man/dlock-hold.1": ["hold", "release"],
-          "man/dlock-break.1": ["break", "freeze", "thaw", "forget"], "man/dlock.conf.5": ["config"]}
+          "man/dlock-break.1": ["break", "freeze", "thaw", "forget"], "man/dlock.conf.5": ["config"], "man/dlock-doctor.1": ["doctor"]}
 # A page for each backend, and two more for redis, all with one outline.
 PAGES = {name: f"man/dlock-{name}.7" for name in ("file", "redis", "zk", "pg", "mysql", "memcached")}
 DIALECTS, REDLOCK = "man/dlock-redis-dialects.7", "man/dlock-redlock.7"
@@ -37,7 +37,7 @@ ALWAYS = {"help", "version", "raw"}  # understood without standing in the table 
 
 # The contract with scripts.
 STATUSES = {"NOTHING": 1, "USAGE": 64, "UNAVAILABLE": 69, "SYSTEM": 71, "BUSY": 75, "PROTOCOL": 76, "DENIED": 77, "CONFIG": 78,
-            "LOST": 79, "MAX_RUN": 124, "NOT_EXECUTABLE": 126, "NOT_FOUND": 127}
+            "LOST": 79, "UNFIT": 1, "MAX_RUN": 124, "NOT_EXECUTABLE": 126, "NOT_FOUND": 127}
 
 
 def text_of(name):
@@ -655,6 +655,8 @@ def test_one_of_the_hosts_with_the_crontab_runs_the_job(tmp_path, name):
     host = command.replace("/usr/local/bin/", f"{tmp_path}/")
     done = tried([f"export DLOCK_URL=file://{tmp_path}", *[f"{host} &" for _ in range(5)], "wait", host], tmp_path)
     assert (done.returncode, done.stdout, (tmp_path / "runs").read_text()) == (0, "", "ran\n")
+    told = tried([f"export DLOCK_URL=file://{tmp_path}", "dlock status nightly"], tmp_path).stdout  # in the morning
+    assert re.search(r"last run +ID [\d-]+ by .*, status 0\n +began .*, took ", told), told
 
 
 @pytest.mark.parametrize("name, marker", [(README, "runs-on"), (RECIPES, "runs-on"), (RECIPES, "CI_JOB_URL")])

@@ -144,6 +144,24 @@ def test_a_task_of_ansible_runs_on_one_host(dlock, tmp_path, try_it):
     assert [says("changed_when", try_it(line).returncode) for _ in range(2)] == [True, False]
 
 
+@pytest.mark.skipif(not shutil.which("ansible-playbook"), reason="no ansible-core")
+@pytest.mark.parametrize("busy", [False, True], ids=["free", "busy"])
+def test_ansible_itself_runs_the_task(dlock, tmp_path, try_it, busy):
+    """What it says of its task at the end: changed where the command was run, neither changed nor failed where the lock was taken."""
+    task = block_with("ansible.builtin", RECIPES).replace("./reindex", str(tmp_path / "reindex"))
+    task = "\n".join("    " + line for line in task.splitlines())
+    play = f"- hosts: localhost\n  connection: local\n  gather_facts: false\n  vars: {{dlock_url: 'file://{tmp_path}'}}\n  tasks:\n{task}\n"
+    (tmp_path / "site.yml").write_text(play)
+    program(tmp_path / "reindex", "touch ran; dlock status reindex")
+    holder = dlock.start("run", "-u", f"file://{tmp_path}", "-k", "reindex", "sleep", "1000").held() if busy else None
+    line = block_with("ansible-playbook", RECIPES).strip()
+    done = try_it("export LC_ALL=C.UTF-8 ANSIBLE_LOCALHOST_WARNING=0 ANSIBLE_NOCOLOR=1 HOME=$PWD", line)
+    assert done.returncode == 0 and f"changed={0 if busy else 1} " in done.stdout and "failed=0" in done.stdout, done.stdout
+    assert (tmp_path / "ran").exists() == (not busy)
+    if holder:
+        holder.destroy()
+
+
 # ---- images and containers ----
 
 

@@ -296,9 +296,9 @@ def test_nothing_overlaps_and_nothing_leaks_whoever_is_killed(dlock, files, tmp_
 
 @pytest.mark.parametrize("used, asked, words", [
     (("-s",), ("--limit", "5"), ("-s,", "--limit 5")),
-    (("--limit", "3"), ("-s",), ("--limit 3,", "-s is")),
+    (("--limit", "3"), ("-s",), ("--limit 3,", "for -s;")),
     (("--limit", "3"), ("--limit", "5"), ("--limit 3,", "--limit 5")),
-    (("--limit", "100000"), ("--limit", "1"), ("--limit 100000,", "--limit 1 ")),
+    (("--limit", "100000"), ("--limit", "1"), ("--limit 100000,", "--limit 1;")),
 ])
 @pytest.mark.parametrize("state", ["held", "waited-for"])
 def test_kinds_that_do_not_mix_are_refused_naming_both(dlock, files, used, asked, words, state):
@@ -605,7 +605,7 @@ def test_what_cannot_be_written_down_is_said_and_run_again(job):
     assert job.run("--once", "b").status == 0
     done = subprocess.run([DLOCK, *job.words(*words)], capture_output=True, text=True, env=job.dlock.env,
                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1300, 1300)), check=False)
-    assert done.returncode == 0 and "is not remembered" in done.stderr and done.stderr.count("\n") == 1
+    assert done.returncode == 0 and "is not recorded" in done.stderr and done.stderr.count("\n") == 1
     assert (job.path / "last").read_text().split()[4] == "b" and not (job.path / "new").exists()
     assert job.run(*words).status == 0 and job.count == 3
 
@@ -657,7 +657,7 @@ def test_what_stands_there_and_is_no_run_is_not_listed(job, dlock, files):
     (job.path / f"{ERA}" / "k").mkdir()
     os.mkfifo(job.path / f"{ERA}" / "l")
     done = dlock.run("ls", "--jobs", *files.words)
-    assert done.status == 77 and "says alone what was run" in done.stderr, done  # what is no plain file is not trusted
+    assert done.status == 77 and "the only record of what was run" in done.stderr, done  # what is no plain file is not trusted
     for name in "jkl":
         (os.rmdir if name == "k" else os.unlink)(job.path / f"{ERA}" / name)
     assert listed(dlock, files) == {name: [None, 0] for name in "aeh"}

@@ -117,7 +117,7 @@ def test_a_long_lease_does_not_hide_a_flush_from_a_short_one(dlock, at, client):
 def test_a_flush_that_is_no_longer_counted(dlock, at, client):
     assert client.ask("flush_all") == "OK" and client.ask("stats reset") == "RESET"
     done = run(dlock, at.url, "-n")
-    assert done.status == 69 and "may not know who holds it" in done.stderr
+    assert done.status == 69 and "may not know who holds the lock" in done.stderr
 
 
 def test_what_was_read_of_a_former_life_grants_nothing(dlock, at, make_proxy):

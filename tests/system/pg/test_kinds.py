@@ -300,7 +300,7 @@ def test_another_kind_is_refused_while_one_is_in_use(dlock, db, at, used, asked)
     holder = dlock.hold(at, "job", *KINDS[used])
     for more in ([], ["-n"]):
         done = run(dlock, db.url, *KINDS[asked], *more)
-        assert done.status == 76 and f"in use with {names[0]}, and {names[1]} is asked for" in done.stderr
+        assert done.status == 76 and f"in use with {names[0]}, and this run asks for {names[1]}" in done.stderr
     writer = dlock.contend(at, "job").queued(1)
     holder.finish()
     writer.held()

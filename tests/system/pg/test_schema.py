@@ -256,6 +256,27 @@ def test_a_schema_that_comes_right_behind_the_guard_is_not_called(dlock, db, mak
     assert not db.value("SELECT is_called FROM public.victims")
 
 
+def test_a_guard_that_was_cut_short_says_nothing(dlock, db, role, make_proxy):
+    """The owner of the database may have it time out; the next attempt is guarded as well."""
+    assert run(dlock, db.url).status == 0
+    poison(db)
+    db.ask(f"ALTER DATABASE {db.name} SET statement_timeout = 200", user=USER)
+    proxy = make_proxy(db.port)
+    fast, slow = b"r.rolconnlimit OPERATOR(pg_catalog./) 0", b"pg_catalog.length(pg_sleep(9)::text)"
+    cut = []
+
+    def tap(_, direction, data):
+        if direction == UP and fast in data and not cut:
+            cut.append(True)
+            return data.replace(fast, slow.ljust(len(fast)))
+        return data
+
+    proxy.tap = tap
+    done = run(dlock, pg_url(proxy.port, role("CREATEROLE"), db.name, extra="?sslmode=disable"), "-w", "20s")
+    assert cut and not db.value("SELECT is_called FROM public.victims")
+    assert_refused(done, 78, "schema dlock")
+
+
 def test_a_role_without_power_pays_no_round_trip_for_the_guard(dlock, db, make_proxy):
     """What goes up after the handshake: one packet for the grab, one for the release, one good-bye."""
     assert run(dlock, db.url).status == 0

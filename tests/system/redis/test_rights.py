@@ -1,8 +1,11 @@
 # Goal of these tests: with the rules that dlock-redis(7) has for who locks and who looks,
 # each subcommand does what it is for; who lacks one is told which.
 
+import subprocess
+
 import pytest
 
+from manual import block
 from support import At, rules_of, wait_for
 
 LOCKS, LOOKS, STEERS = rules_of("dlock"), rules_of("watcher"), rules_of("oncall")
@@ -158,6 +161,20 @@ def test_a_team_has_its_own_keys_and_no_others(dlock, at):
     assert listed.status == 77 and "shipping" not in listed.stdout
     assert do(dlock, at(*team(STEERS), "%R~dlock:*"), ("ls",)).status == 0
     assert do(dlock, at(*team(STEERS), "%R~dlock:*"), ("break", "-y", "--force", "shipping/x")).status == 77
+
+
+def test_three_teams_share_a_server_as_the_manual_types_it(dlock, make_redis):
+    server = make_redis()
+    typed = block("dlock-redis.7", "for team in").replace("redis-cli", f"redis-cli -p {server.port}")
+    assert subprocess.run(["bash", "-c", typed], stdout=subprocess.PIPE, text=True, check=True).stdout == "OK\n" * 3
+    for team_ in ("shop", "billing", "search"):
+        url = server.url.replace("redis://", f"redis://{team_}:password-of-{team_}@")
+        for other in ("shop", "billing", "search"):
+            status = 0 if team_ == other else 77
+            assert dlock.run("run", "-n", "-u", url, "-k", f"{other}/deploy", "--", "true").status == status
+            assert dlock.run("freeze", "-u", url, f"{other}/deploy").status == status
+            assert dlock.run("status", "-u", url, f"{other}/deploy").status == status
+            assert dlock.run("thaw", "-y", "-u", url, f"{other}/deploy").status == status
 
 
 @pytest.mark.parametrize("more, status", [([], 69), (["+wait"], 0)], ids=str)

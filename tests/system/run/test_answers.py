@@ -724,6 +724,25 @@ def test_min_hold_does_not_keep_the_caller(fake):
     wait_for(lambda: not is_alive(keeper), what="the end of the keeper, which has lost the lock")
 
 
+def test_min_hold_does_not_keep_the_caller_who_is_told_something(fake, tmp_path):
+    """The command has ended while the front was saying a line; only the end of a lease would wake it then."""
+    shim = compile_shim(tmp_path, "slow", """
+        #include <string.h>
+        #include <sys/syscall.h>
+        #include <time.h>
+        #include <unistd.h>
+        ssize_t write(int fd, const void *text, size_t n)
+        {
+            struct timespec left = {.tv_sec = 1};
+            if (fd == 2 && memmem(text, n, "acquire", 7))
+                while (nanosleep(&left, &left) != 0);
+            return syscall(SYS_write, fd, text, n);
+        }""")
+    started = boottime()
+    done = fake.run("", "-v", "-t", "1h", "--min-hold", "1h", "-c", "exit 3", env={"LD_PRELOAD": shim})
+    assert done.status == 3 and "acquire" in done.stderr and boottime() - started < 30
+
+
 @pytest.mark.parametrize("words", [[], ["--max-run", "1s"]], ids=["", "max-run"])
 def test_min_hold_ends_with_term_and_gives_the_lock_back(fake, tmp_path, words):
     started = fake.start("", "--min-hold", "1h", *words, "-c", "read x", cwd=tmp_path, stdin=subprocess.PIPE)

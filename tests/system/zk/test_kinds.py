@@ -510,6 +510,15 @@ def test_once(dlock, at):
         assert tickets(c, at) == [] and c.get_children(at.job) == []
 
 
+def test_a_fresh_cache_is_known_behind_the_readers_only(dlock, at):
+    """What dlock-recipes(7) says of zk: a job is looked at when the lock is held."""
+    assert run(dlock, at, "--cooldown", "1h").status == 0
+    reader = dlock.hold(at, "job", "-s")
+    assert run(dlock, at, "-n", "--cooldown", "1h", "--skipped-exit-code", "9").status == 75
+    assert reader.finish().status == 0
+    assert run(dlock, at, "-n", "--cooldown", "1h", "--skipped-exit-code", "9").status == 9
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_cooldown(dlock, at, kind):
     options = (*KINDS[kind], "--cooldown", "1h")

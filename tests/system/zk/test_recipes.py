@@ -200,7 +200,10 @@ def test_a_directory_that_may_not_be_read_is_one(dlock, client, words, path):
     """Only that it has children is known to everybody."""
     client.ensure_path(path)
     client.create(f"{path}/web", b"", acl=[make_digest_acl("u", "p", all=True)])
-    refused(run(dlock, words("curator"), "-n"), "web")
+    done = run(dlock, words("curator"), "-n")
+    if done.status == 77:
+        pytest.skip("ZooKeeper 3.9 does not tell even that")
+    refused(done, "web")
     client.add_auth("digest", "u:p")
     client.create(f"{path}/web/x-lock-", b"", ephemeral=True, sequence=True)
     assert run(dlock, words("curator"), "-n").status == 0

@@ -1,0 +1,249 @@
+/*
+ * check.c - tells whether a PostgreSQL server is fit for locks, and removes what a probe has left.
+ *
+ *  1. One statement asks for all: it reads catalogs and settings, and calls nothing of the
+ *     schema dlock.  Whether that may be called at all (exec.c) a probe finds out as a run does.
+ *  2. A probe leaves nothing, but in two cases.  Where the schema is not there yet, or is an
+ *     older one that our role would bring up to date, it would be made.  And mode=row has a
+ *     row for each key, which only some may delete.
+ */
+#include "pg.h"
+
+#include "backends/sql/lease.h"
+#include "backends/sql/row.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* A wait in the server, or a lock of a row, may take so long, ms. */
+enum { STATEMENT_LEAST = 5000 };
+
+enum {
+	F_VERSION,
+	F_USER,
+	F_DIRECT,
+	F_STANDBY,
+	F_READ_ONLY,
+	F_FSYNC,
+	F_COMMIT,
+	F_STANDBYS,
+	F_WAITS, /* for standbys */
+	F_TRANSACTION,
+	F_IDLE,
+	F_STATEMENT,
+	F_USED,
+	F_MOST,
+	F_SCHEMA, /* its version; NULL: there is none */
+	F_SERVES,
+	F_MAKES,
+	F_OWNS,
+	F_DELETES,
+	FIELDS
+};
+
+#define EQ " OPERATOR(pg_catalog.=) "
+#define SETTING(name) "pg_catalog.current_setting('" name "', true)"
+#define MS(name) \
+	"(SELECT s.setting::pg_catalog.int8 FROM pg_catalog.pg_settings s WHERE s.name" EQ \
+	"'" name "')"
+
+static const char facts_sql[] = "SELECT " SETTING(
+    "server_version") ", session_user, "
+		      "pg_catalog.pg_backend_pid()" EQ
+		      "$1::pg_catalog.int4, pg_catalog.pg_is_in_recovery(), " SETTING(
+			  "transaction_read_only") EQ "'on', " SETTING("fsync") EQ
+    "'on', " SETTING(
+	"synchronous_commit") ", (SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_replication), "
+			      "coalesce(" SETTING("synchronous_standby_names") ", '') OPERATOR(pg_catalog.<>) '', " MS("idle_in_transaction_session_timeout") ", " MS("idle_session_timeout") ", " MS("statement_timeout") ", (SELECT pg_catalog.sum(d.numbackends) FROM pg_catalog.pg_stat_database d), " MS(
+				  "max_connections") ", CASE WHEN n.oid IS NOT NULL THEN "
+						     "coalesce(pg_catalog.substring(pg_catalog.obj_description(n.oid, 'pg_namespace'), '^dlock ([0-9]{1,9}):'), '0') END, "
+						     "EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.pronamespace" EQ
+						     "n.oid AND p.proname" EQ
+						     "'" SCHEMA_SERVES "'), "
+						     "pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE'), "
+						     "coalesce(pg_catalog.pg_has_role(n.nspowner, 'USAGE'), false), "
+						     "coalesce((SELECT pg_catalog.has_table_privilege(c.oid, 'DELETE') FROM pg_catalog.pg_class c "
+						     "WHERE c.relnamespace" EQ
+						     "n.oid AND c.relname" EQ
+						     "'rows'), false) "
+						     "FROM (SELECT 1) one LEFT JOIN pg_catalog.pg_namespace n ON n.nspname" EQ
+						     "'dlock'";
+
+static bool
+row_is(const struct row *r, int field)
+{
+	bool is;
+
+	return row_boolean(r, field, &is) && is;
+}
+
+/* 0: it has none, or the server is too old for it. */
+static int64_t
+row_count(const struct row *r, int field)
+{
+	int64_t n;
+
+	return row_integer(r, field, 0, INT64_MAX, &n) ? n : 0;
+}
+
+static const char *
+row_said(const struct row *r, int field)
+{
+	const char *text = row_words(r, field);
+
+	return text ? text : "";
+}
+
+static void
+tell_pg(const struct sql *db, struct checkup *c, const struct row *r)
+{
+	bool lends = !row_is(r, F_DIRECT), session = db->mode == &advisory_mode;
+
+	if (row_is(r, F_STANDBY) || row_is(r, F_READ_ONLY) || (lends && session))
+		c->refusal = RC_CONFIG;
+	checkup_tell(c, FIT, "version", NULL, "%s: PostgreSQL %s", db->where,
+	    row_said(r, F_VERSION));
+	checkup_tell(c, FIT, "user", NULL, "%s", row_said(r, F_USER));
+	if (row_is(r, F_STANDBY))
+		checkup_tell(c, UNFIT, "role",
+		    "name the primary, or all hosts: host1,host2 in the URL",
+		    "it is a standby: a lock needs the primary");
+	else
+		checkup_tell(c, row_is(r, F_READ_ONLY) ? UNFIT : FIT, "role",
+		    row_is(r, F_READ_ONLY)
+			? "ALTER ROLE ... RESET default_transaction_read_only (or of the database)"
+			: NULL,
+		    row_is(r, F_READ_ONLY) ? "transactions of this role are read-only"
+					   : "it is a primary that may be written");
+	checkup_tell(c,
+	    !lends        ? FIT
+		: session ? UNFIT
+			  : DOUBTFUL,
+	    "pooler",
+	    !lends ? NULL
+		: session
+		? "connect past the pooler, or use mode=lease"
+		: "connect past the pooler: waiters that need not ask are woken at once",
+	    lends ? "a pooler stands before it%s" : "nothing stands before it%s",
+	    lends && !session ? ": waiters ask now and then" : "");
+}
+
+static void
+tell_pg_disk(struct checkup *c, const struct row *r)
+{
+	int64_t standbys = row_count(r, F_STANDBYS);
+	const char *commit = row_said(r, F_COMMIT);
+	bool waits = row_is(r, F_WAITS) && strcmp(commit, "local") != 0,
+	     fsync = row_is(r, F_FSYNC);
+
+	checkup_tell(c, fsync ? FIT : DOUBTFUL, "persistence",
+	    fsync ? NULL : "ALTER SYSTEM SET fsync = on",
+	    fsync
+		? "it writes to disk before it answers (synchronous_commit %s)"
+		: "a crash loses what it has answered (fsync off, synchronous_commit %s)",
+	    commit);
+	checkup_tell(c, standbys == 0 || waits ? FIT : DOUBTFUL, "replicas",
+	    standbys == 0 || waits
+		? NULL
+		: "set synchronous_standby_names, so that a lock counts when a standby has it",
+	    "%" PRId64 " standbys%s", standbys,
+	    standbys == 0 ? ""
+		: waits   ? ", for which it waits"
+			  : ", and a fail-over may forget what they have not got yet");
+}
+
+static void
+tell_limits(const struct sql *db, struct checkup *c, const struct row *r)
+{
+	int64_t idle = row_count(r, F_IDLE), statement = row_count(r, F_STATEMENT),
+		used = row_count(r, F_USED), most = row_count(r, F_MOST);
+	bool reconnects = db->mode == &lease_mode && idle > 0 &&
+	    idle<ns_to_ms(c->ttl / 3), stops = statement> 0 &&
+	    statement<STATEMENT_LEAST, crowded = most> 0 && used * 10 > most * 9;
+
+	/* advisory and row set theirs for each lock */
+	checkup_tell(c, reconnects || stops ? DOUBTFUL : FIT, "timeouts",
+	    stops            ? "ALTER ROLE ... SET statement_timeout = 0"
+		: reconnects ? "ALTER ROLE ... SET idle_session_timeout = 0"
+			     : NULL,
+	    "idle_in_transaction_session_timeout %" PRId64
+	    " ms, idle_session_timeout %" PRId64 " ms%s, statement_timeout %" PRId64
+	    " ms%s",
+	    row_count(r, F_TRANSACTION), idle,
+	    reconnects ? " (each renewal would connect anew)" : "", statement,
+	    stops ? " (a slow answer would be cut off)" : "");
+	if (most > 0)
+		checkup_tell(c, crowded ? DOUBTFUL : FIT, "connections",
+		    crowded ? "raise max_connections, or end sessions that idle" : NULL,
+		    "%" PRId64 " of %" PRId64
+		    " connections are used (each holder and waiter needs one)",
+		    used, most);
+}
+
+static void
+tell_schema(const struct sql *db, struct checkup *c, const struct row *r)
+{
+	const char *version = row_words(r, F_SCHEMA);
+	bool serves = row_is(r, F_SERVES),
+	     makes = version ? row_is(r, F_OWNS) : row_is(r, F_MAKES);
+
+	if (version && !serves && makes)
+		checkup_tell(c, DOUBTFUL, "schema",
+		    "the next run brings it up to date; or dlock help pg-schema | psql DATABASE",
+		    "the schema dlock is of version %s, not %d", version, SCHEMA_VERSION);
+	else if (version)
+		checkup_tell(c, serves ? FIT : UNFIT, "schema",
+		    serves
+			? NULL
+			: "as the role that owns it: dlock help pg-schema | psql DATABASE",
+		    "the schema dlock is of version %s", version);
+	else if (db->mode != &advisory_mode || makes)
+		checkup_tell(c, makes ? DOUBTFUL : UNFIT, "schema",
+		    makes
+			? "the first run makes it; or dlock help pg-schema | psql DATABASE"
+			: "as an administrator: dlock help pg-schema | psql DATABASE, then GRANT USAGE ON SCHEMA dlock TO the role",
+		    "there is no schema dlock yet");
+	if (!serves && makes)
+		fault_set(&c->hands_off, RC_OK, "the schema dlock would be made for it");
+	else if (db->mode == &pg_row_mode && !row_is(r, F_DELETES))
+		fault_set(&c->hands_off, RC_OK,
+		    "its row of dlock.rows would stay, which this role may not delete");
+}
+
+static enum rc
+pg_sweep(struct sql *db, struct checkup *c, struct fault *f)
+{
+	const struct question q = {
+	    .text = "DELETE FROM dlock.rows WHERE key OPERATOR(pg_catalog.=) $1",
+	    SQL_VALUES(SQL_TEXT(c->probe))};
+
+	return db->mode == &pg_row_mode ? sql_ask(db, &q, c->until, NULL, f) : RC_OK;
+}
+
+enum rc
+pg_check(struct sql *db, struct checkup *c, struct fault *f)
+{
+	const struct connection *conn = &pg_of(db)->conn;
+	struct answer a = {.db = NULL};
+	enum rc rc;
+
+	if (c->sweep)
+		return pg_sweep(db, c, f);
+	rc = sql_open(db, c->until, f);
+	if (rc == RC_OK) {
+		const struct question q = {.text = facts_sql,
+		    SQL_VALUES(SQL_INT(conn->pq->backendPID(conn->pgconn))),
+		    .fields = FIELDS,
+		    .harmless = true};
+
+		rc = sql_exec(db, &q, c->until, &a, f);
+	}
+	if (rc != RC_OK)
+		return rc;
+	tell_pg(db, c, &a.row);
+	tell_pg_disk(c, &a.row);
+	tell_limits(db, c, &a.row);
+	tell_schema(db, c, &a.row);
+	answer_drop(&a);
+	return RC_OK;
+}

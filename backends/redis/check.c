@@ -1,0 +1,369 @@
+/*
+ * check.c - tells whether Redis servers are fit for locks, and removes what a probe has left.
+ *
+ *  1. A server is asked how it is set by INFO and CONFIG GET, as the first renewal of a run
+ *     asks it, and health_read() (server.h) reads both: what is a warning there is told here.
+ *  2. Of a cluster each master is asked, of a quorum each of its masters; of sentinels the
+ *     master, and how long they take to name another one.
+ *  3. What a server does not tell us (its ACL) is doubtful, and no more.
+ */
+#include "redis.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FULL 90 /* percent of maxmemory */
+
+/* One server that is being asked. */
+struct patient {
+	struct checkup *checkup;
+	struct server *server;
+	const char *prefix; /* of facts, where there are several servers */
+	enum rc rc;         /* RC_OK, or it does not answer: why, says *fault */
+	struct fault *fault;
+	char run[RUN_ID_BYTES];
+};
+
+/* Its answer, the caller's; an error reply, too.  NULL: it does not answer. */
+static redisReply *
+patient_ask(struct patient *p, const char *const *words, int n)
+{
+	struct question q = {.command = NULL};
+	redisReply *reply = NULL;
+	char *command;
+
+	if (p->rc != RC_OK)
+		return NULL;
+	if (redisFormatCommandArgv(&command, n, (const char **)words, NULL) < 0) {
+		p->rc = fault_set(p->fault, RC_SYSTEM, "out of memory");
+		return NULL;
+	}
+	q.command = command;
+	p->rc = server_ask(p->server, &q, p->checkup->until, &reply, p->fault);
+	redisFreeCommand(command);
+	return reply;
+}
+
+#define ASK(p, ...) \
+	patient_ask(p, (const char *const[]){__VA_ARGS__}, \
+	    sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
+
+static const char *
+told_text(const redisReply *r)
+{
+	const char *told = r ? health_text(r) : NULL;
+
+	return told ? told : "";
+}
+
+static long
+told_number(const char *info, const char *name)
+{
+	char value[24];
+
+	health_field(info, name, value, sizeof value);
+	return strtol(value, NULL, 10);
+}
+
+/* ---- one server ---- */
+
+static void
+tell_redis(struct patient *p, const redisReply *info, const redisReply *who)
+{
+	char version[32];
+
+	health_field(told_text(info), "redis_version", version, sizeof version);
+	health_field(told_text(info), "run_id", p->run, sizeof p->run);
+	checkup_tell(p->checkup, *version ? FIT : DOUBTFUL, "version",
+	    *version ? NULL
+		     : "let its ACL give +info +config|get, so that doctor can look",
+	    "%s%s %s", p->prefix, p->server->peer.where,
+	    *version ? version : "does not tell us how it is set");
+	if (*told_text(who))
+		checkup_tell(
+		    p->checkup, FIT, "user", NULL, "%s%s", p->prefix, told_text(who));
+}
+
+static void
+tell_health(struct patient *p, redisReply *const answers[HEALTH_ANSWERS])
+{
+	const char *memory = told_text(answers[0]);
+	long most = told_number(memory, "maxmemory"),
+	     used = told_number(memory, "used_memory");
+	struct health h;
+
+	if (!*memory)
+		return;
+	health_read(&h, answers);
+	checkup_tell(p->checkup, h.evicts ? UNFIT : FIT, "eviction",
+	    h.evicts ? "config set maxmemory-policy noeviction" : NULL,
+	    h.evicts
+		? "%sit evicts keys, locks too, when its memory is full (maxmemory-policy %s)"
+		: "%sit evicts nothing%s",
+	    p->prefix, h.evicts ? h.evicts : "");
+	if (most > 0 && used / FULL >= most / 100)
+		checkup_tell(p->checkup, UNFIT, "memory",
+		    "raise maxmemory, or remove what fills it",
+		    "%s%ld of %ld bytes are used: when it is full it refuses every lock",
+		    p->prefix, used, most);
+	if (*told_text(answers[1]))
+		checkup_tell(p->checkup, h.forgets ? DOUBTFUL : FIT, "persistence",
+		    h.forgets ? "config set appendonly yes (and see dlock-redis(7))"
+			      : NULL,
+		    "%s%s", p->prefix,
+		    h.forgets ? h.forgets : "it writes its data to disk");
+}
+
+/* `wanted`: -O wait-replicas=. */
+static void
+tell_replicas(
+    struct patient *p, const redisReply *info, const redisReply *least, int wanted)
+{
+	long n = told_number(told_text(info), "connected_slaves");
+	bool guarded = wanted > 0 || strtol(told_text(least), NULL, 10) > 0;
+	char role[16];
+
+	health_field(told_text(info), "role", role, sizeof role);
+	if (strcmp(role, "slave") == 0)
+		checkup_tell(p->checkup, UNFIT, "role",
+		    "name the master, or its sentinels",
+		    "%sit is a replica: locks need the master", p->prefix);
+	if (strcmp(role, "master") != 0)
+		return;
+	if (n < wanted)
+		checkup_tell(p->checkup, UNFIT, "replicas",
+		    "connect so many replicas, or lower -O wait-replicas=",
+		    "%s%ld replicas, while -O wait-replicas=%d are to have each lock",
+		    p->prefix, n, wanted);
+	else
+		checkup_tell(p->checkup, n == 0 || guarded ? FIT : DOUBTFUL, "replicas",
+		    n == 0 || guarded
+			? NULL
+			: "-O wait-replicas=1, so that a lock counts when a replica has it",
+		    "%s%ld replicas%s", p->prefix, n,
+		    n == 0 || guarded
+			? ""
+			: ", and a fail-over may forget what they have not got yet");
+}
+
+static enum rc
+check_server(struct patient *p, int wanted)
+{
+	redisReply *info = ASK(p, "INFO", "server"), *who = ASK(p, "ACL", "WHOAMI"),
+		   *replication = ASK(p, "INFO", "replication"),
+		   *least = ASK(p, "CONFIG", "GET", "min-replicas-to-write"),
+		   *answers[HEALTH_ANSWERS] = {ASK(p, "INFO", "memory"),
+		       ASK(p, "INFO", "persistence"), ASK(p, "CONFIG", "GET", "save")};
+
+	if (p->rc == RC_OK) {
+		tell_redis(p, info, who);
+		tell_health(p, answers);
+		tell_replicas(p, replication, least, wanted);
+	}
+	freeReplyObject(info);
+	freeReplyObject(who);
+	freeReplyObject(replication);
+	freeReplyObject(least);
+	for (size_t i = 0; i < HEALTH_ANSWERS; i++)
+		freeReplyObject(answers[i]);
+	return p->rc;
+}
+
+/* ---- several ---- */
+
+enum { PREFIX_BYTES = WHERE_BYTES + 2 };
+
+/* All of them, on connections of their own; *good: how many answer. */
+static enum rc
+check_each(struct redis_store *r, const struct endpoint *at, size_t n, size_t *good,
+    struct checkup *c, struct fault *f)
+{
+	char runs[NODES][RUN_ID_BYTES], prefix[PREFIX_BYTES];
+	struct server *s = calloc(1, sizeof *s);
+
+	*good = 0;
+	if (!s)
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	server_init(s, r->base.host, &r->address);
+	for (size_t i = 0; i < n && i < NODES; i++) {
+		struct patient p = {c, s, prefix, RC_OK, f, ""};
+
+		server_go(s, &at[i]);
+		snprintf(prefix, sizeof prefix, "%s: ", s->peer.where);
+		if (check_server(&p, r->replicas) != RC_OK) {
+			checkup_tell(c, DOUBTFUL, "master",
+			    "start it again, or name another", "%s", f->text);
+			continue;
+		}
+		for (size_t j = 0; *p.run && j < *good; j++)
+			if (strcmp(p.run, runs[j]) == 0)
+				checkup_tell(c, UNFIT, "master",
+				    "name each server once, by one name",
+				    "%s is another one of them by another name",
+				    s->peer.where);
+		memcpy(runs[(*good)++], p.run, RUN_ID_BYTES);
+	}
+	server_close(s);
+	free(s);
+	return RC_OK;
+}
+
+static enum rc
+check_cluster(struct redis *r, struct checkup *c, struct fault *f)
+{
+	struct endpoint masters[NODES];
+	size_t n, good;
+	enum rc rc;
+
+	r->route.server.peer.bounds = &resp_pages;
+	rc = route_masters(&r->route, c->until, masters, &n, f);
+	if (rc == RC_OK)
+		rc = check_each(&r->store, masters, n, &good, c, f);
+	if (rc == RC_OK)
+		checkup_tell(c, good < n ? UNFIT : FIT, "cluster",
+		    good < n
+			? "the hash slots of the others have no locks until they are back"
+			: NULL,
+		    "%zu of %zu masters answer", good, n);
+	return rc;
+}
+
+static void
+tell_sentinels(struct redis *r, struct checkup *c)
+{
+	int64_t takes, enough = redis_lease_for_switch(r, c->ttl, &takes);
+
+	if (takes > 0)
+		checkup_tell(c, enough > c->ttl ? DOUBTFUL : FIT, "fail-over",
+		    enough > c->ttl ? "a longer --ttl, or a lower down-after-milliseconds"
+				    : NULL,
+		    "a fail-over takes at least %.1f s, which %s",
+		    (double)takes / NS_PER_S,
+		    enough > c->ttl ? "is too long for this lease: the lock would be lost"
+				    : "this lease bears");
+}
+
+/* ---- what a probe has left ---- */
+
+static enum rc
+sweep_one(
+    struct route *r, const char *const *words, int n, instant until, struct fault *f)
+{
+	struct question q = {.persist = true};
+	redisReply *reply = NULL;
+	char *command;
+	enum rc rc;
+
+	if (redisFormatCommandArgv(&command, n, (const char **)words, NULL) < 0)
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	q.command = command;
+	rc = route_ask(r, &q, until, &reply, f);
+	redisFreeCommand(command);
+	if (rc == RC_OK && reply->type == REDIS_REPLY_ERROR)
+		rc = peer_refuses(&r->server.peer, false, reply->str, f);
+	freeReplyObject(reply);
+	return rc;
+}
+
+/* A role that may not delete may still say that a key has ended. */
+static enum rc
+sweep_key(struct route *r, const char *key, instant until, struct fault *f)
+{
+	enum rc rc = sweep_one(r, (const char *[]){"DEL", key}, 2, until, f);
+
+	return rc == RC_DENIED
+	    ? sweep_one(r, (const char *[]){"PEXPIREAT", key, "1"}, 3, until, f)
+	    : rc;
+}
+
+static enum rc
+redis_sweep(struct redis *r, struct checkup *c, struct fault *f)
+{
+	const struct dialect *d = r->store.dialect;
+	struct names names;
+	enum rc rc = RC_OK;
+
+	dialect_name(d, &names, r->store.address.form,
+	    &(struct claim){.key = c->probe, .owner = ""});
+	for (int i = 0; i < names.nkeys && rc == RC_OK; i++)
+		if (i != (dialect_is_foreign(d) ? 2 : 4)) /* the name of channels */
+			rc = sweep_key(&r->route, names.keys[i], c->until, f);
+	return rc;
+}
+
+enum rc
+redis_check(struct store *s, struct checkup *c, struct fault *f)
+{
+	struct redis *r = redis_of(s);
+	struct patient p = {c, &r->route.server, "", RC_OK, f, ""};
+	enum rc rc;
+
+	if (c->sweep)
+		return redis_sweep(r, c, f);
+	if (r->store.address.form == FORM_CLUSTER)
+		return check_cluster(r, c, f);
+	/* a question, so that route.h finds the master */
+	rc = sweep_one(&r->route, (const char *[]){"TIME"}, 1, c->until, f);
+	if (rc != RC_OK && rc != RC_DENIED)
+		return rc;
+	if (r->store.address.form == FORM_SENTINEL)
+		tell_sentinels(r, c);
+	return check_server(&p, r->store.replicas);
+}
+
+/* ---- a quorum ---- */
+
+static enum rc
+redlock_sweep(struct redlock *r, struct checkup *c, struct fault *f)
+{
+	struct quorum *q = &r->quorum;
+	struct server *s = calloc(1, sizeof *s);
+	const struct address *a = &r->store.address;
+
+	if (!s)
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	quorum_name(q, c->probe, redlock_is_bare(r));
+	server_init(s, q->host, a);
+	for (size_t i = 0; i < a->n; i++) {
+		struct patient p = {c, s, "", RC_OK, f, ""};
+
+		server_go(s,
+		    &a->hosts
+			 [i]); /* one that is away knows nothing of it, or for a day */
+		freeReplyObject(ASK(&p, "DEL", q->lock));
+		freeReplyObject(ASK(&p, "DEL", q->data));
+		freeReplyObject(ASK(&p, "DEL", q->wake));
+	}
+	server_close(s);
+	free(s);
+	return RC_OK;
+}
+
+enum rc
+redlock_check(struct store *s, struct checkup *c, struct fault *f)
+{
+	struct redlock *r = redlock_of(s);
+	size_t n = r->store.address.n, need = r->quorum.need, good;
+	enum rc rc;
+
+	if (c->sweep)
+		return redlock_sweep(r, c, f);
+	rc = check_each(&r->store, r->store.address.hosts, n, &good, c, f);
+	if (rc != RC_OK)
+		return rc;
+	if (good < need)
+		return fault_set(f, RC_AGAIN,
+		    "%s: %zu of %zu masters answer, and %zu must", r->store.where, good,
+		    n, need);
+	checkup_tell(c, good < n ? DOUBTFUL : FIT, "quorum",
+	    good < n
+		? "bring the others back: so many more may fail as answer beyond the quorum"
+		: NULL,
+	    "%zu of %zu masters answer, of which %zu are needed", good, n, need);
+	if (ns_to_ms(c->ttl) > quorum_longest)
+		checkup_tell(c, UNFIT, "lease", "a shorter --ttl",
+		    "with redlock --ttl is 3s to %llds",
+		    (long long)quorum_longest / 1000);
+	return RC_OK;
+}

@@ -1,0 +1,649 @@
+/*
+ * doctor.c - dlock doctor: is this machine, and this server, fit for locks?
+ *
+ *	config      which files were read, and who has named the server
+ *	machine     what a run here needs: /proc, descriptors, processes
+ *	server      what the backend knows to be dangerous (backend.h, check)
+ *	rights      what run, look, break and freeze do is done to a probe: a key that
+ *	            nobody else uses, locked with the lease of a run
+ *	round trip  of 20 renewals of the probe, against the time that one renewal has
+ *	clock       the server's time of the grant against ours
+ *	sweep       nothing of the probe stays (check, too)
+ *
+ * Two stores are open, as a store that serves a claim is asked nothing else: one takes the probe,
+ * the other looks and steers.  A signal that would end us waits until the probe is gone; only
+ * KILL leaves a lease, which ends, or a freeze of some seconds.  A store in which each key means the same lock gets no probe, for others
+ * may use that one; nor does one where a first use would make something that stays.
+ *
+ * What the store of the probe has to say beside its answers (host.notice) is dropped: it is
+ * found by what check() has told already.
+ */
+#include "cmd.h"
+
+#include "cmd/supervise/run.h"
+#include "exit.h"
+#include "look.h"
+#include "object.h"
+#include "options.h"
+#include "parse.h"
+#include "record.h"
+#include "say.h"
+#include "sources.h"
+#include "text.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FREEZE (10 * NS_PER_S) /* ends by itself, should we be killed */
+#define SAMPLING (10 * NS_PER_S)
+#define SKEW (5 * NS_PER_S)
+#define OUTERMOST 0xeffffffc /* pid namespace: its inode */
+
+enum {
+	SAMPLES = 20,
+	PREFIX_CHARS = 48, /* of a key that is named, before the name of the probe */
+	SPARE = 4,         /* round trips that a renewal should have time for */
+	FILES_LEAST = 64,
+	TASKS_LEAST = 32, /* processes and threads of some runs */
+};
+
+struct doctor {
+	struct checkup checkup; /* the first, for show_finding() */
+	struct looking looking;
+	const struct plan *plan;
+	unsigned seen[UNFIT + 1]; /* how many findings there were of each fitness */
+	enum rc rc;               /* why no lock can be had; RC_OK */
+	char probe[KEY_BYTES + 1];
+	/* the probe's: */
+	char owner[OWNER_CHARS + 1], record[RECORD_BYTES];
+	struct host host;
+	struct claim claim;
+	struct store *store;
+	struct grant grant;
+	int64_t before, after; /* us since the epoch: it was granted in between */
+	/* and as a look shows it */
+	bool looked, shown;
+	bool taken; /* by force: there is nothing to be given back */
+	int64_t since;
+	uint64_t token;
+	char shown_owner[256];
+};
+
+/* ---- findings ---- */
+
+static void
+show_finding(struct checkup *c, const struct finding *f)
+{
+	static const struct {
+		const char *word, *level;
+	} names[] = {[FIT] = {"OK", "ok"},
+	    [DOUBTFUL] = {"WARN", "warn"},
+	    [UNFIT] = {"FAIL", "fail"}};
+	struct doctor *d = (struct doctor *)c;
+	struct object o;
+
+	d->seen[f->fitness]++;
+	if (d->plan->look.json) {
+		object_begin_stream(&o, stdout);
+		object_number(&o, "v", 1);
+		object_string(&o, "check", f->name);
+		object_string(&o, "level", names[f->fitness].level);
+		object_string(&o, "fact", f->fact);
+		object_string(&o, "advice", f->advice);
+		object_end(&o);
+	} else {
+		printf("%-5s %-13s %s\n", names[f->fitness].word, f->name,
+		    text_shown(f->fact).text);
+		if (f->advice)
+			printf("%-5s %-13s -> %s\n", "", "", f->advice);
+	}
+	fflush(stdout);
+}
+
+/* As checkup_tell(): a finding of ours. */
+#define tell(d, ...) checkup_tell(&(d)->checkup, __VA_ARGS__)
+
+static const char *
+advice_for(enum rc rc)
+{
+	switch (rc) {
+	case RC_AGAIN:
+		return "see whether the server runs, or name another (-u)";
+	case RC_DENIED:
+		return "see the manual of the backend, under permissions";
+	default:
+		return "see dlock-troubleshooting(7)";
+	}
+}
+
+/* What a run needs has failed; the first reason is what a run would end with. */
+static void
+tell_failure(struct doctor *d, const char *name, enum rc rc, const struct fault *f)
+{
+	if (d->rc == RC_OK)
+		d->rc = rc;
+	tell(d, UNFIT, name, advice_for(rc), "%s", *f->text ? f->text : rc_name(rc));
+}
+
+/* ---- the configuration ---- */
+
+/* `why`: the last one was not taken; NULL: all were. */
+static void
+tell_files(struct doctor *d, const struct fault *why)
+{
+	const struct sources *all = d->plan->sources;
+
+	for (size_t i = 0; i < all->nfiles; i++) {
+		const struct source_file *f = &all->files[i];
+		bool bad = why && i + 1 == all->nfiles;
+
+		tell(d, bad ? UNFIT : FIT, "config",
+		    bad ? "mend it, or name another one with --config" : NULL, "%s%s%s",
+		    bad ? "" : f->shown,
+		    bad            ? ""
+			: f->there ? " was read"
+				   : " is not there",
+		    bad ? why->text : "");
+	}
+}
+
+static void
+tell_server(struct doctor *d)
+{
+	const struct plan *p = d->plan;
+	struct brief own = sources_url_variable(p->site.backend);
+	bool is_own = p->site.url && p->site.url == plan_variable(own.text);
+	int i = sources_of(p->sources, OPT_URL) ? OPT_URL : OPT_BACKEND;
+	const struct source *s = sources_of(p->sources, i);
+	const struct clean called = sources_call(s, i);
+
+	tell(d, FIT, "server",
+	    is_own || (s && s->kind == SOURCE_ENVIRONMENT && !p->site.inherits)
+		? "cron and services have this variable only where it is set for them: dlock.conf(5)"
+		: NULL,
+	    "%s, named by %s", d->looking.store->where,
+	    p->site.inherits ? "the dlock around this one (DLOCK_KEEPER)"
+		: is_own     ? own.text
+			     : called.text);
+}
+
+static int
+doctor_refuse(struct plan *p, enum rc rc, const struct fault *f)
+{
+	struct doctor d = {.checkup.tell = show_finding, .plan = p};
+
+	p->look.json = sources_of(p->sources, OPT_JSON);
+	if (rc == RC_CONFIG)
+		tell_files(&d, f);
+	return exit_of_rc(rc).number;
+}
+
+/* ---- this machine ---- */
+
+static void
+tell_processes(struct doctor *d)
+{
+	const char *why = start_objection();
+	struct stat st;
+	bool inner = stat("/proc/self/ns/pid", &st) == 0 && st.st_ino != OUTERMOST;
+
+	if (why && d->rc == RC_OK)
+		d->rc = RC_CONFIG;
+	tell(d, why ? UNFIT : FIT, "proc",
+	    why ? "mount -t proc proc /proc, without hidepid, in this pid namespace"
+		: NULL,
+	    "%s%s", why ? why : "what a command starts can be found, and stopped",
+	    inner ? "; pids are those of a namespace of its own (a container)" : "");
+}
+
+/* How many processes this user has; threads count as well, but are seldom many. */
+static rlim_t
+count_tasks(void)
+{
+	DIR *proc = opendir("/proc");
+	const struct dirent *e;
+	struct stat st;
+	rlim_t n = 0;
+
+	while (proc && (e = readdir(proc)))
+		n += *e->d_name >= '1' && *e->d_name <= '9' &&
+		    fstatat(dirfd(proc), e->d_name, &st, 0) == 0 && st.st_uid == getuid();
+	if (proc)
+		closedir(proc);
+	return n;
+}
+
+static void
+tell_limits(struct doctor *d)
+{
+	struct rlimit files = {RLIM_INFINITY, 0}, tasks = {RLIM_INFINITY, 0};
+	rlim_t used = count_tasks();
+	bool few, many;
+
+	getrlimit(RLIMIT_NOFILE, &files);
+	getrlimit(RLIMIT_NPROC, &tasks);
+	few = files.rlim_cur < FILES_LEAST;
+	many = getuid() != 0 && tasks.rlim_cur < used + TASKS_LEAST;
+	tell(d, few ? DOUBTFUL : FIT, "descriptors",
+	    few ? "raise ulimit -n, LimitNOFILE= of a service" : NULL, "up to %llu",
+	    (unsigned long long)files.rlim_cur);
+	tell(d, many ? DOUBTFUL : FIT, "processes",
+	    many ? "raise ulimit -u, TasksMax= of a service" : NULL,
+	    "this user has %llu (a run needs 3, and threads)%s", (unsigned long long)used,
+	    many ? ", and may have few more" : "");
+}
+
+/* ---- signals ---- */
+
+static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+enum { ENDING = sizeof ending / sizeof *ending };
+
+/* They wait while there is a probe; for libraries' threads, too, so from before these begin. */
+static void
+hold_signals(int how)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (size_t i = 0; i < ENDING; i++)
+		sigaddset(&set, ending[i]);
+	sigaddset(&set, SIGPIPE);
+	sigprocmask(how, &set, NULL);
+}
+
+/* Does one wait?  Then what is under way is only brought to its end. */
+static bool
+is_interrupted(void)
+{
+	bool is = false;
+	sigset_t set;
+
+	sigpending(&set);
+	for (size_t i = 0; i < ENDING; i++)
+		is = is || sigismember(&set, ending[i]) == 1;
+	return is;
+}
+
+/* ---- the probe ---- */
+
+static int64_t
+epoch_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+/* A key that nobody else uses; the rights on KEY may be rights on names that begin so. */
+static bool
+name_probe(struct doctor *d)
+{
+	const char *key = d->plan->nkeys > 0 ? d->plan->keys[0] : "";
+	size_t n = text_whole(key, PREFIX_CHARS);
+	unsigned char bytes[OWNER_CHARS / 2];
+	int used = snprintf(d->probe, sizeof d->probe, "%.*s%sdlock-doctor-", (int)n, key,
+	    n > 0 ? "-" : "");
+
+	if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+		return false;
+	for (size_t i = 0; i < sizeof bytes; i++)
+		snprintf(d->owner + 2 * i, 3, "%02x", bytes[i]);
+	snprintf(d->probe + used, sizeof d->probe - used, "%.12s", d->owner);
+	record_write(d->record, d->plan, 0);
+	d->claim = (struct claim){.key = d->probe,
+	    .kind = KIND_EXCLUSIVE,
+	    .owner = d->owner,
+	    .record = d->record,
+	    .ttl = d->plan->terms.ttl};
+	return true;
+}
+
+static bool
+see_probe(void *ctx, const struct entry *e, int64_t now)
+{
+	struct doctor *d = ctx;
+
+	(void)now;
+	if (e->kind != ENTRY_HOLDER || d->shown)
+		return true;
+	d->shown = true;
+	d->since = e->since;
+	d->token = e->token;
+	snprintf(d->shown_owner, sizeof d->shown_owner, "%s", e->owner ? e->owner : "");
+	return true;
+}
+
+static enum rc
+look_at_probe(struct doctor *d, struct fault *f)
+{
+	struct look what = {
+	    .key = d->probe, .until = look_patience(), .see = see_probe, .ctx = d};
+	struct store *s = d->looking.store;
+
+	return s->backend->admin->each(s, &what, f);
+}
+
+static int
+compare_spans(const void *left, const void *right)
+{
+	const int64_t *a = left, *b = right;
+
+	return *a < *b ? -1 : *a > *b;
+}
+
+/* Of requests that each write, as a renewal does. */
+static void
+tell_round_trip(struct doctor *d, int64_t *spans, size_t n)
+{
+	int64_t most = lease_attempt(d->plan->terms.ttl), half, worst;
+	bool endless = d->grant.lease == LEASE_FOREVER;
+	enum fitness fitness;
+
+	qsort(spans, n, sizeof *spans, compare_spans);
+	half = spans[n / 2];
+	worst = spans[n - 1];
+	fitness = endless || worst * SPARE < most ? FIT : worst < most ? DOUBTFUL : UNFIT;
+	tell(d, fitness, "round-trip",
+	    fitness == FIT ? NULL : "a longer --ttl, or a server that is nearer",
+	    "p50 %.1f ms, p99 %.1f ms of %zu renewals; %s%s%s", (double)half / NS_PER_MS,
+	    (double)worst / NS_PER_MS, n,
+	    endless ? "its lease has no end" : "the lease of ",
+	    endless ? "" : parse_span(d->plan->terms.ttl).text,
+	    endless                ? ""
+		: fitness == UNFIT ? " leaves less time for one"
+				   : " leaves time for them");
+}
+
+static enum rc
+renew_often(struct doctor *d, struct fault *f)
+{
+	int64_t spans[SAMPLES];
+	instant ends = instant_now() + SAMPLING;
+	enum rc rc = RC_OK;
+	size_t n = 0;
+
+	while (n < SAMPLES && rc == RC_OK &&
+	    (n == 0 || (instant_now() < ends && !is_interrupted()))) {
+		instant sent = instant_now();
+
+		rc = d->store->backend->lock->renew(
+		    d->store, look_patience(), &d->grant, f);
+		spans[n++] = instant_now() - sent;
+	}
+	if (rc == RC_OK)
+		tell_round_trip(d, spans, n);
+	return rc;
+}
+
+static void
+tell_lease(struct doctor *d)
+{
+	const struct terms *t = &d->plan->terms;
+	int64_t lease = d->grant.lease,
+		pace = d->grant.pace > 0 ? d->grant.pace : lease_pace(lease),
+		grace = t->grace_fixed ? t->grace : lease_grace(lease);
+
+	if (lease == LEASE_FOREVER || lease >= t->ttl || lease_fits(lease, pace, grace))
+		return;
+	d->rc = d->rc == RC_OK ? RC_CONFIG : d->rc;
+	tell(d, UNFIT, "lease",
+	    "a shorter --grace, or let the server grant longer sessions",
+	    "the server grants %s, in which two renewals and the grace do not fit",
+	    parse_span(lease).text);
+}
+
+/* The lock may have been granted at any time of the call. */
+static void
+tell_clock(struct doctor *d)
+{
+	int64_t off = d->since > d->after ? d->since - d->after
+	    : d->since < d->before        ? d->since - d->before
+					  : 0;
+	bool far = llabs(off) * 1000 > SKEW;
+
+	if (d->shown && d->since != EPOCH_NONE)
+		tell(d, far ? DOUBTFUL : FIT, "clock",
+		    far ? "let NTP set both; leases do not depend on it, times that are shown do"
+			: NULL,
+		    far ? "the server's clock differs from ours by %+.1f s"
+			: "the server's clock is ours, within %.1f s",
+		    far ? (double)off / 1000000
+			: (double)(d->after - d->before + llabs(off)) / 1000000 + 0.05);
+}
+
+/* ---- what looking and steering need ---- */
+
+static void
+tell_right(struct doctor *d, const char *name, enum rc rc, const struct fault *f)
+{
+	if (rc == RC_OK)
+		tell(d, FIT, name, NULL, "tried on a probe");
+	else
+		tell(d, UNFIT, name, advice_for(rc), "%s",
+		    *f->text ? f->text : rc_name(rc));
+}
+
+/*
+ * The polite way is tried on the probe, by force on a grant that there is not: what was
+ * taken away by force is remembered by some.  A store that has no polite way ends a
+ * connection, and forgets.
+ */
+static void
+try_break(struct doctor *d)
+{
+	struct store *s = d->looking.store;
+	bool polite = s->caps & CAP_REVOKE;
+	struct target t = {d->probe, d->shown ? d->token : d->grant.token,
+			  *d->shown_owner ? d->shown_owner : NULL},
+		      other = {d->probe, d->grant.token + 1, NULL};
+	struct fault f = {""};
+	enum rc rc;
+
+	if (!(s->caps & (CAP_REVOKE | CAP_FORCE))) {
+		tell(d, FIT, "right-break", NULL, "these locks cannot be broken");
+		return;
+	}
+	rc = s->backend->admin->revoke(s, &t, d->record, !polite, look_patience(), &f);
+	if (rc == RC_OK && polite && (s->caps & CAP_FORCE)) {
+		rc = s->backend->admin->revoke(
+		    s, &other, d->record, true, look_patience(), &f);
+		rc = rc == RC_LOST ? RC_OK : rc;
+	}
+	d->taken = rc == RC_OK && !polite;
+	tell_right(d, "right-break", rc, &f);
+}
+
+static void
+try_freeze(struct doctor *d)
+{
+	struct store *s = d->looking.store;
+	struct fault f = {""};
+	enum rc rc;
+
+	if (!(s->caps & CAP_FREEZE)) {
+		tell(d, FIT, "right-freeze", NULL, "these locks cannot be frozen");
+		return;
+	}
+	rc = s->backend->admin->freeze(
+	    s, d->probe, d->record, FREEZE, look_patience(), &f);
+	if (rc == RC_OK)
+		rc = s->backend->admin->thaw(s, d->probe, look_patience(), &f);
+	tell_right(d, "right-freeze", rc, &f);
+}
+
+/* ---- all of it ---- */
+
+/* The probe is ours. */
+static enum rc
+try_held(struct doctor *d, struct fault *f)
+{
+	struct fault unseen;
+	enum rc rc = renew_often(d, f), looked;
+
+	tell_lease(d);
+	if (is_interrupted())
+		return rc;
+	looked = look_at_probe(d, &unseen);
+	d->looked = true;
+	tell_right(d, "right-look", looked, &unseen);
+	tell_clock(d);
+	if (rc == RC_OK)
+		try_break(d);
+	return rc;
+}
+
+/* As a run takes its lock, renews it and gives it back. */
+static void
+try_run(struct doctor *d)
+{
+	const struct backend *b = d->plan->site.backend;
+	struct fault f = {""}, given;
+	enum rc rc, back;
+
+	look_host(&d->host);
+	rc = b->open(&d->store, &d->host, &d->looking.where.site, &f);
+	if (rc != RC_OK) {
+		tell_failure(d, "right-run", rc, &f);
+		return;
+	}
+	b = d->store->backend;
+	d->before = epoch_us();
+	rc = b->lock->acquire(d->store, &d->claim, 0, &d->grant, &f);
+	d->after = epoch_us();
+	if (rc == RC_OK)
+		rc = try_held(d, &f);
+	back = b->lock->release(d->store, STATUS_NONE, look_patience(), &given);
+	if (rc == RC_OK && back != RC_OK && back != RC_REVOKED && !d->taken) {
+		rc = back;
+		f = given;
+	}
+	if (rc == RC_OK)
+		tell(d, FIT, "right-run", NULL,
+		    "a probe was taken, renewed and given back");
+	else
+		tell_failure(d, "right-run", rc, &f);
+	b->close(d->store);
+}
+
+static void
+sweep_probe(struct doctor *d)
+{
+	struct store *s = d->looking.store;
+	struct fault f = {""};
+	enum rc rc = RC_OK;
+
+	d->checkup.sweep = true;
+	d->checkup.until = look_patience();
+	if (s->backend->admin->check)
+		rc = s->backend->admin->check(s, &d->checkup, &f);
+	if (rc != RC_OK)
+		tell(d, DOUBTFUL, "probe", "remove it, unless it ends by itself",
+		    "something of the probe %s has stayed: %s", d->probe, f.text);
+}
+
+static void
+try_rights(struct doctor *d)
+{
+	bool one = d->looking.store->caps & ONE_LOCK;
+	struct fault f = {""};
+	enum rc rc;
+
+	if (one || *d->checkup.hands_off.text) {
+		d->rc = d->checkup.refusal;
+		rc = look_at_probe(d, &f);
+		tell_right(d, "right-look", rc, &f);
+		tell(d, DOUBTFUL, "rights",
+		    one ? "ask without the setting that names one lock"
+			: "ask again after the first run, or as who may remove it",
+		    "not tried: %s",
+		    one ? "each key means one lock, which others may use"
+			: d->checkup.hands_off.text);
+		return;
+	}
+	try_run(d);
+	if (!d->looked && !is_interrupted()) {
+		rc = look_at_probe(d, &f);
+		tell_right(d, "right-look", rc, &f);
+	}
+	if (!is_interrupted())
+		try_freeze(d);
+	sweep_probe(d);
+}
+
+static void
+examine(struct doctor *d)
+{
+	struct fault f = {""};
+	enum rc rc = look_open(&d->looking, d->plan, 0, &f);
+	struct store *s = d->looking.store;
+
+	if (rc != RC_OK) {
+		tell_failure(d, "server", rc, &f);
+		return;
+	}
+	d->looking.host.verbose = true;
+	tell_server(d);
+	d->checkup.until = look_patience();
+	if (s->backend->admin->check)
+		rc = s->backend->admin->check(s, &d->checkup, &f);
+	if (rc == RC_OK && !is_interrupted())
+		try_rights(d);
+	else if (rc != RC_OK)
+		tell_failure(d, "reachable", rc, &f);
+	look_close(&d->looking);
+}
+
+static int
+run_doctor(struct plan *p)
+{
+	struct doctor d = {
+	    .checkup = {.ttl = p->terms.ttl, .probe = d.probe, .tell = show_finding},
+	    .plan = p};
+
+	if (!name_probe(&d)) {
+		say_last("cannot get random numbers");
+		return STATUS_SYSTEM;
+	}
+	tell_files(&d, NULL);
+	tell_limits(&d);
+	hold_signals(SIG_BLOCK);
+	examine(&d);
+	hold_signals(SIG_UNBLOCK);
+	tell_processes(&d);
+	if (say_written() != 0)
+		return STATUS_SYSTEM;
+	if (d.seen[UNFIT] == 0)
+		return 0;
+	say_last("%u of %u checks fail; %s", d.seen[UNFIT],
+	    d.seen[FIT] + d.seen[DOUBTFUL] + d.seen[UNFIT],
+	    d.rc == RC_OK ? "a run would get its lock" : "a run would not get its lock");
+	return d.rc == RC_OK ? STATUS_UNFIT : exit_of_rc(d.rc).number;
+}
+
+const struct cmd cmd_doctor = {.name = "doctor",
+    .help = "tell whether this machine and a server are fit for locks",
+    .bit = CMD_DOCTOR,
+    .usage =
+	"usage: dlock doctor [-k KEY] [-t DURATION] [-J] [options]\n"
+	"\n"
+	"Connects as dlock run would, and tells in a line each what is well (OK), what can go\n"
+	"wrong (WARN) and what does (FAIL): the files that were read, who has named the server,\n"
+	"its settings that endanger locks, our rights, the round trip against the lease, its\n"
+	"clock, and what a run needs of this machine.  Nothing that it does stays.\n"
+	"\n"
+	"  dlock doctor -u redis://10.0.0.5\n"
+	"  dlock doctor -k deploy --profile ci -t 10s -J | jq 'select(.level == \"fail\")'\n",
+    .notes =
+	"Status: 0 nothing fails; 64 to 78 what dlock run would end with, where it would not\n"
+	"get a lock; 1 something else fails.  Rights are tried on a probe, a key such as\n"
+	"KEY-dlock-doctor-0f8e1c2d3a4b.  See man dlock-doctor.",
+    .run = run_doctor,
+    .refuse = doctor_refuse};
