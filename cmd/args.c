@@ -401,7 +401,10 @@ settle_conflict(const struct plan *p, const struct sources *all, struct fault *f
 	    p->cmd == CMD_HOLD ? "the lock is held" : "the lock is free");
 }
 
-/* A period is a job as well; it begins within itself. */
+/*
+ * A period begins within itself.  Where a file or a variable says when, that is for the runs
+ * that have one.
+ */
 static enum rc
 settle_period(struct plan *p, const struct sources *all, struct fault *f)
 {
@@ -411,11 +414,10 @@ settle_period(struct plan *p, const struct sources *all, struct fault *f)
 	const struct source *of = sources_of(all, OPT_AT_OFFSET);
 	struct period *per = &p->claim.period;
 
-	if (!of || (p->cmd & CMD_CONFIG))
+	if (!of || (p->cmd & CMD_CONFIG) || (!per->kind && of->kind != SOURCE_WORDS))
 		return RC_OK;
 	if (!per->kind)
-		return fault_set(f, sources_wrong(of), "%s needs --once-per",
-		    sources_call(of, OPT_AT_OFFSET).text);
+		return fault_set(f, RC_USAGE, "--at-offset needs --once-per");
 	if (per->offset >= lengths[per->kind])
 		return fault_set(f, sources_wrong(of),
 		    "%s %s is not less than the period",

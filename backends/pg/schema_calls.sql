@@ -588,6 +588,7 @@ END
 $$;
 
 -- What was taken from everybody under the name that a function had in version 5 is taken from them under its own.
+-- Who may not thaw may not forget, and who may not see the last run may not see others.
 DO $$
 DECLARE
 	f record;
@@ -596,7 +597,8 @@ BEGIN
 	FOR f IN SELECT its.oid::regprocedure AS name, old.proacl AS acl
 		FROM (VALUES ('take_unclaimed', 6, 'take', 6), ('enter_queue', 11, 'enter', 11), ('await', 6, 'await', 5),
 			('renew', 6, 'renew', 5), ('release', 3, 'release_alone', 3), ('release_among', 5, 'release', 5),
-			('list_claims', 5, 'list', 5)) AS v (old_name, old_count, its_name, its_count)
+			('list_claims', 5, 'list', 5), ('thaw', 1, 'forget', 2), ('last_run', 1, 'list_jobs', 3),
+			('last_run', 1, 'list_done', 3)) AS v (old_name, old_count, its_name, its_count)
 		JOIN pg_proc old ON old.pronamespace = 'dlock'::regnamespace AND old.proname = v.old_name AND old.pronargs = v.old_count
 		JOIN pg_proc its ON its.pronamespace = 'dlock'::regnamespace AND its.proname = v.its_name AND its.pronargs = v.its_count
 		WHERE old.proacl IS NOT NULL AND its.proacl IS NULL
