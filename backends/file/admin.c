@@ -328,7 +328,8 @@ look_at_name(struct looking *g, char *path, const char *name, size_t length)
 	}
 	if (length <= n || strncmp(name + length - n, runs_suffix, n) != 0)
 		return;
-	strcat(path, "/");
+	n = strlen(path);
+	memcpy(path + n, "/", sizeof "/");
 	if (key_of_path(key, path, runs_suffix))
 		look_at_runs(g, key, path);
 }

@@ -1,4 +1,4 @@
-/* runs.c - remembers the runs of jobs, tells and forgets them, and knows whether a job is done. */
+/* runs.c - remembers, tells and forgets the runs of jobs, and knows whether a job is done. */
 #include "runs.h"
 
 #include "block.h"
