@@ -394,10 +394,11 @@ struct entry {
 	int64_t since;
 	/* holder: end of its lease; freeze: its end; run: it ended */
 	int64_t until;
-	bool revoked;     /* holder: it has been asked to give the lock up */
-	const char *once; /* run: its ID; NULL: it had none, or it is not known */
-	int status;       /* run: what it ended with */
-	const char *what; /* unknown: one clause for a person, such as "a list" */
+	bool revoked;      /* holder: it has been asked to give the lock up, */
+	const char *asker; /* by the one whose record this is; NULL: not known */
+	const char *once;  /* run: its ID; NULL: it had none, or it is not known */
+	int status;        /* run: what it ended with */
+	const char *what;  /* unknown: one clause for a person, such as "a list" */
 };
 
 /* What is looked for, and where it is told. */

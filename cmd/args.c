@@ -438,6 +438,9 @@ settle_look(const struct plan *p, struct fault *f)
 		return fault_set(f, RC_USAGE,
 		    "ID '%s': %s (1 to %d bytes of UTF-8 without control characters)",
 		    text_brief(p->word).text, objection, ONCE_BYTES);
+	if (l->jobs && (l->held_over || l->prometheus))
+		return fault_set(f, RC_USAGE, "--jobs and --%s contradict each other",
+		    l->held_over ? "held-over" : "format prometheus");
 	if (l->again && (l->jobs || l->done_within))
 		return fault_set(f, RC_USAGE, "--%s and --watch contradict each other",
 		    options[l->jobs ? OPT_JOBS : OPT_DONE_WITHIN].name);

@@ -4,6 +4,7 @@
 #include "columns.h"
 #include "exit.h"
 #include "look.h"
+#include "metrics.h"
 #include "parse.h"
 #include "say.h"
 #include "text.h"
@@ -13,11 +14,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { STATUS_FOUND = 1 }; /* with --held-over */
+
 /* What has been printed of a key, to tell what has changed. */
 struct printed {
 	char *key;
 	uint64_t facts;
 	bool seen; /* in this round */
+};
+
+/* One lock, for Prometheus. */
+struct row {
+	char *label; /* its key, escaped */
+	uint64_t holders, waiting;
+	int64_t held; /* nanoseconds; -1: not known, or nobody has it */
+	bool frozen;
 };
 
 static struct ls {
@@ -29,8 +40,10 @@ static struct ls {
 	size_t most;   /* so many rows, the others are only counted */
 	struct printed *printed;
 	size_t sorted, printed_n,
-	    room;             /* behind the first `sorted` ones: of this round */
-	bool headed;          /* the headings have been printed */
+	    room;         /* behind the first `sorted` ones: of this round */
+	bool headed;      /* the headings have been printed */
+	struct row *rows; /* for Prometheus, of one look */
+	size_t rows_n, rows_room;
 	bool short_of_memory; /* for what has been printed */
 	char row[ROW_BYTES];
 } ls;
@@ -125,19 +138,114 @@ end_changes(bool whole)
 		qsort(ls.printed, kept, sizeof *ls.printed, compare_printed);
 }
 
+/* Of those who hold it, in nanoseconds; -1: nobody does, or nobody's time is known. */
+static int64_t
+longest_hold(const struct view *v)
+{
+	int64_t longest = -1;
+
+	for (size_t i = 0; i < v->holders.n; i++) {
+		int64_t ago = view_ago(v, v->holders.list[i].since);
+
+		longest = ago > longest ? ago : longest;
+	}
+	return longest;
+}
+
+/* ---- for Prometheus: all lines of a metric stand together, so all locks come first ---- */
+
+static int
+compare_rows(const void *a, const void *b)
+{
+	return strcmp(((const struct row *)a)->label, ((const struct row *)b)->label);
+}
+
+static void
+add_row(const struct view *v)
+{
+	char label[METRICS_LABEL];
+	size_t room = 2 * ls.rows_room + 64;
+	struct row *list = ls.rows;
+
+	if (ls.rows_n == ls.rows_room) {
+		list = reallocarray(ls.rows, room, sizeof *list);
+		ls.rows = list ? list : ls.rows;
+		ls.rows_room = list ? room : ls.rows_room;
+	}
+	if (list)
+		ls.rows[ls.rows_n] = (struct row){
+		    .label = strdup(metrics_label(label, v->key)),
+		    .holders = v->holders.all,
+		    .waiting = v->waiters.all,
+		    .held = longest_hold(v),
+		    .frozen = v->is_frozen,
+		};
+	if (!list || !ls.rows[ls.rows_n].label)
+		ls.short_of_memory = true;
+	else
+		ls.rows_n++;
+}
+
+/* A key that was found twice while the server was read has one line, or the file is refused. */
+static void
+drop_doubles(void)
+{
+	size_t kept = 0;
+
+	if (ls.rows_n)
+		qsort(ls.rows, ls.rows_n, sizeof *ls.rows, compare_rows);
+	for (size_t i = 0; i < ls.rows_n; i++)
+		if (kept == 0 || strcmp(ls.rows[kept - 1].label, ls.rows[i].label) != 0)
+			ls.rows[kept++] = ls.rows[i];
+	ls.rows_n = kept;
+}
+
+static void
+print_rows(void)
+{
+	static const struct {
+		const char *name, *help;
+	} gauges[] = {
+	    {"dlock_lock_holders", "How many hold the lock now."},
+	    {"dlock_lock_waiting", "How many wait for the lock now."},
+	    {"dlock_lock_frozen", "Whether the lock is frozen: 1, or 0."},
+	    {"dlock_lock_held_seconds", "How long the first of its holders has had it."},
+	};
+
+	drop_doubles();
+	for (size_t g = 0; g < sizeof gauges / sizeof *gauges; g++) {
+		fprintf(ls.to, "# HELP %s %s\n# TYPE %s gauge\n", gauges[g].name,
+		    gauges[g].help, gauges[g].name);
+		for (const struct row *r = ls.rows; r < ls.rows + ls.rows_n; r++) {
+			const uint64_t whole[] = {r->holders, r->waiting, r->frozen,
+			    (uint64_t)r->held / NS_PER_S};
+
+			if (g == 3 && r->held < 0)
+				continue;
+			fprintf(ls.to, "%s{key=\"%s\",backend=\"%s\"} %" PRIu64 "\n",
+			    gauges[g].name, r->label,
+			    ls.rounds.looking.store->backend->name, whole[g]);
+		}
+	}
+}
+
 /* ---- a round ---- */
 
 /* False: nobody reads what we write. */
 static bool
 see(void *ctx, const struct view *v)
 {
-	const char *pattern = ls.rounds.looking.plan->word;
+	const struct plan *p = ls.rounds.looking.plan;
 
 	(void)ctx;
-	if (pattern && fnmatch(pattern, v->key, 0) != 0)
+	if (p->word && fnmatch(p->word, v->key, 0) != 0)
+		return true;
+	if (p->look.held_over && longest_hold(v) <= p->look.held_over)
 		return true;
 	ls.seen++;
-	if (ls.changes)
+	if (p->look.prometheus)
+		add_row(v);
+	else if (ls.changes)
 		print_change(v);
 	else if (ls.seen <= ls.most)
 		print_lock(v);
@@ -192,17 +300,18 @@ show_locks(struct rounds *r, FILE *to, struct fault *f)
 {
 	enum rc rc;
 
-	(void)r;
 	if (to && to != stdout)
 		return draw_locks(to, f);
 	ls.to = stdout;
 	ls.changes = !to;
-	if (!ls.headed)
+	if (!ls.headed && !r->looking.plan->look.prometheus)
 		print_lock(NULL);
 	ls.headed = true;
 	rc = list_locks(stdout, f);
 	if (rc == RC_OK && ls.short_of_memory)
 		rc = fault_set(f, RC_SYSTEM, "no memory for so many locks");
+	if (rc == RC_OK && r->looking.plan->look.prometheus)
+		print_rows();
 	if (ls.changes)
 		end_changes(rc == RC_OK);
 	return rc;
@@ -220,10 +329,18 @@ run_ls(struct plan *p)
 	if (p->look.json && p->look.columns)
 		fault_set(&f, RC_USAGE,
 		    "--json and --output contradict each other: an object has all there is");
+	else if (p->look.prometheus && (p->look.columns || p->look.again))
+		fault_set(&f, RC_USAGE,
+		    "--format prometheus and --%s contradict each other: it has its own form, of one moment",
+		    p->look.columns ? "output" : "watch");
 	else if (columns_choose(&ls.columns, p->look.jobs, p->look.columns,
 		     &ls.rounds.screen, &f) == RC_OK) {
+		int status;
+
 		setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* each as soon as it is known */
-		return look_rounds(&ls.rounds, p);
+		status = look_rounds(&ls.rounds, p);
+		return status == 0 && p->look.held_over && ls.seen ? STATUS_FOUND
+								   : status;
 	}
 	say_last("%s", f.text);
 	return STATUS_USAGE;
@@ -245,7 +362,8 @@ const struct cmd cmd_ls = {.name = "ls",
 	"  dlock ls -b pg 'deploy/*' -o key,holder,held,why\n"
 	"  dlock ls -b zk -J | jq -r 'select(.waiting > 5).key'\n"
 	"  dlock ls -b file --watch\n"
-	"  dlock ls -b file --jobs 'nightly*'\n",
+	"  dlock ls -b file --jobs 'nightly*'\n"
+	"  dlock ls -b pg --held-over 2h 'backup/*' || mail -s 'held for hours' ops\n",
     .notes =
 	"Columns: KEY, STATE, KIND, HOLDER, HOST, PID, HELD, WAITING, COMMAND,\n"
 	"WHY, SINCE, LEFT, TOKEN, HOLDERS, LIMIT, OWNER.\n"
@@ -253,5 +371,5 @@ const struct cmd cmd_ls = {.name = "ls",
 	"WHY, TOKEN.\n"
 	"On a terminal they are cut to fit; elsewhere nothing is.  With --watch: on a terminal\n"
 	"the list is drawn anew, elsewhere what has changed is printed.  Status: 0, also when\n"
-	"there is none; 64 to 78 as dlock run has them.",
+	"there is none; 1 with --held-over if there is one; 64 to 78 as dlock run has them.",
     .run = run_ls};

@@ -258,6 +258,41 @@ set_token(struct plan *p, const struct option *o, const char *value, struct faul
 	return RC_OK;
 }
 
+/* The server is told how long that is by our clock. */
+static enum rc
+set_until(struct plan *p, const struct option *o, const char *value, struct fault *f)
+{
+	int64_t us;
+
+	(void)o;
+	if (!parse_time(value, &us))
+		return fault_set(f, RC_USAGE,
+		    "a time is written 2026-11-24T18:00:00Z, 2026-11-24T18:00+01:00 or, in local time, '2026-11-24 18:00'");
+	us -= text_now();
+	if (us <= 0)
+		return fault_set(f, RC_USAGE, "this time has passed");
+	if (us > YEAR / 1000)
+		return fault_set(f, RC_USAGE, "up to 365d from now is allowed");
+	p->steer.length = us * 1000;
+	return RC_OK;
+}
+
+static enum rc
+set_format(struct plan *p, const struct option *o, const char *value, struct fault *f)
+{
+	bool table = strcmp(value, "table") == 0, json = strcmp(value, "json") == 0,
+	     prometheus = strcmp(value, "prometheus") == 0;
+
+	(void)o;
+	if (!table && !json && !prometheus)
+		return fault_set(f, RC_USAGE, "table, json or prometheus is allowed");
+	if (p->look.json && !json)
+		return fault_set(f, RC_USAGE, "it contradicts --json");
+	p->look.json = json;
+	p->look.prometheus = prometheus;
+	return RC_OK;
+}
+
 /* ---- the table ---- */
 
 /*
@@ -398,6 +433,9 @@ const struct option options[] = {
     [OPT_STATUS_FD] = {"status-fd", 0, "N", "DLOCK_STATUS_FD",
 	"write every event to descriptor N, one JSON\nobject a line", .cmds = CMD_RUN,
 	.set = set_status_fd, .max = INT_MAX, .occasional = true},
+    [OPT_METRICS] = {"metrics-file", 0, "FILE", "DLOCK_METRICS_FILE",
+	"count the run in FILE, for Prometheus's\nnode_exporter",
+	.cmds = CMD_RUN | CMD_CONFIG, TEXT(show.metrics), .min = 1, .max = PATH_MAX - 1},
     [OPT_TOKEN] = {"token", 0, "N", NULL, "only the grant with this token",
 	.cmds = CMD_BREAK, .set = set_token},
     [OPT_FORCE] = {"force", 0, NULL, NULL,
@@ -405,8 +443,11 @@ const struct option options[] = {
 	FLAG(steer.force)},
     [OPT_FOR] = {"for", 0, "DURATION", NULL, "thaw it after so long",
 	.instead = INSTEAD({CMD_HOLD, "give it back after so long"}),
-	.cmds = CMD_FREEZE | CMD_HOLD, DURATION(steer.length), .min = NS_PER_MS,
-	.max = YEAR},
+	.cmds = CMD_FREEZE | CMD_HOLD, DURATION(steer.length), .group = GROUP_LENGTH,
+	.min = NS_PER_MS, .max = YEAR},
+    [OPT_UNTIL] = {"until", 0, "TIME", NULL,
+	"thaw it then: 2026-11-24T18:00:00Z, or in local\ntime '2026-11-24 18:00'",
+	.cmds = CMD_FREEZE, .set = set_until, .group = GROUP_LENGTH},
     [OPT_PID] = {"pid", 0, "PID", NULL,
 	"hold it until this process ends\n(default, without --for: the parent process)",
 	.cmds = CMD_HOLD, NUMBER(steer.pid), .min = 1, .max = INT_MAX},
@@ -421,20 +462,26 @@ const struct option options[] = {
 	"ask whether a run ended with 0 so recently", .cmds = CMD_STATUS,
 	DURATION(look.done_within), .min = NS_PER_MS, .max = 400 * DAY},
     [OPT_JSON] = {"json", 'J', NULL, NULL, "one JSON object a line",
-	.cmds = CMD_STATUS | CMD_LS | CMD_CONFIG | CMD_DOCTOR | CMD_VERSION,
+	.instead = INSTEAD({CMD_STEERS, "print what was done, one JSON object a key"}),
+	.cmds = CMD_STATUS | CMD_LS | CMD_CONFIG | CMD_STEERS | CMD_DOCTOR | CMD_VERSION,
 	FLAG(look.json)},
     [OPT_NOHEADINGS] = {"noheadings", 'n', NULL, NULL, "print no line of headings",
 	.cmds = CMD_LS, FLAG(look.bare)},
     [OPT_OUTPUT] = {"output", 'o', "COL,...", NULL, "which columns", .cmds = CMD_LS,
 	TEXT(look.columns), .max = 200},
+    [OPT_FORMAT] = {"format", 0, "FORMAT", NULL, "table, json (as -J) or prometheus",
+	.cmds = CMD_LS, .set = set_format},
+    [OPT_HELD_OVER] = {"held-over", 0, "DURATION", NULL,
+	"only those held for longer; status 1 if there is\none, 0 if there is none",
+	.cmds = CMD_LS, DURATION(look.held_over), .min = NS_PER_MS, .max = YEAR},
     [OPT_WATCH] = {"watch", 0, "DURATION", NULL,
 	"look again and again (default: every 2s)", .cmds = CMD_LS | CMD_STATUS,
 	.bare = "2s", DURATION(look.again), .min = NS_PER_S / 10, .max = DAY},
     [OPT_QUIET] = {"quiet", 'q', NULL, "DLOCK_QUIET",
 	"say nothing about waiting or a busy lock",
 	.instead = INSTEAD({CMD_WAIT, "do not say what it waits for, nor why it ends"},
-	    {CMD_STEERS | CMD_RELEASE, "say nothing but what goes wrong"}),
-	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT | CMD_STEERS | CMD_RELEASE,
+	    {CMD_STEERS | CMD_FORGET | CMD_RELEASE, "say nothing but what goes wrong"}),
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT | CMD_STEERS | CMD_FORGET | CMD_RELEASE,
 	FLAG(show.quiet)},
     [OPT_VERBOSE] = {"verbose", 'v', NULL, "DLOCK_VERBOSE",
 	"tell what happens, call by call", .cmds = CMD_KEEPS | CMD_CONFIG,

@@ -43,9 +43,11 @@ enum {
 	OPT_WHO,
 	OPT_WHY,
 	OPT_STATUS_FD,
+	OPT_METRICS,
 	OPT_TOKEN,
 	OPT_FORCE,
 	OPT_FOR,
+	OPT_UNTIL,
 	OPT_PID,
 	OPT_SHELL,
 	OPT_YES,
@@ -54,6 +56,8 @@ enum {
 	OPT_JSON,
 	OPT_NOHEADINGS,
 	OPT_OUTPUT,
+	OPT_FORMAT,
+	OPT_HELD_OVER,
 	OPT_WATCH,
 	OPT_QUIET,
 	OPT_VERBOSE,
@@ -67,6 +71,7 @@ enum group {
 	GROUP_WAIT,   /* how long */
 	GROUP_KIND,   /* which kind of lock */
 	GROUP_JOB,    /* which job it is */
+	GROUP_LENGTH, /* until when it is frozen */
 };
 
 /* What an option means to some subcommands. */

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static const struct unit {
 	const char *name;
@@ -124,6 +125,79 @@ parse_span(int64_t ns)
 
 	parse_duration_text(ns, s.text, sizeof s.text);
 	return s;
+}
+
+/* So many digits, low to high; steps over them. */
+static bool
+take_digits(const char **s, int n, int low, int high, int *ret)
+{
+	int value = 0;
+
+	for (int i = 0; i < n; i++, ++*s) {
+		if (**s < '0' || **s > '9')
+			return false;
+		value = 10 * value + (**s - '0');
+	}
+	*ret = value;
+	return value >= low && value <= high;
+}
+
+/* "Z", "+01:00" or "-08:00", in seconds; "": `local`. */
+static bool
+take_zone(const char **s, int *offset, bool *local)
+{
+	char sign = **s;
+	int hours = 0, minutes = 0;
+
+	*local = !sign;
+	*offset = 0;
+	if (*local)
+		return true;
+	++*s;
+	if (sign == 'Z' || sign == 'z')
+		return true;
+	if ((sign != '+' && sign != '-') || !take_digits(s, 2, 0, 23, &hours) ||
+	    *(*s)++ != ':' || !take_digits(s, 2, 0, 59, &minutes))
+		return false;
+	*offset = (hours * 60 + minutes) * 60;
+	if (sign == '-')
+		*offset = -*offset;
+	return true;
+}
+
+bool
+parse_time(const char *s, int64_t *us)
+{
+	struct tm t = {.tm_isdst = -1}, given;
+	int year, month, fraction = 0, offset;
+	bool local;
+	time_t at;
+
+	if (!take_digits(&s, 4, 1970, 9999, &year) || *s++ != '-' ||
+	    !take_digits(&s, 2, 1, 12, &month) || *s++ != '-' ||
+	    !take_digits(&s, 2, 1, 31, &t.tm_mday) || !*s || !strchr("Tt ", *s++) ||
+	    !take_digits(&s, 2, 0, 23, &t.tm_hour) || *s++ != ':' ||
+	    !take_digits(&s, 2, 0, 59, &t.tm_min))
+		return false;
+	if (*s == ':' && (s++, !take_digits(&s, 2, 0, 59, &t.tm_sec)))
+		return false;
+	if (*s == '.') {
+		int unit = 100000;
+
+		for (s++; *s >= '0' && *s <= '9'; s++, unit /= 10)
+			fraction += unit * (*s - '0');
+	}
+	if (!take_zone(&s, &offset, &local) || *s)
+		return false;
+	t.tm_year = year - 1900;
+	t.tm_mon = month - 1;
+	given = t;
+	at = local ? mktime(&t) : timegm(&t);
+	/* a day that the month has not, or an hour that summer time leaves out */
+	if (t.tm_mday != given.tm_mday || t.tm_hour != given.tm_hour)
+		return false;
+	*us = (int64_t)(at - offset) * 1000000 + fraction;
+	return true;
 }
 
 bool

@@ -24,6 +24,12 @@ struct span {
 };
 struct span parse_span(int64_t ns);
 
+/*
+ * A moment, in microseconds since the epoch: as RFC 3339 has it (2026-11-24T18:00:00Z, with
+ * +01:00 for Z, or without seconds), or without a zone in local time (2026-11-24 18:00).
+ */
+bool parse_time(const char *, int64_t *us);
+
 /* Decimal digits only, low to high. */
 bool parse_number(const char *, long low, long high, long *);
 

@@ -30,9 +30,10 @@ enum {
 	CMD_FORGET = 1 << 12,
 	/* groups of them */
 	CMD_KEEPS = CMD_RUN | CMD_HOLD,
-	CMD_STEERS = CMD_BREAK | CMD_FREEZE | CMD_THAW | CMD_FORGET,
+	CMD_STEERS = CMD_BREAK | CMD_FREEZE | CMD_THAW,
 	CMD_TAKES_WORD = CMD_LS | CMD_RELEASE, /* one, which is no key */
-	CMD_ASKS = CMD_KEEPS | CMD_STEERS | CMD_STATUS | CMD_LS | CMD_WAIT | CMD_DOCTOR,
+	CMD_ASKS = CMD_KEEPS | CMD_STEERS | CMD_FORGET | CMD_STATUS | CMD_LS | CMD_WAIT |
+	    CMD_DOCTOR,
 };
 
 enum { KEYS_MAX = 16, SETTINGS_MAX = 32, SETTINGS_BYTES = 8192, URL_BYTES = 4096 };
@@ -67,6 +68,7 @@ struct plan_wait {
 struct plan_show {
 	const char *who, *why; /* NULL: not said */
 	int status_fd;         /* -1: none */
+	const char *metrics;   /* the file for Prometheus; NULL: none */
 	bool quiet, verbose;
 };
 
@@ -86,10 +88,12 @@ struct plan_config {
 /* What a look shows, and how. */
 struct plan_look {
 	bool json, bare;     /* bare: no line of headings */
+	bool prometheus;     /* in its text format */
 	bool jobs;           /* the runs that are remembered, instead of locks */
 	const char *columns; /* NULL: the usual ones */
 	int64_t again;       /* look again after so long; 0: once */
 	int64_t done_within; /* is the last success as young as that?  0: not asked */
+	int64_t held_over;   /* only what has been held for longer; 0: all */
 };
 
 /* How a lock is taken away, frozen or held by hand. */

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NAME_BYTES = 256, GENERATIONS_MAX = 10000 };
+enum { NAME_BYTES = 256, GENERATIONS_MAX = 10000, TOLD_BYTES = 201 };
 
 /* ---- processes ---- */
 
@@ -85,6 +85,87 @@ record_kind_name(enum lock_kind kind)
 }
 
 /*
+ * Who has started us, and what for, where the environment says more than root@host: the
+ * first row counts whose variables are all set.  Others can set them too, so what they say is
+ * cleaned, and cut as --who and --why are.
+ */
+static const struct told {
+	bool who;         /* else why */
+	const char *text; /* $NAME stands for a variable */
+} told[] = {
+    {true, "$GITHUB_ACTOR"},
+    {true, "$GITLAB_USER_LOGIN"},
+    {true, "$BUILD_USER_ID"}, /* Jenkins, with a plugin */
+    {true, "$SUDO_USER"},
+    {false, "$GITHUB_SERVER_URL/$GITHUB_REPOSITORY/actions/runs/$GITHUB_RUN_ID"},
+    {false, "$CI_JOB_URL"}, /* GitLab */
+    {false, "$BUILD_URL"},  /* Jenkins */
+    {false, "$JOB_NAME"},
+};
+
+/* The text with its variables, cut to `size`; false: one of them is not set. */
+static bool
+expand(char *out, size_t size, const char *text)
+{
+	size_t used = 0;
+
+	*out = '\0';
+	while (*text && used < size) {
+		size_t n = strcspn(text, *text == '$' ? "/" : "$");
+		char name[32];
+		const char *value;
+
+		snprintf(name, sizeof name, "%.*s", (int)n, text);
+		text += n;
+		value = *name == '$' ? plan_variable(name + 1) : name;
+		if (!value)
+			return false;
+		used += snprintf(out + used, size - used, "%s", value);
+	}
+	return true;
+}
+
+/* Into out[TOLD_BYTES]; false: nothing is told. */
+static bool
+find_told(char *out, bool who)
+{
+	char text[4 * TOLD_BYTES];
+
+	for (size_t i = 0; i < sizeof told / sizeof *told; i++)
+		if (told[i].who == who && expand(text, sizeof text, told[i].text)) {
+			mask_spoken(text); /* a URL may have one */
+			text_clean(out, TOLD_BYTES, text, strlen(text));
+			return true;
+		}
+	return false;
+}
+
+/* The unit of systemd that we run in: the last part of our cgroup, if that is a service. */
+static bool
+find_unit(char *out)
+{
+	char text[4096], *line, *name;
+	size_t n;
+
+	if (!plan_variable("INVOCATION_ID") ||
+	    !kin_read(getpid(), "cgroup", text, sizeof text))
+		return false;
+	line = strstr(text, "0::/");
+	if (!line)
+		line = strstr(text, "name=systemd:/");
+	if (!line)
+		return false;
+	line[strcspn(line, "\n")] = '\0';
+	name = strrchr(line, '/') + 1;
+	n = strlen(name);
+	if (n <= strlen(".service") ||
+	    strcmp(name + n - strlen(".service"), ".service") != 0)
+		return false;
+	text_clean(out, TOLD_BYTES, name, n);
+	return true;
+}
+
+/*
  * The password database comes last: it costs as much as all the rest of our start, or
  * asks LDAP.
  */
@@ -117,7 +198,8 @@ host_name(char *out, size_t size)
 void
 record_write(char *out, const struct plan *p, pid_t pid)
 {
-	char who[2 * NAME_BYTES + 1], host[NAME_BYTES], user[NAME_BYTES];
+	char who[2 * NAME_BYTES + 1], host[NAME_BYTES], user[NAME_BYTES], why[TOLD_BYTES];
+	const char *reason = p->show.why;
 	const char *path = pid ? p->command.argv[0] : "", *slash = strrchr(path, '/');
 	int64_t born;
 	pid_t parent;
@@ -125,7 +207,10 @@ record_write(char *out, const struct plan *p, pid_t pid)
 
 	host_name(host, sizeof host);
 	if (!p->show.who)
-		snprintf(who, sizeof who, "%s@%s", user_name(user, sizeof user), host);
+		snprintf(who, sizeof who, "%s@%s",
+		    find_told(user, true) ? user : user_name(user, sizeof user), host);
+	if (!reason && (find_told(why, false) || find_unit(why)))
+		reason = why;
 	object_begin(&j, out, RECORD_BYTES);
 	if (pid) {
 		object_number(&j, "pid", pid);
@@ -140,7 +225,7 @@ record_write(char *out, const struct plan *p, pid_t pid)
 	object_string(&j, "host", host);
 	if (pid)
 		object_string(&j, "command", slash && slash[1] ? slash + 1 : path);
-	object_string(&j, "why", p->show.why);
+	object_string(&j, "why", reason);
 	object_end(&j);
 }
 

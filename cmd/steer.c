@@ -31,6 +31,26 @@
 
 /* ---- what all of them say ---- */
 
+/* -J: what was done to a key; `v`: what is to be told of it, NULL: nothing.  Returns the status. */
+static int
+tell_object(const struct looking *l, const struct plan *p, const char *key,
+    const struct view *v, int status)
+{
+	const struct steered steered = {.action = options_cmd(p->cmd),
+	    .key = key,
+	    .status = status,
+	    .backend = p->site.backend,
+	    .store = l->store,
+	    .view = v};
+	int written;
+
+	if (!p->look.json)
+		return status;
+	show_steered(stdout, &steered);
+	written = say_written();
+	return status ? status : written;
+}
+
 /* The key is in use by what is no lock; returns the exit status. */
 static int
 refuse_unknown(const struct plan *p, const struct view *v)
@@ -54,6 +74,7 @@ struct breaking {
 	char record[RECORD_BYTES];
 	instant speak, doubt; /* when a wait says something next */
 	bool silent;          /* it was said that the server does not answer */
+	bool seen;            /* `meant` is known */
 };
 
 /* The next one behind `p`, or (NULL) the first; NULL: there is none. */
@@ -105,14 +126,15 @@ static int
 nothing_to_break(const struct breaking *b)
 {
 	const struct view *v = &b->meant;
+	const struct person *first = view_holder(v);
 	const struct clean key = text_key(b->key);
 
 	if (v->unknown)
 		return refuse_unknown(b->looking.plan, v);
-	if (v->holders.all > 0) {
+	if (first) {
 		say_last("%s is held by %s, token %" PRId64 ", not by token %" PRId64
 			 "; nothing was broken",
-		    key.text, view_person(v->holders.list).text, v->holders.list[0].token,
+		    key.text, view_person(first).text, first->token,
 		    b->looking.plan->steer.token);
 		return STATUS_BUSY;
 	}
@@ -264,6 +286,7 @@ break_open(struct breaking *b)
 	size_t done = 0;
 	enum rc rc = look_at(&b->looking, b->key, true, &b->meant, NEVER, &f);
 
+	b->seen = rc == RC_OK;
 	if (rc == RC_OK && !next_meant(b, NULL))
 		return nothing_to_break(b);
 	if (rc == RC_OK && !may_break(b)) {
@@ -307,8 +330,10 @@ run_break(struct plan *p)
 	record_write(b.record, p, 0);
 	rc = look_open(&b.looking, p, p->steer.force ? CAP_FORCE : CAP_REVOKE, &f);
 	if (rc != RC_OK)
-		return look_refuse(&b.looking, b.key, rc, &f);
+		return tell_object(
+		    &b.looking, p, b.key, NULL, look_refuse(&b.looking, b.key, rc, &f));
 	status = break_open(&b);
+	status = tell_object(&b.looking, p, b.key, b.seen ? &b.meant : NULL, status);
 	look_close(&b.looking);
 	return status;
 }
@@ -317,14 +342,13 @@ run_break(struct plan *p)
 
 /* "deploy is frozen until dlock thaw, instead of by bob@laptop until ...; it is still held by alice" */
 static void
-tell_frozen(struct looking *l, const char *key, const struct view *before)
+tell_frozen(const struct looking *l, const char *key, const struct view *before,
+    const struct view *after)
 {
 	int64_t length = l->plan->steer.length;
 	const struct person *old = &before->frozen;
 	char span[48] = "", end[70] = "", replaced[800] = "", held[720] = "";
-	struct view v = {0};
-	struct fault f;
-	bool seen = look_at(l, key, true, &v, NEVER, &f) == RC_OK;
+	struct view none = {0}, v = after ? *after : none;
 
 	if (length != NEVER)
 		snprintf(span, sizeof span, " for %s", parse_span(length).text);
@@ -334,22 +358,24 @@ tell_frozen(struct looking *l, const char *key, const struct view *before)
 	if (before->is_frozen)
 		snprintf(replaced, sizeof replaced, ", instead of by %s %s",
 		    view_person(old).text, text_until(old->until).text);
-	if (seen && v.holders.n > 0 && v.holders.all == 1)
+	if (v.holders.n > 0 && v.holders.all == 1)
 		snprintf(held, sizeof held, "%s", view_person(v.holders.list).text);
-	else if (seen && v.holders.n > 0)
+	else if (v.holders.n > 0)
 		snprintf(held, sizeof held, "%llu, first %s",
 		    (unsigned long long)v.holders.all, view_person(v.holders.list).text);
 	say("%s is frozen%s%s%s%s%s", text_key(key).text, span, end, replaced,
 	    *held ? "; it is still held by " : "", held);
-	view_free(&v);
 }
 
 static int
 freeze_key(struct looking *l, const char *key)
 {
 	char record[RECORD_BYTES];
-	struct fault f = {""};
-	struct view before = {0};
+	const struct plan_show *show = &l->plan->show;
+	struct fault f = {""}, ignored;
+	struct view before = {0}, after = {0};
+	bool seen = false;
+	int status = 0;
 	enum rc rc;
 
 	/* for the message alone: a look that fails does not prevent the freeze */
@@ -357,10 +383,16 @@ freeze_key(struct looking *l, const char *key)
 	record_write(record, l->plan, 0);
 	rc = l->store->backend->admin->freeze(
 	    l->store, key, record, l->plan->steer.length, look_patience(), &f);
-	if (rc == RC_OK && !l->plan->show.quiet)
-		tell_frozen(l, key, &before);
+	if (rc != RC_OK)
+		status = look_refuse(l, key, rc, &f);
+	else if (!show->quiet || l->plan->look.json)
+		seen = look_at(l, key, true, &after, NEVER, &ignored) == RC_OK;
+	if (rc == RC_OK && !show->quiet)
+		tell_frozen(l, key, &before, seen ? &after : NULL);
+	status = tell_object(l, l->plan, key, seen ? &after : NULL, status);
 	view_free(&before);
-	return rc == RC_OK ? 0 : look_refuse(l, key, rc, &f);
+	view_free(&after);
+	return status;
 }
 
 /* ---- thaw ---- */
@@ -405,6 +437,7 @@ thaw_key(struct looking *l, const char *key)
 	struct fault f = {""};
 	int status = STATUS_NOTHING;
 	enum rc rc = look_at(l, key, true, &v, NEVER, &f);
+	bool seen = rc == RC_OK;
 
 	if (rc == RC_OK && !v.is_frozen && v.unknown) {
 		status = refuse_unknown(l->plan, &v);
@@ -419,8 +452,11 @@ thaw_key(struct looking *l, const char *key)
 		if (rc == RC_LOST)
 			say_last("%s is not frozen any more", text_key(key).text);
 	}
+	if (rc != RC_OK && rc != RC_LOST)
+		status = look_refuse(l, key, rc, &f);
+	status = tell_object(l, l->plan, key, seen ? &v : NULL, status);
 	view_free(&v);
-	return rc == RC_OK || rc == RC_LOST ? status : look_refuse(l, key, rc, &f);
+	return status;
 }
 
 /* ---- freeze, thaw: each key in turn ---- */
@@ -436,8 +472,10 @@ steer_each(
 	enum rc rc = look_open(&l, p, caps, &f);
 
 	if (rc != RC_OK)
-		return look_refuse(&l, p->keys[0], rc, &f);
-	for (size_t i = 0; i < p->nkeys; i++) {
+		status = look_refuse(&l, p->keys[0], rc, &f);
+	for (size_t i = 0; i < p->nkeys && rc != RC_OK; i++)
+		tell_object(&l, p, p->keys[i], NULL, status);
+	for (size_t i = 0; i < p->nkeys && rc == RC_OK; i++) {
 		int got = one(&l, p->keys[i]);
 
 		status = got > status ? got : status;

@@ -288,6 +288,15 @@ text_until(int64_t us)
 	return b;
 }
 
+int64_t
+text_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return now.tv_sec * US_PER_S + now.tv_nsec / 1000;
+}
+
 struct brief
 text_time_utc(int64_t us)
 {

@@ -1,6 +1,7 @@
 /* view.c - collects what a look has found of one key, and shows it. */
 #include "view.h"
 
+#include "exit.h"
 #include "object.h"
 #include "parse.h"
 #include "text.h"
@@ -71,8 +72,8 @@ keep_person(struct view *v, struct person *p, const struct entry *e)
 	const struct foreign *other = e->foreign;
 	/* a name that must be whole to mean anything */
 	bool whole = e->owner && strlen(e->owner) < TEXT_MOST;
-	struct record said = {0};
-	json_t *root = NULL;
+	struct record said = {0}, asker;
+	json_t *root = NULL, *asked = record_read(&asker, e->asker);
 
 	if (!other)
 		root = record_read(&said, e->record);
@@ -93,6 +94,7 @@ keep_person(struct view *v, struct person *p, const struct entry *e)
 	    .token = e->token <= INT64_MAX ? (int64_t)e->token : 0, /* nobody says it */
 	    .slot = e->slot,
 	    .revoked = e->revoked,
+	    .asker = {.who = keep_masked(v, asker.who), .why = keep_masked(v, asker.why)},
 	    .position = e->position,
 	    .once = keep_masked(v, e->once),
 	    .status = e->status & 0xff,
@@ -100,6 +102,7 @@ keep_person(struct view *v, struct person *p, const struct entry *e)
 	    .until = e->until,
 	};
 	json_decref(root);
+	json_decref(asked);
 }
 
 /* Beyond PEOPLE_MOST they are only counted. */
@@ -283,6 +286,10 @@ put_holder(struct object *j, const struct view *v, const struct person *p)
 	object_seconds(j, "held_s", view_ago(v, p->since));
 	object_seconds(j, "lease_left_s", view_left(v, p->until));
 	object_truth(j, "revoked", p->revoked);
+	if (p->revoked) {
+		object_string(j, "revoked_by", p->asker.who);
+		object_string(j, "revoked_why", p->asker.why);
+	}
 	object_truth(j, "foreign", p->foreign != NULL);
 	if (p->foreign)
 		object_string(j, "what", p->foreign);
@@ -331,15 +338,18 @@ put_run(struct object *j, const char *name, const struct person *p)
 	object_close(j, '}');
 }
 
-/* What all objects begin with. */
+/* `time`: of the line, by our clock; EPOCH_NONE: it is not to be said. */
 static void
-put_head(struct object *j, const struct view *v, const struct store *s, FILE *to)
+begin_line(struct object *j, FILE *to, int64_t time, const char *key,
+    const struct backend *b, const struct store *s)
 {
 	object_begin_stream(j, to);
 	object_number(j, "v", 1);
-	object_string(j, "key", v->key);
-	object_string(j, "backend", s->backend->name);
-	object_string(j, "server", s->where);
+	if (time != EPOCH_NONE)
+		object_time(j, "time", time);
+	object_string(j, "key", key);
+	object_string(j, "backend", b->name);
+	object_string(j, "server", s ? s->where : NULL);
 }
 
 void
@@ -347,45 +357,76 @@ show_job(FILE *to, const struct view *v, const struct store *s)
 {
 	struct object j;
 
-	put_head(&j, v, s, to);
+	begin_line(&j, to, text_now(), v->key, s->backend, s);
 	object_string(&j, "id", v->of_id ? v->good.once : NULL);
 	put_run(&j, "last", v->has_last ? &v->last : NULL);
 	put_run(&j, "last_success", view_good(v));
 	object_end(&j);
 }
 
+static void
+put_view(struct object *j, const struct view *v, const struct store *s, bool brief)
+{
+	const struct person *h = view_holder(v);
+
+	object_string(j, "state", view_state_name(v));
+	object_string(j, "kind", h ? record_kind_name(h->kind) : NULL);
+	object_known(j, "limit", h && h->limit, h ? h->limit : 0);
+	object_open(j, "holders", '[');
+	for (size_t i = 0; i < v->holders.n; i++)
+		put_holder(j, v, &v->holders.list[i]);
+	object_close(j, ']');
+	if (brief)
+		object_number(j, "waiting", (int64_t)v->waiters.all);
+	else {
+		object_open(j, "waiters", '[');
+		for (size_t i = 0; i < v->waiters.n; i++)
+			put_waiter(j, v, &v->waiters.list[i]);
+		object_close(j, ']');
+	}
+	if (v->is_frozen)
+		put_freeze(j, &v->frozen);
+	else
+		object_string(j, "frozen", NULL);
+	put_run(j, "last", v->has_last ? &v->last : NULL);
+	put_run(j, "last_success", view_good(v));
+	if (v->unknown)
+		object_string(j, "unknown", v->unknown);
+	if (s->backend->caveat)
+		object_string(j, "caveat", s->backend->caveat);
+}
+
+static void
+put_line(FILE *to, const struct view *v, const struct store *s, bool brief, int64_t time)
+{
+	struct object j;
+
+	begin_line(&j, to, time, v->key, s->backend, s);
+	put_view(&j, v, s, brief);
+	object_end(&j);
+}
+
 void
 show_json(FILE *to, const struct view *v, const struct store *s, bool brief)
 {
-	const struct person *h = view_holder(v);
+	put_line(to, v, s, brief, text_now());
+}
+
+void
+show_steered(FILE *to, const struct steered *w)
+{
 	struct object j;
 
-	put_head(&j, v, s, to);
-	object_string(&j, "state", view_state_name(v));
-	object_string(&j, "kind", h ? record_kind_name(h->kind) : NULL);
-	object_known(&j, "limit", h && h->limit, h ? h->limit : 0);
-	object_open(&j, "holders", '[');
-	for (size_t i = 0; i < v->holders.n; i++)
-		put_holder(&j, v, &v->holders.list[i]);
-	object_close(&j, ']');
-	if (brief)
-		object_number(&j, "waiting", (int64_t)v->waiters.all);
-	else {
-		object_open(&j, "waiters", '[');
-		for (size_t i = 0; i < v->waiters.n; i++)
-			put_waiter(&j, v, &v->waiters.list[i]);
-		object_close(&j, ']');
-	}
-	if (v->is_frozen)
-		put_freeze(&j, &v->frozen);
-	else
-		object_string(&j, "frozen", NULL);
-	put_run(&j, "last", v->has_last ? &v->last : NULL);
-	put_run(&j, "last_success", view_good(v));
-	if (v->unknown)
-		object_string(&j, "unknown", v->unknown);
-	if (s->backend->caveat)
-		object_string(&j, "caveat", s->backend->caveat);
+	begin_line(&j, to, text_now(), w->key, w->backend, w->store);
+	object_string(&j, "action", w->action);
+	object_string(&j, "result",
+	    w->status == 0                    ? "done"
+		: w->status == STATUS_NOTHING ? "nothing"
+		: w->status == STATUS_BUSY    ? "busy"
+					      : "failed");
+	object_number(&j, "status", w->status);
+	if (w->view)
+		put_view(&j, w->view, w->store, true);
 	object_end(&j);
 }
 
@@ -507,7 +548,9 @@ static void
 print_holder(const struct page *p, const struct person *h)
 {
 	int64_t ago = view_ago(p->view, h->since), left = view_left(p->view, h->until);
+	char asker[700];
 
+	record_words(&h->asker, asker, sizeof asker);
 	print_name(p, "holder");
 	fprintf(p->to, "%s\n  %-9s since %s", view_person(h).text, "",
 	    text_time(h->since).text);
@@ -519,8 +562,9 @@ print_holder(const struct page *p, const struct person *h)
 		fprintf(p->to, ", slot %" PRId64, h->slot);
 	print_token(p, h->token);
 	if (h->revoked)
-		fprintf(p->to, ", %sasked to give it back%s",
-		    screen_colour(p->screen, RED), screen_colour(p->screen, PLAIN));
+		fprintf(p->to, ", %sasked to give it back%s%s%s",
+		    screen_colour(p->screen, RED), screen_colour(p->screen, PLAIN),
+		    h->asker.who ? " by " : "", h->asker.who ? asker : "");
 	fputs("\n", p->to);
 }
 
@@ -611,7 +655,7 @@ show_facts(const struct view *v, const struct store *s, bool brief)
 	if (!to)
 		return 0;
 	still.now = EPOCH_NONE; /* without a clock no time passes */
-	show_json(to, &still, s, brief);
+	put_line(to, &still, s, brief, EPOCH_NONE);
 	fprintf(to, "%" PRIu64, v->holders.all);
 	fclose(to);
 	for (size_t i = 0; i < n; i++)

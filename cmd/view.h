@@ -24,10 +24,11 @@ struct person {
 	int64_t limit;     /* of a limited lock; 0: none, or not known */
 	const char *owner; /* as revoke wants it; NULL: not known */
 	/* holder; run */
-	int64_t token;    /* 0: not known */
-	int64_t slot;     /* holder of a limited lock; -1: none */
-	bool revoked;     /* holder: it has been asked to give the lock up */
-	int64_t position; /* waiter: 1 is next */
+	int64_t token;       /* 0: not known */
+	int64_t slot;        /* holder of a limited lock; -1: none */
+	bool revoked;        /* holder: it has been asked to give the lock up, */
+	struct record asker; /* by this one, if that is known */
+	int64_t position;    /* waiter: 1 is next */
 	/* run */
 	const char *once; /* NULL: it had no ID */
 	int64_t status;
@@ -97,6 +98,18 @@ void show_json(FILE *, const struct view *, const struct store *, bool brief);
 
 /* In a look at jobs: what is remembered of a key, or of one of its IDs; likewise. */
 void show_job(FILE *, const struct view *, const struct store *);
+
+/* What a subcommand has done to a key. */
+struct steered {
+	const char *action, *key; /* "break" */
+	int status;
+	const struct backend *backend;
+	const struct store *store; /* NULL: it could not be opened */
+	const struct view *view;   /* the key before a break or thaw; NULL: not seen */
+};
+
+/* The object of the key, with what was done and what came of it. */
+void show_steered(FILE *, const struct steered *);
 
 /* Some lines: who has it, since when and why, who waits, who has frozen it. */
 void show_text(FILE *, const struct view *, const struct store *, const struct screen *);

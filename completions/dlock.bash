@@ -108,17 +108,18 @@ _dlock_options()
 	local job='--min-hold --max-run --wait-tree --once --once-per --at-offset --cooldown --skipped-exit-code'
 
 	case $1 in
-	run) options="--key $ask $kind $wait $lease $job --command $said --status-fd --quiet --verbose" ;;
+	run) options="--key $ask $kind $wait $lease $job --command $said --status-fd --metrics-file --quiet --verbose" ;;
 	hold) options="--key $ask $kind $wait $lease $said --for --pid --shell --quiet --verbose" ;;
 	status) options="--key $ask --done-within --json --watch" ;;
-	ls) options="$ask --jobs --json --noheadings --output --watch" ;;
+	ls) options="$ask --jobs --json --noheadings --output --format --held-over --watch" ;;
 	wait) options="--key $ask $kind $wait --quiet" ;;
-	break) options="--key $ask --wait $said --token --force --yes --quiet" ;;
-	freeze) options="--key $ask $said --for --quiet" ;;
-	thaw | forget) options="--key $ask --yes --quiet" ;;
+	break) options="--key $ask --wait $said --token --force --yes --json --quiet" ;;
+	freeze) options="--key $ask $said --for --until --json --quiet" ;;
+	forget) options="--key $ask --yes --quiet" ;;
+	thaw) options="--key $ask --yes --json --quiet" ;;
 	release) options='--shell --quiet' ;;
 	doctor) options="--key $ask --ttl --grace --json" ;;
-	config) options="--key $ask $kind $wait $lease $job $said --json --quiet --verbose" ;;
+	config) options="--key $ask $kind $wait $lease $job $said --metrics-file --json --quiet --verbose" ;;
 	version) options='--json' ;;
 	*) options='' ;;
 	esac
@@ -130,7 +131,7 @@ _dlock_value()
 {
 	case $1 in
 	--key | -k) _dlock_keys "${words[@]:2:cword-2}" ;;
-	--config) _filedir ;;
+	--config | --metrics-file) _filedir ;;
 	--backend | -b)
 		mapfile -t COMPREPLY < <(compgen -W 'file redis zk pg mysql memcached' -- "$cur")
 		;;
@@ -148,12 +149,15 @@ _dlock_value()
 	--once-per)
 		mapfile -t COMPREPLY < <(compgen -W 'day hour week' -- "$cur")
 		;;
+	--format)
+		mapfile -t COMPREPLY < <(compgen -W 'table json prometheus' -- "$cur")
+		;;
 	--signal)
 		mapfile -t COMPREPLY < <(compgen -W 'TERM INT HUP QUIT USR1 USR2 KILL' -- "$cur")
 		;;
 	--limit | --wait | -w | --conflict-exit-code | -E | --ttl | -t | --grace | --min-hold | --max-run | --once | \
 		--at-offset | --cooldown | --skipped-exit-code | --command | -c | --who | --why | --status-fd | --profile | --token | \
-		--for | --pid | --done-within) ;;
+		--for | --until | --held-over | --pid | --done-within) ;;
 	*) return 1 ;;
 	esac
 }
@@ -188,7 +192,7 @@ _dlock_setting()
 _dlock_find_command()
 {
 	local i=2 word keyed='' ended=''
-	local valued='^(-[sxnqvh]*([kbuOwEtc])(.*)|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|once|once-per|at-offset|cooldown|skipped-exit-code|command|who|why|status-fd))$'
+	local valued='^(-[sxnqvh]*([kbuOwEtc])(.*)|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|once|once-per|at-offset|cooldown|skipped-exit-code|command|who|why|status-fd|metrics-file))$'
 
 	first=
 	[[ ${DLOCK_KEY-} && ! ${DLOCK_KEEPER-} ]] && keyed=1

@@ -25,7 +25,7 @@ function __dlock_command
             set ended
         else
             string match -qr -- '^(-[sxnqvh]*k|--key)' $word; and set keyed 1
-            if string match -qr -- '^(-[sxnqvh]*[kbuOwEtc]|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|once|once-per|at-offset|cooldown|skipped-exit-code|command|who|why|status-fd))$' $word
+            if string match -qr -- '^(-[sxnqvh]*[kbuOwEtc]|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|once|once-per|at-offset|cooldown|skipped-exit-code|command|who|why|status-fd|metrics-file))$' $word
                 set -e words[1]
             end
         end
@@ -123,20 +123,24 @@ complete -c dlock -n '__dlock_knows run config' -l skipped-exit-code -x -d 'Stat
 complete -c dlock -n '__dlock_knows run' -s c -l command -x -d 'Run a string with sh -c'
 complete -c dlock -n '__dlock_knows run hold break freeze config' -l who -x -d 'Who it is, shown to others'
 complete -c dlock -n '__dlock_knows run hold break freeze config' -l why -x -d 'What for, shown to others'
+complete -c dlock -n '__dlock_knows run config' -l metrics-file -r -F -d 'Count the run in a file for Prometheus'
 complete -c dlock -n '__dlock_knows run' -l status-fd -x -d 'Write every event to a descriptor'
 complete -c dlock -n '__dlock_knows break' -l token -x -d 'Only the grant with this token'
 complete -c dlock -n '__dlock_knows break' -l force -d 'Take it away at once; its command may still run'
 complete -c dlock -n '__dlock_knows hold' -l for -x -d 'Give it back after so long'
 complete -c dlock -n '__dlock_knows freeze' -l for -x -d 'Thaw it after so long'
+complete -c dlock -n '__dlock_knows freeze' -l until -x -d 'Thaw it then'
 complete -c dlock -n '__dlock_knows hold' -l pid -x -a '(__fish_complete_pids)' -d 'Hold it until this process ends'
 complete -c dlock -n '__dlock_knows hold' -l shell -d 'Print assignments for eval'
 complete -c dlock -n '__dlock_knows release' -l shell -d 'Print for eval what takes them back'
 complete -c dlock -n '__dlock_knows break thaw forget' -s y -l yes -d 'Do not ask'
-complete -c dlock -n '__dlock_knows status ls config version doctor' -s J -l json -d 'One JSON object a line'
-complete -c dlock -n '__dlock_knows ls' -l jobs -d 'List what is remembered of jobs instead'
-complete -c dlock -n '__dlock_knows status' -l done-within -x -d 'Ask whether a run ended with 0 so recently'
+complete -c dlock -n '__dlock_knows status ls break freeze thaw config version doctor' -s J -l json -d 'One JSON object a line'
 complete -c dlock -n '__dlock_knows ls' -s n -l noheadings -d 'Print no line of headings'
 complete -c dlock -n '__dlock_knows ls' -s o -l output -x -a 'KEY STATE KIND HOLDER HOST PID HELD WAITING COMMAND WHY SINCE LEFT TOKEN HOLDERS LIMIT OWNER ID STATUS BEGAN TOOK SUCCESS ENDED WHO' -d 'Which columns'
+complete -c dlock -n '__dlock_knows ls' -l format -x -a 'table json prometheus' -d 'How it is printed'
+complete -c dlock -n '__dlock_knows ls' -l held-over -x -d 'Only those held for longer'
+complete -c dlock -n '__dlock_knows ls' -l jobs -d 'List what is remembered of jobs instead'
+complete -c dlock -n '__dlock_knows status' -l done-within -x -d 'Ask whether a run ended with 0 so recently'
 complete -c dlock -n '__dlock_knows status ls' -l watch -d 'Look again and again'
 complete -c dlock -n '__dlock_knows run hold config' -s q -l quiet -d 'Say nothing about waiting or a busy lock'
 complete -c dlock -n '__dlock_knows wait' -s q -l quiet -d 'Do not say what it waits for, nor why it ends'

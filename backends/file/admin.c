@@ -119,6 +119,7 @@ see_each_holder(struct looking *g, const char *key, const struct line *l)
 		e = person_entry(ENTRY_HOLDER, key, l, h->byte, &who);
 		e.slot = e.lock == KIND_LIMIT ? (int)NUMBER_OF(h->byte) : -1;
 		e.revoked = h->at >= 0 && block_is_marked(l->fd, h->at, h->token, &mark);
+		e.asker = e.revoked ? known_text(mark.record) : NULL;
 		e.foreign = h->foreign ? &stranger : NULL;
 		see_entry(g, &e);
 	}

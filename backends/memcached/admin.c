@@ -82,7 +82,8 @@ listing_lock(struct listing *l, const char *key, const struct items *i)
 	    .record = v->record,
 	    .since = v->since,
 	    .until = listing_end(l, &i->lock, LEASE_BEYOND),
-	    .revoked = *v->mark != '\0'};
+	    .revoked = *v->mark != '\0',
+	    .asker = v->mark};
 	struct entry frozen = {.kind = ENTRY_FREEZE,
 	    .record = freeze->record,
 	    .since = freeze->since,

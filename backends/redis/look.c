@@ -108,6 +108,8 @@ look_read_entry(struct view *v, const redisReply *r, struct entry *e, struct for
 	case 'h':
 		good = answer_members(r, 1, "sssiiiis", &e->owner, &kind, &token, &slot,
 		    &e->since, &e->until, &revoked, &e->record);
+		if (good && revoked)
+			(void)answer_members(r, 9, "s", &e->asker);
 		break;
 	case 'o': /* no dlock */
 		good = answer_members(

@@ -13,13 +13,14 @@
 --            -> {now, owner, ticket ('': that was all), entry ...}
 --
 -- An entry is one of
---   {'h', owner, kind, token, slot, since, until, revoked (0, 1), record}   holder
---   {'w', owner, kind, since, record}                                       waiter
---   {'f', since, until, record}                                             freeze
---   {'r', ID, began, ended, status, token, record ('': none)}               last run
---   {'g', the same}                                                         the last one that ended with 0, if that is another
---   {'d', the same}                                                         the run of an ID that ended with 0
---   {'u', what}                                                             no lock
+--   {'h', owner, kind, token, slot, since, until, revoked (0, 1), record, mark}   holder; mark: who has
+--                                                                 revoked it
+--   {'w', owner, kind, since, record}                             waiter
+--   {'f', since, until, record}                                   freeze
+--   {'r', ID, began, ended, status, token, record ('': none)}     last run
+--   {'g', the same}                                             the last one that ended with 0, if that is another
+--   {'d', the same}                                             the run of an ID that ended with 0
+--   {'u', what}                                                   no lock
 -- Times are us since 1970, -1: not known, or never.
 --
 -- Nothing here is to take long, whatever there is: a page ends early where rows are long.
@@ -57,12 +58,15 @@ local function row(who)
   local numbers, kind, token, slot, subscribed, granted, sum, at =
     string.match(stored, '^((%l%d*) %d+ (%d+) (%d+) (%d) (%d+)) (%x+) ()')
   if not numbers or sum ~= string.sub(redis.sha1hex(who .. ' ' .. numbers), 1, 8) then return nil end
+  local mark = ''
   if subscribed == '2' then
     local length, behind = string.match(stored, '^(%d+) ()', at)
-    at = (behind or at) + math.min(tonumber(length or '0'), #stored)
+    local from = behind or at
+    at = from + math.min(tonumber(length or '0'), #stored)
+    mark = string.sub(stored, from, math.min(at, from + RECORD_MOST) - 1)
   end
   return {kind = kind, token = token, slot = number(slot), granted = number(granted), revoked = subscribed == '2' and 1 or 0,
-          record = string.sub(stored, at, at + RECORD_MOST - 1)}
+          mark = mark, record = string.sub(stored, at, at + RECORD_MOST - 1)}
 end
 
 local function damaged(what) return {'u', what .. ' whose row is damaged or missing'} end
@@ -73,7 +77,7 @@ local function holder(who)
   if ends <= now then return nil end
   local r = may_be_owner(who) and row(who)
   if not r then return damaged('a holder') end
-  return {'h', who, r.kind, r.token, r.slot, r.granted, math.min(ends * 1000, 2 ^ 53 - 1), r.revoked, r.record}
+  return {'h', who, r.kind, r.token, r.slot, r.granted, math.min(ends * 1000, 2 ^ 53 - 1), r.revoked, r.record, r.mark}
 end
 
 -- nil: it is dead.

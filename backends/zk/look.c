@@ -195,7 +195,7 @@ tell_member(struct looking *l, enum entry_kind kind, const struct member *m)
 	e.lock = seat ? KIND_LIMIT : child.kind;
 	e.limit = seat ? 0 : child.limit;
 	e.revoked = asker != NULL;
-	free(asker);
+	e.asker = asker;
 	if (c && (!holds || layout->single || seat))
 		e.since = micros(stat_time(c->stat.ctime));
 	if (ours)
@@ -205,6 +205,7 @@ tell_member(struct looking *l, enum entry_kind kind, const struct member *m)
 		    seat ? "a semaphore of Apache Curator's" : layout->what,
 		    seat || layout->listens ? "" : m->name, c);
 	hand_on(l, &e);
+	free(asker);
 }
 
 /* ---- what else there is ---- */

@@ -7,6 +7,7 @@
 #include "cmd/record.h"
 #include "cmd/say.h"
 #include "cmd/text.h"
+#include "waiting.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +15,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 /* PIPE_BUF: a pipe that poll calls writable takes so much at once */
@@ -23,12 +23,8 @@ enum { LINE_BYTES = 4096 };
 static void
 events_begin(struct object *j, char *line, const struct plan *p, const char *event)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_REALTIME, &t);
 	object_begin(j, line, LINE_BYTES - 1);
-	object_string(j, "time",
-	    text_time_utc(t.tv_sec * INT64_C(1000000) + t.tv_nsec / 1000).text);
+	object_time(j, "time", text_now());
 	object_string(j, "event", event);
 	object_string(j, "key", p->keys[0]);
 }
@@ -56,8 +52,12 @@ put_kind(struct object *j, enum lock_kind kind, unsigned limit)
 static void
 put_holding(struct object *j, const struct holding *h)
 {
+	int64_t until;
+
 	if (h->frozen)
 		object_truth(j, "frozen", true);
+	if (h->frozen && waiting_freeze_end(h, &until))
+		object_time(j, "until", until);
 	if (h->holders > 0) {
 		put_kind(j, h->kind, h->limit);
 		object_number(j, "holders", h->holders);
@@ -120,6 +120,10 @@ events_verdict(const struct plan *p, const struct verdict *v)
 	object_number(&j, "status", v->status);
 	if (v->signal)
 		object_number(&j, "signal", v->signal);
+	if (v->waited)
+		object_seconds(&j, "waited_s", v->waited);
+	if (v->held)
+		object_seconds(&j, "held_s", v->held);
 	if (*v->line)
 		object_string(&j, "message", v->line);
 	events_finish(&j, p, SAY_PATIENTLY);

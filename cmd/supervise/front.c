@@ -514,20 +514,24 @@ static struct verdict
 conclude(struct front *f)
 {
 	const struct run *r = f->run;
-	instant patience = instant_now() + NS_PER_S;
+	instant now = instant_now(), patience = now + NS_PER_S, granted = now;
 	char state[STATE_BYTES];
 	struct heard heard = {
 	    .words = f->end.words,
 	    .where = shared_where(r->shared),
 	    .key = f->waiting.seen.key,
 	    .state = state,
-	    .waited = instant_now() - r->began,
+	    .waited = now - r->began,
 	};
 	struct verdict v;
 
 	waiting_end(&f->waiting, 0);
 	waiting_state(&f->waiting, r->plan->wait.most != 0, state, sizeof state);
 	v = verdict_of(r->plan, &f->end.ending, &heard);
+	if (is_running(f))
+		granted = atomic_load(&f->shared->granted_at);
+	v.waited = granted - r->began;
+	v.held = now - granted;
 	/* the keeper leaves right after its last word: a zombie should not outlive us */
 	for (front_reap(f); f->keeper.pid && !atomic_load(&f->shared->end.lingers) &&
 	     instant_now() < patience;

@@ -68,6 +68,7 @@ start_command(struct keeper *k)
 	struct pollfd set[LOOP_OWN];
 
 	atomic_store(&k->shared->command, k->in.child.pid);
+	atomic_store(&k->shared->granted_at, now);
 	atomic_store(&k->shared->granted, true);
 	if (telling == TELL_BEFORE)
 		tell_grant(k);
@@ -91,6 +92,7 @@ start_body(struct keeper *k)
 	k->run->body->until = instant_after(instant_now(), k->plan->steer.length);
 	child_tell(k->run, k->lock.outer.parts, k->in.door.address);
 	atomic_store(&k->shared->exec, EXEC_CALLED);
+	atomic_store(&k->shared->granted_at, instant_now());
 	atomic_store(&k->shared->granted, true);
 	tell_grant(k);
 }

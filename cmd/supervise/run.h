@@ -69,8 +69,9 @@ struct shared {
 	_Atomic instant term_at, kill_at; /* NEVER until a grant */
 	/* when the keeper last woke; it does so every third of the ttl */
 	_Atomic instant alive_at;
-	_Atomic pid_t command;   /* 0 before it is known, and after it was reaped */
-	_Atomic bool granted;    /* the command may have begun */
+	_Atomic pid_t command;      /* 0 before it is known, and after it was reaped */
+	_Atomic bool granted;       /* the command may have begun */
+	_Atomic instant granted_at; /* set before `granted` */
 	_Atomic bool stopping;   /* TERM is being sent by the process that has set this */
 	_Atomic int exec;        /* EXEC_*, or an errno; written by the stub */
 	_Atomic bool opened;     /* `where` is set */

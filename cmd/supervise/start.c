@@ -3,8 +3,11 @@
 
 #include "backends/common/libc.h"
 #include "cmd/exit.h"
+#include "cmd/metrics.h"
+#include "cmd/parse.h"
 #include "cmd/record.h"
 #include "cmd/say.h"
+#include "cmd/text.h"
 #include "child.h"
 #include "events.h"
 #include "loop.h"
@@ -137,6 +140,18 @@ start_die_of(int sig)
 	return 128 + sig;
 }
 
+/* -v: "deploy: waited 2.1s for the lock, had it for 5m03s" */
+static void
+tell_times(const struct plan *p, const struct verdict *v)
+{
+	char key[400];
+
+	if (p->show.verbose && p->cmd == CMD_RUN && v->held)
+		say("%s: waited %s for the lock, had it for %s",
+		    plan_name(p, key, sizeof key), parse_span(v->waited).text,
+		    parse_span(v->held).text);
+}
+
 /*
  * Without exit(3): nothing of ours is buffered, and what it would look through costs as
  * much as a fork.
@@ -144,6 +159,10 @@ start_die_of(int sig)
 _Noreturn void
 start_end(const struct plan *p, const struct verdict *v)
 {
+	const struct metrics_run run = {v->name, v->status, v->waited, v->held};
+
+	metrics_add(p, &run);
+	tell_times(p, v);
 	if (*v->line)
 		say_last("%s", v->line);
 	events_verdict(p, v);

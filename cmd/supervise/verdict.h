@@ -16,6 +16,8 @@ struct verdict {
 	int signal;       /* or to die of; 0: exit */
 	char line[1800];  /* to say, clean; "" for nothing */
 	const char *name; /* for events: "busy", "lost"... */
+	/* nanoseconds: up to the grant, or to the end without one; from the grant on, or 0 */
+	int64_t waited, held;
 };
 
 /* What the front has heard of it all. */

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #define LIVE_FIRST (300 * NS_PER_MS) /* a lock that comes at once draws nothing */
@@ -54,23 +53,27 @@ is_frozen(const struct waiting *g)
 	return g->seen.holding.frozen && g->seen.holding.holders == 0;
 }
 
-/* The end of a freeze, from how long it was to last and how old it is. */
+bool
+waiting_freeze_end(const struct holding *h, int64_t *end)
+{
+	struct record r;
+	json_t *root = record_read(&r, h->record);
+
+	json_decref(root);
+	*end = EPOCH_NONE;
+	if (r.for_ms > 0 && h->held >= 0)
+		*end = text_now() + r.for_ms * 1000 - h->held / 1000;
+	return r.for_ms == -1 || *end != EPOCH_NONE;
+}
+
 static void
 hear_end(struct waiting *g, const struct msg *m)
 {
-	struct timespec now;
-	struct record r;
-	json_t *root = record_read(&r, m->holding.record);
-	int64_t end = EPOCH_NONE;
+	int64_t end;
 
-	clock_gettime(CLOCK_REALTIME, &now);
-	if (r.for_ms > 0)
-		end = now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000 +
-		    r.for_ms * 1000 - m->holding.held / 1000;
-	if (r.for_ms == -1 || (r.for_ms > 0 && m->holding.held >= 0))
+	if (waiting_freeze_end(&m->holding, &end))
 		snprintf(
 		    g->seen.until, sizeof g->seen.until, ", %s", text_until(end).text);
-	json_decref(root);
 }
 
 void

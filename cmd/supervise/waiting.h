@@ -65,4 +65,10 @@ void waiting_end(struct waiting *, uint64_t token);
  */
 const char *waiting_state(const struct waiting *, bool still, char *out, size_t size);
 
+/*
+ * When a freeze ends, in microseconds since the epoch, or EPOCH_NONE without an end: from how
+ * long it was to last and how old it is.  False: that is not known.
+ */
+bool waiting_freeze_end(const struct holding *, int64_t *end);
+
 #endif

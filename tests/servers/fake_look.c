@@ -51,8 +51,9 @@ read_text(struct line *l, const char *name, const char *value)
 		const char *name, **at;
 	} rows[] = {{"key", &l->entry.key}, {"owner", &l->entry.owner},
 	    {"record", &l->entry.record}, {"once", &l->entry.once},
-	    {"what", &l->entry.what}, {"foreign", &l->foreign.what},
-	    {"who", &l->foreign.who}, {"host", &l->foreign.host}};
+	    {"asker", &l->entry.asker}, {"what", &l->entry.what},
+	    {"foreign", &l->foreign.what}, {"who", &l->foreign.who},
+	    {"host", &l->foreign.host}};
 
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
 		if (strcmp(rows[i].name, name) == 0) {

@@ -274,7 +274,7 @@ settings_that_endanger_locks(void **state)
 	    {{MEMORY("1", "\x1b[2J"), NULL, NULL}, {"not noeviction"}},
 	    {{MEMORY("1", "a-policy-with-a-name-of-more-than-thirty-letters"), NULL,
 		 NULL},
-		{"a-policy-with"}},
+		{NULL}},
 	    {{NULL, AOF("1", "err"), "3600 1"}, {"append-only"}},
 	    {{NULL, AOF("0", "ok"), ""}, {"neither appendonly nor save"}},
 	    {{NULL, AOF("0", "ok"), "3600 1"}, {NULL}},

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -144,6 +145,56 @@ durations_know_no_locale(void **state)
 	unsetenv("LC_ALL");
 }
 
+/* In a zone that is an hour, or in summer two, before UTC. */
+static void
+times(void **state)
+{
+	static const struct {
+		const char *text;
+		int64_t us; /* -1: refused */
+	} rows[] = {
+	    {"1970-01-01T00:00:00Z", 0},
+	    {"2026-11-24T18:00:00Z", 1795543200000000},
+	    {"2026-11-24t18:00:00.25z", 1795543200250000},
+	    {"2026-11-24T18:00Z", 1795543200000000},
+	    {"2026-11-24T19:30:00+01:30", 1795543200000000},
+	    {"2026-11-24 10:00-08:00", 1795543200000000},
+	    {"2026-11-24 19:00", 1795543200000000},
+	    {"2026-11-24T19:00:05", 1795543205000000},
+	    {"2026-07-01 20:00", 1782928800000000},
+	    {"2028-02-29T00:00Z", 1835395200000000},
+	    {"9999-12-31T23:59:59Z", 253402300799000000},
+	    {"", -1},
+	    {"2026-11-24", -1},
+	    {"18:00", -1},
+	    {"2026-02-29T00:00Z", -1},
+	    {"2026-11-31 00:00", -1},
+	    {"2026-03-29 02:30", -1},
+	    {"2026-13-01T00:00Z", -1},
+	    {"2026-11-24T24:00Z", -1},
+	    {"2026-11-24T18:60Z", -1},
+	    {"2026-11-24T18:00:60Z", -1},
+	    {"2026-11-24T18:00:00+0100", -1},
+	    {"2026-11-24T18:00:00Z ", -1},
+	    {"2026-11-24T18:00:00UTC", -1},
+	    {" 2026-11-24T18:00Z", -1},
+	    {"26-11-24T18:00Z", -1},
+	    {"2026-11-24T18:00:00+24:00", -1},
+	    {"2026-11-2", -1},
+	};
+
+	(void)state;
+	setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3", 1);
+	tzset();
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		int64_t us = -1;
+
+		if (parse_time(rows[i].text, &us) != (rows[i].us >= 0) ||
+		    us != rows[i].us)
+			fail_msg("%s is %lld", rows[i].text, (long long)us);
+	}
+}
+
 static void
 numbers(void **state)
 {
@@ -242,6 +293,7 @@ main(void)
 	    cmocka_unit_test(durations_in_words),
 	    cmocka_unit_test(durations_there_and_back),
 	    cmocka_unit_test(durations_know_no_locale),
+	    cmocka_unit_test(times),
 	    cmocka_unit_test(numbers),
 	    cmocka_unit_test(truths),
 	    cmocka_unit_test(signals),

@@ -48,6 +48,7 @@ OPTIONS = {
     "who": ("a\tb", "control", "alice"),
     "why": ("x" * 201, "200", "ticket 1"),
     "status-fd": ("999", "not open", "2"),
+    "metrics-file": ("a\tb", "control", None),
     "quiet": ("maybe", "1 or 0", "1"),
     "verbose": ("maybe", "1 or 0", "0"),
 }
@@ -1189,3 +1190,31 @@ def test_a_period_that_makes_no_sense(dlock, files, words, said):
 def test_what_is_asked_of_jobs_and_makes_no_sense(dlock, files, words, said):
     done = dlock.run(words[0], *files.words, *words[1:])
     assert done.status == 64 and said in done.stderr and done.stderr.count("\n") == 1, done
+
+
+GITHUB = {"GITHUB_ACTOR": "bob", "GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "shop/web", "GITHUB_RUN_ID": "4711"}
+
+
+@pytest.mark.parametrize("env, who, why", [
+    ({}, None, None),
+    ({"SUDO_USER": "alice"}, "alice", None),
+    (GITHUB, "bob", "https://github.com/shop/web/actions/runs/4711"),
+    ({**GITHUB, "GITHUB_RUN_ID": "", "SUDO_USER": "alice", "BUILD_URL": "http://ci/9"}, "bob", "http://ci/9"),
+    ({"CI_JOB_URL": "https://gitlab/j/7", "GITLAB_USER_LOGIN": "eve", "JOB_NAME": "x"}, "eve", "https://gitlab/j/7"),
+    ({"BUILD_URL": "http://ci/9", "JOB_NAME": "nightly"}, None, "http://ci/9"),
+    ({"JOB_NAME": "nightly"}, None, "nightly"),
+    ({"BUILD_URL": "http://u:s3cret@ci/9"}, None, "http://u:xxxxxx@ci/9"),
+    ({"SUDO_USER": "a\x1b[2Jb", "JOB_NAME": "x" * 5000}, "a\\x1B[2Jb", "x" * 197 + "..."),
+    ({"JOB_NAME": "\udcff\n\u202e"}, None, "\\xFF\\x0A\\u202E"),
+    ({"INVOCATION_ID": "1"}, None, None),  # no unit of systemd's
+])
+def test_the_environment_says_who_and_why(dlock, files, env, who, why):
+    """Where it says more than user@host; what is told by an option or a variable of dlock's counts more."""
+    words = [*files.words, "-k", "k", "--", DLOCK, "status", *files.words, "-k", "k", "-J"]
+    env = {k: os.fsencode(v) for k, v in env.items()}
+    said = json.loads(dlock.run("run", *words, env=env).stdout)["holders"][0]
+    host = os.uname().nodename
+    assert said["who"] == f"{who}@{host}" if who else said["who"].endswith(f"@{host}")
+    assert said["why"] == why
+    said = json.loads(dlock.run("run", "--who", "carol", "--why", "hotfix", *words, env=env).stdout)["holders"][0]
+    assert (said["who"], said["why"]) == ("carol", "hotfix")

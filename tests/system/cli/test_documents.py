@@ -192,6 +192,7 @@ dlock run -k d -t 3s -- sleep 9 & sleep 0.5; dlock break --token 5 d; dlock brea
 lock=$(dlock hold -k e; true)
 dlock hold -k e --pid 999999; dlock release; handle=$(dlock hold -k e --for 200ms); sleep 1; dlock release $handle
 lock=$(dlock hold -k e --pid $$ --shell); eval "$lock"; dlock run -k e --min-hold 1s true; dlock release; sleep 1.5
+echo a 1 >prom; dlock run --metrics-file prom -k g true
 unset DLOCK_URL; dlock run -k f true
 """
 

@@ -2,6 +2,7 @@
 # as JSON, whatever stands on the server.  A fake backend answers; promises/test_looks.py has the real ones.
 
 import contextlib
+import datetime
 import json
 import os
 import random
@@ -9,6 +10,7 @@ import re
 import resource
 import signal
 import subprocess
+import time
 import unicodedata
 
 import pytest
@@ -114,7 +116,11 @@ class Shown:
 
 def objects_in(text):
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text), "control characters"
-    return [json.loads(line) for line in text.splitlines()]
+    objects = [json.loads(line) for line in text.splitlines()]
+    for one in objects:  # each line says when it was written, by our clock
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", one["time"])
+        assert abs(datetime.datetime.strptime(one.pop("time"), "%Y-%m-%dT%H:%M:%S.%f%z").timestamp() - time.time()) < PATIENCE
+    return objects
 
 
 def without_colours(line):
@@ -352,6 +358,47 @@ def test_ls_lists_what_fits_a_pattern(shown):
     assert keys("none*") == []
     assert [o["key"] for o in shown.objects("ls", "n*")] == ["nightly"]
     assert shown.run("ls", "a", "b").status == 64
+
+
+def test_ls_held_over_is_an_alert_of_one_line(shown):
+    """0: nothing has been held for so long; 1: these have been.  Whose time nobody knows does not count."""
+    lines = [holder("new", since=NOW - 59 * SECOND), holder("old", since=NOW - 61 * SECOND), holder("unknown", since=-1),
+             freeze("frozen"), holder("two", since=NOW - 5 * SECOND), holder("two", token=8, since=NOW - 7200 * SECOND)]
+    shown.show(*lines)
+    for over, keys in (("1m", ["old", "two"]), ("1h", ["two"]), ("2h", []), ("30d", [])):
+        done = shown.run("ls", "--held-over", over, "-n", "-o", "KEY")
+        assert (done.status, done.stdout.split(), done.stderr) == (1 if keys else 0, keys, "")
+    done = shown.run("ls", "--held-over", "1m", "-J", "o*")
+    assert done.status == 1 and [o["key"] for o in objects_in(done.stdout)] == ["old"]
+    assert shown.run("ls", "--held-over", "1m", "n*").status == 0
+    for words in (("--held-over", "0"), ("--held-over",), ("--held-over", "-1")):
+        assert shown.run("ls", *words).status == 64
+
+
+def test_ls_for_prometheus(shown):
+    """Each metric's lines stand together, each key once, its bytes escaped; a look that fails prints nothing."""
+    odd = 'a\\b"c'
+    shown.show(holder("b", since=NOW - 133 * SECOND), holder("b", token=8, since=NOW - 7 * SECOND), waiter("b"), waiter("b", 2),
+               holder(odd, since=-1), freeze("z"), holder(b"\xff", since=NOW), entry("holder", key="c"), freeze("z"), entry("holder", key="c"))
+    done = shown.run("ls", "--format", "prometheus")
+    assert done.status == 0 and done.stderr == ""
+    lines = [line for line in done.stdout.splitlines() if not line.startswith("# HELP")]
+    labels = [f'{{key="{key}",backend="fake"}}' for key in (r"\\xFF", r"a\\b\"c", "b", "c", "z")]
+    odd, a, b, c, z = labels
+    assert lines == ["# TYPE dlock_lock_holders gauge", *(f"dlock_lock_holders{at} {n}" for at, n in zip(labels, (1, 1, 2, 1, 0))),
+                     "# TYPE dlock_lock_waiting gauge", *(f"dlock_lock_waiting{at} {n}" for at, n in zip(labels, (0, 0, 2, 0, 0))),
+                     "# TYPE dlock_lock_frozen gauge", *(f"dlock_lock_frozen{at} {n}" for at, n in zip(labels, (0, 0, 0, 0, 1))),
+                     "# TYPE dlock_lock_held_seconds gauge", f"dlock_lock_held_seconds{odd} 0", f"dlock_lock_held_seconds{b} 133"]
+    done = shown.run("ls", "--format", "prometheus", "--held-over", "1m", "b")
+    assert done.status == 1 and len([line for line in done.stdout.splitlines() if line[0] != "#"]) == 4
+    assert shown.run("ls", "--format", "json").stdout.startswith('{"v":1,')
+    assert shown.run("ls", "--format", "table").stdout.startswith("KEY ")
+    for words in (("-J",), ("--watch",), ("-o", "KEY")):
+        refused = shown.run("ls", "--format", "prometheus", *words)
+        assert refused.status == 64 and "contradict" in refused.stderr
+    assert shown.run("ls", "--format", "xml").status == 64
+    broken = shown.run("ls", "-O", "script=bad", "--format", "prometheus")
+    assert broken.status >= 64 and broken.stdout == ""
 
 
 def test_ls_has_the_columns_that_are_named(shown):

@@ -23,7 +23,7 @@ RECIPES, TOP, block_with, blocks, text_of, tried = (getattr(documents, name) for
 TRIED = ["--once \"$(date", "--done-within", "# nightly.service", "runs-on", "CI_JOB_URL", "pipeline {", "ansible-playbook", "ansible.builtin",
          "FROM debian:12", "kind: CronJob", "ENTRYPOINT", "./manage migrate", "DLOCK_TOKEN:+", "lock=$(dlock hold", "exec 9>",
          "flock /srv/locks/backup dlock", "sudo --preserve", "-k geocoder", "./rebuild-cache", "$ dlock run -b file -k cache",
-         "-k account-7", "echo inner", "$(MAKE)"]
+         "-k account-7", "echo inner", "$(MAKE)", "--held-over", "metrics-file =", "alert: JobNotDone"]
 
 
 def test_each_block_of_the_recipes_is_tried():
@@ -405,3 +405,32 @@ def test_the_makefile_passes_jobs_on(tmp_path, try_it):
     (tmp_path / "Makefile").write_text(block_with("$(MAKE)", RECIPES) + "deploy-unlocked: a b\na b:\n\t@dlock status deploy/x | head -1; sleep 1\n")
     done = try_it("unset MAKEFLAGS MAKELEVEL", "make -s -j2 ENV=x deploy", "echo $?")
     assert done.stdout.splitlines()[-1] == "0" and done.stdout.count("is held") == 2 and "jobserver" not in done.stdout, done.stdout
+
+
+# ---- alerts ----
+
+
+def test_cron_mails_of_a_lock_that_is_held_too_long_and_of_nothing_else(dlock, tmp_path, try_it):
+    line = block_with("--held-over", RECIPES).split("*  ")[1].strip()
+    holder = dlock.start("run", "-u", f"file://{tmp_path}", "-k", "backup", "sleep", "1000").held()
+    done = try_it(line)
+    assert (done.returncode, done.stdout) == (0, "")
+    done = try_it(f"sleep 0.3; {line.replace('2h', '200ms')}")
+    assert done.returncode == 1 and done.stdout.startswith("backup ") and done.stdout.count("\n") == 1
+    holder.destroy()
+
+
+def test_prometheus_reads_what_the_rules_ask_for(dlock, tmp_path, try_it):
+    yaml = pytest.importorskip("yaml")
+    setting, cron = (line.replace("/var/lib/node_exporter", str(tmp_path)) for line in block_with("metrics-file =", RECIPES).split("\n\n"))
+    (tmp_path / "conf").write_text(setting)
+    listed = cron.split("*  ")[1].strip()
+    assert dlock.run("run", "--config", tmp_path / "conf", "-u", f"file://{tmp_path}", "-k", "nightly", "true").status == 0
+    holder = dlock.start("run", "-u", f"file://{tmp_path}", "-k", "nightly", "sleep", "1000").held()
+    assert try_it(listed).returncode == 0 and not (tmp_path / "locks.new").exists()
+    holder.destroy()
+    told = (tmp_path / "dlock.prom").read_text() + (tmp_path / "locks.prom").read_text()
+    rules = yaml.safe_load(block_with("alert: JobNotDone", RECIPES))["groups"][0]["rules"]
+    asked = {name for rule in rules for name in re.findall(r"dlock_\w+", rule["expr"])}
+    assert len(rules) == len(asked) == 4
+    assert asked <= set(re.findall(r'^(dlock_\w+)\{key="nightly",backend="file"', told, re.M))

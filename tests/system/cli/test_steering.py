@@ -1,7 +1,9 @@
 # Goal of these tests: break, freeze and thaw say what they do, ask before they do it,
 # and mean what they have shown.  A fake backend answers; promises/test_looks.py has the real ones.
 
+import json
 import signal
+import time
 
 import pytest
 
@@ -138,7 +140,7 @@ def test_nothing_to_break(shown, lines, status, says):
 
 @pytest.mark.parametrize("words, says", [
     (["deploy"], "-y"), (["-y"], "no key"), (["-y", "a", "b"], "one key"), (["-y", "deploy", "-t", "5s"], "-t"),
-    (["--token", "0", "deploy"], "token"), (["--token", "x", "deploy"], "token"), (["-y", "deploy", "-J"], "-J"),
+    (["--token", "0", "deploy"], "token"), (["--token", "x", "deploy"], "token"), (["-y", "deploy", "-n"], "-n"),
 ])
 def test_usage(shown, words, says):
     shown.show(holder())
@@ -353,3 +355,55 @@ def test_a_server_that_does_not_answer(shown):
 def test_help(dlock):
     for cmd in ("break", "freeze", "thaw"):
         assert dlock.run("help", cmd).stdout == dlock.run(cmd, "--help").stdout != ""
+
+
+# ---- -J, --until ----
+
+
+def objects(done):
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_each_tells_what_it_did_as_an_object(shown):
+    """One a key, also of one that could not be steered; what people are told goes to stderr."""
+    shown.show(holder(), frozen("other")[:-1] + f"\tuntil={NOW + 3600 * SECOND}\tnow={NOW}\n")
+    done = shown.run("break", "-J", "--token", "8", "deploy")
+    told, = objects(done)
+    assert (done.status, told["action"], told["result"], told["status"]) == (75, "break", "busy", 75)
+    assert told["key"] == "deploy" and told["holders"][0]["who"] == "alice" and told["time"] and "nothing was broken" in done.stderr
+    done = shown.run("freeze", "-J", "deploy", "other")
+    assert done.status == 0 and "is frozen" in done.stderr
+    first, second = objects(done)
+    assert (first["action"], first["result"], first["key"]) == ("freeze", "done", "deploy")
+    assert second["frozen"]["until"] == "2025-11-24T17:00:00.000Z" and second["frozen"]["why"] == "weekend"
+    done = shown.run("thaw", "-Jyq", "deploy", "other")
+    assert done.status == 1 and [(o["result"], o["status"]) for o in objects(done)] == [("nothing", 1), ("done", 0)]
+    done = shown.run("break", "-Jy", "free")
+    assert done.status == 1 and [o["result"] for o in objects(done)] == ["nothing"]
+    done = shown.run("break", "-y", "deploy", "-J", script="not=revoke")
+    told, = objects(done)
+    assert done.status == 78 and (told["result"], told["status"]) == ("failed", 78) and "state" not in told
+
+
+def test_a_lock_that_is_asked_back_says_by_whom(shown):
+    shown.show(holder(revoked=1, asker=FREEZER))
+    assert 'asked to give it back by bob@laptop "weekend"' in shown.run("status", "deploy").stdout
+    one, = objects(shown.run("status", "-J", "deploy"))
+    assert one["holders"][0]["revoked"] and one["holders"][0]["revoked_by"] == "bob@laptop" and one["holders"][0]["revoked_why"] == "weekend"
+    shown.show(holder(revoked=1, asker=r"\x1b[2J{"), holder(revoked=1, key="x"))
+    assert "asked to give it back\n" in shown.run("status", "deploy").stdout
+
+
+def test_freeze_until_a_time(shown):
+    """The server gets a length; what has passed, or is no time, is refused before anything is done."""
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 7200))
+    assert shown.run("freeze", "--until", at, "deploy").status == 0
+    local = time.strftime("%Y-%m-%d %H:%M", time.localtime(time.time() + 7260))
+    assert shown.run("freeze", "--until", local, "deploy").status == 0
+    lengths = [int(call.split(",")[1]) for call in shown.calls() if call.startswith("freeze")]
+    assert all(7080 <= n / 1e9 <= 7260 for n in lengths) and len(lengths) == 2, shown.calls()
+    for words, said in ((("--until", "2001-01-01T00:00:00Z"), "has passed"), (("--until", "tomorrow"), "2026-11-24T18:00:00Z"),
+                        (("--until", "2999-01-01 00:00"), "365d"), (("--until", at, "--for", "1h"), "contradict")):
+        done = shown.run("freeze", *words, "deploy")
+        assert done.status == 64 and said in done.stderr, done
+    assert len([call for call in shown.calls() if call.startswith("freeze")]) == 2

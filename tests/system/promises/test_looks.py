@@ -121,6 +121,22 @@ def test_who_holds_it(look, place, dlock):
     assert look.run("wait", "-n", "-k", place.key()).status == 0
 
 
+@where(tells_keys)
+def test_what_is_held_for_too_long(look, place, dlock):
+    """For cron, and for Prometheus."""
+    words = ("ls", place.key(), "-n", "-o", "KEY", "--held-over")
+    assert look.run(*words, "1h").status == 0
+    dlock.hold(place, place.key(), *CALM)
+    done = look.run(*words, "1h")
+    assert (done.status, done.stdout, done.stderr) == (0, "", "")
+    found = wait_for(lambda: (done := look.run(*words, "500ms")).status == 1 and done, what="it is held for so long")
+    assert found.stdout == f"{place.key()}\n"
+    told = look.run("ls", place.key(), "--format", "prometheus").stdout
+    at = f'{{key="{place.key()}",backend="{place.name}"}}'
+    assert f"\ndlock_lock_holders{at} 1\n" in told and f"\ndlock_lock_waiting{at} 0\n" in told
+    assert f"\ndlock_lock_frozen{at} 0\n" in told and f"\ndlock_lock_held_seconds{at} " in told
+
+
 def test_one_look_is_like_another_while_nothing_happens(look, place, dlock):
     dlock.hold(place, place.key(), *CALM)
     first, second = look.holder(), look.holder()

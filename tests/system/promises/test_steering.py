@@ -26,6 +26,8 @@ def place(request):
     return request.param(request)
 
 
+TELLS_WHO = {"file", "redis", "zk", "memcached"}  # has asked for it
+
 # What a place cannot where grants can be marked.
 CANNOT = {**dict.fromkeys(("redlock", "redlock-tls"), {"freeze", "shared", "limit"}), **LAYOUT_LACKS, "memcached": {"shared", "limit"}}
 
@@ -132,9 +134,11 @@ def test_a_frozen_holder_keeps_it_as_long_as_its_lease(steer, place):
     keeper, front = holder.keeper, holder.popen.pid
     kill(keeper, signal.SIGSTOP)
     waiter = steer.wait()
-    breaker = steer.start("break", "-y")
+    breaker = steer.start("break", "-y", "--who", "carol", "--why", "hotfix")
     if place.name != "zk" or place.lease_ends:
         wait_for(lambda: [h["revoked"] for h in steer.look()["holders"]] in ([True], []))
+        for h in steer.look()["holders"]:  # who asks, where the place tells it
+            assert (h["revoked_by"], h["revoked_why"]) in (("carol", "hotfix"), *(() if place.name in TELLS_WHO else ((None, None),)))
     if place.lease_ends:
         assert breaker.wait().status == 0
         assert waiter.wait().status == 0
@@ -266,8 +270,29 @@ def test_a_freeze_says_until_when(steer):
     wait_for(lambda: "waiting" in waiter.stderr())
     said.append(waiter.stderr())
     ends = [end(text) for text in said]
+    event = wait_for(lambda: next((e for e in waiter.events("waiting") if e.get("frozen")), None))
+    ends.append(datetime.datetime.strptime(event["until"].replace("Z", ""), "%Y-%m-%dT%H:%M:%S.%f").timestamp())
     assert max(ends) - min(ends) <= 3, said
     assert steer.run("thaw", "-y").status == 0 and waiter.wait().status == 0
+
+
+@steers("freeze")
+def test_what_was_done_is_told_as_an_object(steer):
+    until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3600))
+    done = steer.run("freeze", "-J", "--until", until, "--who", "carol", "--why", "hotfix")
+    told = json.loads(done.stdout)
+    assert done.status == 0 and (told["action"], told["result"], told["status"], told["state"]) == ("freeze", "done", 0, "frozen")
+    assert (told["frozen"]["who"], told["frozen"]["why"]) == ("carol", "hotfix")
+    length = [datetime.datetime.strptime(told["frozen"][name], "%Y-%m-%dT%H:%M:%S.%f%z") for name in ("since", "until")]
+    assert 3500 < (length[1] - length[0]).total_seconds() <= 3601
+    done = steer.run("thaw", "-Jy")
+    told = json.loads(done.stdout)
+    assert done.status == 0 and (told["action"], told["result"], told["frozen"]["who"]) == ("thaw", "done", "carol")
+    holder = steer.hold()
+    done = steer.run("break", "-Jy")
+    told = json.loads(done.stdout)
+    assert done.status == 0 and (told["action"], told["result"], told["holders"][0]["token"]) == ("break", "done", holder.token)
+    assert holder.wait().status == 79
 
 
 @steers("freeze")

@@ -1,0 +1,466 @@
+/* metrics.c - keeps the file of --metrics-file: reads it, adds a run to it, replaces it. */
+#include "metrics.h"
+
+#include "say.h"
+#include "text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The first line, by which a file of ours is known. */
+static const char mark[] = "# dlock run --metrics-file, 1\n";
+
+#define PATIENCE NS_PER_S     /* for other runs that end at this moment */
+#define FILE_BYTES (16 << 20) /* more than a full file has */
+enum { KEYS_KEPT = 200, BACKEND_BYTES = 16 };
+
+/* What is known of a key: times are milliseconds since the epoch, the others of a length. */
+enum gauge { START, END, SUCCESS, WAIT, HOLD, STATUS, GAUGES };
+
+static const struct metric {
+	const char *name, *help;
+} metrics[] = {
+    [START] = {"dlock_last_start_timestamp_seconds",
+	"When the last run began to ask for the lock."},
+    [END] = {"dlock_last_end_timestamp_seconds", "When the last run ended."},
+    [SUCCESS] = {"dlock_last_success_timestamp_seconds",
+	"When the last run ended whose command had the lock and ended with 0."},
+    [WAIT] = {"dlock_last_wait_seconds", "How long the last run waited for the lock."},
+    [HOLD] = {"dlock_last_hold_seconds",
+	"How long the last run that got the lock had it."},
+    [STATUS] = {"dlock_last_status", "The exit status of the last run."},
+    [GAUGES] = {"dlock_runs_total", "Runs by their result."},
+};
+
+/* The results, and the verdict of each; the last one is of all other verdicts. */
+enum { OK, FAILED, RESULTS = 9 };
+
+static const struct result {
+	const char *name, *verdict;
+} results[RESULTS] = {
+    [OK] = {"ok", NULL},
+    [FAILED] = {"failed", NULL},
+    {"max-run", "max-run"},
+    {"lost", "lost"},
+    {"busy", "busy"},
+    {"skipped", "skipped"},
+    {"interrupted", "interrupted"},
+    {"unreachable", "unreachable"},
+    {"error", NULL},
+};
+
+/* One key on one backend. */
+struct series {
+	char *key; /* escaped, as it stands in the file */
+	char backend[BACKEND_BYTES];
+	int64_t gauge[GAUGES]; /* -1: not known */
+	int64_t runs[RESULTS];
+};
+
+/* One more than are kept for each key of a run. */
+struct table {
+	struct series list[KEYS_KEPT + KEYS_MAX];
+	size_t n,
+	    last; /* the one that was found last: its neighbour is the likely next */
+};
+
+/* ---- labels ---- */
+
+char *
+metrics_label(char *out, const char *key)
+{
+	char clean[4 * KEY_BYTES + 1];
+	char *to = out;
+
+	text_clean(clean, sizeof clean, key, strlen(key));
+	for (const char *c = clean; *c; c++) {
+		if (*c == '\\' || *c == '"')
+			*to++ = '\\';
+		*to++ = *c;
+	}
+	*to = '\0';
+	return out;
+}
+
+/* ---- reading ---- */
+
+/* NULL: no memory. */
+static struct series *
+find(struct table *t, const char *key, size_t n, const char *backend)
+{
+	struct series *s;
+
+	for (size_t i = 0; i < t->n; i++) {
+		size_t at = (t->last + i) % t->n;
+
+		s = &t->list[at];
+		if (text_is(s->key, key, n) && strcmp(s->backend, backend) == 0) {
+			t->last = at;
+			return s;
+		}
+	}
+	if (t->n == sizeof t->list / sizeof *t->list)
+		return NULL;
+	s = &t->list[t->n];
+	*s = (struct series){.key = strndup(key, n)};
+	if (!s->key)
+		return NULL;
+	snprintf(s->backend, sizeof s->backend, "%s", backend);
+	for (int i = 0; i < GAUGES; i++)
+		s->gauge[i] = -1;
+	t->last = t->n++;
+	return s;
+}
+
+/* Steps over a text, if that comes next. */
+static bool
+eat(const char **at, const char *text)
+{
+	size_t n = strlen(text);
+
+	if (strncmp(*at, text, n) != 0)
+		return false;
+	*at += n;
+	return true;
+}
+
+/* A lower-case word up to a quote, into out[BACKEND_BYTES]. */
+static bool
+eat_word(const char **at, char *out)
+{
+	size_t n = strspn(*at, "abcdefghijklmnopqrstuvwxyz-");
+
+	if (n == 0 || n >= BACKEND_BYTES || (*at)[n] != '"')
+		return false;
+	snprintf(out, BACKEND_BYTES, "%.*s", (int)n, *at);
+	*at += n + 1;
+	return true;
+}
+
+/* `NAME{key="...",backend="...",result="..."} VALUE`; any other line counts for nothing. */
+static void
+read_line(struct table *t, const char *line)
+{
+	char backend[BACKEND_BYTES], result[BACKEND_BYTES] = "";
+	const char *key, *end;
+	int64_t whole, thousandths = 0;
+	struct series *s;
+	int m = 0;
+
+	while (m <= GAUGES && !eat(&line, metrics[m].name))
+		m++;
+	if (m > GAUGES || !eat(&line, "{key=\""))
+		return;
+	key = line;
+	while (*line && *line != '"')
+		line += *line == '\\' && line[1] ? 2 : 1;
+	end = line;
+	if (!eat(&line, "\",backend=\"") || !eat_word(&line, backend) ||
+	    (m == GAUGES && (!eat(&line, ",result=\"") || !eat_word(&line, result))) ||
+	    !eat(&line, "} ") ||
+	    sscanf(line, "%15" SCNd64 ".%3" SCNd64, &whole, &thousandths) < 1 ||
+	    whole < 0)
+		return;
+	s = find(t, key, end - key, backend);
+	if (!s)
+		return;
+	if (m < GAUGES)
+		s->gauge[m] = m == STATUS ? whole : whole * 1000 + thousandths;
+	for (int i = 0; m == GAUGES && i < RESULTS; i++)
+		if (strcmp(results[i].name, result) == 0)
+			s->runs[i] = whole;
+}
+
+/* A file of ours, or an empty one, or `begun`: one that we have not finished. */
+static enum rc
+check_text(const char *text, bool begun, struct fault *f)
+{
+	size_t n = strlen(text), all = strlen(mark);
+
+	if (n == 0 || strncmp(text, mark, all) == 0 ||
+	    (begun && n < all && strncmp(text, mark, n) == 0))
+		return RC_OK;
+	return fault_set(f, RC_CONFIG,
+	    "it was not written by dlock, and is not overwritten (remove it, or name another)");
+}
+
+/* All of an open file, to be freed; NULL: *f says why. */
+static char *
+read_all(int fd, struct stat *st, struct fault *f)
+{
+	ssize_t got = 1;
+	size_t n = 0;
+	char *text;
+
+	if (fstat(fd, st) != 0 || !S_ISREG(st->st_mode) || st->st_size > FILE_BYTES) {
+		fault_set(f, RC_CONFIG, "it is no file that dlock has written");
+		return NULL;
+	}
+	text = malloc(st->st_size + 1);
+	while (text && n < (size_t)st->st_size && got > 0) {
+		got = read(fd, text + n, st->st_size - n);
+		n += got > 0 ? got : 0;
+	}
+	if (!text || got < 0) {
+		fault_set(f, RC_SYSTEM, "%s", strerror(errno));
+		free(text);
+		return NULL;
+	}
+	text[n] = '\0';
+	return text;
+}
+
+/* What stands in the file; *mode: its own, which the next one is to have, or as it was. */
+static enum rc
+read_file(struct table *t, const char *path, mode_t *mode, struct fault *f)
+{
+	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct stat st;
+	char *text;
+	enum rc rc;
+
+	if (fd < 0 && errno == ENOENT)
+		return RC_OK;
+	if (fd < 0)
+		return fault_set(f, RC_SYSTEM, "%s", strerror(errno));
+	text = read_all(fd, &st, f);
+	close(fd);
+	if (!text)
+		return RC_SYSTEM;
+	rc = check_text(text, false, f);
+	for (char *rest = text, *line; rc == RC_OK && (line = strsep(&rest, "\n"));)
+		read_line(t, line);
+	free(text);
+	*mode = st.st_mode & 0777;
+	return rc;
+}
+
+/* ---- one run more ---- */
+
+static int
+result_of(const struct metrics_run *r)
+{
+	if (strcmp(r->verdict, "ended") == 0)
+		return r->status == 0 ? OK : FAILED;
+	for (int i = 0; i < RESULTS; i++)
+		if (results[i].verdict && strcmp(results[i].verdict, r->verdict) == 0)
+			return i;
+	return RESULTS - 1;
+}
+
+static void
+add_run(struct series *s, const struct metrics_run *r)
+{
+	int result = result_of(r);
+	int64_t end = text_now() / 1000;
+
+	s->gauge[START] = end - (r->waited + r->held) / NS_PER_MS;
+	s->gauge[END] = end;
+	s->gauge[WAIT] = r->waited / NS_PER_MS;
+	s->gauge[STATUS] = r->status;
+	if (r->held)
+		s->gauge[HOLD] = r->held / NS_PER_MS;
+	if (result == OK)
+		s->gauge[SUCCESS] = end;
+	s->runs[result]++;
+}
+
+/* Beyond KEYS_KEPT, those go first whose last run ended first. */
+static void
+drop_oldest(struct table *t)
+{
+	while (t->n > KEYS_KEPT) {
+		struct series *oldest = t->list;
+
+		for (struct series *s = t->list; s < t->list + t->n; s++)
+			if (s->gauge[END] < oldest->gauge[END])
+				oldest = s;
+		free(oldest->key);
+		*oldest = t->list[--t->n];
+	}
+}
+
+/* ---- writing ---- */
+
+static void
+print_gauge(FILE *to, const struct table *t, int g)
+{
+	for (const struct series *s = t->list; s < t->list + t->n; s++) {
+		int64_t v = s->gauge[g];
+
+		if (v < 0)
+			continue;
+		fprintf(to, "%s{key=\"%s\",backend=\"%s\"} ", metrics[g].name, s->key,
+		    s->backend);
+		if (g == STATUS)
+			fprintf(to, "%" PRId64 "\n", v);
+		else
+			fprintf(to, "%" PRId64 ".%03d\n", v / 1000, (int)(v % 1000));
+	}
+}
+
+/* Also a result that there has not been yet: from 0 to 1 is an increase, from nothing is none. */
+static void
+print_runs(FILE *to, const struct table *t)
+{
+	for (const struct series *s = t->list; s < t->list + t->n; s++)
+		for (int i = 0; i < RESULTS; i++)
+			fprintf(to,
+			    "%s{key=\"%s\",backend=\"%s\",result=\"%s\"} %" PRId64 "\n",
+			    metrics[GAUGES].name, s->key, s->backend, results[i].name,
+			    s->runs[i]);
+}
+
+/* Into a file that has been begun anew. */
+static enum rc
+write_file(int fd, const struct table *t, struct fault *f)
+{
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	FILE *to = copy < 0 ? NULL : fdopen(copy, "w");
+	bool failed;
+
+	if (!to)
+		return fault_set(f, RC_SYSTEM, "%s", strerror(errno));
+	fputs(mark, to);
+	for (int m = 0; m <= GAUGES; m++) {
+		fprintf(to, "# HELP %s %s\n# TYPE %s %s\n", metrics[m].name,
+		    metrics[m].help, metrics[m].name, m < GAUGES ? "gauge" : "counter");
+		if (m < GAUGES)
+			print_gauge(to, t, m);
+		else
+			print_runs(to, t);
+	}
+	failed = ferror(to);
+	if (fclose(to) == 0 && !failed)
+		return RC_OK;
+	return fault_set(f, RC_SYSTEM, "%s", strerror(errno));
+}
+
+/* ---- the file, one run at a time ---- */
+
+/* Waits a little for it. */
+static bool
+lock(int fd, instant until)
+{
+	while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+		if ((errno != EWOULDBLOCK && errno != EINTR) || instant_now() >= until)
+			return false;
+		poll(NULL, 0, 2);
+	}
+	return true;
+}
+
+/* Is this open file the one that has the name? */
+static bool
+is_named(int fd, const char *path)
+{
+	struct stat ours, there;
+
+	return fstat(fd, &ours) == 0 && lstat(path, &there) == 0 &&
+	    ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+}
+
+/*
+ * Opens and locks the file that is to replace the other one; -1: *f says why not.  The one
+ * who had the lock before has given it the other name.
+ */
+static int
+open_next(const char *path, struct fault *f)
+{
+	instant until = instant_now() + PATIENCE;
+
+	for (;;) {
+		int fd = open(path,
+		    O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
+		    0644);
+
+		if (fd >= 0 && lock(fd, until) && is_named(fd, path))
+			return fd;
+		if (fd < 0 || instant_now() >= until) {
+			fault_set(f, RC_SYSTEM, "%s",
+			    fd >= 0 ? "other runs did not leave it for a second"
+				    : strerror(errno));
+			if (fd >= 0)
+				close(fd);
+			return -1;
+		}
+		close(fd);
+	}
+}
+
+/* With the lock: reads the one, writes the other, and renames it. */
+static enum rc
+replace(const struct plan *p, const struct metrics_run *r, const char *next, int fd,
+    struct fault *f)
+{
+	static struct table t; /* the process ends after this */
+	char label[METRICS_LABEL];
+	mode_t mode = 0;
+	struct stat st;
+	struct fault why = {""};
+	char *begun = read_all(fd, &st, &why);
+	enum rc rc = !begun ? RC_SYSTEM : check_text(begun, true, &why);
+
+	free(begun);
+	if (rc == RC_OK && st.st_nlink != 1)
+		rc = fault_set(&why, RC_CONFIG, "it has two names");
+	if (rc != RC_OK)
+		return fault_set(f, rc, "%s: %s", text_shown(next).text, why.text);
+	rc = read_file(&t, p->show.metrics, &mode, f);
+	drop_oldest(&t);
+	for (size_t i = 0; i < p->nkeys && rc == RC_OK; i++) {
+		struct series *s;
+
+		metrics_label(label, p->keys[i]);
+		s = find(&t, label, strlen(label), p->site.backend->name);
+		if (s)
+			add_run(s, r);
+		else
+			rc = fault_set(f, RC_SYSTEM, "no memory");
+	}
+	drop_oldest(&t);
+	if (rc == RC_OK &&
+	    (ftruncate(fd, 0) != 0 || lseek(fd, 0, SEEK_SET) != 0 ||
+		(mode && fchmod(fd, mode) != 0)))
+		rc = fault_set(f, RC_SYSTEM, "%s", strerror(errno));
+	if (rc == RC_OK)
+		rc = write_file(fd, &t, f);
+	if (rc == RC_OK && rename(next, p->show.metrics) == 0)
+		return RC_OK;
+	if (rc == RC_OK)
+		fault_set(f, RC_SYSTEM, "%s", strerror(errno));
+	unlink(next);
+	return RC_SYSTEM;
+}
+
+void
+metrics_add(const struct plan *p, const struct metrics_run *r)
+{
+	struct fault f = {""};
+	char next[PATH_MAX + 16];
+	enum rc rc = RC_SYSTEM;
+	int fd;
+
+	if (!p->show.metrics)
+		return;
+	signal(SIGXFSZ, SIG_IGN); /* the write fails, and is told of */
+	snprintf(next, sizeof next, "%s.dlock", p->show.metrics);
+	fd = open_next(next, &f);
+	if (fd >= 0)
+		rc = replace(p, r, next, fd, &f);
+	if (rc != RC_OK)
+		say("this run is not counted in %s: %s", text_shown(p->show.metrics).text,
+		    text_shown(f.text).text);
+	if (fd >= 0)
+		close(fd);
+}
