@@ -3,6 +3,7 @@
 # are not what they should be get to hear.
 
 import contextlib
+import json
 import os
 import threading
 import time
