@@ -417,7 +417,7 @@ open_part(struct part *p, struct fault *f)
 		return rc;
 	if (p->store->caps & ONE_LOCK)
 		return fault_set(f, RC_USAGE,
-		    "%s: one of its settings names the lock, so several keys would be the same one",
+		    "%s: a setting (-O) names the lock, so several keys would be the same lock: give one key",
 		    p->store->where);
 	/* a scheme of m->backend may have a backend of its own */
 	if (p->store->backend->together)
@@ -543,7 +543,7 @@ begin_again(struct multi *m, instant until, struct fault *f)
 
 	if (!until)
 		return fault_set(f, RC_BUSY, "%s", why);
-	fault_set(&outer->notice, RC_OK, "%.500s; it is asked for again", why);
+	fault_set(&outer->notice, RC_OK, "%.500s; asking again", why);
 	release_all(m, m->gone, NULL, STATUS_NONE, instant_now() + GIVE_BACK);
 	m->held = m->gone;
 	m->gone = m->n;

@@ -112,7 +112,7 @@ read_letters(struct words *w, struct fault *f)
 		/* what stands behind a = is not shown: it may be a password */
 		if (o->arg && c[1] == '=')
 			return fault_set(f, RC_USAGE,
-			    "-%c=...: no = stands between a letter and its value: say -%c %s or --%s=%s",
+			    "-%c=...: there is no = between a letter and its value: say -%c %s or --%s=%s",
 			    *c, *c, o->arg, o->name, o->arg);
 		if (o->arg)
 			return c[1] ? note_option(w, o - options, c + 1, f)
@@ -238,7 +238,7 @@ no_url(struct fault *f, const char *called, const char *url)
 		    called, text_brief(url).text,
 		    *url == '/' ? text_brief(url).text : "/DIRECTORY");
 	return fault_set(f, RC_USAGE,
-	    "%s '%.*s...': begins with no scheme known here%s (such as redis://host or file:///directory)",
+	    "%s '%.*s...': does not begin with a scheme that dlock knows%s (such as redis://host or file:///directory)",
 	    called, n < 60 ? (int)n : 60, url,
 	    parse_hint(": did you mean ", meant, "://?").text);
 }
@@ -338,7 +338,7 @@ settle_command(struct plan *p, char **words, bool named, struct fault *f)
 		    "no key: say dlock run -k KEY -- COMMAND, with a name for the lock");
 	if (p->command.line && *words)
 		return fault_set(f, RC_USAGE,
-		    "both --command and '%s' are given: which one is to run?",
+		    "both --command and '%s' are given: give only one of them",
 		    text_brief(*words).text);
 	if (p->command.line) {
 		p->command.shell[2] = (char *)p->command.line;

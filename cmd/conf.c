@@ -59,7 +59,7 @@ check_line(const char *line, size_t n, struct fault *f)
 
 		if ((c < 0x20 && c != '\t') || c == 0x7f)
 			return fault_set(
-			    f, RC_CONFIG, "a control character stands in this line");
+			    f, RC_CONFIG, "this line has a control character in it");
 		if (i > 0 && is_space(line[i - 1]) && (c == ';' || c == '#'))
 			return fault_set(f, RC_CONFIG,
 			    "a comment needs a line of its own (no value has a blank before a %c)",
@@ -258,7 +258,7 @@ take_line(void *ctx, const struct conf_line *l, struct fault *f)
 	o = &options[i];
 	if (!conf_allows(i))
 		return fault_set(f, RC_CONFIG,
-		    "%s is said for one occasion, so it has no place in a file", o->name);
+		    "%s is for one call of dlock and cannot stand in a file", o->name);
 	if (t->line[i] && !o->repeats)
 		return fault_set(f, RC_CONFIG, "%s is given twice here, first in line %d",
 		    o->name, t->line[i]);
@@ -377,8 +377,8 @@ read_file(struct sources *all, const char *path, bool needed, struct conf_text *
 		rc = conf_take(all, t, f);
 	if (rc == RC_OK && t->secret && trusted_check(&st, t->shown, true, &why) != RC_OK)
 		return fault_set(f, RC_CONFIG,
-		    "%s:%d: a password stands here, and the file %s", t->shown, t->secret,
-		    why.text);
+		    "%s:%d: this line has a password, and the file %s", t->shown,
+		    t->secret, why.text);
 	return rc;
 }
 

@@ -167,12 +167,12 @@ run_config(struct plan *p)
 }
 
 const struct cmd cmd_config = {.name = "config",
-    .help = "tell every setting and where it comes from",
+    .help = "show every setting and where it comes from",
     .bit = CMD_CONFIG,
     .usage =
 	"usage: dlock config [-k KEY] [-J] [options of dlock run]\n"
 	"\n"
-	"Tells which settings a run of KEY would have, and where each comes from: an option, a\n"
+	"Shows which settings a run of KEY would have, and where each comes from: an option, a\n"
 	"variable, a line of a configuration file, or the default.  Passwords are masked.\n"
 	"Without KEY, sections for keys do not count.\n"
 	"\n"

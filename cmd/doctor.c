@@ -11,9 +11,11 @@
  *	sweep       nothing of the probe stays (check, too)
  *
  * Two stores are open, as a store that serves a claim is asked nothing else: one takes the probe,
- * the other looks and steers.  A signal that would end us waits until the probe is gone; only
- * KILL leaves a lease, which ends, or a freeze of some seconds.  A store in which each key means the same lock gets no probe, for others
- * may use that one; nor does one where a first use would make something that stays.
+ * the other looks and steers.  A signal that would end us waits until the probe is gone, and
+ * what is found meanwhile is written then, for that may take for ever.  Only KILL leaves a
+ * lease, which ends, or a freeze of some seconds.  A store in which each key means the same lock
+ * gets no probe, for others may use that one; nor does one where a first use would make
+ * something that stays.
  *
  * What the store of the probe has to say beside its answers (host.notice) is dropped: it is
  * found by what check() has told already.
@@ -34,7 +36,6 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -43,7 +44,7 @@
 
 #define FREEZE (10 * NS_PER_S) /* ends by itself, should we be killed */
 #define SAMPLING (10 * NS_PER_S)
-#define SKEW (5 * NS_PER_S)
+#define SKEW 5e6             /* us */
 #define OUTERMOST 0xeffffffc /* pid namespace: its inode */
 
 enum {
@@ -58,6 +59,7 @@ struct doctor {
 	struct checkup checkup; /* the first, for show_finding() */
 	struct looking looking;
 	const struct plan *plan;
+	bool probing;             /* nothing is written meanwhile */
 	unsigned seen[UNFIT + 1]; /* how many findings there were of each fitness */
 	enum rc rc;               /* why no lock can be had; RC_OK */
 	char probe[KEY_BYTES + 1];
@@ -76,17 +78,43 @@ struct doctor {
 	char shown_owner[256];
 };
 
+/* ---- signals ---- */
+
+/* They wait while there is a probe; for libraries' threads, too, so from before these begin. */
+static sigset_t
+hold_signals(int how)
+{
+	static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE};
+	sigset_t set, before;
+
+	sigemptyset(&set);
+	for (size_t i = 0; i < sizeof ending / sizeof *ending; i++)
+		sigaddset(&set, ending[i]);
+	sigprocmask(how, &set, &before);
+	return before;
+}
+
+/* Does a signal wait, or is the server silent?  What is under way is only brought to its end. */
+static bool
+is_over(const struct doctor *d)
+{
+	sigset_t set;
+
+	sigpending(&set);
+	return d->rc == RC_AGAIN || sigismember(&set, SIGHUP) ||
+	    sigismember(&set, SIGINT) || sigismember(&set, SIGQUIT) ||
+	    sigismember(&set, SIGTERM);
+}
+
 /* ---- findings ---- */
 
 static void
 show_finding(struct checkup *c, const struct finding *f)
 {
-	static const struct {
-		const char *word, *level;
-	} names[] = {[FIT] = {"OK", "ok"},
-	    [DOUBTFUL] = {"WARN", "warn"},
-	    [UNFIT] = {"FAIL", "fail"}};
+	static const char *const words[] = {"OK", "WARN", "FAIL"}, /* by fitness */
+	    *const levels[] = {"ok", "warn", "fail"};
 	struct doctor *d = (struct doctor *)c;
+	sigset_t before;
 	struct object o;
 
 	d->seen[f->fitness]++;
@@ -94,17 +122,21 @@ show_finding(struct checkup *c, const struct finding *f)
 		object_begin_stream(&o, stdout);
 		object_number(&o, "v", 1);
 		object_string(&o, "check", f->name);
-		object_string(&o, "level", names[f->fitness].level);
+		object_string(&o, "level", levels[f->fitness]);
 		object_string(&o, "fact", f->fact);
 		object_string(&o, "advice", f->advice);
 		object_end(&o);
 	} else {
-		printf("%-5s %-13s %s\n", names[f->fitness].word, f->name,
+		printf("%-5s %-13s %s\n", words[f->fitness], f->name,
 		    text_shown(f->fact).text);
 		if (f->advice)
 			printf("%-5s %-13s -> %s\n", "", "", f->advice);
 	}
+	if (d->probing)
+		return;
+	before = hold_signals(SIG_UNBLOCK); /* a reader may keep us for ever */
 	fflush(stdout);
+	sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
 /* As checkup_tell(): a finding of ours. */
@@ -145,12 +177,11 @@ tell_files(struct doctor *d, const struct fault *why)
 		bool bad = why && i + 1 == all->nfiles;
 
 		tell(d, bad ? UNFIT : FIT, "config",
-		    bad ? "mend it, or name another one with --config" : NULL, "%s%s%s",
-		    bad ? "" : f->shown,
+		    bad ? "mend it, or name another one with --config" : NULL, "%s%s",
+		    bad ? why->text : f->shown,
 		    bad            ? ""
 			: f->there ? " was read"
-				   : " is not there",
-		    bad ? why->text : "");
+				   : " is not there");
 	}
 }
 
@@ -240,37 +271,6 @@ tell_limits(struct doctor *d)
 	    many ? ", and may have few more" : "");
 }
 
-/* ---- signals ---- */
-
-static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-enum { ENDING = sizeof ending / sizeof *ending };
-
-/* They wait while there is a probe; for libraries' threads, too, so from before these begin. */
-static void
-hold_signals(int how)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	for (size_t i = 0; i < ENDING; i++)
-		sigaddset(&set, ending[i]);
-	sigaddset(&set, SIGPIPE);
-	sigprocmask(how, &set, NULL);
-}
-
-/* Does one wait?  Then what is under way is only brought to its end. */
-static bool
-is_interrupted(void)
-{
-	bool is = false;
-	sigset_t set;
-
-	sigpending(&set);
-	for (size_t i = 0; i < ENDING; i++)
-		is = is || sigismember(&set, ending[i]) == 1;
-	return is;
-}
-
 /* ---- the probe ---- */
 
 static int64_t
@@ -321,16 +321,6 @@ see_probe(void *ctx, const struct entry *e, int64_t now)
 	return true;
 }
 
-static enum rc
-look_at_probe(struct doctor *d, struct fault *f)
-{
-	struct look what = {
-	    .key = d->probe, .until = look_patience(), .see = see_probe, .ctx = d};
-	struct store *s = d->looking.store;
-
-	return s->backend->admin->each(s, &what, f);
-}
-
 static int
 compare_spans(const void *left, const void *right)
 {
@@ -371,7 +361,7 @@ renew_often(struct doctor *d, struct fault *f)
 	size_t n = 0;
 
 	while (n < SAMPLES && rc == RC_OK &&
-	    (n == 0 || (instant_now() < ends && !is_interrupted()))) {
+	    (n == 0 || (instant_now() < ends && !is_over(d)))) {
 		instant sent = instant_now();
 
 		rc = d->store->backend->lock->renew(
@@ -400,14 +390,13 @@ tell_lease(struct doctor *d)
 	    parse_span(lease).text);
 }
 
-/* The lock may have been granted at any time of the call. */
+/* The lock may have been granted at any time of the call; the server may say any time. */
 static void
 tell_clock(struct doctor *d)
 {
-	int64_t off = d->since > d->after ? d->since - d->after
-	    : d->since < d->before        ? d->since - d->before
-					  : 0;
-	bool far = llabs(off) * 1000 > SKEW;
+	double least = (double)d->since - (double)d->after, /* us that it is ahead */
+	    most = (double)d->since - (double)d->before;
+	bool far = least > SKEW || most < -SKEW;
 
 	if (d->shown && d->since != EPOCH_NONE)
 		tell(d, far ? DOUBTFUL : FIT, "clock",
@@ -415,8 +404,8 @@ tell_clock(struct doctor *d)
 			: NULL,
 		    far ? "the server's clock differs from ours by %+.1f s"
 			: "the server's clock is ours, within %.1f s",
-		    far ? (double)off / 1000000
-			: (double)(d->after - d->before + llabs(off)) / 1000000 + 0.05);
+		    far ? (least > 0 ? least : most) / 1e6
+			: (most > -least ? most : -least) / 1e6 + 0.05);
 }
 
 /* ---- what looking and steering need ---- */
@@ -429,6 +418,18 @@ tell_right(struct doctor *d, const char *name, enum rc rc, const struct fault *f
 	else
 		tell(d, UNFIT, name, advice_for(rc), "%s",
 		    *f->text ? f->text : rc_name(rc));
+}
+
+static void
+try_look(struct doctor *d)
+{
+	struct look what = {
+	    .key = d->probe, .until = look_patience(), .see = see_probe, .ctx = d};
+	struct store *s = d->looking.store;
+	struct fault f = {""};
+
+	d->looked = true;
+	tell_right(d, "right-look", s->backend->admin->each(s, &what, &f), &f);
 }
 
 /*
@@ -465,8 +466,8 @@ static void
 try_freeze(struct doctor *d)
 {
 	struct store *s = d->looking.store;
-	struct fault f = {""};
-	enum rc rc;
+	struct fault f = {""}, unthawed = {""};
+	enum rc rc, thawed;
 
 	if (!(s->caps & CAP_FREEZE)) {
 		tell(d, FIT, "right-freeze", NULL, "these locks cannot be frozen");
@@ -474,9 +475,11 @@ try_freeze(struct doctor *d)
 	}
 	rc = s->backend->admin->freeze(
 	    s, d->probe, d->record, FREEZE, look_patience(), &f);
-	if (rc == RC_OK)
-		rc = s->backend->admin->thaw(s, d->probe, look_patience(), &f);
-	tell_right(d, "right-freeze", rc, &f);
+	thawed = rc == RC_DENIED /* else it may be frozen, though the answer is lost */
+	    ? rc
+	    : s->backend->admin->thaw(s, d->probe, look_patience(), &unthawed);
+	tell_right(
+	    d, "right-freeze", rc == RC_OK ? thawed : rc, rc == RC_OK ? &unthawed : &f);
 }
 
 /* ---- all of it ---- */
@@ -485,15 +488,12 @@ try_freeze(struct doctor *d)
 static enum rc
 try_held(struct doctor *d, struct fault *f)
 {
-	struct fault unseen;
-	enum rc rc = renew_often(d, f), looked;
+	enum rc rc = renew_often(d, f);
 
 	tell_lease(d);
-	if (is_interrupted())
+	if (is_over(d))
 		return rc;
-	looked = look_at_probe(d, &unseen);
-	d->looked = true;
-	tell_right(d, "right-look", looked, &unseen);
+	try_look(d);
 	tell_clock(d);
 	if (rc == RC_OK)
 		try_break(d);
@@ -553,13 +553,10 @@ static void
 try_rights(struct doctor *d)
 {
 	bool one = d->looking.store->caps & ONE_LOCK;
-	struct fault f = {""};
-	enum rc rc;
 
 	if (one || *d->checkup.hands_off.text) {
 		d->rc = d->checkup.refusal;
-		rc = look_at_probe(d, &f);
-		tell_right(d, "right-look", rc, &f);
+		try_look(d);
 		tell(d, DOUBTFUL, "rights",
 		    one ? "ask without the setting that names one lock"
 			: "ask again after the first run, or as who may remove it",
@@ -569,11 +566,9 @@ try_rights(struct doctor *d)
 		return;
 	}
 	try_run(d);
-	if (!d->looked && !is_interrupted()) {
-		rc = look_at_probe(d, &f);
-		tell_right(d, "right-look", rc, &f);
-	}
-	if (!is_interrupted())
+	if (!d->looked && !is_over(d))
+		try_look(d);
+	if (!is_over(d))
 		try_freeze(d);
 	sweep_probe(d);
 }
@@ -594,9 +589,11 @@ examine(struct doctor *d)
 	d->checkup.until = look_patience();
 	if (s->backend->admin->check)
 		rc = s->backend->admin->check(s, &d->checkup, &f);
-	if (rc == RC_OK && !is_interrupted())
+	d->probing = true;
+	if (rc == RC_OK && !is_over(d))
 		try_rights(d);
-	else if (rc != RC_OK)
+	d->probing = false;
+	if (rc != RC_OK)
 		tell_failure(d, "reachable", rc, &f);
 	look_close(&d->looking);
 }
@@ -604,10 +601,13 @@ examine(struct doctor *d)
 static int
 run_doctor(struct plan *p)
 {
+	static char room[1 << 16];
 	struct doctor d = {
 	    .checkup = {.ttl = p->terms.ttl, .probe = d.probe, .tell = show_finding},
 	    .plan = p};
 
+	/* room for all that is found of the probe */
+	setvbuf(stdout, room, _IOFBF, sizeof room);
 	if (!name_probe(&d)) {
 		say_last("cannot get random numbers");
 		return STATUS_SYSTEM;

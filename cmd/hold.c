@@ -76,7 +76,7 @@ find_parent(struct plan *p, const struct origin *o, struct fault *f)
 
 	if (is_interactive(parent, o))
 		return fault_set(f, RC_USAGE,
-		    "the parent process is a shell at a terminal, which a loss would end: say --for DURATION, or --pid %d",
+		    "the parent process is a shell at a terminal, and dlock would end it if the lock is lost: say --for DURATION, or --pid %d",
 		    (int)parent);
 	if (is_part_of_pipe(parent))
 		return fault_set(f, RC_USAGE,
@@ -102,12 +102,12 @@ settle_body(struct body *b, struct plan *p, const struct origin *o, struct fault
 		return RC_USAGE;
 	pid = p->steer.pid;
 	if (pid == 1)
-		why = "nobody can stop process 1, should the lock be lost";
+		why = "nobody can stop process 1 if the lock is lost";
 	else if (pid == getpid())
 		why = "this is dlock itself, which ends at once";
 	else if (pid != 0 && !outside_open(&b->outside, pid))
 		why = errno == EPERM
-		    ? "another user's process could not be stopped, should the lock be lost"
+		    ? "this is another user's process, which dlock cannot stop if the lock is lost"
 		    : errno == ESRCH || errno == EINVAL || errno == ENOENT
 		    ? "there is no such process (any more)"
 		    : strerror(errno);
@@ -443,10 +443,11 @@ release_handle(const struct plan *p, const char *handle, bool *gone)
 							: STATUS_SYSTEM;
 	}
 	if (o.status == STATUS_NOTHING)
-		say_of(handle, "this dlock runs a command, and holds nothing by hand");
+		say_of(handle,
+		    "this dlock runs a command: only what dlock hold has taken can be released");
 	else if (o.status && !*o.line)
 		say_of(handle,
-		    "it is given back, but one of dlock's processes was killed before");
+		    "the lock was released, but one of dlock's processes had been killed before");
 	else if (*o.line && (o.status || !p->show.quiet))
 		say_last("%s", text_clean(line, sizeof line, o.line, strlen(o.line)));
 	return o.status;
@@ -490,18 +491,18 @@ const struct cmd cmd_hold = {.name = "hold",
 	"  ./build; dlock run -k deploy -- ./copy     (joins the hold)\n"
 	"  dlock release\n",
     .notes =
-	"Status: 0 it is held; 75 busy; 64 to 78 nothing is held, as for run.  With --shell\n"
-	"what is printed then makes eval end with that status, too; but eval of nothing is\n"
-	"success, so a dlock that was killed is only noticed in a line of its own, as above.",
+	"Status: 0 it is held; 75 busy; 64 to 78 nothing is held, as for run.  With --shell,\n"
+	"eval ends with that status, too.  eval of nothing ends with 0: to notice that dlock\n"
+	"was killed, write the assignment in a line of its own, as above.",
     .run = run_hold};
 
 const struct cmd cmd_release = {.name = "release",
-    .help = "give back what hold has taken",
+    .help = "release what hold has taken",
     .bit = CMD_RELEASE,
     .usage =
 	"usage: dlock release [--shell] [HANDLE]\n"
 	"\n"
-	"Gives back the lock that dlock hold has taken; HANDLE is what that printed\n"
+	"Releases the lock that dlock hold has taken.  HANDLE is what dlock hold printed\n"
 	"(default: $DLOCK_HANDLE, which hold --shell sets).  Returns when the lock is free\n"
 	"for others, or says what keeps it.\n"
 	"\n"

@@ -81,19 +81,19 @@ check_can_look(const struct store *s, unsigned caps, struct fault *f)
 		const char *cannot;
 	} rows[] = {
 	    {CAP_FREEZE, "cannot freeze locks"},
-	    {CAP_FORCE, "cannot take locks away from who holds them"},
+	    {CAP_FORCE, "cannot take a lock away from its holder"},
 	    {CAP_REVOKE, "cannot ask a holder to give its lock up"},
 	    {CAP_JOB, "cannot remember runs"},
 	};
 
 	if (!s->backend->admin)
 		return fault_set(f, RC_CONFIG,
-		    "%s can only lock: it tells nobody who holds what (dlock-backends(7) says who does)",
+		    "%s cannot tell who holds a lock (dlock-backends(7) says which backends can)",
 		    s->where);
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
 		if (caps & ~s->caps & rows[i].cap)
 			return fault_set(f, RC_CONFIG,
-			    "%s %s (dlock-backends(7) says who can)", s->where,
+			    "%s %s (dlock-backends(7) says which backends can)", s->where,
 			    rows[i].cannot);
 	return RC_OK;
 }
@@ -204,7 +204,7 @@ look(struct collection *c, struct look *what, struct fault *f)
 		complete(c);
 	if (rc == RC_OK && c->view->short_of_memory)
 		return fault_set(
-		    f, RC_SYSTEM, "no memory for all who hold it or wait for it");
+		    f, RC_SYSTEM, "not enough memory to list all holders and waiters");
 	return rc;
 }
 
@@ -261,7 +261,8 @@ look_refuse(const struct looking *l, const char *key, enum rc rc, const struct f
 		    p->site.backend->name);
 	say_last("cannot %s %s: %s%s", what, name,
 	    *f->text ? text_shown(f->text).text : "descriptors or memory have run out",
-	    rc == RC_AGAIN ? "; see whether the server runs, or name another (-u)" : "");
+	    rc == RC_AGAIN ? "; check that the server runs, or name another one with -u"
+			   : "");
 	return exit_of_rc(rc).number;
 }
 

@@ -1,7 +1,7 @@
 /*
  * look.h - how a subcommand looks at locks, without holding any.
  *
- * The store is that of the plan, or of the enclosing dlock where the plan names no
+ * The store is that of the plan, or of the outer run where the plan names no
  * server itself.  A look asks once: a silent server is not asked again here, but each of
  * its answers may take LOOK_PATIENCE.
  *

@@ -19,7 +19,7 @@ static int print_help(char **words), print_version(struct plan *);
 static const struct cmd cmd_help = {
     "help", "explain dlock or a subcommand", .run_words = print_help};
 static const struct cmd cmd_version = {.name = "version",
-    .help = "tell the version and the backends built in",
+    .help = "show the version and the backends built in",
     .bit = CMD_VERSION,
     .usage =
 	"usage: dlock version [-J]\n"
@@ -71,7 +71,7 @@ print_overview(void)
 {
 	puts(
 	    "dlock runs a command under a lock that many machines can share: one run at a\n"
-	    "time, the others wait in line, and if the lock is lost, the command is stopped.\n");
+	    "time, the others wait in line.  If the lock is lost, dlock stops the command.\n");
 	for (size_t i = 0; cmds[i]; i++)
 		printf("  dlock %-8s %s\n", cmds[i]->name, cmds[i]->help);
 	puts(
@@ -224,7 +224,7 @@ run_with_plan(const struct cmd *c, char **words)
 	/* no variable counts for `version`, so that none is a mistake */
 	if (c != &cmd_version && !plan.show.quiet &&
 	    sources_strays(strays, sizeof strays))
-		say("unknown in the environment and ignored: %s", strays);
+		say("unknown environment variables are ignored: %s", strays);
 	return c->run(&plan);
 }
 

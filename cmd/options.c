@@ -236,7 +236,7 @@ set_status_fd(struct plan *p, const struct option *o, const char *value, struct 
 
 	if (!parse_number(value, o->min, o->max, &n))
 		return fault_set(
-		    f, RC_USAGE, "the number of an open descriptor is wanted, such as 3");
+		    f, RC_USAGE, "give the number of an open descriptor, such as 3");
 	mode = fcntl(n, F_GETFL);
 	if (mode < 0)
 		return fault_set(f, RC_USAGE, "this descriptor is not open");
@@ -371,10 +371,11 @@ const struct option options[] = {
 	.instead = INSTEAD({CMD_WAIT, "look once"}),
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, .set = set_flag, .group = GROUP_WAIT},
     [OPT_WAIT] = {"wait", 'w', "DURATION", "DLOCK_WAIT",
-	"wait at most so long; 0 is -n (default: inf)",
-	.instead = INSTEAD({CMD_WAIT, "look for at most so long; 0 is -n (default: inf)"},
+	"wait at most this long; 0 is -n (default: inf)",
+	.instead = INSTEAD(
+	    {CMD_WAIT, "look for at most this long; 0 is -n (default: inf)"},
 	    {CMD_BREAK,
-		"wait at most so long for its holder to give it\nup (default: inf)"}),
+		"wait at most this long for the holder to give it\nup (default: inf)"}),
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT | CMD_BREAK, .group = GROUP_WAIT,
 	DURATION(wait.most), .max = NEVER},
     [OPT_CONFLICT] = {"conflict-exit-code", 'E', "N", "DLOCK_CONFLICT_EXIT_CODE",
@@ -391,18 +392,18 @@ const struct option options[] = {
     [OPT_GRACE] = {"grace", 0, "DURATION", "DLOCK_GRACE",
 	"from --signal to KILL (default: 5s, at most\na sixth of the ttl)",
 	.instead = INSTEAD({CMD_HOLD,
-	    "from --signal to KILL, should the lock be lost\n(default: 5s, at most a sixth of the ttl)"}),
+	    "from --signal to KILL, if the lock is lost\n(default: 5s, at most a sixth of the ttl)"}),
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_DOCTOR, DURATION(terms.grace), .max = YEAR},
     [OPT_SIGNAL] = {"signal", 0, "SIG", "DLOCK_SIGNAL",
 	"asks the command to stop (default: TERM)",
 	.instead = INSTEAD(
-	    {CMD_HOLD, "asks PID to stop, should the lock be lost\n(default: TERM)"}),
+	    {CMD_HOLD, "asks PID to stop, if the lock is lost\n(default: TERM)"}),
 	.cmds = CMD_KEEPS | CMD_CONFIG, .set = set_signal},
     [OPT_MIN_HOLD] = {"min-hold", 0, "DURATION", "DLOCK_MIN_HOLD",
-	"keep the lock at least so long; dlock itself\nreturns with the command",
+	"keep the lock at least this long; dlock itself\nreturns with the command",
 	.cmds = CMD_RUN | CMD_CONFIG, DURATION(terms.min_hold), .max = YEAR},
     [OPT_MAX_RUN] = {"max-run", 0, "DURATION", "DLOCK_MAX_RUN",
-	"stop the command after so long: status 124", .cmds = CMD_RUN | CMD_CONFIG,
+	"stop the command after this long: status 124", .cmds = CMD_RUN | CMD_CONFIG,
 	DURATION(terms.max_run), .min = 1, .max = NEVER},
     [OPT_WAIT_TREE] = {"wait-tree", 0, NULL, "DLOCK_WAIT_TREE",
 	"release only when every descendant has ended", .cmds = CMD_RUN | CMD_CONFIG,
@@ -417,7 +418,7 @@ const struct option options[] = {
 	"of --once-per: begins so long after midnight,\nthe hour or Monday",
 	.cmds = CMD_RUN | CMD_CONFIG, DURATION(claim.period.offset), .max = 7 * DAY},
     [OPT_COOLDOWN] = {"cooldown", 0, "DURATION", "DLOCK_COOLDOWN",
-	"skip it if a run of KEY that ended with 0\nbegan less than so long ago",
+	"skip it if a run of KEY that ended with 0\nbegan less than this long ago",
 	.cmds = CMD_RUN | CMD_CONFIG, DURATION(claim.job.cooldown), .max = YEAR},
     [OPT_SKIPPED] = {"skipped-exit-code", 0, "N", "DLOCK_SKIPPED_EXIT_CODE",
 	"status of a skipped run (default: 0)", .cmds = CMD_RUN | CMD_CONFIG,
@@ -441,8 +442,8 @@ const struct option options[] = {
     [OPT_FORCE] = {"force", 0, NULL, NULL,
 	"take it away at once; its command may still run", .cmds = CMD_BREAK,
 	FLAG(steer.force)},
-    [OPT_FOR] = {"for", 0, "DURATION", NULL, "thaw it after so long",
-	.instead = INSTEAD({CMD_HOLD, "give it back after so long"}),
+    [OPT_FOR] = {"for", 0, "DURATION", NULL, "thaw it after this long",
+	.instead = INSTEAD({CMD_HOLD, "release it after this long"}),
 	.cmds = CMD_FREEZE | CMD_HOLD, DURATION(steer.length), .group = GROUP_LENGTH,
 	.min = NS_PER_MS, .max = YEAR},
     [OPT_UNTIL] = {"until", 0, "TIME", NULL,
@@ -452,7 +453,7 @@ const struct option options[] = {
 	"hold it until this process ends\n(default, without --for: the parent process)",
 	.cmds = CMD_HOLD, NUMBER(steer.pid), .min = 1, .max = INT_MAX},
     [OPT_SHELL] = {"shell", 0, NULL, NULL, "print assignments for eval",
-	.instead = INSTEAD({CMD_RELEASE, "print for eval what takes them back"}),
+	.instead = INSTEAD({CMD_RELEASE, "print commands for eval that take them back"}),
 	.cmds = CMD_HOLD | CMD_RELEASE, FLAG(steer.shell)},
     [OPT_YES] = {"yes", 'y', NULL, NULL, "do not ask",
 	.cmds = CMD_BREAK | CMD_THAW | CMD_FORGET, FLAG(steer.yes)},
@@ -479,12 +480,12 @@ const struct option options[] = {
 	.bare = "2s", DURATION(look.again), .min = NS_PER_S / 10, .max = DAY},
     [OPT_QUIET] = {"quiet", 'q', NULL, "DLOCK_QUIET",
 	"say nothing about waiting or a busy lock",
-	.instead = INSTEAD({CMD_WAIT, "do not say what it waits for, nor why it ends"},
-	    {CMD_STEERS | CMD_FORGET | CMD_RELEASE, "say nothing but what goes wrong"}),
+	.instead = INSTEAD({CMD_WAIT, "print nothing about the wait or its end"},
+	    {CMD_STEERS | CMD_FORGET | CMD_RELEASE, "print only what goes wrong"}),
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT | CMD_STEERS | CMD_FORGET | CMD_RELEASE,
 	FLAG(show.quiet)},
     [OPT_VERBOSE] = {"verbose", 'v', NULL, "DLOCK_VERBOSE",
-	"tell what happens, call by call", .cmds = CMD_KEEPS | CMD_CONFIG,
+	"report each call to the backend", .cmds = CMD_KEEPS | CMD_CONFIG,
 	FLAG(show.verbose)},
     [OPTIONS] = {.name = NULL},
 };

@@ -42,11 +42,11 @@ plan_check_kind(const struct plan_claim *c, const struct store *s, struct fault 
 	if ((c->kind == KIND_SHARED && !(s->caps & CAP_SHARED)) ||
 	    (c->kind == KIND_LIMIT && !(s->caps & CAP_LIMIT)))
 		return fault_set(f, RC_CONFIG,
-		    "%s has no %s locks (dlock-backends(7) says who has)", s->where,
-		    c->kind == KIND_SHARED ? "shared" : "limited");
+		    "%s has no %s locks (dlock-backends(7) says which backends have them)",
+		    s->where, c->kind == KIND_SHARED ? "shared" : "limited");
 	if (job_is_wanted(&c->job) && !(s->caps & CAP_JOB))
 		return fault_set(f, RC_CONFIG,
-		    "%s cannot remember runs, as --once and --cooldown need (dlock-backends(7) says who can)",
+		    "%s cannot remember runs, which --once and --cooldown need (dlock-backends(7) says which backends can)",
 		    s->where);
 	return RC_OK;
 }

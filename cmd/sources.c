@@ -30,8 +30,7 @@ sources_check_outer(struct fault *f)
 	while (keepers && keeper_address_next(&keepers, &a))
 		if (a.is_old)
 			return fault_set(f, RC_USAGE,
-			    "DLOCK_KEEPER is another version's, which cannot be asked whether the dlock around this one "
-			    "has the lock: let both be of one version, or unset DLOCK_KEEPER");
+			    "DLOCK_KEEPER is of another version of dlock, so this run cannot ask the outer run whether it has the lock: use one version for both, or unset DLOCK_KEEPER");
 	return RC_OK;
 }
 
@@ -222,7 +221,7 @@ apply(const struct source *s, int i, const char *value, int line, struct plan *p
 
 	if (s->outside)
 		return fault_set(f, RC_CONFIG,
-		    "%s: [%s] is not for the key '%s', which is to be locked together with one that it is for: say --%s for all of them",
+		    "%s: [%s] is for another key of this run, but not for '%s': say --%s, which counts for all keys",
 		    called.text, text_brief(s->section).text, text_brief(s->outside).text,
 		    options[i].name);
 	return options_take(p, i, called.text, value, sources_wrong(s), f);

@@ -104,14 +104,14 @@ run_status(struct plan *p)
 }
 
 const struct cmd cmd_status = {.name = "status",
-    .help = "tell who holds a lock, and who waits",
+    .help = "show who holds a lock, and who waits",
     .bit = CMD_STATUS,
     .usage =
 	"usage: dlock status -k KEY [options]\n"
 	"       dlock status KEY...\n"
 	"\n"
-	"Tells who holds the lock KEY, since when and why, who waits for it, whether it is\n"
-	"frozen, and of jobs with --once how the last run ended.  Changes nothing.\n"
+	"Shows who holds the lock KEY, since when and why, who waits for it, whether it is\n"
+	"frozen, and for jobs with --once how the last run ended.  Changes nothing.\n"
 	"With --done-within it asks instead whether a job has been done.\n"
 	"\n"
 	"  dlock status -u redis://10.0.0.5 -k deploy\n"

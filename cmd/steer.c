@@ -55,7 +55,7 @@ tell_object(const struct looking *l, const struct plan *p, const char *key,
 static int
 refuse_unknown(const struct plan *p, const struct view *v)
 {
-	say_last("cannot %s %s: it is in use by what is no lock (%s)",
+	say_last("cannot %s %s: something that is no lock is in its place (%s)",
 	    options_cmd(p->cmd), text_key(v->key).text, text_shown(v->unknown).text);
 	return STATUS_PROTOCOL;
 }
@@ -210,7 +210,7 @@ speak_of(struct breaking *b, const struct person *p)
 		b->speak = NEVER;
 	}
 	if (now >= b->doubt) {
-		say("%s goes on renewing %s: it does not do as it is asked; dlock break --force takes the lock away",
+		say("%s goes on renewing %s, although it was asked to give it up; dlock break --force takes the lock away",
 		    view_person(p).text, text_key(b->key).text);
 		b->doubt = NEVER;
 	}
@@ -266,10 +266,10 @@ tell_end(const struct breaking *b, size_t done)
 	if (!done)
 		say_last("%s: %s has ended by itself meanwhile", key.text, who.text);
 	else if (!b->looking.plan->steer.force)
-		say_last("%s: %s has given it up", key.text, who.text);
+		say_last("%s: %s has given the lock up", key.text, who.text);
 	else if (p->foreign)
 		say_last(
-		    "%s was taken away from %s, which is no dlock: what it does with the lock is not stopped",
+		    "%s was taken away from %s, a program other than dlock, which may go on working under it",
 		    key.text, who.text);
 	else if (left < 0 || left == NEVER)
 		say_last("%s was taken away from %s, whose command may still run",
@@ -323,7 +323,7 @@ run_break(struct plan *p)
 	}
 	if (!p->steer.yes && !p->steer.token && !say_can_ask()) {
 		say_last(
-		    "nobody can be asked, since this is no terminal: say -y, or --token N as dlock status shows it; nothing was done");
+		    "cannot ask you, since this is no terminal: say -y, or --token N, which dlock status shows; nothing was done");
 		return STATUS_USAGE;
 	}
 	b.key = p->keys[0];
@@ -424,7 +424,7 @@ may_thaw(struct looking *l, const struct view *v)
 	if (!say_asks("Thaw it?"))
 		say_last("%s stays frozen", name.text);
 	else if (is_another(l, v))
-		say_last("%s has been frozen anew meanwhile, and stays so", name.text);
+		say_last("%s was frozen again meanwhile, and stays frozen", name.text);
 	else
 		return true;
 	return false;
@@ -495,7 +495,7 @@ run_thaw(struct plan *p)
 {
 	if (!p->steer.yes && !say_can_ask()) {
 		say_last(
-		    "nobody can be asked, since this is no terminal: say -y; nothing was done");
+		    "cannot ask you, since this is no terminal: say -y; nothing was done");
 		return STATUS_USAGE;
 	}
 	return steer_each(p, CAP_FREEZE, thaw_key);
@@ -514,8 +514,8 @@ const struct cmd cmd_break = {.name = "break",
 	"  dlock break deploy --why \"hotfix 4711\"\n"
 	"  dlock break -u redis://10.0.0.5 -k deploy --token 1763800000123456\n",
     .notes =
-	"Status: 0 it is gone; 1 there was nothing to break, or you said no; 75 another holds\n"
-	"it by now (with --token), or --wait is over; 64 to 78 nothing was done.",
+	"Status: 0 the holder no longer has it; 1 nothing to break, or you said no; 75 another\n"
+	"holds it by now (with --token), or --wait is over; 64 to 78 nothing was done.",
     .run = run_break};
 
 const struct cmd cmd_freeze = {.name = "freeze",

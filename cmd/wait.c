@@ -70,7 +70,7 @@ find_taken(struct wait *w, struct fault *f)
 		return RC_OK;
 	w->key = w->looking.plan->keys[0];
 	snprintf(w->words, sizeof w->words,
-	    "not to be had by a run here: an enclosing dlock has keys of it, and cannot be joined");
+	    "a run here could not get it: an outer run has keys of it and cannot be joined");
 	return RC_BUSY;
 }
 

@@ -22,11 +22,24 @@ fail()
 
 # The oldest glibc that has all that the program needs; "": it needs none.
 glibc=$(readelf -VW "$program" | sed -n 's/.* Name: GLIBC_\([0-9.]*\) .*/\1/p' | sort -V | tail -n 1)
+# It may need a newer one all the same, without a number.
+abi=$(readelf -VW "$program" | sed -n 's/.* Name: \(GLIBC_ABI_[^ ]*\) .*/\1/p' | tr '\n' ' ')
+[ ! "$abi" ] || fail "needs $abi: link it without"
 id=$(readelf -nW "$program" | sed -n 's/.*Build ID: //p')
 # Another machine may have another version of a client library, or none.
 shared=$(readelf -dW "$program" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
 	sed -E '/^(libc|libm|libpthread|libdl|librt)\.so\.|^ld-linux/d' | tr '\n' ' ')
 [ ! "$shared" ] || fail "needs $shared: install the archives (.a) of these libraries"
+
+# licence FILE: that of dlock, and those of the libraries that are inside.
+licence()
+{
+	for notice in LICENSE $NOTICES; do
+		[ "$notice" = LICENSE ] || printf '\n---- inside: %s ----\n\n' "$(basename "${notice%/copyright}")"
+		cat "$notice"
+	done >"$1"
+	chmod 644 "$1"
+}
 
 # stage PREFIX [WORD...]: makes $tree of what `make install WORD...` does, and $debug of the file
 # that a debugger looks for.
@@ -38,7 +51,7 @@ stage()
 	"$OBJCOPY" --only-keep-debug "$program" "$symbols"
 	chmod 644 "$symbols"
 	"$OBJCOPY" --strip-all "$program" "$work/stripped"
-	env -u MAKEFLAGS "$MAKE" -s -o all install PROGRAM="$work/stripped" DESTDIR="$tree" PREFIX="$prefix" "$@"
+	env -u MAKEFLAGS -u BINDIR -u MANDIR -u BASHCOMPDIR -u ZSHCOMPDIR -u FISHCOMPDIR "$MAKE" -s -o all install PROGRAM="$work/stripped" DESTDIR="$tree" PREFIX="$prefix" "$@"
 	install -m 644 README.md "$tree$prefix/share/doc/dlock"
 }
 
@@ -61,8 +74,9 @@ build()
 pack_deb()
 {
 	doc=$tree/usr/share/doc/dlock
+	[ "$glibc" ] || fail "does not say which glibc it needs"
 	stage /usr ZSHCOMPDIR=/usr/share/zsh/vendor-completions
-	install -m 644 LICENSE "$doc/copyright"
+	licence "$doc/copyright"
 	install -m 644 CHANGELOG.md "$doc/changelog"
 	printf 'dlock (%s-1) unstable; urgency=medium\n\n  * Version %s: see changelog.gz.\n\n -- %s  %s\n' "$VERSION" "$VERSION" \
 		"$MAINTAINER" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")" >"$doc/changelog.Debian"
@@ -73,7 +87,7 @@ pack_deb()
 		Section: utils
 		Multi-Arch: foreign
 		Depends: libc6 (>= $glibc)
-		Recommends: libpq5, libmariadb3, libssl3t64 | libssl3
+		Recommends: libpq5, libmariadb3, libssl3t64 | libssl3, ca-certificates
 		Suggests: redis-server | valkey-server, zookeeperd, postgresql, mariadb-server | default-mysql-server, memcached
 		Description: run commands under a lock that many machines can share
 		 dlock runs a command under a lock: one run at a time, the others wait in
@@ -97,9 +111,11 @@ pack_tar()
 {
 	[ "$(printf '%s\n' "$glibc" "$2" | sort -V | tail -n 1)" = "$2" ] || fail "needs glibc $glibc"
 	stage "/$1"
-	install -m 644 LICENSE CHANGELOG.md packages/INSTALL "$tree/$1/share/doc/dlock"
-	$TAR -C "$tree" -cf "$DIST/$1.tar" "$1"
-	$TAR -C "$debug" -cf "$DIST/$1-debug.tar" "$1"
+	install -m 644 CHANGELOG.md packages/INSTALL "$tree/$1/share/doc/dlock"
+	licence "$tree/$1/share/doc/dlock/LICENSE"
+	# no directories: those that are there keep their owners and modes
+	(cd "$tree" && find "$1" ! -type d -print0) | $TAR -C "$tree" --null -T - -cf "$DIST/$1.tar"
+	(cd "$debug" && find "$1" ! -type d -print0) | $TAR -C "$debug" --null -T - -cf "$DIST/$1-debug.tar"
 	for tar in "$DIST/$1.tar" "$DIST/$1-debug.tar"; do
 		gzip -9nf "$tar"
 		echo "  PACK  $tar.gz"

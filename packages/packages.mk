@@ -1,7 +1,8 @@
 # packages.mk - what is handed on to others, all of it into $(DIST).
 #
 #	make dist      dlock-VERSION.tar.gz: the source, the same bytes each time
-#	make deb       dlock_VERSION-1_ARCH.deb and dlock-dbgsym_VERSION-1_ARCH.deb
+#	make deb       dlock_VERSION-1_ARCH.deb and dlock-dbgsym_VERSION-1_ARCH.deb: for the release
+#	               that makes it, and newer ones (its libc6 is asked for)
 #	make tarball   dlock-VERSION-linux-MACHINE.tar.gz: needs glibc 2.31 or newer; where musl-gcc
 #	               is, dlock-VERSION-linux-MACHINE-static.tar.gz: needs nothing
 #
@@ -19,7 +20,10 @@ BINARY = $(RELEASE)-linux-$(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 # Whoever packs, wherever and when, gets the same bytes.
 TAR = tar --format=gnu --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime=@$(SOURCE_DATE_EPOCH)
 PACK = MAKE='$(MAKE)' DIST='$(DIST)' VERSION='$(VERSION)' OBJCOPY='$(OBJCOPY)' MAINTAINER='$(subst ','\'',$(MAINTAINER))' TAR='$(TAR)' \
-	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) LC_ALL=C sh packages/pack.sh
+	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) LC_ALL=C NOTICES='$(call notices,$@)' sh packages/pack.sh
+# Of the libraries inside, as far as this machine has them.
+notices = $(wildcard $(foreach package,libjansson-dev $(if $(USE_REDIS),libhiredis-dev) $(if $(USE_ZK),libzookeeper-mt-dev) \
+	$(filter musl,$(1:tarball-static=musl)),/usr/share/doc/$(package)/copyright))
 
 .PHONY: dist deb tarball tarball-glibc tarball-static
 

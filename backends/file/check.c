@@ -28,35 +28,50 @@ static const struct kind {
     {0x517b, "SMB", UNFIT},
     {0x00c36400, "Ceph", UNFIT},
     {0x5346414f, "AFS", UNFIT},
+    {0x6b414653, "AFS", UNFIT},
+    {0x73757245, "Coda", UNFIT},
+    {0x19830326, "BeeGFS", UNFIT},
+    {0x20030528, "OrangeFS", UNFIT},
     {0x0bd00bd0, "Lustre", UNFIT},
     {0x47504653, "GPFS", UNFIT},
     {0x01161970, "GFS2", UNFIT},
     {0x7461636f, "OCFS2", UNFIT},
     {0x01021997, "9p", UNFIT},
+    {0x6a656a63, "virtiofs", UNFIT},
+    {0x786f4256, "vboxsf", UNFIT},
     {0x65735546, "FUSE", DOUBTFUL},
     {0x794c7630, "overlay", DOUBTFUL},
     {0x01021994, "tmpfs", FIT},
     {0xef53, "ext4", FIT},
     {0x58465342, "XFS", FIT},
     {0x9123683e, "btrfs", FIT},
+    {0x2fc12fc1, "ZFS", FIT},
+    {0xca451a4e, "bcachefs", FIT},
+    {0xf2f52010, "F2FS", FIT},
+    {0x3153464a, "JFS", FIT},
+    {0x858458f6, "ramfs", FIT},
 };
 
 static void
 tell_kind(struct checkup *c, int fd)
 {
-	struct kind kind = {0, "a local one, as far as is known", FIT};
+	char unknown[40];
+	struct kind kind = {0, unknown, DOUBTFUL};
 	struct statfs st;
 
 	if (fstatfs(fd, &st) != 0)
 		return;
+	snprintf(unknown, sizeof unknown, "one of an unknown kind, 0x%lx",
+	    (unsigned long)st.f_type & 0xffffffff);
 	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
 		if (kinds[i].magic == ((unsigned long)st.f_type & 0xffffffff))
 			kind = kinds[i];
 	checkup_tell(c, kind.fitness, "filesystem",
 	    kind.fitness == UNFIT
 		? "name a directory on a local disk, or use another backend for several hosts"
-		: kind.fitness == DOUBTFUL ? "name a directory that is no container's own"
-					   : NULL,
+		: kind.fitness == DOUBTFUL
+		? "name a directory on a local disk that is no container's own"
+		: NULL,
 	    kind.fitness == UNFIT
 		? "the directory is on %s, where the kernel's locks promise nothing"
 		: kind.fitness == DOUBTFUL
@@ -113,7 +128,6 @@ tell_directory(struct checkup *c, const struct directory *d)
 	tell_room(c, d->fd);
 }
 
-/* One that a probe has made goes again. */
 static enum rc
 file_sweep(struct file *f, struct checkup *c, struct fault *fault)
 {
@@ -130,8 +144,6 @@ file_sweep(struct file *f, struct checkup *c, struct fault *fault)
 		    &f->dir, "cannot remove the file of the probe", fault);
 	file_leave(f);
 	file_close_lock(f);
-	if (f->absent && rc == RC_OK)
-		(void)rmdir(f->dir.path); /* unless somebody has come to use it */
 	return rc == RC_LOST ? RC_OK : rc;
 }
 
@@ -144,12 +156,13 @@ file_check(struct store *s, struct checkup *c, struct fault *fault)
 	if (c->sweep)
 		return file_sweep(f, c, fault);
 	rc = directory_open(&f->dir, DIRECTORY_LOOK, fault);
-	f->absent = rc == RC_LOST;
-	if (f->absent)
-		checkup_tell(c, FIT, "directory", NULL,
-		    "%s is the default one, and not there yet: the first run makes it",
-		    f->dir.path);
 	if (rc == RC_OK)
 		tell_directory(c, &f->dir);
-	return f->absent ? RC_OK : rc;
+	if (rc != RC_LOST)
+		return rc;
+	checkup_tell(c, FIT, "directory", NULL,
+	    "%s is the default one, and not there yet: the first run makes it",
+	    f->dir.path);
+	fault_set(&c->hands_off, RC_OK, "the directory would be made for it");
+	return RC_OK;
 }

@@ -28,7 +28,6 @@ struct file {
 	struct ticket_wait *entering;
 	struct place place;
 	bool frozen; /* when we last looked: nobody may take the lock */
-	bool absent; /* check.c: the directory was not there */
 	/* the lock, once it is ours */
 	struct {
 		bool ours;              /* if so: */

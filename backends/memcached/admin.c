@@ -461,7 +461,7 @@ memcached_check(struct store *s, struct checkup *c, struct fault *f)
 	char losses[LOSSES_BYTES];
 	struct item_name name;
 	struct items i;
-	bool full;
+	bool full, young;
 	enum rc rc;
 
 	if (c->sweep)
@@ -472,6 +472,7 @@ memcached_check(struct store *s, struct checkup *c, struct fault *f)
 	if (rc != RC_OK)
 		return rc;
 	full = i.stats.room > 0 && i.stats.used / FULL >= i.stats.room / 100;
+	young = stats_age(&i.stats) < (c->ttl + NS_PER_S - 1) / NS_PER_S;
 	(void)memcached_losses(&i.stats, losses, sizeof losses);
 	checkup_tell(
 	    c, FIT, "version", NULL, "%s: memcached %s", m->server_name, i.stats.version);
@@ -490,11 +491,9 @@ memcached_check(struct store *s, struct checkup *c, struct fault *f)
 	    full ? "more memory (-m), or a server for locks alone" : NULL,
 	    "%" PRId64 " of %" PRId64 " bytes are used%s", i.stats.used, i.stats.room,
 	    full ? ": it is about to evict" : "");
-	checkup_tell(c, stats_age(&i.stats) * NS_PER_S < c->ttl ? DOUBTFUL : FIT,
-	    "uptime",
-	    stats_age(&i.stats) * NS_PER_S < c->ttl
-		? "wait: it grants nothing before it has been running for the lease"
-		: NULL,
+	checkup_tell(c, young ? DOUBTFUL : FIT, "uptime",
+	    young ? "wait: it grants nothing before it has been running for the lease"
+		  : NULL,
 	    "it has neither been started nor told to forget all for %" PRId64 " s",
 	    stats_age(&i.stats));
 	return RC_OK;

@@ -229,7 +229,7 @@ fail_lost(struct memcached *m, instant until, struct fault *f)
 		    m->base.host, f, RC_LOST, m->server_name, note.value.record);
 	}
 	return fault_set(f, RC_LOST,
-	    "%s no longer has it as ours: it was evicted or deleted, or the server was restarted or told to forget all",
+	    "%s no longer names us as the holder: the lock was evicted or deleted, or the server was restarted or told to forget all",
 	    m->server_name);
 }
 

@@ -7,8 +7,9 @@
  *  2. For the modes row and named, grants_open() says why a session is refused, as it does to a
  *     run.
  *  3. A lease leaves the row of its key in dlock_keys, and mode=row one in dlock_rows.  Whoever
- *     may not delete that gets no probe: then the procedures are counted that our user may
- *     call, which is all that information_schema shows of them.
+ *     may not delete that gets no probe, nor does one for whom tables or procedures would be
+ *     made: then the procedures are counted that our user may call, which is all that
+ *     information_schema shows of them.
  */
 #include "grants.h"
 
@@ -41,13 +42,14 @@ enum {
 	V_REPLICAS,
 	V_REPLICAS_OLD,
 	V_USED,
+	V_CONNECTED,
 	VARIABLES
 };
 
 #define NAMES \
 	"Variable_name IN ('version', 'read_only', 'super_read_only', 'innodb_flush_log_at_trx_commit', " \
 	"'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled', 'max_connections', 'wait_timeout', 'wsrep_cluster_status', 'wsrep_cluster_size', " \
-	"'Rpl_semi_sync_master_clients', 'Rpl_semi_sync_source_clients', 'Threads_connected')"
+	"'Rpl_semi_sync_master_clients', 'Rpl_semi_sync_source_clients', 'Threads_connected', 'Slaves_connected')"
 
 static enum rc
 read_variables(struct sql *db, const char *text, struct variable v[VARIABLES],
@@ -94,8 +96,9 @@ tell_mysql(const struct sql *db, struct checkup *c, const struct variable *v)
 	checkup_tell(c, FIT, "version", NULL, "%s: %s %s", db->where,
 	    s->is_mariadb ? "MariaDB" : "MySQL", v[V_VERSION].value);
 	checkup_tell(c, read_only ? UNFIT : FIT, "role",
-	    read_only ? "name the primary; if this is it: SET GLOBAL read_only = OFF"
-		      : NULL,
+	    read_only
+		? "name the primary; if this is it: SET GLOBAL read_only = OFF, and the same in my.cnf"
+		: NULL,
 	    read_only ? "it is read-only, perhaps a replica: a lock needs the primary"
 		      : "it may be written");
 	checkup_tell(c,
@@ -128,7 +131,9 @@ tell_mysql_disk(struct checkup *c, const struct variable *v)
 	bool crowded = most > 0 && used * 10 > most * 9;
 
 	checkup_tell(c, flushes ? FIT : DOUBTFUL, "persistence",
-	    flushes ? NULL : "SET GLOBAL innodb_flush_log_at_trx_commit = 1",
+	    flushes
+		? NULL
+		: "SET GLOBAL innodb_flush_log_at_trx_commit = 1, and the same in my.cnf",
 	    flushes
 		? "it writes to disk before it answers (innodb_flush_log_at_trx_commit %s)"
 		: "a crash loses a second of what it has answered (innodb_flush_log_at_trx_commit %s)",
@@ -138,6 +143,11 @@ tell_mysql_disk(struct checkup *c, const struct variable *v)
 		    replicas > 0 ? NULL : "connect a replica that acknowledges",
 		    "replication is semi-synchronous, with %ld replicas that acknowledge",
 		    replicas);
+	else if (variable_number(&v[V_CONNECTED]) > 0)
+		checkup_tell(c, DOUBTFUL, "replicas",
+		    "let replication be semi-synchronous, so that a lock counts when a replica has it",
+		    "%ld replicas, and a fail-over may forget what they have not got yet",
+		    variable_number(&v[V_CONNECTED]));
 	if (most > 0)
 		checkup_tell(c, crowded ? DOUBTFUL : FIT, "connections",
 		    crowded ? "raise max_connections, or end sessions that idle" : NULL,
@@ -148,39 +158,53 @@ tell_mysql_disk(struct checkup *c, const struct variable *v)
 
 /* ---- who we are there, and what may be done ---- */
 
-enum {
-	HAS_USER,
-	HAS_TABLES,
-	HAS_CALLS,
-	HAS_LIST,
-	HAS_FREEZE,
-	HAS_BREAK,
-	HAS_CREATE,
-	HAS_DELETE,
-	HAS
-};
-
-/* $2 is how the names of this version end. */
+/* $1 is the table that the mode needs most, $2 how the names of this version end. */
 #define CALLS(names) \
-	"(SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = DATABASE() " \
-	"AND CAST(routine_name AS BINARY) IN (" names "))"
+	"(SELECT COUNT(*) FROM information_schema.routines " \
+	"WHERE routine_schema = DATABASE() AND CAST(routine_name AS BINARY) IN (" names \
+	"))"
 #define NAMED(name) "CONCAT('dlock_" name "', $2)"
-#define GRANTED(right, table) \
-	"(EXISTS (SELECT 1 FROM information_schema.user_privileges WHERE " RIGHTS_IS_ME \
-	" AND privilege_type = '" right "') " \
-	"OR EXISTS (SELECT 1 FROM information_schema.schema_privileges WHERE " RIGHTS_IS_ME \
-	" AND DATABASE() LIKE table_schema AND privilege_type = '" right "') " \
-	"OR EXISTS (SELECT 1 FROM information_schema.table_privileges WHERE " RIGHTS_IS_ME \
-	" AND table_schema = DATABASE() AND table_name = " table \
-	" AND privilege_type = '" right "'))"
+#define GRANTED(right) \
+	"(EXISTS (SELECT 1 FROM information_schema.user_privileges " \
+	"WHERE " RIGHTS_IS_ME " AND privilege_type = '" right "') " \
+	"OR EXISTS (SELECT 1 FROM information_schema.schema_privileges " \
+	"WHERE " RIGHTS_IS_ME " AND DATABASE() LIKE table_schema " \
+	"AND privilege_type = '" right "') " \
+	"OR EXISTS (SELECT 1 FROM information_schema.table_privileges " \
+	"WHERE " RIGHTS_IS_ME " AND table_schema = DATABASE() AND table_name = $1 " \
+	"AND privilege_type = '" right "'))"
 
-static const char rights_sql[] =
-    "SELECT CURRENT_USER(), "
-    "EXISTS (SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name LIKE 'dlock\\_%') "
-    "OR EXISTS (SELECT 1 FROM information_schema.routines WHERE routine_schema = DATABASE() AND routine_name LIKE 'dlock\\_%'), " CALLS(
-	"" NAMED("take") ", " NAMED("enter") ", " NAMED("await") ", " NAMED("renew") ", " NAMED(
-	    "release") "") ", " CALLS("" NAMED("list") ", " NAMED("last_run") "") ", " CALLS("" NAMED("freeze") ", " NAMED("thaw") "") ", " CALLS("" NAMED("ask_back") ", " NAMED("take_away") "") ", " GRANTED("CREATE ROUTINE",
-	"$1") ", " GRANTED("DELETE", "$1");
+/* clang-format off */
+#define RIGHTS(right) \
+	right(HAS_TABLE, "EXISTS (SELECT 1 FROM information_schema.tables " \
+		"WHERE table_schema = DATABASE() AND table_name = $1)") \
+	right(HAS_CALLS, CALLS(NAMED("take") ", " NAMED("enter") ", " NAMED("await") ", " \
+		NAMED("renew") ", " NAMED("release"))) \
+	right(HAS_LIST, CALLS(NAMED("list") ", " NAMED("last_run"))) \
+	right(HAS_FREEZE, CALLS(NAMED("freeze") ", " NAMED("thaw"))) \
+	right(HAS_BREAK, CALLS(NAMED("ask_back") ", " NAMED("take_away"))) \
+	right(HAS_CREATE, GRANTED("CREATE")) \
+	right(HAS_CREATE_ROUTINE, GRANTED("CREATE ROUTINE")) \
+	right(HAS_KILL, "EXISTS (SELECT 1 FROM information_schema.user_privileges " \
+		"WHERE " RIGHTS_IS_ME " AND privilege_type IN " \
+		"('SUPER', 'CONNECTION ADMIN', 'CONNECTION_ADMIN'))") \
+	right(HAS_ROLE, "COALESCE(CURRENT_ROLE(), 'NONE') <> 'NONE'") \
+	right(HAS_DELETE, GRANTED("DELETE"))
+/* clang-format on */
+
+#define FIELD(name, sql) name,
+#define COLUMN(name, sql) ", " sql
+enum { HAS_USER, RIGHTS(FIELD) HAS };
+
+static const char rights_sql[] = "SELECT CURRENT_USER()" RIGHTS(COLUMN);
+
+static bool
+row_is(const struct row *r, int field)
+{
+	bool is;
+
+	return row_boolean(r, field, &is) && is;
+}
 
 /* A lease is several procedures, each of which one may be kept from. */
 static void
@@ -191,6 +215,36 @@ tell_calls(struct checkup *c, const char *name, int64_t has, int64_t all)
 	    "%" PRId64 " of %" PRId64 " procedures may be called", has, all);
 }
 
+/* All of schema.sql, as far as is known: what a role may is not told here. */
+static bool
+may_create(const struct row *r)
+{
+	return row_is(r, HAS_ROLE) ||
+	    (row_is(r, HAS_CREATE) && row_is(r, HAS_CREATE_ROUTINE));
+}
+
+/*
+ * A first use would make something, perhaps without coming to the end of it.  mode=named does
+ * without, where nothing can be made.
+ */
+static void
+tell_absence(const struct sql *db, struct checkup *c, const struct row *r)
+{
+	bool named = db->mode == &mysql_named_mode, may = may_create(r);
+
+	if (named && !may && !row_is(r, HAS_CREATE))
+		return;
+	if (!named && !may && c->refusal == RC_OK)
+		c->refusal = RC_DENIED;
+	checkup_tell(c, named || may ? DOUBTFUL : UNFIT, "schema",
+	    named || may
+		? "the first run makes them; or dlock help mysql-schema | mysql DATABASE"
+		: "as an administrator: dlock help mysql-schema | mysql DATABASE, then GRANT EXECUTE ON DATABASE.* TO the user",
+	    "there are no tables and procedures of this version that we may use");
+	fault_set(&c->hands_off, RC_OK,
+	    "what is missing would be made for it, as far as this user may");
+}
+
 static void
 tell_rights(const struct sql *db, struct checkup *c, const struct row *r)
 {
@@ -199,41 +253,39 @@ tell_rights(const struct sql *db, struct checkup *c, const struct row *r)
 		int field, all;
 	} groups[] = {{"right-run", HAS_CALLS, 5}, {"right-look", HAS_LIST, 2},
 	    {"right-freeze", HAS_FREEZE, 2}, {"right-break", HAS_BREAK, 2}};
-	bool tables = false, creates = false, deletes = false,
-	     lease = db->mode == &lease_mode;
+	bool lease = db->mode == &lease_mode, named = db->mode == &mysql_named_mode,
+	     absent;
+	int64_t has[HAS] = {0};
 
-	(void)row_boolean(r, HAS_TABLES, &tables);
-	(void)row_boolean(r, HAS_CREATE, &creates);
-	(void)row_boolean(r, HAS_DELETE, &deletes);
+	for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+		(void)row_integer(r, groups[i].field, 0, 100, &has[groups[i].field]);
 	checkup_tell(c, FIT, "user", NULL, "%s", row_words(r, HAS_USER));
-	if (!tables && creates) {
-		checkup_tell(c, DOUBTFUL, "schema",
-		    "the first run makes them; or dlock help mysql-schema | mysql DATABASE",
-		    "there are no tables and procedures of dlock's yet");
-		fault_set(
-		    &c->hands_off, RC_OK, "tables and procedures would be made for it");
-	}
-	if (!tables || deletes || db->mode == &mysql_named_mode)
+	absent = lease ? has[HAS_CALLS] < groups[0].all : !row_is(r, HAS_TABLE);
+	if (absent)
+		tell_absence(db, c, r);
+	else if (!named && !row_is(r, HAS_DELETE))
+		fault_set(&c->hands_off, RC_OK,
+		    "its row of %s would stay, which this user may not delete",
+		    lease ? "dlock_keys" : "dlock_rows");
+	/* a session lock is broken by ending its session: the probe's is our own */
+	if (!lease && !row_is(r, HAS_KILL))
+		checkup_tell(c, DOUBTFUL, "right-break",
+		    "GRANT CONNECTION ADMIN ON *.* TO the user that is to break them (MySQL: CONNECTION_ADMIN)",
+		    "locks of other users cannot be broken");
+	if (!lease || !*c->hands_off.text || (absent && may_create(r)))
 		return;
-	fault_set(&c->hands_off, RC_OK,
-	    "its row of %s would stay, which this user may not delete",
-	    lease ? "dlock_keys" : "dlock_rows");
-	for (size_t i = 0; lease && i < sizeof groups / sizeof *groups; i++) {
-		int64_t has = 0;
-
-		(void)row_integer(r, groups[i].field, 0, 100, &has);
-		tell_calls(c, groups[i].name, has, groups[i].all);
-		if (i == 0 && has < groups[i].all && c->refusal == RC_OK)
-			c->refusal = RC_DENIED;
-	}
+	for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+		tell_calls(c, groups[i].name, has[groups[i].field], groups[i].all);
 }
 
 static enum rc
 check_rights(struct sql *db, struct checkup *c, struct fault *f)
 {
+	const char *table = db->mode == &lease_mode ? "dlock_keys"
+	    : db->mode == &mysql_row_mode           ? "dlock_rows"
+						    : "dlock_grants";
 	const struct question q = {.text = rights_sql,
-	    SQL_VALUES(SQL_TEXT(db->mode == &mysql_row_mode ? "dlock_rows" : "dlock_keys"),
-		SQL_TEXT(db->driver->version)),
+	    SQL_VALUES(SQL_TEXT(table), SQL_TEXT(db->driver->version)),
 	    .fields = HAS};
 	struct answer a = {.db = NULL};
 	enum rc rc = sql_ask(db, &q, c->until, &a, f);
@@ -272,7 +324,8 @@ mysql_check(struct sql *db, struct checkup *c, struct fault *f)
 	    [V_GALERA_SIZE] = {"wsrep_cluster_size", ""},
 	    [V_REPLICAS] = {"Rpl_semi_sync_source_clients", ""},
 	    [V_REPLICAS_OLD] = {"Rpl_semi_sync_master_clients", ""},
-	    [V_USED] = {"Threads_connected", ""}};
+	    [V_USED] = {"Threads_connected", ""},
+	    [V_CONNECTED] = {"Slaves_connected", ""}}; /* of MariaDB alone */
 	struct fault why;
 	enum rc rc;
 

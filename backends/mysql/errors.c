@@ -3,6 +3,7 @@
 
 #include "backends/common/text.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,12 +39,12 @@ const struct sql_meaning errors_meanings[] = {
 	"InnoDB is read-only, or recovers (innodb_force_recovery)"},
     {RC_CONFIG, "1049", "name a database that is there, or create it"},
     {RC_CONFIG, "1449",
-	"whoever has made dlock's procedures is gone: drop them, then dlock help mysql-schema | mysql DATABASE"},
+	"the user who made dlock's procedures is gone: drop them, then run dlock help mysql-schema | mysql DATABASE"},
     {RC_CONFIG, ERROR_READ_ONLY " 1792 1836",
 	"this is a replica, or read-only; a lock needs the primary"},
     {RC_CONFIG, "1665", "set binlog_format to MIXED or ROW"},
     {RC_CONFIG, "1690",
-	"a number in dlock's tables is none of dlock's: DELETE FROM dlock_keys where it is so"},
+	"a number in dlock's tables is not from dlock: DELETE FROM dlock_keys the row that has it"},
     /* what passes */
     {RC_AGAIN,
 	"1020 1021 1041 1053 1080 1114 1135 1152 1158 1159 1160 1161 1180 1184 "
@@ -127,12 +128,9 @@ errors_of_statement(struct session *s, struct fault *f)
 	    f, rc_of_library(number), "%s: %.240s (%u)", s->db->where, text, number);
 }
 
-/*
- * libmariadb writes an errno at the end: "system error: 111", "(111)".  In words, where
- * there is one.
- */
-static const char *
-reason_of(const char *text)
+/* libmariadb writes an errno at the end: "system error: 111", "(111)".  0: it has not. */
+static int
+errno_in(const char *text)
 {
 	const char *at = strstr(text, "system error: "), *paren = strrchr(text, '(');
 	int number = 0;
@@ -141,7 +139,24 @@ reason_of(const char *text)
 		number = atoi(at + 14);
 	else if (paren)
 		number = atoi(paren + 1);
-	return number > 0 && number < 134 ? strerror(number) : text;
+	return number > 0 && number < 134 ? number : 0;
+}
+
+/* In words, where there is one. */
+static const char *
+reason_of(const char *text)
+{
+	int number = errno_in(text);
+
+	return number ? strerror(number) : text;
+}
+
+/* Is this errno a connection's that has ended, and no file's that cannot be read? */
+static bool
+is_of_connection(int number)
+{
+	return number == ECONNRESET || number == EPIPE || number == ECONNABORTED ||
+	    number == ETIMEDOUT || number == EHOSTUNREACH || number == ENETUNREACH;
 }
 
 static enum rc
@@ -161,9 +176,12 @@ errors_unreached(struct session *s, MYSQL *mysql, enum connected how, struct fau
 		return fault_set(f, RC_AGAIN, "%s closed the connection", s->db->where);
 	if (number == PLUGIN_FORBIDDEN)
 		return fault_set(f, RC_CONFIG,
-		    "%s wants to be told the password, not a proof of it, and could be anybody: say tls=verify "
-		    "(for caching_sha2_password tls=encrypt will do)",
+		    "%s wants the password itself, and dlock cannot know who that server is: say -O tls=verify (for caching_sha2_password, tls=encrypt will do)",
 		    s->db->where);
+	/* the connection has ended amid the handshake of TLS: nothing is wrong with the TLS */
+	if (number == 2026 && is_of_connection(errno_in(text)))
+		return fault_set(f, RC_AGAIN, "cannot reach %s: %.240s (%u)",
+		    s->db->where, reason_of(text), number);
 	return fault_set(f, rc_of_library(number), "cannot reach %s: %.240s (%u)",
 	    s->db->where, number == 2026 ? text : reason_of(text), number);
 }
@@ -176,7 +194,7 @@ errors_at_login(struct session *s, MYSQL *mysql, enum connected how, struct faul
 		return fault_set(f, RC_AGAIN, "%s does not answer", s->db->where);
 	case CONNECTED_FOREIGN:
 		return fault_set(f, RC_PROTOCOL,
-		    "%s does not speak MySQL's language: is this a MySQL or a MariaDB?",
+		    "%s does not answer as MySQL does: is this a MySQL or a MariaDB?",
 		    s->db->where);
 	case CONNECTED_PLAINLY:
 		return fault_set(f, RC_CONFIG,

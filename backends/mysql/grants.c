@@ -58,13 +58,11 @@ check_fit(const struct sql *db, struct fault *f)
 		    db->where);
 	if (!server->is_direct)
 		return fault_set(f, RC_CONFIG,
-		    "%s is reached through a proxy, which may lend our session to others "
-		    "(mode=lease can live with that)",
+		    "%s is reached through a proxy, which may give our session to other clients (mode=lease works there)",
 		    db->where);
 	if (server->is_galera)
 		return fault_set(f, RC_CONFIG,
-		    "%s is a node of a cluster (wsrep_on), and another node would not see such a lock "
-		    "(mode=lease can live with that)",
+		    "%s is a node of a cluster (wsrep_on), and another node would not see such a lock (mode=lease works there)",
 		    db->where);
 	return RC_OK;
 }
@@ -94,8 +92,7 @@ check_group(struct sql *db, instant until, struct fault *f)
 	return !many
 	    ? RC_OK
 	    : fault_set(f, RC_CONFIG,
-		  "%s is one of several primaries, and another one would not see such a lock "
-		  "(mode=lease can live with that)",
+		  "%s is one of several primaries, and another one would not see such a lock (mode=lease works there)",
 		  db->where);
 }
 

@@ -67,13 +67,13 @@ login_parse(struct login *a, const char *url, struct fault *f)
 	if (rc != RC_OK)
 		return rc;
 	if (u.query.at)
-		return refuse_url(f, "has a query: what it says is said by -O");
+		return refuse_url(f, "has a query: use -O for settings");
 	if (u.path.n > 1)
 		name = (struct url_part){u.path.at + 1, u.path.n - 1};
 	if (!take_part(a->database, sizeof a->database, &name) ||
 	    strchr(a->database, '/'))
 		return refuse_url(
-		    f, "has a database's name that is none, or longer than 64 bytes");
+		    f, "has a database's name that is wrong or longer than 64 bytes");
 	return RC_OK;
 }
 

@@ -118,8 +118,7 @@ ask_of_rights(struct sql *db, const char *sql, bool *sees, instant until, struct
 		    f, RC_PROTOCOL, "%s gave an answer that makes no sense", db->where);
 	else if (!fine)
 		rc = fault_set(f, RC_CONFIG,
-		    "%s: this user has rights beyond the database, where others have, or may put, procedures or "
-		    "views that could use them: use an ordinary user, or a database of its own",
+		    "%s: this user has rights beyond the database, and procedures or views that others put into the database could use them: use an ordinary user, or a database of its own",
 		    db->where);
 	answer_drop(&a);
 	return rc;

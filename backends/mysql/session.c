@@ -244,7 +244,7 @@ session_receive(struct sql *db, const struct question *q, instant until, struct 
 	if (!session_is_as_asked(s, q)) {
 		session_close(db);
 		return fault_set(f, RC_PROTOCOL,
-		    "%s gave an answer that was not asked for", db->where);
+		    "%s sent an answer that does not fit the question", db->where);
 	}
 	if (a && p->kept) {
 		a->db = db;

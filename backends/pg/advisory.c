@@ -103,7 +103,7 @@ settle_session(struct pg *pg, instant until, struct fault *f)
 	answer_drop(&a);
 	if (rc == RC_OK && !direct)
 		return refuse_session(pg,
-		    "is a pooler: it would lend our session to others (mode=lease can live with that)",
+		    "is a pooler: it would give our session to other clients (mode=lease works there)",
 		    f);
 	if (rc == RC_OK && standby)
 		return refuse_session(pg,

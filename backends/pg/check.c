@@ -18,56 +18,62 @@
 /* A wait in the server, or a lock of a row, may take so long, ms. */
 enum { STATEMENT_LEAST = 5000 };
 
-enum {
-	F_VERSION,
-	F_USER,
-	F_DIRECT,
-	F_STANDBY,
-	F_READ_ONLY,
-	F_FSYNC,
-	F_COMMIT,
-	F_STANDBYS,
-	F_WAITS, /* for standbys */
-	F_TRANSACTION,
-	F_IDLE,
-	F_STATEMENT,
-	F_USED,
-	F_MOST,
-	F_SCHEMA, /* its version; NULL: there is none */
-	F_SERVES,
-	F_MAKES,
-	F_OWNS,
-	F_DELETES,
-	FIELDS
-};
-
-#define EQ " OPERATOR(pg_catalog.=) "
 #define SETTING(name) "pg_catalog.current_setting('" name "', true)"
-#define MS(name) \
-	"(SELECT s.setting::pg_catalog.int8 FROM pg_catalog.pg_settings s WHERE s.name" EQ \
-	"'" name "')"
+/* in its unit, without one */
+#define NUMBER(name) \
+	"(SELECT s.setting::pg_catalog.int8 FROM pg_catalog.pg_settings s " \
+	"WHERE s.name OPERATOR(pg_catalog.=) '" name "')"
 
-static const char facts_sql[] = "SELECT " SETTING(
-    "server_version") ", session_user, "
-		      "pg_catalog.pg_backend_pid()" EQ
-		      "$1::pg_catalog.int4, pg_catalog.pg_is_in_recovery(), " SETTING(
-			  "transaction_read_only") EQ "'on', " SETTING("fsync") EQ
-    "'on', " SETTING(
-	"synchronous_commit") ", (SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_replication), "
-			      "coalesce(" SETTING("synchronous_standby_names") ", '') OPERATOR(pg_catalog.<>) '', " MS("idle_in_transaction_session_timeout") ", " MS("idle_session_timeout") ", " MS("statement_timeout") ", (SELECT pg_catalog.sum(d.numbackends) FROM pg_catalog.pg_stat_database d), " MS(
-				  "max_connections") ", CASE WHEN n.oid IS NOT NULL THEN "
-						     "coalesce(pg_catalog.substring(pg_catalog.obj_description(n.oid, 'pg_namespace'), '^dlock ([0-9]{1,9}):'), '0') END, "
-						     "EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.pronamespace" EQ
-						     "n.oid AND p.proname" EQ
-						     "'" SCHEMA_SERVES "'), "
-						     "pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE'), "
-						     "coalesce(pg_catalog.pg_has_role(n.nspowner, 'USAGE'), false), "
-						     "coalesce((SELECT pg_catalog.has_table_privilege(c.oid, 'DELETE') FROM pg_catalog.pg_class c "
-						     "WHERE c.relnamespace" EQ
-						     "n.oid AND c.relname" EQ
-						     "'rows'), false) "
-						     "FROM (SELECT 1) one LEFT JOIN pg_catalog.pg_namespace n ON n.nspname" EQ
-						     "'dlock'";
+/*
+ * $1 is the process that serves us, as the protocol has named it; n is the namespace dlock,
+ * of which the schema's version is NULL where there is none.
+ */
+/* clang-format off */
+#define FACTS(fact) \
+	fact(F_VERSION, SETTING("server_version")) \
+	fact(F_DIRECT, "pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) $1::pg_catalog.int4") \
+	fact(F_STANDBY, "pg_catalog.pg_is_in_recovery()") \
+	fact(F_READ_ONLY, SETTING("transaction_read_only") " OPERATOR(pg_catalog.=) 'on'") \
+	fact(F_FSYNC, SETTING("fsync") " OPERATOR(pg_catalog.=) 'on'") \
+	fact(F_COMMIT, SETTING("synchronous_commit")) \
+	fact(F_STANDBYS, "(SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_replication)") \
+	fact(F_WAITS, /* for standbys */ \
+		"coalesce(" SETTING("synchronous_standby_names") ", '') OPERATOR(pg_catalog.<>) ''") \
+	fact(F_TRANSACTION, NUMBER("idle_in_transaction_session_timeout")) \
+	fact(F_IDLE, NUMBER("idle_session_timeout")) \
+	fact(F_STATEMENT, NUMBER("statement_timeout")) \
+	fact(F_USED, "(SELECT pg_catalog.sum(d.numbackends) FROM pg_catalog.pg_stat_database d)") \
+	fact(F_MOST, NUMBER("max_connections")) \
+	fact(F_SCHEMA, \
+		"CASE WHEN n.oid IS NOT NULL THEN coalesce(pg_catalog.substring(" \
+		"pg_catalog.obj_description(n.oid, 'pg_namespace'), " \
+		"'^dlock ([0-9]{1,9}):'), '0') END") \
+	fact(F_SERVES, \
+		"EXISTS (SELECT FROM pg_catalog.pg_proc p " \
+		"WHERE p.pronamespace OPERATOR(pg_catalog.=) n.oid " \
+		"AND p.proname OPERATOR(pg_catalog.=) '" SCHEMA_SERVES "')") \
+	fact(F_MAKES, \
+		"pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE')") \
+	fact(F_OWNS, "coalesce(pg_catalog.pg_has_role(n.nspowner, 'USAGE'), false)") \
+	fact(F_SIGNALS, \
+		"EXISTS (SELECT FROM pg_catalog.pg_roles r " \
+		"WHERE r.rolname OPERATOR(pg_catalog.=) 'pg_signal_backend' " \
+		"AND pg_catalog.pg_has_role(session_user, r.oid, 'USAGE'))") \
+	fact(F_DELETES, \
+		"coalesce((SELECT pg_catalog.has_table_privilege(c.oid, 'DELETE') " \
+		"FROM pg_catalog.pg_class c " \
+		"WHERE c.relnamespace OPERATOR(pg_catalog.=) n.oid " \
+		"AND c.relname OPERATOR(pg_catalog.=) 'rows'), false)")
+
+#define FIELD(name, sql) name,
+#define COLUMN(name, sql) ", " sql
+enum { F_USER, FACTS(FIELD) FIELDS };
+
+static const char facts_sql[] =
+    "SELECT session_user" FACTS(COLUMN)
+    " FROM (SELECT 1) one LEFT JOIN pg_catalog.pg_namespace n "
+    "ON n.nspname OPERATOR(pg_catalog.=) 'dlock'";
+/* clang-format on */
 
 static bool
 row_is(const struct row *r, int field)
@@ -137,7 +143,7 @@ tell_pg_disk(struct checkup *c, const struct row *r)
 	     fsync = row_is(r, F_FSYNC);
 
 	checkup_tell(c, fsync ? FIT : DOUBTFUL, "persistence",
-	    fsync ? NULL : "ALTER SYSTEM SET fsync = on",
+	    fsync ? NULL : "ALTER SYSTEM SET fsync = on, then SELECT pg_reload_conf()",
 	    fsync
 		? "it writes to disk before it answers (synchronous_commit %s)"
 		: "a crash loses what it has answered (fsync off, synchronous_commit %s)",
@@ -157,11 +163,11 @@ tell_limits(const struct sql *db, struct checkup *c, const struct row *r)
 {
 	int64_t idle = row_count(r, F_IDLE), statement = row_count(r, F_STATEMENT),
 		used = row_count(r, F_USED), most = row_count(r, F_MOST);
-	bool reconnects = db->mode == &lease_mode && idle > 0 &&
-	    idle<ns_to_ms(c->ttl / 3), stops = statement> 0 &&
-	    statement<STATEMENT_LEAST, crowded = most> 0 && used * 10 > most * 9;
+	bool lease = db->mode == &lease_mode; /* the others set theirs for each lock */
+	bool reconnects = lease && idle > 0 && idle < ns_to_ms(c->ttl / 3);
+	bool stops = lease && statement > 0 && statement < STATEMENT_LEAST;
+	bool crowded = most > 0 && used * 10 > most * 9;
 
-	/* advisory and row set theirs for each lock */
 	checkup_tell(c, reconnects || stops ? DOUBTFUL : FIT, "timeouts",
 	    stops            ? "ALTER ROLE ... SET statement_timeout = 0"
 		: reconnects ? "ALTER ROLE ... SET idle_session_timeout = 0"
@@ -187,6 +193,8 @@ tell_schema(const struct sql *db, struct checkup *c, const struct row *r)
 	bool serves = row_is(r, F_SERVES),
 	     makes = version ? row_is(r, F_OWNS) : row_is(r, F_MAKES);
 
+	if (db->mode == &advisory_mode && !serves && !makes)
+		return; /* it does without */
 	if (version && !serves && makes)
 		checkup_tell(c, DOUBTFUL, "schema",
 		    "the next run brings it up to date; or dlock help pg-schema | psql DATABASE",
@@ -197,7 +205,7 @@ tell_schema(const struct sql *db, struct checkup *c, const struct row *r)
 			? NULL
 			: "as the role that owns it: dlock help pg-schema | psql DATABASE",
 		    "the schema dlock is of version %s", version);
-	else if (db->mode != &advisory_mode || makes)
+	else
 		checkup_tell(c, makes ? DOUBTFUL : UNFIT, "schema",
 		    makes
 			? "the first run makes it; or dlock help pg-schema | psql DATABASE"
@@ -208,6 +216,16 @@ tell_schema(const struct sql *db, struct checkup *c, const struct row *r)
 	else if (db->mode == &pg_row_mode && !row_is(r, F_DELETES))
 		fault_set(&c->hands_off, RC_OK,
 		    "its row of dlock.rows would stay, which this role may not delete");
+}
+
+/* A session lock is broken by ending its session: the probe's is our own. */
+static void
+tell_others(const struct sql *db, struct checkup *c, const struct row *r)
+{
+	if (db->mode != &lease_mode && !row_is(r, F_SIGNALS))
+		checkup_tell(c, DOUBTFUL, "right-break",
+		    "break them as an administrator, or as a role with pg_signal_backend",
+		    "locks of other users cannot be broken");
 }
 
 static enum rc
@@ -244,6 +262,7 @@ pg_check(struct sql *db, struct checkup *c, struct fault *f)
 	tell_pg_disk(c, &a.row);
 	tell_limits(db, c, &a.row);
 	tell_schema(db, c, &a.row);
+	tell_others(db, c, &a.row);
 	answer_drop(&a);
 	return RC_OK;
 }

@@ -94,7 +94,7 @@ connection_init(
 	options = c->pq->conninfoParse(c->conninfo, NULL);
 	if (!options)
 		return fault_set(f, RC_USAGE,
-		    "the URL is none that libpq understands: postgresql://user@host:port/database, or "
+		    "libpq does not understand the URL: say postgresql://user@host:port/database, or "
 		    "host=... dbname=...");
 	at = connection_option(options, "hostaddr");
 	at = at ? at : connection_option(options, "host");

@@ -62,7 +62,7 @@ static enum rc
 refuse_newer(const struct sql *db, struct fault *f)
 {
 	return fault_set(f, RC_CONFIG,
-	    "%s: the schema dlock is a newer version's, which does not serve this one: use the dlock that has made it",
+	    "%s: a newer dlock has made the schema dlock, and this dlock cannot use it: use that version",
 	    db->where);
 }
 
@@ -70,8 +70,7 @@ static enum rc
 refuse_older(const struct sql *db, struct fault *f)
 {
 	return fault_set(f, RC_CONFIG,
-	    "%s: the schema dlock is an older version's: as the role that owns it, bring it up to date with dlock "
-	    "help pg-schema | psql DATABASE (those who use it need not stop)",
+	    "%s: an older dlock has made the schema dlock: as the role that owns it, bring it up to date with dlock help pg-schema | psql DATABASE (running jobs may go on meanwhile)",
 	    db->where);
 }
 
@@ -156,7 +155,7 @@ number_of_wake_lock(const struct sql *db)
 static const struct lease_driver pg_lease = {
     .any_order = true,
     .releases_alone = true,
-    .damaged = "a row of dlock.claims that no dlock has written",
+    .damaged = "a row of dlock.claims that dlock has not written",
     .freeze =
 	"SELECT dlock.freeze($1, $2, $3::pg_catalog.float8 OPERATOR(pg_catalog.*) '1 ms'::pg_catalog.interval)",
     .clock =

@@ -159,9 +159,9 @@ not_taken(const char *text, struct fault *f)
 	    option ? option : "");
 }
 
-/* Has this process, or the machine, no descriptor left for a socket? */
-static bool
-is_out_of_descriptors(const struct connection *c)
+/* EMFILE or ENFILE: this process, or the machine, has no descriptor left for a socket. */
+static int
+find_descriptor_error(const struct connection *c)
 {
 	int copy = fcntl(c->pq->socket(c->pgconn), F_DUPFD_CLOEXEC, 0);
 
@@ -169,23 +169,23 @@ is_out_of_descriptors(const struct connection *c)
 		copy = open("/", O_RDONLY | O_CLOEXEC);
 	if (copy >= 0)
 		close(copy);
-	return copy < 0 && (errno == EMFILE || errno == ENFILE);
+	return copy < 0 && (errno == EMFILE || errno == ENFILE) ? errno : 0;
 }
 
 static enum rc
 unreached(struct connection *c, const char *text, struct fault *f)
 {
-	enum rc rc = RC_AGAIN;
+	int number = find_descriptor_error(c);
 
-	if (!*text)
+	if (!*text && !number)
 		return fault_set(f, RC_AGAIN, "%s does not answer", c->db->where);
 	if (c->pq->connectionNeedsPassword(c->pgconn))
 		return fault_set(f, RC_DENIED,
 		    "%s asks for a password (the URL, or ~/.pgpass or PGPASSFILE with mode 0600)",
 		    c->db->where);
-	if (is_out_of_descriptors(c))
-		rc = RC_SYSTEM;
-	return fault_set(f, rc, "cannot reach %s: %.240s", c->db->where, text);
+	/* libpq 17 says nothing of a socket that it could not open */
+	return fault_set(f, number ? RC_SYSTEM : RC_AGAIN, "cannot reach %s: %.240s",
+	    c->db->where, *text ? text : strerror(number));
 }
 
 /*
@@ -207,7 +207,7 @@ error_of_login(struct connection *c, struct fault *f)
 	error_set(c->db, NULL);
 	if (c->bounds.foreign)
 		return fault_set(f, RC_PROTOCOL,
-		    "%s does not speak PostgreSQL's language: is this a PostgreSQL?",
+		    "%s does not answer as PostgreSQL does: is this a PostgreSQL?",
 		    c->db->where);
 	if (strncmp(why, "definition of service", 21) == 0)
 		return fault_set(f, RC_USAGE, "%s", text);

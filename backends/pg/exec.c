@@ -298,8 +298,7 @@ inspect(struct connection *c, instant until, struct fault *f)
 		return fault_set(f, RC_PROTOCOL, "%s gave an answer that makes no sense",
 		    c->db->where);
 	return fault_set(f, RC_CONFIG,
-	    "%s: the schema dlock, or something in it, is neither a superuser's nor this role's, which has "
-	    "too many rights to call foreign functions: use an ordinary role",
+	    "%s: the schema dlock, or something in it, is another ordinary role's, and this role has too many rights to call its functions: use an ordinary role",
 	    c->db->where);
 }
 

@@ -131,12 +131,12 @@ address_master(struct address *a, const struct url *u, struct fault *f)
 	db = (struct url_part){
 	    slash, slash ? (size_t)(u->path.at + u->path.n - slash) : 0};
 	if (name.n == 0)
-		return address_bad_url(
-		    f, u, "names no master, as the sentinels call it, after its hosts");
+		return address_bad_url(f, u,
+		    "needs the name of a master after its hosts, as the sentinels call it");
 	if (encode_undo(a->master, sizeof a->master, name.at, name.n) < 0 ||
 	    !is_master_name(a->master))
 		return address_bad_url(
-		    f, u, "has a master's name that is none or too long");
+		    f, u, "has a master's name that is wrong or too long");
 	return address_db(a, u, db, f);
 }
 

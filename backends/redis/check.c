@@ -9,18 +9,22 @@
  */
 #include "redis.h"
 
+#include "backends/common/text.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define FULL 90 /* percent of maxmemory */
+#define FULL 90        /* percent of maxmemory */
+#define SHARE NS_PER_S /* of the time, for one of several */
 
 /* One server that is being asked. */
 struct patient {
 	struct checkup *checkup;
 	struct server *server;
 	const char *prefix; /* of facts, where there are several servers */
-	enum rc rc;         /* RC_OK, or it does not answer: why, says *fault */
+	instant until;
+	enum rc rc; /* RC_OK, or it does not answer: why, says *fault */
 	struct fault *fault;
 	char run[RUN_ID_BYTES];
 };
@@ -40,8 +44,10 @@ patient_ask(struct patient *p, const char *const *words, int n)
 		return NULL;
 	}
 	q.command = command;
-	p->rc = server_ask(p->server, &q, p->checkup->until, &reply, p->fault);
+	p->rc = server_ask(p->server, &q, p->until, &reply, p->fault);
 	redisFreeCommand(command);
+	if (p->rc == RC_OK && reply->str) /* which may repeat what it likes */
+		secret_blot(reply->str, p->server->peer.address->password);
 	return reply;
 }
 
@@ -76,8 +82,9 @@ tell_redis(struct patient *p, const redisReply *info, const redisReply *who)
 	health_field(told_text(info), "redis_version", version, sizeof version);
 	health_field(told_text(info), "run_id", p->run, sizeof p->run);
 	checkup_tell(p->checkup, *version ? FIT : DOUBTFUL, "version",
-	    *version ? NULL
-		     : "let its ACL give +info +config|get, so that doctor can look",
+	    *version
+		? NULL
+		: "let its ACL give +info +config|get +acl|whoami, so that doctor can look",
 	    "%s%s %s", p->prefix, p->server->peer.where,
 	    *version ? version : "does not tell us how it is set");
 	if (*told_text(who))
@@ -85,8 +92,36 @@ tell_redis(struct patient *p, const redisReply *info, const redisReply *who)
 		    p->checkup, FIT, "user", NULL, "%s%s", p->prefix, told_text(who));
 }
 
+/* Beyond what a run warns of: what a crash costs. */
 static void
-tell_health(struct patient *p, redisReply *const answers[HEALTH_ANSWERS])
+tell_persistence(struct patient *p, const struct health *h, const char *persistence,
+    const char *save, const char *fsync)
+{
+	bool appends = told_number(persistence, "aof_enabled") == 1,
+	     always = appends && strcmp(fsync, "always") == 0 && !h->forgets;
+
+	checkup_tell(p->checkup, always ? FIT : DOUBTFUL, "persistence",
+	    always ? NULL
+		: h->forgets || (!appends && *save)
+		? "redis-cli CONFIG SET appendonly yes, then CONFIG REWRITE (and see dlock-redis(7))"
+		: appends && *fsync
+		? "redis-cli CONFIG SET appendfsync always, then CONFIG REWRITE, if that must not be"
+		: "let its ACL give +config|get, so that doctor can look",
+	    "%s%s%s", p->prefix,
+	    h->forgets    ? h->forgets
+		: always  ? "it writes to disk before it answers, appendfsync "
+		: appends ? "a crash may lose what it has answered last, appendfsync "
+		: *save   ? "a crash loses what has come since its last dump, save "
+			  : "it does not tell whether a restart makes it forget them all",
+	    h->forgets     ? ""
+		: !appends ? save
+		: *fsync   ? fsync
+			   : "is not told");
+}
+
+static void
+tell_health(
+    struct patient *p, redisReply *const answers[HEALTH_ANSWERS], const redisReply *fsync)
 {
 	const char *memory = told_text(answers[0]);
 	long most = told_number(memory, "maxmemory"),
@@ -97,7 +132,9 @@ tell_health(struct patient *p, redisReply *const answers[HEALTH_ANSWERS])
 		return;
 	health_read(&h, answers);
 	checkup_tell(p->checkup, h.evicts ? UNFIT : FIT, "eviction",
-	    h.evicts ? "config set maxmemory-policy noeviction" : NULL,
+	    h.evicts
+		? "redis-cli CONFIG SET maxmemory-policy noeviction, then CONFIG REWRITE"
+		: NULL,
 	    h.evicts
 		? "%sit evicts keys, locks too, when its memory is full (maxmemory-policy %s)"
 		: "%sit evicts nothing%s",
@@ -108,11 +145,8 @@ tell_health(struct patient *p, redisReply *const answers[HEALTH_ANSWERS])
 		    "%s%ld of %ld bytes are used: when it is full it refuses every lock",
 		    p->prefix, used, most);
 	if (*told_text(answers[1]))
-		checkup_tell(p->checkup, h.forgets ? DOUBTFUL : FIT, "persistence",
-		    h.forgets ? "config set appendonly yes (and see dlock-redis(7))"
-			      : NULL,
-		    "%s%s", p->prefix,
-		    h.forgets ? h.forgets : "it writes its data to disk");
+		tell_persistence(p, &h, told_text(answers[1]), told_text(answers[2]),
+		    told_text(fsync));
 }
 
 /* `wanted`: -O wait-replicas=. */
@@ -121,7 +155,7 @@ tell_replicas(
     struct patient *p, const redisReply *info, const redisReply *least, int wanted)
 {
 	long n = told_number(told_text(info), "connected_slaves");
-	bool guarded = wanted > 0 || strtol(told_text(least), NULL, 10) > 0;
+	bool guarded = n == 0 || wanted > 0;
 	char role[16];
 
 	health_field(told_text(info), "role", role, sizeof role);
@@ -137,14 +171,17 @@ tell_replicas(
 		    "%s%ld replicas, while -O wait-replicas=%d are to have each lock",
 		    p->prefix, n, wanted);
 	else
-		checkup_tell(p->checkup, n == 0 || guarded ? FIT : DOUBTFUL, "replicas",
-		    n == 0 || guarded
+		checkup_tell(p->checkup, guarded ? FIT : DOUBTFUL, "replicas",
+		    guarded
 			? NULL
 			: "-O wait-replicas=1, so that a lock counts when a replica has it",
-		    "%s%ld replicas%s", p->prefix, n,
-		    n == 0 || guarded
+		    "%s%ld replicas%s%s", p->prefix, n,
+		    guarded
 			? ""
-			: ", and a fail-over may forget what they have not got yet");
+			: ", and a fail-over may forget what they have not got yet; min-replicas-to-write ",
+		    guarded                 ? ""
+			: *told_text(least) ? told_text(least)
+					    : "is not told");
 }
 
 static enum rc
@@ -153,18 +190,20 @@ check_server(struct patient *p, int wanted)
 	redisReply *info = ASK(p, "INFO", "server"), *who = ASK(p, "ACL", "WHOAMI"),
 		   *replication = ASK(p, "INFO", "replication"),
 		   *least = ASK(p, "CONFIG", "GET", "min-replicas-to-write"),
+		   *fsync = ASK(p, "CONFIG", "GET", "appendfsync"),
 		   *answers[HEALTH_ANSWERS] = {ASK(p, "INFO", "memory"),
 		       ASK(p, "INFO", "persistence"), ASK(p, "CONFIG", "GET", "save")};
 
 	if (p->rc == RC_OK) {
 		tell_redis(p, info, who);
-		tell_health(p, answers);
+		tell_health(p, answers, fsync);
 		tell_replicas(p, replication, least, wanted);
 	}
 	freeReplyObject(info);
 	freeReplyObject(who);
 	freeReplyObject(replication);
 	freeReplyObject(least);
+	freeReplyObject(fsync);
 	for (size_t i = 0; i < HEALTH_ANSWERS; i++)
 		freeReplyObject(answers[i]);
 	return p->rc;
@@ -173,6 +212,16 @@ check_server(struct patient *p, int wanted)
 /* ---- several ---- */
 
 enum { PREFIX_BYTES = WHERE_BYTES + 2 };
+
+/* A silent one leaves the others their time. */
+static instant
+share(instant until, size_t others)
+{
+	instant now = instant_now();
+	int64_t each = (until - now) / (int64_t)(others + 1);
+
+	return now + (each < SHARE ? each : SHARE);
+}
 
 /* All of them, on connections of their own; *good: how many answer. */
 static enum rc
@@ -187,7 +236,8 @@ check_each(struct redis_store *r, const struct endpoint *at, size_t n, size_t *g
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	server_init(s, r->base.host, &r->address);
 	for (size_t i = 0; i < n && i < NODES; i++) {
-		struct patient p = {c, s, prefix, RC_OK, f, ""};
+		struct patient p = {
+		    c, s, prefix, share(c->until, n - i - 1), RC_OK, f, ""};
 
 		server_go(s, &at[i]);
 		snprintf(prefix, sizeof prefix, "%s: ", s->peer.where);
@@ -261,7 +311,7 @@ sweep_one(
 	rc = route_ask(r, &q, until, &reply, f);
 	redisFreeCommand(command);
 	if (rc == RC_OK && reply->type == REDIS_REPLY_ERROR)
-		rc = peer_refuses(&r->server.peer, false, reply->str, f);
+		rc = peer_refuses(&r->server.peer, false, NULL, reply->str, f);
 	freeReplyObject(reply);
 	return rc;
 }
@@ -296,7 +346,7 @@ enum rc
 redis_check(struct store *s, struct checkup *c, struct fault *f)
 {
 	struct redis *r = redis_of(s);
-	struct patient p = {c, &r->route.server, "", RC_OK, f, ""};
+	struct patient p = {c, &r->route.server, "", c->until, RC_OK, f, ""};
 	enum rc rc;
 
 	if (c->sweep)
@@ -314,30 +364,55 @@ redis_check(struct store *s, struct checkup *c, struct fault *f)
 
 /* ---- a quorum ---- */
 
+/* As sweep_key(), at one master; it may be away (p->rc). */
+static enum rc
+sweep_vote(struct patient *p, const char *key)
+{
+	redisReply *reply = ASK(p, "DEL", key);
+	enum rc rc = p->rc;
+
+	if (reply && reply->type == REDIS_REPLY_ERROR) {
+		freeReplyObject(reply);
+		reply = ASK(p, "PEXPIREAT", key, "1");
+		rc = p->rc;
+	}
+	if (reply && reply->type == REDIS_REPLY_ERROR)
+		rc = peer_refuses(&p->server->peer, false, NULL, reply->str, p->fault);
+	freeReplyObject(reply);
+	return rc;
+}
+
 static enum rc
 redlock_sweep(struct redlock *r, struct checkup *c, struct fault *f)
 {
 	struct quorum *q = &r->quorum;
 	struct server *s = calloc(1, sizeof *s);
 	const struct address *a = &r->store.address;
+	const char *const keys[] = {q->lock, q->data, q->wake};
+	enum rc rc = RC_OK, one;
 
 	if (!s)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	quorum_name(q, c->probe, redlock_is_bare(r));
 	server_init(s, q->host, a);
 	for (size_t i = 0; i < a->n; i++) {
-		struct patient p = {c, s, "", RC_OK, f, ""};
+		struct fault why;
+		struct patient p = {
+		    c, s, "", share(c->until, a->n - i - 1), RC_OK, &why, ""};
 
-		server_go(s,
-		    &a->hosts
-			 [i]); /* one that is away knows nothing of it, or for a day */
-		freeReplyObject(ASK(&p, "DEL", q->lock));
-		freeReplyObject(ASK(&p, "DEL", q->data));
-		freeReplyObject(ASK(&p, "DEL", q->wake));
+		server_go(s, &a->hosts[i]);
+		for (size_t k = 0; k < sizeof keys / sizeof *keys && p.rc == RC_OK; k++) {
+			one = sweep_vote(&p, keys[k]);
+			/* one that is away knows nothing of it, or for a day */
+			if (one != RC_OK && p.rc == RC_OK) {
+				rc = one;
+				*f = why;
+			}
+		}
 	}
 	server_close(s);
 	free(s);
-	return RC_OK;
+	return rc;
 }
 
 enum rc

@@ -383,14 +383,17 @@ peer_receive(struct peer *p, redisReply **reply, struct fault *f)
 /* ---- one of them: what an answer means ---- */
 
 enum rc
-peer_refuses(const struct peer *p, bool looks, char *text, struct fault *f)
+peer_refuses(
+    const struct peer *p, bool looks, const char *key, char *text, struct fault *f)
 {
 	const char *hint;
-	enum rc rc = resp_error(text, looks, &hint);
+	char rights[RIGHTS_BYTES];
+	enum rc rc = resp_error(text, &hint);
 
+	resp_rights(rights, sizeof rights, hint, looks, key);
 	secret_blot(text, p->address->password);
 	return fault_set(f, rc, "%s says '%.200s'%s%s", p->stream.where, text,
-	    hint ? ": " : "", hint ? hint : "");
+	    *rights ? ": " : "", rights);
 }
 
 /* What a server answers to AUTH is not quoted: it may repeat the password. */
@@ -408,9 +411,9 @@ peer_hear_greeting(struct peer *p, redisReply *reply)
 		p->rc = fault_set(&p->fault, RC_PROTOCOL,
 		    "%s gave a wrong answer to a greeting", where);
 	} else if (!auth) {
-		p->rc = peer_refuses(p, false, reply->str, &p->fault);
+		p->rc = peer_refuses(p, false, NULL, reply->str, &p->fault);
 	} else {
-		p->rc = resp_error(reply->str, false, &hint);
+		p->rc = resp_error(reply->str, &hint);
 		fault_set(&p->fault, p->rc, "%s refuses the login: %s", where,
 		    hint ? hint
 			 : "its answer is not shown, since it may repeat the password");

@@ -118,9 +118,10 @@ void fan_begin_one(struct fan *, struct host *, const struct address *, struct p
 
 /*
  * What the error reply `text` means, to a question or (`looks`) to a look, in words; never
- * RC_OK.  A password in it is blotted out.
+ * RC_OK.  `key` as in resp_rights().  A password in the text is blotted out.
  */
-enum rc peer_refuses(const struct peer *, bool looks, char *text, struct fault *);
+enum rc peer_refuses(
+    const struct peer *, bool looks, const char *key, char *text, struct fault *);
 
 /*
  * Asks a peer, until `due` at the latest.  The command is the fan's from then on, which frees

@@ -120,7 +120,7 @@ const struct setting_row redis_settings[] = {
 	set_tls_cert},
     {"key", "FILE", "its key, in a file of mode 0600", set_tls_key},
     {"tls-name", "NAME",
-	"with rediss://: what the server's certificate is for, if not the host's name",
+	"with rediss://: the name in the server's certificate, if it is not the host's",
 	set_tls_name},
     {"connect-timeout", "DURATION",
 	"for a server that does not answer, without --wait (default: 5s)",

@@ -64,7 +64,8 @@ queue_subscribe(
 	if (rc != RC_OK)
 		return rc;
 	if (reply->type == REDIS_REPLY_ERROR)
-		rc = peer_refuses(&q->listener.peer, false, reply->str, f);
+		rc = peer_refuses(
+		    &q->listener.peer, false, names->keys[0], reply->str, f);
 	else if (reply->type != REDIS_REPLY_ARRAY)
 		rc = fault_set(f, RC_PROTOCOL, "%s gave a wrong answer to SUBSCRIBE",
 		    q->listener.peer.where);

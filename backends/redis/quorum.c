@@ -324,7 +324,7 @@ master_has_voted(struct master *m, const redisReply *r)
 	secret_blot(m->vote.record, p->address->password);
 	if (m->asking == ASK_ACQUIRE && !*m->vote.run) {
 		p->rc = fault_set(&p->fault, RC_CONFIG,
-		    "%s does not tell which process it is: its ACL needs +info",
+		    "%s does not say which process it is: allow the user +info",
 		    p->where);
 		return HEARD_ALL;
 	}
@@ -349,7 +349,8 @@ master_hear_script(struct quorum *q, struct master *m, redisReply **reply)
 					    : master_go_on(m, &q->call);
 	if ((*reply)->type == REDIS_REPLY_ERROR) {
 		m->foreign = resp_says((*reply)->str, "WRONGTYPE");
-		p->rc = peer_refuses(p, m->asking >= ASK_LOOK, (*reply)->str, &p->fault);
+		p->rc = peer_refuses(p, m->asking >= ASK_LOOK, script_about(&q->call),
+		    (*reply)->str, &p->fault);
 		return HEARD_ALL;
 	}
 	if (m->asking == ASK_LISTEN)

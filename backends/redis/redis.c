@@ -88,7 +88,7 @@ redis_tell_down_after(struct redis *r)
 	r->down_after = true;
 	fault_set(&r->store.base.host->notice, RC_OK,
 	    "%s: a fail-over takes at least %.1f s (down-after-milliseconds %lld, and 2.5 s), "
-	    "which a lease of %.0f s does not bear: the lock would be lost; --ttl %llds bears it",
+	    "longer than a lease of %.0f s allows: the lock would be lost; use --ttl %llds",
 	    r->store.where, (double)takes / NS_PER_S, (long long)ns_to_ms(takes - SWITCH),
 	    (double)ttl / NS_PER_S, (long long)(enough / NS_PER_S + 1));
 }
@@ -99,7 +99,8 @@ enum rc
 redis_refused(struct redis *r, const struct request *q, char *text, struct fault *f)
 {
 	bool lost = q->operation != ACQUIRE && resp_says(text, "WRONGTYPE");
-	enum rc rc = peer_refuses(&r->route.server.peer, false, text, f);
+	enum rc rc = peer_refuses(
+	    &r->route.server.peer, false, r->names.keys[0], text, f);
 
 	return lost ? RC_LOST : rc;
 }
@@ -206,7 +207,7 @@ redis_skipped(struct redis *r, struct answer *a, struct fault *f)
 
 	if (a->code == ANSWER_DONE ? !job->once : job->cooldown <= 0)
 		return fault_set(f, RC_PROTOCOL,
-		    "%s gave an answer to what was not asked", r->store.where);
+		    "%s sent an answer that does not fit the question", r->store.where);
 	r->route.asked = false; /* nothing is left there to be given back */
 	if (a->code == ANSWER_RECENT)
 		return refuse_recent(f, job, a->age_ms * NS_PER_MS);
@@ -355,7 +356,7 @@ static enum rc
 redis_lost(const struct redis *r, struct fault *f)
 {
 	return fault_set(f, RC_LOST,
-	    "%s no longer has it as ours: it expired, was deleted, or the server lost its data",
+	    "%s no longer names us as the holder: the lock expired or was deleted, or the server lost its data",
 	    r->route.server.peer.where);
 }
 
@@ -400,7 +401,7 @@ redis_release(struct store *s, int status, instant until, struct fault *f)
 	    until, &a, f);
 	if (rc == RC_OK && a.code == ANSWER_UNREMEMBERED)
 		fault_set(&r->store.base.host->notice, RC_OK,
-		    "%s could not write down that this run ended with %d: it does not count",
+		    "%s could not record that this run ended with %d: the job does not count as done",
 		    r->store.where, status);
 	/* it was not ours any more, or the first one that asked has given it back */
 	if (rc == RC_OK && a.code == ANSWER_NOT_HOLDER && r->hold.is && *a.who)

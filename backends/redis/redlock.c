@@ -203,8 +203,8 @@ attempt_write_token(struct redlock *r, struct fault *f)
 		return quorum_refused(q, f);
 	return q->tally.votes[VERDICT_YES] + q->tally.votes[VERDICT_HEALED] >= q->need
 	    ? RC_OK
-	    : fault_set(
-		  f, RC_AGAIN, "%s: votes were lost while it was granted", q->where);
+	    : fault_set(f, RC_AGAIN, "%s: votes were lost while the lock was granted",
+		  q->where);
 }
 
 /* Why it was not granted, and what was heard of those who have it. */
@@ -243,12 +243,13 @@ attempt_refuse(struct redlock *r, struct refusal *refusal, struct fault *f)
 	if (q->tally.votes[VERDICT_YES] >= q->need) {
 		refusal->because = BECAUSE_YOUNG;
 		return fault_set(f, RC_BUSY,
-		    "%zu of %zu masters have been met less than %lld s ago: they may have restarted and forgotten who holds it (with appendonly yes and appendfsync always they would not)",
+		    "dlock has known %zu of %zu masters for less than %lld s: they may have restarted and forgotten who holds the lock (with appendonly yes and appendfsync always they would not forget)",
 		    q->tally.young, q->n, (long long)quorum_enough / 1000);
 	}
 	refusal->because = BECAUSE_SPLIT;
 	return fault_set(f, RC_BUSY,
-	    "%s: no quorum: several ask for it at once, or masters are down", q->where);
+	    "%s: no quorum: several runs ask for the lock at the same time, or masters are down",
+	    q->where);
 }
 
 /*

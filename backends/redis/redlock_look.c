@@ -264,6 +264,5 @@ redlock_revoke(struct store *s, const struct target *target, const char *record,
 		return RC_OK;
 	return t->votes[VERDICT_YES] > 0
 	    ? quorum_refused(q, f)
-	    : fault_set(
-		  f, RC_LOST, "%s: who held it by this grant does so no more", q->where);
+	    : fault_set(f, RC_LOST, "%s: this holder no longer has the lock", q->where);
 }

@@ -167,8 +167,8 @@ inbox_take(
 	if (length == 0)
 		return RC_OK;
 	*wrong = *in->bytes == TLS_ALERT
-	    ? "sent what is no Redis reply, but of TLS: is that its TLS port (rediss://)?"
-	    : "sent what is no Redis reply: is this a Redis server?";
+	    ? "answers in TLS: is that its TLS port (rediss://)?"
+	    : "does not answer as Redis does: is this a Redis server?";
 	if (length < 0)
 		return RC_PROTOCOL;
 	if (redisReaderFeed(in->reader, in->bytes, length) != REDIS_OK ||
@@ -217,8 +217,7 @@ resp_says(const char *text, const char *what)
 #define CLUSTER \
 	"it is one node of a cluster, or that is down: redis+cluster://HOST is its URL"
 
-static const char right_to_lock[] =
-    "allow the user ~dlock:* &dlock:* +@all -@dangerous +info";
+static const char right_to_lock[] = "allow the user +@all -@dangerous +info";
 
 static const struct meaning {
 	const char *what; /* as resp_says() */
@@ -233,25 +232,28 @@ static const struct meaning {
     {"WRONGPASS", RC_DENIED, RESP_KEEP, "wrong user or password"},
     {"invalid password", RC_DENIED, RESP_KEEP, "wrong password"},
     {"AUTH <password> called without any password", RC_DENIED, RESP_KEEP,
-	"it has no password for this user: leave it out"},
+	"it has no password for this user: leave the password out"},
     {"wrong number of arguments for 'auth'", RC_DENIED, RESP_KEEP,
 	"it knows no users: leave the user's name out"},
-    {"command 'AUTH'", RC_DENIED, RESP_KEEP, "it knows no passwords: leave it out"},
-    {"command `AUTH`", RC_DENIED, RESP_KEEP, "it knows no passwords: leave it out"},
-    {"no password is set", RC_DENIED, RESP_KEEP, "it has no password: leave it out"},
+    {"command 'AUTH'", RC_DENIED, RESP_KEEP,
+	"it knows no passwords: leave the password out"},
+    {"command `AUTH`", RC_DENIED, RESP_KEEP,
+	"it knows no passwords: leave the password out"},
+    {"no password is set", RC_DENIED, RESP_KEEP,
+	"it has no password: leave the password out"},
     {"NOPERM", RC_DENIED, RESP_KEEP, right_to_lock},
     {"can't run this command", RC_DENIED, RESP_KEEP, right_to_lock},
     {"ACL failure in script", RC_DENIED, RESP_KEEP, right_to_lock}, /* Redis 8, Valkey */
     {"can't access at least one of the keys", RC_DENIED, RESP_KEEP, right_to_lock},
     {"WRONGTYPE", RC_PROTOCOL, RESP_KEEP,
-	"something that is not dlock's stands under this key"},
+	"another program has stored something under this key"},
     {"MOVED", RC_CONFIG, RESP_MOVED, CLUSTER},
     {"ASK", RC_CONFIG, RESP_ASK, CLUSTER},
     {"CROSSSLOT", RC_CONFIG, RESP_KEEP,
-	"a brace in this key puts what belongs to it into two slots of the cluster: use none, or one {tag}"},
+	"a brace in this key puts its data into two hash slots of the cluster: use no brace, or one {tag}"},
     {"CLUSTERDOWN", RC_CONFIG, RESP_ELSEWHERE, CLUSTER},
     {"non local key", RC_AGAIN, RESP_LATER,
-	"the slot of this key is moving to another node"},
+	"the hash slot of this key is moving to another node"},
     {"UNBLOCKED", RC_AGAIN, RESP_ELSEWHERE, "it is no longer the master"},
     {"READONLY", RC_CONFIG, RESP_ELSEWHERE, "it is a replica: name the master"},
     {"DB index is out of range", RC_CONFIG, RESP_KEEP, "it has no such database"},
@@ -281,15 +283,43 @@ error_meaning(const char *text)
 }
 
 enum rc
-resp_error(const char *text, bool looks, const char **hint)
+resp_error(const char *text, const char **hint)
 {
 	const struct meaning *m = error_meaning(text);
 
 	*hint = m ? m->hint : NULL;
-	if (looks && *hint == right_to_lock)
-		*hint =
-		    "to look, allow the user %R~dlock:* +@read +time +eval_ro +evalsha_ro";
 	return m ? m->rc : RC_PROTOCOL;
+}
+
+void
+resp_rights(char *out, size_t size, const char *hint, bool looks, const char *key)
+{
+	static const char to_look[] = "+@read +time +eval_ro +evalsha_ro";
+	static const char beside[] = "and the names beside it";
+	int n = key && strncmp(key, "dlock:{", 7) == 0
+	    ? (int)(strrchr(key, ':') + 1 - key)
+	    : 0;
+	bool native = n > 7;
+
+	if (hint != right_to_lock)
+		snprintf(out, size, "%s", hint ? hint : "");
+	else if (!key && looks)
+		snprintf(out, size, "to look, allow the user %%R~dlock:* %s", to_look);
+	else if (!key)
+		snprintf(out, size, "%s", hint);
+	else if (native && looks)
+		snprintf(
+		    out, size, "to look, allow the user %%R~%.*s* %s", n, key, to_look);
+	else if (native)
+		snprintf(out, size,
+		    "allow the user ~%.*s* &%.*s* +@all -@dangerous +info", n, key, n,
+		    key);
+	else if (looks)
+		snprintf(out, size, "to look, allow the user %%R~%s %s, %s", key, beside,
+		    to_look);
+	else
+		snprintf(out, size, "allow the user ~%s %s, +@all -@dangerous +info", key,
+		    beside);
 }
 
 enum resp_next

@@ -60,10 +60,19 @@ enum rc inbox_take(
     struct inbox *, const struct resp_bounds *, redisReply **reply, const char **wrong);
 
 /*
- * What an error reply means while we ask for or hold a lock (or only look): an rc, and in
- * *hint what the user can do or NULL.  RC_AGAIN for everything that may pass.
+ * What an error reply means while we ask for or hold a lock: an rc, and in *hint what the
+ * user can do or NULL.  RC_AGAIN for everything that may pass.
  */
-enum rc resp_error(const char *text, bool looks, const char **hint);
+enum rc resp_error(const char *text, const char **hint);
+
+enum { RIGHTS_BYTES = 400 };
+
+/*
+ * The same hint, for a question (or a look) about a lock; "": none.  A right that is missing is
+ * named with the names of this lock alone: users may share a server, each with keys of its own.
+ * `key` is the first of KEYS; NULL: the question was about no lock, or about all.
+ */
+void resp_rights(char *out, size_t size, const char *hint, bool looks, const char *key);
 
 /* Where there are several servers: what is next after an error reply. */
 enum resp_next {

@@ -152,7 +152,7 @@ next_of(const struct route *r, const redisReply *reply)
 static enum rc
 route_reject(struct route *r, redisReply **reply, struct fault *f)
 {
-	peer_refuses(&r->server.peer, false, (*reply)->str, f);
+	peer_refuses(&r->server.peer, false, NULL, (*reply)->str, f);
 	r->said = *f;
 	freeReplyObject(*reply);
 	*reply = NULL;
@@ -388,7 +388,8 @@ script_run(struct route *to, const struct script_call *c, instant until,
 		return rc;
 	va_start(members, shape);
 	if ((*reply)->type == REDIS_REPLY_ERROR)
-		rc = peer_refuses(&to->server.peer, c->reads, (*reply)->str, f);
+		rc = peer_refuses(
+		    &to->server.peer, c->reads, script_about(c), (*reply)->str, f);
 	else if (!answer_vmembers(*reply, 0, shape, members))
 		rc = script_nonsense(to, f);
 	va_end(members);
@@ -436,7 +437,7 @@ route_masters(struct route *r, instant until, struct endpoint masters[NODES], si
 		return rc;
 	is_list = reply->type == REDIS_REPLY_ARRAY;
 	if (reply->type == REDIS_REPLY_ERROR)
-		rc = peer_refuses(&r->server.peer, false, reply->str, f);
+		rc = peer_refuses(&r->server.peer, false, NULL, reply->str, f);
 	for (size_t i = 0; rc == RC_OK && is_list && i < reply->elements; i++)
 		if (!master_of(r, reply->element[i], &to))
 			is_list = false;

@@ -47,6 +47,13 @@ struct manner {
 	bool whole, reads;
 };
 
+/* The first of its KEYS; NULL: it has none. */
+static inline const char *
+script_about(const struct script_call *c)
+{
+	return c->keys > 0 ? c->words[0] : NULL;
+}
+
 void script_begin(struct script_call *, const struct script *);
 
 static inline void

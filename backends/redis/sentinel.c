@@ -40,7 +40,7 @@ read_error(const struct peer *p, const char *master, char *text, struct fault *f
 		    "the sentinels know no master called '%s': its name stands behind their hosts in the URL",
 		    master);
 	secret_blot(text, p->address->password);
-	return resp_error(text, false, &hint) == RC_DENIED
+	return resp_error(text, &hint) == RC_DENIED
 	    ? fault_set(f, RC_DENIED,
 		  "%s says '%.200s': -O sentinel-password-file=FILE is for it",
 		  p->stream.where, text)

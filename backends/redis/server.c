@@ -130,7 +130,7 @@ server_hear_before(struct server *s, bool asking, redisReply **reply)
 	if ((*reply)->type != REDIS_REPLY_ERROR)
 		return HEARD_MORE;
 	if (asking) {
-		p->rc = peer_refuses(p, false, (*reply)->str, &p->fault);
+		p->rc = peer_refuses(p, false, NULL, (*reply)->str, &p->fault);
 		return HEARD_WRONG;
 	}
 	/* who does not know, or allow, PING may have heard what stands behind it */

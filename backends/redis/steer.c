@@ -61,7 +61,7 @@ steer_revoke(struct store *s, const struct target *t, const char *record, bool f
 	return steer_run(s, t->key,
 	    (const char *[]){"revoke", t->owner ? t->owner : "", token, record,
 		force ? "1" : "0", NULL},
-	    "who held it by this grant does so no more", until, f);
+	    "this holder no longer has the lock", until, f);
 }
 
 /* What a store cannot freeze is not asked of it: the dialect is the native one. */

@@ -133,7 +133,7 @@ transaction_execute(
 	for (size_t i = 0; exec->type == REDIS_REPLY_ARRAY && i < exec->elements; i++)
 		if (rc == RC_OK && exec->element[i]->type == REDIS_REPLY_ERROR)
 			rc = peer_refuses(&t->redis->route.server.peer, false,
-			    exec->element[i]->str, t->fault);
+			    t->redis->names.keys[0], exec->element[i]->str, t->fault);
 	freeReplyObject(reply);
 	return rc;
 }
@@ -269,7 +269,8 @@ transaction_run(struct redis *r, const struct request *request, instant until,
 	for (int i = 0; rc == RC_OK && !settled && i < ATTEMPTS; i++)
 		rc = transaction_attempt(&t, &settled);
 	if (rc == RC_OK && !settled)
-		rc = fault_set(f, RC_AGAIN, "%s: others change it at the same time",
+		rc = fault_set(f, RC_AGAIN,
+		    "%s: other clients change this key at the same time",
 		    r->route.server.peer.where);
 	return rc;
 }

@@ -361,7 +361,7 @@ static enum rc
 refuse_lost(const struct lease *l, struct fault *f)
 {
 	return fault_set(f, RC_LOST,
-	    "%s no longer has it as ours: it expired, was deleted, or the server lost its data",
+	    "%s no longer names us as the holder: the lock expired or was deleted, or the server lost its data",
 	    l->db->where);
 }
 

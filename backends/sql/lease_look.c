@@ -315,7 +315,7 @@ lease_revoke(struct sql *db, const struct target *target, const char *record, bo
 		rc = ask_whether(db, &q, until, &done, f);
 	if (rc == RC_OK && !done)
 		return fault_set(
-		    f, RC_LOST, "%s has no such grant (any more)", db->where);
+		    f, RC_LOST, "%s: this holder no longer has the lock", db->where);
 	if (rc == RC_OK && force && db->driver->lease->taken_away)
 		db->driver->lease->taken_away(db, until);
 	return rc;

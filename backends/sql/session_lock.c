@@ -118,8 +118,9 @@ read_ours(const struct sql *db, struct answer *a, struct fault *f)
 		    db->where);
 	if (!fine)
 		return sql_makes_no_sense(db, RC_AGAIN, f);
-	return ours ? RC_OK
-		    : fault_set(f, RC_LOST, "%s no longer has it as ours", db->where);
+	return ours
+	    ? RC_OK
+	    : fault_set(f, RC_LOST, "%s no longer names us as the holder", db->where);
 }
 
 /* The heartbeat that is out is the one we wait for; otherwise there goes one. */

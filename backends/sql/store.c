@@ -116,7 +116,7 @@ sql_broken(struct sql *db, struct fault *f)
 enum rc
 sql_endless(const struct sql *db, struct fault *f)
 {
-	return fault_set(f, RC_AGAIN, "%s does not come to an end", db->where);
+	return fault_set(f, RC_AGAIN, "%s does not end its answer", db->where);
 }
 
 /* ---- errors ---- */

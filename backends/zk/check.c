@@ -137,7 +137,9 @@ tell_ensemble(struct zk *z, struct checkup *c)
 	}
 	members = count_members(z, c->until);
 	checkup_tell(c, good < named ? DOUBTFUL : FIT, "quorum",
-	    good < named ? "an ensemble of N bears the loss of (N - 1) / 2" : NULL,
+	    good < named
+		? "start those that are away; more than half of an ensemble must answer"
+		: NULL,
 	    members > 0 ? "%zu of the %zu servers of the URL answer; the ensemble has %zu"
 			: "%zu of the %zu servers of the URL answer",
 	    good, named, members);
@@ -174,15 +176,17 @@ remove_tree(struct zk *z, const char *path, int depth, instant until, struct fau
 {
 	struct call *list = call_ask(z->dir.session, ASK_LIST, path);
 	enum rc rc = call_await(list, until, f);
+	int code = ZOK;
 
 	for (size_t i = 0;
 	     rc == RC_OK && depth > 1 && list->code == ZOK && i < list->nnames; i++)
 		rc = remove_tree(
 		    z, path_of("%s/%s", path, list->names[i]).at, depth - 1, until, f);
 	call_drop(list);
-	return rc == RC_OK
-	    ? call_finish(call_delete(z->dir.session, path, -1), until, NULL, f)
-	    : rc;
+	if (rc == RC_OK)
+		rc = call_finish(call_delete(z->dir.session, path, -1), until, &code, f);
+	return code == ZOK || code == ZNONODE ? rc
+					      : session_judge(z->dir.session, code, f);
 }
 
 enum rc

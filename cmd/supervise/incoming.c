@@ -45,7 +45,7 @@ check_body(struct incoming *in)
 	if (awaits_body(in) && o->pid && outside_has_ended(o)) {
 		if (in->keep->phase == PH_ASK)
 			fault_set(in->fault, RC_SYSTEM,
-			    "process %d, for which it was to be held, has ended",
+			    "process %d, for which the lock was to be held, has ended",
 			    (int)o->pid);
 		react(in, EV_ENDED, 0);
 	}
@@ -93,8 +93,8 @@ check_gate(struct incoming *in)
 		return;
 	}
 	if (exec == EXEC_NOT_CALLED && in->keep->phase == PH_HOLD)
-		fault_set(in->fault, RC_SYSTEM,
-		    "the process that was to become the command could not begin");
+		fault_set(
+		    in->fault, RC_SYSTEM, "the process for the command could not start");
 	react(in, EV_EXEC_FAILED, exec);
 }
 
@@ -130,7 +130,7 @@ command_changed(struct incoming *in, int status)
 		check_gate(in); /* "could not be executed" comes before "has ended" */
 		if (in->keep->phase == PH_ASK)
 			fault_set(in->fault, RC_SYSTEM,
-			    "the process that was to become the command has ended");
+			    "the process for the command has ended before it started the command");
 		atomic_store(&in->run->shared->command, 0);
 		react(in, EV_ENDED, status);
 	}

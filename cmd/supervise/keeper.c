@@ -264,8 +264,7 @@ notice_kin(struct keeper *k)
 	if (kin == KIN_SCRIPT && !k->for_script && !*k->host.notice.text) {
 		k->for_script = true;
 		snprintf(k->host.notice.text, sizeof k->host.notice.text,
-		    "dlock hold keeps it for the script around this run, which does not join that for want of DLOCK_KEEPER: "
-		    "was what dlock hold has printed evaluated?");
+		    "dlock hold keeps it for the script around this run, and this run cannot join the hold without DLOCK_KEEPER: did the script eval what dlock hold printed?");
 	}
 }
 
@@ -310,7 +309,7 @@ keeper_granted(struct keeper *k)
 	react_to_lease(k, EV_GRANTED);
 	if (k->keep.ending.kind == END_REFUSED && k->keep.ending.value == RC_CONFIG)
 		fault_set(&k->fault, RC_CONFIG,
-		    "%s gives a lease of %s where %s was asked for, too short for two renewals and a grace of %s",
+		    "%s gives a lease of %s instead of %s, which is too short for two renewals and a grace of %s",
 		    k->lock.store->where,
 		    parse_duration_text(k->lock.grant.lease, lease, sizeof lease),
 		    parse_duration_text(k->plan->terms.ttl, asked, sizeof asked),
@@ -331,8 +330,7 @@ acquire(struct keeper *k)
 	if (rc == RC_STOP && k->for_ancestor && k->keep.phase == PH_ASK) {
 		record_describe(k->host.seen.holding.record, holder, sizeof holder);
 		rc = fault_set(&k->fault, RC_PROTOCOL,
-		    "it is held by the dlock around this run, %s, and DLOCK_KEEPER, by which it would join, is missing "
-		    "(sudo and env -i remove it) or leads elsewhere: it would wait for its own parent for ever",
+		    "the outer run, %s, holds it, and this run cannot join: DLOCK_KEEPER is missing (sudo and env -i remove it) or is of another run; this run would wait for its own parent for ever",
 		    holder);
 	}
 	k->todo.stop = false;

@@ -334,9 +334,8 @@ nested_site_check(const struct nested_site *w, struct fault *f)
 {
 	if (!w->ended && !w->secret)
 		return RC_OK;
-	return fault_set(f, RC_USAGE,
-	    "it would go where the enclosing dlock goes, but %s",
+	return fault_set(f, RC_USAGE, "it would use the server of the outer run, but %s",
 	    w->secret
 		? "a URL with a password is not handed on: set DLOCK_URL for both, or say -u"
-		: "that has ended (DLOCK_KEEPER): say -u or -b, and unset what it has left behind");
+		: "the outer run has ended: say -u or -b, and unset DLOCK_KEEPER and its other variables");
 }

@@ -68,8 +68,7 @@ refuse(const char *named, const char *why, struct fault *f)
 	if (!named)
 		return RC_LOST;
 	return fault_set(f, RC_PROTOCOL,
-	    "the dlock around it (DLOCK_KEEPER) has %s and %s; a run that waits for its own parent would never end; "
-	    "unset DLOCK_KEEPER if this is none of its parts",
+	    "the outer run (DLOCK_KEEPER) has %s and %s; this run would wait for its own parent for ever; if it does not belong to the outer run, unset DLOCK_KEEPER",
 	    text_name(key, sizeof key, named), why);
 }
 
@@ -107,7 +106,7 @@ connect_to(struct nested *k, const struct keeper_address *to, struct fault *f)
 	if (errno == EPERM)
 		return refuse(key, "is another user's", f);
 	if (errno == EAGAIN)
-		return fault_set(f, RC_AGAIN, "the enclosing dlock does not answer");
+		return fault_set(f, RC_AGAIN, "the outer run does not answer");
 	return fault_set(f, RC_SYSTEM, "cannot open a socket: %s", strerror(errno));
 }
 
@@ -142,7 +141,7 @@ ask(const struct nested *k, enum join_verb verb, instant until,
 		continue; /* an answer that nobody waited for any longer */
 	*answer = (struct join_answer){0};
 	if (send(k->keeper, &a, size, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)size)
-		return fault_set(f, RC_LOST, "the enclosing dlock has ended");
+		return fault_set(f, RC_LOST, "the outer run has ended");
 	for (;;) {
 		ssize_t n = recv(k->keeper, answer, sizeof *answer, MSG_DONTWAIT);
 
@@ -154,13 +153,12 @@ ask(const struct nested *k, enum join_verb verb, instant until,
 			return RC_AGAIN;
 		if (n >= 0 || (errno != EAGAIN && errno != EINTR))
 			return fault_set(
-			    f, RC_LOST, "the enclosing dlock no longer holds the lock");
+			    f, RC_LOST, "the outer run no longer holds the lock");
 		switch (k->base.host->wait(k->base.host, k->keeper, POLLIN, until)) {
 		case WOKE_READY:
 			break;
 		case WOKE_TIMEOUT:
-			return fault_set(
-			    f, RC_AGAIN, "the enclosing dlock does not answer");
+			return fault_set(f, RC_AGAIN, "the outer run does not answer");
 		case WOKE_STOP:
 			return RC_STOP;
 		}
@@ -187,13 +185,13 @@ ask_keeper(struct nested *k, const struct keeper_address *a, enum join_verb verb
 			rc = ask(k, verb, until, answer, f);
 		if (rc == RC_LOST && answer->foreign)
 			return refuse(key ? key : k->plan->keys[0],
-			    "counts this run among no descendants of its", f);
+			    "does not count this run as its descendant", f);
 		full = full || answer->full;
 		if (rc != RC_AGAIN || (k->keeper >= 0 && !full))
 			return rc;
 		if (full && instant_now() + JOIN_RETRY >= until)
 			return fault_set(f, RC_AGAIN,
-			    "the enclosing dlock has no room for one more run that joins it");
+			    "too many runs have joined the outer run already");
 		if (instant_now() >= until)
 			return rc;
 		leave(k);
@@ -260,18 +258,15 @@ refuse_found(const struct plan *p, const struct found *found, struct fault *f)
 
 	if (other)
 		return fault_set(f, RC_PROTOCOL,
-		    "the dlock around it (DLOCK_KEEPER) has %s %s, and it is asked for %s here: this run would wait for its own "
-		    "parent for ever; ask for the same kind there, or unset DLOCK_KEEPER if this is none of its parts",
+		    "the outer run (DLOCK_KEEPER) has %s %s, and this run asks for it %s: it would wait for its own parent for ever; ask for the same kind in the outer run, or, if this run does not belong to it, unset DLOCK_KEEPER",
 		    text_name(key, sizeof key, first_key(p, other)),
 		    kind_words(found->kind, found->limit, theirs, sizeof theirs),
 		    kind_words(p->claim.kind, p->claim.limit, ours, sizeof ours));
 	if (found->held == all_keys(p))
 		return fault_set(f, RC_PROTOCOL,
-		    "the dlocks around it (DLOCK_KEEPER) have its keys, but none of them has all, and a run joins one; "
-		    "take all of them in one enclosing run");
+		    "the outer runs (DLOCK_KEEPER) have the keys of this run, but none of them has all, and a run can join only one; take all keys in one outer run");
 	return fault_set(f, RC_PROTOCOL,
-	    "the dlock around it (DLOCK_KEEPER) has %s, and nobody around it has %s: to wait for one with the other in "
-	    "hand can end in a deadlock; take both in the enclosing run",
+	    "the outer run (DLOCK_KEEPER) has %s, and no outer run has %s: to wait for one key while you hold the other can end in a deadlock; take both in the outer run",
 	    text_name(held, sizeof held, first_key(p, found->held)),
 	    text_name(more, sizeof more, first_key(p, ~found->held)));
 }
@@ -318,8 +313,7 @@ search(struct nested *k, enum join_verb verb, struct fault *f)
 						: RC_LOST;
 	if (job_is_wanted(&k->plan->claim.job))
 		return fault_set(f, RC_USAGE,
-		    "the dlock around it (DLOCK_KEEPER) holds the lock already, and what --once and --cooldown remember is "
-		    "written when that one releases it: say them there");
+		    "the outer run (DLOCK_KEEPER) holds the lock already, and what --once and --cooldown remember is written when the outer run releases it: give that run these options");
 	return RC_OK;
 }
 
@@ -363,7 +357,7 @@ ask_for_lease(
 	    .sent = a.hold.sent,
 	    .lease = a.hold.lease,
 	    .pace = a.hold.pace};
-	return a.stops ? fault_set(f, RC_REVOKED, "of the enclosing dlock") : RC_OK;
+	return a.stops ? fault_set(f, RC_REVOKED, "of the outer run") : RC_OK;
 }
 
 /* The connection is the hold, and so the anchor of the grant. */
@@ -428,7 +422,7 @@ nested_open(struct store **ret, struct nested *k, struct fault *f)
 		return rc == RC_LOST ? nested_site_check(k->where, f) : rc;
 	}
 	k->base.backend = &join_backend;
-	k->base.where = "the enclosing dlock";
+	k->base.where = "the outer run";
 	k->base.caps = CAP_FAIR | CAP_SHARED | CAP_LIMIT;
 	*ret = &k->base;
 	return RC_OK;
@@ -472,8 +466,7 @@ await_outcome(int fd, pid_t keeper, struct join_outcome *o, struct fault *f)
 	return n == sizeof *o && o->version == JOIN_VERSION
 	    ? RC_OK
 	    : fault_set(f, RC_AGAIN,
-		  "dlock's keeper process has ended before it could say whether it is released; "
-		  "the lock ends with its lease at the latest");
+		  "dlock's keeper process has ended before it said whether the lock is released; the lock ends with its lease at the latest");
 }
 
 enum rc
@@ -491,7 +484,7 @@ nested_release(const char *handle, struct join_outcome *o, struct fault *f)
 	fd = keeper_address_connect(&a, 0, &keeper);
 	if (fd < 0 && errno == ENONET)
 		return fault_set(f, RC_DENIED,
-		    "this handle cannot be asked from here (another network namespace, or another machine?)");
+		    "the hold of this handle cannot be reached from here (is it in another network namespace, or on another machine?)");
 	if (fd < 0 && errno == ECONNREFUSED)
 		return fault_set(f, RC_LOST,
 		    "nothing is held under this handle: it was released, its time or its process has ended, or it was lost more than a minute ago");

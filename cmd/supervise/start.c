@@ -114,8 +114,9 @@ start_run(struct run *r, struct plan *p)
 	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
 	why = why_unstoppable(r);
 	if (why)
-		return refused(
-		    p, RC_CONFIG, "a lock is only kept for what can be stopped", why);
+		return refused(p, RC_CONFIG,
+		    "dlock takes no lock where it cannot stop the processes under it",
+		    why);
 	if (!prepare(r, p))
 		return refused(
 		    p, RC_SYSTEM, "cannot get memory, random numbers or sockets", NULL);

@@ -79,9 +79,9 @@ after(const struct ending *e)
 	    [KEPT_NOT] = "the lock was released",
 	    [KEPT_MIN_HOLD] =
 		"the lock is kept in the background until --min-hold is over",
-	    [KEPT_OUTSIDE] = "the enclosing dlock still holds the lock",
+	    [KEPT_OUTSIDE] = "the outer run still holds the lock",
 	    [KEPT_TRYING] =
-		"the release was not confirmed: it is tried again in the background, and the lock ends with its lease",
+		"the release was not confirmed: dlock tries again in the background, and the lock ends with its lease at the latest",
 	};
 
 	if (e->stuck)
@@ -126,7 +126,7 @@ write_stopped(const struct plan *p, const struct ending *e, char *out, size_t si
 	if (p->cmd == CMD_HOLD && !p->steer.pid)
 		return "it was held for no process, so none was stopped";
 	if (p->cmd == CMD_HOLD && e->returned)
-		return "it had been given back before, so nobody was stopped";
+		return "it had been released before, so nothing was stopped";
 	if (p->cmd == CMD_HOLD)
 		snprintf(whom, sizeof whom, "process %d and its descendants were",
 		    p->steer.pid);
@@ -204,8 +204,8 @@ ended(struct verdict *v, const struct ending *e, const struct shown *s)
 		snprintf(v->line, sizeof v->line,
 		    "%s: the release was not confirmed (%s); %s", s->key, s->words,
 		    e->kept == KEPT_TRYING
-			? "it is tried again in the background, and the lock ends by itself with the lease"
-			: "the lock ends by itself with the lease");
+			? "dlock tries again in the background, and the lock ends with its lease at the latest"
+			: "the lock ends with its lease");
 }
 
 struct verdict
@@ -270,7 +270,7 @@ verdict_of_release(
 		v.status = e->unconfirmed ? STATUS_UNAVAILABLE : 0;
 	if (e->kept == KEPT_OUTSIDE && !*v.line)
 		snprintf(v.line, sizeof v.line,
-		    "%s %s given back here, but the enclosing dlock still holds %s",
+		    "%s %s released here, but the outer run still holds %s",
 		    plan_name(p, key, sizeof key), several ? "are" : "is",
 		    several ? "them" : "it");
 	return v;
@@ -288,8 +288,7 @@ verdict_of_kept(const struct plan *p, unsigned joined, instant keep_until)
 	end = now.tv_sec * NS_PER_S + now.tv_nsec + left;
 	if (joined)
 		snprintf(many, sizeof many,
-		    " until the dlocks that have joined this hold have ended: %u",
-		    joined);
+		    " until the runs that have joined this hold have ended: %u", joined);
 	if (left > 0)
 		snprintf(until, sizeof until,
 		    "%s until %s, for the --min-hold of a run that has joined this hold",

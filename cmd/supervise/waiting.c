@@ -205,6 +205,9 @@ describe_cause(const struct waiting *g, char *out, size_t size)
 		snprintf(out, size, "no answer yet%s%s", *server ? " from " : "", server);
 }
 
+/* A state, a key of 400 bytes, and the words around them. */
+enum { WAIT_BYTES = STATE_BYTES + 520 };
+
 /*
  * "waiting 41s, next in line for deploy; held by ...": what changes comes first, what
  * may be cut off last.
@@ -230,7 +233,7 @@ static void
 draw_line(struct waiting *g, instant now)
 {
 	struct winsize w = {0};
-	char text[1300] = "dlock: ", line[1320];
+	char text[WAIT_BYTES] = "dlock: ", line[WAIT_BYTES + 20];
 	int n;
 
 	describe_wait(g, now, text + strlen(text), sizeof text - strlen(text));
@@ -252,7 +255,7 @@ waiting_pause(struct waiting *g)
 void
 waiting_tick(struct waiting *g, instant now)
 {
-	char text[1300];
+	char text[WAIT_BYTES];
 
 	if (now < g->line.next)
 		return;

@@ -112,7 +112,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		for (ssize_t cut = 0; cut < length; cut += 1 + length / 64)
 			CLAIM(resp_length(buf, cut, &resp_usual) == 0);
 	}
-	rc = resp_error(text, false, &hint);
+	rc = resp_error(text, &hint);
 	CLAIM(rc == RC_DENIED || rc == RC_CONFIG || rc == RC_PROTOCOL || rc == RC_AGAIN);
 	free(buf);
 	free(text);

@@ -71,7 +71,7 @@ what_a_store_cannot_is_refused_before_it_is_asked(void **state)
 	assert_int_equal(open_on(&l, &missing, 0, 0, &f), RC_CONFIG);
 	assert_non_null(strstr(f.text, "without the missing backend"));
 	assert_int_equal(open_on(&l, &blind, 0, 0, &f), RC_CONFIG);
-	assert_non_null(strstr(f.text, "there can only lock"));
+	assert_non_null(strstr(f.text, "there cannot tell who holds a lock"));
 	assert_int_equal(closed, 1);
 	assert_int_equal(open_on(&l, &seeing, 0, 0, &f), RC_OK);
 	look_close(&l);

@@ -180,7 +180,7 @@ static const struct row rows[] = {
     {{"abc", ""}, {KIND_EXCLUSIVE}, "b", KIND_EXCLUSIVE, 0, RC_OK, "B"},
     {{"abc", ""}, {KIND_EXCLUSIVE}, "ca", KIND_EXCLUSIVE, 0, RC_OK, "CA"},
     {{"abc", ""}, {KIND_EXCLUSIVE}, "cd", KIND_EXCLUSIVE, 0, RC_PROTOCOL,
-	"nobody around it has d"},
+	"no outer run has d"},
     {{"abc", ""}, {KIND_EXCLUSIVE}, "dc", KIND_EXCLUSIVE, 0, RC_PROTOCOL, "has c,"},
     {{"abc", ""}, {KIND_EXCLUSIVE}, "de", KIND_EXCLUSIVE, 0, RC_OK, ""},
     {{"a", "b"}, {KIND_EXCLUSIVE, KIND_EXCLUSIVE}, "ba", KIND_EXCLUSIVE, 0, RC_PROTOCOL,
@@ -194,7 +194,7 @@ static const struct row rows[] = {
     {{"a", "a"}, {KIND_SHARED, KIND_EXCLUSIVE}, "a", KIND_EXCLUSIVE, 0, RC_OK, "a"},
     {{"a", "ab"}, {KIND_EXCLUSIVE, KIND_EXCLUSIVE}, "ab", KIND_EXCLUSIVE, 0, RC_OK, "ab"},
     {{"a", "bc"}, {KIND_EXCLUSIVE, KIND_EXCLUSIVE}, "abd", KIND_EXCLUSIVE, 0, RC_PROTOCOL,
-	"nobody around it has d"},
+	"no outer run has d"},
 };
 
 /* Its keys, one letter each, in a plan. */

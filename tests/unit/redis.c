@@ -306,9 +306,9 @@ errors_mean_what_the_user_can_do(void **state)
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		const char *hint = "";
 
-		if (resp_error(rows[i].text, false, &hint) != rows[i].rc)
+		if (resp_error(rows[i].text, &hint) != rows[i].rc)
 			fail_msg("%s: %s", rows[i].text,
-			    rc_name(resp_error(rows[i].text, false, &hint)));
+			    rc_name(resp_error(rows[i].text, &hint)));
 		assert_non_null(hint);
 	}
 }
@@ -323,12 +323,50 @@ unknown_errors_are_protocol_without_a_hint(void **state)
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		const char *hint = "";
 
-		assert_int_equal(resp_error(rows[i], false, &hint), RC_PROTOCOL);
+		assert_int_equal(resp_error(rows[i], &hint), RC_PROTOCOL);
 		assert_null(hint);
 	}
 }
 
 /* ---- masters that have restarted ---- */
+
+static void
+a_missing_right_is_named_with_one_locks_names(void **state)
+{
+	static const struct {
+		const char *text, *key, *rights, *to_look;
+	} rows[] = {
+	    {"NOPERM No permissions to access a key", "dlock:{billing%2Fx}:h",
+		"allow the user ~dlock:{billing%2Fx}:* &dlock:{billing%2Fx}:* +@all -@dangerous +info",
+		"to look, allow the user %R~dlock:{billing%2Fx}:* +@read +time +eval_ro +evalsha_ro"},
+	    {"NOPERM No permissions to access a key", "dlock:{tag}:a:h",
+		"allow the user ~dlock:{tag}:a:* &dlock:{tag}:a:* +@all -@dangerous +info",
+		"to look, allow the user %R~dlock:{tag}:a:* +@read +time +eval_ro +evalsha_ro"},
+	    {"NOPERM No permissions to access a key", "app:x",
+		"allow the user ~app:x and the names beside it, +@all -@dangerous +info",
+		"to look, allow the user %R~app:x and the names beside it, +@read +time +eval_ro +evalsha_ro"},
+	    {"NOPERM No permissions to access a key", "dlock:{",
+		"allow the user ~dlock:{ and the names beside it, +@all -@dangerous +info",
+		"to look, allow the user %R~dlock:{ and the names beside it, +@read +time +eval_ro +evalsha_ro"},
+	    {"NOPERM this user has no permissions to run the 'scan' command", NULL,
+		"allow the user +@all -@dangerous +info",
+		"to look, allow the user %R~dlock:* +@read +time +eval_ro +evalsha_ro"},
+	    {"WRONGPASS no", "dlock:{a}:h", "wrong user or password",
+		"wrong user or password"},
+	    {"ERR syntax error", "dlock:{a}:h", "", ""},
+	};
+	char out[RIGHTS_BYTES];
+	const char *hint;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		resp_error(rows[i].text, &hint);
+		resp_rights(out, sizeof out, hint, false, rows[i].key);
+		assert_string_equal(out, rows[i].rights);
+		resp_rights(out, sizeof out, hint, true, rows[i].key);
+		assert_string_equal(out, rows[i].to_look);
+	}
+}
 
 static void
 a_vote_counts_when_no_lease_can_last_that_may_be_forgotten(void **state)
@@ -354,6 +392,7 @@ main(void)
 	    cmocka_unit_test(random_bytes_are_answered_safely),
 	    cmocka_unit_test(errors_mean_what_the_user_can_do),
 	    cmocka_unit_test(unknown_errors_are_protocol_without_a_hint),
+	    cmocka_unit_test(a_missing_right_is_named_with_one_locks_names),
 	    cmocka_unit_test(a_vote_counts_when_no_lease_can_last_that_may_be_forgotten),
 	};
 

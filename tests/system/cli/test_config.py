@@ -407,7 +407,7 @@ def test_what_is_wrong_is_said_with_its_line(files, text, line, says):
                                   "noheadings", "output", "watch"])
 def test_what_is_said_for_one_occasion_has_no_place_in_a_file(files, name):
     files.write(user=f"ttl = 5s\n{name} = yes\n")
-    files.refuse(78, f"{files.user}:2: {name} ", "no place in a file")
+    files.refuse(78, f"{files.user}:2: {name} ", "cannot stand in a file")
 
 
 def test_every_other_option_has_the_words_of_the_command_line(files):
@@ -529,7 +529,7 @@ def test_a_password_with_a_slash_is_refused_and_told_nowhere(files, url):
     result = files.run("run", "-n", "-u", url, "-k", "k", "true")
     assert result.status == 64 and "%2F" in result.stderr and "64738" not in result.stderr and "s3" not in result.stderr, result
     files.write(user=f"url = {url}\n", mode=0o644)
-    assert "s3" not in files.refuse(78, "a password stands here")
+    assert "s3" not in files.refuse(78, "this line has a password")
 
 
 def test_a_short_password_is_hidden_in_its_place_only(files, make_redis):

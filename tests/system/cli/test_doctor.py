@@ -1,15 +1,19 @@
 # Goal of these tests: each thing that is wrong with a configuration, a server or our rights there is told by dlock doctor
 # in a line of its own, with the status that a run would have, or 1.  That good servers are fit is in promises/test_doctor.py.
 
+import fcntl
 import itertools
 import json
 import os
+import signal
+import subprocess
 
 import pytest
+from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
 from mysql_server import mysql_url
 from pg import pg_url
-from support import rules_of, wait_for
+from support import DLOCK, PATIENCE, rules_of, wait_for
 
 LOCKS, STEERS = rules_of("dlock"), rules_of("oncall")
 
@@ -116,6 +120,20 @@ def test_what_doctor_finds_a_run_says(dlock, doctor, make_redis):
     assert "may lose locks: " in said and "volatile-ttl" in said and found["persistence"][1].strip() in said, said
 
 
+def test_what_a_crash_costs(doctor, make_redis):
+    server = make_redis("--appendonly", "yes", "--appendfsync", "always", "--save", "900 1")
+    assert doctor("-u", server.url)[1]["persistence"][0] == "ok"
+    with server.client() as c:
+        c.config_set("appendfsync", "everysec")
+        level, fact = doctor("-u", server.url)[1]["persistence"]
+        assert level == "warn" and "appendfsync everysec" in fact
+        c.config_set("appendonly", "no")
+        level, fact = doctor("-u", server.url)[1]["persistence"]
+        assert level == "warn" and "its last dump, save " in fact
+    level, fact = doctor("-u", redis_as(server, *STEERS, "+info"))[1]["persistence"]
+    assert level == "warn" and "does not tell" in fact
+
+
 def test_memory_that_is_used_up(doctor, make_redis):
     server = make_redis("--maxmemory", "3mb")
     with server.client() as c:
@@ -132,6 +150,9 @@ def test_a_replica_that_is_too_few(doctor, make_redis):
         wait_for(lambda: c.info("replication")["master_link_status"] == "up", what="a replica")
     status, found = doctor("-u", master.url)
     assert status == 0 and found["replicas"][0] == "warn", found
+    with master.client() as c:  # which bounds what a fail-over forgets, and no more
+        c.config_set("min-replicas-to-write", 1)
+    assert doctor("-u", master.url)[1]["replicas"][0] == "warn"
     status, found = doctor("-u", master.url, "-O", "wait-replicas=1")
     assert status == 0 and found["replicas"][0] == "ok", found
     status, found = doctor("-u", master.url, "-O", "wait-replicas=2")
@@ -196,6 +217,22 @@ def test_masters_that_are_away(doctor, make_masters):
     assert status == 69 and "reachable" in failed(found), found
 
 
+def test_a_master_that_hangs_takes_no_time_of_the_others(doctor, make_masters):
+    masters = make_masters()
+    masters[0].pause()
+    status, found = doctor("-u", masters.url)
+    assert status == 0 and "2 of 3 masters" in found["quorum"][1], found
+
+
+def test_masters_that_let_nobody_delete(doctor, make_masters):
+    masters = make_masters()
+    for m in masters.all:
+        with m.client() as c:
+            c.execute_command("ACL", "SETUSER", "default", "-del")
+    status, found = doctor("-u", masters.url)
+    assert not [k for m in masters.all for k in stored(m) if "dlock-doctor" in k], found
+
+
 def test_sentinels_that_are_slow(doctor, make_forms):
     forms = make_forms(down_after=10000)
     status, found = doctor("-u", forms.url, "-t", "5s")
@@ -237,6 +274,17 @@ def test_a_chroot_that_is_not_there_is_not_made(doctor, zk_server):
         assert doctor("-u", f"{zk_server.url.rstrip('/')}/gone/deeper")[0] == 0
         assert c.get_children("/gone") == []
         c.delete("/gone")
+
+
+def test_a_node_that_may_not_be_removed_is_told(doctor, zk_server):
+    """Whoever may make nodes in a directory may not always delete them."""
+    may = [make_acl("world", "anyone", read=True, write=True, create=True, admin=True)]
+    with zk_server.client() as c:
+        c.create("/keeps", acl=may)
+        status, found = doctor("-u", f"{zk_server.url.rstrip('/')}/keeps")
+        c.set_acls("/keeps", OPEN_ACL_UNSAFE)
+        c.delete("/keeps", recursive=True)
+    assert found["probe"][0] == "warn" and "permission" in found["probe"][1], found
 
 
 def test_a_member_that_is_away(doctor, ensemble):
@@ -303,6 +351,22 @@ def test_a_role_whose_transactions_are_read_only(dlock, doctor, db, worker):
     db.ask("ALTER ROLE worker SET idle_session_timeout = '2s'")
     status, found = doctor("-u", worker)
     assert status == 0 and found["timeouts"][0] == "warn", found
+    status, found = doctor("-u", worker, "-O", "mode=advisory")  # which sets its own
+    assert status == 0 and found["timeouts"][0] == "ok" and found["right-break"][0] == "warn", found
+
+
+def test_an_administrator_may_break_all(dlock, doctor, db):
+    url = pg_url(db.server.port, "postgres", db.name)
+    assert dlock.run("run", "-u", url, "-k", "k", "true").status == 0
+    assert doctor("-u", url, "-O", "mode=row")[1]["right-break"][0] == "ok"
+
+
+def test_a_schema_that_the_mode_does_without(doctor, db, worker):
+    db.ask("CREATE SCHEMA dlock")
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 1: older'")
+    db.ask("GRANT USAGE ON SCHEMA dlock TO worker")
+    status, found = doctor("-u", worker, "-O", "mode=advisory")
+    assert failed(found) == set() and status == 0, (status, [found[f] for f in failed(found)])
 
 
 def test_a_standby(dlock, doctor, make_pg):
@@ -349,6 +413,35 @@ def test_a_database_without_tables_is_left_alone(doctor, mysql_db):
         assert mysql_db.ask("SHOW TABLES") == []
 
 
+@pytest.mark.parametrize("grants, level", [(("CREATE ON DB.*",), "fail"), (("CREATE ON DB.*", "CREATE ROUTINE ON DB.*"), "warn"),
+                                           (("SELECT ON DB.*",), "fail")])
+@pytest.mark.parametrize("by_role", [False, True])
+def test_who_might_make_tables_makes_none(doctor, mysql_db, poor, grants, level, by_role):
+    url = poor(*(() if by_role else grants))
+    if by_role:
+        mysql_db.ask("CREATE ROLE maker")
+        for grant in grants:
+            mysql_db.ask(f"GRANT {grant.replace('DB.', f'`{mysql_db.name}`.')} TO maker")
+        mysql_db.ask("GRANT maker TO poor@'%'")
+        mysql_db.ask("SET DEFAULT ROLE maker FOR poor@'%'")
+    try:
+        status, found = doctor("-u", url)
+    finally:
+        if by_role:
+            mysql_db.ask("DROP ROLE maker")
+    level = "warn" if by_role else level
+    assert (found["schema"][0], status == 77) == (level, level == "fail"), (status, failed(found), found)
+    assert mysql_db.ask("SHOW TABLES") == []
+
+
+def test_tables_of_another_version_get_no_procedures(dlock, doctor, mysql_db):
+    assert dlock.run("run", "-u", mysql_db.url, "-k", "k", "true").status == 0
+    mysql_db.ask("DROP PROCEDURE dlock_take_3")
+    status, found = doctor("-u", mysql_db.url)
+    assert status == 0 and found["schema"][0] == found["rights"][0] == "warn", found
+    assert not mysql_db.ask("SHOW PROCEDURE STATUS WHERE Db = DATABASE() AND Name = 'dlock_take_3'")
+
+
 def test_a_user_who_may_delete_nothing_gets_no_probe(dlock, doctor, mysql_db, poor):
     assert dlock.run("run", "-u", mysql_db.url, "-k", "k", "true").status == 0
     before = mysql_db.ask("SELECT * FROM dlock_keys")
@@ -364,6 +457,16 @@ def test_a_procedure_that_may_not_be_called(dlock, doctor, mysql_db, poor, right
     names = [f"dlock_{n}_3" for names in MY_RIGHTS.values() for n in names if n != MY_RIGHTS[right][-1]]
     status, found = doctor("-u", poor(*(f"EXECUTE ON PROCEDURE DB.{n}" for n in names)))
     assert right in failed(found) and status == (77 if right == "right-run" else 1), found
+
+
+def test_whose_sessions_may_be_ended(dlock, doctor, mysql_db, poor):
+    assert dlock.run("run", "-u", mysql_db.url, "-k", "k", "true").status == 0
+    url = poor("SELECT, INSERT, DELETE ON DB.*")
+    for right, level in ("", "warn"), ("GRANT CONNECTION ADMIN ON *.* TO poor@'%'", "ok"):
+        if right:
+            mysql_db.ask(right)
+        found = doctor("-u", url, "-O", "mode=named")[1]
+        assert found["right-break"][0] == level, found
 
 
 def test_a_user_without_rights(dlock, doctor, mysql_db, poor):
@@ -418,6 +521,22 @@ def test_few_descriptors(dlock, tmp_path):
     import resource
     done = dlock.run("doctor", "-u", f"file://{tmp_path}", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40)))
     assert done.status == 0 and "WARN  descriptors" in done.stdout, done
+
+
+@pytest.mark.parametrize("room", [800, 1500])
+def test_a_reader_who_reads_no_more(dlock, redis_server, room):
+    """A signal ends it all the same, and nothing of the probe stays."""
+    reads, writes = os.pipe()
+    fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, 4096)
+    os.write(writes, b"x" * (4096 - room))
+    doctor = subprocess.Popen([DLOCK, "doctor", "-J", "-u", redis_server.url, "-k", f"unread{room}"], env=dlock.env, stdout=writes)
+    with pytest.raises(subprocess.TimeoutExpired):
+        doctor.wait(1)
+    doctor.terminate()
+    assert doctor.wait(timeout=PATIENCE) == -signal.SIGTERM
+    assert not [k for k in stored(redis_server) if f"unread{room}" in k]
+    os.close(reads)
+    os.close(writes)
 
 
 def test_the_pages_of_people(dlock, tmp_path):

@@ -777,7 +777,7 @@ def test_the_script_of_break_takes_the_lock_from_the_holder_it_has_seen(dlock, t
     words = ["-u", f"file://{tmp_path}", "-k", "deploy"]
     holder = dlock.start("run", *words, "-t", "3s", "sleep", "1000").held()
     done = tried([f"export DLOCK_URL=file://{tmp_path}", *typed("man/dlock-break.1")], tmp_path)
-    assert (done.returncode, holder.wait().status) == (0, 79) and "given it up" in done.stdout, done.stdout
+    assert (done.returncode, holder.wait().status) == (0, 79) and "given the lock up" in done.stdout, done.stdout
 
 
 def test_the_fence_of_the_manual_keeps_late_ones_out():

@@ -179,20 +179,20 @@ def test_a_nested_run_joins_what_is_a_part_of_what_is_held(dlock, tmp_path, leve
 
 
 @pytest.mark.parametrize("levels, said", [
-    (["-s -k a", "-k a"], ["has a shared (-s)", "exclusively here", "its own parent"]),
-    (["-s -k a", "-x -k a"], ["has a shared (-s)", "exclusively here"]),
-    (["-s -k a", "--limit 3 -k a"], ["has a shared (-s)", "with --limit 3 here"]),
-    (["--limit 3 -k a", "--limit 4 -k a"], ["has a with --limit 3", "with --limit 4 here"]),
-    (["--limit 1 -k a", "-k a"], ["has a with --limit 1", "exclusively here"]),
-    (["--limit 3 -k a", "-s -k a"], ["has a with --limit 3", "shared (-s) here"]),
-    (["-k a", "--limit 3 -k a"], ["has a exclusively", "with --limit 3 here"]),
-    (["-k a", "-k a -k b"], ["has a,", "nobody around it has b", "deadlock", "enclosing run"]),
-    (["-k b", "-k a -k b"], ["has b,", "nobody around it has a"]),
-    (["-k a", "-k b", "-k a -k b -k c"], ["nobody around it has c"]),
-    (["-k a", "-k b", "-k a -k b"], ["none of them has all", "in one enclosing run"]),
+    (["-s -k a", "-k a"], ["has a shared (-s)", "exclusively", "its own parent"]),
+    (["-s -k a", "-x -k a"], ["has a shared (-s)", "exclusively"]),
+    (["-s -k a", "--limit 3 -k a"], ["has a shared (-s)", "with --limit 3"]),
+    (["--limit 3 -k a", "--limit 4 -k a"], ["has a with --limit 3", "with --limit 4"]),
+    (["--limit 1 -k a", "-k a"], ["has a with --limit 1", "exclusively"]),
+    (["--limit 3 -k a", "-s -k a"], ["has a with --limit 3", "shared (-s)"]),
+    (["-k a", "--limit 3 -k a"], ["has a exclusively", "with --limit 3"]),
+    (["-k a", "-k a -k b"], ["has a,", "no outer run has b", "deadlock", "take both in the outer run"]),
+    (["-k b", "-k a -k b"], ["has b,", "no outer run has a"]),
+    (["-k a", "-k b", "-k a -k b -k c"], ["no outer run has c"]),
+    (["-k a", "-k b", "-k a -k b"], ["none of them has all", "in one outer run"]),
     (["-s -k a", "-k b", "-s -k a -k b"], ["none of them has all"]),
-    (["-s -k a", "-k b", "-k a -k b"], ["has a shared (-s)", "exclusively here"]),
-    (["-s -k a", "-s -k a", "-k a"], ["has a shared (-s)", "exclusively here"]),
+    (["-s -k a", "-k b", "-k a -k b"], ["has a shared (-s)", "exclusively"]),
+    (["-s -k a", "-s -k a", "-k a"], ["has a shared (-s)", "exclusively"]),
 ], ids=ident)
 @pytest.mark.parametrize("how", ["", "-n ", "-w 1h "])
 def test_a_nested_run_that_could_only_deadlock_is_refused_at_once(dlock, levels, said, how):
@@ -206,7 +206,7 @@ def test_a_nested_run_that_could_only_deadlock_is_refused_at_once(dlock, levels,
 def test_a_joined_run_cannot_be_remembered(dlock, words):
     done = dlock.run(*nested("-k a", f"{words} -k a"))
     assert (done.status, done.stdout, done.stderr.count("\n")) == (64, "", 1)
-    assert "--once and --cooldown" in done.stderr and "say them there" in done.stderr
+    assert "--once and --cooldown" in done.stderr and "give that run these options" in done.stderr
     done = dlock.run(*nested("-k a", f"{words} -k b -O script=token=1"))
     assert (done.status, done.stdout) == (0, "1 none\n")
 
@@ -217,7 +217,7 @@ def test_every_joined_key_has_its_own_token(dlock):
     middle = f"{DLOCK_TEST} run -b fake -k d -O script=token=7 -c {shlex.quote(inner)}"
     done = dlock.run("run", "-b", "fake", "-k", "a", "-k", "b", "-k", "c", "-O", "script=token=42", "-c", middle)
     assert (done.status, json.loads(done.stdout)) == (0, {"c": 42, "b": 42})
-    assert [any(f"the enclosing dlock: {call}: ok" in line for line in done.stderr.splitlines()) for call in ("acquire", "release")] == [True, True]
+    assert [any(f"the outer run: {call}: ok" in line for line in done.stderr.splitlines()) for call in ("acquire", "release")] == [True, True]
 
 
 def test_the_enclosing_lock_is_kept_until_the_joined_run_has_ended(dlock, tmp_path):

@@ -58,6 +58,14 @@ def check_it_runs(program, tmp_path):
     assert (done.returncode, done.stdout) == (3, "a\n")
 
 
+def check_notices(text):
+    """Of dlock and of each library that is inside."""
+    assert text.startswith((TOP / "LICENSE").read_text(encoding="utf-8"))
+    for library in ("libhiredis-dev", "libjansson-dev", "libzookeeper-mt-dev"):
+        assert f"inside: {library}" in text, text
+    assert "Apache" in text and text.count("opyright") > 5
+
+
 def check_symbols(program, debug):
     """It is stripped; what a debugger will look for is there, and belongs to it."""
     name = build_id(program)
@@ -139,7 +147,7 @@ def packages(tmp_path_factory):
     if not shutil.which("dpkg-deb"):
         pytest.skip("dpkg-deb is not there")
     directory = tmp_path_factory.mktemp("deb")
-    make("deb", f"DIST={directory}", env={"MAINTAINER": MAINTAINER}, umask=0o077)
+    make("deb", f"DIST={directory}", "BINDIR=/elsewhere", env={"MAINTAINER": MAINTAINER, "MANDIR": "/elsewhere"}, umask=0o077)
     return directory
 
 
@@ -154,7 +162,7 @@ def test_the_package_says_what_it_needs(packages):
     assert fields["Depends"] == f"libc6 (>= {newest})"
     # the libraries that dlock loads, as Debian 12 and 13 call them
     packages_of = {"libpq.so.5": "libpq5", "libmariadb.so.3": "libmariadb3", "libssl.so.3": "libssl3t64 | libssl3"}
-    assert fields["Recommends"].split(", ") == [*packages_of.values()]
+    assert fields["Recommends"].split(", ") == [*packages_of.values(), "ca-certificates"]
     loaded = {library["file"] for library in json.loads(said_by(DLOCK, "version", "-J"))["libraries"]}
     assert loaded <= {*packages_of, "libssl.so.1.1"}  # the last one is of Debian 11
     symbols = dict(re.findall(r"^(\S+): (.*)$", said_by("dpkg-deb", "-f", packages / names[0]), re.M))
@@ -183,7 +191,7 @@ def test_the_package_is_unpacked_and_runs(packages, tmp_path):
     check_symbols(root / "usr/bin/dlock", tree / "dlock-dbgsym")
     assert said_by("md5sum", "--quiet", "-c", "DEBIAN/md5sums", cwd=root) == ""
     doc = root / "usr/share/doc/dlock"
-    assert "Permission is hereby granted" in (doc / "copyright").read_text(encoding="utf-8")
+    check_notices((doc / "copyright").read_text(encoding="utf-8"))
     changes = gzip.decompress((doc / "changelog.Debian.gz").read_bytes()).decode()
     told = said_by("dpkg-parsechangelog", "-l-", input=changes) if shutil.which("dpkg-parsechangelog") else changes
     assert said_by("dpkg-deb", "-f", one(packages, "dlock_*"), "Version").strip() in told and MAINTAINER in told
@@ -233,13 +241,18 @@ def test_the_tarball_is_installed_as_it_says(tarball, tmp_path):
     archive = one(tarball, f"*-{os.uname().machine}.tar.gz")
     text = (TOP / "packages/INSTALL").read_text(encoding="utf-8")
     where = tmp_path / "local"
-    (where / "share/man/man1").mkdir(parents=True)
-    (where / "share/man/man1/other.1").touch()
+    (where / "share").mkdir(parents=True)
+    (where / "share").chmod(0o2775)
+    (where / "pages/man1").mkdir(parents=True)
+    (where / "pages/man1/other.1").touch()
+    (where / "share/man").symlink_to("../pages")
     for command in re.findall(r"^    (.*)$", text, re.M):
         said_by("sh", "-euc", command.replace("dlock-VERSION-linux-MACHINE.tar.gz", str(archive)).replace("/usr/local", str(where)))
         if command.startswith("tar -C"):
             assert said_by(where / "bin/dlock", "version") == said_by(DLOCK, "version")
-            assert (where / "share/doc/dlock/INSTALL").exists() and (where / "share/doc/dlock/LICENSE").exists()
+            assert (where / "share/doc/dlock/INSTALL").exists() and (where / "pages/man1/dlock.1").exists()
+            assert (where / "share").stat().st_mode & 0o7777 == 0o2775 and (where / "share/man").is_symlink()
+            check_notices((where / "share/doc/dlock/LICENSE").read_text(encoding="utf-8"))
     assert [path.name for path in where.rglob("*") if path.is_file()] == ["other.1"]
 
 
@@ -251,6 +264,16 @@ def test_a_program_that_asks_for_more_is_not_packed(tmp_path):
                               stderr=subprocess.STDOUT, text=True, check=False)
         assert done.returncode == 1 and f"{program} {said}" in done.stdout and done.stdout.count("\n") == 1
         assert list(tmp_path.iterdir()) == []
+
+
+def test_a_program_that_needs_an_abi_is_not_packed(tmp_path):
+    readelf = tmp_path / "bin/readelf"
+    readelf.parent.mkdir()
+    readelf.write_text("#!/bin/sh\necho '  0x0010:   Name: GLIBC_ABI_DT_RELR  Flags: none  Version: 2'\n")
+    readelf.chmod(0o755)
+    done = subprocess.run(["sh", "packages/pack.sh", "tar", DLOCK, "x", "2.31"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          env={**ENV, "DIST": str(tmp_path), "PATH": f"{readelf.parent}:{ENV['PATH']}"}, text=True, check=False)
+    assert done.returncode == 1 and "needs GLIBC_ABI_DT_RELR" in done.stdout, done
 
 
 # ---- in fresh systems: make check-all ----

@@ -540,6 +540,15 @@ def test_nobody_can_squat_roots_directory(island):
 
 
 @ONLY_ROOT
+def test_doctor_makes_no_default_directory(island):
+    """Nor removes one that a run has opened meanwhile."""
+    here = island()
+    done = subprocess.run(here.words(PROGRAM, "doctor", "-b", "file"), capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "not tried: the directory would be made for it" in done.stdout, done
+    assert here.sh("ls /run/lock") == ""
+
+
+@ONLY_ROOT
 @pytest.mark.parametrize("umask", ["000", "077", "777"])
 def test_the_default_directory_is_private_whatever_the_umask(island, umask):
     here = island()

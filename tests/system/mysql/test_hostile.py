@@ -103,7 +103,7 @@ def test_an_answer_without_an_end_is_cut_off(dlock, mysql_db, make_mysql_tamper)
     assert run(dlock, mysql_db.url).status == 0
     tamper = make_mysql_tamper(mysql_db.server.port, Endless(b"v_token"))
     done = run(dlock, mysql_url(tamper.port, db=mysql_db.name), "-n", "-q")
-    assert (done.status, done.stdout) == (69, "") and "does not come to an end" in done.stderr
+    assert (done.status, done.stdout) == (69, "") and "does not end its answer" in done.stderr
 
 
 # ---- a greeting in pieces ----

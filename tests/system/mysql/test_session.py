@@ -156,6 +156,23 @@ def test_tls_that_is_cut_off(dlock, make_tls, authority, make_proxy, words):
         dlock.run("thaw", *At(server.url).words, "-y", "-k", "job")
 
 
+@pytest.mark.parametrize("amid", [UP, DOWN], ids=["its hello", "the server's"])
+def test_a_connection_that_is_reset_while_tls_is_set_up(dlock, make_tls, authority, make_proxy, amid):
+    """libmariadb calls that a failure of TLS, as it does a wrong certificate: here nothing is wrong but the network."""
+    proxy = make_proxy(make_tls().port)
+    resets = []
+
+    def reset(link, direction, data):
+        if direction == amid and data.startswith(b"\x16\x03"):  # a record of the handshake
+            resets.append(direction)
+            link.reset()
+        return data
+
+    proxy.tap = reset
+    done = dlock.run("run", *At(mysql_url(proxy.port)).words, "-O", "cacert=" + authority.cert, *IMPATIENT, "-k", "job", "--", "true")
+    assert done.status == 69 and resets, done
+
+
 def test_tls_that_falls_silent(dlock, make_tls, authority, make_proxy):
     """The farewell to a connection that is cut off raises SIGPIPE, by which nobody ends."""
     server = make_tls()

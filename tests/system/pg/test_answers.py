@@ -334,14 +334,14 @@ def test_an_answer_without_an_end_takes_no_memory(dlock, db, make_tamper, flood,
     dlock.hold(At(db.url), "job")
     url = make_tamper(db.server.port, before_rows(b"D", FLOODS[flood])).url(db.name)
     done = run_frugally(dlock, cmd[0], "-u", url, *cmd[1:])
-    assert done.returncode == 69 and "ran" not in done.stdout and "does not come to an end" in done.stderr, done
+    assert done.returncode == 69 and "ran" not in done.stdout and "does not end its answer" in done.stderr, done
 
 
 @pytest.mark.parametrize("flood", ["notices", "a-length"])
 def test_a_login_without_an_end_takes_no_memory(dlock, pg_server, make_tamper, flood):
     url = make_tamper(pg_server.port, before_rows(b"K", FLOODS[flood]), early=True).url()
     done = run_frugally(dlock, "run", "-u", url, "-k", "job", "-n", "--", "echo", "ran")
-    assert done.returncode == 69 and "ran" not in done.stdout and "does not come to an end" in done.stderr, done
+    assert done.returncode == 69 and "ran" not in done.stdout and "does not end its answer" in done.stderr, done
 
 
 def test_who_waits_is_not_flooded_with_notifications(dlock, db, make_proxy):

@@ -786,7 +786,7 @@ def test_a_look_does_not_bring_a_schema_up_to_date(dlock, db, at):
     psql(db, VERSION_5, USER)
     for words in LOOKS:
         rc, why, entries = admin(at, *words)
-        assert (rc, entries) == (CONFIG, []) and "older version" in why and "dlock help pg-schema | psql" in why
+        assert (rc, entries) == (CONFIG, []) and "an older dlock" in why and "dlock help pg-schema | psql" in why
     assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 5:")
     assert admin(at, "freeze", "job", BOB)[0] == OK
     assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 7:")

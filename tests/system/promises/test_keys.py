@@ -243,7 +243,7 @@ def test_one_that_is_lost_while_waiting_is_asked_for_again(dlock, redis):
     waiting = start(dlock, redis, "ab", *LEASE, "-v").queued()
     take_away(redis, "a")
     thief = start(dlock, redis, "a").held()
-    wait_for(lambda: "asked for again" in waiting.stderr(), what="the loss")
+    wait_for(lambda: "asking again" in waiting.stderr(), what="the loss")
     assert holder.finish().status == 0
     behind = start(dlock, redis, "b").held()  # for who waits for a does not have b
     assert behind.finish().status == 0

@@ -88,7 +88,7 @@ def test_a_polite_break(steer):
     holder = steer.hold()
     waiter = steer.wait()
     done = steer.run("break", "-y", "--why", "hotfix 4711", "--who", "carol")
-    assert done.status == 0 and "has given it up" in done.stderr, done
+    assert done.status == 0 and "has given the lock up" in done.stderr, done
     held = holder.wait()
     assert held.status == 79 and 'broken by carol "hotfix 4711"' in held.stderr and "was stopped" in held.stderr, held
     assert waiter.wait().status == 0

@@ -318,7 +318,7 @@ def make_expiring(request):
 def test_a_transaction_that_extends_nothing_is_no_renewal(dlock, make_expiring):
     holder = dlock.hold(Dialect(make_expiring(b"+OK\r\n").url, "string"), "job", "-v", "-t", "6s")
     done = holder.wait()
-    assert done.status == 79 and "no longer has it as ours" in done.stderr and "renew: ok" not in done.stderr, done
+    assert done.status == 79 and "no longer names us as the holder" in done.stderr and "renew: ok" not in done.stderr, done
 
 
 def test_a_transaction_that_ends_nothing_is_no_release(dlock, make_expiring):

@@ -260,7 +260,7 @@ def test_a_hold_that_a_fail_over_lost_is_a_loss(dlock, sentinels):
     killed = sentinels.kill_master()
     replica.resume()
     done = holder.wait()
-    assert done.status == 79 and "no longer has it as ours" in done.stderr
+    assert done.status == 79 and "no longer names us as the holder" in done.stderr
     sentinels.await_other(killed.port)
     with sentinels.master.client() as c:
         assert not c.zcard("dlock:{job}:h")
@@ -421,7 +421,7 @@ def test_a_lease_that_does_not_bear_a_fail_over_is_told_with_v(dlock, make_redis
     (array(b"127.0.0.1"), 76, "is it a sentinel?"),
     (array(b"no host", b"1"), 76, "is it a sentinel?"),
     (array(b"127.0.0.1", b"0"), 76, "is it a sentinel?"),
-    (b"HTTP/1.1 400 Bad Request\r\n\r\n", 76, "no Redis reply"),
+    (b"HTTP/1.1 400 Bad Request\r\n\r\n", 76, "does not answer as Redis does"),
     (b"-NOAUTH Authentication required.\r\n", 77, "sentinel-password-file"),
     (b"-ERR unknown command 'SENTINEL'\r\n", 76, "unknown command"),
     (RESET, 69, "no sentinel tells"),

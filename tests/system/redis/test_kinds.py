@@ -339,7 +339,7 @@ def test_a_run_that_cannot_be_written_down_does_not_count_and_is_told_of(dlock, 
     with own_redis.client() as c:
         c.set("dlock:{job}:r", "a string")
         done = holder.finish()
-        assert done.status == 0 and "could not write down" in done.stderr
+        assert done.status == 0 and "could not record" in done.stderr
         c.delete("dlock:{job}:r")
     assert ran(run(dlock, own_redis, "--once", "today", "-n"))
 

@@ -62,12 +62,12 @@ def test_who_may_not_look_is_told_so(dlock, at, words):
 @pytest.mark.parametrize("words", [RUN, STEER[0], (*FORGET, "a")], ids=lambda w: w[0])
 def test_who_may_not_lock_is_told_so(dlock, at, words):
     done = do(dlock, at(*LOOKS), words)
-    assert done.status == 77 and "&dlock:*" in done.stderr, done
+    assert done.status == 77 and "~dlock:{job}:* &dlock:{job}:* " in done.stderr, done
 
 
 GRANT = "~ evalsha time hget hset zadd zrange zrangebyscore zrevrange zscore zcard pexpireat".split()
 READ = "evalsha_ro time type hget zrange zcard".split()
-LOCKING, LOOKING = "&dlock:*", "%R~dlock:*"
+LOCKING, LOOKING = "&dlock:{job}:*", "%R~dlock:"
 # What is there, the words, the role that the hint names, and the rights that cannot be missing.
 SCENES = {
     "run": ("", RUN, LOCKING, ["eval", *GRANT]),
@@ -153,7 +153,9 @@ def test_a_team_has_its_own_keys_and_no_others(dlock, at):
     place = at(*team(STEERS))
     assert do(dlock, place, ("run", "-n", "-k", "billing/y", "--", "true")).status == 0
     for key, looks, steers in (("billing/x", 0, 0), ("shipping/x", 77, 77)):
-        assert do(dlock, place, ("run", "-n", "-k", key, "--", "true")).status == {0: 75}.get(looks, 77)
+        run = do(dlock, place, ("run", "-n", "-k", key, "--", "true"))
+        assert run.status == {0: 75}.get(looks, 77)
+        assert not looks or ("~dlock:{shipping%2Fx}:* " in run.stderr and "dlock:* " not in run.stderr), run  # not all teams' keys
         assert do(dlock, place, ("status", key)).status == looks
         assert do(dlock, place, ("break", "-y", "--force", key)).status == steers
         assert do(dlock, place, ("freeze", key)).status == steers

@@ -263,7 +263,7 @@ def test_what_is_no_lock_is_told_and_not_touched(own_redis, letter, stands):
         assert kinds(each(own_redis, "other")) == ["holder"]
         thaw(own_redis, ok=False)
         if letter != "r":  # where nothing is a lock's that a freeze needs
-            assert "something that is not dlock's" in admin(own_redis.url, "freeze", "job", BOB, ok=False)[1]
+            assert "another program has stored something" in admin(own_redis.url, "freeze", "job", BOB, ok=False)[1]
         assert contents(c) == before
 
 

@@ -373,7 +373,7 @@ def test_nothing_is_said_before_the_server_is_known(dlock, listener):
 def test_a_port_with_tls_is_asked_about(dlock, make_redis_tls, listener):
     is_refused(run(dlock, make_redis_tls().url.replace("rediss", "redis"), "-n"), 69, "closed the connection", "rediss://")
     at = listener(b"\x15\x03\x03\x00\x02\x02\x46")
-    is_refused(run(dlock, at.url.replace("rediss", "redis"), "-n"), 76, "of TLS", "rediss://")
+    is_refused(run(dlock, at.url.replace("rediss", "redis"), "-n"), 76, "answers in TLS", "rediss://")
 
 
 def test_a_server_of_old_versions_only_is_refused(dlock, listener):

@@ -359,7 +359,7 @@ def test_stub_that_cannot_become_the_command_is_a_system_error(fake, tmp_path, s
     shim = compile_shim(tmp_path, "broken", headers + source)
     done = fake.run("", "--", "touch", tmp_path / "ran", env={"LD_PRELOAD": shim})
     assert done.status == 71
-    assert "nothing was run" in one_line(done) and "the process that was to become the command" in one_line(done)
+    assert "nothing was run" in one_line(done) and "the process for the command" in one_line(done)
     assert not (tmp_path / "ran").exists()
     assert done.calls() == ["acquire", "release"]
 
@@ -837,7 +837,7 @@ def test_min_hold_of_a_nested_dlock_ends_in_time(fake):
 def test_nested_dlock_says_who_holds_the_lock(fake):
     done = fake.run("", "-c", nested("--max-run", "100ms", command="sleep 1000"))
     assert done.status == 124
-    assert "the enclosing dlock still holds the lock" in one_line(done)
+    assert "the outer run still holds the lock" in one_line(done)
 
 
 def test_nested_dlock_joins_without_asking_the_server(fake):

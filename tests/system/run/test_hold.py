@@ -281,7 +281,7 @@ eval "$lock"
 $D run -k "$K" echo joined
 """, where, shell=shell)
     status, out, err = script.wait()
-    assert (status, out) == (0, "busy 75\njoined\n") and err.count("evaluated?") == 1, err
+    assert (status, out) == (0, "busy 75\njoined\n") and err.count("did the script eval") == 1, err
 
 
 def test_a_failure_ends_the_script(start, where, shell, hold):
@@ -1067,7 +1067,7 @@ def test_what_is_said_of_several_keys_is_said_of_all(where, dlock):
     both = f"-k {keys[0]} -k {keys[1]}"
     inner = f'{DLOCK} release "$({DLOCK} hold {both} --for 60)"'
     result = dlock.run("run", *where.words, *both.split(), "sh", "-c", inner)
-    assert f"{keys[0]} and {keys[1]} are given back here, but the enclosing dlock still holds them" in result.stderr, result
+    assert f"{keys[0]} and {keys[1]} are released here, but the outer run still holds them" in result.stderr, result
 
 
 def test_release_is_not_confirmed(fake, dlock):
@@ -1162,7 +1162,7 @@ def test_hold_inside_a_run_joins(where, dlock):
 def test_release_says_who_keeps_it(where, dlock):
     inner = f'{DLOCK} release "$({DLOCK} hold -k {where.key()} --for 60)"'
     result = dlock.run("run", *where.words, "-k", where.key(), "sh", "-c", inner)
-    assert result.status == 0 and "the enclosing dlock still holds it" in result.stderr, result
+    assert result.status == 0 and "the outer run still holds it" in result.stderr, result
 
 
 def test_release_does_not_wait_for_its_own(start, where):
@@ -1219,7 +1219,7 @@ sleep 1; $D release; mark again $?
     assert script.mark("released") == "0"
     own_redis.pause()
     assert script.mark("run") == "79"
-    assert script.mark("again") == "79" and "nobody was stopped" in script.stderr(), script.stderr()
+    assert script.mark("again") == "79" and "nothing was stopped" in script.stderr(), script.stderr()
     own_redis.resume()
 
 
@@ -1342,7 +1342,7 @@ def test_no_more_can_join_than_there_is_room_for(hold, where, dlock, tmp_path):
     try:
         ask("late")
         assert wait_for(lambda: "status" in (said("late") or "") and said("late")).endswith("nothing was run\nstatus 69\n")
-        assert "no room for one more run" in said("late")
+        assert "too many runs have joined" in said("late")
         ask("later")
         time.sleep(0.5)  # or else it may find room at once
         print("leave", file=joiner.stdin)

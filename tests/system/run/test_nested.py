@@ -40,7 +40,7 @@ def nested(dlock, outer, inner, held=(), env=None, inner_env=None, key="job"):
 
 def joined(result):
     assert result.status == 0, result
-    return "the enclosing dlock: acquire: ok" in result.stderr
+    return "the outer run: acquire: ok" in result.stderr
 
 
 def assert_own_lock(result):
