@@ -310,7 +310,7 @@ $(O)/html/%.html: man/%
 
 # A manual for each group of subcommands; `man dlock-ls` finds it, too.
 MAN_LINKS := dlock-run:dlock dlock-ls:dlock-status dlock-wait:dlock-status dlock-freeze:dlock-break dlock-thaw:dlock-break \
-	dlock-release:dlock-hold
+	dlock-forget:dlock-break dlock-release:dlock-hold
 
 PROGRAM = $(O)/dlock
 install: all

@@ -120,6 +120,15 @@ kind_is_exclusive(enum lock_kind kind)
 	return kind == KIND_EXCLUSIVE || kind == KIND_WRITER;
 }
 
+/* An ID that the server's clock makes: 2026-11-26, 2026-11-26T13 or 2026-W48, in UTC. */
+enum period_kind { PER_NONE, PER_DAY, PER_HOUR, PER_WEEK };
+struct period {
+	enum period_kind kind;
+	int64_t
+	    offset; /* it begins so long after midnight, the hour, or Monday's midnight */
+	char id[16]; /* "": not known yet */
+};
+
 /*
  * Work that is to be done once for all hosts.  Whether it has been is decided
  * under the lock, from the runs that such releases remember (at least 400
@@ -129,6 +138,12 @@ kind_is_exclusive(enum lock_kind kind)
  * becomes untrue while one waits for the lock.
  */
 struct job {
+	/*
+	 * NULL: none; else the ID is that of the period in which the run asks, and `once`
+	 * is its `id`, which the backend fills (period_name()) when the server has told
+	 * its clock, before it asks whether that has been done.
+	 */
+	struct period *per;
 	/* 1 to ONCE_BYTES of UTF-8 without control characters; NULL: has no ID */
 	const char *once;
 	int64_t cooldown; /* 0: none */
@@ -138,7 +153,7 @@ struct job {
 static inline bool
 job_is_wanted(const struct job *j)
 {
-	return j->once || j->cooldown > 0;
+	return j->once || j->per || j->cooldown > 0;
 }
 
 /* For release: nothing was run, there is no status to remember. */
@@ -338,6 +353,8 @@ enum entry_kind {
 	ENTRY_WAITING, /* in a brief look, instead of waiters: how many there are */
 	ENTRY_FREEZE,
 	ENTRY_LAST,    /* the last run that is remembered of a job */
+	ENTRY_GOOD,    /* the last one that ended with 0, where that is another */
+	ENTRY_DONE,    /* in a look at jobs: the run of one ID that ended with 0 */
 	ENTRY_UNKNOWN, /* what uses the key is no lock, or is damaged: see `what` */
 };
 
@@ -366,21 +383,21 @@ struct entry {
 	/* holder, waiter: which kind of lock it has or asks for, and its limit */
 	enum lock_kind lock;
 	unsigned limit;
-	uint64_t token;     /* holder, last; 0: not known */
+	uint64_t token;     /* holder, run; 0: not known */
 	const char *owner;  /* holder, waiter: as revoke wants it; NULL: not known */
 	int slot;           /* holder of a limited lock; -1: none */
 	unsigned position;  /* waiter: 1 is next */
 	uint64_t count;     /* waiting */
 	const char *record; /* of dlocks: JSON as stored; NULL: none */
 	const struct foreign *foreign; /* NULL: it is a dlock's */
-	/* holder: the grant; waiter: joined the queue; freeze: made; last: began */
+	/* holder: the grant; waiter: joined the queue; freeze: made; run: began */
 	int64_t since;
-	/* holder: end of its lease; freeze: its end; last: it ended */
+	/* holder: end of its lease; freeze: its end; run: it ended */
 	int64_t until;
 	bool revoked;      /* holder: it has been asked to give the lock up, */
 	const char *asker; /* by the one whose record this is; NULL: not known */
-	const char *once;  /* last: its ID; NULL: it had none */
-	int status;        /* last: what it ended with */
+	const char *once;  /* run: its ID; NULL: it had none, or it is not known */
+	int status;        /* run: what it ended with */
 	const char *what;  /* unknown: one clause for a person, such as "a list" */
 };
 
@@ -388,7 +405,12 @@ struct entry {
 struct look {
 	const char *key; /* NULL: all that are held, waited for or frozen */
 	bool brief;      /* count the waiters, do not list them */
-	instant until;   /* give up then */
+	/*
+	 * With CAP_JOB, and no key: instead, the runs that are remembered.  The last two of
+	 * a key (ENTRY_LAST, ENTRY_GOOD) come together; those of its IDs may come elsewhere.
+	 */
+	bool jobs;
+	instant until; /* give up then */
 	/*
 	 * Gets each entry, all of one key in a row: holders first, in the order of
 	 * their grants, then waiters in the order of the queue.  `now` is the
@@ -451,8 +473,8 @@ struct admin_ops {
 	 * waiters.  Changes nothing, not even what has run out, and makes nothing (no
 	 * directory, schema or node): where there is nothing yet, nothing is held.
 	 * What changes meanwhile may be missed, or (between pages) be told twice; one
-	 * holder or waiter is told as it was at one moment.  With a key the job's
-	 * last run is told too.
+	 * holder or waiter is told as it was at one moment.  With a key the last runs of
+	 * its jobs are told too.
 	 * RC_OK: the end was reached, or `see` wanted no more.  RC_DENIED: all was
 	 * told that may be read (there may be more), which may be nothing.  RC_AGAIN,
 	 * RC_CONFIG, RC_SYSTEM as for acquire.
@@ -483,6 +505,14 @@ struct admin_ops {
 
 	/* Ends that; whoever is next is told.  RC_LOST: it was not frozen. */
 	enum rc (*thaw)(struct store *, const char *key, instant until, struct fault *);
+
+	/*
+	 * With CAP_JOB: forgets the runs of that key and ID (NULL: of any ID, and of none), so
+	 * that none of them has done a job, or begun a cooldown.  A run that goes on is
+	 * remembered when it ends.  RC_LOST: none was remembered.
+	 */
+	enum rc (*forget)(struct store *, const char *key, const char *once,
+	    instant until, struct fault *);
 
 	/*
 	 * For dlock doctor: tells what is so of the server that a user of its locks should

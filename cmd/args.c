@@ -147,14 +147,18 @@ read_options(struct words *w, struct fault *f)
 static enum rc
 take_operand(struct plan *p, const char *operand, struct fault *f)
 {
-	if ((p->cmd & CMD_TAKES_WORD) && !p->word) {
+	if (((p->cmd & CMD_TAKES_WORD) || (p->cmd == CMD_FORGET && p->nkeys > 0)) &&
+	    !p->word) {
 		p->word = operand;
 		return RC_OK;
 	}
+	if (p->cmd == CMD_FORGET && p->word)
+		return fault_set(
+		    f, RC_USAGE, "'%s' is one word too many", text_brief(operand).text);
 	if (!(options[OPT_KEY].cmds & p->cmd))
 		return fault_set(
 		    f, RC_USAGE, "'%s' is one word too many", text_brief(operand).text);
-	if ((p->cmd & (CMD_FREEZE | CMD_THAW)) && strpbrk(operand, "*?["))
+	if ((p->cmd & (CMD_FREEZE | CMD_THAW | CMD_FORGET)) && strpbrk(operand, "*?["))
 		return fault_set(f, RC_USAGE,
 		    "key '%s': %s has no patterns: name each key (dlock ls PATTERN lists those in use), or say -k for a key of just that name",
 		    text_brief(operand).text, options_cmd(p->cmd));
@@ -397,6 +401,52 @@ settle_conflict(const struct plan *p, const struct sources *all, struct fault *f
 	    p->cmd == CMD_HOLD ? "the lock is held" : "the lock is free");
 }
 
+/*
+ * A period begins within itself.  Where a file or a variable says when, that is for the runs
+ * that have one.
+ */
+static enum rc
+settle_period(struct plan *p, const struct sources *all, struct fault *f)
+{
+	static const int64_t lengths[] = {[PER_DAY] = 86400 * NS_PER_S,
+	    [PER_HOUR] = 3600 * NS_PER_S,
+	    [PER_WEEK] = 7 * 86400 * NS_PER_S};
+	const struct source *of = sources_of(all, OPT_AT_OFFSET);
+	struct period *per = &p->claim.period;
+
+	if (!of || (p->cmd & CMD_CONFIG) || (!per->kind && of->kind != SOURCE_WORDS))
+		return RC_OK;
+	if (!per->kind)
+		return fault_set(f, RC_USAGE, "--at-offset needs --once-per");
+	if (per->offset >= lengths[per->kind])
+		return fault_set(f, sources_wrong(of),
+		    "%s %s is not less than the period",
+		    sources_call(of, OPT_AT_OFFSET).text, parse_span(per->offset).text);
+	return RC_OK;
+}
+
+/* What is asked of jobs is another question than what is asked of locks. */
+static enum rc
+settle_look(const struct plan *p, struct fault *f)
+{
+	const struct plan_look *l = &p->look;
+	const char *objection = p->word && p->cmd == CMD_FORGET
+	    ? !*p->word ? "it is empty" : text_objection(p->word, ONCE_BYTES)
+	    : NULL;
+
+	if (objection)
+		return fault_set(f, RC_USAGE,
+		    "ID '%s': %s (1 to %d bytes of UTF-8 without control characters)",
+		    text_brief(p->word).text, objection, ONCE_BYTES);
+	if (l->jobs && (l->held_over || l->prometheus))
+		return fault_set(f, RC_USAGE, "--jobs and --%s contradict each other",
+		    l->held_over ? "held-over" : "format prometheus");
+	if (l->again && (l->jobs || l->done_within))
+		return fault_set(f, RC_USAGE, "--%s and --watch contradict each other",
+		    options[l->jobs ? OPT_JOBS : OPT_DONE_WITHIN].name);
+	return RC_OK;
+}
+
 /* All that is not a word: files, for the keys that are known by now, and variables. */
 static enum rc
 read_sources(struct plan *p, struct sources *all, struct fault *f)
@@ -461,5 +511,11 @@ args_read(struct plan *p, unsigned cmd, char **argv, struct fault *f)
 	p->wait.persist = sources_of(&all, OPT_WAIT);
 	if (rc == RC_OK)
 		rc = settle_lease(&p->terms, &all, f);
+	if (rc == RC_OK)
+		rc = settle_look(p, f);
+	if (rc == RC_OK)
+		rc = settle_period(p, &all, f);
+	if (p->claim.period.kind)
+		p->claim.job.per = &p->claim.period;
 	return rc == RC_OK ? settle_conflict(p, &all, f) : rc;
 }

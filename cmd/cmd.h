@@ -24,7 +24,7 @@ struct cmd {
 };
 
 extern const struct cmd cmd_run, cmd_status, cmd_ls, cmd_wait, cmd_break, cmd_freeze,
-    cmd_thaw, cmd_hold, cmd_release, cmd_config, cmd_doctor;
+    cmd_thaw, cmd_forget, cmd_hold, cmd_release, cmd_config, cmd_doctor;
 
 /*
  * ---- args.c: the words after a subcommand's name become a plan ----

@@ -18,12 +18,16 @@ enum cell {
 	HOLDER,
 	HOLDERS,
 	WAITING,
+	ID, /* of a job */
+	SUCCESS,
 	TEXT, /* a const char *, as QUOTED; below: an int64_t */
 	QUOTED,
 	NUMBER,
+	STATUS, /* a number that may be 0 */
 	TIME,
 	AGO,
 	LEFT,
+	TOOK, /* from that to the end */
 };
 
 /* Where a member of a person is, which must have the type that its cell needs. */
@@ -32,7 +36,7 @@ enum cell {
 #define NUMBER_AT(m) \
 	_Generic(((struct person *)NULL)->m, int64_t : offsetof(struct person, m))
 
-static const struct column {
+struct column {
 	const char *name;
 	size_t least, usual, most; /* widths */
 	/*
@@ -43,7 +47,9 @@ static const struct column {
 	bool right; /* numbers */
 	enum cell is;
 	size_t at; /* the member */
-} columns[] = {
+};
+
+static const struct column of_locks[] = {
     {"KEY", 20, 24, 40, STAYS, false, KEY, 0},
     {"STATE", 6, 6, 6, STAYS, false, STATE, 0},
     {"KIND", 9, 9, 12, 2, false, KIND, 0},
@@ -60,9 +66,25 @@ static const struct column {
     {"HOLDERS", 7, 7, 7, 0, true, HOLDERS, 0},
     {"LIMIT", 6, 6, 6, 0, true, NUMBER, NUMBER_AT(limit)},
     {"OWNER", 8, 32, 32, 0, false, TEXT, TEXT_AT(owner)},
+    {.name = NULL},
 };
 
-enum { COLUMNS = sizeof columns / sizeof *columns };
+/* The person of a row is that of the last run, or of the run of an ID. */
+static const struct column of_jobs[] = {
+    {"KEY", 20, 24, 40, STAYS, false, KEY, 0},
+    {"ID", 8, 12, 40, STAYS, false, ID, 0},
+    {"STATUS", 6, 6, 6, STAYS, true, STATUS, NUMBER_AT(status)},
+    {"WHO", 10, 20, 30, 2, false, TEXT, TEXT_AT(said.who)},
+    {"BEGAN", 19, 23, 24, STAYS, false, TIME, NUMBER_AT(since)},
+    {"TOOK", 6, 6, 7, 1, true, TOOK, NUMBER_AT(since)},
+    {"SUCCESS", 19, 23, 24, 3, false, SUCCESS, 0},
+    {"ENDED", 19, 23, 24, 0, false, TIME, NUMBER_AT(until)},
+    {"HOST", 8, 12, 20, 0, false, TEXT, TEXT_AT(said.host)},
+    {"COMMAND", 8, 12, 20, 0, false, TEXT, TEXT_AT(said.command)},
+    {"WHY", 10, 20, SIZE_MAX, 0, false, QUOTED, TEXT_AT(said.why)},
+    {"TOKEN", 16, 16, 20, 0, true, NUMBER, NUMBER_AT(token)},
+    {.name = NULL},
+};
 
 /* ---- what stands in them: "" where nothing is known ---- */
 
@@ -109,22 +131,42 @@ cell_of_person(
 		text_quote(out, CELL_BYTES, text, '"'); /* as in a sentence */
 	else if (c->is == NUMBER && n)
 		snprintf(out, CELL_BYTES, "%" PRId64, n);
+	else if (c->is == STATUS)
+		snprintf(out, CELL_BYTES, "%" PRId64, n);
 	else if (c->is == TIME)
 		snprintf(out, CELL_BYTES, "%s", text_time(n).text);
 	else if (c->is == AGO)
 		cell_length(out, view_ago(v, n));
 	else if (c->is == LEFT)
 		cell_length(out, view_left(v, n));
+	else if (c->is == TOOK)
+		cell_length(out, view_span(n, p->until));
 }
 
-/* The person of a row is the first holder, or the one who has frozen the key. */
+/* When it last ended with 0, or (not known) began to. */
+static void
+cell_success(char *out, const struct person *p)
+{
+	if (p)
+		snprintf(out, CELL_BYTES, "%s",
+		    text_time(p->until != EPOCH_NONE ? p->until : p->since).text);
+}
+
+/* The first holder, or the one who has frozen the key; of a job, the one who ran it. */
+static const struct person *
+person_of(const struct view *v)
+{
+	const struct person *holder = view_holder(v);
+
+	if (holder || v->is_frozen)
+		return holder ? holder : &v->frozen;
+	return v->has_last ? &v->last : v->has_good ? &v->good : NULL;
+}
+
 static void
 cell_value(char *out, const struct column *c, const struct view *v)
 {
-	const struct person *holder = view_holder(v),
-			    *p = holder ? holder
-	    : v->is_frozen              ? &v->frozen
-					: NULL;
+	const struct person *p = person_of(v);
 
 	if (c->is == KEY)
 		cell_text(out, v->key);
@@ -135,6 +177,10 @@ cell_value(char *out, const struct column *c, const struct view *v)
 	else if (c->is == HOLDERS || c->is == WAITING)
 		snprintf(out, CELL_BYTES, "%" PRIu64,
 		    c->is == HOLDERS ? v->holders.all : v->waiters.all);
+	else if (c->is == ID && v->of_id)
+		cell_text(out, v->good.once);
+	else if (c->is == SUCCESS)
+		cell_success(out, view_good(v));
 	else if (c->is == HOLDER)
 		cell_text(out, !p ? v->unknown : p->said.who ? p->said.who : p->foreign);
 	else if (p)
@@ -143,23 +189,30 @@ cell_value(char *out, const struct column *c, const struct view *v)
 
 /* ---- which of them ---- */
 
+static const struct column *
+all_of(const struct columns *c)
+{
+	return c->jobs ? of_jobs : of_locks;
+}
+
 static enum rc
 choose_named(struct columns *c, const char *names, struct fault *f)
 {
+	const struct column *columns = all_of(c);
 	char list[200];
 	size_t used = 0;
 
-	for (size_t i = 0; i < COLUMNS; i++)
+	for (size_t i = 0; columns[i].name; i++)
 		used += snprintf(list + used, sizeof list - used, "%s%s",
 		    i == 0 ? "" : ", ", columns[i].name);
 	for (const char *name = names;; name++) {
 		size_t n = strcspn(name, ","), i = 0;
 
-		while (i < COLUMNS &&
+		while (columns[i].name &&
 		    (strlen(columns[i].name) != n ||
 			strncasecmp(columns[i].name, name, n) != 0))
 			i++;
-		if (i == COLUMNS)
+		if (!columns[i].name)
 			return fault_set(f, RC_USAGE,
 			    "--output '%s': there is no column '%.*s' (there are %s)",
 			    text_brief(names).text, n < 40 ? (int)n : 40, name, list);
@@ -207,7 +260,7 @@ columns_fit(struct columns *c, const char *names)
 
 	for (int dropped = 0; !names && dropped <= RANKS; dropped++) {
 		c->n = 0;
-		for (const struct column *k = columns; k < columns + COLUMNS; k++)
+		for (const struct column *k = all_of(c); k->name; k++)
 			if (k->rank > dropped)
 				c->list[c->n++] = k;
 		if (!c->screen->columns || least_width(c) < c->screen->columns)
@@ -223,10 +276,10 @@ columns_fit(struct columns *c, const char *names)
 }
 
 enum rc
-columns_choose(
-    struct columns *c, const char *names, const struct screen *s, struct fault *f)
+columns_choose(struct columns *c, bool jobs, const char *names, const struct screen *s,
+    struct fault *f)
 {
-	*c = (struct columns){.screen = s};
+	*c = (struct columns){.jobs = jobs, .screen = s};
 	if (names && choose_named(c, names, f) != RC_OK)
 		return RC_USAGE;
 	columns_fit(c, names);

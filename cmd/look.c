@@ -83,6 +83,7 @@ check_can_look(const struct store *s, unsigned caps, struct fault *f)
 	    {CAP_FREEZE, "cannot freeze locks"},
 	    {CAP_FORCE, "cannot take a lock away from its holder"},
 	    {CAP_REVOKE, "cannot ask a holder to give its lock up"},
+	    {CAP_JOB, "cannot remember runs"},
 	};
 
 	if (!s->backend->admin)
@@ -169,7 +170,10 @@ collect(void *ctx, const struct entry *e, int64_t now)
 	c->looking->heard = instant_now();
 	if (c->see && strlen(e->key) > KEY_BYTES)
 		return true; /* nobody can lock that */
-	if (c->see && (!c->view->key || strcmp(c->view->key, e->key) != 0)) {
+	/* what is remembered of an ID is a row of its own */
+	if (c->see &&
+	    (!c->view->key || strcmp(c->view->key, e->key) != 0 || c->view->of_id ||
+		e->kind == ENTRY_DONE)) {
 		complete(c);
 		view_begin(c->view, e->key);
 	}
@@ -221,7 +225,7 @@ look_at_all(struct looking *l, bool (*see)(void *, const struct view *), void *c
 {
 	struct view view = {0};
 	struct collection all = {.looking = l, .view = &view, .see = see, .ctx = ctx};
-	struct look what = {.brief = true, .until = until};
+	struct look what = {.brief = true, .jobs = l->plan->look.jobs, .until = until};
 	enum rc rc = look(&all, &what, f);
 
 	view_free(&view);
@@ -253,7 +257,8 @@ look_refuse(const struct looking *l, const char *key, enum rc rc, const struct f
 	if (key)
 		text_name(name, sizeof name, key);
 	else
-		snprintf(name, sizeof name, "locks of %s", p->site.backend->name);
+		snprintf(name, sizeof name, "%s of %s", p->look.jobs ? "jobs" : "locks",
+		    p->site.backend->name);
 	say_last("cannot %s %s: %s%s", what, name,
 	    *f->text ? text_shown(f->text).text : "descriptors or memory have run out",
 	    rc == RC_AGAIN ? "; check that the server runs, or name another one with -u"
@@ -317,7 +322,8 @@ int
 look_rounds(struct rounds *r, const struct plan *p)
 {
 	struct fault f;
-	enum rc rc = look_open(&r->looking, p, 0, &f);
+	unsigned caps = p->look.jobs || p->look.done_within ? CAP_JOB : 0;
+	enum rc rc = look_open(&r->looking, p, caps, &f);
 	int status;
 
 	if (rc != RC_OK)

@@ -54,8 +54,9 @@ enum rc look_at(struct looking *, const char *key, bool brief, struct view *,
     instant until, struct fault *);
 
 /*
- * Looks briefly at all that are held, waited for or frozen, and hands out a view of each
- * as soon as it is complete; `see` returns false when it has seen enough.
+ * Looks briefly at all that are held, waited for or frozen, or with --jobs at the runs that
+ * are remembered, and hands out a view of each as soon as it is complete; `see` returns false
+ * when it has seen enough.
  */
 enum rc look_at_all(struct looking *, bool (*see)(void *ctx, const struct view *),
     void *ctx, instant until, struct fault *);

@@ -1,4 +1,4 @@
-/* ls.c - dlock ls: all locks that are held, waited for or frozen, one a line. */
+/* ls.c - dlock ls: all locks that are held, waited for or frozen, or all jobs, one a line. */
 #include "cmd.h"
 
 #include "columns.h"
@@ -48,13 +48,15 @@ static struct ls {
 	char row[ROW_BYTES];
 } ls;
 
-/* One lock, or (NULL) the headings. */
+/* One lock or job, or (NULL) the headings. */
 static void
 print_lock(const struct view *v)
 {
 	const struct plan_look *look = &ls.rounds.looking.plan->look;
 
-	if (look->json && v) {
+	if (look->json && v && look->jobs) {
+		show_job(ls.to, v, ls.rounds.looking.store);
+	} else if (look->json && v) {
 		show_json(ls.to, v, ls.rounds.looking.store, true);
 	} else if (v || !(look->json || look->bare)) {
 		columns_row(&ls.columns, v, ls.row);
@@ -331,8 +333,8 @@ run_ls(struct plan *p)
 		fault_set(&f, RC_USAGE,
 		    "--format prometheus and --%s contradict each other: it has its own form, of one moment",
 		    p->look.columns ? "output" : "watch");
-	else if (columns_choose(&ls.columns, p->look.columns, &ls.rounds.screen, &f) ==
-	    RC_OK) {
+	else if (columns_choose(&ls.columns, p->look.jobs, p->look.columns,
+		     &ls.rounds.screen, &f) == RC_OK) {
 		int status;
 
 		setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* each as soon as it is known */
@@ -353,15 +355,20 @@ const struct cmd cmd_ls = {.name = "ls",
 	"Lists the locks that are held, waited for or frozen, one a line, as they are found:\n"
 	"all, or those whose key fits PATTERN (as in file names; * also stands for /).\n"
 	"Changes nothing, and waits for nobody who works with the server.\n"
+	"With --jobs it lists what is remembered of runs with --once and --cooldown: of each\n"
+	"key how it was run last, and of each ID the run that ended with 0.\n"
 	"\n"
 	"  dlock ls -u redis://10.0.0.5\n"
 	"  dlock ls -b pg 'deploy/*' -o key,holder,held,why\n"
 	"  dlock ls -b zk -J | jq -r 'select(.waiting > 5).key'\n"
 	"  dlock ls -b file --watch\n"
+	"  dlock ls -b file --jobs 'nightly*'\n"
 	"  dlock ls -b pg --held-over 2h 'backup/*' || mail -s 'held for hours' ops\n",
     .notes =
 	"Columns: KEY, STATE, KIND, HOLDER, HOST, PID, HELD, WAITING, COMMAND,\n"
 	"WHY, SINCE, LEFT, TOKEN, HOLDERS, LIMIT, OWNER.\n"
+	"With --jobs: KEY, ID, STATUS, WHO, BEGAN, TOOK, SUCCESS, ENDED, HOST, COMMAND,\n"
+	"WHY, TOKEN.\n"
 	"On a terminal they are cut to fit; elsewhere nothing is.  With --watch: on a terminal\n"
 	"the list is drawn anew, elsewhere what has changed is printed.  Status: 0, also when\n"
 	"there is none; 1 with --held-over if there is one; 64 to 78 as dlock run has them.",

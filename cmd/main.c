@@ -30,8 +30,8 @@ static const struct cmd cmd_version = {.name = "version",
     .run = print_version};
 
 static const struct cmd *const cmds[] = {&cmd_run, &cmd_status, &cmd_ls, &cmd_wait,
-    &cmd_break, &cmd_freeze, &cmd_thaw, &cmd_hold, &cmd_release, &cmd_config, &cmd_doctor,
-    &cmd_help, &cmd_version, NULL};
+    &cmd_break, &cmd_freeze, &cmd_thaw, &cmd_forget, &cmd_hold, &cmd_release, &cmd_config,
+    &cmd_doctor, &cmd_help, &cmd_version, NULL};
 
 /* NULL: there is none of this name. */
 static const struct cmd *

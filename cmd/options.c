@@ -214,6 +214,21 @@ set_command(struct plan *p, const struct option *o, const char *value, struct fa
 }
 
 static enum rc
+set_period(struct plan *p, const struct option *o, const char *value, struct fault *f)
+{
+	static const char *const names[] = {
+	    [PER_DAY] = "day", [PER_HOUR] = "hour", [PER_WEEK] = "week"};
+
+	(void)o;
+	for (int i = PER_DAY; i <= PER_WEEK; i++)
+		if (strcmp(value, names[i]) == 0) {
+			p->claim.period.kind = i;
+			return RC_OK;
+		}
+	return fault_set(f, RC_USAGE, "day, hour or week is allowed");
+}
+
+static enum rc
 set_status_fd(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
 	long n;
@@ -312,6 +327,7 @@ const struct option options[] = {
 	    {CMD_STATUS | CMD_FREEZE | CMD_THAW,
 		"the lock's name (also as a word of its own);\nrepeatable"},
 	    {CMD_BREAK, "the lock's name (also as a word of its own)"},
+	    {CMD_FORGET, "the job's lock (also as a word of its own)"},
 	    {CMD_CONFIG, "a lock whose sections in the files count;\nrepeatable"},
 	    {CMD_DOCTOR,
 		"a lock whose sections in the files count, and\nwith whose name the probe's begins"}),
@@ -394,7 +410,13 @@ const struct option options[] = {
 	FLAG(terms.wait_tree)},
     [OPT_ONCE] = {"once", 0, "ID", "DLOCK_ONCE",
 	"skip it if a run of KEY and ID ended with 0", .cmds = CMD_RUN | CMD_CONFIG,
-	TEXT(claim.job.once), .min = 1, .max = ONCE_BYTES},
+	TEXT(claim.job.once), .group = GROUP_JOB, .min = 1, .max = ONCE_BYTES},
+    [OPT_ONCE_PER] = {"once-per", 0, "PERIOD", "DLOCK_ONCE_PER",
+	"the same, the ID being the server's day, hour or\nweek in UTC",
+	.cmds = CMD_RUN | CMD_CONFIG, .group = GROUP_JOB, .set = set_period},
+    [OPT_AT_OFFSET] = {"at-offset", 0, "DURATION", "DLOCK_AT_OFFSET",
+	"of --once-per: begins so long after midnight,\nthe hour or Monday",
+	.cmds = CMD_RUN | CMD_CONFIG, DURATION(claim.period.offset), .max = 7 * DAY},
     [OPT_COOLDOWN] = {"cooldown", 0, "DURATION", "DLOCK_COOLDOWN",
 	"skip it if a run of KEY that ended with 0\nbegan less than this long ago",
 	.cmds = CMD_RUN | CMD_CONFIG, DURATION(claim.job.cooldown), .max = YEAR},
@@ -433,8 +455,13 @@ const struct option options[] = {
     [OPT_SHELL] = {"shell", 0, NULL, NULL, "print assignments for eval",
 	.instead = INSTEAD({CMD_RELEASE, "print commands for eval that take them back"}),
 	.cmds = CMD_HOLD | CMD_RELEASE, FLAG(steer.shell)},
-    [OPT_YES] = {"yes", 'y', NULL, NULL, "do not ask", .cmds = CMD_BREAK | CMD_THAW,
-	FLAG(steer.yes)},
+    [OPT_YES] = {"yes", 'y', NULL, NULL, "do not ask",
+	.cmds = CMD_BREAK | CMD_THAW | CMD_FORGET, FLAG(steer.yes)},
+    [OPT_JOBS] = {"jobs", 0, NULL, NULL, "list runs of --once and --cooldown instead",
+	.cmds = CMD_LS, FLAG(look.jobs)},
+    [OPT_DONE_WITHIN] = {"done-within", 0, "DURATION", NULL,
+	"ask whether a run ended with 0 so recently", .cmds = CMD_STATUS,
+	DURATION(look.done_within), .min = NS_PER_MS, .max = 400 * DAY},
     [OPT_JSON] = {"json", 'J', NULL, NULL, "one JSON object a line",
 	.instead = INSTEAD({CMD_STEERS, "print what was done, one JSON object a key"}),
 	.cmds = CMD_STATUS | CMD_LS | CMD_CONFIG | CMD_STEERS | CMD_DOCTOR | CMD_VERSION,
@@ -454,8 +481,8 @@ const struct option options[] = {
     [OPT_QUIET] = {"quiet", 'q', NULL, "DLOCK_QUIET",
 	"say nothing about waiting or a busy lock",
 	.instead = INSTEAD({CMD_WAIT, "print nothing about the wait or its end"},
-	    {CMD_STEERS | CMD_RELEASE, "print only what goes wrong"}),
-	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT | CMD_STEERS | CMD_RELEASE,
+	    {CMD_STEERS | CMD_FORGET | CMD_RELEASE, "print only what goes wrong"}),
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT | CMD_STEERS | CMD_FORGET | CMD_RELEASE,
 	FLAG(show.quiet)},
     [OPT_VERBOSE] = {"verbose", 'v', NULL, "DLOCK_VERBOSE",
 	"report each call to the backend", .cmds = CMD_KEEPS | CMD_CONFIG,
@@ -505,7 +532,8 @@ const char *
 options_cmd(unsigned cmd)
 {
 	static const char *const names[] = {"run", "hold", "status", "ls", "wait",
-	    "break", "freeze", "thaw", "release", "config", "version", "doctor"};
+	    "break", "freeze", "thaw", "release", "config", "version", "doctor",
+	    "forget"};
 
 	return names[__builtin_ctz(cmd)];
 }

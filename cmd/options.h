@@ -35,6 +35,8 @@ enum {
 	OPT_MAX_RUN,
 	OPT_WAIT_TREE,
 	OPT_ONCE,
+	OPT_ONCE_PER,
+	OPT_AT_OFFSET,
 	OPT_COOLDOWN,
 	OPT_SKIPPED,
 	OPT_COMMAND,
@@ -49,6 +51,8 @@ enum {
 	OPT_PID,
 	OPT_SHELL,
 	OPT_YES,
+	OPT_JOBS,
+	OPT_DONE_WITHIN,
 	OPT_JSON,
 	OPT_NOHEADINGS,
 	OPT_OUTPUT,
@@ -66,6 +70,7 @@ enum group {
 	GROUP_SERVER, /* which one */
 	GROUP_WAIT,   /* how long */
 	GROUP_KIND,   /* which kind of lock */
+	GROUP_JOB,    /* which job it is */
 	GROUP_LENGTH, /* until when it is frozen */
 };
 

@@ -27,11 +27,13 @@ enum {
 	CMD_CONFIG = 1 << 9,
 	CMD_VERSION = 1 << 10,
 	CMD_DOCTOR = 1 << 11,
+	CMD_FORGET = 1 << 12,
 	/* groups of them */
 	CMD_KEEPS = CMD_RUN | CMD_HOLD,
 	CMD_STEERS = CMD_BREAK | CMD_FREEZE | CMD_THAW,
 	CMD_TAKES_WORD = CMD_LS | CMD_RELEASE, /* one, which is no key */
-	CMD_ASKS = CMD_KEEPS | CMD_STEERS | CMD_STATUS | CMD_LS | CMD_WAIT | CMD_DOCTOR,
+	CMD_ASKS = CMD_KEEPS | CMD_STEERS | CMD_FORGET | CMD_STATUS | CMD_LS | CMD_WAIT |
+	    CMD_DOCTOR,
 };
 
 enum { KEYS_MAX = 16, SETTINGS_MAX = 32, SETTINGS_BYTES = 8192, URL_BYTES = 4096 };
@@ -51,7 +53,8 @@ struct plan_claim {
 	enum lock_kind kind;
 	int limit; /* with KIND_LIMIT */
 	struct job job;
-	int skipped_status; /* of a job that has been done already */
+	struct period period; /* of --once-per */
+	int skipped_status;   /* of a job that has been done already */
 };
 
 /* How long to wait for the lock, and the status when that was not enough. */
@@ -86,8 +89,10 @@ struct plan_config {
 struct plan_look {
 	bool json, bare;     /* bare: no line of headings */
 	bool prometheus;     /* in its text format */
+	bool jobs;           /* the runs that are remembered, instead of locks */
 	const char *columns; /* NULL: the usual ones */
 	int64_t again;       /* look again after so long; 0: once */
+	int64_t done_within; /* is the last success as young as that?  0: not asked */
 	int64_t held_over;   /* only what has been held for longer; 0: all */
 };
 

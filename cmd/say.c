@@ -146,3 +146,26 @@ say_to_eval(int status)
 		printf("(exit %d)\n", status);
 	fflush(stdout);
 }
+
+/* ---- asking ---- */
+
+bool
+say_can_ask(void)
+{
+	return isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
+}
+
+bool
+say_asks(const char *question)
+{
+	char answer[16];
+
+	fprintf(stderr, "%s [y/N] ", question);
+	fflush(stderr);
+	if (!fgets(answer, sizeof answer, stdin)) {
+		fputc('\n', stderr);
+		return false;
+	}
+	answer[strcspn(answer, "\n")] = '\0';
+	return strcasecmp(answer, "y") == 0 || strcasecmp(answer, "yes") == 0;
+}

@@ -13,6 +13,7 @@
 
 #include "backends/common/clock.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /*
@@ -38,6 +39,12 @@ int say_written(void);
  * it would take a failure for success, having nothing to evaluate.
  */
 void say_to_eval(int status);
+
+/* Is there a person at a terminal who can be asked? */
+bool say_can_ask(void);
+
+/* Asks that person: everything but a yes is a no. */
+bool say_asks(const char *question);
 
 #define SAY_AT_ONCE 0
 #define SAY_PATIENTLY (5 * NS_PER_S)

@@ -318,6 +318,8 @@ sources_apply(struct sources *all, struct plan *p, struct fault *f)
 	if (rc == RC_OK)
 		rc = check_group(all, GROUP_KIND, f);
 	if (rc == RC_OK)
+		rc = check_group(all, GROUP_JOB, f);
+	if (rc == RC_OK)
 		rc = check_group(all, GROUP_LENGTH, f);
 	for (int i = 0; i < OPTIONS && rc == RC_OK; i++)
 		rc = i == OPT_OPTION ? apply_settings(all, p, f)

@@ -2,15 +2,62 @@
 #include "cmd.h"
 
 #include "look.h"
+#include "parse.h"
 
-enum { STATUS_FREE = 1 };
+#include <stdio.h>
+
+enum { STATUS_FREE = 1, STATUS_LATE = 1 };
 
 struct status_rounds {
 	struct rounds rounds; /* its key is the one that was looked at last */
 	struct view view;
 	uint64_t facts[KEYS_MAX]; /* as they were printed; 0: not yet */
 	bool held;                /* one of the keys */
+	bool late;                /* one of them has not been done so recently */
 };
+
+/* ---- --done-within ---- */
+
+/* A clock may have been set back: a time far ahead of it says nothing. */
+static bool
+is_done(const struct view *v, int64_t at, int64_t within)
+{
+	int64_t age = at > v->now ? view_left(v, at) : view_ago(v, at);
+
+	return age >= 0 && age <= within;
+}
+
+/* "nightly: a run by alice ended with 0 at 2026-11-26 03:12:09 UTC, 2h05m ago" */
+static bool
+tell_done(FILE *to, const struct view *v, const struct looking *l)
+{
+	const struct person *p = view_good(v);
+	int64_t within = l->plan->look.done_within, at, ago;
+	struct clean key = text_key(v->key);
+	bool done;
+
+	if (!p) {
+		if (!l->plan->look.json)
+			fprintf(
+			    to, "%s: no run is remembered that ended with 0\n", key.text);
+		return false;
+	}
+	at = p->until != EPOCH_NONE ? p->until : p->since;
+	ago = view_ago(v, at);
+	done = is_done(v, at, within);
+	if (l->plan->look.json)
+		return done;
+	fprintf(to, "%s: a run by %s ended with 0 at %s", key.text, view_person(p).text,
+	    text_time(at).text);
+	if (ago >= 0)
+		fprintf(to, ", %s ago", parse_span(ago).text);
+	if (!done)
+		fprintf(to, ", not within %s", parse_span(within).text);
+	fputs("\n", to);
+	return done;
+}
+
+/* ---- what is asked of the locks ---- */
 
 static enum rc
 show_keys(struct rounds *r, FILE *to, struct fault *f)
@@ -30,9 +77,11 @@ show_keys(struct rounds *r, FILE *to, struct fault *f)
 		if (rc != RC_OK)
 			return rc;
 		s->held |= view_state(&s->view) != STATE_FREE;
+		if (p->look.done_within)
+			s->late |= !tell_done(to, &s->view, &r->looking);
 		if ((to || s->facts[i] != facts) && p->look.json)
 			show_json(to ? to : stdout, &s->view, r->looking.store, false);
-		else if (to || s->facts[i] != facts)
+		else if (!p->look.done_within && (to || s->facts[i] != facts))
 			show_text(
 			    to ? to : stdout, &s->view, r->looking.store, &r->screen);
 		s->facts[i] = facts;
@@ -49,6 +98,8 @@ run_status(struct plan *p)
 	screen_open(&s.rounds.screen);
 	status = look_rounds(&s.rounds, p);
 	view_free(&s.view);
+	if (status == 0 && p->look.done_within)
+		return s.late ? STATUS_LATE : 0;
 	return status || p->look.again || s.held ? status : STATUS_FREE;
 }
 
@@ -61,12 +112,16 @@ const struct cmd cmd_status = {.name = "status",
 	"\n"
 	"Shows who holds the lock KEY, since when and why, who waits for it, whether it is\n"
 	"frozen, and for jobs with --once how the last run ended.  Changes nothing.\n"
+	"With --done-within it asks instead whether a job has been done.\n"
 	"\n"
 	"  dlock status -u redis://10.0.0.5 -k deploy\n"
 	"  dlock status -b pg -k nightly -J | jq .last\n"
-	"  dlock status -b file -k backup --watch\n",
+	"  dlock status -b file -k backup --watch\n"
+	"  dlock status -b pg nightly --done-within 26h || alert\n",
     .notes =
 	"Status: 0 held or frozen; 1 free (with several keys: all of them); 64 to 78 as\n"
-	"dlock run has them.  With --watch: on a terminal the picture is drawn anew, elsewhere\n"
+	"dlock run has them.  With --done-within: 0 a run with --once or --cooldown ended\n"
+	"with 0 so recently by the server's clock, 1 none did (of one of the keys).\n"
+	"With --watch: on a terminal the picture is drawn anew, elsewhere\n"
 	"what has changed is printed, until a signal ends it.",
     .run = run_status};

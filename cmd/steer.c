@@ -28,32 +28,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- what all of them say ---- */
-
-/* Is there a person at a terminal who can be asked? */
-static bool
-can_ask(void)
-{
-	return isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
-}
-
-/* Everything but a yes is a no. */
-static bool
-says_yes(const char *question)
-{
-	char answer[16];
-
-	fprintf(stderr, "%s [y/N] ", question);
-	fflush(stderr);
-	if (!fgets(answer, sizeof answer, stdin)) {
-		fputc('\n', stderr);
-		return false;
-	}
-	answer[strcspn(answer, "\n")] = '\0';
-	return strcasecmp(answer, "y") == 0 || strcasecmp(answer, "yes") == 0;
-}
 
 /* -J: what was done to a key; `v`: what is to be told of it, NULL: nothing.  Returns the status. */
 static int
@@ -180,7 +156,7 @@ may_break(const struct breaking *b)
 	const struct plan_steer *s = &b->looking.plan->steer;
 	const struct person *first = next_meant(b, NULL);
 
-	if (s->yes || (s->token && !can_ask()))
+	if (s->yes || (s->token && !say_can_ask()))
 		return true;
 	for (const struct person *p = NULL; (p = next_meant(b, p));)
 		fprintf(stderr, "%s is held by %s%s, token %" PRId64 "; %s ends %s\n",
@@ -188,12 +164,12 @@ may_break(const struct breaking *b)
 		    show_ago(&b->meant, p->since).text, p->token,
 		    p->foreign ? "that" : "its lease", describe_end(&b->meant, p).text);
 	if (s->force)
-		return says_yes(first->foreign
+		return say_asks(first->foreign
 			? "Take it away at once, though the program that has it goes on?"
 			: "Take it away at once, though its command may still run?");
 	if (first->foreign)
-		return says_yes("Ask the program that has it to give it up?");
-	return says_yes(!next_meant(b, first)
+		return say_asks("Ask the program that has it to give it up?");
+	return say_asks(!next_meant(b, first)
 		? "Stop its command and take the lock away?"
 		: "Stop their commands and take the lock away?");
 }
@@ -345,7 +321,7 @@ run_break(struct plan *p)
 		say_last("break takes one key at a time; nothing was done");
 		return STATUS_USAGE;
 	}
-	if (!p->steer.yes && !p->steer.token && !can_ask()) {
+	if (!p->steer.yes && !p->steer.token && !say_can_ask()) {
 		say_last(
 		    "cannot ask you, since this is no terminal: say -y, or --token N, which dlock status shows; nothing was done");
 		return STATUS_USAGE;
@@ -445,7 +421,7 @@ may_thaw(struct looking *l, const struct view *v)
 		return true;
 	fprintf(stderr, "%s is frozen by %s%s, %s\n", name.text, view_person(by).text,
 	    show_ago(v, by->since).text, text_until(by->until).text);
-	if (!says_yes("Thaw it?"))
+	if (!say_asks("Thaw it?"))
 		say_last("%s stays frozen", name.text);
 	else if (is_another(l, v))
 		say_last("%s was frozen again meanwhile, and stays frozen", name.text);
@@ -517,7 +493,7 @@ run_freeze(struct plan *p)
 static int
 run_thaw(struct plan *p)
 {
-	if (!p->steer.yes && !can_ask()) {
+	if (!p->steer.yes && !say_can_ask()) {
 		say_last(
 		    "cannot ask you, since this is no terminal: say -y; nothing was done");
 		return STATUS_USAGE;

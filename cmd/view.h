@@ -23,13 +23,13 @@ struct person {
 	enum lock_kind kind;
 	int64_t limit;     /* of a limited lock; 0: none, or not known */
 	const char *owner; /* as revoke wants it; NULL: not known */
-	/* holder; last run */
+	/* holder; run */
 	int64_t token;       /* 0: not known */
 	int64_t slot;        /* holder of a limited lock; -1: none */
 	bool revoked;        /* holder: it has been asked to give the lock up, */
 	struct record asker; /* by this one, if that is known */
 	int64_t position;    /* waiter: 1 is next */
-	/* last run */
+	/* run */
 	const char *once; /* NULL: it had no ID */
 	int64_t status;
 	/* as in struct entry: microseconds by the server's clock, EPOCH_NONE: not known */
@@ -50,7 +50,9 @@ struct view {
 	struct people holders;
 	struct people waiters; /* of a brief look: `all` alone */
 	struct person frozen, last;
-	bool is_frozen, has_last;
+	struct person good; /* a run that ended with 0: view_good() */
+	bool is_frozen, has_last, has_good;
+	bool of_id;              /* in a look at jobs: `good` is the run of its ID */
 	const char *unknown;     /* what uses the key and is no lock; else NULL */
 	bool short_of_memory;    /* something is missing */
 	struct view_text *texts; /* copies of all texts above */
@@ -73,6 +75,9 @@ const char *view_state_name(const struct view *); /* "free", "held", "frozen" */
 /* The first of those who hold it, whose kind and limit are those of all; NULL: nobody does. */
 const struct person *view_holder(const struct view *);
 
+/* The last run that ended with 0; NULL: none is remembered. */
+const struct person *view_good(const struct view *);
+
 /* From one time of the server's clock to another, in nanoseconds; -1: not known. */
 int64_t view_span(int64_t from, int64_t to);
 /* How long ago by the server's clock, in nanoseconds; -1: not known. */
@@ -90,6 +95,9 @@ struct clean view_person(const struct person *);
 
 /* One object on one line; `brief`: with the number of the waiters, not their list. */
 void show_json(FILE *, const struct view *, const struct store *, bool brief);
+
+/* In a look at jobs: what is remembered of a key, or of one of its IDs; likewise. */
+void show_job(FILE *, const struct view *, const struct store *);
 
 /* What a subcommand has done to a key. */
 struct steered {

@@ -105,16 +105,17 @@ _dlock_options()
 	local ask='--config --profile --backend --url --option'
 	local kind='--shared --exclusive --limit' wait='--nonblock --wait --conflict-exit-code'
 	local lease='--ttl --grace --signal' said='--who --why'
-	local job='--min-hold --max-run --wait-tree --once --cooldown --skipped-exit-code'
+	local job='--min-hold --max-run --wait-tree --once --once-per --at-offset --cooldown --skipped-exit-code'
 
 	case $1 in
 	run) options="--key $ask $kind $wait $lease $job --command $said --status-fd --metrics-file --quiet --verbose" ;;
 	hold) options="--key $ask $kind $wait $lease $said --for --pid --shell --quiet --verbose" ;;
-	status) options="--key $ask --json --watch" ;;
-	ls) options="$ask --json --noheadings --output --format --held-over --watch" ;;
+	status) options="--key $ask --done-within --json --watch" ;;
+	ls) options="$ask --jobs --json --noheadings --output --format --held-over --watch" ;;
 	wait) options="--key $ask $kind $wait --quiet" ;;
 	break) options="--key $ask --wait $said --token --force --yes --json --quiet" ;;
 	freeze) options="--key $ask $said --for --until --json --quiet" ;;
+	forget) options="--key $ask --yes --quiet" ;;
 	thaw) options="--key $ask --yes --json --quiet" ;;
 	release) options='--shell --quiet' ;;
 	doctor) options="--key $ask --ttl --grace --json" ;;
@@ -142,8 +143,11 @@ _dlock_value()
 	--option | -O) _dlock_setting ;;
 	--output | -o)
 		mapfile -t COMPREPLY < <(compgen -W 'KEY STATE KIND HOLDER HOST PID HELD WAITING COMMAND WHY SINCE LEFT TOKEN HOLDERS
-			LIMIT OWNER' -P "${cur%"${cur##*,}"}" -- "${cur##*,}")
+			LIMIT OWNER ID STATUS BEGAN TOOK SUCCESS ENDED WHO' -P "${cur%"${cur##*,}"}" -- "${cur##*,}")
 		compopt -o nospace
+		;;
+	--once-per)
+		mapfile -t COMPREPLY < <(compgen -W 'day hour week' -- "$cur")
 		;;
 	--format)
 		mapfile -t COMPREPLY < <(compgen -W 'table json prometheus' -- "$cur")
@@ -152,8 +156,8 @@ _dlock_value()
 		mapfile -t COMPREPLY < <(compgen -W 'TERM INT HUP QUIT USR1 USR2 KILL' -- "$cur")
 		;;
 	--limit | --wait | -w | --conflict-exit-code | -E | --ttl | -t | --grace | --min-hold | --max-run | --once | \
-		--cooldown | --skipped-exit-code | --command | -c | --who | --why | --status-fd | --profile | --token | \
-		--for | --until | --held-over | --pid) ;;
+		--at-offset | --cooldown | --skipped-exit-code | --command | -c | --who | --why | --status-fd | --profile | --token | \
+		--for | --until | --held-over | --pid | --done-within) ;;
 	*) return 1 ;;
 	esac
 }
@@ -190,7 +194,7 @@ _dlock_setting()
 _dlock_find_command()
 {
 	local i=2 word keyed='' ended=''
-	local valued='^(-[sxnqvh]*([kbuOwEtc])(.*)|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|once|cooldown|skipped-exit-code|command|who|why|status-fd|metrics-file))$'
+	local valued='^(-[sxnqvh]*([kbuOwEtc])(.*)|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|once|once-per|at-offset|cooldown|skipped-exit-code|command|who|why|status-fd|metrics-file))$'
 
 	first=
 	[[ ${DLOCK_KEY-} && ! ${DLOCK_KEEPER-} ]] && keyed=1
@@ -220,7 +224,7 @@ _dlock()
 {
 	# shellcheck disable=SC2034 # filled by _init_completion
 	local cur prev words cword split first='' options
-	local subcommands='run status ls wait break freeze thaw hold release config doctor help version'
+	local subcommands='run status ls wait break freeze thaw forget hold release config doctor help version'
 
 	_init_completion -s -n : || return
 	if ((cword == 1)); then

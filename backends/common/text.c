@@ -74,6 +74,25 @@ refuse_done(struct fault *f, const struct job *j, int64_t began_ms, const char *
 }
 
 enum rc
+period_name(const struct job *j, int64_t us, const char *where, struct fault *f)
+{
+	static const char *const forms[] = {
+	    [PER_DAY] = "%Y-%m-%d", [PER_HOUR] = "%Y-%m-%dT%H", [PER_WEEK] = "%G-W%V"};
+	struct period *p = j->per;
+	time_t seconds;
+	struct tm tm;
+
+	if (!p || *p->id)
+		return RC_OK;
+	seconds = (us - p->offset / 1000) / 1000000;
+	if (us < 0 || seconds < 0 || !gmtime_r(&seconds, &tm) || tm.tm_year > 9999 - 1900)
+		return fault_set(f, RC_PROTOCOL,
+		    "%s tells a time that is none, so no ID can be made of it", where);
+	strftime(p->id, sizeof p->id, forms[p->kind], &tm);
+	return RC_OK;
+}
+
+enum rc
 refuse_recent(struct fault *f, const struct job *j, int64_t age)
 {
 	char ago[TEXT_BYTES], cooldown[TEXT_BYTES];

@@ -47,6 +47,12 @@ enum rc refuse_done(
     struct fault *, const struct job *, int64_t began_ms, const char *who);
 
 /*
+ * The server's clock shows so many microseconds since 1970: names the period of a job that has
+ * one, if it is not named yet.  RC_PROTOCOL: that is no time.
+ */
+enum rc period_name(const struct job *, int64_t us, const char *where, struct fault *);
+
+/*
  * RC_DONE: the last run that ended with 0 began `age` ago, which is less than the job's
  * cooldown.
  */

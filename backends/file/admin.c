@@ -1,6 +1,6 @@
 /*
- * admin.c - tells what is held, waited for and frozen in the directory; marks holders,
- * freezes and thaws.
+ * admin.c - tells what is held, waited for, frozen and remembered in the directory; marks
+ * holders, freezes, thaws and forgets.
  *
  * A look opens files for reading only, and only those that could be ours; it takes no lock,
  * so that nobody waits for it.  All else is written with byte 0 locked, so that nobody is
@@ -27,7 +27,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char suffix[] = ".lock";
+static const char suffix[] = ".lock", runs_suffix[] = ".runs/";
 
 /* One look; `over` when nobody wants to know more, or something failed. */
 struct looking {
@@ -152,24 +152,40 @@ see_waiters(struct looking *g, const char *key, const struct line *l)
 }
 
 static void
-see_last(struct looking *g, const char *key)
+see_run(struct looking *g, enum entry_kind kind, const char *key, const struct run *run)
 {
-	char name[NAME_BYTES], id[ONCE_BYTES + 1] = "";
-	struct entry e = empty_entry(ENTRY_LAST, key);
-	struct run run;
+	struct entry e = empty_entry(kind, key);
+	char id[ONCE_BYTES + 1] = "";
 
-	file_name(name, key, ".runs/");
-	if (g->over || !runs_last(&g->f->dir, name, &run))
-		return;
-	if (encode_undo(id, sizeof id, run.id, strlen(run.id)) < 0)
+	if (encode_undo(id, sizeof id, run->id, strlen(run->id)) < 0)
 		id[0] = '\0';
-	e.token = (uint64_t)run.token;
-	e.record = run.record;
-	e.since = run.begin;
-	e.until = run.end;
+	e.token = (uint64_t)run->token;
+	e.record = run->record;
+	e.since = run->begin;
+	e.until = run->end;
 	e.once = known_text(id);
-	e.status = run.status;
+	e.status = run->status;
 	see_entry(g, &e);
+}
+
+/* The last two runs; *why: those that are there cannot be read. */
+static enum rc
+see_last(struct looking *g, const char *key, struct fault *why)
+{
+	char name[NAME_BYTES];
+	struct run last, good;
+	enum rc rc, of_good;
+
+	file_name(name, key, runs_suffix);
+	rc = runs_last(&g->f->dir, name, &last, why);
+	if (rc == RC_OK)
+		see_run(g, ENTRY_LAST, key, &last);
+	if (rc != RC_OK && rc != RC_LOST)
+		return rc;
+	of_good = runs_good(&g->f->dir, name, rc == RC_OK ? &last : NULL, &good, why);
+	if (of_good == RC_OK && !g->over)
+		see_run(g, ENTRY_GOOD, key, &good);
+	return of_good == RC_LOST ? rc : of_good;
 }
 
 /* What uses the key is no lock, or not one to be trusted. */
@@ -239,11 +255,11 @@ look_at_path(struct looking *g, const char *key, const char *path)
 /* ---- all keys ---- */
 
 /*
- * The key of a lock file's path.  False: none that we would keep there, also since it
- * can be none.
+ * The key of a lock file's path, or of that of its runs.  False: none that we would keep
+ * there, also since it can be none.
  */
 static bool
-key_of_path(char key[KEY_BYTES + 1], const char *path)
+key_of_path(char key[KEY_BYTES + 1], const char *path, const char *end)
 {
 	char encoded[NAME_BYTES], back[NAME_BYTES];
 	size_t n = 0;
@@ -251,13 +267,13 @@ key_of_path(char key[KEY_BYTES + 1], const char *path)
 	for (const char *c = path; *c && n + 1 < sizeof encoded; c++)
 		if (*c != '+' && *c != '/')
 			encoded[n++] = *c;
-	if (n < strlen(suffix) ||
-	    encode_undo(key, KEY_BYTES + 1, encoded, n - strlen(suffix)) <= 0)
+	if (n < strcspn(end, "/") ||
+	    encode_undo(key, KEY_BYTES + 1, encoded, n - strcspn(end, "/")) <= 0)
 		return false;
 	for (const unsigned char *c = (const unsigned char *)key; *c; c++)
 		if (*c < ' ' || *c == 0x7F)
 			return false;
-	file_name(back, key, suffix);
+	file_name(back, key, end);
 	return strcmp(back, path) == 0;
 }
 
@@ -269,6 +285,56 @@ ends_in(const char *name, size_t n, const char *end)
 	return n > m && strcmp(name + n - m, end) == 0;
 }
 
+/* A run of an ID, of the key whose runs are listed. */
+struct listed {
+	struct looking *g;
+	const char *key;
+};
+
+static bool
+see_done(void *ctx, const struct run *run)
+{
+	struct listed *l = ctx;
+
+	see_run(l->g, ENTRY_DONE, l->key, run);
+	return !l->g->over;
+}
+
+/* All that is remembered of a key. */
+static void
+look_at_runs(struct looking *g, const char *key, const char *path)
+{
+	struct listed l = {g, key};
+	enum rc rc = see_last(g, key, g->fault);
+
+	if ((rc == RC_OK || rc == RC_LOST) && !g->over)
+		rc = runs_each(&g->f->dir, path, see_done, &l, g->fault);
+	if (rc == RC_DENIED && g->hidden++ == 0)
+		snprintf(g->first_hidden, sizeof g->first_hidden, "%s", path);
+	else if (rc != RC_OK && rc != RC_LOST && rc != RC_DENIED)
+		end_look(g, rc);
+}
+
+/* The name of a lock file, or of a directory of runs, where these are looked at. */
+static void
+look_at_name(struct looking *g, char *path, const char *name, size_t length)
+{
+	char key[KEY_BYTES + 1];
+	size_t n = strcspn(runs_suffix, "/");
+
+	if (!g->look->jobs) {
+		if (ends_in(name, length, suffix) && key_of_path(key, path, suffix))
+			look_at_path(g, key, path);
+		return;
+	}
+	if (length <= n || strncmp(name + length - n, runs_suffix, n) != 0)
+		return;
+	n = strlen(path);
+	memcpy(path + n, "/", sizeof "/");
+	if (key_of_path(key, path, runs_suffix))
+		look_at_runs(g, key, path);
+}
+
 /*
  * All in the directory to which `path` leads, with a slash behind it, in `n` bytes; and in
  * those of longer keys below it.  One that is not to be trusted has none of ours.
@@ -276,7 +342,6 @@ ends_in(const char *name, size_t n, const char *end)
 static void
 walk_directory(struct looking *g, char *path, size_t n)
 {
-	char key[KEY_BYTES + 1];
 	const struct dirent *entry;
 	const char *behind;
 	DIR *list;
@@ -305,10 +370,10 @@ walk_directory(struct looking *g, char *path, size_t n)
 		if (n + length + 2 > NAME_BYTES)
 			continue;
 		snprintf(path + n, NAME_BYTES - n, is_step ? "%s/" : "%s", name);
-		if (ends_in(name, length, suffix) && key_of_path(key, path))
-			look_at_path(g, key, path);
-		else if (is_step)
+		if (is_step)
 			walk_directory(g, path, n + length + 1);
+		else
+			look_at_name(g, path, name, length);
 		stop_late(g);
 	}
 	if (list)
@@ -322,11 +387,13 @@ file_each(struct store *s, const struct look *look, struct fault *fault)
 	struct looking g = {.f = f, .look = look, .fault = fault, .rc = RC_OK};
 	enum rc rc = directory_open(&f->dir, DIRECTORY_LOOK, fault);
 	char path[NAME_BYTES] = "", more[48] = "";
+	struct fault ignored;
 
 	if (rc == RC_OK && look->key) {
 		file_name(path, look->key, suffix);
 		look_at_path(&g, look->key, path);
-		see_last(&g, look->key);
+		if (!g.over)
+			see_last(&g, look->key, &ignored);
 	} else if (rc == RC_OK) {
 		walk_directory(&g, path, 0);
 	} else if (rc != RC_LOST) { /* it has not been made yet */
@@ -338,8 +405,9 @@ file_each(struct store *s, const struct look *look, struct fault *fault)
 	if (g.hidden && !g.over)
 		end_look(&g,
 		    fault_set(fault, RC_DENIED,
-			"%s: Permission denied: this user may not read %.60s%s, the only record of who holds the lock",
-			f->dir.where, g.first_hidden, more));
+			"%s: Permission denied: this user may not read %.60s%s, the only record of %s",
+			f->dir.where, g.first_hidden, more,
+			look->jobs ? "what was run" : "who holds the lock"));
 	if (g.rc == RC_OK)
 		fault->text[0] = '\0';
 	return g.rc;
@@ -510,5 +578,31 @@ file_thaw(struct store *s, const char *key, instant until, struct fault *fault)
 	return leave_closed(f, rc == RC_OK ? write_frozen(f, &h, 0, fault) : rc);
 }
 
+/* ---- runs ---- */
+
+/* A lock file is made for it only where something is remembered. */
+static enum rc
+file_forget(struct store *s, const char *key, const char *once, instant until,
+    struct fault *fault)
+{
+	struct file *f = file_of(s);
+	char name[NAME_BYTES];
+	struct block h;
+	const char *behind;
+	int at;
+	enum rc rc = directory_open(&f->dir, DIRECTORY_CHANGE, fault);
+
+	file_name(name, key, runs_suffix);
+	if (rc == RC_OK)
+		rc = directory_open_steps(
+		    &f->dir, name, DIRECTORY_CHANGE, &at, &behind, fault);
+	if (rc != RC_OK)
+		return rc;
+	directory_close_steps(&f->dir, at);
+	rc = open_entered(f, key, DIRECTORY_MAKE, &h, until, fault);
+	return leave_closed(
+	    f, rc == RC_OK ? runs_forget(&f->dir, name, once, fault) : rc);
+}
+
 const struct admin_ops file_admin = {
-    file_each, file_revoke, file_freeze, file_thaw, file_check};
+    file_each, file_revoke, file_freeze, file_thaw, file_forget, file_check};

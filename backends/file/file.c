@@ -546,7 +546,9 @@ file_acquire(struct store *s, const struct claim *claim, instant until, struct g
 	f->use = DIRECTORY_MAKE;
 	file_name(f->name, claim->key, ".lock");
 	file_name(f->runs, claim->key, ".runs/");
-	rc = file_open_all(f, fault);
+	rc = period_name(&claim->job, file_now(), f->base.where, fault);
+	if (rc == RC_OK)
+		rc = file_open_all(f, fault);
 	if (rc == RC_OK)
 		directory_notice_elsewhere(
 		    &f->dir, f->name, claim->key, &f->base.host->notice);

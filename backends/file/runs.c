@@ -1,4 +1,4 @@
-/* runs.c - remembers the runs of jobs, and finds out whether a job has been done. */
+/* runs.c - remembers, tells and forgets the runs of jobs, and knows whether a job is done. */
 #include "runs.h"
 
 #include "block.h"
@@ -319,16 +319,217 @@ runs_remember(
 
 /* ---- looking ---- */
 
-bool
-runs_last(const struct directory *d, const char *name, struct run *r)
+/* One of them that is there by its name. */
+static enum rc
+load_named(const struct directory *d, const char *name, const char *leaf, struct run *r,
+    struct fault *fault)
 {
-	struct fault ignored;
 	struct directory runs;
-	bool found;
+	enum rc rc = open_runs(&runs, d, name, DIRECTORY_LOOK, fault);
 
-	if (open_runs(&runs, d, name, DIRECTORY_LOOK, &ignored) != RC_OK)
-		return false;
-	found = load_run(&runs, last_name, r, &ignored) == RC_OK;
+	if (rc != RC_OK)
+		return rc;
+	rc = load_run(&runs, leaf, r, fault);
 	close(runs.fd);
-	return found;
+	return rc;
+}
+
+enum rc
+runs_last(const struct directory *d, const char *name, struct run *r, struct fault *fault)
+{
+	return load_named(d, name, last_name, r, fault);
+}
+
+enum rc
+runs_good(const struct directory *d, const char *name, const struct run *last,
+    struct run *r, struct fault *fault)
+{
+	return last && last->status == 0 ? RC_LOST
+					 : load_named(d, name, good_name, r, fault);
+}
+
+/* What is done with a file of an ID. */
+struct visit {
+	const struct directory *runs;
+	bool (*see)(void *ctx, const struct run *); /* NULL: it is deleted */
+	void *ctx;
+	bool enough;
+	bool deleted;            /* something was */
+	const struct run * not ; /* this one is told already */
+};
+
+static enum rc
+visit_file(struct visit *v, int64_t era, int at, const char *leaf, struct fault *fault)
+{
+	char name[NAME_MAX + 1], expected[NAME_MAX + 1];
+	struct run run;
+	enum rc rc;
+
+	if (!v->see && unlinkat(at, leaf, 0) != 0)
+		return errno == ENOENT
+		    ? RC_OK
+		    : directory_failed(v->runs, "cannot delete what has been run", fault);
+	v->deleted |= !v->see;
+	if (!v->see)
+		return RC_OK;
+	if (snprintf(name, sizeof name, "%" PRId64 "/%s", era, leaf) >= (int)sizeof name)
+		return RC_OK;
+	rc = load_run(v->runs, name, &run, fault);
+	if (rc != RC_OK)
+		return rc == RC_LOST ? RC_OK : rc;
+	name_id(expected, era, run.id);
+	if (strcmp(name, expected) != 0 || run.status != 0)
+		return RC_OK; /* somebody has put it there */
+	if (!v->not || strcmp(v->not ->id, run.id) != 0)
+		v->enough = !v->see(v->ctx, &run);
+	return RC_OK;
+}
+
+static enum rc
+visit_era(struct visit *v, int64_t era, struct fault *fault)
+{
+	const struct dirent *e;
+	const char *behind;
+	char name[24];
+	DIR *list;
+	int at;
+	enum rc rc;
+
+	snprintf(name, sizeof name, "%" PRId64 "/", era);
+	rc = directory_open_steps(v->runs, name,
+	    v->see ? DIRECTORY_LOOK : DIRECTORY_CHANGE, &at, &behind, fault);
+	if (rc != RC_OK)
+		return rc == RC_LOST ? RC_OK : rc;
+	list = directory_list(at);
+	if (!list)
+		rc = directory_failed(v->runs, "cannot list what has been run", fault);
+	while (rc == RC_OK && !v->enough && (e = readdir(list)))
+		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+			rc = visit_file(v, era, at, e->d_name, fault);
+	if (list)
+		closedir(list);
+	close(at);
+	return rc;
+}
+
+static enum rc
+visit_eras(struct visit *v, struct fault *fault)
+{
+	DIR *list = directory_list(v->runs->fd);
+	enum rc rc = list
+	    ? RC_OK
+	    : directory_failed(v->runs, "cannot list what has been run", fault);
+	int64_t era;
+
+	while (rc == RC_OK && !v->enough && (era = next_era(list)) >= 0)
+		rc = visit_era(v, era, fault);
+	if (list)
+		closedir(list);
+	return rc;
+}
+
+/* The run in `last` has not been copied to the file of its ID yet. */
+enum rc
+runs_each(const struct directory *d, const char *name,
+    bool (*see)(void *ctx, const struct run *), void *ctx, struct fault *fault)
+{
+	struct directory runs;
+	struct visit v = {.runs = &runs, .see = see, .ctx = ctx};
+	struct run last;
+	enum rc rc = open_runs(&runs, d, name, DIRECTORY_LOOK, fault);
+
+	if (rc != RC_OK)
+		return rc;
+	rc = load_run(&runs, last_name, &last, fault);
+	if (rc == RC_OK && last.status == 0 && *last.id) {
+		v.not = &last;
+		v.enough = !see(ctx, &last);
+	}
+	rc = rc == RC_OK || rc == RC_LOST ? visit_eras(&v, fault) : rc;
+	close(runs.fd);
+	return rc;
+}
+
+/* ---- forgetting ---- */
+
+/* *deleted: it was there. */
+static enum rc
+delete_run(
+    const struct directory *runs, const char *name, bool *deleted, struct fault *fault)
+{
+	const char *leaf;
+	int at;
+	enum rc rc = directory_open_steps(
+	    runs, name, DIRECTORY_CHANGE, &at, &leaf, fault);
+
+	if (rc != RC_OK)
+		return rc == RC_LOST ? RC_OK : rc;
+	if (unlinkat(at, leaf, 0) == 0)
+		*deleted = true;
+	else if (errno != ENOENT)
+		rc = directory_failed(runs, "cannot delete what has been run", fault);
+	directory_close_steps(runs, at);
+	return rc;
+}
+
+/* `last` or `good`, if it is of that ID (NULL: whatever it is). */
+static enum rc
+delete_if_of(const struct directory *runs, const char *name, const char *id,
+    bool *deleted, struct fault *fault)
+{
+	struct run run;
+	enum rc rc = id ? load_run(runs, name, &run, fault) : RC_OK;
+
+	if (rc == RC_LOST || (rc == RC_OK && id && strcmp(run.id, id) != 0))
+		return RC_OK;
+	return rc == RC_OK ? delete_run(runs, name, deleted, fault) : rc;
+}
+
+/* The files of an ID, in each era that is there. */
+static enum rc
+delete_id(
+    const struct directory *runs, const char *id, bool *deleted, struct fault *fault)
+{
+	DIR *list = directory_list(runs->fd);
+	char name[NAME_MAX + 1];
+	int64_t era;
+	enum rc rc = list
+	    ? RC_OK
+	    : directory_failed(runs, "cannot list what has been run", fault);
+
+	while (rc == RC_OK && list && (era = next_era(list)) >= 0) {
+		name_id(name, era, id);
+		rc = delete_run(runs, name, deleted, fault);
+	}
+	if (list)
+		closedir(list);
+	return rc;
+}
+
+enum rc
+runs_forget(
+    const struct directory *d, const char *name, const char *once, struct fault *fault)
+{
+	struct directory runs;
+	struct visit v = {.runs = &runs};
+	char encoded[ENCODED_BYTES];
+	const char *id = once ? encoded : NULL;
+	bool deleted = false;
+	enum rc rc = open_runs(&runs, d, name, DIRECTORY_CHANGE, fault);
+
+	if (rc != RC_OK)
+		return rc;
+	if (once)
+		encode_key(encoded, sizeof encoded, once);
+	/* `last` goes at the end: killed before, the job is not due yet */
+	rc = id ? delete_id(&runs, id, &deleted, fault) : visit_eras(&v, fault);
+	if (rc == RC_OK)
+		rc = delete_if_of(&runs, good_name, id, &deleted, fault);
+	if (rc == RC_OK)
+		rc = delete_if_of(&runs, last_name, id, &deleted, fault);
+	close(runs.fd);
+	if (rc == RC_OK && !deleted && !v.deleted)
+		return fault_set(
+		    fault, RC_LOST, "%s: no such run is remembered", d->where);
+	return rc;
 }

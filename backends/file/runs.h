@@ -1,5 +1,5 @@
 /*
- * runs.h - the runs of a key's jobs, for --once, --cooldown and `status`.
+ * runs.h - the runs of a key's jobs, for --once, --cooldown, `status`, `ls --jobs` and `forget`.
  *
  * Beside the lock file lies a directory of the key's own, whose name ends with a slash here,
  * with one small file for each run that somebody may still ask for:
@@ -26,7 +26,8 @@
  * the copy.  An ID is looked for in every era that is there, so that a wrong clock
  * hides no run.  A dlock that remembers a run deletes a few files of each era but this
  * one and the last: more than it adds, and few enough to cost nothing, however many
- * IDs there are.  For the same reason nobody ever lists a whole era.
+ * IDs there are.  For the same reason nobody lists a whole era but a look at all jobs,
+ * which waits for nobody, and who forgets them all.
  */
 #ifndef DLOCK_FILE_RUNS_H
 #define DLOCK_FILE_RUNS_H
@@ -66,7 +67,29 @@ enum rc runs_check(const struct directory *, const char *name, const struct job 
 enum rc runs_remember(
     const struct directory *, const char *name, const struct run *, struct fault *);
 
-/* The last run, for a look.  False: there is none, or it cannot be read. */
-bool runs_last(const struct directory *, const char *name, struct run *);
+/*
+ * ---- for a look, and to forget ----
+ *
+ * In all of them RC_LOST says that there is nothing (of that sort) in the directory `name`.
+ */
+
+/* The last run; RC_DENIED: it may not be read. */
+enum rc runs_last(
+    const struct directory *, const char *name, struct run *, struct fault *);
+
+/* The last one that ended with 0, where that is another. */
+enum rc runs_good(const struct directory *, const char *name, const struct run *last,
+    struct run *, struct fault *);
+
+/* Each run of an ID that ended with 0, until `see` gives false. */
+enum rc runs_each(const struct directory *, const char *name,
+    bool (*see)(void *ctx, const struct run *), void *ctx, struct fault *);
+
+/*
+ * Deletes the run of that ID (NULL: all of them).  With META locked, so that no run is
+ * being remembered.  Killed before the end, it has forgotten some of them.
+ */
+enum rc runs_forget(
+    const struct directory *, const char *name, const char *once, struct fault *);
 
 #endif

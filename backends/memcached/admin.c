@@ -499,5 +499,5 @@ memcached_check(struct store *s, struct checkup *c, struct fault *f)
 	return RC_OK;
 }
 
-const struct admin_ops memcached_admin = {
-    memcached_each, memcached_revoke, memcached_freeze, memcached_thaw, memcached_check};
+const struct admin_ops memcached_admin = {memcached_each, memcached_revoke,
+    memcached_freeze, memcached_thaw, NULL, memcached_check};

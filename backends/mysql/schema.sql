@@ -6,7 +6,8 @@
 -- The procedures run with the rights of their maker, so that nobody else needs any right on the
 -- tables.  They are those of pg/schema.sql, with the same arguments and columns.  A procedure's
 -- name ends with the version of the schema (in mysql/driver.c, too): whoever changes one, its
--- arguments or its body, gives all of them the next.  Those of several versions work side by side
+-- arguments or its body, gives all of them the next.  (One that is only added needs none: a client
+-- that misses it makes it, or says who can, and all others go on without.)  Those of several versions work side by side
 -- on the same tables, for what stands there keeps its meaning; so an upgrade takes nothing away
 -- from those who hold or wait.
 --
@@ -552,6 +553,46 @@ END
 CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_last_run_3(p_k VARBINARY(512))
 	SELECT id, began, ended, status, token, CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED) AS moment, record
 		FROM dlock_runs WHERE k = p_k ORDER BY ended DESC, token DESC LIMIT 1
+//
+-- Of up to p_most keys behind p_after, or of p_k: the run that was the last to end (turn 0), and the
+-- last one that ended with 0 (turn 1), which may be the same.
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_list_jobs_3(p_k VARBINARY(512), p_after VARBINARY(512), p_most INT)
+BEGIN
+	DECLARE t BIGINT DEFAULT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
+	(SELECT r.k, 0 AS turn, r.id, r.began, r.ended, r.status, r.token, t AS moment, r.record
+		FROM (SELECT k, MAX(ended) AS ended FROM dlock_runs WHERE k > p_after AND k = COALESCE(p_k, k)
+			GROUP BY k ORDER BY k LIMIT p_most) l JOIN dlock_runs r ON r.k = l.k AND r.ended = l.ended
+		WHERE NOT EXISTS (SELECT 1 FROM dlock_runs o WHERE o.k = r.k AND o.ended = r.ended AND o.token > r.token))
+	UNION ALL
+	(SELECT r.k, 1, r.id, r.began, r.ended, r.status, r.token, t, r.record
+		FROM (SELECT k FROM dlock_runs WHERE k > p_after AND k = COALESCE(p_k, k)
+			GROUP BY k ORDER BY k LIMIT p_most) l JOIN dlock_runs r ON r.k = l.k AND r.status = 0
+			AND r.ended = (SELECT MAX(m.ended) FROM dlock_runs m WHERE m.k = l.k AND m.status = 0)
+		WHERE NOT EXISTS (SELECT 1 FROM dlock_runs o WHERE o.k = r.k AND o.ended = r.ended AND o.token > r.token AND o.status = 0))
+	ORDER BY 1, 2;
+END
+//
+-- Up to p_most IDs behind this one of this key, in the order of keys and IDs, with the last run of each that ended with 0 (turn 2).
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_list_done_3(p_after VARBINARY(512), p_id VARBINARY(200), p_most INT)
+	SELECT r.k, 2 AS turn, r.id, r.began, r.ended, r.status, r.token, CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED) AS moment,
+		r.record
+	FROM dlock_runs r FORCE INDEX (ids) WHERE r.status = 0 AND (r.k > p_after OR (r.k = p_after AND r.id > p_id)) AND r.id IS NOT NULL
+		AND NOT EXISTS (SELECT 1 FROM dlock_runs o WHERE o.k = r.k AND o.id = r.id AND o.status = 0
+			AND (o.ended > r.ended OR (o.ended = r.ended AND o.token > r.token)))
+	ORDER BY r.k, r.id LIMIT p_most
+//
+-- Forgets the runs of that ID (NULL: all of them).
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_forget_3(p_k VARBINARY(512), p_id VARBINARY(200))
+BEGIN
+	DECLARE t BIGINT;
+	DECLARE v_done INT;
+	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	CALL dlock_lock_key_3(p_k, NULL, t);
+	DELETE FROM dlock_runs WHERE k = p_k AND (p_id IS NULL OR id = p_id);
+	SET v_done = ROW_COUNT() > 0;
+	COMMIT;
+	SELECT v_done AS done;
+END
 //
 -- Asks the holder with this token (and owner, if not NULL) to give it up.
 CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_ask_back_3(p_k VARBINARY(512), p_token BIGINT, p_owner VARBINARY(32), p_record VARBINARY(1023))

@@ -458,6 +458,50 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET l
 	FROM dlock.runs u WHERE u.key = the_key ORDER BY u.ended DESC, u.token DESC LIMIT 1
 $$;
 
+-- Of up to `most` keys behind `after_key`, or of `the_key`: the run that was the last to end (turn 0),
+-- and the last one that ended with 0 (turn 1), which may be the same.
+CREATE OR REPLACE FUNCTION dlock.list_jobs(the_key text, after_key text, most integer,
+	OUT key text, OUT turn integer, OUT id text, OUT began bigint, OUT ended bigint, OUT status integer, OUT token bigint,
+	OUT moment bigint, OUT record text)
+RETURNS SETOF record
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+	WITH RECURSIVE k (key, n) AS (
+		SELECT coalesce(the_key, (SELECT min(u.key) FROM dlock.runs u WHERE u.key > after_key)) COLLATE "C", 1
+		UNION ALL
+		SELECT (SELECT min(u.key) FROM dlock.runs u WHERE u.key > k.key) COLLATE "C", k.n + 1
+			FROM k WHERE k.key IS NOT NULL AND the_key IS NULL AND k.n < least(most, 1000)
+	)
+	SELECT r.key, r.turn, r.id, dlock.microseconds(r.began), dlock.microseconds(r.ended), r.status, r.token,
+		dlock.microseconds(clock_timestamp()), "left"(r.record, 1023)
+	FROM k, LATERAL (
+		(SELECT 0 AS turn, u.* FROM dlock.runs u WHERE u.key = k.key ORDER BY u.ended DESC, u.token DESC LIMIT 1)
+		UNION ALL
+		(SELECT 1, u.* FROM dlock.runs u WHERE u.key = k.key AND u.status = 0 ORDER BY u.ended DESC, u.token DESC LIMIT 1)) r
+	ORDER BY k.key, r.turn
+$$;
+
+-- Up to `most` IDs behind this one of this key, in the order of keys and IDs, with a run of each that ended with 0 (turn 2).
+CREATE OR REPLACE FUNCTION dlock.list_done(after_key text, after_id text, most integer,
+	OUT key text, OUT turn integer, OUT id text, OUT began bigint, OUT ended bigint, OUT status integer, OUT token bigint,
+	OUT moment bigint, OUT record text)
+RETURNS SETOF record
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+	SELECT DISTINCT ON (u.key, u.id) u.key, 2, u.id, dlock.microseconds(u.began), dlock.microseconds(u.ended), u.status, u.token,
+		dlock.microseconds(clock_timestamp()), "left"(u.record, 1023)
+	FROM dlock.runs u WHERE u.status = 0 AND u.id IS NOT NULL AND (u.key, u.id) > (after_key, after_id)
+	ORDER BY u.key, u.id LIMIT least(most, 1000)
+$$;
+
+-- Forgets the runs of that ID (NULL: all of them).  False: none is remembered.
+CREATE OR REPLACE FUNCTION dlock.forget(the_key text, the_id text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+BEGIN
+	PERFORM dlock.flush(), dlock.lock_key(the_key);
+	DELETE FROM dlock.runs u WHERE u.key = the_key AND (the_id IS NULL OR u.id = the_id);
+	RETURN FOUND;
+END
+$$;
+
 -- Asks the holder with this token (and owner, if not NULL) to give it up: its next renewal is told
 -- `the_record`.  False: there is none.
 CREATE OR REPLACE FUNCTION dlock.ask_back(the_key text, the_token bigint, the_owner text, the_record text) RETURNS boolean
@@ -544,6 +588,7 @@ END
 $$;
 
 -- What was taken from everybody under the name that a function had in version 5 is taken from them under its own.
+-- Who may not thaw may not forget, and who may not see the last run may not see others.
 DO $$
 DECLARE
 	f record;
@@ -552,7 +597,8 @@ BEGIN
 	FOR f IN SELECT its.oid::regprocedure AS name, old.proacl AS acl
 		FROM (VALUES ('take_unclaimed', 6, 'take', 6), ('enter_queue', 11, 'enter', 11), ('await', 6, 'await', 5),
 			('renew', 6, 'renew', 5), ('release', 3, 'release_alone', 3), ('release_among', 5, 'release', 5),
-			('list_claims', 5, 'list', 5)) AS v (old_name, old_count, its_name, its_count)
+			('list_claims', 5, 'list', 5), ('thaw', 1, 'forget', 2), ('last_run', 1, 'list_jobs', 3),
+			('last_run', 1, 'list_done', 3)) AS v (old_name, old_count, its_name, its_count)
 		JOIN pg_proc old ON old.pronamespace = 'dlock'::regnamespace AND old.proname = v.old_name AND old.pronargs = v.old_count
 		JOIN pg_proc its ON its.pronamespace = 'dlock'::regnamespace AND its.proname = v.its_name AND its.pronargs = v.its_count
 		WHERE old.proacl IS NOT NULL AND its.proacl IS NULL

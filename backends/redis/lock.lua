@@ -11,7 +11,7 @@
 --   6  freeze    hash        while nobody is to be granted it: 'since', 'until', us ('': it
 --                            has no end), 'record' of who did it
 --   7  last      hash        of a job: its last run; 'good', when the last one that ended
---                            with 0 began, us
+--                            with 0 began, us; if 'good_began' is that, the rest of it in 'good_...'
 --   8  done      hash        of a job with an ID: the run of that ID which ended with 0
 -- A waiter is told of its grant on the channel KEYS[5] .. its owner (a channel is no key).
 --
@@ -38,6 +38,9 @@
 --            -> {1}, or {0}: it does not hold it
 --   freeze   record, ms ('0': without an end) -> {1}
 --   thaw     -> {1}, or {0}: it was not frozen
+--   clock    -> {us since 1970}, the master's
+--   forget   ID ('': the last run, and the last one that ended with 0, whatever their ID)
+--            -> {1}, or {0}: nothing was remembered of it
 --
 -- Time is the server's alone.  Whose time is up is dropped before anybody is
 -- granted anything; grants go to those who wait, in order.  A waiter so granted
@@ -318,7 +321,12 @@ local function remember(r, status, id)
   write_down(last, r, status, id)
   if status ~= '0' then return end
   local before = tonumber(call('HGET', last, 'good') or '') or 0 -- of a run beside ours, perhaps
-  call('HSET', last, 'good', text(math.max(r.granted, before <= us and before or 0)))
+  if before > r.granted and before <= us then
+    call('HSET', last, 'good', text(before))
+  else
+    call('HSET', last, 'good', text(r.granted), 'good_began', text(r.granted), 'good_id', id, 'good_ended', text(us),
+         'good_token', r.token, 'good_who', name_in(r.record))
+  end
   if done then write_down(done, r, status, id) end
 end
 
@@ -443,6 +451,24 @@ end
 
 local function end_freeze() call('HDEL', freeze, 'since', 'until', 'record') end
 
+-- Without their fields keys are gone.  A dlock that knows no 'good_began' may have written 'good'.
+local function forget_run(key) return call('HDEL', key, 'id', 'began', 'ended', 'status', 'token', 'who') end
+
+local function forget_good()
+  return call('HDEL', last, 'good', 'good_began', 'good_id', 'good_ended', 'good_token', 'good_who')
+end
+
+local function forget(id)
+  must_write()
+  local good, began = call('HGET', last, 'good'), call('HGET', last, 'began')
+  local of_good = call('HGET', last, 'good_began') == good and call('HGET', last, 'good_id')
+  local is_last = id == '' or call('HGET', last, 'id') == id
+  local found = id ~= '' and forget_run(done) or 0
+  if id == '' or of_good == id or is_last and good == began then found = found + forget_good() end
+  if is_last then found = found + forget_run(last) end
+  return {math.min(found, 1)}
+end
+
 -- Where something else stands in a key of ours, nobody can take the lock, frozen or not: an error says so.
 local function check_lock()
   for _, key in ipairs({holders, queue, alive}) do call('ZCARD', key) end
@@ -476,5 +502,10 @@ elseif operation == 'freeze' then
   return begin_freeze(ARGV[3], tonumber(ARGV[4]))
 elseif operation == 'thaw' then
   return thaw()
+elseif operation == 'clock' then
+  must_write()
+  return {us}
+elseif operation == 'forget' then
+  return forget(ARGV[3])
 end
 return redis.error_reply('ERR dlock: no such operation')

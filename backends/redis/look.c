@@ -4,7 +4,8 @@
  *  1. All locks: SCAN names those that may be in use; each is then asked for by itself.
  *  2. A lock is one question: its holders, a freeze, the last run, how many wait.
  *  3. Waiters, if wanted, come in pages, in the order of the queue.
- *  4. Holders, if they are many, do not stand in the order of their grants: their tokens
+ *  4. Runs that are remembered stand in keys of their own, and come in SCAN's order.
+ *  5. Holders, if they are many, do not stand in the order of their grants: their tokens
  *     and owners are collected, and sorted, before each page of them is told.
  *
  * An answer is checked word by word before anything is told of it; what stands in the
@@ -32,6 +33,7 @@ struct view {
 	const char *where; /* the store, for people */
 	const struct dialect *dialect;
 	const struct look *look;
+	const char *runs; /* of a look at jobs: which keys, as SCAN's pattern */
 	struct fault *fault;
 	const char *key;
 	struct names names;
@@ -125,7 +127,11 @@ look_read_entry(struct view *v, const redisReply *r, struct entry *e, struct for
 		good = answer_members(r, 1, "iis", &e->since, &e->until, &e->record);
 		break;
 	case 'r':
-		e->kind = ENTRY_LAST;
+	case 'g':
+	case 'd':
+		e->kind = *name == 'r' ? ENTRY_LAST
+		    : *name == 'g'     ? ENTRY_GOOD
+				       : ENTRY_DONE;
 		good = answer_members(r, 1, "siiiss", &e->once, &e->since, &e->until,
 		    &status, &token, &e->record);
 		e->once = good && *e->once ? e->once : NULL;
@@ -335,6 +341,55 @@ look_lock(struct view *v, const char *key)
 	return rc;
 }
 
+/* ---- runs ---- */
+
+/* The runs in a key's own names; false: somebody else's name, with which nobody works. */
+static bool
+look_name_runs(struct view *v, char key[KEY_BYTES + 1], const char *name, const char *id)
+{
+	char encoded[ENCODED_BYTES], suffix[ENCODED_BYTES + 4] = ":r";
+	const char *tagged = strstr(name, "}:");
+	size_t n = strlen(name), m, before = strlen("dlock:{");
+	struct claim claim = {.key = key, .owner = "", .job.once = id};
+
+	if (id) {
+		encode_key(encoded, sizeof encoded, id);
+		snprintf(suffix, sizeof suffix, ":r:%s", encoded);
+	}
+	m = strlen(suffix);
+	if (n <= m + before || !tagged || strcmp(name + n - m, suffix) != 0)
+		return false;
+	/* as the dialect has it: {KEY}, or in a cluster {TAG}:KEY */
+	if (name + n - m == tagged + 1)
+		snprintf(encoded, sizeof encoded, "%.*s", (int)(n - m - before - 1),
+		    name + before);
+	else
+		snprintf(encoded, sizeof encoded, "%.*s",
+		    (int)(name + n - m - (tagged + 2)), tagged + 2);
+	if (!look_key_of(key, encoded))
+		return false;
+	dialect_name(v->dialect, &v->names, v->route->address->form, &claim);
+	return strcmp(v->names.keys[v->names.nkeys + (id != NULL)], name) == 0;
+}
+
+/* What one name of the server has: {NAME, entry ...}. */
+static enum rc
+look_tell_runs(struct view *v, const redisReply *r)
+{
+	char key[KEY_BYTES + 1];
+	struct foreign none;
+	struct entry e;
+	const char *name;
+
+	if (!answer_members(r, 0, "s", &name) || r->elements < 2 ||
+	    !look_read_entry(v, r->element[1], &e, &none))
+		return script_nonsense(v->route, v->fault);
+	if (!look_name_runs(v, key, name, e.kind == ENTRY_DONE ? e.once : NULL))
+		return RC_OK;
+	v->key = key;
+	return look_tell_entries(v, r, 1);
+}
+
 bool
 look_key_of(char key[KEY_BYTES + 1], const char *name)
 {
@@ -362,6 +417,19 @@ look_tell_names(struct view *v, const redisReply *names)
 	return rc;
 }
 
+/* Each name stands for itself: a key's IDs may come before its last run. */
+static enum rc
+look_tell_pages(struct view *v, const redisReply *r)
+{
+	enum rc rc = answer_members(r, 1, "i", &v->now)
+	    ? RC_OK
+	    : script_nonsense(v->route, v->fault);
+
+	for (size_t i = 2; rc == RC_OK && i < r->elements && !v->enough; i++)
+		rc = look_tell_runs(v, r->element[i]);
+	return rc;
+}
+
 /*
  * Those of one server; in a cluster of this node, from which a question about one of them may
  * have been sent on.
@@ -371,6 +439,7 @@ look_server(struct view *v, const struct endpoint *node)
 {
 	char prefix[40];
 	cursor at = CURSOR_END;
+	bool jobs = v->look->jobs;
 	enum rc rc;
 
 	snprintf(prefix, sizeof prefix, "dlock:%s:", v->dialect->name);
@@ -381,8 +450,10 @@ look_server(struct view *v, const struct endpoint *node)
 
 		if (node)
 			route_move(v->route, node);
-		look_begin(v, &c, NULL, "scan");
+		look_begin(v, &c, NULL, jobs ? "jobs" : "scan");
 		script_word(&c, at);
+		if (jobs)
+			script_word(&c, v->runs);
 		if (dialect_is_foreign(v->dialect))
 			script_word(&c, prefix);
 		rc = script_run(v->route, &c, answer_ends(v), &r, v->fault, "s", &next);
@@ -394,21 +465,22 @@ look_server(struct view *v, const struct endpoint *node)
 			    "%s: %.255s:%d does not answer as one of its masters",
 			    v->where, node->host, node->port);
 		else
-			rc = look_tell_names(v, r);
+			rc = jobs ? look_tell_pages(v, r) : look_tell_names(v, r);
 		freeReplyObject(r);
 	} while (rc == RC_OK && strcmp(at, CURSOR_END) != 0 && !v->enough);
 	return rc;
 }
 
 /* Pages are larger than what is said to a claim, for which the connection has no room. */
-enum rc
-look_each(struct store *s, const struct look *look, struct fault *f)
+static enum rc
+look_for(struct store *s, const struct look *look, const char *runs, struct fault *f)
 {
 	struct redis *r = redis_of(s);
 	struct view v = {.route = &r->route,
 	    .where = r->store.where,
 	    .dialect = r->store.dialect,
 	    .look = look,
+	    .runs = runs,
 	    .fault = f};
 	struct endpoint masters[NODES];
 	size_t n;
@@ -426,4 +498,29 @@ look_each(struct store *s, const struct look *look, struct fault *f)
 	for (size_t i = 0; rc == RC_OK && i < n && !v.enough; i++)
 		rc = look_server(&v, &masters[i]);
 	return rc;
+}
+
+enum rc
+look_each(struct store *s, const struct look *look, struct fault *f)
+{
+	return look_for(s, look, "dlock:{*:r*", f);
+}
+
+enum rc
+look_done(struct store *s, const char *key,
+    bool (*see)(void *, const struct entry *, int64_t now), void *ctx, instant until,
+    struct fault *f)
+{
+	const struct redis *r = redis_of(s);
+	const struct look look = {.jobs = true, .until = until, .see = see, .ctx = ctx};
+	char pattern[2 * RUN_BYTES + 2], *to = pattern;
+	struct names names;
+
+	dialect_name(r->store.dialect, &names, r->store.address.form,
+	    &(struct claim){.key = key, .owner = ""});
+	for (const char *c = names.keys[names.nkeys]; *c; *to++ = *c++)
+		if (strchr("*?[]\\^-", *c))
+			*to++ = '\\';
+	memcpy(to, ":*", sizeof ":*");
+	return look_for(s, &look, pattern, f);
 }

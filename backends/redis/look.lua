@@ -1,9 +1,10 @@
 -- look.lua - shows the locks in Redis, page by page, and changes nothing.
 --
--- KEYS as lock.lua has them, with the last run (7), which says what is in them; `scan` has none.
+-- KEYS as lock.lua has them, with the last run (7), which says what is in them; `scan` and `jobs` have none.
 -- ARGV: operation, then
 --   scan     cursor -> {next cursor, NAME ...}: of locks that may be held, waited for or frozen
---   lock     brief (1: waiters are counted), job (1: its last run, too) -> {now, many, waiting, {holder ...}, {entry ...}}:
+--   jobs     cursor, pattern -> {next cursor, now, {NAME, entry ...} ...}: what is remembered under the keys that fit it
+--   lock     brief (1: waiters are counted), job (1: its last runs, too) -> {now, many, waiting, {holder ...}, {entry ...}}:
 --            its holders in the order of their grants, but none of them if they are `many` (1);
 --            how many wait (not brief: or are dead); what else there is
 --   holders  cursor -> {next cursor, "token owner" ...}; the token in 16 digits, 0: not known
@@ -17,6 +18,8 @@
 --   {'w', owner, kind, since, record}                             waiter
 --   {'f', since, until, record}                                   freeze
 --   {'r', ID, began, ended, status, token, record ('': none)}     last run
+--   {'g', the same}                                             the last one that ended with 0, if that is another
+--   {'d', the same}                                             the run of an ID that ended with 0
 --   {'u', what}                                                   no lock
 -- Times are us since 1970, -1: not known, or never.
 --
@@ -130,10 +133,21 @@ local function frozen()
   return at and at > us and {'f', number(call('HGET', freeze, 'since')), number(ends), short(call('HGET', freeze, 'record'))}
 end
 
-local function last_run()
-  local status, who = call('HGET', last, 'status'), call('HGET', last, 'who')
-  return status and {'r', short(call('HGET', last, 'id')), number(call('HGET', last, 'began')), number(call('HGET', last, 'ended')),
-                     number(status), short(call('HGET', last, 'token')), who and cjson.encode({who = short(who)}) or ''}
+local function run(letter, key, before)
+  local function field(name) return call('HGET', key, before .. name) end
+  local who = field('who')
+  return {letter, short(field('id')), number(field('began')), number(field('ended')),
+          letter == 'r' and number(field('status')) or 0, short(field('token')), who and cjson.encode({who = short(who)}) or ''}
+end
+
+-- Of the last good run nothing but when it began may be known, since an older dlock has written it.
+local function last_runs(entries, key)
+  local status, began, good = call('HGET', key, 'status'), call('HGET', key, 'began'), call('HGET', key, 'good')
+  if status then entries[#entries + 1] = run('r', key, '') end
+  if good and not (status == '0' and good == began) then
+    entries[#entries + 1] = good == call('HGET', key, 'good_began') and run('g', key, 'good_')
+                            or {'g', '', number(good), -1, 0, '', ''}
+  end
 end
 
 local function read_lock(brief, job)
@@ -142,7 +156,7 @@ local function read_lock(brief, job)
   local found = {}
   if can[holders] and can[info] then found = holders_of(entries) end
   entries[#entries + 1] = can[freeze] and frozen() or nil
-  entries[#entries + 1] = job and can[last] and last_run() or nil
+  if job and can[last] then last_runs(entries, last) end
   return {us, found and 0 or 1, can[info] and can[queue] and can[alive] and count_waiters(brief) or 0, found or {}, entries}
 end
 
@@ -211,8 +225,27 @@ local function scan(cursor)
   return found
 end
 
+-- What is no run of ours, nobody is told of: no lock is missed.
+local function jobs(cursor, pattern)
+  local page = call('SCAN', cursor, 'MATCH', pattern, 'COUNT', SCANNED)
+  local found = {page[1], us}
+  RECORD_MOST = 1024 -- for a page has all of its keys
+  for _, key in ipairs(page[2]) do
+    local entries, done = {key}, {key}
+    if #key <= NAME_MOST and kind_of(key) == 'hash' then
+      if string.match(key, ':r$') then last_runs(entries, key) end
+      if string.find(key, ':r:', 1, true) and call('HGET', key, 'status') == '0' then done[2] = run('d', key, '') end
+    end
+    for _, e in ipairs({entries, done}) do -- of which one is no name of ours
+      if e[2] then found[#found + 1] = e end
+    end
+  end
+  return found
+end
+
 local operation = ARGV[1]
 if operation == 'scan' then return scan(ARGV[2]) end
+if operation == 'jobs' then return jobs(ARGV[2], ARGV[3]) end
 if operation == 'lock' then return read_lock(ARGV[2] == '1', ARGV[3] == '1') end
 if operation == 'holders' then return read_holders(ARGV[2]) end
 if operation == 'rows' then return read_rows(2) end

@@ -266,6 +266,32 @@ redis_ask_first(
 	return rc;
 }
 
+/* The server's clock names the period of a job, and with that one of its keys. */
+static enum rc
+redis_name_period(struct redis *r, instant until, struct fault *f)
+{
+	const struct claim *claim = r->claim;
+	struct script_call c;
+	redisReply *reply;
+	int64_t us;
+	enum rc rc;
+
+	if (!claim->job.per || *claim->job.per->id)
+		return RC_OK;
+	script_begin(&c, r->store.dialect->claims);
+	for (int i = 0; i < r->names.nkeys; i++)
+		script_key(&c, r->names.keys[i]);
+	script_word(&c, "clock");
+	script_word(&c, claim->owner);
+	rc = script_run(&r->route, &c, until, &reply, f, "i", &us);
+	if (rc != RC_OK)
+		return rc;
+	freeReplyObject(reply);
+	rc = period_name(&claim->job, us, r->store.where, f);
+	dialect_name(r->store.dialect, &r->names, r->store.address.form, claim);
+	return rc;
+}
+
 /*
  * One attempt: asks, after waiting for a reason to if we are in the queue; that a server which
  * was away may be back is one.  Each is bounded by itself; retry.h says how many there are.
@@ -276,8 +302,10 @@ redis_attempt(struct redis *r, bool queued, instant until, struct grant *g,
 {
 	enum rc rc = RC_OK;
 
-	if (!queued)
-		return redis_ask_first(r, until, g, a, f);
+	if (!queued) {
+		rc = redis_name_period(r, retry_attempt(&r->store.patience, until), f);
+		return rc == RC_OK ? redis_ask_first(r, until, g, a, f) : rc;
+	}
 	if (!retry_is_outage(&r->store.patience))
 		rc = queue_wait(&r->queue, &r->names, r->claim->owner, a, until, f);
 	if (rc == RC_BUSY)
@@ -419,5 +447,5 @@ const struct backend redis_backend = {
     .together = redis_together,
     .lock = &(const struct lock_ops){redis_acquire, redis_renew, redis_release},
     .admin = &(const struct admin_ops){look_each, steer_revoke, steer_freeze, steer_thaw,
-	redis_check},
+	steer_forget, redis_check},
 };

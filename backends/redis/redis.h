@@ -116,6 +116,8 @@ enum rc steer_revoke(struct store *, const struct target *, const char *record,
     bool force, instant until, struct fault *);
 enum rc steer_freeze(struct store *, const char *key, const char *record, int64_t length,
     instant until, struct fault *);
+enum rc steer_forget(
+    struct store *, const char *key, const char *once, instant until, struct fault *);
 enum rc steer_thaw(struct store *, const char *key, instant until, struct fault *);
 
 /* The same for doctor: check.c. */
@@ -128,6 +130,11 @@ enum rc redis_check(struct store *, struct checkup *, struct fault *);
 int64_t redis_lease_for_switch(const struct redis *, int64_t ttl, int64_t *takes);
 
 /* For any look: an entry of which nothing is known. */
+/* The runs of that key's IDs alone. */
+enum rc look_done(struct store *, const char *key,
+    bool (*see)(void *ctx, const struct entry *, int64_t now), void *ctx, instant until,
+    struct fault *);
+
 struct entry look_entry_of(enum entry_kind);
 
 /* The key whose name this is; false: no dlock would call one so. */

@@ -293,6 +293,37 @@ wait_for_lease(struct lease *l, instant until, struct grant *g, struct fault *f)
 	return rc;
 }
 
+/* The server's clock names the period of a job. */
+static enum rc
+lease_name_period(struct lease *l, instant until, struct fault *f)
+{
+	const struct question q = {
+	    .text = l->db->driver->lease->clock, .fields = 1, .harmless = true};
+	const struct job *job = &l->claim->job;
+	struct answer a = {.db = NULL};
+	int64_t us;
+	enum rc rc;
+
+	if (!job->per || *job->per->id)
+		return RC_OK;
+	rc = sql_ask(l->db, &q, until, &a, f);
+	if (rc != RC_OK)
+		return rc;
+	rc = row_integer(&a.row, 0, 0, INT64_MAX, &us)
+	    ? period_name(job, us, l->db->where, f)
+	    : lease_refuse_answer(l, f);
+	answer_drop(&a);
+	return rc;
+}
+
+static enum rc
+ask_first(struct lease *l, bool queue, instant until, struct grant *g, struct fault *f)
+{
+	enum rc rc = lease_name_period(l, until, f);
+
+	return rc == RC_OK ? lease_ask(l, queue, until, g, f) : rc;
+}
+
 static enum rc lease_release(struct sql *, int status, instant until, struct fault *);
 
 static enum rc
@@ -307,7 +338,7 @@ lease_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
 	write_me(l, db->driver->lease->hides_owner);
 	l->among = !kind_is_exclusive(l->claim->kind) || job_is_wanted(&l->claim->job);
 	do
-		rc = lease_ask(
+		rc = ask_first(
 		    l, until != 0, retry_attempt_by(&db->retry, first_by), g, f);
 	while (retry_first_again(&db->retry, db->base.host, until, &rc));
 	if (rc == RC_OK && l->place.code != GRANTED)
@@ -469,4 +500,5 @@ const struct sql_mode lease_mode = {
     .revoke = lease_revoke,
     .freeze = lease_freeze,
     .thaw = lease_thaw,
+    .forget = lease_forget,
 };

@@ -126,6 +126,7 @@ struct lease_driver {
 	bool releases_alone; /* release_alone is quicker, where nobody else was seen */
 	const char *damaged; /* what to call a row that no dlock has written */
 	const char *freeze;  /* how that is called; NULL: as the others */
+	const char *clock;   /* microseconds since 1970, of what all have */
 
 	/*
 	 * Ends sessions of ours that are left over, after a release.  $1 is the owner in the
@@ -235,5 +236,7 @@ enum rc lease_revoke(struct sql *, const struct target *, const char *record, bo
 enum rc lease_freeze(struct sql *, const char *key, const char *record, int64_t length,
     instant until, struct fault *);
 enum rc lease_thaw(struct sql *, const char *key, instant until, struct fault *);
+enum rc lease_forget(
+    struct sql *, const char *key, const char *once, instant until, struct fault *);
 
 #endif

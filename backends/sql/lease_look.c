@@ -7,7 +7,9 @@
  *  2. A grant is named by key and token.
  *  3. What is asked of a holder stands in its row, and dies with it.  What was taken away by
  *     force is remembered for a day: for its holder, and for who has to ask twice.
- *  4. A freeze is a row among those who hold: a key that has none costs nobody anything.
+ *  4. What is remembered comes in two lists, of keys and of IDs, each page by page.  A status
+ *     does without the last success where the schema is of a version that cannot tell it.
+ *  5. A freeze is a row among those who hold: a key that has none costs nobody anything.
  */
 #include "lease.h"
 #include "look.h"
@@ -44,6 +46,14 @@ enum {
 	RUN_MOMENT,
 	RUN_RECORD,
 	RUN_FIELDS
+};
+
+/* And of those that are listed, which have the fields above behind the first two. */
+enum {
+	JOB_KEY,
+	JOB_TURN, /* 0: the last run of a key; 1: its last success; 2: that of an ID */
+	JOB_RUN,
+	JOB_FIELDS = JOB_RUN + RUN_FIELDS
 };
 
 enum { TURN_HOLDER, TURN_WAITER, TURN_FREEZE, TURNS };
@@ -125,25 +135,81 @@ read_listed(void *ctx, const struct row *r)
 	return true;
 }
 
-static void
-tell_run(struct sql_look *s, const struct row *r)
+/* ---- runs ---- */
+
+/* From field `first` on.  False: it makes no sense. */
+static bool
+read_run(
+    const struct row *r, int first, struct sql_look *s, const char *key, struct entry *e)
 {
-	struct entry e = {.kind = ENTRY_LAST,
-	    .key = s->look->key,
-	    .slot = -1,
-	    .record = row_words(r, RUN_RECORD),
-	    .since = read_time(r, RUN_BEGAN),
-	    .until = read_time(r, RUN_ENDED),
-	    .once = row_words(r, RUN_ID)};
 	int64_t status, token;
 
-	if (!row_integer(r, RUN_MOMENT, 0, INT64_MAX, &s->now) ||
-	    !row_integer(r, RUN_STATUS, 0, UINT8_MAX, &status))
-		return;
-	if (row_integer(r, RUN_TOKEN, 1, INT64_MAX, &token))
-		e.token = token;
-	e.status = (int)status;
-	sql_look_entry(s, &e);
+	*e = (struct entry){.kind = ENTRY_LAST,
+	    .key = key,
+	    .slot = -1,
+	    .record = row_words(r, first + RUN_RECORD),
+	    .since = read_time(r, first + RUN_BEGAN),
+	    .until = read_time(r, first + RUN_ENDED),
+	    .once = row_words(r, first + RUN_ID)};
+	if (!row_integer(r, first + RUN_MOMENT, 0, INT64_MAX, &s->now) ||
+	    !row_integer(r, first + RUN_STATUS, 0, UINT8_MAX, &status))
+		return false;
+	if (row_integer(r, first + RUN_TOKEN, 1, INT64_MAX, &token))
+		e->token = token;
+	e->status = (int)status;
+	return true;
+}
+
+/* How far the list of jobs has come; each page goes on behind the last row. */
+struct jobs_look {
+	struct sql_look *seen;
+	char key[4 * KEY_BYTES + 1], id[4 * ONCE_BYTES + 1];
+	bool good;      /* the last run that was told ended with 0 */
+	bool only_good; /* of one key, whose last run is told already */
+};
+
+static bool
+read_job(void *ctx, const struct row *r)
+{
+	static const enum entry_kind kinds[] = {ENTRY_LAST, ENTRY_GOOD, ENTRY_DONE};
+	struct jobs_look *j = ctx;
+	int64_t turn;
+	struct entry e;
+
+	if (!row_text(r, JOB_KEY, j->key, sizeof j->key) ||
+	    !row_integer(r, JOB_TURN, 0, ENTRY_DONE - ENTRY_LAST, &turn) ||
+	    !read_run(r, JOB_RUN, j->seen, j->key, &e))
+		return false;
+	e.kind = kinds[turn];
+	if (turn == 2 && (!e.once || !row_text(r, JOB_RUN + RUN_ID, j->id, sizeof j->id)))
+		return false;
+	if (turn == 0)
+		j->good = e.status == 0;
+	if (turn == 1 ? !j->good : !j->only_good)
+		sql_look_entry(j->seen, &e);
+	return true;
+}
+
+/* Where no function tells it, or not to us, it is not known. */
+static enum rc
+look_at_success(struct sql *db, struct sql_look *s, struct fault *f)
+{
+	struct question q = LEASE_QUESTION(
+	    "list_jobs", JOB_FIELDS, SQL_TEXT(s->look->key), SQL_TEXT(""), SQL_INT(1));
+	struct jobs_look j = {.seen = s, .only_good = true};
+	struct answer a = {.db = NULL};
+	enum rc rc;
+
+	q.many = true;
+	rc = sql_ask(db, &q, s->look->until, &a, f);
+	if (rc != RC_OK && rc != RC_STOP &&
+	    (sql_is_missing(db) || sql_is_failure(db, SQL_NO_RIGHT)))
+		rc = RC_OK;
+	while (rc == RC_OK && !s->enough && answer_next(&a))
+		if (!read_job(&j, &a.row))
+			rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
+	answer_drop(&a);
+	return rc;
 }
 
 static enum rc
@@ -152,15 +218,49 @@ look_at_last_run(struct sql *db, struct sql_look *s, struct fault *f)
 	struct question q = LEASE_QUESTION(
 	    "last_run", RUN_FIELDS, SQL_TEXT(s->look->key));
 	struct answer a = {.db = NULL};
+	bool failed = false;
+	struct entry e;
 	enum rc rc;
 
 	q.many = true;
 	rc = sql_ask_existing(db, &q, s->look->until, &a, f);
-	if (rc == RC_OK && answer_next(&a))
-		tell_run(s, &a.row);
+	if (rc == RC_OK && answer_next(&a) && read_run(&a.row, 0, s, s->look->key, &e)) {
+		sql_look_entry(s, &e);
+		failed = e.status != 0;
+	}
 	answer_drop(&a);
+	return rc == RC_OK && failed && !s->enough ? look_at_success(db, s, f) : rc;
+}
+
+/* First all keys, then all IDs; a page without a row is behind the last one. */
+static enum rc
+look_at_jobs(struct sql *db, struct sql_look *s, struct fault *f)
+{
+	struct jobs_look j = {.seen = s};
+	enum rc rc;
+	int n;
+
+	do {
+		struct question q = LEASE_QUESTION("list_jobs", JOB_FIELDS,
+		    SQL_TEXT(NULL), SQL_TEXT(j.key), SQL_INT(PAGE));
+
+		q.many = true;
+		rc = sql_look_page(db, s, &q, read_job, &j, &n, f);
+	} while (rc == RC_OK && n > 0 && !s->enough);
+	*j.key = '\0';
+	do {
+		struct question q = LEASE_QUESTION("list_done", JOB_FIELDS,
+		    SQL_TEXT(j.key), SQL_TEXT(j.id), SQL_INT(PAGE));
+
+		if (rc != RC_OK || s->enough)
+			break;
+		q.many = true;
+		rc = sql_look_page(db, s, &q, read_job, &j, &n, f);
+	} while (rc == RC_OK && n > 0);
 	return rc;
 }
+
+/* ---- looking ---- */
 
 enum rc
 lease_each(struct sql *db, const struct look *look, struct fault *f)
@@ -170,6 +270,8 @@ lease_each(struct sql *db, const struct look *look, struct fault *f)
 	enum rc rc;
 	int n;
 
+	if (look->jobs)
+		return look_at_jobs(db, &s.seen, f);
 	snprintf(s.seen.key, sizeof s.seen.key, "%s", look->key ? look->key : "");
 	do {
 		struct question q = LEASE_QUESTION("list", LISTED_FIELDS,
@@ -244,4 +346,21 @@ lease_thaw(struct sql *db, const char *key, instant until, struct fault *f)
 		return fault_set(f, RC_AGAIN,
 		    "%s closed the connection before it answered", db->where);
 	return fault_set(f, RC_LOST, "%s: it is not frozen", db->where);
+}
+
+enum rc
+lease_forget(
+    struct sql *db, const char *key, const char *once, instant until, struct fault *f)
+{
+	const struct question q = LEASE_QUESTION(
+	    "forget", 1, SQL_TEXT(key), SQL_TEXT(once));
+	bool done;
+	enum rc rc = ask_whether(db, &q, until, &done, f);
+
+	if (rc != RC_OK || done)
+		return rc;
+	if (db->again)
+		return fault_set(f, RC_AGAIN,
+		    "%s closed the connection before it answered", db->where);
+	return fault_set(f, RC_LOST, "%s: no such run is remembered", db->where);
 }

@@ -243,6 +243,8 @@ struct sql_mode {
 	enum rc (*freeze)(struct sql *, const char *key, const char *record,
 	    int64_t length, instant until, struct fault *);
 	enum rc (*thaw)(struct sql *, const char *key, instant until, struct fault *);
+	enum rc (*forget)(struct sql *, const char *key, const char *once, instant until,
+	    struct fault *);
 	const struct session_lock_way *way; /* of a session lock; else NULL */
 };
 

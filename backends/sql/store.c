@@ -477,6 +477,15 @@ sql_thaw(struct store *s, const char *key, instant until, struct fault *f)
 	return db->mode->thaw(db, key, until, f);
 }
 
+static enum rc
+sql_forget(
+    struct store *s, const char *key, const char *once, instant until, struct fault *f)
+{
+	struct sql *db = without_claim(s, false);
+
+	return db->mode->forget(db, key, once, until, f);
+}
+
 /* A server that is read-only is told of. */
 static enum rc
 sql_check(struct store *s, struct checkup *c, struct fault *f)
@@ -487,4 +496,4 @@ sql_check(struct store *s, struct checkup *c, struct fault *f)
 }
 
 const struct admin_ops sql_admin_ops = {
-    sql_each, sql_revoke, sql_freeze, sql_thaw, sql_check};
+    sql_each, sql_revoke, sql_freeze, sql_thaw, sql_forget, sql_check};

@@ -14,7 +14,8 @@
  *  4. An era is 400 days of the server's time, the one in which a run has ended.  Two are
  *     looked at, and the one to come, if the clock goes back; older ones are removed, a
  *     few names at a time, by whoever looks.
- *  5. What others have written there, and is no record, is as if nothing were there; but an
+ *  5. To forget a run empties `last` and `good`, which releases write, and deletes the ID's.
+ *  6. What others have written there, and is no record, is as if nothing were there; but an
  *     ID's node says that it was run, whatever it holds.
  */
 #include "zk.h"
@@ -138,13 +139,16 @@ prune_era(struct zk *z, const char *era, instant until, struct fault *f)
 	return rc == RC_DENIED || rc == RC_PROTOCOL ? RC_OK : rc; /* it has others yet */
 }
 
+bool
+jobs_is_era(const char *name)
+{
+	return *name && !name[strspn(name, "0123456789")];
+}
+
 static bool
 is_past_era(const char *name, long long era)
 {
-	char *end;
-	long long number = strtoll(name, &end, 10);
-
-	return *name >= '0' && *name <= '9' && !*end && number < era - 1;
+	return jobs_is_era(name) && strtoll(name, NULL, 10) < era - 1;
 }
 
 /* The directories and nodes that stay. */
@@ -193,8 +197,10 @@ jobs_check(struct zk *z, instant until, struct fault *f)
 	struct call *list, *runs[LOOKS + 1];
 	int ids = z->claim->job.once ? LOOKS : 0;
 	int64_t now = node_server_now(&z->node);
-	enum rc rc = RC_OK;
+	enum rc rc = period_name(&z->claim->job, z->node.joined / 1000, z->where, f);
 
+	if (rc != RC_OK)
+		return rc;
 	for (int i = 0; i < ids; i++)
 		runs[i] = call_ask(s, ASK_GET, id_path(z, era_of(now) + 1 - i).at);
 	runs[ids] = call_ask(s, ASK_GET, jobs_path(&z->dir, "good").at);
@@ -257,4 +263,93 @@ jobs_prepare(struct zk *z, instant until, struct fault *f)
 	    call_ask(z->dir.session, ASK_EXISTS, id_path(z, era).at), until, &code, f);
 	z->jobs.exists = rc == RC_OK && code == ZOK;
 	return rc;
+}
+
+/* ---- forgotten ---- */
+
+/* What a run of `once` (NULL: any) is replaced by; another one meanwhile is another run. */
+static enum rc
+empty_run(struct steering *how, const char *name, bool *found, struct fault *f)
+{
+	struct session *s = how->dir->session;
+	struct path path = jobs_path(how->dir, name);
+	struct call *read = call_ask(s, ASK_GET, path.at);
+	struct past_run run = {.id = NULL};
+	int code = ZOK;
+	enum rc rc = call_await(read, how->until, f);
+
+	if (rc == RC_OK && read->code == ZOK && jobs_read(&run, read) &&
+	    (!how->once || (run.id && strcmp(run.id, how->once) == 0))) {
+		rc = call_finish(
+		    call_set(s, path.at, "{}", read->stat.version), how->until, &code, f);
+		how->asked = how->asked || rc == RC_AGAIN || rc == RC_LOST;
+		*found |= rc == RC_OK && code == ZOK;
+	}
+	jobs_forget(&run);
+	call_drop(read);
+	return rc == RC_OK && code == ZBADVERSION
+	    ? fault_set(f, RC_AGAIN, "%s: a run has ended meanwhile", how->dir->where)
+	    : rc;
+}
+
+static enum rc
+delete_id(struct steering *how, const char *path, bool *found, struct fault *f)
+{
+	int code;
+	enum rc rc = call_finish(
+	    call_delete(how->dir->session, path, -1), how->until, &code, f);
+
+	how->asked = how->asked || rc == RC_AGAIN || rc == RC_LOST;
+	*found |= rc == RC_OK && code == ZOK;
+	return rc;
+}
+
+/* One ID of an era, or all of them. */
+static enum rc
+delete_of_era(struct steering *how, const char *era, bool *found, struct fault *f)
+{
+	char id[ENCODED_BYTES];
+	struct path path = jobs_path(how->dir, era);
+	struct call *list;
+	enum rc rc;
+
+	if (how->once) {
+		encode_key(id, sizeof id, how->once);
+		return delete_id(how, path_of("%s/%s", path.at, id).at, found, f);
+	}
+	list = call_ask(how->dir->session, ASK_LIST, path.at);
+	rc = call_await(list, how->until, f);
+	for (size_t i = 0; rc == RC_OK && i < list->nnames; i++)
+		rc = delete_id(
+		    how, path_of("%s/%s", path.at, list->names[i]).at, found, f);
+	call_drop(list);
+	return rc;
+}
+
+enum rc
+steering_forget(struct steering *how, struct fault *f)
+{
+	struct call *list;
+	bool found = false;
+	enum rc rc = lockdir_sync(how->dir, how->until, f);
+
+	if (rc != RC_OK)
+		return rc;
+	list = call_ask(how->dir->session, ASK_LIST, jobs_path(how->dir, "").at);
+	rc = call_await(list, how->until, f);
+	for (size_t i = 0; rc == RC_OK && i < list->nnames; i++)
+		if (jobs_is_era(list->names[i]))
+			rc = delete_of_era(how, list->names[i], &found, f);
+	call_drop(list);
+	if (rc == RC_OK)
+		rc = empty_run(how, "good", &found, f);
+	if (rc == RC_OK)
+		rc = empty_run(how, "last", &found, f);
+	if (rc == RC_DENIED)
+		return fault_set(f, RC_DENIED,
+		    "%s: no permission to change %s: its ACL is for whoever made it (use the same user: -O auth-file)",
+		    how->dir->where, jobs_path(how->dir, "").at);
+	return rc == RC_OK && !found && !how->again
+	    ? fault_set(f, RC_LOST, "%s: no such run is remembered", how->dir->where)
+	    : rc;
 }

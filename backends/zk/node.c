@@ -99,6 +99,8 @@ node_adopt(struct node *n, const char *path, const struct Stat *stat)
 	n->said.version = stat->version;
 	n->token = (uint64_t)stat->czxid;
 	n->clock = (struct server_clock){stat_time(stat->ctime), instant_now()};
+	if (n->joined == 0)
+		n->joined = n->clock.server;
 }
 
 /* What is left of a lease that a write has earned which was sent at `sent`. */

@@ -121,6 +121,7 @@ struct node {
 	struct said said;
 	uint64_t token;
 	struct server_clock clock;
+	int64_t joined; /* what it showed when we first had one; 0: we had none yet */
 	struct permit permit;
 	struct grant grant; /* sent, lease and pace: what the last write has earned */
 };

@@ -244,9 +244,13 @@ zk_each(struct store *s, const struct look *look, struct fault *f)
 	if (rc != RC_OK)
 		return rc;
 	place_key(z, &d, look->key);
-	rc = look->key || (s->caps & ONE_LOCK)
-	    ? look_into(&d, look, f)
-	    : look_below(&d, z->ensemble.chroot, look, f);
+	if (look->jobs)
+		rc = look_at_jobs(
+		    &d, s->caps & ONE_LOCK ? NULL : z->ensemble.chroot, look, f);
+	else
+		rc = look->key || (s->caps & ONE_LOCK)
+		    ? look_into(&d, look, f)
+		    : look_below(&d, z->ensemble.chroot, look, f);
 	if (rc == RC_LOST)
 		rc = RC_AGAIN; /* the session */
 	return rc;
@@ -312,6 +316,16 @@ zk_thaw(struct store *s, const char *key, instant until, struct fault *f)
 }
 
 static enum rc
+zk_forget(
+    struct store *s, const char *key, const char *once, instant until, struct fault *f)
+{
+	struct lockdir d;
+	struct steering how = {.dir = &d, .record = "", .once = once};
+
+	return steer(zk_of(s), key, steering_forget, &how, until, f);
+}
+
+static enum rc
 zk_check(struct store *s, struct checkup *c, struct fault *f)
 {
 	struct zk *z = zk_of(s);
@@ -334,5 +348,6 @@ const struct backend zk_backend = {
     .close = zk_close,
     .identify = zk_identify,
     .lock = &(const struct lock_ops){claim_acquire, claim_renew, claim_release},
-    .admin = &(const struct admin_ops){zk_each, zk_revoke, zk_freeze, zk_thaw, zk_check},
+    .admin = &(const struct admin_ops){zk_each, zk_revoke, zk_freeze, zk_thaw, zk_forget,
+	zk_check},
 };

@@ -43,6 +43,9 @@ struct past_run {
 bool jobs_read(struct past_run *, const struct call *node);
 void jobs_forget(struct past_run *);
 
+/* Is that the name of an era? */
+bool jobs_is_era(const char *name);
+
 /* What is kept there under that name, of the jobs of that lock; "": the directory. */
 struct path jobs_path(const struct lockdir *, const char *name);
 
@@ -216,12 +219,17 @@ enum rc look_below(
     const struct lockdir *, const char *chroot, const struct look *, struct fault *);
 enum rc look_into(const struct lockdir *, const struct look *, struct fault *);
 
+/* The runs of all locks below `chroot`; NULL: of this lock. */
+enum rc look_at_jobs(
+    const struct lockdir *, const char *chroot, const struct look *, struct fault *);
+
 struct steering {
 	struct lockdir *dir; /* the lock's */
 	instant until;
 	const struct target *target; /* to be revoked, */
 	bool force;                  /* and that at once */
 	const char *record;          /* who does it, and why */
+	const char *once;            /* the ID whose run is forgotten; NULL: all */
 	char freeze[FREEZE_BYTES];   /* its name, if it is to be made */
 	bool asked; /* a server was asked to mark or remove what is to go; */
 	bool again; /* it was in an earlier attempt, which got no answer */
@@ -231,5 +239,6 @@ struct steering {
 enum rc steering_revoke(struct steering *, struct fault *);
 enum rc steering_freeze(struct steering *, struct fault *);
 enum rc steering_thaw(struct steering *, struct fault *);
+enum rc steering_forget(struct steering *, struct fault *); /* jobs.c */
 
 #endif

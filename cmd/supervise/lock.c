@@ -37,6 +37,11 @@ lock_init(struct lock *l, const struct plan *p, const struct nested_site *where,
 	    .ttl = p->terms.ttl,
 	    .persist = p->wait.persist,
 	};
+	if (!p->claim.period.kind)
+		return;
+	l->period = p->claim.period;
+	l->claim.job.per = &l->period;
+	l->claim.job.once = l->period.id;
 }
 
 /* ---- opening ---- */

@@ -18,6 +18,7 @@ struct lock {
 	struct store *store; /* NULL: none is open */
 	struct grant grant;
 	struct anchors anchors; /* of all its keys */
+	struct period period;   /* of --once-per, as the server's clock names it */
 };
 
 /* The lock is zeroed; all else outlives it. */

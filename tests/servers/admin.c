@@ -2,10 +2,11 @@
  * admin.c - calls a backend's admin_ops one by one, for tests that look beneath the
  * subcommands.
  *
- *	dlock-admin BACKEND URL|- [-O NAME=VALUE]... each [KEY [brief]]
+ *	dlock-admin BACKEND URL|- [-O NAME=VALUE]... each [--jobs | KEY [brief]]
  *	... revoke KEY TOKEN OWNER|- RECORD [force]
  *	... freeze KEY RECORD [SECONDS]
  *	... thaw KEY
+ *	... forget KEY [ID]
  *
  * Prints one line an entry (name=value, tabs between them; values with bytes that are
  * not printable are shown as \xNN), then "rc NAME TEXT".  Exits 0 for RC_OK, else 1.
@@ -47,7 +48,7 @@ static bool
 see(void *ctx, const struct entry *e, int64_t now)
 {
 	static const char *const kinds[] = {
-	    "holder", "waiter", "waiting", "freeze", "last", "unknown"};
+	    "holder", "waiter", "waiting", "freeze", "last", "good", "done", "unknown"};
 
 	(void)ctx;
 	printf("%s", kinds[e->kind]);
@@ -70,7 +71,9 @@ see(void *ctx, const struct entry *e, int64_t now)
 static enum rc
 each(struct store *s, char **args, struct fault *f)
 {
-	struct look l = {.key = args[0],
+	bool jobs = args[0] && strcmp(args[0], "--jobs") == 0;
+	struct look l = {.key = jobs ? NULL : args[0],
+	    .jobs = jobs,
 	    .brief = args[0] && args[1],
 	    .until = instant_after(instant_now(), PATIENCE),
 	    .see = see};
@@ -104,6 +107,8 @@ call(struct store *s, char **args, struct fault *f)
 	if (strcmp(what, "freeze") == 0)
 		return ops->freeze(s, args[1], args[2],
 		    args[3] ? (int64_t)(atof(args[3]) * NS_PER_S) : NEVER, until, f);
+	if (strcmp(what, "forget") == 0)
+		return ops->forget(s, args[1], args[2], until, f);
 	return ops->thaw(s, args[1], until, f);
 }
 

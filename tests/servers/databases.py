@@ -90,9 +90,11 @@ def paste(block, directory, **variables):
 # Each subcommand: what is there, the words, and its status for who may.
 RUN = {"run": ("", "run -n -k KEY true", 0), "run -s": ("", "run -ns -k KEY true", 0)}
 LOOK = {"status": ("", "status KEY", 1), "ls": ("", "ls", 0), "wait": ("", "wait -n -k KEY", 0)}
+JOBS = {"ls --jobs": ("done", "ls --jobs", 0)}  # of mode=lease
 STEER = {"freeze": ("", "freeze -k KEY", 0), "thaw": ("frozen", "thaw -y -k KEY", 0),
          "break": ("held", "break -y -w 0 -k KEY", 75), "break --force": ("held", "break -y --force -k KEY", 0)}
-SCENES = {**RUN, **LOOK, **STEER}
+FORGET = {"forget": ("done", "forget -y KEY", 0)}  # of mode=lease
+SCENES = {**RUN, **LOOK, **STEER, **JOBS, **FORGET}
 _keys = iter(range(1 << 30))
 
 
@@ -104,6 +106,8 @@ def may(dlock, scene, own, at):
         dlock.hold(own, key)
     elif there == "frozen":
         assert dlock.run("freeze", *own.words, "-k", key).status == 0
+    elif there == "done":
+        assert dlock.run("run", *own.words, "-k", key, "--once", "id", "--", "true", events=False).status == 0
     subcommand, *words = words.replace("KEY", key).split()
     done = dlock.run(subcommand, *at.words, *words)
     assert done.status in (status, 77), done

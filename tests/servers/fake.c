@@ -540,6 +540,6 @@ const struct backend fake_backend = {
     .close = fake_close,
     .identify = fake_identify,
     .lock = &(const struct lock_ops){fake_acquire, fake_renew, fake_release},
-    .admin = &(
-	const struct admin_ops){fake_each, fake_revoke, fake_freeze, fake_thaw, NULL},
+    .admin = &(const struct admin_ops){fake_each, fake_revoke, fake_freeze, fake_thaw,
+	NULL, NULL},
 };

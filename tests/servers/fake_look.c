@@ -102,7 +102,7 @@ static bool
 read_line(struct line *l, char *text)
 {
 	static const char *const kinds[] = {
-	    "holder", "waiter", "waiting", "freeze", "last", "unknown"};
+	    "holder", "waiter", "waiting", "freeze", "last", "good", "done", "unknown"};
 	char *rest, *word = strtok_r(text, "\t", &rest);
 
 	*l = (struct line){.entry = {.kind = -1,
@@ -110,7 +110,7 @@ read_line(struct line *l, char *text)
 			       .slot = -1,
 			       .since = EPOCH_NONE,
 			       .until = EPOCH_NONE}};
-	for (int i = 0; word && i < 6; i++)
+	for (int i = 0; word && i < 8; i++)
 		if (strcmp(word, kinds[i]) == 0)
 			l->entry.kind = i;
 	if ((int)l->entry.kind < 0)
@@ -167,7 +167,9 @@ is_wanted(const struct look *look, const struct entry *e)
 {
 	if (look->key)
 		return strcmp(look->key, e->key) == 0;
-	return e->kind != ENTRY_LAST;
+	if (e->kind == ENTRY_LAST || e->kind == ENTRY_GOOD || e->kind == ENTRY_DONE)
+		return look->jobs;
+	return !look->jobs;
 }
 
 static bool

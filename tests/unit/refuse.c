@@ -25,8 +25,8 @@ both_kinds_are_named(void **state)
 	assert_string_equal(f.text,
 	    "redis h: the key is in use with --limit 3, and this run asks for --limit 5");
 	assert_int_equal(refuse_kind(&f, "redis h", KIND_SHARED, 0, &claim), RC_PROTOCOL);
-	assert_string_equal(
-	    f.text, "redis h: the key is in use with -s, and this run asks for --limit 5");
+	assert_string_equal(f.text,
+	    "redis h: the key is in use with -s, and this run asks for --limit 5");
 }
 
 static void
@@ -85,6 +85,51 @@ how_long_ago(void **state)
 	}
 }
 
+/* ISO 8601: a week is of the year that has its Thursday. */
+static void
+periods_are_named_by_the_clock_of_a_server(void **state)
+{
+	static const struct {
+		enum period_kind kind;
+		int64_t offset, us; /* hours, s */
+		const char *id;
+	} rows[] = {
+	    {PER_DAY, 0, 1795651199, "2026-11-25"},
+	    {PER_DAY, 0, 1795651200, "2026-11-26"},
+	    {PER_DAY, 2, 1795651200, "2026-11-25"},
+	    {PER_DAY, 2, 1795658400, "2026-11-26"},
+	    {PER_HOUR, 0, 1795698060, "2026-11-26T13"},
+	    {PER_WEEK, 0, 1795651200, "2026-W48"},
+	    {PER_WEEK, 0, 1798761600, "2026-W53"}, /* the first of January, a Friday */
+	    {PER_WEEK, 0, 1735603200, "2025-W01"}, /* the last of December, a Tuesday */
+	    {PER_DAY, 0, 0, "1970-01-01"},
+	    {PER_HOUR, 0, 253402300799, "9999-12-31T23"},
+	};
+	struct period p;
+	struct job job = {.per = &p, .once = p.id};
+	struct fault f;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		p = (struct period){
+		    .kind = rows[i].kind, .offset = rows[i].offset * 60 * MINUTE};
+		assert_int_equal(
+		    period_name(&job, rows[i].us * 1000000, "redis h", &f), RC_OK);
+		assert_string_equal(p.id, rows[i].id);
+		assert_int_equal(period_name(&job, 1, "redis h", &f), RC_OK);
+		assert_string_equal(p.id, rows[i].id); /* once */
+	}
+	p = (struct period){.kind = PER_DAY};
+	assert_int_equal(period_name(&job, -1, "redis h", &f), RC_PROTOCOL);
+	assert_int_equal(period_name(&job, INT64_MAX, "redis h", &f), RC_PROTOCOL);
+	assert_int_equal(
+	    period_name(&job, INT64_C(253402300800) * 1000000, "redis h", &f),
+	    RC_PROTOCOL);
+	assert_string_equal(p.id, "");
+	job.per = NULL;
+	assert_int_equal(period_name(&job, -1, "redis h", &f), RC_OK);
+}
+
 int
 main(void)
 {
@@ -92,6 +137,7 @@ main(void)
 	    cmocka_unit_test(both_kinds_are_named),
 	    cmocka_unit_test(what_was_done_and_when),
 	    cmocka_unit_test(how_long_ago),
+	    cmocka_unit_test(periods_are_named_by_the_clock_of_a_server),
 	};
 
 	return cmocka_run_group_tests_name("refuse", tests, NULL, NULL);

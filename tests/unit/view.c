@@ -175,7 +175,8 @@ times_out_of_range_are_not_known(void **state)
 		root = object_of(&v, false);
 		json_decref(root);
 		assert_int_equal(
-		    columns_choose(&c, "since,held,left", &no_terminal, &f), RC_OK);
+		    columns_choose(&c, false, "since,held,left", &no_terminal, &f),
+		    RC_OK);
 		columns_row(&c, &v, row);
 	}
 	view_free(&v);
@@ -183,6 +184,45 @@ times_out_of_range_are_not_known(void **state)
 	assert_int_equal(view_span(7, 5), 0);
 	assert_int_equal(view_span(-1, 5), -1);
 	assert_int_equal(view_span(0, INT64_MAX), NEVER);
+}
+
+/* The last success is the last run, if that ended with 0, or another that is told. */
+static void
+jobs_have_a_last_run_and_a_last_success(void **state)
+{
+	struct entry last = {
+	    .kind = ENTRY_LAST, .since = NOW - 9000000, .until = NOW, .once = "a"};
+	struct entry good = {
+	    .kind = ENTRY_GOOD, .since = NOW - 5, .until = -1, .once = "b"};
+	struct view v = {0};
+	char row[ROW_BYTES];
+	struct columns c;
+	struct fault f;
+
+	(void)state;
+	view_begin(&v, "k");
+	assert_null(view_good(&v));
+	view_add(&v, &last, NOW);
+	assert_ptr_equal(view_good(&v), &v.last);
+	last.status = 3;
+	view_begin(&v, "k");
+	view_add(&v, &last, NOW);
+	assert_null(view_good(&v));
+	view_add(&v, &good, NOW);
+	assert_string_equal(view_good(&v)->once, "b");
+	assert_int_equal(
+	    columns_choose(&c, true, "key,id,status,took", &no_terminal, &f), RC_OK);
+	columns_row(&c, &v, row);
+	assert_string_equal(row, "k                        -                 3     9s");
+	good.kind = ENTRY_DONE;
+	view_begin(&v, "k");
+	view_add(&v, &good, NOW);
+	assert_true(v.of_id && !v.has_last);
+	columns_row(&c, &v, row);
+	assert_string_equal(row, "k                        b                 0      -");
+	assert_int_equal(columns_choose(&c, true, "held", &no_terminal, &f), RC_USAGE);
+	assert_int_equal(columns_choose(&c, false, "took", &no_terminal, &f), RC_USAGE);
+	view_free(&v);
 }
 
 static void
@@ -247,19 +287,20 @@ columns_are_named_in_any_case(void **state)
 	char line[ROW_BYTES];
 
 	(void)state;
-	assert_int_equal(columns_choose(&c, "key,Pid,STATE", &no_terminal, &f), RC_OK);
+	assert_int_equal(
+	    columns_choose(&c, false, "key,Pid,STATE", &no_terminal, &f), RC_OK);
 	columns_row(&c, NULL, line);
 	assert_non_null(strstr(line, "KEY"));
-	assert_int_equal(columns_choose(&c, "", &no_terminal, &f), RC_USAGE);
-	assert_int_equal(columns_choose(&c, "key,", &no_terminal, &f), RC_USAGE);
-	assert_int_equal(columns_choose(&c, ",key", &no_terminal, &f), RC_USAGE);
-	assert_int_equal(columns_choose(&c, "keys", &no_terminal, &f), RC_USAGE);
+	assert_int_equal(columns_choose(&c, false, "", &no_terminal, &f), RC_USAGE);
+	assert_int_equal(columns_choose(&c, false, "key,", &no_terminal, &f), RC_USAGE);
+	assert_int_equal(columns_choose(&c, false, ",key", &no_terminal, &f), RC_USAGE);
+	assert_int_equal(columns_choose(&c, false, "keys", &no_terminal, &f), RC_USAGE);
 	assert_non_null(strstr(f.text, "'keys'"));
-	assert_int_equal(columns_choose(&c, "KEY, STATE", &no_terminal, &f),
+	assert_int_equal(columns_choose(&c, false, "KEY, STATE", &no_terminal, &f),
 	    RC_USAGE); /* with blanks */
 	for (size_t columns = 1; columns < 250; columns++) {
 		narrow.columns = columns;
-		assert_int_equal(columns_choose(&c, NULL, &narrow, &f), RC_OK);
+		assert_int_equal(columns_choose(&c, false, NULL, &narrow, &f), RC_OK);
 		columns_row(&c, NULL, line);
 		assert_in_range(strlen(line), columns > 40 ? 30 : 0, columns - 1);
 	}
@@ -271,6 +312,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(states_follow_from_entries),
 	    cmocka_unit_test(grants_are_found_by_their_token),
+	    cmocka_unit_test(jobs_have_a_last_run_and_a_last_success),
 	    cmocka_unit_test(texts_are_copied_within_bounds),
 	    cmocka_unit_test(a_key_of_any_length_is_kept_whole),
 	    cmocka_unit_test(times_out_of_range_are_not_known),

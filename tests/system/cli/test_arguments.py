@@ -40,6 +40,8 @@ OPTIONS = {
     "exclusive": ("maybe", "1 or 0", "1"),
     "limit": ("0", "1 to 100000", "3"),
     "once": ("x" * 201, "200", "2026-11-22"),
+    "once-per": ("month", "day, hour or week", "day"),
+    "at-offset": ("8d", "7d", "2h"),
     "cooldown": ("-1", DURATION, "1h"),
     "skipped-exit-code": ("256", "255", "4"),
     "command": ("", "empty", "exit 0"),
@@ -1153,6 +1155,41 @@ def test_the_record_names_the_command_but_not_its_arguments(dlock, place):
     holder.popen.stdin.close()
     wait_for(lambda: not is_alive(holder.pid))
     assert holder.wait().status == 0
+
+
+# ---- jobs ----
+
+
+@pytest.mark.parametrize("words, said", [
+    (("--once", "a", "--once-per", "day"), "--once and --once-per contradict each other"),
+    (("--at-offset", "1h"), "--at-offset needs --once-per"),
+    (("--once-per", "hour", "--at-offset", "1h"), "is not less than the period"),
+    (("--once-per", "day", "--at-offset", "24h"), "is not less than the period"),
+    (("--once-per", "month"), "day, hour or week is allowed"),
+], ids=" ".join)
+def test_a_period_that_makes_no_sense(dlock, files, words, said):
+    done = dlock.run("run", *files.words, *words, "-k", "job", "--", "true")
+    assert done.status == 64 and said in done.stderr, done
+
+
+@pytest.mark.parametrize("words, said", [
+    (("ls", "--jobs", "--watch"), "--jobs and --watch contradict each other"),
+    (("status", "--done-within", "1h", "--watch", "-k", "job"), "--done-within and --watch contradict each other"),
+    (("status", "--done-within", "0", "-k", "job"), "from 1ms to 400d"),
+    (("ls", "--jobs", "-o", "held"), "there is no column 'held'"),
+    (("ls", "-o", "took"), "there is no column 'took'"),
+    (("ls", "--jobs", "-J", "-o", "key"), "contradict"),
+    (("forget", "-y"), "no key"),
+    (("forget", "-y", "job*"), "forget has no patterns"),
+    (("forget", "-y", "job", "a", "b"), "one word too many"),
+    (("forget", "-y", "job", ""), "it is empty"),
+    (("forget", "-y", "job", "x" * 201), "1 to 200 bytes"),
+    (("forget", "-y", "job", "a\nb"), "control characters"),
+    (("forget", "-y", "-k", "a", "-k", "b"), "one key at a time"),
+], ids=lambda w: " ".join(w)[:40].replace("\n", " ") if isinstance(w, tuple) else "")
+def test_what_is_asked_of_jobs_and_makes_no_sense(dlock, files, words, said):
+    done = dlock.run(words[0], *files.words, *words[1:])
+    assert done.status == 64 and said in done.stderr and done.stderr.count("\n") == 1, done
 
 
 GITHUB = {"GITHUB_ACTOR": "bob", "GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "shop/web", "GITHUB_RUN_ID": "4711"}

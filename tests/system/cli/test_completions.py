@@ -17,7 +17,7 @@ pexpect = Late("pexpect")
 
 BASH, ZSH, FISH = (os.path.join(ROOT, "completions", name) for name in ("dlock.bash", "_dlock", "dlock.fish"))
 SHELLS = ["bash", "zsh", "fish"]
-SUBCOMMANDS = ["run", "status", "ls", "wait", "break", "freeze", "thaw", "hold", "release", "config", "version", "doctor"]
+SUBCOMMANDS = ["run", "status", "ls", "wait", "break", "freeze", "thaw", "forget", "hold", "release", "config", "version", "doctor"]
 # Any client may have named a key so.
 HOSTILE = ["$(touch x)", "`touch x`", "a b", "a'b", 'a"b', "a'b c", "*", "?", "[a]", "{a,b}", "x\\y", "\\x1B", "\\'; touch x;'",
            ";touch x", "&touch x", "|touch x", ">x", "~root", "!!", "#x", "'q'", "a:b=c", "a@b", "%1", "<(touch x)", "=ls",

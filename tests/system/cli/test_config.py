@@ -380,6 +380,7 @@ WRONG = [  # text, line, what is said
     ("[]", 1, ["[]"]),
     ("shared = maybe", 1, ["shared 'maybe'", "yes, no"]),
     ("shared = yes\nlimit = 3", 1, ["shared and", ":2: limit", "contradict"]),
+    ("once = a\nonce-per = day", 1, ["once and", ":2: once-per", "contradict"]),
     ("nonblock = yes\nwait = 3s", 1, ["nonblock and", ":2: wait", "contradict"]),
     ("backend = reddis", 1, ["did you mean redis?"]),
     ("url = nowhere", 1, ["url 'nowhere...'", "scheme"]),
@@ -411,13 +412,15 @@ def test_what_is_said_for_one_occasion_has_no_place_in_a_file(files, name):
 
 def test_every_other_option_has_the_words_of_the_command_line(files):
     values = {"backend": "redis", "url": "redis://h", "option": "a=b", "wait": "1h30m", "conflict-exit-code": "9", "ttl": "90s", "grace": "2s",
-              "signal": "USR1", "min-hold": "3s", "max-run": "1h", "once": "2026", "cooldown": "1h", "skipped-exit-code": "4",
+              "signal": "USR1", "min-hold": "3s", "max-run": "1h", "once": "2026", "at-offset": "2h", "cooldown": "1h", "skipped-exit-code": "4",
               "who": "me and you", "why": "ticket #1;2", "limit": "3",
               "metrics-file": "/var/lib/m.prom"}
     flags = {"wait-tree", "quiet", "verbose"}
     alone = {"nonblock", "shared", "exclusive"}  # not beside wait, limit
+    files.write(user="once-per = week\n")
+    assert files.value("once-per") == "week"  # not beside once
     names = files.run("help", "--raw", "config").stdout.split()
-    assert set(names) == {*values, *flags, *alone}
+    assert set(names) == {*values, *flags, *alone, "once-per"}
     values["why"] = "ticket;2"
     files.write(user="".join(f"{n} = {v}\n" for n, v in values.items()) + "".join(f"{n} = on\n" for n in flags))
     rows = {row["name"]: row for row in files.rows()}

@@ -24,7 +24,7 @@ MANUAL, BACKENDS, CONF, README = "man/dlock.1", "man/dlock-backends.7", "man/dlo
 JOINS, RECIPES, EVENTS, TROUBLE = "man/dlock-joins.7", "man/dlock-recipes.7", "man/dlock-events.7", "man/dlock-troubleshooting.7"
 # A manual for each group of subcommands.
 GROUPS = {"man/dlock.1": ["run", "version"], "man/dlock-status.1": ["status", "ls", "wait"], "man/dlock-hold.1": ["hold", "release"],
-          "man/dlock-break.1": ["break", "freeze", "thaw"], "man/dlock.conf.5": ["config"], "man/dlock-doctor.1": ["doctor"]}
+          "man/dlock-break.1": ["break", "freeze", "thaw", "forget"], "man/dlock.conf.5": ["config"], "man/dlock-doctor.1": ["doctor"]}
 # A page for each backend, and two more for redis, all with one outline.
 PAGES = {name: f"man/dlock-{name}.7" for name in ("file", "redis", "zk", "pg", "mysql", "memcached")}
 DIALECTS, REDLOCK = "man/dlock-redis-dialects.7", "man/dlock-redlock.7"
@@ -88,7 +88,7 @@ def test_a_manual_speaks_of_no_option_that_its_subcommands_do_not_know(options, 
     """But for those of run, whose meaning others refer to."""
     text = re.sub(r"^\.Sh (EXAMPLES|ON CALL)$.*?(?=^\.Sh )", "", text_of(name), flags=re.M | re.S)
     known = {row[0] for row in options if set(row[4].split(",")) & {"run", *GROUPS[name]}} | ALWAYS
-    assert set(re.findall(r"(?<![\w-])--([a-z][a-z-]+)", text)) - known - {"token", "force", "shell", "json"} == set()
+    assert set(re.findall(r"(?<![\w-])--([a-z][a-z-]+)", text)) - known - {"token", "force", "shell", "json", "jobs"} == set()
 
 
 def test_the_manuals_of_looking_name_every_member_and_column(dlock, tmp_path):

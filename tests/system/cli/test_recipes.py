@@ -20,7 +20,7 @@ RECIPES, TOP, block_with, blocks, text_of, tried = (getattr(documents, name) for
     "RECIPES", "TOP", "block_with", "blocks", "text_of", "tried"))
 
 # Where a block is tried; those without a name of a test here, in test_documents.py.
-TRIED = ["--once \"$(date", "# nightly.service", "runs-on", "CI_JOB_URL", "pipeline {", "ansible-playbook", "ansible.builtin",
+TRIED = ["--once \"$(date", "--done-within", "# nightly.service", "runs-on", "CI_JOB_URL", "pipeline {", "ansible-playbook", "ansible.builtin",
          "FROM debian:12", "kind: CronJob", "ENTRYPOINT", "./manage migrate", "DLOCK_TOKEN:+", "lock=$(dlock hold", "exec 9>",
          "-O path=/srv/locks/backup", "sudo --preserve", "-k geocoder", "./rebuild-cache", "$ dlock run -b file -k cache",
          "-k account-7", "echo inner", "$(MAKE)", "--held-over", "metrics-file =", "alert: JobNotDone"]
@@ -52,6 +52,16 @@ def test_a_host_that_comes_late_exits_at_once(try_it):
     words = re.search(r"^\.Ql (-n -E 0 --min-hold 30s)$", text_of(RECIPES).replace("\\-", "-"), re.M)[1].replace("30s", "4s")
     done = try_it(f"dlock run {words} -q -k nightly -- echo ran", f"dlock run {words} -q -k nightly -- echo ran; echo $?")
     assert done.stdout == "ran\n0\n"
+
+
+def test_an_alert_is_mailed_where_a_job_has_not_been_done(try_it):
+    """As cron starts it: what is printed is mailed."""
+    command = re.search(r"^0 8 \* \* \* +(.*)$", block_with("--done-within", RECIPES), re.M)[1]
+    command = command.replace("/usr/local/bin/dlock", "dlock")
+    ran = "dlock run -q -k {} --once-per day -- true".format
+    first = try_it(ran("nightly"), command).stdout.splitlines()
+    assert len(first) == 2 and "ended with 0" in first[0] and first[1].startswith("prices: no run"), first
+    assert try_it(ran("prices"), command).stdout == ""
 
 
 def units(directory):

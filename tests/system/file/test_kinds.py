@@ -4,6 +4,7 @@
 
 import contextlib
 import fcntl
+import json
 import os
 import random
 import resource
@@ -635,6 +636,53 @@ def test_only_a_whole_line_of_that_id_is_a_run(job, name, text, done):
     first = job.run("--once", "a", "-v")
     assert first.status == 0 and job.count == (0 if done else 1) and "\x1b" not in first.stderr
     assert job.run("--once", "a").status == 0 and job.count == (0 if done else 1)
+
+
+def listed(dlock, files):
+    """{ID or None: status of the last run, or of the last success}"""
+    done = dlock.run("ls", "--jobs", "-J", *files.words)
+    assert done.status == 0 and "\x1b" not in done.stdout, done
+    objects = [json.loads(text) for text in done.stdout.splitlines()]
+    assert {o["key"] for o in objects} <= {"job"}
+    return {o["id"]: [run and run["status"] for run in (o["last"], o["last_success"])] for o in objects}
+
+
+def test_what_stands_there_and_is_no_run_is_not_listed(job, dlock, files):
+    assert listed(dlock, files) == {}
+    for name, text in ((f"{ERA}/a", line()), (f"{ERA}/b", line()), (f"{ERA}/c", line(name="c", status=1)), (f"{ERA}/d", b"torn"),
+                       (f"{ERA}/e", line(name="e", record='{"who":"\x1b[31m')), (f"{ERA}x/f", line(name="f")), ("g", line(name="g")),
+                       (f"{ERA - 9}/h", line(name="h")), (f"{ERA}/i", b"x" * 300000 + line(name="i")), ("good", b"\0" * 99)):
+        job.write(name, text)
+    (job.path / f"{ERA}" / "j").symlink_to("a")
+    (job.path / f"{ERA}" / "k").mkdir()
+    os.mkfifo(job.path / f"{ERA}" / "l")
+    done = dlock.run("ls", "--jobs", *files.words)
+    assert done.status == 77 and "the only record of what was run" in done.stderr, done  # what is no plain file is not trusted
+    for name in "jkl":
+        (os.rmdir if name == "k" else os.unlink)(job.path / f"{ERA}" / name)
+    assert listed(dlock, files) == {name: [None, 0] for name in "aeh"}
+    job.write("last", line(name="m", status=3))
+    job.write("good", line(name="n"))
+    assert listed(dlock, files) == {None: [3, 0], **{name: [None, 0] for name in "aeh"}}
+    assert dlock.run("forget", "-y", *files.words, "job").status == 0 and listed(dlock, files) == {}
+    assert job.files == ["51x/f".replace("51", str(ERA)), "g"]  # others' files stay
+
+
+def test_a_run_that_seems_to_be_to_come_is_no_recent_one(job, dlock, files):
+    job.write("last", line(begin=NOW + 400 * DAY))
+    assert dlock.run("status", "--done-within", "26h", *files.words, "job").status == 1
+    job.write("last", line(begin=NOW + HOUR))
+    assert dlock.run("status", "--done-within", "26h", *files.words, "job").status == 0
+
+
+def test_forgetting_waits_for_who_remembers(job, dlock, files):
+    """And is told when that one does not go on."""
+    assert job.run("--once", "a").status == 0
+    with open(files.directory / "job.lock", "r+b") as f:
+        fcntl.fcntl(f, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
+        done = dlock.run("forget", "-y", *files.words, "job")
+        assert done.status == 69 and "keeps job.lock locked" in done.stderr, done
+    assert job.run("--once", "a").status == 0 and job.count == 1
 
 
 @pytest.mark.parametrize("begin, done", [

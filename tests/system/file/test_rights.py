@@ -67,8 +67,11 @@ def test_a_group_runs_and_steers_and_others_do_not(shared):
     for group, status in (("deploy", 75), ("others", 77)):
         assert shared.does(BOB, group, "run", "-n", "-k", "job", "true") == status
     for group, status in (("deploy", 0), ("others", 77)):
-        for words in (["status", "job"], ["ls"], ["freeze", "new"], ["thaw", "-y", "new"]):
+        for words in (["status", "job"], ["ls"], ["freeze", "new"], ["thaw", "-y", "new"], ["ls", "--jobs"]):
             assert shared.does(BOB, group, *words) == status, words
+    assert shared.does(ALICE, "deploy", "run", "-k", "done", "--once", "1", "true") == 0
+    for group, status in (("others", 77), ("deploy", 0)):
+        assert shared.does(BOB, group, "forget", "-y", "done") == status
     assert shared.does(BOB, "others", "break", "-y", "job") == 77 and holder.poll() is None
     assert shared.does(BOB, "deploy", "break", "-y", "job") == 0 and holder.wait(PATIENCE) == 79
     holder.stdout.close()
@@ -91,8 +94,9 @@ def test_a_group_that_only_looks(shared, acl):
             command = re.search(r"^\.Ql (setfacl -R .*)$", f.read(), re.M)[1]
         shared.type(command.replace("watch", str(GROUPS["watch"])))
     sees = 77 if acl == "afterwards, of the directory alone" else 0
-    for words in (["status", "job"], ["ls"]):
+    for words in (["status", "job"], ["ls"], ["ls", "--jobs"]):
         assert shared.does(CAROL, "watch", *words) == sees, words
+    assert shared.does(CAROL, "watch", "forget", "-y", "job") == 77
     assert shared.does(CAROL, "watch", "status", keys[1]) == (sees or 1)
     assert shared.does(CAROL, "watch", "wait", "-n", "job") == (sees or 75)
     for words in (["run", "-n", "-k", "job", "true"], ["run", "-n", "-k", "new", "true"], ["break", "-y", "job"], ["freeze", "job"],

@@ -2,6 +2,7 @@
 # what is there and no more, and hits exactly the grant that was meant.
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -11,7 +12,7 @@ import time
 import pytest
 
 from admin import ADMIN, BOB, LOST, OK, admin, each, kinds, revoke
-from databases import LOOK, RUN, STEER, block_of, may, paste, waits_and_renews, what_may
+from databases import FORGET, JOBS, LOOK, RUN, STEER, block_of, may, paste, waits_and_renews, what_may
 from faults import LIVING_LEASE
 from mysql_server import MODES, Database, mysql_url
 from support import ROOT, At, run, wait_for
@@ -319,20 +320,20 @@ def roles(own_mysql, tmp_path):
 def test_the_role_of_the_manual_that_runs(dlock, roles):
     for _ in range(2):
         roles.paste("deploy")
-    assert what_may(dlock, roles.own, roles.at("deploy")) == {*RUN, *LOOK, *STEER}
+    assert what_may(dlock, roles.own, roles.at("deploy")) == {*RUN, *LOOK, *STEER, *JOBS, *FORGET}
     assert waits_and_renews(dlock, roles.own, roles.at("deploy"))
 
 
 # The procedures that the blocks grant, and what cannot be done without.
-NEEDS = {"list": "ls", "last_run": "status", "ask_back": "break", "take_away": "break --force", "freeze": "freeze", "thaw": "thaw",
+NEEDS = {"list": "ls", "last_run": "status", "list_jobs": "ls --jobs", "list_done": "ls --jobs", "forget": "forget", "ask_back": "break", "take_away": "break --force", "freeze": "freeze", "thaw": "thaw",
          "take": "run", "enter": "run -s"}
 
 
-@pytest.mark.parametrize("name, scenes", [("watcher", LOOK), ("oncall", {**LOOK, **STEER})])
+@pytest.mark.parametrize("name, scenes", [("watcher", {**LOOK, **JOBS}), ("oncall", {**LOOK, **STEER, **JOBS, **FORGET})])
 def test_each_right_of_the_manual_is_needed(dlock, roles, name, scenes):
     """By the block alone one may do what it says and no more, and nothing of it is too much."""
     roles.paste(name)
-    procedures = re.search(r"for p in (.*);", block_of(PAGE, MARKS[name]))[1].split()
+    procedures = re.search(r"for p in ([^;]*);", block_of(PAGE, MARKS[name]))[1].replace("\\", " ").split()
     assert what_may(dlock, roles.own, roles.at(name)) == {*scenes}
     assert {NEEDS[p] for p in procedures} | {"wait"} == {*scenes}
     for procedure in procedures:
@@ -346,9 +347,9 @@ def test_the_role_of_the_manual_that_runs_and_does_not_steer(dlock, roles):
         words = re.search(r"needs\s+the loop with these: ([a-z_\s]*)\.\n", f.read())[1].split()
     block = block_of(PAGE, MARKS["watcher"])
     roles.paste("watcher", re.sub("for p in .*;", f"for p in {' '.join(words)};", block))
-    assert what_may(dlock, roles.own, roles.at("watcher")) == {*RUN, *LOOK}
+    assert what_may(dlock, roles.own, roles.at("watcher")) == {*RUN, *LOOK, *JOBS}
     assert waits_and_renews(dlock, roles.own, roles.at("watcher"))
-    assert {*words} == {*NEEDS} - {"ask_back", "take_away", "freeze", "thaw"} | {"await", "renew", "release"}
+    assert {*words} == {*NEEDS} - {"ask_back", "take_away", "freeze", "thaw", "forget"} | {"await", "renew", "release"}
     at = roles.at("watcher")
     for procedure in words:
         roles.server.ask(f"REVOKE EXECUTE ON PROCEDURE app.dlock_{procedure}_3 FROM watcher@'%'")
@@ -400,3 +401,26 @@ def test_a_name_needs_no_right(dlock, roles):
         done = dlock.run("status", *own.words, "job")
         assert (done.status, "alice" in done.stdout, "a session" in done.stdout) == (0, shown, not shown), done
         assert holder.finish().status == 0
+
+
+# ---- runs ----
+
+
+def test_hostile_runs_are_listed_as_far_as_they_are_runs(dlock, mysql_db, at):
+    """In the order of keys and IDs, whatever stands in their columns; more than a page of them."""
+    assert dlock.run("run", *at.words, "-k", "job", "--once", "first", "--", "true").status == 0
+    mysql_db.ask("INSERT INTO dlock_runs (k, ended, token, id, began, status, record) VALUES"
+                 " ('job', 4102444800000000, 7, '\\x1b[2J', -5, 255, REPEAT('\\x1b', 1000))".replace("\\x1b", "\x1b"))
+    for start in range(0, 1200, 300):
+        mysql_db.ask("INSERT INTO dlock_runs (k, ended, token, id, began, status, record) VALUES" + ", ".join(
+            f"('many', 5, {n}, 'id{n}', 4, 0, '{{}}')" for n in range(start, start + 300)))
+    done = dlock.run("ls", "--jobs", "-J", *at.words)
+    assert (done.status, done.stderr) == (0, "") and "\x1b" not in done.stdout, done
+    objects = [json.loads(line) for line in done.stdout.splitlines()]
+    found = {(o["key"], o["id"]): o for o in objects}
+    assert len(found) == len(objects) == 3 + 1200
+    assert found["job", None]["last"]["status"] == 255 and found["job", None]["last_success"]["id"] == "first"
+    assert ("job", "first") in found and ("many", "id7") in found
+    assert "\x1b" not in dlock.run("ls", "--jobs", *at.words).stdout
+    assert dlock.run("forget", "-y", *at.words, "many").status == 0 and dlock.run("forget", "-y", *at.words, "many").status == 1
+    assert dlock.run("ls", "--jobs", "-n", *at.words).stdout.count("\n") == 2

@@ -353,12 +353,12 @@ def is_up_to_date(database, fresh):
     assert {f[0].split("(")[0] for f in functions if f not in now[1]} == {
         f"dlock.{name}" for name in ("await", "enter_queue", "find_run", "list_claims", "release", "release_among", "renew",
                                      "serves_5", "take_unclaimed", "version")}
-    return database.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 6:")
+    return database.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 7:")
 
 
 # By its text without comments.  Whoever changes it raises the version, adds the new one to the functions
 # serves_N(), and tells here what it is; otherwise no server that has the old one gets the new one.
-DIGEST = "23cdd0d3f2189cb5"
+DIGEST = "8a1f501ef2850ec3"
 
 
 def test_a_version_is_for_all_that_is_in_the_schema(dlock):
@@ -421,7 +421,7 @@ def test_a_crowd_brings_a_schema_up_to_date_that_is_in_use(dlock, db, make_db, t
         for waiter in crowd[::3]:
             waiter.event("waiting")
         assert [c.wait(60).status for n, c in enumerate(crowd) if n % 3] == [0] * 8
-        assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 6:")
+        assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 7:")
         assert ask(f"renew({A}, {token}, 60000, 0, 0)")[0] == 1
         assert ask(f"release({A}, 0)") == (1,)
         code, second = ask(f"enter_queue({B}, '{{}}', 60000, 60000, 'exclusive', 0, 0, 0)")[:2]  # it came first, and is next
@@ -467,23 +467,58 @@ def test_an_older_schema_of_anothers_is_not_touched_by_a_superuser(dlock, db):
 
 def test_a_newer_schema_that_serves_this_version_is_used(dlock, db):
     assert run(dlock, db.url).status == 0
-    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 7: locks for commands'", user=USER)
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 8: locks for commands'", user=USER)
     for mode in MODES:
         assert run(dlock, db.url, mode=mode).status == 0
-    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 7:")
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 8:")
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_newer_schema_is_left_alone(dlock, db, mode):
     """Its functions would not go together with ours."""
     assert run(dlock, db.url).status == 0
-    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 7: locks for commands'; ALTER FUNCTION dlock.serves_6 RENAME TO serves_7", user=USER)
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 8: locks for commands'; ALTER FUNCTION dlock.serves_6 RENAME TO serves_8", user=USER)
     assert_refused(run(dlock, db.url, mode=mode), 78, "newer")
     assert dlock.run("status", "-u", db.url, "-k", "job").status == 78
     with pytest.raises(AssertionError, match="a newer dlock"):
         psql(db, schema_sql(dlock), USER)
-    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 7:")
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 8:")
     assert not db.ask("SELECT FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace AND proname = 'serves_6'")
+
+
+# As version 6 had it: what lists and forgets runs is not there.
+TO_6 = "DROP FUNCTION dlock.list_jobs, dlock.list_done, dlock.forget; COMMENT ON SCHEMA dlock IS 'dlock 6: locks for commands'"
+
+
+def test_a_schema_of_version_6_serves_all_but_what_lists_and_forgets_runs(dlock, db, worker):
+    psql(db, schema_sql(dlock))
+    db.ask(f"{TO_6}; GRANT USAGE ON SCHEMA dlock TO worker")
+    where = ("-u", worker, "-k", "job")
+    assert dlock.run("run", *where, "--once", "a", "--", "true").status == 0
+    assert dlock.run("run", *where, "--once", "b", "--", "false").status == 1
+    done = dlock.run("status", *where)
+    assert (done.status, done.stderr) == (1, "") and "ID b by" in done.stdout and "success" not in done.stdout
+    assert dlock.run("run", *where, "--once", "a", "--skipped-exit-code", "9", "--", "true").status == 9
+    for words in (("ls", "--jobs", "-u", worker), ("forget", "-y", *where)):
+        done = dlock.run(*words)
+        assert done.status == 78 and "older" in done.stderr and "dlock help pg-schema | psql" in done.stderr, done
+    psql(db, schema_sql(dlock))
+    assert dlock.run("forget", "-y", *where, "a").status == 0
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 7:")
+
+
+def test_rights_that_were_taken_away_are_not_had_of_what_is_new(dlock, db):
+    psql(db, schema_sql(dlock))
+    db.ask(f"{TO_6}; REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA dlock FROM PUBLIC; DROP ROLE IF EXISTS watcher; DROP ROLE IF EXISTS oncall;"
+           "CREATE ROLE watcher; CREATE ROLE oncall; GRANT EXECUTE ON FUNCTION dlock.list, dlock.last_run TO watcher;"
+           "GRANT EXECUTE ON FUNCTION dlock.list, dlock.last_run, dlock.thaw TO oncall")
+    for _ in range(2):
+        psql(db, schema_sql(dlock))
+        may = {role: {name for name, in db.ask(
+            "SELECT proname::text FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace AND proname IN ('list_jobs', 'list_done', 'forget')"
+            f" AND has_function_privilege('{role}', oid, 'EXECUTE')")} for role in ("watcher", "oncall", "pg_monitor")}
+        assert may == {"watcher": {"list_jobs", "list_done"}, "oncall": {"list_jobs", "list_done", "forget"}, "pg_monitor": set()}
+    db.ask("DROP OWNED BY watcher, oncall; DROP ROLE watcher; DROP ROLE oncall")
 
 
 # ---- long records ----

@@ -14,7 +14,7 @@ import psycopg2
 import pytest
 
 from admin import ADMIN, BOB, CONFIG, DENIED, LOST, OK, admin, does, each, kinds, revoke
-from databases import LOOK, RUN, STEER, block_of, may, paste, waits_and_renews, what_may
+from databases import FORGET, JOBS, LOOK, RUN, STEER, block_of, may, paste, waits_and_renews, what_may
 from faults import LIVING_LEASE
 from pg import MODES, USER, VERSION_5, error, pg_url, psql, schema_sql
 from support import At, is_alive, run, wait_for
@@ -643,6 +643,8 @@ TYPED = {
     "freeze": ("", ("freeze", "-k", "job"), ["freeze"]),
     "thaw": ("frozen", ("thaw", "-y", "-k", "job"), ["list", "thaw"]),
     "break": ("held", ("break", "-y", "-w", "0", "-k", "job"), ["list", "ask_back"]),
+    "ls --jobs": ("", ("ls", "--jobs"), ["list_jobs", "list_done"]),
+    "forget": ("done", ("forget", "-y", "job"), ["forget"]),
     "break --force": ("held", ("break", "-y", "--force", "-k", "job"), ["list", "take_away"]),
 }
 
@@ -658,6 +660,8 @@ def test_each_function_can_be_kept_from_a_role(dlock, db, worker, scene):  # noq
         dlock.hold(own, "job")
     elif there == "frozen":
         assert dlock.run("freeze", *own.words, "-k", "job").status == 0
+    elif there == "done":
+        assert dlock.run("run", *own.words, "-k", "job", "--once", "id", "--", "true", events=False).status == 0
     for function in functions:
         name, = [name for name, in db.ask("SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace"
                                           f" AND proname = '{function}'")]
@@ -672,7 +676,7 @@ class Roles:
     """A server with the roles of the manual, and its blocks, pasted."""
 
     PAGE = "dlock-pg.7"
-    MARKS = {"deploy": "GRANT USAGE ON SCHEMA dlock TO deploy", "watcher": "TO watcher", "oncall": "dlock.thaw TO oncall",
+    MARKS = {"deploy": "GRANT USAGE ON SCHEMA dlock TO deploy", "watcher": "TO watcher", "oncall": "dlock.forget TO oncall",
              "sessions": "pg_signal_backend TO oncall"}
 
     def __init__(self, server, directory):
@@ -697,21 +701,22 @@ def test_each_role_of_the_manual_may_do_what_it_says(dlock, roles, order):
     """In the order of the page, as far as one follows it; and again, which changes nothing."""
     for name in order * 2:
         roles.paste(name)
-    steers = {*STEER} if order[-1] != "oncall" else set()
-    assert what_may(dlock, roles.own, roles.at("deploy")) == {*RUN, *LOOK} | steers
+    steers = {*STEER, *FORGET} if order[-1] != "oncall" else set()
+    assert what_may(dlock, roles.own, roles.at("deploy")) == {*RUN, *LOOK, *JOBS} | steers
     assert waits_and_renews(dlock, roles.own, roles.at("deploy"))
     if "watcher" in order:
-        assert what_may(dlock, roles.own, roles.at("watcher")) == {*LOOK}
+        assert what_may(dlock, roles.own, roles.at("watcher")) == {*LOOK, *JOBS}
     if "oncall" in order:
-        assert what_may(dlock, roles.own, roles.at("oncall")) == {*LOOK, *STEER} | (set() if "watcher" in order else {*RUN})
+        assert what_may(dlock, roles.own, roles.at("oncall")) == {*LOOK, *STEER, *JOBS, *FORGET} | (set() if "watcher" in order else {*RUN})
 
 
 # The functions that the blocks grant, and what cannot be done without.
 NEEDS = {"list": ("ls", "lease"), "last_run": ("status", "lease"), "list_rows": ("ls", "row"), "ask_back": ("break", "lease"),
-         "take_away": ("break --force", "lease"), "freeze": ("freeze", "lease"), "thaw": ("thaw", "lease")}
+         "take_away": ("break --force", "lease"), "freeze": ("freeze", "lease"), "thaw": ("thaw", "lease"),
+         "list_jobs": ("ls --jobs", "lease"), "list_done": ("ls --jobs", "lease"), "forget": ("forget", "lease")}
 
 
-@pytest.mark.parametrize("name, count", [("watcher", 3), ("oncall", 7)])
+@pytest.mark.parametrize("name, count", [("watcher", 5), ("oncall", 10)])
 def test_each_right_of_the_manual_is_needed(dlock, roles, name, count):
     for block in ("deploy", "watcher", name):
         roles.paste(block)
@@ -770,7 +775,7 @@ LOOKS = ("each",), ("each", "job"), ("thaw", "job"), ("revoke", "job", "1", "-",
 def test_a_newer_schema_is_not_taken_for_none(dlock, db, at):
     """Nothing of it is called; what there is to do is told."""
     psql(db, schema_sql(dlock), USER)
-    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 7: locks for commands'; ALTER FUNCTION dlock.serves_6 RENAME TO serves_7", user=USER)
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 8: locks for commands'; ALTER FUNCTION dlock.serves_6 RENAME TO serves_8", user=USER)
     for words in (*LOOKS, ("freeze", "job", BOB)):
         rc, why, entries = admin(at, *words)
         assert (rc, entries) == (CONFIG, []) and "newer" in why
@@ -784,7 +789,7 @@ def test_a_look_does_not_bring_a_schema_up_to_date(dlock, db, at):
         assert (rc, entries) == (CONFIG, []) and "an older dlock" in why and "dlock help pg-schema | psql" in why
     assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 5:")
     assert admin(at, "freeze", "job", BOB)[0] == OK
-    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 6:")
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 7:")
 
 
 # ---- the modes that end with the connection ----
@@ -926,3 +931,23 @@ def test_rows_page_by_page(dlock, db):
     assert [e["key"] for e in each(at)] == keys
     assert all(h.finish().status == 0 for h in holders)
     assert each(at) == []
+
+
+# ---- runs ----
+
+
+def test_hostile_runs_are_listed_as_far_as_they_are_runs(dlock, db, at):
+    """In the order of keys and IDs, whatever stands in their columns; more than a page of them."""
+    assert dlock.run("run", *at.words, "-k", "job", "--once", "first", "--", "true").status == 0
+    db.ask("INSERT INTO dlock.runs VALUES ('job', E'\\x1b[2J', '1970-01-01', '2100-01-01', 255, 7, repeat(E'\\x1b', 4000))", user=USER)
+    db.ask("INSERT INTO dlock.runs SELECT 'many', 'id' || n, now(), now(), 0, n, '{}' FROM generate_series(1, 1200) n", user=USER)
+    done = dlock.run("ls", "--jobs", "-J", *at.words)
+    assert (done.status, done.stderr) == (0, "") and "\x1b" not in done.stdout, done
+    objects = [json.loads(line) for line in done.stdout.splitlines()]
+    found = {(o["key"], o["id"]): o for o in objects}
+    assert len(found) == len(objects) == 3 + 1200
+    assert found["job", None]["last"]["status"] == 255 and found["job", None]["last_success"]["id"] == "first"
+    assert ("job", "first") in found and ("many", "id7") in found
+    assert "\x1b" not in dlock.run("ls", "--jobs", *at.words).stdout
+    assert dlock.run("forget", "-y", *at.words, "many").status == 0 and dlock.run("forget", "-y", *at.words, "many").status == 1
+    assert dlock.run("ls", "--jobs", "-n", *at.words).stdout.count("\n") == 2

@@ -14,9 +14,10 @@ import time
 
 import pytest
 
+from clocks import CLOCK, shifted
 from faults import LIVING_LEASE
 from redis_dialects import DIALECT_CANNOT
-from support import (DLOCK, PATIENCE, FilePlace, Refused, boottime, compile_shim, free_port, is_alive, kill, name_of, descendants_of,
+from support import (DLOCK, PATIENCE, Refused, boottime, compile_shim, free_port, is_alive, kill, name_of, descendants_of,
                      place_id, places, size, told_at_the_end, wait_for)
 from witness import Crowd, check_intervals, check_seen, compile_witness, excludes, interval, kind_words
 from zk_layouts import LAYOUT_CANNOT
@@ -429,51 +430,6 @@ def test_tokens(dlock, place):
 
 
 # ---- jobs ----
-
-CLOCK = r"""
-    #define _GNU_SOURCE
-    #include <dlfcn.h>
-    #include <stdlib.h>
-    #include <sys/time.h>
-    #include <time.h>
-
-    /* The wall clock is CLOCK_SHIFT seconds off; leases are counted by another. */
-    int clock_gettime(clockid_t id, struct timespec *t)
-    {
-        int (*real)(clockid_t, struct timespec *) = dlsym(RTLD_NEXT, "clock_gettime");
-        int rc = real(id, t);
-
-        if (rc == 0 && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE) && getenv("CLOCK_SHIFT"))
-            t->tv_sec += atol(getenv("CLOCK_SHIFT"));
-        return rc;
-    }
-
-    int gettimeofday(struct timeval *t, void *zone)
-    {
-        struct timespec now;
-
-        (void)zone;
-        clock_gettime(CLOCK_REALTIME, &now);
-        *t = (struct timeval){now.tv_sec, now.tv_nsec / 1000};
-        return 0;
-    }
-
-    time_t time(time_t *ret)
-    {
-        struct timespec now;
-
-        clock_gettime(CLOCK_REALTIME, &now);
-        if (ret)
-            *ret = now.tv_sec;
-        return now.tv_sec;
-    }
-"""
-
-
-def shifted(place, shim, seconds):
-    """Variables for a host whose clock is so much off; a file's users share one host and its clock."""
-    return {} if isinstance(place, FilePlace) else {"LD_PRELOAD": shim, "CLOCK_SHIFT": str(seconds)}
-
 
 def test_clocks_can_be_shifted(dlock, tmp_path):
     shim = compile_shim(tmp_path, "clock", CLOCK)

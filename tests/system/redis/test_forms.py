@@ -3,6 +3,7 @@
 # are not what they should be get to hear.
 
 import contextlib
+import json
 import os
 import threading
 import time
@@ -202,6 +203,14 @@ def test_a_form_is_looked_at_and_steered(dlock, form):
 def test_jobs_of_a_form(dlock, form):
     words = ["run", *form.words, "-k", form.key(), "--once", "id", "--", "echo", "ran"]
     assert [dlock.run(*words).stdout for _ in range(2)] == ["ran\n", ""]
+    tagged = f"{form.key()}{{tag}}:r"
+    assert dlock.run("run", *form.words, "-k", tagged, "--once-per", "day", "--", "true").status == 0
+    for key in (form.key(), tagged):
+        found = dlock.run("ls", "--jobs", "-J", *form.words, key.replace("[", "[[]")).stdout.splitlines()
+        assert [bool(json.loads(line)["id"]) for line in found].count(True) == 1 and len(found) == 2, found
+        assert dlock.run("forget", "-y", *form.words, "-k", key).status == 0
+        assert dlock.run("forget", "-y", *form.words, "-k", key).status == 1
+    assert dlock.run(*words).stdout == "ran\n"
 
 
 # ---- sentinels ----

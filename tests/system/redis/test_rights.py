@@ -11,6 +11,8 @@ from support import At, rules_of, wait_for
 LOCKS, LOOKS, STEERS = rules_of("dlock"), rules_of("watcher"), rules_of("oncall")
 RUN = ("run", "-n", "-k", "job", "--", "true")
 LOOK = [("status", "-k", "job"), ("ls",), ("wait", "-w", "1s", "-k", "job")]
+JOBS = ("ls", "--jobs")
+FORGET = ("forget", "-y", "job")
 STEER = [("freeze", "-k", "job"), ("thaw", "-y", "-k", "job"), ("break", "-y", "-k", "job")]
 
 
@@ -40,23 +42,24 @@ def test_who_locks(dlock, at):
 
 def test_who_looks(dlock, at):
     place = at(*LOOKS)
-    assert [do(dlock, place, words).status for words in LOOK] == [1, 0, 0]
+    assert [do(dlock, place, words).status for words in (*LOOK, JOBS)] == [1, 0, 0, 0]
 
 
 def test_who_steers(dlock, at):
     """Frozen, thawed, and nothing to break."""
     place = at(*STEERS)
     assert {*STEERS, "%R~dlock:*"} == {*LOCKS, *LOOKS}
-    assert [do(dlock, place, words).status for words in (*STEER, RUN, *LOOK)] == [0, 0, 1, 0, 1, 0, 0]
+    assert [do(dlock, place, words).status for words in (*STEER, RUN, *LOOK, JOBS, FORGET)] == [0, 0, 1, 0, 1, 0, 0, 0, 1]
+    assert do(dlock, place, ("run", "--once", "a", *RUN[1:])).status == 0 and do(dlock, place, FORGET).status == 0
 
 
-@pytest.mark.parametrize("words", [*LOOK, *STEER[1:]], ids=lambda w: w[0])
+@pytest.mark.parametrize("words", [*LOOK, *STEER[1:], JOBS, FORGET], ids=lambda w: w[0])
 def test_who_may_not_look_is_told_so(dlock, at, words):
     done = do(dlock, at(*LOCKS), words)
     assert done.status == 77 and "+evalsha_ro" in done.stderr and "+@all" not in done.stderr, done
 
 
-@pytest.mark.parametrize("words", [RUN, STEER[0]], ids=lambda w: w[0])
+@pytest.mark.parametrize("words", [RUN, STEER[0], (*FORGET, "a")], ids=lambda w: w[0])
 def test_who_may_not_lock_is_told_so(dlock, at, words):
     done = do(dlock, at(*LOOKS), words)
     assert done.status == 77 and "~dlock:{job}:* &dlock:{job}:* " in done.stderr, done
@@ -76,6 +79,9 @@ SCENES = {
     "break": ("held", STEER[2], LOCKING, ["evalsha", "hset", "zrem", "~"]),
     "status": ("held", LOOK[0], LOOKING, [*READ, "eval_ro", "zscore"]),
     "ls": ("held", LOOK[1], LOOKING, [*READ, "eval_ro", "zscore", "scan"]),
+    "ls --jobs": ("done", JOBS, LOOKING, ["evalsha_ro", "eval_ro", "time", "type", "hget", "scan"]),
+    "forget, its look": ("done", FORGET, LOOKING, ["evalsha_ro", "eval_ro", "time", "type", "hget", "scan"]),
+    "forget": ("done", (*FORGET, "a"), LOCKING, ["evalsha", "hdel", "hget", "zrem", "time", "~"]),
     "wait": ("held", LOOK[2], LOOKING, [*READ, "eval_ro", "zscore"]),
 }
 
@@ -88,6 +94,8 @@ def test_each_right_that_cannot_be_missing(dlock, at, scene):
         dlock.hold(everything, "job")
     elif there == "frozen":
         dlock.run("freeze", *everything.words, "-k", "job")
+    elif there == "done":
+        dlock.run("run", *everything.words, "-k", "job", "--once", "a", "--", "true")
     told = {}
     for right in rights:
         place = at(*(r for r in {*LOCKS, *LOOKS} if r not in (f"+{right}", f"{right}dlock:*")))

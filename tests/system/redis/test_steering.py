@@ -143,7 +143,8 @@ def test_the_last_run_is_told_with_a_key(dlock, own_redis):
     for identity, command, status in (("2026-11", ("true",), 0), (None, ("sh", "-c", "exit 3"), 3)):
         words = ["--once", identity] if identity else ["--cooldown", "1ms"]
         dlock.run("run", "-u", own_redis.url, "-k", "job", *words, "--who", 'a"b\\é', "--", *command)
-        (last,) = each(own_redis, "job")
+        last, *good = each(own_redis, "job")
+        assert [(g["kind"], g["once"], g["status"]) for g in good] == ([("good", "2026-11", 0)] if status else [])
         assert (last["kind"], last["status"], last.get("once")) == ("last", status, identity)
         assert last["since"] <= last["until"] <= last["now"] and last["token"] > 0
         who = as_stored(last["record"]).decode()
@@ -305,6 +306,61 @@ def test_hostile_records_are_handed_out_as_they_are(own_redis, record):
         told = as_stored(e.get("record", ""))
         assert told == kept[:len(told)] and len(told) >= min(len(kept), 4096)
     assert found[5]["token"] == 0
+
+
+def lengths_of_hashes(c):
+    return {key: {field: c.hstrlen(key, field) for field in c.hkeys(key)} for key in c.keys() if c.type(key) == "hash"}
+
+
+@pytest.mark.parametrize("record", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_runs_are_listed_as_far_as_they_are_runs(dlock, own_redis, record):
+    raw = record if isinstance(record, bytes) else record.encode()
+    run = {"id": raw, "began": raw, "ended": 6, "status": 0, "token": raw, "who": raw}
+    with own_redis.client() as c:
+        c.hset("dlock:{job}:r", mapping={**run, "good": 7, "good_began": 7, "good_id": raw, "good_ended": raw, "good_who": raw})
+        c.hset("dlock:{job}:r:x", mapping=run)  # is not called so
+        c.hset("dlock:{job}:r:y", mapping={**run, "id": "y"})
+        c.hset("dlock:{job}:r:z", mapping={**run, "id": "z", "status": 1})
+        c.hset("dlock:{job}:r:%79", mapping={**run, "id": "y"})
+        c.hset("dlock:{%6Aob}:r", mapping=run)
+        c.hset("dlock:{}:r", mapping=run)
+        c.hset("dlock:{job:r", mapping=run)
+        for n, put in enumerate((lambda at: c.set(at, "x"), lambda at: c.rpush(at, "x"), lambda at: c.zadd(at, {"x": 1}))):
+            put(f"dlock:{{other}}:r:{n}")
+        before = lengths_of_hashes(c)
+        done = dlock.run("ls", "--jobs", "-J", "-u", own_redis.url)
+        assert (done.status, done.stderr) == (0, "") and "\x1b" not in done.stdout, done
+        found = {(o["key"], o["id"]): o for o in map(json.loads, done.stdout.splitlines())}
+        assert set(found) == {("job", None), ("job", "y")}
+        assert found["job", None]["last_success"]["status"] == 0 and found["job", "y"]["last_success"]["token"] is None
+        assert "\x1b" not in dlock.run("ls", "--jobs", "-u", own_redis.url).stdout
+        assert lengths_of_hashes(c) == before and len(c.keys()) == len(before) + 3
+
+
+def test_a_success_that_an_older_dlock_has_written(dlock, own_redis):
+    """It knows no more than when it began; what was kept of the one before that is not taken for it."""
+    words = ["-u", own_redis.url, "-k", "job", "--cooldown", "1ms", "--"]
+    assert dlock.run("run", *words, "true").status == 0 and dlock.run("run", *words, "false").status == 1
+    good = [e for e in each(own_redis, "job") if e["kind"] == "good"]
+    assert len(good) == 1 and good[0]["until"] > good[0]["since"]
+    with own_redis.client() as c:
+        c.hset("dlock:{job}:r", "good", good[0]["since"] + 5)
+    after, = [e for e in each(own_redis, "job") if e["kind"] == "good"]
+    assert (after["since"], after["until"], after["token"]) == (good[0]["since"] + 5, -1, 0)
+    assert dlock.run("status", "--done-within", "1h", "-u", own_redis.url, "job").status == 0
+    assert dlock.run("forget", "-y", "-u", own_redis.url, "job").status == 0
+    with own_redis.client() as c:
+        assert not c.exists("dlock:{job}:r")
+
+
+def test_a_success_stays_known_beside_a_run_that_began_before_it(dlock, own_redis):
+    """Readers run side by side: the one that began last counts for the cooldown."""
+    words = [At(own_redis.url), "job", "-s", "--cooldown", "1ms"]
+    first = dlock.hold(*words)
+    second = dlock.hold(*words)
+    assert second.finish().status == 0 and first.finish().status == 0
+    found = {e["kind"]: e for e in each(own_redis, "job")}
+    assert found["last"]["token"] == first.token and found["good"]["token"] == second.token
 
 
 DAMAGED = {

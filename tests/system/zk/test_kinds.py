@@ -586,6 +586,37 @@ def test_jobs_data_that_others_have_written(dlock, at, data):
         assert jobs(c, at, "good")["id"] == "x"
 
 
+@pytest.mark.parametrize("data", [b"", b"x", b"{}", b"[1]", b"{" * 5000, b'{"status":0,"began":1e99}', b'{"status":256}',
+                                  b'{"status":0,"id":"\\u001b[2J","record":{"who":"\\u001b[2J"}}', b"\xff" * 100, b"x" * 900000], ids=range(10))
+def test_hostile_jobs_are_listed_as_far_as_they_are_runs(dlock, at, data):
+    with at.server.client() as c:
+        for name in ("good", "last", "50/a", "51/b%20c", "51/%zz", "x/y"):
+            c.create(f"{at.root}/dlock-jobs/job/{name}", data, makepath=True)
+        c.create(f"{at.root}/dlock-jobs/%zz/51/a", data, makepath=True)
+        c.create(f"{at.root}/dlock-jobs/empty", data)
+    done = dlock.run("ls", "--jobs", "-J", *at.words)
+    assert (done.status, done.stderr) == (0, "") and "\x1b" not in done.stdout, done
+    found = {(o["key"], o["id"]): o for o in map(json.loads, done.stdout.splitlines())}
+    assert set(found) - {("job", None)} == {("job", "a"), ("job", "b c")}  # that of an ID was run, whatever stands there
+    text = dlock.run("ls", "--jobs", *at.words)
+    assert text.status == 0 and "\x1b" not in text.stdout
+    for words, status in ((("job", "a"), 0), (("job", "a"), 1), (("job",), 0), (("job",), 1)):
+        assert dlock.run("forget", "-y", *at.words, *words).status == status
+    assert run(dlock, at, "--once", "b c", "--cooldown", "1h", command=("echo", "ran")).stdout == "ran\n"
+
+
+def test_a_run_that_goes_on_is_remembered_though_all_was_forgotten(dlock, at):
+    """Its release finds another ID's node, or none, than it was prepared for."""
+    assert run(dlock, at, "--once", "x").status == 0
+    holder = dlock.hold(at, "job", "--once", "y", "-s")
+    other = dlock.hold(at, "job", "--once", "y", "-s")
+    assert other.finish().status == 0
+    assert dlock.run("forget", "-y", *at.words, "job").status == 0
+    assert holder.finish().status == 0
+    assert run(dlock, at, "--once", "y", "--skipped-exit-code", "9").status == 9
+    assert run(dlock, at, "--once", "x", "--skipped-exit-code", "9").status == 0
+
+
 def test_a_begin_in_the_future_is_none(dlock, at):
     """It counts from when the server saw it written."""
     with at.server.client() as c:

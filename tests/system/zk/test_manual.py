@@ -138,6 +138,8 @@ def test_the_roles_of_the_manual_are_enough(dlock, typed, tmp_path, zk_server):
     # the user of the runs makes what lies beside the lock; who only looks sees it
     assert dlock.run(*roles.run[:1], "--once", "7", *roles.run[1:]).status == 0
     assert "ID 7" in dlock.run(*roles.look).stdout
+    assert " 7 " in dlock.run("ls", "--jobs", *where).stdout
+    assert dlock.run("forget", *roles.steering["thaw"][1:], "7").status == 0
     holder = roles.hold()
     assert dlock.run("break", "-y", "-w", "9s", *where, "nightly").status == 0
     assert holder.wait().status == 79

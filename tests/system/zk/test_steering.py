@@ -171,8 +171,9 @@ def test_what_the_last_run_of_a_job_was(dlock, at):
     assert dlock.run("run", *at.words, "-k", "job", "--once", "a/b", "--", "true").status == 0
     done = dlock.run("run", *at.words, "-k", "job", "--once", "c", "--", "sh", "-c", "exit 3")
     assert done.status == 3
-    last, = each(at, "job")
+    last, good = each(at, "job")
     assert (last["kind"], last["once"], last["status"]) == ("last", "c", 3)
+    assert (good["kind"], text_of(good["once"]), good["status"]) == ("good", "a/b", 0)
     assert last["token"] > 0 and last["since"] <= last["until"]
     assert json.loads(text_of(last["record"]))["command"] == "sh"
     assert each(at) == []  # only with a key

@@ -1,0 +1,416 @@
+/* show.c - shows what a look has found: as JSON, in words, as lines for people. */
+#include "view.h"
+
+#include "exit.h"
+#include "object.h"
+#include "parse.h"
+#include "text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LISTED = 20 }; /* so many holders, and waiters, are shown to people */
+
+/* ---- JSON ---- */
+
+static void
+put_person(struct object *j, const struct record *r)
+{
+	object_string(j, "who", r->who);
+	object_string(j, "host", r->host);
+	object_known(j, "pid", r->pid, r->pid);
+	object_string(j, "command", r->command);
+	object_string(j, "why", r->why);
+}
+
+static void
+put_holder(struct object *j, const struct view *v, const struct person *p)
+{
+	object_open(j, NULL, '{');
+	object_known(j, "token", p->token, p->token);
+	object_string(j, "owner", p->owner);
+	object_known(j, "slot", p->slot >= 0, p->slot);
+	put_person(j, &p->said);
+	object_time(j, "since", p->since);
+	object_seconds(j, "held_s", view_ago(v, p->since));
+	object_seconds(j, "lease_left_s", view_left(v, p->until));
+	object_truth(j, "revoked", p->revoked);
+	if (p->revoked) {
+		object_string(j, "revoked_by", p->asker.who);
+		object_string(j, "revoked_why", p->asker.why);
+	}
+	object_truth(j, "foreign", p->foreign != NULL);
+	if (p->foreign)
+		object_string(j, "what", p->foreign);
+	object_close(j, '}');
+}
+
+static void
+put_waiter(struct object *j, const struct view *v, const struct person *p)
+{
+	object_open(j, NULL, '{');
+	object_number(j, "position", p->position);
+	object_string(j, "kind", record_kind_name(p->kind));
+	put_person(j, &p->said);
+	object_time(j, "since", p->since);
+	object_seconds(j, "waiting_s", view_ago(v, p->since));
+	object_close(j, '}');
+}
+
+static void
+put_freeze(struct object *j, const struct person *p)
+{
+	object_open(j, "frozen", '{');
+	object_string(j, "who", p->said.who);
+	object_string(j, "why", p->said.why);
+	object_time(j, "since", p->since);
+	object_time(j, "until", p->until);
+	object_close(j, '}');
+}
+
+/* A run, or (NULL) null. */
+static void
+put_run(struct object *j, const char *name, const struct person *p)
+{
+	if (!p) {
+		object_string(j, name, NULL);
+		return;
+	}
+	object_open(j, name, '{');
+	object_string(j, "id", p->once);
+	object_string(j, "who", p->said.who);
+	object_time(j, "began", p->since);
+	object_time(j, "ended", p->until);
+	object_seconds(j, "took_s", view_span(p->since, p->until));
+	object_number(j, "status", p->status);
+	object_known(j, "token", p->token, p->token);
+	object_close(j, '}');
+}
+
+/* `time`: of the line, by our clock; EPOCH_NONE: it is not to be said. */
+static void
+begin_line(struct object *j, FILE *to, int64_t time, const char *key,
+    const struct backend *b, const struct store *s)
+{
+	object_begin_stream(j, to);
+	object_number(j, "v", 1);
+	if (time != EPOCH_NONE)
+		object_time(j, "time", time);
+	object_string(j, "key", key);
+	object_string(j, "backend", b->name);
+	object_string(j, "server", s ? s->where : NULL);
+}
+
+void
+show_job(FILE *to, const struct view *v, const struct store *s)
+{
+	struct object j;
+
+	begin_line(&j, to, text_now(), v->key, s->backend, s);
+	object_string(&j, "id", v->of_id ? v->good.once : NULL);
+	put_run(&j, "last", v->has_last ? &v->last : NULL);
+	put_run(&j, "last_success", view_good(v));
+	object_end(&j);
+}
+
+static void
+put_view(struct object *j, const struct view *v, const struct store *s, bool brief)
+{
+	const struct person *h = view_holder(v);
+
+	object_string(j, "state", view_state_name(v));
+	object_string(j, "kind", h ? record_kind_name(h->kind) : NULL);
+	object_known(j, "limit", h && h->limit, h ? h->limit : 0);
+	object_open(j, "holders", '[');
+	for (size_t i = 0; i < v->holders.n; i++)
+		put_holder(j, v, &v->holders.list[i]);
+	object_close(j, ']');
+	if (brief)
+		object_number(j, "waiting", (int64_t)v->waiters.all);
+	else {
+		object_open(j, "waiters", '[');
+		for (size_t i = 0; i < v->waiters.n; i++)
+			put_waiter(j, v, &v->waiters.list[i]);
+		object_close(j, ']');
+	}
+	if (v->is_frozen)
+		put_freeze(j, &v->frozen);
+	else
+		object_string(j, "frozen", NULL);
+	put_run(j, "last", v->has_last ? &v->last : NULL);
+	put_run(j, "last_success", view_good(v));
+	if (v->unknown)
+		object_string(j, "unknown", v->unknown);
+	if (s->backend->caveat)
+		object_string(j, "caveat", s->backend->caveat);
+}
+
+static void
+put_line(FILE *to, const struct view *v, const struct store *s, bool brief, int64_t time)
+{
+	struct object j;
+
+	begin_line(&j, to, time, v->key, s->backend, s);
+	put_view(&j, v, s, brief);
+	object_end(&j);
+}
+
+void
+show_json(FILE *to, const struct view *v, const struct store *s, bool brief)
+{
+	put_line(to, v, s, brief, text_now());
+}
+
+void
+show_steered(FILE *to, const struct steered *w)
+{
+	struct object j;
+
+	begin_line(&j, to, text_now(), w->key, w->backend, w->store);
+	object_string(&j, "action", w->action);
+	object_string(&j, "result",
+	    w->status == 0                    ? "done"
+		: w->status == STATUS_NOTHING ? "nothing"
+		: w->status == STATUS_BUSY    ? "busy"
+					      : "failed");
+	object_number(&j, "status", w->status);
+	if (w->view)
+		put_view(&j, w->view, w->store, true);
+	object_end(&j);
+}
+
+/* ---- words ---- */
+
+struct brief
+show_ago(const struct view *v, int64_t since)
+{
+	int64_t ago = view_ago(v, since);
+	struct brief b = {""};
+
+	if (ago >= 0)
+		snprintf(b.text, sizeof b.text, " for %s", parse_span(ago).text);
+	return b;
+}
+
+const char *
+show_colour(const struct screen *s, const struct view *v)
+{
+	static const enum colour colours[] = {GREEN, YELLOW, CYAN};
+
+	return screen_colour(s, colours[view_state(v)]);
+}
+
+/* "3 readers", "2 of 4 slots taken"; "": one holder has it alone */
+static struct brief
+describe_share(const struct view *v)
+{
+	const struct person *h = view_holder(v);
+	unsigned long long n = v->holders.all;
+	const char *s = n == 1 ? "" : "s";
+	struct brief b = {""};
+
+	if (h && h->kind == KIND_SHARED)
+		snprintf(b.text, sizeof b.text, "%llu reader%s", n, s);
+	else if (h && h->limit > 0)
+		snprintf(b.text, sizeof b.text, "%llu of %lld slots taken", n,
+		    (long long)h->limit);
+	else if (h && h->kind == KIND_LIMIT)
+		snprintf(b.text, sizeof b.text, "%llu slot%s taken", n, s);
+	else if (n > 1)
+		snprintf(b.text, sizeof b.text, "%llu holders", n);
+	return b;
+}
+
+const char *
+show_words(const struct view *v, char *out, size_t size)
+{
+	const struct person *p = view_holder(v);
+	const struct brief share = describe_share(v);
+
+	if (p) {
+		snprintf(out, size, "held by %s%s%s%s%s%s%s", share.text,
+		    *share.text && v->holders.all > 1 ? ", first "
+			: *share.text                 ? ", "
+						      : "",
+		    view_person(p).text, show_ago(v, p->since).text,
+		    v->is_frozen ? " (and frozen for others " : "",
+		    v->is_frozen ? text_until(v->frozen.until).text : "",
+		    v->is_frozen ? ")" : "");
+	} else if (v->unknown) {
+		snprintf(out, size, "in use by something that is no lock: %s",
+		    text_shown(v->unknown).text);
+	} else if (v->is_frozen) {
+		snprintf(out, size, "frozen by %s%s, %s", view_person(&v->frozen).text,
+		    show_ago(v, v->frozen.since).text, text_until(v->frozen.until).text);
+	} else if (v->waiters.all > 0) {
+		snprintf(out, size, "waited for by %" PRIu64 " other%s", v->waiters.all,
+		    v->waiters.all == 1 ? "" : "s");
+	} else {
+		snprintf(out, size, "free");
+	}
+	return out;
+}
+
+/* ---- lines for people ---- */
+
+struct page {
+	FILE *to;
+	const struct view *view;
+	const struct screen *screen;
+};
+
+static void
+print_name(const struct page *p, const char *name)
+{
+	fprintf(p->to, "  %s%-9s%s ", screen_colour(p->screen, DIM), name,
+	    screen_colour(p->screen, PLAIN));
+}
+
+static void
+print_token(const struct page *p, int64_t token)
+{
+	if (token)
+		fprintf(p->to, ", token %" PRId64, token);
+}
+
+/* "deploy (redis 127.0.0.1:6379) is held: 2 of 4 slots taken" */
+static void
+print_head(const struct page *p, const struct store *s)
+{
+	const struct view *v = p->view;
+	const struct brief share = describe_share(v);
+	char key[2200];
+
+	fprintf(p->to, "%s%s%s (%s) is %s%s%s", screen_colour(p->screen, BOLD),
+	    text_name(key, sizeof key, v->key), screen_colour(p->screen, PLAIN),
+	    text_shown(s->where).text, show_colour(p->screen, v), view_state_name(v),
+	    screen_colour(p->screen, PLAIN));
+	if (v->is_frozen && view_state(v) != STATE_FROZEN)
+		fputs(", and frozen for others", p->to);
+	if (v->unknown)
+		fprintf(p->to, " by something that is no lock: %s",
+		    text_shown(v->unknown).text);
+	fprintf(p->to, "%s%s\n", *share.text ? ": " : "", share.text);
+}
+
+static void
+print_holder(const struct page *p, const struct person *h)
+{
+	int64_t ago = view_ago(p->view, h->since), left = view_left(p->view, h->until);
+	char asker[700];
+
+	record_words(&h->asker, asker, sizeof asker);
+	print_name(p, "holder");
+	fprintf(p->to, "%s\n  %-9s since %s", view_person(h).text, "",
+	    text_time(h->since).text);
+	if (ago >= 0)
+		fprintf(p->to, " (%s ago)", parse_span(ago).text);
+	if (left >= 0)
+		fprintf(p->to, ", lease ends in %s", parse_span(left).text);
+	if (h->slot >= 0)
+		fprintf(p->to, ", slot %" PRId64, h->slot);
+	print_token(p, h->token);
+	if (h->revoked)
+		fprintf(p->to, ", %sasked to give it back%s%s%s",
+		    screen_colour(p->screen, RED), screen_colour(p->screen, PLAIN),
+		    h->asker.who ? " by " : "", h->asker.who ? asker : "");
+	fputs("\n", p->to);
+}
+
+static void
+print_more(const struct page *p, uint64_t all)
+{
+	if (all > LISTED)
+		fprintf(p->to, "  %-9s and %" PRIu64 " more (-J lists them)\n", "",
+		    all - LISTED);
+}
+
+static void
+print_waiter(const struct page *p, size_t i)
+{
+	const struct person *w = &p->view->waiters.list[i];
+	char name[32];
+
+	snprintf(
+	    name, sizeof name, "%-7s %" PRId64, i == 0 ? "waiting" : "", w->position);
+	print_name(p, name);
+	fprintf(p->to, "%s%s%s\n", view_person(w).text,
+	    w->kind == KIND_SHARED      ? " as a reader"
+		: w->kind == KIND_LIMIT ? " for a slot"
+					: "",
+	    show_ago(p->view, w->since).text);
+}
+
+static void
+print_run(const struct page *p, const char *name, const struct person *by)
+{
+	int64_t took = view_span(by->since, by->until);
+	char who[200], id[900];
+
+	print_name(p, name);
+	fprintf(p->to, "%s%s%sby %s, status %" PRId64 "\n  %-9s began %s",
+	    by->once ? "ID " : "", by->once ? text_name(id, sizeof id, by->once) : "",
+	    by->once ? " " : "",
+	    text_name(who, sizeof who, by->said.who ? by->said.who : "somebody"),
+	    by->status, "", text_time(by->since).text);
+	if (took >= 0)
+		fprintf(p->to, ", took %s", parse_span(took).text);
+	print_token(p, by->token);
+	fputs("\n", p->to);
+}
+
+void
+show_text(
+    FILE *to, const struct view *v, const struct store *s, const struct screen *screen)
+{
+	const struct page p = {to, v, screen};
+	const char *caveat = s->backend->caveat;
+
+	print_head(&p, s);
+	for (size_t i = 0; i < v->holders.n && i < LISTED; i++)
+		print_holder(&p, &v->holders.list[i]);
+	print_more(&p, v->holders.all);
+	for (size_t i = 0; i < v->waiters.n && i < LISTED; i++)
+		print_waiter(&p, i);
+	print_more(&p, v->waiters.all);
+	if (v->is_frozen) {
+		print_name(&p, "frozen");
+		fprintf(to, "by %s\n  %-9s since %s, %s\n", view_person(&v->frozen).text,
+		    "", text_time(v->frozen.since).text,
+		    text_until(v->frozen.until).text);
+	}
+	if (v->has_last)
+		print_run(&p, "last run", &v->last);
+	if (v->has_good)
+		print_run(&p, "success", &v->good);
+	/* a lock that is free is nothing to rely on */
+	if (caveat && view_state(v) != STATE_FREE) {
+		print_name(&p, "caveat");
+		fprintf(to, "%s\n", caveat);
+	}
+}
+
+/* ---- what has changed ---- */
+
+uint64_t
+show_facts(const struct view *v, const struct store *s, bool brief)
+{
+	uint64_t h = 14695981039346656037ULL; /* FNV-1a */
+	struct view still = *v;
+	char *text = NULL;
+	size_t n = 0;
+	FILE *to = open_memstream(&text, &n);
+
+	if (!to)
+		return 0;
+	still.now = EPOCH_NONE; /* without a clock no time passes */
+	put_line(to, &still, s, brief, EPOCH_NONE);
+	fprintf(to, "%" PRIu64, v->holders.all);
+	fclose(to);
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ (unsigned char)text[i]) * 1099511628211ULL;
+	free(text);
+	return h;
+}
