@@ -91,17 +91,18 @@ tell(struct looking *l, struct entry *e)
 }
 
 static void
-tell_holder(struct looking *l, const struct shown *s)
+tell_shown(struct looking *l, const struct shown *s)
 {
 	char what[96];
 	const struct queue_entry *q = &s->entry;
 	const struct foreign foreign = {.what = what, .who = *s->who ? s->who : NULL};
-	struct entry e = {.kind = ENTRY_HOLDER,
+	struct entry e = {.kind = s->held ? ENTRY_HOLDER : ENTRY_WAITER,
 	    .lock = q->name.kind,
 	    .limit = q->name.limit,
-	    .token = (uint64_t)q->create,
+	    .token = s->held ? (uint64_t)q->create : 0,
 	    .owner = q->foreign ? q->name.text : q->value.owner,
 	    .slot = q->value.slot,
+	    .position = s->held ? 0 : ++l->waiters,
 	    .record = q->foreign ? NULL : q->value.record,
 	    .foreign = q->foreign ? &foreign : NULL,
 	    .since = q->value.since,
@@ -112,28 +113,6 @@ tell_holder(struct looking *l, const struct shown *s)
 	    what, sizeof what, "a client of etcd, lease %" PRIx64, (uint64_t)q->lease);
 	if (s->left >= 0)
 		e.until = cluster_time(&l->etcd->cluster) + s->left * 1000000;
-	tell(l, &e);
-}
-
-static void
-tell_waiter(struct looking *l, const struct shown *s)
-{
-	char what[96];
-	const struct queue_entry *q = &s->entry;
-	const struct foreign foreign = {.what = what, .who = *s->who ? s->who : NULL};
-	struct entry e = {.kind = ENTRY_WAITER,
-	    .lock = q->name.kind,
-	    .limit = q->name.limit,
-	    .owner = q->foreign ? q->name.text : q->value.owner,
-	    .slot = -1,
-	    .position = ++l->waiters,
-	    .record = q->foreign ? NULL : q->value.record,
-	    .foreign = q->foreign ? &foreign : NULL,
-	    .since = q->value.since,
-	    .until = EPOCH_NONE};
-
-	snprintf(
-	    what, sizeof what, "a client of etcd, lease %" PRIx64, (uint64_t)q->lease);
 	tell(l, &e);
 }
 
@@ -222,8 +201,7 @@ ask_holders(struct looking *l)
 		snprintf(mark, sizeof mark, "%s%s", l->names.marks, q->name.text);
 		json_array_append_new(marks,
 		    kv_op_range(&(struct kv_range){.key = mark, .keys_only = true}));
-		calls[n++] = (struct call){"/v3/lease/timetolive",
-		    json_pack("{s:I}", "ID", (json_int_t)q->lease), NULL, 0};
+		calls[n++] = call_lease("/v3/lease/timetolive", q->lease);
 	}
 	calls[0] = (struct call){
 	    "/v3/kv/txn", kv_txn(json_array(), marks, NULL), NULL, 0};
@@ -254,12 +232,9 @@ tell_page(struct looking *l, const json_t *range)
 	for (size_t i = 0; rc == RC_OK && i < l->n; i++) {
 		const struct shown *s = &l->page[i];
 
-		if (s->held) {
-			l->count--;
-			tell_holder(l, s);
-		} else if (!l->look->brief) {
-			tell_waiter(l, s);
-		}
+		l->count -= s->held;
+		if (s->held || !l->look->brief)
+			tell_shown(l, s);
 	}
 	return rc;
 }
@@ -421,28 +396,22 @@ fail_no_grant(const struct etcd *e, struct fault *f)
 	    f, RC_LOST, "%s: who held it by this grant does so no more", e->server_name);
 }
 
-/* Makes a change on condition that the hold is that one.  RC_LOST: it is not. */
+/* Makes a change, after a grant if it has a path, on condition that it is that hold: else RC_LOST. */
 static enum rc
-steer(struct etcd *e, json_t *compare, json_t *ops, json_t *grant, instant until,
+steer(struct etcd *e, struct call grant, json_t *compare, json_t *ops, instant until,
     struct fault *f)
 {
-	struct call calls[2] = {{"/v3/kv/txn", kv_txn(compare, ops, NULL), NULL, 0}};
-	int n = 1;
-	enum rc rc;
+	struct call calls[2] = {grant, call_txn(compare, ops, NULL)};
+	int skipped = !grant.path;
+	enum rc rc = admin_ask(e, calls + skipped, 2 - skipped, until, f);
 
-	if (grant) {
-		calls[1] = calls[0];
-		calls[0] = (struct call){"/v3/lease/grant", grant, NULL, 0};
-		n = 2;
-	}
-	rc = admin_ask(e, calls, n, until, f);
-	if (rc == RC_OK &&
-	    (calls[n - 1].code != CODE_OK ||
-		!json_is_true(json_object_get(calls[n - 1].answer, "succeeded"))))
+	if (rc == RC_OK && !call_has_succeeded(&calls[1]))
 		rc = fail_no_grant(e, f);
-	calls_free(calls, n);
+	calls_free(calls, 2);
 	return rc;
 }
+
+static const struct call no_grant = {0};
 
 static enum rc
 find_hold(struct etcd *e, const struct names *l, const struct target *t,
@@ -477,7 +446,8 @@ etcd_revoke(struct store *s, const struct target *t, const char *record, bool fo
 	struct etcd *e = etcd_of(s);
 	char own[QUEUE_BYTES + 32], mark[QUEUE_BYTES + 32], permit[QUEUE_BYTES + 16];
 	struct queue_entry q;
-	json_t *compare, *ops = json_array(), *grant = NULL;
+	json_t *compare, *ops = json_array();
+	struct call grant = no_grant;
 	struct names l;
 	int64_t lease;
 	enum rc rc;
@@ -497,8 +467,7 @@ etcd_revoke(struct store *s, const struct target *t, const char *record, bool fo
 	lease = q.lease;
 	if (force) {
 		lease = lease_of(q.name.text, t->key, (unsigned)t->token);
-		grant = json_pack("{s:I, s:I}", "ID", (json_int_t)lease, "TTL",
-		    (json_int_t)(MARK_TIME / NS_PER_S));
+		grant = call_grant(lease, MARK_TIME);
 		json_array_append_new(ops, kv_op_delete(own));
 		snprintf(permit, sizeof permit, "%s%06d", l.permits, q.value.slot);
 		if (q.value.slot >= 0)
@@ -507,7 +476,7 @@ etcd_revoke(struct store *s, const struct target *t, const char *record, bool fo
 	if (!q.foreign)
 		json_array_append_new(ops, kv_op_put(mark, record, lease));
 	compare = json_pack("[o]", kv_if(own, NULL, "EQUAL", q.create));
-	return steer(e, compare, ops, grant, until, f);
+	return steer(e, grant, compare, ops, until, f);
 }
 
 /* ---- freeze ---- */
@@ -552,8 +521,8 @@ etcd_freeze(struct store *s, const char *key, const char *record, int64_t length
 		z.until = z.since + length / 1000;
 	snprintf(z.record, sizeof z.record, "%s", record);
 	freeze_write(text, &z);
-	return steer(e, json_array(), json_pack("[o]", kv_op_put(l.freeze, text, 0)),
-	    NULL, until, f);
+	return steer(e, no_grant, json_array(),
+	    json_pack("[o]", kv_op_put(l.freeze, text, 0)), until, f);
 }
 
 static enum rc
@@ -567,8 +536,8 @@ etcd_thaw(struct store *s, const char *key, instant until, struct fault *f)
 	names_of(&l, e->root, e->name, key);
 	rc = read_freeze(e, &l, &frozen, until, f);
 	if (rc == RC_OK)
-		rc = steer(e, json_array(), json_pack("[o]", kv_op_delete(l.freeze)),
-		    NULL, until, f);
+		rc = steer(e, no_grant, json_array(),
+		    json_pack("[o]", kv_op_delete(l.freeze)), until, f);
 	return rc == RC_OK && !frozen
 	    ? fault_set(f, RC_LOST, "%s: it is not frozen", e->server_name)
 	    : rc;

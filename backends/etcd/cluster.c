@@ -384,6 +384,35 @@ login(struct cluster *c, instant until, struct fault *f)
 
 /* ---- calls ---- */
 
+/* etcd counts in seconds. */
+struct call
+call_grant(int64_t lease, int64_t ns)
+{
+	return (struct call){"/v3/lease/grant",
+	    json_pack("{s:I, s:I}", "ID", (json_int_t)lease, "TTL",
+		(json_int_t)((ns_to_ms(ns) + 999) / 1000)),
+	    NULL, 0};
+}
+
+struct call
+call_lease(const char *path, int64_t lease)
+{
+	return (struct call){path, json_pack("{s:I}", "ID", (json_int_t)lease), NULL, 0};
+}
+
+struct call
+call_txn(json_t *compare, json_t *success, json_t *failure)
+{
+	return (struct call){"/v3/kv/txn", kv_txn(compare, success, failure), NULL, 0};
+}
+
+bool
+call_has_succeeded(const struct call *txn)
+{
+	return txn->code == CODE_OK &&
+	    json_is_true(json_object_get(txn->answer, "succeeded"));
+}
+
 void
 calls_free(struct call *calls, int n)
 {
@@ -455,20 +484,17 @@ cluster_calls(struct cluster *c, struct call *calls, int n, instant until, insta
 
 	*repeated = false;
 	for (size_t i = 0; rc == RC_AGAIN && i < tries; i++) {
-		instant now = instant_now(), by = until;
-		size_t left = tries - i;
+		instant now = instant_now();
+		int64_t share = (until - now) / (int64_t)(tries - i);
 
 		if (i > 0 && now >= until)
 			break;
-		if (left > 1 && until != NEVER)
-			by = instant_first(
-			    now + MEMBER_MOST, now + (until - now) / (int64_t)left);
-		else if (left > 1)
-			by = now + MEMBER_MOST;
 		if (i > was_open)
 			cluster_turn(c);
+		if (c->address->n > 1 && tries - i > 1)
+			share = instant_first(share, MEMBER_MOST);
 		*repeated = i > 0;
-		rc = ask_member(c, calls, n, by, sent, f);
+		rc = ask_member(c, calls, n, now + share, sent, f);
 	}
 	if (rc != RC_OK)
 		connection_close(&c->calls);

@@ -72,6 +72,14 @@ struct call {
 	int code;
 };
 
+/* To grant a lease for so long; keepalive, revoke or timetolive; a transaction. */
+struct call call_grant(int64_t lease, int64_t ns);
+struct call call_lease(const char *path, int64_t lease);
+struct call call_txn(json_t *compare, json_t *success, json_t *failure);
+
+/* Were the conditions of a transaction true? */
+bool call_has_succeeded(const struct call *);
+
 /*
  * Makes `n` calls, of which nothing may go missing: RC_OK if each of them has one of the
  * codes above.  *sent: just before they left, and `repeated`, whether they may have arrived

@@ -6,11 +6,10 @@
  *	http.h    replies of HTTP, as bytes come
  *	kv.h      requests and answers of the key-value store, as JSON
  *	cluster.h  calls to the members of a cluster, in turn, and a watch
- *	names.h  names and values of what is kept for one lock
- *	queue.h   who is before us, and whether that lets us in
+ *	queue.h   names and values of what is kept; who is before us, and whether that lets us in
  *	credit.h  for how long a lease is ours (its proof)
  *
- * lock.c holds a lock, admin.c looks and steers, site.c reads what the user has named.
+ * acquire.c takes a lock, lock.c holds it, admin.c looks and steers, site.c reads what the user has named.
  *
  * What is promised, and by what:
  *
@@ -61,7 +60,9 @@ struct etcd {
 	char own[QUEUE_BYTES + 32];  /* our key in the queue */
 	char mark[QUEUE_BYTES + 32]; /* who asks for it back writes this key */
 	int64_t lease;               /* of the hold */
-	int64_t place_lease;         /* of the place in the queue; may be the same */
+	instant lease_until;         /* it is there until then, at least */
+	int64_t place_lease;         /* of the place in the queue */
+	bool has_place;              /* that lease may be there */
 	unsigned nth;                /* time that we queue */
 	struct queue queue;          /* by the last survey */
 	unsigned position;
@@ -86,7 +87,31 @@ etcd_of(struct store *s)
 	return (struct etcd *)store_of(s, &etcd_backend);
 }
 
-/* lock.c, and admin.c. */
+/* ---- lock.c and acquire.c ---- */
+
+/* As cluster_calls(); from now on something of ours may be there. */
+enum rc etcd_ask(
+    struct etcd *, struct call *, int n, instant until, instant *sent, struct fault *);
+
+enum { PERMIT_KEY_BYTES = QUEUE_BYTES + 16 };
+
+/* The key of one of N's permit. */
+const char *etcd_permit_key(
+    const struct etcd *, unsigned slot, char out[PERMIT_KEY_BYTES]);
+
+/* RC_AGAIN: a lease of ours has ended before we could use it. */
+enum rc etcd_fail_gone(const struct etcd *, struct fault *);
+
+/*
+ * Renews our lease, and reads our key at a revision of the store.  RC_BUSY: the answers prove
+ * nothing.  Otherwise as lock_ops.renew.
+ */
+enum rc etcd_renew_lease(
+    struct etcd *, instant until, struct grant *, int64_t *revision, struct fault *);
+
+enum rc etcd_acquire(
+    struct store *, const struct claim *, instant until, struct grant *, struct fault *);
+
 extern const struct lock_ops etcd_lock;
 extern const struct admin_ops etcd_admin;
 
