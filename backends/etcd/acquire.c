@@ -159,28 +159,31 @@ take_survey(struct etcd *e, const json_t *txn, size_t i, instant until, struct f
 }
 
 /*
- * Our key has just been put as held, with a lease that was granted or kept alive by requests
- * that left at `sent` (either may be NULL).  Where that does not prove the lease, it is renewed.
+ * Our key has just been put as held, by a transaction that came behind a grant of its lease or a
+ * read and a keep-alive (either may be NULL), all sent at `sent`.  Where that does not prove the
+ * lease, it is renewed.
  */
 static enum rc
 begin_hold(struct etcd *e, const struct call *grant, const struct call *alive,
     const struct call *txn, instant sent, instant until, struct grant *g, struct fault *f)
 {
-	bool anew = grant && grant->code == CODE_OK;
+	bool anew = grant && grant->code == CODE_OK, proved;
 	const struct call *from = anew ? grant : alive;
-	int64_t ttl = from ? kv_number(from->answer, "TTL") : 0, revision,
-		term = kv_header(txn->answer, "raft_term");
-	bool proved = ttl > 0 &&
-	    credit_proves(
-		&e->credit, anew ? term : kv_header(from->answer, "raft_term"), term);
+	struct credit credit = {
+	    .ttl = from ? kv_number(from->answer, "TTL") : 0, .ours = true};
+	int64_t revision;
 	enum rc rc;
 
+	for (int i = 0; !anew && alive && i < 3; i++)
+		credit.member[i] = kv_header(
+		    (i == 2 ? txn : alive - 1 + i)->answer, "member_id");
+	proved = anew ? credit.ttl > 0 : credit_proves(&credit);
 	e->token = e->queue.create;
 	e->began = cluster_time(&e->cluster);
 	*g = (struct grant){.token = (uint64_t)e->token,
 	    .slot = e->slot,
 	    .sent = sent,
-	    .lease = ttl * NS_PER_S,
+	    .lease = credit.ttl * NS_PER_S,
 	    .anchor = -1};
 	rc = check_job(e, f);
 	if (rc == RC_OK && !proved)
@@ -250,7 +253,7 @@ static enum rc
 take(struct etcd *e, instant until, struct grant *g, struct fault *f)
 {
 	json_t *compare = json_array(), *success = json_array();
-	struct call calls[3], *grant = NULL, *alive = NULL, *txn;
+	struct call calls[4], *grant = NULL, *alive = NULL, *txn;
 	struct queue *q = &e->queue;
 	const struct names *l = &e->names;
 	int64_t create = q->create;
@@ -269,8 +272,10 @@ take(struct etcd *e, instant until, struct grant *g, struct fault *f)
 	puts = json_array_size(success);
 	if (instant_now() > e->lease_until)
 		*(grant = &calls[n++]) = call_grant(e->lease, e->claim->ttl);
-	if (create || !grant)
+	if (create || !grant) {
+		calls[n++] = etcd_call_read(e);
 		*(alive = &calls[n++]) = call_lease("/v3/lease/keepalive", e->lease);
+	}
 	*(txn = &calls[n++]) = call_txn(
 	    compare, queue_ask(q, success), queue_ask(q, json_array()));
 	rc = etcd_ask(e, calls, n, until, &sent, f);

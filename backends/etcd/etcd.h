@@ -50,7 +50,6 @@ struct etcd {
 	char server_name[WHERE_BYTES];
 
 	struct cluster cluster;
-	struct credit credit;
 	struct retry retry;
 	bool warned; /* of the server's version */
 
@@ -92,6 +91,9 @@ etcd_of(struct store *s)
 /* As cluster_calls(); from now on something of ours may be there. */
 enum rc etcd_ask(
     struct etcd *, struct call *, int n, instant until, instant *sent, struct fault *);
+
+/* A linearizable read, the first part of a proof (credit.h). */
+struct call etcd_call_read(const struct etcd *);
 
 enum { PERMIT_KEY_BYTES = QUEUE_BYTES + 16 };
 

@@ -32,6 +32,13 @@ etcd_ask(struct etcd *e, struct call *calls, int n, instant until, instant *sent
 	return cluster_calls(&e->cluster, calls, n, until, sent, &repeated, f);
 }
 
+struct call
+etcd_call_read(const struct etcd *e)
+{
+	return (struct call){"/v3/kv/range",
+	    kv_range(&(struct kv_range){.key = e->own, .count_only = true}), NULL, 0};
+}
+
 const char *
 etcd_permit_key(const struct etcd *e, unsigned slot, char out[PERMIT_KEY_BYTES])
 {
@@ -80,28 +87,32 @@ watch_hold(struct etcd *e, int64_t revision)
 }
 
 /*
- * What the answers to a keep-alive and to a read of our key and its mark mean.  RC_BUSY: they
- * prove nothing.
+ * What the answers mean to a read, a keep-alive, and another read of our key and its mark.
+ * RC_BUSY: they prove nothing.
  */
 static enum rc
-judge_renewal(struct etcd *e, const struct call *alive, const struct call *read,
-    struct grant *g, struct fault *f)
+judge_renewal(
+    struct etcd *e, const struct call calls[3], struct grant *g, struct fault *f)
 {
-	const json_t *mark = kv_response(read->answer, 1);
-	int64_t ttl = kv_number(alive->answer, "TTL");
+	const json_t *found = calls[2].answer, *mark = kv_response(found, 1);
 	struct kv own, m;
+	struct credit credit = {
+	    .ttl = calls[1].code == CODE_OK ? kv_number(calls[1].answer, "TTL") : 0,
+	    .ours = calls[2].code == CODE_OK && kv_read(&own, kv_response(found, 0), 0) &&
+		own.create == e->token};
 
-	if (read->code != CODE_OK)
-		return etcd_fail_gone(e, f);
-	if (!kv_read(&own, kv_response(read->answer, 0), 0) || own.create != e->token)
+	if (calls[2].code == CODE_OK &&
+	    json_is_array(json_object_get(found, "responses")) && !credit.ours)
 		return fail_lost(e, mark, f);
-	if (alive->code != CODE_OK || ttl <= 0 ||
-	    !credit_proves(&e->credit, kv_header(alive->answer, "raft_term"),
-		kv_header(read->answer, "raft_term")))
+	for (int i = 0; i < 3; i++)
+		credit.member[i] = calls[i].code == CODE_OK
+		    ? kv_header(calls[i].answer, "member_id")
+		    : 0;
+	if (!credit_proves(&credit))
 		return fault_set(f, RC_BUSY,
-		    "%s changes its leader: it cannot say how long our lease lasts",
+		    "%s cannot say how long our lease lasts: is there a leader?",
 		    e->server_name);
-	g->lease = ttl * NS_PER_S;
+	g->lease = credit.ttl * NS_PER_S;
 	if (!kv_read(&m, mark, 0))
 		return RC_OK;
 	secret_blot(m.value, e->address.password);
@@ -117,19 +128,19 @@ etcd_renew_lease(
 
 	for (int i = 0; rc == RC_BUSY && i < TRIES; i++) {
 		json_t *reads = json_array();
-		struct call calls[2];
+		struct call calls[3] = {
+		    etcd_call_read(e), call_lease("/v3/lease/keepalive", e->lease)};
 
 		json_array_append_new(
 		    reads, kv_op_range(&(struct kv_range){.key = e->own}));
 		json_array_append_new(
 		    reads, kv_op_range(&(struct kv_range){.key = e->mark}));
-		calls[0] = call_lease("/v3/lease/keepalive", e->lease);
-		calls[1] = call_txn(json_array(), reads, NULL);
-		rc = etcd_ask(e, calls, 2, until, &sent, f);
+		calls[2] = call_txn(json_array(), reads, NULL);
+		rc = etcd_ask(e, calls, 3, until, &sent, f);
 		if (rc == RC_OK)
-			rc = judge_renewal(e, &calls[0], &calls[1], g, f);
-		*revision = kv_header(calls[1].answer, "revision");
-		calls_free(calls, 2);
+			rc = judge_renewal(e, calls, g, f);
+		*revision = kv_header(calls[2].answer, "revision");
+		calls_free(calls, 3);
 		if (rc == RC_BUSY) /* perhaps of this member only */
 			cluster_turn(&e->cluster);
 	}

@@ -5,9 +5,11 @@ import contextlib
 import http.client
 import json
 import os
+import socket
 import ssl
 import subprocess
 import tempfile
+import threading
 import time
 from urllib.parse import quote
 
@@ -29,6 +31,13 @@ def encoded(key):
 
 def end_of(prefix):
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
+
+
+def listens(port):
+    with contextlib.suppress(OSError):
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        return True
+    return False
 
 
 class Client:
@@ -239,3 +248,81 @@ class EtcdPlace(RemotePlace):
     def crashable(self, request):
         self.server = request.getfixturevalue("make_etcd")()
         return self.server.restart
+
+
+class Meddler:
+    """Stands in front of a server, and changes answers.
+
+    `edit` is asked with the path, the request and the answer (a dict; of a watch each line), and gives the answer to
+    pass on: a dict, or None for silence; or (bytes,), which is the last that is sent.
+    """
+
+    def __init__(self, port, edit):
+        self.target, self.edit, self.over, self.asked = port, edit, False, []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.url = f"etcd://127.0.0.1:{self.port}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self.listener.accept()
+                threading.Thread(target=self._talk, args=(connection,), daemon=True).start()
+
+    def _talk(self, connection):
+        with contextlib.suppress(OSError, ValueError, http.client.HTTPException), connection, connection.makefile("rb") as lines:
+            while not self.over:
+                first = lines.readline().split()
+                if not first:
+                    return
+                headers = http.client.parse_headers(lines)
+                body = lines.read(int(headers["Content-Length"]))
+                path = first[1].decode().removeprefix("/v3/")
+                asked = json.loads(body.split(b"\n")[0])
+                self.asked.append((path, asked))
+                if not self._answer(connection, path, asked, body, headers):
+                    return
+
+    def _answer(self, connection, path, asked, body, headers):
+        server = http.client.HTTPConnection("127.0.0.1", self.target, timeout=60)
+        passed = {"Authorization": headers["Authorization"]} if headers["Authorization"] else {}
+        server.request("POST", f"/v3/{path}", body, passed)
+        found = server.getresponse()
+        if path == "watch":
+            connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            while line := found.readline():
+                if not self._pass(connection, self.edit(path, asked, json.loads(line)), True):
+                    return False
+            return False
+        answer = json.loads(found.read().split(b"\n")[0])
+        status, date = found.status, found.headers["Date"]
+        edited = self.edit(path, asked, answer)
+        server.close()
+        if isinstance(edited, dict):
+            edited = self.reply(edited, 200 if status == 200 and "error" not in edited else 400, date)
+        return self._pass(connection, edited)
+
+    @staticmethod
+    def reply(answer, status=200, date=None):
+        body = json.dumps(answer).encode()
+        more = f"Date: {date}\r\n" if date else ""
+        return f"HTTP/1.1 {status} X\r\n{more}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+    def _pass(self, connection, edited, chunked=False):
+        if isinstance(edited, tuple):
+            connection.sendall(edited[0])
+            return False
+        if edited is None:
+            while not self.over:
+                time.sleep(0.1)
+            return False
+        if isinstance(edited, dict) and chunked:
+            line = json.dumps(edited).encode() + b"\n"
+            edited = f"{len(line):x}\r\n".encode() + line + b"\r\n"
+        connection.sendall(edited)
+        return True
+
+    def close(self):
+        self.over = True
+        self.listener.close()

@@ -1,0 +1,139 @@
+# Goal of these tests: what a member says that no healthy etcd says.  A stalled or deposed leader proves no lease; nonsense
+# is refused, and makes no two holders.
+
+import subprocess
+import time
+
+import pytest
+
+from support import boottime, run, wait_for
+
+LEASE = ("-t", "3s")
+
+
+def hold(dlock, url, *options):
+    return dlock.start("run", "-u", url, "-k", "job", *options, "--", "cat", stdin=subprocess.PIPE).held()
+
+
+class Switch:
+    """An edit that begins when it is told to."""
+
+    def __init__(self, change):
+        self.change, self.on = change, False
+
+    def __call__(self, path, asked, answer):
+        return self.change(path, asked, answer) if self.on else answer
+
+
+def header(answer):
+    return answer.get("result", answer)["header"]
+
+
+def older_keepalives(path, _, answer):
+    """A keep-alive that was answered by a leader of before."""
+    if path == "lease/keepalive":
+        header(answer)["raft_term"] = str(int(header(answer)["raft_term"]) - 1)
+    return answer
+
+
+def newer_reads(path, _, answer):
+    """Each read finds another leader."""
+    if path == "kv/txn":
+        newer_reads.term += 1
+        header(answer)["raft_term"] = str(newer_reads.term)
+    return answer
+
+
+newer_reads.term = 1000
+
+
+def stalled(path, _, answer):
+    """A leader whose disk stalls: it answers keep-alives, for whose key another leader cares."""
+    return answer if path in ("lease/keepalive", "watch") else None
+
+
+def falling(path, _, answer):
+    """A member that was brought up to date by a snapshot, and tells an old term."""
+    header(answer)["raft_term"] = "1"
+    return answer
+
+
+@pytest.mark.parametrize("change", [older_keepalives, newer_reads, stalled, falling], ids=lambda c: c.__name__)
+def test_a_lease_that_is_not_proved(dlock, at, make_meddler, change):
+    """The command is gone before the lease ends that was proved last."""
+    switch = Switch(change)
+    between = make_meddler(at.server.port, switch)
+    held = hold(dlock, between.url, *LEASE)
+    time.sleep(1.5)
+    assert held.poll() is None
+    began, switch.on = boottime(), True
+    done = held.wait()
+    assert done.status == 79 and boottime() - began < 3.2, done
+
+
+def test_a_lease_that_is_proved_again(dlock, at, make_meddler):
+    """A change of leader that is over in a second costs nothing."""
+    switch = Switch(older_keepalives)
+    between = make_meddler(at.server.port, switch)
+    held = hold(dlock, between.url, "-t", "6s")
+    switch.on = True
+    time.sleep(2.5)
+    switch.on = False
+    time.sleep(5)
+    assert held.poll() is None and held.finish().status == 0
+
+
+def test_a_watch_that_is_canceled(dlock, at, make_meddler):
+    """Compacted: the waiter asks again, and is served."""
+    canceled = []
+
+    def edit(path, _, answer):
+        if path == "watch" and len(canceled) < 2:
+            canceled.append(1)
+            return {"result": {**answer["result"], "canceled": True, "compact_revision": "99"}}
+        return answer
+
+    between = make_meddler(at.server.port, edit)
+    held = hold(dlock, at.url)
+    waiter = dlock.start("run", "-u", between.url, "-k", "job", "--", "true").queued(1)
+    wait_for(lambda: len(canceled) == 2)
+    assert waiter.poll() is None
+    held.finish()
+    assert waiter.wait().status == 0
+
+
+def test_a_watch_that_tells_nothing(dlock, at, make_meddler):
+    """Silent for ever: the waiter's place is renewed, and what it waits for is found then."""
+    between = make_meddler(at.server.port, lambda path, _, answer: None if path == "watch" else answer)
+    held = hold(dlock, at.url)
+    waiter = dlock.start("run", "-u", between.url, "-k", "job", "--", "true").queued(1)
+    held.finish()
+    assert waiter.wait().status == 0
+
+
+@pytest.mark.parametrize("reply, status", [
+    (b"", 69), (b"HTTP/1.1 200 OK\r\n\r\n", 76), (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 76),
+    (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", 76), (b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\nNot Found", 78),
+    (b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n", 78),
+    (b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", 69), (b"+PONG\r\n", 76), (b"SSH-2.0-OpenSSH_9.2\r\n", 76),
+    (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 76),
+    (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n", 76), (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 5000, 76),
+], ids=range(12))
+def test_nonsense(dlock, at, make_meddler, reply, status):
+    between = make_meddler(at.server.port, lambda *_: (reply,))
+    done = run(dlock, between.url, "-n", "-O", "connect-timeout=1s")
+    assert (done.status, done.stdout) == (status, "") and done.stderr.count("\n") == 1, done
+
+
+@pytest.mark.parametrize("change", [
+    lambda a: {**a, "responses": "none"}, lambda a: {**a, "responses": [{"response_range": {"kvs": [{"key": "!", "create_revision": 1}]}}] * 9},
+    lambda a: {**a, "responses": [None, 7, {"x": []}]}, lambda a: {k: v for k, v in a.items() if k != "responses"},
+    lambda a: {**a, "succeeded": "yes"},
+], ids=range(5))
+def test_answers_of_the_wrong_shape(dlock, at, client, make_meddler, change):
+    """Never a crash; never a hold beside another."""
+    between = make_meddler(at.server.port, lambda path, _, answer: change(answer) if path == "kv/txn" else answer)
+    held = hold(dlock, at.url)
+    done = run(dlock, between.url, "-w", "1s", events=False)
+    assert done.status in (69, 75, 76) and not done.stdout, done
+    assert held.poll() is None and client.queue()[0]["create"] == held.token
