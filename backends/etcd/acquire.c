@@ -415,15 +415,21 @@ attempt(struct etcd *e, bool waits, instant until, struct grant *g, struct fault
 	return rc == RC_OK ? go_on(e, true, until, g, f) : rc;
 }
 
-/* Renews our place.  RC_OK with !e->joined: we have lost it. */
+/*
+ * Renews our place, and looks whether who is watched is there: a watch may fall silent.  RC_OK with
+ * !e->joined: we have lost it.
+ */
 static enum rc
-renew_place(struct etcd *e, instant until, struct fault *f)
+renew_place(
+    struct etcd *e, const struct watched *w, bool *events, instant until, struct fault *f)
 {
-	const struct kv_range own = {.key = e->own};
-	struct call calls[2] = {call_lease("/v3/lease/keepalive", e->place_lease),
-	    {"/v3/kv/range", kv_range(&own), NULL, 0}};
+	const struct kv_range own = {.key = e->own},
+			      other = {.key = w->key, .end = w->end, .count_only = true};
+	struct call calls[3] = {call_lease("/v3/lease/keepalive", e->place_lease),
+	    {"/v3/kv/range", kv_range(&own), NULL, 0},
+	    {"/v3/kv/range", kv_range(&other), NULL, 0}};
 	instant sent;
-	enum rc rc = etcd_ask(e, calls, 2, until, &sent, f);
+	enum rc rc = etcd_ask(e, calls, 3, until, &sent, f);
 	struct kv kv;
 
 	if (rc == RC_OK) {
@@ -432,8 +438,10 @@ renew_place(struct etcd *e, instant until, struct fault *f)
 		    kv_number(calls[0].answer, "TTL") > 0;
 		e->gone = !e->joined;
 		e->beat = sent + PLACE_BEAT;
+		/* of many that may have changed, or of what is not there, nothing is known */
+		*events = w->end || kv_number(calls[2].answer, "count") == 0;
 	}
-	calls_free(calls, 2);
+	calls_free(calls, 3);
 	return rc;
 }
 
@@ -470,12 +478,10 @@ await_turn(struct etcd *e, instant until, struct fault *f)
 		else if (instant_now() >= until)
 			return fail_busy(e, f);
 		else if (instant_now() >= e->beat)
-			rc = renew_place(e, instant_now() + ANSWER_MOST, f);
-		/* the watched member has gone silent; or only a permit is missing, of nobody */
-		if (rc == RC_OK &&
-		    (e->cluster.watched != e->cluster.member ||
-			(woke == WOKE_TIMEOUT && !q->frozen && queue_lets_in(q))))
-			break;
+			rc = renew_place(
+			    e, &w.at[1], &events, instant_now() + ANSWER_MOST, f);
+		if (rc == RC_OK && e->cluster.watched != e->cluster.member)
+			break; /* the watched member has gone silent */
 	}
 	return rc;
 }

@@ -10,8 +10,12 @@
 #include <string.h>
 #include <time.h>
 
-/* So long a member may take while there are others. */
+/*
+ * So long one of several members may take at first: what it has passed on to a leader that died
+ * is lost, and is not answered for seconds.  In each further round it may take twice as long.
+ */
 #define MEMBER_MOST NS_PER_S
+#define PAUSE (100 * NS_PER_MS) /* between two that refuse at once */
 
 enum { US_PER_S = 1000000 };
 
@@ -306,6 +310,8 @@ connection_open(struct cluster *c, struct connection *k, size_t member, instant 
 	rc = resolve(k->stream.host, at->host, at->port, until, &all, f);
 	if (rc == RC_OK)
 		rc = stream_connect_to(&k->stream, &all, until, f);
+	if (rc == RC_OK && !c->address->tls)
+		k->stream.hint = ": does it want TLS (etcds://)?";
 	if (rc == RC_OK && c->address->tls)
 		rc = tls_start(c->address->tls, &k->stream, at->host, f);
 	return rc;
@@ -477,24 +483,33 @@ enum rc
 cluster_calls(struct cluster *c, struct call *calls, int n, instant until, instant *sent,
     bool *repeated, struct fault *f)
 {
-	/* a connection that was open may have died unseen: the same member is asked anew */
-	bool was_open = c->calls.stream.fd >= 0;
-	size_t tries = c->address->n + was_open;
+	struct host *host = c->calls.stream.host;
+	size_t n_members = c->address->n;
+	/* a connection that was open may have died unseen: the only member is asked anew */
+	size_t was_open = n_members == 1 && c->calls.stream.fd >= 0;
 	enum rc rc = RC_AGAIN;
 
 	*repeated = false;
-	for (size_t i = 0; rc == RC_AGAIN && i < tries; i++) {
-		instant now = instant_now();
-		int64_t share = (until - now) / (int64_t)(tries - i);
+	for (size_t i = 0; rc == RC_AGAIN && (n_members > 1 || i <= was_open); i++) {
+		instant now = instant_now(), by = until;
+		size_t round = i / n_members;
 
 		if (i > 0 && now >= until)
 			break;
+		if (round > was_open &&
+		    host->wait(host, -1, 0, instant_first(until, now + PAUSE)) ==
+			WOKE_STOP)
+			return RC_STOP;
 		if (i > was_open)
 			cluster_turn(c);
-		if (c->address->n > 1 && tries - i > 1)
-			share = instant_first(share, MEMBER_MOST);
+		now = instant_now();
+		if (n_members > 1)
+			by = instant_first(
+			    until, now + (MEMBER_MOST << (round < 3 ? round : 3)));
+		else if (i < was_open)
+			by = now + (until - now) / 2;
 		*repeated = i > 0;
-		rc = ask_member(c, calls, n, now + share, sent, f);
+		rc = ask_member(c, calls, n, by, sent, f);
 	}
 	if (rc != RC_OK)
 		connection_close(&c->calls);

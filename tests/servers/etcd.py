@@ -100,10 +100,10 @@ class Etcd(Server):
 
     kind = "etcd"
 
-    def __init__(self, *options, members=None, name="default", certificate=None, authority=None):
+    def __init__(self, *options, members=None, name="default", certificate=None, authority=None, mine=None):
         super().__init__(tempfile.mkdtemp(prefix="dlock-etcd-"))
         self.options, self.name, self.peer = options, name, None
-        self.members, self.certificate, self.authority = members, certificate, authority
+        self.members, self.certificate, self.authority, self.mine = members, certificate, authority, mine
         self.scheme = "https" if certificate else "http"
         self.settle()
 
@@ -116,8 +116,7 @@ class Etcd(Server):
         return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def client(self, login=None):
-        context = ssl.create_default_context(cafile=self.authority.cert) if self.certificate else None
-        return Client(self.port, login, context)
+        return Client(self.port, login, self._context())
 
     def start(self, wait=True):
         self.peer = self.peer or (self.members or {}).get(self.name) or free_port()
@@ -152,13 +151,16 @@ class Etcd(Server):
     def answers(self):
         self.must_live()
         with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
-            return "version" in Client(self.port, context=self._loose()).ask("maintenance/status", {}, timeout=1)
+            return "version" in Client(self.port, context=self._context()).ask("maintenance/status", {}, timeout=1)
         return False
 
-    def _loose(self):
+    def _context(self):
         if not self.certificate:
             return None
-        return ssl.create_default_context(cafile=self.authority.cert)
+        context = ssl.create_default_context(cafile=self.authority.cert)
+        if self.mine:
+            context.load_cert_chain(self.mine.cert, self.mine.key)
+        return context
 
     def writes(self):
         """Grows with each operation of a lock: its requests, as etcd counts them."""

@@ -11,7 +11,7 @@ import pytest
 from support import boottime, run, wait_for
 from witness import Crowd, compile_witness
 
-LEASE = ("-t", "6s")  # twice and more what an election takes
+LEASE = ("-t", "9s")  # three times what an election takes
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_the_member_of_a_holder_goes(dlock, cluster, how):
     held = hold(dlock, cluster.url, *LEASE)
     waiter = dlock.start("run", "-u", cluster.url, "-k", "job", *LEASE, "--", "true").queued(1)
     getattr(cluster.members[0], how)()
-    time.sleep(8)
+    time.sleep(11)
     assert held.poll() is None and waiter.poll() is None
     assert held.finish().status == 0
     assert waiter.wait().status == 0

@@ -122,7 +122,7 @@ def test_the_password_is_in_a_file(dlock, guarded, tmp_path):
     file.chmod(0o600)
     url = with_login(guarded.url, "dlock")
     assert run(dlock, url, "-O", f"password-file={file}").status == 0
-    assert run(dlock, url).status == 2
+    assert run(dlock, url).status == 64
 
 
 # ---- a full database, compaction ----
@@ -221,13 +221,14 @@ def test_tls(dlock, make_etcd, authority):
     assert held.finish().status == 0 and waiter.wait().status == 0
     assert run(dlock, server.url).status == 78
     done = run(dlock, server.url.replace("etcds", "etcd"))
-    assert done.status == 78 and "etcds://" in done.stderr, done
-    assert run(dlock, server.url.replace("etcds", "etcd"), *ca).status == 2
+    assert done.status == 69 and "does it want TLS (etcds://)?" in done.stderr, done
+    assert run(dlock, server.url.replace("etcds", "etcd"), *ca).status == 64
 
 
 def test_a_client_certificate(dlock, make_etcd, authority):
     mine = authority.sign("client")
-    server = make_etcd("--client-cert-auth", "--trusted-ca-file", authority.cert, certificate=authority.sign("server"), authority=authority)
+    server = make_etcd("--client-cert-auth", "--trusted-ca-file", authority.cert, certificate=authority.sign("server"), authority=authority,
+                       mine=mine)
     words = ("-O", f"cacert={authority.cert}")
     with_mine = (*words, "-O", f"cert={mine.cert}", "-O", f"key={mine.key}")
     assert run(dlock, server.url, *with_mine).status == 0
@@ -249,12 +250,12 @@ def test_a_gateway_that_is_off(dlock, make_etcd):
     ("etcd://h/%zz", "prefix"), ("etcd://h:1/a@b", "'@'")])
 def test_urls_that_make_no_sense(dlock, url, words):
     done = run(dlock, url)
-    assert done.status == 2 and words in done.stderr and done.stderr.count("\n") == 1, done
+    assert done.status == 64 and words in done.stderr and done.stderr.count("\n") == 1, done
 
 
 def test_the_name_setting(dlock):
     for value in ("", "a/", "x" * 513):
-        assert run(dlock, "etcd://h", "-O", f"name={value}").status == 2
+        assert run(dlock, "etcd://h", "-O", f"name={value}").status == 64
 
 
 def test_etcdctl_sees_what_the_manual_says(dlock, at, client):
