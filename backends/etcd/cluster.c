@@ -15,7 +15,9 @@
  * is lost, and is not answered for seconds.  In each further round it may take twice as long.
  */
 #define MEMBER_MOST NS_PER_S
-#define PAUSE (100 * NS_PER_MS) /* between two that refuse at once */
+#define LEAST \
+	(100 * NS_PER_MS) /* and so long, and half of what is left, whatever that is */
+#define PAUSE (100 * NS_PER_MS) /* before a further round */
 
 enum { US_PER_S = 1000000 };
 
@@ -484,32 +486,31 @@ cluster_calls(struct cluster *c, struct call *calls, int n, instant until, insta
     bool *repeated, struct fault *f)
 {
 	struct host *host = c->calls.stream.host;
-	size_t n_members = c->address->n;
-	/* a connection that was open may have died unseen: the only member is asked anew */
-	size_t was_open = n_members == 1 && c->calls.stream.fd >= 0;
+	bool alone = c->address->n == 1, was_open = c->calls.stream.fd >= 0;
 	enum rc rc = RC_AGAIN;
 
 	*repeated = false;
-	for (size_t i = 0; rc == RC_AGAIN && (n_members > 1 || i <= was_open); i++) {
-		instant now = instant_now(), by = until;
-		size_t round = i / n_members;
+	/* the connection to the only member may have died unseen: it is asked once more */
+	for (size_t i = 0; rc == RC_AGAIN && (i == 0 || !alone || (i == 1 && was_open));
+	     i++) {
+		instant now = instant_now();
+		int64_t round = (int64_t)(i / c->address->n),
+			most = alone ? until - now
+				     : MEMBER_MOST << (round < 3 ? round : 3);
 
 		if (i > 0 && now >= until)
 			break;
-		if (round > was_open &&
+		if (i > 0 && round > 0 &&
 		    host->wait(host, -1, 0, instant_first(until, now + PAUSE)) ==
 			WOKE_STOP)
 			return RC_STOP;
-		if (i > was_open)
-			cluster_turn(c);
-		now = instant_now();
-		if (n_members > 1)
-			by = instant_first(
-			    until, now + (MEMBER_MOST << (round < 3 ? round : 3)));
-		else if (i < was_open)
-			by = now + (until - now) / 2;
+		if (!alone || (i == 0 && was_open))
+			most = instant_first(most, LEAST + (until - now) / 2);
 		*repeated = i > 0;
-		rc = ask_member(c, calls, n, by, sent, f);
+		rc = ask_member(
+		    c, calls, n, instant_first(until, instant_now() + most), sent, f);
+		if (rc == RC_AGAIN)
+			cluster_turn(c);
 	}
 	if (rc != RC_OK)
 		connection_close(&c->calls);

@@ -84,6 +84,7 @@ def test_who_may_look_may_do_nothing_else(dlock, guarded):
     found = json.loads(dlock.run("status", "-J", "-u", looker, "-k", "job").stdout)
     assert found["holders"][0]["token"] == held.token and found["holders"][0]["lease_left_s"] > 0
     assert "job" in dlock.run("ls", "-u", looker).stdout
+    assert dlock.run("freeze", "-u", with_login(guarded.url, "dlock:password"), "-k", "job").status == 0
     for words in (("freeze",), ("thaw", "-y"), ("break", "-y"), ("break", "-y", "--force")):
         assert dlock.run(*words, "-u", looker, "-k", "job").status == 77, words
     assert run(dlock, looker, key="other").status == 77
@@ -91,7 +92,7 @@ def test_who_may_look_may_do_nothing_else(dlock, guarded):
 
 
 @pytest.mark.parametrize("login, words", [
-    ("", "wants a user and password"), ("dlock:wrong-password", "wrong user or password"), ("ghost:pw", "wrong user or password"),
+    ("", "does it want a user and password"), ("dlock:wrong-password", "wrong user or password"), ("ghost:pw", "wrong user or password"),
     ("nobody:pw", "roles do not allow")])
 def test_wrong_logins(dlock, guarded, login, words):
     done = run(dlock, with_login(guarded.url, login) if login else guarded.url)
