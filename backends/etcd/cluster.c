@@ -504,11 +504,12 @@ cluster_calls(struct cluster *c, struct call *calls, int n, instant until, insta
 		    host->wait(host, -1, 0, instant_first(until, now + PAUSE)) ==
 			WOKE_STOP)
 			return RC_STOP;
+		now = instant_now();
 		if (!alone || (i == 0 && was_open))
 			most = instant_first(most, LEAST + (until - now) / 2);
 		*repeated = i > 0;
 		rc = ask_member(
-		    c, calls, n, instant_first(until, instant_now() + most), sent, f);
+		    c, calls, n, instant_first(until, instant_after(now, most)), sent, f);
 		if (rc == RC_AGAIN)
 			cluster_turn(c);
 	}
