@@ -6,8 +6,9 @@
  *  1. First: the lease, and a transaction that puts our key if nobody is in the queue and
  *     there is no freeze.  Otherwise it is a survey (queue.h).
  *  2. Who is to wait gets a lease for its place, and joins the queue with it.
- *  3. When nobody is in the way any more: the lease, or a keep-alive of it, and a transaction
- *     that puts our key once more, as held, with that lease.  It is made only if our key is
+ *  3. While it waits, it renews both leases.
+ *  4. When nobody is in the way any more: a transaction that puts our key once more, as held,
+ *     with the lease of the hold; before it the lease itself, where that is not there.  It is made only if our key is
  *     the one that has stood there all the time, and there is no freeze.  Otherwise it is a
  *     survey.
  */
@@ -21,8 +22,14 @@
 
 /* Of a place in the queue: longer than a waiter may be away (RETRY_RETURN). */
 #define PLACE_LEASE (10 * NS_PER_S)
-#define PLACE_BEAT (PLACE_LEASE / 3)
 #define ANSWER_MOST (5 * NS_PER_S) /* for an answer while waiting */
+/* How often a waiter renews its leases: so often that that of the hold is always fresh. */
+static int64_t
+beat_of(const struct etcd *e)
+{
+	return instant_first(PLACE_LEASE, e->claim->ttl) / 3;
+}
+
 /* ---- what the user is told ---- */
 
 /* RC_BUSY: somebody is before us, or it is frozen. */
@@ -158,35 +165,56 @@ take_survey(struct etcd *e, const json_t *txn, size_t i, instant until, struct f
 	return rc;
 }
 
-/*
- * Our key has just been put as held, by a transaction that came behind a grant of its lease or a
- * read and a keep-alive (either may be NULL), all sent at `sent`.  Where that does not prove the
- * lease, it is renewed.
- */
-static enum rc
-begin_hold(struct etcd *e, const struct call *grant, const struct call *alive,
-    const struct call *txn, instant sent, instant until, struct grant *g, struct fault *f)
+/* The lease was granted, or proved to be there (credit.h), by requests that left then. */
+static void
+note_lease(struct etcd *e, int64_t ttl, instant sent)
 {
-	bool anew = grant && grant->code == CODE_OK, proved;
-	const struct call *from = anew ? grant : alive;
-	struct credit credit = {
-	    .ttl = from ? kv_number(from->answer, "TTL") : 0, .ours = true};
+	if (ttl > 0) {
+		e->lease_sent = sent;
+		e->lease_ttl = ttl * NS_PER_S;
+	}
+}
+
+/* Is more than half of it left? */
+static bool
+is_lease_fresh(const struct etcd *e)
+{
+	return e->lease_sent && instant_now() < e->lease_sent + e->lease_ttl / 2;
+}
+
+/*
+ * The answers to a read, a keep-alive of the lease, and another read or a write behind them.
+ */
+static void
+note_proof(struct etcd *e, const struct call *before, const struct call *alive,
+    const struct call *after, instant sent)
+{
+	const struct credit c = {.member = {kv_header(before->answer, "member_id"),
+				     kv_header(alive->answer, "member_id"),
+				     kv_header(after->answer, "member_id")},
+	    .ttl = alive->code == CODE_OK ? kv_number(alive->answer, "TTL") : 0,
+	    .ours = after->code == CODE_OK};
+
+	if (credit_proves(&c))
+		note_lease(e, c.ttl, sent);
+}
+
+/* Our key has just been put as held, with the lease.  Where that is not proved, it is renewed. */
+static enum rc
+begin_hold(struct etcd *e, instant until, struct grant *g, struct fault *f)
+{
 	int64_t revision;
 	enum rc rc;
 
-	for (int i = 0; !anew && alive && i < 3; i++)
-		credit.member[i] = kv_header(
-		    (i == 2 ? txn : alive - 1 + i)->answer, "member_id");
-	proved = anew ? credit.ttl > 0 : credit_proves(&credit);
 	e->token = e->queue.create;
 	e->began = cluster_time(&e->cluster);
 	*g = (struct grant){.token = (uint64_t)e->token,
 	    .slot = e->slot,
-	    .sent = sent,
-	    .lease = credit.ttl * NS_PER_S,
+	    .sent = e->lease_sent,
+	    .lease = e->lease_ttl,
 	    .anchor = -1};
 	rc = check_job(e, f);
-	if (rc == RC_OK && !proved)
+	if (rc == RC_OK && !is_lease_fresh(e))
 		rc = etcd_renew_lease(e, until, g, &revision, f);
 	e->granted = rc == RC_OK;
 	return rc == RC_REVOKED || rc == RC_LOST || rc == RC_BUSY ? etcd_fail_gone(e, f)
@@ -211,7 +239,7 @@ join(struct etcd *e, instant until, struct fault *f)
 	json_array_append_new(success, kv_op_put(e->own, text, e->place_lease));
 	calls[0] = call_grant(e->place_lease, PLACE_LEASE);
 	calls[1] = call_txn(json_pack("[o]", kv_if(e->own, NULL, "EQUAL", 0)),
-	    queue_ask(q, success), queue_ask(q, failure));
+	    queue_ask(q, true, success), queue_ask(q, true, failure));
 	e->has_place = true;
 	rc = etcd_ask(e, calls, 2, until, &sent, f);
 	if (rc == RC_OK && calls[1].code != CODE_OK)
@@ -223,7 +251,7 @@ join(struct etcd *e, instant until, struct fault *f)
 	if (rc != RC_OK)
 		return rc;
 	e->joined = q->create > 0;
-	e->beat = sent + PLACE_BEAT;
+	e->beat = sent + beat_of(e);
 	return e->joined ? RC_OK : etcd_fail_gone(e, f);
 }
 
@@ -232,7 +260,7 @@ static enum rc
 survey(struct etcd *e, instant until, struct fault *f)
 {
 	struct call call = call_txn(
-	    json_array(), queue_ask(&e->queue, json_array()), NULL);
+	    json_array(), queue_ask(&e->queue, true, json_array()), NULL);
 	instant sent;
 	enum rc rc = etcd_ask(e, &call, 1, until, &sent, f);
 
@@ -270,26 +298,29 @@ take(struct etcd *e, instant until, struct grant *g, struct fault *f)
 		    compare, kv_if(l->queue, l->queue_end, "GREATER", create - 1));
 	add_hold(e, compare, success);
 	puts = json_array_size(success);
-	if (instant_now() > e->lease_until)
+	if (!is_lease_fresh(e)) {
 		*(grant = &calls[n++]) = call_grant(e->lease, e->claim->ttl);
-	if (create || !grant) {
-		calls[n++] = etcd_call_read(e);
-		*(alive = &calls[n++]) = call_lease("/v3/lease/keepalive", e->lease);
+		if (create) {
+			calls[n++] = etcd_call_read(e);
+			*(alive = &calls[n++]) = call_lease(
+			    "/v3/lease/keepalive", e->lease);
+		}
 	}
 	*(txn = &calls[n++]) = call_txn(
-	    compare, queue_ask(q, success), queue_ask(q, json_array()));
+	    compare, queue_ask(q, false, success), queue_ask(q, true, json_array()));
 	rc = etcd_ask(e, calls, n, until, &sent, f);
 	if (rc == RC_OK && txn->code != CODE_OK)
 		rc = etcd_fail_gone(e, f);
-	if (rc == RC_OK && grant)
-		e->lease_until = sent + e->claim->ttl - NS_PER_S;
+	if (rc == RC_OK && grant && grant->code == CODE_OK)
+		note_lease(e, kv_number(grant->answer, "TTL"), sent);
+	else if (rc == RC_OK && alive)
+		note_proof(e, alive - 1, alive, txn, sent);
 	if (rc == RC_OK)
 		rc = take_survey(
 		    e, txn->answer, call_has_succeeded(txn) ? puts : 0, until, f);
 	if (rc == RC_OK)
-		rc = call_has_succeeded(txn)
-		    ? begin_hold(e, grant, alive, txn, sent, until, g, f)
-		    : fail_busy(e, f);
+		rc = call_has_succeeded(txn) ? begin_hold(e, until, g, f)
+					     : fail_busy(e, f);
 	e->gone = create && q->create != create;
 	e->joined = q->create && !e->gone;
 	calls_free(calls, n);
@@ -376,7 +407,7 @@ name_place(struct etcd *e)
 	struct queue_name n;
 
 	e->lease = lease_of(c->owner, c->key, 2 * e->nth);
-	e->lease_until = 0;
+	e->lease_sent = 0;
 	e->place_lease = lease_of(c->owner, c->key, 2 * e->nth + 1);
 	e->nth++;
 	e->joined = e->gone = false;
@@ -416,8 +447,9 @@ attempt(struct etcd *e, bool waits, instant until, struct grant *g, struct fault
 }
 
 /*
- * Renews our place, and looks whether who is watched is there: a watch may fall silent.  RC_OK with
- * !e->joined: we have lost it.
+ * Renews our place, and the lease of a hold to come, which then need not be granted when our turn
+ * has come; looks whether who is watched is there, since a watch may fall silent.  RC_OK with
+ * !e->joined: we have lost our place.
  */
 static enum rc
 renew_place(
@@ -425,23 +457,25 @@ renew_place(
 {
 	const struct kv_range own = {.key = e->own},
 			      other = {.key = w->key, .end = w->end, .count_only = true};
-	struct call calls[3] = {call_lease("/v3/lease/keepalive", e->place_lease),
-	    {"/v3/kv/range", kv_range(&own), NULL, 0},
+	struct call calls[4] = {{"/v3/kv/range", kv_range(&own), NULL, 0},
+	    call_lease("/v3/lease/keepalive", e->place_lease),
+	    call_lease("/v3/lease/keepalive", e->lease),
 	    {"/v3/kv/range", kv_range(&other), NULL, 0}};
 	instant sent;
-	enum rc rc = etcd_ask(e, calls, 3, until, &sent, f);
+	enum rc rc = etcd_ask(e, calls, 4, until, &sent, f);
 	struct kv kv;
 
 	if (rc == RC_OK) {
-		e->joined = calls[1].code == CODE_OK &&
-		    kv_read(&kv, calls[1].answer, 0) && kv.create == e->queue.create &&
-		    kv_number(calls[0].answer, "TTL") > 0;
+		note_proof(e, &calls[0], &calls[2], &calls[3], sent);
+		e->joined = calls[0].code == CODE_OK &&
+		    kv_read(&kv, calls[0].answer, 0) && kv.create == e->queue.create &&
+		    kv_number(calls[1].answer, "TTL") > 0;
 		e->gone = !e->joined;
-		e->beat = sent + PLACE_BEAT;
+		e->beat = sent + beat_of(e);
 		/* of many that may have changed, or of what is not there, nothing is known */
-		*events = w->end || kv_number(calls[2].answer, "count") == 0;
+		*events = w->end || kv_number(calls[3].answer, "count") == 0;
 	}
-	calls_free(calls, 3);
+	calls_free(calls, 4);
 	return rc;
 }
 

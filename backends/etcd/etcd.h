@@ -59,7 +59,8 @@ struct etcd {
 	char own[QUEUE_BYTES + 32];  /* our key in the queue */
 	char mark[QUEUE_BYTES + 32]; /* who asks for it back writes this key */
 	int64_t lease;               /* of the hold */
-	instant lease_until;         /* it is there until then, at least */
+	instant lease_sent;          /* it lasts from then, as is proved; 0: not known */
+	int64_t lease_ttl;           /* for so long */
 	int64_t place_lease;         /* of the place in the queue */
 	bool has_place;              /* that lease may be there */
 	unsigned nth;                /* time that we queue */

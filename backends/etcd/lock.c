@@ -2,7 +2,7 @@
  * lock.c - holds a lock in etcd: renew, release.
  *
  * A renewal is a keep-alive and a read of our key and of the mark beside it (credit.h).  A
- * release deletes our key, writes what is remembered of a job, and revokes the leases.
+ * release revokes the leases, which deletes our key; of a job it writes first what is remembered.
  */
 #include "etcd.h"
 
@@ -192,30 +192,31 @@ add_run(struct etcd *e, json_t *success, int status)
 		json_array_append_new(success, kv_op_put(key, text, lease));
 }
 
-/* What a release is made of; returns how many calls. */
+/*
+ * What a release is made of; returns how many calls.  A read tells whether we have had the lock
+ * until now, and the end of the lease deletes our key.  What is remembered of a job is written by
+ * the transaction that deletes the key, or not at all.
+ */
 static int
 make_release(struct etcd *e, struct call *calls, int *txn, int status)
 {
-	json_t *compare, *success = json_array(), *failure = json_array();
-	char permit[PERMIT_KEY_BYTES];
+	json_t *compare = json_array(), *success = json_array(), *reads = json_array();
 	bool job = e->granted && status != STATUS_NONE && job_is_wanted(&e->claim->job);
 	int n = 0;
 
-	json_array_append_new(success, kv_op_delete(e->own));
-	if (e->claim->kind == KIND_LIMIT && e->granted)
-		json_array_append_new(
-		    success, kv_op_delete(etcd_permit_key(e, e->slot, permit)));
-	if (job) {
-		add_run(e, success, status);
+	if (job)
 		calls[n++] = call_grant(lease_of(e->claim->owner, e->names.jobs, 0),
 		    RUN_DAYS * 86400 * NS_PER_S);
+	if (job) {
+		json_array_append_new(success, kv_op_delete(e->own));
+		add_run(e, success, status);
 	}
-	json_array_append_new(failure, kv_op_range(&(struct kv_range){.key = e->mark}));
-	json_array_append_new(failure, kv_op_range(&(struct kv_range){.key = e->own}));
-	compare = e->granted ? json_pack("[o]", kv_if(e->own, NULL, "EQUAL", e->token))
-			     : json_array();
+	json_array_append_new(reads, kv_op_range(&(struct kv_range){.key = e->mark}));
+	json_array_append_new(compare, kv_if(e->own, NULL, "EQUAL", e->token));
 	*txn = n;
-	calls[n++] = call_txn(compare, success, failure);
+	calls[n++] = call_txn(compare, job ? success : json_incref(reads), reads);
+	if (!job)
+		json_decref(success);
 	calls[n++] = call_lease("/v3/lease/revoke", e->lease);
 	if (e->has_place && !e->granted) /* with a grant our key has left it */
 		calls[n++] = call_lease("/v3/lease/revoke", e->place_lease);
@@ -227,7 +228,7 @@ etcd_release(struct store *s, int status, instant until, struct fault *f)
 {
 	struct etcd *e = etcd_of(s);
 	struct call calls[CALLS_MOST];
-	bool repeated, unsure = e->unsure;
+	bool repeated, unsure = e->unsure, granted = e->granted;
 	instant sent;
 	enum rc rc;
 	int n, txn;
@@ -239,19 +240,14 @@ etcd_release(struct store *s, int status, instant until, struct fault *f)
 	n = make_release(e, calls, &txn, status);
 	e->unsure = true;
 	rc = cluster_calls(&e->cluster, calls, n, until, &sent, &repeated, f);
-	if (rc == RC_OK && calls[txn].code != CODE_OK)
-		rc = RC_AGAIN;
-	if (rc == RC_OK) {
-		bool granted = e->granted;
-
+	if (rc == RC_OK)
 		e->asked = e->joined = e->granted = e->unsure = false;
-		if (granted && !call_has_succeeded(&calls[txn]))
-			rc = unsure || repeated
-			    ? fault_set(f, RC_AGAIN,
-				  "%s has not answered whether it was still ours",
-				  e->server_name)
-			    : fail_lost(e, kv_response(calls[txn].answer, 0), f);
-	}
+	if (rc == RC_OK && granted && (unsure || repeated) &&
+	    !call_has_succeeded(&calls[txn]))
+		rc = fault_set(f, RC_AGAIN,
+		    "%s has not answered whether it was still ours", e->server_name);
+	else if (rc == RC_OK && granted && !call_has_succeeded(&calls[txn]))
+		rc = fail_lost(e, kv_response(calls[txn].answer, 0), f);
 	calls_free(calls, n);
 	return rc == RC_OK || rc == RC_LOST || rc == RC_STOP ? rc : RC_AGAIN;
 }

@@ -219,26 +219,24 @@ job_key(const struct queue *q, const char *which, char *out, size_t size)
 }
 
 json_t *
-queue_ask(const struct queue *q, json_t *ops)
+queue_ask(const struct queue *q, bool others, json_t *ops)
 {
 	const struct names *l = q->names;
 	char key[QUEUE_BYTES + ENCODED_BYTES];
+	const struct kv_range page = {
+	    .key = l->queue, .end = l->queue_end, .limit = PAGE, .by_create = true};
+	/* who is alone for itself needs only the last one before it, however many there are */
+	const struct kv_range last = {.key = l->queue,
+	    .end = l->queue_end,
+	    .limit = 1,
+	    .most_create = q->create - 1,
+	    .newest = true};
+	const struct kv_range nobody = {.key = l->freeze, .count_only = true};
 
 	add_key(ops, q->own);
 	add_key(ops, l->freeze);
-	add(ops,
-	    &(struct kv_range){
-		.key = l->queue, .end = l->queue_end, .limit = PAGE, .by_create = true});
-	/* who is alone for itself needs only the last one before it, however many there are */
-	if (q->create > 0 && !is_counted(q))
-		add(ops,
-		    &(struct kv_range){.key = l->queue,
-			.end = l->queue_end,
-			.limit = 1,
-			.most_create = q->create - 1,
-			.newest = true});
-	else
-		add_key(ops, l->freeze);
+	add(ops, others ? &page : &nobody);
+	add(ops, others && q->create > 0 && !is_counted(q) ? &last : &nobody);
 	if (job_is_wanted(&q->claim->job))
 		add_key(ops, job_key(q, "good", key, sizeof key));
 	if (q->claim->job.once)

@@ -156,8 +156,11 @@ struct queue {
 
 /* ---- surveys ---- */
 
-/* Adds the operations of a survey to those of a transaction, and returns the list. */
-json_t *queue_ask(const struct queue *, json_t *ops);
+/*
+ * Adds the operations of a survey to those of a transaction, and returns the list; without
+ * `others`, it finds nobody before us.
+ */
+json_t *queue_ask(const struct queue *, bool others, json_t *ops);
 
 /* Reads their answers, from the `i`th one on. */
 void queue_read(struct queue *, const json_t *txn, size_t i);
