@@ -8,9 +8,9 @@
  *  2. Who is to wait gets a lease for its place, and joins the queue with it.
  *  3. While it waits, it renews both leases.
  *  4. When nobody is in the way any more: a transaction that puts our key once more, as held,
- *     with the lease of the hold; before it the lease itself, where that is not there.  It is made only if our key is
- *     the one that has stood there all the time, and there is no freeze.  Otherwise it is a
- *     survey.
+ *     with the lease of the hold; before it the lease itself, where that is not there.  The
+ *     key is put only if it is the one that has stood there all the time, and there is no
+ *     freeze.  Otherwise it is a survey.
  */
 #include "etcd.h"
 
@@ -309,8 +309,10 @@ take(struct etcd *e, instant until, struct grant *g, struct fault *f)
 	*(txn = &calls[n++]) = call_txn(
 	    compare, queue_ask(q, false, success), queue_ask(q, true, json_array()));
 	rc = etcd_ask(e, calls, n, until, &sent, f);
-	if (rc == RC_OK && txn->code != CODE_OK)
+	if (rc == RC_OK && txn->code != CODE_OK) {
+		e->lease_sent = 0;
 		rc = etcd_fail_gone(e, f);
+	}
 	if (rc == RC_OK && grant && grant->code == CODE_OK)
 		note_lease(e, kv_number(grant->answer, "TTL"), sent);
 	else if (rc == RC_OK && alive)
@@ -447,34 +449,40 @@ attempt(struct etcd *e, bool waits, instant until, struct grant *g, struct fault
 }
 
 /*
- * Renews our place, and the lease of a hold to come, which then need not be granted when our turn
- * has come; looks whether who is watched is there, since a watch may fall silent.  RC_OK with
- * !e->joined: we have lost our place.
+ * Renews our place; now and then also the lease of a hold to come, which then need not be granted
+ * when our turn has come, and looks whether our key is there and who is watched, since a watch may
+ * fall silent.  RC_OK with !e->joined: we have lost our place.
  */
 static enum rc
 renew_place(
     struct etcd *e, const struct watched *w, bool *events, instant until, struct fault *f)
 {
+	bool all = instant_now() >= e->lease_sent + e->claim->ttl / 3;
 	const struct kv_range own = {.key = e->own},
 			      other = {.key = w->key, .end = w->end, .count_only = true};
-	struct call calls[4] = {{"/v3/kv/range", kv_range(&own), NULL, 0},
-	    call_lease("/v3/lease/keepalive", e->place_lease),
-	    call_lease("/v3/lease/keepalive", e->lease),
-	    {"/v3/kv/range", kv_range(&other), NULL, 0}};
+	struct call calls[4] = {call_lease("/v3/lease/keepalive", e->place_lease)};
 	instant sent;
-	enum rc rc = etcd_ask(e, calls, 4, until, &sent, f);
 	struct kv kv;
+	enum rc rc;
 
+	if (all) {
+		calls[1] = (struct call){"/v3/kv/range", kv_range(&own), NULL, 0};
+		calls[2] = call_lease("/v3/lease/keepalive", e->lease);
+		calls[3] = (struct call){"/v3/kv/range", kv_range(&other), NULL, 0};
+	}
+	rc = etcd_ask(e, calls, all ? 4 : 1, until, &sent, f);
 	if (rc == RC_OK) {
-		note_proof(e, &calls[0], &calls[2], &calls[3], sent);
-		e->joined = calls[0].code == CODE_OK &&
-		    kv_read(&kv, calls[0].answer, 0) && kv.create == e->queue.create &&
-		    kv_number(calls[1].answer, "TTL") > 0;
-		e->gone = !e->joined;
 		e->beat = sent + beat_of(e);
+		e->joined = kv_number(calls[0].answer, "TTL") > 0;
+	}
+	if (rc == RC_OK && all) {
+		note_proof(e, &calls[1], &calls[2], &calls[3], sent);
+		e->joined = e->joined && calls[1].code == CODE_OK &&
+		    kv_read(&kv, calls[1].answer, 0) && kv.create == e->queue.create;
 		/* of many that may have changed, or of what is not there, nothing is known */
 		*events = w->end || kv_number(calls[3].answer, "count") == 0;
 	}
+	e->gone = !e->joined;
 	calls_free(calls, 4);
 	return rc;
 }

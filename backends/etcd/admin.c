@@ -445,7 +445,7 @@ etcd_revoke(struct store *s, const struct target *t, const char *record, bool fo
 {
 	struct etcd *e = etcd_of(s);
 	char own[QUEUE_BYTES + 32], mark[QUEUE_BYTES + 32], permit[QUEUE_BYTES + 16];
-	struct queue_entry q;
+	struct queue_entry q = {0};
 	json_t *compare, *ops = json_array();
 	struct call grant = no_grant;
 	struct names l;

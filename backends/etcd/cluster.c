@@ -556,7 +556,7 @@ watch_begin(struct cluster *c, const struct watched *keys, int n, int64_t revisi
 		free(one);
 		json_decref(j);
 	}
-	if (body.failed)
+	if (body.failed || !body.at)
 		t.failed = true;
 	else
 		put_request(&t, c, c->member, "/v3/watch", body.at);

@@ -175,7 +175,7 @@ add_run(struct etcd *e, json_t *success, int status)
 	    .token = e->token,
 	    .status = status};
 	int64_t lease = lease_of(e->claim->owner, e->names.jobs, 0);
-	char key[QUEUE_BYTES + ENCODED_BYTES], text[KV_VALUE_BYTES];
+	char key[JOB_BYTES], text[KV_VALUE_BYTES];
 
 	if (job->once)
 		encode_key(r.once, sizeof r.once, job->once);

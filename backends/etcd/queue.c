@@ -222,7 +222,7 @@ json_t *
 queue_ask(const struct queue *q, bool others, json_t *ops)
 {
 	const struct names *l = q->names;
-	char key[QUEUE_BYTES + ENCODED_BYTES];
+	char key[JOB_BYTES];
 	const struct kv_range page = {
 	    .key = l->queue, .end = l->queue_end, .limit = PAGE, .by_create = true};
 	/* who is alone for itself needs only the last one before it, however many there are */

@@ -32,7 +32,12 @@
 #include "backends/common/url.h"
 #include "cluster.h"
 
-enum { ROOT_MOST = 255, NAME_MOST = 512, QUEUE_BYTES = ROOT_MOST + ENCODED_BYTES + 16 };
+enum {
+	ROOT_MOST = 255,
+	NAME_MOST = 512,
+	QUEUE_BYTES = ROOT_MOST + ENCODED_BYTES + 16,
+	JOB_BYTES = QUEUE_BYTES + ENCODED_BYTES + 8,
+};
 
 /* ---- one lock ---- */
 
