@@ -68,7 +68,7 @@ count_position(struct etcd *e)
 	const struct queue *q = &e->queue;
 	unsigned at = q->ahead - q->holders + 1;
 
-	if (q->ahead >= PAGE && kind_is_exclusive(e->claim->kind))
+	if (q->ahead >= HEAD && kind_is_exclusive(e->claim->kind))
 		at = q->create == q->revision ? (unsigned)(q->count - q->holders)
 		    : e->position > at        ? e->position - 1
 					      : at;
@@ -285,6 +285,8 @@ take(struct etcd *e, instant until, struct grant *g, struct fault *f)
 	struct queue *q = &e->queue;
 	const struct names *l = &e->names;
 	int64_t create = q->create;
+	/* who is going to join surveys the queue then */
+	bool others = create || !e->waits || !kind_is_exclusive(e->claim->kind);
 	instant sent;
 	size_t puts;
 	enum rc rc;
@@ -307,7 +309,7 @@ take(struct etcd *e, instant until, struct grant *g, struct fault *f)
 		}
 	}
 	*(txn = &calls[n++]) = call_txn(
-	    compare, queue_ask(q, false, success), queue_ask(q, true, json_array()));
+	    compare, queue_ask(q, false, success), queue_ask(q, others, json_array()));
 	rc = etcd_ask(e, calls, n, until, &sent, f);
 	if (rc == RC_OK && txn->code != CODE_OK) {
 		e->lease_sent = 0;
@@ -380,7 +382,7 @@ go_on(struct etcd *e, bool surveyed, instant until, struct grant *g, struct faul
 	bool alone = kind_is_exclusive(e->claim->kind);
 	enum rc rc = RC_OK;
 
-	if (!surveyed && !alone)
+	if (surveyed ? alone && !q->whole : !alone)
 		rc = survey(e, until, f);
 	if (rc == RC_OK)
 		rc = end_freeze(e, until, f);
@@ -421,7 +423,7 @@ name_place(struct etcd *e)
 
 /* One attempt.  RC_OK: granted.  RC_BUSY: not yet. */
 static enum rc
-attempt(struct etcd *e, bool waits, instant until, struct grant *g, struct fault *f)
+attempt(struct etcd *e, instant until, struct grant *g, struct fault *f)
 {
 	struct queue *q = &e->queue;
 	enum rc rc;
@@ -442,7 +444,7 @@ attempt(struct etcd *e, bool waits, instant until, struct grant *g, struct fault
 	if (rc != RC_OK)
 		return rc;
 	/* who does not wait joins only those beside whom it may hold the lock at once */
-	if (!waits && (q->frozen || !queue_lets_in(q)) && !e->joined)
+	if (!e->waits && (q->frozen || !queue_lets_in(q)) && !e->joined)
 		return fail_busy(e, f);
 	rc = join(e, until, f);
 	return rc == RC_OK ? go_on(e, true, until, g, f) : rc;
@@ -546,18 +548,20 @@ etcd_acquire(struct store *s, const struct claim *claim, instant until, struct g
     struct fault *f)
 {
 	struct etcd *e = etcd_of(s);
+	instant began = instant_now();
 	bool heard = false;
 	enum rc rc;
 
 	begin_claim(e, claim);
+	e->waits = until != 0;
 	do {
 		instant by = heard ? instant_now() + ANSWER_MOST
 				   : retry_attempt(&e->retry, until);
 
 		if (e->gone)
 			name_place(e);
-		rc = attempt(e, until != 0, by, g, f);
-		heard = heard || rc == RC_BUSY;
+		rc = attempt(e, by, g, f);
+		heard = heard || e->cluster.dated >= began;
 		if (rc == RC_BUSY && until)
 			rc = await_turn(e, until, f);
 		if (rc == RC_AGAIN)

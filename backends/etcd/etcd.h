@@ -55,6 +55,7 @@ struct etcd {
 
 	/* the claim (lock.c) */
 	const struct claim *claim;
+	bool waits; /* for its turn */
 	struct names names;
 	char own[QUEUE_BYTES + 32];  /* our key in the queue */
 	char mark[QUEUE_BYTES + 32]; /* who asks for it back writes this key */

@@ -193,6 +193,16 @@ is_counted(const struct queue *q)
 	return !kind_is_exclusive(q->claim->kind);
 }
 
+/*
+ * So many are read at once.  Who is alone for itself needs only the last one before it, however
+ * many there are; the first ones are for people to see.
+ */
+static int64_t
+page_of(const struct queue *q)
+{
+	return is_counted(q) ? PAGE : HEAD;
+}
+
 static json_t *
 add(json_t *ops, const struct kv_range *r)
 {
@@ -224,19 +234,19 @@ queue_ask(const struct queue *q, bool others, json_t *ops)
 	const struct names *l = q->names;
 	char key[JOB_BYTES];
 	const struct kv_range page = {
-	    .key = l->queue, .end = l->queue_end, .limit = PAGE, .by_create = true};
-	/* who is alone for itself needs only the last one before it, however many there are */
+	    .key = l->queue, .end = l->queue_end, .limit = page_of(q), .by_create = true};
+	/* who has just joined is the newest */
 	const struct kv_range last = {.key = l->queue,
 	    .end = l->queue_end,
-	    .limit = 1,
-	    .most_create = q->create - 1,
+	    .limit = q->create ? 1 : 2,
+	    .most_create = q->create ? q->create - 1 : 0,
 	    .newest = true};
 	const struct kv_range nobody = {.key = l->freeze, .count_only = true};
 
 	add_key(ops, q->own);
 	add_key(ops, l->freeze);
 	add(ops, others ? &page : &nobody);
-	add(ops, others && q->create > 0 && !is_counted(q) ? &last : &nobody);
+	add(ops, others && !is_counted(q) ? &last : &nobody);
 	if (job_is_wanted(&q->claim->job))
 		add_key(ops, job_key(q, "good", key, sizeof key));
 	if (q->claim->job.once)
@@ -249,7 +259,7 @@ queue_ask_more(const struct queue *q)
 {
 	return kv_range(&(struct kv_range){.key = q->names->queue,
 	    .end = q->names->queue_end,
-	    .limit = PAGE,
+	    .limit = page_of(q),
 	    .least_create = q->read_to + 1,
 	    .revision = q->revision,
 	    .by_create = true});
@@ -301,7 +311,7 @@ read_page(struct queue *q, const json_t *range)
 	struct queue_entry e;
 	struct kv kv;
 
-	q->whole = n < PAGE;
+	q->whole = (int64_t)n < page_of(q);
 	for (size_t i = 0; i < n; i++) {
 		if (!kv_read(&kv, range, i) || kv.create <= q->read_to)
 			continue;
@@ -319,10 +329,11 @@ read_last(struct queue *q, const json_t *range)
 	struct queue_entry e;
 	struct kv kv;
 
-	if (!q->whole && kv_read(&kv, range, 0) && queue_entry_read(&e, q->names, &kv)) {
-		note_ahead(&q->last, &e, false);
-		q->whole = true;
-	}
+	for (size_t i = 0; !q->whole && kv_read(&kv, range, i); i++)
+		if (kv.create < q->create && queue_entry_read(&e, q->names, &kv)) {
+			note_ahead(&q->last, &e, false);
+			q->whole = true;
+		}
 }
 
 static void
@@ -337,7 +348,6 @@ read_run(struct run *r, const json_t *range)
 void
 queue_read(struct queue *q, const json_t *txn, size_t i)
 {
-	bool with_last = q->create > 0 && !is_counted(q);
 	const json_t *page = kv_response(txn, i + 2);
 	struct kv kv;
 
@@ -354,7 +364,7 @@ queue_read(struct queue *q, const json_t *txn, size_t i)
 	q->mixed = false;
 	memset(q->used, 0, sizeof q->used);
 	read_page(q, page);
-	if (with_last && q->create > 0)
+	if (q->create > 0 && !is_counted(q))
 		read_last(q, kv_response(txn, i + 3));
 	i += 4;
 	if (job_is_wanted(&q->claim->job))

@@ -107,7 +107,7 @@ bool run_read(struct run *, const char *text);
 
 /* ---- the queue ---- */
 
-enum { PAGE = 64 }; /* keys of the queue that are read at once */
+enum { PAGE = 64, HEAD = 16 }; /* keys of the queue that are read at once */
 
 /* One key of the queue. */
 struct queue_entry {
