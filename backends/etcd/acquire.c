@@ -459,7 +459,8 @@ static enum rc
 renew_place(
     struct etcd *e, const struct watched *w, bool *events, instant until, struct fault *f)
 {
-	bool all = instant_now() >= e->lease_sent + e->claim->ttl / 3;
+	int64_t often = instant_first(e->claim->ttl / 3, PLACE_LEASE);
+	bool all = instant_now() >= e->lease_sent + often;
 	const struct kv_range own = {.key = e->own},
 			      other = {.key = w->key, .end = w->end, .count_only = true};
 	struct call calls[4] = {call_lease("/v3/lease/keepalive", e->place_lease)};

@@ -440,7 +440,9 @@ judge(struct cluster *c, struct call *calls, int n, bool *expired, struct fault 
 	for (int i = 0; rc == RC_OK && i < n; i++) {
 		const json_t *message = json_object_get(calls[i].answer, "message");
 
-		*expired = calls[i].code == CODE_TOKEN;
+		/* after any change of users and roles, tokens of before are invalid arguments */
+		*expired = calls[i].code == CODE_TOKEN ||
+		    (calls[i].code == CODE_INVALID && *c->token);
 		if (calls[i].code == CODE_OK)
 			rc = check_cluster(c, &calls[i], f);
 		else if (calls[i].code != CODE_NOT_FOUND &&
@@ -450,7 +452,23 @@ judge(struct cluster *c, struct call *calls, int n, bool *expired, struct fault 
 	return rc;
 }
 
-/* On one member, by `until`; logs in where that is needed. */
+/* Is there a connection to the member, and are we known to it? */
+static enum rc
+make_ready(struct cluster *c, instant until, struct fault *f)
+{
+	struct connection *k = &c->calls;
+	enum rc rc = RC_OK;
+
+	if (!stream_is_quiet(&k->stream) || k->at < k->used)
+		rc = connection_open(c, k, c->member, until, f);
+	if (rc == RC_OK && *c->address->user && !*c->token)
+		rc = login(c, until, f);
+	if (rc == RC_OK && k->stream.fd < 0) /* closed behind that answer */
+		rc = connection_open(c, k, c->member, until, f);
+	return rc;
+}
+
+/* On one member, by `until`; once more, if it has forgotten our login. */
 static enum rc
 ask_member(struct cluster *c, struct call *calls, int n, instant until, instant *sent,
     struct fault *f)
@@ -458,17 +476,9 @@ ask_member(struct cluster *c, struct call *calls, int n, instant until, instant 
 	bool expired = true;
 	enum rc rc = RC_OK;
 
-	if (!stream_is_quiet(&c->calls.stream) || c->calls.at < c->calls.used)
-		rc = connection_open(c, &c->calls, c->member, until, f);
-	for (int i = 0; expired && i < 2 && (rc == RC_OK || i > 0); i++) {
+	for (int i = 0; i < 2 && expired; i++) {
 		expired = false;
-		rc = c->calls.stream.fd < 0
-		    ? connection_open(c, &c->calls, c->member, until, f)
-		    : RC_OK;
-		if (rc == RC_OK && *c->address->user && !*c->token)
-			rc = login(c, until, f);
-		if (rc == RC_OK && c->calls.stream.fd < 0)
-			rc = connection_open(c, &c->calls, c->member, until, f);
+		rc = make_ready(c, until, f);
 		*sent = instant_now();
 		if (rc == RC_OK)
 			rc = exchange(c, calls, n, until, f);

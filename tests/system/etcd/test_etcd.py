@@ -45,6 +45,13 @@ def test_a_job_leaves_its_runs(dlock, at, client):
     assert left > 399 * 86400
 
 
+def test_a_loss_is_noticed_at_release(dlock, at, client):
+    held = hold(dlock, at.url)
+    client.delete(client.queue()[0]["key"])
+    done = held.finish()
+    assert done.status == 79 and "no longer has it as ours" in done.stderr, done
+
+
 # ---- rights ----
 
 
@@ -112,6 +119,19 @@ def test_a_login_that_has_expired(dlock, guarded):
     time.sleep(6)
     guarded.restart()
     time.sleep(6)
+    assert held.poll() is None and waiter.poll() is None
+    assert held.finish().status == 0
+    assert waiter.wait().status == 0
+
+
+def test_users_and_roles_that_change(dlock, guarded):
+    """Every token of before is refused then, with another code."""
+    url = with_login(guarded.url, "dlock:password")
+    held = hold(dlock, url, *LEASE)
+    waiter = dlock.start("run", "-u", url, "-k", "job", *LEASE, "--", "true").queued(1)
+    time.sleep(1.5)
+    guarded.client(("root", "root-password")).ask("auth/user/add", {"name": "another", "password": "pw"})
+    time.sleep(3)
     assert held.poll() is None and waiter.poll() is None
     assert held.finish().status == 0
     assert waiter.wait().status == 0
