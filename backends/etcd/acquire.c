@@ -22,7 +22,8 @@
 
 /* Of a place in the queue: longer than a waiter may be away (RETRY_RETURN). */
 #define PLACE_LEASE (10 * NS_PER_S)
-#define ANSWER_MOST (5 * NS_PER_S) /* for an answer while waiting */
+#define FIRST_RENEWAL (500 * NS_PER_MS) /* when the hold is watched */
+#define ANSWER_MOST (5 * NS_PER_S)      /* for an answer while waiting */
 /* How often a waiter renews its leases: so often that that of the hold is always fresh. */
 static int64_t
 beat_of(const struct etcd *e)
@@ -120,6 +121,14 @@ warn_of_version(struct etcd *e, instant until)
 
 /* ---- taking it ---- */
 
+/* Has our key been put as held already, with that permit? */
+static bool
+has_permit(const struct etcd *e)
+{
+	return e->queue.create && e->queue.value.held &&
+	    e->queue.value.slot == (int)e->slot;
+}
+
 /* Adds what makes the hold ours to a transaction: our key, and one of N's permit. */
 static void
 add_hold(struct etcd *e, json_t *compare, json_t *success)
@@ -137,7 +146,8 @@ add_hold(struct etcd *e, json_t *compare, json_t *success)
 	if (e->claim->kind != KIND_LIMIT)
 		return;
 	etcd_permit_key(e, e->slot, permit);
-	json_array_append_new(compare, kv_if(permit, NULL, "EQUAL", 0));
+	if (!has_permit(e)) /* or it is ours, by an answer that got lost */
+		json_array_append_new(compare, kv_if(permit, NULL, "EQUAL", 0));
 	json_array_append_new(success, kv_op_put(permit, "", e->lease));
 }
 
@@ -212,6 +222,7 @@ begin_hold(struct etcd *e, instant until, struct grant *g, struct fault *f)
 	    .slot = e->slot,
 	    .sent = e->lease_sent,
 	    .lease = e->lease_ttl,
+	    .pace = instant_first(FIRST_RENEWAL, e->lease_ttl / 3),
 	    .anchor = -1};
 	rc = check_job(e, f);
 	if (rc == RC_OK && !is_lease_fresh(e))
@@ -343,7 +354,8 @@ take_permit(struct etcd *e, instant until, struct grant *g, struct fault *f)
 	enum rc rc = RC_BUSY;
 
 	while (rc == RC_BUSY && e->joined && !q->frozen && queue_lets_in(q)) {
-		e->slot = queue_permit(q, least);
+		e->slot = q->value.held && q->value.slot >= 0 ? (unsigned)q->value.slot
+							      : queue_permit(q, least);
 		if (e->slot >= e->claim->limit)
 			break;
 		rc = take(e, until, g, f);
@@ -430,6 +442,7 @@ attempt(struct etcd *e, instant until, struct grant *g, struct fault *f)
 
 	if (e->joined)
 		return go_on(e, false, until, g, f);
+	e->slot = 0;
 	rc = take(e, until, g, f);
 	if (rc == RC_BUSY && q->frozen) {
 		rc = end_freeze(e, until, f);
@@ -476,11 +489,13 @@ renew_place(
 	rc = etcd_ask(e, calls, all ? 4 : 1, until, &sent, f);
 	if (rc == RC_OK) {
 		e->beat = sent + beat_of(e);
-		e->joined = kv_number(calls[0].answer, "TTL") > 0;
+		/* our key may be on the other lease already */
+		if (!all && kv_number(calls[0].answer, "TTL") <= 0)
+			e->lease_sent = e->beat = 0;
 	}
 	if (rc == RC_OK && all) {
 		note_proof(e, &calls[1], &calls[2], &calls[3], sent);
-		e->joined = e->joined && calls[1].code == CODE_OK &&
+		e->joined = calls[1].code == CODE_OK &&
 		    kv_read(&kv, calls[1].answer, 0) && kv.create == e->queue.create;
 		/* of many that may have changed, or of what is not there, nothing is known */
 		*events = w->end || kv_number(calls[3].answer, "count") == 0;
@@ -488,6 +503,15 @@ renew_place(
 	e->gone = !e->joined;
 	calls_free(calls, 4);
 	return rc;
+}
+
+/* When the freeze ends; a far time is hostile, or of no matter. */
+static instant
+thaw_of(const struct etcd *e)
+{
+	int64_t us = e->queue.freeze.until - cluster_time(&e->cluster);
+
+	return us > INT64_MAX / 4000 ? NEVER : instant_now() + us * 1000 + NS_PER_MS;
 }
 
 /*
@@ -507,24 +531,23 @@ await_turn(struct etcd *e, instant until, struct fault *f)
 	retry_end_outage(&e->retry);
 	queue_watch(q, &w);
 	if (q->frozen && q->freeze.until != EPOCH_NONE)
-		thaws = instant_now() +
-		    (q->freeze.until - cluster_time(&e->cluster)) * 1000 + NS_PER_MS;
+		thaws = thaw_of(e);
 	if (e->joined)
 		rc = watch_begin(&e->cluster, w.at, w.n, q->revision + 1,
-		    instant_now() + ANSWER_MOST, f);
+		    retry_answer(instant_now(), ANSWER_MOST, until), f);
 	while (rc == RC_OK && e->joined && !events && instant_now() < thaws) {
 		instant wake = instant_first(instant_first(e->beat, thaws), until);
 		enum woke woke = host->wait(host, watch_fd(&e->cluster), POLLIN, wake);
 
 		if (woke == WOKE_STOP)
 			return RC_STOP;
-		if (woke == WOKE_READY)
+		if (woke == WOKE_READY && instant_now() < e->beat)
 			rc = watch_read(&e->cluster, &events, f);
 		else if (instant_now() >= until)
 			return fail_busy(e, f);
 		else if (instant_now() >= e->beat)
-			rc = renew_place(
-			    e, &w.at[1], &events, instant_now() + ANSWER_MOST, f);
+			rc = renew_place(e, &w.at[1], &events,
+			    retry_answer(instant_now(), ANSWER_MOST, until), f);
 		if (rc == RC_OK && e->cluster.watched != e->cluster.member)
 			break; /* the watched member has gone silent */
 	}
@@ -556,7 +579,7 @@ etcd_acquire(struct store *s, const struct claim *claim, instant until, struct g
 	begin_claim(e, claim);
 	e->waits = until != 0;
 	do {
-		instant by = heard ? instant_now() + ANSWER_MOST
+		instant by = heard ? retry_answer(instant_now(), ANSWER_MOST, until)
 				   : retry_attempt(&e->retry, until);
 
 		if (e->gone)

@@ -348,7 +348,9 @@ tell_below(struct looking *l, const char *letter)
 		    &(struct kv_range){
 			.key = from, .end = end, .limit = 1, .keys_only = true},
 		    l->look->until, &rc, l->fault);
-		bool any = kv_read(&kv, found, 0);
+		bool any = kv_read(&kv, found, 0) &&
+		    strncmp(kv.key, prefix, strlen(prefix)) == 0 &&
+		    strcmp(kv.key, from) >= 0;
 		size_t n = any ? strcspn(kv.key + strlen(prefix), "/") : 0;
 
 		json_decref(found);
@@ -403,10 +405,16 @@ steer(struct etcd *e, struct call grant, json_t *compare, json_t *ops, instant u
 {
 	struct call calls[2] = {grant, call_txn(compare, ops, NULL)};
 	int skipped = !grant.path;
-	enum rc rc = admin_ask(e, calls + skipped, 2 - skipped, until, f);
+	bool repeated;
+	instant sent;
+	enum rc rc = cluster_calls(
+	    &e->cluster, calls + skipped, 2 - skipped, until, &sent, &repeated, f);
 
 	if (rc == RC_OK && !call_has_succeeded(&calls[1]))
-		rc = fail_no_grant(e, f);
+		rc = repeated
+		    ? fault_set(f, RC_AGAIN, "%s has not answered whether it was done",
+			  e->server_name)
+		    : fail_no_grant(e, f);
 	calls_free(calls, 2);
 	return rc;
 }

@@ -11,15 +11,13 @@
 #include <time.h>
 
 /*
- * So long one of several members may take at first: what it has passed on to a leader that died
- * is lost, and is not answered for seconds.  In each further round it may take twice as long.
+ * So long one of several members may take: what it has passed on to a leader that died is lost,
+ * and is not answered for seconds.
  */
-#define MEMBER_MOST NS_PER_S
-#define LEAST \
-	(100 * NS_PER_MS) /* and so long, and half of what is left, whatever that is */
-#define PAUSE (100 * NS_PER_MS) /* before a further round */
+#define MEMBER_MOST (1500 * NS_PER_MS)
+#define LEAST (100 * NS_PER_MS) /* so long, and half of what is left, whatever that is */
 
-enum { US_PER_S = 1000000 };
+enum { US_PER_S = 1000000, READS_MOST = 64 };
 
 void
 cluster_init(
@@ -183,6 +181,8 @@ connection_read(struct connection *k, instant until, struct fault *f)
 		rc = connection_feed(k, f);
 		if (rc != RC_OK || k->reply.state == HTTP_WHOLE)
 			return rc;
+		if (instant_now() >= until)
+			return connection_fail(k, RC_AGAIN, "does not come to an end", f);
 		k->at = 0;
 		rc = stream_receive(&k->stream, k->in, sizeof k->in, &k->used, until, f);
 		if (rc != RC_OK) {
@@ -239,7 +239,6 @@ static enum rc
 reply_failed(struct connection *k, struct fault *f)
 {
 	int status = k->reply.status;
-	bool plain = k->reply.n > 0 && k->reply.ends && status == 400;
 
 	connection_close(k);
 	if (status >= 500)
@@ -249,7 +248,7 @@ reply_failed(struct connection *k, struct fault *f)
 		return fault_set(f, RC_PROTOCOL, "%s %s", k->stream.where, nonsense);
 	return fault_set(f, RC_CONFIG, "%s answers with status %d of HTTP%s",
 	    k->stream.where, status,
-	    plain || status == 400
+	    status == 400
 		? ": does it want TLS (etcds://)?"
 		: ": it is no etcd of version 3.4 or newer, or its JSON gateway is off (enable-grpc-gateway)");
 }
@@ -272,8 +271,11 @@ take_answer(struct cluster *c, struct call *call, struct fault *f)
 		json_decref(all);
 		return reply_failed(k, f);
 	}
-	if (json_is_object(error))
-		all = json_incref(error);
+	if (json_is_object(error)) {
+		json_incref(error);
+		json_decref(all);
+		all = error;
+	}
 	code = kv_number(all, "grpc_code") ? kv_number(all, "grpc_code")
 					   : kv_number(all, "code");
 	call->code = code >= 0 && code <= 16 ? (int)code : CODE_UNKNOWN;
@@ -479,7 +481,8 @@ ask_member(struct cluster *c, struct call *calls, int n, instant until, instant 
 	for (int i = 0; i < 2 && expired; i++) {
 		expired = false;
 		rc = make_ready(c, until, f);
-		*sent = instant_now();
+		if (rc == RC_OK)
+			*sent = instant_now();
 		if (rc == RC_OK)
 			rc = exchange(c, calls, n, until, f);
 		if (rc == RC_OK)
@@ -495,31 +498,24 @@ enum rc
 cluster_calls(struct cluster *c, struct call *calls, int n, instant until, instant *sent,
     bool *repeated, struct fault *f)
 {
-	struct host *host = c->calls.stream.host;
-	bool alone = c->address->n == 1, was_open = c->calls.stream.fd >= 0;
+	size_t members = c->address->n;
+	/* the connection to the only member may have died unseen: it is asked once more */
+	size_t tries = members > 1 ? members : 1 + (c->calls.stream.fd >= 0);
 	enum rc rc = RC_AGAIN;
 
+	*sent = 0;
 	*repeated = false;
-	/* the connection to the only member may have died unseen: it is asked once more */
-	for (size_t i = 0; rc == RC_AGAIN && (i == 0 || !alone || (i == 1 && was_open));
-	     i++) {
-		instant now = instant_now();
-		int64_t round = (int64_t)(i / c->address->n),
-			most = alone ? until - now
-				     : MEMBER_MOST << (round < 3 ? round : 3);
+	for (size_t i = 0; rc == RC_AGAIN && i < tries; i++) {
+		instant now = instant_now(), by = until;
 
 		if (i > 0 && now >= until)
 			break;
-		if (i > 0 && round > 0 &&
-		    host->wait(host, -1, 0, instant_first(until, now + PAUSE)) ==
-			WOKE_STOP)
-			return RC_STOP;
-		now = instant_now();
-		if (!alone || (i == 0 && was_open))
-			most = instant_first(most, LEAST + (until - now) / 2);
-		*repeated = i > 0;
-		rc = ask_member(
-		    c, calls, n, instant_first(until, instant_after(now, most)), sent, f);
+		if (i + 1 < tries)
+			by = instant_first(until, now + LEAST + (until - now) / 2);
+		if (members > 1)
+			by = instant_first(by, now + MEMBER_MOST);
+		*repeated = *sent != 0;
+		rc = ask_member(c, calls, n, by, sent, f);
 		if (rc == RC_AGAIN)
 			cluster_turn(c);
 	}
@@ -616,11 +612,13 @@ watch_read(struct cluster *c, bool *events, struct fault *f)
 	enum rc rc = RC_OK;
 
 	*events = false;
-	while (rc == RC_OK && k->stream.fd >= 0) {
+	for (int i = 0; rc == RC_OK && k->stream.fd >= 0; i++) {
 		ssize_t n = k->stream.ops->read(&k->stream, k->in, sizeof k->in);
 
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			return RC_OK;
+		if (i == READS_MOST) /* the rest another time: it may have no end */
+			return connection_fail(k, RC_AGAIN, "tells of too much", f);
 		if (n <= 0)
 			return stream_failed(&k->stream, f);
 		k->at = 0;

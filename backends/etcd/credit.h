@@ -30,6 +30,10 @@
  * Q, lasts until t + T.  If the leader of B was elected before t it has made that entry itself,
  * for nobody else could; otherwise 4 holds.
  *
+ * A waiter proves the lease of a hold to come in the same way, while no key is on it; Q is any
+ * linearizable read then, and 3 to 6 speak of the lease.  The key that is put with it later goes
+ * with it, and cannot be put once it is gone.
+ *
  * Two requests, K and Q, whose headers say the same raft_term, would nearly do.  But that term is
  * the one of the last entry that was applied, and is not set by a snapshot: of a member that lags
  * behind, and gets one between K and Q, both say the same old term, though K was answered by a

@@ -14,7 +14,7 @@ http_begin(struct http *h)
 	h->status = 0;
 	h->date = -1;
 	h->ends = h->chunked = h->sized = false;
-	h->left = h->nline = h->n = 0;
+	h->left = h->nline = h->n = h->head = 0;
 }
 
 void
@@ -145,7 +145,10 @@ feed_line(struct http *h, const char *bytes, size_t n, size_t *used)
 	const char *end = memchr(bytes, '\n', n);
 	size_t part = end ? (size_t)(end - bytes) : n;
 
-	if (h->nline + part >= sizeof h->line || memchr(bytes, '\0', part))
+	if (h->state == HTTP_HEAD || h->state == HTTP_TRAILER)
+		h->head += part + 1;
+	if (h->nline + part >= sizeof h->line || memchr(bytes, '\0', part) ||
+	    h->head > HTTP_HEAD_MOST)
 		return false;
 	memcpy(h->line + h->nline, bytes, part);
 	h->nline += part;

@@ -13,7 +13,8 @@
 #include <stdint.h>
 
 enum {
-	HTTP_LINE_MOST = 4096, /* of a status, a header, a chunk's size; with a NUL */
+	HTTP_LINE_MOST = 4096,     /* of a status, a header, a chunk's size; with a NUL */
+	HTTP_HEAD_MOST = 64 << 10, /* of all headers and trailers */
 	HTTP_BODY_MOST = 8 << 20,
 };
 
@@ -37,7 +38,7 @@ struct http {
 	bool sized;
 	size_t left; /* of the body, or of a chunk */
 	char line[HTTP_LINE_MOST];
-	size_t nline;
+	size_t nline, head;
 	char *body; /* NULL: nothing has come of it; freed by http_free() */
 	size_t n, room;
 };

@@ -144,12 +144,6 @@ kv_txn(json_t *compare, json_t *success, json_t *failure)
 	    "failure", failure ? failure : json_array());
 }
 
-json_t *
-kv_op_txn(json_t *txn)
-{
-	return json_pack("{s:o}", "request_txn", txn);
-}
-
 /* ---- answers ---- */
 
 int64_t

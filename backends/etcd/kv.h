@@ -46,7 +46,6 @@ json_t *kv_if_unchanged(const char *key, int64_t modified);
 
 /* Of lists of those.  Without any, failure may be NULL. */
 json_t *kv_txn(json_t *compare, json_t *success, json_t *failure);
-json_t *kv_op_txn(json_t *txn);
 
 /* ---- answers ---- */
 

@@ -12,12 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WATCH_MOST (2 * NS_PER_S) /* to open one under a hold */
-
 enum {
 	TRIES = 3,      /* of a proof that came to nothing */
 	CALLS_MOST = 4, /* in one packet */
 	RUN_DAYS = 400, /* so long runs are remembered */
+	MONTH = 30,     /* days; those of one month share a lease */
 };
 
 /* ---- calls ---- */
@@ -71,19 +70,19 @@ fail_lost(struct etcd *e, const json_t *mark, struct fault *f)
 }
 
 /* Opens the watch of our key and of its mark, which wakes the keeper; without it: later. */
-static void
-watch_hold(struct etcd *e, int64_t revision)
+static enum rc
+watch_hold(struct etcd *e, int64_t revision, instant until)
 {
 	const struct watched keys[] = {
 	    {e->own, NULL, .deletions = true}, {e->mark, NULL, .puts = true}};
 	struct fault ignored;
+	enum rc rc = RC_OK;
 	bool events;
 
 	if (watch_fd(&e->cluster) < 0 ||
 	    watch_read(&e->cluster, &events, &ignored) != RC_OK)
-		watch_begin(&e->cluster, keys, 2, revision + 1,
-		    instant_now() + WATCH_MOST, &ignored);
-	e->base.host->alert = watch_fd(&e->cluster);
+		rc = watch_begin(&e->cluster, keys, 2, revision + 1, until, &ignored);
+	return rc == RC_STOP ? RC_STOP : RC_OK;
 }
 
 /*
@@ -156,8 +155,10 @@ etcd_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	int64_t revision;
 	enum rc rc = etcd_renew_lease(e, until, g, &revision, f);
 
+	g->pace = 0;
 	if (rc == RC_OK)
-		watch_hold(e, revision);
+		rc = watch_hold(
+		    e, revision, instant_first(until, instant_now() + g->lease / 10));
 	s->host->alert = watch_fd(&e->cluster);
 	return rc == RC_OK || rc == RC_REVOKED || rc == RC_LOST || rc == RC_STOP
 	    ? rc
@@ -165,6 +166,15 @@ etcd_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 }
 
 /* ---- release ---- */
+
+/* All runs of one key and month share a lease. */
+static int64_t
+run_lease(const struct etcd *e)
+{
+	int64_t days = e->began / (86400 * 1000000LL);
+
+	return lease_of("jobs", e->names.jobs, (unsigned)(days / MONTH));
+}
 
 static void
 add_run(struct etcd *e, json_t *success, int status)
@@ -174,7 +184,7 @@ add_run(struct etcd *e, json_t *success, int status)
 	    .ended = cluster_time(&e->cluster),
 	    .token = e->token,
 	    .status = status};
-	int64_t lease = lease_of(e->claim->owner, e->names.jobs, 0);
+	int64_t lease = run_lease(e);
 	char key[JOB_BYTES], text[KV_VALUE_BYTES];
 
 	if (job->once)
@@ -193,62 +203,89 @@ add_run(struct etcd *e, json_t *success, int status)
 }
 
 /*
- * What a release is made of; returns how many calls.  A read tells whether we have had the lock
- * until now, and the end of the lease deletes our key.  What is remembered of a job is written by
- * the transaction that deletes the key, or not at all.
+ * The key is deleted by the end of its lease.  For a job, a transaction deletes it and writes what
+ * is remembered; else a read tells whether we have had the lock until now.  Returns how many
+ * calls; the last one is that transaction.
  */
 static int
-make_release(struct etcd *e, struct call *calls, int *txn, int status)
+make_release(struct etcd *e, struct call *calls, bool job, int status)
 {
 	json_t *compare = json_array(), *success = json_array(), *reads = json_array();
-	bool job = e->granted && status != STATUS_NONE && job_is_wanted(&e->claim->job);
 	int n = 0;
 
-	if (job)
-		calls[n++] = call_grant(lease_of(e->claim->owner, e->names.jobs, 0),
-		    RUN_DAYS * 86400 * NS_PER_S);
 	if (job) {
+		calls[n++] = call_grant(
+		    run_lease(e), (RUN_DAYS + MONTH) * 86400 * NS_PER_S);
 		json_array_append_new(success, kv_op_delete(e->own));
 		add_run(e, success, status);
+	} else {
+		json_array_append_new(
+		    success, kv_op_range(&(struct kv_range){.key = e->own}));
 	}
 	json_array_append_new(reads, kv_op_range(&(struct kv_range){.key = e->mark}));
 	json_array_append_new(compare, kv_if(e->own, NULL, "EQUAL", e->token));
-	*txn = n;
-	calls[n++] = call_txn(compare, job ? success : json_incref(reads), reads);
-	if (!job)
-		json_decref(success);
-	calls[n++] = call_lease("/v3/lease/revoke", e->lease);
-	if (e->has_place && !e->granted) /* with a grant our key has left it */
-		calls[n++] = call_lease("/v3/lease/revoke", e->place_lease);
+	calls[n++] = call_txn(compare, success, reads);
 	return n;
 }
 
+/* What came of the release of a hold, by that transaction. */
+static enum rc
+judge_release(struct etcd *e, const struct call *txn, bool unsure, struct fault *f)
+{
+	if (call_has_succeeded(txn))
+		return RC_OK;
+	return unsure
+	    ? fault_set(f, RC_AGAIN, "%s has not answered whether it was still ours",
+		  e->server_name)
+	    : fail_lost(e, kv_response(txn->answer, 0), f);
+}
+
+/*
+ * The leases are revoked behind the transaction, in the same packet; of a job only when that has
+ * been answered, since the run would be forgotten if etcd refused to write.
+ */
 static enum rc
 etcd_release(struct store *s, int status, instant until, struct fault *f)
 {
 	struct etcd *e = etcd_of(s);
+	bool job = e->granted && status != STATUS_NONE && job_is_wanted(&e->claim->job),
+	     repeated;
 	struct call calls[CALLS_MOST];
-	bool repeated, unsure = e->unsure, granted = e->granted;
+	struct fault ignored;
 	instant sent;
 	enum rc rc;
-	int n, txn;
+	int txn, n;
 
 	s->host->alert = -1;
 	watch_end(&e->cluster);
 	if (!e->asked)
 		return RC_OK;
-	n = make_release(e, calls, &txn, status);
-	e->unsure = true;
-	rc = cluster_calls(&e->cluster, calls, n, until, &sent, &repeated, f);
-	if (rc == RC_OK)
-		e->asked = e->joined = e->granted = e->unsure = false;
-	if (rc == RC_OK && granted && (unsure || repeated) &&
-	    !call_has_succeeded(&calls[txn]))
-		rc = fault_set(f, RC_AGAIN,
-		    "%s has not answered whether it was still ours", e->server_name);
-	else if (rc == RC_OK && granted && !call_has_succeeded(&calls[txn]))
-		rc = fail_lost(e, kv_response(calls[txn].answer, 0), f);
+	n = make_release(e, calls, job, status);
+	txn = n - 1;
+	if (job) {
+		rc = cluster_calls(&e->cluster, calls, n, until, &sent, &repeated, f);
+		if (rc == RC_OK) {
+			rc = judge_release(e, &calls[txn], e->unsure || repeated, f);
+			calls_free(calls, n);
+			calls[0] = call_lease("/v3/lease/revoke", e->lease);
+			n = 1;
+			if (rc ==
+			    RC_OK) /* the key is gone: that lease has nothing more */
+				cluster_calls(&e->cluster, calls, 1, until, &sent,
+				    &repeated, &ignored);
+		}
+	} else {
+		calls[n++] = call_lease("/v3/lease/revoke", e->lease);
+		if (e->has_place && !e->granted) /* with a grant our key has left it */
+			calls[n++] = call_lease("/v3/lease/revoke", e->place_lease);
+		rc = cluster_calls(&e->cluster, calls, n, until, &sent, &repeated, f);
+		if (rc == RC_OK && e->granted)
+			rc = judge_release(e, &calls[txn], e->unsure || repeated, f);
+	}
 	calls_free(calls, n);
+	e->unsure = e->unsure || sent;
+	if (rc == RC_OK || rc == RC_LOST)
+		e->asked = e->joined = e->granted = e->unsure = false;
 	return rc == RC_OK || rc == RC_LOST || rc == RC_STOP ? rc : RC_AGAIN;
 }
 

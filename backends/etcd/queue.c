@@ -79,7 +79,7 @@ int64_t
 lease_of(const char *owner, const char *key, unsigned nth)
 {
 	unsigned char hash[SHA256_BYTES];
-	char text[OWNER_CHARS + KEY_BYTES + 32];
+	char text[QUEUE_BYTES + 64];
 	int64_t lease = 0;
 	int n = snprintf(text, sizeof text, "%s %u %s", owner, nth, key);
 
