@@ -269,8 +269,8 @@ etcd_release(struct store *s, int status, instant until, struct fault *f)
 			calls_free(calls, n);
 			calls[0] = call_lease("/v3/lease/revoke", e->lease);
 			n = 1;
-			if (rc ==
-			    RC_OK) /* the key is gone: that lease has nothing more */
+			/* the key is gone: this lease has nothing more */
+			if (rc == RC_OK)
 				cluster_calls(&e->cluster, calls, 1, until, &sent,
 				    &repeated, &ignored);
 		}

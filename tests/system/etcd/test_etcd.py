@@ -43,6 +43,8 @@ def test_a_job_leaves_its_runs(dlock, at, client):
     lease, = {kv["lease"] for kv in client.range("dlock/")}
     left = int(client.ask("lease/timetolive", {"ID": lease})["TTL"])
     assert left > 399 * 86400
+    assert run(dlock, at, "--once", "another").status == run(dlock, at, "--cooldown", "1ms").status == 0
+    assert client.leases() == [lease], "one for all runs of a month"
 
 
 def test_a_loss_is_noticed_at_release(dlock, at, client):

@@ -106,6 +106,51 @@ def test_a_watch_that_tells_nothing(dlock, at, make_meddler):
     assert waiter.wait().status == 0
 
 
+def is_put(asked):
+    return any("request_put" in op or "request_delete_range" in op for op in asked.get("success", []))
+
+
+class Loses:
+    """Loses the answer to the `nth` write."""
+
+    def __init__(self, nth):
+        self.left = nth
+
+    def __call__(self, path, asked, answer):
+        if path == "kv/txn" and is_put(asked):
+            self.left -= 1
+            if self.left == 0:
+                return (b"",)
+        return answer
+
+
+@pytest.mark.parametrize("options", [(), ("-s",), ("--limit", "1"), ("--limit", "2"), ("--once", "x")], ids=" ".join)
+@pytest.mark.parametrize("waits", [False, True], ids=["free", "waits"])
+def test_a_lost_answer_to_a_grant(dlock, at, client, make_meddler, options, waits):
+    """What has been done is found, and is ours: with its slot, and with nothing left of it in the end."""
+    between = make_meddler(at.server.port, Loses(3 if waits else 1))  # its first try, and its place, come before
+    held = hold(dlock, at.url) if waits else None
+    began = boottime()
+    other = dlock.start("run", "-u", between.url, "-k", "job", *options, "--", "sh", "-c", "echo slot ${DLOCK_SLOT:-0}")
+    if waits:
+        other.queued(1)
+        held.finish()
+    done = other.wait()
+    assert (done.status, done.stdout) == (0, "slot 0\n") and boottime() - began < 8, done
+    assert between.edit.left <= 0
+    assert [name for name in client.names() if "/j/" not in name] == []
+
+
+def test_a_lost_answer_to_the_release_of_a_job(dlock, at, client, make_meddler):
+    """The run counts; nobody says that the lock was lost."""
+    between = make_meddler(at.server.port, Loses(2))
+    done = run(dlock, between.url, "--once", "x")
+    assert done.status == 0 and "lost" not in done.stderr, done
+    again = run(dlock, at.url, "--once", "x")
+    assert (again.status, again.stdout) == (0, ""), again
+    assert client.queue() == []
+
+
 @pytest.mark.parametrize("reply, status", [
     (b"", 69), (b"HTTP/1.1 200 OK\r\n\r\n", 76), (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 76),
     (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", 76), (b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\nNot Found", 78),
