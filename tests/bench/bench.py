@@ -226,7 +226,7 @@ class EtcdServer:
                                      capture_output=True).returncode == 0, "etcd")
 
     def count(self, prefix):
-        return len(EtcdClient(self.port).range(prefix, keys_only=True))
+        return EtcdClient(self.port).count(prefix)
 
     def reset(self):
         self.zero = EtcdClient(self.port).revision()

@@ -204,7 +204,7 @@ class EtcdCrowd(WithServer):
 
     def queued(self, key):
         """Holder and waiters have a key each."""
-        return len(self.server.client().range(f"dlock/q/{key}/", keys_only=True)) - 1
+        return self.server.client().count(f"dlock/q/{key}/") - 1
 
     def attached(self, key):
         return self.queued(key) + 1

@@ -66,6 +66,9 @@ class Client:
         return [{"key": unb64(kv["key"]), "value": unb64(kv.get("value")), "lease": int(kv.get("lease", 0)),
                  "create": int(kv["create_revision"]), "mod": int(kv["mod_revision"])} for kv in found]
 
+    def count(self, prefix):
+        return int(self.ask("kv/range", {"key": b64(prefix), "range_end": b64(end_of(prefix)), "count_only": True}).get("count", 0))
+
     def names(self, prefix="dlock/"):
         return [kv["key"] for kv in self.range(prefix)]
 
