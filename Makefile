@@ -30,6 +30,7 @@ WITH_ZK ?= auto
 WITH_PG ?= auto
 WITH_MYSQL ?= auto
 WITH_MEMCACHED ?= auto
+WITH_ETCD ?= auto
 WITH_TLS ?= auto
 
 VERSION := 0.1.0
@@ -38,7 +39,7 @@ Q := $(if $(V),,@)
 
 # ---- which backends: auto takes what is there, yes insists ----
 
-$(foreach w,WITH_REDIS WITH_ZK WITH_PG WITH_MYSQL WITH_MEMCACHED WITH_TLS,$(if $(filter auto yes no,$($(w))),,$(error $(w) is auto, yes or no)))
+$(foreach w,WITH_REDIS WITH_ZK WITH_PG WITH_MYSQL WITH_MEMCACHED WITH_ETCD WITH_TLS,$(if $(filter auto yes no,$($(w))),,$(error $(w) is auto, yes or no)))
 have_pc = $(shell $(PKG_CONFIG) --exists $(1) 2>/dev/null && echo yes)
 have_src = $(if $(wildcard backends/$(1)/*.c),yes)
 # $(call choose,name,what the user says,is the library there,how to get it)
@@ -50,6 +51,7 @@ USE_ZK := $(call choose,zk,$(WITH_ZK),$(wildcard /usr/include/zookeeper/zookeepe
 USE_PG := $(call choose,pg,$(WITH_PG),$(call have_pc,libpq),libpq-dev)
 USE_MYSQL := $(call choose,mysql,$(WITH_MYSQL),$(call have_pc,libmariadb),libmariadb-dev)
 USE_MEMCACHED := $(call choose,memcached,$(WITH_MEMCACHED),yes)
+USE_ETCD := $(call choose,etcd,$(WITH_ETCD),yes)
 # TLS of our own, for rediss:// and the like (zk, pg and mysql leave it to their libraries).
 USE_TLS := $(if $(filter no,$(WITH_TLS)),,$(or $(call have_pc,openssl),$(if $(filter yes,$(WITH_TLS)),$(error TLS: install libssl-dev))))
 
@@ -72,7 +74,7 @@ CFLAGS ?= -O2 -g
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION=\"$(VERSION)\" $(WARN) $(HARDEN) -I. -I$(O) -MMD -MP \
 	$(if $(USE_REDIS),-DHAVE_REDIS) $(if $(USE_ZK),-DHAVE_ZK -DTHREADED) \
 	$(if $(USE_PG),-DHAVE_PG $(call include_of,libpq)) \
-	$(if $(USE_MYSQL),-DHAVE_MYSQL $(call include_of,libmariadb)) $(if $(USE_MEMCACHED),-DHAVE_MEMCACHED) \
+	$(if $(USE_MYSQL),-DHAVE_MYSQL $(call include_of,libmariadb)) $(if $(USE_MEMCACHED),-DHAVE_MEMCACHED) $(if $(USE_ETCD),-DHAVE_ETCD) \
 	$(if $(USE_TLS),-DHAVE_OPENSSL $(call include_of,openssl)) $(CFLAGS)
 # backends/common/inlet.c: libraries that are loaded later are to find its recv() and send().
 LIBS = -Wl,--export-dynamic-symbol=recv,--export-dynamic-symbol=send \
@@ -82,7 +84,7 @@ LIBS = -Wl,--export-dynamic-symbol=recv,--export-dynamic-symbol=send \
 BACKENDS := $(wildcard backends/*.c backends/common/*.c backends/file/*.c) $(if $(USE_PG)$(USE_MYSQL),$(wildcard backends/sql/*.c)) \
 	$(if $(USE_REDIS),$(wildcard backends/redis/*.c)) $(if $(USE_ZK),$(wildcard backends/zk/*.c)) \
 	$(if $(USE_PG),$(wildcard backends/pg/*.c)) $(if $(USE_MYSQL),$(wildcard backends/mysql/*.c)) \
-	$(if $(USE_MEMCACHED),$(wildcard backends/memcached/*.c)) $(if $(STATIC),backends/musl/glibc.c)
+	$(if $(USE_MEMCACHED),$(wildcard backends/memcached/*.c)) $(if $(USE_ETCD),$(wildcard backends/etcd/*.c)) $(if $(STATIC),backends/musl/glibc.c)
 SOURCES := $(wildcard cmd/*.c cmd/supervise/*.c) $(BACKENDS)
 OBJECTS := $(SOURCES:%.c=$(O)/%.o)
 DIALECTS := $(filter-out %/common.lua,$(wildcard backends/redis/dialects/*.lua))
@@ -162,7 +164,7 @@ JOIN_PACKAGES := python3-django python3-django-redis python3-django-pglocks pyth
 	php-cli php-redis php-memcached php-pgsql php-symfony-lock php-illuminate-cache php-illuminate-redis
 CHECK_PACKAGES := $(BUILD_PACKAGES) iproute2 libcmocka-dev python3-pytest python3-pexpect python3-psutil \
 	mmdebstrap musl-tools redis-server python3-redis zookeeper default-jdk-headless python3-kazoo libcurator-recipes-java \
-	bash-completion postgresql pgbouncer python3-psycopg2 mariadb-server python3-pymysql memcached clang libclang-rt-dev clang-tidy clang-format cppcheck pyflakes3 shellcheck mandoc \
+	bash-completion postgresql pgbouncer python3-psycopg2 mariadb-server python3-pymysql memcached etcd-server etcd-client clang libclang-rt-dev clang-tidy clang-format cppcheck pyflakes3 shellcheck mandoc \
 	openssl libssl3 tmux vim less procps util-linux zsh fish groff-base sqlite3 jq python3-yaml ansible-core acl spin strace \
 	$(JOIN_PACKAGES)
 
@@ -197,7 +199,7 @@ demo: deps-build
 
 # ---- to see that it does ----
 
-# make test: what needs no server.  make test BACKEND=redis (or zk, pg, mysql, memcached): what
+# make test: what needs no server.  make test BACKEND=redis (or zk, pg, mysql, memcached, etcd): what
 # needs that one.  Installs nothing; what cannot be tested for want of a package is named.
 # Whoever runs it in the background has signals ignored that tests need.
 # PYTEST="--lf --durations=10": more words for pytest, here and in make check; TESTS=tests/system/redis: fewer files.
@@ -276,7 +278,7 @@ lint: $(MADE) $(O)/flags
 		$(filter-out -MMD -MP -fcf-protection=full -fstack-clash-protection,$(ALL_CFLAGS)) 2>$(O)/tidy.log || { cat $(O)/tidy.log; exit 1; }
 	$(if $(lint_slowly),@echo "  LINT  cppcheck")
 	$(if $(lint_slowly),$(Q)cppcheck --quiet --error-exitcode=1 --enable=warning$(comma)performance$(comma)portability --inline-suppr \
-		--std=c11 -D_GNU_SOURCE -DHAVE_REDIS -DHAVE_ZK -DHAVE_PG -DHAVE_MYSQL -DHAVE_MEMCACHED -DHAVE_OPENSSL -I. -I$(O) --suppress=missingIncludeSystem --suppress=ctuuninitvar $(SOURCES))
+		--std=c11 -D_GNU_SOURCE -DHAVE_REDIS -DHAVE_ZK -DHAVE_PG -DHAVE_MYSQL -DHAVE_MEMCACHED -DHAVE_ETCD -DHAVE_OPENSSL -I. -I$(O) --suppress=missingIncludeSystem --suppress=ctuuninitvar $(SOURCES))
 	@echo "  LINT  shellcheck, mandoc"
 	$(Q)shellcheck .ci/run packages/*.sh tests/*.sh tests/model/*.sh completions/dlock.bash
 	$(Q)mandoc -T lint -W style man/*.[157]

@@ -12,7 +12,7 @@
 #include <string.h>
 
 extern const struct backend file_backend, redis_backend, zk_backend, pg_backend,
-    mysql_backend, memcached_backend, fake_backend;
+    mysql_backend, memcached_backend, etcd_backend, fake_backend;
 
 /*
  * Stands for a backend that this build lacks; then its schemes, and whether it takes
@@ -42,6 +42,9 @@ MISSING(mysql, false, "mysql", "mariadb");
 #ifndef HAVE_MEMCACHED
 MISSING(memcached, false, "memcached");
 #endif
+#ifndef HAVE_ETCD
+MISSING(etcd, false, "etcd", "etcds");
+#endif
 
 const struct backend *const backends[] = {
     &file_backend,
@@ -50,6 +53,7 @@ const struct backend *const backends[] = {
     &pg_backend,
     &mysql_backend,
     &memcached_backend,
+    &etcd_backend,
 #ifdef WITH_FAKE /* tests/servers/fake.c, only in the binary that the tests build */
     &fake_backend,
 #endif

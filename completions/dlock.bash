@@ -133,10 +133,10 @@ _dlock_value()
 	--key | -k) _dlock_keys "${words[@]:2:cword-2}" ;;
 	--config | --metrics-file) _filedir ;;
 	--backend | -b)
-		mapfile -t COMPREPLY < <(compgen -W 'file redis zk pg mysql memcached' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'file redis zk pg mysql memcached etcd' -- "$cur")
 		;;
 	--url | -u)
-		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// rediss:// redis+unix:/// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster:// redlock:// redlocks:// zk:// postgresql:// mysql:// mariadb:// memcached://' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// rediss:// redis+unix:/// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster:// redlock:// redlocks:// zk:// etcd:// etcds:// postgresql:// mysql:// mariadb:// memcached://' -- "$cur")
 		compopt -o nospace
 		__ltrim_colon_completions "$cur"
 		;;

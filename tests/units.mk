@@ -17,7 +17,7 @@ FUZZ_SECONDS ?= 60
 
 # ---- units ----
 
-UNITS := $(filter-out $(if $(USE_REDIS),,unit/redis unit/answer unit/dialect unit/topology) $(if $(USE_ZK),,unit/zk unit/credit unit/message) $(if $(USE_PG),,unit/derive unit/hosts unit/bounds) $(if $(USE_MYSQL),,unit/names) $(if $(USE_PG)$(USE_MYSQL),,unit/lease_place unit/sql unit/value) $(if $(USE_MEMCACHED),,unit/memcached) $(if $(USE_TLS),,unit/openssl), \
+UNITS := $(filter-out $(if $(USE_REDIS),,unit/redis unit/answer unit/dialect unit/topology) $(if $(USE_ETCD),,unit/etcd) $(if $(USE_ZK),,unit/zk unit/credit unit/message) $(if $(USE_PG),,unit/derive unit/hosts unit/bounds) $(if $(USE_MYSQL),,unit/names) $(if $(USE_PG)$(USE_MYSQL),,unit/lease_place unit/sql unit/value) $(if $(USE_MEMCACHED),,unit/memcached) $(if $(USE_TLS),,unit/openssl), \
 	$(patsubst tests/%.c,%,$(wildcard tests/unit/*.c))) model/simulate model/several
 UNIT_LIB = $(filter-out $(O)/cmd/main.o,$(OBJECTS))
 CMOCKA = $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null || echo -lcmocka)
@@ -83,7 +83,7 @@ $(O)/dlock-forgets $(O)/dlock-brief: $(O)/dlock-%: $(filter-out $(O)/backends/re
 FUZZ_CC ?= clang
 FUZZ_SANITIZE = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 FUZZ_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION='"$(VERSION)"' $(WARN) -I. -I$(O) -O1 -g -fsanitize=fuzzer-no-link $(FUZZ_SANITIZE)
-FUZZERS := $(filter-out $(if $(USE_REDIS),,url resp) $(if $(USE_MEMCACHED),,memcached),$(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c)))
+FUZZERS := $(filter-out $(if $(USE_REDIS),,url resp) $(if $(USE_MEMCACHED),,memcached) $(if $(USE_ETCD),,etcd),$(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c)))
 FUZZ_TARGETS = $(FUZZERS:%=$(O)/fuzz/%)
 # $(call fuzz,seconds): one line for each target, all of its output when it finds something
 fuzz = for t in $(FUZZERS); do echo "  FUZZ  $$t ($(1) s)"; \
@@ -111,6 +111,7 @@ $(O)/fuzz/url: $(call watched,backends/redis/address.c backends/common/setting.c
 $(O)/fuzz/key: $(call watched,backends/common/url.c cmd/parse.c backends/common/libc.c cmd/text.c)
 $(O)/fuzz/resp: $(call watched,backends/redis/resp.c backends/redis/script.c)
 $(O)/fuzz/memcached: $(call watched,backends/memcached/client.c backends/memcached/item.c $(addprefix backends/common/,clock.c net.c sha256.c task.c text.c url.c))
+$(O)/fuzz/etcd: $(call watched,$(addprefix backends/etcd/,http.c kv.c queue.c) $(addprefix backends/common/,sha256.c url.c))
 $(O)/fuzz/block: $(call watched,backends/file/block.c backends/file/tickets.c backends/common/task.c)
 $(O)/fuzz/runs: $(call watched,backends/file/runs.c backends/file/directory.c backends/file/block.c backends/file/line.c backends/file/tickets.c backends/common/url.c backends/common/text.c backends/common/sha256.c backends/common/task.c)
 $(O)/fuzz/view: $(call watched,cmd/view.c cmd/show.c cmd/columns.c cmd/screen.c cmd/record.c cmd/object.c cmd/text.c cmd/parse.c backends/common/libc.c cmd/plan.c)

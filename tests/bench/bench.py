@@ -2,8 +2,8 @@
 
 Start-up, hand-off, idle waiters and memory, each against the reference measured
 in the same interleaved run: machines are noisy, ratios of medians are not.
-The reference is flock(1); for the start-up with ZooKeeper, PostgreSQL, memcached, MariaDB and TLS a
-probe (zk.c, pg.c, memcached.c, mysql.c, tls.c) that does the least that any program must do with
+The reference is flock(1); for the start-up with ZooKeeper, PostgreSQL, memcached, etcd, MariaDB and TLS a
+probe (zk.c, pg.c, memcached.c, etcd.c, mysql.c, tls.c) that does the least that any program must do with
 the same library or server.
 Everything is private (temporary directory, free loopback ports) and gone at the
 end.  A target that is missed is marked, not fatal; what cannot run is.
@@ -35,6 +35,7 @@ import redis
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "servers"))
 
 from certificates import Authority
+from etcd import Client as EtcdClient
 from memcached import Memcached, compile_clock
 from mysql_server import DB as MYSQL_DB, MysqlServer as MysqlBase, program as mariadbd
 from pg import PgServer as PgBase, bindir
@@ -211,14 +212,28 @@ class ZkServer:
 
 
 class EtcdServer:
+    """As it comes out of the package: every write waits for the disk."""
+
     def __init__(self, stage):
-        client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+        self.port, other = free_port(), free_port()
+        client, peer = (f"http://127.0.0.1:{port}" for port in (self.port, other))
+        self.url = client.replace("http", "etcd")
         stage.serve(["etcd", "--data-dir", stage.dir / "etcd", "--listen-client-urls", client, "--log-level", "error",
                      "--advertise-client-urls", client, "--listen-peer-urls", peer,
                      "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"])
         self.ctl = ["etcdctl", "--endpoints", client]
         until(lambda: subprocess.run(self.ctl + ["endpoint", "health"], env=ENVIRON,
                                      capture_output=True).returncode == 0, "etcd")
+
+    def count(self, prefix):
+        return EtcdClient(self.port).count(prefix)
+
+    def reset(self):
+        self.zero = EtcdClient(self.port).revision()
+
+    def counts(self):
+        """Since reset(): changes; no scripts, no calls."""
+        return EtcdClient(self.port).revision() - self.zero, None, None
 
 
 class PgServer(PgBase):
@@ -469,6 +484,32 @@ class DlockMemcached(DlockServer):
         return self.server.connections() - self.server.known - 1
 
 
+class DlockEtcd(DlockServer):
+    handoff, private, requests, start = None, 3, None, 1.2
+
+    def probe(self, stage):
+        return [stage.compile_probe("etcd", []), self.server.port, "c3RhcnQx", "true"]
+
+    def queued(self, key):
+        """Holder and waiters have a key each."""
+        return self.server.count(f"dlock/q/{key}/") - 1
+
+
+class Etcdctl:
+    """etcdctl lock, beside it."""
+
+    name, handoff = "etcdctl lock", None
+
+    def __init__(self, server):
+        self.server = server
+
+    def argv(self, key, command):
+        return [*self.server.ctl, "lock", key, "--", *command]
+
+    def queued(self, key):
+        return self.server.count(f"{key}/") - 1
+
+
 class DlockMysql(DlockServer):
     handoff, private, requests = None, 3, None
 
@@ -486,7 +527,7 @@ class Bench:
     def __init__(self, stage, sizes):
         self.stage, self.sizes = stage, sizes
         self.flock, self.file = Flock(stage), DlockFile(stage)
-        self.redis, self.redlock, self.forms, self.tls, self.zk, self.layouts, self.pg, self.memcached, self.mysql = ([] for _ in range(9))
+        self.redis, self.redlock, self.forms, self.tls, self.zk, self.layouts, self.pg, self.memcached, self.etcd, self.mysql = ([] for _ in range(10))
         if self.can("redis", shutil.which("redis-server"), "redis-server"):
             server = RedisServer(stage)
             self.redis = [DlockRedis(server, "dlock, redis", server.tcp),
@@ -509,6 +550,10 @@ class Bench:
         if self.can("memcached", shutil.which("memcached"), "memcached"):
             server = MemcachedServer(stage)
             self.memcached = [DlockMemcached(server, "dlock, memcached", server.url)]
+        self.etcdctl = []
+        if self.can("etcd", shutil.which("etcd") and shutil.which("etcdctl"), "etcd-server and etcd-client"):
+            server = EtcdServer(stage)
+            self.etcd, self.etcdctl = [DlockEtcd(server, "dlock, etcd", server.url)], [Etcdctl(server)]
         if self.can("mysql", os.path.exists(mariadbd()), "mariadb-server"):
             server = MysqlServer(stage)
             self.mysql = [DlockMysql(server, "dlock, mysql", server.url)]
@@ -523,7 +568,7 @@ class Bench:
     @property
     def contenders(self):
         """One for each kind of place, the reference first."""
-        return [self.flock, self.file] + self.redis[:1] + self.zk + self.pg[:1] + self.memcached + self.mysql
+        return [self.flock, self.file] + self.redis[:1] + self.zk + self.pg[:1] + self.memcached + self.etcd + self.mysql
 
 
 def built_in():
@@ -563,10 +608,9 @@ def startup(b):
     rows = [("true", 1, ["true"], None), ("flock FILE true", 1, b.flock.argv("start", ["true"]), None),
             (b.file.name, 1, b.file.argv("start", ["true"]), 1.3)]
     rows += [(c.name, 1, c.argv("start", ["true"]), 1.5) for c in b.redis]
-    if shutil.which("etcd") and shutil.which("etcdctl"):
-        rows.append(("etcdctl lock", 20, EtcdServer(b.stage).ctl + ["lock", "start", "true"], None))
+    rows += [(c.name, 20, c.argv("start", ["true"]), None) for c in b.etcdctl]
     tables = [("start-up of a whole run of `true`", "x flock", 1, rows)]
-    for c in b.tls + b.zk + b.pg + b.memcached + b.mysql:
+    for c in b.tls + b.zk + b.pg + b.memcached + b.etcd + b.mysql:
         tables.append((f"the same with {c.name.removeprefix('dlock, ')}", "x probe", 0, [
             ("the least that must be done", 4, c.probe(b.stage), None),
             *((d.name, 4, d.argv("start", ["true"]), d.start) for d in [c, *(b.layouts if c in b.zk else [])])]))
@@ -647,7 +691,7 @@ def counts(b):
     """What one run of `true` takes that is the same each time: a change of 3 % is named, and a request more."""
     kept, found = read_counts(), {}
     heading("counts of a run of `true`", "instr.", "faults", "syscalls", "requests", "since kept")
-    for c in [b.flock, b.file, *b.redis, *b.zk, *b.pg[:1], *b.memcached, *b.mysql]:
+    for c in [b.flock, b.file, *b.redis, *b.zk, *b.pg[:1], *b.memcached, *b.etcd, *b.mysql]:
         argv = [str(a) for a in c.argv("counts", ["true"])]
         b.stage.start(argv).wait()  # what is made at the first use is there
         least = [[f(b, argv) for _ in range(n)] for f, n in ((count_instructions, 2), (count_faults, 5), (count_calls, 3))]
@@ -697,7 +741,7 @@ def one_queue(b, contender, waiters):
 
 def handoff(b):
     """From the end of one command to the start of the next, all others already waiting."""
-    contenders = [b.flock, b.file] + b.redis + b.tls + b.zk + b.layouts + b.pg + b.memcached + b.mysql
+    contenders = [b.flock, b.file] + b.redis + b.tls + b.zk + b.layouts + b.pg + b.memcached + b.etcd + b.etcdctl + b.mysql
     gaps = {c.name: [] for c in contenders}
     for i in range(b.sizes["passes"]):
         for c in contenders[i % len(contenders):] + contenders[:i % len(contenders)]:

@@ -34,6 +34,7 @@ import bench
 from bench import DlockFile, Flock, Impossible, Stage, say
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "servers"))
 
+from etcd import Etcd
 from memcached import Memcached, compile_clock
 from mysql_server import DB, MysqlServer
 from pg import PgServer
@@ -41,7 +42,8 @@ from support import RedisServer, adopt_orphans, descendants_of, kill, name_of
 from zk import ZkServer
 
 CROWDS = {"file": [10, 200, 1000, 5000], "redis": [10, 200, 1000, 5000], "zk": [10, 200, 1000, 5000],
-          "pg": [10, 200, 500, 800], "memcached": [10, 200, 1000], "mysql": [10, 200, 500, 800],
+          "pg": [10, 200, 500, 800], "memcached": [10, 200, 1000], "etcd": [10, 200, 1000],
+          "mysql": [10, 200, 500, 800],
           "mysql-row": [10, 200], "mysql-named": [10, 200]}
 AWAY, LEASE = 5, 40  # seconds without a server, and of the longest lease
 CLONE_NEWNET, SIOCSIFFLAGS, IFF_UP = 0x40000000, 0x8914, 1
@@ -194,6 +196,20 @@ class MemcachedCrowd(WithServer):
     attached = queued
 
 
+class EtcdCrowd(WithServer):
+    name = "etcd"
+
+    def __init__(self):
+        self.server = Etcd()
+
+    def queued(self, key):
+        """Holder and waiters have a key each."""
+        return self.server.client().count(f"dlock/q/{key}/") - 1
+
+    def attached(self, key):
+        return self.queued(key) + 1
+
+
 class Mysql(WithServer):
     name = "mysql"
 
@@ -226,7 +242,7 @@ class BoundMysql(Mysql):
 
 def contender(stage, backend, n):
     kinds = {"flock": lambda: Flock(stage), "file": lambda: DlockFile(stage), "redis": lambda: Redis(n),
-             "zk": lambda: Zk(n), "pg": lambda: Pg(n), "memcached": lambda: MemcachedCrowd(stage, n), "mysql": lambda: Mysql(n),
+             "zk": lambda: Zk(n), "pg": lambda: Pg(n), "memcached": lambda: MemcachedCrowd(stage, n), "etcd": EtcdCrowd, "mysql": lambda: Mysql(n),
              "mysql-row": lambda: BoundMysql(n, "row"), "mysql-named": lambda: BoundMysql(n, "named")}
     return kinds[backend]()
 

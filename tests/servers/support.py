@@ -739,6 +739,7 @@ SERVER_BACKENDS = {
     "pg": {"python3-psycopg2": "psycopg2", "postgresql": "/usr/lib/postgresql/*/bin/postgres"},
     "mysql": {"python3-pymysql": "pymysql", "mariadb-server": "mariadbd"},
     "memcached": {"memcached": "memcached"},
+    "etcd": {"etcd-server": "etcd", "etcd-client": "etcdctl"},
 }
 
 

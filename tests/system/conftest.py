@@ -25,6 +25,7 @@ SERVERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "s
 sys.path.insert(0, SERVERS)
 
 from certificates import Authority
+from etcd import EtcdPlace
 from hostile import Hostile
 from memcached import MemcachedPlace
 from mysql_server import MYSQL_PLACES
@@ -47,7 +48,7 @@ from zk_layouts import LAYOUT_PLACES
 for module in {path.name for path in pathlib.Path(__file__).parent.iterdir()} & set(sys.modules):
     sys.modules[module].__dict__.setdefault("__path__", [])
 
-PLACES += [MemcachedPlace, ZkPlace, PG_PLACES[0], MYSQL_PLACES[0]]
+PLACES += [MemcachedPlace, EtcdPlace, ZkPlace, PG_PLACES[0], MYSQL_PLACES[0]]
 OTHER_PLACES += [RedisTlsPlace, *PG_PLACES[1:], *MYSQL_PLACES[1:], *SOME_DIALECT_PLACES, *DIALECT_FORM_PLACES, *LAYOUT_PLACES]
 OTHER_PLACES += [*REDIS_PLACES, RedlockPlace, RedlockTlsPlace] if FULL else []  # a selection is in redis/test_forms.py, redis/test_redlock.py
 

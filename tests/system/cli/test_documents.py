@@ -26,7 +26,7 @@ JOINS, RECIPES, EVENTS, TROUBLE = "man/dlock-joins.7", "man/dlock-recipes.7", "m
 GROUPS = {"man/dlock.1": ["run", "version"], "man/dlock-status.1": ["status", "ls", "wait"], "man/dlock-hold.1": ["hold", "release"],
           "man/dlock-break.1": ["break", "freeze", "thaw", "forget"], "man/dlock.conf.5": ["config"], "man/dlock-doctor.1": ["doctor"]}
 # A page for each backend, and two more for redis, all with one outline.
-PAGES = {name: f"man/dlock-{name}.7" for name in ("file", "redis", "zk", "pg", "mysql", "memcached")}
+PAGES = {name: f"man/dlock-{name}.7" for name in ("file", "redis", "zk", "pg", "mysql", "memcached", "etcd")}
 DIALECTS, REDLOCK = "man/dlock-redis-dialects.7", "man/dlock-redlock.7"
 OUTLINED = [*PAGES.values(), DIALECTS, REDLOCK]
 OUTLINE = ["NAME", "DESCRIPTION", "QUICK START", "SETTING UP", "SETTINGS", "WHAT IT PROMISES", "WHAT BREAKS IT",
@@ -241,7 +241,7 @@ def test_documents_speak_of_no_option_that_does_not_exist(options, name):
 
 @pytest.mark.parametrize("name", [*MANUALS, README])
 def test_variables_in_documents_exist(options, name):
-    known = {row[3] for row in options} | {f"DLOCK_{b}_URL" for b in ("FILE", "REDIS", "ZK", "PG", "MEMCACHED", "MYSQL", "<BACKEND>")}
+    known = {row[3] for row in options} | {f"DLOCK_{b}_URL" for b in ("FILE", "REDIS", "ZK", "PG", "MEMCACHED", "ETCD", "MYSQL", "<BACKEND>")}
     known |= {"DLOCK_HANDLE", "DLOCK_KEY", "DLOCK_TOKEN", "DLOCK_TOKENS", "DLOCK_SLOT", "DLOCK_OWNER", "DLOCK_BACKEND", "DLOCK_KEEPER"}
     known |= {"DLOCK_BEFORE_KEY", "DLOCK_BEFORE_BACKEND"}
     spoken = set(re.findall(r"\bDLOCK_[A-Z_]*[A-Z]\b", text_of(name)))
@@ -582,7 +582,7 @@ def assert_answers(done, answers):
 
 
 @pytest.mark.parametrize("name, server", [(README, "redis-server"), (PAGES["redis"], "redis-server"), (PAGES["zk"], "ZooKeeperServerMain"),
-                                          (PAGES["memcached"], "memcached -u"), (PAGES["pg"], "pg_ctl"),
+                                          (PAGES["memcached"], "memcached -u"), (PAGES["etcd"], "etcd --data-dir"), (PAGES["pg"], "pg_ctl"),
                                           (PAGES["mysql"], "mariadbd --"), (DIALECTS, "redis-server"), (REDLOCK, "redis-server")])
 def test_the_first_steps_with_a_server_lead_somewhere(name, server):
     """As written, but with a port and a directory of our own, and no longer than the server takes to come up."""

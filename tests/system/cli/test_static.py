@@ -14,7 +14,7 @@ from support import DLOCK, ROOT, is_free, wait_for, where
 if not shutil.which("musl-gcc"):
     pytest.skip("musl-gcc is not installed (apt install musl-tools)", allow_module_level=True)
 STATIC = os.path.join(ROOT, "build", "static", "dlock")
-BACKENDS = ["file", "redis", "zk", "memcached"]
+BACKENDS = ["file", "redis", "zk", "memcached", "etcd"]
 there = where(lambda place: place.name in BACKENDS)
 
 

@@ -383,7 +383,11 @@ def mysql_data(place):
     return [(t, sorted(map(str, place.server.ask(f"SELECT * FROM `{t[0]}`.`{t[1]}`")))) for t in tables]
 
 
-DATA = {"file": file_data, "redis": redis_data, "memcached": memcached_data, "zk": zk_data, "pg": pg_data, "mysql": mysql_data}
+def etcd_data(place):
+    return [kv for kv in place.server.client().range("dlock/") if place.prefix in kv["key"]]
+
+
+DATA = {"file": file_data, "etcd": etcd_data, "redis": redis_data, "memcached": memcached_data, "zk": zk_data, "pg": pg_data, "mysql": mysql_data}
 
 
 def look_everywhere(look, place):

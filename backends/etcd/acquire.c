@@ -1,0 +1,606 @@
+/*
+ * acquire.c - takes a lock in etcd, or waits for it.
+ *
+ * What is asked, each in one packet:
+ *
+ *  1. First: the lease, and a transaction that puts our key if nobody is in the queue and
+ *     there is no freeze.  Otherwise it is a survey (queue.h).
+ *  2. Who is to wait gets a lease for its place, and joins the queue with it.
+ *  3. While it waits, it renews both leases.
+ *  4. When nobody is in the way any more: a transaction that puts our key once more, as held,
+ *     with the lease of the hold; before it the lease itself, where that is not there.  The
+ *     key is put only if it is the one that has stood there all the time, and there is no
+ *     freeze.  Otherwise it is a survey.
+ */
+#include "etcd.h"
+
+#include "backends/common/text.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Of a place in the queue: longer than a waiter may be away (RETRY_RETURN). */
+#define PLACE_LEASE (10 * NS_PER_S)
+#define FIRST_RENEWAL (500 * NS_PER_MS) /* when the hold is watched */
+#define ANSWER_MOST (5 * NS_PER_S)      /* for an answer while waiting */
+/* How often a waiter renews its leases: so often that that of the hold is always fresh. */
+static int64_t
+beat_of(const struct etcd *e)
+{
+	return instant_first(PLACE_LEASE, e->claim->ttl) / 3;
+}
+
+/* ---- what the user is told ---- */
+
+/* RC_BUSY: somebody is before us, or it is frozen. */
+static enum rc
+fail_busy(struct etcd *e, struct fault *f)
+{
+	struct holding *h = &e->base.host->seen.holding;
+	const struct queue *q = &e->queue;
+	const struct queue_entry *first = &q->first_holder;
+	int64_t now = cluster_time(&e->cluster), since = EPOCH_NONE;
+	const char *record = "";
+
+	*h = (struct holding){
+	    .kind = KIND_EXCLUSIVE, .holders = q->holders, .frozen = q->frozen};
+	if (q->holders > 0) {
+		h->kind = first->name.kind;
+		h->limit = first->name.limit;
+		since = first->value.since;
+		record = first->value.record;
+	}
+	if (q->frozen) {
+		since = q->freeze.since;
+		record = q->freeze.record;
+	}
+	h->held = since == EPOCH_NONE ? -1 : now > since ? (now - since) * 1000 : 0;
+	snprintf(h->record, sizeof h->record, "%s", record);
+	secret_blot(h->record, e->address.password);
+	return fault_set(f, RC_BUSY, "%s: %s", e->server_name,
+	    q->frozen && !q->holders ? "frozen" : "held");
+}
+
+/* Our place among those who wait.  Of a long queue only its head is read. */
+static void
+count_position(struct etcd *e)
+{
+	const struct queue *q = &e->queue;
+	unsigned at = q->ahead - q->holders + 1;
+
+	if (q->ahead >= HEAD && kind_is_exclusive(e->claim->kind))
+		at = q->create == q->revision ? (unsigned)(q->count - q->holders)
+		    : e->position > at        ? e->position - 1
+					      : at;
+	e->position = at;
+	e->base.host->seen.position = q->create > 0 ? at : 0;
+}
+
+/* Has a run of this job ended with 0 already, so that there is nothing to do? */
+static enum rc
+check_job(const struct etcd *e, struct fault *f)
+{
+	const struct job *job = &e->claim->job;
+	const struct queue *q = &e->queue;
+	int64_t age = cluster_time(&e->cluster) - q->good.began;
+
+	if (job->once && q->same_id.token)
+		return refuse_done(f, job, q->same_id.began / 1000, "");
+	if (job->cooldown > 0 && q->good.token && age < job->cooldown / 1000)
+		return refuse_recent(f, job, age > 0 ? age * 1000 : 0);
+	return RC_OK;
+}
+
+/*
+ * Once, with -v: versions in which an old leader that wakes up may end leases that live
+ * (etcd #12528).
+ */
+static void
+warn_of_version(struct etcd *e, instant until)
+{
+	struct call call = {"/v3/maintenance/status", json_object(), NULL, 0};
+	int major = 0, minor = 0, patch = 0;
+	struct fault ignored;
+	const char *version;
+	instant sent;
+
+	if (e->warned || !e->base.host->verbose)
+		return;
+	e->warned = true;
+	if (etcd_ask(e, &call, 1, until, &sent, &ignored) == RC_OK) {
+		version = json_string_value(json_object_get(call.answer, "version"));
+		if (version && sscanf(version, "%d.%d.%d", &major, &minor, &patch) == 3 &&
+		    major == 3 && minor < 6 && patch < (minor == 5 ? 13 : 31))
+			fault_set(&e->base.host->notice, RC_OK,
+			    "%s is version %d.%d.%d, where a leader that was stopped for seconds may end leases that live when it goes on (mended in 3.4.31 and 3.5.13); see dlock-etcd(7)",
+			    e->server_name, major, minor, patch);
+	}
+	calls_free(&call, 1);
+}
+
+/* ---- taking it ---- */
+
+/* Has our key been put as held already, with that permit? */
+static bool
+has_permit(const struct etcd *e)
+{
+	return e->queue.create && e->queue.value.held &&
+	    e->queue.value.slot == (int)e->slot;
+}
+
+/* Adds what makes the hold ours to a transaction: our key, and one of N's permit. */
+static void
+add_hold(struct etcd *e, json_t *compare, json_t *success)
+{
+	struct queue_value v = {.held = true,
+	    .since = cluster_time(&e->cluster),
+	    .slot = e->claim->kind == KIND_LIMIT ? (int)e->slot : -1};
+	char text[KV_VALUE_BYTES], permit[PERMIT_KEY_BYTES];
+
+	snprintf(v.owner, sizeof v.owner, "%s", e->claim->owner);
+	snprintf(v.record, sizeof v.record, "%s", e->claim->record);
+	queue_value_write(text, &v);
+	json_array_append_new(compare, kv_if(e->names.freeze, NULL, "EQUAL", 0));
+	json_array_append_new(success, kv_op_put(e->own, text, e->lease));
+	if (e->claim->kind != KIND_LIMIT)
+		return;
+	etcd_permit_key(e, e->slot, permit);
+	if (!has_permit(e)) /* or it is ours, by an answer that got lost */
+		json_array_append_new(compare, kv_if(permit, NULL, "EQUAL", 0));
+	json_array_append_new(success, kv_op_put(permit, "", e->lease));
+}
+
+/* Reads a survey; and its other pages, where all who are before us matter. */
+static enum rc
+take_survey(struct etcd *e, const json_t *txn, size_t i, instant until, struct fault *f)
+{
+	struct queue *q = &e->queue;
+	enum rc rc = RC_OK;
+	instant sent;
+
+	queue_read(q, txn, i);
+	while (rc == RC_OK && !q->whole && !kind_is_exclusive(e->claim->kind)) {
+		struct call call = {"/v3/kv/range", queue_ask_more(q), NULL, 0};
+
+		rc = etcd_ask(e, &call, 1, until, &sent, f);
+		if (rc == RC_OK && call.code != CODE_OK)
+			rc = fault_set(f, RC_AGAIN,
+			    "%s has forgotten what it said (compaction)", e->server_name);
+		if (rc == RC_OK)
+			queue_read_more(q, call.answer);
+		calls_free(&call, 1);
+	}
+	count_position(e);
+	return rc;
+}
+
+/* The lease was granted, or proved to be there (credit.h), by requests that left then. */
+static void
+note_lease(struct etcd *e, int64_t ttl, instant sent)
+{
+	if (ttl > 0) {
+		e->lease_sent = sent;
+		e->lease_ttl = ttl * NS_PER_S;
+	}
+}
+
+/* Is more than half of it left? */
+static bool
+is_lease_fresh(const struct etcd *e)
+{
+	return e->lease_sent && instant_now() < e->lease_sent + e->lease_ttl / 2;
+}
+
+/*
+ * The answers to a read, a keep-alive of the lease, and another read or a write behind them.
+ */
+static void
+note_proof(struct etcd *e, const struct call *before, const struct call *alive,
+    const struct call *after, instant sent)
+{
+	const struct credit c = {.member = {kv_header(before->answer, "member_id"),
+				     kv_header(alive->answer, "member_id"),
+				     kv_header(after->answer, "member_id")},
+	    .ttl = alive->code == CODE_OK ? kv_number(alive->answer, "TTL") : 0,
+	    .ours = after->code == CODE_OK};
+
+	if (credit_proves(&c))
+		note_lease(e, c.ttl, sent);
+}
+
+/* Our key has just been put as held, with the lease.  Where that is not proved, it is renewed. */
+static enum rc
+begin_hold(struct etcd *e, instant until, struct grant *g, struct fault *f)
+{
+	int64_t revision;
+	enum rc rc;
+
+	e->token = e->queue.create;
+	e->began = cluster_time(&e->cluster);
+	*g = (struct grant){.token = (uint64_t)e->token,
+	    .slot = e->slot,
+	    .sent = e->lease_sent,
+	    .lease = e->lease_ttl,
+	    .pace = instant_first(FIRST_RENEWAL, e->lease_ttl / 3),
+	    .anchor = -1};
+	rc = check_job(e, f);
+	if (rc == RC_OK && !is_lease_fresh(e))
+		rc = etcd_renew_lease(e, until, g, &revision, f);
+	e->granted = rc == RC_OK;
+	return rc == RC_REVOKED || rc == RC_LOST || rc == RC_BUSY ? etcd_fail_gone(e, f)
+								  : rc;
+}
+
+/* Joins the queue, unless we are in it already.  RC_OK: and surveys it. */
+static enum rc
+join(struct etcd *e, instant until, struct fault *f)
+{
+	struct queue_value v = {.since = cluster_time(&e->cluster), .slot = -1};
+	json_t *success = json_array(), *failure = json_array();
+	char text[KV_VALUE_BYTES];
+	struct queue *q = &e->queue;
+	struct call calls[2];
+	instant sent;
+	enum rc rc;
+
+	snprintf(v.owner, sizeof v.owner, "%s", e->claim->owner);
+	snprintf(v.record, sizeof v.record, "%s", e->claim->record);
+	queue_value_write(text, &v);
+	json_array_append_new(success, kv_op_put(e->own, text, e->place_lease));
+	calls[0] = call_grant(e->place_lease, PLACE_LEASE);
+	calls[1] = call_txn(json_pack("[o]", kv_if(e->own, NULL, "EQUAL", 0)),
+	    queue_ask(q, true, success), queue_ask(q, true, failure));
+	e->has_place = true;
+	rc = etcd_ask(e, calls, 2, until, &sent, f);
+	if (rc == RC_OK && calls[1].code != CODE_OK)
+		rc = etcd_fail_gone(e, f);
+	if (rc == RC_OK)
+		rc = take_survey(
+		    e, calls[1].answer, call_has_succeeded(&calls[1]), until, f);
+	calls_free(calls, 2);
+	if (rc != RC_OK)
+		return rc;
+	e->joined = q->create > 0;
+	e->beat = sent + beat_of(e);
+	return e->joined ? RC_OK : etcd_fail_gone(e, f);
+}
+
+/* Only a survey. */
+static enum rc
+survey(struct etcd *e, instant until, struct fault *f)
+{
+	struct call call = call_txn(
+	    json_array(), queue_ask(&e->queue, true, json_array()), NULL);
+	instant sent;
+	enum rc rc = etcd_ask(e, &call, 1, until, &sent, f);
+
+	if (rc == RC_OK && call.code != CODE_OK)
+		rc = etcd_fail_gone(e, f);
+	if (rc == RC_OK)
+		rc = take_survey(e, call.answer, 0, until, f);
+	calls_free(&call, 1);
+	return rc;
+}
+
+/*
+ * Takes the lock: if nobody is in the queue; or from our place there.  Who is alone for itself
+ * need not have seen that nobody is before it any more: the transaction asks.  RC_BUSY: not yet,
+ * and this was a survey.
+ */
+static enum rc
+take(struct etcd *e, instant until, struct grant *g, struct fault *f)
+{
+	json_t *compare = json_array(), *success = json_array();
+	struct call calls[4], *grant = NULL, *alive = NULL, *txn;
+	struct queue *q = &e->queue;
+	const struct names *l = &e->names;
+	int64_t create = q->create;
+	/* who is going to join surveys the queue then */
+	bool others = create || !e->waits || !kind_is_exclusive(e->claim->kind);
+	instant sent;
+	size_t puts;
+	enum rc rc;
+	int n = 0;
+
+	json_array_append_new(compare,
+	    create ? kv_if(e->own, NULL, "EQUAL", create)
+		   : kv_if(l->queue, l->queue_end, "EQUAL", 0));
+	if (create && kind_is_exclusive(e->claim->kind))
+		json_array_append_new(
+		    compare, kv_if(l->queue, l->queue_end, "GREATER", create - 1));
+	add_hold(e, compare, success);
+	puts = json_array_size(success);
+	if (!is_lease_fresh(e)) {
+		*(grant = &calls[n++]) = call_grant(e->lease, e->claim->ttl);
+		if (create) {
+			calls[n++] = etcd_call_read(e);
+			*(alive = &calls[n++]) = call_lease(
+			    "/v3/lease/keepalive", e->lease);
+		}
+	}
+	*(txn = &calls[n++]) = call_txn(
+	    compare, queue_ask(q, false, success), queue_ask(q, others, json_array()));
+	rc = etcd_ask(e, calls, n, until, &sent, f);
+	if (rc == RC_OK && txn->code != CODE_OK) {
+		e->lease_sent = 0;
+		rc = etcd_fail_gone(e, f);
+	}
+	if (rc == RC_OK && grant && grant->code == CODE_OK)
+		note_lease(e, kv_number(grant->answer, "TTL"), sent);
+	else if (rc == RC_OK && alive)
+		note_proof(e, alive - 1, alive, txn, sent);
+	if (rc == RC_OK)
+		rc = take_survey(
+		    e, txn->answer, call_has_succeeded(txn) ? puts : 0, until, f);
+	if (rc == RC_OK)
+		rc = call_has_succeeded(txn) ? begin_hold(e, until, g, f)
+					     : fail_busy(e, f);
+	e->gone = create && q->create != create;
+	e->joined = q->create && !e->gone;
+	calls_free(calls, n);
+	return rc;
+}
+
+/*
+ * One of N takes the lowest permit that no holder has.  One that stands there without its
+ * holder is passed over until its lease ends.
+ */
+static enum rc
+take_permit(struct etcd *e, instant until, struct grant *g, struct fault *f)
+{
+	struct queue *q = &e->queue;
+	unsigned least = 0;
+	enum rc rc = RC_BUSY;
+
+	while (rc == RC_BUSY && e->joined && !q->frozen && queue_lets_in(q)) {
+		e->slot = q->value.held && q->value.slot >= 0 ? (unsigned)q->value.slot
+							      : queue_permit(q, least);
+		if (e->slot >= e->claim->limit)
+			break;
+		rc = take(e, until, g, f);
+		least = e->slot + 1;
+	}
+	return rc == RC_BUSY ? fail_busy(e, f) : rc;
+}
+
+/* A freeze whose time is over is deleted by whoever meets it. */
+static enum rc
+end_freeze(struct etcd *e, instant until, struct fault *f)
+{
+	const struct queue *q = &e->queue;
+	struct call call;
+	instant sent;
+	enum rc rc;
+
+	if (!q->frozen || q->freeze.until == EPOCH_NONE ||
+	    cluster_time(&e->cluster) < q->freeze.until)
+		return RC_OK;
+	call = call_txn(
+	    json_pack("[o]", kv_if_unchanged(e->names.freeze, q->freeze_modified)),
+	    json_pack("[o]", kv_op_delete(e->names.freeze)), NULL);
+	rc = etcd_ask(e, &call, 1, until, &sent, f);
+	if (rc == RC_OK)
+		e->queue.frozen = false;
+	calls_free(&call, 1);
+	return rc;
+}
+
+/* Takes the lock from the queue, if the last survey or a new one lets us in. */
+static enum rc
+go_on(struct etcd *e, bool surveyed, instant until, struct grant *g, struct fault *f)
+{
+	struct queue *q = &e->queue;
+	bool alone = kind_is_exclusive(e->claim->kind);
+	enum rc rc = RC_OK;
+
+	if (surveyed ? alone && !q->whole : !alone)
+		rc = survey(e, until, f);
+	if (rc == RC_OK)
+		rc = end_freeze(e, until, f);
+	if (rc != RC_OK)
+		return rc;
+	if (!q->create) {
+		e->gone = true;
+		e->joined = false;
+	}
+	if (q->mixed)
+		return refuse_kind(f, e->server_name, q->other, q->other_limit, e->claim);
+	rc = check_job(e, f);
+	if (rc != RC_OK)
+		return rc;
+	if (!e->joined || ((surveyed || !alone) && (q->frozen || !queue_lets_in(q))))
+		return fail_busy(e, f);
+	return e->claim->kind == KIND_LIMIT ? take_permit(e, until, g, f)
+					    : take(e, until, g, f);
+}
+
+/* Another place, with other leases. */
+static void
+name_place(struct etcd *e)
+{
+	const struct claim *c = e->claim;
+	struct queue_name n;
+
+	e->lease = lease_of(c->owner, c->key, 2 * e->nth);
+	e->lease_sent = 0;
+	e->place_lease = lease_of(c->owner, c->key, 2 * e->nth + 1);
+	e->nth++;
+	e->joined = e->gone = false;
+	e->queue.create = 0;
+	queue_name_write(&n, e->lease, c->kind, c->limit);
+	snprintf(e->own, sizeof e->own, "%s%s", e->names.queue, n.text);
+	snprintf(e->mark, sizeof e->mark, "%s%s", e->names.marks, n.text);
+}
+
+/* One attempt.  RC_OK: granted.  RC_BUSY: not yet. */
+static enum rc
+attempt(struct etcd *e, instant until, struct grant *g, struct fault *f)
+{
+	struct queue *q = &e->queue;
+	enum rc rc;
+
+	if (e->joined)
+		return go_on(e, false, until, g, f);
+	e->slot = 0;
+	rc = take(e, until, g, f);
+	if (rc == RC_BUSY && q->frozen) {
+		rc = end_freeze(e, until, f);
+		if (rc == RC_OK)
+			rc = q->frozen ? fail_busy(e, f) : take(e, until, g, f);
+	}
+	if (rc != RC_BUSY)
+		return rc;
+	if (q->mixed)
+		return refuse_kind(f, e->server_name, q->other, q->other_limit, e->claim);
+	rc = check_job(e, f);
+	if (rc != RC_OK)
+		return rc;
+	/* who does not wait joins only those beside whom it may hold the lock at once */
+	if (!e->waits && (q->frozen || !queue_lets_in(q)) && !e->joined)
+		return fail_busy(e, f);
+	rc = join(e, until, f);
+	return rc == RC_OK ? go_on(e, true, until, g, f) : rc;
+}
+
+/*
+ * Renews our place; now and then also the lease of a hold to come, which then need not be granted
+ * when our turn has come, and looks whether our key is there and who is watched, since a watch may
+ * fall silent.  RC_OK with !e->joined: we have lost our place.
+ */
+static enum rc
+renew_place(
+    struct etcd *e, const struct watched *w, bool *events, instant until, struct fault *f)
+{
+	int64_t often = instant_first(e->claim->ttl / 3, PLACE_LEASE);
+	bool all = instant_now() >= e->lease_sent + often;
+	const struct kv_range own = {.key = e->own},
+			      other = {.key = w->key, .end = w->end, .count_only = true};
+	struct call calls[4] = {call_lease("/v3/lease/keepalive", e->place_lease)};
+	instant sent;
+	struct kv kv;
+	enum rc rc;
+
+	if (all) {
+		calls[1] = (struct call){"/v3/kv/range", kv_range(&own), NULL, 0};
+		calls[2] = call_lease("/v3/lease/keepalive", e->lease);
+		calls[3] = (struct call){"/v3/kv/range", kv_range(&other), NULL, 0};
+	}
+	rc = etcd_ask(e, calls, all ? 4 : 1, until, &sent, f);
+	if (rc == RC_OK) {
+		e->beat = sent + beat_of(e);
+		/* our key may be on the other lease already */
+		if (!all && kv_number(calls[0].answer, "TTL") <= 0)
+			e->lease_sent = e->beat = 0;
+	}
+	if (rc == RC_OK && all) {
+		note_proof(e, &calls[1], &calls[2], &calls[3], sent);
+		e->joined = calls[1].code == CODE_OK &&
+		    kv_read(&kv, calls[1].answer, 0) && kv.create == e->queue.create;
+		/* of many that may have changed, or of what is not there, nothing is known */
+		*events = w->end || kv_number(calls[3].answer, "count") == 0;
+	}
+	e->gone = !e->joined;
+	calls_free(calls, 4);
+	return rc;
+}
+
+/* When the freeze ends; a far time is hostile, or of no matter. */
+static instant
+thaw_of(const struct etcd *e)
+{
+	int64_t us = e->queue.freeze.until - cluster_time(&e->cluster);
+
+	return us > INT64_MAX / 4000 ? NEVER : instant_now() + us * 1000 + NS_PER_MS;
+}
+
+/*
+ * Sleeps until something has happened that may let us in.  RC_OK: ask again.  RC_BUSY: `until`
+ * has come.  RC_AGAIN: the server does not answer.
+ */
+static enum rc
+await_turn(struct etcd *e, instant until, struct fault *f)
+{
+	struct host *host = e->base.host;
+	const struct queue *q = &e->queue;
+	struct watch_list w;
+	bool events = false;
+	enum rc rc = RC_OK;
+	instant thaws = NEVER;
+
+	retry_end_outage(&e->retry);
+	queue_watch(q, &w);
+	if (q->frozen && q->freeze.until != EPOCH_NONE)
+		thaws = thaw_of(e);
+	if (e->joined)
+		rc = watch_begin(&e->cluster, w.at, w.n, q->revision + 1,
+		    retry_answer(instant_now(), ANSWER_MOST, until), f);
+	while (rc == RC_OK && e->joined && !events && instant_now() < thaws) {
+		instant wake = instant_first(instant_first(e->beat, thaws), until);
+		enum woke woke = host->wait(host, watch_fd(&e->cluster), POLLIN, wake);
+
+		if (woke == WOKE_STOP)
+			return RC_STOP;
+		if (woke == WOKE_READY && instant_now() < e->beat)
+			rc = watch_read(&e->cluster, &events, f);
+		else if (instant_now() >= until)
+			return fail_busy(e, f);
+		else if (instant_now() >= e->beat)
+			rc = renew_place(e, &w.at[1], &events,
+			    retry_answer(instant_now(), ANSWER_MOST, until), f);
+		if (rc == RC_OK && e->cluster.watched != e->cluster.member)
+			break; /* the watched member has gone silent */
+	}
+	return rc;
+}
+
+static void
+begin_claim(struct etcd *e, const struct claim *claim)
+{
+	e->claim = claim;
+	names_of(&e->names, e->root, e->name, claim->key);
+	e->queue.names = &e->names;
+	e->queue.claim = claim;
+	e->queue.own = e->own;
+	e->asked = e->granted = e->has_place = false;
+	name_place(e);
+	retry_begin(&e->retry, claim);
+}
+
+enum rc
+etcd_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g,
+    struct fault *f)
+{
+	struct etcd *e = etcd_of(s);
+	instant began = instant_now();
+	bool heard = false;
+	enum rc rc;
+
+	begin_claim(e, claim);
+	e->waits = until != 0;
+	do {
+		instant by = heard ? retry_answer(instant_now(), ANSWER_MOST, until)
+				   : retry_attempt(&e->retry, until);
+
+		if (e->gone)
+			name_place(e);
+		rc = attempt(e, by, g, f);
+		heard = heard || e->cluster.dated >= began;
+		if (rc == RC_BUSY && until)
+			rc = await_turn(e, until, f);
+		if (rc == RC_AGAIN)
+			watch_end(&e->cluster);
+		rc = retry_wait(&e->retry, s->host, rc, heard, until);
+	} while (rc == RC_OK && !e->granted);
+	watch_end(&e->cluster);
+	if (rc == RC_OK)
+		warn_of_version(e, instant_now() + NS_PER_S);
+	if (rc == RC_DONE) {
+		struct fault ignored;
+
+		if (etcd_lock.release(
+			s, STATUS_NONE, instant_now() + NS_PER_S, &ignored) == RC_STOP)
+			return RC_STOP;
+	}
+	return rc;
+}

@@ -1,0 +1,554 @@
+/*
+ * admin.c - tells what locks an etcd has, takes them away, and freezes keys.
+ *
+ *  1. A queue is read page by page in the order of its create revisions, as of one revision of
+ *     the store.  When etcd has compacted that meanwhile, the look has to be made again.
+ *  2. Which keys there are is found by their names, one after the other: a key's whole queue
+ *     is passed over to find the next one.
+ *  3. A hold is known by its key's create revision.  Each change is a transaction that has it
+ *     as a condition.
+ */
+#include "etcd.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MARK_TIME \
+	(600 * NS_PER_S) /* that of a hold which was taken by force is kept so long */
+
+enum { WHO_CHARS = 64 };
+
+/* One key of a page. */
+struct shown {
+	struct queue_entry entry;
+	char who[WHO_CHARS + 1]; /* of others: what they have written; hostile */
+	int64_t left;            /* s of its lease; -1: not known */
+	bool held, revoked;
+};
+
+struct looking {
+	struct etcd *etcd;
+	const struct look *look;
+	struct fault *fault;
+	struct names names;
+	const char *key; /* that is told now */
+	bool enough;     /* nobody wants to hear more */
+	int64_t revision, count;
+	unsigned seen, waiters;
+	bool holders; /* were in the last page */
+	size_t n;
+	struct shown page[PAGE];
+};
+
+static enum rc
+admin_ask(struct etcd *e, struct call *calls, int n, instant until, struct fault *f)
+{
+	instant sent;
+	bool repeated;
+
+	return cluster_calls(&e->cluster, calls, n, until, &sent, &repeated, f);
+}
+
+/* The answer to one request, which the caller frees; NULL: *rc says why. */
+static json_t *
+admin_ask_one(struct etcd *e, const char *path, json_t *ask, instant until, enum rc *rc,
+    struct fault *f)
+{
+	struct call call = {path, ask, NULL, 0};
+	json_t *answer = NULL;
+
+	*rc = admin_ask(e, &call, 1, until, f);
+	if (*rc == RC_OK && call.code == CODE_COMPACTED)
+		*rc = fault_set(
+		    f, RC_AGAIN, "%s was compacted meanwhile: try again", e->server_name);
+	else if (*rc == RC_OK && call.code == CODE_OK)
+		answer = json_incref(call.answer);
+	else if (*rc == RC_OK)
+		*rc = fault_set(
+		    f, RC_AGAIN, "%s does not find what it had", e->server_name);
+	calls_free(&call, 1);
+	return answer;
+}
+
+static json_t *
+admin_range(
+    struct etcd *e, const struct kv_range *r, instant until, enum rc *rc, struct fault *f)
+{
+	return admin_ask_one(e, "/v3/kv/range", kv_range(r), until, rc, f);
+}
+
+/* ---- entries ---- */
+
+static void
+tell(struct looking *l, struct entry *e)
+{
+	e->key = l->key;
+	if (!l->enough)
+		l->enough = !l->look->see(
+		    l->look->ctx, e, cluster_time(&l->etcd->cluster));
+}
+
+static void
+tell_shown(struct looking *l, const struct shown *s)
+{
+	char what[96];
+	const struct queue_entry *q = &s->entry;
+	const struct foreign foreign = {.what = what, .who = *s->who ? s->who : NULL};
+	struct entry e = {.kind = s->held ? ENTRY_HOLDER : ENTRY_WAITER,
+	    .lock = q->name.kind,
+	    .limit = q->name.limit,
+	    .token = s->held ? (uint64_t)q->create : 0,
+	    .owner = q->foreign ? q->name.text : q->value.owner,
+	    .slot = q->value.slot,
+	    .position = s->held ? 0 : ++l->waiters,
+	    .record = q->foreign ? NULL : q->value.record,
+	    .foreign = q->foreign ? &foreign : NULL,
+	    .since = q->value.since,
+	    .until = EPOCH_NONE,
+	    .revoked = s->revoked};
+
+	snprintf(
+	    what, sizeof what, "a client of etcd, lease %" PRIx64, (uint64_t)q->lease);
+	if (s->left >= 0)
+		e.until = cluster_time(&l->etcd->cluster) + s->left * 1000000;
+	tell(l, &e);
+}
+
+static void
+tell_freeze(struct looking *l, const json_t *range)
+{
+	struct freeze z;
+	struct kv kv;
+	struct entry e = {.kind = ENTRY_FREEZE, .slot = -1};
+
+	if (!kv_read(&kv, range, 0))
+		return;
+	freeze_read(&z, kv.value);
+	if (z.until != EPOCH_NONE && z.until <= cluster_time(&l->etcd->cluster))
+		return;
+	e.record = z.record;
+	e.since = z.since;
+	e.until = z.until;
+	tell(l, &e);
+}
+
+static void
+tell_last(struct looking *l, const json_t *range)
+{
+	char once[ONCE_BYTES + 1];
+	struct run r;
+	struct kv kv;
+	struct entry e = {.kind = ENTRY_LAST, .slot = -1};
+
+	if (!kv_read(&kv, range, 0) || !run_read(&r, kv.value))
+		return;
+	if (encode_undo(once, sizeof once, r.once, strlen(r.once)) < 0)
+		*once = '\0';
+	e.token = (uint64_t)r.token;
+	e.record = r.record;
+	e.since = r.began;
+	e.until = r.ended;
+	e.once = *once ? once : NULL;
+	e.status = r.status;
+	tell(l, &e);
+}
+
+/* ---- the queue of one key ---- */
+
+static void
+read_shown(struct looking *l, const json_t *range)
+{
+	struct kv kv;
+
+	l->n = 0;
+	l->holders = false;
+	for (size_t i = 0; i < kv_count(range) && l->n < PAGE; i++) {
+		struct shown *s = &l->page[l->n];
+
+		if (!kv_read(&kv, range, i) ||
+		    !queue_entry_read(&s->entry, &l->names, &kv))
+			continue;
+		s->held = s->entry.foreign ? l->seen == 0 : s->entry.value.held;
+		s->left = -1;
+		s->revoked = false;
+		*s->who = '\0';
+		if (s->entry.foreign)
+			snprintf(s->who, sizeof s->who, "%.*s", WHO_CHARS, kv.value);
+		l->holders = l->holders || s->held;
+		l->seen++;
+		l->n++;
+	}
+}
+
+/* Asks how long the leases of a page's holders last, and whether they are asked back. */
+static enum rc
+ask_holders(struct looking *l)
+{
+	struct call calls[PAGE + 1];
+	json_t *marks = json_array();
+	char mark[QUEUE_BYTES + 32];
+	struct kv kv;
+	int n = 1;
+	enum rc rc;
+
+	for (size_t i = 0; i < l->n; i++) {
+		const struct queue_entry *q = &l->page[i].entry;
+
+		if (!l->page[i].held)
+			continue;
+		snprintf(mark, sizeof mark, "%s%s", l->names.marks, q->name.text);
+		json_array_append_new(marks,
+		    kv_op_range(&(struct kv_range){.key = mark, .keys_only = true}));
+		calls[n++] = call_lease("/v3/lease/timetolive", q->lease);
+	}
+	calls[0] = (struct call){
+	    "/v3/kv/txn", kv_txn(json_array(), marks, NULL), NULL, 0};
+	rc = admin_ask(l->etcd, calls, n, l->look->until, l->fault);
+	for (size_t i = 0, k = 0; rc == RC_OK && i < l->n; i++) {
+		struct shown *s = &l->page[i];
+		int64_t ttl;
+
+		if (!s->held)
+			continue;
+		ttl = kv_number(calls[k + 1].answer, "TTL");
+		s->left = calls[k + 1].code == CODE_OK && ttl > 0 ? ttl : -1;
+		s->revoked = kv_read(&kv, kv_response(calls[0].answer, k), 0);
+		k++;
+	}
+	calls_free(calls, n);
+	return rc;
+}
+
+/* Tells a page; of others than the first, waiters are only counted where that is enough. */
+static enum rc
+tell_page(struct looking *l, const json_t *range)
+{
+	enum rc rc;
+
+	read_shown(l, range);
+	rc = l->holders ? ask_holders(l) : RC_OK;
+	for (size_t i = 0; rc == RC_OK && i < l->n; i++) {
+		const struct shown *s = &l->page[i];
+
+		l->count -= s->held;
+		if (s->held || !l->look->brief)
+			tell_shown(l, s);
+	}
+	return rc;
+}
+
+static struct kv_range
+page_of(const struct looking *l, int64_t after)
+{
+	return (struct kv_range){.key = l->names.queue,
+	    .end = l->names.queue_end,
+	    .limit = PAGE,
+	    .least_create = after ? after + 1 : 0,
+	    .revision = l->revision,
+	    .by_create = true};
+}
+
+static enum rc
+tell_pages(struct looking *l, const json_t *first)
+{
+	enum rc rc = tell_page(l, first);
+
+	while (rc == RC_OK && !l->enough && l->n == PAGE &&
+	    (!l->look->brief || l->holders)) {
+		struct kv_range next = page_of(l, l->page[l->n - 1].entry.create);
+		json_t *range = admin_range(
+		    l->etcd, &next, l->look->until, &rc, l->fault);
+
+		if (range)
+			rc = tell_page(l, range);
+		json_decref(range);
+	}
+	return rc;
+}
+
+/* Tells all of one key; its last run only where the key was asked for. */
+static enum rc
+tell_key(struct looking *l, const char *key)
+{
+	struct etcd *e = l->etcd;
+	char last[QUEUE_BYTES + 8];
+	struct kv_range page;
+	json_t *ops, *found;
+	enum rc rc;
+
+	names_of(&l->names, e->root, e->name, key);
+	l->key = key;
+	l->revision = 0;
+	l->seen = l->waiters = 0;
+	page = page_of(l, 0);
+	snprintf(last, sizeof last, "%slast", l->names.jobs);
+	ops = json_pack("[o, o, o]", kv_op_range(&page),
+	    kv_op_range(&(struct kv_range){.key = l->names.freeze}),
+	    kv_op_range(&(struct kv_range){.key = last}));
+	found = admin_ask_one(e, "/v3/kv/txn", kv_txn(json_array(), ops, NULL),
+	    l->look->until, &rc, l->fault);
+	if (!found)
+		return rc;
+	l->revision = kv_header(found, "revision");
+	l->count = kv_number(kv_response(found, 0), "count");
+	rc = tell_pages(l, kv_response(found, 0));
+	if (rc == RC_OK && l->look->brief && l->count > 0)
+		tell(l,
+		    &(struct entry){
+			.kind = ENTRY_WAITING, .slot = -1, .count = (uint64_t)l->count});
+	if (rc == RC_OK)
+		tell_freeze(l, kv_response(found, 1));
+	if (rc == RC_OK && l->look->key)
+		tell_last(l, kv_response(found, 2));
+	json_decref(found);
+	return rc;
+}
+
+/* ---- all keys ---- */
+
+/* Has anybody a place in that queue? */
+static bool
+is_queued(struct looking *l, const char *key, enum rc *rc)
+{
+	struct etcd *e = l->etcd;
+	struct names lay;
+	json_t *found;
+	bool any;
+
+	names_of(&lay, e->root, NULL, key);
+	found = admin_range(e,
+	    &(struct kv_range){
+		.key = lay.queue, .end = lay.queue_end, .count_only = true},
+	    l->look->until, rc, l->fault);
+	any = kv_number(found, "count") > 0;
+	json_decref(found);
+	return any;
+}
+
+/*
+ * Tells each key that has names below ROOT/q/ or ROOT/f/.  One that is frozen and queued for
+ * is told with its queue.
+ */
+static enum rc
+tell_below(struct looking *l, const char *letter)
+{
+	char prefix[ROOT_MOST + 8], end[ROOT_MOST + 8], from[KV_KEY_BYTES + 2];
+	char key[KEY_BYTES + 1];
+	bool queues = *letter == 'q';
+	struct kv kv;
+	enum rc rc = RC_OK;
+
+	snprintf(prefix, sizeof prefix, "%s/%s/", l->etcd->root, letter);
+	names_end(end, sizeof end, prefix);
+	snprintf(from, sizeof from, "%s", prefix);
+	while (rc == RC_OK && !l->enough) {
+		json_t *found = admin_range(l->etcd,
+		    &(struct kv_range){
+			.key = from, .end = end, .limit = 1, .keys_only = true},
+		    l->look->until, &rc, l->fault);
+		bool any = kv_read(&kv, found, 0) &&
+		    strncmp(kv.key, prefix, strlen(prefix)) == 0 &&
+		    strcmp(kv.key, from) >= 0;
+		size_t n = any ? strcspn(kv.key + strlen(prefix), "/") : 0;
+
+		json_decref(found);
+		if (!any || rc != RC_OK)
+			return rc;
+		snprintf(from, sizeof from, "%.*s%s", (int)(strlen(prefix) + n), kv.key,
+		    queues ? "0" : "\1"); /* 0 comes after a slash */
+		if (encode_undo(key, sizeof key, kv.key + strlen(prefix), n) > 0 &&
+		    kv.key[strlen(prefix)] != '+' &&
+		    (queues || !is_queued(l, key, &rc)) && rc == RC_OK)
+			rc = tell_key(l, key);
+	}
+	return rc;
+}
+
+static enum rc
+etcd_each(struct store *s, const struct look *look, struct fault *f)
+{
+	struct etcd *e = etcd_of(s);
+	struct looking *l = calloc(1, sizeof *l);
+	enum rc rc;
+
+	if (!l)
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	l->etcd = e;
+	l->look = look;
+	l->fault = f;
+	if (look->key || e->name) {
+		rc = tell_key(l, look->key ? look->key : e->name);
+	} else {
+		rc = tell_below(l, "q");
+		if (rc == RC_OK)
+			rc = tell_below(l, "f");
+	}
+	free(l);
+	return rc;
+}
+
+/* ---- revoke ---- */
+
+static enum rc
+fail_no_grant(const struct etcd *e, struct fault *f)
+{
+	return fault_set(
+	    f, RC_LOST, "%s: who held it by this grant does so no more", e->server_name);
+}
+
+/* Makes a change, after a grant if it has a path, on condition that it is that hold: else RC_LOST. */
+static enum rc
+steer(struct etcd *e, struct call grant, json_t *compare, json_t *ops, instant until,
+    struct fault *f)
+{
+	struct call calls[2] = {grant, call_txn(compare, ops, NULL)};
+	int skipped = !grant.path;
+	bool repeated;
+	instant sent;
+	enum rc rc = cluster_calls(
+	    &e->cluster, calls + skipped, 2 - skipped, until, &sent, &repeated, f);
+
+	if (rc == RC_OK && !call_has_succeeded(&calls[1]))
+		rc = repeated
+		    ? fault_set(f, RC_AGAIN, "%s has not answered whether it was done",
+			  e->server_name)
+		    : fail_no_grant(e, f);
+	calls_free(calls, 2);
+	return rc;
+}
+
+static const struct call no_grant = {0};
+
+static enum rc
+find_hold(struct etcd *e, const struct names *l, const struct target *t,
+    struct queue_entry *q, instant until, struct fault *f)
+{
+	const struct kv_range only = {.key = l->queue,
+	    .end = l->queue_end,
+	    .limit = 1,
+	    .least_create = (int64_t)t->token,
+	    .most_create = (int64_t)t->token};
+	bool found = false;
+	json_t *range;
+	struct kv kv;
+	enum rc rc;
+
+	if (t->token == 0 || t->token > INT64_MAX)
+		return fail_no_grant(e, f);
+	range = admin_range(e, &only, until, &rc, f);
+	if (rc == RC_OK && kv_read(&kv, range, 0) && queue_entry_read(q, l, &kv))
+		found = (q->foreign || q->value.held) &&
+		    (!t->owner ||
+			strcmp(t->owner, q->foreign ? q->name.text : q->value.owner) ==
+			    0);
+	json_decref(range);
+	return rc != RC_OK || found ? rc : fail_no_grant(e, f);
+}
+
+static enum rc
+etcd_revoke(struct store *s, const struct target *t, const char *record, bool force,
+    instant until, struct fault *f)
+{
+	struct etcd *e = etcd_of(s);
+	char own[QUEUE_BYTES + 32], mark[QUEUE_BYTES + 32], permit[QUEUE_BYTES + 16];
+	struct queue_entry q = {0};
+	json_t *compare, *ops = json_array();
+	struct call grant = no_grant;
+	struct names l;
+	int64_t lease;
+	enum rc rc;
+
+	names_of(&l, e->root, e->name, t->key);
+	rc = find_hold(e, &l, t, &q, until, f);
+	if (rc == RC_OK && q.foreign && !force)
+		rc = fault_set(f, RC_CONFIG,
+		    "%s: another client holds it, which dlock cannot ask to give it up (--force takes it away)",
+		    e->server_name);
+	if (rc != RC_OK) {
+		json_decref(ops);
+		return rc;
+	}
+	snprintf(own, sizeof own, "%s%s", l.queue, q.name.text);
+	snprintf(mark, sizeof mark, "%s%s", l.marks, q.name.text);
+	lease = q.lease;
+	if (force) {
+		lease = lease_of(q.name.text, t->key, (unsigned)t->token);
+		grant = call_grant(lease, MARK_TIME);
+		json_array_append_new(ops, kv_op_delete(own));
+		snprintf(permit, sizeof permit, "%s%06d", l.permits, q.value.slot);
+		if (q.value.slot >= 0)
+			json_array_append_new(ops, kv_op_delete(permit));
+	}
+	if (!q.foreign)
+		json_array_append_new(ops, kv_op_put(mark, record, lease));
+	compare = json_pack("[o]", kv_if(own, NULL, "EQUAL", q.create));
+	return steer(e, grant, compare, ops, until, f);
+}
+
+/* ---- freeze ---- */
+
+/* Reads the freeze first: the answer has the server's clock, too. */
+static enum rc
+read_freeze(
+    struct etcd *e, const struct names *l, bool *frozen, instant until, struct fault *f)
+{
+	enum rc rc;
+	json_t *range = admin_range(
+	    e, &(struct kv_range){.key = l->freeze}, until, &rc, f);
+	struct freeze z;
+	struct kv kv;
+
+	*frozen = kv_read(&kv, range, 0);
+	json_decref(range);
+	if (*frozen) {
+		freeze_read(&z, kv.value);
+		*frozen = z.until == EPOCH_NONE || z.until > cluster_time(&e->cluster);
+	}
+	return rc;
+}
+
+static enum rc
+etcd_freeze(struct store *s, const char *key, const char *record, int64_t length,
+    instant until, struct fault *f)
+{
+	struct etcd *e = etcd_of(s);
+	struct freeze z = {.until = EPOCH_NONE};
+	char text[KV_VALUE_BYTES];
+	struct names l;
+	bool frozen;
+	enum rc rc;
+
+	names_of(&l, e->root, e->name, key);
+	rc = read_freeze(e, &l, &frozen, until, f);
+	if (rc != RC_OK)
+		return rc;
+	z.since = cluster_time(&e->cluster);
+	if (length != NEVER)
+		z.until = z.since + length / 1000;
+	snprintf(z.record, sizeof z.record, "%s", record);
+	freeze_write(text, &z);
+	return steer(e, no_grant, json_array(),
+	    json_pack("[o]", kv_op_put(l.freeze, text, 0)), until, f);
+}
+
+static enum rc
+etcd_thaw(struct store *s, const char *key, instant until, struct fault *f)
+{
+	struct etcd *e = etcd_of(s);
+	struct names l;
+	bool frozen;
+	enum rc rc;
+
+	names_of(&l, e->root, e->name, key);
+	rc = read_freeze(e, &l, &frozen, until, f);
+	if (rc == RC_OK)
+		rc = steer(e, no_grant, json_array(),
+		    json_pack("[o]", kv_op_delete(l.freeze)), until, f);
+	return rc == RC_OK && !frozen
+	    ? fault_set(f, RC_LOST, "%s: it is not frozen", e->server_name)
+	    : rc;
+}
+
+const struct admin_ops etcd_admin = {etcd_each, etcd_revoke, etcd_freeze, etcd_thaw};

@@ -1,0 +1,632 @@
+/* cluster.c - calls to an etcd cluster by its JSON gateway, and a watch of some keys. */
+#include "cluster.h"
+
+#include "backends/common/text.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/*
+ * So long one of several members may take: what it has passed on to a leader that died is lost,
+ * and is not answered for seconds.
+ */
+#define MEMBER_MOST (1500 * NS_PER_MS)
+#define LEAST (100 * NS_PER_MS) /* so long, and half of what is left, whatever that is */
+
+enum { US_PER_S = 1000000, READS_MOST = 64 };
+
+void
+cluster_init(
+    struct cluster *c, struct host *host, const struct address *a, const char *name)
+{
+	c->address = a;
+	stream_init(&c->calls.stream, host, name);
+	stream_init(&c->watch.stream, host, name);
+}
+
+static void
+connection_close(struct connection *k)
+{
+	stream_close(&k->stream);
+	k->at = k->used = 0;
+	http_free(&k->reply);
+}
+
+void
+cluster_close(struct cluster *c)
+{
+	connection_close(&c->calls);
+	connection_close(&c->watch);
+	explicit_bzero(c->token, sizeof c->token);
+}
+
+void
+cluster_turn(struct cluster *c)
+{
+	connection_close(&c->calls);
+	c->member = (c->member + 1) % c->address->n;
+}
+
+/*
+ * etcd tells its clock in whole seconds only.  Our own says more, as long as it says the same
+ * second.
+ */
+int64_t
+cluster_time(const struct cluster *c)
+{
+	int64_t least = c->date * US_PER_S + (instant_now() - c->dated) / 1000, here;
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	here = t.tv_sec * (int64_t)US_PER_S + t.tv_nsec / 1000;
+	if (c->date <= 0)
+		return here;
+	return here < least           ? least
+	    : here < least + US_PER_S ? here
+				      : least + US_PER_S - 1;
+}
+
+/* ---- requests ---- */
+
+struct text {
+	char *at;
+	size_t n, room;
+	bool failed;
+};
+
+__attribute__((format(printf, 2, 3))) static void
+text_add(struct text *t, const char *fmt, ...)
+{
+	va_list args, again;
+	int n;
+
+	va_start(args, fmt);
+	va_copy(again, args);
+	n = vsnprintf(NULL, 0, fmt, args);
+	va_end(args);
+	if (t->n + (size_t)n >= t->room) {
+		size_t room = 2 * (t->n + (size_t)n) + 1024;
+		char *at = realloc(t->at, room);
+
+		t->failed = t->failed || !at;
+		t->at = at ? at : t->at;
+		t->room = at ? room : t->room;
+	}
+	if (!t->failed)
+		t->n += (size_t)vsnprintf(t->at + t->n, t->room - t->n, fmt, again);
+	va_end(again);
+}
+
+/* What is sent may be a password or a token. */
+static void
+text_free(struct text *t)
+{
+	if (t->at)
+		explicit_bzero(t->at, t->room);
+	free(t->at);
+}
+
+/*
+ * With Grpc-Metadata-hasleader a member that has lost its leader says so at once, where it
+ * would be silent for seconds.
+ */
+static void
+put_request(struct text *t, const struct cluster *c, size_t member, const char *path,
+    const char *body)
+{
+	const struct endpoint *at = &c->address->at[member];
+
+	text_add(t,
+	    strchr(at->host, ':') ? "POST %s HTTP/1.1\r\nHost: [%s]:%d\r\n"
+				  : "POST %s HTTP/1.1\r\nHost: %s:%d\r\n",
+	    path, at->host, at->port);
+	if (*c->token)
+		text_add(t, "Authorization: %s\r\n", c->token);
+	text_add(t,
+	    "Grpc-Metadata-hasleader: true\r\nContent-Type: application/json\r\n"
+	    "Content-Length: %zu\r\n\r\n%s",
+	    strlen(body), body);
+}
+
+static void
+put_json(struct text *t, const struct cluster *c, size_t member, const char *path,
+    const json_t *ask)
+{
+	char *body = ask ? json_dumps(ask, JSON_COMPACT) : NULL;
+
+	if (body)
+		put_request(t, c, member, path, body);
+	else
+		t->failed = true;
+	if (body)
+		explicit_bzero(body, strlen(body));
+	free(body);
+}
+
+/* ---- replies ---- */
+
+static enum rc
+connection_fail(struct connection *k, enum rc rc, const char *what, struct fault *f)
+{
+	connection_close(k);
+	return fault_set(f, rc, "%s %s", k->stream.where, what);
+}
+
+static const char nonsense[] = "sent what etcd never sends: is this an etcd server?";
+
+/* Feeds what has come already.  RC_PROTOCOL: it is no HTTP. */
+static enum rc
+connection_feed(struct connection *k, struct fault *f)
+{
+	size_t used;
+
+	if (!http_feed(&k->reply, k->in + k->at, k->used - k->at, &used))
+		return connection_fail(k, RC_PROTOCOL, nonsense, f);
+	k->at += used;
+	return RC_OK;
+}
+
+/* Reads one whole reply. */
+static enum rc
+connection_read(struct connection *k, instant until, struct fault *f)
+{
+	enum rc rc;
+
+	http_begin(&k->reply);
+	for (;;) {
+		rc = connection_feed(k, f);
+		if (rc != RC_OK || k->reply.state == HTTP_WHOLE)
+			return rc;
+		if (instant_now() >= until)
+			return connection_fail(k, RC_AGAIN, "does not come to an end", f);
+		k->at = 0;
+		rc = stream_receive(&k->stream, k->in, sizeof k->in, &k->used, until, f);
+		if (rc != RC_OK) {
+			k->used = 0;
+			http_free(&k->reply);
+			return rc;
+		}
+	}
+}
+
+/* ---- what an answer means ---- */
+
+enum {
+	CODE_UNKNOWN = 2,
+	CODE_INVALID = 3,
+	CODE_DENIED = 7,
+	CODE_FULL = 8,
+	CODE_UNAVAILABLE = 14,
+	CODE_TOKEN = 16
+};
+
+/* An error that is none of those which a caller understands; never RC_OK. */
+static enum rc
+code_failed(struct cluster *c, int code, const char *message, struct fault *f)
+{
+	static const struct meaning {
+		int code;
+		enum rc rc;
+		const char *hint;
+	} meanings[] = {
+	    {CODE_INVALID, RC_DENIED,
+		": does it want a user and password? Put them into the URL, or the password into -O password-file=FILE"},
+	    {CODE_DENIED, RC_DENIED,
+		": the user's roles do not allow this (see dlock-etcd(7))"},
+	    {CODE_FULL, RC_AGAIN,
+		": its database is full, and takes nothing new (etcdctl compact, defrag, alarm disarm)"},
+	    {CODE_TOKEN, RC_DENIED, ": the login is not valid any more"},
+	    {0, RC_AGAIN, ""},
+	};
+	const struct meaning *m = meanings;
+	char text[256];
+
+	while (m->code && m->code != code)
+		m++;
+	snprintf(text, sizeof text, "%s", message ? message : "");
+	secret_blot(text, c->address->password);
+	secret_blot(text, c->token);
+	return fault_set(
+	    f, m->rc, "%s says '%.200s'%s", c->calls.stream.where, text, m->hint);
+}
+
+/* The body is no JSON. */
+static enum rc
+reply_failed(struct connection *k, struct fault *f)
+{
+	int status = k->reply.status;
+
+	connection_close(k);
+	if (status >= 500)
+		return fault_set(f, RC_AGAIN, "%s answers with status %d of HTTP",
+		    k->stream.where, status);
+	if (status == 200)
+		return fault_set(f, RC_PROTOCOL, "%s %s", k->stream.where, nonsense);
+	return fault_set(f, RC_CONFIG, "%s answers with status %d of HTTP%s",
+	    k->stream.where, status,
+	    status == 400
+		? ": does it want TLS (etcds://)?"
+		: ": it is no etcd of version 3.4 or newer, or its JSON gateway is off (enable-grpc-gateway)");
+}
+
+/*
+ * Takes the reply's JSON, of whichever form: an object, one within "result", or an error,
+ * whose fields differ between versions and between calls.  Errors of HTTP only: RC_CONFIG.
+ */
+static enum rc
+take_answer(struct cluster *c, struct call *call, struct fault *f)
+{
+	struct connection *k = &c->calls;
+	json_t *all = k->reply.n > 0 ? json_loadb(k->reply.body, k->reply.n, 0, NULL)
+				     : NULL,
+	       *answer = json_object_get(all, "result"),
+	       *error = json_object_get(all, "error");
+	int64_t code;
+
+	if (!json_is_object(all)) {
+		json_decref(all);
+		return reply_failed(k, f);
+	}
+	if (json_is_object(error)) {
+		json_incref(error);
+		json_decref(all);
+		all = error;
+	}
+	code = kv_number(all, "grpc_code") ? kv_number(all, "grpc_code")
+					   : kv_number(all, "code");
+	call->code = code >= 0 && code <= 16 ? (int)code : CODE_UNKNOWN;
+	if (call->code == CODE_OK && (error || k->reply.status != 200))
+		call->code = CODE_UNKNOWN;
+	call->answer = json_is_object(answer) ? json_incref(answer) : json_incref(all);
+	json_decref(all);
+	return RC_OK;
+}
+
+static enum rc
+check_cluster(struct cluster *c, const struct call *call, struct fault *f)
+{
+	int64_t id = kv_header(call->answer, "cluster_id");
+
+	if (!id)
+		return connection_fail(&c->calls, RC_PROTOCOL, nonsense, f);
+	if (c->id && id != c->id)
+		return connection_fail(&c->calls, RC_CONFIG,
+		    "belongs to another cluster than before: name the members of one", f);
+	c->id = id;
+	return RC_OK;
+}
+
+/* ---- connecting ---- */
+
+static enum rc
+connection_open(struct cluster *c, struct connection *k, size_t member, instant until,
+    struct fault *f)
+{
+	const struct endpoint *at = &c->address->at[member];
+	struct addresses all;
+	enum rc rc;
+
+	connection_close(k);
+	rc = resolve(k->stream.host, at->host, at->port, until, &all, f);
+	if (rc == RC_OK)
+		rc = stream_connect_to(&k->stream, &all, until, f);
+	if (rc == RC_OK && !c->address->tls)
+		k->stream.hint = ": does it want TLS (etcds://)?";
+	if (rc == RC_OK && c->address->tls)
+		rc = tls_start(c->address->tls, &k->stream, at->host, f);
+	return rc;
+}
+
+static enum rc
+connection_send(struct connection *k, struct text *t, instant until, struct fault *f)
+{
+	struct iovec part = {t->at, t->n};
+
+	if (t->failed) {
+		connection_close(k);
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	}
+	return stream_send(&k->stream, &part, 1, until, f);
+}
+
+/* Sends calls on the connection that is open, and reads their answers. */
+static enum rc
+exchange(struct cluster *c, struct call *calls, int n, instant until, struct fault *f)
+{
+	struct text t = {0};
+	enum rc rc;
+
+	for (int i = 0; i < n; i++)
+		put_json(&t, c, c->member, calls[i].path, calls[i].ask);
+	rc = connection_send(&c->calls, &t, until, f);
+	text_free(&t);
+	for (int i = 0; rc == RC_OK && i < n; i++) {
+		json_decref(calls[i].answer);
+		calls[i].answer = NULL;
+		if (i > 0 && c->calls.reply.ends)
+			return connection_fail(&c->calls, RC_AGAIN,
+			    "closed the connection between answers", f);
+		rc = connection_read(&c->calls, until, f);
+		if (rc == RC_OK)
+			rc = take_answer(c, &calls[i], f);
+		if (rc == RC_OK && c->calls.reply.date > 0) {
+			c->date = c->calls.reply.date;
+			c->dated = instant_now();
+		}
+	}
+	if (rc == RC_OK && c->calls.reply.ends)
+		connection_close(&c->calls);
+	return rc;
+}
+
+static enum rc
+login(struct cluster *c, instant until, struct fault *f)
+{
+	const struct address *a = c->address;
+	struct call call = {"/v3/auth/authenticate",
+	    json_pack("{s:s, s:s}", "name", a->user, "password", a->password), NULL, 0};
+	enum rc rc = exchange(c, &call, 1, until, f);
+	const char *token = json_string_value(json_object_get(call.answer, "token"));
+
+	if (rc != RC_OK) {
+	} else if (call.code == CODE_INVALID) {
+		rc = connection_fail(
+		    &c->calls, RC_DENIED, "refuses the login: wrong user or password", f);
+	} else if (call.code == CODE_EXISTS) {
+		rc = connection_fail(&c->calls, RC_DENIED,
+		    "wants no password: leave user and password out", f);
+	} else if (call.code != CODE_OK) {
+		rc = connection_fail(
+		    &c->calls, RC_AGAIN, "cannot tell who we are now", f);
+	} else if (!token || !*token || strlen(token) >= sizeof c->token ||
+	    strpbrk(token, "\r\n")) {
+		rc = connection_fail(&c->calls, RC_PROTOCOL, nonsense, f);
+	} else {
+		memcpy(c->token, token, strlen(token) + 1);
+	}
+	calls_free(&call, 1);
+	return rc;
+}
+
+/* ---- calls ---- */
+
+/* etcd counts in seconds. */
+struct call
+call_grant(int64_t lease, int64_t ns)
+{
+	return (struct call){"/v3/lease/grant",
+	    json_pack("{s:I, s:I}", "ID", (json_int_t)lease, "TTL",
+		(json_int_t)((ns_to_ms(ns) + 999) / 1000)),
+	    NULL, 0};
+}
+
+struct call
+call_lease(const char *path, int64_t lease)
+{
+	return (struct call){path, json_pack("{s:I}", "ID", (json_int_t)lease), NULL, 0};
+}
+
+struct call
+call_txn(json_t *compare, json_t *success, json_t *failure)
+{
+	return (struct call){"/v3/kv/txn", kv_txn(compare, success, failure), NULL, 0};
+}
+
+bool
+call_has_succeeded(const struct call *txn)
+{
+	return txn->code == CODE_OK &&
+	    json_is_true(json_object_get(txn->answer, "succeeded"));
+}
+
+void
+calls_free(struct call *calls, int n)
+{
+	for (int i = 0; i < n; i++) {
+		json_decref(calls[i].ask);
+		json_decref(calls[i].answer);
+		calls[i].ask = calls[i].answer = NULL;
+	}
+}
+
+/* The first call that has failed decides; *expired: for its token only. */
+static enum rc
+judge(struct cluster *c, struct call *calls, int n, bool *expired, struct fault *f)
+{
+	enum rc rc = RC_OK;
+
+	for (int i = 0; rc == RC_OK && i < n; i++) {
+		const json_t *message = json_object_get(calls[i].answer, "message");
+
+		/* after any change of users and roles, tokens of before are invalid arguments */
+		*expired = calls[i].code == CODE_TOKEN ||
+		    (calls[i].code == CODE_INVALID && *c->token);
+		if (calls[i].code == CODE_OK)
+			rc = check_cluster(c, &calls[i], f);
+		else if (calls[i].code != CODE_NOT_FOUND &&
+		    calls[i].code != CODE_EXISTS && calls[i].code != CODE_COMPACTED)
+			rc = code_failed(c, calls[i].code, json_string_value(message), f);
+	}
+	return rc;
+}
+
+/* Is there a connection to the member, and are we known to it? */
+static enum rc
+make_ready(struct cluster *c, instant until, struct fault *f)
+{
+	struct connection *k = &c->calls;
+	enum rc rc = RC_OK;
+
+	if (!stream_is_quiet(&k->stream) || k->at < k->used)
+		rc = connection_open(c, k, c->member, until, f);
+	if (rc == RC_OK && *c->address->user && !*c->token)
+		rc = login(c, until, f);
+	if (rc == RC_OK && k->stream.fd < 0) /* closed behind that answer */
+		rc = connection_open(c, k, c->member, until, f);
+	return rc;
+}
+
+/* On one member, by `until`; once more, if it has forgotten our login. */
+static enum rc
+ask_member(struct cluster *c, struct call *calls, int n, instant until, instant *sent,
+    struct fault *f)
+{
+	bool expired = true;
+	enum rc rc = RC_OK;
+
+	for (int i = 0; i < 2 && expired; i++) {
+		expired = false;
+		rc = make_ready(c, until, f);
+		if (rc == RC_OK)
+			*sent = instant_now();
+		if (rc == RC_OK)
+			rc = exchange(c, calls, n, until, f);
+		if (rc == RC_OK)
+			rc = judge(c, calls, n, &expired, f);
+		if (expired)
+			*c->token = '\0';
+		expired = expired && *c->address->user;
+	}
+	return rc;
+}
+
+enum rc
+cluster_calls(struct cluster *c, struct call *calls, int n, instant until, instant *sent,
+    bool *repeated, struct fault *f)
+{
+	size_t members = c->address->n;
+	/* the connection to the only member may have died unseen: it is asked once more */
+	size_t tries = members > 1 ? members : 1 + (c->calls.stream.fd >= 0);
+	enum rc rc = RC_AGAIN;
+
+	*sent = 0;
+	*repeated = false;
+	for (size_t i = 0; rc == RC_AGAIN && i < tries; i++) {
+		instant now = instant_now(), by = until;
+
+		if (i > 0 && now >= until)
+			break;
+		if (i + 1 < tries)
+			by = instant_first(until, now + LEAST + (until - now) / 2);
+		if (members > 1)
+			by = instant_first(by, now + MEMBER_MOST);
+		*repeated = *sent != 0;
+		rc = ask_member(c, calls, n, by, sent, f);
+		if (rc == RC_AGAIN)
+			cluster_turn(c);
+	}
+	if (rc != RC_OK)
+		connection_close(&c->calls);
+	return rc;
+}
+
+/* ---- a watch ---- */
+
+int
+watch_fd(const struct cluster *c)
+{
+	return c->watch.stream.fd;
+}
+
+void
+watch_end(struct cluster *c)
+{
+	connection_close(&c->watch);
+}
+
+enum rc
+watch_begin(struct cluster *c, const struct watched *keys, int n, int64_t revision,
+    instant until, struct fault *f)
+{
+	struct text body = {0}, t = {0};
+	enum rc rc;
+
+	/* several requests in one body: one connection has them all */
+	for (int i = 0; i < n; i++) {
+		const struct kv_range range = {.key = keys[i].key, .end = keys[i].end};
+		json_t *j = kv_range(&range);
+		char *one;
+
+		json_object_set_new(j, "start_revision", json_integer(revision));
+		if (!keys[i].puts || !keys[i].deletions)
+			json_object_set_new(j, "filters",
+			    json_pack("[s]", keys[i].puts ? "NODELETE" : "NOPUT"));
+		j = json_pack("{s:o}", "create_request", j);
+		one = j ? json_dumps(j, JSON_COMPACT) : NULL;
+		text_add(&body, "%s\n", one ? one : "");
+		body.failed = body.failed || !one;
+		free(one);
+		json_decref(j);
+	}
+	if (body.failed || !body.at)
+		t.failed = true;
+	else
+		put_request(&t, c, c->member, "/v3/watch", body.at);
+	rc = connection_open(c, &c->watch, c->member, until, f);
+	if (rc == RC_OK)
+		rc = connection_send(&c->watch, &t, until, f);
+	http_begin(&c->watch.reply);
+	c->watched = c->member;
+	text_free(&body);
+	text_free(&t);
+	return rc;
+}
+
+/* One line of the stream.  False: the watch has ended. */
+static bool
+watch_line(const char *line, size_t n, bool *events)
+{
+	json_t *j = json_loadb(line, n, 0, NULL), *result = json_object_get(j, "result");
+	bool good = json_is_object(result) &&
+	    !json_is_true(json_object_get(result, "canceled"));
+
+	if (json_array_size(json_object_get(result, "events")) > 0)
+		*events = true;
+	json_decref(j);
+	return good;
+}
+
+static bool
+watch_lines(struct http *h, bool *events)
+{
+	const char *end;
+	bool good = h->status == 200 || !http_has_head(h);
+
+	while (good && h->n > 0 && (end = memchr(h->body, '\n', h->n))) {
+		size_t n = end - h->body;
+
+		good = n == 0 || watch_line(h->body, n, events);
+		http_drop(h, n + 1);
+	}
+	return good;
+}
+
+enum rc
+watch_read(struct cluster *c, bool *events, struct fault *f)
+{
+	struct connection *k = &c->watch;
+	enum rc rc = RC_OK;
+
+	*events = false;
+	for (int i = 0; rc == RC_OK && k->stream.fd >= 0; i++) {
+		ssize_t n = k->stream.ops->read(&k->stream, k->in, sizeof k->in);
+
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return RC_OK;
+		if (i == READS_MOST) /* the rest another time: it may have no end */
+			return connection_fail(k, RC_AGAIN, "tells of too much", f);
+		if (n <= 0)
+			return stream_failed(&k->stream, f);
+		k->at = 0;
+		k->used = (size_t)n;
+		rc = connection_feed(k, f);
+		if (rc == RC_OK &&
+		    (!watch_lines(&k->reply, events) || k->reply.state == HTTP_WHOLE))
+			rc = connection_fail(k, RC_AGAIN, "has ended the watch", f);
+	}
+	return rc == RC_OK ? RC_AGAIN : rc;
+}

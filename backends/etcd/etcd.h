@@ -1,0 +1,129 @@
+/*
+ * etcd.h - one store in etcd, as the files of this directory share it.
+ *
+ * The layers, each of which knows only those before it:
+ *
+ *	http.h    replies of HTTP, as bytes come
+ *	kv.h      requests and answers of the key-value store, as JSON
+ *	cluster.h  calls to the members of a cluster, in turn, and a watch
+ *	queue.h   names and values of what is kept; who is before us, and whether that lets us in
+ *	credit.h  for how long a lease is ours (its proof)
+ *
+ * acquire.c takes a lock, lock.c holds it, admin.c looks and steers, site.c reads what the user has named.
+ *
+ * What is promised, and by what:
+ *
+ *  1. Who holds a lock is decided by etcd alone, by the order of create revisions in the
+ *     lock's queue: the order of etcdctl's lock and of Go's concurrency.Mutex, which exclude
+ *     dlock and are excluded.  A grant is a transaction, and a freeze is a condition of it.
+ *  2. A hold lasts as long as its lease.  A lease counts from before the request that renewed
+ *     it, and only if the answers prove it (credit.h).
+ *  3. Our key and our leases have names that only we use, made of the claim's owner.  So each
+ *     request may be made twice: what has been done already is seen by who asks again.
+ *  4. What arrives late can only be a grant of our lease and our key in the queue (a ghost,
+ *     which ends with that lease unless release() finds it), a second write of our own key's
+ *     value (harmless), or a release (of what is ours, and no other's).
+ *  5. A waiter has a place with a short lease, which it renews; so a dead one blocks nobody
+ *     for long.  With the grant the key passes to the lease that was asked for.  The key's
+ *     create revision stays.
+ *  6. A waiter watches one key of another, so a release wakes one.
+ *  7. A holder watches its own key, and the mark of who asks for it back, from its first
+ *     renewal on: short runs do not pay for it.
+ *  8. A full database takes no grant, but renews and releases: neither needs a write.
+ *  9. The value of a key is written by whom it names and believed only after a check of form;
+ *     nothing in it decides about exclusion, but for `held`, by which a queue is shown.
+ */
+#ifndef DLOCK_ETCD_H
+#define DLOCK_ETCD_H
+
+#include "backends/common/retry.h"
+#include "credit.h"
+#include "queue.h"
+
+struct etcd {
+	struct store base;
+	/* where locks are kept (site.c) */
+	struct address address;
+	struct tls_settings tls;
+	char root[ROOT_MOST + 1];
+	const char *name; /* of etcdctl's lock; NULL: each key has its own */
+	char server_name[WHERE_BYTES];
+
+	struct cluster cluster;
+	struct retry retry;
+	bool warned; /* of the server's version */
+
+	/* the claim (lock.c) */
+	const struct claim *claim;
+	bool waits; /* for its turn */
+	struct names names;
+	char own[QUEUE_BYTES + 32];  /* our key in the queue */
+	char mark[QUEUE_BYTES + 32]; /* who asks for it back writes this key */
+	int64_t lease;               /* of the hold */
+	instant lease_sent;          /* it lasts from then, as is proved; 0: not known */
+	int64_t lease_ttl;           /* for so long */
+	int64_t place_lease;         /* of the place in the queue */
+	bool has_place;              /* that lease may be there */
+	unsigned nth;                /* time that we queue */
+	struct queue queue;          /* by the last survey */
+	unsigned position;
+	instant beat; /* when the place is to be renewed */
+
+	/* what may be on the server */
+	bool asked;  /* anything of ours */
+	bool joined; /* our key, as a waiter */
+	bool gone;   /* no more: another one takes another name */
+	bool granted;
+	bool unsure; /* a release was not answered */
+	int64_t token;
+	unsigned slot;
+	int64_t began; /* the grant, by the server's clock */
+};
+
+extern const struct backend etcd_backend;
+
+static inline struct etcd *
+etcd_of(struct store *s)
+{
+	return (struct etcd *)store_of(s, &etcd_backend);
+}
+
+/* ---- lock.c and acquire.c ---- */
+
+/* As cluster_calls(); from now on something of ours may be there. */
+enum rc etcd_ask(
+    struct etcd *, struct call *, int n, instant until, instant *sent, struct fault *);
+
+/* A linearizable read, the first part of a proof (credit.h). */
+struct call etcd_call_read(const struct etcd *);
+
+enum { PERMIT_KEY_BYTES = QUEUE_BYTES + 16 };
+
+/* The key of one of N's permit. */
+const char *etcd_permit_key(
+    const struct etcd *, unsigned slot, char out[PERMIT_KEY_BYTES]);
+
+/* RC_AGAIN: a lease of ours has ended before we could use it. */
+enum rc etcd_fail_gone(const struct etcd *, struct fault *);
+
+/*
+ * Renews our lease, and reads our key at a revision of the store.  RC_BUSY: the answers prove
+ * nothing.  Otherwise as lock_ops.renew.
+ */
+enum rc etcd_renew_lease(
+    struct etcd *, instant until, struct grant *, int64_t *revision, struct fault *);
+
+enum rc etcd_acquire(
+    struct store *, const struct claim *, instant until, struct grant *, struct fault *);
+
+extern const struct lock_ops etcd_lock;
+extern const struct admin_ops etcd_admin;
+
+/*
+ * Reads etcd[s]://[USER[:PASSWORD]@]HOST[:PORT][,HOST...][/PREFIX]; url NULL: 127.0.0.1:2379.
+ * RC_OK, or RC_USAGE with what is wrong; never repeats the password.
+ */
+enum rc etcd_read_url(
+    struct address *, char root[ROOT_MOST + 1], const char *url, struct fault *);
+
+#endif

@@ -1,0 +1,292 @@
+/*
+ * lock.c - holds a lock in etcd: renew, release.
+ *
+ * A renewal is a keep-alive and a read of our key and of the mark beside it (credit.h).  A
+ * release revokes the leases, which deletes our key; of a job it writes first what is remembered.
+ */
+#include "etcd.h"
+
+#include "backends/common/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	TRIES = 3,      /* of a proof that came to nothing */
+	CALLS_MOST = 4, /* in one packet */
+	RUN_DAYS = 400, /* so long runs are remembered */
+	MONTH = 30,     /* days; those of one month share a lease */
+};
+
+/* ---- calls ---- */
+
+enum rc
+etcd_ask(struct etcd *e, struct call *calls, int n, instant until, instant *sent,
+    struct fault *f)
+{
+	bool repeated;
+
+	e->asked = true;
+	return cluster_calls(&e->cluster, calls, n, until, sent, &repeated, f);
+}
+
+struct call
+etcd_call_read(const struct etcd *e)
+{
+	return (struct call){"/v3/kv/range",
+	    kv_range(&(struct kv_range){.key = e->own, .count_only = true}), NULL, 0};
+}
+
+const char *
+etcd_permit_key(const struct etcd *e, unsigned slot, char out[PERMIT_KEY_BYTES])
+{
+	snprintf(out, PERMIT_KEY_BYTES, "%s%06u", e->names.permits, slot);
+	return out;
+}
+
+enum rc
+etcd_fail_gone(const struct etcd *e, struct fault *f)
+{
+	return fault_set(f, RC_AGAIN, "%s: our lease has ended before we could use it",
+	    e->server_name);
+}
+
+/* ---- renew ---- */
+
+/* RC_LOST, with the record of who took it by force, if any. */
+static enum rc
+fail_lost(struct etcd *e, const json_t *mark, struct fault *f)
+{
+	struct kv kv;
+
+	if (kv_read(&kv, mark, 0)) {
+		secret_blot(kv.value, e->address.password);
+		return refuse_broken(e->base.host, f, RC_LOST, e->server_name, kv.value);
+	}
+	return fault_set(f, RC_LOST,
+	    "%s no longer has it as ours: its lease has ended, or its key was deleted",
+	    e->server_name);
+}
+
+/* Opens the watch of our key and of its mark, which wakes the keeper; without it: later. */
+static enum rc
+watch_hold(struct etcd *e, int64_t revision, instant until)
+{
+	const struct watched keys[] = {
+	    {e->own, NULL, .deletions = true}, {e->mark, NULL, .puts = true}};
+	struct fault ignored;
+	enum rc rc = RC_OK;
+	bool events;
+
+	if (watch_fd(&e->cluster) < 0 ||
+	    watch_read(&e->cluster, &events, &ignored) != RC_OK)
+		rc = watch_begin(&e->cluster, keys, 2, revision + 1, until, &ignored);
+	return rc == RC_STOP ? RC_STOP : RC_OK;
+}
+
+/*
+ * What the answers mean to a read, a keep-alive, and another read of our key and its mark.
+ * RC_BUSY: they prove nothing.
+ */
+static enum rc
+judge_renewal(
+    struct etcd *e, const struct call calls[3], struct grant *g, struct fault *f)
+{
+	const json_t *found = calls[2].answer, *mark = kv_response(found, 1);
+	struct kv own, m;
+	struct credit credit = {
+	    .ttl = calls[1].code == CODE_OK ? kv_number(calls[1].answer, "TTL") : 0,
+	    .ours = calls[2].code == CODE_OK && kv_read(&own, kv_response(found, 0), 0) &&
+		own.create == e->token};
+
+	if (calls[2].code == CODE_OK &&
+	    json_is_array(json_object_get(found, "responses")) && !credit.ours)
+		return fail_lost(e, mark, f);
+	for (int i = 0; i < 3; i++)
+		credit.member[i] = calls[i].code == CODE_OK
+		    ? kv_header(calls[i].answer, "member_id")
+		    : 0;
+	if (!credit_proves(&credit))
+		return fault_set(f, RC_BUSY,
+		    "%s cannot say how long our lease lasts: is there a leader?",
+		    e->server_name);
+	g->lease = credit.ttl * NS_PER_S;
+	if (!kv_read(&m, mark, 0))
+		return RC_OK;
+	secret_blot(m.value, e->address.password);
+	return refuse_broken(e->base.host, f, RC_REVOKED, e->server_name, m.value);
+}
+
+enum rc
+etcd_renew_lease(
+    struct etcd *e, instant until, struct grant *g, int64_t *revision, struct fault *f)
+{
+	enum rc rc = RC_BUSY;
+	instant sent;
+
+	for (int i = 0; rc == RC_BUSY && i < TRIES; i++) {
+		json_t *reads = json_array();
+		struct call calls[3] = {
+		    etcd_call_read(e), call_lease("/v3/lease/keepalive", e->lease)};
+
+		json_array_append_new(
+		    reads, kv_op_range(&(struct kv_range){.key = e->own}));
+		json_array_append_new(
+		    reads, kv_op_range(&(struct kv_range){.key = e->mark}));
+		calls[2] = call_txn(json_array(), reads, NULL);
+		rc = etcd_ask(e, calls, 3, until, &sent, f);
+		if (rc == RC_OK)
+			rc = judge_renewal(e, calls, g, f);
+		*revision = kv_header(calls[2].answer, "revision");
+		calls_free(calls, 3);
+		if (rc == RC_BUSY) /* perhaps of this member only */
+			cluster_turn(&e->cluster);
+	}
+	if (rc == RC_OK || rc == RC_REVOKED)
+		g->sent = sent;
+	return rc;
+}
+
+static enum rc
+etcd_renew(struct store *s, instant until, struct grant *g, struct fault *f)
+{
+	struct etcd *e = etcd_of(s);
+	int64_t revision;
+	enum rc rc = etcd_renew_lease(e, until, g, &revision, f);
+
+	g->pace = 0;
+	if (rc == RC_OK)
+		rc = watch_hold(
+		    e, revision, instant_first(until, instant_now() + g->lease / 10));
+	s->host->alert = watch_fd(&e->cluster);
+	return rc == RC_OK || rc == RC_REVOKED || rc == RC_LOST || rc == RC_STOP
+	    ? rc
+	    : RC_AGAIN;
+}
+
+/* ---- release ---- */
+
+/* All runs of one key and month share a lease. */
+static int64_t
+run_lease(const struct etcd *e)
+{
+	int64_t days = e->began / (86400 * 1000000LL);
+
+	return lease_of("jobs", e->names.jobs, (unsigned)(days / MONTH));
+}
+
+static void
+add_run(struct etcd *e, json_t *success, int status)
+{
+	const struct job *job = &e->claim->job;
+	struct run r = {.began = e->began,
+	    .ended = cluster_time(&e->cluster),
+	    .token = e->token,
+	    .status = status};
+	int64_t lease = run_lease(e);
+	char key[JOB_BYTES], text[KV_VALUE_BYTES];
+
+	if (job->once)
+		encode_key(r.once, sizeof r.once, job->once);
+	snprintf(r.record, sizeof r.record, "%s", e->claim->record);
+	run_write(text, &r);
+	snprintf(key, sizeof key, "%slast", e->names.jobs);
+	json_array_append_new(success, kv_op_put(key, text, lease));
+	if (status != 0)
+		return;
+	snprintf(key, sizeof key, "%sgood", e->names.jobs);
+	json_array_append_new(success, kv_op_put(key, text, lease));
+	snprintf(key, sizeof key, "%sid/%s", e->names.jobs, r.once);
+	if (job->once)
+		json_array_append_new(success, kv_op_put(key, text, lease));
+}
+
+/*
+ * The key is deleted by the end of its lease.  For a job, a transaction deletes it and writes what
+ * is remembered; else a read tells whether we have had the lock until now.  Returns how many
+ * calls; the last one is that transaction.
+ */
+static int
+make_release(struct etcd *e, struct call *calls, bool job, int status)
+{
+	json_t *compare = json_array(), *success = json_array(), *reads = json_array();
+	int n = 0;
+
+	if (job) {
+		calls[n++] = call_grant(
+		    run_lease(e), (RUN_DAYS + MONTH) * 86400 * NS_PER_S);
+		json_array_append_new(success, kv_op_delete(e->own));
+		add_run(e, success, status);
+	} else {
+		json_array_append_new(
+		    success, kv_op_range(&(struct kv_range){.key = e->own}));
+	}
+	json_array_append_new(reads, kv_op_range(&(struct kv_range){.key = e->mark}));
+	json_array_append_new(compare, kv_if(e->own, NULL, "EQUAL", e->token));
+	calls[n++] = call_txn(compare, success, reads);
+	return n;
+}
+
+/* What came of the release of a hold, by that transaction. */
+static enum rc
+judge_release(struct etcd *e, const struct call *txn, bool unsure, struct fault *f)
+{
+	if (call_has_succeeded(txn))
+		return RC_OK;
+	return unsure
+	    ? fault_set(f, RC_AGAIN, "%s has not answered whether it was still ours",
+		  e->server_name)
+	    : fail_lost(e, kv_response(txn->answer, 0), f);
+}
+
+/*
+ * The leases are revoked behind the transaction, in the same packet; of a job only when that has
+ * been answered, since the run would be forgotten if etcd refused to write.
+ */
+static enum rc
+etcd_release(struct store *s, int status, instant until, struct fault *f)
+{
+	struct etcd *e = etcd_of(s);
+	bool job = e->granted && status != STATUS_NONE && job_is_wanted(&e->claim->job),
+	     repeated;
+	struct call calls[CALLS_MOST];
+	struct fault ignored;
+	instant sent;
+	enum rc rc;
+	int txn, n;
+
+	s->host->alert = -1;
+	watch_end(&e->cluster);
+	if (!e->asked)
+		return RC_OK;
+	n = make_release(e, calls, job, status);
+	txn = n - 1;
+	if (job) {
+		rc = cluster_calls(&e->cluster, calls, n, until, &sent, &repeated, f);
+		if (rc == RC_OK) {
+			rc = judge_release(e, &calls[txn], e->unsure || repeated, f);
+			calls_free(calls, n);
+			calls[0] = call_lease("/v3/lease/revoke", e->lease);
+			n = 1;
+			/* the key is gone: this lease has nothing more */
+			if (rc == RC_OK)
+				cluster_calls(&e->cluster, calls, 1, until, &sent,
+				    &repeated, &ignored);
+		}
+	} else {
+		calls[n++] = call_lease("/v3/lease/revoke", e->lease);
+		if (e->has_place && !e->granted) /* with a grant our key has left it */
+			calls[n++] = call_lease("/v3/lease/revoke", e->place_lease);
+		rc = cluster_calls(&e->cluster, calls, n, until, &sent, &repeated, f);
+		if (rc == RC_OK && e->granted)
+			rc = judge_release(e, &calls[txn], e->unsure || repeated, f);
+	}
+	calls_free(calls, n);
+	e->unsure = e->unsure || sent;
+	if (rc == RC_OK || rc == RC_LOST)
+		e->asked = e->joined = e->granted = e->unsure = false;
+	return rc == RC_OK || rc == RC_LOST || rc == RC_STOP ? rc : RC_AGAIN;
+}
+
+const struct lock_ops etcd_lock = {etcd_acquire, etcd_renew, etcd_release};

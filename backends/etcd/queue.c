@@ -1,0 +1,426 @@
+/* queue.c - names and values of what is kept for a lock, what stands before us in a lock's queue, and whether that lets us in. */
+#include "queue.h"
+
+#include "backends/common/sha256.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- names ---- */
+
+void
+names_end(char *out, size_t size, const char *prefix)
+{
+	size_t n = strlen(prefix);
+
+	snprintf(out, size, "%s", prefix);
+	if (n > 0 && n < size)
+		out[n - 1]++;
+}
+
+void
+names_of(struct names *l, const char *root, const char *name, const char *key)
+{
+	char id[ENCODED_BYTES + 1] = "+";
+	size_t plus = name != NULL;
+
+	encode_key(id + plus, sizeof id - plus, name ? name : key);
+	if (name)
+		snprintf(l->queue, sizeof l->queue, "%s/", name);
+	else
+		snprintf(l->queue, sizeof l->queue, "%s/q/%s/", root, id);
+	names_end(l->queue_end, sizeof l->queue_end, l->queue);
+	snprintf(l->freeze, sizeof l->freeze, "%s/f/%s", root, id);
+	snprintf(l->permits, sizeof l->permits, "%s/s/%s/", root, id);
+	snprintf(l->marks, sizeof l->marks, "%s/m/%s/", root, id);
+	snprintf(l->jobs, sizeof l->jobs, "%s/j/%s/", root, id);
+}
+
+void
+queue_name_write(struct queue_name *m, int64_t lease, enum lock_kind kind, unsigned limit)
+{
+	int n = snprintf(m->text, sizeof m->text, "%" PRIx64, (uint64_t)lease);
+
+	m->kind = kind;
+	m->limit = kind == KIND_LIMIT ? limit : 0;
+	if (kind == KIND_SHARED)
+		snprintf(m->text + n, sizeof m->text - n, ".r");
+	else if (kind == KIND_LIMIT)
+		snprintf(m->text + n, sizeof m->text - n, ".%u", limit);
+}
+
+bool
+queue_name_read(struct queue_name *m, const char *text)
+{
+	size_t hex = strspn(text, "0123456789abcdef");
+	const char *suffix = text + hex;
+	int limit;
+
+	*m = (struct queue_name){.kind = KIND_EXCLUSIVE};
+	if (strlen(text) >= sizeof m->text || hex == 0 || hex > 16)
+		return false;
+	memcpy(m->text, text, strlen(text) + 1);
+	if (!*suffix)
+		return true;
+	limit = *suffix == '.'
+	    ? endpoint_number(suffix + 1, strlen(suffix + 1), LIMIT_MAX)
+	    : 0;
+	if (strcmp(suffix, ".r") == 0)
+		m->kind = KIND_SHARED;
+	else if (limit > 0)
+		m->kind = KIND_LIMIT;
+	m->limit = m->kind == KIND_LIMIT ? (unsigned)limit : 0;
+	return m->kind != KIND_EXCLUSIVE;
+}
+
+int64_t
+lease_of(const char *owner, const char *key, unsigned nth)
+{
+	unsigned char hash[SHA256_BYTES];
+	char text[QUEUE_BYTES + 64];
+	int64_t lease = 0;
+	int n = snprintf(text, sizeof text, "%s %u %s", owner, nth, key);
+
+	sha256(hash, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
+	for (int i = 0; i < 8; i++)
+		lease = (int64_t)((uint64_t)lease << 8 | hash[i]);
+	lease &= INT64_MAX;
+	return lease ? lease : 1;
+}
+
+/* ---- values ---- */
+
+/* The rest of a value, a record. */
+static bool
+read_record(char record[RECORD_BYTES], const char *text)
+{
+	return snprintf(record, RECORD_BYTES, "%s", text) < RECORD_BYTES;
+}
+
+void
+queue_value_write(char out[KV_VALUE_BYTES], const struct queue_value *v)
+{
+	snprintf(out, KV_VALUE_BYTES, "dlock1 %s %c %" PRId64 " %d %s", v->owner,
+	    v->held ? 'h' : 'w', v->since, v->slot, v->record);
+}
+
+bool
+queue_value_read(struct queue_value *v, const char *text)
+{
+	int end = 0;
+	char state;
+
+	*v = (struct queue_value){.slot = -1};
+	if (sscanf(text, "dlock1 %32[0-9a-f] %c %" SCNd64 " %d %n", v->owner, &state,
+		&v->since, &v->slot, &end) != 4 ||
+	    end == 0 || strlen(v->owner) != OWNER_CHARS || v->slot < -1 ||
+	    v->slot >= LIMIT_MAX || (state != 'h' && state != 'w'))
+		return false;
+	v->held = state == 'h';
+	return read_record(v->record, text + end);
+}
+
+void
+freeze_write(char out[KV_VALUE_BYTES], const struct freeze *z)
+{
+	snprintf(out, KV_VALUE_BYTES, "dlock1 %" PRId64 " %" PRId64 " %s", z->since,
+	    z->until, z->record);
+}
+
+bool
+freeze_read(struct freeze *z, const char *text)
+{
+	int end = 0;
+
+	*z = (struct freeze){.until = EPOCH_NONE};
+	return sscanf(text, "dlock1 %" SCNd64 " %" SCNd64 " %n", &z->since, &z->until,
+		   &end) == 2 &&
+	    end > 0 && read_record(z->record, text + end);
+}
+
+void
+run_write(char out[KV_VALUE_BYTES], const struct run *r)
+{
+	snprintf(out, KV_VALUE_BYTES,
+	    "dlock1 %" PRId64 " %" PRId64 " %" PRId64 " %d id=%s %s", r->began, r->ended,
+	    r->token, r->status, r->once, r->record);
+}
+
+bool
+run_read(struct run *r, const char *text)
+{
+	int end = 0;
+	size_t n;
+
+	*r = (struct run){.status = STATUS_NONE};
+	if (sscanf(text, "dlock1 %" SCNd64 " %" SCNd64 " %" SCNd64 " %d id=%n", &r->began,
+		&r->ended, &r->token, &r->status, &end) != 4 ||
+	    end == 0 || r->status < 0 || r->status > 255)
+		return false;
+	n = strcspn(text + end, " ");
+	if (n >= sizeof r->once || text[end + n] != ' ')
+		return false;
+	memcpy(r->once, text + end, n);
+	return read_record(r->record, text + end + n + 1);
+}
+
+bool
+queue_entry_read(struct queue_entry *e, const struct names *l, const struct kv *kv)
+{
+	size_t n = strlen(l->queue);
+
+	if (strncmp(kv->key, l->queue, n) != 0)
+		return false;
+	e->create = kv->create;
+	e->lease = kv->lease;
+	e->foreign = !queue_value_read(&e->value, kv->value);
+	if (e->foreign)
+		e->value = (struct queue_value){.since = EPOCH_NONE, .slot = -1};
+	if (queue_name_read(&e->name, kv->key + n))
+		return true;
+	/* etcdctl's lock waits for whatever stands below its name, and so do we */
+	snprintf(e->name.text, sizeof e->name.text, "%.31s", kv->key + n);
+	return true;
+}
+
+/* ---- asking ---- */
+
+static bool
+is_counted(const struct queue *q)
+{
+	return !kind_is_exclusive(q->claim->kind);
+}
+
+/*
+ * So many are read at once.  Who is alone for itself needs only the last one before it, however
+ * many there are; the first ones are for people to see.
+ */
+static int64_t
+page_of(const struct queue *q)
+{
+	return is_counted(q) ? PAGE : HEAD;
+}
+
+static json_t *
+add(json_t *ops, const struct kv_range *r)
+{
+	json_array_append_new(ops, kv_op_range(r));
+	return ops;
+}
+
+static json_t *
+add_key(json_t *ops, const char *key)
+{
+	return add(ops, &(struct kv_range){.key = key});
+}
+
+/* The key of a job's run: "last", "good", or one of our ID. */
+static const char *
+job_key(const struct queue *q, const char *which, char *out, size_t size)
+{
+	char id[ENCODED_BYTES] = "";
+
+	if (!which)
+		encode_key(id, sizeof id, q->claim->job.once);
+	snprintf(out, size, "%s%s%s", q->names->jobs, which ? which : "id/", id);
+	return out;
+}
+
+json_t *
+queue_ask(const struct queue *q, bool others, json_t *ops)
+{
+	const struct names *l = q->names;
+	char key[JOB_BYTES];
+	const struct kv_range page = {
+	    .key = l->queue, .end = l->queue_end, .limit = page_of(q), .by_create = true};
+	/* who has just joined is the newest */
+	const struct kv_range last = {.key = l->queue,
+	    .end = l->queue_end,
+	    .limit = q->create ? 1 : 2,
+	    .most_create = q->create ? q->create - 1 : 0,
+	    .newest = true};
+	const struct kv_range nobody = {.key = l->freeze, .count_only = true};
+
+	add_key(ops, q->own);
+	add_key(ops, l->freeze);
+	add(ops, others ? &page : &nobody);
+	add(ops, others && !is_counted(q) ? &last : &nobody);
+	if (job_is_wanted(&q->claim->job))
+		add_key(ops, job_key(q, "good", key, sizeof key));
+	if (q->claim->job.once)
+		add_key(ops, job_key(q, NULL, key, sizeof key));
+	return ops;
+}
+
+json_t *
+queue_ask_more(const struct queue *q)
+{
+	return kv_range(&(struct kv_range){.key = q->names->queue,
+	    .end = q->names->queue_end,
+	    .limit = page_of(q),
+	    .least_create = q->read_to + 1,
+	    .revision = q->revision,
+	    .by_create = true});
+}
+
+/* ---- reading ---- */
+
+static bool
+is_compatible(const struct queue *q, const struct queue_name *n)
+{
+	return kind_is_exclusive(n->kind) || !is_counted(q) ||
+	    (n->kind == q->claim->kind && n->limit == q->claim->limit);
+}
+
+static void
+note_ahead(struct ahead *a, const struct queue_entry *e, bool held)
+{
+	a->create = e->create;
+	a->held = held;
+	memcpy(a->name, e->name.text, sizeof a->name);
+}
+
+/* One that stands before us; they come in order. */
+static void
+see_ahead(struct queue *q, const struct queue_entry *e)
+{
+	/* of those who do not say so, only the first has the lock */
+	bool held = e->foreign ? q->ahead == 0 : e->value.held;
+
+	note_ahead(&q->last, e, held);
+	if (kind_is_exclusive(e->name.kind))
+		note_ahead(&q->excludes, e, held);
+	if (!is_compatible(q, &e->name)) {
+		q->mixed = true;
+		q->other = e->name.kind;
+		q->other_limit = e->name.limit;
+	}
+	if (held && q->holders++ == 0)
+		q->first_holder = *e;
+	if (held && e->value.slot >= 0)
+		q->used[e->value.slot / 8] |= 1 << e->value.slot % 8;
+	q->ahead++;
+}
+
+static void
+read_page(struct queue *q, const json_t *range)
+{
+	size_t n = kv_count(range);
+	struct queue_entry e;
+	struct kv kv;
+
+	q->whole = (int64_t)n < page_of(q);
+	for (size_t i = 0; i < n; i++) {
+		if (!kv_read(&kv, range, i) || kv.create <= q->read_to)
+			continue;
+		q->read_to = kv.create;
+		if (q->create > 0 && kv.create >= q->create)
+			q->whole = true;
+		else if (queue_entry_read(&e, q->names, &kv))
+			see_ahead(q, &e);
+	}
+}
+
+static void
+read_last(struct queue *q, const json_t *range)
+{
+	struct queue_entry e;
+	struct kv kv;
+
+	for (size_t i = 0; !q->whole && kv_read(&kv, range, i); i++)
+		if (kv.create < q->create && queue_entry_read(&e, q->names, &kv)) {
+			note_ahead(&q->last, &e, false);
+			q->whole = true;
+		}
+}
+
+static void
+read_run(struct run *r, const json_t *range)
+{
+	struct kv kv;
+
+	if (!kv_read(&kv, range, 0) || !run_read(r, kv.value))
+		*r = (struct run){0};
+}
+
+void
+queue_read(struct queue *q, const json_t *txn, size_t i)
+{
+	const json_t *page = kv_response(txn, i + 2);
+	struct kv kv;
+
+	q->revision = kv_header(txn, "revision");
+	q->count = kv_number(page, "count");
+	q->create = kv_read(&kv, kv_response(txn, i), 0) ? kv.create : 0;
+	queue_value_read(&q->value, q->create ? kv.value : "");
+	q->frozen = kv_read(&kv, kv_response(txn, i + 1), 0);
+	q->freeze_modified = kv.modified;
+	freeze_read(&q->freeze, q->frozen ? kv.value : "");
+	q->ahead = q->holders = 0;
+	q->read_to = 0;
+	q->last = q->excludes = (struct ahead){0};
+	q->mixed = false;
+	memset(q->used, 0, sizeof q->used);
+	read_page(q, page);
+	if (q->create > 0 && !is_counted(q))
+		read_last(q, kv_response(txn, i + 3));
+	i += 4;
+	if (job_is_wanted(&q->claim->job))
+		read_run(&q->good, kv_response(txn, i++));
+	if (q->claim->job.once)
+		read_run(&q->same_id, kv_response(txn, i));
+}
+
+void
+queue_read_more(struct queue *q, const json_t *range)
+{
+	read_page(q, range);
+}
+
+/* ---- what it means ---- */
+
+bool
+queue_lets_in(const struct queue *q)
+{
+	switch (q->claim->kind) {
+	case KIND_SHARED:
+		return q->excludes.create == 0;
+	case KIND_LIMIT:
+		return q->excludes.create == 0 && q->ahead < q->claim->limit;
+	default:
+		return q->last.create == 0;
+	}
+}
+
+void
+queue_watch(const struct queue *q, struct watch_list *w)
+{
+	const struct names *l = q->names;
+	const struct ahead *a = is_counted(q) && q->excludes.create ? &q->excludes
+								    : &q->last;
+	bool counted = q->claim->kind == KIND_LIMIT && !q->excludes.create;
+
+	w->n = 0;
+	w->at[w->n++] = (struct watched){q->own, NULL, .deletions = true};
+	if (queue_lets_in(q)) { /* only a freeze is in the way */
+		w->at[w->n++] = (struct watched){
+		    l->freeze, NULL, .puts = true, .deletions = true};
+	} else if (counted && a->held) { /* the next in line: any holder may go */
+		w->at[w->n++] = (struct watched){
+		    l->queue, l->queue_end, .deletions = true};
+	} else {
+		snprintf(w->key, sizeof w->key, "%s%s", l->queue, a->name);
+		w->at[w->n++] = (struct watched){
+		    w->key, NULL, .puts = counted, .deletions = true};
+	}
+}
+
+unsigned
+queue_permit(const struct queue *q, unsigned least)
+{
+	while (least < q->claim->limit && q->used[least / 8] & 1 << least % 8)
+		least++;
+	return least;
+}

@@ -1,0 +1,119 @@
+/*
+ * etcd.c - Goal of these tests: whatever comes from an etcd, or from who pretends to be one, in
+ * whatever pieces, stays within its bounds; and what dlock has written comes back as it was.
+ */
+#include "backends/etcd/http.h"
+#include "backends/etcd/queue.h"
+#include "tests/fuzz/fuzz.h"
+
+/* The same bytes are the same reply, in one piece or in many. */
+static void
+reply_is_sound(const char *bytes, size_t n, size_t step)
+{
+	struct http whole = {0}, pieces = {0};
+	size_t used = 0, at = 0, part;
+	bool good, also = true;
+
+	http_begin(&whole);
+	http_begin(&pieces);
+	good = http_feed(&whole, bytes, n, &used);
+	CLAIM(used <= n && (used == n || !good || whole.state == HTTP_WHOLE));
+	while (also && at < n && pieces.state != HTTP_WHOLE) {
+		also = http_feed(
+		    &pieces, bytes + at, n - at < step ? n - at : step, &part);
+		at += part;
+	}
+	CLAIM(good == also && (!good || (at == used && whole.state == pieces.state)));
+	CLAIM(!good ||
+	    (whole.status == pieces.status && whole.n == pieces.n &&
+		(whole.n == 0 || memcmp(whole.body, pieces.body, whole.n) == 0)));
+	CLAIM(whole.n == 0 || (whole.n < whole.room && whole.body[whole.n] == '\0'));
+	http_free(&whole);
+	http_free(&pieces);
+}
+
+/* An answer to a survey. */
+static void
+survey_is_sound(const char *bytes, size_t n)
+{
+	static const struct claim claims[] = {{.key = "k", .kind = KIND_EXCLUSIVE},
+	    {.key = "k", .kind = KIND_SHARED},
+	    {.key = "k", .kind = KIND_LIMIT, .limit = 3, .job = {.once = "id"}}};
+	json_t *j = json_loadb(bytes, n, 0, NULL);
+
+	for (size_t i = 0; j && i < sizeof claims / sizeof *claims; i++) {
+		static struct queue q;
+		struct names names;
+		struct watch_list w;
+
+		names_of(&names, "dlock", NULL, "k");
+		memset(&q, 0, sizeof q);
+		q.names = &names;
+		q.claim = &claims[i];
+		q.own = "dlock/q/k/1";
+		queue_read(&q, j, 0);
+		queue_read_more(&q, j);
+		queue_watch(&q, &w);
+		CLAIM(w.n > 0 && w.n <= WATCHED_MOST && q.holders <= q.ahead);
+		CLAIM(claims[i].kind != KIND_LIMIT || queue_permit(&q, 0) <= 3);
+		CLAIM(strlen(q.value.record) < RECORD_BYTES);
+	}
+	json_decref(j);
+}
+
+static void
+values_are_sound(const char *text)
+{
+	char again[KV_VALUE_BYTES];
+	struct queue_value v, v2;
+	struct freeze z, z2;
+	struct run r, r2;
+	struct queue_name name;
+
+	if (queue_value_read(&v, text)) {
+		queue_value_write(again, &v);
+		CLAIM(queue_value_read(&v2, again) && v2.since == v.since &&
+		    v2.slot == v.slot && v2.held == v.held);
+	}
+	if (freeze_read(&z, text)) {
+		freeze_write(again, &z);
+		CLAIM(freeze_read(&z2, again) && z2.until == z.until);
+	}
+	if (run_read(&r, text)) {
+		run_write(again, &r);
+		CLAIM(run_read(&r2, again) && r2.token == r.token &&
+		    strcmp(r2.once, r.once) == 0);
+	}
+	if (queue_name_read(&name, text))
+		CLAIM(strcmp(name.text, text) == 0 && name.limit <= LIMIT_MAX);
+}
+
+static void
+base64_is_sound(const char *text, size_t n)
+{
+	char small[16], *coded = malloc(n / 3 * 4 + 5), *back = malloc(n + 1);
+
+	CLAIM(coded && back);
+	base64_write(coded, text, n);
+	CLAIM(base64_read(back, n + 1, coded, strlen(coded)) == (int64_t)n);
+	CLAIM(memcmp(back, text, n) == 0);
+	CLAIM(base64_read(small, sizeof small, text, n) < (int64_t)sizeof small);
+	free(coded);
+	free(back);
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char *text = malloc(size + 1);
+
+	CLAIM(text);
+	memcpy(text, data, size);
+	text[size] = '\0';
+	reply_is_sound(text, size, size > 0 ? 1 + data[size - 1] % 16 : 1);
+	survey_is_sound(text, size);
+	values_are_sound(text);
+	base64_is_sound(text, size);
+	free(text);
+	return 0;
+}

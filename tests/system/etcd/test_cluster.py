@@ -1,0 +1,148 @@
+# Goal of these tests: several members.  One that is down, the leader gone, a quorum lost and back; a leader whose disk
+# stalls or that is cut off never makes two holders.
+
+import json
+import random
+import subprocess
+import time
+
+import pytest
+
+from support import boottime, run, wait_for
+from witness import Crowd, compile_witness
+
+LEASE = ("-t", "9s")  # three times what an election takes
+
+
+@pytest.fixture(scope="module")
+def witness(tmp_path_factory):
+    return compile_witness(tmp_path_factory.mktemp("witness"))
+
+
+@pytest.fixture
+def cluster(make_ensemble):
+    return make_ensemble()
+
+
+def hold(dlock, url, *options, key="job"):
+    return dlock.start("run", "-u", url, "-k", key, *options, "--", "cat", stdin=subprocess.PIPE).held()
+
+
+def test_a_member_that_is_down_is_passed_over(dlock, cluster):
+    for member in cluster.members:
+        member.kill()
+        assert run(dlock, cluster.url).status == 0
+        member.start()
+        wait_for(member.answers)
+
+
+def test_a_member_that_never_answers_is_passed_over(dlock, cluster):
+    first = cluster.members[0]
+    first.pause()
+    began = boottime()
+    assert run(dlock, cluster.url).status == 0
+    assert boottime() - began < 10
+    first.resume()
+
+
+@pytest.mark.parametrize("how", ["kill", "pause"])
+def test_the_member_of_a_holder_goes(dlock, cluster, how):
+    """Its lease is renewed by another one, and a waiter's place, too."""
+    held = hold(dlock, cluster.url, *LEASE)
+    waiter = dlock.start("run", "-u", cluster.url, "-k", "job", *LEASE, "--", "true").queued(1)
+    getattr(cluster.members[0], how)()
+    time.sleep(11)
+    assert held.poll() is None and waiter.poll() is None
+    assert held.finish().status == 0
+    assert waiter.wait().status == 0
+    if how == "pause":
+        cluster.members[0].resume()
+
+
+def test_the_leader_goes_under_a_hold(dlock, cluster):
+    held = hold(dlock, cluster.url, *LEASE)
+    token = held.token
+    for _ in range(2):
+        leader = cluster.leader()
+        leader.kill()
+        cluster.leader()
+        leader.start()
+        wait_for(leader.answers)
+    time.sleep(3)
+    assert held.poll() is None
+    assert held.finish().status == 0
+    again = hold(dlock, cluster.url)
+    assert again.token > token
+
+
+def test_a_quorum_is_lost_and_comes_back(dlock, cluster):
+    held = hold(dlock, cluster.url, "-t", "6s")
+    waiter = dlock.start("run", "-u", cluster.url, "-k", "job", "-t", "6s", "-w", "2m", "--", "true").queued(1)
+    for member in cluster.members[1:]:
+        member.kill()
+    done = held.wait()
+    assert done.status == 79, done  # nobody can say that it is still ours
+    assert waiter.poll() is None
+    refused = run(dlock, cluster.url, "-n", key="other")
+    assert refused.status == 69 and "etcd" in refused.stderr, refused
+    for member in cluster.members[1:]:
+        member.start()
+    assert waiter.wait().status == 0
+
+
+def test_a_leader_that_stands_still(dlock, cluster, tmp_path):
+    """It is stopped for longer than the lease, and answers again what was asked of it: by then another has the lock."""
+    leader = cluster.leader()
+    url = f"etcd://127.0.0.1:{leader.port}"
+    others = cluster.url.replace(f"127.0.0.1:{leader.port}", "").replace(",,", ",").replace("//,", "//").rstrip(",")
+    held = hold(dlock, url, "-t", "3s")  # knows this member only
+    command = held.command
+    leader.pause()
+    waiter = dlock.start("run", "-u", others, "-k", "job", "-w", "1m", "--",
+                         "sh", "-c", f"[ ! -e /proc/{command}/exe ]")
+    assert waiter.wait().status == 0
+    leader.resume()
+    assert held.wait().status == 79
+
+
+def test_three_failovers_under_contenders(dlock, cluster, witness, tmp_path):
+    """The leader is killed three times.  Nobody overlaps; nobody loses a lock whose lease is longer than an election."""
+    before, crowd = boottime(), Crowd(witness, tmp_path / "crowd")
+
+    def start(keys, *words):
+        return dlock.start("run", "-u", cluster.url, "-k", "job", "-t", "9s", "-w", "inf", *words)
+
+    crowd.start(8, start)
+    gaps = []
+    for _ in range(3):
+        time.sleep(random.uniform(2, 4))
+        leader, gone = cluster.leader(), boottime()
+        leader.kill()
+        cluster.leader()
+        gaps.append(boottime() - gone)
+        leader.start()
+        wait_for(leader.answers)
+    time.sleep(2)
+    crowd.finish()
+    crowd.check(8, before)
+    lost = [s for s in crowd.spared if s.result().status == 79]
+    print(f"elections {gaps}, {len(crowd.seen())} holds, {len(lost)} lost of {len(crowd.spared)} left alone")
+    assert not lost
+
+
+def test_members_of_two_clusters(dlock, make_etcd):
+    """Two servers that know nothing of each other: that is refused as soon as it is seen."""
+    one, two = make_etcd(), make_etcd()
+    held = hold(dlock, f"etcd://127.0.0.1:{one.port},127.0.0.1:{two.port}", "-t", "3s")
+    one.kill()
+    done = held.wait()
+    assert done.status == 79 and "another cluster" in done.stderr, done
+
+
+def test_a_look_and_steering_on_several_members(dlock, cluster):
+    held = hold(dlock, cluster.url, *LEASE)
+    cluster.members[0].kill()
+    found = json.loads(dlock.run("status", "-J", "-u", cluster.url, "-k", "job").stdout)
+    assert found["holders"][0]["token"] == held.token
+    assert dlock.run("break", "-y", "-u", cluster.url, "-k", "job").status == 0
+    assert held.wait().status == 79

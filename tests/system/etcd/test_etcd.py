@@ -1,0 +1,287 @@
+# Goal of these tests: what is etcd's own: logins and rights, a full database, compaction, TLS, what is left behind.
+
+import json
+import subprocess
+import time
+
+import pytest
+
+from etcd import listens
+from manual import block
+from support import boottime, run, wait_for
+
+PAGE = "dlock-etcd.7"
+LEASE = ("-t", "3s")
+
+
+def hold(dlock, url, *options, key="job"):
+    return dlock.start("run", "-u", url, "-k", key, *options, "--", "cat", stdin=subprocess.PIPE).held()
+
+
+def with_login(url, login):
+    return url.replace("://", f"://{login}@")
+
+
+# ---- what is left ----
+
+
+def test_nothing_is_left_behind(dlock, at, client):
+    for options in ((), ("-s",), ("--limit", "3")):
+        assert run(dlock, at, *options).status == 0
+    holder = dlock.start("run", *at.words, "-k", "job", "--", "cat", stdin=subprocess.PIPE).held()
+    assert run(dlock, at, "-n", events=False).status == 75
+    assert run(dlock, at, "-w", "1s", events=False).status == 75
+    waiter = dlock.start("run", *at.words, "-k", "job", "--", "true").queued(1)
+    assert holder.finish().status == 0 and waiter.wait().status == 0
+    assert client.names("dlock/") == []
+    wait_for(lambda: client.leases() == [], timeout=40)
+
+
+def test_a_job_leaves_its_runs(dlock, at, client):
+    assert run(dlock, at, "--once", "a/b c").status == 0
+    assert client.names("dlock/") == ["dlock/j/job/good", "dlock/j/job/id/a%2Fb%20c", "dlock/j/job/last"]
+    lease, = {kv["lease"] for kv in client.range("dlock/")}
+    left = int(client.ask("lease/timetolive", {"ID": lease})["TTL"])
+    assert left > 399 * 86400
+    assert run(dlock, at, "--once", "another").status == run(dlock, at, "--cooldown", "1ms").status == 0
+    assert client.leases() == [lease], "one for all runs of a month"
+
+
+def test_a_loss_is_noticed_at_release(dlock, at, client):
+    held = hold(dlock, at.url)
+    client.delete(client.queue()[0]["key"])
+    done = held.finish()
+    assert done.status == 79 and "no longer has it as ours" in done.stderr, done
+
+
+# ---- rights ----
+
+
+@pytest.fixture
+def guarded(make_etcd):
+    """A server with logins, made as the manual says."""
+    server = make_etcd("--bcrypt-cost", "4", "--auth-token-ttl", "2")
+    for line in block(PAGE, "etcdctl role add dlock").splitlines():
+        server.ctl(*[word.strip("'") for word in line.split()[1:]])
+    root = server.client(("root", "root-password"))
+    root.ask("auth/user/add", {"name": "nobody", "password": "pw"})
+    return server
+
+
+def test_the_role_of_the_manual_is_enough(dlock, guarded):
+    url = with_login(guarded.url, "dlock:password")
+    for options in ((), ("-s",), ("--limit", "2"), ("--once", "x"), ("--cooldown", "1s")):
+        assert run(dlock, url, *options, key=f"k{options}").status == 0
+    held = hold(dlock, url, *LEASE)
+    waiter = dlock.start("run", "-u", url, "-k", "job", "--", "true").queued(1)
+    assert dlock.run("freeze", "-u", url, "-k", "job").status == 0
+    assert dlock.run("break", "-y", "-u", url, "-k", "job").status == 0
+    assert held.wait().status == 79
+    assert dlock.run("thaw", "-y", "-u", url, "-k", "job").status == 0
+    assert waiter.wait().status == 0
+    held = hold(dlock, url, *LEASE)
+    assert dlock.run("break", "-y", "--force", "-u", url, "-k", "job").status == 0
+    assert held.wait().status == 79
+    # and no more than that
+    done = run(dlock, url + "/elsewhere")
+    assert done.status == 77 and "(see dlock-etcd(7))" in done.stderr, done
+
+
+def test_who_may_look_may_do_nothing_else(dlock, guarded):
+    held = hold(dlock, with_login(guarded.url, "dlock:password"))
+    looker = with_login(guarded.url, "watcher:password")
+    found = json.loads(dlock.run("status", "-J", "-u", looker, "-k", "job").stdout)
+    assert found["holders"][0]["token"] == held.token and found["holders"][0]["lease_left_s"] > 0
+    assert "job" in dlock.run("ls", "-u", looker).stdout
+    assert dlock.run("freeze", "-u", with_login(guarded.url, "dlock:password"), "-k", "job").status == 0
+    for words in (("freeze",), ("thaw", "-y"), ("break", "-y"), ("break", "-y", "--force")):
+        assert dlock.run(*words, "-u", looker, "-k", "job").status == 77, words
+    assert run(dlock, looker, key="other").status == 77
+    assert held.finish().status == 0
+
+
+@pytest.mark.parametrize("login, words", [
+    ("", "does it want a user and password"), ("dlock:wrong-password", "wrong user or password"), ("ghost:pw", "wrong user or password"),
+    ("nobody:pw", "roles do not allow")])
+def test_wrong_logins(dlock, guarded, login, words):
+    done = run(dlock, with_login(guarded.url, login) if login else guarded.url)
+    assert done.status == 77 and words in done.stderr and "wrong-password" not in done.stderr, done
+
+
+def test_a_server_without_logins(dlock, at):
+    done = run(dlock, with_login(at.url, "dlock:password"))
+    assert done.status == 77 and "leave user and password out" in done.stderr, done
+
+
+def test_a_login_that_has_expired(dlock, guarded):
+    """A token ends 2 s after its last use, and with each restart."""
+    url = with_login(guarded.url, "dlock:password")
+    held = hold(dlock, url, "-t", "12s")  # renewed each 4 s
+    waiter = dlock.start("run", "-u", url, "-k", "job", "-t", "12s", "--", "true").queued(1)
+    time.sleep(6)
+    guarded.restart()
+    time.sleep(6)
+    assert held.poll() is None and waiter.poll() is None
+    assert held.finish().status == 0
+    assert waiter.wait().status == 0
+
+
+def test_users_and_roles_that_change(dlock, guarded):
+    """Every token of before is refused then, with another code."""
+    url = with_login(guarded.url, "dlock:password")
+    held = hold(dlock, url, *LEASE)
+    waiter = dlock.start("run", "-u", url, "-k", "job", *LEASE, "--", "true").queued(1)
+    time.sleep(1.5)
+    guarded.client(("root", "root-password")).ask("auth/user/add", {"name": "another", "password": "pw"})
+    time.sleep(3)
+    assert held.poll() is None and waiter.poll() is None
+    assert held.finish().status == 0
+    assert waiter.wait().status == 0
+
+
+def test_the_password_is_in_a_file(dlock, guarded, tmp_path):
+    file = tmp_path / "password"
+    file.write_text("password\n")
+    file.chmod(0o600)
+    url = with_login(guarded.url, "dlock")
+    assert run(dlock, url, "-O", f"password-file={file}").status == 0
+    assert run(dlock, url).status == 64
+
+
+# ---- a full database, compaction ----
+
+
+def test_a_full_database(dlock, make_etcd):
+    """It takes nothing new; who holds a lock goes on, and gives it back."""
+    server = make_etcd("--quota-backend-bytes", str(2 << 20))
+    client = server.client()
+    held = hold(dlock, server.url, *LEASE)
+    with pytest.raises(OSError, match="database space exceeded"):
+        while True:
+            client.put("big", "x" * 200000)
+    done = run(dlock, server.url, "-n", key="other")
+    assert done.status == 69 and "its database is full" in done.stderr, done
+    time.sleep(4)
+    assert held.poll() is None
+    assert held.finish().status == 0
+    assert client.queue() == []
+
+
+def test_compaction_under_waiters(dlock, at, client):
+    held = dlock.start("run", *at.words, "-k", "job", "--", "cat", stdin=subprocess.PIPE).held()
+    waiters = [dlock.start("run", *at.words, "-k", "job", "--", "true").queued(n) for n in (1, 2, 3)]
+    for n in range(5):
+        client.put("other", str(n))
+    client.ask("kv/compaction", {"revision": client.revision(), "physical": True})
+    assert held.finish().status == 0
+    assert [w.wait().status for w in waiters] == [0] * 3
+
+
+# ---- a long queue ----
+
+
+def test_a_queue_of_many_pages(dlock, at, client):
+    """More than are read at once stand before us: others' keys, which are let go."""
+    lease = client.grant(120)
+    for n in range(150):
+        client.put(f"dlock/q/job/{n + 1:x}{'.r' if 0 < n < 140 else ''}", "", lease)
+    waiter = dlock.start("run", *at.words, "-k", "job", "--", "true")
+    assert waiter.queued(150)
+    reader = dlock.start("run", *at.words, "-k", "job", "-s", "--", "true").queued()
+    refused = run(dlock, at, "--limit", "2", events=False)
+    assert refused.status == 76, refused
+    done = json.loads(dlock.run("status", "-J", *at.words, "-k", "job").stdout)
+    assert len(done["waiters"]) == 151 and len(done["holders"]) == 1
+    row = json.loads(dlock.run("ls", "-J", *at.words).stdout)
+    assert row["waiting"] == 151
+    client.revoke(lease)
+    assert waiter.wait().status == 0 and reader.wait().status == 0
+
+
+def test_a_permit_without_its_holder_is_passed_over(dlock, at, client):
+    """Somebody has deleted the holder's key, and not its permit."""
+    held = [dlock.start("run", *at.words, "-k", "job", "--limit", "2", "-t", "30s", "--", "sh", "-c", "echo $DLOCK_SLOT; exec cat",
+                        stdin=subprocess.PIPE) for _ in range(2)]
+    for one in held:
+        one.held()
+    client.delete(client.queue()[0]["key"])
+    done = run(dlock, at, "--limit", "2", "-n", command=("sh", "-c", "echo $DLOCK_SLOT"), events=False)
+    assert done.status in (0, 75)
+    again = run(dlock, at, "--limit", "2", command=("sh", "-c", "echo $DLOCK_SLOT"))
+    assert again.status == 0 and again.stdout.strip() in ("0", "1")
+
+
+# ---- times ----
+
+
+def test_a_break_is_heard_before_the_next_renewal(dlock, at):
+    """From the first renewal on there is a watch."""
+    held = hold(dlock, at.url, "-t", "9s")
+    time.sleep(4)
+    began = boottime()
+    assert dlock.run("break", "-y", *at.words, "-k", "job").status == 0
+    assert held.wait().status == 79
+    assert boottime() - began < 2.5
+
+
+def test_a_lease_below_the_servers_least(dlock, make_etcd):
+    server = make_etcd("--election-timeout", "5000", "--heartbeat-interval", "500")
+    held = hold(dlock, server.url, *LEASE)
+    time.sleep(4)
+    assert held.poll() is None and held.finish().status == 0
+
+
+# ---- TLS ----
+
+
+def test_tls(dlock, make_etcd, authority):
+    server = make_etcd(certificate=authority.sign("server"), authority=authority)
+    ca = ("-O", f"cacert={authority.cert}")
+    assert run(dlock, server.url, *ca).status == 0
+    held = dlock.start("run", "-u", server.url, *ca, "-k", "job", *LEASE, "--", "cat", stdin=subprocess.PIPE).held()
+    waiter = dlock.start("run", "-u", server.url, *ca, "-k", "job", *LEASE, "--", "true").queued(1)
+    time.sleep(4)
+    assert held.finish().status == 0 and waiter.wait().status == 0
+    assert run(dlock, server.url).status == 78
+    done = run(dlock, server.url.replace("etcds", "etcd"))
+    assert done.status == 69 and "does it want TLS (etcds://)?" in done.stderr, done
+    assert run(dlock, server.url.replace("etcds", "etcd"), *ca).status == 64
+
+
+def test_a_client_certificate(dlock, make_etcd, authority):
+    mine = authority.sign("client")
+    server = make_etcd("--client-cert-auth", "--trusted-ca-file", authority.cert, certificate=authority.sign("server"), authority=authority,
+                       mine=mine)
+    words = ("-O", f"cacert={authority.cert}")
+    with_mine = (*words, "-O", f"cert={mine.cert}", "-O", f"key={mine.key}")
+    assert run(dlock, server.url, *with_mine).status == 0
+    assert run(dlock, server.url, *words).status == 77
+
+
+def test_a_gateway_that_is_off(dlock, make_etcd):
+    server = make_etcd()
+    server.kill()
+    server.options = ("--enable-grpc-gateway=false",)
+    server.start(wait=False)
+    wait_for(lambda: listens(server.port))
+    done = run(dlock, server.url)
+    assert done.status == 78 and "JSON gateway is off" in done.stderr, done
+
+
+@pytest.mark.parametrize("url, words", [
+    ("etcd://", "names no host"), ("etcd://h:0", "port"), ("etcd://h?x=1", "query"), ("etcd://u@h", "user and a password"),
+    ("etcd://h/%zz", "prefix"), ("etcd://h:1/a@b", "'@'")])
+def test_urls_that_make_no_sense(dlock, url, words):
+    done = run(dlock, url)
+    assert done.status == 64 and words in done.stderr and done.stderr.count("\n") == 1, done
+
+
+def test_the_name_setting(dlock):
+    for value in ("", "a/", "x" * 513):
+        assert run(dlock, "etcd://h", "-O", f"name={value}").status == 64
+
+
+def test_etcdctl_sees_what_the_manual_says(dlock, at, client):
+    dlock.start("run", *at.words, "-k", "job", "--who", "alice", "--", "cat", stdin=subprocess.PIPE).held()
+    one, = client.range("dlock/")
+    assert one["key"] == f"dlock/q/job/{one['lease']:x}" and one["value"].startswith("dlock1 ") and "alice" in one["value"]

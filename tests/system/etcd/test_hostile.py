@@ -1,0 +1,179 @@
+# Goal of these tests: what a member says that no healthy etcd says.  A stalled or deposed leader proves no lease; nonsense
+# is refused, and makes no two holders.
+
+import subprocess
+import time
+
+import pytest
+
+from support import boottime, run, wait_for
+
+LEASE = ("-t", "3s")
+
+
+def hold(dlock, url, *options):
+    return dlock.start("run", "-u", url, "-k", "job", *options, "--", "cat", stdin=subprocess.PIPE).held()
+
+
+class Switch:
+    """An edit that begins when it is told to."""
+
+    def __init__(self, change):
+        self.change, self.on = change, False
+
+    def __call__(self, path, asked, answer):
+        return self.change(path, asked, answer) if self.on else answer
+
+
+def header(answer):
+    return answer.get("result", answer)["header"]
+
+
+def other_member(path, _, answer):
+    """A proxy in between, which asks another member for each request."""
+    if path == "lease/keepalive":
+        header(answer)["member_id"] = "4711"
+    return answer
+
+
+def lost_lease(path, _, answer):
+    """The key is there, but the leader knows no such lease (any more)."""
+    if path == "lease/keepalive":
+        del answer["result"]["TTL"]
+    return answer
+
+
+def stalled(path, _, answer):
+    """A leader whose disk stalls: it answers keep-alives, for whose key another leader cares."""
+    return answer if path in ("lease/keepalive", "watch") else None
+
+
+def without_leader(path, _, answer):
+    """What a member says that has lost its leader."""
+    return answer if path == "watch" else {"error": "etcdserver: no leader", "message": "etcdserver: no leader", "code": 14}
+
+
+@pytest.mark.parametrize("change", [other_member, lost_lease, stalled, without_leader], ids=lambda c: c.__name__)
+def test_a_lease_that_is_not_proved(dlock, at, make_meddler, change):
+    """The command is gone before the lease ends that was proved last."""
+    switch = Switch(change)
+    between = make_meddler(at.server.port, switch)
+    held = hold(dlock, between.url, *LEASE)
+    time.sleep(1.5)
+    assert held.poll() is None
+    began, switch.on = boottime(), True
+    done = held.wait()
+    assert done.status == 79 and boottime() - began < 3.2, done
+
+
+def test_a_lease_that_is_proved_again(dlock, at, make_meddler):
+    """A change of leader that is over in a second costs nothing."""
+    switch = Switch(without_leader)
+    between = make_meddler(at.server.port, switch)
+    held = hold(dlock, between.url, "-t", "6s")
+    switch.on = True
+    time.sleep(2.5)
+    switch.on = False
+    time.sleep(5)
+    assert held.poll() is None and held.finish().status == 0
+
+
+def test_a_watch_that_is_canceled(dlock, at, make_meddler):
+    """Compacted: the waiter asks again, and is served."""
+    canceled = []
+
+    def edit(path, _, answer):
+        if path == "watch" and len(canceled) < 2:
+            canceled.append(1)
+            return {"result": {**answer["result"], "canceled": True, "compact_revision": "99"}}
+        return answer
+
+    between = make_meddler(at.server.port, edit)
+    held = hold(dlock, at.url)
+    waiter = dlock.start("run", "-u", between.url, "-k", "job", "--", "true").queued(1)
+    wait_for(lambda: len(canceled) == 2)
+    assert waiter.poll() is None
+    held.finish()
+    assert waiter.wait().status == 0
+
+
+def test_a_watch_that_tells_nothing(dlock, at, make_meddler):
+    """Silent for ever: the waiter's place is renewed, and what it waits for is found then."""
+    between = make_meddler(at.server.port, lambda path, _, answer: None if path == "watch" else answer)
+    held = hold(dlock, at.url)
+    waiter = dlock.start("run", "-u", between.url, "-k", "job", "--", "true").queued(1)
+    held.finish()
+    assert waiter.wait().status == 0
+
+
+def is_put(asked):
+    return any("request_put" in op or "request_delete_range" in op for op in asked.get("success", []))
+
+
+class Loses:
+    """Loses the answer to the `nth` write."""
+
+    def __init__(self, nth):
+        self.left = nth
+
+    def __call__(self, path, asked, answer):
+        if path == "kv/txn" and is_put(asked):
+            self.left -= 1
+            if self.left == 0:
+                return (b"",)
+        return answer
+
+
+@pytest.mark.parametrize("options", [(), ("-s",), ("--limit", "1"), ("--limit", "2"), ("--once", "x")], ids=" ".join)
+@pytest.mark.parametrize("waits", [False, True], ids=["free", "waits"])
+def test_a_lost_answer_to_a_grant(dlock, at, client, make_meddler, options, waits):
+    """What has been done is found, and is ours: with its slot, and with nothing left of it in the end."""
+    between = make_meddler(at.server.port, Loses(3 if waits else 1))  # its first try, and its place, come before
+    held = hold(dlock, at.url) if waits else None
+    began = boottime()
+    other = dlock.start("run", "-u", between.url, "-k", "job", *options, "--", "sh", "-c", "echo slot ${DLOCK_SLOT:-0}")
+    if waits:
+        other.queued(1)
+        held.finish()
+    done = other.wait()
+    assert (done.status, done.stdout) == (0, "slot 0\n") and boottime() - began < 8, done
+    assert between.edit.left <= 0
+    assert [name for name in client.names() if "/j/" not in name] == []
+
+
+def test_a_lost_answer_to_the_release_of_a_job(dlock, at, client, make_meddler):
+    """The run counts; nobody says that the lock was lost."""
+    between = make_meddler(at.server.port, Loses(2))
+    done = run(dlock, between.url, "--once", "x")
+    assert done.status == 0 and "lost" not in done.stderr, done
+    again = run(dlock, at.url, "--once", "x")
+    assert (again.status, again.stdout) == (0, ""), again
+    assert client.queue() == []
+
+
+@pytest.mark.parametrize("reply, status", [
+    (b"", 69), (b"HTTP/1.1 200 OK\r\n\r\n", 76), (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 76),
+    (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", 76), (b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\nNot Found", 78),
+    (b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n", 78),
+    (b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", 69), (b"+PONG\r\n", 76), (b"SSH-2.0-OpenSSH_9.2\r\n", 76),
+    (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 76),
+    (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n", 76), (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 5000, 76),
+], ids=range(12))
+def test_nonsense(dlock, at, make_meddler, reply, status):
+    between = make_meddler(at.server.port, lambda *_: (reply,))
+    done = run(dlock, between.url, "-n", "-O", "connect-timeout=1s")
+    assert (done.status, done.stdout) == (status, "") and done.stderr.count("\n") == 1, done
+
+
+@pytest.mark.parametrize("change", [
+    lambda a: {**a, "responses": "none"}, lambda a: {**a, "responses": [{"response_range": {"kvs": [{"key": "!", "create_revision": 1}]}}] * 9},
+    lambda a: {**a, "responses": [None, 7, {"x": []}]}, lambda a: {k: v for k, v in a.items() if k != "responses"},
+    lambda a: {**a, "succeeded": "yes"},
+], ids=range(5))
+def test_answers_of_the_wrong_shape(dlock, at, client, make_meddler, change):
+    """Never a crash; never a hold beside another."""
+    between = make_meddler(at.server.port, lambda path, _, answer: change(answer) if path == "kv/txn" else answer)
+    held = hold(dlock, at.url)
+    done = run(dlock, between.url, "-w", "1s", events=False)
+    assert done.status in (69, 75, 76) and not done.stdout, done
+    assert held.poll() is None and client.queue()[0]["create"] == held.token

@@ -1,0 +1,380 @@
+/*
+ * etcd.c - Goal of these tests: what decides in the etcd backend without a server: whom a queue
+ * lets in and what is watched, names and values, HTTP; and the rule of credit.h, tried against
+ * simulated clusters whose leaders stall, change and answer late.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "backends/etcd/etcd.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the queue ---- */
+
+struct stands {
+	const char *name;
+	bool held;
+};
+
+/* An answer to a survey in which these stand before us, who are "ffff" of some kind. */
+static json_t *
+survey_of(const struct stands *s, size_t n, bool frozen)
+{
+	json_t *kvs = json_array(), *own, *freeze = json_object();
+	char key[128], coded[512], text[KV_VALUE_BYTES], value[4 * KV_VALUE_BYTES];
+
+	for (size_t i = 0; i < n; i++) {
+		struct queue_value v = {.held = s[i].held, .since = 1, .slot = -1};
+
+		memset(v.owner, 'a', OWNER_CHARS);
+		queue_value_write(text, &v);
+		snprintf(key, sizeof key, "dlock/q/k/%s", s[i].name);
+		base64_write(coded, key, strlen(key));
+		base64_write(value, text, strlen(text));
+		json_array_append_new(kvs,
+		    json_pack("{s:s, s:s, s:I}", "key", coded, "value", value,
+			"create_revision", (json_int_t)(i + 1)));
+	}
+	base64_write(coded, "dlock/q/k/ffff", 14);
+	own = json_pack(
+	    "{s:[{s:s, s:I}]}", "kvs", "key", coded, "create_revision", (json_int_t)100);
+	if (frozen)
+		json_object_set_new(freeze, "kvs",
+		    json_pack(
+			"[{s:s, s:I}]", "key", "Zg==", "create_revision", (json_int_t)5));
+	return json_pack("{s:{s:s}, s:[{s:o}, {s:o}, {s:{s:O}}, {s:{}}]}", "header",
+	    "revision", "200", "responses", "r", own, "r", freeze, "r", "kvs", kvs, "r");
+}
+
+struct judged {
+	struct queue q;
+	struct names names;
+	struct claim claim;
+	struct watch_list watch;
+};
+
+static void
+judge_queue(struct judged *j, enum lock_kind kind, unsigned limit, const struct stands *s,
+    size_t n)
+{
+	json_t *answer = survey_of(s, n, false);
+
+	memset(j, 0, sizeof *j);
+	names_of(&j->names, "dlock", NULL, "k");
+	j->claim = (struct claim){.key = "k", .kind = kind, .limit = limit};
+	j->q.names = &j->names;
+	j->q.claim = &j->claim;
+	j->q.own = "dlock/q/k/ffff";
+	assert_non_null(answer);
+	queue_read(&j->q, answer, 0);
+	queue_watch(&j->q, &j->watch);
+	json_decref(answer);
+}
+
+static const char *
+watched_name(const struct judged *j)
+{
+	const char *key = j->watch.at[1].key;
+
+	return strncmp(key, "dlock/q/k/", 10) == 0 && key[10] ? key + 10 : key;
+}
+
+static void
+whom_a_queue_lets_in(void **state)
+{
+	static struct {
+		enum lock_kind kind;
+		unsigned limit;
+		struct stands before[4];
+		bool in;
+		const char *watched; /* NULL: the freeze */
+		bool mixed;
+	} rows[] = {
+	    {KIND_EXCLUSIVE, 0, {{0}}, true, NULL, false},
+	    {KIND_EXCLUSIVE, 0, {{"1", true}}, false, "1", false},
+	    {KIND_EXCLUSIVE, 0, {{"1", true}, {"2", false}}, false, "2", false},
+	    {KIND_EXCLUSIVE, 0, {{"1.r", true}, {"2.r", true}}, false, "2.r", false},
+	    {KIND_EXCLUSIVE, 0, {{"1.3", true}}, false, "1.3", false},
+	    {KIND_SHARED, 0, {{"1.r", true}, {"2.r", false}}, true, NULL, false},
+	    {KIND_SHARED, 0, {{"1.r", true}, {"2", false}, {"3.r", false}}, false, "2",
+		false},
+	    {KIND_SHARED, 0, {{"1", true}, {"2", false}, {"3.r", false}}, false, "2",
+		false},
+	    {KIND_SHARED, 0, {{"1.3", true}}, true, NULL, true},
+	    {KIND_LIMIT, 3, {{"1.r", true}}, true, NULL, true},
+	    {KIND_LIMIT, 3, {{"1.2", true}}, true, NULL, true},
+	    {KIND_LIMIT, 3, {{"1.3", true}, {"2.3", false}}, true, NULL, false},
+	    {KIND_LIMIT, 2, {{"1.2", true}, {"2.2", true}}, false, "dlock/q/k/", false},
+	    {KIND_LIMIT, 2, {{"1.2", true}, {"2.2", true}, {"3.2", false}}, false, "3.2",
+		false},
+	    {KIND_LIMIT, 3, {{"1", true}}, false, "1", false},
+	    {KIND_LIMIT, 3, {{"1.3", true}, {"2", false}, {"3.3", false}}, false, "2",
+		false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		static struct judged j;
+		size_t n = 0;
+
+		while (n < 4 && rows[i].before[n].name)
+			n++;
+		judge_queue(&j, rows[i].kind, rows[i].limit, rows[i].before, n);
+		assert_int_equal(queue_lets_in(&j.q), rows[i].in);
+		assert_int_equal(j.q.mixed, rows[i].mixed);
+		assert_string_equal(
+		    watched_name(&j), rows[i].watched ? rows[i].watched : j.names.freeze);
+	}
+}
+
+static void
+the_lowest_free_permit(void **state)
+{
+	static struct queue q;
+	struct claim c = {.kind = KIND_LIMIT, .limit = 12};
+
+	(void)state;
+	q.claim = &c;
+	q.used[0] = 0x0b;
+	assert_int_equal(queue_permit(&q, 0), 2);
+	assert_int_equal(queue_permit(&q, 3), 4);
+	q.used[0] = 0xff;
+	q.used[1] = 0x0f;
+	assert_int_equal(queue_permit(&q, 0), 12);
+}
+
+static void
+names_of_the_queue(void **state)
+{
+	static const char *const wrong[] = {"", "g", "1.", "1.0", "1.100001", "1.rr",
+	    "1x", "12345678901234567", "a/b", "1.-1", "1. 2"};
+	struct queue_name n, m;
+
+	(void)state;
+	queue_name_write(&n, 0x1f, KIND_LIMIT, 100000);
+	assert_string_equal(n.text, "1f.100000");
+	assert_true(
+	    queue_name_read(&m, n.text) && m.kind == KIND_LIMIT && m.limit == 100000);
+	queue_name_write(&n, INT64_MAX, KIND_SHARED, 0);
+	assert_string_equal(n.text, "7fffffffffffffff.r");
+	assert_true(queue_name_read(&m, n.text) && m.kind == KIND_SHARED);
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+		assert_false(queue_name_read(&m, wrong[i]));
+	assert_true(lease_of("a", "b", 0) != lease_of("a", "b", 1));
+	assert_true(lease_of("a", "b", 0) > 0);
+}
+
+/* ---- HTTP ---- */
+
+static void
+replies_of_http(void **state)
+{
+	static const struct {
+		const char *text, *body;
+		bool good;
+		int64_t date;
+	} rows[] = {
+	    {"HTTP/1.1 200 OK\r\nDate: Thu, 26 Nov 2026 00:56:36 GMT\r\nContent-Length: 2\r\n\r\nhi",
+		"hi", true, 1795654596},
+	    {"HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n3;x\nabc\n2\r\nde\r\n0\r\nGrpc-Trailer: x\r\n\r\n",
+		"abcde", true, -1},
+	    {"HTTP/1.0 400 Bad Request\r\n\r\n", NULL, true, -1},
+	    {"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", NULL, false, -1},
+	    {"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", NULL, false, -1},
+	    {"HTTP/2 200\r\n\r\n", NULL, false, -1},
+	    {"+PONG\r\n", NULL, false, -1},
+	    {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n", NULL,
+		false, -1},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		for (size_t step = 1; step < 40; step += 13) {
+			struct http h = {0};
+			size_t at = 0, used, n = strlen(rows[i].text);
+			bool good = true;
+
+			http_begin(&h);
+			while (good && at < n) {
+				good = http_feed(&h, rows[i].text + at,
+				    n - at < step ? n - at : step, &used);
+				at += used;
+			}
+			assert_int_equal(good, rows[i].good);
+			if (good) {
+				assert_int_equal(h.state, HTTP_WHOLE);
+				assert_int_equal(h.date, rows[i].date);
+				assert_string_equal(
+				    h.n ? h.body : "", rows[i].body ? rows[i].body : "");
+			}
+			http_free(&h);
+		}
+}
+
+/* ---- credit.h ---- */
+
+/*
+ * A cluster of three, in steps of time.  A leader believes that it leads until it learns of a
+ * later one, which it may do late; a member knows the leader of some term, and has applied what
+ * tells it a term, which may be an older one.  A keep-alive is renewed by the leader that the
+ * member knows; a read is confirmed only while that leader is the last.  Only the last leader
+ * deletes the key, by its own clock.
+ */
+enum { TTL = 20, MEMBERS = 3, STEPS = 400 };
+
+struct world {
+	unsigned random;
+	int now, term;        /* of the last leader */
+	int ends[STEPS];      /* of the lease, as the leader of a term has it */
+	int known[MEMBERS];   /* the term of the leader that a member knows */
+	int applied[MEMBERS]; /* the term that its headers tell */
+	bool gone;            /* the key was deleted */
+};
+
+static int
+draw(struct world *w, int below)
+{
+	w->random = w->random * 1103515245u + 12345u;
+	return (int)(w->random >> 16 & 0x7fff) % below;
+}
+
+/* Somebody may be elected; members learn of that, some by a snapshot, which tells no term. */
+static void
+step_world(struct world *w)
+{
+	w->now++;
+	if (draw(w, 12) == 0 && w->term < STEPS - 1) {
+		int m = draw(w, MEMBERS);
+
+		w->term++;
+		w->ends[w->term] = w->now + TTL;
+		w->known[m] = w->applied[m] = w->term;
+	}
+	for (int m = 0; m < MEMBERS; m++)
+		if (draw(w, 5) == 0) {
+			w->known[m] = w->term;
+			if (draw(w, 8) != 0)
+				w->applied[m] = w->term;
+		}
+	if (w->ends[w->term] <= w->now)
+		w->gone = true;
+}
+
+static void
+let_pass(struct world *w, int most)
+{
+	for (int i = draw(w, most); i > 0; i--)
+		step_world(w);
+}
+
+enum rule { RULE_ALIVE, RULE_TERMS, RULE_READS };
+
+/* One renewal at a member, whose requests left at once: does that rule believe it? */
+static bool
+renew_at(struct world *w, int m, enum rule rule)
+{
+	struct credit c = {.member = {1 + m, 1 + m, 1 + m}};
+	int before, leader;
+
+	if (w->known[m] != w->term)
+		c.member[0] = 0; /* P is not answered */
+	let_pass(w, 4);
+	before = w->applied[m];
+	let_pass(w, 3);
+	leader = w->known[m];
+	if (w->ends[leader] > w->now && !(w->gone && leader == w->term)) {
+		c.ttl = TTL;
+		w->ends[leader] = w->now + TTL;
+	}
+	if (rule == RULE_ALIVE)
+		return c.ttl > 0;
+	let_pass(w, 6);
+	c.ours = w->known[m] == w->term && !w->gone;
+	if (rule == RULE_TERMS)
+		return c.ttl > 0 && c.ours && before == w->applied[m];
+	return credit_proves(&c);
+}
+
+/* How often, in many clusters, a lease that the rule believed in ended too early. */
+static int
+broken_promises(enum rule rule, int *proved)
+{
+	int broken = 0;
+
+	for (unsigned seed = 1; seed <= 3000; seed++) {
+		struct world w = {.random = seed * 2654435761u, .term = 1};
+		int until = 0;
+
+		w.ends[1] = TTL;
+		for (int m = 0; m < MEMBERS; m++)
+			w.known[m] = w.applied[m] = 1;
+		while (w.now < STEPS && !w.gone) {
+			int sent = w.now;
+
+			if (renew_at(&w, draw(&w, MEMBERS), rule)) {
+				until = sent + TTL;
+				++*proved;
+			}
+			let_pass(&w, 8);
+			broken += w.gone && w.now < until;
+		}
+	}
+	return broken;
+}
+
+static void
+what_is_proved_lasts(void **state)
+{
+	int proved = 0, others = 0;
+
+	(void)state;
+	assert_int_equal(broken_promises(RULE_READS, &proved), 0);
+	assert_true(proved > 10000);
+	/* the simulation can tell: a stalled leader's word, and an old term after a snapshot */
+	assert_true(broken_promises(RULE_ALIVE, &others) > 0);
+	assert_true(broken_promises(RULE_TERMS, &others) > 0);
+}
+
+static void
+what_proves_a_lease(void **state)
+{
+	const struct credit good = {{7, 7, 7}, 10, true};
+	struct credit c = good;
+
+	(void)state;
+	assert_true(credit_proves(&c));
+	c.ours = false;
+	assert_false(credit_proves(&c));
+	c = good;
+	c.ttl = 0;
+	assert_false(credit_proves(&c));
+	for (int i = 0; i < 3; i++) {
+		c = good;
+		c.member[i] = 8; /* a proxy has asked another member */
+		assert_false(credit_proves(&c));
+	}
+	memset(c.member, 0, sizeof c.member);
+	assert_false(credit_proves(&c));
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(whom_a_queue_lets_in),
+	    cmocka_unit_test(the_lowest_free_permit),
+	    cmocka_unit_test(names_of_the_queue),
+	    cmocka_unit_test(replies_of_http),
+	    cmocka_unit_test(what_is_proved_lasts),
+	    cmocka_unit_test(what_proves_a_lease),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
