@@ -191,8 +191,7 @@ grants_read_row(void *ctx, const struct row *r)
 
 	if (!sql_look_position(&s->seen, r, 2, MOMENT, false) ||
 	    !row_boolean(r, SHARED, &shared) ||
-	    !row_integer(r, SESSION, 0, INT64_MAX, &name.session) ||
-	    s->seen.number < 1)
+	    !row_integer(r, SESSION, 0, INT64_MAX, &name.session) || s->seen.number < 1)
 		return false;
 	if (!row_integer(r, SINCE, 0, INT64_MAX, &e.since))
 		e.since = EPOCH_NONE;

@@ -28,8 +28,8 @@
 const char rights_who[] = "SET @dlock_me = " GRANTEE("CURRENT_USER()");
 
 #define ELSEWHERE(kind, schema) \
-	"OR EXISTS (SELECT 1 FROM information_schema." kind "_privileges WHERE " RIGHTS_IS_ME \
-	" AND NOT " schema " <=> DATABASE()) "
+	"OR EXISTS (SELECT 1 FROM information_schema." kind \
+	"_privileges WHERE " RIGHTS_IS_ME " AND NOT " schema " <=> DATABASE()) "
 const char rights_is_needed[] =
     "(COALESCE(CURRENT_ROLE(), 'NONE') <> 'NONE' "
     "OR EXISTS (SELECT 1 FROM information_schema.user_privileges WHERE " RIGHTS_IS_ME
@@ -84,7 +84,8 @@ const char rights_is_needed[] =
 	"'CONNECTION ADMIN', 'CONNECTION_ADMIN', 'REPLICATION CLIENT', 'BINLOG MONITOR', " \
 	"'SLAVE MONITOR', 'REPLICA MONITOR'))"
 #define SEES_RIGHTS \
-	"EXISTS (SELECT 1 FROM information_schema.user_privileges WHERE NOT " RIGHTS_IS_ME ")"
+	"EXISTS (SELECT 1 FROM information_schema.user_privileges WHERE NOT " RIGHTS_IS_ME \
+	")"
 
 /* Two booleans: may such a user use what is there, and does it see the rights of others? */
 static const char inspect_sql[] =
