@@ -655,8 +655,9 @@ def test_a_flag_beats_its_variable(dlock, files, option):
     bad, _, good = OPTIONS[option]
     key = [] if option == "key" else ["-k", "k"]
     place = [] if option == "backend" else files.words
+    period = ["--once-per", "day"] if option == "at-offset" else []
     env = {variable(option): bad, "XDG_RUNTIME_DIR": str(files.directory.parent)}
-    result = dlock.run("run", *place, *flag(option, good), *key, "echo", "ran", env=env, events=False)
+    result = dlock.run("run", *place, *period, *flag(option, good), *key, "echo", "ran", env=env, events=False)
     assert (result.status, result.stdout) == (0, "ran\n"), result
 
 
