@@ -378,7 +378,7 @@ end_freeze(struct etcd *e, instant until, struct fault *f)
 		return RC_OK;
 	call = call_txn(
 	    json_pack("[o]", kv_if_unchanged(e->names.freeze, q->freeze_modified)),
-	    json_pack("[o]", kv_op_delete(e->names.freeze)), NULL);
+	    json_pack("[o]", kv_op_delete(e->names.freeze, NULL)), NULL);
 	rc = etcd_ask(e, &call, 1, until, &sent, f);
 	if (rc == RC_OK)
 		e->queue.frozen = false;
@@ -433,6 +433,27 @@ name_place(struct etcd *e)
 	snprintf(e->mark, sizeof e->mark, "%s%s", e->names.marks, n.text);
 }
 
+/* The server's clock names the period of a job, before it is asked whether that is done. */
+static enum rc
+name_period(struct etcd *e, instant until, struct fault *f)
+{
+	const struct job *job = &e->claim->job;
+	struct call call;
+	instant sent;
+	enum rc rc;
+
+	if (!job->per || *job->per->id)
+		return RC_OK;
+	call = etcd_call_read(e);
+	e->cluster.date = 0;
+	rc = etcd_ask(e, &call, 1, until, &sent, f);
+	calls_free(&call, 1);
+	return rc == RC_OK
+	    ? period_name(job, e->cluster.date > 0 ? cluster_time(&e->cluster) : -1,
+		  e->server_name, f)
+	    : rc;
+}
+
 /* One attempt.  RC_OK: granted.  RC_BUSY: not yet. */
 static enum rc
 attempt(struct etcd *e, instant until, struct grant *g, struct fault *f)
@@ -443,7 +464,9 @@ attempt(struct etcd *e, instant until, struct grant *g, struct fault *f)
 	if (e->joined)
 		return go_on(e, false, until, g, f);
 	e->slot = 0;
-	rc = take(e, until, g, f);
+	rc = name_period(e, until, f);
+	if (rc == RC_OK)
+		rc = take(e, until, g, f);
 	if (rc == RC_BUSY && q->frozen) {
 		rc = end_freeze(e, until, f);
 		if (rc == RC_OK)
