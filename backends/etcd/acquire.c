@@ -92,15 +92,11 @@ check_job(const struct etcd *e, struct fault *f)
 	return RC_OK;
 }
 
-/*
- * Once, with -v: versions in which an old leader that wakes up may end leases that live
- * (etcd #12528).
- */
+/* Once, with -v. */
 static void
 warn_of_version(struct etcd *e, instant until)
 {
 	struct call call = {"/v3/maintenance/status", json_object(), NULL, 0};
-	int major = 0, minor = 0, patch = 0;
 	struct fault ignored;
 	const char *version;
 	instant sent;
@@ -110,11 +106,10 @@ warn_of_version(struct etcd *e, instant until)
 	e->warned = true;
 	if (etcd_ask(e, &call, 1, until, &sent, &ignored) == RC_OK) {
 		version = json_string_value(json_object_get(call.answer, "version"));
-		if (version && sscanf(version, "%d.%d.%d", &major, &minor, &patch) == 3 &&
-		    major == 3 && minor < 6 && patch < (minor == 5 ? 13 : 31))
+		if (etcd_is_risky(version))
 			fault_set(&e->base.host->notice, RC_OK,
-			    "%s is version %d.%d.%d, where a leader that was stopped for seconds may end leases that live when it goes on (mended in 3.4.31 and 3.5.13); see dlock-etcd(7)",
-			    e->server_name, major, minor, patch);
+			    "%s is version %.*s, where a leader that was stopped for seconds may end leases that live when it goes on (mended in 3.4.31 and 3.5.13); see dlock-etcd(7)",
+			    e->server_name, (int)strspn(version, "0123456789."), version);
 	}
 	calls_free(&call, 1);
 }

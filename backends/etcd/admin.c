@@ -736,4 +736,4 @@ etcd_forget(
 }
 
 const struct admin_ops etcd_admin = {
-    etcd_each, etcd_revoke, etcd_freeze, etcd_thaw, etcd_forget, NULL};
+    etcd_each, etcd_revoke, etcd_freeze, etcd_thaw, etcd_forget, etcd_check};
