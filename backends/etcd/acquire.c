@@ -92,15 +92,11 @@ check_job(const struct etcd *e, struct fault *f)
 	return RC_OK;
 }
 
-/*
- * Once, with -v: versions in which an old leader that wakes up may end leases that live
- * (etcd #12528).
- */
+/* Once, with -v. */
 static void
 warn_of_version(struct etcd *e, instant until)
 {
 	struct call call = {"/v3/maintenance/status", json_object(), NULL, 0};
-	int major = 0, minor = 0, patch = 0;
 	struct fault ignored;
 	const char *version;
 	instant sent;
@@ -110,11 +106,10 @@ warn_of_version(struct etcd *e, instant until)
 	e->warned = true;
 	if (etcd_ask(e, &call, 1, until, &sent, &ignored) == RC_OK) {
 		version = json_string_value(json_object_get(call.answer, "version"));
-		if (version && sscanf(version, "%d.%d.%d", &major, &minor, &patch) == 3 &&
-		    major == 3 && minor < 6 && patch < (minor == 5 ? 13 : 31))
+		if (etcd_is_risky(version))
 			fault_set(&e->base.host->notice, RC_OK,
-			    "%s is version %d.%d.%d, where a leader that was stopped for seconds may end leases that live when it goes on (mended in 3.4.31 and 3.5.13); see dlock-etcd(7)",
-			    e->server_name, major, minor, patch);
+			    "%s is version %.*s, where a leader that was stopped for seconds may end leases that live when it goes on (mended in 3.4.31 and 3.5.13); see dlock-etcd(7)",
+			    e->server_name, (int)strspn(version, "0123456789."), version);
 	}
 	calls_free(&call, 1);
 }
@@ -378,7 +373,7 @@ end_freeze(struct etcd *e, instant until, struct fault *f)
 		return RC_OK;
 	call = call_txn(
 	    json_pack("[o]", kv_if_unchanged(e->names.freeze, q->freeze_modified)),
-	    json_pack("[o]", kv_op_delete(e->names.freeze)), NULL);
+	    json_pack("[o]", kv_op_delete(e->names.freeze, NULL)), NULL);
 	rc = etcd_ask(e, &call, 1, until, &sent, f);
 	if (rc == RC_OK)
 		e->queue.frozen = false;
@@ -433,6 +428,27 @@ name_place(struct etcd *e)
 	snprintf(e->mark, sizeof e->mark, "%s%s", e->names.marks, n.text);
 }
 
+/* The server's clock names the period of a job, before it is asked whether that is done. */
+static enum rc
+name_period(struct etcd *e, instant until, struct fault *f)
+{
+	const struct job *job = &e->claim->job;
+	struct call call;
+	instant sent;
+	enum rc rc;
+
+	if (!job->per || *job->per->id)
+		return RC_OK;
+	call = etcd_call_read(e);
+	e->cluster.date = 0;
+	rc = etcd_ask(e, &call, 1, until, &sent, f);
+	calls_free(&call, 1);
+	return rc == RC_OK
+	    ? period_name(job, e->cluster.date > 0 ? cluster_time(&e->cluster) : -1,
+		  e->server_name, f)
+	    : rc;
+}
+
 /* One attempt.  RC_OK: granted.  RC_BUSY: not yet. */
 static enum rc
 attempt(struct etcd *e, instant until, struct grant *g, struct fault *f)
@@ -443,7 +459,9 @@ attempt(struct etcd *e, instant until, struct grant *g, struct fault *f)
 	if (e->joined)
 		return go_on(e, false, until, g, f);
 	e->slot = 0;
-	rc = take(e, until, g, f);
+	rc = name_period(e, until, f);
+	if (rc == RC_OK)
+		rc = take(e, until, g, f);
 	if (rc == RC_BUSY && q->frozen) {
 		rc = end_freeze(e, until, f);
 		if (rc == RC_OK)

@@ -26,6 +26,7 @@ struct shown {
 	char who[WHO_CHARS + 1]; /* of others: what they have written; hostile */
 	int64_t left;            /* s of its lease; -1: not known */
 	bool held, revoked;
+	char asker[RECORD_BYTES]; /* the mark: who asks for it back */
 };
 
 struct looking {
@@ -40,6 +41,11 @@ struct looking {
 	bool holders; /* were in the last page */
 	size_t n;
 	struct shown page[PAGE];
+
+	/* of a look at jobs */
+	char job[KEY_BYTES + 1]; /* the key that is told */
+	struct run good;         /* its last one that ended with 0, */
+	bool has_good;           /* which has not been told yet */
 };
 
 static enum rc
@@ -107,7 +113,8 @@ tell_shown(struct looking *l, const struct shown *s)
 	    .foreign = q->foreign ? &foreign : NULL,
 	    .since = q->value.since,
 	    .until = EPOCH_NONE,
-	    .revoked = s->revoked};
+	    .revoked = s->revoked,
+	    .asker = s->revoked ? s->asker : NULL};
 
 	snprintf(
 	    what, sizeof what, "a client of etcd, lease %" PRIx64, (uint64_t)q->lease);
@@ -135,24 +142,30 @@ tell_freeze(struct looking *l, const json_t *range)
 }
 
 static void
-tell_last(struct looking *l, const json_t *range)
+tell_run(struct looking *l, enum entry_kind kind, const struct run *r)
 {
 	char once[ONCE_BYTES + 1];
-	struct run r;
-	struct kv kv;
-	struct entry e = {.kind = ENTRY_LAST, .slot = -1};
+	struct entry e = {.kind = kind,
+	    .slot = -1,
+	    .token = (uint64_t)r->token,
+	    .record = r->record,
+	    .since = r->began,
+	    .until = r->ended,
+	    .status = r->status};
 
-	if (!kv_read(&kv, range, 0) || !run_read(&r, kv.value))
-		return;
-	if (encode_undo(once, sizeof once, r.once, strlen(r.once)) < 0)
-		*once = '\0';
-	e.token = (uint64_t)r.token;
-	e.record = r.record;
-	e.since = r.began;
-	e.until = r.ended;
-	e.once = *once ? once : NULL;
-	e.status = r.status;
+	if (encode_undo(once, sizeof once, r->once, strlen(r->once)) > 0)
+		e.once = once;
 	tell(l, &e);
+}
+
+/* The last runs of a key; NULL: there is none. */
+static void
+tell_last(struct looking *l, const struct run *last, const struct run *good)
+{
+	if (last)
+		tell_run(l, ENTRY_LAST, last);
+	if (good && !(last && last->status == 0))
+		tell_run(l, ENTRY_GOOD, good);
 }
 
 /* ---- the queue of one key ---- */
@@ -199,8 +212,8 @@ ask_holders(struct looking *l)
 		if (!l->page[i].held)
 			continue;
 		snprintf(mark, sizeof mark, "%s%s", l->names.marks, q->name.text);
-		json_array_append_new(marks,
-		    kv_op_range(&(struct kv_range){.key = mark, .keys_only = true}));
+		json_array_append_new(
+		    marks, kv_op_range(&(struct kv_range){.key = mark}));
 		calls[n++] = call_lease("/v3/lease/timetolive", q->lease);
 	}
 	calls[0] = (struct call){
@@ -215,6 +228,8 @@ ask_holders(struct looking *l)
 		ttl = kv_number(calls[k + 1].answer, "TTL");
 		s->left = calls[k + 1].code == CODE_OK && ttl > 0 ? ttl : -1;
 		s->revoked = kv_read(&kv, kv_response(calls[0].answer, k), 0);
+		snprintf(s->asker, sizeof s->asker, "%.*s", RECORD_BYTES - 1,
+		    s->revoked ? kv.value : "");
 		k++;
 	}
 	calls_free(calls, n);
@@ -268,12 +283,13 @@ tell_pages(struct looking *l, const json_t *first)
 	return rc;
 }
 
-/* Tells all of one key; its last run only where the key was asked for. */
+/* Tells all of one key; its last runs only where the key was asked for. */
 static enum rc
 tell_key(struct looking *l, const char *key)
 {
 	struct etcd *e = l->etcd;
-	char last[QUEUE_BYTES + 8];
+	char last[QUEUE_BYTES + 8], good[QUEUE_BYTES + 8];
+	struct run runs[2];
 	struct kv_range page;
 	json_t *ops, *found;
 	enum rc rc;
@@ -284,9 +300,11 @@ tell_key(struct looking *l, const char *key)
 	l->seen = l->waiters = 0;
 	page = page_of(l, 0);
 	snprintf(last, sizeof last, "%slast", l->names.jobs);
-	ops = json_pack("[o, o, o]", kv_op_range(&page),
+	snprintf(good, sizeof good, "%sgood", l->names.jobs);
+	ops = json_pack("[o, o, o, o]", kv_op_range(&page),
 	    kv_op_range(&(struct kv_range){.key = l->names.freeze}),
-	    kv_op_range(&(struct kv_range){.key = last}));
+	    kv_op_range(&(struct kv_range){.key = last}),
+	    kv_op_range(&(struct kv_range){.key = good}));
 	found = admin_ask_one(e, "/v3/kv/txn", kv_txn(json_array(), ops, NULL),
 	    l->look->until, &rc, l->fault);
 	if (!found)
@@ -301,7 +319,8 @@ tell_key(struct looking *l, const char *key)
 	if (rc == RC_OK)
 		tell_freeze(l, kv_response(found, 1));
 	if (rc == RC_OK && l->look->key)
-		tell_last(l, kv_response(found, 2));
+		tell_last(l, run_found(&runs[0], kv_response(found, 2)) ? &runs[0] : NULL,
+		    run_found(&runs[1], kv_response(found, 3)) ? &runs[1] : NULL);
 	json_decref(found);
 	return rc;
 }
@@ -366,6 +385,84 @@ tell_below(struct looking *l, const char *letter)
 	return rc;
 }
 
+/* ---- jobs ---- */
+
+/* A key's last runs stand around those of its IDs: "good", "id/ID", "last". */
+static void
+tell_pending(struct looking *l, const struct run *last)
+{
+	tell_last(l, last, l->has_good ? &l->good : NULL);
+	l->has_good = false;
+}
+
+/* `at`: E/NAME, behind ROOT/j/. */
+static void
+see_job(struct looking *l, const char *at, const char *value)
+{
+	size_t n = strcspn(at, "/");
+	const char *name = at + n, *own = l->etcd->name;
+	char key[KEY_BYTES + 1];
+	struct run r;
+
+	if (own)
+		snprintf(key, sizeof key, "%s", own);
+	else if (*at == '+' || encode_undo(key, sizeof key, at, n) < 1)
+		return;
+	if (strcmp(key, l->job) != 0)
+		tell_pending(l, NULL);
+	memcpy(l->job, key, sizeof key);
+	if (!run_read(&r, value))
+		return;
+	if (strcmp(name, "/good") == 0) {
+		l->good = r;
+		l->has_good = true;
+	} else if (strcmp(name, "/last") == 0) {
+		tell_pending(l, &r);
+	} else if (strncmp(name, "/id/", 4) == 0) {
+		tell_run(l, ENTRY_DONE, &r);
+	}
+}
+
+/* Tells all runs that are remembered, in the order of their names. */
+static enum rc
+tell_jobs(struct looking *l)
+{
+	struct etcd *e = l->etcd;
+	char below[QUEUE_BYTES], end[QUEUE_BYTES], from[KV_KEY_BYTES + 2];
+	size_t root = strlen(e->root) + strlen("/j/"), n = PAGE;
+	struct kv kv;
+	enum rc rc = RC_OK;
+
+	names_of(&l->names, e->root, e->name, e->name ? e->name : "");
+	snprintf(below, sizeof below, "%.*s", e->name ? QUEUE_BYTES : (int)root,
+	    l->names.jobs);
+	names_end(end, sizeof end, below);
+	snprintf(from, sizeof from, "%s", below);
+	l->key = l->job;
+	while (rc == RC_OK && !l->enough && n == PAGE) {
+		const struct kv_range page = {.key = from, .end = end, .limit = PAGE};
+		json_t *found = admin_range(e, &page, l->look->until, &rc, l->fault);
+		bool any = false;
+
+		n = kv_count(found);
+		for (size_t i = 0; i < n; i++) {
+			if (!kv_read(&kv, found, i) || strcmp(kv.key, from) < 0 ||
+			    strncmp(kv.key, below, strlen(below)) != 0)
+				continue;
+			any = true;
+			see_job(l, kv.key + root, kv.value);
+			snprintf(from, sizeof from, "%s\1", kv.key);
+		}
+		json_decref(found);
+		if (rc == RC_OK && n == PAGE && !any)
+			rc = fault_set(l->fault, RC_PROTOCOL,
+			    "%s has keys below %s that are no dlock's", e->server_name,
+			    below);
+	}
+	tell_pending(l, NULL);
+	return rc;
+}
+
 static enum rc
 etcd_each(struct store *s, const struct look *look, struct fault *f)
 {
@@ -378,7 +475,9 @@ etcd_each(struct store *s, const struct look *look, struct fault *f)
 	l->etcd = e;
 	l->look = look;
 	l->fault = f;
-	if (look->key || e->name) {
+	if (look->jobs) {
+		rc = tell_jobs(l);
+	} else if (look->key || e->name) {
 		rc = tell_key(l, look->key ? look->key : e->name);
 	} else {
 		rc = tell_below(l, "q");
@@ -476,10 +575,10 @@ etcd_revoke(struct store *s, const struct target *t, const char *record, bool fo
 	if (force) {
 		lease = lease_of(q.name.text, t->key, (unsigned)t->token);
 		grant = call_grant(lease, MARK_TIME);
-		json_array_append_new(ops, kv_op_delete(own));
+		json_array_append_new(ops, kv_op_delete(own, NULL));
 		snprintf(permit, sizeof permit, "%s%06d", l.permits, q.value.slot);
 		if (q.value.slot >= 0)
-			json_array_append_new(ops, kv_op_delete(permit));
+			json_array_append_new(ops, kv_op_delete(permit, NULL));
 	}
 	if (!q.foreign)
 		json_array_append_new(ops, kv_op_put(mark, record, lease));
@@ -545,10 +644,96 @@ etcd_thaw(struct store *s, const char *key, instant until, struct fault *f)
 	rc = read_freeze(e, &l, &frozen, until, f);
 	if (rc == RC_OK)
 		rc = steer(e, no_grant, json_array(),
-		    json_pack("[o]", kv_op_delete(l.freeze)), until, f);
+		    json_pack("[o]", kv_op_delete(l.freeze, NULL)), until, f);
 	return rc == RC_OK && !frozen
 	    ? fault_set(f, RC_LOST, "%s: it is not frozen", e->server_name)
 	    : rc;
 }
 
-const struct admin_ops etcd_admin = {etcd_each, etcd_revoke, etcd_freeze, etcd_thaw};
+/* ---- forget ---- */
+
+enum { TRIES = 3 };
+
+/* The runs of one ID; *any: there is one.  RC_LOST: another one has ended meanwhile. */
+static enum rc
+forget_id(struct etcd *e, const struct names *l, const char *once, bool *any,
+    instant until, struct fault *f)
+{
+	char id[ENCODED_BYTES], keys[3][JOB_BYTES];
+	json_t *reads = json_array(), *compare = json_array(), *ops = json_array();
+	json_t *found;
+	struct run run;
+	struct kv kv;
+	enum rc rc;
+
+	encode_key(id, sizeof id, once);
+	snprintf(keys[0], JOB_BYTES, "%slast", l->jobs);
+	snprintf(keys[1], JOB_BYTES, "%sgood", l->jobs);
+	snprintf(keys[2], JOB_BYTES, "%sid/%s", l->jobs, id);
+	for (int i = 0; i < 3; i++)
+		json_array_append_new(
+		    reads, kv_op_range(&(struct kv_range){.key = keys[i]}));
+	found = admin_ask_one(
+	    e, "/v3/kv/txn", kv_txn(json_array(), reads, NULL), until, &rc, f);
+	*any = false;
+	for (size_t i = 0; i < 3; i++) {
+		const json_t *range = kv_response(found, i);
+
+		if (!kv_read(&kv, range, 0) ||
+		    (i < 2 && (!run_found(&run, range) || strcmp(run.once, id) != 0)))
+			continue;
+		*any = true;
+		json_array_append_new(compare, kv_if_unchanged(keys[i], kv.modified));
+		json_array_append_new(ops, kv_op_delete(keys[i], NULL));
+	}
+	json_decref(found);
+	if (rc == RC_OK && *any)
+		return steer(e, no_grant, compare, ops, until, f);
+	json_decref(compare);
+	json_decref(ops);
+	return rc;
+}
+
+static enum rc
+forget_all(
+    struct etcd *e, const struct names *l, bool *any, instant until, struct fault *f)
+{
+	char end[QUEUE_BYTES];
+	const struct kv_range runs = {.key = l->jobs, .end = end, .count_only = true};
+	json_t *found;
+	enum rc rc;
+
+	names_end(end, sizeof end, l->jobs);
+	found = admin_range(e, &runs, until, &rc, f);
+	*any = kv_number(found, "count") > 0;
+	json_decref(found);
+	return rc == RC_OK && *any
+	    ? steer(e, no_grant, json_array(),
+		  json_pack("[o]", kv_op_delete(l->jobs, end)), until, f)
+	    : rc;
+}
+
+static enum rc
+etcd_forget(
+    struct store *s, const char *key, const char *once, instant until, struct fault *f)
+{
+	struct etcd *e = etcd_of(s);
+	struct names l;
+	bool any = true;
+	enum rc rc = RC_LOST;
+
+	names_of(&l, e->root, e->name, key);
+	for (int i = 0; rc == RC_LOST && any && i < TRIES; i++)
+		rc = once ? forget_id(e, &l, once, &any, until, f)
+			  : forget_all(e, &l, &any, until, f);
+	if (rc == RC_OK && !any)
+		rc = fault_set(
+		    f, RC_LOST, "%s: no such run is remembered", e->server_name);
+	else if (rc == RC_LOST)
+		rc = fault_set(
+		    f, RC_AGAIN, "%s: a run has ended meanwhile", e->server_name);
+	return rc;
+}
+
+const struct admin_ops etcd_admin = {
+    etcd_each, etcd_revoke, etcd_freeze, etcd_thaw, etcd_forget, etcd_check};

@@ -524,6 +524,22 @@ cluster_calls(struct cluster *c, struct call *calls, int n, instant until, insta
 	return rc;
 }
 
+enum rc
+cluster_ask(
+    struct cluster *c, size_t member, struct call *call, instant until, struct fault *f)
+{
+	instant sent;
+	enum rc rc;
+
+	if (c->member != member)
+		connection_close(&c->calls);
+	c->member = member;
+	rc = ask_member(c, call, 1, until, &sent, f);
+	if (rc != RC_OK)
+		connection_close(&c->calls);
+	return rc;
+}
+
 /* ---- a watch ---- */
 
 int

@@ -88,6 +88,10 @@ bool call_has_succeeded(const struct call *);
 enum rc cluster_calls(struct cluster *, struct call *, int n, instant until,
     instant *sent, bool *repeated, struct fault *);
 
+/* One call to this member and no other, which is asked from now on. */
+enum rc cluster_ask(
+    struct cluster *, size_t member, struct call *, instant until, struct fault *);
+
 /* Frees what they hold. */
 void calls_free(struct call *, int n);
 

@@ -9,7 +9,7 @@
  *	queue.h   names and values of what is kept; who is before us, and whether that lets us in
  *	credit.h  for how long a lease is ours (its proof)
  *
- * acquire.c takes a lock, lock.c holds it, admin.c looks and steers, site.c reads what the user has named.
+ * acquire.c takes a lock, lock.c holds it, admin.c looks and steers, check.c tells how fit it is, site.c reads what the user has named.
  *
  * What is promised, and by what:
  *
@@ -115,6 +115,16 @@ enum rc etcd_renew_lease(
 
 enum rc etcd_acquire(
     struct store *, const struct claim *, instant until, struct grant *, struct fault *);
+
+/* ---- check.c ---- */
+
+/*
+ * A version in which an old leader that wakes up may end leases that live (etcd #12528).
+ * NULL: not known.
+ */
+bool etcd_is_risky(const char *version);
+
+enum rc etcd_check(struct store *, struct checkup *, struct fault *);
 
 extern const struct lock_ops etcd_lock;
 extern const struct admin_ops etcd_admin;

@@ -114,9 +114,13 @@ kv_op_put(const char *key, const char *value, int64_t lease)
 }
 
 json_t *
-kv_op_delete(const char *key)
+kv_op_delete(const char *key, const char *end)
 {
-	return json_pack("{s:{s:o}}", "request_delete_range", "key", kv_bytes(key));
+	json_t *j = json_pack("{s:o}", "key", kv_bytes(key));
+
+	if (end)
+		json_object_set_new(j, "range_end", kv_bytes(end));
+	return json_pack("{s:o}", "request_delete_range", j);
 }
 
 json_t *

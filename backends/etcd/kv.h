@@ -36,7 +36,8 @@ json_t *kv_range(const struct kv_range *);
 json_t *kv_op_range(const struct kv_range *);
 
 json_t *kv_op_put(const char *key, const char *value, int64_t lease);
-json_t *kv_op_delete(const char *key);
+/* end NULL: this key only */
+json_t *kv_op_delete(const char *key, const char *end);
 
 /* Is the create revision of all keys from `key` (to `end`) "EQUAL" to that, or "GREATER"? */
 json_t *kv_if(const char *key, const char *end, const char *how, int64_t create);

@@ -216,7 +216,7 @@ make_release(struct etcd *e, struct call *calls, bool job, int status)
 	if (job) {
 		calls[n++] = call_grant(
 		    run_lease(e), (RUN_DAYS + MONTH) * 86400 * NS_PER_S);
-		json_array_append_new(success, kv_op_delete(e->own));
+		json_array_append_new(success, kv_op_delete(e->own, NULL));
 		add_run(e, success, status);
 	} else {
 		json_array_append_new(

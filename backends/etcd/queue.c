@@ -336,13 +336,15 @@ read_last(struct queue *q, const json_t *range)
 		}
 }
 
-static void
-read_run(struct run *r, const json_t *range)
+bool
+run_found(struct run *r, const json_t *range)
 {
 	struct kv kv;
 
-	if (!kv_read(&kv, range, 0) || !run_read(r, kv.value))
-		*r = (struct run){0};
+	if (kv_read(&kv, range, 0) && run_read(r, kv.value))
+		return true;
+	*r = (struct run){0};
+	return false;
 }
 
 void
@@ -368,9 +370,9 @@ queue_read(struct queue *q, const json_t *txn, size_t i)
 		read_last(q, kv_response(txn, i + 3));
 	i += 4;
 	if (job_is_wanted(&q->claim->job))
-		read_run(&q->good, kv_response(txn, i++));
+		run_found(&q->good, kv_response(txn, i++));
 	if (q->claim->job.once)
-		read_run(&q->same_id, kv_response(txn, i));
+		run_found(&q->same_id, kv_response(txn, i));
 }
 
 void

@@ -105,6 +105,9 @@ struct run {
 void run_write(char out[KV_VALUE_BYTES], const struct run *);
 bool run_read(struct run *, const char *text);
 
+/* The run of the one key that a range has found; false, and token 0: there is none. */
+bool run_found(struct run *, const json_t *range);
+
 /* ---- the queue ---- */
 
 enum { PAGE = 64, HEAD = 16 }; /* keys of the queue that are read at once */

@@ -45,6 +45,20 @@ def test_a_member_that_never_answers_is_passed_over(dlock, cluster):
     first.resume()
 
 
+def test_doctor_names_the_member_that_is_down(dlock, cluster):
+    def facts(check):
+        return [(f["level"], f["fact"]) for f in found if f["check"] == check]
+    for down in (0, 1, 2):
+        done = dlock.run("doctor", "-J", "-u", cluster.url, "-k", "job")
+        found = [json.loads(line) for line in done.stdout.splitlines()]
+        if down < 2:
+            assert done.status == 0, done
+            assert facts("quorum") == [("warn" if down else "ok", f"{3 - down} of the 3 members of the URL serve; the cluster has 3")]
+            assert [level for level, _ in facts("server")].count("warn") == down
+            cluster.members[down].kill()
+    assert done.status == 69 and "fail" in {f["level"] for f in found}, done  # who is left may not know yet that it is alone
+
+
 @pytest.mark.parametrize("how", ["kill", "pause"])
 def test_the_member_of_a_holder_goes(dlock, cluster, how):
     """Its lease is renewed by another one, and a waiter's place, too."""

@@ -22,6 +22,14 @@ def with_login(url, login):
     return url.replace("://", f"://{login}@")
 
 
+def examine(dlock, url):
+    """How doctor ended, and {check: [(level, fact), ...]}."""
+    done, found = dlock.run("doctor", "-J", "-u", url, "-k", "job"), {}
+    for line in map(json.loads, done.stdout.splitlines()):
+        found.setdefault(line["check"], []).append((line["level"], line["fact"]))
+    return done, found
+
+
 # ---- what is left ----
 
 
@@ -100,6 +108,20 @@ def test_who_may_look_may_do_nothing_else(dlock, guarded):
     assert held.finish().status == 0
 
 
+def test_who_may_look_sees_jobs_and_forgets_none(dlock, guarded):
+    """And what doctor says of both users."""
+    url, looker = with_login(guarded.url, "dlock:password"), with_login(guarded.url, "watcher:password")
+    assert run(dlock, url, "--once", "a", key="job").status == 0
+    assert "job" in dlock.run("ls", "--jobs", "-u", looker).stdout
+    assert dlock.run("forget", "-y", "-u", looker, "job", "a").status == 77
+    assert dlock.run("forget", "-y", "-u", url, "job", "a").status == 0
+    done, found = examine(dlock, url)
+    assert done.status == 0 and found["user"] == [("ok", "dlock")], (done, found)
+    done, found = examine(dlock, looker)
+    assert done.status == 77 and found["right-run"][0][0] == "fail", (done, found)
+    assert guarded.client(("root", "root-password")).names("dlock/") == []
+
+
 @pytest.mark.parametrize("login, words", [
     ("", "does it want a user and password"), ("dlock:wrong-password", "wrong user or password"), ("ghost:pw", "wrong user or password"),
     ("nobody:pw", "roles do not allow")])
@@ -165,6 +187,8 @@ def test_a_full_database(dlock, make_etcd):
     assert held.poll() is None
     assert held.finish().status == 0
     assert client.queue() == []
+    done, found = examine(dlock, server.url)
+    assert done.status == 69 and "fail" in {level for level, _ in found["database"]}, found
 
 
 def test_compaction_under_waiters(dlock, at, client):

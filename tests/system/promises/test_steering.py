@@ -26,7 +26,7 @@ def place(request):
     return request.param(request)
 
 
-TELLS_WHO = {"file", "redis", "zk", "memcached"}  # has asked for it
+TELLS_WHO = {"file", "redis", "zk", "memcached", "etcd"}  # has asked for it
 
 # What a place cannot where grants can be marked.
 CANNOT = {**dict.fromkeys(("redlock", "redlock-tls"), {"freeze", "shared", "limit"}), **LAYOUT_LACKS, "memcached": {"shared", "limit"}}
