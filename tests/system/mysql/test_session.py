@@ -163,7 +163,7 @@ def test_a_connection_that_is_reset_while_tls_is_set_up(dlock, make_tls, authori
     resets = []
 
     def reset(link, direction, data):
-        if direction == amid and data.startswith(b"\x16\x03"):  # a record of the handshake
+        if direction == amid and b"\x16\x03" in data:  # a record of the handshake, maybe behind the wish for one
             resets.append(direction)
             link.reset()
         return data
