@@ -38,7 +38,10 @@ struct looking {
 	bool enough;     /* nobody wants to hear more */
 	int64_t revision, count;
 	unsigned seen, waiters;
-	bool holders; /* were in the last page */
+	/* the last page */
+	bool holders;    /* there were some */
+	bool full;       /* there are more pages */
+	int64_t read_to; /* the create revision of its last key */
 	size_t n;
 	struct shown page[PAGE];
 
@@ -177,12 +180,14 @@ read_shown(struct looking *l, const json_t *range)
 
 	l->n = 0;
 	l->holders = false;
+	l->full = kv_count(range) == PAGE;
 	for (size_t i = 0; i < kv_count(range) && l->n < PAGE; i++) {
 		struct shown *s = &l->page[l->n];
 
-		if (!kv_read(&kv, range, i) ||
-		    !queue_entry_read(&s->entry, &l->names, &kv))
+		if (!queue_entry_read(&s->entry, &kv, &l->names, range, i) ||
+		    kv.create <= l->read_to)
 			continue;
+		l->read_to = kv.create;
 		s->held = s->entry.foreign ? l->seen == 0 : s->entry.value.held;
 		s->left = -1;
 		s->revoked = false;
@@ -270,9 +275,9 @@ tell_pages(struct looking *l, const json_t *first)
 {
 	enum rc rc = tell_page(l, first);
 
-	while (rc == RC_OK && !l->enough && l->n == PAGE &&
+	while (rc == RC_OK && !l->enough && l->full && l->n > 0 &&
 	    (!l->look->brief || l->holders)) {
-		struct kv_range next = page_of(l, l->page[l->n - 1].entry.create);
+		struct kv_range next = page_of(l, l->read_to);
 		json_t *range = admin_range(
 		    l->etcd, &next, l->look->until, &rc, l->fault);
 
@@ -298,6 +303,7 @@ tell_key(struct looking *l, const char *key)
 	l->key = key;
 	l->revision = 0;
 	l->seen = l->waiters = 0;
+	l->read_to = 0;
 	page = page_of(l, 0);
 	snprintf(last, sizeof last, "%slast", l->names.jobs);
 	snprintf(good, sizeof good, "%sgood", l->names.jobs);
@@ -367,14 +373,19 @@ tell_below(struct looking *l, const char *letter)
 		    &(struct kv_range){
 			.key = from, .end = end, .limit = 1, .keys_only = true},
 		    l->look->until, &rc, l->fault);
-		bool any = kv_read(&kv, found, 0) &&
-		    strncmp(kv.key, prefix, strlen(prefix)) == 0 &&
-		    strcmp(kv.key, from) >= 0;
-		size_t n = any ? strcspn(kv.key + strlen(prefix), "/") : 0;
+		/* of a name with a NUL, or a long one, the beginning will do */
+		bool read = kv_read(&kv, found, 0), any = read || kv.create > 0;
+		size_t n;
 
 		json_decref(found);
 		if (!any || rc != RC_OK)
 			return rc;
+		if (strncmp(kv.key, prefix, strlen(prefix)) != 0 ||
+		    strcmp(kv.key, from) < 0)
+			return fault_set(l->fault, RC_PROTOCOL,
+			    "%s tells of other keys than were asked for: is this an etcd server?",
+			    l->etcd->server_name);
+		n = strcspn(kv.key + strlen(prefix), "/");
 		snprintf(from, sizeof from, "%.*s%s", (int)(strlen(prefix) + n), kv.key,
 		    queues ? "0" : "\1"); /* 0 comes after a slash */
 		if (encode_undo(key, sizeof key, kv.key + strlen(prefix), n) > 0 &&
@@ -522,7 +533,7 @@ static const struct call no_grant = {0};
 
 static enum rc
 find_hold(struct etcd *e, const struct names *l, const struct target *t,
-    struct queue_entry *q, instant until, struct fault *f)
+    struct queue_entry *q, struct kv *kv, instant until, struct fault *f)
 {
 	const struct kv_range only = {.key = l->queue,
 	    .end = l->queue_end,
@@ -531,13 +542,12 @@ find_hold(struct etcd *e, const struct names *l, const struct target *t,
 	    .most_create = (int64_t)t->token};
 	bool found = false;
 	json_t *range;
-	struct kv kv;
 	enum rc rc;
 
 	if (t->token == 0 || t->token > INT64_MAX)
 		return fail_no_grant(e, f);
 	range = admin_range(e, &only, until, &rc, f);
-	if (rc == RC_OK && kv_read(&kv, range, 0) && queue_entry_read(q, l, &kv))
+	if (rc == RC_OK && queue_entry_read(q, kv, l, range, 0))
 		found = (q->foreign || q->value.held) &&
 		    (!t->owner ||
 			strcmp(t->owner, q->foreign ? q->name.text : q->value.owner) ==
@@ -551,8 +561,9 @@ etcd_revoke(struct store *s, const struct target *t, const char *record, bool fo
     instant until, struct fault *f)
 {
 	struct etcd *e = etcd_of(s);
-	char own[QUEUE_BYTES + 32], mark[QUEUE_BYTES + 32], permit[QUEUE_BYTES + 16];
+	char mark[QUEUE_BYTES + 32], permit[QUEUE_BYTES + 16];
 	struct queue_entry q = {0};
+	struct kv own;
 	json_t *compare, *ops = json_array();
 	struct call grant = no_grant;
 	struct names l;
@@ -560,7 +571,7 @@ etcd_revoke(struct store *s, const struct target *t, const char *record, bool fo
 	enum rc rc;
 
 	names_of(&l, e->root, e->name, t->key);
-	rc = find_hold(e, &l, t, &q, until, f);
+	rc = find_hold(e, &l, t, &q, &own, until, f);
 	if (rc == RC_OK && q.foreign && !force)
 		rc = fault_set(f, RC_CONFIG,
 		    "%s: another client holds it, which dlock cannot ask to give it up (--force takes it away)",
@@ -569,20 +580,19 @@ etcd_revoke(struct store *s, const struct target *t, const char *record, bool fo
 		json_decref(ops);
 		return rc;
 	}
-	snprintf(own, sizeof own, "%s%s", l.queue, q.name.text);
 	snprintf(mark, sizeof mark, "%s%s", l.marks, q.name.text);
 	lease = q.lease;
 	if (force) {
 		lease = lease_of(q.name.text, t->key, (unsigned)t->token);
 		grant = call_grant(lease, MARK_TIME);
-		json_array_append_new(ops, kv_op_delete(own, NULL));
+		json_array_append_new(ops, kv_op_delete(own.key, NULL));
 		snprintf(permit, sizeof permit, "%s%06d", l.permits, q.value.slot);
 		if (q.value.slot >= 0)
 			json_array_append_new(ops, kv_op_delete(permit, NULL));
 	}
 	if (!q.foreign)
 		json_array_append_new(ops, kv_op_put(mark, record, lease));
-	compare = json_pack("[o]", kv_if(own, NULL, "EQUAL", q.create));
+	compare = json_pack("[o]", kv_if(own.key, NULL, "EQUAL", q.create));
 	return steer(e, grant, compare, ops, until, f);
 }
 
