@@ -23,10 +23,8 @@ enum { WHO_CHARS = 64 };
 /* One key of a page. */
 struct shown {
 	struct queue_entry entry;
-	char who[WHO_CHARS + 1]; /* of others: what they have written; hostile */
-	int64_t left;            /* s of its lease; -1: not known */
-	bool held, revoked;
-	char asker[RECORD_BYTES]; /* the mark: who asks for it back */
+	struct kv kv;
+	bool held;
 };
 
 struct looking {
@@ -37,13 +35,12 @@ struct looking {
 	const char *key; /* that is told now */
 	bool enough;     /* nobody wants to hear more */
 	int64_t revision, count;
-	unsigned seen, waiters;
-	/* the last page */
-	bool holders;    /* there were some */
+	unsigned waiters;
+	int64_t
+	    first; /* create revision of the first key of the queue; 0: not seen yet */
+	int64_t read_to; /* that of the last key of the pages that are told */
+	bool holders;    /* were in the last page */
 	bool full;       /* there are more pages */
-	int64_t read_to; /* the create revision of its last key */
-	size_t n;
-	struct shown page[PAGE];
 
 	/* of a look at jobs */
 	char job[KEY_BYTES + 1]; /* the key that is told */
@@ -99,12 +96,17 @@ tell(struct looking *l, struct entry *e)
 		    l->look->ctx, e, cluster_time(&l->etcd->cluster));
 }
 
+/* NULL: its lease and its mark are not known. */
 static void
-tell_shown(struct looking *l, const struct shown *s)
+tell_shown(struct looking *l, const struct shown *s, const struct call *lease,
+    const json_t *mark)
 {
-	char what[96];
+	char what[96], who[WHO_CHARS + 1];
 	const struct queue_entry *q = &s->entry;
-	const struct foreign foreign = {.what = what, .who = *s->who ? s->who : NULL};
+	const struct foreign foreign = {.what = what, .who = *s->kv.value ? who : NULL};
+	int64_t ttl = lease && lease->code == CODE_OK ? kv_number(lease->answer, "TTL")
+						      : 0;
+	struct kv asker;
 	struct entry e = {.kind = s->held ? ENTRY_HOLDER : ENTRY_WAITER,
 	    .lock = q->name.kind,
 	    .limit = q->name.limit,
@@ -116,13 +118,14 @@ tell_shown(struct looking *l, const struct shown *s)
 	    .foreign = q->foreign ? &foreign : NULL,
 	    .since = q->value.since,
 	    .until = EPOCH_NONE,
-	    .revoked = s->revoked,
-	    .asker = s->revoked ? s->asker : NULL};
+	    .revoked = kv_read(&asker, mark, 0)};
 
 	snprintf(
 	    what, sizeof what, "a client of etcd, lease %" PRIx64, (uint64_t)q->lease);
-	if (s->left >= 0)
-		e.until = cluster_time(&l->etcd->cluster) + s->left * 1000000;
+	snprintf(who, sizeof who, "%.*s", WHO_CHARS, s->kv.value);
+	e.asker = e.revoked ? asker.value : NULL;
+	if (ttl > 0)
+		e.until = cluster_time(&l->etcd->cluster) + etcd_lease_ns(ttl) / 1000;
 	tell(l, &e);
 }
 
@@ -173,99 +176,79 @@ tell_last(struct looking *l, const struct run *last, const struct run *good)
 
 /* ---- the queue of one key ---- */
 
-static void
-read_shown(struct looking *l, const json_t *range)
+/* False: it is none, or was in a page before. */
+static bool
+read_shown(struct looking *l, struct shown *s, const json_t *range, size_t i)
 {
-	struct kv kv;
+	const struct queue_entry *q = &s->entry;
 
-	l->n = 0;
-	l->holders = false;
-	l->full = kv_count(range) == PAGE;
-	for (size_t i = 0; i < kv_count(range) && l->n < PAGE; i++) {
-		struct shown *s = &l->page[l->n];
-
-		if (!queue_entry_read(&s->entry, &kv, &l->names, range, i) ||
-		    kv.create <= l->read_to)
-			continue;
-		l->read_to = kv.create;
-		s->held = s->entry.foreign ? l->seen == 0 : s->entry.value.held;
-		s->left = -1;
-		s->revoked = false;
-		*s->who = '\0';
-		if (s->entry.foreign)
-			snprintf(s->who, sizeof s->who, "%.*s", WHO_CHARS, kv.value);
-		l->holders = l->holders || s->held;
-		l->seen++;
-		l->n++;
-	}
+	if (!queue_entry_read(&s->entry, &s->kv, &l->names, range, i) ||
+	    q->create <= l->read_to)
+		return false;
+	if (!l->first)
+		l->first = q->create;
+	s->held = q->foreign ? q->create == l->first : q->value.held;
+	return true;
 }
 
-/* Asks how long the leases of a page's holders last, and whether they are asked back. */
+/* Asks who asks a page's holders for their hold, and then, one by one, how long their leases last. */
 static enum rc
-ask_holders(struct looking *l)
+ask_holders(struct looking *l, const json_t *range, struct call calls[PAGE + 1], int *n)
 {
-	struct call calls[PAGE + 1];
 	json_t *marks = json_array();
 	char mark[QUEUE_BYTES + 32];
-	struct kv kv;
-	int n = 1;
-	enum rc rc;
+	struct shown s;
 
-	for (size_t i = 0; i < l->n; i++) {
-		const struct queue_entry *q = &l->page[i].entry;
-
-		if (!l->page[i].held)
+	*n = 1;
+	for (size_t i = 0; i < PAGE; i++) {
+		if (!read_shown(l, &s, range, i) || !s.held)
 			continue;
-		snprintf(mark, sizeof mark, "%s%s", l->names.marks, q->name.text);
+		snprintf(mark, sizeof mark, "%s%s", l->names.marks, s.entry.name.text);
 		json_array_append_new(
 		    marks, kv_op_range(&(struct kv_range){.key = mark}));
-		calls[n++] = call_lease("/v3/lease/timetolive", q->lease);
+		calls[(*n)++] = call_lease("/v3/lease/timetolive", s.entry.lease);
 	}
-	calls[0] = (struct call){
-	    "/v3/kv/txn", kv_txn(json_array(), marks, NULL), NULL, 0};
-	rc = admin_ask(l->etcd, calls, n, l->look->until, l->fault);
-	for (size_t i = 0, k = 0; rc == RC_OK && i < l->n; i++) {
-		struct shown *s = &l->page[i];
-		int64_t ttl;
-
-		if (!s->held)
-			continue;
-		ttl = kv_number(calls[k + 1].answer, "TTL");
-		s->left = calls[k + 1].code == CODE_OK && ttl > 0 ? ttl : -1;
-		s->revoked = kv_read(&kv, kv_response(calls[0].answer, k), 0);
-		snprintf(s->asker, sizeof s->asker, "%.*s", RECORD_BYTES - 1,
-		    s->revoked ? kv.value : "");
-		k++;
-	}
-	calls_free(calls, n);
-	return rc;
+	calls[0] = call_txn(json_array(), marks, NULL);
+	return *n > 1 ? admin_ask(l->etcd, calls, *n, l->look->until, l->fault) : RC_OK;
 }
 
 /* Tells a page; of others than the first, waiters are only counted where that is enough. */
 static enum rc
 tell_page(struct looking *l, const json_t *range)
 {
-	enum rc rc;
+	struct call calls[PAGE + 1];
+	int64_t last = l->read_to;
+	struct shown s;
+	int n, k = 0;
+	enum rc rc = ask_holders(l, range, calls, &n);
 
-	read_shown(l, range);
-	rc = l->holders ? ask_holders(l) : RC_OK;
-	for (size_t i = 0; rc == RC_OK && i < l->n; i++) {
-		const struct shown *s = &l->page[i];
+	l->holders = n > 1;
+	for (size_t i = 0; rc == RC_OK && i < PAGE; i++) {
+		if (!read_shown(l, &s, range, i))
+			continue;
+		last = s.entry.create;
+		l->count -= s.held;
+		if (s.held) {
+			const json_t *mark = kv_response(calls[0].answer, (size_t)k);
 
-		l->count -= s->held;
-		if (s->held || !l->look->brief)
-			tell_shown(l, s);
+			tell_shown(l, &s, &calls[++k], mark);
+		} else if (!l->look->brief) {
+			tell_shown(l, &s, NULL, NULL);
+		}
 	}
+	calls_free(calls, n);
+	l->full = kv_count(range) >= PAGE && last > l->read_to;
+	l->read_to = last;
 	return rc;
 }
 
 static struct kv_range
-page_of(const struct looking *l, int64_t after)
+page_of(const struct looking *l)
 {
 	return (struct kv_range){.key = l->names.queue,
 	    .end = l->names.queue_end,
 	    .limit = PAGE,
-	    .least_create = after ? after + 1 : 0,
+	    .least_create = l->read_to ? l->read_to + 1 : 0,
 	    .revision = l->revision,
 	    .by_create = true};
 }
@@ -275,9 +258,8 @@ tell_pages(struct looking *l, const json_t *first)
 {
 	enum rc rc = tell_page(l, first);
 
-	while (rc == RC_OK && !l->enough && l->full && l->n > 0 &&
-	    (!l->look->brief || l->holders)) {
-		struct kv_range next = page_of(l, l->read_to);
+	while (rc == RC_OK && !l->enough && l->full && (!l->look->brief || l->holders)) {
+		struct kv_range next = page_of(l);
 		json_t *range = admin_range(
 		    l->etcd, &next, l->look->until, &rc, l->fault);
 
@@ -302,9 +284,9 @@ tell_key(struct looking *l, const char *key)
 	names_of(&l->names, e->root, e->name, key);
 	l->key = key;
 	l->revision = 0;
-	l->seen = l->waiters = 0;
-	l->read_to = 0;
-	page = page_of(l, 0);
+	l->waiters = 0;
+	l->first = l->read_to = 0;
+	page = page_of(l);
 	snprintf(last, sizeof last, "%slast", l->names.jobs);
 	snprintf(good, sizeof good, "%sgood", l->names.jobs);
 	ops = json_pack("[o, o, o, o]", kv_op_range(&page),
