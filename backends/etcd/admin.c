@@ -1,5 +1,5 @@
 /*
- * admin.c - tells what locks an etcd has, takes them away, and freezes keys.
+ * admin.c - tells what locks and jobs an etcd has, takes locks away, freezes keys, forgets runs.
  *
  *  1. A queue is read page by page in the order of its create revisions, as of one revision of
  *     the store.  When etcd has compacted that meanwhile, the look has to be made again.
@@ -7,6 +7,8 @@
  *     is passed over to find the next one.
  *  3. A hold is known by its key's create revision.  Each change is a transaction that has it
  *     as a condition.
+ *  4. The runs that are remembered are read in the order of their names, page by page.  Those of
+ *     one ID are deleted on condition that none of them has been written meanwhile.
  */
 #include "etcd.h"
 
@@ -191,7 +193,7 @@ read_shown(struct looking *l, struct shown *s, const json_t *range, size_t i)
 	return true;
 }
 
-/* Asks who asks a page's holders for their hold, and then, one by one, how long their leases last. */
+/* Asks for the marks of a page's holders, and then, one by one, how long their leases last. */
 static enum rc
 ask_holders(struct looking *l, const json_t *range, struct call calls[PAGE + 1], int *n)
 {
