@@ -157,6 +157,7 @@ take_survey(struct etcd *e, const json_t *txn, size_t i, instant until, struct f
 	queue_read(q, txn, i);
 	while (rc == RC_OK && !q->whole && !kind_is_exclusive(e->claim->kind)) {
 		struct call call = {"/v3/kv/range", queue_ask_more(q), NULL, 0};
+		int64_t before = q->read_to;
 
 		rc = etcd_ask(e, &call, 1, until, &sent, f);
 		if (rc == RC_OK && call.code != CODE_OK)
@@ -164,6 +165,10 @@ take_survey(struct etcd *e, const json_t *txn, size_t i, instant until, struct f
 			    "%s has forgotten what it said (compaction)", e->server_name);
 		if (rc == RC_OK)
 			queue_read_more(q, call.answer);
+		if (rc == RC_OK && !q->whole && q->read_to <= before)
+			rc = fault_set(f, RC_PROTOCOL,
+			    "%s tells the same keys again: is this an etcd server?",
+			    e->server_name);
 		calls_free(&call, 1);
 	}
 	count_position(e);
@@ -176,7 +181,7 @@ note_lease(struct etcd *e, int64_t ttl, instant sent)
 {
 	if (ttl > 0) {
 		e->lease_sent = sent;
-		e->lease_ttl = ttl * NS_PER_S;
+		e->lease_ttl = etcd_lease_ns(ttl);
 	}
 }
 
@@ -211,6 +216,10 @@ begin_hold(struct etcd *e, instant until, struct grant *g, struct fault *f)
 	int64_t revision;
 	enum rc rc;
 
+	if (e->queue.create <= 0)
+		return fault_set(f, RC_PROTOCOL,
+		    "%s says that our key is there, and does not show it",
+		    e->server_name);
 	e->token = e->queue.create;
 	e->began = cluster_time(&e->cluster);
 	*g = (struct grant){.token = (uint64_t)e->token,
@@ -223,8 +232,9 @@ begin_hold(struct etcd *e, instant until, struct grant *g, struct fault *f)
 	if (rc == RC_OK && !is_lease_fresh(e))
 		rc = etcd_renew_lease(e, until, g, &revision, f);
 	e->granted = rc == RC_OK;
-	return rc == RC_REVOKED || rc == RC_LOST || rc == RC_BUSY ? etcd_fail_gone(e, f)
-								  : rc;
+	if (rc == RC_REVOKED || rc == RC_LOST)
+		return etcd_fail_gone(e, f);
+	return rc == RC_BUSY ? RC_AGAIN : rc; /* the fault says why it is not proved */
 }
 
 /* Joins the queue, unless we are in it already.  RC_OK: and surveys it. */

@@ -1,5 +1,5 @@
 /*
- * admin.c - tells what locks an etcd has, takes them away, and freezes keys.
+ * admin.c - tells what locks and jobs an etcd has, takes locks away, freezes keys, forgets runs.
  *
  *  1. A queue is read page by page in the order of its create revisions, as of one revision of
  *     the store.  When etcd has compacted that meanwhile, the look has to be made again.
@@ -7,6 +7,8 @@
  *     is passed over to find the next one.
  *  3. A hold is known by its key's create revision.  Each change is a transaction that has it
  *     as a condition.
+ *  4. The runs that are remembered are read in the order of their names, page by page.  Those of
+ *     one ID are deleted on condition that none of them has been written meanwhile.
  */
 #include "etcd.h"
 
@@ -23,10 +25,8 @@ enum { WHO_CHARS = 64 };
 /* One key of a page. */
 struct shown {
 	struct queue_entry entry;
-	char who[WHO_CHARS + 1]; /* of others: what they have written; hostile */
-	int64_t left;            /* s of its lease; -1: not known */
-	bool held, revoked;
-	char asker[RECORD_BYTES]; /* the mark: who asks for it back */
+	struct kv kv;
+	bool held;
 };
 
 struct looking {
@@ -37,10 +37,12 @@ struct looking {
 	const char *key; /* that is told now */
 	bool enough;     /* nobody wants to hear more */
 	int64_t revision, count;
-	unsigned seen, waiters;
-	bool holders; /* were in the last page */
-	size_t n;
-	struct shown page[PAGE];
+	unsigned waiters;
+	int64_t
+	    first; /* create revision of the first key of the queue; 0: not seen yet */
+	int64_t read_to; /* that of the last key of the pages that are told */
+	bool holders;    /* were in the last page */
+	bool full;       /* there are more pages */
 
 	/* of a look at jobs */
 	char job[KEY_BYTES + 1]; /* the key that is told */
@@ -96,12 +98,17 @@ tell(struct looking *l, struct entry *e)
 		    l->look->ctx, e, cluster_time(&l->etcd->cluster));
 }
 
+/* NULL: its lease and its mark are not known. */
 static void
-tell_shown(struct looking *l, const struct shown *s)
+tell_shown(struct looking *l, const struct shown *s, const struct call *lease,
+    const json_t *mark)
 {
-	char what[96];
+	char what[96], who[WHO_CHARS + 1];
 	const struct queue_entry *q = &s->entry;
-	const struct foreign foreign = {.what = what, .who = *s->who ? s->who : NULL};
+	const struct foreign foreign = {.what = what, .who = *s->kv.value ? who : NULL};
+	int64_t ttl = lease && lease->code == CODE_OK ? kv_number(lease->answer, "TTL")
+						      : 0;
+	struct kv asker;
 	struct entry e = {.kind = s->held ? ENTRY_HOLDER : ENTRY_WAITER,
 	    .lock = q->name.kind,
 	    .limit = q->name.limit,
@@ -113,13 +120,14 @@ tell_shown(struct looking *l, const struct shown *s)
 	    .foreign = q->foreign ? &foreign : NULL,
 	    .since = q->value.since,
 	    .until = EPOCH_NONE,
-	    .revoked = s->revoked,
-	    .asker = s->revoked ? s->asker : NULL};
+	    .revoked = kv_read(&asker, mark, 0)};
 
 	snprintf(
 	    what, sizeof what, "a client of etcd, lease %" PRIx64, (uint64_t)q->lease);
-	if (s->left >= 0)
-		e.until = cluster_time(&l->etcd->cluster) + s->left * 1000000;
+	snprintf(who, sizeof who, "%.*s", WHO_CHARS, s->kv.value);
+	e.asker = e.revoked ? asker.value : NULL;
+	if (ttl > 0)
+		e.until = cluster_time(&l->etcd->cluster) + etcd_lease_ns(ttl) / 1000;
 	tell(l, &e);
 }
 
@@ -170,97 +178,79 @@ tell_last(struct looking *l, const struct run *last, const struct run *good)
 
 /* ---- the queue of one key ---- */
 
-static void
-read_shown(struct looking *l, const json_t *range)
+/* False: it is none, or was in a page before. */
+static bool
+read_shown(struct looking *l, struct shown *s, const json_t *range, size_t i)
 {
-	struct kv kv;
+	const struct queue_entry *q = &s->entry;
 
-	l->n = 0;
-	l->holders = false;
-	for (size_t i = 0; i < kv_count(range) && l->n < PAGE; i++) {
-		struct shown *s = &l->page[l->n];
-
-		if (!kv_read(&kv, range, i) ||
-		    !queue_entry_read(&s->entry, &l->names, &kv))
-			continue;
-		s->held = s->entry.foreign ? l->seen == 0 : s->entry.value.held;
-		s->left = -1;
-		s->revoked = false;
-		*s->who = '\0';
-		if (s->entry.foreign)
-			snprintf(s->who, sizeof s->who, "%.*s", WHO_CHARS, kv.value);
-		l->holders = l->holders || s->held;
-		l->seen++;
-		l->n++;
-	}
+	if (!queue_entry_read(&s->entry, &s->kv, &l->names, range, i) ||
+	    q->create <= l->read_to)
+		return false;
+	if (!l->first)
+		l->first = q->create;
+	s->held = q->foreign ? q->create == l->first : q->value.held;
+	return true;
 }
 
-/* Asks how long the leases of a page's holders last, and whether they are asked back. */
+/* Asks for the marks of a page's holders, and then, one by one, how long their leases last. */
 static enum rc
-ask_holders(struct looking *l)
+ask_holders(struct looking *l, const json_t *range, struct call calls[PAGE + 1], int *n)
 {
-	struct call calls[PAGE + 1];
 	json_t *marks = json_array();
 	char mark[QUEUE_BYTES + 32];
-	struct kv kv;
-	int n = 1;
-	enum rc rc;
+	struct shown s;
 
-	for (size_t i = 0; i < l->n; i++) {
-		const struct queue_entry *q = &l->page[i].entry;
-
-		if (!l->page[i].held)
+	*n = 1;
+	for (size_t i = 0; i < PAGE; i++) {
+		if (!read_shown(l, &s, range, i) || !s.held)
 			continue;
-		snprintf(mark, sizeof mark, "%s%s", l->names.marks, q->name.text);
+		snprintf(mark, sizeof mark, "%s%s", l->names.marks, s.entry.name.text);
 		json_array_append_new(
 		    marks, kv_op_range(&(struct kv_range){.key = mark}));
-		calls[n++] = call_lease("/v3/lease/timetolive", q->lease);
+		calls[(*n)++] = call_lease("/v3/lease/timetolive", s.entry.lease);
 	}
-	calls[0] = (struct call){
-	    "/v3/kv/txn", kv_txn(json_array(), marks, NULL), NULL, 0};
-	rc = admin_ask(l->etcd, calls, n, l->look->until, l->fault);
-	for (size_t i = 0, k = 0; rc == RC_OK && i < l->n; i++) {
-		struct shown *s = &l->page[i];
-		int64_t ttl;
-
-		if (!s->held)
-			continue;
-		ttl = kv_number(calls[k + 1].answer, "TTL");
-		s->left = calls[k + 1].code == CODE_OK && ttl > 0 ? ttl : -1;
-		s->revoked = kv_read(&kv, kv_response(calls[0].answer, k), 0);
-		snprintf(s->asker, sizeof s->asker, "%.*s", RECORD_BYTES - 1,
-		    s->revoked ? kv.value : "");
-		k++;
-	}
-	calls_free(calls, n);
-	return rc;
+	calls[0] = call_txn(json_array(), marks, NULL);
+	return *n > 1 ? admin_ask(l->etcd, calls, *n, l->look->until, l->fault) : RC_OK;
 }
 
 /* Tells a page; of others than the first, waiters are only counted where that is enough. */
 static enum rc
 tell_page(struct looking *l, const json_t *range)
 {
-	enum rc rc;
+	struct call calls[PAGE + 1];
+	int64_t last = l->read_to;
+	struct shown s;
+	int n, k = 0;
+	enum rc rc = ask_holders(l, range, calls, &n);
 
-	read_shown(l, range);
-	rc = l->holders ? ask_holders(l) : RC_OK;
-	for (size_t i = 0; rc == RC_OK && i < l->n; i++) {
-		const struct shown *s = &l->page[i];
+	l->holders = n > 1;
+	for (size_t i = 0; rc == RC_OK && i < PAGE; i++) {
+		if (!read_shown(l, &s, range, i))
+			continue;
+		last = s.entry.create;
+		l->count -= s.held;
+		if (s.held) {
+			const json_t *mark = kv_response(calls[0].answer, (size_t)k);
 
-		l->count -= s->held;
-		if (s->held || !l->look->brief)
-			tell_shown(l, s);
+			tell_shown(l, &s, &calls[++k], mark);
+		} else if (!l->look->brief) {
+			tell_shown(l, &s, NULL, NULL);
+		}
 	}
+	calls_free(calls, n);
+	l->full = kv_count(range) >= PAGE && last > l->read_to;
+	l->read_to = last;
 	return rc;
 }
 
 static struct kv_range
-page_of(const struct looking *l, int64_t after)
+page_of(const struct looking *l)
 {
 	return (struct kv_range){.key = l->names.queue,
 	    .end = l->names.queue_end,
 	    .limit = PAGE,
-	    .least_create = after ? after + 1 : 0,
+	    .least_create = l->read_to ? l->read_to + 1 : 0,
 	    .revision = l->revision,
 	    .by_create = true};
 }
@@ -270,9 +260,8 @@ tell_pages(struct looking *l, const json_t *first)
 {
 	enum rc rc = tell_page(l, first);
 
-	while (rc == RC_OK && !l->enough && l->n == PAGE &&
-	    (!l->look->brief || l->holders)) {
-		struct kv_range next = page_of(l, l->page[l->n - 1].entry.create);
+	while (rc == RC_OK && !l->enough && l->full && (!l->look->brief || l->holders)) {
+		struct kv_range next = page_of(l);
 		json_t *range = admin_range(
 		    l->etcd, &next, l->look->until, &rc, l->fault);
 
@@ -297,8 +286,9 @@ tell_key(struct looking *l, const char *key)
 	names_of(&l->names, e->root, e->name, key);
 	l->key = key;
 	l->revision = 0;
-	l->seen = l->waiters = 0;
-	page = page_of(l, 0);
+	l->waiters = 0;
+	l->first = l->read_to = 0;
+	page = page_of(l);
 	snprintf(last, sizeof last, "%slast", l->names.jobs);
 	snprintf(good, sizeof good, "%sgood", l->names.jobs);
 	ops = json_pack("[o, o, o, o]", kv_op_range(&page),
@@ -367,14 +357,19 @@ tell_below(struct looking *l, const char *letter)
 		    &(struct kv_range){
 			.key = from, .end = end, .limit = 1, .keys_only = true},
 		    l->look->until, &rc, l->fault);
-		bool any = kv_read(&kv, found, 0) &&
-		    strncmp(kv.key, prefix, strlen(prefix)) == 0 &&
-		    strcmp(kv.key, from) >= 0;
-		size_t n = any ? strcspn(kv.key + strlen(prefix), "/") : 0;
+		/* of a name with a NUL, or a long one, the beginning will do */
+		bool read = kv_read(&kv, found, 0), any = read || kv.create > 0;
+		size_t n;
 
 		json_decref(found);
 		if (!any || rc != RC_OK)
 			return rc;
+		if (strncmp(kv.key, prefix, strlen(prefix)) != 0 ||
+		    strcmp(kv.key, from) < 0)
+			return fault_set(l->fault, RC_PROTOCOL,
+			    "%s tells of other keys than were asked for: is this an etcd server?",
+			    l->etcd->server_name);
+		n = strcspn(kv.key + strlen(prefix), "/");
 		snprintf(from, sizeof from, "%.*s%s", (int)(strlen(prefix) + n), kv.key,
 		    queues ? "0" : "\1"); /* 0 comes after a slash */
 		if (encode_undo(key, sizeof key, kv.key + strlen(prefix), n) > 0 &&
@@ -522,7 +517,7 @@ static const struct call no_grant = {0};
 
 static enum rc
 find_hold(struct etcd *e, const struct names *l, const struct target *t,
-    struct queue_entry *q, instant until, struct fault *f)
+    struct queue_entry *q, struct kv *kv, instant until, struct fault *f)
 {
 	const struct kv_range only = {.key = l->queue,
 	    .end = l->queue_end,
@@ -531,13 +526,12 @@ find_hold(struct etcd *e, const struct names *l, const struct target *t,
 	    .most_create = (int64_t)t->token};
 	bool found = false;
 	json_t *range;
-	struct kv kv;
 	enum rc rc;
 
 	if (t->token == 0 || t->token > INT64_MAX)
 		return fail_no_grant(e, f);
 	range = admin_range(e, &only, until, &rc, f);
-	if (rc == RC_OK && kv_read(&kv, range, 0) && queue_entry_read(q, l, &kv))
+	if (rc == RC_OK && queue_entry_read(q, kv, l, range, 0))
 		found = (q->foreign || q->value.held) &&
 		    (!t->owner ||
 			strcmp(t->owner, q->foreign ? q->name.text : q->value.owner) ==
@@ -551,8 +545,9 @@ etcd_revoke(struct store *s, const struct target *t, const char *record, bool fo
     instant until, struct fault *f)
 {
 	struct etcd *e = etcd_of(s);
-	char own[QUEUE_BYTES + 32], mark[QUEUE_BYTES + 32], permit[QUEUE_BYTES + 16];
+	char mark[QUEUE_BYTES + 32], permit[QUEUE_BYTES + 16];
 	struct queue_entry q = {0};
+	struct kv own;
 	json_t *compare, *ops = json_array();
 	struct call grant = no_grant;
 	struct names l;
@@ -560,7 +555,7 @@ etcd_revoke(struct store *s, const struct target *t, const char *record, bool fo
 	enum rc rc;
 
 	names_of(&l, e->root, e->name, t->key);
-	rc = find_hold(e, &l, t, &q, until, f);
+	rc = find_hold(e, &l, t, &q, &own, until, f);
 	if (rc == RC_OK && q.foreign && !force)
 		rc = fault_set(f, RC_CONFIG,
 		    "%s: another client holds it, which dlock cannot ask to give it up (--force takes it away)",
@@ -569,20 +564,19 @@ etcd_revoke(struct store *s, const struct target *t, const char *record, bool fo
 		json_decref(ops);
 		return rc;
 	}
-	snprintf(own, sizeof own, "%s%s", l.queue, q.name.text);
 	snprintf(mark, sizeof mark, "%s%s", l.marks, q.name.text);
 	lease = q.lease;
 	if (force) {
 		lease = lease_of(q.name.text, t->key, (unsigned)t->token);
 		grant = call_grant(lease, MARK_TIME);
-		json_array_append_new(ops, kv_op_delete(own, NULL));
+		json_array_append_new(ops, kv_op_delete(own.key, NULL));
 		snprintf(permit, sizeof permit, "%s%06d", l.permits, q.value.slot);
 		if (q.value.slot >= 0)
 			json_array_append_new(ops, kv_op_delete(permit, NULL));
 	}
 	if (!q.foreign)
 		json_array_append_new(ops, kv_op_put(mark, record, lease));
-	compare = json_pack("[o]", kv_if(own, NULL, "EQUAL", q.create));
+	compare = json_pack("[o]", kv_if(own.key, NULL, "EQUAL", q.create));
 	return steer(e, grant, compare, ops, until, f);
 }
 

@@ -78,6 +78,15 @@ struct text {
 	bool failed;
 };
 
+/* What is sent may be a password or a token. */
+static void
+text_free(struct text *t)
+{
+	if (t->at)
+		explicit_bzero(t->at, t->room);
+	free(t->at);
+}
+
 __attribute__((format(printf, 2, 3))) static void
 text_add(struct text *t, const char *fmt, ...)
 {
@@ -90,24 +99,20 @@ text_add(struct text *t, const char *fmt, ...)
 	va_end(args);
 	if (t->n + (size_t)n >= t->room) {
 		size_t room = 2 * (t->n + (size_t)n) + 1024;
-		char *at = realloc(t->at, room);
+		char *at = malloc(room); /* realloc() would leave a password behind */
 
+		if (at && t->n > 0)
+			memcpy(at, t->at, t->n);
+		if (at) {
+			text_free(t);
+			t->at = at;
+			t->room = room;
+		}
 		t->failed = t->failed || !at;
-		t->at = at ? at : t->at;
-		t->room = at ? room : t->room;
 	}
 	if (!t->failed)
 		t->n += (size_t)vsnprintf(t->at + t->n, t->room - t->n, fmt, again);
 	va_end(again);
-}
-
-/* What is sent may be a password or a token. */
-static void
-text_free(struct text *t)
-{
-	if (t->at)
-		explicit_bzero(t->at, t->room);
-	free(t->at);
 }
 
 /*

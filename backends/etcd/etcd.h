@@ -90,9 +90,18 @@ etcd_of(struct store *s)
 
 /* ---- lock.c and acquire.c ---- */
 
+enum { LEASE_S_MOST = 1000 * 1000 * 1000 };
+
 /* As cluster_calls(); from now on something of ours may be there. */
 enum rc etcd_ask(
     struct etcd *, struct call *, int n, instant until, instant *sent, struct fault *);
+
+/* Seconds as etcd says them, which may be any (hostile): 30 years are endless enough. */
+static inline int64_t
+etcd_lease_ns(int64_t ttl)
+{
+	return (ttl < LEASE_S_MOST ? ttl : LEASE_S_MOST) * NS_PER_S;
+}
 
 /* A linearizable read, the first part of a proof (credit.h). */
 struct call etcd_call_read(const struct etcd *);

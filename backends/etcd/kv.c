@@ -191,11 +191,13 @@ kv_read(struct kv *kv, const json_t *range, size_t i)
 	kv->create = kv_number(one, "create_revision");
 	kv->modified = kv_number(one, "mod_revision");
 	kv->lease = kv_number(one, "lease");
-	*kv->value = '\0';
+	*kv->key = *kv->value = '\0';
 	if (!json_is_string(key) || kv->create <= 0)
 		return false;
 	n = base64_read(
 	    kv->key, sizeof kv->key, json_string_value(key), json_string_length(key));
+	if (n < 0)
+		*kv->key = '\0';
 	if (n <= 0 || n == sizeof kv->key - 1 || strlen(kv->key) != (size_t)n)
 		return false;
 	return !json_is_string(value) ||

@@ -66,7 +66,10 @@ struct kv {
 	int64_t create, modified, lease;
 };
 
-/* False: there is no `i`th one; or it is no key (hostile), or a longer one than any of ours. */
+/*
+ * False: there is no `i`th one (then `create` is 0); or it is no key (hostile), or a longer one
+ * than any of ours.
+ */
 bool kv_read(struct kv *, const json_t *range, size_t i);
 
 /* How many it has returned. */

@@ -109,9 +109,11 @@ judge_renewal(
 		    : 0;
 	if (!credit_proves(&credit))
 		return fault_set(f, RC_BUSY,
-		    "%s cannot say how long our lease lasts: is there a leader?",
+		    credit.member[0] != credit.member[2]
+			? "%s: several members answer in turn, which proves no lease: name them in the URL, not what stands before them"
+			: "%s cannot say how long our lease lasts: is there a leader?",
 		    e->server_name);
-	g->lease = credit.ttl * NS_PER_S;
+	g->lease = etcd_lease_ns(credit.ttl);
 	if (!kv_read(&m, mark, 0))
 		return RC_OK;
 	secret_blot(m.value, e->address.password);
@@ -152,13 +154,18 @@ static enum rc
 etcd_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 {
 	struct etcd *e = etcd_of(s);
+	struct fault ignored;
 	int64_t revision;
+	bool events;
 	enum rc rc = etcd_renew_lease(e, until, g, &revision, f);
 
 	g->pace = 0;
 	if (rc == RC_OK)
 		rc = watch_hold(
 		    e, revision, instant_first(until, instant_now() + g->lease / 10));
+	else if (watch_fd(&e->cluster) >=
+	    0) /* what has come would wake the keeper again */
+		(void)watch_read(&e->cluster, &events, &ignored);
 	s->host->alert = watch_fd(&e->cluster);
 	return rc == RC_OK || rc == RC_REVOKED || rc == RC_LOST || rc == RC_STOP
 	    ? rc

@@ -167,21 +167,26 @@ run_read(struct run *r, const char *text)
 }
 
 bool
-queue_entry_read(struct queue_entry *e, const struct names *l, const struct kv *kv)
+queue_entry_read(struct queue_entry *e, struct kv *kv, const struct names *l,
+    const json_t *range, size_t i)
 {
 	size_t n = strlen(l->queue);
+	bool good = kv_read(kv, range, i) && strncmp(kv->key, l->queue, n) == 0;
+	const char *name = good ? kv->key + n : "?";
 
-	if (strncmp(kv->key, l->queue, n) != 0)
+	if (kv->create <= 0)
 		return false;
 	e->create = kv->create;
 	e->lease = kv->lease;
-	e->foreign = !queue_value_read(&e->value, kv->value);
+	e->foreign = !good || !queue_value_read(&e->value, kv->value);
 	if (e->foreign)
 		e->value = (struct queue_value){.since = EPOCH_NONE, .slot = -1};
-	if (queue_name_read(&e->name, kv->key + n))
-		return true;
 	/* etcdctl's lock waits for whatever stands below its name, and so do we */
-	snprintf(e->name.text, sizeof e->name.text, "%.31s", kv->key + n);
+	if (!queue_name_read(&e->name, name)) {
+		e->name = (struct queue_name){.kind = KIND_EXCLUSIVE,
+		    .cut = !good || strlen(name) >= sizeof e->name.text};
+		snprintf(e->name.text, sizeof e->name.text, "%.31s", name);
+	}
 	return true;
 }
 
@@ -279,7 +284,7 @@ note_ahead(struct ahead *a, const struct queue_entry *e, bool held)
 {
 	a->create = e->create;
 	a->held = held;
-	memcpy(a->name, e->name.text, sizeof a->name);
+	a->name = e->name;
 }
 
 /* One that stands before us; they come in order. */
@@ -313,12 +318,13 @@ read_page(struct queue *q, const json_t *range)
 
 	q->whole = (int64_t)n < page_of(q);
 	for (size_t i = 0; i < n; i++) {
-		if (!kv_read(&kv, range, i) || kv.create <= q->read_to)
+		if (!queue_entry_read(&e, &kv, q->names, range, i) ||
+		    kv.create <= q->read_to)
 			continue;
 		q->read_to = kv.create;
 		if (q->create > 0 && kv.create >= q->create)
 			q->whole = true;
-		else if (queue_entry_read(&e, q->names, &kv))
+		else
 			see_ahead(q, &e);
 	}
 }
@@ -329,8 +335,9 @@ read_last(struct queue *q, const json_t *range)
 	struct queue_entry e;
 	struct kv kv;
 
-	for (size_t i = 0; !q->whole && kv_read(&kv, range, i); i++)
-		if (kv.create < q->create && queue_entry_read(&e, q->names, &kv)) {
+	for (size_t i = 0; !q->whole && queue_entry_read(&e, &kv, q->names, range, i);
+	     i++)
+		if (kv.create < q->create) {
 			note_ahead(&q->last, &e, false);
 			q->whole = true;
 		}
@@ -409,11 +416,12 @@ queue_watch(const struct queue *q, struct watch_list *w)
 	if (queue_lets_in(q)) { /* only a freeze is in the way */
 		w->at[w->n++] = (struct watched){
 		    l->freeze, NULL, .puts = true, .deletions = true};
-	} else if (counted && a->held) { /* the next in line: any holder may go */
+	} else if ((counted && a->held) || a->name.cut) {
+		/* the next in line: any holder may go; or the key is not known */
 		w->at[w->n++] = (struct watched){
 		    l->queue, l->queue_end, .deletions = true};
 	} else {
-		snprintf(w->key, sizeof w->key, "%s%s", l->queue, a->name);
+		snprintf(w->key, sizeof w->key, "%s%s", l->queue, a->name.text);
 		w->at[w->n++] = (struct watched){
 		    w->key, NULL, .puts = counted, .deletions = true};
 	}

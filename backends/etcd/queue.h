@@ -58,6 +58,8 @@ void names_end(char *out, size_t size, const char *prefix);
 /* The last part of a key of the queue: LEASE and its suffix. */
 struct queue_name {
 	char text[32];
+	bool
+	    cut; /* it is longer, or cannot be read: of another client, below this name */
 	enum lock_kind kind;
 	unsigned limit;
 };
@@ -120,14 +122,18 @@ struct queue_entry {
 	int64_t create, lease;
 };
 
-/* False: it is no lock's key. */
-bool queue_entry_read(struct queue_entry *, const struct names *, const struct kv *);
+/*
+ * Reads the `i`th of those that a range has found.  What cannot be read is taken for another
+ * client's.  False: there is none.
+ */
+bool queue_entry_read(struct queue_entry *, struct kv *, const struct names *,
+    const json_t *range, size_t i);
 
 /* The last of those before us that matter for something. */
 struct ahead {
 	int64_t create; /* 0: there is none */
 	bool held;
-	char name[32];
+	struct queue_name name;
 };
 
 struct queue {

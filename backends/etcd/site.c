@@ -187,6 +187,16 @@ etcd_identify(struct store *s, struct identity *id, struct fault *f)
 	return RC_OK;
 }
 
+/* Else JSON cannot have it. */
+static bool
+is_utf8(const char *text)
+{
+	json_t *j = json_string(text);
+
+	json_decref(j);
+	return j;
+}
+
 static enum rc
 etcd_open(struct store **ret, struct host *host, const struct site *site, struct fault *f)
 {
@@ -208,6 +218,8 @@ etcd_open(struct store **ret, struct host *host, const struct site *site, struct
 	if (rc == RC_OK && !*a->user != !*a->password)
 		rc = fault_set(f, RC_USAGE,
 		    "etcd wants a user and a password, or neither (etcd://user@host, and -O password-file=FILE)");
+	if (rc == RC_OK && (!is_utf8(a->user) || !is_utf8(a->password)))
+		rc = fault_set(f, RC_USAGE, "etcd wants user and password in UTF-8");
 	if (rc == RC_OK)
 		rc = tls_open_if(a->secure, "etcds://", &e->address.tls, &e->tls, f);
 	if (rc != RC_OK) {

@@ -201,7 +201,39 @@ def test_compaction_under_waiters(dlock, at, client):
     assert [w.wait().status for w in waiters] == [0] * 3
 
 
-# ---- a long queue ----
+# ---- a long queue, strange keys ----
+
+
+@pytest.mark.parametrize("name", ["z" * 300, "a\0b", "a" * 4000])
+def test_a_strange_key_in_the_queue_is_waited_for(dlock, at, client, name):
+    """As etcdctl does, which waits for whatever stands below the name."""
+    key = f"dlock/q/job/{name}"
+    client.put(key)
+    for options in ((), ("-s",), ("--limit", "2")):
+        assert run(dlock, at, "-n", *options, events=False).status == 75, options
+    waiter = dlock.start("run", *at.words, "-k", "job", "--", "true").queued(1)
+    began = boottime()
+    assert client.delete(key) == 1
+    assert waiter.wait().status == 0 and boottime() - began < 2
+
+
+def test_a_page_of_keys_that_cannot_be_read(dlock, at, client):
+    for n in range(150):
+        client.put(f"dlock/q/job/{n}\0")
+    for options in ((), ("-s",), ("--limit", "2")):
+        assert run(dlock, at, "-n", *options, events=False).status == 75, options
+    found = json.loads(dlock.run("status", "-J", *at.words, "-k", "job").stdout)
+    assert len(found["holders"]) == 1 and len(found["waiters"]) == 149, found
+    assert dlock.run("freeze", *at.words, "-k", "z").status == 0
+    client.put("dlock/q/a\0b/1")
+    assert [line.split()[0] for line in dlock.run("ls", *at.words).stdout.splitlines()[1:]][-1] == "z"
+
+
+def test_a_holder_with_a_long_name_is_broken_by_force(dlock, at, client):
+    client.put("dlock/q/job/" + "z" * 300)
+    assert dlock.run("break", "-y", "--force", *at.words, "-k", "job").status == 0
+    assert client.queue() == []
+
 
 
 def test_a_queue_of_many_pages(dlock, at, client):
@@ -294,7 +326,7 @@ def test_a_gateway_that_is_off(dlock, make_etcd):
 
 @pytest.mark.parametrize("url, words", [
     ("etcd://", "names no host"), ("etcd://h:0", "port"), ("etcd://h?x=1", "query"), ("etcd://u@h", "user and a password"),
-    ("etcd://h/%zz", "prefix"), ("etcd://h:1/a@b", "'@'")])
+    ("etcd://h/%zz", "prefix"), ("etcd://h:1/a@b", "'@'"), ("etcd://%FF:pw@h", "UTF-8")])
 def test_urls_that_make_no_sense(dlock, url, words):
     done = run(dlock, url)
     assert done.status == 64 and words in done.stderr and done.stderr.count("\n") == 1, done
