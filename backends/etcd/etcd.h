@@ -125,6 +125,23 @@ enum rc etcd_renew_lease(
 enum rc etcd_acquire(
     struct store *, const struct claim *, instant until, struct grant *, struct fault *);
 
+/* ---- admin.c ---- */
+
+/* Several requests, and their answers, which the caller frees; not of a claim. */
+enum rc admin_ask(struct etcd *, struct call *, int n, instant until, struct fault *);
+
+/* The answer to one request, which the caller frees; NULL: *rc says why. */
+json_t *admin_ask_one(struct etcd *, const char *path, json_t *ask, instant until,
+    enum rc *, struct fault *);
+
+/* The same of a range of keys. */
+json_t *admin_range(
+    struct etcd *, const struct kv_range *, instant until, enum rc *, struct fault *);
+
+/* ---- look.c ---- */
+
+enum rc etcd_each(struct store *, const struct look *, struct fault *);
+
 /* ---- check.c ---- */
 
 /*
