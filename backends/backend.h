@@ -410,6 +410,8 @@ struct look {
 	 * a key (ENTRY_LAST, ENTRY_GOOD) come together; those of its IDs may come elsewhere.
 	 */
 	bool jobs;
+	/* With a key: its last success is asked for, and not to see it is a failure. */
+	bool success;
 	instant until; /* give up then */
 	/*
 	 * Gets each entry, all of one key in a row: holders first, in the order of

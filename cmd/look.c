@@ -213,7 +213,10 @@ look_at(struct looking *l, const char *key, bool brief, struct view *v, instant 
     struct fault *f)
 {
 	struct collection one = {.looking = l, .view = v};
-	struct look what = {.key = key, .brief = brief, .until = until};
+	struct look what = {.key = key,
+	    .brief = brief,
+	    .success = l->plan->look.done_within != 0,
+	    .until = until};
 
 	view_begin(v, key);
 	return look(&one, &what, f);
