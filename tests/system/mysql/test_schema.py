@@ -146,6 +146,23 @@ def test_a_lock_of_an_older_version_is_seen(dlock, old):
     old.ask("DROP USER looker@'%'")
 
 
+def test_who_made_nothing_adds_nothing(dlock, mysql_db):
+    """What he would make has his rights, which are none on the tables; the maker adds it at its next use."""
+    own = At(mysql_db.url)
+    assert dlock.run("run", *own.words, "-k", "job", "--once", "a", "--", "true").status == 0
+    mysql_db.ask("DROP PROCEDURE dlock_list_jobs_3")
+    mysql_db.ask("DROP PROCEDURE dlock_forget_3")
+    mysql_db.ask("CREATE OR REPLACE USER maker@'%'")
+    mysql_db.ask(f"GRANT EXECUTE, CREATE, CREATE ROUTINE ON `{mysql_db.name}`.* TO maker@'%'")
+    there, maker = procedures(mysql_db), At(mysql_url(mysql_db.port, "maker", mysql_db.name))
+    for words in (("ls", "--jobs", *maker.words), ("forget", "-y", *maker.words, "job"), ("status", "--done-within", "1h", *maker.words, "job")):
+        done = dlock.run(*words)
+        assert words[0] == "status" or done.status == 78 and "dlock help mysql-schema | mysql" in done.stderr, done
+    assert procedures(mysql_db) == there
+    assert dlock.run("forget", "-y", *own.words, "job").status == 0
+    mysql_db.ask("DROP USER maker@'%'")
+
+
 # ---- what others read ----
 
 
