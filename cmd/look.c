@@ -91,7 +91,8 @@ check_can_look(const struct store *s, unsigned caps, struct fault *f)
 		    "%s cannot tell who holds a lock (dlock-backends(7) says which backends can)",
 		    s->where);
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-		if (caps & ~s->caps & rows[i].cap)
+		if (caps & ~s->caps & rows[i].cap ||
+		    (caps & rows[i].cap & CAP_JOB && !s->backend->admin->forget))
 			return fault_set(f, RC_CONFIG,
 			    "%s %s (dlock-backends(7) says which backends can)", s->where,
 			    rows[i].cannot);
