@@ -102,7 +102,7 @@ static const char none_remembered[] = "no such run is remembered";
 struct forgetting {
 	struct store *store;
 	const char *key;
-	instant until;
+	int64_t patience; /* for one answer: how many keys there are, nobody knows */
 	struct fault *fault;
 	enum rc rc;
 	bool found;
@@ -128,7 +128,8 @@ steer_forget_done(void *ctx, const struct entry *e, int64_t now)
 	(void)now;
 	if (e->kind != ENTRY_DONE || strcmp(e->key, g->key) != 0)
 		return true;
-	g->rc = steer_forget_id(g->store, g->key, e->once, g->until, g->fault);
+	g->rc = steer_forget_id(g->store, g->key, e->once,
+	    instant_after(instant_now(), g->patience), g->fault);
 	g->found |= g->rc == RC_OK;
 	return g->rc == RC_OK || g->rc == RC_LOST;
 }
@@ -141,7 +142,8 @@ static enum rc
 steer_forget_all(struct store *s, const char *key, instant until, struct fault *f)
 {
 	const struct claim claim = {.key = key, .owner = "", .job.cooldown = 1};
-	struct forgetting g = {.store = s, .key = key, .until = until, .fault = f};
+	struct forgetting g = {
+	    .store = s, .key = key, .patience = until - instant_now(), .fault = f};
 	struct redis *r = redis_of(s);
 	const char *ended, *good;
 	struct script_call call;
@@ -155,13 +157,13 @@ steer_forget_all(struct store *s, const char *key, instant until, struct fault *
 	rc = script_run(&r->route, &call, until, &last, f, "ww", &ended, &good);
 	if (rc != RC_OK)
 		return rc;
-	rc = look_done(s, key, steer_forget_done, &g, until, f);
+	rc = look_done(s, key, steer_forget_done, &g, NEVER, f);
 	if (rc == RC_OK && g.rc != RC_OK && g.rc != RC_LOST)
 		rc = g.rc;
 	if (rc == RC_OK)
 		rc = steer_claim(s, &claim,
 		    (const char *[]){"forget", "", "", ended, good, NULL},
-		    none_remembered, until, f);
+		    none_remembered, instant_after(instant_now(), g.patience), f);
 	freeReplyObject(last);
 	return rc == RC_LOST && g.found ? RC_OK : rc;
 }
