@@ -410,6 +410,8 @@ struct look {
 	 * a key (ENTRY_LAST, ENTRY_GOOD) come together; those of its IDs may come elsewhere.
 	 */
 	bool jobs;
+	/* With a key: its last success is asked for, and not to see it is a failure. */
+	bool success;
 	instant until; /* give up then */
 	/*
 	 * Gets each entry, all of one key in a row: holders first, in the order of
@@ -509,7 +511,8 @@ struct admin_ops {
 	/*
 	 * With CAP_JOB: forgets the runs of that key and ID (NULL: of any ID, and of none), so
 	 * that none of them has done a job, or begun a cooldown.  A run that goes on is
-	 * remembered when it ends.  RC_LOST: none was remembered.
+	 * remembered when it ends.  With NULL it may take longer than `until` where it has to
+	 * look through others' keys, but no answer does.  RC_LOST: none was remembered.
 	 */
 	enum rc (*forget)(struct store *, const char *key, const char *once,
 	    instant until, struct fault *);

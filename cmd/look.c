@@ -91,7 +91,8 @@ check_can_look(const struct store *s, unsigned caps, struct fault *f)
 		    "%s cannot tell who holds a lock (dlock-backends(7) says which backends can)",
 		    s->where);
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-		if (caps & ~s->caps & rows[i].cap)
+		if (caps & ~s->caps & rows[i].cap ||
+		    (caps & rows[i].cap & CAP_JOB && !s->backend->admin->forget))
 			return fault_set(f, RC_CONFIG,
 			    "%s %s (dlock-backends(7) says which backends can)", s->where,
 			    rows[i].cannot);
@@ -213,7 +214,10 @@ look_at(struct looking *l, const char *key, bool brief, struct view *v, instant 
     struct fault *f)
 {
 	struct collection one = {.looking = l, .view = v};
-	struct look what = {.key = key, .brief = brief, .until = until};
+	struct look what = {.key = key,
+	    .brief = brief,
+	    .success = l->plan->look.done_within != 0,
+	    .until = until};
 
 	view_begin(v, key);
 	return look(&one, &what, f);

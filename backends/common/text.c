@@ -7,7 +7,7 @@
 
 /* ---- refusals ---- */
 
-enum { TEXT_BYTES = 40 };
+enum { TEXT_BYTES = 40, SECONDS_LEAST = 1000000000 /* in 2001 */ };
 
 static const char *
 kind_text(enum lock_kind kind, unsigned limit, char *out)
@@ -85,7 +85,9 @@ period_name(const struct job *j, int64_t us, const char *where, struct fault *f)
 	if (!p || *p->id)
 		return RC_OK;
 	seconds = (us - p->offset / 1000) / 1000000;
-	if (us < 0 || seconds < 0 || !gmtime_r(&seconds, &tm) || tm.tm_year > 9999 - 1900)
+	/* a clock that has never been set, or a time that is not known */
+	if (us < 0 || seconds < SECONDS_LEAST || !gmtime_r(&seconds, &tm) ||
+	    tm.tm_year > 9999 - 1900)
 		return fault_set(f, RC_PROTOCOL,
 		    "%s tells a time that is none, so no ID can be made of it", where);
 	strftime(p->id, sizeof p->id, forms[p->kind], &tm);

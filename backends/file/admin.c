@@ -385,7 +385,7 @@ file_each(struct store *s, const struct look *look, struct fault *fault)
 {
 	struct file *f = file_of(s);
 	struct looking g = {.f = f, .look = look, .fault = fault, .rc = RC_OK};
-	enum rc rc = directory_open(&f->dir, DIRECTORY_LOOK, fault);
+	enum rc rc = directory_open(&f->dir, DIRECTORY_LOOK, fault), last = RC_OK;
 	char path[NAME_BYTES] = "", more[48] = "";
 	struct fault ignored;
 
@@ -393,7 +393,9 @@ file_each(struct store *s, const struct look *look, struct fault *fault)
 		file_name(path, look->key, suffix);
 		look_at_path(&g, look->key, path);
 		if (!g.over)
-			see_last(&g, look->key, &ignored);
+			last = see_last(&g, look->key, look->success ? fault : &ignored);
+		if (look->success && last != RC_OK && last != RC_LOST && !g.over)
+			end_look(&g, last);
 	} else if (rc == RC_OK) {
 		walk_directory(&g, path, 0);
 	} else if (rc != RC_LOST) { /* it has not been made yet */

@@ -366,7 +366,7 @@ visit_file(struct visit *v, int64_t era, int at, const char *leaf, struct fault 
 	enum rc rc;
 
 	if (!v->see && unlinkat(at, leaf, 0) != 0)
-		return errno == ENOENT
+		return errno == ENOENT || errno == EISDIR
 		    ? RC_OK
 		    : directory_failed(v->runs, "cannot delete what has been run", fault);
 	v->deleted |= !v->see;
@@ -466,7 +466,7 @@ delete_run(
 		return rc == RC_LOST ? RC_OK : rc;
 	if (unlinkat(at, leaf, 0) == 0)
 		*deleted = true;
-	else if (errno != ENOENT)
+	else if (errno != ENOENT && errno != EISDIR) /* a directory is none of ours */
 		rc = directory_failed(runs, "cannot delete what has been run", fault);
 	directory_close_steps(runs, at);
 	return rc;

@@ -3,7 +3,9 @@
  * made of.
  *
  * The first use creates tables and procedures, and so does a newer version what it adds: it
- * changes nothing that is there, and older clients go on.  A user without the right is told what
+ * changes nothing that is there, and older clients go on.  What is added to a version is for the
+ * maker of its other procedures alone to create: those of anybody else, who may have no right on
+ * the tables, would work for nobody.  A user without the right is told what
  * an administrator has to run.
  *
  * Of mode=lease, beside its schema.sql:
@@ -43,11 +45,33 @@
 /* Statements end with a line of two slashes, as for the program mysql. */
 static const char end_of_statement[] = "\n//\n";
 
+/* Refuses to add a procedure to those of another user. */
+static enum rc
+check_maker(struct sql *db, instant until, struct fault *f)
+{
+	static const struct question q = {
+	    .text =
+		"SELECT EXISTS (SELECT 1 FROM information_schema.routines WHERE routine_schema = DATABASE() "
+		"AND routine_name = 'dlock_list_" SCHEMA_VERSION
+		"' AND CAST(definer AS BINARY) <> CAST(CURRENT_USER() AS BINARY))",
+	    .fields = 1};
+	struct answer a = {.db = NULL};
+	bool others = false;
+	enum rc rc = answer_boolean(&a, sql_ask(db, &q, until, &a, f), &others, f);
+
+	return rc == RC_OK && others
+	    ? fault_set(f, RC_CONFIG,
+		  "%s: the procedures there are of an older dlock and another user's: as an administrator run "
+		  "dlock help mysql-schema | mysql DATABASE, which adds what is missing",
+		  db->where)
+	    : rc;
+}
+
 static enum rc
 mysql_create(struct sql *db, instant until, struct fault *f)
 {
 	const char *text = strstr(schema_sql, "\nDELIMITER //\n"), *end;
-	enum rc rc = RC_OK;
+	enum rc rc = check_maker(db, until, f);
 
 	text += sizeof "\nDELIMITER //\n" - 1;
 	while (rc == RC_OK && (end = strstr(text, end_of_statement))) {

@@ -6,8 +6,8 @@
 -- The procedures run with the rights of their maker, so that nobody else needs any right on the
 -- tables.  They are those of pg/schema.sql, with the same arguments and columns.  A procedure's
 -- name ends with the version of the schema (in mysql/driver.c, too): whoever changes one, its
--- arguments or its body, gives all of them the next.  (One that is only added needs none: a client
--- that misses it makes it, or says who can, and all others go on without.)  Those of several versions work side by side
+-- arguments or its body, gives all of them the next.  (One that is only added needs none: the maker
+-- of the others makes it when a client misses it, anybody else says who can, and all go on without.)  Those of several versions work side by side
 -- on the same tables, for what stands there keeps its meaning; so an upgrade takes nothing away
 -- from those who hold or wait.
 --
@@ -560,14 +560,17 @@ CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_list_jobs
 BEGIN
 	DECLARE t BIGINT DEFAULT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
 	(SELECT r.k, 0 AS turn, r.id, r.began, r.ended, r.status, r.token, t AS moment, r.record
-		FROM (SELECT k, MAX(ended) AS ended FROM dlock_runs WHERE k > p_after AND k = COALESCE(p_k, k)
+		FROM (SELECT k, MAX(ended) AS ended FROM dlock_runs WHERE k > p_after
+				AND k BETWEEN COALESCE(p_k, p_after) AND COALESCE(p_k, X'FF')
 			GROUP BY k ORDER BY k LIMIT p_most) l JOIN dlock_runs r ON r.k = l.k AND r.ended = l.ended
 		WHERE NOT EXISTS (SELECT 1 FROM dlock_runs o WHERE o.k = r.k AND o.ended = r.ended AND o.token > r.token))
 	UNION ALL
 	(SELECT r.k, 1, r.id, r.began, r.ended, r.status, r.token, t, r.record
-		FROM (SELECT k FROM dlock_runs WHERE k > p_after AND k = COALESCE(p_k, k)
+		FROM (SELECT k FROM dlock_runs WHERE k > p_after
+				AND k BETWEEN COALESCE(p_k, p_after) AND COALESCE(p_k, X'FF')
 			GROUP BY k ORDER BY k LIMIT p_most) l JOIN dlock_runs r ON r.k = l.k AND r.status = 0
-			AND r.ended = (SELECT MAX(m.ended) FROM dlock_runs m WHERE m.k = l.k AND m.status = 0)
+			AND r.ended = (SELECT MAX(m.ended) FROM dlock_runs m WHERE m.k = l.k AND m.status = 0
+				AND m.began < t + 86400000000)
 		WHERE NOT EXISTS (SELECT 1 FROM dlock_runs o WHERE o.k = r.k AND o.ended = r.ended AND o.token > r.token AND o.status = 0))
 	ORDER BY 1, 2;
 END

@@ -476,7 +476,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET l
 	FROM k, LATERAL (
 		(SELECT 0 AS turn, u.* FROM dlock.runs u WHERE u.key = k.key ORDER BY u.ended DESC, u.token DESC LIMIT 1)
 		UNION ALL
-		(SELECT 1, u.* FROM dlock.runs u WHERE u.key = k.key AND u.status = 0 ORDER BY u.ended DESC, u.token DESC LIMIT 1)) r
+		(SELECT 1, u.* FROM dlock.runs u WHERE u.key = k.key AND u.status = 0 AND u.began < clock_timestamp() + '1 day'::interval
+			ORDER BY u.ended DESC, u.token DESC LIMIT 1)) r
 	ORDER BY k.key, r.turn
 $$;
 
@@ -588,26 +589,29 @@ END
 $$;
 
 -- What was taken from everybody under the name that a function had in version 5 is taken from them under its own.
--- Who may not thaw may not forget, and who may not see the last run may not see others.
+-- Who may not thaw may not forget.  Who may not list keys, or else not see the last run of one, may not list runs.
 DO $$
 DECLARE
 	f record;
 	a record;
 BEGIN
-	FOR f IN SELECT its.oid::regprocedure AS name, old.proacl AS acl
-		FROM (VALUES ('take_unclaimed', 6, 'take', 6), ('enter_queue', 11, 'enter', 11), ('await', 6, 'await', 5),
-			('renew', 6, 'renew', 5), ('release', 3, 'release_alone', 3), ('release_among', 5, 'release', 5),
-			('list_claims', 5, 'list', 5), ('thaw', 1, 'forget', 2), ('last_run', 1, 'list_jobs', 3),
-			('last_run', 1, 'list_done', 3)) AS v (old_name, old_count, its_name, its_count)
-		JOIN pg_proc old ON old.pronamespace = 'dlock'::regnamespace AND old.proname = v.old_name AND old.pronargs = v.old_count
-		JOIN pg_proc its ON its.pronamespace = 'dlock'::regnamespace AND its.proname = v.its_name AND its.pronargs = v.its_count
-		WHERE old.proacl IS NOT NULL AND its.proacl IS NULL
-	LOOP
-		EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f.name);
-		FOR a IN SELECT CASE WHEN x.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(x.grantee)) END AS grantee
-			FROM aclexplode(f.acl) x WHERE x.privilege_type = 'EXECUTE'
+	FOR turn IN 1..3 LOOP -- what an earlier one has given stays
+		FOR f IN SELECT its.oid::regprocedure AS name, old.proacl AS acl
+			FROM (VALUES (1, 'take_unclaimed', 6, 'take', 6), (1, 'enter_queue', 11, 'enter', 11), (1, 'await', 6, 'await', 5),
+				(1, 'renew', 6, 'renew', 5), (1, 'release', 3, 'release_alone', 3), (1, 'release_among', 5, 'release', 5),
+				(1, 'list_claims', 5, 'list', 5), (1, 'thaw', 1, 'forget', 2), (2, 'list', 5, 'list_jobs', 3),
+				(2, 'list', 5, 'list_done', 3), (3, 'last_run', 1, 'list_jobs', 3),
+				(3, 'last_run', 1, 'list_done', 3)) AS v (its_turn, old_name, old_count, its_name, its_count)
+			JOIN pg_proc old ON old.pronamespace = 'dlock'::regnamespace AND old.proname = v.old_name AND old.pronargs = v.old_count
+			JOIN pg_proc its ON its.pronamespace = 'dlock'::regnamespace AND its.proname = v.its_name AND its.pronargs = v.its_count
+			WHERE v.its_turn = turn AND old.proacl IS NOT NULL AND its.proacl IS NULL
 		LOOP
-			EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s', f.name, a.grantee);
+			EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f.name);
+			FOR a IN SELECT CASE WHEN x.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(x.grantee)) END AS grantee
+				FROM aclexplode(f.acl) x WHERE x.privilege_type = 'EXECUTE'
+			LOOP
+				EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s', f.name, a.grantee);
+			END LOOP;
 		END LOOP;
 	END LOOP;
 END

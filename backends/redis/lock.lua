@@ -39,8 +39,8 @@
 --   freeze   record, ms ('0': without an end) -> {1}
 --   thaw     -> {1}, or {0}: it was not frozen
 --   clock    -> {us since 1970}, the master's
---   forget   ID ('': the last run, and the last one that ended with 0, whatever their ID)
---            -> {1}, or {0}: nothing was remembered of it
+--   forget   ID, or '' and what look.lua's `last` has told: the last run, and the last one that ended
+--            with 0, unless others have ended since; -> {1}, or {0}: nothing was remembered of it
 --
 -- Time is the server's alone.  Whose time is up is dropped before anybody is
 -- granted anything; grants go to those who wait, in order.  A waiter so granted
@@ -458,13 +458,27 @@ local function forget_good()
   return call('HDEL', last, 'good', 'good_began', 'good_id', 'good_ended', 'good_token', 'good_who')
 end
 
-local function forget(id)
+local function is_still(field, sum) return redis.sha1hex(call('HGET', last, field) or '') == sum end
+
+-- An older dlock may have written 'good' without the rest: then the run of the ID that began at that time is it.
+local function is_good(id, good)
+  return call('HGET', last, 'good_began') == good and call('HGET', last, 'good_id') == id
+         or good and call('HGET', done, 'began') == good
+end
+
+-- Without an ID: a run that has ended since the look may have an ID that was not forgotten, and so stays.
+local function forget(id, sum_of_ended, sum_of_good)
   must_write()
   local good, began = call('HGET', last, 'good'), call('HGET', last, 'began')
-  local of_good = call('HGET', last, 'good_began') == good and call('HGET', last, 'good_id')
-  local is_last = id == '' or call('HGET', last, 'id') == id
+  local is_last, is_last_good
+  if id == '' then
+    is_last, is_last_good = is_still('ended', sum_of_ended), is_still('good', sum_of_good)
+  else
+    is_last = call('HGET', last, 'id') == id
+    is_last_good = is_good(id, good) or is_last and good == began
+  end
   local found = id ~= '' and forget_run(done) or 0
-  if id == '' or of_good == id or is_last and good == began then found = found + forget_good() end
+  if is_last_good then found = found + forget_good() end
   if is_last then found = found + forget_run(last) end
   return {math.min(found, 1)}
 end
@@ -506,6 +520,6 @@ elseif operation == 'clock' then
   must_write()
   return {us}
 elseif operation == 'forget' then
-  return forget(ARGV[3])
+  return forget(ARGV[3], ARGV[4], ARGV[5])
 end
 return redis.error_reply('ERR dlock: no such operation')

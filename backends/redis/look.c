@@ -324,7 +324,7 @@ look_lock(struct view *v, const char *key)
 	    &(struct claim){.key = key, .owner = ""});
 	look_begin(v, &c, &v->names, "lock");
 	script_word(&c, v->look->brief ? "1" : "0");
-	script_word(&c, v->look->key ? "1" : "0");
+	script_word(&c, v->look->success ? "2" : v->look->key ? "1" : "0");
 	rc = script_run(v->route, &c, answer_ends(v), &r, v->fault, "iiiaa", &v->now,
 	    &many, &waiting, &holders, &others);
 	if (rc != RC_OK)
@@ -384,6 +384,9 @@ look_tell_runs(struct view *v, const redisReply *r)
 	if (!answer_members(r, 0, "s", &name) || r->elements < 2 ||
 	    !look_read_entry(v, r->element[1], &e, &none))
 		return script_nonsense(v->route, v->fault);
+	/* a key may end as its own last run's name does */
+	if (e.kind == ENTRY_DONE && !e.once)
+		return RC_OK;
 	if (!look_name_runs(v, key, name, e.kind == ENTRY_DONE ? e.once : NULL))
 		return RC_OK;
 	v->key = key;

@@ -4,9 +4,10 @@
 -- ARGV: operation, then
 --   scan     cursor -> {next cursor, NAME ...}: of locks that may be held, waited for or frozen
 --   jobs     cursor, pattern -> {next cursor, now, {NAME, entry ...} ...}: what is remembered under the keys that fit it
---   lock     brief (1: waiters are counted), job (1: its last runs, too) -> {now, many, waiting, {holder ...}, {entry ...}}:
+--   lock     brief (1: waiters are counted), job (1: its last runs, too; 2: or an error) -> {now, many, waiting, {holder ...}, {entry ...}}:
 --            its holders in the order of their grants, but none of them if they are `many` (1);
 --            how many wait (not brief: or are dead); what else there is
+--   last     -> {of when the last run ended, of when the last one that ended with 0 began}: their SHA-1
 --   holders  cursor -> {next cursor, "token owner" ...}; the token in 16 digits, 0: not known
 --   rows     owner ... -> {now, n, entry ...}: of the first n of them, if they hold
 --   waiters  owner, ticket ('', '': from the first), as the page before gave them
@@ -28,6 +29,7 @@
 local holders, info, queue, alive, freeze, last = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6], KEYS[7]
 local FEW, PAGE, DEAD_MOST, SCANNED = 32, 64, 5000, 500
 local NAME_MOST, RECORD_MOST, OWNER_MOST, ROWS_MOST = 1536, 16384, 32, 524288
+local ID_MOST, TOKEN_MOST, WHO_MOST = RECORD_MOST, RECORD_MOST, RECORD_MOST -- of a run
 local call = redis.call
 
 local time = call('TIME')
@@ -135,9 +137,10 @@ end
 
 local function run(letter, key, before)
   local function field(name) return call('HGET', key, before .. name) end
-  local who = field('who')
-  return {letter, short(field('id')), number(field('began')), number(field('ended')),
-          letter == 'r' and number(field('status')) or 0, short(field('token')), who and cjson.encode({who = short(who)}) or ''}
+  local function cut(name, most) return string.sub(field(name) or '', 1, most) end
+  return {letter, cut('id', ID_MOST), number(field('began')), number(field('ended')),
+          letter == 'r' and number(field('status')) or 0, cut('token', TOKEN_MOST),
+          field('who') and cjson.encode({who = cut('who', WHO_MOST)}) or ''}
 end
 
 -- Of the last good run nothing but when it began may be known, since an older dlock has written it.
@@ -150,13 +153,15 @@ local function last_runs(entries, key)
   end
 end
 
+local function sum(field) return redis.sha1hex(call('HGET', last, field) or '') end
+
 local function read_lock(brief, job)
   local entries = {}
   local can = readable(entries)
   local found = {}
   if can[holders] and can[info] then found = holders_of(entries) end
   entries[#entries + 1] = can[freeze] and frozen() or nil
-  if job and can[last] then last_runs(entries, last) end
+  if job == '2' or job == '1' and can[last] then last_runs(entries, last) end
   return {us, found and 0 or 1, can[info] and can[queue] and can[alive] and count_waiters(brief) or 0, found or {}, entries}
 end
 
@@ -225,11 +230,12 @@ local function scan(cursor)
   return found
 end
 
--- What is no run of ours, nobody is told of: no lock is missed.
+-- What is no run of ours, nobody is told of: no lock is missed.  A page has all of its keys, however long
+-- what others have written there: so they are few, and what is told of each is cut.
 local function jobs(cursor, pattern)
-  local page = call('SCAN', cursor, 'MATCH', pattern, 'COUNT', SCANNED)
+  local page = call('SCAN', cursor, 'MATCH', pattern, 'COUNT', PAGE)
   local found = {page[1], us}
-  RECORD_MOST = 1024 -- for a page has all of its keys
+  ID_MOST, TOKEN_MOST, WHO_MOST = 200, 20, 128
   for _, key in ipairs(page[2]) do
     local entries, done = {key}, {key}
     if #key <= NAME_MOST and kind_of(key) == 'hash' then
@@ -246,7 +252,8 @@ end
 local operation = ARGV[1]
 if operation == 'scan' then return scan(ARGV[2]) end
 if operation == 'jobs' then return jobs(ARGV[2], ARGV[3]) end
-if operation == 'lock' then return read_lock(ARGV[2] == '1', ARGV[3] == '1') end
+if operation == 'lock' then return read_lock(ARGV[2] == '1', ARGV[3]) end
+if operation == 'last' then return {sum('ended'), sum('good')} end
 if operation == 'holders' then return read_holders(ARGV[2]) end
 if operation == 'rows' then return read_rows(2) end
 if operation == 'waiters' then return read_waiters(ARGV[2], ARGV[3]) end

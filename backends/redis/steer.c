@@ -7,10 +7,28 @@
 
 enum { NUMBER_BYTES = 24 };
 
+/* One run of a script of the dialect's, on a claim's lock, with these words up to a NULL. */
+static void
+steer_say(struct script_call *call, const struct redis *r, const struct script *script,
+    struct names *names, const struct claim *claim, const char *const *words)
+{
+	struct claim named = *claim;
+	int runs = claim->job.once ? 2 : claim->job.cooldown ? 1 : 0;
+
+	named.key = store_key(&r->store, claim->key);
+	dialect_name(r->store.dialect, names, r->store.address.form, &named);
+	script_begin(call, script);
+	for (int i = 0; i < names->nkeys + runs; i++)
+		script_key(call, names->keys[i]);
+	for (; *words; words++)
+		script_word(call, *words);
+	if (names->sharded)
+		script_word(call, SHARDED);
+}
+
 /*
- * One run of the dialect's script, on a claim's lock: the operation, the owner ("": nobody),
- * and what else it wants to hear, up to a NULL.  Its answer is {1}, or {0}: what is meant is
- * not there.
+ * An operation, its owner ("": nobody), and what else it wants to hear.  Its answer is {1}, or
+ * {0}: what is meant is not there.
  */
 static enum rc
 steer_claim(struct store *s, const struct claim *claim, const char *const *words,
@@ -18,22 +36,12 @@ steer_claim(struct store *s, const struct claim *claim, const char *const *words
 {
 	struct redis *r = redis_of(s);
 	struct script_call call;
-	struct claim named = *claim;
 	struct names names;
 	redisReply *reply;
 	int64_t done;
-	int runs = claim->job.once ? 2 : claim->job.cooldown ? 1 : 0;
 	enum rc rc;
 
-	named.key = store_key(&r->store, claim->key);
-	dialect_name(r->store.dialect, &names, r->store.address.form, &named);
-	script_begin(&call, r->store.dialect->claims);
-	for (int i = 0; i < names.nkeys + runs; i++)
-		script_key(&call, names.keys[i]);
-	for (; *words; words++)
-		script_word(&call, *words);
-	if (names.sharded)
-		script_word(&call, SHARDED);
+	steer_say(&call, r, r->store.dialect->claims, &names, claim, words);
 	rc = script_run(&r->route, &call, until, &reply, f, "i", &done);
 	if (rc != RC_OK)
 		return rc;
@@ -88,27 +96,28 @@ steer_thaw(struct store *s, const char *key, instant until, struct fault *f)
 
 /* ---- runs ---- */
 
+static const char none_remembered[] = "no such run is remembered";
+
 /* All IDs of a key are being forgotten. */
 struct forgetting {
 	struct store *store;
 	const char *key;
-	instant until;
+	int64_t patience; /* for one answer: how many keys there are, nobody knows */
 	struct fault *fault;
 	enum rc rc;
 	bool found;
 };
 
-/* The run of an ID (NULL: the last ones); the keys of a job are named, which its claim has. */
+/* The keys of a job are named, which its claim has. */
 static enum rc
-steer_forget_one(
+steer_forget_id(
     struct store *s, const char *key, const char *once, instant until, struct fault *f)
 {
 	const struct claim claim = {
 	    .key = key, .owner = "", .job = {.once = once, .cooldown = 1}};
 
-	return steer_claim(s, &claim,
-	    (const char *[]){"forget", "", once ? once : "", NULL},
-	    "no such run is remembered", until, f);
+	return steer_claim(s, &claim, (const char *[]){"forget", "", once, NULL},
+	    none_remembered, until, f);
 }
 
 static bool
@@ -119,25 +128,59 @@ steer_forget_done(void *ctx, const struct entry *e, int64_t now)
 	(void)now;
 	if (e->kind != ENTRY_DONE || strcmp(e->key, g->key) != 0)
 		return true;
-	g->rc = steer_forget_one(g->store, g->key, e->once, g->until, g->fault);
+	g->rc = steer_forget_id(g->store, g->key, e->once,
+	    instant_after(instant_now(), g->patience), g->fault);
 	g->found |= g->rc == RC_OK;
 	return g->rc == RC_OK || g->rc == RC_LOST;
+}
+
+/*
+ * All runs of a key.  The last ones are read first: one that ends while the IDs are forgotten
+ * may have its ID behind us, and then stays with all that it has written.
+ */
+static enum rc
+steer_forget_all(struct store *s, const char *key, instant until, struct fault *f)
+{
+	const struct claim claim = {.key = key, .owner = "", .job.cooldown = 1};
+	struct forgetting g = {
+	    .store = s, .key = key, .patience = until - instant_now(), .fault = f};
+	struct redis *r = redis_of(s);
+	const char *ended, *good;
+	struct script_call call;
+	struct names names;
+	redisReply *last;
+	enum rc rc;
+
+	steer_say(&call, r, r->store.dialect->looks, &names, &claim,
+	    (const char *[]){"last", NULL});
+	call.reads = true;
+	rc = script_run(&r->route, &call, until, &last, f, "ww", &ended, &good);
+	if (rc != RC_OK)
+		return rc;
+	rc = look_done(s, key, steer_forget_done, &g, NEVER, f);
+	if (rc == RC_OK && g.rc != RC_OK && g.rc != RC_LOST)
+		rc = g.rc;
+	if (rc == RC_OK)
+		rc = steer_claim(s, &claim,
+		    (const char *[]){"forget", "", "", ended, good, NULL},
+		    none_remembered, instant_after(instant_now(), g.patience), f);
+	freeReplyObject(last);
+	return rc == RC_LOST && g.found ? RC_OK : rc;
 }
 
 enum rc
 steer_forget(
     struct store *s, const char *key, const char *once, instant until, struct fault *f)
 {
-	struct forgetting g = {.store = s, .key = key, .until = until, .fault = f};
+	struct route *route = &redis_of(s)->route;
 	enum rc rc;
 
-	if (once)
-		return steer_forget_one(s, key, once, until, f);
-	rc = look_done(s, key, steer_forget_done, &g, until, f);
-	if (rc == RC_OK && g.rc != RC_OK && g.rc != RC_LOST)
-		rc = g.rc;
-	if (rc != RC_OK)
-		return rc;
-	rc = steer_forget_one(s, key, NULL, until, f);
-	return rc == RC_LOST && g.found ? RC_OK : rc;
+	route->repeated = false;
+	rc = once ? steer_forget_id(s, key, once, until, f)
+		  : steer_forget_all(s, key, until, f);
+	/* of a question that was asked again, the first may have been heard */
+	return rc == RC_LOST && route->repeated
+	    ? fault_set(f, RC_AGAIN, "%s closed the connection before it answered",
+		  route->server.peer.where)
+	    : rc;
 }

@@ -185,12 +185,12 @@ read_job(void *ctx, const struct row *r)
 		return false;
 	if (turn == 0)
 		j->good = e.status == 0;
-	if (turn == 1 ? !j->good : !j->only_good)
+	if (turn == 1 ? j->only_good || !j->good : !j->only_good)
 		sql_look_entry(j->seen, &e);
 	return true;
 }
 
-/* Where no function tells it, or not to us, it is not known. */
+/* Where no function tells it, or not to us, it is not known; unless it is what is asked for. */
 static enum rc
 look_at_success(struct sql *db, struct sql_look *s, struct fault *f)
 {
@@ -201,8 +201,9 @@ look_at_success(struct sql *db, struct sql_look *s, struct fault *f)
 	enum rc rc;
 
 	q.many = true;
-	rc = sql_ask(db, &q, s->look->until, &a, f);
-	if (rc != RC_OK && rc != RC_STOP &&
+	rc = s->look->success ? sql_ask_existing(db, &q, s->look->until, &a, f)
+			      : sql_ask(db, &q, s->look->until, &a, f);
+	if (rc != RC_OK && rc != RC_STOP && !s->look->success &&
 	    (sql_is_missing(db) || sql_is_failure(db, SQL_NO_RIGHT)))
 		rc = RC_OK;
 	while (rc == RC_OK && !s->enough && answer_next(&a))

@@ -197,7 +197,8 @@ jobs_check(struct zk *z, instant until, struct fault *f)
 	struct call *list, *runs[LOOKS + 1];
 	int ids = z->claim->job.once ? LOOKS : 0;
 	int64_t now = node_server_now(&z->node);
-	enum rc rc = period_name(&z->claim->job, z->node.joined / 1000, z->where, f);
+	enum rc rc = period_name(
+	    &z->claim->job, z->node.joined < 0 ? -1 : z->node.joined / 1000, z->where, f);
 
 	if (rc != RC_OK)
 		return rc;
@@ -267,29 +268,28 @@ jobs_prepare(struct zk *z, instant until, struct fault *f)
 
 /* ---- forgotten ---- */
 
-/* What a run of `once` (NULL: any) is replaced by; another one meanwhile is another run. */
+/*
+ * Empties it if it is of the ID that is forgotten, or any is.  Another run that has ended
+ * meanwhile stays, as its ID does; what was to be forgotten is not there any more.
+ */
 static enum rc
-empty_run(struct steering *how, const char *name, bool *found, struct fault *f)
+empty_run(struct steering *how, const char *name, const struct call *read, bool *found,
+    struct fault *f)
 {
-	struct session *s = how->dir->session;
-	struct path path = jobs_path(how->dir, name);
-	struct call *read = call_ask(s, ASK_GET, path.at);
 	struct past_run run = {.id = NULL};
 	int code = ZOK;
-	enum rc rc = call_await(read, how->until, f);
+	enum rc rc = RC_OK;
 
-	if (rc == RC_OK && read->code == ZOK && jobs_read(&run, read) &&
+	if (read->code == ZOK && jobs_read(&run, read) &&
 	    (!how->once || (run.id && strcmp(run.id, how->once) == 0))) {
-		rc = call_finish(
-		    call_set(s, path.at, "{}", read->stat.version), how->until, &code, f);
+		rc = call_finish(call_set(how->dir->session, jobs_path(how->dir, name).at,
+				     "{}", read->stat.version),
+		    how->until, &code, f);
 		how->asked = how->asked || rc == RC_AGAIN || rc == RC_LOST;
-		*found |= rc == RC_OK && code == ZOK;
+		*found |= rc == RC_OK && (code == ZOK || code == ZBADVERSION);
 	}
 	jobs_forget(&run);
-	call_drop(read);
-	return rc == RC_OK && code == ZBADVERSION
-	    ? fault_set(f, RC_AGAIN, "%s: a run has ended meanwhile", how->dir->where)
-	    : rc;
+	return rc;
 }
 
 static enum rc
@@ -304,47 +304,133 @@ delete_id(struct steering *how, const char *path, bool *found, struct fault *f)
 	return rc;
 }
 
-/* One ID of an era, or all of them. */
+/* What is remembered: the last runs, and of each era the names of its IDs. */
+struct memories {
+	struct call *good, *last, *eras;
+	struct call **
+	    ids; /* one for each name in `eras`; NULL: it is none, or all are not asked for */
+};
+
+static void
+drop_memories(struct memories *m)
+{
+	for (size_t i = 0; m->ids && i < m->eras->nnames; i++)
+		call_drop(m->ids[i]);
+	free(m->ids);
+	call_drop(m->good);
+	call_drop(m->last);
+	call_drop(m->eras);
+}
+
 static enum rc
-delete_of_era(struct steering *how, const char *era, bool *found, struct fault *f)
+list_ids(struct steering *how, struct memories *m, struct fault *f)
+{
+	enum rc rc = RC_OK;
+
+	if (m->eras->nnames == 0 || how->once)
+		return RC_OK;
+	m->ids = calloc(m->eras->nnames, sizeof(struct call *));
+	if (!m->ids)
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	for (size_t i = 0; rc == RC_OK && i < m->eras->nnames; i++) {
+		const char *name = m->eras->names[i];
+
+		if (!jobs_is_era(name))
+			continue;
+		m->ids[i] = call_ask(
+		    how->dir->session, ASK_LIST, jobs_path(how->dir, name).at);
+		rc = call_await(m->ids[i], how->until, f);
+	}
+	return rc;
+}
+
+static enum rc
+read_memories(struct steering *how, struct memories *m, struct fault *f)
+{
+	struct session *s = how->dir->session;
+	enum rc rc;
+
+	m->ids = NULL;
+	m->good = call_ask(s, ASK_GET, jobs_path(how->dir, "good").at);
+	m->last = call_ask(s, ASK_GET, jobs_path(how->dir, "last").at);
+	m->eras = call_ask(s, ASK_LIST, jobs_path(how->dir, "").at);
+	rc = call_await(m->good, how->until, f);
+	if (rc == RC_OK)
+		rc = call_await(m->last, how->until, f);
+	if (rc == RC_OK)
+		rc = call_await(m->eras, how->until, f);
+	return rc == RC_OK ? list_ids(how, m, f) : rc;
+}
+
+/* Has a run ended well since?  Its ID may be listed, then, though `good` is not its own. */
+static enum rc
+are_memories_old(
+    struct steering *how, const struct memories *m, bool *old, struct fault *f)
+{
+	struct call *good = call_ask(
+	    how->dir->session, ASK_EXISTS, jobs_path(how->dir, "good").at);
+	enum rc rc = call_await(good, how->until, f);
+
+	*old = rc == RC_OK &&
+	    (good->code != m->good->code || good->stat.mzxid != m->good->stat.mzxid);
+	call_drop(good);
+	return rc;
+}
+
+/* One ID of an era, or all that were listed. */
+static enum rc
+delete_of_era(struct steering *how, const char *era, const struct call *ids, bool *found,
+    struct fault *f)
 {
 	char id[ENCODED_BYTES];
 	struct path path = jobs_path(how->dir, era);
-	struct call *list;
-	enum rc rc;
+	enum rc rc = RC_OK;
 
 	if (how->once) {
 		encode_key(id, sizeof id, how->once);
 		return delete_id(how, path_of("%s/%s", path.at, id).at, found, f);
 	}
-	list = call_ask(how->dir->session, ASK_LIST, path.at);
-	rc = call_await(list, how->until, f);
-	for (size_t i = 0; rc == RC_OK && i < list->nnames; i++)
+	for (size_t i = 0; rc == RC_OK && i < ids->nnames; i++)
 		rc = delete_id(
-		    how, path_of("%s/%s", path.at, list->names[i]).at, found, f);
-	call_drop(list);
+		    how, path_of("%s/%s", path.at, ids->names[i]).at, found, f);
 	return rc;
+}
+
+static enum rc
+forget_memories(
+    struct steering *how, const struct memories *m, bool *found, struct fault *f)
+{
+	enum rc rc = RC_OK;
+
+	for (size_t i = 0; rc == RC_OK && i < m->eras->nnames; i++)
+		if (jobs_is_era(m->eras->names[i]))
+			rc = delete_of_era(
+			    how, m->eras->names[i], m->ids ? m->ids[i] : NULL, found, f);
+	if (rc == RC_OK)
+		rc = empty_run(how, "good", m->good, found, f);
+	return rc == RC_OK ? empty_run(how, "last", m->last, found, f) : rc;
 }
 
 enum rc
 steering_forget(struct steering *how, struct fault *f)
 {
-	struct call *list;
-	bool found = false;
+	struct memories m;
+	bool found = false, old = false;
 	enum rc rc = lockdir_sync(how->dir, how->until, f);
 
 	if (rc != RC_OK)
 		return rc;
-	list = call_ask(how->dir->session, ASK_LIST, jobs_path(how->dir, "").at);
-	rc = call_await(list, how->until, f);
-	for (size_t i = 0; rc == RC_OK && i < list->nnames; i++)
-		if (jobs_is_era(list->names[i]))
-			rc = delete_of_era(how, list->names[i], &found, f);
-	call_drop(list);
-	if (rc == RC_OK)
-		rc = empty_run(how, "good", &found, f);
-	if (rc == RC_OK)
-		rc = empty_run(how, "last", &found, f);
+	do {
+		rc = read_memories(how, &m, f);
+		if (rc == RC_OK)
+			rc = are_memories_old(how, &m, &old, f);
+		if (rc == RC_OK && !old)
+			rc = forget_memories(how, &m, &found, f);
+		drop_memories(&m);
+	} while (rc == RC_OK && old && instant_now() < how->until);
+	if (rc == RC_OK && old)
+		return fault_set(
+		    f, RC_AGAIN, "%s: runs end all the time", how->dir->where);
 	if (rc == RC_DENIED)
 		return fault_set(f, RC_DENIED,
 		    "%s: no permission to change %s: its ACL is for whoever made it (use the same user: -O auth-file)",

@@ -509,7 +509,7 @@ look_into(const struct lockdir *d, const struct look *look, struct fault *f)
 		rc = tell_contents(&l, &v, look->key ? look->key : d->path, f);
 	if (rc == RC_OK && look->key && !l.enough) {
 		rc = tell_last(&l, f);
-		if (rc == RC_DENIED)
+		if (rc == RC_DENIED && !look->success)
 			rc = RC_OK; /* others' jobs */
 	}
 	contents_end(&v.contents);

@@ -26,6 +26,9 @@ class Script:
         job = [self.last, f"{self.last}:{once}"] if once else []
         return self._run(self.keys + job, ["release", owner, *([status, once] if job else [])])[0]
 
+    def forget(self, once, *sums):
+        return self._run([*self.keys, self.last, f"{self.last}:{once}"], ["forget", "", once, *sums])[0]
+
     def holders(self):
         rows = {o: self.client.hget(self.keys[1], o).split(" ") for o in self.client.zrange(self.keys[0], 0, -1)}
         return {o: (w[0], int(w[3]), int(w[2])) for o, w in rows.items()}

@@ -102,7 +102,7 @@ periods_are_named_by_the_clock_of_a_server(void **state)
 	    {PER_WEEK, 0, 1795651200, "2026-W48"},
 	    {PER_WEEK, 0, 1798761600, "2026-W53"}, /* the first of January, a Friday */
 	    {PER_WEEK, 0, 1735603200, "2025-W01"}, /* the last of December, a Tuesday */
-	    {PER_DAY, 0, 0, "1970-01-01"},
+	    {PER_DAY, 0, 1000000000, "2001-09-09"},
 	    {PER_HOUR, 0, 253402300799, "9999-12-31T23"},
 	};
 	struct period p;
@@ -121,6 +121,7 @@ periods_are_named_by_the_clock_of_a_server(void **state)
 	}
 	p = (struct period){.kind = PER_DAY};
 	assert_int_equal(period_name(&job, -1, "redis h", &f), RC_PROTOCOL);
+	assert_int_equal(period_name(&job, 0, "redis h", &f), RC_PROTOCOL); /* never set */
 	assert_int_equal(period_name(&job, INT64_MAX, "redis h", &f), RC_PROTOCOL);
 	assert_int_equal(
 	    period_name(&job, INT64_C(253402300800) * 1000000, "redis h", &f),

@@ -77,6 +77,14 @@ def test_a_group_runs_and_steers_and_others_do_not(shared):
     holder.stdout.close()
 
 
+def test_what_may_not_be_read_is_not_told_as_never_done(shared):
+    assert shared.does(ALICE, "deploy", "run", "-k", "done", "--cooldown", "1h", "true") == 0
+    for name in shared.directory.glob("**/last"):
+        name.chmod(0)
+    assert shared.does(BOB, "deploy", "status", "done") == 1
+    assert shared.does(BOB, "deploy", "status", "--done-within", "1h", "done") == 77
+
+
 @pytest.mark.skipif(not shutil.which("setfacl"), reason="no setfacl")
 @pytest.mark.parametrize("acl", ["before the first run", "afterwards, of the directory alone", "afterwards, of all"])
 def test_a_group_that_only_looks(shared, acl):

@@ -411,6 +411,8 @@ def test_hostile_runs_are_listed_as_far_as_they_are_runs(dlock, mysql_db, at):
     assert dlock.run("run", *at.words, "-k", "job", "--once", "first", "--", "true").status == 0
     mysql_db.ask("INSERT INTO dlock_runs (k, ended, token, id, began, status, record) VALUES"
                  " ('job', 4102444800000000, 7, '\\x1b[2J', -5, 255, REPEAT('\\x1b', 1000))".replace("\\x1b", "\x1b"))
+    mysql_db.ask("INSERT INTO dlock_runs (k, ended, token, id, began, status, record) VALUES"
+                 " ('job', 4102444700000000, 8, NULL, 4102444700000000, 0, '{}')")  # of a clock far ahead
     for start in range(0, 1200, 300):
         mysql_db.ask("INSERT INTO dlock_runs (k, ended, token, id, began, status, record) VALUES" + ", ".join(
             f"('many', 5, {n}, 'id{n}', 4, 0, '{{}}')" for n in range(start, start + 300)))

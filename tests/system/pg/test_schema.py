@@ -358,7 +358,7 @@ def is_up_to_date(database, fresh):
 
 # By its text without comments.  Whoever changes it raises the version, adds the new one to the functions
 # serves_N(), and tells here what it is; otherwise no server that has the old one gets the new one.
-DIGEST = "8a1f501ef2850ec3"
+DIGEST = "1b7658258992d08c"
 
 
 def test_a_version_is_for_all_that_is_in_the_schema(dlock):
@@ -499,10 +499,14 @@ def test_a_schema_of_version_6_serves_all_but_what_lists_and_forgets_runs(dlock,
     done = dlock.run("status", *where)
     assert (done.status, done.stderr) == (1, "") and "ID b by" in done.stdout and "success" not in done.stdout
     assert dlock.run("run", *where, "--once", "a", "--skipped-exit-code", "9", "--", "true").status == 9
-    for words in (("ls", "--jobs", "-u", worker), ("forget", "-y", *where)):
+    for words in (("ls", "--jobs", "-u", worker), ("forget", "-y", *where), ("status", "--done-within", "1h", *where)):
         done = dlock.run(*words)
         assert done.status == 78 and "older" in done.stderr and "dlock help pg-schema | psql" in done.stderr, done
     psql(db, schema_sql(dlock))
+    within = ("status", "--done-within", "1h", *where)
+    assert dlock.run(*within).status == 0
+    db.ask("REVOKE EXECUTE ON FUNCTION dlock.list_jobs FROM PUBLIC")  # what cannot be seen is not told as never done
+    assert dlock.run(*within).status == 77 and dlock.run("status", *where).status == 1
     assert dlock.run("forget", "-y", *where, "a").status == 0
     assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 7:")
 
@@ -519,6 +523,16 @@ def test_rights_that_were_taken_away_are_not_had_of_what_is_new(dlock, db):
             f" AND has_function_privilege('{role}', oid, 'EXECUTE')")} for role in ("watcher", "oncall", "pg_monitor")}
         assert may == {"watcher": {"list_jobs", "list_done"}, "oncall": {"list_jobs", "list_done", "forget"}, "pg_monitor": set()}
     db.ask("DROP OWNED BY watcher, oncall; DROP ROLE watcher; DROP ROLE oncall")
+
+
+def test_who_may_not_list_keys_does_not_list_runs_either(dlock, db):
+    """Though anybody may ask for the last run of a key that he knows."""
+    psql(db, schema_sql(dlock))
+    db.ask(f"{TO_6}; REVOKE EXECUTE ON FUNCTION dlock.list FROM PUBLIC")
+    psql(db, schema_sql(dlock))
+    for name, may in (("list", False), ("list_jobs", False), ("list_done", False), ("last_run", True)):
+        assert db.value("SELECT has_function_privilege('pg_monitor', oid, 'EXECUTE') FROM pg_proc"
+                        f" WHERE pronamespace = 'dlock'::regnamespace AND proname = '{name}'") == may, name
 
 
 # ---- long records ----

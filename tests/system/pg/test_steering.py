@@ -940,6 +940,7 @@ def test_hostile_runs_are_listed_as_far_as_they_are_runs(dlock, db, at):
     """In the order of keys and IDs, whatever stands in their columns; more than a page of them."""
     assert dlock.run("run", *at.words, "-k", "job", "--once", "first", "--", "true").status == 0
     db.ask("INSERT INTO dlock.runs VALUES ('job', E'\\x1b[2J', '1970-01-01', '2100-01-01', 255, 7, repeat(E'\\x1b', 4000))", user=USER)
+    db.ask("INSERT INTO dlock.runs VALUES ('job', NULL, '2099-01-01', '2099-01-01', 0, 8, '{}')", user=USER)  # of a clock far ahead
     db.ask("INSERT INTO dlock.runs SELECT 'many', 'id' || n, now(), now(), 0, n, '{}' FROM generate_series(1, 1200) n", user=USER)
     done = dlock.run("ls", "--jobs", "-J", *at.words)
     assert (done.status, done.stderr) == (0, "") and "\x1b" not in done.stdout, done

@@ -353,6 +353,58 @@ def test_a_success_that_an_older_dlock_has_written(dlock, own_redis):
         assert not c.exists("dlock:{job}:r")
 
 
+def test_an_older_dlocks_success_is_forgotten_with_its_id(dlock, own_redis):
+    """It stands there without its ID, behind a failure; a cooldown does not count from it any more."""
+    words = ["-u", own_redis.url, "-k", "job"]
+    assert dlock.run("run", *words, "--once", "b", "--", "true").status == 0
+    assert dlock.run("run", *words, "--once", "c", "--", "false").status == 1
+    with own_redis.client() as c:
+        c.hdel("dlock:{job}:r", "good_began", "good_id", "good_ended", "good_token", "good_who")
+        assert dlock.run("forget", "-y", *words, "c").status == 0 and c.hget("dlock:{job}:r", "good")
+        assert dlock.run("forget", "-y", *words, "b").status == 0 and not c.exists("dlock:{job}:r")
+
+
+def test_a_run_that_ends_while_all_are_forgotten_stays(dlock, own_redis):
+    """With its ID, which was not there yet, the cooldown stays that begins with it."""
+    words = ["-u", own_redis.url, "-k", "job", "--once"]
+    def sums(c, s):
+        return [hashlib.sha1((c.hget(s.last, f) or "").encode()).hexdigest() for f in ("ended", "good")]
+
+    with own_redis.client() as c:
+        s = Script(c)
+        before = sums(c, s)
+        assert dlock.run("run", *words, "a", "--", "true").status == 0
+        after = c.hgetall(s.last)
+        assert s.forget("", *before) == 0 and c.hgetall(s.last) == after
+        before = sums(c, s)
+        assert dlock.run("run", *words, "b", "--", "false").status == 1
+        assert s.forget("", *before) == 1 and c.hget(s.last, "id") == "b" and not c.hget(s.last, "good")
+        assert s.forget("", *sums(c, s)) == 1 and not c.exists(s.last)
+
+
+def test_long_and_odd_runs_are_listed_and_forgotten(dlock, own_redis):
+    """Whatever others have written there, a page has room for it; a key that is called as a run is told once."""
+    words = ["-u", own_redis.url]
+    with own_redis.client() as c:
+        for n in range(900):
+            once = f"{n:03}" + "x" * 197
+            c.hset("dlock:{job}:r:" + once, mapping={"id": once, "began": 1, "ended": 2, "status": 0, "token": "9" * 500, "who": "\x01" * 900})
+        c.hset("dlock:{a:r:b}:r", mapping={"began": 1, "ended": 2, "status": 0, "token": 3, "who": "alice"})
+    done = dlock.run("ls", "--jobs", "-J", *words)
+    assert (done.status, done.stderr) == (0, "") and done.stdout.count("\n") == 901, done.stderr
+    assert done.stdout.count('"a:r:b"') == 1
+
+
+def test_no_run_is_told_where_something_else_stands(dlock, own_redis):
+    """A plain status says what it is; who asks for a success is not told that there was none."""
+    words = ["-u", own_redis.url, "job"]
+    with own_redis.client() as c:
+        c.set("dlock:{job}:r", "x")
+    assert "a string stands under" in dlock.run("status", *words).stdout
+    done = dlock.run("status", "--done-within", "1h", *words)
+    assert done.status == 76 and done.stdout == "" and "another program" in done.stderr, done
+
+
 def test_a_success_stays_known_beside_a_run_that_began_before_it(dlock, own_redis):
     """Readers run side by side: the one that began last counts for the cooldown."""
     words = [At(own_redis.url), "job", "-s", "--cooldown", "1ms"]

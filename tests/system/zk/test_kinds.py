@@ -12,7 +12,7 @@ import time
 
 import pytest
 from kazoo.exceptions import NoNodeError
-from kazoo.security import make_acl
+from kazoo.security import make_acl, make_digest_acl
 
 from faults import assert_refused
 from support import DLOCK, PATIENCE, children_of, wait_for
@@ -603,6 +603,35 @@ def test_hostile_jobs_are_listed_as_far_as_they_are_runs(dlock, at, data):
     for words, status in ((("job", "a"), 0), (("job", "a"), 1), (("job",), 0), (("job",), 1)):
         assert dlock.run("forget", "-y", *at.words, *words).status == status
     assert run(dlock, at, "--once", "b c", "--cooldown", "1h", command=("echo", "ran")).stdout == "ran\n"
+
+
+def test_a_run_that_ends_while_all_are_forgotten_stays(dlock, at):
+    """With its ID, which was not there yet, the cooldown stays that begins with it."""
+    assert run(dlock, at, "--once", "x").status == 0
+    with at.server.client() as c:
+        jobs = f"{at.root}/dlock-jobs/job"
+        era, = [f"{jobs}/{name}" for name in c.get_children(jobs) if name.isdigit()]
+        for n in range(2000):
+            c.create_async(f"{era}/id{n}", b"{}")
+        wait_for(lambda: len(c.get_children(era)) == 2001, what="the IDs")
+        forgetting = dlock.start("forget", "-y", *at.words, "job")
+        wait_for(lambda: len(c.get_children(era)) < 2001, what="the first to be forgotten")
+        assert run(dlock, at, "--once", "y").status == 0
+        left = c.get_children(era)
+        assert len(left) > 1 and "y" in left, left[:5]
+    assert forgetting.wait().status == 0
+    assert run(dlock, at, "--once", "y", "--skipped-exit-code", "9").status == 9
+    assert run(dlock, at, "--cooldown", "1h", "--skipped-exit-code", "9").status == 9
+    assert run(dlock, at, "--once", "x", "--skipped-exit-code", "9").status == 0
+
+
+def test_what_may_not_be_read_is_not_told_as_never_done(dlock, at):
+    assert run(dlock, at, "--cooldown", "1h").status == 0
+    with at.server.client() as c:
+        c.set_acls(f"{at.root}/dlock-jobs/job/last", [make_digest_acl("other", "secret", all=True)])
+        assert dlock.run("status", *at.words, "job").status == 1
+        done = dlock.run("status", "--done-within", "1h", *at.words, "job")
+        assert done.status == 77 and done.stdout == "", done
 
 
 def test_a_run_that_goes_on_is_remembered_though_all_was_forgotten(dlock, at):
