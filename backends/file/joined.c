@@ -179,7 +179,12 @@ lock_type(enum lock_kind kind)
 	return kind == KIND_SHARED ? F_RDLCK : F_WRLCK;
 }
 
-/* Waits in the kernel.  RC_AGAIN: it wants to be asked anew. */
+/*
+ * Waits in the kernel.  RC_AGAIN: it wants to be asked anew.
+ *
+ * A wait that ends too late or early has got nothing, whatever tickets_waited() says: its
+ * thread may be about to give the lock back, and that of this open file is one lock.
+ */
 static enum rc
 await_lock(struct joined *j, short type, instant until, struct fault *fault)
 {
@@ -198,12 +203,12 @@ await_lock(struct joined *j, short type, instant until, struct fault *fault)
 		shown = instant_first(2 * shown, SHOWN_MOST);
 	} while (woke == WOKE_TIMEOUT && instant_now() < until);
 	got = tickets_waited(w);
+	if (woke == WOKE_READY)
+		return got ? RC_OK : RC_AGAIN;
+	if (got) /* or the thread does it */
+		tickets_lock_file(j->fd, j->by_flock, F_UNLCK);
 	if (woke == WOKE_STOP)
 		return RC_STOP;
-	if (got)
-		return RC_OK;
-	if (woke == WOKE_READY)
-		return RC_AGAIN;
 	show_holders(j);
 	return fault_set(fault, RC_BUSY, "%s: still held", j->where);
 }
