@@ -1,6 +1,7 @@
 # Goal of these tests: --metrics-file counts each run once, whatever else runs and whatever stands in the
 # file, never changes how a run ends, and replaces nothing that is not dlock's.
 
+import os
 import re
 import resource
 import signal
@@ -154,6 +155,24 @@ def test_its_mode_is_kept(metrics):
     metrics.path.chmod(0o640)
     assert metrics.run("--", "true").status == 0
     assert stat.S_IMODE(metrics.path.stat().st_mode) == 0o640 and metrics.runs() == {"ok": 1}
+
+
+def test_a_new_one_is_for_all_to_read(metrics):
+    assert metrics.run("--", "true", preexec_fn=lambda: os.umask(0o027)).status == 0
+    assert stat.S_IMODE(metrics.path.stat().st_mode) == 0o640
+    metrics.path.unlink()
+    assert metrics.run("--", "true", preexec_fn=lambda: os.umask(0o022)).status == 0
+    assert stat.S_IMODE(metrics.path.stat().st_mode) == 0o644
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_what_another_user_has_begun_is_waited_for_and_not_written(metrics, tmp_path):
+    following = tmp_path / "dlock.prom.dlock"
+    following.write_text("")
+    os.chown(following, 65534, 65534)
+    result = metrics.run("--", "true")
+    assert result.status == 0 and "other runs did not leave it for a second" in result.stderr
+    assert following.read_text() == "" and not metrics.path.exists()
 
 
 def test_a_full_disk_changes_no_status(metrics):
