@@ -39,6 +39,7 @@ struct joined {
 	bool by_flock;
 	int fd; /* -1: not open */
 	bool ours;
+	bool writes; /* even for flock(2) it is to be open for writing */
 	char where[WHERE_BYTES];
 };
 
@@ -68,14 +69,15 @@ cannot(const struct joined *j, const char *what, struct fault *fault)
 }
 
 /*
- * fcntl(2) locks for writing only what is open for writing.  What is there is never opened
+ * fcntl(2) locks for writing only what is open for writing, and flock(2), too, where NFS
+ * makes one of the other: found out when it is tried, as others need not let us write.  What is there is never opened
  * with O_CREAT, which the kernel may refuse for a file of another user's in /tmp.
  */
 static enum rc
 open_file(struct joined *j, enum lock_kind kind, struct fault *fault)
 {
 	int flags = O_NOCTTY | O_NONBLOCK | O_CLOEXEC |
-	    (j->by_flock || kind == KIND_SHARED ? O_RDONLY : O_RDWR);
+	    (kind == KIND_SHARED || (j->by_flock && !j->writes) ? O_RDONLY : O_RDWR);
 
 	close_file(j);
 	j->fd = open(j->path, flags);
@@ -213,6 +215,7 @@ await_lock(struct joined *j, short type, instant until, struct fault *fault)
 	return fault_set(fault, RC_BUSY, "%s: still held", j->where);
 }
 
+/* RC_LOST: it is to be opened anew. */
 static enum rc
 take_lock(struct joined *j, short type, instant until, struct fault *fault)
 {
@@ -221,6 +224,10 @@ take_lock(struct joined *j, short type, instant until, struct fault *fault)
 	while (rc == RC_AGAIN) {
 		if (tickets_lock_file(j->fd, j->by_flock, type) == 0)
 			return RC_OK;
+		if (errno == EBADF && type == F_WRLCK && !j->writes) {
+			j->writes = true;
+			return RC_LOST;
+		}
 		if (errno != EAGAIN)
 			return fault_set(fault, RC_CONFIG,
 			    "%s: its file system cannot lock: %s", j->where,

@@ -4,6 +4,8 @@
  */
 #include "backends/common/task.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,9 +33,24 @@ load_later(atomic_bool *flag)
 	return __atomic_load_n(flag, __ATOMIC_SEQ_CST);
 }
 
+static bool as_nfs;
+
+/* NFS makes of it what fcntl(2) has, which wants one that is open for writing. */
+static int
+flock_as_nfs(int fd, int operation)
+{
+	if (as_nfs && (operation & LOCK_EX) &&
+	    (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY) {
+		errno = EBADF;
+		return -1;
+	}
+	return flock(fd, operation);
+}
+
 /* Copies of both files, that load in this way, beside those of the library. */
 #undef atomic_load
 #define atomic_load load_later
+#define flock(fd, operation) flock_as_nfs(fd, operation)
 #define tickets_lock test_tickets_lock
 #define tickets_unlock test_tickets_unlock
 #define tickets_lock_file test_tickets_lock_file
@@ -114,12 +131,39 @@ a_wait_that_is_stopped_has_nothing(void **state)
 	what_comes_too_late_is_not_taken(WOKE_STOP, RC_STOP);
 }
 
+static void
+on_nfs_it_is_opened_for_writing(void **state)
+{
+	const struct claim claim = {.key = "k", .kind = KIND_EXCLUSIVE};
+	struct test t = {
+	    .host = {.wait = wait_too_short, .alert = -1}, .woke = WOKE_TIMEOUT};
+	char path[] = "/tmp/unit_joined.XXXXXX";
+	const struct joined_settings settings = {.path = path};
+	struct store *s;
+	struct grant g;
+	struct fault f;
+
+	(void)state;
+	t.other = mkstemp(path);
+	stored = as_nfs = true;
+	assert_int_equal(joined_open(&s, &t.host, &settings, &f), RC_OK);
+	assert_int_equal(s->backend->lock->acquire(s, &claim, 0, &g, &f), RC_OK);
+	assert_int_equal(flock(t.other, LOCK_SH | LOCK_NB), -1);
+	assert_int_equal(s->backend->lock->release(s, 0, 0, &f), RC_OK);
+	assert_int_equal(flock(t.other, LOCK_SH | LOCK_NB), 0);
+	as_nfs = false;
+	s->backend->close(s);
+	close(t.other);
+	unlink(path);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_wait_that_is_over_has_nothing),
 	    cmocka_unit_test(a_wait_that_is_stopped_has_nothing),
+	    cmocka_unit_test(on_nfs_it_is_opened_for_writing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
