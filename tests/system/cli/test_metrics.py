@@ -1,6 +1,7 @@
 # Goal of these tests: --metrics-file counts each run once, whatever else runs and whatever stands in the
 # file, never changes how a run ends, and replaces nothing that is not dlock's.
 
+import fcntl
 import os
 import re
 import resource
@@ -181,6 +182,16 @@ def test_a_full_disk_changes_no_status(metrics):
     result = metrics.run("--", "true", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192)), events=False)
     assert result.status == 0 and "File too large" in result.stderr, result
     assert metrics.path.read_text() == full and len(list(metrics.path.parent.glob("dlock.prom*"))) == 1
+
+
+def test_the_verdict_is_told_first(metrics, tmp_path):
+    """What others do to the file keeps nobody from knowing how the run ended."""
+    held = metrics.dlock.hold(metrics.files, "job")
+    with open(tmp_path / "dlock.prom.dlock", "w") as following:
+        fcntl.flock(following, fcntl.LOCK_EX)
+        result = metrics.run("-n", "--", "true")
+    assert result.status == 75 and re.search(r"job.*\n.*not counted in", result.stderr), result
+    held.finish()
 
 
 def test_the_verdict_and_v_tell_both_times(metrics):
