@@ -108,6 +108,28 @@ look_at_name(const struct joined *j, struct fault *fault)
 
 /* ---- who else ---- */
 
+/*
+ * lockers_read(), with a holder without a name if the kernel knows of one but does not list
+ * it: /proc/locks may call the file's device otherwise than stat(2).  Only fcntl(2) tells.
+ */
+static int
+read_lockers(const struct joined *j, int fd, const struct stat *st,
+    struct locker found[LOCKERS_MOST])
+{
+	const struct span all = {0, INT64_MAX};
+	struct span some;
+	bool held = false;
+	int n = lockers_read(st, j->by_flock, found);
+
+	for (int i = 0; i < n; i++)
+		held = held || !found[i].waits;
+	if (held || j->by_flock || fd < 0 || n < 0 || n == LOCKERS_MOST ||
+	    tickets_look(fd, F_WRLCK, all, &some) <= 0)
+		return n;
+	found[n] = (struct locker){.shared = tickets_look(fd, F_RDLCK, all, &some) == 0};
+	return n + 1;
+}
+
 /* Shows what is known of those who have the lock. */
 static void
 show_holders(struct joined *j)
@@ -116,11 +138,11 @@ show_holders(struct joined *j)
 	struct locker found[LOCKERS_MOST];
 	char host[64] = "";
 	struct stat st;
-	size_t n = fstat(j->fd, &st) == 0 ? lockers_read(&st, j->by_flock, found) : 0;
+	int n = fstat(j->fd, &st) == 0 ? read_lockers(j, j->fd, &st, found) : 0;
 
 	*seen = (struct holding){.held = -1};
 	gethostname(host, sizeof host - 1);
-	for (size_t i = 0; i < n; i++) {
+	for (int i = 0; i < n; i++) {
 		const struct locker *l = &found[i];
 
 		if (l->waits)
@@ -327,14 +349,20 @@ joined_each(struct store *s, const struct look *look, struct fault *fault)
 	struct joined *j = joined_of(s);
 	struct locker found[LOCKERS_MOST];
 	struct stat st;
-	size_t n;
+	int fd, n;
 	unsigned waiting = 0;
 
 	if (stat(j->path, &st) != 0)
 		return errno == ENOENT ? RC_OK : cannot(j, "cannot look at it", fault);
-	n = lockers_read(&st, j->by_flock, found);
+	fd = open(j->path, O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+	n = read_lockers(j, fd, &st, found);
+	if (fd >= 0)
+		close(fd);
+	if (n < 0)
+		return fault_set(fault, RC_AGAIN,
+		    "%s: cannot see who has it: /proc/locks cannot be read", j->where);
 	for (int waits = 0; waits < 2; waits++) {
-		for (size_t i = 0; i < n; i++) {
+		for (int i = 0; i < n; i++) {
 			struct timespec now;
 			char what[64];
 			struct foreign other = {.what = what, .pid = found[i].pid};

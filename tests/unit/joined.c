@@ -47,9 +47,20 @@ flock_as_nfs(int fd, int operation)
 	return flock(fd, operation);
 }
 
-/* Copies of both files, that load in this way, beside those of the library. */
+/* What the kernel lists: NULL: all; "": cannot be read. */
+static const char *listed;
+
+static FILE *
+open_listed(const char *path, const char *mode)
+{
+	return fopen(listed && strcmp(path, "/proc/locks") == 0 ? listed : path, mode);
+}
+
+/* Copies of these files, that load in this way, beside those of the library. */
 #undef atomic_load
 #define atomic_load load_later
+#define fopen(path, mode) open_listed(path, mode)
+#define lockers_read test_lockers_read
 #define flock(fd, operation) flock_as_nfs(fd, operation)
 #define tickets_lock test_tickets_lock
 #define tickets_unlock test_tickets_unlock
@@ -66,6 +77,7 @@ flock_as_nfs(int fd, int operation)
 #define tickets_unwatch test_tickets_unwatch
 #define tickets_wake test_tickets_wake
 #define joined_open test_joined_open
+#include "backends/file/lockers.c" /* NOLINT(bugprone-suspicious-include) */
 #include "backends/file/tickets.c" /* NOLINT(bugprone-suspicious-include) */
 #include "backends/file/joined.c"  /* NOLINT(bugprone-suspicious-include) */
 
@@ -157,12 +169,63 @@ on_nfs_it_is_opened_for_writing(void **state)
 	unlink(path);
 }
 
+static bool
+count_holders(void *ctx, const struct entry *e, int64_t now)
+{
+	(void)now;
+	*(unsigned *)ctx += e->kind == ENTRY_HOLDER;
+	return true;
+}
+
+static enum rc
+count(const char *path, const char *lock, unsigned *n)
+{
+	const struct joined_settings settings = {.path = path, .lock = lock};
+	const struct look look = {.key = "k", .see = count_holders, .ctx = n};
+	struct host host = {.alert = -1};
+	struct store *s;
+	struct fault f;
+	enum rc rc;
+
+	*n = 0;
+	assert_int_equal(joined_open(&s, &host, &settings, &f), RC_OK);
+	rc = s->backend->admin->each(s, &look, &f);
+	s->backend->close(s);
+	return rc;
+}
+
+/* The kernel may call the device of a file otherwise than stat(2), or may show nothing. */
+static void
+what_is_not_listed_is_not_free(void **state)
+{
+	char path[] = "/tmp/unit_joined.XXXXXX";
+	int fd = mkstemp(path);
+	unsigned n;
+
+	(void)state;
+	assert_int_equal(count(path, "fcntl", &n), RC_OK);
+	assert_int_equal(n, 0);
+	assert_int_equal(tickets_lock_file(fd, false, F_WRLCK), 0);
+	for (int i = 0; i < 2; i++) {
+		listed = i ? "/dev/null" : NULL;
+		assert_int_equal(count(path, "fcntl", &n), RC_OK);
+		assert_int_equal(n, 1);
+	}
+	listed = "";
+	assert_int_equal(count(path, "fcntl", &n), RC_AGAIN);
+	assert_int_equal(count(path, "flock", &n), RC_AGAIN);
+	listed = NULL;
+	close(fd);
+	unlink(path);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_wait_that_is_over_has_nothing),
 	    cmocka_unit_test(a_wait_that_is_stopped_has_nothing),
+	    cmocka_unit_test(what_is_not_listed_is_not_free),
 	    cmocka_unit_test(on_nfs_it_is_opened_for_writing),
 	};
 
