@@ -77,9 +77,9 @@ open_listed(const char *path, const char *mode)
 #define tickets_unwatch test_tickets_unwatch
 #define tickets_wake test_tickets_wake
 #define joined_open test_joined_open
-#include "backends/file/lockers.c" /* NOLINT(bugprone-suspicious-include) */
-#include "backends/file/tickets.c" /* NOLINT(bugprone-suspicious-include) */
-#include "backends/file/joined.c"  /* NOLINT(bugprone-suspicious-include) */
+#include "backends/file/lockers.c"
+#include "backends/file/tickets.c"
+#include "backends/file/joined.c"
 
 struct test {
 	struct host host;
