@@ -360,19 +360,25 @@ lock(int fd, instant until)
 	return true;
 }
 
-/* Is this open file the one that has the name? */
+/*
+ * Is this open file the one that has the name, and ours?  Another user's is not written
+ * into: he could change what we write.
+ */
 static bool
-is_named(int fd, const char *path)
+is_next(int fd, const char *path)
 {
-	struct stat ours, there;
+	struct stat opened, named;
 
-	return fstat(fd, &ours) == 0 && lstat(path, &there) == 0 &&
-	    ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+	return fstat(fd, &opened) == 0 && lstat(path, &named) == 0 &&
+	    opened.st_dev == named.st_dev && opened.st_ino == named.st_ino &&
+	    opened.st_uid == geteuid();
 }
 
 /*
  * Opens and locks the file that is to replace the other one; -1: *f says why not.  The one
- * who had the lock before has given it the other name.
+ * who had the lock before has given it the other name.  Nobody else may open it, or he could
+ * lock it and hold up all runs: so another user's run that ends now refuses us, or locks us
+ * out if we are root.
  */
 static int
 open_next(const char *path, struct fault *f)
@@ -382,11 +388,11 @@ open_next(const char *path, struct fault *f)
 	for (;;) {
 		int fd = open(path,
 		    O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
-		    0644);
+		    0600);
 
-		if (fd >= 0 && lock(fd, until) && is_named(fd, path))
+		if (fd >= 0 && lock(fd, until) && is_next(fd, path))
 			return fd;
-		if (fd < 0 || instant_now() >= until) {
+		if ((fd < 0 && errno != EACCES) || instant_now() >= until) {
 			fault_set(f, RC_SYSTEM, "%s",
 			    fd >= 0 ? "other runs did not leave it for a second"
 				    : strerror(errno));
@@ -394,8 +400,20 @@ open_next(const char *path, struct fault *f)
 				close(fd);
 			return -1;
 		}
-		close(fd);
+		if (fd >= 0)
+			close(fd);
+		poll(NULL, 0, 2);
 	}
+}
+
+/* What a new file may be used for. */
+static mode_t
+usual_mode(void)
+{
+	mode_t mask = umask(0);
+
+	umask(mask);
+	return 0644 & ~mask;
 }
 
 /* With the lock: reads the one, writes the other, and renames it. */
@@ -405,7 +423,7 @@ replace(const struct plan *p, const struct metrics_run *r, const char *next, int
 {
 	static struct table t; /* the process ends after this */
 	char label[METRICS_LABEL];
-	mode_t mode = 0;
+	mode_t mode = usual_mode();
 	struct stat st;
 	struct fault why = {""};
 	char *begun = read_all(fd, &st, &why);
@@ -429,13 +447,11 @@ replace(const struct plan *p, const struct metrics_run *r, const char *next, int
 			rc = fault_set(f, RC_SYSTEM, "no memory");
 	}
 	drop_oldest(&t);
-	if (rc == RC_OK &&
-	    (ftruncate(fd, 0) != 0 || lseek(fd, 0, SEEK_SET) != 0 ||
-		(mode && fchmod(fd, mode) != 0)))
+	if (rc == RC_OK && (ftruncate(fd, 0) != 0 || lseek(fd, 0, SEEK_SET) != 0))
 		rc = fault_set(f, RC_SYSTEM, "%s", strerror(errno));
 	if (rc == RC_OK)
 		rc = write_file(fd, &t, f);
-	if (rc == RC_OK && rename(next, p->show.metrics) == 0)
+	if (rc == RC_OK && fchmod(fd, mode) == 0 && rename(next, p->show.metrics) == 0)
 		return RC_OK;
 	if (rc == RC_OK)
 		fault_set(f, RC_SYSTEM, "%s", strerror(errno));

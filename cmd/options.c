@@ -263,11 +263,14 @@ static enum rc
 set_until(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
 	int64_t us;
+	bool twice;
 
 	(void)o;
-	if (!parse_time(value, &us))
+	if (!parse_time(value, &us, &twice))
 		return fault_set(f, RC_USAGE,
-		    "a time is written 2026-11-24T18:00:00Z, 2026-11-24T18:00+01:00 or, in local time, '2026-11-24 18:00'");
+		    twice
+			? "clocks show this time twice, as summer time ends: write which, as 2026-11-24T18:00+01:00"
+			: "a time is written 2026-11-24T18:00:00Z, 2026-11-24T18:00+01:00 or, in local time, '2026-11-24 18:00'");
 	us -= text_now();
 	if (us <= 0)
 		return fault_set(f, RC_USAGE, "this time has passed");

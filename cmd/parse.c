@@ -165,13 +165,44 @@ take_zone(const char **s, int *offset, bool *local)
 	return true;
 }
 
-bool
-parse_time(const char *s, int64_t *us)
+/* Not so for a day that the month has not, or a time that summer time leaves out. */
+static bool
+is_same_time(const struct tm *a, const struct tm *b)
 {
-	struct tm t = {.tm_isdst = -1}, given;
+	return a->tm_mday == b->tm_mday && a->tm_hour == b->tm_hour &&
+	    a->tm_min == b->tm_min;
+}
+
+/* When local clocks show this; *twice: when summer time ends, and once more after that. */
+static bool
+local_time(const struct tm *shown, time_t *at, bool *twice)
+{
+	bool found = false;
+
+	for (int summer = 0; summer < 2; summer++) {
+		struct tm t = *shown;
+		time_t when;
+
+		t.tm_isdst = summer;
+		when = mktime(&t);
+		if (!is_same_time(&t, shown))
+			continue;
+		*twice = found && when != *at;
+		*at = when;
+		found = true;
+	}
+	return found;
+}
+
+bool
+parse_time(const char *s, int64_t *us, bool *twice)
+{
+	struct tm t = {0}, given;
 	int year, month, fraction = 0, offset;
 	bool local;
 	time_t at;
+
+	*twice = false;
 
 	if (!take_digits(&s, 4, 1970, 9999, &year) || *s++ != '-' ||
 	    !take_digits(&s, 2, 1, 12, &month) || *s++ != '-' ||
@@ -192,9 +223,9 @@ parse_time(const char *s, int64_t *us)
 	t.tm_year = year - 1900;
 	t.tm_mon = month - 1;
 	given = t;
-	at = local ? mktime(&t) : timegm(&t);
-	/* a day that the month has not, or an hour that summer time leaves out */
-	if (t.tm_mday != given.tm_mday || t.tm_hour != given.tm_hour)
+	at = timegm(&t);
+	if (!is_same_time(&t, &given) || (local && !local_time(&given, &at, twice)) ||
+	    *twice)
 		return false;
 	*us = (int64_t)(at - offset) * 1000000 + fraction;
 	return true;

@@ -90,17 +90,18 @@ record_kind_name(enum lock_kind kind)
  * cleaned, and cut as --who and --why are.
  */
 static const struct told {
-	bool who;         /* else why */
+	bool who; /* else why */
+	bool url;
 	const char *text; /* $NAME stands for a variable */
 } told[] = {
-    {true, "$GITHUB_ACTOR"},
-    {true, "$GITLAB_USER_LOGIN"},
-    {true, "$BUILD_USER_ID"}, /* Jenkins, with a plugin */
-    {true, "$SUDO_USER"},
-    {false, "$GITHUB_SERVER_URL/$GITHUB_REPOSITORY/actions/runs/$GITHUB_RUN_ID"},
-    {false, "$CI_JOB_URL"}, /* GitLab */
-    {false, "$BUILD_URL"},  /* Jenkins */
-    {false, "$JOB_NAME"},
+    {true, false, "$GITHUB_ACTOR"},
+    {true, false, "$GITLAB_USER_LOGIN"},
+    {true, false, "$BUILD_USER_ID"}, /* Jenkins, with a plugin */
+    {true, false, "$SUDO_USER"},
+    {false, true, "$GITHUB_SERVER_URL/$GITHUB_REPOSITORY/actions/runs/$GITHUB_RUN_ID"},
+    {false, true, "$CI_JOB_URL"}, /* GitLab */
+    {false, true, "$BUILD_URL"},  /* Jenkins */
+    {false, false, "$JOB_NAME"},
 };
 
 /* The text with its variables, cut to `size`; false: one of them is not set. */
@@ -125,6 +126,26 @@ expand(char *out, size_t size, const char *text)
 	return true;
 }
 
+/* Leaves of a URL what cannot be a secret: no user, no password, no question, no fragment. */
+static void
+bare_url(char *text)
+{
+	char *host, *at;
+	size_t n;
+
+	text[strcspn(text, "?#")] = '\0';
+	host = strstr(text, "://");
+	if (!host)
+		return;
+	host += strlen("://");
+	n = strcspn(host, "/");
+	at = memrchr(host, '@', n);
+	if (at)
+		memmove(host, at + 1, strlen(at + 1) + 1);
+	else if (n >= TOLD_BYTES) /* no host: its @ may have been cut off */
+		*host = '\0';
+}
+
 /* Into out[TOLD_BYTES]; false: nothing is told. */
 static bool
 find_told(char *out, bool who)
@@ -133,7 +154,9 @@ find_told(char *out, bool who)
 
 	for (size_t i = 0; i < sizeof told / sizeof *told; i++)
 		if (told[i].who == who && expand(text, sizeof text, told[i].text)) {
-			mask_spoken(text); /* a URL may have one */
+			mask_spoken(text); /* also what is no part of a URL */
+			if (told[i].url)
+				bare_url(text);
 			text_clean(out, TOLD_BYTES, text, strlen(text));
 			return true;
 		}

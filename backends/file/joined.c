@@ -39,6 +39,7 @@ struct joined {
 	bool by_flock;
 	int fd; /* -1: not open */
 	bool ours;
+	bool writes; /* even for flock(2) it is to be open for writing */
 	char where[WHERE_BYTES];
 };
 
@@ -68,14 +69,15 @@ cannot(const struct joined *j, const char *what, struct fault *fault)
 }
 
 /*
- * fcntl(2) locks for writing only what is open for writing.  What is there is never opened
+ * fcntl(2) locks for writing only what is open for writing, and flock(2), too, where NFS
+ * makes one of the other: found out when it is tried, as others need not let us write.  What is there is never opened
  * with O_CREAT, which the kernel may refuse for a file of another user's in /tmp.
  */
 static enum rc
 open_file(struct joined *j, enum lock_kind kind, struct fault *fault)
 {
 	int flags = O_NOCTTY | O_NONBLOCK | O_CLOEXEC |
-	    (j->by_flock || kind == KIND_SHARED ? O_RDONLY : O_RDWR);
+	    (kind == KIND_SHARED || (j->by_flock && !j->writes) ? O_RDONLY : O_RDWR);
 
 	close_file(j);
 	j->fd = open(j->path, flags);
@@ -106,6 +108,28 @@ look_at_name(const struct joined *j, struct fault *fault)
 
 /* ---- who else ---- */
 
+/*
+ * lockers_read(), with a holder without a name if the kernel knows of one but does not list
+ * it: /proc/locks may call the file's device otherwise than stat(2).  Only fcntl(2) tells.
+ */
+static int
+read_lockers(const struct joined *j, int fd, const struct stat *st,
+    struct locker found[LOCKERS_MOST])
+{
+	const struct span all = {0, INT64_MAX};
+	struct span some;
+	bool held = false;
+	int n = lockers_read(st, j->by_flock, found);
+
+	for (int i = 0; i < n; i++)
+		held = held || !found[i].waits;
+	if (held || j->by_flock || fd < 0 || n < 0 || n == LOCKERS_MOST ||
+	    tickets_look(fd, F_WRLCK, all, &some) <= 0)
+		return n;
+	found[n] = (struct locker){.shared = tickets_look(fd, F_RDLCK, all, &some) == 0};
+	return n + 1;
+}
+
 /* Shows what is known of those who have the lock. */
 static void
 show_holders(struct joined *j)
@@ -114,11 +138,11 @@ show_holders(struct joined *j)
 	struct locker found[LOCKERS_MOST];
 	char host[64] = "";
 	struct stat st;
-	size_t n = fstat(j->fd, &st) == 0 ? lockers_read(&st, j->by_flock, found) : 0;
+	int n = fstat(j->fd, &st) == 0 ? read_lockers(j, j->fd, &st, found) : 0;
 
 	*seen = (struct holding){.held = -1};
 	gethostname(host, sizeof host - 1);
-	for (size_t i = 0; i < n; i++) {
+	for (int i = 0; i < n; i++) {
 		const struct locker *l = &found[i];
 
 		if (l->waits)
@@ -179,7 +203,12 @@ lock_type(enum lock_kind kind)
 	return kind == KIND_SHARED ? F_RDLCK : F_WRLCK;
 }
 
-/* Waits in the kernel.  RC_AGAIN: it wants to be asked anew. */
+/*
+ * Waits in the kernel.  RC_AGAIN: it wants to be asked anew.
+ *
+ * A wait that ends too late or early has got nothing, whatever tickets_waited() says: its
+ * thread may be about to give the lock back, and that of this open file is one lock.
+ */
 static enum rc
 await_lock(struct joined *j, short type, instant until, struct fault *fault)
 {
@@ -198,16 +227,17 @@ await_lock(struct joined *j, short type, instant until, struct fault *fault)
 		shown = instant_first(2 * shown, SHOWN_MOST);
 	} while (woke == WOKE_TIMEOUT && instant_now() < until);
 	got = tickets_waited(w);
+	if (woke == WOKE_READY)
+		return got ? RC_OK : RC_AGAIN;
+	if (got) /* or the thread does it */
+		tickets_lock_file(j->fd, j->by_flock, F_UNLCK);
 	if (woke == WOKE_STOP)
 		return RC_STOP;
-	if (got)
-		return RC_OK;
-	if (woke == WOKE_READY)
-		return RC_AGAIN;
 	show_holders(j);
 	return fault_set(fault, RC_BUSY, "%s: still held", j->where);
 }
 
+/* RC_LOST: it is to be opened anew. */
 static enum rc
 take_lock(struct joined *j, short type, instant until, struct fault *fault)
 {
@@ -216,6 +246,10 @@ take_lock(struct joined *j, short type, instant until, struct fault *fault)
 	while (rc == RC_AGAIN) {
 		if (tickets_lock_file(j->fd, j->by_flock, type) == 0)
 			return RC_OK;
+		if (errno == EBADF && type == F_WRLCK && !j->writes) {
+			j->writes = true;
+			return RC_LOST;
+		}
 		if (errno != EAGAIN)
 			return fault_set(fault, RC_CONFIG,
 			    "%s: its file system cannot lock: %s", j->where,
@@ -315,14 +349,20 @@ joined_each(struct store *s, const struct look *look, struct fault *fault)
 	struct joined *j = joined_of(s);
 	struct locker found[LOCKERS_MOST];
 	struct stat st;
-	size_t n;
+	int fd, n;
 	unsigned waiting = 0;
 
 	if (stat(j->path, &st) != 0)
 		return errno == ENOENT ? RC_OK : cannot(j, "cannot look at it", fault);
-	n = lockers_read(&st, j->by_flock, found);
+	fd = open(j->path, O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+	n = read_lockers(j, fd, &st, found);
+	if (fd >= 0)
+		close(fd);
+	if (n < 0)
+		return fault_set(fault, RC_AGAIN,
+		    "%s: cannot see who has it: /proc/locks cannot be read", j->where);
 	for (int waits = 0; waits < 2; waits++) {
-		for (size_t i = 0; i < n; i++) {
+		for (int i = 0; i < n; i++) {
 			struct timespec now;
 			char what[64];
 			struct foreign other = {.what = what, .pid = found[i].pid};

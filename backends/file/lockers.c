@@ -1,6 +1,8 @@
 /* lockers.c - reads /proc for those who have locked a file. */
 #include "lockers.h"
 
+#include "backends/common/clock.h"
+
 #include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -10,10 +12,14 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* A file, and which of the two kinds of locks on it is meant. */
+/* For all processes with all their descriptors: there may be very many. */
+#define PATIENCE (100 * NS_PER_MS)
+
+/* A file, which of the two kinds of locks on it is meant, and until when is looked. */
 struct locked {
 	const struct stat *st;
 	bool by_flock;
+	instant until;
 };
 
 /* "1: -> FLOCK  ADVISORY  WRITE 4711 fe:00:131 0 EOF"; false: it is of another file. */
@@ -42,8 +48,8 @@ parse_lock(const struct locked *file, const char *line, struct locker *l)
 	    minor == minor(file->st->st_dev);
 }
 
-/* All locks in a text of /proc; false: none that `taker` has taken, any (0) or this one. */
-static bool
+/* All locks in a text of /proc; 0: none that `taker` has taken, any (0) or this one; -1: no text. */
+static int
 read_text(const struct locked *file, const char *path, const char *before, pid_t taker,
     struct locker *found, size_t *n)
 {
@@ -62,8 +68,9 @@ read_text(const struct locked *file, const char *path, const char *before, pid_t
 		if (found && *n < LOCKERS_MOST)
 			found[(*n)++] = l;
 	}
-	if (text)
-		fclose(text);
+	if (!text)
+		return -1;
+	fclose(text);
 	return any;
 }
 
@@ -84,13 +91,13 @@ has_lock(const struct locked *file, pid_t pid, pid_t taker)
 		snprintf(
 		    path, sizeof path, "/proc/%d/fdinfo/%s", (int)pid, entry->d_name);
 		has = entry->d_name[0] != '.' &&
-		    read_text(file, path, "lock:\t", taker, NULL, NULL);
+		    read_text(file, path, "lock:\t", taker, NULL, NULL) > 0;
 	}
 	closedir(list);
 	return has;
 }
 
-/* The first process with a descriptor that has the lock; 0: none that we may ask. */
+/* The first process with a descriptor that has the lock; 0: none that we may ask in time. */
 static pid_t
 find_process(const struct locked *file, pid_t taker)
 {
@@ -98,7 +105,7 @@ find_process(const struct locked *file, pid_t taker)
 	const struct dirent *entry;
 	pid_t found = 0;
 
-	while (list && !found && (entry = readdir(list))) {
+	while (list && !found && instant_now() < file->until && (entry = readdir(list))) {
 		pid_t pid = atoi(entry->d_name);
 
 		if (pid > 0 && pid != getpid() && has_lock(file, pid, taker) > 0)
@@ -154,16 +161,17 @@ name_locker(const struct locked *file, struct locker *l, bool alone)
 		l->pid = 0;
 }
 
-size_t
+int
 lockers_read(const struct stat *st, bool by_flock, struct locker found[LOCKERS_MOST])
 {
-	const struct locked file = {st, by_flock};
+	const struct locked file = {st, by_flock, instant_now() + PATIENCE};
 	size_t n = 0, unnamed = 0;
 
-	read_text(&file, "/proc/locks", "", 0, found, &n);
+	if (read_text(&file, "/proc/locks", "", 0, found, &n) < 0)
+		return -1;
 	for (size_t i = 0; i < n; i++)
 		unnamed += !found[i].waits && found[i].pid <= 0;
 	for (size_t i = 0; i < n; i++)
 		name_locker(&file, &found[i], unnamed == 1);
-	return n;
+	return (int)n;
 }

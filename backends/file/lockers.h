@@ -22,8 +22,10 @@ struct locker {
 
 enum { LOCKERS_MOST = 64 };
 
-/* Writes up to LOCKERS_MOST, and returns how many there are of these. */
-size_t lockers_read(
-    const struct stat *, bool by_flock, struct locker found[LOCKERS_MOST]);
+/*
+ * Writes up to LOCKERS_MOST, and returns how many there are of these; -1 with errno: the
+ * kernel does not show its locks.
+ */
+int lockers_read(const struct stat *, bool by_flock, struct locker found[LOCKERS_MOST]);
 
 #endif

@@ -412,7 +412,7 @@ memcached_freeze(struct store *s, const char *key, const char *record, int64_t l
 	struct items i;
 	enum rc rc;
 
-	item_name(&name, m->prefix, key);
+	memcached_name(m, &name, key);
 	rc = items_look(&m->client, name.text, ITEMS_STATS, until, &i, f);
 	if (rc != RC_OK)
 		return rc;
@@ -441,7 +441,7 @@ memcached_thaw(struct store *s, const char *key, instant until, struct fault *f)
 	struct items i;
 	enum rc rc;
 
-	item_name(&name, m->prefix, key);
+	memcached_name(m, &name, key);
 	rc = items_look(&m->client, name.text, 0, until, &i, f);
 	if (rc != RC_OK)
 		return rc;

@@ -229,6 +229,17 @@ derive_is_one(const char *tool)
 	return d && (!d->derive || d->derive == derive_rails_migration);
 }
 
+bool
+derive_is_fixed(const char *tool, struct number *n)
+{
+	const struct derivation *d = find(tool);
+
+	if (!d || d->derive)
+		return false;
+	*n = (struct number){.one = d->fixed};
+	return true;
+}
+
 enum rc
 derive_number(struct number *n, const char *tool, const char *key, const char *database,
     struct fault *f)

@@ -29,6 +29,9 @@ bool derive_knows(const char *tool);
 /* Does it have one lock, whatever the key? */
 bool derive_is_one(const char *tool);
 
+/* Has it that one in every database?  Then *n is it. */
+bool derive_is_fixed(const char *tool, struct number *n);
+
 /* All their names, for people. */
 extern const char derive_names[];
 

@@ -27,6 +27,7 @@
 #include "backends/sql/lease.h"
 #include "backends/sql/row.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -246,16 +247,35 @@ pg_init(struct sql *db, const char *url, struct fault *f)
 	return connection_init(&pg->conn, db, url, f);
 }
 
+/* A lock whose number is known without the key and the database: however it was named. */
+static bool
+identify_number(const struct pg *pg, struct identity *id)
+{
+	struct number n;
+	char text[48];
+
+	if (pg->key ? !derive_read_number(&n, pg->key)
+		    : !pg->derive || !derive_is_fixed(pg->derive, &n))
+		return false;
+	if (n.pair)
+		snprintf(text, sizeof text, "%" PRId32 ",%" PRId32, n.two[0], n.two[1]);
+	else
+		snprintf(text, sizeof text, "%" PRId64, n.one);
+	identity_add(id, "number", text);
+	return true;
+}
+
 static enum rc
 pg_identify(const struct sql *db, struct identity *id, struct fault *f)
 {
 	const struct pg *pg = pg_const(db);
 
-	identity_add(id, "key", pg->key);
-	identity_add(id, "derive", pg->derive);
-	identity_add(id, "name", pg->name);
-	if (pg->derive)
-		derive_identify(id);
+	if (!identify_number(pg, id)) {
+		identity_add(id, "derive", pg->derive);
+		identity_add(id, "name", pg->name);
+		if (pg->derive)
+			derive_identify(id);
+	}
 	return connection_identify(&pg->conn, id, f);
 }
 

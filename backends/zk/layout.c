@@ -113,6 +113,14 @@ number_after(const char *name, const char *tag)
 	return NULL;
 }
 
+/* As ZooKeeper's recipes write one: in C in hexadecimal, in Java as a long, which has a sign. */
+static bool
+is_session(const char *s, const char *end)
+{
+	s += s < end && *s == '-';
+	return s < end && has_hex(s, end - s);
+}
+
 /*
  * Hosts have "-" in their names: the last tag counts, and a host's in rw-seq may be called
  * "lockbox".  The older of menagerie's two locks (K/lock-<n>) sees all that begins with "lock";
@@ -134,7 +142,7 @@ read_forms(const struct layout *l, struct child *c)
 				: end == name && l->naming != NAMING_OWNER)
 			continue;
 		if (*form->head && l->naming == NAMING_OWNER &&
-		    (end <= name + head || !has_hex(name + head, end - name - head)))
+		    !is_session(name + head, end))
 			continue;
 		while (form->thread && end > name && isdigit((unsigned char)end[-1]))
 			end--;

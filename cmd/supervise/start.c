@@ -162,10 +162,10 @@ start_end(const struct plan *p, const struct verdict *v)
 {
 	const struct metrics_run run = {v->name, v->status, v->waited, v->held};
 
-	metrics_add(p, &run);
 	tell_times(p, v);
 	if (*v->line)
 		say_last("%s", v->line);
 	events_verdict(p, v);
+	metrics_add(p, &run); /* which may wait for a second */
 	_exit(v->signal ? start_die_of(v->signal) : v->status);
 }

@@ -188,9 +188,48 @@ times(void **state)
 	tzset();
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		int64_t us = -1;
+		bool twice;
 
-		if (parse_time(rows[i].text, &us) != (rows[i].us >= 0) ||
+		if (parse_time(rows[i].text, &us, &twice) != (rows[i].us >= 0) ||
 		    us != rows[i].us)
+			fail_msg("%s is %lld", rows[i].text, (long long)us);
+	}
+}
+
+/* Clocks go an hour back in one zone, and half an hour in the other. */
+static void
+times_when_summer_begins_and_ends(void **state)
+{
+	static const struct {
+		const char *zone, *text;
+		int64_t us; /* -1: refused; -2: since it comes twice */
+	} rows[] = {
+	    {"CET-1CEST,M3.5.0,M10.5.0/3", "2026-10-25 01:59", 1792886340000000},
+	    {"CET-1CEST,M3.5.0,M10.5.0/3", "2026-10-25 02:00", -2},
+	    {"CET-1CEST,M3.5.0,M10.5.0/3", "2026-10-25 02:59:59", -2},
+	    {"CET-1CEST,M3.5.0,M10.5.0/3", "2026-10-25 02:30+02:00", 1792888200000000},
+	    {"CET-1CEST,M3.5.0,M10.5.0/3", "2026-10-25 03:00", 1792893600000000},
+	    {"CET-1CEST,M3.5.0,M10.5.0/3", "2026-03-29 02:00", -1},
+	    {"CET-1CEST,M3.5.0,M10.5.0/3", "2026-03-29 03:00", 1774746000000000},
+	    {"LHST-10:30LHDT-11,M10.1.0,M4.1.0", "2026-04-05 01:29", 1775312940000000},
+	    {"LHST-10:30LHDT-11,M10.1.0,M4.1.0", "2026-04-05 01:30", -2},
+	    {"LHST-10:30LHDT-11,M10.1.0,M4.1.0", "2026-04-05 02:00", 1775316600000000},
+	    {"LHST-10:30LHDT-11,M10.1.0,M4.1.0", "2026-10-04 02:15", -1},
+	    {"LHST-10:30LHDT-11,M10.1.0,M4.1.0", "2026-10-04 02:30", 1791041400000000},
+	    {"UTC", "2026-10-25 02:30", 1792895400000000},
+	    {"<+03>-3", "2026-10-25 02:30", 1792884600000000},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		int64_t us = -1;
+		bool twice, good;
+
+		setenv("TZ", rows[i].zone, 1);
+		tzset();
+		good = parse_time(rows[i].text, &us, &twice);
+		if (good != (rows[i].us >= 0) || twice != (rows[i].us == -2) ||
+		    (good && us != rows[i].us))
 			fail_msg("%s is %lld", rows[i].text, (long long)us);
 	}
 }
@@ -294,6 +333,7 @@ main(void)
 	    cmocka_unit_test(durations_there_and_back),
 	    cmocka_unit_test(durations_know_no_locale),
 	    cmocka_unit_test(times),
+	    cmocka_unit_test(times_when_summer_begins_and_ends),
 	    cmocka_unit_test(numbers),
 	    cmocka_unit_test(truths),
 	    cmocka_unit_test(signals),

@@ -3,6 +3,10 @@
 local WRITE = '__write__'
 local d = {type = 'zset'}
 
+-- Before 5.2 a string is the lock, the holder's name.  Later ones respect that, too.
+local older = operation == 'acquire' and type(redis.pcall('ZSCORE', lock, WRITE)) == 'table' and redis.pcall('GET', lock)
+older = type(older) == 'string' and older
+
 local function is_alive(who)
   local ends = call('ZSCORE', lock, who)
   return ends and tonumber(ends) > now
@@ -17,6 +21,7 @@ end
 local function put(who, lease) call('ZADD', lock, text(now + lease), who) end
 
 function d.acquire(lease, wanted)
+  if older then return refusal(older, older, call('PTTL', lock)) end
   call('ZREMRANGEBYSCORE', lock, '-inf', now)
   local writer, all = call('ZSCORE', lock, WRITE), call('ZRANGE', lock, -2, -1, 'WITHSCORES')
   if writer or (wanted ~= 's' and all[1]) then
@@ -32,7 +37,7 @@ end
 
 -- While it is alive, __write__ is its own or nobody's.
 function d.renew(lease)
-  if not is_alive(owner) then return false end
+  if older or not is_alive(owner) then return false end
   put(owner, lease)
   if call('ZSCORE', lock, WRITE) then put(WRITE, lease) end
   end_key()

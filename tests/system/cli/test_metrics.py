@@ -1,6 +1,8 @@
 # Goal of these tests: --metrics-file counts each run once, whatever else runs and whatever stands in the
 # file, never changes how a run ends, and replaces nothing that is not dlock's.
 
+import fcntl
+import os
 import re
 import resource
 import signal
@@ -156,12 +158,40 @@ def test_its_mode_is_kept(metrics):
     assert stat.S_IMODE(metrics.path.stat().st_mode) == 0o640 and metrics.runs() == {"ok": 1}
 
 
+def test_a_new_one_is_for_all_to_read(metrics):
+    assert metrics.run("--", "true", preexec_fn=lambda: os.umask(0o027)).status == 0
+    assert stat.S_IMODE(metrics.path.stat().st_mode) == 0o640
+    metrics.path.unlink()
+    assert metrics.run("--", "true", preexec_fn=lambda: os.umask(0o022)).status == 0
+    assert stat.S_IMODE(metrics.path.stat().st_mode) == 0o644
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_what_another_user_has_begun_is_waited_for_and_not_written(metrics, tmp_path):
+    following = tmp_path / "dlock.prom.dlock"
+    following.write_text("")
+    os.chown(following, 65534, 65534)
+    result = metrics.run("--", "true")
+    assert result.status == 0 and "other runs did not leave it for a second" in result.stderr
+    assert following.read_text() == "" and not metrics.path.exists()
+
+
 def test_a_full_disk_changes_no_status(metrics):
     full = MARK + "".join(f'dlock_last_end_timestamp_seconds{{key="k{i}",backend="file"}} {1000 + i}.000\n' for i in range(150))
     metrics.path.write_text(full)
     result = metrics.run("--", "true", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192)), events=False)
     assert result.status == 0 and "File too large" in result.stderr, result
     assert metrics.path.read_text() == full and len(list(metrics.path.parent.glob("dlock.prom*"))) == 1
+
+
+def test_the_verdict_is_told_first(metrics, tmp_path):
+    """What others do to the file keeps nobody from knowing how the run ended."""
+    held = metrics.dlock.hold(metrics.files, "job")
+    with open(tmp_path / "dlock.prom.dlock", "w") as following:
+        fcntl.flock(following, fcntl.LOCK_EX)
+        result = metrics.run("-n", "--", "true")
+    assert result.status == 75 and re.search(r"job.*\n.*not counted in", result.stderr), result
+    held.finish()
 
 
 def test_the_verdict_and_v_tell_both_times(metrics):

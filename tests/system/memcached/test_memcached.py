@@ -125,6 +125,14 @@ def test_without_a_prefix_the_key_is_the_item(dlock, at, client):
     assert dlock.run("run", *at.words, *options, "-k", "app/lock:1", "-n", "--", "true").status == 75
 
 
+def test_the_item_that_is_named_is_frozen(dlock, at):
+    words = (*at.words, "-O", "name=app:1", "-k", "job")
+    assert dlock.run("freeze", *words).status == 0
+    assert dlock.run("run", *words, "-n", "--", "true").status == 75
+    assert dlock.run("thaw", "-y", *words).status == 0
+    assert dlock.run("run", *words, "-n", "--", "true").status == 0
+
+
 @pytest.mark.parametrize("prefix", ["a b", "a#", "a%", "ü", "p" * 65])
 def test_prefixes_that_are_none(dlock, at, prefix):
     done = run(dlock, at.url, "-O", f"prefix={prefix}")

@@ -318,6 +318,23 @@ def test_nested_runs_join_in_every_mode(dlock, db, mode):
     assert done.status == 0 and first == second
 
 
+@pytest.mark.parametrize("outer, inner, same", [
+    ("name=42", "key=042", True),
+    ("key=72707369", "derive=prisma-migrate", True),
+    ("key=7,-1", "name=07,-01", True),
+    ("key=42", "key=43", False),
+    ("key=0,42", "key=42", False),
+], ids=str)
+def test_a_number_is_one_lock_however_it_is_named(dlock, db, outer, inner, same):
+    """A nested run joins what is the same, and takes what is another."""
+    from support import DLOCK
+    script = f'echo $DLOCK_TOKEN; "{DLOCK}" run -u {db.url} -O mode=advisory -O {inner} -k b -n -- sh -c \'echo $DLOCK_TOKEN\''
+    done = dlock.run("run", "-u", db.url, "-O", "mode=advisory", "-O", outer, "-k", "a", "--", "sh", "-c", script)
+    assert done.status == 0, done
+    first, second = done.stdout.split()
+    assert (first == second) == same
+
+
 @pytest.mark.parametrize("later", ["now()+interval'1h'", "'2100-01-01'::timestamptz"])
 def test_a_clock_that_is_set_back_makes_no_wait_longer(dlock, db, make_proxy, later):
     """The server's, while one waits for the first of two locks."""

@@ -102,6 +102,11 @@ class Scenes:
             self.redisson.take_permit("a" * 16, 1, 1)
             self.lock(*self.kind)
 
+    def behind_an_older_one(self):
+        if self.name == "symfony":
+            self.client.set(KEY, "a" * 32, px=60000)
+            self.lock("-n")
+
     def before_another(self):
         """It gives up, and who stands behind it comes earlier by that."""
         if self.name == "redisson-fair":
@@ -129,7 +134,7 @@ class Scenes:
         self.do("break", "--force", "--token", str(hold.token), KEY)
         hold.destroy()
 
-    ALL = (in_turn, by_token, renewed, behind_a_dead_one, before_another)
+    ALL = (in_turn, by_token, renewed, behind_a_dead_one, behind_an_older_one, before_another)
 
 
 @pytest.mark.parametrize("group, user", [(g, u) for g in ("string", "symfony", "redisson") for u in ("dlock", "watcher", "oncall")])

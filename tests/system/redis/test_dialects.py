@@ -128,6 +128,17 @@ def test_what_is_no_lock_is_refused_and_not_touched(dlock, dialect, client):
     assert told.status == 0 and "a list stands under this key" in told.stdout
 
 
+@pytest.mark.parametrize("dialect", ["symfony"], indirect=True)
+def test_a_lock_of_an_older_symfony_is_waited_for(dlock, dialect, client):
+    """Until 5.2 it is a string."""
+    client.set("job", "0123456789", px=2500)
+    busy = run(dlock, dialect, "-n")
+    assert busy.status == 75 and "0123456789" in busy.stderr, busy
+    assert run(dlock, dialect, "-s", "-n").status == 75
+    waiter = dlock.contend(dialect, "job", command=("true",))
+    assert waiter.wait().status == 0
+
+
 def test_what_becomes_of_a_key_while_it_is_held(dlock, dialect, client):
     hold = dlock.hold(dialect, "job", *options_of(dialect), *LEASE)
     client.delete("job", "{job}:timeout")

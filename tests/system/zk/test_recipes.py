@@ -19,6 +19,7 @@ LAYOUTS = ("curator", "rw-seq", "kazoo", "menagerie")
 # How each program calls its node, up to the number.
 RECIPES = {
     "ZooKeeper's C recipe": f"x-{0x100a1b2c3d4e5f6:016x}-", "ZooKeeper's Java recipe": f"x-{0x100a1b2c3d4e5f6}-",
+    "ZooKeeper's Java recipe, on server 128 or later": f"x-{-0x100a1b2c3d4e5f6}-",
     "zk-ruby, exclusive": "ex", "zk-ruby, shared": "sh", ".NET, reader": "read-", ".NET, writer": "write-",
     "Hive": "LOCK-EXCLUSIVE-", "Hive, shared": "LOCK-SHARED-",
 }

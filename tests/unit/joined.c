@@ -1,0 +1,233 @@
+/*
+ * joined.c - Goal of these tests: a wait in the kernel that ends too late never has the
+ * lock, however little too late it is.
+ */
+#include "backends/common/task.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static pthread_t caller;
+static atomic_bool stored, go;
+
+/* The thread stops between its store and its load until `go`. */
+static bool
+load_later(atomic_bool *flag)
+{
+	if (!pthread_equal(pthread_self(), caller)) {
+		atomic_store(&stored, true);
+		while (!__atomic_load_n(&go, __ATOMIC_SEQ_CST))
+			usleep(1000);
+	}
+	return __atomic_load_n(flag, __ATOMIC_SEQ_CST);
+}
+
+static bool as_nfs;
+
+/* NFS makes of it what fcntl(2) has, which wants one that is open for writing. */
+static int
+flock_as_nfs(int fd, int operation)
+{
+	if (as_nfs && (operation & LOCK_EX) &&
+	    (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY) {
+		errno = EBADF;
+		return -1;
+	}
+	return flock(fd, operation);
+}
+
+/* What the kernel lists: NULL: all; "": cannot be read. */
+static const char *listed;
+
+static FILE *
+open_listed(const char *path, const char *mode)
+{
+	return fopen(listed && strcmp(path, "/proc/locks") == 0 ? listed : path, mode);
+}
+
+/* Copies of these files, that load in this way, beside those of the library. */
+#undef atomic_load
+#define atomic_load load_later
+#define fopen(path, mode) open_listed(path, mode)
+#define lockers_read test_lockers_read
+#define flock(fd, operation) flock_as_nfs(fd, operation)
+#define tickets_lock test_tickets_lock
+#define tickets_unlock test_tickets_unlock
+#define tickets_lock_file test_tickets_lock_file
+#define tickets_look test_tickets_look
+#define tickets_last test_tickets_last
+#define tickets_next test_tickets_next
+#define tickets_wait test_tickets_wait
+#define tickets_wait_file test_tickets_wait_file
+#define tickets_done test_tickets_done
+#define tickets_waited test_tickets_waited
+#define tickets_watch test_tickets_watch
+#define tickets_watched test_tickets_watched
+#define tickets_unwatch test_tickets_unwatch
+#define tickets_wake test_tickets_wake
+#define joined_open test_joined_open
+#include "backends/file/lockers.c"
+#include "backends/file/tickets.c"
+#include "backends/file/joined.c"
+
+struct test {
+	struct host host;
+	int other; /* has the lock until the wait is over */
+	enum woke woke;
+};
+
+static enum woke
+wait_too_short(struct host *host, int fd, short events, instant until)
+{
+	struct test *t = (struct test *)host;
+
+	(void)fd, (void)events;
+	assert_int_equal(flock(t->other, LOCK_UN), 0);
+	while (!__atomic_load_n(&stored, __ATOMIC_SEQ_CST) || instant_now() < until)
+		usleep(1000);
+	return t->woke;
+}
+
+/* Both ways: the thread gives the lock back, or we do. */
+static void
+what_comes_too_late_is_not_taken(enum woke woke, enum rc expected)
+{
+	const struct claim claim = {.key = "k", .kind = KIND_EXCLUSIVE};
+	struct test t = {.host = {.wait = wait_too_short, .alert = -1}, .woke = woke};
+	char path[] = "/tmp/unit_joined.XXXXXX";
+	const struct joined_settings settings = {.path = path};
+	struct store *s;
+	struct grant g;
+	struct fault f;
+
+	caller = pthread_self();
+	stored = go = false;
+	t.other = mkstemp(path);
+	assert_true(t.other >= 0);
+	assert_int_equal(flock(t.other, LOCK_EX), 0);
+	assert_int_equal(joined_open(&s, &t.host, &settings, &f), RC_OK);
+	assert_int_equal(
+	    s->backend->lock->acquire(s, &claim, instant_now() + NS_PER_MS, &g, &f),
+	    expected);
+	go = true;
+	for (int i = 0; i < 60000 && flock(t.other, LOCK_EX | LOCK_NB) != 0; i++)
+		usleep(1000);
+	assert_int_equal(flock(t.other, LOCK_EX | LOCK_NB), 0);
+	s->backend->close(s);
+	close(t.other);
+	unlink(path);
+}
+
+static void
+a_wait_that_is_over_has_nothing(void **state)
+{
+	(void)state;
+	what_comes_too_late_is_not_taken(WOKE_TIMEOUT, RC_BUSY);
+}
+
+static void
+a_wait_that_is_stopped_has_nothing(void **state)
+{
+	(void)state;
+	what_comes_too_late_is_not_taken(WOKE_STOP, RC_STOP);
+}
+
+static void
+on_nfs_it_is_opened_for_writing(void **state)
+{
+	const struct claim claim = {.key = "k", .kind = KIND_EXCLUSIVE};
+	struct test t = {
+	    .host = {.wait = wait_too_short, .alert = -1}, .woke = WOKE_TIMEOUT};
+	char path[] = "/tmp/unit_joined.XXXXXX";
+	const struct joined_settings settings = {.path = path};
+	struct store *s;
+	struct grant g;
+	struct fault f;
+
+	(void)state;
+	t.other = mkstemp(path);
+	stored = as_nfs = true;
+	assert_int_equal(joined_open(&s, &t.host, &settings, &f), RC_OK);
+	assert_int_equal(s->backend->lock->acquire(s, &claim, 0, &g, &f), RC_OK);
+	assert_int_equal(flock(t.other, LOCK_SH | LOCK_NB), -1);
+	assert_int_equal(s->backend->lock->release(s, 0, 0, &f), RC_OK);
+	assert_int_equal(flock(t.other, LOCK_SH | LOCK_NB), 0);
+	as_nfs = false;
+	s->backend->close(s);
+	close(t.other);
+	unlink(path);
+}
+
+static bool
+count_holders(void *ctx, const struct entry *e, int64_t now)
+{
+	(void)now;
+	*(unsigned *)ctx += e->kind == ENTRY_HOLDER;
+	return true;
+}
+
+static enum rc
+count(const char *path, const char *lock, unsigned *n)
+{
+	const struct joined_settings settings = {.path = path, .lock = lock};
+	const struct look look = {.key = "k", .see = count_holders, .ctx = n};
+	struct host host = {.alert = -1};
+	struct store *s;
+	struct fault f;
+	enum rc rc;
+
+	*n = 0;
+	assert_int_equal(joined_open(&s, &host, &settings, &f), RC_OK);
+	rc = s->backend->admin->each(s, &look, &f);
+	s->backend->close(s);
+	return rc;
+}
+
+/* The kernel may call the device of a file otherwise than stat(2), or may show nothing. */
+static void
+what_is_not_listed_is_not_free(void **state)
+{
+	char path[] = "/tmp/unit_joined.XXXXXX";
+	int fd = mkstemp(path);
+	unsigned n;
+
+	(void)state;
+	assert_int_equal(count(path, "fcntl", &n), RC_OK);
+	assert_int_equal(n, 0);
+	assert_int_equal(tickets_lock_file(fd, false, F_WRLCK), 0);
+	for (int i = 0; i < 2; i++) {
+		listed = i ? "/dev/null" : NULL;
+		assert_int_equal(count(path, "fcntl", &n), RC_OK);
+		assert_int_equal(n, 1);
+	}
+	listed = "";
+	assert_int_equal(count(path, "fcntl", &n), RC_AGAIN);
+	assert_int_equal(count(path, "flock", &n), RC_AGAIN);
+	listed = NULL;
+	close(fd);
+	unlink(path);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_wait_that_is_over_has_nothing),
+	    cmocka_unit_test(a_wait_that_is_stopped_has_nothing),
+	    cmocka_unit_test(what_is_not_listed_is_not_free),
+	    cmocka_unit_test(on_nfs_it_is_opened_for_writing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
