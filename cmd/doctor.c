@@ -96,7 +96,7 @@ hold_signals(int how)
 
 /* Does a signal wait, or is the server silent?  What is under way is only brought to its end. */
 static bool
-is_over(const struct doctor *d)
+is_finished(const struct doctor *d)
 {
 	sigset_t set;
 
@@ -252,7 +252,7 @@ count_tasks(void)
 }
 
 static void
-tell_limits(struct doctor *d)
+tell_machine_limits(struct doctor *d)
 {
 	struct rlimit files = {RLIM_INFINITY, 0}, tasks = {RLIM_INFINITY, 0};
 	rlim_t used = count_tasks();
@@ -361,7 +361,7 @@ renew_often(struct doctor *d, struct fault *f)
 	size_t n = 0;
 
 	while (n < SAMPLES && rc == RC_OK &&
-	    (n == 0 || (instant_now() < ends && !is_over(d)))) {
+	    (n == 0 || (instant_now() < ends && !is_finished(d)))) {
 		instant sent = instant_now();
 
 		rc = d->store->backend->lock->renew(
@@ -491,7 +491,7 @@ try_held(struct doctor *d, struct fault *f)
 	enum rc rc = renew_often(d, f);
 
 	tell_lease(d);
-	if (is_over(d))
+	if (is_finished(d))
 		return rc;
 	try_look(d);
 	tell_clock(d);
@@ -566,9 +566,9 @@ try_rights(struct doctor *d)
 		return;
 	}
 	try_run(d);
-	if (!d->looked && !is_over(d))
+	if (!d->looked && !is_finished(d))
 		try_look(d);
-	if (!is_over(d))
+	if (!is_finished(d))
 		try_freeze(d);
 	sweep_probe(d);
 }
@@ -590,7 +590,7 @@ examine(struct doctor *d)
 	if (s->backend->admin->check)
 		rc = s->backend->admin->check(s, &d->checkup, &f);
 	d->probing = true;
-	if (rc == RC_OK && !is_over(d))
+	if (rc == RC_OK && !is_finished(d))
 		try_rights(d);
 	d->probing = false;
 	if (rc != RC_OK)
@@ -613,7 +613,7 @@ run_doctor(struct plan *p)
 		return STATUS_SYSTEM;
 	}
 	tell_files(&d, NULL);
-	tell_limits(&d);
+	tell_machine_limits(&d);
 	hold_signals(SIG_BLOCK);
 	examine(&d);
 	hold_signals(SIG_UNBLOCK);

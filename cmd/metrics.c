@@ -96,7 +96,7 @@ metrics_label(char *out, const char *key)
 
 /* NULL: no memory. */
 static struct series *
-find(struct table *t, const char *key, size_t n, const char *backend)
+find_series(struct table *t, const char *key, size_t n, const char *backend)
 {
 	struct series *s;
 
@@ -149,7 +149,7 @@ eat_word(const char **at, char *out)
 
 /* `NAME{key="...",backend="...",result="..."} VALUE`; any other line counts for nothing. */
 static void
-read_line(struct table *t, const char *line)
+read_sample(struct table *t, const char *line)
 {
 	char backend[BACKEND_BYTES], result[BACKEND_BYTES] = "";
 	const char *key, *end;
@@ -171,7 +171,7 @@ read_line(struct table *t, const char *line)
 	    sscanf(line, "%15" SCNd64 ".%3" SCNd64, &whole, &thousandths) < 1 ||
 	    whole < 0)
 		return;
-	s = find(t, key, end - key, backend);
+	s = find_series(t, key, end - key, backend);
 	if (!s)
 		return;
 	if (m < GAUGES)
@@ -222,7 +222,7 @@ read_all(int fd, struct stat *st, struct fault *f)
 
 /* What stands in the file; *mode: its own, which the next one is to have, or as it was. */
 static enum rc
-read_file(struct table *t, const char *path, mode_t *mode, struct fault *f)
+read_metrics(struct table *t, const char *path, mode_t *mode, struct fault *f)
 {
 	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	struct stat st;
@@ -239,7 +239,7 @@ read_file(struct table *t, const char *path, mode_t *mode, struct fault *f)
 		return RC_SYSTEM;
 	rc = check_text(text, false, f);
 	for (char *rest = text, *line; rc == RC_OK && (line = strsep(&rest, "\n"));)
-		read_line(t, line);
+		read_sample(t, line);
 	free(text);
 	*mode = st.st_mode & 0777;
 	return rc;
@@ -434,13 +434,13 @@ replace(const struct plan *p, const struct metrics_run *r, const char *next, int
 		rc = fault_set(&why, RC_CONFIG, "it has two names");
 	if (rc != RC_OK)
 		return fault_set(f, rc, "%s: %s", text_shown(next).text, why.text);
-	rc = read_file(&t, p->show.metrics, &mode, f);
+	rc = read_metrics(&t, p->show.metrics, &mode, f);
 	drop_oldest(&t);
 	for (size_t i = 0; i < p->nkeys && rc == RC_OK; i++) {
 		struct series *s;
 
 		metrics_label(label, p->keys[i]);
-		s = find(&t, label, strlen(label), p->site.backend->name);
+		s = find_series(&t, label, strlen(label), p->site.backend->name);
 		if (s)
 			add_run(s, r);
 		else

@@ -35,7 +35,7 @@ beat_of(const struct etcd *e)
 
 /* RC_BUSY: somebody is before us, or it is frozen. */
 static enum rc
-fail_busy(struct etcd *e, struct fault *f)
+say_busy(struct etcd *e, struct fault *f)
 {
 	struct holding *h = &e->base.host->seen.holding;
 	const struct queue *q = &e->queue;
@@ -340,7 +340,7 @@ take(struct etcd *e, instant until, struct grant *g, struct fault *f)
 		    e, txn->answer, call_has_succeeded(txn) ? puts : 0, until, f);
 	if (rc == RC_OK)
 		rc = call_has_succeeded(txn) ? begin_hold(e, until, g, f)
-					     : fail_busy(e, f);
+					     : say_busy(e, f);
 	e->gone = create && q->create != create;
 	e->joined = q->create && !e->gone;
 	calls_free(calls, n);
@@ -352,7 +352,7 @@ take(struct etcd *e, instant until, struct grant *g, struct fault *f)
  * holder is passed over until its lease ends.
  */
 static enum rc
-take_permit(struct etcd *e, instant until, struct grant *g, struct fault *f)
+claim_permit(struct etcd *e, instant until, struct grant *g, struct fault *f)
 {
 	struct queue *q = &e->queue;
 	unsigned least = 0;
@@ -366,7 +366,7 @@ take_permit(struct etcd *e, instant until, struct grant *g, struct fault *f)
 		rc = take(e, until, g, f);
 		least = e->slot + 1;
 	}
-	return rc == RC_BUSY ? fail_busy(e, f) : rc;
+	return rc == RC_BUSY ? say_busy(e, f) : rc;
 }
 
 /* A freeze whose time is over is deleted by whoever meets it. */
@@ -415,8 +415,8 @@ go_on(struct etcd *e, bool surveyed, instant until, struct grant *g, struct faul
 	if (rc != RC_OK)
 		return rc;
 	if (!e->joined || ((surveyed || !alone) && (q->frozen || !queue_lets_in(q))))
-		return fail_busy(e, f);
-	return e->claim->kind == KIND_LIMIT ? take_permit(e, until, g, f)
+		return say_busy(e, f);
+	return e->claim->kind == KIND_LIMIT ? claim_permit(e, until, g, f)
 					    : take(e, until, g, f);
 }
 
@@ -475,7 +475,7 @@ attempt(struct etcd *e, instant until, struct grant *g, struct fault *f)
 	if (rc == RC_BUSY && q->frozen) {
 		rc = end_freeze(e, until, f);
 		if (rc == RC_OK)
-			rc = q->frozen ? fail_busy(e, f) : take(e, until, g, f);
+			rc = q->frozen ? say_busy(e, f) : take(e, until, g, f);
 	}
 	if (rc != RC_BUSY)
 		return rc;
@@ -486,7 +486,7 @@ attempt(struct etcd *e, instant until, struct grant *g, struct fault *f)
 		return rc;
 	/* who does not wait joins only those beside whom it may hold the lock at once */
 	if (!e->waits && (q->frozen || !queue_lets_in(q)) && !e->joined)
-		return fail_busy(e, f);
+		return say_busy(e, f);
 	rc = join(e, until, f);
 	return rc == RC_OK ? go_on(e, true, until, g, f) : rc;
 }
@@ -572,7 +572,7 @@ await_turn(struct etcd *e, instant until, struct fault *f)
 		if (woke == WOKE_READY && instant_now() < e->beat)
 			rc = watch_read(&e->cluster, &events, f);
 		else if (instant_now() >= until)
-			return fail_busy(e, f);
+			return say_busy(e, f);
 		else if (instant_now() >= e->beat)
 			rc = renew_place(e, &w.at[1], &events,
 			    retry_answer(instant_now(), ANSWER_MOST, until), f);
@@ -583,7 +583,7 @@ await_turn(struct etcd *e, instant until, struct fault *f)
 }
 
 static void
-begin_claim(struct etcd *e, const struct claim *claim)
+start_claim(struct etcd *e, const struct claim *claim)
 {
 	e->claim = claim;
 	names_of(&e->names, e->root, e->name, claim->key);
@@ -604,7 +604,7 @@ etcd_acquire(struct store *s, const struct claim *claim, instant until, struct g
 	bool heard = false;
 	enum rc rc;
 
-	begin_claim(e, claim);
+	start_claim(e, claim);
 	e->waits = until != 0;
 	do {
 		instant by = heard ? retry_answer(instant_now(), ANSWER_MOST, until)

@@ -62,7 +62,7 @@ fail_no_grant(const struct etcd *e, struct fault *f)
 
 /* Makes a change, after a grant if it has a path, on condition that it is that hold: else RC_LOST. */
 static enum rc
-steer(struct etcd *e, struct call grant, json_t *compare, json_t *ops, instant until,
+steer_key(struct etcd *e, struct call grant, json_t *compare, json_t *ops, instant until,
     struct fault *f)
 {
 	struct call calls[2] = {grant, call_txn(compare, ops, NULL)};
@@ -145,7 +145,7 @@ etcd_revoke(struct store *s, const struct target *t, const char *record, bool fo
 	if (!q.foreign)
 		json_array_append_new(ops, kv_op_put(mark, record, lease));
 	compare = json_pack("[o]", kv_if(own.key, NULL, "EQUAL", q.create));
-	return steer(e, grant, compare, ops, until, f);
+	return steer_key(e, grant, compare, ops, until, f);
 }
 
 /* ---- freeze ---- */
@@ -190,7 +190,7 @@ etcd_freeze(struct store *s, const char *key, const char *record, int64_t length
 		z.until = z.since + length / 1000;
 	snprintf(z.record, sizeof z.record, "%s", record);
 	freeze_write(text, &z);
-	return steer(e, no_grant, json_array(),
+	return steer_key(e, no_grant, json_array(),
 	    json_pack("[o]", kv_op_put(l.freeze, text, 0)), until, f);
 }
 
@@ -205,7 +205,7 @@ etcd_thaw(struct store *s, const char *key, instant until, struct fault *f)
 	names_of(&l, e->root, e->name, key);
 	rc = read_freeze(e, &l, &frozen, until, f);
 	if (rc == RC_OK)
-		rc = steer(e, no_grant, json_array(),
+		rc = steer_key(e, no_grant, json_array(),
 		    json_pack("[o]", kv_op_delete(l.freeze, NULL)), until, f);
 	return rc == RC_OK && !frozen
 	    ? fault_set(f, RC_LOST, "%s: it is not frozen", e->server_name)
@@ -250,7 +250,7 @@ forget_id(struct etcd *e, const struct names *l, const char *once, bool *any,
 	}
 	json_decref(found);
 	if (rc == RC_OK && *any)
-		return steer(e, no_grant, compare, ops, until, f);
+		return steer_key(e, no_grant, compare, ops, until, f);
 	json_decref(compare);
 	json_decref(ops);
 	return rc;
@@ -270,7 +270,7 @@ forget_all(
 	*any = kv_number(found, "count") > 0;
 	json_decref(found);
 	return rc == RC_OK && *any
-	    ? steer(e, no_grant, json_array(),
+	    ? steer_key(e, no_grant, json_array(),
 		  json_pack("[o]", kv_op_delete(l->jobs, end)), until, f)
 	    : rc;
 }

@@ -133,7 +133,7 @@ check_member(struct checking *k, size_t i, struct fault *f)
 
 /* How many members the cluster has; 0: not known. */
 static enum rc
-count_members(struct etcd *e, size_t *n, instant until)
+count_living(struct etcd *e, size_t *n, instant until)
 {
 	struct call call = {"/v3/cluster/member/list", json_object(), NULL, 0};
 	struct fault unused;
@@ -151,7 +151,7 @@ static enum rc
 tell_quorum(struct checking *k)
 {
 	size_t named = k->etcd->address.n, all = 0;
-	enum rc rc = count_members(
+	enum rc rc = count_living(
 	    k->etcd, &all, instant_first(k->c->until, instant_now() + MEMBER_PATIENCE));
 	bool away = k->good<named, few = all> named;
 
@@ -170,7 +170,7 @@ tell_quorum(struct checking *k)
 
 /* Marks and permits; where one lock is named, there was no probe. */
 static enum rc
-check_sweep(struct etcd *e, struct checkup *c, struct fault *f)
+sweep_keys(struct etcd *e, struct checkup *c, struct fault *f)
 {
 	char marks[QUEUE_BYTES], permits[QUEUE_BYTES];
 	struct names l;
@@ -202,7 +202,7 @@ etcd_check(struct store *s, struct checkup *c, struct fault *f)
 	enum rc rc = RC_OK;
 
 	if (c->sweep)
-		return check_sweep(e, c, f);
+		return sweep_keys(e, c, f);
 	for (size_t i = 0; i < e->address.n; i++) {
 		enum rc its = check_member(&k, i, i == 0 ? f : &other);
 

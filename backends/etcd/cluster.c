@@ -10,10 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-/*
- * So long one of several members may take: what it has passed on to a leader that died is lost,
- * and is not answered for seconds.
- */
+/* One of several members may take so long: a leader that died does not answer it for seconds. */
 #define MEMBER_MOST (1500 * NS_PER_MS)
 #define LEAST (100 * NS_PER_MS) /* so long, and half of what is left, whatever that is */
 
@@ -29,7 +26,7 @@ cluster_init(
 }
 
 static void
-connection_close(struct connection *k)
+disconnect(struct connection *k)
 {
 	stream_close(&k->stream);
 	k->at = k->used = 0;
@@ -39,15 +36,15 @@ connection_close(struct connection *k)
 void
 cluster_close(struct cluster *c)
 {
-	connection_close(&c->calls);
-	connection_close(&c->watch);
+	disconnect(&c->calls);
+	disconnect(&c->watch);
 	explicit_bzero(c->token, sizeof c->token);
 }
 
 void
 cluster_turn(struct cluster *c)
 {
-	connection_close(&c->calls);
+	disconnect(&c->calls);
 	c->member = (c->member + 1) % c->address->n;
 }
 
@@ -157,7 +154,7 @@ put_json(struct text *t, const struct cluster *c, size_t member, const char *pat
 static enum rc
 connection_fail(struct connection *k, enum rc rc, const char *what, struct fault *f)
 {
-	connection_close(k);
+	disconnect(k);
 	return fault_set(f, rc, "%s %s", k->stream.where, what);
 }
 
@@ -245,7 +242,7 @@ reply_failed(struct connection *k, struct fault *f)
 {
 	int status = k->reply.status;
 
-	connection_close(k);
+	disconnect(k);
 	if (status >= 500)
 		return fault_set(f, RC_AGAIN, "%s answers with status %d of HTTP",
 		    k->stream.where, status);
@@ -315,7 +312,7 @@ connection_open(struct cluster *c, struct connection *k, size_t member, instant 
 	struct addresses all;
 	enum rc rc;
 
-	connection_close(k);
+	disconnect(k);
 	rc = resolve(k->stream.host, at->host, at->port, until, &all, f);
 	if (rc == RC_OK)
 		rc = stream_connect_to(&k->stream, &all, until, f);
@@ -332,7 +329,7 @@ connection_send(struct connection *k, struct text *t, instant until, struct faul
 	struct iovec part = {t->at, t->n};
 
 	if (t->failed) {
-		connection_close(k);
+		disconnect(k);
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	}
 	return stream_send(&k->stream, &part, 1, until, f);
@@ -364,7 +361,7 @@ exchange(struct cluster *c, struct call *calls, int n, instant until, struct fau
 		}
 	}
 	if (rc == RC_OK && c->calls.reply.ends)
-		connection_close(&c->calls);
+		disconnect(&c->calls);
 	return rc;
 }
 
@@ -525,7 +522,7 @@ cluster_calls(struct cluster *c, struct call *calls, int n, instant until, insta
 			cluster_turn(c);
 	}
 	if (rc != RC_OK)
-		connection_close(&c->calls);
+		disconnect(&c->calls);
 	return rc;
 }
 
@@ -537,11 +534,11 @@ cluster_ask(
 	enum rc rc;
 
 	if (c->member != member)
-		connection_close(&c->calls);
+		disconnect(&c->calls);
 	c->member = member;
 	rc = ask_member(c, call, 1, until, &sent, f);
 	if (rc != RC_OK)
-		connection_close(&c->calls);
+		disconnect(&c->calls);
 	return rc;
 }
 
@@ -556,7 +553,7 @@ watch_fd(const struct cluster *c)
 void
 watch_end(struct cluster *c)
 {
-	connection_close(&c->watch);
+	disconnect(&c->watch);
 }
 
 enum rc

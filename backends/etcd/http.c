@@ -116,7 +116,7 @@ read_header(struct http *h)
 
 /* A line has come whole. */
 static bool
-read_line(struct http *h)
+read_header_line(struct http *h)
 {
 	switch (h->state) {
 	case HTTP_STATUS:
@@ -159,7 +159,7 @@ feed_line(struct http *h, const char *bytes, size_t n, size_t *used)
 		h->nline--;
 	h->line[h->nline] = '\0';
 	h->nline = 0;
-	return read_line(h);
+	return read_header_line(h);
 }
 
 /* ---- the body ---- */

@@ -68,7 +68,7 @@ kv_bytes(const char *text)
 /* ---- requests ---- */
 
 static void
-set_number(json_t *j, const char *name, int64_t value)
+put_number(json_t *j, const char *name, int64_t value)
 {
 	if (value)
 		json_object_set_new(j, name, json_integer(value));
@@ -81,10 +81,10 @@ kv_range(const struct kv_range *r)
 
 	if (r->end)
 		json_object_set_new(j, "range_end", kv_bytes(r->end));
-	set_number(j, "limit", r->limit);
-	set_number(j, "min_create_revision", r->least_create);
-	set_number(j, "max_create_revision", r->most_create);
-	set_number(j, "revision", r->revision);
+	put_number(j, "limit", r->limit);
+	put_number(j, "min_create_revision", r->least_create);
+	put_number(j, "max_create_revision", r->most_create);
+	put_number(j, "revision", r->revision);
 	if (r->by_create || r->newest) {
 		json_object_set_new(j, "sort_target", json_string("CREATE"));
 		json_object_set_new(
@@ -109,7 +109,7 @@ kv_op_put(const char *key, const char *value, int64_t lease)
 	json_t *j = json_pack(
 	    "{s:o, s:o}", "key", kv_bytes(key), "value", kv_bytes(value));
 
-	set_number(j, "lease", lease);
+	put_number(j, "lease", lease);
 	return json_pack("{s:o}", "request_put", j);
 }
 

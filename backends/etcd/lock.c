@@ -56,7 +56,7 @@ etcd_fail_gone(const struct etcd *e, struct fault *f)
 
 /* RC_LOST, with the record of who took it by force, if any. */
 static enum rc
-fail_lost(struct etcd *e, const json_t *mark, struct fault *f)
+say_lost(struct etcd *e, const json_t *mark, struct fault *f)
 {
 	struct kv kv;
 
@@ -102,7 +102,7 @@ judge_renewal(
 
 	if (calls[2].code == CODE_OK &&
 	    json_is_array(json_object_get(found, "responses")) && !credit.ours)
-		return fail_lost(e, mark, f);
+		return say_lost(e, mark, f);
 	for (int i = 0; i < 3; i++)
 		credit.member[i] = calls[i].code == CODE_OK
 		    ? kv_header(calls[i].answer, "member_id")
@@ -184,7 +184,7 @@ run_lease(const struct etcd *e)
 }
 
 static void
-add_run(struct etcd *e, json_t *success, int status)
+write_run(struct etcd *e, json_t *success, int status)
 {
 	const struct job *job = &e->claim->job;
 	struct run r = {.began = e->began,
@@ -224,7 +224,7 @@ make_release(struct etcd *e, struct call *calls, bool job, int status)
 		calls[n++] = call_grant(
 		    run_lease(e), (RUN_DAYS + MONTH) * 86400 * NS_PER_S);
 		json_array_append_new(success, kv_op_delete(e->own, NULL));
-		add_run(e, success, status);
+		write_run(e, success, status);
 	} else {
 		json_array_append_new(
 		    success, kv_op_range(&(struct kv_range){.key = e->own}));
@@ -237,14 +237,14 @@ make_release(struct etcd *e, struct call *calls, bool job, int status)
 
 /* What came of the release of a hold, by that transaction. */
 static enum rc
-judge_release(struct etcd *e, const struct call *txn, bool unsure, struct fault *f)
+read_release(struct etcd *e, const struct call *txn, bool unsure, struct fault *f)
 {
 	if (call_has_succeeded(txn))
 		return RC_OK;
 	return unsure
 	    ? fault_set(f, RC_AGAIN, "%s has not answered whether it was still ours",
 		  e->server_name)
-	    : fail_lost(e, kv_response(txn->answer, 0), f);
+	    : say_lost(e, kv_response(txn->answer, 0), f);
 }
 
 /*
@@ -272,7 +272,7 @@ etcd_release(struct store *s, int status, instant until, struct fault *f)
 	if (job) {
 		rc = cluster_calls(&e->cluster, calls, n, until, &sent, &repeated, f);
 		if (rc == RC_OK) {
-			rc = judge_release(e, &calls[txn], e->unsure || repeated, f);
+			rc = read_release(e, &calls[txn], e->unsure || repeated, f);
 			calls_free(calls, n);
 			calls[0] = call_lease("/v3/lease/revoke", e->lease);
 			n = 1;
@@ -287,7 +287,7 @@ etcd_release(struct store *s, int status, instant until, struct fault *f)
 			calls[n++] = call_lease("/v3/lease/revoke", e->place_lease);
 		rc = cluster_calls(&e->cluster, calls, n, until, &sent, &repeated, f);
 		if (rc == RC_OK && e->granted)
-			rc = judge_release(e, &calls[txn], e->unsure || repeated, f);
+			rc = read_release(e, &calls[txn], e->unsure || repeated, f);
 	}
 	calls_free(calls, n);
 	e->unsure = e->unsure || sent;

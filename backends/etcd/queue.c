@@ -203,7 +203,7 @@ is_counted(const struct queue *q)
  * many there are; the first ones are for people to see.
  */
 static int64_t
-page_of(const struct queue *q)
+queue_page(const struct queue *q)
 {
 	return is_counted(q) ? PAGE : HEAD;
 }
@@ -216,7 +216,7 @@ add(json_t *ops, const struct kv_range *r)
 }
 
 static json_t *
-add_key(json_t *ops, const char *key)
+note_key(json_t *ops, const char *key)
 {
 	return add(ops, &(struct kv_range){.key = key});
 }
@@ -238,8 +238,10 @@ queue_ask(const struct queue *q, bool others, json_t *ops)
 {
 	const struct names *l = q->names;
 	char key[JOB_BYTES];
-	const struct kv_range page = {
-	    .key = l->queue, .end = l->queue_end, .limit = page_of(q), .by_create = true};
+	const struct kv_range page = {.key = l->queue,
+	    .end = l->queue_end,
+	    .limit = queue_page(q),
+	    .by_create = true};
 	/* who has just joined is the newest */
 	const struct kv_range last = {.key = l->queue,
 	    .end = l->queue_end,
@@ -248,14 +250,14 @@ queue_ask(const struct queue *q, bool others, json_t *ops)
 	    .newest = true};
 	const struct kv_range nobody = {.key = l->freeze, .count_only = true};
 
-	add_key(ops, q->own);
-	add_key(ops, l->freeze);
+	note_key(ops, q->own);
+	note_key(ops, l->freeze);
 	add(ops, others ? &page : &nobody);
 	add(ops, others && !is_counted(q) ? &last : &nobody);
 	if (job_is_wanted(&q->claim->job))
-		add_key(ops, job_key(q, "good", key, sizeof key));
+		note_key(ops, job_key(q, "good", key, sizeof key));
 	if (q->claim->job.once)
-		add_key(ops, job_key(q, NULL, key, sizeof key));
+		note_key(ops, job_key(q, NULL, key, sizeof key));
 	return ops;
 }
 
@@ -264,7 +266,7 @@ queue_ask_more(const struct queue *q)
 {
 	return kv_range(&(struct kv_range){.key = q->names->queue,
 	    .end = q->names->queue_end,
-	    .limit = page_of(q),
+	    .limit = queue_page(q),
 	    .least_create = q->read_to + 1,
 	    .revision = q->revision,
 	    .by_create = true});
@@ -316,7 +318,7 @@ read_page(struct queue *q, const json_t *range)
 	struct queue_entry e;
 	struct kv kv;
 
-	q->whole = (int64_t)n < page_of(q);
+	q->whole = (int64_t)n < queue_page(q);
 	for (size_t i = 0; i < n; i++) {
 		if (!queue_entry_read(&e, &kv, q->names, range, i) ||
 		    kv.create <= q->read_to)

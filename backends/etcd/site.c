@@ -78,7 +78,7 @@ etcd_read_url(
 /* ---- settings ---- */
 
 static enum rc
-set_password(struct store *s, const char *value, struct fault *f)
+take_password(struct store *s, const char *value, struct fault *f)
 {
 	struct address *a = &etcd_of(s)->address;
 
@@ -86,7 +86,7 @@ set_password(struct store *s, const char *value, struct fault *f)
 }
 
 static enum rc
-set_name(struct store *s, const char *value, struct fault *f)
+take_name(struct store *s, const char *value, struct fault *f)
 {
 	size_t n = strlen(value);
 
@@ -100,48 +100,48 @@ set_name(struct store *s, const char *value, struct fault *f)
 }
 
 static enum rc
-set_timeout(struct store *s, const char *value, struct fault *f)
+take_timeout(struct store *s, const char *value, struct fault *f)
 {
 	return setting_timeout(value, &etcd_of(s)->retry.first, f);
 }
 
 static enum rc
-set_cacert(struct store *s, const char *value, struct fault *f)
+take_cacert(struct store *s, const char *value, struct fault *f)
 {
 	return tls_set(&etcd_of(s)->tls, "cacert", value, f);
 }
 
 static enum rc
-set_cert(struct store *s, const char *value, struct fault *f)
+take_cert(struct store *s, const char *value, struct fault *f)
 {
 	return tls_set(&etcd_of(s)->tls, "cert", value, f);
 }
 
 static enum rc
-set_key(struct store *s, const char *value, struct fault *f)
+take_key_file(struct store *s, const char *value, struct fault *f)
 {
 	return tls_set(&etcd_of(s)->tls, "key", value, f);
 }
 
 static enum rc
-set_tls_name(struct store *s, const char *value, struct fault *f)
+take_tls_name(struct store *s, const char *value, struct fault *f)
 {
 	return tls_set(&etcd_of(s)->tls, "tls-name", value, f);
 }
 
 static const struct setting_row etcd_settings[] = {
-    {"name", "NAME", "joins `etcdctl lock NAME`, whatever the key is", set_name},
-    {"password-file", "FILE", "the password, in a file of mode 0600", set_password},
+    {"name", "NAME", "joins `etcdctl lock NAME`, whatever the key is", take_name},
+    {"password-file", "FILE", "the password, in a file of mode 0600", take_password},
     {"cacert", "FILE", "with etcds://: the CAs to trust (default: the system's)",
-	set_cacert},
+	take_cacert},
     {"cert", "FILE", "with etcds://: a client certificate, and those of its CAs",
-	set_cert},
-    {"key", "FILE", "its key, in a file of mode 0600", set_key},
+	take_cert},
+    {"key", "FILE", "its key, in a file of mode 0600", take_key_file},
     {"tls-name", "NAME",
 	"with etcds://: what the server's certificate is for, if not the host's name",
-	set_tls_name},
+	take_tls_name},
     {"connect-timeout", "DURATION",
-	"for a server that does not answer, without --wait (default: 5s)", set_timeout},
+	"for a server that does not answer, without --wait (default: 5s)", take_timeout},
     {0},
 };
 

@@ -118,7 +118,7 @@ tell_default(struct checkup *c, const struct directory *d)
 }
 
 static void
-tell_directory(struct checkup *c, const struct directory *d)
+tell_place(struct checkup *c, const struct directory *d)
 {
 	checkup_tell(c, FIT, "directory", NULL, "%s of uid %u, mode %03o", d->path,
 	    (unsigned)d->owner, (unsigned)d->mode & 07777);
@@ -157,7 +157,7 @@ file_check(struct store *s, struct checkup *c, struct fault *fault)
 		return file_sweep(f, c, fault);
 	rc = directory_open(&f->dir, DIRECTORY_LOOK, fault);
 	if (rc == RC_OK)
-		tell_directory(c, &f->dir);
+		tell_place(c, &f->dir);
 	if (rc != RC_LOST)
 		return rc;
 	checkup_tell(c, FIT, "directory", NULL,

@@ -3,6 +3,8 @@
 
 #include "line.h"
 
+#include "backends/common/url.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -459,4 +461,22 @@ directory_look(const struct directory *d, const char *name, int fd, struct fault
 	}
 	return fault_set(fault, RC_LOST,
 	    "%s: the lock file %.60s was removed or replaced", d->where, name);
+}
+
+/* ---- as a URL ---- */
+
+enum rc
+directory_of_url(char path[PATH_MAX], const char *url, struct fault *fault)
+{
+	struct url u;
+
+	(void)url_cut(&u, url);
+	if (u.path.n == 0 || u.user.at ||
+	    (u.hosts.n > 0 && !url_part_is(&u.hosts, "localhost")))
+		return fault_set(fault, RC_USAGE,
+		    "the URL of a directory is written file:///DIR, with three slashes");
+	if (encode_undo(path, PATH_MAX, u.path.at, strlen(u.path.at)) < 0)
+		return fault_set(fault, RC_USAGE,
+		    "the directory in the URL is too long, or has a wrong %%XX");
+	return RC_OK;
 }

@@ -82,4 +82,10 @@ enum rc directory_failed(const struct directory *, const char *what, struct faul
 
 void directory_close(struct directory *);
 
+/*
+ * The directory of file:[//[localhost]]/DIR.  It is all that follows, since here
+ * people write '?' and '#' as they are; what url_cut() finds wrong is none of it.
+ */
+enum rc directory_of_url(char path[PATH_MAX], const char *url, struct fault *);
+
 #endif

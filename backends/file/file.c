@@ -27,7 +27,6 @@
 
 #include "backends/common/setting.h"
 #include "backends/common/text.h"
-#include "backends/common/url.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -463,26 +462,6 @@ await_place(struct file *f, instant until, struct fault *fault)
 
 /* ---- the calls ---- */
 
-/*
- * The directory of file:[//[localhost]]/DIR.  It is all that follows, since here
- * people write '?' and '#' as they are; what url_cut() finds wrong is none of it.
- */
-static enum rc
-read_url(char path[PATH_MAX], const char *url, struct fault *fault)
-{
-	struct url u;
-
-	(void)url_cut(&u, url);
-	if (u.path.n == 0 || u.user.at ||
-	    (u.hosts.n > 0 && !url_part_is(&u.hosts, "localhost")))
-		return fault_set(fault, RC_USAGE,
-		    "the URL of a directory is written file:///DIR, with three slashes");
-	if (encode_undo(path, PATH_MAX, u.path.at, strlen(u.path.at)) < 0)
-		return fault_set(fault, RC_USAGE,
-		    "the directory in the URL is too long, or has a wrong %%XX");
-	return RC_OK;
-}
-
 static enum rc
 set_path(struct store *s, const char *value, struct fault *fault)
 {
@@ -514,7 +493,7 @@ file_open(
 	struct file *f;
 	enum rc rc;
 
-	if (site->url && read_url(path, site->url, fault) != RC_OK)
+	if (site->url && directory_of_url(path, site->url, fault) != RC_OK)
 		return RC_USAGE;
 	f = calloc(1, sizeof *f);
 	if (!f)

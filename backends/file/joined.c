@@ -74,7 +74,7 @@ cannot(const struct joined *j, const char *what, struct fault *fault)
  * with O_CREAT, which the kernel may refuse for a file of another user's in /tmp.
  */
 static enum rc
-open_file(struct joined *j, enum lock_kind kind, struct fault *fault)
+open_joined(struct joined *j, enum lock_kind kind, struct fault *fault)
 {
 	int flags = O_NOCTTY | O_NONBLOCK | O_CLOEXEC |
 	    (kind == KIND_SHARED || (j->by_flock && !j->writes) ? O_RDONLY : O_RDWR);
@@ -272,7 +272,7 @@ joined_acquire(struct store *s, const struct claim *claim, instant until, struct
 	enum rc rc = RC_LOST;
 
 	while (rc == RC_LOST) {
-		rc = open_file(j, claim->kind, fault);
+		rc = open_joined(j, claim->kind, fault);
 		if (rc == RC_OK)
 			rc = take_lock(j, lock_type(claim->kind), until, fault);
 		if (rc == RC_OK)

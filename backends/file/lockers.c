@@ -50,8 +50,8 @@ parse_lock(const struct locked *file, const char *line, struct locker *l)
 
 /* All locks in a text of /proc; 0: none that `taker` has taken, any (0) or this one; -1: no text. */
 static int
-read_text(const struct locked *file, const char *path, const char *before, pid_t taker,
-    struct locker *found, size_t *n)
+read_proc_text(const struct locked *file, const char *path, const char *before,
+    pid_t taker, struct locker *found, size_t *n)
 {
 	FILE *text = fopen(path, "re");
 	char line[256];
@@ -91,7 +91,7 @@ has_lock(const struct locked *file, pid_t pid, pid_t taker)
 		snprintf(
 		    path, sizeof path, "/proc/%d/fdinfo/%s", (int)pid, entry->d_name);
 		has = entry->d_name[0] != '.' &&
-		    read_text(file, path, "lock:\t", taker, NULL, NULL) > 0;
+		    read_proc_text(file, path, "lock:\t", taker, NULL, NULL) > 0;
 	}
 	closedir(list);
 	return has;
@@ -99,7 +99,7 @@ has_lock(const struct locked *file, pid_t pid, pid_t taker)
 
 /* The first process with a descriptor that has the lock; 0: none that we may ask in time. */
 static pid_t
-find_process(const struct locked *file, pid_t taker)
+find_locker(const struct locked *file, pid_t taker)
 {
 	DIR *list = opendir("/proc");
 	const struct dirent *entry;
@@ -156,7 +156,7 @@ name_locker(const struct locked *file, struct locker *l, bool alone)
 
 	if (taker > 0 && (l->waits || has_lock(file, taker, taker) != 0) && describe(l))
 		return;
-	l->pid = !l->waits && (taker > 0 || alone) ? find_process(file, taker) : 0;
+	l->pid = !l->waits && (taker > 0 || alone) ? find_locker(file, taker) : 0;
 	if (l->pid && !describe(l))
 		l->pid = 0;
 }
@@ -167,7 +167,7 @@ lockers_read(const struct stat *st, bool by_flock, struct locker found[LOCKERS_M
 	const struct locked file = {st, by_flock, instant_now() + PATIENCE};
 	size_t n = 0, unnamed = 0;
 
-	if (read_text(&file, "/proc/locks", "", 0, found, &n) < 0)
+	if (read_proc_text(&file, "/proc/locks", "", 0, found, &n) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++)
 		unnamed += !found[i].waits && found[i].pid <= 0;

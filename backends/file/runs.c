@@ -487,8 +487,7 @@ delete_if_of(const struct directory *runs, const char *name, const char *id,
 
 /* The files of an ID, in each era that is there. */
 static enum rc
-delete_id(
-    const struct directory *runs, const char *id, bool *deleted, struct fault *fault)
+drop_id(const struct directory *runs, const char *id, bool *deleted, struct fault *fault)
 {
 	DIR *list = directory_list(runs->fd);
 	char name[NAME_MAX + 1];
@@ -522,7 +521,7 @@ runs_forget(
 	if (once)
 		encode_key(encoded, sizeof encoded, once);
 	/* `last` goes at the end: killed before, the job is not due yet */
-	rc = id ? delete_id(&runs, id, &deleted, fault) : visit_eras(&v, fault);
+	rc = id ? drop_id(&runs, id, &deleted, fault) : visit_eras(&v, fault);
 	if (rc == RC_OK)
 		rc = delete_if_of(&runs, good_name, id, &deleted, fault);
 	if (rc == RC_OK)

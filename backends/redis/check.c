@@ -215,7 +215,7 @@ enum { PREFIX_BYTES = WHERE_BYTES + 2 };
 
 /* A silent one leaves the others their time. */
 static instant
-share(instant until, size_t others)
+share_of_time(instant until, size_t others)
 {
 	instant now = instant_now();
 	int64_t each = (until - now) / (int64_t)(others + 1);
@@ -237,7 +237,7 @@ check_each(struct redis_store *r, const struct endpoint *at, size_t n, size_t *g
 	server_init(s, r->base.host, &r->address);
 	for (size_t i = 0; i < n && i < NODES; i++) {
 		struct patient p = {
-		    c, s, prefix, share(c->until, n - i - 1), RC_OK, f, ""};
+		    c, s, prefix, share_of_time(c->until, n - i - 1), RC_OK, f, ""};
 
 		server_go(s, &at[i]);
 		snprintf(prefix, sizeof prefix, "%s: ", s->peer.where);
@@ -260,7 +260,7 @@ check_each(struct redis_store *r, const struct endpoint *at, size_t n, size_t *g
 }
 
 static enum rc
-check_cluster(struct redis *r, struct checkup *c, struct fault *f)
+check_nodes(struct redis *r, struct checkup *c, struct fault *f)
 {
 	struct endpoint masters[NODES];
 	size_t n, good;
@@ -352,7 +352,7 @@ redis_check(struct store *s, struct checkup *c, struct fault *f)
 	if (c->sweep)
 		return redis_sweep(r, c, f);
 	if (r->store.address.form == FORM_CLUSTER)
-		return check_cluster(r, c, f);
+		return check_nodes(r, c, f);
 	/* a question, so that route.h finds the master */
 	rc = sweep_one(&r->route, (const char *[]){"TIME"}, 1, c->until, f);
 	if (rc != RC_OK && rc != RC_DENIED)
@@ -398,7 +398,7 @@ redlock_sweep(struct redlock *r, struct checkup *c, struct fault *f)
 	for (size_t i = 0; i < a->n; i++) {
 		struct fault why;
 		struct patient p = {
-		    c, s, "", share(c->until, a->n - i - 1), RC_OK, &why, ""};
+		    c, s, "", share_of_time(c->until, a->n - i - 1), RC_OK, &why, ""};
 
 		server_go(s, &a->hosts[i]);
 		for (size_t k = 0; k < sizeof keys / sizeof *keys && p.rc == RC_OK; k++) {

@@ -12,8 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* answers: a server that owes more is asked on another connection */
-enum { OWED_MOST = 16 };
+enum { OWED_MOST = 16 }; /* answers; a server that owes more is asked anew */
 
 /* ---- their life ---- */
 

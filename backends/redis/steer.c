@@ -176,6 +176,7 @@ steer_forget(
 	enum rc rc;
 
 	route->repeated = false;
+	key = store_key(&redis_of(s)->store, key);
 	rc = once ? steer_forget_id(s, key, once, until, f)
 		  : steer_forget_all(s, key, until, f);
 	/* of a question that was asked again, the first may have been heard */

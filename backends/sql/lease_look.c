@@ -235,7 +235,7 @@ look_at_last_run(struct sql *db, struct sql_look *s, struct fault *f)
 
 /* First all keys, then all IDs; a page without a row is behind the last one. */
 static enum rc
-look_at_jobs(struct sql *db, struct sql_look *s, struct fault *f)
+ask_for_jobs(struct sql *db, struct sql_look *s, struct fault *f)
 {
 	struct jobs_look j = {.seen = s};
 	enum rc rc;
@@ -272,7 +272,7 @@ lease_each(struct sql *db, const struct look *look, struct fault *f)
 	int n;
 
 	if (look->jobs)
-		return look_at_jobs(db, &s.seen, f);
+		return ask_for_jobs(db, &s.seen, f);
 	snprintf(s.seen.key, sizeof s.seen.key, "%s", look->key ? look->key : "");
 	do {
 		struct question q = LEASE_QUESTION("list", LISTED_FIELDS,

@@ -71,7 +71,8 @@ ask_word(
 
 /* What stands in its line behind `name`, up to the first of `end`. */
 static void
-read_line(const char *answer, const char *name, const char *end, char *out, size_t size)
+read_word_line(
+    const char *answer, const char *name, const char *end, char *out, size_t size)
 {
 	const char *at = strstr(answer, name);
 
@@ -81,15 +82,15 @@ read_line(const char *answer, const char *name, const char *end, char *out, size
 
 /* Does it answer?  It may not want to say more. */
 static bool
-tell_member(struct zk *z, struct checkup *c, const struct endpoint *at)
+tell_ensemble_member(struct zk *z, struct checkup *c, const struct endpoint *at)
 {
 	char answer[1024], version[40], mode[24];
 	instant until = instant_first(c->until, instant_now() + WORD_PATIENCE);
 	bool serves;
 
 	ask_word(z->base.host, at, until, answer, sizeof answer);
-	read_line(answer, "ookeeper version: ", ",-\n", version, sizeof version);
-	read_line(answer, "Mode: ", "\n", mode, sizeof mode);
+	read_word_line(answer, "ookeeper version: ", ",-\n", version, sizeof version);
+	read_word_line(answer, "Mode: ", "\n", mode, sizeof mode);
 	serves = *answer && !strstr(answer, "not currently serving") &&
 	    strcmp(mode, "read-only") != 0;
 	if (!*answer)
@@ -133,7 +134,7 @@ tell_ensemble(struct zk *z, struct checkup *c)
 		n = strcspn(text, ",");
 		named++;
 		if (!endpoint_parse(&at, text, n, 2181))
-			good += tell_member(z, c, &at);
+			good += tell_ensemble_member(z, c, &at);
 	}
 	members = count_members(z, c->until);
 	checkup_tell(c, good < named ? DOUBTFUL : FIT, "quorum",

@@ -121,7 +121,8 @@ periods_are_named_by_the_clock_of_a_server(void **state)
 	}
 	p = (struct period){.kind = PER_DAY};
 	assert_int_equal(period_name(&job, -1, "redis h", &f), RC_PROTOCOL);
-	assert_int_equal(period_name(&job, 0, "redis h", &f), RC_PROTOCOL); /* never set */
+	assert_int_equal(
+	    period_name(&job, 0, "redis h", &f), RC_PROTOCOL); /* never set */
 	assert_int_equal(period_name(&job, INT64_MAX, "redis h", &f), RC_PROTOCOL);
 	assert_int_equal(
 	    period_name(&job, INT64_C(253402300800) * 1000000, "redis h", &f),
