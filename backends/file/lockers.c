@@ -12,8 +12,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* For all processes with all their descriptors: there may be very many. */
-#define PATIENCE (100 * NS_PER_MS)
+/* For all processes with all their descriptors: there may be very many, or the machine busy. */
+#define PATIENCE NS_PER_S
 
 /* A file, which of the two kinds of locks on it is meant, and until when is looked. */
 struct locked {

@@ -213,8 +213,10 @@ def test_terminated_waiters_come_back_to_their_places(dlock, db, tmp_path):
     holder = dlock.hold(At(db.url), "job")
     waiters = [dlock.contend(At(db.url), "job", command=("sh", "-c", f"echo {n} >>{order}")).queued(n)
                for n in (1, 2, 3)]
+    present = "SELECT DISTINCT pid FROM pg_locks WHERE locktype = 'advisory' AND granted"
+    before = set(db.ask(present))
     assert db.terminate() == 4
-    wait_for(lambda: db.value("SELECT count(DISTINCT pid) FROM pg_locks WHERE locktype = 'advisory' AND granted") == 4,
+    wait_for(lambda: len(set(db.ask(present)) - before) == 4,
              what="their return, and the holder's, each with its wake-up lock")
     assert holder.finish().status == 0
     assert [w.wait().status for w in waiters] == [0, 0, 0]
