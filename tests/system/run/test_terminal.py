@@ -627,8 +627,10 @@ def test_the_token_is_said_with_v_only(dlock, files):
 
 
 def test_a_lock_that_comes_at_once_draws_nothing(shell, place):
+    began = boottime()
     assert shell.run(run_line(place, "echo", "ran")) == 0
-    assert shell.seen == "ran\r\n"
+    if boottime() - began < 0.3:  # otherwise this machine is too busy: it did not come at once
+        assert shell.seen == "ran\r\n"
 
 
 @pytest.mark.parametrize("options, variables", [(["-q"], ""), ([], "TERM=dumb ")], ids=["quiet", "dumb"])
