@@ -164,86 +164,78 @@ layout(const char *name)
 	return l;
 }
 
+static const struct {
+	const char *layout, *name;
+	enum child_kind what;
+	enum lock_kind kind;
+	const char *rank;
+} layout_names[] = {
+    {"rw-seq", "ci-W-0000000001", CHILD_OTHERS, KIND_EXCLUSIVE, "0000000001"},
+    {"rw-seq", "ci-R-0000000001", CHILD_OTHERS, KIND_SHARED, "0000000001"},
+    {"rw-seq", "a-W-1-R-0000000002", CHILD_OTHERS, KIND_SHARED, "0000000002"},
+    {"rw-seq", "a-R-0000000009-W-0000000002", CHILD_OTHERS, KIND_EXCLUSIVE, "0000000002"},
+    {"rw-seq", "lock-W-0000000002", CHILD_OTHERS, KIND_EXCLUSIVE, "0000000002"},
+    {"rw-seq", "ci-W--2147483648", CHILD_OTHERS, KIND_EXCLUSIVE, "-2147483648"},
+    {"rw-seq", "ci." DLOCKS "-R-0000000003", CHILD_DLOCKS, KIND_SHARED, "0000000003"},
+    {"rw-seq", "ci." OTHERS "-R-0000000003", CHILD_OTHERS, KIND_SHARED, "0000000003"},
+    {"rw-seq", DLOCKS "-R-0000000003", CHILD_OTHERS, KIND_SHARED, "0000000003"},
+    {"rw-seq", "-R-0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+    {"rw-seq", "ci-X-0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+    {"rw-seq", "ci-R-000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+    {"rw-seq", "ci-R-00000000011", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+    {"rw-seq", "locks", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+    {"kazoo", OTHERS "__lock__0000000001", CHILD_OTHERS, KIND_EXCLUSIVE, "0000000001"},
+    {"kazoo", OTHERS "__rlock__0000000001", CHILD_OTHERS, KIND_SHARED, "0000000001"},
+    {"kazoo", DLOCKS "__rlock__0000000001", CHILD_DLOCKS, KIND_SHARED, "0000000001"},
+    {"kazoo", DLOCKS "__lock__0000000001", CHILD_DLOCKS, KIND_EXCLUSIVE, "0000000001"},
+    {"kazoo", "x" DLOCKS "__lock__0000000001", CHILD_OTHERS, KIND_EXCLUSIVE,
+	"0000000001"},
+    {"kazoo", "__lock__-2147483648", CHILD_OTHERS, KIND_EXCLUSIVE, "-2147483648"},
+    {"kazoo", OTHERS, CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+    {"kazoo", DLOCKS, CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+    {"kazoo", OTHERS "-slot-7", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+    {"kazoo", DLOCKS "-slot-", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+    {"kazoo", DLOCKS "-slot--7", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+    {"kazoo", DLOCKS "-slot-7x", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+    {"kazoo", DLOCKS "-slot-0000007", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+    {"kazoo", OTHERS "__lock__", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+    {"kazoo", OTHERS "__lock__x0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+    {"menagerie", "lock-0000000001", CHILD_OTHERS, KIND_EXCLUSIVE, "0000000001"},
+    {"menagerie", "lock-ci-1-12-0000000001", CHILD_OTHERS, KIND_EXCLUSIVE, "0000000001"},
+    {"menagerie", "readLock-0000000001", CHILD_OTHERS, KIND_SHARED, "0000000001"},
+    {"menagerie", "writeLock-0000000001", CHILD_OTHERS, KIND_WRITER, "0000000001"},
+    {"menagerie", "lock-ci." DLOCKS "-1152921504606846976-0000000001", CHILD_DLOCKS,
+	KIND_EXCLUSIVE, "0000000001"},
+    {"menagerie", "readLock-ci." DLOCKS "-0000000001", CHILD_DLOCKS, KIND_SHARED,
+	"0000000001"},
+    {"recipes", "x-0100a1b2c3d4e5f6-0000000001", CHILD_OTHERS, KIND_EXCLUSIVE,
+	"0000000001"},
+    {"recipes", "x-72234567890123456-0000000001", CHILD_OTHERS, KIND_EXCLUSIVE,
+	"0000000001"},
+    {"recipes", "x--72234567890123456-0000000001", CHILD_OTHERS, KIND_EXCLUSIVE,
+	"0000000001"},
+    {"recipes", "x--0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+    {"recipes", "x-" DLOCKS "-0000000001", CHILD_DLOCKS, KIND_EXCLUSIVE, "0000000001"},
+    {"recipes", "ex0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+    {"menagerie", "permit-0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+    {"menagerie", "locks", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+    {"menagerie", "lock0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+    {"plain", "x", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
+};
+
 static void
 names_are_read_as_their_layout_has_them(void **state)
 {
-	static const struct {
-		const char *layout, *name;
-		enum child_kind what;
-		enum lock_kind kind;
-		const char *rank;
-	} rows[] = {
-	    {"rw-seq", "ci-W-0000000001", CHILD_OTHERS, KIND_EXCLUSIVE, "0000000001"},
-	    {"rw-seq", "ci-R-0000000001", CHILD_OTHERS, KIND_SHARED, "0000000001"},
-	    {"rw-seq", "a-W-1-R-0000000002", CHILD_OTHERS, KIND_SHARED, "0000000002"},
-	    {"rw-seq", "a-R-0000000009-W-0000000002", CHILD_OTHERS, KIND_EXCLUSIVE,
-		"0000000002"},
-	    {"rw-seq", "lock-W-0000000002", CHILD_OTHERS, KIND_EXCLUSIVE, "0000000002"},
-	    {"rw-seq", "ci-W--2147483648", CHILD_OTHERS, KIND_EXCLUSIVE, "-2147483648"},
-	    {"rw-seq", "ci." DLOCKS "-R-0000000003", CHILD_DLOCKS, KIND_SHARED,
-		"0000000003"},
-	    {"rw-seq", "ci." OTHERS "-R-0000000003", CHILD_OTHERS, KIND_SHARED,
-		"0000000003"},
-	    {"rw-seq", DLOCKS "-R-0000000003", CHILD_OTHERS, KIND_SHARED, "0000000003"},
-	    {"rw-seq", "-R-0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
-	    {"rw-seq", "ci-X-0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
-	    {"rw-seq", "ci-R-000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
-	    {"rw-seq", "ci-R-00000000011", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
-	    {"rw-seq", "locks", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
-	    {"kazoo", OTHERS "__lock__0000000001", CHILD_OTHERS, KIND_EXCLUSIVE,
-		"0000000001"},
-	    {"kazoo", OTHERS "__rlock__0000000001", CHILD_OTHERS, KIND_SHARED,
-		"0000000001"},
-	    {"kazoo", DLOCKS "__rlock__0000000001", CHILD_DLOCKS, KIND_SHARED,
-		"0000000001"},
-	    {"kazoo", DLOCKS "__lock__0000000001", CHILD_DLOCKS, KIND_EXCLUSIVE,
-		"0000000001"},
-	    {"kazoo", "x" DLOCKS "__lock__0000000001", CHILD_OTHERS, KIND_EXCLUSIVE,
-		"0000000001"},
-	    {"kazoo", "__lock__-2147483648", CHILD_OTHERS, KIND_EXCLUSIVE, "-2147483648"},
-	    {"kazoo", OTHERS, CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
-	    {"kazoo", DLOCKS, CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
-	    {"kazoo", OTHERS "-slot-7", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
-	    {"kazoo", DLOCKS "-slot-", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
-	    {"kazoo", DLOCKS "-slot--7", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
-	    {"kazoo", DLOCKS "-slot-7x", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
-	    {"kazoo", DLOCKS "-slot-0000007", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
-	    {"kazoo", OTHERS "__lock__", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
-	    {"kazoo", OTHERS "__lock__x0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
-	    {"menagerie", "lock-0000000001", CHILD_OTHERS, KIND_EXCLUSIVE, "0000000001"},
-	    {"menagerie", "lock-ci-1-12-0000000001", CHILD_OTHERS, KIND_EXCLUSIVE,
-		"0000000001"},
-	    {"menagerie", "readLock-0000000001", CHILD_OTHERS, KIND_SHARED, "0000000001"},
-	    {"menagerie", "writeLock-0000000001", CHILD_OTHERS, KIND_WRITER,
-		"0000000001"},
-	    {"menagerie", "lock-ci." DLOCKS "-1152921504606846976-0000000001",
-		CHILD_DLOCKS, KIND_EXCLUSIVE, "0000000001"},
-	    {"menagerie", "readLock-ci." DLOCKS "-0000000001", CHILD_DLOCKS, KIND_SHARED,
-		"0000000001"},
-	    {"recipes", "x-0100a1b2c3d4e5f6-0000000001", CHILD_OTHERS, KIND_EXCLUSIVE,
-		"0000000001"},
-	    {"recipes", "x-72234567890123456-0000000001", CHILD_OTHERS, KIND_EXCLUSIVE,
-		"0000000001"},
-	    {"recipes", "x--72234567890123456-0000000001", CHILD_OTHERS, KIND_EXCLUSIVE,
-		"0000000001"},
-	    {"recipes", "x--0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
-	    {"recipes", "x-" DLOCKS "-0000000001", CHILD_DLOCKS, KIND_EXCLUSIVE,
-		"0000000001"},
-	    {"recipes", "ex0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
-	    {"menagerie", "permit-0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
-	    {"menagerie", "locks", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
-	    {"menagerie", "lock0000000001", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
-	    {"plain", "x", CHILD_FOREIGN, KIND_EXCLUSIVE, NULL},
-	};
-
 	(void)state;
-	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		struct child c = layout_read(layout(rows[i].layout), rows[i].name);
+	for (size_t i = 0; i < sizeof layout_names / sizeof *layout_names; i++) {
+		struct child c = layout_read(
+		    layout(layout_names[i].layout), layout_names[i].name);
 
-		if (c.what != rows[i].what || c.kind != rows[i].kind ||
-		    c.blind != (rows[i].rank == NULL))
+		if (c.what != layout_names[i].what || c.kind != layout_names[i].kind ||
+		    c.blind != (layout_names[i].rank == NULL))
 			fail_msg("row %zu: what %d, kind %d", i, c.what, c.kind);
-		assert_string_equal(c.rank, rows[i].rank ? rows[i].rank : rows[i].name);
+		assert_string_equal(c.rank,
+		    layout_names[i].rank ? layout_names[i].rank : layout_names[i].name);
 		assert_int_equal(c.owner != NULL, c.what == CHILD_DLOCKS);
 		if (c.owner)
 			assert_true(
