@@ -33,6 +33,10 @@
 #define SHOWN_LEAST NS_PER_S
 #define SHOWN_MOST (60 * NS_PER_S)
 
+/* And how long the kernel is left alone that could not let us wait. */
+#define PAUSE_LEAST (10 * NS_PER_MS)
+#define PAUSE_MOST NS_PER_S
+
 struct joined {
 	struct store base;
 	const char *path;
@@ -203,8 +207,14 @@ lock_type(enum lock_kind kind)
 	return kind == KIND_SHARED ? F_RDLCK : F_WRLCK;
 }
 
+static enum rc
+still_held(const struct joined *j, struct fault *fault)
+{
+	return fault_set(fault, RC_BUSY, "%s: still held", j->where);
+}
+
 /*
- * Waits in the kernel.  RC_AGAIN: it wants to be asked anew.
+ * Waits in the kernel.  RC_AGAIN: it could not wait, and wants to be asked anew.
  *
  * A wait that ends too late or early has got nothing, whatever tickets_waited() says: its
  * thread may be about to give the lock back, and that of this open file is one lock.
@@ -234,13 +244,28 @@ await_lock(struct joined *j, short type, instant until, struct fault *fault)
 	if (woke == WOKE_STOP)
 		return RC_STOP;
 	show_holders(j);
-	return fault_set(fault, RC_BUSY, "%s: still held", j->where);
+	return still_held(j, fault);
+}
+
+/* It may be out of locks (ENOLCK) for as long as another one has it.  RC_AGAIN: it is over. */
+static enum rc
+leave_alone(struct joined *j, int64_t pause, instant until, struct fault *fault)
+{
+	struct host *host = j->base.host;
+
+	if (instant_now() >= until)
+		return still_held(j, fault);
+	return host->wait(host, -1, 0, instant_first(instant_now() + pause, until)) ==
+		WOKE_STOP
+	    ? RC_STOP
+	    : RC_AGAIN;
 }
 
 /* RC_LOST: it is to be opened anew. */
 static enum rc
 take_lock(struct joined *j, short type, instant until, struct fault *fault)
 {
+	int64_t pause = PAUSE_LEAST;
 	enum rc rc = RC_AGAIN;
 
 	while (rc == RC_AGAIN) {
@@ -259,6 +284,9 @@ take_lock(struct joined *j, short type, instant until, struct fault *fault)
 			return fault_set(fault, RC_BUSY, "%s: held", j->where);
 		}
 		rc = await_lock(j, type, until, fault);
+		if (rc == RC_AGAIN)
+			rc = leave_alone(j, pause, until, fault);
+		pause = instant_first(2 * pause, PAUSE_MOST);
 	}
 	return rc;
 }

@@ -1,11 +1,13 @@
 /*
  * joined.c - Goal of these tests: a wait in the kernel that ends too late never has the
- * lock, however little too late it is.
+ * lock, however little too late it is, and one that the kernel refuses ends in time.
  */
+#include "backends/common/clock.h"
 #include "backends/common/task.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,7 +35,7 @@ load_later(atomic_bool *flag)
 	return __atomic_load_n(flag, __ATOMIC_SEQ_CST);
 }
 
-static bool as_nfs;
+static bool as_nfs, cannot_wait;
 
 /* NFS makes of it what fcntl(2) has, which wants one that is open for writing. */
 static int
@@ -42,6 +44,10 @@ flock_as_nfs(int fd, int operation)
 	if (as_nfs && (operation & LOCK_EX) &&
 	    (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY) {
 		errno = EBADF;
+		return -1;
+	}
+	if (cannot_wait && (operation & LOCK_EX) && !(operation & LOCK_NB)) {
+		errno = ENOLCK;
 		return -1;
 	}
 	return flock(fd, operation);
@@ -143,6 +149,61 @@ a_wait_that_is_stopped_has_nothing(void **state)
 	what_comes_too_late_is_not_taken(WOKE_STOP, RC_STOP);
 }
 
+struct refused {
+	struct host host;
+	enum woke woke; /* from the second pause on */
+	unsigned pauses;
+};
+
+/* A thread is waited for; a pause is only counted, and then over. */
+static enum woke
+count_pause(struct host *host, int fd, short events, instant until)
+{
+	struct refused *r = (struct refused *)host;
+	struct pollfd p = {fd, events, 0};
+
+	if (fd >= 0)
+		return poll(&p, 1, 10000) == 1 ? WOKE_READY : WOKE_TIMEOUT;
+	r->pauses++;
+	assert_true(until <= instant_now() + NS_PER_S);
+	if (r->pauses > 1 && r->woke == WOKE_STOP)
+		return WOKE_STOP;
+	while (instant_now() < until)
+		usleep(1000);
+	return WOKE_TIMEOUT;
+}
+
+/* With -w and with a signal: what the kernel refuses each time is no hang, and no busy one. */
+static void
+a_wait_that_is_refused_ends_in_time(void **state)
+{
+	const struct claim claim = {.key = "k", .kind = KIND_EXCLUSIVE};
+	char path[] = "/tmp/unit_joined.XXXXXX";
+	const struct joined_settings settings = {.path = path};
+	int other = mkstemp(path);
+
+	(void)state;
+	stored = go = cannot_wait = true;
+	assert_int_equal(flock(other, LOCK_EX | LOCK_NB), 0);
+	for (int i = 0; i < 2; i++) {
+		struct refused r = {.host = {.wait = count_pause, .alert = -1},
+		    .woke = i ? WOKE_STOP : WOKE_TIMEOUT};
+		instant until = i ? NEVER : instant_now() + 100 * NS_PER_MS;
+		struct store *s;
+		struct grant g;
+		struct fault f;
+
+		assert_int_equal(joined_open(&s, &r.host, &settings, &f), RC_OK);
+		assert_int_equal(s->backend->lock->acquire(s, &claim, until, &g, &f),
+		    i ? RC_STOP : RC_BUSY);
+		assert_in_range(r.pauses, 2, 5);
+		s->backend->close(s);
+	}
+	cannot_wait = false;
+	close(other);
+	unlink(path);
+}
+
 static void
 on_nfs_it_is_opened_for_writing(void **state)
 {
@@ -225,6 +286,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_wait_that_is_over_has_nothing),
 	    cmocka_unit_test(a_wait_that_is_stopped_has_nothing),
+	    cmocka_unit_test(a_wait_that_is_refused_ends_in_time),
 	    cmocka_unit_test(what_is_not_listed_is_not_free),
 	    cmocka_unit_test(on_nfs_it_is_opened_for_writing),
 	};
