@@ -112,38 +112,65 @@ look_at_name(const struct joined *j, struct fault *fault)
 
 /* ---- who else ---- */
 
-/*
- * lockers_read(), with a holder without a name if the kernel knows of one but does not list
- * it: /proc/locks may call the file's device otherwise than stat(2).  Only fcntl(2) tells.
- */
-static int
-read_lockers(const struct joined *j, int fd, const struct stat *st,
-    struct locker found[LOCKERS_MOST])
+/* Adds a holder without a name if there is an fcntl(2) lock on it. */
+static enum rc
+ask_for_holder(const struct joined *j, struct locker *found, int *n, struct fault *fault)
 {
 	const struct span all = {0, INT64_MAX};
 	struct span some;
-	bool held = false;
-	int n = lockers_read(st, j->by_flock, found);
+	int fd = j->fd >= 0 ? j->fd
+			    : open(j->path, O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+	int any = fd < 0 ? -1 : tickets_look(fd, F_WRLCK, all, &some);
+	enum rc rc = RC_OK;
 
-	for (int i = 0; i < n; i++)
-		held = held || !found[i].waits;
-	if (held || j->by_flock || fd < 0 || n < 0 || n == LOCKERS_MOST ||
-	    tickets_look(fd, F_WRLCK, all, &some) <= 0)
-		return n;
-	found[n] = (struct locker){.shared = tickets_look(fd, F_RDLCK, all, &some) == 0};
-	return n + 1;
+	if (any < 0)
+		rc = fault_set(fault, errno == EACCES ? RC_DENIED : RC_AGAIN,
+		    "%s: cannot see whether somebody has it: %s", j->where,
+		    strerror(errno));
+	else if (any > 0)
+		found[(*n)++] = (struct locker){
+		    .shared = tickets_look(fd, F_RDLCK, all, &some) == 0};
+	if (fd >= 0 && fd != j->fd)
+		close(fd);
+	return rc;
 }
 
-/* Shows what is known of those who have the lock. */
+/*
+ * lockers_read(), with a holder without a name if the kernel knows of one but does not list
+ * it: /proc/locks may call the file's device otherwise than stat(2).  Only fcntl(2) tells, and
+ * only of a file that we may open: where it does not, nobody knows that it is free.
+ */
+static enum rc
+read_lockers(const struct joined *j, const struct stat *st, instant until,
+    struct locker found[LOCKERS_MOST], int *n, struct fault *fault)
+{
+	bool held = false;
+
+	*n = lockers_read(st, j->by_flock, until, found);
+	if (*n < 0)
+		return fault_set(fault, RC_AGAIN,
+		    "%s: cannot see who has it: /proc/locks cannot be read", j->where);
+	for (int i = 0; i < *n; i++)
+		held = held || !found[i].waits;
+	return held || j->by_flock || *n == LOCKERS_MOST
+	    ? RC_OK
+	    : ask_for_holder(j, found, n, fault);
+}
+
+/* Shows what is known of those who have the lock; 0: they are looked for before we give up. */
 static void
-show_holders(struct joined *j)
+show_holders(struct joined *j, instant until)
 {
 	struct holding *seen = &j->base.host->seen.holding;
 	struct locker found[LOCKERS_MOST];
 	char host[64] = "";
+	struct fault ignored;
 	struct stat st;
-	int n = fstat(j->fd, &st) == 0 ? read_lockers(j, j->fd, &st, found) : 0;
+	int n = 0;
 
+	if (fstat(j->fd, &st) != 0 ||
+	    read_lockers(j, &st, until, found, &n, &ignored) != RC_OK)
+		n = 0;
 	*seen = (struct holding){.held = -1};
 	gethostname(host, sizeof host - 1);
 	for (int i = 0; i < n; i++) {
@@ -231,7 +258,7 @@ await_lock(struct joined *j, short type, instant until, struct fault *fault)
 	if (!w)
 		return cannot(j, "cannot start a thread", fault);
 	do {
-		show_holders(j);
+		show_holders(j, until);
 		woke = host->wait(host, tickets_done(w), POLLIN,
 		    instant_first(instant_now() + shown, until));
 		shown = instant_first(2 * shown, SHOWN_MOST);
@@ -243,7 +270,6 @@ await_lock(struct joined *j, short type, instant until, struct fault *fault)
 		tickets_lock_file(j->fd, j->by_flock, F_UNLCK);
 	if (woke == WOKE_STOP)
 		return RC_STOP;
-	show_holders(j);
 	return still_held(j, fault);
 }
 
@@ -280,7 +306,7 @@ take_lock(struct joined *j, short type, instant until, struct fault *fault)
 			    "%s: its file system cannot lock: %s", j->where,
 			    strerror(errno));
 		if (!until) {
-			show_holders(j);
+			show_holders(j, 0);
 			return fault_set(fault, RC_BUSY, "%s: held", j->where);
 		}
 		rc = await_lock(j, type, until, fault);
@@ -377,18 +403,15 @@ joined_each(struct store *s, const struct look *look, struct fault *fault)
 	struct joined *j = joined_of(s);
 	struct locker found[LOCKERS_MOST];
 	struct stat st;
-	int fd, n;
+	int n;
 	unsigned waiting = 0;
+	enum rc rc;
 
 	if (stat(j->path, &st) != 0)
 		return errno == ENOENT ? RC_OK : cannot(j, "cannot look at it", fault);
-	fd = open(j->path, O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
-	n = read_lockers(j, fd, &st, found);
-	if (fd >= 0)
-		close(fd);
-	if (n < 0)
-		return fault_set(fault, RC_AGAIN,
-		    "%s: cannot see who has it: /proc/locks cannot be read", j->where);
+	rc = read_lockers(j, &st, look->until, found, &n, fault);
+	if (rc != RC_OK)
+		return rc;
 	for (int waits = 0; waits < 2; waits++) {
 		for (int i = 0; i < n; i++) {
 			struct timespec now;

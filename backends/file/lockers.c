@@ -12,7 +12,10 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* For all processes with all their descriptors: there may be very many, or the machine busy. */
+/*
+ * How long names are looked for if the caller has as long, or does not wait at all: there may
+ * be very many processes and descriptors, or the machine busy.
+ */
 #define PATIENCE NS_PER_S
 
 /* A file, which of the two kinds of locks on it is meant, and until when is looked. */
@@ -74,27 +77,28 @@ read_proc_text(const struct locked *file, const char *path, const char *before,
 	return any;
 }
 
-/* Has a descriptor of this process the lock that `taker` has taken?  -1: not known. */
+/* Has a descriptor of this process the lock that `taker` has taken?  -1: not known (in time). */
 static int
 has_lock(const struct locked *file, pid_t pid, pid_t taker)
 {
 	char path[320];
 	const struct dirent *entry;
-	bool has = false;
+	bool has = false, late = false;
 	DIR *list;
 
 	snprintf(path, sizeof path, "/proc/%d/fdinfo", (int)pid);
 	list = opendir(path);
 	if (!list)
 		return -1;
-	while (!has && (entry = readdir(list))) {
+	while (
+	    !has && !(late = instant_now() >= file->until) && (entry = readdir(list))) {
 		snprintf(
 		    path, sizeof path, "/proc/%d/fdinfo/%s", (int)pid, entry->d_name);
 		has = entry->d_name[0] != '.' &&
 		    read_proc_text(file, path, "lock:\t", taker, NULL, NULL) > 0;
 	}
 	closedir(list);
-	return has;
+	return late ? -1 : has;
 }
 
 /* The first process with a descriptor that has the lock; 0: none that we may ask in time. */
@@ -162,16 +166,23 @@ name_locker(const struct locked *file, struct locker *l, bool alone)
 }
 
 int
-lockers_read(const struct stat *st, bool by_flock, struct locker found[LOCKERS_MOST])
+lockers_read(const struct stat *st, bool by_flock, instant until,
+    struct locker found[LOCKERS_MOST])
 {
-	const struct locked file = {st, by_flock, instant_now() + PATIENCE};
+	const instant most = instant_now() + PATIENCE;
+	const struct locked file = {
+	    st, by_flock, until ? instant_first(until, most) : most};
 	size_t n = 0, unnamed = 0;
 
 	if (read_proc_text(&file, "/proc/locks", "", 0, found, &n) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++)
 		unnamed += !found[i].waits && found[i].pid <= 0;
-	for (size_t i = 0; i < n; i++)
-		name_locker(&file, &found[i], unnamed == 1);
+	for (size_t i = 0; i < n; i++) {
+		if (instant_now() < file.until)
+			name_locker(&file, &found[i], unnamed == 1);
+		else if (!describe(&found[i]))
+			found[i].pid = 0;
+	}
 	return (int)n;
 }

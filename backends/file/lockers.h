@@ -9,6 +9,8 @@
 #ifndef DLOCK_FILE_LOCKERS_H
 #define DLOCK_FILE_LOCKERS_H
 
+#include "backends/common/clock.h"
+
 #include <stdbool.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -24,8 +26,10 @@ enum { LOCKERS_MOST = 64 };
 
 /*
  * Writes up to LOCKERS_MOST, and returns how many there are of these; -1 with errno: the
- * kernel does not show its locks.
+ * kernel does not show its locks.  Names are looked for until `until` (0: there is no such
+ * time), and for a second at most; after that, the one who took a lock stands for its holder.
  */
-int lockers_read(const struct stat *, bool by_flock, struct locker found[LOCKERS_MOST]);
+int lockers_read(
+    const struct stat *, bool by_flock, instant until, struct locker found[LOCKERS_MOST]);
 
 #endif

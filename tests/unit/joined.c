@@ -35,7 +35,7 @@ load_later(atomic_bool *flag)
 	return __atomic_load_n(flag, __ATOMIC_SEQ_CST);
 }
 
-static bool as_nfs, cannot_wait;
+static bool as_nfs, cannot_wait, cannot_ask, cannot_open, slow;
 
 /* NFS makes of it what fcntl(2) has, which wants one that is open for writing. */
 static int
@@ -59,6 +59,8 @@ static const char *listed;
 static FILE *
 open_listed(const char *path, const char *mode)
 {
+	if (slow && strstr(path, "/fdinfo/"))
+		usleep(20 * 1000);
 	return fopen(listed && strcmp(path, "/proc/locks") == 0 ? listed : path, mode);
 }
 
@@ -66,6 +68,12 @@ open_listed(const char *path, const char *mode)
 #undef atomic_load
 #define atomic_load load_later
 #define fopen(path, mode) open_listed(path, mode)
+#define open(path, ...) \
+	(cannot_open && strncmp(path, "/tmp/", 5) == 0 ? (errno = EACCES, -1) \
+						       : open(path, __VA_ARGS__))
+#define fcntl(fd, command, ...) \
+	(cannot_ask && (command) == F_OFD_GETLK ? (errno = EIO, -1) \
+						: fcntl(fd, command, __VA_ARGS__))
 #define lockers_read test_lockers_read
 #define flock(fd, operation) flock_as_nfs(fd, operation)
 #define tickets_lock test_tickets_lock
@@ -242,7 +250,8 @@ static enum rc
 count(const char *path, const char *lock, unsigned *n)
 {
 	const struct joined_settings settings = {.path = path, .lock = lock};
-	const struct look look = {.key = "k", .see = count_holders, .ctx = n};
+	const struct look look = {
+	    .key = "k", .see = count_holders, .ctx = n, .until = NEVER};
 	struct host host = {.alert = -1};
 	struct store *s;
 	struct fault f;
@@ -272,12 +281,57 @@ what_is_not_listed_is_not_free(void **state)
 		assert_int_equal(count(path, "fcntl", &n), RC_OK);
 		assert_int_equal(n, 1);
 	}
+	cannot_ask = true;
+	assert_int_equal(count(path, "fcntl", &n), RC_AGAIN);
+	cannot_ask = false;
+	cannot_open = true;
+	assert_int_equal(count(path, "fcntl", &n), RC_DENIED);
+	assert_int_equal(count(path, "flock", &n), RC_OK);
+	cannot_open = false;
 	listed = "";
 	assert_int_equal(count(path, "fcntl", &n), RC_AGAIN);
 	assert_int_equal(count(path, "flock", &n), RC_AGAIN);
 	listed = NULL;
 	close(fd);
 	unlink(path);
+}
+
+/* A process with many descriptors, on a busy machine: who took the lock is told in time. */
+static void
+names_are_looked_for_in_time(void **state)
+{
+	char path[] = "/tmp/unit_joined.XXXXXX", list[] = "/tmp/unit_joined.XXXXXX";
+	int fd = mkstemp(path), many[100], text = mkstemp(list), n;
+	struct locker found[LOCKERS_MOST];
+	instant begun;
+	struct stat st;
+
+	(void)state;
+	assert_int_equal(fstat(fd, &st), 0);
+	for (int i = 0; i < 3; i++)
+		dprintf(text, "%d: FLOCK  ADVISORY  WRITE %d %02x:%02x:%llu 0 EOF\n",
+		    i + 1, (int)getpid(), major(st.st_dev), minor(st.st_dev),
+		    (unsigned long long)st.st_ino);
+	for (size_t i = 0; i < 100; i++)
+		many[i] = dup(fd);
+	listed = list;
+	slow = true;
+	begun = instant_now();
+	n = lockers_read(&st, true, begun + 100 * NS_PER_MS, found);
+	assert_true(instant_now() - begun < NS_PER_S);
+	slow = false;
+	listed = NULL;
+	assert_int_equal(n, 3);
+	for (int i = 0; i < n; i++) {
+		assert_int_equal(found[i].pid, getpid());
+		assert_string_not_equal(found[i].user, "");
+	}
+	for (size_t i = 0; i < 100; i++)
+		close(many[i]);
+	close(fd);
+	close(text);
+	unlink(path);
+	unlink(list);
 }
 
 int
@@ -288,6 +342,7 @@ main(void)
 	    cmocka_unit_test(a_wait_that_is_stopped_has_nothing),
 	    cmocka_unit_test(a_wait_that_is_refused_ends_in_time),
 	    cmocka_unit_test(what_is_not_listed_is_not_free),
+	    cmocka_unit_test(names_are_looked_for_in_time),
 	    cmocka_unit_test(on_nfs_it_is_opened_for_writing),
 	};
 
