@@ -19,6 +19,8 @@
 
 enum { PAGE = 500 };
 
+#define DAY_US (86400 * INT64_C(1000000))
+
 /* The columns of a page. */
 enum listed {
 	LISTED_KEY,
@@ -165,6 +167,7 @@ struct jobs_look {
 	struct sql_look *seen;
 	char key[4 * KEY_BYTES + 1], id[4 * ONCE_BYTES + 1];
 	bool good;      /* the last run that was told ended with 0 */
+	uint64_t token; /* and its token */
 	bool only_good; /* of one key, whose last run is told already */
 };
 
@@ -183,9 +186,11 @@ read_job(void *ctx, const struct row *r)
 	e.kind = kinds[turn];
 	if (turn == 2 && (!e.once || !row_text(r, JOB_RUN + RUN_ID, j->id, sizeof j->id)))
 		return false;
-	if (turn == 0)
+	if (turn == 0) {
 		j->good = e.status == 0;
-	if (turn == 1 ? j->only_good || !j->good : !j->only_good)
+		j->token = e.token;
+	}
+	if (turn == 1 ? j->only_good || !j->good || e.token != j->token : !j->only_good)
 		sql_look_entry(j->seen, &e);
 	return true;
 }
@@ -213,24 +218,38 @@ look_at_success(struct sql *db, struct sql_look *s, struct fault *f)
 	return rc;
 }
 
+/*
+ * A run that failed is not the last success, and nor is one that began more than a day ahead
+ * of the server's clock: list_jobs has the one before.
+ */
+static bool
+hides_success(const struct sql_look *s, const struct entry *last)
+{
+	return last->status != 0 || last->since > s->now + DAY_US;
+}
+
 static enum rc
 look_at_last_run(struct sql *db, struct sql_look *s, struct fault *f)
 {
 	struct question q = LEASE_QUESTION(
 	    "last_run", RUN_FIELDS, SQL_TEXT(s->look->key));
 	struct answer a = {.db = NULL};
-	bool failed = false;
+	bool hides = false;
 	struct entry e;
 	enum rc rc;
 
 	q.many = true;
 	rc = sql_ask_existing(db, &q, s->look->until, &a, f);
-	if (rc == RC_OK && answer_next(&a) && read_run(&a.row, 0, s, s->look->key, &e)) {
-		sql_look_entry(s, &e);
-		failed = e.status != 0;
+	if (rc == RC_OK && answer_next(&a)) {
+		if (read_run(&a.row, 0, s, s->look->key, &e)) {
+			sql_look_entry(s, &e);
+			hides = hides_success(s, &e);
+		} else if (s->look->success) {
+			rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
+		}
 	}
 	answer_drop(&a);
-	return rc == RC_OK && failed && !s->enough ? look_at_success(db, s, f) : rc;
+	return rc == RC_OK && hides && !s->enough ? look_at_success(db, s, f) : rc;
 }
 
 /* First all keys, then all IDs; a page without a row is behind the last one. */

@@ -2,6 +2,7 @@
 # or mysql, by which the parts of the check select tests (conftest.py); test_pg_*.py and
 # test_mysql_*.py have what is one server's own.
 
+import json
 import os
 import pathlib
 import shutil
@@ -24,6 +25,12 @@ MODES = {"pg": pg.MODES, "mysql": mysql_server.MODES}
 # Takes all leases away, and counts them.
 FORGET = {"pg": "DELETE FROM dlock.claims WHERE slot IS NOT NULL", "mysql": "DELETE FROM dlock_holds"}
 COUNT = {"pg": "SELECT count(*) FROM dlock.claims WHERE slot IS NOT NULL", "mysql": "SELECT count(*) FROM dlock_holds"}
+# A success of a clock that was decades ahead; and a status that none of ours has, in all rows.
+AHEAD = {"pg": "INSERT INTO dlock.runs VALUES ('job', NULL, '2099-01-01', '2099-01-01', 0, 8, '{}')",
+         "mysql": "INSERT INTO dlock_runs (k, ended, token, id, began, status, record) VALUES"
+                  " ('job', 4102444700000000, 8, NULL, 4102444700000000, 0, '{}')"}
+NO_RUN = {"pg": "ALTER TABLE dlock.runs DROP CONSTRAINT runs_status_check; UPDATE dlock.runs SET status = 999",
+          "mysql": "UPDATE dlock_runs SET status = 999"}
 NOW = {"pg": "SELECT extract(epoch FROM clock_timestamp())::float8", "mysql": "SELECT UNIX_TIMESTAMP(SYSDATE(6))"}
 
 of_each_mode = pytest.mark.parametrize("sql, mode", [(sql, mode) for sql, modes in SESSION_MODES.items() for mode in modes])
@@ -55,6 +62,26 @@ def test_lost_data_are_noticed_at_release(dlock, sql, database):
     database.ask(FORGET[sql])
     done = holder.finish()
     assert done.status == 79 and "job" in done.stderr
+
+
+def test_a_success_far_ahead_hides_no_other(dlock, sql, database):
+    words = At(database.url).words
+    assert dlock.run("run", *words, "-k", "job", "--once", "near", "--", "true").status == 0
+    database.ask(AHEAD[sql])
+    assert dlock.run("status", "--done-within", "1h", *words, "job").status == 0
+    seen = json.loads(dlock.run("status", "-J", *words, "job").stdout)
+    assert (seen["last"]["token"], seen["last_success"]["id"]) == (8, "near")
+    jobs = {o["id"]: o for o in map(json.loads, dlock.run("ls", "--jobs", "-J", *words).stdout.splitlines())}
+    assert (jobs[None]["last"]["token"], jobs[None]["last_success"]["id"]) == (8, "near")
+
+
+def test_a_run_that_makes_no_sense_is_not_told_as_none(dlock, sql, database):
+    words = At(database.url).words
+    assert dlock.run("run", *words, "-k", "job", "--once", "a", "--", "true").status == 0
+    database.ask(NO_RUN[sql])
+    done = dlock.run("status", "--done-within", "1h", *words, "job")
+    assert done.status == 76 and done.stdout == "", done
+    assert dlock.run("status", *words, "job").status == 1
 
 
 def test_whose_lock_was_taken_by_force_is_told_by_whom_also_at_the_end(dlock, database):
