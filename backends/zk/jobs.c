@@ -23,6 +23,7 @@
 #include "backends/common/text.h"
 
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -268,58 +269,91 @@ jobs_prepare(struct zk *z, instant until, struct fault *f)
 
 /* ---- forgotten ---- */
 
-/*
- * Empties it if it is of the ID that is forgotten, or any is.  Another run that has ended
- * meanwhile stays, as its ID does; what was to be forgotten is not there any more.
- */
-static enum rc
-empty_run(struct steering *how, const char *name, const struct call *read, bool *found,
-    struct fault *f)
+static bool
+is_run_of(const struct call *read, const char *once)
 {
 	struct past_run run = {.id = NULL};
-	int code = ZOK;
-	enum rc rc = RC_OK;
+	bool is = read->code == ZOK && jobs_read(&run, read) &&
+	    (!once || (run.id && strcmp(run.id, once) == 0));
 
-	if (read->code == ZOK && jobs_read(&run, read) &&
-	    (!how->once || (run.id && strcmp(run.id, how->once) == 0))) {
-		rc = call_finish(call_set(how->dir->session, jobs_path(how->dir, name).at,
-				     "{}", read->stat.version),
-		    how->until, &code, f);
-		how->asked = how->asked || rc == RC_AGAIN || rc == RC_LOST;
-		*found |= rc == RC_OK && (code == ZOK || code == ZBADVERSION);
-	}
 	jobs_forget(&run);
-	return rc;
+	return is;
 }
 
+/* A call that changes something; its code. */
 static enum rc
-delete_id(struct steering *how, const char *path, bool *found, struct fault *f)
+ask_change(struct steering *how, struct call *c, int *code, struct fault *f)
 {
-	int code;
-	enum rc rc = call_finish(
-	    call_delete(how->dir->session, path, -1), how->until, &code, f);
+	enum rc rc = call_finish(c, how->until, code, f);
 
 	how->asked = how->asked || rc == RC_AGAIN || rc == RC_LOST;
-	*found |= rc == RC_OK && code == ZOK;
 	return rc;
 }
 
 /* What is remembered: the last runs, and of each era the names of its IDs. */
 struct memories {
 	struct call *good, *last, *eras;
-	struct call **
-	    ids; /* one for each name in `eras`; NULL: it is none, or all are not asked for */
+	struct era_ids {
+		struct call *list; /* NULL: it is no era */
+		int *versions;     /* of each, IS_GONE */
+	} * of_eras; /* for each name in `eras`; NULL: one ID is asked for */
 };
+
+enum { IS_GONE = INT_MIN, ASKED_AT_ONCE = 32 };
 
 static void
 drop_memories(struct memories *m)
 {
-	for (size_t i = 0; m->ids && i < m->eras->nnames; i++)
-		call_drop(m->ids[i]);
-	free(m->ids);
+	for (size_t i = 0; m->of_eras && i < m->eras->nnames; i++) {
+		call_drop(m->of_eras[i].list);
+		free(m->of_eras[i].versions);
+	}
+	free(m->of_eras);
 	call_drop(m->good);
 	call_drop(m->last);
 	call_drop(m->eras);
+}
+
+/* Of the IDs from `from` on, as many as are asked for at once. */
+static enum rc
+read_versions(struct steering *how, const char *era, struct era_ids *ids, size_t from,
+    struct fault *f)
+{
+	struct call *asked[ASKED_AT_ONCE];
+	struct path path = jobs_path(how->dir, era);
+	enum rc rc = RC_OK;
+	size_t n = 0;
+
+	for (; n < ASKED_AT_ONCE && from + n < ids->list->nnames; n++)
+		asked[n] = call_ask(how->dir->session, ASK_EXISTS,
+		    path_of("%s/%s", path.at, ids->list->names[from + n]).at);
+	for (size_t i = 0; i < n; i++) {
+		if (rc == RC_OK)
+			rc = call_await(asked[i], how->until, f);
+		if (rc == RC_OK)
+			ids->versions[from + i] = asked[i]->code == ZOK
+			    ? asked[i]->stat.version
+			    : IS_GONE;
+		call_drop(asked[i]);
+	}
+	return rc;
+}
+
+static enum rc
+list_era(struct steering *how, const char *era, struct era_ids *ids, struct fault *f)
+{
+	enum rc rc;
+
+	ids->list = call_ask(how->dir->session, ASK_LIST, jobs_path(how->dir, era).at);
+	rc = call_await(ids->list, how->until, f);
+	if (rc != RC_OK || ids->list->nnames == 0)
+		return rc;
+	ids->versions = calloc(ids->list->nnames, sizeof *ids->versions);
+	if (!ids->versions)
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	for (size_t i = 0; rc == RC_OK && i < ids->list->nnames; i += ASKED_AT_ONCE)
+		rc = read_versions(how, era, ids, i, f);
+	return rc;
 }
 
 static enum rc
@@ -329,18 +363,12 @@ list_ids(struct steering *how, struct memories *m, struct fault *f)
 
 	if (m->eras->nnames == 0 || how->once)
 		return RC_OK;
-	m->ids = calloc(m->eras->nnames, sizeof(struct call *));
-	if (!m->ids)
+	m->of_eras = calloc(m->eras->nnames, sizeof *m->of_eras);
+	if (!m->of_eras)
 		return fault_set(f, RC_SYSTEM, "out of memory");
-	for (size_t i = 0; rc == RC_OK && i < m->eras->nnames; i++) {
-		const char *name = m->eras->names[i];
-
-		if (!jobs_is_era(name))
-			continue;
-		m->ids[i] = call_ask(
-		    how->dir->session, ASK_LIST, jobs_path(how->dir, name).at);
-		rc = call_await(m->ids[i], how->until, f);
-	}
+	for (size_t i = 0; rc == RC_OK && i < m->eras->nnames; i++)
+		if (jobs_is_era(m->eras->names[i]))
+			rc = list_era(how, m->eras->names[i], &m->of_eras[i], f);
 	return rc;
 }
 
@@ -350,7 +378,7 @@ read_memories(struct steering *how, struct memories *m, struct fault *f)
 	struct session *s = how->dir->session;
 	enum rc rc;
 
-	m->ids = NULL;
+	m->of_eras = NULL;
 	m->good = call_ask(s, ASK_GET, jobs_path(how->dir, "good").at);
 	m->last = call_ask(s, ASK_GET, jobs_path(how->dir, "last").at);
 	m->eras = call_ask(s, ASK_LIST, jobs_path(how->dir, "").at);
@@ -377,38 +405,118 @@ are_memories_old(
 	return rc;
 }
 
-/* One ID of an era, or all that were listed. */
+/* All that were listed; what was written since is of a run that has ended meanwhile. */
 static enum rc
-delete_of_era(struct steering *how, const char *era, const struct call *ids, bool *found,
-    struct fault *f)
+delete_of_era(struct steering *how, const char *era, const struct era_ids *ids,
+    bool *found, struct fault *f)
 {
-	char id[ENCODED_BYTES];
 	struct path path = jobs_path(how->dir, era);
 	enum rc rc = RC_OK;
+	int code;
 
-	if (how->once) {
-		encode_key(id, sizeof id, how->once);
-		return delete_id(how, path_of("%s/%s", path.at, id).at, found, f);
+	for (size_t i = 0; rc == RC_OK && i < ids->list->nnames; i++) {
+		if (ids->versions[i] == IS_GONE)
+			continue;
+		rc = ask_change(how,
+		    call_delete(how->dir->session,
+			path_of("%s/%s", path.at, ids->list->names[i]).at,
+			ids->versions[i]),
+		    &code, f);
+		*found |= rc == RC_OK && code == ZOK;
 	}
-	for (size_t i = 0; rc == RC_OK && i < ids->nnames; i++)
-		rc = delete_id(
-		    how, path_of("%s/%s", path.at, ids->names[i]).at, found, f);
 	return rc;
 }
 
+/* Another run that has ended meanwhile stays, as its ID does. */
 static enum rc
-forget_memories(
-    struct steering *how, const struct memories *m, bool *found, struct fault *f)
+empty_run(struct steering *how, const char *name, const struct call *read, bool *found,
+    struct fault *f)
 {
-	enum rc rc = RC_OK;
+	int code;
+	enum rc rc;
 
+	if (!is_run_of(read, NULL))
+		return RC_OK;
+	rc = ask_change(how,
+	    call_set(how->dir->session, jobs_path(how->dir, name).at, "{}",
+		read->stat.version),
+	    &code, f);
+	*found |= rc == RC_OK && (code == ZOK || code == ZBADVERSION);
+	return rc;
+}
+
+/* *old: a run has ended since they were read. */
+static enum rc
+forget_all(struct steering *how, const struct memories *m, bool *found, bool *old,
+    struct fault *f)
+{
+	enum rc rc = are_memories_old(how, m, old, f);
+
+	if (rc != RC_OK || *old)
+		return rc;
 	for (size_t i = 0; rc == RC_OK && i < m->eras->nnames; i++)
-		if (jobs_is_era(m->eras->names[i]))
+		if (m->of_eras[i].list)
 			rc = delete_of_era(
-			    how, m->eras->names[i], m->ids ? m->ids[i] : NULL, found, f);
+			    how, m->eras->names[i], &m->of_eras[i], found, f);
 	if (rc == RC_OK)
 		rc = empty_run(how, "good", m->good, found, f);
 	return rc == RC_OK ? empty_run(how, "last", m->last, found, f) : rc;
+}
+
+/* A change for one ID: what empties a last run of it, or sees that it is another's yet. */
+static bool
+add_run(const struct steering *how, const struct path *path, const struct call *read,
+    struct change *all, size_t *n)
+{
+	bool its = is_run_of(read, how->once);
+
+	if (read->code == ZOK)
+		all[(*n)++] = (struct change){its ? CHANGE_SET : CHANGE_CHECK, path->at,
+		    "{}", .version = read->stat.version};
+	return its;
+}
+
+/*
+ * In one transaction, so that no run of the ID that ends meanwhile leaves a part.  *old: it is
+ * to be tried again, as another run has ended, or an ID is in very many eras.
+ */
+static enum rc
+forget_id(struct steering *how, const struct memories *m, bool *found, bool *old,
+    struct fault *f)
+{
+	struct change all[CHANGES_MAX];
+	struct path paths[CHANGES_MAX] = {
+	    jobs_path(how->dir, "good"), jobs_path(how->dir, "last")};
+	char id[ENCODED_BYTES];
+	size_t n = 0, npaths = 2;
+	bool some = add_run(how, &paths[0], m->good, all, &n);
+	enum rc rc = RC_OK;
+	int code = ZOK;
+
+	some = add_run(how, &paths[1], m->last, all, &n) || some;
+	encode_key(id, sizeof id, how->once);
+	for (size_t i = 0; rc == RC_OK && i < m->eras->nnames && npaths < CHANGES_MAX;
+	     i++) {
+		struct path *path = &paths[npaths];
+
+		if (!jobs_is_era(m->eras->names[i]))
+			continue;
+		*path = path_of("%s/%s", jobs_path(how->dir, m->eras->names[i]).at, id);
+		rc = call_finish(call_ask(how->dir->session, ASK_EXISTS, path->at),
+		    how->until, &code, f);
+		if (rc != RC_OK || code != ZOK)
+			continue;
+		all[n++] = (struct change){CHANGE_DELETE, path->at, .version = -1};
+		npaths++;
+		some = true;
+	}
+	*old = false;
+	if (rc != RC_OK || !some)
+		return rc;
+	rc = ask_change(how, call_multi(how->dir->session, all, n, false), &code, f);
+	*old = rc == RC_OK && (code != ZOK || npaths == CHANGES_MAX);
+	*found |= rc == RC_OK && code == ZOK;
+	return rc;
 }
 
 enum rc
@@ -423,9 +531,8 @@ steering_forget(struct steering *how, struct fault *f)
 	do {
 		rc = read_memories(how, &m, f);
 		if (rc == RC_OK)
-			rc = are_memories_old(how, &m, &old, f);
-		if (rc == RC_OK && !old)
-			rc = forget_memories(how, &m, &found, f);
+			rc = (how->once ? forget_id : forget_all)(
+			    how, &m, &found, &old, f);
 		drop_memories(&m);
 	} while (rc == RC_OK && old && instant_now() < how->until);
 	if (rc == RC_OK && old)

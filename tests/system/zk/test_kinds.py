@@ -625,6 +625,30 @@ def test_a_run_that_ends_while_all_are_forgotten_stays(dlock, at):
     assert run(dlock, at, "--once", "x", "--skipped-exit-code", "9").status == 0
 
 
+def test_a_run_that_ends_while_its_id_is_forgotten_is_forgotten_whole_or_stays_whole(dlock, at, tapped):
+    """Neither is its ID due without its cooldown, nor the other way round."""
+    place, _, tap = tapped
+    holders = [dlock.hold(at, "job", "-s", "--once", name) for name in "xyx"]
+    assert [h.finish().status for h in holders[:2]] == [0, 0]
+    tap.on((DELETE, MULTI), lambda _: holders[2].finish().status == 0)
+    assert dlock.run("forget", "-y", *place.words, "job", "x").status == 0
+    assert tap.has_acted
+    assert dlock.run("status", "--done-within", "1h", *at.words, "job").status == 1
+    assert run(dlock, at, "--once", "x", "--cooldown", "1h", "--skipped-exit-code", "9").status == 0
+    assert run(dlock, at, "--once", "y", "--skipped-exit-code", "9").status == 9
+
+
+def test_an_id_that_is_done_anew_while_all_are_forgotten_stays(dlock, at, tapped):
+    place, _, tap = tapped
+    holders = [dlock.hold(at, "job", "-s", "--once", "x") for _ in range(2)]
+    assert holders[0].finish().status == 0
+    tap.on((DELETE,), lambda _: holders[1].finish().status == 0)
+    assert dlock.run("forget", "-y", *place.words, "job").status == 0
+    assert tap.has_acted
+    assert dlock.run("status", "--done-within", "1h", *at.words, "job").status == 0
+    assert run(dlock, at, "--once", "x", "--skipped-exit-code", "9").status == 9
+
+
 def test_what_may_not_be_read_is_not_told_as_never_done(dlock, at):
     assert run(dlock, at, "--cooldown", "1h").status == 0
     with at.server.client() as c:
