@@ -589,14 +589,15 @@ END
 $$;
 
 -- What was taken from everybody under the name that a function had in version 5 is taken from them under its own.
--- Who may not thaw may not forget.  Who may not list keys, or else not see the last run of one, may not list runs.
+-- Who may not thaw may not forget.  Who may not list keys, or not see the last run of one, may not list runs.
 DO $$
 DECLARE
 	f record;
 	a record;
 BEGIN
 	FOR turn IN 1..3 LOOP -- what an earlier one has given stays
-		FOR f IN SELECT its.oid::regprocedure AS name, old.proacl AS acl
+		FOR f IN SELECT its.oid::regprocedure AS name, old.proacl AS acl, (SELECT p.proacl FROM pg_proc p
+				WHERE turn = 2 AND p.pronamespace = old.pronamespace AND p.proname = 'last_run' AND p.pronargs = 1) AS other
 			FROM (VALUES (1, 'take_unclaimed', 6, 'take', 6), (1, 'enter_queue', 11, 'enter', 11), (1, 'await', 6, 'await', 5),
 				(1, 'renew', 6, 'renew', 5), (1, 'release', 3, 'release_alone', 3), (1, 'release_among', 5, 'release', 5),
 				(1, 'list_claims', 5, 'list', 5), (1, 'thaw', 1, 'forget', 2), (2, 'list', 5, 'list_jobs', 3),
@@ -608,7 +609,9 @@ BEGIN
 		LOOP
 			EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f.name);
 			FOR a IN SELECT CASE WHEN x.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(x.grantee)) END AS grantee
-				FROM aclexplode(f.acl) x WHERE x.privilege_type = 'EXECUTE'
+				FROM (SELECT grantee FROM aclexplode(f.acl) UNION SELECT grantee FROM aclexplode(f.other)) x
+				WHERE EXISTS (SELECT FROM aclexplode(f.acl) l WHERE l.grantee IN (0, x.grantee))
+					AND (f.other IS NULL OR EXISTS (SELECT FROM aclexplode(f.other) l WHERE l.grantee IN (0, x.grantee)))
 			LOOP
 				EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s', f.name, a.grantee);
 			END LOOP;

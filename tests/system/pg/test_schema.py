@@ -358,7 +358,7 @@ def is_up_to_date(database, fresh):
 
 # By its text without comments.  Whoever changes it raises the version, adds the new one to the functions
 # serves_N(), and tells here what it is; otherwise no server that has the old one gets the new one.
-DIGEST = "1b7658258992d08c"
+DIGEST = "e1bd953473c0dccd"
 
 
 def test_a_version_is_for_all_that_is_in_the_schema(dlock):
@@ -522,6 +522,19 @@ def test_rights_that_were_taken_away_are_not_had_of_what_is_new(dlock, db):
             "SELECT proname::text FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace AND proname IN ('list_jobs', 'list_done', 'forget')"
             f" AND has_function_privilege('{role}', oid, 'EXECUTE')")} for role in ("watcher", "oncall", "pg_monitor")}
         assert may == {"watcher": {"list_jobs", "list_done"}, "oncall": {"list_jobs", "list_done", "forget"}, "pg_monitor": set()}
+    db.ask("DROP OWNED BY watcher, oncall; DROP ROLE watcher; DROP ROLE oncall")
+
+
+@pytest.mark.parametrize("listing, last, may", [("watcher", "oncall", set()), ("watcher, oncall", "oncall", {"oncall"}),
+                                                ("PUBLIC", "oncall", {"oncall"}), ("watcher", "PUBLIC", {"watcher"})])
+def test_who_may_list_keys_but_not_see_last_runs_does_not_list_runs(dlock, db, listing, last, may):
+    psql(db, schema_sql(dlock))
+    db.ask(f"{TO_6}; REVOKE EXECUTE ON FUNCTION dlock.list, dlock.last_run FROM PUBLIC; DROP ROLE IF EXISTS watcher; DROP ROLE IF EXISTS oncall;"
+           f"CREATE ROLE watcher; CREATE ROLE oncall; GRANT EXECUTE ON FUNCTION dlock.list TO {listing}; GRANT EXECUTE ON FUNCTION dlock.last_run TO {last}")
+    psql(db, schema_sql(dlock))
+    for name in ("list_jobs", "list_done"):
+        assert {role for role in ("watcher", "oncall", "pg_monitor") if db.value(
+            f"SELECT has_function_privilege('{role}', oid, 'EXECUTE') FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace AND proname = '{name}'")} == may
     db.ask("DROP OWNED BY watcher, oncall; DROP ROLE watcher; DROP ROLE oncall")
 
 
