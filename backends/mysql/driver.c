@@ -45,19 +45,28 @@
 /* Statements end with a line of two slashes, as for the program mysql. */
 static const char end_of_statement[] = "\n//\n";
 
+/* Of whatever version: each has a procedure of such a name. */
+#define ROUTINES \
+	"SELECT 1 FROM information_schema.routines WHERE routine_schema = DATABASE() " \
+	"AND routine_name LIKE 'dlock\\_list\\_%'"
+#define IS_OURS "CAST(definer AS BINARY) = CAST(CURRENT_USER() AS BINARY)"
+
+/* Is it for other users to add what is missing of this version; or all of it, to an older one? */
+static const struct question is_for_others = {
+    .text = "SELECT EXISTS (" ROUTINES " AND routine_name = 'dlock_list_" SCHEMA_VERSION
+	    "' AND NOT (" IS_OURS "))",
+    .fields = 1};
+static const struct question is_all_of_others = {
+    .text = "SELECT EXISTS (" ROUTINES ") AND NOT EXISTS (" ROUTINES " AND " IS_OURS ")",
+    .fields = 1};
+
 /* Refuses to add a procedure to those of another user. */
 static enum rc
-check_maker(struct sql *db, instant until, struct fault *f)
+check_maker(struct sql *db, const struct question *q, instant until, struct fault *f)
 {
-	static const struct question q = {
-	    .text =
-		"SELECT EXISTS (SELECT 1 FROM information_schema.routines WHERE routine_schema = DATABASE() "
-		"AND routine_name = 'dlock_list_" SCHEMA_VERSION
-		"' AND CAST(definer AS BINARY) <> CAST(CURRENT_USER() AS BINARY))",
-	    .fields = 1};
 	struct answer a = {.db = NULL};
 	bool others = false;
-	enum rc rc = answer_boolean(&a, sql_ask(db, &q, until, &a, f), &others, f);
+	enum rc rc = answer_boolean(&a, sql_ask(db, q, until, &a, f), &others, f);
 
 	return rc == RC_OK && others
 	    ? fault_set(f, RC_CONFIG,
@@ -67,11 +76,13 @@ check_maker(struct sql *db, instant until, struct fault *f)
 	    : rc;
 }
 
+/* The second statement is for a table: who may not create that is told so. */
 static enum rc
 mysql_create(struct sql *db, instant until, struct fault *f)
 {
 	const char *text = strstr(schema_sql, "\nDELIMITER //\n"), *end;
-	enum rc rc = check_maker(db, until, f);
+	enum rc rc = check_maker(db, &is_for_others, until, f);
+	int asked = 0;
 
 	text += sizeof "\nDELIMITER //\n" - 1;
 	while (rc == RC_OK && (end = strstr(text, end_of_statement))) {
@@ -84,6 +95,8 @@ mysql_create(struct sql *db, instant until, struct fault *f)
 			rc = RC_OK;
 		free((char *)q.text);
 		text = end + sizeof end_of_statement - 1;
+		if (rc == RC_OK && ++asked == 2)
+			rc = check_maker(db, &is_all_of_others, until, f);
 	}
 	return rc;
 }
@@ -107,16 +120,13 @@ mysql_explain_denial(const struct sql *db, struct fault *f)
 
 /*
  * Without tables, nothing is held.  With them, there may be procedures of another version,
- * and with those locks.
+ * and with those locks: a look, too, has its maker add what is missing, and sees them.
  */
 static enum rc
 mysql_explain_absence(struct sql *db, instant until, bool *create, struct fault *f)
 {
 	static const struct question q = {
-	    .text =
-		"SELECT EXISTS (SELECT 1 FROM information_schema.routines WHERE routine_schema = DATABASE() "
-		"AND routine_name LIKE 'dlock\\_list\\_%')",
-	    .fields = 1};
+	    .text = "SELECT EXISTS (" ROUTINES ")", .fields = 1};
 	struct answer a = {.db = NULL};
 
 	if (sql_is_failure(db, SQL_NO_TABLE))

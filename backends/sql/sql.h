@@ -8,7 +8,8 @@
  *  2. A session lock (session_lock.h) lives and dies with its connection.
  *  3. A statement that may be run twice is asked again where the connection was found
  *     broken, and where its transaction has lost a race (store.c).  Nothing else is.
- *  4. What is missing is created at first use, by whoever may; a look creates nothing.
+ *  4. What is missing is created at first use, by whoever may; a look creates nothing, but
+ *     what a newer version adds where an older one's locks would else not be seen (mysql).
  *  5. A row is hostile until value.c has read it.
  *
  * What a driver is: struct sql_driver, and for the modes lease and row struct lease_driver

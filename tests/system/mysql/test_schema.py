@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from databases import wait_for_renewals
-from mysql_server import mysql_url
+from mysql_server import USER, mysql_url
 from proxy import UP
 from support import At, is_free, run, wait_for
 
@@ -31,10 +31,11 @@ def version_of(schema):
     return found.pop()
 
 
-def feed(database, text):
-    """As the manual says."""
-    return subprocess.run(["mariadb", "--no-defaults", "-uroot", f"--socket={database.server.socket}", database.name], input=text,
-                          capture_output=True, text=True, check=False, timeout=60)
+def feed(database, text, *login):
+    """As the manual says, by an administrator; or with another login."""
+    login = login or ("-uroot", f"--socket={database.server.socket}")
+    return subprocess.run(["mariadb", "--no-defaults", *login, database.name], input=text, capture_output=True, text=True, check=False,
+                          timeout=60)
 
 
 def procedures(database):
@@ -49,8 +50,8 @@ def older(schema):
 
 @pytest.fixture
 def old(mysql_db, schema):
-    """A database that a dlock of an older version has made."""
-    done = feed(mysql_db, older(schema))
+    """A database that a dlock of an older version has made: so the procedures are its user's."""
+    done = feed(mysql_db, older(schema), f"-u{USER}", "-h127.0.0.1", f"-P{mysql_db.port}")
     assert done.returncode == 0, done
     return mysql_db
 
@@ -161,6 +162,19 @@ def test_who_made_nothing_adds_nothing(dlock, mysql_db):
     assert procedures(mysql_db) == there
     assert dlock.run("forget", "-y", *own.words, "job").status == 0
     mysql_db.ask("DROP USER maker@'%'")
+
+
+def test_who_made_nothing_of_an_older_version_makes_no_newer_one(dlock, old):
+    """What he would make has no rights on the tables, and would be in the way of who may make it."""
+    old.ask("CREATE OR REPLACE USER maker@'%'")
+    old.ask(f"GRANT EXECUTE, CREATE, CREATE ROUTINE ON `{old.name}`.* TO maker@'%'")
+    there, maker = procedures(old), At(mysql_url(old.port, "maker", old.name))
+    for words in (("run", *maker.words, "-k", "job", "--", "true"), ("status", *maker.words, "job")):
+        done = dlock.run(*words)
+        assert done.status == 78 and "dlock help mysql-schema | mysql" in done.stderr, done
+    assert procedures(old) == there
+    assert is_free(dlock, old.url) and procedures(old) > there
+    old.ask("DROP USER maker@'%'")
 
 
 # ---- what others read ----
