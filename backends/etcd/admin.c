@@ -65,7 +65,7 @@ static enum rc
 steer_key(struct etcd *e, struct call grant, json_t *compare, json_t *ops, instant until,
     struct fault *f)
 {
-	struct call calls[2] = {grant, call_txn(compare, ops, NULL)};
+	struct call calls[2] = {grant, call_txn(compare, ops, json_array())};
 	int skipped = !grant.path;
 	bool repeated;
 	instant sent;
@@ -137,13 +137,13 @@ etcd_revoke(struct store *s, const struct target *t, const char *record, bool fo
 	if (force) {
 		lease = lease_of(q.name.text, t->key, (unsigned)t->token);
 		grant = call_grant(lease, MARK_TIME);
-		json_array_append_new(ops, kv_op_delete(own.key, NULL));
+		kv_add(&ops, kv_op_delete(own.key, NULL));
 		snprintf(permit, sizeof permit, "%s%06d", l.permits, q.value.slot);
 		if (q.value.slot >= 0)
-			json_array_append_new(ops, kv_op_delete(permit, NULL));
+			kv_add(&ops, kv_op_delete(permit, NULL));
 	}
 	if (!q.foreign)
-		json_array_append_new(ops, kv_op_put(mark, record, lease));
+		kv_add(&ops, kv_op_put(mark, record, lease));
 	compare = json_pack("[o]", kv_if(own.key, NULL, "EQUAL", q.create));
 	return steer_key(e, grant, compare, ops, until, f);
 }
@@ -233,10 +233,9 @@ forget_id(struct etcd *e, const struct names *l, const char *once, bool *any,
 	snprintf(keys[1], JOB_BYTES, "%sgood", l->jobs);
 	snprintf(keys[2], JOB_BYTES, "%sid/%s", l->jobs, id);
 	for (int i = 0; i < 3; i++)
-		json_array_append_new(
-		    reads, kv_op_range(&(struct kv_range){.key = keys[i]}));
+		kv_add(&reads, kv_op_range(&(struct kv_range){.key = keys[i]}));
 	found = admin_ask_one(
-	    e, "/v3/kv/txn", kv_txn(json_array(), reads, NULL), until, &rc, f);
+	    e, "/v3/kv/txn", kv_txn(json_array(), reads, json_array()), until, &rc, f);
 	*any = false;
 	for (size_t i = 0; i < 3; i++) {
 		const json_t *range = kv_response(found, i);
@@ -245,8 +244,8 @@ forget_id(struct etcd *e, const struct names *l, const char *once, bool *any,
 		    (i < 2 && (!run_found(&run, range) || strcmp(run.once, id) != 0)))
 			continue;
 		*any = true;
-		json_array_append_new(compare, kv_if_unchanged(keys[i], kv.modified));
-		json_array_append_new(ops, kv_op_delete(keys[i], NULL));
+		kv_add(&compare, kv_if_unchanged(keys[i], kv.modified));
+		kv_add(&ops, kv_op_delete(keys[i], NULL));
 	}
 	json_decref(found);
 	if (rc == RC_OK && *any)

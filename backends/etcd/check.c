@@ -187,7 +187,7 @@ sweep_keys(struct etcd *e, struct checkup *c, struct fault *f)
 	call = call_txn(json_array(),
 	    json_pack("[o, o, o]", kv_op_delete(l.freeze, NULL),
 		kv_op_delete(l.marks, marks), kv_op_delete(l.permits, permits)),
-	    NULL);
+	    json_array());
 	rc = cluster_calls(&e->cluster, &call, 1, c->until, &sent, &repeated, f);
 	calls_free(&call, 1);
 	return rc;

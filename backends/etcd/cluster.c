@@ -569,9 +569,9 @@ watch_begin(struct cluster *c, const struct watched *keys, int n, int64_t revisi
 		json_t *j = kv_range(&range);
 		char *one;
 
-		json_object_set_new(j, "start_revision", json_integer(revision));
+		kv_set(&j, "start_revision", json_integer(revision));
 		if (!keys[i].puts || !keys[i].deletions)
-			json_object_set_new(j, "filters",
+			kv_set(&j, "filters",
 			    json_pack("[s]", keys[i].puts ? "NODELETE" : "NOPUT"));
 		j = json_pack("{s:o}", "create_request", j);
 		one = j ? json_dumps(j, JSON_COMPACT) : NULL;

@@ -132,11 +132,9 @@ etcd_renew_lease(
 		struct call calls[3] = {
 		    etcd_call_read(e), call_lease("/v3/lease/keepalive", e->lease)};
 
-		json_array_append_new(
-		    reads, kv_op_range(&(struct kv_range){.key = e->own}));
-		json_array_append_new(
-		    reads, kv_op_range(&(struct kv_range){.key = e->mark}));
-		calls[2] = call_txn(json_array(), reads, NULL);
+		kv_add(&reads, kv_op_range(&(struct kv_range){.key = e->own}));
+		kv_add(&reads, kv_op_range(&(struct kv_range){.key = e->mark}));
+		calls[2] = call_txn(json_array(), reads, json_array());
 		rc = etcd_ask(e, calls, 3, until, &sent, f);
 		if (rc == RC_OK)
 			rc = judge_renewal(e, calls, g, f);
@@ -184,7 +182,7 @@ run_lease(const struct etcd *e)
 }
 
 static void
-write_run(struct etcd *e, json_t *success, int status)
+write_run(struct etcd *e, json_t **success, int status)
 {
 	const struct job *job = &e->claim->job;
 	struct run r = {.began = e->began,
@@ -199,14 +197,14 @@ write_run(struct etcd *e, json_t *success, int status)
 	snprintf(r.record, sizeof r.record, "%s", e->claim->record);
 	run_write(text, &r);
 	snprintf(key, sizeof key, "%slast", e->names.jobs);
-	json_array_append_new(success, kv_op_put(key, text, lease));
+	kv_add(success, kv_op_put(key, text, lease));
 	if (status != 0)
 		return;
 	snprintf(key, sizeof key, "%sgood", e->names.jobs);
-	json_array_append_new(success, kv_op_put(key, text, lease));
+	kv_add(success, kv_op_put(key, text, lease));
 	snprintf(key, sizeof key, "%sid/%s", e->names.jobs, r.once);
 	if (job->once)
-		json_array_append_new(success, kv_op_put(key, text, lease));
+		kv_add(success, kv_op_put(key, text, lease));
 }
 
 /*
@@ -223,14 +221,13 @@ make_release(struct etcd *e, struct call *calls, bool job, int status)
 	if (job) {
 		calls[n++] = call_grant(
 		    run_lease(e), (RUN_DAYS + MONTH) * 86400 * NS_PER_S);
-		json_array_append_new(success, kv_op_delete(e->own, NULL));
-		write_run(e, success, status);
+		kv_add(&success, kv_op_delete(e->own, NULL));
+		write_run(e, &success, status);
 	} else {
-		json_array_append_new(
-		    success, kv_op_range(&(struct kv_range){.key = e->own}));
+		kv_add(&success, kv_op_range(&(struct kv_range){.key = e->own}));
 	}
-	json_array_append_new(reads, kv_op_range(&(struct kv_range){.key = e->mark}));
-	json_array_append_new(compare, kv_if(e->own, NULL, "EQUAL", e->token));
+	kv_add(&reads, kv_op_range(&(struct kv_range){.key = e->mark}));
+	kv_add(&compare, kv_if(e->own, NULL, "EQUAL", e->token));
 	calls[n++] = call_txn(compare, success, reads);
 	return n;
 }

@@ -163,11 +163,10 @@ ask_holders(struct looking *l, const json_t *range, struct call calls[PAGE + 1],
 		if (!read_shown(l, &s, range, i) || !s.held)
 			continue;
 		snprintf(mark, sizeof mark, "%s%s", l->names.marks, s.entry.name.text);
-		json_array_append_new(
-		    marks, kv_op_range(&(struct kv_range){.key = mark}));
+		kv_add(&marks, kv_op_range(&(struct kv_range){.key = mark}));
 		calls[(*n)++] = call_lease("/v3/lease/timetolive", s.entry.lease);
 	}
-	calls[0] = call_txn(json_array(), marks, NULL);
+	calls[0] = call_txn(json_array(), marks, json_array());
 	return *n > 1 ? admin_ask(l->etcd, calls, *n, l->look->until, l->fault) : RC_OK;
 }
 
@@ -252,7 +251,7 @@ tell_key(struct looking *l, const char *key)
 	    kv_op_range(&(struct kv_range){.key = l->names.freeze}),
 	    kv_op_range(&(struct kv_range){.key = last}),
 	    kv_op_range(&(struct kv_range){.key = good}));
-	found = admin_ask_one(e, "/v3/kv/txn", kv_txn(json_array(), ops, NULL),
+	found = admin_ask_one(e, "/v3/kv/txn", kv_txn(json_array(), ops, json_array()),
 	    l->look->until, &rc, l->fault);
 	if (!found)
 		return rc;

@@ -211,7 +211,7 @@ queue_page(const struct queue *q)
 static json_t *
 add(json_t *ops, const struct kv_range *r)
 {
-	json_array_append_new(ops, kv_op_range(r));
+	kv_add(&ops, kv_op_range(r));
 	return ops;
 }
 
@@ -250,14 +250,14 @@ queue_ask(const struct queue *q, bool others, json_t *ops)
 	    .newest = true};
 	const struct kv_range nobody = {.key = l->freeze, .count_only = true};
 
-	note_key(ops, q->own);
-	note_key(ops, l->freeze);
-	add(ops, others ? &page : &nobody);
-	add(ops, others && !is_counted(q) ? &last : &nobody);
+	ops = note_key(ops, q->own);
+	ops = note_key(ops, l->freeze);
+	ops = add(ops, others ? &page : &nobody);
+	ops = add(ops, others && !is_counted(q) ? &last : &nobody);
 	if (job_is_wanted(&q->claim->job))
-		note_key(ops, job_key(q, "good", key, sizeof key));
+		ops = note_key(ops, job_key(q, "good", key, sizeof key));
 	if (q->claim->job.once)
-		note_key(ops, job_key(q, NULL, key, sizeof key));
+		ops = note_key(ops, job_key(q, NULL, key, sizeof key));
 	return ops;
 }
 
