@@ -277,9 +277,9 @@ take_answer(struct cluster *c, struct call *call, struct fault *f)
 		json_incref(error);
 		json_decref(all);
 		all = error;
+		answer = NULL; /* it went with the whole */
 	}
-	code = kv_number(all, "grpc_code") ? kv_number(all, "grpc_code")
-					   : kv_number(all, "code");
+	code = kv_number(all, kv_number(all, "grpc_code") ? "grpc_code" : "code");
 	call->code = code >= 0 && code <= 16 ? (int)code : CODE_UNKNOWN;
 	if (call->code == CODE_OK && (error || k->reply.status != 200))
 		call->code = CODE_UNKNOWN;

@@ -158,7 +158,8 @@ def test_a_lost_answer_to_the_release_of_a_job(dlock, at, client, make_meddler):
     (b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", 69), (b"+PONG\r\n", 76), (b"SSH-2.0-OpenSSH_9.2\r\n", 76),
     (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 76),
     (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n", 76), (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 5000, 76),
-], ids=range(12))
+    (b'HTTP/1.1 200 OK\r\nContent-Length: 24\r\n\r\n{"result":{},"error":{}}', 69),
+], ids=range(13))
 def test_nonsense(dlock, at, make_meddler, reply, status):
     between = make_meddler(at.server.port, lambda *_: (reply,))
     done = run(dlock, between.url, "-n", "-O", "connect-timeout=1s")
