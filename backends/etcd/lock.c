@@ -77,10 +77,8 @@ watch_hold(struct etcd *e, int64_t revision, instant until)
 	    {e->own, NULL, .deletions = true}, {e->mark, NULL, .puts = true}};
 	struct fault ignored;
 	enum rc rc = RC_OK;
-	bool events;
 
-	if (watch_fd(&e->cluster) < 0 ||
-	    watch_read(&e->cluster, &events, &ignored) != RC_OK)
+	if (watch_fd(&e->cluster) < 0)
 		rc = watch_begin(&e->cluster, keys, 2, revision + 1, until, &ignored);
 	return rc == RC_STOP ? RC_STOP : RC_OK;
 }
@@ -155,15 +153,16 @@ etcd_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	struct fault ignored;
 	int64_t revision;
 	bool events;
-	enum rc rc = etcd_renew_lease(e, until, g, &revision, f);
+	enum rc rc;
 
+	/* what has come would wake the keeper again; what comes from now on is to wake it */
+	if (watch_fd(&e->cluster) >= 0)
+		(void)watch_read(&e->cluster, &events, &ignored);
+	rc = etcd_renew_lease(e, until, g, &revision, f);
 	g->pace = 0;
 	if (rc == RC_OK)
 		rc = watch_hold(
 		    e, revision, instant_first(until, instant_now() + g->lease / 10));
-	else if (watch_fd(&e->cluster) >=
-	    0) /* what has come would wake the keeper again */
-		(void)watch_read(&e->cluster, &events, &ignored);
 	s->host->alert = watch_fd(&e->cluster);
 	return rc == RC_OK || rc == RC_REVOKED || rc == RC_LOST || rc == RC_STOP
 	    ? rc

@@ -106,6 +106,25 @@ def test_a_watch_that_tells_nothing(dlock, at, make_meddler):
     assert waiter.wait().status == 0
 
 
+def test_a_loss_during_a_renewal(dlock, at, client, make_meddler):
+    """What the watch tells while a renewal is under way wakes the keeper afterwards."""
+    woken, lost = [], []
+
+    def edit(path, asked, answer):
+        if path == "watch" and not woken:
+            woken.append(1)
+            return {"result": {**answer["result"], "events": [{}]}}  # now there is another renewal
+        if path == "kv/txn" and woken and not lost and not is_put(asked):
+            lost.append(client.delete(client.queue()[0]["key"]))
+            time.sleep(0.5)  # the watch tells of it first; this answer is older
+        return answer
+
+    began = boottime()
+    held = hold(dlock, make_meddler(at.server.port, edit).url, "-t", "60s")
+    done = held.wait()
+    assert lost == [1] and done.status == 79 and boottime() - began < 10, done
+
+
 def is_put(asked):
     return any("request_put" in op or "request_delete_range" in op for op in asked.get("success", []))
 
