@@ -73,7 +73,7 @@ steer_key(struct etcd *e, struct call grant, json_t *compare, json_t *ops, insta
 	    &e->cluster, calls + skipped, 2 - skipped, until, &sent, &repeated, f);
 
 	if (rc == RC_OK && !call_has_succeeded(&calls[1]))
-		rc = repeated
+		rc = repeated || calls[1].code != CODE_OK
 		    ? fault_set(f, RC_AGAIN, "%s has not answered whether it was done",
 			  e->server_name)
 		    : fail_no_grant(e, f);

@@ -475,7 +475,7 @@ make_ready(struct cluster *c, instant until, struct fault *f)
 /* On one member, by `until`; once more, if it has forgotten our login. */
 static enum rc
 ask_member(struct cluster *c, struct call *calls, int n, instant until, instant *sent,
-    struct fault *f)
+    bool *repeated, struct fault *f)
 {
 	bool expired = true;
 	enum rc rc = RC_OK;
@@ -483,10 +483,11 @@ ask_member(struct cluster *c, struct call *calls, int n, instant until, instant 
 	for (int i = 0; i < 2 && expired; i++) {
 		expired = false;
 		rc = make_ready(c, until, f);
-		if (rc == RC_OK)
+		if (rc == RC_OK) {
+			*repeated = *sent != 0;
 			*sent = instant_now();
-		if (rc == RC_OK)
 			rc = exchange(c, calls, n, until, f);
+		}
 		if (rc == RC_OK)
 			rc = judge(c, calls, n, &expired, f);
 		if (expired)
@@ -516,8 +517,7 @@ cluster_calls(struct cluster *c, struct call *calls, int n, instant until, insta
 			by = instant_first(until, now + LEAST + (until - now) / 2);
 		if (members > 1)
 			by = instant_first(by, now + MEMBER_MOST);
-		*repeated = *sent != 0;
-		rc = ask_member(c, calls, n, by, sent, f);
+		rc = ask_member(c, calls, n, by, sent, repeated, f);
 		if (rc == RC_AGAIN)
 			cluster_turn(c);
 	}
@@ -530,13 +530,14 @@ enum rc
 cluster_ask(
     struct cluster *c, size_t member, struct call *call, instant until, struct fault *f)
 {
-	instant sent;
+	instant sent = 0;
+	bool repeated;
 	enum rc rc;
 
 	if (c->member != member)
 		disconnect(&c->calls);
 	c->member = member;
-	rc = ask_member(c, call, 1, until, &sent, f);
+	rc = ask_member(c, call, 1, until, &sent, &repeated, f);
 	if (rc != RC_OK)
 		disconnect(&c->calls);
 	return rc;
@@ -580,9 +581,8 @@ watch_begin(struct cluster *c, const struct watched *keys, int n, int64_t revisi
 		free(one);
 		json_decref(j);
 	}
-	if (body.failed || !body.at)
-		t.failed = true;
-	else
+	t.failed = body.failed;
+	if (!t.failed)
 		put_request(&t, c, c->member, "/v3/watch", body.at);
 	rc = connection_open(c, &c->watch, c->member, until, f);
 	if (rc == RC_OK)

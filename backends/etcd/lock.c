@@ -237,7 +237,7 @@ read_release(struct etcd *e, const struct call *txn, bool unsure, struct fault *
 {
 	if (call_has_succeeded(txn))
 		return RC_OK;
-	return unsure
+	return unsure || txn->code != CODE_OK /* a lease that it wanted has ended */
 	    ? fault_set(f, RC_AGAIN, "%s has not answered whether it was still ours",
 		  e->server_name)
 	    : say_lost(e, kv_response(txn->answer, 0), f);

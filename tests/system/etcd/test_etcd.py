@@ -148,6 +148,21 @@ def test_a_login_that_has_expired(dlock, guarded):
     assert waiter.wait().status == 0
 
 
+def test_a_login_that_expires_within_a_release(dlock, guarded, make_meddler):
+    """All is sent once more: that our key is gone by then says nothing."""
+    expired = []
+
+    def edit(path, _, answer):
+        if path == "lease/revoke" and not expired:
+            expired.append(1)
+            return {"error": "x", "message": "etcdserver: invalid auth token", "code": 16}
+        return answer
+
+    between = make_meddler(guarded.port, edit)
+    done = run(dlock, with_login(between.url, "dlock:password"))
+    assert expired and done.status == 0 and "lost" not in done.stderr, done
+
+
 def test_users_and_roles_that_change(dlock, guarded):
     """Every token of before is refused then, with another code."""
     url = with_login(guarded.url, "dlock:password")

@@ -170,6 +170,22 @@ def test_a_lost_answer_to_the_release_of_a_job(dlock, at, client, make_meddler):
     assert client.queue() == []
 
 
+def without_lease(path, asked, answer):
+    """What a write says whose lease has ended."""
+    return {"error": "x", "message": "etcdserver: requested lease not found", "code": 5} if path == "kv/txn" and is_put(asked) else answer
+
+
+def test_a_write_whose_lease_has_ended_tells_of_no_loss(dlock, at, make_meddler):
+    switch = Switch(without_lease)
+    between = make_meddler(at.server.port, switch)
+    held = dlock.start("run", "-u", between.url, "-k", "job", "--once", "x", "--", "cat", stdin=subprocess.PIPE).held()
+    switch.on = True
+    done = dlock.run("break", "-y", "-u", between.url, "-k", "job")
+    assert done.status == 69 and "has not answered" in done.stderr, done
+    done = held.finish()
+    assert done.status != 79 and "lost" not in done.stderr, done
+
+
 @pytest.mark.parametrize("reply, status", [
     (b"", 69), (b"HTTP/1.1 200 OK\r\n\r\n", 76), (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 76),
     (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", 76), (b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\nNot Found", 78),
