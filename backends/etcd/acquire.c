@@ -31,6 +31,13 @@ beat_of(const struct etcd *e)
 	return instant_first(PLACE_LEASE, e->claim->ttl) / 3;
 }
 
+/* A length of time; one that is too long is cut, and one below 0 is 0. */
+static int64_t
+us_to_ns(int64_t us)
+{
+	return us < 0 ? 0 : (us < NEVER / 1000 ? us : NEVER / 1000) * 1000;
+}
+
 /* ---- what the user is told ---- */
 
 /* RC_BUSY: somebody is before us, or it is frozen. */
@@ -55,7 +62,7 @@ say_busy(struct etcd *e, struct fault *f)
 		since = q->freeze.since;
 		record = q->freeze.record;
 	}
-	h->held = since == EPOCH_NONE ? -1 : now > since ? (now - since) * 1000 : 0;
+	h->held = since == EPOCH_NONE ? -1 : us_to_ns(now - since);
 	snprintf(h->record, sizeof h->record, "%s", record);
 	secret_blot(h->record, e->address.password);
 	return fault_set(f, RC_BUSY, "%s: %s", e->server_name,
@@ -88,7 +95,7 @@ check_job(const struct etcd *e, struct fault *f)
 	if (job->once && q->same_id.token)
 		return refuse_done(f, job, q->same_id.began / 1000, "");
 	if (job->cooldown > 0 && q->good.token && age < job->cooldown / 1000)
-		return refuse_recent(f, job, age > 0 ? age * 1000 : 0);
+		return refuse_recent(f, job, us_to_ns(age));
 	return RC_OK;
 }
 
@@ -538,7 +545,7 @@ thaw_of(const struct etcd *e)
 {
 	int64_t us = e->queue.freeze.until - cluster_time(&e->cluster);
 
-	return us > INT64_MAX / 4000 ? NEVER : instant_now() + us * 1000 + NS_PER_MS;
+	return us > INT64_MAX / 4000 ? NEVER : instant_now() + us_to_ns(us) + NS_PER_MS;
 }
 
 /*

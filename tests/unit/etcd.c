@@ -171,6 +171,38 @@ names_of_the_queue(void **state)
 	assert_true(lease_of("a", "b", 0) > 0);
 }
 
+static void
+hostile_times(void **state)
+{
+	static const struct {
+		const char *time;
+		bool good;
+	} rows[] = {{"0", true}, {"-1", true}, {"1152921504606846975", true},
+	    {"1152921504606846976", false}, {"-1152921504606846976", false},
+	    {"9223372036854775807", false}, {"-9223372036854775808", false}};
+	char text[256];
+	struct queue_value v;
+	struct freeze z;
+	struct run r;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		const char *t = rows[i].time;
+
+		snprintf(text, sizeof text, "dlock1 %032d h %s -1 x", 1, t);
+		assert_int_equal(queue_value_read(&v, text), rows[i].good);
+		snprintf(text, sizeof text, "dlock1 %s 5 x", t);
+		assert_int_equal(freeze_read(&z, text), rows[i].good);
+		snprintf(text, sizeof text, "dlock1 5 %s x", t);
+		assert_int_equal(freeze_read(&z, text), rows[i].good);
+		assert_true(rows[i].good || (z.since == 0 && z.until == EPOCH_NONE));
+		snprintf(text, sizeof text, "dlock1 %s 5 1 0 id= x", t);
+		assert_int_equal(run_read(&r, text), rows[i].good);
+		snprintf(text, sizeof text, "dlock1 5 %s 1 0 id= x", t);
+		assert_int_equal(run_read(&r, text), rows[i].good);
+	}
+}
+
 /* ---- requests without memory ---- */
 
 static int allocations_left, allocated;
@@ -454,6 +486,7 @@ main(void)
 	    cmocka_unit_test(whom_a_queue_lets_in),
 	    cmocka_unit_test(the_lowest_free_permit),
 	    cmocka_unit_test(names_of_the_queue),
+	    cmocka_unit_test(hostile_times),
 	    cmocka_unit_test(no_request_is_sent_in_part),
 	    cmocka_unit_test(replies_of_http),
 	    cmocka_unit_test(what_is_proved_lasts),
