@@ -315,6 +315,7 @@ tell_below(struct looking *l, const char *letter)
 		    l->look->until, &rc, l->fault);
 		/* of a name with a NUL, or a long one, the beginning will do */
 		bool read = kv_read(&kv, found, 0), any = read || kv.create > 0;
+		const char *behind;
 		size_t n;
 
 		json_decref(found);
@@ -326,11 +327,15 @@ tell_below(struct looking *l, const char *letter)
 			    "%s tells of other keys than were asked for: is this an etcd server?",
 			    l->etcd->server_name);
 		n = strcspn(kv.key + strlen(prefix), "/");
-		snprintf(from, sizeof from, "%.*s%s", (int)(strlen(prefix) + n), kv.key,
-		    queues ? "0" : "\1"); /* 0 comes after a slash */
+		behind = kv.key + strlen(prefix) + n;
+		/* 0 comes after a slash; of one that is too long for us the end is not known */
+		snprintf(from, sizeof from, "%.*s%s", (int)(behind - kv.key), kv.key,
+		    queues && *behind == '/'                 ? "0"
+			: strlen(kv.key) < sizeof kv.key - 1 ? "\1"
+							     : "\xff");
 		if (encode_undo(key, sizeof key, kv.key + strlen(prefix), n) > 0 &&
 		    kv.key[strlen(prefix)] != '+' &&
-		    (queues || !is_queued(l, key, &rc)) && rc == RC_OK)
+		    (queues ? *behind == '/' : !is_queued(l, key, &rc)) && rc == RC_OK)
 			rc = tell_key(l, key);
 	}
 	return rc;

@@ -244,6 +244,13 @@ def test_a_page_of_keys_that_cannot_be_read(dlock, at, client):
     assert [line.split()[0] for line in dlock.run("ls", *at.words).stdout.splitlines()[1:]][-1] == "z"
 
 
+def test_strange_keys_hide_no_others(dlock, at, client):
+    for name in ("a\0b/1", "a/1", "b", "b/1", "c" * 4000, "d/" + "d" * 4000, "d/1", "e/1"):
+        client.put(f"dlock/q/{name}")
+    listed = dlock.run("ls", *at.words)
+    assert listed.status == 0 and [line.split()[0] for line in listed.stdout.splitlines()[1:]] == ["a", "b", "d", "e"], listed
+
+
 def test_a_holder_with_a_long_name_is_broken_by_force(dlock, at, client):
     client.put("dlock/q/job/" + "z" * 300)
     assert dlock.run("break", "-y", "--force", *at.words, "-k", "job").status == 0
