@@ -104,6 +104,10 @@ find_hold(struct etcd *e, const struct names *l, const struct target *t,
 		    (!t->owner ||
 			strcmp(t->owner, q->foreign ? q->name.text : q->value.owner) ==
 			    0);
+	if (found && !kv_read(kv, range, 0))
+		rc = fault_set(f, RC_CONFIG,
+		    "%s: its key in the queue cannot be read: delete it with etcdctl",
+		    e->server_name);
 	json_decref(range);
 	return rc != RC_OK || found ? rc : fail_no_grant(e, f);
 }

@@ -258,6 +258,15 @@ def test_a_holder_with_a_long_name_is_broken_by_force(dlock, at, client):
 
 
 
+@pytest.mark.parametrize("name", ["a\0b", "a" * 4000], ids=["NUL", "long"])
+def test_a_holder_whose_name_cannot_be_read(dlock, at, client, name):
+    client.put(f"dlock/q/job/{name}")
+    client.put("dlock/q/job/a")
+    done = dlock.run("break", "-y", "--force", *at.words, "-k", "job")
+    assert done.status == 78 and "cannot be read" in done.stderr, done
+    assert len(client.queue()) == 2
+
+
 def test_a_queue_of_many_pages(dlock, at, client):
     """More than are read at once stand before us: others' keys, which are let go."""
     lease = client.grant(120)
