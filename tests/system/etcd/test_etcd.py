@@ -189,10 +189,11 @@ def test_the_password_is_in_a_file(dlock, guarded, tmp_path):
 
 
 def test_a_full_database(dlock, make_etcd):
-    """It takes nothing new; who holds a lock goes on, and gives it back."""
+    """It takes nothing new; who holds a lock goes on, and gives it back, or has it taken by force."""
     server = make_etcd("--quota-backend-bytes", str(2 << 20))
     client = server.client()
-    held = hold(dlock, server.url, *LEASE)
+    held, other = hold(dlock, server.url, *LEASE), hold(dlock, server.url, key="forced")
+    client.put("dlock/q/foreign/1")
     with pytest.raises(OSError, match="database space exceeded"):
         while True:
             client.put("big", "x" * 200000)
@@ -202,6 +203,10 @@ def test_a_full_database(dlock, make_etcd):
     assert held.poll() is None
     assert held.finish().status == 0
     assert client.queue() == []
+    for key in ("foreign", "forced"):
+        done = dlock.run("break", "-y", "--force", "-u", server.url, "-k", key)
+        assert done.status == 0 and client.queue(key) == [], done
+    assert other.wait().status == 79
     done, found = examine(dlock, server.url)
     assert done.status == 69 and "fail" in {level for level, _ in found["database"]}, found
 
