@@ -1,6 +1,7 @@
 # Goal of these tests: what a member says that no healthy etcd says.  A stalled or deposed leader proves no lease; nonsense
 # is refused, and makes no two holders.
 
+import json
 import subprocess
 import time
 
@@ -123,6 +124,20 @@ def test_a_loss_during_a_renewal(dlock, at, client, make_meddler):
     held = hold(dlock, make_meddler(at.server.port, edit).url, "-t", "60s")
     done = held.wait()
     assert lost == [1] and done.status == 79 and boottime() - began < 10, done
+
+
+def test_doctor_counts_no_learner_and_believes_that_there_is_no_quota(dlock, at, make_meddler):
+    def edit(path, _, answer):
+        if path == "cluster/member/list":
+            answer["members"].append({"ID": "4711", "isLearner": True})
+        if path == "maintenance/status":
+            answer["dbSizeQuota"] = "-1"
+        return answer
+
+    done = dlock.run("doctor", "-J", "-u", make_meddler(at.server.port, edit).url, "-k", "job")
+    found = {fact["check"]: fact for fact in map(json.loads, done.stdout.splitlines())}
+    assert found["quorum"]["level"] == "ok" and found["quorum"]["fact"].endswith("the cluster has 1"), found
+    assert found["database"]["level"] == "ok", found
 
 
 def is_put(asked):
