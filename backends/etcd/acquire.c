@@ -31,6 +31,13 @@ beat_of(const struct etcd *e)
 	return instant_first(PLACE_LEASE, e->claim->ttl) / 3;
 }
 
+/* A length of time; one that is too long is cut, and one below 0 is 0. */
+static int64_t
+us_to_ns(int64_t us)
+{
+	return us < 0 ? 0 : (us < NEVER / 1000 ? us : NEVER / 1000) * 1000;
+}
+
 /* ---- what the user is told ---- */
 
 /* RC_BUSY: somebody is before us, or it is frozen. */
@@ -55,7 +62,7 @@ say_busy(struct etcd *e, struct fault *f)
 		since = q->freeze.since;
 		record = q->freeze.record;
 	}
-	h->held = since == EPOCH_NONE ? -1 : now > since ? (now - since) * 1000 : 0;
+	h->held = since == EPOCH_NONE ? -1 : us_to_ns(now - since);
 	snprintf(h->record, sizeof h->record, "%s", record);
 	secret_blot(h->record, e->address.password);
 	return fault_set(f, RC_BUSY, "%s: %s", e->server_name,
@@ -88,7 +95,7 @@ check_job(const struct etcd *e, struct fault *f)
 	if (job->once && q->same_id.token)
 		return refuse_done(f, job, q->same_id.began / 1000, "");
 	if (job->cooldown > 0 && q->good.token && age < job->cooldown / 1000)
-		return refuse_recent(f, job, age > 0 ? age * 1000 : 0);
+		return refuse_recent(f, job, us_to_ns(age));
 	return RC_OK;
 }
 
@@ -126,7 +133,7 @@ has_permit(const struct etcd *e)
 
 /* Adds what makes the hold ours to a transaction: our key, and one of N's permit. */
 static void
-add_hold(struct etcd *e, json_t *compare, json_t *success)
+add_hold(struct etcd *e, json_t **compare, json_t **success)
 {
 	struct queue_value v = {.held = true,
 	    .since = cluster_time(&e->cluster),
@@ -136,14 +143,14 @@ add_hold(struct etcd *e, json_t *compare, json_t *success)
 	snprintf(v.owner, sizeof v.owner, "%s", e->claim->owner);
 	snprintf(v.record, sizeof v.record, "%s", e->claim->record);
 	queue_value_write(text, &v);
-	json_array_append_new(compare, kv_if(e->names.freeze, NULL, "EQUAL", 0));
-	json_array_append_new(success, kv_op_put(e->own, text, e->lease));
+	kv_add(compare, kv_if(e->names.freeze, NULL, "EQUAL", 0));
+	kv_add(success, kv_op_put(e->own, text, e->lease));
 	if (e->claim->kind != KIND_LIMIT)
 		return;
 	etcd_permit_key(e, e->slot, permit);
 	if (!has_permit(e)) /* or it is ours, by an answer that got lost */
-		json_array_append_new(compare, kv_if(permit, NULL, "EQUAL", 0));
-	json_array_append_new(success, kv_op_put(permit, "", e->lease));
+		kv_add(compare, kv_if(permit, NULL, "EQUAL", 0));
+	kv_add(success, kv_op_put(permit, "", e->lease));
 }
 
 /* Reads a survey; and its other pages, where all who are before us matter. */
@@ -252,7 +259,7 @@ join(struct etcd *e, instant until, struct fault *f)
 	snprintf(v.owner, sizeof v.owner, "%s", e->claim->owner);
 	snprintf(v.record, sizeof v.record, "%s", e->claim->record);
 	queue_value_write(text, &v);
-	json_array_append_new(success, kv_op_put(e->own, text, e->place_lease));
+	kv_add(&success, kv_op_put(e->own, text, e->place_lease));
 	calls[0] = call_grant(e->place_lease, PLACE_LEASE);
 	calls[1] = call_txn(json_pack("[o]", kv_if(e->own, NULL, "EQUAL", 0)),
 	    queue_ask(q, true, success), queue_ask(q, true, failure));
@@ -276,7 +283,7 @@ static enum rc
 survey(struct etcd *e, instant until, struct fault *f)
 {
 	struct call call = call_txn(
-	    json_array(), queue_ask(&e->queue, true, json_array()), NULL);
+	    json_array(), queue_ask(&e->queue, true, json_array()), json_array());
 	instant sent;
 	enum rc rc = etcd_ask(e, &call, 1, until, &sent, f);
 
@@ -308,13 +315,12 @@ take(struct etcd *e, instant until, struct grant *g, struct fault *f)
 	enum rc rc;
 	int n = 0;
 
-	json_array_append_new(compare,
+	kv_add(&compare,
 	    create ? kv_if(e->own, NULL, "EQUAL", create)
 		   : kv_if(l->queue, l->queue_end, "EQUAL", 0));
 	if (create && kind_is_exclusive(e->claim->kind))
-		json_array_append_new(
-		    compare, kv_if(l->queue, l->queue_end, "GREATER", create - 1));
-	add_hold(e, compare, success);
+		kv_add(&compare, kv_if(l->queue, l->queue_end, "GREATER", create - 1));
+	add_hold(e, &compare, &success);
 	puts = json_array_size(success);
 	if (!is_lease_fresh(e)) {
 		*(grant = &calls[n++]) = call_grant(e->lease, e->claim->ttl);
@@ -383,7 +389,7 @@ end_freeze(struct etcd *e, instant until, struct fault *f)
 		return RC_OK;
 	call = call_txn(
 	    json_pack("[o]", kv_if_unchanged(e->names.freeze, q->freeze_modified)),
-	    json_pack("[o]", kv_op_delete(e->names.freeze, NULL)), NULL);
+	    json_pack("[o]", kv_op_delete(e->names.freeze, NULL)), json_array());
 	rc = etcd_ask(e, &call, 1, until, &sent, f);
 	if (rc == RC_OK)
 		e->queue.frozen = false;
@@ -539,7 +545,7 @@ thaw_of(const struct etcd *e)
 {
 	int64_t us = e->queue.freeze.until - cluster_time(&e->cluster);
 
-	return us > INT64_MAX / 4000 ? NEVER : instant_now() + us * 1000 + NS_PER_MS;
+	return us > INT64_MAX / 4000 ? NEVER : instant_now() + us_to_ns(us) + NS_PER_MS;
 }
 
 /*

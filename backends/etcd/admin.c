@@ -60,12 +60,15 @@ fail_no_grant(const struct etcd *e, struct fault *f)
 	    f, RC_LOST, "%s: who held it by this grant does so no more", e->server_name);
 }
 
-/* Makes a change, after a grant if it has a path, on condition that it is that hold: else RC_LOST. */
+/*
+ * Makes a change on these conditions, after a grant if that has a path.  RC_LOST: they are not met.
+ * *full, if not NULL: the database is.
+ */
 static enum rc
-steer_key(struct etcd *e, struct call grant, json_t *compare, json_t *ops, instant until,
-    struct fault *f)
+steer_key(struct etcd *e, struct call grant, json_t *compare, json_t *ops, bool *full,
+    instant until, struct fault *f)
 {
-	struct call calls[2] = {grant, call_txn(compare, ops, NULL)};
+	struct call calls[2] = {grant, call_txn(compare, ops, json_array())};
 	int skipped = !grant.path;
 	bool repeated;
 	instant sent;
@@ -73,10 +76,12 @@ steer_key(struct etcd *e, struct call grant, json_t *compare, json_t *ops, insta
 	    &e->cluster, calls + skipped, 2 - skipped, until, &sent, &repeated, f);
 
 	if (rc == RC_OK && !call_has_succeeded(&calls[1]))
-		rc = repeated
+		rc = repeated || calls[1].code != CODE_OK
 		    ? fault_set(f, RC_AGAIN, "%s has not answered whether it was done",
 			  e->server_name)
 		    : fail_no_grant(e, f);
+	if (full)
+		*full = calls[0].code == CODE_FULL || calls[1].code == CODE_FULL;
 	calls_free(calls, 2);
 	return rc;
 }
@@ -104,8 +109,42 @@ find_hold(struct etcd *e, const struct names *l, const struct target *t,
 		    (!t->owner ||
 			strcmp(t->owner, q->foreign ? q->name.text : q->value.owner) ==
 			    0);
+	if (found && !kv_read(kv, range, 0))
+		rc = fault_set(f, RC_CONFIG,
+		    "%s: its key in the queue cannot be read: delete it with etcdctl",
+		    e->server_name);
 	json_decref(range);
 	return rc != RC_OK || found ? rc : fail_no_grant(e, f);
+}
+
+/* Marks a hold, unless record is NULL; with force deletes it. */
+static enum rc
+change_hold(struct etcd *e, const struct target *t, const struct queue_entry *q,
+    const struct kv *own, const struct names *l, const char *record, bool force,
+    bool *full, instant until, struct fault *f)
+{
+	char mark[QUEUE_BYTES + 32], permit[QUEUE_BYTES + 16];
+	json_t *ops = json_array();
+	struct call grant = no_grant;
+	int64_t lease = q->lease;
+
+	if (force) {
+		snprintf(permit, sizeof permit, "%s%06d", l->permits, q->value.slot);
+		kv_add(&ops, kv_op_delete(own->key, NULL));
+		if (q->value.slot >= 0)
+			kv_add(&ops, kv_op_delete(permit, NULL));
+	}
+	if (record && force) { /* the mark outlives the hold */
+		lease = lease_of(q->name.text, t->key, (unsigned)t->token);
+		grant = call_grant(lease, MARK_TIME);
+	}
+	if (record) {
+		snprintf(mark, sizeof mark, "%s%s", l->marks, q->name.text);
+		kv_add(&ops, kv_op_put(mark, record, lease));
+	}
+	return steer_key(e, grant,
+	    json_pack("[o]", kv_if(own->key, NULL, "EQUAL", q->create)), ops, full, until,
+	    f);
 }
 
 static enum rc
@@ -113,13 +152,10 @@ etcd_revoke(struct store *s, const struct target *t, const char *record, bool fo
     instant until, struct fault *f)
 {
 	struct etcd *e = etcd_of(s);
-	char mark[QUEUE_BYTES + 32], permit[QUEUE_BYTES + 16];
 	struct queue_entry q = {0};
-	struct kv own;
-	json_t *compare, *ops = json_array();
-	struct call grant = no_grant;
 	struct names l;
-	int64_t lease;
+	struct kv own;
+	bool full;
 	enum rc rc;
 
 	names_of(&l, e->root, e->name, t->key);
@@ -128,24 +164,14 @@ etcd_revoke(struct store *s, const struct target *t, const char *record, bool fo
 		rc = fault_set(f, RC_CONFIG,
 		    "%s: another client holds it, which dlock cannot ask to give it up (--force takes it away)",
 		    e->server_name);
-	if (rc != RC_OK) {
-		json_decref(ops);
+	if (rc != RC_OK)
 		return rc;
-	}
-	snprintf(mark, sizeof mark, "%s%s", l.marks, q.name.text);
-	lease = q.lease;
-	if (force) {
-		lease = lease_of(q.name.text, t->key, (unsigned)t->token);
-		grant = call_grant(lease, MARK_TIME);
-		json_array_append_new(ops, kv_op_delete(own.key, NULL));
-		snprintf(permit, sizeof permit, "%s%06d", l.permits, q.value.slot);
-		if (q.value.slot >= 0)
-			json_array_append_new(ops, kv_op_delete(permit, NULL));
-	}
-	if (!q.foreign)
-		json_array_append_new(ops, kv_op_put(mark, record, lease));
-	compare = json_pack("[o]", kv_if(own.key, NULL, "EQUAL", q.create));
-	return steer_key(e, grant, compare, ops, until, f);
+	rc = change_hold(
+	    e, t, &q, &own, &l, q.foreign ? NULL : record, force, &full, until, f);
+	/* it takes no mark, but lets a key go */
+	if (rc == RC_AGAIN && full && force)
+		rc = change_hold(e, t, &q, &own, &l, NULL, true, &full, until, f);
+	return rc;
 }
 
 /* ---- freeze ---- */
@@ -191,7 +217,7 @@ etcd_freeze(struct store *s, const char *key, const char *record, int64_t length
 	snprintf(z.record, sizeof z.record, "%s", record);
 	freeze_write(text, &z);
 	return steer_key(e, no_grant, json_array(),
-	    json_pack("[o]", kv_op_put(l.freeze, text, 0)), until, f);
+	    json_pack("[o]", kv_op_put(l.freeze, text, 0)), NULL, until, f);
 }
 
 static enum rc
@@ -206,7 +232,7 @@ etcd_thaw(struct store *s, const char *key, instant until, struct fault *f)
 	rc = read_freeze(e, &l, &frozen, until, f);
 	if (rc == RC_OK)
 		rc = steer_key(e, no_grant, json_array(),
-		    json_pack("[o]", kv_op_delete(l.freeze, NULL)), until, f);
+		    json_pack("[o]", kv_op_delete(l.freeze, NULL)), NULL, until, f);
 	return rc == RC_OK && !frozen
 	    ? fault_set(f, RC_LOST, "%s: it is not frozen", e->server_name)
 	    : rc;
@@ -233,10 +259,9 @@ forget_id(struct etcd *e, const struct names *l, const char *once, bool *any,
 	snprintf(keys[1], JOB_BYTES, "%sgood", l->jobs);
 	snprintf(keys[2], JOB_BYTES, "%sid/%s", l->jobs, id);
 	for (int i = 0; i < 3; i++)
-		json_array_append_new(
-		    reads, kv_op_range(&(struct kv_range){.key = keys[i]}));
+		kv_add(&reads, kv_op_range(&(struct kv_range){.key = keys[i]}));
 	found = admin_ask_one(
-	    e, "/v3/kv/txn", kv_txn(json_array(), reads, NULL), until, &rc, f);
+	    e, "/v3/kv/txn", kv_txn(json_array(), reads, json_array()), until, &rc, f);
 	*any = false;
 	for (size_t i = 0; i < 3; i++) {
 		const json_t *range = kv_response(found, i);
@@ -245,12 +270,12 @@ forget_id(struct etcd *e, const struct names *l, const char *once, bool *any,
 		    (i < 2 && (!run_found(&run, range) || strcmp(run.once, id) != 0)))
 			continue;
 		*any = true;
-		json_array_append_new(compare, kv_if_unchanged(keys[i], kv.modified));
-		json_array_append_new(ops, kv_op_delete(keys[i], NULL));
+		kv_add(&compare, kv_if_unchanged(keys[i], kv.modified));
+		kv_add(&ops, kv_op_delete(keys[i], NULL));
 	}
 	json_decref(found);
 	if (rc == RC_OK && *any)
-		return steer_key(e, no_grant, compare, ops, until, f);
+		return steer_key(e, no_grant, compare, ops, NULL, until, f);
 	json_decref(compare);
 	json_decref(ops);
 	return rc;
@@ -271,7 +296,7 @@ forget_all(
 	json_decref(found);
 	return rc == RC_OK && *any
 	    ? steer_key(e, no_grant, json_array(),
-		  json_pack("[o]", kv_op_delete(l->jobs, end)), until, f)
+		  json_pack("[o]", kv_op_delete(l->jobs, end)), NULL, until, f)
 	    : rc;
 }
 

@@ -53,7 +53,8 @@ tell_database(struct checkup *c, const char *where, const json_t *state)
 {
 	int64_t size = kv_number(state, "dbSize"), told = kv_number(state, "dbSizeQuota"),
 		quota = told ? told : QUOTA;
-	bool full = size > quota / 100 * NEARLY && (told || size <= quota);
+	bool full = told >= 0 /* else there is none */ && size > quota / 100 * NEARLY &&
+	    (told || size <= quota);
 
 	checkup_tell(c, full ? DOUBTFUL : FIT, "database",
 	    full ? "etcdctl compact and defrag; or raise quota-backend-bytes" : NULL,
@@ -112,8 +113,10 @@ check_member(struct checking *k, size_t i, struct fault *f)
 	struct call call = {"/v3/maintenance/status", json_object(), NULL, 0};
 	char where[sizeof at->host + 16];
 	instant until = instant_first(k->c->until, instant_now() + MEMBER_PATIENCE);
-	enum rc rc = cluster_ask(&e->cluster, i, &call, until, f);
+	enum rc rc;
 
+	*f->text = '\0';
+	rc = cluster_ask(&e->cluster, i, &call, until, f);
 	snprintf(where, sizeof where, strchr(at->host, ':') ? "[%s]:%d" : "%s:%d",
 	    at->host, at->port);
 	if (rc == RC_OK && call.code == CODE_OK) {
@@ -131,9 +134,9 @@ check_member(struct checking *k, size_t i, struct fault *f)
 	return rc;
 }
 
-/* How many members the cluster has; 0: not known. */
+/* How many members the cluster has, without those that only learn; 0: not known. */
 static enum rc
-count_living(struct etcd *e, size_t *n, instant until)
+count_voters(struct etcd *e, size_t *n, instant until)
 {
 	struct call call = {"/v3/cluster/member/list", json_object(), NULL, 0};
 	struct fault unused;
@@ -141,8 +144,12 @@ count_living(struct etcd *e, size_t *n, instant until)
 	instant sent;
 	enum rc rc = cluster_calls(
 	    &e->cluster, &call, 1, until, &sent, &repeated, &unused);
+	const json_t *members = json_object_get(call.answer, "members");
 
-	*n = json_array_size(json_object_get(call.answer, "members"));
+	*n = 0;
+	for (size_t i = 0; i < json_array_size(members); i++)
+		*n += !json_is_true(
+		    json_object_get(json_array_get(members, i), "isLearner"));
 	calls_free(&call, 1);
 	return rc;
 }
@@ -151,7 +158,7 @@ static enum rc
 tell_quorum(struct checking *k)
 {
 	size_t named = k->etcd->address.n, all = 0;
-	enum rc rc = count_living(
+	enum rc rc = count_voters(
 	    k->etcd, &all, instant_first(k->c->until, instant_now() + MEMBER_PATIENCE));
 	bool away = k->good<named, few = all> named;
 
@@ -187,7 +194,7 @@ sweep_keys(struct etcd *e, struct checkup *c, struct fault *f)
 	call = call_txn(json_array(),
 	    json_pack("[o, o, o]", kv_op_delete(l.freeze, NULL),
 		kv_op_delete(l.marks, marks), kv_op_delete(l.permits, permits)),
-	    NULL);
+	    json_array());
 	rc = cluster_calls(&e->cluster, &call, 1, c->until, &sent, &repeated, f);
 	calls_free(&call, 1);
 	return rc;

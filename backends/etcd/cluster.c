@@ -201,7 +201,6 @@ enum {
 	CODE_UNKNOWN = 2,
 	CODE_INVALID = 3,
 	CODE_DENIED = 7,
-	CODE_FULL = 8,
 	CODE_UNAVAILABLE = 14,
 	CODE_TOKEN = 16
 };
@@ -277,9 +276,9 @@ take_answer(struct cluster *c, struct call *call, struct fault *f)
 		json_incref(error);
 		json_decref(all);
 		all = error;
+		answer = NULL; /* it went with the whole */
 	}
-	code = kv_number(all, "grpc_code") ? kv_number(all, "grpc_code")
-					   : kv_number(all, "code");
+	code = kv_number(all, kv_number(all, "grpc_code") ? "grpc_code" : "code");
 	call->code = code >= 0 && code <= 16 ? (int)code : CODE_UNKNOWN;
 	if (call->code == CODE_OK && (error || k->reply.status != 200))
 		call->code = CODE_UNKNOWN;
@@ -475,7 +474,7 @@ make_ready(struct cluster *c, instant until, struct fault *f)
 /* On one member, by `until`; once more, if it has forgotten our login. */
 static enum rc
 ask_member(struct cluster *c, struct call *calls, int n, instant until, instant *sent,
-    struct fault *f)
+    bool *repeated, struct fault *f)
 {
 	bool expired = true;
 	enum rc rc = RC_OK;
@@ -483,10 +482,11 @@ ask_member(struct cluster *c, struct call *calls, int n, instant until, instant 
 	for (int i = 0; i < 2 && expired; i++) {
 		expired = false;
 		rc = make_ready(c, until, f);
-		if (rc == RC_OK)
+		if (rc == RC_OK) {
+			*repeated = *sent != 0;
 			*sent = instant_now();
-		if (rc == RC_OK)
 			rc = exchange(c, calls, n, until, f);
+		}
 		if (rc == RC_OK)
 			rc = judge(c, calls, n, &expired, f);
 		if (expired)
@@ -516,8 +516,7 @@ cluster_calls(struct cluster *c, struct call *calls, int n, instant until, insta
 			by = instant_first(until, now + LEAST + (until - now) / 2);
 		if (members > 1)
 			by = instant_first(by, now + MEMBER_MOST);
-		*repeated = *sent != 0;
-		rc = ask_member(c, calls, n, by, sent, f);
+		rc = ask_member(c, calls, n, by, sent, repeated, f);
 		if (rc == RC_AGAIN)
 			cluster_turn(c);
 	}
@@ -530,13 +529,14 @@ enum rc
 cluster_ask(
     struct cluster *c, size_t member, struct call *call, instant until, struct fault *f)
 {
-	instant sent;
+	instant sent = 0;
+	bool repeated;
 	enum rc rc;
 
 	if (c->member != member)
 		disconnect(&c->calls);
 	c->member = member;
-	rc = ask_member(c, call, 1, until, &sent, f);
+	rc = ask_member(c, call, 1, until, &sent, &repeated, f);
 	if (rc != RC_OK)
 		disconnect(&c->calls);
 	return rc;
@@ -569,9 +569,9 @@ watch_begin(struct cluster *c, const struct watched *keys, int n, int64_t revisi
 		json_t *j = kv_range(&range);
 		char *one;
 
-		json_object_set_new(j, "start_revision", json_integer(revision));
+		kv_set(&j, "start_revision", json_integer(revision));
 		if (!keys[i].puts || !keys[i].deletions)
-			json_object_set_new(j, "filters",
+			kv_set(&j, "filters",
 			    json_pack("[s]", keys[i].puts ? "NODELETE" : "NOPUT"));
 		j = json_pack("{s:o}", "create_request", j);
 		one = j ? json_dumps(j, JSON_COMPACT) : NULL;
@@ -580,9 +580,8 @@ watch_begin(struct cluster *c, const struct watched *keys, int n, int64_t revisi
 		free(one);
 		json_decref(j);
 	}
-	if (body.failed || !body.at)
-		t.failed = true;
-	else
+	t.failed = body.failed;
+	if (!t.failed)
 		put_request(&t, c, c->member, "/v3/watch", body.at);
 	rc = connection_open(c, &c->watch, c->member, until, f);
 	if (rc == RC_OK)

@@ -62,8 +62,9 @@ int64_t cluster_time(const struct cluster *);
 
 /* ---- calls ---- */
 
-/* gRPC's codes that say what came of a call.  All others are failures. */
+/* gRPC's codes that say what came of a call.  All others are failures, also a full database. */
 enum { CODE_OK = 0, CODE_NOT_FOUND = 5, CODE_EXISTS = 9, CODE_COMPACTED = 11 };
+enum { CODE_FULL = 8 };
 
 struct call {
 	const char *path; /* "/v3/kv/txn" */

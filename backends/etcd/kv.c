@@ -67,11 +67,33 @@ kv_bytes(const char *text)
 
 /* ---- requests ---- */
 
+/* jansson leaves out what it has no memory for, and says so only in what it returns. */
 static void
-put_number(json_t *j, const char *name, int64_t value)
+drop_if(json_t **j, int failed)
+{
+	if (!failed)
+		return;
+	json_decref(*j);
+	*j = NULL;
+}
+
+void
+kv_set(json_t **j, const char *name, json_t *value)
+{
+	drop_if(j, json_object_set_new(*j, name, value));
+}
+
+void
+kv_add(json_t **list, json_t *value)
+{
+	drop_if(list, json_array_append_new(*list, value));
+}
+
+static void
+put_number(json_t **j, const char *name, int64_t value)
 {
 	if (value)
-		json_object_set_new(j, name, json_integer(value));
+		kv_set(j, name, json_integer(value));
 }
 
 json_t *
@@ -80,20 +102,20 @@ kv_range(const struct kv_range *r)
 	json_t *j = json_pack("{s:o}", "key", kv_bytes(r->key));
 
 	if (r->end)
-		json_object_set_new(j, "range_end", kv_bytes(r->end));
-	put_number(j, "limit", r->limit);
-	put_number(j, "min_create_revision", r->least_create);
-	put_number(j, "max_create_revision", r->most_create);
-	put_number(j, "revision", r->revision);
+		kv_set(&j, "range_end", kv_bytes(r->end));
+	put_number(&j, "limit", r->limit);
+	put_number(&j, "min_create_revision", r->least_create);
+	put_number(&j, "max_create_revision", r->most_create);
+	put_number(&j, "revision", r->revision);
 	if (r->by_create || r->newest) {
-		json_object_set_new(j, "sort_target", json_string("CREATE"));
+		kv_set(&j, "sort_target", json_string("CREATE"));
 		json_object_set_new(
 		    j, "sort_order", json_string(r->newest ? "DESCEND" : "ASCEND"));
 	}
 	if (r->keys_only)
-		json_object_set_new(j, "keys_only", json_true());
+		kv_set(&j, "keys_only", json_true());
 	if (r->count_only)
-		json_object_set_new(j, "count_only", json_true());
+		kv_set(&j, "count_only", json_true());
 	return j;
 }
 
@@ -109,7 +131,7 @@ kv_op_put(const char *key, const char *value, int64_t lease)
 	json_t *j = json_pack(
 	    "{s:o, s:o}", "key", kv_bytes(key), "value", kv_bytes(value));
 
-	put_number(j, "lease", lease);
+	put_number(&j, "lease", lease);
 	return json_pack("{s:o}", "request_put", j);
 }
 
@@ -119,7 +141,7 @@ kv_op_delete(const char *key, const char *end)
 	json_t *j = json_pack("{s:o}", "key", kv_bytes(key));
 
 	if (end)
-		json_object_set_new(j, "range_end", kv_bytes(end));
+		kv_set(&j, "range_end", kv_bytes(end));
 	return json_pack("{s:o}", "request_delete_range", j);
 }
 
@@ -130,7 +152,7 @@ kv_if(const char *key, const char *end, const char *how, int64_t create)
 	    "CREATE", "result", how, "create_revision", (json_int_t)create);
 
 	if (end)
-		json_object_set_new(j, "range_end", kv_bytes(end));
+		kv_set(&j, "range_end", kv_bytes(end));
 	return j;
 }
 
@@ -145,7 +167,7 @@ json_t *
 kv_txn(json_t *compare, json_t *success, json_t *failure)
 {
 	return json_pack("{s:o, s:o, s:o}", "compare", compare, "success", success,
-	    "failure", failure ? failure : json_array());
+	    "failure", failure);
 }
 
 /* ---- answers ---- */

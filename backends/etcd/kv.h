@@ -3,7 +3,7 @@
  *
  * Keys and values go as base64, numbers of 64 bits come as strings.  The functions that make
  * JSON take over the JSON that they are given, as jansson's packing does; without memory they
- * give NULL, which makes the whole request NULL.
+ * give NULL, which makes the whole request NULL: one without a condition may not be sent.
  */
 #ifndef DLOCK_ETCD_KV_H
 #define DLOCK_ETCD_KV_H
@@ -19,6 +19,10 @@ enum {
 };
 
 /* ---- requests ---- */
+
+/* Adds to an object or a list; NULL on any failure. */
+void kv_set(json_t **, const char *name, json_t *value);
+void kv_add(json_t **list, json_t *value);
 
 struct kv_range {
 	const char *key, *end;             /* end NULL: this key only */
@@ -45,7 +49,7 @@ json_t *kv_if(const char *key, const char *end, const char *how, int64_t create)
 /* Was the key last written at this revision? */
 json_t *kv_if_unchanged(const char *key, int64_t modified);
 
-/* Of lists of those.  Without any, failure may be NULL. */
+/* Of lists of those; NULL is a list for which there was no memory. */
 json_t *kv_txn(json_t *compare, json_t *success, json_t *failure);
 
 /* ---- answers ---- */

@@ -77,10 +77,8 @@ watch_hold(struct etcd *e, int64_t revision, instant until)
 	    {e->own, NULL, .deletions = true}, {e->mark, NULL, .puts = true}};
 	struct fault ignored;
 	enum rc rc = RC_OK;
-	bool events;
 
-	if (watch_fd(&e->cluster) < 0 ||
-	    watch_read(&e->cluster, &events, &ignored) != RC_OK)
+	if (watch_fd(&e->cluster) < 0)
 		rc = watch_begin(&e->cluster, keys, 2, revision + 1, until, &ignored);
 	return rc == RC_STOP ? RC_STOP : RC_OK;
 }
@@ -132,11 +130,9 @@ etcd_renew_lease(
 		struct call calls[3] = {
 		    etcd_call_read(e), call_lease("/v3/lease/keepalive", e->lease)};
 
-		json_array_append_new(
-		    reads, kv_op_range(&(struct kv_range){.key = e->own}));
-		json_array_append_new(
-		    reads, kv_op_range(&(struct kv_range){.key = e->mark}));
-		calls[2] = call_txn(json_array(), reads, NULL);
+		kv_add(&reads, kv_op_range(&(struct kv_range){.key = e->own}));
+		kv_add(&reads, kv_op_range(&(struct kv_range){.key = e->mark}));
+		calls[2] = call_txn(json_array(), reads, json_array());
 		rc = etcd_ask(e, calls, 3, until, &sent, f);
 		if (rc == RC_OK)
 			rc = judge_renewal(e, calls, g, f);
@@ -157,15 +153,17 @@ etcd_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	struct fault ignored;
 	int64_t revision;
 	bool events;
-	enum rc rc = etcd_renew_lease(e, until, g, &revision, f);
+	enum rc rc;
 
-	g->pace = 0;
+	/* what has come would wake the keeper again; what comes from now on is to wake it */
+	if (watch_fd(&e->cluster) >= 0)
+		(void)watch_read(&e->cluster, &events, &ignored);
+	rc = etcd_renew_lease(e, until, g, &revision, f);
+	if (rc == RC_OK || rc == RC_REVOKED)
+		g->pace = 0;
 	if (rc == RC_OK)
 		rc = watch_hold(
 		    e, revision, instant_first(until, instant_now() + g->lease / 10));
-	else if (watch_fd(&e->cluster) >=
-	    0) /* what has come would wake the keeper again */
-		(void)watch_read(&e->cluster, &events, &ignored);
 	s->host->alert = watch_fd(&e->cluster);
 	return rc == RC_OK || rc == RC_REVOKED || rc == RC_LOST || rc == RC_STOP
 	    ? rc
@@ -184,7 +182,7 @@ run_lease(const struct etcd *e)
 }
 
 static void
-write_run(struct etcd *e, json_t *success, int status)
+write_run(struct etcd *e, json_t **success, int status)
 {
 	const struct job *job = &e->claim->job;
 	struct run r = {.began = e->began,
@@ -199,14 +197,14 @@ write_run(struct etcd *e, json_t *success, int status)
 	snprintf(r.record, sizeof r.record, "%s", e->claim->record);
 	run_write(text, &r);
 	snprintf(key, sizeof key, "%slast", e->names.jobs);
-	json_array_append_new(success, kv_op_put(key, text, lease));
+	kv_add(success, kv_op_put(key, text, lease));
 	if (status != 0)
 		return;
 	snprintf(key, sizeof key, "%sgood", e->names.jobs);
-	json_array_append_new(success, kv_op_put(key, text, lease));
+	kv_add(success, kv_op_put(key, text, lease));
 	snprintf(key, sizeof key, "%sid/%s", e->names.jobs, r.once);
 	if (job->once)
-		json_array_append_new(success, kv_op_put(key, text, lease));
+		kv_add(success, kv_op_put(key, text, lease));
 }
 
 /*
@@ -223,14 +221,13 @@ make_release(struct etcd *e, struct call *calls, bool job, int status)
 	if (job) {
 		calls[n++] = call_grant(
 		    run_lease(e), (RUN_DAYS + MONTH) * 86400 * NS_PER_S);
-		json_array_append_new(success, kv_op_delete(e->own, NULL));
-		write_run(e, success, status);
+		kv_add(&success, kv_op_delete(e->own, NULL));
+		write_run(e, &success, status);
 	} else {
-		json_array_append_new(
-		    success, kv_op_range(&(struct kv_range){.key = e->own}));
+		kv_add(&success, kv_op_range(&(struct kv_range){.key = e->own}));
 	}
-	json_array_append_new(reads, kv_op_range(&(struct kv_range){.key = e->mark}));
-	json_array_append_new(compare, kv_if(e->own, NULL, "EQUAL", e->token));
+	kv_add(&reads, kv_op_range(&(struct kv_range){.key = e->mark}));
+	kv_add(&compare, kv_if(e->own, NULL, "EQUAL", e->token));
 	calls[n++] = call_txn(compare, success, reads);
 	return n;
 }
@@ -241,7 +238,7 @@ read_release(struct etcd *e, const struct call *txn, bool unsure, struct fault *
 {
 	if (call_has_succeeded(txn))
 		return RC_OK;
-	return unsure
+	return unsure || txn->code != CODE_OK /* a lease that it wanted has ended */
 	    ? fault_set(f, RC_AGAIN, "%s has not answered whether it was still ours",
 		  e->server_name)
 	    : say_lost(e, kv_response(txn->answer, 0), f);

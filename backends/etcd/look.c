@@ -163,11 +163,10 @@ ask_holders(struct looking *l, const json_t *range, struct call calls[PAGE + 1],
 		if (!read_shown(l, &s, range, i) || !s.held)
 			continue;
 		snprintf(mark, sizeof mark, "%s%s", l->names.marks, s.entry.name.text);
-		json_array_append_new(
-		    marks, kv_op_range(&(struct kv_range){.key = mark}));
+		kv_add(&marks, kv_op_range(&(struct kv_range){.key = mark}));
 		calls[(*n)++] = call_lease("/v3/lease/timetolive", s.entry.lease);
 	}
-	calls[0] = call_txn(json_array(), marks, NULL);
+	calls[0] = call_txn(json_array(), marks, json_array());
 	return *n > 1 ? admin_ask(l->etcd, calls, *n, l->look->until, l->fault) : RC_OK;
 }
 
@@ -252,7 +251,7 @@ tell_key(struct looking *l, const char *key)
 	    kv_op_range(&(struct kv_range){.key = l->names.freeze}),
 	    kv_op_range(&(struct kv_range){.key = last}),
 	    kv_op_range(&(struct kv_range){.key = good}));
-	found = admin_ask_one(e, "/v3/kv/txn", kv_txn(json_array(), ops, NULL),
+	found = admin_ask_one(e, "/v3/kv/txn", kv_txn(json_array(), ops, json_array()),
 	    l->look->until, &rc, l->fault);
 	if (!found)
 		return rc;
@@ -316,6 +315,7 @@ tell_below(struct looking *l, const char *letter)
 		    l->look->until, &rc, l->fault);
 		/* of a name with a NUL, or a long one, the beginning will do */
 		bool read = kv_read(&kv, found, 0), any = read || kv.create > 0;
+		const char *behind;
 		size_t n;
 
 		json_decref(found);
@@ -327,11 +327,15 @@ tell_below(struct looking *l, const char *letter)
 			    "%s tells of other keys than were asked for: is this an etcd server?",
 			    l->etcd->server_name);
 		n = strcspn(kv.key + strlen(prefix), "/");
-		snprintf(from, sizeof from, "%.*s%s", (int)(strlen(prefix) + n), kv.key,
-		    queues ? "0" : "\1"); /* 0 comes after a slash */
+		behind = kv.key + strlen(prefix) + n;
+		/* 0 comes after a slash; of one that is too long for us the end is not known */
+		snprintf(from, sizeof from, "%.*s%s", (int)(behind - kv.key), kv.key,
+		    queues && *behind == '/'                 ? "0"
+			: strlen(kv.key) < sizeof kv.key - 1 ? "\1"
+							     : "\xff");
 		if (encode_undo(key, sizeof key, kv.key + strlen(prefix), n) > 0 &&
 		    kv.key[strlen(prefix)] != '+' &&
-		    (queues || !is_queued(l, key, &rc)) && rc == RC_OK)
+		    (queues ? *behind == '/' : !is_queued(l, key, &rc)) && rc == RC_OK)
 			rc = tell_key(l, key);
 	}
 	return rc;

@@ -92,6 +92,15 @@ lease_of(const char *owner, const char *key, unsigned nth)
 
 /* ---- values ---- */
 
+#define TIME_MOST (INT64_C(1) << 60) /* us: 36,500 years */
+
+/* Others (hostile) are too large to be reckoned with. */
+static bool
+is_time(int64_t us)
+{
+	return us > -TIME_MOST && us < TIME_MOST;
+}
+
 /* The rest of a value, a record. */
 static bool
 read_record(char record[RECORD_BYTES], const char *text)
@@ -116,7 +125,7 @@ queue_value_read(struct queue_value *v, const char *text)
 	if (sscanf(text, "dlock1 %32[0-9a-f] %c %" SCNd64 " %d %n", v->owner, &state,
 		&v->since, &v->slot, &end) != 4 ||
 	    end == 0 || strlen(v->owner) != OWNER_CHARS || v->slot < -1 ||
-	    v->slot >= LIMIT_MAX || (state != 'h' && state != 'w'))
+	    v->slot >= LIMIT_MAX || !is_time(v->since) || (state != 'h' && state != 'w'))
 		return false;
 	v->held = state == 'h';
 	return read_record(v->record, text + end);
@@ -135,9 +144,12 @@ freeze_read(struct freeze *z, const char *text)
 	int end = 0;
 
 	*z = (struct freeze){.until = EPOCH_NONE};
-	return sscanf(text, "dlock1 %" SCNd64 " %" SCNd64 " %n", &z->since, &z->until,
-		   &end) == 2 &&
-	    end > 0 && read_record(z->record, text + end);
+	if (sscanf(text, "dlock1 %" SCNd64 " %" SCNd64 " %n", &z->since, &z->until,
+		&end) == 2 &&
+	    end > 0 && is_time(z->since) && is_time(z->until))
+		return read_record(z->record, text + end);
+	*z = (struct freeze){.until = EPOCH_NONE};
+	return false;
 }
 
 void
@@ -157,7 +169,8 @@ run_read(struct run *r, const char *text)
 	*r = (struct run){.status = STATUS_NONE};
 	if (sscanf(text, "dlock1 %" SCNd64 " %" SCNd64 " %" SCNd64 " %d id=%n", &r->began,
 		&r->ended, &r->token, &r->status, &end) != 4 ||
-	    end == 0 || r->status < 0 || r->status > 255)
+	    end == 0 || r->status < 0 || r->status > 255 || !is_time(r->began) ||
+	    !is_time(r->ended))
 		return false;
 	n = strcspn(text + end, " ");
 	if (n >= sizeof r->once || text[end + n] != ' ')
@@ -211,7 +224,7 @@ queue_page(const struct queue *q)
 static json_t *
 add(json_t *ops, const struct kv_range *r)
 {
-	json_array_append_new(ops, kv_op_range(r));
+	kv_add(&ops, kv_op_range(r));
 	return ops;
 }
 
@@ -250,14 +263,14 @@ queue_ask(const struct queue *q, bool others, json_t *ops)
 	    .newest = true};
 	const struct kv_range nobody = {.key = l->freeze, .count_only = true};
 
-	note_key(ops, q->own);
-	note_key(ops, l->freeze);
-	add(ops, others ? &page : &nobody);
-	add(ops, others && !is_counted(q) ? &last : &nobody);
+	ops = note_key(ops, q->own);
+	ops = note_key(ops, l->freeze);
+	ops = add(ops, others ? &page : &nobody);
+	ops = add(ops, others && !is_counted(q) ? &last : &nobody);
 	if (job_is_wanted(&q->claim->job))
-		note_key(ops, job_key(q, "good", key, sizeof key));
+		ops = note_key(ops, job_key(q, "good", key, sizeof key));
 	if (q->claim->job.once)
-		note_key(ops, job_key(q, NULL, key, sizeof key));
+		ops = note_key(ops, job_key(q, NULL, key, sizeof key));
 	return ops;
 }
 

@@ -171,6 +171,121 @@ names_of_the_queue(void **state)
 	assert_true(lease_of("a", "b", 0) > 0);
 }
 
+static void
+hostile_times(void **state)
+{
+	static const struct {
+		const char *time;
+		bool good;
+	} rows[] = {{"0", true}, {"-1", true}, {"1152921504606846975", true},
+	    {"1152921504606846976", false}, {"-1152921504606846976", false},
+	    {"9223372036854775807", false}, {"-9223372036854775808", false}};
+	char text[256];
+	struct queue_value v;
+	struct freeze z;
+	struct run r;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		const char *t = rows[i].time;
+
+		snprintf(text, sizeof text, "dlock1 %032d h %s -1 x", 1, t);
+		assert_int_equal(queue_value_read(&v, text), rows[i].good);
+		snprintf(text, sizeof text, "dlock1 %s 5 x", t);
+		assert_int_equal(freeze_read(&z, text), rows[i].good);
+		snprintf(text, sizeof text, "dlock1 5 %s x", t);
+		assert_int_equal(freeze_read(&z, text), rows[i].good);
+		assert_true(rows[i].good || (z.since == 0 && z.until == EPOCH_NONE));
+		snprintf(text, sizeof text, "dlock1 %s 5 1 0 id= x", t);
+		assert_int_equal(run_read(&r, text), rows[i].good);
+		snprintf(text, sizeof text, "dlock1 5 %s 1 0 id= x", t);
+		assert_int_equal(run_read(&r, text), rows[i].good);
+	}
+}
+
+/* ---- requests without memory ---- */
+
+static int allocations_left, allocated;
+
+static void *
+scarce_malloc(size_t n)
+{
+	if (allocations_left == 0)
+		return NULL;
+	allocations_left--;
+	allocated++;
+	return malloc(n);
+}
+
+static void
+counted_free(void *p)
+{
+	allocated -= p != NULL;
+	free(p);
+}
+
+/* A grant with all that it may ask for, and a range with all its fields; NULL: neither. */
+static json_t *
+all_requests(struct judged *j)
+{
+	const struct kv_range r = {"a", "b", 1, 2, 3, 4, true, false, true, true};
+	json_t *compare = json_array(), *success = json_array(), *all = json_array();
+
+	kv_add(&compare, kv_if("a", NULL, "EQUAL", 7));
+	kv_add(&compare, kv_if("a", "b", "GREATER", 6));
+	kv_add(&compare, kv_if_unchanged("c", 5));
+	kv_add(&success, kv_op_put("a", "x", 9));
+	kv_add(&success, kv_op_delete("b", "c"));
+	kv_add(&success, kv_op_delete("b", NULL));
+	success = queue_ask(&j->q, false, success);
+	kv_add(&all, kv_txn(compare, success, queue_ask(&j->q, true, json_array())));
+	kv_add(&all, kv_range(&r));
+	return all;
+}
+
+/* One without a condition could make two holders. */
+static void
+no_request_is_sent_in_part(void **state)
+{
+	static struct judged j;
+	char *whole = NULL;
+	int failures = 0;
+
+	(void)state;
+	judge_queue(&j, KIND_EXCLUSIVE, 0, NULL, 0);
+	j.claim.job = (struct job){.once = "x", .cooldown = 1};
+	json_set_alloc_funcs(scarce_malloc, counted_free);
+	for (int i = -1; i < 10000; i++) {
+		json_t *all;
+
+		allocations_left = i;
+		all = all_requests(&j);
+		if (i >= 0 && allocations_left > 0) {
+			json_decref(all);
+			break; /* there was more than enough */
+		}
+		allocations_left = -1;
+		if (all) {
+			char *text = json_dumps(all, JSON_COMPACT);
+
+			if (whole)
+				assert_string_equal(text, whole);
+			json_decref(all);
+			if (whole)
+				counted_free(text);
+			else
+				whole = text;
+		} else {
+			failures++;
+		}
+		assert_int_equal(allocated, 1); /* `whole` */
+	}
+	counted_free(whole);
+	json_set_alloc_funcs(malloc, free);
+	assert_int_equal(allocated, 0);
+	assert_true(failures > 100);
+}
+
 /* ---- HTTP ---- */
 
 static void
@@ -371,6 +486,8 @@ main(void)
 	    cmocka_unit_test(whom_a_queue_lets_in),
 	    cmocka_unit_test(the_lowest_free_permit),
 	    cmocka_unit_test(names_of_the_queue),
+	    cmocka_unit_test(hostile_times),
+	    cmocka_unit_test(no_request_is_sent_in_part),
 	    cmocka_unit_test(replies_of_http),
 	    cmocka_unit_test(what_is_proved_lasts),
 	    cmocka_unit_test(what_proves_a_lease),

@@ -148,6 +148,21 @@ def test_a_login_that_has_expired(dlock, guarded):
     assert waiter.wait().status == 0
 
 
+def test_a_login_that_expires_within_a_release(dlock, guarded, make_meddler):
+    """All is sent once more: that our key is gone by then says nothing."""
+    expired = []
+
+    def edit(path, _, answer):
+        if path == "lease/revoke" and not expired:
+            expired.append(1)
+            return {"error": "x", "message": "etcdserver: invalid auth token", "code": 16}
+        return answer
+
+    between = make_meddler(guarded.port, edit)
+    done = run(dlock, with_login(between.url, "dlock:password"))
+    assert expired and done.status == 0 and "lost" not in done.stderr, done
+
+
 def test_users_and_roles_that_change(dlock, guarded):
     """Every token of before is refused then, with another code."""
     url = with_login(guarded.url, "dlock:password")
@@ -174,10 +189,11 @@ def test_the_password_is_in_a_file(dlock, guarded, tmp_path):
 
 
 def test_a_full_database(dlock, make_etcd):
-    """It takes nothing new; who holds a lock goes on, and gives it back."""
+    """It takes nothing new; who holds a lock goes on, and gives it back, or has it taken by force."""
     server = make_etcd("--quota-backend-bytes", str(2 << 20))
     client = server.client()
-    held = hold(dlock, server.url, *LEASE)
+    held, other = hold(dlock, server.url, *LEASE), hold(dlock, server.url, key="forced")
+    client.put("dlock/q/foreign/1")
     with pytest.raises(OSError, match="database space exceeded"):
         while True:
             client.put("big", "x" * 200000)
@@ -187,6 +203,10 @@ def test_a_full_database(dlock, make_etcd):
     assert held.poll() is None
     assert held.finish().status == 0
     assert client.queue() == []
+    for key in ("foreign", "forced"):
+        done = dlock.run("break", "-y", "--force", "-u", server.url, "-k", key)
+        assert done.status == 0 and client.queue(key) == [], done
+    assert other.wait().status == 79
     done, found = examine(dlock, server.url)
     assert done.status == 69 and "fail" in {level for level, _ in found["database"]}, found
 
@@ -229,11 +249,27 @@ def test_a_page_of_keys_that_cannot_be_read(dlock, at, client):
     assert [line.split()[0] for line in dlock.run("ls", *at.words).stdout.splitlines()[1:]][-1] == "z"
 
 
+def test_strange_keys_hide_no_others(dlock, at, client):
+    for name in ("a\0b/1", "a/1", "b", "b/1", "c" * 4000, "d/" + "d" * 4000, "d/1", "e/1"):
+        client.put(f"dlock/q/{name}")
+    listed = dlock.run("ls", *at.words)
+    assert listed.status == 0 and [line.split()[0] for line in listed.stdout.splitlines()[1:]] == ["a", "b", "d", "e"], listed
+
+
 def test_a_holder_with_a_long_name_is_broken_by_force(dlock, at, client):
     client.put("dlock/q/job/" + "z" * 300)
     assert dlock.run("break", "-y", "--force", *at.words, "-k", "job").status == 0
     assert client.queue() == []
 
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a" * 4000], ids=["NUL", "long"])
+def test_a_holder_whose_name_cannot_be_read(dlock, at, client, name):
+    client.put(f"dlock/q/job/{name}")
+    client.put("dlock/q/job/a")
+    done = dlock.run("break", "-y", "--force", *at.words, "-k", "job")
+    assert done.status == 78 and "cannot be read" in done.stderr, done
+    assert len(client.queue()) == 2
 
 
 def test_a_queue_of_many_pages(dlock, at, client):

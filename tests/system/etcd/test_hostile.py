@@ -1,6 +1,7 @@
 # Goal of these tests: what a member says that no healthy etcd says.  A stalled or deposed leader proves no lease; nonsense
 # is refused, and makes no two holders.
 
+import json
 import subprocess
 import time
 
@@ -106,6 +107,39 @@ def test_a_watch_that_tells_nothing(dlock, at, make_meddler):
     assert waiter.wait().status == 0
 
 
+def test_a_loss_during_a_renewal(dlock, at, client, make_meddler):
+    """What the watch tells while a renewal is under way wakes the keeper afterwards."""
+    woken, lost = [], []
+
+    def edit(path, asked, answer):
+        if path == "watch" and not woken:
+            woken.append(1)
+            return {"result": {**answer["result"], "events": [{}]}}  # now there is another renewal
+        if path == "kv/txn" and woken and not lost and not is_put(asked):
+            lost.append(client.delete(client.queue()[0]["key"]))
+            time.sleep(0.5)  # the watch tells of it first; this answer is older
+        return answer
+
+    began = boottime()
+    held = hold(dlock, make_meddler(at.server.port, edit).url, "-t", "60s")
+    done = held.wait()
+    assert lost == [1] and done.status == 79 and boottime() - began < 10, done
+
+
+def test_doctor_counts_no_learner_and_believes_that_there_is_no_quota(dlock, at, make_meddler):
+    def edit(path, _, answer):
+        if path == "cluster/member/list":
+            answer["members"].append({"ID": "4711", "isLearner": True})
+        if path == "maintenance/status":
+            answer["dbSizeQuota"] = "-1"
+        return answer
+
+    done = dlock.run("doctor", "-J", "-u", make_meddler(at.server.port, edit).url, "-k", "job")
+    found = {fact["check"]: fact for fact in map(json.loads, done.stdout.splitlines())}
+    assert found["quorum"]["level"] == "ok" and found["quorum"]["fact"].endswith("the cluster has 1"), found
+    assert found["database"]["level"] == "ok", found
+
+
 def is_put(asked):
     return any("request_put" in op or "request_delete_range" in op for op in asked.get("success", []))
 
@@ -151,6 +185,22 @@ def test_a_lost_answer_to_the_release_of_a_job(dlock, at, client, make_meddler):
     assert client.queue() == []
 
 
+def without_lease(path, asked, answer):
+    """What a write says whose lease has ended."""
+    return {"error": "x", "message": "etcdserver: requested lease not found", "code": 5} if path == "kv/txn" and is_put(asked) else answer
+
+
+def test_a_write_whose_lease_has_ended_tells_of_no_loss(dlock, at, make_meddler):
+    switch = Switch(without_lease)
+    between = make_meddler(at.server.port, switch)
+    held = dlock.start("run", "-u", between.url, "-k", "job", "--once", "x", "--", "cat", stdin=subprocess.PIPE).held()
+    switch.on = True
+    done = dlock.run("break", "-y", "-u", between.url, "-k", "job")
+    assert done.status == 69 and "has not answered" in done.stderr, done
+    done = held.finish()
+    assert done.status != 79 and "lost" not in done.stderr, done
+
+
 @pytest.mark.parametrize("reply, status", [
     (b"", 69), (b"HTTP/1.1 200 OK\r\n\r\n", 76), (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 76),
     (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", 76), (b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\nNot Found", 78),
@@ -158,7 +208,8 @@ def test_a_lost_answer_to_the_release_of_a_job(dlock, at, client, make_meddler):
     (b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", 69), (b"+PONG\r\n", 76), (b"SSH-2.0-OpenSSH_9.2\r\n", 76),
     (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 76),
     (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n", 76), (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 5000, 76),
-], ids=range(12))
+    (b'HTTP/1.1 200 OK\r\nContent-Length: 24\r\n\r\n{"result":{},"error":{}}', 69),
+], ids=range(13))
 def test_nonsense(dlock, at, make_meddler, reply, status):
     between = make_meddler(at.server.port, lambda *_: (reply,))
     done = run(dlock, between.url, "-n", "-O", "connect-timeout=1s")
