@@ -262,7 +262,7 @@ static void
 add_run(struct series *s, const struct metrics_run *r)
 {
 	int result = result_of(r);
-	int64_t end = text_now() / 1000;
+	int64_t end = epoch_now() / 1000;
 
 	s->gauge[START] = end - (r->waited + r->held) / NS_PER_MS;
 	s->gauge[END] = end;
