@@ -216,3 +216,16 @@ encode_undo(char *out, size_t size, const char *text, size_t n)
 	out[len] = '\0';
 	return len;
 }
+
+bool
+encode_read_key(char key[KEY_BYTES + 1], const char *text, size_t n)
+{
+	char again[ENCODED_BYTES];
+
+	if (encode_undo(key, KEY_BYTES + 1, text, n) < 1)
+		return false;
+	for (const char *c = key; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7F)
+			return false;
+	return encode_key(again, sizeof again, key) == n && memcmp(again, text, n) == 0;
+}

@@ -8,8 +8,7 @@
 #ifndef DLOCK_URL_H
 #define DLOCK_URL_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "backends/backend.h"
 
 /* ---- its parts ---- */
 
@@ -97,5 +96,11 @@ size_t encode_key(char *out, size_t size, const char *key);
  * Returns the length, or -1 where text is wrong or does not fit.
  */
 int encode_undo(char *out, size_t size, const char *text, size_t n);
+
+/*
+ * The key that encode_key() writes as these `n` bytes; false: there is none.  Others may have
+ * written "a%61", which would be a second name of the key "aa".
+ */
+bool encode_read_key(char key[KEY_BYTES + 1], const char *text, size_t n);
 
 #endif

@@ -329,8 +329,7 @@ tell_below(struct looking *l, const char *letter)
 		n = strcspn(kv.key + strlen(prefix), "/");
 		snprintf(from, sizeof from, "%.*s%s", (int)(strlen(prefix) + n), kv.key,
 		    queues ? "0" : "\1"); /* 0 comes after a slash */
-		if (encode_undo(key, sizeof key, kv.key + strlen(prefix), n) > 0 &&
-		    kv.key[strlen(prefix)] != '+' &&
+		if (encode_read_key(key, kv.key + strlen(prefix), n) &&
 		    (queues || !is_queued(l, key, &rc)) && rc == RC_OK)
 			rc = tell_key(l, key);
 	}
@@ -358,7 +357,7 @@ see_job(struct looking *l, const char *at, const char *value)
 
 	if (own)
 		snprintf(key, sizeof key, "%s", own);
-	else if (*at == '+' || encode_undo(key, sizeof key, at, n) < 1)
+	else if (!encode_read_key(key, at, n))
 		return;
 	if (strcmp(key, l->job) != 0)
 		tell_pending(l, NULL);

@@ -268,11 +268,8 @@ key_of_path(char key[KEY_BYTES + 1], const char *path, const char *end)
 		if (*c != '+' && *c != '/')
 			encoded[n++] = *c;
 	if (n < strcspn(end, "/") ||
-	    encode_undo(key, KEY_BYTES + 1, encoded, n - strcspn(end, "/")) <= 0)
+	    !encode_read_key(key, encoded, n - strcspn(end, "/")))
 		return false;
-	for (const unsigned char *c = (const unsigned char *)key; *c; c++)
-		if (*c < ' ' || *c == 0x7F)
-			return false;
 	file_name(back, key, end);
 	return strcmp(back, path) == 0;
 }

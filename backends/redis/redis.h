@@ -137,9 +137,6 @@ enum rc look_done(struct store *, const char *key,
 
 struct entry look_entry_of(enum entry_kind);
 
-/* The key whose name this is; false: no dlock would call one so. */
-bool look_key_of(char key[KEY_BYTES + 1], const char *name);
-
 /* ---- on a quorum: redlock.c ---- */
 
 /* The votes of one owner. */

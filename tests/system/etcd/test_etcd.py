@@ -229,6 +229,24 @@ def test_a_page_of_keys_that_cannot_be_read(dlock, at, client):
     assert [line.split()[0] for line in dlock.run("ls", *at.words).stdout.splitlines()[1:]][-1] == "z"
 
 
+def test_a_name_that_is_no_keys_is_not_listed(dlock, at, client):
+    """Another client's: dlock writes the key aa in one way only."""
+    def listed(*options):
+        return [json.loads(line)["key"] for line in dlock.run("ls", "-J", *options, *at.words).stdout.splitlines()]
+
+    assert dlock.run("run", *at.words, "-k", "aa", "--once", "1", "--", "true").status == 0
+    for kv in client.range("dlock/j/aa/"):
+        client.put(kv["key"].replace("aa", "a%61"), kv["value"])
+    before = listed("--jobs")
+    assert before and set(before) == {"aa"}, before
+    assert dlock.run("forget", "-y", *at.words, "aa").status == 0
+    assert listed("--jobs") == []
+    client.put("dlock/q/aa/1")
+    client.put("dlock/q/a%61/1")
+    client.put("dlock/f/%62")
+    assert listed() == ["aa"]
+
+
 def test_a_holder_with_a_long_name_is_broken_by_force(dlock, at, client):
     client.put("dlock/q/job/" + "z" * 300)
     assert dlock.run("break", "-y", "--force", *at.words, "-k", "job").status == 0
