@@ -4,6 +4,7 @@
 #include "text.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- its parts ---- */
@@ -161,6 +162,13 @@ endpoint_plain(
 		return "names no host";
 	e->port = endpoint_number(port, nport, PORT_MOST);
 	return e->port > 0 ? NULL : wrong_port;
+}
+
+int
+endpoint_print(char *out, size_t size, const char *before, const struct endpoint *e)
+{
+	return snprintf(out, size, strchr(e->host, ':') ? "%s[%s]:%d" : "%s%s:%d", before,
+	    e->host, e->port);
 }
 
 bool

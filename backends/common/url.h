@@ -30,6 +30,8 @@ struct url {
 #define URL_HIDES_LOGIN \
 	"has an '@' behind its hosts: write a '/' of a password %2F, a '?' %3F, a '#' %23, and an '@' of a path %40"
 
+#define URL_WRONG_LOGIN "has a user or password that is too long, or a wrong %XX in it"
+
 /*
  * NULL, or what is wrong with it: "has no // after its scheme".  The path is set
  * all the same, for those who allow that (file:/DIR).
@@ -69,6 +71,12 @@ const char *endpoint_parse(struct endpoint *, const char *text, size_t n, int po
  */
 const char *endpoint_plain(
     struct endpoint *, const char *host, size_t nhost, const char *port, size_t nport);
+
+/*
+ * `before` and "host:port" or "[v6]:port"; returns the length that all of it has, as snprintf()
+ * does.
+ */
+int endpoint_print(char *out, size_t size, const char *before, const struct endpoint *);
 
 bool endpoint_is(const struct endpoint *, const struct endpoint *);
 

@@ -117,12 +117,10 @@ static void
 put_request(struct text *t, const struct cluster *c, size_t member, const char *path,
     const char *body)
 {
-	const struct endpoint *at = &c->address->at[member];
+	char host[sizeof(struct endpoint) + 8];
 
-	text_add(t,
-	    strchr(at->host, ':') ? "POST %s HTTP/1.1\r\nHost: [%s]:%d\r\n"
-				  : "POST %s HTTP/1.1\r\nHost: %s:%d\r\n",
-	    path, at->host, at->port);
+	endpoint_print(host, sizeof host, "", &c->address->at[member]);
+	text_add(t, "POST %s HTTP/1.1\r\nHost: %s\r\n", path, host);
 	if (*c->token)
 		text_add(t, "Authorization: %s\r\n", c->token);
 	text_add(t,

@@ -6,6 +6,7 @@
 #include "etcd.h"
 
 #include "backends/common/setting.h"
+#include "backends/common/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,9 +19,8 @@ enum { DEFAULT_PORT = 2379 };
 static enum rc
 wrong_url(struct fault *f, const char *what)
 {
-	return fault_set(f, RC_USAGE,
-	    "the etcd URL %s (etcd[s]://[user:password@]host[:port][,host...][/prefix])",
-	    what);
+	return fault_set(
+	    f, RC_USAGE, "the etcd URL %s (%s)", what, etcd_backend.url_help);
 }
 
 /* "/prefix": what all names begin with; without a slash at its end. */
@@ -51,15 +51,12 @@ etcd_read_url(
 	if (!url)
 		return RC_OK;
 	wrong = url_cut(&u, url);
-	if (!wrong && url_hides_login(&u))
-		wrong = URL_HIDES_LOGIN;
 	if (wrong)
 		return wrong_url(f, wrong);
 	a->secure = url_part_is(&u.scheme, "etcds");
 	if (encode_undo(a->user, sizeof a->user, u.user.at, u.user.n) < 0 ||
 	    encode_undo(a->password, sizeof a->password, u.password.at, u.password.n) < 0)
-		return wrong_url(
-		    f, "has a user or password that is too long, or a wrong %XX in it");
+		return wrong_url(f, URL_WRONG_LOGIN);
 	list = u.hosts;
 	for (a->n = 0; list.at && !wrong; a->n++) {
 		struct url_part one = url_part_first(&list);
@@ -167,9 +164,7 @@ print_members(const struct address *a, char *out, size_t size)
 	size_t used = 0;
 
 	for (size_t i = 0; i < a->n && used < size; i++)
-		used += (size_t)snprintf(out + used, size - used,
-		    strchr(a->at[i].host, ':') ? "%s[%s]:%d" : "%s%s:%d", i ? "," : "",
-		    a->at[i].host, a->at[i].port);
+		used += endpoint_print(out + used, size - used, i ? "," : "", &a->at[i]);
 	return used;
 }
 
@@ -185,16 +180,6 @@ etcd_identify(struct store *s, struct identity *id, struct fault *f)
 	identity_add(id, "root", e->root);
 	identity_add(id, "name", e->name);
 	return RC_OK;
-}
-
-/* Else JSON cannot have it. */
-static bool
-is_utf8(const char *text)
-{
-	json_t *j = json_string(text);
-
-	json_decref(j);
-	return j;
 }
 
 static enum rc
@@ -218,7 +203,7 @@ etcd_open(struct store **ret, struct host *host, const struct site *site, struct
 	if (rc == RC_OK && !*a->user != !*a->password)
 		rc = fault_set(f, RC_USAGE,
 		    "etcd wants a user and a password, or neither (etcd://user@host, and -O password-file=FILE)");
-	if (rc == RC_OK && (!is_utf8(a->user) || !is_utf8(a->password)))
+	if (rc == RC_OK && (!text_is_utf8(a->user) || !text_is_utf8(a->password)))
 		rc = fault_set(f, RC_USAGE, "etcd wants user and password in UTF-8");
 	if (rc == RC_OK)
 		rc = tls_open_if(a->secure, "etcds://", &e->address.tls, &e->tls, f);

@@ -1,7 +1,8 @@
 /* lockdir.c - names and makes the directory that is a lock. */
 #include "lockdir.h"
 
-#include <jansson.h>
+#include "backends/common/text.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -38,12 +39,8 @@ bool
 lockdir_key(char out[KEY_BYTES + 1], const char *chroot, const char *name)
 {
 	const char *encoded = swap_reserved(name, chroot);
-	json_t *utf8 = NULL;
 
-	if (encode_read_key(out, encoded, strlen(encoded)))
-		utf8 = json_string(out);
-	json_decref(utf8);
-	return utf8;
+	return encode_read_key(out, encoded, strlen(encoded)) && text_is_utf8(out);
 }
 
 bool
