@@ -6,16 +6,12 @@ import time
 
 import pytest
 
-from etcd import listens
+from etcd import hold, listens
 from manual import block
 from support import boottime, run, wait_for
 
 PAGE = "dlock-etcd.7"
 LEASE = ("-t", "3s")
-
-
-def hold(dlock, url, *options, key="job"):
-    return dlock.start("run", "-u", url, "-k", key, *options, "--", "cat", stdin=subprocess.PIPE).held()
 
 
 def with_login(url, login):

@@ -1,18 +1,14 @@
 # Goal of these tests: what a member says that no healthy etcd says.  A stalled or deposed leader proves no lease; nonsense
 # is refused, and makes no two holders.
 
-import subprocess
 import time
 
 import pytest
 
+from etcd import hold
 from support import boottime, run, wait_for
 
 LEASE = ("-t", "3s")
-
-
-def hold(dlock, url, *options):
-    return dlock.start("run", "-u", url, "-k", "job", *options, "--", "cat", stdin=subprocess.PIPE).held()
 
 
 class Switch:
