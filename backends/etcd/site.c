@@ -102,41 +102,17 @@ take_timeout(struct store *s, const char *value, struct fault *f)
 	return setting_timeout(value, &etcd_of(s)->retry.first, f);
 }
 
-static enum rc
-take_cacert(struct store *s, const char *value, struct fault *f)
-{
-	return tls_set(&etcd_of(s)->tls, "cacert", value, f);
-}
-
-static enum rc
-take_cert(struct store *s, const char *value, struct fault *f)
-{
-	return tls_set(&etcd_of(s)->tls, "cert", value, f);
-}
-
-static enum rc
-take_key_file(struct store *s, const char *value, struct fault *f)
-{
-	return tls_set(&etcd_of(s)->tls, "key", value, f);
-}
-
-static enum rc
-take_tls_name(struct store *s, const char *value, struct fault *f)
-{
-	return tls_set(&etcd_of(s)->tls, "tls-name", value, f);
-}
-
 static const struct setting_row etcd_settings[] = {
     {"name", "NAME", "joins `etcdctl lock NAME`, whatever the key is", take_name},
     {"password-file", "FILE", "the password, in a file of mode 0600", take_password},
     {"cacert", "FILE", "with etcds://: the CAs to trust (default: the system's)",
-	take_cacert},
+	tls_set},
     {"cert", "FILE", "with etcds://: a client certificate, and those of its CAs",
-	take_cert},
-    {"key", "FILE", "its key, in a file of mode 0600", take_key_file},
+	tls_set},
+    {"key", "FILE", "its key, in a file of mode 0600", tls_set},
     {"tls-name", "NAME",
 	"with etcds://: what the server's certificate is for, if not the host's name",
-	take_tls_name},
+	tls_set},
     {"connect-timeout", "DURATION",
 	"for a server that does not answer, without --wait (default: 5s)", take_timeout},
     {0},
@@ -206,7 +182,7 @@ etcd_open(struct store **ret, struct host *host, const struct site *site, struct
 	if (rc == RC_OK && (!text_is_utf8(a->user) || !text_is_utf8(a->password)))
 		rc = fault_set(f, RC_USAGE, "etcd wants user and password in UTF-8");
 	if (rc == RC_OK)
-		rc = tls_open_if(a->secure, "etcds://", &e->address.tls, &e->tls, f);
+		rc = tls_open_if(a->secure, "etcds://", &e->address.tls, site, f);
 	if (rc != RC_OK) {
 		etcd_close(&e->base);
 		return rc;

@@ -16,7 +16,6 @@ extern const struct setting_row redis_settings[];
 /* What every store has: where it is and how it is asked, as the user said it. */
 struct redis_store {
 	struct store base;
-	struct tls_settings tls;
 	struct retry patience;
 	const struct dialect *dialect;
 	/* what the other clients call the lock; NULL: as the key says */
