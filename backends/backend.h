@@ -13,7 +13,7 @@
  * deadlines.
  *
  * A backend never prints (what the user should know is a host->notice), exits, forks,
- * installs a signal handler, or reads a clock other than instant_now().  It knows nothing
+ * installs a signal handler, or measures time by a clock other than instant_now().  It knows nothing
  * of argv, of the command or of exit statuses.  Everything it opens is close-on-exec.
  * What comes from the server is hostile until checked.
  *

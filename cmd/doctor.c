@@ -39,7 +39,6 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define FREEZE (10 * NS_PER_S) /* ends by itself, should we be killed */
@@ -272,15 +271,6 @@ tell_machine_limits(struct doctor *d)
 }
 
 /* ---- the probe ---- */
-
-static int64_t
-epoch_us(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_REALTIME, &t);
-	return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
 
 /* A key that nobody else uses; the rights on KEY may be rights on names that begin so. */
 static bool
@@ -515,9 +505,9 @@ try_run(struct doctor *d)
 		return;
 	}
 	b = d->store->backend;
-	d->before = epoch_us();
+	d->before = epoch_now();
 	rc = b->lock->acquire(d->store, &d->claim, 0, &d->grant, &f);
-	d->after = epoch_us();
+	d->after = epoch_now();
 	if (rc == RC_OK)
 		rc = try_held(d, &f);
 	back = b->lock->release(d->store, STATUS_NONE, look_patience(), &given);

@@ -1,6 +1,7 @@
 /* metrics.c - keeps the file of --metrics-file: reads it, adds a run to it, replaces it. */
 #include "metrics.h"
 
+#include "backends/common/setting.h"
 #include "say.h"
 #include "text.h"
 
@@ -198,8 +199,7 @@ check_text(const char *text, bool begun, struct fault *f)
 static char *
 read_all(int fd, struct stat *st, struct fault *f)
 {
-	ssize_t got = 1;
-	size_t n = 0;
+	size_t n;
 	char *text;
 
 	if (fstat(fd, st) != 0 || !S_ISREG(st->st_mode) || st->st_size > FILE_BYTES) {
@@ -207,17 +207,14 @@ read_all(int fd, struct stat *st, struct fault *f)
 		return NULL;
 	}
 	text = malloc(st->st_size + 1);
-	while (text && n < (size_t)st->st_size && got > 0) {
-		got = read(fd, text + n, st->st_size - n);
-		n += got > 0 ? got : 0;
+	if (text && trusted_read(fd, st, text, st->st_size, &n, f) == RC_OK) {
+		text[n] = '\0';
+		return text;
 	}
-	if (!text || got < 0) {
+	if (!text)
 		fault_set(f, RC_SYSTEM, "%s", strerror(errno));
-		free(text);
-		return NULL;
-	}
-	text[n] = '\0';
-	return text;
+	free(text);
+	return NULL;
 }
 
 /* What stands in the file; *mode: its own, which the next one is to have, or as it was. */
@@ -262,7 +259,7 @@ static void
 add_run(struct series *s, const struct metrics_run *r)
 {
 	int result = result_of(r);
-	int64_t end = text_now() / 1000;
+	int64_t end = epoch_now() / 1000;
 
 	s->gauge[START] = end - (r->waited + r->held) / NS_PER_MS;
 	s->gauge[END] = end;

@@ -108,7 +108,7 @@ show_job(FILE *to, const struct view *v, const struct store *s)
 {
 	struct object j;
 
-	begin_line(&j, to, text_now(), v->key, s->backend, s);
+	begin_line(&j, to, epoch_now(), v->key, s->backend, s);
 	object_string(&j, "id", v->of_id ? v->good.once : NULL);
 	put_run(&j, "last", v->has_last ? &v->last : NULL);
 	put_run(&j, "last_success", view_good(v));
@@ -160,7 +160,7 @@ put_line(FILE *to, const struct view *v, const struct store *s, bool brief, int6
 void
 show_json(FILE *to, const struct view *v, const struct store *s, bool brief)
 {
-	put_line(to, v, s, brief, text_now());
+	put_line(to, v, s, brief, epoch_now());
 }
 
 void
@@ -168,7 +168,7 @@ show_steered(FILE *to, const struct steered *w)
 {
 	struct object j;
 
-	begin_line(&j, to, text_now(), w->key, w->backend, w->store);
+	begin_line(&j, to, epoch_now(), w->key, w->backend, w->store);
 	object_string(&j, "action", w->action);
 	object_string(&j, "result",
 	    w->status == 0                    ? "done"

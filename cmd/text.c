@@ -1,6 +1,8 @@
 /* text.c - decodes UTF-8, and makes bytes from anywhere fit to be shown. */
 #include "text.h"
 
+#include "backends/common/clock.h"
+
 #include <locale.h>
 #include <stdio.h>
 #include <string.h>
@@ -255,7 +257,6 @@ text_objection(const char *s, size_t most)
 	return NULL;
 }
 
-#define US_PER_S 1000000
 #define YEAR_10000 (253402300800 * US_PER_S)
 
 /* False: not known. */
@@ -286,15 +287,6 @@ text_until(int64_t us)
 	snprintf(b.text, sizeof b.text, "until %.57s",
 	    us < 0 ? "dlock thaw" : text_time(us).text);
 	return b;
-}
-
-int64_t
-text_now(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return now.tv_sec * US_PER_S + now.tv_nsec / 1000;
 }
 
 struct brief

@@ -74,8 +74,6 @@ struct brief {
 
 struct brief text_brief(const char *);
 
-/* By this machine's clock, in microseconds since the epoch. */
-int64_t text_now(void);
 /* Microseconds since the epoch in the user's own zone: "2026-11-22 08:37:14 UTC", or "?". */
 struct brief text_time(int64_t us);
 /* "until 2026-11-24 08:37:14 UTC", or of a freeze without an end "until dlock thaw" */

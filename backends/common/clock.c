@@ -1,4 +1,4 @@
-/* clock.c - reads the one clock, and does sums with its instants. */
+/* clock.c - reads the clocks, and does sums with its instants. */
 #include "clock.h"
 
 #include <time.h>
@@ -10,6 +10,15 @@ instant_now(void)
 
 	clock_gettime(CLOCK_BOOTTIME, &t);
 	return t.tv_sec * NS_PER_S + t.tv_nsec;
+}
+
+int64_t
+epoch_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return t.tv_sec * US_PER_S + t.tv_nsec / 1000;
 }
 
 instant

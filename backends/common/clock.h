@@ -1,9 +1,10 @@
 /*
- * clock.h - the one clock that everything here reads.
+ * clock.h - the clocks that everything here reads.
  *
  * Every instant in dlock is nanoseconds on CLOCK_BOOTTIME: it goes on while a
  * laptop sleeps, as the lease on the server does, and no administrator can set
- * it.  Wall-clock time appears only in what people read.
+ * it.  The wall clock (epoch_now()) only tells people times, and makes tokens, IDs and ends
+ * of what has no server's clock.
  */
 #ifndef DLOCK_CLOCK_H
 #define DLOCK_CLOCK_H
@@ -14,11 +15,15 @@ typedef int64_t instant; /* the only typedef of dlock */
 
 #define NS_PER_MS 1000000LL
 #define NS_PER_S 1000000000LL
+#define US_PER_S 1000000LL
 
 /* Later than anything that happens; what a wait without end waits for. */
 #define NEVER INT64_MAX
 
 instant instant_now(void);
+
+/* By this machine's wall clock, in microseconds since 1970. */
+int64_t epoch_now(void);
 
 /* start + length, where either may be NEVER; never wraps round. */
 instant instant_after(instant start, int64_t length);

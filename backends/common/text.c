@@ -1,9 +1,19 @@
 /* text.c - the sentences that all backends have in common, and passwords in what is quoted. */
 #include "text.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+
+bool
+text_is_utf8(const char *text)
+{
+	json_t *j = json_string(text);
+
+	json_decref(j);
+	return j;
+}
 
 /* ---- refusals ---- */
 

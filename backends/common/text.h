@@ -30,6 +30,9 @@ text_hex_byte(const char *text)
 	return byte;
 }
 
+/* Else JSON cannot have it. */
+bool text_is_utf8(const char *text);
+
 /* ---- refusals ---- */
 
 /*

@@ -17,6 +17,13 @@
 #include <string.h>
 #include <sys/socket.h>
 
+/* What the user says of it; NULL: nothing. */
+struct tls_settings {
+	const char *cacert;     /* a file of CAs in PEM form */
+	const char *cert, *key; /* files of ours in PEM form, both or none */
+	const char *name;       /* what the certificate is for, if not the host's name */
+};
+
 #ifdef HAVE_OPENSSL
 
 /* Of an error, its reason without its library; of an alert, its number and SSL_AD_REASON_OFFSET. */
@@ -616,25 +623,36 @@ tls_close(struct tls *t)
 /* ---- settings ---- */
 
 enum rc
-tls_set(struct tls_settings *s, const char *name, const char *value, struct fault *f)
+tls_set(struct store *s, const char *value, struct fault *f)
 {
-	const char **to = strcmp(name, "cacert") == 0 ? &s->cacert
-	    : strcmp(name, "cert") == 0               ? &s->cert
-	    : strcmp(name, "key") == 0                ? &s->key
-						      : &s->name;
-
-	*to = value;
-	return *value ? RC_OK : fault_set(f, RC_USAGE, "-O %s= names nothing", name);
+	(void)s, (void)value, (void)f;
+	return RC_OK;
 }
 
 enum rc
-tls_open_if(bool wanted, const char *scheme, struct tls **ret,
-    const struct tls_settings *s, struct fault *f)
+tls_open_if(bool wanted, const char *scheme, struct tls **ret, const struct site *site,
+    struct fault *f)
 {
+	struct tls_settings s = {NULL};
+
 	*ret = NULL;
+	for (size_t i = 0; i < site->nsettings; i++) {
+		const char *name = site->settings[i].name,
+			   *value = site->settings[i].value;
+		const char **to = strcmp(name, "cacert") == 0 ? &s.cacert
+		    : strcmp(name, "cert") == 0               ? &s.cert
+		    : strcmp(name, "key") == 0                ? &s.key
+		    : strcmp(name, "tls-name") == 0           ? &s.name
+							      : NULL;
+
+		if (to && !*value)
+			return fault_set(f, RC_USAGE, "-O %s= names nothing", name);
+		if (to)
+			*to = value;
+	}
 	if (wanted)
-		return tls_open(ret, s, f);
-	return s->cacert || s->cert || s->key || s->name
+		return tls_open(ret, &s, f);
+	return s.cacert || s.cert || s.key || s.name
 	    ? fault_set(f, RC_USAGE,
 		  "-O cacert=, cert=, key= and tls-name= are for TLS: %s in the URL",
 		  scheme)

@@ -23,27 +23,19 @@
 #include "backends/backend.h"
 #include "net.h"
 
-/* What the user says of it; NULL: nothing.  They outlive the struct tls. */
-struct tls_settings {
-	const char *cacert;     /* a file of CAs in PEM form */
-	const char *cert, *key; /* files of ours in PEM form, both or none */
-	const char *name;       /* what the certificate is for, if not the host's name */
-};
-
-/* Keeps one of -O cacert=, cert=, key= and tls-name=, by that name.  RC_USAGE: it is empty. */
-enum rc tls_set(
-    struct tls_settings *, const char *name, const char *value, struct fault *);
+/* The setter of -O cacert=, cert=, key= and tls-name=, which tls_open_if() reads: RC_OK. */
+enum rc tls_set(struct store *, const char *value, struct fault *);
 
 struct tls;
 
 /*
- * If the URL wants TLS: loads OpenSSL and reads the files.  RC_USAGE: settings that make no
- * sense together; RC_CONFIG: a file that cannot be read or used, a key that others may read,
+ * If the URL wants TLS: loads OpenSSL and reads the files.  RC_USAGE: a setting that is empty,
+ * or settings that make no sense together; RC_CONFIG: a file that cannot be read or used, a key that others may read,
  * or OpenSSL is not installed; RC_SYSTEM.  The caller closes it after its streams.  If not,
  * *ret is NULL, and any setting is RC_USAGE: URLs that want it begin with `scheme`.
  */
 enum rc tls_open_if(bool wanted, const char *scheme, struct tls **ret,
-    const struct tls_settings *, struct fault *);
+    const struct site *, struct fault *);
 
 /* Accepts NULL. */
 void tls_close(struct tls *);
@@ -51,7 +43,7 @@ void tls_close(struct tls *);
 /*
  * Puts TLS on a stream that is connected, or about to be: what is written or read on it
  * begins with the handshake.  `host` is what the server's certificate must be for, unless
- * tls_settings.name says another.  RC_SYSTEM: without memory, and closed.
+ * -O tls-name= says another.  RC_SYSTEM: without memory, and closed.
  *
  * Beside what is said in net.h, sending and receiving give RC_CONFIG: the server's certificate
  * is not accepted, or we have no version or cipher in common; RC_DENIED: it does not accept

@@ -4,6 +4,7 @@
 #include "text.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- its parts ---- */
@@ -163,6 +164,13 @@ endpoint_plain(
 	return e->port > 0 ? NULL : wrong_port;
 }
 
+int
+endpoint_print(char *out, size_t size, const char *before, const struct endpoint *e)
+{
+	return snprintf(out, size, strchr(e->host, ':') ? "%s[%s]:%d" : "%s%s:%d", before,
+	    e->host, e->port);
+}
+
 bool
 endpoint_is(const struct endpoint *a, const struct endpoint *b)
 {
@@ -215,4 +223,17 @@ encode_undo(char *out, size_t size, const char *text, size_t n)
 	}
 	out[len] = '\0';
 	return len;
+}
+
+bool
+encode_read_key(char key[KEY_BYTES + 1], const char *text, size_t n)
+{
+	char again[ENCODED_BYTES];
+
+	if (encode_undo(key, KEY_BYTES + 1, text, n) < 1)
+		return false;
+	for (const char *c = key; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7F)
+			return false;
+	return encode_key(again, sizeof again, key) == n && memcmp(again, text, n) == 0;
 }

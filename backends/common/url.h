@@ -8,8 +8,7 @@
 #ifndef DLOCK_URL_H
 #define DLOCK_URL_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "backends/backend.h"
 
 /* ---- its parts ---- */
 
@@ -30,6 +29,8 @@ struct url {
 
 #define URL_HIDES_LOGIN \
 	"has an '@' behind its hosts: write a '/' of a password %2F, a '?' %3F, a '#' %23, and an '@' of a path %40"
+
+#define URL_WRONG_LOGIN "has a user or password that is too long, or a wrong %XX in it"
 
 /*
  * NULL, or what is wrong with it: "has no // after its scheme".  The path is set
@@ -71,6 +72,12 @@ const char *endpoint_parse(struct endpoint *, const char *text, size_t n, int po
 const char *endpoint_plain(
     struct endpoint *, const char *host, size_t nhost, const char *port, size_t nport);
 
+/*
+ * `before` and "host:port" or "[v6]:port"; returns the length that all of it has, as snprintf()
+ * does.
+ */
+int endpoint_print(char *out, size_t size, const char *before, const struct endpoint *);
+
 bool endpoint_is(const struct endpoint *, const struct endpoint *);
 
 /* All of `text` (n bytes) as a decimal number up to `most`; -1 if it is none. */
@@ -97,5 +104,11 @@ size_t encode_key(char *out, size_t size, const char *key);
  * Returns the length, or -1 where text is wrong or does not fit.
  */
 int encode_undo(char *out, size_t size, const char *text, size_t n);
+
+/*
+ * The key that encode_key() writes as these `n` bytes; false: there is none.  Others may have
+ * written "a%61", which would be a second name of the key "aa".
+ */
+bool encode_read_key(char key[KEY_BYTES + 1], const char *text, size_t n);
 
 #endif

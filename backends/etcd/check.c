@@ -117,8 +117,7 @@ check_member(struct checking *k, size_t i, struct fault *f)
 
 	*f->text = '\0';
 	rc = cluster_ask(&e->cluster, i, &call, until, f);
-	snprintf(where, sizeof where, strchr(at->host, ':') ? "[%s]:%d" : "%s:%d",
-	    at->host, at->port);
+	endpoint_print(where, sizeof where, "", at);
 	if (rc == RC_OK && call.code == CODE_OK) {
 		tell_state(k, i, where, call.answer);
 	} else if (rc == RC_DENIED) {

@@ -8,13 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* One of several members may take so long: a leader that died does not answer it for seconds. */
 #define MEMBER_MOST (1500 * NS_PER_MS)
 #define LEAST (100 * NS_PER_MS) /* so long, and half of what is left, whatever that is */
 
-enum { US_PER_S = 1000000, READS_MOST = 64 };
+enum { READS_MOST = 64 };
 
 void
 cluster_init(
@@ -55,11 +54,9 @@ cluster_turn(struct cluster *c)
 int64_t
 cluster_time(const struct cluster *c)
 {
-	int64_t least = c->date * US_PER_S + (instant_now() - c->dated) / 1000, here;
-	struct timespec t;
+	int64_t least = c->date * US_PER_S + (instant_now() - c->dated) / 1000,
+		here = epoch_now();
 
-	clock_gettime(CLOCK_REALTIME, &t);
-	here = t.tv_sec * (int64_t)US_PER_S + t.tv_nsec / 1000;
 	if (c->date <= 0)
 		return here;
 	return here < least           ? least
@@ -120,12 +117,10 @@ static void
 put_request(struct text *t, const struct cluster *c, size_t member, const char *path,
     const char *body)
 {
-	const struct endpoint *at = &c->address->at[member];
+	char host[sizeof(struct endpoint) + 8];
 
-	text_add(t,
-	    strchr(at->host, ':') ? "POST %s HTTP/1.1\r\nHost: [%s]:%d\r\n"
-				  : "POST %s HTTP/1.1\r\nHost: %s:%d\r\n",
-	    path, at->host, at->port);
+	endpoint_print(host, sizeof host, "", &c->address->at[member]);
+	text_add(t, "POST %s HTTP/1.1\r\nHost: %s\r\n", path, host);
 	if (*c->token)
 		text_add(t, "Authorization: %s\r\n", c->token);
 	text_add(t,

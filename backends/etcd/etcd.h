@@ -44,7 +44,6 @@ struct etcd {
 	struct store base;
 	/* where locks are kept (site.c) */
 	struct address address;
-	struct tls_settings tls;
 	char root[ROOT_MOST + 1];
 	const char *name; /* of etcdctl's lock; NULL: each key has its own */
 	char server_name[WHERE_BYTES];

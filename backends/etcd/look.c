@@ -333,8 +333,7 @@ tell_below(struct looking *l, const char *letter)
 		    queues && *behind == '/'                 ? "0"
 			: strlen(kv.key) < sizeof kv.key - 1 ? "\1"
 							     : "\xff");
-		if (encode_undo(key, sizeof key, kv.key + strlen(prefix), n) > 0 &&
-		    kv.key[strlen(prefix)] != '+' &&
+		if (encode_read_key(key, kv.key + strlen(prefix), n) &&
 		    (queues ? *behind == '/' : !is_queued(l, key, &rc)) && rc == RC_OK)
 			rc = tell_key(l, key);
 	}
@@ -362,7 +361,7 @@ see_job(struct looking *l, const char *at, const char *value)
 
 	if (own)
 		snprintf(key, sizeof key, "%s", own);
-	else if (*at == '+' || encode_undo(key, sizeof key, at, n) < 1)
+	else if (!encode_read_key(key, at, n))
 		return;
 	if (strcmp(key, l->job) != 0)
 		tell_pending(l, NULL);

@@ -6,6 +6,7 @@
 #include "etcd.h"
 
 #include "backends/common/setting.h"
+#include "backends/common/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,9 +19,8 @@ enum { DEFAULT_PORT = 2379 };
 static enum rc
 wrong_url(struct fault *f, const char *what)
 {
-	return fault_set(f, RC_USAGE,
-	    "the etcd URL %s (etcd[s]://[user:password@]host[:port][,host...][/prefix])",
-	    what);
+	return fault_set(
+	    f, RC_USAGE, "the etcd URL %s (%s)", what, etcd_backend.url_help);
 }
 
 /* "/prefix": what all names begin with; without a slash at its end. */
@@ -51,15 +51,12 @@ etcd_read_url(
 	if (!url)
 		return RC_OK;
 	wrong = url_cut(&u, url);
-	if (!wrong && url_hides_login(&u))
-		wrong = URL_HIDES_LOGIN;
 	if (wrong)
 		return wrong_url(f, wrong);
 	a->secure = url_part_is(&u.scheme, "etcds");
 	if (encode_undo(a->user, sizeof a->user, u.user.at, u.user.n) < 0 ||
 	    encode_undo(a->password, sizeof a->password, u.password.at, u.password.n) < 0)
-		return wrong_url(
-		    f, "has a user or password that is too long, or a wrong %XX in it");
+		return wrong_url(f, URL_WRONG_LOGIN);
 	list = u.hosts;
 	for (a->n = 0; list.at && !wrong; a->n++) {
 		struct url_part one = url_part_first(&list);
@@ -105,41 +102,17 @@ take_timeout(struct store *s, const char *value, struct fault *f)
 	return setting_timeout(value, &etcd_of(s)->retry.first, f);
 }
 
-static enum rc
-take_cacert(struct store *s, const char *value, struct fault *f)
-{
-	return tls_set(&etcd_of(s)->tls, "cacert", value, f);
-}
-
-static enum rc
-take_cert(struct store *s, const char *value, struct fault *f)
-{
-	return tls_set(&etcd_of(s)->tls, "cert", value, f);
-}
-
-static enum rc
-take_key_file(struct store *s, const char *value, struct fault *f)
-{
-	return tls_set(&etcd_of(s)->tls, "key", value, f);
-}
-
-static enum rc
-take_tls_name(struct store *s, const char *value, struct fault *f)
-{
-	return tls_set(&etcd_of(s)->tls, "tls-name", value, f);
-}
-
 static const struct setting_row etcd_settings[] = {
     {"name", "NAME", "joins `etcdctl lock NAME`, whatever the key is", take_name},
     {"password-file", "FILE", "the password, in a file of mode 0600", take_password},
     {"cacert", "FILE", "with etcds://: the CAs to trust (default: the system's)",
-	take_cacert},
+	tls_set},
     {"cert", "FILE", "with etcds://: a client certificate, and those of its CAs",
-	take_cert},
-    {"key", "FILE", "its key, in a file of mode 0600", take_key_file},
+	tls_set},
+    {"key", "FILE", "its key, in a file of mode 0600", tls_set},
     {"tls-name", "NAME",
 	"with etcds://: what the server's certificate is for, if not the host's name",
-	take_tls_name},
+	tls_set},
     {"connect-timeout", "DURATION",
 	"for a server that does not answer, without --wait (default: 5s)", take_timeout},
     {0},
@@ -167,9 +140,7 @@ print_members(const struct address *a, char *out, size_t size)
 	size_t used = 0;
 
 	for (size_t i = 0; i < a->n && used < size; i++)
-		used += (size_t)snprintf(out + used, size - used,
-		    strchr(a->at[i].host, ':') ? "%s[%s]:%d" : "%s%s:%d", i ? "," : "",
-		    a->at[i].host, a->at[i].port);
+		used += endpoint_print(out + used, size - used, i ? "," : "", &a->at[i]);
 	return used;
 }
 
@@ -185,16 +156,6 @@ etcd_identify(struct store *s, struct identity *id, struct fault *f)
 	identity_add(id, "root", e->root);
 	identity_add(id, "name", e->name);
 	return RC_OK;
-}
-
-/* Else JSON cannot have it. */
-static bool
-is_utf8(const char *text)
-{
-	json_t *j = json_string(text);
-
-	json_decref(j);
-	return j;
 }
 
 static enum rc
@@ -218,10 +179,10 @@ etcd_open(struct store **ret, struct host *host, const struct site *site, struct
 	if (rc == RC_OK && !*a->user != !*a->password)
 		rc = fault_set(f, RC_USAGE,
 		    "etcd wants a user and a password, or neither (etcd://user@host, and -O password-file=FILE)");
-	if (rc == RC_OK && (!is_utf8(a->user) || !is_utf8(a->password)))
+	if (rc == RC_OK && (!text_is_utf8(a->user) || !text_is_utf8(a->password)))
 		rc = fault_set(f, RC_USAGE, "etcd wants user and password in UTF-8");
 	if (rc == RC_OK)
-		rc = tls_open_if(a->secure, "etcds://", &e->address.tls, &e->tls, f);
+		rc = tls_open_if(a->secure, "etcds://", &e->address.tls, site, f);
 	if (rc != RC_OK) {
 		etcd_close(&e->base);
 		return rc;

@@ -35,21 +35,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 /* where the kernel does not tell of what becomes of the file */
 #define PAUSE_MOST (250 * NS_PER_MS)
 #define FROZEN_LOOK (2 * NS_PER_S)
-
-int64_t
-file_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_REALTIME, &t);
-	return t.tv_sec * 1000000LL + t.tv_nsec / 1000;
-}
 
 /* ---- the file ---- */
 
@@ -110,7 +100,7 @@ static int64_t
 frozen_for(const struct file *f)
 {
 	struct block h, freeze;
-	int64_t now = file_now();
+	int64_t now = epoch_now();
 
 	if (block_read(f->fd, BLOCK_HEADER, &h) != 1 ||
 	    !block_is_frozen(f->fd, &h, now, &freeze))
@@ -249,7 +239,7 @@ file_leave(struct file *f)
 static void
 write_who(const struct file *f, struct block *h, int64_t byte)
 {
-	h->granted = file_now();
+	h->granted = epoch_now();
 	h->byte = byte;
 	snprintf(h->owner, sizeof h->owner, "%s", f->claim->owner);
 	snprintf(h->record, sizeof h->record, "%s", f->claim->record);
@@ -355,11 +345,11 @@ file_decide(struct file *f, instant until, struct grant *g, struct fault *fault)
 	enum rc rc = file_enter(f, &h, until ? until : instant_now() + NS_PER_S, fault);
 
 	if (rc == RC_OK && job_is_wanted(job))
-		rc = runs_check(&f->dir, f->runs, job, file_now(), fault);
+		rc = runs_check(&f->dir, f->runs, job, epoch_now(), fault);
 	if (rc == RC_DONE)
 		place_leave(&f->place);
 	if (rc == RC_OK) {
-		f->frozen = block_is_frozen(f->fd, &h, file_now(), &freeze);
+		f->frozen = block_is_frozen(f->fd, &h, epoch_now(), &freeze);
 		h.freeze = f->frozen;
 		rc = take_or_stay(f, &h, until, g, fault);
 	}
@@ -525,7 +515,7 @@ file_acquire(struct store *s, const struct claim *claim, instant until, struct g
 	f->use = DIRECTORY_MAKE;
 	file_name(f->name, claim->key, ".lock");
 	file_name(f->runs, claim->key, ".runs/");
-	rc = period_name(&claim->job, file_now(), f->base.where, fault);
+	rc = period_name(&claim->job, epoch_now(), f->base.where, fault);
 	if (rc == RC_OK)
 		rc = file_open_all(f, fault);
 	if (rc == RC_OK)
@@ -564,7 +554,7 @@ static void
 write_down(struct file *f, int status)
 {
 	struct run run = {.begin = f->hold.granted,
-	    .end = file_now(),
+	    .end = epoch_now(),
 	    .token = f->hold.token,
 	    .status = status};
 	struct fault why;

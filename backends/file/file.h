@@ -47,9 +47,6 @@ file_of(struct store *s)
 	return (struct file *)store_of(s, &file_backend);
 }
 
-/* The wall clock in microseconds: what tokens and `granted` are made of. */
-int64_t file_now(void);
-
 /*
  * A file's name.  A key too long for one goes into directories "CHUNK+" ('+' is in no
  * encoded key).

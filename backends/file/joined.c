@@ -26,7 +26,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* How long who waits is shown the same holder, at first and at most. */
@@ -322,7 +321,6 @@ joined_acquire(struct store *s, const struct claim *claim, instant until, struct
     struct fault *fault)
 {
 	struct joined *j = joined_of(s);
-	struct timespec now;
 	enum rc rc = RC_LOST;
 
 	while (rc == RC_LOST) {
@@ -337,9 +335,8 @@ joined_acquire(struct store *s, const struct claim *claim, instant until, struct
 	}
 	if (rc != RC_OK)
 		return rc;
-	clock_gettime(CLOCK_REALTIME, &now);
 	j->ours = true;
-	*g = (struct grant){.token = now.tv_sec * 1000000ULL + now.tv_nsec / 1000,
+	*g = (struct grant){.token = epoch_now(),
 	    .sent = instant_now(),
 	    .lease = LEASE_FOREVER,
 	    .anchor = j->fd};
@@ -414,7 +411,6 @@ joined_each(struct store *s, const struct look *look, struct fault *fault)
 		return rc;
 	for (int waits = 0; waits < 2; waits++) {
 		for (int i = 0; i < n; i++) {
-			struct timespec now;
 			char what[64];
 			struct foreign other = {.what = what, .pid = found[i].pid};
 			struct entry e = {.kind = waits ? ENTRY_WAITER : ENTRY_HOLDER,
@@ -433,9 +429,7 @@ joined_each(struct store *s, const struct look *look, struct fault *fault)
 			    j->by_flock ? "flock" : "fcntl",
 			    *found[i].command ? found[i].command : "a process");
 			e.position = waits ? ++waiting : 0;
-			clock_gettime(CLOCK_REALTIME, &now);
-			if (!look->see(look->ctx, &e,
-				now.tv_sec * 1000000LL + now.tv_nsec / 1000))
+			if (!look->see(look->ctx, &e, epoch_now()))
 				return RC_OK;
 		}
 	}

@@ -94,8 +94,6 @@ bool item_is_of(const struct item *, const char *owner);
  * token a grant has ----
  */
 
-enum { US_PER_S = 1000000 };
-
 /* What the server says of itself. */
 struct stats {
 	char version[24];     /* hostile */

@@ -20,8 +20,8 @@ enum { DEFAULT_PORT = 11211 };
 static enum rc
 wrong_url(struct fault *f, const char *what)
 {
-	return fault_set(f, RC_USAGE,
-	    "the memcached URL %s (memcached://[user:password@]host[:port])", what);
+	return fault_set(
+	    f, RC_USAGE, "the memcached URL %s (%s)", what, memcached_backend.url_help);
 }
 
 enum rc
@@ -39,8 +39,7 @@ memcached_read_url(struct address *a, const char *url, struct fault *f)
 		return wrong_url(f, wrong);
 	if (encode_undo(a->user, sizeof a->user, u.user.at, u.user.n) < 0 ||
 	    encode_undo(a->password, sizeof a->password, u.password.at, u.password.n) < 0)
-		return wrong_url(
-		    f, "has a user or password that is too long, or a wrong %XX in it");
+		return wrong_url(f, URL_WRONG_LOGIN);
 	list = u.hosts;
 	first = url_part_first(&list);
 	if (list.at)
@@ -161,7 +160,6 @@ memcached_open(
     struct store **ret, struct host *host, const struct site *site, struct fault *f)
 {
 	struct memcached *m = calloc(1, sizeof *m);
-	const struct endpoint *at;
 	enum rc rc;
 
 	if (!m)
@@ -180,10 +178,8 @@ memcached_open(
 		memcached_close(&m->base);
 		return rc;
 	}
-	at = &m->address.at;
-	snprintf(m->server_name, sizeof m->server_name,
-	    strchr(at->host, ':') ? "memcached [%s]:%d" : "memcached %s:%d", at->host,
-	    at->port);
+	endpoint_print(
+	    m->server_name, sizeof m->server_name, "memcached ", &m->address.at);
 	*ret = &m->base;
 	return RC_OK;
 }

@@ -61,8 +61,7 @@ login_parse(struct login *a, const char *url, struct fault *f)
 	a->has_password = a->has_password || u.password.at;
 	if (!take_part(a->user, sizeof a->user, &u.user) ||
 	    !take_part(a->password, sizeof a->password, &u.password))
-		return refuse_url(
-		    f, "has a user or password that is too long, or a wrong %XX in it");
+		return refuse_url(f, URL_WRONG_LOGIN);
 	rc = login_host(a, &u, f);
 	if (rc != RC_OK)
 		return rc;

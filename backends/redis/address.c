@@ -156,8 +156,7 @@ address_parse(struct address *a, const char *url, struct fault *f)
 		return address_bad_url(f, &u, wrong);
 	if (encode_undo(a->user, sizeof a->user, u.user.at, u.user.n) < 0 ||
 	    encode_undo(a->password, sizeof a->password, u.password.at, u.password.n) < 0)
-		return address_bad_url(f, &u,
-		    "has a user or password that is too long, or a wrong %XX in it");
+		return address_bad_url(f, &u, URL_WRONG_LOGIN);
 	a->form = shape_of(&u)->form;
 	a->secure = url_part_is(&u.scheme, shape_of(&u)->secure);
 	if (url_part_is(&u.scheme, "redis+unix"))
@@ -180,13 +179,6 @@ address_parse(struct address *a, const char *url, struct fault *f)
 	}
 }
 
-void
-address_print_host(const char *what, const struct endpoint *e, char *out, size_t size)
-{
-	snprintf(out, size, strchr(e->host, ':') ? "%s [%s]:%d" : "%s %s:%d", what,
-	    e->host, e->port);
-}
-
 /* As many hosts as there is room for. */
 void
 address_print(const struct address *a, char *out, size_t size)
@@ -195,7 +187,6 @@ address_print(const struct address *a, char *out, size_t size)
 	    out, size, shapes[a->form].printed, *a->path ? a->path : a->master);
 
 	for (size_t i = 0; !*a->path && i < a->n && used < size; i++)
-		used += snprintf(out + used, size - used,
-		    strchr(a->hosts[i].host, ':') ? "%s[%s]:%d" : "%s%s:%d", i ? "," : "",
-		    a->hosts[i].host, a->hosts[i].port);
+		used += endpoint_print(
+		    out + used, size - used, i ? "," : "", &a->hosts[i]);
 }

@@ -55,8 +55,4 @@ enum rc address_parse(struct address *, const char *url, struct fault *);
  */
 void address_print(const struct address *, char *out, size_t size);
 
-/* The same for one server, which is a `what`: "sentinel 10.0.0.5:26379". */
-void address_print_host(
-    const char *what, const struct endpoint *, char *out, size_t size);
-
 #endif

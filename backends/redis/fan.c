@@ -30,7 +30,7 @@ fan_begin_one(struct fan *fan, struct host *host, const struct address *a, struc
 }
 
 bool
-fan_begin(struct fan *fan, struct host *host, const struct address *a, const char *what,
+fan_begin(struct fan *fan, struct host *host, const struct address *a, const char *before,
     const struct resp_bounds *bounds, fan_hear_fn *hear, void *ctx)
 {
 	*fan = (struct fan){.host = host,
@@ -46,7 +46,7 @@ fan_begin(struct fan *fan, struct host *host, const struct address *a, const cha
 		p->at = a->hosts[fan->n];
 		p->bounds = bounds;
 		p->recalls = true;
-		address_print_host(what, &p->at, p->where, sizeof p->where);
+		endpoint_print(p->where, sizeof p->where, before, &p->at);
 	}
 	return fan->peers && (a->n == 1 || fan->epoll >= 0);
 }

@@ -103,10 +103,11 @@ struct fan {
 };
 
 /*
- * Of all hosts of the address, which is not copied.  Each is a `what` for people, and says no
- * more than the bounds.  False: no descriptor, or no memory, is left.
+ * Of all hosts of the address, which is not copied.  `before` stands before their names for
+ * people: "sentinel ".  None says more than the bounds.  False: no descriptor, or no memory,
+ * is left.
  */
-bool fan_begin(struct fan *, struct host *, const struct address *, const char *what,
+bool fan_begin(struct fan *, struct host *, const struct address *, const char *before,
     const struct resp_bounds *, fan_hear_fn *, void *ctx);
 
 /* Also of a fan that is all 0. */

@@ -366,7 +366,7 @@ look_name_runs(struct view *v, char key[KEY_BYTES + 1], const char *name, const 
 	else
 		snprintf(encoded, sizeof encoded, "%.*s",
 		    (int)(name + n - m - (tagged + 2)), tagged + 2);
-	if (!look_key_of(key, encoded))
+	if (!encode_read_key(key, encoded, strlen(encoded)))
 		return false;
 	dialect_name(v->dialect, &v->names, v->route->address->form, &claim);
 	return strcmp(v->names.keys[v->names.nkeys + (id != NULL)], name) == 0;
@@ -393,15 +393,6 @@ look_tell_runs(struct view *v, const redisReply *r)
 	return look_tell_entries(v, r, 1);
 }
 
-bool
-look_key_of(char key[KEY_BYTES + 1], const char *name)
-{
-	char again[ENCODED_BYTES];
-
-	return encode_undo(key, KEY_BYTES + 1, name, strlen(name)) > 0 &&
-	    encode_key(again, sizeof again, key) > 0 && strcmp(again, name) == 0;
-}
-
 /* Other tools' keys stand there as they are. */
 static enum rc
 look_tell_names(struct view *v, const redisReply *names)
@@ -415,7 +406,7 @@ look_tell_names(struct view *v, const redisReply *names)
 		if (!answer_members(names, i, "s", &name))
 			rc = script_nonsense(v->route, v->fault);
 		else if (plain ? snprintf(key, sizeof key, "%s", name) <= KEY_BYTES
-			       : look_key_of(key, name))
+			       : encode_read_key(key, name, strlen(name)))
 			rc = look_lock(v, key);
 	return rc;
 }

@@ -88,30 +88,6 @@ set_wait_replicas(struct store *s, const char *value, struct fault *f)
 		  f, RC_USAGE, "wait-replicas is a number from 1 to %d", REPLICAS_MOST);
 }
 
-static enum rc
-set_tls_cacert(struct store *s, const char *value, struct fault *f)
-{
-	return tls_set(&store_being_set(s)->tls, "cacert", value, f);
-}
-
-static enum rc
-set_tls_cert(struct store *s, const char *value, struct fault *f)
-{
-	return tls_set(&store_being_set(s)->tls, "cert", value, f);
-}
-
-static enum rc
-set_tls_key(struct store *s, const char *value, struct fault *f)
-{
-	return tls_set(&store_being_set(s)->tls, "key", value, f);
-}
-
-static enum rc
-set_tls_name(struct store *s, const char *value, struct fault *f)
-{
-	return tls_set(&store_being_set(s)->tls, "tls-name", value, f);
-}
-
 const struct setting_row redis_settings[] = {
     {"dialect", "NAME",
 	"how other clients of the server lock: string, redisson, ... "
@@ -127,13 +103,13 @@ const struct setting_row redis_settings[] = {
 	"a grant or a renewal counts once N replicas have it (default: 0)",
 	set_wait_replicas},
     {"cacert", "FILE", "with rediss://: the CAs to trust (default: the system's)",
-	set_tls_cacert},
+	tls_set},
     {"cert", "FILE", "with rediss://: a client certificate, and those of its CAs",
-	set_tls_cert},
-    {"key", "FILE", "its key, in a file of mode 0600", set_tls_key},
+	tls_set},
+    {"key", "FILE", "its key, in a file of mode 0600", tls_set},
     {"tls-name", "NAME",
 	"with rediss://: the name in the server's certificate, if it is not the host's",
-	set_tls_name},
+	tls_set},
     {"connect-timeout", "DURATION",
 	"for a server that does not answer, without --wait (default: 5s)",
 	set_connect_timeout},
@@ -224,7 +200,7 @@ store_read(struct redis_store *r, const struct site *site, struct fault *f)
 		    quorum ? "redlock" : "redis");
 	if (rc == RC_OK)
 		rc = tls_open_if(r->address.secure, quorum ? "redlocks://" : "rediss://",
-		    &r->address.tls, &r->tls, f);
+		    &r->address.tls, site, f);
 	if (r->sentinels)
 		r->sentinels->tls = r->address.tls;
 	return rc;

@@ -35,7 +35,7 @@ quorum_begin(struct quorum *q, struct host *host, const struct address *a,
 	q->need = q->n / 2 + 1;
 	q->masters = calloc(q->n, sizeof *q->masters);
 	if (!q->masters ||
-	    !fan_begin(&q->fan, host, a, "redis", &resp_usual, quorum_take, q))
+	    !fan_begin(&q->fan, host, a, "redis ", &resp_usual, quorum_take, q))
 		rc = fault_set(f, RC_SYSTEM, "no descriptor, or no memory, is left");
 	for (size_t i = 0; rc == RC_OK && i < q->n; i++) {
 		struct peer *p = q->masters[i].peer = &q->fan.peers[i];

@@ -16,7 +16,6 @@ extern const struct setting_row redis_settings[];
 /* What every store has: where it is and how it is asked, as the user said it. */
 struct redis_store {
 	struct store base;
-	struct tls_settings tls;
 	struct retry patience;
 	const struct dialect *dialect;
 	/* what the other clients call the lock; NULL: as the key says */
@@ -136,9 +135,6 @@ enum rc look_done(struct store *, const char *key,
     struct fault *);
 
 struct entry look_entry_of(enum entry_kind);
-
-/* The key whose name this is; false: no dlock would call one so. */
-bool look_key_of(char key[KEY_BYTES + 1], const char *name);
 
 /* ---- on a quorum: redlock.c ---- */
 

@@ -192,7 +192,8 @@ votes_master(struct view *v, size_t one, bool *done)
 		}
 		snprintf(cursor, sizeof cursor, "%s", text);
 		for (size_t i = 1; rc == RC_OK && i < page->elements && !v->enough; i++)
-			if (answer_members(page, i, "s", &text) && look_key_of(key, text))
+			if (answer_members(page, i, "s", &text) &&
+			    encode_read_key(key, text, strlen(text)))
 				rc = votes_lock(v, key);
 		freeReplyObject(page);
 	} while (rc == RC_OK && strcmp(cursor, "0") != 0 && !v->enough);

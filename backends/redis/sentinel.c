@@ -237,7 +237,7 @@ sentinels_new(struct host *host, const struct address *a)
 		return NULL;
 	s->host = host;
 	s->address = a;
-	if (!fan_begin(&s->fan, host, a, "sentinel", &bounds, sentinel_hear, s)) {
+	if (!fan_begin(&s->fan, host, a, "sentinel ", &bounds, sentinel_hear, s)) {
 		sentinels_free(s);
 		return NULL;
 	}

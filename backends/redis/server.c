@@ -301,7 +301,7 @@ server_go(struct server *s, const struct endpoint *to)
 {
 	server_close(s);
 	s->peer.at = *to;
-	address_print_host("redis", to, s->peer.where, sizeof s->peer.where);
+	endpoint_print(s->peer.where, sizeof s->peer.where, "redis ", to);
 	s->inspected = false;
 }
 

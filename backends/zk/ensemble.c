@@ -54,9 +54,8 @@ ensemble_add_host(struct ensemble *e, struct url_part text, struct fault *f)
 
 	if (wrong)
 		return url_is_wrong(f, wrong);
-	length = snprintf(e->hosts + used, sizeof e->hosts - used,
-	    strchr(host.host, ':') ? "%s[%s]:%d" : "%s%s:%d", used ? "," : "", host.host,
-	    host.port);
+	length = endpoint_print(
+	    e->hosts + used, sizeof e->hosts - used, used ? "," : "", &host);
 	return (size_t)length < sizeof e->hosts - used
 	    ? RC_OK
 	    : url_is_wrong(f, "names too many hosts");

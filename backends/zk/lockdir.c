@@ -1,20 +1,25 @@
 /* lockdir.c - names and makes the directory that is a lock. */
 #include "lockdir.h"
 
-#include <jansson.h>
+#include "backends/common/text.h"
+
 #include <stdio.h>
 #include <string.h>
 
 /*
- * Names that are kept for others: the server's own at the top, and that of what jobs
- * have done.
+ * Names that are kept for others, that of what jobs have done and at the top the server's
+ * own, change places with names that encode_key() never writes.
  */
 static const char *
-unlike_reserved(const char *key, const char *chroot)
+swap_reserved(const char *name, const char *chroot)
 {
-	if (!*chroot && strcmp(key, "zookeeper") == 0)
-		return "%7Aookeeper";
-	return strcmp(key, JOBS) == 0 ? "%64lock-jobs" : key;
+	static const char *const pairs[][2] = {
+	    {JOBS, "%64lock-jobs"}, {"zookeeper", "%7Aookeeper"}};
+
+	for (size_t i = 0; i < (*chroot ? 2 : 4); i++)
+		if (strcmp(pairs[i / 2][i % 2], name) == 0)
+			return pairs[i / 2][1 - i % 2];
+	return name;
 }
 
 void
@@ -26,25 +31,16 @@ lockdir_place(struct lockdir *d, const char *chroot, const char *key)
 		return;
 	encode_key(encoded, sizeof encoded, key);
 	snprintf(
-	    d->path, sizeof d->path, "%s/%s", chroot, unlike_reserved(encoded, chroot));
+	    d->path, sizeof d->path, "%s/%s", chroot, swap_reserved(encoded, chroot));
 }
 
 /* Others' directories stand there, too. */
 bool
 lockdir_key(char out[KEY_BYTES + 1], const char *chroot, const char *name)
 {
-	char encoded[ENCODED_BYTES];
-	json_t *utf8;
+	const char *encoded = swap_reserved(name, chroot);
 
-	if (encode_undo(out, KEY_BYTES + 1, name, strlen(name)) < 1)
-		return false;
-	for (const char *c = out; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			return false;
-	utf8 = json_string(out);
-	json_decref(utf8);
-	return utf8 && encode_key(encoded, sizeof encoded, out) > 0 &&
-	    strcmp(unlike_reserved(encoded, chroot), name) == 0;
+	return encode_read_key(out, encoded, strlen(encoded)) && text_is_utf8(out);
 }
 
 bool

@@ -72,11 +72,8 @@ note_time(struct looking *l, const struct Stat *stat)
 static int64_t
 time_there(const struct looking *l)
 {
-	struct timespec t;
-	int64_t here;
+	int64_t here = epoch_now() * 1000;
 
-	clock_gettime(CLOCK_REALTIME, &t);
-	here = t.tv_sec * NS_PER_S + t.tv_nsec;
 	return here > l->newest ? here : l->newest;
 }
 

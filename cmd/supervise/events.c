@@ -24,7 +24,7 @@ static void
 events_begin(struct object *j, char *line, const struct plan *p, const char *event)
 {
 	object_begin(j, line, LINE_BYTES - 1);
-	object_time(j, "time", text_now());
+	object_time(j, "time", epoch_now());
 	object_string(j, "event", event);
 	object_string(j, "key", p->keys[0]);
 }

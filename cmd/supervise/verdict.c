@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 
 /* What is shown of things from outside, each cleaned. */
 struct shown {
@@ -280,19 +279,16 @@ struct verdict
 verdict_of_kept(const struct plan *p, unsigned joined, instant keep_until)
 {
 	struct verdict v = {.name = "kept"};
-	int64_t left = keep_until - instant_now(), end;
+	int64_t left = keep_until - instant_now();
 	char key[400], many[100] = "", until[200] = "";
-	struct timespec now;
 
-	clock_gettime(CLOCK_REALTIME, &now);
-	end = now.tv_sec * NS_PER_S + now.tv_nsec + left;
 	if (joined)
 		snprintf(many, sizeof many,
 		    " until the runs that have joined this hold have ended: %u", joined);
 	if (left > 0)
 		snprintf(until, sizeof until,
 		    "%s until %s, for the --min-hold of a run that has joined this hold",
-		    joined ? ", and" : "", text_time(end / 1000).text);
+		    joined ? ", and" : "", text_time(epoch_now() + left / 1000).text);
 	v.status = left > 0 ? STATUS_BUSY : 0;
 	snprintf(v.line, sizeof v.line, "%s %s kept%s%s", plan_name(p, key, sizeof key),
 	    p->nkeys > 1 ? "are" : "is", many, until);

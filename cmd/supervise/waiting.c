@@ -62,7 +62,7 @@ waiting_freeze_end(const struct holding *h, int64_t *end)
 	json_decref(root);
 	*end = EPOCH_NONE;
 	if (r.for_ms > 0 && h->held >= 0)
-		*end = text_now() + r.for_ms * 1000 - h->held / 1000;
+		*end = epoch_now() + r.for_ms * 1000 - h->held / 1000;
 	return r.for_ms == -1 || *end != EPOCH_NONE;
 }
 

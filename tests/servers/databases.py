@@ -1,5 +1,6 @@
 # Goal of this file: what tests of PostgreSQL and of MariaDB share.
 
+import json
 import os
 import re
 import subprocess
@@ -62,6 +63,20 @@ def a_wait_takes_less(seconds, dlock, at, status, wait, when_queued=lambda: None
         if boottime() - began < seconds:
             return True
     return False
+
+
+def hostile_runs_are_listed(dlock, at):
+    """Beside a good run of "job" and a hostile one of a clock far ahead, 1200 of "many" are listed."""
+    done = dlock.run("ls", "--jobs", "-J", *at.words)
+    assert (done.status, done.stderr) == (0, "") and "\x1b" not in done.stdout, done
+    objects = [json.loads(line) for line in done.stdout.splitlines()]
+    found = {(o["key"], o["id"]): o for o in objects}
+    assert len(found) == len(objects) == 3 + 1200
+    assert found["job", None]["last"]["status"] == 255 and found["job", None]["last_success"]["id"] == "first"
+    assert ("job", "first") in found and ("many", "id7") in found
+    assert "\x1b" not in dlock.run("ls", "--jobs", *at.words).stdout
+    assert dlock.run("forget", "-y", *at.words, "many").status == 0 and dlock.run("forget", "-y", *at.words, "many").status == 1
+    assert dlock.run("ls", "--jobs", "-n", *at.words).stdout.count("\n") == 2
 
 
 # ---- what the manuals say ----

@@ -33,6 +33,10 @@ def end_of(prefix):
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
+def hold(dlock, url, *options, key="job"):
+    return dlock.start("run", "-u", url, "-k", key, *options, "--", "cat", stdin=subprocess.PIPE).held()
+
+
 def listens(port):
     with contextlib.suppress(OSError):
         socket.create_connection(("127.0.0.1", port), timeout=1).close()

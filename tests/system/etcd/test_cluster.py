@@ -3,11 +3,11 @@
 
 import json
 import random
-import subprocess
 import time
 
 import pytest
 
+from etcd import hold
 from support import boottime, run, wait_for
 from witness import Crowd, compile_witness
 
@@ -22,10 +22,6 @@ def witness(tmp_path_factory):
 @pytest.fixture
 def cluster(make_ensemble):
     return make_ensemble()
-
-
-def hold(dlock, url, *options, key="job"):
-    return dlock.start("run", "-u", url, "-k", key, *options, "--", "cat", stdin=subprocess.PIPE).held()
 
 
 def test_a_member_that_is_down_is_passed_over(dlock, cluster):

@@ -6,16 +6,12 @@ import time
 
 import pytest
 
-from etcd import listens
+from etcd import hold, listens
 from manual import block
 from support import boottime, run, wait_for
 
 PAGE = "dlock-etcd.7"
 LEASE = ("-t", "3s")
-
-
-def hold(dlock, url, *options, key="job"):
-    return dlock.start("run", "-u", url, "-k", key, *options, "--", "cat", stdin=subprocess.PIPE).held()
 
 
 def with_login(url, login):
@@ -254,6 +250,24 @@ def test_strange_keys_hide_no_others(dlock, at, client):
         client.put(f"dlock/q/{name}")
     listed = dlock.run("ls", *at.words)
     assert listed.status == 0 and [line.split()[0] for line in listed.stdout.splitlines()[1:]] == ["a", "b", "d", "e"], listed
+
+
+def test_a_name_that_is_no_keys_is_not_listed(dlock, at, client):
+    """Another client's: dlock writes the key aa in one way only."""
+    def listed(*options):
+        return [json.loads(line)["key"] for line in dlock.run("ls", "-J", *options, *at.words).stdout.splitlines()]
+
+    assert dlock.run("run", *at.words, "-k", "aa", "--once", "1", "--", "true").status == 0
+    for kv in client.range("dlock/j/aa/"):
+        client.put(kv["key"].replace("aa", "a%61"), kv["value"])
+    before = listed("--jobs")
+    assert before and set(before) == {"aa"}, before
+    assert dlock.run("forget", "-y", *at.words, "aa").status == 0
+    assert listed("--jobs") == []
+    client.put("dlock/q/aa/1")
+    client.put("dlock/q/a%61/1")
+    client.put("dlock/f/%62")
+    assert listed() == ["aa"]
 
 
 def test_a_holder_with_a_long_name_is_broken_by_force(dlock, at, client):

@@ -7,13 +7,10 @@ import time
 
 import pytest
 
+from etcd import hold
 from support import boottime, run, wait_for
 
 LEASE = ("-t", "3s")
-
-
-def hold(dlock, url, *options):
-    return dlock.start("run", "-u", url, "-k", "job", *options, "--", "cat", stdin=subprocess.PIPE).held()
 
 
 class Switch:

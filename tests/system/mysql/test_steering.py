@@ -2,7 +2,6 @@
 # what is there and no more, and hits exactly the grant that was meant.
 
 import contextlib
-import json
 import os
 import re
 import signal
@@ -12,7 +11,7 @@ import time
 import pytest
 
 from admin import ADMIN, BOB, LOST, OK, admin, each, kinds, revoke
-from databases import FORGET, JOBS, LOOK, RUN, STEER, block_of, may, paste, waits_and_renews, what_may
+from databases import FORGET, JOBS, LOOK, RUN, STEER, block_of, hostile_runs_are_listed, may, paste, waits_and_renews, what_may
 from faults import LIVING_LEASE
 from mysql_server import MODES, Database, mysql_url
 from support import ROOT, At, run, wait_for
@@ -416,13 +415,4 @@ def test_hostile_runs_are_listed_as_far_as_they_are_runs(dlock, mysql_db, at):
     for start in range(0, 1200, 300):
         mysql_db.ask("INSERT INTO dlock_runs (k, ended, token, id, began, status, record) VALUES" + ", ".join(
             f"('many', 5, {n}, 'id{n}', 4, 0, '{{}}')" for n in range(start, start + 300)))
-    done = dlock.run("ls", "--jobs", "-J", *at.words)
-    assert (done.status, done.stderr) == (0, "") and "\x1b" not in done.stdout, done
-    objects = [json.loads(line) for line in done.stdout.splitlines()]
-    found = {(o["key"], o["id"]): o for o in objects}
-    assert len(found) == len(objects) == 3 + 1200
-    assert found["job", None]["last"]["status"] == 255 and found["job", None]["last_success"]["id"] == "first"
-    assert ("job", "first") in found and ("many", "id7") in found
-    assert "\x1b" not in dlock.run("ls", "--jobs", *at.words).stdout
-    assert dlock.run("forget", "-y", *at.words, "many").status == 0 and dlock.run("forget", "-y", *at.words, "many").status == 1
-    assert dlock.run("ls", "--jobs", "-n", *at.words).stdout.count("\n") == 2
+    hostile_runs_are_listed(dlock, at)
