@@ -608,7 +608,7 @@ watch_lines(struct http *h, bool *events)
 	const char *end;
 	bool good = h->status == 200 || !http_has_head(h);
 
-	while (good && h->n > 0 && (end = memchr(h->body, '\n', h->n))) {
+	while (good && (end = http_line_end(h))) {
 		size_t n = end - h->body;
 
 		good = n == 0 || watch_line(h->body, n, events);

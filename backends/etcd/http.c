@@ -14,7 +14,7 @@ http_begin(struct http *h)
 	h->status = 0;
 	h->date = -1;
 	h->ends = h->chunked = h->sized = false;
-	h->left = h->nline = h->n = h->head = 0;
+	h->left = h->nline = h->n = h->head = h->seen = 0;
 }
 
 void
@@ -24,9 +24,21 @@ http_free(struct http *h)
 	*h = (struct http){.date = -1};
 }
 
+const char *
+http_line_end(struct http *h)
+{
+	const char *end = h->n > h->seen ? memchr(h->body + h->seen, '\n', h->n - h->seen)
+					 : NULL;
+
+	if (!end)
+		h->seen = h->n;
+	return end;
+}
+
 void
 http_drop(struct http *h, size_t n)
 {
+	h->seen = 0;
 	h->n -= n;
 	memmove(h->body, h->body + n, h->n);
 	h->body[h->n] = '\0';

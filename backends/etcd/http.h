@@ -15,7 +15,11 @@
 enum {
 	HTTP_LINE_MOST = 4096,     /* of a status, a header, a chunk's size; with a NUL */
 	HTTP_HEAD_MOST = 64 << 10, /* of all headers and trailers */
-	HTTP_BODY_MOST = 8 << 20,
+	/*
+	 * A page of our keys has less than 1 MiB, and a value of another client 2 MiB at most.
+	 * JSON of so many bytes takes up to forty times as much memory.
+	 */
+	HTTP_BODY_MOST = 3 << 20,
 };
 
 enum http_state {
@@ -41,6 +45,7 @@ struct http {
 	size_t nline, head;
 	char *body; /* NULL: nothing has come of it; freed by http_free() */
 	size_t n, room;
+	size_t seen; /* so much of it has no end of a line */
 };
 
 /* Before each reply; the body's memory is used again.  The first time it must be zero. */
@@ -58,6 +63,9 @@ http_has_head(const struct http *h)
 {
 	return h->state > HTTP_HEAD;
 }
+
+/* The end of the body's first line; NULL: it has not come. */
+const char *http_line_end(struct http *);
 
 /* Drops the first `n` bytes of the body. */
 void http_drop(struct http *, size_t n);

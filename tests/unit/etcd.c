@@ -333,6 +333,38 @@ replies_of_http(void **state)
 		}
 }
 
+/* Lines are found wherever they are cut, and nothing is looked at twice. */
+static void
+lines_of_a_stream(void **state)
+{
+	static const char text[] =
+	    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\none\n\ntwo\n\r\n";
+
+	(void)state;
+	for (size_t step = 1; step < sizeof text; step++) {
+		char found[64] = "";
+		struct http h = {0};
+		size_t used;
+
+		http_begin(&h);
+		for (size_t at = 0; at < sizeof text - 1; at += used) {
+			size_t left = sizeof text - 1 - at;
+			const char *end;
+
+			assert_true(
+			    http_feed(&h, text + at, left < step ? left : step, &used));
+			while ((end = http_line_end(&h))) {
+				strncat(found, h.body, (size_t)(end - h.body));
+				strcat(found, "|");
+				http_drop(&h, (size_t)(end - h.body) + 1);
+			}
+			assert_int_equal(h.seen, h.n);
+		}
+		assert_string_equal(found, "one||two|");
+		http_free(&h);
+	}
+}
+
 /* ---- credit.h ---- */
 
 /*
@@ -489,6 +521,7 @@ main(void)
 	    cmocka_unit_test(hostile_times),
 	    cmocka_unit_test(no_request_is_sent_in_part),
 	    cmocka_unit_test(replies_of_http),
+	    cmocka_unit_test(lines_of_a_stream),
 	    cmocka_unit_test(what_is_proved_lasts),
 	    cmocka_unit_test(what_proves_a_lease),
 	};
