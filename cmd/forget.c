@@ -84,7 +84,7 @@ run_forget(struct plan *p)
 	}
 	if (!p->steer.yes && !say_can_ask()) {
 		say_last(
-		    "nobody can be asked, since this is no terminal: say -y; nothing was done");
+		    "cannot ask you, since this is no terminal: say -y; nothing was done");
 		return STATUS_USAGE;
 	}
 	rc = look_open(&l, p, CAP_JOB, &f);

@@ -246,7 +246,10 @@ _dlock()
 	[[ $options ]] && ! _dlock_value "$prev" || return
 	case $cur in
 	-*) mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur") ;;
-	*) [[ ${words[1]} == @(release|config|version) ]] || _dlock_keys "${words[@]:2:cword-2}" ;;
+	*)
+		[[ ${words[1]} == forget ]] && DLOCK_KEY='' _dlock_find_command # its second word is an ID
+		[[ $first || ${words[1]} == @(release|config|version) ]] || _dlock_keys "${words[@]:2:cword-2}"
+		;;
 	esac
 }
 

@@ -2,13 +2,14 @@
 # names: for half a second at most, and silently.  All else stands here.
 
 # Prints the words of the command that is to be run, up to the cursor's; fails
-# while the cursor is still before it.
+# while the cursor is still before it.  For forget, which is named, it is the ID.
 function __dlock_command
     set -l words (commandline -opc) (commandline -ct)
     set -l keyed
     set -l ended
-    set -q DLOCK_KEY; and not set -q DLOCK_KEEPER; and set keyed 1
-    test "$words[2]" = run; or return 1
+    set -q DLOCK_KEY; and not set -q DLOCK_KEEPER; and not set -q argv[1]; and set keyed 1
+    set -q argv[1]; or set argv run
+    test "$words[2]" = $argv[1]; or return 1
     set -e words[1..2]
     while set -q words[1]
         set -l word $words[1]
@@ -87,7 +88,8 @@ complete -c dlock -n __fish_use_subcommand -a version -d 'Show the version'
 complete -c dlock -n '__dlock_knows help' -a 'run status ls wait break freeze thaw forget hold release config doctor help version pg-schema mysql-schema'
 
 complete -c dlock -n __dlock_command -a '(complete -C (string join " " -- (__dlock_command)))'
-complete -c dlock -n '__dlock_knows run hold status ls wait break freeze thaw forget doctor' -a '(__dlock_keys)' -d 'Key in use'
+complete -c dlock -n '__dlock_knows run hold status ls wait break freeze thaw doctor' -a '(__dlock_keys)' -d 'Key in use'
+complete -c dlock -n '__dlock_knows forget; and not __dlock_command forget >/dev/null' -a '(__dlock_keys)' -d 'Key in use'
 
 complete -c dlock -n '__dlock_knows run hold status wait break freeze thaw forget config doctor' -s k -l key -x -a '(__dlock_keys)' -d 'Name of the lock'
 complete -c dlock -n '__dlock_knows run hold status ls wait break freeze thaw forget config doctor' -l config -r -F -d 'Read this file only, not the usual ones'
@@ -109,7 +111,8 @@ complete -c dlock -n '__dlock_knows break' -s w -l wait -x -d 'Wait at most this
 complete -c dlock -n '__dlock_knows run hold config' -s E -l conflict-exit-code -x -d 'Status if the lock is not free'
 complete -c dlock -n '__dlock_knows wait' -s E -l conflict-exit-code -x -d 'Status when it is not free'
 complete -c dlock -n '__dlock_knows run hold config doctor' -s t -l ttl -x -d 'The lease, renewed at a third'
-complete -c dlock -n '__dlock_knows run hold config doctor' -l grace -x -d 'From --signal to KILL'
+complete -c dlock -n '__dlock_knows run hold config' -l grace -x -d 'From --signal to KILL'
+complete -c dlock -n '__dlock_knows doctor' -l grace -x -d 'From TERM to KILL'
 complete -c dlock -n '__dlock_knows run config' -l signal -x -a 'TERM INT HUP QUIT USR1 USR2 KILL' -d 'Asks the command to stop'
 complete -c dlock -n '__dlock_knows hold' -l signal -x -a 'TERM INT HUP QUIT USR1 USR2 KILL' -d 'Asks PID to stop, if the lock is lost'
 complete -c dlock -n '__dlock_knows run config' -l min-hold -x -d 'Keep the lock at least this long'

@@ -88,14 +88,14 @@ pack_deb()
 		Multi-Arch: foreign
 		Depends: libc6 (>= $glibc)
 		Recommends: libpq5, libmariadb3, libssl3t64 | libssl3, ca-certificates
-		Suggests: redis-server | valkey-server, zookeeperd, postgresql, mariadb-server | default-mysql-server, memcached
+		Suggests: redis-server | valkey-server, zookeeperd, postgresql, mariadb-server | default-mysql-server, memcached, etcd-server
 		Description: run commands under a lock that many machines can share
 		 dlock runs a command under a lock: one run at a time, the others wait in
 		 line, and if the lock is lost, the command is stopped.  It is made for shell
 		 scripts, cron jobs and CI pipelines.
 		 .
 		 The lock lives in a directory, for one machine, or on a server, for many:
-		 Redis, ZooKeeper, PostgreSQL, MySQL, MariaDB or memcached.
+		 Redis, ZooKeeper, PostgreSQL, MySQL, MariaDB, etcd or memcached.
 	END
 	build "$debug" <<-END
 		Section: debug

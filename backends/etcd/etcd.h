@@ -9,7 +9,8 @@
  *	queue.h   names and values of what is kept; who is before us, and whether that lets us in
  *	credit.h  for how long a lease is ours (its proof)
  *
- * acquire.c takes a lock, lock.c holds it, admin.c looks and steers, check.c tells how fit it is, site.c reads what the user has named.
+ * acquire.c takes a lock, lock.c holds it, look.c looks, admin.c steers, check.c tells how
+ * fit it is, site.c reads what the user has named.
  *
  * What is promised, and by what:
  *

@@ -1,12 +1,7 @@
 # Goal of this file: those who lock a file of a given name: flock(1), and libraries as they are
-# used.  The name is the file's path.
+# used.  The name is the file's path.  Each imports its own library, so that one of them is enough.
 
 import subprocess
-
-import fasteners
-import filelock
-import portalocker
-from oslo_concurrency import lockutils
 
 from serve import DATABASE, serve
 
@@ -28,12 +23,13 @@ class Flock:
 
 class FileLock:
     def __init__(self, path):
-        self.lock = filelock.FileLock(path)
+        import filelock
+        self.busy, self.lock = filelock.Timeout, filelock.FileLock(path)
 
     def acquire(self, blocking):
         try:
             return bool(self.lock.acquire(timeout=-1 if blocking else 0))
-        except filelock.Timeout:
+        except self.busy:
             return False
 
     def release(self):
@@ -45,6 +41,7 @@ class PortaLocker:
         self.path, self.lock = path, None
 
     def acquire(self, blocking):
+        import portalocker
         flags = portalocker.LOCK_EX | (0 if blocking else portalocker.LOCK_NB)
         self.lock = portalocker.Lock(self.path, fail_when_locked=not blocking, flags=flags)
         try:
@@ -56,7 +53,13 @@ class PortaLocker:
         self.lock.release()
 
 
+def fasteners(path):
+    from fasteners import InterProcessLock
+    return InterProcessLock(path)
+
+
 def oslo(path):
+    from oslo_concurrency import lockutils
     directory, name = path.rsplit("/", 1)
     lock = lockutils.external_lock(name, lock_path=directory)
     assert lock.path.decode() == path if isinstance(lock.path, bytes) else lock.path == path
@@ -64,4 +67,4 @@ def oslo(path):
 
 
 if __name__ == "__main__":
-    serve({"flock": Flock, "filelock": FileLock, "portalocker": PortaLocker, "fasteners": fasteners.InterProcessLock, "oslo": oslo}[DATABASE])
+    serve({"flock": Flock, "filelock": FileLock, "portalocker": PortaLocker, "fasteners": fasteners, "oslo": oslo}[DATABASE])

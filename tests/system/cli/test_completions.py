@@ -140,7 +140,7 @@ def test_a_subcommand_has_its_own_options_and_no_others(known, offered):
 # What run means by an option, and these do not.
 NOT_MEANT = {"hold": ["by itself", "the command", "without -k"], "wait": ["take it", "the lock is not free", "all of them or none", "without -k"],
              "status": ["all of them or none", "without -k"], "freeze": ["all of them or none", "by itself", "busy lock"],
-             "thaw": ["all of them or none", "busy lock"], "break": ["repeatable:", "busy lock", "without -k"], "release": ["busy lock"]}
+             "doctor": ["--signal"], "thaw": ["all of them or none", "busy lock"], "break": ["repeatable:", "busy lock", "without -k"], "release": ["busy lock"]}
 
 
 @pytest.mark.parametrize("subcommand", NOT_MEANT)
@@ -148,7 +148,7 @@ def test_an_option_is_explained_as_what_it_means_there(dlock, subcommand):
     text = re.search(r"^ +(-\w, )?--\w.*?(?=\n\n)", dlock.run("help", subcommand).stdout, re.M | re.S)[0]
     fish = f"source {FISH}; complete -C 'dlock {subcommand} --'"
     for shown in (text, subprocess.run(["fish", "--no-config", "-c", fish], capture_output=True, text=True, check=True).stdout):
-        assert "quiet" in shown or subcommand == "status"
+        assert "quiet" in shown or subcommand in ("status", "doctor")
         assert [wrong for wrong in NOT_MEANT[subcommand] if wrong in shown.lower()] == []
     assert max(map(len, text.splitlines())) <= 90
 
@@ -165,7 +165,12 @@ def test_every_subcommand_is_offered(dlock, offered):
     there = re.findall(r"^  dlock ([a-z]+) ", dlock.run("help").stdout, re.M)
     assert set(there) == {*SUBCOMMANDS, "help"}
     assert set(offered("dlock ")) - {"--help", "--version"} == set(there)
-    assert set(offered("dlock help ")) >= set(there)
+    assert set(offered("dlock help ")) >= {*there, "pg-schema", "mysql-schema"}
+
+
+def test_help_of_a_schema_is_completed(terminal):
+    for schema in ("pg-schema", "mysql-schema"):
+        assert terminal.words(f"dlock help {schema[:3]}", "x")[0].startswith(f"<help><{schema}>"), schema
 
 
 def test_subcommands_and_options_start_nothing(terminal):
@@ -187,6 +192,13 @@ def test_keys_in_use_are_offered(terminal, with_key, typed):
     url = with_key("deploy/prod")
     first, *rest = typed.split(" ", 1)
     assert terminal.words(f"dlock {first} -u {url} {rest[0]}dep")[0].endswith("<deploy/prod>")
+
+
+def test_forget_wants_one_key_and_then_an_id(terminal, with_key):
+    url = with_key("deploy/prod")
+    assert terminal.words(f"dlock forget -u {url} dep")[0].endswith("<deploy/prod>")
+    for typed in ("nightly dep", "-k nightly dep", "-y nightly dep"):
+        assert terminal.words(f"dlock forget -u {url} {typed}")[0].endswith("<nightly><dep>"), typed
 
 
 def test_a_long_option_has_its_keys_too(terminal, with_key):

@@ -212,6 +212,17 @@ def test_the_messages_of_the_manual_are_in_alphabetical_order():
     assert items == sorted(items)
 
 
+def test_the_manual_of_doctor_names_every_check():
+    """As the sources name them: a word, or one of two, behind how fit it is."""
+    code = "".join(text_of(path) for path in sources("cmd/*.c", "backends/**/*.c"))
+    names = re.findall(r"\b(?:checkup_tell|tell)\(\s*[^;]*?\b(?:FIT|UNFIT|DOUBTFUL|fitness),\s*([^,;]*),", code)
+    names += re.findall(r"\btell_(?:failure|right)\(\s*d,\s*([^,;]*),", code)
+    found = set(re.findall(r'"([a-z-]+)"', " ".join(names)))
+    manual = text_of("man/dlock-doctor.1").split(".Sh CHECKS")[1].split(".Sh JSON")[0]
+    told = {word for line in re.findall(r"^\.It Li (.*)$", manual, re.M) for word in line.split(" , ")}
+    assert len(found) > 30 and found == told, found ^ told
+
+
 def test_every_status_of_a_subcommand_is_in_its_manual(dlock):
     for name, subcommands in GROUPS.items():
         for subcommand in subcommands:

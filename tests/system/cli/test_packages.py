@@ -247,7 +247,9 @@ def test_the_tarball_is_installed_as_it_says(tarball, tmp_path):
     (where / "pages/man1").mkdir(parents=True)
     (where / "pages/man1/other.1").touch()
     (where / "share/man").symlink_to("../pages")
-    for command in re.findall(r"^    (.*)$", text, re.M):
+    commands = re.findall(r"^    (.*)$", text, re.M)
+    assert [command.split()[0] for command in commands] == ["tar", "tar"] and commands[0].startswith("tar -C")
+    for command in commands:
         said_by("sh", "-euc", command.replace("dlock-VERSION-linux-MACHINE.tar.gz", str(archive)).replace("/usr/local", str(where)))
         if command.startswith("tar -C"):
             assert said_by(where / "bin/dlock", "version") == said_by(DLOCK, "version")

@@ -85,7 +85,7 @@ def test_what_may_not_be_read_is_not_told_as_never_done(shared):
     assert shared.does(BOB, "deploy", "status", "--done-within", "1h", "done") == 77
 
 
-@pytest.mark.skipif(not shutil.which("setfacl"), reason="no setfacl")
+@pytest.mark.skipif(not shutil.which("setfacl"), reason="no setfacl (apt install acl)")
 @pytest.mark.parametrize("acl", ["before the first run", "afterwards, of the directory alone", "afterwards, of all"])
 def test_a_group_that_only_looks(shared, acl):
     if acl == "before the first run":

@@ -46,7 +46,7 @@ def write_lock(tmp_path_factory, zk_server):
     """Starts the Java recipe on a path."""
     jars = [f"/usr/share/java/{name}.jar" for name in JARS]
     if not os.path.exists(jars[0]) or not shutil.which("javac"):
-        pytest.skip("ZooKeeper's recipes are not installed")
+        pytest.skip("no ZooKeeper recipes, or no javac (apt install libzookeeper-java libslf4j-java default-jdk-headless)")
     classes = tmp_path_factory.mktemp("recipes")
     subprocess.run(["javac", "-J-XX:TieredStopAtLevel=1", "-cp", ":".join(jars), "-d", classes,
                     os.path.join(ROOT, "tests", "servers", "WriteLock.java")], check=True)
@@ -265,12 +265,11 @@ def test_a_directory_of_no_lock_is_a_strangers(dlock, client, words, path):
 
 def test_a_directory_that_may_not_be_read_is_one(dlock, client, words, path):
     """Only that it has children is known to everybody."""
+    if client.server_version() >= (3, 9):
+        pytest.skip("ZooKeeper 3.9 does not tell even that")
     client.ensure_path(path)
     client.create(f"{path}/web", b"", acl=[make_digest_acl("u", "p", all=True)])
-    done = run(dlock, words("curator"), "-n")
-    if done.status == 77:
-        pytest.skip("ZooKeeper 3.9 does not tell even that")
-    refused(done, "web")
+    refused(run(dlock, words("curator"), "-n"), "web")
     client.add_auth("digest", "u:p")
     client.create(f"{path}/web/x-lock-", b"", ephemeral=True, sequence=True)
     assert run(dlock, words("curator"), "-n").status == 0
