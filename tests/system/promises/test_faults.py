@@ -291,11 +291,11 @@ def test_lost_answer_is_withdrawn(dlock, redis_server, make_proxy):
 
 
 def test_late_request_blocks_for_one_lease_at_most(dlock, remote, make_proxy):
-    proxy = make_proxy(remote.server.port)
+    proxy, key = make_proxy(remote.server.port), remote.key()
     proxy.hold(UP)
-    assert_refused(run(dlock, remote.url_at(proxy.port), *IMPATIENT, *LEASE), 69)
+    assert_refused(run(dlock, remote.url_at(proxy.port), *IMPATIENT, *LEASE, key=key), 69)
     proxy.heal()  # now the server gets it
-    assert run(dlock, remote.url, "-w", SOON).status == 0
+    assert run(dlock, remote.url, "-w", SOON, key=key).status == 0
 
 
 # ---- in the queue ----
@@ -386,18 +386,18 @@ AWAY = {
 
 @pytest.mark.parametrize("away, kind", [*((away, "exclusive") for away in AWAY), *(("partition", kind) for kind in OTHER_KINDS)])
 def test_command_is_gone_before_the_lease_ends(dlock, remote, make_proxy, tmp_path, away, kind):
-    proxy, heard, away = make_proxy(remote.server.port), tmp_path / "heard", AWAY[away]
+    proxy, heard, away, key = make_proxy(remote.server.port), tmp_path / "heard", AWAY[away], remote.key()
     words = kind_words(dlock, remote, kind)
-    holder = dlock.contend(At(remote.url_at(proxy.port)), "job", *words, *LEASE, command=("sh", "-c", STUBBORN, heard)).held()
+    holder = dlock.contend(At(remote.url_at(proxy.port)), key, *words, *LEASE, command=("sh", "-c", STUBBORN, heard)).held()
     command = holder.command
-    next_ = dlock.contend(remote, "job", command=("sh", "-c", IS_GONE, command)).queued(1)
+    next_ = dlock.contend(remote, key, command=("sh", "-c", IS_GONE, command)).queued(1)
     away(proxy)
     before = boottime()
     done = holder.wait()
     assert done.status == 79
     assert not is_alive(command)
     said = [line for line in told_at_the_end(done.stderr).splitlines() if not re.match("dlock: (waiting|got) ", line)]  # on a busy machine
-    assert len(said) == 1 and "job" in said[0]
+    assert len(said) == 1 and key in said[0]
     if stalled(before) <= 0.3 or heard.exists():  # else it was too late for a polite word
         assert heard.read_text() == "TERM\n"
     assert len(holder.events("suspect")) == 1 and not holder.events("trusted")
@@ -688,27 +688,27 @@ def test_server_clock_set_back_changes_nothing_for_the_holder(dlock, clock):
 
 
 def test_unanswered_release_keeps_the_commands_status(dlock, remote, make_proxy):
-    proxy = make_proxy(remote.server.port)
-    holder = dlock.contend(At(remote.url_at(proxy.port)), "job", *LEASE, command=("sh", "-c", "read x; exit 5")).held()
+    proxy, key = make_proxy(remote.server.port), remote.key()  # what another test has left on this server is not met
+    holder = dlock.contend(At(remote.url_at(proxy.port)), key, *LEASE, command=("sh", "-c", "read x; exit 5")).held()
     proxy.hold(*BOTH)
     holder.popen.stdin.write(b"\n")
     holder.popen.stdin.flush()
     done = holder.wait()
-    assert done.status == 5 and done.stderr.count("\n") == 1 and "job" in done.stderr
+    assert done.status == 5 and done.stderr.count("\n") == 1 and key in done.stderr
     proxy.heal()
-    assert run(dlock, remote.url, "-w", SOON).status == 0
+    assert run(dlock, remote.url, "-w", SOON, key=key).status == 0
 
 
 def test_release_while_the_server_is_away_costs_the_next_one_no_lease(dlock, remote, make_proxy):
     """What could not be told at the end is told as soon as the server is there again."""
-    proxy, lease = make_proxy(remote.server.port), 30
-    holder = dlock.contend(At(remote.url_at(proxy.port)), "job", "-t", f"{lease}s").held()
+    proxy, lease, key = make_proxy(remote.server.port), 30, remote.key()
+    holder = dlock.contend(At(remote.url_at(proxy.port)), key, "-t", f"{lease}s").held()
     granted = boottime()
     cannot_connect(proxy)
     done = holder.finish()
     assert done.status == 0 and "in the background" in done.stderr
     proxy.accept()
-    assert run(dlock, remote.url, "-w", "2m", timeout=150).status == 0
+    assert run(dlock, remote.url, "-w", "2m", key=key, timeout=150).status == 0
     assert boottime() < granted + 0.9 * lease
 
 
