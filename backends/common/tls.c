@@ -633,7 +633,7 @@ enum rc
 tls_open_if(bool wanted, const char *scheme, struct tls **ret, const struct site *site,
     struct fault *f)
 {
-	struct tls_settings s = {NULL};
+	struct tls_settings s = {.cert = NULL};
 
 	*ret = NULL;
 	for (size_t i = 0; i < site->nsettings; i++) {
