@@ -394,8 +394,9 @@ const struct option options[] = {
 	.min = 3 * NS_PER_S, .max = YEAR},
     [OPT_GRACE] = {"grace", 0, "DURATION", "DLOCK_GRACE",
 	"from --signal to KILL (default: 5s, at most\na sixth of the ttl)",
-	.instead = INSTEAD({CMD_HOLD,
-	    "from --signal to KILL, if the lock is lost\n(default: 5s, at most a sixth of the ttl)"},
+	.instead = INSTEAD(
+	    {CMD_HOLD,
+		"from --signal to KILL, if the lock is lost\n(default: 5s, at most a sixth of the ttl)"},
 	    {CMD_DOCTOR, "from TERM to KILL (default: 5s, at most\na sixth of the ttl)"}),
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_DOCTOR, DURATION(terms.grace), .max = YEAR},
     [OPT_SIGNAL] = {"signal", 0, "SIG", "DLOCK_SIGNAL",
