@@ -265,7 +265,6 @@ def test_release_is_asked_for_until_the_lease_has_ended(fake):
     keeper = started.held().keeper
     assert started.finish().status == 9
     wait_for(lambda: not is_alive(keeper), what="the end of the keeper")
-    print("XX", last(started, "release") - last(started, "acquire"), calls(started))
     assert calls(started) == ["acquire"] + ["release"] * calls(started).count("release")  # nothing was renewed meanwhile
     assert last(started, "acquire") + 13 < last(started, "release") < last(started, "acquire") + 15.2
 
