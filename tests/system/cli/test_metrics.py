@@ -113,6 +113,20 @@ def test_runs_that_end_together_are_all_counted(metrics):
     assert [path.name for path in metrics.path.parent.glob("dlock.prom*")] == ["dlock.prom"]
 
 
+def test_a_file_that_was_replaced_while_it_was_waited_for_is_not_written(metrics, tmp_path):
+    following = tmp_path / "dlock.prom.dlock"
+    with open(following, "w") as of_another:
+        fcntl.flock(of_another, fcntl.LOCK_EX)
+        run = metrics.dlock.start("run", *metrics.files.words, "--metrics-file", metrics.path, "-k", "job", "--", "true")
+        run.event("verdict")
+        time.sleep(0.2)  # until it waits
+        of_another.write(MARK)
+        of_another.flush()
+        written = following.rename(metrics.path).stat()
+    assert run.wait().status == 0 and run.stderr() == "" and metrics.runs() == {"ok": 1}
+    assert metrics.path.stat().st_ino != written.st_ino and not following.exists()
+
+
 def test_the_oldest_keys_go_first(metrics):
     """The file does not grow for ever; what was edited into it is left out."""
     lines = [f'dlock_last_end_timestamp_seconds{{key="k{i}",backend="file"}} {1000 + i}.000\n' for i in range(300)]
