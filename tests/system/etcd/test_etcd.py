@@ -306,7 +306,7 @@ def test_a_queue_of_many_pages(dlock, at, client):
 
 def test_a_permit_without_its_holder_is_passed_over(dlock, at, client):
     """Somebody has deleted the holder's key, and not its permit."""
-    held = [dlock.start("run", *at.words, "-k", "job", "--limit", "2", "-t", "30s", "--", "sh", "-c", "echo $DLOCK_SLOT; exec cat",
+    held = [dlock.start("run", *at.words, "-k", "job", "--limit", "2", "-t", "6s", "--", "sh", "-c", "echo $DLOCK_SLOT; exec cat",
                         stdin=subprocess.PIPE) for _ in range(2)]
     for one in held:
         one.held()
