@@ -103,25 +103,37 @@ check_job(const struct etcd *e, struct fault *f)
 static void
 warn_of_version(struct etcd *e, instant until)
 {
-	struct call call = {"/v3/maintenance/status", json_object(), NULL, 0};
 	struct fault ignored;
 	const char *version;
-	instant sent;
+	json_t *state;
+	enum rc rc;
 
 	if (e->warned || !e->base.host->verbose)
 		return;
 	e->warned = true;
-	if (etcd_ask(e, &call, 1, until, &sent, &ignored) == RC_OK) {
-		version = json_string_value(json_object_get(call.answer, "version"));
-		if (etcd_is_risky(version))
-			fault_set(&e->base.host->notice, RC_OK,
-			    "%s is version %.*s, where a leader that was stopped for seconds may end leases that live when it goes on (mended in 3.4.31 and 3.5.13); see dlock-etcd(7)",
-			    e->server_name, (int)strspn(version, "0123456789."), version);
-	}
-	calls_free(&call, 1);
+	state = cluster_answer(
+	    &e->cluster, call_plain("/v3/maintenance/status"), until, &rc, &ignored);
+	version = json_string_value(json_object_get(state, "version"));
+	if (etcd_is_risky(version))
+		fault_set(&e->base.host->notice, RC_OK,
+		    "%s is version %.*s, where a leader that was stopped for seconds may end leases that live when it goes on (mended in 3.4.31 and 3.5.13); see dlock-etcd(7)",
+		    e->server_name, (int)strspn(version, "0123456789."), version);
+	json_decref(state);
 }
 
 /* ---- taking it ---- */
+
+/* Our key with that value, of which the names are filled in. */
+static void
+put_own(const struct etcd *e, struct text *ops, struct queue_value *v, int64_t lease)
+{
+	char text[KV_VALUE_BYTES];
+
+	snprintf(v->owner, sizeof v->owner, "%s", e->claim->owner);
+	snprintf(v->record, sizeof v->record, "%s", e->claim->record);
+	queue_value_write(text, v);
+	kv_op_put(ops, e->own, text, lease);
+}
 
 /* Has our key been put as held already, with that permit? */
 static bool
@@ -131,26 +143,27 @@ has_permit(const struct etcd *e)
 	    e->queue.value.slot == (int)e->slot;
 }
 
-/* Adds what makes the hold ours to a transaction: our key, and one of N's permit. */
-static void
-add_hold(struct etcd *e, json_t **compare, json_t **success)
+/*
+ * Adds what makes the hold ours to a transaction: our key, and one of N's permit.  Returns how many
+ * keys are put.
+ */
+static size_t
+add_hold(struct etcd *e, struct txn *t)
 {
 	struct queue_value v = {.held = true,
 	    .since = cluster_time(&e->cluster),
 	    .slot = e->claim->kind == KIND_LIMIT ? (int)e->slot : -1};
-	char text[KV_VALUE_BYTES], permit[PERMIT_KEY_BYTES];
+	char permit[PERMIT_KEY_BYTES];
 
-	snprintf(v.owner, sizeof v.owner, "%s", e->claim->owner);
-	snprintf(v.record, sizeof v.record, "%s", e->claim->record);
-	queue_value_write(text, &v);
-	kv_add(compare, kv_if(e->names.freeze, NULL, "EQUAL", 0));
-	kv_add(success, kv_op_put(e->own, text, e->lease));
+	kv_if(&t->compare, e->names.freeze, NULL, "EQUAL", 0);
+	put_own(e, &t->success, &v, e->lease);
 	if (e->claim->kind != KIND_LIMIT)
-		return;
+		return 1;
 	etcd_permit_key(e, e->slot, permit);
 	if (!has_permit(e)) /* or it is ours, by an answer that got lost */
-		kv_add(compare, kv_if(permit, NULL, "EQUAL", 0));
-	kv_add(success, kv_op_put(permit, "", e->lease));
+		kv_if(&t->compare, permit, NULL, "EQUAL", 0);
+	kv_op_put(&t->success, permit, "", e->lease);
+	return 2;
 }
 
 /* Reads a survey; and its other pages, where all who are before us matter. */
@@ -159,24 +172,21 @@ take_survey(struct etcd *e, const json_t *txn, size_t i, instant until, struct f
 {
 	struct queue *q = &e->queue;
 	enum rc rc = RC_OK;
-	instant sent;
 
 	queue_read(q, txn, i);
 	while (rc == RC_OK && !q->whole && !kind_is_exclusive(e->claim->kind)) {
-		struct call call = {"/v3/kv/range", queue_ask_more(q), NULL, 0};
+		const struct kv_range more = queue_ask_more(q);
 		int64_t before = q->read_to;
+		json_t *page = cluster_answer(
+		    &e->cluster, call_range(&more), until, &rc, f);
 
-		rc = etcd_ask(e, &call, 1, until, &sent, f);
-		if (rc == RC_OK && call.code != CODE_OK)
-			rc = fault_set(f, RC_AGAIN,
-			    "%s has forgotten what it said (compaction)", e->server_name);
-		if (rc == RC_OK)
-			queue_read_more(q, call.answer);
-		if (rc == RC_OK && !q->whole && q->read_to <= before)
+		if (page)
+			queue_read_more(q, page);
+		if (page && !q->whole && q->read_to <= before)
 			rc = fault_set(f, RC_PROTOCOL,
 			    "%s tells the same keys again: is this an etcd server?",
 			    e->server_name);
-		calls_free(&call, 1);
+		json_decref(page);
 	}
 	count_position(e);
 	return rc;
@@ -249,22 +259,20 @@ static enum rc
 join(struct etcd *e, instant until, struct fault *f)
 {
 	struct queue_value v = {.since = cluster_time(&e->cluster), .slot = -1};
-	json_t *success = json_array(), *failure = json_array();
-	char text[KV_VALUE_BYTES];
 	struct queue *q = &e->queue;
+	struct txn t = {0};
 	struct call calls[2];
-	instant sent;
 	enum rc rc;
 
-	snprintf(v.owner, sizeof v.owner, "%s", e->claim->owner);
-	snprintf(v.record, sizeof v.record, "%s", e->claim->record);
-	queue_value_write(text, &v);
-	kv_add(&success, kv_op_put(e->own, text, e->place_lease));
+	kv_if(&t.compare, e->own, NULL, "EQUAL", 0);
+	put_own(e, &t.success, &v, e->place_lease);
+	queue_ask(q, true, &t.success);
+	queue_ask(q, true, &t.failure);
 	calls[0] = call_grant(e->place_lease, PLACE_LEASE);
-	calls[1] = call_txn(json_pack("[o]", kv_if(e->own, NULL, "EQUAL", 0)),
-	    queue_ask(q, true, success), queue_ask(q, true, failure));
+	calls[1] = call_txn(&t);
 	e->has_place = true;
-	rc = etcd_ask(e, calls, 2, until, &sent, f);
+	rc = cluster_calls(&e->cluster, calls, 2, until, f);
+	e->beat = e->cluster.sent + beat_of(e);
 	if (rc == RC_OK && calls[1].code != CODE_OK)
 		rc = etcd_fail_gone(e, f);
 	if (rc == RC_OK)
@@ -274,7 +282,6 @@ join(struct etcd *e, instant until, struct fault *f)
 	if (rc != RC_OK)
 		return rc;
 	e->joined = q->create > 0;
-	e->beat = sent + beat_of(e);
 	return e->joined ? RC_OK : etcd_fail_gone(e, f);
 }
 
@@ -282,16 +289,15 @@ join(struct etcd *e, instant until, struct fault *f)
 static enum rc
 survey(struct etcd *e, instant until, struct fault *f)
 {
-	struct call call = call_txn(
-	    json_array(), queue_ask(&e->queue, true, json_array()), json_array());
-	instant sent;
-	enum rc rc = etcd_ask(e, &call, 1, until, &sent, f);
+	struct txn t = {0};
+	json_t *answer;
+	enum rc rc;
 
-	if (rc == RC_OK && call.code != CODE_OK)
-		rc = etcd_fail_gone(e, f);
-	if (rc == RC_OK)
-		rc = take_survey(e, call.answer, 0, until, f);
-	calls_free(&call, 1);
+	queue_ask(&e->queue, true, &t.success);
+	answer = cluster_answer(&e->cluster, call_txn(&t), until, &rc, f);
+	if (answer)
+		rc = take_survey(e, answer, 0, until, f);
+	json_decref(answer);
 	return rc;
 }
 
@@ -303,25 +309,27 @@ survey(struct etcd *e, instant until, struct fault *f)
 static enum rc
 take(struct etcd *e, instant until, struct grant *g, struct fault *f)
 {
-	json_t *compare = json_array(), *success = json_array();
 	struct call calls[4], *grant = NULL, *alive = NULL, *txn;
 	struct queue *q = &e->queue;
 	const struct names *l = &e->names;
 	int64_t create = q->create;
 	/* who is going to join surveys the queue then */
 	bool others = create || !e->waits || !kind_is_exclusive(e->claim->kind);
+	struct txn t = {0};
 	instant sent;
 	size_t puts;
 	enum rc rc;
 	int n = 0;
 
-	kv_add(&compare,
-	    create ? kv_if(e->own, NULL, "EQUAL", create)
-		   : kv_if(l->queue, l->queue_end, "EQUAL", 0));
+	if (create)
+		kv_if(&t.compare, e->own, NULL, "EQUAL", create);
+	else
+		kv_if(&t.compare, l->queue, l->queue_end, "EQUAL", 0);
 	if (create && kind_is_exclusive(e->claim->kind))
-		kv_add(&compare, kv_if(l->queue, l->queue_end, "GREATER", create - 1));
-	add_hold(e, &compare, &success);
-	puts = json_array_size(success);
+		kv_if(&t.compare, l->queue, l->queue_end, "GREATER", create - 1);
+	puts = add_hold(e, &t);
+	queue_ask(q, false, &t.success);
+	queue_ask(q, others, &t.failure);
 	if (!is_lease_fresh(e)) {
 		*(grant = &calls[n++]) = call_grant(e->lease, e->claim->ttl);
 		if (create) {
@@ -330,9 +338,9 @@ take(struct etcd *e, instant until, struct grant *g, struct fault *f)
 			    "/v3/lease/keepalive", e->lease);
 		}
 	}
-	*(txn = &calls[n++]) = call_txn(
-	    compare, queue_ask(q, false, success), queue_ask(q, others, json_array()));
-	rc = etcd_ask(e, calls, n, until, &sent, f);
+	*(txn = &calls[n++]) = call_txn(&t);
+	rc = cluster_calls(&e->cluster, calls, n, until, f);
+	sent = e->cluster.sent;
 	if (rc == RC_OK && txn->code != CODE_OK) {
 		e->lease_sent = 0;
 		rc = etcd_fail_gone(e, f);
@@ -380,20 +388,17 @@ static enum rc
 end_freeze(struct etcd *e, instant until, struct fault *f)
 {
 	const struct queue *q = &e->queue;
-	struct call call;
-	instant sent;
+	struct txn t = {0};
 	enum rc rc;
 
 	if (!q->frozen || q->freeze.until == EPOCH_NONE ||
 	    cluster_time(&e->cluster) < q->freeze.until)
 		return RC_OK;
-	call = call_txn(
-	    json_pack("[o]", kv_if_unchanged(e->names.freeze, q->freeze_modified)),
-	    json_pack("[o]", kv_op_delete(e->names.freeze, NULL)), json_array());
-	rc = etcd_ask(e, &call, 1, until, &sent, f);
+	kv_if_unchanged(&t.compare, e->names.freeze, q->freeze_modified);
+	kv_op_delete(&t.success, e->names.freeze, NULL);
+	json_decref(cluster_answer(&e->cluster, call_txn(&t), until, &rc, f));
 	if (rc == RC_OK)
 		e->queue.frozen = false;
-	calls_free(&call, 1);
 	return rc;
 }
 
@@ -449,16 +454,12 @@ static enum rc
 name_period(struct etcd *e, instant until, struct fault *f)
 {
 	const struct job *job = &e->claim->job;
-	struct call call;
-	instant sent;
 	enum rc rc;
 
 	if (!job->per || *job->per->id)
 		return RC_OK;
-	call = etcd_call_read(e);
 	e->cluster.date = 0;
-	rc = etcd_ask(e, &call, 1, until, &sent, f);
-	calls_free(&call, 1);
+	json_decref(cluster_answer(&e->cluster, etcd_call_read(e), until, &rc, f));
 	return rc == RC_OK
 	    ? period_name(job, e->cluster.date > 0 ? cluster_time(&e->cluster) : -1,
 		  e->server_name, f)
@@ -511,24 +512,23 @@ renew_place(
 	const struct kv_range own = {.key = e->own},
 			      other = {.key = w->key, .end = w->end, .count_only = true};
 	struct call calls[4] = {call_lease("/v3/lease/keepalive", e->place_lease)};
-	instant sent;
 	struct kv kv;
 	enum rc rc;
 
 	if (all) {
-		calls[1] = (struct call){"/v3/kv/range", kv_range(&own), NULL, 0};
+		calls[1] = call_range(&own);
 		calls[2] = call_lease("/v3/lease/keepalive", e->lease);
-		calls[3] = (struct call){"/v3/kv/range", kv_range(&other), NULL, 0};
+		calls[3] = call_range(&other);
 	}
-	rc = etcd_ask(e, calls, all ? 4 : 1, until, &sent, f);
+	rc = cluster_calls(&e->cluster, calls, all ? 4 : 1, until, f);
 	if (rc == RC_OK) {
-		e->beat = sent + beat_of(e);
+		e->beat = e->cluster.sent + beat_of(e);
 		/* our key may be on the other lease already */
 		if (!all && kv_number(calls[0].answer, "TTL") <= 0)
 			e->lease_sent = e->beat = 0;
 	}
 	if (rc == RC_OK && all) {
-		note_proof(e, &calls[1], &calls[2], &calls[3], sent);
+		note_proof(e, &calls[1], &calls[2], &calls[3], e->cluster.sent);
 		e->joined = calls[1].code == CODE_OK &&
 		    kv_read(&kv, calls[1].answer, 0) && kv.create == e->queue.create;
 		/* of many that may have changed, or of what is not there, nothing is known */
@@ -596,7 +596,8 @@ start_claim(struct etcd *e, const struct claim *claim)
 	e->queue.names = &e->names;
 	e->queue.claim = claim;
 	e->queue.own = e->own;
-	e->asked = e->granted = e->has_place = false;
+	e->asked = true;
+	e->granted = e->has_place = false;
 	name_place(e);
 	retry_begin(&e->retry, claim);
 }

@@ -4,7 +4,7 @@
 #include "backends/common/text.h"
 
 #include <errno.h>
-#include <stdarg.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,56 +66,13 @@ cluster_time(const struct cluster *c)
 
 /* ---- requests ---- */
 
-struct text {
-	char *at;
-	size_t n, room;
-	bool failed;
-};
-
-/* What is sent may be a password or a token. */
-static void
-text_free(struct text *t)
-{
-	if (t->at)
-		explicit_bzero(t->at, t->room);
-	free(t->at);
-}
-
-__attribute__((format(printf, 2, 3))) static void
-text_add(struct text *t, const char *fmt, ...)
-{
-	va_list args, again;
-	int n;
-
-	va_start(args, fmt);
-	va_copy(again, args);
-	n = vsnprintf(NULL, 0, fmt, args);
-	va_end(args);
-	if (t->n + (size_t)n >= t->room) {
-		size_t room = 2 * (t->n + (size_t)n) + 1024;
-		char *at = malloc(room); /* realloc() would leave a password behind */
-
-		if (at && t->n > 0)
-			memcpy(at, t->at, t->n);
-		if (at) {
-			text_free(t);
-			t->at = at;
-			t->room = room;
-		}
-		t->failed = t->failed || !at;
-	}
-	if (!t->failed)
-		t->n += (size_t)vsnprintf(t->at + t->n, t->room - t->n, fmt, again);
-	va_end(again);
-}
-
 /*
  * With Grpc-Metadata-hasleader a member that has lost its leader says so at once, where it
  * would be silent for seconds.
  */
 static void
 put_request(struct text *t, const struct cluster *c, size_t member, const char *path,
-    const char *body)
+    const struct text *body)
 {
 	char host[sizeof(struct endpoint) + 8];
 
@@ -126,22 +83,8 @@ put_request(struct text *t, const struct cluster *c, size_t member, const char *
 	text_add(t,
 	    "Grpc-Metadata-hasleader: true\r\nContent-Type: application/json\r\n"
 	    "Content-Length: %zu\r\n\r\n%s",
-	    strlen(body), body);
-}
-
-static void
-put_json(struct text *t, const struct cluster *c, size_t member, const char *path,
-    const json_t *ask)
-{
-	char *body = ask ? json_dumps(ask, JSON_COMPACT) : NULL;
-
-	if (body)
-		put_request(t, c, member, path, body);
-	else
-		t->failed = true;
-	if (body)
-		explicit_bzero(body, strlen(body));
-	free(body);
+	    body->n, body->n > 0 ? body->at : "");
+	t->failed = t->failed || body->failed;
 }
 
 /* ---- replies ---- */
@@ -337,7 +280,7 @@ exchange(struct cluster *c, struct call *calls, int n, instant until, struct fau
 	enum rc rc;
 
 	for (int i = 0; i < n; i++)
-		put_json(&t, c, c->member, calls[i].path, calls[i].ask);
+		put_request(&t, c, c->member, calls[i].path, &calls[i].ask);
 	rc = connection_send(&c->calls, &t, until, f);
 	text_free(&t);
 	for (int i = 0; rc == RC_OK && i < n; i++) {
@@ -359,15 +302,33 @@ exchange(struct cluster *c, struct call *calls, int n, instant until, struct fau
 	return rc;
 }
 
+/* As a string of JSON, in UTF-8. */
+static void
+put_string(struct text *t, const char *text)
+{
+	text_add(t, "\"");
+	for (; *text; text++)
+		text_add(t,
+		    (unsigned char)*text < ' ' || strchr("\"\\", *text) ? "\\u%04x"
+									: "%c",
+		    *text);
+	text_add(t, "\"");
+}
+
 static enum rc
 login(struct cluster *c, instant until, struct fault *f)
 {
-	const struct address *a = c->address;
-	struct call call = {"/v3/auth/authenticate",
-	    json_pack("{s:s, s:s}", "name", a->user, "password", a->password), NULL, 0};
-	enum rc rc = exchange(c, &call, 1, until, f);
-	const char *token = json_string_value(json_object_get(call.answer, "token"));
+	struct call call = {.path = "/v3/auth/authenticate"};
+	const char *token;
+	enum rc rc;
 
+	text_add(&call.ask, "{\"name\":");
+	put_string(&call.ask, c->address->user);
+	text_add(&call.ask, ",\"password\":");
+	put_string(&call.ask, c->address->password);
+	text_add(&call.ask, "}");
+	rc = exchange(c, &call, 1, until, f);
+	token = json_string_value(json_object_get(call.answer, "token"));
 	if (rc != RC_OK) {
 	} else if (call.code == CODE_INVALID) {
 		rc = connection_fail(
@@ -390,26 +351,53 @@ login(struct cluster *c, instant until, struct fault *f)
 
 /* ---- calls ---- */
 
+struct call
+call_plain(const char *path)
+{
+	struct call c = {.path = path};
+
+	text_add(&c.ask, "{}");
+	return c;
+}
+
 /* etcd counts in seconds. */
 struct call
 call_grant(int64_t lease, int64_t ns)
 {
-	return (struct call){"/v3/lease/grant",
-	    json_pack("{s:I, s:I}", "ID", (json_int_t)lease, "TTL",
-		(json_int_t)((ns_to_ms(ns) + 999) / 1000)),
-	    NULL, 0};
+	struct call c = {.path = "/v3/lease/grant"};
+
+	text_add(&c.ask, "{\"ID\":%" PRId64 ",\"TTL\":%" PRId64 "}", lease,
+	    (ns_to_ms(ns) + 999) / 1000);
+	return c;
 }
 
 struct call
 call_lease(const char *path, int64_t lease)
 {
-	return (struct call){path, json_pack("{s:I}", "ID", (json_int_t)lease), NULL, 0};
+	struct call c = {.path = path};
+
+	text_add(&c.ask, "{\"ID\":%" PRId64 "}", lease);
+	return c;
 }
 
 struct call
-call_txn(json_t *compare, json_t *success, json_t *failure)
+call_range(const struct kv_range *r)
 {
-	return (struct call){"/v3/kv/txn", kv_txn(compare, success, failure), NULL, 0};
+	struct call c = {.path = "/v3/kv/range"};
+
+	text_add(&c.ask, "{");
+	kv_range(&c.ask, r);
+	text_add(&c.ask, "}");
+	return c;
+}
+
+struct call
+call_txn(struct txn *t)
+{
+	struct call c = {.path = "/v3/kv/txn"};
+
+	kv_txn(&c.ask, t);
+	return c;
 }
 
 bool
@@ -423,9 +411,9 @@ void
 calls_free(struct call *calls, int n)
 {
 	for (int i = 0; i < n; i++) {
-		json_decref(calls[i].ask);
+		text_free(&calls[i].ask);
 		json_decref(calls[i].answer);
-		calls[i].ask = calls[i].answer = NULL;
+		calls[i].answer = NULL;
 	}
 }
 
@@ -468,8 +456,7 @@ make_ready(struct cluster *c, instant until, struct fault *f)
 
 /* On one member, by `until`; once more, if it has forgotten our login. */
 static enum rc
-ask_member(struct cluster *c, struct call *calls, int n, instant until, instant *sent,
-    bool *repeated, struct fault *f)
+ask_member(struct cluster *c, struct call *calls, int n, instant until, struct fault *f)
 {
 	bool expired = true;
 	enum rc rc = RC_OK;
@@ -478,8 +465,8 @@ ask_member(struct cluster *c, struct call *calls, int n, instant until, instant 
 		expired = false;
 		rc = make_ready(c, until, f);
 		if (rc == RC_OK) {
-			*repeated = *sent != 0;
-			*sent = instant_now();
+			c->repeated = c->sent != 0;
+			c->sent = instant_now();
 			rc = exchange(c, calls, n, until, f);
 		}
 		if (rc == RC_OK)
@@ -492,16 +479,16 @@ ask_member(struct cluster *c, struct call *calls, int n, instant until, instant 
 }
 
 enum rc
-cluster_calls(struct cluster *c, struct call *calls, int n, instant until, instant *sent,
-    bool *repeated, struct fault *f)
+cluster_calls(
+    struct cluster *c, struct call *calls, int n, instant until, struct fault *f)
 {
 	size_t members = c->address->n;
 	/* the connection to the only member may have died unseen: it is asked once more */
 	size_t tries = members > 1 ? members : 1 + (c->calls.stream.fd >= 0);
 	enum rc rc = RC_AGAIN;
 
-	*sent = 0;
-	*repeated = false;
+	c->sent = 0;
+	c->repeated = false;
 	for (size_t i = 0; rc == RC_AGAIN && i < tries; i++) {
 		instant now = instant_now(), by = until;
 
@@ -511,7 +498,7 @@ cluster_calls(struct cluster *c, struct call *calls, int n, instant until, insta
 			by = instant_first(until, now + LEAST + (until - now) / 2);
 		if (members > 1)
 			by = instant_first(by, now + MEMBER_MOST);
-		rc = ask_member(c, calls, n, by, sent, repeated, f);
+		rc = ask_member(c, calls, n, by, f);
 		if (rc == RC_AGAIN)
 			cluster_turn(c);
 	}
@@ -524,17 +511,34 @@ enum rc
 cluster_ask(
     struct cluster *c, size_t member, struct call *call, instant until, struct fault *f)
 {
-	instant sent = 0;
-	bool repeated;
 	enum rc rc;
 
 	if (c->member != member)
 		disconnect(&c->calls);
 	c->member = member;
-	rc = ask_member(c, call, 1, until, &sent, &repeated, f);
+	c->sent = 0;
+	rc = ask_member(c, call, 1, until, f);
 	if (rc != RC_OK)
 		disconnect(&c->calls);
 	return rc;
+}
+
+json_t *
+cluster_answer(
+    struct cluster *c, struct call call, instant until, enum rc *rc, struct fault *f)
+{
+	json_t *answer = NULL;
+
+	*rc = cluster_calls(c, &call, 1, until, f);
+	if (*rc == RC_OK && call.code == CODE_OK)
+		answer = json_incref(call.answer);
+	else if (*rc == RC_OK)
+		*rc = fault_set(f, RC_AGAIN,
+		    call.code == CODE_COMPACTED ? "%s was compacted meanwhile: try again"
+						: "%s does not find what it had",
+		    c->calls.stream.where);
+	calls_free(&call, 1);
+	return answer;
 }
 
 /* ---- a watch ---- */
@@ -561,23 +565,15 @@ watch_begin(struct cluster *c, const struct watched *keys, int n, int64_t revisi
 	/* several requests in one body: one connection has them all */
 	for (int i = 0; i < n; i++) {
 		const struct kv_range range = {.key = keys[i].key, .end = keys[i].end};
-		json_t *j = kv_range(&range);
-		char *one;
 
-		kv_set(&j, "start_revision", json_integer(revision));
-		if (!keys[i].puts || !keys[i].deletions)
-			kv_set(&j, "filters",
-			    json_pack("[s]", keys[i].puts ? "NODELETE" : "NOPUT"));
-		j = json_pack("{s:o}", "create_request", j);
-		one = j ? json_dumps(j, JSON_COMPACT) : NULL;
-		text_add(&body, "%s\n", one ? one : "");
-		body.failed = body.failed || !one;
-		free(one);
-		json_decref(j);
+		text_add(&body, "{\"create_request\":{");
+		kv_range(&body, &range);
+		text_add(&body, ",\"start_revision\":%" PRId64 "%s}}\n", revision,
+		    keys[i].puts && keys[i].deletions ? ""
+			: keys[i].puts                ? ",\"filters\":[\"NODELETE\"]"
+						      : ",\"filters\":[\"NOPUT\"]");
 	}
-	t.failed = body.failed;
-	if (!t.failed)
-		put_request(&t, c, c->member, "/v3/watch", body.at);
+	put_request(&t, c, c->member, "/v3/watch", &body);
 	rc = connection_open(c, &c->watch, c->member, until, f);
 	if (rc == RC_OK)
 		rc = connection_send(&c->watch, &t, until, f);

@@ -92,10 +92,6 @@ etcd_of(struct store *s)
 
 enum { LEASE_S_MOST = 1000 * 1000 * 1000 };
 
-/* As cluster_calls(); from now on something of ours may be there. */
-enum rc etcd_ask(
-    struct etcd *, struct call *, int n, instant until, instant *sent, struct fault *);
-
 /* Seconds as etcd says them, which may be any (hostile): 30 years are endless enough. */
 static inline int64_t
 etcd_lease_ns(int64_t ttl)
@@ -124,19 +120,6 @@ enum rc etcd_renew_lease(
 
 enum rc etcd_acquire(
     struct store *, const struct claim *, instant until, struct grant *, struct fault *);
-
-/* ---- admin.c ---- */
-
-/* Several requests, and their answers, which the caller frees; not of a claim. */
-enum rc admin_ask(struct etcd *, struct call *, int n, instant until, struct fault *);
-
-/* The answer to one request, which the caller frees; NULL: *rc says why. */
-json_t *admin_ask_one(struct etcd *, const char *path, json_t *ask, instant until,
-    enum rc *, struct fault *);
-
-/* The same of a range of keys. */
-json_t *admin_range(
-    struct etcd *, const struct kv_range *, instant until, enum rc *, struct fault *);
 
 /* ---- look.c ---- */
 

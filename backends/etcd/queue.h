@@ -170,17 +170,18 @@ struct queue {
 
 /* ---- surveys ---- */
 
-/*
- * Adds the operations of a survey to those of a transaction, and returns the list; without
- * `others`, it finds nobody before us.
- */
-json_t *queue_ask(const struct queue *, bool others, json_t *ops);
+/* Of the queue in the order of create revisions, those behind that one, as of then (0: now). */
+struct kv_range names_page(
+    const struct names *, int64_t size, int64_t after, int64_t revision);
+
+/* Adds those of a survey to a transaction's; without `others`, it finds nobody before us. */
+void queue_ask(const struct queue *, bool others, struct text *ops);
 
 /* Reads their answers, from the `i`th one on. */
 void queue_read(struct queue *, const json_t *txn, size_t i);
 
-/* The next page, as a request to /v3/kv/range, while it is not whole; and its answer. */
-json_t *queue_ask_more(const struct queue *);
+/* The next page, while it is not whole; and its answer. */
+struct kv_range queue_ask_more(const struct queue *);
 void queue_read_more(struct queue *, const json_t *range);
 
 /* ---- what it means ---- */
