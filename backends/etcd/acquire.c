@@ -123,24 +123,19 @@ warn_of_version(struct etcd *e, instant until)
 
 /* ---- taking it ---- */
 
-/* Our key with that value, of which the names are filled in. */
+/* Adds our key: as held with the lease of the hold, or as waiting with that of its place. */
 static void
-put_own(const struct etcd *e, struct text *ops, struct queue_value *v, int64_t lease)
+put_own(const struct etcd *e, struct text *ops, bool held)
 {
+	struct queue_value v = {.held = held,
+	    .since = cluster_time(&e->cluster),
+	    .slot = held && e->claim->kind == KIND_LIMIT ? (int)e->slot : -1};
 	char text[KV_VALUE_BYTES];
 
-	snprintf(v->owner, sizeof v->owner, "%s", e->claim->owner);
-	snprintf(v->record, sizeof v->record, "%s", e->claim->record);
-	queue_value_write(text, v);
-	kv_op_put(ops, e->own, text, lease);
-}
-
-/* Has our key been put as held already, with that permit? */
-static bool
-has_permit(const struct etcd *e)
-{
-	return e->queue.create && e->queue.value.held &&
-	    e->queue.value.slot == (int)e->slot;
+	snprintf(v.owner, sizeof v.owner, "%s", e->claim->owner);
+	snprintf(v.record, sizeof v.record, "%s", e->claim->record);
+	queue_value_write(text, &v);
+	kv_op_put(ops, e->own, text, held ? e->lease : e->place_lease);
 }
 
 /*
@@ -150,17 +145,16 @@ has_permit(const struct etcd *e)
 static size_t
 add_hold(struct etcd *e, struct txn *t)
 {
-	struct queue_value v = {.held = true,
-	    .since = cluster_time(&e->cluster),
-	    .slot = e->claim->kind == KIND_LIMIT ? (int)e->slot : -1};
+	const struct queue *q = &e->queue;
 	char permit[PERMIT_KEY_BYTES];
 
 	kv_if(&t->compare, e->names.freeze, NULL, "EQUAL", 0);
-	put_own(e, &t->success, &v, e->lease);
+	put_own(e, &t->success, true);
 	if (e->claim->kind != KIND_LIMIT)
 		return 1;
-	etcd_permit_key(e, e->slot, permit);
-	if (!has_permit(e)) /* or it is ours, by an answer that got lost */
+	snprintf(permit, sizeof permit, "%s%06u", e->names.permits, e->slot);
+	/* or it is ours, by an answer that got lost */
+	if (!(q->create && q->value.held && q->value.slot == (int)e->slot))
 		kv_if(&t->compare, permit, NULL, "EQUAL", 0);
 	kv_op_put(&t->success, permit, "", e->lease);
 	return 2;
@@ -258,14 +252,13 @@ begin_hold(struct etcd *e, instant until, struct grant *g, struct fault *f)
 static enum rc
 join(struct etcd *e, instant until, struct fault *f)
 {
-	struct queue_value v = {.since = cluster_time(&e->cluster), .slot = -1};
 	struct queue *q = &e->queue;
 	struct txn t = {0};
 	struct call calls[2];
 	enum rc rc;
 
 	kv_if(&t.compare, e->own, NULL, "EQUAL", 0);
-	put_own(e, &t.success, &v, e->place_lease);
+	put_own(e, &t.success, false);
 	queue_ask(q, true, &t.success);
 	queue_ask(q, true, &t.failure);
 	calls[0] = call_grant(e->place_lease, PLACE_LEASE);

@@ -82,7 +82,7 @@ change_hold(struct etcd *e, const struct target *t, const struct queue_entry *q,
     const struct kv *own, const struct names *l, const char *record, bool force,
     bool *full, instant until, struct fault *f)
 {
-	char mark[QUEUE_BYTES + 32], permit[QUEUE_BYTES + 16];
+	char mark[QUEUE_BYTES + 32], permit[PERMIT_KEY_BYTES];
 	struct call grant = no_grant;
 	int64_t lease = q->lease;
 	struct txn change = {0};

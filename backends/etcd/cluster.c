@@ -147,30 +147,22 @@ enum {
 static enum rc
 code_failed(struct cluster *c, int code, const char *message, struct fault *f)
 {
-	static const struct meaning {
-		int code;
-		enum rc rc;
-		const char *hint;
-	} meanings[] = {
-	    {CODE_INVALID, RC_DENIED,
-		": does it want a user and password? Put them into the URL, or the password into -O password-file=FILE"},
-	    {CODE_DENIED, RC_DENIED,
-		": the user's roles do not allow this (see dlock-etcd(7))"},
-	    {CODE_FULL, RC_AGAIN,
-		": its database is full, and takes nothing new (etcdctl compact, defrag, alarm disarm)"},
-	    {CODE_TOKEN, RC_DENIED, ": the login is not valid any more"},
-	    {0, RC_AGAIN, ""},
+	static const char *const hints[] = {
+	    [CODE_INVALID] =
+		": does it want a user and password? Put them into the URL, or the password into -O password-file=FILE",
+	    [CODE_DENIED] = ": the user's roles do not allow this (see dlock-etcd(7))",
+	    [CODE_FULL] =
+		": its database is full, and takes nothing new (etcdctl compact, defrag, alarm disarm)",
+	    [CODE_TOKEN] = ": the login is not valid any more",
 	};
-	const struct meaning *m = meanings;
+	bool denied = code == CODE_INVALID || code == CODE_DENIED || code == CODE_TOKEN;
 	char text[256];
 
-	while (m->code && m->code != code)
-		m++;
 	snprintf(text, sizeof text, "%s", message ? message : "");
 	secret_blot(text, c->address->password);
 	secret_blot(text, c->token);
-	return fault_set(
-	    f, m->rc, "%s says '%.200s'%s", c->calls.stream.where, text, m->hint);
+	return fault_set(f, denied ? RC_DENIED : RC_AGAIN, "%s says '%.200s'%s",
+	    c->calls.stream.where, text, hints[code] ? hints[code] : "");
 }
 
 /* The body is no JSON. */

@@ -102,12 +102,6 @@ etcd_lease_ns(int64_t ttl)
 /* A linearizable read, the first part of a proof (credit.h). */
 struct call etcd_call_read(const struct etcd *);
 
-enum { PERMIT_KEY_BYTES = QUEUE_BYTES + 16 };
-
-/* The key of one of N's permit. */
-const char *etcd_permit_key(
-    const struct etcd *, unsigned slot, char out[PERMIT_KEY_BYTES]);
-
 /* RC_AGAIN: a lease of ours has ended before we could use it. */
 enum rc etcd_fail_gone(const struct etcd *, struct fault *);
 

@@ -64,33 +64,41 @@ text_free(struct text *t)
 	*t = (struct text){0};
 }
 
+/* Makes room for so many bytes more. */
+static void
+text_grow(struct text *t, size_t more)
+{
+	/* realloc() would leave a password behind */
+	struct text longer = {.n = t->n, .room = 2 * (t->n + more) + 1024};
+
+	longer.at = malloc(longer.room);
+	if (!longer.at) {
+		t->failed = true;
+		return;
+	}
+	if (t->n > 0)
+		memcpy(longer.at, t->at, t->n);
+	text_free(t);
+	*t = longer;
+}
+
 void
 text_add(struct text *t, const char *fmt, ...)
 {
-	va_list args, again;
-	int n;
+	va_list args;
 
-	va_start(args, fmt);
-	va_copy(again, args);
-	n = vsnprintf(NULL, 0, fmt, args);
-	va_end(args);
-	if (t->n + (size_t)n >= t->room) {
-		size_t room = 2 * (t->n + (size_t)n) + 1024;
-		char *at = malloc(room); /* realloc() would leave a password behind */
+	while (!t->failed) {
+		size_t room = t->room - t->n, n;
 
-		if (at) {
-			struct text longer = {at, t->n, room, t->failed};
-
-			if (t->n > 0)
-				memcpy(at, t->at, t->n);
-			text_free(t);
-			*t = longer;
+		va_start(args, fmt);
+		n = (size_t)vsnprintf(room ? t->at + t->n : NULL, room, fmt, args);
+		va_end(args);
+		if (n < room) {
+			t->n += n;
+			return;
 		}
-		t->failed = t->failed || !at;
+		text_grow(t, n);
 	}
-	if (!t->failed)
-		t->n += (size_t)vsnprintf(t->at + t->n, t->room - t->n, fmt, again);
-	va_end(again);
 }
 
 /* Before all but the first of a list or an object. */

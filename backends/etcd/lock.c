@@ -27,13 +27,6 @@ etcd_call_read(const struct etcd *e)
 	return call_range(&(struct kv_range){.key = e->own, .count_only = true});
 }
 
-const char *
-etcd_permit_key(const struct etcd *e, unsigned slot, char out[PERMIT_KEY_BYTES])
-{
-	snprintf(out, PERMIT_KEY_BYTES, "%s%06u", e->names.permits, slot);
-	return out;
-}
-
 enum rc
 etcd_fail_gone(const struct etcd *e, struct fault *f)
 {
@@ -213,7 +206,8 @@ make_release(struct etcd *e, struct call *calls, struct call **txn, bool job, in
 		kv_op_delete(&t.success, e->own, NULL);
 		write_run(e, &t.success, status);
 	} else {
-		kv_op_range(&t.success, &(struct kv_range){.key = e->own});
+		kv_op_range(
+		    &t.success, &(struct kv_range){.key = e->own, .count_only = true});
 	}
 	kv_op_range(&t.failure, &(struct kv_range){.key = e->mark});
 	kv_if(&t.compare, e->own, NULL, "EQUAL", e->token);

@@ -269,55 +269,25 @@ tell_key(struct looking *l, const char *key, bool idle)
 
 /* ---- all keys ---- */
 
-/*
- * Tells each key that has names below ROOT/q/ or ROOT/f/.  One that is frozen and queued for
- * is told with its queue.
- */
+/* A key of a queue tells of all of it; one that is frozen and queued for is told with its queue. */
 static enum rc
-tell_below(struct looking *l, const char *letter)
+see_queue(struct looking *l, const char *at, const char *value)
 {
-	char prefix[ROOT_MOST + 8], end[ROOT_MOST + 8], from[KV_KEY_BYTES + 2];
 	char key[KEY_BYTES + 1];
-	bool queues = *letter == 'q';
-	struct kv kv;
-	enum rc rc = RC_OK;
+	size_t n = strcspn(at, "/");
 
-	snprintf(prefix, sizeof prefix, "%s/%s/", l->etcd->root, letter);
-	names_end(end, sizeof end, prefix);
-	snprintf(from, sizeof from, "%s", prefix);
-	while (rc == RC_OK && !l->enough) {
-		json_t *found = cluster_answer(&l->etcd->cluster,
-		    call_range(&(struct kv_range){
-			.key = from, .end = end, .limit = 1, .keys_only = true}),
-		    l->look->until, &rc, l->fault);
-		/* of a name with a NUL, or a long one, the beginning will do */
-		bool read = kv_read(&kv, found, 0), any = read || kv.create > 0;
-		const char *behind;
-		size_t n;
-
-		json_decref(found);
-		if (!any || rc != RC_OK)
-			return rc;
-		if (strncmp(kv.key, prefix, strlen(prefix)) != 0 ||
-		    strcmp(kv.key, from) < 0)
-			return fault_set(l->fault, RC_PROTOCOL,
-			    "%s tells of other keys than were asked for: is this an etcd server?",
-			    l->etcd->server_name);
-		n = strcspn(kv.key + strlen(prefix), "/");
-		behind = kv.key + strlen(prefix) + n;
-		/* 0 comes after a slash; of one that is too long for us the end is not known */
-		snprintf(from, sizeof from, "%.*s%s", (int)(behind - kv.key), kv.key,
-		    queues && *behind == '/'                 ? "0"
-			: strlen(kv.key) < sizeof kv.key - 1 ? "\1"
-							     : "\xff");
-		if (encode_read_key(key, kv.key + strlen(prefix), n) &&
-		    (!queues || *behind == '/'))
-			rc = tell_key(l, key, !queues);
-	}
-	return rc;
+	(void)value;
+	return at[n] && encode_read_key(key, at, n) ? tell_key(l, key, false) : RC_OK;
 }
 
-/* ---- jobs ---- */
+static enum rc
+see_freeze(struct looking *l, const char *at, const char *value)
+{
+	char key[KEY_BYTES + 1];
+
+	(void)value;
+	return encode_read_key(key, at, strlen(at)) ? tell_key(l, key, true) : RC_OK;
+}
 
 /* A key's last runs stand around those of its IDs: "good", "id/ID", "last". */
 static void
@@ -327,73 +297,94 @@ tell_pending(struct looking *l, const struct run *last)
 	l->has_good = false;
 }
 
-/* `at`: E/NAME, behind ROOT/j/. */
-static void
+static enum rc
 see_job(struct looking *l, const char *at, const char *value)
 {
 	size_t n = strcspn(at, "/");
 	const char *name = at + n, *own = l->etcd->name;
 	char key[KEY_BYTES + 1];
 	struct run r;
+	bool read;
 
 	if (own)
 		snprintf(key, sizeof key, "%s", own);
 	else if (!encode_read_key(key, at, n))
-		return;
+		return RC_OK;
 	if (strcmp(key, l->job) != 0)
 		tell_pending(l, NULL);
 	memcpy(l->job, key, sizeof key);
-	if (!run_read(&r, value))
-		return;
-	if (strcmp(name, "/good") == 0) {
+	read = run_read(&r, value);
+	if (read && strcmp(name, "/good") == 0) {
 		l->good = r;
 		l->has_good = true;
-	} else if (strcmp(name, "/last") == 0) {
+	} else if (read && strcmp(name, "/last") == 0) {
 		tell_pending(l, &r);
-	} else if (strncmp(name, "/id/", 4) == 0) {
+	} else if (read && strncmp(name, "/id/", 4) == 0) {
 		tell_run(l, ENTRY_DONE, &r);
 	}
+	return RC_OK;
 }
 
-/* Tells all runs that are remembered, in the order of their names. */
+/*
+ * Sees the names below ROOT/LETTER/, or those of one key, in their order: what stands behind that,
+ * E or E/NAME, and its value.  Of a queue only the first is seen.
+ */
 static enum rc
-tell_jobs(struct looking *l)
+see_below(struct looking *l, const char *below,
+    enum rc (*see)(struct looking *, const char *at, const char *value))
 {
-	struct etcd *e = l->etcd;
-	char below[QUEUE_BYTES], end[QUEUE_BYTES], from[KV_KEY_BYTES + 2];
-	size_t root = strlen(e->root) + strlen("/j/"), n = PAGE;
+	char end[QUEUE_BYTES], from[KV_KEY_BYTES + 2];
+	size_t root = strlen(l->etcd->root) + strlen("/q/"), n = PAGE;
 	struct kv kv;
 	enum rc rc = RC_OK;
 
-	names_of(&l->names, e->root, e->name, e->name ? e->name : "");
-	snprintf(below, sizeof below, "%.*s", e->name ? QUEUE_BYTES : (int)root,
-	    l->names.jobs);
 	names_end(end, sizeof end, below);
 	snprintf(from, sizeof from, "%s", below);
-	l->key = l->job;
 	while (rc == RC_OK && !l->enough && n == PAGE) {
-		const struct kv_range page = {.key = from, .end = end, .limit = PAGE};
+		const struct kv_range page = {
+		    .key = from, .end = end, .limit = PAGE, .keys_only = see != see_job};
 		json_t *found = cluster_answer(
-		    &e->cluster, call_range(&page), l->look->until, &rc, l->fault);
+		    &l->etcd->cluster, call_range(&page), l->look->until, &rc, l->fault);
 		bool any = false;
 
 		n = kv_count(found);
-		for (size_t i = 0; i < n; i++) {
-			if (!kv_read(&kv, found, i) || strcmp(kv.key, from) < 0 ||
-			    strncmp(kv.key, below, strlen(below)) != 0)
+		for (size_t i = 0; rc == RC_OK && !l->enough && i < n; i++) {
+			/* of a name with a NUL, or a long one, the beginning will do */
+			bool whole = kv_read(&kv, found, i);
+			const char *slash;
+
+			if (strncmp(kv.key, below, strlen(below)) != 0 ||
+			    strcmp(kv.key, from) < 0)
 				continue;
 			any = true;
-			see_job(l, kv.key + root, kv.value);
-			snprintf(from, sizeof from, "%s\1", kv.key);
+			slash = see == see_queue ? strchr(kv.key + root, '/') : NULL;
+			/* 0 comes after a slash; of one that is too long for us the end is
+			   not known */
+			snprintf(from, sizeof from, "%.*s%s",
+			    slash ? (int)(slash - kv.key) : KV_KEY_BYTES, kv.key,
+			    slash                                   ? "0"
+				: strlen(kv.key) < KV_KEY_BYTES - 1 ? "\1"
+								    : "\xff");
+			if (whole || see == see_queue)
+				rc = see(l, kv.key + root, kv.value);
 		}
 		json_decref(found);
-		if (rc == RC_OK && n == PAGE && !any)
+		if (rc == RC_OK && n > 0 && !any && !l->enough)
 			rc = fault_set(l->fault, RC_PROTOCOL,
-			    "%s has keys below %s that are no dlock's", e->server_name,
-			    below);
+			    "%s tells of other keys than were asked for: is this an etcd server?",
+			    l->etcd->server_name);
 	}
-	tell_pending(l, NULL);
 	return rc;
+}
+
+static enum rc
+see_all(struct looking *l, char letter,
+    enum rc (*see)(struct looking *, const char *, const char *))
+{
+	char below[ROOT_MOST + 8];
+
+	snprintf(below, sizeof below, "%s/%c/", l->etcd->root, letter);
+	return see_below(l, below, see);
 }
 
 enum rc
@@ -409,13 +400,17 @@ etcd_each(struct store *s, const struct look *look, struct fault *f)
 	l->look = look;
 	l->fault = f;
 	if (look->jobs) {
-		rc = tell_jobs(l);
+		names_of(&l->names, e->root, e->name, e->name ? e->name : "");
+		l->key = l->job;
+		rc = e->name ? see_below(l, l->names.jobs, see_job)
+			     : see_all(l, 'j', see_job);
+		tell_pending(l, NULL);
 	} else if (look->key || e->name) {
 		rc = tell_key(l, look->key ? look->key : e->name, false);
 	} else {
-		rc = tell_below(l, "q");
-		if (rc == RC_OK)
-			rc = tell_below(l, "f");
+		rc = see_all(l, 'q', see_queue);
+		if (rc == RC_OK && !l->enough)
+			rc = see_all(l, 'f', see_freeze);
 	}
 	free(l);
 	return rc;

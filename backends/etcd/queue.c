@@ -263,7 +263,7 @@ queue_ask(const struct queue *q, bool others, struct text *ops)
 	    .newest = true};
 	char key[JOB_BYTES];
 
-	note_key(ops, q->own);
+	kv_op_range(ops, &(struct kv_range){.key = q->own, .keys_only = !others});
 	note_key(ops, l->freeze);
 	if (job_is_wanted(&q->claim->job))
 		note_key(ops, job_key(q, "good", key, sizeof key));

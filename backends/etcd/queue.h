@@ -37,6 +37,7 @@ enum {
 	NAME_MOST = 512,
 	QUEUE_BYTES = ROOT_MOST + ENCODED_BYTES + 16,
 	JOB_BYTES = QUEUE_BYTES + ENCODED_BYTES + 8,
+	PERMIT_KEY_BYTES = QUEUE_BYTES + 16,
 };
 
 /* ---- one lock ---- */
@@ -174,7 +175,10 @@ struct queue {
 struct kv_range names_page(
     const struct names *, int64_t size, int64_t after, int64_t revision);
 
-/* Adds those of a survey to a transaction's; without `others`, it finds nobody before us. */
+/*
+ * Adds those of a survey to a transaction's; without `others`, it finds nobody before us, and does
+ * not read our own value.
+ */
 void queue_ask(const struct queue *, bool others, struct text *ops);
 
 /* Reads their answers, from the `i`th one on. */

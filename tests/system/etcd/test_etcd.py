@@ -252,6 +252,13 @@ def test_strange_keys_hide_no_others(dlock, at, client):
     assert listed.status == 0 and [line.split()[0] for line in listed.stdout.splitlines()[1:]] == ["a", "b", "d", "e"], listed
 
 
+def test_a_strange_freeze_is_passed_over(dlock, at, client):
+    client.put("dlock/f/a/b")
+    assert dlock.run("freeze", *at.words, "-k", "z").status == 0
+    listed = dlock.run("ls", *at.words)
+    assert listed.status == 0 and [line.split()[0] for line in listed.stdout.splitlines()[1:]] == ["z"], listed
+
+
 def test_a_name_that_is_no_keys_is_not_listed(dlock, at, client):
     """Another client's: dlock writes the key aa in one way only."""
     def listed(*options):
