@@ -111,8 +111,7 @@ warn_of_version(struct etcd *e, instant until)
 	if (e->warned || !e->base.host->verbose)
 		return;
 	e->warned = true;
-	state = cluster_answer(
-	    &e->cluster, call_plain("/v3/maintenance/status"), until, &rc, &ignored);
+	state = cluster_answer(&e->cluster, etcd_ask_state, until, &rc, &ignored);
 	version = json_string_value(json_object_get(state, "version"));
 	if (etcd_is_risky(version))
 		fault_set(&e->base.host->notice, RC_OK,

@@ -110,7 +110,7 @@ check_member(struct checking *k, size_t i, struct fault *f)
 {
 	struct etcd *e = k->etcd;
 	const struct endpoint *at = &e->address.at[i];
-	struct call call = call_plain("/v3/maintenance/status");
+	struct call call = etcd_ask_state;
 	char where[sizeof at->host + 16];
 	instant until = instant_first(k->c->until, instant_now() + MEMBER_PATIENCE);
 	enum rc rc;
@@ -140,7 +140,7 @@ tell_quorum(struct checking *k)
 	struct fault unused;
 	enum rc rc;
 	json_t *list = cluster_answer(&k->etcd->cluster,
-		   call_plain("/v3/cluster/member/list"),
+		   (struct call){.path = "/v3/cluster/member/list"},
 		   instant_first(k->c->until, instant_now() + MEMBER_PATIENCE), &rc,
 		   &unused),
 	       *members = json_object_get(list, "members");

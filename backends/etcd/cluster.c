@@ -72,8 +72,9 @@ cluster_time(const struct cluster *c)
  */
 static void
 put_request(struct text *t, const struct cluster *c, size_t member, const char *path,
-    const struct text *body)
+    const struct text *ask)
 {
+	const char *body = ask->n > 0 ? ask->at : "{}";
 	char host[sizeof(struct endpoint) + 8];
 
 	endpoint_print(host, sizeof host, "", &c->address->at[member]);
@@ -83,8 +84,8 @@ put_request(struct text *t, const struct cluster *c, size_t member, const char *
 	text_add(t,
 	    "Grpc-Metadata-hasleader: true\r\nContent-Type: application/json\r\n"
 	    "Content-Length: %zu\r\n\r\n%s",
-	    body->n, body->n > 0 ? body->at : "");
-	t->failed = t->failed || body->failed;
+	    strlen(body), body);
+	t->failed = t->failed || ask->failed;
 }
 
 /* ---- replies ---- */
@@ -343,15 +344,6 @@ login(struct cluster *c, instant until, struct fault *f)
 
 /* ---- calls ---- */
 
-struct call
-call_plain(const char *path)
-{
-	struct call c = {.path = path};
-
-	text_add(&c.ask, "{}");
-	return c;
-}
-
 /* etcd counts in seconds. */
 struct call
 call_grant(int64_t lease, int64_t ns)
@@ -594,7 +586,7 @@ static bool
 watch_lines(struct http *h, bool *events)
 {
 	const char *end;
-	bool good = h->status == 200 || !http_has_head(h);
+	bool good = h->status == 200 || h->state <= HTTP_HEAD;
 
 	while (good && (end = http_line_end(h))) {
 		size_t n = end - h->body;

@@ -51,10 +51,9 @@ struct cluster {
 	/* the server's clock said `date` (s) in an answer that came at `dated` */
 	int64_t date;
 	instant dated;
-	/* of the last calls: just before they left (0: they did not), and whether they may have
-	   arrived more than once */
-	instant sent;
-	bool repeated;
+	/* of the last calls */
+	instant sent;  /* just before they left; 0: they did not */
+	bool repeated; /* they may have arrived more than once */
 };
 
 void cluster_init(
@@ -72,17 +71,15 @@ enum { CODE_FULL = 8 };
 
 struct call {
 	const char *path; /* "/v3/kv/txn" */
-	struct text ask;
-	json_t *answer; /* with CODE_OK */
+	struct text ask;  /* empty: {} */
+	json_t *answer;   /* with CODE_OK */
 	int code;
 };
 
-/* Without arguments; to grant a lease for so long; keepalive, revoke or timetolive. */
-struct call call_plain(const char *path);
+/* To grant a lease for so long; keepalive, revoke or timetolive; a range; a transaction. */
 struct call call_grant(int64_t lease, int64_t ns);
 struct call call_lease(const char *path, int64_t lease);
 struct call call_range(const struct kv_range *);
-/* It frees the lists. */
 struct call call_txn(struct txn *);
 
 /* Were the conditions of a transaction true? */

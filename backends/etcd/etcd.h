@@ -121,6 +121,8 @@ enum rc etcd_each(struct store *, const struct look *, struct fault *);
 
 /* ---- check.c ---- */
 
+static const struct call etcd_ask_state = {.path = "/v3/maintenance/status"};
+
 /*
  * A version in which an old leader that wakes up may end leases that live (etcd #12528).
  * NULL: not known.

@@ -241,8 +241,10 @@ tell_key(struct looking *l, const char *key, bool idle)
 	snprintf(good, sizeof good, "%sgood", l->names.jobs);
 	kv_op_range(&reads.success, &page);
 	kv_op_range(&reads.success, &(struct kv_range){.key = l->names.freeze});
-	kv_op_range(&reads.success, &(struct kv_range){.key = last});
-	kv_op_range(&reads.success, &(struct kv_range){.key = good});
+	if (l->look->key) {
+		kv_op_range(&reads.success, &(struct kv_range){.key = last});
+		kv_op_range(&reads.success, &(struct kv_range){.key = good});
+	}
 	found = cluster_answer(
 	    &e->cluster, call_txn(&reads), l->look->until, &rc, l->fault);
 	if (!found)
@@ -358,8 +360,7 @@ see_below(struct looking *l, const char *below,
 				continue;
 			any = true;
 			slash = see == see_queue ? strchr(kv.key + root, '/') : NULL;
-			/* 0 comes after a slash; of one that is too long for us the end is
-			   not known */
+			/* 0 comes after a slash; the end of a long name is not known */
 			snprintf(from, sizeof from, "%.*s%s",
 			    slash ? (int)(slash - kv.key) : KV_KEY_BYTES, kv.key,
 			    slash                                   ? "0"
