@@ -84,14 +84,16 @@ count_position(struct etcd *e)
 	e->base.host->seen.position = q->create > 0 ? at : 0;
 }
 
-/* Has a run of this job ended with 0 already, so that there is nothing to do? */
+/* Is it used as another kind?  Has a run of this job ended with 0, so that nothing is to do? */
 static enum rc
-check_job(const struct etcd *e, struct fault *f)
+check_claim(const struct etcd *e, struct fault *f)
 {
 	const struct job *job = &e->claim->job;
 	const struct queue *q = &e->queue;
 	int64_t age = cluster_time(&e->cluster) - q->good.began;
 
+	if (q->mixed)
+		return refuse_kind(f, e->server_name, q->other, q->other_limit, e->claim);
 	if (job->once && q->same_id.token)
 		return refuse_done(f, job, q->same_id.began / 1000, "");
 	if (job->cooldown > 0 && q->good.token && age < job->cooldown / 1000)
@@ -238,7 +240,7 @@ begin_hold(struct etcd *e, instant until, struct grant *g, struct fault *f)
 	    .lease = e->lease_ttl,
 	    .pace = instant_first(FIRST_RENEWAL, e->lease_ttl / 3),
 	    .anchor = -1};
-	rc = check_job(e, f);
+	rc = check_claim(e, f);
 	if (rc == RC_OK && !is_lease_fresh(e))
 		rc = etcd_renew_lease(e, until, g, &revision, f);
 	e->granted = rc == RC_OK;
@@ -412,9 +414,7 @@ go_on(struct etcd *e, bool surveyed, instant until, struct grant *g, struct faul
 		e->gone = true;
 		e->joined = false;
 	}
-	if (q->mixed)
-		return refuse_kind(f, e->server_name, q->other, q->other_limit, e->claim);
-	rc = check_job(e, f);
+	rc = check_claim(e, f);
 	if (rc != RC_OK)
 		return rc;
 	if (!e->joined || ((surveyed || !alone) && (q->frozen || !queue_lets_in(q))))
@@ -471,16 +471,11 @@ attempt(struct etcd *e, instant until, struct grant *g, struct fault *f)
 	rc = name_period(e, until, f);
 	if (rc == RC_OK)
 		rc = take(e, until, g, f);
-	if (rc == RC_BUSY && q->frozen) {
-		rc = end_freeze(e, until, f);
-		if (rc == RC_OK)
-			rc = q->frozen ? say_busy(e, f) : take(e, until, g, f);
-	}
 	if (rc != RC_BUSY)
 		return rc;
-	if (q->mixed)
-		return refuse_kind(f, e->server_name, q->other, q->other_limit, e->claim);
-	rc = check_job(e, f);
+	rc = check_claim(e, f);
+	if (rc == RC_OK)
+		rc = end_freeze(e, until, f);
 	if (rc != RC_OK)
 		return rc;
 	/* who does not wait joins only those beside whom it may hold the lock at once */
@@ -559,7 +554,7 @@ await_turn(struct etcd *e, instant until, struct fault *f)
 	if (q->frozen && q->freeze.until != EPOCH_NONE)
 		thaws = thaw_of(e);
 	if (e->joined)
-		rc = watch_begin(&e->cluster, w.at, w.n, q->revision + 1,
+		rc = watch_begin(&e->cluster, w.at, q->revision + 1,
 		    retry_answer(instant_now(), ANSWER_MOST, until), f);
 	while (rc == RC_OK && e->joined && !events && instant_now() < thaws) {
 		instant wake = instant_first(instant_first(e->beat, thaws), until);

@@ -71,13 +71,13 @@ cluster_time(const struct cluster *c)
  * would be silent for seconds.
  */
 static void
-put_request(struct text *t, const struct cluster *c, size_t member, const char *path,
-    const struct text *ask)
+put_request(
+    struct text *t, const struct cluster *c, const char *path, const struct text *ask)
 {
 	const char *body = ask->n > 0 ? ask->at : "{}";
 	char host[sizeof(struct endpoint) + 8];
 
-	endpoint_print(host, sizeof host, "", &c->address->at[member]);
+	endpoint_print(host, sizeof host, "", &c->address->at[c->member]);
 	text_add(t, "POST %s HTTP/1.1\r\nHost: %s\r\n", path, host);
 	if (*c->token)
 		text_add(t, "Authorization: %s\r\n", c->token);
@@ -235,10 +235,9 @@ check_cluster(struct cluster *c, const struct call *call, struct fault *f)
 /* ---- connecting ---- */
 
 static enum rc
-connection_open(struct cluster *c, struct connection *k, size_t member, instant until,
-    struct fault *f)
+connection_open(struct cluster *c, struct connection *k, instant until, struct fault *f)
 {
-	const struct endpoint *at = &c->address->at[member];
+	const struct endpoint *at = &c->address->at[c->member];
 	struct addresses all;
 	enum rc rc;
 
@@ -273,7 +272,7 @@ exchange(struct cluster *c, struct call *calls, int n, instant until, struct fau
 	enum rc rc;
 
 	for (int i = 0; i < n; i++)
-		put_request(&t, c, c->member, calls[i].path, &calls[i].ask);
+		put_request(&t, c, calls[i].path, &calls[i].ask);
 	rc = connection_send(&c->calls, &t, until, f);
 	text_free(&t);
 	for (int i = 0; rc == RC_OK && i < n; i++) {
@@ -430,11 +429,11 @@ make_ready(struct cluster *c, instant until, struct fault *f)
 	enum rc rc = RC_OK;
 
 	if (!stream_is_quiet(&k->stream) || k->at < k->used)
-		rc = connection_open(c, k, c->member, until, f);
+		rc = connection_open(c, k, until, f);
 	if (rc == RC_OK && *c->address->user && !*c->token)
 		rc = login(c, until, f);
 	if (rc == RC_OK && k->stream.fd < 0) /* closed behind that answer */
-		rc = connection_open(c, k, c->member, until, f);
+		rc = connection_open(c, k, until, f);
 	return rc;
 }
 
@@ -540,25 +539,23 @@ watch_end(struct cluster *c)
 }
 
 enum rc
-watch_begin(struct cluster *c, const struct watched *keys, int n, int64_t revision,
+watch_begin(struct cluster *c, const struct watched keys[2], int64_t revision,
     instant until, struct fault *f)
 {
 	struct text body = {0}, t = {0};
 	enum rc rc;
 
-	/* several requests in one body: one connection has them all */
-	for (int i = 0; i < n; i++) {
+	/* two requests in one body: one connection has both */
+	for (int i = 0; i < 2; i++) {
 		const struct kv_range range = {.key = keys[i].key, .end = keys[i].end};
 
 		text_add(&body, "{\"create_request\":{");
 		kv_range(&body, &range);
 		text_add(&body, ",\"start_revision\":%" PRId64 "%s}}\n", revision,
-		    keys[i].puts && keys[i].deletions ? ""
-			: keys[i].puts                ? ",\"filters\":[\"NODELETE\"]"
-						      : ",\"filters\":[\"NOPUT\"]");
+		    keys[i].puts ? "" : ",\"filters\":[\"NOPUT\"]");
 	}
-	put_request(&t, c, c->member, "/v3/watch", &body);
-	rc = connection_open(c, &c->watch, c->member, until, f);
+	put_request(&t, c, "/v3/watch", &body);
+	rc = connection_open(c, &c->watch, until, f);
 	if (rc == RC_OK)
 		rc = connection_send(&c->watch, &t, until, f);
 	http_begin(&c->watch.reply);

@@ -113,11 +113,11 @@ void cluster_turn(struct cluster *);
 
 struct watched {
 	const char *key, *end; /* end NULL: this key only */
-	bool puts, deletions;
+	bool puts;             /* too, not only deletions */
 };
 
-/* Begins to watch these keys from a revision on.  Their number is small. */
-enum rc watch_begin(struct cluster *, const struct watched *, int n, int64_t revision,
+/* Begins to watch two keys, or ranges of them, from a revision on. */
+enum rc watch_begin(struct cluster *, const struct watched[2], int64_t revision,
     instant until, struct fault *);
 
 /* Poll it for reading; -1: there is none. */

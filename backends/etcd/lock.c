@@ -55,13 +55,12 @@ say_lost(struct etcd *e, const json_t *mark, struct fault *f)
 static enum rc
 watch_hold(struct etcd *e, int64_t revision, instant until)
 {
-	const struct watched keys[] = {
-	    {e->own, NULL, .deletions = true}, {e->mark, NULL, .puts = true}};
+	const struct watched keys[2] = {{.key = e->own}, {.key = e->mark, .puts = true}};
 	struct fault ignored;
 	enum rc rc = RC_OK;
 
 	if (watch_fd(&e->cluster) < 0)
-		rc = watch_begin(&e->cluster, keys, 2, revision + 1, until, &ignored);
+		rc = watch_begin(&e->cluster, keys, revision + 1, until, &ignored);
 	return rc == RC_STOP ? RC_STOP : RC_OK;
 }
 

@@ -416,19 +416,15 @@ queue_watch(const struct queue *q, struct watch_list *w)
 								    : &q->last;
 	bool counted = q->claim->kind == KIND_LIMIT && !q->excludes.create;
 
-	w->n = 0;
-	w->at[w->n++] = (struct watched){q->own, NULL, .deletions = true};
+	w->at[0] = (struct watched){.key = q->own};
 	if (queue_lets_in(q)) { /* only a freeze is in the way */
-		w->at[w->n++] = (struct watched){
-		    l->freeze, NULL, .puts = true, .deletions = true};
+		w->at[1] = (struct watched){.key = l->freeze, .puts = true};
 	} else if ((counted && a->held) || a->name.cut) {
 		/* the next in line: any holder may go; or the key is not known */
-		w->at[w->n++] = (struct watched){
-		    l->queue, l->queue_end, .deletions = true};
+		w->at[1] = (struct watched){.key = l->queue, .end = l->queue_end};
 	} else {
 		snprintf(w->key, sizeof w->key, "%s%s", l->queue, a->name.text);
-		w->at[w->n++] = (struct watched){
-		    w->key, NULL, .puts = counted, .deletions = true};
+		w->at[1] = (struct watched){.key = w->key, .puts = counted};
 	}
 }
 

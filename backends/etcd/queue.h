@@ -194,14 +194,11 @@ void queue_read_more(struct queue *, const json_t *range);
 bool queue_lets_in(const struct queue *);
 
 /*
- * Which keys are to be watched, whose change may let us in: at most WATCHED_MOST.  Each of
+ * Which keys are to be watched, whose change may let us in: our own and another one.  Each of
  * those who wait for one holder watches the one before it, so that a release wakes one.
  */
-enum { WATCHED_MOST = 3 };
-
 struct watch_list {
-	int n;
-	struct watched at[WATCHED_MOST];
+	struct watched at[2];
 	char key[QUEUE_BYTES + 32];
 };
 
