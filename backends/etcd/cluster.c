@@ -195,25 +195,20 @@ take_answer(struct cluster *c, struct call *call, struct fault *f)
 	struct connection *k = &c->calls;
 	json_t *all = k->reply.n > 0 ? json_loadb(k->reply.body, k->reply.n, 0, NULL)
 				     : NULL,
-	       *answer = json_object_get(all, "result"),
-	       *error = json_object_get(all, "error");
-	int64_t code;
+	       *error = json_object_get(all, "error"),
+	       *from = json_is_object(error) ? error : all,
+	       *result = json_object_get(from, "result");
+	int64_t code = kv_number(
+	    from, kv_number(from, "grpc_code") ? "grpc_code" : "code");
 
 	if (!json_is_object(all)) {
 		json_decref(all);
 		return reply_failed(k, f);
 	}
-	if (json_is_object(error)) {
-		json_incref(error);
-		json_decref(all);
-		all = error;
-		answer = NULL; /* it went with the whole */
-	}
-	code = kv_number(all, kv_number(all, "grpc_code") ? "grpc_code" : "code");
-	call->code = code >= 0 && code <= 16 ? (int)code : CODE_UNKNOWN;
+	call->code = code >= 0 && code <= CODE_TOKEN ? (int)code : CODE_UNKNOWN;
 	if (call->code == CODE_OK && (error || k->reply.status != 200))
 		call->code = CODE_UNKNOWN;
-	call->answer = json_is_object(answer) ? json_incref(answer) : json_incref(all);
+	call->answer = json_incref(json_is_object(result) ? result : from);
 	json_decref(all);
 	return RC_OK;
 }

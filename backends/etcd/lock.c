@@ -36,19 +36,28 @@ etcd_fail_gone(const struct etcd *e, struct fault *f)
 
 /* ---- renew ---- */
 
-/* RC_LOST, with the record of who took it by force, if any. */
+/* RC_OK: nobody has left a mark.  Otherwise `rc`, with the record of who did. */
 static enum rc
-say_lost(struct etcd *e, const json_t *mark, struct fault *f)
+read_mark(struct etcd *e, enum rc rc, const json_t *mark, struct fault *f)
 {
 	struct kv kv;
 
-	if (kv_read(&kv, mark, 0)) {
-		secret_blot(kv.value, e->address.password);
-		return refuse_broken(e->base.host, f, RC_LOST, e->server_name, kv.value);
-	}
-	return fault_set(f, RC_LOST,
-	    "%s no longer has it as ours: its lease has ended, or its key was deleted",
-	    e->server_name);
+	if (!kv_read(&kv, mark, 0))
+		return RC_OK;
+	secret_blot(kv.value, e->address.password);
+	return refuse_broken(e->base.host, f, rc, e->server_name, kv.value);
+}
+
+static enum rc
+say_lost(struct etcd *e, const json_t *mark, struct fault *f)
+{
+	enum rc rc = read_mark(e, RC_LOST, mark, f);
+
+	return rc != RC_OK
+	    ? rc
+	    : fault_set(f, RC_LOST,
+		  "%s no longer has it as ours: its lease has ended, or its key was deleted",
+		  e->server_name);
 }
 
 /* Opens the watch of our key and of its mark, which wakes the keeper; without it: later. */
@@ -73,7 +82,7 @@ judge_renewal(
     struct etcd *e, const struct call calls[3], struct grant *g, struct fault *f)
 {
 	const json_t *found = calls[2].answer, *mark = kv_response(found, 1);
-	struct kv own, m;
+	struct kv own;
 	struct credit credit = {
 	    .ttl = calls[1].code == CODE_OK ? kv_number(calls[1].answer, "TTL") : 0,
 	    .ours = calls[2].code == CODE_OK && kv_read(&own, kv_response(found, 0), 0) &&
@@ -93,10 +102,7 @@ judge_renewal(
 			: "%s cannot say how long our lease lasts: is there a leader?",
 		    e->server_name);
 	g->lease = etcd_lease_ns(credit.ttl);
-	if (!kv_read(&m, mark, 0))
-		return RC_OK;
-	secret_blot(m.value, e->address.password);
-	return refuse_broken(e->base.host, f, RC_REVOKED, e->server_name, m.value);
+	return read_mark(e, RC_REVOKED, mark, f);
 }
 
 enum rc
