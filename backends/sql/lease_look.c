@@ -5,7 +5,8 @@
  *     the last row of the page before.  It creates nothing, and takes a read-only server
  *     where there is no other.
  *  2. A grant is named by key and token.
- *  3. What is asked of a holder stands in its row, and dies with it.  What was taken away by
+ *  3. What is asked of a holder stands in its row, and dies with it; a look does without the
+ *     asker where the schema is of a version that cannot tell it.  What was taken away by
  *     force is remembered for a day: for its holder, and for who has to ask twice.
  *  4. What is remembered comes in two lists, of keys and of IDs, each page by page.  A status
  *     does without the last success where the schema is of a version that cannot tell it.
@@ -121,19 +122,39 @@ read_entry(const struct row *r, const struct sql_look *s, const char *damaged)
 
 struct lease_look {
 	struct sql_look seen;
-	const struct lease_driver *driver;
+	struct sql *db;
+	bool no_asker; /* nothing there tells it, or not to us */
 };
+
+/* Who asks for the lock of this holder?  The record lives in the answer. */
+static void
+find_asker(struct lease_look *s, struct entry *e, struct answer *a)
+{
+	const struct question q = LEASE_QUESTION(
+	    "asker", 1, SQL_TEXT(e->key), SQL_INT((int64_t)e->token));
+	struct fault unheard;
+
+	if (!e->revoked || s->no_asker)
+		return;
+	s->no_asker = sql_ask_existing(s->db, &q, s->seen.look->until, a, &unheard) !=
+	    RC_OK;
+	e->asker = row_words(&a->row, 0);
+}
 
 static bool
 read_listed(void *ctx, const struct row *r)
 {
 	struct lease_look *s = ctx;
+	const struct lease_driver *d = s->db->driver->lease;
+	struct answer asker = {.db = NULL};
 	struct entry e;
 
-	if (!sql_look_position(&s->seen, r, TURNS, LISTED_MOMENT, s->driver->any_order))
+	if (!sql_look_position(&s->seen, r, TURNS, LISTED_MOMENT, d->any_order))
 		return false;
-	e = read_entry(r, &s->seen, s->driver->damaged);
+	e = read_entry(r, &s->seen, d->damaged);
+	find_asker(s, &e, &asker);
 	sql_look_claim(&s->seen, &e);
+	answer_drop(&asker);
 	return true;
 }
 
@@ -285,8 +306,7 @@ ask_for_jobs(struct sql *db, struct sql_look *s, struct fault *f)
 enum rc
 lease_each(struct sql *db, const struct look *look, struct fault *f)
 {
-	struct lease_look s = {
-	    .driver = db->driver->lease, .seen.look = look, .seen.turn = -1};
+	struct lease_look s = {.db = db, .seen.look = look, .seen.turn = -1};
 	enum rc rc;
 	int n;
 

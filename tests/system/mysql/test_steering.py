@@ -324,7 +324,7 @@ def test_the_role_of_the_manual_that_runs(dlock, roles):
 
 
 # The procedures that the blocks grant, and what cannot be done without.
-NEEDS = {"list": "ls", "last_run": "status", "list_jobs": "ls --jobs", "list_done": "ls --jobs", "forget": "forget", "ask_back": "break", "take_away": "break --force", "freeze": "freeze", "thaw": "thaw",
+NEEDS = {"list": "ls", "asker": "asker", "last_run": "status", "list_jobs": "ls --jobs", "list_done": "ls --jobs", "forget": "forget", "ask_back": "break", "take_away": "break --force", "freeze": "freeze", "thaw": "thaw",
          "take": "run", "enter": "run -s"}
 
 

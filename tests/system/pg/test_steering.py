@@ -713,10 +713,11 @@ def test_each_role_of_the_manual_may_do_what_it_says(dlock, roles, order):
 # The functions that the blocks grant, and what cannot be done without.
 NEEDS = {"list": ("ls", "lease"), "last_run": ("status", "lease"), "list_rows": ("ls", "row"), "ask_back": ("break", "lease"),
          "take_away": ("break --force", "lease"), "freeze": ("freeze", "lease"), "thaw": ("thaw", "lease"),
-         "list_jobs": ("ls --jobs", "lease"), "list_done": ("ls --jobs", "lease"), "forget": ("forget", "lease")}
+         "list_jobs": ("ls --jobs", "lease"), "list_done": ("ls --jobs", "lease"), "forget": ("forget", "lease"),
+         "asker": ("asker", "lease")}
 
 
-@pytest.mark.parametrize("name, count", [("watcher", 5), ("oncall", 10)])
+@pytest.mark.parametrize("name, count", [("watcher", 6), ("oncall", 11)])
 def test_each_right_of_the_manual_is_needed(dlock, roles, name, count):
     for block in ("deploy", "watcher", name):
         roles.paste(block)
@@ -775,7 +776,7 @@ LOOKS = ("each",), ("each", "job"), ("thaw", "job"), ("revoke", "job", "1", "-",
 def test_a_newer_schema_is_not_taken_for_none(dlock, db, at):
     """Nothing of it is called; what there is to do is told."""
     psql(db, schema_sql(dlock), USER)
-    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 8: locks for commands'; ALTER FUNCTION dlock.serves_6 RENAME TO serves_8", user=USER)
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 9: locks for commands'; ALTER FUNCTION dlock.serves_6 RENAME TO serves_9", user=USER)
     for words in (*LOOKS, ("freeze", "job", BOB)):
         rc, why, entries = admin(at, *words)
         assert (rc, entries) == (CONFIG, []) and "newer" in why
@@ -789,7 +790,7 @@ def test_a_look_does_not_bring_a_schema_up_to_date(dlock, db, at):
         assert (rc, entries) == (CONFIG, []) and "an older dlock" in why and "dlock help pg-schema | psql" in why
     assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 5:")
     assert admin(at, "freeze", "job", BOB)[0] == OK
-    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 7:")
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 8:")
 
 
 # ---- the modes that end with the connection ----
