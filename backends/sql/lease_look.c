@@ -341,6 +341,20 @@ ask_whether(
 	return answer_boolean(&a, sql_ask_existing(db, q, until, &a, f), done, f);
 }
 
+/* Has the holder renew now, and not when it would; without that it does so all the same. */
+static void
+notify_holder(struct sql *db, const struct target *target, instant until)
+{
+	const struct question q = {.text = db->driver->lease->notify,
+	    SQL_VALUES(SQL_INT((int64_t)target->token)),
+	    .fields = 1,
+	    .harmless = true};
+	struct fault unheard;
+
+	if (q.text)
+		(void)sql_exec(db, &q, until, NULL, &unheard);
+}
+
 enum rc
 lease_revoke(struct sql *db, const struct target *target, const char *record, bool force,
     instant until, struct fault *f)
@@ -358,6 +372,8 @@ lease_revoke(struct sql *db, const struct target *target, const char *record, bo
 		    f, RC_LOST, "%s: this holder no longer has the lock", db->where);
 	if (rc == RC_OK && force && db->driver->lease->taken_away)
 		db->driver->lease->taken_away(db, until);
+	if (rc == RC_OK)
+		notify_holder(db, target, until);
 	return rc;
 }
 
