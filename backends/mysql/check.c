@@ -218,14 +218,6 @@ enum { HAS_USER, RIGHTS(FIELD) HAS };
 
 static const char rights_sql[] = "SELECT CURRENT_USER()" RIGHTS(COLUMN);
 
-static bool
-row_is(const struct row *r, int field)
-{
-	bool is;
-
-	return row_boolean(r, field, &is) && is;
-}
-
 /* A lease is several procedures, each of which one may be kept from. */
 static void
 tell_calls(struct checkup *c, const char *name, int64_t has, int64_t all)

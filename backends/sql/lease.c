@@ -107,6 +107,13 @@ lease_refuse_answer(struct lease *l, struct fault *f)
 	return sql_makes_no_sense(l->db, RC_PROTOCOL, f);
 }
 
+enum rc
+lease_refuse_unheard(const struct sql *db, struct fault *f)
+{
+	return fault_set(
+	    f, RC_AGAIN, "%s closed the connection before it answered", db->where);
+}
+
 /* ---- what an answer means ---- */
 
 /* It is ours, by the request that left at `sent`. */
@@ -480,8 +487,7 @@ judge_release(struct lease *l, bool was_ours, instant until, struct fault *f)
 	struct grant unused;
 
 	if (lost && (l->db->again || l->unsure))
-		return fault_set(f, RC_AGAIN,
-		    "%s closed the connection before it answered", l->db->where);
+		return lease_refuse_unheard(l->db, f);
 	l->asked = l->held = false;
 	if (!lost)
 		return RC_OK;

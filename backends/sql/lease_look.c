@@ -63,15 +63,6 @@ enum { TURN_HOLDER, TURN_WAITER, TURN_FREEZE, TURNS };
 
 /* ---- one row ---- */
 
-/* What has no end may have the greatest time there is. */
-static int64_t
-read_time(const struct row *r, int field)
-{
-	int64_t t;
-
-	return row_integer(r, field, 0, INT64_MAX - 1, &t) ? t : EPOCH_NONE;
-}
-
 /* Which kind of lock it is, and what goes with that.  False: none that makes sense. */
 static bool
 read_lock_of_entry(const struct row *r, struct entry *e)
@@ -105,8 +96,8 @@ read_entry(const struct row *r, const struct sql_look *s, const char *damaged)
 	    .key = s->key,
 	    .slot = -1,
 	    .record = row_words(r, LISTED_RECORD),
-	    .since = read_time(r, LISTED_SINCE),
-	    .until = read_time(r, LISTED_ENDS)};
+	    .since = row_time(r, LISTED_SINCE),
+	    .until = row_time(r, LISTED_ENDS)};
 
 	if (!read_lock_of_entry(r, &e))
 		e = (struct entry){.kind = ENTRY_UNKNOWN,
@@ -171,8 +162,8 @@ read_run(
 	    .key = key,
 	    .slot = -1,
 	    .record = row_words(r, first + RUN_RECORD),
-	    .since = read_time(r, first + RUN_BEGAN),
-	    .until = read_time(r, first + RUN_ENDED),
+	    .since = row_time(r, first + RUN_BEGAN),
+	    .until = row_time(r, first + RUN_ENDED),
 	    .once = row_words(r, first + RUN_ID)};
 	if (!row_integer(r, first + RUN_MOMENT, 0, INT64_MAX, &s->now) ||
 	    !row_integer(r, first + RUN_STATUS, 0, UINT8_MAX, &status))
@@ -330,15 +321,27 @@ lease_each(struct sql *db, const struct look *look, struct fault *f)
 
 /* ---- steering ---- */
 
-/* Asks for something that is done or, *done false, has nothing to be done to. */
+/* Asks for something that is done or, RC_LOST, has nothing to be done to, as `what` says. */
 static enum rc
-ask_whether(
-    struct sql *db, const struct question *q, instant until, bool *done, struct fault *f)
+ask_to_end(struct sql *db, const struct question *q, const char *what, instant until,
+    struct fault *f)
 {
 	struct answer a = {.db = NULL};
+	bool done = false;
+	enum rc rc = answer_boolean(&a, sql_ask_existing(db, q, until, &a, f), &done, f);
 
-	*done = false;
-	return answer_boolean(&a, sql_ask_existing(db, q, until, &a, f), done, f);
+	return rc == RC_OK && !done ? fault_set(f, RC_LOST, "%s: %s", db->where, what)
+				    : rc;
+}
+
+/* The same, which may only be asked once. */
+static enum rc
+ask_to_end_once(struct sql *db, const struct question *q, const char *what, instant until,
+    struct fault *f)
+{
+	enum rc rc = ask_to_end(db, q, what, until, f);
+
+	return rc == RC_LOST && db->again ? lease_refuse_unheard(db, f) : rc;
 }
 
 /* Has the holder renew now, and not when it would; without that it does so all the same. */
@@ -362,14 +365,12 @@ lease_revoke(struct sql *db, const struct target *target, const char *record, bo
 	const struct question q = LEASE_QUESTION(force ? "take_away" : "ask_back", 1,
 	    SQL_TEXT(target->key), SQL_INT((int64_t)target->token),
 	    SQL_TEXT(target->owner), SQL_TEXT(record));
-	bool done = false;
-	enum rc rc = RC_OK;
+	static const char gone[] = "this holder no longer has the lock";
+	enum rc rc;
 
-	if (target->token > 0 && target->token <= INT64_MAX)
-		rc = ask_whether(db, &q, until, &done, f);
-	if (rc == RC_OK && !done)
-		return fault_set(
-		    f, RC_LOST, "%s: this holder no longer has the lock", db->where);
+	if (target->token == 0 || target->token > INT64_MAX)
+		return fault_set(f, RC_LOST, "%s: %s", db->where, gone);
+	rc = ask_to_end(db, &q, gone, until, f);
 	if (rc == RC_OK && force && db->driver->lease->taken_away)
 		db->driver->lease->taken_away(db, until);
 	if (rc == RC_OK)
@@ -393,15 +394,8 @@ enum rc
 lease_thaw(struct sql *db, const char *key, instant until, struct fault *f)
 {
 	const struct question q = LEASE_QUESTION("thaw", 1, SQL_TEXT(key));
-	bool done;
-	enum rc rc = ask_whether(db, &q, until, &done, f);
 
-	if (rc != RC_OK || done)
-		return rc;
-	if (db->again)
-		return fault_set(f, RC_AGAIN,
-		    "%s closed the connection before it answered", db->where);
-	return fault_set(f, RC_LOST, "%s: it is not frozen", db->where);
+	return ask_to_end_once(db, &q, "it is not frozen", until, f);
 }
 
 enum rc
@@ -410,13 +404,6 @@ lease_forget(
 {
 	const struct question q = LEASE_QUESTION(
 	    "forget", 1, SQL_TEXT(key), SQL_TEXT(once));
-	bool done;
-	enum rc rc = ask_whether(db, &q, until, &done, f);
 
-	if (rc != RC_OK || done)
-		return rc;
-	if (db->again)
-		return fault_set(f, RC_AGAIN,
-		    "%s closed the connection before it answered", db->where);
-	return fault_set(f, RC_LOST, "%s: no such run is remembered", db->where);
+	return ask_to_end_once(db, &q, "no such run is remembered", until, f);
 }
