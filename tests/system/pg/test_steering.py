@@ -329,6 +329,25 @@ def test_to_ask_costs_the_holder_nothing(dlock, make_pg):
     assert asked == ["pg_roles", "dlock.take", *["dlock.renew"] * (len(asked) - 3), "dlock.release_alone"] and len(asked) > 3
 
 
+def test_a_schema_that_cannot_tell_who_asks_tells_the_rest(dlock, db, at):
+    """As version 7 could not."""
+    def look():
+        done = dlock.run("status", *at.words, "-J", "job")
+        told, = json.loads(done.stdout)["holders"]
+        assert (done.status, done.stderr, told["revoked"]) == (0, "", True), done
+        return told["revoked_by"], told["revoked_why"]
+
+    holder = dlock.hold(at, "job", *ENDLESS)
+    holder.signal(signal.SIGSTOP, "keeper")
+    assert revoke(at, each(at, "job")[0]) == OK
+    db.ask("DROP FUNCTION dlock.asker", user=USER)
+    assert look() == (None, None)
+    psql(db, schema_sql(dlock), USER)
+    assert look() == ("bob@office", "it hangs")
+    holder.signal(signal.SIGCONT, "keeper")
+    assert holder.wait().status == 79
+
+
 @pytest.mark.parametrize("force", [(), ("force",)], ids=["asked", "force"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_holder_is_told_of_a_break_at_once(dlock, at, kind, force):
