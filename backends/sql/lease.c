@@ -96,8 +96,7 @@ write_me(struct lease *l, bool hides)
 		return;
 	}
 	sha256(hash, l->claim->owner, strlen(l->claim->owner));
-	for (size_t i = 0; i < OWNER_CHARS / 2; i++)
-		snprintf(l->me + 2 * i, 3, "%02x", hash[i]);
+	text_hex(l->me, hash, OWNER_CHARS / 2);
 }
 
 enum rc
@@ -105,13 +104,6 @@ lease_refuse_answer(struct lease *l, struct fault *f)
 {
 	l->db->driver->close(l->db);
 	return sql_makes_no_sense(l->db, RC_PROTOCOL, f);
-}
-
-enum rc
-lease_refuse_unheard(const struct sql *db, struct fault *f)
-{
-	return fault_set(
-	    f, RC_AGAIN, "%s closed the connection before it answered", db->where);
 }
 
 /* ---- what an answer means ---- */
@@ -487,7 +479,8 @@ judge_release(struct lease *l, bool was_ours, instant until, struct fault *f)
 	struct grant unused;
 
 	if (lost && (l->db->again || l->unsure))
-		return lease_refuse_unheard(l->db, f);
+		return fault_set(f, RC_AGAIN,
+		    "%s closed the connection before it answered", l->db->where);
 	l->asked = l->held = false;
 	if (!lost)
 		return RC_OK;

@@ -232,9 +232,6 @@ void lease_note_own(struct lease *, const struct row *, int field);
 /* Nothing that comes over this connection is believed any more. */
 enum rc lease_refuse_answer(struct lease *, struct fault *);
 
-/* What was asked twice may have been done the first time. */
-enum rc lease_refuse_unheard(const struct sql *, struct fault *);
-
 /*
  * Returns when there is reason to ask, or with the token of a grant (lease_place.c).
  * RC_BUSY: `until` has come.

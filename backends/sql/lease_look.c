@@ -321,27 +321,15 @@ lease_each(struct sql *db, const struct look *look, struct fault *f)
 
 /* ---- steering ---- */
 
-/* Asks for something that is done or, RC_LOST, has nothing to be done to, as `what` says. */
+/* Asks for something that is done or, *done false, has nothing to be done to. */
 static enum rc
-ask_to_end(struct sql *db, const struct question *q, const char *what, instant until,
-    struct fault *f)
+ask_whether(
+    struct sql *db, const struct question *q, instant until, bool *done, struct fault *f)
 {
 	struct answer a = {.db = NULL};
-	bool done = false;
-	enum rc rc = answer_boolean(&a, sql_ask_existing(db, q, until, &a, f), &done, f);
 
-	return rc == RC_OK && !done ? fault_set(f, RC_LOST, "%s: %s", db->where, what)
-				    : rc;
-}
-
-/* The same, which may only be asked once. */
-static enum rc
-ask_to_end_once(struct sql *db, const struct question *q, const char *what, instant until,
-    struct fault *f)
-{
-	enum rc rc = ask_to_end(db, q, what, until, f);
-
-	return rc == RC_LOST && db->again ? lease_refuse_unheard(db, f) : rc;
+	*done = false;
+	return answer_boolean(&a, sql_ask_existing(db, q, until, &a, f), done, f);
 }
 
 /* Has the holder renew now, and not when it would; without that it does so all the same. */
@@ -365,12 +353,14 @@ lease_revoke(struct sql *db, const struct target *target, const char *record, bo
 	const struct question q = LEASE_QUESTION(force ? "take_away" : "ask_back", 1,
 	    SQL_TEXT(target->key), SQL_INT((int64_t)target->token),
 	    SQL_TEXT(target->owner), SQL_TEXT(record));
-	static const char gone[] = "this holder no longer has the lock";
-	enum rc rc;
+	bool done = false;
+	enum rc rc = RC_OK;
 
-	if (target->token == 0 || target->token > INT64_MAX)
-		return fault_set(f, RC_LOST, "%s: %s", db->where, gone);
-	rc = ask_to_end(db, &q, gone, until, f);
+	if (target->token > 0 && target->token <= INT64_MAX)
+		rc = ask_whether(db, &q, until, &done, f);
+	if (rc == RC_OK && !done)
+		return fault_set(
+		    f, RC_LOST, "%s: this holder no longer has the lock", db->where);
 	if (rc == RC_OK && force && db->driver->lease->taken_away)
 		db->driver->lease->taken_away(db, until);
 	if (rc == RC_OK)
@@ -390,20 +380,33 @@ lease_freeze(struct sql *db, const char *key, const char *record, int64_t length
 	return sql_ask_created(db, &q, until, NULL, f);
 }
 
+/* The same of what is to be there, else `none`. */
+static enum rc
+ask_done(struct sql *db, const struct question *q, instant until, const char *none,
+    struct fault *f)
+{
+	bool done;
+	enum rc rc = ask_whether(db, q, until, &done, f);
+
+	if (rc != RC_OK || done)
+		return rc;
+	if (db->again)
+		return fault_set(f, RC_AGAIN,
+		    "%s closed the connection before it answered", db->where);
+	return fault_set(f, RC_LOST, "%s: %s", db->where, none);
+}
+
 enum rc
 lease_thaw(struct sql *db, const char *key, instant until, struct fault *f)
 {
-	const struct question q = LEASE_QUESTION("thaw", 1, SQL_TEXT(key));
-
-	return ask_to_end_once(db, &q, "it is not frozen", until, f);
+	return ask_done(
+	    db, &LEASE_QUESTION("thaw", 1, SQL_TEXT(key)), until, "it is not frozen", f);
 }
 
 enum rc
 lease_forget(
     struct sql *db, const char *key, const char *once, instant until, struct fault *f)
 {
-	const struct question q = LEASE_QUESTION(
-	    "forget", 1, SQL_TEXT(key), SQL_TEXT(once));
-
-	return ask_to_end_once(db, &q, "no such run is remembered", until, f);
+	return ask_done(db, &LEASE_QUESTION("forget", 1, SQL_TEXT(key), SQL_TEXT(once)),
+	    until, "no such run is remembered", f);
 }
