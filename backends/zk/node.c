@@ -7,35 +7,28 @@
 
 /* ---- how far the claim has come ---- */
 
+/* What an event leads to, from a state between `first` and `last`; others stay as they are. */
+static const struct {
+	enum state first, last, to;
+} steps[EVENTS] = {
+    [EVENT_MAY_BE_MADE] = {STATE_NONE, STATE_NONE, STATE_UNSURE},
+    [EVENT_NOT_MADE] = {STATE_UNSURE, STATE_UNSURE, STATE_NONE},
+    [EVENT_MADE] = {STATE_NONE, STATE_UNSURE, STATE_JOINED},
+    [EVENT_SEEN] = {STATE_JOINED, STATE_JOINED, STATE_PLACED},
+    [EVENT_WATCHED] = {STATE_PLACED, STATE_PLACED, STATE_WATCHING},
+    [EVENT_LIST_ANEW] = {STATE_JOINED, STATE_WATCHING, STATE_JOINED},
+    [EVENT_GRANTED] = {STATE_JOINED, STATE_WATCHING, STATE_HELD},
+    [EVENT_NO_ANSWER] = {STATE_JOINED, STATE_WATCHING, STATE_LEAVING},
+    [EVENT_LOST] = {STATE_JOINED, STATE_GIVING, STATE_UNSURE},
+    [EVENT_GONE] = {STATE_NONE, STATE_GIVING, STATE_NONE},
+};
+
 enum state
 state_next(enum state s, enum event e)
 {
-	bool queued = s >= STATE_JOINED && s <= STATE_WATCHING;
-
-	switch (e) {
-	case EVENT_MAY_BE_MADE:
-		return s == STATE_NONE ? STATE_UNSURE : s;
-	case EVENT_NOT_MADE:
-		return s == STATE_UNSURE ? STATE_NONE : s;
-	case EVENT_MADE:
-		return s <= STATE_UNSURE ? STATE_JOINED : s;
-	case EVENT_SEEN:
-		return s == STATE_JOINED ? STATE_PLACED : s;
-	case EVENT_WATCHED:
-		return s == STATE_PLACED ? STATE_WATCHING : s;
-	case EVENT_LIST_ANEW:
-		return queued ? STATE_JOINED : s;
-	case EVENT_GRANTED:
-		return queued ? STATE_HELD : s;
-	case EVENT_NO_ANSWER:
-		if (s == STATE_HELD)
-			return STATE_GIVING;
-		return queued ? STATE_LEAVING : s;
-	case EVENT_LOST:
-		return s > STATE_UNSURE ? STATE_UNSURE : s;
-	default:
-		return STATE_NONE;
-	}
+	if (e == EVENT_NO_ANSWER && s == STATE_HELD)
+		return STATE_GIVING;
+	return s >= steps[e].first && s <= steps[e].last ? steps[e].to : s;
 }
 
 bool

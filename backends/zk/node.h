@@ -20,20 +20,7 @@
 #include "lockdir.h"
 
 /*
- * How far a claim has come:
- *
- *		may be	not	made,	place	ahead is	list	grant	no	lost	gone
- *		made	made	found	seen	watched		anew		answer
- *	none	unsure	.	joined	.	.	.	.	.	.	.
- *	unsure	.	none	joined	.	.	.	.	.	.	none
- *	joined	.	.	.	placed	.	.	held	leaving	unsure	none
- *	placed	.	.	.	.	watching joined	held	leaving	unsure	none
- *	watching .	.	.	.	.	joined	held	leaving	unsure	none
- *	held	.	.	.	.	.	.	.	giving	unsure	none
- *	leaving	.	.	.	.	.	.	.	.	unsure	none
- *	giving	.	.	.	.	.	.	.	.	unsure	none
- *
- * A dot: it stays what it is.  A lost connection changes nothing: what a session has made and
+ * How far a claim has come.  A lost connection changes nothing: what a session has made and
  * watched is still there when it has another connection.  What stands in our node is another
  * matter (struct said), and so is what an attempt to take a permit has left
  * (struct permit).
