@@ -20,7 +20,7 @@
 #include "freeze.h"
 #include "queue.h"
 
-enum { READ_AHEAD = 8 };
+enum { READ_AHEAD = 32 };
 
 /* What is asked about some children of one directory, in the order of their names. */
 struct reader {

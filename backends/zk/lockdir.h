@@ -15,7 +15,8 @@
 #define JOBS "dlock-jobs"
 
 enum {
-	DIR_BYTES = 1024 + ENCODED_BYTES + 2,
+	/* or of its jobs */
+	DIR_BYTES = 1024 + sizeof JOBS + ENCODED_BYTES + 2,
 	NAME_BYTES = 256,                         /* of a child; ours has 60, or 150 */
 	NODE_BYTES = DIR_BYTES + NAME_BYTES + 16, /* also of one a directory deeper */
 	/* "_c_<uuid>-", with which all names of ours begin in Curator's layout */

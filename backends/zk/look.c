@@ -18,7 +18,6 @@
 #include "zk.h"
 
 #include "backends/common/text.h"
-#include "contents.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -384,55 +383,20 @@ tell_last(struct looking *l, struct fault *f)
 	return rc;
 }
 
-/* So many of the IDs of an era as a batch has room for, from *i on. */
-static enum rc
-tell_ids(struct looking *l, const char *era, const struct call *list, size_t *i,
-    struct fault *f)
-{
-	struct call *runs[BATCH];
-	char ids[BATCH][ONCE_BYTES + 1];
-	size_t n = 0;
-	enum rc rc = RC_OK;
-
-	for (; n < BATCH && *i < list->nnames; ++*i) {
-		const char *name = list->names[*i];
-
-		if (encode_undo(ids[n], sizeof ids[n], name, strlen(name)) < 1)
-			continue;
-		runs[n++] = call_ask(
-		    l->dir->session, ASK_GET, path_of("%s/%s", era, name).at);
-	}
-	for (size_t k = 0; k < n; k++) {
-		if (rc == RC_OK && !l->enough)
-			rc = call_await(runs[k], l->look->until, f);
-		if (rc == RC_OK && !l->enough)
-			tell_run(l, ENTRY_DONE, ids[k], runs[k]);
-		call_drop(runs[k]);
-	}
-	return rc;
-}
-
 /* Each ID in each era. */
 static enum rc
-tell_eras(struct looking *l, struct fault *f)
+tell_ids(struct looking *l, struct fault *f)
 {
-	struct call *eras = call_ask(l->dir->session, ASK_LIST, jobs_path(l->dir, "").at);
-	enum rc rc = call_await(eras, l->look->until, f);
+	char id[ONCE_BYTES + 1];
+	struct ids i;
+	enum rc rc = RC_OK;
 
-	for (size_t i = 0; rc == RC_OK && i < eras->nnames && !l->enough; i++) {
-		struct path era = jobs_path(l->dir, eras->names[i]);
-		struct call *list;
-
-		if (!jobs_is_era(eras->names[i]))
-			continue;
-		list = call_ask(l->dir->session, ASK_LIST, era.at);
-		rc = call_await(list, l->look->until, f);
-		for (size_t k = 0; rc == RC_OK && k < list->nnames && !l->enough;)
-			rc = tell_ids(l, era.at, list, &k, f);
-		call_drop(list);
-	}
-	call_drop(eras);
-	return rc;
+	ids_begin(&i, l->dir, ASK_GET, l->look->until);
+	while (!l->enough && (rc = ids_next(&i, f)) == RC_OK)
+		if (encode_undo(id, sizeof id, i.name, strlen(i.name)) > 0)
+			tell_run(l, ENTRY_DONE, id, i.node);
+	ids_end(&i);
+	return rc == RC_DONE ? RC_OK : rc;
 }
 
 /* All that is remembered of one key.  *hidden: something of it may not be read. */
@@ -447,7 +411,7 @@ tell_jobs(struct looking *l, const struct lockdir *d, const char *key, bool *hid
 	l->key = key;
 	rc = tell_last(l, f);
 	if (rc == RC_OK && !l->enough)
-		rc = tell_eras(l, f);
+		rc = tell_ids(l, f);
 	l->dir = all;
 	*hidden |= rc == RC_DENIED;
 	return rc == RC_DENIED ? RC_OK : rc;

@@ -10,8 +10,6 @@
  */
 #include "zk.h"
 
-#include "contents.h"
-
 #include <stdio.h>
 #include <string.h>
 
@@ -36,6 +34,15 @@ static enum rc
 is_gone(const struct steering *how, struct fault *f)
 {
 	return fault_set(f, RC_LOST, "%s: there is no such holder", how->dir->where);
+}
+
+enum rc
+steering_changed(struct steering *how, struct call *c, struct fault *f)
+{
+	enum rc rc = call_await(c, how->until, f);
+
+	how->asked = how->asked || rc == RC_AGAIN || rc == RC_LOST;
+	return rc;
 }
 
 /* ---- the holder that is meant ---- */
@@ -129,9 +136,8 @@ mark_holder(struct steering *how, const struct holder *h, bool *done, struct fau
 		data_mark(data, (size_t)stat->dataLength == strlen(text) ? text : "",
 		    how->record);
 	set = call_set(how->dir->session, h->path.at, data, stat->version);
-	rc = call_await(set, how->until, f);
+	rc = steering_changed(how, set, f);
 	*done = rc == RC_OK && set->code == ZOK;
-	how->asked = how->asked || rc == RC_AGAIN || rc == RC_LOST;
 	if (*done && set->stat.czxid != stat->czxid)
 		rc = is_gone(how, f);
 	call_drop(set);
@@ -153,7 +159,6 @@ remove_holder(struct steering *how, const struct holder *h, const struct change 
 	    {CHANGE_DELETE, h->path.at, .version = h->data->stat.version}};
 	struct call *c;
 	size_t n = 1;
-	int code = ZBADVERSION;
 	enum rc rc;
 
 	if (h->permit && h->ours) {
@@ -171,10 +176,10 @@ remove_holder(struct steering *how, const struct holder *h, const struct change 
 	}
 	if (note)
 		all[n++] = *note;
-	rc = call_finish(
-	    call_multi(how->dir->session, all, n, false), how->until, &code, f);
-	how->asked = how->asked || rc == RC_AGAIN || rc == RC_LOST;
-	*done = rc == RC_OK && code == ZOK;
+	c = call_multi(how->dir->session, all, n, false);
+	rc = steering_changed(how, c, f);
+	*done = rc == RC_OK && c->code == ZOK;
+	call_drop(c);
 	return rc;
 }
 

@@ -16,7 +16,6 @@
 #include "zk.h"
 
 #include "backends/common/text.h"
-#include "contents.h"
 
 #include <string.h>
 
