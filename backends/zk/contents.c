@@ -61,11 +61,11 @@ contents_list(struct contents *c, const char *owner, bool *there, struct fault *
 	*there = rc == RC_OK && list->code == ZOK;
 	if (!*there || c->dir.layout->single)
 		return rc;
-	*there = queue_look(&c->place,
-		     &(struct queue){c->dir.layout, list->names, list->nnames}, "") &&
-	    queue_sort(c->dir.layout, list->names, list->nnames, &c->placed);
+	*there = queue_look(
+	    &c->place, &(struct queue){c->dir.layout, list->names, list->nnames}, "");
 	if (!*there)
 		return fault_set(f, RC_SYSTEM, "out of memory");
+	c->placed = c->place.n;
 	n = c->place.holders.n;
 	*r = reader_of("", list->names, owner ? 0 : n);
 	for (size_t i = 0; owner && i < n; i++) {

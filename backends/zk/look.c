@@ -401,18 +401,14 @@ tell_ids(struct looking *l, struct fault *f)
 
 /* All that is remembered of one key.  *hidden: something of it may not be read. */
 static enum rc
-tell_jobs(struct looking *l, const struct lockdir *d, const char *key, bool *hidden,
-    struct fault *f)
+tell_jobs(struct looking *l, const char *key, bool *hidden, struct fault *f)
 {
-	const struct lockdir *all = l->dir;
 	enum rc rc;
 
-	l->dir = d;
 	l->key = key;
 	rc = tell_last(l, f);
 	if (rc == RC_OK && !l->enough)
 		rc = tell_ids(l, f);
-	l->dir = all;
 	*hidden |= rc == RC_DENIED;
 	return rc == RC_DENIED ? RC_OK : rc;
 }
@@ -421,7 +417,8 @@ enum rc
 look_at_jobs(
     const struct lockdir *d, const char *chroot, const struct look *look, struct fault *f)
 {
-	struct looking l = {.dir = d, .look = look};
+	struct lockdir its = *d;
+	struct looking l = {.dir = &its, .look = look};
 	const char *top = !chroot ? d->path : *chroot ? chroot : "/";
 	char key[KEY_BYTES + 1];
 	bool hidden = false;
@@ -432,18 +429,16 @@ look_at_jobs(
 	if (rc != RC_OK)
 		return rc;
 	if (!chroot) {
-		rc = tell_jobs(&l, d, d->path, &hidden, f);
+		rc = tell_jobs(&l, d->path, &hidden, f);
 	} else {
 		list = call_ask(d->session, ASK_LIST, path_of("%s/" JOBS, chroot).at);
 		rc = call_await(list, look->until, f);
 		for (size_t i = 0; rc == RC_OK && i < list->nnames && !l.enough; i++) {
-			struct lockdir its = *d;
-
 			if (!lockdir_key(key, chroot, list->names[i]))
 				continue;
 			*its.path = '\0';
 			lockdir_place(&its, chroot, key);
-			rc = tell_jobs(&l, &its, key, &hidden, f);
+			rc = tell_jobs(&l, key, &hidden, f);
 		}
 		call_drop(list);
 	}
