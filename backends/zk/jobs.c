@@ -479,9 +479,7 @@ steering_forget(struct steering *how, struct fault *f)
 	if (rc == RC_OK && !how->once)
 		rc = forget_ids(how, moment, &found, f);
 	if (rc == RC_DENIED)
-		return fault_set(f, RC_DENIED,
-		    "%s: no permission to change %s: its ACL is for whoever made it (use the same user: -O auth-file)",
-		    how->dir->where, jobs_path(how->dir, "").at);
+		return steering_denied(how, jobs_path(how->dir, "").at, f);
 	return rc == RC_OK && !found && !how->again
 	    ? fault_set(f, RC_LOST, "%s: no such run is remembered", how->dir->where)
 	    : rc;

@@ -99,7 +99,11 @@ enum rc lockdir_make_path(
 enum rc lockdir_refuse(
     const struct lockdir *, const char *name, const char *why, struct fault *);
 
-/* What is said of one that others remove whenever it is made. */
+/* What is said of one that others remove whenever it is made, and of a path that cannot be. */
 enum rc lockdir_vanishes(const struct lockdir *, struct fault *);
+enum rc lockdir_is_childless(const struct lockdir *, const char *path, struct fault *);
+
+/* RC_PROTOCOL: it is an ephemeral node, which is no directory. */
+enum rc lockdir_is_single(const struct lockdir *, struct fault *);
 
 #endif

@@ -194,11 +194,8 @@ node_made(struct node *n, struct call *create, instant until, int *code, struct 
 		node_adopt(n, create->text, &create->stat);
 		node_lease(n, create->sent);
 	} else if (rc == RC_OK && *code == ZNOCHILDRENFOREPHEMERALS) {
-		rc = fault_set(f, RC_PROTOCOL,
-		    d->layout->single
-			? "%s: a part of the path %s is an ephemeral node, which cannot have nodes below it: use another path"
-			: "%s: %s is an ephemeral node, which can be a lock of layout=plain only (-O layout=plain joins it)",
-		    d->where, d->path);
+		rc = d->layout->single ? lockdir_is_childless(d, d->path, f)
+				       : lockdir_is_single(d, f);
 	} else if (rc == RC_OK && (n->state != STATE_NONE || !lasts)) {
 		rc = fault_set(
 		    f, RC_PROTOCOL, "%s gives a wrong answer to create", d->where);

@@ -68,7 +68,7 @@ set_dir_path(struct store *s, const char *value, struct fault *f)
 {
 	struct lockdir *d = &zk_of(s)->dir;
 
-	if (!ensemble_is_path(value) || strlen(value) >= sizeof d->path ||
+	if (!ensemble_is_path(value) || strlen(value) + sizeof JOBS >= sizeof d->path ||
 	    strstr(value, "/" JOBS))
 		return fault_set(f, RC_USAGE,
 		    "-O path must be absolute (/a/b, without empty parts, '.' or '..', not below "
@@ -221,12 +221,6 @@ come(struct zk *z, const char *key, int64_t ttl, instant until, struct fault *f)
 	return rc;
 }
 
-static enum rc
-come_to_look(struct zk *z, const char *key, instant until, struct fault *f)
-{
-	return come(z, key, LOOK_TTL, until, f);
-}
-
 static void
 place_key(const struct zk *z, struct lockdir *d, const char *key)
 {
@@ -240,7 +234,7 @@ zk_each(struct store *s, const struct look *look, struct fault *f)
 	struct zk *z = zk_of(s);
 	struct lockdir d;
 	const char *chroot = s->caps & ONE_LOCK ? NULL : z->ensemble.chroot;
-	enum rc rc = come_to_look(z, look->key, look->until, f);
+	enum rc rc = come(z, look->key, LOOK_TTL, look->until, f);
 
 	if (rc != RC_OK)
 		return rc;
@@ -269,7 +263,7 @@ steer(struct zk *z, const char *key, enum rc (*op)(struct steering *, struct fau
 	place_key(z, &d, key);
 	how->dir = &d;
 	for (;;) {
-		rc = come_to_look(z, key, until, f);
+		rc = come(z, key, LOOK_TTL, until, f);
 		if (rc != RC_OK)
 			return rc;
 		d.session = z->dir.session;

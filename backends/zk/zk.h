@@ -253,6 +253,9 @@ struct steering {
 /* Awaits a change of what is to go; it may have been made though no answer came. */
 enum rc steering_changed(struct steering *, struct call *, struct fault *);
 
+/* RC_DENIED: what stands at that path is another user's. */
+enum rc steering_denied(const struct steering *, const char *path, struct fault *);
+
 /* Each may be repeated after RC_AGAIN. */
 enum rc steering_revoke(struct steering *, struct fault *);
 enum rc steering_freeze(struct steering *, struct fault *);
