@@ -132,7 +132,8 @@ node_claim(struct node *n, const char *path, instant until, struct fault *f)
 	return rc;
 }
 
-enum rc
+/* Did a create whose answer we have not got happen?  Then the path is set. */
+static enum rc
 node_find(struct node *n, instant until, struct fault *f)
 {
 	const struct lockdir *d = n->dir;
@@ -204,14 +205,17 @@ node_made(struct node *n, struct call *create, instant until, int *code, struct 
 	return rc;
 }
 
-enum rc
-node_make(struct node *n, instant until, int *code, struct fault *f)
+static struct call *
+ask_for_node(const struct node *n)
 {
+	const struct lockdir *d = n->dir;
 	char data[DATA_BYTES];
 
+	if (!d->layout->single)
+		return lockdir_create(d, lockdir_below(d, "", d->prefix).at, n->record,
+		    ZOO_EPHEMERAL_SEQUENTIAL);
 	node_data(n, SLOT_NONE, data);
-	return node_made(
-	    n, lockdir_create(n->dir, n->dir->path, data, ZOO_EPHEMERAL), until, code, f);
+	return lockdir_create(d, d->path, data, ZOO_EPHEMERAL);
 }
 
 enum rc
@@ -222,19 +226,20 @@ node_join(struct node *n, struct call **list, instant until, struct fault *f)
 
 	do {
 		struct call *create = NULL;
-		int code;
+		int code = ZOK;
 
 		call_drop(*list);
 		*list = NULL;
 		/* or there might be two of ours */
 		rc = n->state != STATE_NONE ? node_find(n, until, f) : RC_OK;
 		if (rc == RC_OK && !*n->path)
-			create = lockdir_create(d, lockdir_below(d, "", d->prefix).at,
-			    n->record, ZOO_EPHEMERAL_SEQUENTIAL);
-		if (rc == RC_OK)
+			create = ask_for_node(n);
+		if (rc == RC_OK && !d->layout->single)
 			*list = lockdir_ask(d, ASK_LIST, "", NULL);
 		if (rc == RC_OK && !*n->path)
 			rc = node_made(n, create, until, &code, f);
+		if (code == ZNODEEXISTS)
+			return rc;
 		if (rc == RC_OK && !*n->path)
 			rc = lockdir_make(d, until, f);
 	} while (rc == RC_OK && !*n->path && instant_now() < until);
