@@ -325,15 +325,20 @@ tell_contents(struct looking *l, struct found *v, const char *key, struct fault 
 
 /* ---- what jobs have done ---- */
 
-/* `name`: the ID of the node, which says that it was run whatever else stands there; or NULL. */
-static void
+/*
+ * `name`: the ID of the node, which says that it was run whatever else stands there; or NULL.
+ * True: it ended with 0.
+ */
+static bool
 tell_run(struct looking *l, enum entry_kind kind, const char *name, struct call *c)
 {
 	const char *secret = session_secret(l->dir->session);
 	struct entry e = new_entry(l, kind);
 	struct past_run run = {.id = NULL};
+	bool is = c->code == ZOK && (jobs_read(&run, c) || name) &&
+	    (kind != ENTRY_GOOD || run.status == 0);
 
-	if (c->code == ZOK && (jobs_read(&run, c) || name)) {
+	if (is) {
 		note_time(l, &c->stat);
 		if (run.record)
 			secret_blot(run.record, secret);
@@ -348,18 +353,7 @@ tell_run(struct looking *l, enum entry_kind kind, const char *name, struct call 
 		hand_on(l, &e);
 	}
 	jobs_forget(&run);
-}
-
-/* Does it say that it ended with 0? */
-static bool
-is_good(const struct call *c)
-{
-	struct past_run run;
-	bool good = c->code == ZOK && jobs_read(&run, c) && run.status == 0;
-
-	if (c->code == ZOK)
-		jobs_forget(&run);
-	return good;
+	return is && e.status == 0;
 }
 
 /* The last run, and the last one that ended with 0 where that is another. */
@@ -371,11 +365,9 @@ tell_last(struct looking *l, struct fault *f)
 		    *good = call_ask(s, ASK_GET, jobs_path(l->dir, "good").at);
 	enum rc rc = call_await(last, l->look->until, f);
 
-	if (rc == RC_OK)
-		tell_run(l, ENTRY_LAST, NULL, last);
-	if (rc == RC_OK && !is_good(last)) {
+	if (rc == RC_OK && !tell_run(l, ENTRY_LAST, NULL, last)) {
 		rc = call_await(good, l->look->until, f);
-		if (rc == RC_OK && is_good(good))
+		if (rc == RC_OK)
 			tell_run(l, ENTRY_GOOD, NULL, good);
 	}
 	call_drop(last);
