@@ -222,7 +222,7 @@ queue_next_holder(const struct holders *h, const struct queue *q, const char *na
 {
 	struct child last = layout_read(q->layout, name);
 
-	for (size_t i = 0; i < h->n; i++) {
+	for (size_t i = 0; i < h->n && i < q->n; i++) {
 		struct child e = child_at(q, i);
 
 		if (!*name || stands_before(&last, &e))
