@@ -68,7 +68,7 @@ struct contents {
 	} step;
 	struct reader reader;
 	struct call *current;
-	size_t rest;          /* so many that do not hold it are put to the front of the list */
+	size_t rest; /* so many that do not hold it are put to the front of the list */
 	size_t seats, queued; /* so many leases and locks are dlocks', before others' */
 };
 
