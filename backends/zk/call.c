@@ -24,13 +24,6 @@ call_drop(struct call *c)
 	free(c);
 }
 
-struct call *
-call_keep(struct call *c)
-{
-	atomic_fetch_add(&c->owners, 1);
-	return c;
-}
-
 /* ---- answers, in the library's thread ---- */
 
 /* What every answer ends with; from here on the library has done with the call. */

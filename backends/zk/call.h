@@ -90,9 +90,8 @@ enum rc call_await(struct call *, instant until, struct fault *);
 /* The same where nothing but the code (or NULL) is wanted: drops the call. */
 enum rc call_finish(struct call *, instant until, int *code, struct fault *);
 
-/* To be called once for each call, answered or not, and once for each time that it was kept. */
+/* To be called once for each call, answered or not. */
 void call_drop(struct call *);
-struct call *call_keep(struct call *);
 
 /*
  * What kind of node has that: one that ends with its session; one that has, or had,

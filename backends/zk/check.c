@@ -43,32 +43,6 @@ tell_session(struct zk *z, struct checkup *c)
 
 /* ---- the servers ---- */
 
-/* All that one of them answers to a word, up to the end; "": nothing. */
-static void
-ask_word(
-    struct host *host, const struct endpoint *at, instant until, char *out, size_t size)
-{
-	static const char word[] = "srvr";
-	struct iovec part = {(char *)word, strlen(word)};
-	struct addresses a;
-	struct stream s;
-	struct fault unused;
-	size_t n, used = 0;
-
-	stream_init(&s, host, "");
-	if (resolve(host, at->host, at->port, until, &a, &unused) != RC_OK ||
-	    stream_connect_to(&s, &a, until, &unused) != RC_OK ||
-	    stream_send(&s, &part, 1, until, &unused) != RC_OK) {
-		*out = '\0';
-		return;
-	}
-	while (used + 1 < size &&
-	    stream_receive(&s, out + used, size - used - 1, &n, until, &unused) == RC_OK)
-		used += n;
-	out[used] = '\0';
-	stream_close(&s);
-}
-
 /* What stands in its line behind `name`, up to the first of `end`. */
 static void
 read_word_line(
@@ -86,9 +60,15 @@ tell_ensemble_member(struct zk *z, struct checkup *c, const struct endpoint *at)
 {
 	char answer[1024], version[40], mode[24];
 	instant until = instant_first(c->until, instant_now() + WORD_PATIENCE);
+	struct addresses a;
+	struct fault unused;
+	size_t n = 0;
 	bool serves;
 
-	ask_word(z->base.host, at, until, answer, sizeof answer);
+	if (resolve(z->base.host, at->host, at->port, until, &a, &unused) == RC_OK)
+		(void)hosts_ask(z->base.host, &a, "srvr", 4, true, until, answer,
+		    sizeof answer - 1, &n);
+	answer[n] = '\0';
 	read_word_line(answer, "ookeeper version: ", ",-\n", version, sizeof version);
 	read_word_line(answer, "Mode: ", "\n", mode, sizeof mode);
 	serves = *answer && !strstr(answer, "not currently serving") &&

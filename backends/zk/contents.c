@@ -16,7 +16,10 @@ reader_of(const char *part, const char **names, size_t n)
 void
 reader_ask(struct reader *r, const struct lockdir *d)
 {
-	for (; r->asked < r->n && r->asked < r->given + READ_AHEAD; r->asked++)
+	/* lists may be long */
+	size_t ahead = r->what == ASK_LIST ? READ_AHEAD / 4 : READ_AHEAD;
+
+	for (; r->asked < r->n && r->asked < r->given + ahead; r->asked++)
 		r->calls[r->asked % READ_AHEAD] = lockdir_ask(
 		    d, r->what, r->part, r->names[r->asked]);
 }
@@ -61,9 +64,8 @@ contents_list(struct contents *c, const char *owner, bool *there, struct fault *
 	*there = rc == RC_OK && list->code == ZOK;
 	if (!*there || c->dir.layout->single)
 		return rc;
-	*there = queue_look(&c->place,
-		     &(struct queue){c->dir.layout, list->names, list->nnames}, "") &&
-	    queue_sort(c->dir.layout, list->names, list->nnames, &c->placed);
+	*there = queue_look(
+	    &c->place, &(struct queue){c->dir.layout, list->names, list->nnames}, "");
 	if (!*there)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	n = c->place.holders.n;
@@ -75,7 +77,7 @@ contents_list(struct contents *c, const char *owner, bool *there, struct fault *
 			r->names[r->n++] = r->names[i];
 	}
 	if (owner)
-		c->placed = r->n;
+		c->place.n = r->n;
 	reader_ask(r, &c->dir);
 	return RC_OK;
 }
@@ -148,8 +150,8 @@ contents_judge(struct contents *c, bool freeze, int64_t now, struct fault *f)
 	enum rc rc = RC_OK;
 
 	if (freeze && c->place.freeze)
-		rc = freeze_look(&c->freeze, &c->dir, "", list->names + c->placed,
-		    list->nnames - c->placed, now, false, c->until, f);
+		rc = freeze_look(&c->freeze, &c->dir, "", list->names + c->place.n,
+		    list->nnames - c->place.n, now, false, c->until, f);
 	if (rc != RC_OK || !c->place.semaphore)
 		return rc;
 	lists_ask(&c->lists, &c->dir, SLOTS);
@@ -202,7 +204,7 @@ next_step(struct contents *c)
 
 	switch (++c->step) {
 	case READS_LEASES:
-		for (size_t i = c->reader.n; i < c->placed; i++)
+		for (size_t i = c->reader.n; i < c->place.n; i++)
 			if (has_place(c, names[i]))
 				names[c->rest++] = names[i];
 		c->waiting = c->rest + others_in(c, LOCKS, c->queued).n;

@@ -11,7 +11,7 @@
  *     lease of theirs may belong to one who is about to be granted it.
  *  3. A directory is read in three steps, so that several locks take no more round trips than one:
  *     the list, then the nodes that may hold it, then all else.
- *  4. A few nodes are asked for before it is their turn.  A node that has gone since its
+ *  4. Some nodes are asked for before it is their turn.  A node that has gone since its
  *     directory was listed is passed over.
  */
 #ifndef DLOCK_ZK_CONTENTS_H
@@ -20,7 +20,7 @@
 #include "freeze.h"
 #include "queue.h"
 
-enum { READ_AHEAD = 8 };
+enum { READ_AHEAD = 32 };
 
 /* What is asked about some children of one directory, in the order of their names. */
 struct reader {
@@ -50,7 +50,7 @@ struct contents {
 	struct lockdir dir;
 	instant until;
 	struct call *list;  /* of the directory; the node, where that is the lock */
-	struct place place; /* what the names say together */
+	struct place place; /* what the names say together: the first n are in order */
 	struct freeze freeze;
 	struct lists lists; /* of a semaphore */
 	/* nodes that no lock has made */
@@ -68,8 +68,7 @@ struct contents {
 	} step;
 	struct reader reader;
 	struct call *current;
-	size_t placed;        /* so many names of the list have a place, in order, */
-	size_t rest;          /* and of these so many do not hold it: put to the front */
+	size_t rest; /* so many that do not hold it are put to the front of the list */
 	size_t seats, queued; /* so many leases and locks are dlocks', before others' */
 };
 

@@ -222,28 +222,39 @@ is_of_zookeeper(const char *answer, size_t n)
 	return false;
 }
 
-/* RC_OK: it is there.  RC_AGAIN: it says nothing. */
-static enum rc
-probe(struct host *host, const struct addresses *a, const char *question, size_t size)
+enum rc
+hosts_ask(struct host *host, const struct addresses *a, const char *question,
+    size_t length, bool all, instant until, char *out, size_t size, size_t *n)
 {
-	struct iovec part = {(char *)question, size};
-	instant until = instant_now() + PATIENCE;
-	char answer[32];
+	struct iovec part = {(char *)question, length};
 	struct stream s;
 	struct fault unused;
-	size_t n;
+	size_t more;
 	enum rc rc;
 
+	*n = 0;
 	stream_init(&s, host, "");
 	rc = stream_connect_to(&s, a, until, &unused);
 	if (rc == RC_OK)
 		rc = stream_send(&s, &part, 1, until, &unused);
-	if (rc == RC_OK)
-		rc = stream_receive(&s, answer, sizeof answer, &n, until, &unused);
-	if (rc != RC_OK)
-		return rc == RC_STOP ? RC_STOP : RC_AGAIN;
+	while (rc == RC_OK && *n < size && (all || *n == 0)) {
+		rc = stream_receive(&s, out + *n, size - *n, &more, until, &unused);
+		*n += rc == RC_OK ? more : 0;
+	}
 	stream_close(&s);
-	return is_of_zookeeper(answer, n) ? RC_OK : RC_PROTOCOL;
+	return *n > 0 ? RC_OK : rc == RC_STOP ? RC_STOP : RC_AGAIN;
+}
+
+/* RC_OK: it is there.  RC_AGAIN: it says nothing. */
+static enum rc
+probe(struct host *host, const struct addresses *a, const char *question, size_t length)
+{
+	char answer[32];
+	size_t n;
+	enum rc rc = hosts_ask(host, a, question, length, false, instant_now() + PATIENCE,
+	    answer, sizeof answer, &n);
+
+	return rc == RC_OK && !is_of_zookeeper(answer, n) ? RC_PROTOCOL : rc;
 }
 
 enum rc

@@ -66,4 +66,13 @@ enum rc hosts_find(struct hosts *, struct host *, const struct ensemble *,
  */
 enum rc hosts_probe(const struct hosts *, struct host *);
 
+struct addresses;
+
+/*
+ * What a server answers to that: the first of it, or `all` up to the end.  RC_OK: something.
+ * RC_AGAIN: nothing.  RC_STOP.
+ */
+enum rc hosts_ask(struct host *, const struct addresses *, const char *question,
+    size_t length, bool all, instant until, char *out, size_t size, size_t *n);
+
 #endif

@@ -4,8 +4,8 @@
  *  1. It shows the first of them to its user: by its node, or who has frozen the lock.
  *  2. A waiter says in its node that it is one (data.h).  One whose turn has come, and whose
  *     node stays a waiter's for RETRY_RETURN, has died: one that has lost its connection would
- *     be back by then.  Whoever is near the head deletes that node, which would block all until
- *     its session ends.
+ *     be back by then.  Whoever is near the head, for the next in line may be dead, too, deletes
+ *     that node, which would block all until its session ends.
  */
 #include "zk.h"
 
@@ -122,11 +122,8 @@ delete_idler(struct zk *z, const char *name, int version, struct fault *f)
 }
 
 /*
- * Reads the node of one whose turn has come.  If it is a waiter's that does not take
- * it, it is deleted: its owner has died, and would block us until its session
- * ends.  If it takes its turn at this very moment its node has another version,
- * and stays.  Whoever is near enough to the front does that: the next in line may
- * be dead too.
+ * Reads the node of one whose turn has come, and deletes it where its owner has died.  If that takes
+ * its turn at this very moment its node has another version, and stays.
  */
 static enum rc
 look_at_holder(struct zk *z, const char *name, struct idler *idler, struct fault *f)

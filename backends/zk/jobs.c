@@ -15,6 +15,8 @@
  *     looked at, and the one to come, if the clock goes back; older ones are removed, a
  *     few names at a time, by whoever looks.
  *  5. To forget a run empties `last` and `good`, which releases write, and deletes the ID's.
+ *     Where all are forgotten, that is at the moment when those two are emptied: of the IDs,
+ *     those that were written by then are deleted after that.
  *  6. What others have written there, and is no record, is as if nothing were there; but an
  *     ID's node says that it was run, whatever it holds.
  */
@@ -29,7 +31,11 @@
 
 #define ERA (400LL * 86400 * NS_PER_S)
 
-enum { LOOKS = 3 /* eras */, PRUNED = 200 /* names at a time */ };
+enum {
+	LOOKS = 3 /* eras */,
+	PRUNED = 200 /* names at a time */,
+	DELETES = 8 /* at once */
+};
 
 static long long
 era_of(int64_t now)
@@ -139,8 +145,8 @@ prune_era(struct zk *z, const char *era, instant until, struct fault *f)
 	return rc == RC_DENIED || rc == RC_PROTOCOL ? RC_OK : rc; /* it has others yet */
 }
 
-bool
-jobs_is_era(const char *name)
+static bool
+is_era(const char *name)
 {
 	return *name && !name[strspn(name, "0123456789")];
 }
@@ -148,7 +154,7 @@ jobs_is_era(const char *name)
 static bool
 is_past_era(const char *name, long long era)
 {
-	return jobs_is_era(name) && strtoll(name, NULL, 10) < era - 1;
+	return is_era(name) && strtoll(name, NULL, 10) < era - 1;
 }
 
 /* The directories and nodes that stay. */
@@ -266,226 +272,214 @@ jobs_prepare(struct zk *z, instant until, struct fault *f)
 	return rc;
 }
 
+/* ---- all IDs ---- */
+
+void
+ids_begin(struct ids *i, const struct lockdir *d, enum ask what, instant until)
+{
+	*i = (struct ids){.dir = *d, .what = what, .until = until};
+	snprintf(
+	    i->dir.path, sizeof i->dir.path, "%.*s", DIR_BYTES - 1, jobs_path(d, "").at);
+	i->eras = lockdir_ask(&i->dir, ASK_LIST, "", NULL);
+}
+
+enum rc
+ids_next(struct ids *i, struct fault *f)
+{
+	enum rc rc = call_await(i->eras, i->until, f);
+
+	call_drop(i->node);
+	i->node = NULL;
+	while (rc == RC_OK && !(i->name = reader_next(&i->reader, &i->dir, &i->node))) {
+		if (i->neras == i->eras->nnames)
+			return RC_DONE;
+		i->era = path_of("/%s", i->eras->names[i->neras++]);
+		if (!is_era(i->era.at + 1))
+			continue;
+		call_drop(i->list);
+		i->list = lockdir_ask(&i->dir, ASK_LIST, i->era.at, NULL);
+		rc = call_await(i->list, i->until, f);
+		if (rc == RC_OK)
+			i->reader = (struct reader){i->what, .part = i->era.at,
+			    .names = i->list->names, .n = i->list->nnames};
+	}
+	return rc == RC_OK ? call_await(i->node, i->until, f) : rc;
+}
+
+void
+ids_end(struct ids *i)
+{
+	reader_end(&i->reader);
+	call_drop(i->node);
+	call_drop(i->list);
+	call_drop(i->eras);
+}
+
 /* ---- forgotten ---- */
 
+/* Is that a run, and of the ID that is to be forgotten, if it is but one? */
 static bool
-is_run_of(const struct call *read, const char *once)
+is_meant(const struct steering *how, const struct call *read)
 {
 	struct past_run run = {.id = NULL};
 	bool is = read->code == ZOK && jobs_read(&run, read) &&
-	    (!once || (run.id && strcmp(run.id, once) == 0));
+	    (!how->once || (run.id && strcmp(run.id, how->once) == 0));
 
 	jobs_forget(&run);
 	return is;
 }
 
-/* A call that changes something; its code. */
-static enum rc
-ask_change(struct steering *how, struct call *c, int *code, struct fault *f)
-{
-	enum rc rc = call_finish(c, how->until, code, f);
-
-	how->asked = how->asked || rc == RC_AGAIN || rc == RC_LOST;
-	return rc;
-}
-
-/* What is remembered: the last runs, and the eras of IDs. */
-struct memories {
-	struct call *good, *last, *eras;
+/* What one transaction does: it empties the last runs, and deletes one ID. */
+struct forgetting {
+	struct path paths[CHANGES_MAX];
+	struct change all[CHANGES_MAX];
+	size_t n;
+	bool some; /* there is something to be forgotten in it */
 };
 
-static void
-drop_memories(struct memories *m)
-{
-	call_drop(m->good);
-	call_drop(m->last);
-	call_drop(m->eras);
-}
-
+/* One that is not meant must be the same yet.  Where all are, a write tells the time. */
 static enum rc
-read_memories(struct steering *how, struct memories *m, struct fault *f)
+add_last(struct steering *how, struct forgetting *t, const char *name, struct fault *f)
 {
-	struct session *s = how->dir->session;
+	struct path *path = &t->paths[t->n];
+	struct call *read;
+	bool meant;
 	enum rc rc;
 
-	m->good = call_ask(s, ASK_GET, jobs_path(how->dir, "good").at);
-	m->last = call_ask(s, ASK_GET, jobs_path(how->dir, "last").at);
-	m->eras = call_ask(s, ASK_LIST, jobs_path(how->dir, "").at);
-	rc = call_await(m->good, how->until, f);
-	if (rc == RC_OK)
-		rc = call_await(m->last, how->until, f);
-	return rc == RC_OK ? call_await(m->eras, how->until, f) : rc;
-}
-
-enum { ASKED_AT_ONCE = 32 };
-
-/* Of the IDs from `from` on, a few that were written before that transaction. */
-static enum rc
-delete_ids(struct steering *how, const char *era, const struct call *list, size_t from,
-    int64_t before, bool *found, struct fault *f)
-{
-	struct session *s = how->dir->session;
-	struct call *asked[ASKED_AT_ONCE];
-	struct path ids[ASKED_AT_ONCE];
-	enum rc rc = RC_OK;
-	size_t n = 0;
-	int code;
-
-	for (; n < ASKED_AT_ONCE && from + n < list->nnames; n++) {
-		ids[n] = path_of(
-		    "%s/%s", jobs_path(how->dir, era).at, list->names[from + n]);
-		asked[n] = call_ask(s, ASK_EXISTS, ids[n].at);
-	}
-	for (size_t i = 0; i < n; i++) {
-		if (rc == RC_OK)
-			rc = call_await(asked[i], how->until, f);
-		if (rc == RC_OK && asked[i]->code == ZOK &&
-		    asked[i]->stat.mzxid < before) {
-			rc = ask_change(how,
-			    call_delete(s, ids[i].at, asked[i]->stat.version), &code, f);
-			*found |= rc == RC_OK && code == ZOK;
-		}
-		call_drop(asked[i]);
-	}
+	*path = jobs_path(how->dir, name);
+	read = call_ask(how->dir->session, ASK_GET, path->at);
+	rc = call_await(read, how->until, f);
+	meant = rc == RC_OK && is_meant(how, read);
+	if (rc == RC_OK && read->code == ZOK)
+		t->all[t->n++] = (struct change){
+		    meant || !how->once ? CHANGE_SET : CHANGE_CHECK, path->at, "{}",
+		    .version = read->stat.version};
+	t->some |= meant;
+	call_drop(read);
 	return rc;
 }
 
+/* The node of that ID in each era, as far as there is room. */
 static enum rc
-delete_of_era(
-    struct steering *how, const char *era, int64_t before, bool *found, struct fault *f)
+add_id(struct steering *how, struct forgetting *t, struct fault *f)
 {
-	struct call *list = call_ask(
-	    how->dir->session, ASK_LIST, jobs_path(how->dir, era).at);
-	enum rc rc = call_await(list, how->until, f);
-
-	for (size_t i = 0; rc == RC_OK && i < list->nnames; i += ASKED_AT_ONCE)
-		rc = delete_ids(how, era, list, i, before, found, f);
-	call_drop(list);
-	return rc;
-}
-
-/*
- * Another run that has ended meanwhile stays, as its ID does: *written is the transaction that
- * has emptied it, and releases write `good` and their ID in one.  *old: this one was written
- * after it was read.
- */
-static enum rc
-empty_run(struct steering *how, const char *name, const struct call *read,
-    int64_t *written, bool *old, struct fault *f)
-{
-	struct call *set = call_set(
-	    how->dir->session, jobs_path(how->dir, name).at, "{}", read->stat.version);
-	enum rc rc = call_await(set, how->until, f);
-
-	how->asked = how->asked || rc == RC_AGAIN || rc == RC_LOST;
-	*old = rc == RC_OK && set->code != ZOK;
-	*written = rc == RC_OK && set->code == ZOK ? set->stat.mzxid : 0;
-	call_drop(set);
-	return rc;
-}
-
-/* *old: a run has ended well since they were read. */
-static enum rc
-forget_all(struct steering *how, const struct memories *m, bool *found, bool *old,
-    struct fault *f)
-{
-	int64_t before = INT64_MAX, ignored;
-	bool replaced;
-	enum rc rc = RC_OK;
-
-	*old = false;
-	if (m->good->code == ZOK)
-		rc = empty_run(how, "good", m->good, &before, old, f);
-	if (rc != RC_OK || *old)
-		return rc;
-	*found |= is_run_of(m->good, NULL) || is_run_of(m->last, NULL);
-	for (size_t i = 0; rc == RC_OK && i < m->eras->nnames; i++)
-		if (jobs_is_era(m->eras->names[i]))
-			rc = delete_of_era(how, m->eras->names[i], before, found, f);
-	return rc == RC_OK && is_run_of(m->last, NULL)
-	    ? empty_run(how, "last", m->last, &ignored, &replaced, f)
-	    : rc;
-}
-
-/* A change for one ID: what empties a last run of it, or sees that it is another's yet. */
-static bool
-add_run(const struct steering *how, const struct path *path, const struct call *read,
-    struct change *all, size_t *n)
-{
-	bool its = is_run_of(read, how->once);
-
-	if (read->code == ZOK)
-		all[(*n)++] = (struct change){its ? CHANGE_SET : CHANGE_CHECK, path->at,
-		    "{}", .version = read->stat.version};
-	return its;
-}
-
-/*
- * In one transaction, so that no run of the ID that ends meanwhile leaves a part.  *old: it is
- * to be tried again, as another run has ended, or an ID is in very many eras.
- */
-static enum rc
-forget_id(struct steering *how, const struct memories *m, bool *found, bool *old,
-    struct fault *f)
-{
-	struct change all[CHANGES_MAX];
-	struct path paths[CHANGES_MAX] = {
-	    jobs_path(how->dir, "good"), jobs_path(how->dir, "last")};
+	struct call *eras = call_ask(
+	    how->dir->session, ASK_LIST, jobs_path(how->dir, "").at);
 	char id[ENCODED_BYTES];
-	size_t n = 0, npaths = 2;
-	bool some = add_run(how, &paths[0], m->good, all, &n);
-	enum rc rc = RC_OK;
-	int code = ZOK;
+	enum rc rc = call_await(eras, how->until, f);
 
-	some = add_run(how, &paths[1], m->last, all, &n) || some;
 	encode_key(id, sizeof id, how->once);
-	for (size_t i = 0; rc == RC_OK && i < m->eras->nnames && npaths < CHANGES_MAX;
-	     i++) {
-		struct path *path = &paths[npaths];
+	for (size_t i = 0; rc == RC_OK && i < eras->nnames && t->n < CHANGES_MAX; i++) {
+		struct path *path = &t->paths[t->n];
+		int code;
 
-		if (!jobs_is_era(m->eras->names[i]))
+		if (!is_era(eras->names[i]))
 			continue;
-		*path = path_of("%s/%s", jobs_path(how->dir, m->eras->names[i]).at, id);
+		*path = path_of("%s/%s", jobs_path(how->dir, eras->names[i]).at, id);
 		rc = call_finish(call_ask(how->dir->session, ASK_EXISTS, path->at),
 		    how->until, &code, f);
 		if (rc != RC_OK || code != ZOK)
 			continue;
-		all[n++] = (struct change){CHANGE_DELETE, path->at, .version = -1};
-		npaths++;
-		some = true;
+		t->all[t->n++] = (struct change){CHANGE_DELETE, path->at, .version = -1};
+		t->some = true;
 	}
-	*old = false;
-	if (rc != RC_OK || !some)
+	call_drop(eras);
+	return rc;
+}
+
+/*
+ * In one transaction, so that a run that ends meanwhile is forgotten whole or stays whole.
+ * *done: all that was there at *moment, a zxid, is forgotten, but for the IDs where all are to be.
+ * Otherwise another run has ended, or an ID is in very many eras: to be called again.
+ */
+static enum rc
+forget_last(
+    struct steering *how, bool *found, bool *done, int64_t *moment, struct fault *f)
+{
+	struct forgetting t = {.n = 0};
+	struct call *c;
+	enum rc rc = add_last(how, &t, "good", f);
+
+	if (rc == RC_OK)
+		rc = add_last(how, &t, "last", f);
+	if (rc == RC_OK && how->once)
+		rc = add_id(how, &t, f);
+	*done = true;
+	*moment = INT64_MAX;
+	if (rc != RC_OK || t.n == 0 || (how->once && !t.some))
 		return rc;
-	rc = ask_change(how, call_multi(how->dir->session, all, n, false), &code, f);
-	*old = rc == RC_OK && (code != ZOK || npaths == CHANGES_MAX);
-	*found |= rc == RC_OK && code == ZOK;
+	c = call_multi(how->dir->session, t.all, t.n, false);
+	rc = steering_changed(how, c, f);
+	*done = rc == RC_OK && c->code == ZOK && t.n < CHANGES_MAX;
+	if (rc == RC_OK && c->code == ZOK) {
+		*found |= t.some;
+		*moment = c->stat.mzxid;
+	}
+	call_drop(c);
+	return rc;
+}
+
+/* Awaits and drops one of several deletes; NULL: none was asked for. */
+static enum rc
+id_deleted(struct steering *how, struct call *c, bool *found, struct fault *f)
+{
+	enum rc rc = c ? steering_changed(how, c, f) : RC_OK;
+
+	*found |= c && rc == RC_OK && c->code == ZOK;
+	call_drop(c);
+	return rc;
+}
+
+/* What was written after that moment is of a run that has ended since: it stays, as that does. */
+static enum rc
+forget_ids(struct steering *how, int64_t moment, bool *found, struct fault *f)
+{
+	struct call *asked[DELETES] = {NULL};
+	struct fault unused;
+	size_t n = 0;
+	struct ids i;
+	enum rc rc;
+
+	ids_begin(&i, how->dir, ASK_EXISTS, how->until);
+	while ((rc = ids_next(&i, f)) == RC_OK) {
+		struct call **c = &asked[n % DELETES];
+
+		if (i.node->code != ZOK || i.node->stat.mzxid > moment)
+			continue;
+		rc = id_deleted(how, *c, found, f);
+		*c = call_delete(how->dir->session,
+		    lockdir_below(&i.dir, i.era.at, i.name).at, i.node->stat.version);
+		if (rc != RC_OK)
+			break;
+		n++;
+	}
+	ids_end(&i);
+	rc = rc == RC_DONE ? RC_OK : rc;
+	for (size_t k = 0; k < DELETES; k++) {
+		enum rc last = id_deleted(
+		    how, asked[k], found, rc == RC_OK ? f : &unused);
+
+		rc = rc == RC_OK ? last : rc;
+	}
 	return rc;
 }
 
 enum rc
 steering_forget(struct steering *how, struct fault *f)
 {
-	struct memories m;
-	bool found = false, old = false;
+	bool found = false, done = false;
+	int64_t moment;
 	enum rc rc = lockdir_sync(how->dir, how->until, f);
 
-	if (rc != RC_OK)
-		return rc;
-	do {
-		rc = read_memories(how, &m, f);
-		if (rc == RC_OK)
-			rc = (how->once ? forget_id : forget_all)(
-			    how, &m, &found, &old, f);
-		drop_memories(&m);
-	} while (rc == RC_OK && old && instant_now() < how->until);
-	if (rc == RC_OK && old)
+	while (rc == RC_OK && !done && instant_now() < how->until)
+		rc = forget_last(how, &found, &done, &moment, f);
+	if (rc == RC_OK && !done)
 		return fault_set(
 		    f, RC_AGAIN, "%s: runs end all the time", how->dir->where);
+	if (rc == RC_OK && !how->once)
+		rc = forget_ids(how, moment, &found, f);
 	if (rc == RC_DENIED)
-		return fault_set(f, RC_DENIED,
-		    "%s: no permission to change %s: its ACL is for whoever made it (use the same user: -O auth-file)",
-		    how->dir->where, jobs_path(how->dir, "").at);
+		return steering_denied(how, jobs_path(how->dir, "").at, f);
 	return rc == RC_OK && !found && !how->again
 	    ? fault_set(f, RC_LOST, "%s: no such run is remembered", how->dir->where)
 	    : rc;

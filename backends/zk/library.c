@@ -120,9 +120,9 @@ filter_sent(struct inlet *i, int fd, const void *from, size_t n)
 		if (message_lacks(m) > 0)
 			continue;
 		if (message_request(&q, m->bytes + LENGTH, m->n - LENGTH)) {
-			if (message_is_in_line(&q))
+			if (q.in_line)
 				line_add(&f->line, &q);
-			f->logins += message_is_login(&q);
+			f->logins += q.login;
 		}
 		message_drop(m);
 	}

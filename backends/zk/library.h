@@ -74,16 +74,14 @@ enum {
 /* A request: what its answer must be like. */
 struct request {
 	int32_t xid, op;
+	bool in_line;  /* it is answered in its turn, */
+	bool login;    /* or apart from the others, as a login is */
 	size_t nsteps; /* of a transaction: */
 	int32_t steps[MESSAGE_STEPS];
 };
 
 /* False: it is none, or a transaction of more steps. */
 bool message_request(struct request *, const unsigned char *bytes, size_t n);
-
-/* Some requests are answered apart from the others: false.  One for a login is such. */
-bool message_is_in_line(const struct request *);
-bool message_is_login(const struct request *);
 
 /* Is it the answer to a request for a session, for which nothing but its length can be wrong? */
 bool message_is_welcome(size_t n);

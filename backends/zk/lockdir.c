@@ -121,6 +121,14 @@ make_one(const struct lockdir *d, const char *path, int mode, instant until, int
 }
 
 enum rc
+lockdir_is_childless(const struct lockdir *d, const char *path, struct fault *f)
+{
+	return fault_set(f, RC_PROTOCOL,
+	    "%s: a part of the path %s is an ephemeral node, which cannot have nodes below it: use another path",
+	    d->where, path);
+}
+
+enum rc
 lockdir_make_path(
     const struct lockdir *d, const char *whole, int mode, instant until, struct fault *f)
 {
@@ -134,9 +142,7 @@ lockdir_make_path(
 		if (rc != RC_OK)
 			return rc;
 		if (code == ZNOCHILDRENFOREPHEMERALS)
-			return fault_set(f, RC_PROTOCOL,
-			    "%s: a part of the path %s is an ephemeral node, which cannot have nodes below it: use another path",
-			    d->where, whole);
+			return lockdir_is_childless(d, whole, f);
 		if (code != ZNONODE && end == length)
 			return RC_OK;
 		if (code != ZNONODE)
@@ -195,6 +201,14 @@ lockdir_refuse(
 	return fault_set(f, RC_PROTOCOL,
 	    "%s: %s is in use as a lock of another kind (%s): %s", d->where, d->path,
 	    quoted, way);
+}
+
+enum rc
+lockdir_is_single(const struct lockdir *d, struct fault *f)
+{
+	return fault_set(f, RC_PROTOCOL,
+	    "%s: %s is an ephemeral node, which can be a lock of layout=plain only (-O layout=plain joins it)",
+	    d->where, d->path);
 }
 
 enum rc

@@ -15,7 +15,8 @@
 #define JOBS "dlock-jobs"
 
 enum {
-	DIR_BYTES = 1024 + ENCODED_BYTES + 2,
+	/* or of its jobs */
+	DIR_BYTES = 1024 + sizeof JOBS + ENCODED_BYTES + 2,
 	NAME_BYTES = 256,                         /* of a child; ours has 60, or 150 */
 	NODE_BYTES = DIR_BYTES + NAME_BYTES + 16, /* also of one a directory deeper */
 	/* "_c_<uuid>-", with which all names of ours begin in Curator's layout */
@@ -98,7 +99,11 @@ enum rc lockdir_make_path(
 enum rc lockdir_refuse(
     const struct lockdir *, const char *name, const char *why, struct fault *);
 
-/* What is said of one that others remove whenever it is made. */
+/* What is said of one that others remove whenever it is made, and of a path that cannot be. */
 enum rc lockdir_vanishes(const struct lockdir *, struct fault *);
+enum rc lockdir_is_childless(const struct lockdir *, const char *path, struct fault *);
+
+/* RC_PROTOCOL: it is an ephemeral node, which is no directory. */
+enum rc lockdir_is_single(const struct lockdir *, struct fault *);
 
 #endif

@@ -18,7 +18,6 @@
 #include "zk.h"
 
 #include "backends/common/text.h"
-#include "contents.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -326,15 +325,20 @@ tell_contents(struct looking *l, struct found *v, const char *key, struct fault 
 
 /* ---- what jobs have done ---- */
 
-/* `name`: the ID of the node, which says that it was run whatever else stands there; or NULL. */
-static void
+/*
+ * `name`: the ID of the node, which says that it was run whatever else stands there; or NULL.
+ * True: it ended with 0.
+ */
+static bool
 tell_run(struct looking *l, enum entry_kind kind, const char *name, struct call *c)
 {
 	const char *secret = session_secret(l->dir->session);
 	struct entry e = new_entry(l, kind);
 	struct past_run run = {.id = NULL};
+	bool is = c->code == ZOK && (jobs_read(&run, c) || name) &&
+	    (kind != ENTRY_GOOD || run.status == 0);
 
-	if (c->code == ZOK && (jobs_read(&run, c) || name)) {
+	if (is) {
 		note_time(l, &c->stat);
 		if (run.record)
 			secret_blot(run.record, secret);
@@ -349,18 +353,7 @@ tell_run(struct looking *l, enum entry_kind kind, const char *name, struct call 
 		hand_on(l, &e);
 	}
 	jobs_forget(&run);
-}
-
-/* Does it say that it ended with 0? */
-static bool
-is_good(const struct call *c)
-{
-	struct past_run run;
-	bool good = c->code == ZOK && jobs_read(&run, c) && run.status == 0;
-
-	if (c->code == ZOK)
-		jobs_forget(&run);
-	return good;
+	return is && e.status == 0;
 }
 
 /* The last run, and the last one that ended with 0 where that is another. */
@@ -372,11 +365,9 @@ tell_last(struct looking *l, struct fault *f)
 		    *good = call_ask(s, ASK_GET, jobs_path(l->dir, "good").at);
 	enum rc rc = call_await(last, l->look->until, f);
 
-	if (rc == RC_OK)
-		tell_run(l, ENTRY_LAST, NULL, last);
-	if (rc == RC_OK && !is_good(last)) {
+	if (rc == RC_OK && !tell_run(l, ENTRY_LAST, NULL, last)) {
 		rc = call_await(good, l->look->until, f);
-		if (rc == RC_OK && is_good(good))
+		if (rc == RC_OK)
 			tell_run(l, ENTRY_GOOD, NULL, good);
 	}
 	call_drop(last);
@@ -384,71 +375,32 @@ tell_last(struct looking *l, struct fault *f)
 	return rc;
 }
 
-/* So many of the IDs of an era as a batch has room for, from *i on. */
-static enum rc
-tell_ids(struct looking *l, const char *era, const struct call *list, size_t *i,
-    struct fault *f)
-{
-	struct call *runs[BATCH];
-	char ids[BATCH][ONCE_BYTES + 1];
-	size_t n = 0;
-	enum rc rc = RC_OK;
-
-	for (; n < BATCH && *i < list->nnames; ++*i) {
-		const char *name = list->names[*i];
-
-		if (encode_undo(ids[n], sizeof ids[n], name, strlen(name)) < 1)
-			continue;
-		runs[n++] = call_ask(
-		    l->dir->session, ASK_GET, path_of("%s/%s", era, name).at);
-	}
-	for (size_t k = 0; k < n; k++) {
-		if (rc == RC_OK && !l->enough)
-			rc = call_await(runs[k], l->look->until, f);
-		if (rc == RC_OK && !l->enough)
-			tell_run(l, ENTRY_DONE, ids[k], runs[k]);
-		call_drop(runs[k]);
-	}
-	return rc;
-}
-
 /* Each ID in each era. */
 static enum rc
-tell_eras(struct looking *l, struct fault *f)
+tell_ids(struct looking *l, struct fault *f)
 {
-	struct call *eras = call_ask(l->dir->session, ASK_LIST, jobs_path(l->dir, "").at);
-	enum rc rc = call_await(eras, l->look->until, f);
+	char id[ONCE_BYTES + 1];
+	struct ids i;
+	enum rc rc = RC_OK;
 
-	for (size_t i = 0; rc == RC_OK && i < eras->nnames && !l->enough; i++) {
-		struct path era = jobs_path(l->dir, eras->names[i]);
-		struct call *list;
-
-		if (!jobs_is_era(eras->names[i]))
-			continue;
-		list = call_ask(l->dir->session, ASK_LIST, era.at);
-		rc = call_await(list, l->look->until, f);
-		for (size_t k = 0; rc == RC_OK && k < list->nnames && !l->enough;)
-			rc = tell_ids(l, era.at, list, &k, f);
-		call_drop(list);
-	}
-	call_drop(eras);
-	return rc;
+	ids_begin(&i, l->dir, ASK_GET, l->look->until);
+	while (!l->enough && (rc = ids_next(&i, f)) == RC_OK)
+		if (encode_undo(id, sizeof id, i.name, strlen(i.name)) > 0)
+			tell_run(l, ENTRY_DONE, id, i.node);
+	ids_end(&i);
+	return rc == RC_DONE ? RC_OK : rc;
 }
 
 /* All that is remembered of one key.  *hidden: something of it may not be read. */
 static enum rc
-tell_jobs(struct looking *l, const struct lockdir *d, const char *key, bool *hidden,
-    struct fault *f)
+tell_jobs(struct looking *l, const char *key, bool *hidden, struct fault *f)
 {
-	const struct lockdir *all = l->dir;
 	enum rc rc;
 
-	l->dir = d;
 	l->key = key;
 	rc = tell_last(l, f);
 	if (rc == RC_OK && !l->enough)
-		rc = tell_eras(l, f);
-	l->dir = all;
+		rc = tell_ids(l, f);
 	*hidden |= rc == RC_DENIED;
 	return rc == RC_DENIED ? RC_OK : rc;
 }
@@ -457,7 +409,8 @@ enum rc
 look_at_jobs(
     const struct lockdir *d, const char *chroot, const struct look *look, struct fault *f)
 {
-	struct looking l = {.dir = d, .look = look};
+	struct lockdir its = *d;
+	struct looking l = {.dir = &its, .look = look};
 	const char *top = !chroot ? d->path : *chroot ? chroot : "/";
 	char key[KEY_BYTES + 1];
 	bool hidden = false;
@@ -468,18 +421,16 @@ look_at_jobs(
 	if (rc != RC_OK)
 		return rc;
 	if (!chroot) {
-		rc = tell_jobs(&l, d, d->path, &hidden, f);
+		rc = tell_jobs(&l, d->path, &hidden, f);
 	} else {
 		list = call_ask(d->session, ASK_LIST, path_of("%s/" JOBS, chroot).at);
 		rc = call_await(list, look->until, f);
 		for (size_t i = 0; rc == RC_OK && i < list->nnames && !l.enough; i++) {
-			struct lockdir its = *d;
-
 			if (!lockdir_key(key, chroot, list->names[i]))
 				continue;
 			*its.path = '\0';
 			lockdir_place(&its, chroot, key);
-			rc = tell_jobs(&l, &its, key, &hidden, f);
+			rc = tell_jobs(&l, key, &hidden, f);
 		}
 		call_drop(list);
 	}

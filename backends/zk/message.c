@@ -139,6 +139,13 @@ read_head(struct reading *r, bool *last)
 	return op;
 }
 
+static bool
+is_news(int32_t xid)
+{
+	return xid == XID_EVENT || xid == XID_PING || xid == XID_AUTH ||
+	    xid == XID_WATCHES;
+}
+
 bool
 message_request(struct request *q, const unsigned char *bytes, size_t n)
 {
@@ -147,6 +154,8 @@ message_request(struct request *q, const unsigned char *bytes, size_t n)
 
 	*q = (struct request){.xid = read_int(&r), .op = 0};
 	q->op = read_int(&r);
+	q->in_line = !is_news(q->xid);
+	q->login = q->xid == XID_AUTH;
 	while (q->op == ZOO_MULTI_OP && !r.wrong && !last) {
 		int32_t op = read_head(&r, &last);
 
@@ -158,25 +167,6 @@ message_request(struct request *q, const unsigned char *bytes, size_t n)
 		read_form(&r, op_of(op)->step);
 	}
 	return !r.wrong;
-}
-
-static bool
-is_news(int32_t xid)
-{
-	return xid == XID_EVENT || xid == XID_PING || xid == XID_AUTH ||
-	    xid == XID_WATCHES;
-}
-
-bool
-message_is_in_line(const struct request *q)
-{
-	return !is_news(q->xid);
-}
-
-bool
-message_is_login(const struct request *q)
-{
-	return q->xid == XID_AUTH;
 }
 
 /* ---- answers ---- */

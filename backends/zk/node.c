@@ -7,35 +7,28 @@
 
 /* ---- how far the claim has come ---- */
 
+/* What an event leads to, from a state between `first` and `last`; others stay as they are. */
+static const struct {
+	enum state first, last, to;
+} steps[EVENTS] = {
+    [EVENT_MAY_BE_MADE] = {STATE_NONE, STATE_NONE, STATE_UNSURE},
+    [EVENT_NOT_MADE] = {STATE_UNSURE, STATE_UNSURE, STATE_NONE},
+    [EVENT_MADE] = {STATE_NONE, STATE_UNSURE, STATE_JOINED},
+    [EVENT_SEEN] = {STATE_JOINED, STATE_JOINED, STATE_PLACED},
+    [EVENT_WATCHED] = {STATE_PLACED, STATE_PLACED, STATE_WATCHING},
+    [EVENT_LIST_ANEW] = {STATE_JOINED, STATE_WATCHING, STATE_JOINED},
+    [EVENT_GRANTED] = {STATE_JOINED, STATE_WATCHING, STATE_HELD},
+    [EVENT_NO_ANSWER] = {STATE_JOINED, STATE_WATCHING, STATE_LEAVING},
+    [EVENT_LOST] = {STATE_JOINED, STATE_GIVING, STATE_UNSURE},
+    [EVENT_GONE] = {STATE_NONE, STATE_GIVING, STATE_NONE},
+};
+
 enum state
 state_next(enum state s, enum event e)
 {
-	bool queued = s >= STATE_JOINED && s <= STATE_WATCHING;
-
-	switch (e) {
-	case EVENT_MAY_BE_MADE:
-		return s == STATE_NONE ? STATE_UNSURE : s;
-	case EVENT_NOT_MADE:
-		return s == STATE_UNSURE ? STATE_NONE : s;
-	case EVENT_MADE:
-		return s <= STATE_UNSURE ? STATE_JOINED : s;
-	case EVENT_SEEN:
-		return s == STATE_JOINED ? STATE_PLACED : s;
-	case EVENT_WATCHED:
-		return s == STATE_PLACED ? STATE_WATCHING : s;
-	case EVENT_LIST_ANEW:
-		return queued ? STATE_JOINED : s;
-	case EVENT_GRANTED:
-		return queued ? STATE_HELD : s;
-	case EVENT_NO_ANSWER:
-		if (s == STATE_HELD)
-			return STATE_GIVING;
-		return queued ? STATE_LEAVING : s;
-	case EVENT_LOST:
-		return s > STATE_UNSURE ? STATE_UNSURE : s;
-	default:
-		return STATE_NONE;
-	}
+	if (e == EVENT_NO_ANSWER && s == STATE_HELD)
+		return STATE_GIVING;
+	return s >= steps[e].first && s <= steps[e].last ? steps[e].to : s;
 }
 
 bool
@@ -139,7 +132,8 @@ node_claim(struct node *n, const char *path, instant until, struct fault *f)
 	return rc;
 }
 
-enum rc
+/* Did a create whose answer we have not got happen?  Then the path is set. */
+static enum rc
 node_find(struct node *n, instant until, struct fault *f)
 {
 	const struct lockdir *d = n->dir;
@@ -201,11 +195,8 @@ node_made(struct node *n, struct call *create, instant until, int *code, struct 
 		node_adopt(n, create->text, &create->stat);
 		node_lease(n, create->sent);
 	} else if (rc == RC_OK && *code == ZNOCHILDRENFOREPHEMERALS) {
-		rc = fault_set(f, RC_PROTOCOL,
-		    d->layout->single
-			? "%s: a part of the path %s is an ephemeral node, which cannot have nodes below it: use another path"
-			: "%s: %s is an ephemeral node, which can be a lock of layout=plain only (-O layout=plain joins it)",
-		    d->where, d->path);
+		rc = d->layout->single ? lockdir_is_childless(d, d->path, f)
+				       : lockdir_is_single(d, f);
 	} else if (rc == RC_OK && (n->state != STATE_NONE || !lasts)) {
 		rc = fault_set(
 		    f, RC_PROTOCOL, "%s gives a wrong answer to create", d->where);
@@ -214,14 +205,17 @@ node_made(struct node *n, struct call *create, instant until, int *code, struct 
 	return rc;
 }
 
-enum rc
-node_make(struct node *n, instant until, int *code, struct fault *f)
+static struct call *
+ask_for_node(const struct node *n)
 {
+	const struct lockdir *d = n->dir;
 	char data[DATA_BYTES];
 
+	if (!d->layout->single)
+		return lockdir_create(d, lockdir_below(d, "", d->prefix).at, n->record,
+		    ZOO_EPHEMERAL_SEQUENTIAL);
 	node_data(n, SLOT_NONE, data);
-	return node_made(
-	    n, lockdir_create(n->dir, n->dir->path, data, ZOO_EPHEMERAL), until, code, f);
+	return lockdir_create(d, d->path, data, ZOO_EPHEMERAL);
 }
 
 enum rc
@@ -232,19 +226,20 @@ node_join(struct node *n, struct call **list, instant until, struct fault *f)
 
 	do {
 		struct call *create = NULL;
-		int code;
+		int code = ZOK;
 
 		call_drop(*list);
 		*list = NULL;
 		/* or there might be two of ours */
 		rc = n->state != STATE_NONE ? node_find(n, until, f) : RC_OK;
 		if (rc == RC_OK && !*n->path)
-			create = lockdir_create(d, lockdir_below(d, "", d->prefix).at,
-			    n->record, ZOO_EPHEMERAL_SEQUENTIAL);
-		if (rc == RC_OK)
+			create = ask_for_node(n);
+		if (rc == RC_OK && !d->layout->single)
 			*list = lockdir_ask(d, ASK_LIST, "", NULL);
 		if (rc == RC_OK && !*n->path)
 			rc = node_made(n, create, until, &code, f);
+		if (code == ZNODEEXISTS)
+			return rc;
 		if (rc == RC_OK && !*n->path)
 			rc = lockdir_make(d, until, f);
 	} while (rc == RC_OK && !*n->path && instant_now() < until);

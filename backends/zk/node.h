@@ -20,20 +20,7 @@
 #include "lockdir.h"
 
 /*
- * How far a claim has come:
- *
- *		may be	not	made,	place	ahead is	list	grant	no	lost	gone
- *		made	made	found	seen	watched		anew		answer
- *	none	unsure	.	joined	.	.	.	.	.	.	.
- *	unsure	.	none	joined	.	.	.	.	.	.	none
- *	joined	.	.	.	placed	.	.	held	leaving	unsure	none
- *	placed	.	.	.	.	watching joined	held	leaving	unsure	none
- *	watching .	.	.	.	.	joined	held	leaving	unsure	none
- *	held	.	.	.	.	.	.	.	giving	unsure	none
- *	leaving	.	.	.	.	.	.	.	.	unsure	none
- *	giving	.	.	.	.	.	.	.	.	unsure	none
- *
- * A dot: it stays what it is.  A lost connection changes nothing: what a session has made and
+ * How far a claim has come.  A lost connection changes nothing: what a session has made and
  * watched is still there when it has another connection.  What stands in our node is another
  * matter (struct said), and so is what an attempt to take a permit has left
  * (struct permit).
@@ -135,18 +122,10 @@ int64_t node_server_now(const struct node *);
 /*
  * Joins the queue; *list is what it looked like then.  The grant is set if the answer to
  * our own create came, which earned a lease.  A directory that is removed on the
- * way is made again until `until`.
+ * way is made again until `until`.  Where the node is the lock itself, there is no list, and RC_OK
+ * without a path says that there is one already.
  */
 enum rc node_join(struct node *, struct call **list, instant until, struct fault *);
-
-/*
- * Makes the node that is the lock itself, as node_join() does: once.  RC_OK without a path: there is
- * one already (*code ZNODEEXISTS), or nothing in which it could lie (ZNONODE).
- */
-enum rc node_make(struct node *, instant until, int *code, struct fault *);
-
-/* Did a create whose answer we have not got happen?  Then the path is set. */
-enum rc node_find(struct node *, instant until, struct fault *);
 
 /* Reads what stands there.  RC_LOST: it is not ours. */
 enum rc node_read(struct node *, instant until, struct fault *);

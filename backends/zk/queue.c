@@ -112,21 +112,32 @@ compare(const void *a, const void *b)
 	return stands_before(a, b) ? -1 : stands_before(b, a);
 }
 
-/* All but those that are nobody's, in order, and how many these are; NULL: there is no memory. */
+/*
+ * All but those that are nobody's, in order, and how many these are; NULL: there is no memory.
+ * The names are put into the same order, and what is nobody's behind them.
+ */
 static struct child *
 put_into_order(const struct queue *q, size_t *n)
 {
 	struct child *all = malloc((q->n + 1) * sizeof *all);
+	size_t rest = q->n;
 
 	*n = 0;
-	for (size_t i = 0; all && i < q->n; i++) {
+	for (size_t i = 0; all && i < rest;) {
 		struct child e = child_at(q, i);
 
-		if (!is_nobodys(&e))
-			all[(*n)++] = e;
+		if (is_nobodys(&e)) {
+			q->names[i] = q->names[--rest];
+			q->names[rest] = e.name;
+		} else {
+			all[i++] = e;
+			*n = i;
+		}
 	}
 	if (*n > 1)
 		qsort(all, *n, sizeof *all, compare);
+	for (size_t i = 0; i < *n; i++)
+		q->names[i] = all[i].name;
 	return all;
 }
 
@@ -175,7 +186,7 @@ queue_look(struct place *ret, const struct queue *q, const char *name)
 	size_t n, first = 0;
 	struct child *all = put_into_order(q, &n);
 
-	*ret = (struct place){.found = false};
+	*ret = (struct place){.n = n};
 	if (!all)
 		return false;
 	look_at_each(ret, q, &own);
@@ -206,42 +217,16 @@ queue_hold_back(struct place *p, const char *freeze)
 	p->awaits = AWAITS_END;
 }
 
-/* ---- all of them ---- */
-
-bool
-queue_sort(const struct layout *l, const char **names, size_t n, size_t *kept)
-{
-	struct child *all = put_into_order(&(struct queue){l, names, n}, kept);
-	size_t rest = n;
-
-	if (!all)
-		return false;
-	/* what is nobody's goes to the end */
-	for (size_t i = n; i-- > 0;) {
-		struct child e = layout_read(l, names[i]);
-
-		if (!is_nobodys(&e))
-			continue;
-		names[i] = names[--rest];
-		names[rest] = e.name;
-	}
-	for (size_t i = 0; i < *kept; i++)
-		names[i] = all[i].name;
-	free(all);
-	return true;
-}
-
 const char *
 queue_next_holder(const struct holders *h, const struct queue *q, const char *name)
 {
 	struct child last = layout_read(q->layout, name);
-	size_t n;
-	struct child *all = put_into_order(q, &n);
-	const char *next = NULL;
 
-	for (size_t i = 0; i < n && i < h->n && !next; i++)
-		if (!*name || stands_before(&last, &all[i]))
-			next = all[i].name;
-	free(all);
-	return next;
+	for (size_t i = 0; i < h->n && i < q->n; i++) {
+		struct child e = child_at(q, i);
+
+		if (!*name || stands_before(&last, &e))
+			return e.name;
+	}
+	return NULL;
 }

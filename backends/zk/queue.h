@@ -48,6 +48,7 @@ struct holders {
 
 struct place {
 	bool found;      /* we are among the children */
+	size_t n;        /* so many of these have a place */
 	size_t position; /* 0: we hold the lock, 1: next in line */
 	size_t before;   /* so many stand before us */
 	struct holders holders;
@@ -67,16 +68,17 @@ struct place {
 	const char *foreign, *other, *exhausted;
 };
 
-/* The children as they were listed. */
+/* The children of a directory. */
 struct queue {
 	const struct layout *layout;
-	const char *const *names;
+	const char **names;
 	size_t n;
 };
 
 /*
  * Where `own` (a name, complete; "": nobody) stands among them.  What *ret points to is in
- * their names.  False: there is no memory.
+ * their names, which it puts into order: those that have a place come first.  False: there is
+ * no memory.
  */
 bool queue_look(struct place *ret, const struct queue *, const char *own);
 
@@ -87,14 +89,8 @@ bool queue_is_strange(const struct layout *, const char *name);
 void queue_hold_back(struct place *, const char *freeze);
 
 /*
- * Puts those of n names that have a place into order, before all others; *kept: so many are these.
- * False: there is no memory.
- */
-bool queue_sort(const struct layout *, const char **names, size_t n, size_t *kept);
-
-/*
- * The holder that follows `name` ("": the first one) in the order; NULL: it was the last
- * of *h.
+ * The holder that follows `name` ("": the first one), where queue_look() has put them into
+ * order; NULL: it was the last of *h.
  */
 const char *queue_next_holder(
     const struct holders *h, const struct queue *, const char *name);

@@ -17,25 +17,6 @@
  */
 #include "zk.h"
 
-static enum rc
-make_once(struct zk *z, struct fault *f)
-{
-	struct node *n = &z->node;
-	instant until = zk_answer_by(z);
-	int code = ZNODEEXISTS;
-	enum rc rc = n->state != STATE_NONE ? node_find(n, until, f) : RC_OK;
-
-	while (rc == RC_OK && !*n->path) {
-		rc = node_make(n, until, &code, f);
-		if (rc != RC_OK || *n->path || code == ZNODEEXISTS)
-			return rc;
-		if (instant_now() >= until)
-			return lockdir_vanishes(n->dir, f);
-		rc = lockdir_make(n->dir, until, f);
-	}
-	return rc;
-}
-
 /* ---- what stands there ---- */
 
 /*
@@ -120,13 +101,14 @@ wait_for_end(struct zk *z, instant until, struct fault *f)
 enum rc
 single_take(struct zk *z, instant until, struct fault *f)
 {
-	enum rc rc = make_once(z, f);
+	struct call *none = NULL;
+	enum rc rc = node_join(&z->node, &none, zk_answer_by(z), f);
 
 	z->turn.thaws = NEVER;
 	while (rc == RC_OK && !*z->node.path) {
 		rc = wait_for_end(z, until, f);
 		if (rc == RC_OK)
-			rc = make_once(z, f);
+			rc = node_join(&z->node, &none, zk_answer_by(z), f);
 	}
 	return rc == RC_OK ? turn_earn(z, f) : rc;
 }

@@ -10,13 +10,12 @@
  */
 #include "zk.h"
 
-#include "contents.h"
-
 #include <stdio.h>
 #include <string.h>
 
 /* The node of a holder. */
 struct holder {
+	struct contents contents; /* to be ended; what follows lives as long */
 	char name[NAME_BYTES];
 	struct path path;
 	struct call *data;      /* as it was read; NULL: there is none */
@@ -24,8 +23,8 @@ struct holder {
 	char lease[NAME_BYTES]; /* of ours, in K/leases */
 };
 
-static enum rc
-denied(const struct steering *how, const char *path, struct fault *f)
+enum rc
+steering_denied(const struct steering *how, const char *path, struct fault *f)
 {
 	return fault_set(f, RC_DENIED,
 	    "%s: no permission to change %s: its ACL is for the user that made it (use that user: -O auth-file)",
@@ -36,6 +35,15 @@ static enum rc
 is_gone(const struct steering *how, struct fault *f)
 {
 	return fault_set(f, RC_LOST, "%s: there is no such holder", how->dir->where);
+}
+
+enum rc
+steering_changed(struct steering *how, struct call *c, struct fault *f)
+{
+	enum rc rc = call_await(c, how->until, f);
+
+	how->asked = how->asked || rc == RC_AGAIN || rc == RC_LOST;
+	return rc;
 }
 
 /* ---- the holder that is meant ---- */
@@ -52,7 +60,7 @@ see_holder(
 	struct progress told;
 
 	if (!m->node)
-		return denied(how, path.at, f);
+		return steering_denied(how, path.at, f);
 	told = data_read(m->node->text);
 	if ((t->token && (uint64_t)m->node->stat.czxid != t->token) ||
 	    (!t->token && !t->owner))
@@ -65,7 +73,7 @@ see_holder(
 	snprintf(h->name, sizeof h->name, "%s", m->name);
 	h->ours = l->single ? *told.owner != '\0' : c.owner != NULL;
 	h->permit = *m->part || c.kind == KIND_LIMIT;
-	h->data = call_keep(m->node);
+	h->data = m->node;
 	return RC_OK;
 }
 
@@ -75,7 +83,7 @@ find_holder(const struct steering *how, struct holder *h, struct fault *f)
 {
 	bool single = how->dir->layout->single, there = false;
 	struct member m = {"", "", NULL};
-	struct contents c;
+	struct contents *c = &h->contents;
 	const char *seat;
 	enum rc rc = lockdir_sync(how->dir, how->until, f);
 
@@ -84,21 +92,19 @@ find_holder(const struct steering *how, struct holder *h, struct fault *f)
 		return rc;
 	if (how->target->owner && strlen(how->target->owner) != OWNER_CHARS)
 		return is_gone(how, f); /* nobody's */
-	contents_begin(&c, how->dir, NULL, how->until);
-	rc = contents_list(&c, how->target->owner, &there, f);
+	contents_begin(c, how->dir, NULL, how->until);
+	rc = contents_list(c, how->target->owner, &there, f);
 	if (rc == RC_DENIED && single)
-		rc = denied(how, how->dir->path, f);
-	m.node = c.list;
+		rc = steering_denied(how, how->dir->path, f);
+	m.node = c->list;
 	if (there)
-		rc = single ? see_holder(how, h, &m, f)
-			    : contents_judge(&c, false, -1, f);
+		rc = single ? see_holder(how, h, &m, f) : contents_judge(c, false, -1, f);
 	while (there && !single && rc == RC_OK && !h->data &&
-	    (rc = contents_next(&c, true, &m, f)) == RC_OK)
+	    (rc = contents_next(c, true, &m, f)) == RC_OK)
 		rc = see_holder(how, h, &m, f);
 	rc = rc == RC_DONE ? RC_OK : rc;
-	seat = h->data && h->permit && h->ours ? contents_seat(&c, h->name) : NULL;
+	seat = h->data && h->permit && h->ours ? contents_seat(c, h->name) : NULL;
 	snprintf(h->lease, sizeof h->lease, "%s", seat ? seat : "");
-	contents_end(&c);
 	return rc == RC_OK &&
 		(!h->data || data_read(h->data->text).stage == STAGE_WAITING)
 	    ? is_gone(how, f)
@@ -129,13 +135,12 @@ mark_holder(struct steering *how, const struct holder *h, bool *done, struct fau
 		data_mark(data, (size_t)stat->dataLength == strlen(text) ? text : "",
 		    how->record);
 	set = call_set(how->dir->session, h->path.at, data, stat->version);
-	rc = call_await(set, how->until, f);
+	rc = steering_changed(how, set, f);
 	*done = rc == RC_OK && set->code == ZOK;
-	how->asked = how->asked || rc == RC_AGAIN || rc == RC_LOST;
 	if (*done && set->stat.czxid != stat->czxid)
 		rc = is_gone(how, f);
 	call_drop(set);
-	return rc == RC_DENIED ? denied(how, h->path.at, f) : rc;
+	return rc == RC_DENIED ? steering_denied(how, h->path.at, f) : rc;
 }
 
 /* ---- taken away ---- */
@@ -153,7 +158,6 @@ remove_holder(struct steering *how, const struct holder *h, const struct change 
 	    {CHANGE_DELETE, h->path.at, .version = h->data->stat.version}};
 	struct call *c;
 	size_t n = 1;
-	int code = ZBADVERSION;
 	enum rc rc;
 
 	if (h->permit && h->ours) {
@@ -171,10 +175,10 @@ remove_holder(struct steering *how, const struct holder *h, const struct change 
 	}
 	if (note)
 		all[n++] = *note;
-	rc = call_finish(
-	    call_multi(how->dir->session, all, n, false), how->until, &code, f);
-	how->asked = how->asked || rc == RC_AGAIN || rc == RC_LOST;
-	*done = rc == RC_OK && code == ZOK;
+	c = call_multi(how->dir->session, all, n, false);
+	rc = steering_changed(how, c, f);
+	*done = rc == RC_OK && c->code == ZOK;
+	call_drop(c);
 	return rc;
 }
 
@@ -199,7 +203,7 @@ force_holder(struct steering *how, const struct holder *h, bool *done, struct fa
 	call_drop(c);
 	if (rc == RC_DENIED || (rc == RC_OK && !*done))
 		rc = remove_holder(how, h, NULL, done, f);
-	return rc == RC_DENIED ? denied(how, h->path.at, f) : rc;
+	return rc == RC_DENIED ? steering_denied(how, h->path.at, f) : rc;
 }
 
 /*
@@ -216,7 +220,7 @@ steering_revoke(struct steering *how, struct fault *f)
 	if (rc == RC_OK)
 		rc = how->force ? force_holder(how, &h, &done, f)
 				: mark_holder(how, &h, &done, f);
-	call_drop(h.data);
+	contents_end(&h.contents);
 	if (rc == RC_LOST && how->again && !session_look(how->dir->session).dead)
 		return RC_OK;
 	return rc == RC_OK && !done
@@ -260,10 +264,8 @@ make_freeze(const struct steering *how, bool *made, struct fault *f)
 	    call_multi(d->session, all, n, d->acl == ACL_OPEN), how->until, &code, f);
 	*made = rc == RC_OK && (code == ZOK || code == ZNODEEXISTS);
 	if (rc == RC_OK && code == ZNOCHILDRENFOREPHEMERALS)
-		return fault_set(f, RC_PROTOCOL,
-		    "%s: %s is an ephemeral node, which can be a lock of layout=plain only",
-		    d->where, d->path);
-	return rc == RC_DENIED ? denied(how, d->path, f) : rc;
+		return lockdir_is_single(d, f);
+	return rc == RC_DENIED ? steering_denied(how, d->path, f) : rc;
 }
 
 enum rc
@@ -341,7 +343,7 @@ thaw_all(struct steering *how, const char *part, size_t *n, struct fault *f)
 		*n += removed && !ended;
 	}
 	call_drop(list);
-	return rc == RC_DENIED ? denied(how, how->dir->path, f) : rc;
+	return rc == RC_DENIED ? steering_denied(how, how->dir->path, f) : rc;
 }
 
 enum rc

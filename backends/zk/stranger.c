@@ -16,7 +16,6 @@
 #include "zk.h"
 
 #include "backends/common/text.h"
-#include "contents.h"
 
 #include <string.h>
 
@@ -72,18 +71,23 @@ judge_child(struct zk *z, const char *name, struct call *list, bool *passed, boo
 static enum rc
 find_stranger(struct zk *z, const char **ret, instant until, struct fault *f)
 {
-	const struct call *all = z->turn.list;
-	struct reader r = {ASK_LIST, .part = "", .names = all->names};
+	const char **all = z->turn.list->names;
+	struct reader r = {ASK_LIST, .part = ""};
+	size_t first = 0;
 	struct call *list;
 	enum rc rc = RC_OK;
 
-	for (size_t i = 0; i < all->nnames; i++) {
-		const char *name = all->names[i];
+	/* they stand behind all, and are put before those of them that are known */
+	while (!layout_read(z->dir.layout, all[first]).blind)
+		first++;
+	r.names = all + first;
+	for (size_t i = first; i < z->turn.place.n; i++) {
+		const char *name = all[i];
 
 		if (!queue_is_strange(z->dir.layout, name) || strcmp(name, JOBS) == 0)
 			continue;
-		all->names[i] = all->names[r.n];
-		all->names[r.n++] = name;
+		all[i] = r.names[r.n];
+		r.names[r.n++] = name;
 	}
 	*ret = NULL;
 	while (rc == RC_OK && !*ret) {

@@ -68,7 +68,7 @@ set_dir_path(struct store *s, const char *value, struct fault *f)
 {
 	struct lockdir *d = &zk_of(s)->dir;
 
-	if (!ensemble_is_path(value) || strlen(value) >= sizeof d->path ||
+	if (!ensemble_is_path(value) || strlen(value) + sizeof JOBS >= sizeof d->path ||
 	    strstr(value, "/" JOBS))
 		return fault_set(f, RC_USAGE,
 		    "-O path must be absolute (/a/b, without empty parts, '.' or '..', not below "
@@ -221,12 +221,6 @@ come(struct zk *z, const char *key, int64_t ttl, instant until, struct fault *f)
 	return rc;
 }
 
-static enum rc
-come_to_look(struct zk *z, const char *key, instant until, struct fault *f)
-{
-	return come(z, key, LOOK_TTL, until, f);
-}
-
 static void
 place_key(const struct zk *z, struct lockdir *d, const char *key)
 {
@@ -239,18 +233,17 @@ zk_each(struct store *s, const struct look *look, struct fault *f)
 {
 	struct zk *z = zk_of(s);
 	struct lockdir d;
-	enum rc rc = come_to_look(z, look->key, look->until, f);
+	const char *chroot = s->caps & ONE_LOCK ? NULL : z->ensemble.chroot;
+	enum rc rc = come(z, look->key, LOOK_TTL, look->until, f);
 
 	if (rc != RC_OK)
 		return rc;
 	place_key(z, &d, look->key);
 	if (look->jobs)
-		rc = look_at_jobs(
-		    &d, s->caps & ONE_LOCK ? NULL : z->ensemble.chroot, look, f);
+		rc = look_at_jobs(&d, chroot, look, f);
 	else
-		rc = look->key || (s->caps & ONE_LOCK)
-		    ? look_into(&d, look, f)
-		    : look_below(&d, z->ensemble.chroot, look, f);
+		rc = look->key || !chroot ? look_into(&d, look, f)
+					  : look_below(&d, chroot, look, f);
 	if (rc == RC_LOST)
 		rc = RC_AGAIN; /* the session */
 	return rc;
@@ -264,14 +257,16 @@ static enum rc
 steer(struct zk *z, const char *key, enum rc (*op)(struct steering *, struct fault *),
     struct steering *how, instant until, struct fault *f)
 {
+	struct lockdir d;
 	enum rc rc;
 
-	place_key(z, how->dir, key);
+	place_key(z, &d, key);
+	how->dir = &d;
 	for (;;) {
-		rc = come_to_look(z, key, until, f);
+		rc = come(z, key, LOOK_TTL, until, f);
 		if (rc != RC_OK)
 			return rc;
-		how->dir->session = z->dir.session;
+		d.session = z->dir.session;
 		how->until = until;
 		how->again = how->asked;
 		rc = op(how, f);
@@ -288,9 +283,7 @@ static enum rc
 zk_revoke(struct store *s, const struct target *target, const char *record, bool force,
     instant until, struct fault *f)
 {
-	struct lockdir d;
-	struct steering how = {
-	    .dir = &d, .target = target, .force = force, .record = record};
+	struct steering how = {.target = target, .force = force, .record = record};
 
 	return steer(zk_of(s), target->key, steering_revoke, &how, until, f);
 }
@@ -299,8 +292,7 @@ static enum rc
 zk_freeze(struct store *s, const char *key, const char *record, int64_t length,
     instant until, struct fault *f)
 {
-	struct lockdir d;
-	struct steering how = {.dir = &d, .record = record};
+	struct steering how = {.record = record};
 
 	freeze_name(how.freeze, zk_of(s)->dir.layout, length);
 	return steer(zk_of(s), key, steering_freeze, &how, until, f);
@@ -309,8 +301,7 @@ zk_freeze(struct store *s, const char *key, const char *record, int64_t length,
 static enum rc
 zk_thaw(struct store *s, const char *key, instant until, struct fault *f)
 {
-	struct lockdir d;
-	struct steering how = {.dir = &d, .record = ""};
+	struct steering how = {.record = ""};
 
 	return steer(zk_of(s), key, steering_thaw, &how, until, f);
 }
@@ -319,8 +310,7 @@ static enum rc
 zk_forget(
     struct store *s, const char *key, const char *once, instant until, struct fault *f)
 {
-	struct lockdir d;
-	struct steering how = {.dir = &d, .record = "", .once = once};
+	struct steering how = {.record = "", .once = once};
 
 	return steer(zk_of(s), key, steering_forget, &how, until, f);
 }

@@ -11,10 +11,8 @@
 #define DLOCK_ZK_ZK_H
 
 #include "backends/common/retry.h"
-#include "ensemble.h"
-#include "freeze.h"
+#include "contents.h"
 #include "node.h"
-#include "queue.h"
 
 /* between attempts to do what a server has not answered */
 #define RETRY (100 * NS_PER_MS)
@@ -43,11 +41,28 @@ struct past_run {
 bool jobs_read(struct past_run *, const struct call *node);
 void jobs_forget(struct past_run *);
 
-/* Is that the name of an era? */
-bool jobs_is_era(const char *name);
-
 /* What is kept there under that name, of the jobs of that lock; "": the directory. */
 struct path jobs_path(const struct lockdir *, const char *name);
+
+/* All IDs that are remembered of that lock, one after the other. */
+struct ids {
+	struct path era;   /* "/51": where this one is, */
+	const char *name;  /* encoded, */
+	struct call *node; /* and what is asked about it */
+	/* jobs.c's own: */
+	struct lockdir dir; /* of the lock's jobs */
+	enum ask what;
+	instant until;
+	struct call *eras, *list;
+	size_t neras; /* so many are read, or being read */
+	struct reader reader;
+};
+
+void ids_begin(struct ids *, const struct lockdir *, enum ask, instant until);
+void ids_end(struct ids *);
+
+/* The next one, until the next call.  RC_DONE: there are no more. */
+enum rc ids_next(struct ids *, struct fault *);
 
 /*
  * We have the lock, or a part of it: RC_DONE if the job has been done.  Otherwise it
@@ -234,6 +249,12 @@ struct steering {
 	bool asked; /* a server was asked to mark or remove what is to go; */
 	bool again; /* it was in an earlier attempt, which got no answer */
 };
+
+/* Awaits a change of what is to go; it may have been made though no answer came. */
+enum rc steering_changed(struct steering *, struct call *, struct fault *);
+
+/* RC_DENIED: what stands at that path is another user's. */
+enum rc steering_denied(const struct steering *, const char *path, struct fault *);
 
 /* Each may be repeated after RC_AGAIN. */
 enum rc steering_revoke(struct steering *, struct fault *);

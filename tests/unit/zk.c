@@ -25,12 +25,13 @@
 static struct place
 look(const char *own, const char *const *names)
 {
+	const char *all[64];
 	struct place place;
 	size_t n = 0;
 
-	while (names[n])
-		n++;
-	queue_look(&place, &(struct queue){layouts, names, n}, own);
+	for (; names[n]; n++)
+		all[n] = names[n];
+	queue_look(&place, &(struct queue){layouts, all, n}, own);
 	return place;
 }
 
@@ -613,7 +614,7 @@ nobody_waits_for_the_wrong_one(void **state)
 		queue_look(&p, &(struct queue){layouts, list, n}, names[own]);
 		for (size_t i = 0; i < n; i++)
 			if (i == own || rand() % 3)
-				left[nleft++] = list[i];
+				left[nleft++] = names[i];
 		queue_look(&q, &(struct queue){layouts, left, nleft}, names[own]);
 		assert_true(p.found && q.found && q.position <= p.position);
 		if (p.position == 0 || q.position > 0)
@@ -806,12 +807,12 @@ a_freeze_holds_back_whoever_is_first(void **state)
 {
 	static const char *const names[] = {
 	    "-freeze-0123456789abcdef-inf-__WRIT__-0000000001", "_c_1-__READ__0000000001",
-	    "_c_2-__READ__0000000002", "_c_3-__WRIT__0000000003"};
+	    "_c_2-__READ__0000000002", "_c_3-__WRIT__0000000003", NULL};
 	struct place p;
 
 	(void)state;
 	for (size_t i = 1; i < 4; i++) {
-		queue_look(&p, &(struct queue){layouts, names, 4}, names[i]);
+		p = look(names[i], names);
 		assert_string_equal(p.freeze, names[0]);
 		assert_string_equal(p.holders.first, names[1]);
 		assert_int_equal(p.holders.n, 2);

@@ -649,6 +649,20 @@ def test_an_id_that_is_done_anew_while_all_are_forgotten_stays(dlock, at, tapped
     assert run(dlock, at, "--once", "x", "--skipped-exit-code", "9").status == 9
 
 
+@pytest.mark.parametrize("words", [("x",), ()], ids=["id", "all"])
+def test_a_lost_answer_is_no_run_that_was_not_remembered(dlock, at, tapped, words):
+    """The second attempt finds what the first one has left, and that was ours."""
+    place, _, tap = tapped
+    for name in "xy":
+        assert run(dlock, at, "--once", name).status == 0
+    tap.lose((MULTI,), 1)
+    done = dlock.run("forget", "-y", *place.words, "job", *words)
+    assert (done.status, tap.has_lost) == (0, True), done
+    assert run(dlock, at, "--once", "x", "--skipped-exit-code", "9").status == 0
+    assert run(dlock, at, "--once", "y", "--skipped-exit-code", "9").status == (9 if words else 0)
+    assert dlock.run("forget", "-y", *at.words, "job", "z").status == 1
+
+
 def test_what_may_not_be_read_is_not_told_as_never_done(dlock, at):
     assert run(dlock, at, "--cooldown", "1h").status == 0
     with at.server.client() as c:
