@@ -30,7 +30,8 @@
  *  6. A waiter watches one key of another, so a release wakes one.
  *  7. A holder watches its own key, and the mark of who asks for it back, from its first
  *     renewal on: short runs do not pay for it.
- *  8. A full database takes no grant, but renews and releases: neither needs a write.
+ *  8. A full database takes no grant, but renews and releases: neither needs a write.  Only the
+ *     release of a job does; without it the lock ends with its lease.
  *  9. The value of a key is written by whom it names and believed only after a check of form;
  *     nothing in it decides about exclusion, but for `held`, by which a queue is shown.
  */

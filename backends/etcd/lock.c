@@ -1,8 +1,8 @@
 /*
  * lock.c - holds a lock in etcd: renew, release.
  *
- * A renewal is a keep-alive and a read of our key and of the mark beside it (credit.h).  A
- * release revokes the leases, which deletes our key; of a job it writes first what is remembered.
+ * A renewal is a read, a keep-alive, and a read of our key and of the mark beside it (credit.h).
+ * A release revokes the leases, which deletes our key; of a job it writes first what is remembered.
  */
 #include "etcd.h"
 
