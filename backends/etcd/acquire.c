@@ -24,6 +24,7 @@
 #define PLACE_LEASE (10 * NS_PER_S)
 #define FIRST_RENEWAL (500 * NS_PER_MS) /* when the hold is watched */
 #define ANSWER_MOST (5 * NS_PER_S)      /* for an answer while waiting */
+
 /* How often a waiter renews its leases: so often that that of the hold is always fresh. */
 static int64_t
 beat_of(const struct etcd *e)
@@ -205,9 +206,7 @@ is_lease_fresh(const struct etcd *e)
 	return e->lease_sent && instant_now() < e->lease_sent + e->lease_ttl / 2;
 }
 
-/*
- * The answers to a read, a keep-alive of the lease, and another read or a write behind them.
- */
+/* By a read, a keep-alive of the lease, and another read or a write behind them. */
 static void
 note_proof(struct etcd *e, const struct call *before, const struct call *alive,
     const struct call *after, instant sent)
@@ -280,7 +279,6 @@ join(struct etcd *e, instant until, struct fault *f)
 	return e->joined ? RC_OK : etcd_fail_gone(e, f);
 }
 
-/* Only a survey. */
 static enum rc
 survey(struct etcd *e, instant until, struct fault *f)
 {

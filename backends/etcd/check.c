@@ -162,7 +162,7 @@ tell_quorum(struct checking *k)
 	return rc == RC_STOP ? RC_STOP : RC_OK;
 }
 
-/* ---- */
+/* ---- the whole check, and what a probe has left ---- */
 
 /* Where one lock is named, there was no probe. */
 static enum rc

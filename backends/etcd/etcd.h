@@ -3,11 +3,10 @@
  *
  * The layers, each of which knows only those before it:
  *
- *	http.h    replies of HTTP, as bytes come
- *	kv.h      requests and answers of the key-value store, as JSON
- *	cluster.h  calls to the members of a cluster, in turn, and a watch
- *	queue.h   names and values of what is kept; who is before us, and whether that lets us in
- *	credit.h  for how long a lease is ours (its proof)
+ *	kv.h       requests and answers of the key-value store, as JSON
+ *	cluster.h  calls to the members of a cluster, in turn, and a watch; replies of HTTP
+ *	queue.h    names and values of what is kept; who is before us, and whether that lets us in
+ *	credit.h   for how long a lease is ours (its proof)
  *
  * acquire.c takes a lock, lock.c holds it, look.c looks, admin.c steers, check.c tells how
  * fit it is, site.c reads what the user has named.
