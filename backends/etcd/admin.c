@@ -242,16 +242,20 @@ forget_all(
     struct etcd *e, const struct names *l, bool *any, instant until, struct fault *f)
 {
 	char end[QUEUE_BYTES];
+	const struct kv_range all = {.key = l->jobs, .end = end, .count_only = true};
 	struct txn change = {0};
-	json_t *done;
+	json_t *found;
 	enum rc rc;
 
 	names_end(end, sizeof end, l->jobs);
+	/* counted first: a delete that is asked twice has no count to be trusted */
+	found = cluster_answer(&e->cluster, call_range(&all), until, &rc, f);
+	*any = kv_number(found, "count") > 0;
+	json_decref(found);
+	if (rc != RC_OK || !*any)
+		return rc;
 	kv_op_delete(&change.success, l->jobs, end);
-	done = cluster_answer(&e->cluster, call_txn(&change), until, &rc, f);
-	/* what was asked twice may have been done before */
-	*any = kv_number(kv_response(done, 0), "deleted") > 0 || e->cluster.repeated;
-	json_decref(done);
+	json_decref(cluster_answer(&e->cluster, call_txn(&change), until, &rc, f));
 	return rc;
 }
 

@@ -120,7 +120,7 @@ put_bytes(struct text *t, const char *name, const char *bytes)
 	char coded[4 * (KV_KEY_BYTES / 3 + 2)];
 	size_t n = strlen(bytes);
 
-	if (n >= sizeof coded / 4 * 3) {
+	if (n > KV_KEY_BYTES) {
 		t->failed = true;
 		return;
 	}

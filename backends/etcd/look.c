@@ -56,7 +56,7 @@ tell(struct looking *l, struct entry *e)
 /* What is said of its lease and its mark; NULL: they were not asked for. */
 static void
 tell_shown(struct looking *l, const struct shown *s, const struct call *lease,
-    const struct call *mark)
+    const json_t *mark)
 {
 	char what[96];
 	const struct queue_entry *q = &s->entry;
@@ -75,7 +75,7 @@ tell_shown(struct looking *l, const struct shown *s, const struct call *lease,
 	    .foreign = q->foreign ? &foreign : NULL,
 	    .since = q->value.since,
 	    .until = EPOCH_NONE,
-	    .revoked = mark && kv_read(&asker, mark->answer, 0)};
+	    .revoked = kv_read(&asker, mark, 0)};
 
 	snprintf(
 	    what, sizeof what, "a client of etcd, lease %" PRIx64, (uint64_t)q->lease);
@@ -163,10 +163,11 @@ static enum rc
 tell_page(struct looking *l, const json_t *range, bool *more)
 {
 	size_t n = read_page(l, range);
-	struct call calls[2 * PAGE], *call = calls;
+	struct call calls[PAGE + 1]; /* the marks of all, and the lease of each */
+	struct txn marks = {0};
 	char mark[QUEUE_BYTES + 32];
 	enum rc rc = RC_OK;
-	int asked = 0;
+	int holders = 0, told = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		const struct queue_entry *q = &l->page[i].entry;
@@ -174,26 +175,29 @@ tell_page(struct looking *l, const json_t *range, bool *more)
 		if (!l->page[i].held)
 			continue;
 		snprintf(mark, sizeof mark, "%s%s", l->names.marks, q->name.text);
-		calls[asked++] = call_lease("/v3/lease/timetolive", q->lease);
-		calls[asked++] = call_range(&(struct kv_range){.key = mark});
+		kv_op_range(&marks.success, &(struct kv_range){.key = mark});
+		calls[++holders] = call_lease("/v3/lease/timetolive", q->lease);
 	}
-	if (asked > 0)
+	calls[0] = call_txn(&marks);
+	if (holders > 0)
 		rc = cluster_calls(
-		    &l->etcd->cluster, calls, asked, l->look->until, l->fault);
+		    &l->etcd->cluster, calls, holders + 1, l->look->until, l->fault);
 	for (size_t i = 0; rc == RC_OK && i < n; i++) {
 		const struct shown *s = &l->page[i];
 
 		l->read_to = s->entry.create;
 		l->count -= s->held;
-		if (s->held)
-			tell_shown(l, s, call, call + 1);
-		else if (!l->look->brief)
+		if (s->held) {
+			told++;
+			tell_shown(
+			    l, s, &calls[told], kv_response(calls[0].answer, told - 1));
+		} else if (!l->look->brief) {
 			tell_shown(l, s, NULL, NULL);
-		call += s->held ? 2 : 0;
+		}
 	}
-	calls_free(calls, asked);
+	calls_free(calls, holders + 1);
 	*more = n > 0 && kv_count(range) >= PAGE && !l->enough &&
-	    (!l->look->brief || asked > 0);
+	    (!l->look->brief || holders > 0);
 	return rc;
 }
 

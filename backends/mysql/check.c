@@ -70,6 +70,26 @@ read_variables(struct sql *db, const char *text, struct variable v[VARIABLES],
 	return rc;
 }
 
+/*
+ * MySQL has no variable that tells how many replicas are connected.  Their sessions are told apart by
+ * what they ask; without the right PROCESS one sees none of them.
+ */
+static void
+count_replicas(struct sql *db, struct variable *v, instant until)
+{
+	static const struct question q = {
+	    .text = "SELECT COUNT(*) FROM information_schema.processlist "
+		    "WHERE command IN ('Binlog Dump', 'Binlog Dump GTID')",
+	    .fields = 1};
+	struct answer a = {.db = NULL};
+	struct fault unheard;
+
+	if (!mysql_const(db)->session.server.is_mariadb &&
+	    sql_ask(db, &q, until, &a, &unheard) == RC_OK)
+		(void)row_text(&a.row, 0, v->value, sizeof v->value);
+	answer_drop(&a);
+}
+
 static bool
 variable_is_on(const struct variable *v)
 {
@@ -197,14 +217,6 @@ tell_mysql_disk(struct checkup *c, const struct variable *v)
 enum { HAS_USER, RIGHTS(FIELD) HAS };
 
 static const char rights_sql[] = "SELECT CURRENT_USER()" RIGHTS(COLUMN);
-
-static bool
-row_is(const struct row *r, int field)
-{
-	bool is;
-
-	return row_boolean(r, field, &is) && is;
-}
 
 /* A lease is several procedures, each of which one may be kept from. */
 static void
@@ -337,6 +349,7 @@ mysql_check(struct sql *db, struct checkup *c, struct fault *f)
 		    db, "SHOW GLOBAL STATUS WHERE " NAMES, v, c->until, f);
 	if (rc != RC_OK)
 		return rc;
+	count_replicas(db, &v[V_CONNECTED], c->until);
 	tell_mysql(db, c, v);
 	tell_mysql_disk(c, v);
 	rc = check_rights(db, c, f);

@@ -45,14 +45,16 @@ set_boolean(const struct connecting *c, enum mysql_option option, bool on)
 }
 
 /*
- * Reads the option files, behind what they may overrule.  No unix socket is called so, and
- * no server is at port 1.  False: no memory.
+ * Reads the option files, behind what they may overrule.  No unix socket has so long a path, which
+ * libmariadb finds before it connects, and no server is at port 1.  False: no memory.
  */
 static bool
 read_option_files(struct connecting *c)
 {
+	char nowhere[256] = "";
 	struct sigaction kept;
 
+	memset(nowhere, '/', sizeof nowhere - 1);
 	/* libmariadb ignores SIGPIPE for the whole process, and `dlock ls | head` ends by it */
 	sigaction(SIGPIPE, NULL, &kept);
 	c->mysql = c->my->init(NULL);
@@ -62,8 +64,8 @@ read_option_files(struct connecting *c)
 	set_boolean(c, MYSQL_OPT_SSL_ENFORCE, false);
 	set_boolean(c, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, false);
 	c->my->options(c->mysql, MYSQL_READ_DEFAULT_GROUP, "dlock");
-	c->my->real_connect(c->mysql, "localhost", "", "", NULL, 1, "/dev/null/dlock",
-	    CLIENT_REMEMBER_OPTIONS);
+	c->my->real_connect(
+	    c->mysql, "localhost", "", "", NULL, 1, nowhere, CLIENT_REMEMBER_OPTIONS);
 	return true;
 }
 

@@ -193,8 +193,7 @@ grants_read_row(void *ctx, const struct row *r)
 	    !row_boolean(r, SHARED, &shared) ||
 	    !row_integer(r, SESSION, 0, INT64_MAX, &name.session) || s->seen.number < 1)
 		return false;
-	if (!row_integer(r, SINCE, 0, INT64_MAX, &e.since))
-		e.since = EPOCH_NONE;
+	e.since = row_time(r, SINCE);
 	e.kind = s->seen.turn ? ENTRY_WAITER : ENTRY_HOLDER;
 	e.key = s->seen.key;
 	e.lock = shared ? KIND_SHARED : KIND_EXCLUSIVE;

@@ -16,7 +16,8 @@ static _Thread_local struct {
 	MYSQL *mysql;
 	size_t *left; /* so many bytes it may read; NULL: any number */
 	struct login_watch *login;
-	sigset_t mask; /* as it was before */
+	sigset_t mask;   /* as it was before */
+	bool is_blocked; /* SIGPIPE, and not by us: a keeper never takes one */
 } call;
 
 static const struct dl_symbol symbols[] = {
@@ -83,7 +84,10 @@ libmariadb_enter(MYSQL *mysql, size_t *left, struct login_watch *login)
 
 	sigemptyset(&pipe);
 	sigaddset(&pipe, SIGPIPE);
-	pthread_sigmask(SIG_BLOCK, &pipe, &call.mask);
+	if (!call.is_blocked) {
+		pthread_sigmask(SIG_BLOCK, &pipe, &call.mask);
+		call.is_blocked = sigismember(&call.mask, SIGPIPE);
+	}
 	call.mysql = mysql;
 	call.left = left;
 	call.login = login;
@@ -96,7 +100,7 @@ libmariadb_leave(void)
 	sigset_t pipe;
 
 	call.mysql = NULL;
-	if (sigismember(&call.mask, SIGPIPE)) /* as in a keeper, which never takes one */
+	if (call.is_blocked)
 		return;
 	sigemptyset(&pipe);
 	sigaddset(&pipe, SIGPIPE);

@@ -549,6 +549,10 @@ BEGIN
 	ORDER BY 1, 2, 3 LIMIT p_most;
 END
 //
+-- Who asks the holder with this token to give it up.  NULL: nobody does.
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_asker_3(p_k VARBINARY(512), p_token BIGINT)
+	SELECT (SELECT wanted_by FROM dlock_holds WHERE k = p_k AND token = p_token) AS wanted_by
+//
 -- The run of a job that was the last to end.
 CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_last_run_3(p_k VARBINARY(512))
 	SELECT id, began, ended, status, token, CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED) AS moment, record

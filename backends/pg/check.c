@@ -75,14 +75,6 @@ static const char facts_sql[] =
     "ON n.nspname OPERATOR(pg_catalog.=) 'dlock'";
 /* clang-format on */
 
-static bool
-fact_is(const struct row *r, int field)
-{
-	bool is;
-
-	return row_boolean(r, field, &is) && is;
-}
-
 /* 0: it has none, or the server is too old for it. */
 static int64_t
 row_count(const struct row *r, int field)
@@ -103,24 +95,24 @@ row_said(const struct row *r, int field)
 static void
 tell_pg(const struct sql *db, struct checkup *c, const struct row *r)
 {
-	bool lends = !fact_is(r, F_DIRECT), session = db->mode == &advisory_mode;
+	bool lends = !row_is(r, F_DIRECT), session = db->mode == &advisory_mode;
 
-	if (fact_is(r, F_STANDBY) || fact_is(r, F_READ_ONLY) || (lends && session))
+	if (row_is(r, F_STANDBY) || row_is(r, F_READ_ONLY) || (lends && session))
 		c->refusal = RC_CONFIG;
 	checkup_tell(c, FIT, "version", NULL, "%s: PostgreSQL %s", db->where,
 	    row_said(r, F_VERSION));
 	checkup_tell(c, FIT, "user", NULL, "%s", row_said(r, F_USER));
-	if (fact_is(r, F_STANDBY))
+	if (row_is(r, F_STANDBY))
 		checkup_tell(c, UNFIT, "role",
 		    "name the primary, or all hosts: host1,host2 in the URL",
 		    "it is a standby: a lock needs the primary");
 	else
-		checkup_tell(c, fact_is(r, F_READ_ONLY) ? UNFIT : FIT, "role",
-		    fact_is(r, F_READ_ONLY)
+		checkup_tell(c, row_is(r, F_READ_ONLY) ? UNFIT : FIT, "role",
+		    row_is(r, F_READ_ONLY)
 			? "ALTER ROLE ... RESET default_transaction_read_only (or of the database)"
 			: NULL,
-		    fact_is(r, F_READ_ONLY) ? "transactions of this role are read-only"
-					    : "it is a primary that may be written");
+		    row_is(r, F_READ_ONLY) ? "transactions of this role are read-only"
+					   : "it is a primary that may be written");
 	checkup_tell(c,
 	    !lends        ? FIT
 		: session ? UNFIT
@@ -139,8 +131,8 @@ tell_pg_disk(struct checkup *c, const struct row *r)
 {
 	int64_t standbys = row_count(r, F_STANDBYS);
 	const char *commit = row_said(r, F_COMMIT);
-	bool waits = fact_is(r, F_WAITS) && strcmp(commit, "local") != 0,
-	     fsync = fact_is(r, F_FSYNC);
+	bool waits = row_is(r, F_WAITS) && strcmp(commit, "local") != 0,
+	     fsync = row_is(r, F_FSYNC);
 
 	checkup_tell(c, fsync ? FIT : DOUBTFUL, "persistence",
 	    fsync ? NULL : "ALTER SYSTEM SET fsync = on, then SELECT pg_reload_conf()",
@@ -190,8 +182,8 @@ static void
 tell_schema(const struct sql *db, struct checkup *c, const struct row *r)
 {
 	const char *version = row_words(r, F_SCHEMA);
-	bool serves = fact_is(r, F_SERVES),
-	     makes = version ? fact_is(r, F_OWNS) : fact_is(r, F_MAKES);
+	bool serves = row_is(r, F_SERVES),
+	     makes = version ? row_is(r, F_OWNS) : row_is(r, F_MAKES);
 
 	if (db->mode == &advisory_mode && !serves && !makes)
 		return; /* it does without */
@@ -213,7 +205,7 @@ tell_schema(const struct sql *db, struct checkup *c, const struct row *r)
 		    "there is no schema dlock yet");
 	if (!serves && makes)
 		fault_set(&c->hands_off, RC_OK, "the schema dlock would be made for it");
-	else if (db->mode == &pg_row_mode && !fact_is(r, F_DELETES))
+	else if (db->mode == &pg_row_mode && !row_is(r, F_DELETES))
 		fault_set(&c->hands_off, RC_OK,
 		    "its row of dlock.rows would stay, which this role may not delete");
 }
@@ -222,7 +214,7 @@ tell_schema(const struct sql *db, struct checkup *c, const struct row *r)
 static void
 tell_others(const struct sql *db, struct checkup *c, const struct row *r)
 {
-	if (db->mode != &lease_mode && !fact_is(r, F_SIGNALS))
+	if (db->mode != &lease_mode && !row_is(r, F_SIGNALS))
 		checkup_tell(c, DOUBTFUL, "right-break",
 		    "break them as an administrator, or as a role with pg_signal_backend",
 		    "locks of other users cannot be broken");

@@ -14,10 +14,12 @@
  *  2. Behind a pooler (our server process is not the one that we were told of) nothing is
  *     kept in a session: every waiter asks now and then.
  *  3. What a confirmation writes is on disk before it is answered, together with the grant.
+ *  4. A holder on a direct connection LISTENs, from its first renewal on, to dlock_ and its
+ *     token; who breaks the lock notifies that.  Anybody may: it is a hint.
  *
- * Why locks, and not LISTEN and NOTIFY: a NOTIFY makes every listening session of
+ * Why waiters sleep on locks, and do not LISTEN: a NOTIFY makes every listening session of
  * the database run, so its cost grows with the queue, and commits that notify take
- * turns in the cluster.
+ * turns in the cluster.  Breaks are rare.
  */
 #include "derive.h"
 #include "errors.h"
@@ -165,6 +167,9 @@ static const struct lease_driver pg_lease = {
     .end_old_fields = 1,
     .session_number = server_process,
     .wake_number = number_of_wake_lock,
+    .listen = "LISTEN dlock_",
+    .notify =
+	"SELECT pg_catalog.pg_notify(pg_catalog.concat('dlock_', $1::pg_catalog.int8), '')",
     .is_notified = connection_was_notified,
 };
 

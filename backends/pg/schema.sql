@@ -1,4 +1,4 @@
--- schema.sql - what lease mode keeps in the database.  Version 7.  (schema_calls.sql goes on.)
+-- schema.sql - what lease mode keeps in the database.  Version 8.  (schema_calls.sql goes on.)
 --
 --	dlock help pg-schema | psql --dbname=DATABASE      creates it, or brings it up to date
 --	GRANT USAGE ON SCHEMA dlock TO ROLE                is all that a role needs to use it
@@ -70,14 +70,15 @@ CREATE SCHEMA IF NOT EXISTS dlock;
 -- it, and so a change reaches servers.  A client of version N uses a schema that has serves_N().
 -- Where that is missing, a client of the schema's owner runs this script.  Version 7 has what lists
 -- and forgets runs beside all of 6, so that its clients need no more than that for all else, and are
--- told to run this script where it is not there.  It takes nothing away:
+-- told to run this script where it is not there.  Version 8 has asker() besides, without which a look
+-- does.  None takes anything away:
 -- the functions of version 5 that have another name now stay where they are, for their clients.
 DO $$
 DECLARE
 	its_version integer := (SELECT substring(obj_description(n.oid, 'pg_namespace') FROM '^dlock ([0-9]{1,9}):')
 		FROM pg_namespace n WHERE n.nspname = 'dlock');
 BEGIN
-	IF its_version > 7 THEN
+	IF its_version > 8 THEN
 		RAISE feature_not_supported USING MESSAGE = 'a newer dlock has made the schema dlock: use that one';
 	ELSIF its_version < 4 OR to_regclass('dlock.holds') IS NOT NULL THEN
 		RAISE feature_not_supported USING MESSAGE = 'the schema dlock is of a dlock that was never released: drop it';
@@ -98,7 +99,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON SCHEMA dlock IS 'dlock 7: locks for commands, see dlock(1)';
+COMMENT ON SCHEMA dlock IS 'dlock 8: locks for commands, see dlock(1)';
 
 CREATE TABLE IF NOT EXISTS dlock.claims (
 	key text COLLATE "C",
@@ -177,7 +178,7 @@ BEGIN
 END
 $$;
 
--- Never called: that it is there tells clients of version 6, and of this one, that they are served.
+-- Never called: that it is there tells clients of version 6, and of those since, that they are served.
 CREATE OR REPLACE FUNCTION dlock.serves_6() RETURNS void
 LANGUAGE sql IMMUTABLE AS 'SELECT';
 

@@ -448,6 +448,12 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET l
 	ORDER BY t.key, t.turn, t.number LIMIT least(most, 1000)
 $$;
 
+-- Who asks the holder with this token to give it up, see ask_back().  NULL: nobody does.
+CREATE OR REPLACE FUNCTION dlock.asker(the_key text, the_token bigint, OUT wanted_by text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+	SELECT "left"(c.wanted_by, 1023) FROM dlock.claims c WHERE c.key = the_key AND c.token = the_token
+$$;
+
 -- The run of a job that was the last to end.
 CREATE OR REPLACE FUNCTION dlock.last_run(the_key text,
 	OUT id text, OUT began bigint, OUT ended bigint, OUT status integer, OUT token bigint, OUT moment bigint, OUT record text)
@@ -589,7 +595,8 @@ END
 $$;
 
 -- What was taken from everybody under the name that a function had in version 5 is taken from them under its own.
--- Who may not thaw may not forget.  Who may not list keys, or not see the last run of one, may not list runs.
+-- Who may not thaw may not forget.  Who may not list keys, or not see the last run of one, may not list runs; nor does
+-- who may not list keys learn who asks for one.
 DO $$
 DECLARE
 	f record;
@@ -601,7 +608,7 @@ BEGIN
 			FROM (VALUES (1, 'take_unclaimed', 6, 'take', 6), (1, 'enter_queue', 11, 'enter', 11), (1, 'await', 6, 'await', 5),
 				(1, 'renew', 6, 'renew', 5), (1, 'release', 3, 'release_alone', 3), (1, 'release_among', 5, 'release', 5),
 				(1, 'list_claims', 5, 'list', 5), (1, 'thaw', 1, 'forget', 2), (2, 'list', 5, 'list_jobs', 3),
-				(2, 'list', 5, 'list_done', 3), (3, 'last_run', 1, 'list_jobs', 3),
+				(2, 'list', 5, 'list_done', 3), (3, 'list', 5, 'asker', 2), (3, 'last_run', 1, 'list_jobs', 3),
 				(3, 'last_run', 1, 'list_done', 3)) AS v (its_turn, old_name, old_count, its_name, its_count)
 			JOIN pg_proc old ON old.pronamespace = 'dlock'::regnamespace AND old.proname = v.old_name AND old.pronargs = v.old_count
 			JOIN pg_proc its ON its.pronamespace = 'dlock'::regnamespace AND its.proname = v.its_name AND its.pronargs = v.its_count

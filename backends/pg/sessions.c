@@ -47,8 +47,7 @@ sessions_see(struct sql_look *s, const struct row *r, int first, const char *key
 	sql_look_key(s, key);
 	if (!row_integer(r, first + SESSION_BEGAN, 1, INT64_MAX, &session.second))
 		session.second = 0;
-	if (!row_integer(r, first + SESSION_SINCE, 0, INT64_MAX, &e.since))
-		e.since = EPOCH_NONE;
+	e.since = row_time(r, first + SESSION_SINCE);
 	session_name_write(owner, &session);
 	e.kind = waits ? ENTRY_WAITER : ENTRY_HOLDER;
 	e.key = s->key;

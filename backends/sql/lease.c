@@ -1,14 +1,18 @@
 /* lease.c - asks a database for a lease, waits for its turn, confirms, renews and releases it. */
 #include "lease.h"
 
+#include "backends/common/alert.h"
 #include "backends/common/text.h"
 #include "backends/common/sha256.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 /* who asks now and then counts as alive for so long: two questions may be lost */
 enum { ALIVE_MS = 9000 };
+
+#define FIRST_RENEWAL NS_PER_S /* when a holder asks to be notified of a break */
 
 /* The columns of the answers, from the first behind those of lease.h on. */
 enum { TAKE_DIRECT = 1, TAKE_HAS_OWN, TAKE_FIELDS };
@@ -40,7 +44,8 @@ lease_own_values(struct sql *db, int which, instant until, struct sql_value *val
 		/* another connection than we asked on before: it has nothing of ours */
 		l->serial = db->serial;
 		l->left_over = l->left_over || l->asked;
-		l->has_own = l->is_direct = l->has_slept = l->is_listening = false;
+		l->has_own = l->is_direct = l->has_slept = l->is_listening =
+		    l->hears_breaks = false;
 		*l->ahead = '\0';
 	}
 	l->asked = true;
@@ -66,6 +71,15 @@ lease_note_own(struct lease *l, const struct row *r, int field)
 
 	if (row_boolean(r, field, &has))
 		l->has_own = has;
+}
+
+/* So long until the next renewal, if that is before the usual one; 0 where nobody is notified. */
+static int64_t
+soon(const struct lease *l, int64_t pace)
+{
+	return l->is_direct && l->db->driver->lease->listen
+	    ? instant_first(pace, l->claim->ttl / 3)
+	    : 0;
 }
 
 /*
@@ -104,6 +118,7 @@ grant_lease(struct lease *l, instant sent, struct grant *g)
 	    .slot = l->place.slot,
 	    .sent = sent,
 	    .lease = l->claim->ttl,
+	    .pace = soon(l, FIRST_RENEWAL),
 	    .anchor = -1};
 }
 
@@ -236,7 +251,7 @@ lease_ask(struct lease *l, bool queue, instant until, struct grant *g, struct fa
 
 /* ---- acquire ---- */
 
-static enum rc lease_renew(struct sql *, instant until, struct grant *, struct fault *);
+static enum rc renew_hold(struct sql *, instant until, struct grant *, struct fault *);
 
 /* A grant that we have been told of becomes ours by a renewal.  *g is set if it did. */
 static enum rc
@@ -246,7 +261,7 @@ confirm(struct lease *l, instant until, struct grant *g, struct fault *f)
 	enum rc rc;
 
 	grant_lease(l, now, g);
-	rc = lease_renew(l->db, retry_answer(now, ASK_PATIENCE, until), g, f);
+	rc = renew_hold(l->db, retry_answer(now, ASK_PATIENCE, until), g, f);
 	if (rc == RC_REVOKED)
 		rc = RC_OK; /* the next renewal will say so again */
 	l->place.code = rc == RC_OK ? GRANTED : QUEUED;
@@ -365,7 +380,7 @@ refuse_lost(const struct lease *l, struct fault *f)
 }
 
 static enum rc
-lease_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
+renew_hold(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
 	struct lease *l = lease_of(db);
 	const struct question q = CLAIM_QUESTION(l, l->me, "renew", RENEW_FIELDS,
@@ -384,6 +399,8 @@ lease_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
 	if (rc != RC_OK)
 		return rc == RC_STOP ? RC_STOP : RC_AGAIN;
 	lease_note_own(l, &a.row, RENEW_HAS_OWN);
+	/* behind a pooler nothing is said of that */
+	l->is_direct = l->is_direct || !row_is_null(&a.row, RENEW_HAS_OWN);
 	by = row_words(&a.row, RENEW_WANTED_BY); /* or who has taken it away */
 	if (!row_boolean(&a.row, RENEW_IS_OURS, &ours))
 		rc = sql_makes_no_sense(db, RC_AGAIN, f);
@@ -398,6 +415,56 @@ lease_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
 		sql_watch(db);
 	}
 	answer_drop(&a);
+	return rc;
+}
+
+static bool
+was_notified(struct sql *db)
+{
+	return db->driver->lease->is_notified && db->driver->lease->is_notified(db);
+}
+
+/*
+ * Asks to be notified of a break, once for each connection.  Where that is refused, or late, the
+ * next renewal hears of it.
+ */
+static enum rc
+listen_for_break(struct lease *l, instant until)
+{
+	const struct lease_driver *d = l->db->driver->lease;
+	char text[64];
+	const struct question q = {.text = text, .harmless = true};
+	struct fault unheard;
+
+	if (!d->listen || l->hears_breaks || !l->is_direct || l->serial != l->db->serial)
+		return RC_OK;
+	l->hears_breaks = true;
+	snprintf(text, sizeof text, "%s%" PRIu64, d->listen, l->token);
+	until = instant_first(until, instant_now() + l->claim->ttl / 10);
+	return sql_exec(l->db, &q, until, NULL, &unheard) == RC_STOP ? RC_STOP : RC_OK;
+}
+
+/*
+ * A notification that has come already is answered by this renewal.  One that came along with the
+ * answer no longer makes the descriptor readable, and the break may be later than the answer.
+ */
+static enum rc
+lease_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
+{
+	struct lease *l = lease_of(db);
+	enum rc rc;
+
+	db->base.host->alert = -1;
+	(void)was_notified(db);
+	rc = listen_for_break(l, until);
+	if (rc == RC_OK)
+		rc = renew_hold(db, until, g, f);
+	if (rc == RC_OK || rc == RC_REVOKED) {
+		g->pace = was_notified(db) || !sql_is_connected(db)
+		    ? soon(l, alert_space(l->claim->ttl))
+		    : 0;
+		sql_watch(db);
+	}
 	return rc;
 }
 
@@ -418,8 +485,8 @@ judge_release(struct lease *l, bool was_ours, instant until, struct fault *f)
 	if (!lost)
 		return RC_OK;
 	/* lost before its release: the server may know who has taken it away */
-	return lease_renew(l->db, until, &unused, f) == RC_LOST ? RC_LOST
-								: refuse_lost(l, f);
+	return renew_hold(l->db, until, &unused, f) == RC_LOST ? RC_LOST
+							       : refuse_lost(l, f);
 }
 
 /*

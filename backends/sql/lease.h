@@ -21,7 +21,10 @@
  *     connection at the moment: then we ask now and then.  So does every waiter where there
  *     are no wake-up locks (a pooler or proxy in between), or too many; asking is then also
  *     its sign of life.
- *  5. A job that has waited and is told of a grant does not confirm, but asks: that is where the
+ *  5. Where the database can tell, a holder asks to be told of a break, from its first
+ *     renewal on: short runs do without.  What it is told is a hint to renew at once, and
+ *     nothing else.
+ *  6. A job that has waited and is told of a grant does not confirm, but asks: that is where the
  *     server looks whether it has been done.
  *
  * Where a claim stands in the queue is what the server has said of it, and when to ask again
@@ -151,6 +154,12 @@ struct lease_driver {
 	/* take_away has been answered.  NULL: there is nothing more to do. */
 	void (*taken_away)(struct sql *, instant until);
 
+	/*
+	 * Statements by which a holder is notified of a break: what stands before the token where
+	 * it asks for that; and with $1, the token, what notifies it.  NULL: the database cannot.
+	 */
+	const char *listen, *notify;
+
 	/* Has a notification come?  NULL: the database has none. */
 	bool (*is_notified)(struct sql *);
 };
@@ -175,6 +184,7 @@ struct lease {
 	bool has_own;           /* it has our own wake-up lock */
 	bool has_slept;         /* in the server */
 	bool is_listening;      /* a notification will come to it */
+	bool hears_breaks;      /* it has asked to be notified of one */
 	char ahead[WAKE_BYTES]; /* the wake-up lock to sleep on; "": there is none */
 	/* `ahead` is one of several holders, any of whom will do: sleep a little only */
 	bool is_one_of_many;

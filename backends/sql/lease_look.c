@@ -5,7 +5,8 @@
  *     the last row of the page before.  It creates nothing, and takes a read-only server
  *     where there is no other.
  *  2. A grant is named by key and token.
- *  3. What is asked of a holder stands in its row, and dies with it.  What was taken away by
+ *  3. What is asked of a holder stands in its row, and dies with it; a look does without the
+ *     asker where the schema is of a version that cannot tell it.  What was taken away by
  *     force is remembered for a day: for its holder, and for who has to ask twice.
  *  4. What is remembered comes in two lists, of keys and of IDs, each page by page.  A status
  *     does without the last success where the schema is of a version that cannot tell it.
@@ -62,15 +63,6 @@ enum { TURN_HOLDER, TURN_WAITER, TURN_FREEZE, TURNS };
 
 /* ---- one row ---- */
 
-/* What has no end may have the greatest time there is. */
-static int64_t
-read_time(const struct row *r, int field)
-{
-	int64_t t;
-
-	return row_integer(r, field, 0, INT64_MAX - 1, &t) ? t : EPOCH_NONE;
-}
-
 /* Which kind of lock it is, and what goes with that.  False: none that makes sense. */
 static bool
 read_lock_of_entry(const struct row *r, struct entry *e)
@@ -104,8 +96,8 @@ read_entry(const struct row *r, const struct sql_look *s, const char *damaged)
 	    .key = s->key,
 	    .slot = -1,
 	    .record = row_words(r, LISTED_RECORD),
-	    .since = read_time(r, LISTED_SINCE),
-	    .until = read_time(r, LISTED_ENDS)};
+	    .since = row_time(r, LISTED_SINCE),
+	    .until = row_time(r, LISTED_ENDS)};
 
 	if (!read_lock_of_entry(r, &e))
 		e = (struct entry){.kind = ENTRY_UNKNOWN,
@@ -121,19 +113,39 @@ read_entry(const struct row *r, const struct sql_look *s, const char *damaged)
 
 struct lease_look {
 	struct sql_look seen;
-	const struct lease_driver *driver;
+	struct sql *db;
+	bool no_asker; /* nothing there tells it, or not to us */
 };
+
+/* Who asks for the lock of this holder?  The record lives in the answer. */
+static void
+find_asker(struct lease_look *s, struct entry *e, struct answer *a)
+{
+	const struct question q = LEASE_QUESTION(
+	    "asker", 1, SQL_TEXT(e->key), SQL_INT((int64_t)e->token));
+	struct fault unheard;
+
+	if (!e->revoked || s->no_asker)
+		return;
+	s->no_asker = sql_ask_existing(s->db, &q, s->seen.look->until, a, &unheard) !=
+	    RC_OK;
+	e->asker = row_words(&a->row, 0);
+}
 
 static bool
 read_listed(void *ctx, const struct row *r)
 {
 	struct lease_look *s = ctx;
+	const struct lease_driver *d = s->db->driver->lease;
+	struct answer asker = {.db = NULL};
 	struct entry e;
 
-	if (!sql_look_position(&s->seen, r, TURNS, LISTED_MOMENT, s->driver->any_order))
+	if (!sql_look_position(&s->seen, r, TURNS, LISTED_MOMENT, d->any_order))
 		return false;
-	e = read_entry(r, &s->seen, s->driver->damaged);
+	e = read_entry(r, &s->seen, d->damaged);
+	find_asker(s, &e, &asker);
 	sql_look_claim(&s->seen, &e);
+	answer_drop(&asker);
 	return true;
 }
 
@@ -150,8 +162,8 @@ read_run(
 	    .key = key,
 	    .slot = -1,
 	    .record = row_words(r, first + RUN_RECORD),
-	    .since = read_time(r, first + RUN_BEGAN),
-	    .until = read_time(r, first + RUN_ENDED),
+	    .since = row_time(r, first + RUN_BEGAN),
+	    .until = row_time(r, first + RUN_ENDED),
 	    .once = row_words(r, first + RUN_ID)};
 	if (!row_integer(r, first + RUN_MOMENT, 0, INT64_MAX, &s->now) ||
 	    !row_integer(r, first + RUN_STATUS, 0, UINT8_MAX, &status))
@@ -285,8 +297,7 @@ ask_for_jobs(struct sql *db, struct sql_look *s, struct fault *f)
 enum rc
 lease_each(struct sql *db, const struct look *look, struct fault *f)
 {
-	struct lease_look s = {
-	    .driver = db->driver->lease, .seen.look = look, .seen.turn = -1};
+	struct lease_look s = {.db = db, .seen.look = look, .seen.turn = -1};
 	enum rc rc;
 	int n;
 
@@ -321,6 +332,20 @@ ask_whether(
 	return answer_boolean(&a, sql_ask_existing(db, q, until, &a, f), done, f);
 }
 
+/* Has the holder renew now, and not when it would; without that it does so all the same. */
+static void
+notify_holder(struct sql *db, const struct target *target, instant until)
+{
+	const struct question q = {.text = db->driver->lease->notify,
+	    SQL_VALUES(SQL_INT((int64_t)target->token)),
+	    .fields = 1,
+	    .harmless = true};
+	struct fault unheard;
+
+	if (q.text)
+		(void)sql_exec(db, &q, until, NULL, &unheard);
+}
+
 enum rc
 lease_revoke(struct sql *db, const struct target *target, const char *record, bool force,
     instant until, struct fault *f)
@@ -338,6 +363,8 @@ lease_revoke(struct sql *db, const struct target *target, const char *record, bo
 		    f, RC_LOST, "%s: this holder no longer has the lock", db->where);
 	if (rc == RC_OK && force && db->driver->lease->taken_away)
 		db->driver->lease->taken_away(db, until);
+	if (rc == RC_OK)
+		notify_holder(db, target, until);
 	return rc;
 }
 

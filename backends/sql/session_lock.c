@@ -11,7 +11,6 @@ bool
 session_lock_read_queue(struct host *host, const struct row *r, int first)
 {
 	int64_t waiting, holders = 0;
-	bool shared;
 
 	if (!row_integer(r, first, 0, INT64_MAX, &waiting))
 		return false;
@@ -23,9 +22,7 @@ session_lock_read_queue(struct host *host, const struct row *r, int first)
 	if (!row_integer(r, first + 2, 0, INT32_MAX, &holders))
 		holders = 0;
 	host->seen.holding.holders = holders;
-	host->seen.holding.kind = row_boolean(r, first + 3, &shared) && shared
-	    ? KIND_SHARED
-	    : KIND_EXCLUSIVE;
+	host->seen.holding.kind = row_is(r, first + 3) ? KIND_SHARED : KIND_EXCLUSIVE;
 	return true;
 }
 

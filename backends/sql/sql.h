@@ -90,6 +90,10 @@ bool row_integer(const struct row *, int field, int64_t low, int64_t high, int64
 bool row_boolean(const struct row *, int field, bool *ret);
 bool row_text(const struct row *, int field, char *out, size_t size);
 
+/* A boolean that is true; a time, EPOCH_NONE for none (and for the greatest that there is). */
+bool row_is(const struct row *, int field);
+int64_t row_time(const struct row *, int field);
+
 /* Text as the answer has it, up to its first NUL; NULL for NULL. */
 const char *row_words(const struct row *, int field);
 

@@ -36,6 +36,22 @@ row_boolean(const struct row *row, int field, bool *ret)
 }
 
 bool
+row_is(const struct row *row, int field)
+{
+	bool is;
+
+	return row_boolean(row, field, &is) && is;
+}
+
+int64_t
+row_time(const struct row *row, int field)
+{
+	int64_t t;
+
+	return row_integer(row, field, 0, INT64_MAX - 1, &t) ? t : EPOCH_NONE;
+}
+
+bool
 row_text(const struct row *row, int field, char *out, size_t size)
 {
 	const char *text = row_words(row, field);

@@ -37,7 +37,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "servers
 from certificates import Authority
 from etcd import Client as EtcdClient
 from memcached import Memcached, compile_clock
-from mysql_server import DB as MYSQL_DB, MysqlServer as MysqlBase, program as mariadbd
+from mysql_server import DB as MYSQL_DB, USER as MYSQL_USER, MysqlServer as MysqlBase, program as mariadbd
 from pg import PgServer as PgBase, bindir
 from redis_forms import RedisCluster, RedisSentinels
 
@@ -293,6 +293,8 @@ class MysqlServer(MysqlBase):
     def __init__(self, stage):
         super().__init__(safe=True, where=tempfile.gettempdir())
         stage.servers.append(self)
+        # whoever has rights on more than one database pays for a look at who has rights on it
+        self.ask(f"REVOKE ALL ON `db%`.* FROM {MYSQL_USER}@'%'")
         self.client = self.connect(db=MYSQL_DB)
         self.ask("CREATE TABLE probe (k varchar(64) PRIMARY KEY, owner text)", db=MYSQL_DB)
 

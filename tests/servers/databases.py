@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 
 from support import DLOCK, ROOT, boottime, run, wait_for
@@ -105,7 +106,7 @@ def paste(block, directory, **variables):
 # Each subcommand: what is there, the words, and its status for who may.
 RUN = {"run": ("", "run -n -k KEY true", 0), "run -s": ("", "run -ns -k KEY true", 0)}
 LOOK = {"status": ("", "status KEY", 1), "ls": ("", "ls", 0), "wait": ("", "wait -n -k KEY", 0)}
-JOBS = {"ls --jobs": ("done", "ls --jobs", 0)}  # of mode=lease
+JOBS = {"ls --jobs": ("done", "ls --jobs", 0), "asker": ("asked", "status -J KEY", 0)}  # of mode=lease
 STEER = {"freeze": ("", "freeze -k KEY", 0), "thaw": ("frozen", "thaw -y -k KEY", 0),
          "break": ("held", "break -y -w 0 -k KEY", 75), "break --force": ("held", "break -y --force -k KEY", 0)}
 FORGET = {"forget": ("done", "forget -y KEY", 0)}  # of mode=lease
@@ -117,8 +118,11 @@ def may(dlock, scene, own, at):
     """May `at` do this, at a key of which `own` has made what it is?"""
     there, words, status = SCENES[scene]
     key = f"key{next(_keys)}"
-    if there == "held":
-        dlock.hold(own, key)
+    if there in ("held", "asked"):
+        holder = dlock.hold(own, key)
+        if there == "asked":
+            holder.signal(signal.SIGSTOP, "keeper")  # it would give it up
+            assert dlock.run("break", "-y", "-w", "0", "--who", "carol", *own.words, "-k", key).status == 75
     elif there == "frozen":
         assert dlock.run("freeze", *own.words, "-k", key).status == 0
     elif there == "done":
@@ -126,6 +130,9 @@ def may(dlock, scene, own, at):
     subcommand, *words = words.replace("KEY", key).split()
     done = dlock.run(subcommand, *at.words, *words)
     assert done.status in (status, 77), done
+    if there == "asked":
+        holder.signal(signal.SIGCONT, "keeper")
+        return done.status == status and json.loads(done.stdout)["holders"][0]["revoked_by"] == "carol"
     return done.status == status
 
 

@@ -1,6 +1,7 @@
 /*
  * sql.c - Goal of these tests: on any database a renewal counts from when what was answered
- * had left, and a lock that ends with its session is watched again after each renewal.
+ * had left, a lock that ends with its session is watched again after each renewal, and what
+ * tells a holder of a break is asked for once, and not overheard.
  */
 #include "backends/sql/lease.h"
 #include "backends/sql/session_lock.h"
@@ -8,6 +9,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -18,9 +20,11 @@ enum { DESCRIPTOR = 7 };
 static struct {
 	bool late; /* no answer comes in time */
 	bool pending;
-	instant sent;     /* when the question had left that exec() answers */
-	instant left;     /* when a question last left by send() */
-	const char *says; /* the boolean of each answer */
+	instant sent;         /* when the question had left that exec() answers */
+	instant left;         /* when a question last left by send() */
+	const char *says;     /* the boolean of each answer */
+	unsigned listened;    /* how often the server was asked to tell of a break */
+	unsigned told, again; /* it has told of one; and tells so with the next answer */
 } world;
 
 static bool
@@ -45,15 +49,19 @@ scripted_receive(struct sql *db, const struct question *q, instant until,
 	if (world.late)
 		return fault_set(f, RC_AGAIN, "it does not answer");
 	world.pending = false;
-	*a = (struct answer){.db = db, .rows = 1, .sent = world.sent};
+	world.told += world.again;
+	world.again = 0;
+	if (a)
+		*a = (struct answer){.db = db, .rows = 1, .sent = world.sent};
 	return RC_OK;
 }
 
 static enum rc
 scripted_send(struct sql *db, const struct question *q, instant until, struct fault *f)
 {
-	(void)db, (void)q, (void)until, (void)f;
+	(void)db, (void)until, (void)f;
 	world.pending = true;
+	world.listened += strcmp(q->text, "LISTEN 1") == 0;
 	world.left = instant_now();
 	return RC_OK;
 }
@@ -87,7 +95,19 @@ no_session(const struct sql *db)
 	return 0;
 }
 
-static const struct lease_driver lease_driver = {.session_number = no_session};
+static bool
+scripted_is_notified(struct sql *db)
+{
+	bool told = world.told > 0;
+
+	(void)db;
+	world.told = 0;
+	return told;
+}
+
+static const struct lease_driver lease_driver = {.session_number = no_session,
+    .listen = "LISTEN ",
+    .is_notified = scripted_is_notified};
 static const char *const no_failures[SQL_FAILURES];
 static const struct sql_driver driver = {.is_open = scripted_is_open,
     .descriptor = scripted_descriptor,
@@ -128,6 +148,7 @@ begin(void **state)
 	(void)state;
 	world.late = world.pending = false;
 	world.says = "t";
+	world.listened = world.told = world.again = 0;
 	host = (struct host){.alert = DESCRIPTOR};
 	db = (struct sql){.base = {.host = &host},
 	    .driver = &driver,
@@ -157,6 +178,41 @@ a_lease_counts_from_its_request(void **state)
 	assert_int_equal(
 	    lease_mode.renew(&db, instant_now() + NS_PER_S, &grant, &fault), RC_OK);
 	assert_true(grant.sent == world.sent && grant.lease == claim.ttl);
+}
+
+static void
+renew_lease_at(int64_t pace)
+{
+	grant.pace = -1;
+	assert_int_equal(
+	    lease_mode.renew(&db, instant_now() + NS_PER_S, &grant, &fault), RC_OK);
+	assert_true(grant.pace == pace);
+	assert_int_equal(host.alert, DESCRIPTOR);
+}
+
+static void
+a_break_told_of_with_an_answer_is_not_overheard(void **state)
+{
+	struct lease lease = {
+	    .db = &db, .claim = &claim, .held = true, .token = 1, .is_direct = true};
+
+	(void)state;
+	db.mode = &lease_mode;
+	db.own = &lease;
+	world.told = 1;
+	renew_lease_at(0); /* which has answered that */
+	world.again = 1;
+	renew_lease_at(NS_PER_S);
+	renew_lease_at(0);
+	assert_int_equal(world.listened, 1);
+	db.serial++; /* another connection, of which nothing is known */
+	world.again = 1;
+	renew_lease_at(0);
+	assert_int_equal(world.listened, 1);
+	lease.is_direct = true;
+	renew_lease_at(0);
+	renew_lease_at(0);
+	assert_int_equal(world.listened, 2);
 }
 
 static void
@@ -197,6 +253,8 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup(a_lease_counts_from_its_request, begin),
+	    cmocka_unit_test_setup(
+		a_break_told_of_with_an_answer_is_not_overheard, begin),
 	    cmocka_unit_test_setup(a_late_beat_counts_from_when_it_left, begin),
 	    cmocka_unit_test_setup(a_session_is_watched_unless_it_is_lost, begin),
 	};

@@ -6,12 +6,13 @@ import itertools
 import json
 import os
 import signal
+import struct
 import subprocess
 
 import pytest
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
-from mysql_server import mysql_url
+from mysql_server import USER, AsMysql, mysql_url
 from pg import pg_url
 from support import DLOCK, PATIENCE, rules_of, wait_for
 
@@ -488,6 +489,26 @@ def test_a_server_that_is_read_only(dlock, doctor, make_mysql):
     server.ask("SET GLOBAL innodb_flush_log_at_trx_commit = 2")
     status, found = doctor("-u", server.url)
     assert status == 0 and found["persistence"][0] == "warn", found
+
+
+def test_replicas_of_mysql_are_told_by_their_sessions(dlock, doctor, make_mysql, request):
+    """Which a user sees who has the right PROCESS; MySQL has no variable for it."""
+    server = make_mysql(log_bin="log", server_id=1)
+    proxy = AsMysql(server.port)
+    request.addfinalizer(proxy.close)
+    assert dlock.run("run", "-u", server.url, "-k", "k", "true").status == 0
+    server.ask(f"GRANT PROCESS ON *.* TO {USER}@'%'")
+    url = mysql_url(proxy.port)
+    assert "replicas" not in doctor("-u", url)[1]
+    replica = server.connect()
+    with replica.cursor() as cursor:
+        cursor.execute("SET @master_binlog_checksum = 'NONE', @mariadb_slave_capability = 4")
+    replica._execute_command(0x12, struct.pack("<IHI", 4, 0, 7) + b"log.000001")  # COM_BINLOG_DUMP
+    dumps = "SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"
+    wait_for(lambda: server.value(dumps) == 1, what="the replica")
+    status, found = doctor("-u", url)
+    assert status == 0 and found["replicas"][0] == "warn" and "1 replicas" in found["replicas"][1], found
+    replica._force_close()
 
 
 # ---- memcached ----

@@ -2,6 +2,7 @@
 # what is there and no more, and hits exactly the grant that was meant.
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -141,6 +142,27 @@ def test_a_holder_that_is_asked_gives_it_up(dlock, at):
     waiter.held()
     assert [e["revoked"] for e in each(at, "job")] == [0]
     assert waiter.finish().status == 0
+
+
+def test_who_asks_is_told_by_what_the_maker_of_the_rest_adds(dlock, mysql_db, at):
+    """And not to others before that, who look all the same."""
+    def look(url):
+        done = dlock.run("status", *At(url).words, "-J", "job")
+        told, = json.loads(done.stdout)["holders"]
+        assert (done.status, done.stderr, told["revoked"]) == (0, "", True), done
+        return told["revoked_by"], told["revoked_why"]
+
+    holder = dlock.hold(at, "job", *ENDLESS)
+    holder.signal(signal.SIGSTOP, "keeper")
+    assert revoke(at, each(at, "job")[0]) == OK
+    mysql_db.ask("DROP PROCEDURE dlock_asker_3")
+    mysql_db.ask("CREATE OR REPLACE USER other@'%'")
+    mysql_db.ask(f"GRANT EXECUTE ON `{mysql_db.name}`.* TO other@'%'")
+    other = mysql_url(mysql_db.port, "other", mysql_db.name)
+    assert look(other) == (None, None)
+    assert look(mysql_db.url) == look(other) == ("bob@office", "it hangs")
+    holder.signal(signal.SIGCONT, "keeper")
+    mysql_db.ask("DROP USER other@'%'")
 
 
 def test_only_the_grant_that_was_meant(dlock, at):
@@ -324,7 +346,7 @@ def test_the_role_of_the_manual_that_runs(dlock, roles):
 
 
 # The procedures that the blocks grant, and what cannot be done without.
-NEEDS = {"list": "ls", "last_run": "status", "list_jobs": "ls --jobs", "list_done": "ls --jobs", "forget": "forget", "ask_back": "break", "take_away": "break --force", "freeze": "freeze", "thaw": "thaw",
+NEEDS = {"list": "ls", "asker": "asker", "last_run": "status", "list_jobs": "ls --jobs", "list_done": "ls --jobs", "forget": "forget", "ask_back": "break", "take_away": "break --force", "freeze": "freeze", "thaw": "thaw",
          "take": "run", "enter": "run -s"}
 
 

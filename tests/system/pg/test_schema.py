@@ -353,12 +353,12 @@ def is_up_to_date(database, fresh):
     assert {f[0].split("(")[0] for f in functions if f not in now[1]} == {
         f"dlock.{name}" for name in ("await", "enter_queue", "find_run", "list_claims", "release", "release_among", "renew",
                                      "serves_5", "take_unclaimed", "version")}
-    return database.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 7:")
+    return database.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 8:")
 
 
 # By its text without comments.  Whoever changes it raises the version, adds the new one to the functions
 # serves_N(), and tells here what it is; otherwise no server that has the old one gets the new one.
-DIGEST = "e1bd953473c0dccd"
+DIGEST = "b085e6fab4c9ba0f"
 
 
 def test_a_version_is_for_all_that_is_in_the_schema(dlock):
@@ -421,7 +421,7 @@ def test_a_crowd_brings_a_schema_up_to_date_that_is_in_use(dlock, db, make_db, t
         for waiter in crowd[::3]:
             waiter.event("waiting")
         assert [c.wait(60).status for n, c in enumerate(crowd) if n % 3] == [0] * 8
-        assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 7:")
+        assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 8:")
         assert ask(f"renew({A}, {token}, 60000, 0, 0)")[0] == 1
         assert ask(f"release({A}, 0)") == (1,)
         code, second = ask(f"enter_queue({B}, '{{}}', 60000, 60000, 'exclusive', 0, 0, 0)")[:2]  # it came first, and is next
@@ -467,27 +467,27 @@ def test_an_older_schema_of_anothers_is_not_touched_by_a_superuser(dlock, db):
 
 def test_a_newer_schema_that_serves_this_version_is_used(dlock, db):
     assert run(dlock, db.url).status == 0
-    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 8: locks for commands'", user=USER)
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 9: locks for commands'", user=USER)
     for mode in MODES:
         assert run(dlock, db.url, mode=mode).status == 0
-    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 8:")
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 9:")
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_newer_schema_is_left_alone(dlock, db, mode):
     """Its functions would not go together with ours."""
     assert run(dlock, db.url).status == 0
-    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 8: locks for commands'; ALTER FUNCTION dlock.serves_6 RENAME TO serves_8", user=USER)
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 9: locks for commands'; ALTER FUNCTION dlock.serves_6 RENAME TO serves_9", user=USER)
     assert_refused(run(dlock, db.url, mode=mode), 78, "newer")
     assert dlock.run("status", "-u", db.url, "-k", "job").status == 78
     with pytest.raises(AssertionError, match="a newer dlock"):
         psql(db, schema_sql(dlock), USER)
-    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 8:")
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 9:")
     assert not db.ask("SELECT FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace AND proname = 'serves_6'")
 
 
 # As version 6 had it: what lists and forgets runs is not there.
-TO_6 = "DROP FUNCTION dlock.list_jobs, dlock.list_done, dlock.forget; COMMENT ON SCHEMA dlock IS 'dlock 6: locks for commands'"
+TO_6 = "DROP FUNCTION dlock.asker, dlock.list_jobs, dlock.list_done, dlock.forget; COMMENT ON SCHEMA dlock IS 'dlock 6: locks for commands'"
 
 
 def test_a_schema_of_version_6_serves_all_but_what_lists_and_forgets_runs(dlock, db, worker):
@@ -508,7 +508,7 @@ def test_a_schema_of_version_6_serves_all_but_what_lists_and_forgets_runs(dlock,
     db.ask("REVOKE EXECUTE ON FUNCTION dlock.list_jobs FROM PUBLIC")  # what cannot be seen is not told as never done
     assert dlock.run(*within).status == 77 and dlock.run("status", *where).status == 1
     assert dlock.run("forget", "-y", *where, "a").status == 0
-    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 7:")
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 8:")
 
 
 def test_rights_that_were_taken_away_are_not_had_of_what_is_new(dlock, db):
@@ -519,9 +519,9 @@ def test_rights_that_were_taken_away_are_not_had_of_what_is_new(dlock, db):
     for _ in range(2):
         psql(db, schema_sql(dlock))
         may = {role: {name for name, in db.ask(
-            "SELECT proname::text FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace AND proname IN ('list_jobs', 'list_done', 'forget')"
+            "SELECT proname::text FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace AND proname IN ('asker', 'list_jobs', 'list_done', 'forget')"
             f" AND has_function_privilege('{role}', oid, 'EXECUTE')")} for role in ("watcher", "oncall", "pg_monitor")}
-        assert may == {"watcher": {"list_jobs", "list_done"}, "oncall": {"list_jobs", "list_done", "forget"}, "pg_monitor": set()}
+        assert may == {"watcher": {"asker", "list_jobs", "list_done"}, "oncall": {"asker", "list_jobs", "list_done", "forget"}, "pg_monitor": set()}
     db.ask("DROP OWNED BY watcher, oncall; DROP ROLE watcher; DROP ROLE oncall")
 
 
@@ -543,7 +543,7 @@ def test_who_may_not_list_keys_does_not_list_runs_either(dlock, db):
     psql(db, schema_sql(dlock))
     db.ask(f"{TO_6}; REVOKE EXECUTE ON FUNCTION dlock.list FROM PUBLIC")
     psql(db, schema_sql(dlock))
-    for name, may in (("list", False), ("list_jobs", False), ("list_done", False), ("last_run", True)):
+    for name, may in (("list", False), ("asker", False), ("list_jobs", False), ("list_done", False), ("last_run", True)):
         assert db.value("SELECT has_function_privilege('pg_monitor', oid, 'EXECUTE') FROM pg_proc"
                         f" WHERE pronamespace = 'dlock'::regnamespace AND proname = '{name}'") == may, name
 

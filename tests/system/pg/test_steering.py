@@ -14,7 +14,8 @@ import psycopg2
 import pytest
 
 from admin import ADMIN, BOB, CONFIG, DENIED, LOST, OK, admin, does, each, kinds, revoke
-from databases import FORGET, JOBS, LOOK, RUN, STEER, block_of, hostile_runs_are_listed, may, paste, waits_and_renews, what_may
+from databases import (FORGET, JOBS, LOOK, RUN, STEER, block_of, hostile_runs_are_listed, may, paste, wait_for_renewals, waits_and_renews,
+                       what_may)
 from faults import LIVING_LEASE
 from pg import MODES, USER, VERSION_5, error, pg_url, psql, schema_sql
 from support import At, is_alive, run, wait_for
@@ -139,7 +140,7 @@ GONE = ("key, ticket, owner, kind, room, lease, direct, alive, token, slot, seal
 def test_a_look_changes_nothing_not_even_what_has_run_out(dlock, make_pg):
     server = make_pg(autovacuum="off")
     at = At(server.url)
-    dlock.hold(at, "job", "-s", *ENDLESS)
+    wait_for_renewals(dlock.hold(at, "job", "-s", *ENDLESS, "-v"))  # the first comes soon
     dlock.contend(at, "job", *ENDLESS).queued()
     dlock.hold(At(server.url, "row"), "row", *ENDLESS)
     dlock.hold(At(server.url, "advisory"), "advisory", *ENDLESS)
@@ -302,10 +303,12 @@ def test_a_holder_that_is_asked_gives_it_up(dlock, both, kind):
     holder = dlock.hold(both, "job", *LIVING_LEASE, *KINDS[kind])
     waiter = dlock.contend(both, "job", *LIVING_LEASE).queued(1)
     found = each(both, "job")
+    holder.signal(signal.SIGSTOP, "keeper")  # it would hear of the first one
     assert revoke(both, found[0]) == OK
     assert revoke(both, found[0], record=BOB.replace("bob", "eve")) == OK  # the newer one wins
     marked = each(both, "job")[:1]
     assert not marked or marked[0]["token"] != holder.token or marked[0]["revoked"]
+    holder.signal(signal.SIGCONT, "keeper")
     done = holder.wait()
     assert done.status == 79 and "eve@office" in done.stderr and "it hangs" in done.stderr
     assert [(e["token"], e["revoked"]) for e in each(both, "job")] == [(waiter.held().token, 0)]
@@ -324,6 +327,66 @@ def test_to_ask_costs_the_holder_nothing(dlock, make_pg):
     assert holder.wait().status == 79
     asked = re.findall(rf"\[{session}\] LOG:  (?:execute|statement).*?(pg_roles|dlock\.\w+)", server.log())
     assert asked == ["pg_roles", "dlock.take", *["dlock.renew"] * (len(asked) - 3), "dlock.release_alone"] and len(asked) > 3
+
+
+def test_a_schema_that_cannot_tell_who_asks_tells_the_rest(dlock, db, at):
+    """As version 7 could not."""
+    def look():
+        done = dlock.run("status", *at.words, "-J", "job")
+        told, = json.loads(done.stdout)["holders"]
+        assert (done.status, done.stderr, told["revoked"]) == (0, "", True), done
+        return told["revoked_by"], told["revoked_why"]
+
+    holder = dlock.hold(at, "job", *ENDLESS)
+    holder.signal(signal.SIGSTOP, "keeper")
+    assert revoke(at, each(at, "job")[0]) == OK
+    db.ask("DROP FUNCTION dlock.asker", user=USER)
+    assert look() == (None, None)
+    psql(db, schema_sql(dlock), USER)
+    assert look() == ("bob@office", "it hangs")
+    holder.signal(signal.SIGCONT, "keeper")
+    assert holder.wait().status == 79
+
+
+@pytest.mark.parametrize("force", [(), ("force",)], ids=["asked", "force"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_holder_is_told_of_a_break_at_once(dlock, at, kind, force):
+    """Not a third of its lease later."""
+    holder = dlock.hold(at, "job", *ENDLESS, *KINDS[kind], "-v")
+    wait_for_renewals(holder)
+    assert revoke(at, each(at, "job")[0], *force) == OK
+    done = holder.wait()
+    assert done.status == 79 and "bob@office" in done.stderr
+
+
+def test_who_ran_for_a_moment_has_asked_to_be_told_of_nothing_and_who_is_behind_a_pooler_neither(dlock, make_pg, make_pooler):
+    server = make_pg(log_statement="all")
+    for _ in range(2):
+        assert run(dlock, server.url).status == 0
+    pooled = At(pg_url(make_pooler(server).port))
+    holder = dlock.hold(pooled, "job", "-t", "3s", "-v")
+    wait_for_renewals(holder, 2)
+    assert "statement: LISTEN" not in server.log()
+    assert holder.finish().status == 0
+    holder = dlock.hold(At(server.url), "job", "-t", "3s", "-v")
+    wait_for_renewals(holder, 3)
+    assert server.log().count("statement: LISTEN dlock_") == 1
+    server.terminate("app")
+    wait_for_renewals(holder, 3)
+    assert server.log().count("statement: LISTEN dlock_") == 2
+    assert holder.finish().status == 0
+
+
+def test_who_cries_break_all_day_is_heard_now_and_then(dlock, db, at):
+    """Any role may notify; what is true stands in the table."""
+    holder = dlock.hold(at, "job", *ENDLESS, "-v")
+    wait_for_renewals(holder)
+    for _ in range(100):
+        db.ask(f"SELECT pg_notify('dlock_{holder.token}', repeat('x', 7000))")
+    renewals = holder.stderr().count("renew: ok")
+    assert 1 <= renewals < 10 and holder.poll() is None
+    assert revoke(at, each(at, "job")[0], "force") == OK
+    assert holder.finish().status == 79
 
 
 def test_a_waiter_that_was_granted_can_be_asked_before_it_knows(dlock, at):
@@ -713,10 +776,11 @@ def test_each_role_of_the_manual_may_do_what_it_says(dlock, roles, order):
 # The functions that the blocks grant, and what cannot be done without.
 NEEDS = {"list": ("ls", "lease"), "last_run": ("status", "lease"), "list_rows": ("ls", "row"), "ask_back": ("break", "lease"),
          "take_away": ("break --force", "lease"), "freeze": ("freeze", "lease"), "thaw": ("thaw", "lease"),
-         "list_jobs": ("ls --jobs", "lease"), "list_done": ("ls --jobs", "lease"), "forget": ("forget", "lease")}
+         "list_jobs": ("ls --jobs", "lease"), "list_done": ("ls --jobs", "lease"), "forget": ("forget", "lease"),
+         "asker": ("asker", "lease")}
 
 
-@pytest.mark.parametrize("name, count", [("watcher", 5), ("oncall", 10)])
+@pytest.mark.parametrize("name, count", [("watcher", 6), ("oncall", 11)])
 def test_each_right_of_the_manual_is_needed(dlock, roles, name, count):
     for block in ("deploy", "watcher", name):
         roles.paste(block)
@@ -775,7 +839,7 @@ LOOKS = ("each",), ("each", "job"), ("thaw", "job"), ("revoke", "job", "1", "-",
 def test_a_newer_schema_is_not_taken_for_none(dlock, db, at):
     """Nothing of it is called; what there is to do is told."""
     psql(db, schema_sql(dlock), USER)
-    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 8: locks for commands'; ALTER FUNCTION dlock.serves_6 RENAME TO serves_8", user=USER)
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 9: locks for commands'; ALTER FUNCTION dlock.serves_6 RENAME TO serves_9", user=USER)
     for words in (*LOOKS, ("freeze", "job", BOB)):
         rc, why, entries = admin(at, *words)
         assert (rc, entries) == (CONFIG, []) and "newer" in why
@@ -789,7 +853,7 @@ def test_a_look_does_not_bring_a_schema_up_to_date(dlock, db, at):
         assert (rc, entries) == (CONFIG, []) and "an older dlock" in why and "dlock help pg-schema | psql" in why
     assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 5:")
     assert admin(at, "freeze", "job", BOB)[0] == OK
-    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 7:")
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 8:")
 
 
 # ---- the modes that end with the connection ----

@@ -26,8 +26,6 @@ def place(request):
     return request.param(request)
 
 
-TELLS_WHO = {"file", "redis", "zk", "memcached", "etcd"}  # has asked for it
-
 # What a place cannot where grants can be marked.
 CANNOT = {**dict.fromkeys(("redlock", "redlock-tls"), {"freeze", "shared", "limit"}), **LAYOUT_LACKS, "memcached": {"shared", "limit"}}
 
@@ -137,8 +135,8 @@ def test_a_frozen_holder_keeps_it_as_long_as_its_lease(steer, place):
     breaker = steer.start("break", "-y", "--who", "carol", "--why", "hotfix")
     if place.name != "zk" or place.lease_ends:
         wait_for(lambda: [h["revoked"] for h in steer.look()["holders"]] in ([True], []))
-        for h in steer.look()["holders"]:  # who asks, where the place tells it
-            assert (h["revoked_by"], h["revoked_why"]) in (("carol", "hotfix"), *(() if place.name in TELLS_WHO else ((None, None),)))
+        for h in steer.look()["holders"]:
+            assert (h["revoked_by"], h["revoked_why"]) == ("carol", "hotfix")
     if place.lease_ends:
         assert breaker.wait().status == 0
         assert waiter.wait().status == 0
