@@ -24,6 +24,7 @@
 #define PLACE_LEASE (10 * NS_PER_S)
 #define FIRST_RENEWAL (500 * NS_PER_MS) /* when the hold is watched */
 #define ANSWER_MOST (5 * NS_PER_S)      /* for an answer while waiting */
+
 /* How often a waiter renews its leases: so often that that of the hold is always fresh. */
 static int64_t
 beat_of(const struct etcd *e)
@@ -101,8 +102,8 @@ check_claim(const struct etcd *e, struct fault *f)
 	return RC_OK;
 }
 
-/* Once, with -v. */
-static void
+/* Once, with -v.  RC_OK, also if the version cannot be had; or RC_STOP. */
+static enum rc
 warn_of_version(struct etcd *e, instant until)
 {
 	struct fault ignored;
@@ -111,7 +112,7 @@ warn_of_version(struct etcd *e, instant until)
 	enum rc rc;
 
 	if (e->warned || !e->base.host->verbose)
-		return;
+		return RC_OK;
 	e->warned = true;
 	state = cluster_answer(&e->cluster, etcd_ask_state, until, &rc, &ignored);
 	version = json_string_value(json_object_get(state, "version"));
@@ -120,6 +121,7 @@ warn_of_version(struct etcd *e, instant until)
 		    "%s is version %.*s, where a leader that was stopped for seconds may end leases that live when it goes on (mended in 3.4.31 and 3.5.13); see dlock-etcd(7)",
 		    e->server_name, (int)strspn(version, "0123456789."), version);
 	json_decref(state);
+	return rc == RC_STOP ? RC_STOP : RC_OK;
 }
 
 /* ---- taking it ---- */
@@ -204,9 +206,7 @@ is_lease_fresh(const struct etcd *e)
 	return e->lease_sent && instant_now() < e->lease_sent + e->lease_ttl / 2;
 }
 
-/*
- * The answers to a read, a keep-alive of the lease, and another read or a write behind them.
- */
+/* By a read, a keep-alive of the lease, and another read or a write behind them. */
 static void
 note_proof(struct etcd *e, const struct call *before, const struct call *alive,
     const struct call *after, instant sent)
@@ -279,7 +279,6 @@ join(struct etcd *e, instant until, struct fault *f)
 	return e->joined ? RC_OK : etcd_fail_gone(e, f);
 }
 
-/* Only a survey. */
 static enum rc
 survey(struct etcd *e, instant until, struct fault *f)
 {
@@ -356,8 +355,9 @@ take(struct etcd *e, instant until, struct grant *g, struct fault *f)
 }
 
 /*
- * One of N takes the lowest permit that no holder has.  One that stands there without its
- * holder is passed over until its lease ends.
+ * One of N takes the permit that it was given already (the answer got lost), or the lowest one
+ * that no holder has.  One that stands there without its holder is passed over until its lease
+ * ends.
  */
 static enum rc
 claim_permit(struct etcd *e, instant until, struct grant *g, struct fault *f)
@@ -518,8 +518,8 @@ renew_place(
 		note_proof(e, &calls[1], &calls[2], &calls[3], e->cluster.sent);
 		e->joined = calls[1].code == CODE_OK &&
 		    kv_read(&kv, calls[1].answer, 0) && kv.create == e->queue.create;
-		/* of many that may have changed, or of what is not there, nothing is known */
-		*events = w->end || kv_number(calls[3].answer, "count") == 0;
+		/* that there are many, or one that may have been written again, says nothing */
+		*events = w->end || w->puts || kv_number(calls[3].answer, "count") == 0;
 	}
 	e->gone = !e->joined;
 	calls_free(calls, 4);
@@ -616,7 +616,7 @@ etcd_acquire(struct store *s, const struct claim *claim, instant until, struct g
 	} while (rc == RC_OK && !e->granted);
 	watch_end(&e->cluster);
 	if (rc == RC_OK)
-		warn_of_version(e, instant_now() + NS_PER_S);
+		rc = warn_of_version(e, instant_now() + NS_PER_S);
 	if (rc == RC_DONE) {
 		struct fault ignored;
 

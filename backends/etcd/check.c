@@ -3,8 +3,8 @@
  *
  *  1. Each member of the URL is asked for its version, its part in the cluster, the size of its
  *     database, and the alarms.  The list of all members says how many there are.
- *  2. A lock leaves nothing behind its leases.  A freeze has none, and the mark of a hold that
- *     was taken by force outlives it: both are deleted.
+ *  2. A freeze has no lease, and the mark of a hold that was taken by force outlives it: both
+ *     are deleted.  So are permits, which last as long as a lease that could not be revoked.
  */
 #include "etcd.h"
 
@@ -162,9 +162,9 @@ tell_quorum(struct checking *k)
 	return rc == RC_STOP ? RC_STOP : RC_OK;
 }
 
-/* ---- */
+/* ---- the whole check, and what a probe has left ---- */
 
-/* Marks and permits; where one lock is named, there was no probe. */
+/* Where one lock is named, there was no probe. */
 static enum rc
 sweep_keys(struct etcd *e, struct checkup *c, struct fault *f)
 {

@@ -19,8 +19,64 @@
 #include "backends/common/net.h"
 #include "backends/common/tls.h"
 #include "backends/common/url.h"
-#include "http.h"
 #include "kv.h"
+
+/* ---- http.c ---- */
+
+enum {
+	HTTP_LINE_MOST = 4096,     /* of a status, a header, a chunk's size; with a NUL */
+	HTTP_HEAD_MOST = 64 << 10, /* of all headers and trailers */
+	/*
+	 * A page of our keys has less than 1 MiB, and a value of another client 2 MiB at most.
+	 * JSON of so many bytes takes up to forty times as much memory.
+	 */
+	HTTP_BODY_MOST = 3 << 20,
+};
+
+enum http_state {
+	HTTP_STATUS,
+	HTTP_HEAD,
+	HTTP_BODY,
+	HTTP_CHUNK_SIZE,
+	HTTP_CHUNK,
+	HTTP_CHUNK_END,
+	HTTP_TRAILER,
+	HTTP_WHOLE,
+};
+
+struct http {
+	enum http_state state;
+	int status;
+	int64_t date; /* seconds since 1970, as the server says; -1: it does not */
+	bool ends;    /* the server closes the connection behind it */
+	bool chunked;
+	bool sized;
+	size_t left; /* of the body, or of a chunk */
+	char line[HTTP_LINE_MOST];
+	size_t nline, head;
+	char *body; /* NULL: nothing has come of it; freed by http_free() */
+	size_t n, room;
+	size_t seen; /* so much of it has no end of a line */
+};
+
+/* Before each reply; the body's memory is used again.  The first time it must be zero. */
+void http_begin(struct http *);
+
+/*
+ * Takes the next bytes, as many of `n` as belong to the reply: *used.  False: that is not
+ * HTTP, or more than there is room for.
+ */
+bool http_feed(struct http *, const char *bytes, size_t n, size_t *used);
+
+/* The end of the body's first line; NULL: it has not come. */
+const char *http_line_end(struct http *);
+
+/* Drops the first `n` bytes of the body. */
+void http_drop(struct http *, size_t n);
+
+void http_free(struct http *);
+
+/* ---- cluster.c: members ---- */
 
 enum { MEMBERS_MOST = 16, TOKEN_BYTES = 2048 };
 
@@ -103,7 +159,6 @@ json_t *cluster_answer(
 enum rc cluster_ask(
     struct cluster *, size_t member, struct call *, instant until, struct fault *);
 
-/* Frees what they hold. */
 void calls_free(struct call *, int n);
 
 /* The next calls are asked of another member, if there is one. */

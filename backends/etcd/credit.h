@@ -11,8 +11,8 @@
  * t + T at least.
  *
  *  1. A linearizable read is confirmed by a majority for the leader of some term, who is the
- *     last one elected at that moment (ReadIndex): of term A for P, and B for Q.  The member has
- *     reached that term when it answers.
+ *     last one elected at that moment (ReadIndex): of term A for P, and B for Q, if that is a
+ *     read.  The member has reached that term when it answers.
  *  2. The member passes K to the leader that it knows (or is it), of a term S.  It knows no
  *     older one than that of A (1), so S is at least A.
  *  3. A leader of a term before B can commit nothing any more once Q was confirmed.  Q shows the
@@ -24,6 +24,12 @@
  *  6. If A is B, S is B: a later one was elected after Q was confirmed, but K had been answered
  *     before Q was begun.  So that very leader renewed the lease, after t.
  *
+ * If Q is a write, B is the term of its entry in the log.  The member passes Q to the leader that
+ * it knows, and knows no older one than for K: B is at least S, which is at least A.  Terms do not
+ * fall along the log, and only an entry behind Q deletes the key: so it is made by the leader of B,
+ * or of a later term (3).  All leaders of terms after A were elected after P was confirmed, which
+ * is after t (4, 5).  If A is B, S is B, since it lies between them (6).
+ *
  * The member is the same if all three answers say so (member_id); a proxy may have several.
  *
  * The grant of a lease is a raft entry: one that was granted anew by a request sent at t, before
@@ -32,7 +38,10 @@
  *
  * A waiter proves the lease of a hold to come in the same way, while no key is on it; Q is any
  * linearizable read then, and 3 to 6 speak of the lease.  The key that is put with it later goes
- * with it, and cannot be put once it is gone.
+ * with it, and cannot be put once it is gone.  Q does not show the lease, so it may be gone
+ * already: the leader of A revoked it after t, and a new leader answered K before it had applied
+ * that.  Then the put fails, unless a grant of ours that arrived late has made the lease anew:
+ * behind the revoke, so later than t, and at its whole length.
  *
  * Two requests, K and Q, whose headers say the same raft_term, would nearly do.  But that term is
  * the one of the last entry that was applied, and is not set by a snapshot: of a member that lags

@@ -3,11 +3,10 @@
  *
  * The layers, each of which knows only those before it:
  *
- *	http.h    replies of HTTP, as bytes come
- *	kv.h      requests and answers of the key-value store, as JSON
- *	cluster.h  calls to the members of a cluster, in turn, and a watch
- *	queue.h   names and values of what is kept; who is before us, and whether that lets us in
- *	credit.h  for how long a lease is ours (its proof)
+ *	kv.h       requests and answers of the key-value store, as JSON
+ *	cluster.h  calls to the members of a cluster, in turn, and a watch; replies of HTTP
+ *	queue.h    names and values of what is kept; who is before us, and whether that lets us in
+ *	credit.h   for how long a lease is ours (its proof)
  *
  * acquire.c takes a lock, lock.c holds it, look.c looks, admin.c steers, check.c tells how
  * fit it is, site.c reads what the user has named.
@@ -30,7 +29,8 @@
  *  6. A waiter watches one key of another, so a release wakes one.
  *  7. A holder watches its own key, and the mark of who asks for it back, from its first
  *     renewal on: short runs do not pay for it.
- *  8. A full database takes no grant, but renews and releases: neither needs a write.
+ *  8. A full database takes no grant, but renews and releases: neither needs a write.  Only the
+ *     release of a job does; without it the lock ends with its lease.
  *  9. The value of a key is written by whom it names and believed only after a check of form;
  *     nothing in it decides about exclusion, but for `held`, by which a queue is shown.
  */

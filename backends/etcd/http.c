@@ -1,5 +1,11 @@
-/* http.c - replies of HTTP/1.1, as they come in pieces. */
-#include "http.h"
+/*
+ * http.c - replies of HTTP/1.1, as they come in pieces.
+ *
+ * A reply is fed bytes until it is whole.  Its body is kept in one piece, with a NUL behind
+ * it, whether it came with a length or in chunks.  A stream (a watch) never becomes whole: its
+ * reader takes lines off the body as they come.  Nothing here does I/O.
+ */
+#include "cluster.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,7 +145,6 @@ read_header_line(struct http *h)
 	}
 }
 
-/* Takes bytes up to the end of the line. */
 static bool
 feed_line(struct http *h, const char *bytes, size_t n, size_t *used)
 {

@@ -64,7 +64,6 @@ text_free(struct text *t)
 	*t = (struct text){0};
 }
 
-/* Makes room for so many bytes more. */
 static void
 text_grow(struct text *t, size_t more)
 {

@@ -93,7 +93,6 @@ struct kv {
  */
 bool kv_read(struct kv *, const json_t *range, size_t i);
 
-/* How many it has returned. */
 size_t kv_count(const json_t *range);
 
 /* Writes base64, and reads it: the length, with a NUL behind it; -1: it is none. */

@@ -1,8 +1,8 @@
 /*
  * lock.c - holds a lock in etcd: renew, release.
  *
- * A renewal is a keep-alive and a read of our key and of the mark beside it (credit.h).  A
- * release revokes the leases, which deletes our key; of a job it writes first what is remembered.
+ * A renewal is a read, a keep-alive, and a read of our key and of the mark beside it (credit.h).
+ * A release revokes the leases, which deletes our key; of a job it writes first what is remembered.
  */
 #include "etcd.h"
 
@@ -158,7 +158,6 @@ etcd_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 
 /* ---- release ---- */
 
-/* All runs of one key and month share a lease. */
 static int64_t
 run_lease(const struct etcd *e)
 {
@@ -224,7 +223,6 @@ make_release(struct etcd *e, struct call *calls, struct call **txn, bool job, in
 	return n;
 }
 
-/* What came of the release of a hold, by that transaction. */
 static enum rc
 read_release(struct etcd *e, const struct call *txn, bool unsure, struct fault *f)
 {

@@ -16,7 +16,6 @@
 
 enum { WHO_CHARS = 64 };
 
-/* One key of a page. */
 struct shown {
 	struct queue_entry entry;
 	char value[WHO_CHARS + 1]; /* of another client */

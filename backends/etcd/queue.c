@@ -1,4 +1,4 @@
-/* queue.c - names and values of what is kept for a lock, what stands before us in a lock's queue, and whether that lets us in. */
+/* queue.c - the names and values of what is kept for a lock, and what its queue means. */
 #include "queue.h"
 
 #include "backends/common/sha256.h"

@@ -2,7 +2,6 @@
  * etcd.c - Goal of these tests: whatever comes from an etcd, or from who pretends to be one, in
  * whatever pieces, stays within its bounds; and what dlock has written comes back as it was.
  */
-#include "backends/etcd/http.h"
 #include "backends/etcd/queue.h"
 #include "tests/fuzz/fuzz.h"
 

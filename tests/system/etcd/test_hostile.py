@@ -104,6 +104,16 @@ def test_a_watch_that_tells_nothing(dlock, at, make_meddler):
     assert waiter.wait().status == 0
 
 
+def test_a_freeze_that_is_written_again_unseen(dlock, at, make_meddler):
+    """The watch is silent: that the freeze ends at last is found with the next renewal of the place."""
+    between = make_meddler(at.server.port, lambda path, _, answer: None if path == "watch" else answer)
+    assert dlock.run("freeze", *at.words, "-k", "job").status == 0
+    waiter = dlock.start("run", "-u", between.url, "-k", "job", "-t", "6s", "-w", "30s", "--", "true").queued(1)
+    assert dlock.run("freeze", *at.words, "-k", "job", "--for", "1s").status == 0
+    done = waiter.wait()
+    assert done.status == 0, done
+
+
 def test_a_loss_during_a_renewal(dlock, at, client, make_meddler):
     """What the watch tells while a renewal is under way wakes the keeper afterwards."""
     woken, lost = [], []
