@@ -162,7 +162,8 @@ wait_and_look(struct file *f, int done, instant until)
 static enum rc
 await_taken(struct file *f, short type, struct span s, instant until, struct fault *fault)
 {
-	struct ticket_wait *w = f->entering ? f->entering : tickets_wait(f->fd, type, s);
+	struct ticket_wait *w = f->entering ? f->entering
+					    : tickets_wait(f->fd, false, type, s);
 	enum woke woke;
 	enum rc rc;
 	bool got;
@@ -456,7 +457,7 @@ static enum rc
 set_path(struct store *s, const char *value, struct fault *fault)
 {
 	(void)fault;
-	file_of(s)->joined.path = value;
+	file_of(s)->path = value;
 	return RC_OK;
 }
 
@@ -464,7 +465,7 @@ static enum rc
 set_lock(struct store *s, const char *value, struct fault *fault)
 {
 	(void)fault;
-	file_of(s)->joined.lock = value;
+	file_of(s)->lock = value;
 	return RC_OK;
 }
 
@@ -494,12 +495,12 @@ file_open(
 	place_init(&f->place, -1, KIND_EXCLUSIVE, 0);
 	directory_init(&f->dir, site->url ? path : NULL);
 	rc = setting_read(&f->base, site, fault);
-	if (rc == RC_OK && !joined_is_asked(&f->joined)) {
+	if (rc == RC_OK && !f->path && !f->lock) {
 		*ret = &f->base;
 		return RC_OK;
 	}
 	if (rc == RC_OK)
-		rc = joined_open(ret, host, &f->joined, fault);
+		rc = joined_open(ret, host, f->path, f->lock, fault);
 	free(f);
 	return rc;
 }

@@ -74,7 +74,6 @@ open_listed(const char *path, const char *mode)
 #define fcntl(fd, command, ...) \
 	(cannot_ask && (command) == F_OFD_GETLK ? (errno = EIO, -1) \
 						: fcntl(fd, command, __VA_ARGS__))
-#define lockers_read test_lockers_read
 #define flock(fd, operation) flock_as_nfs(fd, operation)
 #define tickets_lock test_tickets_lock
 #define tickets_unlock test_tickets_unlock
@@ -83,7 +82,6 @@ open_listed(const char *path, const char *mode)
 #define tickets_last test_tickets_last
 #define tickets_next test_tickets_next
 #define tickets_wait test_tickets_wait
-#define tickets_wait_file test_tickets_wait_file
 #define tickets_done test_tickets_done
 #define tickets_waited test_tickets_waited
 #define tickets_watch test_tickets_watch
@@ -91,7 +89,6 @@ open_listed(const char *path, const char *mode)
 #define tickets_unwatch test_tickets_unwatch
 #define tickets_wake test_tickets_wake
 #define joined_open test_joined_open
-#include "backends/file/lockers.c"
 #include "backends/file/tickets.c"
 #include "backends/file/joined.c"
 
@@ -120,7 +117,6 @@ what_comes_too_late_is_not_taken(enum woke woke, enum rc expected)
 	const struct claim claim = {.key = "k", .kind = KIND_EXCLUSIVE};
 	struct test t = {.host = {.wait = wait_too_short, .alert = -1}, .woke = woke};
 	char path[] = "/tmp/unit_joined.XXXXXX";
-	const struct joined_settings settings = {.path = path};
 	struct store *s;
 	struct grant g;
 	struct fault f;
@@ -130,7 +126,7 @@ what_comes_too_late_is_not_taken(enum woke woke, enum rc expected)
 	t.other = mkstemp(path);
 	assert_true(t.other >= 0);
 	assert_int_equal(flock(t.other, LOCK_EX), 0);
-	assert_int_equal(joined_open(&s, &t.host, &settings, &f), RC_OK);
+	assert_int_equal(joined_open(&s, &t.host, path, NULL, &f), RC_OK);
 	assert_int_equal(
 	    s->backend->lock->acquire(s, &claim, instant_now() + NS_PER_MS, &g, &f),
 	    expected);
@@ -187,7 +183,6 @@ a_wait_that_is_refused_ends_in_time(void **state)
 {
 	const struct claim claim = {.key = "k", .kind = KIND_EXCLUSIVE};
 	char path[] = "/tmp/unit_joined.XXXXXX";
-	const struct joined_settings settings = {.path = path};
 	int other = mkstemp(path);
 
 	(void)state;
@@ -201,7 +196,7 @@ a_wait_that_is_refused_ends_in_time(void **state)
 		struct grant g;
 		struct fault f;
 
-		assert_int_equal(joined_open(&s, &r.host, &settings, &f), RC_OK);
+		assert_int_equal(joined_open(&s, &r.host, path, NULL, &f), RC_OK);
 		assert_int_equal(s->backend->lock->acquire(s, &claim, until, &g, &f),
 		    i ? RC_STOP : RC_BUSY);
 		assert_in_range(r.pauses, 2, 5);
@@ -219,7 +214,6 @@ on_nfs_it_is_opened_for_writing(void **state)
 	struct test t = {
 	    .host = {.wait = wait_too_short, .alert = -1}, .woke = WOKE_TIMEOUT};
 	char path[] = "/tmp/unit_joined.XXXXXX";
-	const struct joined_settings settings = {.path = path};
 	struct store *s;
 	struct grant g;
 	struct fault f;
@@ -227,7 +221,7 @@ on_nfs_it_is_opened_for_writing(void **state)
 	(void)state;
 	t.other = mkstemp(path);
 	stored = as_nfs = true;
-	assert_int_equal(joined_open(&s, &t.host, &settings, &f), RC_OK);
+	assert_int_equal(joined_open(&s, &t.host, path, NULL, &f), RC_OK);
 	assert_int_equal(s->backend->lock->acquire(s, &claim, 0, &g, &f), RC_OK);
 	assert_int_equal(flock(t.other, LOCK_SH | LOCK_NB), -1);
 	assert_int_equal(s->backend->lock->release(s, 0, 0, &f), RC_OK);
@@ -249,7 +243,6 @@ count_holders(void *ctx, const struct entry *e, int64_t now)
 static enum rc
 count(const char *path, const char *lock, unsigned *n)
 {
-	const struct joined_settings settings = {.path = path, .lock = lock};
 	const struct look look = {
 	    .key = "k", .see = count_holders, .ctx = n, .until = NEVER};
 	struct host host = {.alert = -1};
@@ -258,7 +251,7 @@ count(const char *path, const char *lock, unsigned *n)
 	enum rc rc;
 
 	*n = 0;
-	assert_int_equal(joined_open(&s, &host, &settings, &f), RC_OK);
+	assert_int_equal(joined_open(&s, &host, path, lock, &f), RC_OK);
 	rc = s->backend->admin->each(s, &look, &f);
 	s->backend->close(s);
 	return rc;
