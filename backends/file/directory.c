@@ -15,11 +15,8 @@
 #include <unistd.h>
 
 enum {
-	DEFAULTS = 2, /* paths for a default directory */
-	/*
-	 * seconds, after which a file is touched: those who clean /tmp wait for ten days
-	 */
-	STALE = 24 * 3600,
+	DEFAULTS = 2,      /* paths for a default directory */
+	STALE = 24 * 3600, /* s, when a file is touched: who cleans /tmp waits ten days */
 };
 
 enum rc
@@ -45,35 +42,47 @@ directory_set_path(struct directory *d, const char *path)
  * cleans up (users); where it is not to be had, such as in a container, /tmp.
  */
 static void
-default_path(char *out, size_t size, int which)
+default_path(char out[DEFAULT_BYTES], int which)
 {
 	unsigned uid = geteuid();
 
 	if (which == 0 && uid == 0)
-		snprintf(out, size, "/run/dlock");
+		snprintf(out, DEFAULT_BYTES, "/run/dlock");
 	else
-		snprintf(
-		    out, size, "%s/dlock-%u", which == 0 ? "/run/lock" : "/tmp", uid);
+		snprintf(out, DEFAULT_BYTES, "%s/dlock-%u",
+		    which == 0 ? "/run/lock" : "/tmp", uid);
 }
 
 void
 directory_init(struct directory *d, const char *path)
 {
-	char first[64];
+	char first[DEFAULT_BYTES];
 
-	default_path(first, sizeof first, 0);
+	default_path(first, 0);
 	*d = (struct directory){.is_default = !path, .fd = -1};
 	directory_set_path(d, path ? path : first);
 }
 
 /*
- * Makes it, unless something is there.  RC_AGAIN with errno: it cannot be there,
- * today or tomorrow.  Only the directory above decides that: were it said of what
- * is found there, somebody else could lead one run to the next path and not another.
+ * Where it could not be opened: makes it, unless something is there or it is not to be made.
+ * RC_AGAIN with errno: it cannot be there, today or tomorrow.  Only the directory above
+ * decides that: were it said of what is found there, somebody else could lead one run to the
+ * next path and not another.
  */
 static enum rc
-make_default(const struct directory *d, struct fault *fault)
+make_default(const struct directory *d, enum directory_use use, struct fault *fault)
 {
+	char above[DEFAULT_BYTES];
+
+	if (use != DIRECTORY_MAKE && errno != ENOENT)
+		return RC_OK;
+	if (use != DIRECTORY_MAKE) {
+		snprintf(above, sizeof above, "%.*s",
+		    (int)(strrchr(d->path, '/') - d->path), d->path);
+		return faccessat(AT_FDCWD, above, W_OK | X_OK, AT_EACCESS) != 0
+		    ? RC_AGAIN
+		    : fault_set(fault, RC_LOST, "%s: it has not been made yet", d->where);
+	}
 	if (mkdir(d->path, 0700) == 0) {
 		/* whatever the umask says; nobody else can have replaced it */
 		chmod(d->path, 0700);
@@ -87,21 +96,6 @@ make_default(const struct directory *d, struct fault *fault)
 	return directory_failed(d, "cannot make the directory", fault);
 }
 
-/* The same without making it; then nothing is there. */
-static enum rc
-would_make_default(const struct directory *d, struct fault *fault)
-{
-	char above[PATH_MAX];
-
-	if (errno != ENOENT)
-		return RC_OK;
-	snprintf(
-	    above, sizeof above, "%.*s", (int)(strrchr(d->path, '/') - d->path), d->path);
-	if (faccessat(AT_FDCWD, above, W_OK | X_OK, AT_EACCESS) != 0)
-		return RC_AGAIN;
-	return fault_set(fault, RC_LOST, "%s: it has not been made yet", d->where);
-}
-
 static enum rc
 open_own(
     struct directory *d, enum directory_use use, struct stat *st, struct fault *fault)
@@ -111,8 +105,7 @@ open_own(
 
 	d->fd = open(d->path, flags);
 	if (d->fd < 0) {
-		rc = use == DIRECTORY_MAKE ? make_default(d, fault)
-					   : would_make_default(d, fault);
+		rc = make_default(d, use, fault);
 		if (rc != RC_OK)
 			return rc;
 		d->fd = open(d->path, flags);
@@ -138,10 +131,10 @@ open_default(
     struct directory *d, enum directory_use use, struct stat *st, struct fault *fault)
 {
 	for (int i = 0; i < DEFAULTS; i++) {
-		char path[64];
+		char path[DEFAULT_BYTES];
 		enum rc rc;
 
-		default_path(path, sizeof path, i);
+		default_path(path, i);
 		directory_set_path(d, path);
 		rc = open_own(d, use, st, fault);
 		if (rc != RC_AGAIN)
@@ -154,22 +147,34 @@ open_default(
 	    d->where, strerror(errno));
 }
 
+int
+directory_other(const struct directory *d, char path[DEFAULT_BYTES])
+{
+	struct stat st;
+	int dir;
+
+	default_path(path, DEFAULTS - 1);
+	if (!d->is_default || strcmp(path, d->path) == 0)
+		return -1;
+	dir = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (dir >= 0 && fstat(dir, &st) == 0 && st.st_uid == geteuid() &&
+	    (st.st_ino != d->ino || st.st_dev != d->dev))
+		return dir;
+	if (dir >= 0)
+		close(dir);
+	return -1;
+}
+
 void
 directory_notice_elsewhere(
     const struct directory *d, const char *name, const char *key, struct fault *notice)
 {
-	char other[64];
-	struct stat st;
-	int dir, fd = -1;
+	char other[DEFAULT_BYTES];
+	int dir = directory_other(d, other), fd;
 
-	default_path(other, sizeof other, DEFAULTS - 1);
-	if (!d->is_default || strcmp(other, d->path) == 0)
+	if (dir < 0)
 		return;
-	dir = open(other, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	/* it is ours, and not this one by another name */
-	if (dir >= 0 && fstat(dir, &st) == 0 && st.st_uid == geteuid() &&
-	    (st.st_ino != d->ino || st.st_dev != d->dev))
-		fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd >= 0 && line_is_used(fd))
 		fault_set(notice, RC_OK,
 		    "%.100s is also locked in %s, another default directory of this user: that run and this one, in "
@@ -177,8 +182,7 @@ directory_notice_elsewhere(
 		    key, other, d->path);
 	if (fd >= 0)
 		close(fd);
-	if (dir >= 0)
-		close(dir);
+	close(dir);
 }
 
 /* ---- any directory ---- */
@@ -335,15 +339,24 @@ directory_open_steps(const struct directory *d, const char *name, enum directory
 	return RC_OK;
 }
 
-DIR *
-directory_list(int at)
+enum rc
+directory_list(
+    const struct directory *d, const char *name, DIR **ret, struct fault *fault)
 {
-	int fd = openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
+	const char *behind;
+	int at, fd;
+	enum rc rc = directory_open_steps(d, name, DIRECTORY_LOOK, &at, &behind, fault);
 
-	if (!list && fd >= 0)
+	if (rc != RC_OK)
+		return rc;
+	fd = openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	*ret = fd >= 0 ? fdopendir(fd) : NULL;
+	if (!*ret)
+		rc = directory_failed(d, "cannot list the directory", fault);
+	if (!*ret && fd >= 0)
 		close(fd);
-	return list;
+	directory_close_steps(d, at);
+	return rc;
 }
 
 static enum rc

@@ -60,8 +60,9 @@ enum rc directory_open_steps(const struct directory *, const char *name,
     enum directory_use, int *at, const char **leaf, struct fault *);
 void directory_close_steps(const struct directory *, int at);
 
-/* What is in `at`, from the beginning.  NULL with errno. */
-DIR *directory_list(int at);
+/* What is in the directory to which `name` leads, whose end is a slash ("": in it itself). */
+enum rc directory_list(
+    const struct directory *, const char *name, DIR **, struct fault *);
 
 /*
  * Do path and name still lead to the directory and the file that are open?
@@ -69,6 +70,13 @@ DIR *directory_list(int at);
  */
 enum rc directory_look(
     const struct directory *, const char *name, int fd, struct fault *);
+
+/*
+ * The path of the other default directory of this uid, and a descriptor of it (O_PATH), if it
+ * is there; otherwise, and if d is no default one, or the second: -1.
+ */
+enum { DEFAULT_BYTES = 64 };
+int directory_other(const struct directory *d, char path[DEFAULT_BYTES]);
 
 /*
  * Says in *notice if anybody's ticket is alive on a file of this name in another default
