@@ -167,7 +167,8 @@ find_told(char *out, bool who)
 static bool
 find_unit(char *out)
 {
-	char text[4096], *line, *name;
+	static char text[4096]; /* the stack would be touched even without systemd */
+	char *line, *name;
 	size_t n;
 
 	if (!plan_variable("INVOCATION_ID") ||

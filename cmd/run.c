@@ -36,7 +36,9 @@ static int
 run_run(struct plan *p)
 {
 	const char *command = p->command.argv[0];
-	char path[PATH_MAX], name[300], key[400];
+	static char
+	    path[PATH_MAX]; /* a page of the stack would be copied in each process */
+	char name[300], key[400];
 	struct origin origin;
 	struct run r = {.plan = p, .origin = &origin, .path = path};
 	struct verdict v;

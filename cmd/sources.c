@@ -167,13 +167,15 @@ const struct source *
 sources_of(const struct sources *all, int i)
 {
 	enum group group = options[i].group;
+	const struct source *s = all->list, *end = all->list + all->n;
 
-	for (const struct source *s = all->list; s < all->list + all->n; s++)
-		if (s->value[i])
-			return s;
-		else if (group != GROUP_NONE && has_member(s, group))
+	while (s < end && !s->value[i])
+		s++;
+	for (const struct source *stronger = all->list; s < end && stronger < s;
+	     stronger++)
+		if (group != GROUP_NONE && has_member(stronger, group))
 			return NULL;
-	return NULL;
+	return s < end ? s : NULL;
 }
 
 /* ---- what counts ---- */

@@ -28,10 +28,9 @@ directory_failed(const struct directory *d, const char *what, struct fault *faul
 }
 
 static void
-directory_set_path(struct directory *d, const char *path)
+name_for_people(struct directory *d)
 {
-	snprintf(d->path, sizeof d->path, "%s", path);
-	snprintf(d->where, sizeof d->where, "directory %.300s", path);
+	snprintf(d->where, sizeof d->where, "directory %.300s", d->path);
 }
 
 /* ---- the default one ---- */
@@ -53,14 +52,28 @@ default_path(char out[DEFAULT_BYTES], int which)
 		    which == 0 ? "/run/lock" : "/tmp", uid);
 }
 
-void
-directory_init(struct directory *d, const char *path)
+enum rc
+directory_init(struct directory *d, const char *url, struct fault *fault)
 {
-	char first[DEFAULT_BYTES];
+	struct url u;
 
-	default_path(first, 0);
-	*d = (struct directory){.is_default = !path, .fd = -1};
-	directory_set_path(d, path ? path : first);
+	d->is_default = !url;
+	d->fd = -1;
+	if (url) {
+		(void)url_cut(&u, url);
+		if (u.path.n == 0 || u.user.at ||
+		    (u.hosts.n > 0 && !url_part_is(&u.hosts, "localhost")))
+			return fault_set(fault, RC_USAGE,
+			    "the URL of a directory is written file:///DIR, with three slashes");
+		if (encode_undo(d->path, sizeof d->path, u.path.at, strlen(u.path.at)) <
+		    0)
+			return fault_set(fault, RC_USAGE,
+			    "the directory in the URL is too long, or has a wrong %%XX");
+	} else {
+		default_path(d->path, 0);
+	}
+	name_for_people(d);
+	return RC_OK;
 }
 
 /*
@@ -131,11 +144,10 @@ open_default(
     struct directory *d, enum directory_use use, struct stat *st, struct fault *fault)
 {
 	for (int i = 0; i < DEFAULTS; i++) {
-		char path[DEFAULT_BYTES];
 		enum rc rc;
 
-		default_path(path, i);
-		directory_set_path(d, path);
+		default_path(d->path, i);
+		name_for_people(d);
 		rc = open_own(d, use, st, fault);
 		if (rc != RC_AGAIN)
 			return rc;
@@ -474,22 +486,4 @@ directory_look(const struct directory *d, const char *name, int fd, struct fault
 	}
 	return fault_set(fault, RC_LOST,
 	    "%s: the lock file %.60s was removed or replaced", d->where, name);
-}
-
-/* ---- as a URL ---- */
-
-enum rc
-directory_of_url(char path[PATH_MAX], const char *url, struct fault *fault)
-{
-	struct url u;
-
-	(void)url_cut(&u, url);
-	if (u.path.n == 0 || u.user.at ||
-	    (u.hosts.n > 0 && !url_part_is(&u.hosts, "localhost")))
-		return fault_set(fault, RC_USAGE,
-		    "the URL of a directory is written file:///DIR, with three slashes");
-	if (encode_undo(path, PATH_MAX, u.path.at, strlen(u.path.at)) < 0)
-		return fault_set(fault, RC_USAGE,
-		    "the directory in the URL is too long, or has a wrong %%XX");
-	return RC_OK;
 }

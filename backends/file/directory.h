@@ -17,14 +17,14 @@
 #include <sys/types.h>
 
 struct directory {
-	char path[PATH_MAX];
-	char where[WHERE_BYTES]; /* for people */
 	bool is_default;
 	int fd; /* -1: not open */
 	dev_t dev;
 	ino_t ino;
 	uid_t owner;
 	mode_t mode;
+	char where[WHERE_BYTES]; /* for people */
+	char path[PATH_MAX];
 };
 
 /* What for: whether what is not there is made, and how files are opened. */
@@ -34,8 +34,12 @@ enum directory_use {
 	DIRECTORY_MAKE,   /* for writing; it is made */
 };
 
-/* Not open yet; `path` NULL: the default one, chosen when it is opened. */
-void directory_init(struct directory *, const char *path);
+/*
+ * Not open yet: the directory of file:[//[localhost]]/DIR; url NULL: the default one, chosen
+ * when it is opened.  DIR is all that follows, since here people write '?' and '#' as they
+ * are; what url_cut() finds wrong is none of it.  RC_USAGE: no such URL.
+ */
+enum rc directory_init(struct directory *, const char *url, struct fault *);
 
 /*
  * Opens it (again), or makes it if it is the default one, and checks whether it can be
@@ -89,11 +93,5 @@ void directory_notice_elsewhere(
 enum rc directory_failed(const struct directory *, const char *what, struct fault *);
 
 void directory_close(struct directory *);
-
-/*
- * The directory of file:[//[localhost]]/DIR.  It is all that follows, since here
- * people write '?' and '#' as they are; what url_cut() finds wrong is none of it.
- */
-enum rc directory_of_url(char path[PATH_MAX], const char *url, struct fault *);
 
 #endif

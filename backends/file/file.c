@@ -32,8 +32,8 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -480,28 +480,27 @@ static enum rc
 file_open(
     struct store **ret, struct host *host, const struct site *site, struct fault *fault)
 {
-	char path[PATH_MAX];
-	struct file *f;
+	/* the first call of malloc() costs ten page faults, and no other is needed */
+	struct file *f = mmap(
+	    NULL, sizeof *f, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	enum rc rc;
 
-	if (site->url && directory_of_url(path, site->url, fault) != RC_OK)
-		return RC_USAGE;
-	f = calloc(1, sizeof *f);
-	if (!f)
+	if (f == MAP_FAILED)
 		return fault_set(fault, RC_SYSTEM, "out of memory");
 	f->base = (struct store){&file_backend, host, f->dir.where,
 	    CAP_FAIR | CAP_SHARED | CAP_LIMIT | CAP_JOB | CAP_REVOKE | CAP_FREEZE};
 	f->fd = -1;
 	place_init(&f->place, -1, KIND_EXCLUSIVE, 0);
-	directory_init(&f->dir, site->url ? path : NULL);
-	rc = setting_read(&f->base, site, fault);
+	rc = directory_init(&f->dir, site->url, fault);
+	if (rc == RC_OK)
+		rc = setting_read(&f->base, site, fault);
 	if (rc == RC_OK && !f->path && !f->lock) {
 		*ret = &f->base;
 		return RC_OK;
 	}
 	if (rc == RC_OK)
 		rc = joined_open(ret, host, f->path, f->lock, fault);
-	free(f);
+	munmap(f, sizeof *f);
 	return rc;
 }
 
@@ -620,7 +619,7 @@ file_close(struct store *s)
 		return;
 	file_close_lock(f);
 	directory_close(&f->dir);
-	free(f);
+	munmap(f, sizeof *f);
 }
 
 const struct backend file_backend = {

@@ -19,11 +19,8 @@ enum {
 struct file {
 	struct store base;
 	const struct claim *claim; /* NULL: there is none, a look or a steering */
-	struct directory dir;
 	enum directory_use use;
 	const char *path, *lock; /* for joined_open(); NULL: not said */
-	char name[NAME_BYTES];   /* of the lock file in it */
-	char runs[NAME_BYTES];   /* of what is remembered beside it */
 	int fd;                  /* the lock file; -1: not open */
 	/* for byte 0, where a call has given up; else NULL */
 	struct ticket_wait *entering;
@@ -35,6 +32,10 @@ struct file {
 		int64_t granted, token; /* the token is the first, as the header has it */
 		off_t at;               /* our block */
 	} hold;
+	char name[NAME_BYTES]; /* of the lock file */
+	char runs[NAME_BYTES]; /* of what is remembered beside it */
+	/* the last, so that what is used of a store lies in one page */
+	struct directory dir;
 };
 
 extern const struct backend file_backend;
