@@ -134,12 +134,13 @@ see_waiters(struct looking *g, const char *key, const struct line *l)
 	struct line_waiter w = {.position = 0};
 
 	while (l->used && !g->over && line_wait(l, &w)) {
-		struct block who = {.next = 1};
+		struct block who;
 
-		if (g->look->brief && instant_now() < g->look->until)
+		if (g->look->brief) {
+			if (instant_now() >= g->look->until)
+				break;
 			continue;
-		if (g->look->brief)
-			break;
+		}
 		if (!block_find(l->fd, w.byte, &who))
 			who = (struct block){.next = 1};
 		who.token = 0;
