@@ -67,7 +67,7 @@ struct session {
 static struct openssl table;
 
 static const struct dl_symbol symbols[] = {
-#define X(name) {#name, (void **)&table.name, false},
+#define X(name) {#name, false, offsetof(struct openssl, name)},
     OPENSSL_FUNCTIONS(X)
 #undef X
 };
@@ -76,9 +76,9 @@ enum { SYMBOLS = sizeof symbols / sizeof *symbols };
 
 /* libssl brings the libcrypto that it needs, so that the two are never mixed. */
 const struct dl_library openssl_library = {
-    "OpenSSL", "libssl.so.3", "libssl3", symbols, SYMBOLS};
+    "OpenSSL", "libssl.so.3", "libssl3", &table, symbols, SYMBOLS};
 const struct dl_library openssl_old_library = {
-    "OpenSSL", "libssl.so.1.1", "libssl1.1", symbols, SYMBOLS};
+    "OpenSSL", "libssl.so.1.1", "libssl1.1", &table, symbols, SYMBOLS};
 
 enum rc
 openssl_load(const struct openssl **ret, struct fault *f)
