@@ -19,7 +19,7 @@
 /* A file system by its number, statfs(2). */
 static const struct kind {
 	unsigned long magic;
-	const char *name;
+	char name[40];
 	enum fitness fitness;
 } kinds[] = {
     {0x6969, "NFS", UNFIT},
@@ -55,15 +55,14 @@ static const struct kind {
 static void
 tell_kind(struct checkup *c, int fd)
 {
-	char unknown[40];
-	struct kind kind = {0, unknown, DOUBTFUL};
+	struct kind kind = {.fitness = DOUBTFUL};
 	struct statfs st;
 	unsigned long magic;
 
 	if (fstatfs(fd, &st) != 0)
 		return;
 	magic = (unsigned long)st.f_type & 0xffffffff;
-	snprintf(unknown, sizeof unknown, "one of an unknown kind, 0x%lx", magic);
+	snprintf(kind.name, sizeof kind.name, "one of an unknown kind, 0x%lx", magic);
 	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
 		if (kinds[i].magic == magic)
 			kind = kinds[i];

@@ -120,10 +120,7 @@ cannot_lock(const struct file *f, struct fault *fault)
 	    f->dir.where, strerror(errno));
 }
 
-/*
- * What became of a wait that was not for nothing: of RC_OK, whoever has called thinks
- * himself.
- */
+/* What became of a wait; RC_OK: that is to be found out. */
 static enum rc
 end_wait(const struct file *f, enum woke woke, struct fault *fault)
 {
@@ -133,27 +130,11 @@ end_wait(const struct file *f, enum woke woke, struct fault *fault)
 }
 
 /*
- * Nothing wakes who is not next in line when the lock is thawed: as long as it is shown
- * as frozen, he looks.  Two short reads every two seconds.
- */
-static enum woke
-wait_and_look(struct file *f, int done, instant until)
-{
-	while (f->frozen) {
-		instant next = instant_first(instant_now() + FROZEN_LOOK, until);
-		enum woke woke = f->base.host->wait(f->base.host, done, POLLIN, next);
-
-		if (woke != WOKE_TIMEOUT || instant_now() >= until)
-			return woke;
-		if (frozen_for(f) == 0)
-			file_show_line(f);
-	}
-	return f->base.host->wait(f->base.host, done, POLLIN, until);
-}
-
-/*
  * Waits for bytes that are taken, inside host->wait, and locks them.  RC_AGAIN:
  * they may be free now, try.
+ *
+ * Nothing wakes a waiter that is not next in line when the lock is thawed: as long as it is
+ * shown as frozen, two short reads every two seconds find that out.
  *
  * A wait for byte 0 that comes too late is kept for the next call, which may be a
  * second release.  Were it abandoned, its thread would give back the byte when
@@ -164,13 +145,21 @@ await_taken(struct file *f, short type, struct span s, instant until, struct fau
 {
 	struct ticket_wait *w = f->entering ? f->entering
 					    : tickets_wait(f->fd, false, type, s);
+	struct host *host = f->base.host;
 	enum woke woke;
 	enum rc rc;
 	bool got;
 
 	if (!w)
 		return directory_failed(&f->dir, "cannot start a thread", fault);
-	woke = wait_and_look(f, tickets_done(w), until);
+	do {
+		instant next = f->frozen ? instant_now() + FROZEN_LOOK : NEVER;
+
+		woke = host->wait(
+		    host, tickets_done(w), POLLIN, instant_first(next, until));
+		if (woke == WOKE_TIMEOUT && f->frozen && frozen_for(f) == 0)
+			file_show_line(f);
+	} while (woke == WOKE_TIMEOUT && instant_now() < until);
 	rc = end_wait(f, woke, fault);
 	f->entering = rc != RC_OK && s.from == META ? w : NULL;
 	got = !f->entering && tickets_waited(w);

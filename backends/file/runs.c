@@ -401,19 +401,6 @@ runs_look(const struct directory *d, const char *name, bool ids,
 
 /* ---- forgetting ---- */
 
-/* `last` or `good`, if it is of that ID (NULL: whatever it is). */
-static enum rc
-delete_if_of(const struct directory *runs, const char *name, const char *id,
-    bool *deleted, struct fault *fault)
-{
-	struct run run;
-	enum rc rc = id ? load_run(runs, name, &run, fault) : RC_OK;
-
-	if (rc == RC_LOST || (rc == RC_OK && id && strcmp(run.id, id) != 0))
-		return RC_OK;
-	return rc == RC_OK ? delete_run(runs, name, deleted, fault) : rc;
-}
-
 /* `last` goes at the end: of who is killed before, the job is not due yet. */
 enum rc
 runs_forget(
@@ -422,6 +409,7 @@ runs_forget(
 	struct directory runs;
 	char id[ENCODED_BYTES];
 	struct visit v = {.runs = &runs, .id = once ? id : NULL};
+	struct run run;
 	enum rc rc = open_runs(&runs, d, name, DIRECTORY_CHANGE, fault);
 
 	if (rc != RC_OK)
@@ -429,10 +417,14 @@ runs_forget(
 	if (once)
 		encode_key(id, sizeof id, once);
 	rc = visit_eras(&v, fault);
-	if (rc == RC_OK)
-		rc = delete_if_of(&runs, good_name, v.id, &v.deleted, fault);
-	if (rc == RC_OK)
-		rc = delete_if_of(&runs, last_name, v.id, &v.deleted, fault);
+	for (int i = 0; rc == RC_OK && i < 2; i++) {
+		const char *file = i == 0 ? good_name : last_name;
+
+		rc = once ? load_run(&runs, file, &run, fault) : RC_OK;
+		if (rc == RC_OK && (!once || strcmp(run.id, id) == 0))
+			rc = delete_run(&runs, file, &v.deleted, fault);
+		rc = rc == RC_LOST ? RC_OK : rc;
+	}
 	close(runs.fd);
 	if (rc == RC_OK && !v.deleted)
 		return fault_set(

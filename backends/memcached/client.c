@@ -158,7 +158,7 @@ reply_flag(struct reply *r, const char *flag)
 }
 
 static const struct reply_row {
-	const char *word;
+	char word[16];
 	enum reply_code code;
 } words[] = {
     {"STAT", REPLY_STAT}, /* the first, since there are many of them */
