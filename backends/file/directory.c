@@ -263,17 +263,41 @@ directory_close(struct directory *d)
 
 /* ---- files in it ---- */
 
-/*
- * What we have made can be used by whom the directory can be, whatever the umask says: to
- * wait, or to come in.  What root makes in a user's directory is to be of use to him.
- */
-static void
-hand_over(const struct directory *d, int fd, bool is_step)
+/* What we make can be used by whom the directory can be: to wait, or to come in. */
+static mode_t
+mode_for(const struct directory *d, bool is_step)
 {
 	mode_t group = is_step ? 0070 : 0060, world = is_step ? 01077 : 0066,
 	       own = is_step ? (d->mode & 02000) | 0700 : 0600;
 
-	fchmod(fd, own | (d->mode & 0020 ? group : 0) | (d->mode & 0002 ? world : 0));
+	return own | (d->mode & 0020 ? group : 0) | (d->mode & 0002 ? world : 0);
+}
+
+/*
+ * Makes a file, or a directory, and returns as openat() or mkdirat().  It has its rights from
+ * the first moment on, whatever the umask says: another user may open it before
+ * hand_over(), and we may be killed.
+ */
+static int
+make_entry(const struct directory *d, int at, const char *name, bool is_step)
+{
+	mode_t mode = mode_for(d, is_step), old = umask(0);
+	int made = is_step
+	    ? mkdirat(at, name, mode)
+	    : openat(at, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+
+	umask(old);
+	return made;
+}
+
+/*
+ * Gives it what making it could not: all rights where access lists withhold some; and what
+ * root makes in a user's directory is to be of use to him.
+ */
+static void
+hand_over(const struct directory *d, int fd, bool is_step)
+{
+	fchmod(fd, mode_for(d, is_step));
 	if (geteuid() == 0 && d->owner != 0 && fchown(fd, d->owner, (gid_t)-1) != 0)
 		return; /* a file system without owners */
 }
@@ -289,7 +313,8 @@ static enum rc
 enter_step(const struct directory *d, int at, const char *step, enum directory_use use,
     int *ret, struct fault *fault)
 {
-	bool make = use == DIRECTORY_MAKE, made = make && mkdirat(at, step, 0700) == 0;
+	bool make = use == DIRECTORY_MAKE,
+	     made = make && make_entry(d, at, step, true) == 0;
 	int fd = !make || made || errno == EEXIST
 	    ? openat(at, step, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 	    : -1;
@@ -408,8 +433,7 @@ open_or_make_file(const struct directory *d, int at, const char *leaf)
 		fd = open_file(at, leaf, DIRECTORY_MAKE);
 		if (fd >= 0 || errno != ENOENT)
 			return fd;
-		fd = openat(
-		    at, leaf, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+		fd = make_entry(d, at, leaf, false);
 		if (fd >= 0)
 			hand_over(d, fd, false);
 	} while (fd < 0 && errno == EEXIST);
