@@ -30,8 +30,8 @@ static const struct dl_symbol symbols[] = {
 #undef X
 };
 
-const struct dl_library libpq_library = {
-    "libpq", "libpq.so.5", "libpq5", &functions, symbols, sizeof symbols / sizeof *symbols};
+const struct dl_library libpq_library = {"libpq", "libpq.so.5", "libpq5", &functions,
+    symbols, sizeof symbols / sizeof *symbols};
 
 /* ---- what is stated ---- */
 
