@@ -147,19 +147,19 @@ await_taken(struct file *f, short type, struct span s, instant until, struct fau
 					    : tickets_wait(f->fd, false, type, s);
 	struct host *host = f->base.host;
 	enum woke woke;
+	instant next;
 	enum rc rc;
 	bool got;
 
 	if (!w)
 		return directory_failed(&f->dir, "cannot start a thread", fault);
 	do {
-		instant next = f->frozen ? instant_now() + FROZEN_LOOK : NEVER;
-
+		next = f->frozen ? instant_now() + FROZEN_LOOK : NEVER;
 		woke = host->wait(
 		    host, tickets_done(w), POLLIN, instant_first(next, until));
 		if (woke == WOKE_TIMEOUT && f->frozen && frozen_for(f) == 0)
 			file_show_line(f);
-	} while (woke == WOKE_TIMEOUT && instant_now() < until);
+	} while (woke == WOKE_TIMEOUT && next < until);
 	rc = end_wait(f, woke, fault);
 	f->entering = rc != RC_OK && s.from == META ? w : NULL;
 	got = !f->entering && tickets_waited(w);
