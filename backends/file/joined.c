@@ -276,54 +276,42 @@ name_locker(const struct locked *file, struct locker *l, bool alone)
 }
 
 /*
- * Writes up to LOCKERS_MOST, and returns how many there are of these; -1 with errno: the
- * kernel does not show its locks.  Names are looked for until `until` (0: there is no such
- * time); after that, the one who took a lock stands for its holder.
+ * Writes up to LOCKERS_MOST, and how many there are of these.  Names are looked for until
+ * `until` (0: there is no such time); after that, the one who took a lock stands for its
+ * holder.
+ *
+ * A holder without a name is added if the kernel knows of one but does not list it:
+ * /proc/locks may call the file's device otherwise than stat(2).  Only fcntl(2) tells, and
+ * only of a file that we may open: where it does not, nobody knows that it is free.
  */
-static int
-lockers_read(const struct stat *st, bool by_flock, instant until,
-    struct locker found[LOCKERS_MOST])
+static enum rc
+read_lockers(const struct joined *j, const struct stat *st, instant until,
+    struct locker found[LOCKERS_MOST], size_t *n, struct fault *fault)
 {
 	const instant most = instant_now() + NAMES_MOST;
 	const struct locked file = {
-	    st, by_flock, until ? instant_first(until, most) : most};
-	size_t n = 0, unnamed = 0;
+	    st, j->by_flock, until ? instant_first(until, most) : most};
+	const struct span all = {0, INT64_MAX};
+	size_t unnamed = 0, holders = 0;
+	struct span some;
+	enum rc rc = RC_OK;
+	int fd, any;
 
-	if (read_proc_text(&file, "/proc/locks", "", 0, found, &n) < 0)
-		return -1;
-	for (size_t i = 0; i < n; i++)
+	*n = 0;
+	if (read_proc_text(&file, "/proc/locks", "", 0, found, n) < 0)
+		return fault_set(fault, RC_AGAIN,
+		    "%s: cannot see who has it: /proc/locks cannot be read", j->where);
+	for (size_t i = 0; i < *n; i++) {
+		holders += !found[i].waits;
 		unnamed += !found[i].waits && found[i].pid <= 0;
-	for (size_t i = 0; i < n; i++) {
+	}
+	for (size_t i = 0; i < *n; i++) {
 		if (instant_now() < file.until)
 			name_locker(&file, &found[i], unnamed == 1);
 		else if (!describe(&found[i]))
 			found[i].pid = 0;
 	}
-	return (int)n;
-}
-
-/*
- * lockers_read(), with a holder without a name if the kernel knows of one but does not list
- * it: /proc/locks may call the file's device otherwise than stat(2).  Only fcntl(2) tells, and
- * only of a file that we may open: where it does not, nobody knows that it is free.
- */
-static enum rc
-read_lockers(const struct joined *j, const struct stat *st, instant until,
-    struct locker found[LOCKERS_MOST], int *n, struct fault *fault)
-{
-	const struct span all = {0, INT64_MAX};
-	struct span some;
-	bool held = false;
-	enum rc rc = RC_OK;
-	int fd, any;
-
-	*n = lockers_read(st, j->by_flock, until, found);
-	if (*n < 0)
-		return fault_set(fault, RC_AGAIN,
-		    "%s: cannot see who has it: /proc/locks cannot be read", j->where);
-	for (int i = 0; i < *n; i++)
-		held = held || !found[i].waits;
-	if (held || j->by_flock || *n == LOCKERS_MOST)
+	if (holders > 0 || j->by_flock || *n == LOCKERS_MOST)
 		return RC_OK;
 	fd = j->fd >= 0 ? j->fd
 			: open(j->path, O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
@@ -349,14 +337,14 @@ show_holders(struct joined *j, instant until)
 	char host[64] = "";
 	struct fault ignored;
 	struct stat st;
-	int n = 0;
+	size_t n = 0;
 
 	if (fstat(j->fd, &st) != 0 ||
 	    read_lockers(j, &st, until, found, &n, &ignored) != RC_OK)
 		n = 0;
 	*seen = (struct holding){.held = -1};
 	gethostname(host, sizeof host - 1);
-	for (int i = 0; i < n; i++) {
+	for (size_t i = 0; i < n; i++) {
 		const struct locker *l = &found[i];
 
 		if (l->waits)
@@ -553,7 +541,7 @@ joined_each(struct store *s, const struct look *look, struct fault *fault)
 	struct joined *j = joined_of(s);
 	struct locker found[LOCKERS_MOST];
 	struct stat st;
-	int n;
+	size_t n;
 	unsigned waiting = 0;
 	enum rc rc;
 
@@ -563,7 +551,7 @@ joined_each(struct store *s, const struct look *look, struct fault *fault)
 	if (rc != RC_OK)
 		return rc;
 	for (int waits = 0; waits < 2; waits++) {
-		for (int i = 0; i < n; i++) {
+		for (size_t i = 0; i < n; i++) {
 			char what[64];
 			struct foreign other = {.what = what, .pid = found[i].pid};
 			struct entry e = {.kind = waits ? ENTRY_WAITER : ENTRY_HOLDER,

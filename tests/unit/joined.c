@@ -294,8 +294,11 @@ static void
 names_are_looked_for_in_time(void **state)
 {
 	char path[] = "/tmp/unit_joined.XXXXXX", list[] = "/tmp/unit_joined.XXXXXX";
-	int fd = mkstemp(path), many[100], text = mkstemp(list), n;
+	int fd = mkstemp(path), many[100], text = mkstemp(list);
+	const struct joined j = {.path = path, .by_flock = true, .fd = -1};
 	struct locker found[LOCKERS_MOST];
+	struct fault f;
+	size_t n;
 	instant begun;
 	struct stat st;
 
@@ -310,12 +313,13 @@ names_are_looked_for_in_time(void **state)
 	listed = list;
 	slow = true;
 	begun = instant_now();
-	n = lockers_read(&st, true, begun + 100 * NS_PER_MS, found);
+	assert_int_equal(
+	    read_lockers(&j, &st, begun + 100 * NS_PER_MS, found, &n, &f), RC_OK);
 	assert_true(instant_now() - begun < NS_PER_S);
 	slow = false;
 	listed = NULL;
 	assert_int_equal(n, 3);
-	for (int i = 0; i < n; i++) {
+	for (size_t i = 0; i < n; i++) {
 		assert_int_equal(found[i].pid, getpid());
 		assert_string_not_equal(found[i].user, "");
 	}
