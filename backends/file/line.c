@@ -251,15 +251,11 @@ place_leave(struct place *p)
 static bool
 add_holder(struct line *l, struct line_holder h)
 {
-	if (l->n == l->room) {
-		size_t room = l->room ? 2 * l->room : 16;
-		struct line_holder *more = realloc(l->holders, room * sizeof *more);
+	struct line_holder *more = realloc(l->holders, (l->n + 1) * sizeof *more);
 
-		if (!more)
-			return false;
-		l->holders = more;
-		l->room = room;
-	}
+	if (!more)
+		return false;
+	l->holders = more;
 	l->holders[l->n++] = h;
 	return true;
 }
