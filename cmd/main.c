@@ -191,8 +191,8 @@ print_version(struct plan *p)
 		print_version_object();
 		return say_written();
 	}
-	setvbuf(
-	    stdout, room, _IOFBF, sizeof room); /* malloc() costs as much as the rest */
+	/* stdio would call malloc() for it, which costs as much as all this */
+	setvbuf(stdout, room, _IOFBF, sizeof room);
 	puts("dlock " DLOCK_VERSION);
 	for (size_t i = 0; backends[i]; i++) {
 		const char *name = backends[i]->name, *line = backends[i]->url_help;

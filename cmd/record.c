@@ -167,7 +167,8 @@ find_told(char *out, bool who)
 static bool
 find_unit(char *out)
 {
-	static char text[4096]; /* the stack would be touched even without systemd */
+	/* the pages of a stack are touched even without systemd */
+	static char text[4096];
 	char *line, *name;
 	size_t n;
 

@@ -36,8 +36,8 @@ static int
 run_run(struct plan *p)
 {
 	const char *command = p->command.argv[0];
-	static char
-	    path[PATH_MAX]; /* a page of the stack would be copied in each process */
+	/* the pages of a stack are touched here, and copied in each process */
+	static char path[PATH_MAX];
 	char name[300], key[400];
 	struct origin origin;
 	struct run r = {.plan = p, .origin = &origin, .path = path};

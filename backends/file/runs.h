@@ -70,7 +70,7 @@ enum rc runs_remember(
 /*
  * Tells the last run (ENTRY_LAST) and the last one that ended with 0 where that is another
  * (ENTRY_GOOD); with `ids` also each run of an ID that ended with 0 (ENTRY_DONE).  Ends when
- * `see` gives false.  RC_LOST: there is none.
+ * `see` gives false.  RC_LOST, like RC_OK: there is no more than that.
  */
 enum rc runs_look(const struct directory *, const char *name, bool ids,
     bool (*see)(void *ctx, enum entry_kind, const struct run *), void *ctx,
