@@ -53,6 +53,20 @@ flock_as_nfs(int fd, int operation)
 	return flock(fd, operation);
 }
 
+/* How often a file of another user's in /tmp seems to be missing, as if made just now. */
+static int missing;
+
+/* errno of the kernel, or 0. */
+static int
+refused_open(const char *path, int flags, ...)
+{
+	if (strncmp(path, "/tmp/", 5) != 0)
+		return 0;
+	if (missing > 0 && missing-- > 0)
+		return flags & O_CREAT ? EACCES : ENOENT;
+	return cannot_open ? EACCES : 0;
+}
+
 /* What the kernel lists: NULL: all; "": cannot be read. */
 static const char *listed;
 
@@ -69,8 +83,7 @@ open_listed(const char *path, const char *mode)
 #define atomic_load load_later
 #define fopen(path, mode) open_listed(path, mode)
 #define open(path, ...) \
-	(cannot_open && strncmp(path, "/tmp/", 5) == 0 ? (errno = EACCES, -1) \
-						       : open(path, __VA_ARGS__))
+	((errno = refused_open(path, __VA_ARGS__, 0)) ? -1 : open(path, __VA_ARGS__))
 #define fcntl(fd, command, ...) \
 	(cannot_ask && (command) == F_OFD_GETLK ? (errno = EIO, -1) \
 						: fcntl(fd, command, __VA_ARGS__))
@@ -232,6 +245,27 @@ on_nfs_it_is_opened_for_writing(void **state)
 	unlink(path);
 }
 
+/* fs.protected_regular: who opens it with O_CREAT is denied, though it is there. */
+static void
+what_another_user_makes_meanwhile_is_locked(void **state)
+{
+	const struct claim claim = {.key = "k", .kind = KIND_EXCLUSIVE};
+	struct test t = {
+	    .host = {.wait = wait_too_short, .alert = -1}, .woke = WOKE_TIMEOUT};
+	char path[] = "/tmp/unit_joined.XXXXXX";
+	struct store *s;
+	struct grant g;
+	struct fault f;
+
+	(void)state;
+	close(mkstemp(path));
+	missing = 2;
+	assert_int_equal(joined_open(&s, &t.host, path, NULL, &f), RC_OK);
+	assert_int_equal(s->backend->lock->acquire(s, &claim, 0, &g, &f), RC_OK);
+	s->backend->close(s);
+	unlink(path);
+}
+
 static bool
 count_holders(void *ctx, const struct entry *e, int64_t now)
 {
@@ -341,6 +375,7 @@ main(void)
 	    cmocka_unit_test(what_is_not_listed_is_not_free),
 	    cmocka_unit_test(names_are_looked_for_in_time),
 	    cmocka_unit_test(on_nfs_it_is_opened_for_writing),
+	    cmocka_unit_test(what_another_user_makes_meanwhile_is_locked),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
