@@ -344,12 +344,22 @@ listens_from(const struct multi *m)
 	return alert_due(&m->alert_pace, m->claim->ttl);
 }
 
-/* host->wait of the part that is being acquired; stops it when one that we hold has gone. */
+/*
+ * host->wait of every part.  The part that is being acquired is stopped when one that we hold
+ * has gone.
+ */
 static enum woke
-wait_and_keep(struct multi *m, int fd, short events, instant until)
+part_wait(struct host *h, int fd, short events, instant until)
 {
+	struct part *p = (struct part *)h;
+	struct multi *m = p->multi;
 	struct host *outer = m->base.host;
 
+	pass_notice(p);
+	if (p != m->asking)
+		return outer->wait(outer, fd, events, until);
+	outer->seen = h->seen;
+	outer->seen.key = p->key;
 	for (;;) {
 		instant alert = listens_from(m), ends;
 		enum woke woke;
@@ -379,23 +389,6 @@ wait_and_keep(struct multi *m, int fd, short events, instant until)
 		if (instant_now() >= until)
 			return WOKE_TIMEOUT;
 	}
-}
-
-/* host->wait of every part. */
-static enum woke
-part_wait(struct host *h, int fd, short events, instant until)
-{
-	struct part *p = (struct part *)h;
-	struct multi *m = p->multi;
-
-	struct host *outer = m->base.host;
-
-	pass_notice(p);
-	if (p != m->asking)
-		return outer->wait(outer, fd, events, until);
-	outer->seen = h->seen;
-	outer->seen.key = p->key;
-	return wait_and_keep(m, fd, events, until);
 }
 
 /* ---- open and close ---- */

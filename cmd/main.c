@@ -185,10 +185,14 @@ print_version_object(void)
 static int
 print_version(struct plan *p)
 {
+	static char room[4096];
+
 	if (p->look.json) {
 		print_version_object();
 		return say_written();
 	}
+	/* stdio would call malloc() for it, which costs as much as all this */
+	setvbuf(stdout, room, _IOFBF, sizeof room);
 	puts("dlock " DLOCK_VERSION);
 	for (size_t i = 0; backends[i]; i++) {
 		const char *name = backends[i]->name, *line = backends[i]->url_help;

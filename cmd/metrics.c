@@ -483,7 +483,8 @@ void
 metrics_add(const struct plan *p, const struct metrics_run *r)
 {
 	struct fault f = {""};
-	char next[PATH_MAX + 16];
+	/* the pages of a stack are touched even where there are no metrics */
+	static char next[PATH_MAX + 16];
 	enum rc rc = RC_SYSTEM;
 	int fd;
 

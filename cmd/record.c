@@ -165,7 +165,9 @@ find_told(char *out, bool who)
 static bool
 find_unit(char *out)
 {
-	char text[4096], *line, *name;
+	/* the pages of a stack are touched even without systemd */
+	static char text[4096];
+	char *line, *name;
 	size_t n;
 
 	if (!plan_variable("INVOCATION_ID") ||

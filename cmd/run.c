@@ -36,7 +36,9 @@ static int
 run_run(struct plan *p)
 {
 	const char *command = p->command.argv[0];
-	char path[PATH_MAX], name[300], key[400];
+	/* the pages of a stack are touched here, and copied in each process */
+	static char path[PATH_MAX];
+	char name[300], key[400];
 	struct origin origin;
 	struct run r = {.plan = p, .origin = &origin, .path = path};
 	struct verdict v;

@@ -91,6 +91,17 @@ sources_strays(char *out, size_t size)
 
 /* ---- the list ---- */
 
+/* Most runs have none, and getenv() looks through all variables for each name. */
+static bool
+has_variables(void)
+{
+	char **e = environ;
+
+	while (*e && strncmp(*e, "DLOCK_", strlen("DLOCK_")) != 0)
+		e++;
+	return *e;
+}
+
 /*
  * Some variables may be only what an enclosing dlock tells its command: which lock that
  * has, and where.  Where it is counts least, but for one thing: see conf.c.  A backend
@@ -101,6 +112,7 @@ void
 sources_init(struct sources *all, unsigned cmd)
 {
 	const char *outer = sources_outer_backend(), **said, **named;
+	bool has_ours = has_variables();
 
 	all->cmd = cmd;
 	all->n = all->nfiles = 0;
@@ -108,7 +120,7 @@ sources_init(struct sources *all, unsigned cmd)
 	sources_add(all, SOURCE_ENVIRONMENT);
 	sources_add(all, SOURCE_ENCLOSING);
 	said = all->list[SOURCE_ENVIRONMENT].value;
-	for (int i = 0; i < OPTIONS; i++)
+	for (int i = 0; i < OPTIONS && has_ours; i++)
 		if (options[i].env && (options[i].cmds & cmd))
 			said[i] = plan_variable(options[i].env);
 	if (said[OPT_OPTION]) /* a variable stands for several flags */
@@ -167,13 +179,15 @@ const struct source *
 sources_of(const struct sources *all, int i)
 {
 	enum group group = options[i].group;
+	const struct source *s = all->list, *end = all->list + all->n;
 
-	for (const struct source *s = all->list; s < all->list + all->n; s++)
-		if (s->value[i])
-			return s;
-		else if (group != GROUP_NONE && has_member(s, group))
+	while (s < end && !s->value[i])
+		s++;
+	for (const struct source *stronger = all->list; s < end && stronger < s;
+	     stronger++)
+		if (group != GROUP_NONE && has_member(stronger, group))
 			return NULL;
-	return NULL;
+	return s < end ? s : NULL;
 }
 
 /* ---- what counts ---- */

@@ -63,7 +63,6 @@ struct source_file {
 
 struct sources {
 	unsigned cmd; /* CMD_: only options that it knows have values */
-	struct source list[SOURCES_MAX];
 	size_t n;
 	struct source_file files[FILES_MAX];
 	size_t nfiles;
@@ -72,6 +71,7 @@ struct sources {
 		const struct source *by;
 		int line;
 	} setters[SETTINGS_MAX];
+	struct source list[SOURCES_MAX]; /* the last: only pages that are used cost */
 };
 
 /* All that needs no reading; args.c notes the words. */

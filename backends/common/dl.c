@@ -32,8 +32,11 @@ dl_load(const struct dl_library *l, struct fault *f)
 		return fault_set(f, RC_SYSTEM, "cannot load %s: %s", l->name, why);
 	}
 	for (size_t i = 0; i < l->n; i++) {
-		*l->symbols[i].at = dlsym(library, l->symbols[i].name);
-		if (!*l->symbols[i].at && !l->symbols[i].optional)
+		const struct dl_symbol *s = &l->symbols[i];
+		void *found = dlsym(library, s->name);
+
+		memcpy((char *)l->table + s->at, &found, sizeof found);
+		if (!found && !s->optional)
 			return fault_set(f, RC_CONFIG, "%s is too old (apt install %s)",
 			    l->name, l->package);
 	}

@@ -8,23 +8,25 @@
  * gives their types, so that the compiler checks every call:
  *
  *	#define X(name) __typeof__(&PQ##name) name;		in the table
- *	#define X(name) {"PQ" #name, (void **)&table.name, false},	in the rows
+ *	#define X(name) {"PQ" #name, false, offsetof(struct pq, name)},	in the rows
  */
 #ifndef DLOCK_DL_H
 #define DLOCK_DL_H
 
 #include "backends/backend.h"
 
+/* No pointers: each would be relocated at every start. */
 struct dl_symbol {
-	const char *name;
-	void **at;     /* where its address is put */
+	char name[43];
 	bool optional; /* NULL where the library is too old to have it */
+	unsigned at;   /* where in the table its address is put */
 };
 
 struct dl_library {
 	const char *name;    /* for people: "libpq" */
 	const char *file;    /* "libpq.so.5" */
 	const char *package; /* of Debian, that brings it */
+	void *table;
 	const struct dl_symbol *symbols;
 	size_t n;
 };

@@ -62,16 +62,21 @@ lookup_work(struct task *t)
 	q->error = find_addresses(q->name, q->port, AI_ADDRCONFIG, &q->found);
 }
 
-/* Numeric addresses need no resolver, no thread, and no /etc. */
+/* Numeric addresses need no resolver, no thread, and no /etc; those of IPv4 no memory. */
 struct lookup *
 resolve_begin(const char *name, int port, struct addresses *ret)
 {
-	struct in_addr v4;
-	bool numeric = strchr(name, ':') || inet_pton(AF_INET, name, &v4) == 1;
+	struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
 	struct lookup *q;
 
 	ret->n = 0;
-	if (numeric && find_addresses(name, port, AI_NUMERICHOST, ret) == 0)
+	if (inet_pton(AF_INET, name, &v4.sin_addr) == 1) {
+		memcpy(&ret->at[0].address, &v4, sizeof v4);
+		ret->at[0].size = sizeof v4;
+		ret->n = 1;
+		return NULL;
+	}
+	if (strchr(name, ':') && find_addresses(name, port, AI_NUMERICHOST, ret) == 0)
 		return NULL;
 	q = calloc(1, sizeof *q);
 	if (!q)

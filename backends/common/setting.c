@@ -178,7 +178,7 @@ identity_begin(struct identity *id, const char *backend)
 {
 	id->used = 0;
 	id->one_lock = false;
-	memset(id->text, 0, sizeof id->text);
+	*id->text = '\0';
 	identity_add(id, "backend", backend);
 }
 

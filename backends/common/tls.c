@@ -67,7 +67,7 @@ struct session {
 static struct openssl table;
 
 static const struct dl_symbol symbols[] = {
-#define X(name) {#name, (void **)&table.name, false},
+#define X(name) {#name, false, offsetof(struct openssl, name)},
     OPENSSL_FUNCTIONS(X)
 #undef X
 };
@@ -76,9 +76,9 @@ enum { SYMBOLS = sizeof symbols / sizeof *symbols };
 
 /* libssl brings the libcrypto that it needs, so that the two are never mixed. */
 const struct dl_library openssl_library = {
-    "OpenSSL", "libssl.so.3", "libssl3", symbols, SYMBOLS};
+    "OpenSSL", "libssl.so.3", "libssl3", &table, symbols, SYMBOLS};
 const struct dl_library openssl_old_library = {
-    "OpenSSL", "libssl.so.1.1", "libssl1.1", symbols, SYMBOLS};
+    "OpenSSL", "libssl.so.1.1", "libssl1.1", &table, symbols, SYMBOLS};
 
 enum rc
 openssl_load(const struct openssl **ret, struct fault *f)
@@ -158,14 +158,13 @@ session_call(struct session *t, int (*call)(SSL *, void *, int), void *to, size_
 	n = call(t->ssl, to, size);
 	if (n > 0)
 		return n;
-	switch (lib->SSL_get_error(t->ssl, n)) {
-	case SSL_ERROR_WANT_READ:
-		errno = EAGAIN;
-		return -1;
-	case SSL_ERROR_ZERO_RETURN:
+	n = lib->SSL_get_error(t->ssl, n);
+	if (n == SSL_ERROR_ZERO_RETURN)
 		return 0;
-	}
-	return session_break(t);
+	if (n != SSL_ERROR_WANT_READ)
+		return session_break(t);
+	errno = EAGAIN;
+	return -1;
 }
 
 /*
@@ -197,8 +196,7 @@ session_pump(struct stream *s, int (*call)(SSL *, void *, int), void *to, size_t
 static int
 shake(SSL *ssl, void *to, int size)
 {
-	(void)to;
-	(void)size;
+	(void)to, (void)size;
 	return lib->SSL_do_handshake(ssl);
 }
 
@@ -399,38 +397,36 @@ static struct session *
 session_new(struct tls *tls, const char *host)
 {
 	struct session *t = calloc(1, sizeof *t);
+	const char *name = tls->settings.name ? tls->settings.name : host;
+	/* as certificates have it: an address without its zone, a name without its last dot */
+	size_t n = strcspn(name, "%");
 	X509_VERIFY_PARAM *p;
-	const char *name;
-	size_t n;
 
 	if (!t)
 		return NULL;
+	n -= n > 1 && name[n - 1] == '.';
+	snprintf(t->name, sizeof t->name, "%.*s", (int)n, name);
 	t->tls = tls;
 	t->ssl = lib->SSL_new(tls->context);
 	t->in = lib->BIO_new(lib->BIO_s_mem());
 	t->out = lib->BIO_new(lib->BIO_s_mem());
-	name = tls->settings.name ? tls->settings.name : host;
-	/* as certificates have it: an address without its zone, a name without its last dot */
-	n = strcspn(name, "%");
-	n -= n > 1 && name[n - 1] == '.';
-	snprintf(t->name, sizeof t->name, "%.*s", (int)n, name);
-	if (t->ssl && t->in && t->out) {
-		lib->SSL_set_bio(t->ssl, t->in, t->out);
-		lib->SSL_set_connect_state(t->ssl);
-		p = lib->SSL_get0_param(t->ssl);
-		lib->X509_VERIFY_PARAM_set_hostflags(
-		    p, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-		/* an address is not told to the server, and stands in a certificate as such */
-		if (lib->SSL_set_ex_data(t->ssl, 0, t) &&
-		    (lib->X509_VERIFY_PARAM_set1_ip_asc(p, t->name) ||
-			(lib->X509_VERIFY_PARAM_set1_host(p, t->name, strlen(t->name)) &&
-			    lib->SSL_ctrl(t->ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME,
-				TLSEXT_NAMETYPE_host_name, t->name))))
-			return t;
-	} else {
+	if (!t->ssl || !t->in || !t->out) {
 		lib->BIO_free(t->in);
 		lib->BIO_free(t->out);
+		session_free(t);
+		return NULL;
 	}
+	lib->SSL_set_bio(t->ssl, t->in, t->out);
+	lib->SSL_set_connect_state(t->ssl);
+	p = lib->SSL_get0_param(t->ssl);
+	lib->X509_VERIFY_PARAM_set_hostflags(p, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+	/* an address is not told to the server, and stands in a certificate as such */
+	if (lib->SSL_set_ex_data(t->ssl, 0, t) &&
+	    (lib->X509_VERIFY_PARAM_set1_ip_asc(p, t->name) ||
+		(lib->X509_VERIFY_PARAM_set1_host(p, t->name, strlen(t->name)) &&
+		    lib->SSL_ctrl(t->ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME,
+			TLSEXT_NAMETYPE_host_name, t->name))))
+		return t;
 	session_free(t);
 	return NULL;
 }
@@ -467,9 +463,7 @@ tls_start(struct tls *t, struct stream *s, const char *host, struct fault *f)
 static int
 refuse_passphrase(char *out, int size, int writing, void *tls)
 {
-	(void)out;
-	(void)size;
-	(void)writing;
+	(void)out, (void)size, (void)writing;
 	((struct tls *)tls)->encrypted = true;
 	return -1;
 }
@@ -479,8 +473,7 @@ note_wanted(SSL *ssl, X509 **cert, EVP_PKEY **key)
 {
 	struct session *t = lib->SSL_get_ex_data(ssl, 0);
 
-	(void)cert;
-	(void)key;
+	(void)cert, (void)key;
 	t->wanted = true;
 	return 0; /* none */
 }
@@ -498,13 +491,10 @@ file_refused(const char *name, const char *file, struct fault *f)
 static enum rc
 load_authorities(struct tls *t, struct fault *f)
 {
-	const char *name = "cacert", *file = t->settings.cacert;
+	const char *name = t->settings.cacert ? "cacert" : "SSL_CERT_FILE",
+		   *file = t->settings.cacert ? t->settings.cacert : getenv(name);
 	enum rc rc;
 
-	if (!file) {
-		name = "SSL_CERT_FILE";
-		file = getenv(name);
-	}
 	t->directory = !file || !*file;
 	if (t->directory)
 		return lib->SSL_CTX_set_default_verify_dir(t->context)
@@ -520,25 +510,23 @@ static enum rc
 load_ours(struct tls *t, struct fault *f)
 {
 	const char *cert = t->settings.cert, *key = t->settings.key;
-	enum rc rc;
+	enum rc rc = RC_OK;
 
-	if (!cert)
-		return RC_OK;
-	rc = setting_file("cert", cert, false, f);
-	if (rc == RC_OK)
+	if (cert)
+		rc = setting_file("cert", cert, false, f);
+	if (cert && rc == RC_OK)
 		rc = setting_file("key", key, true, f);
-	if (rc != RC_OK)
+	if (!cert || rc != RC_OK)
 		return rc;
 	if (lib->SSL_CTX_use_certificate_chain_file(t->context, cert) <= 0)
 		return file_refused("cert", cert, f);
 	if (lib->SSL_CTX_use_PrivateKey_file(t->context, key, SSL_FILETYPE_PEM) > 0)
 		return RC_OK;
-	return t->encrypted
-	    ? fault_set(f, RC_CONFIG,
-		  "key %s is encrypted, and dlock cannot ask for its passphrase: "
-		  "keep it in a file without one",
-		  key)
-	    : file_refused("key", key, f);
+	if (!t->encrypted)
+		return file_refused("key", key, f);
+	return fault_set(f, RC_CONFIG,
+	    "key %s is encrypted, and dlock cannot ask for its passphrase: keep it in a file without one",
+	    key);
 }
 
 static enum rc

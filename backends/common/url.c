@@ -192,7 +192,10 @@ endpoint_is(const struct endpoint *a, const struct endpoint *b)
 size_t
 encode_key(char *out, size_t size, const char *key)
 {
-	static const char hex[] = "0123456789ABCDEF";
+	static const char
+	    hex[] = "0123456789ABCDEF",
+	    itself[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.~:@=";
 	bool dots = strcmp(key, ".") == 0 || strcmp(key, "..") == 0;
 	size_t n = 0;
 
@@ -201,7 +204,8 @@ encode_key(char *out, size_t size, const char *key)
 
 		if (n + 4 > size)
 			return 0;
-		if (!dots && (isalnum(c) || strchr("-_.~:@=", c))) {
+		/* isalnum() would read a page of the locale's */
+		if (!dots && strchr(itself, c)) {
 			out[n++] = c;
 		} else {
 			out[n++] = '%';

@@ -34,6 +34,7 @@ struct looking {
 	struct file *f;
 	const struct look *look;
 	struct fault *fault;
+	const char *key; /* whose runs are told */
 	bool over;
 	enum rc rc;
 	uint64_t hidden;                 /* files and directories that we may not read */
@@ -133,12 +134,13 @@ see_waiters(struct looking *g, const char *key, const struct line *l)
 	struct line_waiter w = {.position = 0};
 
 	while (l->used && !g->over && line_wait(l, &w)) {
-		struct block who = {.next = 1};
+		struct block who;
 
-		if (g->look->brief && instant_now() < g->look->until)
+		if (g->look->brief) {
+			if (instant_now() >= g->look->until)
+				break;
 			continue;
-		if (g->look->brief)
-			break;
+		}
 		if (!block_find(l->fd, w.byte, &who))
 			who = (struct block){.next = 1};
 		who.token = 0;
@@ -151,10 +153,11 @@ see_waiters(struct looking *g, const char *key, const struct line *l)
 		see_entry(g, &count);
 }
 
-static void
-see_run(struct looking *g, enum entry_kind kind, const char *key, const struct run *run)
+static bool
+see_run(void *ctx, enum entry_kind kind, const struct run *run)
 {
-	struct entry e = empty_entry(kind, key);
+	struct looking *g = ctx;
+	struct entry e = empty_entry(kind, g->key);
 	char id[ONCE_BYTES + 1] = "";
 
 	if (encode_undo(id, sizeof id, run->id, strlen(run->id)) < 0)
@@ -166,26 +169,18 @@ see_run(struct looking *g, enum entry_kind kind, const char *key, const struct r
 	e.once = known_text(id);
 	e.status = run->status;
 	see_entry(g, &e);
+	return !g->over;
 }
 
-/* The last two runs; *why: those that are there cannot be read. */
+/* RC_LOST: nothing is remembered.  Otherwise *why says why it cannot be read. */
 static enum rc
-see_last(struct looking *g, const char *key, struct fault *why)
+see_runs(struct looking *g, const char *key, struct fault *why)
 {
 	char name[NAME_BYTES];
-	struct run last, good;
-	enum rc rc, of_good;
 
 	file_name(name, key, runs_suffix);
-	rc = runs_last(&g->f->dir, name, &last, why);
-	if (rc == RC_OK)
-		see_run(g, ENTRY_LAST, key, &last);
-	if (rc != RC_OK && rc != RC_LOST)
-		return rc;
-	of_good = runs_good(&g->f->dir, name, rc == RC_OK ? &last : NULL, &good, why);
-	if (of_good == RC_OK && !g->over)
-		see_run(g, ENTRY_GOOD, key, &good);
-	return of_good == RC_LOST ? rc : of_good;
+	g->key = key;
+	return runs_look(&g->f->dir, name, g->look->jobs, see_run, g, why);
 }
 
 /* What uses the key is no lock, or not one to be trusted. */
@@ -223,6 +218,13 @@ look_at_file(struct looking *g, const char *key, int fd)
 	line_free(&l);
 }
 
+static void
+note_hidden(struct looking *g, const char *path)
+{
+	if (g->hidden++ == 0)
+		snprintf(g->first_hidden, sizeof g->first_hidden, "%s", path);
+}
+
 /* Is it there, and not ours to read?  Then it may well be a lock that somebody holds. */
 static bool
 is_hidden(struct looking *g, const char *path)
@@ -230,8 +232,7 @@ is_hidden(struct looking *g, const char *path)
 	if (faccessat(g->f->dir.fd, path, R_OK, AT_EACCESS | AT_SYMLINK_NOFOLLOW) == 0 ||
 	    (errno != EACCES && errno != EPERM))
 		return false;
-	if (g->hidden++ == 0)
-		snprintf(g->first_hidden, sizeof g->first_hidden, "%s", path);
+	note_hidden(g, path);
 	return true;
 }
 
@@ -282,42 +283,13 @@ ends_in(const char *name, size_t n, const char *end)
 	return n > m && strcmp(name + n - m, end) == 0;
 }
 
-/* A run of an ID, of the key whose runs are listed. */
-struct listed {
-	struct looking *g;
-	const char *key;
-};
-
-static bool
-see_done(void *ctx, const struct run *run)
-{
-	struct listed *l = ctx;
-
-	see_run(l->g, ENTRY_DONE, l->key, run);
-	return !l->g->over;
-}
-
-/* All that is remembered of a key. */
-static void
-look_at_runs(struct looking *g, const char *key, const char *path)
-{
-	struct listed l = {g, key};
-	enum rc rc = see_last(g, key, g->fault);
-
-	if ((rc == RC_OK || rc == RC_LOST) && !g->over)
-		rc = runs_each(&g->f->dir, path, see_done, &l, g->fault);
-	if (rc == RC_DENIED && g->hidden++ == 0)
-		snprintf(g->first_hidden, sizeof g->first_hidden, "%s", path);
-	else if (rc != RC_OK && rc != RC_LOST && rc != RC_DENIED)
-		end_look(g, rc);
-}
-
 /* The name of a lock file, or of a directory of runs, where these are looked at. */
 static void
 look_at_name(struct looking *g, char *path, const char *name, size_t length)
 {
 	char key[KEY_BYTES + 1];
 	size_t n = strcspn(runs_suffix, "/");
+	enum rc rc;
 
 	if (!g->look->jobs) {
 		if (ends_in(name, length, suffix) && key_of_path(key, path, suffix))
@@ -328,8 +300,13 @@ look_at_name(struct looking *g, char *path, const char *name, size_t length)
 		return;
 	n = strlen(path);
 	memcpy(path + n, "/", sizeof "/");
-	if (key_of_path(key, path, runs_suffix))
-		look_at_runs(g, key, path);
+	if (!key_of_path(key, path, runs_suffix))
+		return;
+	rc = see_runs(g, key, g->fault);
+	if (rc == RC_DENIED)
+		note_hidden(g, path);
+	else if (rc != RC_OK && rc != RC_LOST)
+		end_look(g, rc);
 }
 
 /*
@@ -340,25 +317,17 @@ static void
 walk_directory(struct looking *g, char *path, size_t n)
 {
 	const struct dirent *entry;
-	const char *behind;
 	DIR *list;
-	int at;
-	enum rc rc = directory_open_steps(
-	    &g->f->dir, path, DIRECTORY_LOOK, &at, &behind, g->fault);
+	enum rc rc = directory_list(&g->f->dir, path, &list, g->fault);
 
-	if (rc == RC_SYSTEM)
-		end_look(g, rc);
-	if (rc == RC_DENIED) {
+	if (rc == RC_DENIED && n > 0) {
 		path[n - 1] = '\0'; /* it itself, and not what a link leads to */
 		is_hidden(g, path);
+	} else if (rc != RC_OK && rc != RC_LOST) {
+		end_look(g, rc);
 	}
 	if (rc != RC_OK)
 		return;
-	list = directory_list(at);
-	if (!list)
-		end_look(g,
-		    directory_failed(&g->f->dir, "cannot list the directory", g->fault));
-	directory_close_steps(&g->f->dir, at);
 	while (!g->over && (entry = readdir(list))) {
 		const char *name = entry->d_name;
 		size_t length = strlen(name);
@@ -373,8 +342,7 @@ walk_directory(struct looking *g, char *path, size_t n)
 			look_at_name(g, path, name, length);
 		stop_late(g);
 	}
-	if (list)
-		closedir(list);
+	closedir(list);
 }
 
 static enum rc
@@ -390,7 +358,7 @@ file_each(struct store *s, const struct look *look, struct fault *fault)
 		file_name(path, look->key, suffix);
 		look_at_path(&g, look->key, path);
 		if (!g.over)
-			last = see_last(&g, look->key, look->success ? fault : &ignored);
+			last = see_runs(&g, look->key, look->success ? fault : &ignored);
 		if (look->success && last != RC_OK && last != RC_LOST && !g.over)
 			end_look(&g, last);
 	} else if (rc == RC_OK) {

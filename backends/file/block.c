@@ -175,12 +175,6 @@ block_find(int fd, int64_t byte, struct block *b)
 
 /* ---- what is asked of them ---- */
 
-off_t
-block_mark(off_t at)
-{
-	return at + BLOCK_BYTES;
-}
-
 bool
 block_is_marked(int fd, off_t at, int64_t token, struct block *mark)
 {

@@ -99,7 +99,11 @@ off_t block_choose(int fd, int64_t byte);
 off_t block_find(int fd, int64_t byte, struct block *b);
 
 /* Where the mark of the holder is who is written down there. */
-off_t block_mark(off_t at);
+static inline off_t
+block_mark(off_t at)
+{
+	return at + BLOCK_BYTES;
+}
 
 /* Is the holder there, of this token, asked to give the lock up? */
 bool block_is_marked(int fd, off_t at, int64_t token, struct block *mark);

@@ -19,7 +19,7 @@
 /* A file system by its number, statfs(2). */
 static const struct kind {
 	unsigned long magic;
-	const char *name;
+	char name[40];
 	enum fitness fitness;
 } kinds[] = {
     {0x6969, "NFS", UNFIT},
@@ -55,29 +55,30 @@ static const struct kind {
 static void
 tell_kind(struct checkup *c, int fd)
 {
-	char unknown[40];
-	struct kind kind = {0, unknown, DOUBTFUL};
+	struct kind kind = {.fitness = DOUBTFUL};
 	struct statfs st;
+	unsigned long magic;
 
 	if (fstatfs(fd, &st) != 0)
 		return;
-	snprintf(unknown, sizeof unknown, "one of an unknown kind, 0x%lx",
-	    (unsigned long)st.f_type & 0xffffffff);
+	magic = (unsigned long)st.f_type & 0xffffffff;
+	snprintf(kind.name, sizeof kind.name, "one of an unknown kind, 0x%lx", magic);
 	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-		if (kinds[i].magic == ((unsigned long)st.f_type & 0xffffffff))
+		if (kinds[i].magic == magic)
 			kind = kinds[i];
-	checkup_tell(c, kind.fitness, "filesystem",
-	    kind.fitness == UNFIT
-		? "name a directory on a local disk, or use another backend for several hosts"
-		: kind.fitness == DOUBTFUL
-		? "name a directory on a local disk that is no container's own"
-		: NULL,
-	    kind.fitness == UNFIT
-		? "the directory is on %s, where the kernel's locks promise nothing"
-		: kind.fitness == DOUBTFUL
-		? "the directory is on %s: perhaps nobody else sees these locks"
-		: "the file system is %s",
-	    kind.name);
+	if (kind.fitness == FIT)
+		checkup_tell(
+		    c, FIT, "filesystem", NULL, "the file system is %s", kind.name);
+	else if (kind.fitness == UNFIT)
+		checkup_tell(c, UNFIT, "filesystem",
+		    "name a directory on a local disk, or use another backend for several hosts",
+		    "the directory is on %s, where the kernel's locks promise nothing",
+		    kind.name);
+	else
+		checkup_tell(c, DOUBTFUL, "filesystem",
+		    "name a directory on a local disk that is no container's own",
+		    "the directory is on %s: perhaps nobody else sees these locks",
+		    kind.name);
 }
 
 static void
@@ -99,33 +100,23 @@ tell_room(struct checkup *c, int fd)
 static void
 tell_default(struct checkup *c, const struct directory *d)
 {
-	char other[64];
-	struct stat st;
-	bool tmp = strncmp(d->path, "/tmp/", 5) == 0, both;
+	char other[DEFAULT_BYTES];
+	int fd = directory_other(d, other);
+	bool tmp = strcmp(d->path, other) == 0;
 
-	snprintf(other, sizeof other, "/tmp/dlock-%u", (unsigned)geteuid());
-	both = !tmp && lstat(other, &st) == 0 && st.st_uid == geteuid();
-	checkup_tell(c, tmp || both ? DOUBTFUL : FIT, "default",
-	    tmp        ? "name a directory: -u file:///DIR"
-		: both ? "remove it once nothing is locked there (dlock ls -u file://...)"
-		       : NULL,
-	    tmp ? "%s is the default one: a service with PrivateTmp= has another"
-		: both
-		? "%s is the default one, for cron and login alike, but /tmp has one, too: left over, "
+	checkup_tell(c, tmp || fd >= 0 ? DOUBTFUL : FIT, "default",
+	    tmp ? "name a directory: -u file:///DIR"
+		: fd >= 0
+		? "remove it once nothing is locked there (dlock ls -u file://...)"
+		: NULL,
+	    "%s is the default one%s", d->path,
+	    tmp ? ": a service with PrivateTmp= has another"
+		: fd >= 0
+		? ", for cron and login alike, but /tmp has one, too: left over, "
 		  "or a service's that cannot write to /run"
-		: "%s is the default one of this user, for cron and login alike",
-	    d->path);
-}
-
-static void
-tell_place(struct checkup *c, const struct directory *d)
-{
-	checkup_tell(c, FIT, "directory", NULL, "%s of uid %u, mode %03o", d->path,
-	    (unsigned)d->owner, (unsigned)d->mode & 07777);
-	if (d->is_default)
-		tell_default(c, d);
-	tell_kind(c, d->fd);
-	tell_room(c, d->fd);
+		: " of this user, for cron and login alike");
+	if (fd >= 0)
+		close(fd);
 }
 
 static enum rc
@@ -151,18 +142,24 @@ enum rc
 file_check(struct store *s, struct checkup *c, struct fault *fault)
 {
 	struct file *f = file_of(s);
+	struct directory *d = &f->dir;
 	enum rc rc;
 
 	if (c->sweep)
 		return file_sweep(f, c, fault);
-	rc = directory_open(&f->dir, DIRECTORY_LOOK, fault);
-	if (rc == RC_OK)
-		tell_place(c, &f->dir);
+	rc = directory_open(d, DIRECTORY_LOOK, fault);
+	if (rc == RC_OK) {
+		checkup_tell(c, FIT, "directory", NULL, "%s of uid %u, mode %03o",
+		    d->path, (unsigned)d->owner, (unsigned)d->mode & 07777);
+		if (d->is_default)
+			tell_default(c, d);
+		tell_kind(c, d->fd);
+		tell_room(c, d->fd);
+	}
 	if (rc != RC_LOST)
 		return rc;
 	checkup_tell(c, FIT, "directory", NULL,
-	    "%s is the default one, and not there yet: the first run makes it",
-	    f->dir.path);
+	    "%s is the default one, and not there yet: the first run makes it", d->path);
 	fault_set(&c->hands_off, RC_OK, "the directory would be made for it");
 	return RC_OK;
 }

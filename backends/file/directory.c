@@ -15,11 +15,8 @@
 #include <unistd.h>
 
 enum {
-	DEFAULTS = 2, /* paths for a default directory */
-	/*
-	 * seconds, after which a file is touched: those who clean /tmp wait for ten days
-	 */
-	STALE = 24 * 3600,
+	DEFAULTS = 2,      /* paths for a default directory */
+	STALE = 24 * 3600, /* s, when a file is touched: who cleans /tmp waits ten days */
 };
 
 enum rc
@@ -31,10 +28,9 @@ directory_failed(const struct directory *d, const char *what, struct fault *faul
 }
 
 static void
-directory_set_path(struct directory *d, const char *path)
+name_for_people(struct directory *d)
 {
-	snprintf(d->path, sizeof d->path, "%s", path);
-	snprintf(d->where, sizeof d->where, "directory %.300s", path);
+	snprintf(d->where, sizeof d->where, "directory %.300s", d->path);
 }
 
 /* ---- the default one ---- */
@@ -45,35 +41,61 @@ directory_set_path(struct directory *d, const char *path)
  * cleans up (users); where it is not to be had, such as in a container, /tmp.
  */
 static void
-default_path(char *out, size_t size, int which)
+default_path(char out[DEFAULT_BYTES], int which)
 {
 	unsigned uid = geteuid();
 
 	if (which == 0 && uid == 0)
-		snprintf(out, size, "/run/dlock");
+		snprintf(out, DEFAULT_BYTES, "/run/dlock");
 	else
-		snprintf(
-		    out, size, "%s/dlock-%u", which == 0 ? "/run/lock" : "/tmp", uid);
+		snprintf(out, DEFAULT_BYTES, "%s/dlock-%u",
+		    which == 0 ? "/run/lock" : "/tmp", uid);
 }
 
-void
-directory_init(struct directory *d, const char *path)
+enum rc
+directory_init(struct directory *d, const char *url, struct fault *fault)
 {
-	char first[64];
+	struct url u;
 
-	default_path(first, sizeof first, 0);
-	*d = (struct directory){.is_default = !path, .fd = -1};
-	directory_set_path(d, path ? path : first);
+	d->is_default = !url;
+	d->fd = -1;
+	if (url) {
+		(void)url_cut(&u, url);
+		if (u.path.n == 0 || u.user.at ||
+		    (u.hosts.n > 0 && !url_part_is(&u.hosts, "localhost")))
+			return fault_set(fault, RC_USAGE,
+			    "the URL of a directory is written file:///DIR, with three slashes");
+		if (encode_undo(d->path, sizeof d->path, u.path.at, strlen(u.path.at)) <
+		    0)
+			return fault_set(fault, RC_USAGE,
+			    "the directory in the URL is too long, or has a wrong %%XX");
+	} else {
+		default_path(d->path, 0);
+	}
+	name_for_people(d);
+	return RC_OK;
 }
 
 /*
- * Makes it, unless something is there.  RC_AGAIN with errno: it cannot be there,
- * today or tomorrow.  Only the directory above decides that: were it said of what
- * is found there, somebody else could lead one run to the next path and not another.
+ * Where it could not be opened: makes it, unless something is there or it is not to be made.
+ * RC_AGAIN with errno: it cannot be there, today or tomorrow.  Only the directory above
+ * decides that: were it said of what is found there, somebody else could lead one run to the
+ * next path and not another.
  */
 static enum rc
-make_default(const struct directory *d, struct fault *fault)
+make_default(const struct directory *d, enum directory_use use, struct fault *fault)
 {
+	char above[DEFAULT_BYTES];
+
+	if (use != DIRECTORY_MAKE && errno != ENOENT)
+		return RC_OK;
+	if (use != DIRECTORY_MAKE) {
+		snprintf(above, sizeof above, "%.*s",
+		    (int)(strrchr(d->path, '/') - d->path), d->path);
+		return faccessat(AT_FDCWD, above, W_OK | X_OK, AT_EACCESS) != 0
+		    ? RC_AGAIN
+		    : fault_set(fault, RC_LOST, "%s: it has not been made yet", d->where);
+	}
 	if (mkdir(d->path, 0700) == 0) {
 		/* whatever the umask says; nobody else can have replaced it */
 		chmod(d->path, 0700);
@@ -87,21 +109,6 @@ make_default(const struct directory *d, struct fault *fault)
 	return directory_failed(d, "cannot make the directory", fault);
 }
 
-/* The same without making it; then nothing is there. */
-static enum rc
-would_make_default(const struct directory *d, struct fault *fault)
-{
-	char above[PATH_MAX];
-
-	if (errno != ENOENT)
-		return RC_OK;
-	snprintf(
-	    above, sizeof above, "%.*s", (int)(strrchr(d->path, '/') - d->path), d->path);
-	if (faccessat(AT_FDCWD, above, W_OK | X_OK, AT_EACCESS) != 0)
-		return RC_AGAIN;
-	return fault_set(fault, RC_LOST, "%s: it has not been made yet", d->where);
-}
-
 static enum rc
 open_own(
     struct directory *d, enum directory_use use, struct stat *st, struct fault *fault)
@@ -111,8 +118,7 @@ open_own(
 
 	d->fd = open(d->path, flags);
 	if (d->fd < 0) {
-		rc = use == DIRECTORY_MAKE ? make_default(d, fault)
-					   : would_make_default(d, fault);
+		rc = make_default(d, use, fault);
 		if (rc != RC_OK)
 			return rc;
 		d->fd = open(d->path, flags);
@@ -138,11 +144,10 @@ open_default(
     struct directory *d, enum directory_use use, struct stat *st, struct fault *fault)
 {
 	for (int i = 0; i < DEFAULTS; i++) {
-		char path[64];
 		enum rc rc;
 
-		default_path(path, sizeof path, i);
-		directory_set_path(d, path);
+		default_path(d->path, i);
+		name_for_people(d);
 		rc = open_own(d, use, st, fault);
 		if (rc != RC_AGAIN)
 			return rc;
@@ -154,22 +159,34 @@ open_default(
 	    d->where, strerror(errno));
 }
 
+int
+directory_other(const struct directory *d, char path[DEFAULT_BYTES])
+{
+	struct stat st;
+	int dir;
+
+	default_path(path, DEFAULTS - 1);
+	if (!d->is_default || strcmp(path, d->path) == 0)
+		return -1;
+	dir = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (dir >= 0 && fstat(dir, &st) == 0 && st.st_uid == geteuid() &&
+	    (st.st_ino != d->ino || st.st_dev != d->dev))
+		return dir;
+	if (dir >= 0)
+		close(dir);
+	return -1;
+}
+
 void
 directory_notice_elsewhere(
     const struct directory *d, const char *name, const char *key, struct fault *notice)
 {
-	char other[64];
-	struct stat st;
-	int dir, fd = -1;
+	char other[DEFAULT_BYTES];
+	int dir = directory_other(d, other), fd;
 
-	default_path(other, sizeof other, DEFAULTS - 1);
-	if (!d->is_default || strcmp(other, d->path) == 0)
+	if (dir < 0)
 		return;
-	dir = open(other, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	/* it is ours, and not this one by another name */
-	if (dir >= 0 && fstat(dir, &st) == 0 && st.st_uid == geteuid() &&
-	    (st.st_ino != d->ino || st.st_dev != d->dev))
-		fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd >= 0 && line_is_used(fd))
 		fault_set(notice, RC_OK,
 		    "%.100s is also locked in %s, another default directory of this user: that run and this one, in "
@@ -177,8 +194,7 @@ directory_notice_elsewhere(
 		    key, other, d->path);
 	if (fd >= 0)
 		close(fd);
-	if (dir >= 0)
-		close(dir);
+	close(dir);
 }
 
 /* ---- any directory ---- */
@@ -247,17 +263,41 @@ directory_close(struct directory *d)
 
 /* ---- files in it ---- */
 
-/*
- * What we have made can be used by whom the directory can be, whatever the umask says: to
- * wait, or to come in.  What root makes in a user's directory is to be of use to him.
- */
-static void
-hand_over(const struct directory *d, int fd, bool is_step)
+/* What we make can be used by whom the directory can be: to wait, or to come in. */
+static mode_t
+mode_for(const struct directory *d, bool is_step)
 {
 	mode_t group = is_step ? 0070 : 0060, world = is_step ? 01077 : 0066,
 	       own = is_step ? (d->mode & 02000) | 0700 : 0600;
 
-	fchmod(fd, own | (d->mode & 0020 ? group : 0) | (d->mode & 0002 ? world : 0));
+	return own | (d->mode & 0020 ? group : 0) | (d->mode & 0002 ? world : 0);
+}
+
+/*
+ * Makes a file, or a directory, and returns as openat() or mkdirat().  It has its rights from
+ * the first moment on, whatever the umask says: another user may open it before
+ * hand_over(), and we may be killed.
+ */
+static int
+make_entry(const struct directory *d, int at, const char *name, bool is_step)
+{
+	mode_t mode = mode_for(d, is_step), old = umask(0);
+	int made = is_step
+	    ? mkdirat(at, name, mode)
+	    : openat(at, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+
+	umask(old);
+	return made;
+}
+
+/*
+ * Gives it what making it could not: all rights where access lists withhold some; and what
+ * root makes in a user's directory is to be of use to him.
+ */
+static void
+hand_over(const struct directory *d, int fd, bool is_step)
+{
+	fchmod(fd, mode_for(d, is_step));
 	if (geteuid() == 0 && d->owner != 0 && fchown(fd, d->owner, (gid_t)-1) != 0)
 		return; /* a file system without owners */
 }
@@ -273,7 +313,8 @@ static enum rc
 enter_step(const struct directory *d, int at, const char *step, enum directory_use use,
     int *ret, struct fault *fault)
 {
-	bool make = use == DIRECTORY_MAKE, made = make && mkdirat(at, step, 0700) == 0;
+	bool make = use == DIRECTORY_MAKE,
+	     made = make && make_entry(d, at, step, true) == 0;
 	int fd = !make || made || errno == EEXIST
 	    ? openat(at, step, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 	    : -1;
@@ -335,15 +376,24 @@ directory_open_steps(const struct directory *d, const char *name, enum directory
 	return RC_OK;
 }
 
-DIR *
-directory_list(int at)
+enum rc
+directory_list(
+    const struct directory *d, const char *name, DIR **ret, struct fault *fault)
 {
-	int fd = openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
+	const char *behind;
+	int at, fd;
+	enum rc rc = directory_open_steps(d, name, DIRECTORY_LOOK, &at, &behind, fault);
 
-	if (!list && fd >= 0)
+	if (rc != RC_OK)
+		return rc;
+	fd = openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	*ret = fd >= 0 ? fdopendir(fd) : NULL;
+	if (!*ret)
+		rc = directory_failed(d, "cannot list the directory", fault);
+	if (!*ret && fd >= 0)
 		close(fd);
-	return list;
+	directory_close_steps(d, at);
+	return rc;
 }
 
 static enum rc
@@ -383,8 +433,7 @@ open_or_make_file(const struct directory *d, int at, const char *leaf)
 		fd = open_file(at, leaf, DIRECTORY_MAKE);
 		if (fd >= 0 || errno != ENOENT)
 			return fd;
-		fd = openat(
-		    at, leaf, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+		fd = make_entry(d, at, leaf, false);
 		if (fd >= 0)
 			hand_over(d, fd, false);
 	} while (fd < 0 && errno == EEXIST);
@@ -461,22 +510,4 @@ directory_look(const struct directory *d, const char *name, int fd, struct fault
 	}
 	return fault_set(fault, RC_LOST,
 	    "%s: the lock file %.60s was removed or replaced", d->where, name);
-}
-
-/* ---- as a URL ---- */
-
-enum rc
-directory_of_url(char path[PATH_MAX], const char *url, struct fault *fault)
-{
-	struct url u;
-
-	(void)url_cut(&u, url);
-	if (u.path.n == 0 || u.user.at ||
-	    (u.hosts.n > 0 && !url_part_is(&u.hosts, "localhost")))
-		return fault_set(fault, RC_USAGE,
-		    "the URL of a directory is written file:///DIR, with three slashes");
-	if (encode_undo(path, PATH_MAX, u.path.at, strlen(u.path.at)) < 0)
-		return fault_set(fault, RC_USAGE,
-		    "the directory in the URL is too long, or has a wrong %%XX");
-	return RC_OK;
 }

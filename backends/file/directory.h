@@ -17,14 +17,14 @@
 #include <sys/types.h>
 
 struct directory {
-	char path[PATH_MAX];
-	char where[WHERE_BYTES]; /* for people */
 	bool is_default;
 	int fd; /* -1: not open */
 	dev_t dev;
 	ino_t ino;
 	uid_t owner;
 	mode_t mode;
+	char where[WHERE_BYTES]; /* for people */
+	char path[PATH_MAX];
 };
 
 /* What for: whether what is not there is made, and how files are opened. */
@@ -34,8 +34,12 @@ enum directory_use {
 	DIRECTORY_MAKE,   /* for writing; it is made */
 };
 
-/* Not open yet; `path` NULL: the default one, chosen when it is opened. */
-void directory_init(struct directory *, const char *path);
+/*
+ * Not open yet: the directory of file:[//[localhost]]/DIR; url NULL: the default one, chosen
+ * when it is opened.  DIR is all that follows, since here people write '?' and '#' as they
+ * are; what url_cut() finds wrong is none of it.  RC_USAGE: no such URL.
+ */
+enum rc directory_init(struct directory *, const char *url, struct fault *);
 
 /*
  * Opens it (again), or makes it if it is the default one, and checks whether it can be
@@ -60,8 +64,9 @@ enum rc directory_open_steps(const struct directory *, const char *name,
     enum directory_use, int *at, const char **leaf, struct fault *);
 void directory_close_steps(const struct directory *, int at);
 
-/* What is in `at`, from the beginning.  NULL with errno. */
-DIR *directory_list(int at);
+/* What is in the directory to which `name` leads, whose end is a slash ("": in it itself). */
+enum rc directory_list(
+    const struct directory *, const char *name, DIR **, struct fault *);
 
 /*
  * Do path and name still lead to the directory and the file that are open?
@@ -69,6 +74,13 @@ DIR *directory_list(int at);
  */
 enum rc directory_look(
     const struct directory *, const char *name, int fd, struct fault *);
+
+/*
+ * The path of the other default directory of this uid, and a descriptor of it (O_PATH), if it
+ * is there; otherwise, and if d is no default one, or the second: -1.
+ */
+enum { DEFAULT_BYTES = 64 };
+int directory_other(const struct directory *d, char path[DEFAULT_BYTES]);
 
 /*
  * Says in *notice if anybody's ticket is alive on a file of this name in another default
@@ -81,11 +93,5 @@ void directory_notice_elsewhere(
 enum rc directory_failed(const struct directory *, const char *what, struct fault *);
 
 void directory_close(struct directory *);
-
-/*
- * The directory of file:[//[localhost]]/DIR.  It is all that follows, since here
- * people write '?' and '#' as they are; what url_cut() finds wrong is none of it.
- */
-enum rc directory_of_url(char path[PATH_MAX], const char *url, struct fault *);
 
 #endif

@@ -32,8 +32,8 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -120,10 +120,7 @@ cannot_lock(const struct file *f, struct fault *fault)
 	    f->dir.where, strerror(errno));
 }
 
-/*
- * What became of a wait that was not for nothing: of RC_OK, whoever has called thinks
- * himself.
- */
+/* What became of a wait; RC_OK: that is to be found out. */
 static enum rc
 end_wait(const struct file *f, enum woke woke, struct fault *fault)
 {
@@ -133,27 +130,11 @@ end_wait(const struct file *f, enum woke woke, struct fault *fault)
 }
 
 /*
- * Nothing wakes who is not next in line when the lock is thawed: as long as it is shown
- * as frozen, he looks.  Two short reads every two seconds.
- */
-static enum woke
-wait_and_look(struct file *f, int done, instant until)
-{
-	while (f->frozen) {
-		instant next = instant_first(instant_now() + FROZEN_LOOK, until);
-		enum woke woke = f->base.host->wait(f->base.host, done, POLLIN, next);
-
-		if (woke != WOKE_TIMEOUT || instant_now() >= until)
-			return woke;
-		if (frozen_for(f) == 0)
-			file_show_line(f);
-	}
-	return f->base.host->wait(f->base.host, done, POLLIN, until);
-}
-
-/*
  * Waits for bytes that are taken, inside host->wait, and locks them.  RC_AGAIN:
  * they may be free now, try.
+ *
+ * Nothing wakes a waiter that is not next in line when the lock is thawed: as long as it is
+ * shown as frozen, two short reads every two seconds find that out.
  *
  * A wait for byte 0 that comes too late is kept for the next call, which may be a
  * second release.  Were it abandoned, its thread would give back the byte when
@@ -162,14 +143,23 @@ wait_and_look(struct file *f, int done, instant until)
 static enum rc
 await_taken(struct file *f, short type, struct span s, instant until, struct fault *fault)
 {
-	struct ticket_wait *w = f->entering ? f->entering : tickets_wait(f->fd, type, s);
+	struct ticket_wait *w = f->entering ? f->entering
+					    : tickets_wait(f->fd, false, type, s);
+	struct host *host = f->base.host;
 	enum woke woke;
+	instant next;
 	enum rc rc;
 	bool got;
 
 	if (!w)
 		return directory_failed(&f->dir, "cannot start a thread", fault);
-	woke = wait_and_look(f, tickets_done(w), until);
+	do {
+		next = f->frozen ? instant_now() + FROZEN_LOOK : NEVER;
+		woke = host->wait(
+		    host, tickets_done(w), POLLIN, instant_first(next, until));
+		if (woke == WOKE_TIMEOUT && f->frozen && frozen_for(f) == 0)
+			file_show_line(f);
+	} while (woke == WOKE_TIMEOUT && next < until);
 	rc = end_wait(f, woke, fault);
 	f->entering = rc != RC_OK && s.from == META ? w : NULL;
 	got = !f->entering && tickets_waited(w);
@@ -456,7 +446,7 @@ static enum rc
 set_path(struct store *s, const char *value, struct fault *fault)
 {
 	(void)fault;
-	file_of(s)->joined.path = value;
+	file_of(s)->path = value;
 	return RC_OK;
 }
 
@@ -464,7 +454,7 @@ static enum rc
 set_lock(struct store *s, const char *value, struct fault *fault)
 {
 	(void)fault;
-	file_of(s)->joined.lock = value;
+	file_of(s)->lock = value;
 	return RC_OK;
 }
 
@@ -479,28 +469,27 @@ static enum rc
 file_open(
     struct store **ret, struct host *host, const struct site *site, struct fault *fault)
 {
-	char path[PATH_MAX];
-	struct file *f;
+	/* the first call of malloc() costs ten page faults, and no other is needed */
+	struct file *f = mmap(
+	    NULL, sizeof *f, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	enum rc rc;
 
-	if (site->url && directory_of_url(path, site->url, fault) != RC_OK)
-		return RC_USAGE;
-	f = calloc(1, sizeof *f);
-	if (!f)
+	if (f == MAP_FAILED)
 		return fault_set(fault, RC_SYSTEM, "out of memory");
 	f->base = (struct store){&file_backend, host, f->dir.where,
 	    CAP_FAIR | CAP_SHARED | CAP_LIMIT | CAP_JOB | CAP_REVOKE | CAP_FREEZE};
 	f->fd = -1;
 	place_init(&f->place, -1, KIND_EXCLUSIVE, 0);
-	directory_init(&f->dir, site->url ? path : NULL);
-	rc = setting_read(&f->base, site, fault);
-	if (rc == RC_OK && !joined_is_asked(&f->joined)) {
+	rc = directory_init(&f->dir, site->url, fault);
+	if (rc == RC_OK)
+		rc = setting_read(&f->base, site, fault);
+	if (rc == RC_OK && !f->path && !f->lock) {
 		*ret = &f->base;
 		return RC_OK;
 	}
 	if (rc == RC_OK)
-		rc = joined_open(ret, host, &f->joined, fault);
-	free(f);
+		rc = joined_open(ret, host, f->path, f->lock, fault);
+	munmap(f, sizeof *f);
 	return rc;
 }
 
@@ -619,7 +608,7 @@ file_close(struct store *s)
 		return;
 	file_close_lock(f);
 	directory_close(&f->dir);
-	free(f);
+	munmap(f, sizeof *f);
 }
 
 const struct backend file_backend = {

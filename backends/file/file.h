@@ -7,7 +7,6 @@
 
 #include "block.h"
 #include "directory.h"
-#include "joined.h"
 #include "place.h"
 
 #include "backends/common/url.h"
@@ -20,12 +19,9 @@ enum {
 struct file {
 	struct store base;
 	const struct claim *claim; /* NULL: there is none, a look or a steering */
-	struct directory dir;
 	enum directory_use use;
-	struct joined_settings joined; /* while it is opened */
-	char name[NAME_BYTES];         /* of the lock file in it */
-	char runs[NAME_BYTES];         /* of what is remembered beside it */
-	int fd;                        /* the lock file; -1: not open */
+	const char *path, *lock; /* for joined_open(); NULL: not said */
+	int fd;                  /* the lock file; -1: not open */
 	/* for byte 0, where a call has given up; else NULL */
 	struct ticket_wait *entering;
 	struct place place;
@@ -36,6 +32,10 @@ struct file {
 		int64_t granted, token; /* the token is the first, as the header has it */
 		off_t at;               /* our block */
 	} hold;
+	char name[NAME_BYTES]; /* of the lock file */
+	char runs[NAME_BYTES]; /* of what is remembered beside it */
+	/* the last, so that what is used of a store lies in one page */
+	struct directory dir;
 };
 
 extern const struct backend file_backend;
@@ -72,6 +72,13 @@ enum rc file_write(struct file *, const struct block *, off_t at, struct fault *
 
 /* Closes the lock file. */
 void file_close_lock(struct file *);
+
+/*
+ * joined.c: the lock of another program, on the file that -O path= names, as -O lock= says.  A
+ * directory in the URL does not matter.
+ */
+enum rc joined_open(
+    struct store **, struct host *, const char *path, const char *lock, struct fault *);
 
 /* check.c, as admin_ops has it. */
 enum rc file_check(struct store *, struct checkup *, struct fault *);

@@ -12,20 +12,24 @@
  *  4. Programs may delete the file: with the lock ours we look whether the name leads to it,
  *     and begin anew if not; a holder that finds it does not has lost.
  *  5. Tokens are microseconds since the epoch, for want of a place to keep the last one.
+ *  6. /proc/locks names the process that took each lock.  Where that one has ended, and where
+ *     the lock is one of an open file (which names nobody), the processes are asked which of
+ *     their descriptors has it; only root may ask those of other users.  The kernel tells
+ *     nothing of what other machines and other pid namespaces have locked.
  */
-#include "joined.h"
-#include "lockers.h"
-#include "tickets.h"
+#include "file.h"
 
 #include "backends/common/setting.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 /* How long who waits is shown the same holder, at first and at most. */
@@ -35,6 +39,21 @@
 /* And how long the kernel is left alone that could not let us wait. */
 #define PAUSE_LEAST (10 * NS_PER_MS)
 #define PAUSE_MOST NS_PER_S
+
+/*
+ * How long names are looked for if the caller has as long, or does not wait at all: there may
+ * be very many processes and descriptors, or the machine busy.
+ */
+#define NAMES_MOST NS_PER_S
+
+enum { LOCKERS_MOST = 64 };
+
+/* One lock; what is not known of its process is 0 or "". */
+struct locker {
+	bool waits, shared;
+	pid_t pid;
+	char user[24], command[16]; /* printable, and nothing that JSON would escape */
+};
 
 struct joined {
 	struct store base;
@@ -72,20 +91,23 @@ cannot(const struct joined *j, const char *what, struct fault *fault)
 }
 
 /*
- * fcntl(2) locks for writing only what is open for writing, and flock(2), too, where NFS
- * makes one of the other: found out when it is tried, as others need not let us write.  What is there is never opened
- * with O_CREAT, which the kernel may refuse for a file of another user's in /tmp.
+ * fcntl(2) locks for writing only what is open for writing.  So does flock(2) where NFS makes
+ * one of the other: that is found out when it is tried, as others need not let us write.
+ * What is there is never opened with O_CREAT, which the kernel may refuse for a file of
+ * another user's in /tmp.
  */
 static enum rc
-open_joined(struct joined *j, enum lock_kind kind, struct fault *fault)
+open_joined(struct joined *j, short type, struct fault *fault)
 {
 	int flags = O_NOCTTY | O_NONBLOCK | O_CLOEXEC |
-	    (kind == KIND_SHARED || (j->by_flock && !j->writes) ? O_RDONLY : O_RDWR);
+	    (type == F_RDLCK || (j->by_flock && !j->writes) ? O_RDONLY : O_RDWR);
 
 	close_file(j);
 	j->fd = open(j->path, flags);
 	if (j->fd < 0 && errno == ENOENT)
 		j->fd = open(j->path, flags | O_CREAT, 0666);
+	if (j->fd < 0 && errno == EACCES) /* another user may have made it meanwhile */
+		j->fd = open(j->path, flags);
 	if (j->fd < 0 && (errno == ENOENT || errno == ENOTDIR))
 		return fault_set(fault, RC_CONFIG,
 		    "%s: there is no directory for it: mkdir it first", j->where);
@@ -111,17 +133,191 @@ look_at_name(const struct joined *j, struct fault *fault)
 
 /* ---- who else ---- */
 
-/* Adds a holder without a name if there is an fcntl(2) lock on it. */
-static enum rc
-ask_for_holder(const struct joined *j, struct locker *found, int *n, struct fault *fault)
-{
-	const struct span all = {0, INT64_MAX};
-	struct span some;
-	int fd = j->fd >= 0 ? j->fd
-			    : open(j->path, O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
-	int any = fd < 0 ? -1 : tickets_look(fd, F_WRLCK, all, &some);
-	enum rc rc = RC_OK;
+/* A file, which of the two kinds of locks on it is meant, and until when is looked. */
+struct locked {
+	const struct stat *st;
+	bool by_flock;
+	instant until;
+};
 
+/* "1: -> FLOCK  ADVISORY  WRITE 4711 fe:00:131 0 EOF"; false: it is of another file. */
+static bool
+parse_lock(const struct locked *file, const char *line, struct locker *l)
+{
+	const char *kinds = file->by_flock ? "FLOCK" : "POSIX OFDLCK";
+	char kind[16], mode[16];
+	unsigned major, minor;
+	unsigned long long inode;
+	int pid;
+
+	line += strcspn(line, ":");
+	line += strspn(line, ": ");
+	*l = (struct locker){.waits = strncmp(line, "->", 2) == 0};
+	line += l->waits ? 2 : 0;
+	if (sscanf(line, " %15s %*s %15s %d %x:%x:%llu", kind, mode, &pid, &major, &minor,
+		&inode) != 6)
+		return false;
+	l->shared = strcmp(mode, "READ") == 0;
+	l->pid = pid;
+	return strstr(kinds, kind) && inode == file->st->st_ino &&
+	    major == major(file->st->st_dev) && minor == minor(file->st->st_dev);
+}
+
+/* All locks in a text of /proc; 0: none that `taker` has taken, any (0) or this one; -1: no text. */
+static int
+read_proc_text(const struct locked *file, const char *path, const char *before,
+    pid_t taker, struct locker *found, size_t *n)
+{
+	FILE *text = fopen(path, "re");
+	char line[256];
+	bool any = false;
+	struct locker l;
+
+	while (text && fgets(line, sizeof line, text)) {
+		size_t skip = strlen(before);
+
+		if (strncmp(line, before, skip) != 0 ||
+		    !parse_lock(file, line + skip, &l) || (taker && l.pid != taker))
+			continue;
+		any = true;
+		if (found && *n < LOCKERS_MOST)
+			found[(*n)++] = l;
+	}
+	if (!text)
+		return -1;
+	fclose(text);
+	return any;
+}
+
+/* Has a descriptor of this process the lock that `taker` has taken?  -1: not known (in time). */
+static int
+has_lock(const struct locked *file, pid_t pid, pid_t taker)
+{
+	char path[320];
+	const struct dirent *entry;
+	bool has = false, late = false;
+	DIR *list;
+
+	snprintf(path, sizeof path, "/proc/%d/fdinfo", (int)pid);
+	list = opendir(path);
+	if (!list)
+		return -1;
+	while (
+	    !has && !(late = instant_now() >= file->until) && (entry = readdir(list))) {
+		snprintf(
+		    path, sizeof path, "/proc/%d/fdinfo/%s", (int)pid, entry->d_name);
+		has = entry->d_name[0] != '.' &&
+		    read_proc_text(file, path, "lock:\t", taker, NULL, NULL) > 0;
+	}
+	closedir(list);
+	return late ? -1 : has;
+}
+
+/* The first process with a descriptor that has the lock; 0: none that we may ask in time. */
+static pid_t
+find_locker(const struct locked *file, pid_t taker)
+{
+	DIR *list = opendir("/proc");
+	const struct dirent *entry;
+	pid_t found = 0;
+
+	while (list && !found && instant_now() < file->until && (entry = readdir(list))) {
+		pid_t pid = atoi(entry->d_name);
+
+		if (pid > 0 && pid != getpid() && has_lock(file, pid, taker) > 0)
+			found = pid;
+	}
+	if (list)
+		closedir(list);
+	return found;
+}
+
+/* User and program, if the process is there. */
+static bool
+describe(struct locker *l)
+{
+	char path[64];
+	struct stat st;
+	FILE *comm;
+	bool there;
+
+	snprintf(path, sizeof path, "/proc/%d/comm", (int)l->pid);
+	comm = fopen(path, "re");
+	there = comm && fstat(fileno(comm), &st) == 0 &&
+	    fgets(l->command, sizeof l->command, comm);
+	if (comm)
+		fclose(comm);
+	if (!there)
+		return false;
+	l->command[strcspn(l->command, "\n")] = '\0';
+	for (char *c = l->command; *c; c++)
+		if (*c < ' ' || *c > '~' || *c == '"' || *c == '\\')
+			*c = '?';
+	/* the password database might ask a server */
+	if (st.st_uid == 0)
+		snprintf(l->user, sizeof l->user, "root");
+	else
+		snprintf(l->user, sizeof l->user, "uid %u", (unsigned)st.st_uid);
+	return true;
+}
+
+/*
+ * Who has the lock now, as its taker may have ended, and another process have his number.  A
+ * lock of an open file has no taker: if it is not the only one, nobody knows whose it is.
+ */
+static void
+name_locker(const struct locked *file, struct locker *l, bool alone)
+{
+	pid_t taker = l->pid;
+
+	if (taker > 0 && (l->waits || has_lock(file, taker, taker) != 0) && describe(l))
+		return;
+	l->pid = !l->waits && (taker > 0 || alone) ? find_locker(file, taker) : 0;
+	if (l->pid && !describe(l))
+		l->pid = 0;
+}
+
+/*
+ * Writes up to LOCKERS_MOST, and how many there are of these.  Names are looked for until
+ * `until` (0: there is no such time); after that, the one who took a lock stands for its
+ * holder.
+ *
+ * A holder without a name is added if the kernel knows of one but does not list it:
+ * /proc/locks may call the file's device otherwise than stat(2).  Only fcntl(2) tells, and
+ * only of a file that we may open: where it does not, nobody knows that it is free.
+ */
+static enum rc
+read_lockers(const struct joined *j, const struct stat *st, instant until,
+    struct locker found[LOCKERS_MOST], size_t *n, struct fault *fault)
+{
+	const instant most = instant_now() + NAMES_MOST;
+	const struct locked file = {
+	    st, j->by_flock, until ? instant_first(until, most) : most};
+	const struct span all = {0, INT64_MAX};
+	size_t unnamed = 0, holders = 0;
+	struct span some;
+	enum rc rc = RC_OK;
+	int fd, any;
+
+	*n = 0;
+	if (read_proc_text(&file, "/proc/locks", "", 0, found, n) < 0)
+		return fault_set(fault, RC_AGAIN,
+		    "%s: cannot see who has it: /proc/locks cannot be read", j->where);
+	for (size_t i = 0; i < *n; i++) {
+		holders += !found[i].waits;
+		unnamed += !found[i].waits && found[i].pid <= 0;
+	}
+	for (size_t i = 0; i < *n; i++) {
+		if (instant_now() < file.until)
+			name_locker(&file, &found[i], unnamed == 1);
+		else if (!describe(&found[i]))
+			found[i].pid = 0;
+	}
+	if (holders > 0 || j->by_flock || *n == LOCKERS_MOST)
+		return RC_OK;
+	fd = j->fd >= 0 ? j->fd
+			: open(j->path, O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+	any = fd < 0 ? -1 : tickets_look(fd, F_WRLCK, all, &some);
 	if (any < 0)
 		rc = fault_set(fault, errno == EACCES ? RC_DENIED : RC_AGAIN,
 		    "%s: cannot see whether somebody has it: %s", j->where,
@@ -134,28 +330,6 @@ ask_for_holder(const struct joined *j, struct locker *found, int *n, struct faul
 	return rc;
 }
 
-/*
- * lockers_read(), with a holder without a name if the kernel knows of one but does not list
- * it: /proc/locks may call the file's device otherwise than stat(2).  Only fcntl(2) tells, and
- * only of a file that we may open: where it does not, nobody knows that it is free.
- */
-static enum rc
-read_lockers(const struct joined *j, const struct stat *st, instant until,
-    struct locker found[LOCKERS_MOST], int *n, struct fault *fault)
-{
-	bool held = false;
-
-	*n = lockers_read(st, j->by_flock, until, found);
-	if (*n < 0)
-		return fault_set(fault, RC_AGAIN,
-		    "%s: cannot see who has it: /proc/locks cannot be read", j->where);
-	for (int i = 0; i < *n; i++)
-		held = held || !found[i].waits;
-	return held || j->by_flock || *n == LOCKERS_MOST
-	    ? RC_OK
-	    : ask_for_holder(j, found, n, fault);
-}
-
 /* Shows what is known of those who have the lock; 0: they are looked for before we give up. */
 static void
 show_holders(struct joined *j, instant until)
@@ -165,14 +339,14 @@ show_holders(struct joined *j, instant until)
 	char host[64] = "";
 	struct fault ignored;
 	struct stat st;
-	int n = 0;
+	size_t n = 0;
 
 	if (fstat(j->fd, &st) != 0 ||
 	    read_lockers(j, &st, until, found, &n, &ignored) != RC_OK)
 		n = 0;
 	*seen = (struct holding){.held = -1};
 	gethostname(host, sizeof host - 1);
-	for (int i = 0; i < n; i++) {
+	for (size_t i = 0; i < n; i++) {
 		const struct locker *l = &found[i];
 
 		if (l->waits)
@@ -189,67 +363,46 @@ show_holders(struct joined *j, instant until)
 
 /* ---- the calls ---- */
 
-static enum rc
-joined_open_checked(
-    struct joined *j, const struct joined_settings *s, struct fault *fault)
-{
-	const char *lock = s->lock ? s->lock : "flock";
-
-	if (!s->path)
-		return fault_set(fault, RC_USAGE, "lock= goes with path=FILE only");
-	if (*s->path != '/' || strlen(s->path) >= PATH_MAX)
-		return fault_set(fault, RC_USAGE,
-		    "path is the absolute path of the file that the other program locks");
-	j->by_flock = strcmp(lock, "flock") == 0;
-	if (!j->by_flock && strcmp(lock, "fcntl") != 0)
-		return fault_set(fault, RC_USAGE, "lock is flock or fcntl");
-	j->path = s->path;
-	snprintf(j->where, sizeof j->where, "%s %.300s", lock, s->path);
-	return RC_OK;
-}
-
 enum rc
-joined_open(struct store **ret, struct host *host, const struct joined_settings *settings,
+joined_open(struct store **ret, struct host *host, const char *path, const char *lock,
     struct fault *fault)
 {
-	struct joined *j = calloc(1, sizeof *j);
-	enum rc rc;
+	bool by_flock = !lock || strcmp(lock, "flock") == 0;
+	struct joined *j;
 
+	if (!path)
+		return fault_set(fault, RC_USAGE, "lock= goes with path=FILE only");
+	if (*path != '/' || strlen(path) >= PATH_MAX)
+		return fault_set(fault, RC_USAGE,
+		    "path is the absolute path of the file that the other program locks");
+	if (!by_flock && strcmp(lock, "fcntl") != 0)
+		return fault_set(fault, RC_USAGE, "lock is flock or fcntl");
+	j = calloc(1, sizeof *j);
 	if (!j)
 		return fault_set(fault, RC_SYSTEM, "out of memory");
 	j->base = (struct store){&joined_backend, host, j->where, CAP_SHARED | ONE_LOCK};
+	j->path = path;
+	j->by_flock = by_flock;
 	j->fd = -1;
-	rc = joined_open_checked(j, settings, fault);
-	if (rc == RC_OK)
-		*ret = &j->base;
-	else
-		free(j);
-	return rc;
-}
-
-static short
-lock_type(enum lock_kind kind)
-{
-	return kind == KIND_SHARED ? F_RDLCK : F_WRLCK;
-}
-
-static enum rc
-still_held(const struct joined *j, struct fault *fault)
-{
-	return fault_set(fault, RC_BUSY, "%s: still held", j->where);
+	snprintf(
+	    j->where, sizeof j->where, "%s %.300s", by_flock ? "flock" : "fcntl", path);
+	*ret = &j->base;
+	return RC_OK;
 }
 
 /*
- * Waits in the kernel.  RC_AGAIN: it could not wait, and wants to be asked anew.
+ * Waits in the kernel.  RC_AGAIN: it could not wait, and wants to be asked anew after a pause:
+ * it may be out of locks (ENOLCK) for as long as another one has it.
  *
  * A wait that ends too late or early has got nothing, whatever tickets_waited() says: its
  * thread may be about to give the lock back, and that of this open file is one lock.
  */
 static enum rc
-await_lock(struct joined *j, short type, instant until, struct fault *fault)
+await_lock(
+    struct joined *j, short type, int64_t pause, instant until, struct fault *fault)
 {
 	struct host *host = j->base.host;
-	struct ticket_wait *w = tickets_wait_file(j->fd, j->by_flock, type);
+	struct ticket_wait *w = tickets_wait(j->fd, j->by_flock, type, whole_file);
 	int64_t shown = SHOWN_LEAST;
 	enum woke woke;
 	bool got;
@@ -263,27 +416,18 @@ await_lock(struct joined *j, short type, instant until, struct fault *fault)
 		shown = instant_first(2 * shown, SHOWN_MOST);
 	} while (woke == WOKE_TIMEOUT && instant_now() < until);
 	got = tickets_waited(w);
-	if (woke == WOKE_READY)
-		return got ? RC_OK : RC_AGAIN;
+	if (woke == WOKE_READY && got)
+		return RC_OK;
 	if (got) /* or the thread does it */
 		tickets_lock_file(j->fd, j->by_flock, F_UNLCK);
-	if (woke == WOKE_STOP)
-		return RC_STOP;
-	return still_held(j, fault);
-}
-
-/* It may be out of locks (ENOLCK) for as long as another one has it.  RC_AGAIN: it is over. */
-static enum rc
-leave_alone(struct joined *j, int64_t pause, instant until, struct fault *fault)
-{
-	struct host *host = j->base.host;
-
-	if (instant_now() >= until)
-		return still_held(j, fault);
-	return host->wait(host, -1, 0, instant_first(instant_now() + pause, until)) ==
-		WOKE_STOP
-	    ? RC_STOP
-	    : RC_AGAIN;
+	if (woke == WOKE_READY && instant_now() < until) {
+		woke = host->wait(
+		    host, -1, 0, instant_first(instant_now() + pause, until));
+		if (woke != WOKE_STOP)
+			return RC_AGAIN;
+	}
+	return woke == WOKE_STOP ? RC_STOP
+				 : fault_set(fault, RC_BUSY, "%s: still held", j->where);
 }
 
 /* RC_LOST: it is to be opened anew. */
@@ -308,9 +452,7 @@ take_lock(struct joined *j, short type, instant until, struct fault *fault)
 			show_holders(j, 0);
 			return fault_set(fault, RC_BUSY, "%s: held", j->where);
 		}
-		rc = await_lock(j, type, until, fault);
-		if (rc == RC_AGAIN)
-			rc = leave_alone(j, pause, until, fault);
+		rc = await_lock(j, type, pause, until, fault);
 		pause = instant_first(2 * pause, PAUSE_MOST);
 	}
 	return rc;
@@ -321,12 +463,13 @@ joined_acquire(struct store *s, const struct claim *claim, instant until, struct
     struct fault *fault)
 {
 	struct joined *j = joined_of(s);
+	short type = claim->kind == KIND_SHARED ? F_RDLCK : F_WRLCK;
 	enum rc rc = RC_LOST;
 
 	while (rc == RC_LOST) {
-		rc = open_joined(j, claim->kind, fault);
+		rc = open_joined(j, type, fault);
 		if (rc == RC_OK)
-			rc = take_lock(j, lock_type(claim->kind), until, fault);
+			rc = take_lock(j, type, until, fault);
 		if (rc == RC_OK)
 			rc = look_at_name(j, fault);
 		if (rc == RC_LOST &&
@@ -400,7 +543,7 @@ joined_each(struct store *s, const struct look *look, struct fault *fault)
 	struct joined *j = joined_of(s);
 	struct locker found[LOCKERS_MOST];
 	struct stat st;
-	int n;
+	size_t n;
 	unsigned waiting = 0;
 	enum rc rc;
 
@@ -410,7 +553,7 @@ joined_each(struct store *s, const struct look *look, struct fault *fault)
 	if (rc != RC_OK)
 		return rc;
 	for (int waits = 0; waits < 2; waits++) {
-		for (int i = 0; i < n; i++) {
+		for (size_t i = 0; i < n; i++) {
 			char what[64];
 			struct foreign other = {.what = what, .pid = found[i].pid};
 			struct entry e = {.kind = waits ? ENTRY_WAITER : ENTRY_HOLDER,

@@ -47,12 +47,6 @@ line_limit(int fd, unsigned least, unsigned most, unsigned *limit)
 	return got;
 }
 
-static bool
-next_in(int fd, enum range r, int64_t from, int64_t below, struct span *found)
-{
-	return tickets_next(fd, numbers(r, from, below), found);
-}
-
 /* ---- our place ---- */
 
 static const struct span nothing = {0, 0};
@@ -257,15 +251,11 @@ place_leave(struct place *p)
 static bool
 add_holder(struct line *l, struct line_holder h)
 {
-	if (l->n == l->room) {
-		size_t room = l->room ? 2 * l->room : 16;
-		struct line_holder *more = realloc(l->holders, room * sizeof *more);
+	struct line_holder *more = realloc(l->holders, (l->n + 1) * sizeof *more);
 
-		if (!more)
-			return false;
-		l->holders = more;
-		l->room = room;
-	}
+	if (!more)
+		return false;
+	l->holders = more;
 	l->holders[l->n++] = h;
 	return true;
 }
@@ -318,7 +308,7 @@ add_all(struct line *l, enum range r, int64_t from, int64_t below)
 {
 	struct span s;
 
-	for (; l->n <= l->most && next_in(l->fd, r, from, below, &s);
+	for (; l->n <= l->most && tickets_next(l->fd, numbers(r, from, below), &s);
 	     from = NUMBER_OF(s.to - 1) + 1)
 		if (!(is_stranger(s) ? add_foreign(l) : add_first(l, s.from)))
 			return false;
@@ -330,7 +320,7 @@ static bool
 find_holders(struct line *l)
 {
 	struct span alone, other;
-	bool any = next_in(l->fd, ALONE, 1, l->end, &alone);
+	bool any = tickets_next(l->fd, numbers(ALONE, 1, l->end), &alone);
 	int64_t below = any ? NUMBER_OF(alone.from) : l->end;
 
 	l->n = 0;
@@ -339,7 +329,8 @@ find_holders(struct line *l)
 		return false;
 	if (any && is_stranger(alone))
 		return add_foreign(l);
-	if (!any || l->n > 0 || (!l->plain && next_in(l->fd, LIMITED, 1, below, &other)))
+	if (!any || l->n > 0 ||
+	    (!l->plain && tickets_next(l->fd, numbers(LIMITED, 1, below), &other)))
 		return true;
 	return add_first(l, alone.from);
 }
@@ -417,7 +408,8 @@ find_waiter(const struct line *l, enum range r, struct span *next)
 	int64_t from = next->to > 0 ? next->to : 1;
 	struct span s;
 
-	for (; next_in(l->fd, r, from, l->end, &s); from = NUMBER_OF(s.to - 1) + 1)
+	for (; tickets_next(l->fd, numbers(r, from, l->end), &s);
+	     from = NUMBER_OF(s.to - 1) + 1)
 		if (!is_stranger(s) && !holds_byte(l, s.from)) {
 			*next = (struct span){NUMBER_OF(s.from), NUMBER_OF(s.to - 1) + 1};
 			return;

@@ -36,7 +36,7 @@ struct line {
 	unsigned limit; /* of those who have one */
 	struct block header, freeze;
 	struct line_holder *holders; /* in the order of their grants */
-	size_t n, room;
+	size_t n;
 };
 
 /* One who waits; begin with zeros. */

@@ -6,7 +6,6 @@
 #include "backends/common/text.h"
 #include "backends/common/sha256.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -141,7 +140,7 @@ store_run(const struct directory *runs, const char *name, const struct run *r,
 	char line[RUN_LINE];
 	size_t n = run_format(r, line);
 	const char *leaf;
-	int fd, at;
+	int fd = -1, at;
 	enum rc rc = directory_open_steps(runs, name, DIRECTORY_MAKE, &at, &leaf, fault);
 
 	if (rc != RC_OK)
@@ -153,303 +152,12 @@ store_run(const struct directory *runs, const char *name, const struct run *r,
 		renameat(runs->fd, new_name, at, leaf) != 0)) {
 		rc = directory_failed(runs, "cannot write the record of this run", fault);
 		unlinkat(runs->fd, new_name, 0);
-		close(fd);
-	} else if (rc == RC_OK) {
-		close(fd);
 	}
+	if (fd >= 0)
+		close(fd);
 	directory_close_steps(runs, at);
 	return rc;
 }
-
-/* The file of an ID, which is encoded already. */
-static void
-name_id(char out[NAME_MAX + 1], int64_t era, const char *id)
-{
-	int n = snprintf(out, NAME_MAX + 1, "%" PRId64 "/%.*s", era, ID_CHARS, id);
-	unsigned char hash[SHA256_BYTES];
-
-	if (strlen(id) <= ID_CHARS)
-		return;
-	n -= ID_CHARS;
-	out[n++] = '+'; /* which no encoded ID has */
-	sha256(hash, id, strlen(id));
-	text_hex(out + n, hash, sizeof hash);
-}
-
-/* The next of the eras that are there; -1: that was the last one. */
-static int64_t
-next_era(DIR *list)
-{
-	const struct dirent *e;
-
-	while ((e = readdir(list))) {
-		const char *s = e->d_name;
-		int64_t era = block_number(&s, s + strlen(s));
-
-		if (era >= 0)
-			return era;
-	}
-	return -1;
-}
-
-/* ---- has it been done? ---- */
-
-static enum rc
-check_run(const struct directory *runs, const char *name, const struct job *job,
-    int64_t now_us, struct fault *fault)
-{
-	struct run run;
-	enum rc rc = load_run(runs, name, &run, fault);
-
-	if (rc == RC_OK)
-		return run_refuse(&run, job, now_us, fault);
-	return rc == RC_LOST ? RC_OK : rc;
-}
-
-enum rc
-runs_check(const struct directory *d, const char *name, const struct job *job,
-    int64_t now_us, struct fault *fault)
-{
-	char id[ENCODED_BYTES], file[NAME_MAX + 1];
-	struct directory runs;
-	DIR *list = NULL;
-	int64_t era;
-	enum rc rc = open_runs(&runs, d, name, DIRECTORY_MAKE, fault);
-
-	if (rc != RC_OK)
-		return rc;
-	if (job->once) {
-		encode_key(id, sizeof id, job->once);
-		list = directory_list(runs.fd);
-		if (!list)
-			rc = directory_failed(
-			    &runs, "cannot list the records of past runs", fault);
-	}
-	while (rc == RC_OK && list && (era = next_era(list)) >= 0) {
-		name_id(file, era, id);
-		rc = check_run(&runs, file, job, now_us, fault);
-	}
-	if (list)
-		closedir(list);
-	if (rc == RC_OK)
-		rc = check_run(&runs, last_name, job, now_us, fault);
-	if (rc == RC_OK)
-		rc = check_run(&runs, good_name, job, now_us, fault);
-	close(runs.fd);
-	return rc;
-}
-
-/* ---- remembering ---- */
-
-/*
- * `last` can be replaced then.  A good run that seems to lie in the future is given up for any
- * that does not.
- */
-static enum rc
-copy_last(const struct directory *runs, int64_t now_us, struct fault *fault)
-{
-	char name[NAME_MAX + 1];
-	struct run last, good;
-	const struct run *r = &last;
-	enum rc rc = load_run(runs, last_name, &last, fault);
-
-	if (rc != RC_OK || last.status != 0)
-		return rc == RC_LOST ? RC_OK : rc;
-	name_id(name, now_us / ERA, last.id);
-	if (*last.id)
-		rc = store_run(runs, name, &last, fault);
-	if (rc == RC_OK)
-		rc = load_run(runs, good_name, &good, fault);
-	if (rc != RC_OK && rc != RC_LOST)
-		return rc;
-	if (r->begin > now_us ||
-	    (rc == RC_OK && good.begin > r->begin && good.begin <= now_us))
-		return RC_OK;
-	return store_run(runs, good_name, r, fault);
-}
-
-/* As many files of an era as may be deleted in one go. */
-static void
-sweep_era(const struct directory *runs, int64_t era)
-{
-	const struct dirent *e;
-	struct fault ignored;
-	const char *behind;
-	char name[24];
-	DIR *list;
-	int at;
-
-	snprintf(name, sizeof name, "%" PRId64 "/", era);
-	if (directory_open_steps(runs, name, DIRECTORY_CHANGE, &at, &behind, &ignored) !=
-	    RC_OK)
-		return;
-	list = directory_list(at);
-	for (int i = 0; list && i < SWEEP && (e = readdir(list)); i++)
-		unlinkat(at, e->d_name, 0);
-	if (list)
-		closedir(list);
-	close(at);
-	unlinkat(runs->fd, name, AT_REMOVEDIR); /* unless something is left */
-}
-
-enum rc
-runs_remember(
-    const struct directory *d, const char *name, const struct run *r, struct fault *fault)
-{
-	struct directory runs;
-	enum rc rc = open_runs(&runs, d, name, DIRECTORY_MAKE, fault);
-	int64_t era;
-	DIR *list;
-
-	if (rc != RC_OK)
-		return rc;
-	rc = copy_last(&runs, r->end, fault);
-	if (rc == RC_OK)
-		rc = store_run(&runs, last_name, r, fault);
-	list = rc == RC_OK ? directory_list(runs.fd) : NULL;
-	while (list && (era = next_era(list)) >= 0)
-		if (era < r->end / ERA - 1)
-			sweep_era(&runs, era);
-	if (list)
-		closedir(list);
-	close(runs.fd);
-	return rc;
-}
-
-/* ---- looking ---- */
-
-/* One of them that is there by its name. */
-static enum rc
-load_named(const struct directory *d, const char *name, const char *leaf, struct run *r,
-    struct fault *fault)
-{
-	struct directory runs;
-	enum rc rc = open_runs(&runs, d, name, DIRECTORY_LOOK, fault);
-
-	if (rc != RC_OK)
-		return rc;
-	rc = load_run(&runs, leaf, r, fault);
-	close(runs.fd);
-	return rc;
-}
-
-enum rc
-runs_last(const struct directory *d, const char *name, struct run *r, struct fault *fault)
-{
-	return load_named(d, name, last_name, r, fault);
-}
-
-enum rc
-runs_good(const struct directory *d, const char *name, const struct run *last,
-    struct run *r, struct fault *fault)
-{
-	return last && last->status == 0 ? RC_LOST
-					 : load_named(d, name, good_name, r, fault);
-}
-
-/* What is done with a file of an ID. */
-struct visit {
-	const struct directory *runs;
-	bool (*see)(void *ctx, const struct run *); /* NULL: it is deleted */
-	void *ctx;
-	bool enough;
-	bool deleted;            /* something was */
-	const struct run * not ; /* this one is told already */
-};
-
-static enum rc
-visit_file(struct visit *v, int64_t era, int at, const char *leaf, struct fault *fault)
-{
-	char name[NAME_MAX + 1], expected[NAME_MAX + 1];
-	struct run run;
-	enum rc rc;
-
-	if (!v->see && unlinkat(at, leaf, 0) != 0)
-		return errno == ENOENT || errno == EISDIR
-		    ? RC_OK
-		    : directory_failed(v->runs, "cannot delete what has been run", fault);
-	v->deleted |= !v->see;
-	if (!v->see)
-		return RC_OK;
-	if (snprintf(name, sizeof name, "%" PRId64 "/%s", era, leaf) >= (int)sizeof name)
-		return RC_OK;
-	rc = load_run(v->runs, name, &run, fault);
-	if (rc != RC_OK)
-		return rc == RC_LOST ? RC_OK : rc;
-	name_id(expected, era, run.id);
-	if (strcmp(name, expected) != 0 || run.status != 0)
-		return RC_OK; /* somebody has put it there */
-	if (!v->not || strcmp(v->not ->id, run.id) != 0)
-		v->enough = !v->see(v->ctx, &run);
-	return RC_OK;
-}
-
-static enum rc
-visit_era(struct visit *v, int64_t era, struct fault *fault)
-{
-	const struct dirent *e;
-	const char *behind;
-	char name[24];
-	DIR *list;
-	int at;
-	enum rc rc;
-
-	snprintf(name, sizeof name, "%" PRId64 "/", era);
-	rc = directory_open_steps(v->runs, name,
-	    v->see ? DIRECTORY_LOOK : DIRECTORY_CHANGE, &at, &behind, fault);
-	if (rc != RC_OK)
-		return rc == RC_LOST ? RC_OK : rc;
-	list = directory_list(at);
-	if (!list)
-		rc = directory_failed(v->runs, "cannot list what has been run", fault);
-	while (rc == RC_OK && !v->enough && (e = readdir(list)))
-		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-			rc = visit_file(v, era, at, e->d_name, fault);
-	if (list)
-		closedir(list);
-	close(at);
-	return rc;
-}
-
-static enum rc
-visit_eras(struct visit *v, struct fault *fault)
-{
-	DIR *list = directory_list(v->runs->fd);
-	enum rc rc = list
-	    ? RC_OK
-	    : directory_failed(v->runs, "cannot list what has been run", fault);
-	int64_t era;
-
-	while (rc == RC_OK && !v->enough && (era = next_era(list)) >= 0)
-		rc = visit_era(v, era, fault);
-	if (list)
-		closedir(list);
-	return rc;
-}
-
-/* The run in `last` has not been copied to the file of its ID yet. */
-enum rc
-runs_each(const struct directory *d, const char *name,
-    bool (*see)(void *ctx, const struct run *), void *ctx, struct fault *fault)
-{
-	struct directory runs;
-	struct visit v = {.runs = &runs, .see = see, .ctx = ctx};
-	struct run last;
-	enum rc rc = open_runs(&runs, d, name, DIRECTORY_LOOK, fault);
-
-	if (rc != RC_OK)
-		return rc;
-	rc = load_run(&runs, last_name, &last, fault);
-	if (rc == RC_OK && last.status == 0 && *last.id) {
-		v.not = &last;
-		v.enough = !see(ctx, &last);
-	}
-	rc = rc == RC_OK || rc == RC_LOST ? visit_eras(&v, fault) : rc;
-	close(runs.fd);
-	return rc;
-}
-
-/* ---- forgetting ---- */
 
 /* *deleted: it was there. */
 static enum rc
@@ -471,62 +179,253 @@ delete_run(
 	return rc;
 }
 
-/* `last` or `good`, if it is of that ID (NULL: whatever it is). */
-static enum rc
-delete_if_of(const struct directory *runs, const char *name, const char *id,
-    bool *deleted, struct fault *fault)
+/* The file of an ID, which is encoded already. */
+static void
+name_id(char out[NAME_MAX + 1], int64_t era, const char *id)
 {
-	struct run run;
-	enum rc rc = id ? load_run(runs, name, &run, fault) : RC_OK;
+	int n = snprintf(out, NAME_MAX + 1, "%" PRId64 "/%.*s", era, ID_CHARS, id);
+	unsigned char hash[SHA256_BYTES];
 
-	if (rc == RC_LOST || (rc == RC_OK && id && strcmp(run.id, id) != 0))
-		return RC_OK;
-	return rc == RC_OK ? delete_run(runs, name, deleted, fault) : rc;
+	if (strlen(id) <= ID_CHARS)
+		return;
+	n -= ID_CHARS;
+	out[n++] = '+'; /* which no encoded ID has */
+	sha256(hash, id, strlen(id));
+	text_hex(out + n, hash, sizeof hash);
 }
 
-/* The files of an ID, in each era that is there. */
-static enum rc
-drop_id(const struct directory *runs, const char *id, bool *deleted, struct fault *fault)
-{
-	DIR *list = directory_list(runs->fd);
-	char name[NAME_MAX + 1];
-	int64_t era;
-	enum rc rc = list
-	    ? RC_OK
-	    : directory_failed(runs, "cannot list what has been run", fault);
+/* ---- the eras ---- */
 
-	while (rc == RC_OK && list && (era = next_era(list)) >= 0) {
-		name_id(name, era, id);
-		rc = delete_run(runs, name, deleted, fault);
+/* What is done with the files of IDs: they are deleted, if nobody asks or sees. */
+struct visit {
+	const struct directory *runs;
+	const char *id; /* only with those of this one; NULL: with all */
+	int64_t before; /* only in eras before this one; 0: in all */
+	int most;     /* with so many of an era, whatever becomes of each; 0: with all */
+	bool deleted; /* something was */
+	const struct job *job; /* has one of them done this, */
+	int64_t now_us;        /* by this time? */
+	bool (*see)(void *ctx, enum entry_kind, const struct run *);
+	void *ctx;
+	bool enough;
+	const char *told; /* the ID of the run that has been seen before */
+};
+
+static void
+see_run(struct visit *v, enum entry_kind kind, const struct run *run)
+{
+	v->enough = v->enough || !v->see(v->ctx, kind, run);
+}
+
+static enum rc
+visit_file(struct visit *v, int64_t era, const char *name, struct fault *fault)
+{
+	char expected[NAME_MAX + 1];
+	struct run run;
+	enum rc rc;
+
+	if (!v->job && !v->see) {
+		rc = delete_run(v->runs, name, &v->deleted, fault);
+		return v->most ? RC_OK : rc;
 	}
-	if (list)
-		closedir(list);
+	rc = load_run(v->runs, name, &run, fault);
+	if (rc != RC_OK)
+		return rc == RC_LOST ? RC_OK : rc;
+	if (v->job)
+		return run_refuse(&run, v->job, v->now_us, fault);
+	name_id(expected, era, run.id);
+	/* others have been put there by somebody */
+	if (strcmp(name, expected) == 0 && run.status == 0 &&
+	    (!v->told || strcmp(v->told, run.id) != 0))
+		see_run(v, ENTRY_DONE, &run);
+	return RC_OK;
+}
+
+static enum rc
+visit_era(struct visit *v, int64_t era, struct fault *fault)
+{
+	char name[2 * NAME_MAX];
+	const struct dirent *e;
+	DIR *list;
+	enum rc rc;
+
+	if (v->id) {
+		name_id(name, era, v->id);
+		return visit_file(v, era, name, fault);
+	}
+	snprintf(name, sizeof name, "%" PRId64 "/", era);
+	rc = directory_list(v->runs, name, &list, fault);
+	if (rc != RC_OK)
+		return rc == RC_LOST ? RC_OK : rc;
+	for (int i = 0; rc == RC_OK && !v->enough && (e = readdir(list)); i++) {
+		if (v->most && i >= v->most)
+			break;
+		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+			continue;
+		snprintf(name, sizeof name, "%" PRId64 "/%s", era, e->d_name);
+		rc = visit_file(v, era, name, fault);
+	}
+	closedir(list);
+	if (!v->job && !v->see) {
+		snprintf(name, sizeof name, "%" PRId64, era);
+		unlinkat(v->runs->fd, name, AT_REMOVEDIR); /* unless something is left */
+	}
 	return rc;
 }
 
+static enum rc
+visit_eras(struct visit *v, struct fault *fault)
+{
+	const struct dirent *e;
+	DIR *list;
+	enum rc rc = directory_list(v->runs, "", &list, fault);
+
+	if (rc != RC_OK)
+		return rc;
+	while (rc == RC_OK && !v->enough && (e = readdir(list))) {
+		const char *s = e->d_name;
+		int64_t era = block_number(&s, s + strlen(s));
+
+		if (era >= 0 && (!v->before || era < v->before))
+			rc = visit_era(v, era, fault);
+	}
+	closedir(list);
+	return rc;
+}
+
+/* ---- has it been done? ---- */
+
+enum rc
+runs_check(const struct directory *d, const char *name, const struct job *job,
+    int64_t now_us, struct fault *fault)
+{
+	char id[ENCODED_BYTES];
+	struct directory runs;
+	struct visit v = {.runs = &runs, .id = id, .job = job, .now_us = now_us};
+	enum rc rc = open_runs(&runs, d, name, DIRECTORY_MAKE, fault);
+
+	if (rc != RC_OK)
+		return rc;
+	if (job->once) {
+		encode_key(id, sizeof id, job->once);
+		rc = visit_eras(&v, fault);
+	}
+	if (rc == RC_OK)
+		rc = visit_file(&v, 0, last_name, fault);
+	if (rc == RC_OK)
+		rc = visit_file(&v, 0, good_name, fault);
+	close(runs.fd);
+	return rc;
+}
+
+/* ---- remembering ---- */
+
+/*
+ * `last` can be replaced then.  A good run that seems to lie in the future is given up for any
+ * that does not.
+ */
+static enum rc
+copy_last(const struct directory *runs, int64_t now_us, struct fault *fault)
+{
+	char name[NAME_MAX + 1];
+	struct run last, good;
+	enum rc rc = load_run(runs, last_name, &last, fault);
+
+	if (rc != RC_OK || last.status != 0)
+		return rc == RC_LOST ? RC_OK : rc;
+	name_id(name, now_us / ERA, last.id);
+	if (*last.id)
+		rc = store_run(runs, name, &last, fault);
+	if (rc == RC_OK)
+		rc = load_run(runs, good_name, &good, fault);
+	if (rc != RC_OK && rc != RC_LOST)
+		return rc;
+	if (last.begin > now_us ||
+	    (rc == RC_OK && good.begin > last.begin && good.begin <= now_us))
+		return RC_OK;
+	return store_run(runs, good_name, &last, fault);
+}
+
+enum rc
+runs_remember(
+    const struct directory *d, const char *name, const struct run *r, struct fault *fault)
+{
+	struct directory runs;
+	struct visit old = {.runs = &runs, .before = r->end / ERA - 1, .most = SWEEP};
+	struct fault ignored;
+	enum rc rc = open_runs(&runs, d, name, DIRECTORY_MAKE, fault);
+
+	if (rc != RC_OK)
+		return rc;
+	rc = copy_last(&runs, r->end, fault);
+	if (rc == RC_OK)
+		rc = store_run(&runs, last_name, r, fault);
+	if (rc == RC_OK && old.before > 0)
+		(void)visit_eras(&old, &ignored);
+	close(runs.fd);
+	return rc;
+}
+
+/* ---- looking ---- */
+
+/* The run in `last` has not been copied to the file of its ID yet. */
+enum rc
+runs_look(const struct directory *d, const char *name, bool ids,
+    bool (*see)(void *ctx, enum entry_kind, const struct run *), void *ctx,
+    struct fault *fault)
+{
+	struct directory runs;
+	struct visit v = {.runs = &runs, .see = see, .ctx = ctx};
+	struct run last = {.status = STATUS_NONE}, good;
+	enum rc rc = open_runs(&runs, d, name, DIRECTORY_LOOK, fault);
+
+	if (rc != RC_OK)
+		return rc;
+	rc = load_run(&runs, last_name, &last, fault);
+	if (rc == RC_OK)
+		see_run(&v, ENTRY_LAST, &last);
+	if ((rc == RC_OK && last.status != 0) || rc == RC_LOST) {
+		rc = load_run(&runs, good_name, &good, fault);
+		if (rc == RC_OK)
+			see_run(&v, ENTRY_GOOD, &good);
+	} else if (rc == RC_OK && ids && *last.id) {
+		v.told = last.id;
+		see_run(&v, ENTRY_DONE, &last);
+	}
+	if (ids && !v.enough && (rc == RC_OK || rc == RC_LOST))
+		rc = visit_eras(&v, fault);
+	close(runs.fd);
+	return rc;
+}
+
+/* ---- forgetting ---- */
+
+/* `last` goes at the end: of who is killed before, the job is not due yet. */
 enum rc
 runs_forget(
     const struct directory *d, const char *name, const char *once, struct fault *fault)
 {
 	struct directory runs;
-	struct visit v = {.runs = &runs};
-	char encoded[ENCODED_BYTES];
-	const char *id = once ? encoded : NULL;
-	bool deleted = false;
+	char id[ENCODED_BYTES];
+	struct visit v = {.runs = &runs, .id = once ? id : NULL};
+	struct run run;
 	enum rc rc = open_runs(&runs, d, name, DIRECTORY_CHANGE, fault);
 
 	if (rc != RC_OK)
 		return rc;
 	if (once)
-		encode_key(encoded, sizeof encoded, once);
-	/* `last` goes at the end: killed before, the job is not due yet */
-	rc = id ? drop_id(&runs, id, &deleted, fault) : visit_eras(&v, fault);
-	if (rc == RC_OK)
-		rc = delete_if_of(&runs, good_name, id, &deleted, fault);
-	if (rc == RC_OK)
-		rc = delete_if_of(&runs, last_name, id, &deleted, fault);
+		encode_key(id, sizeof id, once);
+	rc = visit_eras(&v, fault);
+	for (int i = 0; rc == RC_OK && i < 2; i++) {
+		const char *file = i == 0 ? good_name : last_name;
+
+		rc = once ? load_run(&runs, file, &run, fault) : RC_OK;
+		if (rc == RC_OK && (!once || strcmp(run.id, id) == 0))
+			rc = delete_run(&runs, file, &v.deleted, fault);
+		rc = rc == RC_LOST ? RC_OK : rc;
+	}
 	close(runs.fd);
-	if (rc == RC_OK && !deleted && !v.deleted)
+	if (rc == RC_OK && !v.deleted)
 		return fault_set(
 		    fault, RC_LOST, "%s: no such run is remembered", d->where);
 	return rc;

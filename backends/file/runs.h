@@ -68,26 +68,18 @@ enum rc runs_remember(
     const struct directory *, const char *name, const struct run *, struct fault *);
 
 /*
- * ---- for a look, and to forget ----
- *
- * In all of them RC_LOST says that there is nothing (of that sort) in the directory `name`.
+ * Tells the last run (ENTRY_LAST) and the last one that ended with 0 where that is another
+ * (ENTRY_GOOD); with `ids` also each run of an ID that ended with 0 (ENTRY_DONE).  Ends when
+ * `see` gives false.  RC_LOST, like RC_OK: there is no more than that.
  */
-
-/* The last run; RC_DENIED: it may not be read. */
-enum rc runs_last(
-    const struct directory *, const char *name, struct run *, struct fault *);
-
-/* The last one that ended with 0, where that is another. */
-enum rc runs_good(const struct directory *, const char *name, const struct run *last,
-    struct run *, struct fault *);
-
-/* Each run of an ID that ended with 0, until `see` gives false. */
-enum rc runs_each(const struct directory *, const char *name,
-    bool (*see)(void *ctx, const struct run *), void *ctx, struct fault *);
+enum rc runs_look(const struct directory *, const char *name, bool ids,
+    bool (*see)(void *ctx, enum entry_kind, const struct run *), void *ctx,
+    struct fault *);
 
 /*
  * Deletes the run of that ID (NULL: all of them).  With META locked, so that no run is
- * being remembered.  Killed before the end, it has forgotten some of them.
+ * being remembered.  Killed before the end, it has forgotten some of them.  RC_LOST: there
+ * was none.
  */
 enum rc runs_forget(
     const struct directory *, const char *name, const char *once, struct fault *);

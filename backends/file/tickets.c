@@ -16,9 +16,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* To fcntl, without a length a span goes on for ever. */
-static const struct span whole_file = {0, 0};
-
 /* *l becomes the kernel's answer. */
 static int
 ask_kernel(int fd, int command, short type, struct span s, struct flock *l)
@@ -35,54 +32,43 @@ ask_kernel(int fd, int command, short type, struct span s, struct flock *l)
 	return result;
 }
 
+/* Without waiting: 0, or -1 with errno, EAGAIN if it is taken. */
 static int
-lock_span(int fd, int command, short type, struct span s)
-{
-	struct flock l;
-
-	return ask_kernel(fd, command, type, s, &l);
-}
-
-int
-tickets_lock(int fd, short type, int64_t byte)
-{
-	int result = lock_span(fd, F_OFD_SETLK, type, (struct span){byte, byte + 1});
-
-	if (result < 0 && errno == EACCES)
-		errno = EAGAIN;
-	return result;
-}
-
-void
-tickets_unlock(int fd, struct span s)
-{
-	lock_span(fd, F_OFD_SETLK, F_UNLCK, s);
-}
-
-/* As flock(2) locks all of a file. */
-static int
-flock_file(int fd, int wait, short type)
+lock_span(int fd, bool by_flock, bool wait, short type, struct span s)
 {
 	int operation = type == F_WRLCK ? LOCK_EX
 	    : type == F_RDLCK           ? LOCK_SH
 					: LOCK_UN,
 	    result;
+	struct flock l;
 
-	do
-		result = flock(fd, operation | wait);
-	while (result < 0 && errno == EINTR);
+	if (!by_flock)
+		result = ask_kernel(fd, wait ? F_OFD_SETLKW : F_OFD_SETLK, type, s, &l);
+	else
+		do
+			result = flock(fd, wait ? operation : operation | LOCK_NB);
+		while (result < 0 && errno == EINTR);
+	if (result < 0 && errno == EACCES)
+		errno = EAGAIN;
 	return result;
+}
+
+int
+tickets_lock(int fd, short type, int64_t byte)
+{
+	return lock_span(fd, false, false, type, (struct span){byte, byte + 1});
+}
+
+void
+tickets_unlock(int fd, struct span s)
+{
+	lock_span(fd, false, false, F_UNLCK, s);
 }
 
 int
 tickets_lock_file(int fd, bool by_flock, short type)
 {
-	int result = by_flock ? flock_file(fd, LOCK_NB, type)
-			      : lock_span(fd, F_OFD_SETLK, type, whole_file);
-
-	if (result < 0 && errno == EACCES)
-		errno = EAGAIN;
-	return result;
+	return lock_span(fd, by_flock, false, type, whole_file);
 }
 
 /* ---- who is there ---- */
@@ -189,16 +175,10 @@ static void
 wait_in_kernel(struct task *t)
 {
 	struct ticket_wait *w = (struct ticket_wait *)t;
-	int result = w->by_flock ? flock_file(w->fd, 0, w->type)
-				 : lock_span(w->fd, F_OFD_SETLKW, w->type, w->span);
 
-	atomic_store(&w->got, result == 0);
-	if (atomic_load(&w->task.dropped) && atomic_load(&w->got)) {
-		if (w->by_flock)
-			flock_file(w->fd, 0, F_UNLCK);
-		else
-			tickets_unlock(w->fd, w->span);
-	}
+	atomic_store(&w->got, lock_span(w->fd, w->by_flock, true, w->type, w->span) == 0);
+	if (atomic_load(&w->task.dropped) && atomic_load(&w->got))
+		lock_span(w->fd, w->by_flock, false, F_UNLCK, w->span);
 }
 
 static void
@@ -211,8 +191,8 @@ free_wait(struct task *t)
 	free(w);
 }
 
-static struct ticket_wait *
-start_wait(int fd, bool by_flock, short type, struct span span)
+struct ticket_wait *
+tickets_wait(int fd, bool by_flock, short type, struct span span)
 {
 	struct ticket_wait *w = malloc(sizeof *w);
 
@@ -227,18 +207,6 @@ start_wait(int fd, bool by_flock, short type, struct span span)
 		return task_start(&w->task, STACK) ? w : NULL;
 	free(w);
 	return NULL;
-}
-
-struct ticket_wait *
-tickets_wait(int fd, short type, struct span span)
-{
-	return start_wait(fd, false, type, span);
-}
-
-struct ticket_wait *
-tickets_wait_file(int fd, bool by_flock, short type)
-{
-	return start_wait(fd, by_flock, type, whole_file);
 }
 
 int

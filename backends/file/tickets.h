@@ -74,15 +74,16 @@ int64_t tickets_last(int fd, int64_t base, int64_t hint, int64_t limit);
  */
 bool tickets_next(int fd, struct span, struct span *found);
 
+/* To fcntl, without a length a span goes on for ever. */
+static const struct span whole_file = {0, 0};
+
 /*
  * Lets a thread wait in the kernel until it can lock all of the span, since fcntl
  * cannot wait in poll.  NULL with errno.  The lock belongs to the open file
- * behind `fd`; the thread has a descriptor of its own for it.
+ * behind `fd`; the thread has a descriptor of its own for it.  By flock(2) other programs
+ * lock, and all of a file.
  */
-struct ticket_wait *tickets_wait(int fd, short type, struct span);
-
-/* The same for all of a file, by flock(2) or else by fcntl(2), as other programs lock it. */
-struct ticket_wait *tickets_wait_file(int fd, bool by_flock, short type);
+struct ticket_wait *tickets_wait(int fd, bool by_flock, short type, struct span);
 
 /* Locks or unlocks all of a file, without waiting.  0, or -1 with errno: EAGAIN: it is taken. */
 int tickets_lock_file(int fd, bool by_flock, short type);

@@ -196,32 +196,25 @@ listing_read_names(struct listing *l)
 			     : rc;
 }
 
-/* The next name, up to `end`. */
-static const char *
-next_name(const char *name, const char *end)
-{
-	return name < end ? name + strlen(name) + 1 : end;
-}
-
-/* Asks for the locks of a page of names at once, and tells them. */
+/* Asks for the locks of a page of names at once, and tells them; *from goes on behind it. */
 static enum rc
-listing_page(struct listing *l, const char *from, const char *to)
+listing_page(struct listing *l, const char **from, const char *end)
 {
 	char key[KEY_BYTES + 1];
-	const char *lock;
+	const char *lock, *to = *from;
 	struct items i;
 	enum rc rc;
 
-	for (const char *name = from; name < to; name = next_name(name, to)) {
-		item_name_read(key, &lock, l->prefix, name);
+	for (int n = 0; n < PAGE && to < end; n++, to += strlen(to) + 1) {
+		item_name_read(key, &lock, l->prefix, to);
 		items_ask(l->client, lock, 0);
 	}
 	rc = client_send(l->client, l->look->until, l->fault);
-	for (; rc == RC_OK && from < to; from = next_name(from, to)) {
+	for (; rc == RC_OK && *from < to; *from += strlen(*from) + 1) {
 		rc = items_read(l->client, 0, l->look->until, &i, l->fault);
 		items_number(&i, &l->stats);
 		if (rc == RC_OK)
-			listing_found(l, from, &i);
+			listing_found(l, *from, &i);
 	}
 	return rc;
 }
@@ -229,7 +222,7 @@ listing_page(struct listing *l, const char *from, const char *to)
 static enum rc
 listing_all(struct listing *l)
 {
-	const char *from, *end, *to;
+	const char *from, *end;
 	enum rc rc;
 
 	stats_init(&l->stats);
@@ -240,13 +233,10 @@ listing_all(struct listing *l)
 	l->at = instant_now();
 	if (rc == RC_OK)
 		rc = listing_read_names(l);
+	from = l->names;
 	end = l->names ? l->names + l->used : NULL;
-	for (from = l->names; rc == RC_OK && !l->enough && from < end; from = to) {
-		to = from;
-		for (int n = 0; n < PAGE; n++)
-			to = next_name(to, end);
-		rc = listing_page(l, from, to);
-	}
+	while (rc == RC_OK && !l->enough && from < end)
+		rc = listing_page(l, &from, end);
 	free(l->names);
 	return rc;
 }
@@ -457,11 +447,12 @@ memcached_thaw(struct store *s, const char *key, instant until, struct fault *f)
 static enum rc
 memcached_check(struct store *s, struct checkup *c, struct fault *f)
 {
+	static const char more[] = "more memory (-m), or a server for locks alone";
 	struct memcached *m = memcached_of(s);
 	char losses[LOSSES_BYTES];
 	struct item_name name;
 	struct items i;
-	bool full, young;
+	bool full, small, young;
 	enum rc rc;
 
 	if (c->sweep)
@@ -472,6 +463,7 @@ memcached_check(struct store *s, struct checkup *c, struct fault *f)
 	if (rc != RC_OK)
 		return rc;
 	full = i.stats.room > 0 && i.stats.used / FULL >= i.stats.room / 100;
+	small = i.stats.evictions > 0;
 	young = stats_age(&i.stats) < (c->ttl + NS_PER_S - 1) / NS_PER_S;
 	(void)memcached_losses(&i.stats, losses, sizeof losses);
 	checkup_tell(
@@ -480,15 +472,10 @@ memcached_check(struct store *s, struct checkup *c, struct fault *f)
 	    *m->address.user ? m->address.user : "nobody in particular");
 	checkup_tell(c, DOUBTFUL, "cache",
 	    "keep locks that must hold elsewhere: dlock-backends(7)", "%s", losses);
-	checkup_tell(c, i.stats.evictions > 0 ? UNFIT : FIT, "eviction",
-	    i.stats.evictions > 0 ? "more memory (-m), or a server for locks alone"
-				  : NULL,
-	    i.stats.evictions > 0 ? "it has evicted %" PRId64
-				    " items: its memory is too small"
-				  : "it has evicted %" PRId64 " items",
-	    i.stats.evictions);
-	checkup_tell(c, full ? UNFIT : FIT, "memory",
-	    full ? "more memory (-m), or a server for locks alone" : NULL,
+	checkup_tell(c, small ? UNFIT : FIT, "eviction", small ? more : NULL,
+	    "it has evicted %" PRId64 " items%s", i.stats.evictions,
+	    small ? ": its memory is too small" : "");
+	checkup_tell(c, full ? UNFIT : FIT, "memory", full ? more : NULL,
 	    "%" PRId64 " of %" PRId64 " bytes are used%s", i.stats.used, i.stats.room,
 	    full ? ": it is about to evict" : "");
 	checkup_tell(c, young ? DOUBTFUL : FIT, "uptime",

@@ -157,46 +157,45 @@ reply_flag(struct reply *r, const char *flag)
 	return true;
 }
 
-enum rest { ANYTHING, FLAGS, SIZE_AND_FLAGS, PAIR };
-
 static const struct reply_row {
-	const char *word;
+	char word[16];
 	enum reply_code code;
-	enum rest rest; /* what may follow */
 } words[] = {
-    {"STAT", REPLY_STAT, PAIR}, /* the first, since there are many of them */
-    {"HD", REPLY_HD, FLAGS},
-    {"VA", REPLY_VA, SIZE_AND_FLAGS},
-    {"EN", REPLY_EN, FLAGS},
-    {"NF", REPLY_NF, FLAGS},
-    {"NS", REPLY_NS, FLAGS},
-    {"EX", REPLY_EX, FLAGS},
-    {"MN", REPLY_MN, FLAGS},
-    {"OK", REPLY_OK, FLAGS},
-    {"STORED", REPLY_OK, FLAGS},
-    {"END", REPLY_END, FLAGS},
-    {"BUSY", REPLY_BUSY, ANYTHING},
-    {"ERROR", REPLY_ERROR, ANYTHING},
-    {"CLIENT_ERROR", REPLY_ERROR, ANYTHING},
-    {"SERVER_ERROR", REPLY_ERROR, ANYTHING},
+    {"STAT", REPLY_STAT}, /* the first, since there are many of them */
+    {"HD", REPLY_HD},
+    {"VA", REPLY_VA},
+    {"EN", REPLY_EN},
+    {"NF", REPLY_NF},
+    {"NS", REPLY_NS},
+    {"EX", REPLY_EX},
+    {"MN", REPLY_MN},
+    {"OK", REPLY_OK},
+    {"STORED", REPLY_OK},
+    {"END", REPLY_END},
+    {"BUSY", REPLY_BUSY},
+    {"ERROR", REPLY_ERROR},
+    {"CLIENT_ERROR", REPLY_ERROR},
+    {"SERVER_ERROR", REPLY_ERROR},
 };
 
-/* False: that does not follow such a word. */
+/* What stands behind the word.  False: that does not follow such a word. */
 static bool
-reply_rest(struct reply *r, enum rest rest, char *text)
+reply_rest(struct reply *r, enum reply_code code, char *text)
 {
 	uint64_t size = 0;
 
-	if (rest == PAIR) {
+	if (code == REPLY_STAT) {
 		r->name = reply_word(&text);
 		r->text = text;
 		return *r->name != '\0';
 	}
-	if (rest == SIZE_AND_FLAGS &&
+	if (code == REPLY_BUSY || code == REPLY_ERROR)
+		return true;
+	if (code == REPLY_VA &&
 	    (!reply_number(reply_word(&text), &size) || size > INT32_MAX))
 		return false;
 	r->size = size;
-	while (rest != ANYTHING && *text)
+	while (*text)
 		if (!reply_flag(r, reply_word(&text)))
 			return false;
 	return true;
@@ -217,7 +216,7 @@ reply_parse(struct reply *r, char *line)
 	}
 	while (w < end && strcmp(word, w->word) != 0)
 		w++;
-	if (w < end && reply_rest(r, w->rest, rest))
+	if (w < end && reply_rest(r, w->code, rest))
 		r->code = w->code;
 }
 
@@ -476,30 +475,29 @@ client_connect(struct client *c, instant until, struct fault *f)
 	return rc == RC_OK && *c->address->password ? client_login(c, until, f) : rc;
 }
 
-/* Sends what was put; drops it if there is no connection for it, which `rc` tells. */
+/* Sends what was put; drops it if there is no connection for it. */
 static enum rc
-client_empty(struct client *c, enum rc rc, instant until, struct fault *f)
+client_flush(struct client *c, bool go_on, instant until, struct fault *f)
 {
 	size_t n = c->filled;
+	enum rc rc = RC_OK;
 
 	c->filled = 0;
+	if (!client_is_same(c, c->epoch))
+		rc = go_on ? client_broken(
+				 c, RC_AGAIN, "closed the connection within a request", f)
+			   : client_connect(c, until, f);
 	return rc == RC_OK ? client_transmit(c, c->out, n, until, f) : rc;
 }
 
 enum rc
 client_send(struct client *c, instant until, struct fault *f)
 {
-	enum rc rc = client_is_same(c, c->epoch) ? RC_OK : client_connect(c, until, f);
-
-	return client_empty(c, rc, until, f);
+	return client_flush(c, false, until, f);
 }
 
 enum rc
 client_go_on(struct client *c, instant until, struct fault *f)
 {
-	enum rc rc = client_is_same(c, c->epoch)
-	    ? RC_OK
-	    : client_broken(c, RC_AGAIN, "closed the connection within a request", f);
-
-	return client_empty(c, rc, until, f);
+	return client_flush(c, true, until, f);
 }

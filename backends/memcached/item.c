@@ -211,7 +211,9 @@ stats_add(struct stats *s, const char *name, const char *value)
 	    : strcmp(name, "bytes") == 0                ? &s->used
 							: NULL;
 	uint64_t number;
-	bool is_number = reply_number(value, &number) && number <= INT64_MAX;
+	/* most lines are about something else */
+	bool is_number = (time || count) && reply_number(value, &number) &&
+	    number <= INT64_MAX;
 
 	if (strcmp(name, "version") == 0)
 		snprintf(s->version, sizeof s->version, "%s", value);
@@ -293,42 +295,27 @@ stats_token_missing(const struct stats *s, uint64_t cas)
 	return (int64_t)(cas / US_PER_S) + 1 - known_uptime(s);
 }
 
-/* Has it gone on as far as it must since what we know of it? */
-static bool
-is_in_time(const struct tick *t, instant sent, int64_t time)
-{
-	int64_t real = sent - t->at, told = (time - t->time) * NS_PER_S;
-
-	return real - told <= TICK_SLACK + real / DRIFT;
-}
-
 /*
  * What is kept to compare with is the answer that tells the most: one that was late, or
  * came at the end of a second, would hide as much of a standstill.  A clock that is slow
  * by the drift is followed.
  */
-static bool
-tells_more(const struct tick *t, instant heard, int64_t time)
-{
-	int64_t real = heard - t->at;
-
-	return (time - t->time) * NS_PER_S >= real - real / DRIFT;
-}
-
 bool
 tick_goes_on(struct tick *t, instant sent, instant heard, int64_t time)
 {
 	/* it was doubted a moment ago, and the timer has run since */
 	bool again = t->doubted && time > t->doubt_time &&
 	    sent - t->doubt_at <= TICK_SLACK;
+	int64_t told = (time - t->time) * NS_PER_S, least = sent - t->at,
+		most = heard - t->at;
 
-	if (t->known && !again && !is_in_time(t, sent, time)) {
+	if (t->known && !again && least - told > TICK_SLACK + least / DRIFT) {
 		t->doubted = true;
 		t->doubt_at = sent;
 		t->doubt_time = time;
 		return false;
 	}
-	if (!t->known || again || tells_more(t, heard, time))
+	if (!t->known || again || told >= most - most / DRIFT)
 		*t = (struct tick){.known = true, .at = heard, .time = time};
 	t->doubted = false;
 	return true;

@@ -21,15 +21,15 @@ static _Thread_local struct {
 } call;
 
 static const struct dl_symbol symbols[] = {
-#define X(name) {"mysql_" #name, (void **)&table.name, false},
+#define X(name) {"mysql_" #name, false, offsetof(struct libmariadb, name)},
     MY_FUNCTIONS(X)
 #undef X
-	{"mysql_errno", (void **)&table.error_number, false},
-    {"ma_pvio_register_callback", (void **)&table.watch_bytes, false},
+	{"mysql_errno", false, offsetof(struct libmariadb, error_number)},
+    {"ma_pvio_register_callback", false, offsetof(struct libmariadb, watch_bytes)},
 };
 
 const struct dl_library libmariadb_library = {"libmariadb", "libmariadb.so.3",
-    "libmariadb3", symbols, sizeof symbols / sizeof *symbols};
+    "libmariadb3", &table, symbols, sizeof symbols / sizeof *symbols};
 
 static void
 cut_off(MYSQL *mysql)

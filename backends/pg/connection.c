@@ -22,16 +22,16 @@ enum {
 static struct pq functions;
 
 static const struct dl_symbol symbols[] = {
-#define X(name) {"PQ" #name, (void **)&functions.name, false},
+#define X(name) {"PQ" #name, false, offsetof(struct pq, name)},
     PQ_FUNCTIONS(X)
 #undef X
-#define X(name) {"PQ" #name, (void **)&functions.name, true},
+#define X(name) {"PQ" #name, true, offsetof(struct pq, name)},
 	PQ_PIPELINE_FUNCTIONS(X)
 #undef X
 };
 
-const struct dl_library libpq_library = {
-    "libpq", "libpq.so.5", "libpq5", symbols, sizeof symbols / sizeof *symbols};
+const struct dl_library libpq_library = {"libpq", "libpq.so.5", "libpq5", &functions,
+    symbols, sizeof symbols / sizeof *symbols};
 
 /* ---- what is stated ---- */
 

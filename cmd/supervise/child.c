@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -152,7 +153,10 @@ child_tell(const struct run *r, const struct join_part *parts, const char *addre
 	object_end(&j);
 }
 
-/* The words and the environment of the command.  False: no memory. */
+/*
+ * The words and the environment of the command.  False: no memory.  The first call of malloc()
+ * would cost ten page faults.
+ */
 static bool
 prepare_words(const struct run *r)
 {
@@ -164,8 +168,9 @@ prepare_words(const struct run *r)
 		n++;
 	while (environ[others])
 		others++;
-	words = calloc(n + 2 + others + VARIABLES + 1, sizeof *words);
-	if (!words)
+	words = mmap(NULL, (n + 2 + others + VARIABLES + 1) * sizeof *words,
+	    PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (words == MAP_FAILED)
 		return false;
 	words[0] = "/bin/sh";
 	words[1] = (char *)r->path;

@@ -84,7 +84,8 @@ events_message(const struct plan *p, const struct msg *m)
 	    [MSG_STOPPING] = {"stopping", NULL, "reason"},
 	    [MSG_NOTICE] = {"notice", NULL, "message"},
 	};
-	char line[LINE_BYTES];
+	/* the pages of a stack are touched even if nobody listens */
+	static char line[LINE_BYTES];
 	struct object j;
 
 	if (p->show.status_fd < 0 || (size_t)m->kind >= sizeof shapes / sizeof *shapes ||
@@ -110,7 +111,8 @@ events_message(const struct plan *p, const struct msg *m)
 void
 events_verdict(const struct plan *p, const struct verdict *v)
 {
-	char line[LINE_BYTES];
+	/* the pages of a stack are touched even if nobody listens */
+	static char line[LINE_BYTES];
 	struct object j;
 
 	if (p->show.status_fd < 0)

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-static struct {
+static struct table {
 	__typeof__(&getpid) getpid;
 	void *never;
 } table;
@@ -20,10 +20,10 @@ static void
 functions_are_found(void **state)
 {
 	static const struct dl_symbol symbols[] = {
-	    {"getpid", (void **)&table.getpid, false},
-	    {"dlock_never", (void **)&table.never, true}};
+	    {"getpid", false, offsetof(struct table, getpid)},
+	    {"dlock_never", true, offsetof(struct table, never)}};
 	static const struct dl_library libc = {
-	    "the C library", "libc.so.6", "libc6", symbols, 2};
+	    "the C library", "libc.so.6", "libc6", &table, symbols, 2};
 	struct fault f;
 
 	(void)state;
@@ -39,9 +39,9 @@ static void
 a_library_too_old_is_refused(void **state)
 {
 	static const struct dl_symbol symbols[] = {
-	    {"dlock_never", (void **)&table.never, false}};
+	    {"dlock_never", false, offsetof(struct table, never)}};
 	static const struct dl_library libc = {
-	    "the C library", "libc.so.6", "libc6", symbols, 1};
+	    "the C library", "libc.so.6", "libc6", &table, symbols, 1};
 	struct fault f;
 
 	(void)state;
@@ -53,7 +53,7 @@ static void
 a_missing_library_is_named(void **state)
 {
 	static const struct dl_library none = {
-	    "libnever", "libdlock-never.so.1", "libnever1", NULL, 0};
+	    "libnever", "libdlock-never.so.1", "libnever1", &table, NULL, 0};
 	struct fault f;
 
 	(void)state;

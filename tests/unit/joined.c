@@ -53,6 +53,20 @@ flock_as_nfs(int fd, int operation)
 	return flock(fd, operation);
 }
 
+/* How often a file of another user's in /tmp seems to be missing, as if made just now. */
+static int missing;
+
+/* errno of the kernel, or 0. */
+static int
+refused_open(const char *path, int flags, ...)
+{
+	if (strncmp(path, "/tmp/", 5) != 0)
+		return 0;
+	if (missing > 0 && missing-- > 0)
+		return flags & O_CREAT ? EACCES : ENOENT;
+	return cannot_open ? EACCES : 0;
+}
+
 /* What the kernel lists: NULL: all; "": cannot be read. */
 static const char *listed;
 
@@ -69,12 +83,10 @@ open_listed(const char *path, const char *mode)
 #define atomic_load load_later
 #define fopen(path, mode) open_listed(path, mode)
 #define open(path, ...) \
-	(cannot_open && strncmp(path, "/tmp/", 5) == 0 ? (errno = EACCES, -1) \
-						       : open(path, __VA_ARGS__))
+	((errno = refused_open(path, __VA_ARGS__, 0)) ? -1 : open(path, __VA_ARGS__))
 #define fcntl(fd, command, ...) \
 	(cannot_ask && (command) == F_OFD_GETLK ? (errno = EIO, -1) \
 						: fcntl(fd, command, __VA_ARGS__))
-#define lockers_read test_lockers_read
 #define flock(fd, operation) flock_as_nfs(fd, operation)
 #define tickets_lock test_tickets_lock
 #define tickets_unlock test_tickets_unlock
@@ -83,7 +95,6 @@ open_listed(const char *path, const char *mode)
 #define tickets_last test_tickets_last
 #define tickets_next test_tickets_next
 #define tickets_wait test_tickets_wait
-#define tickets_wait_file test_tickets_wait_file
 #define tickets_done test_tickets_done
 #define tickets_waited test_tickets_waited
 #define tickets_watch test_tickets_watch
@@ -91,7 +102,6 @@ open_listed(const char *path, const char *mode)
 #define tickets_unwatch test_tickets_unwatch
 #define tickets_wake test_tickets_wake
 #define joined_open test_joined_open
-#include "backends/file/lockers.c"
 #include "backends/file/tickets.c"
 #include "backends/file/joined.c"
 
@@ -120,7 +130,6 @@ what_comes_too_late_is_not_taken(enum woke woke, enum rc expected)
 	const struct claim claim = {.key = "k", .kind = KIND_EXCLUSIVE};
 	struct test t = {.host = {.wait = wait_too_short, .alert = -1}, .woke = woke};
 	char path[] = "/tmp/unit_joined.XXXXXX";
-	const struct joined_settings settings = {.path = path};
 	struct store *s;
 	struct grant g;
 	struct fault f;
@@ -130,7 +139,7 @@ what_comes_too_late_is_not_taken(enum woke woke, enum rc expected)
 	t.other = mkstemp(path);
 	assert_true(t.other >= 0);
 	assert_int_equal(flock(t.other, LOCK_EX), 0);
-	assert_int_equal(joined_open(&s, &t.host, &settings, &f), RC_OK);
+	assert_int_equal(joined_open(&s, &t.host, path, NULL, &f), RC_OK);
 	assert_int_equal(
 	    s->backend->lock->acquire(s, &claim, instant_now() + NS_PER_MS, &g, &f),
 	    expected);
@@ -187,7 +196,6 @@ a_wait_that_is_refused_ends_in_time(void **state)
 {
 	const struct claim claim = {.key = "k", .kind = KIND_EXCLUSIVE};
 	char path[] = "/tmp/unit_joined.XXXXXX";
-	const struct joined_settings settings = {.path = path};
 	int other = mkstemp(path);
 
 	(void)state;
@@ -201,7 +209,7 @@ a_wait_that_is_refused_ends_in_time(void **state)
 		struct grant g;
 		struct fault f;
 
-		assert_int_equal(joined_open(&s, &r.host, &settings, &f), RC_OK);
+		assert_int_equal(joined_open(&s, &r.host, path, NULL, &f), RC_OK);
 		assert_int_equal(s->backend->lock->acquire(s, &claim, until, &g, &f),
 		    i ? RC_STOP : RC_BUSY);
 		assert_in_range(r.pauses, 2, 5);
@@ -219,7 +227,6 @@ on_nfs_it_is_opened_for_writing(void **state)
 	struct test t = {
 	    .host = {.wait = wait_too_short, .alert = -1}, .woke = WOKE_TIMEOUT};
 	char path[] = "/tmp/unit_joined.XXXXXX";
-	const struct joined_settings settings = {.path = path};
 	struct store *s;
 	struct grant g;
 	struct fault f;
@@ -227,7 +234,7 @@ on_nfs_it_is_opened_for_writing(void **state)
 	(void)state;
 	t.other = mkstemp(path);
 	stored = as_nfs = true;
-	assert_int_equal(joined_open(&s, &t.host, &settings, &f), RC_OK);
+	assert_int_equal(joined_open(&s, &t.host, path, NULL, &f), RC_OK);
 	assert_int_equal(s->backend->lock->acquire(s, &claim, 0, &g, &f), RC_OK);
 	assert_int_equal(flock(t.other, LOCK_SH | LOCK_NB), -1);
 	assert_int_equal(s->backend->lock->release(s, 0, 0, &f), RC_OK);
@@ -235,6 +242,27 @@ on_nfs_it_is_opened_for_writing(void **state)
 	as_nfs = false;
 	s->backend->close(s);
 	close(t.other);
+	unlink(path);
+}
+
+/* fs.protected_regular: who opens it with O_CREAT is denied, though it is there. */
+static void
+what_another_user_makes_meanwhile_is_locked(void **state)
+{
+	const struct claim claim = {.key = "k", .kind = KIND_EXCLUSIVE};
+	struct test t = {
+	    .host = {.wait = wait_too_short, .alert = -1}, .woke = WOKE_TIMEOUT};
+	char path[] = "/tmp/unit_joined.XXXXXX";
+	struct store *s;
+	struct grant g;
+	struct fault f;
+
+	(void)state;
+	close(mkstemp(path));
+	missing = 2;
+	assert_int_equal(joined_open(&s, &t.host, path, NULL, &f), RC_OK);
+	assert_int_equal(s->backend->lock->acquire(s, &claim, 0, &g, &f), RC_OK);
+	s->backend->close(s);
 	unlink(path);
 }
 
@@ -249,7 +277,6 @@ count_holders(void *ctx, const struct entry *e, int64_t now)
 static enum rc
 count(const char *path, const char *lock, unsigned *n)
 {
-	const struct joined_settings settings = {.path = path, .lock = lock};
 	const struct look look = {
 	    .key = "k", .see = count_holders, .ctx = n, .until = NEVER};
 	struct host host = {.alert = -1};
@@ -258,7 +285,7 @@ count(const char *path, const char *lock, unsigned *n)
 	enum rc rc;
 
 	*n = 0;
-	assert_int_equal(joined_open(&s, &host, &settings, &f), RC_OK);
+	assert_int_equal(joined_open(&s, &host, path, lock, &f), RC_OK);
 	rc = s->backend->admin->each(s, &look, &f);
 	s->backend->close(s);
 	return rc;
@@ -301,8 +328,11 @@ static void
 names_are_looked_for_in_time(void **state)
 {
 	char path[] = "/tmp/unit_joined.XXXXXX", list[] = "/tmp/unit_joined.XXXXXX";
-	int fd = mkstemp(path), many[100], text = mkstemp(list), n;
+	int fd = mkstemp(path), many[100], text = mkstemp(list);
+	const struct joined j = {.path = path, .by_flock = true, .fd = -1};
 	struct locker found[LOCKERS_MOST];
+	struct fault f;
+	size_t n;
 	instant begun;
 	struct stat st;
 
@@ -317,12 +347,13 @@ names_are_looked_for_in_time(void **state)
 	listed = list;
 	slow = true;
 	begun = instant_now();
-	n = lockers_read(&st, true, begun + 100 * NS_PER_MS, found);
+	assert_int_equal(
+	    read_lockers(&j, &st, begun + 100 * NS_PER_MS, found, &n, &f), RC_OK);
 	assert_true(instant_now() - begun < NS_PER_S);
 	slow = false;
 	listed = NULL;
 	assert_int_equal(n, 3);
-	for (int i = 0; i < n; i++) {
+	for (size_t i = 0; i < n; i++) {
 		assert_int_equal(found[i].pid, getpid());
 		assert_string_not_equal(found[i].user, "");
 	}
@@ -344,6 +375,7 @@ main(void)
 	    cmocka_unit_test(what_is_not_listed_is_not_free),
 	    cmocka_unit_test(names_are_looked_for_in_time),
 	    cmocka_unit_test(on_nfs_it_is_opened_for_writing),
+	    cmocka_unit_test(what_another_user_makes_meanwhile_is_locked),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -192,7 +192,7 @@ a_thread_waits_for_a_byte(void **state)
 	(void)state;
 	begin(&q);
 	add(&q, F_WRLCK, 5);
-	w = tickets_wait(q.fd, F_RDLCK, byte_5);
+	w = tickets_wait(q.fd, false, F_RDLCK, byte_5);
 	assert_non_null(w);
 	assert_false(has_ended(w, 20));
 	close(q.others[--q.n]);
@@ -202,7 +202,7 @@ a_thread_waits_for_a_byte(void **state)
 	/* it is locked by the file that waited */
 	assert_int_equal(tickets_lock(q.others[0], F_WRLCK, 5), -1);
 	end(&q);
-	assert_null(tickets_wait(q.fd, F_RDLCK, byte_5)); /* closed by now */
+	assert_null(tickets_wait(q.fd, false, F_RDLCK, byte_5)); /* closed by now */
 }
 
 /*
@@ -222,7 +222,7 @@ a_thread_locks_the_file_it_was_given(void **state)
 		begin(&other);
 		add(&q, F_WRLCK, 5);
 		number = q.fd;
-		w = tickets_wait(q.fd, F_RDLCK, byte_5);
+		w = tickets_wait(q.fd, false, F_RDLCK, byte_5);
 		assert_non_null(w);
 		assert_int_equal(dup2(other.fd, number), number);
 		close(q.others[--q.n]);
@@ -243,7 +243,7 @@ a_wait_is_abandoned(void **state)
 	(void)state;
 	begin(&q);
 	add(&q, F_WRLCK, 5);
-	w = tickets_wait(q.fd, F_RDLCK, byte_5);
+	w = tickets_wait(q.fd, false, F_RDLCK, byte_5);
 	assert_non_null(w);
 	assert_false(tickets_waited(w));
 	end(&q);
@@ -261,7 +261,7 @@ a_wait_that_was_abandoned_locks_nothing(void **state)
 
 		begin(&q);
 		add(&q, F_WRLCK, 5);
-		w = tickets_wait(q.fd, F_RDLCK, byte_5);
+		w = tickets_wait(q.fd, false, F_RDLCK, byte_5);
 		other = open(q.path, O_RDWR);
 		assert_true(w && other >= 0);
 		if (round % 2)
@@ -289,7 +289,7 @@ a_thread_waits_for_a_range(void **state)
 	begin(&q);
 	for (int64_t byte = 9; byte > 3; byte--)
 		add(&q, F_WRLCK, byte);
-	w = tickets_wait(q.fd, F_RDLCK, (struct span){4, 9});
+	w = tickets_wait(q.fd, false, F_RDLCK, (struct span){4, 9});
 	assert_non_null(w);
 	while (q.n > 2) {
 		assert_false(has_ended(w, 5));

@@ -14,7 +14,7 @@ import subprocess
 
 import pytest
 
-from support import DLOCK, Completed, FilePlace, descendants_of, is_alive, kill, making, name_of, wait_for
+from support import DLOCK, Completed, FilePlace, compile_shim, descendants_of, is_alive, kill, making, name_of, wait_for
 
 
 @pytest.fixture
@@ -366,6 +366,28 @@ def test_directories_of_a_long_key_are_open_to_the_group_whatever_the_umask(dloc
     inside = list(files.directory.rglob("*"))
     assert [stat.S_IMODE(p.stat().st_mode) for p in inside if p.is_dir()] == [0o2770] * 2
     assert [stat.S_IMODE(p.stat().st_mode) for p in inside if p.is_file()] == [0o660]
+
+
+KILLED_AT_FCHMOD = """
+    #include <signal.h>
+    #include <sys/stat.h>
+    #include <unistd.h>
+
+    int fchmod(int fd, mode_t mode)
+    {
+        (void)fd, (void)mode;
+        return kill(getpid(), SIGKILL);
+    }
+"""
+
+
+def test_who_is_killed_after_making_a_file_locks_nobody_out(dlock, files, tmp_path):
+    """Nor does who is slow: another user may open it at once."""
+    env = {**dlock.env, "LD_PRELOAD": compile_shim(tmp_path, "fchmod", KILLED_AT_FCHMOD)}
+    files.directory.chmod(0o2770)
+    for left in (1, 2, 3):
+        assert subprocess.run([DLOCK, "run", *files.words, "-k", "k" * 450, "--", "true"], env=env, umask=0o077, check=False).returncode != 0
+        assert [stat.S_IMODE(p.stat().st_mode) for p in sorted(files.directory.rglob("*"))] == [0o2770, 0o2770, 0o660][:left]
 
 
 def test_a_directory_of_a_long_key_that_is_replaced_is_noticed(dlock, files):

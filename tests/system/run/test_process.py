@@ -1073,6 +1073,9 @@ FAILING_MALLOC = """
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
 static int count;
@@ -1089,6 +1092,12 @@ fails(void)
 void *malloc(size_t n) { return fails() ? NULL : __libc_malloc(n); }
 void *calloc(size_t n, size_t m) { return fails() ? NULL : __libc_calloc(n, m); }
 void *realloc(void *p, size_t n) { return fails() ? NULL : __libc_realloc(p, n); }
+
+void *
+mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset)
+{
+	return fd < 0 && fails() ? MAP_FAILED : (void *)syscall(SYS_mmap, at, n, protection, flags, fd, offset);
+}
 """
 
 
