@@ -3,6 +3,7 @@
 
 #include "exit.h"
 #include "parse.h"
+#include "say.h"
 #include "sources.h"
 #include "text.h"
 
@@ -147,15 +148,14 @@ read_options(struct words *w, struct fault *f)
 static enum rc
 take_operand(struct plan *p, const char *operand, struct fault *f)
 {
-	if (((p->cmd & CMD_TAKES_WORD) || (p->cmd == CMD_FORGET && p->nkeys > 0)) &&
-	    !p->word) {
+	bool is_word = (p->cmd & CMD_TAKES_WORD) ||
+	    (p->cmd == CMD_FORGET && p->nkeys > 0);
+
+	if (is_word && !p->word) {
 		p->word = operand;
 		return RC_OK;
 	}
-	if (p->cmd == CMD_FORGET && p->word)
-		return fault_set(
-		    f, RC_USAGE, "'%s' is one word too many", text_brief(operand).text);
-	if (!(options[OPT_KEY].cmds & p->cmd))
+	if (is_word || !(options[OPT_KEY].cmds & p->cmd))
 		return fault_set(
 		    f, RC_USAGE, "'%s' is one word too many", text_brief(operand).text);
 	if ((p->cmd & (CMD_FREEZE | CMD_THAW | CMD_FORGET)) && strpbrk(operand, "*?["))
@@ -356,14 +356,24 @@ settle_command(struct plan *p, char **words, bool named, struct fault *f)
 	return RC_OK;
 }
 
-/* Of others, those that are about a lock need its key. */
+/* Of others, those that are about a lock need its key, and some ask a person first. */
 static enum rc
 settle_key(const struct plan *p, struct fault *f)
 {
-	if (p->nkeys > 0 || (p->cmd & (CMD_CONFIG | CMD_DOCTOR)) ||
-	    !(options[OPT_KEY].cmds & p->cmd))
-		return RC_OK;
-	return fault_set(f, RC_USAGE, "no key: say dlock %s KEY", options_cmd(p->cmd));
+	if (p->nkeys == 0 && !(p->cmd & (CMD_CONFIG | CMD_DOCTOR)) &&
+	    (options[OPT_KEY].cmds & p->cmd))
+		return fault_set(
+		    f, RC_USAGE, "no key: say dlock %s KEY", options_cmd(p->cmd));
+	if (p->nkeys > 1 && (p->cmd & (CMD_BREAK | CMD_FORGET)))
+		return fault_set(f, RC_USAGE,
+		    "%s takes one key at a time; nothing was done", options_cmd(p->cmd));
+	if ((options[OPT_YES].cmds & p->cmd) && !p->steer.yes && !p->steer.token &&
+	    !say_can_ask())
+		return fault_set(f, RC_USAGE,
+		    "cannot ask you, since this is no terminal: say -y%s; nothing was done",
+		    p->cmd == CMD_BREAK ? ", or --token N, which dlock status shows"
+					: "");
+	return RC_OK;
 }
 
 /* Can the lease carry two attempts to renew, the grace and the margin? */
@@ -425,11 +435,24 @@ settle_period(struct plan *p, const struct sources *all, struct fault *f)
 	return RC_OK;
 }
 
-/* What is asked of jobs is another question than what is asked of locks. */
+/* Each of these asks another question than the other. */
 static enum rc
 settle_look(const struct plan *p, struct fault *f)
 {
 	const struct plan_look *l = &p->look;
+	static const char form[] = ": it has its own form, of one moment";
+	const struct {
+		bool said;
+		const char *one, *other, *why;
+	} pairs[] = {
+	    {l->jobs && l->held_over, "jobs", "held-over", ""},
+	    {l->jobs && l->prometheus, "jobs", "format prometheus", ""},
+	    {l->jobs && l->again, "jobs", "watch", ""},
+	    {l->done_within && l->again, "done-within", "watch", ""},
+	    {l->json && l->columns, "json", "output", ": an object has all there is"},
+	    {l->prometheus && l->columns, "format prometheus", "output", form},
+	    {l->prometheus && l->again, "format prometheus", "watch", form},
+	};
 	const char *objection = p->word && p->cmd == CMD_FORGET
 	    ? !*p->word ? "it is empty" : text_objection(p->word, ONCE_BYTES)
 	    : NULL;
@@ -438,12 +461,11 @@ settle_look(const struct plan *p, struct fault *f)
 		return fault_set(f, RC_USAGE,
 		    "ID '%s': %s (1 to %d bytes of UTF-8 without control characters)",
 		    text_brief(p->word).text, objection, ONCE_BYTES);
-	if (l->jobs && (l->held_over || l->prometheus))
-		return fault_set(f, RC_USAGE, "--jobs and --%s contradict each other",
-		    l->held_over ? "held-over" : "format prometheus");
-	if (l->again && (l->jobs || l->done_within))
-		return fault_set(f, RC_USAGE, "--%s and --watch contradict each other",
-		    options[l->jobs ? OPT_JOBS : OPT_DONE_WITHIN].name);
+	for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+		if (pairs[i].said)
+			return fault_set(f, RC_USAGE,
+			    "--%s and --%s contradict each other%s", pairs[i].one,
+			    pairs[i].other, pairs[i].why);
 	return RC_OK;
 }
 
