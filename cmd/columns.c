@@ -99,7 +99,7 @@ static void
 cell_length(char *out, int64_t ns)
 {
 	if (ns >= 0)
-		parse_duration_text(ns, out, CELL_BYTES);
+		snprintf(out, CELL_BYTES, "%s", parse_span(ns).text);
 }
 
 static void

@@ -7,6 +7,7 @@
 #define DLOCK_PLAN_H
 
 #include "cmd/supervise/lease.h"
+#include "text.h"
 
 #include <signal.h>
 
@@ -135,11 +136,21 @@ struct origin {
 	bool has_tty; /* there is a controlling terminal */
 };
 
-/*
- * The keys, made fit to be shown: "a", or "a, b and c"; as many as fit into out[size].
- * Returns out.
- */
-char *plan_name(const struct plan *, char *out, size_t size);
+/* The keys, made fit to be shown: "a", or "a, b and c"; as many as fit into a sentence. */
+struct clean plan_name(const struct plan *);
+
+/* What the command, or the process that has asked for a hold, is told. */
+enum variable {
+	VAR_KEY,
+	VAR_TOKEN,
+	VAR_TOKENS, /* with several keys: a JSON object key -> token */
+	VAR_SLOT,   /* with --limit */
+	VAR_OWNER,
+	VAR_BACKEND,
+	VAR_KEEPER, /* the keeper's address, and those of the outer dlocks */
+	VARIABLES
+};
+extern const char *const variable_names[VARIABLES];
 
 /* RC_CONFIG: the store has no locks of this kind, or cannot remember the job. */
 enum rc plan_check_kind(const struct plan_claim *, const struct store *, struct fault *);

@@ -36,7 +36,7 @@ static int
 run_run(struct plan *p)
 {
 	const char *command = p->command.argv[0];
-	char path[PATH_MAX], name[300], key[400];
+	char path[PATH_MAX], name[300];
 	struct origin origin;
 	struct run r = {.plan = p, .origin = &origin, .path = path};
 	struct verdict v;
@@ -51,7 +51,7 @@ run_run(struct plan *p)
 		snprintf(v.line, sizeof v.line,
 		    "cannot execute '%s' under %s: %s%s; no lock was asked for",
 		    text_clean(name, sizeof name, command, strlen(command)),
-		    plan_name(p, key, sizeof key), strerror(errno),
+		    plan_name(p).text, strerror(errno),
 		    guess(p->command.argv));
 	}
 	start_end(p, &v);

@@ -145,12 +145,9 @@ start_die_of(int sig)
 static void
 tell_times(const struct plan *p, const struct verdict *v)
 {
-	char key[400];
-
 	if (p->show.verbose && p->cmd == CMD_RUN && v->held)
-		say("%s: waited %s for the lock, had it for %s",
-		    plan_name(p, key, sizeof key), parse_span(v->waited).text,
-		    parse_span(v->held).text);
+		say("%s: waited %s for the lock, had it for %s", plan_name(p).text,
+		    parse_span(v->waited).text, parse_span(v->held).text);
 }
 
 /*
