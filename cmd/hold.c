@@ -57,15 +57,15 @@ is_part_of_pipe(pid_t pid)
 {
 	char path[64], its[4096], above[4096];
 	struct stat ours, theirs;
-	int64_t born;
-	pid_t parent;
+	struct process shell = {.pid = pid};
 
 	snprintf(path, sizeof path, "/proc/%d/fd/1", (int)pid);
 	return fstat(STDOUT_FILENO, &ours) == 0 && S_ISFIFO(ours.st_mode) &&
 	    stat(path, &theirs) == 0 && theirs.st_ino == ours.st_ino &&
-	    theirs.st_dev == ours.st_dev && kin_read(pid, "cmdline", its, sizeof its) &&
-	    kin_family(pid, &parent, &born) &&
-	    kin_read(parent, "cmdline", above, sizeof above) && strcmp(its, above) == 0;
+	    theirs.st_dev == ours.st_dev && process_look_up(&shell) &&
+	    process_read(pid, "cmdline", its, sizeof its) &&
+	    process_read(shell.parent, "cmdline", above, sizeof above) &&
+	    strcmp(its, above) == 0;
 }
 
 /* The parent, unless it is none that one would mean without saying so. */
@@ -113,7 +113,7 @@ settle_body(struct body *b, struct plan *p, const struct origin *o, struct fault
 		    : strerror(errno);
 	if (why)
 		return fault_set(f, RC_USAGE, "--pid %d: %s", pid, why);
-	if (pid == 0 || !kin_read(pid, "comm", name, sizeof name))
+	if (pid == 0 || !process_read(pid, "comm", name, sizeof name))
 		snprintf(name, sizeof name, "dlock");
 	name[strcspn(name, "\n")] = '\0';
 	p->command.shell[0] = name;
