@@ -1,5 +1,5 @@
 /* columns.c - what stands in the columns of `dlock ls`, and how wide they are. */
-#include "columns.h"
+#include "view.h"
 
 #include "parse.h"
 #include "text.h"

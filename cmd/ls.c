@@ -1,7 +1,6 @@
 /* ls.c - dlock ls: all locks that are held, waited for or frozen, or all jobs, one a line. */
 #include "cmd.h"
 
-#include "columns.h"
 #include "exit.h"
 #include "look.h"
 #include "metrics.h"
@@ -20,6 +19,7 @@ enum { STATUS_FOUND = 1 }; /* with --held-over */
 struct known {
 	char *key; /* for Prometheus as a label */
 	bool seen; /* in this round */
+	bool listed;
 	uint64_t facts;
 	uint64_t holders, waiting, frozen;
 	int64_t held; /* nanoseconds; -1: not known, or nobody has it */
@@ -101,8 +101,9 @@ sort_known(void)
 
 /* ---- what has changed ---- */
 
-static void
-print_change(const struct view *v)
+/* `listed`: it is one of those that are asked for.  False: no memory. */
+static bool
+print_change(const struct view *v, bool listed)
 {
 	const struct known wanted = {.key = (char *)v->key};
 	uint64_t facts = show_facts(v, ls.rounds.looking.store, true);
@@ -110,13 +111,17 @@ print_change(const struct view *v)
 	    ? bsearch(&wanted, ls.known, ls.sorted, sizeof wanted, compare_known)
 	    : NULL;
 
+	if (!k && !listed)
+		return true;
 	if (!k || k->facts != facts)
 		print_lock(v);
 	k = k ? k : add_known(v->key);
 	if (!k)
-		return;
+		return false;
 	k->facts = facts;
 	k->seen = true;
+	k->listed = listed;
+	return true;
 }
 
 /*
@@ -132,13 +137,15 @@ end_changes(bool whole)
 	for (size_t i = 0; i < ls.known_n; i++) {
 		struct known *k = &ls.known[i];
 
-		if (k->seen || !whole) {
+		if (k->listed && (k->seen || !whole)) {
 			k->seen = false;
 			ls.known[kept++] = *k;
 			continue;
 		}
-		view_begin(&v, k->key);
-		print_lock(&v);
+		if (k->listed) {
+			view_begin(&v, k->key);
+			print_lock(&v);
+		}
 		free(k->key);
 	}
 	view_free(&v);
@@ -216,12 +223,12 @@ see(void *ctx, const struct view *v)
 	if (p->word && fnmatch(p->word, v->key, 0) != 0)
 		return true;
 	if (p->look.held_over && longest_hold(v) <= p->look.held_over)
-		return true;
+		return !ls.changes || print_change(v, false);
 	ls.seen++;
 	if (p->look.prometheus)
 		note_lock(v);
 	else if (ls.changes)
-		print_change(v);
+		print_change(v, true);
 	else if (ls.seen <= ls.most)
 		print_lock(v);
 	return !ferror(ls.to) && !ls.short_of_memory;

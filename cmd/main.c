@@ -14,10 +14,10 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-static int print_help(char **words), print_version(struct plan *);
+static int print_version(struct plan *);
 
 static const struct cmd cmd_help = {
-    "help", "explain dlock or a subcommand", .run_words = print_help};
+    .name = "help", .help = "explain dlock or a subcommand"};
 static const struct cmd cmd_version = {.name = "version",
     .help = "show the version and the backends built in",
     .bit = CMD_VERSION,
@@ -254,5 +254,5 @@ main(int argc, char **argv)
 	c = cmd_named(argv[1]);
 	if (!c)
 		return refuse_name(argv[1]);
-	return c->run_words ? c->run_words(argv + 2) : run_with_plan(c, argv + 2);
+	return c->run ? run_with_plan(c, argv + 2) : print_help(argv + 2);
 }

@@ -2,7 +2,7 @@
  * view.c - Goal of these tests: whatever a server says of a lock, its JSON is JSON, and
  * its lines and rows are harmless and as many as they should be.
  */
-#include "cmd/columns.h"
+#include "cmd/view.h"
 #include "cmd/text.h"
 #include "tests/fuzz/fuzz.h"
 
