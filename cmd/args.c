@@ -299,10 +299,8 @@ settle_site(struct plan *p, const struct sources *all, struct fault *f)
 	const struct source *of_url = sources_of(all, OPT_URL);
 	struct plan_site *s = &p->site;
 	const char *outer;
-	enum rc rc = sources_check_outer(f);
+	enum rc rc = settle_backend(p, all, f);
 
-	if (rc == RC_OK)
-		rc = settle_backend(p, all, f);
 	if (rc != RC_OK || !s->backend)
 		return rc;
 	if (of_url && of_url->kind == SOURCE_WORDS) {
@@ -381,21 +379,19 @@ static enum rc
 settle_lease(struct terms *t, const struct sources *all, struct fault *f)
 {
 	const struct source *of = sources_of(all, OPT_TTL);
-	int64_t least;
 
 	t->grace_fixed = sources_of(all, OPT_GRACE);
 	if (!t->grace_fixed)
 		t->grace = lease_grace(t->ttl);
 	if (lease_fits(t->ttl, lease_pace(t->ttl), t->grace))
 		return RC_OK;
-	least = (lease_least(t->grace) + NS_PER_S - 1) / NS_PER_S * NS_PER_S;
 	if (!of)
 		of = sources_of(all, OPT_GRACE);
 	return fault_set(f, of ? sources_wrong(of) : RC_USAGE,
 	    "%s %s is too short for %s %s: two renewals would not fit (at least --ttl %s)",
 	    sources_call(sources_of(all, OPT_TTL), OPT_TTL).text, parse_span(t->ttl).text,
 	    sources_call(sources_of(all, OPT_GRACE), OPT_GRACE).text,
-	    parse_span(t->grace).text, parse_span(least).text);
+	    parse_span(t->grace).text, parse_span(lease_least(t->grace)).text);
 }
 
 /* A run that is busy may be content; elsewhere, 0 is what the caller has asked for. */

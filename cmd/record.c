@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NAME_BYTES = 256, GENERATIONS_MAX = 10000, TOLD_BYTES = 201 };
+enum { NAME_BYTES = 256, TOLD_BYTES = 201 };
 
 /* ---- processes ---- */
 
@@ -23,14 +23,10 @@ enum { NAME_BYTES = 256, GENERATIONS_MAX = 10000, TOLD_BYTES = 201 };
 static bool
 kin_is_ancestor(pid_t ancestor, int64_t born)
 {
-	struct process p = {.pid = getpid()};
+	struct process p = {.pid = ancestor};
 
-	for (int i = 0; i < GENERATIONS_MAX && process_look_up(&p); i++) {
-		if (i > 0 && p.pid == ancestor)
-			return born != 0 && (int64_t)p.born == born;
-		p.pid = p.parent;
-	}
-	return false;
+	return born != 0 && process_look_up(&p) && (int64_t)p.born == born &&
+	    tree_relation(ancestor, getpid()) == KIN_YES;
 }
 
 /* ---- our own record ---- */

@@ -21,19 +21,6 @@ sources_outer_backend(void)
 	return nearest.backend;
 }
 
-enum rc
-sources_check_outer(struct fault *f)
-{
-	const char *keepers = plan_variable("DLOCK_KEEPER");
-	struct keeper_address a;
-
-	while (keepers && keeper_address_next(&keepers, &a))
-		if (a.is_old)
-			return fault_set(f, RC_USAGE,
-			    "DLOCK_KEEPER is of another version of dlock, so this run cannot ask the outer run whether it has the lock: use one version for both, or unset DLOCK_KEEPER");
-	return RC_OK;
-}
-
 struct brief
 sources_url_variable(const struct backend *b)
 {

@@ -80,7 +80,8 @@ show_keys(struct rounds *r, FILE *to, struct fault *f)
 		if (p->look.done_within)
 			s->late |= !tell_done(to, &s->view, &r->looking);
 		if ((to || s->facts[i] != facts) && p->look.json)
-			show_json(to ? to : stdout, &s->view, r->looking.store, false);
+			show_json(to ? to : stdout, &s->view, r->looking.store, false,
+			    epoch_now());
 		else if (!p->look.done_within && (to || s->facts[i] != facts))
 			show_text(
 			    to ? to : stdout, &s->view, r->looking.store, &r->screen);

@@ -93,8 +93,12 @@ struct clean view_person(const struct person *);
 
 /* ---- shown: as JSON, as lines for people, or in a sentence ---- */
 
-/* One object on one line; `brief`: with the number of the waiters, not their list. */
-void show_json(FILE *, const struct view *, const struct store *, bool brief);
+/*
+ * One object on one line; `brief`: with the number of the waiters, not their list.  `time`: of
+ * the line, by our clock; EPOCH_NONE: it is not said.
+ */
+void show_json(
+    FILE *, const struct view *, const struct store *, bool brief, int64_t time);
 
 /* In a look at jobs: what is remembered of a key, or of one of its IDs; likewise. */
 void show_job(FILE *, const struct view *, const struct store *);
