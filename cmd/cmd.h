@@ -8,8 +8,8 @@
 #include "plan.h"
 
 struct cmd {
-	const char *name, *help; /* help: one line */
-	unsigned bit;            /* CMD_: which options it has */
+	const char *help; /* one line */
+	unsigned bit;     /* CMD_: its name, and which options it has */
 	/* `dlock help NAME` prints both, and the options between them */
 	const char *usage, *notes;
 	/* returns the exit status; NULL: of help, whose words are no options */

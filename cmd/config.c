@@ -166,8 +166,7 @@ run_config(struct plan *p)
 	return say_written();
 }
 
-const struct cmd cmd_config = {.name = "config",
-    .help = "show every setting and where it comes from",
+const struct cmd cmd_config = {.help = "show every setting and where it comes from",
     .bit = CMD_CONFIG,
     .usage =
 	"usage: dlock config [-k KEY] [-J] [options of dlock run]\n"

@@ -320,8 +320,8 @@ compare_spans(const void *left, const void *right)
 static void
 tell_round_trip(struct doctor *d, int64_t *spans, size_t n)
 {
-	int64_t most = lease_attempt(d->plan->terms.ttl), worst;
-	bool endless = d->grant.lease == LEASE_FOREVER;
+	int64_t lease = d->grant.lease, most = lease_attempt(lease), worst;
+	bool endless = lease == LEASE_FOREVER;
 	enum fitness fitness;
 
 	qsort(spans, n, sizeof *spans, compare_spans);
@@ -331,7 +331,7 @@ tell_round_trip(struct doctor *d, int64_t *spans, size_t n)
 	    "p50 %.1f ms, p99 %.1f ms of %zu renewals; %s%s%s",
 	    (double)spans[n / 2] / NS_PER_MS, (double)worst / NS_PER_MS, n,
 	    endless ? "its lease has no end" : "the lease of ",
-	    endless ? "" : parse_span(d->plan->terms.ttl).text,
+	    endless ? "" : parse_span(lease).text,
 	    endless                ? ""
 		: fitness == UNFIT ? " leaves less time for one"
 				   : " leaves time for them");
@@ -604,7 +604,7 @@ run_doctor(struct plan *p)
 	return d.rc == RC_OK ? STATUS_UNFIT : exit_of_rc(d.rc).number;
 }
 
-const struct cmd cmd_doctor = {.name = "doctor",
+const struct cmd cmd_doctor = {
     .help = "tell whether this machine and a server are fit for locks",
     .bit = CMD_DOCTOR,
     .usage =

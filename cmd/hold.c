@@ -470,8 +470,7 @@ run_release(struct plan *p)
 	return status ? status : written;
 }
 
-const struct cmd cmd_hold = {.name = "hold",
-    .help = "hold a lock for a script that goes on by itself",
+const struct cmd cmd_hold = {.help = "hold a lock for a script that goes on by itself",
     .bit = CMD_HOLD,
     .usage =
 	"usage: dlock hold -k KEY [--pid PID | --for DURATION] [--shell] [options]\n"
@@ -493,8 +492,7 @@ const struct cmd cmd_hold = {.name = "hold",
 	"was killed, write the assignment in a line of its own, as above.",
     .run = run_hold};
 
-const struct cmd cmd_release = {.name = "release",
-    .help = "release what hold has taken",
+const struct cmd cmd_release = {.help = "release what hold has taken",
     .bit = CMD_RELEASE,
     .usage =
 	"usage: dlock release [--shell] [HANDLE]\n"

@@ -318,8 +318,7 @@ run_ls(struct plan *p)
 	return status == 0 && p->look.held_over && ls.seen ? STATUS_FOUND : status;
 }
 
-const struct cmd cmd_ls = {.name = "ls",
-    .help = "list all locks, one a line",
+const struct cmd cmd_ls = {.help = "list all locks, one a line",
     .bit = CMD_LS,
     .usage =
 	"usage: dlock ls [options] [PATTERN]\n"

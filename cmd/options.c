@@ -540,7 +540,7 @@ options_cmd(unsigned cmd)
 {
 	static const char *const names[] = {"run", "hold", "status", "ls", "wait",
 	    "break", "freeze", "thaw", "release", "config", "version", "doctor",
-	    "forget"};
+	    "forget", "help"};
 
 	return names[__builtin_ctz(cmd)];
 }

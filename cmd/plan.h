@@ -12,7 +12,7 @@
 #include <signal.h>
 
 /*
- * The subcommands that take options, as bits: a plan is for one, an option is known to some.
+ * The subcommands, as bits: a plan is for one, an option is known to some.
  * options_cmd() has their names in this order.
  */
 enum {
@@ -29,6 +29,7 @@ enum {
 	CMD_VERSION = 1 << 10,
 	CMD_DOCTOR = 1 << 11,
 	CMD_FORGET = 1 << 12,
+	CMD_HELP = 1 << 13,
 	/* groups of them */
 	CMD_KEEPS = CMD_RUN | CMD_HOLD,
 	CMD_STEERS = CMD_BREAK | CMD_FREEZE | CMD_THAW,

@@ -42,7 +42,7 @@ tell_done(FILE *to, const struct view *v, const struct looking *l)
 			    to, "%s: no run is remembered that ended with 0\n", key.text);
 		return false;
 	}
-	at = p->until != EPOCH_NONE ? p->until : p->since;
+	at = view_end(p);
 	ago = view_ago(v, at);
 	done = is_done(v, at, within);
 	if (l->plan->look.json)
@@ -104,8 +104,7 @@ run_status(struct plan *p)
 	return status || p->look.again || s.held ? status : STATUS_FREE;
 }
 
-const struct cmd cmd_status = {.name = "status",
-    .help = "show who holds a lock, and who waits",
+const struct cmd cmd_status = {.help = "show who holds a lock, and who waits",
     .bit = CMD_STATUS,
     .usage =
 	"usage: dlock status -k KEY [options]\n"

@@ -525,8 +525,7 @@ run_steer(struct plan *p)
 	return status;
 }
 
-const struct cmd cmd_break = {.name = "break",
-    .help = "take a lock away from its holder",
+const struct cmd cmd_break = {.help = "take a lock away from its holder",
     .bit = CMD_BREAK,
     .usage =
 	"usage: dlock break [options] KEY\n"
@@ -542,8 +541,7 @@ const struct cmd cmd_break = {.name = "break",
 	"holds it by now (with --token), or --wait is over; 64 to 78 nothing was done.",
     .run = run_steer};
 
-const struct cmd cmd_freeze = {.name = "freeze",
-    .help = "let nobody take a lock",
+const struct cmd cmd_freeze = {.help = "let nobody take a lock",
     .bit = CMD_FREEZE,
     .usage =
 	"usage: dlock freeze [options] KEY...\n"
@@ -558,8 +556,7 @@ const struct cmd cmd_freeze = {.name = "freeze",
     .notes = "Status: 0 it is frozen; 64 to 78 nothing was done.",
     .run = run_steer};
 
-const struct cmd cmd_thaw = {.name = "thaw",
-    .help = "end a freeze",
+const struct cmd cmd_thaw = {.help = "end a freeze",
     .bit = CMD_THAW,
     .usage = "usage: dlock thaw [options] KEY...\n"
 	     "\n"
@@ -569,8 +566,7 @@ const struct cmd cmd_thaw = {.name = "thaw",
 	"done.",
     .run = run_steer};
 
-const struct cmd cmd_forget = {.name = "forget",
-    .help = "make a job due again",
+const struct cmd cmd_forget = {.help = "make a job due again",
     .bit = CMD_FORGET,
     .usage =
 	"usage: dlock forget [options] KEY [ID]\n"

@@ -78,6 +78,13 @@ const struct person *view_holder(const struct view *);
 /* The last run that ended with 0; NULL: none is remembered. */
 const struct person *view_good(const struct view *);
 
+/* When a run ended, or (not known) began. */
+static inline int64_t
+view_end(const struct person *run)
+{
+	return run->until != EPOCH_NONE ? run->until : run->since;
+}
+
 /* From one time of the server's clock to another, in nanoseconds; -1: not known. */
 int64_t view_span(int64_t from, int64_t to);
 /* How long ago by the server's clock, in nanoseconds; -1: not known. */

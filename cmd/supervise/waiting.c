@@ -66,19 +66,11 @@ waiting_freeze_end(const struct holding *h, int64_t *end)
 	return r.for_ms == -1 || *end != EPOCH_NONE;
 }
 
-static void
-hear_end(struct waiting *g, const struct msg *m)
-{
-	int64_t end;
-
-	if (waiting_freeze_end(&m->holding, &end))
-		snprintf(
-		    g->seen.until, sizeof g->seen.until, ", %s", text_until(end).text);
-}
-
 void
 waiting_heard(struct waiting *g, const struct msg *m)
 {
+	int64_t end;
+
 	if (m->kind == MSG_NOTICE) {
 		g->seen.noticed = true;
 		waiting_pause(g);
@@ -99,8 +91,9 @@ waiting_heard(struct waiting *g, const struct msg *m)
 	if (g->seen.named)
 		record_describe(m->holding.record, g->seen.holder, sizeof g->seen.holder);
 	*g->seen.until = '\0';
-	if (g->seen.named && is_frozen(g))
-		hear_end(g, m);
+	if (g->seen.named && is_frozen(g) && waiting_freeze_end(&m->holding, &end))
+		snprintf(
+		    g->seen.until, sizeof g->seen.until, ", %s", text_until(end).text);
 }
 
 /*

@@ -263,6 +263,7 @@ def test_a_session_that_is_shorter_than_the_lease(doctor, make_zk):
     server = make_zk(maxSessionTimeout=8000)
     status, found = doctor("-u", server.url)
     assert status == 0 and found["lease"][0] == "warn" and "8.0 s" in found["lease"][1], found
+    assert "the lease of 8s leaves time" in found["round-trip"][1], found
     assert doctor("-u", server.url, "-t", "8s")[1]["lease"][0] == "ok"
     status, found = doctor("-u", server.url, "-t", "30s", "--grace", "7s")
     assert status == 78 and "lease" in failed(found), found
