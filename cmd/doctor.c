@@ -147,7 +147,7 @@ show_finding(struct checkup *c, const struct finding *f)
 
 /* What was tried on the probe; `why`: it has failed. */
 static void
-tell_tried(struct doctor *d, const char *name, enum rc rc, const struct fault *why)
+tell_right(struct doctor *d, const char *name, enum rc rc, const struct fault *why)
 {
 	const char *advice = rc == RC_AGAIN
 	    ? "see whether the server runs, or name another (-u)"
@@ -173,7 +173,7 @@ static void
 tell_failure(struct doctor *d, const char *name, enum rc rc, const struct fault *f)
 {
 	note_refusal(d, rc);
-	tell_tried(d, name, rc, f);
+	tell_right(d, name, rc, f);
 }
 
 /* ---- the configuration ---- */
@@ -320,21 +320,23 @@ compare_spans(const void *left, const void *right)
 static void
 tell_round_trip(struct doctor *d, int64_t *spans, size_t n)
 {
-	int64_t lease = d->grant.lease, most = lease_attempt(lease), worst;
+	int64_t lease = d->grant.lease, most = lease_attempt(lease), half, worst;
 	bool endless = lease == LEASE_FOREVER;
 	enum fitness fitness;
 
 	qsort(spans, n, sizeof *spans, compare_spans);
+	half = spans[n / 2];
 	worst = spans[n - 1];
 	fitness = endless || worst * SPARE < most ? FIT : worst < most ? DOUBTFUL : UNFIT;
 	tell(d, fitness, "round-trip", "a longer --ttl, or a server that is nearer",
-	    "p50 %.1f ms, p99 %.1f ms of %zu renewals; %s%s%s",
-	    (double)spans[n / 2] / NS_PER_MS, (double)worst / NS_PER_MS, n,
+	    "p50 %.1f ms, p99 %.1f ms of %zu renewals; %s%s%s", (double)half / NS_PER_MS,
+	    (double)worst / NS_PER_MS, n,
 	    endless ? "its lease has no end" : "the lease of ",
 	    endless ? "" : parse_span(lease).text,
-	    endless                ? ""
-		: fitness == UNFIT ? " leaves less time for one"
-				   : " leaves time for them");
+	    endless                   ? ""
+		: fitness == UNFIT    ? " leaves less time for one"
+		: fitness == DOUBTFUL ? " leaves little time for them"
+				      : " leaves time for them");
 }
 
 static enum rc
@@ -402,7 +404,7 @@ try_look(struct doctor *d)
 	struct fault f = {""};
 
 	d->looked = true;
-	tell_tried(d, "right-look",
+	tell_right(d, "right-look",
 	    look_at(&d->looking, d->probe, false, &d->view, look_patience(), &f), &f);
 }
 
@@ -434,7 +436,7 @@ try_break(struct doctor *d)
 		rc = rc == RC_LOST ? RC_OK : rc;
 	}
 	d->taken = rc == RC_OK && !polite;
-	tell_tried(d, "right-break", rc, &f);
+	tell_right(d, "right-break", rc, &f);
 }
 
 static void
@@ -453,7 +455,7 @@ try_freeze(struct doctor *d)
 	thawed = rc == RC_DENIED /* else it may be frozen, though the answer is lost */
 	    ? rc
 	    : s->backend->admin->thaw(s, d->probe, look_patience(), &unthawed);
-	tell_tried(
+	tell_right(
 	    d, "right-freeze", rc == RC_OK ? thawed : rc, rc == RC_OK ? &unthawed : &f);
 }
 

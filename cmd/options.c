@@ -539,8 +539,8 @@ const char *
 options_cmd(unsigned cmd)
 {
 	static const char *const names[] = {"run", "hold", "status", "ls", "wait",
-	    "break", "freeze", "thaw", "release", "config", "version", "doctor",
-	    "forget", "help"};
+	    "break", "freeze", "thaw", "release", "config", "version", "doctor", "forget",
+	    "help"};
 
 	return names[__builtin_ctz(cmd)];
 }
