@@ -510,18 +510,24 @@ try_run(struct doctor *d)
 	b->close(d->store);
 }
 
+/* What the backend knows to be dangerous, or (sweep) what is left of the probe. */
+static enum rc
+check_server(struct doctor *d, bool sweep, struct fault *f)
+{
+	struct store *s = d->looking.store;
+
+	d->checkup.sweep = sweep;
+	d->checkup.until = look_patience();
+	return s->backend->admin->check ? s->backend->admin->check(s, &d->checkup, f)
+					: RC_OK;
+}
+
 static void
 sweep_probe(struct doctor *d)
 {
-	struct store *s = d->looking.store;
 	struct fault f = {""};
-	enum rc rc = RC_OK;
 
-	d->checkup.sweep = true;
-	d->checkup.until = look_patience();
-	if (s->backend->admin->check)
-		rc = s->backend->admin->check(s, &d->checkup, &f);
-	if (rc != RC_OK)
+	if (check_server(d, true, &f) != RC_OK)
 		tell(d, DOUBTFUL, "probe", "remove it, unless it ends by itself",
 		    "something of the probe %s has stayed: %s", d->probe, f.text);
 }
@@ -555,7 +561,6 @@ examine(struct doctor *d)
 {
 	struct fault f = {""};
 	enum rc rc = look_open(&d->looking, d->plan, 0, &f);
-	struct store *s = d->looking.store;
 
 	if (rc != RC_OK) {
 		tell_failure(d, "server", rc, &f);
@@ -563,9 +568,7 @@ examine(struct doctor *d)
 	}
 	d->looking.host.verbose = true;
 	tell_server(d);
-	d->checkup.until = look_patience();
-	if (s->backend->admin->check)
-		rc = s->backend->admin->check(s, &d->checkup, &f);
+	rc = check_server(d, false, &f);
 	d->probing = true;
 	if (rc == RC_OK && !is_finished(d))
 		try_rights(d);

@@ -177,7 +177,7 @@ read_sample(struct table *t, const char *line)
 
 /* What errno says. */
 static enum rc
-failed(struct fault *f)
+fail_by_errno(struct fault *f)
 {
 	return fault_set(f, RC_SYSTEM, "%s", strerror(errno));
 }
@@ -187,7 +187,7 @@ failed(struct fault *f)
  * be freed.  NULL: *f says why not.
  */
 static char *
-read_ours(int fd, bool begun, struct stat *st, struct fault *f)
+read_metrics_text(int fd, bool begun, struct stat *st, struct fault *f)
 {
 	size_t n, all = strlen(mark);
 	char *text;
@@ -198,7 +198,7 @@ read_ours(int fd, bool begun, struct stat *st, struct fault *f)
 	}
 	text = calloc(1, st->st_size + 1);
 	if (!text) {
-		failed(f);
+		fail_by_errno(f);
 	} else if (trusted_read(fd, st, text, st->st_size, &n, f) == RC_OK) {
 		n = strlen(text);
 		if (n == 0 || strncmp(text, mark, all) == 0 ||
@@ -220,8 +220,8 @@ read_metrics(struct table *t, const char *path, mode_t *mode, struct fault *f)
 	char *text;
 
 	if (fd < 0)
-		return errno == ENOENT ? RC_OK : failed(f);
-	text = read_ours(fd, false, &st, f);
+		return errno == ENOENT ? RC_OK : fail_by_errno(f);
+	text = read_metrics_text(fd, false, &st, f);
 	close(fd);
 	if (!text)
 		return RC_SYSTEM;
@@ -323,12 +323,12 @@ write_file(int fd, const struct table *t, struct fault *f)
 	bool bad;
 
 	if (!to)
-		return failed(f);
+		return fail_by_errno(f);
 	fputs(mark, to);
 	for (int m = 0; m <= GAUGES; m++)
 		print_metric(to, t, m);
 	bad = ferror(to);
-	return fclose(to) == 0 && !bad ? RC_OK : failed(f);
+	return fclose(to) == 0 && !bad ? RC_OK : fail_by_errno(f);
 }
 
 /* ---- the file, one run at a time ---- */
@@ -411,7 +411,7 @@ replace(const struct plan *p, const struct metrics_run *r, const char *next, int
 	mode_t mode = usual_mode();
 	struct stat st;
 	struct fault why = {""};
-	char *begun = read_ours(fd, true, &st, &why);
+	char *begun = read_metrics_text(fd, true, &st, &why);
 	enum rc rc = begun ? RC_OK : RC_SYSTEM;
 
 	free(begun);
@@ -433,11 +433,11 @@ replace(const struct plan *p, const struct metrics_run *r, const char *next, int
 	}
 	drop_oldest(&t);
 	if (rc == RC_OK && (ftruncate(fd, 0) != 0 || lseek(fd, 0, SEEK_SET) != 0))
-		rc = failed(f);
+		rc = fail_by_errno(f);
 	if (rc == RC_OK)
 		rc = write_file(fd, &t, f);
 	if (rc == RC_OK && (fchmod(fd, mode) != 0 || rename(next, p->show.metrics) != 0))
-		rc = failed(f);
+		rc = fail_by_errno(f);
 	if (rc != RC_OK)
 		unlink(next);
 	return rc;

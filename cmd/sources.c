@@ -297,14 +297,10 @@ sources_apply_one(const struct sources *all, int i, struct plan *p, struct fault
 enum rc
 sources_apply(struct sources *all, struct plan *p, struct fault *f)
 {
-	enum rc rc = check_group(all, GROUP_WAIT, f);
+	enum rc rc = RC_OK;
 
-	if (rc == RC_OK)
-		rc = check_group(all, GROUP_KIND, f);
-	if (rc == RC_OK)
-		rc = check_group(all, GROUP_JOB, f);
-	if (rc == RC_OK)
-		rc = check_group(all, GROUP_LENGTH, f);
+	for (enum group g = GROUP_WAIT; g <= GROUP_LENGTH && rc == RC_OK; g++)
+		rc = check_group(all, g, f);
 	for (int i = 0; i < OPTIONS && rc == RC_OK; i++)
 		rc = i == OPT_OPTION ? apply_settings(all, p, f)
 				     : sources_apply_one(all, i, p, f);
