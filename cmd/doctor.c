@@ -22,6 +22,8 @@
  */
 #include "cmd.h"
 
+#include "backends/common/text.h"
+
 #include "cmd/supervise/run.h"
 #include "exit.h"
 #include "look.h"
@@ -296,8 +298,7 @@ name_probe(struct doctor *d)
 
 	if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
 		return false;
-	for (size_t i = 0; i < sizeof bytes; i++)
-		snprintf(d->owner + 2 * i, 3, "%02x", bytes[i]);
+	text_hex(d->owner, bytes, sizeof bytes);
 	snprintf(d->probe + used, sizeof d->probe - used, "%.12s", d->owner);
 	record_write(d->record, d->plan, 0);
 	d->claim = (struct claim){.key = d->probe,

@@ -347,40 +347,63 @@ lock(int fd, instant until)
 
 /*
  * Is this open file the one that has the name, and ours?  Another user's is not written
- * into: he could change what we write.
+ * into: he could change what we write.  We have its lock, so that no run of his is at it: root
+ * removes it, since his run was killed.
  */
 static bool
 is_next(int fd, const char *path)
 {
 	struct stat opened, named;
 
-	return fstat(fd, &opened) == 0 && lstat(path, &named) == 0 &&
-	    opened.st_dev == named.st_dev && opened.st_ino == named.st_ino &&
-	    opened.st_uid == geteuid();
+	if (fstat(fd, &opened) != 0 || lstat(path, &named) != 0 ||
+	    opened.st_dev != named.st_dev || opened.st_ino != named.st_ino)
+		return false;
+	if (opened.st_uid != geteuid() && geteuid() == 0)
+		unlink(path);
+	return opened.st_uid == geteuid();
+}
+
+/* Why it was not to be had; `why`: what opening it said, 0: it was opened. */
+static void
+tell_next(const char *path, int why, struct fault *f)
+{
+	struct stat st;
+
+	if ((why == 0 || why == EACCES) && lstat(path, &st) == 0 &&
+	    st.st_uid != geteuid())
+		fault_set(f, RC_SYSTEM,
+		    "%s is of another user (uid %u), whose run has not finished it: remove it",
+		    path, (unsigned)st.st_uid);
+	else
+		fault_set(f, RC_SYSTEM, "%s",
+		    why ? strerror(why) : "other runs did not leave it for a second");
 }
 
 /*
  * Opens and locks the file that is to replace the other one; -1: *f says why not.  The one
  * who had the lock before has given it the other name.  Nobody else may open it, or he could
  * lock it and hold up all runs: so another user's run that ends now refuses us, or locks us
- * out if we are root.
+ * out if we are root.  A file that is not there either when we are refused again is refused
+ * by its directory, which is not waited for.
  */
 static int
 open_next(const char *path, struct fault *f)
 {
 	instant until = instant_now() + PATIENCE;
+	int absent = 0;
 
 	for (;;) {
 		int fd = open(path,
-		    O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
-		    0600);
+			O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
+			0600),
+		    why = fd < 0 ? errno : 0;
+		struct stat st;
 
 		if (fd >= 0 && lock(fd, until) && is_next(fd, path))
 			return fd;
-		if ((fd < 0 && errno != EACCES) || instant_now() >= until) {
-			fault_set(f, RC_SYSTEM, "%s",
-			    fd >= 0 ? "other runs did not leave it for a second"
-				    : strerror(errno));
+		absent = why == EACCES && lstat(path, &st) != 0 ? absent + 1 : 0;
+		if ((why && why != EACCES) || absent == 2 || instant_now() >= until) {
+			tell_next(path, why, f);
 			if (fd >= 0)
 				close(fd);
 			return -1;

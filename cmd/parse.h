@@ -26,7 +26,8 @@ struct span parse_span(int64_t ns);
 /*
  * A moment, in microseconds since the epoch: as RFC 3339 has it (2026-11-24T18:00:00Z, with
  * +01:00 for Z, or without seconds), or without a zone in local time (2026-11-24 18:00).
- * *twice: refused, since local clocks show it in summer time and once more after that.
+ * *twice: refused, since local clocks show it in summer time and once more after that.  Not so
+ * where the zone itself was set back, as Moscow's was in 2014: one of the two times is taken.
  */
 bool parse_time(const char *, int64_t *us, bool *twice);
 

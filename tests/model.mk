@@ -37,6 +37,7 @@ model:
 
 model-full: export MODEL_MEMORY = 3000
 model-full: export MODEL_SECONDS = 1800
+model-full: export MODEL_OPTIMIZE = -O2
 model-full:
 	$(model) redis holds -DFAULTS=1
 	$(model) redis holds -DFAULTS=1 -DKINDS=2 -DPATIENCE=2

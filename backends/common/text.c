@@ -6,6 +6,13 @@
 #include <string.h>
 #include <time.h>
 
+void
+text_hex(char *out, const unsigned char *bytes, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+}
+
 bool
 text_is_utf8(const char *text)
 {

@@ -30,6 +30,9 @@ text_hex_byte(const char *text)
 	return byte;
 }
 
+/* Two digits for each byte, and a NUL. */
+void text_hex(char *out, const unsigned char *bytes, size_t n);
+
 /* Else JSON cannot have it. */
 bool text_is_utf8(const char *text);
 

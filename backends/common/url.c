@@ -171,6 +171,16 @@ endpoint_print(char *out, size_t size, const char *before, const struct endpoint
 	    e->host, e->port);
 }
 
+const char *
+url_login(const struct url *u, char *user, size_t user_size, char *password,
+    size_t password_size)
+{
+	return encode_undo(user, user_size, u->user.at, u->user.n) < 0 ||
+		encode_undo(password, password_size, u->password.at, u->password.n) < 0
+	    ? URL_WRONG_LOGIN
+	    : NULL;
+}
+
 bool
 endpoint_is(const struct endpoint *a, const struct endpoint *b)
 {

@@ -78,6 +78,10 @@ const char *endpoint_plain(
  */
 int endpoint_print(char *out, size_t size, const char *before, const struct endpoint *);
 
+/* User and password of a URL, each "" if it has none.  NULL, or what is wrong. */
+const char *url_login(const struct url *, char *user, size_t user_size, char *password,
+    size_t password_size);
+
 bool endpoint_is(const struct endpoint *, const struct endpoint *);
 
 /* All of `text` (n bytes) as a decimal number up to `most`; -1 if it is none. */

@@ -84,14 +84,16 @@ count_position(struct etcd *e)
 	e->base.host->seen.position = q->create > 0 ? at : 0;
 }
 
-/* Has a run of this job ended with 0 already, so that there is nothing to do? */
+/* Is it used as another kind?  Has a run of this job ended with 0, so that nothing is to do? */
 static enum rc
-check_job(const struct etcd *e, struct fault *f)
+check_claim(const struct etcd *e, struct fault *f)
 {
 	const struct job *job = &e->claim->job;
 	const struct queue *q = &e->queue;
 	int64_t age = cluster_time(&e->cluster) - q->good.began;
 
+	if (q->mixed)
+		return refuse_kind(f, e->server_name, q->other, q->other_limit, e->claim);
 	if (job->once && q->same_id.token)
 		return refuse_done(f, job, q->same_id.began / 1000, "");
 	if (job->cooldown > 0 && q->good.token && age < job->cooldown / 1000)
@@ -103,54 +105,60 @@ check_job(const struct etcd *e, struct fault *f)
 static void
 warn_of_version(struct etcd *e, instant until)
 {
-	struct call call = {"/v3/maintenance/status", json_object(), NULL, 0};
 	struct fault ignored;
 	const char *version;
-	instant sent;
+	json_t *state;
+	enum rc rc;
 
 	if (e->warned || !e->base.host->verbose)
 		return;
 	e->warned = true;
-	if (etcd_ask(e, &call, 1, until, &sent, &ignored) == RC_OK) {
-		version = json_string_value(json_object_get(call.answer, "version"));
-		if (etcd_is_risky(version))
-			fault_set(&e->base.host->notice, RC_OK,
-			    "%s is version %.*s, where a leader that was stopped for seconds may end leases that live when it goes on (mended in 3.4.31 and 3.5.13); see dlock-etcd(7)",
-			    e->server_name, (int)strspn(version, "0123456789."), version);
-	}
-	calls_free(&call, 1);
+	state = cluster_answer(&e->cluster, etcd_ask_state, until, &rc, &ignored);
+	version = json_string_value(json_object_get(state, "version"));
+	if (etcd_is_risky(version))
+		fault_set(&e->base.host->notice, RC_OK,
+		    "%s is version %.*s, where a leader that was stopped for seconds may end leases that live when it goes on (mended in 3.4.31 and 3.5.13); see dlock-etcd(7)",
+		    e->server_name, (int)strspn(version, "0123456789."), version);
+	json_decref(state);
 }
 
 /* ---- taking it ---- */
 
-/* Has our key been put as held already, with that permit? */
-static bool
-has_permit(const struct etcd *e)
-{
-	return e->queue.create && e->queue.value.held &&
-	    e->queue.value.slot == (int)e->slot;
-}
-
-/* Adds what makes the hold ours to a transaction: our key, and one of N's permit. */
+/* Adds our key: as held with the lease of the hold, or as waiting with that of its place. */
 static void
-add_hold(struct etcd *e, json_t **compare, json_t **success)
+put_own(const struct etcd *e, struct text *ops, bool held)
 {
-	struct queue_value v = {.held = true,
+	struct queue_value v = {.held = held,
 	    .since = cluster_time(&e->cluster),
-	    .slot = e->claim->kind == KIND_LIMIT ? (int)e->slot : -1};
-	char text[KV_VALUE_BYTES], permit[PERMIT_KEY_BYTES];
+	    .slot = held && e->claim->kind == KIND_LIMIT ? (int)e->slot : -1};
+	char text[KV_VALUE_BYTES];
 
 	snprintf(v.owner, sizeof v.owner, "%s", e->claim->owner);
 	snprintf(v.record, sizeof v.record, "%s", e->claim->record);
 	queue_value_write(text, &v);
-	kv_add(compare, kv_if(e->names.freeze, NULL, "EQUAL", 0));
-	kv_add(success, kv_op_put(e->own, text, e->lease));
+	kv_op_put(ops, e->own, text, held ? e->lease : e->place_lease);
+}
+
+/*
+ * Adds what makes the hold ours to a transaction: our key, and one of N's permit.  Returns how many
+ * keys are put.
+ */
+static size_t
+add_hold(struct etcd *e, struct txn *t)
+{
+	const struct queue *q = &e->queue;
+	char permit[PERMIT_KEY_BYTES];
+
+	kv_if(&t->compare, e->names.freeze, NULL, "EQUAL", 0);
+	put_own(e, &t->success, true);
 	if (e->claim->kind != KIND_LIMIT)
-		return;
-	etcd_permit_key(e, e->slot, permit);
-	if (!has_permit(e)) /* or it is ours, by an answer that got lost */
-		kv_add(compare, kv_if(permit, NULL, "EQUAL", 0));
-	kv_add(success, kv_op_put(permit, "", e->lease));
+		return 1;
+	snprintf(permit, sizeof permit, "%s%06u", e->names.permits, e->slot);
+	/* or it is ours, by an answer that got lost */
+	if (!(q->create && q->value.held && q->value.slot == (int)e->slot))
+		kv_if(&t->compare, permit, NULL, "EQUAL", 0);
+	kv_op_put(&t->success, permit, "", e->lease);
+	return 2;
 }
 
 /* Reads a survey; and its other pages, where all who are before us matter. */
@@ -159,24 +167,21 @@ take_survey(struct etcd *e, const json_t *txn, size_t i, instant until, struct f
 {
 	struct queue *q = &e->queue;
 	enum rc rc = RC_OK;
-	instant sent;
 
 	queue_read(q, txn, i);
 	while (rc == RC_OK && !q->whole && !kind_is_exclusive(e->claim->kind)) {
-		struct call call = {"/v3/kv/range", queue_ask_more(q), NULL, 0};
+		const struct kv_range more = queue_ask_more(q);
 		int64_t before = q->read_to;
+		json_t *page = cluster_answer(
+		    &e->cluster, call_range(&more), until, &rc, f);
 
-		rc = etcd_ask(e, &call, 1, until, &sent, f);
-		if (rc == RC_OK && call.code != CODE_OK)
-			rc = fault_set(f, RC_AGAIN,
-			    "%s has forgotten what it said (compaction)", e->server_name);
-		if (rc == RC_OK)
-			queue_read_more(q, call.answer);
-		if (rc == RC_OK && !q->whole && q->read_to <= before)
+		if (page)
+			queue_read_more(q, page);
+		if (page && !q->whole && q->read_to <= before)
 			rc = fault_set(f, RC_PROTOCOL,
 			    "%s tells the same keys again: is this an etcd server?",
 			    e->server_name);
-		calls_free(&call, 1);
+		json_decref(page);
 	}
 	count_position(e);
 	return rc;
@@ -235,7 +240,7 @@ begin_hold(struct etcd *e, instant until, struct grant *g, struct fault *f)
 	    .lease = e->lease_ttl,
 	    .pace = instant_first(FIRST_RENEWAL, e->lease_ttl / 3),
 	    .anchor = -1};
-	rc = check_job(e, f);
+	rc = check_claim(e, f);
 	if (rc == RC_OK && !is_lease_fresh(e))
 		rc = etcd_renew_lease(e, until, g, &revision, f);
 	e->granted = rc == RC_OK;
@@ -248,23 +253,20 @@ begin_hold(struct etcd *e, instant until, struct grant *g, struct fault *f)
 static enum rc
 join(struct etcd *e, instant until, struct fault *f)
 {
-	struct queue_value v = {.since = cluster_time(&e->cluster), .slot = -1};
-	json_t *success = json_array(), *failure = json_array();
-	char text[KV_VALUE_BYTES];
 	struct queue *q = &e->queue;
+	struct txn t = {0};
 	struct call calls[2];
-	instant sent;
 	enum rc rc;
 
-	snprintf(v.owner, sizeof v.owner, "%s", e->claim->owner);
-	snprintf(v.record, sizeof v.record, "%s", e->claim->record);
-	queue_value_write(text, &v);
-	kv_add(&success, kv_op_put(e->own, text, e->place_lease));
+	kv_if(&t.compare, e->own, NULL, "EQUAL", 0);
+	put_own(e, &t.success, false);
+	queue_ask(q, true, &t.success);
+	queue_ask(q, true, &t.failure);
 	calls[0] = call_grant(e->place_lease, PLACE_LEASE);
-	calls[1] = call_txn(json_pack("[o]", kv_if(e->own, NULL, "EQUAL", 0)),
-	    queue_ask(q, true, success), queue_ask(q, true, failure));
+	calls[1] = call_txn(&t);
 	e->has_place = true;
-	rc = etcd_ask(e, calls, 2, until, &sent, f);
+	rc = cluster_calls(&e->cluster, calls, 2, until, f);
+	e->beat = e->cluster.sent + beat_of(e);
 	if (rc == RC_OK && calls[1].code != CODE_OK)
 		rc = etcd_fail_gone(e, f);
 	if (rc == RC_OK)
@@ -274,7 +276,6 @@ join(struct etcd *e, instant until, struct fault *f)
 	if (rc != RC_OK)
 		return rc;
 	e->joined = q->create > 0;
-	e->beat = sent + beat_of(e);
 	return e->joined ? RC_OK : etcd_fail_gone(e, f);
 }
 
@@ -282,16 +283,15 @@ join(struct etcd *e, instant until, struct fault *f)
 static enum rc
 survey(struct etcd *e, instant until, struct fault *f)
 {
-	struct call call = call_txn(
-	    json_array(), queue_ask(&e->queue, true, json_array()), json_array());
-	instant sent;
-	enum rc rc = etcd_ask(e, &call, 1, until, &sent, f);
+	struct txn t = {0};
+	json_t *answer;
+	enum rc rc;
 
-	if (rc == RC_OK && call.code != CODE_OK)
-		rc = etcd_fail_gone(e, f);
-	if (rc == RC_OK)
-		rc = take_survey(e, call.answer, 0, until, f);
-	calls_free(&call, 1);
+	queue_ask(&e->queue, true, &t.success);
+	answer = cluster_answer(&e->cluster, call_txn(&t), until, &rc, f);
+	if (answer)
+		rc = take_survey(e, answer, 0, until, f);
+	json_decref(answer);
 	return rc;
 }
 
@@ -303,25 +303,27 @@ survey(struct etcd *e, instant until, struct fault *f)
 static enum rc
 take(struct etcd *e, instant until, struct grant *g, struct fault *f)
 {
-	json_t *compare = json_array(), *success = json_array();
 	struct call calls[4], *grant = NULL, *alive = NULL, *txn;
 	struct queue *q = &e->queue;
 	const struct names *l = &e->names;
 	int64_t create = q->create;
 	/* who is going to join surveys the queue then */
 	bool others = create || !e->waits || !kind_is_exclusive(e->claim->kind);
+	struct txn t = {0};
 	instant sent;
 	size_t puts;
 	enum rc rc;
 	int n = 0;
 
-	kv_add(&compare,
-	    create ? kv_if(e->own, NULL, "EQUAL", create)
-		   : kv_if(l->queue, l->queue_end, "EQUAL", 0));
+	if (create)
+		kv_if(&t.compare, e->own, NULL, "EQUAL", create);
+	else
+		kv_if(&t.compare, l->queue, l->queue_end, "EQUAL", 0);
 	if (create && kind_is_exclusive(e->claim->kind))
-		kv_add(&compare, kv_if(l->queue, l->queue_end, "GREATER", create - 1));
-	add_hold(e, &compare, &success);
-	puts = json_array_size(success);
+		kv_if(&t.compare, l->queue, l->queue_end, "GREATER", create - 1);
+	puts = add_hold(e, &t);
+	queue_ask(q, false, &t.success);
+	queue_ask(q, others, &t.failure);
 	if (!is_lease_fresh(e)) {
 		*(grant = &calls[n++]) = call_grant(e->lease, e->claim->ttl);
 		if (create) {
@@ -330,9 +332,9 @@ take(struct etcd *e, instant until, struct grant *g, struct fault *f)
 			    "/v3/lease/keepalive", e->lease);
 		}
 	}
-	*(txn = &calls[n++]) = call_txn(
-	    compare, queue_ask(q, false, success), queue_ask(q, others, json_array()));
-	rc = etcd_ask(e, calls, n, until, &sent, f);
+	*(txn = &calls[n++]) = call_txn(&t);
+	rc = cluster_calls(&e->cluster, calls, n, until, f);
+	sent = e->cluster.sent;
 	if (rc == RC_OK && txn->code != CODE_OK) {
 		e->lease_sent = 0;
 		rc = etcd_fail_gone(e, f);
@@ -380,20 +382,17 @@ static enum rc
 end_freeze(struct etcd *e, instant until, struct fault *f)
 {
 	const struct queue *q = &e->queue;
-	struct call call;
-	instant sent;
+	struct txn t = {0};
 	enum rc rc;
 
 	if (!q->frozen || q->freeze.until == EPOCH_NONE ||
 	    cluster_time(&e->cluster) < q->freeze.until)
 		return RC_OK;
-	call = call_txn(
-	    json_pack("[o]", kv_if_unchanged(e->names.freeze, q->freeze_modified)),
-	    json_pack("[o]", kv_op_delete(e->names.freeze, NULL)), json_array());
-	rc = etcd_ask(e, &call, 1, until, &sent, f);
+	kv_if_unchanged(&t.compare, e->names.freeze, q->freeze_modified);
+	kv_op_delete(&t.success, e->names.freeze, NULL);
+	json_decref(cluster_answer(&e->cluster, call_txn(&t), until, &rc, f));
 	if (rc == RC_OK)
 		e->queue.frozen = false;
-	calls_free(&call, 1);
 	return rc;
 }
 
@@ -415,9 +414,7 @@ go_on(struct etcd *e, bool surveyed, instant until, struct grant *g, struct faul
 		e->gone = true;
 		e->joined = false;
 	}
-	if (q->mixed)
-		return refuse_kind(f, e->server_name, q->other, q->other_limit, e->claim);
-	rc = check_job(e, f);
+	rc = check_claim(e, f);
 	if (rc != RC_OK)
 		return rc;
 	if (!e->joined || ((surveyed || !alone) && (q->frozen || !queue_lets_in(q))))
@@ -449,16 +446,12 @@ static enum rc
 name_period(struct etcd *e, instant until, struct fault *f)
 {
 	const struct job *job = &e->claim->job;
-	struct call call;
-	instant sent;
 	enum rc rc;
 
 	if (!job->per || *job->per->id)
 		return RC_OK;
-	call = etcd_call_read(e);
 	e->cluster.date = 0;
-	rc = etcd_ask(e, &call, 1, until, &sent, f);
-	calls_free(&call, 1);
+	json_decref(cluster_answer(&e->cluster, etcd_call_read(e), until, &rc, f));
 	return rc == RC_OK
 	    ? period_name(job, e->cluster.date > 0 ? cluster_time(&e->cluster) : -1,
 		  e->server_name, f)
@@ -478,16 +471,11 @@ attempt(struct etcd *e, instant until, struct grant *g, struct fault *f)
 	rc = name_period(e, until, f);
 	if (rc == RC_OK)
 		rc = take(e, until, g, f);
-	if (rc == RC_BUSY && q->frozen) {
-		rc = end_freeze(e, until, f);
-		if (rc == RC_OK)
-			rc = q->frozen ? say_busy(e, f) : take(e, until, g, f);
-	}
 	if (rc != RC_BUSY)
 		return rc;
-	if (q->mixed)
-		return refuse_kind(f, e->server_name, q->other, q->other_limit, e->claim);
-	rc = check_job(e, f);
+	rc = check_claim(e, f);
+	if (rc == RC_OK)
+		rc = end_freeze(e, until, f);
 	if (rc != RC_OK)
 		return rc;
 	/* who does not wait joins only those beside whom it may hold the lock at once */
@@ -511,24 +499,23 @@ renew_place(
 	const struct kv_range own = {.key = e->own},
 			      other = {.key = w->key, .end = w->end, .count_only = true};
 	struct call calls[4] = {call_lease("/v3/lease/keepalive", e->place_lease)};
-	instant sent;
 	struct kv kv;
 	enum rc rc;
 
 	if (all) {
-		calls[1] = (struct call){"/v3/kv/range", kv_range(&own), NULL, 0};
+		calls[1] = call_range(&own);
 		calls[2] = call_lease("/v3/lease/keepalive", e->lease);
-		calls[3] = (struct call){"/v3/kv/range", kv_range(&other), NULL, 0};
+		calls[3] = call_range(&other);
 	}
-	rc = etcd_ask(e, calls, all ? 4 : 1, until, &sent, f);
+	rc = cluster_calls(&e->cluster, calls, all ? 4 : 1, until, f);
 	if (rc == RC_OK) {
-		e->beat = sent + beat_of(e);
+		e->beat = e->cluster.sent + beat_of(e);
 		/* our key may be on the other lease already */
 		if (!all && kv_number(calls[0].answer, "TTL") <= 0)
 			e->lease_sent = e->beat = 0;
 	}
 	if (rc == RC_OK && all) {
-		note_proof(e, &calls[1], &calls[2], &calls[3], sent);
+		note_proof(e, &calls[1], &calls[2], &calls[3], e->cluster.sent);
 		e->joined = calls[1].code == CODE_OK &&
 		    kv_read(&kv, calls[1].answer, 0) && kv.create == e->queue.create;
 		/* of many that may have changed, or of what is not there, nothing is known */
@@ -567,7 +554,7 @@ await_turn(struct etcd *e, instant until, struct fault *f)
 	if (q->frozen && q->freeze.until != EPOCH_NONE)
 		thaws = thaw_of(e);
 	if (e->joined)
-		rc = watch_begin(&e->cluster, w.at, w.n, q->revision + 1,
+		rc = watch_begin(&e->cluster, w.at, q->revision + 1,
 		    retry_answer(instant_now(), ANSWER_MOST, until), f);
 	while (rc == RC_OK && e->joined && !events && instant_now() < thaws) {
 		instant wake = instant_first(instant_first(e->beat, thaws), until);
@@ -596,7 +583,8 @@ start_claim(struct etcd *e, const struct claim *claim)
 	e->queue.names = &e->names;
 	e->queue.claim = claim;
 	e->queue.own = e->own;
-	e->asked = e->granted = e->has_place = false;
+	e->asked = true;
+	e->granted = e->has_place = false;
 	name_place(e);
 	retry_begin(&e->retry, claim);
 }

@@ -13,44 +13,6 @@
 #define MARK_TIME \
 	(600 * NS_PER_S) /* that of a hold which was taken by force is kept so long */
 
-/* ---- asking ---- */
-
-enum rc
-admin_ask(struct etcd *e, struct call *calls, int n, instant until, struct fault *f)
-{
-	instant sent;
-	bool repeated;
-
-	return cluster_calls(&e->cluster, calls, n, until, &sent, &repeated, f);
-}
-
-json_t *
-admin_ask_one(struct etcd *e, const char *path, json_t *ask, instant until, enum rc *rc,
-    struct fault *f)
-{
-	struct call call = {path, ask, NULL, 0};
-	json_t *answer = NULL;
-
-	*rc = admin_ask(e, &call, 1, until, f);
-	if (*rc == RC_OK && call.code == CODE_COMPACTED)
-		*rc = fault_set(
-		    f, RC_AGAIN, "%s was compacted meanwhile: try again", e->server_name);
-	else if (*rc == RC_OK && call.code == CODE_OK)
-		answer = json_incref(call.answer);
-	else if (*rc == RC_OK)
-		*rc = fault_set(
-		    f, RC_AGAIN, "%s does not find what it had", e->server_name);
-	calls_free(&call, 1);
-	return answer;
-}
-
-json_t *
-admin_range(
-    struct etcd *e, const struct kv_range *r, instant until, enum rc *rc, struct fault *f)
-{
-	return admin_ask_one(e, "/v3/kv/range", kv_range(r), until, rc, f);
-}
-
 /* ---- revoke ---- */
 
 static enum rc
@@ -61,22 +23,19 @@ fail_no_grant(const struct etcd *e, struct fault *f)
 }
 
 /*
- * Makes a change on these conditions, after a grant if that has a path.  RC_LOST: they are not met.
+ * Makes a change on conditions, after a grant if that has a path.  RC_LOST: they are not met.
  * *full, if not NULL: the database is.
  */
 static enum rc
-steer_key(struct etcd *e, struct call grant, json_t *compare, json_t *ops, bool *full,
-    instant until, struct fault *f)
+steer_key(struct etcd *e, struct call grant, struct txn *t, bool *full, instant until,
+    struct fault *f)
 {
-	struct call calls[2] = {grant, call_txn(compare, ops, json_array())};
+	struct call calls[2] = {grant, call_txn(t)};
 	int skipped = !grant.path;
-	bool repeated;
-	instant sent;
-	enum rc rc = cluster_calls(
-	    &e->cluster, calls + skipped, 2 - skipped, until, &sent, &repeated, f);
+	enum rc rc = cluster_calls(&e->cluster, calls + skipped, 2 - skipped, until, f);
 
 	if (rc == RC_OK && !call_has_succeeded(&calls[1]))
-		rc = repeated || calls[1].code != CODE_OK
+		rc = e->cluster.repeated || calls[1].code != CODE_OK
 		    ? fault_set(f, RC_AGAIN, "%s has not answered whether it was done",
 			  e->server_name)
 		    : fail_no_grant(e, f);
@@ -103,7 +62,7 @@ find_hold(struct etcd *e, const struct names *l, const struct target *t,
 
 	if (t->token == 0 || t->token > INT64_MAX)
 		return fail_no_grant(e, f);
-	range = admin_range(e, &only, until, &rc, f);
+	range = cluster_answer(&e->cluster, call_range(&only), until, &rc, f);
 	if (rc == RC_OK && queue_entry_read(q, kv, l, range, 0))
 		found = (q->foreign || q->value.held) &&
 		    (!t->owner ||
@@ -123,16 +82,17 @@ change_hold(struct etcd *e, const struct target *t, const struct queue_entry *q,
     const struct kv *own, const struct names *l, const char *record, bool force,
     bool *full, instant until, struct fault *f)
 {
-	char mark[QUEUE_BYTES + 32], permit[QUEUE_BYTES + 16];
-	json_t *ops = json_array();
+	char mark[QUEUE_BYTES + 32], permit[PERMIT_KEY_BYTES];
 	struct call grant = no_grant;
 	int64_t lease = q->lease;
+	struct txn change = {0};
 
+	kv_if(&change.compare, own->key, NULL, "EQUAL", q->create);
 	if (force) {
 		snprintf(permit, sizeof permit, "%s%06d", l->permits, q->value.slot);
-		kv_add(&ops, kv_op_delete(own->key, NULL));
+		kv_op_delete(&change.success, own->key, NULL);
 		if (q->value.slot >= 0)
-			kv_add(&ops, kv_op_delete(permit, NULL));
+			kv_op_delete(&change.success, permit, NULL);
 	}
 	if (record && force) { /* the mark outlives the hold */
 		lease = lease_of(q->name.text, t->key, (unsigned)t->token);
@@ -140,11 +100,9 @@ change_hold(struct etcd *e, const struct target *t, const struct queue_entry *q,
 	}
 	if (record) {
 		snprintf(mark, sizeof mark, "%s%s", l->marks, q->name.text);
-		kv_add(&ops, kv_op_put(mark, record, lease));
+		kv_op_put(&change.success, mark, record, lease);
 	}
-	return steer_key(e, grant,
-	    json_pack("[o]", kv_if(own->key, NULL, "EQUAL", q->create)), ops, full, until,
-	    f);
+	return steer_key(e, grant, &change, full, until, f);
 }
 
 static enum rc
@@ -182,8 +140,8 @@ read_freeze(
     struct etcd *e, const struct names *l, bool *frozen, instant until, struct fault *f)
 {
 	enum rc rc;
-	json_t *range = admin_range(
-	    e, &(struct kv_range){.key = l->freeze}, until, &rc, f);
+	json_t *range = cluster_answer(
+	    &e->cluster, call_range(&(struct kv_range){.key = l->freeze}), until, &rc, f);
 	struct freeze z;
 	struct kv kv;
 
@@ -203,6 +161,7 @@ etcd_freeze(struct store *s, const char *key, const char *record, int64_t length
 	struct etcd *e = etcd_of(s);
 	struct freeze z = {.until = EPOCH_NONE};
 	char text[KV_VALUE_BYTES];
+	struct txn change = {0};
 	struct names l;
 	bool frozen;
 	enum rc rc;
@@ -216,23 +175,25 @@ etcd_freeze(struct store *s, const char *key, const char *record, int64_t length
 		z.until = z.since + length / 1000;
 	snprintf(z.record, sizeof z.record, "%s", record);
 	freeze_write(text, &z);
-	return steer_key(e, no_grant, json_array(),
-	    json_pack("[o]", kv_op_put(l.freeze, text, 0)), NULL, until, f);
+	kv_op_put(&change.success, l.freeze, text, 0);
+	return steer_key(e, no_grant, &change, NULL, until, f);
 }
 
 static enum rc
 etcd_thaw(struct store *s, const char *key, instant until, struct fault *f)
 {
 	struct etcd *e = etcd_of(s);
+	struct txn change = {0};
 	struct names l;
 	bool frozen;
 	enum rc rc;
 
 	names_of(&l, e->root, e->name, key);
 	rc = read_freeze(e, &l, &frozen, until, f);
-	if (rc == RC_OK)
-		rc = steer_key(e, no_grant, json_array(),
-		    json_pack("[o]", kv_op_delete(l.freeze, NULL)), NULL, until, f);
+	if (rc != RC_OK)
+		return rc;
+	kv_op_delete(&change.success, l.freeze, NULL);
+	rc = steer_key(e, no_grant, &change, NULL, until, f);
 	return rc == RC_OK && !frozen
 	    ? fault_set(f, RC_LOST, "%s: it is not frozen", e->server_name)
 	    : rc;
@@ -248,7 +209,7 @@ forget_id(struct etcd *e, const struct names *l, const char *once, bool *any,
     instant until, struct fault *f)
 {
 	char id[ENCODED_BYTES], keys[3][JOB_BYTES];
-	json_t *reads = json_array(), *compare = json_array(), *ops = json_array();
+	struct txn reads = {0}, change = {0};
 	json_t *found;
 	struct run run;
 	struct kv kv;
@@ -259,9 +220,8 @@ forget_id(struct etcd *e, const struct names *l, const char *once, bool *any,
 	snprintf(keys[1], JOB_BYTES, "%sgood", l->jobs);
 	snprintf(keys[2], JOB_BYTES, "%sid/%s", l->jobs, id);
 	for (int i = 0; i < 3; i++)
-		kv_add(&reads, kv_op_range(&(struct kv_range){.key = keys[i]}));
-	found = admin_ask_one(
-	    e, "/v3/kv/txn", kv_txn(json_array(), reads, json_array()), until, &rc, f);
+		kv_op_range(&reads.success, &(struct kv_range){.key = keys[i]});
+	found = cluster_answer(&e->cluster, call_txn(&reads), until, &rc, f);
 	*any = false;
 	for (size_t i = 0; i < 3; i++) {
 		const json_t *range = kv_response(found, i);
@@ -270,15 +230,11 @@ forget_id(struct etcd *e, const struct names *l, const char *once, bool *any,
 		    (i < 2 && (!run_found(&run, range) || strcmp(run.once, id) != 0)))
 			continue;
 		*any = true;
-		kv_add(&compare, kv_if_unchanged(keys[i], kv.modified));
-		kv_add(&ops, kv_op_delete(keys[i], NULL));
+		kv_if_unchanged(&change.compare, keys[i], kv.modified);
+		kv_op_delete(&change.success, keys[i], NULL);
 	}
 	json_decref(found);
-	if (rc == RC_OK && *any)
-		return steer_key(e, no_grant, compare, ops, NULL, until, f);
-	json_decref(compare);
-	json_decref(ops);
-	return rc;
+	return *any ? steer_key(e, no_grant, &change, NULL, until, f) : rc;
 }
 
 static enum rc
@@ -286,18 +242,17 @@ forget_all(
     struct etcd *e, const struct names *l, bool *any, instant until, struct fault *f)
 {
 	char end[QUEUE_BYTES];
-	const struct kv_range runs = {.key = l->jobs, .end = end, .count_only = true};
-	json_t *found;
+	struct txn change = {0};
+	json_t *done;
 	enum rc rc;
 
 	names_end(end, sizeof end, l->jobs);
-	found = admin_range(e, &runs, until, &rc, f);
-	*any = kv_number(found, "count") > 0;
-	json_decref(found);
-	return rc == RC_OK && *any
-	    ? steer_key(e, no_grant, json_array(),
-		  json_pack("[o]", kv_op_delete(l->jobs, end)), NULL, until, f)
-	    : rc;
+	kv_op_delete(&change.success, l->jobs, end);
+	done = cluster_answer(&e->cluster, call_txn(&change), until, &rc, f);
+	/* what was asked twice may have been done before */
+	*any = kv_number(kv_response(done, 0), "deleted") > 0 || e->cluster.repeated;
+	json_decref(done);
+	return rc;
 }
 
 static enum rc

@@ -110,7 +110,7 @@ check_member(struct checking *k, size_t i, struct fault *f)
 {
 	struct etcd *e = k->etcd;
 	const struct endpoint *at = &e->address.at[i];
-	struct call call = {"/v3/maintenance/status", json_object(), NULL, 0};
+	struct call call = etcd_ask_state;
 	char where[sizeof at->host + 16];
 	instant until = instant_first(k->c->until, instant_now() + MEMBER_PATIENCE);
 	enum rc rc;
@@ -133,34 +133,24 @@ check_member(struct checking *k, size_t i, struct fault *f)
 	return rc;
 }
 
-/* How many members the cluster has, without those that only learn; 0: not known. */
-static enum rc
-count_voters(struct etcd *e, size_t *n, instant until)
-{
-	struct call call = {"/v3/cluster/member/list", json_object(), NULL, 0};
-	struct fault unused;
-	bool repeated;
-	instant sent;
-	enum rc rc = cluster_calls(
-	    &e->cluster, &call, 1, until, &sent, &repeated, &unused);
-	const json_t *members = json_object_get(call.answer, "members");
-
-	*n = 0;
-	for (size_t i = 0; i < json_array_size(members); i++)
-		*n += !json_is_true(
-		    json_object_get(json_array_get(members, i), "isLearner"));
-	calls_free(&call, 1);
-	return rc;
-}
-
 static enum rc
 tell_quorum(struct checking *k)
 {
-	size_t named = k->etcd->address.n, all = 0;
-	enum rc rc = count_voters(
-	    k->etcd, &all, instant_first(k->c->until, instant_now() + MEMBER_PATIENCE));
-	bool away = k->good<named, few = all> named;
+	size_t named = k->etcd->address.n, all = 0; /* members that vote; 0: not known */
+	struct fault unused;
+	enum rc rc;
+	json_t *list = cluster_answer(&k->etcd->cluster,
+		   (struct call){.path = "/v3/cluster/member/list"},
+		   instant_first(k->c->until, instant_now() + MEMBER_PATIENCE), &rc,
+		   &unused),
+	       *members = json_object_get(list, "members");
+	bool away = k->good < named, few;
 
+	for (size_t i = 0; i < json_array_size(members); i++)
+		all += !json_is_true(
+		    json_object_get(json_array_get(members, i), "isLearner"));
+	json_decref(list);
+	few = all > named;
 	checkup_tell(k->c, away || few || all == 2 ? DOUBTFUL : FIT, "quorum",
 	    away ? "start those that are away; more than half of a cluster must serve"
 		: few      ? "name all members in the URL"
@@ -179,10 +169,8 @@ static enum rc
 sweep_keys(struct etcd *e, struct checkup *c, struct fault *f)
 {
 	char marks[QUEUE_BYTES], permits[QUEUE_BYTES];
+	struct txn t = {0};
 	struct names l;
-	struct call call;
-	bool repeated;
-	instant sent;
 	enum rc rc;
 
 	if (e->name)
@@ -190,12 +178,10 @@ sweep_keys(struct etcd *e, struct checkup *c, struct fault *f)
 	names_of(&l, e->root, NULL, c->probe);
 	names_end(marks, sizeof marks, l.marks);
 	names_end(permits, sizeof permits, l.permits);
-	call = call_txn(json_array(),
-	    json_pack("[o, o, o]", kv_op_delete(l.freeze, NULL),
-		kv_op_delete(l.marks, marks), kv_op_delete(l.permits, permits)),
-	    json_array());
-	rc = cluster_calls(&e->cluster, &call, 1, c->until, &sent, &repeated, f);
-	calls_free(&call, 1);
+	kv_op_delete(&t.success, l.freeze, NULL);
+	kv_op_delete(&t.success, l.marks, marks);
+	kv_op_delete(&t.success, l.permits, permits);
+	json_decref(cluster_answer(&e->cluster, call_txn(&t), c->until, &rc, f));
 	return rc;
 }
 

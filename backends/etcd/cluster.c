@@ -4,7 +4,7 @@
 #include "backends/common/text.h"
 
 #include <errno.h>
-#include <stdarg.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,60 +66,18 @@ cluster_time(const struct cluster *c)
 
 /* ---- requests ---- */
 
-struct text {
-	char *at;
-	size_t n, room;
-	bool failed;
-};
-
-/* What is sent may be a password or a token. */
-static void
-text_free(struct text *t)
-{
-	if (t->at)
-		explicit_bzero(t->at, t->room);
-	free(t->at);
-}
-
-__attribute__((format(printf, 2, 3))) static void
-text_add(struct text *t, const char *fmt, ...)
-{
-	va_list args, again;
-	int n;
-
-	va_start(args, fmt);
-	va_copy(again, args);
-	n = vsnprintf(NULL, 0, fmt, args);
-	va_end(args);
-	if (t->n + (size_t)n >= t->room) {
-		size_t room = 2 * (t->n + (size_t)n) + 1024;
-		char *at = malloc(room); /* realloc() would leave a password behind */
-
-		if (at && t->n > 0)
-			memcpy(at, t->at, t->n);
-		if (at) {
-			text_free(t);
-			t->at = at;
-			t->room = room;
-		}
-		t->failed = t->failed || !at;
-	}
-	if (!t->failed)
-		t->n += (size_t)vsnprintf(t->at + t->n, t->room - t->n, fmt, again);
-	va_end(again);
-}
-
 /*
  * With Grpc-Metadata-hasleader a member that has lost its leader says so at once, where it
  * would be silent for seconds.
  */
 static void
-put_request(struct text *t, const struct cluster *c, size_t member, const char *path,
-    const char *body)
+put_request(
+    struct text *t, const struct cluster *c, const char *path, const struct text *ask)
 {
+	const char *body = ask->n > 0 ? ask->at : "{}";
 	char host[sizeof(struct endpoint) + 8];
 
-	endpoint_print(host, sizeof host, "", &c->address->at[member]);
+	endpoint_print(host, sizeof host, "", &c->address->at[c->member]);
 	text_add(t, "POST %s HTTP/1.1\r\nHost: %s\r\n", path, host);
 	if (*c->token)
 		text_add(t, "Authorization: %s\r\n", c->token);
@@ -127,21 +85,7 @@ put_request(struct text *t, const struct cluster *c, size_t member, const char *
 	    "Grpc-Metadata-hasleader: true\r\nContent-Type: application/json\r\n"
 	    "Content-Length: %zu\r\n\r\n%s",
 	    strlen(body), body);
-}
-
-static void
-put_json(struct text *t, const struct cluster *c, size_t member, const char *path,
-    const json_t *ask)
-{
-	char *body = ask ? json_dumps(ask, JSON_COMPACT) : NULL;
-
-	if (body)
-		put_request(t, c, member, path, body);
-	else
-		t->failed = true;
-	if (body)
-		explicit_bzero(body, strlen(body));
-	free(body);
+	t->failed = t->failed || ask->failed;
 }
 
 /* ---- replies ---- */
@@ -204,30 +148,22 @@ enum {
 static enum rc
 code_failed(struct cluster *c, int code, const char *message, struct fault *f)
 {
-	static const struct meaning {
-		int code;
-		enum rc rc;
-		const char *hint;
-	} meanings[] = {
-	    {CODE_INVALID, RC_DENIED,
-		": does it want a user and password? Put them into the URL, or the password into -O password-file=FILE"},
-	    {CODE_DENIED, RC_DENIED,
-		": the user's roles do not allow this (see dlock-etcd(7))"},
-	    {CODE_FULL, RC_AGAIN,
-		": its database is full, and takes nothing new (etcdctl compact, defrag, alarm disarm)"},
-	    {CODE_TOKEN, RC_DENIED, ": the login is not valid any more"},
-	    {0, RC_AGAIN, ""},
+	static const char *const hints[] = {
+	    [CODE_INVALID] =
+		": does it want a user and password? Put them into the URL, or the password into -O password-file=FILE",
+	    [CODE_DENIED] = ": the user's roles do not allow this (see dlock-etcd(7))",
+	    [CODE_FULL] =
+		": its database is full, and takes nothing new (etcdctl compact, defrag, alarm disarm)",
+	    [CODE_TOKEN] = ": the login is not valid any more",
 	};
-	const struct meaning *m = meanings;
+	bool denied = code == CODE_INVALID || code == CODE_DENIED || code == CODE_TOKEN;
 	char text[256];
 
-	while (m->code && m->code != code)
-		m++;
 	snprintf(text, sizeof text, "%s", message ? message : "");
 	secret_blot(text, c->address->password);
 	secret_blot(text, c->token);
-	return fault_set(
-	    f, m->rc, "%s says '%.200s'%s", c->calls.stream.where, text, m->hint);
+	return fault_set(f, denied ? RC_DENIED : RC_AGAIN, "%s says '%.200s'%s",
+	    c->calls.stream.where, text, hints[code] ? hints[code] : "");
 }
 
 /* The body is no JSON. */
@@ -259,25 +195,20 @@ take_answer(struct cluster *c, struct call *call, struct fault *f)
 	struct connection *k = &c->calls;
 	json_t *all = k->reply.n > 0 ? json_loadb(k->reply.body, k->reply.n, 0, NULL)
 				     : NULL,
-	       *answer = json_object_get(all, "result"),
-	       *error = json_object_get(all, "error");
-	int64_t code;
+	       *error = json_object_get(all, "error"),
+	       *from = json_is_object(error) ? error : all,
+	       *result = json_object_get(from, "result");
+	int64_t code = kv_number(
+	    from, kv_number(from, "grpc_code") ? "grpc_code" : "code");
 
 	if (!json_is_object(all)) {
 		json_decref(all);
 		return reply_failed(k, f);
 	}
-	if (json_is_object(error)) {
-		json_incref(error);
-		json_decref(all);
-		all = error;
-		answer = NULL; /* it went with the whole */
-	}
-	code = kv_number(all, kv_number(all, "grpc_code") ? "grpc_code" : "code");
-	call->code = code >= 0 && code <= 16 ? (int)code : CODE_UNKNOWN;
+	call->code = code >= 0 && code <= CODE_TOKEN ? (int)code : CODE_UNKNOWN;
 	if (call->code == CODE_OK && (error || k->reply.status != 200))
 		call->code = CODE_UNKNOWN;
-	call->answer = json_is_object(answer) ? json_incref(answer) : json_incref(all);
+	call->answer = json_incref(json_is_object(result) ? result : from);
 	json_decref(all);
 	return RC_OK;
 }
@@ -299,10 +230,9 @@ check_cluster(struct cluster *c, const struct call *call, struct fault *f)
 /* ---- connecting ---- */
 
 static enum rc
-connection_open(struct cluster *c, struct connection *k, size_t member, instant until,
-    struct fault *f)
+connection_open(struct cluster *c, struct connection *k, instant until, struct fault *f)
 {
-	const struct endpoint *at = &c->address->at[member];
+	const struct endpoint *at = &c->address->at[c->member];
 	struct addresses all;
 	enum rc rc;
 
@@ -337,7 +267,7 @@ exchange(struct cluster *c, struct call *calls, int n, instant until, struct fau
 	enum rc rc;
 
 	for (int i = 0; i < n; i++)
-		put_json(&t, c, c->member, calls[i].path, calls[i].ask);
+		put_request(&t, c, calls[i].path, &calls[i].ask);
 	rc = connection_send(&c->calls, &t, until, f);
 	text_free(&t);
 	for (int i = 0; rc == RC_OK && i < n; i++) {
@@ -359,15 +289,33 @@ exchange(struct cluster *c, struct call *calls, int n, instant until, struct fau
 	return rc;
 }
 
+/* As a string of JSON, in UTF-8. */
+static void
+put_string(struct text *t, const char *text)
+{
+	text_add(t, "\"");
+	for (; *text; text++)
+		text_add(t,
+		    (unsigned char)*text < ' ' || strchr("\"\\", *text) ? "\\u%04x"
+									: "%c",
+		    *text);
+	text_add(t, "\"");
+}
+
 static enum rc
 login(struct cluster *c, instant until, struct fault *f)
 {
-	const struct address *a = c->address;
-	struct call call = {"/v3/auth/authenticate",
-	    json_pack("{s:s, s:s}", "name", a->user, "password", a->password), NULL, 0};
-	enum rc rc = exchange(c, &call, 1, until, f);
-	const char *token = json_string_value(json_object_get(call.answer, "token"));
+	struct call call = {.path = "/v3/auth/authenticate"};
+	const char *token;
+	enum rc rc;
 
+	text_add(&call.ask, "{\"name\":");
+	put_string(&call.ask, c->address->user);
+	text_add(&call.ask, ",\"password\":");
+	put_string(&call.ask, c->address->password);
+	text_add(&call.ask, "}");
+	rc = exchange(c, &call, 1, until, f);
+	token = json_string_value(json_object_get(call.answer, "token"));
 	if (rc != RC_OK) {
 	} else if (call.code == CODE_INVALID) {
 		rc = connection_fail(
@@ -394,22 +342,40 @@ login(struct cluster *c, instant until, struct fault *f)
 struct call
 call_grant(int64_t lease, int64_t ns)
 {
-	return (struct call){"/v3/lease/grant",
-	    json_pack("{s:I, s:I}", "ID", (json_int_t)lease, "TTL",
-		(json_int_t)((ns_to_ms(ns) + 999) / 1000)),
-	    NULL, 0};
+	struct call c = {.path = "/v3/lease/grant"};
+
+	text_add(&c.ask, "{\"ID\":%" PRId64 ",\"TTL\":%" PRId64 "}", lease,
+	    (ns_to_ms(ns) + 999) / 1000);
+	return c;
 }
 
 struct call
 call_lease(const char *path, int64_t lease)
 {
-	return (struct call){path, json_pack("{s:I}", "ID", (json_int_t)lease), NULL, 0};
+	struct call c = {.path = path};
+
+	text_add(&c.ask, "{\"ID\":%" PRId64 "}", lease);
+	return c;
 }
 
 struct call
-call_txn(json_t *compare, json_t *success, json_t *failure)
+call_range(const struct kv_range *r)
 {
-	return (struct call){"/v3/kv/txn", kv_txn(compare, success, failure), NULL, 0};
+	struct call c = {.path = "/v3/kv/range"};
+
+	text_add(&c.ask, "{");
+	kv_range(&c.ask, r);
+	text_add(&c.ask, "}");
+	return c;
+}
+
+struct call
+call_txn(struct txn *t)
+{
+	struct call c = {.path = "/v3/kv/txn"};
+
+	kv_txn(&c.ask, t);
+	return c;
 }
 
 bool
@@ -423,9 +389,9 @@ void
 calls_free(struct call *calls, int n)
 {
 	for (int i = 0; i < n; i++) {
-		json_decref(calls[i].ask);
+		text_free(&calls[i].ask);
 		json_decref(calls[i].answer);
-		calls[i].ask = calls[i].answer = NULL;
+		calls[i].answer = NULL;
 	}
 }
 
@@ -458,18 +424,17 @@ make_ready(struct cluster *c, instant until, struct fault *f)
 	enum rc rc = RC_OK;
 
 	if (!stream_is_quiet(&k->stream) || k->at < k->used)
-		rc = connection_open(c, k, c->member, until, f);
+		rc = connection_open(c, k, until, f);
 	if (rc == RC_OK && *c->address->user && !*c->token)
 		rc = login(c, until, f);
 	if (rc == RC_OK && k->stream.fd < 0) /* closed behind that answer */
-		rc = connection_open(c, k, c->member, until, f);
+		rc = connection_open(c, k, until, f);
 	return rc;
 }
 
 /* On one member, by `until`; once more, if it has forgotten our login. */
 static enum rc
-ask_member(struct cluster *c, struct call *calls, int n, instant until, instant *sent,
-    bool *repeated, struct fault *f)
+ask_member(struct cluster *c, struct call *calls, int n, instant until, struct fault *f)
 {
 	bool expired = true;
 	enum rc rc = RC_OK;
@@ -478,8 +443,8 @@ ask_member(struct cluster *c, struct call *calls, int n, instant until, instant 
 		expired = false;
 		rc = make_ready(c, until, f);
 		if (rc == RC_OK) {
-			*repeated = *sent != 0;
-			*sent = instant_now();
+			c->repeated = c->sent != 0;
+			c->sent = instant_now();
 			rc = exchange(c, calls, n, until, f);
 		}
 		if (rc == RC_OK)
@@ -492,16 +457,16 @@ ask_member(struct cluster *c, struct call *calls, int n, instant until, instant 
 }
 
 enum rc
-cluster_calls(struct cluster *c, struct call *calls, int n, instant until, instant *sent,
-    bool *repeated, struct fault *f)
+cluster_calls(
+    struct cluster *c, struct call *calls, int n, instant until, struct fault *f)
 {
 	size_t members = c->address->n;
 	/* the connection to the only member may have died unseen: it is asked once more */
 	size_t tries = members > 1 ? members : 1 + (c->calls.stream.fd >= 0);
 	enum rc rc = RC_AGAIN;
 
-	*sent = 0;
-	*repeated = false;
+	c->sent = 0;
+	c->repeated = false;
 	for (size_t i = 0; rc == RC_AGAIN && i < tries; i++) {
 		instant now = instant_now(), by = until;
 
@@ -511,7 +476,7 @@ cluster_calls(struct cluster *c, struct call *calls, int n, instant until, insta
 			by = instant_first(until, now + LEAST + (until - now) / 2);
 		if (members > 1)
 			by = instant_first(by, now + MEMBER_MOST);
-		rc = ask_member(c, calls, n, by, sent, repeated, f);
+		rc = ask_member(c, calls, n, by, f);
 		if (rc == RC_AGAIN)
 			cluster_turn(c);
 	}
@@ -524,17 +489,34 @@ enum rc
 cluster_ask(
     struct cluster *c, size_t member, struct call *call, instant until, struct fault *f)
 {
-	instant sent = 0;
-	bool repeated;
 	enum rc rc;
 
 	if (c->member != member)
 		disconnect(&c->calls);
 	c->member = member;
-	rc = ask_member(c, call, 1, until, &sent, &repeated, f);
+	c->sent = 0;
+	rc = ask_member(c, call, 1, until, f);
 	if (rc != RC_OK)
 		disconnect(&c->calls);
 	return rc;
+}
+
+json_t *
+cluster_answer(
+    struct cluster *c, struct call call, instant until, enum rc *rc, struct fault *f)
+{
+	json_t *answer = NULL;
+
+	*rc = cluster_calls(c, &call, 1, until, f);
+	if (*rc == RC_OK && call.code == CODE_OK)
+		answer = json_incref(call.answer);
+	else if (*rc == RC_OK)
+		*rc = fault_set(f, RC_AGAIN,
+		    call.code == CODE_COMPACTED ? "%s was compacted meanwhile: try again"
+						: "%s does not find what it had",
+		    c->calls.stream.where);
+	calls_free(&call, 1);
+	return answer;
 }
 
 /* ---- a watch ---- */
@@ -552,33 +534,23 @@ watch_end(struct cluster *c)
 }
 
 enum rc
-watch_begin(struct cluster *c, const struct watched *keys, int n, int64_t revision,
+watch_begin(struct cluster *c, const struct watched keys[2], int64_t revision,
     instant until, struct fault *f)
 {
 	struct text body = {0}, t = {0};
 	enum rc rc;
 
-	/* several requests in one body: one connection has them all */
-	for (int i = 0; i < n; i++) {
+	/* two requests in one body: one connection has both */
+	for (int i = 0; i < 2; i++) {
 		const struct kv_range range = {.key = keys[i].key, .end = keys[i].end};
-		json_t *j = kv_range(&range);
-		char *one;
 
-		kv_set(&j, "start_revision", json_integer(revision));
-		if (!keys[i].puts || !keys[i].deletions)
-			kv_set(&j, "filters",
-			    json_pack("[s]", keys[i].puts ? "NODELETE" : "NOPUT"));
-		j = json_pack("{s:o}", "create_request", j);
-		one = j ? json_dumps(j, JSON_COMPACT) : NULL;
-		text_add(&body, "%s\n", one ? one : "");
-		body.failed = body.failed || !one;
-		free(one);
-		json_decref(j);
+		text_add(&body, "{\"create_request\":{");
+		kv_range(&body, &range);
+		text_add(&body, ",\"start_revision\":%" PRId64 "%s}}\n", revision,
+		    keys[i].puts ? "" : ",\"filters\":[\"NOPUT\"]");
 	}
-	t.failed = body.failed;
-	if (!t.failed)
-		put_request(&t, c, c->member, "/v3/watch", body.at);
-	rc = connection_open(c, &c->watch, c->member, until, f);
+	put_request(&t, c, "/v3/watch", &body);
+	rc = connection_open(c, &c->watch, until, f);
 	if (rc == RC_OK)
 		rc = connection_send(&c->watch, &t, until, f);
 	http_begin(&c->watch.reply);
@@ -606,7 +578,7 @@ static bool
 watch_lines(struct http *h, bool *events)
 {
 	const char *end;
-	bool good = h->status == 200 || !http_has_head(h);
+	bool good = h->status == 200 || h->state <= HTTP_HEAD;
 
 	while (good && (end = http_line_end(h))) {
 		size_t n = end - h->body;

@@ -51,6 +51,9 @@ struct cluster {
 	/* the server's clock said `date` (s) in an answer that came at `dated` */
 	int64_t date;
 	instant dated;
+	/* of the last calls */
+	instant sent;  /* just before they left; 0: they did not */
+	bool repeated; /* they may have arrived more than once */
 };
 
 void cluster_init(
@@ -68,26 +71,33 @@ enum { CODE_FULL = 8 };
 
 struct call {
 	const char *path; /* "/v3/kv/txn" */
-	json_t *ask;      /* NULL: there was no memory for it */
+	struct text ask;  /* empty: {} */
 	json_t *answer;   /* with CODE_OK */
 	int code;
 };
 
-/* To grant a lease for so long; keepalive, revoke or timetolive; a transaction. */
+/* To grant a lease for so long; keepalive, revoke or timetolive; a range; a transaction. */
 struct call call_grant(int64_t lease, int64_t ns);
 struct call call_lease(const char *path, int64_t lease);
-struct call call_txn(json_t *compare, json_t *success, json_t *failure);
+struct call call_range(const struct kv_range *);
+struct call call_txn(struct txn *);
 
 /* Were the conditions of a transaction true? */
 bool call_has_succeeded(const struct call *);
 
 /*
  * Makes `n` calls, of which nothing may go missing: RC_OK if each of them has one of the
- * codes above.  *sent: just before they left, and `repeated`, whether they may have arrived
- * more than once.  Of calls that gave another rc nothing is known.
+ * codes above.  Of calls that gave another rc nothing is known.
  */
-enum rc cluster_calls(struct cluster *, struct call *, int n, instant until,
-    instant *sent, bool *repeated, struct fault *);
+enum rc cluster_calls(
+    struct cluster *, struct call *, int n, instant until, struct fault *);
+
+/*
+ * Makes one call and frees it: its answer, which the caller frees; NULL: *rc says why, also with
+ * a code that is not CODE_OK (RC_AGAIN).
+ */
+json_t *cluster_answer(
+    struct cluster *, struct call, instant until, enum rc *, struct fault *);
 
 /* One call to this member and no other, which is asked from now on. */
 enum rc cluster_ask(
@@ -103,11 +113,11 @@ void cluster_turn(struct cluster *);
 
 struct watched {
 	const char *key, *end; /* end NULL: this key only */
-	bool puts, deletions;
+	bool puts;             /* too, not only deletions */
 };
 
-/* Begins to watch these keys from a revision on.  Their number is small. */
-enum rc watch_begin(struct cluster *, const struct watched *, int n, int64_t revision,
+/* Begins to watch two keys, or ranges of them, from a revision on. */
+enum rc watch_begin(struct cluster *, const struct watched[2], int64_t revision,
     instant until, struct fault *);
 
 /* Poll it for reading; -1: there is none. */

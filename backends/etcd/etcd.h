@@ -92,10 +92,6 @@ etcd_of(struct store *s)
 
 enum { LEASE_S_MOST = 1000 * 1000 * 1000 };
 
-/* As cluster_calls(); from now on something of ours may be there. */
-enum rc etcd_ask(
-    struct etcd *, struct call *, int n, instant until, instant *sent, struct fault *);
-
 /* Seconds as etcd says them, which may be any (hostile): 30 years are endless enough. */
 static inline int64_t
 etcd_lease_ns(int64_t ttl)
@@ -105,12 +101,6 @@ etcd_lease_ns(int64_t ttl)
 
 /* A linearizable read, the first part of a proof (credit.h). */
 struct call etcd_call_read(const struct etcd *);
-
-enum { PERMIT_KEY_BYTES = QUEUE_BYTES + 16 };
-
-/* The key of one of N's permit. */
-const char *etcd_permit_key(
-    const struct etcd *, unsigned slot, char out[PERMIT_KEY_BYTES]);
 
 /* RC_AGAIN: a lease of ours has ended before we could use it. */
 enum rc etcd_fail_gone(const struct etcd *, struct fault *);
@@ -125,24 +115,13 @@ enum rc etcd_renew_lease(
 enum rc etcd_acquire(
     struct store *, const struct claim *, instant until, struct grant *, struct fault *);
 
-/* ---- admin.c ---- */
-
-/* Several requests, and their answers, which the caller frees; not of a claim. */
-enum rc admin_ask(struct etcd *, struct call *, int n, instant until, struct fault *);
-
-/* The answer to one request, which the caller frees; NULL: *rc says why. */
-json_t *admin_ask_one(struct etcd *, const char *path, json_t *ask, instant until,
-    enum rc *, struct fault *);
-
-/* The same of a range of keys. */
-json_t *admin_range(
-    struct etcd *, const struct kv_range *, instant until, enum rc *, struct fault *);
-
 /* ---- look.c ---- */
 
 enum rc etcd_each(struct store *, const struct look *, struct fault *);
 
 /* ---- check.c ---- */
+
+static const struct call etcd_ask_state = {.path = "/v3/maintenance/status"};
 
 /*
  * A version in which an old leader that wakes up may end leases that live (etcd #12528).

@@ -64,20 +64,9 @@ read_status(struct http *h)
 static int64_t
 read_date(const char *text)
 {
-	static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
 	struct tm t = {0};
-	char month[4];
-	const char *at;
 
-	if (sscanf(text, "%*3s, %2d %3s %4d %2d:%2d:%2d GMT", &t.tm_mday, month,
-		&t.tm_year, &t.tm_hour, &t.tm_min, &t.tm_sec) != 6)
-		return -1;
-	at = strstr(months, month);
-	if (!at || (at - months) % 3 != 0)
-		return -1;
-	t.tm_mon = (int)(at - months) / 3;
-	t.tm_year -= 1900;
-	return timegm(&t);
+	return strptime(text, "%a, %d %b %Y %T GMT", &t) ? timegm(&t) : -1;
 }
 
 /* False: a length that is none, or too much. */

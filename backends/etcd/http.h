@@ -57,13 +57,6 @@ void http_begin(struct http *);
  */
 bool http_feed(struct http *, const char *bytes, size_t n, size_t *used);
 
-/* Has its head come, so that `status` is known? */
-static inline bool
-http_has_head(const struct http *h)
-{
-	return h->state > HTTP_HEAD;
-}
-
 /* The end of the body's first line; NULL: it has not come. */
 const char *http_line_end(struct http *);
 

@@ -1,6 +1,9 @@
 /* kv.c - requests of etcd's key-value store as JSON, and what is in its answers. */
 #include "kv.h"
 
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,124 +53,168 @@ base64_read(char *out, size_t size, const char *text, size_t n)
 	return (int64_t)used;
 }
 
-static json_t *
-kv_bytes(const char *text)
-{
-	size_t n = strlen(text);
-	char *coded = malloc(n / 3 * 4 + 5);
-	json_t *j;
-
-	if (!coded)
-		return NULL;
-	base64_write(coded, text, n);
-	j = json_string(coded);
-	free(coded);
-	return j;
-}
-
 /* ---- requests ---- */
 
-/* jansson leaves out what it has no memory for, and says so only in what it returns. */
-static void
-drop_if(json_t **j, int failed)
+void
+text_free(struct text *t)
 {
-	if (!failed)
+	if (t->at)
+		explicit_bzero(t->at, t->room);
+	free(t->at);
+	*t = (struct text){0};
+}
+
+/* Makes room for so many bytes more. */
+static void
+text_grow(struct text *t, size_t more)
+{
+	/* realloc() would leave a password behind */
+	struct text longer = {.n = t->n, .room = 2 * (t->n + more) + 1024};
+
+	longer.at = malloc(longer.room);
+	if (!longer.at) {
+		t->failed = true;
 		return;
-	json_decref(*j);
-	*j = NULL;
+	}
+	if (t->n > 0)
+		memcpy(longer.at, t->at, t->n);
+	text_free(t);
+	*t = longer;
 }
 
 void
-kv_set(json_t **j, const char *name, json_t *value)
+text_add(struct text *t, const char *fmt, ...)
 {
-	drop_if(j, json_object_set_new(*j, name, value));
+	va_list args;
+
+	while (!t->failed) {
+		size_t room = t->room - t->n, n;
+
+		va_start(args, fmt);
+		n = (size_t)vsnprintf(room ? t->at + t->n : NULL, room, fmt, args);
+		va_end(args);
+		if (n < room) {
+			t->n += n;
+			return;
+		}
+		text_grow(t, n);
+	}
 }
 
-void
-kv_add(json_t **list, json_t *value)
+/* Before all but the first of a list or an object. */
+static const char *
+comma(const struct text *t)
 {
-	drop_if(list, json_array_append_new(*list, value));
+	return t->n > 0 && !strchr("[{", t->at[t->n - 1]) ? "," : "";
 }
 
 static void
-put_number(json_t **j, const char *name, int64_t value)
+put_number(struct text *t, const char *name, int64_t value)
 {
 	if (value)
-		kv_set(j, name, json_integer(value));
+		text_add(t, "%s\"%s\":%" PRId64, comma(t), name, value);
 }
 
-json_t *
-kv_range(const struct kv_range *r)
+static void
+put_bytes(struct text *t, const char *name, const char *bytes)
 {
-	json_t *j = json_pack("{s:o}", "key", kv_bytes(r->key));
+	char coded[4 * (KV_KEY_BYTES / 3 + 2)];
+	size_t n = strlen(bytes);
 
-	if (r->end)
-		kv_set(&j, "range_end", kv_bytes(r->end));
-	put_number(&j, "limit", r->limit);
-	put_number(&j, "min_create_revision", r->least_create);
-	put_number(&j, "max_create_revision", r->most_create);
-	put_number(&j, "revision", r->revision);
-	if (r->by_create || r->newest) {
-		kv_set(&j, "sort_target", json_string("CREATE"));
-		json_object_set_new(
-		    j, "sort_order", json_string(r->newest ? "DESCEND" : "ASCEND"));
+	if (n >= sizeof coded / 4 * 3) {
+		t->failed = true;
+		return;
 	}
-	if (r->keys_only)
-		kv_set(&j, "keys_only", json_true());
-	if (r->count_only)
-		kv_set(&j, "count_only", json_true());
-	return j;
+	base64_write(coded, bytes, n);
+	text_add(t, "%s\"%s\":\"%s\"", comma(t), name, coded);
 }
 
-json_t *
-kv_op_range(const struct kv_range *r)
+static void
+put_keys(struct text *t, const char *key, const char *end)
 {
-	return json_pack("{s:o}", "request_range", kv_range(r));
-}
-
-json_t *
-kv_op_put(const char *key, const char *value, int64_t lease)
-{
-	json_t *j = json_pack(
-	    "{s:o, s:o}", "key", kv_bytes(key), "value", kv_bytes(value));
-
-	put_number(&j, "lease", lease);
-	return json_pack("{s:o}", "request_put", j);
-}
-
-json_t *
-kv_op_delete(const char *key, const char *end)
-{
-	json_t *j = json_pack("{s:o}", "key", kv_bytes(key));
-
+	put_bytes(t, "key", key);
 	if (end)
-		kv_set(&j, "range_end", kv_bytes(end));
-	return json_pack("{s:o}", "request_delete_range", j);
+		put_bytes(t, "range_end", end);
 }
 
-json_t *
-kv_if(const char *key, const char *end, const char *how, int64_t create)
+void
+kv_range(struct text *t, const struct kv_range *r)
 {
-	json_t *j = json_pack("{s:o, s:s, s:s, s:I}", "key", kv_bytes(key), "target",
-	    "CREATE", "result", how, "create_revision", (json_int_t)create);
-
-	if (end)
-		kv_set(&j, "range_end", kv_bytes(end));
-	return j;
+	put_keys(t, r->key, r->end);
+	put_number(t, "limit", r->limit);
+	put_number(t, "min_create_revision", r->least_create);
+	put_number(t, "max_create_revision", r->most_create);
+	put_number(t, "revision", r->revision);
+	if (r->by_create || r->newest)
+		text_add(t, ",\"sort_target\":\"CREATE\",\"sort_order\":\"%s\"",
+		    r->newest ? "DESCEND" : "ASCEND");
+	text_add(t, "%s%s", r->keys_only ? ",\"keys_only\":true" : "",
+	    r->count_only ? ",\"count_only\":true" : "");
 }
 
-json_t *
-kv_if_unchanged(const char *key, int64_t modified)
+void
+kv_op_range(struct text *t, const struct kv_range *r)
 {
-	return json_pack("{s:o, s:s, s:s, s:I}", "key", kv_bytes(key), "target", "MOD",
-	    "result", "EQUAL", "mod_revision", (json_int_t)modified);
+	text_add(t, "%s{\"request_range\":{", comma(t));
+	kv_range(t, r);
+	text_add(t, "}}");
 }
 
-json_t *
-kv_txn(json_t *compare, json_t *success, json_t *failure)
+void
+kv_op_put(struct text *t, const char *key, const char *value, int64_t lease)
 {
-	return json_pack("{s:o, s:o, s:o}", "compare", compare, "success", success,
-	    "failure", failure);
+	text_add(t, "%s{\"request_put\":{", comma(t));
+	put_bytes(t, "key", key);
+	put_bytes(t, "value", value);
+	put_number(t, "lease", lease);
+	text_add(t, "}}");
+}
+
+void
+kv_op_delete(struct text *t, const char *key, const char *end)
+{
+	text_add(t, "%s{\"request_delete_range\":{", comma(t));
+	put_keys(t, key, end);
+	text_add(t, "}}");
+}
+
+void
+kv_if(struct text *t, const char *key, const char *end, const char *how, int64_t create)
+{
+	text_add(t,
+	    "%s{\"target\":\"CREATE\",\"result\":\"%s\",\"create_revision\":%" PRId64,
+	    comma(t), how, create);
+	put_keys(t, key, end);
+	text_add(t, "}");
+}
+
+void
+kv_if_unchanged(struct text *t, const char *key, int64_t modified)
+{
+	text_add(t,
+	    "%s{\"target\":\"MOD\",\"result\":\"EQUAL\",\"mod_revision\":%" PRId64,
+	    comma(t), modified);
+	put_keys(t, key, NULL);
+	text_add(t, "}");
+}
+
+/* A list that nothing was added to is empty. */
+static void
+put_list(struct text *t, const char *name, struct text *list)
+{
+	text_add(t, "%s\"%s\":[%s]", comma(t), name, list->n > 0 ? list->at : "");
+	t->failed = t->failed || list->failed;
+	text_free(list);
+}
+
+void
+kv_txn(struct text *t, struct txn *txn)
+{
+	text_add(t, "{");
+	put_list(t, "compare", &txn->compare);
+	put_list(t, "success", &txn->success);
+	put_list(t, "failure", &txn->failure);
+	text_add(t, "}");
 }
 
 /* ---- answers ---- */

@@ -1,9 +1,8 @@
 /*
  * kv.h - requests of etcd's key-value store as JSON, and what is in its answers.
  *
- * Keys and values go as base64, numbers of 64 bits come as strings.  The functions that make
- * JSON take over the JSON that they are given, as jansson's packing does; without memory they
- * give NULL, which makes the whole request NULL: one without a condition may not be sent.
+ * Keys and values go as base64, numbers of 64 bits come as strings.  Requests are written as
+ * text, answers are read with jansson.
  */
 #ifndef DLOCK_ETCD_KV_H
 #define DLOCK_ETCD_KV_H
@@ -20,9 +19,20 @@ enum {
 
 /* ---- requests ---- */
 
-/* Adds to an object or a list; NULL on any failure. */
-void kv_set(json_t **, const char *name, json_t *value);
-void kv_add(json_t **list, json_t *value);
+/*
+ * A request, or a list within one.  When there was no memory for a part of it, `failed` stays, and
+ * nothing of it is sent: one without a condition could make two holders.  It begins as {0}.
+ */
+struct text {
+	char *at;
+	size_t n, room;
+	bool failed;
+};
+
+void text_add(struct text *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* It may hold a password or a token, so it is wiped. */
+void text_free(struct text *);
 
 struct kv_range {
 	const char *key, *end;             /* end NULL: this key only */
@@ -35,22 +45,29 @@ struct kv_range {
 	bool count_only;
 };
 
-/* A request to /v3/kv/range, and the same within a transaction. */
-json_t *kv_range(const struct kv_range *);
-json_t *kv_op_range(const struct kv_range *);
+/* The fields of a request to /v3/kv/range. */
+void kv_range(struct text *, const struct kv_range *);
 
-json_t *kv_op_put(const char *key, const char *value, int64_t lease);
-/* end NULL: this key only */
-json_t *kv_op_delete(const char *key, const char *end);
+/* An operation of a transaction, behind those of a list; end NULL: this key only. */
+void kv_op_range(struct text *, const struct kv_range *);
+void kv_op_put(struct text *, const char *key, const char *value, int64_t lease);
+void kv_op_delete(struct text *, const char *key, const char *end);
 
-/* Is the create revision of all keys from `key` (to `end`) "EQUAL" to that, or "GREATER"? */
-json_t *kv_if(const char *key, const char *end, const char *how, int64_t create);
+/*
+ * A condition: is the create revision of all keys from `key` (to `end`) "EQUAL" to that, or
+ * "GREATER"?  Was the key last written at this revision?
+ */
+void kv_if(
+    struct text *, const char *key, const char *end, const char *how, int64_t create);
+void kv_if_unchanged(struct text *, const char *key, int64_t modified);
 
-/* Was the key last written at this revision? */
-json_t *kv_if_unchanged(const char *key, int64_t modified);
+/* The lists of a transaction. */
+struct txn {
+	struct text compare, success, failure;
+};
 
-/* Of lists of those; NULL is a list for which there was no memory. */
-json_t *kv_txn(json_t *compare, json_t *success, json_t *failure);
+/* Writes it, and frees the lists. */
+void kv_txn(struct text *, struct txn *);
 
 /* ---- answers ---- */
 

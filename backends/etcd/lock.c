@@ -21,28 +21,10 @@ enum {
 
 /* ---- calls ---- */
 
-enum rc
-etcd_ask(struct etcd *e, struct call *calls, int n, instant until, instant *sent,
-    struct fault *f)
-{
-	bool repeated;
-
-	e->asked = true;
-	return cluster_calls(&e->cluster, calls, n, until, sent, &repeated, f);
-}
-
 struct call
 etcd_call_read(const struct etcd *e)
 {
-	return (struct call){"/v3/kv/range",
-	    kv_range(&(struct kv_range){.key = e->own, .count_only = true}), NULL, 0};
-}
-
-const char *
-etcd_permit_key(const struct etcd *e, unsigned slot, char out[PERMIT_KEY_BYTES])
-{
-	snprintf(out, PERMIT_KEY_BYTES, "%s%06u", e->names.permits, slot);
-	return out;
+	return call_range(&(struct kv_range){.key = e->own, .count_only = true});
 }
 
 enum rc
@@ -54,32 +36,40 @@ etcd_fail_gone(const struct etcd *e, struct fault *f)
 
 /* ---- renew ---- */
 
-/* RC_LOST, with the record of who took it by force, if any. */
+/* RC_OK: nobody has left a mark.  Otherwise `rc`, with the record of who did. */
 static enum rc
-say_lost(struct etcd *e, const json_t *mark, struct fault *f)
+read_mark(struct etcd *e, enum rc rc, const json_t *mark, struct fault *f)
 {
 	struct kv kv;
 
-	if (kv_read(&kv, mark, 0)) {
-		secret_blot(kv.value, e->address.password);
-		return refuse_broken(e->base.host, f, RC_LOST, e->server_name, kv.value);
-	}
-	return fault_set(f, RC_LOST,
-	    "%s no longer has it as ours: its lease has ended, or its key was deleted",
-	    e->server_name);
+	if (!kv_read(&kv, mark, 0))
+		return RC_OK;
+	secret_blot(kv.value, e->address.password);
+	return refuse_broken(e->base.host, f, rc, e->server_name, kv.value);
+}
+
+static enum rc
+say_lost(struct etcd *e, const json_t *mark, struct fault *f)
+{
+	enum rc rc = read_mark(e, RC_LOST, mark, f);
+
+	return rc != RC_OK
+	    ? rc
+	    : fault_set(f, RC_LOST,
+		  "%s no longer has it as ours: its lease has ended, or its key was deleted",
+		  e->server_name);
 }
 
 /* Opens the watch of our key and of its mark, which wakes the keeper; without it: later. */
 static enum rc
 watch_hold(struct etcd *e, int64_t revision, instant until)
 {
-	const struct watched keys[] = {
-	    {e->own, NULL, .deletions = true}, {e->mark, NULL, .puts = true}};
+	const struct watched keys[2] = {{.key = e->own}, {.key = e->mark, .puts = true}};
 	struct fault ignored;
 	enum rc rc = RC_OK;
 
 	if (watch_fd(&e->cluster) < 0)
-		rc = watch_begin(&e->cluster, keys, 2, revision + 1, until, &ignored);
+		rc = watch_begin(&e->cluster, keys, revision + 1, until, &ignored);
 	return rc == RC_STOP ? RC_STOP : RC_OK;
 }
 
@@ -92,7 +82,7 @@ judge_renewal(
     struct etcd *e, const struct call calls[3], struct grant *g, struct fault *f)
 {
 	const json_t *found = calls[2].answer, *mark = kv_response(found, 1);
-	struct kv own, m;
+	struct kv own;
 	struct credit credit = {
 	    .ttl = calls[1].code == CODE_OK ? kv_number(calls[1].answer, "TTL") : 0,
 	    .ours = calls[2].code == CODE_OK && kv_read(&own, kv_response(found, 0), 0) &&
@@ -112,10 +102,7 @@ judge_renewal(
 			: "%s cannot say how long our lease lasts: is there a leader?",
 		    e->server_name);
 	g->lease = etcd_lease_ns(credit.ttl);
-	if (!kv_read(&m, mark, 0))
-		return RC_OK;
-	secret_blot(m.value, e->address.password);
-	return refuse_broken(e->base.host, f, RC_REVOKED, e->server_name, m.value);
+	return read_mark(e, RC_REVOKED, mark, f);
 }
 
 enum rc
@@ -123,17 +110,16 @@ etcd_renew_lease(
     struct etcd *e, instant until, struct grant *g, int64_t *revision, struct fault *f)
 {
 	enum rc rc = RC_BUSY;
-	instant sent;
 
 	for (int i = 0; rc == RC_BUSY && i < TRIES; i++) {
-		json_t *reads = json_array();
 		struct call calls[3] = {
 		    etcd_call_read(e), call_lease("/v3/lease/keepalive", e->lease)};
+		struct txn t = {0};
 
-		kv_add(&reads, kv_op_range(&(struct kv_range){.key = e->own}));
-		kv_add(&reads, kv_op_range(&(struct kv_range){.key = e->mark}));
-		calls[2] = call_txn(json_array(), reads, json_array());
-		rc = etcd_ask(e, calls, 3, until, &sent, f);
+		kv_op_range(&t.success, &(struct kv_range){.key = e->own});
+		kv_op_range(&t.success, &(struct kv_range){.key = e->mark});
+		calls[2] = call_txn(&t);
+		rc = cluster_calls(&e->cluster, calls, 3, until, f);
 		if (rc == RC_OK)
 			rc = judge_renewal(e, calls, g, f);
 		*revision = kv_header(calls[2].answer, "revision");
@@ -142,7 +128,7 @@ etcd_renew_lease(
 			cluster_turn(&e->cluster);
 	}
 	if (rc == RC_OK || rc == RC_REVOKED)
-		g->sent = sent;
+		g->sent = e->cluster.sent;
 	return rc;
 }
 
@@ -182,7 +168,7 @@ run_lease(const struct etcd *e)
 }
 
 static void
-write_run(struct etcd *e, json_t **success, int status)
+write_run(struct etcd *e, struct text *ops, int status)
 {
 	const struct job *job = &e->claim->job;
 	struct run r = {.began = e->began,
@@ -197,38 +183,44 @@ write_run(struct etcd *e, json_t **success, int status)
 	snprintf(r.record, sizeof r.record, "%s", e->claim->record);
 	run_write(text, &r);
 	snprintf(key, sizeof key, "%slast", e->names.jobs);
-	kv_add(success, kv_op_put(key, text, lease));
+	kv_op_put(ops, key, text, lease);
 	if (status != 0)
 		return;
 	snprintf(key, sizeof key, "%sgood", e->names.jobs);
-	kv_add(success, kv_op_put(key, text, lease));
+	kv_op_put(ops, key, text, lease);
 	snprintf(key, sizeof key, "%sid/%s", e->names.jobs, r.once);
 	if (job->once)
-		kv_add(success, kv_op_put(key, text, lease));
+		kv_op_put(ops, key, text, lease);
 }
 
 /*
  * The key is deleted by the end of its lease.  For a job, a transaction deletes it and writes what
- * is remembered; else a read tells whether we have had the lock until now.  Returns how many
- * calls; the last one is that transaction.
+ * is remembered; else a read tells whether we have had the lock until now.  The leases are revoked
+ * behind it in the same packet; of a job only when that has been answered, since the run would be
+ * forgotten if etcd refused to write.  Returns how many calls; *txn: that transaction.
  */
 static int
-make_release(struct etcd *e, struct call *calls, bool job, int status)
+make_release(struct etcd *e, struct call *calls, struct call **txn, bool job, int status)
 {
-	json_t *compare = json_array(), *success = json_array(), *reads = json_array();
+	struct txn t = {0};
 	int n = 0;
 
 	if (job) {
 		calls[n++] = call_grant(
 		    run_lease(e), (RUN_DAYS + MONTH) * 86400 * NS_PER_S);
-		kv_add(&success, kv_op_delete(e->own, NULL));
-		write_run(e, &success, status);
+		kv_op_delete(&t.success, e->own, NULL);
+		write_run(e, &t.success, status);
 	} else {
-		kv_add(&success, kv_op_range(&(struct kv_range){.key = e->own}));
+		kv_op_range(
+		    &t.success, &(struct kv_range){.key = e->own, .count_only = true});
 	}
-	kv_add(&reads, kv_op_range(&(struct kv_range){.key = e->mark}));
-	kv_add(&compare, kv_if(e->own, NULL, "EQUAL", e->token));
-	calls[n++] = call_txn(compare, success, reads);
+	kv_op_range(&t.failure, &(struct kv_range){.key = e->mark});
+	kv_if(&t.compare, e->own, NULL, "EQUAL", e->token);
+	*(*txn = &calls[n++]) = call_txn(&t);
+	if (!job)
+		calls[n++] = call_lease("/v3/lease/revoke", e->lease);
+	if (e->has_place && !e->granted) /* with a grant our key has left it */
+		calls[n++] = call_lease("/v3/lease/revoke", e->place_lease);
 	return n;
 }
 
@@ -244,50 +236,29 @@ read_release(struct etcd *e, const struct call *txn, bool unsure, struct fault *
 	    : say_lost(e, kv_response(txn->answer, 0), f);
 }
 
-/*
- * The leases are revoked behind the transaction, in the same packet; of a job only when that has
- * been answered, since the run would be forgotten if etcd refused to write.
- */
 static enum rc
 etcd_release(struct store *s, int status, instant until, struct fault *f)
 {
 	struct etcd *e = etcd_of(s);
-	bool job = e->granted && status != STATUS_NONE && job_is_wanted(&e->claim->job),
-	     repeated;
-	struct call calls[CALLS_MOST];
+	bool job = e->granted && status != STATUS_NONE && job_is_wanted(&e->claim->job);
+	struct call calls[CALLS_MOST], *txn;
 	struct fault ignored;
-	instant sent;
-	enum rc rc;
-	int txn, n;
+	enum rc rc, revoked;
+	int n;
 
 	s->host->alert = -1;
 	watch_end(&e->cluster);
 	if (!e->asked)
 		return RC_OK;
-	n = make_release(e, calls, job, status);
-	txn = n - 1;
-	if (job) {
-		rc = cluster_calls(&e->cluster, calls, n, until, &sent, &repeated, f);
-		if (rc == RC_OK) {
-			rc = read_release(e, &calls[txn], e->unsure || repeated, f);
-			calls_free(calls, n);
-			calls[0] = call_lease("/v3/lease/revoke", e->lease);
-			n = 1;
-			/* the key is gone: this lease has nothing more */
-			if (rc == RC_OK)
-				cluster_calls(&e->cluster, calls, 1, until, &sent,
-				    &repeated, &ignored);
-		}
-	} else {
-		calls[n++] = call_lease("/v3/lease/revoke", e->lease);
-		if (e->has_place && !e->granted) /* with a grant our key has left it */
-			calls[n++] = call_lease("/v3/lease/revoke", e->place_lease);
-		rc = cluster_calls(&e->cluster, calls, n, until, &sent, &repeated, f);
-		if (rc == RC_OK && e->granted)
-			rc = read_release(e, &calls[txn], e->unsure || repeated, f);
-	}
+	n = make_release(e, calls, &txn, job, status);
+	rc = cluster_calls(&e->cluster, calls, n, until, f);
+	if (rc == RC_OK && e->granted)
+		rc = read_release(e, txn, e->unsure || e->cluster.repeated, f);
 	calls_free(calls, n);
-	e->unsure = e->unsure || sent;
+	e->unsure = e->unsure || e->cluster.sent;
+	if (job && rc == RC_OK) /* the key is gone: this lease has nothing more */
+		json_decref(cluster_answer(&e->cluster,
+		    call_lease("/v3/lease/revoke", e->lease), until, &revoked, &ignored));
 	if (rc == RC_OK || rc == RC_LOST)
 		e->asked = e->joined = e->granted = e->unsure = false;
 	return rc == RC_OK || rc == RC_LOST || rc == RC_STOP ? rc : RC_AGAIN;

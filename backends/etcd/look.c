@@ -19,7 +19,7 @@ enum { WHO_CHARS = 64 };
 /* One key of a page. */
 struct shown {
 	struct queue_entry entry;
-	struct kv kv;
+	char value[WHO_CHARS + 1]; /* of another client */
 	bool held;
 };
 
@@ -35,8 +35,7 @@ struct looking {
 	int64_t
 	    first; /* create revision of the first key of the queue; 0: not seen yet */
 	int64_t read_to; /* that of the last key of the pages that are told */
-	bool holders;    /* were in the last page */
-	bool full;       /* there are more pages */
+	struct shown page[PAGE];
 
 	/* of a look at jobs */
 	char job[KEY_BYTES + 1]; /* the key that is told */
@@ -55,14 +54,14 @@ tell(struct looking *l, struct entry *e)
 		    l->look->ctx, e, cluster_time(&l->etcd->cluster));
 }
 
-/* NULL: its lease and its mark are not known. */
+/* What is said of its lease and its mark; NULL: they were not asked for. */
 static void
 tell_shown(struct looking *l, const struct shown *s, const struct call *lease,
-    const json_t *mark)
+    const struct call *mark)
 {
-	char what[96], who[WHO_CHARS + 1];
+	char what[96];
 	const struct queue_entry *q = &s->entry;
-	const struct foreign foreign = {.what = what, .who = *s->kv.value ? who : NULL};
+	const struct foreign foreign = {.what = what, .who = *s->value ? s->value : NULL};
 	int64_t ttl = lease && lease->code == CODE_OK ? kv_number(lease->answer, "TTL")
 						      : 0;
 	struct kv asker;
@@ -77,11 +76,10 @@ tell_shown(struct looking *l, const struct shown *s, const struct call *lease,
 	    .foreign = q->foreign ? &foreign : NULL,
 	    .since = q->value.since,
 	    .until = EPOCH_NONE,
-	    .revoked = kv_read(&asker, mark, 0)};
+	    .revoked = mark && kv_read(&asker, mark->answer, 0)};
 
 	snprintf(
 	    what, sizeof what, "a client of etcd, lease %" PRIx64, (uint64_t)q->lease);
-	snprintf(who, sizeof who, "%.*s", WHO_CHARS, s->kv.value);
 	e.asker = e.revoked ? asker.value : NULL;
 	if (ttl > 0)
 		e.until = cluster_time(&l->etcd->cluster) + etcd_lease_ns(ttl) / 1000;
@@ -135,128 +133,128 @@ tell_last(struct looking *l, const struct run *last, const struct run *good)
 
 /* ---- the queue of one key ---- */
 
-/* False: it is none, or was in a page before. */
-static bool
-read_shown(struct looking *l, struct shown *s, const json_t *range, size_t i)
+/* Reads a page without what stood in those before it: how many keys. */
+static size_t
+read_page(struct looking *l, const json_t *range)
 {
-	const struct queue_entry *q = &s->entry;
+	struct kv kv;
+	size_t n = 0;
 
-	if (!queue_entry_read(&s->entry, &s->kv, &l->names, range, i) ||
-	    q->create <= l->read_to)
-		return false;
-	if (!l->first)
-		l->first = q->create;
-	s->held = q->foreign ? q->create == l->first : q->value.held;
-	return true;
-}
-
-/* Asks for the marks of a page's holders, and then, one by one, how long their leases last. */
-static enum rc
-ask_holders(struct looking *l, const json_t *range, struct call calls[PAGE + 1], int *n)
-{
-	json_t *marks = json_array();
-	char mark[QUEUE_BYTES + 32];
-	struct shown s;
-
-	*n = 1;
 	for (size_t i = 0; i < PAGE; i++) {
-		if (!read_shown(l, &s, range, i) || !s.held)
+		struct shown *s = &l->page[n];
+
+		if (!queue_entry_read(&s->entry, &kv, &l->names, range, i) ||
+		    s->entry.create <= l->read_to)
 			continue;
-		snprintf(mark, sizeof mark, "%s%s", l->names.marks, s.entry.name.text);
-		kv_add(&marks, kv_op_range(&(struct kv_range){.key = mark}));
-		calls[(*n)++] = call_lease("/v3/lease/timetolive", s.entry.lease);
+		if (!l->first)
+			l->first = s->entry.create;
+		s->held = s->entry.foreign ? s->entry.create == l->first
+					   : s->entry.value.held;
+		snprintf(s->value, sizeof s->value, "%.*s", WHO_CHARS, kv.value);
+		n++;
 	}
-	calls[0] = call_txn(json_array(), marks, json_array());
-	return *n > 1 ? admin_ask(l->etcd, calls, *n, l->look->until, l->fault) : RC_OK;
+	return n;
 }
 
-/* Tells a page; of others than the first, waiters are only counted where that is enough. */
+/*
+ * Tells a page, with the leases and marks of its holders.  Waiters are only counted where that is
+ * enough.  *more: there is another page to tell.
+ */
 static enum rc
-tell_page(struct looking *l, const json_t *range)
+tell_page(struct looking *l, const json_t *range, bool *more)
 {
-	struct call calls[PAGE + 1];
-	int64_t last = l->read_to;
-	struct shown s;
-	int n, k = 0;
-	enum rc rc = ask_holders(l, range, calls, &n);
+	size_t n = read_page(l, range);
+	struct call calls[2 * PAGE], *call = calls;
+	char mark[QUEUE_BYTES + 32];
+	enum rc rc = RC_OK;
+	int asked = 0;
 
-	l->holders = n > 1;
-	for (size_t i = 0; rc == RC_OK && i < PAGE; i++) {
-		if (!read_shown(l, &s, range, i))
+	for (size_t i = 0; i < n; i++) {
+		const struct queue_entry *q = &l->page[i].entry;
+
+		if (!l->page[i].held)
 			continue;
-		last = s.entry.create;
-		l->count -= s.held;
-		if (s.held) {
-			const json_t *mark = kv_response(calls[0].answer, (size_t)k);
-
-			tell_shown(l, &s, &calls[++k], mark);
-		} else if (!l->look->brief) {
-			tell_shown(l, &s, NULL, NULL);
-		}
+		snprintf(mark, sizeof mark, "%s%s", l->names.marks, q->name.text);
+		calls[asked++] = call_lease("/v3/lease/timetolive", q->lease);
+		calls[asked++] = call_range(&(struct kv_range){.key = mark});
 	}
-	calls_free(calls, n);
-	l->full = kv_count(range) >= PAGE && last > l->read_to;
-	l->read_to = last;
-	return rc;
-}
+	if (asked > 0)
+		rc = cluster_calls(
+		    &l->etcd->cluster, calls, asked, l->look->until, l->fault);
+	for (size_t i = 0; rc == RC_OK && i < n; i++) {
+		const struct shown *s = &l->page[i];
 
-static struct kv_range
-page_of(const struct looking *l)
-{
-	return (struct kv_range){.key = l->names.queue,
-	    .end = l->names.queue_end,
-	    .limit = PAGE,
-	    .least_create = l->read_to ? l->read_to + 1 : 0,
-	    .revision = l->revision,
-	    .by_create = true};
+		l->read_to = s->entry.create;
+		l->count -= s->held;
+		if (s->held)
+			tell_shown(l, s, call, call + 1);
+		else if (!l->look->brief)
+			tell_shown(l, s, NULL, NULL);
+		call += s->held ? 2 : 0;
+	}
+	calls_free(calls, asked);
+	*more = n > 0 && kv_count(range) >= PAGE && !l->enough &&
+	    (!l->look->brief || asked > 0);
+	return rc;
 }
 
 static enum rc
 tell_pages(struct looking *l, const json_t *first)
 {
-	enum rc rc = tell_page(l, first);
+	bool more;
+	enum rc rc = tell_page(l, first, &more);
 
-	while (rc == RC_OK && !l->enough && l->full && (!l->look->brief || l->holders)) {
-		struct kv_range next = page_of(l);
-		json_t *range = admin_range(
-		    l->etcd, &next, l->look->until, &rc, l->fault);
+	while (rc == RC_OK && more) {
+		const struct kv_range next = names_page(
+		    &l->names, PAGE, l->read_to, l->revision);
+		json_t *range = cluster_answer(
+		    &l->etcd->cluster, call_range(&next), l->look->until, &rc, l->fault);
 
 		if (range)
-			rc = tell_page(l, range);
+			rc = tell_page(l, range, &more);
 		json_decref(range);
 	}
 	return rc;
 }
 
-/* Tells all of one key; its last runs only where the key was asked for. */
+/*
+ * Tells all of one key; its last runs only where the key was asked for.  `idle`: only if nobody is
+ * queued for it.
+ */
 static enum rc
-tell_key(struct looking *l, const char *key)
+tell_key(struct looking *l, const char *key, bool idle)
 {
 	struct etcd *e = l->etcd;
 	char last[QUEUE_BYTES + 8], good[QUEUE_BYTES + 8];
 	struct run runs[2];
 	struct kv_range page;
-	json_t *ops, *found;
+	struct txn reads = {0};
+	json_t *found;
 	enum rc rc;
 
 	names_of(&l->names, e->root, e->name, key);
 	l->key = key;
-	l->revision = 0;
 	l->waiters = 0;
 	l->first = l->read_to = 0;
-	page = page_of(l);
+	page = names_page(&l->names, PAGE, 0, 0);
 	snprintf(last, sizeof last, "%slast", l->names.jobs);
 	snprintf(good, sizeof good, "%sgood", l->names.jobs);
-	ops = json_pack("[o, o, o, o]", kv_op_range(&page),
-	    kv_op_range(&(struct kv_range){.key = l->names.freeze}),
-	    kv_op_range(&(struct kv_range){.key = last}),
-	    kv_op_range(&(struct kv_range){.key = good}));
-	found = admin_ask_one(e, "/v3/kv/txn", kv_txn(json_array(), ops, json_array()),
-	    l->look->until, &rc, l->fault);
+	kv_op_range(&reads.success, &page);
+	kv_op_range(&reads.success, &(struct kv_range){.key = l->names.freeze});
+	if (l->look->key) {
+		kv_op_range(&reads.success, &(struct kv_range){.key = last});
+		kv_op_range(&reads.success, &(struct kv_range){.key = good});
+	}
+	found = cluster_answer(
+	    &e->cluster, call_txn(&reads), l->look->until, &rc, l->fault);
 	if (!found)
 		return rc;
 	l->revision = kv_header(found, "revision");
 	l->count = kv_number(kv_response(found, 0), "count");
+	if (idle && l->count > 0) {
+		json_decref(found);
+		return RC_OK;
+	}
 	rc = tell_pages(l, kv_response(found, 0));
 	if (rc == RC_OK && l->look->brief && l->count > 0)
 		tell(l,
@@ -273,74 +271,25 @@ tell_key(struct looking *l, const char *key)
 
 /* ---- all keys ---- */
 
-/* Has anybody a place in that queue? */
-static bool
-is_queued(struct looking *l, const char *key, enum rc *rc)
-{
-	struct etcd *e = l->etcd;
-	struct names lay;
-	json_t *found;
-	bool any;
-
-	names_of(&lay, e->root, NULL, key);
-	found = admin_range(e,
-	    &(struct kv_range){
-		.key = lay.queue, .end = lay.queue_end, .count_only = true},
-	    l->look->until, rc, l->fault);
-	any = kv_number(found, "count") > 0;
-	json_decref(found);
-	return any;
-}
-
-/*
- * Tells each key that has names below ROOT/q/ or ROOT/f/.  One that is frozen and queued for
- * is told with its queue.
- */
+/* A key of a queue tells of all of it; one that is frozen and queued for is told with its queue. */
 static enum rc
-tell_below(struct looking *l, const char *letter)
+see_queue(struct looking *l, const char *at, const char *value)
 {
-	char prefix[ROOT_MOST + 8], end[ROOT_MOST + 8], from[KV_KEY_BYTES + 2];
 	char key[KEY_BYTES + 1];
-	bool queues = *letter == 'q';
-	struct kv kv;
-	enum rc rc = RC_OK;
+	size_t n = strcspn(at, "/");
 
-	snprintf(prefix, sizeof prefix, "%s/%s/", l->etcd->root, letter);
-	names_end(end, sizeof end, prefix);
-	snprintf(from, sizeof from, "%s", prefix);
-	while (rc == RC_OK && !l->enough) {
-		json_t *found = admin_range(l->etcd,
-		    &(struct kv_range){
-			.key = from, .end = end, .limit = 1, .keys_only = true},
-		    l->look->until, &rc, l->fault);
-		/* of a name with a NUL, or a long one, the beginning will do */
-		bool read = kv_read(&kv, found, 0), any = read || kv.create > 0;
-		const char *behind;
-		size_t n;
-
-		json_decref(found);
-		if (!any || rc != RC_OK)
-			return rc;
-		if (strncmp(kv.key, prefix, strlen(prefix)) != 0 ||
-		    strcmp(kv.key, from) < 0)
-			return fault_set(l->fault, RC_PROTOCOL,
-			    "%s tells of other keys than were asked for: is this an etcd server?",
-			    l->etcd->server_name);
-		n = strcspn(kv.key + strlen(prefix), "/");
-		behind = kv.key + strlen(prefix) + n;
-		/* 0 comes after a slash; of one that is too long for us the end is not known */
-		snprintf(from, sizeof from, "%.*s%s", (int)(behind - kv.key), kv.key,
-		    queues && *behind == '/'                 ? "0"
-			: strlen(kv.key) < sizeof kv.key - 1 ? "\1"
-							     : "\xff");
-		if (encode_read_key(key, kv.key + strlen(prefix), n) &&
-		    (queues ? *behind == '/' : !is_queued(l, key, &rc)) && rc == RC_OK)
-			rc = tell_key(l, key);
-	}
-	return rc;
+	(void)value;
+	return at[n] && encode_read_key(key, at, n) ? tell_key(l, key, false) : RC_OK;
 }
 
-/* ---- jobs ---- */
+static enum rc
+see_freeze(struct looking *l, const char *at, const char *value)
+{
+	char key[KEY_BYTES + 1];
+
+	(void)value;
+	return encode_read_key(key, at, strlen(at)) ? tell_key(l, key, true) : RC_OK;
+}
 
 /* A key's last runs stand around those of its IDs: "good", "id/ID", "last". */
 static void
@@ -350,72 +299,93 @@ tell_pending(struct looking *l, const struct run *last)
 	l->has_good = false;
 }
 
-/* `at`: E/NAME, behind ROOT/j/. */
-static void
+static enum rc
 see_job(struct looking *l, const char *at, const char *value)
 {
 	size_t n = strcspn(at, "/");
 	const char *name = at + n, *own = l->etcd->name;
 	char key[KEY_BYTES + 1];
 	struct run r;
+	bool read;
 
 	if (own)
 		snprintf(key, sizeof key, "%s", own);
 	else if (!encode_read_key(key, at, n))
-		return;
+		return RC_OK;
 	if (strcmp(key, l->job) != 0)
 		tell_pending(l, NULL);
 	memcpy(l->job, key, sizeof key);
-	if (!run_read(&r, value))
-		return;
-	if (strcmp(name, "/good") == 0) {
+	read = run_read(&r, value);
+	if (read && strcmp(name, "/good") == 0) {
 		l->good = r;
 		l->has_good = true;
-	} else if (strcmp(name, "/last") == 0) {
+	} else if (read && strcmp(name, "/last") == 0) {
 		tell_pending(l, &r);
-	} else if (strncmp(name, "/id/", 4) == 0) {
+	} else if (read && strncmp(name, "/id/", 4) == 0) {
 		tell_run(l, ENTRY_DONE, &r);
 	}
+	return RC_OK;
 }
 
-/* Tells all runs that are remembered, in the order of their names. */
+/*
+ * Sees the names below ROOT/LETTER/, or those of one key, in their order: what stands behind that,
+ * E or E/NAME, and its value.  Of a queue only the first is seen.
+ */
 static enum rc
-tell_jobs(struct looking *l)
+see_below(struct looking *l, const char *below,
+    enum rc (*see)(struct looking *, const char *at, const char *value))
 {
-	struct etcd *e = l->etcd;
-	char below[QUEUE_BYTES], end[QUEUE_BYTES], from[KV_KEY_BYTES + 2];
-	size_t root = strlen(e->root) + strlen("/j/"), n = PAGE;
+	char end[QUEUE_BYTES], from[KV_KEY_BYTES + 2];
+	size_t root = strlen(l->etcd->root) + strlen("/q/"), n = PAGE;
 	struct kv kv;
 	enum rc rc = RC_OK;
 
-	names_of(&l->names, e->root, e->name, e->name ? e->name : "");
-	snprintf(below, sizeof below, "%.*s", e->name ? QUEUE_BYTES : (int)root,
-	    l->names.jobs);
 	names_end(end, sizeof end, below);
 	snprintf(from, sizeof from, "%s", below);
-	l->key = l->job;
 	while (rc == RC_OK && !l->enough && n == PAGE) {
-		const struct kv_range page = {.key = from, .end = end, .limit = PAGE};
-		json_t *found = admin_range(e, &page, l->look->until, &rc, l->fault);
+		const struct kv_range page = {
+		    .key = from, .end = end, .limit = PAGE, .keys_only = see != see_job};
+		json_t *found = cluster_answer(
+		    &l->etcd->cluster, call_range(&page), l->look->until, &rc, l->fault);
 		bool any = false;
 
 		n = kv_count(found);
-		for (size_t i = 0; i < n; i++) {
-			if (!kv_read(&kv, found, i) || strcmp(kv.key, from) < 0 ||
-			    strncmp(kv.key, below, strlen(below)) != 0)
+		for (size_t i = 0; rc == RC_OK && !l->enough && i < n; i++) {
+			/* of a name with a NUL, or a long one, the beginning will do */
+			bool whole = kv_read(&kv, found, i);
+			const char *slash;
+
+			if (strncmp(kv.key, below, strlen(below)) != 0 ||
+			    strcmp(kv.key, from) < 0)
 				continue;
 			any = true;
-			see_job(l, kv.key + root, kv.value);
-			snprintf(from, sizeof from, "%s\1", kv.key);
+			slash = see == see_queue ? strchr(kv.key + root, '/') : NULL;
+			/* 0 comes after a slash; the end of a long name is not known */
+			snprintf(from, sizeof from, "%.*s%s",
+			    slash ? (int)(slash - kv.key) : KV_KEY_BYTES, kv.key,
+			    slash                                   ? "0"
+				: strlen(kv.key) < KV_KEY_BYTES - 1 ? "\1"
+								    : "\xff");
+			if (whole || see == see_queue)
+				rc = see(l, kv.key + root, kv.value);
 		}
 		json_decref(found);
-		if (rc == RC_OK && n == PAGE && !any)
+		if (rc == RC_OK && n > 0 && !any && !l->enough)
 			rc = fault_set(l->fault, RC_PROTOCOL,
-			    "%s has keys below %s that are no dlock's", e->server_name,
-			    below);
+			    "%s tells of other keys than were asked for: is this an etcd server?",
+			    l->etcd->server_name);
 	}
-	tell_pending(l, NULL);
 	return rc;
+}
+
+static enum rc
+see_all(struct looking *l, char letter,
+    enum rc (*see)(struct looking *, const char *, const char *))
+{
+	char below[ROOT_MOST + 8];
+
+	snprintf(below, sizeof below, "%s/%c/", l->etcd->root, letter);
+	return see_below(l, below, see);
 }
 
 enum rc
@@ -431,13 +401,17 @@ etcd_each(struct store *s, const struct look *look, struct fault *f)
 	l->look = look;
 	l->fault = f;
 	if (look->jobs) {
-		rc = tell_jobs(l);
+		names_of(&l->names, e->root, e->name, e->name ? e->name : "");
+		l->key = l->job;
+		rc = e->name ? see_below(l, l->names.jobs, see_job)
+			     : see_all(l, 'j', see_job);
+		tell_pending(l, NULL);
 	} else if (look->key || e->name) {
-		rc = tell_key(l, look->key ? look->key : e->name);
+		rc = tell_key(l, look->key ? look->key : e->name, false);
 	} else {
-		rc = tell_below(l, "q");
-		if (rc == RC_OK)
-			rc = tell_below(l, "f");
+		rc = see_all(l, 'q', see_queue);
+		if (rc == RC_OK && !l->enough)
+			rc = see_all(l, 'f', see_freeze);
 	}
 	free(l);
 	return rc;

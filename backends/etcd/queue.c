@@ -216,22 +216,26 @@ is_counted(const struct queue *q)
  * many there are; the first ones are for people to see.
  */
 static int64_t
-queue_page(const struct queue *q)
+page_size(const struct queue *q)
 {
 	return is_counted(q) ? PAGE : HEAD;
 }
 
-static json_t *
-add(json_t *ops, const struct kv_range *r)
+struct kv_range
+names_page(const struct names *l, int64_t size, int64_t after, int64_t revision)
 {
-	kv_add(&ops, kv_op_range(r));
-	return ops;
+	return (struct kv_range){.key = l->queue,
+	    .end = l->queue_end,
+	    .limit = size,
+	    .least_create = after ? after + 1 : 0,
+	    .revision = revision,
+	    .by_create = true};
 }
 
-static json_t *
-note_key(json_t *ops, const char *key)
+static void
+note_key(struct text *ops, const char *key)
 {
-	return add(ops, &(struct kv_range){.key = key});
+	kv_op_range(ops, &(struct kv_range){.key = key});
 }
 
 /* The key of a job's run: "last", "good", or one of our ID. */
@@ -246,43 +250,35 @@ job_key(const struct queue *q, const char *which, char *out, size_t size)
 	return out;
 }
 
-json_t *
-queue_ask(const struct queue *q, bool others, json_t *ops)
+void
+queue_ask(const struct queue *q, bool others, struct text *ops)
 {
 	const struct names *l = q->names;
-	char key[JOB_BYTES];
-	const struct kv_range page = {.key = l->queue,
-	    .end = l->queue_end,
-	    .limit = queue_page(q),
-	    .by_create = true};
+	const struct kv_range page = names_page(l, page_size(q), 0, 0);
 	/* who has just joined is the newest */
 	const struct kv_range last = {.key = l->queue,
 	    .end = l->queue_end,
 	    .limit = q->create ? 1 : 2,
 	    .most_create = q->create ? q->create - 1 : 0,
 	    .newest = true};
-	const struct kv_range nobody = {.key = l->freeze, .count_only = true};
+	char key[JOB_BYTES];
 
-	ops = note_key(ops, q->own);
-	ops = note_key(ops, l->freeze);
-	ops = add(ops, others ? &page : &nobody);
-	ops = add(ops, others && !is_counted(q) ? &last : &nobody);
+	kv_op_range(ops, &(struct kv_range){.key = q->own, .keys_only = !others});
+	note_key(ops, l->freeze);
 	if (job_is_wanted(&q->claim->job))
-		ops = note_key(ops, job_key(q, "good", key, sizeof key));
+		note_key(ops, job_key(q, "good", key, sizeof key));
 	if (q->claim->job.once)
-		ops = note_key(ops, job_key(q, NULL, key, sizeof key));
-	return ops;
+		note_key(ops, job_key(q, NULL, key, sizeof key));
+	if (others)
+		kv_op_range(ops, &page);
+	if (others && !is_counted(q))
+		kv_op_range(ops, &last);
 }
 
-json_t *
+struct kv_range
 queue_ask_more(const struct queue *q)
 {
-	return kv_range(&(struct kv_range){.key = q->names->queue,
-	    .end = q->names->queue_end,
-	    .limit = queue_page(q),
-	    .least_create = q->read_to + 1,
-	    .revision = q->revision,
-	    .by_create = true});
+	return names_page(q->names, page_size(q), q->read_to, q->revision);
 }
 
 /* ---- reading ---- */
@@ -324,14 +320,14 @@ see_ahead(struct queue *q, const struct queue_entry *e)
 	q->ahead++;
 }
 
-static void
-read_page(struct queue *q, const json_t *range)
+void
+queue_read_more(struct queue *q, const json_t *range)
 {
 	size_t n = kv_count(range);
 	struct queue_entry e;
 	struct kv kv;
 
-	q->whole = (int64_t)n < queue_page(q);
+	q->whole = (int64_t)n < page_size(q);
 	for (size_t i = 0; i < n; i++) {
 		if (!queue_entry_read(&e, &kv, q->names, range, i) ||
 		    kv.create <= q->read_to)
@@ -372,35 +368,29 @@ run_found(struct run *r, const json_t *range)
 void
 queue_read(struct queue *q, const json_t *txn, size_t i)
 {
-	const json_t *page = kv_response(txn, i + 2);
+	const json_t *page;
 	struct kv kv;
 
 	q->revision = kv_header(txn, "revision");
-	q->count = kv_number(page, "count");
-	q->create = kv_read(&kv, kv_response(txn, i), 0) ? kv.create : 0;
+	q->create = kv_read(&kv, kv_response(txn, i++), 0) ? kv.create : 0;
 	queue_value_read(&q->value, q->create ? kv.value : "");
-	q->frozen = kv_read(&kv, kv_response(txn, i + 1), 0);
+	q->frozen = kv_read(&kv, kv_response(txn, i++), 0);
 	q->freeze_modified = kv.modified;
 	freeze_read(&q->freeze, q->frozen ? kv.value : "");
+	if (job_is_wanted(&q->claim->job))
+		run_found(&q->good, kv_response(txn, i++));
+	if (q->claim->job.once)
+		run_found(&q->same_id, kv_response(txn, i++));
+	page = kv_response(txn, i++);
+	q->count = kv_number(page, "count");
 	q->ahead = q->holders = 0;
 	q->read_to = 0;
 	q->last = q->excludes = (struct ahead){0};
 	q->mixed = false;
 	memset(q->used, 0, sizeof q->used);
-	read_page(q, page);
+	queue_read_more(q, page);
 	if (q->create > 0 && !is_counted(q))
-		read_last(q, kv_response(txn, i + 3));
-	i += 4;
-	if (job_is_wanted(&q->claim->job))
-		run_found(&q->good, kv_response(txn, i++));
-	if (q->claim->job.once)
-		run_found(&q->same_id, kv_response(txn, i));
-}
-
-void
-queue_read_more(struct queue *q, const json_t *range)
-{
-	read_page(q, range);
+		read_last(q, kv_response(txn, i));
 }
 
 /* ---- what it means ---- */
@@ -426,19 +416,15 @@ queue_watch(const struct queue *q, struct watch_list *w)
 								    : &q->last;
 	bool counted = q->claim->kind == KIND_LIMIT && !q->excludes.create;
 
-	w->n = 0;
-	w->at[w->n++] = (struct watched){q->own, NULL, .deletions = true};
+	w->at[0] = (struct watched){.key = q->own};
 	if (queue_lets_in(q)) { /* only a freeze is in the way */
-		w->at[w->n++] = (struct watched){
-		    l->freeze, NULL, .puts = true, .deletions = true};
+		w->at[1] = (struct watched){.key = l->freeze, .puts = true};
 	} else if ((counted && a->held) || a->name.cut) {
 		/* the next in line: any holder may go; or the key is not known */
-		w->at[w->n++] = (struct watched){
-		    l->queue, l->queue_end, .deletions = true};
+		w->at[1] = (struct watched){.key = l->queue, .end = l->queue_end};
 	} else {
 		snprintf(w->key, sizeof w->key, "%s%s", l->queue, a->name.text);
-		w->at[w->n++] = (struct watched){
-		    w->key, NULL, .puts = counted, .deletions = true};
+		w->at[1] = (struct watched){.key = w->key, .puts = counted};
 	}
 }
 

@@ -37,6 +37,7 @@ enum {
 	NAME_MOST = 512,
 	QUEUE_BYTES = ROOT_MOST + ENCODED_BYTES + 16,
 	JOB_BYTES = QUEUE_BYTES + ENCODED_BYTES + 8,
+	PERMIT_KEY_BYTES = QUEUE_BYTES + 16,
 };
 
 /* ---- one lock ---- */
@@ -170,17 +171,21 @@ struct queue {
 
 /* ---- surveys ---- */
 
+/* Of the queue in the order of create revisions, those behind that one, as of then (0: now). */
+struct kv_range names_page(
+    const struct names *, int64_t size, int64_t after, int64_t revision);
+
 /*
- * Adds the operations of a survey to those of a transaction, and returns the list; without
- * `others`, it finds nobody before us.
+ * Adds those of a survey to a transaction's; without `others`, it finds nobody before us, and does
+ * not read our own value.
  */
-json_t *queue_ask(const struct queue *, bool others, json_t *ops);
+void queue_ask(const struct queue *, bool others, struct text *ops);
 
 /* Reads their answers, from the `i`th one on. */
 void queue_read(struct queue *, const json_t *txn, size_t i);
 
-/* The next page, as a request to /v3/kv/range, while it is not whole; and its answer. */
-json_t *queue_ask_more(const struct queue *);
+/* The next page, while it is not whole; and its answer. */
+struct kv_range queue_ask_more(const struct queue *);
 void queue_read_more(struct queue *, const json_t *range);
 
 /* ---- what it means ---- */
@@ -189,14 +194,11 @@ void queue_read_more(struct queue *, const json_t *range);
 bool queue_lets_in(const struct queue *);
 
 /*
- * Which keys are to be watched, whose change may let us in: at most WATCHED_MOST.  Each of
+ * Which keys are to be watched, whose change may let us in: our own and another one.  Each of
  * those who wait for one holder watches the one before it, so that a release wakes one.
  */
-enum { WATCHED_MOST = 3 };
-
 struct watch_list {
-	int n;
-	struct watched at[WATCHED_MOST];
+	struct watched at[2];
 	char key[QUEUE_BYTES + 32];
 };
 

@@ -54,9 +54,9 @@ etcd_read_url(
 	if (wrong)
 		return wrong_url(f, wrong);
 	a->secure = url_part_is(&u.scheme, "etcds");
-	if (encode_undo(a->user, sizeof a->user, u.user.at, u.user.n) < 0 ||
-	    encode_undo(a->password, sizeof a->password, u.password.at, u.password.n) < 0)
-		return wrong_url(f, URL_WRONG_LOGIN);
+	wrong = url_login(&u, a->user, sizeof a->user, a->password, sizeof a->password);
+	if (wrong)
+		return wrong_url(f, wrong);
 	list = u.hosts;
 	for (a->n = 0; list.at && !wrong; a->n++) {
 		struct url_part one = url_part_first(&list);

@@ -173,8 +173,7 @@ name_id(char out[NAME_MAX + 1], int64_t era, const char *id)
 	n -= ID_CHARS;
 	out[n++] = '+'; /* which no encoded ID has */
 	sha256(hash, id, strlen(id));
-	for (size_t i = 0; i < sizeof hash; i++)
-		n += snprintf(out + n, 3, "%02x", hash[i]);
+	text_hex(out + n, hash, sizeof hash);
 }
 
 /* The next of the eras that are there; -1: that was the last one. */

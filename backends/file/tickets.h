@@ -95,7 +95,8 @@ int tickets_done(const struct ticket_wait *);
  * not known, and the thread is abandoned: it keeps the file open until it gets
  * the lock or the process ends, so that what else is locked on it is to be
  * unlocked, not just closed; and it gives back at once what it gets from now on,
- * also if by then the same open file has locked that in another way.
+ * also if by then the same open file has locked that in another way.  A `true` of
+ * that time is therefore not yours either, and is to be unlocked.
  */
 bool tickets_waited(struct ticket_wait *w);
 

@@ -1,8 +1,9 @@
 /* item.c - the items that make up one lock, and what the server says of itself. */
 #include "item.h"
 
-#include "backends/common/url.h"
 #include "backends/common/sha256.h"
+#include "backends/common/text.h"
+#include "backends/common/url.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -43,8 +44,7 @@ item_name(struct item_name *name, const char *prefix, const char *key)
 		return;
 	sha256(hash, key, strlen(key));
 	name->text[before] = '#';
-	for (size_t i = 0; i < sizeof hash; i++)
-		snprintf(name->text + before + 1 + 2 * i, 3, "%02x", hash[i]);
+	text_hex(name->text + before + 1, hash, sizeof hash);
 }
 
 bool

@@ -37,9 +37,9 @@ memcached_read_url(struct address *a, const char *url, struct fault *f)
 	wrong = url_cut(&u, url);
 	if (wrong)
 		return wrong_url(f, wrong);
-	if (encode_undo(a->user, sizeof a->user, u.user.at, u.user.n) < 0 ||
-	    encode_undo(a->password, sizeof a->password, u.password.at, u.password.n) < 0)
-		return wrong_url(f, URL_WRONG_LOGIN);
+	wrong = url_login(&u, a->user, sizeof a->user, a->password, sizeof a->password);
+	if (wrong)
+		return wrong_url(f, wrong);
 	list = u.hosts;
 	first = url_part_first(&list);
 	if (list.at)

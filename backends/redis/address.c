@@ -154,9 +154,9 @@ address_parse(struct address *a, const char *url, struct fault *f)
 	wrong = url_cut(&u, url);
 	if (wrong)
 		return address_bad_url(f, &u, wrong);
-	if (encode_undo(a->user, sizeof a->user, u.user.at, u.user.n) < 0 ||
-	    encode_undo(a->password, sizeof a->password, u.password.at, u.password.n) < 0)
-		return address_bad_url(f, &u, URL_WRONG_LOGIN);
+	wrong = url_login(&u, a->user, sizeof a->user, a->password, sizeof a->password);
+	if (wrong)
+		return address_bad_url(f, &u, wrong);
 	a->form = shape_of(&u)->form;
 	a->secure = url_part_is(&u.scheme, shape_of(&u)->secure);
 	if (url_part_is(&u.scheme, "redis+unix"))

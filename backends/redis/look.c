@@ -204,6 +204,18 @@ compare_seats(const void *left, const void *right)
 	return strcmp(left, right);
 }
 
+/* False: it is none.  One that never ends might be asked for again and again, else. */
+static bool
+take_cursor(cursor at, const char *text)
+{
+	size_t n = strspn(text, "0123456789");
+
+	if (n == 0 || text[n] || n >= sizeof(cursor))
+		return false;
+	memcpy(at, text, n + 1);
+	return true;
+}
+
 static enum rc
 seats_read(struct seats *s, struct view *v)
 {
@@ -220,7 +232,8 @@ seats_read(struct seats *s, struct view *v)
 		rc = script_run(v->route, &c, answer_ends(v), &r, v->fault, "s", &text);
 		if (rc != RC_OK)
 			return rc;
-		snprintf(at, sizeof at, "%s", text);
+		if (!take_cursor(at, text))
+			rc = script_nonsense(v->route, v->fault);
 		for (size_t i = 1; rc == RC_OK && i < r->elements; i++)
 			if (!answer_members(r, i, "s", &text))
 				rc = script_nonsense(v->route, v->fault);
@@ -453,8 +466,9 @@ look_server(struct view *v, const struct endpoint *node)
 		rc = script_run(v->route, &c, answer_ends(v), &r, v->fault, "s", &next);
 		if (rc != RC_OK)
 			return rc;
-		snprintf(at, sizeof at, "%s", next);
-		if (node && !endpoint_is(node, &v->route->server.peer.at))
+		if (!take_cursor(at, next))
+			rc = script_nonsense(v->route, v->fault);
+		else if (node && !endpoint_is(node, &v->route->server.peer.at))
 			rc = fault_set(v->fault, RC_AGAIN,
 			    "%s: %.255s:%d does not answer as one of its masters",
 			    v->where, node->host, node->port);

@@ -82,8 +82,7 @@ write_me(struct lease *l, bool hides)
 		return;
 	}
 	sha256(hash, l->claim->owner, strlen(l->claim->owner));
-	for (size_t i = 0; i < OWNER_CHARS / 2; i++)
-		snprintf(l->me + 2 * i, 3, "%02x", hash[i]);
+	text_hex(l->me, hash, OWNER_CHARS / 2);
 }
 
 enum rc

@@ -353,34 +353,33 @@ lease_freeze(struct sql *db, const char *key, const char *record, int64_t length
 	return sql_ask_created(db, &q, until, NULL, f);
 }
 
-enum rc
-lease_thaw(struct sql *db, const char *key, instant until, struct fault *f)
+/* The same of what is to be there, else `none`. */
+static enum rc
+ask_done(struct sql *db, const struct question *q, instant until, const char *none,
+    struct fault *f)
 {
-	const struct question q = LEASE_QUESTION("thaw", 1, SQL_TEXT(key));
 	bool done;
-	enum rc rc = ask_whether(db, &q, until, &done, f);
+	enum rc rc = ask_whether(db, q, until, &done, f);
 
 	if (rc != RC_OK || done)
 		return rc;
 	if (db->again)
 		return fault_set(f, RC_AGAIN,
 		    "%s closed the connection before it answered", db->where);
-	return fault_set(f, RC_LOST, "%s: it is not frozen", db->where);
+	return fault_set(f, RC_LOST, "%s: %s", db->where, none);
+}
+
+enum rc
+lease_thaw(struct sql *db, const char *key, instant until, struct fault *f)
+{
+	return ask_done(
+	    db, &LEASE_QUESTION("thaw", 1, SQL_TEXT(key)), until, "it is not frozen", f);
 }
 
 enum rc
 lease_forget(
     struct sql *db, const char *key, const char *once, instant until, struct fault *f)
 {
-	const struct question q = LEASE_QUESTION(
-	    "forget", 1, SQL_TEXT(key), SQL_TEXT(once));
-	bool done;
-	enum rc rc = ask_whether(db, &q, until, &done, f);
-
-	if (rc != RC_OK || done)
-		return rc;
-	if (db->again)
-		return fault_set(f, RC_AGAIN,
-		    "%s closed the connection before it answered", db->where);
-	return fault_set(f, RC_LOST, "%s: no such run is remembered", db->where);
+	return ask_done(db, &LEASE_QUESTION("forget", 1, SQL_TEXT(key), SQL_TEXT(once)),
+	    until, "no such run is remembered", f);
 }

@@ -23,7 +23,6 @@
 #include "backends/common/text.h"
 
 #include <jansson.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -290,86 +289,17 @@ ask_change(struct steering *how, struct call *c, int *code, struct fault *f)
 	return rc;
 }
 
-/* What is remembered: the last runs, and of each era the names of its IDs. */
+/* What is remembered: the last runs, and the eras of IDs. */
 struct memories {
 	struct call *good, *last, *eras;
-	struct era_ids {
-		struct call *list; /* NULL: it is no era */
-		int *versions;     /* of each, IS_GONE */
-	} * of_eras; /* for each name in `eras`; NULL: one ID is asked for */
 };
-
-enum { IS_GONE = INT_MIN, ASKED_AT_ONCE = 32 };
 
 static void
 drop_memories(struct memories *m)
 {
-	for (size_t i = 0; m->of_eras && i < m->eras->nnames; i++) {
-		call_drop(m->of_eras[i].list);
-		free(m->of_eras[i].versions);
-	}
-	free(m->of_eras);
 	call_drop(m->good);
 	call_drop(m->last);
 	call_drop(m->eras);
-}
-
-/* Of the IDs from `from` on, as many as are asked for at once. */
-static enum rc
-read_versions(struct steering *how, const char *era, struct era_ids *ids, size_t from,
-    struct fault *f)
-{
-	struct call *asked[ASKED_AT_ONCE];
-	struct path path = jobs_path(how->dir, era);
-	enum rc rc = RC_OK;
-	size_t n = 0;
-
-	for (; n < ASKED_AT_ONCE && from + n < ids->list->nnames; n++)
-		asked[n] = call_ask(how->dir->session, ASK_EXISTS,
-		    path_of("%s/%s", path.at, ids->list->names[from + n]).at);
-	for (size_t i = 0; i < n; i++) {
-		if (rc == RC_OK)
-			rc = call_await(asked[i], how->until, f);
-		if (rc == RC_OK)
-			ids->versions[from + i] = asked[i]->code == ZOK
-			    ? asked[i]->stat.version
-			    : IS_GONE;
-		call_drop(asked[i]);
-	}
-	return rc;
-}
-
-static enum rc
-list_era(struct steering *how, const char *era, struct era_ids *ids, struct fault *f)
-{
-	enum rc rc;
-
-	ids->list = call_ask(how->dir->session, ASK_LIST, jobs_path(how->dir, era).at);
-	rc = call_await(ids->list, how->until, f);
-	if (rc != RC_OK || ids->list->nnames == 0)
-		return rc;
-	ids->versions = calloc(ids->list->nnames, sizeof *ids->versions);
-	if (!ids->versions)
-		return fault_set(f, RC_SYSTEM, "out of memory");
-	for (size_t i = 0; rc == RC_OK && i < ids->list->nnames; i += ASKED_AT_ONCE)
-		rc = read_versions(how, era, ids, i, f);
-	return rc;
-}
-
-static enum rc
-list_ids(struct steering *how, struct memories *m, struct fault *f)
-{
-	enum rc rc = RC_OK;
-
-	if (m->eras->nnames == 0 || how->once)
-		return RC_OK;
-	m->of_eras = calloc(m->eras->nnames, sizeof *m->of_eras);
-	if (!m->of_eras)
-		return fault_set(f, RC_SYSTEM, "out of memory");
-	for (size_t i = 0; rc == RC_OK && i < m->eras->nnames; i++)
-		if (jobs_is_era(m->eras->names[i]))
-			rc = list_era(how, m->eras->names[i], &m->of_eras[i], f);
-	return rc;
 }
 
 static enum rc
@@ -378,89 +308,103 @@ read_memories(struct steering *how, struct memories *m, struct fault *f)
 	struct session *s = how->dir->session;
 	enum rc rc;
 
-	m->of_eras = NULL;
 	m->good = call_ask(s, ASK_GET, jobs_path(how->dir, "good").at);
 	m->last = call_ask(s, ASK_GET, jobs_path(how->dir, "last").at);
 	m->eras = call_ask(s, ASK_LIST, jobs_path(how->dir, "").at);
 	rc = call_await(m->good, how->until, f);
 	if (rc == RC_OK)
 		rc = call_await(m->last, how->until, f);
-	if (rc == RC_OK)
-		rc = call_await(m->eras, how->until, f);
-	return rc == RC_OK ? list_ids(how, m, f) : rc;
+	return rc == RC_OK ? call_await(m->eras, how->until, f) : rc;
 }
 
-/* Has a run ended well since?  Its ID may be listed, then, though `good` is not its own. */
-static enum rc
-are_memories_old(
-    struct steering *how, const struct memories *m, bool *old, struct fault *f)
-{
-	struct call *good = call_ask(
-	    how->dir->session, ASK_EXISTS, jobs_path(how->dir, "good").at);
-	enum rc rc = call_await(good, how->until, f);
+enum { ASKED_AT_ONCE = 32 };
 
-	*old = rc == RC_OK &&
-	    (good->code != m->good->code || good->stat.mzxid != m->good->stat.mzxid);
-	call_drop(good);
-	return rc;
-}
-
-/* All that were listed; what was written since is of a run that has ended meanwhile. */
+/* Of the IDs from `from` on, a few that were written before that transaction. */
 static enum rc
-delete_of_era(struct steering *how, const char *era, const struct era_ids *ids,
-    bool *found, struct fault *f)
+delete_ids(struct steering *how, const char *era, const struct call *list, size_t from,
+    int64_t before, bool *found, struct fault *f)
 {
-	struct path path = jobs_path(how->dir, era);
+	struct session *s = how->dir->session;
+	struct call *asked[ASKED_AT_ONCE];
+	struct path ids[ASKED_AT_ONCE];
 	enum rc rc = RC_OK;
+	size_t n = 0;
 	int code;
 
-	for (size_t i = 0; rc == RC_OK && i < ids->list->nnames; i++) {
-		if (ids->versions[i] == IS_GONE)
-			continue;
-		rc = ask_change(how,
-		    call_delete(how->dir->session,
-			path_of("%s/%s", path.at, ids->list->names[i]).at,
-			ids->versions[i]),
-		    &code, f);
-		*found |= rc == RC_OK && code == ZOK;
+	for (; n < ASKED_AT_ONCE && from + n < list->nnames; n++) {
+		ids[n] = path_of(
+		    "%s/%s", jobs_path(how->dir, era).at, list->names[from + n]);
+		asked[n] = call_ask(s, ASK_EXISTS, ids[n].at);
+	}
+	for (size_t i = 0; i < n; i++) {
+		if (rc == RC_OK)
+			rc = call_await(asked[i], how->until, f);
+		if (rc == RC_OK && asked[i]->code == ZOK &&
+		    asked[i]->stat.mzxid < before) {
+			rc = ask_change(how,
+			    call_delete(s, ids[i].at, asked[i]->stat.version), &code, f);
+			*found |= rc == RC_OK && code == ZOK;
+		}
+		call_drop(asked[i]);
 	}
 	return rc;
 }
 
-/* Another run that has ended meanwhile stays, as its ID does. */
 static enum rc
-empty_run(struct steering *how, const char *name, const struct call *read, bool *found,
-    struct fault *f)
+delete_of_era(
+    struct steering *how, const char *era, int64_t before, bool *found, struct fault *f)
 {
-	int code;
-	enum rc rc;
+	struct call *list = call_ask(
+	    how->dir->session, ASK_LIST, jobs_path(how->dir, era).at);
+	enum rc rc = call_await(list, how->until, f);
 
-	if (!is_run_of(read, NULL))
-		return RC_OK;
-	rc = ask_change(how,
-	    call_set(how->dir->session, jobs_path(how->dir, name).at, "{}",
-		read->stat.version),
-	    &code, f);
-	*found |= rc == RC_OK && (code == ZOK || code == ZBADVERSION);
+	for (size_t i = 0; rc == RC_OK && i < list->nnames; i += ASKED_AT_ONCE)
+		rc = delete_ids(how, era, list, i, before, found, f);
+	call_drop(list);
 	return rc;
 }
 
-/* *old: a run has ended since they were read. */
+/*
+ * Another run that has ended meanwhile stays, as its ID does: *written is the transaction that
+ * has emptied it, and releases write `good` and their ID in one.  *old: this one was written
+ * after it was read.
+ */
+static enum rc
+empty_run(struct steering *how, const char *name, const struct call *read,
+    int64_t *written, bool *old, struct fault *f)
+{
+	struct call *set = call_set(
+	    how->dir->session, jobs_path(how->dir, name).at, "{}", read->stat.version);
+	enum rc rc = call_await(set, how->until, f);
+
+	how->asked = how->asked || rc == RC_AGAIN || rc == RC_LOST;
+	*old = rc == RC_OK && set->code != ZOK;
+	*written = rc == RC_OK && set->code == ZOK ? set->stat.mzxid : 0;
+	call_drop(set);
+	return rc;
+}
+
+/* *old: a run has ended well since they were read. */
 static enum rc
 forget_all(struct steering *how, const struct memories *m, bool *found, bool *old,
     struct fault *f)
 {
-	enum rc rc = are_memories_old(how, m, old, f);
+	int64_t before = INT64_MAX, ignored;
+	bool replaced;
+	enum rc rc = RC_OK;
 
+	*old = false;
+	if (m->good->code == ZOK)
+		rc = empty_run(how, "good", m->good, &before, old, f);
 	if (rc != RC_OK || *old)
 		return rc;
+	*found |= is_run_of(m->good, NULL) || is_run_of(m->last, NULL);
 	for (size_t i = 0; rc == RC_OK && i < m->eras->nnames; i++)
-		if (m->of_eras[i].list)
-			rc = delete_of_era(
-			    how, m->eras->names[i], &m->of_eras[i], found, f);
-	if (rc == RC_OK)
-		rc = empty_run(how, "good", m->good, found, f);
-	return rc == RC_OK ? empty_run(how, "last", m->last, found, f) : rc;
+		if (jobs_is_era(m->eras->names[i]))
+			rc = delete_of_era(how, m->eras->names[i], before, found, f);
+	return rc == RC_OK && is_run_of(m->last, NULL)
+	    ? empty_run(how, "last", m->last, &ignored, &replaced, f)
+	    : rc;
 }
 
 /* A change for one ID: what empties a last run of it, or sees that it is another's yet. */

@@ -2,6 +2,7 @@
 #include "run.h"
 
 #include "backends/common/libc.h"
+#include "backends/common/text.h"
 #include "cmd/exit.h"
 #include "cmd/metrics.h"
 #include "cmd/parse.h"
@@ -86,8 +87,7 @@ prepare(struct run *r, struct plan *p)
 	r->shared = shared_new(child_room(r));
 	if (!r->shared || getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
 		return false;
-	for (size_t i = 0; i < OWNER_CHARS / 2; i++)
-		snprintf(r->owner + 2 * i, 3, "%02x", bytes[i]);
+	text_hex(r->owner, bytes, OWNER_CHARS / 2);
 	memcpy(&p->terms.seed, bytes + OWNER_CHARS / 2, sizeof p->terms.seed);
 	child_prepare(r);
 	return link_open(r->ends) == 0;

@@ -54,7 +54,7 @@ survey_is_sound(const char *bytes, size_t n)
 		queue_read(&q, j, 0);
 		queue_read_more(&q, j);
 		queue_watch(&q, &w);
-		CLAIM(w.n > 0 && w.n <= WATCHED_MOST && q.holders <= q.ahead);
+		CLAIM(w.at[0].key && w.at[1].key && q.holders <= q.ahead);
 		CLAIM(claims[i].kind != KIND_LIMIT || queue_permit(&q, 0) <= 3);
 		CLAIM(strlen(q.value.record) < RECORD_BYTES);
 	}

@@ -54,8 +54,7 @@ class RedisSentinels:
 
     def __init__(self, n=3, replicas=1, down_after=1000, options=(), sentinel_lines=(), password=None):
         self.password = password  # of the sentinels
-        self.servers = [RedisServer("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", *options)
-                        for _ in range(1 + replicas)]
+        self.servers = [RedisServer("--repl-ping-replica-period", "1", *options) for _ in range(1 + replicas)]
         master = self.servers[0]
         for replica in self.servers[1:]:
             with replica.client() as c:
@@ -162,8 +161,7 @@ class RedisCluster:
     """Masters, and replicas of each."""
 
     def __init__(self, masters=3, replicas=1, node_timeout=1500, options=()):
-        self.nodes = [ClusterNode("--cluster-node-timeout", str(node_timeout), "--repl-diskless-sync-delay", "0", *options)
-                      for _ in range(masters * (1 + replicas))]
+        self.nodes = [ClusterNode("--cluster-node-timeout", str(node_timeout), *options) for _ in range(masters * (1 + replicas))]
         self.masters = self.nodes[:masters]
         share = 16384 // masters
         for i, node in enumerate(self.nodes):

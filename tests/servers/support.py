@@ -607,7 +607,8 @@ class RedisServer(Server):
 
     def start(self, wait=True):
         words = [self.program, "--port", str(self.port), "--bind", "127.0.0.1", "--unixsocket", self.socket,
-                 "--dir", self.directory, "--save", "86400 1", "--appendonly", "no", "--loglevel", "warning", *self.options]
+                 "--dir", self.directory, "--save", "86400 1", "--appendonly", "no", "--loglevel", "warning",
+                 "--repl-diskless-sync-delay", "0", *self.options]
         self.launch(words, wait, env={**os.environ, **(self.env or {})})
 
     def answers(self):

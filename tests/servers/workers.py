@@ -14,6 +14,7 @@
 
 import collections
 import contextlib
+import gc
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -27,9 +28,11 @@ import pytest
 
 import support
 
-HOMES = ("zk", "pg", "mysql", "here")
+HOMES = ("zk", "pg", "mysql", "etcd", "forms", "here")
+# Fixtures, and places, of which each has several servers.
+FORMS = {"redis_sentinels", "redis_cluster", "redlock_masters", "redlock_tls_masters", "redis-sentinel", "redis-cluster", "redlock", "redlock-tls"}
 PATIENCE = 120  # seconds that a test has for its clean-up after its limit
-SHORT = 1.0     # seconds that a test of unknown length is taken to last
+SHORT = 0.4     # seconds that a test of unknown length is taken to last
 LONG = 8        # seconds: what takes longer is begun ...
 EARLY = 0.6     # ... in this part of the time
 TOGETHER = 40   # seconds: units of tests that share a fixture are not longer
@@ -52,6 +55,8 @@ def home_of(item):
     """Whose server it needs."""
     params = item.callspec.params.values() if hasattr(item, "callspec") else ()
     names = {getattr(p, "name", None) for p in params} | {mark.name for mark in item.iter_markers()}
+    if FORMS & {*item.fixturenames, *(getattr(p, "id", None) for p in params)}:
+        names.add("forms")
     return next((home for home in HOMES if home in names), HOMES[-1])
 
 
@@ -303,6 +308,8 @@ class Crew:
     def run(self):
         self.config._tmp_path_factory.getbasetemp()
         sys.stdout.flush()
+        gc.collect()
+        gc.freeze()  # no worker looks through all tests again, and writes to the memory that they share
         try:
             for home in self.homes():
                 self.hire(home)

@@ -140,7 +140,8 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker("place")
         if not needs <= WANTED or is_for_later(item) or not applies(item):
             left.append(item)
-    kept = [item for item in items if item not in left]
+    without = set(map(id, left))
+    kept = [item for item in items if id(item) not in without]
     assert not [i.nodeid for i in kept if " at 0x" in i.nodeid], "an address in a test's id: it has another name each time"
     items[:] = kept
     config.hook.pytest_deselected(items=left)

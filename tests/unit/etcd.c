@@ -205,42 +205,62 @@ hostile_times(void **state)
 
 /* ---- requests without memory ---- */
 
-static int allocations_left, allocated;
+static int allocations, failing = -1; /* the one that fails */
 
-static void *
-scarce_malloc(size_t n)
+void *__real_malloc(size_t);
+void *__wrap_malloc(size_t);
+
+void *
+__wrap_malloc(size_t n)
 {
-	if (allocations_left == 0)
-		return NULL;
-	allocations_left--;
-	allocated++;
-	return malloc(n);
+	return allocations++ == failing ? NULL : __real_malloc(n);
+}
+
+/* A grant with all that it may ask for, a range with all its fields, and a grant of a lease. */
+static void
+all_requests(struct judged *j, struct call calls[3])
+{
+	const struct kv_range r = {"a", "b", 1, 2, 3, 4, true, false, true, true};
+	struct txn t = {0};
+
+	kv_if(&t.compare, "a", NULL, "EQUAL", 0);
+	kv_if(&t.compare, "a", "b", "GREATER", 6);
+	kv_if_unchanged(&t.compare, "c", 5);
+	kv_op_put(&t.success, "a", "x", 9);
+	kv_op_delete(&t.success, "b", "c");
+	kv_op_delete(&t.success, "b", NULL);
+	queue_ask(&j->q, false, &t.success);
+	queue_ask(&j->q, true, &t.failure);
+	calls[0] = call_txn(&t);
+	calls[1] = call_range(&r);
+	calls[2] = call_grant(7, NS_PER_S);
 }
 
 static void
-counted_free(void *p)
+requests_are_json(void **state)
 {
-	allocated -= p != NULL;
-	free(p);
-}
+	static struct judged j;
+	struct call calls[3];
+	json_t *txn, *first, *range;
 
-/* A grant with all that it may ask for, and a range with all its fields; NULL: neither. */
-static json_t *
-all_requests(struct judged *j)
-{
-	const struct kv_range r = {"a", "b", 1, 2, 3, 4, true, false, true, true};
-	json_t *compare = json_array(), *success = json_array(), *all = json_array();
-
-	kv_add(&compare, kv_if("a", NULL, "EQUAL", 7));
-	kv_add(&compare, kv_if("a", "b", "GREATER", 6));
-	kv_add(&compare, kv_if_unchanged("c", 5));
-	kv_add(&success, kv_op_put("a", "x", 9));
-	kv_add(&success, kv_op_delete("b", "c"));
-	kv_add(&success, kv_op_delete("b", NULL));
-	success = queue_ask(&j->q, false, success);
-	kv_add(&all, kv_txn(compare, success, queue_ask(&j->q, true, json_array())));
-	kv_add(&all, kv_range(&r));
-	return all;
+	(void)state;
+	judge_queue(&j, KIND_EXCLUSIVE, 0, NULL, 0);
+	all_requests(&j, calls);
+	txn = json_loads(calls[0].ask.at, 0, NULL);
+	assert_int_equal(json_array_size(json_object_get(txn, "compare")), 3);
+	assert_int_equal(json_array_size(json_object_get(txn, "success")), 5);
+	assert_int_equal(json_array_size(json_object_get(txn, "failure")), 4);
+	first = json_array_get(json_object_get(txn, "compare"), 0);
+	assert_string_equal(json_string_value(json_object_get(first, "key")), "YQ==");
+	assert_null(json_object_get(first, "range_end"));
+	assert_non_null(json_object_get(first, "create_revision"));
+	range = json_loads(calls[1].ask.at, 0, NULL);
+	assert_int_equal(json_object_size(range), 10);
+	assert_int_equal(kv_number(range, "max_create_revision"), 3);
+	assert_string_equal(calls[2].ask.at, "{\"ID\":7,\"TTL\":1}");
+	json_decref(txn);
+	json_decref(range);
+	calls_free(calls, 3);
 }
 
 /* One without a condition could make two holders. */
@@ -248,42 +268,32 @@ static void
 no_request_is_sent_in_part(void **state)
 {
 	static struct judged j;
-	char *whole = NULL;
-	int failures = 0;
+	struct call whole[3], calls[3];
+	int most;
 
 	(void)state;
 	judge_queue(&j, KIND_EXCLUSIVE, 0, NULL, 0);
 	j.claim.job = (struct job){.once = "x", .cooldown = 1};
-	json_set_alloc_funcs(scarce_malloc, counted_free);
-	for (int i = -1; i < 10000; i++) {
-		json_t *all;
+	allocations = 0;
+	all_requests(&j, whole);
+	most = allocations;
+	assert_true(most > 5);
+	for (int i = 0; i < most; i++) {
+		int failed = 0;
 
-		allocations_left = i;
-		all = all_requests(&j);
-		if (i >= 0 && allocations_left > 0) {
-			json_decref(all);
-			break; /* there was more than enough */
+		allocations = 0;
+		failing = i;
+		all_requests(&j, calls);
+		failing = -1;
+		for (int k = 0; k < 3; k++) {
+			failed += calls[k].ask.failed;
+			if (!calls[k].ask.failed)
+				assert_string_equal(calls[k].ask.at, whole[k].ask.at);
 		}
-		allocations_left = -1;
-		if (all) {
-			char *text = json_dumps(all, JSON_COMPACT);
-
-			if (whole)
-				assert_string_equal(text, whole);
-			json_decref(all);
-			if (whole)
-				counted_free(text);
-			else
-				whole = text;
-		} else {
-			failures++;
-		}
-		assert_int_equal(allocated, 1); /* `whole` */
+		assert_int_equal(failed, 1);
+		calls_free(calls, 3);
 	}
-	counted_free(whole);
-	json_set_alloc_funcs(malloc, free);
-	assert_int_equal(allocated, 0);
-	assert_true(failures > 100);
+	calls_free(whole, 3);
 }
 
 /* ---- HTTP ---- */
@@ -519,6 +529,7 @@ main(void)
 	    cmocka_unit_test(the_lowest_free_permit),
 	    cmocka_unit_test(names_of_the_queue),
 	    cmocka_unit_test(hostile_times),
+	    cmocka_unit_test(requests_are_json),
 	    cmocka_unit_test(no_request_is_sent_in_part),
 	    cmocka_unit_test(replies_of_http),
 	    cmocka_unit_test(lines_of_a_stream),

@@ -1208,6 +1208,7 @@ GITHUB = {"GITHUB_ACTOR": "bob", "GITHUB_SERVER_URL": "https://github.com", "GIT
     ({"CI_JOB_URL": "https://s3cret@ci/j/7@2?private_token=s3cret#s3cret"}, None, "https://ci/j/7@2"),
     ({"BUILD_URL": "https://" + "s3cret" * 200 + "@ci/9"}, None, "https://"),
     ({**GITHUB, "GITHUB_SERVER_URL": "https://s3cret@git"}, "bob", "https://git/shop/web/actions/runs/4711"),
+    ({**GITHUB, "GITHUB_SERVER_URL": "s3cret@git"}, "bob", "git/shop/web/actions/runs/4711"),
     ({"JOB_NAME": "is it #7? ask a@b"}, None, "is it #7? ask a@b"),
     ({"SUDO_USER": "a\x1b[2Jb", "JOB_NAME": "x" * 5000}, "a\\x1B[2Jb", "x" * 197 + "..."),
     ({"JOB_NAME": "\udcff\n\u202e"}, None, "\\xFF\\x0A\\u202E"),

@@ -146,8 +146,9 @@ def test_memory_that_is_used_up(doctor, make_redis):
 def test_a_replica_that_is_too_few(doctor, make_redis):
     master = make_redis("--appendonly", "yes")
     replica = make_redis("--replicaof", "127.0.0.1", str(master.port))
-    with replica.client() as c:
-        wait_for(lambda: c.info("replication")["master_link_status"] == "up", what="a replica")
+    with master.client() as c:  # which may hear of the replica a second after that has all there is
+        wait_for(lambda: c.pipeline(transaction=False).set("x", 1).wait(1, 200).execute()[1] == 1, what="a replica")
+        c.delete("x")
     status, found = doctor("-u", master.url)
     assert status == 0 and found["replicas"][0] == "warn", found
     with master.client() as c:  # which bounds what a fail-over forgets, and no more

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from support import FilePlace
+from support import FilePlace, boottime, spent
 
 RESULTS = ("ok", "failed", "max-run", "lost", "busy", "skipped", "interrupted", "unreachable", "error")
 LINE = re.compile(r'(\w+)\{key="((?:[^"\\\n]|\\["\\n])*)",backend="(\w+)"(?:,result="([a-z-]+)")?\} (\d+(?:\.\d{3})?)')
@@ -113,6 +113,20 @@ def test_runs_that_end_together_are_all_counted(metrics):
     assert [path.name for path in metrics.path.parent.glob("dlock.prom*")] == ["dlock.prom"]
 
 
+def test_a_file_that_was_replaced_while_it_was_waited_for_is_not_written(metrics, tmp_path):
+    following = tmp_path / "dlock.prom.dlock"
+    with open(following, "w") as of_another:
+        fcntl.flock(of_another, fcntl.LOCK_EX)
+        run = metrics.dlock.start("run", *metrics.files.words, "--metrics-file", metrics.path, "-k", "job", "--", "true")
+        run.event("verdict")
+        time.sleep(0.2)  # until it waits
+        of_another.write(MARK)
+        of_another.flush()
+        written = following.rename(metrics.path).stat()
+    assert run.wait().status == 0 and run.stderr() == "" and metrics.runs() == {"ok": 1}
+    assert metrics.path.stat().st_ino != written.st_ino and not following.exists()
+
+
 def test_the_oldest_keys_go_first(metrics):
     """The file does not grow for ever; what was edited into it is left out."""
     lines = [f'dlock_last_end_timestamp_seconds{{key="k{i}",backend="file"}} {1000 + i}.000\n' for i in range(300)]
@@ -166,14 +180,50 @@ def test_a_new_one_is_for_all_to_read(metrics):
     assert stat.S_IMODE(metrics.path.stat().st_mode) == 0o644
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+NOBODY = 65534
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+
+
+@only_root
 def test_what_another_user_has_begun_is_waited_for_and_not_written(metrics, tmp_path):
     following = tmp_path / "dlock.prom.dlock"
     following.write_text("")
-    os.chown(following, 65534, 65534)
-    result = metrics.run("--", "true")
-    assert result.status == 0 and "other runs did not leave it for a second" in result.stderr
+    os.chown(following, NOBODY, NOBODY)
+    with open(following, "r+") as of_a_run:
+        fcntl.flock(of_a_run, fcntl.LOCK_EX)
+        result = metrics.run("--", "true")
+    assert result.status == 0 and f"dlock.prom.dlock is of another user (uid {NOBODY}), whose run has not finished it" in result.stderr
     assert following.read_text() == "" and not metrics.path.exists()
+
+
+@only_root
+def test_what_a_run_of_another_user_has_left_is_removed_by_root(metrics, tmp_path):
+    following = tmp_path / "dlock.prom.dlock"
+    following.write_text("")
+    os.chown(following, NOBODY, NOBODY)
+    result = metrics.run("--", "true")
+    assert result.status == 0 and result.stderr == "" and metrics.runs() == {"ok": 1}
+    assert metrics.path.stat().st_uid == 0 and not following.exists()
+
+
+@only_root
+@pytest.mark.parametrize("may_write, said", [(True, "is of another user (uid 0), whose run has not finished it: remove it"),
+                                             (False, "Permission denied")])
+def test_who_is_refused_is_told_by_what(metrics, public, public_dlock, may_write, said):
+    """By his directory at once, since no run of others ends that."""
+    public.chmod(0o777)
+    (public / "locks").mkdir()
+    os.chown(public / "locks", NOBODY, NOBODY)
+    if may_write:
+        (public / "prom.dlock").touch(0o600)
+    else:
+        (public / "metrics").mkdir(0o755)
+    path = public / ("prom" if may_write else "metrics/prom")
+    began = boottime()
+    result = metrics.dlock.run("run", "-u", f"file://{public}/locks", "-k", "job", "--metrics-file", path, "--", "true", program=public_dlock,
+                               user=NOBODY, group=NOBODY, extra_groups=[])
+    assert result.status == 0 and f"is not counted in {path}: " in result.stderr and said in result.stderr, result
+    assert may_write or spent(began) < 0.9
 
 
 def test_a_full_disk_changes_no_status(metrics):

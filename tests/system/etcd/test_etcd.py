@@ -69,6 +69,7 @@ def guarded(make_etcd):
         server.ctl(*[word.strip("'") for word in line.split()[1:]])
     root = server.client(("root", "root-password"))
     root.ask("auth/user/add", {"name": "nobody", "password": "pw"})
+    root.ask("auth/user/add", {"name": "od\\d", "password": "\"é\t"})
     return server
 
 
@@ -120,7 +121,7 @@ def test_who_may_look_sees_jobs_and_forgets_none(dlock, guarded):
 
 @pytest.mark.parametrize("login, words", [
     ("", "does it want a user and password"), ("dlock:wrong-password", "wrong user or password"), ("ghost:pw", "wrong user or password"),
-    ("nobody:pw", "roles do not allow")])
+    ("nobody:pw", "roles do not allow"), ("od%5Cd:%22%C3%A9%09", "roles do not allow")])
 def test_wrong_logins(dlock, guarded, login, words):
     done = run(dlock, with_login(guarded.url, login) if login else guarded.url)
     assert done.status == 77 and words in done.stderr and "wrong-password" not in done.stderr, done
@@ -252,6 +253,13 @@ def test_strange_keys_hide_no_others(dlock, at, client):
     assert listed.status == 0 and [line.split()[0] for line in listed.stdout.splitlines()[1:]] == ["a", "b", "d", "e"], listed
 
 
+def test_a_strange_freeze_is_passed_over(dlock, at, client):
+    client.put("dlock/f/a/b")
+    assert dlock.run("freeze", *at.words, "-k", "z").status == 0
+    listed = dlock.run("ls", *at.words)
+    assert listed.status == 0 and [line.split()[0] for line in listed.stdout.splitlines()[1:]] == ["z"], listed
+
+
 def test_a_name_that_is_no_keys_is_not_listed(dlock, at, client):
     """Another client's: dlock writes the key aa in one way only."""
     def listed(*options):
@@ -306,7 +314,7 @@ def test_a_queue_of_many_pages(dlock, at, client):
 
 def test_a_permit_without_its_holder_is_passed_over(dlock, at, client):
     """Somebody has deleted the holder's key, and not its permit."""
-    held = [dlock.start("run", *at.words, "-k", "job", "--limit", "2", "-t", "30s", "--", "sh", "-c", "echo $DLOCK_SLOT; exec cat",
+    held = [dlock.start("run", *at.words, "-k", "job", "--limit", "2", "-t", "6s", "--", "sh", "-c", "echo $DLOCK_SLOT; exec cat",
                         stdin=subprocess.PIPE) for _ in range(2)]
     for one in held:
         one.held()

@@ -803,6 +803,7 @@ def bound(request, db):
 def test_sessions_that_hold_and_wait_are_told(dlock, bound):
     holders = [dlock.hold(bound, "job", *ENDLESS, "-s", "--why", "because") for _ in range(2)]
     writer = dlock.contend(bound, "job", *ENDLESS).queued(1)
+    wait_for(lambda: "waiter" in kinds(each(bound, "job")), what="the writer in the server's queue")  # it says so before
     reader = dlock.contend(bound, "job", *ENDLESS, "-s").queued(2)
 
     def both_wait():

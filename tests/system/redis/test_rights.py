@@ -182,7 +182,7 @@ def test_three_teams_share_a_server_as_the_manual_types_it(dlock, make_redis):
 @pytest.mark.parametrize("more, status", [([], 69), (["+wait"], 0)], ids=str)
 def test_who_waits_for_replicas_needs_a_right(dlock, make_redis, more, status):
     server = make_redis()
-    replica = make_redis("--replicaof", f"127.0.0.1 {server.port}", "--repl-diskless-sync-delay", "0")
+    replica = make_redis("--replicaof", f"127.0.0.1 {server.port}")
     with server.client() as c, replica.client() as r:
         c.execute_command("ACL", "SETUSER", "some", "on", ">any", *LOCKS, *more)
         wait_for(lambda: r.info("replication")["master_link_status"] == "up", what="the replica")

@@ -215,7 +215,7 @@ def test_slow_server_is_given_the_time_of_wait(dlock, at, make_proxy, tapped):
     place, proxy, tap = tapped
     other = make_proxy(at.server.port)
     holder = dlock.hold(at, "job")
-    proxy.delay = other.delay = 1.5  # there, and back
+    proxy.delay = other.delay = 0.7  # there, and back
     hasty = ("-t", "60s", "-O", "connect-timeout=1s")
     assert_refused(run(dlock, at.through(other).words[1], *hasty, timeout=30), 69, str(other.port))
     waiter = dlock.contend(place, "job", *hasty, "-w", "inf", command=("true",))

@@ -147,7 +147,7 @@ def test_zookeepers_own_recipe_is_joined(dlock, client, words, path, write_lock)
     assert run(dlock, words("recipes"), "-n").status == 75
     seen = json.loads(dlock.run("status", *words("recipes"), "-J").stdout)
     assert [h["foreign"] for h in seen["holders"]] == [True] and "ZooKeeper's own" in seen["holders"][0]["what"]
-    waiter = dlock.start("run", *words("recipes"), "--", *dlock.UNTIL_EOF, stdin=subprocess.PIPE).queued(1)
+    waiter = dlock.start("run", *words("recipes"), "-t", "6s", "--", *dlock.UNTIL_EOF, stdin=subprocess.PIPE).queued(1)
     java.communicate("", timeout=PATIENCE)
     waiter.held()
     second = write_lock(path)
