@@ -513,7 +513,7 @@ try_run(struct doctor *d)
 
 /* What the backend knows to be dangerous, or (sweep) what is left of the probe. */
 static enum rc
-check_server(struct doctor *d, bool sweep, struct fault *f)
+ask_check(struct doctor *d, bool sweep, struct fault *f)
 {
 	struct store *s = d->looking.store;
 
@@ -528,7 +528,7 @@ sweep_probe(struct doctor *d)
 {
 	struct fault f = {""};
 
-	if (check_server(d, true, &f) != RC_OK)
+	if (ask_check(d, true, &f) != RC_OK)
 		tell(d, DOUBTFUL, "probe", "remove it, unless it ends by itself",
 		    "something of the probe %s has stayed: %s", d->probe, f.text);
 }
@@ -569,7 +569,7 @@ examine(struct doctor *d)
 	}
 	d->looking.host.verbose = true;
 	tell_server(d);
-	rc = check_server(d, false, &f);
+	rc = ask_check(d, false, &f);
 	d->probing = true;
 	if (rc == RC_OK && !is_finished(d))
 		try_rights(d);

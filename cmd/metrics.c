@@ -246,7 +246,7 @@ result_of(const struct metrics_run *r)
 }
 
 static void
-add_run(struct series *s, const struct metrics_run *r)
+count_run(struct series *s, const struct metrics_run *r)
 {
 	int result = result_of(r);
 	int64_t end = epoch_now() / 1000;
@@ -450,7 +450,7 @@ replace(const struct plan *p, const struct metrics_run *r, const char *next, int
 		metrics_label(label, p->keys[i]);
 		s = find_series(&t, label, strlen(label), p->site.backend->name);
 		if (s)
-			add_run(s, r);
+			count_run(s, r);
 		else
 			rc = fault_set(f, RC_SYSTEM, "no memory");
 	}
