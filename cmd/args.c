@@ -3,6 +3,7 @@
 
 #include "exit.h"
 #include "parse.h"
+#include "say.h"
 #include "sources.h"
 #include "text.h"
 
@@ -11,7 +12,6 @@
 
 /* Keys take effect at once, for the files that are read next; all else is only noted. */
 struct words {
-	unsigned cmd;        /* CMD_: whose options are known */
 	char **next;         /* what has not been read yet, NULL-ended */
 	struct plan *plan;   /* where keys and operands take effect */
 	struct source *said; /* where all options are noted */
@@ -49,7 +49,7 @@ read_long(struct words *w, struct fault *f)
 {
 	const char *word = *w->next++ + 2;
 	size_t n = strcspn(word, "=");
-	int i = options_named(w->cmd, word, n);
+	int i = options_named(w->plan->cmd, word, n);
 	int64_t ns;
 
 	if (strcmp(word, "help") == 0) {
@@ -60,8 +60,8 @@ read_long(struct words *w, struct fault *f)
 		return fault_set(f, RC_USAGE,
 		    "unknown option --%.*s%s (dlock help %s lists them)",
 		    n < 40 ? (int)n : 40, word,
-		    options_hint(w->cmd, ": did you mean --", word, n).text,
-		    options_cmd(w->cmd));
+		    options_hint(w->plan->cmd, ": did you mean --", word, n).text,
+		    options_cmd(w->plan->cmd));
 	if (!options[i].arg && word[n])
 		return fault_set(f, RC_USAGE, "--%s takes no value, but '%s' is given",
 		    options[i].name, text_brief(word + n + 1).text);
@@ -88,7 +88,7 @@ static enum rc
 read_letters(struct words *w, struct fault *f)
 {
 	const char *word = *w->next++;
-	int meant = options_named(w->cmd, word + 1, strcspn(word + 1, "="));
+	int meant = options_named(w->plan->cmd, word + 1, strcspn(word + 1, "="));
 
 	if (meant >= 0)
 		return fault_set(f, RC_USAGE, "-%s is written with two dashes: --%s",
@@ -96,7 +96,7 @@ read_letters(struct words *w, struct fault *f)
 	for (const char *c = word + 1; *c; c++) {
 		const struct option *o = options;
 
-		while (o->name && (!(o->cmds & w->cmd) || o->letter != *c))
+		while (o->name && (!(o->cmds & w->plan->cmd) || o->letter != *c))
 			o++;
 		if (*c == 'h') {
 			w->help = true;
@@ -107,8 +107,8 @@ read_letters(struct words *w, struct fault *f)
 		if (!o->name)
 			return fault_set(f, RC_USAGE,
 			    "unknown option -%c%s (dlock help %s lists them)", *c,
-			    options_hint(w->cmd, ": did you mean --", c, 1).text,
-			    options_cmd(w->cmd));
+			    options_hint(w->plan->cmd, ": did you mean --", c, 1).text,
+			    options_cmd(w->plan->cmd));
 		/* what stands behind a = is not shown: it may be a password */
 		if (o->arg && c[1] == '=')
 			return fault_set(f, RC_USAGE,
@@ -147,15 +147,14 @@ read_options(struct words *w, struct fault *f)
 static enum rc
 take_operand(struct plan *p, const char *operand, struct fault *f)
 {
-	if (((p->cmd & CMD_TAKES_WORD) || (p->cmd == CMD_FORGET && p->nkeys > 0)) &&
-	    !p->word) {
+	bool is_word = (p->cmd & CMD_TAKES_WORD) ||
+	    (p->cmd == CMD_FORGET && p->nkeys > 0);
+
+	if (is_word && !p->word) {
 		p->word = operand;
 		return RC_OK;
 	}
-	if (p->cmd == CMD_FORGET && p->word)
-		return fault_set(
-		    f, RC_USAGE, "'%s' is one word too many", text_brief(operand).text);
-	if (!(options[OPT_KEY].cmds & p->cmd))
+	if (is_word || !(options[OPT_KEY].cmds & p->cmd))
 		return fault_set(
 		    f, RC_USAGE, "'%s' is one word too many", text_brief(operand).text);
 	if ((p->cmd & (CMD_FREEZE | CMD_THAW | CMD_FORGET)) && strpbrk(operand, "*?["))
@@ -245,10 +244,10 @@ no_url(struct fault *f, const char *called, const char *url)
 
 /* The backend, by its name or by the URL's scheme. */
 static enum rc
-settle_backend(struct plan *p, const struct sources *all, struct fault *f)
+settle_backend(struct plan *p, struct fault *f)
 {
 	const struct backend *of_url = p->site.url ? backend_of_url(p->site.url) : NULL;
-	const struct source *by = sources_of(all, OPT_URL);
+	const struct source *by = sources_of(p->sources, OPT_URL);
 
 	if (p->site.url && !of_url) {
 		no_url(f, sources_call(by, OPT_URL).text, p->site.url);
@@ -257,7 +256,7 @@ settle_backend(struct plan *p, const struct sources *all, struct fault *f)
 	if (of_url && p->site.backend && of_url != p->site.backend)
 		return fault_set(f, sources_wrong(by),
 		    "%s (%s) and %s (%s) contradict each other",
-		    sources_call(sources_of(all, OPT_BACKEND), OPT_BACKEND).text,
+		    sources_call(sources_of(p->sources, OPT_BACKEND), OPT_BACKEND).text,
 		    p->site.backend->name, sources_call(by, OPT_URL).text, of_url->name);
 	if (of_url)
 		p->site.backend = of_url;
@@ -294,15 +293,13 @@ read_variable(struct plan *p, struct fault *f)
  * ps(1) does not show it for long; the plan keeps a copy.
  */
 static enum rc
-settle_site(struct plan *p, const struct sources *all, struct fault *f)
+settle_site(struct plan *p, struct fault *f)
 {
-	const struct source *of_url = sources_of(all, OPT_URL);
+	const struct source *of_url = sources_of(p->sources, OPT_URL);
 	struct plan_site *s = &p->site;
 	const char *outer;
-	enum rc rc = sources_check_outer(f);
+	enum rc rc = !(options[OPT_URL].cmds & p->cmd) ? RC_OK : settle_backend(p, f);
 
-	if (rc == RC_OK)
-		rc = settle_backend(p, all, f);
 	if (rc != RC_OK || !s->backend)
 		return rc;
 	if (of_url && of_url->kind == SOURCE_WORDS) {
@@ -356,43 +353,53 @@ settle_command(struct plan *p, char **words, bool named, struct fault *f)
 	return RC_OK;
 }
 
-/* Of others, those that are about a lock need its key. */
+/* Of others, those that are about a lock need its key, and some ask a person first. */
 static enum rc
 settle_key(const struct plan *p, struct fault *f)
 {
-	if (p->nkeys > 0 || (p->cmd & (CMD_CONFIG | CMD_DOCTOR)) ||
-	    !(options[OPT_KEY].cmds & p->cmd))
-		return RC_OK;
-	return fault_set(f, RC_USAGE, "no key: say dlock %s KEY", options_cmd(p->cmd));
+	if (p->nkeys == 0 && !(p->cmd & (CMD_CONFIG | CMD_DOCTOR)) &&
+	    (options[OPT_KEY].cmds & p->cmd))
+		return fault_set(
+		    f, RC_USAGE, "no key: say dlock %s KEY", options_cmd(p->cmd));
+	if (p->nkeys > 1 && (p->cmd & (CMD_BREAK | CMD_FORGET)))
+		return fault_set(f, RC_USAGE,
+		    "%s takes one key at a time; nothing was done", options_cmd(p->cmd));
+	if ((options[OPT_YES].cmds & p->cmd) && !p->steer.yes && !p->steer.token &&
+	    !say_can_ask())
+		return fault_set(f, RC_USAGE,
+		    "cannot ask you, since this is no terminal: say -y%s; nothing was done",
+		    p->cmd == CMD_BREAK ? ", or --token N, which dlock status shows"
+					: "");
+	return RC_OK;
 }
 
 /* Can the lease carry two attempts to renew, the grace and the margin? */
 static enum rc
-settle_lease(struct terms *t, const struct sources *all, struct fault *f)
+settle_lease(struct plan *p, struct fault *f)
 {
-	const struct source *of = sources_of(all, OPT_TTL);
-	int64_t least;
+	struct terms *t = &p->terms;
+	const struct source *of = sources_of(p->sources, OPT_TTL);
 
-	t->grace_fixed = sources_of(all, OPT_GRACE);
+	t->grace_fixed = sources_of(p->sources, OPT_GRACE);
 	if (!t->grace_fixed)
 		t->grace = lease_grace(t->ttl);
 	if (lease_fits(t->ttl, lease_pace(t->ttl), t->grace))
 		return RC_OK;
-	least = (lease_least(t->grace) + NS_PER_S - 1) / NS_PER_S * NS_PER_S;
 	if (!of)
-		of = sources_of(all, OPT_GRACE);
+		of = sources_of(p->sources, OPT_GRACE);
 	return fault_set(f, of ? sources_wrong(of) : RC_USAGE,
 	    "%s %s is too short for %s %s: two renewals would not fit (at least --ttl %s)",
-	    sources_call(sources_of(all, OPT_TTL), OPT_TTL).text, parse_span(t->ttl).text,
-	    sources_call(sources_of(all, OPT_GRACE), OPT_GRACE).text,
-	    parse_span(t->grace).text, parse_span(least).text);
+	    sources_call(sources_of(p->sources, OPT_TTL), OPT_TTL).text,
+	    parse_span(t->ttl).text,
+	    sources_call(sources_of(p->sources, OPT_GRACE), OPT_GRACE).text,
+	    parse_span(t->grace).text, parse_span(lease_least(t->grace)).text);
 }
 
 /* A run that is busy may be content; elsewhere, 0 is what the caller has asked for. */
 static enum rc
-settle_conflict(const struct plan *p, const struct sources *all, struct fault *f)
+settle_conflict(struct plan *p, struct fault *f)
 {
-	const struct source *of = sources_of(all, OPT_CONFLICT);
+	const struct source *of = sources_of(p->sources, OPT_CONFLICT);
 
 	if (!of || p->wait.conflict_status != 0 || !(p->cmd & (CMD_HOLD | CMD_WAIT)))
 		return RC_OK;
@@ -406,12 +413,12 @@ settle_conflict(const struct plan *p, const struct sources *all, struct fault *f
  * that have one.
  */
 static enum rc
-settle_period(struct plan *p, const struct sources *all, struct fault *f)
+settle_period(struct plan *p, struct fault *f)
 {
 	static const int64_t lengths[] = {[PER_DAY] = 86400 * NS_PER_S,
 	    [PER_HOUR] = 3600 * NS_PER_S,
 	    [PER_WEEK] = 7 * 86400 * NS_PER_S};
-	const struct source *of = sources_of(all, OPT_AT_OFFSET);
+	const struct source *of = sources_of(p->sources, OPT_AT_OFFSET);
 	struct period *per = &p->claim.period;
 
 	if (!of || (p->cmd & CMD_CONFIG) || (!per->kind && of->kind != SOURCE_WORDS))
@@ -425,11 +432,24 @@ settle_period(struct plan *p, const struct sources *all, struct fault *f)
 	return RC_OK;
 }
 
-/* What is asked of jobs is another question than what is asked of locks. */
+/* Each of these asks another question than the other. */
 static enum rc
-settle_look(const struct plan *p, struct fault *f)
+settle_look(struct plan *p, struct fault *f)
 {
 	const struct plan_look *l = &p->look;
+	static const char form[] = ": it has its own form, of one moment";
+	const struct {
+		bool said;
+		const char *one, *other, *why;
+	} pairs[] = {
+	    {l->jobs && l->held_over, "jobs", "held-over", ""},
+	    {l->jobs && l->prometheus, "jobs", "format prometheus", ""},
+	    {l->jobs && l->again, "jobs", "watch", ""},
+	    {l->done_within && l->again, "done-within", "watch", ""},
+	    {l->json && l->columns, "json", "output", ": an object has all there is"},
+	    {l->prometheus && l->columns, "format prometheus", "output", form},
+	    {l->prometheus && l->again, "format prometheus", "watch", form},
+	};
 	const char *objection = p->word && p->cmd == CMD_FORGET
 	    ? !*p->word ? "it is empty" : text_objection(p->word, ONCE_BYTES)
 	    : NULL;
@@ -438,12 +458,11 @@ settle_look(const struct plan *p, struct fault *f)
 		return fault_set(f, RC_USAGE,
 		    "ID '%s': %s (1 to %d bytes of UTF-8 without control characters)",
 		    text_brief(p->word).text, objection, ONCE_BYTES);
-	if (l->jobs && (l->held_over || l->prometheus))
-		return fault_set(f, RC_USAGE, "--jobs and --%s contradict each other",
-		    l->held_over ? "held-over" : "format prometheus");
-	if (l->again && (l->jobs || l->done_within))
-		return fault_set(f, RC_USAGE, "--%s and --watch contradict each other",
-		    options[l->jobs ? OPT_JOBS : OPT_DONE_WITHIN].name);
+	for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+		if (pairs[i].said)
+			return fault_set(f, RC_USAGE,
+			    "--%s and --%s contradict each other%s", pairs[i].one,
+			    pairs[i].other, pairs[i].why);
 	return RC_OK;
 }
 
@@ -479,10 +498,11 @@ read_run_words(struct words *w, const struct sources *all, bool *named, struct f
 enum rc
 args_read(struct plan *p, unsigned cmd, char **argv, struct fault *f)
 {
+	static enum rc (*const settle[])(struct plan *, struct fault *) = {
+	    settle_site, settle_lease, settle_look, settle_period, settle_conflict};
 	/* of which little is touched: of a stack all of it would be */
 	static struct sources all;
-	struct words words = {
-	    .cmd = cmd, .next = argv, .plan = p, .said = &all.list[SOURCE_WORDS]};
+	struct words words = {.next = argv, .plan = p, .said = &all.list[SOURCE_WORDS]};
 	bool named = false;
 	enum rc rc;
 
@@ -506,16 +526,10 @@ args_read(struct plan *p, unsigned cmd, char **argv, struct fault *f)
 	if (rc == RC_OK)
 		rc = cmd == CMD_RUN ? settle_command(p, words.next, named, f)
 				    : settle_key(p, f);
-	if (rc == RC_OK && (options[OPT_URL].cmds & cmd))
-		rc = settle_site(p, &all, f);
+	for (size_t i = 0; i < sizeof settle / sizeof *settle && rc == RC_OK; i++)
+		rc = settle[i](p, f);
 	p->wait.persist = sources_of(&all, OPT_WAIT);
-	if (rc == RC_OK)
-		rc = settle_lease(&p->terms, &all, f);
-	if (rc == RC_OK)
-		rc = settle_look(p, f);
-	if (rc == RC_OK)
-		rc = settle_period(p, &all, f);
 	if (p->claim.period.kind)
 		p->claim.job.per = &p->claim.period;
-	return rc == RC_OK ? settle_conflict(p, &all, f) : rc;
+	return rc;
 }

@@ -8,19 +8,17 @@
 #include "plan.h"
 
 struct cmd {
-	const char *name, *help; /* help: one line */
-	unsigned bit;            /* CMD_: which options it has */
+	const char *help; /* one line */
+	unsigned bit;     /* CMD_: its name, and which options it has */
 	/* `dlock help NAME` prints both, and the options between them */
 	const char *usage, *notes;
-	/* returns the exit status */
+	/* returns the exit status; NULL: of help, whose words are no options */
 	int (*run)(struct plan *);
 	/*
 	 * What it has to say where its words, or a file, could not be used, which has been said;
 	 * returns the exit status.  NULL: nothing.
 	 */
 	int (*refuse)(struct plan *, enum rc, const struct fault *);
-	/* instead, for one that has no options: the words behind its name, NULL-ended */
-	int (*run_words)(char **words);
 };
 
 extern const struct cmd cmd_run, cmd_status, cmd_ls, cmd_wait, cmd_break, cmd_freeze,

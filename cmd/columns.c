@@ -1,5 +1,5 @@
 /* columns.c - what stands in the columns of `dlock ls`, and how wide they are. */
-#include "columns.h"
+#include "view.h"
 
 #include "parse.h"
 #include "text.h"
@@ -99,7 +99,7 @@ static void
 cell_length(char *out, int64_t ns)
 {
 	if (ns >= 0)
-		parse_duration_text(ns, out, CELL_BYTES);
+		snprintf(out, CELL_BYTES, "%s", parse_span(ns).text);
 }
 
 static void
@@ -143,15 +143,6 @@ cell_of_person(
 		cell_length(out, view_span(n, p->until));
 }
 
-/* When it last ended with 0, or (not known) began to. */
-static void
-cell_success(char *out, const struct person *p)
-{
-	if (p)
-		snprintf(out, CELL_BYTES, "%s",
-		    text_time(p->until != EPOCH_NONE ? p->until : p->since).text);
-}
-
 /* The first holder, or the one who has frozen the key; of a job, the one who ran it. */
 static const struct person *
 person_of(const struct view *v)
@@ -166,7 +157,7 @@ person_of(const struct view *v)
 static void
 cell_value(char *out, const struct column *c, const struct view *v)
 {
-	const struct person *p = person_of(v);
+	const struct person *p = person_of(v), *good = view_good(v);
 
 	if (c->is == KEY)
 		cell_text(out, v->key);
@@ -179,8 +170,8 @@ cell_value(char *out, const struct column *c, const struct view *v)
 		    c->is == HOLDERS ? v->holders.all : v->waiters.all);
 	else if (c->is == ID && v->of_id)
 		cell_text(out, v->good.once);
-	else if (c->is == SUCCESS)
-		cell_success(out, view_good(v));
+	else if (c->is == SUCCESS && good)
+		snprintf(out, CELL_BYTES, "%s", text_time(view_end(good)).text);
 	else if (c->is == HOLDER)
 		cell_text(out, !p ? v->unknown : p->said.who ? p->said.who : p->foreign);
 	else if (p)

@@ -12,43 +12,40 @@
 
 enum { SHOWN_BYTES = URL_BYTES * 4 };
 
-/* One row of the output. */
-struct row {
-	const char *name, *value; /* value NULL: there is none */
-	const char *origin;       /* "flag", "variable", "file", "enclosing", "default" */
-	const char *from;         /* the option, the variable or the file; NULL */
-	int line;                 /* of the file; 0 */
-	const char *section;      /* NULL: none */
-};
-
-/* As "ttl 30s /etc/dlock.conf:3 [key "deploy"]"; "--ttl" or "default" may stand last. */
+/*
+ * As "ttl 30s /etc/dlock.conf:3 [key "deploy"]"; "--ttl" or "default" may stand last.  Value
+ * NULL: there is none.  Origin: "flag", "variable", "file", "enclosing" or "default"; from: the
+ * option, the variable or the file, or NULL.  `in`: the section of a file (NULL: what is no
+ * file), which says it in that line.
+ */
 static void
-print_row(const struct plan *p, const struct row *r)
+print_row(const struct plan *p, const char *name, const char *value, const char *origin,
+    const char *from, const struct source *in, int line)
 {
 	static char text[2 * SHOWN_BYTES];
-	const char *value = r->value ? r->value : "-";
+	const char *section = in && *in->section ? in->section : NULL;
 	struct object o;
 
 	if (p->look.json) {
 		object_begin(&o, text, sizeof text);
 		object_number(&o, "v", 1);
-		object_string(&o, "name", r->name);
-		object_string(&o, "value", r->value);
-		object_string(&o, "origin", r->origin);
-		object_string(&o, "from", r->from);
-		if (r->line)
-			object_number(&o, "line", r->line);
-		object_string(&o, "section", r->section);
+		object_string(&o, "name", name);
+		object_string(&o, "value", value);
+		object_string(&o, "origin", origin);
+		object_string(&o, "from", from);
+		if (in)
+			object_number(&o, "line", line);
+		object_string(&o, "section", section);
 		object_end(&o);
 		puts(text);
 		return;
 	}
-	text_clean(text, SHOWN_BYTES, value, strlen(value));
-	printf("%-18s %-30s %s", r->name, text, r->from ? r->from : r->origin);
-	if (r->line)
-		printf(":%d", r->line);
-	if (r->section)
-		printf(" [%s]", text_shown(r->section).text);
+	text_clean(text, SHOWN_BYTES, value ? value : "-", strlen(value ? value : "-"));
+	printf("%-18s %-30s %s", name, text, from ? from : origin);
+	if (in)
+		printf(":%d", line);
+	if (section)
+		printf(" [%s]", text_shown(section).text);
 	putchar('\n');
 }
 
@@ -57,20 +54,16 @@ static void
 print_value(const struct plan *p, const char *name, const char *value,
     const struct source *s, int i, int line)
 {
-	struct row r = {.name = name, .value = value, .origin = "default"};
-	struct clean called;
-
-	if (s && sources_filed(s))
-		r = (struct row){
-		    name, value, "file", s->file, line, *s->section ? s->section : NULL};
-	else if (s) {
-		called = sources_call(s, i);
-		r.from = called.text;
-		r.origin = s->kind == SOURCE_WORDS ? "flag"
-		    : s->kind == SOURCE_ENCLOSING  ? "enclosing"
-						   : "variable";
-	}
-	print_row(p, &r);
+	if (!s)
+		print_row(p, name, value, "default", NULL, NULL, 0);
+	else if (sources_filed(s))
+		print_row(p, name, value, "file", s->file, s, line);
+	else
+		print_row(p, name, value,
+		    s->kind == SOURCE_WORDS           ? "flag"
+			: s->kind == SOURCE_ENCLOSING ? "enclosing"
+						      : "variable",
+		    sources_call(s, i).text, NULL, 0);
 }
 
 /* As it was said; a flag as yes or no. */
@@ -117,10 +110,9 @@ print_url(const struct plan *p)
 	if (p->site.backend)
 		name = sources_url_variable(p->site.backend);
 	if (p->site.inherits)
-		print_row(
-		    p, &(struct row){"url", value, "enclosing", "DLOCK_KEEPER", 0, NULL});
+		print_row(p, "url", value, "enclosing", "DLOCK_KEEPER", NULL, 0);
 	else if (p->site.url && p->site.url == plan_variable(name.text))
-		print_row(p, &(struct row){"url", value, "variable", name.text, 0, NULL});
+		print_row(p, "url", value, "variable", name.text, NULL, 0);
 	else
 		print_value(p, "url", value, s, OPT_URL, s ? s->line[OPT_URL] : 0);
 }
@@ -147,10 +139,8 @@ run_config(struct plan *p)
 	const struct source *of_key = sources_of(all, OPT_KEY);
 
 	for (const struct source_file *f = all->files; f < all->files + all->nfiles; f++)
-		print_row(p,
-		    &(struct row){.name = "file",
-			.value = f->shown,
-			.origin = f->there ? "read" : "absent"});
+		print_row(
+		    p, "file", f->shown, f->there ? "read" : "absent", NULL, NULL, 0);
 	for (size_t i = 0; i < p->nkeys; i++)
 		print_value(
 		    p, "key", p->keys[i], of_key ? of_key : all->list, OPT_KEY, 0);
@@ -166,8 +156,7 @@ run_config(struct plan *p)
 	return say_written();
 }
 
-const struct cmd cmd_config = {.name = "config",
-    .help = "show every setting and where it comes from",
+const struct cmd cmd_config = {.help = "show every setting and where it comes from",
     .bit = CMD_CONFIG,
     .usage =
 	"usage: dlock config [-k KEY] [-J] [options of dlock run]\n"

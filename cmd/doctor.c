@@ -71,25 +71,26 @@ struct doctor {
 	struct store *store;
 	struct grant grant;
 	int64_t before, after; /* us since the epoch: it was granted in between */
-	/* and as a look shows it */
-	bool looked, shown;
+	struct view view;      /* and as a look shows it */
+	bool looked;
 	bool taken; /* by force: there is nothing to be given back */
-	int64_t since;
-	uint64_t token;
-	char shown_owner[256];
 };
 
 /* ---- signals ---- */
+
+static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
+enum { ENDING = sizeof ending / sizeof *ending };
 
 /* They wait while there is a probe; for libraries' threads, too, so from before these begin. */
 static sigset_t
 hold_signals(int how)
 {
-	static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE};
 	sigset_t set, before;
 
 	sigemptyset(&set);
-	for (size_t i = 0; i < sizeof ending / sizeof *ending; i++)
+	sigaddset(&set, SIGPIPE);
+	for (size_t i = 0; i < ENDING; i++)
 		sigaddset(&set, ending[i]);
 	sigprocmask(how, &set, &before);
 	return before;
@@ -99,12 +100,13 @@ hold_signals(int how)
 static bool
 is_finished(const struct doctor *d)
 {
+	bool one_waits = false;
 	sigset_t set;
 
 	sigpending(&set);
-	return d->rc == RC_AGAIN || sigismember(&set, SIGHUP) ||
-	    sigismember(&set, SIGINT) || sigismember(&set, SIGQUIT) ||
-	    sigismember(&set, SIGTERM);
+	for (size_t i = 0; i < ENDING; i++)
+		one_waits |= sigismember(&set, ending[i]);
+	return one_waits || d->rc == RC_AGAIN;
 }
 
 /* ---- findings ---- */
@@ -140,29 +142,40 @@ show_finding(struct checkup *c, const struct finding *f)
 	sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
-/* As checkup_tell(): a finding of ours. */
-#define tell(d, ...) checkup_tell(&(d)->checkup, __VA_ARGS__)
+/* As checkup_tell(): a finding of ours, with advice where it is not fit. */
+#define tell(d, fitness, name, advice, ...) \
+	checkup_tell(&(d)->checkup, fitness, name, (fitness) == FIT ? NULL : (advice), \
+	    __VA_ARGS__)
 
-static const char *
-advice_for(enum rc rc)
+/* What was tried on the probe; `why`: it has failed. */
+static void
+tell_right(struct doctor *d, const char *name, enum rc rc, const struct fault *why)
 {
-	switch (rc) {
-	case RC_AGAIN:
-		return "see whether the server runs, or name another (-u)";
-	case RC_DENIED:
-		return "see the manual of the backend, under permissions";
-	default:
-		return "see dlock-troubleshooting(7)";
-	}
+	const char *advice = rc == RC_AGAIN
+	    ? "see whether the server runs, or name another (-u)"
+	    : rc == RC_DENIED ? "see the manual of the backend, under permissions"
+			      : "see dlock-troubleshooting(7)";
+
+	if (rc == RC_OK)
+		tell(d, FIT, name, NULL, "tried on a probe");
+	else
+		tell(d, UNFIT, name, advice, "%s", *why->text ? why->text : rc_name(rc));
 }
 
-/* What a run needs has failed; the first reason is what a run would end with. */
+/* Why a run would not get its lock: the first reason is what it would end with. */
 static void
-tell_failure(struct doctor *d, const char *name, enum rc rc, const struct fault *f)
+note_refusal(struct doctor *d, enum rc rc)
 {
 	if (d->rc == RC_OK)
 		d->rc = rc;
-	tell(d, UNFIT, name, advice_for(rc), "%s", *f->text ? f->text : rc_name(rc));
+}
+
+/* What a run needs has failed. */
+static void
+tell_failure(struct doctor *d, const char *name, enum rc rc, const struct fault *f)
+{
+	note_refusal(d, rc);
+	tell_right(d, name, rc, f);
 }
 
 /* ---- the configuration ---- */
@@ -178,7 +191,7 @@ tell_files(struct doctor *d, const struct fault *why)
 		bool bad = why && i + 1 == all->nfiles;
 
 		tell(d, bad ? UNFIT : FIT, "config",
-		    bad ? "mend it, or name another one with --config" : NULL, "%s%s",
+		    "mend it, or name another one with --config", "%s%s",
 		    bad ? why->text : f->shown,
 		    bad            ? ""
 			: f->there ? " was read"
@@ -196,7 +209,7 @@ tell_server(struct doctor *d)
 	const struct source *s = sources_of(p->sources, i);
 	const struct clean called = sources_call(s, i);
 
-	tell(d, FIT, "server",
+	checkup_tell(&d->checkup, FIT, "server",
 	    is_own || (s && s->kind == SOURCE_ENVIRONMENT && !p->site.inherits)
 		? "cron and services have this variable only where it is set for them: dlock.conf(5)"
 		: NULL,
@@ -226,12 +239,11 @@ tell_processes(struct doctor *d)
 	struct stat st;
 	bool inner = stat("/proc/self/ns/pid", &st) == 0 && st.st_ino != OUTERMOST;
 
-	if (why && d->rc == RC_OK)
-		d->rc = RC_CONFIG;
+	if (why)
+		note_refusal(d, RC_CONFIG);
 	tell(d, why ? UNFIT : FIT, "proc",
-	    why ? "mount -t proc proc /proc, without hidepid, in this pid namespace"
-		: NULL,
-	    "%s%s", why ? why : "what a command starts can be found, and stopped",
+	    "mount -t proc proc /proc, without hidepid, in this pid namespace", "%s%s",
+	    why ? why : "what a command starts can be found, and stopped",
 	    inner ? "; pids are those of a namespace of its own (a container)" : "");
 }
 
@@ -264,10 +276,10 @@ tell_machine_limits(struct doctor *d)
 	few = files.rlim_cur < FILES_LEAST;
 	many = getuid() != 0 && tasks.rlim_cur < used + TASKS_LEAST;
 	tell(d, few ? DOUBTFUL : FIT, "descriptors",
-	    few ? "raise ulimit -n, LimitNOFILE= of a service" : NULL, "up to %llu",
+	    "raise ulimit -n, LimitNOFILE= of a service", "up to %llu",
 	    (unsigned long long)files.rlim_cur);
 	tell(d, many ? DOUBTFUL : FIT, "processes",
-	    many ? "raise ulimit -u, TasksMax= of a service" : NULL,
+	    "raise ulimit -u, TasksMax= of a service",
 	    "this user has %llu (a run needs 3, and threads)%s", (unsigned long long)used,
 	    many ? ", and may have few more" : "");
 }
@@ -297,21 +309,6 @@ name_probe(struct doctor *d)
 	return true;
 }
 
-static bool
-see_probe(void *ctx, const struct entry *e, int64_t now)
-{
-	struct doctor *d = ctx;
-
-	(void)now;
-	if (e->kind != ENTRY_HOLDER || d->shown)
-		return true;
-	d->shown = true;
-	d->since = e->since;
-	d->token = e->token;
-	snprintf(d->shown_owner, sizeof d->shown_owner, "%s", e->owner ? e->owner : "");
-	return true;
-}
-
 static int
 compare_spans(const void *left, const void *right)
 {
@@ -324,23 +321,23 @@ compare_spans(const void *left, const void *right)
 static void
 tell_round_trip(struct doctor *d, int64_t *spans, size_t n)
 {
-	int64_t most = lease_attempt(d->plan->terms.ttl), half, worst;
-	bool endless = d->grant.lease == LEASE_FOREVER;
+	int64_t lease = d->grant.lease, most = lease_attempt(lease), half, worst;
+	bool endless = lease == LEASE_FOREVER;
 	enum fitness fitness;
 
 	qsort(spans, n, sizeof *spans, compare_spans);
 	half = spans[n / 2];
 	worst = spans[n - 1];
 	fitness = endless || worst * SPARE < most ? FIT : worst < most ? DOUBTFUL : UNFIT;
-	tell(d, fitness, "round-trip",
-	    fitness == FIT ? NULL : "a longer --ttl, or a server that is nearer",
+	tell(d, fitness, "round-trip", "a longer --ttl, or a server that is nearer",
 	    "p50 %.1f ms, p99 %.1f ms of %zu renewals; %s%s%s", (double)half / NS_PER_MS,
 	    (double)worst / NS_PER_MS, n,
 	    endless ? "its lease has no end" : "the lease of ",
-	    endless ? "" : parse_span(d->plan->terms.ttl).text,
-	    endless                ? ""
-		: fitness == UNFIT ? " leaves less time for one"
-				   : " leaves time for them");
+	    endless ? "" : parse_span(lease).text,
+	    endless                   ? ""
+		: fitness == UNFIT    ? " leaves less time for one"
+		: fitness == DOUBTFUL ? " leaves little time for them"
+				      : " leaves time for them");
 }
 
 static enum rc
@@ -374,7 +371,7 @@ tell_lease(struct doctor *d)
 
 	if (lease == LEASE_FOREVER || lease >= t->ttl || lease_fits(lease, pace, grace))
 		return;
-	d->rc = d->rc == RC_OK ? RC_CONFIG : d->rc;
+	note_refusal(d, RC_CONFIG);
 	tell(d, UNFIT, "lease",
 	    "a shorter --grace, or let the server grant longer sessions",
 	    "the server grants %s, in which two renewals and the grace do not fit",
@@ -385,14 +382,15 @@ tell_lease(struct doctor *d)
 static void
 tell_clock(struct doctor *d)
 {
-	double least = (double)d->since - (double)d->after, /* us that it is ahead */
-	    most = (double)d->since - (double)d->before;
+	const struct person *h = view_holder(&d->view);
+	int64_t since = h ? h->since : EPOCH_NONE;
+	double least = (double)since - (double)d->after, /* us that it is ahead */
+	    most = (double)since - (double)d->before;
 	bool far = least > SKEW || most < -SKEW;
 
-	if (d->shown && d->since != EPOCH_NONE)
+	if (since != EPOCH_NONE)
 		tell(d, far ? DOUBTFUL : FIT, "clock",
-		    far ? "let NTP set both; leases do not depend on it, times that are shown do"
-			: NULL,
+		    "let NTP set both; leases do not depend on it, times that are shown do",
 		    far ? "the server's clock differs from ours by %+.1f s"
 			: "the server's clock is ours, within %.1f s",
 		    far ? (least > 0 ? least : most) / 1e6
@@ -402,25 +400,13 @@ tell_clock(struct doctor *d)
 /* ---- what looking and steering need ---- */
 
 static void
-tell_right(struct doctor *d, const char *name, enum rc rc, const struct fault *f)
-{
-	if (rc == RC_OK)
-		tell(d, FIT, name, NULL, "tried on a probe");
-	else
-		tell(d, UNFIT, name, advice_for(rc), "%s",
-		    *f->text ? f->text : rc_name(rc));
-}
-
-static void
 try_look(struct doctor *d)
 {
-	struct look what = {
-	    .key = d->probe, .until = look_patience(), .see = see_probe, .ctx = d};
-	struct store *s = d->looking.store;
 	struct fault f = {""};
 
 	d->looked = true;
-	tell_right(d, "right-look", s->backend->admin->each(s, &what, &f), &f);
+	tell_right(d, "right-look",
+	    look_at(&d->looking, d->probe, false, &d->view, look_patience(), &f), &f);
 }
 
 /*
@@ -433,9 +419,10 @@ try_break(struct doctor *d)
 {
 	struct store *s = d->looking.store;
 	bool polite = s->caps & CAP_REVOKE;
-	struct target t = {d->probe, d->shown ? d->token : d->grant.token,
-			  *d->shown_owner ? d->shown_owner : NULL},
-		      other = {d->probe, d->grant.token + 1, NULL};
+	const struct person *h = view_holder(&d->view);
+	const struct target t = {d->probe, h ? (uint64_t)h->token : d->grant.token,
+				h ? h->owner : NULL},
+			    other = {d->probe, d->grant.token + 1, NULL};
 	struct fault f = {""};
 	enum rc rc;
 
@@ -524,18 +511,24 @@ try_run(struct doctor *d)
 	b->close(d->store);
 }
 
+/* What the backend knows to be dangerous, or (sweep) what is left of the probe. */
+static enum rc
+ask_check(struct doctor *d, bool sweep, struct fault *f)
+{
+	struct store *s = d->looking.store;
+
+	d->checkup.sweep = sweep;
+	d->checkup.until = look_patience();
+	return s->backend->admin->check ? s->backend->admin->check(s, &d->checkup, f)
+					: RC_OK;
+}
+
 static void
 sweep_probe(struct doctor *d)
 {
-	struct store *s = d->looking.store;
 	struct fault f = {""};
-	enum rc rc = RC_OK;
 
-	d->checkup.sweep = true;
-	d->checkup.until = look_patience();
-	if (s->backend->admin->check)
-		rc = s->backend->admin->check(s, &d->checkup, &f);
-	if (rc != RC_OK)
+	if (ask_check(d, true, &f) != RC_OK)
 		tell(d, DOUBTFUL, "probe", "remove it, unless it ends by itself",
 		    "something of the probe %s has stayed: %s", d->probe, f.text);
 }
@@ -569,7 +562,6 @@ examine(struct doctor *d)
 {
 	struct fault f = {""};
 	enum rc rc = look_open(&d->looking, d->plan, 0, &f);
-	struct store *s = d->looking.store;
 
 	if (rc != RC_OK) {
 		tell_failure(d, "server", rc, &f);
@@ -577,9 +569,7 @@ examine(struct doctor *d)
 	}
 	d->looking.host.verbose = true;
 	tell_server(d);
-	d->checkup.until = look_patience();
-	if (s->backend->admin->check)
-		rc = s->backend->admin->check(s, &d->checkup, &f);
+	rc = ask_check(d, false, &f);
 	d->probing = true;
 	if (rc == RC_OK && !is_finished(d))
 		try_rights(d);
@@ -599,6 +589,7 @@ run_doctor(struct plan *p)
 
 	/* room for all that is found of the probe */
 	setvbuf(stdout, room, _IOFBF, sizeof room);
+	p->show.quiet = true; /* a look's notices, too, are found by check() */
 	if (!name_probe(&d)) {
 		say_last("cannot get random numbers");
 		return STATUS_SYSTEM;
@@ -619,7 +610,7 @@ run_doctor(struct plan *p)
 	return d.rc == RC_OK ? STATUS_UNFIT : exit_of_rc(d.rc).number;
 }
 
-const struct cmd cmd_doctor = {.name = "doctor",
+const struct cmd cmd_doctor = {
     .help = "tell whether this machine and a server are fit for locks",
     .bit = CMD_DOCTOR,
     .usage =

@@ -57,15 +57,15 @@ is_part_of_pipe(pid_t pid)
 {
 	char path[64], its[4096], above[4096];
 	struct stat ours, theirs;
-	int64_t born;
-	pid_t parent;
+	struct process shell = {.pid = pid};
 
 	snprintf(path, sizeof path, "/proc/%d/fd/1", (int)pid);
 	return fstat(STDOUT_FILENO, &ours) == 0 && S_ISFIFO(ours.st_mode) &&
 	    stat(path, &theirs) == 0 && theirs.st_ino == ours.st_ino &&
-	    theirs.st_dev == ours.st_dev && kin_read(pid, "cmdline", its, sizeof its) &&
-	    kin_family(pid, &parent, &born) &&
-	    kin_read(parent, "cmdline", above, sizeof above) && strcmp(its, above) == 0;
+	    theirs.st_dev == ours.st_dev && process_look_up(&shell) &&
+	    process_read(pid, "cmdline", its, sizeof its) &&
+	    process_read(shell.parent, "cmdline", above, sizeof above) &&
+	    strcmp(its, above) == 0;
 }
 
 /* The parent, unless it is none that one would mean without saying so. */
@@ -113,7 +113,7 @@ settle_body(struct body *b, struct plan *p, const struct origin *o, struct fault
 		    : strerror(errno);
 	if (why)
 		return fault_set(f, RC_USAGE, "--pid %d: %s", pid, why);
-	if (pid == 0 || !kin_read(pid, "comm", name, sizeof name))
+	if (pid == 0 || !process_read(pid, "comm", name, sizeof name))
 		snprintf(name, sizeof name, "dlock");
 	name[strcspn(name, "\n")] = '\0';
 	p->command.shell[0] = name;
@@ -142,35 +142,34 @@ set_variable(FILE *to, const char *name, const char *value)
 }
 
 /*
- * What a hold sets beside DLOCK_HANDLE and DLOCK_KEEPER.  A script may have had a value of its
- * own, or that of a run around it: it is kept in a variable beside, for the release.
+ * Of what a hold sets (but DLOCK_KEEPER) a script may have had a value of its own, or that of a
+ * run around it: it is kept in the variable of this name, for the release.
  */
-static const char *const told[][2] = {
-    {"DLOCK_KEY", "DLOCK_BEFORE_KEY"},
-    {"DLOCK_TOKEN", "DLOCK_BEFORE_TOKEN"},
-    {"DLOCK_TOKENS", "DLOCK_BEFORE_TOKENS"},
-    {"DLOCK_SLOT", "DLOCK_BEFORE_SLOT"},
-    {"DLOCK_OWNER", "DLOCK_BEFORE_OWNER"},
-    {"DLOCK_BACKEND", "DLOCK_BEFORE_BACKEND"},
-};
+static const char *
+name_before(enum variable i)
+{
+	static char name[32];
 
-enum { TOLD = sizeof told / sizeof *told };
+	snprintf(
+	    name, sizeof name, "DLOCK_BEFORE_%s", variable_names[i] + strlen("DLOCK_"));
+	return name;
+}
 
 /* Of several holds, each in the other, what stood there before the first one counts. */
 static void
 keep_variables(FILE *to)
 {
-	for (size_t i = 0; i < TOLD && !plan_variable("DLOCK_HANDLE"); i++)
-		set_variable(to, told[i][1], plan_variable(told[i][0]));
+	for (enum variable i = 0; i < VAR_KEEPER && !plan_variable("DLOCK_HANDLE"); i++)
+		set_variable(to, name_before(i), plan_variable(variable_names[i]));
 }
 
 static void
 restore_variables(FILE *to)
 {
 	set_variable(to, "DLOCK_HANDLE", NULL);
-	for (size_t i = 0; i < TOLD; i++) {
-		set_variable(to, told[i][0], plan_variable(told[i][1]));
-		set_variable(to, told[i][1], NULL);
+	for (enum variable i = 0; i < VAR_KEEPER; i++) {
+		set_variable(to, variable_names[i], plan_variable(name_before(i)));
+		set_variable(to, name_before(i), NULL);
 	}
 }
 
@@ -259,7 +258,6 @@ be_front(struct run *r, struct plan *p)
 {
 	const struct verdict failed = {.status = STATUS_SYSTEM, .name = "failed"};
 	struct verdict v = failed;
-	char key[400];
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() == r->body->asker)
@@ -268,7 +266,7 @@ be_front(struct run *r, struct plan *p)
 		v = failed;
 		snprintf(v.line, sizeof v.line,
 		    "cannot write to standard output: %s; %s %s given back",
-		    strerror(undelivered), plan_name(p, key, sizeof key),
+		    strerror(undelivered), plan_name(p).text,
 		    p->nkeys > 1 ? "were" : "was");
 	}
 	start_end(p, &v);
@@ -294,7 +292,6 @@ pass_signal_on(pid_t front, const struct signalfd_siginfo *info)
 static int
 end_as(pid_t front, const struct plan *p)
 {
-	char key[400];
 	int status;
 
 	while (waitpid(front, &status, 0) < 0 && errno == EINTR)
@@ -302,7 +299,7 @@ end_as(pid_t front, const struct plan *p)
 	if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
 		return status;
 	say_last("cannot take %s: one of dlock's processes was killed; nothing is held",
-	    plan_name(p, key, sizeof key));
+	    plan_name(p).text);
 	return W_EXITCODE(STATUS_SYSTEM, 0);
 }
 
@@ -473,8 +470,7 @@ run_release(struct plan *p)
 	return status ? status : written;
 }
 
-const struct cmd cmd_hold = {.name = "hold",
-    .help = "hold a lock for a script that goes on by itself",
+const struct cmd cmd_hold = {.help = "hold a lock for a script that goes on by itself",
     .bit = CMD_HOLD,
     .usage =
 	"usage: dlock hold -k KEY [--pid PID | --for DURATION] [--shell] [options]\n"
@@ -496,8 +492,7 @@ const struct cmd cmd_hold = {.name = "hold",
 	"was killed, write the assignment in a line of its own, as above.",
     .run = run_hold};
 
-const struct cmd cmd_release = {.name = "release",
-    .help = "release what hold has taken",
+const struct cmd cmd_release = {.help = "release what hold has taken",
     .bit = CMD_RELEASE,
     .usage =
 	"usage: dlock release [--shell] [HANDLE]\n"

@@ -1,7 +1,6 @@
 /* ls.c - dlock ls: all locks that are held, waited for or frozen, or all jobs, one a line. */
 #include "cmd.h"
 
-#include "columns.h"
 #include "exit.h"
 #include "look.h"
 #include "metrics.h"
@@ -16,19 +15,14 @@
 
 enum { STATUS_FOUND = 1 }; /* with --held-over */
 
-/* What has been printed of a key, to tell what has changed. */
-struct printed {
-	char *key;
-	uint64_t facts;
+/* A key: what has been printed of it, to tell what has changed, or what Prometheus is told. */
+struct known {
+	char *key; /* for Prometheus as a label */
 	bool seen; /* in this round */
-};
-
-/* One lock, for Prometheus. */
-struct row {
-	char *label; /* its key, escaped */
-	uint64_t holders, waiting;
+	bool listed;
+	uint64_t facts;
+	uint64_t holders, waiting, frozen;
 	int64_t held; /* nanoseconds; -1: not known, or nobody has it */
-	bool frozen;
 };
 
 static struct ls {
@@ -36,15 +30,12 @@ static struct ls {
 	struct columns columns;
 	FILE *to;
 	bool changes;  /* only those are printed */
+	bool headed;   /* the headings have been printed */
 	uint64_t seen; /* in this round */
 	size_t most;   /* so many rows, the others are only counted */
-	struct printed *printed;
-	size_t sorted, printed_n,
-	    room;         /* behind the first `sorted` ones: of this round */
-	bool headed;      /* the headings have been printed */
-	struct row *rows; /* for Prometheus, of one look */
-	size_t rows_n, rows_room;
-	bool short_of_memory; /* for what has been printed */
+	struct known *known;
+	size_t known_n, room, sorted; /* behind the first `sorted` ones: of this round */
+	bool short_of_memory;         /* for what is known */
 	char row[ROW_BYTES];
 } ls;
 
@@ -57,30 +48,30 @@ print_lock(const struct view *v)
 	if (look->json && v && look->jobs) {
 		show_job(ls.to, v, ls.rounds.looking.store);
 	} else if (look->json && v) {
-		show_json(ls.to, v, ls.rounds.looking.store, true);
+		show_json(ls.to, v, ls.rounds.looking.store, true, epoch_now());
 	} else if (v || !(look->json || look->bare)) {
 		columns_row(&ls.columns, v, ls.row);
 		fprintf(ls.to, "%s\n", ls.row);
 	}
 }
 
-/* ---- what has changed ---- */
+/* ---- what is known ---- */
 
 static int
-compare_printed(const void *a, const void *b)
+compare_known(const void *a, const void *b)
 {
-	return strcmp(((const struct printed *)a)->key, ((const struct printed *)b)->key);
+	return strcmp(((const struct known *)a)->key, ((const struct known *)b)->key);
 }
 
 /* NULL: no memory. */
-static struct printed *
-add_printed(const char *key)
+static struct known *
+add_known(const char *key)
 {
-	struct printed one = {.key = strdup(key)}, *list = ls.printed;
+	struct known one = {.key = strdup(key)}, *list = ls.known;
 
-	if (one.key && ls.printed_n == ls.room) {
+	if (one.key && ls.known_n == ls.room) {
 		list = reallocarray(list, 2 * ls.room + 64, sizeof one);
-		ls.printed = list ? list : ls.printed;
+		ls.known = list ? list : ls.known;
 		ls.room = list ? 2 * ls.room + 64 : ls.room;
 	}
 	if (!one.key || !list) {
@@ -88,26 +79,49 @@ add_printed(const char *key)
 		ls.short_of_memory = true;
 		return NULL;
 	}
-	list[ls.printed_n] = one;
-	return &list[ls.printed_n++];
+	list[ls.known_n] = one;
+	return &list[ls.known_n++];
 }
 
+/* A key may have been found twice while the server was read: it is one all the same. */
 static void
-print_change(const struct view *v)
+sort_known(void)
 {
-	const struct printed wanted = {.key = (char *)v->key};
+	size_t kept = 0;
+
+	if (ls.known_n)
+		qsort(ls.known, ls.known_n, sizeof *ls.known, compare_known);
+	for (size_t i = 0; i < ls.known_n; i++)
+		if (kept > 0 && strcmp(ls.known[kept - 1].key, ls.known[i].key) == 0)
+			free(ls.known[i].key);
+		else
+			ls.known[kept++] = ls.known[i];
+	ls.known_n = ls.sorted = kept;
+}
+
+/* ---- what has changed ---- */
+
+/* `listed`: it is one of those that are asked for.  False: no memory. */
+static bool
+print_change(const struct view *v, bool listed)
+{
+	const struct known wanted = {.key = (char *)v->key};
 	uint64_t facts = show_facts(v, ls.rounds.looking.store, true);
-	struct printed *p = ls.sorted
-	    ? bsearch(&wanted, ls.printed, ls.sorted, sizeof wanted, compare_printed)
+	struct known *k = ls.sorted
+	    ? bsearch(&wanted, ls.known, ls.sorted, sizeof wanted, compare_known)
 	    : NULL;
 
-	if (!p || p->facts != facts)
+	if (!k && !listed)
+		return true;
+	if (!k || k->facts != facts)
 		print_lock(v);
-	p = p ? p : add_printed(v->key);
-	if (!p)
-		return;
-	p->facts = facts;
-	p->seen = true;
+	k = k ? k : add_known(v->key);
+	if (!k)
+		return false;
+	k->facts = facts;
+	k->seen = true;
+	k->listed = listed;
+	return true;
 }
 
 /*
@@ -120,22 +134,23 @@ end_changes(bool whole)
 	struct view v = {0};
 	size_t kept = 0;
 
-	for (size_t i = 0; i < ls.printed_n; i++) {
-		struct printed *p = &ls.printed[i];
+	for (size_t i = 0; i < ls.known_n; i++) {
+		struct known *k = &ls.known[i];
 
-		if (p->seen || !whole) {
-			p->seen = false;
-			ls.printed[kept++] = *p;
+		if (k->listed && (k->seen || !whole)) {
+			k->seen = false;
+			ls.known[kept++] = *k;
 			continue;
 		}
-		view_begin(&v, p->key);
-		print_lock(&v);
-		free(p->key);
+		if (k->listed) {
+			view_begin(&v, k->key);
+			print_lock(&v);
+		}
+		free(k->key);
 	}
 	view_free(&v);
-	ls.printed_n = ls.sorted = kept;
-	if (kept)
-		qsort(ls.printed, kept, sizeof *ls.printed, compare_printed);
+	ls.known_n = kept;
+	sort_known();
 }
 
 /* Of those who hold it, in nanoseconds; -1: nobody does, or nobody's time is known. */
@@ -154,54 +169,22 @@ longest_hold(const struct view *v)
 
 /* ---- for Prometheus: all lines of a metric stand together, so all locks come first ---- */
 
-static int
-compare_rows(const void *a, const void *b)
-{
-	return strcmp(((const struct row *)a)->label, ((const struct row *)b)->label);
-}
-
 static void
-add_row(const struct view *v)
+note_lock(const struct view *v)
 {
 	char label[METRICS_LABEL];
-	size_t room = 2 * ls.rows_room + 64;
-	struct row *list = ls.rows;
+	struct known *k = add_known(metrics_label(label, v->key));
 
-	if (ls.rows_n == ls.rows_room) {
-		list = reallocarray(ls.rows, room, sizeof *list);
-		ls.rows = list ? list : ls.rows;
-		ls.rows_room = list ? room : ls.rows_room;
-	}
-	if (list)
-		ls.rows[ls.rows_n] = (struct row){
-		    .label = strdup(metrics_label(label, v->key)),
-		    .holders = v->holders.all,
-		    .waiting = v->waiters.all,
-		    .held = longest_hold(v),
-		    .frozen = v->is_frozen,
-		};
-	if (!list || !ls.rows[ls.rows_n].label)
-		ls.short_of_memory = true;
-	else
-		ls.rows_n++;
-}
-
-/* A key that was found twice while the server was read has one line, or the file is refused. */
-static void
-drop_doubles(void)
-{
-	size_t kept = 0;
-
-	if (ls.rows_n)
-		qsort(ls.rows, ls.rows_n, sizeof *ls.rows, compare_rows);
-	for (size_t i = 0; i < ls.rows_n; i++)
-		if (kept == 0 || strcmp(ls.rows[kept - 1].label, ls.rows[i].label) != 0)
-			ls.rows[kept++] = ls.rows[i];
-	ls.rows_n = kept;
+	if (!k)
+		return;
+	k->holders = v->holders.all;
+	k->waiting = v->waiters.all;
+	k->frozen = v->is_frozen;
+	k->held = longest_hold(v);
 }
 
 static void
-print_rows(void)
+print_gauges(void)
 {
 	static const struct {
 		const char *name, *help;
@@ -212,18 +195,17 @@ print_rows(void)
 	    {"dlock_lock_held_seconds", "How long the first of its holders has had it."},
 	};
 
-	drop_doubles();
+	sort_known();
 	for (size_t g = 0; g < sizeof gauges / sizeof *gauges; g++) {
-		fprintf(ls.to, "# HELP %s %s\n# TYPE %s gauge\n", gauges[g].name,
-		    gauges[g].help, gauges[g].name);
-		for (const struct row *r = ls.rows; r < ls.rows + ls.rows_n; r++) {
-			const uint64_t whole[] = {r->holders, r->waiting, r->frozen,
-			    (uint64_t)r->held / NS_PER_S};
+		metrics_head(ls.to, gauges[g].name, gauges[g].help, "gauge");
+		for (const struct known *k = ls.known; k < ls.known + ls.known_n; k++) {
+			const uint64_t whole[] = {k->holders, k->waiting, k->frozen,
+			    (uint64_t)k->held / NS_PER_S};
 
-			if (g == 3 && r->held < 0)
+			if (g == 3 && k->held < 0)
 				continue;
 			fprintf(ls.to, "%s{key=\"%s\",backend=\"%s\"} %" PRIu64 "\n",
-			    gauges[g].name, r->label,
+			    gauges[g].name, k->key,
 			    ls.rounds.looking.store->backend->name, whole[g]);
 		}
 	}
@@ -241,12 +223,12 @@ see(void *ctx, const struct view *v)
 	if (p->word && fnmatch(p->word, v->key, 0) != 0)
 		return true;
 	if (p->look.held_over && longest_hold(v) <= p->look.held_over)
-		return true;
+		return !ls.changes || print_change(v, false);
 	ls.seen++;
 	if (p->look.prometheus)
-		add_row(v);
+		note_lock(v);
 	else if (ls.changes)
-		print_change(v);
+		print_change(v, true);
 	else if (ls.seen <= ls.most)
 		print_lock(v);
 	return !ferror(ls.to) && !ls.short_of_memory;
@@ -311,7 +293,7 @@ show_locks(struct rounds *r, FILE *to, struct fault *f)
 	if (rc == RC_OK && ls.short_of_memory)
 		rc = fault_set(f, RC_SYSTEM, "no memory for so many locks");
 	if (rc == RC_OK && r->looking.plan->look.prometheus)
-		print_rows();
+		print_gauges();
 	if (ls.changes)
 		end_changes(rc == RC_OK);
 	return rc;
@@ -321,33 +303,22 @@ static int
 run_ls(struct plan *p)
 {
 	struct fault f;
+	int status;
 
 	ls.rounds.show = show_locks;
 	ls.most = SIZE_MAX;
 	screen_open(&ls.rounds.screen);
-	/* -o means the table; to name columns of something else is a mistake */
-	if (p->look.json && p->look.columns)
-		fault_set(&f, RC_USAGE,
-		    "--json and --output contradict each other: an object has all there is");
-	else if (p->look.prometheus && (p->look.columns || p->look.again))
-		fault_set(&f, RC_USAGE,
-		    "--format prometheus and --%s contradict each other: it has its own form, of one moment",
-		    p->look.columns ? "output" : "watch");
-	else if (columns_choose(&ls.columns, p->look.jobs, p->look.columns,
-		     &ls.rounds.screen, &f) == RC_OK) {
-		int status;
-
-		setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* each as soon as it is known */
-		status = look_rounds(&ls.rounds, p);
-		return status == 0 && p->look.held_over && ls.seen ? STATUS_FOUND
-								   : status;
+	if (columns_choose(&ls.columns, p->look.jobs, p->look.columns, &ls.rounds.screen,
+		&f) != RC_OK) {
+		say_last("%s", f.text);
+		return STATUS_USAGE;
 	}
-	say_last("%s", f.text);
-	return STATUS_USAGE;
+	setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* each as soon as it is known */
+	status = look_rounds(&ls.rounds, p);
+	return status == 0 && p->look.held_over && ls.seen ? STATUS_FOUND : status;
 }
 
-const struct cmd cmd_ls = {.name = "ls",
-    .help = "list all locks, one a line",
+const struct cmd cmd_ls = {.help = "list all locks, one a line",
     .bit = CMD_LS,
     .usage =
 	"usage: dlock ls [options] [PATTERN]\n"

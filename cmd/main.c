@@ -14,11 +14,11 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-static int print_help(char **words), print_version(struct plan *);
+static int print_version(struct plan *);
 
 static const struct cmd cmd_help = {
-    "help", "explain dlock or a subcommand", .run_words = print_help};
-static const struct cmd cmd_version = {.name = "version",
+    .help = "explain dlock or a subcommand", .bit = CMD_HELP};
+static const struct cmd cmd_version = {
     .help = "show the version and the backends built in",
     .bit = CMD_VERSION,
     .usage =
@@ -39,7 +39,7 @@ cmd_named(const char *name)
 {
 	const struct cmd *const *c = cmds;
 
-	while (*c && strcmp((*c)->name, name) != 0)
+	while (*c && strcmp(options_cmd((*c)->bit), name) != 0)
 		c++;
 	return *c;
 }
@@ -52,7 +52,7 @@ refuse_name(const char *name)
 	const struct clean clean = text_shown(text_brief(name).text);
 
 	for (size_t i = 0; cmds[i]; i++)
-		known[i] = cmds[i]->name;
+		known[i] = options_cmd(cmds[i]->bit);
 	meant = parse_nearest(word, strlen(word), known);
 	if (*name == '-' && !meant)
 		say_last(
@@ -73,7 +73,7 @@ print_overview(void)
 	    "dlock runs a command under a lock that many machines can share: one run at a\n"
 	    "time, the others wait in line.  If the lock is lost, dlock stops the command.\n");
 	for (size_t i = 0; cmds[i]; i++)
-		printf("  dlock %-8s %s\n", cmds[i]->name, cmds[i]->help);
+		printf("  dlock %-8s %s\n", options_cmd(cmds[i]->bit), cmds[i]->help);
 	puts(
 	    "\n  dlock run -b file -k backup -- ./backup.sh\n"
 	    "  dlock run -u redis://10.0.0.5 -k deploy -- make deploy\n\n"
@@ -258,5 +258,5 @@ main(int argc, char **argv)
 	c = cmd_named(argv[1]);
 	if (!c)
 		return refuse_name(argv[1]);
-	return c->run_words ? c->run_words(argv + 2) : run_with_plan(c, argv + 2);
+	return c->run ? run_with_plan(c, argv + 2) : print_help(argv + 2);
 }

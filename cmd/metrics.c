@@ -43,29 +43,18 @@ static const struct metric {
     [GAUGES] = {"dlock_runs_total", "Runs by their result."},
 };
 
-/* The results, and the verdict of each; the last one is of all other verdicts. */
-enum { OK, FAILED, RESULTS = 9 };
+/* The first two are of commands that ended; MAX_RUN and those behind it have a verdict's name. */
+enum { OK, FAILED, MAX_RUN, ERROR = 8, RESULTS };
 
-static const struct result {
-	const char *name, *verdict;
-} results[RESULTS] = {
-    [OK] = {"ok", NULL},
-    [FAILED] = {"failed", NULL},
-    {"max-run", "max-run"},
-    {"lost", "lost"},
-    {"busy", "busy"},
-    {"skipped", "skipped"},
-    {"interrupted", "interrupted"},
-    {"unreachable", "unreachable"},
-    {"error", NULL},
-};
+static const char *const results[RESULTS] = {"ok", "failed", "max-run", "lost", "busy",
+    "skipped", "interrupted", "unreachable", "error"};
 
 /* One key on one backend. */
 struct series {
 	char *key; /* escaped, as it stands in the file */
 	char backend[BACKEND_BYTES];
-	int64_t gauge[GAUGES]; /* -1: not known */
-	int64_t runs[RESULTS];
+	int64_t
+	    value[GAUGES + RESULTS]; /* -1: not known; from GAUGES on, runs by result */
 };
 
 /* One more than are kept for each key of a run. */
@@ -93,6 +82,12 @@ metrics_label(char *out, const char *key)
 	return out;
 }
 
+void
+metrics_head(FILE *to, const char *name, const char *help, const char *type)
+{
+	fprintf(to, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
 /* ---- reading ---- */
 
 /* NULL: no memory. */
@@ -118,7 +113,7 @@ find_series(struct table *t, const char *key, size_t n, const char *backend)
 		return NULL;
 	snprintf(s->backend, sizeof s->backend, "%s", backend);
 	for (int i = 0; i < GAUGES; i++)
-		s->gauge[i] = -1;
+		s->value[i] = -1;
 	t->last = t->n++;
 	return s;
 }
@@ -173,46 +168,45 @@ read_sample(struct table *t, const char *line)
 	    whole < 0)
 		return;
 	s = find_series(t, key, end - key, backend);
-	if (!s)
-		return;
-	if (m < GAUGES)
-		s->gauge[m] = m == STATUS ? whole : whole * 1000 + thousandths;
-	for (int i = 0; m == GAUGES && i < RESULTS; i++)
-		if (strcmp(results[i].name, result) == 0)
-			s->runs[i] = whole;
+	if (s && m < GAUGES)
+		s->value[m] = m == STATUS ? whole : whole * 1000 + thousandths;
+	for (int i = 0; s && m == GAUGES && i < RESULTS; i++)
+		if (strcmp(results[i], result) == 0)
+			s->value[GAUGES + i] = whole;
 }
 
-/* A file of ours, or an empty one, or `begun`: one that we have not finished. */
+/* What errno says. */
 static enum rc
-check_text(const char *text, bool begun, struct fault *f)
+fail_by_errno(struct fault *f)
 {
-	size_t n = strlen(text), all = strlen(mark);
-
-	if (n == 0 || strncmp(text, mark, all) == 0 ||
-	    (begun && n < all && strncmp(text, mark, n) == 0))
-		return RC_OK;
-	return fault_set(f, RC_CONFIG,
-	    "it was not written by dlock, and is not overwritten (remove it, or name another)");
+	return fault_set(f, RC_SYSTEM, "%s", strerror(errno));
 }
 
-/* All of an open file, to be freed; NULL: *f says why. */
+/*
+ * All of an open file of ours, or an empty one, or `begun`: one that we have not finished; to
+ * be freed.  NULL: *f says why not.
+ */
 static char *
-read_all(int fd, struct stat *st, struct fault *f)
+read_metrics_text(int fd, bool begun, struct stat *st, struct fault *f)
 {
-	size_t n;
+	size_t n, all = strlen(mark);
 	char *text;
 
 	if (fstat(fd, st) != 0 || !S_ISREG(st->st_mode) || st->st_size > FILE_BYTES) {
 		fault_set(f, RC_CONFIG, "it is no file that dlock has written");
 		return NULL;
 	}
-	text = malloc(st->st_size + 1);
-	if (text && trusted_read(fd, st, text, st->st_size, &n, f) == RC_OK) {
-		text[n] = '\0';
-		return text;
+	text = calloc(1, st->st_size + 1);
+	if (!text) {
+		fail_by_errno(f);
+	} else if (trusted_read(fd, st, text, st->st_size, &n, f) == RC_OK) {
+		n = strlen(text);
+		if (n == 0 || strncmp(text, mark, all) == 0 ||
+		    (begun && n < all && strncmp(text, mark, n) == 0))
+			return text;
+		fault_set(f, RC_CONFIG,
+		    "it was not written by dlock, and is not overwritten (remove it, or name another)");
 	}
-	if (!text)
-		fault_set(f, RC_SYSTEM, "%s", strerror(errno));
 	free(text);
 	return NULL;
 }
@@ -224,22 +218,18 @@ read_metrics(struct table *t, const char *path, mode_t *mode, struct fault *f)
 	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	struct stat st;
 	char *text;
-	enum rc rc;
 
-	if (fd < 0 && errno == ENOENT)
-		return RC_OK;
 	if (fd < 0)
-		return fault_set(f, RC_SYSTEM, "%s", strerror(errno));
-	text = read_all(fd, &st, f);
+		return errno == ENOENT ? RC_OK : fail_by_errno(f);
+	text = read_metrics_text(fd, false, &st, f);
 	close(fd);
 	if (!text)
 		return RC_SYSTEM;
-	rc = check_text(text, false, f);
-	for (char *rest = text, *line; rc == RC_OK && (line = strsep(&rest, "\n"));)
+	for (char *rest = text, *line; (line = strsep(&rest, "\n"));)
 		read_sample(t, line);
 	free(text);
 	*mode = st.st_mode & 0777;
-	return rc;
+	return RC_OK;
 }
 
 /* ---- one run more ---- */
@@ -249,27 +239,27 @@ result_of(const struct metrics_run *r)
 {
 	if (strcmp(r->verdict, "ended") == 0)
 		return r->status == 0 ? OK : FAILED;
-	for (int i = 0; i < RESULTS; i++)
-		if (results[i].verdict && strcmp(results[i].verdict, r->verdict) == 0)
+	for (int i = MAX_RUN; i < ERROR; i++)
+		if (strcmp(results[i], r->verdict) == 0)
 			return i;
-	return RESULTS - 1;
+	return ERROR;
 }
 
 static void
-add_run(struct series *s, const struct metrics_run *r)
+count_run(struct series *s, const struct metrics_run *r)
 {
 	int result = result_of(r);
 	int64_t end = epoch_now() / 1000;
 
-	s->gauge[START] = end - (r->waited + r->held) / NS_PER_MS;
-	s->gauge[END] = end;
-	s->gauge[WAIT] = r->waited / NS_PER_MS;
-	s->gauge[STATUS] = r->status;
+	s->value[START] = end - (r->waited + r->held) / NS_PER_MS;
+	s->value[END] = end;
+	s->value[WAIT] = r->waited / NS_PER_MS;
+	s->value[STATUS] = r->status;
 	if (r->held)
-		s->gauge[HOLD] = r->held / NS_PER_MS;
+		s->value[HOLD] = r->held / NS_PER_MS;
 	if (result == OK)
-		s->gauge[SUCCESS] = end;
-	s->runs[result]++;
+		s->value[SUCCESS] = end;
+	s->value[GAUGES + result]++;
 }
 
 /* Beyond KEYS_KEPT, those go first whose last run ended first. */
@@ -280,7 +270,7 @@ drop_oldest(struct table *t)
 		struct series *oldest = t->list;
 
 		for (struct series *s = t->list; s < t->list + t->n; s++)
-			if (s->gauge[END] < oldest->gauge[END])
+			if (s->value[END] < oldest->value[END])
 				oldest = s;
 		free(oldest->key);
 		*oldest = t->list[--t->n];
@@ -289,33 +279,39 @@ drop_oldest(struct table *t)
 
 /* ---- writing ---- */
 
+/* Value i of a key, if it is known. */
 static void
-print_gauge(FILE *to, const struct table *t, int g)
+print_sample(FILE *to, const struct series *s, int i)
 {
-	for (const struct series *s = t->list; s < t->list + t->n; s++) {
-		int64_t v = s->gauge[g];
+	bool is_run = i >= GAUGES;
+	int64_t v = s->value[i];
 
-		if (v < 0)
-			continue;
-		fprintf(to, "%s{key=\"%s\",backend=\"%s\"} ", metrics[g].name, s->key,
-		    s->backend);
-		if (g == STATUS)
-			fprintf(to, "%" PRId64 "\n", v);
-		else
-			fprintf(to, "%" PRId64 ".%03d\n", v / 1000, (int)(v % 1000));
-	}
+	if (v < 0)
+		return;
+	fprintf(to, "%s{key=\"%s\",backend=\"%s\"", metrics[is_run ? GAUGES : i].name,
+	    s->key, s->backend);
+	if (is_run)
+		fprintf(to, ",result=\"%s\"} %" PRId64 "\n", results[i - GAUGES], v);
+	else if (i == STATUS)
+		fprintf(to, "} %" PRId64 "\n", v);
+	else
+		fprintf(to, "} %" PRId64 ".%03d\n", v / 1000, (int)(v % 1000));
 }
 
-/* Also a result that there has not been yet: from 0 to 1 is an increase, from nothing is none. */
+/*
+ * All of a metric stand together.  A result that there has not been yet has a line too: from 0
+ * to 1 is an increase, from nothing is none.
+ */
 static void
-print_runs(FILE *to, const struct table *t)
+print_metric(FILE *to, const struct table *t, int m)
 {
+	int end = m < GAUGES ? m + 1 : GAUGES + RESULTS;
+
+	metrics_head(
+	    to, metrics[m].name, metrics[m].help, m < GAUGES ? "gauge" : "counter");
 	for (const struct series *s = t->list; s < t->list + t->n; s++)
-		for (int i = 0; i < RESULTS; i++)
-			fprintf(to,
-			    "%s{key=\"%s\",backend=\"%s\",result=\"%s\"} %" PRId64 "\n",
-			    metrics[GAUGES].name, s->key, s->backend, results[i].name,
-			    s->runs[i]);
+		for (int i = m; i < end; i++)
+			print_sample(to, s, i);
 }
 
 /* Into a file that has been begun anew. */
@@ -324,23 +320,15 @@ write_file(int fd, const struct table *t, struct fault *f)
 {
 	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	FILE *to = copy < 0 ? NULL : fdopen(copy, "w");
-	bool failed;
+	bool bad;
 
 	if (!to)
-		return fault_set(f, RC_SYSTEM, "%s", strerror(errno));
+		return fail_by_errno(f);
 	fputs(mark, to);
-	for (int m = 0; m <= GAUGES; m++) {
-		fprintf(to, "# HELP %s %s\n# TYPE %s %s\n", metrics[m].name,
-		    metrics[m].help, metrics[m].name, m < GAUGES ? "gauge" : "counter");
-		if (m < GAUGES)
-			print_gauge(to, t, m);
-		else
-			print_runs(to, t);
-	}
-	failed = ferror(to);
-	if (fclose(to) == 0 && !failed)
-		return RC_OK;
-	return fault_set(f, RC_SYSTEM, "%s", strerror(errno));
+	for (int m = 0; m <= GAUGES; m++)
+		print_metric(to, t, m);
+	bad = ferror(to);
+	return fclose(to) == 0 && !bad ? RC_OK : fail_by_errno(f);
 }
 
 /* ---- the file, one run at a time ---- */
@@ -446,8 +434,8 @@ replace(const struct plan *p, const struct metrics_run *r, const char *next, int
 	mode_t mode = usual_mode();
 	struct stat st;
 	struct fault why = {""};
-	char *begun = read_all(fd, &st, &why);
-	enum rc rc = !begun ? RC_SYSTEM : check_text(begun, true, &why);
+	char *begun = read_metrics_text(fd, true, &st, &why);
+	enum rc rc = begun ? RC_OK : RC_SYSTEM;
 
 	free(begun);
 	if (rc == RC_OK && st.st_nlink != 1)
@@ -462,21 +450,20 @@ replace(const struct plan *p, const struct metrics_run *r, const char *next, int
 		metrics_label(label, p->keys[i]);
 		s = find_series(&t, label, strlen(label), p->site.backend->name);
 		if (s)
-			add_run(s, r);
+			count_run(s, r);
 		else
 			rc = fault_set(f, RC_SYSTEM, "no memory");
 	}
 	drop_oldest(&t);
 	if (rc == RC_OK && (ftruncate(fd, 0) != 0 || lseek(fd, 0, SEEK_SET) != 0))
-		rc = fault_set(f, RC_SYSTEM, "%s", strerror(errno));
+		rc = fail_by_errno(f);
 	if (rc == RC_OK)
 		rc = write_file(fd, &t, f);
-	if (rc == RC_OK && fchmod(fd, mode) == 0 && rename(next, p->show.metrics) == 0)
-		return RC_OK;
-	if (rc == RC_OK)
-		fault_set(f, RC_SYSTEM, "%s", strerror(errno));
-	unlink(next);
-	return RC_SYSTEM;
+	if (rc == RC_OK && (fchmod(fd, mode) != 0 || rename(next, p->show.metrics) != 0))
+		rc = fail_by_errno(f);
+	if (rc != RC_OK)
+		unlink(next);
+	return rc;
 }
 
 void

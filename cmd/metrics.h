@@ -10,6 +10,8 @@
 
 #include "plan.h"
 
+#include <stdio.h>
+
 /* How a run went: what its keys' counters and times take in. */
 struct metrics_run {
 	const char *verdict; /* its name in the events */
@@ -27,5 +29,8 @@ void metrics_add(const struct plan *, const struct metrics_run *);
  */
 enum { METRICS_LABEL = 8 * KEY_BYTES };
 char *metrics_label(char *out, const char *key);
+
+/* What stands before the lines of a metric. */
+void metrics_head(FILE *, const char *name, const char *help, const char *type);
 
 #endif

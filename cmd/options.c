@@ -521,15 +521,17 @@ options_default(const struct plan *p, int i, char *out, size_t size)
 		return kind_is_exclusive(p->claim.kind) ? "yes" : "no";
 	if (i == OPT_NONBLOCK)
 		return p->wait.most == 0 ? "yes" : "no";
-	if (i == OPT_SIGNAL)
-		return parse_signal_text(p->command.signal, out, size) + strlen("SIG");
-	if (o->set == set_duration)
-		return parse_duration_text(*(int64_t *)at, out, size);
 	if (o->set == set_flag)
 		return *(bool *)at ? "yes" : "no";
-	if (o->set != set_number || i == OPT_LIMIT)
+	if (i == OPT_SIGNAL)
+		snprintf(out, size, "%s",
+		    parse_signal_text(p->command.signal).text + strlen("SIG"));
+	else if (o->set == set_duration)
+		snprintf(out, size, "%s", parse_span(*(int64_t *)at).text);
+	else if (o->set == set_number && i != OPT_LIMIT)
+		snprintf(out, size, "%d", *(int *)at);
+	else
 		return "-";
-	snprintf(out, size, "%d", *(int *)at);
 	return out;
 }
 
@@ -537,8 +539,8 @@ const char *
 options_cmd(unsigned cmd)
 {
 	static const char *const names[] = {"run", "hold", "status", "ls", "wait",
-	    "break", "freeze", "thaw", "release", "config", "version", "doctor",
-	    "forget"};
+	    "break", "freeze", "thaw", "release", "config", "version", "doctor", "forget",
+	    "help"};
 
 	return names[__builtin_ctz(cmd)];
 }

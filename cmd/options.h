@@ -68,6 +68,7 @@ enum {
 enum group {
 	GROUP_NONE,
 	GROUP_SERVER, /* which one */
+	/* from here on, of one source only one may be said */
 	GROUP_WAIT,   /* how long */
 	GROUP_KIND,   /* which kind of lock */
 	GROUP_JOB,    /* which job it is */

@@ -92,39 +92,30 @@ parse_duration(const char *s, int64_t *ret)
 	return true;
 }
 
-const char *
-parse_duration_text(int64_t ns, char *out, size_t size)
+struct span
+parse_span(int64_t ns)
 {
-	int64_t s = ns / NS_PER_S;
+	long long s = ns / NS_PER_S;
+	struct span b;
+	char *out = b.text;
+	size_t size = sizeof b.text;
 
 	if (ns == NEVER)
 		snprintf(out, size, "inf");
 	else if (ns < NS_PER_S)
 		snprintf(out, size, "%lldms", (long long)(ns / NS_PER_MS));
 	else if (s < 10 && ns % NS_PER_S >= NS_PER_S / 10)
-		snprintf(out, size, "%lld.%llds", (long long)s,
+		snprintf(out, size, "%lld.%llds", s,
 		    (long long)(ns % NS_PER_S / (NS_PER_S / 10)));
 	else if (s < 60)
-		snprintf(out, size, "%llds", (long long)s);
+		snprintf(out, size, "%llds", s);
 	else if (s < 3600)
-		snprintf(
-		    out, size, "%lldm%02llds", (long long)(s / 60), (long long)(s % 60));
+		snprintf(out, size, "%lldm%02llds", s / 60, s % 60);
 	else if (s < 86400)
-		snprintf(out, size, "%lldh%02lldm", (long long)(s / 3600),
-		    (long long)(s / 60 % 60));
+		snprintf(out, size, "%lldh%02lldm", s / 3600, s / 60 % 60);
 	else
-		snprintf(out, size, "%lldd%02lldh", (long long)(s / 86400),
-		    (long long)(s / 3600 % 24));
-	return out;
-}
-
-struct span
-parse_span(int64_t ns)
-{
-	struct span s;
-
-	parse_duration_text(ns, s.text, sizeof s.text);
-	return s;
+		snprintf(out, size, "%lldd%02lldh", s / 86400, s / 3600 % 24);
+	return b;
 }
 
 /* So many digits, low to high; steps over them. */
@@ -282,16 +273,17 @@ parse_signal(const char *s, int *ret)
 	return false;
 }
 
-const char *
-parse_signal_text(int sig, char *out, size_t size)
+struct span
+parse_signal_text(int sig)
 {
 	const char *name = libc_signal_name(sig);
+	struct span b;
 
 	if (name)
-		snprintf(out, size, "SIG%s", name);
+		snprintf(b.text, sizeof b.text, "SIG%s", name);
 	else
-		snprintf(out, size, "signal %d", sig);
-	return out;
+		snprintf(b.text, sizeof b.text, "signal %d", sig);
+	return b;
 }
 
 const char *

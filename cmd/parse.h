@@ -18,7 +18,6 @@
 bool parse_duration(const char *, int64_t *ns);
 
 /* The same the other way, two largest units: "2m13s", "4h02m", "850ms", "inf". */
-const char *parse_duration_text(int64_t ns, char *out, size_t size);
 struct span {
 	char text[32];
 };
@@ -42,7 +41,7 @@ bool parse_truth(const char *, bool *);
 bool parse_signal(const char *, int *);
 
 /* "SIGTERM", or "signal 40". */
-const char *parse_signal_text(int sig, char *out, size_t size);
+struct span parse_signal_text(int sig);
 
 /*
  * NULL for a legal key, otherwise its fault: 1 to KEY_BYTES bytes

@@ -1,8 +1,6 @@
 /* plan.c - names the keys of a plan, checks what a store can do, and hides passwords. */
 #include "plan.h"
 
-#include "text.h"
-
 #include <stdio.h>
 #include <string.h>
 
@@ -14,26 +12,29 @@ plan_variable(const char *name)
 	return value && *value ? value : NULL;
 }
 
-char *
-plan_name(const struct plan *p, char *out, size_t size)
+const char *const variable_names[VARIABLES] = {"DLOCK_KEY", "DLOCK_TOKEN", "DLOCK_TOKENS",
+    "DLOCK_SLOT", "DLOCK_OWNER", "DLOCK_BACKEND", "DLOCK_KEEPER"};
+
+struct clean
+plan_name(const struct plan *p)
 {
-	const size_t last = sizeof " and 15 more";
+	const size_t size = 400, last = sizeof " and 15 more"; /* as text_key() has it */
+	struct clean all = text_key(p->keys[0]);
 	size_t used = 0;
 	char key[120];
 
-	if (p->nkeys == 1)
-		return text_name(out, size, p->keys[0]);
-	for (size_t i = 0; i < p->nkeys; i++) {
+	for (size_t i = 0; i < p->nkeys && p->nkeys > 1; i++) {
 		const char *between = i == 0 ? "" : i + 1 < p->nkeys ? ", " : " and ";
 
 		text_name(key, sizeof key, p->keys[i]);
 		if (used + strlen(between) + strlen(key) + last > size) {
-			snprintf(out + used, size - used, " and %zu more", p->nkeys - i);
+			snprintf(
+			    all.text + used, size - used, " and %zu more", p->nkeys - i);
 			break;
 		}
-		used += snprintf(out + used, size - used, "%s%s", between, key);
+		used += snprintf(all.text + used, size - used, "%s%s", between, key);
 	}
-	return out;
+	return all;
 }
 
 enum rc

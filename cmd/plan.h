@@ -7,11 +7,12 @@
 #define DLOCK_PLAN_H
 
 #include "cmd/supervise/lease.h"
+#include "text.h"
 
 #include <signal.h>
 
 /*
- * The subcommands that take options, as bits: a plan is for one, an option is known to some.
+ * The subcommands, as bits: a plan is for one, an option is known to some.
  * options_cmd() has their names in this order.
  */
 enum {
@@ -28,6 +29,7 @@ enum {
 	CMD_VERSION = 1 << 10,
 	CMD_DOCTOR = 1 << 11,
 	CMD_FORGET = 1 << 12,
+	CMD_HELP = 1 << 13,
 	/* groups of them */
 	CMD_KEEPS = CMD_RUN | CMD_HOLD,
 	CMD_STEERS = CMD_BREAK | CMD_FREEZE | CMD_THAW,
@@ -135,11 +137,21 @@ struct origin {
 	bool has_tty; /* there is a controlling terminal */
 };
 
-/*
- * The keys, made fit to be shown: "a", or "a, b and c"; as many as fit into out[size].
- * Returns out.
- */
-char *plan_name(const struct plan *, char *out, size_t size);
+/* The keys, made fit to be shown: "a", or "a, b and c"; as many as fit into a sentence. */
+struct clean plan_name(const struct plan *);
+
+/* What the command, or the process that has asked for a hold, is told. */
+enum variable {
+	VAR_KEY,
+	VAR_TOKEN,
+	VAR_TOKENS, /* with several keys: a JSON object key -> token */
+	VAR_SLOT,   /* with --limit */
+	VAR_OWNER,
+	VAR_BACKEND,
+	VAR_KEEPER, /* the keeper's address, and those of the outer dlocks */
+	VARIABLES
+};
+extern const char *const variable_names[VARIABLES];
 
 /* RC_CONFIG: the store has no locks of this kind, or cannot remember the job. */
 enum rc plan_check_kind(const struct plan_claim *, const struct store *, struct fault *);

@@ -1,10 +1,10 @@
 /* record.c - writes our record for others to read, and describes the records of others. */
 #include "record.h"
 
+#include "cmd/supervise/tree.h"
 #include "object.h"
 #include "text.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
@@ -15,63 +15,18 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NAME_BYTES = 256, GENERATIONS_MAX = 10000, TOLD_BYTES = 201 };
+enum { NAME_BYTES = 256, TOLD_BYTES = 201 };
 
 /* ---- processes ---- */
-
-bool
-kin_read(pid_t pid, const char *name, char *out, size_t size)
-{
-	char path[64];
-	ssize_t n;
-	int fd;
-
-	snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : read(fd, out, size - 1);
-	if (fd >= 0)
-		close(fd);
-	if (n <= 0)
-		return false;
-	for (char *nul; (nul = memchr(out, '\0', n));)
-		*nul = ' '; /* between the words of cmdline */
-	out[n] = '\0';
-	return true;
-}
-
-bool
-kin_family(pid_t pid, pid_t *parent, int64_t *born)
-{
-	char text[1024], *after_name;
-	int up;
-
-	*parent = 0;
-	*born = 0;
-	if (!kin_read(pid, "stat", text, sizeof text))
-		return false;
-	after_name = strrchr(text, ')'); /* the name may have brackets and blanks */
-	if (!after_name ||
-	    sscanf(after_name + 1,
-		" %*c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNd64,
-		&up, born) != 2)
-		return false;
-	*parent = up;
-	return true;
-}
 
 /* Is the process with this number, started then, our parent, or its parent, and so on? */
 static bool
 kin_is_ancestor(pid_t ancestor, int64_t born)
 {
-	pid_t pid = getpid(), parent;
-	int64_t at;
+	struct process p = {.pid = ancestor};
 
-	for (int i = 0; i < GENERATIONS_MAX && kin_family(pid, &parent, &at); i++) {
-		if (i > 0 && pid == ancestor)
-			return born != 0 && at == born;
-		pid = parent;
-	}
-	return false;
+	return born != 0 && process_look_up(&p) && (int64_t)p.born == born &&
+	    tree_relation(ancestor, getpid()) == KIN_YES;
 }
 
 /* ---- our own record ---- */
@@ -171,7 +126,7 @@ find_unit(char *out)
 	size_t n;
 
 	if (!plan_variable("INVOCATION_ID") ||
-	    !kin_read(getpid(), "cgroup", text, sizeof text))
+	    !process_read(getpid(), "cgroup", text, sizeof text))
 		return false;
 	line = strstr(text, "0::/");
 	if (!line)
@@ -224,8 +179,7 @@ record_write(char *out, const struct plan *p, pid_t pid)
 	char who[2 * NAME_BYTES + 1], host[NAME_BYTES], user[NAME_BYTES], why[TOLD_BYTES];
 	const char *reason = p->show.why;
 	const char *path = pid ? p->command.argv[0] : "", *slash = strrchr(path, '/');
-	int64_t born;
-	pid_t parent;
+	struct process told_of = {.pid = pid};
 	struct object j;
 
 	host_name(host, sizeof host);
@@ -237,8 +191,9 @@ record_write(char *out, const struct plan *p, pid_t pid)
 	object_begin(&j, out, RECORD_BYTES);
 	if (pid) {
 		object_number(&j, "pid", pid);
-		kin_family(pid, &parent, &born);
-		object_number(&j, pid == getpid() ? "born" : "script_born", born);
+		(void)process_look_up(&told_of);
+		object_number(
+		    &j, pid == getpid() ? "born" : "script_born", (int64_t)told_of.born);
 	}
 	object_number(&j, "since", time(NULL));
 	if (p->cmd == CMD_FREEZE)

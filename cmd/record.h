@@ -59,15 +59,4 @@ enum record_kin record_kin(const char *record);
 /* record_read() and record_words() at once. */
 void record_describe(const char *record, char *out, size_t size);
 
-/* ---- what /proc tells of a process ---- */
-
-/* What it has of it in a small file, with blanks for NULs; false: nothing. */
-bool kin_read(pid_t, const char *name, char *out, size_t size);
-
-/*
- * Its parent, and when it was started, in the kernel's clock ticks.  False, and 0: /proc does
- * not tell.
- */
-bool kin_family(pid_t, pid_t *parent, int64_t *born);
-
 #endif

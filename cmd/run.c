@@ -38,7 +38,7 @@ run_run(struct plan *p)
 	const char *command = p->command.argv[0];
 	/* the pages of a stack are touched here, and copied in each process */
 	static char path[PATH_MAX];
-	char name[300], key[400];
+	char name[300];
 	struct origin origin;
 	struct run r = {.plan = p, .origin = &origin, .path = path};
 	struct verdict v;
@@ -53,14 +53,12 @@ run_run(struct plan *p)
 		snprintf(v.line, sizeof v.line,
 		    "cannot execute '%s' under %s: %s%s; no lock was asked for",
 		    text_clean(name, sizeof name, command, strlen(command)),
-		    plan_name(p, key, sizeof key), strerror(errno),
-		    guess(p->command.argv));
+		    plan_name(p).text, strerror(errno), guess(p->command.argv));
 	}
 	start_end(p, &v);
 }
 
-const struct cmd cmd_run = {.name = "run",
-    .help = "run a command under a lock",
+const struct cmd cmd_run = {.help = "run a command under a lock",
     .bit = CMD_RUN,
     .usage = "usage: dlock run -k KEY [options] [--] COMMAND [ARGUMENT...]\n"
 	     "       dlock run [options] KEY [--] COMMAND [ARGUMENT...]\n"

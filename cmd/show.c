@@ -89,7 +89,6 @@ put_run(struct object *j, const char *name, const struct person *p)
 	object_close(j, '}');
 }
 
-/* `time`: of the line, by our clock; EPOCH_NONE: it is not to be said. */
 static void
 begin_line(struct object *j, FILE *to, int64_t time, const char *key,
     const struct backend *b, const struct store *s)
@@ -147,20 +146,14 @@ put_view(struct object *j, const struct view *v, const struct store *s, bool bri
 		object_string(j, "caveat", s->backend->caveat);
 }
 
-static void
-put_line(FILE *to, const struct view *v, const struct store *s, bool brief, int64_t time)
+void
+show_json(FILE *to, const struct view *v, const struct store *s, bool brief, int64_t time)
 {
 	struct object j;
 
 	begin_line(&j, to, time, v->key, s->backend, s);
 	put_view(&j, v, s, brief);
 	object_end(&j);
-}
-
-void
-show_json(FILE *to, const struct view *v, const struct store *s, bool brief)
-{
-	put_line(to, v, s, brief, epoch_now());
 }
 
 void
@@ -406,7 +399,7 @@ show_facts(const struct view *v, const struct store *s, bool brief)
 	if (!to)
 		return 0;
 	still.now = EPOCH_NONE; /* without a clock no time passes */
-	put_line(to, &still, s, brief, EPOCH_NONE);
+	show_json(to, &still, s, brief, EPOCH_NONE);
 	fprintf(to, "%" PRIu64, v->holders.all);
 	fclose(to);
 	for (size_t i = 0; i < n; i++)

@@ -21,19 +21,6 @@ sources_outer_backend(void)
 	return nearest.backend;
 }
 
-enum rc
-sources_check_outer(struct fault *f)
-{
-	const char *keepers = plan_variable("DLOCK_KEEPER");
-	struct keeper_address a;
-
-	while (keepers && keeper_address_next(&keepers, &a))
-		if (a.is_old)
-			return fault_set(f, RC_USAGE,
-			    "DLOCK_KEEPER is of another version of dlock, so this run cannot ask the outer run whether it has the lock: use one version for both, or unset DLOCK_KEEPER");
-	return RC_OK;
-}
-
 struct brief
 sources_url_variable(const struct backend *b)
 {
@@ -49,14 +36,9 @@ bool
 sources_strays(char *out, size_t size)
 {
 	static const char prefix[] = "DLOCK_";
-	/* what dlock itself sets for commands, and what a hold keeps for its release */
-	static const char *const told[] = {"TOKEN", "TOKENS", "OWNER", "KEEPER", "SLOT",
-	    "HANDLE", "BEFORE_KEY", "BEFORE_TOKEN", "BEFORE_TOKENS", "BEFORE_SLOT",
-	    "BEFORE_OWNER", "BEFORE_BACKEND"};
-	enum { TOLD = sizeof told / sizeof *told };
-	const char *known[OPTIONS + OPTIONS_BACKENDS + TOLD + 1] = {0};
+	const char *known[OPTIONS + OPTIONS_BACKENDS + VARIABLES + 2] = {"HANDLE"};
 	struct brief urls[OPTIONS_BACKENDS];
-	size_t nknown = 0, used = 0;
+	size_t nknown = 1, used = 0;
 
 	for (int i = 0; i < OPTIONS; i++)
 		if (options[i].env)
@@ -65,8 +47,8 @@ sources_strays(char *out, size_t size)
 		urls[i] = sources_url_variable(backends[i]);
 		known[nknown++] = urls[i].text + strlen(prefix);
 	}
-	for (size_t i = 0; i < TOLD; i++)
-		known[nknown++] = told[i];
+	for (enum variable i = 0; i < VARIABLES; i++)
+		known[nknown++] = variable_names[i] + strlen(prefix);
 	for (char **e = environ; *e && used < size; e++) {
 		const char *word;
 		size_t n, i = 0;
@@ -78,7 +60,9 @@ sources_strays(char *out, size_t size)
 		n = strcspn(word, "=");
 		while (known[i] && !text_is(known[i], word, n))
 			i++;
-		if (known[i] || !word[n] || !word[n + 1])
+		/* what begins with BEFORE_ a hold has kept for its release */
+		if (known[i] || !word[n] || !word[n + 1] ||
+		    strncmp(word, "BEFORE_", strlen("BEFORE_")) == 0)
 			continue;
 		used += snprintf(out + used, size - used, "%s%s%s", used > 0 ? ", " : "",
 		    text_clean(name, sizeof name, *e, strlen(prefix) + n),
@@ -327,14 +311,10 @@ sources_apply_one(const struct sources *all, int i, struct plan *p, struct fault
 enum rc
 sources_apply(struct sources *all, struct plan *p, struct fault *f)
 {
-	enum rc rc = check_group(all, GROUP_WAIT, f);
+	enum rc rc = RC_OK;
 
-	if (rc == RC_OK)
-		rc = check_group(all, GROUP_KIND, f);
-	if (rc == RC_OK)
-		rc = check_group(all, GROUP_JOB, f);
-	if (rc == RC_OK)
-		rc = check_group(all, GROUP_LENGTH, f);
+	for (enum group g = GROUP_WAIT; g <= GROUP_LENGTH && rc == RC_OK; g++)
+		rc = check_group(all, g, f);
 	for (int i = 0; i < OPTIONS && rc == RC_OK; i++)
 		rc = i == OPT_OPTION ? apply_settings(all, p, f)
 				     : sources_apply_one(all, i, p, f);

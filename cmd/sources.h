@@ -118,12 +118,6 @@ enum rc sources_apply(struct sources *, struct plan *, struct fault *);
  */
 const char *sources_outer_backend(void);
 
-/*
- * RC_OK, or RC_USAGE: another version of dlock has written DLOCK_KEEPER, so that what it
- * holds cannot be known.
- */
-enum rc sources_check_outer(struct fault *);
-
 /* "DLOCK_REDIS_URL" */
 struct brief sources_url_variable(const struct backend *);
 

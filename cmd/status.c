@@ -42,7 +42,7 @@ tell_done(FILE *to, const struct view *v, const struct looking *l)
 			    to, "%s: no run is remembered that ended with 0\n", key.text);
 		return false;
 	}
-	at = p->until != EPOCH_NONE ? p->until : p->since;
+	at = view_end(p);
 	ago = view_ago(v, at);
 	done = is_done(v, at, within);
 	if (l->plan->look.json)
@@ -80,7 +80,8 @@ show_keys(struct rounds *r, FILE *to, struct fault *f)
 		if (p->look.done_within)
 			s->late |= !tell_done(to, &s->view, &r->looking);
 		if ((to || s->facts[i] != facts) && p->look.json)
-			show_json(to ? to : stdout, &s->view, r->looking.store, false);
+			show_json(to ? to : stdout, &s->view, r->looking.store, false,
+			    epoch_now());
 		else if (!p->look.done_within && (to || s->facts[i] != facts))
 			show_text(
 			    to ? to : stdout, &s->view, r->looking.store, &r->screen);
@@ -103,8 +104,7 @@ run_status(struct plan *p)
 	return status || p->look.again || s.held ? status : STATUS_FREE;
 }
 
-const struct cmd cmd_status = {.name = "status",
-    .help = "show who holds a lock, and who waits",
+const struct cmd cmd_status = {.help = "show who holds a lock, and who waits",
     .bit = CMD_STATUS,
     .usage =
 	"usage: dlock status -k KEY [options]\n"

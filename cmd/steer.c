@@ -1,5 +1,6 @@
 /*
- * steer.c - dlock break, freeze and thaw: takes a lock away, or lets nobody take it.
+ * steer.c - dlock break, freeze, thaw and forget: takes a lock away, lets nobody take it, or
+ * makes a job due again.
  *
  * break
  *	look    which grants there are: those are broken, and no later ones
@@ -29,34 +30,31 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what all of them say ---- */
+/* One key that is steered. */
+struct steering {
+	struct looking looking;
+	const char *key;
+	struct view view; /* as it is found: before a break or thaw, after a freeze */
+	bool seen;        /* `view` is known */
+};
 
-/* -J: what was done to a key; `v`: what is to be told of it, NULL: nothing.  Returns the status. */
-static int
-tell_object(const struct looking *l, const struct plan *p, const char *key,
-    const struct view *v, int status)
+/* Looks at the key, into its view. */
+static enum rc
+see_key(struct steering *s, struct fault *f)
 {
-	const struct steered steered = {.action = options_cmd(p->cmd),
-	    .key = key,
-	    .status = status,
-	    .backend = p->site.backend,
-	    .store = l->store,
-	    .view = v};
-	int written;
+	enum rc rc = look_at(&s->looking, s->key, true, &s->view, NEVER, f);
 
-	if (!p->look.json)
-		return status;
-	show_steered(stdout, &steered);
-	written = say_written();
-	return status ? status : written;
+	s->seen = rc == RC_OK;
+	return rc;
 }
 
 /* The key is in use by what is no lock; returns the exit status. */
 static int
-refuse_unknown(const struct plan *p, const struct view *v)
+refuse_unknown(const struct steering *s)
 {
 	say_last("cannot %s %s: something that is no lock is in its place (%s)",
-	    options_cmd(p->cmd), text_key(v->key).text, text_shown(v->unknown).text);
+	    options_cmd(s->looking.plan->cmd), text_key(s->key).text,
+	    text_shown(s->view.unknown).text);
 	return STATUS_PROTOCOL;
 }
 
@@ -66,23 +64,23 @@ refuse_unknown(const struct plan *p, const struct view *v)
 /* beyond its lease, a holder that still has the lock does not heed us */
 #define HEED (5 * NS_PER_S)
 
+/* While it is waited for that no meant holder is left. */
 struct breaking {
-	struct looking looking;
-	const char *key;
-	struct view meant; /* as shown: its holders are meant, or the one of --token */
+	struct steering *of;
 	struct view now;
-	char record[RECORD_BYTES];
-	instant speak, doubt; /* when a wait says something next */
+	instant speak, doubt; /* when the wait says something next */
 	bool silent;          /* it was said that the server does not answer */
-	bool seen;            /* `meant` is known */
 };
 
-/* The next one behind `p`, or (NULL) the first; NULL: there is none. */
+/*
+ * Those are meant that were shown, or the one of --token.  The next one behind `p`, or (NULL)
+ * the first; NULL: there is none.
+ */
 static const struct person *
-next_meant(const struct breaking *b, const struct person *p)
+next_meant(const struct steering *s, const struct person *p)
 {
-	const struct people *all = &b->meant.holders;
-	int64_t token = b->looking.plan->steer.token;
+	const struct people *all = &s->view.holders;
+	int64_t token = s->looking.plan->steer.token;
 
 	for (p = p ? p + 1 : all->list; p < all->list + all->n; p++)
 		if (token == 0 || p->token == token)
@@ -102,7 +100,7 @@ is_same(const struct person *a, const struct person *b)
 static const struct person *
 one_left(const struct breaking *b)
 {
-	for (const struct person *p = NULL; (p = next_meant(b, p));)
+	for (const struct person *p = NULL; (p = next_meant(b->of, p));)
 		for (size_t i = 0; i < b->now.holders.n; i++)
 			if (is_same(p, &b->now.holders.list[i]))
 				return &b->now.holders.list[i];
@@ -123,19 +121,19 @@ describe_end(const struct view *v, const struct person *p)
 
 /* No meant holder is there; returns the exit status. */
 static int
-nothing_to_break(const struct breaking *b)
+nothing_to_break(const struct steering *s)
 {
-	const struct view *v = &b->meant;
+	const struct view *v = &s->view;
 	const struct person *first = view_holder(v);
-	const struct clean key = text_key(b->key);
+	const struct clean key = text_key(s->key);
 
 	if (v->unknown)
-		return refuse_unknown(b->looking.plan, v);
+		return refuse_unknown(s);
 	if (first) {
 		say_last("%s is held by %s, token %" PRId64 ", not by token %" PRId64
 			 "; nothing was broken",
 		    key.text, view_person(first).text, first->token,
-		    b->looking.plan->steer.token);
+		    s->looking.plan->steer.token);
 		return STATUS_BUSY;
 	}
 	if (v->is_frozen)
@@ -151,25 +149,25 @@ nothing_to_break(const struct breaking *b)
 /* ---- break: asking, marking ---- */
 
 static bool
-may_break(const struct breaking *b)
+may_break(const struct steering *s)
 {
-	const struct plan_steer *s = &b->looking.plan->steer;
-	const struct person *first = next_meant(b, NULL);
+	const struct plan_steer *how = &s->looking.plan->steer;
+	const struct person *first = next_meant(s, NULL);
 
-	if (s->yes || (s->token && !say_can_ask()))
+	if (how->yes || (how->token && !say_can_ask()))
 		return true;
-	for (const struct person *p = NULL; (p = next_meant(b, p));)
+	for (const struct person *p = NULL; (p = next_meant(s, p));)
 		fprintf(stderr, "%s is held by %s%s, token %" PRId64 "; %s ends %s\n",
-		    text_key(b->key).text, view_person(p).text,
-		    show_ago(&b->meant, p->since).text, p->token,
-		    p->foreign ? "that" : "its lease", describe_end(&b->meant, p).text);
-	if (s->force)
+		    text_key(s->key).text, view_person(p).text,
+		    show_ago(&s->view, p->since).text, p->token,
+		    p->foreign ? "that" : "its lease", describe_end(&s->view, p).text);
+	if (how->force)
 		return say_asks(first->foreign
 			? "Take it away at once, though the program that has it goes on?"
 			: "Take it away at once, though its command may still run?");
 	if (first->foreign)
 		return say_asks("Ask the program that has it to give it up?");
-	return say_asks(!next_meant(b, first)
+	return say_asks(!next_meant(s, first)
 		? "Stop its command and take the lock away?"
 		: "Stop their commands and take the lock away?");
 }
@@ -179,15 +177,17 @@ may_break(const struct breaking *b)
  * were still there.
  */
 static enum rc
-revoke_all(struct breaking *b, size_t *done, struct fault *f)
+revoke_all(struct steering *s, size_t *done, struct fault *f)
 {
-	struct store *s = b->looking.store;
+	struct store *store = s->looking.store;
+	char record[RECORD_BYTES];
 
 	*done = 0;
-	for (const struct person *p = NULL; (p = next_meant(b, p));) {
-		const struct target t = {b->key, p->token, p->owner};
-		enum rc rc = s->backend->admin->revoke(
-		    s, &t, b->record, b->looking.plan->steer.force, look_patience(), f);
+	record_write(record, s->looking.plan, 0);
+	for (const struct person *p = NULL; (p = next_meant(s, p));) {
+		const struct target t = {s->key, p->token, p->owner};
+		enum rc rc = store->backend->admin->revoke(
+		    store, &t, record, s->looking.plan->steer.force, look_patience(), f);
 
 		if (rc != RC_OK && rc != RC_LOST)
 			return rc;
@@ -205,13 +205,13 @@ speak_of(struct breaking *b, const struct person *p)
 
 	if (now >= b->speak) {
 		say("waiting for %s to give %s up; its lease ends %s",
-		    view_person(p).text, text_key(b->key).text,
+		    view_person(p).text, text_key(b->of->key).text,
 		    describe_end(&b->now, p).text);
 		b->speak = NEVER;
 	}
 	if (now >= b->doubt) {
 		say("%s goes on renewing %s, although it was asked to give it up; dlock break --force takes the lock away",
-		    view_person(p).text, text_key(b->key).text);
+		    view_person(p).text, text_key(b->of->key).text);
 		b->doubt = NEVER;
 	}
 }
@@ -220,52 +220,52 @@ speak_of(struct breaking *b, const struct person *p)
 static const struct person *
 speak_of_silence(struct breaking *b, const struct fault *f)
 {
-	if (!b->silent && !b->looking.plan->show.quiet)
+	if (!b->silent && !b->of->looking.plan->show.quiet)
 		say("%s; asking again", text_shown(f->text).text);
 	b->silent = true;
-	return next_meant(b, NULL);
+	return next_meant(b->of, NULL);
 }
 
 /* Until no meant holder is left. */
 static enum rc
-await_end(struct breaking *b, struct fault *f)
+await_end(struct steering *s, struct fault *f)
 {
 	instant now = instant_now(),
-		until = instant_after(now, b->looking.plan->wait.most);
+		until = instant_after(now, s->looking.plan->wait.most);
+	struct breaking b = {
+	    .of = s, .speak = instant_after(now, SPEAK_FIRST), .doubt = NEVER};
 
-	b->speak = instant_after(now, SPEAK_FIRST);
-	b->doubt = NEVER;
 	for (bool first = true;; first = false) {
-		enum rc rc = look_at(&b->looking, b->key, true, &b->now, NEVER, f);
-		const struct person *left = one_left(b);
+		enum rc rc = look_at(&s->looking, s->key, true, &b.now, NEVER, f);
+		const struct person *left = one_left(&b);
 
 		if (rc == RC_AGAIN && instant_now() < until)
-			left = speak_of_silence(b, f);
+			left = speak_of_silence(&b, f);
 		else if (rc != RC_OK || !left)
 			return rc;
 		if (first && left->until != EPOCH_NONE)
-			b->doubt = instant_after(instant_now(),
-			    instant_after(view_left(&b->now, left->until), HEED));
+			b.doubt = instant_after(instant_now(),
+			    instant_after(view_left(&b.now, left->until), HEED));
 		if (instant_now() >= until)
 			return RC_BUSY;
-		if (!b->looking.plan->show.quiet)
-			speak_of(b, left);
-		look_rest(&b->looking, until);
+		if (!s->looking.plan->show.quiet)
+			speak_of(&b, left);
+		look_rest(&s->looking, until);
 	}
 }
 
 /* ---- break: all of it ---- */
 
 static void
-tell_end(const struct breaking *b, size_t done)
+tell_end(const struct steering *s, size_t done)
 {
-	const struct person *p = next_meant(b, NULL);
-	const struct clean key = text_key(b->key), who = view_person(p);
-	int64_t left = view_left(&b->meant, p->until);
+	const struct person *p = next_meant(s, NULL);
+	const struct clean key = text_key(s->key), who = view_person(p);
+	int64_t left = view_left(&s->view, p->until);
 
 	if (!done)
 		say_last("%s: %s has ended by itself meanwhile", key.text, who.text);
-	else if (!b->looking.plan->steer.force)
+	else if (!s->looking.plan->steer.force)
 		say_last("%s: %s has given the lock up", key.text, who.text);
 	else if (p->foreign)
 		say_last(
@@ -280,131 +280,97 @@ tell_end(const struct breaking *b, size_t done)
 }
 
 static int
-break_open(struct breaking *b)
+break_key(struct steering *s)
 {
 	struct fault f = {""};
 	size_t done = 0;
-	enum rc rc = look_at(&b->looking, b->key, true, &b->meant, NEVER, &f);
+	enum rc rc = see_key(s, &f);
 
-	b->seen = rc == RC_OK;
-	if (rc == RC_OK && !next_meant(b, NULL))
-		return nothing_to_break(b);
-	if (rc == RC_OK && !may_break(b)) {
+	if (rc == RC_OK && !next_meant(s, NULL))
+		return nothing_to_break(s);
+	if (rc == RC_OK && !may_break(s)) {
 		say_last("nothing was broken");
 		return STATUS_NOTHING;
 	}
 	if (rc == RC_OK)
-		rc = revoke_all(b, &done, &f);
-	if (rc == RC_OK && !b->looking.plan->steer.force)
-		rc = await_end(b, &f);
+		rc = revoke_all(s, &done, &f);
+	if (rc == RC_OK && !s->looking.plan->steer.force)
+		rc = await_end(s, &f);
 	if (rc == RC_BUSY) {
 		say_last("%s: its holder has been asked, but has not given it up yet",
-		    text_key(b->key).text);
+		    text_key(s->key).text);
 		return STATUS_BUSY;
 	}
 	if (rc != RC_OK)
-		return look_refuse(&b->looking, b->key, rc, &f);
-	if (!b->looking.plan->show.quiet)
-		tell_end(b, done);
+		return look_refuse(&s->looking, s->key, rc, &f);
+	if (!s->looking.plan->show.quiet)
+		tell_end(s, done);
 	return 0;
-}
-
-static int
-run_break(struct plan *p)
-{
-	static struct breaking b;
-	struct fault f = {""};
-	int status;
-	enum rc rc;
-
-	if (p->nkeys > 1) {
-		say_last("break takes one key at a time; nothing was done");
-		return STATUS_USAGE;
-	}
-	if (!p->steer.yes && !p->steer.token && !say_can_ask()) {
-		say_last(
-		    "cannot ask you, since this is no terminal: say -y, or --token N, which dlock status shows; nothing was done");
-		return STATUS_USAGE;
-	}
-	b.key = p->keys[0];
-	record_write(b.record, p, 0);
-	rc = look_open(&b.looking, p, p->steer.force ? CAP_FORCE : CAP_REVOKE, &f);
-	if (rc != RC_OK)
-		return tell_object(
-		    &b.looking, p, b.key, NULL, look_refuse(&b.looking, b.key, rc, &f));
-	status = break_open(&b);
-	status = tell_object(&b.looking, p, b.key, b.seen ? &b.meant : NULL, status);
-	look_close(&b.looking);
-	return status;
 }
 
 /* ---- freeze ---- */
 
 /* "deploy is frozen until dlock thaw, instead of by bob@laptop until ...; it is still held by alice" */
 static void
-tell_frozen(const struct looking *l, const char *key, const struct view *before,
-    const struct view *after)
+tell_frozen(const struct steering *s, const struct view *before)
 {
-	int64_t length = l->plan->steer.length;
+	int64_t length = s->looking.plan->steer.length;
 	const struct person *old = &before->frozen;
 	char span[48] = "", end[70] = "", replaced[800] = "", held[720] = "";
-	struct view none = {0}, v = after ? *after : none;
+	struct view none = {0};
+	const struct view *v = s->seen ? &s->view : &none;
 
 	if (length != NEVER)
 		snprintf(span, sizeof span, " for %s", parse_span(length).text);
-	if (v.is_frozen || length == NEVER) /* what the server tells counts */
+	if (v->is_frozen || length == NEVER) /* what the server tells counts */
 		snprintf(end, sizeof end, "%s %s", *span ? "," : "",
-		    text_until(v.is_frozen ? v.frozen.until : EPOCH_NONE).text);
+		    text_until(v->is_frozen ? v->frozen.until : EPOCH_NONE).text);
 	if (before->is_frozen)
 		snprintf(replaced, sizeof replaced, ", instead of by %s %s",
 		    view_person(old).text, text_until(old->until).text);
-	if (v.holders.n > 0 && v.holders.all == 1)
-		snprintf(held, sizeof held, "%s", view_person(v.holders.list).text);
-	else if (v.holders.n > 0)
+	if (v->holders.n > 0 && v->holders.all == 1)
+		snprintf(held, sizeof held, "%s", view_person(v->holders.list).text);
+	else if (v->holders.n > 0)
 		snprintf(held, sizeof held, "%llu, first %s",
-		    (unsigned long long)v.holders.all, view_person(v.holders.list).text);
-	say("%s is frozen%s%s%s%s%s", text_key(key).text, span, end, replaced,
+		    (unsigned long long)v->holders.all,
+		    view_person(v->holders.list).text);
+	say("%s is frozen%s%s%s%s%s", text_key(s->key).text, span, end, replaced,
 	    *held ? "; it is still held by " : "", held);
 }
 
 static int
-freeze_key(struct looking *l, const char *key)
+freeze_key(struct steering *s)
 {
+	struct looking *l = &s->looking;
+	bool quiet = l->plan->show.quiet;
 	char record[RECORD_BYTES];
-	const struct plan_show *show = &l->plan->show;
 	struct fault f = {""}, ignored;
-	struct view before = {0}, after = {0};
-	bool seen = false;
-	int status = 0;
+	struct view before = {0};
 	enum rc rc;
 
 	/* for the message alone: a look that fails does not prevent the freeze */
-	look_at(l, key, true, &before, look_patience(), &f);
+	look_at(l, s->key, true, &before, look_patience(), &ignored);
 	record_write(record, l->plan, 0);
 	rc = l->store->backend->admin->freeze(
-	    l->store, key, record, l->plan->steer.length, look_patience(), &f);
-	if (rc != RC_OK)
-		status = look_refuse(l, key, rc, &f);
-	else if (!show->quiet || l->plan->look.json)
-		seen = look_at(l, key, true, &after, NEVER, &ignored) == RC_OK;
-	if (rc == RC_OK && !show->quiet)
-		tell_frozen(l, key, &before, seen ? &after : NULL);
-	status = tell_object(l, l->plan, key, seen ? &after : NULL, status);
+	    l->store, s->key, record, l->plan->steer.length, look_patience(), &f);
+	if (rc == RC_OK && (!quiet || l->plan->look.json))
+		(void)see_key(s, &ignored);
+	if (rc == RC_OK && !quiet)
+		tell_frozen(s, &before);
 	view_free(&before);
-	view_free(&after);
-	return status;
+	return rc == RC_OK ? 0 : look_refuse(l, s->key, rc, &f);
 }
 
 /* ---- thaw ---- */
 
 /* Is it another freeze than the one that was shown?  If the look fails, so will the thaw. */
 static bool
-is_another(struct looking *l, const struct view *shown)
+is_another(struct steering *s)
 {
 	struct view v = {0};
 	struct fault f;
-	bool another = look_at(l, shown->key, true, &v, NEVER, &f) == RC_OK &&
-	    v.is_frozen && v.frozen.since != shown->frozen.since;
+	bool another = look_at(&s->looking, s->key, true, &v, NEVER, &f) == RC_OK &&
+	    v.is_frozen && v.frozen.since != s->view.frozen.since;
 
 	view_free(&v);
 	return another;
@@ -412,18 +378,18 @@ is_another(struct looking *l, const struct view *shown)
 
 /* Shows the freeze to the person at the terminal; false: the answer is no. */
 static bool
-may_thaw(struct looking *l, const struct view *v)
+may_thaw(struct steering *s)
 {
-	const struct person *by = &v->frozen;
-	const struct clean name = text_key(v->key);
+	const struct person *by = &s->view.frozen;
+	const struct clean name = text_key(s->key);
 
-	if (l->plan->steer.yes)
+	if (s->looking.plan->steer.yes)
 		return true;
 	fprintf(stderr, "%s is frozen by %s%s, %s\n", name.text, view_person(by).text,
-	    show_ago(v, by->since).text, text_until(by->until).text);
+	    show_ago(&s->view, by->since).text, text_until(by->until).text);
 	if (!say_asks("Thaw it?"))
 		say_last("%s stays frozen", name.text);
-	else if (is_another(l, v))
+	else if (is_another(s))
 		say_last("%s was frozen again meanwhile, and stays frozen", name.text);
 	else
 		return true;
@@ -431,78 +397,135 @@ may_thaw(struct looking *l, const struct view *v)
 }
 
 static int
-thaw_key(struct looking *l, const char *key)
+thaw_key(struct steering *s)
 {
-	struct view v = {0};
+	struct store *store = s->looking.store;
+	const struct clean name = text_key(s->key);
 	struct fault f = {""};
-	int status = STATUS_NOTHING;
-	enum rc rc = look_at(l, key, true, &v, NEVER, &f);
-	bool seen = rc == RC_OK;
+	enum rc rc = see_key(s, &f);
 
-	if (rc == RC_OK && !v.is_frozen && v.unknown) {
-		status = refuse_unknown(l->plan, &v);
-	} else if (rc == RC_OK && !v.is_frozen) {
-		say_last("%s is not frozen", text_key(key).text);
-	} else if (rc == RC_OK && may_thaw(l, &v)) {
-		rc = l->store->backend->admin->thaw(l->store, key, look_patience(), &f);
-		if (rc == RC_OK)
-			status = 0;
-		if (rc == RC_OK && !l->plan->show.quiet)
-			say("%s is thawed", text_key(key).text);
-		if (rc == RC_LOST)
-			say_last("%s is not frozen any more", text_key(key).text);
+	if (rc == RC_OK && !s->view.is_frozen && s->view.unknown)
+		return refuse_unknown(s);
+	if (rc == RC_OK && !s->view.is_frozen) {
+		say_last("%s is not frozen", name.text);
+		return STATUS_NOTHING;
 	}
-	if (rc != RC_OK && rc != RC_LOST)
-		status = look_refuse(l, key, rc, &f);
-	status = tell_object(l, l->plan, key, seen ? &v : NULL, status);
-	view_free(&v);
-	return status;
+	if (rc == RC_OK && !may_thaw(s))
+		return STATUS_NOTHING;
+	if (rc == RC_OK)
+		rc = store->backend->admin->thaw(store, s->key, look_patience(), &f);
+	if (rc == RC_LOST) {
+		say_last("%s is not frozen any more", name.text);
+		return STATUS_NOTHING;
+	}
+	if (rc != RC_OK)
+		return look_refuse(&s->looking, s->key, rc, &f);
+	if (!s->looking.plan->show.quiet)
+		say("%s is thawed", name.text);
+	return 0;
 }
 
-/* ---- freeze, thaw: each key in turn ---- */
+/* ---- forget ---- */
 
-/* On a store that has all of `caps`; returns the worst status. */
-static int
-steer_each(
-    const struct plan *p, unsigned caps, int (*one)(struct looking *, const char *key))
+/* Shows the person at the terminal what was run last; false: the answer is no. */
+static bool
+may_forget(struct steering *s, const char *runs)
 {
-	struct looking l;
+	const struct person *last = &s->view.last;
+	char question[2000];
+	struct fault f;
+
+	if (s->looking.plan->steer.yes)
+		return true;
+	if (see_key(s, &f) == RC_OK && s->view.has_last)
+		fprintf(stderr,
+		    "the last run was by %s, and ended at %s with status %d\n",
+		    view_person(last).text, text_time(last->until).text,
+		    (int)last->status);
+	snprintf(question, sizeof question, "Forget %s, so that it is due again?", runs);
+	return say_asks(question);
+}
+
+static int
+forget_key(struct steering *s)
+{
+	struct store *store = s->looking.store;
+	const char *id = s->looking.plan->word;
+	char name[900], runs[1700];
 	struct fault f = {""};
-	int status = 0;
-	enum rc rc = look_open(&l, p, caps, &f);
+	enum rc rc;
 
+	snprintf(runs, sizeof runs, "%s%s under %s", id ? "the run of ID " : "all runs",
+	    id ? text_name(name, sizeof name, id) : "", text_key(s->key).text);
+	if (!may_forget(s, runs)) {
+		say_last("nothing was forgotten");
+		return STATUS_NOTHING;
+	}
+	rc = store->backend->admin->forget(store, s->key, id, look_patience(), &f);
+	if (rc == RC_LOST) {
+		say_last("%s: none is remembered", runs);
+		return STATUS_NOTHING;
+	}
 	if (rc != RC_OK)
-		status = look_refuse(&l, p->keys[0], rc, &f);
-	for (size_t i = 0; i < p->nkeys && rc != RC_OK; i++)
-		tell_object(&l, p, p->keys[i], NULL, status);
-	for (size_t i = 0; i < p->nkeys && rc == RC_OK; i++) {
-		int got = one(&l, p->keys[i]);
+		return look_refuse(&s->looking, s->key, rc, &f);
+	if (!s->looking.plan->show.quiet)
+		say("forgot %s", runs);
+	return 0;
+}
 
+/* ---- each key in turn ---- */
+
+/* -J: what was done to a key, and the key as it was found.  Returns the status. */
+static int
+tell_object(const struct steering *s, int status)
+{
+	const struct plan *p = s->looking.plan;
+	const struct steered steered = {.action = options_cmd(p->cmd),
+	    .key = s->key,
+	    .status = status,
+	    .backend = p->site.backend,
+	    .store = s->looking.store,
+	    .view = s->seen ? &s->view : NULL};
+	int written;
+
+	if (!p->look.json)
+		return status;
+	show_steered(stdout, &steered);
+	written = say_written();
+	return status ? status : written;
+}
+
+/* Returns the worst status. */
+static int
+run_steer(struct plan *p)
+{
+	unsigned caps = p->cmd == CMD_FORGET ? CAP_JOB
+	    : p->cmd != CMD_BREAK            ? CAP_FREEZE
+	    : p->steer.force                 ? CAP_FORCE
+					     : CAP_REVOKE;
+	int (*one)(struct steering *) = p->cmd == CMD_BREAK ? break_key
+	    : p->cmd == CMD_FREEZE                          ? freeze_key
+	    : p->cmd == CMD_THAW                            ? thaw_key
+							    : forget_key;
+	struct steering s = {.key = p->keys[0]};
+	struct fault f = {""};
+	enum rc rc = look_open(&s.looking, p, caps, &f);
+	int status = rc == RC_OK ? 0 : look_refuse(&s.looking, s.key, rc, &f);
+
+	for (size_t i = 0; i < p->nkeys; i++) {
+		int got;
+
+		s.key = p->keys[i];
+		s.seen = false;
+		got = tell_object(&s, rc == RC_OK ? one(&s) : status);
 		status = got > status ? got : status;
 	}
-	look_close(&l);
+	view_free(&s.view);
+	look_close(&s.looking);
 	return status;
 }
 
-static int
-run_freeze(struct plan *p)
-{
-	return steer_each(p, CAP_FREEZE, freeze_key);
-}
-
-static int
-run_thaw(struct plan *p)
-{
-	if (!p->steer.yes && !say_can_ask()) {
-		say_last(
-		    "cannot ask you, since this is no terminal: say -y; nothing was done");
-		return STATUS_USAGE;
-	}
-	return steer_each(p, CAP_FREEZE, thaw_key);
-}
-
-const struct cmd cmd_break = {.name = "break",
-    .help = "take a lock away from its holder",
+const struct cmd cmd_break = {.help = "take a lock away from its holder",
     .bit = CMD_BREAK,
     .usage =
 	"usage: dlock break [options] KEY\n"
@@ -516,10 +539,9 @@ const struct cmd cmd_break = {.name = "break",
     .notes =
 	"Status: 0 the holder no longer has it; 1 nothing to break, or you said no; 75 another\n"
 	"holds it by now (with --token), or --wait is over; 64 to 78 nothing was done.",
-    .run = run_break};
+    .run = run_steer};
 
-const struct cmd cmd_freeze = {.name = "freeze",
-    .help = "let nobody take a lock",
+const struct cmd cmd_freeze = {.help = "let nobody take a lock",
     .bit = CMD_FREEZE,
     .usage =
 	"usage: dlock freeze [options] KEY...\n"
@@ -532,10 +554,9 @@ const struct cmd cmd_freeze = {.name = "freeze",
 	"  dlock freeze deploy --why \"hotfix under review\" --for 24h\n"
 	"  dlock thaw deploy\n",
     .notes = "Status: 0 it is frozen; 64 to 78 nothing was done.",
-    .run = run_freeze};
+    .run = run_steer};
 
-const struct cmd cmd_thaw = {.name = "thaw",
-    .help = "end a freeze",
+const struct cmd cmd_thaw = {.help = "end a freeze",
     .bit = CMD_THAW,
     .usage = "usage: dlock thaw [options] KEY...\n"
 	     "\n"
@@ -543,4 +564,19 @@ const struct cmd cmd_thaw = {.name = "thaw",
     .notes =
 	"Status: 0 it is thawed; 1 it was not frozen, or you said no; 64 to 78 nothing was\n"
 	"done.",
-    .run = run_thaw};
+    .run = run_steer};
+
+const struct cmd cmd_forget = {.help = "make a job due again",
+    .bit = CMD_FORGET,
+    .usage =
+	"usage: dlock forget [options] KEY [ID]\n"
+	"\n"
+	"Forgets the runs of KEY with --once ID, or all of KEY, so that dlock run --once and\n"
+	"--cooldown run the job again.  A run that goes on is not disturbed.\n"
+	"\n"
+	"  dlock ls --jobs 'nightly*'\n"
+	"  dlock forget nightly 2026-11-26\n",
+    .notes =
+	"Status: 0 forgotten; 1 nothing was remembered, or you said no; 64 to 78 nothing was\n"
+	"done.",
+    .run = run_steer};

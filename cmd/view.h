@@ -78,6 +78,13 @@ const struct person *view_holder(const struct view *);
 /* The last run that ended with 0; NULL: none is remembered. */
 const struct person *view_good(const struct view *);
 
+/* When a run ended, or (not known) began. */
+static inline int64_t
+view_end(const struct person *run)
+{
+	return run->until != EPOCH_NONE ? run->until : run->since;
+}
+
 /* From one time of the server's clock to another, in nanoseconds; -1: not known. */
 int64_t view_span(int64_t from, int64_t to);
 /* How long ago by the server's clock, in nanoseconds; -1: not known. */
@@ -93,8 +100,12 @@ struct clean view_person(const struct person *);
 
 /* ---- shown: as JSON, as lines for people, or in a sentence ---- */
 
-/* One object on one line; `brief`: with the number of the waiters, not their list. */
-void show_json(FILE *, const struct view *, const struct store *, bool brief);
+/*
+ * One object on one line; `brief`: with the number of the waiters, not their list.  `time`: of
+ * the line, by our clock; EPOCH_NONE: it is not said.
+ */
+void show_json(
+    FILE *, const struct view *, const struct store *, bool brief, int64_t time);
 
 /* In a look at jobs: what is remembered of a key, or of one of its IDs; likewise. */
 void show_job(FILE *, const struct view *, const struct store *);
@@ -132,5 +143,36 @@ const char *show_colour(const struct screen *, const struct view *);
  * memory.
  */
 uint64_t show_facts(const struct view *, const struct store *, bool brief);
+
+/*
+ * ---- columns.c: the table of `dlock ls`, and of `dlock ls --jobs` ----
+ *
+ * Widths are chosen before the first row is known, so that it can be printed at once:
+ * on a terminal, values are cut to fit; elsewhere they are whole, and a long one moves
+ * those behind it.
+ */
+
+enum { COLUMNS_MOST = 24, ROW_BYTES = 65536 };
+
+struct columns {
+	const struct column *list[COLUMNS_MOST];
+	size_t width[COLUMNS_MOST];
+	size_t n;
+	bool jobs;                   /* they are columns of jobs */
+	const struct screen *screen; /* of a terminal: each value is cut to its width */
+};
+
+/*
+ * Chooses columns by their names ("key,host,PID"; NULL: the usual ones, as many as fit) for a
+ * screen, which must outlive them.  RC_USAGE: the fault says which names there are.
+ */
+enum rc columns_choose(struct columns *, bool jobs, const char *names,
+    const struct screen *, struct fault *);
+
+/* The screen is another size: chooses the widths anew. */
+void columns_fit(struct columns *, const char *names);
+
+/* The line of one lock or job (NULL: of headings), without its newline, into out[ROW_BYTES]. */
+void columns_row(const struct columns *, const struct view *, char *out);
 
 #endif

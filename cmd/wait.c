@@ -165,8 +165,7 @@ run_wait(struct plan *p)
 	return status;
 }
 
-const struct cmd cmd_wait = {.name = "wait",
-    .help = "wait until a lock is free, without taking it",
+const struct cmd cmd_wait = {.help = "wait until a lock is free, without taking it",
     .bit = CMD_WAIT,
     .usage =
 	"usage: dlock wait -k KEY [options]\n"

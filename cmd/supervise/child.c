@@ -25,8 +25,6 @@
 static struct stub stub;
 static _Alignas(16) char stack[4096]; /* stub.c needs some hundred bytes */
 
-const char *const variable_names[VARIABLES] = {"DLOCK_KEY", "DLOCK_TOKEN", "DLOCK_TOKENS",
-    "DLOCK_SLOT", "DLOCK_OWNER", "DLOCK_BACKEND", "DLOCK_KEEPER"};
 static char *values[VARIABLES]; /* in the page, behind NAME=; NULL: it is not told */
 
 enum { TOKEN_BYTES = 24, SLOT_BYTES = 12 };

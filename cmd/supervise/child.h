@@ -18,18 +18,6 @@
 
 /* ---- what the command, or the process that has asked for a hold, is told ---- */
 
-enum variable {
-	VAR_KEY,
-	VAR_TOKEN,
-	VAR_TOKENS, /* with several keys: a JSON object key -> token */
-	VAR_SLOT,   /* with --limit */
-	VAR_OWNER,
-	VAR_BACKEND,
-	VAR_KEEPER, /* the keeper's address, and those of the outer dlocks */
-	VARIABLES
-};
-extern const char *const variable_names[VARIABLES];
-
 /* So much room they need in the page (shared->told). */
 size_t child_room(const struct run *);
 

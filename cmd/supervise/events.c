@@ -194,14 +194,11 @@ tell_script(const struct run *r, const char *text)
 void
 loss_suspect(const struct run *r, struct doubt *d, const struct msg *m)
 {
-	char key[400], left[32];
-
-	text_clean(d->why, sizeof d->why, m->text, strlen(m->text));
+	d->why = text_shown(m->text);
 	if (r->plan->show.verbose)
 		say("%s: %s; the command may go on for %s, trying again",
-		    plan_name(r->plan, key, sizeof key), d->why,
-		    parse_duration_text(
-			m->number > 0 ? m->number : 0, left, sizeof left));
+		    plan_name(r->plan).text, d->why.text,
+		    parse_span(m->number > 0 ? m->number : 0).text);
 	if ((!r->plan->show.verbose || r->body) && !r->plan->show.quiet)
 		d->warn_at = instant_now() + m->number / 2;
 }
@@ -220,7 +217,7 @@ void
 loss_warn(const struct run *r, struct doubt *d)
 {
 	int64_t left = atomic_load(&r->shared->term_at) - instant_now();
-	char key[400], time[32], whom[64] = "the command is", text[1400];
+	char whom[64] = "the command is", text[1600];
 
 	d->warn_at = NEVER;
 	if (left <= 0 || atomic_load(&r->shared->stopping) ||
@@ -231,18 +228,17 @@ loss_warn(const struct run *r, struct doubt *d)
 		snprintf(whom, sizeof whom, "process %d and its descendants are",
 		    (int)r->body->outside.pid);
 	snprintf(text, sizeof text, "%s: %s; if no renewal succeeds, %s stopped in %s",
-	    plan_name(r->plan, key, sizeof key), d->why, whom,
-	    parse_duration_text(left, time, sizeof time));
+	    plan_name(r->plan).text, d->why.text, whom, parse_span(left).text);
 	tell(r, text);
 }
 
 void
 loss_trust(const struct run *r, struct doubt *d)
 {
-	char key[400], text[450];
+	char text[750];
 
 	snprintf(text, sizeof text, "%s: the lease was renewed after all",
-	    plan_name(r->plan, key, sizeof key));
+	    plan_name(r->plan).text);
 	if (d->warned)
 		tell(r, text);
 	else if (r->plan->show.verbose)

@@ -28,7 +28,7 @@ void events_verdict(const struct plan *, const struct verdict *);
 struct doubt {
 	instant warn_at; /* when half is over of what is left for it; NEVER */
 	bool warned;     /* in this outage */
-	char why[800];   /* clean */
+	struct clean why;
 };
 
 /* In the front: MSG_SUSPECT has come; doubt->warn_at has; MSG_TRUSTED has. */

@@ -303,17 +303,14 @@ open_lock(struct keeper *k)
 static void
 keeper_granted(struct keeper *k)
 {
-	char lease[32], asked[32], grace[32];
-
 	k->keep.terms.tied = k->lock.nested || k->lock.grant.anchor >= 0;
 	react_to_lease(k, EV_GRANTED);
 	if (k->keep.ending.kind == END_REFUSED && k->keep.ending.value == RC_CONFIG)
 		fault_set(&k->fault, RC_CONFIG,
 		    "%s gives a lease of %s instead of %s, which is too short for two renewals and a grace of %s",
-		    k->lock.store->where,
-		    parse_duration_text(k->lock.grant.lease, lease, sizeof lease),
-		    parse_duration_text(k->plan->terms.ttl, asked, sizeof asked),
-		    parse_duration_text(k->keep.terms.grace, grace, sizeof grace));
+		    k->lock.store->where, parse_span(k->lock.grant.lease).text,
+		    parse_span(k->plan->terms.ttl).text,
+		    parse_span(k->keep.terms.grace).text);
 }
 
 static void

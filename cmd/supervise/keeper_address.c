@@ -44,17 +44,13 @@ net_of(int fd)
 										: 0;
 }
 
-/* "/BACKEND" at `text`; versions before 7 of door.h had none, but hashes. */
+/* "/BACKEND" at `text`; a handle has none. */
 static void
 read_backend(struct keeper_address *a, const char *text)
 {
 	size_t n = *text == '/' ? strcspn(text + 1, "/=! ") : 0;
 
-	a->locks = "";
-	if (n == 0)
-		return;
-	a->is_old = strspn(text + 1, "0123456789abcdef") == n;
-	if (a->is_old || n >= sizeof a->backend)
+	if (n == 0 || n >= sizeof a->backend)
 		return;
 	memcpy(a->backend, text + 1, n);
 	a->locks = text + 1 + n;

@@ -33,7 +33,6 @@ struct keeper_address {
 	const char *locks; /* behind that: "/HASH/HASH...", up to any other byte */
 	const char *site;  /* its first byte is '=' or '!' */
 	size_t nsite;      /* 0: it is not said */
-	bool is_old;       /* as versions wrote it that did not say the backend */
 };
 
 /*

@@ -44,17 +44,11 @@ lease_grace(int64_t lease)
 int64_t
 lease_least(int64_t grace)
 {
-	int64_t tenth = NS_PER_S / 10, low = 30, high = 4000000000LL;
+	int64_t lease = 3 * NS_PER_S; /* what --ttl may be at least */
 
-	if (!lease_fits(high * tenth, lease_pace(high * tenth), grace))
-		return NEVER;
-	while (low < high) { /* lease_fits grows with the lease */
-		int64_t middle = low + (high - low) / 2;
-
-		if (lease_fits(middle * tenth, lease_pace(middle * tenth), grace))
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return low * tenth;
+	if (lease < grace / 2 * 3) /* that is too short, as two thirds come before TERM */
+		lease = grace / 2 * 3 / NS_PER_S * NS_PER_S;
+	while (!lease_fits(lease, lease_pace(lease), grace))
+		lease += NS_PER_S;
+	return lease;
 }

@@ -42,7 +42,7 @@ int64_t lease_pace(int64_t lease);
  */
 bool lease_fits(int64_t lease, int64_t pace, int64_t grace);
 
-/* The least ttl that fits `grace`, rounded up to a tenth of a second. */
+/* The least ttl of whole seconds that fits `grace`. */
 int64_t lease_least(int64_t grace);
 
 /* The grace for a lease where nobody asked for another: a sixth, at most 5 s. */

@@ -63,13 +63,11 @@ identify(struct nested *k)
 static enum rc
 refuse(const char *named, const char *why, struct fault *f)
 {
-	char key[400];
-
 	if (!named)
 		return RC_LOST;
 	return fault_set(f, RC_PROTOCOL,
 	    "the outer run (DLOCK_KEEPER) has %s and %s; this run would wait for its own parent for ever; if it does not belong to the outer run, unset DLOCK_KEEPER",
-	    text_name(key, sizeof key, named), why);
+	    text_key(named).text, why);
 }
 
 static void
@@ -253,13 +251,13 @@ kind_words(enum lock_kind kind, unsigned limit, char *out, size_t size)
 static enum rc
 refuse_found(const struct plan *p, const struct found *found, struct fault *f)
 {
-	char key[400], held[120], more[120], theirs[32], ours[32];
+	char held[120], more[120], theirs[32], ours[32];
 	unsigned other = found->other & ~found->held;
 
 	if (other)
 		return fault_set(f, RC_PROTOCOL,
 		    "the outer run (DLOCK_KEEPER) has %s %s, and this run asks for it %s: it would wait for its own parent for ever; ask for the same kind in the outer run, or, if this run does not belong to it, unset DLOCK_KEEPER",
-		    text_name(key, sizeof key, first_key(p, other)),
+		    text_key(first_key(p, other)).text,
 		    kind_words(found->kind, found->limit, theirs, sizeof theirs),
 		    kind_words(p->claim.kind, p->claim.limit, ours, sizeof ours));
 	if (found->held == all_keys(p))

@@ -66,18 +66,6 @@ start_objection(void)
 	return NULL;
 }
 
-/*
- * Why it could not be: what the command starts, or the process for which a lock is held,
- * must be found to be stopped.  NULL: it could, or nobody is to be.
- */
-static const char *
-why_unstoppable(const struct run *r)
-{
-	const char *why = start_objection();
-
-	return r->body && !r->body->outside.pid ? NULL : why;
-}
-
 /* All that front and keeper share when they part.  False, with errno. */
 static bool
 prepare(struct run *r, struct plan *p)
@@ -112,8 +100,8 @@ start_run(struct run *r, struct plan *p)
 	pid_t keeper;
 
 	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
-	why = why_unstoppable(r);
-	if (why)
+	why = start_objection();
+	if (why && !(r->body && !r->body->outside.pid)) /* else nobody is to be stopped */
 		return refused(p, RC_CONFIG,
 		    "dlock takes no lock where it cannot stop the processes under it",
 		    why);
@@ -145,12 +133,9 @@ start_die_of(int sig)
 static void
 tell_times(const struct plan *p, const struct verdict *v)
 {
-	char key[400];
-
 	if (p->show.verbose && p->cmd == CMD_RUN && v->held)
-		say("%s: waited %s for the lock, had it for %s",
-		    plan_name(p, key, sizeof key), parse_span(v->waited).text,
-		    parse_span(v->held).text);
+		say("%s: waited %s for the lock, had it for %s", plan_name(p).text,
+		    parse_span(v->waited).text, parse_span(v->held).text);
 }
 
 /*

@@ -16,15 +16,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-struct process {
-	pid_t pid, parent, group, session; /* as /proc numbers them */
-	char state;
-	int threads;
-	/* in clock ticks; with the pid, what makes a process itself */
-	unsigned long long born;
-	bool ours;
-};
-
 /* ---- reading /proc ---- */
 
 static int reserve = -1; /* for what a sweep has to open: one file at a time */
@@ -68,19 +59,28 @@ read_file(const char *path, char *text, size_t size)
 	close(fd);
 	if (n <= 0)
 		return false;
+	for (char *nul; (nul = memchr(text, '\0', n));)
+		*nul = ' '; /* between the words of cmdline */
 	text[n] = '\0';
 	return true;
 }
 
-/* Reads what the kernel tells of the process with p->pid; false: there is none. */
-static bool
-look_up(struct process *p)
+bool
+process_read(pid_t pid, const char *name, char *out, size_t size)
 {
-	char path[32], text[1024], *after_name;
+	char path[40];
+
+	snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
+	return read_file(path, out, size);
+}
+
+bool
+process_look_up(struct process *p)
+{
+	char text[1024], *after_name;
 	int parent = 0, group = 0, session = 0;
 
-	snprintf(path, sizeof path, "/proc/%d/stat", (int)p->pid);
-	if (!read_file(path, text, sizeof text))
+	if (!process_read(p->pid, "stat", text, sizeof text))
 		return false;
 	/* the name may itself have brackets and blanks */
 	after_name = strrchr(text, ')');
@@ -134,7 +134,7 @@ tree_state(pid_t pid)
 {
 	struct process p = {.pid = number_in_proc(pid)};
 
-	return p.pid && look_up(&p) ? p.state : '\0';
+	return p.pid && process_look_up(&p) ? p.state : '\0';
 }
 
 bool
@@ -156,7 +156,7 @@ tree_finds_all(void)
 	if (pid < 0)
 		return true; /* nor will anything else be started */
 	probe.pid = number_in_proc(pid);
-	shown = probe.pid && look_up(&probe);
+	shown = probe.pid && process_look_up(&probe);
 	kill(pid, SIGKILL);
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		continue;
@@ -171,7 +171,7 @@ tree_relation(pid_t root, pid_t pid)
 
 	/* Bounded, since the chain may change while we climb. */
 	for (int steps = 0; steps < 10000; steps++) {
-		if (p.pid == 0 || wanted == 0 || !look_up(&p))
+		if (p.pid == 0 || wanted == 0 || !process_look_up(&p))
 			return KIN_HIDDEN;
 		if (p.parent == wanted)
 			return KIN_YES;
@@ -240,7 +240,7 @@ list_processes(void)
 	size_t n = 0;
 
 	for (size_t i = 0; i < l.n; i++)
-		if (look_up(&l.at[i]))
+		if (process_look_up(&l.at[i]))
 			l.at[n++] = l.at[i];
 	l.n = n;
 	if (n)
@@ -332,7 +332,7 @@ outside_open(struct outside *o, pid_t pid)
 	*o = (struct outside){.pid = pid, .fd = libc_pidfd_open(pid)};
 	if (o->fd < 0)
 		return false;
-	note_group(o, look_up(&root) ? &root : NULL);
+	note_group(o, process_look_up(&root) ? &root : NULL);
 	if (libc_pidfd_send_signal(o->fd, 0) == 0 && !outside_has_ended(o))
 		return true;
 	error = outside_has_ended(o) ? ESRCH : errno;
@@ -428,7 +428,7 @@ is_still(const struct process *p)
 {
 	struct process again = {.pid = p->pid};
 
-	return look_up(&again) && again.born == p->born;
+	return process_look_up(&again) && again.born == p->born;
 }
 
 /*
@@ -527,7 +527,7 @@ signal_children(const struct processes *found, const struct aim *a)
 	for (word = strtok_r(text, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
 		struct process p = {.pid = atoi(word)};
 
-		(void)look_up(&p);
+		(void)process_look_up(&p);
 		if (is_marked(found, p.pid) || is_among(a->spared, &p) || !lives(p.pid))
 			continue; /* or the last number was cut */
 		n++;
@@ -574,7 +574,7 @@ bool
 tree_spare(struct processes *spared, pid_t keeper)
 {
 	struct process own = {.pid = number_in_proc(keeper)};
-	const struct processes but = {.n = own.pid && look_up(&own), .at = &own};
+	const struct processes but = {.n = own.pid && process_look_up(&own), .at = &own};
 	struct processes l = list_processes();
 	/* /proc may hide the keeper, from both looks; never ourselves */
 	bool seen = own.pid && find_process(&l, own_number()) &&

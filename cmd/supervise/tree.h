@@ -36,6 +36,22 @@ void tree_forget(void);
  */
 bool tree_finds_all(void);
 
+/* What /proc tells of a process. */
+struct process {
+	pid_t pid, parent, group, session; /* as /proc numbers them */
+	char state;
+	int threads;
+	/* in clock ticks; with the pid, what makes a process itself */
+	unsigned long long born;
+	bool ours; /* in a list: it is meant */
+};
+
+/* Fills in all that is told of the process with p->pid; false: there is none. */
+bool process_look_up(struct process *);
+
+/* What stands in one of its small files, with blanks for NULs; false: nothing. */
+bool process_read(pid_t, const char *name, char *out, size_t size);
+
 struct processes {
 	size_t n, room;
 	struct process *at; /* by pid; owned */

@@ -10,9 +10,10 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* What is shown of things from outside, each cleaned. */
+/* What is shown of things from outside. */
 struct shown {
-	char key[400], words[800], where[WHERE_BYTES], command[200];
+	struct clean key, words, where;
+	char command[200];
 };
 
 static void __attribute__((format(printf, 4, 5)))
@@ -42,17 +43,16 @@ static void
 busy(
     struct verdict *v, const struct plan *p, const struct shown *s, const struct heard *h)
 {
-	const char *open = *s->where ? " (" : "", *close = *s->where ? ")" : "";
-	char key[400], time[32], end[80];
+	const char *open = *s->where.text ? " (" : "", *close = *s->where.text ? ")" : "";
+	char end[80];
 
-	text_name(key, sizeof key, h->key);
 	if (p->wait.most == 0)
 		snprintf(end, sizeof end, "; not waiting (-n), %s", nothing(p));
 	else
 		snprintf(end, sizeof end, " after %s of waiting (-w); %s",
-		    parse_duration_text(h->waited, time, sizeof time), nothing(p));
-	verdict_decide(v, p->wait.conflict_status, "busy", "%s%s%s%s%s%s", key, open,
-	    s->where, close, h->state, end);
+		    parse_span(h->waited).text, nothing(p));
+	verdict_decide(v, p->wait.conflict_status, "busy", "%s%s%s%s%s%s",
+	    text_key(h->key).text, open, s->where.text, close, h->state, end);
 }
 
 /* The server did not answer: how long we have tried is what -w says. */
@@ -60,14 +60,14 @@ static void
 unreachable(
     struct verdict *v, const struct plan *p, const struct shown *s, int64_t waited)
 {
-	char time[32], tried[80] = "tried once (-n)";
+	char tried[80] = "tried once (-n)";
 
 	if (p->wait.most != 0)
 		snprintf(tried, sizeof tried, "tried for %s (%s)",
-		    parse_duration_text(waited, time, sizeof time),
+		    parse_span(waited).text,
 		    p->wait.persist ? "-w" : "-w DURATION tries longer");
 	verdict_decide(v, STATUS_UNAVAILABLE, "unreachable", "cannot take %s: %s; %s; %s",
-	    s->key, s->words, tried, nothing(p));
+	    s->key.text, s->words.text, tried, nothing(p));
 }
 
 /* What became of the lock when the command did not end by itself. */
@@ -100,18 +100,18 @@ verdict_refused(struct verdict *v, const struct plan *p, const struct ending *e,
 		busy(v, p, s, h);
 	else if (e->value == RC_DONE)
 		verdict_decide(v, p->claim.skipped_status, "skipped",
-		    "skipped '%s' under %s: %s", s->command, s->key, s->words);
-	else if (e->value == RC_AGAIN && !e->too_late && *s->words)
+		    "skipped '%s' under %s: %s", s->command, s->key.text, s->words.text);
+	else if (e->value == RC_AGAIN && !e->too_late && *s->words.text)
 		unreachable(v, p, s, h->waited);
 	else if (e->too_late)
 		verdict_decide(v, STATUS_UNAVAILABLE, "unreachable",
 		    "%s %s granted too late to be used: the server or this machine is overloaded; %s, try again",
-		    s->key, p->nkeys > 1 ? "were" : "was", nothing(p));
+		    s->key.text, p->nkeys > 1 ? "were" : "was", nothing(p));
 	else
 		verdict_decide(v, status.number, status.name,
-		    "cannot take %s: %s; %s%s%s", s->key,
-		    *s->words ? s->words
-			      : "descriptors, memory or processes have run out",
+		    "cannot take %s: %s; %s%s%s", s->key.text,
+		    *s->words.text ? s->words.text
+				   : "descriptors, memory or processes have run out",
 		    nothing(p), e->value == RC_SYSTEM && e->unconfirmed ? ", but " : "",
 		    e->value == RC_SYSTEM && e->unconfirmed ? after(e) : "");
 }
@@ -162,11 +162,11 @@ lost(struct verdict *v, const struct plan *p, const struct ending *e,
 {
 	char loss[80], stopped[160];
 	const char *how = write_loss(p, e, loss, sizeof loss);
-	bool alone = !*how;
+	bool alone = !*how, words = *s->words.text;
 
 	verdict_decide(v, STATUS_LOST, "lost",
-	    "lost %s: %s%s%s%s; %s; check its work before you run it again", s->key, how,
-	    *s->words && !alone ? " (" : "", s->words, *s->words && !alone ? ")" : "",
+	    "lost %s: %s%s%s%s; %s; check its work before you run it again", s->key.text,
+	    how, words && !alone ? " (" : "", s->words.text, words && !alone ? ")" : "",
 	    e->loss == LOSS_FOUND && !e->stuck
 		? "another may have run beside it"
 		: write_stopped(p, e, stopped, sizeof stopped));
@@ -201,7 +201,8 @@ ended(struct verdict *v, const struct ending *e, const struct shown *s)
 	v->status = verdict_status(e);
 	if (e->unconfirmed)
 		snprintf(v->line, sizeof v->line,
-		    "%s: the release was not confirmed (%s); %s", s->key, s->words,
+		    "%s: the release was not confirmed (%s); %s", s->key.text,
+		    s->words.text,
 		    e->kept == KEPT_TRYING
 			? "dlock tries again in the background, and the lock ends with its lease at the latest"
 			: "the lock ends with its lease");
@@ -211,12 +212,8 @@ struct verdict
 verdict_of(const struct plan *p, const struct ending *e, const struct heard *h)
 {
 	struct verdict v = {.name = "failed", .status = STATUS_SYSTEM};
-	struct shown s;
-	char time[32];
+	struct shown s = {plan_name(p), text_shown(h->words), text_shown(h->where), ""};
 
-	plan_name(p, s.key, sizeof s.key);
-	text_clean(s.words, sizeof s.words, h->words, strlen(h->words));
-	text_clean(s.where, sizeof s.where, h->where, strlen(h->where));
 	text_clean(
 	    s.command, sizeof s.command, p->command.argv[0], strlen(p->command.argv[0]));
 	switch (e->kind) {
@@ -228,7 +225,7 @@ verdict_of(const struct plan *p, const struct ending *e, const struct heard *h)
 		break;
 	case END_EXEC:
 		verdict_decide(&v, exit_of_exec(e->value), "not-executed",
-		    "cannot execute '%s' under %s: %s; %s", s.command, s.key,
+		    "cannot execute '%s' under %s: %s; %s", s.command, s.key.text,
 		    strerror(e->value), after(e));
 		break;
 	case END_REFUSED:
@@ -240,8 +237,8 @@ verdict_of(const struct plan *p, const struct ending *e, const struct heard *h)
 		break;
 	case END_MAX_RUN:
 		verdict_decide(&v, STATUS_MAX_RUN, "max-run",
-		    "stopped '%s' under %s after --max-run %s; %s", s.command, s.key,
-		    parse_duration_text(p->terms.max_run, time, sizeof time), after(e));
+		    "stopped '%s' under %s after --max-run %s; %s", s.command, s.key.text,
+		    parse_span(p->terms.max_run).text, after(e));
 		break;
 	case END_LOST:
 		lost(&v, p, e, &s);
@@ -263,15 +260,13 @@ verdict_of_release(
 	const struct heard heard = {.words = words, .where = where};
 	struct verdict v = verdict_of(p, e, &heard);
 	bool several = p->nkeys > 1;
-	char key[400];
 
 	if (e->kind == END_COMMAND)
 		v.status = e->unconfirmed ? STATUS_UNAVAILABLE : 0;
 	if (e->kept == KEPT_OUTSIDE && !*v.line)
 		snprintf(v.line, sizeof v.line,
 		    "%s %s released here, but the outer run still holds %s",
-		    plan_name(p, key, sizeof key), several ? "are" : "is",
-		    several ? "them" : "it");
+		    plan_name(p).text, several ? "are" : "is", several ? "them" : "it");
 	return v;
 }
 
@@ -280,7 +275,7 @@ verdict_of_kept(const struct plan *p, unsigned joined, instant keep_until)
 {
 	struct verdict v = {.name = "kept"};
 	int64_t left = keep_until - instant_now();
-	char key[400], many[100] = "", until[200] = "";
+	char many[100] = "", until[200] = "";
 
 	if (joined)
 		snprintf(many, sizeof many,
@@ -290,7 +285,7 @@ verdict_of_kept(const struct plan *p, unsigned joined, instant keep_until)
 		    "%s until %s, for the --min-hold of a run that has joined this hold",
 		    joined ? ", and" : "", text_time(epoch_now() + left / 1000).text);
 	v.status = left > 0 ? STATUS_BUSY : 0;
-	snprintf(v.line, sizeof v.line, "%s %s kept%s%s", plan_name(p, key, sizeof key),
+	snprintf(v.line, sizeof v.line, "%s %s kept%s%s", plan_name(p).text,
 	    p->nkeys > 1 ? "are" : "is", many, until);
 	return v;
 }

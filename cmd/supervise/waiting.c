@@ -66,19 +66,11 @@ waiting_freeze_end(const struct holding *h, int64_t *end)
 	return r.for_ms == -1 || *end != EPOCH_NONE;
 }
 
-static void
-hear_end(struct waiting *g, const struct msg *m)
-{
-	int64_t end;
-
-	if (waiting_freeze_end(&m->holding, &end))
-		snprintf(
-		    g->seen.until, sizeof g->seen.until, ", %s", text_until(end).text);
-}
-
 void
 waiting_heard(struct waiting *g, const struct msg *m)
 {
+	int64_t end;
+
 	if (m->kind == MSG_NOTICE) {
 		g->seen.noticed = true;
 		waiting_pause(g);
@@ -99,8 +91,9 @@ waiting_heard(struct waiting *g, const struct msg *m)
 	if (g->seen.named)
 		record_describe(m->holding.record, g->seen.holder, sizeof g->seen.holder);
 	*g->seen.until = '\0';
-	if (g->seen.named && is_frozen(g))
-		hear_end(g, m);
+	if (g->seen.named && is_frozen(g) && waiting_freeze_end(&m->holding, &end))
+		snprintf(
+		    g->seen.until, sizeof g->seen.until, ", %s", text_until(end).text);
 }
 
 /*
@@ -157,7 +150,7 @@ describe_state(
 {
 	const struct holding *h = &g->seen.holding;
 	const char *gap = *is ? " " : "";
-	char time[32], others[40], slots[48], holder[STATE_BYTES - 120];
+	char others[40], slots[48], holder[STATE_BYTES - 120];
 
 	describe_others(h, others, sizeof others);
 	describe_slots(h, slots, sizeof slots);
@@ -166,8 +159,7 @@ describe_state(
 	    g->seen.held_since == NEVER ? "" : " for ",
 	    g->seen.held_since == NEVER
 		? ""
-		: parse_duration_text(
-		      instant_now() - g->seen.held_since, time, sizeof time),
+		: parse_span(instant_now() - g->seen.held_since).text,
 	    g->seen.until,
 	    has_free_place(g) && !h->frozen ? " (and another run waits already)" : "",
 	    h->frozen && h->holders ? " (and the key is frozen)" : "");
@@ -190,10 +182,8 @@ waiting_state(const struct waiting *g, bool still, char *out, size_t size)
 static void
 describe_cause(const struct waiting *g, char *out, size_t size)
 {
-	const char *where = shared_where(g->shared);
-	char server[WHERE_BYTES];
+	const struct clean server = text_shown(shared_where(g->shared));
 
-	text_clean(server, sizeof server, where, strlen(where));
 	if (*g->seen.trouble)
 		snprintf(out, size, "%s, trying again", g->seen.trouble);
 	else if (g->seen.named || g->seen.position || g->seen.holding.holders ||
@@ -202,7 +192,8 @@ describe_cause(const struct waiting *g, char *out, size_t size)
 	else if (g->seen.noticed)
 		snprintf(out, size, "not granted yet, see above");
 	else
-		snprintf(out, size, "no answer yet%s%s", *server ? " from " : "", server);
+		snprintf(out, size, "no answer yet%s%s", *server.text ? " from " : "",
+		    server.text);
 }
 
 /* A state, a key of 400 bytes, and the words around them. */
@@ -215,17 +206,15 @@ enum { WAIT_BYTES = STATE_BYTES + 520 };
 static void
 describe_wait(const struct waiting *g, instant now, char *out, size_t size)
 {
-	char key[400], cause[STATE_BYTES], waited[32], place[48] = "";
+	char cause[STATE_BYTES], place[48] = "";
 
-	text_name(key, sizeof key, g->seen.key);
 	describe_cause(g, cause, sizeof cause);
 	if (g->seen.position == 1)
 		snprintf(place, sizeof place, ", next in line");
 	else if (g->seen.position)
 		snprintf(place, sizeof place, ", number %u in line", g->seen.position);
-	snprintf(out, size, "waiting %s%s for %s; %s",
-	    parse_duration_text(now - g->began, waited, sizeof waited), place, key,
-	    cause);
+	snprintf(out, size, "waiting %s%s for %s; %s", parse_span(now - g->began).text,
+	    place, text_key(g->seen.key).text, cause);
 }
 
 /* The last column stays free: some terminals break a line that is full. */
@@ -275,7 +264,7 @@ void
 waiting_end(struct waiting *g, uint64_t token)
 {
 	instant waited = instant_now() - g->began;
-	char key[400], time[32], number[40] = "";
+	char number[40] = "";
 
 	waiting_pause(g);
 	g->line.next = NEVER;
@@ -283,6 +272,6 @@ waiting_end(struct waiting *g, uint64_t token)
 		return;
 	if (g->plan->show.verbose)
 		snprintf(number, sizeof number, " (token %" PRIu64 ")", token);
-	say("got %s after %s%s", plan_name(g->plan, key, sizeof key),
-	    parse_duration_text(waited, time, sizeof time), number);
+	say("got %s after %s%s", plan_name(g->plan).text, parse_span(waited).text,
+	    number);
 }

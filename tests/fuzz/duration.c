@@ -9,7 +9,7 @@
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	char *s = fuzz_string(data, size), text[32];
+	char *s = fuzz_string(data, size);
 	int64_t ns = -7, back = -7, again = -7;
 	long number = -7;
 	bool truth = false;
@@ -18,13 +18,11 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (parse_duration(s, &ns)) {
 		CLAIM(ns >= 0);
 		CLAIM(strspn(s, "0123456789.wdhmsinf") == strlen(s));
-		CLAIM(parse_duration(parse_duration_text(ns, text, sizeof text), &back));
+		CLAIM(parse_duration(parse_span(ns).text, &back));
 		CLAIM(back <= ns && (ns == NEVER) == (back == NEVER));
 		CLAIM(ns == NEVER ||
 		    ns - back <= (ns < 10 * NS_PER_S ? NS_PER_S / 10 : ns / 10));
-		CLAIM(parse_duration(
-			  parse_duration_text(back, text, sizeof text), &again) &&
-		    again == back);
+		CLAIM(parse_duration(parse_span(back).text, &again) && again == back);
 	} else {
 		CLAIM(ns == -7);
 	}

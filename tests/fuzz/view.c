@@ -2,7 +2,7 @@
  * view.c - Goal of these tests: whatever a server says of a lock, its JSON is JSON, and
  * its lines and rows are harmless and as many as they should be.
  */
-#include "cmd/columns.h"
+#include "cmd/view.h"
 #include "cmd/text.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -95,7 +95,7 @@ check_json(const struct view *v, bool brief)
 	json_t *root;
 
 	CLAIM(to);
-	show_json(to, v, &store, brief);
+	show_json(to, v, &store, brief, epoch_now());
 	fclose(to);
 	root = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
 	CLAIM(json_is_object(root));

@@ -511,24 +511,28 @@ several_keys(void **state)
 {
 	static const char sixteen[] =
 	    "-k a -k b -k c -k d -k e -k f -k g -k h -k i -k j -k k -k l -k m -k n";
-	char line[200], name[400];
+	static const char sixty[] =
+	    "123456789012345678901234567890123456789012345678901234567890";
+	char line[200];
 
 	(void)state;
 	fine("-b file -k b --key=a -k c cmd");
 	assert_int_equal(plan.nkeys, 3);
 	assert_string_equal(plan.keys[0], "b"); /* as named */
 	assert_string_equal(plan.keys[1], "a");
-	assert_string_equal(plan_name(&plan, name, sizeof name), "b, a and c");
-	assert_string_equal(plan_name(&plan, name, 16), "b and 2 more");
+	assert_string_equal(plan_name(&plan).text, "b, a and c");
 	snprintf(line, sizeof line, "-b file %s -k o -k p cmd", sixteen);
 	fine(line);
 	assert_int_equal(plan.nkeys, KEYS_MAX);
+	for (size_t i = 0; i < plan.nkeys; i++)
+		plan.keys[i] = sixty;
+	assert_non_null(strstr(plan_name(&plan).text, "0 and 10 more"));
 	snprintf(line, sizeof line, "-b file %s -k o -k p -k q cmd", sixteen);
 	wrong(line, "--key|'q'|16");
 	wrong("-b file -k a -k b -k a cmd", "--key|'a'|twice");
 	wrong("-b file -k a -k \"\" cmd", "--key|empty");
 	fine("-b file -k a cmd");
-	assert_string_equal(plan_name(&plan, name, sizeof name), "a");
+	assert_string_equal(plan_name(&plan).text, "a");
 }
 
 int

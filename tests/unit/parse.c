@@ -107,12 +107,10 @@ durations_in_words(void **state)
 	    {100 * 86400 * S, "100d00h"},
 	    {NEVER, "inf"},
 	};
-	char text[32];
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-		assert_string_equal(
-		    parse_duration_text(rows[i].ns, text, sizeof text), rows[i].text);
+		assert_string_equal(parse_span(rows[i].ns).text, rows[i].text);
 }
 
 /* What is printed reads back as the same, cut off below its second unit. */
@@ -123,12 +121,11 @@ durations_there_and_back(void **state)
 	srand(1);
 	for (int i = 0; i < 200000; i++) {
 		int64_t ns = ((int64_t)rand() << 31 | rand()) >> (rand() % 62), back = -1;
-		char text[32];
+		const struct span s = parse_span(ns);
 
-		assert_true(
-		    parse_duration(parse_duration_text(ns, text, sizeof text), &back));
+		assert_true(parse_duration(s.text, &back));
 		if (back > ns || ns - back >= (ns < 10 * S ? 100 * MS : ns / 10 + 1))
-			fail_msg("%lld became %s, which is %lld", (long long)ns, text,
+			fail_msg("%lld became %s, which is %lld", (long long)ns, s.text,
 			    (long long)back);
 	}
 }
@@ -276,7 +273,6 @@ signals(void **state)
 	static const char *const bad[] = {
 	    "", "0", "-1", "65", "term", "SIG", "SIGSIGTERM", "TERM ", "SIG15", "NOPE"};
 	int sig = -7;
-	char text[32];
 
 	(void)state;
 	assert_true(parse_signal("TERM", &sig) && sig == SIGTERM);
@@ -289,10 +285,10 @@ signals(void **state)
 		assert_int_equal(sig, -7);
 	}
 	for (int s = 1; s < 32; s++) {
-		assert_true(parse_signal(parse_signal_text(s, text, sizeof text), &sig));
+		assert_true(parse_signal(parse_signal_text(s).text, &sig));
 		assert_int_equal(sig, s);
 	}
-	assert_string_equal(parse_signal_text(40, text, sizeof text), "signal 40");
+	assert_string_equal(parse_signal_text(40).text, "signal 40");
 }
 
 static void

@@ -2,7 +2,7 @@
  * view.c - Goal of these tests: what a look has found of a key is collected whole, within
  * bounds, and shown as JSON, as lines and in sentences.
  */
-#include "cmd/columns.h"
+#include "cmd/view.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,7 +35,7 @@ object_of(const struct view *v, bool brief)
 	FILE *to = open_memstream(&text, &size);
 	json_t *root;
 
-	show_json(to, v, &store, brief);
+	show_json(to, v, &store, brief, epoch_now());
 	fclose(to);
 	root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
 	if (!root)

@@ -514,6 +514,33 @@ def test_watch_prints_what_has_changed(shown):
     assert sorted(rows[5:]) == [["b", "free", "0"], ["c", "free", "0"]]
 
 
+def test_a_lock_that_others_have_got_meanwhile_is_not_free(shown):
+    """With --held-over it is no longer listed; what has become of it is told once."""
+    shown.show(holder("a", since=NOW - 7200 * SECOND), holder("b", since=NOW - 7200 * SECOND))
+    started = shown.start("ls", "-n", "--watch=100ms", "--held-over", "1h", "-o", "key,state,held")
+    wait_for(lambda: started.stdout().count("\n") == 2)
+    shown.show(holder("a", since=NOW - 5 * SECOND), holder("b", since=NOW - 7200 * SECOND))
+    wait_for(lambda: started.stdout().count("\n") == 3)
+    time.sleep(0.3)
+    shown.show()
+    wait_for(lambda: started.stdout().count("\n") == 4)
+    started.signal(signal.SIGINT)
+    assert [line.split() for line in started.wait().stdout.splitlines()[2:]] == [["a", "held", "5s"], ["b", "free", "-"]]
+
+
+def test_a_key_that_was_told_twice_does_not_become_free(shown):
+    """A server that changes while it is read may tell of a key twice; it is one lock all the same."""
+    shown.show(holder("a"), holder("b"), holder("a"))
+    started = shown.start("ls", "-n", "--watch=100ms", "-o", "key,state")
+    wait_for(lambda: started.stdout().count("\n") == 3)
+    shown.show(holder("a"), holder("b"))
+    time.sleep(0.5)
+    shown.show(holder("a"), holder("b"), holder("c"))
+    wait_for(lambda: started.stdout().count("\n") > 3)
+    started.signal(signal.SIGINT)
+    assert [line.split() for line in started.wait().stdout.splitlines()[3:]] == [["c", "held"]]
+
+
 @pytest.mark.parametrize("words", [["ls", "-n"], ["status", "deploy"]])
 def test_watch_ends_with_its_reader(shown, words):
     """Also where nothing changes that it would write."""

@@ -300,16 +300,6 @@ def test_a_file_is_told_by_its_whole_name(dlock, make_redis, tmp_path):
         assert joined(result) == (key == "job"), result
 
 
-# ---- versions ----
-
-
-def test_the_keeper_of_an_older_version_is_refused_in_one_sentence(dlock, tmp_path):
-    env = {"DLOCK_KEEPER": "@dlock-" + "0" * 32 + "/1/9fa2c34d5e6f7081"}
-    result = dlock.run("run", "-u", f"file://{tmp_path}", "-k", "job", "echo", "ran", env=env, events=False)
-    assert (result.status, result.stdout, result.stderr.count("\n")) == (64, "", 1)
-    assert "DLOCK_KEEPER" in result.stderr and "version" in result.stderr
-
-
 # ---- without the outer run's variables ----
 
 
