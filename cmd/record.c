@@ -135,9 +135,7 @@ bare_url(char *text)
 
 	text[strcspn(text, "?#")] = '\0';
 	host = strstr(text, "://");
-	if (!host)
-		return;
-	host += strlen("://");
+	host = host ? host + strlen("://") : text + strspn(text, "/");
 	n = strcspn(host, "/");
 	at = memrchr(host, '@', n);
 	if (at)
