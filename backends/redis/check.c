@@ -4,7 +4,7 @@
  *  1. A server is asked how it is set by INFO and CONFIG GET, as the first renewal of a run
  *     asks it, and health_read() (server.h) reads both: what is a warning there is told here.
  *  2. Of a cluster each master is asked, of a quorum each of its masters; of sentinels the
- *     master, and how long they take to name another one.
+ *     master, how long they take to name another one, and whether they can.
  *  3. What a server does not tell us (its ACL) is doubtful, and no more.
  */
 #include "redis.h"
@@ -294,6 +294,52 @@ tell_sentinels(struct redis *r, struct checkup *c)
 				    : "this lease bears");
 }
 
+/* Each is asked whether it and those that it sees are enough to name another master. */
+static enum rc
+check_sentinels(struct redis *r, struct checkup *c, struct fault *f)
+{
+	const struct address *a = r->store.sentinels;
+	size_t good = 0, able = 0, unable = 0;
+	struct server *s = calloc(1, sizeof *s);
+
+	if (!s)
+		return fault_set(f, RC_SYSTEM, "out of memory");
+	server_init(s, r->store.base.host, a);
+	s->peer.lenient = true;
+	for (size_t i = 0; i < a->n; i++) {
+		struct patient p = {
+		    c, s, "", share_of_time(c->until, a->n - i - 1), RC_OK, f, ""};
+		redisReply *told;
+
+		server_go(s, &a->hosts[i]);
+		endpoint_print(
+		    s->peer.where, sizeof s->peer.where, "sentinel ", &a->hosts[i]);
+		told = ASK(&p, "SENTINEL", "CKQUORUM", a->master);
+		good += told != NULL;
+		able += told && told->type == REDIS_REPLY_STATUS;
+		unable += told && told->type == REDIS_REPLY_ERROR &&
+		    resp_says(told->str, "NOQUORUM");
+		if (!told)
+			checkup_tell(c, DOUBTFUL, "sentinels",
+			    "start it again, or name another", "%s", f->text);
+		freeReplyObject(told);
+	}
+	server_close(s);
+	free(s);
+	checkup_tell(c,
+	    able == 0 && unable > 0 ? UNFIT
+		: able < a->n       ? DOUBTFUL
+				    : FIT,
+	    "sentinels",
+	    able == a->n ? NULL
+		: able + unable < good
+		? "let their ACL give +sentinel|ckquorum, so that doctor can look"
+		: "start the others, until redis-cli -p 26379 SENTINEL CKQUORUM MASTER says OK on each",
+	    "%zu of %zu sentinels answer, and %zu say that they are enough for a fail-over",
+	    good, a->n, able);
+	return RC_OK;
+}
+
 /* ---- what a probe has left ---- */
 
 static enum rc
@@ -357,8 +403,12 @@ redis_check(struct store *s, struct checkup *c, struct fault *f)
 	rc = sweep_one(&r->route, (const char *[]){"TIME"}, 1, c->until, f);
 	if (rc != RC_OK && rc != RC_DENIED)
 		return rc;
-	if (r->store.address.form == FORM_SENTINEL)
+	if (r->store.address.form == FORM_SENTINEL) {
 		tell_sentinels(r, c);
+		rc = check_sentinels(r, c, f);
+		if (rc != RC_OK)
+			return rc;
+	}
 	return check_server(&p, r->store.replicas);
 }
 
