@@ -50,6 +50,7 @@ struct queue {
 	const struct route *route; /* where the lock is */
 	unsigned moves;            /* of the route, when the listener went there */
 	instant listen_due;        /* not to be opened again before */
+	bool deaf;                 /* we may not listen */
 	uint64_t ticket;           /* the place, as the server dealt it; 0: none yet */
 	unsigned beats;            /* for their jitter */
 };
@@ -71,6 +72,15 @@ bool queue_is_subscribed(struct queue *);
  */
 enum rc queue_wait(struct queue *, const struct names *, const char *owner,
     const struct answer *, instant until, struct fault *);
+
+/* While the lock is held: a renewal that begins now tells all that was called until now. */
+void queue_forget_messages(struct queue *);
+
+/*
+ * Listens for what would wake a holder, unless it does, lately tried to, or may not; it is no
+ * failure that this fails.  True: it has begun just now, and a message may have gone out before.
+ */
+bool queue_hear(struct queue *, const struct names *, instant until);
 
 /* ---- on one server: redis.c ---- */
 

@@ -270,6 +270,7 @@ class SentinelPlace(Place):
 
     name = "redis"
     id = "redis-sentinel"
+    hears = True
 
     def __init__(self, request):
         self.forms = request.getfixturevalue("redis_sentinels")
@@ -294,6 +295,7 @@ class ClusterPlace(Place):
 
     name = "redis"
     id = "redis-cluster"
+    hears = True
 
     def __init__(self, request):
         self.forms = request.getfixturevalue("redis_cluster")

@@ -11,6 +11,7 @@ import pytest
 
 from hostile import GRANTED, array, waiting
 from proxy import close_with_reset
+from redis_script import ears
 from support import free_port, is_alive, rules_of, run, wait_for
 
 SECRET = "s3cr3t/P%55 x"
@@ -233,7 +234,7 @@ def test_who_comes_too_late_for_its_grant_keeps_its_place(dlock, own_redis, make
     proxy.refuse()
     proxy.reset()
     with own_redis.client() as c:
-        wait_for(lambda: len(c.pubsub_channels("dlock:*")) == 2, what="the loss of a subscription")
+        wait_for(lambda: ears(c) == 2, what="the loss of a subscription")
     holder.finish()
     second.held()
     proxy.accept()
@@ -254,7 +255,7 @@ def test_an_idle_waiter_asks_once_in_three_seconds(dlock, own_redis):
     holder = dlock.hold(At(own_redis.url), "job", "-t", "120s")
     waiters = [dlock.contend(At(own_redis.url), "job", command=("true",)).queued(n + 1) for n in range(8)]
     with own_redis.client() as c:
-        wait_for(lambda: len(c.pubsub_channels("dlock:*")) == 8, what="their ears")
+        wait_for(lambda: ears(c) == 8, what="their ears")
         time.sleep(0.5)
         before, began = c.info("commandstats")["cmdstat_evalsha"]["calls"], time.monotonic()
         time.sleep(7)
