@@ -138,12 +138,12 @@ enum rc redis_check(struct store *, struct checkup *, struct fault *);
  */
 int64_t redis_lease_for_switch(const struct redis *, int64_t ttl, int64_t *takes);
 
-/* For any look: an entry of which nothing is known. */
 /* The runs of that key's IDs alone. */
 enum rc look_done(struct store *, const char *key,
     bool (*see)(void *ctx, const struct entry *, int64_t now), void *ctx, instant until,
     struct fault *);
 
+/* For any look: one of which nothing is known. */
 struct entry look_entry_of(enum entry_kind);
 
 /* ---- on a quorum: redlock.c ---- */
