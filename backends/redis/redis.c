@@ -41,7 +41,7 @@
 #define WITHDRAWAL NS_PER_S
 /* a run that is shorter pays for no renewal, and for no connection to listen on */
 #define FIRST_RENEWAL NS_PER_S
-/* as a pace: at once */
+/* as the time until the next renewal */
 #define AT_ONCE 1
 
 /* ---- what a holder hears between two renewals ---- */
@@ -217,7 +217,7 @@ redis_granted(struct redis *r, const struct answer *a, struct grant *g, struct f
 	    .slot = a->slot,
 	    .sent = r->route.sent,
 	    .lease = r->claim->ttl,
-	    .pace = redis_can_hear(r) ? instant_first(FIRST_RENEWAL, r->claim->ttl / 3)
+	    .soon = redis_can_hear(r) ? instant_first(FIRST_RENEWAL, r->claim->ttl / 3)
 				      : 0,
 	    .anchor = -1};
 	redis_watch(r);
@@ -399,7 +399,7 @@ redis_renewed(struct redis *r, struct answer *a, struct grant *g, struct fault *
 		return RC_AGAIN;
 	g->sent = r->route.sent;
 	g->lease = r->claim->ttl;
-	g->pace = 0;
+	g->soon = 0;
 	return a->code == ANSWER_REVOKED ? redis_revoked(r, RC_REVOKED, a, f) : RC_OK;
 }
 
@@ -422,7 +422,7 @@ redis_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	else if (rc != RC_STOP && rc != RC_LOST)
 		rc = RC_AGAIN;
 	if (rc == RC_OK && redis_can_hear(r) && queue_hear(&r->queue, &r->names, until))
-		g->pace = AT_ONCE;
+		g->soon = AT_ONCE;
 	redis_watch(r);
 	return rc;
 }
