@@ -23,7 +23,8 @@
  *  9. A fail-over that kept our hold is survived: the new master renews it.  One that lost
  *     it is a loss.  With wait-replicas, what replicas have not got has not been granted.
  * 10. Whether the server may lose locks is asked once, in one packet with a
- *     question that is sent anyhow: the first renewal, with -v the first of all.
+ *     question that is sent anyhow: the first renewal once a third of the lease is over,
+ *     with -v the first of all.
  */
 #include "redis.h"
 
@@ -133,7 +134,7 @@ redis_run_script(struct redis *r, const struct request *q, instant until,
     struct answer *a, struct fault *f)
 {
 	struct question how = {.ping_first = q->operation == RELEASE,
-	    .inspect = q->operation == RENEW ||
+	    .inspect = (q->operation == RENEW && instant_now() >= r->hold.inspect_from) ||
 		(q->operation == ACQUIRE && r->store.base.host->verbose),
 	    .claimed = q->operation != RELEASE,
 	    .settles = q->operation == RELEASE && q->held,
@@ -213,6 +214,7 @@ redis_granted(struct redis *r, const struct answer *a, struct grant *g, struct f
 	r->hold.is = true;
 	r->hold.token = a->token;
 	r->hold.slot = a->slot;
+	r->hold.inspect_from = r->route.sent + r->claim->ttl / 3;
 	*g = (struct grant){.token = a->token,
 	    .slot = a->slot,
 	    .sent = r->route.sent,

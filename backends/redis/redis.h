@@ -89,6 +89,7 @@ struct redis_hold {
 	bool is; /* anything at all */
 	uint64_t token;
 	unsigned slot;
+	instant inspect_from; /* a renewal asks how the server is set */
 };
 
 struct redis {

@@ -299,6 +299,15 @@ def test_a_server_that_may_lose_locks_is_told_of_once(dlock, make_redis, options
     assert calls(server, "info|memory") <= 1 and calls(server, "config|get") == 1
 
 
+def test_a_run_that_ends_early_is_not_told_of_such_a_server(dlock, make_redis):
+    """Although it has renewed, which it does once it has had the lock for a second: cron would send each such line."""
+    server = make_redis(*NOTHING_SAVED)
+    holder = dlock.hold(At(server.url), "job")
+    wait_for(lambda: calls(server, "evalsha") >= 3, what="two renewals")
+    done = holder.finish()
+    assert (done.status, done.stderr) == (0, "") and calls(server, "info|memory") == 0
+
+
 def test_a_server_that_cannot_save_is_told_of(dlock, make_redis):
     server = make_redis("--stop-writes-on-bgsave-error", "no", "--enable-protected-configs", "yes")
     with server.client() as c:
