@@ -172,7 +172,7 @@ struct claim {
 	bool persist;       /* `until` is the user's: it holds for a silent server, too */
 };
 
-/* What the server gave.  Filled by acquire; `sent`, `lease` and `pace` again by renew. */
+/* What the server gave.  Filled by acquire; `sent`, `lease`, `pace` and `soon` again by renew. */
 struct grant {
 	/* greater than in every earlier grant of this key, whatever its kind */
 	uint64_t token;
@@ -181,6 +181,7 @@ struct grant {
 	instant sent;  /* just before the request left that earned this lease */
 	int64_t lease; /* what the server really gave; LEASE_FOREVER without expiry */
 	int64_t pace;  /* renew so long after `sent`; 0: after a third of the lease */
+	int64_t soon;  /* but this once so long after it; 0: no sooner */
 	/*
 	 * Where the lock lasts for as long as a descriptor is open anywhere, that
 	 * descriptor; otherwise -1.  The front gets a copy, so that the lock outlives a

@@ -126,6 +126,13 @@ pace(const struct part *p)
 	return p->grant.pace ? p->grant.pace : lease / 3;
 }
 
+/* The next time. */
+static int64_t
+next_pace(const struct part *p)
+{
+	return p->grant.soon ? p->grant.soon : pace(p);
+}
+
 static int64_t
 attempt_time(const struct multi *m)
 {
@@ -160,18 +167,20 @@ static void
 combine(struct multi *m, struct grant *g)
 {
 	const struct part *first = m->parts, *p;
-	int64_t shortest = pace(first);
+	int64_t shortest = pace(first), soon = next_pace(first);
 	int anchor = -1;
 
 	for (p = m->parts; p < m->parts + m->n; p++) {
 		first = part_ends(p) < part_ends(first) ? p : first;
 		shortest = instant_first(shortest, pace(p));
+		soon = instant_first(soon, next_pace(p));
 		anchor = anchor < 0 ? p->grant.anchor : anchor;
 	}
 	*g = named(m, 0)->grant;
 	g->sent = first->grant.sent;
 	g->lease = first->grant.lease;
 	g->pace = shortest;
+	g->soon = soon;
 	g->anchor = anchor;
 }
 
@@ -218,7 +227,7 @@ renew_all(struct multi *m, size_t n, instant until)
 		    p->store, share(until, n - i), &p->grant, &p->fault);
 		pass_call(p, "renew", began, p->rc, &p->grant, &p->fault);
 		p->due = p->rc == RC_OK
-		    ? instant_after(p->grant.sent, pace(p))
+		    ? instant_after(p->grant.sent, next_pace(p))
 		    : instant_first(instant_now() + attempt_time(m) / 3, part_ends(p));
 		p->asked = p->rc != RC_LOST;
 		if (p->rc == RC_LOST || p->rc == RC_STOP)
@@ -519,7 +528,7 @@ ask_part(struct part *p, instant until, struct fault *f)
 	m->asking = p;
 	rc = p->store->backend->lock->acquire(p->store, &p->claim, until, &p->grant, f);
 	m->asking = NULL;
-	p->due = rc == RC_OK ? instant_after(p->grant.sent, pace(p)) : NEVER;
+	p->due = rc == RC_OK ? instant_after(p->grant.sent, next_pace(p)) : NEVER;
 	outer->seen = p->host.seen;
 	outer->seen.key = p->key;
 	pass_call(p, "acquire", began, rc, &p->grant, f);

@@ -19,7 +19,7 @@
  *     an owner of its own, so that what is still on its way for the old one can do it no
  *     harm.  With `until` 0 nothing is asked for again: RC_BUSY.
  *  3. The grant.  RC_OK comes only when no key is due for a renewal and none has an
- *     alert.  Lease: the one that ends first; pace: the shortest; token and slot: those
+ *     alert.  Lease: the one that ends first; pace and soon: the shortest; token and slot: those
  *     of the key that was named first.  multi_grant() gives each one's.
  *  4. Renewal.  One after the other, each with a share of the time until `until`: so a
  *     store that gives no answer leaves the others theirs.  A key with an alert comes

@@ -90,7 +90,7 @@ bare_url(char *text)
 
 	text[strcspn(text, "?#")] = '\0';
 	host = strstr(text, "://");
-	host = host ? host + strlen("://") : text;
+	host = host ? host + strlen("://") : text + strspn(text, "/");
 	n = strcspn(host, "/");
 	at = memrchr(host, '@', n);
 	if (at)

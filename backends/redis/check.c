@@ -4,7 +4,7 @@
  *  1. A server is asked how it is set by INFO and CONFIG GET, as the first renewal of a run
  *     asks it, and health_read() (server.h) reads both: what is a warning there is told here.
  *  2. Of a cluster each master is asked, of a quorum each of its masters; of sentinels the
- *     master, and how long they take to name another one.
+ *     master, how long they take to name another one, and whether they can.
  *  3. What a server does not tell us (its ACL) is doubtful, and no more.
  */
 #include "redis.h"
@@ -31,7 +31,7 @@ struct patient {
 
 /* Its answer, the caller's; an error reply, too.  NULL: it does not answer. */
 static redisReply *
-patient_ask(struct patient *p, const char *const *words, int n)
+patient_ask(struct patient *p, resp_words words)
 {
 	struct question q = {.command = NULL};
 	redisReply *reply = NULL;
@@ -39,21 +39,20 @@ patient_ask(struct patient *p, const char *const *words, int n)
 
 	if (p->rc != RC_OK)
 		return NULL;
-	if (redisFormatCommandArgv(&command, n, (const char **)words, NULL) < 0) {
+	command = resp_write((const resp_words *)words, 1);
+	if (!command) {
 		p->rc = fault_set(p->fault, RC_SYSTEM, "out of memory");
 		return NULL;
 	}
 	q.command = command;
 	p->rc = server_ask(p->server, &q, p->until, &reply, p->fault);
-	redisFreeCommand(command);
+	free(command);
 	if (p->rc == RC_OK && reply->str) /* which may repeat what it likes */
 		secret_blot(reply->str, p->server->peer.address->password);
 	return reply;
 }
 
-#define ASK(p, ...) \
-	patient_ask(p, (const char *const[]){__VA_ARGS__}, \
-	    sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
+#define ASK(p, ...) patient_ask(p, (resp_words){__VA_ARGS__})
 
 static const char *
 told_text(const redisReply *r)
@@ -224,26 +223,25 @@ share_of_time(instant until, size_t others)
 }
 
 /* All of them, on connections of their own; *good: how many answer. */
-static enum rc
+static void
 check_each(struct redis_store *r, const struct endpoint *at, size_t n, size_t *good,
-    struct checkup *c, struct fault *f)
+    struct checkup *c)
 {
 	char runs[NODES][RUN_ID_BYTES], prefix[PREFIX_BYTES];
-	struct server *s = calloc(1, sizeof *s);
+	struct server s = {.inspected = false};
 
 	*good = 0;
-	if (!s)
-		return fault_set(f, RC_SYSTEM, "out of memory");
-	server_init(s, r->base.host, &r->address);
+	server_init(&s, r->base.host, &r->address);
 	for (size_t i = 0; i < n && i < NODES; i++) {
+		struct fault f;
 		struct patient p = {
-		    c, s, prefix, share_of_time(c->until, n - i - 1), RC_OK, f, ""};
+		    c, &s, prefix, share_of_time(c->until, n - i - 1), RC_OK, &f, ""};
 
-		server_go(s, &at[i]);
-		snprintf(prefix, sizeof prefix, "%s: ", s->peer.where);
+		server_go(&s, &at[i]);
+		snprintf(prefix, sizeof prefix, "%s: ", s.peer.where);
 		if (check_server(&p, r->replicas) != RC_OK) {
 			checkup_tell(c, DOUBTFUL, "master",
-			    "start it again, or name another", "%s", f->text);
+			    "start it again, or name another", "%s", f.text);
 			continue;
 		}
 		for (size_t j = 0; *p.run && j < *good; j++)
@@ -251,12 +249,10 @@ check_each(struct redis_store *r, const struct endpoint *at, size_t n, size_t *g
 				checkup_tell(c, UNFIT, "master",
 				    "name each server once, by one name",
 				    "%s is another one of them by another name",
-				    s->peer.where);
+				    s.peer.where);
 		memcpy(runs[(*good)++], p.run, RUN_ID_BYTES);
 	}
-	server_close(s);
-	free(s);
-	return RC_OK;
+	server_close(&s);
 }
 
 static enum rc
@@ -268,15 +264,14 @@ check_nodes(struct redis *r, struct checkup *c, struct fault *f)
 
 	r->route.server.peer.bounds = &resp_pages;
 	rc = route_masters(&r->route, c->until, masters, &n, f);
-	if (rc == RC_OK)
-		rc = check_each(&r->store, masters, n, &good, c, f);
-	if (rc == RC_OK)
-		checkup_tell(c, good < n ? UNFIT : FIT, "cluster",
-		    good < n
-			? "the hash slots of the others have no locks until they are back"
-			: NULL,
-		    "%zu of %zu masters answer", good, n);
-	return rc;
+	if (rc != RC_OK)
+		return rc;
+	check_each(&r->store, masters, n, &good, c);
+	checkup_tell(c, good < n ? UNFIT : FIT, "cluster",
+	    good < n ? "the hash slots of the others have no locks until they are back"
+		     : NULL,
+	    "%zu of %zu masters answer", good, n);
+	return RC_OK;
 }
 
 static void
@@ -294,22 +289,64 @@ tell_sentinels(struct redis *r, struct checkup *c)
 				    : "this lease bears");
 }
 
+/* Each is asked whether it and those that it sees are enough to name another master. */
+static void
+check_sentinels(struct redis *r, struct checkup *c)
+{
+	const struct address *a = r->store.sentinels;
+	size_t good = 0, able = 0, unable = 0;
+	struct server s = {.inspected = false};
+
+	server_init(&s, r->store.base.host, a);
+	s.peer.lenient = true;
+	for (size_t i = 0; i < a->n; i++) {
+		struct fault f;
+		struct patient p = {
+		    c, &s, "", share_of_time(c->until, a->n - i - 1), RC_OK, &f, ""};
+		redisReply *told;
+
+		server_go(&s, &a->hosts[i]);
+		endpoint_print(
+		    s.peer.where, sizeof s.peer.where, "sentinel ", &a->hosts[i]);
+		told = ASK(&p, "SENTINEL", "CKQUORUM", a->master);
+		good += told != NULL;
+		able += told && told->type == REDIS_REPLY_STATUS;
+		unable += told && told->type == REDIS_REPLY_ERROR &&
+		    resp_says(told->str, "NOQUORUM");
+		if (!told)
+			checkup_tell(c, DOUBTFUL, "sentinels",
+			    "start it again, or name another", "%s", f.text);
+		freeReplyObject(told);
+	}
+	server_close(&s);
+	checkup_tell(c,
+	    able == 0 && unable > 0 ? UNFIT
+		: able < a->n       ? DOUBTFUL
+				    : FIT,
+	    "sentinels",
+	    able == a->n ? NULL
+		: able + unable < good
+		? "let their ACL give +sentinel|ckquorum, so that doctor can look"
+		: "start the others, until redis-cli -p 26379 SENTINEL CKQUORUM MASTER says OK on each",
+	    "%zu of %zu sentinels answer, and %zu say that they are enough for a fail-over",
+	    good, a->n, able);
+}
+
 /* ---- what a probe has left ---- */
 
 static enum rc
-sweep_one(
-    struct route *r, const char *const *words, int n, instant until, struct fault *f)
+sweep_one(struct route *r, resp_words words, instant until, struct fault *f)
 {
 	struct question q = {.persist = true};
 	redisReply *reply = NULL;
-	char *command;
+	char *command = resp_write((const resp_words *)words, 1);
 	enum rc rc;
 
-	if (redisFormatCommandArgv(&command, n, (const char **)words, NULL) < 0)
+	if (!command)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	q.command = command;
 	rc = route_ask(r, &q, until, &reply, f);
-	redisFreeCommand(command);
+	free(command);
 	if (rc == RC_OK && reply->type == REDIS_REPLY_ERROR)
 		rc = peer_refuses(&r->server.peer, false, NULL, reply->str, f);
 	freeReplyObject(reply);
@@ -320,10 +357,10 @@ sweep_one(
 static enum rc
 sweep_key(struct route *r, const char *key, instant until, struct fault *f)
 {
-	enum rc rc = sweep_one(r, (const char *[]){"DEL", key}, 2, until, f);
+	enum rc rc = sweep_one(r, (resp_words){"DEL", key}, until, f);
 
 	return rc == RC_DENIED
-	    ? sweep_one(r, (const char *[]){"PEXPIREAT", key, "1"}, 3, until, f)
+	    ? sweep_one(r, (resp_words){"PEXPIREAT", key, "1"}, until, f)
 	    : rc;
 }
 
@@ -354,11 +391,13 @@ redis_check(struct store *s, struct checkup *c, struct fault *f)
 	if (r->store.address.form == FORM_CLUSTER)
 		return check_nodes(r, c, f);
 	/* a question, so that route.h finds the master */
-	rc = sweep_one(&r->route, (const char *[]){"TIME"}, 1, c->until, f);
+	rc = sweep_one(&r->route, (resp_words){"TIME"}, c->until, f);
 	if (rc != RC_OK && rc != RC_DENIED)
 		return rc;
-	if (r->store.address.form == FORM_SENTINEL)
+	if (r->store.address.form == FORM_SENTINEL) {
 		tell_sentinels(r, c);
+		check_sentinels(r, c);
+	}
 	return check_server(&p, r->store.replicas);
 }
 
@@ -386,21 +425,19 @@ static enum rc
 redlock_sweep(struct redlock *r, struct checkup *c, struct fault *f)
 {
 	struct quorum *q = &r->quorum;
-	struct server *s = calloc(1, sizeof *s);
+	struct server s = {.inspected = false};
 	const struct address *a = &r->store.address;
 	const char *const keys[] = {q->lock, q->data, q->wake};
 	enum rc rc = RC_OK, one;
 
-	if (!s)
-		return fault_set(f, RC_SYSTEM, "out of memory");
 	quorum_name(q, c->probe, redlock_is_bare(r));
-	server_init(s, q->host, a);
+	server_init(&s, q->host, a);
 	for (size_t i = 0; i < a->n; i++) {
 		struct fault why;
 		struct patient p = {
-		    c, s, "", share_of_time(c->until, a->n - i - 1), RC_OK, &why, ""};
+		    c, &s, "", share_of_time(c->until, a->n - i - 1), RC_OK, &why, ""};
 
-		server_go(s, &a->hosts[i]);
+		server_go(&s, &a->hosts[i]);
 		for (size_t k = 0; k < sizeof keys / sizeof *keys && p.rc == RC_OK; k++) {
 			one = sweep_vote(&p, keys[k]);
 			/* one that is away knows nothing of it, or for a day */
@@ -410,8 +447,7 @@ redlock_sweep(struct redlock *r, struct checkup *c, struct fault *f)
 			}
 		}
 	}
-	server_close(s);
-	free(s);
+	server_close(&s);
 	return rc;
 }
 
@@ -420,13 +456,10 @@ redlock_check(struct store *s, struct checkup *c, struct fault *f)
 {
 	struct redlock *r = redlock_of(s);
 	size_t n = r->store.address.n, need = r->quorum.need, good;
-	enum rc rc;
 
 	if (c->sweep)
 		return redlock_sweep(r, c, f);
-	rc = check_each(&r->store, r->store.address.hosts, n, &good, c, f);
-	if (rc != RC_OK)
-		return rc;
+	check_each(&r->store, r->store.address.hosts, n, &good, c);
 	if (good < need)
 		return fault_set(f, RC_AGAIN,
 		    "%s: %zu of %zu masters answer, and %zu must", r->store.where, good,

@@ -13,7 +13,8 @@
 --   7  last      hash        of a job: its last run; 'good', when the last one that ended
 --                            with 0 began, us; if 'good_began' is that, the rest of it in 'good_...'
 --   8  done      hash        of a job with an ID: the run of that ID which ended with 0
--- A waiter is told of its grant on the channel KEYS[5] .. its owner (a channel is no key).
+-- A waiter is told of its grant on the channel KEYS[5] .. its owner (a channel is no key), a
+-- holder of its break; what the message says does not matter: it asks.
 --
 -- A kind is "x", alone; "s", beside others of its kind; or "lN", the same for up to N.
 -- All who hold are of one kind.  Of "s" and all "lN" one at most is in use, among
@@ -245,7 +246,7 @@ local function other_kind(wanted)
 end
 
 -- Wakes `who`; how many processes were subscribed.  Without the right to publish:
--- none, and waiters find out when they next ask.
+-- none, and they find out when they next ask.
 local function publish_to(who)
   local subscribers = redis.pcall('PUBLISH', channel .. who, '1')
   return type(subscribers) == 'number' and subscribers or 0
@@ -446,6 +447,7 @@ local function revoke(token, mark, force)
     move_on()
     let_expire()
   end
+  publish_to(who)
   return {1}
 end
 

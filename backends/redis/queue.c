@@ -3,6 +3,7 @@
  *
  * A waiter asks again when a message comes on its channel (what it says does not matter), often
  * enough to count as alive, and when a lease or a freeze ends behind which it may be next.
+ * A holder hears on the same channel that it is to ask, which is to renew: of a break.
  */
 #include "redis.h"
 
@@ -16,6 +17,11 @@
 #define UNSUBSCRIBED_BEAT NS_PER_S
 /* where nobody is told of a release: so often, and up to four times as long */
 #define POLL (75 * NS_PER_MS)
+
+/* of the time for a renewal: one of so many parts, to begin to listen once it is done */
+enum { HEAR_SHARE = 4 };
+/* are read at once: others may send them without end */
+enum { MESSAGES = 16 };
 
 /*
  * Behind who stands first, so many ask, each so much later than the one before, when a
@@ -74,6 +80,38 @@ queue_subscribe(
 		server_close(&q->listener);
 	return rc;
 }
+
+/* ---- while the lock is held ---- */
+
+void
+queue_forget_messages(struct queue *q)
+{
+	redisReply *reply = NULL;
+	struct fault ignored;
+
+	for (int i = 0; i < MESSAGES && queue_is_subscribed(q); i++) {
+		if (peer_receive(&q->listener.peer, &reply, &ignored) != RC_OK || !reply)
+			return;
+		freeReplyObject(reply);
+	}
+}
+
+bool
+queue_hear(struct queue *q, const struct names *names, instant until)
+{
+	instant now = instant_now();
+	struct fault ignored;
+	enum rc rc;
+
+	if (q->deaf || queue_is_subscribed(q) || now < q->listen_due)
+		return false;
+	q->listen_due = now + UNSUBSCRIBED_BEAT;
+	rc = queue_subscribe(q, names, now + (until - now) / HEAR_SHARE, &ignored);
+	q->deaf = rc == RC_DENIED || rc == RC_PROTOCOL;
+	return rc == RC_OK;
+}
+
+/* ---- while it is waited for ---- */
 
 /* Until a message comes (RC_OK) or `until` (RC_BUSY), which it does without a subscription, too. */
 static enum rc

@@ -10,7 +10,8 @@
  *     place that is this owner's, and create nothing.
  *  3. An uncontended acquire, a renewal and a release are one round trip each.
  *  4. A waiter is told of its grant on a second connection (queue.c); it then asks once
- *     more, and that request earns the lease.
+ *     more, and that request earns the lease.  A holder is told there of a break, from its
+ *     first renewal on; what the break is, its next renewal says.
  *  5. The lease outlives the connection.
  *  6. RC_LOST is said on the script's word alone, or when the key has become
  *     something else (WRONGTYPE); every other trouble while holding is RC_AGAIN.
@@ -22,7 +23,8 @@
  *  9. A fail-over that kept our hold is survived: the new master renews it.  One that lost
  *     it is a loss.  With wait-replicas, what replicas have not got has not been granted.
  * 10. Whether the server may lose locks is asked once, in one packet with a
- *     question that is sent anyhow: the first renewal, with -v the first of all.
+ *     question that is sent anyhow: the first renewal once a third of the lease is over,
+ *     with -v the first of all.
  */
 #include "redis.h"
 
@@ -38,16 +40,38 @@
 #define BRIEF (500 * NS_PER_MS)
 /* for giving back what replicas did not confirm */
 #define WITHDRAWAL NS_PER_S
+/* a run that is shorter pays for no renewal, and for no connection to listen on */
+#define FIRST_RENEWAL NS_PER_S
+/* as the time until the next renewal */
+#define AT_ONCE 1
 
-/* ---- what a fail-over may do to it ---- */
+/* ---- what a holder hears between two renewals ---- */
 
-/* Sentinels cut our connection when they depose the master: no news comes earlier. */
+/* Can the holder be asked to give it up? */
+static bool
+redis_can_hear(const struct redis *r)
+{
+	return r->store.base.caps & CAP_REVOKE;
+}
+
+/*
+ * A break; and from sentinels, which cut all connections when they depose the master: no news
+ * comes earlier.
+ */
 static void
 redis_watch(struct redis *r)
 {
-	if (r->store.address.form == FORM_SENTINEL)
-		r->store.base.host->alert = r->route.server.peer.stream.fd;
+	int *alert = &r->store.base.host->alert;
+
+	if (redis_can_hear(r) && queue_is_subscribed(&r->queue))
+		*alert = r->queue.listener.peer.stream.fd;
+	else
+		*alert = r->store.address.form == FORM_SENTINEL
+		    ? r->route.server.peer.stream.fd
+		    : -1;
 }
+
+/* ---- what a fail-over may do to it ---- */
 
 /*
  * Can a lease of `ttl` bear a fail-over?  It is renewed every third; the new master is
@@ -110,7 +134,7 @@ redis_run_script(struct redis *r, const struct request *q, instant until,
     struct answer *a, struct fault *f)
 {
 	struct question how = {.ping_first = q->operation == RELEASE,
-	    .inspect = q->operation == RENEW ||
+	    .inspect = (q->operation == RENEW && instant_now() >= r->hold.inspect_from) ||
 		(q->operation == ACQUIRE && r->store.base.host->verbose),
 	    .claimed = q->operation != RELEASE,
 	    .settles = q->operation == RELEASE && q->held,
@@ -190,10 +214,13 @@ redis_granted(struct redis *r, const struct answer *a, struct grant *g, struct f
 	r->hold.is = true;
 	r->hold.token = a->token;
 	r->hold.slot = a->slot;
+	r->hold.inspect_from = r->route.sent + r->claim->ttl / 3;
 	*g = (struct grant){.token = a->token,
 	    .slot = a->slot,
 	    .sent = r->route.sent,
 	    .lease = r->claim->ttl,
+	    .soon = redis_can_hear(r) ? instant_first(FIRST_RENEWAL, r->claim->ttl / 3)
+				      : 0,
 	    .anchor = -1};
 	redis_watch(r);
 	return RC_OK;
@@ -363,29 +390,43 @@ redis_lost(const struct redis *r, struct fault *f)
 }
 
 static enum rc
+redis_renewed(struct redis *r, struct answer *a, struct grant *g, struct fault *f)
+{
+	if (a->code == ANSWER_NOT_HOLDER && *a->who)
+		return redis_revoked(r, RC_LOST, a, f);
+	if (a->code == ANSWER_NOT_HOLDER || a->token != r->hold.token ||
+	    a->slot != r->hold.slot)
+		return redis_lost(r, f);
+	if (!redis_is_replicated(r, f))
+		return RC_AGAIN;
+	g->sent = r->route.sent;
+	g->lease = r->claim->ttl;
+	g->soon = 0;
+	return a->code == ANSWER_REVOKED ? redis_revoked(r, RC_REVOKED, a, f) : RC_OK;
+}
+
+/* The renewal comes first: what only listens is to cost no hold. */
+static enum rc
 redis_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 {
 	struct redis *r = redis_of(s);
 	struct answer a = {.code = ANSWER_NOT_HOLDER};
 	enum rc rc;
 
-	/* not when we were granted: that would have kept the command waiting */
-	server_close(&r->queue.listener);
+	if (redis_can_hear(r))
+		queue_forget_messages(&r->queue);
+	else /* not when we were granted: that would have kept the command waiting */
+		server_close(&r->queue.listener);
 	rc = redis_run(r, &(struct request){.operation = RENEW, .token = r->hold.token},
 	    until, &a, f);
+	if (rc == RC_OK)
+		rc = redis_renewed(r, &a, g, f);
+	else if (rc != RC_STOP && rc != RC_LOST)
+		rc = RC_AGAIN;
+	if (rc == RC_OK && redis_can_hear(r) && queue_hear(&r->queue, &r->names, until))
+		g->soon = AT_ONCE;
 	redis_watch(r);
-	if (rc != RC_OK)
-		return rc == RC_STOP || rc == RC_LOST ? rc : RC_AGAIN;
-	if (a.code == ANSWER_NOT_HOLDER && *a.who)
-		return redis_revoked(r, RC_LOST, &a, f);
-	if (a.code == ANSWER_NOT_HOLDER || a.token != r->hold.token ||
-	    a.slot != r->hold.slot)
-		return redis_lost(r, f);
-	if (!redis_is_replicated(r, f))
-		return RC_AGAIN;
-	g->sent = r->route.sent;
-	g->lease = r->claim->ttl;
-	return a.code == ANSWER_REVOKED ? redis_revoked(r, RC_REVOKED, &a, f) : RC_OK;
+	return rc;
 }
 
 static enum rc

@@ -50,6 +50,7 @@ struct queue {
 	const struct route *route; /* where the lock is */
 	unsigned moves;            /* of the route, when the listener went there */
 	instant listen_due;        /* not to be opened again before */
+	bool deaf;                 /* we may not listen */
 	uint64_t ticket;           /* the place, as the server dealt it; 0: none yet */
 	unsigned beats;            /* for their jitter */
 };
@@ -72,6 +73,15 @@ bool queue_is_subscribed(struct queue *);
 enum rc queue_wait(struct queue *, const struct names *, const char *owner,
     const struct answer *, instant until, struct fault *);
 
+/* While the lock is held: a renewal that begins now tells all that was called until now. */
+void queue_forget_messages(struct queue *);
+
+/*
+ * Listens for what would wake a holder, unless it does, lately tried to, or may not; it is no
+ * failure that this fails.  True: it has begun just now, and a message may have gone out before.
+ */
+bool queue_hear(struct queue *, const struct names *, instant until);
+
 /* ---- on one server: redis.c ---- */
 
 /* What the server has told us that we have. */
@@ -79,6 +89,7 @@ struct redis_hold {
 	bool is; /* anything at all */
 	uint64_t token;
 	unsigned slot;
+	instant inspect_from; /* a renewal asks how the server is set */
 };
 
 struct redis {
@@ -128,12 +139,12 @@ enum rc redis_check(struct store *, struct checkup *, struct fault *);
  */
 int64_t redis_lease_for_switch(const struct redis *, int64_t ttl, int64_t *takes);
 
-/* For any look: an entry of which nothing is known. */
 /* The runs of that key's IDs alone. */
 enum rc look_done(struct store *, const char *key,
     bool (*see)(void *ctx, const struct entry *, int64_t now), void *ctx, instant until,
     struct fault *);
 
+/* For any look: one of which nothing is known. */
 struct entry look_entry_of(enum entry_kind);
 
 /* ---- on a quorum: redlock.c ---- */

@@ -106,6 +106,8 @@ struct forgetting {
 	struct fault *fault;
 	enum rc rc;
 	bool found;
+	bool
+	    repeated; /* one that was not there: it may have been forgotten by the first question */
 };
 
 /* The keys of a job are named, which its claim has. */
@@ -124,13 +126,16 @@ static bool
 steer_forget_done(void *ctx, const struct entry *e, int64_t now)
 {
 	struct forgetting *g = ctx;
+	struct route *route = &redis_of(g->store)->route;
 
 	(void)now;
 	if (e->kind != ENTRY_DONE || strcmp(e->key, g->key) != 0)
 		return true;
+	route->repeated = false;
 	g->rc = steer_forget_id(g->store, g->key, e->once,
 	    instant_after(instant_now(), g->patience), g->fault);
 	g->found |= g->rc == RC_OK;
+	g->repeated |= g->rc == RC_LOST && route->repeated;
 	return g->rc == RC_OK || g->rc == RC_LOST;
 }
 
@@ -160,10 +165,12 @@ steer_forget_all(struct store *s, const char *key, instant until, struct fault *
 	rc = look_done(s, key, steer_forget_done, &g, NEVER, f);
 	if (rc == RC_OK && g.rc != RC_OK && g.rc != RC_LOST)
 		rc = g.rc;
+	r->route.repeated = false; /* to look twice does no harm */
 	if (rc == RC_OK)
 		rc = steer_claim(s, &claim,
 		    (const char *[]){"forget", "", "", ended, good, NULL},
 		    none_remembered, instant_after(instant_now(), g.patience), f);
+	r->route.repeated |= g.repeated;
 	freeReplyObject(last);
 	return rc == RC_LOST && g.found ? RC_OK : rc;
 }

@@ -219,8 +219,11 @@ react_to_lease(struct keeper *k, enum event_kind kind)
 	const struct grant *g = &k->lock.grant;
 
 	react_to(k,
-	    &(struct event){
-		.kind = kind, .sent = g->sent, .lease = g->lease, .pace = g->pace});
+	    &(struct event){.kind = kind,
+		.sent = g->sent,
+		.lease = g->lease,
+		.pace = g->pace,
+		.soon = g->soon});
 }
 
 static void

@@ -52,7 +52,7 @@ take_lease(struct keep *k, instant now, const struct event *e)
 	l->length = e->lease;
 	l->pace = e->pace ? e->pace : lease_pace(span(k));
 	lease_deadlines(l->sent, l->length, k->terms.grace, &l->term_at, &l->kill_at);
-	l->renew_at = l->sent + l->pace;
+	l->renew_at = l->sent + (e->soon ? e->soon : l->pace);
 	/* the answer took that long, or is that of an outer dlock */
 	if (l->renew_at <= now)
 		l->renew_at = now + jittered_backoff(k);

@@ -41,9 +41,9 @@
 
 enum event_kind {
 	EV_TICK,        /* time has passed */
-	EV_GRANTED,     /* acquire: sent, lease, pace */
+	EV_GRANTED,     /* acquire: sent, lease, pace, soon */
 	EV_REFUSED,     /* acquire ended without a grant: value is the enum rc */
-	EV_RENEWED,     /* renew: sent, lease, pace */
+	EV_RENEWED,     /* renew: sent, lease, pace, soon */
 	EV_UNANSWERED,  /* renew: nothing is known */
 	EV_REVOKED,     /* renew: the same; but somebody wants the lock back */
 	EV_DISOWNED,    /* renew: the server says not ours */
@@ -66,7 +66,7 @@ struct event {
 	enum event_kind kind;
 	int value;
 	instant sent;
-	int64_t lease, pace;
+	int64_t lease, pace, soon;
 };
 
 /* How it ended. */

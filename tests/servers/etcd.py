@@ -238,6 +238,7 @@ class EtcdPlace(RemotePlace):
     """Locks on the session's server; keys are kept apart by a prefix."""
 
     name = "etcd"
+    hears = True
     crash_ttl = "4s"
 
     def __init__(self, request):

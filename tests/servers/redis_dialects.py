@@ -13,6 +13,7 @@ class DialectPlace(RedisPlace):
     dialect = "string"
     fair = counted = False
     whole_record = True
+    hears = False
     streams = False  # of readers: Redisson has no line
 
     @property

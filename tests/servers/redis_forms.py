@@ -268,6 +268,7 @@ class SentinelPlace(Place):
 
     name = "redis"
     id = "redis-sentinel"
+    hears = True
 
     def __init__(self, request):
         self.forms = request.getfixturevalue("redis_sentinels")
@@ -292,6 +293,7 @@ class ClusterPlace(Place):
 
     name = "redis"
     id = "redis-cluster"
+    hears = True
 
     def __init__(self, request):
         self.forms = request.getfixturevalue("redis_cluster")

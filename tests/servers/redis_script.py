@@ -5,6 +5,12 @@ import os
 from support import ROOT
 
 
+def ears(client, key="job"):
+    """How many of those who wait for this lock would hear a message.  (A holder listens, too.)"""
+    waiting = client.zrange(f"dlock:{{{key}}}:q", 0, -1)
+    return sum(n for _, n in client.pubsub_numsub(*(f"dlock:{{{key}}}:w:{owner}" for owner in waiting)))
+
+
 class Script:
     """Its operations, with owners of short names."""
 

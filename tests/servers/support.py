@@ -648,6 +648,7 @@ class Place:
     whole_record = True  # others can read all that a holder says of itself
     durable = True       # a server can be set so that its crash loses nothing
     braces = True        # a key may have any, and not only those of a whole {tag}
+    hears = False        # from its first renewal on a holder is told at once that it is asked for the lock
     streams = True       # those who came later do not keep a waiter out for ever
     settings = ()        # words for -O
     ordinarily = None    # the tests that make check runs there; None: all, as make check-all does
@@ -707,6 +708,7 @@ class RedisPlace(RemotePlace):
     """Locks on the session's server; keys are kept apart by a prefix."""
 
     name = "redis"
+    hears = True
 
     def __init__(self, request):
         self.server = request.getfixturevalue("redis_server")

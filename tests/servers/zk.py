@@ -281,6 +281,7 @@ class ZkPlace(RemotePlace):
     """Locks on the session's ZooKeeper, below a root for each test."""
 
     name = "zk"
+    hears = True
     crash_ttl = "18s"  # a holder counts on half of it, and bears the restart of a virtual machine
 
     def __init__(self, request):

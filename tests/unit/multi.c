@@ -278,6 +278,7 @@ give_various(
 		    : is(k, "b")      ? 20 * NS_PER_S
 				      : 10 * NS_PER_S;
 		g->pace = is(k, "b") ? NS_PER_S : 0;
+		g->soon = is(k, "c") ? NS_PER_S / 2 : 0;
 		g->anchor = is(k, "b") ? 42 : -1;
 	}
 	return RC_OK;
@@ -294,7 +295,8 @@ a_grant_is_what_all_have_in_common(void **state)
 	assert_int_equal(grant.slot, 1);
 	assert_int_equal(grant.lease, 10 * NS_PER_S); /* c's */
 	assert_int_equal(grant.sent, multi_grant(store, 1)->sent);
-	assert_int_equal(grant.pace, NS_PER_S); /* b's */
+	assert_int_equal(grant.pace, NS_PER_S);     /* b's */
+	assert_int_equal(grant.soon, NS_PER_S / 2); /* c's */
 	assert_int_equal(grant.anchor, 42);
 	assert_int_equal(multi_grant(store, 0)->token, 'b');
 	assert_int_equal(multi_grant(store, 1)->token, 'c');
@@ -310,6 +312,7 @@ a_lease_without_end_has_no_pace_but_that_of_the_ttl(void **state)
 	assert_int_equal(acquire(NEVER), RC_OK);
 	assert_int_equal(grant.lease, LEASE_FOREVER);
 	assert_int_equal(grant.pace, claim.ttl / 3);
+	assert_int_equal(grant.soon, claim.ttl / 3);
 }
 
 /* ---- all or none ---- */

@@ -79,6 +79,28 @@ assert_lost(void)
 	assert_int_equal(keeper.ending.loss, LOSS_SILENCE);
 }
 
+/* The renewal after that is due as ever, and what is told to nested runs never was less. */
+static void
+a_renewal_that_is_wanted_soon_comes_early_once(void **state)
+{
+	const struct terms terms = {
+	    .ttl = 6 * S, .grace = S, .max_run = NEVER, .seed = 1};
+
+	(void)state;
+	keep_init(&keeper, &terms);
+	tell(-0.1, EV_TICK, 0);
+	tell_event(0,
+	    (struct event){.kind = EV_GRANTED, .sent = GRANT, .lease = 6 * S, .soon = S});
+	assert_int_equal(keeper.lease.pace, 2 * S);
+	tell(0.1, EV_STARTED, 0);
+	assert_false(tell(0.9, EV_TICK, 0).set & DO_RENEW);
+	assert_true(tell(1, EV_TICK, 0).set & DO_RENEW);
+	tell_event(
+	    1.1, (struct event){.kind = EV_RENEWED, .sent = GRANT + S, .lease = 6 * S});
+	assert_false(tell(2.9, EV_TICK, 0).set & DO_RENEW);
+	assert_true(tell(3, EV_TICK, 0).set & DO_RENEW);
+}
+
 /*
  * The keeper slept from before TERM until after it; the front has stopped the command,
  * which ended with 0.
@@ -386,6 +408,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(instants_do_not_wrap),
+	    cmocka_unit_test(a_renewal_that_is_wanted_soon_comes_early_once),
 	    cmocka_unit_test_setup(late_keeper_takes_no_end_for_the_commands_own, begin),
 	    cmocka_unit_test_setup(late_keeper_takes_no_empty_tree_for_a_good_end, begin),
 	    cmocka_unit_test_setup(late_keeper_takes_no_parting_for_a_good_end, begin),

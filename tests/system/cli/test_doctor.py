@@ -246,6 +246,30 @@ def test_sentinels_that_are_slow(doctor, make_forms):
     assert status == 0 and found["fail-over"][0] == "ok", found
 
 
+def test_sentinels_that_are_too_few(doctor, make_forms):
+    """Those that a sentinel has not heard for so long it counts no longer."""
+    forms = make_forms()
+    status, found = doctor("-u", forms.url)
+    assert status == 0 and found["sentinels"] == ("ok", "3 of 3 sentinels answer, and 3 say that they are enough for a fail-over\n"), found
+    forms.sentinels[0].kill()
+    status, found = doctor("-u", forms.url)
+    assert status == 0 and found["sentinels"][0] == "warn" and "2 of 3 sentinels answer, and 2 say" in found["sentinels"][1], found
+    assert f"cannot reach sentinel 127.0.0.1:{forms.sentinels[0].port}: " in found["sentinels"][1], found
+    forms.sentinels[1].kill()
+    wait_for(lambda: "0 say" in doctor("-u", forms.url)[1]["sentinels"][1], what="a sentinel that knows")
+    status, found = doctor("-u", forms.url)
+    assert status == 1 and failed(found) == {"sentinels"} and "1 of 3 sentinels answer" in found["sentinels"][1], found
+
+
+@pytest.mark.parametrize("more, level", [("", "warn"), (" +sentinel|ckquorum", "ok")], ids=["least", "told"])
+def test_sentinels_that_do_not_tell(doctor, make_forms, more, level):
+    forms = make_forms(n=1)
+    with forms.sentinels[0].client() as c:
+        c.execute_command("ACL", "SETUSER", "default", *f"reset on nopass -@all +sentinel|get-master-addr-by-name{more}".split())
+    status, found = doctor("-u", forms.url)
+    assert status == 0 and found["sentinels"][0] == level, found
+
+
 def test_a_plain_run_asks_for_nothing_more(dlock, make_redis):
     """Nor less: take and release, and the PING in front of that."""
     server = make_redis("--appendonly", "yes")

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from redis_dialects import DIALECT_CANNOT
-from support import DLOCK, kill, place_id, places, size, wait_for, where
+from support import DLOCK, boottime, kill, place_id, places, size, spent, wait_for, where
 from witness import Crowd, check_seen, compile_witness
 from zk_layouts import LAYOUT_LACKS
 
@@ -91,6 +91,19 @@ def test_a_polite_break(steer):
     assert held.status == 79 and 'broken by carol "hotfix 4711"' in held.stderr and "was stopped" in held.stderr, held
     assert waiter.wait().status == 0
     assert steer.state() == "free"
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)], ids=["polite", "force"])
+@where(lambda place: place.hears and place_id(place) not in NOT_MARKED)
+def test_a_break_is_heard_at_once(steer, place, force):
+    """Once it has renewed for the first time, and up to ten seconds before it renews again."""
+    holder = steer.dlock.hold(place, place.key(), "-v", "-t", "30s")
+    wait_for(lambda: "renew: ok" in holder.stderr(), what="the first renewal")
+    time.sleep(2)  # what comes as it begins to listen another renewal may tell
+    began = boottime()
+    assert steer.run("break", "-y", *force).status == 0
+    assert holder.wait().status == 79
+    assert spent(began) < 4
 
 
 @steers()

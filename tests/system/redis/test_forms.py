@@ -13,6 +13,7 @@ import redis
 
 from hostile import DONE, GRANTED, RESET, SILENCE, Hostile, array
 from redis_forms import HOST, REDIS_PLACES, RedisCluster
+from redis_script import ears
 from support import PATIENCE, ROOT, At, boottime, free_port, is_alive, place_id, spent, wait_for
 from witness import check_intervals, interval
 
@@ -353,7 +354,8 @@ def test_a_holder_whose_connections_end_soon_opens_no_end_of_them(dlock, make_re
     with server.client() as c:
         for seconds in patience:
             before = renewals(holder)
-            c.client_kill_filter(_type="normal", skipme=True)
+            for kind in ("normal", "pubsub"):
+                c.client_kill_filter(_type=kind, skipme=True)
             try:
                 wait_for(lambda: renewals(holder) > before, timeout=seconds, what="another renewal")
             except AssertionError:
@@ -557,7 +559,7 @@ def test_waiters_are_not_deaf_on_another_node(dlock, cluster):
 
     def hears():
         with owner.client() as c:
-            return c.pubsub_channels("dlock:{job}:w:*")
+            return ears(c)
 
     wait_for(hears, what="a subscription at the owner")
     began = boottime()

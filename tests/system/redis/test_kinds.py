@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from hostile import array, granted
-from redis_script import Script
+from redis_script import Script, ears
 from support import free_port, is_alive, rules_of, run, wait_for
 
 DAY_MS = 86400 * 1000
@@ -33,7 +33,7 @@ def calls(client, command):
 
 
 def listening(client, n):
-    wait_for(lambda: len(client.pubsub_channels("dlock:*")) == n, what="ears of those who wait")
+    wait_for(lambda: ears(client) == n, what="ears of those who wait")
 
 
 def slot(started):

@@ -11,6 +11,7 @@ import pytest
 
 from hostile import GRANTED, array, waiting
 from proxy import close_with_reset
+from redis_script import ears
 from support import free_port, is_alive, rules_of, run, wait_for
 
 SECRET = "s3cr3t/P%55 x"
@@ -233,7 +234,7 @@ def test_who_comes_too_late_for_its_grant_keeps_its_place(dlock, own_redis, make
     proxy.refuse()
     proxy.reset()
     with own_redis.client() as c:
-        wait_for(lambda: len(c.pubsub_channels("dlock:*")) == 2, what="the loss of a subscription")
+        wait_for(lambda: ears(c) == 2, what="the loss of a subscription")
     holder.finish()
     second.held()
     proxy.accept()
@@ -254,7 +255,7 @@ def test_an_idle_waiter_asks_once_in_three_seconds(dlock, own_redis):
     holder = dlock.hold(At(own_redis.url), "job", "-t", "120s")
     waiters = [dlock.contend(At(own_redis.url), "job", command=("true",)).queued(n + 1) for n in range(8)]
     with own_redis.client() as c:
-        wait_for(lambda: len(c.pubsub_channels("dlock:*")) == 8, what="their ears")
+        wait_for(lambda: ears(c) == 8, what="their ears")
         time.sleep(0.5)
         before, began = c.info("commandstats")["cmdstat_evalsha"]["calls"], time.monotonic()
         time.sleep(7)
@@ -296,6 +297,15 @@ def test_a_server_that_may_lose_locks_is_told_of_once(dlock, make_redis, options
     assert done.status == 0 and len(lines) == len(started.events("notice")) == (1 if words else 0)
     assert all(word in lines[0] and str(server.port) in lines[0] for word in words)
     assert calls(server, "info|memory") <= 1 and calls(server, "config|get") == 1
+
+
+def test_a_run_that_ends_early_is_not_told_of_such_a_server(dlock, make_redis):
+    """Although it has renewed, which it does once it has had the lock for a second: cron would send each such line."""
+    server = make_redis(*NOTHING_SAVED)
+    holder = dlock.hold(At(server.url), "job")
+    wait_for(lambda: calls(server, "evalsha") >= 3, what="two renewals")
+    done = holder.finish()
+    assert (done.status, done.stderr) == (0, "") and calls(server, "info|memory") == 0
 
 
 def test_a_server_that_cannot_save_is_told_of(dlock, make_redis):

@@ -25,7 +25,9 @@ def at(make_redis):
         with server.client() as c:
             c.script_flush()  # so that an answer does not depend on what was asked before
             c.execute_command("ACL", "SETUSER", "some", "reset", "on", ">any", *rules)
-        return At(f"redis://some:any@127.0.0.1:{server.port}")
+        place = At(f"redis://some:any@127.0.0.1:{server.port}")
+        place.server = server
+        return place
 
     return make
 
@@ -43,6 +45,28 @@ def test_who_locks(dlock, at):
 def test_who_looks(dlock, at):
     place = at(*LOOKS)
     assert [do(dlock, place, words).status for words in (*LOOK, JOBS)] == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("less", ["+subscribe", "&dlock:*"])
+def test_who_may_not_listen_hears_of_a_break_by_a_renewal(dlock, at, less):
+    """And is not told of it, nor tries again with each."""
+    place = at(*(r for r in LOCKS if r != less))
+    steerer = At(place.words[-1].replace("some:any@", ""))
+    holder = dlock.hold(place, "job", "-t", "3s")
+    with place.server.client() as c:
+        wait_for(lambda: c.info("commandstats")["cmdstat_evalsha"]["calls"] >= 5, what="renewals")
+        assert c.info("commandstats").get("cmdstat_subscribe", {}).get("rejected_calls", 0) <= 1
+        assert [log["count"] for log in c.acl_log() if log["object"] == "subscribe" or log["reason"] == "channel"] == [1]
+    assert holder.stderr() == ""
+    assert dlock.run("break", "-y", *steerer.words, "-k", "job").status == 0
+    assert holder.wait().status == 79
+
+
+@pytest.mark.parametrize("less", ["+publish", "&dlock:*"])
+def test_who_may_not_publish_breaks_all_the_same(dlock, at, less):
+    holder = dlock.hold(At(at("~*", "&*", "+@all").words[-1].replace("some:any@", "")), "job", "-t", "3s")
+    assert do(dlock, at(*(r for r in STEERS if r != less)), STEER[2]).status == 0
+    assert holder.wait().status == 79
 
 
 def test_who_steers(dlock, at):

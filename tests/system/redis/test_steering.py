@@ -12,8 +12,8 @@ import time
 import pytest
 
 from hostile import array
-from redis_script import Script
-from support import ADMIN, At, boottime, is_alive, rules_of, size, spent, wait_for
+from redis_script import Script, ears
+from support import ADMIN, At, DLOCK, boottime, is_alive, rules_of, size, spent, wait_for
 
 BOB = json.dumps({"who": "bob@office", "why": "it hangs"})
 NUMBERS = {"lock", "limit", "token", "slot", "position", "count", "since", "until", "now", "revoked", "status"}
@@ -382,6 +382,22 @@ def test_a_run_that_ends_while_all_are_forgotten_stays(dlock, own_redis):
         assert s.forget("", *sums(c, s)) == 1 and not c.exists(s.last)
 
 
+def test_a_look_that_is_repeated_leaves_no_doubt_what_was_forgotten(dlock, own_redis, make_proxy):
+    """Its connection ends within a look; somebody else forgets all of them meanwhile."""
+    assert dlock.run("run", "-u", own_redis.url, "-k", "job", "--once", "a", "--", "true").status == 0
+    proxy = make_proxy(own_redis.port)
+
+    def tap(_link, _direction, data):
+        if b"\nlast\r" in data and b"EVAL_RO" in data and c.delete("dlock:{job}:r", "dlock:{job}:r:a"):
+            raise ConnectionResetError
+        return data
+
+    with own_redis.client() as c:
+        proxy.tap = tap
+        done = dlock.run("forget", "-y", "-u", proxy.url, "job")
+    assert done.status == 1 and proxy.connections == 3, done
+
+
 def test_long_and_odd_runs_are_listed_and_forgotten(dlock, own_redis):
     """Whatever others have written there, a page has room for it; a key that is called as a run is told once."""
     words = ["-u", own_redis.url]
@@ -633,7 +649,7 @@ def test_a_polite_break_is_heard_with_the_next_renewal(dlock, own_redis):
     waiter = dlock.contend(at, "job").queued(1)
     target = each(own_redis, "job")[0]
     with own_redis.client() as c:
-        wait_for(lambda: c.pubsub_channels("dlock:*"), what="the waiter's subscription")
+        wait_for(lambda: ears(c), what="the waiter's subscription")
         c.config_resetstat()
         revoke(own_redis, target)
         found = each(own_redis, "job")
@@ -646,6 +662,133 @@ def test_a_polite_break_is_heard_with_the_next_renewal(dlock, own_redis):
         assert BOB not in str(c.hgetall("dlock:{job}:i"))
     assert is_alive(waiter.command)
     assert waiter.finish().status == 0
+
+
+def has_renewed(holder, n=1):
+    """So many times from now on."""
+    before = renewals(holder)
+    wait_for(lambda: renewals(holder) >= before + n or holder.poll() is not None, what="renewals")
+    assert holder.poll() is None, holder.stderr()
+
+
+def renewals(holder):
+    return holder.stderr().count("renew: ok")
+
+
+def connected(server):
+    """How many connections it has seen; this one is another."""
+    with server.client() as c:
+        return c.info("stats")["total_connections_received"]
+
+
+def is_broken_at_once(server, holder):
+    began = boottime()
+    revoke(server, each(server, "job")[0])
+    assert holder.wait().status == 79
+    assert spent(began) < 4
+
+
+def test_a_holder_listens_once_it_has_renewed(dlock, own_redis):
+    """A shorter run has one connection."""
+    before = connected(own_redis)
+    assert dlock.run("run", "-u", own_redis.url, "-k", "job", "--", "true").status == 0
+    assert connected(own_redis) - before == 2
+    holder = dlock.hold(At(own_redis.url), "job", "-v", "-t", "60s")
+    assert connected(own_redis) - before == 4
+    has_renewed(holder, 2)
+    assert connected(own_redis) - before == 6
+    is_broken_at_once(own_redis, holder)
+
+
+@pytest.mark.parametrize("later", ["0", "1.2", "3"])
+def test_a_first_renewal_that_comes_early_makes_no_room_for_a_long_grace(dlock, own_redis, later):
+    """A nested run is refused by what the lease is for most of its time."""
+    words = ["run", "-u", own_redis.url, "-k", "job"]
+    inner = " ".join([f"sleep {later};", DLOCK, *words, "-t", "60s", "--grace", "18s", "--", "true"])
+    done = dlock.run(*words, "--", "sh", "-c", inner)
+    assert done.status == 78 and "too short for two renewals and a grace of 18s" in done.stderr, done
+
+
+def test_who_has_waited_listens_on(dlock, own_redis):
+    holder = dlock.hold(At(own_redis.url), "job")
+    waiter = dlock.contend(At(own_redis.url), "job", "-v", "-t", "60s").queued(1)
+    with own_redis.client() as c:
+        wait_for(lambda: ears(c) == 1, what="its ear")
+    holder.finish()
+    waiter.held()
+    before = connected(own_redis)
+    is_broken_at_once(own_redis, waiter)
+    assert renewals(waiter) <= 1 and connected(own_redis) - before == 1 + 2  # ours
+
+
+def test_a_break_that_comes_as_it_begins_to_listen_is_heard(dlock, own_redis, make_proxy):
+    """Between the renewal and the subscription: a renewal follows soon."""
+    proxy = make_proxy(own_redis.port)
+    broken = []
+
+    def tap(_link, _direction, data):
+        if b"\nSUBSCRIBE\r" in data and not broken:
+            broken.append(boottime())
+            revoke(own_redis, each(own_redis, "job")[0])
+        return data
+
+    proxy.tap = tap
+    holder = dlock.hold(At(proxy.url), "job", "-t", "60s")
+    assert holder.wait().status == 79
+    assert spent(broken[0]) < 4
+
+
+def test_a_holder_whose_listening_ends_listens_again(dlock, own_redis):
+    holder = dlock.hold(At(own_redis.url), "job", "-v", "-t", "60s")
+    has_renewed(holder, 2)
+    time.sleep(1)  # it begins once a second
+    with own_redis.client() as c:
+        assert c.client_kill_filter(_type="pubsub") == 1
+        has_renewed(holder)
+        wait_for(lambda: c.pubsub_channels("dlock:*"), what="its ear")
+    time.sleep(2)  # it looks once more as it begins to listen
+    is_broken_at_once(own_redis, holder)
+
+
+def test_a_holder_whose_listening_always_ends_opens_no_end_of_connections(dlock, own_redis):
+    """One for each renewal at most, of which there are few; and the hold goes on."""
+    holder = dlock.hold(At(own_redis.url), "job", "-v", *LEASE)
+    has_renewed(holder)
+    with own_redis.client() as c:
+        before, renewed = c.info("stats")["total_connections_received"], renewals(holder)
+        for _ in range(200):
+            c.client_kill_filter(_type="pubsub")
+            time.sleep(0.05)
+        opened = c.info("stats")["total_connections_received"] - before
+        assert 1 <= opened <= renewals(holder) - renewed + 1 <= 25
+    assert holder.finish().status == 0
+
+
+@pytest.mark.parametrize("how", ["refused", "silent"])
+def test_a_server_that_takes_no_second_connection_costs_no_hold(dlock, own_redis, make_proxy, how):
+    """What a holder hears then it hears by its renewals."""
+    proxy = make_proxy(own_redis.port)
+    holder = dlock.hold(At(proxy.url), "job", "-v", *LEASE)
+    if how == "refused":
+        proxy.refuse()
+    else:
+        proxy.tap = lambda _link, _direction, data: b"" if b"\nSUBSCRIBE\r" in data else data
+    has_renewed(holder, 4)
+    assert "no answer" not in holder.stderr() and holder.stderr().count("dlock:") == 1 + renewals(holder), holder.stderr()
+    revoke(own_redis, each(own_redis, "job")[0])
+    assert holder.wait().status == 79
+
+
+def test_a_flood_of_messages_is_no_flood_of_renewals(dlock, own_redis):
+    holder = dlock.hold(At(own_redis.url), "job", "-v", "-t", "60s")
+    has_renewed(holder, 2)
+    with own_redis.client() as c:
+        (channel,) = c.pubsub_channels("dlock:*")
+        before, began = renewals(holder), boottime()
+        while boottime() < began + 5:
+            c.publish(channel, "x" * 1000)
+        assert renewals(holder) - before <= 5 + (boottime() - began) / 2 + 1
+    is_broken_at_once(own_redis, holder)
 
 
 def test_a_mark_is_of_one_grant(dlock, own_redis):
@@ -740,11 +883,11 @@ def test_force_hands_the_lock_on_at_once_and_the_loser_is_told_who_did_it(dlock,
     waiter = dlock.contend(At(own_redis.url), "job", "-t", "60s").queued(1)
     target = each(own_redis, "job")[0]
     with own_redis.client() as c:
-        wait_for(lambda: c.pubsub_channels("dlock:*"), what="the waiter's subscription")
+        wait_for(lambda: ears(c), what="the waiter's subscription")
         before = calls(c, "publish")
         revoke(own_redis, target, "force")
         waiter.held()
-        assert calls(c, "publish") - before == 1
+        assert calls(c, "publish") - before == 2  # the holder is told, too
     found = each(own_redis, "job")
     assert kinds(found) == ["holder"] and found[0]["token"] > target["token"]
     assert script.renew(target["owner"]) == [0, BOB]
@@ -814,7 +957,7 @@ def test_nobody_passes_a_freeze_and_thaw_wakes_who_can_be_granted(dlock, own_red
         early = dlock.contend(at, "job", *words).queued(1)
     late = [dlock.contend(at, "job", *words).queued(n) for n in (2, 3)]
     with own_redis.client() as c:
-        wait_for(lambda: len(c.pubsub_channels("dlock:*")) == 3, what="their ears")
+        wait_for(lambda: ears(c) == 3, what="their ears")
         if held:
             assert is_alive(holder.command) and holder.finish().status == 0
         for n in ([], ["-s"], ["--limit", "2"]):
@@ -869,7 +1012,7 @@ def test_who_waits_has_it_soon_after_a_freeze_ends_by_itself(dlock, own_redis, h
         freeze(own_redis)
     waiter = dlock.contend(at, "job", "-t", "60s").queued(1)
     with own_redis.client() as c:
-        wait_for(lambda: c.pubsub_channels("dlock:*"), what="its ears")
+        wait_for(lambda: ears(c), what="its ears")
         freeze(own_redis, 2)
         ends = int(c.hget("dlock:{job}:f", "until")) / 1e6
         if held:
