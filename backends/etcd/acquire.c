@@ -238,7 +238,7 @@ begin_hold(struct etcd *e, instant until, struct grant *g, struct fault *f)
 	    .slot = e->slot,
 	    .sent = e->lease_sent,
 	    .lease = e->lease_ttl,
-	    .pace = instant_first(FIRST_RENEWAL, e->lease_ttl / 3),
+	    .soon = instant_first(FIRST_RENEWAL, e->lease_ttl / 3),
 	    .anchor = -1};
 	rc = check_claim(e, f);
 	if (rc == RC_OK && !is_lease_fresh(e))

@@ -146,7 +146,7 @@ etcd_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 		(void)watch_read(&e->cluster, &events, &ignored);
 	rc = etcd_renew_lease(e, until, g, &revision, f);
 	if (rc == RC_OK || rc == RC_REVOKED)
-		g->pace = 0;
+		g->soon = 0;
 	if (rc == RC_OK)
 		rc = watch_hold(
 		    e, revision, instant_first(until, instant_now() + g->lease / 10));

@@ -75,10 +75,10 @@ lease_note_own(struct lease *l, const struct row *r, int field)
 
 /* So long until the next renewal, if that is before the usual one; 0 where nobody is notified. */
 static int64_t
-soon(const struct lease *l, int64_t pace)
+soon(const struct lease *l, int64_t then)
 {
 	return l->is_direct && l->db->driver->lease->listen
-	    ? instant_first(pace, l->claim->ttl / 3)
+	    ? instant_first(then, l->claim->ttl / 3)
 	    : 0;
 }
 
@@ -118,7 +118,7 @@ grant_lease(struct lease *l, instant sent, struct grant *g)
 	    .slot = l->place.slot,
 	    .sent = sent,
 	    .lease = l->claim->ttl,
-	    .pace = soon(l, FIRST_RENEWAL),
+	    .soon = soon(l, FIRST_RENEWAL),
 	    .anchor = -1};
 }
 
@@ -460,7 +460,7 @@ lease_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
 	if (rc == RC_OK)
 		rc = renew_hold(db, until, g, f);
 	if (rc == RC_OK || rc == RC_REVOKED) {
-		g->pace = was_notified(db) || !sql_is_connected(db)
+		g->soon = was_notified(db) || !sql_is_connected(db)
 		    ? soon(l, alert_space(l->claim->ttl))
 		    : 0;
 		sql_watch(db);

@@ -212,7 +212,7 @@ claim_acquire(struct store *s, const struct claim *claim, instant until,
 	*ret = z->node.grant;
 	ret->token = z->node.token;
 	ret->slot = z->node.permit.number;
-	ret->pace = instant_first(ret->pace, FIRST_RENEWAL);
+	ret->soon = instant_first(ret->pace, FIRST_RENEWAL);
 	return RC_OK;
 }
 
@@ -301,6 +301,7 @@ claim_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 		g->sent = n->grant.sent;
 		g->lease = n->grant.lease;
 		g->pace = n->grant.pace;
+		g->soon = 0;
 		if (n->revocation.state != REVOKED_NEWS)
 			return RC_OK;
 		n->revocation.state = REVOKED_TOLD;

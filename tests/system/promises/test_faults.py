@@ -18,7 +18,7 @@ with contextlib.suppress(ImportError):  # without it no test is run that needs i
 from faults import IMPATIENT, IS_GONE, LEASE, LIVING_LEASE, ONCE, SOON, SOON_SECONDS, STUBBORN, assert_refused, wait_for_writes
 from hostile import GRANTED, RESET, SILENCE, array, granted, waiting
 from proxy import BOTH, DOWN, UP
-from support import At, boottime, compile_shim, free_port, is_alive, is_free, need, run, spent, stalled, told_at_the_end, wait_for
+from support import At, DLOCK, boottime, compile_shim, free_port, is_alive, is_free, need, run, spent, stalled, told_at_the_end, wait_for
 
 OTHER_KINDS = {"shared": ("-s",), "limit": ("--limit", "3"), "several": ("-k", "another")}
 
@@ -682,6 +682,18 @@ def test_server_clock_set_back_changes_nothing_for_the_holder(dlock, clock):
     assert waiter.held().token > holder.token
     assert waiter.finish().status == 0
     assert is_free(dlock, server)
+
+
+def test_a_first_renewal_that_comes_early_makes_no_room_for_a_long_grace(dlock, remote):
+    """A nested run is taken or refused by what the lease is for most of its time, also while the outer one's is young."""
+    def nested(later):
+        words = ["run", *remote.words, "-k", remote.key()]
+        inner = " ".join([f"sleep {later};", DLOCK, *words, "-t", "60s", "--grace", "18s", "--", "true"])
+        done = dlock.run(*words, "--", "sh", "-c", inner)
+        assert done.status == 0 or done.status == 78 and "too short for two renewals and a grace of 18s" in done.stderr, done
+        return done.status
+
+    assert nested(0) == nested(1.2)  # zk and memcached renew so often that there is room
 
 
 # ---- at the end ----

@@ -13,7 +13,7 @@ import pytest
 
 from hostile import array
 from redis_script import Script, ears
-from support import ADMIN, At, DLOCK, boottime, is_alive, rules_of, size, spent, wait_for
+from support import ADMIN, At, boottime, is_alive, rules_of, size, spent, wait_for
 
 BOB = json.dumps({"who": "bob@office", "why": "it hangs"})
 NUMBERS = {"lock", "limit", "token", "slot", "position", "count", "since", "until", "now", "revoked", "status"}
@@ -698,15 +698,6 @@ def test_a_holder_listens_once_it_has_renewed(dlock, own_redis):
     has_renewed(holder, 2)
     assert connected(own_redis) - before == 6
     is_broken_at_once(own_redis, holder)
-
-
-@pytest.mark.parametrize("later", ["0", "1.2", "3"])
-def test_a_first_renewal_that_comes_early_makes_no_room_for_a_long_grace(dlock, own_redis, later):
-    """A nested run is refused by what the lease is for most of its time."""
-    words = ["run", "-u", own_redis.url, "-k", "job"]
-    inner = " ".join([f"sleep {later};", DLOCK, *words, "-t", "60s", "--grace", "18s", "--", "true"])
-    done = dlock.run(*words, "--", "sh", "-c", inner)
-    assert done.status == 78 and "too short for two renewals and a grace of 18s" in done.stderr, done
 
 
 def test_who_has_waited_listens_on(dlock, own_redis):
