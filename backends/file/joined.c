@@ -106,8 +106,11 @@ open_joined(struct joined *j, short type, struct fault *fault)
 	j->fd = open(j->path, flags);
 	if (j->fd < 0 && errno == ENOENT)
 		j->fd = open(j->path, flags | O_CREAT, 0666);
-	if (j->fd < 0 && errno == EACCES) /* another user may have made it meanwhile */
+	if (j->fd < 0 && errno == EACCES) { /* another user may have made it meanwhile */
 		j->fd = open(j->path, flags);
+		if (j->fd < 0 && errno == ENOENT) /* and deleted it again */
+			errno = EACCES;
+	}
 	if (j->fd < 0 && (errno == ENOENT || errno == ENOTDIR))
 		return fault_set(fault, RC_CONFIG,
 		    "%s: there is no directory for it: mkdir it first", j->where);

@@ -255,8 +255,8 @@ visit_era(struct visit *v, int64_t era, struct fault *fault)
 	}
 	snprintf(name, sizeof name, "%" PRId64 "/", era);
 	rc = directory_list(v->runs, name, &list, fault);
-	if (rc != RC_OK)
-		return rc == RC_LOST ? RC_OK : rc;
+	if (rc != RC_OK) /* a sweep passes over what is none of ours */
+		return rc == RC_LOST || v->most ? RC_OK : rc;
 	for (int i = 0; rc == RC_OK && !v->enough && (e = readdir(list)); i++) {
 		if (v->most && i >= v->most)
 			break;

@@ -19,7 +19,8 @@
  *
  * Why waiters sleep on locks, and do not LISTEN: a NOTIFY makes every listening session of
  * the database run, so its cost grows with the queue, and commits that notify take
- * turns in the cluster.  Breaks are rare.
+ * turns in the cluster.  Breaks are rare; but whoever holds for more than a second is woken by
+ * every NOTIFY in the database, and looks whether it is of its channel.
  */
 #include "derive.h"
 #include "errors.h"

@@ -51,8 +51,8 @@
 --    between fits beside it: so one release wakes all whom it grants;
 --  * otherwise the waiter next before it, which wakes it when it is granted or leaves;
 --  * the first in line, where the holders are not exclusive, LISTENs: whoever grants sends it a
---    notification.  Only these listen, one a key, since a NOTIFY makes every session of the
---    database run that does.
+--    notification.  Of waiters only these listen, one a key, since a NOTIFY makes every session
+--    of the database run that does.
 -- A release takes its wake-up lock once more for the transaction and then gives back the
 -- session's share: so it is free at the moment when what the transaction has granted can be
 -- seen.  It only wakes; what is true stands in the table.

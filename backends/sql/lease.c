@@ -73,15 +73,6 @@ lease_note_own(struct lease *l, const struct row *r, int field)
 		l->has_own = has;
 }
 
-/* So long until the next renewal, if that is before the usual one; 0 where nobody is notified. */
-static int64_t
-soon(const struct lease *l, int64_t then)
-{
-	return l->is_direct && l->db->driver->lease->listen
-	    ? instant_first(then, l->claim->ttl / 3)
-	    : 0;
-}
-
 /*
  * Whoever may read statements shall not learn by what a hold is given back: so the claim's
  * owner itself is only sent to do that.
@@ -118,7 +109,9 @@ grant_lease(struct lease *l, instant sent, struct grant *g)
 	    .slot = l->place.slot,
 	    .sent = sent,
 	    .lease = l->claim->ttl,
-	    .soon = soon(l, FIRST_RENEWAL),
+	    .soon = l->is_direct && l->db->driver->lease->listen
+		? instant_first(FIRST_RENEWAL, l->claim->ttl / 3)
+		: 0,
 	    .anchor = -1};
 }
 
@@ -425,47 +418,53 @@ was_notified(struct sql *db)
 }
 
 /*
- * Asks to be notified of a break, once for each connection.  Where that is refused, or late, the
- * next renewal hears of it.
+ * Asks to be notified of a break, once for each connection, after a renewal that has left time
+ * for it: RC_OK, it is.  Where that is refused, renewals hear of it.  Where it comes too late, the
+ * connection has ended for it, and no other is to end so.
  */
 static enum rc
-listen_for_break(struct lease *l, instant until)
+listen_for_break(struct lease *l, instant sent, instant until)
 {
 	const struct lease_driver *d = l->db->driver->lease;
+	instant now = instant_now();
 	char text[64];
 	const struct question q = {.text = text, .harmless = true};
 	struct fault unheard;
+	enum rc rc;
 
-	if (!d->listen || l->hears_breaks || !l->is_direct || l->serial != l->db->serial)
-		return RC_OK;
+	if (!d->listen || l->hears_breaks || l->is_deaf || !l->is_direct ||
+	    l->serial != l->db->serial || until - now < 2 * (now - sent))
+		return RC_AGAIN;
 	l->hears_breaks = true;
 	snprintf(text, sizeof text, "%s%" PRIu64, d->listen, l->token);
-	until = instant_first(until, instant_now() + l->claim->ttl / 10);
-	return sql_exec(l->db, &q, until, NULL, &unheard) == RC_STOP ? RC_STOP : RC_OK;
+	rc = sql_exec(l->db, &q, until, NULL, &unheard);
+	l->is_deaf = !sql_is_connected(l->db);
+	return rc;
 }
 
 /*
- * A notification that has come already is answered by this renewal.  One that came along with the
- * answer no longer makes the descriptor readable, and the break may be later than the answer.
+ * A notification that has come before is answered by this renewal.  One that came along with the
+ * answer no longer makes the descriptor readable, and a break may have come between the answer
+ * and our listening: then the next renewal is early.
  */
 static enum rc
 lease_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
 	struct lease *l = lease_of(db);
-	enum rc rc;
+	enum rc rc, listening;
+	bool early;
 
 	db->base.host->alert = -1;
 	(void)was_notified(db);
-	rc = listen_for_break(l, until);
-	if (rc == RC_OK)
-		rc = renew_hold(db, until, g, f);
-	if (rc == RC_OK || rc == RC_REVOKED) {
-		g->soon = was_notified(db) || !sql_is_connected(db)
-		    ? soon(l, alert_space(l->claim->ttl))
-		    : 0;
-		sql_watch(db);
-	}
-	return rc;
+	rc = renew_hold(db, until, g, f);
+	if (rc != RC_OK && rc != RC_REVOKED)
+		return rc;
+	listening = rc == RC_OK ? listen_for_break(l, g->sent, until) : RC_AGAIN;
+	early = listening == RC_OK || was_notified(db) || !sql_is_connected(db);
+	g->soon = early ? instant_first(alert_space(l->claim->ttl), l->claim->ttl / 3)
+			: 0;
+	sql_watch(db);
+	return listening == RC_STOP ? RC_STOP : rc;
 }
 
 /*

@@ -178,6 +178,7 @@ struct lease {
 	char was_free
 	    [WAKE_BYTES]; /* a wake-up lock that was, when we were to sleep on it */
 	bool left_over;   /* a session that had ours may live on, at the server alone */
+	bool is_deaf;     /* asking to be notified has cost a connection */
 	/* what there is of us on one connection: */
 	unsigned serial;        /* its */
 	bool is_direct;         /* nobody is between us and the server */

@@ -114,8 +114,11 @@ read_entry(const struct row *r, const struct sql_look *s, const char *damaged)
 struct lease_look {
 	struct sql_look seen;
 	struct sql *db;
-	bool no_asker; /* nothing there tells it, or not to us */
+	bool no_asker; /* nothing there tells it, or not to us, or not in time */
+	int askers;    /* so many have been asked for */
 };
+
+enum { ASKERS_MOST = 16 }; /* each costs a round trip */
 
 /* Who asks for the lock of this holder?  The record lives in the answer. */
 static void
@@ -127,9 +130,13 @@ find_asker(struct lease_look *s, struct entry *e, struct answer *a)
 
 	if (!e->revoked || s->no_asker)
 		return;
-	s->no_asker = sql_ask_existing(s->db, &q, s->seen.look->until, a, &unheard) !=
-	    RC_OK;
+	s->no_asker = sql_ask_existing(s->db, &q,
+			  instant_first(s->seen.look->until, instant_now() + NS_PER_S), a,
+			  &unheard) != RC_OK;
+	if (s->no_asker)
+		return;
 	e->asker = row_words(&a->row, 0);
+	s->no_asker = ++s->askers == ASKERS_MOST;
 }
 
 static bool
@@ -343,7 +350,8 @@ notify_holder(struct sql *db, const struct target *target, instant until)
 	struct fault unheard;
 
 	if (q.text)
-		(void)sql_exec(db, &q, until, NULL, &unheard);
+		(void)sql_exec(db, &q, instant_first(until, instant_now() + NS_PER_S),
+		    NULL, &unheard);
 }
 
 enum rc

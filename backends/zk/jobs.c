@@ -449,6 +449,8 @@ forget_ids(struct steering *how, int64_t moment, bool *found, struct fault *f)
 		rc = id_deleted(how, *c, found, f);
 		*c = call_delete(how->dir->session,
 		    lockdir_below(&i.dir, i.era.at, i.name).at, i.node->stat.version);
+		if (rc == RC_OK && !*c)
+			rc = fault_set(f, RC_SYSTEM, "out of memory");
 		if (rc != RC_OK)
 			break;
 		n++;
@@ -478,6 +480,7 @@ steering_forget(struct steering *how, struct fault *f)
 		    f, RC_AGAIN, "%s: runs end all the time", how->dir->where);
 	if (rc == RC_OK && !how->once)
 		rc = forget_ids(how, moment, &found, f);
+	how->asked = how->asked || found; /* whoever asks again may find nothing any more */
 	if (rc == RC_DENIED)
 		return steering_denied(how, jobs_path(how->dir, "").at, f);
 	return rc == RC_OK && !found && !how->again

@@ -181,12 +181,12 @@ a_lease_counts_from_its_request(void **state)
 }
 
 static void
-renew_lease_at(int64_t pace)
+renew_lease_soon(int64_t soon)
 {
-	grant.pace = -1;
+	grant.soon = -1;
 	assert_int_equal(
 	    lease_mode.renew(&db, instant_now() + NS_PER_S, &grant, &fault), RC_OK);
-	assert_true(grant.pace == pace);
+	assert_true(grant.soon == soon);
 	assert_int_equal(host.alert, DESCRIPTOR);
 }
 
@@ -199,19 +199,27 @@ a_break_told_of_with_an_answer_is_not_overheard(void **state)
 	(void)state;
 	db.mode = &lease_mode;
 	db.own = &lease;
+	world.sent = instant_now();
 	world.told = 1;
-	renew_lease_at(0); /* which has answered that */
+	renew_lease_soon(NS_PER_S); /* which has answered that, and then begun to listen */
+	world.told = 1;
+	renew_lease_soon(0);
 	world.again = 1;
-	renew_lease_at(NS_PER_S);
-	renew_lease_at(0);
+	renew_lease_soon(NS_PER_S);
+	renew_lease_soon(0);
 	assert_int_equal(world.listened, 1);
 	db.serial++; /* another connection, of which nothing is known */
-	world.again = 1;
-	renew_lease_at(0);
+	renew_lease_soon(0);
 	assert_int_equal(world.listened, 1);
 	lease.is_direct = true;
-	renew_lease_at(0);
-	renew_lease_at(0);
+	renew_lease_soon(NS_PER_S);
+	renew_lease_soon(0);
+	assert_int_equal(world.listened, 2);
+	db.serial++;
+	renew_lease_soon(0);
+	lease.is_direct = true;
+	world.sent -= 5 * NS_PER_S; /* the answer took the time that listening would need */
+	renew_lease_soon(0);
 	assert_int_equal(world.listened, 2);
 }
 

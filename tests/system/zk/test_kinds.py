@@ -16,7 +16,7 @@ from kazoo.security import make_acl, make_digest_acl
 
 from faults import assert_refused
 from support import DLOCK, PATIENCE, children_of, wait_for
-from zk import CREATE, CREATE2, DELETE, GET_CHILDREN2, MULTI, own
+from zk import CREATE, CREATE2, DELETE, GET_CHILDREN2, LISTS, MULTI, own
 
 KINDS = {"plain": (), "writer": ("-x",), "reader": ("-s",), "unit": ("--limit", "3")}
 
@@ -661,6 +661,15 @@ def test_a_lost_answer_is_no_run_that_was_not_remembered(dlock, at, tapped, word
     assert run(dlock, at, "--once", "x", "--skipped-exit-code", "9").status == 0
     assert run(dlock, at, "--once", "y", "--skipped-exit-code", "9").status == (9 if words else 0)
     assert dlock.run("forget", "-y", *at.words, "job", "z").status == 1
+
+
+def test_a_look_that_is_lost_after_all_was_forgotten_is_no_run_that_was_not_remembered(dlock, at, tapped):
+    place, _, tap = tapped
+    assert run(dlock, at, "--cooldown", "1h").status == 0
+    tap.on((MULTI,), lambda _: tap.lose(LISTS, 1))
+    done = dlock.run("forget", "-y", *place.words, "job")
+    assert (done.status, tap.has_acted, tap.has_lost) == (0, True, True), done
+    assert run(dlock, at, "--cooldown", "1h", "--skipped-exit-code", "9").status == 0
 
 
 def test_what_may_not_be_read_is_not_told_as_never_done(dlock, at):
