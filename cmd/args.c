@@ -353,7 +353,7 @@ settle_command(struct plan *p, char **words, bool named, struct fault *f)
 	return RC_OK;
 }
 
-/* Of others, those that are about a lock need its key, and some ask a person first. */
+/* Of others, those that are about a lock need its key. */
 static enum rc
 settle_key(const struct plan *p, struct fault *f)
 {
@@ -361,6 +361,13 @@ settle_key(const struct plan *p, struct fault *f)
 	    (options[OPT_KEY].cmds & p->cmd))
 		return fault_set(
 		    f, RC_USAGE, "no key: say dlock %s KEY", options_cmd(p->cmd));
+	return RC_OK;
+}
+
+/* Last, when no password is left among the words: whoever reads us may be slow. */
+static enum rc
+settle_asking(struct plan *p, struct fault *f)
+{
 	if (p->nkeys > 1 && (p->cmd & (CMD_BREAK | CMD_FORGET)))
 		return fault_set(f, RC_USAGE,
 		    "%s takes one key at a time; nothing was done", options_cmd(p->cmd));
@@ -498,8 +505,8 @@ read_run_words(struct words *w, const struct sources *all, bool *named, struct f
 enum rc
 args_read(struct plan *p, unsigned cmd, char **argv, struct fault *f)
 {
-	static enum rc (*const settle[])(struct plan *, struct fault *) = {
-	    settle_site, settle_lease, settle_look, settle_period, settle_conflict};
+	static enum rc (*const settle[])(struct plan *, struct fault *) = {settle_site,
+	    settle_lease, settle_look, settle_period, settle_conflict, settle_asking};
 	/* of which little is touched: of a stack all of it would be */
 	static struct sources all;
 	struct words words = {.next = argv, .plan = p, .said = &all.list[SOURCE_WORDS]};

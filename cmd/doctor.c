@@ -599,6 +599,7 @@ run_doctor(struct plan *p)
 	hold_signals(SIG_BLOCK);
 	examine(&d);
 	hold_signals(SIG_UNBLOCK);
+	view_free(&d.view);
 	tell_processes(&d);
 	if (say_written() != 0)
 		return STATUS_SYSTEM;

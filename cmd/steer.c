@@ -234,24 +234,30 @@ await_end(struct steering *s, struct fault *f)
 		until = instant_after(now, s->looking.plan->wait.most);
 	struct breaking b = {
 	    .of = s, .speak = instant_after(now, SPEAK_FIRST), .doubt = NEVER};
+	enum rc rc;
 
 	for (bool first = true;; first = false) {
-		enum rc rc = look_at(&s->looking, s->key, true, &b.now, NEVER, f);
-		const struct person *left = one_left(&b);
+		const struct person *left;
 
+		rc = look_at(&s->looking, s->key, true, &b.now, NEVER, f);
+		left = one_left(&b);
 		if (rc == RC_AGAIN && instant_now() < until)
 			left = speak_of_silence(&b, f);
 		else if (rc != RC_OK || !left)
-			return rc;
+			break;
 		if (first && left->until != EPOCH_NONE)
 			b.doubt = instant_after(instant_now(),
 			    instant_after(view_left(&b.now, left->until), HEED));
-		if (instant_now() >= until)
-			return RC_BUSY;
+		if (instant_now() >= until) {
+			rc = RC_BUSY;
+			break;
+		}
 		if (!s->looking.plan->show.quiet)
 			speak_of(&b, left);
 		look_rest(&s->looking, until);
 	}
+	view_free(&b.now);
+	return rc;
 }
 
 /* ---- break: all of it ---- */

@@ -431,11 +431,13 @@ await_place(struct file *f, instant until, struct fault *fault)
 		if (rc != RC_OK)
 			return rc;
 		frozen = frozen && place_is_waiting(p);
-		if (!place_has_joined(p) || p->permit >= 0)
+		if (!place_has_joined(p))
 			return RC_OK;
-		if (place_look(p) != 0)
+		if (p->permit < 0 && place_look(p) != 0)
 			return directory_failed(
 			    &f->dir, "cannot look at the queue", fault);
+		if (p->permit >= 0) /* during a freeze it is to be given back */
+			return RC_OK;
 	}
 	return RC_OK;
 }

@@ -294,7 +294,7 @@ static void
 check_sentinels(struct redis *r, struct checkup *c)
 {
 	const struct address *a = r->store.sentinels;
-	size_t good = 0, able = 0, unable = 0;
+	size_t good = 0, able = 0, unable = 0, barred = 0;
 	struct server s = {.inspected = false};
 
 	server_init(&s, r->store.base.host, a);
@@ -313,6 +313,8 @@ check_sentinels(struct redis *r, struct checkup *c)
 		able += told && told->type == REDIS_REPLY_STATUS;
 		unable += told && told->type == REDIS_REPLY_ERROR &&
 		    resp_says(told->str, "NOQUORUM");
+		barred += told && told->type == REDIS_REPLY_ERROR &&
+		    resp_says(told->str, "NOPERM");
 		if (!told)
 			checkup_tell(c, DOUBTFUL, "sentinels",
 			    "start it again, or name another", "%s", f.text);
@@ -325,7 +327,7 @@ check_sentinels(struct redis *r, struct checkup *c)
 				    : FIT,
 	    "sentinels",
 	    able == a->n ? NULL
-		: able + unable < good
+		: barred > 0
 		? "let their ACL give +sentinel|ckquorum, so that doctor can look"
 		: "start the others, until redis-cli -p 26379 SENTINEL CKQUORUM MASTER says OK on each",
 	    "%zu of %zu sentinels answer, and %zu say that they are enough for a fail-over",
@@ -435,7 +437,7 @@ redlock_sweep(struct redlock *r, struct checkup *c, struct fault *f)
 	for (size_t i = 0; i < a->n; i++) {
 		struct fault why;
 		struct patient p = {
-		    c, &s, "", share_of_time(c->until, a->n - i - 1), RC_OK, &why, ""};
+		    c, &s, "", share_of_time(c->until, a->n - i), RC_OK, &why, ""};
 
 		server_go(&s, &a->hosts[i]);
 		for (size_t k = 0; k < sizeof keys / sizeof *keys && p.rc == RC_OK; k++) {

@@ -178,6 +178,7 @@ peer_start(struct peer *p, const struct sockaddr *to, socklen_t size)
 	enum rc rc;
 
 	peer_disconnect(p);
+	p->begun++;
 	rc = stream_start(&p->stream, to, size, &p->fault);
 	if (rc == RC_OK && p->address->tls)
 		rc = tls_start(p->address->tls, &p->stream, p->at.host, &p->fault);

@@ -55,6 +55,7 @@ struct peer {
 	struct addresses *addresses; /* until it has taken something; else NULL */
 	size_t next;                 /* of them */
 	short watched;               /* events that the epoll descriptor has */
+	unsigned begun;              /* connections, so far */
 	bool reused;                 /* the connection was open before the question */
 	int greets, greeted;         /* AUTH and SELECT; answers to them */
 	int owed;                    /* answers to earlier questions, still to come */

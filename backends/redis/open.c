@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { REPLICAS_MOST = 100 };
 
@@ -140,6 +141,8 @@ redis_close(struct store *s)
 	} else {
 		route_free(&redis_of(s)->route);
 		server_close(&redis_of(s)->queue.listener);
+		if (redis_of(s)->both > 0)
+			close(redis_of(s)->both);
 	}
 	store_free((struct redis_store *)s);
 }

@@ -41,6 +41,7 @@ queue_is_subscribed(struct queue *q)
 	if (q->moves != q->route->moves) {
 		server_go(&q->listener, &q->route->server.peer.at);
 		q->moves = q->route->moves;
+		q->deaf = false;
 	}
 	return q->listener.peer.stream.fd >= 0;
 }

@@ -31,6 +31,7 @@
 #include "backends/common/text.h"
 
 #include <string.h>
+#include <sys/epoll.h>
 
 /* from when a master is declared dead until sentinels name the next one */
 #define SWITCH (2500 * NS_PER_MS)
@@ -55,20 +56,28 @@ redis_can_hear(const struct redis *r)
 }
 
 /*
- * A break; and from sentinels, which cut all connections when they depose the master: no news
- * comes earlier.
+ * A break; and that sentinels have deposed the master, since they cut connections then: no news
+ * comes earlier.  Before 6.0 they leave those of listeners alone, so that both are watched.
  */
 static void
 redis_watch(struct redis *r)
 {
-	int *alert = &r->store.base.host->alert;
+	bool listens = redis_can_hear(r) && queue_is_subscribed(&r->queue);
+	int ear = listens ? r->queue.listener.peer.stream.fd : -1,
+	    master = r->store.address.form == FORM_SENTINEL
+	    ? r->route.server.peer.stream.fd
+	    : -1;
+	struct epoll_event e = {.events = EPOLLIN};
 
-	if (redis_can_hear(r) && queue_is_subscribed(&r->queue))
-		*alert = r->queue.listener.peer.stream.fd;
-	else
-		*alert = r->store.address.form == FORM_SENTINEL
-		    ? r->route.server.peer.stream.fd
-		    : -1;
+	if (ear >= 0 && master >= 0 && r->both == 0)
+		r->both = epoll_create1(EPOLL_CLOEXEC);
+	if (ear >= 0 && master >= 0 && r->both > 0) {
+		/* what it watches already stays so; what was closed is watched no more */
+		epoll_ctl(r->both, EPOLL_CTL_ADD, ear, &e);
+		epoll_ctl(r->both, EPOLL_CTL_ADD, master, &e);
+		ear = r->both;
+	}
+	r->store.base.host->alert = ear >= 0 ? ear : master;
 }
 
 /* ---- what a fail-over may do to it ---- */
@@ -405,12 +414,17 @@ redis_renewed(struct redis *r, struct answer *a, struct grant *g, struct fault *
 	return a->code == ANSWER_REVOKED ? redis_revoked(r, RC_REVOKED, a, f) : RC_OK;
 }
 
-/* The renewal comes first: what only listens is to cost no hold. */
+/*
+ * Renewals come first, those of others, too: what only listens is to cost no hold.  So whoever has
+ * lost a connection gives the other one back, and listens again when renewals are regular.
+ */
 static enum rc
 redis_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 {
 	struct redis *r = redis_of(s);
 	struct answer a = {.code = ANSWER_NOT_HOLDER};
+	unsigned before = r->route.server.peer.begun;
+	bool anew;
 	enum rc rc;
 
 	if (redis_can_hear(r))
@@ -419,11 +433,15 @@ redis_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 		server_close(&r->queue.listener);
 	rc = redis_run(r, &(struct request){.operation = RENEW, .token = r->hold.token},
 	    until, &a, f);
+	anew = r->route.server.peer.begun != before;
+	if (anew || rc != RC_OK)
+		server_close(&r->queue.listener);
 	if (rc == RC_OK)
 		rc = redis_renewed(r, &a, g, f);
 	else if (rc != RC_STOP && rc != RC_LOST)
 		rc = RC_AGAIN;
-	if (rc == RC_OK && redis_can_hear(r) && queue_hear(&r->queue, &r->names, until))
+	if (rc == RC_OK && !anew && redis_can_hear(r) &&
+	    queue_hear(&r->queue, &r->names, until))
 		g->soon = AT_ONCE;
 	redis_watch(r);
 	return rc;

@@ -102,6 +102,7 @@ struct redis {
 	struct redis_hold hold;
 	bool plainly;    /* the server runs no scripts, and the dialect does without */
 	bool down_after; /* has been spoken of */
+	int both;        /* an epoll descriptor of what redis_watch() watches; 0: none */
 };
 
 static inline struct redis *

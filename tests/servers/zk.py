@@ -21,7 +21,7 @@ from support import At, RemotePlace, Server, free_port, wait_for
 
 # The jar's manifest names all others.
 CLASSES = ":".join(f"/usr/share/java/{jar}.jar" for jar in ("zookeeper", "slf4j-simple"))
-JAVA = ("java", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData",
+JAVA = ("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData",
         "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dzookeeper.admin.enableServer=false",
         "-Dzookeeper.preAllocSize=1024", "-cp", CLASSES)
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import resource
+import signal
 import shutil
 import struct
 import subprocess
@@ -550,6 +551,21 @@ def test_a_holder_goes_on_while_its_key_is_frozen(dlock, files, admin):
     time.sleep(1.5)
     assert holder.poll() is None and holder.finish().status == 0
     assert try_once(dlock, files, "job").status == 75
+
+
+def test_who_comes_to_be_first_during_a_freeze_takes_no_permit(dlock, files, admin):
+    """Until the thaw it would be told of as a holder, with the name of the last one that had the permit."""
+    assert dlock.hold(files, "job", "--limit", "2").finish().status == 0
+    admin.does("freeze", "job", ALICE)
+    first, second = (dlock.contend(files, "job", "--limit", "2").queued(n) for n in (1, 2))
+    first.signal(signal.SIGINT)
+    first.wait()
+    second.event("waiting", position=1)
+    for _ in range(5):
+        time.sleep(0.05)
+        assert admin.key("job", "holder") == []
+    admin.does("thaw", "job")
+    assert second.held().finish().status == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)

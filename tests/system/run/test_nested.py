@@ -300,6 +300,16 @@ def test_a_file_is_told_by_its_whole_name(dlock, make_redis, tmp_path):
         assert joined(result) == (key == "job"), result
 
 
+# ---- a keeper that is none ----
+
+
+@pytest.mark.parametrize("value", ["garbage", "@", "@" + "x" * 80, "@x", "@x/1", "@dlock-" + "0" * 32 + "/1/9fa2c34d5e6f7081", "@x/1/zzz"])
+def test_what_is_no_keeper_is_no_outer_run(dlock, tmp_path, value):
+    env = {"DLOCK_KEEPER": value}
+    result = dlock.run("run", "-u", f"file://{tmp_path}", "-k", "job", "echo", "ran", env=env, events=False)
+    assert (result.status, result.stdout, result.stderr) == (0, "ran\n", "")
+
+
 # ---- without the outer run's variables ----
 
 
