@@ -608,10 +608,8 @@ peer_end_overdue(struct peer *p)
 static void
 fan_end_overdue(struct fan *fan)
 {
-	instant now = instant_now();
-
 	for (size_t i = 0; i < fan->n; i++)
-		if (now >= peer_due(&fan->peers[i]))
+		if (instant_now() >= peer_due(&fan->peers[i]))
 			peer_end_overdue(&fan->peers[i]);
 }
 
