@@ -201,7 +201,8 @@ a_break_told_of_with_an_answer_is_not_overheard(void **state)
 	db.own = &lease;
 	world.sent = instant_now();
 	world.told = 1;
-	renew_lease_soon(NS_PER_S); /* which has answered that, and then begun to listen */
+	renew_lease_soon(
+	    NS_PER_S); /* which has answered that, and then begun to listen */
 	world.told = 1;
 	renew_lease_soon(0);
 	world.again = 1;
@@ -218,7 +219,8 @@ a_break_told_of_with_an_answer_is_not_overheard(void **state)
 	db.serial++;
 	renew_lease_soon(0);
 	lease.is_direct = true;
-	world.sent -= 5 * NS_PER_S; /* the answer took the time that listening would need */
+	world.sent -= 5 *
+	    NS_PER_S; /* the answer took the time that listening would need */
 	renew_lease_soon(0);
 	assert_int_equal(world.listened, 2);
 }
