@@ -480,7 +480,8 @@ steering_forget(struct steering *how, struct fault *f)
 		    f, RC_AGAIN, "%s: runs end all the time", how->dir->where);
 	if (rc == RC_OK && !how->once)
 		rc = forget_ids(how, moment, &found, f);
-	how->asked = how->asked || found; /* whoever asks again may find nothing any more */
+	/* whoever asks again may find nothing any more */
+	how->asked = how->asked || found;
 	if (rc == RC_DENIED)
 		return steering_denied(how, jobs_path(how->dir, "").at, f);
 	return rc == RC_OK && !found && !how->again
