@@ -180,7 +180,7 @@ _dlock_setting()
 	elif [[ $cur == tls=* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W 'off encrypt verify' -- "${cur#*=}")
 	elif [[ $cur == derive=* ]]; then
-		mapfile -t COMPREPLY < <(compgen -W 'with_advisory_lock rails-migration django-pglock golang-migrate golang-migrate-instance flyway prisma-migrate node-pg-migrate graphile-migrate postgres-migrations pg-boss symfony django-pglocks advisory-lock' \
+		mapfile -t COMPREPLY < <(compgen -W 'with_advisory_lock rails-migration django-pglock golang-migrate golang-migrate-instance flyway prisma-migrate node-pg-migrate graphile-migrate postgres-migrations pg-boss symfony django-pglocks advisory-lock distributedlock' \
 			-- "${cur#*=}")
 	else
 		mapfile -t COMPREPLY < <(compgen -W 'acl= auth-file= cacert= cert= connect-timeout= derive= dialect= key= layout= lock= mode= name= password-file= path= prefix= sentinel-password-file= socket= tls= tls-name= wait-replicas=' \

@@ -1,5 +1,5 @@
 /*
- * sha256.c - SHA-256 and SHA-224, of FIPS 180-4, for the names of advisory locks.
+ * sha256.c - SHA-256, SHA-224 and SHA-1, of FIPS 180-4, for the names of advisory locks.
  *
  * The server has it too, but would have to be asked before the first question.
  */
@@ -65,15 +65,50 @@ mix_block(uint32_t state[8], const unsigned char *block)
 		state[i] += v[i];
 }
 
+static uint32_t
+rotate_left(uint32_t x, int n)
+{
+	return rotate(x, 32 - n);
+}
+
+/* The same of SHA-1, whose state has five words. */
 static void
-hash_all(unsigned char out[SHA256_BYTES], uint32_t state[8], const void *data, size_t n)
+mix_block_1(uint32_t state[8], const unsigned char *block)
+{
+	static const uint32_t constants[] = {
+	    0x5a827999, 0x6ed9eba1, 0x8f1bbcdc, 0xca62c1d6};
+	uint32_t w[80], v[5];
+
+	for (int i = 0; i < 80; i++)
+		w[i] = i < 16
+		    ? (uint32_t)block[4 * i] << 24 | block[4 * i + 1] << 16 |
+			block[4 * i + 2] << 8 | block[4 * i + 3]
+		    : rotate_left(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 1);
+	memcpy(v, state, sizeof v);
+	for (int i = 0; i < 80; i++) {
+		uint32_t f = i < 20     ? (v[1] & v[2]) | (~v[1] & v[3])
+		    : i >= 40 && i < 60 ? (v[1] & v[2]) | (v[1] & v[3]) | (v[2] & v[3])
+					: v[1] ^ v[2] ^ v[3];
+		uint32_t t = rotate_left(v[0], 5) + f + v[4] + constants[i / 20] + w[i];
+
+		memmove(v + 1, v, 4 * sizeof *v);
+		v[2] = rotate_left(v[2], 30);
+		v[0] = t;
+	}
+	for (int i = 0; i < 5; i++)
+		state[i] += v[i];
+}
+
+static void
+hash_all(void (*mix)(uint32_t *, const unsigned char *), unsigned char *out, size_t nout,
+    uint32_t state[8], const void *data, size_t n)
 {
 	unsigned char end[2 * BLOCK_BYTES] = {0};
 	const unsigned char *p = data;
 	size_t left = n, blocks;
 
 	for (; left >= BLOCK_BYTES; left -= BLOCK_BYTES, p += BLOCK_BYTES)
-		mix_block(state, p);
+		mix(state, p);
 	/*
 	 * The rest, a one bit, zeros, and the length in bits: one block, or two where
 	 * that does not fit.
@@ -84,8 +119,8 @@ hash_all(unsigned char out[SHA256_BYTES], uint32_t state[8], const void *data, s
 	for (int i = 0; i < LENGTH_BYTES; i++)
 		end[blocks * BLOCK_BYTES - 1 - i] = (uint64_t)n * 8 >> 8 * i;
 	for (size_t i = 0; i < blocks; i++)
-		mix_block(state, end + i * BLOCK_BYTES);
-	for (int i = 0; i < SHA256_BYTES; i++)
+		mix(state, end + i * BLOCK_BYTES);
+	for (size_t i = 0; i < nout; i++)
 		out[i] = state[i / 4] >> (24 - 8 * (i % 4));
 }
 
@@ -95,7 +130,7 @@ sha256(unsigned char out[SHA256_BYTES], const void *data, size_t n)
 	uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f,
 	    0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
 
-	hash_all(out, state, data, n);
+	hash_all(mix_block, out, SHA256_BYTES, state, data, n);
 }
 
 void
@@ -104,5 +139,13 @@ sha224(unsigned char out[SHA256_BYTES], const void *data, size_t n)
 	uint32_t state[8] = {0xc1059ed8, 0x367cd507, 0x3070dd17, 0xf70e5939, 0xffc00b31,
 	    0x68581511, 0x64f98fa7, 0xbefa4fa4};
 
-	hash_all(out, state, data, n);
+	hash_all(mix_block, out, SHA256_BYTES, state, data, n);
+}
+
+void
+sha1(unsigned char out[SHA1_BYTES], const void *data, size_t n)
+{
+	uint32_t state[8] = {0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0};
+
+	hash_all(mix_block_1, out, SHA1_BYTES, state, data, n);
 }

@@ -6,6 +6,7 @@
 
 #include "backends/common/setting.h"
 #include "backends/common/sha256.h"
+#include "backends/common/text.h"
 #include "backends/sql/names.h"
 
 #include <errno.h>
@@ -176,6 +177,54 @@ derive_advisory_lock(struct number *n, const char *key, const char *database)
 	return true;
 }
 
+static bool
+read_hex(const char *text, int bytes, uint64_t *number)
+{
+	for (*number = 0; bytes > 0; bytes--, text += 2) {
+		int byte = text_hex_byte(text);
+
+		if (byte < 0)
+			return false;
+		*number = *number << 8 | (unsigned)byte;
+	}
+	return true;
+}
+
+/*
+ * DistributedLock of .NET: up to nine characters of ASCII, seven bits each, a 0, and 1s for those
+ * that are missing; what its keys are written as, 16 hexadecimal digits, or 8 and 8; or a hash.
+ */
+static bool
+derive_distributedlock(struct number *n, const char *key, const char *database)
+{
+	enum { CHARACTERS = 9, BITS = 7, ONES = (1 << BITS) - 1 };
+	unsigned char hash[SHA1_BYTES];
+	size_t length = strlen(key), plain = 0;
+	uint64_t bits = 0, low = 0;
+
+	(void)database;
+	n->pair = false;
+	while (plain < length && (unsigned char)key[plain] <= ONES)
+		bits = bits << BITS | (unsigned char)key[plain++];
+	if (plain == length && length <= CHARACTERS) {
+		for (bits <<= 1; plain < CHARACTERS; plain++)
+			bits = bits << BITS | ONES;
+		low = (uint32_t)bits;
+		bits >>= 32;
+		n->pair = true;
+	} else if (length == 17 && key[8] == ',' && read_hex(key, 4, &bits) &&
+	    read_hex(key + 9, 4, &low)) {
+		n->pair = true;
+	} else if (length != 16 || !read_hex(key, 8, &bits)) {
+		sha1(hash, key, length);
+		for (int i = 7; i >= 0; i--)
+			bits = bits << 8 | hash[i];
+	}
+	*n = n->pair ? (struct number){.pair = true, .two = {(int32_t)bits, (int32_t)low}}
+		     : (struct number){.one = (int64_t)bits};
+	return true;
+}
+
 static const struct derivation {
 	const char *name;
 	/* NULL: the lock is `fixed`, whatever the key */
@@ -200,11 +249,12 @@ static const struct derivation {
     {"symfony", .derive = derive_symfony},
     {"django-pglocks", .derive = derive_django_pglocks},
     {"advisory-lock", .derive = derive_advisory_lock},
+    {"distributedlock", .derive = derive_distributedlock},
 };
 
 const char derive_names[] =
     "dlock, with_advisory_lock, rails-migration, django-pglock, golang-migrate, golang-migrate-instance, flyway, "
-    "prisma-migrate, node-pg-migrate, graphile-migrate, postgres-migrations, pg-boss, symfony, django-pglocks, advisory-lock";
+    "prisma-migrate, node-pg-migrate, graphile-migrate, postgres-migrations, pg-boss, symfony, django-pglocks, advisory-lock, distributedlock";
 
 static const struct derivation *
 find(const char *tool)

@@ -145,6 +145,36 @@ programs_with_a_hash(void **state)
 	is_pair("advisory-lock", "report", -2087625084, -1662510829);
 }
 
+/*
+ * PostgresAdvisoryLockKey(name, allowHashing) of DistributedLock.Postgres; hashes from hashlib,
+ * also around the ends of the padding.
+ */
+static void
+distributedlock(void **state)
+{
+	static const struct {
+		size_t n;
+		int64_t lock;
+	} long_names[] = {{55, -4774139179143258786}, {56, 8964326585639875230},
+	    {64, -8835660753087786322}, {255, 4027606530520210325}};
+	char key[KEY_BYTES + 1];
+
+	(void)state;
+	is_pair("distributedlock", "report", -443054338, 1562378239);
+	is_pair("distributedlock", "nine-char", -576227755, -1191943708);
+	is_one("distributedlock", "ten-chars!", "app", 526016490374857436);
+	is_one("distributedlock", "nightly-report", "app", 7635146791061737145);
+	is_one("distributedlock", "ключ", "app", 7400670229932960435);
+	is_one("distributedlock", "7fffffffffffffff", "app", INT64_MAX);
+	is_one("distributedlock", "FFFFFFFFFFFFFFFE", "app", -2);
+	is_pair("distributedlock", "7fffffff,80000000", INT32_MAX, INT32_MIN);
+	for (size_t i = 0; i < sizeof long_names / sizeof *long_names; i++) {
+		memset(key, 'k', long_names[i].n);
+		key[long_names[i].n] = '\0';
+		is_one("distributedlock", key, "app", long_names[i].lock);
+	}
+}
+
 static void
 keys_that_are_no_tables_are_refused(void **state)
 {
@@ -198,6 +228,7 @@ main(void)
 	    cmocka_unit_test(flyway),
 	    cmocka_unit_test(programs_with_one_number),
 	    cmocka_unit_test(programs_with_a_hash),
+	    cmocka_unit_test(distributedlock),
 	    cmocka_unit_test(keys_that_are_no_tables_are_refused),
 	    cmocka_unit_test(numbers_as_they_are),
 	};

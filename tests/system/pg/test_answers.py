@@ -17,6 +17,8 @@ from pg import MODES, USER, columns, data_row, error, message, pg_url
 from proxy import DOWN, UP
 from support import DLOCK, At, boottime, children_of, is_free, kill, run, told_at_the_end, wait_for
 
+# What the server has done all the same may stay for a lease: no key of other tests on that server.
+LEFT = "left"
 SCREEN = "\x1b[2J\x1b]52;c;cm0=\x07"
 
 
@@ -44,7 +46,7 @@ def failing_with(state, text="not now"):
 def test_errors_have_their_status(dlock, pg_server, make_tamper, state, status):
     assert run(dlock, pg_server.url).status == 0  # the schema is there
     change = failing_with(state, f"no such thing{SCREEN} as luck\nand more")
-    done = run(dlock, make_tamper(pg_server.port, change).url(), "-n")
+    done = run(dlock, make_tamper(pg_server.port, change).url(), "-n", key=LEFT)
     assert done.status in (status if isinstance(status, tuple) else (status,))
     assert_refused(done, done.status, *(["GRANT"] if state == "42501" else ["\\x1B", "no such thing"]))
     assert "and more" not in done.stderr
@@ -66,7 +68,7 @@ def test_a_password_that_a_server_repeats_is_not_shown(dlock, pg_server, make_ta
     refusal = (b"E", error("28P01", text, "FATAL"))
     change = (lambda kind, body: [refusal] if kind == b"R" else []) if early else failing_with("XX000", text)
     url = make_tamper(pg_server.port, change, early=early).url().replace("app@", "app:c0rrect-h%40rse!@", 1)
-    done = run(dlock, url, "-n")
+    done = run(dlock, url, "-n", key=LEFT)
     assert_refused(done, 77 if early else 76, "no luck with ***, as ***")
 
 

@@ -80,6 +80,8 @@ DERIVED = {
     "symfony": (["derive=symfony"], "report", None, (3291445124,)),
     "django-pglocks": (["derive=django-pglocks"], "report", None, (-1003522172,)),
     "advisory-lock": (["derive=advisory-lock"], "report", None, (-2087625084, -1662510829)),
+    "distributedlock": (["derive=distributedlock"], "report", None, (-443054338, 1562378239)),
+    "distributedlock-hash": (["derive=distributedlock"], "nightly-report", None, (7635146791061737145,)),
 }
 
 
