@@ -362,12 +362,16 @@ class DlockServer:
         return [DLOCK, "run", "-u", self.url, "-k", key, "--"] + command
 
 
+def waiting(client):
+    """How many are in the queues of all keys.  (Channels tell no more: a holder listens, too.)"""
+    return sum(client.zcard(queue) for queue in client.scan_iter("dlock:*:q"))
+
+
 class DlockRedis(DlockServer):
     handoff, private = 1.5, 3
 
     def queued(self, key):
-        """Waiters listen, each on a channel of its own; so does the holder, from its second second on."""
-        return len(self.server.client.pubsub_channels())
+        return waiting(self.server.client)
 
 
 class DlockTls(DlockRedis):
@@ -408,7 +412,7 @@ class DlockSentinel(DlockRedis):
         self.plain.queued = self.queued
 
     def queued(self, key):
-        return len(self.client.pubsub_channels("dlock:*"))
+        return waiting(self.client)
 
 
 class DlockCluster(DlockRedis):
@@ -426,7 +430,7 @@ class DlockCluster(DlockRedis):
         return super().argv(self.TAG + key, command)
 
     def queued(self, key):
-        return len(self.client.pubsub_channels("dlock:*"))
+        return waiting(self.client)
 
 
 class DlockZk(DlockServer):
@@ -729,7 +733,7 @@ def one_queue(b, contender, waiters):
     first = b.stage.start(contender.argv(key, b.stage.stamp(log, 0, gate)))
     until(log.exists, "the first holder")
     rest = [b.stage.start(contender.argv(key, b.stage.stamp(log, 2))) for _ in range(waiters)]
-    until(lambda: contender.queued(key) >= waiters, f"{waiters} waiters ({contender.name})")
+    until(lambda: contender.queued(key) == waiters, f"{waiters} waiters ({contender.name})")
     gate.touch()
     finish(contender, [first] + rest)
     runs = list(struct.iter_unpack("=qq", log.read_bytes()))
@@ -822,7 +826,7 @@ def watch(b, contender):
     last = b.stage.stamp(log, 0, never)
     for count, command in ((releases, b.stage.stamp(log, 0)), (1, last), (idlers, last)):
         fleet += [b.stage.start(contender.argv(key, command)) for _ in range(count)]
-        until(lambda: contender.queued(key) >= len(fleet) - 1, f"{len(fleet) - 1} waiters ({contender.name})")
+        until(lambda: contender.queued(key) == len(fleet) - 1, f"{len(fleet) - 1} waiters ({contender.name})")
     bystanders = [pid for p in fleet[-idlers:] for pid in family(p.pid)]
     time.sleep(1)  # the last ones settle
 

@@ -62,6 +62,7 @@ struct fake {
 	const struct claim *claim;
 	struct answer script[CALLS][ANSWERS];
 	size_t written[CALLS], asked[CALLS];
+	instant sent;  /* the last call, which its line in the log tells, too */
 	int64_t lease; /* 0: the ttl */
 	uint64_t token;
 	const char *log, *record, *look;
@@ -216,9 +217,10 @@ next_answer(struct fake *k, int call)
 	size_t i = k->asked[call]++;
 	FILE *log = k->log ? fopen(k->log, "ae") : NULL;
 
+	k->sent = instant_now();
 	if (log) {
 		fprintf(log, "%s %s %" PRId64 "\n", call_names[call],
-		    k->claim ? k->claim->owner : k->asked_for, instant_now());
+		    k->claim ? k->claim->owner : k->asked_for, k->sent);
 		fclose(log);
 	}
 	if (k->written[call] == 0)
@@ -246,13 +248,12 @@ static enum rc
 perform(struct fake *k, int call, instant until, struct fault *f)
 {
 	struct answer a = next_answer(k, call);
-	instant asked = instant_now();
 	enum rc rc;
 
 	if (a.verdict == HANG)
 		return sleep_until(k, NEVER, until, f);
 	rc = sleep_until(
-	    k, instant_after(asked, a.delay), a.verdict == LATE ? NEVER : until, f);
+	    k, instant_after(k->sent, a.delay), a.verdict == LATE ? NEVER : until, f);
 	if (rc != RC_OK || a.verdict == RC_OK || a.verdict == LATE)
 		return rc;
 	if (a.verdict == RC_DONE)
@@ -376,12 +377,9 @@ make_anchor(struct fake *k)
 	return fd;
 }
 
-/*
- * The next answer that is not "away" (*sent: when it was asked for), or how the patience
- * ended.
- */
+/* The next answer that is not "away", or how the patience ended. */
 static enum rc
-ask_to_acquire(struct fake *k, instant until, instant *sent, struct fault *f)
+ask_to_acquire(struct fake *k, instant until, struct fault *f)
 {
 	size_t last = k->written[0] ? k->written[0] - 1 : 0;
 
@@ -390,7 +388,6 @@ ask_to_acquire(struct fake *k, instant until, instant *sent, struct fault *f)
 		    k->script[0][k->asked[0] < last ? k->asked[0] : last].verdict == AWAY;
 		enum rc rc;
 
-		*sent = instant_now();
 		rc = perform(k, 0, until == 0 ? NEVER : until, f);
 		if (!away)
 			retry_end_outage(&k->patience);
@@ -424,20 +421,19 @@ fake_acquire(struct store *s, const struct claim *claim, instant until, struct g
     struct fault *f)
 {
 	struct fake *k = fake_of(s);
-	instant sent;
 	enum rc rc;
 
 	k->claim = claim;
 	retry_begin(&k->patience, claim);
 	s->host->seen.holding.held = -1;
-	rc = ask_to_acquire(k, until, &sent, f);
+	rc = ask_to_acquire(k, until, f);
 	if (rc == RC_BUSY)
 		return wait_for_another(k, until, f);
 	if (rc == RC_OK) {
 		write_record(k);
 		*g = (struct grant){.token = k->token,
 		    .slot = k->slot,
-		    .sent = sent,
+		    .sent = k->sent,
 		    .lease = lease_of(k),
 		    .anchor = make_anchor(k)};
 		set_alert(k);
@@ -449,7 +445,6 @@ static enum rc
 fake_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 {
 	struct fake *k = fake_of(s);
-	instant sent = instant_now();
 	uint64_t rang;
 	enum rc rc;
 
@@ -460,7 +455,7 @@ fake_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	k->notice[0] = '\0';
 	rc = perform(k, 1, until, f);
 	if (rc == RC_OK || rc == RC_REVOKED) {
-		g->sent = sent;
+		g->sent = k->sent;
 		g->lease = lease_of(k);
 	}
 	return rc;

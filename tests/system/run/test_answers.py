@@ -419,7 +419,7 @@ def test_command_is_stopped_in_time_however_the_server_fails(long, answer):
     terms = [at for word, at in beats if word == "TERM"]
     assert started.done.status == 79
     assert "could not be renewed in time" in one_line(started.done)
-    assert terms and terms[0] >= asked + TERM_AFTER - 0.3  # a busy machine notes late when it was asked
+    assert terms and terms[0] >= asked + TERM_AFTER - 0.05
     assert terms[0] < beats[-1][1] < asked + ENDS_AFTER
     assert last(started, "renew") < asked + ENDS_AFTER
 
@@ -429,7 +429,7 @@ def test_deadlines_count_from_the_request_not_from_the_answer(long):
     started = long["slow answer"]
     assert started.done.status == 79
     good = [at for name, at in notes(started.log) if name == "renew"][0]
-    assert good + TERM_AFTER - 0.3 < notes(started.beats)[-1][1] < good + ENDS_AFTER
+    assert good + TERM_AFTER - 0.05 < notes(started.beats)[-1][1] < good + ENDS_AFTER
 
 
 def test_grant_that_was_long_on_its_way_counts_from_its_request(long):
