@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define MEMBER_PATIENCE NS_PER_S
+#define ELECTION (5 * NS_PER_S) /* two of them, if the first finds nobody */
 
 #define QUOTA (INT64_C(2) << 30) /* quota-backend-bytes, if it is not set */
 
@@ -164,6 +165,20 @@ tell_quorum(struct checking *k)
 
 /* ---- the whole check, and what a probe has left ---- */
 
+/* A read goes by the leader: there is one once it is answered.  A run waits for that, too. */
+static enum rc
+await_leader(struct etcd *e, const struct checkup *c)
+{
+	instant until = instant_first(c->until, instant_now() + ELECTION);
+	struct fault unused;
+	enum rc rc;
+
+	json_decref(cluster_answer(&e->cluster,
+	    call_range(&(struct kv_range){.key = e->root, .count_only = true}), until,
+	    &rc, &unused));
+	return rc == RC_STOP ? RC_STOP : RC_OK;
+}
+
 /* Where one lock is named, there was no probe. */
 static enum rc
 sweep_keys(struct etcd *e, struct checkup *c, struct fault *f)
@@ -195,6 +210,8 @@ etcd_check(struct store *s, struct checkup *c, struct fault *f)
 
 	if (c->sweep)
 		return sweep_keys(e, c, f);
+	if (await_leader(e, c) == RC_STOP)
+		return RC_STOP;
 	for (size_t i = 0; i < e->address.n; i++) {
 		enum rc its = check_member(&k, i, i == 0 ? f : &other);
 

@@ -13,6 +13,8 @@
 #define MEMBER_MOST (1500 * NS_PER_MS)
 #define LEAST (100 * NS_PER_MS) /* so long, and half of what is left, whatever that is */
 
+#define ELECTION_PACE (100 * NS_PER_MS)
+
 enum { READS_MOST = 64 };
 
 void
@@ -501,13 +503,29 @@ cluster_ask(
 	return rc;
 }
 
+/* A member was asked and has answered that nothing can be done now: it has no leader. */
+static bool
+is_leaderless(enum rc rc, const struct call *call)
+{
+	return rc == RC_AGAIN && call->code == CODE_UNAVAILABLE;
+}
+
 json_t *
 cluster_answer(
     struct cluster *c, struct call call, instant until, enum rc *rc, struct fault *f)
 {
+	struct host *h = c->calls.stream.host;
 	json_t *answer = NULL;
 
 	*rc = cluster_calls(c, &call, 1, until, f);
+	while (is_leaderless(*rc, &call) && instant_now() + ELECTION_PACE < until) {
+		if (h->wait(h, -1, 0, instant_now() + ELECTION_PACE) == WOKE_STOP) {
+			*rc = RC_STOP;
+			break;
+		}
+		call.code = CODE_OK;
+		*rc = cluster_calls(c, &call, 1, until, f);
+	}
 	if (*rc == RC_OK && call.code == CODE_OK)
 		answer = json_incref(call.answer);
 	else if (*rc == RC_OK)

@@ -150,7 +150,7 @@ enum rc cluster_calls(
 
 /*
  * Makes one call and frees it: its answer, which the caller frees; NULL: *rc says why, also with
- * a code that is not CODE_OK (RC_AGAIN).
+ * a code that is not CODE_OK (RC_AGAIN).  While the members elect a leader it is made again.
  */
 json_t *cluster_answer(
     struct cluster *, struct call, instant until, enum rc *, struct fault *);

@@ -76,6 +76,25 @@ def test_a_lease_that_is_proved_again(dlock, at, make_meddler):
     assert held.poll() is None and held.finish().status == 0
 
 
+@pytest.mark.parametrize("word", ["status", "ls", "break", "freeze", "thaw", "forget", "doctor"])
+def test_who_looks_or_steers_waits_for_the_end_of_an_election(dlock, at, make_meddler, word):
+    """As a run does; an election lasts a second or two."""
+    told = []
+
+    def electing(path, asked, answer):
+        told.append(path)
+        return without_leader(path, asked, answer) if len(told) <= 4 else answer
+
+    key = f"election-{word}"
+    held = hold(dlock, at.url, key=key) if word == "break" else None
+    words = (word, *(() if word == "ls" else ("-k", key)), *(("-y",) if word in ("break", "thaw", "forget") else ()), "-u")
+    before = None if held else dlock.run(*words, at.url)
+    done = dlock.run(*words, make_meddler(at.server.port, electing).url)
+    assert done.status == (before.status if before else 0) != 69 and len(told) > 4, done
+    if held:
+        assert held.wait().status == 79
+
+
 def test_a_watch_that_is_canceled(dlock, at, make_meddler):
     """Compacted: the waiter asks again, and is served."""
     canceled = []
