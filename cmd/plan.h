@@ -159,22 +159,4 @@ enum rc plan_check_kind(const struct plan_claim *, const struct store *, struct 
 /* A variable of the environment that is set and not empty, or NULL. */
 const char *plan_variable(const char *name);
 
-/*
- * ---- passwords in URLs and connection strings, hidden from ps(1) ----
- *
- * Known forms: scheme://user:PASSWORD@host/..., ...?password=PASSWORD&... and
- * libpq's password=PASSWORD or password='PASS WORD' among other pairs.  A password ends
- * with the last @ of all: a URL with an unescaped / in it is refused, and still its password
- * is not shown.
- */
-
-/* Does this URL hold a password?  NULL: no. */
-bool mask_finds(const char *url);
-
-/* Writes an x over each character of its passwords; the length stays. */
-void mask_passwords(char *url);
-
-/* The same of a sentence, in which a URL ends with its word. */
-void mask_spoken(char *text);
-
 #endif

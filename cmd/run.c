@@ -50,6 +50,7 @@ run_run(struct plan *p)
 	} else {
 		v = (struct verdict){
 		    .status = exit_of_exec(errno), .name = "not-executed"};
+		mask_passwords(p->command.argv[0]); /* -u may have been forgotten */
 		snprintf(v.line, sizeof v.line,
 		    "cannot execute '%s' under %s: %s%s; no lock was asked for",
 		    text_clean(name, sizeof name, command, strlen(command)),

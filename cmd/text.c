@@ -1,4 +1,4 @@
-/* text.c - decodes UTF-8, and makes bytes from anywhere fit to be shown. */
+/* text.c - decodes UTF-8, makes bytes from anywhere fit to be shown, and hides passwords. */
 #include "text.h"
 
 #include "backends/common/clock.h"
@@ -317,16 +317,132 @@ text_whole(const char *text, size_t most)
 	return (text[n - back] & 0xc0) == 0x80 ? n : n - back;
 }
 
+/* ---- passwords ---- */
+
+static const char blanks[] = " \t\n\v\f\r"; /* as libpq skips them */
+
+/* Is this @ the value's of a pair ?user=NAME@REALM of libpq's? */
+static bool
+is_of_pair(const char *host, const char *at)
+{
+	while (at > host && *at != '?' && *at != '&')
+		at--;
+	return strncmp(at + 1, "user=", 5) == 0;
+}
+
+/*
+ * The password of scheme://user:password@host/..., and its length; NULL: it has none.  It
+ * ends with the last @, wherever that is: somebody may have left a / ? or # of it unescaped.
+ * `spoken`: of a URL among other words.
+ */
+static const char *
+password_of_user(const char *url, bool spoken, size_t *n)
+{
+	const char *host = strstr(url, "://"), *at, *colon;
+
+	if (!host)
+		return NULL;
+	host += 3;
+	at = host + (spoken ? strcspn(host, blanks) : strlen(host));
+	do
+		at = *host == '/' ? NULL : memrchr(host, '@', at - host);
+	while (at && is_of_pair(host, at));
+	colon = at ? memchr(host, ':', at - host) : NULL;
+	*n = colon ? (size_t)(at - colon - 1) : 0;
+	return colon ? colon + 1 : NULL;
+}
+
+/*
+ * The same of ...?password=WORD&... and of password='WO\'RD' among other pairs, at or
+ * after `text`.
+ */
+static const char *
+password_of_pair(const char *text, size_t *n)
+{
+	const char *word = text, *end;
+
+	do {
+		word = strstr(word, "password");
+		if (!word)
+			return NULL;
+		word += strlen("password");
+		word += strspn(word, blanks);
+	} while (*word != '=');
+	word++;
+	word += strspn(word, blanks);
+	for (end = word; *end && *end != '&' && (!strchr(blanks, *end) || *word == '\'');
+	     end++) {
+		if (*end == '\\' && end[1])
+			end++;
+		else if (*end == '\'' && end > word && *word == '\'')
+			break;
+	}
+	*n = end - word;
+	return word;
+}
+
+bool
+mask_finds(const char *url)
+{
+	size_t n;
+
+	return url && (password_of_user(url, false, &n) || password_of_pair(url, &n));
+}
+
+/* What lies in the first `size` bytes of these n at `at`, of the text that `out` is a copy of. */
+static void
+blot(char *out, size_t size, size_t at, size_t n)
+{
+	if (at < size)
+		memset(out + at, 'x', n < size - at ? n : size - at);
+}
+
+/*
+ * Of one URL, or (`spoken`) of all that stand in a sentence: `out` has the first `size` bytes
+ * of the text, or is the text.
+ */
+static void
+blot_passwords(const char *text, bool spoken, char *out, size_t size)
+{
+	const char *word;
+	size_t n;
+
+	for (const char *url = text; (url = strstr(url, "://")); url += 3) {
+		word = password_of_user(url, spoken, &n);
+		if (word)
+			blot(out, size, word - text, n);
+		if (!spoken)
+			break;
+	}
+	for (const char *rest = text; (word = password_of_pair(rest, &n));
+	     rest = word + n)
+		blot(out, size, word - text, n);
+}
+
+void
+mask_passwords(char *url)
+{
+	blot_passwords(url, false, url, strlen(url));
+}
+
+void
+mask_spoken(char *text)
+{
+	blot_passwords(text, true, text, strlen(text));
+}
+
+/* ---- texts of users, for a sentence ---- */
+
 struct brief
 text_brief(const char *text)
 {
+	size_t n = strlen(text);
 	struct brief b;
 
-	if (strlen(text) < sizeof b.text)
-		snprintf(b.text, sizeof b.text, "%s", text);
-	else
-		snprintf(b.text, sizeof b.text, "%.*s...",
-		    (int)text_whole(text, sizeof b.text - 4), text);
+	if (n >= sizeof b.text)
+		n = text_whole(text, sizeof b.text - 4);
+	snprintf(b.text, sizeof b.text, "%.*s%s", (int)n, text, text[n] ? "..." : "");
+	blot_passwords(text, false, b.text, n);
 	return b;
 }
 

@@ -1,5 +1,5 @@
 /*
- * text.h - bytes from anywhere, made fit to be shown.
+ * text.h - bytes from anywhere, made fit to be shown, and passwords hidden.
  */
 #ifndef DLOCK_TEXT_H
 #define DLOCK_TEXT_H
@@ -66,7 +66,7 @@ size_t text_whole(const char *text, size_t most);
 
 /*
  * The beginning of a user's text, to be quoted: the rest of the sentence must still fit
- * behind it.
+ * behind it.  Passwords in it are masked, wherever it is cut.
  */
 struct brief {
 	char text[64];
@@ -88,5 +88,23 @@ struct clean {
 
 struct clean text_shown(const char *);
 struct clean text_key(const char *);
+
+/*
+ * ---- passwords in URLs and connection strings, hidden from ps(1) ----
+ *
+ * Known forms: scheme://user:PASSWORD@host/..., ...?password=PASSWORD&... and
+ * libpq's password=PASSWORD or password='PASS WORD' among other pairs.  A password ends
+ * with the last @ of all: a URL with an unescaped / in it is refused, and still its password
+ * is not shown.
+ */
+
+/* Does this URL hold a password?  NULL: no. */
+bool mask_finds(const char *url);
+
+/* Writes an x over each character of its passwords; the length stays. */
+void mask_passwords(char *url);
+
+/* The same of a sentence, in which a URL ends with its word. */
+void mask_spoken(char *text);
 
 #endif

@@ -59,12 +59,32 @@ a_url_in_a_sentence_ends_with_its_word(void **state)
 	assert_string_equal(other, "redis://u:xxx@h or ask ann@corp");
 }
 
+/* Also one that begins, or whose @ stands, behind the end of what is quoted. */
+static void
+a_quotation_has_no_password(void **state)
+{
+	char text[200], begin[100];
+
+	(void)state;
+	assert_string_equal(
+	    text_brief("--url=redis://u:s3cret@h").text, "--url=redis://u:xxxxxx@h");
+	for (size_t n = 0; n < 80; n++) {
+		memset(begin, 'a', n);
+		snprintf(text, sizeof text, "redis://%.*s:%s@h", (int)n, begin,
+		    "0123456789012345678901234567890123456789");
+		assert_null(strpbrk(text_brief(text).text, "0123456789"));
+		assert_int_equal(
+		    strncmp(text_brief(text).text, text, n < 51 ? 9 + n : 60), 0);
+	}
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(passwords_are_blotted_out),
 	    cmocka_unit_test(a_url_in_a_sentence_ends_with_its_word),
+	    cmocka_unit_test(a_quotation_has_no_password),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
