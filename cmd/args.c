@@ -16,20 +16,30 @@ struct words {
 	struct plan *plan;   /* where keys and operands take effect */
 	struct source *said; /* where all options are noted */
 	bool help;           /* -h or --help was among them */
+	bool ended;          /* a -- has ended the options */
+	bool named;          /* of dlock run: the key is a word of its own */
 };
 
 /* ---- options ---- */
 
 static enum rc
+take_key(struct words *w, const char *called, const char *key, struct fault *f)
+{
+	w->said->value[OPT_KEY] = key;
+	return options_take(w->plan, OPT_KEY, called, key, RC_USAGE, f);
+}
+
+static enum rc
 note_option(struct words *w, int i, const char *value, struct fault *f)
 {
+	if (i == OPT_KEY)
+		return take_key(w, "--key", value, f);
 	if (w->said->value[i] && !options[i].repeats)
 		return fault_set(f, RC_USAGE, "--%s is given twice", options[i].name);
 	w->said->value[i] = value;
 	if (i == OPT_OPTION)
 		sources_note_setting(w->said, value, 0);
-	return i == OPT_KEY ? options_take(w->plan, i, "--key", value, RC_USAGE, f)
-			    : RC_OK;
+	return RC_OK;
 }
 
 /* The value of an option, which is the next word. */
@@ -129,7 +139,8 @@ read_options(struct words *w, struct fault *f)
 	while (*w->next) {
 		const char *word = *w->next;
 
-		if (strcmp(word, "--") == 0) {
+		w->ended = strcmp(word, "--") == 0;
+		if (w->ended) {
 			w->next++;
 			return RC_OK;
 		}
@@ -145,8 +156,9 @@ read_options(struct words *w, struct fault *f)
 
 /* What stands between the options of a subcommand that runs nothing. */
 static enum rc
-take_operand(struct plan *p, const char *operand, struct fault *f)
+take_operand(struct words *w, const char *operand, struct fault *f)
 {
+	struct plan *p = w->plan;
 	bool is_word = (p->cmd & CMD_TAKES_WORD) ||
 	    (p->cmd == CMD_FORGET && p->nkeys > 0);
 
@@ -161,22 +173,17 @@ take_operand(struct plan *p, const char *operand, struct fault *f)
 		return fault_set(f, RC_USAGE,
 		    "key '%s': %s has no patterns: name each key (dlock ls PATTERN lists those in use), or say -k for a key of just that name",
 		    text_brief(operand).text, options_cmd(p->cmd));
-	return options_take(p, OPT_KEY, "key", operand, RC_USAGE, f);
+	return take_key(w, "key", operand, f);
 }
 
 /* Reads all words: options wherever they stand (up to a `--`), and operands between them. */
 static enum rc
 read_operands(struct words *w, struct fault *f)
 {
-	bool ended = false;
-
 	while (*w->next) {
-		char **first = w->next;
-
-		if (!ended && read_options(w, f) != RC_OK)
+		if (!w->ended && read_options(w, f) != RC_OK)
 			return RC_USAGE;
-		ended = ended || (w->next > first && strcmp(w->next[-1], "--") == 0);
-		if (*w->next && take_operand(w->plan, *w->next++, f) != RC_OK)
+		if (*w->next && take_operand(w, *w->next++, f) != RC_OK)
 			return RC_USAGE;
 	}
 	return RC_OK;
@@ -201,12 +208,13 @@ read_key(struct words *w, struct fault *f)
 
 	if (!*key)
 		return fault_set(f, RC_USAGE, "the key is empty");
-	if (options_take(w->plan, OPT_KEY, "key", key, RC_USAGE, f) != RC_OK)
+	if (take_key(w, "key", key, f) != RC_OK)
 		return RC_USAGE;
+	w->ended = false; /* perhaps before the key */
 	if (options_follow && args_have(w->next, "--") && read_options(w, f) != RC_OK)
 		return RC_USAGE;
 	/* without a -- it could as well be a command whose key was forgotten */
-	if (options_follow && (*w->next == first || strcmp(w->next[-1], "--") != 0))
+	if (options_follow && !w->ended)
 		return fault_set(f, RC_USAGE,
 		    "'%s' comes after the key '%s': options go before the key, or before a -- "
 		    "(dlock run %s %s ... -- COMMAND)",
@@ -221,27 +229,6 @@ read_key(struct words *w, struct fault *f)
 
 /* ---- which backend, and which server of it ---- */
 
-/* Shows the scheme alone, for there may be a password behind it; a path has none. */
-static enum rc
-no_url(struct fault *f, const char *called, const char *url)
-{
-	const char *known[OPTIONS_BACKENDS + 1] = {0}, *meant = NULL;
-	size_t n = strcspn(url, ":/@ =");
-
-	for (size_t i = 0; i < OPTIONS_BACKENDS && backends[i]; i++)
-		known[i] = backends[i]->schemes[0];
-	if (strncmp(url + n, "://", 3) == 0)
-		meant = parse_nearest(url, n, known);
-	if (*url == '/' || *url == '.' || *url == '~')
-		return fault_set(f, RC_USAGE, "%s '%s': a directory is written file://%s",
-		    called, text_brief(url).text,
-		    *url == '/' ? text_brief(url).text : "/DIRECTORY");
-	return fault_set(f, RC_USAGE,
-	    "%s '%.*s...': does not begin with a scheme that dlock knows%s (such as redis://host or file:///directory)",
-	    called, n < 60 ? (int)n : 60, url,
-	    parse_hint(": did you mean ", meant, "://?").text);
-}
-
 /* The backend, by its name or by the URL's scheme. */
 static enum rc
 settle_backend(struct plan *p, struct fault *f)
@@ -249,10 +236,6 @@ settle_backend(struct plan *p, struct fault *f)
 	const struct backend *of_url = p->site.url ? backend_of_url(p->site.url) : NULL;
 	const struct source *by = sources_of(p->sources, OPT_URL);
 
-	if (p->site.url && !of_url) {
-		no_url(f, sources_call(by, OPT_URL).text, p->site.url);
-		return sources_wrong(by);
-	}
 	if (of_url && p->site.backend && of_url != p->site.backend)
 		return fault_set(f, sources_wrong(by),
 		    "%s (%s) and %s (%s) contradict each other",
@@ -276,12 +259,12 @@ read_variable(struct plan *p, struct fault *f)
 
 	if (!url)
 		return RC_OK;
-	if (!backend_of_url(url))
-		return no_url(f, name.text, url);
+	if (options_take(p, OPT_URL, name.text, url, RC_USAGE, f) != RC_OK)
+		return RC_USAGE;
 	if (backend_of_url(url) != p->site.backend)
 		return fault_set(f, RC_USAGE, "%s is not a URL of %s", name.text,
 		    p->site.backend->name);
-	p->site.url = url;
+	p->site.of_variable = true;
 	return RC_OK;
 }
 
@@ -297,7 +280,7 @@ settle_site(struct plan *p, struct fault *f)
 {
 	const struct source *of_url = sources_of(p->sources, OPT_URL);
 	struct plan_site *s = &p->site;
-	const char *outer;
+	const char *outer = p->sources->outer;
 	enum rc rc = !(options[OPT_URL].cmds & p->cmd) ? RC_OK : settle_backend(p, f);
 
 	if (rc != RC_OK || !s->backend)
@@ -312,24 +295,20 @@ settle_site(struct plan *p, struct fault *f)
 	/* a variable is stronger than a file */
 	if (!of_url || sources_filed(of_url))
 		rc = read_variable(p, f);
-	/*
-	 * Without a URL at all, what an enclosing dlock uses, if its backend is ours.  One that
-	 * does not say so (DLOCK_KEEPER is a handle) is believed to have told DLOCK_BACKEND.
-	 */
-	outer = sources_outer_backend();
-	if (!outer)
-		outer = plan_variable("DLOCK_BACKEND");
-	s->inherits = !s->url && plan_variable("DLOCK_KEEPER") && outer &&
-	    strcmp(outer, s->backend->name) == 0;
+	/* without a URL at all, what an enclosing dlock uses, if its backend is ours */
+	s->inherits = !s->url && outer && strcmp(outer, s->backend->name) == 0;
 	return rc;
 }
 
 /* ---- the plan as a whole ---- */
 
-/* The words after options and key; `named`: one of those was the key. */
+/* Of dlock run: what stands behind options and key. */
 static enum rc
-settle_command(struct plan *p, char **words, bool named, struct fault *f)
+settle_command(const struct words *w, struct fault *f)
 {
+	struct plan *p = w->plan;
+	char **words = w->next;
+
 	if (p->nkeys == 0)
 		return fault_set(f, RC_USAGE,
 		    "no key: say dlock run -k KEY -- COMMAND, with a name for the lock");
@@ -345,7 +324,7 @@ settle_command(struct plan *p, char **words, bool named, struct fault *f)
 	if (!*words || !**words)
 		return fault_set(f, RC_USAGE,
 		    *words ? "the command to run under '%s' is empty"
-			: named
+			: w->named
 			? "no command after the key '%s' (with -k KEY all words are the command)"
 			: "no command to run under '%s'",
 		    text_brief(p->keys[0]).text);
@@ -477,29 +456,21 @@ settle_look(struct plan *p, struct fault *f)
 static enum rc
 read_sources(struct plan *p, struct sources *all, struct fault *f)
 {
-	const struct source *of_key = sources_of(all, OPT_KEY);
-	bool named = p->nkeys > 0 || !of_key;
-	enum rc rc = sources_apply_one(all, OPT_CONFIG, p, f);
+	enum rc rc = sources_apply(all, OPT_KEY, OPT_BACKEND, p, f);
 
-	if (rc == RC_OK)
-		rc = sources_apply_one(all, OPT_PROFILE, p, f);
 	if (rc == RC_OK && (options[OPT_CONFIG].cmds & p->cmd))
-		rc = conf_read(all, named ? p->keys : &of_key->value[OPT_KEY],
-		    named ? p->nkeys : 1, f);
-	return rc == RC_OK ? sources_apply(all, p, f) : rc;
+		rc = conf_read(all, p, f);
+	return rc == RC_OK ? sources_apply(all, OPT_BACKEND, OPTIONS, p, f) : rc;
 }
 
-/*
- * `dlock run` ends its options where the command begins; `named`: the key is a word of its
- * own.
- */
+/* `dlock run` ends its options where the command begins. */
 static enum rc
-read_run_words(struct words *w, const struct sources *all, bool *named, struct fault *f)
+read_run_words(struct words *w, struct fault *f)
 {
 	if (read_options(w, f) != RC_OK)
 		return RC_USAGE;
-	*named = !w->help && !sources_of(all, OPT_KEY);
-	return *named && *w->next ? read_key(w, f) : RC_OK;
+	w->named = !w->help && !sources_of(w->plan->sources, OPT_KEY);
+	return w->named && *w->next ? read_key(w, f) : RC_OK;
 }
 
 enum rc
@@ -510,7 +481,6 @@ args_read(struct plan *p, unsigned cmd, char **argv, struct fault *f)
 	/* of which little is touched: of a stack all of it would be */
 	static struct sources all;
 	struct words words = {.next = argv, .plan = p, .said = &all.list[SOURCE_WORDS]};
-	bool named = false;
 	enum rc rc;
 
 	memset(p, 0, offsetof(struct plan, texts));
@@ -522,21 +492,15 @@ args_read(struct plan *p, unsigned cmd, char **argv, struct fault *f)
 	p->steer.length = NEVER;
 	p->sources = &all;
 	sources_init(&all, cmd);
-	rc = cmd == CMD_RUN ? read_run_words(&words, &all, &named, f)
-			    : read_operands(&words, f);
+	rc = cmd == CMD_RUN ? read_run_words(&words, f) : read_operands(&words, f);
 	if (rc == RC_OK && words.help)
 		return RC_DONE;
-	if (p->nkeys > 0) /* named by words, they leave no room for a variable's */
-		all.list[SOURCE_ENVIRONMENT].value[OPT_KEY] = NULL;
 	if (rc == RC_OK)
 		rc = read_sources(p, &all, f);
 	if (rc == RC_OK)
-		rc = cmd == CMD_RUN ? settle_command(p, words.next, named, f)
-				    : settle_key(p, f);
+		rc = cmd == CMD_RUN ? settle_command(&words, f) : settle_key(p, f);
 	for (size_t i = 0; i < sizeof settle / sizeof *settle && rc == RC_OK; i++)
 		rc = settle[i](p, f);
 	p->wait.persist = sources_of(&all, OPT_WAIT);
-	if (p->claim.period.kind)
-		p->claim.job.per = &p->claim.period;
 	return rc;
 }

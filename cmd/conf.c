@@ -383,25 +383,23 @@ read_file(struct sources *all, const char *path, bool needed, struct conf_text *
 }
 
 enum rc
-conf_read(struct sources *all, const char *const *keys, size_t nkeys, struct fault *f)
+conf_read(struct sources *all, const struct plan *p, struct fault *f)
 {
-	const struct source *of_file = sources_of(all, OPT_CONFIG),
-			    *of_profile = sources_of(all, OPT_PROFILE);
 	const char *system = CONF_SYSTEM_FILE;
 	struct conf_text t = {.user = true,
-	    .profile = of_profile ? of_profile->value[OPT_PROFILE] : NULL,
-	    .keys = keys,
-	    .nkeys = nkeys};
+	    .profile = p->config.profile,
+	    .keys = p->keys,
+	    .nkeys = p->nkeys};
 	char path[PATH_MAX + 32], where[2 * FILE_SHOWN_BYTES + 60] = "";
 	size_t used = 0;
 	enum rc rc = RC_OK;
 
-	if (of_file)
-		rc = read_file(all, of_file->value[OPT_CONFIG], true, &t, f);
+	if (p->config.file)
+		rc = read_file(all, p->config.file, true, &t, f);
 	else if (find_user_file(path, sizeof path))
 		rc = read_file(all, path, false, &t, f);
 	t.user = false;
-	if (rc == RC_OK && !of_file && system)
+	if (rc == RC_OK && !p->config.file && system)
 		rc = read_file(all, system, false, &t, f);
 	if (rc != RC_OK || !t.profile || t.found)
 		return rc;

@@ -102,17 +102,15 @@ print_url(const struct plan *p)
 	const struct source *s = sources_of(p->sources, OPT_URL);
 	char masked[URL_BYTES] = "";
 	const char *value = p->site.url ? masked : NULL;
-	struct brief name = {""};
 
 	if (p->site.url)
 		snprintf(masked, sizeof masked, "%s", p->site.url);
 	mask_passwords(masked);
-	if (p->site.backend)
-		name = sources_url_variable(p->site.backend);
 	if (p->site.inherits)
 		print_row(p, "url", value, "enclosing", "DLOCK_KEEPER", NULL, 0);
-	else if (p->site.url && p->site.url == plan_variable(name.text))
-		print_row(p, "url", value, "variable", name.text, NULL, 0);
+	else if (p->site.of_variable)
+		print_row(p, "url", value, "variable",
+		    sources_url_variable(p->site.backend).text, NULL, 0);
 	else
 		print_value(p, "url", value, s, OPT_URL, s ? s->line[OPT_URL] : 0);
 }
@@ -136,14 +134,12 @@ static int
 run_config(struct plan *p)
 {
 	const struct sources *all = p->sources;
-	const struct source *of_key = sources_of(all, OPT_KEY);
 
 	for (const struct source_file *f = all->files; f < all->files + all->nfiles; f++)
 		print_row(
 		    p, "file", f->shown, f->there ? "read" : "absent", NULL, NULL, 0);
 	for (size_t i = 0; i < p->nkeys; i++)
-		print_value(
-		    p, "key", p->keys[i], of_key ? of_key : all->list, OPT_KEY, 0);
+		print_value(p, "key", p->keys[i], sources_of(all, OPT_KEY), OPT_KEY, 0);
 	if (sources_of(all, OPT_PROFILE))
 		print_option(p, OPT_PROFILE);
 	for (int i = 0; i < OPTIONS; i++)

@@ -204,19 +204,19 @@ tell_server(struct doctor *d)
 {
 	const struct plan *p = d->plan;
 	struct brief own = sources_url_variable(p->site.backend);
-	bool is_own = p->site.url && p->site.url == plan_variable(own.text);
 	int i = sources_of(p->sources, OPT_URL) ? OPT_URL : OPT_BACKEND;
 	const struct source *s = sources_of(p->sources, i);
 	const struct clean called = sources_call(s, i);
 
 	checkup_tell(&d->checkup, FIT, "server",
-	    is_own || (s && s->kind == SOURCE_ENVIRONMENT && !p->site.inherits)
+	    p->site.of_variable ||
+		    (s && s->kind == SOURCE_ENVIRONMENT && !p->site.inherits)
 		? "cron and services have this variable only where it is set for them: dlock.conf(5)"
 		: NULL,
 	    "%s, named by %s", d->looking.store->where,
-	    p->site.inherits ? "the dlock around this one (DLOCK_KEEPER)"
-		: is_own     ? own.text
-			     : called.text);
+	    p->site.inherits          ? "the dlock around this one (DLOCK_KEEPER)"
+		: p->site.of_variable ? own.text
+				      : called.text);
 }
 
 static int

@@ -150,17 +150,39 @@ set_backend(struct plan *p, const struct option *o, const char *value, struct fa
 	    parse_hint(": did you mean ", meant, "?").text, options_backends(", ").text);
 }
 
+/* Not a URL, though somebody may have meant one. */
+static bool
+is_path(const char *value)
+{
+	return *value == '/' || *value == '.' || *value == '~';
+}
+
 static enum rc
 set_url(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
+	const char *known[OPTIONS_BACKENDS + 1] = {0}, *meant = NULL;
+	size_t n = strcspn(value, ":");
+
 	if (!*value)
 		return fault_set(f, RC_USAGE,
 		    "a URL begins with a scheme (such as redis://host or file:///directory)");
 	if (strlen(value) > (size_t)o->max)
 		return fault_set(f, RC_USAGE, "too long (up to %lld bytes are allowed)",
 		    (long long)o->max);
-	p->site.url = value;
-	return RC_OK;
+	if (backend_of_url(value)) {
+		p->site.url = value;
+		return RC_OK;
+	}
+	if (is_path(value))
+		return fault_set(f, RC_USAGE, "a directory is written file://%s",
+		    *value == '/' ? text_brief(value).text : "/DIRECTORY");
+	for (size_t i = 0; i < OPTIONS_BACKENDS && backends[i]; i++)
+		known[i] = backends[i]->schemes[0];
+	if (strncmp(value + n, "://", 3) == 0)
+		meant = parse_nearest(value, n, known);
+	return fault_set(f, RC_USAGE,
+	    "does not begin with a scheme that dlock knows%s (such as redis://host or file:///directory)",
+	    parse_hint(": did you mean ", meant, "://?").text);
 }
 
 static enum rc
@@ -223,6 +245,7 @@ set_period(struct plan *p, const struct option *o, const char *value, struct fau
 	for (int i = PER_DAY; i <= PER_WEEK; i++)
 		if (strcmp(value, names[i]) == 0) {
 			p->claim.period.kind = i;
+			p->claim.job.per = &p->claim.period;
 			return RC_OK;
 		}
 	return fault_set(f, RC_USAGE, "day, hour or week is allowed");
@@ -499,10 +522,15 @@ enum rc
 options_take(struct plan *p, int i, const char *called, const char *value, enum rc wrong,
     struct fault *f)
 {
+	size_t scheme = strcspn(value, ":/@ =");
 	struct fault why;
 
 	if (options[i].set(p, &options[i], value, &why) == RC_OK)
 		return RC_OK;
+	/* no more: what is no URL of ours may have a password anywhere behind it */
+	if (i == OPT_URL && *value && !is_path(value))
+		return fault_set(f, wrong, "%s '%.*s...': %s", called,
+		    scheme < 60 ? (int)scheme : 60, value, why.text);
 	if (mask_finds(value))
 		return fault_set(f, wrong, "%s: %s", called, why.text);
 	return fault_set(

@@ -19,7 +19,7 @@ enum {
 	OPT_KEY,
 	OPT_CONFIG,
 	OPT_PROFILE,
-	OPT_BACKEND,
+	OPT_BACKEND, /* those before it say which files are read, and for which keys */
 	OPT_URL,
 	OPT_OPTION,
 	OPT_SHARED,

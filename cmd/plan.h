@@ -43,7 +43,8 @@ enum { KEYS_MAX = 16, SETTINGS_MAX = 32, SETTINGS_BYTES = 8192, URL_BYTES = 4096
 /* Where: the backend, and which server or directory of it. */
 struct plan_site {
 	const struct backend *backend;
-	const char *url; /* NULL: the backend's default */
+	const char *url;  /* NULL: the backend's default */
+	bool of_variable; /* it is what the backend's own variable says */
 	/* names no server itself: an enclosing dlock's counts */
 	bool inherits;
 	struct setting settings[SETTINGS_MAX];

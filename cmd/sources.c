@@ -10,15 +10,18 @@
 
 /* ---- the environment ---- */
 
-const char *
-sources_outer_backend(void)
+/*
+ * The backend of the dlock around this one.  One that does not say so (DLOCK_KEEPER is a
+ * handle) is believed to have told DLOCK_BACKEND.
+ */
+static const char *
+outer_backend(const char *keepers)
 {
 	static struct keeper_address nearest;
-	const char *keepers = plan_variable("DLOCK_KEEPER");
 
-	if (!keepers || !keeper_address_next(&keepers, &nearest) || !*nearest.backend)
-		return NULL;
-	return nearest.backend;
+	if (keeper_address_next(&keepers, &nearest) && *nearest.backend)
+		return nearest.backend;
+	return plan_variable("DLOCK_BACKEND");
 }
 
 struct brief
@@ -95,10 +98,11 @@ has_variables(void)
 void
 sources_init(struct sources *all, unsigned cmd)
 {
-	const char *outer = sources_outer_backend(), **said, **named;
+	const char *keepers = plan_variable("DLOCK_KEEPER"), **said, **named;
 	bool has_ours = has_variables();
 
 	all->cmd = cmd;
+	all->outer = keepers ? outer_backend(keepers) : NULL;
 	all->n = all->nfiles = 0;
 	sources_add(all, SOURCE_WORDS);
 	sources_add(all, SOURCE_ENVIRONMENT);
@@ -111,14 +115,14 @@ sources_init(struct sources *all, unsigned cmd)
 		for (char *rest = strdup(said[OPT_OPTION]), *word;
 		     (word = strtok_r(rest, " \t\n", &rest));)
 			sources_note_setting(&all->list[SOURCE_ENVIRONMENT], word, 0);
-	if (!plan_variable("DLOCK_KEEPER"))
+	if (!keepers)
 		return;
 	said[OPT_KEY] = NULL;
 	named = &said[OPT_BACKEND];
-	if (*named && outer && strcmp(*named, outer) != 0)
+	if (*named && strcmp(*named, all->outer) != 0)
 		return;
 	if (!said[OPT_URL] && (options[OPT_BACKEND].cmds & cmd))
-		all->list[all->n - 1].value[OPT_BACKEND] = *named ? *named : outer;
+		all->list[all->n - 1].value[OPT_BACKEND] = all->outer;
 	*named = NULL;
 }
 
@@ -239,27 +243,21 @@ source_that_says(const struct sources *all, int i)
 
 /* Not to wait and to wait, or two kinds of lock: to say both in one source is a mistake. */
 static enum rc
-check_group(const struct sources *all, enum group group, struct fault *f)
+check_group(const struct sources *all, int i, struct fault *f)
 {
-	const struct source *before = NULL;
-	int first = 0;
+	enum group group = options[i].group;
+	const struct source *s = source_that_says(all, i), *before;
+	bool shown = s && i == OPT_WAIT && s->kind == SOURCE_WORDS;
 
-	for (int i = 0; i < OPTIONS; i++) {
-		const struct source *s = options[i].group == group
-		    ? source_that_says(all, i)
-		    : NULL;
-		bool shown = s && i == OPT_WAIT && s->kind == SOURCE_WORDS;
-
-		if (s && before)
+	for (int first = 0; s && group >= GROUP_WAIT && first < i; first++) {
+		before = options[first].group == group ? source_that_says(all, first)
+						       : NULL;
+		if (before)
 			return fault_set(f, sources_wrong(s),
 			    "%s and %s%s%s contradict each other%s",
 			    sources_call(before, first).text, sources_call(s, i).text,
 			    shown ? " " : "", shown ? text_brief(s->value[i]).text : "",
 			    group == GROUP_KIND ? ": a lock is of one kind" : "");
-		if (s) {
-			before = s;
-			first = i;
-		}
 	}
 	return RC_OK;
 }
@@ -299,24 +297,18 @@ apply_settings(struct sources *all, struct plan *p, struct fault *f)
 }
 
 enum rc
-sources_apply_one(const struct sources *all, int i, struct plan *p, struct fault *f)
-{
-	const struct source *s = sources_of(all, i);
-
-	if (!s || (s->kind == SOURCE_WORDS && i == OPT_KEY))
-		return RC_OK;
-	return apply(s, i, s->value[i], s->line[i], p, f);
-}
-
-enum rc
-sources_apply(struct sources *all, struct plan *p, struct fault *f)
+sources_apply(struct sources *all, int first, int end, struct plan *p, struct fault *f)
 {
 	enum rc rc = RC_OK;
 
-	for (enum group g = GROUP_WAIT; g <= GROUP_LENGTH && rc == RC_OK; g++)
-		rc = check_group(all, g, f);
-	for (int i = 0; i < OPTIONS && rc == RC_OK; i++)
-		rc = i == OPT_OPTION ? apply_settings(all, p, f)
-				     : sources_apply_one(all, i, p, f);
+	for (int i = first; i < end && rc == RC_OK; i++) {
+		const struct source *s = sources_of(all, i);
+
+		rc = check_group(all, i, f);
+		if (rc == RC_OK && i == OPT_OPTION)
+			rc = apply_settings(all, p, f);
+		else if (rc == RC_OK && s && (i != OPT_KEY || s->kind != SOURCE_WORDS))
+			rc = apply(s, i, s->value[i], s->line[i], p, f);
+	}
 	return rc;
 }

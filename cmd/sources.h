@@ -63,6 +63,12 @@ struct source_file {
 
 struct sources {
 	unsigned cmd; /* CMD_: only options that it knows have values */
+	/*
+	 * The backend of the dlock around this one, as its variables tell; NULL: there is none.
+	 * Its keeper tells where its locks are when it is asked (supervise/keeper_address.h), and
+	 * that counts for its own backend alone.
+	 */
+	const char *outer;
 	size_t n;
 	struct source_file files[FILES_MAX];
 	size_t nfiles;
@@ -101,22 +107,13 @@ struct clean sources_call(const struct source *, int i);
 /* What a wrong value of it is: RC_USAGE, of a file RC_CONFIG. */
 enum rc sources_wrong(const struct source *);
 
-/* Takes the value of option i that counts into the plan, if there is one. */
-enum rc sources_apply_one(const struct sources *, int i, struct plan *, struct fault *);
-
 /*
- * Takes all values that count into the plan, but those that took effect as they were
- * read.  RC_USAGE, RC_CONFIG: the fault names source, option and value.
+ * Takes the values that count of the options from `first` on, before `end`, into the plan, but
+ * keys among the words, which took effect as they were read.  RC_USAGE, RC_CONFIG: the fault
+ * names source, option and value.
  */
-enum rc sources_apply(struct sources *, struct plan *, struct fault *);
-
-/*
- * DLOCK_KEEPER tells of the dlock around this one before that is asked: the name of its
- * backend (valid until the next call; NULL: it does not say).  Its keeper tells where its
- * locks are when it is asked (supervise/keeper_address.h), and that counts for its own backend
- * alone.
- */
-const char *sources_outer_backend(void);
+enum rc sources_apply(
+    struct sources *, int first, int end, struct plan *, struct fault *);
 
 /* "DLOCK_REDIS_URL" */
 struct brief sources_url_variable(const struct backend *);
@@ -136,13 +133,12 @@ bool sources_strays(char *out, size_t size);
 enum { CONF_BYTES = 65536 };
 
 /*
- * Adds what files say to the sources, for a run of these keys (none: no [key] section
- * counts); which files and which profile, the sources there are say already.  Once in
- * the life of a process: values point into memory of this module.  RC_CONFIG: a file
- * cannot be read, trusted or understood; RC_USAGE: there is no such profile.
+ * Adds what files say to the sources, for a run of the plan's keys (none: no [key] section
+ * counts); the plan says already which files and which profile.  Once in the life of a
+ * process: values point into memory of this module.  RC_CONFIG: a file cannot be read,
+ * trusted or understood; RC_USAGE: there is no such profile.
  */
-enum rc conf_read(
-    struct sources *, const char *const *keys, size_t nkeys, struct fault *);
+enum rc conf_read(struct sources *, const struct plan *, struct fault *);
 
 /* What one text says, for conf_read() and for tests. */
 struct conf_text {

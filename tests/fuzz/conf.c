@@ -72,7 +72,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	else {
 		check_sources(copy, size);
 		memset(&plan, 0, sizeof plan);
-		(void)sources_apply(&all, &plan, &fault);
+		(void)sources_apply(&all, 0, OPTIONS, &plan, &fault);
 	}
 	free(text);
 	free(copy);

@@ -137,6 +137,9 @@ def refuse(dlock, files, mark, tmp_path):
     (["run", SITE, "k", "--full"], ["'--full'", "after the key 'k'", "before"]),
     (["run", SITE, "k", "-n", "touch", "--", "x"], ["'-n'", "after the key 'k'", "before"]),
     (["run", SITE, "k", "--nope", "--", MARK], ["--nope", "dlock help"]),
+    # a -- that is an option's value ends no options
+    (["run", SITE, "k", "--why", "--", MARK], ["'--why'", "after the key 'k'", "before"]),
+    (["status", SITE, "--profile", "--", "k", "--nope"], ["--nope", "dlock help"]),
     (["run", SITE, "k", "-k", "other", "--", MARK], ["'k'", "'other'", "-k for each"]),
     (["run", SITE, "k", "-n", "--"], ["no command", "'k'"]),
     (["run", SITE, "-k=k", MARK], ["-k=", "-k KEY", "--key=KEY"]),

@@ -166,6 +166,16 @@ def test_settings_count_by_name_and_belong_to_their_server(files, locks):
     assert settings() == ["a=1"]
 
 
+def test_a_wrong_url_is_refused_wherever_it_stands(files, locks):
+    files.write(user="[key other]\nurl = redos://:s3cret@h\n")
+    said = files.refuse(78, f"{files.user}:2: url 'redos...'", "did you mean redis://?", words=("-u", locks("a"), "-k", "k"))
+    assert "s3cret" not in said
+    files.write(user="url = redis://h\n")
+    env = {"DLOCK_REDIS_URL": "redis://:" + 1000 * "s3cret" + "@h"}
+    said = files.refuse(64, "DLOCK_REDIS_URL 'redis...'", "too long", words=("-b", "redis", "-k", "k"), env=env)
+    assert "s3cret" not in said
+
+
 def test_several_keys_must_agree(files, locks):
     """Otherwise a run of both and a run of one could hold the same key on two servers."""
     files.write(user=f"url = {locks('a')}\n[key deploy]\nurl = {locks('b')}\n[key build]\nwhy = x\n[key \"*\"]\nttl = 20s\n")
