@@ -250,10 +250,14 @@ settle_backend(struct plan *p, struct fault *f)
 	return RC_OK;
 }
 
-/* The backend's own variable. */
+/*
+ * The backend's own variable.  What a file says of the server that it names is said of no
+ * other, such as a password.
+ */
 static enum rc
-read_variable(struct plan *p, struct fault *f)
+read_variable(struct plan *p, bool file_names_one, struct fault *f)
 {
+	const struct setter *by = p->sources->setters;
 	const struct brief name = sources_url_variable(p->site.backend);
 	const char *url = plan_variable(name.text);
 
@@ -265,6 +269,9 @@ read_variable(struct plan *p, struct fault *f)
 		return fault_set(f, RC_USAGE, "%s is not a URL of %s", name.text,
 		    p->site.backend->name);
 	p->site.of_variable = true;
+	while (file_names_one && p->site.nsettings > 0 &&
+	    sources_filed(by[p->site.nsettings - 1].by))
+		p->site.nsettings--;
 	return RC_OK;
 }
 
@@ -294,7 +301,7 @@ settle_site(struct plan *p, struct fault *f)
 	}
 	/* a variable is stronger than a file */
 	if (!of_url || sources_filed(of_url))
-		rc = read_variable(p, f);
+		rc = read_variable(p, of_url != NULL, f);
 	/* without a URL at all, what an enclosing dlock uses, if its backend is ours */
 	s->inherits = !s->url && outer && strcmp(outer, s->backend->name) == 0;
 	return rc;

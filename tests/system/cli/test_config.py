@@ -164,6 +164,10 @@ def test_settings_count_by_name_and_belong_to_their_server(files, locks):
     assert settings(env={"DLOCK_URL": "redis://other", "DLOCK_OPTION": "a=7"}) == ["a=7"]
     files.write(user="option = a=1\nurl = redis://h\n")
     assert settings() == ["a=1"]
+    assert settings(env={"DLOCK_REDIS_URL": "redis://other", "DLOCK_OPTION": "b=7"}) == ["b=7"]
+    assert settings(env={"DLOCK_FILE_URL": locks("a")}) == ["a=1"]
+    files.write(user="option = a=1\nbackend = redis\n", system="")
+    assert settings(env={"DLOCK_REDIS_URL": "redis://this"}) == ["a=1"]
 
 
 def test_a_wrong_url_is_refused_wherever_it_stands(files, locks):
