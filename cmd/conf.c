@@ -155,14 +155,15 @@ static enum rc
 open_section(struct conf_text *t, const char *section, struct fault *f)
 {
 	static const char *const words[] = {"key", "profile", NULL};
+	static struct source not_counted;
 	static char name[CONF_BYTES];
 	size_t n = strcspn(section, " \t\"");
 	const char *outside = NULL, *known[] = {name, NULL}, *meant;
 	enum source_kind kind;
 	bool counts = false;
 
-	t->into = NULL;
-	memset(t->line, 0, sizeof t->line);
+	not_counted = (struct source){.kind = SOURCE_SYSTEM};
+	t->into = &not_counted;
 	if (is_section(section, "key", name)) {
 		kind = t->user ? SOURCE_USER_KEY : SOURCE_SYSTEM_KEY;
 		for (size_t i = 0; i < t->nkeys; i++)
@@ -224,7 +225,7 @@ note_value(struct conf_text *t, int i, const struct conf_line *l, struct fault *
 {
 	struct source *s = t->into;
 
-	if (!s || !(options[i].cmds & t->all->cmd) || is_for_runs_only(i, t->all->cmd) ||
+	if (!(options[i].cmds & t->all->cmd) || is_for_runs_only(i, t->all->cmd) ||
 	    is_overruled(s, i, t->all))
 		return RC_OK;
 	if (i == OPT_OPTION && s->nsettings == SETTINGS_MAX)
@@ -234,7 +235,6 @@ note_value(struct conf_text *t, int i, const struct conf_line *l, struct fault *
 	if (i == OPT_OPTION)
 		sources_note_setting(s, l->value, l->number);
 	s->value[i] = l->value;
-	s->line[i] = l->number;
 	return RC_OK;
 }
 
@@ -259,10 +259,10 @@ take_line(void *ctx, const struct conf_line *l, struct fault *f)
 	if (!conf_allows(i))
 		return fault_set(f, RC_CONFIG,
 		    "%s is for one call of dlock and cannot stand in a file", o->name);
-	if (t->line[i] && !o->repeats)
+	if (t->into->line[i] && !o->repeats)
 		return fault_set(f, RC_CONFIG, "%s is given twice here, first in line %d",
-		    o->name, t->line[i]);
-	t->line[i] = l->number;
+		    o->name, t->into->line[i]);
+	t->into->line[i] = l->number;
 	scratch.site.nsettings = scratch.site.settings_used = 0;
 	if (options_take(&scratch, i, o->name, l->value, RC_CONFIG, f) != RC_OK)
 		return RC_CONFIG;
@@ -279,7 +279,6 @@ conf_take(struct sources *all, struct conf_text *t, struct fault *f)
 	enum rc rc;
 
 	t->all = all;
-	memset(t->line, 0, sizeof t->line);
 	rc = add_section(t, t->user ? SOURCE_USER : SOURCE_SYSTEM, "", NULL, &why);
 	if (rc == RC_OK)
 		rc = conf_cut(t->text, t->n, take_line, t, &number, &why);

@@ -50,7 +50,7 @@ struct source {
 	/* all below: of a section of a file only */
 	const char *file;    /* fit to be shown */
 	const char *section; /* as between its brackets; "": before all sections */
-	int line[OPTIONS];
+	int line[OPTIONS];   /* 0: it does not stand in this section */
 	/* a key of this run that the section is not for, while it is for another one */
 	const char *outside;
 };
@@ -155,8 +155,7 @@ struct conf_text {
 	int secret;     /* the line of a password; 0: there is none */
 	/* while it is taken */
 	struct sources *all;
-	struct source *into; /* the section's; NULL: the section does not count */
-	int line[OPTIONS];   /* where an option stands in this section; 0: not yet */
+	struct source *into; /* the section's; not of `all`: it does not count */
 };
 
 /* RC_CONFIG: it cannot be understood. */
