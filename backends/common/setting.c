@@ -141,7 +141,7 @@ setting_secret(
 	if (fd >= 0)
 		close(fd);
 	if (rc == RC_OK && n > 0 && out[n - 1] == '\n')
-		n--;
+		n -= n > 1 && out[n - 2] == '\r' ? 2 : 1;
 	if (rc == RC_OK &&
 	    (n == 0 || n == size || memchr(out, '\n', n) || memchr(out, '\0', n)))
 		rc = fault_set(

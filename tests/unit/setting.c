@@ -119,6 +119,12 @@ password_files(void **state)
 	assert_string_equal(password, "secret");
 	assert_int_equal(read_password("secret\n", 7, 0400, password), RC_OK);
 	assert_string_equal(password, "secret");
+	/* as editors of Windows end a line */
+	assert_int_equal(read_password("secret\r\n", 8, 0600, password), RC_OK);
+	assert_string_equal(password, "secret");
+	assert_int_equal(read_password("\r\n", 2, 0600, password), RC_CONFIG);
+	assert_int_equal(read_password("secret\r", 7, 0600, password), RC_OK);
+	assert_string_equal(password, "secret\r");
 	/* blanks may be part of it */
 	assert_int_equal(read_password(" secret \n", 9, 0600, password), RC_OK);
 	assert_string_equal(password, " secret ");
