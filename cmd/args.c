@@ -206,8 +206,6 @@ read_key(struct words *w, struct fault *f)
 	const char *key = *w->next++, *first = *w->next;
 	bool options_follow = first && first[0] == '-' && first[1];
 
-	if (!*key)
-		return fault_set(f, RC_USAGE, "the key is empty");
 	if (take_key(w, "key", key, f) != RC_OK)
 		return RC_USAGE;
 	w->ended = false; /* perhaps before the key */

@@ -103,7 +103,8 @@ set_text(struct plan *p, const struct option *o, const char *value, struct fault
 static enum rc
 add_key(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
-	const char *objection = parse_key_objection(value);
+	const char *objection = *value ? text_objection(value, KEY_BYTES)
+				       : "a key cannot be empty";
 
 	(void)o;
 	if (objection)

@@ -1,4 +1,4 @@
-/* parse.c - reads durations, numbers, signals and keys as people write them. */
+/* parse.c - reads durations, times, numbers and signals as people write them. */
 #include "parse.h"
 
 #include "backends/backend.h"
@@ -284,14 +284,6 @@ parse_signal_text(int sig)
 	else
 		snprintf(b.text, sizeof b.text, "signal %d", sig);
 	return b;
-}
-
-const char *
-parse_key_objection(const char *s)
-{
-	if (!*s)
-		return "a key cannot be empty";
-	return text_objection(s, KEY_BYTES);
 }
 
 /* ---- what was meant by a word that is not known ---- */

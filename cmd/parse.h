@@ -1,5 +1,5 @@
 /*
- * parse.h - the words that people write: durations, numbers, signals, keys.
+ * parse.h - the words that people write: durations, times, numbers, signals.
  *
  * Each function takes the whole string or refuses it; none reads a locale.  On
  * refusal the output is untouched.
@@ -42,12 +42,6 @@ bool parse_signal(const char *, int *);
 
 /* "SIGTERM", or "signal 40". */
 struct span parse_signal_text(int sig);
-
-/*
- * NULL for a legal key, otherwise its fault: 1 to KEY_BYTES bytes
- * of UTF-8 without control characters (C0, DEL, C1).
- */
-const char *parse_key_objection(const char *);
 
 /*
  * The one of `known` (NULL-ended) that was probably meant by the n bytes of `word`, for "did

@@ -110,7 +110,7 @@ watched = $(patsubst %.c,$(O)/fuzz/%.o,$(1))
 
 $(O)/fuzz/duration: $(call watched,cmd/parse.c backends/common/libc.c cmd/text.c)
 $(O)/fuzz/url: $(call watched,backends/redis/address.c backends/common/setting.c backends/common/url.c)
-$(O)/fuzz/key: $(call watched,backends/common/url.c cmd/parse.c backends/common/libc.c cmd/text.c)
+$(O)/fuzz/key: $(call watched,backends/common/url.c cmd/text.c)
 $(O)/fuzz/resp: $(call watched,backends/redis/resp.c backends/redis/script.c)
 $(O)/fuzz/memcached: $(call watched,backends/memcached/client.c backends/memcached/item.c $(addprefix backends/common/,clock.c net.c sha256.c task.c text.c url.c))
 $(O)/fuzz/etcd: $(call watched,$(addprefix backends/etcd/,http.c kv.c queue.c) $(addprefix backends/common/,sha256.c url.c))

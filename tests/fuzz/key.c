@@ -4,7 +4,7 @@
  */
 #include "backends/backend.h"
 #include "backends/common/url.h"
-#include "cmd/parse.h"
+#include "cmd/text.h"
 #include "tests/fuzz/fuzz.h"
 
 static void
@@ -28,7 +28,7 @@ check_key(const char *key)
 	}
 	free(name);
 	free(back);
-	if (!parse_key_objection(key)) { /* a legal key fits where it is to fit */
+	if (*key && !text_objection(key, KEY_BYTES)) { /* a legal key fits where it is to fit */
 		char encoded[ENCODED_BYTES];
 
 		CLAIM(n >= 1 && n <= KEY_BYTES);
