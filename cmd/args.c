@@ -7,6 +7,8 @@
 #include "sources.h"
 #include "text.h"
 
+#include "backends/common/setting.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -305,6 +307,28 @@ settle_site(struct plan *p, struct fault *f)
 	return rc;
 }
 
+/*
+ * That the backend has such settings.  It would say so itself when it is opened, but not where
+ * they come from; of their values it alone knows what they may be.
+ */
+static enum rc
+settle_settings(struct plan *p, struct fault *f)
+{
+	const struct backend *b = p->site.backend;
+
+	/* dlock config shows them without a backend, too */
+	for (size_t i = 0; i < p->site.nsettings && p->cmd != CMD_CONFIG && b->open;
+	     i++) {
+		const struct setter *by = &p->sources->setters[i];
+		struct fault why;
+
+		if (!setting_named(b, p->site.settings[i].name, &why))
+			return fault_set(f, sources_wrong(by->by), "%s: %s",
+			    sources_call_setting(by).text, why.text);
+	}
+	return RC_OK;
+}
+
 /* ---- the plan as a whole ---- */
 
 /* Of dlock run: what stands behind options and key. */
@@ -482,7 +506,8 @@ enum rc
 args_read(struct plan *p, unsigned cmd, char **argv, struct fault *f)
 {
 	static enum rc (*const settle[])(struct plan *, struct fault *) = {settle_site,
-	    settle_lease, settle_look, settle_period, settle_conflict, settle_asking};
+	    settle_settings, settle_lease, settle_look, settle_period, settle_conflict,
+	    settle_asking};
 	/* of which little is touched: of a stack all of it would be */
 	static struct sources all;
 	struct words words = {.next = argv, .plan = p, .said = &all.list[SOURCE_WORDS]};

@@ -202,6 +202,12 @@ sources_call(const struct source *s, int i)
 	return call(s, i, s ? s->line[i] : 0);
 }
 
+struct clean
+sources_call_setting(const struct setter *by)
+{
+	return call(by->by, OPT_OPTION, by->line);
+}
+
 enum rc
 sources_wrong(const struct source *s)
 {

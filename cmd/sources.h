@@ -104,6 +104,9 @@ const struct source *sources_of(const struct sources *, int i);
  */
 struct clean sources_call(const struct source *, int i);
 
+/* The same of one of the plan's settings. */
+struct clean sources_call_setting(const struct setter *);
+
 /* What a wrong value of it is: RC_USAGE, of a file RC_CONFIG. */
 enum rc sources_wrong(const struct source *);
 

@@ -79,22 +79,22 @@ trusted_read(
 
 /* ---- settings ---- */
 
-static enum rc
-set_one(struct store *store, const struct setting *s, struct fault *f)
+const struct setting_row *
+setting_named(const struct backend *b, const char *name, struct fault *f)
 {
 	char names[256] = "it has none";
 	size_t used = 0;
 
-	for (const struct setting_row *row = store->backend->settings; row && row->name;
-	     row++) {
-		if (strcmp(row->name, s->name) == 0)
-			return row->set(store, s->value, f);
+	for (const struct setting_row *row = b->settings; row && row->name; row++) {
+		if (strcmp(row->name, name) == 0)
+			return row;
 		if (row->help && used < sizeof names)
 			used += snprintf(names + used, sizeof names - used, "%s%s",
 			    used ? ", " : "there are ", row->name);
 	}
-	return fault_set(f, RC_USAGE, "the %s backend has no setting '%s' (%s)",
-	    store->backend->name, s->name, names);
+	fault_set(f, RC_USAGE, "the %s backend has no setting '%.200s' (%s)", b->name,
+	    name, names);
+	return NULL;
 }
 
 enum rc
@@ -102,8 +102,12 @@ setting_read(struct store *store, const struct site *site, struct fault *f)
 {
 	enum rc rc = RC_OK;
 
-	for (size_t i = 0; rc == RC_OK && i < site->nsettings; i++)
-		rc = set_one(store, &site->settings[i], f);
+	for (size_t i = 0; rc == RC_OK && i < site->nsettings; i++) {
+		const struct setting *s = &site->settings[i];
+		const struct setting_row *row = setting_named(store->backend, s->name, f);
+
+		rc = row ? row->set(store, s->value, f) : RC_USAGE;
+	}
 	return rc;
 }
 

@@ -36,9 +36,13 @@ enum rc trusted_read(
 
 /* ---- settings ---- */
 
+/* The backend's row of this name; NULL, with the names there are in the fault: none. */
+const struct setting_row *setting_named(
+    const struct backend *, const char *name, struct fault *);
+
 /*
  * Hands each setting of the site to its row's setter.  RC_OK, or what the first
- * bad one has to say; for an unknown name RC_USAGE with the names there are.
+ * bad one has to say, which for an unknown name is RC_USAGE.
  */
 enum rc setting_read(struct store *, const struct site *, struct fault *);
 

@@ -118,11 +118,11 @@ every_option(void **state)
 {
 	(void)state;
 	fine(
-	    "--key=job --backend file --url=file:///tmp/x --option a=b -O c= --wait 1m30s -E 0 --ttl 60s --grace 2s "
+	    "--key=job --backend file --url=file:///tmp/x --option path=b -O lock= --wait 1m30s -E 0 --ttl 60s --grace 2s "
 	    "--signal=HUP --min-hold 5 -- cmd");
 	assert_string_equal(plan.site.url, "file:///tmp/x");
 	assert_int_equal(plan.site.nsettings, 2);
-	assert_string_equal(plan.site.settings[0].name, "a");
+	assert_string_equal(plan.site.settings[0].name, "path");
 	assert_string_equal(plan.site.settings[0].value, "b");
 	assert_string_equal(plan.site.settings[1].value, "");
 	assert_true(plan.wait.most == 90 * S && plan.terms.ttl == 60 * S &&
@@ -364,7 +364,7 @@ variables(void **state)
 	setenv("DLOCK_BACKEND", "file", 1);
 	setenv("DLOCK_TTL", "60s", 1);
 	setenv("DLOCK_NONBLOCK", "yes", 1);
-	setenv("DLOCK_OPTION", "a=b c=d", 1);
+	setenv("DLOCK_OPTION", "name=b name=d", 1);
 	setenv("DLOCK_WHY", "", 1); /* as good as none */
 	fine("-k job cmd");
 	assert_string_equal(plan.site.backend->name, "file");

@@ -180,6 +180,15 @@ def test_a_wrong_url_is_refused_wherever_it_stands(files, locks):
     assert "s3cret" not in said
 
 
+def test_a_setting_that_the_backend_does_not_have(files, locks):
+    """Whoever reads the message learns where it stands."""
+    files.write(user=f"url = {locks('a')}\n[key k]\noption = colour=red\noption = name=/x\n")
+    files.refuse(78, f"{files.user}:3: option: the file backend has no setting 'colour'", "name, path")
+    for env, words, origin in (({"DLOCK_OPTION": "lock=flock shape=x"}, [], "DLOCK_OPTION"), ({}, ["-O", "shape=x"], "--option")):
+        files.refuse(64, f"{origin}: the file backend has no setting 'shape'", words=[*words, "-k", "other"], env=env)
+    assert [row["value"] for row in files.rows("-k", "k") if row["name"] == "option"] == ["colour=red", "name=/x"]
+
+
 def test_several_keys_must_agree(files, locks):
     """Otherwise a run of both and a run of one could hold the same key on two servers."""
     files.write(user=f"url = {locks('a')}\n[key deploy]\nurl = {locks('b')}\n[key build]\nwhy = x\n[key \"*\"]\nttl = 20s\n")
