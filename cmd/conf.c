@@ -198,12 +198,11 @@ open_section(struct conf_text *t, const char *section, struct fault *f)
 static bool
 is_overruled(const struct source *s, int i, const struct sources *all)
 {
-	const char *outer = all->list[all->n - 1].value[OPT_BACKEND];
 	const struct source *named = sources_of(all, OPT_BACKEND);
 
 	return (s->kind == SOURCE_USER || s->kind == SOURCE_SYSTEM) &&
-	    (options[i].group == GROUP_SERVER || i == OPT_OPTION) && outer &&
-	    (!named || strcmp(named->value[OPT_BACKEND], outer) == 0);
+	    (options[i].group == GROUP_SERVER || i == OPT_OPTION) && all->outer &&
+	    (!named || strcmp(named->value[OPT_BACKEND], all->outer) == 0);
 }
 
 /*

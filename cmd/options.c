@@ -164,9 +164,6 @@ set_url(struct plan *p, const struct option *o, const char *value, struct fault 
 	const char *known[OPTIONS_BACKENDS + 1] = {0}, *meant = NULL;
 	size_t n = strcspn(value, ":");
 
-	if (!*value)
-		return fault_set(f, RC_USAGE,
-		    "a URL begins with a scheme (such as redis://host or file:///directory)");
 	if (strlen(value) > (size_t)o->max)
 		return fault_set(f, RC_USAGE, "too long (up to %lld bytes are allowed)",
 		    (long long)o->max);

@@ -121,9 +121,9 @@ sources_init(struct sources *all, unsigned cmd)
 	named = &said[OPT_BACKEND];
 	if (*named && strcmp(*named, all->outer) != 0)
 		return;
-	if (!said[OPT_URL] && (options[OPT_BACKEND].cmds & cmd))
-		all->list[all->n - 1].value[OPT_BACKEND] = all->outer;
 	*named = NULL;
+	if (options[OPT_BACKEND].cmds & cmd)
+		all->list[all->n - 1].value[OPT_BACKEND] = all->outer;
 }
 
 struct source *
