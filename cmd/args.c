@@ -31,11 +31,28 @@ take_key(struct words *w, const char *called, const char *key, struct fault *f)
 	return options_take(w->plan, OPT_KEY, called, key, RC_USAGE, f);
 }
 
+/*
+ * Overwrites a password in the URL at once, so that ps(1) does not show it for long, whatever is
+ * wrong with the next word.  Returns the plan's copy; what is too long for that is refused.
+ */
+static const char *
+hide_password(struct plan *p, char *url)
+{
+	bool fits = strlen(url) < sizeof p->texts.url;
+
+	if (fits)
+		strcpy(p->texts.url, url);
+	mask_passwords(url);
+	return fits ? p->texts.url : url;
+}
+
 static enum rc
 note_option(struct words *w, int i, const char *value, struct fault *f)
 {
 	if (i == OPT_KEY)
 		return take_key(w, "--key", value, f);
+	if (i == OPT_URL) /* a word, or a part of one */
+		value = hide_password(w->plan, (char *)value);
 	if (w->said->value[i] && !options[i].repeats)
 		return fault_set(f, RC_USAGE, "--%s is given twice", options[i].name);
 	w->said->value[i] = value;
@@ -279,8 +296,7 @@ read_variable(struct plan *p, bool file_names_one, struct fault *f)
  * Fills in what of backend and URL was not said, once all values are in the plan.  Backend
  * and URL may each name the backend; both must name the same one.  Without a URL of the
  * words or of DLOCK_URL, DLOCK_<BACKEND>_URL counts, after it what files say, and then the
- * backend's default.  A password in a URL of the command line is overwritten there, so that
- * ps(1) does not show it for long; the plan keeps a copy.
+ * backend's default.
  */
 static enum rc
 settle_site(struct plan *p, struct fault *f)
@@ -292,13 +308,6 @@ settle_site(struct plan *p, struct fault *f)
 
 	if (rc != RC_OK || !s->backend)
 		return rc;
-	if (of_url && of_url->kind == SOURCE_WORDS) {
-		char *word = (char *)s->url;
-
-		snprintf(p->texts.url, sizeof p->texts.url, "%s", word);
-		s->url = p->texts.url;
-		mask_passwords(word);
-	}
 	/* a variable is stronger than a file */
 	if (!of_url || sources_filed(of_url))
 		rc = read_variable(p, of_url != NULL, f);

@@ -1121,6 +1121,24 @@ def test_a_password_is_not_shown_to_others(dlock, guarded_redis, options):
     assert SECRET not in result.stderr + result.stdout + str(holder.events())
 
 
+@pytest.mark.parametrize("words", [["-t", "1s"], ["--nope"], ["-b", "file"], ["-u", "redis://h"]], ids=str)
+def test_nor_while_it_says_what_is_wrong(dlock, words):
+    """Whoever reads that may be slow."""
+    read, write = os.pipe2(os.O_NONBLOCK)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(write, b"x" * 4096)
+    os.set_blocking(write, True)
+    popen = subprocess.Popen([DLOCK, "run", "-k", "k", "-u", f"redis://:{SECRET}@h", *words, "true"], stderr=write, env=dlock.env)
+    try:
+        wait_for(lambda: b"xxx@h" in command_line(popen.pid))
+        assert SECRET.encode() not in command_line(popen.pid) and popen.poll() is None
+    finally:
+        os.close(read)
+        os.close(write)
+        popen.wait()
+
+
 @pytest.mark.parametrize("line", [
     ["run", "-u", "redis://:{}@127.0.0.1:{}x", "-k", "k", "true"],
     ["run", "-u", "redis://u:{}@127.0.0.1:{}", "-b", "file", "-k", "k", "true"],
