@@ -28,7 +28,8 @@ check_key(const char *key)
 	}
 	free(name);
 	free(back);
-	if (*key && !text_objection(key, KEY_BYTES)) { /* a legal key fits where it is to fit */
+	if (*key &&
+	    !text_objection(key, KEY_BYTES)) { /* a legal key fits where it is to fit */
 		char encoded[ENCODED_BYTES];
 
 		CLAIM(n >= 1 && n <= KEY_BYTES);
