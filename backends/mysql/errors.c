@@ -4,6 +4,7 @@
 #include "backends/common/text.h"
 
 #include <errno.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,9 +107,9 @@ read_error(struct session *s, MYSQL *mysql, unsigned *number, char *text, size_t
 static enum rc
 refused(const struct session *s, const char *text, struct fault *f)
 {
-	/* by this, some other option may speak (NO_ENGINE_SUBSTITUTION): then it is no replica */
-	if (sql_error_is(s->db, ERROR_READ_ONLY) && !strstr(text, "read-only") &&
-	    !strstr(text, "read_only"))
+	/* its number goes for all options that are in the way (NO_ENGINE_SUBSTITUTION), by name */
+	if (sql_error_is(s->db, ERROR_READ_ONLY) &&
+	    fnmatch("*read[-_]only*", text, 0) != 0)
 		return fault_set(f, RC_CONFIG, "%s says '%.240s' (%s)", s->db->where,
 		    text, s->db->error);
 	return sql_refused(s->db, text, f);
@@ -132,13 +133,9 @@ errors_of_statement(struct session *s, struct fault *f)
 static int
 errno_in(const char *text)
 {
-	const char *at = strstr(text, "system error: "), *paren = strrchr(text, '(');
-	int number = 0;
+	const char *at = strrchr(text, '(') ? strrchr(text, '(') : strrchr(text, ':');
+	int number = at ? atoi(at + 1) : 0;
 
-	if (at)
-		number = atoi(at + 14);
-	else if (paren)
-		number = atoi(paren + 1);
 	return number > 0 && number < 134 ? number : 0;
 }
 
