@@ -432,11 +432,13 @@ client_login(struct client *c, instant until, struct fault *f)
 		rc = client_reply(c, &r, until, f);
 	if (rc != RC_OK || r.code == REPLY_OK)
 		return rc;
-	return r.code == REPLY_ERROR && reply_error(r.text, &hint) == RC_DENIED
-	    ? client_broken(c, RC_DENIED, "refuses the login: wrong user or password", f)
-	    : client_broken(c, RC_PROTOCOL,
-		  "gave a wrong answer to the login, which is not shown, since it may repeat the password",
-		  f);
+	rc = r.code == REPLY_ERROR ? reply_error(r.text, &hint) : RC_PROTOCOL;
+	if (rc == RC_DENIED)
+		return client_broken(
+		    c, rc, "refuses the login: wrong user or password", f);
+	return client_broken(c, rc == RC_AGAIN ? RC_AGAIN : RC_PROTOCOL,
+	    "gave a wrong answer to the login, which is not shown, since it may repeat the password",
+	    f);
 }
 
 /*
