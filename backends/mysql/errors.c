@@ -44,6 +44,7 @@ const struct sql_meaning errors_meanings[] = {
     {RC_CONFIG, ERROR_READ_ONLY " 1792 1836",
 	"this is a replica, or read-only; a lock needs the primary"},
     {RC_CONFIG, "1665", "set binlog_format to MIXED or ROW"},
+    {RC_CONFIG, "3159", "it wants TLS: -O tls=verify"}, /* MySQL's; MariaDB says 1045 */
     {RC_CONFIG, "1690",
 	"a number in dlock's tables is not from dlock: DELETE FROM dlock_keys the row that has it"},
     /* what passes */
@@ -161,6 +162,7 @@ errors_unreached(struct session *s, MYSQL *mysql, enum connected how, struct fau
 {
 	char text[256];
 	unsigned number;
+	bool amid;
 
 	if (read_error(s, mysql, &number, text, sizeof text))
 		return refused(s, text, f);
@@ -176,11 +178,10 @@ errors_unreached(struct session *s, MYSQL *mysql, enum connected how, struct fau
 		    "%s wants the password itself, and dlock cannot know who that server is: say -O tls=verify (for caching_sha2_password, tls=encrypt will do)",
 		    s->db->where);
 	/* the connection has ended amid the handshake of TLS: nothing is wrong with the TLS */
-	if (number == 2026 && is_of_connection(errno_in(text)))
-		return fault_set(f, RC_AGAIN, "cannot reach %s: %.240s (%u)",
-		    s->db->where, reason_of(text), number);
-	return fault_set(f, rc_of_library(number), "cannot reach %s: %.240s (%u)",
-	    s->db->where, number == 2026 ? text : reason_of(text), number);
+	amid = number == 2026 && is_of_connection(errno_in(text));
+	return fault_set(f, amid ? RC_AGAIN : rc_of_library(number),
+	    "cannot reach %s: %.240s (%u)", s->db->where,
+	    number == 2026 && !amid ? text : reason_of(text), number);
 }
 
 enum rc
