@@ -50,7 +50,7 @@ const struct sql_meaning errors_meanings[] = {
     /* what passes */
     {RC_AGAIN,
 	"1020 1021 1041 1053 1080 1114 1135 1152 1158 1159 1160 1161 1180 1184 "
-	"1412 1927 3101 3168 4031 " ERROR_DEADLOCK " " ERROR_DUPLICATE
+	"1412 1927 3032 3101 3168 4031 " ERROR_DEADLOCK " " ERROR_DUPLICATE
 	" " ERROR_INTERRUPTED " " ERROR_TOO_LONG " " ERROR_LATE " " ERROR_LOCK_DEADLOCK,
 	NULL},
     {RC_AGAIN, "1040", "the server has no room for another connection"},
