@@ -198,12 +198,12 @@ bool
 resp_says(const char *text, const char *what)
 {
 	bool is_code = what[strspn(what, CAPITALS)] == '\0',
-	     is_any = strncmp(text, "ERR ", 4) == 0;
+	     generic = strncmp(text, "ERR ", 4) == 0;
 	size_t n = strlen(what);
-	const char *at = is_any ? text + 4 : text;
+	const char *at = generic ? text + 4 : text;
 
 	while (strncmp(at, what, n) != 0 || (is_code && at[n] != ' ' && at[n] != '\0')) {
-		at = is_any ? strstr(at, ": ") : NULL;
+		at = generic ? strstr(at, ": ") : NULL;
 		if (!at)
 			return false;
 		at += at[2] == '-' ? 3 : 2;
