@@ -85,12 +85,11 @@ expand(char *out, size_t size, const char *text)
 static void
 bare_url(char *text)
 {
-	char *host, *at;
+	char *host = text + strcspn(text, ":/?#"), *at;
 	size_t n;
 
 	text[strcspn(text, "?#")] = '\0';
-	host = strstr(text, "://");
-	host = host ? host + strlen("://") : text + strspn(text, "/");
+	host = strncmp(host, "://", 3) == 0 ? host + 3 : text + strspn(text, "/");
 	n = strcspn(host, "/");
 	at = memrchr(host, '@', n);
 	if (at)
@@ -122,20 +121,17 @@ find_unit(char *out)
 {
 	/* the pages of a stack are touched even without systemd */
 	static char text[4096];
-	char *line, *name;
+	char *rest = text, *line, *name = NULL;
 	size_t n;
 
 	if (!plan_variable("INVOCATION_ID") ||
 	    !process_read(getpid(), "cgroup", text, sizeof text))
 		return false;
-	line = strstr(text, "0::/");
-	if (!line)
-		line = strstr(text, "name=systemd:/");
-	if (!line)
-		return false;
-	line[strcspn(line, "\n")] = '\0';
-	name = strrchr(line, '/') + 1;
-	n = strlen(name);
+	/* "1:name=systemd:/..." of version 1, then "0::/..." of version 2, which counts more */
+	while ((line = strsep(&rest, "\n")))
+		if (strncmp(line, "0::/", 4) == 0 || strstr(line, ":name=systemd:/"))
+			name = strrchr(line, '/') + 1;
+	n = name ? strlen(name) : 0;
 	if (n <= strlen(".service") ||
 	    strcmp(name + n - strlen(".service"), ".service") != 0)
 		return false;

@@ -63,12 +63,16 @@ tell_database(struct checkup *c, const char *where, const json_t *state)
 	    quota, told ? "" : " unless quota-backend-bytes says otherwise");
 }
 
+/* "memberID:4711 alarm:NOSPACE": an alarm by its type, or words about the member. */
 static void
 tell_errors(struct checkup *c, const char *where, const json_t *errors)
 {
 	for (size_t i = 0; i < json_array_size(errors); i++) {
 		const char *text = json_string_value(json_array_get(errors, i));
-		bool full = text && strstr(text, "NOSPACE");
+		char alarm[16];
+		bool full = text &&
+		    sscanf(text, "memberID:%*[0-9] alarm:%15[A-Z]", alarm) == 1 &&
+		    strcmp(alarm, "NOSPACE") == 0;
 
 		checkup_tell(c, UNFIT, full ? "database" : "alarm",
 		    full ? "etcdctl compact and defrag, then etcdctl alarm disarm"

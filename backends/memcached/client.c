@@ -222,9 +222,9 @@ reply_parse(struct reply *r, char *line)
 
 #define OLD "dlock needs memcached 1.6.10 or newer"
 
-/* memcached has no codes for errors.  In order of search. */
+/* Words behind one of memcached's three codes, which say more than that; then these codes. */
 static const struct meaning {
-	const char *text;
+	const char *words;
 	enum rc rc;
 	const char *hint;
 } meanings[] = {
@@ -246,11 +246,12 @@ static const struct meaning {
 };
 
 enum rc
-reply_error(const char *line, const char **hint)
+reply_error(const struct reply *r, const char **hint)
 {
-	const struct meaning *m = meanings;
+	const struct meaning *m = meanings,
+			     *last = m + sizeof meanings / sizeof *meanings - 1;
 
-	while (!strstr(line, m->text) && m < meanings + sizeof meanings / sizeof *m - 1)
+	while (m < last && !strstr(r->text, m->words) && strcmp(r->name, m->words) != 0)
 		m++;
 	*hint = m->hint;
 	return m->rc;
@@ -336,8 +337,8 @@ client_refused(struct client *c, const struct reply *r, struct fault *f)
 			? "speaks TLS, which dlock does not speak to memcached"
 			: strange,
 		    f);
+	rc = reply_error(r, &hint);
 	snprintf(text, sizeof text, "%s%s%s", r->name, *r->text ? " " : "", r->text);
-	rc = reply_error(text, &hint);
 	secret_blot(text, c->address->password);
 	client_close(c);
 	return fault_set(f, rc, "%s says '%.200s'%s%s", c->stream.where, text,
@@ -432,11 +433,13 @@ client_login(struct client *c, instant until, struct fault *f)
 		rc = client_reply(c, &r, until, f);
 	if (rc != RC_OK || r.code == REPLY_OK)
 		return rc;
-	return r.code == REPLY_ERROR && reply_error(r.text, &hint) == RC_DENIED
-	    ? client_broken(c, RC_DENIED, "refuses the login: wrong user or password", f)
-	    : client_broken(c, RC_PROTOCOL,
-		  "gave a wrong answer to the login, which is not shown, since it may repeat the password",
-		  f);
+	rc = r.code == REPLY_ERROR ? reply_error(&r, &hint) : RC_PROTOCOL;
+	if (rc == RC_DENIED)
+		return client_broken(
+		    c, rc, "refuses the login: wrong user or password", f);
+	return client_broken(c, rc == RC_AGAIN ? RC_AGAIN : RC_PROTOCOL,
+	    "gave a wrong answer to the login, which is not shown, since it may repeat the password",
+	    f);
 }
 
 /*

@@ -135,7 +135,7 @@ char *reply_word(char **rest);
 /* All of `text` as a decimal number of up to 19 digits. */
 bool reply_number(const char *text, uint64_t *ret);
 
-/* What an error line means, in words (hint may be NULL); never RC_OK. */
-enum rc reply_error(const char *line, const char **hint);
+/* What a REPLY_ERROR means, in words (hint may be NULL); never RC_OK. */
+enum rc reply_error(const struct reply *, const char **hint);
 
 #endif

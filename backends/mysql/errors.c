@@ -4,6 +4,7 @@
 #include "backends/common/text.h"
 
 #include <errno.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,12 +44,13 @@ const struct sql_meaning errors_meanings[] = {
     {RC_CONFIG, ERROR_READ_ONLY " 1792 1836",
 	"this is a replica, or read-only; a lock needs the primary"},
     {RC_CONFIG, "1665", "set binlog_format to MIXED or ROW"},
+    {RC_CONFIG, "3159", "it wants TLS: -O tls=verify"}, /* MySQL's; MariaDB says 1045 */
     {RC_CONFIG, "1690",
 	"a number in dlock's tables is not from dlock: DELETE FROM dlock_keys the row that has it"},
     /* what passes */
     {RC_AGAIN,
 	"1020 1021 1041 1053 1080 1114 1135 1152 1158 1159 1160 1161 1180 1184 "
-	"1412 1927 3101 3168 4031 " ERROR_DEADLOCK " " ERROR_DUPLICATE
+	"1412 1927 3032 3101 3168 4031 " ERROR_DEADLOCK " " ERROR_DUPLICATE
 	" " ERROR_INTERRUPTED " " ERROR_TOO_LONG " " ERROR_LATE " " ERROR_LOCK_DEADLOCK,
 	NULL},
     {RC_AGAIN, "1040", "the server has no room for another connection"},
@@ -106,9 +108,9 @@ read_error(struct session *s, MYSQL *mysql, unsigned *number, char *text, size_t
 static enum rc
 refused(const struct session *s, const char *text, struct fault *f)
 {
-	/* by this, some other option may speak (NO_ENGINE_SUBSTITUTION): then it is no replica */
-	if (sql_error_is(s->db, ERROR_READ_ONLY) && !strstr(text, "read-only") &&
-	    !strstr(text, "read_only"))
+	/* its number goes for all options that are in the way (NO_ENGINE_SUBSTITUTION), by name */
+	if (sql_error_is(s->db, ERROR_READ_ONLY) &&
+	    fnmatch("*read[-_]only*", text, 0) != 0)
 		return fault_set(f, RC_CONFIG, "%s says '%.240s' (%s)", s->db->where,
 		    text, s->db->error);
 	return sql_refused(s->db, text, f);
@@ -132,13 +134,9 @@ errors_of_statement(struct session *s, struct fault *f)
 static int
 errno_in(const char *text)
 {
-	const char *at = strstr(text, "system error: "), *paren = strrchr(text, '(');
-	int number = 0;
+	const char *at = strrchr(text, '(') ? strrchr(text, '(') : strrchr(text, ':');
+	int number = at ? atoi(at + 1) : 0;
 
-	if (at)
-		number = atoi(at + 14);
-	else if (paren)
-		number = atoi(paren + 1);
 	return number > 0 && number < 134 ? number : 0;
 }
 
@@ -164,6 +162,7 @@ errors_unreached(struct session *s, MYSQL *mysql, enum connected how, struct fau
 {
 	char text[256];
 	unsigned number;
+	bool amid;
 
 	if (read_error(s, mysql, &number, text, sizeof text))
 		return refused(s, text, f);
@@ -179,11 +178,10 @@ errors_unreached(struct session *s, MYSQL *mysql, enum connected how, struct fau
 		    "%s wants the password itself, and dlock cannot know who that server is: say -O tls=verify (for caching_sha2_password, tls=encrypt will do)",
 		    s->db->where);
 	/* the connection has ended amid the handshake of TLS: nothing is wrong with the TLS */
-	if (number == 2026 && is_of_connection(errno_in(text)))
-		return fault_set(f, RC_AGAIN, "cannot reach %s: %.240s (%u)",
-		    s->db->where, reason_of(text), number);
-	return fault_set(f, rc_of_library(number), "cannot reach %s: %.240s (%u)",
-	    s->db->where, number == 2026 ? text : reason_of(text), number);
+	amid = number == 2026 && is_of_connection(errno_in(text));
+	return fault_set(f, amid ? RC_AGAIN : rc_of_library(number),
+	    "cannot reach %s: %.240s (%u)", s->db->where,
+	    number == 2026 && !amid ? text : reason_of(text), number);
 }
 
 enum rc

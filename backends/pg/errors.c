@@ -14,18 +14,20 @@
 
 /* ---- what may be quoted ---- */
 
-/*
- * The first line of what a server or libpq says, without what it says of the server; we say
- * that better.  It may repeat the password that it was told.
- */
+/* What stands in a line behind these words; NULL: they are not there. */
+static char *
+behind(const char *line, const char *words)
+{
+	char *at = strstr(line, words);
+
+	return at ? at + strlen(words) : NULL;
+}
+
+/* The first line of what a server or libpq says.  It may repeat the password that it was told. */
 static void
 first_line(const struct connection *c, char *out, size_t size, const char *text)
 {
-	const char *end = strchrnul(text, '\n'), *failed = strstr(text, " failed: ");
-
-	if (strncmp(text, "connection to server", 20) == 0 && failed && failed < end)
-		text = failed + 9;
-	snprintf(out, size, "%.*s", (int)(end - text), text);
+	snprintf(out, size, "%.*s", (int)strcspn(text, "\n"), text);
 	if (c->pgconn)
 		secret_blot(out, c->pq->pass(c->pgconn));
 }
@@ -94,15 +96,22 @@ const struct sql_meaning error_meanings[] = {
  * PgBouncer refuses whatever it refuses with this one SQLSTATE.  So its words must tell which
  * refusal this is; they are always the same.
  */
+static const struct {
+	const char *words, *state;
+} of_pgbouncer[] = {
+    {"no such database", "3D000"}, /* first: its name follows, which may be "auth" */
+    {"auth", "28P01"},
+    {"pooling mode", "0A000"},
+};
+
 static enum rc
 quote(struct connection *c, const char *text, struct fault *f)
 {
-	if (sql_error_is(c->db, "08P01") && strstr(text, "auth"))
-		error_set(c->db, "28P01");
-	else if (sql_error_is(c->db, "08P01") && strstr(text, "no such database"))
-		error_set(c->db, "3D000");
-	else if (sql_error_is(c->db, "08P01") && strstr(text, "pooling mode"))
-		error_set(c->db, "0A000");
+	const size_t n = sizeof of_pgbouncer / sizeof *of_pgbouncer;
+
+	for (size_t i = 0; i < n && sql_error_is(c->db, "08P01"); i++)
+		if (strstr(text, of_pgbouncer[i].words))
+			error_set(c->db, of_pgbouncer[i].state);
 	return sql_refused(c->db, text, f);
 }
 
@@ -147,16 +156,16 @@ static enum rc
 not_taken(const char *text, struct fault *f)
 {
 	static const char of[] = " for connection option ";
-	const char *option = strstr(text, of), *next;
+	const char *option = NULL, *rest = text;
 	size_t n = strcspn(text, "\"");
 
-	while (option && (next = strstr(option + 1, of)))
-		option = next; /* the value may look like this too */
+	while ((rest = behind(rest, of)))
+		option = rest; /* the value may look like this too */
 	while (n > 0 && strchr(" :", text[n - 1]))
 		n--;
 	return fault_set(f, RC_USAGE,
-	    "libpq does not take the URL, or a PG* variable: %.*s%s", (int)n, text,
-	    option ? option : "");
+	    "libpq does not take the URL, or a PG* variable: %.*s%s%s", (int)n, text,
+	    option ? of : "", option ? option : "");
 }
 
 /* EMFILE or ENFILE: this process, or the machine, has no descriptor left for a socket. */
@@ -199,10 +208,14 @@ error_of_login(struct connection *c, struct fault *f)
 {
 	static const char *const of_settings[] = {
 	    "invalid ", "could not match", "service file"};
-	const char *why = c->pq->errorMessage(c->pgconn), *refusal;
-	char text[256];
+	char why[512], *text = NULL, *state;
 
-	first_line(c, text, sizeof text, why);
+	first_line(c, why, sizeof why, c->pq->errorMessage(c->pgconn));
+	/* what it says of the server, we say better */
+	if (strncmp(why, "connection to server", 20) == 0)
+		text = behind(why, " failed: ");
+	if (!text)
+		text = why;
 	hide_password(c, text);
 	error_set(c->db, NULL);
 	if (c->bounds.foreign)
@@ -214,9 +227,9 @@ error_of_login(struct connection *c, struct fault *f)
 	for (size_t i = 0; i < sizeof of_settings / sizeof *of_settings; i++)
 		if (strncmp(why, of_settings[i], strlen(of_settings[i])) == 0)
 			return not_taken(text, f);
-	refusal = strstr(text, ":  ");
-	if (!refusal || !is_sqlstate(refusal + 3) || strncmp(refusal + 8, ": ", 2) != 0)
+	state = behind(text, ":  ");
+	if (!state || !is_sqlstate(state) || strncmp(state + 5, ": ", 2) != 0)
 		return unreached(c, text, f);
-	error_set(c->db, refusal + 3);
-	return quote(c, refusal + 10, f);
+	error_set(c->db, state);
+	return quote(c, state + 7, f);
 }

@@ -192,13 +192,17 @@ redis_run(struct redis *r, const struct request *q, instant until, struct answer
 static bool
 redis_is_replicated(const struct redis *r, struct fault *f)
 {
-	int64_t got = r->route.acknowledged;
+	const struct server *s = r->route.answered;
+	int64_t got = s->acknowledged;
 
 	if (r->store.replicas == 0 || got >= r->store.replicas)
 		return true;
-	fault_set(f, RC_AGAIN,
-	    "%s: %d of its replicas confirmed the lock, not %d (wait-replicas)",
-	    r->route.server.peer.where, got > 0 ? (int)got : 0, r->store.replicas);
+	if (*s->unacknowledged.text)
+		fault_set(f, RC_AGAIN, "%.600s (wait-replicas)", s->unacknowledged.text);
+	else
+		fault_set(f, RC_AGAIN,
+		    "%s: %d of its replicas confirmed the lock, not %d (wait-replicas)",
+		    s->peer.where, got > 0 ? (int)got : 0, r->store.replicas);
 	return false;
 }
 

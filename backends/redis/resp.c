@@ -189,33 +189,32 @@ inbox_take(
 
 #define CAPITALS "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-/* Its code: the first word, or the one behind "ERR" and the place where a script has failed. */
-static const char *
-code_of(const char *text)
-{
-	const char *at = strncmp(text, "ERR ", 4) == 0 ? text : NULL;
-
-	while (at && (at = strstr(at, ": "))) {
-		at += at[2] == '-' ? 3 : 2;
-		if (strspn(at, CAPITALS) > 1)
-			return at;
-	}
-	return text;
-}
-
+/*
+ * A code is the first word.  Behind ERR, which tells nothing, is another one, or words; and so
+ * behind the place where a script has failed: "ERR Error running script (call to f_6a):
+ * @user_script:1: -READONLY You can't write".
+ */
 bool
 resp_says(const char *text, const char *what)
 {
+	bool is_code = what[strspn(what, CAPITALS)] == '\0',
+	     generic = strncmp(text, "ERR ", 4) == 0;
 	size_t n = strlen(what);
-	const char *code = code_of(text);
+	const char *at = generic ? text + 4 : text;
 
-	if (what[strspn(what, CAPITALS)] != '\0')
-		return strstr(text, what) != NULL;
-	return strncmp(code, what, n) == 0 && (code[n] == ' ' || code[n] == '\0');
+	while (strncmp(at, what, n) != 0 || (is_code && at[n] != ' ' && at[n] != '\0')) {
+		at = generic ? strstr(at, ": ") : NULL;
+		if (!at)
+			return false;
+		at += at[2] == '-' ? 3 : 2;
+	}
+	return true;
 }
 
 #define CLUSTER \
 	"it is one node of a cluster, or that is down: redis+cluster://HOST is its URL"
+
+#define MOVING "the hash slot of this key is moving to another node"
 
 static const char right_to_lock[] = "allow the user +@all -@dangerous +info";
 
@@ -225,6 +224,13 @@ static const struct meaning {
 	enum resp_next next;
 	const char *hint;
 } meanings[] = {
+    /* first: behind it stands what we have said */
+    {"unknown command 'AUTH'", RC_DENIED, RESP_KEEP,
+	"it knows no passwords: leave the password out"},
+    {"unknown command `AUTH`", RC_DENIED, RESP_KEEP,
+	"it knows no passwords: leave the password out"},
+    {"unknown command", RC_CONFIG, RESP_KEEP,
+	"it does not know a command that dlock needs"},
     {"NOAUTH", RC_DENIED, RESP_KEEP,
 	"it wants a password: put it into the URL or -O password-file=FILE"},
     {"unauthenticated", RC_DENIED, RESP_KEEP,
@@ -235,16 +241,13 @@ static const struct meaning {
 	"it has no password for this user: leave the password out"},
     {"wrong number of arguments for 'auth'", RC_DENIED, RESP_KEEP,
 	"it knows no users: leave the user's name out"},
-    {"command 'AUTH'", RC_DENIED, RESP_KEEP,
-	"it knows no passwords: leave the password out"},
-    {"command `AUTH`", RC_DENIED, RESP_KEEP,
-	"it knows no passwords: leave the password out"},
-    {"no password is set", RC_DENIED, RESP_KEEP,
+    {"Client sent AUTH, but no password is set", RC_DENIED, RESP_KEEP,
 	"it has no password: leave the password out"},
+    {"DENIED", RC_DENIED, RESP_KEEP,
+	"give it a password, or protected-mode no, for clients of other machines"},
     {"NOPERM", RC_DENIED, RESP_KEEP, right_to_lock},
-    {"can't run this command", RC_DENIED, RESP_KEEP, right_to_lock},
+    {"The user executing the script can't", RC_DENIED, RESP_KEEP, right_to_lock},
     {"ACL failure in script", RC_DENIED, RESP_KEEP, right_to_lock}, /* Redis 8, Valkey */
-    {"can't access at least one of the keys", RC_DENIED, RESP_KEEP, right_to_lock},
     {"WRONGTYPE", RC_PROTOCOL, RESP_KEEP,
 	"another program has stored something under this key"},
     {"MOVED", RC_CONFIG, RESP_MOVED, CLUSTER},
@@ -252,13 +255,11 @@ static const struct meaning {
     {"CROSSSLOT", RC_CONFIG, RESP_KEEP,
 	"a brace in this key puts its data into two hash slots of the cluster: use no brace, or one {tag}"},
     {"CLUSTERDOWN", RC_CONFIG, RESP_ELSEWHERE, CLUSTER},
-    {"non local key", RC_AGAIN, RESP_LATER,
-	"the hash slot of this key is moving to another node"},
+    {"Script attempted to access a non local key", RC_AGAIN, RESP_LATER, MOVING},
+    {"Lua script attempted to access a non local key", RC_AGAIN, RESP_LATER, MOVING},
     {"UNBLOCKED", RC_AGAIN, RESP_ELSEWHERE, "it is no longer the master"},
     {"READONLY", RC_CONFIG, RESP_ELSEWHERE, "it is a replica: name the master"},
     {"DB index is out of range", RC_CONFIG, RESP_KEEP, "it has no such database"},
-    {"unknown command", RC_CONFIG, RESP_KEEP,
-	"it does not know a command that dlock needs"},
     {"LOADING", RC_AGAIN, RESP_ELSEWHERE, "it is still loading its data: try again"},
     {"MASTERDOWN", RC_AGAIN, RESP_ELSEWHERE, "it is a replica without its master"},
     {"BUSY", RC_AGAIN, RESP_ELSEWHERE, "it is busy with a script: try again"},

@@ -87,7 +87,7 @@ enum resp_next resp_next(const char *text, bool cluster);
 
 /*
  * Does it say that?  In capitals it is a code, such as "WRONGTYPE" (what stands under the key is
- * no lock) or "NOSCRIPT"; else words, of which there is no code.
+ * no lock) or "NOSCRIPT"; else the first of some words for which there is no code.
  */
 bool resp_says(const char *text, const char *what);
 

@@ -188,7 +188,7 @@ route_ask_server(struct route *r, struct server *s, const struct question *q,
 
 	r->sent = instant_now();
 	rc = server_ask(s, q, until, reply, f);
-	r->acknowledged = s->acknowledged;
+	r->answered = s;
 	r->repeated |= s->peer.repeated || (rc == RC_AGAIN && s->peer.told);
 	r->asked |= s->peer.told;
 	return rc;

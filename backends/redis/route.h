@@ -27,9 +27,9 @@ struct route {
 	struct endpoint *known;      /* FORM_CLUSTER: NODES of them, at first the URL's */
 	size_t n, turn;              /* so many are; the one to try next */
 	/* Of the question that was answered last: */
-	instant sent;         /* just before it left */
-	int64_t acknowledged; /* as server.h */
-	struct fault said;    /* why a reply could not be an answer */
+	instant sent;                  /* just before it left */
+	const struct server *answered; /* by it, or by nobody */
+	struct fault said;             /* why a reply could not be an answer */
 	/* For the caller, who clears them: */
 	bool asked;    /* something has been sent: a server may know of us */
 	bool repeated; /* a question was asked twice: the first one may have been heard */

@@ -51,7 +51,7 @@ script_change(struct manner *m, const redisReply *reply)
 		return false;
 	if (!m->whole && resp_says(reply->str, "NOSCRIPT"))
 		return m->whole = true;
-	if (m->reads && resp_says(reply->str, "ERR unknown command")) {
+	if (m->reads && resp_says(reply->str, "unknown command")) {
 		m->reads = false;
 		return true;
 	}

@@ -34,17 +34,20 @@ static enum rc
 read_error(const struct peer *p, const char *master, char *text, struct fault *f)
 {
 	const char *hint;
+	enum rc rc;
 
-	if (!text || strncmp(text, "ERR No such master", 18) == 0)
+	if (!text || resp_says(text, "No such master"))
 		return fault_set(f, RC_CONFIG,
 		    "the sentinels know no master called '%s': its name stands behind their hosts in the URL",
 		    master);
+	rc = resp_error(text, &hint);
 	secret_blot(text, p->address->password);
-	return resp_error(text, &hint) == RC_DENIED
-	    ? fault_set(f, RC_DENIED,
-		  "%s says '%.200s': -O sentinel-password-file=FILE is for it",
-		  p->stream.where, text)
-	    : fault_set(f, RC_PROTOCOL, "%s says '%.200s'", p->stream.where, text);
+	if (rc == RC_DENIED)
+		return fault_set(f, rc,
+		    "%s says '%.200s': -O sentinel-password-file=FILE is for it",
+		    p->stream.where, text);
+	return fault_set(f, rc == RC_AGAIN ? RC_AGAIN : RC_PROTOCOL, "%s says '%.200s'",
+	    p->stream.where, text);
 }
 
 static enum heard

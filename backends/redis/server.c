@@ -249,6 +249,19 @@ server_take_replies(struct server *s)
 	return all;
 }
 
+/* The answer to WAIT, which is the last one where there are replicas to be waited for. */
+static void
+server_read_acknowledged(struct server *s, redisReply *wait)
+{
+	bool waited = wait && s->question->replicas > 0;
+
+	s->acknowledged = waited && wait->type == REDIS_REPLY_INTEGER ? wait->integer
+								      : -1;
+	*s->unacknowledged.text = '\0';
+	if (waited && wait->type == REDIS_REPLY_ERROR)
+		peer_refuses(&s->peer, false, NULL, wait->str, &s->unacknowledged);
+}
+
 enum rc
 server_ask(struct server *s, const struct question *q, instant until, redisReply **reply,
     struct fault *f)
@@ -280,10 +293,7 @@ server_ask(struct server *s, const struct question *q, instant until, redisReply
 		*reply = server_take_replies(s);
 		rc = *reply ? RC_OK : fault_set(f, RC_SYSTEM, "out of memory");
 	}
-	s->acknowledged = rc == RC_OK && q->replicas > 0 && server_is_answered(s) &&
-		s->replies[s->own - 1]->type == REDIS_REPLY_INTEGER
-	    ? s->replies[s->own - 1]->integer
-	    : -1;
+	server_read_acknowledged(s, rc == RC_OK ? s->replies[s->own - 1] : NULL);
 	server_forget_replies(s);
 	return rc;
 }

@@ -75,8 +75,9 @@ struct server {
 	bool inspects;
 	redisReply *replies[REPLIES_ALL];
 	redisReply *early; /* an error in front of them; NULL: none */
-	/* Of the question that was answered last, with `replicas`: how many did; -1 */
+	/* Of the question that was answered last, with `replicas`: how many did; -1, and why */
 	int64_t acknowledged;
+	struct fault unacknowledged; /* "": it has not been said */
 };
 
 /* It is all 0, and at the first host of the address, which is not copied. */

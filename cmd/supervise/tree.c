@@ -113,9 +113,8 @@ static pid_t
 number_in_proc(pid_t pid)
 {
 	pid_t self = own_number();
-	char path[40], text[512], *line;
-	bool found;
-	int fd;
+	char path[40], text[512], *rest = text, *line;
+	int fd, number = 0;
 
 	if (self == 0 || self == getpid() || pid == getpid())
 		return self == getpid() ? pid : self;
@@ -123,10 +122,12 @@ number_in_proc(pid_t pid)
 	if (fd < 0)
 		return 0;
 	snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
-	found = read_file(path, text, sizeof text);
+	if (!read_file(path, text, sizeof text))
+		rest = NULL;
 	close(fd);
-	line = found ? strstr(text, "\nPid:") : NULL;
-	return line && atoi(line + 5) > 0 ? atoi(line + 5) : 0;
+	while (number == 0 && (line = strsep(&rest, "\n")))
+		sscanf(line, "Pid: %d", &number);
+	return number > 0 ? number : 0;
 }
 
 char

@@ -246,12 +246,12 @@ class PgBouncer(Server):
 
     kind = "pgbouncer"
 
-    def __init__(self, server, mode="transaction", **settings):
+    def __init__(self, server, mode="transaction", db="*", **settings):
         super().__init__(make_directory("dlock-pool-"))
         self.settings = {"listen_addr": "127.0.0.1", "unix_socket_dir": self.directory, "auth_type": "trust",
                          "auth_file": f"{self.directory}/users", "pool_mode": mode, "max_client_conn": 300,
                          "default_pool_size": 10, "server_login_retry": 1, "admin_users": "postgres", **settings}
-        self.databases = f"* = host=127.0.0.1 port={server.port}"
+        self.databases = f"{db} = host=127.0.0.1 port={server.port}"
         pathlib.Path(self.directory, "users").write_text(f'"{USER}" ""\n"postgres" ""\n')
         self.settle()
 

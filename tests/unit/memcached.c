@@ -277,7 +277,7 @@ means(const char *line, enum rc rc)
 	struct reply r;
 
 	assert_int_equal(code_of(line, &r), REPLY_ERROR);
-	assert_int_equal(reply_error(line, &hint), rc);
+	assert_int_equal(reply_error(&r, &hint), rc);
 }
 
 static void

@@ -1238,6 +1238,7 @@ GITHUB = {"GITHUB_ACTOR": "bob", "GITHUB_SERVER_URL": "https://github.com", "GIT
     ({"BUILD_URL": "http://u:s3cret@ci/9"}, None, "http://ci/9"),
     ({"BUILD_URL": "s3cret@ci/9@2"}, None, "ci/9@2"),
     ({"BUILD_URL": "//u:s3cret@ci/9"}, None, "//ci/9"),
+    ({"BUILD_URL": "u:s3cret@ci/to/https://x"}, None, "ci/to/https://x"),
     ({"CI_JOB_URL": "https://s3cret@ci/j/7@2?private_token=s3cret#s3cret"}, None, "https://ci/j/7@2"),
     ({"BUILD_URL": "https://" + "s3cret" * 200 + "@ci/9"}, None, "https://"),
     ({**GITHUB, "GITHUB_SERVER_URL": "https://s3cret@git"}, "bob", "https://git/shop/web/actions/runs/4711"),

@@ -166,6 +166,17 @@ def test_doctor_counts_no_learner_and_believes_that_there_is_no_quota(dlock, at,
     assert found["database"]["level"] == "ok", found
 
 
+def test_doctor_tells_alarms_by_their_type(dlock, at, make_meddler):
+    def edit(path, _, answer):
+        if path == "maintenance/status":
+            answer["errors"] = ["memberID:4711 alarm:NOSPACE ", "memberID:4711 alarm:CORRUPT ", "a member called NOSPACE"]
+        return answer
+
+    done = dlock.run("doctor", "-J", "-u", make_meddler(at.server.port, edit).url, "-k", "job")
+    found = [fact["check"] for fact in map(json.loads, done.stdout.splitlines()) if fact["level"] == "fail"]
+    assert found == ["database", "alarm", "alarm"], done
+
+
 def is_put(asked):
     return any("request_put" in op or "request_delete_range" in op for op in asked.get("success", []))
 

@@ -602,6 +602,14 @@ def test_a_server_without_passwords_is_told_none(dlock, at, client):
     assert client.names() == [] and SECRET[:7] not in done.stderr
 
 
+@pytest.mark.parametrize("answer, status", [(b"CLIENT_ERROR authentication failure\r\n", 77), (b"CLIENT_ERROR bad data chunk\r\n", 76),
+                                            (b"SERVER_ERROR out of memory reading request\r\n", 69), (b"HD\r\n", 76)], ids=str)
+def test_a_login_that_fails_has_the_status_of_its_reason(dlock, make_pretender, answer, status):
+    pretender = make_pretender({"mn": b"CLIENT_ERROR unauthenticated\r\n", "set": answer})
+    done = run(dlock, f"memcached://bob:{SECRET}@127.0.0.1:{pretender.port}", "-n")
+    assert done.status == status and done.stderr.count("\n") == 1 and SECRET[:7] not in done.stderr, done
+
+
 def test_a_stranger_is_not_told_the_password(dlock, make_pretender):
     for answer in (b"ERROR\r\n", b"HTTP/1.1 400\r\n", b"-ERR\r\n"):
         pretender = make_pretender({"mn": answer})

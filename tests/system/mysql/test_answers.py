@@ -18,12 +18,12 @@ AFTER_LOGIN = 2  # the greeting and its OK
 # ---- errors ----
 
 STATUSES = {
-    1040: 69, 1053: 69, 1158: 69, 1203: 69, 1226: 69, 1317: 69, 1927: 69, 1969: 69, 3024: 69, 1047: 69, 1180: 69, 3101: 69,
+    1040: 69, 1053: 69, 1158: 69, 1203: 69, 1226: 69, 1317: 69, 1927: 69, 1969: 69, 3024: 69, 1047: 69, 1180: 69, 3032: 69, 3101: 69,
     1205: 69, 1213: 69, 1062: 69,  # asked again a few times before
     1044: 77, 1045: 77, 1129: 77, 1130: 77, 1142: 77, 1227: 77, 1370: 77, 1698: 77, 1820: 77, 4151: 77,
     1036: 78, 1874: 78, 1881: 78,  # InnoDB is read-only
     1020: 69, 1412: 69,  # somebody has altered a table meanwhile
-    1049: 78, 1235: 78, 1290: 78, 1665: 78, 1792: 78, 1836: 78,
+    1049: 78, 1235: 78, 1290: 78, 1665: 78, 1792: 78, 1836: 78, 3159: 78,
     1064: 76, 1105: 76, 9999: 76,
 }
 
@@ -69,7 +69,7 @@ def test_errors_have_their_status(mysql_db, make_mysql_tamper, when):
     assert wrong == {}
 
 
-@pytest.mark.parametrize("code, status", [(1040, 69), (1045, 77), (1049, 78), (1130, 77), (1129, 77)])
+@pytest.mark.parametrize("code, status", [(1040, 69), (1045, 77), (1049, 78), (1130, 77), (1129, 77), (3159, 78)])
 def test_errors_at_the_door_have_their_status(mysql_db, make_mysql_tamper, code, status):
     def change(number, body):
         return [error(code, f"go away{SCREEN}")]

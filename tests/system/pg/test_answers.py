@@ -13,7 +13,7 @@ import pytest
 
 from databases import wait_for_renewals
 from faults import IMPATIENT, LEASE, LIVING_LEASE, assert_refused
-from pg import MODES, USER, columns, data_row, error, message, pg_url
+from pg import DB, MODES, USER, columns, data_row, error, message, pg_url
 from proxy import DOWN, UP
 from support import DLOCK, At, boottime, children_of, is_free, kill, run, told_at_the_end, wait_for
 
@@ -405,6 +405,13 @@ def test_what_a_pooler_cannot_carry_is_refused(dlock, db, make_pooler, pooling, 
         assert cursor.fetchone() == ("0",)
         cursor.execute("SHOW lock_timeout")
         assert cursor.fetchone() == ("0",)
+
+
+@pytest.mark.parametrize("name", ["nowhere", "authors"])
+def test_a_database_that_a_pooler_does_not_know(dlock, pg_server, make_pooler, name):
+    """Whatever it is called: the pooler has one SQLSTATE for this and for a wrong password."""
+    pooler = make_pooler(pg_server, db=DB)
+    assert_refused(run(dlock, pg_url(pooler.port, db=name), *IMPATIENT), 78, f"no such database: {name}", "3D000")
 
 
 def test_a_row_through_a_pooler(dlock, db, make_pooler):

@@ -425,6 +425,7 @@ def test_a_lease_that_does_not_bear_a_fail_over_is_told_with_v(dlock, make_redis
     (b"HTTP/1.1 400 Bad Request\r\n\r\n", 76, "does not answer as Redis does"),
     (b"-NOAUTH Authentication required.\r\n", 77, "sentinel-password-file"),
     (b"-ERR unknown command 'SENTINEL'\r\n", 76, "unknown command"),
+    (b"-ERR max number of clients reached\r\n", 69, "max number of clients"),
     (RESET, 69, "no sentinel tells"),
     (None, 69, "no sentinel tells"),
 ])
@@ -434,6 +435,14 @@ def test_sentinels_that_are_none(dlock, make_hostile, answer, status, words):
     done = dlock.run("run", "-n", "-u", url, "-O", "connect-timeout=1s", "-k", "job", "--", "echo", "ran")
     assert (done.status, done.stdout) == (status, "") and words in done.stderr, done
     assert done.stderr.count("\n") == 1
+
+
+def test_sentinels_without_room_are_asked_again(dlock, make_redis, make_hostile):
+    """Each waiter has a connection to each of them: many of them fill it."""
+    master = make_redis()
+    sentinel = make_hostile({"sentinel": [b"-ERR max number of clients reached\r\n"] * 2 + [array(b"127.0.0.1", b"%d" % master.port)]})
+    done = dlock.run("run", "-u", f"redis+sentinel://127.0.0.1:{sentinel.port}/m", "-k", "job", "--", "echo", "ran")
+    assert (done.status, done.stdout) == (0, "ran\n"), done
 
 
 def test_a_sentinel_that_names_a_replica(dlock, redis_sentinels, make_hostile):

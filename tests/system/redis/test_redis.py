@@ -58,6 +58,13 @@ def test_a_server_without_passwords_does_not_make_dlock_tell_one(dlock, make_hos
     assert done.status == 77 and "leave the password out" in done.stderr and SECRET[:6] not in done.stderr
 
 
+def test_protected_mode_is_no_want_of_a_password_of_ours(dlock, make_hostile):
+    """A server without a password says so to each client of another machine."""
+    done = run(dlock, make_hostile({"*": b"-DENIED Redis is running in protected mode because protected mode is enabled "
+                                         b"and no password is set for the default user.\r\n"}).url, "-n")
+    assert done.status == 77 and "protected-mode" in done.stderr and "leave the password out" not in done.stderr, done
+
+
 # ---- what others write into the keys ----
 
 

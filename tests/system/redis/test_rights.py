@@ -211,7 +211,8 @@ def test_who_waits_for_replicas_needs_a_right(dlock, make_redis, more, status):
         c.execute_command("ACL", "SETUSER", "some", "on", ">any", *LOCKS, *more)
         wait_for(lambda: r.info("replication")["master_link_status"] == "up", what="the replica")
     words = ["-u", f"redis://some:any@127.0.0.1:{server.port}", "-O", "wait-replicas=1"]
-    assert dlock.run("run", "-n", *words, "-k", "job", "--", "true").status == status
+    done = dlock.run("run", "-n", *words, "-k", "job", "--", "true")
+    assert done.status == status and (status == 0 or "NOPERM" in done.stderr), done
 
 
 @pytest.fixture
