@@ -145,6 +145,7 @@ kill_everything(struct front *f)
 {
 	instant patience = instant_now() + KILL_PATIENCE;
 	bool outside = run_guarded(f->run), strangers = f->run->has_elders || outside;
+	int quiet = 0;
 
 	/* a keeper that goes on now must not take this for the command's own end */
 	atomic_store(&f->shared->stopping, true);
@@ -154,11 +155,11 @@ kill_everything(struct front *f)
 		look_for_elders(f);
 		kill(f->keeper.pid, SIGKILL);
 	}
-	for (int quiet = 0; outside || !is_alone(f);) {
+	/* is_alone() first: it reaps, without which the keeper would never be gone */
+	while (!is_alone(f) || outside) {
 		quiet = front_signal_tree(f, getpid(), SIGKILL, false) > 0 ? 0
 									   : quiet + 1;
-		if ((!outside && is_alone(f)) ||
-		    (quiet >= 2 && strangers && f->keeper.pid == 0))
+		if (quiet >= 2 && strangers && f->keeper.pid == 0)
 			return true;
 		if (quiet != 1 && instant_now() >= patience)
 			return false;

@@ -689,6 +689,18 @@ def test_keeper_is_killed(family, where, dlock):
     becomes_free(dlock, where)
 
 
+def test_who_has_stopped_it_all_ends(start, where):
+    """When nobody is left, the front sees that; it does not go on looking for as long as it would for the unkillable."""
+    script = start(f'$D hold -k "$K" >/dev/null\nmark held\n{SLEEP}', where)
+    script.mark("held")
+    (front, keeper), = wait_for(holders)
+    began = boottime()
+    kill(keeper)
+    script.popen.wait(PATIENCE)
+    wait_for(lambda: not is_alive(front), what="the end of the front")
+    assert spent(began) < 3
+
+
 def test_keeper_is_frozen(family, where, dlock):
     kill(family.keeper, signal.SIGSTOP)
     all_end(family)
