@@ -64,7 +64,6 @@ struct front {
 	struct front_stop stop;
 	struct doubt doubt;
 	int interrupt; /* the signal that is to end the waiting; 0 */
-	bool tried;    /* to deliver the lock, with a body */
 	struct front_end end;
 };
 
@@ -168,9 +167,12 @@ kill_everything(struct front *f)
 	return true;
 }
 
+/* What has ended otherwise than by being given back is not delivered any more. */
 static void
 front_finish(struct front *f, struct ending e, const char *words)
 {
+	if (e.kind != END_COMMAND)
+		run_settle(f->run, WITHDRAWN);
 	f->end.ending = e;
 	snprintf(f->end.words, sizeof f->end.words, "%s", words);
 	f->end.over = true;
@@ -189,7 +191,7 @@ kill_and_finish(struct front *f, struct ending otherwise, const char *why)
 	lost.stuck = !kill_everything(f);
 	/* not earlier: it may begin until it is dead */
 	begun = atomic_load(&f->shared->exec) == EXEC_CALLED &&
-	    (!f->run->body || atomic_load(&f->shared->front.delivered));
+	    (!f->run->body || atomic_load(&f->shared->delivery) == DELIVERED);
 	front_finish(f, lost.stuck || begun ? lost : otherwise, why);
 }
 
@@ -339,7 +341,7 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 		return;
 	}
 	/* what was meant for the asker of a hold is no longer for us */
-	if (f->tried && sig != SIGTERM)
+	if (atomic_load(&f->shared->delivery) != UNDELIVERED && sig != SIGTERM)
 		return;
 	if (sig == SIGWINCH && f->waiting.line.drawn)
 		f->waiting.line.next = 0; /* it may not fit any more */
@@ -481,31 +483,19 @@ show_waiting(struct front *f)
 /* ---- giving a hold to the process that has asked for it ---- */
 
 /*
- * It counts as given before it is: at no moment a process has a lock for which nobody
- * would stop it.
+ * Also where we have slept through the time of --for: the lock was held all the same.
  */
 static void
 deliver(struct front *f)
 {
+	if (!run_settle(f->run, DELIVERED))
+		return;
 	waiting_end(&f->waiting, 0);
 	atomic_store(&f->shared->front.on_screen, false);
-	atomic_store(&f->shared->front.delivered, true);
-	f->tried = true;
 	if (f->run->body->deliver(f->run))
 		return;
-	atomic_store(&f->shared->front.delivered, false);
+	atomic_store(&f->shared->delivery, WITHDRAWN);
 	link_send(f->keeper.link, &(struct msg){.kind = MSG_SIGNAL, .ends = true}, NULL);
-}
-
-/*
- * Has it ended otherwise than by being given back?  Where we have slept through the time of
- * --for, the lock was held all the same.
- */
-static bool
-is_vain(const struct front *f)
-{
-	return f->end.over &&
-	    (f->end.ending.kind != END_COMMAND || !atomic_load(&f->shared->end.returned));
 }
 
 /* ---- the process ---- */
@@ -586,7 +576,7 @@ front_run(const struct run *r, pid_t keeper)
 				f.keeper.broken = i - SLOT_ANCHOR;
 				watch_adrift(&f.watch, instant_now());
 			}
-		if (r->body && is_running(&f) && !f.tried && !is_vain(&f))
+		if (r->body && is_running(&f))
 			deliver(&f);
 		/* a stop may be over by a signal that has come since */
 		while (!f.end.over && (set[LOOP_SIGNAL].revents || f.stop.at != NEVER) &&

@@ -47,21 +47,25 @@ check_body(struct incoming *in)
 			fault_set(in->fault, RC_SYSTEM,
 			    "process %d, for which the lock was to be held, has ended",
 			    (int)o->pid);
+		run_settle(in->run, WITHDRAWN);
 		react(in, EV_ENDED, 0);
 	}
 	if (awaits_body(in) && instant_now() >= in->run->body->until)
 		take_back(in);
+	if (in->keep->phase != PH_HOLD || !in->keep->tree.stopping ||
+	    in->keep->tree.empty)
+		return;
+	run_settle(in->run, WITHDRAWN);
 	o = run_guarded(in->run);
-	if (in->keep->phase == PH_HOLD && in->keep->tree.stopping &&
-	    !in->keep->tree.empty &&
-	    (!o || tree_signal(0, &(struct aim){.outside = o}) == 0))
+	if (!o || tree_signal(0, &(struct aim){.outside = o}) == 0)
 		react(in, EV_EMPTY, 0);
 }
 
-/* A signal ends only a hold that was not delivered yet, or is for nobody. */
+/* A signal ends only a hold that is not delivered yet, or is for nobody. */
 static void
 end_body(struct incoming *in, int sig)
 {
+	run_settle(in->run, WITHDRAWN);
 	if (!run_guarded(in->run))
 		react(in, EV_ENDED, sig); /* as a wait status: it died of the signal */
 }

@@ -1112,6 +1112,25 @@ def test_nobody_is_stopped_who_does_not_know_of_it(dlock, fake, sleeper, tmp_pat
     assert result.status == 71 and "nothing" in result.stderr and p.poll() is None
 
 
+@pytest.mark.parametrize("script, how", [("release=hang", signal.SIGTERM), ("renew=hang,release=hang", None)], ids=["term", "loss"])
+def test_nobody_gets_a_handle_of_what_is_being_given_back(dlock, fake, sleeper, script, how):
+    """The front sleeps while the keeper has the lock, and is asked to end or loses it; it wakes in the middle of the release."""
+    p = sleeper()
+    started = dlock.start("hold", "-b", "fake", "-O", f"log={fake.log}", "-O", f"script=acquire=ok@1s,{script}", "-t", "3", "-k", "job",
+                          "--pid", p.pid, program=DLOCK_TEST, events=False)
+    front, = wait_for(lambda: born_of(started.pid), what="the front")
+    keeper, = wait_for(lambda: born_of(front), what="the keeper")
+    kill(front, signal.SIGSTOP)
+    wait_for(lambda: "renew" in calls(fake.log), what="a renewal")
+    if how:
+        kill(keeper, how)
+    wait_for(lambda: "release" in calls(fake.log), what="the release")
+    kill(front, signal.SIGCONT)
+    result = started.wait()
+    assert result.status == (-how if how else 79) and result.stdout == "", result
+    assert p.poll() is None
+
+
 @pytest.mark.parametrize("script, status", [("acquire=denied", 77), ("acquire=config", 78), ("acquire=protocol", 76),
                                              ("acquire=system", 71), ("open=config", 78)])
 def test_refusals(fake, script, status):
