@@ -166,15 +166,19 @@ reap(struct incoming *in)
 }
 
 /*
- * To the command alone, as it would be without us: its own children are its affair.
+ * To the command alone, as it would be without us: its own children are its affair.  When it
+ * has ended, those that --wait-tree waits for are in its place.
  */
 static void
 forward(struct incoming *in, int sig)
 {
 	char state;
 
-	if (atomic_load(&in->run->shared->command) == 0)
+	if (atomic_load(&in->run->shared->command) == 0) {
+		if (in->keep->phase == PH_HOLD && in->run->plan->terms.wait_tree)
+			tree_signal(getpid(), &(struct aim){.sig = sig});
 		return;
+	}
 	/* a second CONT, after the shell's own, makes editors draw twice */
 	state = sig == SIGCONT ? tree_state(in->child.pid) : '\0';
 	if (sig == SIGCONT && state != 'T' && state != '\0')
