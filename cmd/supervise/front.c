@@ -231,7 +231,7 @@ take_over_adrift(struct front *f)
 static bool
 is_running(const struct front *f)
 {
-	return atomic_load(&f->shared->granted);
+	return atomic_load(&f->shared->granted_at) != 0;
 }
 
 /* Said first: a keeper that sees the command end of it must not take it for its own end. */
@@ -251,7 +251,7 @@ watch_keeper(struct front *f)
 {
 	const struct shared *s = f->shared;
 	const struct view view = {
-	    .granted = atomic_load(&s->granted),
+	    .granted = is_running(f),
 	    .finished = atomic_load(&s->end.finished),
 	    .stopping = atomic_load(&s->stopping),
 	    .term_at = atomic_load(&s->term_at),
