@@ -167,12 +167,20 @@ kill_everything(struct front *f)
 	return true;
 }
 
-/* What has ended otherwise than by being given back is not delivered any more. */
+/*
+ * What has ended otherwise than by being given back is not delivered any more.  A hold that
+ * is lost undelivered was never held: nobody has worked under it, and nobody is stopped.
+ */
 static void
 front_finish(struct front *f, struct ending e, const char *words)
 {
 	if (e.kind != END_COMMAND)
 		run_settle(f->run, WITHDRAWN);
+	if (e.kind == END_LOST && atomic_load(&f->shared->delivery) == WITHDRAWN &&
+	    f->run->body)
+		e = (struct ending){.kind = END_REFUSED,
+		    .value = RC_LOST,
+		    .too_late = e.loss == LOSS_SILENCE || !*words};
 	f->end.ending = e;
 	snprintf(f->end.words, sizeof f->end.words, "%s", words);
 	f->end.over = true;

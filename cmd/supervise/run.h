@@ -76,7 +76,7 @@ struct shared {
 	/* when the keeper last woke; it does so every third of the ttl */
 	_Atomic instant alive_at;
 	_Atomic pid_t command;      /* 0 before it is known, and after it was reaped */
-	_Atomic instant granted_at; /* from then on the command may have begun; 0: not yet */
+	_Atomic instant granted_at; /* the command may have begun; 0: not yet */
 	_Atomic bool stopping;   /* TERM is being sent by the process that has set this */
 	_Atomic int exec;        /* EXEC_*, or an errno; written by the stub */
 	_Atomic int delivery;    /* an enum delivery; written by front and keeper */
