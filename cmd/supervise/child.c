@@ -4,7 +4,6 @@
 #include "child.h"
 
 #include "cmd/object.h"
-#include "cmd/exit.h"
 #include "stub.h"
 
 #include <errno.h>

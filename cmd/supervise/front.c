@@ -64,7 +64,6 @@ struct front {
 	struct front_stop stop;
 	struct doubt doubt;
 	int interrupt; /* the signal that is to end the waiting; 0 */
-	bool tried;    /* to deliver the lock, with a body */
 	struct front_end end;
 };
 
@@ -145,6 +144,7 @@ kill_everything(struct front *f)
 {
 	instant patience = instant_now() + KILL_PATIENCE;
 	bool outside = run_guarded(f->run), strangers = f->run->has_elders || outside;
+	int quiet = 0;
 
 	/* a keeper that goes on now must not take this for the command's own end */
 	atomic_store(&f->shared->stopping, true);
@@ -154,11 +154,11 @@ kill_everything(struct front *f)
 		look_for_elders(f);
 		kill(f->keeper.pid, SIGKILL);
 	}
-	for (int quiet = 0; outside || !is_alone(f);) {
+	/* is_alone() first: it reaps, without which the keeper would never be gone */
+	while (!is_alone(f) || outside) {
 		quiet = front_signal_tree(f, getpid(), SIGKILL, false) > 0 ? 0
 									   : quiet + 1;
-		if ((!outside && is_alone(f)) ||
-		    (quiet >= 2 && strangers && f->keeper.pid == 0))
+		if (quiet >= 2 && strangers && f->keeper.pid == 0)
 			return true;
 		if (quiet != 1 && instant_now() >= patience)
 			return false;
@@ -167,9 +167,20 @@ kill_everything(struct front *f)
 	return true;
 }
 
+/*
+ * What has ended otherwise than by being given back is not delivered any more.  A hold that
+ * is lost undelivered was never held: nobody has worked under it, and nobody is stopped.
+ */
 static void
 front_finish(struct front *f, struct ending e, const char *words)
 {
+	if (e.kind != END_COMMAND)
+		run_settle(f->run, WITHDRAWN);
+	if (e.kind == END_LOST && atomic_load(&f->shared->delivery) == WITHDRAWN &&
+	    f->run->body)
+		e = (struct ending){.kind = END_REFUSED,
+		    .value = RC_LOST,
+		    .too_late = e.loss == LOSS_SILENCE || !*words};
 	f->end.ending = e;
 	snprintf(f->end.words, sizeof f->end.words, "%s", words);
 	f->end.over = true;
@@ -188,7 +199,7 @@ kill_and_finish(struct front *f, struct ending otherwise, const char *why)
 	lost.stuck = !kill_everything(f);
 	/* not earlier: it may begin until it is dead */
 	begun = atomic_load(&f->shared->exec) == EXEC_CALLED &&
-	    (!f->run->body || atomic_load(&f->shared->front.delivered));
+	    (!f->run->body || atomic_load(&f->shared->delivery) == DELIVERED);
 	front_finish(f, lost.stuck || begun ? lost : otherwise, why);
 }
 
@@ -228,7 +239,7 @@ take_over_adrift(struct front *f)
 static bool
 is_running(const struct front *f)
 {
-	return atomic_load(&f->shared->granted);
+	return atomic_load(&f->shared->granted_at) != 0;
 }
 
 /* Said first: a keeper that sees the command end of it must not take it for its own end. */
@@ -248,7 +259,7 @@ watch_keeper(struct front *f)
 {
 	const struct shared *s = f->shared;
 	const struct view view = {
-	    .granted = atomic_load(&s->granted),
+	    .granted = is_running(f),
 	    .finished = atomic_load(&s->end.finished),
 	    .stopping = atomic_load(&s->stopping),
 	    .term_at = atomic_load(&s->term_at),
@@ -338,7 +349,7 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 		return;
 	}
 	/* what was meant for the asker of a hold is no longer for us */
-	if (f->tried && sig != SIGTERM)
+	if (atomic_load(&f->shared->delivery) != UNDELIVERED && sig != SIGTERM)
 		return;
 	if (sig == SIGWINCH && f->waiting.line.drawn)
 		f->waiting.line.next = 0; /* it may not fit any more */
@@ -480,31 +491,19 @@ show_waiting(struct front *f)
 /* ---- giving a hold to the process that has asked for it ---- */
 
 /*
- * It counts as given before it is: at no moment a process has a lock for which nobody
- * would stop it.
+ * Also where we have slept through the time of --for: the lock was held all the same.
  */
 static void
 deliver(struct front *f)
 {
+	if (!run_settle(f->run, DELIVERED))
+		return;
 	waiting_end(&f->waiting, 0);
 	atomic_store(&f->shared->front.on_screen, false);
-	atomic_store(&f->shared->front.delivered, true);
-	f->tried = true;
 	if (f->run->body->deliver(f->run))
 		return;
-	atomic_store(&f->shared->front.delivered, false);
+	atomic_store(&f->shared->delivery, WITHDRAWN);
 	link_send(f->keeper.link, &(struct msg){.kind = MSG_SIGNAL, .ends = true}, NULL);
-}
-
-/*
- * Has it ended otherwise than by being given back?  Where we have slept through the time of
- * --for, the lock was held all the same.
- */
-static bool
-is_vain(const struct front *f)
-{
-	return f->end.over &&
-	    (f->end.ending.kind != END_COMMAND || !atomic_load(&f->shared->end.returned));
 }
 
 /* ---- the process ---- */
@@ -585,7 +584,7 @@ front_run(const struct run *r, pid_t keeper)
 				f.keeper.broken = i - SLOT_ANCHOR;
 				watch_adrift(&f.watch, instant_now());
 			}
-		if (r->body && is_running(&f) && !f.tried && !is_vain(&f))
+		if (r->body && is_running(&f))
 			deliver(&f);
 		/* a stop may be over by a signal that has come since */
 		while (!f.end.over && (set[LOOP_SIGNAL].revents || f.stop.at != NEVER) &&

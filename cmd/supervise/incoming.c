@@ -47,21 +47,25 @@ check_body(struct incoming *in)
 			fault_set(in->fault, RC_SYSTEM,
 			    "process %d, for which the lock was to be held, has ended",
 			    (int)o->pid);
+		run_settle(in->run, WITHDRAWN);
 		react(in, EV_ENDED, 0);
 	}
 	if (awaits_body(in) && instant_now() >= in->run->body->until)
 		take_back(in);
+	if (in->keep->phase != PH_HOLD || !in->keep->tree.stopping ||
+	    in->keep->tree.empty)
+		return;
+	run_settle(in->run, WITHDRAWN);
 	o = run_guarded(in->run);
-	if (in->keep->phase == PH_HOLD && in->keep->tree.stopping &&
-	    !in->keep->tree.empty &&
-	    (!o || tree_signal(0, &(struct aim){.outside = o}) == 0))
+	if (!o || tree_signal(0, &(struct aim){.outside = o}) == 0)
 		react(in, EV_EMPTY, 0);
 }
 
-/* A signal ends only a hold that was not delivered yet, or is for nobody. */
+/* A signal ends only a hold that is not delivered yet, or is for nobody. */
 static void
 end_body(struct incoming *in, int sig)
 {
+	run_settle(in->run, WITHDRAWN);
 	if (!run_guarded(in->run))
 		react(in, EV_ENDED, sig); /* as a wait status: it died of the signal */
 }
@@ -162,15 +166,19 @@ reap(struct incoming *in)
 }
 
 /*
- * To the command alone, as it would be without us: its own children are its affair.
+ * To the command alone, as it would be without us: its own children are its affair.  When it
+ * has ended, those that --wait-tree waits for are in its place.
  */
 static void
 forward(struct incoming *in, int sig)
 {
 	char state;
 
-	if (atomic_load(&in->run->shared->command) == 0)
+	if (atomic_load(&in->run->shared->command) == 0) {
+		if (in->keep->phase == PH_HOLD && in->run->plan->terms.wait_tree)
+			tree_signal(getpid(), &(struct aim){.sig = sig});
 		return;
+	}
 	/* a second CONT, after the shell's own, makes editors draw twice */
 	state = sig == SIGCONT ? tree_state(in->child.pid) : '\0';
 	if (sig == SIGCONT && state != 'T' && state != '\0')

@@ -69,7 +69,6 @@ start_command(struct keeper *k)
 
 	atomic_store(&k->shared->command, k->in.child.pid);
 	atomic_store(&k->shared->granted_at, now);
-	atomic_store(&k->shared->granted, true);
 	if (telling == TELL_BEFORE)
 		tell_grant(k);
 	/* where somebody watches us wait, that line goes before the command writes */
@@ -93,7 +92,6 @@ start_body(struct keeper *k)
 	child_tell(k->run, k->lock.outer.parts, k->in.door.address);
 	atomic_store(&k->shared->exec, EXEC_CALLED);
 	atomic_store(&k->shared->granted_at, instant_now());
-	atomic_store(&k->shared->granted, true);
 	tell_grant(k);
 }
 
@@ -133,7 +131,7 @@ keeper_signal_tree(struct keeper *k, int sig, bool wake)
 static void
 dismiss_stub(struct keeper *k)
 {
-	if (!k->run->body && !atomic_load(&k->shared->granted) && !k->keep.tree.gone &&
+	if (!k->run->body && !atomic_load(&k->shared->granted_at) && !k->keep.tree.gone &&
 	    k->in.child.gate >= 0)
 		child_dismiss(&k->in.child);
 }
@@ -422,7 +420,7 @@ await_question(struct keeper *k)
 	instant term = k->run->body ? k->run->body->until : NEVER;
 
 	if (!k->run->body || k->keep.ending.kind != END_LOST || k->in.answered ||
-	    k->keep.after.hurry || !atomic_load(&k->shared->front.delivered))
+	    k->keep.after.hurry || atomic_load(&k->shared->delivery) != DELIVERED)
 		return;
 	if (term != NEVER && term > until)
 		until = term;

@@ -24,10 +24,18 @@ struct outside *
 run_guarded(const struct run *r)
 {
 	return r->body && r->body->outside.pid &&
-		atomic_load(&r->shared->front.delivered) &&
+		atomic_load(&r->shared->delivery) == DELIVERED &&
 		!atomic_load(&r->shared->end.returned)
 	    ? &r->body->outside
 	    : NULL;
+}
+
+bool
+run_settle(const struct run *r, enum delivery how)
+{
+	int open = UNDELIVERED;
+
+	return atomic_compare_exchange_strong(&r->shared->delivery, &open, how);
 }
 
 struct shared *

@@ -61,8 +61,14 @@ struct shared_end {
 struct shared_front {
 	_Atomic bool on_screen; /* the live line, which goes before the command writes */
 	_Atomic bool mirrored;  /* it has stopped because the command did */
-	_Atomic bool delivered; /* `dlock hold`: the process knows that it has the lock */
 };
+
+/*
+ * `dlock hold`: does the process know that it has the lock?  It counts as DELIVERED before
+ * it is told: at no moment a process has a lock for which nobody would stop it.  A lock
+ * that is given back undelivered is WITHDRAWN first: no process gets one that has ended.
+ */
+enum delivery { UNDELIVERED, DELIVERED, WITHDRAWN };
 
 /* Where nothing else is said, the keeper writes. */
 struct shared {
@@ -70,10 +76,10 @@ struct shared {
 	/* when the keeper last woke; it does so every third of the ttl */
 	_Atomic instant alive_at;
 	_Atomic pid_t command;      /* 0 before it is known, and after it was reaped */
-	_Atomic bool granted;       /* the command may have begun */
-	_Atomic instant granted_at; /* set before `granted` */
+	_Atomic instant granted_at; /* the command may have begun; 0: not yet */
 	_Atomic bool stopping;   /* TERM is being sent by the process that has set this */
 	_Atomic int exec;        /* EXEC_*, or an errno; written by the stub */
+	_Atomic int delivery;    /* an enum delivery; written by front and keeper */
 	_Atomic bool opened;     /* `where` is set */
 	char where[WHERE_BYTES]; /* the server, for people */
 	struct shared_end end;
@@ -231,6 +237,9 @@ struct run {
 
 /* The process that has been given the lock, and is to be stopped; NULL: there is none. */
 struct outside *run_guarded(const struct run *);
+
+/* Settles UNDELIVERED as DELIVERED or WITHDRAWN.  False: it was settled before. */
+bool run_settle(const struct run *, enum delivery);
 
 /* ---- its processes ---- */
 

@@ -164,7 +164,7 @@ lost(struct verdict *v, const struct plan *p, const struct ending *e,
 	const char *how = write_loss(p, e, loss, sizeof loss);
 	bool alone = !*how, words = *s->words.text;
 
-	verdict_decide(v, STATUS_LOST, "lost",
+	verdict_decide(v, verdict_status(e), "lost",
 	    "lost %s: %s%s%s%s; %s; check its work before you run it again", s->key.text,
 	    how, words && !alone ? " (" : "", s->words.text, words && !alone ? ")" : "",
 	    e->loss == LOSS_FOUND && !e->stuck
@@ -224,7 +224,7 @@ verdict_of(const struct plan *p, const struct ending *e, const struct heard *h)
 		ended(&v, e, &s);
 		break;
 	case END_EXEC:
-		verdict_decide(&v, exit_of_exec(e->value), "not-executed",
+		verdict_decide(&v, verdict_status(e), "not-executed",
 		    "cannot execute '%s' under %s: %s; %s", s.command, s.key.text,
 		    strerror(e->value), after(e));
 		break;
@@ -236,7 +236,7 @@ verdict_of(const struct plan *p, const struct ending *e, const struct heard *h)
 		    .status = 128 + e->value, .signal = e->value, .name = "interrupted"};
 		break;
 	case END_MAX_RUN:
-		verdict_decide(&v, STATUS_MAX_RUN, "max-run",
+		verdict_decide(&v, verdict_status(e), "max-run",
 		    "stopped '%s' under %s after --max-run %s; %s", s.command, s.key.text,
 		    parse_span(p->terms.max_run).text, after(e));
 		break;

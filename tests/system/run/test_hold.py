@@ -689,6 +689,18 @@ def test_keeper_is_killed(family, where, dlock):
     becomes_free(dlock, where)
 
 
+def test_who_has_stopped_it_all_ends(start, where):
+    """When nobody is left, the front sees that; it does not go on looking for as long as it would for the unkillable."""
+    script = start(f'$D hold -k "$K" >/dev/null\nmark held\n{SLEEP}', where)
+    script.mark("held")
+    (front, keeper), = wait_for(holders)
+    began = boottime()
+    kill(keeper)
+    script.popen.wait(PATIENCE)
+    wait_for(lambda: not is_alive(front), what="the end of the front")
+    assert spent(began) < 3
+
+
 def test_keeper_is_frozen(family, where, dlock):
     kill(family.keeper, signal.SIGSTOP)
     all_end(family)
@@ -1098,6 +1110,26 @@ def test_nobody_is_stopped_who_does_not_know_of_it(dlock, fake, sleeper, tmp_pat
     kill(front, signal.SIGCONT)
     result = started.wait()
     assert result.status == 71 and "nothing" in result.stderr and p.poll() is None
+
+
+@pytest.mark.parametrize("script, how", [("release=hang", signal.SIGTERM), ("renew=hang,release=hang", None)], ids=["term", "loss"])
+def test_nobody_gets_a_handle_of_what_is_being_given_back(dlock, fake, sleeper, script, how):
+    """The front sleeps while the keeper has the lock, and is asked to end or loses it; it wakes in the middle of the release."""
+    p = sleeper()
+    started = dlock.start("hold", "-b", "fake", "-O", f"log={fake.log}", "-O", f"script=acquire=ok@1s,{script}", "-t", "3", "-k", "job",
+                          "--pid", p.pid, program=DLOCK_TEST, events=False)
+    front, = wait_for(lambda: born_of(started.pid), what="the front")
+    keeper, = wait_for(lambda: born_of(front), what="the keeper")
+    kill(front, signal.SIGSTOP)
+    wait_for(lambda: "renew" in calls(fake.log), what="a renewal")
+    if how:
+        kill(keeper, how)
+    wait_for(lambda: "release" in calls(fake.log), what="the release")
+    kill(front, signal.SIGCONT)
+    result = started.wait()
+    assert result.status == (-how if how else 69) and result.stdout == "", result
+    assert how or "granted too late" in result.stderr and "nothing is held" in result.stderr, result  # not: somebody was stopped
+    assert p.poll() is None
 
 
 @pytest.mark.parametrize("script, status", [("acquire=denied", 77), ("acquire=config", 78), ("acquire=protocol", 76),

@@ -543,6 +543,17 @@ def test_wait_tree_holds_the_lock_until_the_last_descendant_ends(dlock, place, t
     assert is_free(dlock, place)
 
 
+def test_a_signal_reaches_what_is_waited_for_when_the_command_has_ended(dlock, files, tmp_path):
+    """Else nothing but KILL would end dlock."""
+    command, _, pid = daemon(tmp_path)
+    held = dlock.start("run", *files.words, "--wait-tree", "-k", "k", *command)
+    left = read_number(pid)
+    wait_for(lambda: not is_alive(held.command), what="the end of the command")
+    held.signal(signal.SIGTERM)
+    assert held.wait().status == 4
+    assert not is_alive(left)
+
+
 @pytest.mark.parametrize("whom", ["keeper", "front"])
 def test_no_descendant_survives_a_killed_dlock(dlock, place, tmp_path, whom):
     command, _, pid = daemon(tmp_path)
