@@ -26,20 +26,23 @@ struct todo {
 	bool stop;      /* the call in flight is to return */
 };
 
-/* Not on the stack: zeroed memory that is never touched costs nothing. */
+/*
+ * Not on the stack: zeroed memory that is never touched costs nothing.  So what each run uses
+ * stands together here, and in a struct lock, apart from large buffers.
+ */
 static struct keeper {
 	struct host host; /* first: the backend's way back to us */
 	const struct run *run;
 	const struct plan *plan;
 	struct shared *shared;
-	struct incoming in;
-	struct lock lock;
-	char record[RECORD_BYTES]; /* with --min-hold: ours, not the front's */
-	struct fault fault;        /* of the call that decided the ending */
 	struct keep keep;
 	struct todo todo;
 	bool for_ancestor; /* what we would wait for ends only after us */
 	bool for_script;   /* the user was told that our own script has it */
+	struct incoming in;
+	struct lock lock;
+	char record[RECORD_BYTES]; /* with --min-hold: ours, not the front's */
+	struct fault fault;        /* of the call that decided the ending */
 } keeper;
 
 /* ---- carrying out what step() decides ---- */
@@ -80,6 +83,7 @@ start_command(struct keeper *k)
 	child_go(&k->in.child, k->keep.lease.term_at);
 	/* not earlier: opening the lock comes first where descriptors are few */
 	(void)tree_open();
+	lock_identify(&k->lock);
 	if (telling == TELL_AFTER)
 		tell_grant(k);
 }
@@ -94,6 +98,7 @@ start_body(struct keeper *k)
 	atomic_store(&k->shared->exec, EXEC_CALLED);
 	atomic_store(&k->shared->granted_at, instant_now());
 	atomic_store(&k->shared->granted, true);
+	lock_identify(&k->lock);
 	tell_grant(k);
 }
 
@@ -510,7 +515,7 @@ keeper_prepare(struct keeper *k)
 	if (r->plan->terms.min_hold > 0)
 		record_write(k->record, r->plan, getpid());
 	lock_init(&k->lock, r->plan, r->where, &k->host, r->owner,
-	    *k->record ? k->record : r->record);
+	    r->plan->terms.min_hold > 0 ? k->record : r->record);
 	door_open(
 	    &k->in.door, r->plan, k->run->body ? k->run->body->outside.pid : getpid());
 	if (k->run->body) {

@@ -112,11 +112,15 @@ lock_acquire(struct lock *l, instant until, struct fault *f)
 		if (g->anchor >= 0)
 			l->anchors.fds[l->anchors.n++] = g->anchor;
 	}
-	/* now: a link or an option file may lead elsewhere when somebody wants to join */
+	return RC_OK;
+}
+
+void
+lock_identify(struct lock *l)
+{
 	if (!l->nested)
 		(void)nested_identify(
 		    &l->outer.identity, l->plan->site.backend, l->store);
-	return RC_OK;
 }
 
 /* Names the person who has broken it, if known.  Of several keys *f names the one. */

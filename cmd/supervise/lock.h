@@ -12,13 +12,13 @@
 
 struct lock {
 	const struct plan *plan;
-	struct nested outer; /* its host, site, parts and identity are the lock's */
-	bool nested;         /* it is a joined hold */
+	bool nested; /* it is a joined hold */
 	struct claim claim;
 	struct store *store; /* NULL: none is open */
 	struct grant grant;
 	struct anchors anchors; /* of all its keys */
 	struct period period;   /* of --once-per, as the server's clock names it */
+	struct nested outer;    /* its host, site, parts and identity are the lock's */
 };
 
 /* The lock is zeroed; all else outlives it. */
@@ -29,6 +29,12 @@ void lock_init(struct lock *, const struct plan *, const struct nested_site *,
 enum rc lock_open(struct lock *, struct fault *);
 
 enum rc lock_acquire(struct lock *, instant until, struct fault *);
+
+/*
+ * Notes once it is ours which lock it is, for runs that want to join: later a link or an
+ * option file may lead elsewhere.
+ */
+void lock_identify(struct lock *);
 
 /* With RC_REVOKED and RC_LOST *fault names the one that wants it back, or has it, if known. */
 enum rc lock_renew(struct lock *, instant until, struct fault *);
