@@ -20,8 +20,8 @@
 /* so long after we were continued, the command may still be about to be */
 #define CONTINUING (250 * NS_PER_MS)
 /*
- * For so long the keeper may talk to nobody: all that it has said is read when it ends.  To be
- * woken for each word costs a short command more than anything else here.
+ * For so long only the keeper's last word wakes us, with which all that it has said is read:
+ * a front that wakes for a grant keeps a short command from the processor.
  */
 #define LISTEN_LATER (20 * NS_PER_MS)
 
@@ -478,10 +478,10 @@ poll_keeper(struct front *f, struct pollfd *set)
 	    atomic_load(&f->shared->end.finished);
 	size_t n = adrift ? 0 : f->keeper.anchors.n;
 
-	if (f->keeper.pid == 0 || instant_now() >= f->keeper.listen_from)
+	if (instant_now() >= f->keeper.listen_from)
 		f->keeper.listen_from = NEVER;
-	set[SLOT_LINK] = (struct pollfd){
-	    .fd = f->keeper.listen_from == NEVER ? f->keeper.link : -1, .events = POLLIN};
+	set[SLOT_LINK] = (struct pollfd){.fd = f->keeper.link,
+	    .events = f->keeper.listen_from == NEVER ? POLLIN : POLLRDHUP};
 	for (size_t i = 0; i < n; i++)
 		set[SLOT_ANCHOR + i] = (struct pollfd){
 		    .fd = f->keeper.anchors.fds[i], .events = POLLRDHUP};
@@ -548,7 +548,9 @@ conclude(struct front *f)
 	struct verdict v;
 
 	waiting_end(&f->waiting, 0);
-	waiting_state(&f->waiting, r->plan->wait.most != 0, state, sizeof state);
+	*state = '\0';
+	if (f->end.ending.kind == END_REFUSED)
+		waiting_state(&f->waiting, r->plan->wait.most != 0, state, sizeof state);
 	v = verdict_of(r->plan, &f->end.ending, &heard);
 	if (is_running(f))
 		granted = atomic_load(&f->shared->granted_at);
