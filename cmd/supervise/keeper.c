@@ -37,12 +37,12 @@ static struct keeper {
 	struct shared *shared;
 	struct keep keep;
 	struct todo todo;
-	bool for_ancestor; /* what we would wait for ends only after us */
-	bool for_script;   /* the user was told that our own script has it */
+	bool for_ancestor;  /* what we would wait for ends only after us */
+	bool for_script;    /* the user was told that our own script has it */
+	struct fault fault; /* of the call that decided the ending */
 	struct incoming in;
 	struct lock lock;
 	char record[RECORD_BYTES]; /* with --min-hold: ours, not the front's */
-	struct fault fault;        /* of the call that decided the ending */
 } keeper;
 
 /* ---- carrying out what step() decides ---- */
