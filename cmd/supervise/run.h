@@ -78,7 +78,7 @@ struct shared {
 	char where[WHERE_BYTES]; /* the server, for people */
 	struct shared_end end;
 	struct shared_front front;
-	char told[]; /* variables: child.h */
+	_Alignas(void *) char told[]; /* variables, and words: child.h */
 };
 
 /* A fresh page, with room for what is told, or NULL with errno. */
