@@ -52,6 +52,7 @@ next_shown(const char *s, size_t n, uint32_t *c)
 static bool
 is_deceptive(uint32_t c)
 {
+	/* in their order: most characters are before the first */
 	static const struct {
 		uint32_t from, to;
 	} ranges[] = {{0xad, 0xad}, {0x61c, 0x61c}, {0x115f, 0x1160}, {0x17b4, 0x17b5},
@@ -59,8 +60,8 @@ is_deceptive(uint32_t c)
 	    {0x3164, 0x3164}, {0xfe00, 0xfe0e}, {0xfeff, 0xfeff}, {0xffa0, 0xffa0},
 	    {0xfff9, 0xfffb}, {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff}};
 
-	for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
-		if (c >= ranges[i].from && c <= ranges[i].to)
+	for (size_t i = 0; i < sizeof ranges / sizeof *ranges && c >= ranges[i].from; i++)
+		if (c <= ranges[i].to)
 			return true;
 	return false;
 }

@@ -161,16 +161,23 @@ print_part(char *out, size_t size, char letter, const struct parts *p)
 	}
 }
 
-/* NULL: "". */
-static void
-print_template(char *out, size_t size, const char *template, const struct parts *p)
+/* NULL: "".  Returns what is printed; *next is behind it. */
+static const char *
+print_template(char **next, const char *end, const char *template, const struct parts *p)
 {
-	size_t used = 0;
+	const char *begin = *next;
+	char *out = *next;
 
+	for (const char *c = template; c && *c && out + 1 < end; c++)
+		if (*c == '%')
+			out += print_part(out, end - out, *++c, p);
+		else
+			*out++ = *c;
+	if (out >= end)
+		out = (char *)end - 1;
 	*out = '\0';
-	for (const char *c = template; c && *c && used < size; c++)
-		used += *c == '%' ? print_part(out + used, size - used, *++c, p)
-				  : snprintf(out + used, size - used, "%c", *c);
+	*next = out + 1;
+	return begin;
 }
 
 /* A run that is done is a key of its own, which the server lets expire. */
@@ -179,16 +186,17 @@ dialect_name(const struct dialect *d, struct names *names, enum form form,
     const struct claim *claim)
 {
 	struct parts p = {.dialect = d, .claim = claim, .form = form};
+	char *next = names->text, *end = next + sizeof names->text;
 
 	encode_key(p.encoded, sizeof p.encoded, claim->key);
 	encode_key(p.id, sizeof p.id, claim->job.once ? claim->job.once : "");
 	p.tag_length = tag_of(claim->key, &p.tag);
 	names->nkeys = 0;
 	for (int i = 0; i < NAMES && d->keys[i]; i++) {
-		print_template(names->keys[i], sizeof names->keys[i], d->keys[i], &p);
+		names->keys[i] = print_template(&next, end, d->keys[i], &p);
 		names->nkeys += i < KEYS_OF_LOCK;
 	}
-	print_template(names->channel, sizeof names->channel, d->channel, &p);
+	names->channel = print_template(&next, end, d->channel, &p);
 	names->sharded = dialect_is_foreign(d) && d->channel && form == FORM_CLUSTER;
 }
 

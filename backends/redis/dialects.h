@@ -24,12 +24,14 @@ struct names {
 	 * as KEYS of the script; behind nkeys of them, those of a job (native): its last
 	 * run, and the one that did its ID
 	 */
-	char keys[NAMES][RUN_BYTES];
+	const char *keys[NAMES];
 	int nkeys;
 	/* in a cluster: what is told on the channel is told in the hash slot, too */
 	bool sharded;
 	/* where its owner is told to ask again; "": nobody is told, it asks often */
-	char channel[NAME_BYTES + OWNER_CHARS];
+	const char *channel;
+	/* theirs, one behind the other: most together touch one page */
+	char text[NAMES * RUN_BYTES + NAME_BYTES + OWNER_CHARS];
 };
 
 /* What is to be asked for a claim. */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum { REPLICAS_MOST = 100 };
@@ -119,6 +120,12 @@ const struct setting_row redis_settings[] = {
 
 /* ---- stores ---- */
 
+/* Little of it is touched, and malloc() would clear all of it. */
+union either {
+	struct redis redis;
+	struct redlock redlock;
+};
+
 /* One of either kind, of which nothing is open. */
 static void
 store_free(struct redis_store *r)
@@ -128,7 +135,7 @@ store_free(struct redis_store *r)
 	if (r->sentinels)
 		explicit_bzero(r->sentinels, sizeof *r->sentinels);
 	free(r->sentinels);
-	free(r);
+	munmap(r, sizeof(union either));
 }
 
 void
@@ -213,15 +220,13 @@ enum rc
 redis_open(
     struct store **ret, struct host *host, const struct site *site, struct fault *f)
 {
-	union either {
-		struct redis redis;
-		struct redlock redlock;
-	} *either = calloc(1, sizeof *either);
+	union either *either = mmap(NULL, sizeof *either, PROT_READ | PROT_WRITE,
+	    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct redis_store *r = (struct redis_store *)either;
 	bool quorum;
 	enum rc rc;
 
-	if (!r)
+	if (either == MAP_FAILED)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	rc = address_parse(&r->address, site->url, f);
 	quorum = r->address.form == FORM_REDLOCK;

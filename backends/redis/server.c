@@ -184,7 +184,9 @@ static void
 server_say(struct server *s, const struct question *q, instant until)
 {
 	int64_t left = instant_first(until - instant_now() - WAIT_SPARE, WAIT_MOST);
-	char wait[64] = "", n[12], ms[12], *packet;
+	char wait[64] = "", n[12], ms[12], *packet, *next;
+	const char *parts[] = {"", "", q->command, wait, ""};
+	size_t size = 1;
 
 	s->question = q;
 	s->before = q->ping_first + q->asking;
@@ -197,10 +199,18 @@ server_say(struct server *s, const struct question *q, instant until)
 		snprintf(wait, sizeof wait,
 		    "*3\r\n$4\r\nWAIT\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n", strlen(n), n,
 		    strlen(ms), ms);
-	if (asprintf(&packet, "%s%s%s%s%s", q->ping_first ? "*1\r\n$4\r\nPING\r\n" : "",
-		q->asking ? "*1\r\n$6\r\nASKING\r\n" : "", q->command, wait,
-		s->inspects ? health_questions : "") < 0)
-		packet = NULL;
+	if (q->ping_first)
+		parts[0] = "*1\r\n$4\r\nPING\r\n";
+	if (q->asking)
+		parts[1] = "*1\r\n$6\r\nASKING\r\n";
+	if (s->inspects)
+		parts[4] = health_questions;
+	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+		size += strlen(parts[i]);
+	/* not by asprintf(3): at its first call glibc looks up some of its own symbols */
+	next = packet = malloc(size);
+	for (size_t i = 0; packet && i < sizeof parts / sizeof *parts; i++)
+		next = stpcpy(next, parts[i]);
 	s->peer.once = s->inspects ? strlen(health_questions) : 0;
 	s->peer.continues = q->continues;
 	s->peer.subscribes = q->subscribes;

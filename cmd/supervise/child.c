@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -103,14 +102,36 @@ room_of(const struct run *r, enum variable which)
 	return 0;
 }
 
-size_t
-child_room(const struct run *r)
+/* Where the words are to stand behind them. */
+static size_t
+variables_room(const struct run *r)
 {
-	size_t room = 0;
+	size_t room = sizeof(char *) - 1;
 
 	for (enum variable i = 0; i < VARIABLES; i++)
 		room += strlen(variable_names[i]) + 1 + room_of(r, i);
-	return room;
+	return room - room % sizeof(char *);
+}
+
+static size_t
+count_words(char *const *words)
+{
+	size_t n = 0;
+
+	while (words[n])
+		n++;
+	return n;
+}
+
+/* sh, its script and argv's words; then the environment: each with its end. */
+size_t
+child_room(const struct run *r)
+{
+	size_t words = r->body ? 0
+			       : count_words(r->plan->command.argv) + 2 +
+		count_words(environ) + VARIABLES + 1;
+
+	return variables_room(r) + words * sizeof(char *);
 }
 
 void
@@ -150,25 +171,14 @@ child_tell(const struct run *r, const struct join_part *parts, const char *addre
 	object_end(&j);
 }
 
-/*
- * The words and the environment of the command.  False: no memory.  The first call of malloc()
- * would cost ten page faults.
- */
-static bool
+/* The words and the environment of the command. */
+static void
 prepare_words(const struct run *r)
 {
 	const struct plan *p = r->plan;
-	size_t n = 0, others = 0;
-	char **words, **envp, **end;
+	size_t n = count_words(p->command.argv);
+	char **words = (char **)(r->shared->told + variables_room(r)), **envp, **end;
 
-	while (p->command.argv[n])
-		n++;
-	while (environ[others])
-		others++;
-	words = mmap(NULL, (n + 2 + others + VARIABLES + 1) * sizeof *words,
-	    PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (words == MAP_FAILED)
-		return false;
 	words[0] = "/bin/sh";
 	words[1] = (char *)r->path;
 	for (size_t i = 1; i < n; i++)
@@ -182,7 +192,6 @@ prepare_words(const struct run *r)
 	stub.argv = p->command.argv;
 	stub.script = words;
 	stub.envp = envp;
-	return true;
 }
 
 /* Emulators may know no process that shares memory but a thread. */
@@ -203,9 +212,9 @@ child_fork(struct child *c, const struct run *r)
 {
 	int ends[2];
 
-	if (!prepare_words(r) ||
-	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
 		return -1;
+	prepare_words(r);
 	stub.keeper = getpid();
 	stub.gate = ends[1];
 	memcpy(stub.others, (const int[]){r->ends[0], r->ends[1], ends[0]},

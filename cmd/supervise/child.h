@@ -18,7 +18,7 @@
 
 /* ---- what the command, or the process that has asked for a hold, is told ---- */
 
-/* So much room they need in the page (shared->told). */
+/* So much room they, and the words of a command, need in the page (shared->told). */
 size_t child_room(const struct run *);
 
 /*

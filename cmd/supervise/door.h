@@ -106,7 +106,7 @@ struct door {
 };
 
 /*
- * Opens the socket for the plan's keys; the struct is zeroed.  Without one (no
+ * Opens the socket for the plan's keys; all else of the struct is zeroed.  Without one (no
  * descriptors) dlock works, and runs that would join it are refused.
  */
 void door_open(struct door *, const struct plan *, pid_t root);

@@ -19,6 +19,11 @@
 #define ELDERS_AGAIN (2 * NS_PER_S) /* pause between two looks at them */
 /* so long after we were continued, the command may still be about to be */
 #define CONTINUING (250 * NS_PER_MS)
+/*
+ * For so long only the keeper's last word wakes us, with which all that it has said is read:
+ * a front that wakes for a grant keeps a short command from the processor.
+ */
+#define LISTEN_LATER (20 * NS_PER_MS)
 
 enum { SLOT_LINK = LOOP_OWN, SLOT_ANCHOR, SLOTS = SLOT_ANCHOR + KEYS_MAX };
 
@@ -48,6 +53,7 @@ struct front_stop {
 struct front_keeper {
 	pid_t pid;              /* 0: reaped */
 	int link;               /* -1: end of file seen */
+	instant listen_from;    /* NEVER: we do already */
 	struct anchors anchors; /* keep the lock while we live, and break if it ends */
 	size_t broken;          /* of them, once the watch knows that one is */
 };
@@ -67,8 +73,8 @@ struct front {
 	struct front_end end;
 };
 
-_Static_assert(GRANT_QUICK < SLACK,
-    "a front that is not told of a grant looks later by so much: see run.h");
+_Static_assert(GRANT_QUICK < SLACK && LISTEN_LATER < SLACK,
+    "a front that does not hear of a grant looks later by so much: see run.h");
 
 /* ---- ending without the keeper ---- */
 
@@ -461,16 +467,32 @@ hear_keeper(struct front *f)
 }
 
 /*
+ * When to begin.  A hold is to be delivered, and there may be somebody who awaits each word.
+ * Anchors that were sent are ours before we have read of them.
+ */
+static instant
+listen_from(const struct run *r)
+{
+	bool awaited = r->body || r->plan->show.verbose || r->plan->show.status_fd >= 0;
+
+	return awaited ? NEVER : instant_now() + LISTEN_LATER;
+}
+
+/*
  * A lock that is a connection ends with it; a kernel lock's descriptor never tells anything.
  * Returns how many slots there are.
  */
 static nfds_t
-poll_anchors(const struct front *f, struct pollfd *set)
+poll_keeper(struct front *f, struct pollfd *set)
 {
 	bool adrift = f->watch.adrift_by != NEVER ||
 	    atomic_load(&f->shared->end.finished);
 	size_t n = adrift ? 0 : f->keeper.anchors.n;
 
+	if (instant_now() >= f->keeper.listen_from)
+		f->keeper.listen_from = NEVER;
+	set[SLOT_LINK] = (struct pollfd){.fd = f->keeper.link,
+	    .events = f->keeper.listen_from == NEVER ? POLLIN : POLLRDHUP};
 	for (size_t i = 0; i < n; i++)
 		set[SLOT_ANCHOR + i] = (struct pollfd){
 		    .fd = f->keeper.anchors.fds[i], .events = POLLRDHUP};
@@ -525,7 +547,9 @@ conclude(struct front *f)
 	struct verdict v;
 
 	waiting_end(&f->waiting, 0);
-	waiting_state(&f->waiting, r->plan->wait.most != 0, state, sizeof state);
+	*state = '\0';
+	if (f->end.ending.kind == END_REFUSED)
+		waiting_state(&f->waiting, r->plan->wait.most != 0, state, sizeof state);
 	v = verdict_of(r->plan, &f->end.ending, &heard);
 	if (is_running(f))
 		granted = atomic_load(&f->shared->granted_at);
@@ -546,7 +570,7 @@ front_run(const struct run *r, pid_t keeper)
 	    .run = r,
 	    .plan = r->plan,
 	    .shared = r->shared,
-	    .keeper = {.pid = keeper, .link = r->ends[0]},
+	    .keeper = {keeper, .link = r->ends[0], .listen_from = listen_from(r)},
 	    .elders = {.look_at = NEVER},
 	    .stop = {.at = NEVER},
 	    .doubt = {.warn_at = NEVER},
@@ -572,10 +596,10 @@ front_run(const struct run *r, pid_t keeper)
 		if (f.end.over)
 			break;
 		show_waiting(&f);
-		set[SLOT_LINK] = (struct pollfd){.fd = f.keeper.link, .events = POLLIN};
-		n = poll_anchors(&f, set);
+		n = poll_keeper(&f, set);
 		wake = instant_first(instant_first(f.waiting.line.next, wake),
 		    instant_first(f.stop.at, f.doubt.warn_at));
+		wake = instant_first(f.keeper.listen_from, wake);
 		loop_wait(&f.loop, set, n, wake);
 		if (set[SLOT_LINK].revents || atomic_load(&f.shared->end.told))
 			hear_keeper(&f);

@@ -26,20 +26,23 @@ struct todo {
 	bool stop;      /* the call in flight is to return */
 };
 
-/* Not on the stack: zeroed memory that is never touched costs nothing. */
+/*
+ * Not on the stack: zeroed memory that is never touched costs nothing.  So what each run uses
+ * stands together here, and in a struct lock, apart from large buffers.
+ */
 static struct keeper {
 	struct host host; /* first: the backend's way back to us */
 	const struct run *run;
 	const struct plan *plan;
 	struct shared *shared;
+	struct keep keep;
+	struct todo todo;
+	bool for_ancestor;  /* what we would wait for ends only after us */
+	bool for_script;    /* the user was told that our own script has it */
+	struct fault fault; /* of the call that decided the ending */
 	struct incoming in;
 	struct lock lock;
 	char record[RECORD_BYTES]; /* with --min-hold: ours, not the front's */
-	struct fault fault;        /* of the call that decided the ending */
-	struct keep keep;
-	struct todo todo;
-	bool for_ancestor; /* what we would wait for ends only after us */
-	bool for_script;   /* the user was told that our own script has it */
 } keeper;
 
 /* ---- carrying out what step() decides ---- */
@@ -55,6 +58,17 @@ tell_grant(struct keeper *k)
 	    .slot = k->lock.grant.slot};
 
 	news_message(&k->in.news, &m, &k->lock.anchors);
+}
+
+/* Inner runs need it from the command's start on.  While a server thinks, it takes no time. */
+static void
+open_door(struct keeper *k)
+{
+	const struct run *r = k->run;
+
+	if (!*k->in.door.address)
+		door_open(
+		    &k->in.door, k->plan, r->body ? r->body->outside.pid : getpid());
 }
 
 static void
@@ -75,6 +89,7 @@ start_command(struct keeper *k)
 	while (telling == TELL_BEFORE && atomic_load(&k->shared->front.on_screen) &&
 	    instant_now() < patience)
 		loop_wait(&k->in.loop, set, LOOP_OWN, instant_now() + NS_PER_MS);
+	open_door(k);
 	child_tell(k->run, k->lock.outer.parts, k->in.door.address);
 	child_go(&k->in.child, k->keep.lease.term_at);
 	/* not earlier: opening the lock comes first where descriptors are few */
@@ -110,6 +125,9 @@ report_ending(struct keeper *k)
 	k->shared->end.why = k->fault;
 	atomic_store(&k->shared->end.told, true);
 	news_send(&k->in.news, MSG_ENDED, 0, "");
+	/* it wakes a front that does not listen yet, and nothing else is to be said */
+	if (k->in.news.link >= 0)
+		shutdown(k->in.news.link, SHUT_WR);
 }
 
 /* Everything below us, the command first. */
@@ -275,6 +293,7 @@ keeper_wait(struct host *h, int fd, short events, instant until)
 {
 	struct keeper *k = (struct keeper *)h;
 
+	open_door(k);
 	if (k->keep.phase == PH_ASK && news_wait(&k->in.news, k->fault.text))
 		notice_kin(k);
 	news_notice(&k->in.news);
@@ -485,7 +504,7 @@ keeper_init(struct keeper *k, const struct run *r)
 	k->in.news.host = &k->host;
 	k->in.news.link = r->ends[1];
 	k->todo.wake = NEVER;
-	k->in.child.gate = -1;
+	k->in.child.gate = k->in.door.listener = k->in.door.spare = -1;
 	close(r->ends[0]);
 }
 
@@ -508,10 +527,9 @@ keeper_prepare(struct keeper *k)
 	if (r->plan->terms.min_hold > 0)
 		record_write(k->record, r->plan, getpid());
 	lock_init(&k->lock, r->plan, r->where, &k->host, r->owner,
-	    *k->record ? k->record : r->record);
-	door_open(
-	    &k->in.door, r->plan, k->run->body ? k->run->body->outside.pid : getpid());
+	    r->plan->terms.min_hold > 0 ? k->record : r->record);
 	if (k->run->body) {
+		open_door(k);
 		prctl(PR_SET_NAME, HOLD_NAME);
 		/* without a socket nobody could release it */
 		if (k->in.door.listener < 0 || k->in.door.spare < 0)

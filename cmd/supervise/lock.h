@@ -12,13 +12,13 @@
 
 struct lock {
 	const struct plan *plan;
-	struct nested outer; /* its host, site, parts and identity are the lock's */
-	bool nested;         /* it is a joined hold */
+	bool nested; /* it is a joined hold */
 	struct claim claim;
 	struct store *store; /* NULL: none is open */
 	struct grant grant;
 	struct anchors anchors; /* of all its keys */
 	struct period period;   /* of --once-per, as the server's clock names it */
+	struct nested outer;    /* its host, site, parts and identity are the lock's */
 };
 
 /* The lock is zeroed; all else outlives it. */

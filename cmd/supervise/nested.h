@@ -34,9 +34,9 @@ struct nested {
 	const struct nested_site *where;
 	instant keep_until; /* the keeper is asked to keep the lock so long */
 	/* set by nested_open(), if it joins: */
-	int keeper;               /* the connection, which is the hold; -1: none */
-	struct identity identity; /* which locks the plan's keys are there; else "" */
+	int keeper; /* the connection, which is the hold; -1: none */
 	struct join_part parts[KEYS_MAX]; /* of the plan's keys */
+	struct identity identity; /* which locks the plan's keys are there; else "" */
 };
 
 /*

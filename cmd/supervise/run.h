@@ -24,7 +24,8 @@
  *	the link    a pair of sockets for messages.  A message is one datagram, never blocks
  *	            its sender (which may be talking to a stopped process), and may be
  *	            dropped when the receiver has slept through some dozens.  The end of file
- *	            on the link is how each learns that the other one is gone
+ *	            on the link is how each learns that the other one is gone, or, where the
+ *	            page says so, that the keeper has had its last word
  *	"go"        an instant for the command: it may begin, but not later than that
  */
 #ifndef DLOCK_RUN_H
@@ -84,7 +85,7 @@ struct shared {
 	char where[WHERE_BYTES]; /* the server, for people */
 	struct shared_end end;
 	struct shared_front front;
-	char told[]; /* variables: child.h */
+	_Alignas(void *) char told[]; /* variables, and words: child.h */
 };
 
 /* A fresh page, with room for what is told, or NULL with errno. */
@@ -152,6 +153,8 @@ int link_receive(int end, struct msg *, struct anchors *);
  *  - where there is an anchor, for what keeps the lock must be in two hands;
  *  - where the live line is on the screen, for it must go first;
  *  - where the front would look at the deadlines too late (link_looks_in_time).
+ * A front that does not listen yet (LISTEN_LATER in front.c) has it in its socket, the anchor
+ * with it, and looks at the page when it begins to.
  * TELL_AFTER: it is `awaited`.  TELL_NOT: the front looks at the page anyhow.
  */
 enum telling { TELL_BEFORE, TELL_AFTER, TELL_NOT };
