@@ -338,35 +338,28 @@ struct forgetting {
 };
 
 /* One that is not meant must be the same yet.  Where all are, a write tells the time. */
-static enum rc
-add_last(struct steering *how, struct forgetting *t, const char *name, struct fault *f)
+static void
+add_last(const struct steering *how, struct forgetting *t, const char *name,
+    const struct call *read)
 {
 	struct path *path = &t->paths[t->n];
-	struct call *read;
-	bool meant;
-	enum rc rc;
+	bool meant = is_meant(how, read);
 
 	*path = jobs_path(how->dir, name);
-	read = call_ask(how->dir->session, ASK_GET, path->at);
-	rc = call_await(read, how->until, f);
-	meant = rc == RC_OK && is_meant(how, read);
-	if (rc == RC_OK && read->code == ZOK)
+	if (read->code == ZOK)
 		t->all[t->n++] = (struct change){
 		    meant || !how->once ? CHANGE_SET : CHANGE_CHECK, path->at, "{}",
 		    .version = read->stat.version};
 	t->some |= meant;
-	call_drop(read);
-	return rc;
 }
 
 /* The node of that ID in each era, as far as there is room. */
 static enum rc
-add_id(struct steering *how, struct forgetting *t, struct fault *f)
+add_id(const struct steering *how, struct forgetting *t, const struct call *eras,
+    struct fault *f)
 {
-	struct call *eras = call_ask(
-	    how->dir->session, ASK_LIST, jobs_path(how->dir, "").at);
 	char id[ENCODED_BYTES];
-	enum rc rc = call_await(eras, how->until, f);
+	enum rc rc = RC_OK;
 
 	encode_key(id, sizeof id, how->once);
 	for (size_t i = 0; rc == RC_OK && i < eras->nnames && t->n < CHANGES_MAX; i++) {
@@ -383,14 +376,49 @@ add_id(struct steering *how, struct forgetting *t, struct fault *f)
 		t->all[t->n++] = (struct change){CHANGE_DELETE, path->at, .version = -1};
 		t->some = true;
 	}
-	call_drop(eras);
+	return rc;
+}
+
+/*
+ * Reads what there is, as it is at the leader now, and makes a transaction of it.  *eras: there
+ * may be IDs.
+ */
+static enum rc
+read_runs(const struct steering *how, struct forgetting *t, bool *eras, struct fault *f)
+{
+	struct session *s = how->dir->session;
+	struct call *sync = lockdir_ask(how->dir, ASK_SYNC, "", NULL),
+		    *good = call_ask(s, ASK_GET, jobs_path(how->dir, "good").at),
+		    *last = call_ask(s, ASK_GET, jobs_path(how->dir, "last").at),
+		    *list = call_ask(s, ASK_LIST, jobs_path(how->dir, "").at);
+	enum rc rc = call_finish(sync, how->until, NULL, f);
+
+	if (rc == RC_OK)
+		rc = call_await(good, how->until, f);
+	if (rc == RC_OK)
+		rc = call_await(last, how->until, f);
+	if (rc == RC_OK)
+		rc = call_await(list, how->until, f);
+	if (rc == RC_OK) {
+		add_last(how, t, "good", good);
+		add_last(how, t, "last", last);
+	}
+	if (rc == RC_OK && how->once)
+		rc = add_id(how, t, list, f);
+	*eras = false;
+	for (size_t i = 0; rc == RC_OK && i < list->nnames; i++)
+		*eras |= is_era(list->names[i]);
+	call_drop(good);
+	call_drop(last);
+	call_drop(list);
 	return rc;
 }
 
 /*
  * In one transaction, so that a run that ends meanwhile is forgotten whole or stays whole.
  * *done: all that was there at *moment, a zxid, is forgotten, but for the IDs where all are to be.
- * Otherwise another run has ended, or an ID is in very many eras: to be called again.
+ * Otherwise another run has ended, or an ID is in very many eras: to be called again; or there was
+ * no node yet whose write tells the time.
  */
 static enum rc
 forget_last(
@@ -398,14 +426,14 @@ forget_last(
 {
 	struct forgetting t = {.n = 0};
 	struct call *c;
-	enum rc rc = add_last(how, &t, "good", f);
+	bool eras;
+	enum rc rc = read_runs(how, &t, &eras, f);
 
-	if (rc == RC_OK)
-		rc = add_last(how, &t, "last", f);
-	if (rc == RC_OK && how->once)
-		rc = add_id(how, &t, f);
-	*done = true;
-	*moment = INT64_MAX;
+	*done = how->once || !eras || t.n > 0;
+	*moment = 0;
+	if (rc == RC_OK && !*done)
+		return lockdir_make_path(how->dir, jobs_path(how->dir, "last").at,
+		    ZOO_PERSISTENT, how->until, f);
 	if (rc != RC_OK || t.n == 0 || (how->once && !t.some))
 		return rc;
 	c = call_multi(how->dir->session, t.all, t.n, false);
@@ -471,7 +499,7 @@ steering_forget(struct steering *how, struct fault *f)
 {
 	bool found = false, done = false;
 	int64_t moment;
-	enum rc rc = lockdir_sync(how->dir, how->until, f);
+	enum rc rc = RC_OK;
 
 	while (rc == RC_OK && !done && instant_now() < how->until)
 		rc = forget_last(how, &found, &done, &moment, f);
