@@ -302,10 +302,10 @@ look_at_own(struct node *n, bool *there, instant until, struct fault *f)
 	*there = rc == RC_OK && own->code == ZOK && (uint64_t)own->stat.czxid == n->token;
 	if (*there) {
 		n->said.version = own->stat.version;
-		asker = data_asker(own->text);
+		asker = data_asker(own->text, session_secret(n->dir->session));
 		if (asker) {
 			r->state = REVOKED_NEWS;
-			session_quote(n->dir->session, r->asker, sizeof r->asker, asker);
+			snprintf(r->asker, sizeof r->asker, "%s", asker);
 		}
 		free(asker);
 	}

@@ -59,6 +59,30 @@ def test_password_in_who_asks_for_the_lock_is_not_shown(dlock, at, echo):
 
 
 @pytest.mark.parametrize("echo", ECHOES.values(), ids=ECHOES)
+def test_password_in_who_has_taken_the_lock_is_not_shown(dlock, at, echo):
+    holder = dlock.start("run", *named(at), "-k", "job", "-v", "-O", "acl=open", "--", "sleep", "1000").held()
+    with at.server.client() as c:
+        own = f"{at.job}/{nodes(c, at.job)[0]}"
+        c.set(at.job, json.dumps({"forced": c.exists(own).czxid, "by": json.dumps({"who": "bob", "why": echo})}).encode())
+        c.delete(own)
+        done = holder.wait()
+        assert done.status == 79 and "broken by bob" in done.stderr, done
+        assert_kept(done.stderr, *events_of(holder))
+
+
+@pytest.mark.parametrize("echo", ECHOES.values(), ids=ECHOES)
+def test_password_in_who_asks_is_not_told_of_a_holder(dlock, at, echo):
+    holder = dlock.hold(at, "job")
+    with at.server.client() as c:
+        own = f"{at.job}/{nodes(c, at.job)[0]}"
+        c.set(own, json.dumps({**json.loads(c.get(own)[0]), "revoke": json.dumps({"who": "bob", "why": echo})}).encode())
+        for words in ((), ("-J",)):
+            told = dlock.run("status", *named(at), "-k", "job", *words)
+            assert_kept(told.stdout, told.stderr)
+    assert holder.wait().status == 79
+
+
+@pytest.mark.parametrize("echo", ECHOES.values(), ids=ECHOES)
 def test_password_in_a_nodes_name_is_not_shown(dlock, at, echo):
     with at.server.client() as c:
         c.ensure_path(at.job)
