@@ -311,15 +311,6 @@ def test_force_takes_it_at_once(dlock, at):
     assert next_.finish().status == 0
 
 
-@pytest.mark.parametrize("ends", [False, True], ids=["renews", "ends"])
-def test_force_before_the_first_renewal(dlock, at, ends):
-    """A holder that does not watch over its node yet says who has done it, too, also if its command has ended meanwhile."""
-    holder = dlock.hold(at, "job")
-    revoke(at, each(at, "job")[0], "force")
-    done = holder.finish() if ends else holder.wait()
-    assert done.status == 79 and "broken by bob@office" in done.stderr, done
-
-
 def test_the_end_of_its_node_is_heard_of_though_the_watch_was_lost(dlock, at, tapped):
     """With the connection, before the server had answered: it is asked for anew."""
     place, _, tap = tapped
