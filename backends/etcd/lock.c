@@ -27,13 +27,6 @@ etcd_call_read(const struct etcd *e)
 	return call_range(&(struct kv_range){.key = e->own, .count_only = true});
 }
 
-enum rc
-etcd_fail_gone(const struct etcd *e, struct fault *f)
-{
-	return fault_set(f, RC_AGAIN, "%s: our lease has ended before we could use it",
-	    e->server_name);
-}
-
 /* ---- renew ---- */
 
 /* RC_OK: nobody has left a mark.  Otherwise `rc`, with the record of who did. */
