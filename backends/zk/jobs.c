@@ -335,6 +335,7 @@ struct forgetting {
 	struct change all[CHANGES_MAX];
 	size_t n;
 	bool some; /* there is something to be forgotten in it */
+	bool any;  /* there are jobs of that lock at all */
 };
 
 /* One that is not meant must be the same yet.  Where all are, a write tells the time. */
@@ -364,53 +365,46 @@ add_id(const struct steering *how, struct forgetting *t, const struct call *eras
 	encode_key(id, sizeof id, how->once);
 	for (size_t i = 0; rc == RC_OK && i < eras->nnames && t->n < CHANGES_MAX; i++) {
 		struct path *path = &t->paths[t->n];
-		int code;
+		struct call *c;
 
 		if (!is_era(eras->names[i]))
 			continue;
 		*path = path_of("%s/%s", jobs_path(how->dir, eras->names[i]).at, id);
-		rc = call_finish(call_ask(how->dir->session, ASK_EXISTS, path->at),
-		    how->until, &code, f);
-		if (rc != RC_OK || code != ZOK)
-			continue;
-		t->all[t->n++] = (struct change){CHANGE_DELETE, path->at, .version = -1};
-		t->some = true;
+		c = call_ask(how->dir->session, ASK_EXISTS, path->at);
+		rc = call_await(c, how->until, f);
+		if (rc == RC_OK && c->code == ZOK) {
+			t->all[t->n++] = (struct change){
+			    CHANGE_DELETE, path->at, .version = c->stat.version};
+			t->some = true;
+		}
+		call_drop(c);
 	}
 	return rc;
 }
 
-/*
- * Reads what there is, as it is at the leader now, and makes a transaction of it.  *eras: there
- * may be IDs.
- */
+/* Reads what there is, as it is at the leader now, and makes a transaction of it. */
 static enum rc
-read_runs(const struct steering *how, struct forgetting *t, bool *eras, struct fault *f)
+read_runs(const struct steering *how, struct forgetting *t, struct fault *f)
 {
+	static const char *const names[] = {"good", "last", ""};
 	struct session *s = how->dir->session;
-	struct call *sync = lockdir_ask(how->dir, ASK_SYNC, "", NULL),
-		    *good = call_ask(s, ASK_GET, jobs_path(how->dir, "good").at),
-		    *last = call_ask(s, ASK_GET, jobs_path(how->dir, "last").at),
-		    *list = call_ask(s, ASK_LIST, jobs_path(how->dir, "").at);
-	enum rc rc = call_finish(sync, how->until, NULL, f);
+	struct call *sync = lockdir_ask(how->dir, ASK_SYNC, "", NULL), *reads[3];
+	enum rc rc;
 
-	if (rc == RC_OK)
-		rc = call_await(good, how->until, f);
-	if (rc == RC_OK)
-		rc = call_await(last, how->until, f);
-	if (rc == RC_OK)
-		rc = call_await(list, how->until, f);
-	if (rc == RC_OK) {
-		add_last(how, t, "good", good);
-		add_last(how, t, "last", last);
+	for (int i = 0; i < 3; i++)
+		reads[i] = call_ask(
+		    s, *names[i] ? ASK_GET : ASK_LIST, jobs_path(how->dir, names[i]).at);
+	rc = call_finish(sync, how->until, NULL, f);
+	for (int i = 0; i < 3 && rc == RC_OK; i++) {
+		rc = call_await(reads[i], how->until, f);
+		if (rc == RC_OK && *names[i])
+			add_last(how, t, names[i], reads[i]);
 	}
+	t->any = rc == RC_OK && reads[2]->code == ZOK;
 	if (rc == RC_OK && how->once)
-		rc = add_id(how, t, list, f);
-	*eras = false;
-	for (size_t i = 0; rc == RC_OK && i < list->nnames; i++)
-		*eras |= is_era(list->names[i]);
-	call_drop(good);
-	call_drop(last);
-	call_drop(list);
+		rc = add_id(how, t, reads[2], f);
+	for (int i = 0; i < 3; i++)
+		call_drop(reads[i]);
 	return rc;
 }
 
@@ -426,10 +420,9 @@ forget_last(
 {
 	struct forgetting t = {.n = 0};
 	struct call *c;
-	bool eras;
-	enum rc rc = read_runs(how, &t, &eras, f);
+	enum rc rc = read_runs(how, &t, f);
 
-	*done = how->once || !eras || t.n > 0;
+	*done = how->once || !t.any || t.n > 0;
 	*moment = 0;
 	if (rc == RC_OK && !*done)
 		return lockdir_make_path(how->dir, jobs_path(how->dir, "last").at,
