@@ -61,8 +61,8 @@ claim_leave_session(struct zk *z)
 }
 
 /*
- * RC_LOST.  If our node has gone, it may have been taken by force, and the lock's directory, which
- * has been asked for, say by whom.
+ * RC_LOST.  If our node has gone, it may have been taken by force, and the lock's directory, if
+ * that has been asked for, say by whom.
  */
 static enum rc
 say_who(struct zk *z, struct call *directory, instant until, struct fault *f)
@@ -283,18 +283,19 @@ claim_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 {
 	struct zk *z = zk_of(s);
 	struct node *n = &z->node;
-	/* where our node may have gone; asked for before our write, so that nothing waits for it */
-	struct call *directory = !n->guarded || session_look(z->dir.session).alarmed
-	    ? lockdir_ask(&z->dir, ASK_GET, "", NULL)
-	    : NULL;
+	const struct session_view before = session_look(z->dir.session);
+	struct call *directory = NULL;
 	instant began = instant_now();
 	enum rc rc = session_await(z->dir.session, until, f);
 
+	/* our node may have gone: asked for before our write, so that nothing waits for it */
+	if (rc == RC_OK && (before.alarmed || !before.connected || !n->guarded))
+		directory = lockdir_ask(&z->dir, ASK_GET, "", NULL);
 	if (rc == RC_OK) {
 		node_guard(n); /* not at the grant: short commands do without */
 		rc = write_through(z, until, f);
 	}
-	if (rc == RC_LOST && directory)
+	if (rc == RC_LOST)
 		rc = say_who(z, directory, instant_now(), f);
 	call_drop(directory);
 	if (rc == RC_OK) {

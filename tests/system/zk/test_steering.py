@@ -324,6 +324,19 @@ def test_the_end_of_its_node_is_heard_of_though_the_watch_was_lost(dlock, at, ta
     assert spent(began) < 5
 
 
+def test_force_while_the_holder_has_no_connection(dlock, at, tapped):
+    """It is told who has done it when it is back."""
+    place, proxy, _ = tapped
+    holder = dlock.hold(place, "job", "-v")
+    wait_for(lambda: "renew: ok" in holder.stderr(), what="a renewal: it watches over its node by then")
+    proxy.refuse()
+    proxy.reset()
+    revoke(at, each(at, "job")[0], "force")
+    proxy.accept()
+    done = holder.wait()
+    assert done.status == 79 and "broken by bob@office" in done.stderr, done
+
+
 @pytest.mark.parametrize("data", [b"", b"an application's own", b'{"forced":1,"by":"eve"}'], ids=range(3))
 def test_note_of_who_has_forced_it(dlock, at, data):
     """It is kept in the lock's directory, if nothing of others stands there, and meant for one grant."""
