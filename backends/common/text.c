@@ -148,12 +148,38 @@ enum {
 	LEAST = 3, /* a shorter one stands in every other word, and stars would tell it */
 };
 
-/* How many bytes at `text` stand for `c` in some guise; 0: none. */
+/* The bytes of UTF-8 that "uXXXX" means, as JSON has it; 0: it is none. */
 static size_t
-guise(const char *text, char c)
+json_letter(const char *text, char out[3])
 {
-	const char *letter = strchr("\nn\rr\tt\aa\bb", c);
+	int high = *text == 'u' ? text_hex_byte(text + 1) : -1,
+	    low = high < 0 ? -1 : text_hex_byte(text + 3), c;
 
+	if (low < 0)
+		return 0;
+	c = high << 8 | low;
+	out[0] = (char)(c < 0x80 ? c : c < 0x800 ? 0xc0 | c >> 6 : 0xe0 | c >> 12);
+	out[1] = (char)(0x80 | (c < 0x800 ? c & 0x3f : c >> 6 & 0x3f));
+	out[2] = (char)(0x80 | (c & 0x3f));
+	return c < 0x80 ? 1 : c < 0x800 ? 2 : 3;
+}
+
+/*
+ * How many bytes at `text` stand for the first of `secret` in some guise, or for so many as
+ * *stands; 0: none.
+ */
+static size_t
+guise(const char *text, const char *secret, size_t *stands)
+{
+	char c = *secret, letters[3];
+	const char *letter = strchr("\nn\rr\tt\aa\bb", c);
+	size_t n = *text == '\\' ? json_letter(text + 1, letters) : 0;
+
+	if (n > 0 && strncmp(secret, letters, n) == 0) {
+		*stands = n;
+		return 6;
+	}
+	*stands = 1;
 	if (*text == '%' && text_hex_byte(text + 1) == (unsigned char)c)
 		return 3;
 	if (*text == '\\' && text[1] == 'x' &&
@@ -171,10 +197,10 @@ guise(const char *text, char c)
 static size_t
 echo_length(const char *text, const char *secret, bool disguised)
 {
-	size_t used = 0, matched = 0, n = 1;
+	size_t used = 0, matched = 0, stands = 1, n = 1;
 
-	for (; secret[matched] && text[used]; matched++, used += n) {
-		n = disguised ? guise(text + used, secret[matched]) : 0;
+	for (; secret[matched] && text[used]; matched += stands, used += n) {
+		n = disguised ? guise(text + used, secret + matched, &stands) : 0;
 		if (n == 0 && text[used] == secret[matched])
 			n = 1;
 		if (n == 0)

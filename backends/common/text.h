@@ -82,7 +82,7 @@ enum rc refuse_broken(
 
 /*
  * Writes "***" over `secret` wherever it stands in `text`: as it is, or
- * with characters of it as %XX, \xXX or behind a backslash, or with blanks for
+ * with characters of it as %XX, \xXX, \uXXXX or behind a backslash, or with blanks for
  * its control characters.  A beginning of 8 characters counts as all of it,
  * since an echo is often cut.  `secret` is given as the user means it, decoded;
  * NULL, or fewer than 3 characters: nothing is done.  The text never grows.

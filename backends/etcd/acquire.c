@@ -126,6 +126,13 @@ warn_of_version(struct etcd *e, instant until)
 
 /* ---- taking it ---- */
 
+static enum rc
+fail_gone(const struct etcd *e, struct fault *f)
+{
+	return fault_set(f, RC_AGAIN, "%s: our lease has ended before we could use it",
+	    e->server_name);
+}
+
 /* Adds our key: as held with the lease of the hold, or as waiting with that of its place. */
 static void
 put_own(const struct etcd *e, struct text *ops, bool held)
@@ -245,7 +252,7 @@ begin_hold(struct etcd *e, instant until, struct grant *g, struct fault *f)
 		rc = etcd_renew_lease(e, until, g, &revision, f);
 	e->granted = rc == RC_OK;
 	if (rc == RC_REVOKED || rc == RC_LOST)
-		return etcd_fail_gone(e, f);
+		return fail_gone(e, f);
 	return rc == RC_BUSY ? RC_AGAIN : rc; /* the fault says why it is not proved */
 }
 
@@ -268,7 +275,7 @@ join(struct etcd *e, instant until, struct fault *f)
 	rc = cluster_calls(&e->cluster, calls, 2, until, f);
 	e->beat = e->cluster.sent + beat_of(e);
 	if (rc == RC_OK && calls[1].code != CODE_OK)
-		rc = etcd_fail_gone(e, f);
+		rc = fail_gone(e, f);
 	if (rc == RC_OK)
 		rc = take_survey(
 		    e, calls[1].answer, call_has_succeeded(&calls[1]), until, f);
@@ -276,7 +283,7 @@ join(struct etcd *e, instant until, struct fault *f)
 	if (rc != RC_OK)
 		return rc;
 	e->joined = q->create > 0;
-	return e->joined ? RC_OK : etcd_fail_gone(e, f);
+	return e->joined ? RC_OK : fail_gone(e, f);
 }
 
 static enum rc
@@ -336,7 +343,7 @@ take(struct etcd *e, instant until, struct grant *g, struct fault *f)
 	sent = e->cluster.sent;
 	if (rc == RC_OK && txn->code != CODE_OK) {
 		e->lease_sent = 0;
-		rc = etcd_fail_gone(e, f);
+		rc = fail_gone(e, f);
 	}
 	if (rc == RC_OK && grant && grant->code == CODE_OK)
 		note_lease(e, kv_number(grant->answer, "TTL"), sent);

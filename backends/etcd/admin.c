@@ -15,6 +15,13 @@
 
 /* ---- revoke ---- */
 
+/* Who has the lock, as it stands in the queue, and the names of what is kept for that. */
+struct hold {
+	struct names names;
+	struct queue_entry entry;
+	struct kv own;
+};
+
 static enum rc
 fail_no_grant(const struct etcd *e, struct fault *f)
 {
@@ -48,11 +55,12 @@ steer_key(struct etcd *e, struct call grant, struct txn *t, bool *full, instant 
 static const struct call no_grant = {0};
 
 static enum rc
-find_hold(struct etcd *e, const struct names *l, const struct target *t,
-    struct queue_entry *q, struct kv *kv, instant until, struct fault *f)
+find_hold(struct etcd *e, const struct target *t, struct hold *h, instant until,
+    struct fault *f)
 {
-	const struct kv_range only = {.key = l->queue,
-	    .end = l->queue_end,
+	const struct queue_entry *q = &h->entry;
+	const struct kv_range only = {.key = h->names.queue,
+	    .end = h->names.queue_end,
 	    .limit = 1,
 	    .least_create = (int64_t)t->token,
 	    .most_create = (int64_t)t->token};
@@ -62,13 +70,14 @@ find_hold(struct etcd *e, const struct names *l, const struct target *t,
 
 	if (t->token == 0 || t->token > INT64_MAX)
 		return fail_no_grant(e, f);
+	names_of(&h->names, e->root, e->name, t->key);
 	range = cluster_answer(&e->cluster, call_range(&only), until, &rc, f);
-	if (rc == RC_OK && queue_entry_read(q, kv, l, range, 0))
+	if (rc == RC_OK && queue_entry_read(&h->entry, &h->own, &h->names, range, 0))
 		found = (q->foreign || q->value.held) &&
 		    (!t->owner ||
 			strcmp(t->owner, q->foreign ? q->name.text : q->value.owner) ==
 			    0);
-	if (found && !kv_read(kv, range, 0))
+	if (found && !kv_read(&h->own, range, 0))
 		rc = fault_set(f, RC_CONFIG,
 		    "%s: its key in the queue cannot be read: delete it with etcdctl",
 		    e->server_name);
@@ -78,19 +87,20 @@ find_hold(struct etcd *e, const struct names *l, const struct target *t,
 
 /* Marks a hold, unless record is NULL; with force deletes it. */
 static enum rc
-change_hold(struct etcd *e, const struct target *t, const struct queue_entry *q,
-    const struct kv *own, const struct names *l, const char *record, bool force,
-    bool *full, instant until, struct fault *f)
+change_hold(struct etcd *e, const struct target *t, const struct hold *h,
+    const char *record, bool force, bool *full, instant until, struct fault *f)
 {
+	const struct queue_entry *q = &h->entry;
 	char mark[QUEUE_BYTES + 32], permit[PERMIT_KEY_BYTES];
 	struct call grant = no_grant;
 	int64_t lease = q->lease;
 	struct txn change = {0};
 
-	kv_if(&change.compare, own->key, NULL, "EQUAL", q->create);
+	kv_if(&change.compare, h->own.key, NULL, "EQUAL", q->create);
 	if (force) {
-		snprintf(permit, sizeof permit, "%s%06d", l->permits, q->value.slot);
-		kv_op_delete(&change.success, own->key, NULL);
+		snprintf(
+		    permit, sizeof permit, "%s%06d", h->names.permits, q->value.slot);
+		kv_op_delete(&change.success, h->own.key, NULL);
 		if (q->value.slot >= 0)
 			kv_op_delete(&change.success, permit, NULL);
 	}
@@ -99,7 +109,7 @@ change_hold(struct etcd *e, const struct target *t, const struct queue_entry *q,
 		grant = call_grant(lease, MARK_TIME);
 	}
 	if (record) {
-		snprintf(mark, sizeof mark, "%s%s", l->marks, q->name.text);
+		snprintf(mark, sizeof mark, "%s%s", h->names.marks, q->name.text);
 		kv_op_put(&change.success, mark, record, lease);
 	}
 	return steer_key(e, grant, &change, full, until, f);
@@ -110,25 +120,21 @@ etcd_revoke(struct store *s, const struct target *t, const char *record, bool fo
     instant until, struct fault *f)
 {
 	struct etcd *e = etcd_of(s);
-	struct queue_entry q = {0};
-	struct names l;
-	struct kv own;
-	bool full;
-	enum rc rc;
+	struct hold h;
+	bool full, foreign;
+	enum rc rc = find_hold(e, t, &h, until, f);
 
-	names_of(&l, e->root, e->name, t->key);
-	rc = find_hold(e, &l, t, &q, &own, until, f);
-	if (rc == RC_OK && q.foreign && !force)
-		rc = fault_set(f, RC_CONFIG,
-		    "%s: another client holds it, which dlock cannot ask to give it up (--force takes it away)",
-		    e->server_name);
 	if (rc != RC_OK)
 		return rc;
-	rc = change_hold(
-	    e, t, &q, &own, &l, q.foreign ? NULL : record, force, &full, until, f);
+	foreign = h.entry.foreign;
+	if (foreign && !force)
+		return fault_set(f, RC_CONFIG,
+		    "%s: another client holds it, which dlock cannot ask to give it up (--force takes it away)",
+		    e->server_name);
+	rc = change_hold(e, t, &h, foreign ? NULL : record, force, &full, until, f);
 	/* it takes no mark, but lets a key go */
 	if (rc == RC_AGAIN && full && force)
-		rc = change_hold(e, t, &q, &own, &l, NULL, true, &full, until, f);
+		rc = change_hold(e, t, &h, NULL, true, &full, until, f);
 	return rc;
 }
 

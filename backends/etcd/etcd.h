@@ -102,9 +102,6 @@ etcd_lease_ns(int64_t ttl)
 /* A linearizable read, the first part of a proof (credit.h). */
 struct call etcd_call_read(const struct etcd *);
 
-/* RC_AGAIN: a lease of ours has ended before we could use it. */
-enum rc etcd_fail_gone(const struct etcd *, struct fault *);
-
 /*
  * Renews our lease, and reads our key at a revision of the store.  RC_BUSY: the answers prove
  * nothing.  Otherwise as lock_ops.renew.

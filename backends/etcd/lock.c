@@ -27,13 +27,6 @@ etcd_call_read(const struct etcd *e)
 	return call_range(&(struct kv_range){.key = e->own, .count_only = true});
 }
 
-enum rc
-etcd_fail_gone(const struct etcd *e, struct fault *f)
-{
-	return fault_set(f, RC_AGAIN, "%s: our lease has ended before we could use it",
-	    e->server_name);
-}
-
 /* ---- renew ---- */
 
 /* RC_OK: nobody has left a mark.  Otherwise `rc`, with the record of who did. */
@@ -60,7 +53,10 @@ say_lost(struct etcd *e, const json_t *mark, struct fault *f)
 		  e->server_name);
 }
 
-/* Opens the watch of our key and of its mark, which wakes the keeper; without it: later. */
+/*
+ * Opens the watch of our key and of its mark, which wakes the keeper; without it: later.  Of a
+ * member that does not renew the lease nobody knows whether it is silent.
+ */
 static enum rc
 watch_hold(struct etcd *e, int64_t revision, instant until)
 {
@@ -68,7 +64,7 @@ watch_hold(struct etcd *e, int64_t revision, instant until)
 	struct fault ignored;
 	enum rc rc = RC_OK;
 
-	if (watch_fd(&e->cluster) < 0)
+	if (watch_fd(&e->cluster) < 0 || e->cluster.watched != e->cluster.member)
 		rc = watch_begin(&e->cluster, keys, revision + 1, until, &ignored);
 	return rc == RC_STOP ? RC_STOP : RC_OK;
 }

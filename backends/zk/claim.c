@@ -60,6 +60,25 @@ claim_leave_session(struct zk *z)
 	forget_place(z);
 }
 
+/*
+ * RC_LOST.  If our node has gone, it may have been taken by force, and the lock's directory, if
+ * that has been asked for, say by whom.
+ */
+static enum rc
+say_who(struct zk *z, struct call *directory, instant until, struct fault *f)
+{
+	struct fault unused;
+	char *forcer = NULL;
+
+	if (call_await(directory, until, &unused) == RC_OK)
+		forcer = data_forcer(
+		    directory->text, z->node.token, session_secret(z->dir.session));
+	if (forcer)
+		refuse_broken(z->base.host, f, RC_LOST, z->where, forcer);
+	free(forcer);
+	return RC_LOST;
+}
+
 /* ---- given back ---- */
 
 /*
@@ -259,42 +278,25 @@ write_through(struct zk *z, instant until, struct fault *f)
 	return rc == RC_OK && !written ? node_is_disturbed(n, f) : rc;
 }
 
-/* If our node has gone, it may have been taken by force, and the directory say by whom. */
-static enum rc
-say_who(struct zk *z, struct call *directory, struct fault *f)
-{
-	struct fault unused;
-	enum rc rc = RC_LOST;
-	char *forcer = NULL;
-
-	if (directory && call_await(directory, instant_now(), &unused) == RC_OK)
-		forcer = data_forcer(directory->text, z->node.token);
-	if (forcer)
-		rc = refuse_broken(z->base.host, f, RC_LOST, z->where, forcer);
-	free(forcer);
-	return rc;
-}
-
 enum rc
 claim_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 {
 	struct zk *z = zk_of(s);
 	struct node *n = &z->node;
-	/* asked for before our write, so that nothing waits for it */
-	struct call *directory = session_look(z->dir.session).alarmed
-	    ? lockdir_ask(&z->dir, ASK_GET, "", NULL)
-	    : NULL;
+	const struct session_view before = session_look(z->dir.session);
+	struct call *directory = NULL;
 	instant began = instant_now();
-	enum rc rc;
+	enum rc rc = session_await(z->dir.session, until, f);
 
-	session_clear_alarm(z->dir.session);
-	rc = session_await(z->dir.session, until, f);
+	/* our node may have gone: asked for before our write, so that nothing waits for it */
+	if (rc == RC_OK && (before.alarmed || !before.connected || !n->guarded))
+		directory = lockdir_ask(&z->dir, ASK_GET, "", NULL);
 	if (rc == RC_OK) {
 		node_guard(n); /* not at the grant: short commands do without */
 		rc = write_through(z, until, f);
 	}
 	if (rc == RC_LOST)
-		rc = say_who(z, directory, f);
+		rc = say_who(z, directory, instant_now(), f);
 	call_drop(directory);
 	if (rc == RC_OK) {
 		z->silent_since = NEVER;
@@ -322,6 +324,7 @@ enum rc
 claim_release(struct store *s, int status, instant until, struct fault *f)
 {
 	struct zk *z = zk_of(s);
+	struct call *directory;
 	enum rc rc;
 
 	if (!z->dir.session || z->node.state == STATE_NONE)
@@ -329,6 +332,11 @@ claim_release(struct store *s, int status, instant until, struct fault *f)
 	rc = remove_node(z, status, until, f);
 	if (rc == RC_LOST && !state_is_holders(z->node.state))
 		rc = RC_OK;
+	if (rc == RC_LOST) {
+		directory = lockdir_ask(&z->dir, ASK_GET, "", NULL);
+		rc = say_who(z, directory, until, f);
+		call_drop(directory);
+	}
 	/*
 	 * Where we must not delete our node, or get nonsense for an answer, it goes with the
 	 * session alone: to ask again would be to keep that alive.

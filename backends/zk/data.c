@@ -46,6 +46,17 @@ set_asker(json_t *root, const char *name, const char *asker)
 	json_object_set_new(root, name, text);
 }
 
+/* A copy of what others have written; NULL: there is nothing. */
+static char *
+copy_without(const char *text, const char *secret)
+{
+	char *copy = text ? strdup(text) : NULL;
+
+	if (copy)
+		secret_blot(copy, secret);
+	return copy;
+}
+
 static bool
 print_object(char out[DATA_BYTES], json_t *root)
 {
@@ -145,12 +156,12 @@ data_note_force(char out[DATA_BYTES], uint64_t token, const char *record)
 }
 
 char *
-data_forcer(const char *data, uint64_t token)
+data_forcer(const char *data, uint64_t token, const char *secret)
 {
 	json_t *root = read_object(data);
 	const char *by = json_string_value(json_object_get(root, FORCER));
 	bool ours = (uint64_t)number_in(root, FORCED, 0) == token;
-	char *forcer = by && ours ? strdup(by) : NULL;
+	char *forcer = ours ? copy_without(by, secret) : NULL;
 
 	json_decref(root);
 	return forcer;
@@ -168,12 +179,12 @@ data_is_number(const char *data, long *number)
 }
 
 char *
-data_asker(const char *data)
+data_asker(const char *data, const char *secret)
 {
 	json_t *root = read_object(data), *member = json_object_get(root, REVOKE);
 	bool asked = json_is_string(member) || strcmp(data, CURATORS_REVOKE) == 0;
 	const char *text = json_string_value(member);
-	char *asker = asked ? strdup(text ? text : "") : NULL;
+	char *asker = asked ? copy_without(text ? text : "", secret) : NULL;
 
 	json_decref(root);
 	return asker;
@@ -194,11 +205,9 @@ data_record(const char *data, const char *secret)
 	for (void *i = json_object_iter(root); i; i = json_object_iter_next(root, i)) {
 		json_t *member = json_object_iter_value(i);
 
-		text = json_is_string(member) ? strdup(json_string_value(member)) : NULL;
-		if (text) {
-			secret_blot(text, secret);
+		text = copy_without(json_string_value(member), secret);
+		if (text)
 			json_string_set_nocheck(member, text);
-		}
 		free(text);
 	}
 	text = json_dumps(root, JSON_COMPACT);
@@ -211,10 +220,9 @@ data_quote(char *out, size_t size, const char *data, const char *secret)
 {
 	char *text = data_record(data, secret);
 
-	if (!text)
-		text = strdup(data);
-	if (text)
-		secret_blot(text, secret);
-	snprintf(out, size, "%s", text ? text : "");
+	char *plain = copy_without(text ? text : data, secret);
+
+	snprintf(out, size, "%s", plain ? plain : "");
+	free(plain);
 	free(text);
 }

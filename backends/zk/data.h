@@ -52,10 +52,10 @@ void data_write(
 struct progress data_read(const char *data);
 
 /*
- * Somebody asks for the lock back: who, to be freed, "" where they do not say.  NULL:
- * nobody does.
+ * Somebody asks for the lock back: who, without `secret` (text.h), to be freed, "" where they do
+ * not say.  NULL: nobody does.
  */
-char *data_asker(const char *data);
+char *data_asker(const char *data, const char *secret);
 
 /* What is to be written in the place of `data`, a dlock's, so that `asker` asks it. */
 void data_mark(char out[DATA_BYTES], const char *data, const char *asker);
@@ -66,8 +66,8 @@ void data_mark(char out[DATA_BYTES], const char *data, const char *asker);
  */
 void data_note_force(char out[DATA_BYTES], uint64_t token, const char *record);
 
-/* That record, to be freed, if it was that grant; else NULL. */
-char *data_forcer(const char *data, uint64_t token);
+/* That record, without `secret`, to be freed, if it was that grant; else NULL. */
+char *data_forcer(const char *data, uint64_t token, const char *secret);
 
 /* Is it a number, as Python's int() reads it? */
 bool data_is_number(const char *data, long *number);

@@ -335,62 +335,84 @@ struct forgetting {
 	struct change all[CHANGES_MAX];
 	size_t n;
 	bool some; /* there is something to be forgotten in it */
+	bool any;  /* there are jobs of that lock at all */
 };
 
 /* One that is not meant must be the same yet.  Where all are, a write tells the time. */
-static enum rc
-add_last(struct steering *how, struct forgetting *t, const char *name, struct fault *f)
+static void
+add_last(const struct steering *how, struct forgetting *t, const char *name,
+    const struct call *read)
 {
 	struct path *path = &t->paths[t->n];
-	struct call *read;
-	bool meant;
-	enum rc rc;
+	bool meant = is_meant(how, read);
 
 	*path = jobs_path(how->dir, name);
-	read = call_ask(how->dir->session, ASK_GET, path->at);
-	rc = call_await(read, how->until, f);
-	meant = rc == RC_OK && is_meant(how, read);
-	if (rc == RC_OK && read->code == ZOK)
+	if (read->code == ZOK)
 		t->all[t->n++] = (struct change){
 		    meant || !how->once ? CHANGE_SET : CHANGE_CHECK, path->at, "{}",
 		    .version = read->stat.version};
 	t->some |= meant;
-	call_drop(read);
-	return rc;
 }
 
 /* The node of that ID in each era, as far as there is room. */
 static enum rc
-add_id(struct steering *how, struct forgetting *t, struct fault *f)
+add_id(const struct steering *how, struct forgetting *t, const struct call *eras,
+    struct fault *f)
 {
-	struct call *eras = call_ask(
-	    how->dir->session, ASK_LIST, jobs_path(how->dir, "").at);
 	char id[ENCODED_BYTES];
-	enum rc rc = call_await(eras, how->until, f);
+	enum rc rc = RC_OK;
 
 	encode_key(id, sizeof id, how->once);
 	for (size_t i = 0; rc == RC_OK && i < eras->nnames && t->n < CHANGES_MAX; i++) {
 		struct path *path = &t->paths[t->n];
-		int code;
+		struct call *c;
 
 		if (!is_era(eras->names[i]))
 			continue;
 		*path = path_of("%s/%s", jobs_path(how->dir, eras->names[i]).at, id);
-		rc = call_finish(call_ask(how->dir->session, ASK_EXISTS, path->at),
-		    how->until, &code, f);
-		if (rc != RC_OK || code != ZOK)
-			continue;
-		t->all[t->n++] = (struct change){CHANGE_DELETE, path->at, .version = -1};
-		t->some = true;
+		c = call_ask(how->dir->session, ASK_EXISTS, path->at);
+		rc = call_await(c, how->until, f);
+		if (rc == RC_OK && c->code == ZOK) {
+			t->all[t->n++] = (struct change){
+			    CHANGE_DELETE, path->at, .version = c->stat.version};
+			t->some = true;
+		}
+		call_drop(c);
 	}
-	call_drop(eras);
+	return rc;
+}
+
+/* Reads what there is, as it is at the leader now, and makes a transaction of it. */
+static enum rc
+read_runs(const struct steering *how, struct forgetting *t, struct fault *f)
+{
+	static const char *const names[] = {"good", "last", ""};
+	struct session *s = how->dir->session;
+	struct call *sync = lockdir_ask(how->dir, ASK_SYNC, "", NULL), *reads[3];
+	enum rc rc;
+
+	for (int i = 0; i < 3; i++)
+		reads[i] = call_ask(
+		    s, *names[i] ? ASK_GET : ASK_LIST, jobs_path(how->dir, names[i]).at);
+	rc = call_finish(sync, how->until, NULL, f);
+	for (int i = 0; i < 3 && rc == RC_OK; i++) {
+		rc = call_await(reads[i], how->until, f);
+		if (rc == RC_OK && *names[i])
+			add_last(how, t, names[i], reads[i]);
+	}
+	t->any = rc == RC_OK && reads[2]->code == ZOK;
+	if (rc == RC_OK && how->once)
+		rc = add_id(how, t, reads[2], f);
+	for (int i = 0; i < 3; i++)
+		call_drop(reads[i]);
 	return rc;
 }
 
 /*
  * In one transaction, so that a run that ends meanwhile is forgotten whole or stays whole.
  * *done: all that was there at *moment, a zxid, is forgotten, but for the IDs where all are to be.
- * Otherwise another run has ended, or an ID is in very many eras: to be called again.
+ * Otherwise another run has ended, or an ID is in very many eras: to be called again; or there was
+ * no node yet whose write tells the time.
  */
 static enum rc
 forget_last(
@@ -398,14 +420,13 @@ forget_last(
 {
 	struct forgetting t = {.n = 0};
 	struct call *c;
-	enum rc rc = add_last(how, &t, "good", f);
+	enum rc rc = read_runs(how, &t, f);
 
-	if (rc == RC_OK)
-		rc = add_last(how, &t, "last", f);
-	if (rc == RC_OK && how->once)
-		rc = add_id(how, &t, f);
-	*done = true;
-	*moment = INT64_MAX;
+	*done = how->once || !t.any || t.n > 0;
+	*moment = 0;
+	if (rc == RC_OK && !*done)
+		return lockdir_make_path(how->dir, jobs_path(how->dir, "last").at,
+		    ZOO_PERSISTENT, how->until, f);
 	if (rc != RC_OK || t.n == 0 || (how->once && !t.some))
 		return rc;
 	c = call_multi(how->dir->session, t.all, t.n, false);
@@ -471,7 +492,7 @@ steering_forget(struct steering *how, struct fault *f)
 {
 	bool found = false, done = false;
 	int64_t moment;
-	enum rc rc = lockdir_sync(how->dir, how->until, f);
+	enum rc rc = RC_OK;
 
 	while (rc == RC_OK && !done && instant_now() < how->until)
 		rc = forget_last(how, &found, &done, &moment, f);

@@ -180,7 +180,9 @@ tell_member(struct looking *l, enum entry_kind kind, const struct member *m)
 	struct progress told = data_read(c ? c->text : "");
 	bool seat = *m->part, holds = kind == ENTRY_HOLDER,
 	     ours = !seat && (layout->single ? *told.owner : child.what == CHILD_DLOCKS);
-	char *asker = c && holds && !seat ? data_asker(c->text) : NULL;
+	char *asker = c && holds && !seat
+	    ? data_asker(c->text, session_secret(l->dir->session))
+	    : NULL;
 	struct entry e = new_entry(l, kind);
 	struct words w;
 

@@ -302,10 +302,10 @@ look_at_own(struct node *n, bool *there, instant until, struct fault *f)
 	*there = rc == RC_OK && own->code == ZOK && (uint64_t)own->stat.czxid == n->token;
 	if (*there) {
 		n->said.version = own->stat.version;
-		asker = data_asker(own->text);
+		asker = data_asker(own->text, session_secret(n->dir->session));
 		if (asker) {
 			r->state = REVOKED_NEWS;
-			session_quote(n->dir->session, r->asker, sizeof r->asker, asker);
+			snprintf(r->asker, sizeof r->asker, "%s", asker);
 		}
 		free(asker);
 	}
@@ -355,6 +355,8 @@ node_written(
 		rc = set->failed == 0 ? node_is_lost(n, f) : seat_is_lost(n, f);
 	else if (rc == RC_OK)
 		rc = node_read(n, until, f);
+	/* a watch that was asked for just before may be lost with the connection */
+	n->guarded = n->guarded && rc != RC_AGAIN;
 	call_drop(set);
 	if (written)
 		*written = done;

@@ -203,9 +203,10 @@ zk_identify(struct store *s, struct identity *id, struct fault *f)
 
 /* ---- looking and steering ---- */
 
-/* A session of `ttl`; the one of an earlier call, if it lives. */
+/* A session of `ttl`, the one of an earlier call if it lives, and in it the key's directory. */
 static enum rc
-come(struct zk *z, const char *key, int64_t ttl, instant until, struct fault *f)
+connect_to_key(struct zk *z, struct lockdir *d, const char *key, int64_t ttl,
+    instant until, struct fault *f)
 {
 	const struct claim nobody = {.owner = key ? key : "", .ttl = ttl};
 	enum rc rc;
@@ -218,14 +219,9 @@ come(struct zk *z, const char *key, int64_t ttl, instant until, struct fault *f)
 			rc = RC_AGAIN;
 		}
 	} while (retry_first_again(&z->patience, z->base.host, until, &rc));
-	return rc;
-}
-
-static void
-place_key(const struct zk *z, struct lockdir *d, const char *key)
-{
 	*d = z->dir;
 	lockdir_place(d, z->ensemble.chroot, key ? key : "");
+	return rc;
 }
 
 static enum rc
@@ -234,11 +230,10 @@ zk_each(struct store *s, const struct look *look, struct fault *f)
 	struct zk *z = zk_of(s);
 	struct lockdir d;
 	const char *chroot = s->caps & ONE_LOCK ? NULL : z->ensemble.chroot;
-	enum rc rc = come(z, look->key, LOOK_TTL, look->until, f);
+	enum rc rc = connect_to_key(z, &d, look->key, LOOK_TTL, look->until, f);
 
 	if (rc != RC_OK)
 		return rc;
-	place_key(z, &d, look->key);
 	if (look->jobs)
 		rc = look_at_jobs(&d, chroot, look, f);
 	else
@@ -260,14 +255,12 @@ steer(struct zk *z, const char *key, enum rc (*op)(struct steering *, struct fau
 	struct lockdir d;
 	enum rc rc;
 
-	place_key(z, &d, key);
 	how->dir = &d;
+	how->until = until;
 	for (;;) {
-		rc = come(z, key, LOOK_TTL, until, f);
+		rc = connect_to_key(z, &d, key, LOOK_TTL, until, f);
 		if (rc != RC_OK)
 			return rc;
-		d.session = z->dir.session;
-		how->until = until;
 		how->again = how->asked;
 		rc = op(how, f);
 		if (rc == RC_LOST && session_look(z->dir.session).dead)
@@ -320,11 +313,10 @@ zk_check(struct store *s, struct checkup *c, struct fault *f)
 {
 	struct zk *z = zk_of(s);
 	struct lockdir d;
-	enum rc rc = come(z, c->probe, c->ttl, c->until, f);
+	enum rc rc = connect_to_key(z, &d, c->probe, c->ttl, c->until, f);
 
 	if (rc != RC_OK)
 		return rc;
-	place_key(z, &d, c->probe);
 	rc = c->sweep ? check_sweep(z, &d, c->until, f) : check_tell(z, c, f);
 	return rc == RC_LOST ? RC_AGAIN : rc;
 }

@@ -41,6 +41,12 @@ secrets_are_blotted_out(void **state)
 		"caf\xc3\xa9 %C3%A9t%c3%a9-2024 \xc3\xa9t\xc3\xa9-2024",
 		"caf\xc3\xa9 *** ***"},
 	    {"s3cret", "100% \\x \\", "100% \\x \\"},
+	    /* as JSON may have it */
+	    {"s3cret", "\\u0073\\u0033c\\u0072e\\u0074 \\u0073", "*** \\u0073"},
+	    {"\xc3\xa9t\xe2\x82\xac-2024", "caf\\u00e9 \\u00E9t\\u20ac-2024",
+		"caf\\u00e9 ***"},
+	    {"s3cret", "\\u \\u0 \\u00zz \\u0000 \\u007",
+		"\\u \\u0 \\u00zz \\u0000 \\u007"},
 	    {"s3cret", "", ""},
 	    {"", "text", "text"},
 	    {NULL, "text", "text"},
@@ -70,8 +76,8 @@ random_guises_are_blotted_out(void **state)
 
 		for (const char *c = secret; *c; c++)
 			end += sprintf(end,
-			    (const char *[]){"%c", "%%%02X",
-				"\\x%02x"}[*c == '%' || *c == '\\' ? 1 : rand() % 3],
+			    (const char *[]){"%c", "%%%02X", "\\x%02x",
+				"\\u%04x"}[*c == '%' || *c == '\\' ? 1 : rand() % 4],
 			    *c);
 		strcpy(end, " y");
 		secret_blot(text, secret);

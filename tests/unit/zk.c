@@ -707,7 +707,7 @@ a_mark_is_read_again(void **state)
 
 	(void)state;
 	data_write(data, "{\"who\":\"ann\"}", &p, NULL);
-	assert_null(data_asker(data));
+	assert_null(data_asker(data, ""));
 	for (size_t i = 0; i < sizeof askers / sizeof *askers; i++) {
 		data_mark(marked, data, askers[i]);
 		data_write(data, "{\"who\":\"ann\"}", &p, askers[i]);
@@ -715,11 +715,11 @@ a_mark_is_read_again(void **state)
 		assert_int_equal(data_read(data).stage, STAGE_WAITED);
 		assert_int_equal(data_read(data).slot, 3);
 		assert_int_equal(data_read(data).granted, 1700000000000);
-		asker = data_asker(data);
+		asker = data_asker(data, "");
 		assert_string_equal(asker, *askers[i] == '\xff' ? "" : askers[i]);
 		free(asker);
 	}
-	asker = data_asker(CURATORS_REVOKE);
+	asker = data_asker(CURATORS_REVOKE, "");
 	assert_string_equal(asker, "");
 	free(asker);
 }
@@ -737,14 +737,14 @@ whatever_stood_there_is_marked(void **state)
 	record[sizeof record - 1] = '\0';
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
 		data_mark(data, others[i], record);
-		asker = data_asker(data);
+		asker = data_asker(data, "");
 		assert_string_equal(asker, record);
 		free(asker);
 	}
 	memset(record, '\1',
 	    sizeof record - 1); /* six bytes each: that it is asked counts */
 	data_mark(data, "", record);
-	asker = data_asker(data);
+	asker = data_asker(data, "");
 	assert_string_equal(asker, "");
 	free(asker);
 }
@@ -757,11 +757,11 @@ a_note_of_force_is_for_one_grant(void **state)
 	(void)state;
 	data_note_force(data, 7, "{\"who\":\"bob\"}");
 	assert_true(data_read(data).forced > 0);
-	forcer = data_forcer(data, 7);
+	forcer = data_forcer(data, 7, "");
 	assert_string_equal(forcer, "{\"who\":\"bob\"}");
 	free(forcer);
-	assert_null(data_forcer(data, 8));
-	assert_null(data_forcer("{\"forced\":7}", 7));
+	assert_null(data_forcer(data, 8, ""));
+	assert_null(data_forcer("{\"forced\":7}", 7, ""));
 	assert_false(data_read("mine").forced > 0);
 	assert_false(data_read("{\"forced\":\"7\"}").forced > 0);
 }

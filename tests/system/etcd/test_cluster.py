@@ -69,6 +69,21 @@ def test_the_member_of_a_holder_goes(dlock, cluster, how):
         cluster.members[0].resume()
 
 
+def test_a_break_is_heard_though_the_watched_member_is_silent(dlock, cluster):
+    """The member that renews the lease is watched, too."""
+    held = hold(dlock, cluster.url, "-v", "-t", "18s")  # renewed each six seconds
+    wait_for(lambda: "renew: ok" in held.stderr(), what="the first renewal, which begins the watch")
+    time.sleep(2)  # what comes as it begins to listen is followed by another renewal
+    cluster.members[0].pause()
+    renewed = held.stderr().count("renew: ok")
+    wait_for(lambda: held.stderr().count("renew: ok") > renewed, timeout=60, what="a renewal by another member")
+    began = boottime()
+    assert dlock.run("break", "-y", "-u", cluster.url.replace(f"127.0.0.1:{cluster.members[0].port},", ""), "-k", "job").status == 0
+    assert held.wait().status == 79
+    assert boottime() - began < 4
+    cluster.members[0].resume()
+
+
 def test_the_leader_goes_under_a_hold(dlock, cluster):
     held = hold(dlock, cluster.url, *LEASE)
     token = held.token

@@ -198,6 +198,16 @@ def test_force(steer, place):
     assert holder.wait().status == 79
 
 
+@pytest.mark.parametrize("ends", [False, True], ids=["renews", "ends"])
+@steers()
+def test_who_has_taken_it_by_force_is_named(steer, place, ends):
+    holder = steer.dlock.hold(place, place.key())
+    if steer.run("break", "-y", "--force", "--who", "carol").status == 78:
+        return
+    done = holder.finish() if ends else holder.wait()
+    assert done.status == 79 and "carol" in done.stderr, done
+
+
 @steers()
 def test_one_of_several_keys_is_broken(steer, place):
     both = steer.dlock.start("run", *place.words, "-k", place.key("a"), "-k", place.key("b"), *LEASE, "--", "sleep", "1000")

@@ -649,6 +649,24 @@ def test_an_id_that_is_done_anew_while_all_are_forgotten_stays(dlock, at, tapped
     assert run(dlock, at, "--once", "x", "--skipped-exit-code", "9").status == 9
 
 
+@pytest.mark.parametrize("words, moment", [((), LISTS), ((), (CREATE, CREATE2)), (("y",), (DELETE, MULTI))],
+                         ids=["IDs are listed", "a node is made", "one is forgotten"])
+def test_a_run_that_ends_where_only_ids_are_left_is_forgotten_whole_or_stays_whole(dlock, at, tapped, words, moment):
+    """Somebody has deleted the nodes of the last runs."""
+    place, _, tap = tapped
+    holders = [dlock.hold(at, "job", "-s", "--once", name) for name in "xyy"]
+    assert [h.finish().status for h in holders[:2]] == [0, 0]
+    with at.server.client() as c:
+        for name in ("good", "last"):
+            c.delete(f"{at.root}/dlock-jobs/job/{name}")
+    tap.on(moment, lambda path: (moment != LISTS or path.rsplit("/", 1)[1].isdigit()) and holders[2].finish().status == 0)
+    assert dlock.run("forget", "-y", *place.words, "job", *words).status == 0
+    assert tap.has_acted
+    stays = run(dlock, at, "--cooldown", "1h", "--skipped-exit-code", "9").status
+    assert run(dlock, at, "--once", "y", "--skipped-exit-code", "9").status == stays
+    assert run(dlock, at, "--once", "x", "--skipped-exit-code", "9").status == (9 if words else 0)
+
+
 @pytest.mark.parametrize("words", [("x",), ()], ids=["id", "all"])
 def test_a_lost_answer_is_no_run_that_was_not_remembered(dlock, at, tapped, words):
     """The second attempt finds what the first one has left, and that was ours."""

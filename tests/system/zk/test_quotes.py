@@ -18,8 +18,11 @@ def named(at):
     return At(at.url.replace("zk://", f"zk://alice:{IN_URL}@")).words
 
 
-@pytest.mark.parametrize("who", [json.dumps(text) for text in ECHOES.values()] + [escaped(SECRET), json.dumps(SECRET)],
-                         ids=[*ECHOES, "escaped", "json"])
+in_json = pytest.mark.parametrize("who", [json.dumps(text) for text in ECHOES.values()] + [escaped(SECRET), json.dumps(SECRET)],
+                                  ids=[*ECHOES, "escaped", "json"])
+
+
+@in_json
 def test_password_in_a_holders_record_is_not_shown(dlock, at, who):
     with at.server.client() as c:
         c.ensure_path(at.job)
@@ -47,15 +50,39 @@ def test_password_in_what_is_no_record_is_not_shown(dlock, at, data):
         assert_kept(done.stderr, *events_of(waiter))
 
 
-@pytest.mark.parametrize("echo", ECHOES.values(), ids=ECHOES)
-def test_password_in_who_asks_for_the_lock_is_not_shown(dlock, at, echo):
+@in_json
+def test_password_in_who_asks_for_the_lock_is_not_shown(dlock, at, who):
     holder = dlock.start("run", *named(at), "-k", "job", "-v", "-O", "acl=open", "--", "sleep", "1000").held()
     with at.server.client() as c:
         own = f"{at.job}/{nodes(c, at.job)[0]}"
-        c.set(own, json.dumps({**json.loads(c.get(own)[0]), "revoke": json.dumps({"who": "bob", "why": echo})}).encode())
+        c.set(own, json.dumps({**json.loads(c.get(own)[0]), "revoke": f'{{"who":"bob","why":{who}}}'}).encode())
         done = holder.wait()
         assert done.status == 79 and "bob" in done.stderr
         assert_kept(done.stderr, *events_of(holder))
+
+
+@in_json
+def test_password_in_who_has_taken_the_lock_is_not_shown(dlock, at, who):
+    holder = dlock.start("run", *named(at), "-k", "job", "-v", "-O", "acl=open", "--", "sleep", "1000").held()
+    with at.server.client() as c:
+        own = f"{at.job}/{nodes(c, at.job)[0]}"
+        c.set(at.job, json.dumps({"forced": c.exists(own).czxid, "by": f'{{"who":"bob","why":{who}}}'}).encode())
+        c.delete(own)
+        done = holder.wait()
+        assert done.status == 79 and "broken by bob" in done.stderr, done
+        assert_kept(done.stderr, *events_of(holder))
+
+
+@in_json
+def test_password_in_who_asks_is_not_told_of_a_holder(dlock, at, who):
+    holder = dlock.hold(at, "job")
+    with at.server.client() as c:
+        own = f"{at.job}/{nodes(c, at.job)[0]}"
+        c.set(own, json.dumps({**json.loads(c.get(own)[0]), "revoke": f'{{"who":"bob","why":{who}}}'}).encode())
+        for words in ((), ("-J",)):
+            told = dlock.run("status", *named(at), "-k", "job", *words)
+            assert_kept(told.stdout, told.stderr)
+    assert holder.wait().status == 79
 
 
 @pytest.mark.parametrize("echo", ECHOES.values(), ids=ECHOES)

@@ -15,7 +15,7 @@ from kazoo.security import make_acl, make_digest_acl
 from curator import children, hold
 from quotes import text_of
 from support import ADMIN, At, boottime, size, spent, told_at_the_end, wait_for
-from zk import CREATE2, DELETE, GET_CHILDREN2, GET_DATA, LISTS, MULTI, SET_DATA, SYNC, Moments, nodes
+from zk import CREATE2, DELETE, GET_CHILDREN, GET_CHILDREN2, GET_DATA, LISTS, MULTI, SET_DATA, SYNC, Moments, nodes
 
 BOB = json.dumps({"who": "bob@office", "why": "it \"hangs\""})
 NUMBERS = {"lock", "limit", "token", "slot", "position", "count", "since", "until", "now", "revoked", "status", "pid"}
@@ -309,6 +309,32 @@ def test_force_takes_it_at_once(dlock, at):
     done = holder.wait()
     assert done.status == 79 and "bob@office" in done.stderr
     assert next_.finish().status == 0
+
+
+def test_the_end_of_its_node_is_heard_of_though_the_watch_was_lost(dlock, at, tapped):
+    """With the connection, before the server had answered: it is asked for anew."""
+    place, _, tap = tapped
+    tap.lose((GET_CHILDREN,), 1)
+    holder = dlock.hold(place, "job", "-v", "-t", "120s")  # renewed each ten seconds
+    wait_for(lambda: tap.has_lost and "renew: ok" in holder.stderr(), what="a renewal through another connection")
+    began = boottime()
+    revoke(at, each(at, "job")[0], "force")
+    done = holder.wait()
+    assert done.status == 79 and "broken by bob@office" in done.stderr, done
+    assert spent(began) < 5
+
+
+def test_force_while_the_holder_has_no_connection(dlock, at, tapped):
+    """It is told who has done it when it is back."""
+    place, proxy, _ = tapped
+    holder = dlock.hold(place, "job", "-v")
+    wait_for(lambda: "renew: ok" in holder.stderr(), what="a renewal: it watches over its node by then")
+    proxy.refuse()
+    proxy.reset()
+    revoke(at, each(at, "job")[0], "force")
+    proxy.accept()
+    done = holder.wait()
+    assert done.status == 79 and "broken by bob@office" in done.stderr, done
 
 
 @pytest.mark.parametrize("data", [b"", b"an application's own", b'{"forced":1,"by":"eve"}'], ids=range(3))
