@@ -10,6 +10,9 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#ifdef __GLIBC__
+#include <nss.h>
+#endif
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -45,6 +48,22 @@ set_boolean(const struct connecting *c, enum mysql_option option, bool on)
 }
 
 /*
+ * libmariadb asks for the port of the service mysql when it is first used, stated or not.  Debian
+ * has such names also looked for in a database whose library (libnss_db) is hardly ever there, and
+ * is searched for in ninety places.  Where nobody asks for that port, /etc/services alone will do.
+ */
+static void
+look_for_no_port(const struct login *a)
+{
+#ifdef __GLIBC__
+	if (a->port || a->socket)
+		__nss_configure_lookup("services", "files");
+#else
+	(void)a;
+#endif
+}
+
+/*
  * Reads the option files, behind what they may overrule.  No unix socket has so long a path, which
  * libmariadb finds before it connects, and no server is at port 1.  False: no memory.
  */
@@ -57,6 +76,7 @@ read_option_files(struct connecting *c)
 	memset(nowhere, '/', sizeof nowhere - 1);
 	/* libmariadb ignores SIGPIPE for the whole process, and `dlock ls | head` ends by it */
 	sigaction(SIGPIPE, NULL, &kept);
+	look_for_no_port(&c->login);
 	c->mysql = c->my->init(NULL);
 	sigaction(SIGPIPE, &kept, NULL);
 	if (!c->mysql)
