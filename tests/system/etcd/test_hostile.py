@@ -132,6 +132,7 @@ def test_a_waiter_that_was_not_answered_in_time_only_reads(dlock, at, make_meddl
     switch = Switch(lambda path, _, answer: None if path == "lease/keepalive" else answer)
     held, between = hold(dlock, at.url), make_meddler(at.server.port, switch)
     waiter = dlock.start("run", "-u", between.url, "-k", "job", "-w", "1m", "--", "true").queued(1)
+    wait_for(lambda: between.asked[-1][0] == "watch")
     known, switch.on = len(between.asked), True
 
     def since():
