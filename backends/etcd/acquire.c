@@ -102,28 +102,6 @@ check_claim(const struct etcd *e, struct fault *f)
 	return RC_OK;
 }
 
-/* Once, with -v.  RC_OK, also if the version cannot be had; or RC_STOP. */
-static enum rc
-warn_of_version(struct etcd *e, instant until)
-{
-	struct fault ignored;
-	const char *version;
-	json_t *state;
-	enum rc rc;
-
-	if (e->warned || !e->base.host->verbose)
-		return RC_OK;
-	e->warned = true;
-	state = cluster_answer(&e->cluster, etcd_ask_state, until, &rc, &ignored);
-	version = json_string_value(json_object_get(state, "version"));
-	if (etcd_is_risky(version))
-		fault_set(&e->base.host->notice, RC_OK,
-		    "%s is version %.*s, where a leader that was stopped for seconds may end leases that live when it goes on (mended in 3.4.31 and 3.5.13); see dlock-etcd(7)",
-		    e->server_name, (int)strspn(version, "0123456789."), version);
-	json_decref(state);
-	return rc == RC_STOP ? RC_STOP : RC_OK;
-}
-
 /* ---- taking it ---- */
 
 static enum rc
@@ -256,30 +234,37 @@ begin_hold(struct etcd *e, instant until, struct grant *g, struct fault *f)
 	return rc == RC_BUSY ? RC_AGAIN : rc; /* the fault says why it is not proved */
 }
 
-/* Joins the queue, unless we are in it already.  RC_OK: and surveys it. */
+/*
+ * Joins the queue, unless we are in it already.  RC_OK: and surveys it.  With another place, the
+ * lease of the hold is another one, too.
+ */
 static enum rc
 join(struct etcd *e, instant until, struct fault *f)
 {
 	struct queue *q = &e->queue;
 	struct txn t = {0};
-	struct call calls[2];
+	struct call calls[3], *grant = NULL, *txn;
 	enum rc rc;
+	int n = 1;
 
 	kv_if(&t.compare, e->own, NULL, "EQUAL", 0);
 	put_own(e, &t.success, false);
 	queue_ask(q, true, &t.success);
 	queue_ask(q, true, &t.failure);
 	calls[0] = call_grant(e->place_lease, PLACE_LEASE);
-	calls[1] = call_txn(&t);
+	if (!e->lease_sent)
+		*(grant = &calls[n++]) = call_grant(e->lease, e->claim->ttl);
+	*(txn = &calls[n++]) = call_txn(&t);
 	e->has_place = true;
-	rc = cluster_calls(&e->cluster, calls, 2, until, f);
+	rc = cluster_calls(&e->cluster, calls, n, until, f);
 	e->beat = e->cluster.sent + beat_of(e);
-	if (rc == RC_OK && calls[1].code != CODE_OK)
+	if (rc == RC_OK && txn->code != CODE_OK)
 		rc = fail_gone(e, f);
+	if (rc == RC_OK && grant && grant->code == CODE_OK)
+		note_lease(e, kv_number(grant->answer, "TTL"), e->cluster.sent);
 	if (rc == RC_OK)
-		rc = take_survey(
-		    e, calls[1].answer, call_has_succeeded(&calls[1]), until, f);
-	calls_free(calls, 2);
+		rc = take_survey(e, txn->answer, call_has_succeeded(txn), until, f);
+	calls_free(calls, n);
 	if (rc != RC_OK)
 		return rc;
 	e->joined = q->create > 0;
@@ -465,17 +450,16 @@ name_period(struct etcd *e, instant until, struct fault *f)
 	    : rc;
 }
 
-/* One attempt.  RC_OK: granted.  RC_BUSY: not yet. */
+/*
+ * Takes the lock if nobody is in the queue.  RC_BUSY: and e->busy, if we are to join it.  Who does
+ * not wait joins only those beside whom it may hold the lock at once.
+ */
 static enum rc
-attempt(struct etcd *e, instant until, struct grant *g, struct fault *f)
+take_at_once(struct etcd *e, instant until, struct grant *g, struct fault *f)
 {
 	struct queue *q = &e->queue;
-	enum rc rc;
+	enum rc rc = name_period(e, until, f);
 
-	if (e->joined)
-		return go_on(e, false, until, g, f);
-	e->slot = 0;
-	rc = name_period(e, until, f);
 	if (rc == RC_OK)
 		rc = take(e, until, g, f);
 	if (rc != RC_BUSY)
@@ -485,9 +469,26 @@ attempt(struct etcd *e, instant until, struct grant *g, struct fault *f)
 		rc = end_freeze(e, until, f);
 	if (rc != RC_OK)
 		return rc;
-	/* who does not wait joins only those beside whom it may hold the lock at once */
-	if (!e->waits && (q->frozen || !queue_lets_in(q)) && !e->joined)
-		return say_busy(e, f);
+	e->busy = e->waits || (!q->frozen && queue_lets_in(q)) || e->joined;
+	return say_busy(e, f);
+}
+
+/*
+ * One attempt.  RC_OK: granted.  RC_BUSY: not yet.  Who has seen that there is a queue does not try
+ * again to take the lock at once when an answer is late: that reads the whole queue.
+ */
+static enum rc
+attempt(struct etcd *e, instant until, struct grant *g, struct fault *f)
+{
+	enum rc rc = RC_BUSY;
+
+	if (e->joined)
+		return go_on(e, false, until, g, f);
+	e->slot = 0;
+	if (!e->busy)
+		rc = take_at_once(e, until, g, f);
+	if (rc != RC_BUSY || !e->busy)
+		return rc;
 	rc = join(e, until, f);
 	return rc == RC_OK ? go_on(e, true, until, g, f) : rc;
 }
@@ -502,7 +503,7 @@ renew_place(
     struct etcd *e, const struct watched *w, bool *events, instant until, struct fault *f)
 {
 	int64_t often = instant_first(e->claim->ttl / 3, PLACE_LEASE);
-	bool all = instant_now() >= e->lease_sent + often;
+	bool all = e->adrift || instant_now() >= e->lease_sent + often;
 	const struct kv_range own = {.key = e->own},
 			      other = {.key = w->key, .end = w->end, .count_only = true};
 	struct call calls[4] = {call_lease("/v3/lease/keepalive", e->place_lease)};
@@ -515,6 +516,8 @@ renew_place(
 		calls[3] = call_range(&other);
 	}
 	rc = cluster_calls(&e->cluster, calls, all ? 4 : 1, until, f);
+	if (kv_number(calls[0].answer, "TTL") > 0) /* that is heard, if nothing more */
+		retry_end_outage(&e->retry);
 	if (rc == RC_OK) {
 		e->beat = e->cluster.sent + beat_of(e);
 		/* our key may be on the other lease already */
@@ -525,6 +528,7 @@ renew_place(
 		note_proof(e, &calls[1], &calls[2], &calls[3], e->cluster.sent);
 		e->joined = calls[1].code == CODE_OK &&
 		    kv_read(&kv, calls[1].answer, 0) && kv.create == e->queue.create;
+		e->queue.revision = kv_header(calls[1].answer, "revision");
 		/* that there are many, or one that may have been written again, says nothing */
 		*events = w->end || w->puts || kv_number(calls[3].answer, "count") == 0;
 	}
@@ -544,7 +548,9 @@ thaw_of(const struct etcd *e)
 
 /*
  * Sleeps until something has happened that may let us in.  RC_OK: ask again.  RC_BUSY: `until`
- * has come.  RC_AGAIN: the server does not answer.
+ * has come.  RC_AGAIN: the server does not answer.  Who has lost the watch, but not its place, goes
+ * on with reads: if a thousand asked for the lock by a write whenever an answer is late, all
+ * answers would be late.
  */
 static enum rc
 await_turn(struct etcd *e, instant until, struct fault *f)
@@ -552,18 +558,24 @@ await_turn(struct etcd *e, instant until, struct fault *f)
 	struct host *host = e->base.host;
 	const struct queue *q = &e->queue;
 	struct watch_list w;
-	bool events = false;
+	bool events = false, silent = false;
 	enum rc rc = RC_OK;
 	instant thaws = NEVER;
 
-	retry_end_outage(&e->retry);
 	queue_watch(q, &w);
+	if (e->adrift)
+		rc = renew_place(e, &w.at[1], &events,
+		    retry_answer(instant_now(), ANSWER_MOST, until), f);
+	if (rc != RC_OK)
+		return rc;
+	e->adrift = false;
+	retry_end_outage(&e->retry);
 	if (q->frozen && q->freeze.until != EPOCH_NONE)
 		thaws = thaw_of(e);
-	if (e->joined)
+	if (e->joined && !events)
 		rc = watch_begin(&e->cluster, w.at, q->revision + 1,
 		    retry_answer(instant_now(), ANSWER_MOST, until), f);
-	while (rc == RC_OK && e->joined && !events && instant_now() < thaws) {
+	while (rc == RC_OK && e->joined && !events && !silent && instant_now() < thaws) {
 		instant wake = instant_first(instant_first(e->beat, thaws), until);
 		enum woke woke = host->wait(host, watch_fd(&e->cluster), POLLIN, wake);
 
@@ -576,9 +588,10 @@ await_turn(struct etcd *e, instant until, struct fault *f)
 		else if (instant_now() >= e->beat)
 			rc = renew_place(e, &w.at[1], &events,
 			    retry_answer(instant_now(), ANSWER_MOST, until), f);
-		if (rc == RC_OK && e->cluster.watched != e->cluster.member)
-			break; /* the watched member has gone silent */
+		/* the watched member was passed over */
+		silent = e->cluster.watched != e->cluster.member;
 	}
+	e->adrift = e->joined && !events && (rc == RC_AGAIN || (rc == RC_OK && silent));
 	return rc;
 }
 
@@ -591,7 +604,7 @@ start_claim(struct etcd *e, const struct claim *claim)
 	e->queue.claim = claim;
 	e->queue.own = e->own;
 	e->asked = true;
-	e->granted = e->has_place = false;
+	e->granted = e->has_place = e->busy = e->adrift = false;
 	name_place(e);
 	retry_begin(&e->retry, claim);
 }
@@ -607,13 +620,15 @@ etcd_acquire(struct store *s, const struct claim *claim, instant until, struct g
 
 	start_claim(e, claim);
 	e->waits = until != 0;
+	e->cluster.answer_most = e->waits ? ANSWER_MOST : 0;
+	e->cluster.answer_by = instant_after(until, NS_PER_S);
 	do {
 		instant by = heard ? retry_answer(instant_now(), ANSWER_MOST, until)
 				   : retry_attempt(&e->retry, until);
 
 		if (e->gone)
 			name_place(e);
-		rc = attempt(e, by, g, f);
+		rc = e->adrift ? say_busy(e, f) : attempt(e, by, g, f);
 		heard = heard || e->cluster.dated >= began;
 		if (rc == RC_BUSY && until)
 			rc = await_turn(e, until, f);
@@ -621,9 +636,10 @@ etcd_acquire(struct store *s, const struct claim *claim, instant until, struct g
 			watch_end(&e->cluster);
 		rc = retry_wait(&e->retry, s->host, rc, heard, until);
 	} while (rc == RC_OK && !e->granted);
+	e->cluster.answer_most = 0;
 	watch_end(&e->cluster);
 	if (rc == RC_OK)
-		rc = warn_of_version(e, instant_now() + NS_PER_S);
+		rc = etcd_warn_of_version(e, instant_now() + NS_PER_S);
 	if (rc == RC_DONE) {
 		struct fault ignored;
 

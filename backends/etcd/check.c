@@ -36,6 +36,27 @@ etcd_is_risky(const char *version)
 	    major == 3 && minor < 6 && patch < (minor == 5 ? 13 : 31);
 }
 
+enum rc
+etcd_warn_of_version(struct etcd *e, instant until)
+{
+	struct fault ignored;
+	const char *version;
+	json_t *state;
+	enum rc rc;
+
+	if (e->warned || !e->base.host->verbose)
+		return RC_OK;
+	e->warned = true;
+	state = cluster_answer(&e->cluster, etcd_ask_state, until, &rc, &ignored);
+	version = json_string_value(json_object_get(state, "version"));
+	if (etcd_is_risky(version))
+		fault_set(&e->base.host->notice, RC_OK,
+		    "%s is version %.*s, where a leader that was stopped for seconds may end leases that live when it goes on (mended in 3.4.31 and 3.5.13); see dlock-etcd(7)",
+		    e->server_name, (int)strspn(version, "0123456789."), version);
+	json_decref(state);
+	return rc == RC_STOP ? RC_STOP : RC_OK;
+}
+
 /* ---- members ---- */
 
 static void

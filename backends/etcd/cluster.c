@@ -261,6 +261,20 @@ connection_send(struct connection *k, struct text *t, instant until, struct faul
 	return stream_send(&k->stream, &part, 1, until, f);
 }
 
+/*
+ * An answer has come: until when the next one may.  The calls of a packet are served one after the
+ * other, so on a busy server each of them takes as long as the first one.
+ */
+static instant
+next_by(const struct cluster *c, instant until)
+{
+	int64_t most = c->address->n > 1 ? instant_first(c->answer_most, MEMBER_MOST)
+					 : c->answer_most;
+	instant by = instant_first(instant_now() + most, c->answer_by);
+
+	return most && by > until ? by : until;
+}
+
 /* Sends calls on the connection that is open, and reads their answers. */
 static enum rc
 exchange(struct cluster *c, struct call *calls, int n, instant until, struct fault *f)
@@ -281,6 +295,7 @@ exchange(struct cluster *c, struct call *calls, int n, instant until, struct fau
 		rc = connection_read(&c->calls, until, f);
 		if (rc == RC_OK)
 			rc = take_answer(c, &calls[i], f);
+		until = next_by(c, until);
 		if (rc == RC_OK && c->calls.reply.date > 0) {
 			c->date = c->calls.reply.date;
 			c->dated = instant_now();

@@ -107,6 +107,12 @@ struct cluster {
 	/* the server's clock said `date` (s) in an answer that came at `dated` */
 	int64_t date;
 	instant dated;
+	/*
+	 * Who waits gives each answer behind the first one of a packet so long from when the one
+	 * before it came, but not beyond `answer_by`; 0: all have to come by the call's `until`
+	 */
+	int64_t answer_most;
+	instant answer_by;
 	/* of the last calls */
 	instant sent;  /* just before they left; 0: they did not */
 	bool repeated; /* they may have arrived more than once */

@@ -68,6 +68,8 @@ struct etcd {
 	struct queue queue;          /* by the last survey */
 	unsigned position;
 	instant beat; /* when the place is to be renewed */
+	bool busy;    /* there was a queue, which we join */
+	bool adrift;  /* we have a place in it, as far as we know, but no watch */
 
 	/* what may be on the server */
 	bool asked;  /* anything of ours */
@@ -125,6 +127,9 @@ static const struct call etcd_ask_state = {.path = "/v3/maintenance/status"};
  * NULL: not known.
  */
 bool etcd_is_risky(const char *version);
+
+/* Names such a server, once, with -v.  RC_OK, also if the version cannot be had; or RC_STOP. */
+enum rc etcd_warn_of_version(struct etcd *, instant until);
 
 enum rc etcd_check(struct store *, struct checkup *, struct fault *);
 

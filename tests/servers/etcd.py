@@ -5,6 +5,8 @@ import contextlib
 import http.client
 import json
 import os
+import pathlib
+import re
 import socket
 import ssl
 import subprocess
@@ -12,6 +14,8 @@ import tempfile
 import threading
 import time
 from urllib.parse import quote
+
+import pytest
 
 from support import RemotePlace, Server, free_port, wait_for
 
@@ -107,9 +111,9 @@ class Etcd(Server):
 
     kind = "etcd"
 
-    def __init__(self, *options, members=None, name="default", certificate=None, authority=None, mine=None):
+    def __init__(self, *options, members=None, name="default", certificate=None, authority=None, mine=None, syncs=False):
         super().__init__(tempfile.mkdtemp(prefix="dlock-etcd-"))
-        self.options, self.name, self.peer = options, name, None
+        self.options, self.name, self.peer, self.syncs = options, name, None, syncs
         self.members, self.certificate, self.authority, self.mine = members, certificate, authority, mine
         self.scheme = "https" if certificate else "http"
         self.settle()
@@ -129,22 +133,17 @@ class Etcd(Server):
         self.peer = self.peer or (self.members or {}).get(self.name) or free_port()
         members = self.members or {self.name: self.peer}
         cluster = ",".join(f"{name}=http://127.0.0.1:{port}" for name, port in members.items())
-        words = ["etcd", "--name", self.name, "--data-dir", os.path.join(self.directory, "data"), "--unsafe-no-fsync",
+        words = ["etcd", "--name", self.name, "--data-dir", os.path.join(self.directory, "data"),
                  "--listen-client-urls", self.endpoint, "--advertise-client-urls", self.endpoint,
                  "--listen-peer-urls", f"http://127.0.0.1:{self.peer}", "--initial-advertise-peer-urls", f"http://127.0.0.1:{self.peer}",
                  "--initial-cluster", cluster, "--logger", "zap", "--log-level", "warn", *self.options]
+        if not self.syncs and "unsafe-no-fsync" in self.help():
+            words += ["--unsafe-no-fsync"]
         if not self.members:
             words += ["--heartbeat-interval", "50", "--election-timeout", "500"]
         if self.certificate:
             words += ["--cert-file", self.certificate.cert, "--key-file", self.certificate.key]
-        self.launch(self.known(words), wait and not self.members)
-
-    @staticmethod
-    def known(words):
-        """Without what this version does not know."""
-        if "unsafe-no-fsync" not in Etcd.help():
-            words = [w for w in words if w != "--unsafe-no-fsync"]
-        return words
+        self.launch(words, wait and not self.members)
 
     _help = None
 
@@ -171,12 +170,35 @@ class Etcd(Server):
 
     def writes(self):
         """Grows with each operation of a lock: its requests, as etcd counts them."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        return int(self.metric("grpc_server_started_total", "LeaseKeepAlive"))
+
+    def metric(self, name, label=""):
+        """The sum of all that etcd counts under this name, or of those with this text among their labels."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         connection.request("GET", "/metrics")
-        text = connection.getresponse().read().decode()
+        lines = connection.getresponse().read().decode().splitlines()
         connection.close()
-        return sum(int(float(line.rsplit(" ", 1)[1])) for line in text.splitlines()
-                   if line.startswith("grpc_server_started_total") and "LeaseKeepAlive" in line)
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if re.match(rf"{name}[{{ ]", line) and label in line)
+
+    @contextlib.contextmanager
+    def stalled_disk(self, seconds=300):
+        """Each sync of its disk takes so much longer; all else of it goes on.  The test is skipped where strace cannot do it."""
+        told = os.path.join(self.directory, "strace")
+        what = ["-e", "trace=fsync,fdatasync", "-e", f"inject=fsync,fdatasync:delay_enter={seconds * 1000000}"]
+        try:
+            with open(told, "wb") as file:
+                strace = subprocess.Popen(["strace", "-f", "-o", f"{told}.calls", *what, "-p", str(self.process.pid)],
+                                          stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+        except FileNotFoundError:
+            pytest.skip("strace is not installed")
+        try:
+            wait_for(lambda: b" attached" in pathlib.Path(told).read_bytes() or strace.poll() is not None, what="strace")
+            if strace.poll() is not None:
+                pytest.skip(f"strace cannot delay the syncs of etcd: {pathlib.Path(told).read_text(encoding='utf-8').strip()}")
+            yield
+        finally:
+            strace.terminate()  # it lets go of etcd
+            strace.wait()
 
     def etcdctl(self, *words, **options):
         """Starts an etcdctl."""
@@ -196,17 +218,21 @@ class Etcd(Server):
 class Ensemble:
     """Three members."""
 
-    def __init__(self, *options, n=3, before=None):
+    def __init__(self, *options, n=3, **more):
         ports = {f"m{i}": free_port() for i in range(n)}
         self.members = [Etcd("--heartbeat-interval", "100", "--election-timeout", "1000", "--initial-cluster-state", "new", *options,
-                             members=ports, name=name) for name in ports]
+                             members=ports, name=name, **more) for name in ports]
         for member in self.members:
             wait_for(member.answers, what="etcd")
         self.leader()
 
     @property
     def url(self):
-        return "etcd://" + ",".join(f"127.0.0.1:{m.port}" for m in self.members)
+        return self.url_of(self.members)
+
+    @staticmethod
+    def url_of(members):
+        return "etcd://" + ",".join(f"127.0.0.1:{m.port}" for m in members)
 
     def client(self):
         for member in self.members:
@@ -214,11 +240,11 @@ class Ensemble:
                 return member.client()
         raise AssertionError("no member lives")
 
-    def leader(self):
-        """The member that leads, once all that live agree."""
+    def leader(self, members=None):
+        """The member that leads, once all that live agree, or all of these."""
         def agreed():
             found = {}
-            for member in self.members:
+            for member in members or self.members:
                 if member.process.poll() is None:
                     with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
                         status = member.client().ask("maintenance/status", {}, timeout=1)

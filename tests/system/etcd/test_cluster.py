@@ -1,15 +1,17 @@
 # Goal of these tests: several members.  One that is down, the leader gone, a quorum lost and back; a leader whose disk
 # stalls or that is cut off never makes two holders.
 
+import contextlib
 import json
 import random
+import threading
 import time
 
 import pytest
 
 from etcd import hold
-from support import boottime, run, wait_for
-from witness import Crowd, compile_witness
+from support import boottime, run, spent, wait_for
+from witness import Crowd, check_seen, compile_witness
 
 LEASE = ("-t", "9s")  # three times what an election takes
 
@@ -118,9 +120,8 @@ def test_a_quorum_is_lost_and_comes_back(dlock, cluster):
 def test_a_leader_that_stands_still(dlock, cluster, tmp_path):
     """It is stopped for longer than the lease, and answers again what was asked of it: by then another has the lock."""
     leader = cluster.leader()
-    url = f"etcd://127.0.0.1:{leader.port}"
-    others = cluster.url.replace(f"127.0.0.1:{leader.port}", "").replace(",,", ",").replace("//,", "//").rstrip(",")
-    held = hold(dlock, url, "-t", "3s")  # knows this member only
+    others = cluster.url_of(m for m in cluster.members if m is not leader)
+    held = hold(dlock, leader.url, "-t", "3s")  # knows this member only
     command = held.command
     leader.pause()
     waiter = dlock.start("run", "-u", others, "-k", "job", "-w", "1m", "--",
@@ -128,6 +129,68 @@ def test_a_leader_that_stands_still(dlock, cluster, tmp_path):
     assert waiter.wait().status == 0
     leader.resume()
     assert held.wait().status == 79
+
+
+class NaiveHolder(threading.Thread):
+    """Renews a lease by keep-alives of one member, and believes each: when they began, and the TTL that was answered."""
+
+    def __init__(self, member, lease):
+        super().__init__(daemon=True)
+        self.client, self.lease, self.answers, self.over = member.client(), lease, [], False
+
+    def run(self):
+        while not self.over:
+            began = boottime()
+            try:
+                left = int(self.client.ask("lease/keepalive", {"ID": self.lease}, timeout=5)["result"].get("TTL", 0))
+            except (OSError, ValueError, KeyError) as why:
+                left = repr(why)
+            self.answers.append((began, left))
+            time.sleep(0.5)
+
+
+def test_a_leader_whose_disk_stalls(dlock, make_ensemble, witness, tmp_path):
+    """It answers keep-alives for a lock that others have given away.  Who knows only this member ends with its lease; the lease
+    of who knows all of them is proved by another one."""
+    cluster, ttl = make_ensemble(syncs=True), 6
+    leader, judge = cluster.leader(), Crowd(witness, tmp_path / "judge")
+    others = [m for m in cluster.members if m is not leader]
+    version = tuple(map(int, leader.client().status()["version"].split(".")))
+
+    def start(url, *words, key="job"):
+        return dlock.start("run", "-u", url, "-k", key, "-w", "inf", "--wait-tree", *words)
+
+    held = start(leader.url, "-t", f"{ttl}s", "--", *judge.witness(300000)).held()
+    naive = NaiveHolder(leader, leader.client().queue()[0]["lease"])
+    kept = hold(dlock, cluster.url, *LEASE, key="kept")
+    next_one = start(cluster.url_of(others), *LEASE, "--", *judge.witness(4000)).queued(1)
+    patient = start(leader.url, "--", *judge.witness(10)).queued(2)
+    time.sleep(1)  # its database is on the disk by then; else it would answer nothing at all
+    with leader.stalled_disk():
+        began = boottime()
+        elsewhere = start(cluster.url_of(others), "--", "true", key="other")  # writes, so that there is something to sync
+        naive.start()
+        done = held.wait()
+        lasted = spent(began)
+        assert done.status == 79 and lasted < ttl + 0.5, (lasted, done)
+        assert elsewhere.wait().status == 0
+        next_one.held()
+        taken = boottime()
+        assert cluster.leader(others) in others
+        assert next_one.wait().status == 0
+        assert patient.poll() is None and kept.poll() is None
+        assert kept.finish().status == 0
+        assert others[0].client().queue("kept") == []
+        naive.over = True
+        naive.join()
+        lies = [when for when, left in naive.answers if when > taken and isinstance(left, int) and left > 0]
+        print(f"lost after {lasted:.1f} s, held by another after {taken - began:.1f} s; the old leader answered to "
+              f"{len(lies)} keep-alives after that, for {max(lies, default=taken) - taken:.1f} s")
+        assert lies or version >= (3, 4, 31), naive.answers
+    assert patient.wait().status == 0
+    check_seen(judge.seen())
+    assert len(judge.seen()) == 3
+    assert run(dlock, leader.url).status == 0
 
 
 def test_three_failovers_under_contenders(dlock, cluster, witness, tmp_path):

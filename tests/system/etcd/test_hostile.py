@@ -95,6 +95,56 @@ def test_who_looks_or_steers_waits_for_the_end_of_an_election(dlock, at, make_me
         assert held.wait().status == 79
 
 
+def test_answers_that_are_each_in_time(dlock, at, make_meddler):
+    """A busy server serves the calls of a packet one after the other.  Together they may take longer than the first answer may."""
+    def slow(path, _, answer):
+        time.sleep(3)
+        return answer
+
+    between = make_meddler(at.server.port, slow)
+    assert run(dlock, between.url).status == 0
+    assert [path for path, _ in between.asked].count("lease/grant") == 1
+
+
+def is_of_all(asked):
+    """A condition for all keys of a queue, which etcd reads for it."""
+    return any("range_end" in condition for condition in asked.get("compare", ()))
+
+
+def test_who_joins_a_queue_again_does_not_ask_whether_there_is_one(dlock, at, make_meddler):
+    """The answer to its joining never comes."""
+    silent = []
+
+    def edit(path, asked, answer):
+        if path == "kv/txn" and not is_of_all(asked) and len(silent) < 2:
+            silent.append(1)
+            return None
+        return answer
+
+    held, between = hold(dlock, at.url), make_meddler(at.server.port, edit)
+    waiter = dlock.start("run", "-u", between.url, "-k", "job", "-w", "1m", "--", "true").queued(1)
+    assert len(silent) == 2 and [is_of_all(asked) for _, asked in between.asked].count(True) == 1
+    assert held.finish().status == 0 and waiter.wait().status == 0
+
+
+def test_a_waiter_that_was_not_answered_in_time_only_reads(dlock, at, make_meddler):
+    """Its place is still there; so many who write at once would make the server later still."""
+    switch = Switch(lambda path, _, answer: None if path == "lease/keepalive" else answer)
+    held, between = hold(dlock, at.url), make_meddler(at.server.port, switch)
+    waiter = dlock.start("run", "-u", between.url, "-k", "job", "-w", "1m", "--", "true").queued(1)
+    wait_for(lambda: between.asked[-1][0] == "watch")
+    known, switch.on = len(between.asked), True
+
+    def since():
+        return [path for path, _ in between.asked[known:]]
+
+    wait_for(lambda: since().count("lease/keepalive") >= 2)  # once more on another connection
+    switch.on = False
+    wait_for(lambda: "watch" in since())
+    assert set(since()) == {"lease/keepalive", "kv/range", "watch"}, since()
+    assert held.finish().status == 0 and waiter.wait().status == 0
+
+
 def test_a_watch_that_is_canceled(dlock, at, make_meddler):
     """Compacted: the waiter asks again, and is served."""
     canceled = []

@@ -1,0 +1,34 @@
+# Goal of these tests: many waiters on one key.  All are served, and an idle one costs the server the same, however many there are.
+
+import time
+
+from etcd import hold
+from support import boottime, run, wait_for
+
+IDLE = 20  # seconds: twice as long as the longest pause of a waiter
+
+
+def cost(server, waiters):
+    """What one of so many idle waiters asks of the server in a minute: requests, bytes to it, bytes from it."""
+    def asked():
+        return [server.metric(name) for name in ("grpc_server_started_total", "etcd_network_client_grpc_received_bytes_total",
+                                                 "etcd_network_client_grpc_sent_bytes_total")]
+
+    before, began = asked(), boottime()
+    time.sleep(IDLE)
+    after, took = asked(), boottime() - began
+    return [(a - b) / waiters / took * 60 for a, b in zip(after, before)]
+
+
+def test_an_idle_waiter_costs_the_same_among_more(dlock, own_etcd):
+    holder, waiters, found = hold(dlock, own_etcd.url), [], []
+    for n in (50, 100):
+        waiters += [dlock.start("run", "-u", own_etcd.url, "-k", "job", "-w", "inf", "--", "true") for _ in range(n - len(waiters))]
+        for waiter in waiters:
+            waiter.queued()
+        found.append(cost(own_etcd, n))
+    for few, many in zip(*found):
+        assert 0.75 < many / few < 1.25, found
+    assert found[1][0] < 60, found
+    assert holder.finish().status == 0
+    assert {w.wait().status for w in waiters} == {0}
