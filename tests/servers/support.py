@@ -5,6 +5,7 @@ import atexit
 import contextlib
 import ctypes
 import glob
+import hashlib
 import importlib.util
 import itertools
 import json
@@ -22,6 +23,8 @@ import time
 from urllib.parse import quote
 
 import pytest
+
+from once import made_once
 
 with contextlib.suppress(ImportError):  # without it no test is run that needs it
     import redis
@@ -242,12 +245,17 @@ def is_in_the_background(pid):
     return found and found[0].startswith("dlock") and found[2] == os.getpid() and cwd_of(pid) in ("/", None)
 
 
+def compiled(path, source, *words):
+    """What gcc makes of this source with these words: compiled once in a run of the tests, and copied there."""
+    made = made_once(hashlib.sha256(repr((source, words)).encode()).hexdigest(), lambda directory: subprocess.run(
+        ["gcc", *words, "-x", "c", "-o", f"{directory}/made", "-", "-ldl"], input=source.encode(), check=True))
+    shutil.copy(f"{made}/made", path)
+    return str(path)
+
+
 def compile_shim(directory, name, source):
     """A shared object to preload."""
-    library = directory / f"{name}.so"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-x", "c", "-o", library, "-", "-ldl"],
-                   input=source.encode(), check=True)
-    return str(library)
+    return compiled(directory / f"{name}.so", source, "-shared", "-fPIC", "-O1")
 
 
 # ---- how much is done: DLOCK_TEST_FULL=1 (make check-all) is all of it ----
