@@ -73,13 +73,14 @@ HARDEN_LD := -pie -Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code
 # Only gcc knows it: strings that stay with the constants of those that use them.
 APART := $(if $(shell $(CC) -Werror -fno-merge-constants -x c -c -o /dev/null /dev/null 2>&1),,-fno-merge-constants)
 CFLAGS ?= -O2 -g
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION=\"$(VERSION)\" $(WARN) $(HARDEN) $(APART) -I. -I$(O) -MMD -MP \
-	$(if $(USE_REDIS),-DHAVE_REDIS) $(if $(USE_ZK),-DHAVE_ZK -DTHREADED) \
+# What pkg-config and the compiler say is asked for once, not for each file.
+HAVE := $(if $(USE_REDIS),-DHAVE_REDIS) $(if $(USE_ZK),-DHAVE_ZK -DTHREADED) \
 	$(if $(USE_PG),-DHAVE_PG $(call include_of,libpq)) \
 	$(if $(USE_MYSQL),-DHAVE_MYSQL $(call include_of,libmariadb)) $(if $(USE_MEMCACHED),-DHAVE_MEMCACHED) $(if $(USE_ETCD),-DHAVE_ETCD) \
-	$(if $(USE_TLS),-DHAVE_OPENSSL $(call include_of,openssl)) $(CFLAGS)
+	$(if $(USE_TLS),-DHAVE_OPENSSL $(call include_of,openssl))
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION=\"$(VERSION)\" $(WARN) $(HARDEN) $(APART) -I. -I$(O) -MMD -MP $(HAVE) $(CFLAGS)
 # backends/common/inlet.c: libraries that are loaded later are to find its recv() and send().
-LIBS = -Wl,--export-dynamic-symbol=recv,--export-dynamic-symbol=send \
+LIBS := -Wl,--export-dynamic-symbol=recv,--export-dynamic-symbol=send \
 	$(call static,jansson) $(if $(USE_REDIS),$(call static,hiredis)) \
 	$(if $(USE_ZK),$(or $(call archive,zookeeper_mt),-lzookeeper_mt) -lm) -pthread $(LDLIBS)
 

@@ -265,10 +265,9 @@ join(struct etcd *e, instant until, struct fault *f)
 	if (rc == RC_OK)
 		rc = take_survey(e, txn->answer, call_has_succeeded(txn), until, f);
 	calls_free(calls, n);
-	if (rc != RC_OK)
-		return rc;
-	e->joined = q->create > 0;
-	return e->joined ? RC_OK : fail_gone(e, f);
+	if (rc == RC_OK)
+		e->joined = q->create > 0;
+	return rc != RC_OK || e->joined ? rc : fail_gone(e, f);
 }
 
 static enum rc

@@ -10,6 +10,7 @@ from support import making
 @pytest.fixture(scope="session")
 def pg_server():
     server = PgServer()
+    server.keep()
     yield server
     server.stop()
 

@@ -13,7 +13,7 @@ with contextlib.suppress(ImportError):  # without it no test is run that needs i
     import pymysql
 
 import databases
-from pg import account, make_directory
+from pg import account, make_directory, run_as
 from proxy import DOWN, Proxy
 from support import RemotePlace, Server, at_end
 
@@ -62,9 +62,9 @@ def template():
     os.mkdir(data, 0o700)
     if owner():
         os.chown(data, owner()["user"], owner()["group"])
-    done = subprocess.run([program(), "--no-defaults", f"--datadir={data}", f"--tmpdir={directory}", "--bootstrap",
-                           "--silent-startup", *words_of(LAYOUT), *words_of(UNSAFE)], input="\n".join(sql) + "\n", capture_output=True, text=True, check=False,
-                          cwd="/tmp", **owner())
+    done = subprocess.run(run_as(owner(), program(), "--no-defaults", f"--datadir={data}", f"--tmpdir={directory}", "--bootstrap",
+                           "--silent-startup", *words_of(LAYOUT), *words_of(UNSAFE)),
+                          input="\n".join(sql) + "\n", capture_output=True, text=True, check=False, cwd="/tmp")
     assert done.returncode == 0, f"mariadbd --bootstrap: {done.stdout}{done.stderr}"
     return data
 
@@ -165,7 +165,7 @@ class MysqlServer(Server):
     def start(self, wait=True):
         words = [program(), "--no-defaults", f"--datadir={self.data}", f"--port={self.port}", f"--socket={self.socket}",
                  f"--pid-file={self.directory}/pid", *words_of(self.settings)]
-        self.launch(words, wait, cwd="/tmp", env={**os.environ, **self.env}, **owner())
+        self.launch(run_as(owner(), *words), wait, cwd="/tmp", env={**os.environ, **self.env})
 
     def answers(self):
         """Not somebody else, who has taken the port before it."""

@@ -7,6 +7,8 @@ import glob
 import os
 import pathlib
 import pwd
+import re
+import select
 import shutil
 import signal
 import struct
@@ -21,6 +23,7 @@ from proxy import UP, Proxy
 from support import ROOT, RemotePlace, Server, at_end, children_of, is_alive, kill, servers, wait_for
 
 USER, DB = "app", "app"  # an ordinary role, which owns its database
+TESTS = "tests"  # what kept connections call themselves
 
 # Tests need no data after a crash of the machine; those that crash a server say safe=True.
 SETTINGS = {"max_connections": 300, "shared_buffers": "16MB", "max_wal_senders": 4, "log_min_messages": "warning",
@@ -51,6 +54,11 @@ def account(*names):
     raise AssertionError("no user whom a server could run as")
 
 
+def run_as(owner, *words):
+    """The words that run a program as this account(): Popen(user=...) would copy all of a process of tests first."""
+    return [*(["setpriv", f"--reuid={owner['user']}", f"--regid={owner['group']}", "--clear-groups"] if owner else []), *words]
+
+
 @functools.cache
 def roomy():
     """Memory, if there is enough: a database is hundreds of small files, slow to make on many a disk."""
@@ -72,9 +80,22 @@ def make_directory(prefix, where=None, owner=None):
 
 def tool(name, *words, **options):
     """Runs one of PostgreSQL's programs to its end; its output is for the reader of a failure."""
-    done = subprocess.run([f"{bindir()}/{name}", *words], capture_output=True, text=True, check=False, cwd="/tmp",
-                          **account(), **options)
+    done = subprocess.run(run_as(account(), f"{bindir()}/{name}", *words), capture_output=True, text=True, check=False, cwd="/tmp",
+                          **options)
     assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
+
+
+@functools.cache
+def copying():
+    """How a database is made with the least work."""
+    version = re.search(r"/(\d+)/bin$", bindir())
+    return "STRATEGY FILE_COPY" if version and int(version[1]) >= 15 else ""
+
+
+def rows_of(connection, sql, arguments=()):
+    with connection.cursor() as cursor:
+        cursor.execute(sql, arguments or None)
+        return cursor.fetchall() if cursor.description else []
 
 
 @functools.cache
@@ -102,7 +123,7 @@ class PgServer(Server):
 
     def __init__(self, safe=False, data=None, hba=(), env=None, where=None, **settings):
         super().__init__(make_directory("dlock-pg-", where))
-        self.env = env or {}
+        self.env, self.kept = env or {}, None
         self.data = f"{self.directory}/data"
         if data is None:
             subprocess.run(["cp", "-a", template(), self.data], check=True)
@@ -132,11 +153,43 @@ class PgServer(Server):
         c.autocommit = True
         return c
 
-    def ask(self, sql, *arguments, **options):
+    def ask(self, sql, *arguments, db=DB, **options):
         """The rows of one statement, as a superuser."""
-        with contextlib.closing(self.connect(**options)) as c, c.cursor() as cursor:
-            cursor.execute(sql, arguments or None)
-            return cursor.fetchall() if cursor.description else []
+        if sql.startswith("ALTER "):  # it may change what a new session is
+            self.forget()
+        if self.kept is None or options:
+            with contextlib.closing(self.connect(db=db, **options)) as c:
+                return rows_of(c, sql, arguments)
+        c = self.kept_one(db) or self.connect(db=db, application_name=TESTS)
+        try:
+            rows = rows_of(c, sql, arguments)
+            rows_of(c, "DISCARD ALL")
+        except BaseException:
+            c.close()
+            raise
+        self.kept.setdefault(db, []).append(c)
+        return rows
+
+    def keep(self):
+        """From now on it is asked through connections that are kept: to connect costs five times as much as a question."""
+        self.kept = {}
+
+    def kept_one(self, db):
+        """A connection that nobody uses now and the server has not ended; None: there is none."""
+        with contextlib.suppress(LookupError):
+            while True:
+                c = self.kept[db].pop()
+                end = select.poll()
+                end.register(c, select.POLLIN)
+                if not end.poll(0):
+                    return c
+                c.close()
+
+    def forget(self, *dbs):
+        """Ends those to these databases, or all."""
+        for db in dbs or [*(self.kept or ())]:
+            for c in (self.kept or {}).pop(db, []):
+                c.close()
 
     def value(self, sql, *arguments, **options):
         return self.ask(sql, *arguments, **options)[0][0]
@@ -149,20 +202,20 @@ class PgServer(Server):
         """A new database of USER's, where a test is alone."""
         PgServer._databases += 1
         name = name or f"db{PgServer._databases}"
-        self.ask(f'CREATE DATABASE "{name}" OWNER {USER}', db="postgres")
+        self.ask(f'CREATE DATABASE "{name}" OWNER {USER} {copying()}', db="postgres")
         return Database(self, name)
 
     # ---- who is connected ----
 
     def sessions(self, db=DB):
         """Process ids of the sessions in a database, the oldest first."""
-        return [pid for pid, in self.ask("SELECT pid FROM pg_stat_activity WHERE datname = %s AND backend_type ="
-                                         " 'client backend' AND pid <> pg_backend_pid() ORDER BY backend_start", db)]
+        return [pid for pid, in self.ask("SELECT pid FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
+                                         " AND pid <> pg_backend_pid() AND application_name <> %s ORDER BY backend_start", db, TESTS)]
 
     def terminate(self, db=DB):
         """Ends them; returns how many there were."""
         return self.value("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = %s"
-                          " AND backend_type = 'client backend' AND pid <> pg_backend_pid()", db)
+                          " AND backend_type = 'client backend' AND pid <> pg_backend_pid() AND application_name <> %s", db, TESTS)
 
     def asleep(self):
         """How many wait for an advisory lock."""
@@ -174,7 +227,7 @@ class PgServer(Server):
         words = [f"{bindir()}/postgres", "-D", self.data, "-p", str(self.port), "-k", self.directory]
         for name, value in self.settings.items():
             words += ["-c", f"{name}={value}"]
-        self.launch(words, wait, cwd="/tmp", env={**os.environ, **self.env}, **account())
+        self.launch(run_as(account(), *words), wait, cwd="/tmp", env={**os.environ, **self.env})
 
     def answers(self):
         self.must_live()
@@ -238,6 +291,7 @@ class Database(databases.Database):
         return self.server.connect(user, self.name, **options)
 
     def drop(self):
+        self.server.forget(self.name)
         self.server.ask(f'DROP DATABASE IF EXISTS "{self.name}" WITH (FORCE)', db="postgres")
 
 
@@ -263,7 +317,7 @@ class PgBouncer(Server):
         lines = "".join(f"{name} = {value}\n" for name, value in {**self.settings, "listen_port": self.port}.items())
         ini = pathlib.Path(self.directory, "ini")
         ini.write_text(f"[databases]\n{self.databases}\n[pgbouncer]\n{lines}")
-        self.launch([shutil.which("pgbouncer") or "/usr/sbin/pgbouncer", ini], cwd="/tmp", **account())
+        self.launch(run_as(account(), shutil.which("pgbouncer") or "/usr/sbin/pgbouncer", ini), cwd="/tmp")
 
     def answers(self):
         self.must_live()

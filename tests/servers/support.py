@@ -5,12 +5,14 @@ import atexit
 import contextlib
 import ctypes
 import glob
+import hashlib
 import importlib.util
 import itertools
 import json
 import os
 import random
 import re
+import select
 import shlex
 import shutil
 import signal
@@ -22,6 +24,8 @@ import time
 from urllib.parse import quote
 
 import pytest
+
+from once import made_once
 
 with contextlib.suppress(ImportError):  # without it no test is run that needs it
     import redis
@@ -182,7 +186,7 @@ def children_of(pid):
 
 
 def descendants_of(pid, parents=None, but=()):
-    """The living ones; `parents` as parents_of_all() has them; nothing at or below `but`."""
+    """The living ones; `parents` as parents_below() has them; nothing at or below `but`."""
     if parents is None:
         below = lambda p: {c for c in born_of(p) if is_alive(c)}
     else:
@@ -195,13 +199,15 @@ def descendants_of(pid, parents=None, but=()):
     return sorted(found)
 
 
-def parents_of_all():
-    result = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            found = stat_of(entry)
-            if found and found[1] not in "ZX":
-                result[int(entry)] = found[2]
+def parents_below(pid):
+    """The parent of each of its living descendants, but for servers and what is below them, after one look at each."""
+    result, new = {}, [pid]
+    while new:
+        parent = new.pop()
+        for child in born_of(parent) - servers - set(result):
+            if is_alive(child):
+                result[child] = parent
+                new.append(child)
     return result
 
 
@@ -209,6 +215,17 @@ def kill(pid, sig=signal.SIGKILL):
     """Sends a signal; a process that is gone is no error."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, sig)
+
+
+def await_end(popen, timeout):
+    """As popen.wait(), which looks again and again: here the kernel tells."""
+    with contextlib.ExitStack() as stack, contextlib.suppress(ProcessLookupError):  # another thread has waited for it
+        if popen.poll() is None:
+            fd, end = os.pidfd_open(popen.pid), select.poll()
+            stack.callback(os.close, fd)
+            end.register(fd, select.POLLIN)
+            end.poll(timeout * 1000)
+    popen.wait(0.01)
 
 
 # Whatever a test leaves behind stays a descendant of the test process, so that
@@ -242,12 +259,17 @@ def is_in_the_background(pid):
     return found and found[0].startswith("dlock") and found[2] == os.getpid() and cwd_of(pid) in ("/", None)
 
 
+def compiled(path, source, *words):
+    """What gcc makes of this source with these words: compiled once in a run of the tests, and copied there."""
+    made = made_once(hashlib.sha256(repr((source, words)).encode()).hexdigest(), lambda directory: subprocess.run(
+        ["gcc", *words, "-x", "c", "-o", f"{directory}/made", "-", "-ldl"], input=source.encode(), check=True))
+    shutil.copy(f"{made}/made", path)
+    return str(path)
+
+
 def compile_shim(directory, name, source):
     """A shared object to preload."""
-    library = directory / f"{name}.so"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-x", "c", "-o", library, "-", "-ldl"],
-                   input=source.encode(), check=True)
-    return str(library)
+    return compiled(directory / f"{name}.so", source, "-shared", "-fPIC", "-O1")
 
 
 # ---- how much is done: DLOCK_TEST_FULL=1 (make check-all) is all of it ----
@@ -306,8 +328,13 @@ class Started:
         return self._read("err")
 
     def _read(self, name):
-        with open(self._files[name], encoding="utf-8", errors="backslashreplace") as f:
-            return f.read()
+        """As open() reads text, which costs five times as much, and this is done often."""
+        fd = os.open(self._files[name], os.O_RDONLY)
+        try:
+            data = b"".join(iter(lambda: os.read(fd, 1 << 16), b""))
+        finally:
+            os.close(fd)
+        return data.decode("utf-8", "backslashreplace").replace("\r\n", "\n").replace("\r", "\n")
 
     def events(self, name=None):
         """What came on --status-fd so far: dictionaries, all or those called `name`."""
@@ -381,7 +408,7 @@ class Started:
 
     def wait(self, timeout=PATIENCE):
         try:
-            self.popen.wait(timeout)
+            await_end(self.popen, timeout)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"dlock did not end within {timeout} s; stderr: {self.stderr()!r}, "
                                  f"events: {self.events()}") from None
@@ -421,13 +448,15 @@ class Dlock:
     def start(self, *words, stdin=subprocess.DEVNULL, env=None, events=None, program=None, **options):
         """Starts `dlock WORDS`; for `run`, events go to a file (option events=False: not)."""
         n = len(self.started)
-        files = {name: os.path.join(self.directory, f"dlock{n}.{name}") for name in ("out", "err", "events")}
+        files = {name: f"{self.directory}/dlock{n}.{name}" for name in ("out", "err", "events")}
         words = [str(w) for w in words]
         with contextlib.ExitStack() as stack:
-            out, err, log = (stack.enter_context(open(files[name], "ab")) for name in ("out", "err", "events"))
+            out, err, log = (os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666) for path in files.values())
+            for fd in (out, err, log):
+                stack.callback(os.close, fd)
             if events is not False and words[:1] == ["run"]:
-                words[1:1] = ["--status-fd", str(log.fileno())]
-                options["pass_fds"] = (*options.get("pass_fds", ()), log.fileno())
+                words[1:1] = ["--status-fd", str(log)]
+                options["pass_fds"] = (*options.get("pass_fds", ()), log)
             options.setdefault("stdout", out)
             options.setdefault("stderr", err)
             popen = subprocess.Popen([program or DLOCK, *words], stdin=stdin, env={**self.env, **(env or {})}, **options)

@@ -6,11 +6,10 @@ import contextlib
 import json
 import random
 import signal
-import subprocess
 import threading
 import time
 
-from support import boottime, children_of, kill, wait_for
+from support import boottime, children_of, compiled, kill, wait_for
 
 # ---- the kernel: each command, and its descendants with it, holds flock(2)s from its
 # first instruction until it is gone.  A command that finds one taken has overlapped.
@@ -79,9 +78,8 @@ WITNESS = r"""
 
 
 def compile_witness(directory):
-    program = directory / "witness"
-    subprocess.run(["gcc", "-O2", "-static", "-x", "c", "-o", program, "-"], input=WITNESS.encode(), check=True)
-    return program
+    compiled(directory / "witness", WITNESS, "-O2", "-static")
+    return directory / "witness"
 
 
 def kind_words(kind):

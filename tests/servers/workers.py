@@ -26,6 +26,7 @@ import time
 
 import pytest
 
+import once
 import support
 
 HOMES = ("zk", "pg", "mysql", "etcd", "forms", "here")
@@ -307,6 +308,7 @@ class Crew:
 
     def run(self):
         self.config._tmp_path_factory.getbasetemp()
+        once.common()
         sys.stdout.flush()
         gc.collect()
         gc.freeze()  # no worker looks through all tests again, and writes to the memory that they share

@@ -16,17 +16,34 @@ with contextlib.suppress(ImportError):  # without it no test is run that needs i
     from kazoo.exceptions import NoNodeError
 
 from hostile import RESET, SILENCE
+from once import made_once
 from proxy import BOTH, DOWN, UP, Proxy, close_with_reset
 from support import At, RemotePlace, Server, free_port, wait_for
 
 # The jar's manifest names all others.
 CLASSES = ":".join(f"/usr/share/java/{jar}.jar" for jar in ("zookeeper", "slf4j-simple"))
-JAVA = ("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData",
-        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dzookeeper.admin.enableServer=false",
-        "-Dzookeeper.preAllocSize=1024", "-cp", CLASSES)
+# Most live for seconds: little is compiled.  Tests kill servers, never the machine: nothing waits for a disk.
+JAVA = ("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:CompileThresholdScaling=5", "-Xshare:auto",
+        "-XX:-UsePerfData", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dzookeeper.admin.enableServer=false",
+        "-Dzookeeper.preAllocSize=1024", "-Dzookeeper.forceSync=no", "-cp", CLASSES)
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 SETTINGS = {"tickTime": 200, "minSessionTimeout": 400, "maxSessionTimeout": 3600000, "initLimit": 10, "syncLimit": 50,
             "maxClientCnxns": 0, "clientPortAddress": "127.0.0.1", "4lw.commands.whitelist": "*"}
+
+
+def read_classes():
+    """The words for a virtual machine that finds ZooKeeper's classes as another one has left them: that is half of a start."""
+    def make(directory):
+        server = ZkServer(java=("-XX:+IgnoreUnrecognizedVMOptions", f"-XX:ArchiveClassesAtExit={directory}/classes"), first=True)
+        with server.client() as client:
+            client.create("/job")
+        server.metrics()
+        server.process.terminate()
+        server.process.wait()
+        server.stop()
+
+    archive = os.path.join(made_once("zookeeper", make), "classes")
+    return [f"-XX:SharedArchiveFile={archive}"] if os.path.exists(archive) else []  # Java 11 has none
 
 
 class ZkServer(Server):
@@ -37,9 +54,9 @@ class ZkServer(Server):
 
     kind = "ZooKeeper"
 
-    def __init__(self, java=(), member=None, port=None, start=True, wait=True, **settings):
+    def __init__(self, java=(), member=None, port=None, start=True, wait=True, first=False, **settings):
         super().__init__(tempfile.mkdtemp(prefix="dlock-zk-"))
-        self.java, self.member, self.port = java, member, port
+        self.java, self.member, self.port = [*([] if first else read_classes()), *java], member, port
         self.settings = {**SETTINGS, **settings, "dataDir": os.path.join(self.directory, "data")}
         os.mkdir(self.settings["dataDir"])
         if start:

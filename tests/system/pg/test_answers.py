@@ -315,12 +315,13 @@ def before_rows(kind_, flood):
     return lambda kind, body: [*flood, (kind, body)] if kind == kind_ else [(kind, body)]
 
 
+# Made when they are needed: what stays in memory is copied by each fork of the process of tests.
 FLOODS = {
-    "rows": [(b"D", LONG_ROW)] * (MUCH // len(LONG_ROW)),
-    "notifications": [(b"A", NOTIFICATION)] * (MUCH // len(NOTIFICATION)),
-    "notices": [(b"N", error("01000", "x" * 8000, "WARNING"))] * (MUCH // 8000),
-    "a-message": [(b"D", data_row([b"x" * MUCH]))],
-    "a-length": [(b"D\x7f\xff\xff\xff", b"x" * MUCH)],  # the length of a message of 2 GiB
+    "rows": lambda: [(b"D", LONG_ROW)] * (MUCH // len(LONG_ROW)),
+    "notifications": lambda: [(b"A", NOTIFICATION)] * (MUCH // len(NOTIFICATION)),
+    "notices": lambda: [(b"N", error("01000", "x" * 8000, "WARNING"))] * (MUCH // 8000),
+    "a-message": lambda: [(b"D", data_row([b"x" * MUCH]))],
+    "a-length": lambda: [(b"D\x7f\xff\xff\xff", b"x" * MUCH)],  # the length of a message of 2 GiB
 }
 
 
@@ -334,14 +335,14 @@ def run_frugally(dlock, *words):
 @pytest.mark.parametrize("flood", FLOODS)
 def test_an_answer_without_an_end_takes_no_memory(dlock, db, make_tamper, flood, cmd):
     dlock.hold(At(db.url), "job")
-    url = make_tamper(db.server.port, before_rows(b"D", FLOODS[flood])).url(db.name)
+    url = make_tamper(db.server.port, before_rows(b"D", FLOODS[flood]())).url(db.name)
     done = run_frugally(dlock, cmd[0], "-u", url, *cmd[1:])
     assert done.returncode == 69 and "ran" not in done.stdout and "does not end its answer" in done.stderr, done
 
 
 @pytest.mark.parametrize("flood", ["notices", "a-length"])
 def test_a_login_without_an_end_takes_no_memory(dlock, pg_server, make_tamper, flood):
-    url = make_tamper(pg_server.port, before_rows(b"K", FLOODS[flood]), early=True).url()
+    url = make_tamper(pg_server.port, before_rows(b"K", FLOODS[flood]()), early=True).url()
     done = run_frugally(dlock, "run", "-u", url, "-k", "job", "-n", "--", "echo", "ran")
     assert done.returncode == 69 and "ran" not in done.stdout and "does not end its answer" in done.stderr, done
 
@@ -354,7 +355,7 @@ def test_who_waits_is_not_flooded_with_notifications(dlock, db, make_proxy):
     def tap(link, direction, data):
         if direction == DOWN and links and link is links[-1] and not flooded:
             flooded.append(link)
-            return data + b"".join(message(*m) for m in FLOODS["notifications"])
+            return data + b"".join(message(*m) for m in FLOODS["notifications"]())
         if direction == UP and b"dlock.enter(" in data:
             links.append(link)
         return data

@@ -18,7 +18,7 @@ import time
 import pytest
 
 from support import (BRIEFLY, DLOCK, DLOCK_TEST, PATIENCE, ROOT, FilePlace, RedisPlace, boottime, born_of, descendants_of, is_alive, is_free,
-                     kill, name_of, parents_of_all, places, spent, stat_of, wait_for)
+                     kill, name_of, parents_below, places, spent, stat_of, wait_for)
 
 pytestmark = pytest.mark.skipif(not places(), reason="no backend")
 PLACES = [p for p in (FilePlace, RedisPlace) if p in places()]
@@ -75,7 +75,7 @@ mark() { echo "$2" >"%s/tmp.$1"; mv "%s/tmp.$1" "%s/mark.$1"; }
 
 def holders():
     """dlock's processes in the background: (front, keeper) each."""
-    result, parents = [], parents_of_all()  # one look: there may be hundreds
+    result, parents = [], parents_below(os.getpid())  # one look: there may be hundreds
     for pid in descendants_of(os.getpid(), parents):
         found = stat_of(pid)
         below = descendants_of(pid, parents)

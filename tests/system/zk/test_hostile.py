@@ -330,9 +330,10 @@ def test_a_waiter_whose_answers_end_after_their_header(dlock, make_hostile):
     assert done.status in (69, 75) and done.stdout == "" and done.stderr.count("\n") <= 1, done
 
 
+# Made when they are needed: what stays in memory is copied by each fork of the process of tests.
 ENDLESS = {
-    "length-int-max": b"\x7f\xff\xff\xff" + b"x" * (64 << 20),
-    "length-64M": struct.pack(">i", 64 << 20) + b"x" * (64 << 20),
+    "length-int-max": lambda: b"\x7f\xff\xff\xff" + b"x" * (64 << 20),
+    "length-64M": lambda: struct.pack(">i", 64 << 20) + b"x" * (64 << 20),
     "names": None,  # 7 MiB of them, each with a byte
 }
 
@@ -340,8 +341,8 @@ ENDLESS = {
 @pytest.mark.parametrize("answer", ENDLESS)
 @pytest.mark.parametrize("command", ("run", "status", "ls"))
 def test_answers_without_end_take_no_memory(dlock, make_hostile, answer, command):
-    names = struct.pack(">i", 1 << 20) + buffer(b"x") * (1 << 20)
-    server = make_hostile(program=ZkHostile, answers=to_all(LISTS, lambda xid, _: ENDLESS[answer] or reply(xid, 0, names, stat())))
+    names, endless = struct.pack(">i", 1 << 20) + buffer(b"x") * (1 << 20), ENDLESS[answer] and ENDLESS[answer]()
+    server = make_hostile(program=ZkHostile, answers=to_all(LISTS, lambda xid, _: endless or reply(xid, 0, names, stat())))
     done = start(dlock, server, command, program=sys.executable, before=("-c", MEASURED, DLOCK)).wait()
     assert done.status == 69 and ("more than 8 MiB" in done.stderr) == (answer != "names"), done
     assert int(done.stdout.split()[-1]) < 60 << 10, done
