@@ -184,8 +184,6 @@ wake_sleepers(struct sql *db, instant until)
 
 static const struct lease_driver mysql_lease = {
     .hides_owner = true,
-    .releases_alone = true,
-    .may_lack_alone = true,
     .damaged = "a row in dlock's tables that dlock has not written",
     .clock = "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)",
     .end_old_sessions = end_old_sessions,

@@ -15,8 +15,8 @@
 -- read what stands in a statement.  So only a release has the secret in it, which then is of no
 -- more use.
 --
--- Mode lease.  Every procedure that grants, joins or gives back (but for dlock_release_alone) has
--- locked the row of the key in dlock_keys, and decides by what is true from then on.  What holds between two transactions:
+-- Mode lease.  Every procedure that grants, joins or gives back has locked the row of the key in
+-- dlock_keys, and decides by what is true from then on.  What holds between two transactions:
 --  1. One exclusive hold is there of a key, or any number of shared ones, or up to `room`
 --     of a limit.  (Two exclusive ones, or two of one slot, are also refused by an index.)
 --  2. A hold counts until its row is gone, whatever `ends` says: a renewal locks only the
@@ -508,30 +508,6 @@ BEGIN
 	COMMIT;
 	DO RELEASE_LOCK(v_lock), RELEASE_LOCK(CONCAT(v_lock, 'h'));
 	SELECT CASE WHEN v_ends > t THEN 1 WHEN v_ticket IS NOT NULL THEN 2 ELSE 0 END AS code;
-END
-//
--- The same where probably nobody else has to do with the key, and of no job: in a new session release
--- costs more than what it does, most of it for reading its text.  It takes no lock of the key: beside
--- an exclusive hold nobody can be granted, and who comes to wait at the same moment wakes when the
--- wake-up lock is free, and asks.
-CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_release_alone_3(p_k VARBINARY(512), p_secret VARBINARY(32))
-BEGIN
-	DECLARE v_me VARBINARY(32) DEFAULT LEFT(SHA2(p_secret, 256), 32);
-	DECLARE v_lock VARBINARY(39) DEFAULT CONCAT('dlock:', LEFT(SHA2(v_me, 256), 32));
-	DECLARE v_done INT DEFAULT 0;
-	IF @@global.read_only IN ('0', 'OFF') THEN
-		DELETE FROM dlock_holds WHERE k = p_k AND owner = v_me AND kind = 'exclusive'
-			AND ends > CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)
-			AND NOT EXISTS (SELECT 1 FROM dlock_waiters WHERE k = p_k);
-		SET v_done = ROW_COUNT();
-	END IF;
-	IF v_done > 0 THEN
-		SET @dlock_old = NULLIF(IS_USED_LOCK(v_lock), CONNECTION_ID());
-		DO RELEASE_LOCK(v_lock);
-		SELECT 1 AS code;
-	ELSE
-		CALL dlock_release_3(p_k, p_secret, NULL, NULL, 0);
-	END IF;
 END
 //
 -- ---- looking and steering ----

@@ -57,7 +57,7 @@ lease_own_values(struct sql *db, int which, instant until, struct sql_value *val
 		values[n++] = SQL_INT(l->has_own);
 	if ((which & OWN_WAKE) && d->wake_number)
 		values[n++] = SQL_INT(d->wake_number(db));
-	if ((which & OWN_WAKE_GIVE) && d->wake_number)
+	if (which & OWN_WAKE_GIVE)
 		values[n++] = SQL_INT(l->has_own ? d->wake_number(db) : 0);
 	if ((which & OWN_DEADLINE) && d->server_time)
 		values[n++] = SQL_INT(d->server_time(db, until));
@@ -506,9 +506,13 @@ end_old_sessions(struct lease *l, instant until)
 	l->has_own = l->left_over = false;
 }
 
+/* `status` STATUS_NONE: of no job that has run. */
 static struct question
-release_question(const struct sql_value values[4], bool alone)
+release_question(const struct lease *l, const struct sql_value values[4])
 {
+	bool alone = values[2].type != SQL_NUMBER && !l->among &&
+	    l->db->driver->lease->releases_alone;
+
 	return (struct question){.procedure = alone ? "release_alone" : "release",
 	    .fields = 1,
 	    .values = values,
@@ -518,24 +522,6 @@ release_question(const struct sql_value values[4], bool alone)
 }
 
 static enum rc
-ask_to_release(struct lease *l, const struct sql_value values[4], instant until,
-    struct answer *a, struct fault *f)
-{
-	const struct lease_driver *d = l->db->driver->lease;
-	bool alone = values[2].type != SQL_NUMBER && !l->among && d->releases_alone;
-	struct question q = release_question(values, alone);
-	enum rc rc = sql_ask(l->db, &q, until, a, f);
-
-	if (rc == RC_OK || rc == RC_STOP || !alone || !d->may_lack_alone ||
-	    !(sql_is_failure(l->db, SQL_NO_PROCEDURE) ||
-		sql_is_failure(l->db, SQL_NO_RIGHT)))
-		return rc;
-	q = release_question(values, false);
-	return sql_ask(l->db, &q, until, a, f);
-}
-
-/* `status` STATUS_NONE: of no job that has run. */
-static enum rc
 lease_release(struct sql *db, int status, instant until, struct fault *f)
 {
 	struct lease *l = lease_of(db);
@@ -543,6 +529,7 @@ lease_release(struct sql *db, int status, instant until, struct fault *f)
 	const struct sql_value values[] = {SQL_TEXT(db->claim->key),
 	    SQL_TEXT(db->claim->owner), remembers ? SQL_INT(status) : SQL_TEXT(NULL),
 	    SQL_TEXT(remembers ? db->claim->job.once : NULL)};
+	const struct question q = release_question(l, values);
 	struct answer a = {.db = NULL};
 	int64_t was;
 	enum rc rc;
@@ -550,7 +537,7 @@ lease_release(struct sql *db, int status, instant until, struct fault *f)
 	db->base.host->alert = -1;
 	if (!l->asked)
 		return RC_OK;
-	rc = ask_to_release(l, values, until, &a, f);
+	rc = sql_ask(db, &q, until, &a, f);
 	if (rc != RC_OK) {
 		l->unsure = true;
 		/* with the tables, the locks are gone */

@@ -127,7 +127,6 @@ struct lease_driver {
 	bool hides_owner; /* others may read statements: those have a hash of the owner */
 	bool any_order;   /* of keys: the database's need not be that of their bytes */
 	bool releases_alone; /* release_alone is quicker, where nobody else was seen */
-	bool may_lack_alone; /* but an older schema, or a right for each, may lack it */
 	const char *damaged; /* what to call a row that no dlock has written */
 	const char *freeze;  /* how that is called; NULL: as the others */
 	const char *clock;   /* microseconds since 1970, of what all have */

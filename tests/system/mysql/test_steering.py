@@ -370,7 +370,7 @@ def test_the_role_of_the_manual_that_runs_and_does_not_steer(dlock, roles):
     roles.paste("watcher", re.sub("for p in .*;", f"for p in {' '.join(words)};", block))
     assert what_may(dlock, roles.own, roles.at("watcher")) == {*RUN, *LOOK, *JOBS}
     assert waits_and_renews(dlock, roles.own, roles.at("watcher"))
-    assert {*words} == {*NEEDS} - {"ask_back", "take_away", "freeze", "thaw", "forget"} | {"await", "renew", "release", "release_alone"}
+    assert {*words} == {*NEEDS} - {"ask_back", "take_away", "freeze", "thaw", "forget"} | {"await", "renew", "release"}
     at = roles.at("watcher")
     for procedure in words:
         roles.server.ask(f"REVOKE EXECUTE ON PROCEDURE app.dlock_{procedure}_3 FROM watcher@'%'")
@@ -380,10 +380,8 @@ def test_the_role_of_the_manual_that_runs_and_does_not_steer(dlock, roles):
             assert holder.finish().status == 0
         elif procedure == "renew":
             assert dlock.run("run", *at.words, "-t", "3s", "-k", "job", "sleep", "1000").status == 79
-        elif procedure == "release":  # of a job
-            assert run(dlock, at, "--once", "1", key="kept").status == 0 and run(dlock, roles.own, "-n", key="kept").status == 75
-        elif procedure == "release_alone":  # it is only quicker
-            assert run(dlock, at, key="given").status == 0 and run(dlock, roles.own, "-n", key="given").status == 0
+        elif procedure == "release":
+            assert run(dlock, at, key="kept").status == 0 and run(dlock, roles.own, "-n", key="kept").status == 75
         else:
             assert not may(dlock, NEEDS[procedure], roles.own, at), procedure
         roles.server.ask(f"GRANT EXECUTE ON PROCEDURE app.dlock_{procedure}_3 TO watcher@'%'")
