@@ -167,7 +167,7 @@ kill_everything(struct front *f)
 		if (quiet >= 2 && strangers && f->keeper.pid == 0)
 			return true;
 		if (quiet != 1 && instant_now() >= patience)
-			return false;
+			return !outside && is_alone(f);
 		pause_until(f, instant_now() + KILL_AGAIN);
 	}
 	return true;
@@ -206,7 +206,7 @@ kill_and_finish(struct front *f, struct ending otherwise, const char *why)
 	/* not earlier: it may begin until it is dead */
 	begun = atomic_load(&f->shared->exec) == EXEC_CALLED &&
 	    (!f->run->body || atomic_load(&f->shared->delivery) == DELIVERED);
-	front_finish(f, lost.stuck || begun ? lost : otherwise, why);
+	front_finish(f, begun || (lost.stuck && !f->run->body) ? lost : otherwise, why);
 }
 
 /* The keeper is dead, or late. */
@@ -252,6 +252,8 @@ is_running(const struct front *f)
 static void
 stop_command(struct front *f)
 {
+	if (f->run->body)
+		run_settle(f->run, WITHDRAWN);
 	if (atomic_exchange(&f->shared->stopping, true))
 		return;
 	loss_tell(f->run, &silence, "");
@@ -366,6 +368,9 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 	}
 	m.had = command_had_it(f, info);
 	m.ends = ends_by_default(sig);
+	/* the keeper ends a hold of which nobody has been told */
+	if (m.ends && f->run->body)
+		run_settle(f->run, WITHDRAWN);
 	link_send(f->keeper.link, &m, NULL);
 	if (!is_running(f) && m.ends) {
 		f->interrupt = f->interrupt ? f->interrupt : sig;
@@ -608,12 +613,13 @@ front_run(const struct run *r, pid_t keeper)
 				f.keeper.broken = i - SLOT_ANCHOR;
 				watch_adrift(&f.watch, instant_now());
 			}
-		if (r->body && is_running(&f))
-			deliver(&f);
 		/* a stop may be over by a signal that has come since */
 		while (!f.end.over && (set[LOOP_SIGNAL].revents || f.stop.at != NEVER) &&
 		    loop_signal(&f.loop, &info))
 			front_take_signal(&f, &info);
+		/* later than a signal that would end it */
+		if (r->body && is_running(&f))
+			deliver(&f);
 		if (!f.end.over && instant_now() >= f.stop.at)
 			front_stop(&f);
 		if (!f.end.over && instant_now() >= f.doubt.warn_at)

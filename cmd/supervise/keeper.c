@@ -89,11 +89,11 @@ start_command(struct keeper *k)
 	while (telling == TELL_BEFORE && atomic_load(&k->shared->front.on_screen) &&
 	    instant_now() < patience)
 		loop_wait(&k->in.loop, set, LOOP_OWN, instant_now() + NS_PER_MS);
+	/* not earlier: opening the lock comes first where descriptors are few */
+	(void)tree_open();
 	open_door(k);
 	child_tell(k->run, k->lock.outer.parts, k->in.door.address);
 	child_go(&k->in.child, k->keep.lease.term_at);
-	/* not earlier: opening the lock comes first where descriptors are few */
-	(void)tree_open();
 	if (telling == TELL_AFTER)
 		tell_grant(k);
 }
@@ -180,6 +180,8 @@ carry_out(struct keeper *k, const struct actions *a)
 		start_body(k);
 	else if (a->set & DO_GO)
 		start_command(k);
+	if (k->run->body && (a->set & (DO_TERM | DO_KILL)))
+		run_settle(k->run, WITHDRAWN);
 	if (a->set & (DO_TERM | DO_KILL))
 		loss_tell(k->run, &k->keep.ending, k->fault.text);
 	/* unless the front has been faster */
