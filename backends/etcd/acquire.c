@@ -514,9 +514,8 @@ renew_place(
 		calls[2] = call_lease("/v3/lease/keepalive", e->lease);
 		calls[3] = call_range(&other);
 	}
+	e->cluster.answer_most = 0; /* meanwhile nothing else renews the place */
 	rc = cluster_calls(&e->cluster, calls, all ? 4 : 1, until, f);
-	if (kv_number(calls[0].answer, "TTL") > 0) /* that is heard, if nothing more */
-		retry_end_outage(&e->retry);
 	if (rc == RC_OK) {
 		e->beat = e->cluster.sent + beat_of(e);
 		/* our key may be on the other lease already */
@@ -619,15 +618,15 @@ etcd_acquire(struct store *s, const struct claim *claim, instant until, struct g
 
 	start_claim(e, claim);
 	e->waits = until != 0;
-	e->cluster.answer_most = e->waits ? ANSWER_MOST : 0;
 	e->cluster.answer_by = instant_after(until, NS_PER_S);
 	do {
 		instant by = heard ? retry_answer(instant_now(), ANSWER_MOST, until)
 				   : retry_attempt(&e->retry, until);
 
+		e->cluster.answer_most = e->waits ? ANSWER_MOST : 0;
 		if (e->gone)
 			name_place(e);
-		rc = e->adrift ? say_busy(e, f) : attempt(e, by, g, f);
+		rc = e->adrift ? RC_BUSY : attempt(e, by, g, f);
 		heard = heard || e->cluster.dated >= began;
 		if (rc == RC_BUSY && until)
 			rc = await_turn(e, until, f);

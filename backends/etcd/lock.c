@@ -107,6 +107,7 @@ etcd_renew_lease(
 {
 	enum rc rc = RC_BUSY;
 
+	e->cluster.answer_most = 0; /* one that is late proves too little */
 	for (int i = 0; rc == RC_BUSY && i < TRIES; i++) {
 		struct call calls[3] = {
 		    etcd_call_read(e), call_lease("/v3/lease/keepalive", e->lease)};
