@@ -331,9 +331,11 @@ settle_settings(struct plan *p, struct fault *f)
 		const struct setter *by = &p->sources->setters[i];
 		struct fault why;
 
-		if (!setting_named(b, p->site.settings[i].name, &why))
-			return fault_set(f, sources_wrong(by->by), "%s: %s",
-			    sources_call_setting(by).text, why.text);
+		if (setting_named(b, p->site.settings[i].name, &why))
+			continue;
+		mask_spoken(why.text); /* where -O was said for -u */
+		return fault_set(f, sources_wrong(by->by), "%s: %s",
+		    sources_call_setting(by).text, why.text);
 	}
 	return RC_OK;
 }

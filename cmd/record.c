@@ -85,11 +85,12 @@ expand(char *out, size_t size, const char *text)
 static void
 bare_url(char *text)
 {
-	char *host = text + strcspn(text, ":/?#"), *at;
+	char *host = text + strcspn(text, "/@?#"), *at;
 	size_t n;
 
 	text[strcspn(text, "?#")] = '\0';
-	host = strncmp(host, "://", 3) == 0 ? host + 3 : text + strspn(text, "/");
+	host = host > text && strncmp(host - 1, "://", 3) == 0 ? host + 2
+							       : text + strspn(text, "/");
 	n = strcspn(host, "/");
 	at = memrchr(host, '@', n);
 	if (at)

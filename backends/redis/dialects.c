@@ -165,8 +165,7 @@ print_part(char *out, size_t size, char letter, const struct parts *p)
 static const char *
 print_template(char **next, const char *end, const char *template, const struct parts *p)
 {
-	const char *begin = *next;
-	char *out = *next;
+	char *begin = *next < end ? *next : (char *)end - 1, *out = begin;
 
 	for (const char *c = template; c && *c && out + 1 < end; c++)
 		if (*c == '%')

@@ -9,6 +9,7 @@
 
 #define HOST_PATIENCE (1500 * NS_PER_MS) /* for one of several hosts */
 #define ATTEMPT (5 * NS_PER_S)           /* to have a session, before the next one */
+#define NAME_PATIENCE (300 * NS_PER_MS)  /* that the lock is lost is known already */
 /* after the grant at most; from then on we hear of our node's end at once */
 #define FIRST_RENEWAL (500 * NS_PER_MS)
 
@@ -297,6 +298,8 @@ claim_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	}
 	if (rc == RC_LOST)
 		rc = say_who(z, directory, instant_now(), f);
+	if (rc == RC_AGAIN) /* a watch that was asked for just before may be lost */
+		n->guarded = false;
 	call_drop(directory);
 	if (rc == RC_OK) {
 		z->silent_since = NEVER;
@@ -334,7 +337,8 @@ claim_release(struct store *s, int status, instant until, struct fault *f)
 		rc = RC_OK;
 	if (rc == RC_LOST) {
 		directory = lockdir_ask(&z->dir, ASK_GET, "", NULL);
-		rc = say_who(z, directory, until, f);
+		rc = say_who(
+		    z, directory, instant_first(until, instant_now() + NAME_PATIENCE), f);
 		call_drop(directory);
 	}
 	/*

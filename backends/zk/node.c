@@ -355,8 +355,6 @@ node_written(
 		rc = set->failed == 0 ? node_is_lost(n, f) : seat_is_lost(n, f);
 	else if (rc == RC_OK)
 		rc = node_read(n, until, f);
-	/* a watch that was asked for just before may be lost with the connection */
-	n->guarded = n->guarded && rc != RC_AGAIN;
 	call_drop(set);
 	if (written)
 		*written = done;
