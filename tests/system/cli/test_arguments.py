@@ -1159,6 +1159,7 @@ def test_nor_while_it_says_what_is_wrong(dlock, words):
     ["run", "-k", "k", "-c", "true", "redis://:{}@127.0.0.1:{}"],
     ["freeze", "-b", "file", "redis://:{}@127.0.0.1:{}/*"],
     ["release", "x", "redis://:{}@127.0.0.1:{}"],
+    ["run", "-b", "redis", "-O", "redis://:{}@127.0.0.1:{}/0?protocol=3", "-k", "k", "true"],
 ])
 def test_a_password_is_in_no_message(dlock, guarded_redis, line):
     result = dlock.run(*[w.format(SECRET, guarded_redis.port) for w in line], events=False)
@@ -1239,6 +1240,7 @@ GITHUB = {"GITHUB_ACTOR": "bob", "GITHUB_SERVER_URL": "https://github.com", "GIT
     ({"BUILD_URL": "s3cret@ci/9@2"}, None, "ci/9@2"),
     ({"BUILD_URL": "//u:s3cret@ci/9"}, None, "//ci/9"),
     ({"BUILD_URL": "u:s3cret@ci/to/https://x"}, None, "ci/to/https://x"),
+    ({"BUILD_URL": "view:https://s3cret@ci/9"}, None, "view:https://ci/9"),
     ({"CI_JOB_URL": "https://s3cret@ci/j/7@2?private_token=s3cret#s3cret"}, None, "https://ci/j/7@2"),
     ({"BUILD_URL": "https://" + "s3cret" * 200 + "@ci/9"}, None, "https://"),
     ({**GITHUB, "GITHUB_SERVER_URL": "https://s3cret@git"}, "bob", "https://git/shop/web/actions/runs/4711"),

@@ -1132,6 +1132,23 @@ def test_nobody_gets_a_handle_of_what_is_being_given_back(dlock, fake, sleeper, 
     assert p.poll() is None
 
 
+@pytest.mark.parametrize("whose", ["process", "nobody"])
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_comes_with_the_grant(dlock, fake, sleeper, how, whose):
+    """The front finds both when it wakes: nobody is given what the signal ends."""
+    words = ("--pid", sleeper().pid) if whose == "process" else ("--for", "1h")
+    started = dlock.start("hold", "-b", "fake", "-O", f"log={fake.log}", "-O", "script=acquire=ok@1s", "-t", "3", "-k", "job", *words,
+                          program=DLOCK_TEST, events=False)
+    front, = wait_for(lambda: born_of(started.pid), what="the front")
+    kill(front, signal.SIGSTOP)
+    wait_for(lambda: "renew" in calls(fake.log), what="a renewal")
+    kill(front, how)
+    kill(front, signal.SIGCONT)
+    result = started.wait()
+    assert (result.status, result.stdout) == (-how, ""), result
+    wait_for(lambda: "release" in calls(fake.log), what="the release")
+
+
 @pytest.mark.parametrize("script, status", [("acquire=denied", 77), ("acquire=config", 78), ("acquire=protocol", 76),
                                              ("acquire=system", 71), ("open=config", 78)])
 def test_refusals(fake, script, status):
