@@ -20,9 +20,6 @@
 #define PLAIN_AGAIN (60 * NS_PER_S)
 /* to the end of the screen: where a line was broken, its rest is below */
 #define ERASE "\r\033[J"
-/* a line that is too long for a window that has become small meanwhile is cut, not broken */
-#define CUT "\033[?7l"
-#define BREAK "\033[?7h"
 
 /* A line drawn from the background would run through what the user types. */
 static bool
@@ -225,13 +222,13 @@ static void
 draw_line(struct waiting *g, instant now)
 {
 	struct winsize w = {0};
-	char text[WAIT_BYTES] = "dlock: ", line[WAIT_BYTES + 40];
+	char text[WAIT_BYTES] = "dlock: ", line[WAIT_BYTES + 20];
 	int n;
 
 	describe_wait(g, now, text + strlen(text), sizeof text - strlen(text));
 	ioctl(STDERR_FILENO, TIOCGWINSZ, &w);
 	text_fit(text, (w.ws_col ? w.ws_col : 80) - 1);
-	n = snprintf(line, sizeof line, ERASE CUT "%s" BREAK "\r", text);
+	n = snprintf(line, sizeof line, ERASE "%s\r", text);
 	if (say_bytes(STDERR_FILENO, line, n, SAY_AT_ONCE) == (size_t)n)
 		g->line.drawn = true;
 }

@@ -765,22 +765,6 @@ def test_a_window_that_changes_its_size_shows_one_line(dlock, tmux, files, tmp_p
     assert [line for line in lines() if "waiting" in line] == []
 
 
-def test_a_window_that_is_smaller_than_it_was_when_the_line_was_made_shows_one_line(dlock, tmux, files, tmp_path):
-    """It becomes small between the question for its size and the line: the terminal says 95 columns, and has 41."""
-    def lines():
-        return [line.rstrip() for line in tmux("capture-pane", "-p").splitlines() if line.strip()]
-
-    resize(tmux, 41)
-    wait_for(lambda: "ready>" in "".join(lines()), what="a prompt")
-    (tmp_path / "job.sh").write_text(run_line(files, "true") + "\n")
-    holder = dlock.hold(files, "job", "--who", "x" * 60)
-    tmux("send-keys", "stty cols 95; seq 7 26; . ./job.sh", "Enter")
-    wait_for(lambda: lines()[-1].startswith("dlock: waiting 3"), what="the fourth line")
-    assert lines()[-2] == "26", lines()
-    holder.finish()
-    wait_for(lambda: lines()[-1] == "ready>", what="the end")
-
-
 @pytest.mark.parametrize("text", ["x\x1b[2J\x1b[5;5Hdlock: got job\r\n", "x\u202e\u2066y\u200b", "\x9b2J\x85\x0c", "\u754c" * 100],
                          ids=["escape", "bidi", "c1", "long"])
 def test_what_others_have_stored_is_harmless_on_a_screen(dlock, tmux, leased, tmp_path, text):
