@@ -36,7 +36,7 @@ take_key(struct words *w, const char *called, const char *key, struct fault *f)
  * wrong with the next word.  Returns the plan's copy; what is too long for that is refused.
  */
 static const char *
-hide_password(struct plan *p, char *url)
+hide_url(struct plan *p, char *url)
 {
 	bool fits = strlen(url) < sizeof p->texts.url;
 
@@ -52,7 +52,7 @@ note_option(struct words *w, int i, const char *value, struct fault *f)
 	if (i == OPT_KEY)
 		return take_key(w, "--key", value, f);
 	if (i == OPT_URL) /* a word, or a part of one */
-		value = hide_password(w->plan, (char *)value);
+		value = hide_url(w->plan, (char *)value);
 	if (w->said->value[i] && !options[i].repeats)
 		return fault_set(f, RC_USAGE, "--%s is given twice", options[i].name);
 	w->said->value[i] = value;
