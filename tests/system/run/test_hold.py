@@ -1140,6 +1140,7 @@ def test_a_signal_that_comes_with_the_grant(dlock, fake, sleeper, how, whose):
     started = dlock.start("hold", "-b", "fake", "-O", f"log={fake.log}", "-O", "script=acquire=ok@1s", "-t", "3", "-k", "job", *words,
                           program=DLOCK_TEST, events=False)
     front, = wait_for(lambda: born_of(started.pid), what="the front")
+    wait_for(lambda: born_of(front), what="the keeper")
     kill(front, signal.SIGSTOP)
     wait_for(lambda: "renew" in calls(fake.log), what="a renewal")
     kill(front, how)
