@@ -110,7 +110,7 @@ def consumed_by_dead(pid):
 def memory(pids, *names):
     """Bytes in these lines of smaps_rollup, of processes that we may read."""
     total = 0
-    for pid in pids:
+    for pid in bench.once_each(pids):
         try:
             lines = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         except OSError:
