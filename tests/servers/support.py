@@ -346,10 +346,11 @@ class Started:
         """Waits for an event with these members and returns it."""
 
         def fits():
+            ended = self.popen.poll() is not None  # asked first: it may tell of it and end meanwhile
             for e in self.events(name):
                 if all(e.get(k) == v for k, v in members.items()):
                     return e
-            if self.popen.poll() is not None:
+            if ended:
                 raise AssertionError(f"dlock ended before {name} {members}: {self.result()}")
             return None
 
