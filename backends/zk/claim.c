@@ -9,7 +9,7 @@
 
 #define HOST_PATIENCE (1500 * NS_PER_MS) /* for one of several hosts */
 #define ATTEMPT (5 * NS_PER_S)           /* to have a session, before the next one */
-#define NAME_PATIENCE (300 * NS_PER_MS)  /* that the lock is lost is known already */
+#define NAME_PATIENCE (100 * NS_PER_MS)  /* that the lock is lost is known already */
 /* after the grant at most; from then on we hear of our node's end at once */
 #define FIRST_RENEWAL (500 * NS_PER_MS)
 
@@ -61,22 +61,35 @@ claim_leave_session(struct zk *z)
 	forget_place(z);
 }
 
-/*
- * RC_LOST.  If our node has gone, it may have been taken by force, and the lock's directory, if
- * that has been asked for, say by whom.
- */
-static enum rc
-say_who(struct zk *z, struct call *directory, instant until, struct fault *f)
+/* By whom the lock was taken by force, as its directory says, to be freed; NULL: not known. */
+static char *
+read_forcer(const struct zk *z, struct call *directory, instant until)
 {
 	struct fault unused;
-	char *forcer = NULL;
 
-	if (call_await(directory, until, &unused) == RC_OK)
-		forcer = data_forcer(
-		    directory->text, z->node.token, session_secret(z->dir.session));
+	return call_await(directory, until, &unused) == RC_OK
+	    ? data_forcer(directory->text, z->node.token, session_secret(z->dir.session))
+	    : NULL;
+}
+
+/*
+ * RC_LOST.  If our node has gone, it may have been taken by force, and the lock's directory say by
+ * whom: as it was `asked` for (NULL: it was not), or as it is now, for that may have been a moment
+ * too early.
+ */
+static enum rc
+say_who(struct zk *z, struct call *asked, instant until, struct fault *f)
+{
+	char *forcer = asked ? read_forcer(z, asked, instant_now()) : NULL;
+	instant by = instant_first(until, instant_now() + NAME_PATIENCE);
+	struct call *again = forcer ? NULL : lockdir_ask(&z->dir, ASK_GET, "", NULL);
+
+	if (!forcer)
+		forcer = read_forcer(z, again, by);
 	if (forcer)
 		refuse_broken(z->base.host, f, RC_LOST, z->where, forcer);
 	free(forcer);
+	call_drop(again);
 	return RC_LOST;
 }
 
@@ -297,7 +310,7 @@ claim_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 		rc = write_through(z, until, f);
 	}
 	if (rc == RC_LOST)
-		rc = say_who(z, directory, instant_now(), f);
+		rc = say_who(z, directory, until, f);
 	if (rc == RC_AGAIN) /* a watch that was asked for just before may be lost */
 		n->guarded = false;
 	call_drop(directory);
@@ -327,7 +340,6 @@ enum rc
 claim_release(struct store *s, int status, instant until, struct fault *f)
 {
 	struct zk *z = zk_of(s);
-	struct call *directory;
 	enum rc rc;
 
 	if (!z->dir.session || z->node.state == STATE_NONE)
@@ -335,12 +347,8 @@ claim_release(struct store *s, int status, instant until, struct fault *f)
 	rc = remove_node(z, status, until, f);
 	if (rc == RC_LOST && !state_is_holders(z->node.state))
 		rc = RC_OK;
-	if (rc == RC_LOST) {
-		directory = lockdir_ask(&z->dir, ASK_GET, "", NULL);
-		rc = say_who(
-		    z, directory, instant_first(until, instant_now() + NAME_PATIENCE), f);
-		call_drop(directory);
-	}
+	if (rc == RC_LOST)
+		rc = say_who(z, NULL, until, f);
 	/*
 	 * Where we must not delete our node, or get nonsense for an answer, it goes with the
 	 * session alone: to ask again would be to keep that alive.
