@@ -1275,10 +1275,10 @@ sleep 1; $D release; mark again $?
 
 @pytest.mark.parametrize("options", ["--for 1000", "--pid $$"])
 def test_broken_under_those_who_have_joined(start, where, dlock, options):
-    """The next one gets the lock when they have stopped, wherever they stand."""
-    script = start("""eval "$($D hold -k "$K" -t 3 %s --shell)"
+    """The next one gets the lock when they have stopped, wherever they stand.  From TERM to KILL they have a sixth of -t."""
+    script = start("""eval "$($D hold -k "$K" -t 9 %s --shell)"
 : >"${0%%script}log"
-(setsid $D run -k "$K" -t 3 sh -c 'trap "sleep 0.2; echo stopped >>$1; exit" TERM; echo joined >>$1; while :; do sleep 0.1; done' \
+(setsid $D run -k "$K" -t 9 sh -c 'trap "sleep 0.2; echo stopped >>$1; exit" TERM; echo joined >>$1; while :; do sleep 0.1; done' \
     sh "${0%%script}log" &
 while [ ! -s "${0%%script}log" ]; do sleep 0.1; done)
 unset DLOCK_KEEPER
