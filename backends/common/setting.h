@@ -52,7 +52,8 @@ enum rc setting_timeout(const char *value, int64_t *ns, struct fault *);
 /*
  * -O NAME=FILE where FILE holds a secret, so that it need not stand on a
  * command line or in an environment: a secret one (trusted_check), one line of less than
- * `size` bytes, which may end as on Windows.  RC_OK, or RC_CONFIG with what is wrong; then `out` has nothing of it.
+ * `size` bytes; it may end as on Windows.  RC_OK, or RC_CONFIG with what is wrong; then
+ * `out` has nothing of it.
  */
 enum rc setting_secret(
     const char *name, const char *file, char *out, size_t size, struct fault *);

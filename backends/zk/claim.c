@@ -74,18 +74,19 @@ read_forcer(const struct zk *z, struct call *directory, instant until)
 
 /*
  * RC_LOST.  If our node has gone, it may have been taken by force, and the lock's directory say by
- * whom: as it was `asked` for (NULL: it was not), or as it is now, for that may have been a moment
- * too early.
+ * whom: as it was `asked` for (NULL: it was not), or as it is now, if there is time for that.
  */
 static enum rc
 say_who(struct zk *z, struct call *asked, instant until, struct fault *f)
 {
 	char *forcer = asked ? read_forcer(z, asked, instant_now()) : NULL;
-	instant by = instant_first(until, instant_now() + NAME_PATIENCE);
-	struct call *again = forcer ? NULL : lockdir_ask(&z->dir, ASK_GET, "", NULL);
+	struct call *again = NULL;
 
-	if (!forcer)
-		forcer = read_forcer(z, again, by);
+	if (!forcer && instant_now() < until) {
+		again = lockdir_ask(&z->dir, ASK_GET, "", NULL);
+		forcer = read_forcer(
+		    z, again, instant_first(until, instant_now() + NAME_PATIENCE));
+	}
 	if (forcer)
 		refuse_broken(z->base.host, f, RC_LOST, z->where, forcer);
 	free(forcer);
@@ -309,8 +310,9 @@ claim_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 		node_guard(n); /* not at the grant: short commands do without */
 		rc = write_through(z, until, f);
 	}
+	/* what was asked for after an alarm is the last word; else it may have been too early */
 	if (rc == RC_LOST)
-		rc = say_who(z, directory, until, f);
+		rc = say_who(z, directory, before.alarmed ? 0 : until, f);
 	if (rc == RC_AGAIN) /* a watch that was asked for just before may be lost */
 		n->guarded = false;
 	call_drop(directory);
