@@ -5,6 +5,7 @@
 #include "text.h"
 
 #include "backends/common/setting.h"
+#include "backends/common/text.h"
 
 #include <errno.h>
 #include <fnmatch.h>
@@ -296,6 +297,7 @@ static bool
 find_user_file(char *path, size_t size)
 {
 	const char *dir = plan_variable("XDG_CONFIG_HOME"), *below = "";
+	const char *end = path + size;
 	struct passwd *pw;
 
 	if (!dir || *dir != '/') {
@@ -308,7 +310,8 @@ find_user_file(char *path, size_t size)
 	}
 	if (!dir || *dir != '/')
 		return false;
-	snprintf(path, size, "%s%s/dlock.conf", dir, below);
+	path = text_put(text_put(path, end, dir), end, below);
+	text_put(path, end, "/dlock.conf");
 	return true;
 }
 

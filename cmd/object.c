@@ -4,6 +4,7 @@
 #include "text.h"
 
 #include "backends/common/clock.h"
+#include "backends/common/text.h"
 
 #include <string.h>
 
@@ -106,9 +107,11 @@ object_strings(struct object *j, const char *name, const char *const *values, si
 void
 object_known(struct object *j, const char *name, bool known, int64_t value)
 {
-	char digits[24];
+	char digits[24] = "-";
+	bool below = value < 0;
 
-	snprintf(digits, sizeof digits, "%lld", (long long)value);
+	text_put_number(digits + below, digits + sizeof digits,
+	    below ? -(uint64_t)value : (uint64_t)value);
 	put_value(j, name, known ? digits : NULL);
 }
 

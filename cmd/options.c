@@ -520,11 +520,12 @@ enum rc
 options_take(struct plan *p, int i, const char *called, const char *value, enum rc wrong,
     struct fault *f)
 {
-	size_t scheme = strcspn(value, ":/@ =");
 	struct fault why;
+	size_t scheme;
 
 	if (options[i].set(p, &options[i], value, &why) == RC_OK)
 		return RC_OK;
+	scheme = strcspn(value, ":/@ =");
 	/* no more: what is no URL of ours may have a password anywhere behind it */
 	if (i == OPT_URL && *value && !is_path(value))
 		return fault_set(f, wrong, "%s '%.*s...': %s", called,

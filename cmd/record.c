@@ -5,6 +5,8 @@
 #include "object.h"
 #include "text.h"
 
+#include "backends/common/text.h"
+
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
@@ -66,17 +68,19 @@ expand(char *out, size_t size, const char *text)
 	size_t used = 0;
 
 	*out = '\0';
-	while (*text && used < size) {
+	while (*text) {
 		size_t n = strcspn(text, *text == '$' ? "/" : "$");
 		char name[32];
 		const char *value;
 
-		snprintf(name, sizeof name, "%.*s", (int)n, text);
+		/* of our own table: it fits */
+		memcpy(name, text, n);
+		name[n] = '\0';
 		text += n;
 		value = *name == '$' ? plan_variable(name + 1) : name;
 		if (!value)
 			return false;
-		used += snprintf(out + used, size - used, "%s", value);
+		used = text_put(out + used, out + size, value) - out;
 	}
 	return true;
 }
@@ -174,23 +178,25 @@ void
 record_write(char *out, const struct plan *p, pid_t pid)
 {
 	char who[2 * NAME_BYTES + 1], host[NAME_BYTES], user[NAME_BYTES], why[TOLD_BYTES];
-	const char *reason = p->show.why;
+	const char *reason = p->show.why, *end = who + sizeof who;
 	const char *path = pid ? p->command.argv[0] : "", *slash = strrchr(path, '/');
-	struct process told_of = {.pid = pid};
 	struct object j;
 
 	host_name(host, sizeof host);
-	if (!p->show.who)
-		snprintf(who, sizeof who, "%s@%s",
-		    find_told(user, true) ? user : user_name(user, sizeof user), host);
+	if (!p->show.who) {
+		char *at;
+
+		at = text_put(who, end,
+		    find_told(user, true) ? user : user_name(user, sizeof user));
+		text_put(text_put(at, end, "@"), end, host);
+	}
 	if (!reason && (find_told(why, false) || find_unit(why)))
 		reason = why;
 	object_begin(&j, out, RECORD_BYTES);
 	if (pid) {
 		object_number(&j, "pid", pid);
-		(void)process_look_up(&told_of);
-		object_number(
-		    &j, pid == getpid() ? "born" : "script_born", (int64_t)told_of.born);
+		object_number(&j, pid == getpid() ? "born" : "script_born",
+		    (int64_t)process_born(pid));
 	}
 	object_number(&j, "since", time(NULL));
 	if (p->cmd == CMD_FREEZE)

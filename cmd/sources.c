@@ -4,6 +4,8 @@
 #include "cmd/supervise/keeper_address.h"
 #include "parse.h"
 
+#include "backends/common/text.h"
+
 #include <ctype.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,8 +30,10 @@ struct brief
 sources_url_variable(const struct backend *b)
 {
 	struct brief name;
+	const char *end = name.text + sizeof name.text;
+	char *at = text_put(text_put(name.text, end, "DLOCK_"), end, b->name);
 
-	snprintf(name.text, sizeof name.text, "DLOCK_%s_URL", b->name);
+	text_put(at, end, "_URL");
 	for (char *c = name.text; *c; c++)
 		*c = toupper((unsigned char)*c);
 	return name;
@@ -41,15 +45,11 @@ sources_strays(char *out, size_t size)
 	static const char prefix[] = "DLOCK_";
 	const char *known[OPTIONS + OPTIONS_BACKENDS + VARIABLES + 2] = {"HANDLE"};
 	struct brief urls[OPTIONS_BACKENDS];
-	size_t nknown = 1, used = 0;
+	size_t nknown = 1, nurls = 0, used = 0;
 
 	for (int i = 0; i < OPTIONS; i++)
 		if (options[i].env)
 			known[nknown++] = options[i].env + strlen(prefix);
-	for (size_t i = 0; backends[i]; i++) {
-		urls[i] = sources_url_variable(backends[i]);
-		known[nknown++] = urls[i].text + strlen(prefix);
-	}
 	for (enum variable i = 0; i < VARIABLES; i++)
 		known[nknown++] = variable_names[i] + strlen(prefix);
 	for (char **e = environ; *e && used < size; e++) {
@@ -63,6 +63,12 @@ sources_strays(char *out, size_t size)
 		n = strcspn(word, "=");
 		while (known[i] && !text_is(known[i], word, n))
 			i++;
+		/* the names of all backends are far apart, and seldom needed */
+		while (!known[i] && backends[nurls]) {
+			urls[nurls] = sources_url_variable(backends[nurls]);
+			known[nknown++] = urls[nurls++].text + strlen(prefix);
+			i += !text_is(known[i], word, n);
+		}
 		/* what begins with BEFORE_ a hold has kept for its release */
 		if (known[i] || !word[n] || !word[n + 1] ||
 		    strncmp(word, "BEFORE_", strlen("BEFORE_")) == 0)
@@ -185,14 +191,15 @@ static struct clean
 call(const struct source *s, int i, int line)
 {
 	struct clean c;
+	const char *end = c.text + sizeof c.text;
 
 	if (!s || s->kind == SOURCE_WORDS)
-		snprintf(c.text, sizeof c.text, "--%s", options[i].name);
+		text_put(text_put(c.text, end, "--"), end, options[i].name);
 	else if (sources_filed(s))
 		snprintf(
 		    c.text, sizeof c.text, "%s:%d: %s", s->file, line, options[i].name);
 	else
-		snprintf(c.text, sizeof c.text, "%s", options[i].env);
+		text_put(c.text, end, options[i].env);
 	return c;
 }
 

@@ -1,6 +1,8 @@
 /* setting.c - reads -O settings and the files that they name, and writes which locks they mean. */
 #include "setting.h"
 
+#include "text.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -186,14 +188,30 @@ identity_begin(struct identity *id, const char *backend)
 	identity_add(id, "backend", backend);
 }
 
+static void
+add_text(struct identity *id, const char *text, size_t n)
+{
+	if (id->used + n >= sizeof id->text) {
+		id->used = sizeof id->text;
+		return;
+	}
+	memcpy(id->text + id->used, text, n);
+	id->text[id->used += n] = '\0';
+}
+
 /* "NAME=LENGTH:VALUE\n": a value cannot be taken for another part. */
 static void
 add_bytes(struct identity *id, const char *name, const char *value, size_t n)
 {
-	size_t room = id->used < sizeof id->text ? sizeof id->text - id->used : 0;
+	char length[24];
 
-	id->used += snprintf(id->text + (room ? id->used : 0), room, "%s=%zu:%.*s\n",
-	    name, n, (int)n, value);
+	text_put_number(length, length + sizeof length, n);
+	add_text(id, name, strlen(name));
+	add_text(id, "=", 1);
+	add_text(id, length, strlen(length));
+	add_text(id, ":", 1);
+	add_text(id, value, n);
+	add_text(id, "\n", 1);
 }
 
 void
@@ -208,7 +226,7 @@ identity_number(struct identity *id, const char *name, unsigned long long value)
 {
 	char text[24];
 
-	snprintf(text, sizeof text, "%llu", value);
+	text_put_number(text, text + sizeof text, value);
 	identity_add(id, name, text);
 }
 

@@ -75,9 +75,9 @@ enum rc setting_file(const char *name, const char *file, bool secret, struct fau
 enum { IDENTITY_BYTES = 8192 };
 
 struct identity {
-	char text[IDENTITY_BYTES];
-	size_t used;   /* beyond sizeof text: it did not fit, and equals nothing */
+	size_t used;   /* sizeof text: it did not fit, and equals nothing */
 	bool one_lock; /* every key is the same lock */
+	char text[IDENTITY_BYTES];
 };
 
 void identity_begin(struct identity *, const char *backend);

@@ -18,6 +18,41 @@ text_hex(char *out, const unsigned char *bytes, size_t n)
 	*out = '\0';
 }
 
+char *
+text_put(char *at, const char *end, const char *text)
+{
+	size_t n = strnlen(text, end - at - 1);
+
+	memcpy(at, text, n);
+	at[n] = '\0';
+	return at + n;
+}
+
+char *
+text_put_number(char *at, const char *end, uint64_t number)
+{
+	char digits[24], *first = digits + sizeof digits - 1;
+
+	*first = '\0';
+	do
+		*--first = '0' + number % 10;
+	while (number /= 10);
+	return text_put(at, end, first);
+}
+
+char *
+text_put_hex(char *at, const char *end, uint64_t number)
+{
+	char digits[17], *first = digits;
+
+	for (int i = 0; i < 16; i++)
+		digits[i] = "0123456789abcdef"[number >> (60 - 4 * i) & 15];
+	digits[16] = '\0';
+	while (*first == '0' && first[1])
+		first++;
+	return text_put(at, end, first);
+}
+
 bool
 text_is_utf8(const char *text)
 {

@@ -33,6 +33,17 @@ text_hex_byte(const char *text)
 /* Two digits for each byte, and a NUL. */
 void text_hex(char *out, const unsigned char *bytes, size_t n);
 
+/*
+ * ---- put together ----
+ *
+ * Without stdio, which costs each process that uses it ten page faults: for what each run
+ * writes.  From `at` on, before `end`, which is beyond `at`, and a NUL behind it; returns
+ * where that is.  What does not fit is cut off.
+ */
+char *text_put(char *at, const char *end, const char *text);
+char *text_put_number(char *at, const char *end, uint64_t number);
+char *text_put_hex(char *at, const char *end, uint64_t number);
+
 /* Else JSON cannot have it. */
 bool text_is_utf8(const char *text);
 

@@ -1,10 +1,10 @@
 /* block.c - reads and writes the blocks of a lock file, and finds them in it. */
 #include "block.h"
 
+#include "backends/common/text.h"
+
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -73,23 +73,30 @@ block_parse(struct block *b, const char *text, size_t n)
 	if (first - s == OWNER_CHARS ||
 	    (first - s > OWNER_CHARS && s[OWNER_CHARS] == ' '))
 		memcpy(b->owner, s, OWNER_CHARS);
-	if (strspn(b->owner, "0123456789abcdef") != OWNER_CHARS)
-		b->owner[0] = '\0';
+	for (size_t i = 0; i < OWNER_CHARS; i++)
+		if (!b->owner[i] || !strchr("0123456789abcdef", b->owner[i]))
+			b->owner[0] = '\0';
 	s = first < end ? first + 1 : end;
-	snprintf(b->record, sizeof b->record, "%.*s", (int)(line_end(s, end) - s), s);
+	n = line_end(s, end) - s;
+	n = n < sizeof b->record ? n : sizeof b->record - 1;
+	memcpy(b->record, s, n);
+	b->record[n] = '\0';
 	return true;
 }
 
 void
 block_format(const struct block *b, char text[BLOCK_BYTES])
 {
-	int n = snprintf(text, BLOCK_BYTES,
-	    "%s%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64
-	    " %s\n%s",
-	    magic, b->next, b->token, b->granted, b->freeze, (int64_t)RANGE_OF(b->byte),
-	    NUMBER_OF(b->byte), *b->owner ? b->owner : "-", b->record);
+	const int64_t numbers[] = {b->next, b->token, b->granted, b->freeze,
+	    RANGE_OF(b->byte), NUMBER_OF(b->byte)};
+	const char *end = text + BLOCK_BYTES;
+	char *at = text_put(text, end, magic);
 
-	memset(text + n, '\n', (size_t)(BLOCK_BYTES - n));
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+		at = text_put(text_put_number(at, end, numbers[i]), end, " ");
+	at = text_put(at, end, *b->owner ? b->owner : "-");
+	at = text_put(text_put(at, end, "\n"), end, b->record);
+	memset(at, '\n', (size_t)(end - at));
 }
 
 int64_t

@@ -3,6 +3,7 @@
 
 #include "line.h"
 
+#include "backends/common/text.h"
 #include "backends/common/url.h"
 
 #include <errno.h>
@@ -30,7 +31,9 @@ directory_failed(const struct directory *d, const char *what, struct fault *faul
 static void
 name_for_people(struct directory *d)
 {
-	snprintf(d->where, sizeof d->where, "directory %.300s", d->path);
+	char *at = text_put(d->where, d->where + sizeof d->where, "directory ");
+
+	text_put(at, at + 301, d->path);
 }
 
 /* ---- the default one ---- */
@@ -43,13 +46,15 @@ name_for_people(struct directory *d)
 static void
 default_path(char out[DEFAULT_BYTES], int which)
 {
-	unsigned uid = geteuid();
+	const char *end = out + DEFAULT_BYTES;
+	uid_t uid = geteuid();
 
-	if (which == 0 && uid == 0)
-		snprintf(out, DEFAULT_BYTES, "/run/dlock");
-	else
-		snprintf(out, DEFAULT_BYTES, "%s/dlock-%u",
-		    which == 0 ? "/run/lock" : "/tmp", uid);
+	if (which == 0 && uid == 0) {
+		text_put(out, end, "/run/dlock");
+		return;
+	}
+	out = text_put(out, end, which == 0 ? "/run/lock" : "/tmp");
+	text_put_number(text_put(out, end, "/dlock-"), end, uid);
 }
 
 enum rc
@@ -165,8 +170,10 @@ directory_other(const struct directory *d, char path[DEFAULT_BYTES])
 	struct stat st;
 	int dir;
 
+	if (!d->is_default)
+		return -1;
 	default_path(path, DEFAULTS - 1);
-	if (!d->is_default || strcmp(path, d->path) == 0)
+	if (strcmp(path, d->path) == 0)
 		return -1;
 	dir = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (dir >= 0 && fstat(dir, &st) == 0 && st.st_uid == geteuid() &&

@@ -2,6 +2,7 @@
 #include "keeper_address.h"
 
 #include "backends/common/libc.h"
+#include "backends/common/text.h"
 #include "backends/common/url.h"
 
 #include <errno.h>
@@ -122,16 +123,15 @@ fill_socket(struct sockaddr_un *out, const char *name, size_t n)
 int
 keeper_address_listen(char *out, const struct plan *p)
 {
-	const char *backend = p->site.backend->name;
-	unsigned long long id[2] = {0};
+	const char *backend = p->site.backend->name, *end = out + KEEPER_BYTES;
+	unsigned char id[16] = {0};
 	bool made = getrandom(id, sizeof id, 0) == sizeof id;
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct sockaddr_un a;
 	socklen_t size;
-	char name[64];
-	size_t n;
+	char name[64] = "dlock-";
 
-	snprintf(name, sizeof name, "dlock-%016llx%016llx", id[0], id[1]);
+	text_hex(name + strlen(name), id, sizeof id);
 	size = fill_socket(&a, name, strlen(name));
 	if (fd >= 0 &&
 	    (!made || bind(fd, (struct sockaddr *)&a, size) != 0 ||
@@ -139,11 +139,12 @@ keeper_address_listen(char *out, const struct plan *p)
 		close(fd);
 		fd = -1;
 	}
-	n = snprintf(out, KEEPER_BYTES, "@%s/%llx/%s", name,
-	    fd < 0 ? NET_NONE : net_of(fd), backend);
+	out = text_put(text_put(out, end, "@"), end, name);
+	out = text_put_hex(text_put(out, end, "/"), end, fd < 0 ? NET_NONE : net_of(fd));
+	out = text_put(text_put(out, end, "/"), end, backend);
 	for (size_t i = 0; i < p->nkeys; i++)
-		n += snprintf(
-		    out + n, KEEPER_BYTES - n, "/%llx", lock_hash(backend, p->keys[i]));
+		out = text_put_hex(
+		    text_put(out, end, "/"), end, lock_hash(backend, p->keys[i]));
 	return fd;
 }
 

@@ -1,6 +1,6 @@
 /*
  * refuse.c - Goal of these tests: what a person reads when a lock is not given
- * for its kind or its job, whatever numbers a store has.
+ * for its kind or its job, whatever numbers a store has; and how texts are put together.
  */
 #include "backends/common/text.h"
 
@@ -132,6 +132,28 @@ periods_are_named_by_the_clock_of_a_server(void **state)
 	assert_int_equal(period_name(&job, -1, "redis h", &f), RC_OK);
 }
 
+static void
+texts_are_put_together_and_cut(void **state)
+{
+	char out[12], *end = out + sizeof out, *at = out;
+
+	(void)state;
+	at = text_put(at, end, "");
+	assert_ptr_equal(at, out);
+	assert_string_equal(out, "");
+	at = text_put_number(text_put(at, end, "a"), end, 0);
+	assert_string_equal(out, "a0");
+	at = text_put_hex(text_put_hex(at, end, 0), end, 0xdeadbeef);
+	assert_string_equal(out, "a00deadbeef");
+	assert_ptr_equal(at, end - 1);
+	assert_ptr_equal(text_put(at, end, "more"), end - 1);
+	assert_string_equal(out, "a00deadbeef");
+	assert_ptr_equal(text_put_number(out + 6, end, UINT64_MAX), end - 1);
+	assert_string_equal(out, "a00dea18446");
+	assert_ptr_equal(text_put_hex(out, end, UINT64_MAX), end - 1);
+	assert_string_equal(out, "fffffffffff");
+}
+
 int
 main(void)
 {
@@ -140,6 +162,7 @@ main(void)
 	    cmocka_unit_test(what_was_done_and_when),
 	    cmocka_unit_test(how_long_ago),
 	    cmocka_unit_test(periods_are_named_by_the_clock_of_a_server),
+	    cmocka_unit_test(texts_are_put_together_and_cut),
 	};
 
 	return cmocka_run_group_tests_name("refuse", tests, NULL, NULL);
