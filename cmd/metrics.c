@@ -475,8 +475,6 @@ metrics_add(const struct plan *p, const struct metrics_run *r)
 	enum rc rc = RC_SYSTEM;
 	int fd;
 
-	if (!p->show.metrics)
-		return;
 	signal(SIGXFSZ, SIG_IGN); /* the write fails, and is told of */
 	snprintf(next, sizeof next, "%s.dlock", p->show.metrics);
 	fd = open_next(next, &f);

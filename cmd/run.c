@@ -15,7 +15,6 @@
 #include "text.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,29 +31,36 @@ guess(char *const *argv)
 	return "";
 }
 
+/* Apart, so that a run touches no pages of the stack for what is said here. */
+static __attribute__((noinline)) struct verdict
+no_command(struct plan *p, int error)
+{
+	struct verdict v = {.status = exit_of_exec(error), .name = "not-executed"};
+	const char *command = p->command.argv[0];
+	char name[300];
+
+	mask_passwords(p->command.argv[0]); /* -u may have been forgotten */
+	snprintf(v.line, sizeof v.line,
+	    "cannot execute '%s' under %s: %s%s; no lock was asked for",
+	    text_clean(name, sizeof name, command, strlen(command)), plan_name(p).text,
+	    strerror(error), guess(p->command.argv));
+	return v;
+}
+
 static int
 run_run(struct plan *p)
 {
-	const char *command = p->command.argv[0];
-	/* the pages of a stack are touched here, and copied in each process */
-	static char path[PATH_MAX];
-	char name[300];
 	struct origin origin;
-	struct run r = {.plan = p, .origin = &origin, .path = path};
+	struct run r = {.plan = p, .origin = &origin};
 	struct verdict v;
 
 	/* that it still exists when the lock comes, nobody promises */
-	if (child_find(command, path, sizeof path)) {
+	r.path = child_find(p->command.argv[0]);
+	if (r.path) {
 		start_origin(&origin);
 		v = start_run(&r, p);
 	} else {
-		v = (struct verdict){
-		    .status = exit_of_exec(errno), .name = "not-executed"};
-		mask_passwords(p->command.argv[0]); /* -u may have been forgotten */
-		snprintf(v.line, sizeof v.line,
-		    "cannot execute '%s' under %s: %s%s; no lock was asked for",
-		    text_clean(name, sizeof name, command, strlen(command)),
-		    plan_name(p).text, strerror(errno), guess(p->command.argv));
+		v = no_command(p, errno);
 	}
 	start_end(p, &v);
 }

@@ -32,8 +32,8 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -50,9 +50,12 @@ file_name(char out[NAME_BYTES], const char *key, const char *suffix)
 	const char *rest = encoded;
 
 	encode_key(encoded, sizeof encoded, key);
-	for (; strlen(rest) > NAME_CHUNK; rest += NAME_CHUNK)
-		out += snprintf(out, NAME_CHUNK + 3, "%.*s+/", NAME_CHUNK, rest);
-	snprintf(out, NAME_CHUNK + 8, "%s%s", rest, suffix);
+	for (; strlen(rest) > NAME_CHUNK; rest += NAME_CHUNK) {
+		out = text_put(out, out + NAME_CHUNK + 1, rest);
+		out = text_put(out, out + 3, "+/");
+	}
+	out = text_put(out, out + NAME_CHUNK + 1, rest);
+	text_put(out, out + 8, suffix);
 }
 
 static void
@@ -231,8 +234,8 @@ write_who(const struct file *f, struct block *h, int64_t byte)
 {
 	h->granted = epoch_now();
 	h->byte = byte;
-	snprintf(h->owner, sizeof h->owner, "%s", f->claim->owner);
-	snprintf(h->record, sizeof h->record, "%s", f->claim->record);
+	text_put(h->owner, h->owner + sizeof h->owner, f->claim->owner);
+	text_put(h->record, h->record + sizeof h->record, f->claim->record);
 }
 
 /* Nothing is before us: writes down that the lock is ours. */
@@ -467,16 +470,31 @@ static const struct setting_row settings[] = {
     {NULL, NULL, NULL, NULL},
 };
 
+/*
+ * A run's only store: the first call of malloc() costs ten page faults, and memory of our own
+ * costs as much as taking the lock.
+ */
+static _Alignas(4096) struct file first;
+
+static struct file *
+file_new(void)
+{
+	static bool fresh = true;
+
+	if (!fresh)
+		return calloc(1, sizeof(struct file));
+	fresh = false;
+	return &first;
+}
+
 static enum rc
 file_open(
     struct store **ret, struct host *host, const struct site *site, struct fault *fault)
 {
-	/* the first call of malloc() costs ten page faults, and no other is needed */
-	struct file *f = mmap(
-	    NULL, sizeof *f, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct file *f = file_new();
 	enum rc rc;
 
-	if (f == MAP_FAILED)
+	if (!f)
 		return fault_set(fault, RC_SYSTEM, "out of memory");
 	f->base = (struct store){&file_backend, host, f->dir.where,
 	    CAP_FAIR | CAP_SHARED | CAP_LIMIT | CAP_JOB | CAP_REVOKE | CAP_FREEZE};
@@ -491,7 +509,8 @@ file_open(
 	}
 	if (rc == RC_OK)
 		rc = joined_open(ret, host, f->path, f->lock, fault);
-	munmap(f, sizeof *f);
+	if (f != &first)
+		free(f);
 	return rc;
 }
 
@@ -610,7 +629,8 @@ file_close(struct store *s)
 		return;
 	file_close_lock(f);
 	directory_close(&f->dir);
-	munmap(f, sizeof *f);
+	if (f != &first)
+		free(f);
 }
 
 const struct backend file_backend = {

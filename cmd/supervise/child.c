@@ -3,34 +3,38 @@
  */
 #include "child.h"
 
+#include "backends/common/text.h"
 #include "cmd/object.h"
 #include "stub.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The stub's own, which the keeper leaves alone until the command runs. */
-static struct stub stub;
-static _Alignas(16) char stack[4096]; /* stub.c needs some hundred bytes */
-
-static char *values[VARIABLES]; /* in the page, behind NAME=; NULL: it is not told */
+/* Together in one page, for each costs a run a page fault; but for the end of a long path. */
+static _Alignas(4096) struct {
+	char stack[2048]; /* the stub's: it needs some hundred bytes */
+	struct stub stub; /* the keeper leaves it alone until the command runs */
+	char
+	    *values[VARIABLES]; /* told; in run.h's page, behind NAME=; NULL: it is not */
+	char path[PATH_MAX];    /* of the command */
+} command;
 
 enum { TOKEN_BYTES = 24, SLOT_BYTES = 12 };
 
 const char *
 child_value(enum variable which)
 {
-	return values[which];
+	return command.values[which];
 }
 
 static const char *
@@ -141,12 +145,20 @@ child_prepare(const struct run *r)
 
 	for (enum variable i = 0; i < VARIABLES; i++)
 		if (room_of(r, i) > 0) {
-			values[i] = stpcpy(stpcpy(next, variable_names[i]), "=");
-			next = values[i] + room_of(r, i);
+			command.values[i] = stpcpy(stpcpy(next, variable_names[i]), "=");
+			next = command.values[i] + room_of(r, i);
 		}
-	strcpy(values[VAR_KEY], r->plan->keys[0]);
-	strcpy(values[VAR_OWNER], r->owner);
-	strcpy(values[VAR_BACKEND], r->plan->site.backend->name);
+	strcpy(command.values[VAR_KEY], r->plan->keys[0]);
+	strcpy(command.values[VAR_OWNER], r->owner);
+	strcpy(command.values[VAR_BACKEND], r->plan->site.backend->name);
+}
+
+static void
+tell_number(enum variable which, size_t room, uint64_t number)
+{
+	char *value = command.values[which];
+
+	text_put_number(value, value + room, number);
 }
 
 /* Behind our address, with where the lock is kept, are those of the outer dlocks. */
@@ -155,17 +167,17 @@ child_tell(const struct run *r, const struct join_part *parts, const char *addre
 {
 	const struct plan *p = r->plan;
 	const char *outer = outer_keepers();
-	char *keepers = stpcpy(stpcpy(values[VAR_KEEPER], address), r->site);
+	char *keepers = stpcpy(stpcpy(command.values[VAR_KEEPER], address), r->site);
 	struct object j;
 
 	if (*outer)
 		strcpy(stpcpy(keepers, " "), outer);
-	snprintf(values[VAR_TOKEN], TOKEN_BYTES, "%" PRIu64, parts->token);
-	if (values[VAR_SLOT])
-		snprintf(values[VAR_SLOT], SLOT_BYTES, "%u", parts->slot);
-	if (!values[VAR_TOKENS])
+	tell_number(VAR_TOKEN, TOKEN_BYTES, parts->token);
+	if (command.values[VAR_SLOT])
+		tell_number(VAR_SLOT, SLOT_BYTES, parts->slot);
+	if (!command.values[VAR_TOKENS])
 		return;
-	object_begin(&j, values[VAR_TOKENS], tokens_room(p));
+	object_begin(&j, command.values[VAR_TOKENS], tokens_room(p));
 	for (size_t i = 0; i < p->nkeys; i++)
 		object_number(&j, p->keys[i], parts[i].token);
 	object_end(&j);
@@ -186,25 +198,25 @@ prepare_words(const struct run *r)
 	envp = words + n + 2;
 	end = copy_others(envp);
 	for (enum variable i = 0; i < VARIABLES; i++)
-		if (values[i])
-			*end++ = values[i] - strlen(variable_names[i]) - 1;
-	stub.path = r->path;
-	stub.argv = p->command.argv;
-	stub.script = words;
-	stub.envp = envp;
+		if (command.values[i])
+			*end++ = command.values[i] - strlen(variable_names[i]) - 1;
+	command.stub.path = r->path;
+	command.stub.argv = p->command.argv;
+	command.stub.script = words;
+	command.stub.envp = envp;
 }
 
 /* Emulators may know no process that shares memory but a thread. */
 static pid_t
 clone_stub(void)
 {
-	char *top = stack + sizeof stack;
+	char *top = command.stack + sizeof command.stack;
 	pid_t pid = -1;
 
 #ifdef STUB_SHARES
-	pid = clone(stub_begin, top, CLONE_VM | SIGCHLD, &stub);
+	pid = clone(stub_begin, top, CLONE_VM | SIGCHLD, &command.stub);
 #endif
-	return pid < 0 ? clone(stub_begin, top, SIGCHLD, &stub) : pid;
+	return pid < 0 ? clone(stub_begin, top, SIGCHLD, &command.stub) : pid;
 }
 
 int
@@ -212,25 +224,25 @@ child_fork(struct child *c, const struct run *r)
 {
 	int ends[2];
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+	if (pipe2(ends, O_CLOEXEC) != 0)
 		return -1;
 	prepare_words(r);
-	stub.keeper = getpid();
-	stub.gate = ends[1];
-	memcpy(stub.others, (const int[]){r->ends[0], r->ends[1], ends[0]},
-	    sizeof stub.others);
-	stub.leads = !r->origin->has_tty;
-	stub.mask = &r->origin->mask;
-	stub.chld_ignored = r->origin->chld_ignored;
-	stub.exec = &r->shared->exec;
+	command.stub.keeper = getpid();
+	command.stub.gate = ends[0];
+	memcpy(command.stub.others, (const int[]){r->ends[1], ends[1]},
+	    sizeof command.stub.others);
+	command.stub.leads = !r->origin->has_tty;
+	command.stub.mask = &r->origin->mask;
+	command.stub.chld_ignored = r->origin->chld_ignored;
+	command.stub.exec = &r->shared->exec;
 	c->pid = clone_stub();
-	close(ends[1]);
+	close(ends[0]);
 	if (c->pid < 0) {
-		close(ends[0]);
+		close(ends[1]);
 		return -1;
 	}
-	c->gate = ends[0];
-	c->group = stub.leads ? c->pid : 0;
+	c->gate = ends[1];
+	c->group = command.stub.leads ? c->pid : 0;
 	/* and by the stub: should we end before it has, HUP goes to the caller's group */
 	if (c->group)
 		setpgid(c->pid, c->pid);
@@ -240,8 +252,9 @@ child_fork(struct child *c, const struct run *r)
 void
 child_go(struct child *c, instant latest)
 {
-	if (send(c->gate, &latest, sizeof latest, MSG_NOSIGNAL) != sizeof latest)
-		shutdown(c->gate, SHUT_RDWR);
+	/* SIGPIPE is blocked */
+	if (write(c->gate, &latest, sizeof latest) != sizeof latest)
+		kill(c->pid, SIGKILL);
 }
 
 void
@@ -257,14 +270,14 @@ child_dismiss(struct child *c)
 bool
 child_gate(struct child *c, int *exec)
 {
-	char none;
+	struct pollfd gate = {.fd = c->gate};
 
-	if (recv(c->gate, &none, sizeof none, MSG_DONTWAIT) < 0 &&
-	    (errno == EAGAIN || errno == EINTR))
+	/* POLLERR: nobody can read from it any more */
+	if (poll(&gate, 1, 0) <= 0)
 		return false;
 	close(c->gate);
 	c->gate = -1;
-	*exec = atomic_load(stub.exec);
+	*exec = atomic_load(command.stub.exec);
 	return true;
 }
 
@@ -283,32 +296,40 @@ is_executable(const char *path)
 	return true;
 }
 
-bool
-child_find(const char *name, char *path, size_t size)
+/* command.path: a directory of PATH ("": the working directory) and the name.  Does it fit? */
+static bool
+put_path(const char *dir, size_t n, const char *name)
+{
+	char *at = command.path, *end = at + sizeof command.path;
+
+	if (n + strlen(name) + sizeof "./" > sizeof command.path)
+		return false;
+	memcpy(at, n > 0 ? dir : ".", n > 0 ? n : 1);
+	text_put(text_put(at + (n > 0 ? n : 1), end, "/"), end, name);
+	return true;
+}
+
+const char *
+child_find(const char *name)
 {
 	const char *dirs = getenv("PATH"), *end;
 	int error = ENOENT;
 
 	if (strchr(name, '/')) {
-		if (strlen(name) >= size) {
+		if (strlen(name) >= sizeof command.path) {
 			errno = ENAMETOOLONG;
-			return false;
+			return NULL;
 		}
-		memcpy(path, name, strlen(name) + 1);
-		return is_executable(path);
+		strcpy(command.path, name);
+		return is_executable(command.path) ? command.path : NULL;
 	}
 	if (!dirs)
 		dirs = "/bin:/usr/bin";
 	for (;; dirs = end + 1) {
-		int n;
-
 		end = strchrnul(dirs, ':');
-		n = snprintf(path, size, "%.*s/%s", (int)(end - dirs), dirs, name);
-		if (end == dirs)
-			n = snprintf(path, size, "./%s", name);
-		if (n > 0 && (size_t)n < size) {
-			if (is_executable(path))
-				return true;
+		if (put_path(dirs, end - dirs, name)) {
+			if (is_executable(command.path))
+				return command.path;
 			/* what is there says more than what is not */
 			if (error == ENOENT && errno != ENOTDIR)
 				error = errno;
@@ -317,5 +338,5 @@ child_find(const char *name, char *path, size_t size)
 			break;
 	}
 	errno = error;
-	return false;
+	return NULL;
 }

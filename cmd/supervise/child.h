@@ -49,8 +49,8 @@ struct child {
 int child_fork(struct child *, const struct run *);
 
 /*
- * Lets it begin: after `latest` it fails with ETIME.  Where that cannot be said the gate is
- * shut: the stub ends, and the gate says so.
+ * Lets it begin: after `latest` it fails with ETIME.  Where that cannot be said the stub
+ * is killed, and the gate says so.
  */
 void child_go(struct child *, instant latest);
 
@@ -64,9 +64,9 @@ void child_dismiss(struct child *);
 bool child_gate(struct child *, int *exec);
 
 /*
- * Where the program is that `name` means: into path[size].  False, with errno: there is
- * nothing that can be executed.
+ * Where the program is that `name` means; it stays ours.  NULL, with errno: there is nothing
+ * that can be executed.
  */
-bool child_find(const char *name, char *path, size_t size);
+const char *child_find(const char *name);
 
 #endif

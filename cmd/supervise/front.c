@@ -58,20 +58,23 @@ struct front_keeper {
 	size_t broken;          /* of them, once the watch knows that one is */
 };
 
-struct front {
+/*
+ * Not on the stack, and what each run uses in one page: see the keeper's, in keeper.c.
+ */
+static _Alignas(4096) struct front {
 	const struct run *run;
 	const struct plan *plan;
 	struct shared *shared;
 	struct front_keeper keeper;
 	struct loop loop;
-	struct waiting waiting;
 	struct front_elders elders;
 	struct watch watch;
 	struct front_stop stop;
-	struct doubt doubt;
 	int interrupt; /* the signal that is to end the waiting; 0 */
 	struct front_end end;
-};
+	struct doubt doubt;
+	struct waiting waiting;
+} front;
 
 _Static_assert(GRANT_QUICK < SLACK && LISTEN_LATER < SLACK,
     "a front that does not hear of a grant looks later by so much: see run.h");
@@ -188,7 +191,10 @@ front_finish(struct front *f, struct ending e, const char *words)
 		    .value = RC_LOST,
 		    .too_late = e.loss == LOSS_SILENCE || !*words};
 	f->end.ending = e;
-	snprintf(f->end.words, sizeof f->end.words, "%s", words);
+	/* mostly there are none, and stdio would be the first thing that we need of it */
+	*f->end.words = '\0';
+	if (*words)
+		snprintf(f->end.words, sizeof f->end.words, "%s", words);
 	f->end.over = true;
 }
 
@@ -434,7 +440,6 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 		waiting_heard(&f->waiting, m);
 		say("%s", text_clean(words, sizeof words, m->text, strlen(m->text)));
 		break;
-	case MSG_ENDED:
 	case MSG_SKIPPED:
 	case MSG_STARTED:
 	case MSG_RESUMED:
@@ -455,11 +460,8 @@ hear_keeper(struct front *f)
 	struct msg m;
 	int got;
 
-	while ((got = link_receive(f->keeper.link, &m, &anchors)) > 0) {
+	while ((got = link_receive(f->keeper.link, &m, &anchors)) > 0)
 		take_message(f, &m, &anchors);
-		/* told meanwhile, and nothing else would wake us for it */
-		told = told || m.kind == MSG_ENDED;
-	}
 	if (got < 0) {
 		close(f->keeper.link);
 		f->keeper.link = -1;
@@ -571,15 +573,7 @@ conclude(struct front *f)
 struct verdict
 front_run(const struct run *r, pid_t keeper)
 {
-	struct front f = {
-	    .run = r,
-	    .plan = r->plan,
-	    .shared = r->shared,
-	    .keeper = {keeper, .link = r->ends[0], .listen_from = listen_from(r)},
-	    .elders = {.look_at = NEVER},
-	    .stop = {.at = NEVER},
-	    .doubt = {.warn_at = NEVER},
-	};
+	struct front *f = &front;
 	struct pollfd set[SLOTS];
 	struct signalfd_siginfo info;
 	instant wake;
@@ -587,43 +581,51 @@ front_run(const struct run *r, pid_t keeper)
 	int error;
 	nfds_t n;
 
+	f->run = r;
+	f->plan = r->plan;
+	f->shared = r->shared;
+	f->keeper.pid = keeper;
+	f->keeper.link = r->ends[0];
+	f->keeper.listen_from = listen_from(r);
+	f->elders.look_at = f->stop.at = f->doubt.warn_at = NEVER;
 	close(r->ends[1]);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	libc_sigfillset(&all);
-	watch_init(&f.watch, r->plan->terms.ttl, r->plan->terms.grace);
-	waiting_begin(&f.waiting, r->plan, r->shared, r->origin->has_tty);
-	error = loop_open(&f.loop, &all) == 0 ? 0 : errno;
+	watch_init(&f->watch, r->plan->terms.ttl, r->plan->terms.grace);
+	waiting_begin(&f->waiting, r->plan, r->shared, r->origin->has_tty);
+	error = loop_open(&f->loop, &all) == 0 ? 0 : errno;
 	if (error)
-		take_over(&f, strerror(error));
-	look_for_elders(&f);
-	while (!f.end.over) {
-		wake = watch_keeper(&f);
-		if (f.end.over)
+		take_over(f, strerror(error));
+	look_for_elders(f);
+	while (!f->end.over) {
+		wake = watch_keeper(f);
+		if (f->end.over)
 			break;
-		show_waiting(&f);
-		n = poll_keeper(&f, set);
-		wake = instant_first(instant_first(f.waiting.line.next, wake),
-		    instant_first(f.stop.at, f.doubt.warn_at));
-		wake = instant_first(f.keeper.listen_from, wake);
-		loop_wait(&f.loop, set, n, wake);
-		if (set[SLOT_LINK].revents || atomic_load(&f.shared->end.told))
-			hear_keeper(&f);
+		show_waiting(f);
+		n = poll_keeper(f, set);
+		wake = instant_first(instant_first(f->waiting.line.next, wake),
+		    instant_first(f->stop.at, f->doubt.warn_at));
+		wake = instant_first(f->keeper.listen_from, wake);
+		loop_wait(&f->loop, set, n, wake);
+		if (set[SLOT_LINK].revents || atomic_load(&f->shared->end.told))
+			hear_keeper(f);
 		for (nfds_t i = SLOT_ANCHOR; i < n; i++)
 			if (set[i].revents) {
-				f.keeper.broken = i - SLOT_ANCHOR;
-				watch_adrift(&f.watch, instant_now());
+				f->keeper.broken = i - SLOT_ANCHOR;
+				watch_adrift(&f->watch, instant_now());
 			}
 		/* a stop may be over by a signal that has come since */
-		while (!f.end.over && (set[LOOP_SIGNAL].revents || f.stop.at != NEVER) &&
-		    loop_signal(&f.loop, &info))
-			front_take_signal(&f, &info);
+		while (!f->end.over &&
+		    (set[LOOP_SIGNAL].revents || f->stop.at != NEVER) &&
+		    loop_signal(&f->loop, &info))
+			front_take_signal(f, &info);
 		/* later than a signal that would end it */
-		if (r->body && is_running(&f))
-			deliver(&f);
-		if (!f.end.over && instant_now() >= f.stop.at)
-			front_stop(&f);
-		if (!f.end.over && instant_now() >= f.doubt.warn_at)
-			loss_warn(r, &f.doubt);
+		if (r->body && is_running(f))
+			deliver(f);
+		if (!f->end.over && instant_now() >= f->stop.at)
+			front_stop(f);
+		if (!f->end.over && instant_now() >= f->doubt.warn_at)
+			loss_warn(r, &f->doubt);
 	}
-	return conclude(&f);
+	return conclude(f);
 }

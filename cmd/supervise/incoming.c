@@ -310,15 +310,14 @@ enum {
 	SLOT_GATE, /* or with a body the process for which we hold */
 	SLOT_BACKEND,
 	SLOT_ALERT,
-	SLOT_DOOR,
-	SLOTS = SLOT_DOOR + 1 + DOOR_PEERS
+	SLOT_DOOR, /* the listener's; behind it the peers' */
 };
 
 /* Not longer than the front may doubt that we are alive. */
 bool
 incoming_wait(struct incoming *in, int fd, short events, instant until)
 {
-	struct pollfd set[SLOTS];
+	struct pollfd set[SLOT_DOOR + 1 + in->door.n];
 	struct signalfd_siginfo info;
 	nfds_t n = SLOT_DOOR + door_poll(&in->door, set + SLOT_DOOR);
 	int gate = awaits_start(in) ? in->child.gate : -1;

@@ -2,6 +2,7 @@
 #include "run.h"
 
 #include "backends/common/libc.h"
+#include "backends/common/text.h"
 #include "cmd/parse.h"
 #include "cmd/record.h"
 #include "events.h"
@@ -28,21 +29,21 @@ struct todo {
 
 /*
  * Not on the stack: zeroed memory that is never touched costs nothing.  So what each run uses
- * stands together here, and in a struct lock, apart from large buffers.
+ * stands together in two pages, apart from large buffers: the lock's ends with such a one.
  */
-static struct keeper {
+static _Alignas(4096) struct keeper {
 	struct host host; /* first: the backend's way back to us */
 	const struct run *run;
 	const struct plan *plan;
 	struct shared *shared;
 	struct keep keep;
 	struct todo todo;
-	bool for_ancestor;  /* what we would wait for ends only after us */
-	bool for_script;    /* the user was told that our own script has it */
-	struct fault fault; /* of the call that decided the ending */
-	struct incoming in;
+	bool for_ancestor; /* what we would wait for ends only after us */
+	bool for_script;   /* the user was told that our own script has it */
 	struct lock lock;
 	char record[RECORD_BYTES]; /* with --min-hold: ours, not the front's */
+	struct fault fault;        /* of the call that decided the ending */
+	struct incoming in;
 } keeper;
 
 /* ---- carrying out what step() decides ---- */
@@ -90,7 +91,7 @@ start_command(struct keeper *k)
 	    instant_now() < patience)
 		loop_wait(&k->in.loop, set, LOOP_OWN, instant_now() + NS_PER_MS);
 	/* not earlier: opening the lock comes first where descriptors are few */
-	(void)tree_open();
+	tree_reserve();
 	open_door(k);
 	child_tell(k->run, k->lock.outer.parts, k->in.door.address);
 	child_go(&k->in.child, k->keep.lease.term_at);
@@ -102,7 +103,7 @@ start_command(struct keeper *k)
 static void
 start_body(struct keeper *k)
 {
-	(void)tree_open();
+	tree_reserve();
 	k->run->body->until = instant_after(instant_now(), k->plan->steer.length);
 	child_tell(k->run, k->lock.outer.parts, k->in.door.address);
 	atomic_store(&k->shared->exec, EXEC_CALLED);
@@ -124,8 +125,7 @@ report_ending(struct keeper *k)
 	publish_ending(k);
 	k->shared->end.why = k->fault;
 	atomic_store(&k->shared->end.told, true);
-	news_send(&k->in.news, MSG_ENDED, 0, "");
-	/* it wakes a front that does not listen yet, and nothing else is to be said */
+	/* it wakes the front, also one that does not listen yet; nothing else is to be said */
 	if (k->in.news.link >= 0)
 		shutdown(k->in.news.link, SHUT_WR);
 }
@@ -316,7 +316,8 @@ open_lock(struct keeper *k)
 	k->keep.terms.nested = k->lock.nested;
 	if (rc != RC_OK)
 		return rc;
-	snprintf(k->shared->where, sizeof k->shared->where, "%s", k->lock.store->where);
+	text_put(k->shared->where, k->shared->where + sizeof k->shared->where,
+	    k->lock.store->where);
 	atomic_store(&k->shared->opened, true);
 	return RC_OK;
 }

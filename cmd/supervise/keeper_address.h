@@ -87,12 +87,13 @@ void nested_site_write(char *out, const struct backend *, const struct site *);
 
 /* Where the plan's locks are kept.  It points into itself, and into the plan. */
 struct nested_site {
-	struct site site;
-	bool ended;  /* it would be that of the outer dlock, but that has ended */
-	bool secret; /* it has a password, which is not told */
 	char text[URL_BYTES + SETTINGS_BYTES];
 	/* the told ones, and the plan's own behind them, so that those win */
 	struct setting settings[2 * SETTINGS_MAX];
+	/* without an outer dlock only the rest is used */
+	struct site site;
+	bool ended;  /* it would be that of the outer dlock, but that has ended */
+	bool secret; /* it has a password, which is not told */
 };
 
 void nested_site_find(struct nested_site *, const struct plan *);

@@ -111,7 +111,6 @@ enum msg_kind {
 	MSG_STOPPING, /* the command is being stopped: number is an enum ending_kind */
 	MSG_TRACE,    /* text: for -v */
 	MSG_NOTICE,   /* text: what the user should know of the server */
-	MSG_ENDED,    /* shared->end has been set */
 	/* front to keeper */
 	MSG_SIGNAL, /* number: signal; had, ends; nothing else comes from there */
 };
@@ -180,8 +179,8 @@ struct news {
 	int link; /* -1: the front is gone, and its end was seen and closed */
 	/* the front has been told: */
 	bool waited;     /* that we wait */
-	struct msg last; /* what for; at first: for nobody */
 	bool suspect;    /* that a renewal was not answered */
+	struct msg last; /* what we wait for; at first: for nobody */
 };
 
 void news_message(const struct news *, const struct msg *, const struct anchors *);

@@ -59,7 +59,7 @@ refused(const struct plan *p, enum rc rc, const char *what, const char *why)
 const char *
 start_objection(void)
 {
-	if (!tree_open() && errno != EMFILE && errno != ENFILE)
+	if (!tree_find_self() && errno != EMFILE && errno != ENFILE)
 		return "/proc is not mounted here, or does not show this process";
 	if (!tree_finds_all())
 		return "/proc is an outer pid namespace's, and hides processes (hidepid)";
@@ -70,19 +70,23 @@ start_objection(void)
 static bool
 prepare(struct run *r, struct plan *p)
 {
-	static struct nested_site where;
-	static char site[SITE_BYTES];
+	static struct {
+		struct nested_site
+		    where; /* its end is used, and the beginning of what follows */
+		char told[SITE_BYTES];
+	} site;
 	unsigned char bytes[OWNER_CHARS / 2 + sizeof p->terms.seed];
 
 	r->began = instant_now();
+	tree_reserve();
 	if (r->body)
 		r->body->outside.front = getpid();
 	record_write(r->record, p,
 	    r->body && r->body->outside.pid ? r->body->outside.pid : getpid());
-	nested_site_find(&where, p);
-	nested_site_write(site, p->site.backend, &where.site);
-	r->where = &where;
-	r->site = site;
+	nested_site_find(&site.where, p);
+	nested_site_write(site.told, p->site.backend, &site.where.site);
+	r->where = &site.where;
+	r->site = site.told;
 	r->has_elders = tree_has_children();
 	r->shared = shared_new(child_room(r));
 	if (!r->shared || getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
@@ -151,6 +155,7 @@ start_end(const struct plan *p, const struct verdict *v)
 	if (*v->line)
 		say_last("%s", v->line);
 	events_verdict(p, v);
-	metrics_add(p, &run); /* which may wait for a second */
+	if (p->show.metrics)
+		metrics_add(p, &run); /* which may wait for a second */
 	_exit(v->signal ? start_die_of(v->signal) : v->status);
 }

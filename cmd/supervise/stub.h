@@ -34,7 +34,7 @@ enum { EXEC_NOT_CALLED, EXEC_CALLED = -1 };
 struct stub {
 	pid_t keeper;
 	int gate;      /* an instant is "go": to begin later is to fail with ETIME */
-	int others[3]; /* descriptors that are not the command's; closed */
+	int others[2]; /* descriptors that are not the command's; closed */
 	bool leads;    /* a process group of its own */
 	/* of the command */
 	const sigset_t *mask; /* its blocked signals */

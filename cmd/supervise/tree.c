@@ -20,12 +20,13 @@
 
 static int reserve = -1; /* for what a sweep has to open: one file at a time */
 
-bool
-tree_open(void)
+/* This process, as it was when tree_find_self() found it; beside the reserve, in its page. */
+static struct process us = {.pid = -1};
+
+void
+tree_reserve(void)
 {
-	/* "self" leads nowhere in a /proc that does not know us */
-	reserve = open("/proc/self/..", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	return reserve >= 0;
+	reserve = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
 void
@@ -83,25 +84,62 @@ stat_field(const char *after_name, int n)
 	return after_name ? after_name + 1 : "";
 }
 
-/* Without sscanf(3), which costs each run as much as all else here. */
+/* Without strtoll(3), of which a run that ends as it should needs nothing else. */
+static long long
+number_at(const char *text)
+{
+	bool below = *text == '-';
+	long long number = 0;
+
+	for (text += below; *text >= '0' && *text <= '9'; text++)
+		number = 10 * number + (*text - '0');
+	return below ? -number : number;
+}
+
+/* From a `stat`; without sscanf(3), which costs each run as much as all else here. */
+static bool
+read_stat(struct process *p, const char *text)
+{
+	/* the name may itself have brackets and blanks */
+	const char *after_name = strrchr(text, ')');
+
+	if (!after_name || !*stat_field(after_name, 22))
+		return false;
+	p->pid = number_at(text);
+	p->state = *stat_field(after_name, 3);
+	p->parent = number_at(stat_field(after_name, 4));
+	p->group = number_at(stat_field(after_name, 5));
+	p->session = number_at(stat_field(after_name, 6));
+	p->threads = number_at(stat_field(after_name, 20));
+	p->born = number_at(stat_field(after_name, 22));
+	return true;
+}
+
 bool
 process_look_up(struct process *p)
 {
-	char text[1024], *after_name;
+	char text[1024];
 
-	if (!process_read(p->pid, "stat", text, sizeof text))
-		return false;
-	/* the name may itself have brackets and blanks */
-	after_name = strrchr(text, ')');
-	if (!after_name || !*stat_field(after_name, 22))
-		return false;
-	p->state = *stat_field(after_name, 3);
-	p->parent = atoi(stat_field(after_name, 4));
-	p->group = atoi(stat_field(after_name, 5));
-	p->session = atoi(stat_field(after_name, 6));
-	p->threads = atoi(stat_field(after_name, 20));
-	p->born = strtoull(stat_field(after_name, 22), NULL, 10);
-	return true;
+	return process_read(p->pid, "stat", text, sizeof text) && read_stat(p, text);
+}
+
+bool
+tree_find_self(void)
+{
+	char text[1024];
+
+	errno = 0;
+	return read_file("/proc/self/stat", text, sizeof text) && read_stat(&us, text);
+}
+
+unsigned long long
+process_born(pid_t pid)
+{
+	struct process p = {.pid = pid};
+
+	if (pid == us.pid && pid == getpid())
+		return us.born;
+	return process_look_up(&p) ? p.born : 0;
 }
 
 /* The number of this process in /proc; 0: it is not there. */
@@ -154,7 +192,7 @@ tree_finds_all(void)
 	bool shown;
 	pid_t pid, parent = getpid();
 
-	if (own_number() == parent)
+	if ((us.pid > 0 ? us.pid : own_number()) == parent)
 		return true;
 	pid = libc_fork();
 	if (pid == 0) {
@@ -569,7 +607,7 @@ tree_signal(pid_t root, const struct aim *a)
 		alive += signal_children(&l, a);
 	free(l.at);
 	if (reserve < 0)
-		(void)tree_open(); /* what has died may have left room */
+		tree_reserve(); /* what has died may have left room */
 	return alive;
 }
 

@@ -11,7 +11,7 @@
  * (hidepid=2): those are found when their parents have died, by the kernel's list of our
  * own children.  That list has the numbers of /proc, so where both come together a hidden
  * process could not be signalled.  There nothing is run, nor where there is no /proc at
- * all: tree_finds_all(), tree_open().
+ * all: tree_finds_all(), tree_find_self().
  * All pids here are those of our own namespace.
  */
 #ifndef DLOCK_TREE_H
@@ -22,17 +22,21 @@
 #include <sys/types.h>
 
 /*
- * Takes what a sweep needs while there are descriptors; once in each process.  False, with
- * errno: there is no /proc that knows this process, or no descriptor (EMFILE, ENFILE).
+ * Looks for this process in /proc.  False, with errno: /proc does not know it, or there is
+ * no descriptor to look with (EMFILE, ENFILE).
  */
-bool tree_open(void);
+bool tree_find_self(void);
+
+/* Takes what a sweep needs while there are descriptors; once in each process. */
+void tree_reserve(void);
 
 /* In a process that has closed all it had. */
 void tree_forget(void);
 
 /*
- * Would every descendant be found, sooner or later?  The caller must not be dumpable: it
- * sees whether /proc shows a child that is as well hidden as we can hide one.
+ * Would every descendant be found, sooner or later?  After tree_find_self().  The caller
+ * must not be dumpable: it sees whether /proc shows a child that is as well hidden as we can
+ * hide one.
  */
 bool tree_finds_all(void);
 
@@ -48,6 +52,9 @@ struct process {
 
 /* Fills in all that is told of the process with p->pid; false: there is none. */
 bool process_look_up(struct process *);
+
+/* When it was born, in clock ticks; 0: not known. */
+unsigned long long process_born(pid_t);
 
 /* What stands in one of its small files, with blanks for NULs; false: nothing. */
 bool process_read(pid_t, const char *name, char *out, size_t size);

@@ -208,18 +208,13 @@ ended(struct verdict *v, const struct ending *e, const struct shown *s)
 			: "the lock ends with its lease");
 }
 
-struct verdict
-verdict_of(const struct plan *p, const struct ending *e, const struct heard *h)
+/* Apart, for most runs end without a word, and need none of these pages. */
+static __attribute__((noinline)) struct verdict
+verdict_in_words(const struct plan *p, const struct ending *e, const struct heard *h)
 {
 	struct verdict v = {.name = "failed", .status = STATUS_SYSTEM};
-	struct shown s;
+	struct shown s = {plan_name(p), text_shown(h->words), text_shown(h->where), ""};
 
-	/* so most runs end: there is nothing to be said, and the caller waits */
-	if (e->kind == END_COMMAND && !e->unconfirmed) {
-		ended(&v, e, NULL);
-		return v;
-	}
-	s = (struct shown){plan_name(p), text_shown(h->words), text_shown(h->where), ""};
 	text_clean(
 	    s.command, sizeof s.command, p->command.argv[0], strlen(p->command.argv[0]));
 	switch (e->kind) {
@@ -256,6 +251,17 @@ verdict_of(const struct plan *p, const struct ending *e, const struct heard *h)
 	/* nothing is wrong: -v asks to be told */
 	if (!p->show.verbose && e->kind == END_REFUSED && e->value == RC_DONE)
 		v.line[0] = '\0';
+	return v;
+}
+
+struct verdict
+verdict_of(const struct plan *p, const struct ending *e, const struct heard *h)
+{
+	struct verdict v = {.line = ""};
+
+	if (e->kind != END_COMMAND || e->unconfirmed)
+		return verdict_in_words(p, e, h);
+	ended(&v, e, NULL);
 	return v;
 }
 

@@ -35,11 +35,11 @@ void
 waiting_begin(
     struct waiting *g, const struct plan *p, const struct shared *s, bool has_tty)
 {
-	*g = (struct waiting){.plan = p,
-	    .shared = s,
-	    .began = instant_now(),
-	    .line.next = NEVER,
-	    .seen = {.key = p->keys[0], .held_since = NEVER}};
+	g->plan = p;
+	g->shared = s;
+	g->began = instant_now();
+	g->line.next = g->seen.held_since = NEVER;
+	g->seen.key = p->keys[0];
 	if (p->show.quiet)
 		return;
 	g->line.live = has_tty && is_foreground();

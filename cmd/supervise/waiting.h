@@ -25,11 +25,11 @@ struct waiting_line {
 struct waiting_seen {
 	const char *key; /* that is waited for */
 	unsigned position;
-	struct holding holding;
 	instant held_since; /* NEVER: not known */
-	bool noticed;       /* the user was told something of the server */
-	bool named;         /* `holder` is known: */
-	char holder[600];   /* described, clean */
+	struct holding holding;
+	bool noticed;     /* the user was told something of the server */
+	bool named;       /* `holder` is known: */
+	char holder[600]; /* described, clean */
 	/* ", until 2026-11-24 08:37:14 UTC": its freeze's end; "": none, or not known */
 	char until[72];
 	/* why the server does not answer, clean; "": it does */
@@ -44,6 +44,7 @@ struct waiting {
 	struct waiting_seen seen;
 };
 
+/* It is zeroed. */
 void waiting_begin(
     struct waiting *, const struct plan *, const struct shared *, bool has_tty);
 

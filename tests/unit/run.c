@@ -154,7 +154,7 @@ static void
 end_of_the_other_is_heard_after_its_last_words(void **state)
 {
 	int *ends = *state;
-	struct msg m = {.kind = MSG_ENDED, .text = "last"}, got;
+	struct msg m = {.kind = MSG_STARTED, .text = "last"}, got;
 	struct anchors a;
 
 	link_send(ends[0], &m, NULL);

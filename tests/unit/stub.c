@@ -75,7 +75,7 @@ run_stub(const char *path, const void *said, size_t size)
 	int ends[2], status;
 	pid_t pid;
 
-	s = (struct stub){.others = {-1, -1, -1},
+	s = (struct stub){.others = {-1, -1},
 	    .mask = &none,
 	    .chld_ignored = true,
 	    .path = path,

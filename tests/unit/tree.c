@@ -240,7 +240,7 @@ a_look_without_descriptors_spares_nobody_anew(void **state)
 	struct rlimit none, old;
 
 	(void)state;
-	tree_open();
+	tree_reserve();
 	assert_true(tree_spare(&spared, keeper));
 	assert_int_equal(spared.n, 1);
 	tree_forget();
@@ -256,7 +256,7 @@ a_look_without_descriptors_spares_nobody_anew(void **state)
 	bury(keeper);
 	bury(other);
 	free(spared.at);
-	tree_open();
+	tree_reserve();
 }
 
 /* A sleeper with this number, where the kernel lets us choose; else another one. */
@@ -407,7 +407,7 @@ descriptors_are_in_reserve(void **state)
 	pid_t grand;
 
 	(void)state;
-	tree_open();
+	tree_reserve();
 	family(&grand, false);
 	last = dup(0);
 	close(last);
@@ -419,7 +419,7 @@ descriptors_are_in_reserve(void **state)
 	assert_int_equal(tree_signal(getpid(), &(struct aim){.sig = SIGKILL}), 2);
 	setrlimit(RLIMIT_NOFILE, &old);
 	assert_true(kill_all() > 0);
-	tree_open();
+	tree_reserve();
 }
 
 static void
@@ -441,7 +441,7 @@ static int
 become_subreaper(void **state)
 {
 	(void)state;
-	tree_open();
+	tree_reserve();
 	return prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 

@@ -335,21 +335,21 @@ def test_command_that_cannot_be_executed_gives_the_lock_back(fake, tmp_path):
     assert done.calls() == ["acquire", "release"]
 
 
-# dlock whose keeper cannot say "go", the only message of 8 bytes, as it should (its send() is sendto()); what the stub
+# dlock whose keeper cannot say "go", the only message of 8 bytes, as it should (a write to its gate); what the stub
 # itself does, no library sees: tests/unit/stub.c.
-SEND = "ssize_t sendto(int fd, const void *data, size_t size, int flags, const struct sockaddr *to, socklen_t n)"
+WRITE = "ssize_t write(int fd, const void *data, size_t size)"
 BROKEN_STUBS = {
-    "go cannot be sent": SEND + "{ if (size == 8) { errno = ENOBUFS; return -1; }"
-                         " return syscall(SYS_sendto, fd, data, size, flags, to, n); }",
-    "half of go is sent": SEND + "{ return size == 8 ? syscall(SYS_sendto, fd, data, 4, flags, to, n) + 4"
-                          " : syscall(SYS_sendto, fd, data, size, flags, to, n); }",
-    "killed after go": SEND + "{ int pid = 0; long sent; FILE *f = size == 8 ? fopen(\"/proc/thread-self/children\", \"r\") : NULL;"
+    "go cannot be sent": WRITE + "{ if (size == 8) { errno = ENOMEM; return -1; }"
+                          " return syscall(SYS_write, fd, data, size); }",
+    "half of go is sent": WRITE + "{ return size == 8 ? syscall(SYS_write, fd, data, 4) + 4"
+                           " : syscall(SYS_write, fd, data, size); }",
+    "killed after go": WRITE + "{ int pid = 0; long sent; FILE *f = size == 8 ? fopen(\"/proc/thread-self/children\", \"r\") : NULL;"
                        " if (f && fscanf(f, \"%d\", &pid) == 1) kill(pid, SIGSTOP);"
-                       " sent = syscall(SYS_sendto, fd, data, size, flags, to, n);"
+                       " sent = syscall(SYS_write, fd, data, size);"
                        " if (pid) kill(pid, SIGKILL); return sent; }",
-    "killed before go": SEND + "{ int pid = 0; FILE *f = size == 8 ? fopen(\"/proc/thread-self/children\", \"r\") : NULL;"
+    "killed before go": WRITE + "{ int pid = 0; FILE *f = size == 8 ? fopen(\"/proc/thread-self/children\", \"r\") : NULL;"
                         " if (f && fscanf(f, \"%d\", &pid) == 1) kill(pid, SIGKILL);"
-                        " return syscall(SYS_sendto, fd, data, size, flags, to, n); }",
+                        " return syscall(SYS_write, fd, data, size); }",
 }
 
 
