@@ -24,9 +24,10 @@
 static _Alignas(4096) struct {
 	char stack[2048]; /* the stub's: it needs some hundred bytes */
 	struct stub stub; /* the keeper leaves it alone until the command runs */
-	char
-	    *values[VARIABLES]; /* told; in run.h's page, behind NAME=; NULL: it is not */
-	char path[PATH_MAX];    /* of the command */
+	/* what is told, in run.h's page, behind NAME=; NULL: it is not */
+	char *values[VARIABLES];
+	const char *outer; /* DLOCK_KEEPER of the keepers around us; "": there are none */
+	char path[PATH_MAX]; /* of the program */
 } command;
 
 enum { TOKEN_BYTES = 24, SLOT_BYTES = 12 };
@@ -35,14 +36,6 @@ const char *
 child_value(enum variable which)
 {
 	return command.values[which];
-}
-
-static const char *
-outer_keepers(void)
-{
-	const char *outer = getenv("DLOCK_KEEPER");
-
-	return outer ? outer : "";
 }
 
 /* Of VAR_TOKENS: each byte of a key is written as six at most. */
@@ -99,7 +92,7 @@ room_of(const struct run *r, enum variable which)
 	case VAR_BACKEND:
 		return strlen(p->site.backend->name) + 1;
 	case VAR_KEEPER:
-		return KEEPER_BYTES + strlen(r->site) + strlen(outer_keepers()) + 1;
+		return KEEPER_BYTES + strlen(r->site) + strlen(command.outer) + 1;
 	case VARIABLES:
 		break;
 	}
@@ -131,9 +124,13 @@ count_words(char *const *words)
 size_t
 child_room(const struct run *r)
 {
-	size_t words = r->body ? 0
-			       : count_words(r->plan->command.argv) + 2 +
-		count_words(environ) + VARIABLES + 1;
+	const char *outer = getenv("DLOCK_KEEPER");
+	size_t words;
+
+	command.outer = outer ? outer : "";
+	words = r->body ? 0
+			: count_words(r->plan->command.argv) + 2 + count_words(environ) +
+		VARIABLES + 1;
 
 	return variables_room(r) + words * sizeof(char *);
 }
@@ -166,12 +163,11 @@ void
 child_tell(const struct run *r, const struct join_part *parts, const char *address)
 {
 	const struct plan *p = r->plan;
-	const char *outer = outer_keepers();
 	char *keepers = stpcpy(stpcpy(command.values[VAR_KEEPER], address), r->site);
 	struct object j;
 
-	if (*outer)
-		strcpy(stpcpy(keepers, " "), outer);
+	if (*command.outer)
+		strcpy(stpcpy(keepers, " "), command.outer);
 	tell_number(VAR_TOKEN, TOKEN_BYTES, parts->token);
 	if (command.values[VAR_SLOT])
 		tell_number(VAR_SLOT, SLOT_BYTES, parts->slot);
