@@ -3,9 +3,12 @@
 
 #include "text.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
+
+/* isalnum() would read a page of the locale's. */
+#define LETTERS_AND_DIGITS \
+	"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 /* ---- its parts ---- */
 
@@ -114,11 +117,8 @@ is_host_name(const char *text, size_t n)
 	size_t label = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		char c = text[i];
-
-		label = c == '.' ? 0 : label + 1;
-		if (label > 63 ||
-		    !(isalnum((unsigned char)c) || c == '-' || c == '_' || c == '.'))
+		label = text[i] == '.' ? 0 : label + 1;
+		if (label > 63 || !text[i] || !strchr(LETTERS_AND_DIGITS "-_.", text[i]))
 			return false;
 	}
 	return n > 0 && n < 254;
@@ -178,8 +178,13 @@ endpoint_plain(
 int
 endpoint_print(char *out, size_t size, const char *before, const struct endpoint *e)
 {
-	return snprintf(out, size, strchr(e->host, ':') ? "%s[%s]:%d" : "%s%s:%d", before,
-	    e->host, e->port);
+	bool v6 = strchr(e->host, ':');
+	const char *end = out + size;
+	char *at = text_put(out, end, before);
+
+	at = text_put(text_put(at, end, v6 ? "[" : ""), end, e->host);
+	at = text_put_number(text_put(at, end, v6 ? "]:" : ":"), end, e->port);
+	return at < end - 1 ? at - out : (int)size;
 }
 
 const char *
@@ -203,10 +208,8 @@ endpoint_is(const struct endpoint *a, const struct endpoint *b)
 size_t
 encode_key(char *out, size_t size, const char *key)
 {
-	static const char
-	    hex[] = "0123456789ABCDEF",
-	    itself[] =
-		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.~:@=";
+	static const char hex[] = "0123456789ABCDEF",
+			  itself[] = LETTERS_AND_DIGITS "-_.~:@=";
 	bool dots = strcmp(key, ".") == 0 || strcmp(key, "..") == 0;
 	size_t n = 0;
 
@@ -215,7 +218,6 @@ encode_key(char *out, size_t size, const char *key)
 
 		if (n + 4 > size)
 			return 0;
-		/* isalnum() would read a page of the locale's */
 		if (!dots && strchr(itself, c)) {
 			out[n++] = c;
 		} else {

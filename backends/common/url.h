@@ -73,8 +73,8 @@ const char *endpoint_plain(
     struct endpoint *, const char *host, size_t nhost, const char *port, size_t nport);
 
 /*
- * `before` and "host:port" or "[v6]:port"; returns the length that all of it has, as snprintf()
- * does.
+ * `before` and "host:port" or "[v6]:port"; returns its length, or `size` where it is cut, or
+ * only just fits.
  */
 int endpoint_print(char *out, size_t size, const char *before, const struct endpoint *);
 
