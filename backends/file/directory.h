@@ -77,7 +77,8 @@ enum rc directory_look(
 
 /*
  * The path of the other default directory of this uid, and a descriptor of it (O_PATH), if it
- * is there; otherwise, and if d is no default one, or the second: -1.
+ * is there; otherwise, and if d is no default one (then without a path), or the second:
+ * -1.
  */
 enum { DEFAULT_BYTES = 64 };
 int directory_other(const struct directory *d, char path[DEFAULT_BYTES]);

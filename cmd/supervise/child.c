@@ -222,6 +222,8 @@ child_fork(struct child *c, const struct run *r)
 
 	if (pipe2(ends, O_CLOEXEC) != 0)
 		return -1;
+	/* a user may have so many pages in pipes, and a thousand runs that wait */
+	fcntl(ends[1], F_SETPIPE_SZ, 1);
 	prepare_words(r);
 	command.stub.keeper = getpid();
 	command.stub.gate = ends[0];
@@ -298,10 +300,14 @@ put_path(const char *dir, size_t n, const char *name)
 {
 	char *at = command.path, *end = at + sizeof command.path;
 
-	if (n + strlen(name) + sizeof "./" > sizeof command.path)
+	if (n == 0) {
+		dir = ".";
+		n = 1;
+	}
+	if (n + strlen(name) + sizeof "/" > sizeof command.path)
 		return false;
-	memcpy(at, n > 0 ? dir : ".", n > 0 ? n : 1);
-	text_put(text_put(at + (n > 0 ? n : 1), end, "/"), end, name);
+	memcpy(at, dir, n);
+	text_put(text_put(at + n, end, "/"), end, name);
 	return true;
 }
 

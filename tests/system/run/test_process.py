@@ -205,6 +205,23 @@ def test_descriptors_of_a_waiting_or_holding_dlock_stay_its_own(dlock, place, sc
     assert not [n for n in names if "socket" in n or "anon_inode" in n or "locks" in n or "memfd" in n], names
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root sees the descriptors of a process that may hold a password")
+def test_a_waiter_takes_one_page_of_what_a_user_may_have_in_pipes(dlock, files):
+    """A user has 16384 by default, and perhaps a thousand runs that wait."""
+    holder = dlock.hold(files, "k")
+    waiter = dlock.start("run", *files.words, "-k", "k", "true").queued()
+    sizes = []
+    for pid in descendants_of(waiter.pid):
+        for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+            if os.readlink(fd).startswith("pipe:") and int(fd.name) > 2:
+                again = os.open(fd, os.O_RDWR | os.O_NONBLOCK)
+                sizes.append(fcntl.fcntl(again, fcntl.F_GETPIPE_SZ))
+                os.close(again)
+    assert holder.finish().status == 0
+    assert waiter.wait().status == 0
+    assert set(sizes) == {os.sysconf("SC_PAGE_SIZE")}
+
+
 def test_dlock_reads_nothing_of_the_input(dlock, files, tmp_path):
     (tmp_path / "input").write_text("one\ntwo\n" + "x" * 100_000 + "\n")
     with open(tmp_path / "input", encoding="ascii") as lines:
