@@ -38,6 +38,30 @@ names_of(struct names *l, const char *root, const char *name, const char *key)
 	snprintf(l->jobs, sizeof l->jobs, "%s/j/%s/", root, id);
 }
 
+const char *
+names_mark(char out[MARK_BYTES], const struct names *l, const char *hold)
+{
+	snprintf(out, MARK_BYTES, "%s%s", l->marks, hold);
+	return out;
+}
+
+void
+names_permit(char out[PERMIT_KEY_BYTES], const struct names *l, unsigned slot)
+{
+	snprintf(out, PERMIT_KEY_BYTES, "%s%06u", l->permits, slot);
+}
+
+const char *
+names_run(char out[JOB_BYTES], const struct names *l, const char *which, const char *once)
+{
+	char id[ENCODED_BYTES] = "";
+
+	if (once)
+		encode_key(id, sizeof id, once);
+	snprintf(out, JOB_BYTES, "%s%s%s", l->jobs, which, id);
+	return out;
+}
+
 void
 queue_name_write(struct queue_name *m, int64_t lease, enum lock_kind kind, unsigned limit)
 {
@@ -232,24 +256,6 @@ names_page(const struct names *l, int64_t size, int64_t after, int64_t revision)
 	    .by_create = true};
 }
 
-static void
-note_key(struct text *ops, const char *key)
-{
-	kv_op_range(ops, &(struct kv_range){.key = key});
-}
-
-/* The key of a job's run: "last", "good", or one of our ID. */
-static const char *
-job_key(const struct queue *q, const char *which, char *out, size_t size)
-{
-	char id[ENCODED_BYTES] = "";
-
-	if (!which)
-		encode_key(id, sizeof id, q->claim->job.once);
-	snprintf(out, size, "%s%s%s", q->names->jobs, which ? which : "id/", id);
-	return out;
-}
-
 void
 queue_ask(const struct queue *q, bool others, struct text *ops)
 {
@@ -264,21 +270,15 @@ queue_ask(const struct queue *q, bool others, struct text *ops)
 	char key[JOB_BYTES];
 
 	kv_op_range(ops, &(struct kv_range){.key = q->own, .keys_only = !others});
-	note_key(ops, l->freeze);
+	kv_op_key(ops, l->freeze);
 	if (job_is_wanted(&q->claim->job))
-		note_key(ops, job_key(q, "good", key, sizeof key));
+		kv_op_key(ops, names_run(key, l, "good", NULL));
 	if (q->claim->job.once)
-		note_key(ops, job_key(q, NULL, key, sizeof key));
+		kv_op_key(ops, names_run(key, l, "id/", q->claim->job.once));
 	if (others)
 		kv_op_range(ops, &page);
 	if (others && !is_counted(q))
 		kv_op_range(ops, &last);
-}
-
-struct kv_range
-queue_ask_more(const struct queue *q)
-{
-	return names_page(q->names, page_size(q), q->read_to, q->revision);
 }
 
 /* ---- reading ---- */
@@ -371,6 +371,7 @@ queue_read(struct queue *q, const json_t *txn, size_t i)
 	const json_t *page;
 	struct kv kv;
 
+	memset(&q->revision, 0, sizeof *q - offsetof(struct queue, revision));
 	q->revision = kv_header(txn, "revision");
 	q->create = kv_read(&kv, kv_response(txn, i++), 0) ? kv.create : 0;
 	queue_value_read(&q->value, q->create ? kv.value : "");
@@ -383,11 +384,6 @@ queue_read(struct queue *q, const json_t *txn, size_t i)
 		run_found(&q->same_id, kv_response(txn, i++));
 	page = kv_response(txn, i++);
 	q->count = kv_number(page, "count");
-	q->ahead = q->holders = 0;
-	q->read_to = 0;
-	q->last = q->excludes = (struct ahead){0};
-	q->mixed = false;
-	memset(q->used, 0, sizeof q->used);
 	queue_read_more(q, page);
 	if (q->create > 0 && !is_counted(q))
 		read_last(q, kv_response(txn, i));

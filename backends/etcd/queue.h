@@ -38,6 +38,7 @@ enum {
 	QUEUE_BYTES = ROOT_MOST + ENCODED_BYTES + 16,
 	JOB_BYTES = QUEUE_BYTES + ENCODED_BYTES + 8,
 	PERMIT_KEY_BYTES = QUEUE_BYTES + 16,
+	MARK_BYTES = QUEUE_BYTES + 32,
 };
 
 /* ---- one lock ---- */
@@ -52,6 +53,18 @@ struct names {
 
 /* name NULL: the lock of that key. */
 void names_of(struct names *, const char *root, const char *name, const char *key);
+
+/* Of a hold, known by the last part of its key in the queue.  Returns `out`. */
+const char *names_mark(char out[MARK_BYTES], const struct names *, const char *hold);
+
+void names_permit(char out[PERMIT_KEY_BYTES], const struct names *, unsigned slot);
+
+/*
+ * The key of what is remembered of a job: its "last" run, the last one that was "good", or that
+ * of an ID ("id/").  Returns `out`.
+ */
+const char *names_run(
+    char out[JOB_BYTES], const struct names *, const char *which, const char *once);
 
 /* The end of all keys that begin with this text. */
 void names_end(char *out, size_t size, const char *prefix);
@@ -184,8 +197,7 @@ void queue_ask(const struct queue *, bool others, struct text *ops);
 /* Reads their answers, from the `i`th one on. */
 void queue_read(struct queue *, const json_t *txn, size_t i);
 
-/* The next page, while it is not whole; and its answer. */
-struct kv_range queue_ask_more(const struct queue *);
+/* Reads the next page, behind read_to, while it is not whole. */
 void queue_read_more(struct queue *, const json_t *range);
 
 /* ---- what it means ---- */

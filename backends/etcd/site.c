@@ -37,9 +37,8 @@ read_root(char root[ROOT_MOST + 1], struct url_part path)
 	return n > 0 ? NULL : "has a prefix that is too long, or a wrong %XX in it";
 }
 
-enum rc
-etcd_read_url(
-    struct address *a, char root[ROOT_MOST + 1], const char *url, struct fault *f)
+static enum rc
+read_url(struct address *a, char root[ROOT_MOST + 1], const char *url, struct fault *f)
 {
 	const char *wrong;
 	struct url_part list;
@@ -172,8 +171,10 @@ etcd_open(struct store **ret, struct host *host, const struct site *site, struct
 	    CAP_FAIR | CAP_DURABLE | CAP_SHARED | CAP_LIMIT | CAP_JOB | CAP_REVOKE |
 		CAP_FORCE | CAP_FREEZE};
 	retry_init(&e->retry);
-	cluster_init(&e->cluster, host, a, e->server_name);
-	rc = etcd_read_url(&e->address, e->root, site->url, f);
+	e->cluster.address = a;
+	stream_init(&e->cluster.calls.stream, host, e->server_name);
+	stream_init(&e->cluster.watch.stream, host, e->server_name);
+	rc = read_url(&e->address, e->root, site->url, f);
 	if (rc == RC_OK)
 		rc = setting_read(&e->base, site, f);
 	if (rc == RC_OK && !*a->user != !*a->password)
