@@ -377,29 +377,9 @@ heed_survey(struct etcd *e, instant until, struct fault *f)
 }
 
 /*
- * Takes the lock if nobody is in the queue.  RC_BUSY: and e->busy, if we are to join it.  Who does
- * not wait joins only those beside whom it may hold the lock at once.
- */
-static enum rc
-take_at_once(struct etcd *e, instant until, struct grant *g, struct fault *f)
-{
-	struct queue *q = &e->queue;
-	enum rc rc = name_period(e, until, f);
-
-	e->slot = 0;
-	if (rc == RC_OK)
-		rc = take(e, until, g, f);
-	if (rc == RC_BUSY)
-		rc = heed_survey(e, until, f);
-	else
-		return rc;
-	e->busy = e->waits || (!q->frozen && queue_lets_in(q)) || q->create;
-	return rc == RC_OK ? say_busy(e, f) : rc;
-}
-
-/*
  * One attempt.  RC_OK: granted.  RC_BUSY: not yet.  Who has seen that there is a queue does not try
- * again to take the lock at once when an answer is late: that reads the whole queue.
+ * again to take the lock at once when an answer is late: that reads the whole queue.  Who does not
+ * wait joins it only beside those with whom it may hold the lock at once.
  */
 static enum rc
 attempt(struct etcd *e, instant until, struct grant *g, struct fault *f)
@@ -410,12 +390,21 @@ attempt(struct etcd *e, instant until, struct grant *g, struct fault *f)
 	json_t *answer;
 	enum rc rc = RC_OK;
 
-	if (!q->create) {
-		rc = e->busy ? RC_BUSY : take_at_once(e, until, g, f);
-		if (rc != RC_BUSY || !e->busy)
+	if (!q->create && !e->busy) {
+		e->slot = 0;
+		rc = name_period(e, until, f);
+		if (rc == RC_OK)
+			rc = take(e, until, g, f);
+		if (rc == RC_BUSY)
+			rc = heed_survey(e, until, f);
+		else
 			return rc;
-		rc = join(e, until, f);
+		e->busy = e->waits || (!q->frozen && queue_lets_in(q)) || q->create;
+		if (rc == RC_OK && !e->busy)
+			return say_busy(e, f);
 	}
+	if (rc == RC_OK && surveyed)
+		rc = join(e, until, f);
 	if (rc == RC_OK && (surveyed ? alone && !q->whole : !alone)) {
 		queue_ask(q, true, &survey.success);
 		answer = cluster_answer(&e->cluster, call_txn(&survey), until, &rc, f);
@@ -472,20 +461,11 @@ renew_place(
 		if (!kv_read(&kv, calls[1].answer, 0) || kv.create != e->queue.create)
 			name_place(e);
 	} else if (rc == RC_OK && kv_number(calls[0].answer, "TTL") <= 0) {
-		e->lease_sent = e->beat =
-		    0; /* our key may be on the other lease already */
+		/* our key may be on the other lease already */
+		e->lease_sent = e->beat = 0;
 	}
 	calls_free(calls, 4);
 	return rc;
-}
-
-/* When the freeze ends; a far time is hostile, or of no matter. */
-static instant
-thaw_of(const struct etcd *e)
-{
-	int64_t us = e->queue.freeze.until - cluster_time(&e->cluster);
-
-	return us > INT64_MAX / 4000 ? NEVER : instant_now() + us_to_ns(us) + NS_PER_MS;
 }
 
 /*
@@ -513,7 +493,8 @@ await_turn(struct etcd *e, instant until, struct fault *f)
 	e->adrift = false;
 	retry_end_outage(&e->retry);
 	if (q->frozen && q->freeze.until != EPOCH_NONE)
-		thaws = thaw_of(e);
+		thaws = instant_after(instant_now() + NS_PER_MS,
+		    us_to_ns(q->freeze.until - cluster_time(&e->cluster)));
 	if (q->create && !events)
 		rc = watch_begin(&e->cluster, w.at, q->revision + 1,
 		    retry_answer(instant_now(), ANSWER_MOST, until), f);

@@ -261,19 +261,19 @@ login(struct cluster *c, instant until, struct fault *f)
 	text_add(&call.ask, "}");
 	rc = exchange(c, &call, 1, until, f);
 	token = json_string_value(json_object_get(call.answer, "token"));
-	if (rc != RC_OK) {
-	} else if (call.code == CODE_INVALID) {
-		rc = http_fail(
-		    &c->calls, RC_DENIED, "refuses the login: wrong user or password", f);
-	} else if (call.code == CODE_EXISTS) {
-		rc = http_fail(&c->calls, RC_DENIED,
-		    "wants no password: leave user and password out", f);
-	} else if (call.code != CODE_OK) {
-		rc = http_fail(&c->calls, RC_AGAIN, "cannot tell who we are now", f);
-	} else if (!token || !*token || strlen(token) >= sizeof c->token ||
-	    strpbrk(token, "\r\n")) {
+	if (rc == RC_OK && call.code != CODE_OK) {
+		bool wrong = call.code == CODE_INVALID, none = call.code == CODE_EXISTS;
+
+		rc = http_fail(&c->calls, wrong || none ? RC_DENIED : RC_AGAIN,
+		    wrong      ? "refuses the login: wrong user or password"
+			: none ? "wants no password: leave user and password out"
+			       : "cannot tell who we are now",
+		    f);
+	} else if (rc == RC_OK &&
+	    (!token || !*token || strlen(token) >= sizeof c->token ||
+		strpbrk(token, "\r\n"))) {
 		rc = http_fail(&c->calls, RC_PROTOCOL, NULL, f);
-	} else {
+	} else if (rc == RC_OK) {
 		memcpy(c->token, token, strlen(token) + 1);
 	}
 	calls_free(&call, 1);

@@ -114,11 +114,9 @@ enum rc etcd_renew_lease(
 enum rc etcd_acquire(
     struct store *, const struct claim *, instant until, struct grant *, struct fault *);
 
-/* ---- look.c ---- */
+/* ---- look.c and check.c ---- */
 
 enum rc etcd_each(struct store *, const struct look *, struct fault *);
-
-/* ---- check.c ---- */
 
 /*
  * A version in which an old leader that wakes up may end leases that live (etcd #12528).

@@ -30,8 +30,7 @@ struct looking {
 
 	/* of a look at jobs */
 	char job[KEY_BYTES + 1]; /* the key that is told */
-	struct run good;         /* its last one that ended with 0, */
-	bool has_good;           /* which has not been told yet */
+	struct run good; /* its last one that ended with 0; token 0: none is to be told */
 };
 
 /* ---- entries ---- */
@@ -80,13 +79,13 @@ tell_run(struct looking *l, enum entry_kind kind, const struct run *r)
 	tell(l, &e);
 }
 
-/* The last runs of a key; NULL: there is none. */
+/* The last runs of a key, as far as there are any. */
 static void
 tell_last(struct looking *l, const struct run *last, const struct run *good)
 {
-	if (last)
+	if (last->token)
 		tell_run(l, ENTRY_LAST, last);
-	if (good && !(last && last->status == 0))
+	if (good->token && !(last->token && last->status == 0))
 		tell_run(l, ENTRY_GOOD, good);
 }
 
@@ -148,7 +147,7 @@ tell_page(struct looking *l, const json_t *range, enum rc *rc)
 	struct queue_entry q;
 	struct kv kv;
 
-	for (size_t i = 0; *rc == RC_OK && i < n; i++) {
+	for (size_t i = 0; *rc == RC_OK && !l->enough && i < n; i++) {
 		bool held;
 
 		if (!queue_entry_read(&q, &kv, &l->names, range, i) ||
@@ -195,10 +194,10 @@ static enum rc
 tell_key(struct looking *l, const char *key, bool idle)
 {
 	struct etcd *e = l->etcd;
-	char last[JOB_BYTES], good[JOB_BYTES];
+	char key_of[JOB_BYTES];
+	struct run last, good;
 	struct txn reads = {0};
 	struct kv_range page;
-	struct run runs[2];
 	json_t *found;
 	enum rc rc;
 
@@ -210,12 +209,14 @@ tell_key(struct looking *l, const char *key, bool idle)
 	kv_op_range(&reads.success, &page);
 	kv_op_key(&reads.success, l->names.freeze);
 	if (l->look->key) {
-		kv_op_key(&reads.success, names_run(last, &l->names, "last", NULL));
-		kv_op_key(&reads.success, names_run(good, &l->names, "good", NULL));
+		kv_op_key(&reads.success, names_run(key_of, &l->names, "last", NULL));
+		kv_op_key(&reads.success, names_run(key_of, &l->names, "good", NULL));
 	}
 	found = cluster_answer(
 	    &e->cluster, call_txn(&reads), l->look->until, &rc, l->fault);
 	l->count = kv_number(kv_response(found, 0), "count");
+	run_found(&last, kv_response(found, 2));
+	run_found(&good, kv_response(found, 3));
 	if (rc == RC_OK && !(idle && l->count > 0)) {
 		rc = tell_queue(l, kv_response(found, 0), kv_header(found, "revision"));
 		if (rc == RC_OK && l->look->brief && l->count > 0)
@@ -226,9 +227,7 @@ tell_key(struct looking *l, const char *key, bool idle)
 		if (rc == RC_OK)
 			tell_freeze(l, kv_response(found, 1));
 		if (rc == RC_OK && l->look->key)
-			tell_last(l,
-			    run_found(&runs[0], kv_response(found, 2)) ? &runs[0] : NULL,
-			    run_found(&runs[1], kv_response(found, 3)) ? &runs[1] : NULL);
+			tell_last(l, &last, &good);
 	}
 	json_decref(found);
 	return rc;
@@ -236,12 +235,14 @@ tell_key(struct looking *l, const char *key, bool idle)
 
 /* ---- all keys ---- */
 
+static const struct run no_run;
+
 /* A key's last runs stand around those of its IDs: "good", "id/ID", "last". */
 static void
 tell_pending(struct looking *l, const struct run *last)
 {
-	tell_last(l, last, l->has_good ? &l->good : NULL);
-	l->has_good = false;
+	tell_last(l, last, &l->good);
+	l->good.token = 0;
 }
 
 static void
@@ -250,13 +251,12 @@ see_run(struct looking *l, const char *key, const char *name, const char *value)
 	struct run r;
 
 	if (strcmp(key, l->job) != 0)
-		tell_pending(l, NULL);
+		tell_pending(l, &no_run);
 	snprintf(l->job, sizeof l->job, "%s", key);
 	if (!run_read(&r, value))
 		return;
 	if (strcmp(name, "/good") == 0) {
 		l->good = r;
-		l->has_good = true;
 	} else if (strcmp(name, "/last") == 0) {
 		tell_pending(l, &r);
 	} else if (strncmp(name, "/id/", 4) == 0) {
@@ -354,7 +354,7 @@ etcd_each(struct store *s, const struct look *look, struct fault *f)
 	if (look->jobs) {
 		l->key = l->job;
 		rc = see_all(l, 'j');
-		tell_pending(l, NULL);
+		tell_pending(l, &no_run);
 	} else if (look->key || e->name) {
 		rc = tell_key(l, look->key ? look->key : e->name, false);
 	} else {
