@@ -246,8 +246,8 @@ name_place(struct etcd *e)
 	e->lease_sent = 0;
 	e->queue.create = 0;
 	queue_name_write(&n, e->lease, c->kind, c->limit);
-	snprintf(e->own, sizeof e->own, "%s%s", e->names.queue, n.text);
-	names_mark(e->mark, &e->names, n.text);
+	key_below(e->own, e->names.queue, n.text);
+	key_below(e->mark, e->names.marks, n.text);
 }
 
 /*
@@ -265,7 +265,7 @@ take(struct etcd *e, instant until, struct grant *g, struct fault *f)
 	     limited = e->claim->kind == KIND_LIMIT, taken;
 	/* who is going to join surveys the queue then */
 	bool others = create || !e->waits || !alone;
-	char permit[PERMIT_KEY_BYTES];
+	char permit[LONG_BYTES];
 	struct call calls[2], *txn;
 	struct txn t = {0};
 	enum rc rc;

@@ -84,7 +84,7 @@ change_hold(struct etcd *e, const struct target *t, const struct hold *h,
     const char *record, bool force, instant until, struct fault *f)
 {
 	const struct queue_entry *q = &h->entry;
-	char mark[MARK_BYTES], permit[PERMIT_KEY_BYTES];
+	char mark[LONG_BYTES], permit[LONG_BYTES];
 	struct call calls[2];
 	int64_t lease = q->lease;
 	struct txn change = {0};
@@ -102,7 +102,7 @@ change_hold(struct etcd *e, const struct target *t, const struct hold *h,
 		calls[n++] = call_grant(lease, MARK_TIME);
 	}
 	if (record)
-		kv_op_put(&change.success, names_mark(mark, &h->names, q->name.text),
+		kv_op_put(&change.success, key_below(mark, h->names.marks, q->name.text),
 		    record, lease);
 	calls[n++] = call_txn(&change);
 	return steer(e, calls, n, until, f);

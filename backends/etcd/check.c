@@ -29,8 +29,9 @@ struct checking {
 	bool denied;
 };
 
-bool
-etcd_is_risky(const char *version)
+/* An old leader that wakes up may end leases that live (etcd #12528).  NULL: not known. */
+static bool
+is_risky(const char *version)
 {
 	int major = 0, minor = 0, patch = 0;
 
@@ -46,12 +47,11 @@ etcd_warn_of_version(struct etcd *e, instant until)
 	json_t *state;
 	enum rc rc;
 
-	if (e->warned || !e->base.host->verbose)
+	if (!e->base.host->verbose)
 		return RC_OK;
-	e->warned = true;
 	state = cluster_answer(&e->cluster, ask_state, until, &rc, &ignored);
 	version = json_string_value(json_object_get(state, "version"));
-	if (etcd_is_risky(version))
+	if (is_risky(version))
 		fault_set(&e->base.host->notice, RC_OK,
 		    "%s is version %.*s, where a leader that was stopped for seconds may end leases that live when it goes on (mended in 3.4.31 and 3.5.13); see dlock-etcd(7)",
 		    e->server_name, (int)strspn(version, "0123456789."), version);
@@ -64,7 +64,7 @@ etcd_warn_of_version(struct etcd *e, instant until)
 static void
 tell_version(struct checkup *c, const char *where, const char *version)
 {
-	if (etcd_is_risky(version))
+	if (is_risky(version))
 		checkup_tell(c, DOUBTFUL, "version", "use etcd 3.4.31, 3.5.13 or newer",
 		    "%s is etcd %s: a leader that was stopped for seconds may end leases that live when it goes on",
 		    where, version);

@@ -56,21 +56,20 @@ cluster_time(const struct cluster *c)
  * would be silent for seconds.
  */
 static void
-put_request(
-    struct text *t, const struct cluster *c, const char *path, const struct text *ask)
+put_request(struct text *t, const struct cluster *c, const struct call *call)
 {
-	const char *body = ask->n > 0 ? ask->at : "{}";
+	const char *body = call->ask.n > 0 ? call->ask.at : "{}";
 	char host[sizeof(struct endpoint) + 8];
 
 	endpoint_print(host, sizeof host, "", &c->address->at[c->member]);
-	text_add(t, "POST %s HTTP/1.1\r\nHost: %s\r\n", path, host);
+	text_add(t, "POST %s HTTP/1.1\r\nHost: %s\r\n", call->path, host);
 	if (*c->token)
 		text_add(t, "Authorization: %s\r\n", c->token);
 	text_add(t,
 	    "Grpc-Metadata-hasleader: true\r\nContent-Type: application/json\r\n"
 	    "Content-Length: %zu\r\n\r\n%s",
 	    strlen(body), body);
-	t->failed = t->failed || ask->failed;
+	t->failed = t->failed || call->ask.failed;
 }
 
 /* ---- what an answer means ---- */
@@ -187,16 +186,26 @@ connection_open(struct cluster *c, struct connection *k, instant until, struct f
 	return rc;
 }
 
+/* Sends calls in one packet, as far as it goes. */
 static enum rc
-connection_send(struct connection *k, struct text *t, instant until, struct fault *f)
+send_calls(const struct cluster *c, struct connection *k, const struct call *calls, int n,
+    instant until, struct fault *f)
 {
-	struct iovec part = {t->at, t->n};
+	struct text t = {0};
+	struct iovec part;
+	enum rc rc;
 
-	if (t->failed) {
+	for (int i = 0; i < n; i++)
+		put_request(&t, c, &calls[i]);
+	part = (struct iovec){t.at, t.n};
+	if (t.failed) {
 		http_close(k);
-		return fault_set(f, RC_SYSTEM, "out of memory");
+		rc = fault_set(f, RC_SYSTEM, "out of memory");
+	} else {
+		rc = stream_send(&k->stream, &part, 1, until, f);
 	}
-	return stream_send(&k->stream, &part, 1, until, f);
+	text_free(&t);
+	return rc;
 }
 
 /* Sends calls on the connection that is open, and reads their answers. */
@@ -205,14 +214,9 @@ exchange(struct cluster *c, struct call *calls, int n, instant until, struct fau
 {
 	struct connection *k = &c->calls;
 	int64_t most = until - instant_now();
+	enum rc rc = send_calls(c, k, calls, n, until, f);
 	instant by;
-	struct text t = {0};
-	enum rc rc;
 
-	for (int i = 0; i < n; i++)
-		put_request(&t, c, calls[i].path, &calls[i].ask);
-	rc = connection_send(k, &t, until, f);
-	text_free(&t);
 	for (int i = 0; rc == RC_OK && i < n; i++) {
 		json_decref(calls[i].answer);
 		calls[i].answer = NULL;
@@ -360,37 +364,28 @@ judge(struct cluster *c, struct call *calls, int n, bool *expired, struct fault 
 	return rc;
 }
 
-/* Is there a connection to the member, and are we known to it? */
-static enum rc
-make_ready(struct cluster *c, instant until, struct fault *f)
-{
-	struct connection *k = &c->calls;
-	enum rc rc = RC_OK;
-
-	if (!stream_is_quiet(&k->stream) || k->at < k->used)
-		rc = connection_open(c, k, until, f);
-	if (rc == RC_OK && *c->address->user && !*c->token)
-		rc = login(c, until, f);
-	if (rc == RC_OK && k->stream.fd < 0) /* closed behind that answer */
-		rc = connection_open(c, k, until, f);
-	return rc;
-}
-
 /* On one member, by `until`; once more, if it has forgotten our login. */
 static enum rc
 ask_member(struct cluster *c, struct call *calls, int n, instant until, struct fault *f)
 {
+	struct connection *k = &c->calls;
 	bool expired = true;
-	enum rc rc = RC_OK;
+	enum rc rc = RC_AGAIN;
 
 	for (int i = 0; i < 2 && expired; i++) {
 		expired = false;
-		rc = make_ready(c, until, f);
-		if (rc == RC_OK) {
-			c->repeated = c->sent != 0;
-			c->sent = instant_now();
-			rc = exchange(c, calls, n, until, f);
-		}
+		rc = stream_is_quiet(&k->stream) && k->at == k->used
+		    ? RC_OK
+		    : connection_open(c, k, until, f);
+		if (rc == RC_OK && *c->address->user && !*c->token)
+			rc = login(c, until, f);
+		if (rc == RC_OK && k->stream.fd < 0) /* closed behind that answer */
+			rc = connection_open(c, k, until, f);
+		if (rc != RC_OK)
+			return rc;
+		c->repeated = c->sent != 0;
+		c->sent = instant_now();
+		rc = exchange(c, calls, n, until, f);
 		if (rc == RC_OK)
 			rc = judge(c, calls, n, &expired, f);
 		if (expired)
@@ -480,25 +475,22 @@ enum rc
 watch_begin(struct cluster *c, const struct watched keys[2], int64_t revision,
     instant until, struct fault *f)
 {
-	struct text body = {0}, t = {0};
-	enum rc rc;
+	struct call call = {.path = "/v3/watch"};
+	enum rc rc = connection_open(c, &c->watch, until, f);
 
 	/* two requests in one body: one connection has both */
 	for (int i = 0; i < 2; i++) {
 		const struct kv_range range = {.key = keys[i].key, .end = keys[i].end};
 
-		text_add(&body, "{\"create_request\":{");
-		kv_range(&body, &range);
-		text_add(&body, ",\"start_revision\":%" PRId64 "%s}}\n", revision,
+		text_add(&call.ask, "{\"create_request\":{");
+		kv_range(&call.ask, &range);
+		text_add(&call.ask, ",\"start_revision\":%" PRId64 "%s}}\n", revision,
 		    keys[i].puts ? "" : ",\"filters\":[\"NOPUT\"]");
 	}
-	put_request(&t, c, "/v3/watch", &body);
-	rc = connection_open(c, &c->watch, until, f);
 	if (rc == RC_OK)
-		rc = connection_send(&c->watch, &t, until, f);
+		rc = send_calls(c, &c->watch, &call, 1, until, f);
 	c->watched = c->member;
-	text_free(&body);
-	text_free(&t);
+	calls_free(&call, 1);
 	return rc;
 }
 

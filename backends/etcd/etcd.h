@@ -51,14 +51,13 @@ struct etcd {
 
 	struct cluster cluster;
 	struct retry retry;
-	bool warned; /* of the server's version */
 
 	/* the claim (lock.c) */
 	const struct claim *claim;
 	bool waits; /* for its turn */
 	struct names names;
-	char own[MARK_BYTES];  /* our key in the queue */
-	char mark[MARK_BYTES]; /* who asks for it back writes this key */
+	char own[LONG_BYTES];  /* our key in the queue */
+	char mark[LONG_BYTES]; /* who asks for it back writes this key */
 	int64_t lease;         /* of the hold */
 	instant lease_sent;    /* it lasts from then, as is proved; 0: not known */
 	int64_t lease_ttl;     /* for so long */
@@ -119,12 +118,9 @@ enum rc etcd_acquire(
 enum rc etcd_each(struct store *, const struct look *, struct fault *);
 
 /*
- * A version in which an old leader that wakes up may end leases that live (etcd #12528).
- * NULL: not known.
+ * With -v, names a server whose version lets an old leader end leases that live.  RC_OK, also if
+ * it cannot be had; or RC_STOP.
  */
-bool etcd_is_risky(const char *version);
-
-/* Names such a server, once, with -v.  RC_OK, also if the version cannot be had; or RC_STOP. */
 enum rc etcd_warn_of_version(struct etcd *, instant until);
 
 enum rc etcd_check(struct store *, struct checkup *, struct fault *);

@@ -114,15 +114,6 @@ read_body(struct connection *k, size_t n, instant until, struct fault *f)
 
 /* ---- the head ---- */
 
-/* "Thu, 26 Nov 2026 00:56:36 GMT"; -1: it is not that. */
-static int64_t
-read_date(const char *text)
-{
-	struct tm t = {0};
-
-	return strptime(text, "%a, %d %b %Y %T GMT", &t) ? timegm(&t) : -1;
-}
-
 /* False: a length that is none, or too much. */
 static bool
 read_size(size_t *size, const char *text, int base)
@@ -140,13 +131,14 @@ static bool
 read_header(struct connection *k, char *line)
 {
 	char *value = strchr(line, ':');
+	struct tm t = {0};
 
 	if (!value)
 		return false;
 	*value++ = '\0';
 	value += strspn(value, " \t");
 	if (strcasecmp(line, "Date") == 0)
-		k->date = read_date(value);
+		k->date = strptime(value, "%a, %d %b %Y %T GMT", &t) ? timegm(&t) : -1;
 	else if (strcasecmp(line, "Connection") == 0)
 		k->ends = k->ends || strcasecmp(value, "close") == 0;
 	else if (strcasecmp(line, "Transfer-Encoding") == 0)

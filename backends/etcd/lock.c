@@ -200,7 +200,7 @@ write_run(struct etcd *e, struct text *ops, int status)
 static struct call
 call_give_back(struct etcd *e, bool job, int status)
 {
-	char permit[PERMIT_KEY_BYTES];
+	char permit[LONG_BYTES];
 	struct txn t = {0};
 
 	kv_if(&t.compare, e->own, NULL, "EQUAL", e->token);

@@ -96,9 +96,10 @@ static enum rc
 ask_of_holder(
     struct looking *l, const struct queue_entry *q, struct entry *e, struct kv *asker)
 {
-	char mark[MARK_BYTES];
-	struct call calls[2] = {call_range(&(struct kv_range){
-				    .key = names_mark(mark, &l->names, q->name.text)}),
+	char mark[LONG_BYTES];
+	struct call calls[2] = {
+	    call_range(
+		&(struct kv_range){.key = key_below(mark, l->names.marks, q->name.text)}),
 	    call_lease("/v3/lease/timetolive", q->lease)};
 	enum rc rc = cluster_calls(&l->etcd->cluster, calls, 2, l->look->until, l->fault);
 	int64_t ttl = rc == RC_OK ? kv_number(calls[1].answer, "TTL") : 0;

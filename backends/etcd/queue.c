@@ -39,16 +39,16 @@ names_of(struct names *l, const char *root, const char *name, const char *key)
 }
 
 const char *
-names_mark(char out[MARK_BYTES], const struct names *l, const char *hold)
+key_below(char out[LONG_BYTES], const char *below, const char *name)
 {
-	snprintf(out, MARK_BYTES, "%s%s", l->marks, hold);
+	snprintf(out, LONG_BYTES, "%s%s", below, name);
 	return out;
 }
 
 void
-names_permit(char out[PERMIT_KEY_BYTES], const struct names *l, unsigned slot)
+names_permit(char out[LONG_BYTES], const struct names *l, unsigned slot)
 {
-	snprintf(out, PERMIT_KEY_BYTES, "%s%06u", l->permits, slot);
+	snprintf(out, LONG_BYTES, "%s%06u", l->permits, slot);
 }
 
 const char *
@@ -283,13 +283,6 @@ queue_ask(const struct queue *q, bool others, struct text *ops)
 
 /* ---- reading ---- */
 
-static bool
-is_compatible(const struct queue *q, const struct queue_name *n)
-{
-	return kind_is_exclusive(n->kind) || !is_counted(q) ||
-	    (n->kind == q->claim->kind && n->limit == q->claim->limit);
-}
-
 static void
 note_ahead(struct ahead *a, const struct queue_entry *e, bool held)
 {
@@ -308,7 +301,8 @@ see_ahead(struct queue *q, const struct queue_entry *e)
 	note_ahead(&q->last, e, held);
 	if (kind_is_exclusive(e->name.kind))
 		note_ahead(&q->excludes, e, held);
-	if (!is_compatible(q, &e->name)) {
+	if (is_counted(q) && !kind_is_exclusive(e->name.kind) &&
+	    (e->name.kind != q->claim->kind || e->name.limit != q->claim->limit)) {
 		q->mixed = true;
 		q->other = e->name.kind;
 		q->other_limit = e->name.limit;
@@ -419,8 +413,8 @@ queue_watch(const struct queue *q, struct watch_list *w)
 		/* the next in line: any holder may go; or the key is not known */
 		w->at[1] = (struct watched){.key = l->queue, .end = l->queue_end};
 	} else {
-		snprintf(w->key, sizeof w->key, "%s%s", l->queue, a->name.text);
-		w->at[1] = (struct watched){.key = w->key, .puts = counted};
+		w->at[1] = (struct watched){
+		    .key = key_below(w->key, l->queue, a->name.text), .puts = counted};
 	}
 }
 

@@ -37,8 +37,7 @@ enum {
 	NAME_MOST = 512,
 	QUEUE_BYTES = ROOT_MOST + ENCODED_BYTES + 16,
 	JOB_BYTES = QUEUE_BYTES + ENCODED_BYTES + 8,
-	PERMIT_KEY_BYTES = QUEUE_BYTES + 16,
-	MARK_BYTES = QUEUE_BYTES + 32,
+	LONG_BYTES = QUEUE_BYTES + 32,
 };
 
 /* ---- one lock ---- */
@@ -54,10 +53,10 @@ struct names {
 /* name NULL: the lock of that key. */
 void names_of(struct names *, const char *root, const char *name, const char *key);
 
-/* Of a hold, known by the last part of its key in the queue.  Returns `out`. */
-const char *names_mark(char out[MARK_BYTES], const struct names *, const char *hold);
+/* A key below one of these.  Returns `out`. */
+const char *key_below(char out[LONG_BYTES], const char *below, const char *name);
 
-void names_permit(char out[PERMIT_KEY_BYTES], const struct names *, unsigned slot);
+void names_permit(char out[LONG_BYTES], const struct names *, unsigned slot);
 
 /*
  * The key of what is remembered of a job: its "last" run, the last one that was "good", or that
@@ -211,7 +210,7 @@ bool queue_lets_in(const struct queue *);
  */
 struct watch_list {
 	struct watched at[2];
-	char key[QUEUE_BYTES + 32];
+	char key[LONG_BYTES];
 };
 
 void queue_watch(const struct queue *, struct watch_list *);

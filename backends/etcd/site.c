@@ -16,13 +16,6 @@ enum { DEFAULT_PORT = 2379 };
 
 /* ---- URL ---- */
 
-static enum rc
-wrong_url(struct fault *f, const char *what)
-{
-	return fault_set(
-	    f, RC_USAGE, "the etcd URL %s (%s)", what, etcd_backend.url_help);
-}
-
 /* "/prefix": what all names begin with; without a slash at its end. */
 static const char *
 read_root(char root[ROOT_MOST + 1], struct url_part path)
@@ -50,12 +43,10 @@ read_url(struct address *a, char root[ROOT_MOST + 1], const char *url, struct fa
 	if (!url)
 		return RC_OK;
 	wrong = url_cut(&u, url);
-	if (wrong)
-		return wrong_url(f, wrong);
 	a->secure = url_part_is(&u.scheme, "etcds");
-	wrong = url_login(&u, a->user, sizeof a->user, a->password, sizeof a->password);
-	if (wrong)
-		return wrong_url(f, wrong);
+	if (!wrong)
+		wrong = url_login(
+		    &u, a->user, sizeof a->user, a->password, sizeof a->password);
 	list = u.hosts;
 	for (a->n = 0; list.at && !wrong; a->n++) {
 		struct url_part one = url_part_first(&list);
@@ -68,7 +59,9 @@ read_url(struct address *a, char root[ROOT_MOST + 1], const char *url, struct fa
 		wrong = "has a query behind its hosts";
 	if (!wrong)
 		wrong = read_root(root, u.path);
-	return wrong ? wrong_url(f, wrong) : RC_OK;
+	return wrong
+	    ? fault_set(f, RC_USAGE, "the etcd URL %s (%s)", wrong, etcd_backend.url_help)
+	    : RC_OK;
 }
 
 /* ---- settings ---- */
