@@ -25,8 +25,9 @@ struct hold {
 static enum rc
 fail_no_grant(const struct etcd *e, struct fault *f)
 {
-	return fault_set(
+	fault_set(
 	    f, RC_LOST, "%s: who held it by this grant does so no more", e->server_name);
+	return RC_LOST;
 }
 
 /*
@@ -113,7 +114,7 @@ etcd_revoke(struct store *s, const struct target *t, const char *record, bool fo
     instant until, struct fault *f)
 {
 	struct etcd *e = etcd_of(s);
-	struct hold h;
+	struct hold h = {0};
 	bool foreign;
 	enum rc rc = find_hold(e, t, &h, until, f);
 
@@ -192,7 +193,7 @@ static enum rc
 forget_runs(struct etcd *e, const struct names *l, const char *once, bool *any,
     instant until, struct fault *f)
 {
-	char id[ENCODED_BYTES], end[QUEUE_BYTES], keys[3][JOB_BYTES];
+	char id[ENCODED_BYTES] = "", end[QUEUE_BYTES], keys[3][JOB_BYTES];
 	/* counted first: a delete that is asked twice has no count to be trusted */
 	const struct kv_range all = {.key = l->jobs, .end = end, .count_only = true};
 	struct txn reads = {0}, change = {0};
@@ -211,10 +212,10 @@ forget_runs(struct etcd *e, const struct names *l, const char *once, bool *any,
 		kv_op_key(&reads.success, keys[i]);
 	found = cluster_answer(&e->cluster, call_txn(&reads), until, &rc, f);
 	*any = !once && kv_number(kv_response(found, 0), "count") > 0;
-	if (!once)
-		kv_op_delete(&change.success, l->jobs, end);
-	else
+	if (once)
 		encode_key(id, sizeof id, once);
+	else
+		kv_op_delete(&change.success, l->jobs, end);
 	for (size_t i = 0; once && i < 3; i++) {
 		const json_t *range = kv_response(found, i + 1);
 

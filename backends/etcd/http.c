@@ -36,8 +36,9 @@ enum rc
 http_fail(struct connection *k, enum rc rc, const char *what, struct fault *f)
 {
 	http_close(k);
-	return fault_set(f, rc, "%s %s", k->stream.where,
+	fault_set(f, rc, "%s %s", k->stream.where,
 	    what ? what : "sent what etcd never sends: is this an etcd server?");
+	return rc;
 }
 
 /* ---- bytes and lines ---- */
@@ -61,6 +62,7 @@ read_line(struct connection *k, char line[LINE_MOST], instant until, struct faul
 {
 	size_t n = 0;
 
+	*line = '\0';
 	for (;;) {
 		const char *from = k->in + k->at;
 		const char *end = memchr(from, '\n', k->used - k->at);
