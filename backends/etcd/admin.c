@@ -66,8 +66,9 @@ find_hold(struct etcd *e, const struct target *t, struct hold *h, instant until,
 		return fail_no_grant(e, f);
 	names_of(&h->names, e->root, e->name, t->key);
 	range = cluster_answer(&e->cluster, call_range(&only), until, &rc, f);
-	if (rc == RC_OK && queue_entry_read(&h->entry, &h->own, &h->names, range, 0))
-		found = (q->foreign || q->value.held) &&
+	if (rc == RC_OK &&
+	    queue_entry_read(&h->entry, &h->own, &h->names, range, 0, true))
+		found = q->value.held &&
 		    (!t->owner ||
 			strcmp(t->owner, q->foreign ? q->name.text : q->value.owner) ==
 			    0);

@@ -25,8 +25,7 @@ struct looking {
 	bool enough;     /* nobody wants to hear more */
 	int64_t count;   /* of the queue, without the holders that were told */
 	unsigned waiters;
-	/* create revisions of the first key of the queue (0: not seen yet), and the last seen */
-	int64_t first, read_to;
+	int64_t read_to; /* create revision of the last key seen; 0: none */
 
 	/* of a look at jobs */
 	char job[KEY_BYTES + 1]; /* the key that is told */
@@ -113,8 +112,9 @@ ask_of_holder(
 }
 
 static enum rc
-tell_place(struct looking *l, const struct queue_entry *q, char *value, bool held)
+tell_place(struct looking *l, const struct queue_entry *q, char *value)
 {
+	bool held = q->value.held;
 	char what[96];
 	const struct foreign foreign = {.what = what, .who = *value ? value : NULL};
 	struct entry e = {.kind = held ? ENTRY_HOLDER : ENTRY_WAITER,
@@ -149,20 +149,15 @@ tell_page(struct looking *l, const json_t *range, enum rc *rc)
 	struct kv kv;
 
 	for (size_t i = 0; *rc == RC_OK && !l->enough && i < n; i++) {
-		bool held;
-
-		if (!queue_entry_read(&q, &kv, &l->names, range, i) ||
+		if (!queue_entry_read(&q, &kv, &l->names, range, i, l->read_to == 0) ||
 		    q.create <= l->read_to)
 			continue;
 		l->read_to = q.create;
-		if (!l->first)
-			l->first = q.create;
-		held = q.foreign ? q.create == l->first : q.value.held;
-		l->count -= held;
+		l->count -= q.value.held;
 		any = true;
-		holders = holders || held;
-		if (held || !brief)
-			*rc = tell_place(l, &q, kv.value, held);
+		holders = holders || q.value.held;
+		if (q.value.held || !brief)
+			*rc = tell_place(l, &q, kv.value);
 	}
 	return *rc == RC_OK && any && n >= PAGE && !l->enough && (!brief || holders);
 }
@@ -205,7 +200,7 @@ tell_key(struct looking *l, const char *key, bool idle)
 	names_of(&l->names, e->root, e->name, key);
 	l->key = key;
 	l->waiters = 0;
-	l->first = l->read_to = 0;
+	l->read_to = 0;
 	page = names_page(&l->names, PAGE, 0, 0);
 	kv_op_range(&reads.success, &page);
 	kv_op_key(&reads.success, l->names.freeze);

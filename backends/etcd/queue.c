@@ -205,7 +205,7 @@ run_read(struct run *r, const char *text)
 
 bool
 queue_entry_read(struct queue_entry *e, struct kv *kv, const struct names *l,
-    const json_t *range, size_t i)
+    const json_t *range, size_t i, bool first)
 {
 	size_t n = strlen(l->queue);
 	bool good = kv_read(kv, range, i) && strncmp(kv->key, l->queue, n) == 0;
@@ -217,7 +217,8 @@ queue_entry_read(struct queue_entry *e, struct kv *kv, const struct names *l,
 	e->lease = kv->lease;
 	e->foreign = !good || !queue_value_read(&e->value, kv->value);
 	if (e->foreign)
-		e->value = (struct queue_value){.since = EPOCH_NONE, .slot = -1};
+		e->value = (struct queue_value){
+		    .held = first, .since = EPOCH_NONE, .slot = -1};
 	/* etcdctl's lock waits for whatever stands below its name, and so do we */
 	if (!queue_name_read(&e->name, name)) {
 		e->name = (struct queue_name){.kind = KIND_EXCLUSIVE,
@@ -283,33 +284,22 @@ queue_ask(const struct queue *q, bool others, struct text *ops)
 
 /* ---- reading ---- */
 
-static void
-note_ahead(struct ahead *a, const struct queue_entry *e, bool held)
-{
-	a->create = e->create;
-	a->held = held;
-	a->name = e->name;
-}
-
 /* One that stands before us; they come in order. */
 static void
 see_ahead(struct queue *q, const struct queue_entry *e)
 {
-	/* of those who do not say so, only the first has the lock */
-	bool held = e->foreign ? q->ahead == 0 : e->value.held;
-
-	note_ahead(&q->last, e, held);
+	q->last = *e;
 	if (kind_is_exclusive(e->name.kind))
-		note_ahead(&q->excludes, e, held);
+		q->excludes = *e;
 	if (is_counted(q) && !kind_is_exclusive(e->name.kind) &&
 	    (e->name.kind != q->claim->kind || e->name.limit != q->claim->limit)) {
 		q->mixed = true;
 		q->other = e->name.kind;
 		q->other_limit = e->name.limit;
 	}
-	if (held && q->holders++ == 0)
+	if (e->value.held && q->holders++ == 0)
 		q->first_holder = *e;
-	if (held && e->value.slot >= 0)
+	if (e->value.held && e->value.slot >= 0)
 		q->used[e->value.slot / 8] |= 1 << e->value.slot % 8;
 	q->ahead++;
 }
@@ -323,7 +313,7 @@ queue_read_more(struct queue *q, const json_t *range)
 
 	q->whole = (int64_t)n < page_size(q);
 	for (size_t i = 0; i < n; i++) {
-		if (!queue_entry_read(&e, &kv, q->names, range, i) ||
+		if (!queue_entry_read(&e, &kv, q->names, range, i, q->ahead == 0) ||
 		    kv.create <= q->read_to)
 			continue;
 		q->read_to = kv.create;
@@ -340,10 +330,10 @@ read_last(struct queue *q, const json_t *range)
 	struct queue_entry e;
 	struct kv kv;
 
-	for (size_t i = 0; !q->whole && queue_entry_read(&e, &kv, q->names, range, i);
-	     i++)
+	for (size_t i = 0;
+	     !q->whole && queue_entry_read(&e, &kv, q->names, range, i, false); i++)
 		if (kv.create < q->create) {
-			note_ahead(&q->last, &e, false);
+			q->last = e;
 			q->whole = true;
 		}
 }
@@ -402,14 +392,14 @@ void
 queue_watch(const struct queue *q, struct watch_list *w)
 {
 	const struct names *l = q->names;
-	const struct ahead *a = is_counted(q) && q->excludes.create ? &q->excludes
-								    : &q->last;
+	const struct queue_entry *a = is_counted(q) && q->excludes.create ? &q->excludes
+									  : &q->last;
 	bool counted = q->claim->kind == KIND_LIMIT && !q->excludes.create;
 
 	w->at[0] = (struct watched){.key = q->own};
 	if (queue_lets_in(q)) { /* only a freeze is in the way */
 		w->at[1] = (struct watched){.key = l->freeze, .puts = true};
-	} else if ((counted && a->held) || a->name.cut) {
+	} else if ((counted && a->value.held) || a->name.cut) {
 		/* the next in line: any holder may go; or the key is not known */
 		w->at[1] = (struct watched){.key = l->queue, .end = l->queue_end};
 	} else {

@@ -137,17 +137,11 @@ struct queue_entry {
 
 /*
  * Reads the `i`th of those that a range has found.  What cannot be read is taken for another
- * client's.  False: there is none.
+ * client's.  Of those who do not say so, only the `first` of the queue has the lock.  False: there
+ * is none.
  */
 bool queue_entry_read(struct queue_entry *, struct kv *, const struct names *,
-    const json_t *range, size_t i);
-
-/* The last of those before us that matter for something. */
-struct ahead {
-	int64_t create; /* 0: there is none */
-	bool held;
-	struct queue_name name;
-};
+    const json_t *range, size_t i, bool first);
 
 struct queue {
 	/* whose survey it is: set before */
@@ -172,8 +166,8 @@ struct queue {
 	int64_t read_to; /* up to this create revision */
 	unsigned ahead;  /* so many were read */
 	unsigned holders;
-	struct ahead last;     /* the last one */
-	struct ahead excludes; /* the last exclusive one */
+	struct queue_entry last;     /* the last one; create 0: there is none */
+	struct queue_entry excludes; /* the last exclusive one */
 	struct queue_entry first_holder;
 	bool mixed; /* with a kind beside which ours may not wait: */
 	enum lock_kind other;

@@ -125,15 +125,14 @@ etcd_close(struct store *s)
 	free(e);
 }
 
-/* "HOST:PORT,HOST:PORT"; returns its length. */
-static size_t
+/* "HOST:PORT,HOST:PORT" */
+static void
 print_members(const struct address *a, char *out, size_t size)
 {
 	size_t used = 0;
 
 	for (size_t i = 0; i < a->n && used < size; i++)
 		used += endpoint_print(out + used, size - used, i ? "," : "", &a->at[i]);
-	return used;
 }
 
 static enum rc
