@@ -113,7 +113,7 @@ $(O)/fuzz/url: $(call watched,backends/redis/address.c backends/common/setting.c
 $(O)/fuzz/key: $(call watched,backends/common/url.c cmd/text.c)
 $(O)/fuzz/resp: $(call watched,backends/redis/resp.c backends/redis/script.c)
 $(O)/fuzz/memcached: $(call watched,backends/memcached/client.c backends/memcached/item.c $(addprefix backends/common/,clock.c net.c sha256.c task.c text.c url.c))
-$(O)/fuzz/etcd: $(call watched,$(addprefix backends/etcd/,http.c kv.c queue.c) $(addprefix backends/common/,sha256.c url.c))
+$(O)/fuzz/etcd: $(call watched,$(addprefix backends/etcd/,http.c kv.c queue.c) $(addprefix backends/common/,clock.c net.c sha256.c task.c url.c))
 $(O)/fuzz/block: $(call watched,backends/file/block.c backends/file/tickets.c backends/common/task.c)
 $(O)/fuzz/runs: $(call watched,backends/file/runs.c backends/file/directory.c backends/file/block.c backends/file/line.c backends/file/tickets.c backends/common/url.c backends/common/text.c backends/common/sha256.c backends/common/task.c)
 $(O)/fuzz/view: $(call watched,cmd/view.c cmd/supervise/tree.c cmd/show.c cmd/columns.c cmd/screen.c cmd/record.c cmd/object.c cmd/text.c cmd/parse.c backends/common/libc.c backends/common/clock.c cmd/plan.c)

@@ -8,9 +8,9 @@
  *  2. Who is to wait gets a lease for its place, and joins the queue with it.
  *  3. While it waits, it renews both leases.
  *  4. When nobody is in the way any more: a transaction that puts our key once more, as held,
- *     with the lease of the hold; before it the lease itself, where that is not there.  The
- *     key is put only if it is the one that has stood there all the time, and there is no
- *     freeze.  Otherwise it is a survey.
+ *     with the lease of the hold; before it the lease itself, where that may not be there.
+ *     The key is put only if it is the one that has stood there all the time, and there is
+ *     no freeze.  Otherwise it is a survey.
  */
 #include "etcd.h"
 
@@ -126,28 +126,6 @@ put_own(const struct etcd *e, struct text *ops, bool held)
 	kv_op_put(ops, e->own, text, held ? e->lease : e->place_lease);
 }
 
-/*
- * Adds what makes the hold ours to a transaction: our key, and one of N's permit.  Returns how many
- * keys are put.
- */
-static size_t
-add_hold(struct etcd *e, struct txn *t)
-{
-	const struct queue *q = &e->queue;
-	char permit[PERMIT_KEY_BYTES];
-
-	kv_if(&t->compare, e->names.freeze, NULL, "EQUAL", 0);
-	put_own(e, &t->success, true);
-	if (e->claim->kind != KIND_LIMIT)
-		return 1;
-	snprintf(permit, sizeof permit, "%s%06u", e->names.permits, e->slot);
-	/* or it is ours, by an answer that got lost */
-	if (!(q->create && q->value.held && q->value.slot == (int)e->slot))
-		kv_if(&t->compare, permit, NULL, "EQUAL", 0);
-	kv_op_put(&t->success, permit, "", e->lease);
-	return 2;
-}
-
 /* Reads a survey; and its other pages, where all who are before us matter. */
 static enum rc
 take_survey(struct etcd *e, const json_t *txn, size_t i, instant until, struct fault *f)
@@ -157,7 +135,8 @@ take_survey(struct etcd *e, const json_t *txn, size_t i, instant until, struct f
 
 	queue_read(q, txn, i);
 	while (rc == RC_OK && !q->whole && !kind_is_exclusive(e->claim->kind)) {
-		const struct kv_range more = queue_ask_more(q);
+		const struct kv_range more = names_page(
+		    q->names, PAGE, q->read_to, q->revision);
 		int64_t before = q->read_to;
 		json_t *page = cluster_answer(
 		    &e->cluster, call_range(&more), until, &rc, f);
@@ -174,12 +153,15 @@ take_survey(struct etcd *e, const json_t *txn, size_t i, instant until, struct f
 	return rc;
 }
 
-/* The lease was granted, or proved to be there (credit.h), by requests that left then. */
+/*
+ * The lease was granted, or proved to be there (credit.h), by requests that left then: for so
+ * many seconds; 0: it was not.
+ */
 static void
-note_lease(struct etcd *e, int64_t ttl, instant sent)
+note_lease(struct etcd *e, int64_t ttl)
 {
 	if (ttl > 0) {
-		e->lease_sent = sent;
+		e->lease_sent = e->cluster.sent;
 		e->lease_ttl = etcd_lease_ns(ttl);
 	}
 }
@@ -189,21 +171,6 @@ static bool
 is_lease_fresh(const struct etcd *e)
 {
 	return e->lease_sent && instant_now() < e->lease_sent + e->lease_ttl / 2;
-}
-
-/* By a read, a keep-alive of the lease, and another read or a write behind them. */
-static void
-note_proof(struct etcd *e, const struct call *before, const struct call *alive,
-    const struct call *after, instant sent)
-{
-	const struct credit c = {.member = {kv_header(before->answer, "member_id"),
-				     kv_header(alive->answer, "member_id"),
-				     kv_header(after->answer, "member_id")},
-	    .ttl = alive->code == CODE_OK ? kv_number(alive->answer, "TTL") : 0,
-	    .ours = after->code == CODE_OK};
-
-	if (credit_proves(&c))
-		note_lease(e, c.ttl, sent);
 }
 
 /* Our key has just been put as held, with the lease.  Where that is not proved, it is renewed. */
@@ -241,48 +208,46 @@ begin_hold(struct etcd *e, instant until, struct grant *g, struct fault *f)
 static enum rc
 join(struct etcd *e, instant until, struct fault *f)
 {
-	struct queue *q = &e->queue;
 	struct txn t = {0};
-	struct call calls[3], *grant = NULL, *txn;
+	struct call calls[3], *txn;
 	enum rc rc;
-	int n = 1;
+	int n = 0;
 
+	e->place_lease = lease_of(e->claim->owner, e->claim->key, 2 * e->nth + 1);
 	kv_if(&t.compare, e->own, NULL, "EQUAL", 0);
 	put_own(e, &t.success, false);
-	queue_ask(q, true, &t.success);
-	queue_ask(q, true, &t.failure);
-	calls[0] = call_grant(e->place_lease, PLACE_LEASE);
+	queue_ask(&e->queue, true, &t.success);
+	queue_ask(&e->queue, true, &t.failure);
 	if (!e->lease_sent)
-		*(grant = &calls[n++]) = call_grant(e->lease, e->claim->ttl);
+		calls[n++] = call_grant(e->lease, e->claim->ttl);
+	calls[n++] = call_grant(e->place_lease, PLACE_LEASE);
 	*(txn = &calls[n++]) = call_txn(&t);
-	e->has_place = true;
 	rc = cluster_calls(&e->cluster, calls, n, until, f);
 	e->beat = e->cluster.sent + beat_of(e);
 	if (rc == RC_OK && txn->code != CODE_OK)
 		rc = fail_gone(e, f);
-	if (rc == RC_OK && grant && grant->code == CODE_OK)
-		note_lease(e, kv_number(grant->answer, "TTL"), e->cluster.sent);
+	if (rc == RC_OK && !e->lease_sent)
+		note_lease(e, kv_number(calls[0].answer, "TTL"));
 	if (rc == RC_OK)
 		rc = take_survey(e, txn->answer, call_has_succeeded(txn), until, f);
 	calls_free(calls, n);
-	if (rc == RC_OK)
-		e->joined = q->create > 0;
-	return rc != RC_OK || e->joined ? rc : fail_gone(e, f);
+	return rc != RC_OK || e->queue.create ? rc : fail_gone(e, f);
 }
 
-static enum rc
-survey(struct etcd *e, instant until, struct fault *f)
+/* Another place, with other leases; what we knew of our key is no more so. */
+static void
+name_place(struct etcd *e)
 {
-	struct txn t = {0};
-	json_t *answer;
-	enum rc rc;
+	const struct claim *c = e->claim;
+	struct queue_name n;
 
-	queue_ask(&e->queue, true, &t.success);
-	answer = cluster_answer(&e->cluster, call_txn(&t), until, &rc, f);
-	if (answer)
-		rc = take_survey(e, answer, 0, until, f);
-	json_decref(answer);
-	return rc;
+	e->nth++;
+	e->lease = lease_of(c->owner, c->key, 2 * e->nth);
+	e->lease_sent = 0;
+	e->queue.create = 0;
+	queue_name_write(&n, e->lease, c->kind, c->limit);
+	key_below(e->own, e->names.queue, n.text);
+	key_below(e->mark, e->names.marks, n.text);
 }
 
 /*
@@ -293,15 +258,16 @@ survey(struct etcd *e, instant until, struct fault *f)
 static enum rc
 take(struct etcd *e, instant until, struct grant *g, struct fault *f)
 {
-	struct call calls[4], *grant = NULL, *alive = NULL, *txn;
 	struct queue *q = &e->queue;
 	const struct names *l = &e->names;
 	int64_t create = q->create;
+	bool alone = kind_is_exclusive(e->claim->kind),
+	     limited = e->claim->kind == KIND_LIMIT, taken;
 	/* who is going to join surveys the queue then */
-	bool others = create || !e->waits || !kind_is_exclusive(e->claim->kind);
+	bool others = create || !e->waits || !alone;
+	char permit[LONG_BYTES];
+	struct call calls[2], *txn;
 	struct txn t = {0};
-	instant sent;
-	size_t puts;
 	enum rc rc;
 	int n = 0;
 
@@ -309,39 +275,36 @@ take(struct etcd *e, instant until, struct grant *g, struct fault *f)
 		kv_if(&t.compare, e->own, NULL, "EQUAL", create);
 	else
 		kv_if(&t.compare, l->queue, l->queue_end, "EQUAL", 0);
-	if (create && kind_is_exclusive(e->claim->kind))
+	if (create && alone)
 		kv_if(&t.compare, l->queue, l->queue_end, "GREATER", create - 1);
-	puts = add_hold(e, &t);
+	kv_if(&t.compare, l->freeze, NULL, "EQUAL", 0);
+	names_permit(permit, l, e->slot);
+	/* or it is ours, by an answer that got lost */
+	if (limited && !(create && q->value.held && q->value.slot == (int)e->slot))
+		kv_if(&t.compare, permit, NULL, "EQUAL", 0);
+	put_own(e, &t.success, true);
+	if (limited)
+		kv_op_put(&t.success, permit, "", e->lease);
 	queue_ask(q, false, &t.success);
 	queue_ask(q, others, &t.failure);
-	if (!is_lease_fresh(e)) {
-		*(grant = &calls[n++]) = call_grant(e->lease, e->claim->ttl);
-		if (create) {
-			calls[n++] = etcd_call_read(e);
-			*(alive = &calls[n++]) = call_lease(
-			    "/v3/lease/keepalive", e->lease);
-		}
-	}
+	if (!is_lease_fresh(e)) /* one that is there is renewed behind it */
+		calls[n++] = call_grant(e->lease, e->claim->ttl);
 	*(txn = &calls[n++]) = call_txn(&t);
 	rc = cluster_calls(&e->cluster, calls, n, until, f);
-	sent = e->cluster.sent;
+	taken = rc == RC_OK && call_has_succeeded(txn);
 	if (rc == RC_OK && txn->code != CODE_OK) {
 		e->lease_sent = 0;
 		rc = fail_gone(e, f);
 	}
-	if (rc == RC_OK && grant && grant->code == CODE_OK)
-		note_lease(e, kv_number(grant->answer, "TTL"), sent);
-	else if (rc == RC_OK && alive)
-		note_proof(e, alive - 1, alive, txn, sent);
+	if (rc == RC_OK && n > 1)
+		note_lease(e, kv_number(calls[0].answer, "TTL"));
 	if (rc == RC_OK)
-		rc = take_survey(
-		    e, txn->answer, call_has_succeeded(txn) ? puts : 0, until, f);
+		rc = take_survey(e, txn->answer, taken ? 1 + limited : 0, until, f);
 	if (rc == RC_OK)
-		rc = call_has_succeeded(txn) ? begin_hold(e, until, g, f)
-					     : say_busy(e, f);
-	e->gone = create && q->create != create;
-	e->joined = q->create && !e->gone;
+		rc = taken ? begin_hold(e, until, g, f) : say_busy(e, f);
 	calls_free(calls, n);
+	if (!taken && create && q->create != create)
+		name_place(e);
 	return rc;
 }
 
@@ -357,7 +320,7 @@ claim_permit(struct etcd *e, instant until, struct grant *g, struct fault *f)
 	unsigned least = 0;
 	enum rc rc = RC_BUSY;
 
-	while (rc == RC_BUSY && e->joined && !q->frozen && queue_lets_in(q)) {
+	while (rc == RC_BUSY && q->create && !q->frozen && queue_lets_in(q)) {
 		e->slot = q->value.held && q->value.slot >= 0 ? (unsigned)q->value.slot
 							      : queue_permit(q, least);
 		if (e->slot >= e->claim->limit)
@@ -387,51 +350,6 @@ end_freeze(struct etcd *e, instant until, struct fault *f)
 	return rc;
 }
 
-/* Takes the lock from the queue, if the last survey or a new one lets us in. */
-static enum rc
-go_on(struct etcd *e, bool surveyed, instant until, struct grant *g, struct fault *f)
-{
-	struct queue *q = &e->queue;
-	bool alone = kind_is_exclusive(e->claim->kind);
-	enum rc rc = RC_OK;
-
-	if (surveyed ? alone && !q->whole : !alone)
-		rc = survey(e, until, f);
-	if (rc == RC_OK)
-		rc = end_freeze(e, until, f);
-	if (rc != RC_OK)
-		return rc;
-	if (!q->create) {
-		e->gone = true;
-		e->joined = false;
-	}
-	rc = check_claim(e, f);
-	if (rc != RC_OK)
-		return rc;
-	if (!e->joined || ((surveyed || !alone) && (q->frozen || !queue_lets_in(q))))
-		return say_busy(e, f);
-	return e->claim->kind == KIND_LIMIT ? claim_permit(e, until, g, f)
-					    : take(e, until, g, f);
-}
-
-/* Another place, with other leases. */
-static void
-name_place(struct etcd *e)
-{
-	const struct claim *c = e->claim;
-	struct queue_name n;
-
-	e->lease = lease_of(c->owner, c->key, 2 * e->nth);
-	e->lease_sent = 0;
-	e->place_lease = lease_of(c->owner, c->key, 2 * e->nth + 1);
-	e->nth++;
-	e->joined = e->gone = false;
-	e->queue.create = 0;
-	queue_name_write(&n, e->lease, c->kind, c->limit);
-	snprintf(e->own, sizeof e->own, "%s%s", e->names.queue, n.text);
-	snprintf(e->mark, sizeof e->mark, "%s%s", e->names.marks, n.text);
-}
-
 /* The server's clock names the period of a job, before it is asked whether that is done. */
 static enum rc
 name_period(struct etcd *e, instant until, struct fault *f)
@@ -449,53 +367,67 @@ name_period(struct etcd *e, instant until, struct fault *f)
 	    : rc;
 }
 
-/*
- * Takes the lock if nobody is in the queue.  RC_BUSY: and e->busy, if we are to join it.  Who does
- * not wait joins only those beside whom it may hold the lock at once.
- */
+/* What the survey means: must we give up?  Is only a freeze in the way that is over? */
 static enum rc
-take_at_once(struct etcd *e, instant until, struct grant *g, struct fault *f)
+heed_survey(struct etcd *e, instant until, struct fault *f)
 {
-	struct queue *q = &e->queue;
-	enum rc rc = name_period(e, until, f);
+	enum rc rc = check_claim(e, f);
 
-	if (rc == RC_OK)
-		rc = take(e, until, g, f);
-	if (rc != RC_BUSY)
-		return rc;
-	rc = check_claim(e, f);
-	if (rc == RC_OK)
-		rc = end_freeze(e, until, f);
-	if (rc != RC_OK)
-		return rc;
-	e->busy = e->waits || (!q->frozen && queue_lets_in(q)) || e->joined;
-	return say_busy(e, f);
+	return rc == RC_OK ? end_freeze(e, until, f) : rc;
 }
 
 /*
  * One attempt.  RC_OK: granted.  RC_BUSY: not yet.  Who has seen that there is a queue does not try
- * again to take the lock at once when an answer is late: that reads the whole queue.
+ * again to take the lock at once when an answer is late: that reads the whole queue.  Who does not
+ * wait joins it only beside those with whom it may hold the lock at once.
  */
 static enum rc
 attempt(struct etcd *e, instant until, struct grant *g, struct fault *f)
 {
-	enum rc rc = RC_BUSY;
+	struct queue *q = &e->queue;
+	bool alone = kind_is_exclusive(e->claim->kind), surveyed = !q->create;
+	struct txn survey = {0};
+	json_t *answer;
+	enum rc rc = RC_OK;
 
-	if (e->joined)
-		return go_on(e, false, until, g, f);
-	e->slot = 0;
-	if (!e->busy)
-		rc = take_at_once(e, until, g, f);
-	if (rc != RC_BUSY || !e->busy)
+	if (!q->create && !e->busy) {
+		e->slot = 0;
+		rc = name_period(e, until, f);
+		if (rc == RC_OK)
+			rc = take(e, until, g, f);
+		if (rc == RC_BUSY)
+			rc = heed_survey(e, until, f);
+		else
+			return rc;
+		e->busy = e->waits || (!q->frozen && queue_lets_in(q)) || q->create;
+		if (rc == RC_OK && !e->busy)
+			return say_busy(e, f);
+	}
+	if (rc == RC_OK && surveyed)
+		rc = join(e, until, f);
+	if (rc == RC_OK && (surveyed ? alone && !q->whole : !alone)) {
+		queue_ask(q, true, &survey.success);
+		answer = cluster_answer(&e->cluster, call_txn(&survey), until, &rc, f);
+		if (answer)
+			rc = take_survey(e, answer, 0, until, f);
+		json_decref(answer);
+	}
+	if (rc == RC_OK)
+		rc = heed_survey(e, until, f);
+	if (rc != RC_OK)
 		return rc;
-	rc = join(e, until, f);
-	return rc == RC_OK ? go_on(e, true, until, g, f) : rc;
+	if (!q->create)
+		name_place(e);
+	if (!q->create || ((surveyed || !alone) && (q->frozen || !queue_lets_in(q))))
+		return say_busy(e, f);
+	return e->claim->kind == KIND_LIMIT ? claim_permit(e, until, g, f)
+					    : take(e, until, g, f);
 }
 
 /*
  * Renews our place; now and then also the lease of a hold to come, which then need not be granted
  * when our turn has come, and looks whether our key is there and who is watched, since a watch may
- * fall silent.  RC_OK with !e->joined: we have lost our place.
+ * fall silent.  RC_OK: it does so, or we have lost our place.
  */
 static enum rc
 renew_place(
@@ -514,34 +446,26 @@ renew_place(
 		calls[2] = call_lease("/v3/lease/keepalive", e->lease);
 		calls[3] = call_range(&other);
 	}
-	e->cluster.answer_most = 0; /* meanwhile nothing else renews the place */
+	e->cluster.answer_by = 0; /* meanwhile nothing else renews the place */
 	rc = cluster_calls(&e->cluster, calls, all ? 4 : 1, until, f);
-	if (rc == RC_OK) {
+	if (rc == RC_OK)
 		e->beat = e->cluster.sent + beat_of(e);
-		/* our key may be on the other lease already */
-		if (!all && kv_number(calls[0].answer, "TTL") <= 0)
-			e->lease_sent = e->beat = 0;
-	}
 	if (rc == RC_OK && all) {
-		note_proof(e, &calls[1], &calls[2], &calls[3], e->cluster.sent);
-		e->joined = calls[1].code == CODE_OK &&
-		    kv_read(&kv, calls[1].answer, 0) && kv.create == e->queue.create;
+		struct credit c = credit_of(&calls[1], calls[3].code == CODE_OK);
+
+		if (credit_proves(&c))
+			note_lease(e, c.ttl);
 		e->queue.revision = kv_header(calls[1].answer, "revision");
 		/* that there are many, or one that may have been written again, says nothing */
 		*events = w->end || w->puts || kv_number(calls[3].answer, "count") == 0;
+		if (!kv_read(&kv, calls[1].answer, 0) || kv.create != e->queue.create)
+			name_place(e);
+	} else if (rc == RC_OK && kv_number(calls[0].answer, "TTL") <= 0) {
+		/* our key may be on the other lease already */
+		e->lease_sent = e->beat = 0;
 	}
-	e->gone = !e->joined;
 	calls_free(calls, 4);
 	return rc;
-}
-
-/* When the freeze ends; a far time is hostile, or of no matter. */
-static instant
-thaw_of(const struct etcd *e)
-{
-	int64_t us = e->queue.freeze.until - cluster_time(&e->cluster);
-
-	return us > INT64_MAX / 4000 ? NEVER : instant_now() + us_to_ns(us) + NS_PER_MS;
 }
 
 /*
@@ -569,18 +493,20 @@ await_turn(struct etcd *e, instant until, struct fault *f)
 	e->adrift = false;
 	retry_end_outage(&e->retry);
 	if (q->frozen && q->freeze.until != EPOCH_NONE)
-		thaws = thaw_of(e);
-	if (e->joined && !events)
+		thaws = instant_after(instant_now() + NS_PER_MS,
+		    us_to_ns(q->freeze.until - cluster_time(&e->cluster)));
+	if (q->create && !events)
 		rc = watch_begin(&e->cluster, w.at, q->revision + 1,
 		    retry_answer(instant_now(), ANSWER_MOST, until), f);
-	while (rc == RC_OK && e->joined && !events && !silent && instant_now() < thaws) {
+	while (rc == RC_OK && q->create && !events && !silent && instant_now() < thaws) {
 		instant wake = instant_first(instant_first(e->beat, thaws), until);
-		enum woke woke = host->wait(host, watch_fd(&e->cluster), POLLIN, wake);
+		enum woke woke = host->wait(
+		    host, e->cluster.watch.stream.fd, POLLIN, wake);
 
 		if (woke == WOKE_STOP)
 			return RC_STOP;
 		if (woke == WOKE_READY && instant_now() < e->beat)
-			rc = watch_read(&e->cluster, &events, f);
+			rc = watch_read(&e->cluster, &events, e->beat, f);
 		else if (instant_now() >= until)
 			return say_busy(e, f);
 		else if (instant_now() >= e->beat)
@@ -589,7 +515,7 @@ await_turn(struct etcd *e, instant until, struct fault *f)
 		/* the watched member was passed over */
 		silent = e->cluster.watched != e->cluster.member;
 	}
-	e->adrift = e->joined && !events && (rc == RC_AGAIN || (rc == RC_OK && silent));
+	e->adrift = q->create && !events && (rc == RC_AGAIN || (rc == RC_OK && silent));
 	return rc;
 }
 
@@ -602,7 +528,8 @@ start_claim(struct etcd *e, const struct claim *claim)
 	e->queue.claim = claim;
 	e->queue.own = e->own;
 	e->asked = true;
-	e->granted = e->has_place = e->busy = e->adrift = false;
+	e->granted = e->busy = e->adrift = false;
+	e->place_lease = 0;
 	name_place(e);
 	retry_begin(&e->retry, claim);
 }
@@ -618,24 +545,21 @@ etcd_acquire(struct store *s, const struct claim *claim, instant until, struct g
 
 	start_claim(e, claim);
 	e->waits = until != 0;
-	e->cluster.answer_by = instant_after(until, NS_PER_S);
 	do {
 		instant by = heard ? retry_answer(instant_now(), ANSWER_MOST, until)
 				   : retry_attempt(&e->retry, until);
 
-		e->cluster.answer_most = e->waits ? ANSWER_MOST : 0;
-		if (e->gone)
-			name_place(e);
+		e->cluster.answer_by = e->waits ? instant_after(until, NS_PER_S) : 0;
 		rc = e->adrift ? RC_BUSY : attempt(e, by, g, f);
 		heard = heard || e->cluster.dated >= began;
 		if (rc == RC_BUSY && until)
 			rc = await_turn(e, until, f);
 		if (rc == RC_AGAIN)
-			watch_end(&e->cluster);
+			http_close(&e->cluster.watch);
 		rc = retry_wait(&e->retry, s->host, rc, heard, until);
 	} while (rc == RC_OK && !e->granted);
-	e->cluster.answer_most = 0;
-	watch_end(&e->cluster);
+	e->cluster.answer_by = 0;
+	http_close(&e->cluster.watch);
 	if (rc == RC_OK)
 		rc = etcd_warn_of_version(e, instant_now() + NS_PER_S);
 	if (rc == RC_DONE) {

@@ -17,6 +17,8 @@
 
 #define QUOTA (INT64_C(2) << 30) /* quota-backend-bytes, if it is not set */
 
+static const struct call ask_state = {.path = "/v3/maintenance/status"};
+
 enum { NEARLY = 90 }; /* percent of it */
 
 struct checking {
@@ -27,8 +29,9 @@ struct checking {
 	bool denied;
 };
 
-bool
-etcd_is_risky(const char *version)
+/* An old leader that wakes up may end leases that live (etcd #12528).  NULL: not known. */
+static bool
+is_risky(const char *version)
 {
 	int major = 0, minor = 0, patch = 0;
 
@@ -44,12 +47,11 @@ etcd_warn_of_version(struct etcd *e, instant until)
 	json_t *state;
 	enum rc rc;
 
-	if (e->warned || !e->base.host->verbose)
+	if (!e->base.host->verbose)
 		return RC_OK;
-	e->warned = true;
-	state = cluster_answer(&e->cluster, etcd_ask_state, until, &rc, &ignored);
+	state = cluster_answer(&e->cluster, ask_state, until, &rc, &ignored);
 	version = json_string_value(json_object_get(state, "version"));
-	if (etcd_is_risky(version))
+	if (is_risky(version))
 		fault_set(&e->base.host->notice, RC_OK,
 		    "%s is version %.*s, where a leader that was stopped for seconds may end leases that live when it goes on (mended in 3.4.31 and 3.5.13); see dlock-etcd(7)",
 		    e->server_name, (int)strspn(version, "0123456789."), version);
@@ -62,7 +64,7 @@ etcd_warn_of_version(struct etcd *e, instant until)
 static void
 tell_version(struct checkup *c, const char *where, const char *version)
 {
-	if (etcd_is_risky(version))
+	if (is_risky(version))
 		checkup_tell(c, DOUBTFUL, "version", "use etcd 3.4.31, 3.5.13 or newer",
 		    "%s is etcd %s: a leader that was stopped for seconds may end leases that live when it goes on",
 		    where, version);
@@ -136,7 +138,7 @@ check_member(struct checking *k, size_t i, struct fault *f)
 {
 	struct etcd *e = k->etcd;
 	const struct endpoint *at = &e->address.at[i];
-	struct call call = etcd_ask_state;
+	struct call call = ask_state;
 	char where[sizeof at->host + 16];
 	instant until = instant_first(k->c->until, instant_now() + MEMBER_PATIENCE);
 	enum rc rc;
@@ -163,19 +165,17 @@ static enum rc
 tell_quorum(struct checking *k)
 {
 	size_t named = k->etcd->address.n, all = 0; /* members that vote; 0: not known */
+	struct call call = {.path = "/v3/cluster/member/list"};
 	struct fault unused;
-	enum rc rc;
-	json_t *list = cluster_answer(&k->etcd->cluster,
-		   (struct call){.path = "/v3/cluster/member/list"},
-		   instant_first(k->c->until, instant_now() + MEMBER_PATIENCE), &rc,
-		   &unused),
-	       *members = json_object_get(list, "members");
+	enum rc rc = cluster_ask(&k->etcd->cluster, k->last, &call,
+	    instant_first(k->c->until, instant_now() + MEMBER_PATIENCE), &unused);
+	const json_t *members = json_object_get(call.answer, "members");
 	bool away = k->good < named, few;
 
 	for (size_t i = 0; i < json_array_size(members); i++)
 		all += !json_is_true(
 		    json_object_get(json_array_get(members, i), "isLearner"));
-	json_decref(list);
+	calls_free(&call, 1);
 	few = all > named;
 	checkup_tell(k->c, away || few || all == 2 ? DOUBTFUL : FIT, "quorum",
 	    away ? "start those that are away; more than half of a cluster must serve"
@@ -253,7 +253,5 @@ etcd_check(struct store *s, struct checkup *c, struct fault *f)
 	    *e->address.user ? e->address.user : "nobody in particular");
 	if (k.good == 0)
 		return RC_OK;
-	while (e->cluster.member != k.last)
-		cluster_turn(&e->cluster);
 	return tell_quorum(&k);
 }

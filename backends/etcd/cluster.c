@@ -15,37 +15,20 @@
 
 #define ELECTION_PACE (100 * NS_PER_MS)
 
-enum { READS_MOST = 64 };
-
-void
-cluster_init(
-    struct cluster *c, struct host *host, const struct address *a, const char *name)
-{
-	c->address = a;
-	stream_init(&c->calls.stream, host, name);
-	stream_init(&c->watch.stream, host, name);
-}
-
-static void
-disconnect(struct connection *k)
-{
-	stream_close(&k->stream);
-	k->at = k->used = 0;
-	http_free(&k->reply);
-}
+enum { PIECES_MOST = 1000 }; /* of a watch at once */
 
 void
 cluster_close(struct cluster *c)
 {
-	disconnect(&c->calls);
-	disconnect(&c->watch);
+	http_close(&c->calls);
+	http_close(&c->watch);
 	explicit_bzero(c->token, sizeof c->token);
 }
 
 void
 cluster_turn(struct cluster *c)
 {
-	disconnect(&c->calls);
+	http_close(&c->calls);
 	c->member = (c->member + 1) % c->address->n;
 }
 
@@ -73,67 +56,20 @@ cluster_time(const struct cluster *c)
  * would be silent for seconds.
  */
 static void
-put_request(
-    struct text *t, const struct cluster *c, const char *path, const struct text *ask)
+put_request(struct text *t, const struct cluster *c, const struct call *call)
 {
-	const char *body = ask->n > 0 ? ask->at : "{}";
+	const char *body = call->ask.n > 0 ? call->ask.at : "{}";
 	char host[sizeof(struct endpoint) + 8];
 
 	endpoint_print(host, sizeof host, "", &c->address->at[c->member]);
-	text_add(t, "POST %s HTTP/1.1\r\nHost: %s\r\n", path, host);
+	text_add(t, "POST %s HTTP/1.1\r\nHost: %s\r\n", call->path, host);
 	if (*c->token)
 		text_add(t, "Authorization: %s\r\n", c->token);
 	text_add(t,
 	    "Grpc-Metadata-hasleader: true\r\nContent-Type: application/json\r\n"
 	    "Content-Length: %zu\r\n\r\n%s",
 	    strlen(body), body);
-	t->failed = t->failed || ask->failed;
-}
-
-/* ---- replies ---- */
-
-static enum rc
-connection_fail(struct connection *k, enum rc rc, const char *what, struct fault *f)
-{
-	disconnect(k);
-	return fault_set(f, rc, "%s %s", k->stream.where, what);
-}
-
-static const char nonsense[] = "sent what etcd never sends: is this an etcd server?";
-
-/* Feeds what has come already.  RC_PROTOCOL: it is no HTTP. */
-static enum rc
-connection_feed(struct connection *k, struct fault *f)
-{
-	size_t used;
-
-	if (!http_feed(&k->reply, k->in + k->at, k->used - k->at, &used))
-		return connection_fail(k, RC_PROTOCOL, nonsense, f);
-	k->at += used;
-	return RC_OK;
-}
-
-/* Reads one whole reply. */
-static enum rc
-connection_read(struct connection *k, instant until, struct fault *f)
-{
-	enum rc rc;
-
-	http_begin(&k->reply);
-	for (;;) {
-		rc = connection_feed(k, f);
-		if (rc != RC_OK || k->reply.state == HTTP_WHOLE)
-			return rc;
-		if (instant_now() >= until)
-			return connection_fail(k, RC_AGAIN, "does not come to an end", f);
-		k->at = 0;
-		rc = stream_receive(&k->stream, k->in, sizeof k->in, &k->used, until, f);
-		if (rc != RC_OK) {
-			k->used = 0;
-			http_free(&k->reply);
-			return rc;
-		}
-	}
+	t->failed = t->failed || call->ask.failed;
 }
 
 /* ---- what an answer means ---- */
@@ -142,6 +78,7 @@ enum {
 	CODE_UNKNOWN = 2,
 	CODE_INVALID = 3,
 	CODE_DENIED = 7,
+	CODE_FULL = 8,
 	CODE_UNAVAILABLE = 14,
 	CODE_TOKEN = 16
 };
@@ -161,6 +98,7 @@ code_failed(struct cluster *c, int code, const char *message, struct fault *f)
 	bool denied = code == CODE_INVALID || code == CODE_DENIED || code == CODE_TOKEN;
 	char text[256];
 
+	c->full = code == CODE_FULL;
 	snprintf(text, sizeof text, "%s", message ? message : "");
 	secret_blot(text, c->address->password);
 	secret_blot(text, c->token);
@@ -172,14 +110,14 @@ code_failed(struct cluster *c, int code, const char *message, struct fault *f)
 static enum rc
 reply_failed(struct connection *k, struct fault *f)
 {
-	int status = k->reply.status;
+	int status = k->status;
 
-	disconnect(k);
+	if (status == 200)
+		return http_fail(k, RC_PROTOCOL, NULL, f);
+	http_close(k);
 	if (status >= 500)
 		return fault_set(f, RC_AGAIN, "%s answers with status %d of HTTP",
 		    k->stream.where, status);
-	if (status == 200)
-		return fault_set(f, RC_PROTOCOL, "%s %s", k->stream.where, nonsense);
 	return fault_set(f, RC_CONFIG, "%s answers with status %d of HTTP%s",
 	    k->stream.where, status,
 	    status == 400
@@ -195,8 +133,7 @@ static enum rc
 take_answer(struct cluster *c, struct call *call, struct fault *f)
 {
 	struct connection *k = &c->calls;
-	json_t *all = k->reply.n > 0 ? json_loadb(k->reply.body, k->reply.n, 0, NULL)
-				     : NULL,
+	json_t *all = k->n > 0 ? json_loadb(k->body, k->n, 0, NULL) : NULL,
 	       *error = json_object_get(all, "error"),
 	       *from = json_is_object(error) ? error : all,
 	       *result = json_object_get(from, "result");
@@ -208,7 +145,7 @@ take_answer(struct cluster *c, struct call *call, struct fault *f)
 		return reply_failed(k, f);
 	}
 	call->code = code >= 0 && code <= CODE_TOKEN ? (int)code : CODE_UNKNOWN;
-	if (call->code == CODE_OK && (error || k->reply.status != 200))
+	if (call->code == CODE_OK && (error || k->status != 200))
 		call->code = CODE_UNKNOWN;
 	call->answer = json_incref(json_is_object(result) ? result : from);
 	json_decref(all);
@@ -221,9 +158,9 @@ check_cluster(struct cluster *c, const struct call *call, struct fault *f)
 	int64_t id = kv_header(call->answer, "cluster_id");
 
 	if (!id)
-		return connection_fail(&c->calls, RC_PROTOCOL, nonsense, f);
+		return http_fail(&c->calls, RC_PROTOCOL, NULL, f);
 	if (c->id && id != c->id)
-		return connection_fail(&c->calls, RC_CONFIG,
+		return http_fail(&c->calls, RC_CONFIG,
 		    "belongs to another cluster than before: name the members of one", f);
 	c->id = id;
 	return RC_OK;
@@ -238,7 +175,7 @@ connection_open(struct cluster *c, struct connection *k, instant until, struct f
 	struct addresses all;
 	enum rc rc;
 
-	disconnect(k);
+	http_close(k);
 	rc = resolve(k->stream.host, at->host, at->port, until, &all, f);
 	if (rc == RC_OK)
 		rc = stream_connect_to(&k->stream, &all, until, f);
@@ -249,60 +186,55 @@ connection_open(struct cluster *c, struct connection *k, instant until, struct f
 	return rc;
 }
 
+/* Sends calls in one packet, as far as it goes. */
 static enum rc
-connection_send(struct connection *k, struct text *t, instant until, struct fault *f)
+send_calls(const struct cluster *c, struct connection *k, const struct call *calls, int n,
+    instant until, struct fault *f)
 {
-	struct iovec part = {t->at, t->n};
+	struct text t = {0};
+	struct iovec part;
+	enum rc rc;
 
-	if (t->failed) {
-		disconnect(k);
-		return fault_set(f, RC_SYSTEM, "out of memory");
+	for (int i = 0; i < n; i++)
+		put_request(&t, c, &calls[i]);
+	part = (struct iovec){t.at, t.n};
+	if (t.failed) {
+		http_close(k);
+		rc = fault_set(f, RC_SYSTEM, "out of memory");
+	} else {
+		rc = stream_send(&k->stream, &part, 1, until, f);
 	}
-	return stream_send(&k->stream, &part, 1, until, f);
-}
-
-/*
- * An answer has come: until when the next one may.  The calls of a packet are served one after the
- * other, so on a busy server each of them takes as long as the first one.
- */
-static instant
-next_by(const struct cluster *c, instant until)
-{
-	int64_t most = c->address->n > 1 ? instant_first(c->answer_most, MEMBER_MOST)
-					 : c->answer_most;
-	instant by = instant_first(instant_now() + most, c->answer_by);
-
-	return most && by > until ? by : until;
+	text_free(&t);
+	return rc;
 }
 
 /* Sends calls on the connection that is open, and reads their answers. */
 static enum rc
 exchange(struct cluster *c, struct call *calls, int n, instant until, struct fault *f)
 {
-	struct text t = {0};
-	enum rc rc;
+	struct connection *k = &c->calls;
+	int64_t most = until - instant_now();
+	enum rc rc = send_calls(c, k, calls, n, until, f);
+	instant by;
 
-	for (int i = 0; i < n; i++)
-		put_request(&t, c, calls[i].path, &calls[i].ask);
-	rc = connection_send(&c->calls, &t, until, f);
-	text_free(&t);
 	for (int i = 0; rc == RC_OK && i < n; i++) {
 		json_decref(calls[i].answer);
 		calls[i].answer = NULL;
-		if (i > 0 && c->calls.reply.ends)
-			return connection_fail(&c->calls, RC_AGAIN,
-			    "closed the connection between answers", f);
-		rc = connection_read(&c->calls, until, f);
+		if (i > 0 && k->ends)
+			return http_fail(
+			    k, RC_AGAIN, "closed the connection between answers", f);
+		rc = http_read(k, until, f);
 		if (rc == RC_OK)
 			rc = take_answer(c, &calls[i], f);
-		until = next_by(c, until);
-		if (rc == RC_OK && c->calls.reply.date > 0) {
-			c->date = c->calls.reply.date;
+		if (rc == RC_OK && k->date > 0) {
+			c->date = k->date;
 			c->dated = instant_now();
 		}
+		by = instant_first(instant_after(instant_now(), most), c->answer_by);
+		until = by > until ? by : until;
 	}
-	if (rc == RC_OK && c->calls.reply.ends)
-		disconnect(&c->calls);
+	if (rc == RC_OK && k->ends)
+		http_close(k);
 	return rc;
 }
 
@@ -333,20 +265,19 @@ login(struct cluster *c, instant until, struct fault *f)
 	text_add(&call.ask, "}");
 	rc = exchange(c, &call, 1, until, f);
 	token = json_string_value(json_object_get(call.answer, "token"));
-	if (rc != RC_OK) {
-	} else if (call.code == CODE_INVALID) {
-		rc = connection_fail(
-		    &c->calls, RC_DENIED, "refuses the login: wrong user or password", f);
-	} else if (call.code == CODE_EXISTS) {
-		rc = connection_fail(&c->calls, RC_DENIED,
-		    "wants no password: leave user and password out", f);
-	} else if (call.code != CODE_OK) {
-		rc = connection_fail(
-		    &c->calls, RC_AGAIN, "cannot tell who we are now", f);
-	} else if (!token || !*token || strlen(token) >= sizeof c->token ||
-	    strpbrk(token, "\r\n")) {
-		rc = connection_fail(&c->calls, RC_PROTOCOL, nonsense, f);
-	} else {
+	if (rc == RC_OK && call.code != CODE_OK) {
+		bool wrong = call.code == CODE_INVALID, none = call.code == CODE_EXISTS;
+
+		rc = http_fail(&c->calls, wrong || none ? RC_DENIED : RC_AGAIN,
+		    wrong      ? "refuses the login: wrong user or password"
+			: none ? "wants no password: leave user and password out"
+			       : "cannot tell who we are now",
+		    f);
+	} else if (rc == RC_OK &&
+	    (!token || !*token || strlen(token) >= sizeof c->token ||
+		strpbrk(token, "\r\n"))) {
+		rc = http_fail(&c->calls, RC_PROTOCOL, NULL, f);
+	} else if (rc == RC_OK) {
 		memcpy(c->token, token, strlen(token) + 1);
 	}
 	calls_free(&call, 1);
@@ -433,37 +364,28 @@ judge(struct cluster *c, struct call *calls, int n, bool *expired, struct fault 
 	return rc;
 }
 
-/* Is there a connection to the member, and are we known to it? */
-static enum rc
-make_ready(struct cluster *c, instant until, struct fault *f)
-{
-	struct connection *k = &c->calls;
-	enum rc rc = RC_OK;
-
-	if (!stream_is_quiet(&k->stream) || k->at < k->used)
-		rc = connection_open(c, k, until, f);
-	if (rc == RC_OK && *c->address->user && !*c->token)
-		rc = login(c, until, f);
-	if (rc == RC_OK && k->stream.fd < 0) /* closed behind that answer */
-		rc = connection_open(c, k, until, f);
-	return rc;
-}
-
 /* On one member, by `until`; once more, if it has forgotten our login. */
 static enum rc
 ask_member(struct cluster *c, struct call *calls, int n, instant until, struct fault *f)
 {
+	struct connection *k = &c->calls;
 	bool expired = true;
-	enum rc rc = RC_OK;
+	enum rc rc = RC_AGAIN;
 
 	for (int i = 0; i < 2 && expired; i++) {
 		expired = false;
-		rc = make_ready(c, until, f);
-		if (rc == RC_OK) {
-			c->repeated = c->sent != 0;
-			c->sent = instant_now();
-			rc = exchange(c, calls, n, until, f);
-		}
+		rc = stream_is_quiet(&k->stream) && k->at == k->used
+		    ? RC_OK
+		    : connection_open(c, k, until, f);
+		if (rc == RC_OK && *c->address->user && !*c->token)
+			rc = login(c, until, f);
+		if (rc == RC_OK && k->stream.fd < 0) /* closed behind that answer */
+			rc = connection_open(c, k, until, f);
+		if (rc != RC_OK)
+			return rc;
+		c->repeated = c->sent != 0;
+		c->sent = instant_now();
+		rc = exchange(c, calls, n, until, f);
 		if (rc == RC_OK)
 			rc = judge(c, calls, n, &expired, f);
 		if (expired)
@@ -483,7 +405,7 @@ cluster_calls(
 	enum rc rc = RC_AGAIN;
 
 	c->sent = 0;
-	c->repeated = false;
+	c->repeated = c->full = false;
 	for (size_t i = 0; rc == RC_AGAIN && i < tries; i++) {
 		instant now = instant_now(), by = until;
 
@@ -498,7 +420,7 @@ cluster_calls(
 			cluster_turn(c);
 	}
 	if (rc != RC_OK)
-		disconnect(&c->calls);
+		http_close(&c->calls);
 	return rc;
 }
 
@@ -509,20 +431,13 @@ cluster_ask(
 	enum rc rc;
 
 	if (c->member != member)
-		disconnect(&c->calls);
+		http_close(&c->calls);
 	c->member = member;
 	c->sent = 0;
 	rc = ask_member(c, call, 1, until, f);
 	if (rc != RC_OK)
-		disconnect(&c->calls);
+		http_close(&c->calls);
 	return rc;
-}
-
-/* A member was asked and has answered that nothing can be done now: it has no leader. */
-static bool
-is_leaderless(enum rc rc, const struct call *call)
-{
-	return rc == RC_AGAIN && call->code == CODE_UNAVAILABLE;
 }
 
 json_t *
@@ -533,7 +448,9 @@ cluster_answer(
 	json_t *answer = NULL;
 
 	*rc = cluster_calls(c, &call, 1, until, f);
-	while (is_leaderless(*rc, &call) && instant_now() + ELECTION_PACE < until) {
+	/* a member has answered that nothing can be done now: it has no leader */
+	while (*rc == RC_AGAIN && call.code == CODE_UNAVAILABLE &&
+	    instant_now() + ELECTION_PACE < until) {
 		if (h->wait(h, -1, 0, instant_now() + ELECTION_PACE) == WOKE_STOP) {
 			*rc = RC_STOP;
 			break;
@@ -554,42 +471,26 @@ cluster_answer(
 
 /* ---- a watch ---- */
 
-int
-watch_fd(const struct cluster *c)
-{
-	return c->watch.stream.fd;
-}
-
-void
-watch_end(struct cluster *c)
-{
-	disconnect(&c->watch);
-}
-
 enum rc
 watch_begin(struct cluster *c, const struct watched keys[2], int64_t revision,
     instant until, struct fault *f)
 {
-	struct text body = {0}, t = {0};
-	enum rc rc;
+	struct call call = {.path = "/v3/watch"};
+	enum rc rc = connection_open(c, &c->watch, until, f);
 
 	/* two requests in one body: one connection has both */
 	for (int i = 0; i < 2; i++) {
 		const struct kv_range range = {.key = keys[i].key, .end = keys[i].end};
 
-		text_add(&body, "{\"create_request\":{");
-		kv_range(&body, &range);
-		text_add(&body, ",\"start_revision\":%" PRId64 "%s}}\n", revision,
+		text_add(&call.ask, "{\"create_request\":{");
+		kv_range(&call.ask, &range);
+		text_add(&call.ask, ",\"start_revision\":%" PRId64 "%s}}\n", revision,
 		    keys[i].puts ? "" : ",\"filters\":[\"NOPUT\"]");
 	}
-	put_request(&t, c, "/v3/watch", &body);
-	rc = connection_open(c, &c->watch, until, f);
 	if (rc == RC_OK)
-		rc = connection_send(&c->watch, &t, until, f);
-	http_begin(&c->watch.reply);
+		rc = send_calls(c, &c->watch, &call, 1, until, f);
 	c->watched = c->member;
-	text_free(&body);
-	text_free(&t);
+	calls_free(&call, 1);
 	return rc;
 }
 
@@ -607,43 +508,44 @@ watch_line(const char *line, size_t n, bool *events)
 	return good;
 }
 
+/* All lines that are whole; the first `seen` bytes of the body have no end of one. */
 static bool
-watch_lines(struct http *h, bool *events)
+watch_lines(struct connection *k, size_t seen, bool *events)
 {
-	const char *end;
-	bool good = h->status == 200 || h->state <= HTTP_HEAD;
+	size_t from = 0;
+	bool good = true;
+	char *end;
 
-	while (good && (end = http_line_end(h))) {
-		size_t n = end - h->body;
+	while (good && k->n > seen && (end = memchr(k->body + seen, '\n', k->n - seen))) {
+		size_t n = end - k->body - from;
 
-		good = n == 0 || watch_line(h->body, n, events);
-		http_drop(h, n + 1);
+		good = n == 0 || watch_line(k->body + from, n, events);
+		from = seen = from + n + 1;
 	}
+	k->n -= from;
+	if (k->n > 0)
+		memmove(k->body, k->body + from, k->n);
 	return good;
 }
 
 enum rc
-watch_read(struct cluster *c, bool *events, struct fault *f)
+watch_read(struct cluster *c, bool *events, instant until, struct fault *f)
 {
 	struct connection *k = &c->watch;
-	enum rc rc = RC_OK;
+	enum rc rc = k->stream.fd < 0 ? RC_AGAIN : RC_OK;
+	bool whole;
 
 	*events = false;
-	for (int i = 0; rc == RC_OK && k->stream.fd >= 0; i++) {
-		ssize_t n = k->stream.ops->read(&k->stream, k->in, sizeof k->in);
+	for (int i = 0; rc == RC_OK && (k->at < k->used || !stream_is_quiet(&k->stream));
+	     i++) {
+		size_t seen = k->n;
 
-		if (n < 0 && (errno == EAGAIN || errno == EINTR))
-			return RC_OK;
-		if (i == READS_MOST) /* the rest another time: it may have no end */
-			return connection_fail(k, RC_AGAIN, "tells of too much", f);
-		if (n <= 0)
-			return stream_failed(&k->stream, f);
-		k->at = 0;
-		k->used = (size_t)n;
-		rc = connection_feed(k, f);
+		if (i == PIECES_MOST) /* the rest another time: it may have no end */
+			return http_fail(k, RC_AGAIN, "tells of too much", f);
+		rc = http_read_piece(k, &whole, until, f);
 		if (rc == RC_OK &&
-		    (!watch_lines(&k->reply, events) || k->reply.state == HTTP_WHOLE))
-			rc = connection_fail(k, RC_AGAIN, "has ended the watch", f);
+		    (whole || k->status != 200 || !watch_lines(k, seen, events)))
+			rc = http_fail(k, RC_AGAIN, "has ended the watch", f);
 	}
-	return rc == RC_OK ? RC_AGAIN : rc;
+	return rc;
 }

@@ -23,58 +23,29 @@
 
 /* ---- http.c ---- */
 
-enum {
-	HTTP_LINE_MOST = 4096,     /* of a status, a header, a chunk's size; with a NUL */
-	HTTP_HEAD_MOST = 64 << 10, /* of all headers and trailers */
-	/*
-	 * A page of our keys has less than 1 MiB, and a value of another client 2 MiB at most.
-	 * JSON of so many bytes takes up to forty times as much memory.
-	 */
-	HTTP_BODY_MOST = 3 << 20,
-};
-
-enum http_state {
-	HTTP_STATUS,
-	HTTP_HEAD,
-	HTTP_BODY,
-	HTTP_CHUNK_SIZE,
-	HTTP_CHUNK,
-	HTTP_CHUNK_END,
-	HTTP_TRAILER,
-	HTTP_WHOLE,
-};
-
-struct http {
-	enum http_state state;
-	int status;
+/* One way to one member, and the reply that comes by it. */
+struct connection {
+	struct stream stream;
+	size_t at, used; /* what has not been read yet of `in` */
+	char in[4096];
+	int status;   /* 0: nothing of the reply has been read */
 	int64_t date; /* seconds since 1970, as the server says; -1: it does not */
 	bool ends;    /* the server closes the connection behind it */
 	bool chunked;
-	bool sized;
-	size_t left; /* of the body, or of a chunk */
-	char line[HTTP_LINE_MOST];
-	size_t nline, head;
-	char *body; /* NULL: nothing has come of it; freed by http_free() */
+	size_t length; /* of a body that is not in chunks */
+	char *body;    /* NULL: nothing has come of it */
 	size_t n, room;
-	size_t seen; /* so much of it has no end of a line */
 };
 
-/* Before each reply; the body's memory is used again.  The first time it must be zero. */
-void http_begin(struct http *);
+/* Reads one whole reply. */
+enum rc http_read(struct connection *, instant until, struct fault *);
 
-/*
- * Takes the next bytes, as many of `n` as belong to the reply: *used.  False: that is not
- * HTTP, or more than there is room for.
- */
-bool http_feed(struct http *, const char *bytes, size_t n, size_t *used);
+/* The next piece of one, which has begun to come: its head, a chunk, a body without chunks. */
+enum rc http_read_piece(struct connection *, bool *whole, instant until, struct fault *);
 
-/* The end of the body's first line; NULL: it has not come. */
-const char *http_line_end(struct http *);
-
-/* Drops the first `n` bytes of the body. */
-void http_drop(struct http *, size_t n);
-
-void http_free(struct http *);
+/* Closes it; what NULL: it has sent nonsense. */
+enum rc http_fail(struct connection *, enum rc, const char *what, struct fault *);
+void http_close(struct connection *);
 
 /* ---- cluster.c: members ---- */
 
@@ -89,14 +60,6 @@ struct address {
 	struct tls *tls; /* NULL: plainly; not owned */
 };
 
-/* One way to one member. */
-struct connection {
-	struct stream stream;
-	struct http reply;
-	size_t at, used; /* what has not been read yet of `in` */
-	char in[4096];
-};
-
 struct cluster {
 	const struct address *address; /* not owned */
 	struct connection calls, watch;
@@ -108,18 +71,17 @@ struct cluster {
 	int64_t date;
 	instant dated;
 	/*
-	 * Who waits gives each answer behind the first one of a packet so long from when the one
-	 * before it came, but not beyond `answer_by`; 0: all have to come by the call's `until`
+	 * The calls of a packet are served one after the other, so on a busy server each of
+	 * them takes as long as the first one: who waits gives each answer the time of the
+	 * first, but not beyond this; 0: all have to come by the call's `until`
 	 */
-	int64_t answer_most;
 	instant answer_by;
 	/* of the last calls */
 	instant sent;  /* just before they left; 0: they did not */
 	bool repeated; /* they may have arrived more than once */
+	bool full;     /* one was refused since the database is full */
 };
 
-void cluster_init(
-    struct cluster *, struct host *, const struct address *, const char *name);
 void cluster_close(struct cluster *);
 
 /* The server's clock, in microseconds: to the second, or better where ours agrees with it. */
@@ -129,7 +91,6 @@ int64_t cluster_time(const struct cluster *);
 
 /* gRPC's codes that say what came of a call.  All others are failures, also a full database. */
 enum { CODE_OK = 0, CODE_NOT_FOUND = 5, CODE_EXISTS = 9, CODE_COMPACTED = 11 };
-enum { CODE_FULL = 8 };
 
 struct call {
 	const char *path; /* "/v3/kv/txn" */
@@ -177,19 +138,17 @@ struct watched {
 	bool puts;             /* too, not only deletions */
 };
 
-/* Begins to watch two keys, or ranges of them, from a revision on. */
+/*
+ * Begins to watch two keys, or ranges of them, from a revision on, by c->watch, whose stream is
+ * polled for reading; it ends with http_close().
+ */
 enum rc watch_begin(struct cluster *, const struct watched[2], int64_t revision,
     instant until, struct fault *);
 
-/* Poll it for reading; -1: there is none. */
-int watch_fd(const struct cluster *);
-
 /*
- * Takes in what has come, without waiting.  RC_OK: *events, has anything happened?  RC_AGAIN:
- * the watch has ended.
+ * Takes in what has come; what has come in part is awaited.  RC_OK: *events, has anything
+ * happened?  RC_AGAIN: the watch has ended.
  */
-enum rc watch_read(struct cluster *, bool *events, struct fault *);
-
-void watch_end(struct cluster *);
+enum rc watch_read(struct cluster *, bool *events, instant until, struct fault *);
 
 #endif

@@ -4,15 +4,15 @@
  * A keep-alive alone proves nothing: a leader whose disk stalls goes on answering it long
  * after another leader has deleted the key.  So a renewal is three requests to one member, each
  * begun after the one before was answered (they are pipelined on one connection): P, a
- * linearizable read; K, the keep-alive; and Q, a linearizable read of our key, or a write to it.
- * P was sent at t, and T is the lease's length.
+ * linearizable read; K, the keep-alive; and Q, a linearizable read of our key.  P was sent at
+ * t, and T is the lease's length.
  *
  * Claim: if P was answered, K says that the lease lives, and Q shows our key, the key stays until
  * t + T at least.
  *
  *  1. A linearizable read is confirmed by a majority for the leader of some term, who is the
- *     last one elected at that moment (ReadIndex): of term A for P, and B for Q, if that is a
- *     read.  The member has reached that term when it answers.
+ *     last one elected at that moment (ReadIndex): of term A for P, and B for Q.  The member
+ *     has reached that term when it answers.
  *  2. The member passes K to the leader that it knows (or is it), of a term S.  It knows no
  *     older one than that of A (1), so S is at least A.
  *  3. A leader of a term before B can commit nothing any more once Q was confirmed.  Q shows the
@@ -24,17 +24,12 @@
  *  6. If A is B, S is B: a later one was elected after Q was confirmed, but K had been answered
  *     before Q was begun.  So that very leader renewed the lease, after t.
  *
- * If Q is a write, B is the term of its entry in the log.  The member passes Q to the leader that
- * it knows, and knows no older one than for K: B is at least S, which is at least A.  Terms do not
- * fall along the log, and only an entry behind Q deletes the key: so it is made by the leader of B,
- * or of a later term (3).  All leaders of terms after A were elected after P was confirmed, which
- * is after t (4, 5).  If A is B, S is B, since it lies between them (6).
- *
  * The member is the same if all three answers say so (member_id); a proxy may have several.
  *
  * The grant of a lease is a raft entry: one that was granted anew by a request sent at t, before
- * Q, lasts until t + T.  If the leader of B was elected before t it has made that entry itself,
- * for nobody else could; otherwise 4 holds.
+ * Q, lasts until t + T.  (Q is a write to our key then, and B the term of its entry.)  If the
+ * leader of B was elected before t it has made the grant's entry itself, for nobody else could;
+ * otherwise 4 holds.
  *
  * A waiter proves the lease of a hold to come in the same way, while no key is on it; Q is any
  * linearizable read then, and 3 to 6 speak of the lease.  The key that is put with it later goes

@@ -21,8 +21,8 @@
  *  3. Our key and our leases have names that only we use, made of the claim's owner.  So each
  *     request may be made twice: what has been done already is seen by who asks again.
  *  4. What arrives late can only be a grant of our lease and our key in the queue (a ghost,
- *     which ends with that lease unless release() finds it), a second write of our own key's
- *     value (harmless), or a release (of what is ours, and no other's).
+ *     which ends with that lease), a second write of our own key's value (harmless), or a
+ *     release (of what is ours, and no other's).
  *  5. A waiter has a place with a short lease, which it renews; so a dead one blocks nobody
  *     for long.  With the grant the key passes to the lease that was asked for.  The key's
  *     create revision stays.
@@ -51,30 +51,26 @@ struct etcd {
 
 	struct cluster cluster;
 	struct retry retry;
-	bool warned; /* of the server's version */
 
 	/* the claim (lock.c) */
 	const struct claim *claim;
 	bool waits; /* for its turn */
 	struct names names;
-	char own[QUEUE_BYTES + 32];  /* our key in the queue */
-	char mark[QUEUE_BYTES + 32]; /* who asks for it back writes this key */
-	int64_t lease;               /* of the hold */
-	instant lease_sent;          /* it lasts from then, as is proved; 0: not known */
-	int64_t lease_ttl;           /* for so long */
-	int64_t place_lease;         /* of the place in the queue */
-	bool has_place;              /* that lease may be there */
-	unsigned nth;                /* time that we queue */
-	struct queue queue;          /* by the last survey */
+	char own[LONG_BYTES];  /* our key in the queue */
+	char mark[LONG_BYTES]; /* who asks for it back writes this key */
+	int64_t lease;         /* of the hold */
+	instant lease_sent;    /* it lasts from then, as is proved; 0: not known */
+	int64_t lease_ttl;     /* for so long */
+	int64_t place_lease;   /* of the place in the queue; 0: we never had one */
+	unsigned nth;          /* time that we queue */
+	struct queue queue;    /* by the last survey; `create` 0: not in it */
 	unsigned position;
 	instant beat; /* when the place is to be renewed */
 	bool busy;    /* there was a queue, which we join */
 	bool adrift;  /* we have a place in it, as far as we know, but no watch */
 
 	/* what may be on the server */
-	bool asked;  /* anything of ours */
-	bool joined; /* our key, as a waiter */
-	bool gone;   /* no more: another one takes another name */
+	bool asked; /* anything of ours */
 	bool granted;
 	bool unsure; /* a release was not answered */
 	int64_t token;
@@ -104,6 +100,9 @@ etcd_lease_ns(int64_t ttl)
 /* A linearizable read, the first part of a proof (credit.h). */
 struct call etcd_call_read(const struct etcd *);
 
+/* What the answers to a read, a keep-alive and another read say; `ours`, by the last one. */
+struct credit credit_of(const struct call[3], bool ours);
+
 /*
  * Renews our lease, and reads our key at a revision of the store.  RC_BUSY: the answers prove
  * nothing.  Otherwise as lock_ops.renew.
@@ -114,33 +113,19 @@ enum rc etcd_renew_lease(
 enum rc etcd_acquire(
     struct store *, const struct claim *, instant until, struct grant *, struct fault *);
 
-/* ---- look.c ---- */
+/* ---- look.c and check.c ---- */
 
 enum rc etcd_each(struct store *, const struct look *, struct fault *);
 
-/* ---- check.c ---- */
-
-static const struct call etcd_ask_state = {.path = "/v3/maintenance/status"};
-
 /*
- * A version in which an old leader that wakes up may end leases that live (etcd #12528).
- * NULL: not known.
+ * With -v, names a server whose version lets an old leader end leases that live.  RC_OK, also if
+ * it cannot be had; or RC_STOP.
  */
-bool etcd_is_risky(const char *version);
-
-/* Names such a server, once, with -v.  RC_OK, also if the version cannot be had; or RC_STOP. */
 enum rc etcd_warn_of_version(struct etcd *, instant until);
 
 enum rc etcd_check(struct store *, struct checkup *, struct fault *);
 
 extern const struct lock_ops etcd_lock;
 extern const struct admin_ops etcd_admin;
-
-/*
- * Reads etcd[s]://[USER[:PASSWORD]@]HOST[:PORT][,HOST...][/PREFIX]; url NULL: 127.0.0.1:2379.
- * RC_OK, or RC_USAGE with what is wrong; never repeats the password.
- */
-enum rc etcd_read_url(
-    struct address *, char root[ROOT_MOST + 1], const char *url, struct fault *);
 
 #endif

@@ -1,9 +1,8 @@
 /*
- * http.c - replies of HTTP/1.1, as they come in pieces.
+ * http.c - replies of HTTP/1.1, read as they are needed.
  *
- * A reply is fed bytes until it is whole.  Its body is kept in one piece, with a NUL behind
- * it, whether it came with a length or in chunks.  A stream (a watch) never becomes whole: its
- * reader takes lines off the body as they come.  Nothing here does I/O.
+ * The body is kept in one piece, with a NUL behind it, whether it came with a length or in
+ * chunks.  A stream (a watch) is read chunk by chunk: its reader takes lines off the body.
  */
 #include "cluster.h"
 
@@ -13,196 +12,225 @@
 #include <strings.h>
 #include <time.h>
 
-void
-http_begin(struct http *h)
-{
-	h->state = HTTP_STATUS;
-	h->status = 0;
-	h->date = -1;
-	h->ends = h->chunked = h->sized = false;
-	h->left = h->nline = h->n = h->head = h->seen = 0;
-}
+enum {
+	LINE_MOST = 4096, /* bytes of a status, a header, a chunk's size; with a NUL */
+	HEADERS_MOST = 64,
+	/*
+	 * A page of our keys has less than 1 MiB, and a value of another client 2 MiB at most.
+	 * JSON of so many bytes takes up to forty times as much memory.
+	 */
+	BODY_MOST = 3 << 20,
+};
+
+#define NO_LENGTH SIZE_MAX
 
 void
-http_free(struct http *h)
+http_close(struct connection *k)
 {
-	free(h->body);
-	*h = (struct http){.date = -1};
+	stream_close(&k->stream);
+	free(k->body);
+	*k = (struct connection){.stream = k->stream};
 }
 
-const char *
-http_line_end(struct http *h)
+enum rc
+http_fail(struct connection *k, enum rc rc, const char *what, struct fault *f)
 {
-	const char *end = h->n > h->seen ? memchr(h->body + h->seen, '\n', h->n - h->seen)
-					 : NULL;
-
-	if (!end)
-		h->seen = h->n;
-	return end;
+	http_close(k);
+	fault_set(f, rc, "%s %s", k->stream.where,
+	    what ? what : "sent what etcd never sends: is this an etcd server?");
+	return rc;
 }
 
-void
-http_drop(struct http *h, size_t n)
+/* ---- bytes and lines ---- */
+
+static enum rc
+receive(struct connection *k, instant until, struct fault *f)
 {
-	h->seen = 0;
-	h->n -= n;
-	memmove(h->body, h->body + n, h->n);
-	h->body[h->n] = '\0';
+	enum rc rc;
+
+	if (instant_now() >= until)
+		return http_fail(k, RC_AGAIN, "does not come to an end", f);
+	k->at = k->used = 0;
+	rc = stream_receive(&k->stream, k->in, sizeof k->in, &k->used, until, f);
+	if (rc != RC_OK)
+		http_close(k);
+	return rc;
 }
 
-/* ---- lines ---- */
-
-/* "HTTP/1.1 200 OK" */
-static bool
-read_status(struct http *h)
+static enum rc
+read_line(struct connection *k, char line[LINE_MOST], instant until, struct fault *f)
 {
-	int minor, end = 0;
+	size_t n = 0;
 
-	if (sscanf(h->line, "HTTP/1.%1d %3d%n", &minor, &h->status, &end) != 2 ||
-	    end < 12 || h->status < 200)
-		return false;
-	h->ends = minor == 0;
-	h->state = HTTP_HEAD;
-	return true;
+	*line = '\0';
+	for (;;) {
+		const char *from = k->in + k->at;
+		const char *end = memchr(from, '\n', k->used - k->at);
+		size_t part = end ? (size_t)(end - from) : k->used - k->at;
+		enum rc rc;
+
+		if (n + part >= LINE_MOST || memchr(from, '\0', part))
+			return http_fail(k, RC_PROTOCOL, NULL, f);
+		memcpy(line + n, from, part);
+		n += part;
+		k->at += part;
+		if (end)
+			break;
+		rc = receive(k, until, f);
+		if (rc != RC_OK)
+			return rc;
+	}
+	k->at++;
+	line[n > 0 && line[n - 1] == '\r' ? n - 1 : n] = '\0';
+	return RC_OK;
 }
 
-/* "Thu, 26 Nov 2026 00:56:36 GMT"; -1: it is not that. */
-static int64_t
-read_date(const char *text)
+/* Adds the next `n` bytes to the body. */
+static enum rc
+read_body(struct connection *k, size_t n, instant until, struct fault *f)
 {
-	struct tm t = {0};
+	enum rc rc = RC_OK;
 
-	return strptime(text, "%a, %d %b %Y %T GMT", &t) ? timegm(&t) : -1;
+	if (n > 0 && k->n + n >= k->room) {
+		size_t room = 2 * (k->n + n) + 512;
+		char *body = k->n + n <= BODY_MOST ? realloc(k->body, room) : NULL;
+
+		if (!body)
+			return http_fail(k, RC_PROTOCOL, NULL, f);
+		k->body = body;
+		k->room = room;
+	}
+	while (rc == RC_OK && n > 0) {
+		size_t part = k->used - k->at < n ? k->used - k->at : n;
+
+		memcpy(k->body + k->n, k->in + k->at, part);
+		k->at += part;
+		k->n += part;
+		k->body[k->n] = '\0';
+		n -= part;
+		if (n > 0)
+			rc = receive(k, until, f);
+	}
+	return rc;
 }
+
+/* ---- the head ---- */
 
 /* False: a length that is none, or too much. */
 static bool
-read_size(struct http *h, const char *text, int base, size_t most)
+read_size(size_t *size, const char *text, int base)
 {
 	char *end;
 	unsigned long long n = strtoull(text, &end, base);
 
-	h->left = n;
-	return end > text && *text != '-' && *text != '+' && n <= most &&
+	*size = n;
+	return end > text && *text != '-' && *text != '+' && n <= BODY_MOST &&
 	    strchr("; \t", *end); /* also at the end */
 }
 
-/* The head has ended. */
+/* False: the reply cannot be read. */
 static bool
-begin_body(struct http *h)
+read_header(struct connection *k, char *line)
 {
-	if (h->chunked)
-		h->state = HTTP_CHUNK_SIZE;
-	else
-		h->state = h->sized && h->left > 0 ? HTTP_BODY : HTTP_WHOLE;
-	h->ends = h->ends || (!h->chunked && !h->sized);
-	return true;
-}
+	char *value = strchr(line, ':');
+	struct tm t = {0};
 
-static bool
-read_header(struct http *h)
-{
-	char *value = strchr(h->line, ':');
-
-	if (!*h->line)
-		return begin_body(h);
 	if (!value)
 		return false;
 	*value++ = '\0';
 	value += strspn(value, " \t");
-	if (strcasecmp(h->line, "Date") == 0)
-		h->date = read_date(value);
-	else if (strcasecmp(h->line, "Connection") == 0)
-		h->ends = h->ends || strcasecmp(value, "close") == 0;
-	else if (strcasecmp(h->line, "Transfer-Encoding") == 0)
-		return h->chunked = strcasecmp(value, "chunked") == 0;
-	else if (strcasecmp(h->line, "Content-Length") == 0)
-		return h->sized = read_size(h, value, 10, HTTP_BODY_MOST);
+	if (strcasecmp(line, "Date") == 0)
+		k->date = strptime(value, "%a, %d %b %Y %T GMT", &t) ? timegm(&t) : -1;
+	else if (strcasecmp(line, "Connection") == 0)
+		k->ends = k->ends || strcasecmp(value, "close") == 0;
+	else if (strcasecmp(line, "Transfer-Encoding") == 0)
+		return k->chunked = strcasecmp(value, "chunked") == 0;
+	else if (strcasecmp(line, "Content-Length") == 0)
+		return read_size(&k->length, value, 10);
 	return true;
 }
 
-/* A line has come whole. */
-static bool
-read_header_line(struct http *h)
+/* Headers or trailers, with the empty line behind them. */
+static enum rc
+read_headers(struct connection *k, instant until, struct fault *f)
 {
-	switch (h->state) {
-	case HTTP_STATUS:
-		return read_status(h);
-	case HTTP_HEAD:
-		return read_header(h);
-	case HTTP_CHUNK_SIZE:
-		if (!read_size(h, h->line, 16, HTTP_BODY_MOST))
-			return false;
-		h->state = h->left > 0 ? HTTP_CHUNK : HTTP_TRAILER;
-		return true;
-	case HTTP_CHUNK_END:
-		h->state = HTTP_CHUNK_SIZE;
-		return !*h->line;
-	default: /* HTTP_TRAILER */
-		if (!*h->line)
-			h->state = HTTP_WHOLE;
-		return true;
+	char line[LINE_MOST];
+
+	for (int i = 0; i < HEADERS_MOST; i++) {
+		enum rc rc = read_line(k, line, until, f);
+
+		if (rc != RC_OK || !*line)
+			return rc;
+		if (!read_header(k, line))
+			break;
 	}
+	return http_fail(k, RC_PROTOCOL, NULL, f);
 }
 
-static bool
-feed_line(struct http *h, const char *bytes, size_t n, size_t *used)
+/* "HTTP/1.1 200 OK", and headers. */
+static enum rc
+read_head(struct connection *k, instant until, struct fault *f)
 {
-	const char *end = memchr(bytes, '\n', n);
-	size_t part = end ? (size_t)(end - bytes) : n;
+	char line[LINE_MOST];
+	int minor, end = 0;
+	enum rc rc = read_line(k, line, until, f);
 
-	if (h->state == HTTP_HEAD || h->state == HTTP_TRAILER)
-		h->head += part + 1;
-	if (h->nline + part >= sizeof h->line || memchr(bytes, '\0', part) ||
-	    h->head > HTTP_HEAD_MOST)
-		return false;
-	memcpy(h->line + h->nline, bytes, part);
-	h->nline += part;
-	*used += part + (end != NULL);
-	if (!end)
-		return true;
-	if (h->nline > 0 && h->line[h->nline - 1] == '\r')
-		h->nline--;
-	h->line[h->nline] = '\0';
-	h->nline = 0;
-	return read_header_line(h);
+	if (rc != RC_OK)
+		return rc;
+	k->chunked = false;
+	k->length = NO_LENGTH;
+	k->date = -1;
+	k->n = 0;
+	if (sscanf(line, "HTTP/1.%1d %3d%n", &minor, &k->status, &end) != 2 || end < 12 ||
+	    k->status < 200)
+		return http_fail(k, RC_PROTOCOL, NULL, f);
+	k->ends = minor == 0;
+	return read_headers(k, until, f);
 }
 
-/* ---- the body ---- */
+/* ---- the reply ---- */
 
-static bool
-feed_body(struct http *h, const char *bytes, size_t n, size_t *used)
+static enum rc
+read_chunk(struct connection *k, bool *whole, instant until, struct fault *f)
 {
-	size_t part = n < h->left ? n : h->left;
+	char line[LINE_MOST];
+	enum rc rc = read_line(k, line, until, f);
+	size_t n;
 
-	if (h->n + part >= h->room) {
-		size_t room = 2 * (h->n + part) + 512;
-		char *body = h->n + part < HTTP_BODY_MOST ? realloc(h->body, room) : NULL;
-
-		if (!body)
-			return false;
-		h->body = body;
-		h->room = room;
-	}
-	memcpy(h->body + h->n, bytes, part);
-	h->n += part;
-	h->body[h->n] = '\0';
-	h->left -= part;
-	*used += part;
-	if (h->left == 0)
-		h->state = h->state == HTTP_CHUNK ? HTTP_CHUNK_END : HTTP_WHOLE;
-	return true;
+	if (rc != RC_OK)
+		return rc;
+	if (!read_size(&n, line, 16))
+		return http_fail(k, RC_PROTOCOL, NULL, f);
+	*whole = n == 0;
+	if (*whole)
+		return read_headers(k, until, f);
+	rc = read_body(k, n, until, f);
+	if (rc == RC_OK)
+		rc = read_line(k, line, until, f);
+	return rc == RC_OK && *line ? http_fail(k, RC_PROTOCOL, NULL, f) : rc;
 }
 
-bool
-http_feed(struct http *h, const char *bytes, size_t n, size_t *used)
+enum rc
+http_read_piece(struct connection *k, bool *whole, instant until, struct fault *f)
 {
-	bool good = true;
+	*whole = false;
+	if (!k->status)
+		return read_head(k, until, f);
+	if (k->chunked)
+		return read_chunk(k, whole, until, f);
+	*whole = true;
+	k->ends = k->ends || k->length == NO_LENGTH;
+	return read_body(k, k->length == NO_LENGTH ? 0 : k->length, until, f);
+}
 
-	*used = 0;
-	while (good && *used < n && h->state != HTTP_WHOLE)
-		good = h->state == HTTP_BODY || h->state == HTTP_CHUNK
-		    ? feed_body(h, bytes + *used, n - *used, used)
-		    : feed_line(h, bytes + *used, n - *used, used);
-	return good;
+enum rc
+http_read(struct connection *k, instant until, struct fault *f)
+{
+	bool whole = false;
+	enum rc rc = RC_OK;
+
+	k->status = 0;
+	while (rc == RC_OK && !whole)
+		rc = http_read_piece(k, &whole, until, f);
+	return rc;
 }

@@ -160,6 +160,12 @@ kv_op_range(struct text *t, const struct kv_range *r)
 }
 
 void
+kv_op_key(struct text *t, const char *key)
+{
+	kv_op_range(t, &(struct kv_range){.key = key});
+}
+
+void
 kv_op_put(struct text *t, const char *key, const char *value, int64_t lease)
 {
 	text_add(t, "%s{\"request_put\":{", comma(t));

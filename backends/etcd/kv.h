@@ -50,6 +50,7 @@ void kv_range(struct text *, const struct kv_range *);
 
 /* An operation of a transaction, behind those of a list; end NULL: this key only. */
 void kv_op_range(struct text *, const struct kv_range *);
+void kv_op_key(struct text *, const char *key);
 void kv_op_put(struct text *, const char *key, const char *value, int64_t lease);
 void kv_op_delete(struct text *, const char *key, const char *end);
 

@@ -2,7 +2,9 @@
  * lock.c - holds a lock in etcd: renew, release.
  *
  * A renewal is a read, a keep-alive, and a read of our key and of the mark beside it (credit.h).
- * A release revokes the leases, which deletes our key; of a job it writes first what is remembered.
+ * A release deletes our key.  The lease has nothing more then, and ends by itself unless it is a
+ * long one: to revoke it is one more write to the disk, for which the next one in the queue would
+ * wait.
  */
 #include "etcd.h"
 
@@ -12,9 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LEFT_MOST (60 * NS_PER_S) /* a longer lease is revoked */
+#define SHORT (200 * NS_PER_MS)   /* for the rest of what has begun to come */
+
 enum {
 	TRIES = 3,      /* of a proof that came to nothing */
-	CALLS_MOST = 4, /* in one packet */
 	RUN_DAYS = 400, /* so long runs are remembered */
 	MONTH = 30,     /* days; those of one month share a lease */
 };
@@ -64,9 +68,20 @@ watch_hold(struct etcd *e, int64_t revision, instant until)
 	struct fault ignored;
 	enum rc rc = RC_OK;
 
-	if (watch_fd(&e->cluster) < 0 || e->cluster.watched != e->cluster.member)
+	if (e->cluster.watch.stream.fd < 0 || e->cluster.watched != e->cluster.member)
 		rc = watch_begin(&e->cluster, keys, revision + 1, until, &ignored);
 	return rc == RC_STOP ? RC_STOP : RC_OK;
+}
+
+struct credit
+credit_of(const struct call calls[3], bool ours)
+{
+	struct credit c = {.ours = ours};
+
+	for (int i = 0; i < 3; i++)
+		c.member[i] = kv_header(calls[i].answer, "member_id");
+	c.ttl = calls[1].code == CODE_OK ? kv_number(calls[1].answer, "TTL") : 0;
+	return c;
 }
 
 /*
@@ -79,18 +94,11 @@ judge_renewal(
 {
 	const json_t *found = calls[2].answer, *mark = kv_response(found, 1);
 	struct kv own;
-	struct credit credit = {
-	    .ttl = calls[1].code == CODE_OK ? kv_number(calls[1].answer, "TTL") : 0,
-	    .ours = calls[2].code == CODE_OK && kv_read(&own, kv_response(found, 0), 0) &&
-		own.create == e->token};
+	const struct credit credit = credit_of(
+	    calls, kv_read(&own, kv_response(found, 0), 0) && own.create == e->token);
 
-	if (calls[2].code == CODE_OK &&
-	    json_is_array(json_object_get(found, "responses")) && !credit.ours)
+	if (json_is_array(json_object_get(found, "responses")) && !credit.ours)
 		return say_lost(e, mark, f);
-	for (int i = 0; i < 3; i++)
-		credit.member[i] = calls[i].code == CODE_OK
-		    ? kv_header(calls[i].answer, "member_id")
-		    : 0;
 	if (!credit_proves(&credit))
 		return fault_set(f, RC_BUSY,
 		    credit.member[0] != credit.member[2]
@@ -107,14 +115,14 @@ etcd_renew_lease(
 {
 	enum rc rc = RC_BUSY;
 
-	e->cluster.answer_most = 0; /* one that is late proves too little */
+	e->cluster.answer_by = 0; /* one that is late proves too little */
 	for (int i = 0; rc == RC_BUSY && i < TRIES; i++) {
 		struct call calls[3] = {
 		    etcd_call_read(e), call_lease("/v3/lease/keepalive", e->lease)};
 		struct txn t = {0};
 
-		kv_op_range(&t.success, &(struct kv_range){.key = e->own});
-		kv_op_range(&t.success, &(struct kv_range){.key = e->mark});
+		kv_op_key(&t.success, e->own);
+		kv_op_key(&t.success, e->mark);
 		calls[2] = call_txn(&t);
 		rc = cluster_calls(&e->cluster, calls, 3, until, f);
 		if (rc == RC_OK)
@@ -139,15 +147,15 @@ etcd_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	enum rc rc;
 
 	/* what has come would wake the keeper again; what comes from now on is to wake it */
-	if (watch_fd(&e->cluster) >= 0)
-		(void)watch_read(&e->cluster, &events, &ignored);
+	if (watch_read(&e->cluster, &events, instant_now() + SHORT, &ignored) == RC_STOP)
+		return RC_STOP;
 	rc = etcd_renew_lease(e, until, g, &revision, f);
 	if (rc == RC_OK || rc == RC_REVOKED)
 		g->soon = 0;
 	if (rc == RC_OK)
 		rc = watch_hold(
 		    e, revision, instant_first(until, instant_now() + g->lease / 10));
-	s->host->alert = watch_fd(&e->cluster);
+	s->host->alert = e->cluster.watch.stream.fd;
 	return rc == RC_OK || rc == RC_REVOKED || rc == RC_LOST || rc == RC_STOP
 	    ? rc
 	    : RC_AGAIN;
@@ -178,46 +186,33 @@ write_run(struct etcd *e, struct text *ops, int status)
 		encode_key(r.once, sizeof r.once, job->once);
 	snprintf(r.record, sizeof r.record, "%s", e->claim->record);
 	run_write(text, &r);
-	snprintf(key, sizeof key, "%slast", e->names.jobs);
-	kv_op_put(ops, key, text, lease);
-	if (status != 0)
-		return;
-	snprintf(key, sizeof key, "%sgood", e->names.jobs);
-	kv_op_put(ops, key, text, lease);
-	snprintf(key, sizeof key, "%sid/%s", e->names.jobs, r.once);
-	if (job->once)
-		kv_op_put(ops, key, text, lease);
+	kv_op_put(ops, names_run(key, &e->names, "last", NULL), text, lease);
+	if (status == 0)
+		kv_op_put(ops, names_run(key, &e->names, "good", NULL), text, lease);
+	if (status == 0 && job->once)
+		kv_op_put(ops, names_run(key, &e->names, "id/", job->once), text, lease);
 }
 
 /*
- * The key is deleted by the end of its lease.  For a job, a transaction deletes it and writes what
- * is remembered; else a read tells whether we have had the lock until now.  The leases are revoked
- * behind it in the same packet; of a job only when that has been answered, since the run would be
- * forgotten if etcd refused to write.  Returns how many calls; *txn: that transaction.
+ * Who has had the lock until now deletes what is ours; of a job, the same transaction writes what
+ * is remembered.
  */
-static int
-make_release(struct etcd *e, struct call *calls, struct call **txn, bool job, int status)
+static struct call
+call_give_back(struct etcd *e, bool job, int status)
 {
+	char permit[LONG_BYTES];
 	struct txn t = {0};
-	int n = 0;
 
-	if (job) {
-		calls[n++] = call_grant(
-		    run_lease(e), (RUN_DAYS + MONTH) * 86400 * NS_PER_S);
-		kv_op_delete(&t.success, e->own, NULL);
-		write_run(e, &t.success, status);
-	} else {
-		kv_op_range(
-		    &t.success, &(struct kv_range){.key = e->own, .count_only = true});
-	}
-	kv_op_range(&t.failure, &(struct kv_range){.key = e->mark});
 	kv_if(&t.compare, e->own, NULL, "EQUAL", e->token);
-	*(*txn = &calls[n++]) = call_txn(&t);
-	if (!job)
-		calls[n++] = call_lease("/v3/lease/revoke", e->lease);
-	if (e->has_place && !e->granted) /* with a grant our key has left it */
-		calls[n++] = call_lease("/v3/lease/revoke", e->place_lease);
-	return n;
+	kv_op_delete(&t.success, e->own, NULL);
+	if (e->claim->kind == KIND_LIMIT) {
+		names_permit(permit, &e->names, e->slot);
+		kv_op_delete(&t.success, permit, NULL);
+	}
+	if (job)
+		write_run(e, &t.success, status);
+	kv_op_key(&t.failure, e->mark);
+	return call_txn(&t);
 }
 
 static enum rc
@@ -236,26 +231,35 @@ etcd_release(struct store *s, int status, instant until, struct fault *f)
 {
 	struct etcd *e = etcd_of(s);
 	bool job = e->granted && status != STATUS_NONE && job_is_wanted(&e->claim->job);
-	struct call calls[CALLS_MOST], *txn;
+	struct call calls[3], *txn = NULL;
 	struct fault ignored;
 	enum rc rc, revoked;
-	int n;
+	int n = 0;
 
 	s->host->alert = -1;
-	watch_end(&e->cluster);
+	http_close(&e->cluster.watch);
 	if (!e->asked)
 		return RC_OK;
-	n = make_release(e, calls, &txn, job, status);
+	if (job)
+		calls[n++] = call_grant(
+		    run_lease(e), (RUN_DAYS + MONTH) * 86400 * NS_PER_S);
+	if (e->granted)
+		*(txn = &calls[n++]) = call_give_back(e, job, status);
+	if (!e->granted || (!job && e->claim->ttl > LEFT_MOST))
+		calls[n++] = call_lease("/v3/lease/revoke", e->lease);
+	if (!e->granted && e->place_lease) /* with a grant our key has left it */
+		calls[n++] = call_lease("/v3/lease/revoke", e->place_lease);
 	rc = cluster_calls(&e->cluster, calls, n, until, f);
-	if (rc == RC_OK && e->granted)
+	if (rc == RC_OK && txn)
 		rc = read_release(e, txn, e->unsure || e->cluster.repeated, f);
 	calls_free(calls, n);
 	e->unsure = e->unsure || e->cluster.sent;
-	if (job && rc == RC_OK) /* the key is gone: this lease has nothing more */
+	/* not before: the run would be forgotten if etcd refused to write */
+	if (job && rc == RC_OK)
 		json_decref(cluster_answer(&e->cluster,
 		    call_lease("/v3/lease/revoke", e->lease), until, &revoked, &ignored));
 	if (rc == RC_OK || rc == RC_LOST)
-		e->asked = e->joined = e->granted = e->unsure = false;
+		e->asked = e->granted = e->unsure = false;
 	return rc == RC_OK || rc == RC_LOST || rc == RC_STOP ? rc : RC_AGAIN;
 }
 

@@ -38,6 +38,30 @@ names_of(struct names *l, const char *root, const char *name, const char *key)
 	snprintf(l->jobs, sizeof l->jobs, "%s/j/%s/", root, id);
 }
 
+const char *
+key_below(char out[LONG_BYTES], const char *below, const char *name)
+{
+	snprintf(out, LONG_BYTES, "%s%s", below, name);
+	return out;
+}
+
+void
+names_permit(char out[LONG_BYTES], const struct names *l, unsigned slot)
+{
+	snprintf(out, LONG_BYTES, "%s%06u", l->permits, slot);
+}
+
+const char *
+names_run(char out[JOB_BYTES], const struct names *l, const char *which, const char *once)
+{
+	char id[ENCODED_BYTES] = "";
+
+	if (once)
+		encode_key(id, sizeof id, once);
+	snprintf(out, JOB_BYTES, "%s%s%s", l->jobs, which, id);
+	return out;
+}
+
 void
 queue_name_write(struct queue_name *m, int64_t lease, enum lock_kind kind, unsigned limit)
 {
@@ -181,7 +205,7 @@ run_read(struct run *r, const char *text)
 
 bool
 queue_entry_read(struct queue_entry *e, struct kv *kv, const struct names *l,
-    const json_t *range, size_t i)
+    const json_t *range, size_t i, bool first)
 {
 	size_t n = strlen(l->queue);
 	bool good = kv_read(kv, range, i) && strncmp(kv->key, l->queue, n) == 0;
@@ -193,7 +217,8 @@ queue_entry_read(struct queue_entry *e, struct kv *kv, const struct names *l,
 	e->lease = kv->lease;
 	e->foreign = !good || !queue_value_read(&e->value, kv->value);
 	if (e->foreign)
-		e->value = (struct queue_value){.since = EPOCH_NONE, .slot = -1};
+		e->value = (struct queue_value){
+		    .held = first, .since = EPOCH_NONE, .slot = -1};
 	/* etcdctl's lock waits for whatever stands below its name, and so do we */
 	if (!queue_name_read(&e->name, name)) {
 		e->name = (struct queue_name){.kind = KIND_EXCLUSIVE,
@@ -232,24 +257,6 @@ names_page(const struct names *l, int64_t size, int64_t after, int64_t revision)
 	    .by_create = true};
 }
 
-static void
-note_key(struct text *ops, const char *key)
-{
-	kv_op_range(ops, &(struct kv_range){.key = key});
-}
-
-/* The key of a job's run: "last", "good", or one of our ID. */
-static const char *
-job_key(const struct queue *q, const char *which, char *out, size_t size)
-{
-	char id[ENCODED_BYTES] = "";
-
-	if (!which)
-		encode_key(id, sizeof id, q->claim->job.once);
-	snprintf(out, size, "%s%s%s", q->names->jobs, which ? which : "id/", id);
-	return out;
-}
-
 void
 queue_ask(const struct queue *q, bool others, struct text *ops)
 {
@@ -264,58 +271,35 @@ queue_ask(const struct queue *q, bool others, struct text *ops)
 	char key[JOB_BYTES];
 
 	kv_op_range(ops, &(struct kv_range){.key = q->own, .keys_only = !others});
-	note_key(ops, l->freeze);
+	kv_op_key(ops, l->freeze);
 	if (job_is_wanted(&q->claim->job))
-		note_key(ops, job_key(q, "good", key, sizeof key));
+		kv_op_key(ops, names_run(key, l, "good", NULL));
 	if (q->claim->job.once)
-		note_key(ops, job_key(q, NULL, key, sizeof key));
+		kv_op_key(ops, names_run(key, l, "id/", q->claim->job.once));
 	if (others)
 		kv_op_range(ops, &page);
 	if (others && !is_counted(q))
 		kv_op_range(ops, &last);
 }
 
-struct kv_range
-queue_ask_more(const struct queue *q)
-{
-	return names_page(q->names, page_size(q), q->read_to, q->revision);
-}
-
 /* ---- reading ---- */
-
-static bool
-is_compatible(const struct queue *q, const struct queue_name *n)
-{
-	return kind_is_exclusive(n->kind) || !is_counted(q) ||
-	    (n->kind == q->claim->kind && n->limit == q->claim->limit);
-}
-
-static void
-note_ahead(struct ahead *a, const struct queue_entry *e, bool held)
-{
-	a->create = e->create;
-	a->held = held;
-	a->name = e->name;
-}
 
 /* One that stands before us; they come in order. */
 static void
 see_ahead(struct queue *q, const struct queue_entry *e)
 {
-	/* of those who do not say so, only the first has the lock */
-	bool held = e->foreign ? q->ahead == 0 : e->value.held;
-
-	note_ahead(&q->last, e, held);
+	q->last = *e;
 	if (kind_is_exclusive(e->name.kind))
-		note_ahead(&q->excludes, e, held);
-	if (!is_compatible(q, &e->name)) {
+		q->excludes = *e;
+	if (is_counted(q) && !kind_is_exclusive(e->name.kind) &&
+	    (e->name.kind != q->claim->kind || e->name.limit != q->claim->limit)) {
 		q->mixed = true;
 		q->other = e->name.kind;
 		q->other_limit = e->name.limit;
 	}
-	if (held && q->holders++ == 0)
+	if (e->value.held && q->holders++ == 0)
 		q->first_holder = *e;
-	if (held && e->value.slot >= 0)
+	if (e->value.held && e->value.slot >= 0)
 		q->used[e->value.slot / 8] |= 1 << e->value.slot % 8;
 	q->ahead++;
 }
@@ -329,7 +313,7 @@ queue_read_more(struct queue *q, const json_t *range)
 
 	q->whole = (int64_t)n < page_size(q);
 	for (size_t i = 0; i < n; i++) {
-		if (!queue_entry_read(&e, &kv, q->names, range, i) ||
+		if (!queue_entry_read(&e, &kv, q->names, range, i, q->ahead == 0) ||
 		    kv.create <= q->read_to)
 			continue;
 		q->read_to = kv.create;
@@ -346,10 +330,10 @@ read_last(struct queue *q, const json_t *range)
 	struct queue_entry e;
 	struct kv kv;
 
-	for (size_t i = 0; !q->whole && queue_entry_read(&e, &kv, q->names, range, i);
-	     i++)
+	for (size_t i = 0;
+	     !q->whole && queue_entry_read(&e, &kv, q->names, range, i, false); i++)
 		if (kv.create < q->create) {
-			note_ahead(&q->last, &e, false);
+			q->last = e;
 			q->whole = true;
 		}
 }
@@ -371,6 +355,7 @@ queue_read(struct queue *q, const json_t *txn, size_t i)
 	const json_t *page;
 	struct kv kv;
 
+	memset(&q->revision, 0, sizeof *q - offsetof(struct queue, revision));
 	q->revision = kv_header(txn, "revision");
 	q->create = kv_read(&kv, kv_response(txn, i++), 0) ? kv.create : 0;
 	queue_value_read(&q->value, q->create ? kv.value : "");
@@ -383,11 +368,6 @@ queue_read(struct queue *q, const json_t *txn, size_t i)
 		run_found(&q->same_id, kv_response(txn, i++));
 	page = kv_response(txn, i++);
 	q->count = kv_number(page, "count");
-	q->ahead = q->holders = 0;
-	q->read_to = 0;
-	q->last = q->excludes = (struct ahead){0};
-	q->mixed = false;
-	memset(q->used, 0, sizeof q->used);
 	queue_read_more(q, page);
 	if (q->create > 0 && !is_counted(q))
 		read_last(q, kv_response(txn, i));
@@ -412,19 +392,19 @@ void
 queue_watch(const struct queue *q, struct watch_list *w)
 {
 	const struct names *l = q->names;
-	const struct ahead *a = is_counted(q) && q->excludes.create ? &q->excludes
-								    : &q->last;
+	const struct queue_entry *a = is_counted(q) && q->excludes.create ? &q->excludes
+									  : &q->last;
 	bool counted = q->claim->kind == KIND_LIMIT && !q->excludes.create;
 
 	w->at[0] = (struct watched){.key = q->own};
 	if (queue_lets_in(q)) { /* only a freeze is in the way */
 		w->at[1] = (struct watched){.key = l->freeze, .puts = true};
-	} else if ((counted && a->held) || a->name.cut) {
+	} else if ((counted && a->value.held) || a->name.cut) {
 		/* the next in line: any holder may go; or the key is not known */
 		w->at[1] = (struct watched){.key = l->queue, .end = l->queue_end};
 	} else {
-		snprintf(w->key, sizeof w->key, "%s%s", l->queue, a->name.text);
-		w->at[1] = (struct watched){.key = w->key, .puts = counted};
+		w->at[1] = (struct watched){
+		    .key = key_below(w->key, l->queue, a->name.text), .puts = counted};
 	}
 }
 

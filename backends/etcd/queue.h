@@ -37,7 +37,7 @@ enum {
 	NAME_MOST = 512,
 	QUEUE_BYTES = ROOT_MOST + ENCODED_BYTES + 16,
 	JOB_BYTES = QUEUE_BYTES + ENCODED_BYTES + 8,
-	PERMIT_KEY_BYTES = QUEUE_BYTES + 16,
+	LONG_BYTES = QUEUE_BYTES + 32,
 };
 
 /* ---- one lock ---- */
@@ -52,6 +52,18 @@ struct names {
 
 /* name NULL: the lock of that key. */
 void names_of(struct names *, const char *root, const char *name, const char *key);
+
+/* A key below one of these.  Returns `out`. */
+const char *key_below(char out[LONG_BYTES], const char *below, const char *name);
+
+void names_permit(char out[LONG_BYTES], const struct names *, unsigned slot);
+
+/*
+ * The key of what is remembered of a job: its "last" run, the last one that was "good", or that
+ * of an ID ("id/").  Returns `out`.
+ */
+const char *names_run(
+    char out[JOB_BYTES], const struct names *, const char *which, const char *once);
 
 /* The end of all keys that begin with this text. */
 void names_end(char *out, size_t size, const char *prefix);
@@ -125,17 +137,11 @@ struct queue_entry {
 
 /*
  * Reads the `i`th of those that a range has found.  What cannot be read is taken for another
- * client's.  False: there is none.
+ * client's.  Of those who do not say so, only the `first` of the queue has the lock.  False: there
+ * is none.
  */
 bool queue_entry_read(struct queue_entry *, struct kv *, const struct names *,
-    const json_t *range, size_t i);
-
-/* The last of those before us that matter for something. */
-struct ahead {
-	int64_t create; /* 0: there is none */
-	bool held;
-	struct queue_name name;
-};
+    const json_t *range, size_t i, bool first);
 
 struct queue {
 	/* whose survey it is: set before */
@@ -160,8 +166,8 @@ struct queue {
 	int64_t read_to; /* up to this create revision */
 	unsigned ahead;  /* so many were read */
 	unsigned holders;
-	struct ahead last;     /* the last one */
-	struct ahead excludes; /* the last exclusive one */
+	struct queue_entry last;     /* the last one; create 0: there is none */
+	struct queue_entry excludes; /* the last exclusive one */
 	struct queue_entry first_holder;
 	bool mixed; /* with a kind beside which ours may not wait: */
 	enum lock_kind other;
@@ -184,8 +190,7 @@ void queue_ask(const struct queue *, bool others, struct text *ops);
 /* Reads their answers, from the `i`th one on. */
 void queue_read(struct queue *, const json_t *txn, size_t i);
 
-/* The next page, while it is not whole; and its answer. */
-struct kv_range queue_ask_more(const struct queue *);
+/* Reads the next page, behind read_to, while it is not whole. */
 void queue_read_more(struct queue *, const json_t *range);
 
 /* ---- what it means ---- */
@@ -199,7 +204,7 @@ bool queue_lets_in(const struct queue *);
  */
 struct watch_list {
 	struct watched at[2];
-	char key[QUEUE_BYTES + 32];
+	char key[LONG_BYTES];
 };
 
 void queue_watch(const struct queue *, struct watch_list *);

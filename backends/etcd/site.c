@@ -16,13 +16,6 @@ enum { DEFAULT_PORT = 2379 };
 
 /* ---- URL ---- */
 
-static enum rc
-wrong_url(struct fault *f, const char *what)
-{
-	return fault_set(
-	    f, RC_USAGE, "the etcd URL %s (%s)", what, etcd_backend.url_help);
-}
-
 /* "/prefix": what all names begin with; without a slash at its end. */
 static const char *
 read_root(char root[ROOT_MOST + 1], struct url_part path)
@@ -37,9 +30,8 @@ read_root(char root[ROOT_MOST + 1], struct url_part path)
 	return n > 0 ? NULL : "has a prefix that is too long, or a wrong %XX in it";
 }
 
-enum rc
-etcd_read_url(
-    struct address *a, char root[ROOT_MOST + 1], const char *url, struct fault *f)
+static enum rc
+read_url(struct address *a, char root[ROOT_MOST + 1], const char *url, struct fault *f)
 {
 	const char *wrong;
 	struct url_part list;
@@ -51,12 +43,10 @@ etcd_read_url(
 	if (!url)
 		return RC_OK;
 	wrong = url_cut(&u, url);
-	if (wrong)
-		return wrong_url(f, wrong);
 	a->secure = url_part_is(&u.scheme, "etcds");
-	wrong = url_login(&u, a->user, sizeof a->user, a->password, sizeof a->password);
-	if (wrong)
-		return wrong_url(f, wrong);
+	if (!wrong)
+		wrong = url_login(
+		    &u, a->user, sizeof a->user, a->password, sizeof a->password);
 	list = u.hosts;
 	for (a->n = 0; list.at && !wrong; a->n++) {
 		struct url_part one = url_part_first(&list);
@@ -69,7 +59,9 @@ etcd_read_url(
 		wrong = "has a query behind its hosts";
 	if (!wrong)
 		wrong = read_root(root, u.path);
-	return wrong ? wrong_url(f, wrong) : RC_OK;
+	return wrong
+	    ? fault_set(f, RC_USAGE, "the etcd URL %s (%s)", wrong, etcd_backend.url_help)
+	    : RC_OK;
 }
 
 /* ---- settings ---- */
@@ -133,15 +125,14 @@ etcd_close(struct store *s)
 	free(e);
 }
 
-/* "HOST:PORT,HOST:PORT"; returns its length. */
-static size_t
+/* "HOST:PORT,HOST:PORT" */
+static void
 print_members(const struct address *a, char *out, size_t size)
 {
 	size_t used = 0;
 
 	for (size_t i = 0; i < a->n && used < size; i++)
 		used += endpoint_print(out + used, size - used, i ? "," : "", &a->at[i]);
-	return used;
 }
 
 static enum rc
@@ -172,8 +163,10 @@ etcd_open(struct store **ret, struct host *host, const struct site *site, struct
 	    CAP_FAIR | CAP_DURABLE | CAP_SHARED | CAP_LIMIT | CAP_JOB | CAP_REVOKE |
 		CAP_FORCE | CAP_FREEZE};
 	retry_init(&e->retry);
-	cluster_init(&e->cluster, host, a, e->server_name);
-	rc = etcd_read_url(&e->address, e->root, site->url, f);
+	e->cluster.address = a;
+	stream_init(&e->cluster.calls.stream, host, e->server_name);
+	stream_init(&e->cluster.watch.stream, host, e->server_name);
+	rc = read_url(&e->address, e->root, site->url, f);
 	if (rc == RC_OK)
 		rc = setting_read(&e->base, site, f);
 	if (rc == RC_OK && !*a->user != !*a->password)

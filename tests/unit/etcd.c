@@ -12,6 +12,7 @@
 
 #include "backends/etcd/etcd.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -298,6 +299,47 @@ no_request_is_sent_in_part(void **state)
 
 /* ---- HTTP ---- */
 
+/* A server that has sent this text, of which each read gives so many bytes, and nothing more. */
+static struct {
+	const char *text;
+	size_t left, step;
+} coming;
+
+static ssize_t
+read_sent(struct stream *s, void *to, size_t size)
+{
+	size_t n = coming.left < coming.step ? coming.left : coming.step;
+
+	(void)s;
+	n = n < size ? n : size;
+	memcpy(to, coming.text, n);
+	coming.text += n;
+	coming.left -= n;
+	return (ssize_t)n;
+}
+
+static bool
+is_all_read(struct stream *s)
+{
+	(void)s;
+	return coming.left == 0;
+}
+
+static const struct stream_ops sending = {
+    NULL, read_sent, is_all_read, stream_hung_up, NULL};
+
+static void
+connect_to_text(struct connection *k, const char *text, size_t n, size_t step)
+{
+	memset(k, 0, sizeof *k);
+	stream_init(&k->stream, NULL, "it");
+	k->stream.ops = &sending;
+	k->stream.fd = open("/dev/null", O_RDONLY);
+	coming.text = text;
+	coming.left = n;
+	coming.step = step;
+}
+
 static void
 replies_of_http(void **state)
 {
@@ -322,57 +364,54 @@ replies_of_http(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
 		for (size_t step = 1; step < 40; step += 13) {
-			struct http h = {0};
-			size_t at = 0, used, n = strlen(rows[i].text);
-			bool good = true;
+			struct connection k;
+			struct fault f;
+			bool good;
 
-			http_begin(&h);
-			while (good && at < n) {
-				good = http_feed(&h, rows[i].text + at,
-				    n - at < step ? n - at : step, &used);
-				at += used;
-			}
+			connect_to_text(&k, rows[i].text, strlen(rows[i].text), step);
+			good = http_read(&k, instant_now() + NS_PER_S, &f) == RC_OK;
 			assert_int_equal(good, rows[i].good);
+			assert_true(good || k.stream.fd < 0);
 			if (good) {
-				assert_int_equal(h.state, HTTP_WHOLE);
-				assert_int_equal(h.date, rows[i].date);
+				assert_int_equal(k.used - k.at + coming.left, 0);
+				assert_int_equal(k.date, rows[i].date);
 				assert_string_equal(
-				    h.n ? h.body : "", rows[i].body ? rows[i].body : "");
+				    k.n ? k.body : "", rows[i].body ? rows[i].body : "");
 			}
-			http_free(&h);
+			http_close(&k);
 		}
 }
 
-/* Lines are found wherever they are cut, and nothing is looked at twice. */
+/* Lines are found wherever chunks and reads cut them. */
 static void
 lines_of_a_stream(void **state)
 {
-	static const char text[] =
-	    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\none\n\ntwo\n\r\n";
+	static const char lines[] =
+	    "{\"result\":{}}\n\n{\"result\":{\"events\":[{}]}}\n{\"result\":{}}\n";
+	enum { SIZE = sizeof lines - 1 };
 
 	(void)state;
-	for (size_t step = 1; step < sizeof text; step++) {
-		char found[64] = "";
-		struct http h = {0};
-		size_t used;
+	for (size_t chunk = 1; chunk <= SIZE; chunk++)
+		for (size_t step = 1; step < 70; step += 7) {
+			static struct cluster c;
+			char text[20 * sizeof lines];
+			struct fault f;
+			bool events;
+			int n = snprintf(text, sizeof text,
+			    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
 
-		http_begin(&h);
-		for (size_t at = 0; at < sizeof text - 1; at += used) {
-			size_t left = sizeof text - 1 - at;
-			const char *end;
+			for (size_t at = 0; at < SIZE; at += chunk) {
+				size_t part = SIZE - at < chunk ? SIZE - at : chunk;
 
-			assert_true(
-			    http_feed(&h, text + at, left < step ? left : step, &used));
-			while ((end = http_line_end(&h))) {
-				strncat(found, h.body, (size_t)(end - h.body));
-				strcat(found, "|");
-				http_drop(&h, (size_t)(end - h.body) + 1);
+				n += snprintf(text + n, sizeof text - (size_t)n,
+				    "%zx\r\n%.*s\r\n", part, (int)part, lines + at);
 			}
-			assert_int_equal(h.seen, h.n);
+			connect_to_text(&c.watch, text, (size_t)n, step);
+			assert_int_equal(
+			    watch_read(&c, &events, instant_now() + NS_PER_S, &f), RC_OK);
+			assert_true(events && c.watch.n == 0);
+			http_close(&c.watch);
 		}
-		assert_string_equal(found, "one||two|");
-		http_free(&h);
-	}
 }
 
 /* ---- credit.h ---- */

@@ -156,7 +156,7 @@ def test_a_login_that_expires_within_a_release(dlock, guarded, make_meddler):
         return answer
 
     between = make_meddler(guarded.port, edit)
-    done = run(dlock, with_login(between.url, "dlock:password"))
+    done = run(dlock, with_login(between.url, "dlock:password"), "-t", "2m")  # so long a lease is revoked
     assert expired and done.status == 0 and "lost" not in done.stderr, done
 
 
