@@ -98,7 +98,7 @@ fan_close(struct peer *p)
 {
 	peer_fail(p, p->rc);
 	peer_drop_out(p);
-	redisFreeCommand(p->command);
+	free(p->command);
 	p->command = NULL;
 }
 
@@ -154,7 +154,8 @@ peer_begin(struct peer *p)
 	const char *user = *a->user ? a->user : a->password;
 	char db[16];
 
-	snprintf(db, sizeof db, "%d", a->db);
+	if (a->db)
+		snprintf(db, sizeof db, "%d", a->db);
 	return (!*a->password ||
 		   peer_greet(
 		       p, (resp_words){"AUTH", user, *a->user ? a->password : NULL})) &&
@@ -367,7 +368,7 @@ peer_receive(struct peer *p, redisReply **reply, struct fault *f)
 			return fault_set(f, rc, "%s %s", p->stream.where, wrong);
 		}
 		n = p->stream.ops->read(
-		    &p->stream, p->inbox.bytes + used, p->bounds->bytes - used);
+		    &p->stream, p->inbox.bytes + used, p->inbox.size - used);
 		if (n > 0)
 			p->inbox.used += n;
 		else if (n < 0 && errno == EAGAIN)
@@ -504,7 +505,7 @@ peer_goes_on(struct fan *fan, struct peer *p)
 void
 fan_say_more(struct peer *p, char *command)
 {
-	redisFreeCommand(p->command);
+	free(p->command);
 	p->command = command;
 	p->length = command ? strlen(command) : 0;
 	if (command && (p->state != PEER_ASKED || peer_put(p, command, p->length)))
@@ -527,7 +528,7 @@ fan_say(struct fan *fan, struct peer *p, char *command, instant due)
 				       : "%s does not answer",
 	    p->stream.where);
 	if (!p->reused && p->continues) {
-		redisFreeCommand(command);
+		free(command);
 		return;
 	}
 	p->state = p->reused ? PEER_ASKED : PEER_RESOLVING;

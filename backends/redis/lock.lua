@@ -97,9 +97,10 @@ end
 -- numbers dealt a day after, what is remembered of a run REMEMBERED ms after its end.
 -- After the clock was set back, a day after it has come to where they were dealt.
 local function let_expire()
-  local top = call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2]
+  local top = call('ZREVRANGE', holders, '0', '0', 'WITHSCORES')[2]
   local ends = math.min(math.max(tonumber(top or '0'), now), now + YEAR) + MINUTE
-  for _, key in ipairs({holders, queue, alive}) do call('PEXPIREAT', key, text(ends)) end
+  local at = text(ends)
+  for _, key in ipairs({holders, queue, alive}) do call('PEXPIREAT', key, at) end
   local dealt = tonumber(call('HGET', info, '#token') or '') or 0
   call('PEXPIREAT', info, text(math.max(ends, math.min(dealt / 1000, LATEST)) + DAY))
 end
@@ -139,20 +140,10 @@ if operation == 'renew' then
   return r.mark and {6, r.token, r.slot, r.mark} or held(r)
 end
 
--- ---- who may have it ----
+-- ---- acquire, by who has been granted it, or where nobody else is: it needs no more than that ----
 
 -- The number after the last one dealt: grows whatever clock and memory do, one of them at least.
 local function after(dealt) return text(math.max(tonumber(call('HGET', info, dealt) or '0') + 1, us)) end
-
--- By the ticket it had, or by a new one.
-local function enqueue(ticket)
-  ticket = ticket > 0 and text(math.min(ticket, us))
-  if not ticket then
-    ticket = after('#ticket')
-    call('HSET', info, '#ticket', ticket)
-  end
-  call('ZADD', queue, ticket, owner)
-end
 
 local function leave_queue(who)
   call('ZREM', queue, who)
@@ -164,11 +155,11 @@ local count, kind, slots, woken
 
 -- Drops whose time is up; counts who still holds.
 local function look()
-  local first = call('ZRANGE', holders, 0, 0, 'WITHSCORES')
+  local first = call('ZRANGE', holders, '0', '0', 'WITHSCORES')
   while first[1] and tonumber(first[2]) <= now do
     call('ZREM', holders, first[1])
     call('HDEL', info, first[1])
-    first = call('ZRANGE', holders, 0, 0, 'WITHSCORES')
+    first = call('ZRANGE', holders, '0', '0', 'WITHSCORES')
   end
   for _, who in ipairs(call('ZRANGEBYSCORE', alive, '-inf', now)) do
     leave_queue(who)
@@ -188,10 +179,39 @@ local function frozen()
   return freeze_ends
 end
 
+local function grant(who, r)
+  r.token, r.granted = after('#token'), us
+  call('HSET', info, '#token', r.token, who, row_text(who, r))
+  count, kind = count + 1, r.kind
+end
+
+-- What the owner is given at once; nil: there is more to be looked at.
+local function take()
+  local lease = tonumber(ARGV[3])
+  local r = holds(owner)
+  if r then -- an answer got lost, or we were woken
+    extend(owner, lease)
+    return held(r)
+  end
+  look()
+  if count > 0 or call('ZCARD', queue) > 0 or frozen() then return nil end
+  r = {kind = ARGV[6], lease = lease, slot = 0, subscribed = ARGV[5], record = ARGV[7]}
+  grant(owner, r)
+  lease_to(owner, lease)
+  return held(r)
+end
+
+if operation == 'acquire' and not last then
+  local answer = take()
+  if answer then return answer end
+end
+
+-- ---- release, and whom it grants the lock ----
+
 -- What those are who hold.  One whose row is not known may be anything: nobody else may.
 local function held_kind()
   if not kind then
-    local r = row(call('ZRANGE', holders, 0, 0)[1])
+    local r = row(call('ZRANGE', holders, '0', '0')[1])
     kind = r and r.kind or 'x'
   end
   return kind
@@ -204,7 +224,7 @@ local function room(of) return tonumber(string.sub(of, 2)) end
 local function free_slot()
   if not slots then
     local taken = {}
-    for _, who in ipairs(call('ZRANGE', holders, 0, -1)) do
+    for _, who in ipairs(call('ZRANGE', holders, '0', '-1')) do
       local r = row(who)
       if not r then return nil end
       taken[r.slot] = true
@@ -215,34 +235,18 @@ local function free_slot()
   return slots.lowest
 end
 
+local function take_slot(kind)
+  if not room(kind) then return 0 end
+  local slot = free_slot()
+  slots.taken[slot] = true
+  return slot
+end
+
 local function fits(r)
   if frozen() then return false end
   if count == 0 then return true end
   if r.kind == 'x' or r.kind ~= held_kind() then return false end
   return not room(kind) or count < room(kind) and free_slot() ~= nil
-end
-
-local function grant(who, r)
-  r.token, r.granted, r.slot = after('#token'), us, 0
-  if room(r.kind) then
-    r.slot = free_slot()
-    slots.taken[r.slot] = true
-  end
-  call('HSET', info, '#token', r.token, who, row_text(who, r))
-  count, kind = count + 1, r.kind
-end
-
--- The kind in use, of a holder or waiter, beside which `wanted` may not even wait.
-local function other_kind(wanted)
-  if wanted == 'x' then return nil end
-  local used = count > 0 and held_kind() or 'x'
-  local waiters = used == 'x' and call('ZREVRANGE', queue, 0, -1) or {}
-  for _, who in ipairs(waiters) do
-    local r = row(who)
-    used = r and r.kind or 'x'
-    if used ~= 'x' then break end
-  end
-  return used ~= 'x' and used ~= wanted and used or nil
 end
 
 -- Wakes `who`; how many processes were subscribed.  Without the right to publish:
@@ -254,7 +258,7 @@ end
 
 -- The first in line will ask.
 local function tell_first()
-  local who = call('ZRANGE', queue, 0, 0)[1]
+  local who = call('ZRANGE', queue, '0', '0')[1]
   if who then publish_to(who) end
 end
 
@@ -265,7 +269,7 @@ end
 local function serve(asker)
   local granted, unsubscribed
   while true do
-    local who = call('ZRANGE', queue, 0, 0)[1]
+    local who = call('ZRANGE', queue, '0', '0')[1]
     local r = who and row(who)
     if not who or r and not fits(r) then
       if who and unsubscribed then publish_to(who) end
@@ -273,15 +277,18 @@ local function serve(asker)
     end
     leave_queue(who)
     if who == asker then
+      r.slot = take_slot(r.kind)
       grant(who, r)
       lease_to(who, r.lease)
       granted = r
     elseif r then
       local deaf = publish_to(who) == 0 and r.subscribed == '1'
+      r.slot = take_slot(r.kind)
       grant(who, r)
       call('ZADD', holders, text(now + (deaf and UNSUBSCRIBED_GRACE or GRACE)), who)
       woken, unsubscribed = true, unsubscribed or deaf
     end
+    if kind == 'x' and not unsubscribed then return granted end -- nobody fits beside it
   end
 end
 
@@ -294,14 +301,20 @@ local function move_on()
   if freeze_ends and freeze_ends < math.huge then tell_first() end -- not asked: nobody waits
 end
 
--- The holder that others are shown: of several the same one for as long as it holds.
-local function shown(first)
-  if count == 1 then return first end
-  local before = call('HGET', info, '#shown')
-  if before and call('ZSCORE', holders, before) then return before end
-  call('HSET', info, '#shown', first)
-  return first
+-- `ended` writes the run down that has ended, if it is to be remembered.
+local function release(ended)
+  local r = holds(owner)
+  local mark = not r and taken(owner) or nil
+  local result = r and 1 or call('ZREM', queue, owner) == 1 and 2 or 0
+  call('ZREM', holders, owner)
+  call('ZREM', alive, owner)
+  call('HDEL', info, owner)
+  if r and ended and not pcall(ended, r) then result = 3 end
+  move_on()
+  return {result, mark}
 end
+
+if operation == 'release' and not ARGV[3] then return release() end
 
 -- ---- jobs ----
 
@@ -343,23 +356,45 @@ local function done_before(cooldown)
   return age and math.abs(age) < cooldown and {5, math.max(0, age)}
 end
 
--- ---- release, acquire ----
+if operation == 'release' then return release(function(r) remember(r, ARGV[3], ARGV[4]) end) end
 
-local function release(status, id)
-  local r = holds(owner)
-  local mark = not r and taken(owner) or nil
-  local result = r and 1 or call('ZREM', queue, owner) == 1 and 2 or 0
-  call('ZREM', holders, owner)
-  call('ZREM', alive, owner)
-  call('HDEL', info, owner)
-  if r and status and not pcall(remember, r, status, id) then result = 3 end
-  move_on()
-  return {result, mark}
+-- ---- acquire, where others hold or wait ----
+
+-- By the ticket it had, or by a new one.
+local function enqueue(ticket)
+  ticket = ticket > 0 and text(math.min(ticket, us))
+  if not ticket then
+    ticket = after('#ticket')
+    call('HSET', info, '#ticket', ticket)
+  end
+  call('ZADD', queue, ticket, owner)
+end
+
+-- The kind in use, of a holder or waiter, beside which `wanted` may not even wait.
+local function other_kind(wanted)
+  if wanted == 'x' then return nil end
+  local used = count > 0 and held_kind() or 'x'
+  local waiters = used == 'x' and call('ZREVRANGE', queue, 0, -1) or {}
+  for _, who in ipairs(waiters) do
+    local r = row(who)
+    used = r and r.kind or 'x'
+    if used ~= 'x' then break end
+  end
+  return used ~= 'x' and used ~= wanted and used or nil
+end
+
+-- The holder that others are shown: of several the same one for as long as it holds.
+local function shown(first)
+  if count == 1 then return first end
+  local before = call('HGET', info, '#shown')
+  if before and call('ZSCORE', holders, before) then return before end
+  call('HSET', info, '#shown', first)
+  return first
 end
 
 -- What who has to wait is told.
 local function refusal(place, ticket)
-  local first, f = call('ZRANGE', holders, 0, 0, 'WITHSCORES'), frozen()
+  local first, f = call('ZRANGE', holders, '0', '0', 'WITHSCORES'), frozen()
   local h, ends = first[1] and row(shown(first[1])), tonumber(first[2] or now)
   if f and not first[1] then
     h = {kind = 'x', record = call('HGET', freeze, 'record') or '',
@@ -378,29 +413,29 @@ local function acquire(lease, patience, subscribed, wanted, record, ticket, cool
     release() -- our place, or the grant that woke us: it is for the next
     return answer
   end
-  local r = holds(owner)
-  if r then -- an answer got lost, or we were woken
-    extend(owner, lease)
-    return held(r)
-  end
-  look()
+  answer = last and take()
+  if answer then return answer end
   local new = not call('ZSCORE', queue, owner)
   local other = new and other_kind(wanted)
   if other then
     must_write()
     return {-1, other}
   end
-  r = not new and row(owner)
-  if not r then
+  local known = not new and row(owner)
+  local r = known
+  if not known then
     r = {kind = wanted, lease = lease, token = '0', slot = 0, granted = 0, record = record, subscribed = subscribed}
     if call('ZCARD', queue) == 0 and fits(r) then
+      r.slot = take_slot(wanted)
       grant(owner, r)
       lease_to(owner, lease)
       return held(r)
     end
   end
-  r.subscribed = subscribed
-  call('HSET', info, owner, row_text(owner, r))
+  if not known or r.subscribed ~= subscribed then
+    r.subscribed = subscribed
+    call('HSET', info, owner, row_text(owner, r))
+  end
   if new then enqueue(ticket) end
   call('ZADD', alive, text(now + patience), owner)
   if new or count == 0 then let_expire() end -- without a holder nobody else does
@@ -419,15 +454,13 @@ end
 if operation == 'acquire' then
   return acquire(tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8]),
                  last and tonumber(ARGV[9]))
-elseif operation == 'release' then
-  return release(ARGV[3], ARGV[4])
 end
 
 -- ---- steering ----
 
 -- Whose grant has this token ('0': any); of `owner`, unless that is ''.
 local function holder_of(token)
-  for _, who in ipairs(owner ~= '' and {owner} or token ~= '0' and call('ZRANGE', holders, 0, -1) or {}) do
+  for _, who in ipairs(owner ~= '' and {owner} or token ~= '0' and call('ZRANGE', holders, '0', '-1') or {}) do
     local r = holds(who)
     if r and (token == '0' or r.token == token) then return who, r end
   end

@@ -98,11 +98,11 @@ struct redis {
 	struct queue queue;
 	/* Of acquire: */
 	const struct claim *claim;
-	struct names names;
 	struct redis_hold hold;
 	bool plainly;    /* the server runs no scripts, and the dialect does without */
 	bool down_after; /* has been spoken of */
 	int both;        /* an epoll descriptor of what redis_watch() watches; 0: none */
+	struct names names; /* last: it is long, and little of it is touched */
 };
 
 static inline struct redis *

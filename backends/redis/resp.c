@@ -6,40 +6,55 @@
 
 enum { TLS_ALERT = 0x15 }; /* what TLS begins with that we did not ask for */
 
+enum { INBOX_LEAST = 1024 };
+
 /* ---- commands ---- */
+
+/* Not by hiredis: to format each number as it does is most of what a question costs us. */
+char *
+resp_put_count(char *to, char kind, size_t n)
+{
+	char digits[20];
+	size_t i = sizeof digits;
+
+	do
+		digits[--i] = (char)('0' + n % 10);
+	while ((n /= 10) > 0);
+	*to++ = kind;
+	to = mempcpy(to, digits + i, sizeof digits - i);
+	return mempcpy(to, "\r\n", 2);
+}
+
+char *
+resp_put_word(char *to, const char *word, size_t n)
+{
+	to = mempcpy(resp_put_count(to, '$', n), word, n);
+	return mempcpy(to, "\r\n", 2);
+}
 
 char *
 resp_write(const resp_words *commands, size_t n)
 {
-	char *text = NULL;
-	size_t used = 0;
+	size_t room = 1;
+	char *text, *to;
 
 	for (size_t i = 0; i < n; i++) {
-		char *one, *all;
-		int count = 0, length;
+		room += RESP_WORD_BYTES;
+		for (size_t j = 0; commands[i][j]; j++)
+			room += RESP_WORD_BYTES + strlen(commands[i][j]);
+	}
+	text = to = malloc(room);
+	for (size_t i = 0; text && i < n; i++) {
+		size_t count = 0;
 
 		while (commands[i][count])
 			count++;
-		length = redisFormatCommandArgv(
-		    &one, count, (const char **)commands[i], NULL);
-		all = length < 0 ? NULL : malloc(used + length + 1);
-		if (all) {
-			memcpy(all, text ? text : "", used);
-			memcpy(all + used, one, length + 1);
-		}
-		/* a password may stand in each of them */
-		if (length >= 0) {
-			explicit_bzero(one, length);
-			redisFreeCommand(one);
-		}
-		if (text)
-			explicit_bzero(text, used);
-		free(text);
-		text = all;
-		if (!text)
-			break;
-		used += length;
+		to = resp_put_count(to, '*', count);
+		for (size_t j = 0; j < count; j++)
+			to = resp_put_word(to, commands[i][j], strlen(commands[i][j]));
 	}
+	if (text)
+		*to = '\0';
 	return text;
 }
 
@@ -139,12 +154,30 @@ resp_length(const char *buf, size_t n, const struct resp_bounds *b)
 
 /* ---- replies ---- */
 
+/* There is room for more.  It begins small: most replies are, and fewer pages are touched. */
+static bool
+inbox_grow(struct inbox *in, const struct resp_bounds *b)
+{
+	size_t size = in->size > 0 ? 4 * in->size : INBOX_LEAST;
+	char *bytes;
+
+	if (in->used < in->size)
+		return true;
+	if (size > b->bytes)
+		size = b->bytes;
+	bytes = realloc(in->bytes, size);
+	if (!bytes)
+		return false;
+	in->bytes = bytes;
+	in->size = size;
+	return true;
+}
+
 bool
 inbox_open(struct inbox *in, const struct resp_bounds *b)
 {
 	in->reader = redisReaderCreate();
-	in->bytes = malloc(b->bytes);
-	return in->reader && in->bytes;
+	return in->reader && inbox_grow(in, b);
 }
 
 void
@@ -164,8 +197,9 @@ inbox_take(
 	void *built = NULL;
 
 	*reply = NULL;
+	*wrong = "cannot be read: out of memory";
 	if (length == 0)
-		return RC_OK;
+		return inbox_grow(in, b) ? RC_OK : RC_SYSTEM;
 	*wrong = *in->bytes == TLS_ALERT
 	    ? "answers in TLS: is that its TLS port (rediss://)?"
 	    : "does not answer as Redis does: is this a Redis server?";

@@ -25,6 +25,14 @@ typedef const char *const resp_words[10];
 /* Writes n of them, one behind the other; free() it.  NULL: without memory. */
 char *resp_write(const resp_words *, size_t n);
 
+/*
+ * The same piece by piece: how many words a command has ('*'), then each of them.  They
+ * return what is behind it, and write no NUL.
+ */
+enum { RESP_WORD_BYTES = 25 }; /* beside its own bytes, each takes at most so many */
+char *resp_put_count(char *to, char kind, size_t n);
+char *resp_put_word(char *to, const char *word, size_t n);
+
 /* What is let in. */
 struct resp_bounds {
 	size_t bytes;
@@ -44,8 +52,8 @@ ssize_t resp_length(const char *buf, size_t n, const struct resp_bounds *);
 /* What has come on a connection and is not yet read as a reply. */
 struct inbox {
 	redisReader *reader;
-	char *bytes; /* room for so many as the bounds say; NULL: it is closed */
-	size_t used;
+	char *bytes; /* NULL: it is closed */
+	size_t size, used;
 };
 
 /* It is all 0, or closed.  False: no memory. */
@@ -53,8 +61,9 @@ bool inbox_open(struct inbox *, const struct resp_bounds *);
 void inbox_close(struct inbox *);
 
 /*
- * The next reply (freeReplyObject() it); *reply is NULL while it is not complete.  Otherwise
- * RC_PROTOCOL or RC_SYSTEM, and in *wrong the rest of a sentence about the server.
+ * The next reply (freeReplyObject() it); *reply is NULL while it is not complete, and there is
+ * room for the rest.  Otherwise RC_PROTOCOL or RC_SYSTEM, and in *wrong the rest of a sentence
+ * about the server.
  */
 enum rc inbox_take(
     struct inbox *, const struct resp_bounds *, redisReply **reply, const char **wrong);

@@ -363,7 +363,7 @@ script_ask(struct route *to, const struct script_call *c, struct question q,
 			return fault_set(f, RC_SYSTEM, "out of memory");
 		q.command = command;
 		rc = route_ask(to, &q, until, reply, f);
-		redisFreeCommand(command);
+		free(command);
 	} while (rc == RC_OK && script_change(&m, *reply));
 	return rc;
 }

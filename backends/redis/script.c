@@ -32,16 +32,24 @@ script_write(const struct script_call *c, const struct manner *m)
 	    {"EVALSHA", "EVALSHA_RO"}, {"EVAL", "EVAL_RO"}};
 	const char *words[3 + SCRIPT_WORDS] = {
 	    verbs[m->whole][m->reads], m->whole ? c->script->text : c->script->sha1};
-	size_t lengths[3 + SCRIPT_WORDS];
-	char keys[12], *command;
+	size_t lengths[3 + SCRIPT_WORDS], n = 3 + c->n, room = 1 + RESP_WORD_BYTES;
+	char keys[12], *command, *to;
 
 	snprintf(keys, sizeof keys, "%d", c->keys);
 	words[2] = keys;
 	memcpy(words + 3, c->words, c->n * sizeof *words);
-	for (int i = 0; i < 3 + c->n; i++)
+	for (size_t i = 0; i < n; i++) {
 		lengths[i] = i == 1 && m->whole ? c->script->length : strlen(words[i]);
-	return redisFormatCommandArgv(&command, 3 + c->n, words, lengths) < 0 ? NULL
-									      : command;
+		room += RESP_WORD_BYTES + lengths[i];
+	}
+	command = malloc(room);
+	if (!command)
+		return NULL;
+	to = resp_put_count(command, '*', n);
+	for (size_t i = 0; i < n; i++)
+		to = resp_put_word(to, words[i], lengths[i]);
+	*to = '\0';
+	return command;
 }
 
 bool

@@ -71,7 +71,7 @@ script_word(struct script_call *c, const char *word)
 
 void script_number(struct script_call *, int64_t);
 
-/* As one command (redisFreeCommand() it); NULL: without memory. */
+/* As one command (free() it); NULL: without memory. */
 char *script_write(const struct script_call *, const struct manner *);
 
 /* Does the reply say that the script is to be sent in another manner?  It is changed to that. */

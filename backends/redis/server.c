@@ -175,6 +175,17 @@ server_is_answered(void *ctx)
 
 /* ---- what goes ---- */
 
+static void
+print_wait(char *out, size_t size, int replicas, int64_t ms)
+{
+	char n[12], time[24];
+
+	snprintf(n, sizeof n, "%d", replicas);
+	snprintf(time, sizeof time, "%lld", (long long)ms);
+	snprintf(out, size, "*3\r\n$4\r\nWAIT\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n", strlen(n),
+	    n, strlen(time), time);
+}
+
 /*
  * WAIT counts what was written on this connection, and so goes with it in one packet.  The
  * server gives up a little before we do; to WAIT, 0 is for ever.  A proxy may close at a
@@ -184,7 +195,7 @@ static void
 server_say(struct server *s, const struct question *q, instant until)
 {
 	int64_t left = instant_first(until - instant_now() - WAIT_SPARE, WAIT_MOST);
-	char wait[64] = "", n[12], ms[12], *packet, *next;
+	char wait[64] = "", *packet, *next;
 	const char *parts[] = {"", "", q->command, wait, ""};
 	size_t size = 1;
 
@@ -192,13 +203,9 @@ server_say(struct server *s, const struct question *q, instant until)
 	s->before = q->ping_first + q->asking;
 	s->own = (q->several ? q->several : 1) + (q->replicas > 0);
 	s->inspects = q->inspect && !s->inspected;
-	snprintf(n, sizeof n, "%d", q->replicas);
-	snprintf(
-	    ms, sizeof ms, "%d", (int)ns_to_ms(left > WAIT_LEAST ? left : WAIT_LEAST));
 	if (q->replicas > 0)
-		snprintf(wait, sizeof wait,
-		    "*3\r\n$4\r\nWAIT\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n", strlen(n), n,
-		    strlen(ms), ms);
+		print_wait(wait, sizeof wait, q->replicas,
+		    ns_to_ms(left > WAIT_LEAST ? left : WAIT_LEAST));
 	if (q->ping_first)
 		parts[0] = "*1\r\n$4\r\nPING\r\n";
 	if (q->asking)

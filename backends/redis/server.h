@@ -40,7 +40,7 @@ void health_field(const char *info, const char *name, char *out, size_t size);
 
 /* One or several commands, and what goes in one packet with them. */
 struct question {
-	const char *command; /* as redisFormatCommandArgv() writes it, which has no NUL */
+	const char *command; /* as resp_write() writes it, without a NUL */
 	size_t several;      /* commands, up to REPLIES_MOST; 0: it is one */
 	/*
 	 * A PING travels in front of the command.

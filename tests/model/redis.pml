@@ -5,7 +5,8 @@
  * What stands for what:
  *
  *	look, fits, grant, publish_to, serve,	backends/redis/lock.lua, the functions of
- *	acquire, release, ask_renewal		these names (renew); each operation is one step
+ *	acquire, release, ask_renewal		these names (with take; renew); each operation is
+ *						one step
  *	Client, Late, ask, give_back		backends/redis/redis.c: redis_acquire() with
  *						redis_queue_wait() and its next_beat(),
  *						redis_renew(), redis_release();

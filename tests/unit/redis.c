@@ -260,6 +260,59 @@ random_bytes_are_answered_safely(void **state)
 	}
 }
 
+/* ---- on a connection ---- */
+
+static void
+commands_are_written_one_behind_the_other(void **state)
+{
+	const resp_words two[] = {
+	    {"AUTH", "", "a password of 27 characters"}, {"SELECT", "10"}};
+	char *text = resp_write(two, 2);
+
+	(void)state;
+	assert_string_equal(text,
+	    "*3\r\n$4\r\nAUTH\r\n$0\r\n\r\n$27\r\na password of 27 characters\r\n"
+	    "*2\r\n$6\r\nSELECT\r\n$2\r\n10\r\n");
+	free(text);
+}
+
+/* The room for a reply grows as it comes, up to the bounds. */
+static void
+long_replies_are_read(void **state)
+{
+	static char reply[RESP_BYTES];
+	struct inbox in = {.used = 0};
+	redisReply *read = NULL;
+	const char *wrong;
+	size_t n = sizeof reply - 1, given = 0;
+
+	(void)state;
+	memset(reply, 'x', n);
+	memcpy(reply, "+", 1);
+	memcpy(reply + n - 2, "\r\n", 2);
+	assert_true(inbox_open(&in, &resp_usual));
+	while (!read) {
+		size_t room = in.size - in.used;
+
+		assert_true(room > 0);
+		room = room < n - given ? room : n - given;
+		memcpy(in.bytes + in.used, reply + given, room);
+		in.used += room;
+		given += room;
+		assert_int_equal(inbox_take(&in, &resp_usual, &read, &wrong), RC_OK);
+	}
+	assert_int_equal(given, n);
+	assert_int_equal(read->len, n - 3);
+	assert_int_equal(in.used, 0);
+	freeReplyObject(read);
+	memset(in.bytes, 'x', in.size);
+	in.bytes[0] = '+';
+	in.used = in.size;
+	assert_int_equal(in.size, RESP_BYTES);
+	assert_int_equal(inbox_take(&in, &resp_usual, &read, &wrong), RC_PROTOCOL);
+	inbox_close(&in);
+}
+
 /* ---- errors ---- */
 
 static void
@@ -399,6 +452,8 @@ main(void)
 	    cmocka_unit_test(endless_replies),
 	    cmocka_unit_test(other_bounds),
 	    cmocka_unit_test(random_bytes_are_answered_safely),
+	    cmocka_unit_test(commands_are_written_one_behind_the_other),
+	    cmocka_unit_test(long_replies_are_read),
 	    cmocka_unit_test(errors_mean_what_the_user_can_do),
 	    cmocka_unit_test(unknown_errors_are_protocol_without_a_hint),
 	    cmocka_unit_test(a_missing_right_is_named_with_one_locks_names),
