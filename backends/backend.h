@@ -289,6 +289,13 @@ store_of(struct store *s, const struct backend *b)
 	return s;
 }
 
+/*
+ * Zeroed memory for a backend's own store, until store_free(); NULL: there is none.  What is
+ * used of it is best together at its beginning: what is never touched costs nothing.
+ */
+void *store_new(size_t);
+void store_free(void *);
+
 /* What a store is good for; asked before anything is asked of a server. */
 enum {
 	CAP_FAIR = 1 << 0,    /* serves waiters first come, first served */

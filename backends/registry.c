@@ -9,6 +9,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 extern const struct backend file_backend, redis_backend, zk_backend, pg_backend,
@@ -105,6 +106,30 @@ backend_of_url(const char *url)
 				return b;
 	}
 	return NULL;
+}
+
+/*
+ * A run's only store: the first call of malloc() costs ten page faults, and memory of our own
+ * costs as much as taking a lock.
+ */
+static _Alignas(4096) char first[65536];
+
+void *
+store_new(size_t size)
+{
+	static bool fresh = true;
+
+	if (!fresh || size > sizeof first)
+		return calloc(1, size);
+	fresh = false;
+	return first;
+}
+
+void
+store_free(void *store)
+{
+	if (store != first)
+		free(store);
 }
 
 enum rc

@@ -107,11 +107,9 @@ object_strings(struct object *j, const char *name, const char *const *values, si
 void
 object_known(struct object *j, const char *name, bool known, int64_t value)
 {
-	char digits[24] = "-";
-	bool below = value < 0;
+	char digits[24];
 
-	text_put_number(digits + below, digits + sizeof digits,
-	    below ? -(uint64_t)value : (uint64_t)value);
+	text_put_signed(digits, digits + sizeof digits, value);
 	put_value(j, name, known ? digits : NULL);
 }
 

@@ -41,6 +41,14 @@ text_put_number(char *at, const char *end, uint64_t number)
 }
 
 char *
+text_put_signed(char *at, const char *end, int64_t number)
+{
+	if (number >= 0)
+		return text_put_number(at, end, number);
+	return text_put_number(text_put(at, end, "-"), end, -(uint64_t)number);
+}
+
+char *
 text_put_hex(char *at, const char *end, uint64_t number)
 {
 	char digits[17], *first = digits;
@@ -51,6 +59,16 @@ text_put_hex(char *at, const char *end, uint64_t number)
 	while (*first == '0' && first[1])
 		first++;
 	return text_put(at, end, first);
+}
+
+uint64_t
+text_number(const char *text)
+{
+	uint64_t number = 0;
+
+	for (; *text >= '0' && *text <= '9'; text++)
+		number = 10 * number + (*text - '0');
+	return number;
 }
 
 bool

@@ -42,7 +42,11 @@ void text_hex(char *out, const unsigned char *bytes, size_t n);
  */
 char *text_put(char *at, const char *end, const char *text);
 char *text_put_number(char *at, const char *end, uint64_t number);
+char *text_put_signed(char *at, const char *end, int64_t number);
 char *text_put_hex(char *at, const char *end, uint64_t number);
+
+/* What the digits at the beginning mean; they fit. */
+uint64_t text_number(const char *);
 
 /* Else JSON cannot have it. */
 bool text_is_utf8(const char *text);

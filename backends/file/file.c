@@ -32,7 +32,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -470,28 +469,11 @@ static const struct setting_row settings[] = {
     {NULL, NULL, NULL, NULL},
 };
 
-/*
- * A run's only store: the first call of malloc() costs ten page faults, and memory of our own
- * costs as much as taking the lock.
- */
-static _Alignas(4096) struct file first;
-
-static struct file *
-file_new(void)
-{
-	static bool fresh = true;
-
-	if (!fresh)
-		return calloc(1, sizeof(struct file));
-	fresh = false;
-	return &first;
-}
-
 static enum rc
 file_open(
     struct store **ret, struct host *host, const struct site *site, struct fault *fault)
 {
-	struct file *f = file_new();
+	struct file *f = store_new(sizeof *f);
 	enum rc rc;
 
 	if (!f)
@@ -509,8 +491,7 @@ file_open(
 	}
 	if (rc == RC_OK)
 		rc = joined_open(ret, host, f->path, f->lock, fault);
-	if (f != &first)
-		free(f);
+	store_free(f);
 	return rc;
 }
 
@@ -629,8 +610,7 @@ file_close(struct store *s)
 		return;
 	file_close_lock(f);
 	directory_close(&f->dir);
-	if (f != &first)
-		free(f);
+	store_free(f);
 }
 
 const struct backend file_backend = {

@@ -11,7 +11,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
 enum { DEFAULT_PORT = 11211 };
 
@@ -138,7 +137,7 @@ memcached_close(struct store *s)
 		return;
 	client_close(&m->client);
 	explicit_bzero(&m->address, sizeof m->address);
-	munmap(m, sizeof *m);
+	store_free(m);
 }
 
 static enum rc
@@ -159,12 +158,10 @@ static enum rc
 memcached_open(
     struct store **ret, struct host *host, const struct site *site, struct fault *f)
 {
-	/* the first call of malloc() costs ten page faults, and no other is needed */
-	struct memcached *m = mmap(
-	    NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct memcached *m = store_new(sizeof *m);
 	enum rc rc;
 
-	if (m == MAP_FAILED)
+	if (!m)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	m->base = (struct store){&memcached_backend, host, m->server_name,
 	    CAP_DURABLE | CAP_REVOKE | CAP_FORCE | CAP_FREEZE};

@@ -3,6 +3,7 @@
 
 #include "backends/common/url.h"
 #include "backends/common/setting.h"
+#include "backends/common/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,21 +15,23 @@ static const struct shape {
 	const char *scheme, *secure; /* the same with TLS */
 	enum form form;
 	int port;
-	size_t least, most;  /* hosts */
-	const char *printed; /* for people, in front of its hosts */
-	const char *written; /* behind its scheme */
+	size_t least, most;     /* hosts */
+	const char *printed[2]; /* for people, around its name, in front of its hosts */
+	const char *written;    /* behind its scheme */
 } shapes[] = {
-    [FORM_SINGLE] = {"redis", "rediss", FORM_SINGLE, DEFAULT_PORT, 1, 1, "redis %s",
+    [FORM_SINGLE] = {"redis", "rediss", FORM_SINGLE, DEFAULT_PORT, 1, 1, {"redis ", ""},
 	"://[user:password@]host[:port][/db] or redis+unix:///path"},
     [FORM_SENTINEL] = {"redis+sentinel", "rediss+sentinel", FORM_SENTINEL, SENTINEL_PORT,
-	1, ADDRESS_HOSTS, "redis master %s of the sentinels ",
+	1, ADDRESS_HOSTS, {"redis master ", " of the sentinels "},
 	"://[user:password@]host[:port],host[:port].../MASTER[/db]"},
     [FORM_CLUSTER] = {"redis+cluster", "rediss+cluster", FORM_CLUSTER, DEFAULT_PORT, 1,
-	ADDRESS_HOSTS, "redis cluster %s",
+	ADDRESS_HOSTS, {"redis cluster ", ""},
 	"://[user:password@]host[:port],host[:port]..."},
     [FORM_REDLOCK] = {"redlock", "redlocks", FORM_REDLOCK, DEFAULT_PORT, REDLOCK_LEAST,
-	REDLOCK_MOST, "redlock %s", "://[user:password@]host[:port],host,host...[/db]"},
-    {"redis+unix", "", FORM_SINGLE, DEFAULT_PORT, 0, 0, NULL, ":///path[?db=number]"},
+	REDLOCK_MOST, {"redlock ", ""},
+	"://[user:password@]host[:port],host,host...[/db]"},
+    {"redis+unix", "", FORM_SINGLE, DEFAULT_PORT, 0, 0, {NULL, NULL},
+	":///path[?db=number]"},
 };
 
 /* Of a URL that is none, the first one. */
@@ -90,8 +93,6 @@ address_hosts(struct address *a, const struct url *u, struct fault *f)
 	const char *wrong = NULL;
 	char many[48];
 
-	snprintf(many, sizeof many, "names more than %zu host%s", s->most,
-	    s->most > 1 ? "s" : "");
 	for (a->n = 0; list.at && !wrong; a->n++) {
 		struct url_part one = url_part_first(&list);
 
@@ -99,7 +100,8 @@ address_hosts(struct address *a, const struct url *u, struct fault *f)
 			wrong = endpoint_parse(&a->hosts[a->n], one.at, one.n, s->port);
 		else if (a->n < s->most)
 			wrong = u->hosts.n > 0 ? "names an empty host" : NULL;
-		else
+		else if (snprintf(many, sizeof many, "names more than %zu host%s",
+			     s->most, s->most > 1 ? "s" : ""))
 			wrong = many;
 	}
 	if (!wrong && (a->n < s->least || u->hosts.n == 0))
@@ -183,8 +185,10 @@ address_parse(struct address *a, const char *url, struct fault *f)
 void
 address_print(const struct address *a, char *out, size_t size)
 {
-	size_t used = snprintf(
-	    out, size, shapes[a->form].printed, *a->path ? a->path : a->master);
+	const char *const *around = shapes[a->form].printed, *end = out + size;
+	char *at = text_put(
+	    text_put(out, end, around[0]), end, *a->path ? a->path : a->master);
+	size_t used = text_put(at, end, around[1]) - out;
 
 	for (size_t i = 0; !*a->path && i < a->n && used < size; i++)
 		used += endpoint_print(

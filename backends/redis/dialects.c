@@ -1,6 +1,7 @@
 /* dialects.c - the dialects there are: their names, and what they say alike. */
 #include "dialects.h"
 
+#include "backends/common/text.h"
 #include "backends/redis/dialects/redisson.lua.h"
 #include "backends/redis/dialects/redisson_fair.lua.h"
 #include "backends/redis/dialects/redisson_rw.lua.h"
@@ -131,33 +132,49 @@ dialect_shares_slot(const char *key, const char *other)
 	return n > 0 && n == m && memcmp(tag, tags, n) == 0;
 }
 
-/* What stands for one letter. */
-static int
-print_part(char *out, size_t size, char letter, const struct parts *p)
+static char *
+put_three(char *out, const char *end, const char *a, const char *b, const char *c)
 {
-	const char *key = p->claim->key, *o = p->claim->owner;
+	return text_put(text_put(text_put(out, end, a), end, b), end, c);
+}
+
+/* What stands for one letter; returns its end. */
+static char *
+print_part(char *out, const char *end, char letter, const struct parts *p)
+{
+	const char *key = p->claim->key, *o = p->claim->owner, *tag_end;
 
 	switch (letter) {
 	case 'D':
-		return p->tag && p->form == FORM_CLUSTER
-		    ? snprintf(out, size, "dlock:{%.*s}:%s:", p->tag_length, p->tag,
-			  p->encoded)
-		    : snprintf(out, size, "dlock:{%s}:", p->encoded);
+		if (!p->tag || p->form != FORM_CLUSTER)
+			return put_three(out, end, "dlock:{", p->encoded, "}:");
+		out = text_put(out, end, "dlock:{");
+		tag_end = out + p->tag_length + 1;
+		out = text_put(out, tag_end < end ? tag_end : end, p->tag);
+		return put_three(out, end, "}:", p->encoded, ":");
 	case 'B':
-		return snprintf(out, size, strchr(key, '{') ? "%s" : "{%s}", key);
+		return strchr(key, '{') ? text_put(out, end, key)
+					: put_three(out, end, "{", key, "}");
 	case 'S':
-		return snprintf(out, size, p->tag ? "dlock:%s::%s" : "dlock:%s:{%s}",
-		    p->dialect->name, key);
+		out = put_three(
+		    out, end, "dlock:", p->dialect->name, p->tag ? "::" : ":{");
+		return text_put(text_put(out, end, key), end, p->tag ? "" : "}");
 	case 'U':
-		return *o ? snprintf(out, size, ":%.8s-%.4s-%.4s-%.4s-%s:1", o, o + 8,
-				o + 12, o + 16, o + 20)
-			  : 0;
+		for (size_t i = 0; *o && i < OWNER_CHARS; i++)
+			if (out + 2 < end) {
+				if (i == 0)
+					*out++ = ':';
+				else if (i >= 8 && i <= 20 && i % 4 == 0)
+					*out++ = '-';
+				*out++ = o[i];
+			}
+		return *o ? text_put(out, end, ":1") : out;
 	case 'O':
-		return snprintf(out, size, "%s", o);
+		return text_put(out, end, o);
 	case 'I':
-		return snprintf(out, size, "%s", p->id);
+		return text_put(out, end, p->id);
 	default:
-		return snprintf(out, size, "%s", key);
+		return text_put(out, end, key);
 	}
 }
 
@@ -169,11 +186,9 @@ print_template(char **next, const char *end, const char *template, const struct 
 
 	for (const char *c = template; c && *c && out + 1 < end; c++)
 		if (*c == '%')
-			out += print_part(out, end - out, *++c, p);
+			out = print_part(out, end, *++c, p);
 		else
 			*out++ = *c;
-	if (out >= end)
-		out = (char *)end - 1;
 	*out = '\0';
 	*next = out + 1;
 	return begin;
@@ -212,6 +227,8 @@ dialect_say(const struct dialect *d, struct script_call *c, const struct names *
 	    (r->operation == ACQUIRE ||
 		(r->operation == RELEASE && r->status != STATUS_NONE));
 	int keys = names->nkeys + (job ? 1 + (claim->job.once != NULL) : 0);
+	const char *end = c->kind + sizeof c->kind;
+	char *at;
 
 	script_begin(c, d->claims);
 	for (int i = 0; i < keys; i++)
@@ -220,11 +237,12 @@ dialect_say(const struct dialect *d, struct script_call *c, const struct names *
 	script_word(c, claim->owner);
 	if (r->operation != RELEASE)
 		script_number(c, ns_to_ms(claim->ttl));
+	at = text_put(c->kind, end,
+	    claim->kind == KIND_LIMIT        ? "l"
+		: claim->kind == KIND_SHARED ? "s"
+					     : "x");
 	if (claim->kind == KIND_LIMIT)
-		snprintf(c->kind, sizeof c->kind, "l%u", claim->limit);
-	else
-		snprintf(c->kind, sizeof c->kind, "%s",
-		    claim->kind == KIND_SHARED ? "s" : "x");
+		text_put_number(at, end, claim->limit);
 	if (r->operation == ACQUIRE) {
 		script_number(c, ns_to_ms(r->alive));
 		script_word(c, r->subscribed ? "1" : "0");

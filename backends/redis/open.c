@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 enum { REPLICAS_MOST = 100 };
@@ -128,14 +127,14 @@ union either {
 
 /* One of either kind, of which nothing is open. */
 static void
-store_free(struct redis_store *r)
+redis_free(struct redis_store *r)
 {
 	tls_close(r->address.tls);
 	explicit_bzero(&r->address, sizeof r->address);
 	if (r->sentinels)
 		explicit_bzero(r->sentinels, sizeof *r->sentinels);
 	free(r->sentinels);
-	munmap(r, sizeof(union either));
+	store_free(r);
 }
 
 void
@@ -151,7 +150,7 @@ redis_close(struct store *s)
 		if (redis_of(s)->both > 0)
 			close(redis_of(s)->both);
 	}
-	store_free((struct redis_store *)s);
+	redis_free((struct redis_store *)s);
 }
 
 /* All but the password; hosts in the order in which they are named. */
@@ -220,13 +219,12 @@ enum rc
 redis_open(
     struct store **ret, struct host *host, const struct site *site, struct fault *f)
 {
-	union either *either = mmap(NULL, sizeof *either, PROT_READ | PROT_WRITE,
-	    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	union either *either = store_new(sizeof *either);
 	struct redis_store *r = (struct redis_store *)either;
 	bool quorum;
 	enum rc rc;
 
-	if (either == MAP_FAILED)
+	if (!either)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	rc = address_parse(&r->address, site->url, f);
 	quorum = r->address.form == FORM_REDLOCK;
@@ -246,6 +244,6 @@ redis_open(
 	if (rc == RC_OK)
 		*ret = &r->base;
 	else
-		store_free(r);
+		redis_free(r);
 	return rc;
 }

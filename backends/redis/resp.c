@@ -65,12 +65,17 @@ static bool
 line_number(const char *s, size_t n, long *ret)
 {
 	size_t sign = n > 0 && *s == '-';
-	char *end;
 
-	if (n <= sign || n - sign > 18 || s[sign] < '0' || s[sign] > '9')
+	if (n <= sign || n - sign > 18)
 		return false;
-	*ret = strtol(s, &end, 10);
-	return end == s + n;
+	*ret = 0;
+	for (size_t i = sign; i < n; i++) {
+		if (s[i] < '0' || s[i] > '9')
+			return false;
+		*ret = *ret * 10 + (s[i] - '0');
+	}
+	*ret = sign ? -*ret : *ret;
+	return true;
 }
 
 const struct resp_bounds resp_usual = {RESP_BYTES, RESP_MEMBERS, RESP_DEPTH},

@@ -1,7 +1,8 @@
 /* script.c - puts runs of scripts into words, and reads what they answer, trusting none of it. */
 #include "script.h"
 
-#include <inttypes.h>
+#include "backends/common/text.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,7 @@ script_number(struct script_call *c, int64_t number)
 {
 	char *text = c->numbers[c->used++];
 
-	snprintf(text, sizeof c->numbers[0], "%" PRId64, number);
+	text_put_signed(text, text + sizeof c->numbers[0], number);
 	script_word(c, text);
 }
 
@@ -35,7 +36,7 @@ script_write(const struct script_call *c, const struct manner *m)
 	size_t lengths[3 + SCRIPT_WORDS], n = 3 + c->n, room = 1 + RESP_WORD_BYTES;
 	char keys[12], *command, *to;
 
-	snprintf(keys, sizeof keys, "%d", c->keys);
+	text_put_number(keys, keys + sizeof keys, c->keys);
 	words[2] = keys;
 	memcpy(words + 3, c->words, c->n * sizeof *words);
 	for (size_t i = 0; i < n; i++) {
@@ -72,8 +73,13 @@ script_change(struct manner *m, const redisReply *reply)
 static bool
 is_digits(const redisReply *e, int bytes)
 {
-	return e->type == REDIS_REPLY_STRING && e->len > 0 && (int)e->len < bytes &&
-	    strspn(e->str, "0123456789") == (size_t)e->len;
+	size_t n = 0;
+
+	if (e->type != REDIS_REPLY_STRING || e->len == 0 || (int)e->len >= bytes)
+		return false;
+	while (e->str[n] >= '0' && e->str[n] <= '9')
+		n++;
+	return n == (size_t)e->len;
 }
 
 static bool
@@ -82,7 +88,7 @@ member_number(const redisReply *e, int64_t *out)
 	if (e->type == REDIS_REPLY_INTEGER)
 		*out = e->integer;
 	else if (is_digits(e, 19))
-		*out = strtoll(e->str, NULL, 10);
+		*out = text_number(e->str);
 	else
 		return false;
 	return true;
@@ -118,7 +124,7 @@ answer_vmembers(const redisReply *reply, size_t first, const char *shape, va_lis
 			break;
 		case 't':
 			good = is_digits(e, 20);
-			*(uint64_t *)out = good ? strtoull(e->str, NULL, 10) : 0;
+			*(uint64_t *)out = good ? text_number(e->str) : 0;
 			good = *(uint64_t *)out > 0 && *(uint64_t *)out < TOKEN_LIMIT;
 			break;
 		case 'a':

@@ -2,6 +2,7 @@
 #include "tree.h"
 
 #include "backends/common/libc.h"
+#include "backends/common/text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -84,16 +85,12 @@ stat_field(const char *after_name, int n)
 	return after_name ? after_name + 1 : "";
 }
 
-/* Without strtoll(3), of which a run that ends as it should needs nothing else. */
+/* -1: of a process that is being reaped there is none. */
 static long long
 number_at(const char *text)
 {
-	bool below = *text == '-';
-	long long number = 0;
-
-	for (text += below; *text >= '0' && *text <= '9'; text++)
-		number = 10 * number + (*text - '0');
-	return below ? -number : number;
+	return *text == '-' ? -(long long)text_number(text + 1)
+			    : (long long)text_number(text);
 }
 
 /* From a `stat`; without sscanf(3), which costs each run as much as all else here. */
