@@ -59,14 +59,16 @@ recv(int fd, void *to, size_t size, int flags)
 {
 	struct inlet *i = inlet_of(fd);
 
-	return i ? i->recv(i, fd, to, size, flags) : inlet_recv(fd, to, size, flags);
+	return i && i->recv ? i->recv(i, fd, to, size, flags)
+			    : inlet_recv(fd, to, size, flags);
 }
 
 ssize_t
 send(int fd, const void *from, size_t size, int flags)
 {
 	struct inlet *i = inlet_of(fd);
-	ssize_t n = sendto(fd, from, size, flags, NULL, 0);
+	int more = i && i->flags ? i->flags(i, size) : 0;
+	ssize_t n = sendto(fd, from, size, flags | more, NULL, 0);
 
 	sent_on = fd;
 	if (i && i->sent && n > 0)

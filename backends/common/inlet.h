@@ -16,8 +16,11 @@
 struct inlet {
 	int fd; /* -1: each that this thread reads and no other inlet of it names */
 
-	/* In place of recv(): the same arguments, result and errno. */
+	/* In place of recv(): the same arguments, result and errno; NULL: recv() itself. */
 	ssize_t (*recv)(struct inlet *, int fd, void *to, size_t size, int flags);
+
+	/* What send() is told besides, for so many bytes: flags; NULL: nothing. */
+	int (*flags)(struct inlet *, size_t n);
 
 	/* Told of bytes that send() has sent; NULL: need not know. */
 	void (*sent)(struct inlet *, int fd, const void *from, size_t n);

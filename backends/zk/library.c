@@ -101,6 +101,18 @@ smaller(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
+/*
+ * The library sends the length of a message apart from it.  Both travel together, or the server
+ * wakes up for each of them.
+ */
+static int
+filter_flags(struct inlet *i, size_t n)
+{
+	const struct filter *f = (const struct filter *)i;
+
+	return f->out.n == 0 && n == LENGTH ? MSG_MORE : 0;
+}
+
 static void
 filter_sent(struct inlet *i, int fd, const void *from, size_t n)
 {
@@ -234,8 +246,10 @@ filter_begin(void)
 			free(f);
 			return;
 		}
-		f->inlet = (struct inlet){
-		    .fd = -1, .recv = filter_recv, .sent = filter_sent};
+		f->inlet = (struct inlet){.fd = -1,
+		    .recv = filter_recv,
+		    .flags = filter_flags,
+		    .sent = filter_sent};
 		inlet_watch(&f->inlet);
 	}
 	message_drop(&f->in);

@@ -1,8 +1,10 @@
 /* inlet.c - the program's recv() and send(), with and without somebody who watches. */
 #include "backends/common/inlet.h"
 
+#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -143,6 +145,46 @@ test_another_thread_has_inlets_of_its_own(void **state)
 	assert_int_equal(received, 1);
 }
 
+/* Whose last byte comes apart from the others. */
+static int
+urgent_if_three(struct inlet *i, size_t n)
+{
+	(void)i;
+	return n == 3 ? MSG_OOB : 0;
+}
+
+static void
+test_send_is_given_the_flags_of_the_inlet(void **state)
+{
+	struct sockaddr_in at = {
+	    .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t size = sizeof at;
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+	    to = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), from;
+	struct inlet one = {.fd = to, .flags = urgent_if_three};
+	char got[8];
+
+	(void)state;
+	assert_int_equal(bind(listener, (struct sockaddr *)&at, size), 0);
+	assert_int_equal(listen(listener, 1), 0);
+	assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &size), 0);
+	assert_int_equal(connect(to, (struct sockaddr *)&at, size), 0);
+	from = accept(listener, NULL, NULL);
+	inlet_watch(&one);
+	assert_int_equal(send(to, "abc", 3, 0), 3);
+	assert_int_equal(recv(from, got, sizeof got, 0), 2);
+	assert_int_equal(send(to, "de", 2, 0), 2);
+	assert_int_equal(recv(from, got, sizeof got, 0), 2);
+	assert_memory_equal(got, "de", 2);
+	/* what is read there is read as if nobody watched */
+	assert_int_equal(send(from, "fg", 2, 0), 2);
+	assert_int_equal(recv(to, got, sizeof got, 0), 2);
+	inlet_leave(&one);
+	close(from);
+	close(to);
+	close(listener);
+}
+
 int
 main(void)
 {
@@ -155,6 +197,8 @@ main(void)
 		test_what_is_watched_goes_through_the_inlet, setup, teardown),
 	    cmocka_unit_test_setup_teardown(
 		test_another_thread_has_inlets_of_its_own, setup, teardown),
+	    cmocka_unit_test_setup_teardown(
+		test_send_is_given_the_flags_of_the_inlet, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
