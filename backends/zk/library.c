@@ -258,6 +258,38 @@ filter_begin(void)
 	f->whole = f->welcome = false;
 }
 
+/*
+ * The calling thread sends the last request itself.  When that is on its way, there is nothing to
+ * be read any more, and so nothing to wait for.
+ */
+static void
+last_sent(struct inlet *i, int fd, const void *from, size_t n)
+{
+	struct request q;
+
+	(void)i;
+	if (message_request(&q, from, n) && q.op == ZOO_CLOSE_OP)
+		shutdown(fd, SHUT_RD);
+}
+
+static int
+last_flags(struct inlet *i, size_t n)
+{
+	(void)i;
+	return n == LENGTH ? MSG_MORE : 0;
+}
+
+void
+library_close(zhandle_t *zh, bool leave)
+{
+	struct inlet last = {.fd = -1, .flags = last_flags, .sent = last_sent};
+
+	if (leave)
+		inlet_watch(&last);
+	zookeeper_close(zh);
+	inlet_leave(&last);
+}
+
 const char *
 library_error(int error)
 {

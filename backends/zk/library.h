@@ -59,6 +59,12 @@ void library_break(struct library *);
 void library_leave(struct library *);
 
 /*
+ * zookeeper_close(), which waits for the server's answer for 1.5 s at most, and so for its disk.
+ * `leave`: it does not.
+ */
+void library_close(zhandle_t *, bool leave);
+
+/*
  * ---- message.c: what ZooKeeper's clients and servers send each other, byte by byte ----
  *
  * Pure: bytes in, what they are out.  A message is without the four bytes of its length.

@@ -395,7 +395,7 @@ session_begin(struct session **ret, struct host *host, const char *where,
 	if (rc == RC_OK)
 		*ret = s;
 	else
-		session_end(s);
+		session_end(s, false);
 	return rc;
 }
 
@@ -414,13 +414,13 @@ session_detach(struct session *s)
 }
 
 void
-session_end(struct session *s)
+session_end(struct session *s, bool depends)
 {
 	if (!s)
 		return;
 	session_detach(s);
 	if (s->zh)
-		zookeeper_close(s->zh);
+		library_close(s->zh, !depends);
 	close(s->wake_fd);
 	close(s->alarm);
 	pthread_mutex_destroy(&s->mutex);
@@ -430,7 +430,7 @@ session_end(struct session *s)
 static void *
 end_session(void *ctx)
 {
-	session_end(ctx);
+	session_end(ctx, true);
 	return NULL;
 }
 

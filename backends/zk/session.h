@@ -32,9 +32,10 @@ enum rc session_begin(struct session **ret, struct host *, const char *where,
 void session_poison(struct session *);
 
 /*
- * Ends it at the server too, if there is a connection; may take for ever.  Accepts NULL.
+ * Ends it at the server too, if there is a connection, and waits for that, unless nothing `depends`
+ * on it; may take for ever.  Accepts NULL.
  */
-void session_end(struct session *);
+void session_end(struct session *, bool depends);
 
 /* The same without waiting for it. */
 void session_abandon(struct session *);

@@ -139,7 +139,8 @@ zk_close(struct store *s)
 	if (!z)
 		return;
 	turn_forget(z);
-	session_end(z->dir.session);
+	/* a node that is not known to be deleted goes with it */
+	session_end(z->dir.session, *z->node.path || z->node.state != STATE_NONE);
 	explicit_bzero(&z->ensemble, sizeof z->ensemble);
 	free(z);
 }

@@ -477,7 +477,7 @@ class Tap:
         operations, action = self._act
         if action and operation in operations:
             self._act = (), None
-            if action(text_at(message, 8)) is False:
+            if action(text_at(message, 8) if operation != CLOSE else None) is False:
                 self._act = operations, action
 
     def _down(self, state, message):

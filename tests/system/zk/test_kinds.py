@@ -16,7 +16,7 @@ from kazoo.security import make_acl, make_digest_acl
 
 from faults import assert_refused
 from support import DLOCK, PATIENCE, children_of, wait_for
-from zk import CREATE, CREATE2, DELETE, GET_CHILDREN2, LISTS, MULTI, own
+from zk import CLOSE, CREATE, CREATE2, DELETE, GET_CHILDREN2, LISTS, MULTI, own
 
 KINDS = {"plain": (), "writer": ("-x",), "reader": ("-s",), "unit": ("--limit", "3")}
 
@@ -76,9 +76,10 @@ def test_a_lock_costs_no_more_than_before_there_were_kinds(dlock, at, tapped, ki
     place, _, tap = tapped
     with at.server.client() as c:
         c.ensure_path(at.job)  # or the server might remove it between the two
-    assert run(dlock, place, *KINDS[kind]).status == 0
-    tap.asked.clear()
-    assert run(dlock, place, *KINDS[kind]).status == 0
+    for _ in range(2):
+        tap.asked.clear()
+        assert run(dlock, place, *KINDS[kind]).status == 0
+        wait_for(lambda: tap.asked[CLOSE] == 1, what="the farewell")
     assert sum(tap.asked[o] for o in (CREATE, CREATE2)) == 1
     assert (tap.asked[GET_CHILDREN2], tap.asked[DELETE], tap.asked[MULTI]) == (1, 1, 0)
     assert sum(tap.asked.values()) == 5  # and the server's kind, and the end of the session

@@ -228,6 +228,23 @@ def test_lost_answer_to_a_release_is_no_lost_lock(dlock, at, tapped):
 # ---- sessions ----
 
 
+def test_nobody_waits_for_the_end_of_the_session(dlock, at, tapped):
+    # The node is gone.  The library would wait 1.5 s for this answer, and the front a second for its keeper.
+    place, proxy, tap = tapped
+    holder = dlock.hold(place, "job")
+    farewell = []
+
+    def keep_the_answer(_):
+        proxy.hold(DOWN)
+        farewell.append(time.monotonic())
+
+    tap.on((CLOSE,), keep_the_answer)
+    assert holder.finish().status == 0
+    ended = time.monotonic()
+    wait_for(lambda: tap.sessions[-1][0] not in at.server.sessions(), 10, "the end of the session")
+    assert ended - farewell[0] < 0.8
+
+
 def assert_killed_at_once(started, heard, since, seconds=8):
     """79 long before the lease is short, and without a polite word before."""
     done = started.wait()
