@@ -752,6 +752,8 @@ def handoff(b):
     """From the end of one command to the start of the next, all others already waiting."""
     contenders = [b.flock, b.file] + b.redis + b.tls + b.zk + b.layouts + b.pg + b.memcached + b.etcd + b.etcdctl + b.mysql
     gaps = {c.name: [] for c in contenders}
+    for c in b.zk * 2:  # else who comes first has a server whose Java is not compiled yet
+        one_queue(b, c, b.sizes["waiters"])
     for i in range(b.sizes["passes"]):
         for c in contenders[i % len(contenders):] + contenders[:i % len(contenders)]:
             gaps[c.name] += one_queue(b, c, b.sizes["waiters"])
