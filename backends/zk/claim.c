@@ -342,11 +342,14 @@ enum rc
 claim_release(struct store *s, int status, instant until, struct fault *f)
 {
 	struct zk *z = zk_of(s);
+	/* the next one writes its node now: our end would take disk and processors from it */
+	bool alone = z->turn.place.n <= 1;
 	enum rc rc;
 
 	if (!z->dir.session || z->node.state == STATE_NONE)
 		return RC_OK;
 	rc = remove_node(z, status, until, f);
+	z->leaves = rc == RC_OK && alone;
 	if (rc == RC_LOST && !state_is_holders(z->node.state))
 		rc = RC_OK;
 	if (rc == RC_LOST)

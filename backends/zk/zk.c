@@ -139,8 +139,7 @@ zk_close(struct store *s)
 	if (!z)
 		return;
 	turn_forget(z);
-	/* a node that is not known to be deleted goes with it */
-	session_end(z->dir.session, *z->node.path || z->node.state != STATE_NONE);
+	session_end(z->dir.session, !z->leaves);
 	explicit_bzero(&z->ensemble, sizeof z->ensemble);
 	free(z);
 }

@@ -125,7 +125,9 @@ struct zk {
 	struct turn turn;
 	struct jobs jobs;     /* of a job */
 	instant silent_since; /* from when on renewals went unanswered; NEVER */
-	size_t rooted;        /* check.c: so much of the chroot was there */
+	bool
+	    leaves; /* all of ours is deleted: nothing depends on the end of the session */
+	size_t rooted; /* check.c: so much of the chroot was there */
 };
 
 extern const struct backend zk_backend;
