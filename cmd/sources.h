@@ -167,6 +167,8 @@ struct conf_text {
 	/* while it is taken */
 	struct sources *all;
 	struct source *into; /* the section's; not of `all`: it does not count */
+	struct source_setting settings[SETTINGS_MAX]; /* of that section */
+	size_t nsettings;
 };
 
 /* RC_CONFIG: it cannot be understood. */
