@@ -215,13 +215,14 @@ take_over(struct front *f, const char *why)
 {
 	/* nothing runs: only the release is in doubt */
 	if (atomic_load(&f->shared->end.finished)) {
+		/* first: with it, both of these are the last ones */
+		bool told = atomic_load(&f->shared->end.told);
 		struct ending e = f->shared->end.ending;
 
-		e.unconfirmed = !atomic_load(&f->shared->end.told);
-		if (f->keeper.pid &&
-		    (e.unconfirmed || !atomic_load(&f->shared->end.lingers)))
+		if (f->keeper.pid && (!told || !atomic_load(&f->shared->end.lingers)))
 			kill(f->keeper.pid, SIGKILL);
-		front_finish(f, e, e.unconfirmed ? why : "");
+		e.unconfirmed = e.unconfirmed || !told;
+		front_finish(f, e, told ? f->shared->end.why.text : why);
 		return;
 	}
 	kill_and_finish(f, (struct ending){.kind = END_REFUSED, .value = RC_SYSTEM}, why);
