@@ -167,16 +167,20 @@ reap(struct incoming *in)
 
 /*
  * To the command alone, as it would be without us: its own children are its affair.  When it
- * has ended, those that --wait-tree waits for are in its place.
+ * has ended, those that we wait for are in its place: with --wait-tree all, else those that
+ * have joined.
  */
 static void
 forward(struct incoming *in, int sig)
 {
+	const struct aim aim = {.sig = sig};
 	char state;
 
 	if (atomic_load(&in->run->shared->command) == 0) {
 		if (in->keep->phase == PH_HOLD && in->run->plan->terms.wait_tree)
-			tree_signal(getpid(), &(struct aim){.sig = sig});
+			tree_signal(getpid(), &aim);
+		else if (in->keep->phase == PH_HOLD)
+			door_signal(&in->door, &aim);
 		return;
 	}
 	/* a second CONT, after the shell's own, makes editors draw twice */

@@ -473,6 +473,20 @@ is_dead_process(const struct process *p)
 	return (p->state == 'Z' && p->threads <= 1) || p->state == 'X';
 }
 
+void
+tree_signal_run(pid_t keeper, const struct aim *a)
+{
+	struct process p = {.pid = number_in_proc(keeper)}, front;
+
+	if (!p.pid || !process_look_up(&p))
+		return;
+	front.pid = p.parent;
+	if (p.session == p.pid) /* of a hold */
+		signal_process(&p, a);
+	else if (p.parent != own_number() && process_look_up(&front))
+		signal_process(&front, a);
+}
+
 /*
  * The command, and its group if it leads one, has got it.  The outside process gets it
  * before those below it: it must not go on as if they had ended by themselves.
