@@ -190,6 +190,22 @@ forward(struct incoming *in, int sig)
 	kill(in->child.pid, sig);
 }
 
+/*
+ * Ctrl-C: the command has got it.  When that has ended, what --wait-tree waits for is asked by
+ * --signal, but for those that Ctrl-C has asked already.
+ */
+static void
+pass_key(struct incoming *in, int sig)
+{
+	const struct plan *p = in->run->plan;
+
+	if (atomic_load(&in->run->shared->command) == 0 && in->keep->phase == PH_HOLD &&
+	    p->terms.wait_tree)
+		tree_signal(getpid(),
+		    &(struct aim){
+			.sig = p->command.signal, .typed = sig, .typed_to = getppid()});
+}
+
 /* ---- signals, and the front ---- */
 
 /* With --min-hold others are shown our pid, and mean the command as long as that runs. */
@@ -221,6 +237,8 @@ hear_front(struct incoming *in)
 			react(in, EV_INTERRUPTED, m.number);
 		else if (in->run->body && m.ends)
 			end_body(in, m.number);
+		else if (!in->run->body && in->keep->phase != PH_ASK && m.typed)
+			pass_key(in, m.number);
 		else if (!in->run->body && in->keep->phase != PH_ASK && !m.had)
 			forward(in, m.number);
 	if (got < 0) {
