@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from faults import assert_password_is_not_shown
 from hostile import GRANTED, array, waiting
 from proxy import close_with_reset
 from redis_script import ears
@@ -50,6 +51,11 @@ def test_a_password_that_the_server_repeats_is_not_told(dlock, make_hostile, ask
     told = said(started)
     assert asked in server.asked and "127.0.0.1" in told
     assert echo[:8] not in told and echo[-6:] not in told, told
+
+
+def test_a_password_in_what_others_have_said_is_not_shown(dlock, make_redis):
+    server = make_redis("--requirepass", SECRET)
+    assert_password_is_not_shown(dlock, f"redis://:{ENCODED}@127.0.0.1:{server.port}", SECRET)
 
 
 def test_a_server_without_passwords_does_not_make_dlock_tell_one(dlock, make_hostile):
