@@ -144,8 +144,10 @@ enum rc
 lock_renew(struct lock *l, instant until, struct fault *f)
 {
 	instant began = instant_now();
-	enum rc rc = l->store->backend->lock->renew(l->store, until, &l->grant, f);
+	enum rc rc;
 
+	*l->outer.base.host->breaker = '\0';
+	rc = l->store->backend->lock->renew(l->store, until, &l->grant, f);
 	tell_call(l, "renew", began, rc, &l->grant, f);
 	if (rc == RC_REVOKED)
 		name_breaker(l, "its holder was asked to give it up", f);
