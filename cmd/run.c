@@ -12,6 +12,7 @@
 #include "cmd.h"
 
 #include "cmd/supervise/child.h"
+#include "record.h"
 #include "text.h"
 
 #include <errno.h>
@@ -45,6 +46,7 @@ run_run(struct plan *p)
 
 	/* that it still exists when the lock comes, nobody promises */
 	if (child_find(command, path, sizeof path)) {
+		record_find_user(p);
 		start_origin(&origin);
 		v = start_run(&r, p);
 	} else {

@@ -554,6 +554,23 @@ def test_a_signal_reaches_what_is_waited_for_when_the_command_has_ended(dlock, f
     assert not is_alive(left)
 
 
+@pytest.mark.parametrize("words", [["run"], ["run", "--min-hold", "1s"], ["hold", "--for", "1s"]], ids=["run", "min-hold", "hold"])
+def test_a_password_database_that_hangs_keeps_nobody_from_being_killed(dlock, files, tmp_path, words):
+    """Who we are is asked before signals are blocked; a user of another number than root's, whom no variable names."""
+    shim = compile_shim(tmp_path, "hangs", """
+        #include <fcntl.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        struct passwd;
+        uid_t geteuid(void) { return 4711; }
+        struct passwd *getpwuid(uid_t uid) { (void)uid; creat(getenv("HANGS"), 0600); for (;;) pause(); }""")
+    env = {"LD_PRELOAD": shim, "HANGS": str(tmp_path / "hangs"), "USER": "", "LOGNAME": ""}
+    started = dlock.start(words[0], *files.words, "-k", "k", *words[1:], *(["true"] if words[0] == "run" else []), env=env)
+    wait_for(lambda: (tmp_path / "hangs").exists(), what="the question")
+    started.signal(signal.SIGTERM)
+    assert started.wait(10).status == -signal.SIGTERM
+
+
 @pytest.mark.parametrize("inner", ["run", "hold"])
 def test_a_signal_reaches_who_has_joined_when_the_command_has_ended(dlock, files, tmp_path, inner):
     """And nobody else of those that it has left: the lock does not wait for them."""
