@@ -222,7 +222,7 @@ renew_all(struct multi *m, size_t n, instant until)
 
 		if (!p->asked)
 			continue;
-		p->fault.text[0] = '\0';
+		p->fault.text[0] = p->host.breaker[0] = '\0';
 		p->rc = p->store->backend->lock->renew(
 		    p->store, share(until, n - i), &p->grant, &p->fault);
 		pass_call(p, "renew", began, p->rc, &p->grant, &p->fault);
@@ -251,7 +251,7 @@ release_all(struct multi *m, size_t from, struct part *last, int status, instant
 
 		if (!p->asked || (p == last && i < m->n))
 			continue;
-		p->fault.text[0] = '\0';
+		p->fault.text[0] = p->host.breaker[0] = '\0';
 		p->rc = p->store->backend->lock->release(
 		    p->store, status, most, &p->fault);
 		pass_call(p, "release", began, p->rc, NULL, &p->fault);

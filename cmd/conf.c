@@ -165,6 +165,7 @@ open_section(struct conf_text *t, const char *section, struct fault *f)
 
 	not_counted = (struct source){.kind = SOURCE_SYSTEM};
 	t->into = &not_counted;
+	t->nsettings = 0;
 	if (is_section(section, "key", name)) {
 		kind = t->user ? SOURCE_USER_KEY : SOURCE_SYSTEM_KEY;
 		for (size_t i = 0; i < t->nkeys; i++)
@@ -220,21 +221,35 @@ is_for_runs_only(int i, unsigned cmd)
 	    !(cmd & (CMD_KEEPS | CMD_CONFIG));
 }
 
-static enum rc
-note_value(struct conf_text *t, int i, const struct conf_line *l, struct fault *f)
+static void
+note_value(struct conf_text *t, int i, const struct conf_line *l)
 {
 	struct source *s = t->into;
 
 	if (!(options[i].cmds & t->all->cmd) || is_for_runs_only(i, t->all->cmd) ||
 	    is_overruled(s, i, t->all))
-		return RC_OK;
-	if (i == OPT_OPTION && s->nsettings == SETTINGS_MAX)
-		return fault_set(f, RC_CONFIG,
-		    "more than %d settings of a backend stand together here",
-		    SETTINGS_MAX);
+		return;
 	if (i == OPT_OPTION)
 		sources_note_setting(s, l->value, l->number);
 	s->value[i] = l->value;
+}
+
+/* Of two values of a backend's setting in one section, nobody knows which is meant. */
+static enum rc
+check_setting(struct conf_text *t, const struct conf_line *l, struct fault *f)
+{
+	size_t n = strcspn(l->value, "=");
+
+	for (size_t i = 0; i < t->nsettings; i++)
+		if (strncmp(t->settings[i].text, l->value, n + 1) == 0)
+			return fault_set(f, RC_CONFIG,
+			    "this setting of the backend is given twice here, first in line %d",
+			    t->settings[i].line);
+	if (t->nsettings == SETTINGS_MAX)
+		return fault_set(f, RC_CONFIG,
+		    "more than %d settings of a backend stand together here",
+		    SETTINGS_MAX);
+	t->settings[t->nsettings++] = (struct source_setting){l->value, l->number};
 	return RC_OK;
 }
 
@@ -266,9 +281,12 @@ take_line(void *ctx, const struct conf_line *l, struct fault *f)
 	scratch.site.nsettings = scratch.site.settings_used = 0;
 	if (options_take(&scratch, i, o->name, l->value, RC_CONFIG, f) != RC_OK)
 		return RC_CONFIG;
+	if (i == OPT_OPTION && check_setting(t, l, f) != RC_OK)
+		return RC_CONFIG;
 	if (!t->secret && (i == OPT_URL || i == OPT_OPTION) && mask_finds(l->value))
 		t->secret = l->number;
-	return note_value(t, i, l, f);
+	note_value(t, i, l);
+	return RC_OK;
 }
 
 enum rc
@@ -279,6 +297,7 @@ conf_take(struct sources *all, struct conf_text *t, struct fault *f)
 	enum rc rc;
 
 	t->all = all;
+	t->nsettings = 0;
 	rc = add_section(t, t->user ? SOURCE_USER : SOURCE_SYSTEM, "", NULL, &why);
 	if (rc == RC_OK)
 		rc = conf_cut(t->text, t->n, take_line, t, &number, &why);

@@ -353,6 +353,7 @@ hold_lock(struct plan *p)
 	prctl(PR_SET_DUMPABLE, 0); /* the plan may have a password, while we wait */
 	libc_close_range(3, ~0U);  /* the caller's are none of ours */
 	body.has_stderr = fstat(STDERR_FILENO, &body.errors) == 0;
+	record_find_user(p);
 	start_origin(&origin);
 	if (settle_body(&body, p, &origin, &fault) != RC_OK) {
 		say_last("%s", fault.text);

@@ -4,6 +4,7 @@
 #include "exit.h"
 #include "options.h"
 #include "say.h"
+#include "sources.h"
 #include "text.h"
 
 #include "backends/common/retry.h"
@@ -127,8 +128,10 @@ look_open(struct looking *l, const struct plan *p, unsigned caps, struct fault *
 	if (p->cmd == CMD_WAIT)
 		look_ask_outer(l);
 	rc = nested_site_check(&l->where, f);
-	if (rc == RC_OK)
+	if (rc == RC_OK) {
 		rc = b->open(&l->store, &l->host, &l->where.site, f);
+		rc = sources_blame(p, &l->where.site, &l->host, rc, f);
+	}
 	if (rc != RC_OK)
 		return rc;
 	rc = check_can_look(l->store, caps, f);

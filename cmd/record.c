@@ -144,26 +144,46 @@ find_unit(char *out)
 	return true;
 }
 
+/* NULL: only the password database knows. */
+static const char *
+known_user(void)
+{
+	const char *names[] = {getenv("USER"), getenv("LOGNAME")};
+
+	for (size_t i = 0; i < 2; i++)
+		if (names[i] && *names[i])
+			return names[i];
+	return geteuid() == 0 ? "root" : NULL;
+}
+
 /*
  * The password database comes last: it costs as much as all the rest of our start, or
  * asks LDAP.
  */
 static const char *
-user_name(char *out, size_t size)
+user_name(void)
 {
-	const char *names[] = {getenv("USER"), getenv("LOGNAME")};
+	static char found[NAME_BYTES];
+	const char *known = known_user();
 	struct passwd *pw;
 
-	for (size_t i = 0; i < 2; i++)
-		if (names[i] && *names[i])
-			return names[i];
-	if (geteuid() == 0)
-		return "root";
+	if (known || *found)
+		return known ? known : found;
 	pw = getpwuid(geteuid());
 	if (pw)
-		return pw->pw_name;
-	snprintf(out, size, "uid %u", (unsigned)geteuid());
-	return out;
+		snprintf(found, sizeof found, "%s", pw->pw_name);
+	else
+		snprintf(found, sizeof found, "uid %u", (unsigned)geteuid());
+	return found;
+}
+
+void
+record_find_user(const struct plan *p)
+{
+	char told_of[TOLD_BYTES];
+
+	if (!p->show.who && !known_user() && !find_told(told_of, true))
+		(void)user_name();
 }
 
 static void
@@ -184,10 +204,8 @@ record_write(char *out, const struct plan *p, pid_t pid)
 
 	host_name(host, sizeof host);
 	if (!p->show.who) {
-		char *at;
+		char *at = text_put(who, end, find_told(user, true) ? user : user_name());
 
-		at = text_put(who, end,
-		    find_told(user, true) ? user : user_name(user, sizeof user));
 		text_put(text_put(at, end, "@"), end, host);
 	}
 	if (!reason && (find_told(why, false) || find_unit(why)))

@@ -41,6 +41,12 @@ struct json_t *record_read(struct record *ret, const char *record);
 void record_words(const struct record *, char *out, size_t size);
 
 /*
+ * Asks the password database who we are, where nothing else tells it.  It may ask a server that
+ * hangs: so before signals are blocked, and before we fork.
+ */
+void record_find_user(const struct plan *);
+
+/*
  * The record of this run, into out[RECORD_BYTES].  Without a pid (0) that of a person
  * who breaks or freezes a lock: it names no process and no command.
  */

@@ -12,6 +12,7 @@
 #include "cmd.h"
 
 #include "cmd/supervise/child.h"
+#include "record.h"
 #include "text.h"
 
 #include <errno.h>
@@ -57,6 +58,7 @@ run_run(struct plan *p)
 	/* that it still exists when the lock comes, nobody promises */
 	r.path = child_find(p->command.argv[0]);
 	if (r.path) {
+		record_find_user(p);
 		start_origin(&origin);
 		v = start_run(&r, p);
 	} else {

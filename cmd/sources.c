@@ -325,3 +325,54 @@ sources_apply(struct sources *all, int first, int end, struct plan *p, struct fa
 	}
 	return rc;
 }
+
+/* Does a store with the first n of its settings meet this very objection? */
+static bool
+is_met_with(const struct plan *p, struct site site, size_t n, struct host *host,
+    const struct fault *objection)
+{
+	const struct backend *b = p->site.backend;
+	struct fault f = {""};
+	struct store *store;
+
+	site.nsettings = n;
+	if (b->open(&store, host, &site, &f) != RC_OK)
+		return strcmp(f.text, objection->text) == 0;
+	b->close(store);
+	return false;
+}
+
+/* FILE:LINE before what is wrong, if a file says it. */
+static enum rc
+blame(const struct source *by, int i, int line, struct fault *f)
+{
+	const struct fault why = *f;
+
+	if (!by || !sources_filed(by))
+		return RC_USAGE;
+	return fault_set(f, RC_CONFIG, "%s: %.*s", call(by, i, line).text,
+	    (int)sizeof why.text - 300, why.text);
+}
+
+enum rc
+sources_blame(const struct plan *p, const struct site *site, struct host *host,
+    enum rc rc, struct fault *f)
+{
+	const size_t told = site->nsettings - p->site.nsettings; /* by an outer dlock */
+	const struct source *url;
+	size_t n = 0;
+
+	if (rc != RC_USAGE)
+		return rc;
+	while (n <= site->nsettings && !is_met_with(p, *site, n, host, f))
+		n++;
+	if (n > told && n <= site->nsettings) {
+		const struct setter *s = &p->sources->setters[n - told - 1];
+
+		return blame(s->by, OPT_OPTION, s->line, f);
+	}
+	url = sources_of(p->sources, OPT_URL);
+	return n > 0 || p->site.of_variable || !url
+	    ? RC_USAGE
+	    : blame(url, OPT_URL, url->line[OPT_URL], f);
+}

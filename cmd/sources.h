@@ -118,6 +118,14 @@ enum rc sources_wrong(const struct source *);
 enum rc sources_apply(
     struct sources *, int first, int end, struct plan *, struct fault *);
 
+/*
+ * A site that its backend does not open (RC_USAGE): where the URL or the setting that it objects
+ * to is said by a file, this is RC_CONFIG, and the fault names the line.  Opens it again, with
+ * fewer settings: what makes no sense only beside another one is the later one's fault.
+ */
+enum rc sources_blame(
+    const struct plan *, const struct site *, struct host *, enum rc, struct fault *);
+
 /* "DLOCK_REDIS_URL" */
 struct brief sources_url_variable(const struct backend *);
 
@@ -159,6 +167,8 @@ struct conf_text {
 	/* while it is taken */
 	struct sources *all;
 	struct source *into; /* the section's; not of `all`: it does not count */
+	struct source_setting settings[SETTINGS_MAX]; /* of that section */
+	size_t nsettings;
 };
 
 /* RC_CONFIG: it cannot be understood. */

@@ -496,6 +496,8 @@ session_read_row(struct answer *a, int n)
 		a->at[i] = row[i];
 		a->lengths[i] = lengths[i];
 	}
+	if (row)
+		answer_blot(a, (int)fields, mysql_of(a->db)->session.login.password);
 	return row != NULL;
 }
 

@@ -191,7 +191,8 @@ connection_adopt(struct sql *db, struct task *t, instant until, struct fault *f)
 	if (l->is_standby && !(made && c->db->reads)) {
 		rc = refuse_standby(c, l->primary_is_away, f);
 	} else if (!made) {
-		rc = c->bounds.endless ? connection_broken(c, f) : error_of_login(c, f);
+		rc = c->bounds.endless ? connection_broken(c, f)
+				       : error_of_login(c, l->left, f);
 	} else if (c->pq->serverVersion(pgconn) < OLDEST_SERVER) {
 		rc = fault_set(f, RC_CONFIG,
 		    "%s is older than PostgreSQL 10 (and mode=advisory needs 14)",

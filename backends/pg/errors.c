@@ -4,6 +4,8 @@
  */
 #include "errors.h"
 
+#include "login.h"
+
 #include "backends/common/text.h"
 
 #include <errno.h>
@@ -197,18 +199,30 @@ unreached(struct connection *c, const char *text, struct fault *f)
 	    c->db->where, *text ? text : strerror(number));
 }
 
+enum { STATE_BYTES = sizeof "28P01: " - 1 };
+
+/* "FATAL:  28P01: no such user": where its text begins; else all of it. */
+static char *
+behind_state(char *reason)
+{
+	char *state = behind(reason, ":  ");
+
+	return state && is_sqlstate(state) && strncmp(state + 5, ": ", 2) == 0 ? state + 7
+									       : reason;
+}
+
 /*
  * Libpq's words about a failed connection are about a service file, another word of the
  * user's, a server's refusal, or how to reach one.  Libpq has no code for the first two,
  * and hands out no result in which the SQLSTATE of a refusal would be a field, but writes
  * it into its text ("FATAL:  28P01: no such user").  So this reads them: nothing else does.
  */
-enum rc
-error_of_login(struct connection *c, struct fault *f)
+static enum rc
+error_of_first(struct connection *c, struct fault *f)
 {
 	static const char *const of_settings[] = {
 	    "invalid ", "could not match", "service file"};
-	char why[512], *text = NULL, *state;
+	char why[512], *text = NULL, *refusal;
 
 	first_line(c, why, sizeof why, c->pq->errorMessage(c->pgconn));
 	/* what it says of the server, we say better */
@@ -227,9 +241,73 @@ error_of_login(struct connection *c, struct fault *f)
 	for (size_t i = 0; i < sizeof of_settings / sizeof *of_settings; i++)
 		if (strncmp(why, of_settings[i], strlen(of_settings[i])) == 0)
 			return not_taken(text, f);
-	state = behind(text, ":  ");
-	if (!state || !is_sqlstate(state) || strncmp(state + 5, ": ", 2) != 0)
+	refusal = behind_state(text);
+	if (refusal == text)
 		return unreached(c, text, f);
-	error_set(c->db, state);
-	return quote(c, state + 7, f);
+	error_set(c->db, refusal - STATE_BYTES);
+	return quote(c, refusal, f);
+}
+
+/*
+ * One line of libpq's, whose end is cut off: the host that it is about as "h:5432", and what is
+ * wrong there.  False: it is about none.
+ */
+static bool
+read_host(char *line, char *host, size_t size, char **reason)
+{
+	char *name = behind(line, "connection to server at \""),
+	     *port = behind(line, ", port ");
+	bool v6;
+
+	*reason = behind(line, " failed: ");
+	if (!name) {
+		name = behind(line, "could not translate host name \"");
+		port = NULL;
+		*reason = behind(line, " to address: ");
+	}
+	if (!name || !*reason)
+		return false;
+	v6 = memchr(name, ':', strcspn(name, "\""));
+	snprintf(host, size, "%s%.*s%s%s%.*s", v6 ? "[" : "", (int)strcspn(name, "\""),
+	    name, v6 ? "]" : "", port ? ":" : "",
+	    port ? (int)strspn(port, "0123456789") : 0, port ? port : "");
+	*reason = behind_state(*reason);
+	return true;
+}
+
+/* "Connection refused (h1:5432), no answer (h2:5432)".  False: it is the same everywhere. */
+static bool
+tell_each(const struct connection *c, const char *said, char *out, size_t size)
+{
+	char line[512], first[256] = "", host[300], *reason;
+	bool differ = false;
+
+	for (size_t used = 0; *said; said += strcspn(said, "\n"), said += *said != '\0') {
+		first_line(c, line, sizeof line, said);
+		hide_password(c, line);
+		if (!read_host(line, host, sizeof host, &reason))
+			continue;
+		if (used < size)
+			used += snprintf(out + used, size - used, "%s%s (%s)",
+			    used ? ", " : "", reason, host);
+		differ = differ ||
+		    (*first && strncmp(first, reason, sizeof first - 1) != 0);
+		snprintf(first, sizeof first, "%s", reason);
+	}
+	return differ;
+}
+
+/* Of several hosts each is told of, unless all have failed alike: the first hides no other. */
+enum rc
+error_of_login(struct connection *c, const char *left, struct fault *f)
+{
+	enum rc rc = error_of_first(c, f);
+	char said[4096], each[420];
+	int n = snprintf(said, sizeof said, "%s", left); /* of struct login: it fits */
+
+	login_words(c->pq, c->pgconn, LOGIN_SILENT, said + n, sizeof said - n);
+	if (rc == RC_AGAIN && tell_each(c, said, each, sizeof each))
+		fault_set(f, rc, "cannot reach %s: %s", c->db->where, each);
+	explicit_bzero(said, sizeof said);
+	return rc;
 }

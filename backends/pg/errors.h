@@ -29,7 +29,7 @@ void error_notice(void *connection, const PGresult *);
 /* The server's error as the outcome of a question. */
 enum rc error_of_result(struct connection *, const PGresult *, struct fault *);
 
-/* Why libpq could not connect. */
-enum rc error_of_login(struct connection *, struct fault *);
+/* Why libpq could not connect.  `left`: hosts that were left before, as login.h has it. */
+enum rc error_of_login(struct connection *, const char *left, struct fault *);
 
 #endif

@@ -19,6 +19,7 @@ login_free(struct task *t)
 	if (l->conn)
 		l->pq->finish(l->conn);
 	explicit_bzero(l->conninfo, strlen(l->conninfo));
+	explicit_bzero(l->left, sizeof l->left);
 	free(l->conninfo);
 	free(l);
 }
@@ -199,16 +200,35 @@ hosts_behind(
 	return false;
 }
 
+void
+login_words(
+    const struct pq *pq, const PGconn *conn, const char *why, char *out, size_t size)
+{
+	static const char begun[] = " failed: ";
+	const char *said = pq->errorMessage(conn);
+	size_t n = strlen(said), last = sizeof begun - 1;
+	bool begins = n >= last && strcmp(said + n - last, begun) == 0;
+
+	if (pq->status(conn) == CONNECTION_BAD)
+		snprintf(out, size, "%s", said);
+	else if (begins)
+		snprintf(out, size, "%s%s\n", said, why);
+	else
+		snprintf(out, size, "%sconnection to server at \"%s\", port %s%s%s\n",
+		    said, pq->host(conn), pq->port(conn), begun, why);
+}
+
 /*
  * Leaves a host that has had its share, or is a standby, for those behind it in the
  * list.
  */
 static bool
-pass_host(struct login *l)
+pass_host(struct login *l, const char *why)
 {
 	PQconninfoOption *o = l->pq->conninfo(l->conn);
 	struct hosts all, left;
 	PGconn *next = NULL;
+	size_t n;
 
 	if (o) {
 		all = (struct hosts){connection_option(o, "host"),
@@ -220,6 +240,8 @@ pass_host(struct login *l)
 	}
 	if (!next)
 		return false;
+	n = strlen(l->left);
+	login_words(l->pq, l->conn, why, l->left + n, sizeof l->left - n);
 	l->pq->finish(l->conn);
 	l->conn = next;
 	return true;
@@ -249,7 +271,7 @@ leave_standby(struct login *l)
 	if (!is_standby(l))
 		return false;
 	l->standbys++;
-	if (pass_host(l))
+	if (pass_host(l, "it is a standby"))
 		return true;
 	l->is_standby = true;
 	l->primary_is_away = l->standbys < l->hosts;
@@ -265,7 +287,7 @@ login_work(struct task *t)
 	do {
 		while (l->conn && is_undecided(l) && is_wanted_host(l)) {
 			carry_on(l, l->conn);
-			if (is_undecided(l) && !pass_host(l))
+			if (is_undecided(l) && !pass_host(l, LOGIN_SILENT))
 				/* all that is left, for the last one */
 				l->share = l->give_up - instant_now();
 		}

@@ -20,6 +20,8 @@ struct login {
 	instant give_up;
 	size_t hosts;    /* named by the user, once that matters */
 	size_t standbys; /* among them, met until now */
+	/* login_words() of those that were left */
+	char left[1024];
 	/*
 	 * What came of it.  What has failed, or has not come to an end in time, is a connection
 	 * whose status is not CONNECTION_OK.
@@ -38,6 +40,16 @@ struct login {
  */
 struct login *login_start(
     const struct pq *, const char *conninfo, int64_t ttl, int64_t most);
+
+/* for a host that was left before it had answered */
+#define LOGIN_SILENT "no answer"
+
+/*
+ * libpq's words about the host that it is at and those before it, a line each.  `why`: what is
+ * wrong with that host, if libpq has not given it up.
+ */
+void login_words(
+    const struct pq *, const PGconn *, const char *why, char *out, size_t size);
 
 /* ---- the hosts that a connection string names, as libpq writes them: lists with commas ---- */
 

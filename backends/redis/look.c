@@ -13,6 +13,7 @@
  */
 #include "redis.h"
 
+#include "backends/common/text.h"
 #include "backends/common/url.h"
 
 #include <stdio.h>
@@ -86,9 +87,15 @@ look_entry_of(enum entry_kind kind)
 	    .kind = kind, .slot = -1, .since = EPOCH_NONE, .until = EPOCH_NONE};
 }
 
+/* What stands in the reply, which is ours, repeats no password. */
 static void
 look_tell(struct view *v, struct entry *e)
 {
+	const char *shown[] = {e->record, e->asker};
+
+	for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
+		if (shown[i])
+			secret_blot((char *)shown[i], v->route->address->password);
 	e->key = v->key;
 	v->enough = v->enough || !v->look->see(v->look->ctx, e, v->now);
 }

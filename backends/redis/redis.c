@@ -132,10 +132,13 @@ enum rc
 redis_refused(struct redis *r, const struct request *q, char *text, struct fault *f)
 {
 	bool lost = q->operation != ACQUIRE && resp_says(text, "WRONGTYPE");
+	/* it was the master when we queued: a fail-over may be under way, and end here */
+	bool demoted = q->operation == ACQUIRE && r->queued &&
+	    resp_says(text, "READONLY");
 	enum rc rc = peer_refuses(
 	    &r->route.server.peer, false, r->names.keys[0], text, f);
 
-	return lost ? RC_LOST : rc;
+	return lost ? RC_LOST : demoted ? RC_AGAIN : rc;
 }
 
 static enum rc
@@ -337,12 +340,12 @@ redis_name_period(struct redis *r, instant until, struct fault *f)
  * was away may be back is one.  Each is bounded by itself; retry.h says how many there are.
  */
 static enum rc
-redis_attempt(struct redis *r, bool queued, instant until, struct grant *g,
-    struct answer *a, struct fault *f)
+redis_attempt(
+    struct redis *r, instant until, struct grant *g, struct answer *a, struct fault *f)
 {
 	enum rc rc = RC_OK;
 
-	if (!queued) {
+	if (!r->queued) {
 		rc = redis_name_period(r, retry_attempt(&r->store.patience, until), f);
 		return rc == RC_OK ? redis_ask_first(r, until, g, a, f) : rc;
 	}
@@ -362,20 +365,21 @@ redis_acquire(struct store *s, const struct claim *claim, instant until, struct 
 	struct redis *r = redis_of(s);
 	struct answer a = {.code = ANSWER_NOT_HOLDER};
 	struct claim named = *claim;
-	bool queued = false;
 	enum rc rc;
 
 	r->claim = claim;
+	r->queued = false;
 	named.key = store_key(&r->store, claim->key);
 	dialect_name(r->store.dialect, &r->names, r->store.address.form, &named);
 	retry_begin(&r->store.patience, claim);
 	do {
-		rc = redis_attempt(r, queued, until, g, &a, f);
+		rc = redis_attempt(r, until, g, &a, f);
 		if (rc == RC_OK) {
 			retry_end_outage(&r->store.patience);
-			queued = true;
+			r->queued = true;
 		} else {
-			rc = retry_wait(&r->store.patience, s->host, rc, queued, until);
+			rc = retry_wait(
+			    &r->store.patience, s->host, rc, r->queued, until);
 		}
 	} while (rc == RC_OK && !r->hold.is && until);
 	if (rc != RC_OK || r->hold.is)

@@ -99,6 +99,7 @@ struct redis {
 	/* Of acquire: */
 	const struct claim *claim;
 	struct redis_hold hold;
+	bool queued;     /* the server has told us our place in its queue */
 	bool plainly;    /* the server runs no scripts, and the dialect does without */
 	bool down_after; /* has been spoken of */
 	int both;        /* an epoll descriptor of what redis_watch() watches; 0: none */

@@ -1,6 +1,8 @@
 /* value.c - reads numbers, booleans, text and kinds of lock out of what a database has sent. */
 #include "sql.h"
 
+#include "backends/common/text.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +65,20 @@ row_text(const struct row *row, int field, char *out, size_t size)
 	if (text)
 		memcpy(out, text, n + 1);
 	return true;
+}
+
+void
+answer_blot(struct answer *a, int fields, const char *secret)
+{
+	for (int i = 0; i < fields && i < FIELDS_MAX && secret && *secret; i++) {
+		const char *brace = a->at[i] ? strchr(a->at[i], '{') : NULL;
+
+		if (!brace || (i == 0 && brace > a->at[i]) ||
+		    strlen(a->at[i]) != a->lengths[i])
+			continue;
+		secret_blot(a->at[i], secret);
+		a->lengths[i] = strlen(a->at[i]);
+	}
 }
 
 const char *

@@ -1,8 +1,6 @@
 /* door.c - the keeper's side of its socket: which runs join its hold, and which release it. */
 #include "door.h"
 
-#include "tree.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -102,7 +100,7 @@ accept_peer(struct door *d)
 	if (foreign && count_peers(d, PEER_FOREIGN) >= DOOR_FOREIGN)
 		close(fd);
 	else
-		d->peers[d->n++] = (struct peer){fd, foreign ? PEER_FOREIGN : 0};
+		d->peers[d->n++] = (struct peer){fd, foreign ? PEER_FOREIGN : 0, pid};
 	return true;
 }
 
@@ -231,6 +229,14 @@ door_call(struct door *d)
 	for (size_t i = 0; i < d->n; i++)
 		if (d->peers[i].is & PEER_HOLDS)
 			send_to_peer(&d->peers[i], "", JOIN_CALL);
+}
+
+void
+door_signal(const struct door *d, const struct aim *a)
+{
+	for (size_t i = 0; i < d->n; i++)
+		if ((d->peers[i].is & PEER_HOLDS) && d->peers[i].keeper)
+			tree_signal_run(d->peers[i].keeper, a);
 }
 
 void

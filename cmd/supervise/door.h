@@ -10,6 +10,7 @@
 #include "backends/common/setting.h"
 #include "cmd/plan.h"
 #include "keeper_address.h"
+#include "tree.h"
 
 #include <poll.h>
 
@@ -101,7 +102,8 @@ struct door {
 	size_t n;   /* when there are DOOR_PEERS, the next one waits to be accepted */
 	struct peer {
 		int fd;
-		unsigned is; /* PEER_* */
+		unsigned is;  /* PEER_* */
+		pid_t keeper; /* whose connection it is; 0: it cannot be seen */
 	} peers[DOOR_PEERS];
 };
 
@@ -145,6 +147,9 @@ bool door_is_awaited(const struct door *);
 
 /* Has all that have joined ask at once what has become of it. */
 void door_call(struct door *);
+
+/* Signals the runs that have joined. */
+void door_signal(const struct door *, const struct aim *);
 
 /* Tells all that have asked for a release how that ended, in one line. */
 void door_answer(struct door *, int status, const char *line);

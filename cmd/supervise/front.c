@@ -221,13 +221,14 @@ take_over(struct front *f, const char *why)
 {
 	/* nothing runs: only the release is in doubt */
 	if (atomic_load(&f->shared->end.finished)) {
+		/* first: with it, both of these are the last ones */
+		bool told = atomic_load(&f->shared->end.told);
 		struct ending e = f->shared->end.ending;
 
-		e.unconfirmed = !atomic_load(&f->shared->end.told);
-		if (f->keeper.pid &&
-		    (e.unconfirmed || !atomic_load(&f->shared->end.lingers)))
+		if (f->keeper.pid && (!told || !atomic_load(&f->shared->end.lingers)))
 			kill(f->keeper.pid, SIGKILL);
-		front_finish(f, e, e.unconfirmed ? why : "");
+		e.unconfirmed = e.unconfirmed || !told;
+		front_finish(f, e, told ? f->shared->end.why.text : why);
 		return;
 	}
 	kill_and_finish(f, (struct ending){.kind = END_REFUSED, .value = RC_SYSTEM}, why);
@@ -373,6 +374,8 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 			f->stop.at = f->stop.continued + CONTINUING;
 	}
 	m.had = command_had_it(f, info);
+	m.typed = f->run->origin->has_tty && loop_is_for_group(info) &&
+	    (sig == SIGINT || sig == SIGQUIT);
 	m.ends = ends_by_default(sig);
 	/* the keeper ends a hold of which nobody has been told */
 	if (m.ends && f->run->body)

@@ -167,16 +167,20 @@ reap(struct incoming *in)
 
 /*
  * To the command alone, as it would be without us: its own children are its affair.  When it
- * has ended, those that --wait-tree waits for are in its place.
+ * has ended, those that we wait for are in its place: with --wait-tree all, else those that
+ * have joined.
  */
 static void
 forward(struct incoming *in, int sig)
 {
+	const struct aim aim = {.sig = sig};
 	char state;
 
 	if (atomic_load(&in->run->shared->command) == 0) {
 		if (in->keep->phase == PH_HOLD && in->run->plan->terms.wait_tree)
-			tree_signal(getpid(), &(struct aim){.sig = sig});
+			tree_signal(getpid(), &aim);
+		else if (in->keep->phase == PH_HOLD)
+			door_signal(&in->door, &aim);
 		return;
 	}
 	/* a second CONT, after the shell's own, makes editors draw twice */
@@ -184,6 +188,22 @@ forward(struct incoming *in, int sig)
 	if (sig == SIGCONT && state != 'T' && state != '\0')
 		return;
 	kill(in->child.pid, sig);
+}
+
+/*
+ * Ctrl-C: the command has got it.  When that has ended, what --wait-tree waits for is asked by
+ * --signal, but for those that Ctrl-C has asked already.
+ */
+static void
+pass_key(struct incoming *in, int sig)
+{
+	const struct plan *p = in->run->plan;
+
+	if (atomic_load(&in->run->shared->command) == 0 && in->keep->phase == PH_HOLD &&
+	    p->terms.wait_tree)
+		tree_signal(getpid(),
+		    &(struct aim){
+			.sig = p->command.signal, .typed = sig, .typed_to = getppid()});
 }
 
 /* ---- signals, and the front ---- */
@@ -217,6 +237,8 @@ hear_front(struct incoming *in)
 			react(in, EV_INTERRUPTED, m.number);
 		else if (in->run->body && m.ends)
 			end_body(in, m.number);
+		else if (!in->run->body && in->keep->phase != PH_ASK && m.typed)
+			pass_key(in, m.number);
 		else if (!in->run->body && in->keep->phase != PH_ASK && !m.had)
 			forward(in, m.number);
 	if (got < 0) {

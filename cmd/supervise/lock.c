@@ -3,6 +3,7 @@
 
 #include "backends/multi.h"
 #include "cmd/record.h"
+#include "cmd/sources.h"
 #include "loop.h"
 
 #include <signal.h>
@@ -61,10 +62,12 @@ open_store(struct lock *l, struct fault *f)
 		    "this dlock was built without the %s backend (dlock version)",
 		    p->site.backend->name);
 	if (p->nkeys > 1)
-		return multi_open(&l->store, l->outer.base.host, p->site.backend,
+		rc = multi_open(&l->store, l->outer.base.host, p->site.backend,
 		    &l->outer.where->site, p->keys, p->nkeys, f);
-	return p->site.backend->open(
-	    &l->store, l->outer.base.host, &l->outer.where->site, f);
+	else
+		rc = p->site.backend->open(
+		    &l->store, l->outer.base.host, &l->outer.where->site, f);
+	return sources_blame(p, &l->outer.where->site, l->outer.base.host, rc, f);
 }
 
 enum rc
@@ -141,8 +144,10 @@ enum rc
 lock_renew(struct lock *l, instant until, struct fault *f)
 {
 	instant began = instant_now();
-	enum rc rc = l->store->backend->lock->renew(l->store, until, &l->grant, f);
+	enum rc rc;
 
+	*l->outer.base.host->breaker = '\0';
+	rc = l->store->backend->lock->renew(l->store, until, &l->grant, f);
 	tell_call(l, "renew", began, rc, &l->grant, f);
 	if (rc == RC_REVOKED)
 		name_breaker(l, "its holder was asked to give it up", f);

@@ -112,12 +112,14 @@ enum msg_kind {
 	MSG_TRACE,    /* text: for -v */
 	MSG_NOTICE,   /* text: what the user should know of the server */
 	/* front to keeper */
-	MSG_SIGNAL, /* number: signal; had, ends; nothing else comes from there */
+	MSG_SIGNAL, /* number: signal; had, typed, ends; nothing else comes from there */
 };
 
 struct msg {
 	enum msg_kind kind;
-	bool had;     /* MSG_SIGNAL: the command has got this one already */
+	bool had; /* MSG_SIGNAL: the command has got this one already */
+	bool
+	    typed; /* MSG_SIGNAL: by a key, so that all of our process group have got it */
 	bool ends;    /* MSG_SIGNAL: ends the waiting */
 	unsigned key; /* which of the plan's keys is waited for */
 	int64_t number;

@@ -105,7 +105,9 @@ bool outside_has_ended(const struct outside *);
 void outside_look(struct outside *);
 
 struct aim {
-	int sig;       /* 0: only to see which are there */
+	int sig;   /* 0: only to see which are there */
+	int typed; /* but those in the process group of `typed_to` have got this; 0 */
+	pid_t typed_to;
 	bool wake;     /* SIGCONT after it, so that what is stopped can obey */
 	pid_t command; /* gets it first; not yet reaped, or 0 */
 	bool leads;    /* a process group, which gets it too */
@@ -119,6 +121,9 @@ struct aim {
  * seen.
  */
 size_t tree_signal(pid_t root, const struct aim *);
+
+/* Signals the dlock whose keeper that is: its front, or if that is gone, as of a hold, the keeper. */
+void tree_signal_run(pid_t keeper, const struct aim *);
 
 /* Is `pid` a descendant of `root`?  KIN_HIDDEN: /proc does not tell. */
 enum kin { KIN_NO, KIN_YES, KIN_HIDDEN } tree_relation(pid_t root, pid_t pid);

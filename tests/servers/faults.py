@@ -31,3 +31,19 @@ def wait_for_writes(server, started, n=1):
     before = server.writes()
     wait_for(lambda: server.writes() >= before + n, what=f"{n} renewals")
     assert started.poll() is None
+
+
+def assert_password_is_not_shown(dlock, url, secret):
+    """Though it stands in what others have said of themselves: who sees that may have been told nothing."""
+    words = ["-u", url, "-k", "password"]
+    held = dlock.start("run", *words, "-t", "12s", "--grace", "2s", "--why", f"runs with {secret}", "--once", "today", "--",
+                       "sh", "-c", "trap '' TERM; while :; do sleep 0.1; done").held()
+    told = {dlock.run("run", *words, "-w", "500ms", "--", "true").stderr, dlock.run("ls", "-J", "-u", url).stdout}
+    breaks = dlock.start("break", *words, "-y", "--why", f"breaks with {secret}")
+    while breaks.poll() is None:
+        told.add(dlock.run("status", "-J", *words).stdout)
+    assert held.wait().status == 79 and "breaks with ***" in held.stderr(), held.stderr()
+    told |= {breaks.stderr(), held.stderr(), str(held.events()), dlock.run("status", "-J", *words).stdout}
+    assert not [text for text in told if secret in text]
+    for says in ('"why":"runs with ***"', '"revoked_why":"breaks with ***"'):
+        assert any(says in text for text in told), says

@@ -4,12 +4,13 @@
 import pytest
 
 from mysql_server import MysqlServer, MysqlTamper
-from support import making
+from support import SHARED, making
 
 
 @pytest.fixture(scope="session")
 def mysql_server():
     server = MysqlServer()
+    SHARED.add(server.port)
     yield server
     server.stop()
 

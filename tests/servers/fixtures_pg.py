@@ -4,13 +4,14 @@
 import pytest
 
 from pg import PgBouncer, PgServer, Tamper
-from support import making
+from support import SHARED, making
 
 
 @pytest.fixture(scope="session")
 def pg_server():
     server = PgServer()
     server.keep()
+    SHARED.add(server.port)
     yield server
     server.stop()
 

@@ -8,12 +8,13 @@ import pytest
 from redis_forms import RedisCluster, RedisSentinels
 from redis_tls import Chatty, RedisTls
 from redlock import Masters, TlsMasters
-from support import RedisServer, compile_shim, making
+from support import SHARED, RedisServer, compile_shim, making
 
 
 @pytest.fixture(scope="session")
 def redis_server():
     server = RedisServer()
+    SHARED.add(server.port)
     yield server
     server.stop()
 

@@ -19,7 +19,7 @@ with contextlib.suppress(ImportError):  # without it no test is run that needs i
     import psycopg2
 
 import databases
-from proxy import UP, Proxy
+from proxy import TARGETS, UP, Proxy
 from support import ROOT, RemotePlace, Server, at_end, children_of, is_alive, kill, servers, wait_for
 
 USER, DB = "app", "app"  # an ordinary role, which owns its database
@@ -302,6 +302,7 @@ class PgBouncer(Server):
 
     def __init__(self, server, mode="transaction", db="*", **settings):
         super().__init__(make_directory("dlock-pool-"))
+        self.server = server
         self.settings = {"listen_addr": "127.0.0.1", "unix_socket_dir": self.directory, "auth_type": "trust",
                          "auth_file": f"{self.directory}/users", "pool_mode": mode, "max_client_conn": 300,
                          "default_pool_size": 10, "server_login_retry": 1, "admin_users": "postgres", **settings}
@@ -323,8 +324,13 @@ class PgBouncer(Server):
         self.must_live()
         with contextlib.suppress(psycopg2.OperationalError):
             psycopg2.connect(self.url).close()
+            TARGETS[self.port] = self.server.port
             return True
         return False
+
+    def stop(self):
+        TARGETS.pop(self.port, None)
+        super().stop()
 
 
 # ---- a server that says something else ----

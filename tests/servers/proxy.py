@@ -9,6 +9,8 @@ import time
 UP, DOWN = "up", "down"  # towards the server, towards the client
 BOTH = (UP, DOWN)
 
+TARGETS = {}  # port of a proxy -> port of its server
+
 
 class Proxy:
     """Forwards a loopback port to another one; faults apply to old and new connections.
@@ -74,6 +76,7 @@ class Proxy:
 
     def refuse(self):
         listener, self._listener = self._listener, None
+        TARGETS.pop(self.port, None)
         if listener:
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
@@ -86,6 +89,7 @@ class Proxy:
         listener.listen(64)
         self.port = listener.getsockname()[1]
         self._listener = listener
+        TARGETS[self.port] = self._target[1]
         threading.Thread(target=self._serve, args=(listener,), daemon=True).start()
 
     def close(self):

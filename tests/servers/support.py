@@ -21,11 +21,12 @@ import subprocess
 import tempfile
 import threading
 import time
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import pytest
 
 from once import made_once
+from proxy import TARGETS
 
 with contextlib.suppress(ImportError):  # without it no test is run that needs it
     import redis
@@ -439,8 +440,10 @@ class Dlock:
     """Runs the binary under test in an environment without DLOCK_* and PG* variables."""
 
     UNTIL_EOF = ("cat",)  # a command that ends with its stdin
+    _numbers = itertools.count(1)
 
     def __init__(self, directory):
+        self.own_key = f"job-{next(self._numbers)}"
         self.directory = str(directory)
         self.started = []
         self.counted = True  # unless a place says otherwise
@@ -495,12 +498,28 @@ def words_to(at, mode=None):
     return [*words, *mode_words(mode)]
 
 
-def run(dlock, at, *options, key="job", command=("echo", "ran"), mode=None, **arguments):
-    return dlock.run("run", *words_to(at, mode), "-k", key, *options, "--", *command, **arguments)
+SHARED = set()  # ports of the servers that all tests of this process use
+
+
+def is_shared(url):
+    """Does it lead to the database of all tests there, if only by way of a proxy?"""
+    ports = {int(port) for port in re.findall(r"(?::|\bport=)(\d+)", url)}
+    database = urlsplit(url).path[1:] if "://" in url else dict(re.findall(r"(\w+)=(\S+)", url)).get("dbname", "")
+    return database in ("", "app") and not SHARED.isdisjoint(TARGETS.get(port, port) for port in ports)
+
+
+def key_at(dlock, at):
+    """Where others may have left a lock, each test has a key of its own."""
+    words = words_to(at)
+    return dlock.own_key if "-u" in words and is_shared(str(words[words.index("-u") + 1])) else "job"
+
+
+def run(dlock, at, *options, key=None, command=("echo", "ran"), mode=None, **arguments):
+    return dlock.run("run", *words_to(at, mode), "-k", key_at(dlock, at) if key is None else key, *options, "--", *command, **arguments)
 
 
 def is_free(dlock, at, *options, key=None, mode=None):
-    key = key or (at.key() if hasattr(at, "key") else "job")
+    key = key or (at.key() if hasattr(at, "key") else None)
     return run(dlock, at, "-nq", *options, key=key, command=("true",), mode=mode, events=False).status == 0
 
 

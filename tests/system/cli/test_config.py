@@ -189,6 +189,32 @@ def test_a_setting_that_the_backend_does_not_have(files, locks):
     assert [row["value"] for row in files.rows("-k", "k") if row["name"] == "option"] == ["colour=red", "name=/x"]
 
 
+@pytest.mark.parametrize("text, says", [
+    ("backend = redis\noption = dialect=nonsense", ":2: option: the redis backend knows no dialect 'nonsense'"),
+    ("url = redis://h:99999\noption = connect-timeout=1s", ":1: url: the redis URL has a wrong port"),
+    ("url = zk://h\noption = acl=creator\noption = path=x", ":3: option: -O path"),
+    ("url = zk://h\noption = path=/x\noption = acl=creator", ":3: option: -O acl=creator needs a creator"),
+    ("url = memcached://h\n[key k]\noption = connect-timeout=0\n[key j]\noption = connect-timeout=3", ":3: option: connect-timeout"),
+    ("backend = file\noption = lock=spin\noption = path=/x", ":3: option: lock is flock or fcntl"),
+    ("backend = file\noption = lock=flock", ":2: option: lock= goes with path=FILE only"),
+])
+def test_a_value_that_the_backend_does_not_know(files, text, says):
+    """It alone knows, and says so when it is opened; in whose line that stands is said all the same."""
+    files.write(user=text)
+    files.refuse(78, f"{files.user}{says}")
+    for words in (("status", "k"), ("doctor", "-k", "k"), ("hold", "k", "--for", "1s")):
+        result = files.run(*words)
+        assert result.status == 78 and f"{files.user}{says}" in result.stdout + result.stderr, result
+
+
+def test_a_value_of_the_command_line_is_no_mistake_of_a_file(files):
+    files.write(user="url = redis://h\noption = connect-timeout=1s\n")
+    assert str(files.user) not in files.refuse(64, "knows no dialect 'x'", words=("-O", "dialect=x", "-k", "k"))
+    files.write(user="option = connect-timeout=1s\n")
+    assert str(files.user) not in files.refuse(64, "has a wrong port", words=("-u", "redis://h:99999", "-k", "k"))
+    assert str(files.user) not in files.refuse(64, "has a wrong port", words=("-b", "redis", "-k", "k"), env={"DLOCK_REDIS_URL": "redis://h:99999"})
+
+
 def test_several_keys_must_agree(files, locks):
     """Otherwise a run of both and a run of one could hold the same key on two servers."""
     files.write(user=f"url = {locks('a')}\n[key deploy]\nurl = {locks('b')}\n[key build]\nwhy = x\n[key \"*\"]\nttl = 20s\n")
@@ -408,6 +434,9 @@ WRONG = [  # text, line, what is said
     ("backend = reddis", 1, ["did you mean redis?"]),
     ("url = nowhere", 1, ["url 'nowhere...'", "scheme"]),
     ("option = x", 1, ["NAME=VALUE"]),
+    ("option = name=x\noption = path=/x\noption = name=y", 3, ["this setting", "given twice here, first in line 1"]),
+    ("[key k]\noption = name=x\n\noption = name=x", 4, ["this setting", "given twice here, first in line 2"]),
+    ("[profile other]\noption = name=x\noption = name=", 3, ["this setting", "given twice here, first in line 2"]),
     ("[key other]\nttl = 1s", 2, ["ttl '1s'"]),
     ("[profile p]\nttl = 1s", 2, ["ttl '1s'"]),
     ("ttl = 5s\0\n", 1, ["control character"]),

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from etcd import hold, listens
+from faults import assert_password_is_not_shown
 from manual import block
 from support import boottime, run, wait_for
 
@@ -90,6 +91,11 @@ def test_the_role_of_the_manual_is_enough(dlock, guarded):
     # and no more than that
     done = run(dlock, url + "/elsewhere")
     assert done.status == 77 and "(see dlock-etcd(7))" in done.stderr, done
+
+
+def test_a_password_in_what_others_have_said_is_not_shown(dlock, guarded):
+    guarded.client(("root", "root-password")).ask("auth/user/changepw", {"name": "dlock", "password": "c0rrect-h@rse!"})
+    assert_password_is_not_shown(dlock, with_login(guarded.url, "dlock:c0rrect-h%40rse!"), "c0rrect-h@rse!")
 
 
 def test_who_may_look_may_do_nothing_else(dlock, guarded):

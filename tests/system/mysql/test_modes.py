@@ -390,7 +390,7 @@ def test_a_user_who_may_make_nothing_can_take_a_name(dlock, mysql_server, mysql_
     before = time.time() * 1e6
     tokens = [token_of(dlock, url, "named") for _ in range(3)]
     holder = dlock.hold(At(url, "named"), "job")
-    done = run(dlock, url, "-n", mode="named")
+    done = run(dlock, url, "-n", key="job", mode="named")
     found = look(dlock, url, "named")
     waiter = dlock.contend(At(url, "named"), "job", command=("true",))
     waiter.event("waiting")

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from certificates import Authority
-from faults import IMPATIENT, assert_refused
+from faults import IMPATIENT, assert_password_is_not_shown, assert_refused
 from mysql_server import mysql_url, owner
 from pg import make_directory
 from proxy import DOWN, UP
@@ -41,6 +41,10 @@ def test_password_in_the_url(dlock, carl):
     assert_refused(done, 77, "carl")
     assert "wr0ng" not in done.stderr
     assert_refused(run(dlock, mysql_url(carl.port, "carl", carl.name)), 77)
+
+
+def test_a_password_in_what_others_have_said_is_not_shown(dlock, carl):
+    assert_password_is_not_shown(dlock, mysql_url(carl.port, "carl:open%20sesame%40%2F", carl.name), "open sesame@/")
 
 
 def test_password_in_a_file(dlock, carl, tmp_path):

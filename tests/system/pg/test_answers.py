@@ -12,7 +12,7 @@ import psycopg2
 import pytest
 
 from databases import wait_for_renewals
-from faults import IMPATIENT, LEASE, LIVING_LEASE, assert_refused
+from faults import IMPATIENT, LEASE, LIVING_LEASE, assert_password_is_not_shown, assert_refused
 from pg import DB, MODES, USER, columns, data_row, error, message, pg_url
 from proxy import DOWN, UP
 from support import DLOCK, At, boottime, children_of, is_free, kill, run, told_at_the_end, wait_for
@@ -70,6 +70,10 @@ def test_a_password_that_a_server_repeats_is_not_shown(dlock, pg_server, make_ta
     url = make_tamper(pg_server.port, change, early=early).url().replace("app@", "app:c0rrect-h%40rse!@", 1)
     done = run(dlock, url, "-n", key=LEFT)
     assert_refused(done, 77 if early else 76, "no luck with ***, as ***")
+
+
+def test_a_password_in_what_others_have_said_is_not_shown(dlock, db):
+    assert_password_is_not_shown(dlock, db.url.replace("app@", "app:c0rrect-h%40rse!@", 1), "c0rrect-h@rse!")
 
 
 def each_row(change):

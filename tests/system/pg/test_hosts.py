@@ -1,6 +1,8 @@
 # Goal of these tests: a standby of PostgreSQL is known by what it reports of
 # itself, whatever libpq was told to look for, and left for a host behind it.
 
+import socket
+
 import pytest
 
 from faults import assert_refused
@@ -19,6 +21,12 @@ def a_standby(pg_server):
     result = pg_server.standby(synchronous=False)
     yield result
     result.stop()
+
+
+@pytest.fixture(name="quiet")
+def a_host_that_does_not_answer():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
 
 
 @pytest.fixture(name="before_14")
@@ -56,6 +64,25 @@ def test_where_all_are_standbys_no_primary_is_waited_for(dlock, standby):
 def test_where_some_host_is_away_it_may_be_the_primary(dlock, standby):
     for ports in ((standby.port, free_port()), (free_port(), standby.port, standby.port)):
         assert_refused(run(dlock, of_hosts(*ports), "-n"), 69)
+
+
+def test_each_host_is_told_of_where_they_failed_otherwise(dlock, pg_server, standby, quiet):
+    """libpq writes a line for each, and what it says of one that it had to leave goes with that one's connection."""
+    away = free_port()
+    for ports, says in (
+            ((away, pg_server.port), [f"Connection refused (127.0.0.1:{away})", f'role "nobody9" does not exist (127.0.0.1:{pg_server.port})']),
+            ((quiet, away), [f"no answer (127.0.0.1:{quiet}), Connection refused (127.0.0.1:{away})"]),
+            ((away, quiet, away), [f"Connection refused (127.0.0.1:{away}), no answer (127.0.0.1:{quiet}), Connection refused"])):
+        done = run(dlock, of_hosts(*ports).replace(f"{USER}@", "nobody9@"), "-n", "-t", "6s")
+        assert_refused(done, 69, "cannot reach pg 127.0.0.1,", *says)
+    done = run(dlock, of_hosts(standby.port, away), "-n")
+    assert_refused(done, 69, f"it is a standby (127.0.0.1:{standby.port}), Connection refused (127.0.0.1:{away})")
+
+
+def test_hosts_that_failed_alike_are_one(dlock):
+    ports = free_port(), free_port()
+    done = run(dlock, of_hosts(*ports), "-n")
+    assert_refused(done, 69, f"cannot reach pg 127.0.0.1,127.0.0.1:{ports[0]},{ports[1]}/{DB}: Connection refused; ")
 
 
 def test_a_server_that_does_not_report_it_is_asked(dlock, pg_server, standby, before_14):

@@ -16,10 +16,19 @@ import pytest
 
 from faults import IMPATIENT, assert_refused
 from pg import DB, MODES, USER, PgServer, account, error, pg_url, psql
-from support import DLOCK, ROOT, At, compile_shim, free_port, run, wait_for
+from support import DLOCK, ROOT, At, compile_shim, free_port, is_free, run, wait_for
 
 
 # ---- where a server is ----
+
+
+def test_what_another_test_has_left_is_in_no_way(dlock, pg_server, make_tamper):
+    """On the server of all tests, also by way of a proxy, each has a key of its own, unless it names one."""
+    holder = dlock.hold(At(pg_server.url), "job", "-t", "3s")
+    for at in (pg_server, pg_server.url, At(pg_server.url), make_tamper(pg_server.port, lambda kind, body: [(kind, body)]).url()):
+        assert is_free(dlock, at) and run(dlock, at, "-n").status == 0
+    assert run(dlock, pg_server, "-n", key="job").status == 75
+    assert holder.finish().status == 0
 
 
 def test_unix_socket(dlock, pg_server):
@@ -209,7 +218,7 @@ def test_library_that_is_not_installed(dlock, pg_server, tmp_path):
 @pytest.mark.parametrize("limit", ["-v 12000", "-n 7", "-n 9"])
 def test_a_machine_that_cannot_load_the_library(dlock, pg_server, limit):
     """For want of memory or descriptors: to install it again would not help."""
-    limited = ["sh", "-c", f'ulimit {limit}; exec "$0" "$@"', DLOCK, "run", "-u", pg_server.url, "-k", "job", "--", "true"]
+    limited = ["sh", "-c", f'ulimit {limit}; exec "$0" "$@"', DLOCK, "run", "-u", pg_server.url, "-k", dlock.own_key, "--", "true"]
     done = subprocess.run(limited, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (71, "", 1)
     assert "installed" not in done.stderr and ("memory" in done.stderr or "open files" in done.stderr or "map" in done.stderr)
@@ -236,7 +245,7 @@ def test_the_library_is_loaded_by_this_backend_alone(dlock, tmp_path, pg_server)
     told = tmp_path / "loaded"
     for url, loaded in ((f"file://{tmp_path}", False), (pg_server.url, True)):
         told.touch()
-        assert dlock.run("run", "-u", url, "-k", "job", "--", "true", env={"LD_PRELOAD": shim, "LOADED": str(told)}).status == 0
+        assert dlock.run("run", "-u", url, "-k", dlock.own_key, "--", "true", env={"LD_PRELOAD": shim, "LOADED": str(told)}).status == 0
         assert ("libpq" in told.read_text()) == loaded
 
 
@@ -348,7 +357,7 @@ def test_the_primary_is_found_among_several_hosts(dlock, pair):
     primary, standby = pair
     ports = f"127.0.0.1:{free_port()},127.0.0.1:{standby.port},127.0.0.1:{primary.port}"
     url = f"postgresql://{USER}@{ports}/{DB}"
-    holder = dlock.hold(At(url), "job")
+    holder = dlock.hold(At(url), dlock.own_key)
     assert run(dlock, primary.url, "-n").status == 75
     assert holder.finish().status == 0
 

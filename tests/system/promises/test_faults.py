@@ -270,7 +270,7 @@ def test_reset_after_any_byte_of_the_request(dlock, make_hostile):
 
 @pytest.mark.parametrize("direction", [UP, DOWN], ids=["request", "answer"])
 def test_lock_is_free_after_a_reset_in_the_middle(dlock, redis_server, make_proxy, direction):
-    holder, proxy = dlock.hold(At(redis_server.url), "job"), make_proxy(redis_server.port)
+    holder, proxy = dlock.hold(At(redis_server.url), dlock.own_key), make_proxy(redis_server.port)
     assert run(dlock, proxy.url, "-n").status == 75
     length = {UP: proxy.bytes[UP], DOWN: len(GRANTED)}[direction]  # of one request, one answer
     holder.finish()
@@ -736,7 +736,7 @@ def test_interrupted_while_connecting(dlock, make_hostile, make_proxy, remote):
 def test_lost_answer_to_a_release_is_no_lost_lock(dlock, redis_server, make_proxy):
     """The server has released, its answer got lost, and asked again it knows of nothing: that proves no loss."""
     proxy = make_proxy(redis_server.port)
-    holder = dlock.hold(At(proxy.url), "job")
+    holder = dlock.hold(At(proxy.url), dlock.own_key)
     proxy.cut(DOWN, proxy.bytes[DOWN])
     holder.finish()
     done = holder.wait()

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from faults import assert_password_is_not_shown
 from hostile import GRANTED, array, waiting
 from proxy import close_with_reset
 from redis_script import ears
@@ -50,6 +51,11 @@ def test_a_password_that_the_server_repeats_is_not_told(dlock, make_hostile, ask
     told = said(started)
     assert asked in server.asked and "127.0.0.1" in told
     assert echo[:8] not in told and echo[-6:] not in told, told
+
+
+def test_a_password_in_what_others_have_said_is_not_shown(dlock, make_redis):
+    server = make_redis("--requirepass", SECRET)
+    assert_password_is_not_shown(dlock, f"redis://:{ENCODED}@127.0.0.1:{server.port}", SECRET)
 
 
 def test_a_server_without_passwords_does_not_make_dlock_tell_one(dlock, make_hostile):
@@ -381,3 +387,22 @@ def test_a_replica_cannot_say_that_the_lock_is_lost(dlock, make_redis):
         holder.event("suspect", timeout=10)
         assert is_alive(holder.command)
         assert "READONLY" in holder.events("suspect")[0]["reason"]
+
+
+def test_a_waiter_outlasts_a_master_that_is_demoted_for_a_while(dlock, make_redis):
+    """It was the master when it took the waiter into its queue.  A run that begins is told at once that this is a replica."""
+    server = make_redis()
+    holder = dlock.hold(At(server.url), "job", "-t", "30s")
+    waiter = dlock.contend(At(server.url), "job").queued()
+    brief = dlock.contend(At(server.url), "job", "-w", "8s").queued()
+    with server.client() as c:
+        c.replicaof("127.0.0.1", free_port())
+        waiter.event("retrying", timeout=10)
+        assert "READONLY" in waiter.events("retrying")[0]["reason"], waiter
+        done = brief.wait()
+        assert done.status == 69 and "READONLY" in done.stderr, done
+        assert run(dlock, server.url, "-w", "3s").status == 78
+        c.replicaof("no", "one")
+    assert holder.finish().status == 0
+    waiter.held()
+    assert waiter.finish().status == 0

@@ -571,6 +571,43 @@ def test_a_signal_reaches_what_is_waited_for_when_the_command_has_ended(dlock, f
     assert not is_alive(left)
 
 
+@pytest.mark.parametrize("words", [["run"], ["run", "--min-hold", "1s"], ["hold", "--for", "1s"]], ids=["run", "min-hold", "hold"])
+def test_a_password_database_that_hangs_keeps_nobody_from_being_killed(dlock, files, tmp_path, words):
+    """Who we are is asked before signals are blocked; a user of another number than root's, whom no variable names."""
+    shim = compile_shim(tmp_path, "hangs", """
+        #include <fcntl.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        struct passwd;
+        uid_t geteuid(void) { return 4711; }
+        struct passwd *getpwuid(uid_t uid) { (void)uid; creat(getenv("HANGS"), 0600); for (;;) pause(); }""")
+    env = {"LD_PRELOAD": shim, "HANGS": str(tmp_path / "hangs"), "USER": "", "LOGNAME": ""}
+    started = dlock.start(words[0], *files.words, "-k", "k", *words[1:], *(["true"] if words[0] == "run" else []), env=env)
+    wait_for(lambda: (tmp_path / "hangs").exists(), what="the question")
+    started.signal(signal.SIGTERM)
+    assert started.wait(10).status == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("inner", ["run", "hold"])
+def test_a_signal_reaches_who_has_joined_when_the_command_has_ended(dlock, files, tmp_path, inner):
+    """And nobody else of those that it has left: the lock does not wait for them."""
+    words = " ".join([DLOCK, inner, *files.words, "-k", "k"])
+    joins = {"run": f"{words} -- sh -c 'trap \"echo TERM >{tmp_path}/got; exit 3\" TERM; echo $$ >{tmp_path}/pid; while :; do sleep 0.05; done' &",
+             "hold": f"{words} --for 1h; echo $$ >{tmp_path}/pid"}
+    (tmp_path / "left").write_text("")
+    left = f"sleep 1000 & echo $! >{tmp_path}/left; {joins[inner]}"
+    held = dlock.start("run", *files.words, "-k", "k", "sh", "-c", f"{left}\nwhile [ ! -s {tmp_path}/pid ]; do sleep 0.02; done; exit 4")
+    read_number(tmp_path / "pid")
+    wait_for(lambda: not is_alive(held.command), what="the end of the command")
+    assert held.poll() is None
+    held.signal(signal.SIGTERM)
+    assert held.wait().status == 4
+    assert inner == "hold" or (tmp_path / "got").read_text() == "TERM\n"
+    bystander = read_number(tmp_path / "left")
+    assert is_alive(bystander)
+    kill(bystander)
+
+
 @pytest.mark.parametrize("whom", ["keeper", "front"])
 def test_no_descendant_survives_a_killed_dlock(dlock, place, tmp_path, whom):
     command, _, pid = daemon(tmp_path)

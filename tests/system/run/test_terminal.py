@@ -16,14 +16,15 @@ import unicodedata
 
 import pytest
 
-from support import (DLOCK, DLOCK_TEST, PATIENCE, FilePlace, Late, RedisPlace, boottime, descendants_of, is_alive, is_free, kill,
+from support import (DLOCK, DLOCK_TEST, PATIENCE, FilePlace, Late, RedisPlace, boottime, compile_shim, descendants_of, is_alive, is_free, kill,
                      stat_of, wait_for)
 
 pexpect = Late("pexpect")
 
 TTL = 3
 ERASE = "\r\x1b[J"
-WAITING = re.compile(rf"{re.escape(ERASE)}dlock: waiting [\w.]+")
+CUT_OFF = "\x1b[?7l"  # what does not fit into the row, while the line is drawn
+WAITING = re.compile(rf"{re.escape(CUT_OFF + ERASE)}dlock: waiting [\w.]+")
 PROMPT = re.compile(r"<(\d+)>\Z")  # a prompt shows the last exit status
 
 CATCH = """
@@ -170,6 +171,34 @@ def test_a_changed_window_is_one_signal(shell, files, catcher):
     kill(command, signal.SIGUSR2)
     assert shell.prompt() == 5
     assert logged()[1:] == [signal.SIGWINCH, signal.SIGUSR2]
+
+
+def until_ended(path):
+    """Of the process that writes its number there."""
+    wait_for(lambda: path.exists() and path.read_text().endswith("\n"), what="the command")
+    wait_for(lambda: not is_alive(int(path.read_text())), what="the end of the command")
+
+
+@pytest.mark.parametrize("left", ["sleep 1000", "setsid sleep 1000"], ids=["ignores it", "is elsewhere"])
+def test_ctrl_c_ends_what_is_waited_for_when_the_command_has_ended(shell, files, tmp_path, left):
+    """A shell lets what it starts in the background ignore Ctrl-C."""
+    shell.send(run_line(files, "sh", "-c", f"'{left} & echo $$ >{tmp_path}/pid; exit 4'", options=["--wait-tree"]) + "\n")
+    until_ended(tmp_path / "pid")
+    shell.ctrl("c")
+    assert shell.prompt() == 4
+
+
+def test_ctrl_c_is_one_signal_for_what_is_waited_for_too(shell, files, catcher, tmp_path):
+    words, logged = catcher
+    (tmp_path / "forks.py").write_text(f"import os\nos.fork() or os.execv({words[0]!r}, {words!r})\nprint(os.getpid(), file=open('pid', 'w'))\n")
+    shell.send(run_line(files, words[0], str(tmp_path / "forks.py"), options=["--wait-tree"]) + "\n")
+    left = logged()[0]
+    until_ended(tmp_path / "pid")
+    shell.ctrl("c")
+    assert logged(2)[1:] == [signal.SIGINT]
+    kill(left, signal.SIGUSR2)
+    assert shell.prompt() == 0
+    assert logged(3)[1:] == [signal.SIGINT, signal.SIGUSR2]
 
 
 def test_ctrl_c_ends_the_command_and_the_loop_around_it(dlock, shell, place):
@@ -760,6 +789,42 @@ def test_a_window_that_changes_its_size_shows_one_line(dlock, tmux, files, tmp_p
         wait_for(lambda: len(lines()) > 2 and lines()[-2] == "26" and lines()[-1].startswith("dlock: waiting")
                  and lines()[-1].endswith("...") and wide(lines()[-1]) < columns,
                  what=f"one line of {columns} columns")
+    holder.finish()
+    wait_for(lambda: lines()[-1] == "ready>", what="the end")
+    assert [line for line in lines() if "waiting" in line] == []
+
+
+def test_a_window_that_is_narrower_when_the_line_is_written(dlock, tmux, files, tmp_path):
+    """As it is when it shrinks after it was asked for its size."""
+    def lines():
+        return [line.rstrip() for line in tmux("capture-pane", "-p").splitlines() if line.strip()]
+
+    shim = compile_shim(tmp_path, "wider", """
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <stdarg.h>
+        #include <sys/ioctl.h>
+        int ioctl(int fd, unsigned long request, ...)
+        {
+            va_list ap;
+            va_start(ap, request);
+            void *to = va_arg(ap, void *);
+            va_end(ap);
+            int done = ((int (*)(int, unsigned long, void *))dlsym(RTLD_NEXT, "ioctl"))(fd, request, to);
+            if (request == TIOCGWINSZ)
+                ((struct winsize *)to)->ws_col = 120;
+            return done;
+        }""")
+    wait_for(lambda: "ready>" in "".join(lines()), what="a prompt")
+    resize(tmux, 50)
+    (tmp_path / "job.sh").write_text(f"LD_PRELOAD={shim} {run_line(files, 'true')}\n")
+    holder = dlock.hold(files, "job", "--who", "x" * 100)
+    tmux("send-keys", "seq 7 26; . ./job.sh", "Enter")
+    wait_for(lambda: "waiting" in "".join(lines()), what="the waiting line")
+    for _ in range(3):  # it is drawn again
+        before = lines()[-1]
+        wait_for(lambda: lines()[-1] != before, what="the next one")
+        assert lines()[-2] == "26" and lines()[-1].startswith("dlock: waiting"), lines()
     holder.finish()
     wait_for(lambda: lines()[-1] == "ready>", what="the end")
     assert [line for line in lines() if "waiting" in line] == []

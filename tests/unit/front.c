@@ -1,0 +1,63 @@
+/*
+ * front.c - Goal of these tests: whatever the front does without its keeper, the user is told
+ * what the keeper has still said.
+ */
+#define front_run test_front_run
+#include "cmd/supervise/front.c"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static struct run run;
+static struct front front;
+
+static int
+begin(void **state)
+{
+	(void)state;
+	run = (struct run){.shared = shared_new(0)};
+	front = (struct front){.run = &run, .shared = run.shared};
+	front.shared->end.ending = (struct ending){
+	    .kind = END_REFUSED, .value = RC_DENIED};
+	front.shared->end.why = (struct fault){"no such password"};
+	atomic_store(&front.shared->end.finished, true);
+	return 0;
+}
+
+static void
+a_keeper_that_has_told_its_end_as_it_is_given_up_is_quoted(void **state)
+{
+	(void)state;
+	atomic_store(&front.shared->end.told, true);
+	take_over(&front, "it was stopped");
+	assert_true(front.end.over);
+	assert_int_equal(front.end.ending.kind, END_REFUSED);
+	assert_int_equal(front.end.ending.value, RC_DENIED);
+	assert_false(front.end.ending.unconfirmed);
+	assert_string_equal(front.end.words, "no such password");
+}
+
+static void
+a_keeper_that_has_not_is_told_of(void **state)
+{
+	(void)state;
+	take_over(&front, "it was stopped");
+	assert_true(front.end.over);
+	assert_true(front.end.ending.unconfirmed);
+	assert_string_equal(front.end.words, "it was stopped");
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup(
+		a_keeper_that_has_told_its_end_as_it_is_given_up_is_quoted, begin),
+	    cmocka_unit_test_setup(a_keeper_that_has_not_is_told_of, begin),
+	};
+
+	return cmocka_run_group_tests_name("front", tests, NULL, NULL);
+}
