@@ -20,12 +20,6 @@
 #define PLAIN_AGAIN (60 * NS_PER_S)
 /* to the end of the screen: where a line was broken, its rest is below */
 #define ERASE "\r\033[J"
-/*
- * While it is drawn nothing is broken: the window may be narrower than it was a moment ago, and
- * what begins above our row would stay.
- */
-#define CUT_OFF "\033[?7l"
-#define BREAK "\033[?7h"
 
 /* A line drawn from the background would run through what the user types. */
 static bool
@@ -228,24 +222,22 @@ static void
 draw_line(struct waiting *g, instant now)
 {
 	struct winsize w = {0};
-	char text[WAIT_BYTES] = "dlock: ", line[WAIT_BYTES + 40];
-	size_t n, done;
+	char text[WAIT_BYTES] = "dlock: ", line[WAIT_BYTES + 20];
+	int n;
 
 	describe_wait(g, now, text + strlen(text), sizeof text - strlen(text));
 	ioctl(STDERR_FILENO, TIOCGWINSZ, &w);
 	text_fit(text, (w.ws_col ? w.ws_col : 80) - 1);
-	n = snprintf(line, sizeof line, CUT_OFF ERASE "%s\r" BREAK, text);
-	done = say_bytes(STDERR_FILENO, line, n, SAY_AT_ONCE);
-	g->line.drawn = g->line.drawn || done > 0;
+	n = snprintf(line, sizeof line, ERASE "%s\r", text);
+	if (say_bytes(STDERR_FILENO, line, n, SAY_AT_ONCE) == (size_t)n)
+		g->line.drawn = true;
 }
 
 void
 waiting_pause(struct waiting *g)
 {
-	static const char erase[] = BREAK ERASE;
-	const size_t n = sizeof erase - 1;
-
-	if (g->line.drawn && say_bytes(STDERR_FILENO, erase, n, SAY_AT_ONCE) == n)
+	if (g->line.drawn &&
+	    say_bytes(STDERR_FILENO, ERASE, strlen(ERASE), SAY_AT_ONCE) == strlen(ERASE))
 		g->line.drawn = false;
 }
 

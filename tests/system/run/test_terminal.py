@@ -16,15 +16,14 @@ import unicodedata
 
 import pytest
 
-from support import (DLOCK, DLOCK_TEST, PATIENCE, FilePlace, Late, RedisPlace, boottime, compile_shim, descendants_of, is_alive, is_free, kill,
+from support import (DLOCK, DLOCK_TEST, PATIENCE, FilePlace, Late, RedisPlace, boottime, descendants_of, is_alive, is_free, kill,
                      stat_of, wait_for)
 
 pexpect = Late("pexpect")
 
 TTL = 3
 ERASE = "\r\x1b[J"
-CUT_OFF = "\x1b[?7l"  # what does not fit into the row, while the line is drawn
-WAITING = re.compile(rf"{re.escape(CUT_OFF + ERASE)}dlock: waiting [\w.]+")
+WAITING = re.compile(rf"{re.escape(ERASE)}dlock: waiting [\w.]+")
 PROMPT = re.compile(r"<(\d+)>\Z")  # a prompt shows the last exit status
 
 CATCH = """
@@ -789,42 +788,6 @@ def test_a_window_that_changes_its_size_shows_one_line(dlock, tmux, files, tmp_p
         wait_for(lambda: len(lines()) > 2 and lines()[-2] == "26" and lines()[-1].startswith("dlock: waiting")
                  and lines()[-1].endswith("...") and wide(lines()[-1]) < columns,
                  what=f"one line of {columns} columns")
-    holder.finish()
-    wait_for(lambda: lines()[-1] == "ready>", what="the end")
-    assert [line for line in lines() if "waiting" in line] == []
-
-
-def test_a_window_that_is_narrower_when_the_line_is_written(dlock, tmux, files, tmp_path):
-    """As it is when it shrinks after it was asked for its size."""
-    def lines():
-        return [line.rstrip() for line in tmux("capture-pane", "-p").splitlines() if line.strip()]
-
-    shim = compile_shim(tmp_path, "wider", """
-        #define _GNU_SOURCE
-        #include <dlfcn.h>
-        #include <stdarg.h>
-        #include <sys/ioctl.h>
-        int ioctl(int fd, unsigned long request, ...)
-        {
-            va_list ap;
-            va_start(ap, request);
-            void *to = va_arg(ap, void *);
-            va_end(ap);
-            int done = ((int (*)(int, unsigned long, void *))dlsym(RTLD_NEXT, "ioctl"))(fd, request, to);
-            if (request == TIOCGWINSZ)
-                ((struct winsize *)to)->ws_col = 120;
-            return done;
-        }""")
-    wait_for(lambda: "ready>" in "".join(lines()), what="a prompt")
-    resize(tmux, 50)
-    (tmp_path / "job.sh").write_text(f"LD_PRELOAD={shim} {run_line(files, 'true')}\n")
-    holder = dlock.hold(files, "job", "--who", "x" * 100)
-    tmux("send-keys", "seq 7 26; . ./job.sh", "Enter")
-    wait_for(lambda: "waiting" in "".join(lines()), what="the waiting line")
-    for _ in range(3):  # it is drawn again
-        before = lines()[-1]
-        wait_for(lambda: lines()[-1] != before, what="the next one")
-        assert lines()[-2] == "26" and lines()[-1].startswith("dlock: waiting"), lines()
     holder.finish()
     wait_for(lambda: lines()[-1] == "ready>", what="the end")
     assert [line for line in lines() if "waiting" in line] == []
