@@ -61,6 +61,15 @@ text_put_hex(char *at, const char *end, uint64_t number)
 	return text_put(at, end, first);
 }
 
+enum rc
+fault_of(struct fault *f, enum rc rc, const char *where, const char *what)
+{
+	const char *end = f->text + sizeof f->text;
+
+	text_put(text_put(text_put(f->text, end, where), end, " "), end, what);
+	return rc;
+}
+
 uint64_t
 text_number(const char *text)
 {

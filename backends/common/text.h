@@ -33,6 +33,9 @@ text_hex_byte(const char *text)
 /* Two digits for each byte, and a NUL. */
 void text_hex(char *out, const unsigned char *bytes, size_t n);
 
+/* "WHERE does not answer": what is wrong there, for what is said first of each question. */
+enum rc fault_of(struct fault *, enum rc, const char *where, const char *what);
+
 /*
  * ---- put together ----
  *

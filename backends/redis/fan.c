@@ -16,16 +16,6 @@ enum { OWED_MOST = 16 }; /* answers; a server that owes more is asked anew */
 
 /* ---- their life ---- */
 
-/* "WHERE does not answer": it is said of each question first, so without stdio. */
-static enum rc
-peer_blame(struct peer *p, enum rc rc, const char *what)
-{
-	const char *end = p->fault.text + sizeof p->fault.text;
-
-	text_put(text_put(p->fault.text, end, p->stream.where), end, what);
-	return rc;
-}
-
 void
 fan_begin_one(struct fan *fan, struct host *host, const struct address *a, struct peer *p,
     fan_hear_fn *hear, void *ctx)
@@ -198,7 +188,8 @@ peer_start(struct peer *p, const struct sockaddr *to, socklen_t size)
 	if (rc != RC_OK || inbox_open(&p->inbox, p->bounds))
 		return rc;
 	peer_disconnect(p);
-	return peer_blame(p, RC_SYSTEM, " cannot be read: out of memory");
+	return fault_of(
+	    &p->fault, RC_SYSTEM, p->stream.where, "cannot be read: out of memory");
 }
 
 /* To its next address; where there is none, the fault of the last one stays. */
@@ -418,7 +409,8 @@ peer_hear_greeting(struct peer *p, redisReply *reply)
 	    (reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0))
 		return HEARD_MORE;
 	if (reply->type != REDIS_REPLY_ERROR) {
-		p->rc = peer_blame(p, RC_PROTOCOL, " gave a wrong answer to a greeting");
+		p->rc = fault_of(&p->fault, RC_PROTOCOL, p->stream.where,
+		    "gave a wrong answer to a greeting");
 	} else if (!auth) {
 		p->rc = peer_refuses(p, false, NULL, reply->str, &p->fault);
 	} else {
@@ -454,8 +446,9 @@ peer_take(struct fan *fan, struct peer *p, redisReply *reply)
 	else if (heard == HEARD_ALL)
 		p->state = PEER_IDLE;
 	if (!peer_is_busy(p) && !p->subscribes && p->inbox.used > 0) {
-		peer_fail(
-		    p, peer_blame(p, RC_PROTOCOL, " gave two answers to one question"));
+		peer_fail(p,
+		    fault_of(&p->fault, RC_PROTOCOL, p->stream.where,
+			"gave two answers to one question"));
 	}
 }
 
@@ -530,9 +523,9 @@ fan_say(struct fan *fan, struct peer *p, char *command, instant due)
 	p->due = due;
 	p->heard = 0;
 	p->repeated = p->told = false;
-	p->rc = peer_blame(p, RC_AGAIN,
-	    !p->reused && p->continues ? " closed the connection within a request"
-				       : " does not answer");
+	p->rc = fault_of(&p->fault, RC_AGAIN, p->stream.where,
+	    !p->reused && p->continues ? "closed the connection within a request"
+				       : "does not answer");
 	if (!p->reused && p->continues) {
 		free(command);
 		return;
@@ -602,9 +595,8 @@ peer_end_overdue(struct peer *p)
 		peer_end_lookup(p);
 		return;
 	}
-	p->rc = peer_blame(p, RC_AGAIN,
-	    shakes ? " does not answer in TLS: is that its TLS port?"
-		   : " does not answer");
+	p->rc = fault_of(&p->fault, RC_AGAIN, p->stream.where,
+	    shakes ? "does not answer in TLS: is that its TLS port?" : "does not answer");
 	if (connecting)
 		peer_connect(p);
 	else

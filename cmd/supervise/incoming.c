@@ -192,18 +192,16 @@ forward(struct incoming *in, int sig)
 
 /*
  * Ctrl-C: the command has got it.  When that has ended, what --wait-tree waits for is asked by
- * --signal, but for those that Ctrl-C has asked already.
+ * --signal: a shell lets what it starts in the background ignore Ctrl-C.
  */
 static void
-pass_key(struct incoming *in, int sig)
+pass_key(struct incoming *in)
 {
 	const struct plan *p = in->run->plan;
 
 	if (atomic_load(&in->run->shared->command) == 0 && in->keep->phase == PH_HOLD &&
 	    p->terms.wait_tree)
-		tree_signal(getpid(),
-		    &(struct aim){
-			.sig = p->command.signal, .typed = sig, .typed_to = getppid()});
+		tree_signal(getpid(), &(struct aim){.sig = p->command.signal});
 }
 
 /* ---- signals, and the front ---- */
@@ -238,7 +236,7 @@ hear_front(struct incoming *in)
 		else if (in->run->body && m.ends)
 			end_body(in, m.number);
 		else if (!in->run->body && in->keep->phase != PH_ASK && m.typed)
-			pass_key(in, m.number);
+			pass_key(in);
 		else if (!in->run->body && in->keep->phase != PH_ASK && !m.had)
 			forward(in, m.number);
 	if (got < 0) {

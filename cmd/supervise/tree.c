@@ -498,24 +498,6 @@ signal_process(const struct process *p, const struct aim *a)
 		send_to(p->pid, a);
 }
 
-/* Shells let what they start in the background ignore the terminal's keys. */
-static bool
-ignores(const struct process *p, int sig)
-{
-	char text[4096], *line;
-
-	line = process_read(p->pid, "status", text, sizeof text)
-	    ? strstr(text, "\nSigIgn:")
-	    : NULL;
-	return line && (strtoull(line + strlen("\nSigIgn:"), NULL, 16) >> (sig - 1) & 1);
-}
-
-static bool
-has_got(const struct process *p, int typed, const struct process *to)
-{
-	return to && p->group == to->group && !ignores(p, typed);
-}
-
 /*
  * A process whose first thread has ended looks like a zombie, but others of its threads
  * run on.
@@ -549,9 +531,6 @@ signal_marked(const struct processes *l, const struct aim *a)
 {
 	pid_t command = a->command ? number_in_proc(a->command) : 0,
 	      outside = a->outside ? number_in_proc(a->outside->pid) : 0;
-	const struct process *typed_to = a->typed
-	    ? find_process(l, number_in_proc(a->typed_to))
-	    : NULL;
 	size_t alive = 0;
 
 	if (a->outside && !outside_has_ended(a->outside)) {
@@ -564,8 +543,6 @@ signal_marked(const struct processes *l, const struct aim *a)
 		if (!p->ours || is_dead_process(p) || (outside && p->pid == outside))
 			continue;
 		alive++; /* also if it has died since: it may have started another */
-		if (has_got(p, a->typed, typed_to))
-			continue;
 		if (command == 0 ||
 		    (p->pid != command && !(a->leads && p->group == command)))
 			signal_process(p, a);

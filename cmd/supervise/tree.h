@@ -105,9 +105,7 @@ bool outside_has_ended(const struct outside *);
 void outside_look(struct outside *);
 
 struct aim {
-	int sig;   /* 0: only to see which are there */
-	int typed; /* but those in the process group of `typed_to` have got this; 0 */
-	pid_t typed_to;
+	int sig;       /* 0: only to see which are there */
 	bool wake;     /* SIGCONT after it, so that what is stopped can obey */
 	pid_t command; /* gets it first; not yet reaped, or 0 */
 	bool leads;    /* a process group, which gets it too */

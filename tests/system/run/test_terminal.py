@@ -187,19 +187,6 @@ def test_ctrl_c_ends_what_is_waited_for_when_the_command_has_ended(shell, files,
     assert shell.prompt() == 4
 
 
-def test_ctrl_c_is_one_signal_for_what_is_waited_for_too(shell, files, catcher, tmp_path):
-    words, logged = catcher
-    (tmp_path / "forks.py").write_text(f"import os\nos.fork() or os.execv({words[0]!r}, {words!r})\nprint(os.getpid(), file=open('pid', 'w'))\n")
-    shell.send(run_line(files, words[0], str(tmp_path / "forks.py"), options=["--wait-tree"]) + "\n")
-    left = logged()[0]
-    until_ended(tmp_path / "pid")
-    shell.ctrl("c")
-    assert logged(2)[1:] == [signal.SIGINT]
-    kill(left, signal.SIGUSR2)
-    assert shell.prompt() == 0
-    assert logged(3)[1:] == [signal.SIGINT, signal.SIGUSR2]
-
-
 def test_ctrl_c_ends_the_command_and_the_loop_around_it(dlock, shell, place):
     ready = run_line(place, "sh", "-c", "'echo ready; exec sleep 1000'")
     shell.send(ready + "\n")
