@@ -23,7 +23,6 @@
 /* Of a place in the queue: longer than a waiter may be away (RETRY_RETURN). */
 #define PLACE_LEASE (10 * NS_PER_S)
 #define FIRST_RENEWAL (500 * NS_PER_MS) /* when the hold is watched */
-#define ANSWER_MOST (5 * NS_PER_S)      /* for an answer while waiting */
 
 /* How often a waiter renews its leases: so often that that of the hold is always fresh. */
 static int64_t
@@ -505,15 +504,18 @@ await_turn(struct etcd *e, instant until, struct fault *f)
 
 		if (woke == WOKE_STOP)
 			return RC_STOP;
-		if (woke == WOKE_READY && instant_now() < e->beat)
-			rc = watch_read(&e->cluster, &events, e->beat, f);
-		else if (instant_now() >= until)
+		if (woke == WOKE_READY && instant_now() < wake)
+			rc = watch_read(&e->cluster, &events, wake, f);
+		if (rc == RC_AGAIN && instant_now() >= wake) /* it told a part */
+			rc = RC_OK;
+		if (rc == RC_OK && !events && instant_now() >= until)
 			return say_busy(e, f);
-		else if (instant_now() >= e->beat)
+		if (rc == RC_OK && !events && instant_now() >= e->beat)
 			rc = renew_place(e, &w.at[1], &events,
 			    retry_answer(instant_now(), ANSWER_MOST, until), f);
-		/* the watched member was passed over */
-		silent = e->cluster.watched != e->cluster.member;
+		/* the watched member was passed over, or its watch has ended */
+		silent = e->cluster.watched != e->cluster.member ||
+		    e->cluster.watch.stream.fd < 0;
 	}
 	e->adrift = q->create && !events && (rc == RC_AGAIN || (rc == RC_OK && silent));
 	return rc;

@@ -229,9 +229,12 @@ forget_runs(struct etcd *e, const struct names *l, const char *once, bool *any,
 	}
 	json_decref(found);
 	call = call_txn(&change);
-	if (*any)
+	if (*any && once)
 		return steer(e, &call, 1, until, f);
-	calls_free(&call, 1);
+	if (*any)
+		json_decref(cluster_answer(&e->cluster, call, until, &rc, f));
+	else
+		calls_free(&call, 1);
 	return rc;
 }
 

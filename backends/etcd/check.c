@@ -165,17 +165,19 @@ static enum rc
 tell_quorum(struct checking *k)
 {
 	size_t named = k->etcd->address.n, all = 0; /* members that vote; 0: not known */
-	struct call call = {.path = "/v3/cluster/member/list"};
+	const struct call call = {.path = "/v3/cluster/member/list"};
 	struct fault unused;
-	enum rc rc = cluster_ask(&k->etcd->cluster, k->last, &call,
-	    instant_first(k->c->until, instant_now() + MEMBER_PATIENCE), &unused);
-	const json_t *members = json_object_get(call.answer, "members");
+	enum rc rc;
+	json_t *list = cluster_answer(&k->etcd->cluster, call,
+		   instant_first(k->c->until, instant_now() + MEMBER_PATIENCE), &rc,
+		   &unused),
+	       *members = json_object_get(list, "members");
 	bool away = k->good < named, few;
 
 	for (size_t i = 0; i < json_array_size(members); i++)
 		all += !json_is_true(
 		    json_object_get(json_array_get(members, i), "isLearner"));
-	calls_free(&call, 1);
+	json_decref(list);
 	few = all > named;
 	checkup_tell(k->c, away || few || all == 2 ? DOUBTFUL : FIT, "quorum",
 	    away ? "start those that are away; more than half of a cluster must serve"
@@ -253,5 +255,7 @@ etcd_check(struct store *s, struct checkup *c, struct fault *f)
 	    *e->address.user ? e->address.user : "nobody in particular");
 	if (k.good == 0)
 		return RC_OK;
+	while (e->cluster.member != k.last)
+		cluster_turn(&e->cluster);
 	return tell_quorum(&k);
 }

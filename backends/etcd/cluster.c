@@ -213,7 +213,7 @@ static enum rc
 exchange(struct cluster *c, struct call *calls, int n, instant until, struct fault *f)
 {
 	struct connection *k = &c->calls;
-	int64_t most = until - instant_now();
+	int64_t most = c->address->n > 1 ? MEMBER_MOST : ANSWER_MOST;
 	enum rc rc = send_calls(c, k, calls, n, until, f);
 	instant by;
 

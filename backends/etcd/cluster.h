@@ -51,6 +51,8 @@ void http_close(struct connection *);
 
 enum { MEMBERS_MOST = 16, TOKEN_BYTES = 2048 };
 
+#define ANSWER_MOST (5 * NS_PER_S) /* for an answer while waiting */
+
 /* Where the members are, and who we are to them. */
 struct address {
 	size_t n;
@@ -72,8 +74,8 @@ struct cluster {
 	instant dated;
 	/*
 	 * The calls of a packet are served one after the other, so on a busy server each of
-	 * them takes as long as the first one: who waits gives each answer the time of the
-	 * first, but not beyond this; 0: all have to come by the call's `until`
+	 * them takes as long as the first one: who waits gives each answer behind the first
+	 * ANSWER_MOST, but not beyond this; 0: all have to come by the call's `until`
 	 */
 	instant answer_by;
 	/* of the last calls */

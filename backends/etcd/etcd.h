@@ -29,8 +29,9 @@
  *  6. A waiter watches one key of another, so a release wakes one.
  *  7. A holder watches its own key, and the mark of who asks for it back, from its first
  *     renewal on: short runs do not pay for it.
- *  8. A full database takes no grant, but renews and releases: neither needs a write.  Only the
- *     release of a job does; without it the lock ends with its lease.
+ *  8. A full database takes no grant, but renews, and lets our key go.  Only the release of a job
+ *     needs room; without it the lock ends with its lease.  Before 3.4.20 and 3.5.7 it refuses
+ *     every transaction, also a renewal's; a release revokes the lease then.
  *  9. The value of a key is written by whom it names and believed only after a check of form;
  *     nothing in it decides about exclusion, but for `held`, by which a queue is shown.
  */

@@ -2,9 +2,9 @@
  * lock.c - holds a lock in etcd: renew, release.
  *
  * A renewal is a read, a keep-alive, and a read of our key and of the mark beside it (credit.h).
- * A release deletes our key.  The lease has nothing more then, and ends by itself unless it is a
- * long one: to revoke it is one more write to the disk, for which the next one in the queue would
- * wait.
+ * A release deletes our key.  The lease has nothing more then, and ends by itself: to revoke it is
+ * one more write to the disk.  It is revoked behind a job, if it is a long one, or where a permit
+ * may be left on it.
  */
 #include "etcd.h"
 
@@ -147,7 +147,8 @@ etcd_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	enum rc rc;
 
 	/* what has come would wake the keeper again; what comes from now on is to wake it */
-	if (watch_read(&e->cluster, &events, instant_now() + SHORT, &ignored) == RC_STOP)
+	if (watch_read(&e->cluster, &events, instant_first(until, instant_now() + SHORT),
+		&ignored) == RC_STOP)
 		return RC_STOP;
 	rc = etcd_renew_lease(e, until, g, &revision, f);
 	if (rc == RC_OK || rc == RC_REVOKED)
@@ -205,6 +206,7 @@ call_give_back(struct etcd *e, bool job, int status)
 
 	kv_if(&t.compare, e->own, NULL, "EQUAL", e->token);
 	kv_op_delete(&t.success, e->own, NULL);
+	kv_op_delete(&t.success, e->mark, NULL);
 	if (e->claim->kind == KIND_LIMIT) {
 		names_permit(permit, &e->names, e->slot);
 		kv_op_delete(&t.success, permit, NULL);
@@ -226,11 +228,30 @@ read_release(struct etcd *e, const struct call *txn, bool unsure, struct fault *
 	    : say_lost(e, kv_response(txn->answer, 0), f);
 }
 
+/*
+ * An old etcd whose database is full refuses every transaction; the end of the lease deletes our
+ * key, too.  RC_OK: it was there until then.
+ */
+static enum rc
+end_lease(struct etcd *e, instant until, struct fault *f)
+{
+	struct call calls[2] = {call_range(&(struct kv_range){.key = e->own}),
+	    call_lease("/v3/lease/revoke", e->lease)};
+	enum rc rc = cluster_calls(&e->cluster, calls, 2, until, f);
+	struct kv own;
+	bool ours = kv_read(&own, calls[0].answer, 0) && own.create == e->token;
+
+	calls_free(calls, 2);
+	return rc == RC_OK && !ours ? RC_AGAIN : rc;
+}
+
 static enum rc
 etcd_release(struct store *s, int status, instant until, struct fault *f)
 {
 	struct etcd *e = etcd_of(s);
 	bool job = e->granted && status != STATUS_NONE && job_is_wanted(&e->claim->job);
+	bool tidies = e->granted && /* of N we may have left another permit */
+	    (job || e->claim->ttl > LEFT_MOST || e->claim->kind == KIND_LIMIT);
 	struct call calls[3], *txn = NULL;
 	struct fault ignored;
 	enum rc rc, revoked;
@@ -245,17 +266,19 @@ etcd_release(struct store *s, int status, instant until, struct fault *f)
 		    run_lease(e), (RUN_DAYS + MONTH) * 86400 * NS_PER_S);
 	if (e->granted)
 		*(txn = &calls[n++]) = call_give_back(e, job, status);
-	if (!e->granted || (!job && e->claim->ttl > LEFT_MOST))
+	if (!e->granted)
 		calls[n++] = call_lease("/v3/lease/revoke", e->lease);
 	if (!e->granted && e->place_lease) /* with a grant our key has left it */
 		calls[n++] = call_lease("/v3/lease/revoke", e->place_lease);
 	rc = cluster_calls(&e->cluster, calls, n, until, f);
 	if (rc == RC_OK && txn)
 		rc = read_release(e, txn, e->unsure || e->cluster.repeated, f);
+	else if (rc == RC_AGAIN && txn && !job && e->cluster.full)
+		rc = end_lease(e, until, f);
 	calls_free(calls, n);
 	e->unsure = e->unsure || e->cluster.sent;
 	/* not before: the run would be forgotten if etcd refused to write */
-	if (job && rc == RC_OK)
+	if (tidies && (rc == RC_OK || rc == RC_LOST))
 		json_decref(cluster_answer(&e->cluster,
 		    call_lease("/v3/lease/revoke", e->lease), until, &revoked, &ignored));
 	if (rc == RC_OK || rc == RC_LOST)

@@ -107,33 +107,30 @@ tell_last(struct looking *l, const struct run *last, const struct run *good)
 
 /* ---- the queue of one key ---- */
 
-/* Asks what is known of a holder: its lease, and who wants it back. */
-static enum rc
-ask_of_holder(
-    struct looking *l, const struct queue_entry *q, struct entry *e, struct kv *asker)
+/* The next one of a page that stands behind *read_to.  False: there is none. */
+static bool
+next_place(const struct looking *l, const json_t *range, size_t *i, int64_t *read_to,
+    struct queue_entry *q, struct kv *kv)
 {
-	char mark[LONG_BYTES];
-	struct call calls[2] = {
-	    call_range(
-		&(struct kv_range){.key = key_below(mark, l->names.marks, q->name.text)}),
-	    call_lease("/v3/lease/timetolive", q->lease)};
-	enum rc rc = cluster_calls(&l->etcd->cluster, calls, 2, l->look->until, l->fault);
-	int64_t ttl = rc == RC_OK ? kv_number(calls[1].answer, "TTL") : 0;
-
-	e->revoked = rc == RC_OK && kv_read(asker, calls[0].answer, 0);
-	e->asker = e->revoked ? asker->value : NULL;
-	if (ttl > 0)
-		e->until = cluster_time(&l->etcd->cluster) + etcd_lease_ns(ttl) / 1000;
-	calls_free(calls, 2);
-	return rc;
+	while (*i < PAGE && *i < kv_count(range))
+		if (queue_entry_read(q, kv, &l->names, range, (*i)++, *read_to == 0) &&
+		    q->create > *read_to) {
+			*read_to = q->create;
+			return true;
+		}
+	return false;
 }
 
-static enum rc
-tell_place(struct looking *l, const struct queue_entry *q, char *value)
+/* A holder: with the answers to the questions for its lease, and for who wants it back. */
+static void
+tell_place(struct looking *l, const struct queue_entry *q, char *value,
+    const json_t *lease, const json_t *mark)
 {
 	bool held = q->value.held;
 	char what[96];
 	const struct foreign foreign = {.what = what, .who = *value ? value : NULL};
+	int64_t ttl = kv_number(lease, "TTL");
+	struct kv asker;
 	struct entry e = {.kind = held ? ENTRY_HOLDER : ENTRY_WAITER,
 	    .lock = q->name.kind,
 	    .limit = q->name.limit,
@@ -144,39 +141,59 @@ tell_place(struct looking *l, const struct queue_entry *q, char *value)
 	    .record = q->foreign ? NULL : q->value.record,
 	    .foreign = q->foreign ? &foreign : NULL,
 	    .since = q->value.since,
-	    .until = EPOCH_NONE};
-	struct kv asker;
-	enum rc rc = held ? ask_of_holder(l, q, &e, &asker) : RC_OK;
+	    .until = EPOCH_NONE,
+	    .revoked = kv_read(&asker, mark, 0)};
 
 	value[WHO_CHARS] = '\0';
 	snprintf(
 	    what, sizeof what, "a client of etcd, lease %" PRIx64, (uint64_t)q->lease);
-	if (rc == RC_OK)
-		tell(l, &e);
-	return rc;
+	e.asker = e.revoked ? asker.value : NULL;
+	if (ttl > 0)
+		e.until = cluster_time(&l->etcd->cluster) + etcd_lease_ns(ttl) / 1000;
+	tell(l, &e);
 }
 
-/* Tells a page, without what stood in those before it.  Is there another one to tell? */
+/*
+ * Tells a page, without what stood in those before it; what is known of its holders is asked in
+ * one packet.  Is there another one to tell?
+ */
 static bool
 tell_page(struct looking *l, const json_t *range, enum rc *rc)
 {
-	size_t n = kv_count(range);
-	bool brief = l->look->brief, any = false, holders = false;
+	struct call calls[1 + PAGE]; /* the marks of all holders, and the lease of each */
+	bool brief = l->look->brief, any = false;
+	int64_t read_to = l->read_to;
+	struct txn marks = {0};
+	char mark[LONG_BYTES];
 	struct queue_entry q;
+	size_t i = 0;
+	int holders = 0, told = 0;
 	struct kv kv;
 
-	for (size_t i = 0; *rc == RC_OK && !l->enough && i < n; i++) {
-		if (!queue_entry_read(&q, &kv, &l->names, range, i, l->read_to == 0) ||
-		    q.create <= l->read_to)
-			continue;
-		l->read_to = q.create;
-		l->count -= q.value.held;
+	while (next_place(l, range, &i, &read_to, &q, &kv)) {
 		any = true;
-		holders = holders || q.value.held;
-		if (q.value.held || !brief)
-			*rc = tell_place(l, &q, kv.value);
+		if (!q.value.held)
+			continue;
+		kv_op_key(&marks.success, key_below(mark, l->names.marks, q.name.text));
+		calls[++holders] = call_lease("/v3/lease/timetolive", q.lease);
 	}
-	return *rc == RC_OK && any && n >= PAGE && !l->enough && (!brief || holders);
+	calls[0] = call_txn(&marks);
+	if (holders > 0)
+		*rc = cluster_calls(
+		    &l->etcd->cluster, calls, 1 + holders, l->look->until, l->fault);
+	for (i = 0; *rc == RC_OK && !l->enough &&
+	     next_place(l, range, &i, &l->read_to, &q, &kv);) {
+		l->count -= q.value.held;
+		told += q.value.held;
+		if (q.value.held)
+			tell_place(l, &q, kv.value, calls[told].answer,
+			    kv_response(calls[0].answer, told - 1));
+		else if (!brief)
+			tell_place(l, &q, kv.value, NULL, NULL);
+	}
+	calls_free(calls, 1 + holders);
+	return *rc == RC_OK && any && kv_count(range) >= PAGE && !l->enough &&
+	    (!brief || holders > 0);
 }
 
 /* From its first page on.  Waiters are only counted where that is enough. */

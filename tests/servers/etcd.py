@@ -290,11 +290,12 @@ class Meddler:
     """Stands in front of a server, and changes answers.
 
     `edit` is asked with the path, the request and the answer (a dict; of a watch each line), and gives the answer to
-    pass on: a dict, or None for silence; or (bytes,), which is the last that is sent.
+    pass on: a dict, or None for silence; or (bytes,), which is the last that is sent; (bytes, None): and then silence.
+    What `instead` gives for a path is answered in the server's place, as an error.
     """
 
-    def __init__(self, port, edit):
-        self.target, self.edit, self.over, self.asked = port, edit, False, []
+    def __init__(self, port, edit=lambda path, asked, answer: answer, instead=lambda path: None):
+        self.target, self.edit, self.instead, self.over, self.asked = port, edit, instead, False, []
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.url = f"etcd://127.0.0.1:{self.port}"
@@ -321,6 +322,8 @@ class Meddler:
                     return
 
     def _answer(self, connection, path, asked, body, headers):
+        if error := self.instead(path):
+            return self._pass(connection, self.reply(error, 400))
         server = http.client.HTTPConnection("127.0.0.1", self.target, timeout=60)
         passed = {"Authorization": headers["Authorization"]} if headers["Authorization"] else {}
         server.request("POST", f"/v3/{path}", body, passed)
@@ -348,7 +351,9 @@ class Meddler:
     def _pass(self, connection, edited, chunked=False):
         if isinstance(edited, tuple):
             connection.sendall(edited[0])
-            return False
+            if len(edited) == 1:
+                return False
+            edited = edited[1]
         if edited is None:
             while not self.over:
                 time.sleep(0.1)

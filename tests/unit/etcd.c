@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 /* ---- the queue ---- */
 
@@ -414,6 +416,49 @@ lines_of_a_stream(void **state)
 		}
 }
 
+/* ---- a renewal ---- */
+
+static instant waited_until; /* at most */
+
+static enum woke
+wait_in_vain(struct host *host, int fd, short events, instant until)
+{
+	(void)host, (void)fd, (void)events;
+	waited_until = until > waited_until ? until : waited_until;
+	return WOKE_TIMEOUT;
+}
+
+/* The watch has told a part of something, and the server is away. */
+static void
+a_renewal_ends_in_time(void **state)
+{
+	static const char part[] =
+	    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n20\r\n{";
+	static struct etcd e;
+	struct host host = {.wait = wait_in_vain, .alert = -1};
+	struct grant g;
+	struct fault f;
+	int ends[2];
+	instant until;
+
+	(void)state;
+	e.base = (struct store){.backend = &etcd_backend, .host = &host};
+	e.address = (struct address){.n = 1, .at = {{.host = "127.0.0.1", .port = 1}}};
+	e.cluster.address = &e.address;
+	stream_init(&e.cluster.calls.stream, &host, "it");
+	stream_init(&e.cluster.watch.stream, &host, "it");
+	assert_int_equal(
+	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+	assert_int_equal(write(ends[1], part, sizeof part - 1), sizeof part - 1);
+	e.cluster.watch.stream.fd = ends[0];
+	until = instant_now() + 50 * NS_PER_MS;
+	assert_int_equal(etcd_lock.renew(&e.base, until, &g, &f), RC_AGAIN);
+	assert_true(waited_until > 0 && waited_until <= until);
+	assert_true(e.cluster.watch.stream.fd < 0);
+	close(ends[1]);
+	cluster_close(&e.cluster);
+}
+
 /* ---- credit.h ---- */
 
 /*
@@ -585,6 +630,7 @@ main(void)
 	    cmocka_unit_test(no_request_is_sent_in_part),
 	    cmocka_unit_test(replies_of_http),
 	    cmocka_unit_test(lines_of_a_stream),
+	    cmocka_unit_test(a_renewal_ends_in_time),
 	    cmocka_unit_test(what_is_proved_lasts),
 	    cmocka_unit_test(what_proves_a_lease),
 	};

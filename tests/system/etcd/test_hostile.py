@@ -106,6 +106,22 @@ def test_answers_that_are_each_in_time(dlock, at, make_meddler):
     assert [path for path, _ in between.asked].count("lease/grant") == 1
 
 
+def test_a_later_answer_of_a_packet_is_awaited_for_as_long_as_a_first_one(dlock, at, make_meddler):
+    """Also by who has a connection already, and would ask once more on another."""
+    late = []
+
+    def slow(path, asked, answer):
+        if path == "kv/txn" and is_put(asked) and not is_of_all(asked) and not late:
+            late.append(time.sleep(4))
+        return answer
+
+    held, between = hold(dlock, at.url), make_meddler(at.server.port, slow)
+    waiter = dlock.start("run", "-u", between.url, "-k", "job", "-w", "1m", "--", "true").queued(1)
+    wait_for(lambda: "watch" in [path for path, _ in between.asked])
+    assert late and [path for path, _ in between.asked].count("lease/grant") == 2, between.asked  # of the hold, and of the place
+    assert held.finish().status == 0 and waiter.wait().status == 0
+
+
 def is_of_all(asked):
     """A condition for all keys of a queue, which etcd reads for it."""
     return any("range_end" in condition for condition in asked.get("compare", ()))
@@ -173,6 +189,26 @@ def test_a_watch_that_tells_nothing(dlock, at, make_meddler):
     assert waiter.wait().status == 0
 
 
+def half_a_chunk(path, _, answer):
+    return (b'20\r\n{"result":', None) if path == "watch" else answer
+
+
+def test_a_watch_that_tells_a_part_and_stops(dlock, at, make_meddler):
+    """A waiter still knows how long it is to wait, and when a freeze ends; a holder renews its lease."""
+    between = make_meddler(at.server.port, half_a_chunk)
+    held = hold(dlock, between.url, *LEASE)
+    began = boottime()
+    done = run(dlock, between.url, "-w", "1500ms", events=False)
+    assert done.status == 75 and boottime() - began < 2.5, done
+    time.sleep(3)
+    assert held.poll() is None
+    waiter = dlock.start("run", "-u", between.url, "-k", "job", "-w", "30s", "--", "true").queued(1)
+    assert held.finish().status == 0 and waiter.wait().status == 0
+    began = boottime()
+    assert dlock.run("freeze", *at.words, "-k", "job", "--for", "1s").status == 0
+    assert run(dlock, between.url, "-w", "30s").status == 0 and boottime() - began < 2.5
+
+
 def test_a_freeze_that_is_written_again_unseen(dlock, at, make_meddler):
     """The watch is silent: that the freeze ends at last is found with the next renewal of the place."""
     between = make_meddler(at.server.port, lambda path, _, answer: None if path == "watch" else answer)
@@ -200,6 +236,32 @@ def test_a_loss_during_a_renewal(dlock, at, client, make_meddler):
     held = hold(dlock, make_meddler(at.server.port, edit).url, "-t", "60s")
     done = held.wait()
     assert lost == [1] and done.status == 79 and boottime() - began < 10, done
+
+
+def test_doctor_waits_for_a_leader_who_tells_of_the_members(dlock, at, make_meddler):
+    told = []
+
+    def electing(path, asked, answer):
+        told.append(path)
+        return without_leader(path, asked, answer) if path == "cluster/member/list" and told.count(path) <= 2 else answer
+
+    done = dlock.run("doctor", "-J", "-u", make_meddler(at.server.port, electing).url, "-k", "job")
+    found = {fact["check"]: fact for fact in map(json.loads, done.stdout.splitlines())}
+    assert found["quorum"]["fact"].endswith("the cluster has 1"), found
+
+
+def test_all_runs_are_forgotten_after_an_election(dlock, at, client, make_meddler):
+    told = []
+
+    def electing(path, asked, answer):
+        if not is_put(asked):
+            return answer
+        told.append(path)
+        return without_leader(path, asked, answer) if len(told) <= 3 else answer
+
+    assert run(dlock, at, "--once", "x").status == 0
+    done = dlock.run("forget", "-y", "-u", make_meddler(at.server.port, electing).url, "job")
+    assert done.status == 0 and len(told) == 4 and client.names() == [], done
 
 
 def test_doctor_counts_no_learner_and_believes_that_there_is_no_quota(dlock, at, make_meddler):
@@ -270,6 +332,22 @@ def test_a_lost_answer_to_the_release_of_a_job(dlock, at, client, make_meddler):
     again = run(dlock, at.url, "--once", "x")
     assert (again.status, again.stdout) == (0, ""), again
     assert client.queue() == []
+
+
+def test_a_lost_answer_to_a_release(dlock, at, client, make_meddler):
+    """That our key is gone by then says nothing."""
+    done = run(dlock, make_meddler(at.server.port, Loses(2)).url, "-t", "9s")
+    assert done.status == 0 and "not confirmed" in done.stderr and "lost" not in done.stderr, done
+    assert client.queue() == []
+
+
+@pytest.mark.parametrize("said", [(b"",), {"error": "x", "message": "etcdserver: server is unhealthy", "code": 13}], ids=["cut", "refused"])
+@pytest.mark.parametrize("options", [("-t", "2m"), ("--limit", "2"), ("--once", "x")], ids=" ".join)
+def test_a_release_is_done_before_its_lease_is_revoked(dlock, at, client, make_meddler, options, said):
+    between = make_meddler(at.server.port, lambda path, _, answer: said if path == "lease/revoke" else answer)
+    done = run(dlock, between.url, *options)
+    assert (done.status, done.stderr) == (0, "") and client.queue() == [], done
+    assert [path for path, _ in between.asked].count("lease/revoke") > 0
 
 
 def without_lease(path, asked, answer):
