@@ -338,7 +338,7 @@ is_met_with(const struct plan *p, struct site site, size_t n, struct host *host,
 	site.nsettings = n;
 	if (b->open(&store, host, &site, &f) != RC_OK)
 		return strcmp(f.text, objection->text) == 0;
-	b->close(store);
+	store->backend->close(store);
 	return false;
 }
 

@@ -8,6 +8,8 @@
 #include "backends/backend.h"
 
 #include <ctype.h>
+#include <stdint.h>
+#include <string.h>
 
 /* ---- hexadecimal digits ---- */
 
@@ -31,7 +33,17 @@ text_hex_byte(const char *text)
 }
 
 /* Two digits for each byte, and a NUL. */
-void text_hex(char *out, const unsigned char *bytes, size_t n);
+static inline void
+text_hex(char *out, const unsigned char *bytes, size_t n)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	for (size_t i = 0; i < n; i++) {
+		*out++ = digits[bytes[i] >> 4];
+		*out++ = digits[bytes[i] & 15];
+	}
+	*out = '\0';
+}
 
 /* "WHERE does not answer": what is wrong there, for what is said first of each question. */
 enum rc fault_of(struct fault *, enum rc, const char *where, const char *what);
@@ -43,13 +55,59 @@ enum rc fault_of(struct fault *, enum rc, const char *where, const char *what);
  * writes.  From `at` on, before `end`, which is beyond `at`, and a NUL behind it; returns
  * where that is.  What does not fit is cut off.
  */
-char *text_put(char *at, const char *end, const char *text);
-char *text_put_number(char *at, const char *end, uint64_t number);
-char *text_put_signed(char *at, const char *end, int64_t number);
-char *text_put_hex(char *at, const char *end, uint64_t number);
+static inline char *
+text_put(char *at, const char *end, const char *text)
+{
+	size_t n = strnlen(text, end - at - 1);
+
+	memcpy(at, text, n);
+	at[n] = '\0';
+	return at + n;
+}
+
+static inline char *
+text_put_number(char *at, const char *end, uint64_t number)
+{
+	char digits[24], *first = digits + sizeof digits - 1;
+
+	*first = '\0';
+	do
+		*--first = '0' + number % 10;
+	while (number /= 10);
+	return text_put(at, end, first);
+}
+
+static inline char *
+text_put_signed(char *at, const char *end, int64_t number)
+{
+	if (number >= 0)
+		return text_put_number(at, end, number);
+	return text_put_number(text_put(at, end, "-"), end, -(uint64_t)number);
+}
+
+static inline char *
+text_put_hex(char *at, const char *end, uint64_t number)
+{
+	char digits[17], *first = digits;
+
+	for (int i = 0; i < 16; i++)
+		digits[i] = "0123456789abcdef"[number >> (60 - 4 * i) & 15];
+	digits[16] = '\0';
+	while (*first == '0' && first[1])
+		first++;
+	return text_put(at, end, first);
+}
 
 /* What the digits at the beginning mean; they fit. */
-uint64_t text_number(const char *);
+static inline uint64_t
+text_number(const char *text)
+{
+	uint64_t number = 0;
+
+	for (; *text >= '0' && *text <= '9'; text++)
+		number = 10 * number + (*text - '0');
+	return number;
+}
 
 /* Else JSON cannot have it. */
 bool text_is_utf8(const char *text);

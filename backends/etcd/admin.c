@@ -34,7 +34,7 @@ fail_no_grant(const struct etcd *e, struct fault *f)
  * Makes calls, the last of which is a change on conditions.  RC_LOST: they are not met.
  */
 static enum rc
-steer(struct etcd *e, struct call *calls, int n, instant until, struct fault *f)
+steer_key(struct etcd *e, struct call *calls, int n, instant until, struct fault *f)
 {
 	const struct call *txn = &calls[n - 1];
 	enum rc rc = cluster_calls(&e->cluster, calls, n, until, f);
@@ -107,7 +107,7 @@ change_hold(struct etcd *e, const struct target *t, const struct hold *h,
 		kv_op_put(&change.success, key_below(mark, h->names.marks, q->name.text),
 		    record, lease);
 	calls[n++] = call_txn(&change);
-	return steer(e, calls, n, until, f);
+	return steer_key(e, calls, n, until, f);
 }
 
 static enum rc
@@ -173,7 +173,7 @@ change_freeze(struct store *s, const char *key, const char *record, int64_t leng
 		kv_op_delete(&change.success, l.freeze, NULL);
 	}
 	call = call_txn(&change);
-	rc = steer(e, &call, 1, until, f);
+	rc = steer_key(e, &call, 1, until, f);
 	return rc == RC_OK && !record && !frozen
 	    ? fault_set(f, RC_LOST, "%s: it is not frozen", e->server_name)
 	    : rc;
@@ -230,7 +230,7 @@ forget_runs(struct etcd *e, const struct names *l, const char *once, bool *any,
 	json_decref(found);
 	call = call_txn(&change);
 	if (*any && once)
-		return steer(e, &call, 1, until, f);
+		return steer_key(e, &call, 1, until, f);
 	if (*any)
 		json_decref(cluster_answer(&e->cluster, call, until, &rc, f));
 	else

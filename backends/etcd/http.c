@@ -58,7 +58,7 @@ receive(struct connection *k, instant until, struct fault *f)
 }
 
 static enum rc
-read_line(struct connection *k, char line[LINE_MOST], instant until, struct fault *f)
+next_line(struct connection *k, char line[LINE_MOST], instant until, struct fault *f)
 {
 	size_t n = 0;
 
@@ -157,7 +157,7 @@ read_headers(struct connection *k, instant until, struct fault *f)
 	char line[LINE_MOST];
 
 	for (int i = 0; i < HEADERS_MOST; i++) {
-		enum rc rc = read_line(k, line, until, f);
+		enum rc rc = next_line(k, line, until, f);
 
 		if (rc != RC_OK || !*line)
 			return rc;
@@ -169,11 +169,11 @@ read_headers(struct connection *k, instant until, struct fault *f)
 
 /* "HTTP/1.1 200 OK", and headers. */
 static enum rc
-read_head(struct connection *k, instant until, struct fault *f)
+take_head(struct connection *k, instant until, struct fault *f)
 {
 	char line[LINE_MOST];
 	int minor, end = 0;
-	enum rc rc = read_line(k, line, until, f);
+	enum rc rc = next_line(k, line, until, f);
 
 	if (rc != RC_OK)
 		return rc;
@@ -194,7 +194,7 @@ static enum rc
 read_chunk(struct connection *k, bool *whole, instant until, struct fault *f)
 {
 	char line[LINE_MOST];
-	enum rc rc = read_line(k, line, until, f);
+	enum rc rc = next_line(k, line, until, f);
 	size_t n;
 
 	if (rc != RC_OK)
@@ -206,7 +206,7 @@ read_chunk(struct connection *k, bool *whole, instant until, struct fault *f)
 		return read_headers(k, until, f);
 	rc = read_body(k, n, until, f);
 	if (rc == RC_OK)
-		rc = read_line(k, line, until, f);
+		rc = next_line(k, line, until, f);
 	return rc == RC_OK && *line ? http_fail(k, RC_PROTOCOL, NULL, f) : rc;
 }
 
@@ -215,7 +215,7 @@ http_read_piece(struct connection *k, bool *whole, instant until, struct fault *
 {
 	*whole = false;
 	if (!k->status)
-		return read_head(k, until, f);
+		return take_head(k, until, f);
 	if (k->chunked)
 		return read_chunk(k, whole, until, f);
 	*whole = true;

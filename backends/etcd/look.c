@@ -299,7 +299,7 @@ see_run(struct looking *l, const char *key, const char *name, const char *value)
  * it; a key that is frozen and queued for is told with its queue.
  */
 static enum rc
-see(struct looking *l, char letter, const char *at, const char *value)
+see_one(struct looking *l, char letter, const char *at, const char *value)
 {
 	size_t n = strcspn(at, "/");
 	const char *own = letter == 'j' ? l->etcd->name : NULL;
@@ -358,7 +358,7 @@ see_all(struct looking *l, char letter)
 				: strlen(kv.key) < KV_KEY_BYTES - 1 ? "\1"
 								    : "\xff");
 			if (whole || letter == 'q')
-				rc = see(l, letter, kv.key + root, kv.value);
+				rc = see_one(l, letter, kv.key + root, kv.value);
 		}
 		json_decref(found);
 		if (rc == RC_OK && n > 0 && !any && !l->enough)

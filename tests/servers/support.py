@@ -21,7 +21,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import pytest
 
@@ -504,7 +504,7 @@ SHARED = set()  # ports of the servers that all tests of this process use
 def is_shared(url):
     """Does it lead to the database of all tests there, if only by way of a proxy?"""
     ports = {int(port) for port in re.findall(r"(?::|\bport=)(\d+)", url)}
-    database = urlsplit(url).path[1:] if "://" in url else dict(re.findall(r"(\w+)=(\S+)", url)).get("dbname", "")
+    database = re.sub(r"^[^:]*://[^/?]*/?([^?]*).*", r"\1", url) if "://" in url else dict(re.findall(r"(\w+)=(\S+)", url)).get("dbname", "")
     return database in ("", "app") and not SHARED.isdisjoint(TARGETS.get(port, port) for port in ports)
 
 
