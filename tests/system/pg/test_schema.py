@@ -13,7 +13,7 @@ import pytest
 
 from databases import wait_for_renewals
 from faults import LIVING_LEASE, assert_refused
-from pg import MODES, PG_PLACES, USER, VERSION_5, pg_url, psql, schema_sql
+from pg import MODES, PG_PLACES, USER, VERSION_5, VERSION_8, pg_url, psql, schema_sql
 from proxy import UP
 from support import DLOCK, ROOT, At, run
 
@@ -484,6 +484,27 @@ def test_a_newer_schema_is_left_alone(dlock, db, mode):
         psql(db, schema_sql(dlock), USER)
     assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 10:")
     assert not db.ask("SELECT FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace AND proname = 'serves_6'")
+
+
+def test_a_schema_of_version_8_serves_and_is_brought_up_to_date_while_it_is_in_use(dlock, db, make_db):
+    """Those who wait have rehearsed its functions; nobody loses a place, and who comes then stands behind them."""
+    psql(db, schema_sql(dlock), USER)
+    psql(db, VERSION_8, USER)
+    at = At(db.url)
+    holder = dlock.hold(at, "job", *LIVING_LEASE, "-v")
+    crowd = [dlock.contend(at, "job", *options, command=("true",)).queued(n)
+             for n, options in enumerate(((), ("-w", "1s"), (), ("-s",), ("-s",), ()), 1)]
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 8:")
+    assert crowd.pop(1).wait().status == 75
+    psql(db, schema_sql(dlock), USER)
+    crowd.append(dlock.contend(at, "job", command=("true",)).queued(6))
+    wait_for_renewals(holder)
+    assert holder.finish().status == 0
+    assert [c.wait(60).status for c in crowd] == [0] * 6
+    assert [c.token for c in crowd] == sorted(c.token for c in crowd)
+    fresh = make_db()
+    assert run(dlock, fresh.url).status == 0
+    assert shape(db) == shape(fresh)
 
 
 # As version 6 had it: what lists and forgets runs is not there.
