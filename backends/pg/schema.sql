@@ -1,4 +1,4 @@
--- schema.sql - what lease mode keeps in the database.  Version 8.  (schema_calls.sql goes on.)
+-- schema.sql - what lease mode keeps in the database.  Version 9.  (schema_calls.sql goes on.)
 --
 --	dlock help pg-schema | psql --dbname=DATABASE      creates it, or brings it up to date
 --	GRANT USAGE ON SCHEMA dlock TO ROLE                is all that a role needs to use it
@@ -71,14 +71,14 @@ CREATE SCHEMA IF NOT EXISTS dlock;
 -- Where that is missing, a client of the schema's owner runs this script.  Version 7 has what lists
 -- and forgets runs beside all of 6, so that its clients need no more than that for all else, and are
 -- told to run this script where it is not there.  Version 8 has asker() besides, without which a look
--- does.  None takes anything away:
+-- does; version 9 does with less what it did.  None takes anything away:
 -- the functions of version 5 that have another name now stay where they are, for their clients.
 DO $$
 DECLARE
 	its_version integer := (SELECT substring(obj_description(n.oid, 'pg_namespace') FROM '^dlock ([0-9]{1,9}):')
 		FROM pg_namespace n WHERE n.nspname = 'dlock');
 BEGIN
-	IF its_version > 8 THEN
+	IF its_version > 9 THEN
 		RAISE feature_not_supported USING MESSAGE = 'a newer dlock has made the schema dlock: use that one';
 	ELSIF its_version < 4 OR to_regclass('dlock.holds') IS NOT NULL THEN
 		RAISE feature_not_supported USING MESSAGE = 'the schema dlock is of a dlock that was never released: drop it';
@@ -99,7 +99,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON SCHEMA dlock IS 'dlock 8: locks for commands, see dlock(1)';
+COMMENT ON SCHEMA dlock IS 'dlock 9: locks for commands, see dlock(1)';
 
 CREATE TABLE IF NOT EXISTS dlock.claims (
 	key text COLLATE "C",
@@ -376,23 +376,143 @@ END
 $$;
 REVOKE ALL ON FUNCTION dlock.find_done(text, text, bigint, timestamptz) FROM PUBLIC;
 
--- Makes a session fit for long waits; it is this waiter's alone.
+-- Makes a session fit for long waits; it is this waiter's alone.  The server is to notice while we
+-- sleep that we are gone, also by an unplugged cable.
 CREATE OR REPLACE FUNCTION dlock.settle() RETURNS void
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+	SELECT set_config(s.name, s.value, false) FROM (VALUES ('client_connection_check_interval', '2s'), ('tcp_keepalives_idle', '4'),
+		('tcp_keepalives_interval', '1'), ('tcp_keepalives_count', '4'), ('statement_timeout', '0'), ('transaction_timeout', '0'),
+		('default_transaction_isolation', 'read committed'), ('plan_cache_mode', 'force_generic_plan')) s(name, value)
+		WHERE current_setting(s.name, true) IS NOT NULL	-- older servers lack some
+		AND (s.name <> 'client_connection_check_interval' OR current_setting(s.name, true) = '0');
+	SELECT
+$$;
+REVOKE ALL ON FUNCTION dlock.settle() FROM PUBLIC;
+
+-- enter() for whatever is asked, and whatever it finds.
+--
+-- A session that does this for the first time takes 10 ms for what will be 1 ms.  Not while it has
+-- the key: so all is done once for a key that cannot be, of no kind.
+CREATE OR REPLACE FUNCTION dlock.enter_fully(the_key text, me text, my_record text, lease_ms bigint, patience_ms bigint,
+	my_kind text, my_room integer, my_once text, cooldown_ms bigint, session integer, had_own boolean,
+	OUT code integer, OUT token bigint, OUT slot integer, OUT place bigint, OUT left_ms bigint, OUT held_ms bigint,
+	OUT holder text, OUT holders bigint, OUT held_kind text, OUT held_room integer, OUT is_next boolean,
+	OUT ahead bigint, OUT done_by text, OUT began_ms bigint, OUT age_ms bigint, OUT record text,
+	OUT direct boolean, OUT has_own boolean, OUT is_listening boolean, OUT moment bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	t timestamptz;
+	my_lease interval := lease_ms * '1 ms'::interval;
+	mine dlock.claims;
+	w dlock.claims;
+	dead timestamptz;
+	last bigint;
+	last_exclusive bigint;
+	together boolean := false;	-- we fit beside all between us and an exclusive one
+	holds_direct boolean;
+	holds_owner text;
 BEGIN
-	-- The server notices while we sleep that we are gone, also by an unplugged cable.
-	IF current_setting('client_connection_check_interval', true) = '0' THEN
-		PERFORM set_config('client_connection_check_interval', '2s', false);
+	direct := session = pg_backend_pid();
+	has_own := had_own;
+	is_listening := false;
+	IF my_kind <> 'exclusive' AND current_setting('transaction_isolation') <> 'read committed' THEN
+		RAISE feature_not_supported USING MESSAGE = 'more than one holder needs default_transaction_isolation = read committed';
 	END IF;
-	PERFORM set_config('tcp_keepalives_idle', '4', false), set_config('tcp_keepalives_interval', '1', false),
-		set_config('tcp_keepalives_count', '4', false), set_config('statement_timeout', '0', false),
-		set_config('default_transaction_isolation', 'read committed', false);
-	IF current_setting('plan_cache_mode', true) IS NOT NULL THEN
-		PERFORM set_config('plan_cache_mode', 'force_generic_plan', false);
+	IF direct AND NOT had_own THEN
+		has_own := pg_try_advisory_lock(dlock.wake_lock(me));
+		PERFORM dlock.settle();
+		PERFORM dlock.enter_fully(E'\001' || me, me, NULL, 0, 0, NULL, 0, NULL, 0, 0, false);
 	END IF;
-	IF current_setting('transaction_timeout', true) IS NOT NULL THEN
-		PERFORM set_config('transaction_timeout', '0', false);
+	PERFORM dlock.lock_key(the_key);
+	t := clock_timestamp();
+	moment := dlock.microseconds(t);
+	DELETE FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NOT NULL AND c.ends <= t;
+	SELECT * INTO mine FROM dlock.claims c WHERE c.key = the_key AND c.owner = me;
+	IF my_once IS NOT NULL OR cooldown_ms > 0 THEN
+		SELECT d.done_by, d.began_ms, d.age_ms, d.record INTO done_by, began_ms, age_ms, record
+			FROM dlock.find_done(the_key, my_once, cooldown_ms, t) d;
+	END IF;
+
+	code := 0;
+	dead := CASE WHEN NOT direct THEN t + greatest(least(patience_ms, 60000), 1) * '1 ms'::interval END;
+	IF done_by IS NOT NULL THEN
+		code := 2;
+	ELSIF mine.slot IS NOT NULL THEN
+		UPDATE dlock.claims c SET ends = t + my_lease WHERE c.key = the_key AND c.ticket = mine.ticket;
+	ELSIF mine.ticket IS NOT NULL THEN
+		UPDATE dlock.claims c SET alive = dead, direct = enter_fully.direct WHERE c.key = the_key AND c.ticket = mine.ticket
+			AND (c.direct <> enter_fully.direct OR c.alive IS DISTINCT FROM dead);
+	ELSE
+		WHILE my_kind <> 'exclusive' AND code = 0 LOOP
+			SELECT * INTO w FROM dlock.claims c WHERE c.key = the_key AND c.kind <> 'exclusive'
+				AND c.kind <> 'freeze' AND (c.kind <> my_kind OR c.room <> my_room) ORDER BY c.ticket LIMIT 1;
+			EXIT WHEN w.ticket IS NULL;
+			IF w.slot IS NOT NULL OR NOT dlock.is_away(w, t) THEN
+				code := -1;
+				held_kind := w.kind;
+				held_room := w.room;
+			ELSE
+				DELETE FROM dlock.claims c WHERE c.key = the_key AND c.ticket = w.ticket;
+			END IF;
+		END LOOP;
+		INSERT INTO dlock.claims AS c (key, ticket, owner, kind, room, seal, lease, direct, alive, since, record)
+			SELECT the_key, nextval('dlock.numbers'), me, my_kind, my_room, my_kind || ' ' || my_room || ' -1', my_lease,
+				enter_fully.direct, dead, t, "left"(my_record, 1023)
+			WHERE code = 0 AND my_kind IS NOT NULL
+			RETURNING * INTO mine;
+	END IF;
+	PERFORM dlock.serve(the_key, me, t);
+	IF code <> 0 THEN
+		token := mine.ticket;
+		RETURN;
+	END IF;
+	SELECT c.token, c.slot INTO token, slot FROM dlock.claims c WHERE c.key = the_key AND c.ticket = mine.ticket;
+	IF token IS NOT NULL THEN
+		code := 1;
+		PERFORM dlock.flush();
+		IF mine.kind <> 'exclusive' AND has_own THEN
+			PERFORM pg_advisory_unlock(dlock.wake_lock(me));
+			has_own := false;
+		END IF;
+		IF mine.listens AND direct THEN
+			EXECUTE 'UNLISTEN *';
+		END IF;
+		RETURN;
+	END IF;
+
+	SELECT * INTO place, left_ms, held_ms, holder, holders, held_kind, held_room, holds_direct, holds_owner
+		FROM dlock.look(the_key, mine.ticket, t);
+	IF mine.kind <> 'exclusive' THEN
+		SELECT max(c.ticket) INTO last_exclusive FROM dlock.claims c
+			WHERE c.key = the_key AND c.slot IS NULL AND c.ticket < mine.ticket AND c.kind = 'exclusive';
+		together := (last_exclusive IS NOT NULL OR held_kind = 'exclusive') AND (mine.kind = 'shared' OR mine.room >
+			(SELECT count(*) FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NULL AND c.ticket < mine.ticket
+				AND c.ticket > coalesce(last_exclusive, 0)));
+	END IF;
+	last := mine.ticket;
+	FOR n IN 1..4 LOOP	-- not all: after a restart hundreds are away at once, and come back
+		SELECT * INTO w FROM dlock.claims c WHERE c.key = the_key AND c.ticket < last AND c.slot IS NULL
+			AND (NOT together OR c.kind = 'exclusive')
+			ORDER BY c.ticket DESC LIMIT 1;
+		EXIT WHEN NOT dlock.is_away(w, t) OR w.ticket IS NULL;
+		last := w.ticket;
+	END LOOP;
+	is_next := w.ticket IS NULL;
+	IF is_next AND held_kind <> 'exclusive' THEN
+		IF direct AND patience_ms > 0 THEN
+			EXECUTE format('LISTEN %I', 'dlock_' || me);
+			UPDATE dlock.claims c SET listens = true WHERE c.key = the_key AND c.ticket = mine.ticket AND NOT c.listens;
+			is_listening := true;
+		END IF;
+	ELSIF (CASE WHEN is_next THEN holds_direct ELSE w.direct END) THEN
+		ahead := dlock.wake_lock(coalesce(w.owner, holds_owner));
+	END IF;
+	IF patience_ms = 0 THEN
+		DELETE FROM dlock.claims c WHERE c.key = the_key AND c.ticket = mine.ticket;
+	END IF;
+	IF my_kind IS NOT NULL AND (patience_ms = 0 OR mine.since < now()) THEN	-- a new place is to outlive a crash of the server, so that the order does
+		PERFORM set_config('synchronous_commit', 'off', true);
 	END IF;
 END
 $$;
-REVOKE ALL ON FUNCTION dlock.settle() FROM PUBLIC;
+REVOKE ALL ON FUNCTION dlock.enter_fully(text, text, text, bigint, bigint, text, integer, text, bigint, integer, boolean) FROM PUBLIC;

@@ -38,8 +38,10 @@ $$;
 -- come.
 -- `direct`: there is no pooler.  `moment`: the server's time, in microseconds.
 --
--- A session that does this for the first time takes 10 ms for what will be 1 ms.  Not while it has
--- the key: so all is done once for a key that cannot be, of no kind.
+-- While somebody holds exclusively, nobody else can be granted.  So behind such a holder an exclusive
+-- claim without a job only takes its place and looks where that is; if it does not queue, it looks,
+-- and waits for nobody.  The look is run once before, so that it is quick while we have the key's lock.
+-- All else is enter_fully()'s.
 CREATE OR REPLACE FUNCTION dlock.enter(the_key text, me text, my_record text, lease_ms bigint, patience_ms bigint,
 	my_kind text, my_room integer, my_once text, cooldown_ms bigint, session integer, had_own boolean,
 	OUT code integer, OUT token bigint, OUT slot integer, OUT place bigint, OUT left_ms bigint, OUT held_ms bigint,
@@ -49,119 +51,47 @@ CREATE OR REPLACE FUNCTION dlock.enter(the_key text, me text, my_record text, le
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
 DECLARE
 	t timestamptz;
-	my_lease interval := lease_ms * '1 ms'::interval;
-	mine dlock.claims;
-	w dlock.claims;
-	dead timestamptz;
-	last bigint;
-	last_exclusive bigint;
-	together boolean := false;	-- we fit beside all between us and an exclusive one
-	holds_direct boolean;
-	holds_owner text;
-	joined boolean := false;
+	is_there boolean;	-- we are in the queue
+	is_told boolean;	-- all that there is to tell; NULL: it is not held so
 BEGIN
 	direct := session = pg_backend_pid();
-	has_own := had_own;
-	is_listening := false;
-	IF my_kind <> 'exclusive' AND current_setting('transaction_isolation') <> 'read committed' THEN
-		RAISE feature_not_supported USING MESSAGE = 'more than one holder needs default_transaction_isolation = read committed';
-	END IF;
-	IF direct AND NOT had_own THEN
-		has_own := pg_try_advisory_lock(dlock.wake_lock(me));
-		PERFORM dlock.settle();
-		PERFORM dlock.enter(E'\001' || me, me, NULL, 0, 0, NULL, 0, NULL, 0, 0, false);
-	END IF;
-	PERFORM dlock.lock_key(the_key);
-	t := clock_timestamp();
-	moment := dlock.microseconds(t);
-	DELETE FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NOT NULL AND c.ends <= t;
-	SELECT * INTO mine FROM dlock.claims c WHERE c.key = the_key AND c.owner = me;
-	IF my_once IS NOT NULL OR cooldown_ms > 0 THEN
-		SELECT d.done_by, d.began_ms, d.age_ms, d.record INTO done_by, began_ms, age_ms, record
-			FROM dlock.find_done(the_key, my_once, cooldown_ms, t) d;
-	END IF;
-
-	code := 0;
-	dead := CASE WHEN NOT direct THEN t + greatest(least(patience_ms, 60000), 1) * '1 ms'::interval END;
-	IF done_by IS NOT NULL THEN
-		code := 2;
-	ELSIF mine.slot IS NOT NULL THEN
-		UPDATE dlock.claims c SET ends = t + my_lease WHERE c.key = the_key AND c.ticket = mine.ticket;
-	ELSIF mine.ticket IS NOT NULL THEN
-		UPDATE dlock.claims c SET alive = dead, direct = enter.direct WHERE c.key = the_key AND c.ticket = mine.ticket
-			AND (c.direct <> enter.direct OR c.alive IS DISTINCT FROM dead);
-	ELSE
-		WHILE my_kind <> 'exclusive' AND code = 0 LOOP
-			SELECT * INTO w FROM dlock.claims c WHERE c.key = the_key AND c.kind <> 'exclusive'
-				AND c.kind <> 'freeze' AND (c.kind <> my_kind OR c.room <> my_room) ORDER BY c.ticket LIMIT 1;
-			EXIT WHEN w.ticket IS NULL;
-			IF w.slot IS NOT NULL OR NOT dlock.is_away(w, t) THEN
-				code := -1;
-				held_kind := w.kind;
-				held_room := w.room;
-			ELSE
-				DELETE FROM dlock.claims c WHERE c.key = the_key AND c.ticket = w.ticket;
+	IF direct AND my_kind = 'exclusive' AND my_once IS NULL AND cooldown_ms = 0 THEN
+		IF patience_ms > 0 AND NOT had_own THEN
+			PERFORM dlock.settle();
+		END IF;
+		FOR turn IN 1..2 LOOP
+			t := clock_timestamp();
+			SELECT m.key IS NOT NULL, CASE WHEN patience_ms = 0 THEN m.key IS NULL
+					ELSE coalesce(m.slot IS NULL AND m.kind = 'exclusive' AND m.direct AND m.alive IS NULL, false) END
+				AND (p.ticket IS NULL OR p.direct AND NOT pg_try_advisory_xact_lock_shared(dlock.wake_lock(p.owner))),
+				(SELECT count(*) + (m.key IS NULL)::integer FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NULL
+					AND c.ticket <= coalesce(m.ticket, c.ticket) AND (c.alive IS NULL OR c.alive > t)),
+				ceil(1000 * extract(epoch FROM least(h.ends, t + '1 day'::interval) - t)), 1000 * extract(epoch FROM t - h.since),
+				"left"(h.record, 1023), 1, h.kind, h.room, p.ticket IS NULL,
+				CASE WHEN p.ticket IS NOT NULL OR h.direct THEN dlock.wake_lock(coalesce(p.owner, h.owner)) END
+				INTO is_there, is_told, place, left_ms, held_ms, holder, holders, held_kind, held_room, is_next, ahead
+				FROM dlock.claims h LEFT JOIN dlock.claims m ON m.key = the_key AND m.owner = me
+				LEFT JOIN LATERAL (SELECT c.ticket, c.owner, c.direct FROM dlock.claims c
+					WHERE c.key = the_key AND c.ticket < m.ticket AND c.slot IS NULL ORDER BY c.ticket DESC LIMIT 1) p ON true
+				WHERE h.key = the_key AND h.leads AND h.kind = 'exclusive' AND h.ends > t AND h.owner <> me;
+			IF is_told THEN
+				code := 0;
+				has_own := had_own OR pg_try_advisory_lock(dlock.wake_lock(me));
+				is_listening := false;
+				moment := dlock.microseconds(t);
+				RETURN;
 			END IF;
+			EXIT WHEN is_told IS NULL OR is_there;
+			INSERT INTO dlock.claims AS c (key, ticket, owner, kind, room, seal, lease, direct, since, record)
+				SELECT the_key, nextval('dlock.numbers'), me, 'exclusive', 0, 'exclusive 0 -1', lease_ms * '1 ms'::interval, true,
+					clock_timestamp(), "left"(my_record, 1023)
+				FROM dlock.lock_key(the_key)
+				ON CONFLICT DO NOTHING;
 		END LOOP;
-		INSERT INTO dlock.claims AS c (key, ticket, owner, kind, room, seal, lease, direct, alive, since, record)
-			SELECT the_key, nextval('dlock.numbers'), me, my_kind, my_room, my_kind || ' ' || my_room || ' -1', my_lease,
-				enter.direct, dead, t, "left"(my_record, 1023)
-			WHERE code = 0 AND my_kind IS NOT NULL
-			RETURNING * INTO mine;
-		joined := FOUND AND patience_ms > 0;
 	END IF;
-	PERFORM dlock.serve(the_key, me, t);
-	IF code <> 0 THEN
-		token := mine.ticket;
-		RETURN;
-	END IF;
-	SELECT c.token, c.slot INTO token, slot FROM dlock.claims c WHERE c.key = the_key AND c.ticket = mine.ticket;
-	IF token IS NOT NULL THEN
-		code := 1;
-		PERFORM dlock.flush();
-		IF mine.kind <> 'exclusive' AND has_own THEN
-			PERFORM pg_advisory_unlock(dlock.wake_lock(me));
-			has_own := false;
-		END IF;
-		IF mine.listens AND direct THEN
-			EXECUTE 'UNLISTEN *';
-		END IF;
-		RETURN;
-	END IF;
-
-	SELECT * INTO place, left_ms, held_ms, holder, holders, held_kind, held_room, holds_direct, holds_owner
-		FROM dlock.look(the_key, mine.ticket, t);
-	IF mine.kind <> 'exclusive' THEN
-		SELECT max(c.ticket) INTO last_exclusive FROM dlock.claims c
-			WHERE c.key = the_key AND c.slot IS NULL AND c.ticket < mine.ticket AND c.kind = 'exclusive';
-		together := (last_exclusive IS NOT NULL OR held_kind = 'exclusive') AND (mine.kind = 'shared' OR mine.room >
-			(SELECT count(*) FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NULL AND c.ticket < mine.ticket
-				AND c.ticket > coalesce(last_exclusive, 0)));
-	END IF;
-	last := mine.ticket;
-	FOR n IN 1..4 LOOP	-- not all: after a restart hundreds are away at once, and come back
-		SELECT * INTO w FROM dlock.claims c WHERE c.key = the_key AND c.ticket < last AND c.slot IS NULL
-			AND (NOT together OR c.kind = 'exclusive')
-			ORDER BY c.ticket DESC LIMIT 1;
-		EXIT WHEN NOT dlock.is_away(w, t) OR w.ticket IS NULL;
-		last := w.ticket;
-	END LOOP;
-	is_next := w.ticket IS NULL;
-	IF is_next AND held_kind <> 'exclusive' THEN
-		IF direct AND patience_ms > 0 THEN
-			EXECUTE format('LISTEN %I', 'dlock_' || me);
-			UPDATE dlock.claims c SET listens = true WHERE c.key = the_key AND c.ticket = mine.ticket AND NOT c.listens;
-			is_listening := true;
-		END IF;
-	ELSIF (CASE WHEN is_next THEN holds_direct ELSE w.direct END) THEN
-		ahead := dlock.wake_lock(coalesce(w.owner, holds_owner));
-	END IF;
-	IF patience_ms = 0 THEN
-		DELETE FROM dlock.claims c WHERE c.key = the_key AND c.ticket = mine.ticket;
-	END IF;
-	IF NOT joined AND my_kind IS NOT NULL THEN	-- a new place is to outlive a crash of the server, so that the order does
-		PERFORM set_config('synchronous_commit', 'off', true);
-	END IF;
+	SELECT * INTO code, token, slot, place, left_ms, held_ms, holder, holders, held_kind, held_room, is_next, ahead,
+			done_by, began_ms, age_ms, record, direct, has_own, is_listening, moment
+		FROM dlock.enter_fully(the_key, me, my_record, lease_ms, patience_ms, my_kind, my_room, my_once, cooldown_ms, session, had_own);
 END
 $$;
 
@@ -192,7 +122,9 @@ BEGIN
 	has_own := had_own OR pg_try_advisory_lock(dlock.wake_lock(me));
 	IF current_setting('dlock.rehearsed', true) IS DISTINCT FROM 'yes' THEN
 		PERFORM set_config('dlock.rehearsed', 'yes', false), dlock.renew(E'\001' || me, me, 0, 0, 0),
-			dlock.release(E'\001' || me, me, NULL, NULL, false), dlock.await(E'\001' || me, me, dlock.wake_lock(me), 1, true);
+			dlock.release(E'\001' || me, me, NULL, NULL, false), dlock.await(E'\001' || me, me, dlock.wake_lock(me), 1, true),
+			CASE WHEN EXISTS (SELECT FROM dlock.claims c WHERE c.key = the_key AND c.kind <> 'exclusive')
+				THEN dlock.serve(E'\001' || me, me, clock_timestamp()) IS NULL END;
 	END IF;
 	IF ahead IS NULL OR pg_try_advisory_xact_lock_shared(ahead) THEN
 		code := 2;
@@ -230,20 +162,17 @@ $$;
 CREATE OR REPLACE FUNCTION dlock.renew(the_key text, me text, my_token bigint, lease_ms bigint, session integer,
 	OUT code integer, OUT wanted_by text, OUT has_own boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
-DECLARE
-	my_kind text;
 BEGIN
-	PERFORM dlock.flush();
 	UPDATE dlock.claims c SET ends = clock_timestamp() + lease_ms * '1 ms'::interval
 		WHERE c.key = the_key AND c.owner = me AND c.token = my_token AND c.ends > clock_timestamp()
-		RETURNING 1, "left"(c.wanted_by, 1023), c.kind INTO code, wanted_by, my_kind;
+		RETURNING CASE WHEN dlock.flush() IS NULL THEN 1 ELSE 1 END, "left"(c.wanted_by, 1023),
+			CASE WHEN session = pg_backend_pid() AND c.kind = 'exclusive' THEN pg_try_advisory_lock(dlock.wake_lock(me)) END
+		INTO code, wanted_by, has_own;
 	IF code IS NULL THEN
 		code := 0;
 		IF my_token > 0 THEN
 			SELECT "left"(b.record, 1023) INTO wanted_by FROM dlock.broken b WHERE b.token = my_token AND b.key = the_key;
 		END IF;
-	ELSIF session = pg_backend_pid() AND my_kind = 'exclusive' THEN
-		has_own := pg_try_advisory_lock(dlock.wake_lock(me));
 	END IF;
 END
 $$;
@@ -255,16 +184,37 @@ $$;
 --
 -- Otherwise it does not wait for the disk: a release that a crash undoes ends with its lease, and a
 -- grant made here counts when it has been confirmed, which waits.
+--
+-- Who holds exclusively and leads has held alone.  So if nobody waits, or an exclusive claim is next
+-- and there, serve() is not needed; nor is it for a waiter that leaves while another holds so.  A
+-- rehearsal leaves it out.
 CREATE OR REPLACE FUNCTION dlock.release(the_key text, me text, my_status integer, my_once text, had_own boolean) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
 DECLARE
 	mine dlock.claims;
 	moment timestamptz;
+	w record;
+	grants boolean;	-- to w, as serve() would
+	is_served boolean := the_key = E'\001' || me;	-- a rehearsal
 BEGIN
 	PERFORM dlock.lock_key(the_key);
 	DELETE FROM dlock.claims c WHERE c.key = the_key AND c.owner = me RETURNING * INTO mine;
-	PERFORM dlock.serve(the_key, NULL, clock_timestamp());
 	moment := clock_timestamp();
+	IF is_served OR mine.leads AND mine.kind = 'exclusive' THEN
+		SELECT c.ticket, c.owner, c.kind, c.direct, c.listens INTO w FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NULL
+			ORDER BY c.ticket LIMIT 1;
+		grants := w.kind = 'exclusive' AND w.direct AND NOT w.listens AND NOT pg_try_advisory_xact_lock_shared(dlock.wake_lock(w.owner));
+		UPDATE dlock.claims c SET token = nextval('dlock.numbers'), since = moment, alive = NULL, leads = true,
+				ends = moment + least(c.lease, '3 s'::interval), slot = 0, seal = 'exclusive 0 0'
+			WHERE c.key = the_key AND c.ticket = w.ticket AND grants;
+		is_served := coalesce(grants, true);
+	ELSIF mine.ticket IS NOT NULL AND mine.slot IS NULL THEN
+		PERFORM 1 FROM dlock.claims h WHERE h.key = the_key AND h.leads AND h.kind = 'exclusive' AND h.ends > moment;
+		is_served := FOUND;
+	END IF;
+	IF NOT is_served THEN
+		PERFORM dlock.serve(the_key, NULL, moment);
+	END IF;
 	IF had_own THEN
 		PERFORM pg_advisory_xact_lock(dlock.wake_lock(me)), pg_advisory_unlock(dlock.wake_lock(me));
 	END IF;

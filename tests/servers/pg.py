@@ -490,5 +490,6 @@ def schema_sql(dlock):
     return done.stdout
 
 
-# The real text of the version before, whose functions have other names and arguments.
+# The real text of version 5, whose functions have other names and arguments, and of those functions that version 8 had otherwise.
 VERSION_5 = pathlib.Path(ROOT, "tests/system/pg/schema_5.sql").read_text(encoding="utf-8")
+VERSION_8 = pathlib.Path(ROOT, "tests/system/pg/schema_8.sql").read_text(encoding="utf-8")

@@ -134,15 +134,28 @@ def test_who_is_away_is_passed_over_and_keeps_its_place(dlock, db, make_proxy):
     assert lost.token < late.token
 
 
-def test_who_is_granted_has_a_moment_to_come(dlock, db):
+@pytest.mark.parametrize("kind", [(), ("--limit", "1")], ids=["exclusive", "limit"])
+def test_who_is_granted_has_a_moment_to_come(dlock, db, kind):
     """Its lease begins when it has come: until then it may be dead."""
-    holder = dlock.hold(At(db.url), "job")
-    waiter = dlock.contend(At(db.url), "job", "-t", "60s").queued(1)
+    holder = dlock.hold(At(db.url), "job", *kind)
+    waiter = dlock.contend(At(db.url), "job", *kind, "-t", "60s").queued(1)
     waiter.signal(signal.SIGSTOP, "keeper")
     assert holder.finish().status == 0
     assert db.value("SELECT extract(epoch FROM ends - since) FROM dlock.claims") == 3
     waiter.signal(signal.SIGCONT, "keeper")
     assert waiter.held().finish().status == 0
+
+
+def test_who_does_not_queue_takes_no_place_and_waits_for_nobody(dlock, db):
+    """Where the key is held exclusively, whoever else is busy with it."""
+    holder = dlock.hold(At(db.url), "job", "-t", "60s")
+    before = db.value("SELECT last_value FROM dlock.numbers")
+    with contextlib.closing(db.connect()) as c, c.cursor() as cursor:
+        c.autocommit = False
+        cursor.execute("SELECT dlock.lock_key('job')")
+        assert not is_free(dlock, db.url)
+    assert db.value("SELECT last_value FROM dlock.numbers") == before
+    assert holder.finish().status == 0
 
 
 def test_a_newcomer_does_not_pass_who_waits_for_what_is_free_for_a_moment(dlock, db):
