@@ -63,10 +63,11 @@ BEGIN
 			t := clock_timestamp();
 			SELECT m.key IS NOT NULL, CASE WHEN patience_ms = 0 THEN m.key IS NULL
 					ELSE coalesce(m.slot IS NULL AND m.kind = 'exclusive' AND m.direct AND m.alive IS NULL, false) END
-				AND (p.ticket IS NULL OR p.direct AND NOT pg_try_advisory_xact_lock_shared(dlock.wake_lock(p.owner))),
+				AND (p.ticket IS NULL OR p.direct AND NOT CASE WHEN pg_try_advisory_lock_shared(dlock.wake_lock(p.owner))
+					THEN pg_advisory_unlock_shared(dlock.wake_lock(p.owner)) ELSE false END),
 				(SELECT count(*) + (m.key IS NULL)::integer FROM dlock.claims c WHERE c.key = the_key AND c.slot IS NULL
 					AND c.ticket <= coalesce(m.ticket, c.ticket) AND (c.alive IS NULL OR c.alive > t)),
-				ceil(1000 * extract(epoch FROM least(h.ends, t + '1 day'::interval) - t)), 1000 * extract(epoch FROM t - h.since),
+				ceil(1000 * extract(epoch FROM least(h.ends, t + '1 day'::interval) - t)), greatest(0, 1000 * extract(epoch FROM t - h.since)),
 				"left"(h.record, 1023), 1, h.kind, h.room, p.ticket IS NULL,
 				CASE WHEN p.ticket IS NOT NULL OR h.direct THEN dlock.wake_lock(coalesce(p.owner, h.owner)) END
 				INTO is_there, is_told, place, left_ms, held_ms, holder, holders, held_kind, held_room, is_next, ahead

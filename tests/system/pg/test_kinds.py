@@ -5,13 +5,14 @@ import contextlib
 import random
 import re
 import signal
+import threading
 import time
 
 import psycopg2
 import pytest
 
 from faults import assert_refused
-from pg import Tamper, columns, data_row, pg_url
+from pg import Tamper, columns, data_row, pg_url, rows_of
 from proxy import BOTH, UP
 from support import At, children_of, is_alive, kill, run, wait_for
 
@@ -581,3 +582,23 @@ def test_a_writer_that_waits_for_long_keeps_readers_out(dlock, db):
     assert writer.finish().status == 0
     assert [x.held().finish().status for x in late] == [0, 0]
     assert db.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
+
+
+def test_who_comes_back_stands_in_no_way_of_who_stands_before_it(db, dlock):
+    """After a cut: the second waiter waits for the key's lock, the first has come back and takes its wake-up lock."""
+    run(dlock, db.url)
+    enter = "SELECT code FROM dlock.enter('k', %s, '{}', 60000, 60000, 'exclusive', 0, NULL, 0, pg_backend_pid(), false)"
+    with contextlib.ExitStack() as stack:
+        holder, first, second, locked, again, back = (stack.enter_context(contextlib.closing(db.connect())) for _ in range(6))
+        for c, owner, code in (holder, "0", 1), (first, "1", 0), (second, "2", 0):
+            assert rows_of(c, enter, [owner * 32]) == [(code,)]
+        first.close()
+        second.close()
+        locked.autocommit = False
+        rows_of(locked, "SELECT pg_advisory_xact_lock(1684828011, hashtext('k'))", [])
+        waits = threading.Thread(target=rows_of, args=(again, enter, ["2" * 32]))
+        waits.start()
+        wait_for(lambda: db.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"), what="the second one")
+        assert rows_of(back, "SELECT pg_try_advisory_lock(dlock.wake_lock(repeat('1', 32)))", []) == [(True,)]
+        locked.rollback()
+        waits.join()
