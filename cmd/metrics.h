@@ -20,7 +20,10 @@ struct metrics_run {
 	int64_t held;   /* from the grant on; 0: it was not granted */
 };
 
-/* Adds a run that ends now to the plan's file; there is one.  A failure is one line on stderr, and no more. */
+/*
+ * Adds a run that ends now to the plan's file, which it names.  A failure is one line on stderr,
+ * and no more.
+ */
 void metrics_add(const struct plan *, const struct metrics_run *);
 
 /*

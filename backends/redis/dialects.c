@@ -132,6 +132,13 @@ dialect_shares_slot(const char *key, const char *other)
 	return n > 0 && n == m && memcmp(tag, tags, n) == 0;
 }
 
+/* So much of it. */
+static char *
+put_some(char *out, const char *end, const char *text, size_t n)
+{
+	return text_put(out, (size_t)(end - out) > n + 1 ? out + n + 1 : end, text);
+}
+
 static char *
 put_three(char *out, const char *end, const char *a, const char *b, const char *c)
 {
@@ -142,15 +149,15 @@ put_three(char *out, const char *end, const char *a, const char *b, const char *
 static char *
 print_part(char *out, const char *end, char letter, const struct parts *p)
 {
-	const char *key = p->claim->key, *o = p->claim->owner, *tag_end;
+	static const size_t groups[] = {8, 4, 4, 4, 12}; /* of a UUID */
+	const char *key = p->claim->key, *o = p->claim->owner;
 
 	switch (letter) {
 	case 'D':
 		if (!p->tag || p->form != FORM_CLUSTER)
 			return put_three(out, end, "dlock:{", p->encoded, "}:");
 		out = text_put(out, end, "dlock:{");
-		tag_end = out + p->tag_length + 1;
-		out = text_put(out, tag_end < end ? tag_end : end, p->tag);
+		out = put_some(out, end, p->tag, p->tag_length);
 		return put_three(out, end, "}:", p->encoded, ":");
 	case 'B':
 		return strchr(key, '{') ? text_put(out, end, key)
@@ -160,15 +167,12 @@ print_part(char *out, const char *end, char letter, const struct parts *p)
 		    out, end, "dlock:", p->dialect->name, p->tag ? "::" : ":{");
 		return text_put(text_put(out, end, key), end, p->tag ? "" : "}");
 	case 'U':
-		for (size_t i = 0; *o && i < OWNER_CHARS; i++)
-			if (out + 2 < end) {
-				if (i == 0)
-					*out++ = ':';
-				else if (i >= 8 && i <= 20 && i % 4 == 0)
-					*out++ = '-';
-				*out++ = o[i];
-			}
-		return *o ? text_put(out, end, ":1") : out;
+		if (!*o)
+			return out;
+		for (size_t i = 0; i < sizeof groups / sizeof *groups; o += groups[i++])
+			out = put_some(
+			    text_put(out, end, i ? "-" : ":"), end, o, groups[i]);
+		return text_put(out, end, ":1");
 	case 'O':
 		return text_put(out, end, o);
 	case 'I':

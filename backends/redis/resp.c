@@ -1,6 +1,8 @@
 /* resp.c - measures replies before they are parsed, and says what an error reply means. */
 #include "resp.h"
 
+#include "backends/common/text.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,15 +16,8 @@ enum { INBOX_LEAST = 1024 };
 char *
 resp_put_count(char *to, char kind, size_t n)
 {
-	char digits[20];
-	size_t i = sizeof digits;
-
-	do
-		digits[--i] = (char)('0' + n % 10);
-	while ((n /= 10) > 0);
 	*to++ = kind;
-	to = mempcpy(to, digits + i, sizeof digits - i);
-	return mempcpy(to, "\r\n", 2);
+	return mempcpy(text_put_number(to, to + RESP_WORD_BYTES - 1, n), "\r\n", 2);
 }
 
 char *

@@ -117,9 +117,8 @@ enum msg_kind {
 
 struct msg {
 	enum msg_kind kind;
-	bool had; /* MSG_SIGNAL: the command has got this one already */
-	bool
-	    typed; /* MSG_SIGNAL: by a key, so that all of our process group have got it */
+	bool had;     /* MSG_SIGNAL: the command has got this one already */
+	bool typed;   /* MSG_SIGNAL: by a key, so all of our process group have got it */
 	bool ends;    /* MSG_SIGNAL: ends the waiting */
 	unsigned key; /* which of the plan's keys is waited for */
 	int64_t number;

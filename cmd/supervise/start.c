@@ -70,9 +70,9 @@ start_objection(void)
 static bool
 prepare(struct run *r, struct plan *p)
 {
+	/* of `where` the end is used, of `told` the beginning: one page */
 	static struct {
-		struct nested_site
-		    where; /* its end is used, and the beginning of what follows */
+		struct nested_site where;
 		char told[SITE_BYTES];
 	} site;
 	unsigned char bytes[OWNER_CHARS / 2 + sizeof p->terms.seed];

@@ -120,7 +120,7 @@ struct aim {
  */
 size_t tree_signal(pid_t root, const struct aim *);
 
-/* Signals the dlock whose keeper that is: its front, or if that is gone, as of a hold, the keeper. */
+/* Signals the dlock whose keeper that is: its front, or of a hold, which has none, the keeper. */
 void tree_signal_run(pid_t keeper, const struct aim *);
 
 /* Is `pid` a descendant of `root`?  KIN_HIDDEN: /proc does not tell. */
