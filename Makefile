@@ -220,10 +220,10 @@ test:
 		env --default-signal=INT,QUIT,HUP $(PYTHON) -m pytest -q --tb=short --workers=$(WORKERS) \
 		--limit=120 --known=tests/lasted.txt --progress=$(O)/test.log $(if $(BACKEND),-m $(BACKEND)) $(PYTEST) $(TESTS) </dev/null
 
-# Which test finds each of the faults of tests/mutants/mutants.txt, put into a copy of the source.
+# Which test finds each of the faults of tests/mutants/mutants.txt, put into a copy of the source; COMPILE=1: does each compile?
 .PHONY: mutants
 mutants: deps
-	@$(PYTHON) tests/mutants/run.py $(NAME)
+	@COMPILE=$(COMPILE) $(PYTHON) tests/mutants/run.py $(NAME)
 
 # A fresh make sees what deps has installed.
 check-all: export DLOCK_TEST_FULL := 1

@@ -4,11 +4,13 @@
 #
 #	make mutants                 all of them; ten minutes on two cores
 #	make mutants NAME="a b"      some of them
+#	make mutants COMPILE=1       no test is asked: does each compile?  a few minutes on one core
 #
 # Asked first is the test that has found the fault before (finders.txt), then what costs little: the units and
 # `make test`, then `make test BACKEND=...` of the fault's backends.  The first failure ends it.  A line for each
-# fault: its name, the seconds, and the test that has found it, which finders.txt keeps.  Fails if one is found by no test,
-# or if its text stands nowhere any more (then it is to be seeded anew, in the code that does the same now).
+# fault: its name, the seconds, and the test that has found it, which finders.txt keeps.  Fails, and names them at the end, if
+# one is found by no test, if its text stands nowhere any more (then it is to be seeded anew, in the code that does the same
+# now), or if it does not compile: what no compiler takes is no fault that a test has found.
 # A test that was not known to find it is asked once more, with the fault and without.
 #
 # In mutants.txt a fault is a block:
@@ -18,6 +20,7 @@
 #	- lines as they stand in cmd or backends, in one file only, however they are indented
 #	+ lines in their place
 
+import contextlib
 import os
 import pathlib
 import re
@@ -42,6 +45,10 @@ def texts_of(tree):
             yield path, lines, [line.strip() for line in lines]
 
 
+class NoFault(Exception):
+    """Its text stands nowhere, or does not compile."""
+
+
 class Fault:
     def __init__(self, block):
         head, *lines = block.splitlines()
@@ -57,7 +64,7 @@ class Fault:
         found = [(path, lines, i) for path, lines, stripped in texts for i, line in enumerate(stripped)
                  if line == wanted[0] and stripped[i:i + len(wanted)] == wanted]
         if len(found) != 1:
-            raise LookupError(f"{self.name}: its lines stand in {len(found)} places")
+            raise NoFault(f"SEED IT ANEW: its lines stand in {len(found)} places")
         return found[0]
 
     def put(self, tree):
@@ -137,16 +144,29 @@ def tiers(fault, but):
             yield ["test", f"BACKEND={backend}", f"PYTEST=-x -k 'not ({others})'"]
 
 
-def asked_with(fault, *words):
-    """What has failed with the fault in the source."""
+@contextlib.contextmanager
+def seeded(fault, *words):
+    """The fault is in the source, and that has been built."""
     path, before = fault.put(COPY)
     try:
-        built = make("-j2", "all", *(["build/dlock-test", "build/dlock-admin", "wrong"] if words[0] == "test" else []))
+        built = make(*words)
         if built.returncode != 0:
-            return f"IS NO FAULT: it cannot be built: {built.stdout[-500:]}"
-        return finder_of(make(*words))
+            error = re.search(r"^.*\b(?:error|undefined reference)\b.*$", built.stdout, re.M)
+            raise NoFault(f"DOES NOT COMPILE: {error[0] if error else built.stdout[-500:]}")
+        yield
     finally:
         path.write_text(before, encoding="utf-8")
+
+
+def asked_with(fault, *words):
+    """What has failed with the fault in the source."""
+    with seeded(fault, "-j2", "all", *(["build/dlock-test", "build/dlock-admin", "wrong"] if words[0] == "test" else [])):
+        return finder_of(make(*words))
+
+
+def compile_only(fault):
+    with seeded(fault, "all"):
+        return "compiles"
 
 
 def finds(fault, test):
@@ -175,27 +195,32 @@ def ask(fault):
     return None
 
 
+def asked(fault):
+    """A line for people; raises NoFault."""
+    found = ask(fault)
+    if found and re.match(r"system/|unit ", found):
+        keep_finder(fault.name, found)
+        return found
+    raise NoFault(found or "FOUND BY NO TEST")
+
+
 def main(names):
     faults = [f for f in read_faults(FAULTS) if not names or f.name in names]
+    what = compile_only if os.environ.get("COMPILE") else asked
     make_copy()
-    built = make("-j2", "all", "build/dlock-test", "build/dlock-admin", "wrong", "units")
+    built = make("all") if what is compile_only else make("-j2", "all", "build/dlock-test", "build/dlock-admin", "wrong", "units")
     assert built.returncode == 0, built.stdout[-2000:]
-    bad = 0
+    bad = [n for n in names if n not in [f.name for f in faults]]
     for fault in faults:
         began = time.monotonic()
         try:
-            found = ask(fault)
-        except LookupError as e:
-            bad += 1
-            print(f"SEED IT ANEW: {e}", flush=True)
-            continue
-        if found and re.match(r"system/|unit ", found):
-            keep_finder(fault.name, found)
-        else:
-            bad += 1
-        print(f"{fault.name}: {time.monotonic() - began:.0f} s: {found or 'FOUND BY NO TEST'}", flush=True)
-    print(f"{len(faults)} faults, {bad} of them not found")
-    return bad != 0
+            line = what(fault)
+        except NoFault as e:
+            bad.append(fault.name)
+            line = str(e)
+        print(f"{fault.name}: {time.monotonic() - began:.0f} s: {line}", flush=True)
+    print(f"{len(faults)} faults, {len(bad)} of them are not {'compiled' if what is compile_only else 'found'}", *bad)
+    return bad != []
 
 
 if __name__ == "__main__":
