@@ -61,14 +61,61 @@ note_option(struct words *w, int i, const char *value, struct fault *f)
 	return RC_OK;
 }
 
-/* The value of an option, which is the next word. */
+/* The option with this letter; the last one, without a name: there is none. */
+static const struct option *
+option_of_letter(unsigned cmd, char letter)
+{
+	const struct option *o = options;
+
+	while (o->name && (!(o->cmds & cmd) || o->letter != letter))
+		o++;
+	return o;
+}
+
+/*
+ * How many bytes of the word name what it would be where options are read: `--`, an option, or
+ * letters up to one with a value; 0: it would be none.
+ */
+static size_t
+option_length(unsigned cmd, const char *word)
+{
+	size_t n = strcspn(word, "=");
+
+	if (word[0] != '-' || !word[1])
+		return 0;
+	if (word[1] == '-')
+		return !word[2] || strcmp(word, "--help") == 0 ||
+			options_named(cmd, word + 2, n - 2) >= 0
+		    ? n
+		    : 0;
+	for (n = 1; word[n]; n++) {
+		const struct option *o = option_of_letter(cmd, word[n]);
+
+		if (!o->name && word[n] != 'h')
+			return 0;
+		if (o->arg)
+			return n + 1;
+	}
+	return n;
+}
+
+/*
+ * The value of an option, which is the next word.  Where a shell has left out an empty variable,
+ * the next word is an option: that is taken for no value, or another lock would be used.  What
+ * stands behind its name is not shown: it may be a password.
+ */
 static enum rc
 read_value(struct words *w, int i, struct fault *f)
 {
 	const struct option *o = &options[i];
+	size_t n = *w->next ? option_length(w->plan->cmd, *w->next) : 0;
 
 	if (!*w->next)
 		return fault_set(f, RC_USAGE, "--%s needs a value: %s", o->name, o->arg);
+	if (n > 0)
+		return fault_set(f, RC_USAGE,
+		    "--%s needs a value, but '%.*s' comes next (is a variable empty?): a value that looks like an option is written --%s=VALUE",
+		    o->name, n < 40 ? (int)n : 40, *w->next, o->name);
 	return note_option(w, i, *w->next++, f);
 }
 
@@ -123,10 +170,8 @@ read_letters(struct words *w, struct fault *f)
 		return fault_set(f, RC_USAGE, "-%s is written with two dashes: --%s",
 		    options[meant].name, options[meant].name);
 	for (const char *c = word + 1; *c; c++) {
-		const struct option *o = options;
+		const struct option *o = option_of_letter(w->plan->cmd, *c);
 
-		while (o->name && (!(o->cmds & w->plan->cmd) || o->letter != *c))
-			o++;
 		if (*c == 'h') {
 			w->help = true;
 			continue;
@@ -227,7 +272,6 @@ read_key(struct words *w, struct fault *f)
 
 	if (take_key(w, "key", key, f) != RC_OK)
 		return RC_USAGE;
-	w->ended = false; /* perhaps before the key */
 	if (options_follow && args_have(w->next, "--") && read_options(w, f) != RC_OK)
 		return RC_USAGE;
 	/* without a -- it could as well be a command whose key was forgotten */
@@ -351,7 +395,8 @@ settle_command(const struct words *w, struct fault *f)
 
 	if (p->nkeys == 0)
 		return fault_set(f, RC_USAGE,
-		    "no key: say dlock run -k KEY -- COMMAND, with a name for the lock");
+		    "no key%s: say dlock run -k KEY -- COMMAND, with a name for the lock",
+		    w->ended ? " before the -- (is a variable empty?)" : "");
 	if (p->command.line && *words)
 		return fault_set(f, RC_USAGE,
 		    "both --command and '%s' are given: give only one of them",
@@ -503,13 +548,16 @@ read_sources(struct plan *p, struct sources *all, struct fault *f)
 	return rc == RC_OK ? sources_apply(all, OPT_BACKEND, OPTIONS, p, f) : rc;
 }
 
-/* `dlock run` ends its options where the command begins. */
+/*
+ * `dlock run` ends its options where the command begins.  What stands behind a -- is the command
+ * and no key, since `dlock run $KEY -- nice make` with an empty variable would lock "nice".
+ */
 static enum rc
 read_run_words(struct words *w, struct fault *f)
 {
 	if (read_options(w, f) != RC_OK)
 		return RC_USAGE;
-	w->named = !w->help && !sources_of(w->plan->sources, OPT_KEY);
+	w->named = !w->help && !w->ended && !sources_of(w->plan->sources, OPT_KEY);
 	return w->named && *w->next ? read_key(w, f) : RC_OK;
 }
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 static const struct unit {
@@ -133,6 +134,19 @@ take_digits(const char **s, int n, int low, int high, int *ret)
 	return value >= low && value <= high;
 }
 
+/* Of a second: ".25" or "", in us. */
+static bool
+take_fraction(const char **s, int *us)
+{
+	int unit = 100000;
+
+	if (**s != '.')
+		return true;
+	for (++*s; **s >= '0' && **s <= '9'; ++*s, unit /= 10)
+		*us += unit * (**s - '0');
+	return (*s)[-1] != '.';
+}
+
 /* "Z", "+01:00" or "-08:00", in seconds; "": `local`. */
 static bool
 take_zone(const char **s, int *offset, bool *local)
@@ -201,14 +215,10 @@ parse_time(const char *s, int64_t *us, bool *twice)
 	    !take_digits(&s, 2, 0, 23, &t.tm_hour) || *s++ != ':' ||
 	    !take_digits(&s, 2, 0, 59, &t.tm_min))
 		return false;
-	if (*s == ':' && (s++, !take_digits(&s, 2, 0, 59, &t.tm_sec)))
+	if (*s == ':' &&
+	    (s++,
+		!take_digits(&s, 2, 0, 59, &t.tm_sec) || !take_fraction(&s, &fraction)))
 		return false;
-	if (*s == '.') {
-		int unit = 100000;
-
-		for (s++; *s >= '0' && *s <= '9'; s++, unit /= 10)
-			fraction += unit * (*s - '0');
-	}
 	if (!take_zone(&s, &offset, &local) || *s)
 		return false;
 	t.tm_year = year - 1900;
@@ -326,6 +336,17 @@ distance(const char *a, size_t na, const char *b, size_t nb)
 	return d[na][nb];
 }
 
+/* Is it "no", or "no-", and that name?  Then the opposite of the name is meant. */
+static bool
+denies(const char *word, size_t n, const char *name)
+{
+	size_t no = n > 2 && strchr("-_", word[2]) ? 3 : 2, length = strlen(name);
+
+	return n > no + 1 && length <= WORD_BYTES && is_same_letter(word[0], 'n') &&
+	    is_same_letter(word[1], 'o') &&
+	    distance(word + no, n - no, name, length) <= 1;
+}
+
 const char *
 parse_nearest(const char *word, size_t n, const char *const *known)
 {
@@ -338,7 +359,9 @@ parse_nearest(const char *word, size_t n, const char *const *known)
 	for (; *known; known++) {
 		size_t length = strlen(*known), d;
 
-		if (length > WORD_BYTES)
+		if (denies(word, n, "wait") && strcasecmp(*known, "nonblock") == 0)
+			return *known;
+		if (length > WORD_BYTES || denies(word, n, *known))
 			continue;
 		d = n < length && strncmp(word, *known, n) == 0
 		    ? 1

@@ -193,17 +193,18 @@ _dlock_setting()
 # leaves it empty while the cursor is still before it.
 _dlock_find_command()
 {
-	local i=2 word keyed='' ended=''
+	local i=2 word keyed='' ended='' run=''
 	local valued='^(-[sxnqvh]*([kbuOwEtc])(.*)|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|once|once-per|at-offset|cooldown|skipped-exit-code|command|who|why|status-fd|metrics-file))$'
 
 	first=
 	[[ ${DLOCK_KEY-} && ! ${DLOCK_KEEPER-} ]] && keyed=1
+	[[ ${COMP_WORDS[1]} == run ]] && run=1 # which takes no key from behind a --
 	while ((i < COMP_CWORD)); do
 		word=${COMP_WORDS[i]}
 		if [[ $word == [:=]* ]]; then
 			((i += 2)) # readline makes three words of a=b and of a:b
 		elif [[ ! $ended && $word == -- ]]; then
-			ended=1
+			ended=1 keyed=${keyed:-$run}
 			((i++))
 		elif [[ $ended || $word != -?* ]]; then
 			[[ $keyed ]] && first=$i && return

@@ -16,6 +16,8 @@ function __dlock_command
         if test -z "$ended"; and test "$word" = --
             test (count $words) -eq 1; and return 1
             set ended 1
+            # The command, for run: a key stands before the --.
+            test $argv[1] = run; and set keyed 1
         else if test -n "$ended"; or not string match -q -- '-*' $word
             if test -n "$keyed"
                 printf '%s\n' $words

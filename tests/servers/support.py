@@ -477,7 +477,7 @@ class Dlock:
 
     def contend(self, place, key, *options, command=UNTIL_EOF, **arguments):
         """The same, but does not wait for the grant."""
-        result = self.start("run", *place.words, "-k", key, *options, "--", *command, stdin=subprocess.PIPE, **arguments)
+        result = self.start("run", *place.words, f"--key={key}", *options, "--", *command, stdin=subprocess.PIPE, **arguments)
         result.counted = getattr(place, "counted", self.counted)
         return result
 

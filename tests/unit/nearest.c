@@ -37,6 +37,13 @@ typing_errors_are_understood(void **state)
 	    {"foo", NULL},
 	    {"frobnicate", NULL},
 	    {"colour", NULL},
+	    /* the opposite of what it says is not meant */
+	    {"nowait", "nonblock"},
+	    {"no-wait", "nonblock"},
+	    {"NO_WAIT", "nonblock"},
+	    {"noverbose", NULL},
+	    {"no-ttl", NULL},
+	    {"nottl", NULL},
 	    {"waitwaitwaitwaitwaitwaitwaitwaitwaitwaitwaitwait", NULL},
 	    {"\xff\xff\xff", NULL},
 	};

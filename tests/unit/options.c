@@ -164,8 +164,6 @@ where_options_end(void **state)
 	assert_string_equal(plan.keys[0], "job");
 	assert_string_equal(plan.command.argv[0], "-x");
 	assert_true(plan.wait.most == 0 && plan.terms.ttl == 10 * S);
-	fine("-b file -- job -n -- cmd");
-	assert_true(plan.wait.most == 0);
 	fine("-b file job -c true --");
 	assert_string_equal(plan.command.argv[2], "true");
 	fine("-b file job -- -n -- x");
@@ -193,6 +191,12 @@ wrong_words(void **state)
 	wrong("-b file \"\" cmd", "empty");
 	wrong("-b file -k \"\" cmd", "--key|empty");
 	wrong("-k job cmd", "backend|-b|file|redis");
+	wrong("-b file -- job -n -- cmd", "no key before the --|-k KEY");
+	wrong("-b file -n -- job cmd", "no key before the --|-k KEY");
+	wrong("-b file -k -- cmd", "--key|'--'|--key=VALUE");
+	wrong("-b file -nk -n cmd", "--key|'-n'|--key=VALUE");
+	wrong("-b file job -w -q -- cmd", "--wait|'-q'|--wait=VALUE");
+	wrong("-b file -k job --why --url=redis://:secret@h cmd", "--why|'--url'");
 	wrong("-b file -k job --nonsense cmd", "--nonsense");
 	wrong("-b file -k job --ke cmd", "--ke");
 	wrong("-b file -k job -Z cmd", "-Z");

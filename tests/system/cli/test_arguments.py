@@ -137,9 +137,11 @@ def refuse(dlock, files, mark, tmp_path):
     (["run", SITE, "k", "--full"], ["'--full'", "after the key 'k'", "before"]),
     (["run", SITE, "k", "-n", "touch", "--", "x"], ["'-n'", "after the key 'k'", "before"]),
     (["run", SITE, "k", "--nope", "--", MARK], ["--nope", "dlock help"]),
-    # a -- that is an option's value ends no options
-    (["run", SITE, "k", "--why", "--", MARK], ["'--why'", "after the key 'k'", "before"]),
-    (["status", SITE, "--profile", "--", "k", "--nope"], ["--nope", "dlock help"]),
+    (["run", SITE, "k", "--why", "--", MARK], ["--why needs a value", "'--'", "--why=VALUE"]),
+    # an empty variable that a shell has left out: what stands behind the -- is no key
+    (["run", SITE, "--", "nice", MARK], ["no key before the --", "dlock run -k KEY -- COMMAND"]),
+    (["run", SITE, "-n", "--", "nice", MARK], ["no key before the --"]),
+    (["run", SITE, "--", "nice", "-n", "--", MARK], ["no key before the --"]),
     (["run", SITE, "k", "-k", "other", "--", MARK], ["'k'", "'other'", "-k for each"]),
     (["run", SITE, "k", "-n", "--"], ["no command", "'k'"]),
     (["run", SITE, "-k=k", MARK], ["-k=", "-k KEY", "--key=KEY"]),
@@ -150,7 +152,8 @@ def refuse(dlock, files, mark, tmp_path):
     (["run", SITE, "-key", "k", MARK], ["-key", "--key"]),
     (["run", SITE, "-k", "k", "-quiet", MARK], ["-quiet", "--quiet"]),
     (["run", SITE, "-k", "k", "-wait=5", MARK], ["-wait", "--wait"]),
-    (["run", SITE, "-k", "k", "--nowait", MARK], ["--nowait", "dlock help"]),
+    (["run", SITE, "-k", "k", "--nowait", MARK], ["--nowait", "did you mean --nonblock?", "dlock help"]),
+    (["run", SITE, "-k", "k", "--no-wait", MARK], ["--no-wait", "did you mean --nonblock?"]),
     (["run", SITE, "-k", "k", "--timeout", "5", MARK], ["--timeout", "dlock help"]),
     (["run", SITE, "-k", "k", "--non-block", MARK], ["--non-block", "did you mean --nonblock?"]),
     (["run", SITE, "-k", "k", "--Wait=5", MARK], ["--Wait", "did you mean --wait?"]),
@@ -236,6 +239,68 @@ def test_a_wrong_variable_is_refused(refuse, option):
     place = [] if option in ("backend", "url") else [SITE]
     refuse(["run", *place, *([] if option == "key" else ["-k", "k"]), MARK], 64,
            [variable(option), said], env={variable(option): value})
+
+
+# ---- values that are options ----
+
+
+def every_option(dlock):
+    """{subcommand: [(name, letter, takes a value)]}, of the table of options."""
+    known = {}
+    for row in dlock.run("help", "--raw").stdout.splitlines():
+        name, letter, value, _, commands = row.split("\t")
+        for command in commands.split(","):
+            known.setdefault(command, []).append((name, letter.strip("-"), value != "-"))
+    return known
+
+
+def words_of(options):
+    """Words that are read as these options, or as the end of all."""
+    yield from ("--", "--help", "-h")
+    flags = [letter for _, letter, valued in options if letter and not valued]
+    for name, letter, valued in options:
+        yield f"--{name}"
+        if letter:
+            yield f"-{letter}"
+            yield f"-h{letter}"
+        if valued:
+            yield f"--{name}=5s"
+            yield from (f"-{before}{letter}5s" for before in ["", *flags] if letter)
+
+
+def hidden(word):
+    """What of such a word the line may show: its value may be a password."""
+    return word.split("=")[0].removesuffix("5s")
+
+
+@pytest.mark.parametrize("command", ["run", "status", "ls", "wait", "break", "freeze", "thaw", "forget", "hold", "doctor", "config"])
+def test_an_option_is_no_value(dlock, tmp_path, command):
+    """`-k $KEY -n` with an empty variable: the key is not "-n"."""
+    options, asked, here = every_option(dlock)[command], 0, tmp_path / "here"
+    here.mkdir()
+    for name, letter, _ in [o for o in options if o[2] and o[0] != "watch"]:
+        for word in [*words_of(options)][::1 if name == "key" else 12] + ["--"]:
+            for spelt in [f"--{name}", *([f"-{letter}"] if letter else [])]:
+                words = [command, spelt, word, "k", "true"]
+                done = subprocess.run([DLOCK, *words], cwd=here, capture_output=True, text=True, check=False)
+                assert done.returncode == 64 and done.stdout in ("", "(exit 64)\n") and done.stderr.count("\n") == 1, (words, done)
+                assert f"--{name} needs a value, but '{hidden(word)}' comes next" in done.stderr and f"--{name}=VALUE" in done.stderr, (words, done)
+                asked += 1
+    assert asked > 20 and entries_below(here) == []
+
+
+@pytest.mark.parametrize("key", ["--", "-n", "-nq", "-w5s", "--wait=1h"])
+def test_a_key_that_looks_like_an_option_is_written_behind_the_sign(dlock, files, key):
+    for words in ([f"--key={key}"], [f"-k{key}"]):
+        done = dlock.run("run", *files.words, *words, "--", "sh", "-c", 'printf %s "$DLOCK_KEY"', events=False)
+        assert (done.status, done.stdout) == (0, key), done
+    assert dlock.run("status", *files.words, "--", key).status == 1
+
+
+@pytest.mark.parametrize("value", ["-", "-1", "-5m", "- tidy up", "-zz", "---", "--nosuch", "--wait for it"])
+def test_what_is_no_option_is_a_value(dlock, files, value):
+    done = dlock.run("run", *files.words, "--why", value, "-k", value, "--", "sh", "-c", 'printf %s "$DLOCK_KEY"', events=False)
+    assert (done.status, done.stdout) == (0, value), done
 
 
 # ---- values ----
@@ -557,7 +622,7 @@ def test_a_command_that_cannot_be_found_takes_no_lock(dlock, files, odd_commands
     (["-nqkk", "echo", "a"], "a\n"),
     (["-nqvk", "k", "-E", "9", "echo", "a"], "a\n"),
     (["--key=k", "--", "echo", "a"], "a\n"),
-    (["--key", "--", "printenv", "DLOCK_KEY"], "--\n"),
+    (["--key", "--", "printenv", "DLOCK_KEY"], None),
     (["--key=--", "printenv", "DLOCK_KEY"], "--\n"),
     (["--key==", "printenv", "DLOCK_KEY"], "=\n"),
     (["-k", "=", "printenv", "DLOCK_KEY"], "=\n"),
@@ -568,7 +633,7 @@ def test_a_command_that_cannot_be_found_takes_no_lock(dlock, files, odd_commands
     (["-n", "k", "-q", "--", "echo", "--"], "--\n"),
     (["k", "-c", "echo $0", "--"], "/bin/sh\n"),
     (["-", "printenv", "DLOCK_KEY"], "-\n"),
-    (["--", "-x", "printenv", "DLOCK_KEY"], "-x\n"),
+    (["--", "-x", "printenv", "DLOCK_KEY"], None),
     (["-k", "k", "echo", "-n", "-k", "--key=x", "--help", "--"], "-k --key=x --help --"),
     (["-k", "k", "--", "echo", "--", "-q"], "-- -q\n"),
     (["-k", "k", "echo", "", " ", "*", "$HOME;", "a\nb", "%s"], "   * $HOME; a\nb %s\n"),

@@ -201,6 +201,15 @@ def test_forget_wants_one_key_and_then_an_id(terminal, with_key):
         assert terminal.words(f"dlock forget -u {url} {typed}")[0].endswith("<nightly><dep>"), typed
 
 
+def test_no_key_is_offered_behind_what_ends_the_options(terminal, with_key):
+    """`run` takes none from there; others do."""
+    url = with_key("qqdeploy")
+    assert terminal.words(f"dlock run -u {url} -- qqd", "x")[0].endswith("<--><qqdx>")
+    (terminal.directory / "a-file").touch()
+    assert terminal.words(f"dlock run -u {url} qqd -q -- cat a-fi")[0].endswith("<cat><a-file>")
+    assert terminal.words(f"dlock wait -u {url} -- qqd")[0].endswith("<--><qqdeploy>")
+
+
 def test_a_long_option_has_its_keys_too(terminal, with_key):
     url = with_key("deploy/prod")
     got = terminal.words(f"dlock status --url={url} --key=dep")[0]

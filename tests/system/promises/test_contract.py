@@ -101,7 +101,7 @@ def test_different_keys_do_not_exclude_each_other(dlock, place):
     for hold in holds:
         hold.held()
     for key in keys:
-        assert dlock.run("run", *place.words, "-k", key, "-n", "--", "true").status == 75, key
+        assert dlock.run("run", *place.words, f"--key={key}", "-n", "--", "true").status == 75, key
     for hold in holds:
         assert hold.finish().status == 0
 
