@@ -421,6 +421,8 @@ struct look {
 	/* With a key: its last success is asked for, and not to see it is a failure. */
 	bool success;
 	instant until; /* give up then */
+	/* how long one request may take, with all its retries: see look_answer_by() */
+	int64_t patience;
 	/*
 	 * Gets each entry, all of one key in a row: holders first, in the order of
 	 * their grants, then waiters in the order of the queue.  `now` is the
@@ -429,6 +431,16 @@ struct look {
 	bool (*see)(void *ctx, const struct entry *, int64_t now);
 	void *ctx;
 };
+
+/*
+ * Until when the answer to a request (a page) is awaited that is made now.  A look may take
+ * long, but a server that says again and again that it cannot answer now is not asked for ever.
+ */
+static inline instant
+look_answer_by(const struct look *l)
+{
+	return instant_first(l->until, instant_after(instant_now(), l->patience));
+}
 
 /* Which grant is meant: what a look has shown of it. */
 struct target {

@@ -353,7 +353,7 @@ renew_often(struct doctor *d, struct fault *f)
 		instant sent = instant_now();
 
 		rc = d->store->backend->lock->renew(
-		    d->store, look_patience(), &d->grant, f);
+		    d->store, look_patience(&d->looking), &d->grant, f);
 		spans[n++] = instant_now() - sent;
 	}
 	if (rc == RC_OK)
@@ -406,7 +406,9 @@ try_look(struct doctor *d)
 
 	d->looked = true;
 	tell_right(d, "right-look",
-	    look_at(&d->looking, d->probe, false, &d->view, look_patience(), &f), &f);
+	    look_at(
+		&d->looking, d->probe, false, &d->view, look_patience(&d->looking), &f),
+	    &f);
 }
 
 /*
@@ -430,10 +432,11 @@ try_break(struct doctor *d)
 		tell(d, FIT, "right-break", NULL, "these locks cannot be broken");
 		return;
 	}
-	rc = s->backend->admin->revoke(s, &t, d->record, !polite, look_patience(), &f);
+	rc = s->backend->admin->revoke(
+	    s, &t, d->record, !polite, look_patience(&d->looking), &f);
 	if (rc == RC_OK && polite && (s->caps & CAP_FORCE)) {
 		rc = s->backend->admin->revoke(
-		    s, &other, d->record, true, look_patience(), &f);
+		    s, &other, d->record, true, look_patience(&d->looking), &f);
 		rc = rc == RC_LOST ? RC_OK : rc;
 	}
 	d->taken = rc == RC_OK && !polite;
@@ -452,10 +455,10 @@ try_freeze(struct doctor *d)
 		return;
 	}
 	rc = s->backend->admin->freeze(
-	    s, d->probe, d->record, FREEZE, look_patience(), &f);
+	    s, d->probe, d->record, FREEZE, look_patience(&d->looking), &f);
 	thawed = rc == RC_DENIED /* else it may be frozen, though the answer is lost */
 	    ? rc
-	    : s->backend->admin->thaw(s, d->probe, look_patience(), &unthawed);
+	    : s->backend->admin->thaw(s, d->probe, look_patience(&d->looking), &unthawed);
 	tell_right(
 	    d, "right-freeze", rc == RC_OK ? thawed : rc, rc == RC_OK ? &unthawed : &f);
 }
@@ -498,7 +501,8 @@ try_run(struct doctor *d)
 	d->after = epoch_now();
 	if (rc == RC_OK)
 		rc = try_held(d, &f);
-	back = b->lock->release(d->store, STATUS_NONE, look_patience(), &given);
+	back = b->lock->release(
+	    d->store, STATUS_NONE, look_patience(&d->looking), &given);
 	if (rc == RC_OK && back != RC_OK && back != RC_REVOKED && !d->taken) {
 		rc = back;
 		f = given;
@@ -518,7 +522,7 @@ ask_check(struct doctor *d, bool sweep, struct fault *f)
 	struct store *s = d->looking.store;
 
 	d->checkup.sweep = sweep;
-	d->checkup.until = look_patience();
+	d->checkup.until = look_patience(&d->looking);
 	return s->backend->admin->check ? s->backend->admin->check(s, &d->checkup, f)
 					: RC_OK;
 }

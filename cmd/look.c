@@ -8,6 +8,7 @@
 #include "text.h"
 
 #include "backends/common/retry.h"
+#include "backends/common/setting.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -22,9 +23,9 @@
 #define PAUSE_MOST NS_PER_S
 
 instant
-look_patience(void)
+look_patience(const struct looking *l)
 {
-	return instant_after(instant_now(), LOOK_PATIENCE);
+	return instant_after(instant_now(), l->patience);
 }
 
 /* ---- waiting ---- */
@@ -55,23 +56,6 @@ look_host(struct host *h)
 	*h = (struct host){.wait = wait_by_poll, .seen.holding.held = -1, .alert = -1};
 }
 
-/* A server that says nothing for too long is given up, however long the look may be. */
-static enum woke
-wait_patiently(struct host *h, int fd, short events, instant until)
-{
-	struct looking *l = (struct looking *)h;
-	instant most = l->asked ? instant_after(l->heard, LOOK_PATIENCE) : NEVER;
-	enum woke woke = wait_by_poll(h, fd, events, instant_first(until, most));
-
-	if (woke == WOKE_READY)
-		l->heard = instant_now();
-	if (woke == WOKE_TIMEOUT && until > most) {
-		l->silent = true;
-		return WOKE_STOP;
-	}
-	return woke;
-}
-
 /* ---- the store ---- */
 
 static enum rc
@@ -100,6 +84,20 @@ check_can_look(const struct store *s, unsigned caps, struct fault *f)
 	return RC_OK;
 }
 
+/* connect-timeout as the site has it; one that is no duration is refused when it is opened. */
+static int64_t
+patience_of(const struct site *site)
+{
+	struct retry retry;
+	struct fault unused;
+
+	retry_init(&retry);
+	for (size_t i = 0; i < site->nsettings; i++)
+		if (strcmp(site->settings[i].name, "connect-timeout") == 0)
+			setting_timeout(site->settings[i].value, &retry.first, &unused);
+	return retry.first;
+}
+
 void
 look_ask_outer(struct looking *l)
 {
@@ -119,7 +117,6 @@ look_open(struct looking *l, const struct plan *p, unsigned caps, struct fault *
 	signal(SIGXFSZ, SIG_IGN);  /* the write fails, and is told of */
 	*l = (struct looking){.plan = p, .jitter = (uint64_t)instant_now() | 1};
 	look_host(&l->host);
-	l->host.wait = wait_patiently;
 	if (!b->open)
 		return fault_set(f, RC_CONFIG,
 		    "this dlock was built without the %s backend (dlock version)",
@@ -129,6 +126,7 @@ look_open(struct looking *l, const struct plan *p, unsigned caps, struct fault *
 		look_ask_outer(l);
 	rc = nested_site_check(&l->where, f);
 	if (rc == RC_OK) {
+		l->patience = patience_of(&l->where.site);
 		rc = b->open(&l->store, &l->host, &l->where.site, f);
 		rc = sources_blame(p, &l->where.site, &l->host, rc, f);
 	}
@@ -171,7 +169,6 @@ collect(void *ctx, const struct entry *e, int64_t now)
 {
 	struct collection *c = ctx;
 
-	c->looking->heard = instant_now();
 	if (c->see && strlen(e->key) > KEY_BYTES)
 		return true; /* nobody can lock that */
 	/* what is remembered of an ID is a row of its own */
@@ -193,16 +190,11 @@ look(struct collection *c, struct look *what, struct fault *f)
 
 	what->see = collect;
 	what->ctx = c;
-	l->heard = instant_now();
-	l->silent = false;
-	l->asked = true;
+	what->patience = l->patience;
 	rc = l->store->backend->admin->each(l->store, what, f);
-	l->asked = false;
 	if (*l->host.notice.text && !l->plan->show.quiet)
 		say("%s", text_shown(l->host.notice.text).text);
 	*l->host.notice.text = '\0'; /* each is said once */
-	if (rc == RC_STOP && l->silent)
-		return fault_set(f, RC_AGAIN, "%s does not answer", l->store->where);
 	if (rc == RC_OK ||
 	    rc == RC_DENIED) /* else there may have been more of the last one */
 		complete(c);

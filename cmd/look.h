@@ -2,8 +2,9 @@
  * look.h - how a subcommand looks at locks, without holding any.
  *
  * The store is that of the plan, or of the outer run where the plan names no
- * server itself.  A look asks once: a silent server is not asked again here, but each of
- * its answers may take LOOK_PATIENCE.
+ * server itself.  A look asks once: a silent server is not asked again here.  Each request of a look,
+ * and each change, may take as long as connect-timeout says, with all that is asked again
+ * meanwhile; so a server that says again and again that it cannot answer now is given up, too.
  *
  * Signals are as they were: Ctrl-C ends the process.
  */
@@ -13,8 +14,6 @@
 #include "cmd/supervise/nested.h"
 #include "view.h"
 
-#define LOOK_PATIENCE (5 * NS_PER_S) /* as connect-timeout has it */
-
 struct looking {
 	struct host host;
 	const struct plan *plan;
@@ -22,10 +21,8 @@ struct looking {
 	struct nested_site where;
 	/* CMD_WAIT: what nested_look() says of a run like this */
 	enum rc joined;
-	bool asked;    /* a look is under way */
-	instant heard; /* when the server last said something to it */
-	bool silent;   /* it has said nothing for LOOK_PATIENCE */
-	int64_t pause; /* the last one between two looks; 0: none yet */
+	int64_t patience; /* for an answer: connect-timeout, or its default */
+	int64_t pause;    /* the last one between two looks; 0: none yet */
 	uint64_t jitter;
 };
 
@@ -47,9 +44,9 @@ void look_close(struct looking *);
 void look_ask_outer(struct looking *);
 
 /* Until when to wait for the answer to a question that is sent now. */
-instant look_patience(void);
+instant look_patience(const struct looking *);
 
-/* Looks at one key; `until`, or NEVER, bounds it beside LOOK_PATIENCE. */
+/* Looks at one key; `until`, or NEVER, bounds all of it. */
 enum rc look_at(struct looking *, const char *key, bool brief, struct view *,
     instant until, struct fault *);
 

@@ -67,8 +67,8 @@ show_keys(struct rounds *r, FILE *to, struct fault *f)
 
 	s->held = false;
 	for (size_t i = 0; i < p->nkeys; i++) {
-		enum rc rc = look_at(
-		    &r->looking, p->keys[i], false, &s->view, look_patience(), f);
+		enum rc rc = look_at(&r->looking, p->keys[i], false, &s->view,
+		    look_patience(&r->looking), f);
 		uint64_t facts = show_facts(&s->view, r->looking.store, false);
 
 		r->key = p->keys[i];

@@ -186,8 +186,8 @@ revoke_all(struct steering *s, size_t *done, struct fault *f)
 	record_write(record, s->looking.plan, 0);
 	for (const struct person *p = NULL; (p = next_meant(s, p));) {
 		const struct target t = {s->key, p->token, p->owner};
-		enum rc rc = store->backend->admin->revoke(
-		    store, &t, record, s->looking.plan->steer.force, look_patience(), f);
+		enum rc rc = store->backend->admin->revoke(store, &t, record,
+		    s->looking.plan->steer.force, look_patience(&s->looking), f);
 
 		if (rc != RC_OK && rc != RC_LOST)
 			return rc;
@@ -355,10 +355,10 @@ freeze_key(struct steering *s)
 	enum rc rc;
 
 	/* for the message alone: a look that fails does not prevent the freeze */
-	look_at(l, s->key, true, &before, look_patience(), &ignored);
+	look_at(l, s->key, true, &before, look_patience(l), &ignored);
 	record_write(record, l->plan, 0);
 	rc = l->store->backend->admin->freeze(
-	    l->store, s->key, record, l->plan->steer.length, look_patience(), &f);
+	    l->store, s->key, record, l->plan->steer.length, look_patience(l), &f);
 	if (rc == RC_OK && (!quiet || l->plan->look.json))
 		(void)see_key(s, &ignored);
 	if (rc == RC_OK && !quiet)
@@ -419,7 +419,8 @@ thaw_key(struct steering *s)
 	if (rc == RC_OK && !may_thaw(s))
 		return STATUS_NOTHING;
 	if (rc == RC_OK)
-		rc = store->backend->admin->thaw(store, s->key, look_patience(), &f);
+		rc = store->backend->admin->thaw(
+		    store, s->key, look_patience(&s->looking), &f);
 	if (rc == RC_LOST) {
 		say_last("%s is not frozen any more", name.text);
 		return STATUS_NOTHING;
@@ -467,7 +468,8 @@ forget_key(struct steering *s)
 		say_last("nothing was forgotten");
 		return STATUS_NOTHING;
 	}
-	rc = store->backend->admin->forget(store, s->key, id, look_patience(), &f);
+	rc = store->backend->admin->forget(
+	    store, s->key, id, look_patience(&s->looking), &f);
 	if (rc == RC_LOST) {
 		say_last("%s: none is remembered", runs);
 		return STATUS_NOTHING;

@@ -152,6 +152,7 @@ run_wait(struct plan *p)
 	w.speaks = w.began + SPEAK_FIRST;
 	snprintf(owner, sizeof owner, "%x %llx", (unsigned)getpid(), (long long)w.began);
 	retry_init(&w.retry);
+	w.retry.first = w.looking.patience;
 	retry_begin(&w.retry, &claim);
 	/* what a run of that kind would be refused, there is no waiting for */
 	rc = plan_check_kind(&p->claim, w.looking.store, &f);

@@ -179,8 +179,8 @@ tell_page(struct looking *l, const json_t *range, enum rc *rc)
 	}
 	calls[0] = call_txn(&marks);
 	if (holders > 0)
-		*rc = cluster_calls(
-		    &l->etcd->cluster, calls, 1 + holders, l->look->until, l->fault);
+		*rc = cluster_calls(&l->etcd->cluster, calls, 1 + holders,
+		    look_answer_by(l->look), l->fault);
 	for (i = 0; *rc == RC_OK && !l->enough &&
 	     next_place(l, range, &i, &l->read_to, &q, &kv);) {
 		l->count -= q.value.held;
@@ -210,7 +210,7 @@ tell_queue(struct looking *l, json_t *first, int64_t revision)
 
 		json_decref(page);
 		page = more ? cluster_answer(&l->etcd->cluster, call_range(&next),
-				  l->look->until, &rc, l->fault)
+				  look_answer_by(l->look), &rc, l->fault)
 			    : NULL;
 	}
 	return rc;
@@ -243,7 +243,7 @@ tell_key(struct looking *l, const char *key, bool idle)
 		kv_op_key(&reads.success, names_run(key_of, &l->names, "good", NULL));
 	}
 	found = cluster_answer(
-	    &e->cluster, call_txn(&reads), l->look->until, &rc, l->fault);
+	    &e->cluster, call_txn(&reads), look_answer_by(l->look), &rc, l->fault);
 	l->count = kv_number(kv_response(found, 0), "count");
 	run_found(&last, kv_response(found, 2));
 	run_found(&good, kv_response(found, 3));
@@ -336,8 +336,8 @@ see_all(struct looking *l, char letter)
 	while (rc == RC_OK && !l->enough && n == PAGE) {
 		const struct kv_range page = {
 		    .key = from, .end = end, .limit = PAGE, .keys_only = letter != 'j'};
-		json_t *found = cluster_answer(
-		    &e->cluster, call_range(&page), l->look->until, &rc, l->fault);
+		json_t *found = cluster_answer(&e->cluster, call_range(&page),
+		    look_answer_by(l->look), &rc, l->fault);
 		bool any = false;
 
 		n = kv_count(found);

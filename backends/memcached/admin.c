@@ -162,14 +162,13 @@ listing_keep(struct listing *l, const char *encoded)
 static enum rc
 listing_try_names(struct listing *l)
 {
-	instant until = l->look->until;
 	struct reply r;
 	enum rc rc;
 
 	client_word(l->client, "lru_crawler metadump hash");
-	rc = client_send(l->client, until, l->fault);
+	rc = client_send(l->client, look_answer_by(l->look), l->fault);
 	while (rc == RC_OK) {
-		rc = client_read(l->client, &r, until, l->fault);
+		rc = client_read(l->client, &r, look_answer_by(l->look), l->fault);
 		if (rc != RC_OK || r.code == REPLY_END)
 			break;
 		if (r.code == REPLY_BUSY)
@@ -184,7 +183,7 @@ static enum rc
 listing_read_names(struct listing *l)
 {
 	struct host *host = l->client->stream.host;
-	instant most = instant_first(l->look->until, instant_now() + BUSY_MOST);
+	instant most = instant_first(look_answer_by(l->look), instant_now() + BUSY_MOST);
 	enum rc rc;
 
 	while ((rc = listing_try_names(l)) == RC_BUSY && instant_now() < most)
@@ -209,9 +208,9 @@ listing_page(struct listing *l, const char **from, const char *end)
 		item_name_read(key, &lock, l->prefix, to);
 		items_ask(l->client, lock, 0);
 	}
-	rc = client_send(l->client, l->look->until, l->fault);
+	rc = client_send(l->client, look_answer_by(l->look), l->fault);
 	for (; rc == RC_OK && *from < to; *from += strlen(*from) + 1) {
-		rc = items_read(l->client, 0, l->look->until, &i, l->fault);
+		rc = items_read(l->client, 0, look_answer_by(l->look), &i, l->fault);
 		items_number(&i, &l->stats);
 		if (rc == RC_OK)
 			listing_found(l, *from, &i);
@@ -227,9 +226,9 @@ listing_all(struct listing *l)
 
 	stats_init(&l->stats);
 	client_word(l->client, "stats");
-	rc = client_send(l->client, l->look->until, l->fault);
+	rc = client_send(l->client, look_answer_by(l->look), l->fault);
 	if (rc == RC_OK)
-		rc = stats_read(&l->stats, l->client, l->look->until, l->fault);
+		rc = stats_read(&l->stats, l->client, look_answer_by(l->look), l->fault);
 	l->at = instant_now();
 	if (rc == RC_OK)
 		rc = listing_read_names(l);
@@ -254,7 +253,7 @@ memcached_each(struct store *s, const struct look *look, struct fault *f)
 	if (!look->key)
 		return listing_all(&l);
 	memcached_name(m, &name, look->key);
-	rc = items_look(&m->client, name.text, ITEMS_STATS, look->until, &i, f);
+	rc = items_look(&m->client, name.text, ITEMS_STATS, look_answer_by(look), &i, f);
 	if (rc != RC_OK)
 		return rc;
 	l.at = instant_now();

@@ -277,7 +277,8 @@ named_each(struct sql *db, const struct look *look, struct fault *f)
 	const char *what = subject(db, look->key);
 	struct grants_holder holder = {.session = 0};
 	struct answer a = {.db = NULL};
-	enum rc rc = what ? find_user(db, what, look->until, &holder, &a, f) : RC_OK;
+	enum rc rc = what ? find_user(db, what, look_answer_by(look), &holder, &a, f)
+			  : RC_OK;
 
 	if (rc == RC_OK)
 		rc = grants_each(db, look, what, &holder, f);

@@ -505,7 +505,7 @@ advisory_each(struct sql *db, const struct look *look, struct fault *f)
 	enum rc rc;
 
 	db->reads = false; /* a standby has advisory locks of its own */
-	rc = reach_lock(pg, look->key, look->until, f);
+	rc = reach_lock(pg, look->key, look_answer_by(look), f);
 	while (rc == RC_OK && n == PAGE && !s.seen.enough) {
 		snprintf(sql, sizeof sql, list_locks_sql, ORDER,
 		    look->key ? advisory_of(pg)->lock_is : NOT_DLOCKS_OWN, s.at, PAGE);

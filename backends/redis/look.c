@@ -20,8 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ANSWER_PATIENCE (4 * NS_PER_S)
-
 enum {
 	ROWS = 32, /* holders of one page */
 	SEAT_OWNER = 17,
@@ -55,16 +53,6 @@ struct seats {
 
 /* Where SCAN and its like go on. */
 typedef char cursor[24];
-
-/*
- * A look may take long, but no answer: a server that says again and again that it cannot
- * answer now is not asked for ever.
- */
-static instant
-answer_ends(const struct view *v)
-{
-	return instant_first(v->look->until, instant_now() + ANSWER_PATIENCE);
-}
 
 /* An operation on all locks, or (with names) on the one that is being told. */
 static void
@@ -236,7 +224,8 @@ seats_read(struct seats *s, struct view *v)
 
 		look_begin(v, &c, &v->names, "holders");
 		script_word(&c, at);
-		rc = script_run(v->route, &c, answer_ends(v), &r, v->fault, "s", &text);
+		rc = script_run(
+		    v->route, &c, look_answer_by(v->look), &r, v->fault, "s", &text);
 		if (rc != RC_OK)
 			return rc;
 		if (!take_cursor(at, text))
@@ -265,8 +254,8 @@ seats_tell(const struct seats *s, struct view *v)
 		look_begin(v, &c, &v->names, "rows");
 		for (size_t i = next; i < s->n && i < next + ROWS; i++)
 			script_word(&c, s->all[i] + SEAT_OWNER);
-		rc = script_run(
-		    v->route, &c, answer_ends(v), &r, v->fault, "ii", &v->now, &n);
+		rc = script_run(v->route, &c, look_answer_by(v->look), &r, v->fault, "ii",
+		    &v->now, &n);
 		if (rc != RC_OK)
 			return rc;
 		next += n;
@@ -315,8 +304,8 @@ look_waiters(struct view *v)
 		look_begin(v, &c, &v->names, "waiters");
 		script_word(&c, owner);
 		script_word(&c, ticket);
-		rc = script_run(v->route, &c, answer_ends(v), &r, v->fault, "iss",
-		    &v->now, &last, &its_ticket);
+		rc = script_run(v->route, &c, look_answer_by(v->look), &r, v->fault,
+		    "iss", &v->now, &last, &its_ticket);
 		if (rc != RC_OK)
 			return rc;
 		snprintf(owner, sizeof owner, "%s", last);
@@ -345,8 +334,8 @@ look_lock(struct view *v, const char *key)
 	look_begin(v, &c, &v->names, "lock");
 	script_word(&c, v->look->brief ? "1" : "0");
 	script_word(&c, v->look->success ? "2" : v->look->key ? "1" : "0");
-	rc = script_run(v->route, &c, answer_ends(v), &r, v->fault, "iiiaa", &v->now,
-	    &many, &waiting, &holders, &others);
+	rc = script_run(v->route, &c, look_answer_by(v->look), &r, v->fault, "iiiaa",
+	    &v->now, &many, &waiting, &holders, &others);
 	if (rc != RC_OK)
 		return rc;
 	rc = many ? look_many_holders(v) : look_tell_entries(v, holders, 0);
@@ -470,7 +459,8 @@ look_server(struct view *v, const struct endpoint *node)
 			script_word(&c, v->runs);
 		if (dialect_is_foreign(v->dialect))
 			script_word(&c, prefix);
-		rc = script_run(v->route, &c, answer_ends(v), &r, v->fault, "s", &next);
+		rc = script_run(
+		    v->route, &c, look_answer_by(v->look), &r, v->fault, "s", &next);
 		if (rc != RC_OK)
 			return rc;
 		if (!take_cursor(at, next))
@@ -509,7 +499,7 @@ look_for(struct store *s, const struct look *look, const char *runs, struct faul
 		return look_lock(&v, store_key(&r->store, look->key));
 	if (r->store.address.form != FORM_CLUSTER)
 		return look_server(&v, NULL);
-	rc = route_masters(&r->route, answer_ends(&v), masters, &n, f);
+	rc = route_masters(&r->route, look_answer_by(look), masters, &n, f);
 	for (size_t i = 0; rc == RC_OK && i < n && !v.enough; i++)
 		rc = look_server(&v, &masters[i]);
 	return rc;
@@ -523,11 +513,12 @@ look_each(struct store *s, const struct look *look, struct fault *f)
 
 enum rc
 look_done(struct store *s, const char *key,
-    bool (*see)(void *, const struct entry *, int64_t now), void *ctx, instant until,
+    bool (*see)(void *, const struct entry *, int64_t now), void *ctx, int64_t patience,
     struct fault *f)
 {
 	const struct redis *r = redis_of(s);
-	const struct look look = {.jobs = true, .until = until, .see = see, .ctx = ctx};
+	const struct look look = {
+	    .jobs = true, .until = NEVER, .patience = patience, .see = see, .ctx = ctx};
 	char pattern[2 * RUN_BYTES + 2], *to = pattern;
 	struct names names;
 

@@ -141,10 +141,10 @@ enum rc redis_check(struct store *, struct checkup *, struct fault *);
  */
 int64_t redis_lease_for_switch(const struct redis *, int64_t ttl, int64_t *takes);
 
-/* The runs of that key's IDs alone. */
+/* The runs of that key's IDs alone; each answer may take `patience`. */
 enum rc look_done(struct store *, const char *key,
-    bool (*see)(void *ctx, const struct entry *, int64_t now), void *ctx, instant until,
-    struct fault *);
+    bool (*see)(void *ctx, const struct entry *, int64_t now), void *ctx,
+    int64_t patience, struct fault *);
 
 /* For any look: one of which nothing is known. */
 struct entry look_entry_of(enum entry_kind);

@@ -158,8 +158,8 @@ votes_lock(struct view *v, const char *key)
 
 	quorum_name(q, key, v->bare);
 	quorum_say(q, ASK_LOOK, "");
-	quorum_ask(q, v->look->until, NULL);
-	rc = hear_all(q, v->look->until, v->fault);
+	quorum_ask(q, look_answer_by(v->look), NULL);
+	rc = hear_all(q, look_answer_by(v->look), v->fault);
 	if (rc == RC_OK && !is_told(v))
 		votes_tell_lock(v, key, q->n - q->tally.answered);
 	return rc;
@@ -180,8 +180,8 @@ votes_master(struct view *v, size_t one, bool *done)
 		const char *text;
 
 		quorum_say(q, ASK_SCAN, cursor);
-		quorum_ask_one(q, one, v->look->until);
-		if (quorum_hear(q, v->look->until, NULL) != RC_OK ||
+		quorum_ask_one(q, one, look_answer_by(v->look));
+		if (quorum_hear(q, look_answer_by(v->look), NULL) != RC_OK ||
 		    q->tally.answered == 0)
 			return RC_OK;
 		page = m->reply;

@@ -162,7 +162,7 @@ steer_forget_all(struct store *s, const char *key, instant until, struct fault *
 	rc = script_run(&r->route, &call, until, &last, f, "ww", &ended, &good);
 	if (rc != RC_OK)
 		return rc;
-	rc = look_done(s, key, steer_forget_done, &g, NEVER, f);
+	rc = look_done(s, key, steer_forget_done, &g, g.patience, f);
 	if (rc == RC_OK && g.rc != RC_OK && g.rc != RC_LOST)
 		rc = g.rc;
 	r->route.repeated = false; /* to look twice does no harm */

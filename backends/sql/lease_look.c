@@ -131,8 +131,9 @@ find_asker(struct lease_look *s, struct entry *e, struct answer *a)
 	if (!e->revoked || s->no_asker)
 		return;
 	s->no_asker = sql_ask_existing(s->db, &q,
-			  instant_first(s->seen.look->until, instant_now() + NS_PER_S), a,
-			  &unheard) != RC_OK;
+			  instant_first(
+			      look_answer_by(s->seen.look), instant_now() + NS_PER_S),
+			  a, &unheard) != RC_OK;
 	if (s->no_asker)
 		return;
 	e->asker = row_words(&a->row, 0);
@@ -225,8 +226,8 @@ look_at_success(struct sql *db, struct sql_look *s, struct fault *f)
 	enum rc rc;
 
 	q.many = true;
-	rc = s->look->success ? sql_ask_existing(db, &q, s->look->until, &a, f)
-			      : sql_ask(db, &q, s->look->until, &a, f);
+	rc = s->look->success ? sql_ask_existing(db, &q, look_answer_by(s->look), &a, f)
+			      : sql_ask(db, &q, look_answer_by(s->look), &a, f);
 	if (rc != RC_OK && rc != RC_STOP && !s->look->success &&
 	    (sql_is_missing(db) || sql_is_failure(db, SQL_NO_RIGHT)))
 		rc = RC_OK;
@@ -258,7 +259,7 @@ look_at_last_run(struct sql *db, struct sql_look *s, struct fault *f)
 	enum rc rc;
 
 	q.many = true;
-	rc = sql_ask_existing(db, &q, s->look->until, &a, f);
+	rc = sql_ask_existing(db, &q, look_answer_by(s->look), &a, f);
 	if (rc == RC_OK && answer_next(&a)) {
 		if (read_run(&a.row, 0, s, s->look->key, &e)) {
 			sql_look_entry(s, &e);

@@ -78,7 +78,7 @@ sql_look_page(struct sql *db, struct sql_look *s, const struct question *q,
     bool (*read)(void *ctx, const struct row *), void *ctx, int *n, struct fault *f)
 {
 	struct answer a = {.db = NULL};
-	enum rc rc = sql_ask_existing(db, q, s->look->until, &a, f);
+	enum rc rc = sql_ask_existing(db, q, look_answer_by(s->look), &a, f);
 
 	*n = a.rows;
 	while (rc == RC_OK && !s->enough && answer_next(&a))

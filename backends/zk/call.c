@@ -334,6 +334,7 @@ call_await(struct call *c, instant until, struct fault *f)
 
 	if (!c)
 		return fault_set(f, RC_SYSTEM, "out of memory");
+	until = session_answer_by(c->session, until);
 	while (rc == RC_OK && !atomic_load(&c->done))
 		rc = session_await_answer(c->session, until, f);
 	if (rc != RC_OK || is_about_nodes(c->code))

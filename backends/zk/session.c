@@ -31,6 +31,8 @@ struct session {
 	int wake_fd; /* set for whoever waits for the session */
 	int alarm;   /* host->alert: set for the keeper between calls */
 	bool probed;
+	bool refused;  /* no server took the connection, each time that one was tried */
+	int64_t limit; /* so long an answer is awaited; NEVER: as the caller says */
 	pthread_mutex_t mutex; /* for what follows, which the library's threads change */
 	struct session_view heard;
 };
@@ -301,6 +303,7 @@ session_await(struct session *s, instant until, struct fault *f)
 	       tries = library_look(s->library).held ? 0 : 1;
 	enum rc rc = RC_OK;
 
+	s->refused = true;
 	while (rc == RC_OK) {
 		struct session_view v = session_look(s);
 
@@ -313,6 +316,8 @@ session_await(struct session *s, instant until, struct fault *f)
 			    f);
 		if (v.connected)
 			return RC_OK;
+		if (v.held && library_look(s->library).error != ECONNREFUSED)
+			s->refused = false;
 		if (!v.held)
 			rc = sleep_in_doubt(s, until, f);
 		else if (tries++ >= most || (tries > 1 && instant_now() >= until))
@@ -327,6 +332,24 @@ session_await(struct session *s, instant until, struct fault *f)
 		}
 	}
 	return rc == RC_AGAIN ? fault_set(f, rc, "%s: %s", s->where, last_error(s)) : rc;
+}
+
+bool
+session_is_refused(const struct session *s)
+{
+	return s->refused;
+}
+
+void
+session_limit(struct session *s, int64_t most)
+{
+	s->limit = most;
+}
+
+instant
+session_answer_by(const struct session *s, instant until)
+{
+	return instant_first(until, instant_after(instant_now(), s->limit));
 }
 
 void
@@ -380,6 +403,7 @@ session_begin(struct session **ret, struct host *host, const char *where,
 	s->host = host;
 	s->where = where;
 	s->ensemble = e;
+	s->limit = NEVER;
 	s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	s->alarm = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	pthread_mutex_init(&s->mutex, NULL);

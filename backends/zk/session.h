@@ -66,6 +66,15 @@ struct session_view session_look(struct session *);
  */
 enum rc session_await(struct session *, instant until, struct fault *);
 
+/* Has the last one found nobody who listens, on any server? */
+bool session_is_refused(const struct session *);
+
+/* From now on, each answer is awaited no longer than so. */
+void session_limit(struct session *, int64_t most);
+
+/* Until when the answer to a request is awaited that shall be there by `until`. */
+instant session_answer_by(const struct session *, instant until);
+
 /*
  * The same until something happens: an answer, a watch, a connection or its end; RC_OK,
  * RC_STOP, RC_AGAIN at `until`.

@@ -203,7 +203,10 @@ zk_identify(struct store *s, struct identity *id, struct fault *f)
 
 /* ---- looking and steering ---- */
 
-/* A session of `ttl`, the one of an earlier call if it lives, and in it the key's directory. */
+/*
+ * A session of `ttl`, the one of an earlier call if it lives, and in it the key's directory.  An
+ * election is waited for; where nobody listens, there is none.
+ */
 static enum rc
 connect_to_key(struct zk *z, struct lockdir *d, const char *key, int64_t ttl,
     instant until, struct fault *f)
@@ -217,6 +220,9 @@ connect_to_key(struct zk *z, struct lockdir *d, const char *key, int64_t ttl,
 		if (rc == RC_LOST) {
 			claim_leave_session(z);
 			rc = RC_AGAIN;
+		} else if (rc == RC_AGAIN && z->dir.session &&
+		    session_is_refused(z->dir.session)) {
+			break;
 		}
 	} while (retry_first_again(&z->patience, z->base.host, until, &rc));
 	*d = z->dir;
@@ -230,10 +236,11 @@ zk_each(struct store *s, const struct look *look, struct fault *f)
 	struct zk *z = zk_of(s);
 	struct lockdir d;
 	const char *chroot = s->caps & ONE_LOCK ? NULL : z->ensemble.chroot;
-	enum rc rc = connect_to_key(z, &d, look->key, LOOK_TTL, look->until, f);
+	enum rc rc = connect_to_key(z, &d, look->key, LOOK_TTL, look_answer_by(look), f);
 
 	if (rc != RC_OK)
 		return rc;
+	session_limit(d.session, look->patience);
 	if (look->jobs)
 		rc = look_at_jobs(&d, chroot, look, f);
 	else

@@ -76,6 +76,7 @@ each(struct store *s, char **args, struct fault *f)
 	    .jobs = jobs,
 	    .brief = args[0] && args[1],
 	    .until = instant_after(instant_now(), PATIENCE),
+	    .patience = PATIENCE,
 	    .see = see};
 
 	return s->backend->admin->each(s, &l, f);

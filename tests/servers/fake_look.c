@@ -151,7 +151,7 @@ obey(const char *line, struct store *s, const struct look *look, int *repeat,
 		return sleep_or_stop(
 		    s->host, instant_now() + ms * NS_PER_MS, look->until, f);
 	if (strcmp(line, "hang") == 0)
-		return sleep_or_stop(s->host, NEVER, look->until, f);
+		return sleep_or_stop(s->host, NEVER, look_answer_by(look), f);
 	if (strncmp(line, "again ", 6) == 0)
 		return fault_set(f, RC_AGAIN, "%s", line + 6);
 	if (strncmp(line, "denied ", 7) == 0)

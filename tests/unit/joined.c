@@ -277,8 +277,11 @@ count_holders(void *ctx, const struct entry *e, int64_t now)
 static enum rc
 count(const char *path, const char *lock, unsigned *n)
 {
-	const struct look look = {
-	    .key = "k", .see = count_holders, .ctx = n, .until = NEVER};
+	const struct look look = {.key = "k",
+	    .see = count_holders,
+	    .ctx = n,
+	    .until = NEVER,
+	    .patience = NEVER};
 	struct host host = {.alert = -1};
 	struct store *s;
 	struct fault f;

@@ -179,34 +179,43 @@ what_was_whole_before_a_failure_is_told(void **state)
 	look_close(&l);
 }
 
+static int64_t given; /* how long an answer may take */
+
 static enum rc
-say_nothing(struct store *s, const struct look *l, struct fault *f)
+answer_soon(struct store *s, const struct look *l, struct fault *f)
 {
-	(void)l;
-	if (s->host->wait(s->host, -1, 0, NEVER) == WOKE_STOP)
-		return fault_set(f, RC_STOP, "stopped");
-	fail_msg("it waited for ever");
+	(void)s, (void)f;
+	assert_int_equal(l->until, NEVER);
+	given = look_answer_by(l) - instant_now();
 	return RC_OK;
 }
 
+/* Whatever `until` is: a request may be made again and again, but not for ever. */
 static void
-a_silent_server_is_given_up(void **state)
+an_answer_may_take_as_long_as_a_connection(void **state)
 {
+	static const struct setting settings[] = {
+	    {"connect-timeout", "700ms"}, {"name", "x"}, {"connect-timeout", "2s"}};
+	static const int64_t expected[] = {5000, 700, 700, 2000};
 	struct view v = {0};
 	struct looking l;
+	struct plan plan;
 	struct fault f;
-	instant began = instant_now();
 
 	(void)state;
-	each = say_nothing;
-	assert_int_equal(open_on(&l, &seeing, 0, 0, &f), RC_OK);
-	assert_int_equal(look_at(&l, "k", true, &v, NEVER, &f), RC_AGAIN);
-	assert_string_equal(f.text, "there does not answer");
-	assert_true(instant_now() - began >= LOOK_PATIENCE);
-	/* between looks it may wait for as long as it wants */
-	began = instant_now();
-	assert_int_equal(l.host.wait(&l.host, -1, 0, began + NS_PER_MS), WOKE_TIMEOUT);
-	look_close(&l);
+	each = answer_soon;
+	for (size_t n = 0; n <= 3; n++) {
+		assert_int_equal(open_on(&l, &seeing, 0, 0, &f), RC_OK);
+		look_close(&l);
+		plan = *l.plan;
+		memcpy(plan.site.settings, settings, sizeof settings);
+		plan.site.nsettings = n;
+		assert_int_equal(look_open(&l, &plan, 0, &f), RC_OK);
+		assert_int_equal(look_at(&l, "k", true, &v, NEVER, &f), RC_OK);
+		assert_true(given <= expected[n] * NS_PER_MS);
+		assert_true(given > (expected[n] - 500) * NS_PER_MS);
+		look_close(&l);
+	}
 	view_free(&v);
 }
 
@@ -217,7 +226,7 @@ main(void)
 	    cmocka_unit_test(what_a_store_cannot_is_refused_before_it_is_asked),
 	    cmocka_unit_test(entries_become_a_view_for_each_key),
 	    cmocka_unit_test(what_was_whole_before_a_failure_is_told),
-	    cmocka_unit_test(a_silent_server_is_given_up),
+	    cmocka_unit_test(an_answer_may_take_as_long_as_a_connection),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
