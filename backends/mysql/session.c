@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONNECT_MOST (15 * NS_PER_S) /* for one attempt, however long its waiter waits */
-
 /* a page of a look is less than one */
 #define ANSWER_MOST ((size_t)4 << 20)
 
@@ -402,7 +400,8 @@ struct task *
 session_login(struct sql *db)
 {
 	struct session *s = &mysql_of(db)->session;
-	struct connecting *c = connect_start(s->my, &s->login, db->ttl, CONNECT_MOST);
+	struct connecting *c = connect_start(
+	    s->my, &s->login, db->ttl, sql_login_most(db));
 
 	return c ? &c->task : NULL;
 }

@@ -10,9 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* for one attempt to connect, whoever waits for it how long */
-#define ATTEMPT (15 * NS_PER_S)
-
 enum {
 	OLDEST_SERVER = 100000, /* PostgreSQL 10 */
 };
@@ -160,7 +157,7 @@ struct task *
 connection_login(struct sql *db)
 {
 	const struct connection *c = &pg_of(db)->conn;
-	struct login *l = login_start(c->pq, c->conninfo, db->ttl, ATTEMPT);
+	struct login *l = login_start(c->pq, c->conninfo, db->ttl, sql_login_most(db));
 
 	return l ? &l->task : NULL;
 }

@@ -34,7 +34,7 @@ struct login {
 
 /*
  * Begins to connect; gives up by itself after `most`.  Of several hosts
- * each but the last gets a share of time, so that a dead one hides no living
+ * each but the last gets a share of time before that, so that a dead one hides no living
  * one (libpq leaves that to its blocking calls), and a standby is left for the
  * hosts behind it.  NULL: no memory or no thread (errno).  Ended by task_drop().
  */

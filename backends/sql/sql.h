@@ -332,6 +332,13 @@ extern const struct admin_ops sql_admin_ops;
  */
 enum rc sql_open(struct sql *, instant until, struct fault *);
 
+/*
+ * How long one login may take: as connect-timeout says, so that another is tried when one was
+ * not heard.  No less than by default, since a hold whose server is slow to let it in again
+ * would have no way back.
+ */
+int64_t sql_login_most(const struct sql *);
+
 /* Waits for `events` at one of its descriptors.  RC_AGAIN: in vain. */
 enum rc sql_wait(struct sql *, int fd, short events, instant until, struct fault *);
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LOGIN_LEAST (5 * NS_PER_S)
 #define RACES (2 * NS_PER_S) /* so long a transaction may lose races against others */
 
 /* ---- answers ---- */
@@ -63,6 +64,12 @@ sql_wait(struct sql *db, int fd, short events, instant until, struct fault *f)
 		break;
 	}
 	return RC_STOP;
+}
+
+int64_t
+sql_login_most(const struct sql *db)
+{
+	return db->retry.first > LOGIN_LEAST ? db->retry.first : LOGIN_LEAST;
 }
 
 enum { LOOK_MS = 100 }; /* so often a login looks whether anybody still waits */

@@ -724,6 +724,18 @@ def test_release_while_the_server_is_away_costs_the_next_one_no_lease(dlock, rem
     assert boottime() < granted + 0.9 * lease
 
 
+def test_a_first_connection_that_nobody_answers_costs_one_attempt(dlock, remote, make_proxy):
+    """And not all the time that there is: another is tried after connect-timeout."""
+    proxy, key = make_proxy(remote.server.port), remote.key()
+    proxy.hold(*BOTH)
+    started = dlock.contend(At(remote.url_at(proxy.port)), key, "-w", "12s", command=("true",))
+    wait_for(lambda: proxy.connections, what="a connection")
+    proxy.strand()  # this one, and those that are there; not those to come
+    proxy.hold()
+    done = started.wait()
+    assert done.status == 0, done
+
+
 def test_interrupted_while_connecting(dlock, make_hostile, make_proxy, remote):
     proxy = make_proxy(make_hostile({"*": SILENCE}).port)
     waiter = dlock.contend(At(remote.url_at(proxy.port)), "job")
