@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NAME_BYTES = 256, TOLD_BYTES = 201 };
+enum { NAME_BYTES = 256, TOLD_BYTES = 200 + sizeof "..." };
 
 /* ---- processes ---- */
 
@@ -198,17 +198,21 @@ void
 record_write(char *out, const struct plan *p, pid_t pid)
 {
 	char who[2 * NAME_BYTES + 1], host[NAME_BYTES], user[NAME_BYTES], why[TOLD_BYTES];
-	const char *reason = p->show.why, *end = who + sizeof who;
+	const char *reason = NULL, *end = who + sizeof who;
 	const char *path = pid ? p->command.argv[0] : "", *slash = strrchr(path, '/');
 	struct object j;
 
 	host_name(host, sizeof host);
-	if (!p->show.who) {
+	if (p->show.who) {
+		text_told(who, TOLD_BYTES, p->show.who);
+	} else {
 		char *at = text_put(who, end, find_told(user, true) ? user : user_name());
 
 		text_put(text_put(at, end, "@"), end, host);
 	}
-	if (!reason && (find_told(why, false) || find_unit(why)))
+	if (p->show.why)
+		reason = text_told(why, sizeof why, p->show.why);
+	else if (find_told(why, false) || find_unit(why))
 		reason = why;
 	object_begin(&j, out, RECORD_BYTES);
 	if (pid) {
@@ -220,7 +224,7 @@ record_write(char *out, const struct plan *p, pid_t pid)
 	if (p->cmd == CMD_FREEZE)
 		object_number(&j, "for_ms",
 		    p->steer.length == NEVER ? -1 : p->steer.length / NS_PER_MS);
-	object_string(&j, "who", p->show.who ? p->show.who : who);
+	object_string(&j, "who", who);
 	object_string(&j, "host", host);
 	if (pid)
 		object_string(&j, "command", slash && slash[1] ? slash + 1 : path);

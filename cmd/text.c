@@ -447,6 +447,40 @@ text_brief(const char *text)
 	return b;
 }
 
+char *
+text_told(char *out, size_t size, const char *text)
+{
+	char copy[1024]; /* more than is kept: blanks in a row become one */
+	size_t n = text_whole(text, sizeof copy), used = 0, len;
+
+	memcpy(copy, text, n);
+	blot_passwords(text, true, copy, n);
+	while (n > 0 && strchr(blanks, copy[n - 1]))
+		n--;
+	for (size_t i = 0; i < n; i += len) {
+		char shown[8];
+		uint32_t c;
+		size_t m;
+
+		len = next_shown(copy + i, n - i, &c);
+		m = len;
+		if (c == 0)
+			m = snprintf(shown, sizeof shown, "\\x%02X", (unsigned char)copy[i]);
+		else if (!is_control(c))
+			memcpy(shown, copy + i, len);
+		else if ((m = used > 0 && out[used - 1] != ' '))
+			*shown = ' ';
+		if (used + m + 4 > size) {
+			memcpy(out + used, "...", 4);
+			return out;
+		}
+		memcpy(out + used, shown, m);
+		used += m;
+	}
+	out[used] = '\0';
+	return out;
+}
+
 struct clean
 text_shown(const char *text)
 {

@@ -37,6 +37,13 @@ char *text_quote(char *out, size_t size, const char *text, char quote);
 char *text_name(char *out, size_t size, const char *text);
 
 /*
+ * What a user tells others, whatever the bytes are, as one line of UTF-8 into out[size]:
+ * control characters become blanks, a byte that is no UTF-8 appears as \xE9, and what does not
+ * fit is cut off with "...".  Passwords of URLs are masked, wherever it is cut.  Returns out.
+ */
+char *text_told(char *out, size_t size, const char *text);
+
+/*
  * Cuts a line of UTF-8 off with "..." so that it takes no more than so many
  * columns of a terminal.  Returns text.
  */

@@ -260,7 +260,6 @@ wrong_values(void **state)
 	wrong("-b file -k job --status-fd -1 cmd", "--status-fd|-1");
 	wrong("-b file -k job -O x cmd", "--option|NAME=VALUE");
 	wrong("-b file -k job -O =x cmd", "--option|NAME=VALUE");
-	wrong("-b file -k job --who \x1b cmd", "--who|control");
 	wrong("-b file -k \xff cmd", "--key|UTF-8");
 	wrong("-b file -k a\nb cmd", "--key|control");
 }

@@ -18,7 +18,7 @@ from support import DLOCK, DLOCK_TEST, FilePlace, RedisPlace, is_alive, stat_of,
 
 RAN = "touched-by-the-command"
 
-# Every option: a value that is refused with what the line must say, one that is taken.
+# Every option: a value that is refused (None: there is none) with what the line must say, one that is taken.
 DURATION = "1.5s"
 OPTIONS = {
     "key": ("a\nb", "UTF-8", "k"),
@@ -45,8 +45,8 @@ OPTIONS = {
     "cooldown": ("-1", DURATION, "1h"),
     "skipped-exit-code": ("256", "255", "4"),
     "command": ("", "empty", "exit 0"),
-    "who": ("a\tb", "control", "alice"),
-    "why": ("x" * 201, "200", "ticket 1"),
+    "who": (None, None, "alice"),
+    "why": (None, None, "ticket 1"),
     "status-fd": ("999", "not open", "2"),
     "metrics-file": ("a\tb", "control", None),
     "quiet": ("maybe", "1 or 0", "1"),
@@ -224,7 +224,7 @@ def test_an_option_given_twice_is_refused(refuse, option):
     refuse(["run", *twice, "-k", "k", MARK], 64, [f"--{option}", "twice"])
 
 
-@pytest.mark.parametrize("option", [o for o in OPTIONS if o not in FLAGS])
+@pytest.mark.parametrize("option", [o for o in OPTIONS if o not in FLAGS and OPTIONS[o][0]])
 def test_a_wrong_value_is_refused(refuse, option):
     value, said, _ = OPTIONS[option]
     place = [] if option in ("backend", "url") else [SITE]
@@ -233,7 +233,7 @@ def test_a_wrong_value_is_refused(refuse, option):
            [f"--{option}", shown, said])
 
 
-@pytest.mark.parametrize("option", [o for o in OPTIONS if o not in NOT_VARIABLES])
+@pytest.mark.parametrize("option", [o for o in OPTIONS if o not in NOT_VARIABLES and OPTIONS[o][0]])
 def test_a_wrong_variable_is_refused(refuse, option):
     value, said, _ = OPTIONS[option]
     place = [] if option in ("backend", "url") else [SITE]
@@ -368,9 +368,6 @@ def test_what_is_no_duration_is_refused(refuse, option, value):
     (["-b", "x" * 9000], ["--backend 'xxx", "file", "redis", "zk", "pg"]),
     (["--" + "x" * 9000], ["--xxx", "dlock help"]),
     (["-w", "1" * 9000], ["--wait '111", "inf"]),
-    (["--who", "a\x1b[2Jb"], ["--who 'a\\x1B[2Jb'", "control"]),
-    (["--who", b"\xff"], ["--who '\\xFF'", "UTF-8"]),
-    (["--why", "x" * 201], ["--why 'xxx", "too long", "200"]),
     (["-O", ""], ["--option ''", "NAME=VALUE"]),
     (["-O", "=x"], ["--option '=x'", "NAME=VALUE"]),
     (["-b", ""], ["--backend ''", "file", "redis", "zk", "pg"]),
@@ -724,7 +721,7 @@ def test_a_flag_beats_its_variable(dlock, files, option):
     key = [] if option == "key" else ["-k", "k"]
     place = [] if option == "backend" else files.words
     period = ["--once-per", "day"] if option == "at-offset" else []
-    env = {variable(option): bad, "XDG_RUNTIME_DIR": str(files.directory.parent)}
+    env = {variable(option): bad or "x", "XDG_RUNTIME_DIR": str(files.directory.parent)}
     result = dlock.run("run", *place, *period, *flag(option, good), *key, "echo", "ran", env=env, events=False)
     assert (result.status, result.stdout) == (0, "ran\n"), result
 
@@ -1311,7 +1308,7 @@ GITHUB = {"GITHUB_ACTOR": "bob", "GITHUB_SERVER_URL": "https://github.com", "GIT
     ({**GITHUB, "GITHUB_SERVER_URL": "https://s3cret@git"}, "bob", "https://git/shop/web/actions/runs/4711"),
     ({**GITHUB, "GITHUB_SERVER_URL": "s3cret@git"}, "bob", "git/shop/web/actions/runs/4711"),
     ({"JOB_NAME": "is it #7? ask a@b"}, None, "is it #7? ask a@b"),
-    ({"SUDO_USER": "a\x1b[2Jb", "JOB_NAME": "x" * 5000}, "a\\x1B[2Jb", "x" * 197 + "..."),
+    ({"SUDO_USER": "a\x1b[2Jb", "JOB_NAME": "x" * 5000}, "a\\x1B[2Jb", "x" * 200 + "..."),
     ({"JOB_NAME": "\udcff\n\u202e"}, None, "\\xFF\\x0A\\u202E"),
     ({"INVOCATION_ID": "1"}, None, None),  # no unit of systemd's
 ])
@@ -1325,3 +1322,38 @@ def test_the_environment_says_who_and_why(dlock, files, env, who, why):
     assert said["why"] == why
     said = json.loads(dlock.run("run", "--who", "carol", "--why", "hotfix", *words, env=env).stdout)["holders"][0]
     assert (said["who"], said["why"]) == ("carol", "hotfix")
+
+
+@pytest.mark.parametrize("said, told", [
+    ("x" * 200, "x" * 200),
+    ("x" * 201, "x" * 200 + "..."),
+    ("x" + "\u00e9" * 100, "x" + "\u00e9" * 99 + "..."),
+    ("y" * 130000, "y" * 200 + "..."),
+    ("Merge branch 'a'\n\n\tinto b\r\n", "Merge branch 'a' into b"),
+    ("x" * 200 + "\n", "x" * 200),
+    ("a\x1b[2Jb\x7f", "a [2Jb "),
+    ("caf\udce9 \u202e", "caf\\xE9 \u202e"),
+    ("see https://u:" + "s3cret" * 40 + "@ci/7", "see https://u:" + "x" * 186 + "..."),
+    ("\n", None),
+], ids=short)
+@pytest.mark.parametrize("by", ["option", "variable", "file"])
+def test_texts_for_people_are_cut_and_never_refused(dlock, files, tmp_path, said, told, by):
+    """Those of holders, of freezes and of breaks, wherever they are said."""
+    if by == "file" and (len(said) > 8000 or set("\n\x1b\x7f") & set(said)):
+        return  # a file with such a line is no text
+    (tmp_path / "conf").write_bytes(os.fsencode(f"who = {said}\nwhy = {said}\n"))
+    words, env = {"option": (["--who", said, "--why", said], {}), "file": (["--config", tmp_path / "conf"], {}),
+                  "variable": ([], {"DLOCK_WHO": said, "DLOCK_WHY": said})}[by]
+
+    def seen():
+        found = json.loads(dlock.run("status", *files.words, "-k", "k", "-J").stdout)
+        who = found["frozen"] or found["holders"][0]
+        return who["who"], who["why"]
+
+    held = dlock.start("run", *files.words, "-k", "k", *words, "--", "sleep", "100", env=env).held()
+    assert seen() == (told, told)
+    broken = dlock.run("break", "-y", *files.words, "-k", "k", *words, env=env)
+    assert broken.status == 0 and held.wait().status == 79, (broken, held.result())
+    assert (told or "somebody").split()[0][:20] in held.stderr().replace("\\\\", "\\"), held.stderr()
+    assert dlock.run("freeze", *files.words, "-k", "k", *words, env=env).status == 0
+    assert seen() == (told, None if by == "file" else told)  # a file says why for runs only
