@@ -4,6 +4,7 @@
 #include "parse.h"
 #include "text.h"
 
+#include "backends/common/libc.h"
 #include "backends/common/setting.h"
 #include "backends/common/text.h"
 
@@ -324,7 +325,7 @@ find_user_file(char *path, size_t size)
 		below = "/.config";
 	}
 	if (!dir || *dir != '/') {
-		pw = getpwuid(geteuid());
+		pw = getpwuid(libc_user());
 		dir = pw ? pw->pw_dir : NULL;
 	}
 	if (!dir || *dir != '/')
@@ -339,7 +340,7 @@ static enum rc
 check_file(const struct stat *st, const char *shown, struct fault *f)
 {
 	struct fault why = {""};
-	bool foreign = S_ISREG(st->st_mode) && st->st_uid != 0 && geteuid() == 0;
+	bool foreign = S_ISREG(st->st_mode) && st->st_uid != 0 && libc_user() == 0;
 
 	if (S_ISCHR(st->st_mode) && st->st_rdev == makedev(1, 3))
 		return RC_OK; /* /dev/null: no configuration */

@@ -22,6 +22,7 @@
  */
 #include "cmd.h"
 
+#include "backends/common/libc.h"
 #include "backends/common/text.h"
 
 #include "cmd/supervise/run.h"
@@ -258,7 +259,8 @@ count_tasks(void)
 
 	while (proc && (e = readdir(proc)))
 		n += *e->d_name >= '1' && *e->d_name <= '9' &&
-		    fstatat(dirfd(proc), e->d_name, &st, 0) == 0 && st.st_uid == getuid();
+		    libc_stat_at(dirfd(proc), e->d_name, &st, 0) == 0 &&
+		    st.st_uid == libc_user();
 	if (proc)
 		closedir(proc);
 	return n;
@@ -274,7 +276,7 @@ tell_machine_limits(struct doctor *d)
 	getrlimit(RLIMIT_NOFILE, &files);
 	getrlimit(RLIMIT_NPROC, &tasks);
 	few = files.rlim_cur < FILES_LEAST;
-	many = getuid() != 0 && tasks.rlim_cur < used + TASKS_LEAST;
+	many = libc_user() != 0 && tasks.rlim_cur < used + TASKS_LEAST;
 	tell(d, few ? DOUBTFUL : FIT, "descriptors",
 	    "raise ulimit -n, LimitNOFILE= of a service", "up to %llu",
 	    (unsigned long long)files.rlim_cur);

@@ -89,6 +89,22 @@ find_parent(struct plan *p, const struct origin *o, struct fault *f)
 	return RC_OK;
 }
 
+/* Why the process cannot be held for, by errno. */
+static enum rc
+refuse_process(pid_t pid, struct fault *f)
+{
+	if (errno == ENOSYS)
+		return fault_set(f, RC_CONFIG,
+		    "--pid %d: /proc is an outer pid namespace's, where dlock needs pidfd_open(2), which this kernel or sandbox lacks: Linux 5.3 has it; --for DURATION needs none",
+		    (int)pid);
+	return fault_set(f, RC_USAGE, "--pid %d: %s", (int)pid,
+	    errno == EPERM
+		? "this is another user's process, which dlock cannot stop if the lock is lost"
+		: errno == ESRCH || errno == EINVAL || errno == ENOENT
+		? "there is no such process (any more)"
+		: strerror(errno));
+}
+
 /* Finds and opens the process that the lock is for, and names it as the command. */
 static enum rc
 settle_body(struct body *b, struct plan *p, const struct origin *o, struct fault *f)
@@ -106,11 +122,7 @@ settle_body(struct body *b, struct plan *p, const struct origin *o, struct fault
 	else if (pid == getpid())
 		why = "this is dlock itself, which ends at once";
 	else if (pid != 0 && !outside_open(&b->outside, pid))
-		why = errno == EPERM
-		    ? "this is another user's process, which dlock cannot stop if the lock is lost"
-		    : errno == ESRCH || errno == EINVAL || errno == ENOENT
-		    ? "there is no such process (any more)"
-		    : strerror(errno);
+		return refuse_process(pid, f);
 	if (why)
 		return fault_set(f, RC_USAGE, "--pid %d: %s", pid, why);
 	if (pid == 0 || !process_read(pid, "comm", name, sizeof name))
@@ -216,7 +228,7 @@ print_grant(const struct run *r)
 
 /*
  * Nothing of the user's stays open: a `$(...)` waits for the end of its pipe.  stdin is
- * closed first, so that /dev/null finds room even if descriptors have run out.
+ * closed first, so that there is room even if descriptors have run out.
  */
 static void
 leave_caller(void)
@@ -226,7 +238,7 @@ leave_caller(void)
 	setsid();
 	prctl(PR_SET_NAME, HOLD_NAME);
 	close(STDIN_FILENO);
-	null = open("/dev/null", O_RDWR); /* the lowest that is free: 0 */
+	null = libc_open_nothing(); /* the lowest that is free: 0 */
 	for (int fd = 1; fd <= 2; fd++)
 		if (dup2(null, fd) < 0)
 			close(fd);
@@ -349,15 +361,17 @@ hold_lock(struct plan *p)
 	struct fault fault;
 	int delivery[2];
 	pid_t front;
+	enum rc rc;
 
 	prctl(PR_SET_DUMPABLE, 0); /* the plan may have a password, while we wait */
 	libc_close_range(3, ~0U);  /* the caller's are none of ours */
 	body.has_stderr = fstat(STDERR_FILENO, &body.errors) == 0;
 	record_find_user(p);
 	start_origin(&origin);
-	if (settle_body(&body, p, &origin, &fault) != RC_OK) {
+	rc = settle_body(&body, p, &origin, &fault);
+	if (rc != RC_OK) {
 		say_last("%s", fault.text);
-		return W_EXITCODE(STATUS_USAGE, 0);
+		return W_EXITCODE(exit_of_rc(rc).number, 0);
 	}
 	if (pipe2(delivery, O_CLOEXEC) != 0)
 		return hold_refused("cannot get a pipe");

@@ -2,6 +2,7 @@
 #include "cmd.h"
 
 #include "backends/common/dl.h"
+#include "backends/common/libc.h"
 #include "exit.h"
 #include "object.h"
 #include "parse.h"
@@ -9,6 +10,7 @@
 #include "sources.h"
 #include "text.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -239,8 +241,11 @@ main(int argc, char **argv)
 
 	/* a closed one would be given to a socket of ours and written to as "stderr" */
 	for (int fd = 0; fd <= 2; fd++)
-		if (fcntl(fd, F_GETFD) < 0)
-			open("/dev/null", O_RDWR | O_CLOEXEC);
+		if (fcntl(fd, F_GETFD) < 0 && libc_open_nothing() != fd) {
+			say_last("cannot open anything in place of descriptor %d: %s", fd,
+			    strerror(errno));
+			return STATUS_SYSTEM;
+		}
 	if (getauxval(AT_SECURE)) {
 		say_last(
 		    "refuses to run set-uid or set-gid: install it without those bits");

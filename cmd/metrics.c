@@ -1,6 +1,7 @@
 /* metrics.c - keeps the file of --metrics-file: reads it, adds a run to it, replaces it. */
 #include "metrics.h"
 
+#include "backends/common/libc.h"
 #include "backends/common/setting.h"
 #include "say.h"
 #include "text.h"
@@ -355,12 +356,12 @@ is_next(int fd, const char *path)
 {
 	struct stat opened, named;
 
-	if (fstat(fd, &opened) != 0 || lstat(path, &named) != 0 ||
+	if (libc_stat_of(fd, &opened) != 0 || lstat(path, &named) != 0 ||
 	    opened.st_dev != named.st_dev || opened.st_ino != named.st_ino)
 		return false;
-	if (opened.st_uid != geteuid() && geteuid() == 0)
+	if (opened.st_uid != libc_user() && libc_user() == 0)
 		unlink(path);
-	return opened.st_uid == geteuid();
+	return opened.st_uid == libc_user();
 }
 
 /* Why it was not to be had; `why`: what opening it said, 0: it was opened. */
@@ -369,8 +370,9 @@ tell_next(const char *path, int why, struct fault *f)
 {
 	struct stat st;
 
-	if ((why == 0 || why == EACCES) && lstat(path, &st) == 0 &&
-	    st.st_uid != geteuid())
+	if ((why == 0 || why == EACCES) &&
+	    libc_stat_at(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    st.st_uid != libc_user())
 		fault_set(f, RC_SYSTEM,
 		    "%s is of another user (uid %u), whose run has not finished it: remove it",
 		    path, (unsigned)st.st_uid);

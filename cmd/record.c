@@ -5,6 +5,7 @@
 #include "object.h"
 #include "text.h"
 
+#include "backends/common/libc.h"
 #include "backends/common/text.h"
 
 #include <inttypes.h>
@@ -153,7 +154,7 @@ known_user(void)
 	for (size_t i = 0; i < 2; i++)
 		if (names[i] && *names[i])
 			return names[i];
-	return geteuid() == 0 ? "root" : NULL;
+	return libc_user() == 0 ? "root" : NULL;
 }
 
 /*
@@ -169,11 +170,11 @@ user_name(void)
 
 	if (known || *found)
 		return known ? known : found;
-	pw = getpwuid(geteuid());
+	pw = getpwuid(libc_user());
 	if (pw)
 		snprintf(found, sizeof found, "%s", pw->pw_name);
 	else
-		snprintf(found, sizeof found, "uid %u", (unsigned)geteuid());
+		snprintf(found, sizeof found, "uid %u", (unsigned)libc_user());
 	return found;
 }
 

@@ -16,8 +16,9 @@
 
 #define STUCK (10 * NS_PER_MS) /* a write that takes longer sleeps */
 
+/* *broken: nobody can write there, now or later. */
 static bool
-has_room(int fd, instant until)
+has_room(int fd, instant until, bool *broken)
 {
 	struct pollfd p = {.fd = fd, .events = POLLOUT};
 	int64_t left;
@@ -27,6 +28,8 @@ has_room(int fd, instant until)
 		left = until - instant_now();
 		n = poll(&p, 1, left > 0 ? (int)(left / NS_PER_MS) + 1 : 0);
 	} while (n < 0 && errno == EINTR && left > 0);
+	if (n > 0 && (p.revents & POLLNVAL))
+		*broken = true;
 	return n > 0 && (p.revents & POLLOUT);
 }
 
@@ -75,14 +78,17 @@ size_t
 say_bytes(int fd, const char *text, size_t n, int64_t patience)
 {
 	instant until = instant_now() + patience;
+	bool broken = false;
 	size_t done = 0;
 	ssize_t now;
 
 	do {
-		now = has_room(fd, until)
+		now = has_room(fd, until, &broken)
 		    ? write_briefly(fd, text + done, n - done, patience > 0)
 		    : 0;
-		if (now < 0 && errno != EINTR && errno != EAGAIN)
+		if (broken)
+			errno = EBADF;
+		if (broken || (now < 0 && errno != EINTR && errno != EAGAIN))
 			break;
 		if (now > 0)
 			done += now;

@@ -1,5 +1,94 @@
-/* libc.c - the names of signals, which glibc alone knows. */
+/* libc.c - what not every C library or kernel has. */
 #include "libc.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+/* ---- descriptors ---- */
+
+/* False: /proc does not tell. */
+static bool
+close_listed(unsigned first, unsigned last)
+{
+	_Alignas(struct dirent64) char entries[2048];
+	int dir = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ssize_t size;
+
+	if (dir < 0)
+		return false;
+	/* the place in this directory is a number, so that what is closed is not missed */
+	while ((size = getdents64(dir, (void *)entries, sizeof entries)) > 0)
+		for (ssize_t i = 0; i < size;) {
+			const struct dirent64 *entry = (const void *)(entries + i);
+			unsigned fd = atoi(entry->d_name);
+
+			if (fd >= first && fd <= last && fd != (unsigned)dir &&
+			    *entry->d_name != '.')
+				close(fd);
+			i += entry->d_reclen;
+		}
+	close(dir);
+	return size == 0;
+}
+
+void
+libc_close_range(unsigned first, unsigned last)
+{
+	struct rlimit files = {0};
+
+	if (syscall(SYS_close_range, first, last, 0) == 0 || first > last ||
+	    close_listed(first, last))
+		return;
+	getrlimit(RLIMIT_NOFILE, &files);
+	for (unsigned fd = first; fd <= last && fd < files.rlim_cur; fd++)
+		close(fd);
+}
+
+int
+libc_open_nothing(void)
+{
+	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	return fd >= 0 ? fd : open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* ---- users ---- */
+
+uid_t
+libc_user(void)
+{
+#ifdef SYS_geteuid32
+	return syscall(SYS_geteuid32);
+#else
+	return syscall(SYS_geteuid);
+#endif
+}
+
+int
+libc_stat_at(int dir, const char *path, struct stat *st, int flags)
+{
+	struct statx told;
+
+	if (fstatat(dir, path, st, flags) != 0)
+		return -1;
+	if (geteuid() == libc_user())
+		return 0;
+	if (syscall(SYS_statx, dir, path, flags, STATX_BASIC_STATS, &told) != 0)
+		return -1;
+	st->st_uid = told.stx_uid;
+	st->st_mode = told.stx_mode;
+	return 0;
+}
+
+int
+libc_stat_of(int fd, struct stat *st)
+{
+	return libc_stat_at(fd, "", st, AT_EMPTY_PATH);
+}
+
+/* ---- signals ---- */
 
 /* Not pointers: each would be relocated at every start. */
 static const char names[][8] = {[SIGHUP] = "HUP",

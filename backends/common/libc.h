@@ -1,15 +1,19 @@
 /*
- * libc.h - what not every C library has, asked of the kernel instead.
+ * libc.h - what not every C library or kernel has, asked of the kernel, or done otherwise.
  *
  * dlock is built with glibc, from 2.31 on, and with musl (make static).  The same code runs
- * with each of them.
+ * with each of them, and on kernels from 4.18 on.  Calls that are newer may be missing, or a
+ * sandbox refuses them, with any errno: pidfd_send_signal (5.1), pidfd_open (5.3),
+ * pidfd_getfd (5.6), faccessat2 (5.8), close_range (5.9).
  */
 #ifndef DLOCK_LIBC_H
 #define DLOCK_LIBC_H
 
 #include <malloc.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -46,11 +50,23 @@ libc_pidfd_getfd(int pidfd, int fd)
 	return syscall(SYS_pidfd_getfd, pidfd, fd, 0);
 }
 
-static inline int
-libc_close_range(unsigned first, unsigned last)
-{
-	return syscall(SYS_close_range, first, last, 0);
-}
+/* Closes these descriptors; an older kernel tells in /proc which are open. */
+void libc_close_range(unsigned first, unsigned last);
+
+/*
+ * A descriptor for nothing, the lowest that is free: /dev/null, or where there is none "/",
+ * from which nobody can read, and to which nobody can write.  -1 with errno.
+ */
+int libc_open_nothing(void);
+
+/*
+ * Who we are, and whose a file is, as the kernel says it: below fakeroot(1) the C library
+ * says that all is root's, but the kernel decides what we may do, and others are to find the
+ * same locks.  libc_stat_at(): with path "" and AT_EMPTY_PATH of an open file.
+ */
+uid_t libc_user(void);
+int libc_stat_at(int dir, const char *path, struct stat *, int flags);
+int libc_stat_of(int fd, struct stat *);
 
 /* Before 2.34 glibc has no _Fork(); fork() does the same and more. */
 pid_t _Fork(void) __attribute__((weak));

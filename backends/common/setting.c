@@ -1,6 +1,7 @@
 /* setting.c - reads -O settings and the files that they name, and writes which locks they mean. */
 #include "setting.h"
 
+#include "libc.h"
 #include "text.h"
 
 #include <errno.h>
@@ -17,7 +18,7 @@ trusted_open(const char *path, struct stat *st)
 {
 	int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC), error;
 
-	if (fd < 0 || fstat(fd, st) == 0)
+	if (fd < 0 || libc_stat_of(fd, st) == 0)
 		return fd;
 	error = errno;
 	close(fd);
@@ -32,10 +33,10 @@ trusted_check(const struct stat *st, const char *shown, bool secret, struct faul
 
 	if (!S_ISREG(st->st_mode))
 		return fault_set(f, RC_CONFIG, "is not a regular file");
-	if (st->st_uid != 0 && st->st_uid != geteuid())
+	if (st->st_uid != 0 && st->st_uid != libc_user())
 		return fault_set(f, RC_CONFIG,
 		    "belongs to uid %u, neither root nor uid %u, who runs this",
-		    (unsigned)st->st_uid, (unsigned)geteuid());
+		    (unsigned)st->st_uid, (unsigned)libc_user());
 	if (mode & (S_IWGRP | S_IWOTH))
 		return fault_set(f, RC_CONFIG,
 		    "can be written by %s (its mode is 0%03o): chmod go-w %s",

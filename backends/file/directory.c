@@ -3,6 +3,7 @@
 
 #include "line.h"
 
+#include "backends/common/libc.h"
 #include "backends/common/text.h"
 #include "backends/common/url.h"
 
@@ -47,7 +48,7 @@ static void
 default_path(char out[DEFAULT_BYTES], int which)
 {
 	const char *end = out + DEFAULT_BYTES;
-	uid_t uid = geteuid();
+	uid_t uid = libc_user();
 
 	if (which == 0 && uid == 0) {
 		text_put(out, end, "/run/dlock");
@@ -129,8 +130,10 @@ open_own(
 		d->fd = open(d->path, flags);
 	}
 	error = errno;
-	if ((d->fd >= 0 ? fstat(d->fd, st) : lstat(d->path, st)) == 0 &&
-	    (!S_ISDIR(st->st_mode) || st->st_uid != geteuid() || (st->st_mode & 022)))
+	if ((d->fd >= 0
+		    ? libc_stat_of(d->fd, st)
+		    : libc_stat_at(AT_FDCWD, d->path, st, AT_SYMLINK_NOFOLLOW)) == 0 &&
+	    (!S_ISDIR(st->st_mode) || st->st_uid != libc_user() || (st->st_mode & 022)))
 		return fault_set(fault, RC_DENIED,
 		    "%s: this is %s of uid %u with mode %03o, but must be a directory of uid %u with mode 700: "
 		    "have it removed, or name another directory with -u file:///DIR",
@@ -138,7 +141,7 @@ open_own(
 		    S_ISLNK(st->st_mode)       ? "a symbolic link"
 			: S_ISDIR(st->st_mode) ? "a directory"
 					       : "no directory",
-		    (unsigned)st->st_uid, st->st_mode & 07777, (unsigned)geteuid());
+		    (unsigned)st->st_uid, st->st_mode & 07777, (unsigned)libc_user());
 	errno = error;
 	return d->fd >= 0 ? RC_OK
 			  : directory_failed(d, "cannot open the directory", fault);
@@ -176,7 +179,7 @@ directory_other(const struct directory *d, char path[DEFAULT_BYTES])
 	if (strcmp(path, d->path) == 0)
 		return -1;
 	dir = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (dir >= 0 && fstat(dir, &st) == 0 && st.st_uid == geteuid() &&
+	if (dir >= 0 && libc_stat_of(dir, &st) == 0 && st.st_uid == libc_user() &&
 	    (st.st_ino != d->ino || st.st_dev != d->dev))
 		return dir;
 	if (dir >= 0)
@@ -210,7 +213,7 @@ directory_notice_elsewhere(
 static bool
 is_trusted(const struct directory *d, uid_t uid)
 {
-	return !(d->mode & S_IWOTH) || uid == geteuid() || uid == 0 || uid == d->owner;
+	return !(d->mode & S_IWOTH) || uid == libc_user() || uid == 0 || uid == d->owner;
 }
 
 /* What must be so of a directory before what is in it is trusted. */
@@ -221,7 +224,7 @@ check_directory(const struct directory *d, const struct stat *st, struct fault *
 		return fault_set(fault, RC_DENIED,
 		    "%s: everybody may delete files in it: chmod +t it, or name another directory",
 		    d->where);
-	if ((st->st_mode & S_IWOTH) && st->st_uid != geteuid() && st->st_uid != 0)
+	if ((st->st_mode & S_IWOTH) && st->st_uid != libc_user() && st->st_uid != 0)
 		return fault_set(fault, RC_DENIED,
 		    "%s: everybody may write in it, and it belongs to uid %u: name another directory",
 		    d->where, (unsigned)st->st_uid);
@@ -238,7 +241,7 @@ open_named(struct directory *d, struct stat *st, struct fault *fault)
 	if (d->fd < 0 && errno == ENOTDIR)
 		return fault_set(
 		    fault, RC_CONFIG, "%s: this is not a directory", d->where);
-	if (d->fd < 0 || fstat(d->fd, st) != 0)
+	if (d->fd < 0 || libc_stat_of(d->fd, st) != 0)
 		return directory_failed(d, "cannot open the directory", fault);
 	return check_directory(d, st, fault);
 }
@@ -305,7 +308,7 @@ static void
 hand_over(const struct directory *d, int fd, bool is_step)
 {
 	fchmod(fd, mode_for(d, is_step));
-	if (geteuid() == 0 && d->owner != 0 && fchown(fd, d->owner, (gid_t)-1) != 0)
+	if (libc_user() == 0 && d->owner != 0 && fchown(fd, d->owner, (gid_t)-1) != 0)
 		return; /* a file system without owners */
 }
 
@@ -339,7 +342,7 @@ enter_step(const struct directory *d, int at, const char *step, enum directory_u
 	if (fd < 0)
 		return directory_failed(
 		    d, "cannot make or open a directory in it", fault);
-	if (fstat(fd, &st) != 0)
+	if (libc_stat_of(fd, &st) != 0)
 		rc = directory_failed(d, "cannot look at a directory in it", fault);
 	else if (!is_trusted(d, st.st_uid))
 		rc = fault_set(fault, RC_DENIED,
@@ -457,7 +460,7 @@ open_leaf(const struct directory *d, int at, const char *leaf, enum directory_us
 {
 	bool make = use == DIRECTORY_MAKE;
 	struct stat st;
-	int fd, found = make ? 0 : fstatat(at, leaf, &st, AT_SYMLINK_NOFOLLOW);
+	int fd, found = make ? 0 : libc_stat_at(at, leaf, &st, AT_SYMLINK_NOFOLLOW);
 	enum rc rc = make || found != 0 ? RC_OK : check_plain(d, leaf, &st, fault);
 
 	if (rc != RC_OK)
@@ -474,7 +477,7 @@ open_leaf(const struct directory *d, int at, const char *leaf, enum directory_us
 		    "%s: %s is not a plain file: somebody put it there", d->where, leaf);
 	if (fd < 0)
 		return directory_failed(d, "cannot open the lock file", fault);
-	rc = fstat(fd, &st) == 0
+	rc = libc_stat_of(fd, &st) == 0
 	    ? check_plain(d, leaf, &st, fault)
 	    : directory_failed(d, "cannot look at the lock file", fault);
 	if (rc == RC_OK)

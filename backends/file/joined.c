@@ -19,6 +19,7 @@
  */
 #include "file.h"
 
+#include "backends/common/libc.h"
 #include "backends/common/setting.h"
 
 #include <dirent.h>
@@ -246,7 +247,7 @@ describe(struct locker *l)
 
 	snprintf(path, sizeof path, "/proc/%d/comm", (int)l->pid);
 	comm = fopen(path, "re");
-	there = comm && fstat(fileno(comm), &st) == 0 &&
+	there = comm && libc_stat_of(fileno(comm), &st) == 0 &&
 	    fgets(l->command, sizeof l->command, comm);
 	if (comm)
 		fclose(comm);

@@ -279,19 +279,27 @@ child_gate(struct child *c, int *exec)
 	return true;
 }
 
-/* Can `path` be executed by us?  If not: errno. */
+/*
+ * Can `path` be executed by us?  If not: errno.  Where that cannot be asked (libc.h), it is
+ * enough that there is a file that somebody can execute; execve(2) decides the rest.
+ */
 static bool
 is_executable(const char *path)
 {
+	bool may = faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) == 0;
 	struct stat st;
 
-	if (faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) != 0)
+	if (!may && errno != EPERM && errno != ENOSYS)
 		return false;
-	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+	if (stat(path, &st) != 0)
+		return may;
+	if (S_ISDIR(st.st_mode))
 		errno = EISDIR;
-		return false;
-	}
-	return true;
+	else if (may || (st.st_mode & 0111))
+		return true;
+	else
+		errno = EACCES;
+	return false;
 }
 
 /* command.path: a directory of PATH ("": the working directory) and the name.  Does it fit? */

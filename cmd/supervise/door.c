@@ -144,7 +144,7 @@ answer_peer(struct join_answer *a, const struct join_ask *ask, size_t n, bool fo
 		return;
 	a->hold.kind = o->plan->claim.kind;
 	a->hold.limit = o->plan->claim.limit;
-	a->hold.sent = o->sent;
+	a->hold.age = instant_now() - o->sent;
 	a->hold.lease = o->lease;
 	a->hold.pace = o->pace;
 	a->stops = o->stops;

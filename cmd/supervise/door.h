@@ -20,7 +20,7 @@
  * One datagram each way: a struct as it is.  JOIN_VERSION changes with any of them.
  */
 
-#define JOIN_VERSION 8
+#define JOIN_VERSION 9
 /* a keeper on this machine that needs longer is frozen, or full */
 #define JOIN_PATIENCE (10 * NS_PER_S)
 #define JOIN_RETRY (10 * NS_PER_MS) /* pause before a full one is asked again */
@@ -53,7 +53,11 @@ struct join_part {
 struct join_hold {
 	enum lock_kind kind;
 	unsigned limit;
-	instant sent;
+	/*
+	 * So long ago the request was sent that has earned it: no instant, for the clock of
+	 * another time namespace differs.
+	 */
+	int64_t age;
 	int64_t lease, pace;
 	struct join_part parts[KEYS_MAX]; /* in the order of the keys asked for */
 };

@@ -88,7 +88,9 @@ front_reap(struct front *f)
 	pid_t pid;
 
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-		if (pid == f->keeper.pid)
+		if (WIFSTOPPED(status))
+			continue; /* what is below us has made us its tracer */
+		else if (pid == f->keeper.pid)
 			f->keeper.pid = 0;
 		else if (pid == atomic_load(&f->shared->command)) /* ours by now */
 			atomic_store(&f->shared->command, 0);

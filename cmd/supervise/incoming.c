@@ -10,7 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define TREE_AGAIN (20 * NS_PER_MS) /* pause between two looks at what a body has left */
+#define TREE_AGAIN (20 * NS_PER_MS)  /* pause between two looks at what a body has left */
+#define BODY_AGAIN (100 * NS_PER_MS) /* and at a body of whose end no descriptor tells */
 
 static void
 react(struct incoming *in, enum event_kind kind, int value)
@@ -70,13 +71,18 @@ end_body(struct incoming *in, int sig)
 		react(in, EV_ENDED, sig); /* as a wait status: it died of the signal */
 }
 
-/* When to look at the body again: no descriptor tells of its descendants' end. */
+/*
+ * When to look at the body again: no descriptor tells of its descendants' end, nor of its own
+ * without pidfd_open(2).
+ */
 static instant
 body_wake(const struct incoming *in)
 {
 	if (in->keep->phase == PH_HOLD && in->keep->tree.stopping &&
 	    !in->keep->tree.empty)
 		return instant_now() + TREE_AGAIN;
+	if (awaits_body(in) && in->run->body->outside.by_proc)
+		return instant_first(in->run->body->until, instant_now() + BODY_AGAIN);
 	return awaits_body(in) ? in->run->body->until : NEVER;
 }
 
@@ -154,8 +160,7 @@ reap(struct incoming *in)
 	for (; waitid(P_ALL, 0, &found, any) == 0; found.si_pid = 0) {
 		if (found.si_pid == 0)
 			return;
-		if (found.si_pid == in->child.pid && found.si_code != CLD_STOPPED &&
-		    found.si_code != CLD_CONTINUED)
+		if (found.si_pid == in->child.pid && tree_is_end(&found))
 			atomic_store(&in->run->shared->command, 0);
 		if (waitpid(found.si_pid, &status, WNOHANG | WUNTRACED | WCONTINUED) ==
 		    in->child.pid)
@@ -344,7 +349,9 @@ incoming_wait(struct incoming *in, int fd, short events, instant until)
 	bool ready;
 
 	if (in->run->body)
-		gate = awaits_body(in) ? in->run->body->outside.fd : -1;
+		gate = awaits_body(in) && !in->run->body->outside.by_proc
+		    ? in->run->body->outside.fd
+		    : -1;
 	set[SLOT_LINK] = (struct pollfd){.fd = in->news.link, .events = POLLIN};
 	set[SLOT_GATE] = (struct pollfd){.fd = gate, .events = POLLIN};
 	set[SLOT_BACKEND] = (struct pollfd){.fd = fd, .events = events};

@@ -459,7 +459,7 @@ await_question(struct keeper *k)
 static void
 leave_the_terminal(struct keeper *k)
 {
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC), low, high;
+	int null = libc_open_nothing(), low, high;
 	int other = k->run->body ? k->run->body->outside.fd : k->in.child.gate;
 
 	/* nothing of a body's terminal may be kept when it has gone home */

@@ -155,7 +155,7 @@ keeper_address_is_ours(int fd, pid_t *pid)
 	socklen_t size = sizeof peer;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
-	    peer.uid != geteuid())
+	    peer.uid != libc_user())
 		return false;
 	*pid = peer.pid;
 	return true;

@@ -2,7 +2,9 @@
 #include "loop.h"
 
 #include "backends/common/libc.h"
+#include "tree.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <sys/timerfd.h>
@@ -88,10 +90,16 @@ loop_stop_here(int sig)
 	libc_sigprocmask(SIG_SETMASK, &blocked, NULL);
 }
 
+/* Where there is no /dev/tty, one of these may be the terminal: tcgetpgrp() asks for ours. */
 static int
 open_terminal(void)
 {
-	return open("/dev/tty", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+	int tty = open("/dev/tty", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+
+	for (int fd = 0; tty < 0 && errno != ENXIO && fd <= 2; fd++)
+		if (tcgetpgrp(fd) >= 0)
+			tty = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	return tty;
 }
 
 bool
@@ -100,8 +108,9 @@ loop_is_foreground(void)
 	int tty = open_terminal();
 	bool yes = tty >= 0 && tcgetpgrp(tty) == getpgrp();
 
-	if (tty >= 0)
-		close(tty);
+	if (tty < 0)
+		return errno != ENXIO && tree_terminal() == TERMINAL_FOREGROUND;
+	close(tty);
 	return yes;
 }
 

@@ -344,6 +344,7 @@ ask_for_lease(
     struct store *s, enum join_verb verb, instant until, struct grant *g, struct fault *f)
 {
 	struct nested *k = nested_of(s);
+	instant asked = instant_now(); /* the answer is later, and older than it says */
 	struct join_answer a;
 	enum rc rc = ask(k, verb, until, &a, f);
 
@@ -352,7 +353,7 @@ ask_for_lease(
 	*g = (struct grant){.token = k->parts[0].token,
 	    .slot = k->parts[0].slot,
 	    .anchor = k->keeper,
-	    .sent = a.hold.sent,
+	    .sent = asked - a.hold.age,
 	    .lease = a.hold.lease,
 	    .pace = a.hold.pace};
 	return a.stops ? fault_set(f, RC_REVOKED, "of the outer run") : RC_OK;

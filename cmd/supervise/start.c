@@ -40,7 +40,8 @@ start_origin(struct origin *o)
 	if (o->chld_ignored)
 		signal(SIGCHLD, SIG_DFL);
 	tty = open("/dev/tty", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
-	o->has_tty = tty >= 0;
+	/* a chroot may lack /dev/tty, which would say ENXIO if there were no terminal */
+	o->has_tty = tty >= 0 || (errno != ENXIO && tree_terminal() != TERMINAL_NONE);
 	if (tty >= 0)
 		close(tty);
 }
@@ -61,6 +62,8 @@ start_objection(void)
 {
 	if (!tree_find_self() && errno != EMFILE && errno != ENFILE)
 		return "/proc is not mounted here, or does not show this process";
+	if (!tree_finds_all() && !tree_has_pidfds())
+		return "/proc is an outer pid namespace's, and this kernel or sandbox lacks pidfd_open(2) (Linux 5.3)";
 	if (!tree_finds_all())
 		return "/proc is an outer pid namespace's, and hides processes (hidepid)";
 	return NULL;

@@ -129,6 +129,21 @@ tree_find_self(void)
 	return read_file("/proc/self/stat", text, sizeof text) && read_stat(&us, text);
 }
 
+enum terminal
+tree_terminal(void)
+{
+	char text[1024], *after_name;
+	struct process p;
+
+	if (!read_file("/proc/self/stat", text, sizeof text) || !read_stat(&p, text))
+		return TERMINAL_NONE;
+	after_name = strrchr(text, ')');
+	if (number_at(stat_field(after_name, 7)) == 0)
+		return TERMINAL_NONE;
+	return number_at(stat_field(after_name, 8)) == p.group ? TERMINAL_FOREGROUND
+							       : TERMINAL_BACKGROUND;
+}
+
 unsigned long long
 process_born(pid_t pid)
 {
@@ -356,6 +371,16 @@ keep_marked(struct processes *kept, const struct processes *l)
 	*kept = marked;
 }
 
+/*
+ * A process whose first thread has ended looks like a zombie, but others of its threads
+ * run on.
+ */
+static bool
+is_dead_process(const struct process *p)
+{
+	return (p->state == 'Z' && p->threads <= 1) || p->state == 'X';
+}
+
 /* ---- outside ---- */
 
 /* While it lives: does it lead a process group, and since when? */
@@ -368,6 +393,48 @@ note_group(struct outside *o, const struct process *root)
 	o->born = root->born;
 }
 
+/* pidfd_open(2) itself says nothing of the kind. */
+static bool
+lacks_pidfd(int error)
+{
+	return error == ENOSYS || error == EPERM;
+}
+
+bool
+tree_has_pidfds(void)
+{
+	int fd = libc_pidfd_open(getpid());
+	bool has = fd >= 0 ? libc_pidfd_send_signal(fd, 0) == 0 : !lacks_pidfd(errno);
+
+	if (fd >= 0)
+		close(fd);
+	return has;
+}
+
+/* What is in the directory is of the same process for ever.  -1, with errno. */
+static int
+open_by_proc(pid_t number)
+{
+	char path[32], text[1024], *group;
+	int fd, tgid = 0;
+
+	errno = ENOSYS;
+	if (number == 0)
+		return -1;
+	snprintf(path, sizeof path, "/proc/%d", (int)number);
+	fd = open_file(path, O_DIRECTORY);
+	if (fd < 0)
+		return -1;
+	group = process_read(number, "status", text, sizeof text)
+	    ? strstr(text, "\nTgid:")
+	    : NULL;
+	if (group && sscanf(group, " Tgid: %d", &tgid) == 1 && tgid == number)
+		return fd;
+	close(fd);
+	errno = group ? EINVAL : ESRCH;
+	return -1;
+}
+
 bool
 outside_open(struct outside *o, pid_t pid)
 {
@@ -375,10 +442,15 @@ outside_open(struct outside *o, pid_t pid)
 	int error;
 
 	*o = (struct outside){.pid = pid, .fd = libc_pidfd_open(pid)};
+	if (o->fd < 0 && lacks_pidfd(errno)) {
+		o->by_proc = true;
+		o->fd = open_by_proc(root.pid);
+	}
 	if (o->fd < 0)
 		return false;
 	note_group(o, process_look_up(&root) ? &root : NULL);
-	if (libc_pidfd_send_signal(o->fd, 0) == 0 && !outside_has_ended(o))
+	if ((o->by_proc ? kill(pid, 0) : libc_pidfd_send_signal(o->fd, 0)) == 0 &&
+	    !outside_has_ended(o))
 		return true;
 	error = outside_has_ended(o) ? ESRCH : errno;
 	close(o->fd);
@@ -390,8 +462,19 @@ bool
 outside_has_ended(const struct outside *o)
 {
 	struct pollfd p = {.fd = o->fd, .events = POLLIN};
+	char path[40], text[1024];
+	struct process its;
 
-	return poll(&p, 1, 0) > 0;
+	if (!o->by_proc)
+		return poll(&p, 1, 0) > 0;
+	snprintf(path, sizeof path, "/proc/self/fd/%d/stat", o->fd);
+	if (read_file(path, text, sizeof text) && read_stat(&its, text))
+		return is_dead_process(&its);
+	if (errno != EMFILE && errno != ENFILE)
+		return true;
+	/* this needs no descriptor: a process that has ended has no program any more */
+	return readlinkat(o->fd, "exe", text, sizeof text) < 0 &&
+	    (errno == ENOENT || errno == ESRCH);
 }
 
 /*
@@ -498,16 +581,6 @@ signal_process(const struct process *p, const struct aim *a)
 		send_to(p->pid, a);
 }
 
-/*
- * A process whose first thread has ended looks like a zombie, but others of its threads
- * run on.
- */
-static bool
-is_dead_process(const struct process *p)
-{
-	return (p->state == 'Z' && p->threads <= 1) || p->state == 'X';
-}
-
 void
 tree_signal_run(pid_t keeper, const struct aim *a)
 {
@@ -535,7 +608,8 @@ signal_marked(const struct processes *l, const struct aim *a)
 
 	if (a->outside && !outside_has_ended(a->outside)) {
 		alive++; /* also if we may not signal it: then it goes on */
-		send_by(a->outside->fd, a);
+		if (!send_by(a->outside->fd, a) && a->outside->by_proc)
+			send_to(a->outside->pid, a);
 	}
 	for (size_t i = 0; i < l->n; i++) {
 		const struct process *p = &l->at[i];
@@ -560,14 +634,21 @@ tree_has_children(void)
 	return waitid(P_ALL, 0, &found, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
-/* Is it a child of ours, and no zombie? */
+bool
+tree_is_end(const siginfo_t *found)
+{
+	return found->si_code == CLD_EXITED || found->si_code == CLD_KILLED ||
+	    found->si_code == CLD_DUMPED;
+}
+
+/* Is it a child of ours, and no zombie?  That it is stopped under ptrace(2) is told unasked. */
 static bool
 lives(pid_t child)
 {
 	siginfo_t found = {0};
 
 	return waitid(P_PID, child, &found, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-	    found.si_pid == 0;
+	    (found.si_pid == 0 || !tree_is_end(&found));
 }
 
 /*

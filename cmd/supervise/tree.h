@@ -17,6 +17,7 @@
 #ifndef DLOCK_TREE_H
 #define DLOCK_TREE_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -32,6 +33,16 @@ void tree_reserve(void);
 
 /* In a process that has closed all it had. */
 void tree_forget(void);
+
+/* Has the kernel what it takes where /proc numbers processes otherwise than we do? */
+bool tree_has_pidfds(void);
+
+/* Have we a terminal, and is our process group in its foreground?  For where there is no /dev/tty. */
+enum terminal {
+	TERMINAL_NONE,
+	TERMINAL_BACKGROUND,
+	TERMINAL_FOREGROUND
+} tree_terminal(void);
 
 /*
  * Would every descendant be found, sooner or later?  After tree_find_self().  The caller
@@ -64,6 +75,9 @@ struct processes {
 	struct process *at; /* by pid; owned */
 };
 
+/* Is that of an end?  Else the child has stopped, goes on, or is being traced by us. */
+bool tree_is_end(const siginfo_t *);
+
 /* Has this process children at all?  Cheap. */
 bool tree_has_children(void);
 
@@ -82,16 +96,17 @@ bool tree_spare(struct processes *spared, pid_t keeper);
  */
 struct outside {
 	pid_t pid;
-	int fd;      /* of that process */
-	pid_t front; /* of dlock, which is none of them, nor is what is below it */
-	pid_t group; /* that it leads, as /proc numbers it; 0: none */
+	int fd;       /* of that process: readable when it has ended, unless by_proc */
+	bool by_proc; /* a directory of /proc, where there is no pidfd_open(2) */
+	pid_t front;  /* of dlock, which is none of them, nor is what is below it */
+	pid_t group;  /* that it leads, as /proc numbers it; 0: none */
 	unsigned long long born; /* in clock ticks */
 	struct processes known;
 };
 
 /*
  * Opens it.  False with errno: ESRCH: there is none, or it has ended; EPERM: it is not
- * ours to stop; EINVAL: it is a thread.
+ * ours to stop; EINVAL: it is a thread; ENOSYS: this kernel cannot find it.
  */
 bool outside_open(struct outside *, pid_t);
 

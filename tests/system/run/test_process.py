@@ -945,6 +945,24 @@ def test_a_stranger_with_our_environment_is_refused(dlock, files, tmp_path):
     assert dlock.run("run", *files.words, "-k", "k", "true", env=env, events=False).status == 0
 
 
+TRACED = """import ctypes, os, signal
+ctypes.CDLL(None).ptrace(0, 0, 0, 0)  # PTRACE_TRACEME
+os.kill(os.getpid(), signal.SIGUSR2)
+"""
+
+
+def test_a_command_that_is_traced_has_not_ended(dlock, files, script):
+    """Its parent traces it, who has not asked for that: a signal stops it, and others reach it all the same."""
+    held = dlock.start("run", *files.words, "-k", "k", *script(TRACED))
+    wait_for(lambda: stat_of(held.command)[1] == "t", what="a stop")
+    held.signal(signal.SIGUSR1)
+    pending = lambda: int(re.search(r"^ShdPnd:\s*(\w+)", pathlib.Path(f"/proc/{held.command}/status").read_text(), re.M)[1], 16)
+    wait_for(lambda: pending() & 1 << signal.SIGUSR1 - 1, timeout=20, what="the signal")
+    assert not is_free(dlock, files, key="k")
+    held.signal(signal.SIGKILL, "command")
+    assert held.wait().status == -signal.SIGKILL
+
+
 def test_nested_many_times(dlock, files):
     """40 levels, each with its own key; the innermost knows them all."""
     words = [DLOCK, "run", *files.words, "-n", "-k", "k0", "echo", "ran"]
