@@ -25,6 +25,19 @@ model:
 	$(model) redis SERVED -DBUG=9 -DFAULTS=0 -DFREEZES=1
 	$(model) redlock holds
 	$(model) redlock EXCLUSION -DBUG=1
+	$(model) etcd holds -DELECTIONS=0 -DNTH=1
+	$(model) etcd holds -DFAULTS=0 -DFREEZES=1 -DELECTIONS=0 -DNTH=1
+	$(model) etcd holds -DFAULTS=0
+	$(model) etcd holds -DELECTIONS=0 -DNTH=1 -DPROGRESS
+	$(model) etcd EXCLUSION -DBUG=1
+	$(model) etcd EXCLUSION -DBUG=2 -DFAULTS=0 -DELECTIONS=0
+	$(model) etcd EXCLUSION -DBUG=3 -DFAULTS=0
+	$(model) etcd EXCLUSION -DBUG=4 -DFAULTS=0
+	$(model) etcd EXCLUSION -DBUG=5 -DN=3 -DFAULTS=0 -DELECTIONS=0 -DNTH=1
+	$(model) etcd PROGRESS -DBUG=6 -DELECTIONS=0 -DNTH=1 -DPROGRESS
+	$(model) etcd FROZEN -DBUG=7 -DFREEZES=1 -DFAULTS=0 -DELECTIONS=0
+	$(model) etcd LIE -DBUG=8 -DELECTIONS=0
+	$(model) etcd EXCLUSION -DBUG=9
 	$(model) supervise holds -DFAULTS=1
 	$(model) supervise holds -DFAULTS=2 -DFOREVER
 	$(model) supervise RELEASE -DFAULTS=1 -DBUG=1
@@ -44,6 +57,12 @@ model-full:
 	$(model) redis holds -DFAULTS=2 -DKINDS=2
 	$(model) redis holds -DFAULTS=1 -DPROGRESS
 	$(model) redis holds -DN=4 -DFAULTS=0
+	$(model) etcd holds
+	$(model) etcd holds -DELECTIONS=0 -DFREEZES=1
+	$(model) etcd holds -DPROGRESS -DNTH=1
+	$(model) etcd holds -DFAULTS=2 -DELECTIONS=0 -DNTH=1
+	$(model) etcd holds -DFAULTS=0 -DELECTIONS=2 -DLEASE=4 -DPLACE=3
+	$(model) etcd holds -DN=3 -DFAULTS=0 -DELECTIONS=0 -DNTH=1
 	$(model) supervise holds -DFAULTS=3
 	$(model) supervise holds -DFAULTS=3 -DWAIT_TREE
 	$(model) supervise holds -DFAULTS=4 -DFOREVER
