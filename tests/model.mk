@@ -38,6 +38,18 @@ model:
 	$(model) etcd FROZEN -DBUG=7 -DFREEZES=1 -DFAULTS=0 -DELECTIONS=0
 	$(model) etcd LIE -DBUG=8 -DELECTIONS=0
 	$(model) etcd EXCLUSION -DBUG=9
+	$(model) zk holds -DFAULTS=2 -DFREEZES=1
+	$(model) zk holds -DN=3 -DFREEZES=1 -DFAULTS=0
+	$(model) zk holds -DPERMITS -DFREEZES=1
+	$(model) zk holds -DPERMITS -DCURATORS=1
+	$(model) zk holds -DPERMITS -DN=3 -DLIMIT=2
+	$(model) zk SLOTS -DBUG=1 -DPERMITS -DN=3 -DLIMIT=2 -DFAULTS=0
+	$(model) zk FROZEN -DBUG=2 -DPERMITS -DFREEZES=1 -DFAULTS=0
+	$(model) zk FROZEN -DBUG=3 -DFREEZES=1 -DFAULTS=0
+	$(model) zk LEASES -DBUG=4 -DPERMITS
+	$(model) zk LEFT -DBUG=5 -DPERMITS
+	$(model) zk LEFT -DBUG=6 -DPERMITS
+	$(model) zk STUCK -DBUG=7 -DPERMITS -DN=3 -DTIRED=0
 	$(model) supervise holds -DFAULTS=1
 	$(model) supervise holds -DFAULTS=2 -DFOREVER
 	$(model) supervise RELEASE -DFAULTS=1 -DBUG=1
@@ -63,6 +75,10 @@ model-full:
 	$(model) etcd holds -DFAULTS=2 -DELECTIONS=0 -DNTH=1
 	$(model) etcd holds -DFAULTS=0 -DELECTIONS=2 -DLEASE=4 -DPLACE=3
 	$(model) etcd holds -DN=3 -DFAULTS=0 -DELECTIONS=0 -DNTH=1
+	$(model) zk holds -DN=3 -DFAULTS=2 -DFREEZES=1
+	$(model) zk holds -DPERMITS -DN=3 -DFAULTS=2
+	$(model) zk holds -DPERMITS -DN=3 -DLIMIT=2 -DFREEZES=1
+	$(model) zk holds -DPERMITS -DFAULTS=2 -DFREEZES=1 -DCURATORS=1
 	$(model) supervise holds -DFAULTS=3
 	$(model) supervise holds -DFAULTS=3 -DWAIT_TREE
 	$(model) supervise holds -DFAULTS=4 -DFOREVER

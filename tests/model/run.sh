@@ -5,7 +5,7 @@
 #	run.sh DIRECTORY MODEL PROPERTY [-DNAME=VALUE...]	that this property does not hold is found
 #
 # A property is named in a comment behind its assertion; with -DPROGRESS it is
-# PROGRESS.  What is left in DIRECTORY: the output, and the trail of what was found
+# PROGRESS; where nothing can happen any more, though somebody waits, STUCK.  What is left in DIRECTORY: the output, and the trail of what was found
 # (cd DIRECTORY/...; spin -t -p -D... MODEL.pml).  MODEL_MEMORY (MB) and MODEL_SECONDS
 # bound each search; MODEL_OPTIMIZE=-O2 is for one that takes longer than its compiler.  One
 # that did not come to its end is a failure.  Of a state 64 bits are kept (HC4), so that one
@@ -46,6 +46,8 @@ if ! grep -q 'errors: [1-9]' pan.log; then
 	found=holds
 elif grep -q 'acceptance cycle' pan.log; then
 	found=PROGRESS
+elif grep -q '^pan:1: invalid end state' pan.log; then
+	found=STUCK
 else
 	line=$(spin -t "$@" "$model.pml" 2>&1 | sed -n "s/^spin: $model.pml:\([0-9]*\), Error: assertion violated.*/\1/p")
 	found=$(sed -n "${line:-1}s,.*/\* \([A-Z_]*\) \*/.*,\1,p" "$model.pml")
