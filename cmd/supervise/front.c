@@ -51,9 +51,10 @@ struct front_stop {
 
 /* The other process. */
 struct front_keeper {
-	pid_t pid;              /* 0: reaped */
-	int link;               /* -1: end of file seen */
-	instant listen_from;    /* NEVER: we do already */
+	pid_t pid;           /* 0: reaped */
+	int link;            /* -1: end of file seen */
+	instant listen_from; /* NEVER: we do already */
+	bool granted; /* the keeper has said so: it goes on to say so in the page */
 	struct anchors anchors; /* keep the lock while we live, and break if it ends */
 	size_t broken;          /* of them, once the watch knows that one is */
 };
@@ -70,7 +71,8 @@ static _Alignas(4096) struct front {
 	struct front_elders elders;
 	struct watch watch;
 	struct front_stop stop;
-	int interrupt; /* the signal that is to end the waiting; 0 */
+	int interrupt;      /* the signal that is to end the waiting; 0 */
+	uint64_t passed_on; /* bits: signals sent since the link is crowded */
 	struct front_end end;
 	struct doubt doubt;
 	struct waiting waiting;
@@ -254,7 +256,7 @@ take_over_adrift(struct front *f)
 static bool
 is_running(const struct front *f)
 {
-	return atomic_load(&f->shared->granted_at) != 0;
+	return f->keeper.granted || atomic_load(&f->shared->granted_at) != 0;
 }
 
 /* Said first: a keeper that sees the command end of it must not take it for its own end. */
@@ -346,6 +348,24 @@ command_had_it(const struct front *f, const struct signalfd_siginfo *info)
 		tree_relation(f->keeper.pid, info->ssi_pid) == KIN_YES);
 }
 
+/*
+ * A keeper that is stopped may have many before it: as in the kernel, a signal that it has
+ * not read yet is not sent again, so that there is room for any other.
+ */
+static void
+pass_on(struct front *f, const struct msg *m)
+{
+	uint64_t bit = 1ULL << (m->number - 1);
+
+	if (!link_is_crowded(f->keeper.link))
+		f->passed_on = 0;
+	else if (f->passed_on & bit)
+		return;
+	else
+		f->passed_on |= bit;
+	link_send(f->keeper.link, m, NULL);
+}
+
 static void
 front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 {
@@ -382,7 +402,7 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 	/* the keeper ends a hold of which nobody has been told */
 	if (m.ends && f->run->body)
 		run_settle(f->run, WITHDRAWN);
-	link_send(f->keeper.link, &m, NULL);
+	pass_on(f, &m);
 	if (!is_running(f) && m.ends) {
 		f->interrupt = f->interrupt ? f->interrupt : sig;
 		watch_interrupted(&f->watch, instant_now());
@@ -419,6 +439,7 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 		waiting_heard(&f->waiting, m);
 		break;
 	case MSG_GRANTED:
+		f->keeper.granted = true;
 		f->keeper.anchors = *a;
 		waiting_end(&f->waiting, m->token);
 		atomic_store(&f->shared->front.on_screen, false);
@@ -476,11 +497,14 @@ hear_keeper(struct front *f)
 		front_finish(f, f->shared->end.ending, f->shared->end.why.text);
 	else if (got < 0)
 		take_over(f, "dlock's keeper process was killed");
+	else if (f->keeper.anchors.cut)
+		take_over(f, "dlock has too few descriptors left to keep it");
 }
 
 /*
  * When to begin.  A hold is to be delivered, and there may be somebody who awaits each word.
- * Anchors that were sent are ours before we have read of them.
+ * Anchors that were sent are ours before we have read of them; start.c has seen to it that
+ * there is room for them.
  */
 static instant
 listen_from(const struct run *r)
@@ -563,7 +587,7 @@ conclude(struct front *f)
 	if (f->end.ending.kind == END_REFUSED)
 		waiting_state(&f->waiting, r->plan->wait.most != 0, state, sizeof state);
 	v = verdict_of(r->plan, &f->end.ending, &heard);
-	if (is_running(f))
+	if (atomic_load(&f->shared->granted_at))
 		granted = atomic_load(&f->shared->granted_at);
 	v.waited = granted - r->began;
 	v.held = now - granted;

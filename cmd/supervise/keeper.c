@@ -40,6 +40,7 @@ static _Alignas(4096) struct keeper {
 	struct todo todo;
 	bool for_ancestor; /* what we would wait for ends only after us */
 	bool for_script;   /* the user was told that our own script has it */
+	bool untold;       /* the front cannot be given the grant: nothing may begin */
 	struct lock lock;
 	char record[RECORD_BYTES]; /* with --min-hold: ours, not the front's */
 	struct fault fault;        /* of the call that decided the ending */
@@ -51,14 +52,15 @@ static _Alignas(4096) struct keeper {
 /* for the front to erase its line; it may be stopped */
 #define CLEAR_SCREEN (50 * NS_PER_MS)
 
-static void
+/* False, with errno: nor are the anchors in the front's hands. */
+static bool
 tell_grant(struct keeper *k)
 {
 	const struct msg m = {.kind = MSG_GRANTED,
 	    .token = k->lock.grant.token,
 	    .slot = k->lock.grant.slot};
 
-	news_message(&k->in.news, &m, &k->lock.anchors);
+	return news_message(&k->in.news, &m, &k->lock.anchors);
 }
 
 /* Inner runs need it from the command's start on.  While a server thinks, it takes no time. */
@@ -72,6 +74,15 @@ open_door(struct keeper *k)
 		    &k->in.door, k->plan, r->body ? r->body->outside.pid : getpid());
 }
 
+/* What was granted goes back at once: see keeper_granted(). */
+static void
+leave_untold(struct keeper *k)
+{
+	fault_set(&k->fault, RC_SYSTEM,
+	    "one of dlock's processes cannot be told of the grant: %s", strerror(errno));
+	k->untold = true;
+}
+
 static void
 start_command(struct keeper *k)
 {
@@ -82,10 +93,14 @@ start_command(struct keeper *k)
 	    k->shared, &k->lock.grant, k->plan->terms.ttl, now, awaited);
 	struct pollfd set[LOOP_OWN];
 
+	/* in the link it is in the front's hands, though the front may sleep */
+	if (telling == TELL_BEFORE && !tell_grant(k)) {
+		leave_untold(k);
+		child_dismiss(&k->in.child);
+		return;
+	}
 	atomic_store(&k->shared->command, k->in.child.pid);
 	atomic_store(&k->shared->granted_at, now);
-	if (telling == TELL_BEFORE)
-		tell_grant(k);
 	/* where somebody watches us wait, that line goes before the command writes */
 	while (telling == TELL_BEFORE && atomic_load(&k->shared->front.on_screen) &&
 	    instant_now() < patience)
@@ -107,8 +122,10 @@ start_body(struct keeper *k)
 	k->run->body->until = instant_after(instant_now(), k->plan->steer.length);
 	child_tell(k->run, k->lock.outer.parts, k->in.door.address);
 	atomic_store(&k->shared->exec, EXEC_CALLED);
-	atomic_store(&k->shared->granted_at, instant_now());
-	tell_grant(k);
+	if (tell_grant(k))
+		atomic_store(&k->shared->granted_at, instant_now());
+	else
+		leave_untold(k);
 }
 
 /* What a front that must do without us has to know. */
@@ -328,6 +345,8 @@ keeper_granted(struct keeper *k)
 {
 	k->keep.terms.tied = k->lock.nested || k->lock.grant.anchor >= 0;
 	react_to_lease(k, EV_GRANTED);
+	if (k->untold)
+		react(k, EV_EXEC_FAILED, EXEC_NOT_CALLED);
 	if (k->keep.ending.kind == END_REFUSED && k->keep.ending.value == RC_CONFIG)
 		fault_set(&k->fault, RC_CONFIG,
 		    "%s gives a lease of %s instead of %s, which is too short for two renewals and a grace of %s",
@@ -378,8 +397,7 @@ renew(struct keeper *k)
 	switch (rc) {
 	case RC_OK:
 		if (k->in.news.suspect)
-			news_send(&k->in.news, MSG_TRUSTED, 0, "");
-		k->in.news.suspect = false;
+			k->in.news.suspect = !news_send(&k->in.news, MSG_TRUSTED, 0, "");
 		if (k->keep.ending.kind != END_LOST)
 			k->fault.text[0] = '\0';
 		react_to_lease(k, EV_RENEWED);
@@ -398,10 +416,9 @@ renew(struct keeper *k)
 	default:
 		if (!k->in.news.suspect) {
 			outside_look(run_guarded(k->run)); /* before it may be lost */
-			news_send(&k->in.news, MSG_SUSPECT,
+			k->in.news.suspect = news_send(&k->in.news, MSG_SUSPECT,
 			    k->keep.lease.term_at - instant_now(), f.text);
 		}
-		k->in.news.suspect = true;
 		if (k->keep.ending.kind != END_LOST)
 			k->fault = f;
 		react(k, EV_UNANSWERED, 0);

@@ -2,8 +2,10 @@
 #include "run.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
@@ -81,7 +83,46 @@ words_of(struct msg *m)
 	return m->kind == MSG_WAITING ? m->holding.record : m->text;
 }
 
-void
+/* In quarters, how much of the link is filled by what has not been read; 4: it is full. */
+static int
+link_fill(int end)
+{
+	int unread = 0, room = 0;
+	socklen_t size = sizeof room;
+
+	if (ioctl(end, SIOCOUTQ, &unread) != 0 ||
+	    getsockopt(end, SOL_SOCKET, SO_SNDBUF, &room, &size) != 0 || room <= 0)
+		return 0;
+	return (int)(4LL * unread / room);
+}
+
+bool
+link_is_crowded(int end)
+{
+	return link_fill(end) >= 2;
+}
+
+/* Up to how many quarters others may have filled before a message of this kind is dropped. */
+static int
+share_of(enum msg_kind kind)
+{
+	switch (kind) {
+	case MSG_WAITING:
+	case MSG_RETRYING:
+	case MSG_SUSPECT:
+	case MSG_TRACE:
+	case MSG_NOTICE:
+		return 2;
+	/* the front looks whether it still is stopped: of many in the link one is enough */
+	case MSG_STOPPED:
+	case MSG_RESUMED:
+		return 3;
+	default:
+		return 4;
+	}
+}
+
+bool
 link_send(int end, const struct msg *m, const struct anchors *a)
 {
 	const char *words = words_of((struct msg *)m);
@@ -89,7 +130,12 @@ link_send(int end, const struct msg *m, const struct anchors *a)
 	    (void *)m, (size_t)(words - (const char *)m) + strlen(words) + 1};
 	struct msghdr h = {.msg_iov = &text, .msg_iovlen = 1};
 	union control control;
+	ssize_t sent;
 
+	if (share_of(m->kind) < 4 && link_fill(end) >= share_of(m->kind)) {
+		errno = EAGAIN;
+		return false;
+	}
 	if (a && a->n > 0) {
 		h.msg_control = control.room;
 		h.msg_controllen = CMSG_SPACE(a->n * sizeof a->fds[0]);
@@ -99,8 +145,10 @@ link_send(int end, const struct msg *m, const struct anchors *a)
 		    .cmsg_len = CMSG_LEN(a->n * sizeof a->fds[0])};
 		memcpy(CMSG_DATA(&control.first), a->fds, a->n * sizeof a->fds[0]);
 	}
-	while (sendmsg(end, &h, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno == EINTR)
-		continue;
+	do
+		sent = sendmsg(end, &h, MSG_NOSIGNAL | MSG_DONTWAIT);
+	while (sent < 0 && errno == EINTR);
+	return sent >= 0;
 }
 
 int
@@ -115,6 +163,7 @@ link_receive(int end, struct msg *m, struct anchors *a)
 	ssize_t n;
 
 	a->n = 0;
+	a->cut = false;
 	do
 		n = recvmsg(end, &h, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
@@ -122,6 +171,7 @@ link_receive(int end, struct msg *m, struct anchors *a)
 		return errno == EAGAIN ? 0 : -1;
 	if (n == 0)
 		return -1;
+	a->cut = h.msg_flags & MSG_CTRUNC;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&h); c; c = CMSG_NXTHDR(&h, c))
 		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
 			a->n = (c->cmsg_len - CMSG_LEN(0)) / sizeof a->fds[0];
@@ -133,20 +183,22 @@ link_receive(int end, struct msg *m, struct anchors *a)
 
 /* ---- news ---- */
 
-void
+bool
 news_message(const struct news *n, const struct msg *m, const struct anchors *a)
 {
 	if (n->link >= 0)
-		link_send(n->link, m, a);
+		return link_send(n->link, m, a);
+	errno = EPIPE;
+	return false;
 }
 
-void
+bool
 news_send(struct news *n, enum msg_kind kind, int64_t number, const char *text)
 {
 	struct msg m = {.kind = kind, .number = number};
 
 	snprintf(m.text, sizeof m.text, "%s", text);
-	news_message(n, &m, NULL);
+	return news_message(n, &m, NULL);
 }
 
 void
@@ -200,7 +252,8 @@ news_wait(struct news *n, const char *trouble)
 	if (is_same_wait(&m, &n->last))
 		return false;
 	n->waited = true;
-	n->last = m;
-	news_message(n, &m, NULL);
+	/* what found no room is news again the next time */
+	if (news_message(n, &m, NULL))
+		n->last = m;
 	return true;
 }

@@ -22,8 +22,9 @@
  *	the page    memory that all see, for what must be known even when another process is
  *	            frozen or dead: the deadlines, the ending
  *	the link    a pair of sockets for messages.  A message is one datagram, never blocks
- *	            its sender (which may be talking to a stopped process), and may be
- *	            dropped when the receiver has slept through some dozens.  The end of file
+ *	            its sender (which may be talking to a stopped process).  Progress and
+ *	            traces are dropped when the receiver has slept through some dozens; room
+ *	            is left for what must arrive (link_send).  The end of file
  *	            on the link is how each learns that the other one is gone, or, where the
  *	            page says so, that the keeper has had its last word
  *	"go"        an instant for the command: it may begin, but not later than that
@@ -137,10 +138,21 @@ int link_open(int ends[2]);
 struct anchors {
 	int fds[KEYS_MAX];
 	size_t n;
+	bool cut; /* there were more, for which the receiver had no room */
 };
 
-/* Sends msg, and copies of the anchors unless that is NULL.  Never blocks. */
-void link_send(int end, const struct msg *, const struct anchors *);
+/*
+ * Sends msg, and copies of the anchors unless that is NULL.  Never blocks.  False, with errno:
+ * it was not sent, nor any anchor.
+ *
+ * A receiver that sleeps leaves the link to fill.  Progress, traces and doubts are sent only
+ * while half of it is free, the command's stops while a quarter is.  What must not be lost
+ * has the rest to itself, and is sent once: the grant, trust, the stopping.
+ */
+bool link_send(int end, const struct msg *, const struct anchors *);
+
+/* Is more than half of it filled by what the receiver has not read yet? */
+bool link_is_crowded(int end);
 
 /* 1: *msg is set, and the anchors, now ours.  0: nothing now.  -1: the other one is gone. */
 int link_receive(int end, struct msg *, struct anchors *);
@@ -184,8 +196,9 @@ struct news {
 	struct msg last; /* what we wait for; at first: for nobody */
 };
 
-void news_message(const struct news *, const struct msg *, const struct anchors *);
-void news_send(struct news *, enum msg_kind, int64_t number, const char *text);
+/* False: the front will not hear of it. */
+bool news_message(const struct news *, const struct msg *, const struct anchors *);
+bool news_send(struct news *, enum msg_kind, int64_t number, const char *text);
 
 /* MSG_TRACE, of a struct news: as host->tell. */
 void news_trace(void *news, const char *line);

@@ -69,6 +69,26 @@ start_objection(void)
 	return NULL;
 }
 
+/*
+ * Will the front have a descriptor for each key's anchor, and the two of its loop?  The
+ * keeper's end of the link, which it closes, counts for one.  Asked before the lock is: a
+ * grant whose anchors the front cannot take would end with the keeper alone.
+ */
+static bool
+has_descriptors(const struct run *r)
+{
+	int spare[KEYS_MAX + 1];
+	size_t n = 0, wanted = r->plan->nkeys + 1;
+	bool enough;
+
+	while (n < wanted && (spare[n] = dup(r->ends[0])) >= 0)
+		n++;
+	enough = n == wanted;
+	while (n > 0)
+		close(spare[--n]); /* which leaves errno alone */
+	return enough;
+}
+
 /* All that front and keeper share when they part.  False, with errno. */
 static bool
 prepare(struct run *r, struct plan *p)
@@ -97,7 +117,7 @@ prepare(struct run *r, struct plan *p)
 	text_hex(r->owner, bytes, OWNER_CHARS / 2);
 	memcpy(&p->terms.seed, bytes + OWNER_CHARS / 2, sizeof p->terms.seed);
 	child_prepare(r);
-	return link_open(r->ends) == 0;
+	return link_open(r->ends) == 0 && has_descriptors(r);
 }
 
 struct verdict
@@ -113,8 +133,8 @@ start_run(struct run *r, struct plan *p)
 		    "dlock takes no lock where it cannot stop the processes under it",
 		    why);
 	if (!prepare(r, p))
-		return refused(
-		    p, RC_SYSTEM, "cannot get memory, random numbers or sockets", NULL);
+		return refused(p, RC_SYSTEM,
+		    "cannot get memory, random numbers or descriptors", NULL);
 	keeper = libc_fork();
 	if (keeper < 0)
 		return refused(p, RC_SYSTEM, "cannot start a process", NULL);

@@ -5,12 +5,14 @@
 #include "cmd/supervise/run.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -150,6 +152,73 @@ full_link_does_not_block(void **state)
 	assert_in_range(arrived, 100, sent - 1);
 }
 
+/* A receiver that sleeps has what it must hear, and all descriptors, behind ever so much else. */
+static void
+full_link_has_room_for_what_must_arrive(void **state)
+{
+	static const enum msg_kind less[] = {MSG_TRACE, MSG_WAITING, MSG_RETRYING,
+	    MSG_NOTICE, MSG_SUSPECT, MSG_STOPPED, MSG_RESUMED},
+				   must[] = {MSG_TRUSTED, MSG_STARTED, MSG_STOPPING,
+				       MSG_SKIPPED};
+	const int *ends = *state;
+	struct msg m = {.kind = MSG_TRACE}, got;
+	struct anchors given = {.n = KEYS_MAX}, a;
+	size_t heard = 0;
+	bool granted = false;
+
+	memset(m.text, 't', sizeof m.text - 1);
+	for (size_t i = 0; i < KEYS_MAX; i++)
+		given.fds[i] = ends[0];
+	for (size_t i = 0; i < sizeof less / sizeof *less; i++) {
+		m.kind = less[i];
+		for (int n = 0; n < 1000; n++)
+			link_send(ends[0], &m, NULL);
+		assert_true(link_is_crowded(ends[0]));
+		assert_false(link_send(ends[0], &m, NULL));
+		assert_int_equal(errno, EAGAIN);
+	}
+	m.kind = MSG_GRANTED;
+	assert_true(link_send(ends[0], &m, &given));
+	for (size_t i = 0; i < sizeof must / sizeof *must; i++) {
+		m.kind = must[i];
+		assert_true(link_send(ends[0], &m, NULL));
+	}
+	while (link_receive(ends[1], &got, &a) == 1) {
+		heard += got.kind == must[0] || got.kind == must[1] ||
+		    got.kind == must[2] || got.kind == must[3];
+		granted = granted || a.n == KEYS_MAX;
+		while (a.n > 0)
+			close(a.fds[--a.n]);
+	}
+	assert_true(granted && heard == sizeof must / sizeof *must);
+	assert_false(link_is_crowded(ends[0]));
+}
+
+/* A grant without all that keeps the lock is known as such, at either end. */
+static void
+missing_descriptors_are_noticed(void **state)
+{
+	const int *ends = *state;
+	struct msg m = {.kind = MSG_GRANTED}, got;
+	struct anchors given = {.fds = {ends[0], ends[0]}, .n = 2}, a;
+	struct rlimit before, few;
+
+	assert_true(link_send(ends[0], &m, &given));
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	few = before;
+	few.rlim_cur = (rlim_t)dup(ends[0]) + 1; /* the lowest that was free */
+	close((int)few.rlim_cur - 1);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	assert_int_equal(link_receive(ends[1], &got, &a), 1);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_true(a.cut && a.n == 1);
+	close(a.fds[0]);
+	given.fds[1] = -1;
+	assert_false(link_send(ends[0], &m, &given));
+	assert_int_equal(errno, EBADF);
+	assert_int_equal(link_receive(ends[1], &got, &a), 0);
+}
+
 static void
 end_of_the_other_is_heard_after_its_last_words(void **state)
 {
@@ -247,6 +316,10 @@ main(void)
 	    cmocka_unit_test_setup_teardown(descriptors_travel, open_link, close_link),
 	    cmocka_unit_test_setup_teardown(
 		full_link_does_not_block, open_link, close_link),
+	    cmocka_unit_test_setup_teardown(
+		full_link_has_room_for_what_must_arrive, open_link, close_link),
+	    cmocka_unit_test_setup_teardown(
+		missing_descriptors_are_noticed, open_link, close_link),
 	    cmocka_unit_test_setup_teardown(
 		end_of_the_other_is_heard_after_its_last_words, open_link, close_link),
 	    cmocka_unit_test_setup_teardown(

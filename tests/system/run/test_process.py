@@ -893,6 +893,111 @@ def test_a_keeper_that_goes_on_while_the_front_kills_gives_nothing_back_early(dl
     assert held.wait().status == 79
 
 
+# ---- what passes between front and keeper ----
+
+
+@pytest.fixture
+def small_link(tmp_path):
+    """A link that is full after six messages instead of some hundred."""
+    return {"LD_PRELOAD": compile_shim(tmp_path, "small_link", """
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <sys/socket.h>
+        int socketpair(int domain, int type, int protocol, int ends[2]) {
+            int (*make)(int, int, int, int *) = dlsym(RTLD_NEXT, "socketpair");
+            int result = make(domain, type, protocol, ends), least = 1;
+            for (int i = 0; i < 2 && result == 0; i++)
+                setsockopt(ends[i], SOL_SOCKET, SO_SNDBUF, &least, sizeof least);
+            return result;
+        }""")}
+
+
+def test_a_front_that_sleeps_has_the_grant_for_all_the_traces(dlock, files, small_link):
+    """Traces fill the link before the grant comes: it and its anchors find room all the same."""
+    keys = [f"k{n:02}" for n in range(16)]
+    several = [word for key in keys for word in ("-k", key)]
+    busy = dlock.hold(files, keys[-1])
+    held = dlock.start("run", *files.words, "-v", *SHORT, *several, "sleep", "1000", env=small_link, start_new_session=True).queued()
+    keeper = held.keeper
+    held.signal(signal.SIGSTOP)
+    time.sleep(1)  # the keys are asked for again and again
+    assert busy.finish().status == 0
+    command = wait_for(lambda: [p for p in descendants_of(keeper) if name_of(p) == "sleep"], what="the command")[0]
+    kill(keeper)
+    wait_for(lambda: not is_alive(command), what="the end of the command")
+    assert not any(is_free(dlock, files, key=key) for key in keys)
+    held.signal(signal.SIGCONT)
+    assert held.wait().status == 79
+    assert is_free(dlock, files, key=keys[0])
+
+
+@pytest.mark.parametrize("descriptors", range(6, 17, 2))
+def test_few_descriptors_and_the_lock_outlives_the_keeper(dlock, files, descriptors):
+    """Where front or keeper have no room for the lock's descriptors, nothing is run."""
+    several = ["-k", "a", "-k", "b", "-k", "c"]
+    held = dlock.start("run", *files.words, *several, "sleep", "1000", events=False, start_new_session=True,
+                       preexec_fn=limit(resource.RLIMIT_NOFILE, descriptors))
+    command = wait_for(lambda: held.poll() is not None or [p for p in descendants_of(held.pid) if name_of(p) == "sleep"],
+                       what="the command or a refusal")
+    if held.poll() is not None:
+        assert held.result().status == 71 and "nothing was run" in held.result().stderr, held.result()
+        assert all(is_free(dlock, files, key=key) for key in several[1::2])
+        return
+    time.sleep(0.1)  # longer than a front sleeps on
+    keeper = held.keeper
+    held.signal(signal.SIGSTOP)
+    kill(keeper)
+    wait_for(lambda: not is_alive(command[0]), what="the end of the command")
+    assert not any(is_free(dlock, files, key=key) for key in several[1::2])
+    held.signal(signal.SIGCONT)
+    assert held.wait().status == 79
+
+
+@pytest.fixture(params=["ETOOMANYREFS", "ENOBUFS", "EMFILE", "EAGAIN"])
+def no_descriptor_passes(request, tmp_path):
+    return {"LD_PRELOAD": compile_shim(tmp_path, "none_passes", """
+        #include <errno.h>
+        #include <sys/socket.h>
+        #include <sys/syscall.h>
+        #include <unistd.h>
+        ssize_t sendmsg(int fd, const struct msghdr *m, int flags) {
+            if (m->msg_controllen > 0) {
+                errno = %s;
+                return -1;
+            }
+            return syscall(SYS_sendmsg, fd, m, flags);
+        }""" % request.param)}
+
+
+@pytest.mark.parametrize("kind", ["run", "hold", "joined"])
+def test_a_grant_that_does_not_reach_the_front_goes_back(dlock, files, tmp_path, no_descriptor_passes, kind):
+    marker = tmp_path / "ran"
+    words = ["-k", "a", "-k", "b"]
+    if kind == "run":
+        done = dlock.run("run", *files.words, *words, "touch", marker, env=no_descriptor_passes)
+    elif kind == "hold":
+        done = dlock.run("hold", *files.words, *words, "--for", "1h", env=no_descriptor_passes)
+    else:
+        shim = f"LD_PRELOAD={no_descriptor_passes['LD_PRELOAD']}"
+        done = dlock.run("run", *files.words, *words, "env", shim, DLOCK, "run", *files.words, "-k", "b", "touch", marker)
+    assert (done.status, done.stdout) == (71, "") and "cannot be told of the grant" in done.stderr, done
+    assert not marker.exists()
+    assert is_free(dlock, files, key="a") and is_free(dlock, files, key="b")
+
+
+def test_a_signal_finds_its_way_to_a_keeper_that_has_many_before_it(dlock, files, small_link):
+    held = dlock.start("run", *files.words, "-k", "k", "sh", "-c", "trap '' USR1; exec sleep 1000", env=small_link,
+                       start_new_session=True).held()
+    held.signal(signal.SIGSTOP, "keeper")
+    for _ in range(30):
+        held.signal(signal.SIGUSR1)
+        time.sleep(0.01)  # or they would be one
+    held.signal(signal.SIGTERM)
+    time.sleep(0.05)
+    held.signal(signal.SIGCONT, "keeper")
+    assert held.wait().status == -signal.SIGTERM
+
+
 # ---- nested runs ----
 
 # Without what makes a run nested findable it waits for its own parent for ever; --wait would hide that.
