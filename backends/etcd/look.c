@@ -9,6 +9,7 @@
  */
 #include "etcd.h"
 
+#include "backends/common/look.h"
 #include "backends/common/text.h"
 
 #include <inttypes.h>
@@ -36,28 +37,13 @@ struct looking {
 
 /* ---- entries ---- */
 
-/* Without what it repeats of our own password; NULL for NULL. */
-static const char *
-blotted(const struct looking *l, char out[RECORD_BYTES], const char *text)
-{
-	if (!text)
-		return NULL;
-	snprintf(out, RECORD_BYTES, "%s", text);
-	secret_blot(out, l->etcd->address.password);
-	return out;
-}
-
 static void
 tell(struct looking *l, struct entry *e)
 {
-	char record[RECORD_BYTES], asker[RECORD_BYTES];
-
-	e->record = blotted(l, record, e->record);
-	e->asker = blotted(l, asker, e->asker);
 	e->key = l->key;
 	if (!l->enough)
-		l->enough = !l->look->see(
-		    l->look->ctx, e, cluster_time(&l->etcd->cluster));
+		l->enough = !look_tell(l->look, e, cluster_time(&l->etcd->cluster),
+		    l->etcd->address.password);
 }
 
 static void

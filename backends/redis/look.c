@@ -13,6 +13,7 @@
  */
 #include "redis.h"
 
+#include "backends/common/look.h"
 #include "backends/common/text.h"
 #include "backends/common/url.h"
 
@@ -32,7 +33,8 @@ struct view {
 	const char *where; /* the store, for people */
 	const struct dialect *dialect;
 	const struct look *look;
-	const char *runs; /* of a look at jobs: which keys, as SCAN's pattern */
+	const char *runs;   /* of a look at jobs: which keys, as SCAN's pattern */
+	const char *secret; /* what entries must not repeat */
 	struct fault *fault;
 	const char *key;
 	struct names names;
@@ -75,17 +77,11 @@ look_entry_of(enum entry_kind kind)
 	    .kind = kind, .slot = -1, .since = EPOCH_NONE, .until = EPOCH_NONE};
 }
 
-/* What stands in the reply, which is ours, repeats no password. */
 static void
-look_tell(struct view *v, struct entry *e)
+view_tell(struct view *v, struct entry *e)
 {
-	const char *shown[] = {e->record, e->asker};
-
-	for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
-		if (shown[i])
-			secret_blot((char *)shown[i], v->route->address->password);
 	e->key = v->key;
-	v->enough = v->enough || !v->look->see(v->look->ctx, e, v->now);
+	v->enough = v->enough || !look_tell(v->look, e, v->now, v->secret);
 }
 
 /* Its members as look.lua and common.lua name them; what is odd becomes unknown. */
@@ -168,7 +164,7 @@ look_tell_entries(struct view *v, const redisReply *r, size_t first)
 		if (!look_read_entry(v, r->element[i], &e, &foreign))
 			return script_nonsense(v->route, v->fault);
 		unknown.what = e.what;
-		look_tell(v, e.what ? &unknown : &e);
+		view_tell(v, e.what ? &unknown : &e);
 	}
 	return RC_OK;
 }
@@ -341,7 +337,7 @@ look_lock(struct view *v, const char *key)
 	rc = many ? look_many_holders(v) : look_tell_entries(v, holders, 0);
 	queue.count = waiting;
 	if (rc == RC_OK && waiting > 0 && !v->enough && v->look->brief)
-		look_tell(v, &queue);
+		view_tell(v, &queue);
 	else if (rc == RC_OK && waiting > 0 && !v->enough)
 		rc = look_waiters(v);
 	if (rc == RC_OK)
@@ -478,7 +474,8 @@ look_server(struct view *v, const struct endpoint *node)
 
 /* Pages are larger than what is said to a claim, for which the connection has no room. */
 static enum rc
-look_for(struct store *s, const struct look *look, const char *runs, struct fault *f)
+look_for(struct store *s, const struct look *look, const char *runs, const char *secret,
+    struct fault *f)
 {
 	struct redis *r = redis_of(s);
 	struct view v = {.route = &r->route,
@@ -486,6 +483,7 @@ look_for(struct store *s, const struct look *look, const char *runs, struct faul
 	    .dialect = r->store.dialect,
 	    .look = look,
 	    .runs = runs,
+	    .secret = secret,
 	    .fault = f};
 	struct endpoint masters[NODES];
 	size_t n;
@@ -508,7 +506,7 @@ look_for(struct store *s, const struct look *look, const char *runs, struct faul
 enum rc
 look_each(struct store *s, const struct look *look, struct fault *f)
 {
-	return look_for(s, look, "dlock:{*:r*", f);
+	return look_for(s, look, "dlock:{*:r*", redis_of(s)->store.address.password, f);
 }
 
 enum rc
@@ -528,5 +526,6 @@ look_done(struct store *s, const char *key,
 		if (strchr("*?[]\\^-", *c))
 			*to++ = '\\';
 	memcpy(to, ":*", sizeof ":*");
-	return look_for(s, &look, pattern, f);
+	/* an ID is forgotten as it is */
+	return look_for(s, &look, pattern, NULL, f);
 }

@@ -17,6 +17,7 @@
  */
 #include "zk.h"
 
+#include "backends/common/look.h"
 #include "backends/common/text.h"
 
 #include <arpa/inet.h>
@@ -93,7 +94,9 @@ new_entry(const struct looking *l, enum entry_kind kind)
 static void
 hand_on(struct looking *l, const struct entry *e)
 {
-	if (!l->enough && !l->look->see(l->look->ctx, e, micros(time_there(l))))
+	if (!l->enough &&
+	    !look_tell(
+		l->look, e, micros(time_there(l)), session_secret(l->dir->session)))
 		l->enough = true;
 }
 
@@ -334,7 +337,6 @@ tell_contents(struct looking *l, struct found *v, const char *key, struct fault 
 static bool
 tell_run(struct looking *l, enum entry_kind kind, const char *name, struct call *c)
 {
-	const char *secret = session_secret(l->dir->session);
 	struct entry e = new_entry(l, kind);
 	struct past_run run = {.id = NULL};
 	bool is = c->code == ZOK && (jobs_read(&run, c) || name) &&
@@ -342,10 +344,6 @@ tell_run(struct looking *l, enum entry_kind kind, const char *name, struct call 
 
 	if (is) {
 		note_time(l, &c->stat);
-		if (run.record)
-			secret_blot(run.record, secret);
-		if (run.id)
-			secret_blot(run.id, secret);
 		e.token = run.token;
 		e.record = run.record;
 		e.since = micros(run.began > 0 ? run.began : -1);

@@ -595,6 +595,16 @@ def test_login(dlock, private, tmp_path):
     assert run(dlock, at_bob).status == 64
 
 
+def test_the_password_is_not_shown_that_others_repeat(dlock, private):
+    """Who looks may show it to anybody."""
+    url = f"memcached://bob:{SECRET}@127.0.0.1:{private.port}"
+    held = dlock.start("run", "-u", url, "-k", "job", "--who", f"eve {SECRET}", "--why", f"has {SECRET}", *LEASE, "--", "cat",
+                       stdin=subprocess.PIPE).held()
+    told = [dlock.run(word, "-J", "-u", url, *(() if word == "ls" else ("-k", "job"))).stdout for word in ("status", "ls")]
+    assert not [text for text in told if SECRET in text] and all('"why":"has ***"' in text for text in told), told
+    assert held.finish().status == 0
+
+
 def test_a_server_without_passwords_is_told_none(dlock, at, client):
     """It would keep it for everybody to read."""
     done = run(dlock, f"memcached://bob:{SECRET}@127.0.0.1:{at.server.port}")
@@ -602,7 +612,7 @@ def test_a_server_without_passwords_is_told_none(dlock, at, client):
     assert client.names() == [] and SECRET[:7] not in done.stderr
 
 
-@pytest.mark.parametrize("answer, status", [(b"CLIENT_ERROR authentication failure\r\n", 77), (b"CLIENT_ERROR bad data chunk\r\n", 76),
+@pytest.mark.parametrize("answer, status", [(b"CLIENT_ERROR authentication failure\r\n", 77), (b"CLIENT_ERROR bad data chunk\r\n", 78),
                                             (b"SERVER_ERROR out of memory reading request\r\n", 69), (b"HD\r\n", 76)], ids=str)
 def test_a_login_that_fails_has_the_status_of_its_reason(dlock, make_pretender, answer, status):
     pretender = make_pretender({"mn": b"CLIENT_ERROR unauthenticated\r\n", "set": answer})
