@@ -79,31 +79,87 @@ enum {
 	CODE_INVALID = 3,
 	CODE_DENIED = 7,
 	CODE_FULL = 8,
+	CODE_UNIMPLEMENTED = 12,
 	CODE_UNAVAILABLE = 14,
+	CODE_DATA_LOSS = 15,
 	CODE_TOKEN = 16
 };
 
-/* An error that is none of those which a caller understands; never RC_OK. */
-static enum rc
-code_failed(struct cluster *c, int code, const char *message, struct fault *f)
-{
-	static const char *const hints[] = {
-	    [CODE_INVALID] =
-		": does it want a user and password? Put them into the URL, or the password into -O password-file=FILE",
-	    [CODE_DENIED] = ": the user's roles do not allow this (see dlock-etcd(7))",
-	    [CODE_FULL] =
-		": its database is full, and takes nothing new (etcdctl compact, defrag, alarm disarm)",
-	    [CODE_TOKEN] = ": the login is not valid any more",
-	};
-	bool denied = code == CODE_INVALID || code == CODE_DENIED || code == CODE_TOKEN;
-	char text[256];
+static const char wants_login[] =
+    "does it want a user and password? Put them into the URL, or the password into -O password-file=FILE";
+static const char not_allowed[] =
+    "the user's roles do not allow this (see dlock-etcd(7))";
+static const char is_full[] =
+    "its database is full, and takes nothing new (etcdctl compact, defrag, alarm disarm)";
+static const char too_large[] = "raise its --max-request-bytes";
+static const char too_old[] = "is it an etcd of version 3.4 or newer?";
 
-	c->full = code == CODE_FULL;
-	snprintf(text, sizeof text, "%s", message ? message : "");
+/* One code may stand for several errors: those whose words are known come first. */
+static const struct meaning {
+	int code;
+	const char *words; /* NULL: any */
+	enum rc rc;        /* RC_OK: callers understand it */
+	const char *hint;  /* NULL: none */
+} meanings[] = {
+    {CODE_INVALID, "user name is empty", RC_DENIED, wants_login},
+    {CODE_INVALID, "auth", RC_DENIED, wants_login},
+    {CODE_INVALID, "too many operations", RC_CONFIG, "raise its --max-txn-ops"},
+    {CODE_INVALID, "too large", RC_CONFIG, too_large},
+    {CODE_INVALID, NULL, RC_CONFIG, too_old},
+    {CODE_DENIED, NULL, RC_DENIED, not_allowed},
+    {CODE_EXISTS, "name not found", RC_DENIED, not_allowed}, /* of a user, a role */
+    {CODE_EXISTS, "is not granted", RC_DENIED, not_allowed},
+    {CODE_EXISTS, "root", RC_DENIED, not_allowed},
+    {CODE_EXISTS, "not leader", RC_AGAIN, NULL},
+    {CODE_EXISTS, "downgrade", RC_AGAIN, NULL},
+    {CODE_COMPACTED, "future revision", RC_AGAIN, NULL},
+    {CODE_COMPACTED, "too large lease TTL", RC_CONFIG, "ask for a shorter lease (-t)"},
+    {CODE_FULL, "too many requests", RC_AGAIN, "it has too much to do"},
+    {CODE_FULL, "message larger than max", RC_CONFIG, too_large},
+    {CODE_FULL, NULL, RC_AGAIN, is_full},
+    {CODE_UNIMPLEMENTED, NULL, RC_CONFIG, too_old},
+    {CODE_DATA_LOSS, NULL, RC_CONFIG,
+	"the data of its members differs (etcdctl alarm list)"},
+    {CODE_TOKEN, NULL, RC_DENIED, "the login is not valid any more"},
+    {CODE_OK, NULL, RC_OK, NULL},
+    {CODE_NOT_FOUND, NULL, RC_OK, NULL},
+    {CODE_EXISTS, NULL, RC_OK, NULL},
+    {CODE_COMPACTED, NULL, RC_OK, NULL},
+};
+
+enum rc
+code_meaning(int code, const char *message, const char **hint)
+{
+	*hint = NULL;
+	for (const struct meaning *m = meanings;
+	     m < meanings + sizeof meanings / sizeof *meanings; m++) {
+		if (m->code != code || (m->words && !strstr(message, m->words)))
+			continue;
+		*hint = m->hint;
+		return m->rc;
+	}
+	return RC_AGAIN;
+}
+
+/* RC_OK: a caller understands it.  *expired: for the login's token only. */
+static enum rc
+code_judge(
+    struct cluster *c, int code, const char *message, bool *expired, struct fault *f)
+{
+	char text[256];
+	const char *hint;
+	enum rc rc = code_meaning(code, message, &hint);
+
+	/* after any change of users and roles, tokens of before are invalid arguments */
+	*expired = code == CODE_TOKEN || (hint == wants_login && *c->token);
+	if (rc == RC_OK)
+		return rc;
+	c->full = hint == is_full;
+	snprintf(text, sizeof text, "%s", message);
 	secret_blot(text, c->address->password);
 	secret_blot(text, c->token);
-	return fault_set(f, denied ? RC_DENIED : RC_AGAIN, "%s says '%.200s'%s",
-	    c->calls.stream.where, text, hints[code] ? hints[code] : "");
+	return fault_set(f, rc, "%s says '%.200s'%s%s", c->calls.stream.where, text,
+	    hint ? ": " : "", hint ? hint : "");
 }
 
 /* The body is no JSON. */
@@ -266,8 +322,10 @@ login(struct cluster *c, instant until, struct fault *f)
 	rc = exchange(c, &call, 1, until, f);
 	token = json_string_value(json_object_get(call.answer, "token"));
 	if (rc == RC_OK && call.code != CODE_OK) {
-		bool wrong = call.code == CODE_INVALID, none = call.code == CODE_EXISTS;
+		bool wrong = call.code == CODE_INVALID || call.code == CODE_DENIED,
+		     none = call.code == CODE_EXISTS;
 
+		/* its words are not shown: they may repeat the password */
 		rc = http_fail(&c->calls, wrong || none ? RC_DENIED : RC_AGAIN,
 		    wrong      ? "refuses the login: wrong user or password"
 			: none ? "wants no password: leave user and password out"
@@ -350,16 +408,12 @@ judge(struct cluster *c, struct call *calls, int n, bool *expired, struct fault 
 	enum rc rc = RC_OK;
 
 	for (int i = 0; rc == RC_OK && i < n; i++) {
-		const json_t *message = json_object_get(calls[i].answer, "message");
+		const char *message = json_string_value(
+		    json_object_get(calls[i].answer, "message"));
 
-		/* after any change of users and roles, tokens of before are invalid arguments */
-		*expired = calls[i].code == CODE_TOKEN ||
-		    (calls[i].code == CODE_INVALID && *c->token);
+		rc = code_judge(c, calls[i].code, message ? message : "", expired, f);
 		if (calls[i].code == CODE_OK)
 			rc = check_cluster(c, &calls[i], f);
-		else if (calls[i].code != CODE_NOT_FOUND &&
-		    calls[i].code != CODE_EXISTS && calls[i].code != CODE_COMPACTED)
-			rc = code_failed(c, calls[i].code, json_string_value(message), f);
 	}
 	return rc;
 }

@@ -94,6 +94,9 @@ int64_t cluster_time(const struct cluster *);
 /* gRPC's codes that say what came of a call.  All others are failures, also a full database. */
 enum { CODE_OK = 0, CODE_NOT_FOUND = 5, CODE_EXISTS = 9, CODE_COMPACTED = 11 };
 
+/* What an error means; RC_OK: it is one of those. */
+enum rc code_meaning(int code, const char *message, const char **hint);
+
 struct call {
 	const char *path; /* "/v3/kv/txn" */
 	struct text ask;  /* empty: {} */

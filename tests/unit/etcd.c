@@ -618,6 +618,112 @@ what_proves_a_lease(void **state)
 	assert_false(credit_proves(&c));
 }
 
+/* ---- errors ---- */
+
+static const struct {
+	int code;
+	const char *message;
+	enum rc rc;
+} errors[] = {
+    /* etcd's own, of rpctypes */
+    {3, "etcdserver: key is not provided", RC_CONFIG},
+    {3, "etcdserver: key not found", RC_CONFIG},
+    {3, "etcdserver: value is provided", RC_CONFIG},
+    {3, "etcdserver: lease is provided", RC_CONFIG},
+    {3, "etcdserver: ttl is 0", RC_CONFIG},
+    {3, "etcdserver: too many operations in txn request", RC_CONFIG},
+    {3, "etcdserver: duplicate key given in txn request", RC_CONFIG},
+    {3, "etcdserver: invalid sort option", RC_CONFIG},
+    {3, "etcdserver: request is too large", RC_CONFIG},
+    {3, "etcdserver: given member URLs are invalid", RC_CONFIG},
+    {3, "etcdserver: user name is empty", RC_DENIED},
+    {3, "etcdserver: role name is empty", RC_CONFIG},
+    {3, "etcdserver: authentication failed, invalid user ID or password", RC_DENIED},
+    {3, "etcdserver: invalid auth management", RC_DENIED},
+    {3, "etcdserver: revision of auth store is old", RC_DENIED},
+    {3, "etcdserver: wrong downgrade target version format", RC_CONFIG},
+    {3, "etcdserver: invalid downgrade target version", RC_CONFIG},
+    {5, "etcdserver: requested lease not found", RC_OK},
+    {5, "etcdserver: member not found", RC_OK},
+    {7, "etcdserver: permission denied", RC_DENIED},
+    {8, "etcdserver: mvcc: database space exceeded", RC_AGAIN},
+    {8, "etcdserver: too many requests", RC_AGAIN},
+    {9, "etcdserver: lease already exists", RC_OK},
+    {9, "etcdserver: authentication is not enabled", RC_OK},
+    {9, "etcdserver: root user does not exist", RC_DENIED},
+    {9, "etcdserver: root user does not have root role", RC_DENIED},
+    {9, "etcdserver: user name not found", RC_DENIED},
+    {9, "etcdserver: role name not found", RC_DENIED},
+    {9, "etcdserver: role is not granted to the user", RC_DENIED},
+    {9, "etcdserver: permission is not granted to the role", RC_DENIED},
+    {9, "etcdserver: not leader", RC_AGAIN},
+    {9, "etcdserver: cluster has a downgrade job in progress", RC_AGAIN},
+    {11, "etcdserver: mvcc: required revision has been compacted", RC_OK},
+    {11, "etcdserver: mvcc: required revision is a future revision", RC_AGAIN},
+    {11, "etcdserver: too large lease TTL", RC_CONFIG},
+    {14, "etcdserver: no leader", RC_AGAIN},
+    {14, "etcdserver: leader changed", RC_AGAIN},
+    {14, "etcdserver: not capable", RC_AGAIN},
+    {14, "etcdserver: server stopped", RC_AGAIN},
+    {14, "etcdserver: request timed out", RC_AGAIN},
+    {14, "etcdserver: request timed out, waiting for the applied index took too long",
+	RC_AGAIN},
+    {14, "etcdserver: request timed out, possibly due to previous leader failure",
+	RC_AGAIN},
+    {14, "etcdserver: request timed out, possibly due to connection lost", RC_AGAIN},
+    {14, "etcdserver: unhealthy cluster", RC_AGAIN},
+    {14, "etcdserver: rpc not supported for learner", RC_AGAIN},
+    {14, "etcdserver: cluster version not found during downgrade", RC_AGAIN},
+    {15, "etcdserver: corrupt cluster", RC_CONFIG},
+    {16, "etcdserver: invalid auth token", RC_DENIED},
+    /* gRPC's, and those of the gateway and of proxies, whatever they say */
+    {1, "context canceled", RC_AGAIN},
+    {2, "", RC_AGAIN},
+    {2, "etcdserver: something new", RC_AGAIN},
+    {3, "json: cannot unmarshal number into Go value", RC_CONFIG},
+    {4, "context deadline exceeded", RC_AGAIN},
+    {6, "", RC_AGAIN},
+    {8, "grpc: received message larger than max (2 vs. 1)", RC_CONFIG},
+    {10, "", RC_AGAIN},
+    {12, "unknown method KeepAlive for service etcdserverpb.Lease", RC_CONFIG},
+    {13, "stream terminated by RST_STREAM", RC_AGAIN},
+    {14, "all SubConns are in TransientFailure", RC_AGAIN},
+};
+
+static void
+each_error_means_what_was_decided(void **state)
+{
+	bool decided[17] = {true}; /* 0 is no error */
+	const char *hint;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+		enum rc rc = code_meaning(errors[i].code, errors[i].message, &hint);
+
+		decided[errors[i].code] = true;
+		if (rc != errors[i].rc)
+			fail_msg("%s: %s", errors[i].message, rc_name(rc));
+		if (rc == RC_CONFIG || rc == RC_DENIED)
+			assert_non_null(hint);
+	}
+	for (int code = 0; code <= 16; code++)
+		if (!decided[code])
+			fail_msg("%d has no row: decide what it means", code);
+	assert_int_equal(code_meaning(17, "", &hint), RC_AGAIN);
+}
+
+static void
+what_is_too_small_is_named(void **state)
+{
+	const char *hint;
+
+	(void)state;
+	code_meaning(3, "etcdserver: too many operations in txn request", &hint);
+	assert_non_null(strstr(hint, "--max-txn-ops"));
+	code_meaning(3, "etcdserver: request is too large", &hint);
+	assert_non_null(strstr(hint, "--max-request-bytes"));
+}
+
 int
 main(void)
 {
@@ -633,6 +739,8 @@ main(void)
 	    cmocka_unit_test(a_renewal_ends_in_time),
 	    cmocka_unit_test(what_is_proved_lasts),
 	    cmocka_unit_test(what_proves_a_lease),
+	    cmocka_unit_test(each_error_means_what_was_decided),
+	    cmocka_unit_test(what_is_too_small_is_named),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -95,6 +95,15 @@ def test_who_looks_or_steers_waits_for_the_end_of_an_election(dlock, at, make_me
         assert held.wait().status == 79
 
 
+@pytest.mark.parametrize("message, setting", [("etcdserver: too many operations in txn request", "--max-txn-ops"),
+                                              ("etcdserver: request is too large", "--max-request-bytes")])
+def test_a_setting_that_is_too_small_is_named(dlock, at, make_meddler, message, setting):
+    """It is no want of a password, which has the same code."""
+    between = make_meddler(at.server.port, instead=lambda path: {"error": message, "message": message, "code": 3} if path == "kv/txn" else None)
+    done = run(dlock, between.url)
+    assert done.status == 78 and setting in done.stderr and "password" not in done.stderr, done
+
+
 def test_answers_that_are_each_in_time(dlock, at, make_meddler):
     """A busy server serves the calls of a packet one after the other.  Together they may take longer than the first answer may."""
     def slow(path, _, answer):
