@@ -208,49 +208,84 @@ session_doubt(struct session *s, struct fault *f)
 	    : rc;
 }
 
+/* Codes that this library may have no name for, but servers do. */
+enum {
+	UNKNOWN_SESSION = -12,
+	LOCAL_SESSION = -120,
+	NO_SASL = -124,
+	QUOTA_EXCEEDED = -125,
+	THROTTLED = -127
+};
+
+/* The connection tells what became of the request: last_error() says more. */
+static const char lost[] = "connection lost";
+static const char expired[] =
+    "the session has expired, or another server has shortened it";
+static const char no_room[] = "no file descriptor, or no memory, is left";
+
+static const struct meaning {
+	int code;
+	enum rc rc;
+	const char *words; /* NULL: what the library calls it */
+} meanings[] = {
+    {ZCONNECTIONLOSS, RC_AGAIN, lost},
+    {ZRUNTIMEINCONSISTENCY, RC_AGAIN, lost},
+    {ZOPERATIONTIMEOUT, RC_AGAIN, lost},
+    {ZCLOSING, RC_AGAIN, lost},
+    {ZSESSIONMOVED, RC_AGAIN, lost},
+    {THROTTLED, RC_AGAIN, "the server has too much to do (requestThrottleLimit)"},
+    {QUOTA_EXCEEDED, RC_AGAIN,
+	"a quota above the lock's nodes is used up (enforceQuota): setquota raises it"},
+    {ZNOTREADONLY, RC_AGAIN, "the server is read-only, because it has lost its quorum"},
+    {ZSESSIONEXPIRED, RC_LOST, expired},
+    {ZINVALIDSTATE, RC_LOST, expired},
+    {UNKNOWN_SESSION, RC_LOST, expired},
+    {ZAUTHFAILED, RC_DENIED, "authentication failed"},
+    {NO_SASL, RC_DENIED,
+	"the server wants a login by SASL, which dlock cannot do (enforce.auth.schemes)"},
+    {ZNOAUTH, RC_DENIED,
+	"no permission: the ACL of the lock's nodes is another user's (see -O acl and -O auth-file)"},
+    {ZINVALIDACL, RC_CONFIG,
+	"it takes no ACL of this user: does it know logins by digest? -O acl=open does without"},
+    {LOCAL_SESSION, RC_CONFIG,
+	"sessions are local there, and have no ephemeral nodes (localSessionsUpgradingEnabled)"},
+    {ZBADARGUMENTS, RC_USAGE,
+	"it refuses this path: check the chroot in the URL, and -O path"},
+    {ZSYSTEMERROR, RC_SYSTEM, no_room},
+    {ZMARSHALLINGERROR, RC_SYSTEM, no_room},
+    {ZDATAINCONSISTENCY, RC_PROTOCOL, NULL}, /* a list that was cut short */
+    {ZNOTEMPTY, RC_PROTOCOL,
+	"another program keeps nodes below one that is to be deleted"},
+};
+
+enum rc
+session_meaning(int code, const char **words)
+{
+	*words = NULL;
+	for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
+		if (meanings[i].code == code) {
+			*words = meanings[i].words;
+			return meanings[i].rc;
+		}
+	return RC_AGAIN;
+}
+
 enum rc
 session_judge(struct session *s, int code, struct fault *f)
 {
 	enum rc rc = code == ZNOAUTH ? RC_OK : session_doubt(s, f);
+	const char *words;
 
 	if (rc != RC_OK)
 		return rc;
-	switch (code) {
-	case ZCONNECTIONLOSS:
-	case ZRUNTIMEINCONSISTENCY:
-	case ZOPERATIONTIMEOUT:
-	case ZCLOSING:
-	case ZSESSIONMOVED:
-	case ZTHROTTLEDOP:
-		return fault_set(
-		    f, RC_AGAIN, "%s: connection lost: %s", s->where, last_error(s));
-	case ZSESSIONEXPIRED:
-	case ZINVALIDSTATE:
-		return fault_set(f, RC_LOST,
-		    "%s: the session has expired, or another server has shortened it",
-		    s->where);
-	case ZAUTHFAILED:
-		return fault_set(f, RC_DENIED, "%s: authentication failed", s->where);
-	case ZNOAUTH:
-		return fault_set(f, RC_DENIED,
-		    "%s: no permission: the ACL of the lock's nodes is another user's (see -O acl and -O auth-file)",
-		    s->where);
-	case ZNOTREADONLY:
-		return fault_set(f, RC_AGAIN,
-		    "%s: the server is read-only, because it has lost its quorum",
-		    s->where);
-	case ZBADARGUMENTS:
-		return fault_set(f, RC_USAGE,
-		    "%s refuses this path: check the chroot in the URL, and -O path",
-		    s->where);
-	case ZSYSTEMERROR:
-	case ZMARSHALLINGERROR:
-		return fault_set(
-		    f, RC_SYSTEM, "no file descriptor, or no memory, is left");
-	default:
-		return fault_set(
-		    f, RC_PROTOCOL, "%s answers: %s", s->where, zerror(code));
-	}
+	rc = session_meaning(code, &words);
+	if (words == no_room)
+		return fault_set(f, rc, "%s", words);
+	if (words == lost)
+		return fault_set(f, rc, "%s: %s: %s", s->where, lost, last_error(s));
+	return words
+	    ? fault_set(f, rc, "%s: %s", s->where, words)
+	    : fault_set(f, rc, "%s answers: %s (%d)", s->where, zerror(code), code);
 }
 
 /* ---- waiting ---- */

@@ -69,6 +69,12 @@ enum rc session_await(struct session *, instant until, struct fault *);
 /* Has the last one found nobody who listens, on any server? */
 bool session_is_refused(const struct session *);
 
+/*
+ * What a code means that says nothing of nodes (call_await()), and in which words; NULL: the
+ * library's.
+ */
+enum rc session_meaning(int code, const char **words);
+
 /* From now on, each answer is awaited no longer than so. */
 void session_limit(struct session *, int64_t most);
 

@@ -7,6 +7,7 @@
 #include "backends/zk/freeze.h"
 #include "backends/zk/node.h"
 #include "backends/zk/queue.h"
+#include "backends/zk/session.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -1078,6 +1079,59 @@ no_event_makes_a_lock_of_nothing(void **state)
 	}
 }
 
+/* ---- errors ---- */
+
+/* The library's, and those of servers: org.apache.zookeeper.KeeperException. */
+static void
+each_code_means_what_was_decided(void **state)
+{
+	static const struct {
+		int code;
+		enum rc rc;
+	} rows[] = {
+	    {-1, RC_SYSTEM}, {-2, RC_AGAIN}, {-3, RC_PROTOCOL}, {-4, RC_AGAIN},
+	    {-5, RC_SYSTEM}, {-7, RC_AGAIN}, {-8, RC_USAGE}, {-9, RC_LOST},
+	    {-12, RC_LOST},  /* no such session */
+	    {-13, RC_AGAIN}, /* these two and the next: of changes of the ensemble */
+	    {-14, RC_AGAIN}, {-123, RC_AGAIN},
+	    {-15, RC_AGAIN},   /* TLS, which libzookeeper-mt of Debian 12 lacks */
+	    {-100, RC_AGAIN},  /* not in use */
+	    {-102, RC_DENIED}, /* no right */
+	    {-111, RC_PROTOCOL}, {-112, RC_LOST}, {-113, RC_AGAIN},
+	    {-114, RC_CONFIG}, /* an ACL that it does not take */
+	    {-115, RC_DENIED}, {-116, RC_AGAIN}, {-117, RC_AGAIN}, {-118, RC_AGAIN},
+	    {-119, RC_AGAIN},
+	    {-120, RC_CONFIG},                  /* an ephemeral node of a local session */
+	    {-121, RC_AGAIN}, {-122, RC_AGAIN}, /* a timeout */
+	    {-124, RC_DENIED},                  /* SASL is wanted */
+	    {-125, RC_AGAIN},                   /* a quota */
+	    {-127, RC_AGAIN},                   /* throttled */
+	};
+	/* What these say of nodes is the answer. */
+	static const int answers[] = {-6, -101, -103, -108, -110};
+	const char *words, *unknown = zerror(-999);
+
+	(void)state;
+	for (int code = -1; code >= -140; code--) {
+		bool known = strcmp(zerror(code), unknown) != 0, decided = false;
+
+		for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
+			decided = decided || answers[i] == code;
+		for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+			if (rows[i].code != code)
+				continue;
+			decided = true;
+			if (session_meaning(code, &words) != rows[i].rc)
+				fail_msg("%d: %s", code,
+				    rc_name(session_meaning(code, &words)));
+		}
+		if (known && !decided)
+			fail_msg("%d has no row: decide what it means", code);
+		if (!known && !decided)
+			assert_int_equal(session_meaning(code, &words), RC_AGAIN);
+	}
+}
+
 int
 main(void)
 {
@@ -1113,6 +1167,7 @@ main(void)
 	    cmocka_unit_test(claims_go_through_their_states),
 	    cmocka_unit_test(no_event_makes_a_lock_of_nothing),
 	    cmocka_unit_test(paths),
+	    cmocka_unit_test(each_code_means_what_was_decided),
 	};
 
 	return cmocka_run_group_tests_name("zk", tests, NULL, NULL);
