@@ -415,6 +415,7 @@ peer_hear_greeting(struct peer *p, redisReply *reply)
 		p->rc = peer_refuses(p, false, NULL, reply->str, &p->fault);
 	} else {
 		p->rc = resp_error(reply->str, &hint);
+		p->rc = hint ? p->rc : RC_DENIED;
 		fault_set(&p->fault, p->rc, "%s refuses the login: %s", where,
 		    hint ? hint
 			 : "its answer is not shown, since it may repeat the password");

@@ -250,6 +250,12 @@ resp_says(const char *text, const char *what)
 
 #define MOVING "the hash slot of this key is moving to another node"
 
+#define NO_COMMAND \
+	"it does not know a command that dlock needs, or a proxy does not pass it"
+
+#define UNDECLARED \
+	"it hides keys that a script does not name: start it with --default_lua_flags=allow-undeclared-keys"
+
 static const char right_to_lock[] = "allow the user +@all -@dangerous +info";
 
 static const struct meaning {
@@ -263,14 +269,17 @@ static const struct meaning {
 	"it knows no passwords: leave the password out"},
     {"unknown command `AUTH`", RC_DENIED, RESP_KEEP,
 	"it knows no passwords: leave the password out"},
-    {"unknown command", RC_CONFIG, RESP_KEEP,
-	"it does not know a command that dlock needs"},
+    {"unknown command", RC_CONFIG, RESP_KEEP, NO_COMMAND},
+    {"Unknown Redis command called from script", RC_CONFIG, RESP_KEEP, NO_COMMAND},
+    {"Unknown command called from", RC_CONFIG, RESP_KEEP, NO_COMMAND},
     {"NOAUTH", RC_DENIED, RESP_KEEP,
 	"it wants a password: put it into the URL or -O password-file=FILE"},
     {"unauthenticated", RC_DENIED, RESP_KEEP,
 	"it wants a password: put it into the URL or -O password-file=FILE"},
     {"WRONGPASS", RC_DENIED, RESP_KEEP, "wrong user or password"},
     {"invalid password", RC_DENIED, RESP_KEEP, "wrong password"},
+    {"operation not permitted", RC_DENIED, RESP_KEEP,
+	"it wants a password: put it into the URL or -O password-file=FILE"},
     {"AUTH <password> called without any password", RC_DENIED, RESP_KEEP,
 	"it has no password for this user: leave the password out"},
     {"wrong number of arguments for 'auth'", RC_DENIED, RESP_KEEP,
@@ -289,6 +298,9 @@ static const struct meaning {
     {"CROSSSLOT", RC_CONFIG, RESP_KEEP,
 	"a brace in this key puts its data into two hash slots of the cluster: use no brace, or one {tag}"},
     {"CLUSTERDOWN", RC_CONFIG, RESP_ELSEWHERE, CLUSTER},
+    {"SELECT is not allowed in cluster mode", RC_CONFIG, RESP_KEEP, CLUSTER},
+    {"This instance has cluster support disabled", RC_CONFIG, RESP_KEEP,
+	"it is no node of a cluster: redis://HOST is its URL"},
     {"Script attempted to access a non local key", RC_AGAIN, RESP_LATER, MOVING},
     {"Lua script attempted to access a non local key", RC_AGAIN, RESP_LATER, MOVING},
     {"UNBLOCKED", RC_AGAIN, RESP_ELSEWHERE, "it is no longer the master"},
@@ -305,6 +317,21 @@ static const struct meaning {
     {"max number of clients", RC_AGAIN, RESP_ELSEWHERE,
 	"it has too many clients: raise maxclients"},
     {"TRYAGAIN", RC_AGAIN, RESP_LATER, "try again"},
+    {"syntax error", RC_CONFIG, RESP_KEEP, NO_COMMAND},
+    {"wrong number of arguments", RC_CONFIG, RESP_KEEP, NO_COMMAND},
+};
+
+/*
+ * What services and proxies say of commands that they do not pass, in many words and anywhere,
+ * where nothing above is said.
+ */
+static const struct meaning phrases[] = {
+    {"undeclared key", RC_CONFIG, RESP_KEEP, UNDECLARED}, /* Dragonfly */
+    {"not allowed", RC_CONFIG, RESP_KEEP, NO_COMMAND},
+    {"not support", RC_CONFIG, RESP_KEEP, NO_COMMAND},
+    {"unsupported", RC_CONFIG, RESP_KEEP, NO_COMMAND},
+    {"bad lua script", RC_CONFIG, RESP_KEEP, NO_COMMAND},
+    {"is disabled", RC_CONFIG, RESP_KEEP, NO_COMMAND},
 };
 
 /* NULL: none is known. */
@@ -314,6 +341,9 @@ error_meaning(const char *text)
 	for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
 		if (resp_says(text, meanings[i].what))
 			return &meanings[i];
+	for (size_t i = 0; i < sizeof phrases / sizeof *phrases; i++)
+		if (strcasestr(text, phrases[i].what))
+			return &phrases[i];
 	return NULL;
 }
 
@@ -323,7 +353,8 @@ resp_error(const char *text, const char **hint)
 	const struct meaning *m = error_meaning(text);
 
 	*hint = m ? m->hint : NULL;
-	return m ? m->rc : RC_PROTOCOL;
+	/* it speaks Redis's language: what nobody has foreseen may pass */
+	return m ? m->rc : RC_AGAIN;
 }
 
 void

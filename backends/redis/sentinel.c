@@ -41,13 +41,14 @@ read_error(const struct peer *p, const char *master, char *text, struct fault *f
 		    "the sentinels know no master called '%s': its name stands behind their hosts in the URL",
 		    master);
 	rc = resp_error(text, &hint);
+	if (resp_says(text, "unknown command")) /* it is a server */
+		rc = RC_PROTOCOL;
 	secret_blot(text, p->address->password);
 	if (rc == RC_DENIED)
 		return fault_set(f, rc,
 		    "%s says '%.200s': -O sentinel-password-file=FILE is for it",
 		    p->stream.where, text);
-	return fault_set(f, rc == RC_AGAIN ? RC_AGAIN : RC_PROTOCOL, "%s says '%.200s'",
-	    p->stream.where, text);
+	return fault_set(f, rc, "%s says '%.200s'", p->stream.where, text);
 }
 
 static enum heard
