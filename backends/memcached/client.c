@@ -231,17 +231,20 @@ static const struct meaning {
     {"unauthenticated", RC_DENIED,
 	"it wants a user and password: put them into the URL, or the password into -O password-file=FILE"},
     {"authentication failure", RC_DENIED, "wrong user or password"},
+    {"bad authentication token", RC_DENIED, "wrong user or password"},
     {"metadump not allowed", RC_CONFIG,
 	"it does not list its keys, since it runs with -X: name a key"},
     {"lru crawler disabled", RC_CONFIG,
 	"it does not list its keys, since it runs with -o no_lru_crawler: name a key"},
-    {"out of memory", RC_AGAIN,
+    {"ut of memory", RC_AGAIN,
 	"its memory is full, and with -M it evicts nothing: raise its -m"},
     {"oo many open connections", RC_AGAIN,
 	"it has no room for another connection: raise its -c"},
     {"object too large", RC_CONFIG, "its -I is too small for a lock: 16k will do"},
+    {"not supported", RC_CONFIG, "a proxy does not pass what dlock needs"},
+    {"failed to start lru crawler", RC_AGAIN, NULL},
     {"SERVER_ERROR", RC_AGAIN, NULL},
-    {"CLIENT_ERROR", RC_PROTOCOL, OLD},
+    {"CLIENT_ERROR", RC_CONFIG, OLD},
     {"ERROR", RC_CONFIG, OLD},
 };
 
@@ -437,7 +440,7 @@ client_login(struct client *c, instant until, struct fault *f)
 	if (rc == RC_DENIED)
 		return client_broken(
 		    c, rc, "refuses the login: wrong user or password", f);
-	return client_broken(c, rc == RC_AGAIN ? RC_AGAIN : RC_PROTOCOL,
+	return client_broken(c, rc,
 	    "gave a wrong answer to the login, which is not shown, since it may repeat the password",
 	    f);
 }

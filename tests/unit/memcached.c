@@ -284,14 +284,49 @@ static void
 test_errors(void **state)
 {
 	(void)state;
-	means("ERROR", RC_CONFIG);
+	/* who we are */
 	means("CLIENT_ERROR unauthenticated", RC_DENIED);
 	means("CLIENT_ERROR authentication failure", RC_DENIED);
+	means("CLIENT_ERROR bad authentication token format", RC_DENIED);
+	/* full, busy; and what nobody has foreseen */
 	means("SERVER_ERROR out of memory storing object", RC_AGAIN);
+	means("SERVER_ERROR out of memory reading request", RC_AGAIN);
+	means("SERVER_ERROR out of memory writing get response", RC_AGAIN);
+	means("SERVER_ERROR Out of memory allocating new item", RC_AGAIN);
+	means("SERVER_ERROR Out of memory during read", RC_AGAIN);
+	means("SERVER_ERROR out of memory", RC_AGAIN);
 	means("ERROR Too many open connections", RC_AGAIN);
+	means("ERROR failed to start lru crawler thread", RC_AGAIN);
+	means("SERVER_ERROR refcount overflow during fetch", RC_AGAIN);
+	means("SERVER_ERROR output line too long", RC_AGAIN);
+	means("SERVER_ERROR Unhandled storage type.", RC_AGAIN);
 	means("SERVER_ERROR something new", RC_AGAIN);
-	means("CLIENT_ERROR bad command line format", RC_PROTOCOL);
+	/* proxies: mcrouter, memcached's own */
+	means("SERVER_ERROR unavailable", RC_AGAIN);
+	means("SERVER_ERROR timeout", RC_AGAIN);
+	means("SERVER_ERROR backend failure", RC_AGAIN);
+	means("SERVER_ERROR Command not supported", RC_CONFIG);
+	/* settings, and versions that lack something */
+	means("ERROR", RC_CONFIG);
 	means("ERROR metadump not allowed", RC_CONFIG);
+	means("CLIENT_ERROR lru crawler disabled", RC_CONFIG);
+	means("SERVER_ERROR object too large for cache", RC_CONFIG);
+	means("CLIENT_ERROR bad command line format", RC_CONFIG);
+	means("CLIENT_ERROR bad command line", RC_CONFIG);
+	means("CLIENT_ERROR bad data chunk", RC_CONFIG);
+	means("CLIENT_ERROR bad token in command line format", RC_CONFIG);
+	means("CLIENT_ERROR incorrect length for M token", RC_CONFIG);
+	means("CLIENT_ERROR invalid flag", RC_CONFIG);
+	means("CLIENT_ERROR invalid or duplicate flag", RC_CONFIG);
+	means("CLIENT_ERROR duplicate flag", RC_CONFIG);
+	means("CLIENT_ERROR invalid mode for ms M token", RC_CONFIG);
+	means("CLIENT_ERROR invalid exptime argument", RC_CONFIG);
+	means("CLIENT_ERROR invalid numeric delta argument", RC_CONFIG);
+	means("CLIENT_ERROR cannot increment or decrement non-numeric value", RC_CONFIG);
+	means("CLIENT_ERROR opaque token too long", RC_CONFIG);
+	means("CLIENT_ERROR options flags are too long", RC_CONFIG);
+	means("CLIENT_ERROR error decoding key", RC_CONFIG);
+	means("CLIENT_ERROR line too long", RC_CONFIG);
 }
 
 /* Of a server that began at this second, has been running for so long, and has counted so many. */
