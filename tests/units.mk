@@ -17,7 +17,7 @@ FUZZ_SECONDS ?= 60
 
 # ---- units ----
 
-UNITS := $(filter-out $(if $(USE_REDIS),,unit/redis unit/answer unit/dialect unit/topology) $(if $(USE_ETCD),,unit/etcd) $(if $(USE_ZK),,unit/zk unit/credit unit/message) $(if $(USE_PG),,unit/derive unit/hosts unit/bounds) $(if $(USE_MYSQL),,unit/names) $(if $(USE_PG)$(USE_MYSQL),,unit/lease_place unit/sql unit/value) $(if $(USE_MEMCACHED),,unit/memcached) $(if $(USE_TLS),,unit/openssl), \
+UNITS := $(filter-out $(if $(USE_REDIS),,unit/redis unit/answer unit/dialect unit/topology) $(if $(USE_ETCD),,unit/etcd) $(if $(USE_ZK),,unit/zk unit/credit unit/message) $(if $(USE_PG),,unit/derive unit/hosts unit/bounds unit/pg_errors) $(if $(USE_MYSQL),,unit/names unit/mysql_errors) $(if $(USE_PG)$(USE_MYSQL),,unit/lease_place unit/sql unit/value) $(if $(USE_MEMCACHED),,unit/memcached) $(if $(USE_TLS),,unit/openssl), \
 	$(patsubst tests/%.c,%,$(wildcard tests/unit/*.c))) model/simulate model/several
 UNIT_LIB = $(filter-out $(O)/cmd/main.o,$(OBJECTS))
 CMOCKA = $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null || echo -lcmocka)

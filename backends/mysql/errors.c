@@ -25,20 +25,31 @@ const char *const errors_failures[SQL_FAILURES] = {
 
 const struct sql_meaning errors_meanings[] = {
     /* who we are */
-    {RC_DENIED, "1131 1142 1143 1227 1370", NULL},
+    {RC_DENIED, "1095 1131 1142 1143 1227 1370", NULL},
     {RC_DENIED, "1044", "this user may not use the database"},
-    {RC_DENIED, "1045 1698", "check user and password"},
+    {RC_DENIED, "1045 1698 1873", "check user and password"},
     {RC_DENIED, "1129",
 	"the server has had too many failed logins from here: FLUSH HOSTS"},
     {RC_DENIED, "1130", "no user may log in from this host"},
     {RC_DENIED, "1820", "the password must be changed first"},
     {RC_DENIED, "1862", "the password has expired"},
-    {RC_DENIED, "3118 4151", "the account is locked"},
+    {RC_DENIED, "3118 3955 4151", "the account is locked"},
     /* a server on which a lock is not safe, or not possible */
-    {RC_CONFIG, "1235 1286", NULL},
+    {RC_CONFIG, "1115 1193 1229 1231 1235 1238 1273 1286 1289 8108", NULL},
     {RC_CONFIG, "1036 1874 1881",
 	"InnoDB is read-only, or recovers (innodb_force_recovery)"},
-    {RC_CONFIG, "1049", "name a database that is there, or create it"},
+    {RC_CONFIG, "1046 1049", "name a database that is there, or create it"},
+    {RC_CONFIG, "1119 1436", "raise its thread_stack"},
+    {RC_CONFIG, "1153 1301", "raise its max_allowed_packet"},
+    {RC_CONFIG, "1194 1195 1712 1817 1877", "its data is damaged"},
+    {RC_CONFIG, "1197", "raise its max_binlog_cache_size"},
+    {RC_CONFIG, "1251 1275 1524",
+	"it wants a way to log in that this user does not have"},
+    {RC_CONFIG, "1418 1419", "set its log_bin_trust_function_creators"},
+    {RC_CONFIG, "1457 1558 1728",
+	"its system tables are of another version: mysql_upgrade"},
+    {RC_CONFIG, "1456", "raise its max_sp_recursion_depth"},
+    {RC_CONFIG, "1705", "raise its max_binlog_stmt_cache_size"},
     {RC_CONFIG, "1449",
 	"the user who made dlock's procedures is gone: drop them, then run dlock help mysql-schema | mysql DATABASE"},
     {RC_CONFIG, ERROR_READ_ONLY " 1792 1836",
@@ -47,12 +58,12 @@ const struct sql_meaning errors_meanings[] = {
     {RC_CONFIG, "3159", "it wants TLS: -O tls=verify"}, /* MySQL's; MariaDB says 1045 */
     {RC_CONFIG, "1690",
 	"a number in dlock's tables is not from dlock: DELETE FROM dlock_keys the row that has it"},
+    {RC_CONFIG,
+	"1048 1054 1136 1242 1264 1267 1292 1318 1364 1366 1369 1406 1442 1644 4025 3819",
+	"dlock's tables and procedures are not as it has made them (dlock help mysql-schema)"},
+    {RC_PROTOCOL, "1043", NULL},
+    {RC_PROTOCOL, "1064 1149", "it does not understand dlock's SQL"},
     /* what passes */
-    {RC_AGAIN,
-	"1020 1021 1041 1053 1080 1114 1135 1152 1158 1159 1160 1161 1180 1184 "
-	"1412 1927 3032 3101 3168 4031 " ERROR_DEADLOCK " " ERROR_DUPLICATE
-	" " ERROR_INTERRUPTED " " ERROR_TOO_LONG " " ERROR_LATE " " ERROR_LOCK_DEADLOCK,
-	NULL},
     {RC_AGAIN, "1040", "the server has no room for another connection"},
     {RC_AGAIN, "1047", "this node of the cluster is not ready"},
     {RC_AGAIN, "1203", "the user has no room for another connection"},
@@ -60,12 +71,14 @@ const struct sql_meaning errors_meanings[] = {
     {RC_AGAIN, "1226", "the user's share of the server is used up"},
     {RC_AGAIN, ERROR_NO_PROCEDURE,
 	"somebody has dropped dlock's procedures: dlock help mysql-schema | mysql DATABASE"},
-    {RC_PROTOCOL, "", NULL},
+    {RC_AGAIN, "1114 1206 1461 1637", "it is full"},
+    /* a lost race, an end of the server, a disk; and what nobody has foreseen */
+    {RC_AGAIN, "", NULL},
 };
 
 /* libmariadb's own errors: it cannot reach the server, or does not understand it. */
-static enum rc
-rc_of_library(unsigned number)
+enum rc
+errors_of_library(unsigned number)
 {
 	switch (number) {
 	case 2007: /* version */
@@ -74,9 +87,16 @@ rc_of_library(unsigned number)
 	case 2057:
 	case 2068: /* asks for a file */
 		return RC_PROTOCOL;
+	case 2019: /* a character set */
+	case 2047: /* a way to connect */
+	case 2049: /* passwords of before 4.1 */
+	case 5004: /* a file */
+	case 5005:
+	case 5012: /* a plugin */
 	case 2026: /* TLS */
 	case 2058:
 	case PLUGIN_MISSING:
+	case PLUGIN_FORBIDDEN:
 		return RC_CONFIG;
 	case 2008:
 		return RC_SYSTEM;
@@ -127,7 +147,7 @@ errors_of_statement(struct session *s, struct fault *f)
 	if (number == 2006 || number == 2013 || number == 2055)
 		return fault_set(f, RC_AGAIN, "%s closed the connection", s->db->where);
 	return fault_set(
-	    f, rc_of_library(number), "%s: %.240s (%u)", s->db->where, text, number);
+	    f, errors_of_library(number), "%s: %.240s (%u)", s->db->where, text, number);
 }
 
 /* libmariadb writes an errno at the end: "system error: 111", "(111)".  0: it has not. */
@@ -179,7 +199,7 @@ errors_unreached(struct session *s, MYSQL *mysql, enum connected how, struct fau
 		    s->db->where);
 	/* the connection has ended amid the handshake of TLS: nothing is wrong with the TLS */
 	amid = number == 2026 && is_of_connection(errno_in(text));
-	return fault_set(f, amid ? RC_AGAIN : rc_of_library(number),
+	return fault_set(f, amid ? RC_AGAIN : errors_of_library(number),
 	    "cannot reach %s: %.240s (%u)", s->db->where,
 	    number == 2026 && !amid ? text : reason_of(text), number);
 }

@@ -29,6 +29,9 @@
 extern const char *const errors_failures[SQL_FAILURES];
 extern const struct sql_meaning errors_meanings[];
 
+/* What one of libmariadb's own numbers means. */
+enum rc errors_of_library(unsigned number);
+
 /*
  * The last error of the session's connection as the outcome of a statement; db->error is its
  * number, if it is the server's.

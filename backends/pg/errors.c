@@ -83,15 +83,26 @@ const struct sql_meaning error_meanings[] = {
     {RC_DENIED, "42501", NULL},
     {RC_CONFIG, READ_ONLY,
 	"this is a standby, or a read-only role; a lock needs the primary"},
-    {RC_CONFIG, "0A000 3D000 3F000", NULL},
+    {RC_CONFIG, "0A000 0P 3D000 3F000 55P02 F0", NULL},
     {RC_CONFIG, "22P05",
 	"the encoding of this database lacks characters of the key or the record"},
+    {RC_CONFIG, "54001", "raise its max_stack_depth"},
+    {RC_CONFIG, "HV", "dlock's tables must not be foreign ones"},
+    {RC_CONFIG, "P0", "a trigger or a rule of this database refuses it"},
+    {RC_CONFIG, "XX001 XX002", "its data is damaged"},
     {RC_AGAIN, "53300", "the server has no room for another connection"},
     {RC_AGAIN, LOCK_TIMEOUT, "somebody keeps rows of the schema dlock locked"},
     {RC_AGAIN, NO_FUNCTION,
 	"somebody has dropped dlock's functions: dlock help pg-schema | psql DATABASE"},
-    {RC_AGAIN, "08 23505 40 53 55006 57 58", NULL},
-    {RC_PROTOCOL, "", NULL},
+    {RC_AGAIN, "23505 42P05", NULL},
+    {RC_PROTOCOL, "42601 42704", "it does not understand dlock's SQL"},
+    {RC_CONFIG, "21 22 23 42 44",
+	"dlock's tables and functions are not as it has made them (dlock help pg-schema)"},
+    /*
+     * what passes: no connection, a lost race, no room on a disk or below a limit (54000:
+     * before a wraparound), an end of the server; and what nobody has foreseen
+     */
+    {RC_AGAIN, "", NULL},
 };
 
 /*

@@ -205,7 +205,7 @@ struct sql_driver {
 	void (*close)(struct sql *);
 
 	const char *const *failures;        /* the codes of each sql_failure */
-	const struct sql_meaning *meanings; /* the last one is of all codes */
+	const struct sql_meaning *meanings; /* the last one is of all other codes */
 
 	/* The n-th row of a result, into a->at and a->lengths; in order.  False: none. */
 	bool (*read_row)(struct answer *, int n);
