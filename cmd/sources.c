@@ -13,17 +13,18 @@
 /* ---- the environment ---- */
 
 /*
- * The backend of the dlock around this one.  One that does not say so (DLOCK_KEEPER is a
- * handle) is believed to have told DLOCK_BACKEND.
+ * The backend of the nearest dlock around this one; of those that have not ended if it is to be
+ * living, or NULL.  One that does not say so (DLOCK_KEEPER is a handle) is believed to have told
+ * DLOCK_BACKEND.
  */
 static const char *
-outer_backend(const char *keepers)
+outer_backend(struct keeper_address *a, const char *keepers, bool living)
 {
-	static struct keeper_address nearest;
-
-	if (keeper_address_next(&keepers, &nearest) && *nearest.backend)
-		return nearest.backend;
-	return plan_variable("DLOCK_BACKEND");
+	do
+		if (!keeper_address_next(&keepers, a))
+			return NULL;
+	while (living && keeper_address_life(a) == KEEPER_ENDED);
+	return *a->backend ? a->backend : plan_variable("DLOCK_BACKEND");
 }
 
 struct brief
@@ -99,16 +100,17 @@ has_variables(void)
  * Some variables may be only what an enclosing dlock tells its command: which lock that
  * has, and where.  Where it is counts least, but for one thing: see conf.c.  A backend
  * that is not the enclosing dlock's has been named by somebody else, and counts as any
- * variable.
+ * variable.  What is left of a dlock that has ended says as little, and overrules nothing.
  */
 void
 sources_init(struct sources *all, unsigned cmd)
 {
-	const char *keepers = plan_variable("DLOCK_KEEPER"), **said, **named;
-	bool has_ours = has_variables();
+	static struct keeper_address nearest, outer;
+	const char *keepers = plan_variable("DLOCK_KEEPER"), *told, **said, **named;
+	bool has_ours = has_variables(), asks = options[OPT_BACKEND].cmds & cmd;
 
 	all->cmd = cmd;
-	all->outer = keepers ? outer_backend(keepers) : NULL;
+	all->outer = keepers && asks ? outer_backend(&outer, keepers, true) : NULL;
 	all->n = all->nfiles = 0;
 	sources_add(all, SOURCE_WORDS);
 	sources_add(all, SOURCE_ENVIRONMENT);
@@ -124,12 +126,13 @@ sources_init(struct sources *all, unsigned cmd)
 	if (!keepers)
 		return;
 	said[OPT_KEY] = NULL;
+	told = outer_backend(&nearest, keepers, false);
 	named = &said[OPT_BACKEND];
-	if (*named && strcmp(*named, all->outer) != 0)
+	if (*named && (!told || strcmp(*named, told) != 0))
 		return;
 	*named = NULL;
-	if (options[OPT_BACKEND].cmds & cmd)
-		all->list[all->n - 1].value[OPT_BACKEND] = all->outer;
+	if (asks)
+		all->list[all->n - 1].value[OPT_BACKEND] = all->outer ? all->outer : told;
 }
 
 struct source *

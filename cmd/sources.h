@@ -64,7 +64,8 @@ struct source_file {
 struct sources {
 	unsigned cmd; /* CMD_: only options that it knows have values */
 	/*
-	 * The backend of the dlock around this one, as its variables tell; NULL: there is none.
+	 * The backend of the dlock around this one, as its variables tell; NULL: there is none
+	 * that has not ended.
 	 * Its keeper tells where its locks are when it is asked (supervise/keeper_address.h), and
 	 * that counts for its own backend alone.
 	 */

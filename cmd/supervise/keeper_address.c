@@ -182,6 +182,22 @@ keeper_address_connect(const struct keeper_address *a, int flags, pid_t *pid)
 	return -1;
 }
 
+/* It may have no time just now. */
+enum keeper_life
+keeper_address_life(const struct keeper_address *a)
+{
+	pid_t pid;
+	int fd = a->n ? keeper_address_connect(a, SOCK_NONBLOCK, &pid) : -1;
+
+	if (fd >= 0)
+		close(fd);
+	else if (!a->n || errno == ECONNREFUSED)
+		return KEEPER_ENDED;
+	else if (errno == ENONET || errno == EPERM)
+		return KEEPER_HIDDEN;
+	return KEEPER_LIVES;
+}
+
 /* ---- handles: "@dlock-ID/NET" ---- */
 
 void
@@ -300,39 +316,48 @@ read_site(struct nested_site *w, const char *told, size_t size)
 	return true;
 }
 
-/* Does a keeper of ours listen there, though it may have no time just now? */
+/* Has it a server of its own, not the default one?  A handle tells nothing. */
 static bool
-is_there(const struct keeper_address *a)
+names_server(const struct keeper_address *a)
 {
-	pid_t pid;
-	int fd = keeper_address_connect(a, SOCK_NONBLOCK, &pid);
-
-	if (fd < 0)
-		return errno != ECONNREFUSED && errno != ENONET && errno != EPERM;
-	close(fd);
-	return true;
+	return *a->backend && !(a->nsite == 1 && *a->site == '=');
 }
 
 void
 nested_site_find(struct nested_site *w, const struct plan *p)
 {
-	const char *addresses = getenv("DLOCK_KEEPER");
+	const char *addresses = p->site.url ? NULL : getenv("DLOCK_KEEPER");
+	enum keeper_life life = KEEPER_ENDED;
 	struct keeper_address a;
+	bool ended = false; /* one has, the nearest */
 
 	w->site = (struct site){p->site.url, p->site.settings, p->site.nsettings};
 	w->secret = false;
-	w->ended = p->site.inherits;
-	while (w->ended && nested_site_keeper(&addresses, p, &a))
-		w->ended = !(a.nsite && is_there(&a) && read_site(w, a.site, a.nsite));
+	w->unknown = NULL;
+	while (life == KEEPER_ENDED && nested_site_keeper(&addresses, p, &a)) {
+		life = keeper_address_life(&a);
+		if (life == KEEPER_ENDED && !ended && names_server(&a))
+			w->unknown = "the outer run has ended";
+		ended = true;
+	}
+	if (life == KEEPER_ENDED || !p->site.inherits)
+		return;
+	w->unknown = life == KEEPER_HIDDEN
+	    ? "that cannot be asked from here (it is another user's, or in another network namespace)"
+	    : a.nsite && read_site(w, a.site, a.nsite)
+	    ? NULL
+	    : "that has not said which";
 }
 
 enum rc
 nested_site_check(const struct nested_site *w, struct fault *f)
 {
-	if (!w->ended && !w->secret)
+	if (!w->unknown && !w->secret)
 		return RC_OK;
-	return fault_set(f, RC_USAGE, "it would use the server of the outer run, but %s",
+	return fault_set(f, RC_USAGE, "it would use the server of the outer run, but %s%s",
 	    w->secret
 		? "a URL with a password is not handed on: set DLOCK_URL for both, or say -u"
-		: "the outer run has ended: say -u or -b, and unset DLOCK_KEEPER and its other variables");
+		: w->unknown,
+	    w->secret ? ""
+		      : ": say -u, or unset DLOCK_KEEPER and its other variables");
 }

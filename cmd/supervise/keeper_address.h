@@ -8,7 +8,9 @@
  * handle, by which a hold is released, is "@dlock-ID/NET".
  *
  * A run that states no URL (by -u or a variable), and no other backend, means the server
- * of the nearest outer dlock, also for another key.  So SITE is
+ * of the nearest outer dlock, also for another key.  One that has ended is none; but where
+ * nothing else names a server, and it had named one, its server may be meant, and is not
+ * known to be right any more.  So SITE is
  *
  *	=URL&NAME=VALUE...	each percent-encoded, with files by their absolute names
  *	!URL&NAME=VALUE...	the same; a password of the URL is blotted out, so that
@@ -63,6 +65,14 @@ const char *keeper_address_key(const struct keeper_address *, const struct plan 
 int keeper_address_connect(const struct keeper_address *, int flags, pid_t *pid);
 
 /*
+ * Is there still a keeper?  KEEPER_HIDDEN: it cannot be asked from here: it is in another network
+ * namespace, or another user's.  A variable is handed on by what outlives a run (batch systems,
+ * terminals, daemons), so it proves nothing.
+ */
+enum keeper_life { KEEPER_LIVES, KEEPER_ENDED, KEEPER_HIDDEN };
+enum keeper_life keeper_address_life(const struct keeper_address *);
+
+/*
  * Is it a process of our own user at the other end of this socket?  *pid is 0 if we
  * cannot see it from our pid namespace.
  */
@@ -92,7 +102,8 @@ struct nested_site {
 	struct setting settings[2 * SETTINGS_MAX];
 	/* without an outer dlock only the rest is used */
 	struct site site;
-	bool ended;  /* it would be that of the outer dlock, but that has ended */
+	/* why it is not known, though it would be that of an outer dlock; NULL: it is known */
+	const char *unknown;
 	bool secret; /* it has a password, which is not told */
 };
 

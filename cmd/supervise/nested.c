@@ -49,7 +49,7 @@ identify(struct nested *k)
 
 	*k->identity.text = '\0';
 	nobody = (struct host){.wait = wait_for_nothing, .alert = -1};
-	if (k->where->ended || !b->open ||
+	if (k->where->unknown || !b->open ||
 	    b->open(&s, &nobody, &k->where->site, &unused) != RC_OK)
 		return false;
 	known = nested_identify(&k->identity, b, s);
@@ -413,7 +413,7 @@ nested_open(struct store **ret, struct nested *k, struct fault *f)
 	enum rc rc = RC_LOST;
 
 	k->keeper = -1;
-	if (addresses && *addresses && (identify(k) || k->where->ended))
+	if (addresses && *addresses && (identify(k) || k->where->unknown))
 		rc = search(k, JOIN_HOLD, f);
 	if (rc != RC_OK) {
 		leave(k);

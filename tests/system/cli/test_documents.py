@@ -817,7 +817,7 @@ def test_the_readme_is_short():
 
 @pytest.mark.parametrize("shell", ["bash", "dash", "zsh"])
 def test_a_script_can_take_its_lock_by_itself(dlock, tmp_path, shell):
-    line = block_with("[ \"${DLOCK_TOKEN", RECIPES)
+    line = block_with("= :locked", RECIPES)
     script = tmp_path / "nightly.sh"
     script.write_text(f'#!/usr/bin/env {shell}\n{line}set -u\necho "$#" "$1" "$DLOCK_KEY"\n')
     script.chmod(0o755)
@@ -825,6 +825,9 @@ def test_a_script_can_take_its_lock_by_itself(dlock, tmp_path, shell):
     assert (done.returncode, done.stdout) == (0, "2 a  b nightly\n")
     holder = dlock.start("run", "-u", f"file://{tmp_path}", "-k", "nightly", "sleep", "1000").held()
     done = tried(["./nightly.sh 'a  b' c"], tmp_path)
+    assert (done.returncode, done.stdout.count("\n")) == (75, 1) and "held by" in done.stdout
+    # the variables of another run, as sbatch, at and tmux hand them on, prove nothing
+    done = tried(["export DLOCK_KEY=nightly DLOCK_TOKEN=7", "./nightly.sh 'a  b' c"], tmp_path)
     assert (done.returncode, done.stdout.count("\n")) == (75, 1) and "held by" in done.stdout
     holder.destroy()
 

@@ -310,6 +310,92 @@ def test_what_is_no_keeper_is_no_outer_run(dlock, tmp_path, value):
     assert (result.status, result.stdout, result.stderr) == (0, "ran\n", "")
 
 
+# ---- an outer run that has ended ----
+
+
+def left_by(dlock, *words, env=None):
+    """The variables that what outlives such a run goes on with."""
+    done = dlock.run("run", *words, "-k", "daemon", "--", "env", env=env, events=False)
+    return dict(line.split("=", 1) for line in done.stdout.splitlines() if line.startswith("DLOCK_"))
+
+
+SERVER_NAMED = ["url", "backend and url", "DLOCK_URL", "DLOCK_FILE_URL", "file", "section", "profile"]
+
+
+def names_server(how, url, tmp_path):
+    """(words, variables) that name the server in such a way."""
+    (tmp_path / ".config").mkdir()
+    before = {"section": "[key j*]\n", "profile": "[profile p]\n"}.get(how, "")
+    if how in ("file", "section", "profile"):
+        secret_file(tmp_path / ".config" / "dlock.conf", f"{before}url = {url}\n")
+    words = {"url": ["-u", url], "backend and url": ["-b", "file", "-u", url], "DLOCK_FILE_URL": ["-b", "file"], "profile": ["--profile", "p"]}
+    env = {how: url} if how.startswith("DLOCK") else {}
+    return words.get(how, []), {"HOME": str(tmp_path), "XDG_CONFIG_HOME": "", **env}
+
+
+@pytest.mark.parametrize("without", [None, "DLOCK_BACKEND"], ids=["all of its variables", "but DLOCK_BACKEND"])
+@pytest.mark.parametrize("how", SERVER_NAMED)
+def test_what_has_ended_is_no_outer_run(dlock, tmp_path, how, without):
+    """A daemon that was restarted under dlock passes its variables on to all its jobs."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir(mode=0o700)
+    left = {name: value for name, value in left_by(dlock, "-u", f"file://{tmp_path}/a").items() if name != without}
+    words, env = names_server(how, f"file://{tmp_path}/b", tmp_path)
+    for key in ("daemon" if how != "section" else "jo", "job"):
+        done = dlock.run("run", *words, "-n", "-k", key, "--", "echo", "ran", env={**left, **env}, events=False)
+        assert (done.status, done.stdout, done.stderr) == (0, "ran\n", ""), done
+        assert (tmp_path / "b" / f"{key}.lock").exists() and not (tmp_path / "a" / "job.lock").exists()
+        assert dlock.run("status", *words, "-k", key, env={**left, **env}).status == 1
+        assert dlock.run("wait", *words, "-n", "-k", key, env={**left, **env}).status == 0
+
+
+@pytest.mark.parametrize("words", [[], ["-b", "file"]], ids=str)
+def test_a_server_that_only_an_ended_run_has_named_is_not_guessed(dlock, tmp_path, words):
+    left = left_by(dlock, "-u", f"file://{tmp_path}")
+    for command in (["run", *words, "-n", "-k", "job", "true"], ["status", *words, "-k", "job"], ["wait", *words, "-k", "job"]):
+        done = dlock.run(*command, env=left, events=False)
+        assert done.status == 64 and done.stderr.count("\n") == 1, done
+        assert "has ended: say -u, or unset DLOCK_KEEPER" in done.stderr and "say -u or -b" not in done.stderr
+
+
+def test_nor_is_one_whose_password_is_hidden(dlock, make_redis):
+    server = make_redis("--requirepass", "secret")
+    left = left_by(dlock, "-u", f"redis://:secret@127.0.0.1:{server.port}")
+    done = dlock.run("run", "-b", "redis", "-n", "-k", "job", "true", env=left, events=False)
+    assert done.status == 64 and "has ended" in done.stderr, done
+
+
+def test_a_backend_of_another_kind_needs_no_server_of_an_ended_run(dlock, tmp_path, own_redis):
+    left = left_by(dlock, "-u", f"redis://127.0.0.1:{own_redis.port}")
+    words = ["-b", "file"]
+    done = dlock.run("run", *words, "-n", "-k", "job", "echo", "ran", env={**left, "DLOCK_FILE_URL": f"file://{tmp_path}"}, events=False)
+    assert (done.status, done.stdout) == (0, "ran\n"), done
+
+
+@pytest.mark.parametrize("words", [[], ["-b", "pg"]], ids=str)
+def test_the_default_server_of_an_ended_run_is_right(dlock, two, words):
+    (a, _), env = two
+    env = {**env, "PGDATABASE": a.name}
+    left = left_by(dlock, "-b", "pg", env=env)
+    done = dlock.run("run", *words, "-n", "-k", "job", "echo", "ran", env={**env, **left}, events=False)
+    assert (done.status, done.stdout) == (0, "ran\n"), done
+
+
+def test_of_several_outer_runs_the_nearest_that_lives_counts(dlock, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir(mode=0o700)
+    inner = f"export $({DLOCK} run -u file://{tmp_path}/b -k job env | grep ^DLOCK_KEEPER=); {DLOCK} run -v -n -k outer true"
+    result = dlock.run("run", "-u", f"file://{tmp_path}/a", "-k", "outer", "-c", inner.replace("$(", '"$(').replace("=)", '=)"'), events=False)
+    assert joined(result)
+
+
+def test_the_configuration_shows_what_counts_below_an_ended_run(dlock, tmp_path):
+    words, env = names_server("file", f"file://{tmp_path}/b", tmp_path)
+    left = left_by(dlock, "-u", f"file://{tmp_path}")
+    shown = dlock.run("config", *words, env={**left, **env}).stdout
+    assert f"file://{tmp_path}/b" in shown and "enclosing" not in shown, shown
+
+
 # ---- without the outer run's variables ----
 
 
