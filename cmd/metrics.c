@@ -193,7 +193,8 @@ read_metrics_text(int fd, bool begun, struct stat *st, struct fault *f)
 	size_t n, all = strlen(mark);
 	char *text;
 
-	if (fstat(fd, st) != 0 || !S_ISREG(st->st_mode) || st->st_size > FILE_BYTES) {
+	if (libc_stat_of(fd, st) != 0 || !S_ISREG(st->st_mode) ||
+	    st->st_size > FILE_BYTES) {
 		fault_set(f, RC_CONFIG, "it is no file that dlock has written");
 		return NULL;
 	}
@@ -226,6 +227,13 @@ read_metrics(struct table *t, const char *path, mode_t *mode, struct fault *f)
 	close(fd);
 	if (!text)
 		return RC_SYSTEM;
+	/* who made it first would decide what it says, and who may write into ours */
+	if (st.st_uid != libc_user() && st.st_uid != 0) {
+		free(text);
+		return fault_set(f, RC_CONFIG,
+		    "it is of another user (uid %u): remove it, or name another",
+		    (unsigned)st.st_uid);
+	}
 	for (char *rest = text, *line; (line = strsep(&rest, "\n"));)
 		read_sample(t, line);
 	free(text);

@@ -5,7 +5,6 @@
 #include "object.h"
 #include "text.h"
 
-#include "backends/common/libc.h"
 #include "backends/common/text.h"
 
 #include <inttypes.h>
@@ -154,7 +153,7 @@ known_user(void)
 	for (size_t i = 0; i < 2; i++)
 		if (names[i] && *names[i])
 			return names[i];
-	return libc_user() == 0 ? "root" : NULL;
+	return geteuid() == 0 ? "root" : NULL;
 }
 
 /*
@@ -170,11 +169,11 @@ user_name(void)
 
 	if (known || *found)
 		return known ? known : found;
-	pw = getpwuid(libc_user());
+	pw = getpwuid(geteuid());
 	if (pw)
 		snprintf(found, sizeof found, "%s", pw->pw_name);
 	else
-		snprintf(found, sizeof found, "uid %u", (unsigned)libc_user());
+		snprintf(found, sizeof found, "uid %u", (unsigned)geteuid());
 	return found;
 }
 

@@ -6,6 +6,7 @@
 
 #include "backends/common/text.h"
 
+#include <fnmatch.h>
 #include <ctype.h>
 #include <string.h>
 #include <unistd.h>
@@ -40,6 +41,26 @@ sources_url_variable(const struct backend *b)
 	return name;
 }
 
+/*
+ * Kubernetes sets such variables for each Service: of one named "dlock" or "dlock-redis" they
+ * begin as ours do.
+ */
+static bool
+is_service_link(const char *word)
+{
+	static const char *const links[] = {"SERVICE_HOST=*", "SERVICE_PORT=*",
+	    "SERVICE_PORT_*=*", "PORT=*://*", "PORT_[0-9]*_TCP*=*", "PORT_[0-9]*_UDP*=*",
+	    "PORT_[0-9]*_SCTP*=*"};
+	char below[64];
+
+	for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
+		snprintf(below, sizeof below, "*_%s", links[i]);
+		if (fnmatch(links[i], word, 0) == 0 || fnmatch(below, word, 0) == 0)
+			return true;
+	}
+	return false;
+}
+
 bool
 sources_strays(char *out, size_t size)
 {
@@ -72,7 +93,8 @@ sources_strays(char *out, size_t size)
 		}
 		/* what begins with BEFORE_ a hold has kept for its release */
 		if (known[i] || !word[n] || !word[n + 1] ||
-		    strncmp(word, "BEFORE_", strlen("BEFORE_")) == 0)
+		    strncmp(word, "BEFORE_", strlen("BEFORE_")) == 0 ||
+		    is_service_link(word))
 			continue;
 		used += snprintf(out + used, size - used, "%s%s%s", used > 0 ? ", " : "",
 		    text_clean(name, sizeof name, *e, strlen(prefix) + n),

@@ -1,6 +1,7 @@
 /* text.c - decodes UTF-8, makes bytes from anywhere fit to be shown, and hides passwords. */
 #include "text.h"
 
+#include "backends/backend.h"
 #include "backends/common/clock.h"
 
 #include <locale.h>
@@ -363,7 +364,7 @@ password_of_pair(const char *text, size_t *n)
 	const char *word = text, *end;
 
 	do {
-		word = strstr(word, "password");
+		word = strcasestr(word, "password");
 		if (!word)
 			return NULL;
 		word += strlen("password");
@@ -382,12 +383,66 @@ password_of_pair(const char *text, size_t *n)
 	return word;
 }
 
+/* The length of the scheme of ours that it begins with, or 0. */
+static size_t
+our_scheme(const char *url)
+{
+	size_t n = strcspn(url, ":");
+
+	for (size_t i = 0; url[n] && backends[i]; i++)
+		for (const char *const *s = backends[i]->schemes; *s; s++)
+			if (text_is(*s, url, n))
+				return n;
+	return 0;
+}
+
+/* "h", "h:6379", "[::1]:6379", with commas between several. */
+static bool
+are_hosts(const char *at, const char *end)
+{
+	while (at < end) {
+		const char *comma = memchr(at, ',', end - at),
+			   *stop = comma ? comma : end,
+			   *bracket = *at == '[' ? memchr(at, ']', stop - at) : NULL,
+			   *colon = memchr(bracket ? bracket : at, ':',
+			       stop - (bracket ? bracket : at));
+
+		if (colon &&
+		    (size_t)(stop - colon) != 1 + strspn(colon + 1, "0123456789"))
+			return false;
+		at = stop + 1;
+	}
+	return true;
+}
+
+/*
+ * Of a URL whose shape is not understood, all behind its scheme may be a password: a login
+ * without its host (redis://u:pw), or without the slashes (redis:u:pw@h).  NULL: it is
+ * understood, or no URL of ours.
+ */
+static const char *
+odd_url(const char *url)
+{
+	size_t n = our_scheme(url);
+	const char *rest = url + n + 1, *end;
+
+	if (n == 0)
+		return NULL;
+	if (strncmp(rest, "//", 2) != 0)
+		return *rest == '/' && text_is("file", url, n) ? NULL : rest;
+	rest += 2;
+	end = rest + strcspn(rest, "/?#");
+	return strchr(rest, '@') || are_hosts(rest, end) ? NULL : rest;
+}
+
 bool
 mask_finds(const char *url)
 {
 	size_t n;
 
-	return url && (password_of_user(url, false, &n) || password_of_pair(url, &n));
+	return url &&
+	    (password_of_user(url, false, &n) || password_of_pair(url, &n) ||
+		odd_url(url));
 }
 
 /* What lies in the first `size` bytes of these n at `at`, of the text that `out` is a copy of. */
@@ -405,9 +460,11 @@ blot(char *out, size_t size, size_t at, size_t n)
 static void
 blot_passwords(const char *text, bool spoken, char *out, size_t size)
 {
-	const char *word;
+	const char *word = spoken ? NULL : odd_url(text);
 	size_t n;
 
+	if (word)
+		blot(out, size, word - text, strlen(word));
 	for (const char *url = text; (url = strstr(url, "://")); url += 3) {
 		word = password_of_user(url, spoken, &n);
 		if (word)
@@ -465,7 +522,8 @@ text_told(char *out, size_t size, const char *text)
 		len = next_shown(copy + i, n - i, &c);
 		m = len;
 		if (c == 0)
-			m = snprintf(shown, sizeof shown, "\\x%02X", (unsigned char)copy[i]);
+			m = snprintf(
+			    shown, sizeof shown, "\\x%02X", (unsigned char)copy[i]);
 		else if (!is_control(c))
 			memcpy(shown, copy + i, len);
 		else if ((m = used > 0 && out[used - 1] != ' '))

@@ -100,7 +100,8 @@ struct clean text_key(const char *);
  * ---- passwords in URLs and connection strings, hidden from ps(1) ----
  *
  * Known forms: scheme://user:PASSWORD@host/..., ...?password=PASSWORD&... and
- * libpq's password=PASSWORD or password='PASS WORD' among other pairs.  A password ends
+ * libpq's password=PASSWORD or password='PASS WORD' among other pairs, in any letters.  Of a
+ * URL whose shape is not understood, all behind the scheme is taken for one.  A password ends
  * with the last @ of all: a URL with an unescaped / in it is refused, and still its password
  * is not shown.
  */

@@ -5,6 +5,7 @@
 
 #include "backends/common/text.h"
 #include "cmd/object.h"
+#include "cmd/text.h"
 #include "stub.h"
 
 #include <errno.h>
@@ -20,6 +21,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { PIDS = 3 };
+
 /* Together in one page, for each costs a run a page fault; but for the end of a long path. */
 static _Alignas(4096) struct {
 	char stack[2048]; /* the stub's: it needs some hundred bytes */
@@ -27,10 +30,18 @@ static _Alignas(4096) struct {
 	/* what is told, in run.h's page, behind NAME=; NULL: it is not */
 	char *values[VARIABLES];
 	const char *outer; /* DLOCK_KEEPER of the keepers around us; "": there are none */
+	char *pids[PIDS];  /* behind NAME= of those that we rewrite; NULL: the rest */
 	char path[PATH_MAX]; /* of the program */
 } command;
 
-enum { TOKEN_BYTES = 24, SLOT_BYTES = 12 };
+enum { TOKEN_BYTES = 24, SLOT_BYTES = 12, PID_BYTES = 32 };
+
+/*
+ * What systemd(1) says to the process that it starts, so that others take no notice: where it
+ * is dlock that is meant, it is the command.
+ */
+static const char *const pid_names[PIDS] = {
+    "LISTEN_PID=", "WATCHDOG_PID=", "SYSTEMD_EXEC_PID="};
 
 const char *
 child_value(enum variable which)
@@ -57,9 +68,30 @@ is_variable(const char *text, enum variable which)
 	return strncmp(text, variable_names[which], n) == 0 && text[n] == '=';
 }
 
+/* The variable for the command, in its place among `room`, unless it names another process. */
+static char *
+rewrite_pid(char *text, char *room)
+{
+	char dlock[24], *value;
+
+	for (size_t i = 0; i < PIDS; i++, room += PID_BYTES) {
+		size_t n = strlen(pid_names[i]);
+
+		if (strncmp(text, pid_names[i], n) != 0)
+			continue;
+		text_put_number(dlock, dlock + sizeof dlock, getppid());
+		if (strcmp(text + n, dlock) != 0)
+			break;
+		value = stpcpy(room, pid_names[i]);
+		command.pids[i] = value;
+		return room;
+	}
+	return text;
+}
+
 /* The caller's variables but for ours; returns their end. */
 static char **
-copy_others(char **out)
+copy_others(char **out, char *pids)
 {
 	for (char **v = environ; *v; v++) {
 		enum variable i = 0;
@@ -67,7 +99,7 @@ copy_others(char **out)
 		while (i < VARIABLES && !is_variable(*v, i))
 			i++;
 		if (i == VARIABLES)
-			*out++ = *v;
+			*out++ = rewrite_pid(*v, pids);
 	}
 	return out;
 }
@@ -103,7 +135,7 @@ room_of(const struct run *r, enum variable which)
 static size_t
 variables_room(const struct run *r)
 {
-	size_t room = sizeof(char *) - 1;
+	size_t room = sizeof(char *) - 1 + PIDS * PID_BYTES;
 
 	for (enum variable i = 0; i < VARIABLES; i++)
 		room += strlen(variable_names[i]) + 1 + room_of(r, i);
@@ -192,7 +224,7 @@ prepare_words(const struct run *r)
 	for (size_t i = 1; i < n; i++)
 		words[1 + i] = p->command.argv[i];
 	envp = words + n + 2;
-	end = copy_others(envp);
+	end = copy_others(envp, (char *)words - PIDS * PID_BYTES);
 	for (enum variable i = 0; i < VARIABLES; i++)
 		if (command.values[i])
 			*end++ = command.values[i] - strlen(variable_names[i]) - 1;
@@ -239,6 +271,11 @@ child_fork(struct child *c, const struct run *r)
 		close(ends[1]);
 		return -1;
 	}
+	/* it is told in the page, which the stub reads after "go" */
+	for (size_t i = 0; i < PIDS; i++)
+		if (command.pids[i])
+			text_put_number(
+			    command.pids[i], command.pids[i] + PID_BYTES - 18, c->pid);
 	c->gate = ends[1];
 	c->group = command.stub.leads ? c->pid : 0;
 	/* and by the stub: should we end before it has, HUP goes to the caller's group */
@@ -300,6 +337,36 @@ is_executable(const char *path)
 	else
 		errno = EACCES;
 	return false;
+}
+
+bool
+child_lacks_interpreter(const char *path, char *out, size_t size)
+{
+	char first[256] = "", name[200], *start = first + 2, *end;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, first, sizeof first - 1);
+	bool cr;
+
+	if (fd >= 0)
+		close(fd);
+	if (n < 2)
+		return false;
+	first[n] = '\0';
+	first[strcspn(first, "\n")] = '\0';
+	if (strncmp(first, "#!", 2) != 0) {
+		snprintf(out, size, "%s",
+		    "the file is there, but not what loads it (a program for another C library?)");
+		return strncmp(first, "\177ELF", 4) == 0;
+	}
+	start += strspn(start, " \t");
+	end = start + strcspn(start, " \t\r");
+	cr = *end == '\r';
+	*end = '\0';
+	text_clean(name, sizeof name, start, strlen(start));
+	snprintf(out, size,
+	    "its first line names the interpreter '%s'%s, which is not there%s", name,
+	    cr ? " with a CR" : "", cr ? ": remove the CR at the ends of its lines" : "");
+	return true;
 }
 
 /* command.path: a directory of PATH ("": the working directory) and the name.  Does it fit? */

@@ -69,4 +69,10 @@ bool child_gate(struct child *, int *exec);
  */
 const char *child_find(const char *name);
 
+/*
+ * Why execve(2) finds no such file where there is one: its interpreter is not there.  False:
+ * it has another reason.
+ */
+bool child_lacks_interpreter(const char *path, char *out, size_t size);
+
 #endif

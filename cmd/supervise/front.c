@@ -4,6 +4,7 @@
 #include "backends/common/libc.h"
 #include "cmd/say.h"
 #include "cmd/text.h"
+#include "child.h"
 #include "events.h"
 #include "loop.h"
 #include "waiting.h"
@@ -238,6 +239,17 @@ take_over(struct front *f, const char *why)
 	kill_and_finish(f, (struct ending){.kind = END_REFUSED, .value = RC_SYSTEM}, why);
 }
 
+/* What is known of a keeper that does not do its duty: only /proc knows of a stop. */
+static const char *
+describe_keeper(const struct front *f)
+{
+	char state = f->keeper.pid ? tree_state(f->keeper.pid) : '\0';
+
+	return state == 'T' || state == 't'
+	    ? "dlock's keeper process was stopped"
+	    : "dlock's keeper process did not react in time (this machine is overloaded, or the process is frozen)";
+}
+
 /* Its connection has ended: of several keys, one's. */
 static void
 take_over_adrift(struct front *f)
@@ -245,9 +257,18 @@ take_over_adrift(struct front *f)
 	bool several = f->keeper.anchors.n > 1;
 	char why[RECORD_BYTES];
 
-	snprintf(why, sizeof why,
-	    "%s%sthe lock's connection has ended, and dlock's keeper process was stopped",
-	    several ? f->plan->keys[f->keeper.broken] : "", several ? ": " : "");
+	snprintf(why, sizeof why, "%s%sthe lock's connection has ended, and %s",
+	    several ? f->plan->keys[f->keeper.broken] : "", several ? ": " : "",
+	    describe_keeper(f));
+	take_over(f, why);
+}
+
+static void
+take_over_late(struct front *f)
+{
+	char why[200];
+
+	snprintf(why, sizeof why, "%s and could not renew it", describe_keeper(f));
 	take_over(f, why);
 }
 
@@ -301,13 +322,13 @@ watch_keeper(struct front *f)
 		    (struct ending){.kind = END_INTERRUPTED, .value = f->interrupt}, "");
 		break;
 	case DUTY_KILL:
-		take_over(f, "dlock's keeper process was stopped and could not renew it");
+		take_over_late(f);
 		break;
 	case DUTY_ADRIFT:
 		take_over_adrift(f);
 		break;
 	case DUTY_GIVE_UP:
-		take_over(f, "dlock's keeper process was stopped");
+		take_over(f, describe_keeper(f));
 		break;
 	}
 	return instant_first(due.wake, f->elders.look_at);
@@ -572,7 +593,7 @@ conclude(struct front *f)
 {
 	const struct run *r = f->run;
 	instant now = instant_now(), patience = now + NS_PER_S, granted = now;
-	char state[STATE_BYTES];
+	char state[STATE_BYTES], missing[400];
 	struct heard heard = {
 	    .words = f->end.words,
 	    .where = shared_where(r->shared),
@@ -586,6 +607,9 @@ conclude(struct front *f)
 	*state = '\0';
 	if (f->end.ending.kind == END_REFUSED)
 		waiting_state(&f->waiting, r->plan->wait.most != 0, state, sizeof state);
+	if (f->end.ending.kind == END_EXEC && f->end.ending.value == ENOENT &&
+	    child_lacks_interpreter(r->path, missing, sizeof missing))
+		heard.missing = missing;
 	v = verdict_of(r->plan, &f->end.ending, &heard);
 	if (atomic_load(&f->shared->granted_at))
 		granted = atomic_load(&f->shared->granted_at);

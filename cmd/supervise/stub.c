@@ -5,6 +5,7 @@
 #include "cmd/exit.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -107,6 +108,27 @@ execute(const char *path, char *const *argv, char *const *envp)
 	return -ask_kernel(SYS_execve, (long)path, (long)argv, (long)envp, 0);
 }
 
+/*
+ * Is it a text, for the shell?  No: a program of another machine, or one that is cut off;
+ * other shells know it by the same signs, ELF's or a NUL in the first line.
+ */
+static bool
+is_text(const char *path)
+{
+	char first[80] = {0};
+	long fd = ask_kernel(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0),
+	     n = fd < 0 ? 0 : ask_kernel(SYS_read, fd, (long)first, sizeof first, 0);
+
+	if (fd >= 0)
+		ask_kernel(SYS_close, fd, 0, 0, 0);
+	if (first[0] == '\177' && first[1] == 'E' && first[2] == 'L' && first[3] == 'F')
+		return false;
+	for (long i = 0; i < n && first[i] != '\n'; i++)
+		if (!first[i])
+			return false;
+	return true; /* also what we may not read: the shell says so */
+}
+
 int
 stub_begin(void *stub)
 {
@@ -133,7 +155,7 @@ stub_begin(void *stub)
 	restore(s);
 	/* path has a slash: no search, but a script without #! gets its shell */
 	error = execute(s->path, s->argv, s->envp);
-	if (error == ENOEXEC)
+	if (error == ENOEXEC && is_text(s->path))
 		error = execute(*s->script, s->script, s->envp);
 	atomic_store(s->exec, (int)error);
 	return STATUS_NOT_FOUND;

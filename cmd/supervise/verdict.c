@@ -227,7 +227,7 @@ verdict_in_words(const struct plan *p, const struct ending *e, const struct hear
 	case END_EXEC:
 		verdict_decide(&v, verdict_status(e), "not-executed",
 		    "cannot execute '%s' under %s: %s; %s", s.command, s.key.text,
-		    strerror(e->value), after(e));
+		    h->missing ? h->missing : strerror(e->value), after(e));
 		break;
 	case END_REFUSED:
 		verdict_refused(&v, p, e, &s, h);

@@ -24,6 +24,8 @@ struct verdict {
 struct heard {
 	const char *words; /* the backend's, of the call that decided the ending */
 	const char *where; /* the server; "" if that is not known */
+	const char
+	    *missing; /* why the command could not be executed; NULL: errno says it */
 	/* the rest only of a lock that may be busy: */
 	const char *key;
 	const char *state; /* of a busy lock, clean: waiting_state() */

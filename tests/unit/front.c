@@ -50,6 +50,35 @@ a_keeper_that_has_not_is_told_of(void **state)
 	assert_string_equal(front.end.words, "it was stopped");
 }
 
+/* A process that is late has not been stopped by anybody. */
+static void
+what_is_said_of_a_silent_keeper_is_known(void **state)
+{
+	int status;
+
+	(void)state;
+	for (int stopped = 0; stopped < 2; stopped++) {
+		begin(state);
+		front.keeper.anchors.n = 1;
+		front.keeper.pid = fork();
+		if (front.keeper.pid == 0)
+			for (;;)
+				pause();
+		if (stopped) {
+			kill(front.keeper.pid, SIGSTOP);
+			waitpid(front.keeper.pid, &status, WUNTRACED);
+		}
+		take_over_adrift(&front);
+		waitpid(front.keeper.pid, &status, 0);
+		assert_non_null(
+		    strstr(front.end.words, "the lock's connection has ended, and "));
+		assert_int_equal(
+		    stopped, strstr(front.end.words, "process was stopped") != NULL);
+		assert_int_equal(
+		    stopped, strstr(front.end.words, "did not react in time") == NULL);
+	}
+}
+
 int
 main(void)
 {
@@ -57,6 +86,7 @@ main(void)
 	    cmocka_unit_test_setup(
 		a_keeper_that_has_told_its_end_as_it_is_given_up_is_quoted, begin),
 	    cmocka_unit_test_setup(a_keeper_that_has_not_is_told_of, begin),
+	    cmocka_unit_test(what_is_said_of_a_silent_keeper_is_known),
 	};
 
 	return cmocka_run_group_tests_name("front", tests, NULL, NULL);

@@ -27,10 +27,20 @@ passwords_are_blotted_out(void **state)
 	    {"redis+sentinel://:/w@a,b/m", "redis+sentinel://:xx@a,b/m"},
 	    {"postgresql://u:5/w@h/d?password=pw", "postgresql://u:xxx@h/d?password=xx"},
 	    {"host=h password='a b' user=u", "host=h password=xxxx' user=u"},
+	    /* what is not understood */
+	    {"redis://u:secret", "redis://xxxxxxxx"},
+	    {"redis://h:1,u:secret/0", "redis://xxxxxxxxxxxxxx"},
+	    {"redis:u:secret@h", "redis:xxxxxxxxxx"},
+	    {"redis:/u:secret@h", "redis:xxxxxxxxxxx"},
+	    {"etcds:secret", "etcds:xxxxxx"},
+	    {"postgresql:///d?passWord=pw", "postgresql:///d?passWord=xx"},
+	    {"host=h PASSWORD = pw", "host=h PASSWORD = xx"},
 	};
 	static const char *const clear[] = {"redis://h:6379/0", "redis://u@h/0",
 	    "file:///srv/a:b@c", "postgresql://h:5432/d?user=me@realm", "zk://a:1,b:2/x",
-	    "password-file=/run/p"};
+	    "password-file=/run/p", "redis://[::1]:6379,h:1/0", "redis://h:/0",
+	    "file:/srv/a:b", "redis+unix:///run/r.sock", "job:nightly",
+	    "postgresql://%2Frun:5432/d"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -583,6 +583,28 @@ def test_a_password_with_a_slash_is_refused_and_told_nowhere(files, url):
     assert "s3" not in files.refuse(78, "this line has a password")
 
 
+@pytest.mark.parametrize("url", ["redis://u:s3cret", "redis://h1:1,u:s3cret", "redis:u:s3cret@h", "redis:/u:s3cret@h", "postgresql:///d?passWord=s3cret",
+                                 "postgresql://h/d?user=u&PASSWORD=s3cret", "zk://s3cret:h", "mysql://u:s3cret/d", "etcd:s3cret"])
+def test_what_is_not_understood_behind_a_scheme_is_hidden(files, url):
+    """It may be a password that was not written as it must be."""
+    scheme = url[:url.index(":")]
+    for words, env in ((["-u", url], {}), ([], {"DLOCK_URL": url})):
+        result = files.run("config", *words, env=env)
+        assert "s3cret" not in result.stdout + result.stderr and scheme in result.stdout + result.stderr, result
+        assert "s3cret" not in files.run("run", *words, "-nk", "k", "true", env=env).stderr
+    files.write(user=f"url = {url}\n", mode=0o604)
+    assert "s3cret" not in files.refuse(78, str(files.user))
+
+
+@pytest.mark.parametrize("service", ["DLOCK", "DLOCK_REDIS"])
+def test_links_of_a_service_of_this_name_are_no_mistakes(files, service):
+    """Kubernetes sets them for a Service named dlock; what only looks like one is told of."""
+    links = {"SERVICE_HOST": "10.0.0.1", "SERVICE_PORT": "6379", "SERVICE_PORT_CLIENT": "6379", "PORT": "tcp://10.0.0.1:6379",
+             "PORT_6379_TCP": "tcp://10.0.0.1:6379", "PORT_6379_TCP_PROTO": "tcp", "PORT_6379_TCP_PORT": "6379", "PORT_6379_TCP_ADDR": "10.0.0.1"}
+    assert files.run("config", env={f"{service}_{name}": value for name, value in links.items()}).stderr == ""
+    assert f"{service}_PORT" in files.run("config", env={f"{service}_PORT": "6379"}).stderr
+
+
 def test_a_short_password_is_hidden_in_its_place_only(files, make_redis):
     server = make_redis("--requirepass", "r")
     url = f"redis://:r@127.0.0.1:{server.port}"

@@ -207,6 +207,18 @@ def test_what_a_run_of_another_user_has_left_is_removed_by_root(metrics, tmp_pat
 
 
 @only_root
+def test_what_another_user_made_first_is_not_taken_over(metrics, tmp_path):
+    """Neither what it says, nor who may write in it."""
+    assert metrics.run("--", "true").status == 0
+    metrics.path.chmod(0o666)
+    os.chown(metrics.path, NOBODY, NOBODY)
+    before = metrics.path.read_text()
+    result = metrics.run("--", "true")
+    assert result.status == 0 and f"it is of another user (uid {NOBODY})" in result.stderr, result
+    assert metrics.path.read_text() == before and metrics.path.stat().st_uid == NOBODY
+
+
+@only_root
 @pytest.mark.parametrize("may_write, said", [(True, "is of another user (uid 0), whose run has not finished it: remove it"),
                                              (False, "Permission denied")])
 def test_who_is_refused_is_told_by_what(metrics, public, public_dlock, may_write, said):

@@ -1050,6 +1050,55 @@ def test_a_stranger_with_our_environment_is_refused(dlock, files, tmp_path):
     assert dlock.run("run", *files.words, "-k", "k", "true", env=env, events=False).status == 0
 
 
+# What execve(2) does not know: whether it is a text, for sh, or a program of another machine or a broken one.
+FORMATS = {
+    "script": (b"echo ran $1", 0),
+    "empty": (b"", 0),
+    "long line": (b"echo ran $1 #" + b"x" * 500 + b"\n\0", 0),
+    "another machine": (b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\0\xff\xff" + bytes(44), 126),
+    "cut off": (b"\x7fELF\x02\x01\x01\n", 126),
+    "binary": (b"echo ran\0\n", 126),
+}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_what_is_no_text_is_not_given_to_a_shell(dlock, files, tmp_path, kind):
+    text, status = FORMATS[kind]
+    (tmp_path / "program").write_bytes(text)
+    (tmp_path / "program").chmod(0o755)
+    result = dlock.run("run", *files.words, "-k", "k", tmp_path / "program", "well")
+    assert (result.status, result.stdout) == (status, "ran well\n" if b"$1" in text else ""), result
+    assert status == 0 or "Exec format error" in result.stderr
+
+
+@pytest.mark.parametrize("line, said", [("#!/bin/sh\r\n", "interpreter '/bin/sh' with a CR, which is not there"),
+                                        ("#! /bin/sh\r\n", "remove the CR"),
+                                        ("#!/none/such -x\necho\n", "interpreter '/none/such', which is not there")])
+def test_an_interpreter_that_is_not_there_is_named(dlock, files, tmp_path, line, said):
+    (tmp_path / "program").write_text(line, newline="")
+    (tmp_path / "program").chmod(0o755)
+    result = dlock.run("run", *files.words, "-k", "k", tmp_path / "program")
+    assert result.status == 127 and said in result.stderr and "No such file" not in result.stderr, result
+
+
+def test_what_names_dlock_to_systemd_names_the_command(dlock, files):
+    """And nothing else does: these three are read by who compares them with its own pid."""
+    script = 'LISTEN_PID=$$ WATCHDOG_PID=$$ SYSTEMD_EXEC_PID=1 OTHER_PID=$$ exec "$0" run "$@"'
+    told = 'echo $((LISTEN_PID - $$)) $((WATCHDOG_PID - $$)) $SYSTEMD_EXEC_PID $((OTHER_PID == $$))'
+    done = subprocess.run(["sh", "-c", script, DLOCK, *files.words, "-k", "k", "sh", "-c", told], env=dlock.env, capture_output=True, text=True,
+                          timeout=60, check=True)
+    assert done.stdout == "0 0 1 0\n", done
+    done = dlock.run("run", *files.words, "-k", "k", "env", env={"LISTEN_PID": "7", "WATCHDOG_PID": ""})
+    assert "LISTEN_PID=7\n" in done.stdout and "WATCHDOG_PID=\n" in done.stdout, done
+
+
+@pytest.mark.parametrize("sig", [32, 33])
+def test_signals_that_the_c_library_keeps_have_a_status(dlock, files, script, sig):
+    """Nobody can end by them who lets the library set what they do."""
+    result = dlock.run("run", *files.words, "-k", "k", *script(f"import os; os.kill(os.getpid(), {sig})"))
+    assert result.status in (128 + sig, -sig), result
+
+
 TRACED = """import ctypes, os, signal
 ctypes.CDLL(None).ptrace(0, 0, 0, 0)  # PTRACE_TRACEME
 os.kill(os.getpid(), signal.SIGUSR2)
