@@ -78,6 +78,23 @@ length_text(int64_t ns, char *out)
 	return out;
 }
 
+void
+text_who(const char *record, char *out, size_t size)
+{
+	static const char who_is[] = "\"who\":\"";
+	const char *who = record ? strstr(record, who_is) : NULL;
+	size_t n;
+
+	*out = '\0';
+	if (!who)
+		return;
+	who += strlen(who_is);
+	for (n = 0; (unsigned char)who[n] >= ' ' && !strchr("\"\\\177", who[n]);)
+		n++;
+	if (n < size && who[n] == '"')
+		snprintf(out, size, "%.*s", (int)n, who);
+}
+
 enum rc
 refuse_done(struct fault *f, const struct job *j, int64_t began_ms, const char *who)
 {

@@ -122,6 +122,12 @@ enum rc refuse_kind(struct fault *, const char *where, enum lock_kind kind,
     unsigned limit, const struct claim *);
 
 /*
+ * "who":"..." of a record, which others have written, where it is that simple; else "".  Whoever
+ * prints it makes it harmless.
+ */
+void text_who(const char *record, char *out, size_t size);
+
+/*
  * RC_DONE: a run of the job's ID that began so many milliseconds after 1970 has ended
  * with 0.  who "": not known.
  */

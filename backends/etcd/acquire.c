@@ -91,11 +91,15 @@ check_claim(const struct etcd *e, struct fault *f)
 	const struct job *job = &e->claim->job;
 	const struct queue *q = &e->queue;
 	int64_t age = cluster_time(&e->cluster) - q->good.began;
+	char who[RECORD_BYTES];
 
 	if (q->mixed)
 		return refuse_kind(f, e->server_name, q->other, q->other_limit, e->claim);
-	if (job->once && q->same_id.token)
-		return refuse_done(f, job, q->same_id.began / 1000, "");
+	if (job->once && q->same_id.token) {
+		text_who(q->same_id.record, who, sizeof who);
+		secret_blot(who, e->address.password);
+		return refuse_done(f, job, q->same_id.began / 1000, who);
+	}
 	if (job->cooldown > 0 && q->good.token && age < job->cooldown / 1000)
 		return refuse_recent(f, job, us_to_ns(age));
 	return RC_OK;

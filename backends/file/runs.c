@@ -66,19 +66,14 @@ enum rc
 run_refuse(
     const struct run *r, const struct job *job, int64_t now_us, struct fault *fault)
 {
-	static const char who_is[] = "\"who\":\"";
-	const char *at;
-	char id[ENCODED_BYTES], who[100];
+	char id[ENCODED_BYTES], who[RECORD_BYTES];
 	int64_t ago = now_us - r->begin, cooldown = job->cooldown / 1000;
 
 	if (r->status != 0)
 		return RC_OK;
 	if (job->once && encode_key(id, sizeof id, job->once) > 0 &&
 	    strcmp(id, r->id) == 0) {
-		/* what stands there as "who", which whoever prints it makes harmless */
-		at = strstr(r->record, who_is);
-		at = at ? at + strlen(who_is) : "";
-		snprintf(who, sizeof who, "%.*s", (int)strcspn(at, "\"\\"), at);
+		text_who(r->record, who, sizeof who);
 		return refuse_done(fault, job, r->begin / 1000, who);
 	}
 	/*

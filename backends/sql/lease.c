@@ -160,23 +160,6 @@ lease_take(struct lease *l, instant until, struct grant *g, struct fault *f)
 	return rc;
 }
 
-/* "who":"..." of a record, if it is that simple. */
-static void
-read_who(const char *record, char *out, size_t size)
-{
-	const char *who = record ? strstr(record, "\"who\":\"") : NULL;
-	size_t n;
-
-	*out = '\0';
-	if (!who)
-		return;
-	who += 7;
-	for (n = 0; (unsigned char)who[n] >= ' ' && !strchr("\"\\\177", who[n]);)
-		n++;
-	if (n < size && who[n] == '"')
-		snprintf(out, size, "%.*s", (int)n, who);
-}
-
 /* What enter has brought. */
 static bool
 read_entered(struct lease *l, const struct row *r)
@@ -194,7 +177,7 @@ read_entered(struct lease *l, const struct row *r)
 		return false;
 	l->is_listening = l->is_listening && d->is_notified;
 	lease_note_own(l, r, ENTER_HAS_OWN);
-	read_who(row_words(r, ENTER_RECORD), s->done.who, sizeof s->done.who);
+	text_who(row_words(r, ENTER_RECORD), s->done.who, sizeof s->done.who);
 	l->is_one_of_many = s->code == QUEUED && s->next &&
 	    host->seen.holding.kind == KIND_LIMIT && l->claim->kind == KIND_LIMIT;
 	if (d->set_clock)

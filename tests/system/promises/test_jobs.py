@@ -2,6 +2,7 @@
 # and --done-within; and what is forgotten is due again, while nobody who holds or waits is disturbed.
 
 import json
+import re
 import time
 
 import pytest
@@ -237,6 +238,7 @@ def test_once_per_period(jobs, period):
     now = named(period)
     if before == now:  # it did not end meanwhile
         assert again.status == 9 and f"ID {now} was run at" in again.stderr, again
+        assert re.search(r" by \S+@\S+ and ended with 0", again.stderr), again
         assert jobs.done("job", "--once", now)  # it is an ID as any other
         assert jobs.forget("job", now) == 0 and not jobs.done("job", "--once-per", period)
     assert {key for key in jobs.listed()} - {("job", None)} <= {("job", before), ("job", now)}
