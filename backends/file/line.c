@@ -12,7 +12,8 @@
 
 enum {
 	TRIES = 20,   /* at a moment in which nothing is granted */
-	COUNTED = 32, /* places further back than this are reckoned from the numbers */
+	COUNTED = 32, /* places further back than this are reckoned from the numbers, */
+	NEAR = 4,     /* unless no more than so many are there */
 };
 
 /* ---- what is asked for both ---- */
@@ -440,7 +441,10 @@ line_wait(const struct line *l, struct line_waiter *w)
 	return true;
 }
 
-/* Behind many it is reckoned from the number of the holder, or of the first who waits. */
+/*
+ * Behind many it is reckoned from the number of the holder, or of the first who waits.  But many
+ * numbers may be of those who have left: who comes soon is told so.
+ */
 unsigned
 line_position(const struct line *l, int64_t *first)
 {
@@ -449,14 +453,17 @@ line_position(const struct line *l, int64_t *first)
 	int64_t behind = h && RANGE_OF(h->byte) == ALONE && !h->foreign
 	    ? l->end - NUMBER_OF(h->byte) - 1
 	    : 0;
+	bool more = true;
 
 	*first = 0;
-	while (behind <= COUNTED && line_wait(l, &w))
-		if (w.position == 1) {
+	while (more && (behind <= COUNTED || w.position < NEAR)) {
+		more = line_wait(l, &w);
+		if (more && w.position == 1) {
 			*first = w.byte;
 			behind = l->end - NUMBER_OF(w.byte);
 		}
-	if (behind <= COUNTED)
+	}
+	if (!more)
 		return w.position + 1;
 	return behind < 1000000 ? (unsigned)behind + 1 : 0;
 }
