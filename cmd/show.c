@@ -223,11 +223,15 @@ show_words(const struct view *v, char *out, size_t size)
 	const struct brief share = describe_share(v);
 
 	if (p) {
-		snprintf(out, size, "held by %s%s%s%s%s%s%s", share.text,
+		bool slots = p->kind == KIND_LIMIT;
+		size_t n = strlen(share.text) - (slots ? strlen(" taken") : 0);
+
+		snprintf(out, size, "held %s %.*s%s%s%s%s%s%s%s", slots ? "in" : "by",
+		    (int)n, share.text,
 		    *share.text && v->holders.all > 1 ? ", first "
 			: *share.text                 ? ", "
 						      : "",
-		    view_person(p).text, show_ago(v, p->since).text,
+		    slots ? "by " : "", view_person(p).text, show_ago(v, p->since).text,
 		    v->is_frozen ? " (and frozen for others " : "",
 		    v->is_frozen ? text_until(v->frozen.until).text : "",
 		    v->is_frozen ? ")" : "");

@@ -26,6 +26,13 @@
 /* The setter of -O cacert=, cert=, key= and tls-name=, which tls_open_if() reads: RC_OK. */
 enum rc tls_set(struct store *, const char *value, struct fault *);
 
+/* Behind a scheme, where this dlock is built with TLS: "redis[s]://". */
+#ifdef HAVE_OPENSSL
+#define TLS_SCHEME "[s]"
+#else
+#define TLS_SCHEME ""
+#endif
+
 struct tls;
 
 /*

@@ -174,7 +174,8 @@ address_parse(struct address *a, const char *url, struct fault *f)
 			return address_bad_url(f, &u, "has a query behind its hosts");
 		return u.path.n > 1
 		    ? fault_set(f, RC_CONFIG,
-			  "a Redis cluster has no databases: leave what is behind the hosts out of the URL (redis[s]+cluster://[user:password@]host[:port],host[:port]...)")
+			  "a Redis cluster has no databases: leave what is behind the hosts out of the URL (redis" TLS_SCHEME
+			  "+cluster://[user:password@]host[:port],host[:port]...)")
 		    : RC_OK;
 	default:
 		return address_db(a, &u, u.path, f);

@@ -44,7 +44,8 @@ quorum_begin(struct quorum *q, struct host *host, const struct address *a,
 		for (size_t j = 0; j < i; j++)
 			if (strcasecmp(p->where, q->fan.peers[j].where) == 0)
 				rc = fault_set(f, RC_USAGE,
-				    "the redlock URL names the same host twice (redlock[s]://[user:password@]host[:port],host,host...[/db])");
+				    "the redlock URL names the same host twice (redlock" TLS_SCHEME
+				    "://[user:password@]host[:port],host,host...[/db])");
 	}
 	if (rc != RC_OK)
 		quorum_end(q);

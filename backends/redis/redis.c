@@ -505,9 +505,11 @@ const struct backend redis_backend = {
 	"rediss+sentinel", "redis+cluster", "rediss+cluster", "redlock", "redlocks",
 	NULL},
     .settings = redis_settings,
-    .url_help = "redis[s]://[user:password@]host[:port][/db], redis+unix:///path,\n"
-		"redis[s]+sentinel://host,host/MASTER[/db],\n"
-		"redis[s]+cluster://host,host, redlock[s]://host,host,host",
+    .url_help = "redis" TLS_SCHEME
+		"://[user:password@]host[:port][/db], redis+unix:///path,\n"
+		"redis" TLS_SCHEME "+sentinel://host,host/MASTER[/db],\n"
+		"redis" TLS_SCHEME "+cluster://host,host, redlock" TLS_SCHEME
+		"://host,host,host",
     .open = redis_open,
     .close = redis_close,
     .identify = redis_identify,

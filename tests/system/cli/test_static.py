@@ -56,6 +56,7 @@ def test_it_is_packed_for_any_linux(static, tmp_path):
 
 
 def test_it_says_what_it_can_do(other, static):
+    assert "[s]" not in said_by(static, "version")  # without TLS
     lines = [line.split() for line in said_by(static, "version").splitlines()[1:] if line[2:3] != " "]
     assert [words[0] for words in lines if words[1:4] != ["not", "compiled", "in"]] == BACKENDS
     done = other.run("run", "-u", "postgres://localhost", "-k", "a", "--", "true")
