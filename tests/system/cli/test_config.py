@@ -596,6 +596,16 @@ def test_what_is_not_understood_behind_a_scheme_is_hidden(files, url):
     assert "s3cret" not in files.refuse(78, str(files.user))
 
 
+def test_a_user_alone_may_be_a_password(files, tmp_path):
+    """Unless a password stands elsewhere, or none is needed."""
+    assert "redis://xxxxxx@h" in files.run("config", "-u", "redis://s3cret@h").stdout
+    assert "etcd://xxxxxx@h" in files.run("config", "-u", "etcd://s3cret@h").stdout
+    (tmp_path / "password").write_text("x")
+    (tmp_path / "password").chmod(0o600)
+    assert "redis://dlock@h" in files.run("config", "-u", "redis://dlock@h", "-O", f"password-file={tmp_path}/password").stdout
+    assert "postgresql://dlock@h" in files.run("config", "-u", "postgresql://dlock@h/d").stdout
+
+
 @pytest.mark.parametrize("service", ["DLOCK", "DLOCK_REDIS"])
 def test_links_of_a_service_of_this_name_are_no_mistakes(files, service):
     """Kubernetes sets them for a Service named dlock; what only looks like one is told of."""
