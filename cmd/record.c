@@ -21,13 +21,31 @@ enum { NAME_BYTES = 256, TOLD_BYTES = 200 + sizeof "..." };
 
 /* ---- processes ---- */
 
+/*
+ * By how many clock ticks /proc dates processes later for us than for those outside of our
+ * time namespace.
+ */
+static int64_t
+ticks_ahead(void)
+{
+	char text[256], *boottime;
+
+	boottime = process_read(getpid(), "timens_offsets", text, sizeof text)
+	    ? strstr(text, "boottime")
+	    : NULL;
+	return boottime
+	    ? strtoll(boottime + strlen("boottime"), NULL, 10) * sysconf(_SC_CLK_TCK)
+	    : 0;
+}
+
 /* Is the process with this number, started then, our parent, or its parent, and so on? */
 static bool
 kin_is_ancestor(pid_t ancestor, int64_t born)
 {
 	struct process p = {.pid = ancestor};
 
-	return born != 0 && process_look_up(&p) && (int64_t)p.born == born &&
+	return born != 0 && process_look_up(&p) &&
+	    ((int64_t)p.born == born || (int64_t)p.born - ticks_ahead() == born) &&
 	    tree_relation(ancestor, getpid()) == KIN_YES;
 }
 

@@ -202,6 +202,14 @@ def test_an_inner_run_in_another_time_namespace(dlock, leased, seconds):
 
 
 @AS_ROOT
+def test_who_would_wait_for_its_own_parent_in_another_time_namespace(dlock, leased):
+    key = leased.key()
+    inner = ["env", "-u", "DLOCK_KEEPER", *later(300, DLOCK, "run", *leased.words, "-w", "20s", "-k", key, "echo", "ran")]
+    result = dlock.run("run", *leased.words, "-k", key, *inner)
+    assert result.status == 76 and "its own parent" in result.stderr, result
+
+
+@AS_ROOT
 @pytest.mark.parametrize("seconds", [300])
 def test_a_lease_ends_in_another_time_namespace_as_well(dlock, leased, seconds, tmp_path):
     """The outer dlock is frozen: the inner one ends its command before the lease has ended."""
