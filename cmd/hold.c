@@ -246,7 +246,7 @@ leave_caller(void)
 
 /* Until here we die with the asker: without a listener the hold could never be released. */
 static bool
-deliver_grant(const struct run *r)
+hand_over(const struct run *r)
 {
 	prctl(PR_SET_PDEATHSIG, 0);
 	if (getppid() != r->body->asker) {
@@ -257,6 +257,13 @@ deliver_grant(const struct run *r)
 		undelivered = errno;
 		return false;
 	}
+	return true;
+}
+
+static bool
+leave_asker(const struct run *r)
+{
+	(void)r;
 	leave_caller();
 	if (write(answered, "", 1) != 1)
 		undelivered = errno; /* he has just been killed, or will see how we end */
@@ -355,7 +362,8 @@ hold_lock(struct plan *p)
 	struct origin origin;
 	struct body body = {.outside.fd = -1,
 	    .until = NEVER,
-	    .deliver = deliver_grant,
+	    .print = hand_over,
+	    .leave = leave_asker,
 	    .asker = getpid()};
 	struct run r = {.plan = p, .origin = &origin, .body = &body};
 	struct fault fault;
@@ -372,6 +380,12 @@ hold_lock(struct plan *p)
 	if (rc != RC_OK) {
 		say_last("%s", fault.text);
 		return W_EXITCODE(exit_of_rc(rc).number, 0);
+	}
+	/* in place of a closed stdout stands a descriptor that no command gets: main.c */
+	if (!p->steer.pid && (fcntl(STDOUT_FILENO, F_GETFD) & FD_CLOEXEC)) {
+		errno = EBADF;
+		return hold_refused(
+		    "only its handle can release it, and standard output");
 	}
 	if (pipe2(delivery, O_CLOEXEC) != 0)
 		return hold_refused("cannot get a pipe");

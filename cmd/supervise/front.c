@@ -228,7 +228,7 @@ take_over(struct front *f, const char *why)
 	if (atomic_load(&f->shared->end.finished)) {
 		/* first: with it, both of these are the last ones */
 		bool told = atomic_load(&f->shared->end.told);
-		struct ending e = f->shared->end.ending;
+		struct ending e = shared_ending(f->shared);
 
 		if (f->keeper.pid && (!told || !atomic_load(&f->shared->end.lingers)))
 			kill(f->keeper.pid, SIGKILL);
@@ -406,8 +406,9 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 		loop_stop_here(sig);
 		return;
 	}
-	/* what was meant for the asker of a hold is no longer for us */
-	if (atomic_load(&f->shared->delivery) != UNDELIVERED && sig != SIGTERM)
+	/* what was meant for the asker of a hold is no longer for us, though he passes it on */
+	if (atomic_load(&f->shared->delivery) != UNDELIVERED &&
+	    (sig != SIGTERM || info->ssi_pid == (uint32_t)f->run->body->asker))
 		return;
 	if (sig == SIGWINCH && f->waiting.line.drawn)
 		f->waiting.line.next = 0; /* it may not fit any more */
@@ -515,7 +516,7 @@ hear_keeper(struct front *f)
 		told = atomic_load(&f->shared->end.told);
 	}
 	if (told)
-		front_finish(f, f->shared->end.ending, f->shared->end.why.text);
+		front_finish(f, shared_ending(f->shared), f->shared->end.why.text);
 	else if (got < 0)
 		take_over(f, "dlock's keeper process was killed");
 	else if (f->keeper.anchors.cut)
@@ -569,20 +570,43 @@ show_waiting(struct front *f)
 
 /* ---- giving a hold to the process that has asked for it ---- */
 
+/* A signal has come that would end the asker: which one; 0: none. */
+static int
+take_interrupt(struct front *f)
+{
+	struct signalfd_siginfo info;
+	int sig = 0;
+
+	while (loop_signal(&f->loop, &info))
+		if (info.ssi_signo == SIGCHLD)
+			front_reap(f);
+		else if (!sig && info.ssi_pid != (uint32_t)getpid() &&
+		    ends_by_default(info.ssi_signo))
+			sig = info.ssi_signo;
+	return sig;
+}
+
 /*
- * Also where we have slept through the time of --for: the lock was held all the same.
+ * Also where we have slept through the time of --for: the lock was held all the same.  A
+ * reader may take seconds for what is printed: who is to end by then must not succeed.
  */
 static void
 deliver(struct front *f)
 {
+	const struct body *b = f->run->body;
+	struct msg back = {.kind = MSG_SIGNAL, .ends = true};
+	bool printed;
+
 	if (!run_settle(f->run, DELIVERED))
 		return;
 	waiting_end(&f->waiting, 0);
 	atomic_store(&f->shared->front.on_screen, false);
-	if (f->run->body->deliver(f->run))
+	printed = b->print(f->run);
+	back.number = take_interrupt(f);
+	if (printed && !back.number && b->leave(f->run))
 		return;
 	atomic_store(&f->shared->delivery, WITHDRAWN);
-	link_send(f->keeper.link, &(struct msg){.kind = MSG_SIGNAL, .ends = true}, NULL);
+	link_send(f->keeper.link, &back, NULL);
 }
 
 /* ---- the process ---- */

@@ -132,7 +132,7 @@ start_body(struct keeper *k)
 static void
 publish_ending(struct keeper *k)
 {
-	k->shared->end.ending = k->keep.ending;
+	shared_put_ending(k->shared, &k->keep.ending);
 	atomic_store(&k->shared->end.finished, true);
 }
 

@@ -16,6 +16,38 @@ link_open(int ends[2])
 	    AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends);
 }
 
+/* As bits, beside the value: so many each has. */
+enum { KIND_AT = 32, LOSS_AT = 36, KEPT_AT = 40, FLAGS_AT = 44, FOUR_BITS = 0xf };
+
+void
+shared_put_ending(struct shared *s, const struct ending *e)
+{
+	uint64_t flags = e->stuck | e->unconfirmed << 1 | e->too_late << 2 |
+	    e->returned << 3;
+
+	atomic_store(&s->end.ending,
+	    (uint32_t)e->value | (uint64_t)e->kind << KIND_AT |
+		(uint64_t)e->loss << LOSS_AT | (uint64_t)e->kept << KEPT_AT |
+		flags << FLAGS_AT);
+}
+
+struct ending
+shared_ending(const struct shared *s)
+{
+	uint64_t bits = atomic_load(&s->end.ending);
+
+	return (struct ending){
+	    .value = (int)(uint32_t)bits,
+	    .kind = bits >> KIND_AT & FOUR_BITS,
+	    .loss = bits >> LOSS_AT & FOUR_BITS,
+	    .kept = bits >> KEPT_AT & FOUR_BITS,
+	    .stuck = bits >> FLAGS_AT & 1,
+	    .unconfirmed = bits >> FLAGS_AT & 2,
+	    .too_late = bits >> FLAGS_AT & 4,
+	    .returned = bits >> FLAGS_AT & 8,
+	};
+}
+
 const char *
 shared_where(const struct shared *s)
 {

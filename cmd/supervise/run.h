@@ -50,12 +50,13 @@
 /* How it ended; written by the keeper. */
 struct shared_end {
 	_Atomic bool finished; /* nothing that needs the lock is running */
-	_Atomic bool told;     /* `ending` is final, and `why` has the backend's words */
-	_Atomic bool lingers;  /* and the keeper stays on */
+	_Atomic bool
+	    told; /* `ending` is final; `why` has the words, and stays as it is */
+	_Atomic bool lingers; /* and the keeper stays on */
 	/* `dlock hold`: it was given back, or its time is over */
 	_Atomic bool returned;
-	_Atomic bool loss_told; /* `dlock hold`: to the script; written by both */
-	struct ending ending;
+	_Atomic bool loss_told;  /* `dlock hold`: to the script; written by both */
+	_Atomic uint64_t ending; /* shared_ending(): all of one, never a half */
 	struct fault why;
 };
 
@@ -91,6 +92,10 @@ struct shared {
 
 /* A fresh page, with room for what is told, or NULL with errno. */
 struct shared *shared_new(size_t told);
+
+/* How it ended, as far as the keeper has decided it: a front may read it at any moment. */
+void shared_put_ending(struct shared *, const struct ending *);
+struct ending shared_ending(const struct shared *);
 
 /* The server's name, not cleaned; "" while it is not known. */
 const char *shared_where(const struct shared *);
@@ -225,10 +230,12 @@ struct body {
 	struct outside outside; /* pid 0: for nobody */
 	instant until;          /* --for, from the grant on; NEVER */
 	/*
-	 * In the front: gives the grant to the process that has asked, and leaves it.
-	 * False, with errno: nobody has it; then the lock goes back.
+	 * In the front: prints the grant; then leaves the process that has asked, which
+	 * ends.  False: nobody has it, and the lock goes back; so it does if a signal that
+	 * was to end the asker comes between the two.
 	 */
-	bool (*deliver)(const struct run *);
+	bool (*print)(const struct run *);
+	bool (*leave)(const struct run *);
 	pid_t asker; /* waits for the delivery */
 	/* what stderr was when hold was started: events.h */
 	bool has_stderr;

@@ -20,8 +20,8 @@ begin(void **state)
 	(void)state;
 	run = (struct run){.shared = shared_new(0)};
 	front = (struct front){.run = &run, .shared = run.shared};
-	front.shared->end.ending = (struct ending){
-	    .kind = END_REFUSED, .value = RC_DENIED};
+	shared_put_ending(
+	    front.shared, &(struct ending){.kind = END_REFUSED, .value = RC_DENIED});
 	front.shared->end.why = (struct fault){"no such password"};
 	atomic_store(&front.shared->end.finished, true);
 	return 0;

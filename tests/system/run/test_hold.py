@@ -2,6 +2,7 @@
 # `dlock run` has: the lock as long as it lives and no longer, and an end in time
 # when the lock is lost, whichever of dlock's processes is killed or frozen.
 
+import contextlib
 import os
 import pathlib
 import pty
@@ -17,8 +18,8 @@ import time
 
 import pytest
 
-from support import (BRIEFLY, DLOCK, DLOCK_TEST, PATIENCE, ROOT, FilePlace, RedisPlace, boottime, born_of, descendants_of, is_alive, is_free,
-                     kill, name_of, parents_below, places, spent, stat_of, wait_for)
+from support import (BRIEFLY, DLOCK, DLOCK_TEST, PATIENCE, ROOT, FilePlace, RedisPlace, boottime, born_of, compile_shim, descendants_of,
+                     is_alive, is_free, kill, name_of, parents_below, places, spent, stat_of, wait_for)
 
 pytestmark = pytest.mark.skipif(not places(), reason="no backend")
 PLACES = [p for p in (FilePlace, RedisPlace) if p in places()]
@@ -623,6 +624,64 @@ def test_nobody_takes_the_handle(where, dlock):
         result = dlock.run("hold", *where.words, "-k", where.key(), "--for", "100", stdout=full)
     assert result.status == 71 and "No space left" in result.stderr
     assert is_free(dlock, where) and not holders()
+
+
+def test_nobody_can_take_the_handle(where, dlock):
+    """stdout is closed, and no process ends the hold."""
+    result = dlock.run("hold", *where.words, "-k", where.key(), "--for", "100", preexec_fn=lambda: os.close(1))
+    assert result.status == 71 and "standard output" in result.stderr and "nothing is held" in result.stderr, result
+    assert is_free(dlock, where) and not holders()
+
+
+@pytest.fixture
+def full_pipe():
+    """(where it is written to, a function that empties it)."""
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(theirs, b"x" * 4096)
+    os.set_blocking(theirs, True)
+    yield theirs, lambda: os.read(ours, 1 << 20)
+    os.close(ours)
+    os.close(theirs)
+
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("whose", ["process", "nobody"])
+def test_a_signal_while_the_handle_is_written(where, dlock, sleeper, full_pipe, sig, whose):
+    """It ends with 0 only if something is held."""
+    words = ("--pid", sleeper().pid) if whose == "process" else ("--for", "100")
+    to, empty = full_pipe
+    started = dlock.start("hold", *where.words, "-k", where.key(), *words, stdout=to)
+    wait_for(lambda: not is_free(dlock, where), what="the grant")
+    time.sleep(0.1)
+    kill(started.pid, sig)
+    time.sleep(0.1)
+    empty()
+    assert started.wait().status == -sig
+    wait_for(lambda: is_free(dlock, where), what="the release")
+    wait_for(lambda: not holders(), what="the end of all of it")
+
+
+def test_a_signal_when_the_handle_has_been_written(where, dlock, tmp_path):
+    """The front has left; the asker, which has not heard of that yet, passes on a signal."""
+    shim = compile_shim(tmp_path, "slow", """
+        #include <sys/syscall.h>
+        #include <unistd.h>
+        ssize_t write(int fd, const void *what, size_t n) {
+            ssize_t result = syscall(SYS_write, fd, what, n);
+            if (n > 0 && *(const char *)what == '@') usleep(1000);
+            return result;
+        }""")
+    for n in range(10):
+        key = where.key(f"n{n}")
+        started = dlock.start("hold", *where.words, "-k", key, "--for", "100", env={"LD_PRELOAD": shim})
+        wait_for(lambda: started.stdout(), what="the handle")
+        kill(started.pid, signal.SIGTERM)
+        assert (started.wait().status == 0) == (not is_free(dlock, where, key=key)), n
+        if started.result().status == 0:
+            assert dlock.run("release", started.stdout().strip()).status == 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
