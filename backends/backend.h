@@ -136,6 +136,12 @@ struct period {
  * the last one that ended with 0, whatever its ID, began less than `cooldown`
  * ago by the server's clock.  It may say so before it queues, since neither
  * becomes untrue while one waits for the lock.
+ *
+ * A clock may have been wrong when a run began, or be wrong now.  A run that is dated no
+ * less than `cooldown` ahead of the server's clock proves nothing for that cooldown: so a
+ * clock that was wrong once makes nobody skip for longer than twice the cooldown.  Where the
+ * server is asked, it decides by this rule; a backend that decides itself calls
+ * job_is_recent().  An ID that was done is done, whatever its date.
  */
 struct job {
 	/*

@@ -137,7 +137,7 @@ refuse_recent(struct fault *f, const struct job *j, int64_t age)
 
 	return fault_set(f, RC_DONE,
 	    "the last run that ended with 0 began %s ago, less than --cooldown %s",
-	    length_text(age, ago), length_text(j->cooldown, cooldown));
+	    length_text(age > 0 ? age : 0, ago), length_text(j->cooldown, cooldown));
 }
 
 enum rc

@@ -141,9 +141,18 @@ enum rc refuse_done(
 enum rc period_name(const struct job *, int64_t us, const char *where, struct fault *);
 
 /*
- * RC_DONE: the last run that ended with 0 began `age` ago, which is less than the job's
- * cooldown.
+ * A run that ended with 0 began so many microseconds ago by the server's clock; below 0: it is
+ * dated ahead of it.  Is that within the job's cooldown?  The rule is in struct job.
  */
+static inline bool
+job_is_recent(const struct job *j, int64_t age_us)
+{
+	int64_t cooldown = j->cooldown / 1000;
+
+	return age_us < cooldown && -age_us < cooldown;
+}
+
+/* RC_DONE: that run began `age` ago, in nanoseconds; below 0: it is dated ahead. */
 enum rc refuse_recent(struct fault *, const struct job *, int64_t age);
 
 /*

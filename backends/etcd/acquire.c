@@ -100,7 +100,7 @@ check_claim(const struct etcd *e, struct fault *f)
 		secret_blot(who, e->address.password);
 		return refuse_done(f, job, q->same_id.began / 1000, who);
 	}
-	if (job->cooldown > 0 && q->good.token && age < job->cooldown / 1000)
+	if (q->good.token && job_is_recent(job, age))
 		return refuse_recent(f, job, us_to_ns(age));
 	return RC_OK;
 }

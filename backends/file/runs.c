@@ -67,7 +67,7 @@ run_refuse(
     const struct run *r, const struct job *job, int64_t now_us, struct fault *fault)
 {
 	char id[ENCODED_BYTES], who[RECORD_BYTES];
-	int64_t ago = now_us - r->begin, cooldown = job->cooldown / 1000;
+	int64_t age = now_us - r->begin;
 
 	if (r->status != 0)
 		return RC_OK;
@@ -76,13 +76,7 @@ run_refuse(
 		text_who(r->record, who, sizeof who);
 		return refuse_done(fault, job, r->begin / 1000, who);
 	}
-	/*
-	 * A clock that was set back makes a run lie in the future: by so much it may be
-	 * wrong, not by more.
-	 */
-	if (ago < cooldown && -ago < cooldown)
-		return refuse_recent(fault, job, ago > 0 ? ago * 1000 : 0);
-	return RC_OK;
+	return job_is_recent(job, age) ? refuse_recent(fault, job, age * 1000) : RC_OK;
 }
 
 /* ---- the files ---- */

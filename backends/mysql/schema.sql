@@ -342,7 +342,7 @@ BEGIN
 			SET v_done_by = 'once';
 		ELSEIF p_cooldown_ms > 0 THEN
 			SELECT began, record INTO v_began, v_record FROM dlock_runs
-				WHERE k = p_k AND status = 0 AND began < t + 86400000000 ORDER BY began DESC LIMIT 1;
+				WHERE k = p_k AND status = 0 AND began < t + p_cooldown_ms * 1000 ORDER BY began DESC LIMIT 1;
 			IF t - v_began < p_cooldown_ms * 1000 THEN
 				SET v_done_by = 'cooldown';
 			END IF;
@@ -574,7 +574,7 @@ BEGIN
 				AND k BETWEEN COALESCE(p_k, p_after) AND COALESCE(p_k, X'FF')
 			GROUP BY k ORDER BY k LIMIT p_most) l JOIN dlock_runs r ON r.k = l.k AND r.status = 0
 			AND r.ended = (SELECT MAX(m.ended) FROM dlock_runs m WHERE m.k = l.k AND m.status = 0
-				AND m.began < t + 86400000000)
+				AND m.began <= t)
 		WHERE NOT EXISTS (SELECT 1 FROM dlock_runs o WHERE o.k = r.k AND o.ended = r.ended AND o.token > r.token AND o.status = 0))
 	ORDER BY 1, 2;
 END

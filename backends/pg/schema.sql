@@ -1,4 +1,4 @@
--- schema.sql - what lease mode keeps in the database.  Version 9.  (schema_calls.sql goes on.)
+-- schema.sql - what lease mode keeps in the database.  Version 10.  (schema_calls.sql goes on.)
 --
 --	dlock help pg-schema | psql --dbname=DATABASE      creates it, or brings it up to date
 --	GRANT USAGE ON SCHEMA dlock TO ROLE                is all that a role needs to use it
@@ -71,14 +71,15 @@ CREATE SCHEMA IF NOT EXISTS dlock;
 -- Where that is missing, a client of the schema's owner runs this script.  Version 7 has what lists
 -- and forgets runs beside all of 6, so that its clients need no more than that for all else, and are
 -- told to run this script where it is not there.  Version 8 has asker() besides, without which a look
--- does; version 9 does with less what it did.  None takes anything away:
+-- does; version 9 does with less what it did; version 10 has another rule
+-- for clocks that were wrong (find_done).  None takes anything away:
 -- the functions of version 5 that have another name now stay where they are, for their clients.
 DO $$
 DECLARE
 	its_version integer := (SELECT substring(obj_description(n.oid, 'pg_namespace') FROM '^dlock ([0-9]{1,9}):')
 		FROM pg_namespace n WHERE n.nspname = 'dlock');
 BEGIN
-	IF its_version > 9 THEN
+	IF its_version > 10 THEN
 		RAISE feature_not_supported USING MESSAGE = 'a newer dlock has made the schema dlock: use that one';
 	ELSIF its_version < 4 OR to_regclass('dlock.holds') IS NOT NULL THEN
 		RAISE feature_not_supported USING MESSAGE = 'the schema dlock is of a dlock that was never released: drop it';
@@ -99,7 +100,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON SCHEMA dlock IS 'dlock 9: locks for commands, see dlock(1)';
+COMMENT ON SCHEMA dlock IS 'dlock 10: locks for commands, see dlock(1)';
 
 CREATE TABLE IF NOT EXISTS dlock.claims (
 	key text COLLATE "C",
@@ -351,8 +352,8 @@ $$;
 REVOKE ALL ON FUNCTION dlock.look(text, bigint, timestamptz) FROM PUBLIC;
 
 -- The run because of which a job is done: one with its ID that ended with 0, or the one that
--- ended with 0 and began last, if that is younger than the cooldown.  A run that claims to have
--- begun tomorrow is not believed.
+-- ended with 0 and began last, if that is younger than the cooldown.  A run that is dated further
+-- ahead than the cooldown is long proves nothing.
 CREATE OR REPLACE FUNCTION dlock.find_done(the_key text, my_once text, cooldown_ms bigint, moment timestamptz,
 	OUT done_by text, OUT began_ms bigint, OUT age_ms bigint, OUT record text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -363,7 +364,7 @@ BEGIN
 	IF FOUND THEN
 		done_by := 'once';
 	ELSIF cooldown_ms > 0 THEN
-		SELECT * INTO r FROM dlock.runs u WHERE u.key = the_key AND u.status = 0 AND u.began < moment + '1 day'::interval
+		SELECT * INTO r FROM dlock.runs u WHERE u.key = the_key AND u.status = 0 AND u.began < moment + cooldown_ms * '1 ms'::interval
 			ORDER BY u.began DESC LIMIT 1;
 		IF moment - r.began < cooldown_ms * '1 ms'::interval THEN
 			done_by := 'cooldown';

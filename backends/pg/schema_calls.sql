@@ -433,7 +433,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET l
 	FROM k, LATERAL (
 		(SELECT 0 AS turn, u.* FROM dlock.runs u WHERE u.key = k.key ORDER BY u.ended DESC, u.token DESC LIMIT 1)
 		UNION ALL
-		(SELECT 1, u.* FROM dlock.runs u WHERE u.key = k.key AND u.status = 0 AND u.began < clock_timestamp() + '1 day'::interval
+		(SELECT 1, u.* FROM dlock.runs u WHERE u.key = k.key AND u.status = 0 AND u.began <= clock_timestamp()
 			ORDER BY u.ended DESC, u.token DESC LIMIT 1)) r
 	ORDER BY k.key, r.turn
 $$;

@@ -344,7 +344,7 @@ local function remember(r, status, id)
   if done then write_down(done, r, status, id) end
 end
 
--- The answer if the job has been done.  (A clock may be set back; a time far ahead of it says nothing.)
+-- The answer if the job has been done.  (A run dated further ahead than the cooldown is long proves nothing.)
 local function done_before(cooldown)
   if done and call('HGET', done, 'status') == '0' then
     local began = tonumber(call('HGET', done, 'began') or '')

@@ -20,8 +20,6 @@
 
 enum { PAGE = 500 };
 
-#define DAY_US (86400 * INT64_C(1000000))
-
 /* The columns of a page. */
 enum listed {
 	LISTED_KEY,
@@ -239,13 +237,13 @@ look_at_success(struct sql *db, struct sql_look *s, struct fault *f)
 }
 
 /*
- * A run that failed is not the last success, and nor is one that began more than a day ahead
- * of the server's clock: list_jobs has the one before.
+ * A run that failed is not the last success, and nor is one that is dated ahead of the
+ * server's clock: list_jobs has the one before.
  */
 static bool
 hides_success(const struct sql_look *s, const struct entry *last)
 {
-	return last->status != 0 || last->since > s->now + DAY_US;
+	return last->status != 0 || last->since > s->now;
 }
 
 static enum rc

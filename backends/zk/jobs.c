@@ -109,7 +109,7 @@ judge_run(struct zk *z, struct call *c, bool good, instant until, struct fault *
 	struct past_run run;
 	char who[sizeof run.who];
 	const struct job *job = &z->claim->job;
-	int64_t now = node_server_now(&z->node), age;
+	int64_t age, now = node_server_now(&z->node);
 	enum rc rc = call_await(c, until, f);
 
 	if (rc != RC_OK || c->code != ZOK)
@@ -120,8 +120,10 @@ judge_run(struct zk *z, struct call *c, bool good, instant until, struct fault *
 	if (!good)
 		return refuse_done(
 		    f, job, run.began < 0 ? -1 : run.began / NS_PER_MS, who);
-	age = now > run.began ? now - run.began : 0;
-	return run.began >= 0 && age < job->cooldown ? refuse_recent(f, job, age) : RC_OK;
+	age = now - run.began;
+	return run.began >= 0 && job_is_recent(job, age / 1000)
+	    ? refuse_recent(f, job, age)
+	    : RC_OK;
 }
 
 /* ---- old eras ---- */

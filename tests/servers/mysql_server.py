@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 
 with contextlib.suppress(ImportError):  # without it no test is run that needs it
     import pymysql
@@ -273,6 +274,10 @@ class MysqlPlace(RemotePlace):
 
     def take_away(self, keys, key):
         assert self.server.ask("DELETE FROM dlock_holds WHERE k = %s RETURNING 1", key, db=DB)
+
+    def date_ahead(self, key, seconds):
+        at = int((time.time() + seconds) * 1e6)
+        self.server.ask("UPDATE dlock_runs SET began = %s, ended = %s WHERE k = %s AND status = 0 ORDER BY ended DESC LIMIT 1", at, at, key, db=DB)
 
     def crashable(self, request):
         self.server = request.getfixturevalue("make_mysql")(safe=True)

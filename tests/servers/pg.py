@@ -422,6 +422,10 @@ class PgPlace(RemotePlace):
     def take_away(self, keys, key):
         assert self.server.ask("DELETE FROM dlock.claims WHERE key = %s RETURNING 1", key)
 
+    def date_ahead(self, key, seconds):
+        self.server.ask("UPDATE dlock.runs SET began = now() + %s * interval '1s', ended = now() + %s * interval '1s'"
+                        " WHERE key = %s AND ended = (SELECT max(ended) FROM dlock.runs r WHERE r.key = %s AND r.status = 0)", seconds, seconds, key, key)
+
     def crashable(self, request):
         self.server = request.getfixturevalue("make_pg")(safe=True)
         return self.server.restart
@@ -490,6 +494,7 @@ def schema_sql(dlock):
     return done.stdout
 
 
-# The real text of version 5, whose functions have other names and arguments, and of those functions that version 8 had otherwise.
+# The real text of version 5, whose functions have other names and arguments, and of those functions that versions 8 and 9 had otherwise.
 VERSION_5 = pathlib.Path(ROOT, "tests/system/pg/schema_5.sql").read_text(encoding="utf-8")
 VERSION_8 = pathlib.Path(ROOT, "tests/system/pg/schema_8.sql").read_text(encoding="utf-8")
+VERSION_9 = pathlib.Path(ROOT, "tests/system/pg/schema_9.sql").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ from urllib.parse import quote
 with contextlib.suppress(ImportError):  # without it no test is run that needs it
     import redis
 
-from support import Place, RedisServer, Server, free_port, wait_for
+from support import Place, RedisServer, Server, date_run, free_port, wait_for
 
 HOST = "127.0.0.1"
 
@@ -287,6 +287,10 @@ class SentinelPlace(Place):
         with self.forms.master.client() as c:
             assert c.delete(f"dlock:{{{quote(key, safe=':')}}}:h") == 1
 
+    def date_ahead(self, key, seconds):
+        with self.forms.master.client() as c:
+            date_run(c, f"dlock:{{{quote(key, safe=':')}}}:r", seconds)
+
 
 class ClusterPlace(Place):
     """Locks in a cluster."""
@@ -321,6 +325,13 @@ class ClusterPlace(Place):
                     assert c.delete(f"dlock:{{{tag}}}:{name}:h") == 1
                     return
         raise AssertionError(key)
+
+    def date_ahead(self, key, seconds):
+        tag, name = self.prefix.strip("{}"), quote(key, safe=":")
+        for node in self.forms.nodes:
+            with node.client() as c:
+                if c.role()[0] == "master" and c.keys(f"dlock:{{{tag}}}:{name}:r"):
+                    date_run(c, f"dlock:{{{tag}}}:{name}:r", seconds)
 
 
 REDIS_PLACES = [SentinelPlace, ClusterPlace]

@@ -3,6 +3,7 @@
 
 import collections
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ import socket
 import struct
 import tempfile
 import threading
+import time
 
 with contextlib.suppress(ImportError):  # without it no test is run that needs it
     from kazoo.client import KazooClient
@@ -301,7 +303,10 @@ class ZkPlace(RemotePlace):
     hears = True
     crash_ttl = "18s"  # a holder counts on half of it, and bears the restart of a virtual machine
 
+    proxy = None
+
     def __init__(self, request):
+        self.request = request
         self.server = request.getfixturevalue("zk_server")
         self.root = f"/t{next(self._numbers)}"
 
@@ -321,6 +326,34 @@ class ZkPlace(RemotePlace):
         with self.server.client() as c:
             for node in c.get_children(f"{self.root}/{key}"):
                 c.delete(f"{self.root}/{key}/{node}", recursive=True)
+
+    def date_ahead(self, key, seconds):
+        """The server alone dates what is written, so a proxy before it changes that."""
+        def below(client, path):
+            yield path
+            for child in client.get_children(path):
+                yield from below(client, f"{path}/{child}")
+
+        dates = {}
+        with self.server.client() as c:
+            for path in below(c, self.root):
+                if "/dlock-jobs/" in path and path.endswith(("/good", "/last")):
+                    run = json.loads(c.get(path)[0])
+                    run["began"] = int((time.time() + seconds) * 1000)
+                    written = c.set(path, json.dumps(run).encode()).mtime
+                    dates[struct.pack(">q", written)] = struct.pack(">q", written + seconds * 1000)
+
+        def date(_connection, direction, data):
+            for real, dated in dates.items():
+                data = data.replace(real, dated) if direction == DOWN else data
+            return data
+
+        self.proxy = self.request.getfixturevalue("make_proxy")(self.server.port)
+        self.proxy.tap = date
+
+    @property
+    def url(self):
+        return self.url_at(self.proxy.port if self.proxy else self.server.port)
 
     def crashable(self, request):
         self.server = request.getfixturevalue("own_zk")  # writes are on its disk before they are answered

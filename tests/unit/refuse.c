@@ -85,6 +85,24 @@ how_long_ago(void **state)
 	}
 }
 
+/* The rule of struct job for a clock that was wrong. */
+static void
+a_run_that_is_dated_far_ahead_proves_nothing(void **state)
+{
+	static const struct {
+		int64_t age_us;
+		bool recent;
+	} rows[] = {{0, true}, {59999999, true}, {60000000, false}, {-59999999, true},
+	    {-60000000, false}, {INT64_MAX, false}, {-INT64_MAX, false}};
+	const struct job job = {.cooldown = MINUTE}, none = {.cooldown = 0};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		assert_int_equal(job_is_recent(&job, rows[i].age_us), rows[i].recent);
+		assert_false(job_is_recent(&none, rows[i].age_us));
+	}
+}
+
 /* ISO 8601: a week is of the year that has its Thursday. */
 static void
 periods_are_named_by_the_clock_of_a_server(void **state)
@@ -161,6 +179,7 @@ main(void)
 	    cmocka_unit_test(both_kinds_are_named),
 	    cmocka_unit_test(what_was_done_and_when),
 	    cmocka_unit_test(how_long_ago),
+	    cmocka_unit_test(a_run_that_is_dated_far_ahead_proves_nothing),
 	    cmocka_unit_test(periods_are_named_by_the_clock_of_a_server),
 	    cmocka_unit_test(texts_are_put_together_and_cut),
 	};

@@ -13,7 +13,7 @@ import pytest
 
 from databases import wait_for_renewals
 from faults import LIVING_LEASE, assert_refused
-from pg import MODES, PG_PLACES, USER, VERSION_5, VERSION_8, pg_url, psql, schema_sql
+from pg import MODES, PG_PLACES, USER, VERSION_5, VERSION_8, VERSION_9, pg_url, psql, schema_sql
 from proxy import UP
 from support import DLOCK, ROOT, At, run
 
@@ -353,12 +353,12 @@ def is_up_to_date(database, fresh):
     assert {f[0].split("(")[0] for f in functions if f not in now[1]} == {
         f"dlock.{name}" for name in ("await", "enter_queue", "find_run", "list_claims", "release", "release_among", "renew",
                                      "serves_5", "take_unclaimed", "version")}
-    return database.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 9:")
+    return database.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 10:")
 
 
 # By its text without comments.  Whoever changes it raises the version, adds the new one to the functions
 # serves_N(), and tells here what it is; otherwise no server that has the old one gets the new one.
-DIGEST = "1f269823468f96b7"
+DIGEST = "3262f7d5fc94e4ea"
 
 
 def test_a_version_is_for_all_that_is_in_the_schema(dlock):
@@ -421,7 +421,7 @@ def test_a_crowd_brings_a_schema_up_to_date_that_is_in_use(dlock, db, make_db, t
         for waiter in crowd[::3]:
             waiter.event("waiting")
         assert [c.wait(60).status for n, c in enumerate(crowd) if n % 3] == [0] * 8
-        assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 9:")
+        assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 10:")
         assert ask(f"renew({A}, {token}, 60000, 0, 0)")[0] == 1
         assert ask(f"release({A}, 0)") == (1,)
         code, second = ask(f"enter_queue({B}, '{{}}', 60000, 60000, 'exclusive', 0, 0, 0)")[:2]  # it came first, and is next
@@ -467,22 +467,22 @@ def test_an_older_schema_of_anothers_is_not_touched_by_a_superuser(dlock, db):
 
 def test_a_newer_schema_that_serves_this_version_is_used(dlock, db):
     assert run(dlock, db.url).status == 0
-    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 10: locks for commands'", user=USER)
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 11: locks for commands'", user=USER)
     for mode in MODES:
         assert run(dlock, db.url, mode=mode).status == 0
-    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 10:")
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 11:")
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_newer_schema_is_left_alone(dlock, db, mode):
     """Its functions would not go together with ours."""
     assert run(dlock, db.url).status == 0
-    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 10: locks for commands'; ALTER FUNCTION dlock.serves_6 RENAME TO serves_10", user=USER)
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 11: locks for commands'; ALTER FUNCTION dlock.serves_6 RENAME TO serves_11", user=USER)
     assert_refused(run(dlock, db.url, mode=mode), 78, "newer")
     assert dlock.run("status", "-u", db.url, "-k", "job").status == 78
     with pytest.raises(AssertionError, match="a newer dlock"):
         psql(db, schema_sql(dlock), USER)
-    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 10:")
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 11:")
     assert not db.ask("SELECT FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace AND proname = 'serves_6'")
 
 
@@ -507,6 +507,22 @@ def test_a_schema_of_version_8_serves_and_is_brought_up_to_date_while_it_is_in_u
     assert shape(db) == shape(fresh)
 
 
+def test_a_schema_of_version_9_serves_by_its_own_rule_for_wrong_clocks(dlock, db, worker):
+    """Until its owner brings it up to date; nobody else is told to."""
+    psql(db, schema_sql(dlock))
+    psql(db, VERSION_9)
+    db.ask("GRANT USAGE ON SCHEMA dlock TO worker")
+    job = ("run", "-u", worker, "-k", "job", "--cooldown", "1h", "--skipped-exit-code", "9", "--", "true")
+    assert [dlock.run(*job).status for _ in range(2)] == [0, 9]
+    db.ask("UPDATE dlock.runs SET began = now() + interval '2h', ended = now() + interval '2h'")
+    assert dlock.run(*job).status == 9
+    assert dlock.run("status", "-u", worker, "job").status == 1
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 9:")
+    psql(db, schema_sql(dlock))
+    assert [dlock.run(*job).status for _ in range(2)] == [0, 9]
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 10:")
+
+
 # As version 6 had it: what lists and forgets runs is not there.
 TO_6 = "DROP FUNCTION dlock.asker, dlock.list_jobs, dlock.list_done, dlock.forget; COMMENT ON SCHEMA dlock IS 'dlock 6: locks for commands'"
 
@@ -529,7 +545,7 @@ def test_a_schema_of_version_6_serves_all_but_what_lists_and_forgets_runs(dlock,
     db.ask("REVOKE EXECUTE ON FUNCTION dlock.list_jobs FROM PUBLIC")  # what cannot be seen is not told as never done
     assert dlock.run(*within).status == 77 and dlock.run("status", *where).status == 1
     assert dlock.run("forget", "-y", *where, "a").status == 0
-    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 9:")
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 10:")
 
 
 def test_rights_that_were_taken_away_are_not_had_of_what_is_new(dlock, db):

@@ -839,7 +839,7 @@ LOOKS = ("each",), ("each", "job"), ("thaw", "job"), ("revoke", "job", "1", "-",
 def test_a_newer_schema_is_not_taken_for_none(dlock, db, at):
     """Nothing of it is called; what there is to do is told."""
     psql(db, schema_sql(dlock), USER)
-    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 10: locks for commands'; ALTER FUNCTION dlock.serves_6 RENAME TO serves_10", user=USER)
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 11: locks for commands'; ALTER FUNCTION dlock.serves_6 RENAME TO serves_11", user=USER)
     for words in (*LOOKS, ("freeze", "job", BOB)):
         rc, why, entries = admin(at, *words)
         assert (rc, entries) == (CONFIG, []) and "newer" in why
@@ -853,7 +853,7 @@ def test_a_look_does_not_bring_a_schema_up_to_date(dlock, db, at):
         assert (rc, entries) == (CONFIG, []) and "an older dlock" in why and "dlock help pg-schema | psql" in why
     assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 5:")
     assert admin(at, "freeze", "job", BOB)[0] == OK
-    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 9:")
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 10:")
 
 
 # ---- the modes that end with the connection ----

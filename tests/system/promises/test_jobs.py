@@ -220,6 +220,20 @@ def test_nothing_is_forgotten_without_a_yes(jobs):
     wait_for(lambda: not jobs.done("job", "--once", "a"), what="the forgotten job to be due")
 
 
+# ---- a clock that was wrong once ----
+
+
+@pytest.mark.parametrize("ahead, within, beyond", [(3600, "2h", "30m"), (300 * 86400, None, "299d")], ids=["1h", "300d"])
+def test_a_run_that_is_dated_further_ahead_than_the_cooldown_proves_nothing(jobs, ahead, within, beyond):
+    """backend.h: struct job.  And the run that is begun then is the one that counts."""
+    assert jobs.run("job", "--cooldown", "1h") == 0 and jobs.done("job", "--cooldown", "1h")
+    jobs.place.date_ahead(jobs.place.key("job"), ahead)
+    assert within is None or jobs.done("job", "--cooldown", within)
+    assert not jobs.done("job", "--cooldown", beyond)
+    assert jobs.done("job", "--cooldown", beyond)
+    assert jobs.within(beyond, jobs.place.key("job"))[0] == 0
+
+
 # ---- an ID of the server's clock ----
 
 FORMS = {"day": "%Y-%m-%d", "hour": "%Y-%m-%dT%H", "week": "%G-W%V"}
