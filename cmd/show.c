@@ -60,13 +60,16 @@ put_waiter(struct object *j, const struct view *v, const struct person *p)
 }
 
 static void
-put_freeze(struct object *j, const struct person *p)
+put_freeze(struct object *j, const struct view *v)
 {
+	const struct person *p = &v->frozen;
+
 	object_open(j, "frozen", '{');
 	object_string(j, "who", p->said.who);
 	object_string(j, "why", p->said.why);
 	object_time(j, "since", p->since);
 	object_time(j, "until", p->until);
+	object_truth(j, "late", view_freeze_is_late(v));
 	object_close(j, '}');
 }
 
@@ -135,7 +138,7 @@ put_view(struct object *j, const struct view *v, const struct store *s, bool bri
 		object_close(j, ']');
 	}
 	if (v->is_frozen)
-		put_freeze(j, &v->frozen);
+		put_freeze(j, v);
 	else
 		object_string(j, "frozen", NULL);
 	put_run(j, "last", v->has_last ? &v->last : NULL);
@@ -377,6 +380,10 @@ show_text(
 		fprintf(to, "by %s\n  %-9s since %s, %s\n", view_person(&v->frozen).text,
 		    "", text_time(v->frozen.since).text,
 		    text_until(v->frozen.until).text);
+		if (view_freeze_is_late(v))
+			fprintf(to,
+			    "  %-9s that is later than was asked for, since a clock was wrong: dlock thaw ends it\n",
+			    "");
 	}
 	if (v->has_last)
 		print_run(&p, "last run", &v->last);

@@ -344,6 +344,16 @@ tell_frozen(const struct steering *s, const struct view *before)
 	    *held ? "; it is still held by " : "", held);
 }
 
+/* By the time that it was confirmed the freeze had come to its end; returns the exit status. */
+static int
+refuse_over(const struct steering *s)
+{
+	say_last(
+	    "%s is not frozen any more: before that was confirmed its end had come, or somebody has thawed it",
+	    text_key(s->key).text);
+	return STATUS_UNAVAILABLE;
+}
+
 static int
 freeze_key(struct steering *s)
 {
@@ -352,6 +362,7 @@ freeze_key(struct steering *s)
 	char record[RECORD_BYTES];
 	struct fault f = {""}, ignored;
 	struct view before = {0};
+	bool is_over;
 	enum rc rc;
 
 	/* for the message alone: a look that fails does not prevent the freeze */
@@ -359,11 +370,16 @@ freeze_key(struct steering *s)
 	record_write(record, l->plan, 0);
 	rc = l->store->backend->admin->freeze(
 	    l->store, s->key, record, l->plan->steer.length, look_patience(l), &f);
-	if (rc == RC_OK && (!quiet || l->plan->look.json))
+	if (rc == RC_OK &&
+	    (!quiet || l->plan->look.json || l->plan->steer.length != NEVER))
 		(void)see_key(s, &ignored);
-	if (rc == RC_OK && !quiet)
+	is_over = rc == RC_OK && s->seen && !s->view.is_frozen &&
+	    l->plan->steer.length != NEVER;
+	if (rc == RC_OK && !quiet && !is_over)
 		tell_frozen(s, &before);
 	view_free(&before);
+	if (is_over)
+		return refuse_over(s);
 	return rc == RC_OK ? 0 : look_refuse(l, s->key, rc, &f);
 }
 

@@ -82,7 +82,8 @@ keep_person(struct view *v, struct person *p, const struct entry *e)
 		.host = keep_masked(v, said.host),
 		.command = keep_masked(v, said.command),
 		.why = keep_masked(v, said.why),
-		.pid = said.pid},
+		.pid = said.pid,
+		.for_ms = said.for_ms},
 	    .foreign = !other ? NULL : keep_masked(v, other->what ? other->what : ""),
 	    .kind = e->lock,
 	    .limit = e->lock == KIND_LIMIT ? e->limit : 0,
@@ -189,6 +190,20 @@ view_state(const struct view *v)
 	if (v->holders.all > 0 || v->unknown)
 		return STATE_HELD;
 	return v->is_frozen ? STATE_FROZEN : STATE_FREE;
+}
+
+#define LATE_US INT64_C(5000000) /* the servers of one ensemble may differ by so much */
+
+bool
+view_freeze_is_late(const struct view *v)
+{
+	const struct person *z = &v->frozen;
+	int64_t begun = v->now >= 0 && v->now < z->since ? v->now : z->since, length;
+
+	if (!v->is_frozen || begun < 0 || z->until <= begun)
+		return false;
+	length = z->said.for_ms > 0 ? z->said.for_ms * 1000 : z->until - z->since;
+	return z->until - begun - LATE_US > length;
 }
 
 const char *

@@ -93,6 +93,12 @@ int64_t view_ago(const struct view *, int64_t since);
 int64_t view_left(const struct view *, int64_t until);
 
 /*
+ * Does the freeze end later than so long after its beginning as was asked for?  So it is where a
+ * clock was wrong when it began: nothing ends it sooner, but a person can.
+ */
+bool view_freeze_is_late(const struct view *);
+
+/*
  * Describes somebody for a sentence, clean: record_words(), or what is known of one who
  * is no dlock.
  */

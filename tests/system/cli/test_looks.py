@@ -167,6 +167,18 @@ deploy (fake) is held, and frozen for others
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize("since, until, length, late", [
+    (-60, 3540, 3600, False), (-60, 3540, None, False), (2, 3602, 3600, False), (7200, 10800, 3600, True), (7200, 10800, None, True),
+    (-60, 7200, 3600, True), (-60, -1, 3600, False), (1 << 40, (1 << 40) + 9, 3600, True), (-1 << 40, 1 << 40, 1 << 50, False)])
+def test_a_freeze_that_ends_later_than_was_asked_for_is_shown_as_such(shown, since, until, length, late):
+    """A clock was ahead when it began, or its end is another than its length says."""
+    facts = {"until": -1 if until == -1 else NOW + until * SECOND, "since": NOW + since * SECOND}
+    shown.show(freeze(**facts, record=json.dumps({"who": "bob", **({"for_ms": length * 1000} if length else {})})))
+    done = shown.run("status", "deploy")
+    assert done.status == 0 and ("later than was asked for" in done.stdout) == late, done
+    assert shown.object()["frozen"]["late"] == late
+
+
 def test_status_counts_readers_and_slots(shown):
     shown.show(holder(lock=2), holder(lock=2, token=8, record=record(who="bob")))
     out = shown.run("status", "deploy").stdout
@@ -203,7 +215,7 @@ def test_status_as_an_object(shown):
     assert found["waiters"][1] == {"position": 2, "kind": "shared", "who": "w2", "host": "ci-3", "pid": 4711,
                                    "command": "deploy.sh", "why": None, "since": "2025-11-24T15:59:19.000Z", "waiting_s": 41}
     assert found["frozen"] == {"who": "bob@laptop", "why": "weekend", "since": "2025-11-24T15:00:00.000Z",
-                               "until": "2025-11-24T16:01:00.000Z"}
+                               "until": "2025-11-24T16:01:00.000Z", "late": False}
     assert found["last"] == {"id": "2025-11-23", "who": "alice@ci-3", "began": "2025-11-24T15:58:20.000Z",
                              "ended": "2025-11-24T15:59:20.000Z", "took_s": 60, "status": 3, "token": 5}
     assert found["last_success"] is None
@@ -222,7 +234,7 @@ def test_what_is_not_known_is_null(shown):
     found = shown.object()
     assert found["holders"] == [{**dict.fromkeys(HOLDER), "revoked": False, "foreign": False}]
     assert found["waiters"] == [{**dict.fromkeys(WAITER), "position": 1, "kind": "exclusive"}]
-    assert found["frozen"] == {"who": "bob@laptop", "why": "weekend", "since": None, "until": None}
+    assert found["frozen"] == {"who": "bob@laptop", "why": "weekend", "since": None, "until": None, "late": False}
     assert found["last"] == {"id": None, "who": None, "began": None, "ended": None, "took_s": None, "status": 0, "token": None}
     assert "somebody" in shown.run("status", "deploy").stdout
 

@@ -238,10 +238,10 @@ def test_what_a_holder_wrote_does_no_harm_in_a_question(shown):
 
 def test_freeze_says_who_holds_it_still(shown):
     shown.show(holder())
-    done = shown.run("freeze", "--why", "weekend", "--for", "60h", "deploy", "other")
+    done = shown.run("freeze", "--why", "weekend", "deploy", "other")
     assert (done.status, done.stdout) == (0, "")
-    assert "deploy is frozen for 2d12h; it is still held by alice" in done.stderr
-    assert "other is frozen for 2d12h\n" in done.stderr
+    assert "deploy is frozen until dlock thaw; it is still held by alice" in done.stderr
+    assert "other is frozen until dlock thaw\n" in done.stderr
     assert [call.split()[0] for call in shown.calls()] == ["freeze", "freeze"] and "weekend" in shown.calls()[0]
     shown.show(frozen()[:-1] + f"\tuntil={NOW + 3600 * SECOND}\n")  # as the server says, once it is
     assert "deploy is frozen for 1h00m, until 2025-11-24 " in shown.run("freeze", "--for", "1h", "deploy").stderr
@@ -253,9 +253,9 @@ def test_freeze_says_who_holds_it_still(shown):
 def test_whose_freeze_is_replaced_is_told(shown, dlock, until, says):
     dlock.env["TZ"] = "UTC"
     shown.show(holder(), frozen()[:-1] + until + "\n")
-    done = shown.run("freeze", "--for", "60h", "deploy", "other")
-    told, other = done.stderr.splitlines()
-    assert done.status == 0 and other == "dlock: other is frozen for 2d12h"
+    done = shown.run("freeze", "--for", "60h", "deploy")
+    told, = done.stderr.splitlines()
+    assert done.status == 0
     assert told.startswith(f'dlock: deploy is frozen for 2d12h, {says}, instead of by bob@laptop "weekend" {says}; it is still held by alice')
     assert shown.run("freeze", "-q", "deploy").stderr == ""
 
@@ -304,8 +304,19 @@ def test_a_no_is_in_the_help(dlock):
 
 def test_the_least_length_of_a_freeze_is_told_as_it_is(shown):
     assert "from 1ms to 365d is allowed" in shown.run("freeze", "--for", "0", "k").stderr
-    shown.show()
+    shown.show(frozen("k"))
     assert shown.run("freeze", "--for", "1ms", "k").status == 0
+
+
+@pytest.mark.parametrize("quiet", [(), ("-q",), ("-J",)], ids=["", "q", "J"])
+def test_a_freeze_that_is_over_when_it_is_confirmed_is_no_success(shown, quiet):
+    """Its end has come, whatever the clock; where nothing can be seen, what the server has said counts."""
+    shown.show(holder())
+    done = shown.run("freeze", *quiet, "--for", "1h", "deploy")
+    assert done.status == 69 and done.stderr == ("dlock: deploy is not frozen any more: before that was confirmed its end had come, "
+                                                 "or somebody has thawed it\n"), done
+    shown.show("denied NOPERM\n")
+    assert shown.run("freeze", "--for", "1h", "deploy").status == 0
 
 
 def test_thaw(shown):
@@ -397,6 +408,7 @@ def test_a_lock_that_is_asked_back_says_by_whom(shown):
 def test_freeze_until_a_time(shown):
     """The server gets a length; what has passed, or is no time, is refused before anything is done."""
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 7200))
+    shown.show(frozen())
     assert shown.run("freeze", "--until", at, "deploy").status == 0
     local = time.strftime("%Y-%m-%d %H:%M", time.localtime(time.time() + 7260))
     assert shown.run("freeze", "--until", local, "deploy").status == 0
