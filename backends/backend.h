@@ -180,7 +180,11 @@ struct claim {
 
 /* What the server gave.  Filled by acquire; `sent`, `lease`, `pace` and `soon` again by renew. */
 struct grant {
-	/* greater than in every earlier grant of this key, whatever its kind */
+	/*
+	 * Greater than in every earlier grant of this key that excludes this one: where one of
+	 * the two is a writer's, or both have the same slot.  Those that hold together have
+	 * different ones, in any order.
+	 */
 	uint64_t token;
 	/* with KIND_LIMIT: 0 to limit - 1, the lowest that no living holder has */
 	unsigned slot;

@@ -90,6 +90,31 @@ def test_capabilities(dlock, place, need):
     assert (refusal(dlock, place, need) != "") == (need in CANNOT.get(place_id(place), set()))
 
 
+# ---- tokens ----
+
+# What a command under each kind of lock writes while it holds it.
+SHOWS = 'echo "$0 ${DLOCK_SLOT:--} $DLOCK_TOKEN" >>"$1"; sleep "$2"'
+
+
+@pytest.mark.parametrize("options", [(), ("-s",), ("--limit", "3")], ids=["exclusive", "shared", "limit"])
+def test_of_two_grants_that_exclude_each_other_the_later_has_the_greater_token(dlock, place, needs, tmp_path, options):
+    """A writer and anybody, and two holders of one slot, one after the other.  Those that hold together have different ones."""
+    needs(*({"-s": ["shared"], "--limit": ["limit"]}.get(options[0], []) if options else []))
+    seen, chance = tmp_path / "seen", random.Random(f"{options}")
+    words = ["run", *place.words, "-k", place.key(), *LIVING_LEASE]
+    crowd = []
+    for n in range(15):
+        alone = n % 5 == 4 or not options
+        crowd.append(dlock.start(*words, *(() if alone else options), "--", "sh", "-c", SHOWS, "x" if alone else "-", seen,
+                                 f"{chance.uniform(0, 0.1):.3f}"))
+    assert [s.wait().status for s in crowd] == [0] * len(crowd)
+    grants = [(kind == "x", slot, int(token)) for kind, slot, token in map(str.split, seen.read_text().splitlines())]
+    assert len({token for _, _, token in grants}) == len(crowd), grants
+    for i, (alone, slot, token) in enumerate(grants):
+        for later_alone, later_slot, later in grants[i + 1:]:
+            if alone or later_alone or slot == later_slot != "-":
+                assert token < later, (grants, token, later)
+
 # ---- helpers ----
 
 
