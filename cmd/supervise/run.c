@@ -2,12 +2,16 @@
 #include "run.h"
 
 #include <errno.h>
-#include <linux/sockios.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+
+/* As <linux/sockios.h> has it, which musl cannot include. */
+#ifndef SIOCOUTQ
+#define SIOCOUTQ TIOCOUTQ
+#endif
 
 int
 link_open(int ends[2])
