@@ -74,7 +74,8 @@ struct doctor {
 	int64_t before, after; /* us since the epoch: it was granted in between */
 	struct view view;      /* and as a look shows it */
 	bool looked;
-	bool taken; /* by force: there is nothing to be given back */
+	bool taken;   /* by force: there is nothing to be given back */
+	bool touched; /* something of the probe may have been written */
 };
 
 /* ---- signals ---- */
@@ -148,6 +149,25 @@ show_finding(struct checkup *c, const struct finding *f)
 	checkup_tell(&(d)->checkup, fitness, name, (fitness) == FIT ? NULL : (advice), \
 	    __VA_ARGS__)
 
+/* What is said of the probe holds for the key that was named, or for any. */
+static void
+forget_probe(const struct doctor *d, char *text)
+{
+	const char *tail = strstr(d->probe, "dlock-doctor-");
+	size_t n = tail ? strlen(tail) : 0;
+	bool named = tail > d->probe; /* "KEY-dlock-doctor-..." */
+
+	for (char *at = text; n > 0 && (at = strstr(at, tail));) {
+		char *from = named && at > text && at[-1] == '-' ? at - 1 : at;
+		char *to = from;
+
+		if (!named)
+			*to++ = '*';
+		memmove(to, at + n, strlen(at + n) + 1);
+		at = to;
+	}
+}
+
 /* What was tried on the probe; `why`: it has failed. */
 static void
 tell_right(struct doctor *d, const char *name, enum rc rc, const struct fault *why)
@@ -157,10 +177,15 @@ tell_right(struct doctor *d, const char *name, enum rc rc, const struct fault *w
 	    : rc == RC_DENIED ? "see the manual of the backend, under permissions"
 			      : "see dlock-troubleshooting(7)";
 
-	if (rc == RC_OK)
+	struct fault shown;
+
+	if (rc == RC_OK) {
 		tell(d, FIT, name, NULL, "tried on a probe");
-	else
-		tell(d, UNFIT, name, advice, "%s", *why->text ? why->text : rc_name(rc));
+		return;
+	}
+	shown = *why;
+	forget_probe(d, shown.text);
+	tell(d, UNFIT, name, advice, "%s", *shown.text ? shown.text : rc_name(rc));
 }
 
 /* Why a run would not get its lock: the first reason is what it would end with. */
@@ -458,6 +483,7 @@ try_freeze(struct doctor *d)
 	}
 	rc = s->backend->admin->freeze(
 	    s, d->probe, d->record, FREEZE, look_patience(&d->looking), &f);
+	d->touched |= rc != RC_DENIED;
 	thawed = rc == RC_DENIED /* else it may be frozen, though the answer is lost */
 	    ? rc
 	    : s->backend->admin->thaw(s, d->probe, look_patience(&d->looking), &unthawed);
@@ -501,6 +527,7 @@ try_run(struct doctor *d)
 	d->before = epoch_now();
 	rc = b->lock->acquire(d->store, &d->claim, 0, &d->grant, &f);
 	d->after = epoch_now();
+	d->touched = rc != RC_DENIED;
 	if (rc == RC_OK)
 		rc = try_held(d, &f);
 	back = b->lock->release(
@@ -534,7 +561,8 @@ sweep_probe(struct doctor *d)
 {
 	struct fault f = {""};
 
-	if (ask_check(d, true, &f) != RC_OK)
+	/* where nothing could be written, nothing is left */
+	if (ask_check(d, true, &f) != RC_OK && d->touched)
 		tell(d, DOUBTFUL, "probe", "remove it, unless it ends by itself",
 		    "something of the probe %s has stayed: %s", d->probe, f.text);
 }

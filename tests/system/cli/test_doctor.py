@@ -101,6 +101,16 @@ def redis_as(server, *rules):
     return f"redis://some:any@127.0.0.1:{server.port}"
 
 
+def test_what_a_role_lacks_is_said_of_the_key(doctor, make_redis):
+    """And not of a probe, whose name nobody knows before; of which nothing has stayed, since nothing was written."""
+    server = make_redis()
+    url = redis_as(server, "~other:*", "&other:*", "+@all", "-@dangerous", "+info")
+    for key, shown in (((), "~dlock:{*}:*"), (("-k", "deploy"), "~dlock:{deploy}:*")):
+        status, found = doctor("-u", url, *key)
+        assert status == 77 and found["right-run"][0] == "fail" and shown in found["right-run"][1], found
+        assert "dlock-doctor" not in str(found) and "probe" not in found, found
+
+
 def stored(server):
     with server.client() as c:
         return list(c.scan_iter("*"))
