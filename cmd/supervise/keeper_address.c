@@ -234,12 +234,35 @@ keeper_address_read_handle(const char *handle, struct keeper_address *a)
 	return strlen(handle) < HANDLE_BYTES && keeper_address_next(&handle, a);
 }
 
-bool
-keeper_address_has_handle(const char *addresses, const char *handle)
+/* Is the address that of this handle? */
+static bool
+has_handle(const char *address, const char *handle)
 {
 	size_t n = strlen(handle);
 
-	return strncmp(addresses, handle, n) == 0 && strchr("/ ", addresses[n]);
+	return strncmp(address, handle, n) == 0 && strchr("/ ", address[n]);
+}
+
+char *
+keeper_address_living(const char *addresses, const char *handle)
+{
+	const char *next = addresses ? addresses + strspn(addresses, " ") : "", *one = next;
+	char *copy = malloc(strlen(next) + 1), *out = copy;
+	struct keeper_address a;
+
+	for (; out && keeper_address_next(&next, &a); one = next) {
+		size_t n = strcspn(one, " ");
+
+		if ((handle && has_handle(one, handle)) ||
+		    keeper_address_life(&a) == KEEPER_ENDED)
+			continue;
+		if (out > copy)
+			*out++ = ' ';
+		out = (char *)memcpy(out, one, n) + n;
+	}
+	if (out)
+		*out = '\0';
+	return copy;
 }
 
 /* ---- where the locks are kept ---- */

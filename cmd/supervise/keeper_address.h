@@ -93,8 +93,12 @@ void keeper_address_write_handle(const char *address, char *out);
 /* The way back; false: this is no handle. */
 bool keeper_address_read_handle(const char *handle, struct keeper_address *);
 
-/* Is the one at the beginning of `addresses` that of this handle? */
-bool keeper_address_has_handle(const char *addresses, const char *handle);
+/*
+ * A copy of the addresses (NULL: none), without those of keepers that have ended, and the one of
+ * this handle (NULL: there is none).  It would grow for ever in a script that holds in a loop.
+ * NULL: no memory.
+ */
+char *keeper_address_living(const char *addresses, const char *handle);
 
 /* ---- where the locks are kept ---- */
 
