@@ -210,8 +210,11 @@ speak_of(struct breaking *b, const struct person *p)
 		b->speak = NEVER;
 	}
 	if (now >= b->doubt) {
-		say("%s goes on renewing %s, although it was asked to give it up; dlock break --force takes the lock away",
-		    view_person(p).text, text_key(b->of->key).text);
+		say("%s goes on renewing %s, although it was asked to give it up%s",
+		    view_person(p).text, text_key(b->of->key).text,
+		    b->of->looking.store->caps & CAP_FORCE
+			? "; dlock break --force takes the lock away"
+			: "");
 		b->doubt = NEVER;
 	}
 }

@@ -23,6 +23,8 @@
 #define JOIN_VERSION 9
 /* a keeper on this machine that needs longer is frozen, or full */
 #define JOIN_PATIENCE (10 * NS_PER_S)
+/* the same for who does not wait for a lock (-n), or not for so long (-w) */
+#define JOIN_PATIENCE_LEAST NS_PER_S
 #define JOIN_RETRY (10 * NS_PER_MS) /* pause before a full one is asked again */
 
 /*

@@ -396,6 +396,18 @@ def test_the_configuration_shows_what_counts_below_an_ended_run(dlock, tmp_path)
     assert f"file://{tmp_path}/b" in shown and "enclosing" not in shown, shown
 
 
+# ---- an outer run that does not answer ----
+
+
+@pytest.mark.parametrize("words", [["-n"], ["-w", "1s"], ["-w", "100ms"]], ids=str)
+def test_who_does_not_wait_does_not_wait_for_a_stopped_outer_run(dlock, where, words):
+    inner = shlex.join([DLOCK, "run", *where.words, *words, "-k", where.key(), "true"])
+    script = f"kill -STOP $PPID; began=$(date +%s%N); {inner}; echo $? $((($(date +%s%N) - began) / 1000000)); kill -CONT $PPID"
+    result = dlock.run("run", *where.words, "-k", where.key(), "-c", script, events=False)
+    status, took = result.stdout.split()
+    assert status == "69" and "does not answer" in result.stderr and int(took) < 8000, result
+
+
 # ---- without the outer run's variables ----
 
 
