@@ -327,7 +327,7 @@ name_probe(struct doctor *d)
 		return false;
 	text_hex(d->owner, bytes, sizeof bytes);
 	snprintf(d->probe + used, sizeof d->probe - used, "%.12s", d->owner);
-	record_write(d->record, d->plan, 0);
+	record_write(d->record, d->plan, 0, NULL);
 	d->claim = (struct claim){.key = d->probe,
 	    .kind = KIND_EXCLUSIVE,
 	    .owner = d->owner,

@@ -17,6 +17,7 @@
 #include "cmd.h"
 
 #include "backends/common/libc.h"
+#include "backends/common/text.h"
 #include "cmd/supervise/child.h"
 #include "cmd/supervise/loop.h"
 #include "cmd/supervise/nested.h"
@@ -154,35 +155,63 @@ set_variable(FILE *to, const char *name, const char *value)
 }
 
 /*
- * Of what a hold sets (but DLOCK_KEEPER) a script may have had a value of its own, or that of a
- * run around it: it is kept in the variable of this name, for the release.
+ * Of what a hold sets (but DLOCK_KEEPER) a script may have had a value of its own, of a run around
+ * it or of an earlier hold.  These are kept for the release, in levels: DLOCK_BEFORE_KEY has what
+ * stood in DLOCK_KEY before the hold, DLOCK_BEFORE_BEFORE_KEY what stood there before the earlier
+ * one.  The level of a hold has its handle, the last level has none.  Levels of holds that have
+ * ended are left out, so that a script that holds in a loop keeps one.
  */
-static const char *
-name_before(enum variable i)
-{
-	static char name[32];
+enum { LEVELS_MAX = 32, LEVEL_HANDLE = VAR_KEEPER };
 
-	snprintf(
-	    name, sizeof name, "DLOCK_BEFORE_%s", variable_names[i] + strlen("DLOCK_"));
+static const char *
+name_at(int level, int i)
+{
+	static char name[LEVELS_MAX * sizeof "BEFORE_" + 32];
+	const char *end = name + sizeof name;
+	char *at = text_put(name, end, "DLOCK_");
+
+	for (; level > 0; level--)
+		at = text_put(at, end, "BEFORE_");
+	text_put(at, end,
+	    i == LEVEL_HANDLE ? "HANDLE" : variable_names[i] + strlen("DLOCK_"));
 	return name;
 }
 
-/* Of several holds, each in the other, what stood there before the first one counts. */
-static void
-keep_variables(FILE *to)
+static bool
+hold_has_ended(const char *handle)
 {
-	for (enum variable i = 0; i < VAR_KEEPER && !plan_variable("DLOCK_HANDLE"); i++)
-		set_variable(to, name_before(i), plan_variable(variable_names[i]));
+	struct keeper_address a;
+
+	return !keeper_address_read_handle(handle, &a) ||
+	    keeper_address_life(&a) == KEEPER_ENDED;
 }
 
+/* Values that stand at one level, or NULL, are set at another one. */
 static void
-restore_variables(FILE *to)
+set_level(FILE *to, int level, int from)
 {
-	set_variable(to, "DLOCK_HANDLE", NULL);
-	for (enum variable i = 0; i < VAR_KEEPER; i++) {
-		set_variable(to, variable_names[i], plan_variable(name_before(i)));
-		set_variable(to, name_before(i), NULL);
+	for (int i = 0; i <= LEVEL_HANDLE && from != level; i++) {
+		const char *value = from < 0 ? NULL : plan_variable(name_at(from, i));
+
+		set_variable(to, name_at(level, i), value);
 	}
+}
+
+/* The levels from `from` on become those from `level` on. */
+static void
+move_levels(FILE *to, int from, int level)
+{
+	for (;; from++) {
+		const char *handle = plan_variable(name_at(from, LEVEL_HANDLE));
+		bool last = !handle || from + 1 == LEVELS_MAX;
+
+		if (last || !hold_has_ended(handle))
+			set_level(to, level++, from);
+		if (last)
+			break;
+	}
+	for (; level <= from; level++)
+		set_level(to, level, -1);
 }
 
 /* ---- in the front: the delivery ---- */
@@ -196,7 +225,7 @@ static int answered = -1, undelivered;
 static void
 write_assignments(FILE *to, const char *handle)
 {
-	keep_variables(to);
+	move_levels(to, 0, 1);
 	set_variable(to, "DLOCK_HANDLE", handle);
 	for (enum variable i = 0; i < VARIABLES; i++)
 		set_variable(to, variable_names[i], child_value(i));
@@ -416,25 +445,16 @@ run_hold(struct plan *p)
 
 /*
  * What `hold --shell` has set for this handle, unless a later one has set it anew; of the
- * keepers in DLOCK_KEEPER those stay that are not this handle's, which are still there.
+ * keepers in DLOCK_KEEPER those stay that are not this handle's, and are still there.
  */
 static void
 take_back_variables(const char *handle)
 {
 	const char *latest = plan_variable("DLOCK_HANDLE");
-	const char *keepers = plan_variable("DLOCK_KEEPER"), *end;
-	size_t size = strlen(keepers ? keepers : "") + 1, used = 0;
-	char *others = calloc(1, size);
+	char *others = keeper_address_living(plan_variable("DLOCK_KEEPER"), handle);
 
 	if (latest && strcmp(latest, handle) == 0)
-		restore_variables(stdout);
-	for (; keepers && others && *keepers; keepers = end) {
-		keepers += strspn(keepers, " ");
-		end = keepers + strcspn(keepers, " ");
-		if (!keeper_address_has_handle(keepers, handle))
-			used += snprintf(others + used, size - used, "%s%.*s",
-			    used ? " " : "", (int)(end - keepers), keepers);
-	}
+		move_levels(stdout, 1, 0);
 	set_variable(stdout, "DLOCK_KEEPER", others && *others ? others : NULL);
 	free(others);
 }

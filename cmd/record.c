@@ -1,6 +1,7 @@
 /* record.c - writes our record for others to read, and describes the records of others. */
 #include "record.h"
 
+#include "cmd/supervise/keeper_address.h"
 #include "cmd/supervise/tree.h"
 #include "object.h"
 #include "text.h"
@@ -213,7 +214,7 @@ host_name(char *out, size_t size)
 }
 
 void
-record_write(char *out, const struct plan *p, pid_t pid)
+record_write(char *out, const struct plan *p, pid_t pid, const char *door)
 {
 	char who[2 * NAME_BYTES + 1], host[NAME_BYTES], user[NAME_BYTES], why[TOLD_BYTES];
 	const char *reason = NULL, *end = who + sizeof who;
@@ -239,6 +240,7 @@ record_write(char *out, const struct plan *p, pid_t pid)
 		    (int64_t)process_born(pid));
 	}
 	object_number(&j, "since", time(NULL));
+	object_string(&j, "door", door);
 	if (p->cmd == CMD_FREEZE)
 		object_number(&j, "for_ms",
 		    p->steer.length == NEVER ? -1 : p->steer.length / NS_PER_MS);
@@ -272,6 +274,7 @@ record_read(struct record *ret, const char *record)
 	    .host = record_member(root, "host"),
 	    .command = record_member(root, "command"),
 	    .why = record_member(root, "why"),
+	    .door = record_member(root, "door"),
 	    .pid = pid > 0 ? pid : 0,
 	    .born = json_integer_value(json_object_get(root, "born")),
 	    .script_born = json_integer_value(json_object_get(root, "script_born")),
@@ -312,8 +315,17 @@ record_words(const struct record *r, char *out, size_t size)
 	snprintf(out, size, "%s%s%s", name, process, r->why ? reason : "");
 }
 
+/* A record of an earlier version has no door. */
+static bool
+door_is_open(const struct record *r, const char *own)
+{
+	return !r->door ||
+	    (strcmp(r->door, own) != 0 &&
+		keeper_address_is_open(r->door, (pid_t)r->pid));
+}
+
 enum record_kin
-record_kin(const char *record)
+record_kin(const char *record, const char *own)
 {
 	enum record_kin kin = KIN_NONE;
 	char host[NAME_BYTES];
@@ -327,8 +339,21 @@ record_kin(const char *record)
 		kin = KIN_RUN;
 	else if (r.script_born > 0 && kin_is_ancestor((pid_t)r.pid, r.script_born))
 		kin = KIN_SCRIPT;
+	if (kin != KIN_NONE && !door_is_open(&r, own))
+		kin = KIN_NONE;
 	json_decref(root);
 	return kin;
+}
+
+bool
+record_is_among(const char *record, const char *keepers)
+{
+	struct record r;
+	json_t *root = record_read(&r, record);
+	bool is = r.door && strstr(keepers, r.door);
+
+	json_decref(root);
+	return is;
 }
 
 void

@@ -7,6 +7,9 @@
  *	since          the second, from the epoch, in which the run began to ask
  *	born           of a process of dlock's own: the clock tick in which it was started
  *	script_born    the same of the process for which `dlock hold` keeps the lock
+ *	door           the name of the keeper's socket (supervise/door.h), as long as it holds: no
+ *	               other run has it, not even one of another machine with the same host,
+ *	               pid and born
  *	for_ms         of a freeze: how long it lasts (-1: until it is thawed), so that every
  *	               server can tell a waiter of its end
  *
@@ -23,7 +26,7 @@ const char *record_kind_name(enum lock_kind);
 
 /* What a record says of somebody.  Texts are hostile; NULL, or pid 0: not said. */
 struct record {
-	const char *who, *host, *command, *why;
+	const char *who, *host, *command, *why, *door;
 	int64_t pid, born, script_born;
 	int64_t for_ms; /* a freeze's; -1: until it is thawed; 0: not said */
 };
@@ -47,10 +50,10 @@ void record_words(const struct record *, char *out, size_t size);
 void record_find_user(const struct plan *);
 
 /*
- * The record of this run, into out[RECORD_BYTES].  Without a pid (0) that of a person
- * who breaks or freezes a lock: it names no process and no command.
+ * The record of this run, into out[RECORD_BYTES].  Without a pid (0) and a door (NULL) that of a
+ * person who breaks or freezes a lock: it names no process and no command.
  */
-void record_write(char *out, const struct plan *, pid_t);
+void record_write(char *out, const struct plan *, pid_t, const char *door);
 
 /* Which of the processes that we descend from has written a record. */
 enum record_kin {
@@ -59,8 +62,15 @@ enum record_kin {
 	KIN_SCRIPT /* `dlock hold` keeps the lock for it, until it ends, or releases it */
 };
 
-/* Certain by host, pid and the moment it was started; where one is not known: KIN_NONE. */
-enum record_kin record_kin(const char *record);
+/*
+ * Certain by host, pid, the moment it was started, and the door, which is closed when it gives
+ * the lock back or keeps it for --min-hold alone; where one is not known: KIN_NONE.  So says our
+ * own record, whose door is `own`: a server may not have told us of our grant.
+ */
+enum record_kin record_kin(const char *record, const char *own);
+
+/* Is the run that has written it among those of DLOCK_KEEPER? */
+bool record_is_among(const char *record, const char *keepers);
 
 /* record_read() and record_words() at once. */
 void record_describe(const char *record, char *out, size_t size);

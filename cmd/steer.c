@@ -183,7 +183,7 @@ revoke_all(struct steering *s, size_t *done, struct fault *f)
 	char record[RECORD_BYTES];
 
 	*done = 0;
-	record_write(record, s->looking.plan, 0);
+	record_write(record, s->looking.plan, 0, NULL);
 	for (const struct person *p = NULL; (p = next_meant(s, p));) {
 		const struct target t = {s->key, p->token, p->owner};
 		enum rc rc = store->backend->admin->revoke(store, &t, record,
@@ -210,8 +210,11 @@ speak_of(struct breaking *b, const struct person *p)
 		b->speak = NEVER;
 	}
 	if (now >= b->doubt) {
-		say("%s goes on renewing %s, although it was asked to give it up; dlock break --force takes the lock away",
-		    view_person(p).text, text_key(b->of->key).text);
+		say("%s goes on renewing %s, although it was asked to give it up%s",
+		    view_person(p).text, text_key(b->of->key).text,
+		    b->of->looking.store->caps & CAP_FORCE
+			? "; dlock break --force takes the lock away"
+			: "");
 		b->doubt = NEVER;
 	}
 }
@@ -367,7 +370,7 @@ freeze_key(struct steering *s)
 
 	/* for the message alone: a look that fails does not prevent the freeze */
 	look_at(l, s->key, true, &before, look_patience(l), &ignored);
-	record_write(record, l->plan, 0);
+	record_write(record, l->plan, 0, NULL);
 	rc = l->store->backend->admin->freeze(
 	    l->store, s->key, record, l->plan->steer.length, look_patience(l), &f);
 	if (rc == RC_OK &&

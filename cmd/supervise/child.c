@@ -29,7 +29,7 @@ static _Alignas(4096) struct {
 	struct stub stub; /* the keeper leaves it alone until the command runs */
 	/* what is told, in run.h's page, behind NAME=; NULL: it is not */
 	char *values[VARIABLES];
-	const char *outer; /* DLOCK_KEEPER of the keepers around us; "": there are none */
+	const char *outer; /* DLOCK_KEEPER of the living keepers around us; "": there are none */
 	char *pids[PIDS];  /* behind NAME= of those that we rewrite; NULL: the rest */
 	char path[PATH_MAX]; /* of the program */
 } command;
@@ -156,10 +156,11 @@ count_words(char *const *words)
 size_t
 child_room(const struct run *r)
 {
-	const char *outer = getenv("DLOCK_KEEPER");
+	const char *outer = plan_variable("DLOCK_KEEPER"),
+		   *living = outer ? keeper_address_living(outer, NULL) : NULL;
 	size_t words;
 
-	command.outer = outer ? outer : "";
+	command.outer = living ? living : "";
 	words = r->body ? 0
 			: count_words(r->plan->command.argv) + 2 + count_words(environ) +
 		VARIABLES + 1;

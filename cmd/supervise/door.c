@@ -24,10 +24,10 @@ keep_spare(struct door *d)
 }
 
 void
-door_open(struct door *d, const struct plan *p, pid_t root)
+door_open(struct door *d, const struct plan *p, const char *id, pid_t root)
 {
 	d->root = root;
-	d->listener = keeper_address_listen(d->address, p);
+	d->listener = keeper_address_listen(d->address, id, p);
 	d->spares = p->cmd == CMD_HOLD;
 	d->spare = -1;
 	keep_spare(d);
@@ -213,7 +213,14 @@ door_shut(struct door *d)
 	shutdown(d->listener, SHUT_RD); /* from here on connect(2) fails */
 	while (accept_peer(d))
 		continue;
-	close(d->listener);
+	door_close(d);
+}
+
+void
+door_close(struct door *d)
+{
+	if (d->listener >= 0)
+		close(d->listener);
 	d->listener = -1;
 }
 

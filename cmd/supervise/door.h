@@ -23,6 +23,8 @@
 #define JOIN_VERSION 9
 /* a keeper on this machine that needs longer is frozen, or full */
 #define JOIN_PATIENCE (10 * NS_PER_S)
+/* the same for who does not wait for a lock (-n), or not for so long (-w) */
+#define JOIN_PATIENCE_LEAST NS_PER_S
 #define JOIN_RETRY (10 * NS_PER_MS) /* pause before a full one is asked again */
 
 /*
@@ -115,7 +117,7 @@ struct door {
  * Opens the socket for the plan's keys; all else of the struct is zeroed.  Without one (no
  * descriptors) dlock works, and runs that would join it are refused.
  */
-void door_open(struct door *, const struct plan *, pid_t root);
+void door_open(struct door *, const struct plan *, const char *id, pid_t root);
 
 /* Fills one slot for the listener and one for each peer; returns how many. */
 nfds_t door_poll(struct door *, struct pollfd *set);
@@ -145,6 +147,12 @@ int door_serve(
  * served.
  */
 void door_shut(struct door *);
+
+/*
+ * The same for a keeper that has nothing to hold along with any more.  Who has just come is not
+ * served: it sees the end of the connection.
+ */
+void door_close(struct door *);
 
 /* Does anybody wait for door_answer()? */
 bool door_is_awaited(const struct door *);

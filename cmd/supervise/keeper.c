@@ -70,8 +70,8 @@ open_door(struct keeper *k)
 	const struct run *r = k->run;
 
 	if (!*k->in.door.address)
-		door_open(
-		    &k->in.door, k->plan, r->body ? r->body->outside.pid : getpid());
+		door_open(&k->in.door, k->plan, r->door,
+		    r->body ? r->body->outside.pid : getpid());
 }
 
 /* What was granted goes back at once: see keeper_granted(). */
@@ -212,6 +212,8 @@ carry_out(struct keeper *k, const struct actions *a)
 		door_call(&k->in.door);
 	if (k->keep.phase > PH_HOLD && !k->keep.reported)
 		publish_ending(k);
+	if (k->keep.phase > PH_HOLD && !k->run->body)
+		door_close(&k->in.door);
 	if (a->set & DO_REPORT) {
 		if (!(a->set & DO_EXIT))
 			go_on_alone(k);
@@ -281,6 +283,19 @@ hear(struct keeper *k, int fd, short events, instant until)
 
 /* ---- the calls to the backend ---- */
 
+/* Why a run below the holder cannot join it. */
+static const char *
+why_apart(const char *holder)
+{
+	const char *keepers = plan_variable("DLOCK_KEEPER");
+
+	if (!keepers)
+		return "DLOCK_KEEPER is missing (sudo and env -i remove it)";
+	if (!record_is_among(holder, keepers))
+		return "DLOCK_KEEPER is of another run";
+	return "it names the server or its settings in another way than the outer run: name them alike";
+}
+
 /*
  * Do we wait for what is around us?  The environment that leads there may be gone (sudo,
  * env -i, the output of `dlock hold` was not evaluated), its record is not.  Another dlock
@@ -296,7 +311,7 @@ notice_kin(struct keeper *k)
 	if (k->plan->wait.most != 0 && !k->host.seen.silent && *holder &&
 	    !k->host.seen.holding.frozen &&
 	    (k->host.seen.holding.kind != KIND_LIMIT || k->host.seen.holding.limit == 1))
-		kin = record_kin(holder);
+		kin = record_kin(holder, k->run->door);
 	if (kin == KIN_RUN)
 		k->for_ancestor = k->todo.stop = true;
 	if (kin == KIN_SCRIPT && !k->for_script && !*k->host.notice.text) {
@@ -369,8 +384,8 @@ acquire(struct keeper *k)
 	if (rc == RC_STOP && k->for_ancestor && k->keep.phase == PH_ASK) {
 		record_describe(k->host.seen.holding.record, holder, sizeof holder);
 		rc = fault_set(&k->fault, RC_PROTOCOL,
-		    "the outer run, %s, holds it, and this run cannot join: DLOCK_KEEPER is missing (sudo and env -i remove it) or is of another run; this run would wait for its own parent for ever",
-		    holder);
+		    "the outer run, %s, holds it, and this run cannot join: %s; this run would wait for its own parent for ever",
+		    holder, why_apart(k->host.seen.holding.record));
 	}
 	k->todo.stop = false;
 	news_notice(&k->in.news);
@@ -545,7 +560,7 @@ keeper_prepare(struct keeper *k)
 	if (loop_open(&k->in.loop, &heard) != 0)
 		die_early(k, "cannot open a signalfd and a timerfd");
 	if (r->plan->terms.min_hold > 0)
-		record_write(k->record, r->plan, getpid());
+		record_write(k->record, r->plan, getpid(), r->door);
 	lock_init(&k->lock, r->plan, r->where, &k->host, r->owner,
 	    r->plan->terms.min_hold > 0 ? k->record : r->record);
 	if (k->run->body) {

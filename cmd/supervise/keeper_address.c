@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -116,26 +115,19 @@ fill_socket(struct sockaddr_un *out, const char *name, size_t n)
 	return offsetof(struct sockaddr_un, sun_path) + 1 + n;
 }
 
-/*
- * Under a name that is never used again: a process left behind must not find another
- * keeper at it.  And not the owner's, since every user of this machine can read it.
- */
 int
-keeper_address_listen(char *out, const struct plan *p)
+keeper_address_listen(char *out, const char *id, const struct plan *p)
 {
 	const char *backend = p->site.backend->name, *end = out + KEEPER_BYTES;
-	unsigned char id[16] = {0};
-	bool made = getrandom(id, sizeof id, 0) == sizeof id;
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct sockaddr_un a;
 	socklen_t size;
-	char name[64] = "dlock-";
+	char name[64];
 
-	text_hex(name + strlen(name), id, sizeof id);
+	text_put(text_put(name, name + sizeof name, "dlock-"), name + sizeof name, id);
 	size = fill_socket(&a, name, strlen(name));
 	if (fd >= 0 &&
-	    (!made || bind(fd, (struct sockaddr *)&a, size) != 0 ||
-		listen(fd, SOMAXCONN) != 0)) {
+	    (bind(fd, (struct sockaddr *)&a, size) != 0 || listen(fd, SOMAXCONN) != 0)) {
 		close(fd);
 		fd = -1;
 	}
@@ -146,6 +138,27 @@ keeper_address_listen(char *out, const struct plan *p)
 		out = text_put_hex(
 		    text_put(out, end, "/"), end, lock_hash(backend, p->keys[i]));
 	return fd;
+}
+
+/*
+ * In its network namespace: that is read for the process, since we may be in another one.  Whose
+ * the socket is does not matter.  Those that have joined bear the same name, without the flag.
+ */
+bool
+keeper_address_is_open(const char *id, pid_t pid)
+{
+	char path[64], line[256], name[64];
+	bool found = false;
+	FILE *list;
+
+	snprintf(path, sizeof path, "/proc/%d/net/unix", (int)pid);
+	snprintf(name, sizeof name, " @dlock-%s\n", id);
+	list = fopen(path, "re");
+	while (list && !found && fgets(line, sizeof line, list))
+		found = strstr(line, name) && strstr(line, " 00010000 ");
+	if (list)
+		fclose(list);
+	return found;
 }
 
 bool
@@ -221,12 +234,35 @@ keeper_address_read_handle(const char *handle, struct keeper_address *a)
 	return strlen(handle) < HANDLE_BYTES && keeper_address_next(&handle, a);
 }
 
-bool
-keeper_address_has_handle(const char *addresses, const char *handle)
+/* Is the address that of this handle? */
+static bool
+has_handle(const char *address, const char *handle)
 {
 	size_t n = strlen(handle);
 
-	return strncmp(addresses, handle, n) == 0 && strchr("/ ", addresses[n]);
+	return strncmp(address, handle, n) == 0 && strchr("/ ", address[n]);
+}
+
+char *
+keeper_address_living(const char *addresses, const char *handle)
+{
+	const char *next = addresses ? addresses + strspn(addresses, " ") : "", *one = next;
+	char *copy = malloc(strlen(next) + 1), *out = copy;
+	struct keeper_address a;
+
+	for (; out && keeper_address_next(&next, &a); one = next) {
+		size_t n = strcspn(one, " ");
+
+		if ((handle && has_handle(one, handle)) ||
+		    keeper_address_life(&a) == KEEPER_ENDED)
+			continue;
+		if (out > copy)
+			*out++ = ' ';
+		out = (char *)memcpy(out, one, n) + n;
+	}
+	if (out)
+		*out = '\0';
+	return copy;
 }
 
 /* ---- where the locks are kept ---- */

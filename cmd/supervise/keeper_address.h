@@ -26,6 +26,9 @@
 /* The longest address without its site, and the longest handle, with their NULs. */
 enum { KEEPER_BYTES = 384, HANDLE_BYTES = 80 };
 
+/* Of a socket's name, 128 random bits in hex. */
+enum { DOOR_ID_CHARS = 32 };
+
 /* One that has been read; points into what it was read from. */
 struct keeper_address {
 	char name[64]; /* in the abstract namespace, without its first byte */
@@ -38,10 +41,16 @@ struct keeper_address {
 };
 
 /*
- * A socket that listens under a random name, and its address for the plan's keys, without a
- * site, in out[KEEPER_BYTES].  -1: there is none; the address then says so to others.
+ * A socket that listens under the name of this id, and its address for the plan's keys, without
+ * a site, in out[KEEPER_BYTES].  -1: there is none; the address then says so to others.
+ *
+ * The name is never used again: a process left behind must not find another keeper at it.  And it
+ * is not the owner's, since every user of this machine can read it.
  */
-int keeper_address_listen(char *out, const struct plan *);
+int keeper_address_listen(char *out, const char *id, const struct plan *);
+
+/* Does one listen under the name of this id, where the process finds sockets? */
+bool keeper_address_is_open(const char *id, pid_t);
 
 /* The next of the addresses at *text, which is moved on; false: there is none. */
 bool keeper_address_next(const char **text, struct keeper_address *);
@@ -84,8 +93,12 @@ void keeper_address_write_handle(const char *address, char *out);
 /* The way back; false: this is no handle. */
 bool keeper_address_read_handle(const char *handle, struct keeper_address *);
 
-/* Is the one at the beginning of `addresses` that of this handle? */
-bool keeper_address_has_handle(const char *addresses, const char *handle);
+/*
+ * A copy of the addresses (NULL: none), without those of keepers that have ended, and the one of
+ * this handle (NULL: there is none).  It would grow for ever in a script that holds in a loop.
+ * NULL: no memory.
+ */
+char *keeper_address_living(const char *addresses, const char *handle);
 
 /* ---- where the locks are kept ---- */
 

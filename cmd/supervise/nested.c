@@ -163,6 +163,15 @@ ask(const struct nested *k, enum join_verb verb, instant until,
 	}
 }
 
+static instant
+join_until(const struct nested *k)
+{
+	int64_t most = k->plan->wait.most;
+
+	most = most < JOIN_PATIENCE_LEAST ? JOIN_PATIENCE_LEAST : most;
+	return instant_now() + (most < JOIN_PATIENCE ? most : JOIN_PATIENCE);
+}
+
 /*
  * Connects to the keeper at an address and asks it; for a while again where it has no room
  * for one more.
@@ -171,7 +180,7 @@ static enum rc
 ask_keeper(struct nested *k, const struct keeper_address *a, enum join_verb verb,
     struct join_answer *answer, struct fault *f)
 {
-	instant until = instant_now() + JOIN_PATIENCE;
+	instant until = join_until(k);
 	const char *key = keeper_address_key(a, k->plan);
 	bool full = false; /* so it has said; the last question may not be answered */
 
@@ -368,7 +377,7 @@ join_acquire(struct store *s, const struct claim *claim, instant until, struct g
 
 	(void)claim, (void)until;
 	s->host->alert = nested_of(s)->keeper;
-	rc = ask_for_lease(s, JOIN_HOLD, instant_now() + JOIN_PATIENCE, g, f);
+	rc = ask_for_lease(s, JOIN_HOLD, join_until(nested_of(s)), g, f);
 	return rc == RC_REVOKED ? RC_OK : rc; /* the next renewal says it again */
 }
 

@@ -252,6 +252,7 @@ struct run {
 	const char *path;  /* what to execute; NULL with a body */
 	struct body *body; /* NULL: a command of ours is run */
 	char owner[OWNER_CHARS + 1];
+	char door[DOOR_ID_CHARS + 1]; /* the name of the keeper's socket */
 	char record[RECORD_BYTES];
 	/* the front has children from before: `daemon & exec dlock run ...` */
 	bool has_elders;

@@ -98,24 +98,28 @@ prepare(struct run *r, struct plan *p)
 		struct nested_site where;
 		char told[SITE_BYTES];
 	} site;
-	unsigned char bytes[OWNER_CHARS / 2 + sizeof p->terms.seed];
+	struct {
+		unsigned char owner[OWNER_CHARS / 2], door[DOOR_ID_CHARS / 2];
+		uint64_t seed;
+	} bytes;
 
 	r->began = instant_now();
 	tree_reserve();
 	if (r->body)
 		r->body->outside.front = getpid();
-	record_write(r->record, p,
-	    r->body && r->body->outside.pid ? r->body->outside.pid : getpid());
 	nested_site_find(&site.where, p);
 	nested_site_write(site.told, p->site.backend, &site.where.site);
 	r->where = &site.where;
 	r->site = site.told;
 	r->has_elders = tree_has_children();
 	r->shared = shared_new(child_room(r));
-	if (!r->shared || getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+	if (!r->shared || getrandom(&bytes, sizeof bytes, 0) != sizeof bytes)
 		return false;
-	text_hex(r->owner, bytes, OWNER_CHARS / 2);
-	memcpy(&p->terms.seed, bytes + OWNER_CHARS / 2, sizeof p->terms.seed);
+	text_hex(r->owner, bytes.owner, sizeof bytes.owner);
+	text_hex(r->door, bytes.door, sizeof bytes.door);
+	p->terms.seed = bytes.seed;
+	record_write(r->record, p,
+	    r->body && r->body->outside.pid ? r->body->outside.pid : getpid(), r->door);
 	child_prepare(r);
 	return link_open(r->ends) == 0 && has_descriptors(r);
 }

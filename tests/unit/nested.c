@@ -4,7 +4,10 @@
  * whoever else is asked.
  */
 #include "cmd/look.h"
+#include "cmd/record.h"
 #include "cmd/supervise/nested.h"
+
+#include "backends/common/text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,6 +28,17 @@ struct outer {
 	struct join_part parts[KEYS_MAX];
 	struct identity identity;
 };
+
+/* A name that no other one has. */
+static const char *
+next_door(void)
+{
+	static char id[DOOR_ID_CHARS + 1];
+	static unsigned n;
+
+	snprintf(id, sizeof id, "%024x%08x", (unsigned)getpid(), ++n);
+	return id;
+}
 
 static void
 open_outer(struct outer *o, const char *key, const char *url,
@@ -49,7 +63,7 @@ open_outer(struct outer *o, const char *key, const char *url,
 		(void)nested_identify(&o->identity, o->plan.site.backend, store);
 		o->plan.site.backend->close(store);
 	}
-	door_open(&o->door, &o->plan, getpid());
+	door_open(&o->door, &o->plan, next_door(), getpid());
 	assert_true(o->door.listener >= 0);
 }
 
@@ -218,7 +232,7 @@ open_row(struct outer *o, const struct row *r, int i, char text[KEYS_MAX][2])
 	plan_keys(&o->plan, r->outer[i], text);
 	for (size_t k = 0; k < o->plan.nkeys; k++)
 		o->parts[k] = (struct join_part){(i ? 'a' : 'A') + k, i ? 7 : 5};
-	door_open(&o->door, &o->plan, getpid());
+	door_open(&o->door, &o->plan, next_door(), getpid());
 }
 
 /* Do the calls on what was joined give what belongs to it? */
@@ -367,6 +381,58 @@ the_longest_site_is_told(void **state)
 	assert_int_equal(serve(&outer, &other, asker), 0);
 }
 
+/* ---- whose record it is ---- */
+
+/* In a process below: whether a record with that door is that of a run around it. */
+static enum record_kin
+kin_below(const char *door, const char *own)
+{
+	char *argv[] = {"true", NULL};
+	struct plan p = {.command = {.argv = argv}};
+	char record[RECORD_BYTES];
+	int status;
+	pid_t pid;
+
+	record_write(record, &p, getpid(), door);
+	pid = fork();
+	if (pid == 0)
+		_exit(record_kin(record, own));
+	waitpid(pid, &status, 0);
+	return WEXITSTATUS(status);
+}
+
+/*
+ * Host, pid and birth may be those of a process of another container, or of a run that gives its
+ * lock back.
+ */
+static void
+a_run_around_is_known_by_its_door(void **state)
+{
+	static struct outer o;
+	struct keeper_address a;
+	const char *text;
+	char id[DOOR_ID_CHARS + 1];
+	pid_t pid;
+	int joined;
+
+	(void)state;
+	open_outer(&o, "job", "file:///a", NULL, 0);
+	text = o.door.address;
+	assert_true(keeper_address_next(&text, &a));
+	text_put(id, id + sizeof id, a.name + strlen("dlock-"));
+	assert_int_equal(kin_below(id, "ours"), KIN_RUN);
+	assert_int_equal(kin_below(id, id), KIN_NONE);
+	assert_int_equal(kin_below(next_door(), "ours"), KIN_NONE);
+	assert_int_equal(kin_below(NULL, "ours"), KIN_RUN); /* of an earlier version */
+	/* an accepted connection bears the name, too */
+	joined = keeper_address_connect(&a, 0, &pid);
+	assert_true(joined >= 0);
+	door_shut(&o.door);
+	assert_int_equal(o.door.n, 1);
+	assert_int_equal(kin_below(id, "ours"), KIN_NONE);
+	close(joined);
+}
+
 int
 main(void)
 {
@@ -375,6 +441,7 @@ main(void)
 	    cmocka_unit_test(the_longest_site_is_told),
 	    cmocka_unit_test(what_is_a_part_of_a_hold_is_joined),
 	    cmocka_unit_test(a_keeper_that_cannot_be_asked_is_known_by_any_of_its_keys),
+	    cmocka_unit_test(a_run_around_is_known_by_its_door),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

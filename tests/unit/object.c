@@ -160,7 +160,7 @@ record_tells_who_we_are(void **state)
 	json_t *root;
 
 	(void)state;
-	record_write(record, &p, getpid());
+	record_write(record, &p, getpid(), "0123456789abcdef0123456789abcdef");
 	root = parsed(record);
 	assert_string_equal(member(root, "who"), "alice");
 	assert_string_equal(member(root, "why"), "release \"4.2\"");
@@ -193,7 +193,7 @@ long_words_leave_a_record(void **state)
 	memset(why, '\\', sizeof why - 1);
 	for (size_t n = 1; n < sizeof name; n += 97) {
 		name[n] = '\0';
-		record_write(record, &p, getpid());
+		record_write(record, &p, getpid(), "0123456789abcdef0123456789abcdef");
 		assert_in_range(strlen(record), 2, RECORD_BYTES - 1);
 		json_decref(parsed(record));
 		name[n] = '\x1b';

@@ -232,6 +232,8 @@ export D DLOCK_BACKEND="${DLOCK_URL%%:*}" DLOCK_KEY="it's mine"
 eval "$($D hold -k "$K" --pid $$ --shell)"
 eval "$($D hold -k "$K2" --limit 2 --pid $$ --shell)"
 eval "$($D release --shell)"
+test "$DLOCK_KEY" = "$K" -a -n "$DLOCK_HANDLE"
+eval "$($D release --shell)"
 env | grep -E "^DLOCK_(BACKEND|KEY|TOKEN|SLOT|OWNER|HANDLE|BEFORE)" | sort
 unset DLOCK_KEEPER DLOCK_KEY
 eval "$($D hold -k "$K2" --pid $$ --shell)"
@@ -245,6 +247,41 @@ test "$before" = "$(env | grep ^DLOCK_ | sort)" && echo same'""", where, shell=s
     status, out, err = script.wait()
     backend = where.url.partition(":")[0]
     assert (status, out) == (0, f"DLOCK_BACKEND={backend}\nDLOCK_KEY=it's mine\nnone {backend}\nsame\n"), err
+
+
+def test_each_release_leads_to_the_hold_before(start, where, shell):
+    """Three holds, each in the other; and one of them that was released before its turn."""
+    script = start("""set -e
+now() { env | grep -E "^DLOCK_(KEY|HANDLE|TOKEN)=" | sort; }
+hold() { eval "$($D hold -k "$1" --pid $$ --shell)"; }
+none=$(now); hold "$K"; A=$DLOCK_HANDLE one=$(now); hold "$K2"; two=$(now); hold third
+eval "$($D release --shell)"; test "$(now)" = "$two" && echo second
+eval "$($D release --shell)"; test "$(now)" = "$one" && echo first
+hold "$K2"; eval "$($D release --shell)"; test "$(now)" = "$one" && echo first
+hold "$K2"; hold third; $D release "$A"
+eval "$($D release --shell)"; test "$DLOCK_KEY" = "$K2" && echo second
+eval "$($D release --shell)"; test "$(now)" = "$none" && echo none
+env | grep -E "^DLOCK_(BEFORE|KEEPER)" || echo nothing
+""", where, shell=shell)
+    status, out, err = script.wait()
+    assert (status, out) == (0, "second\nfirst\nfirst\nsecond\nnone\nnothing\n"), err
+
+
+def test_a_script_that_holds_in_a_loop_does_not_grow(start, where, shell):
+    """DLOCK_KEEPER names those that are there.  As `dlock hold -h` shows it: without release --shell."""
+    script = start("""set -e
+for i in 1 2 3 4 5; do
+    lock=$($D hold -k "$K" --pid $$ --shell)
+    eval "$lock"
+    echo "$(env | grep -c ^DLOCK_) $(echo "$DLOCK_KEEPER" | wc -w)"
+    $D release
+done
+$D run -k "$K" -- sh -c 'echo "$DLOCK_KEEPER" | wc -w'
+""", where, shell=shell)
+    status, out, err = script.wait()
+    *turns, last = out.splitlines()
+    assert status == 0 and last == "1" and len(turns) == 5 and len(set(turns[1:])) == 1 and turns[0].split()[1] == "1", (out, err)
+    assert all(turn.split()[1] == "1" for turn in turns)
 
 
 def test_a_keeper_that_is_still_there_is_kept(start, where, shell):

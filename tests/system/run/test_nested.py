@@ -396,6 +396,18 @@ def test_the_configuration_shows_what_counts_below_an_ended_run(dlock, tmp_path)
     assert f"file://{tmp_path}/b" in shown and "enclosing" not in shown, shown
 
 
+# ---- an outer run that does not answer ----
+
+
+@pytest.mark.parametrize("words", [["-n"], ["-w", "1s"], ["-w", "100ms"]], ids=str)
+def test_who_does_not_wait_does_not_wait_for_a_stopped_outer_run(dlock, where, words):
+    inner = shlex.join([DLOCK, "run", *where.words, *words, "-k", where.key(), "true"])
+    script = f"kill -STOP $PPID; began=$(date +%s%N); {inner}; echo $? $((($(date +%s%N) - began) / 1000000)); kill -CONT $PPID"
+    result = dlock.run("run", *where.words, "-k", where.key(), "-c", script, events=False)
+    status, took = result.stdout.split()
+    assert status == "69" and "does not answer" in result.stderr and int(took) < 8000, result
+
+
 # ---- without the outer run's variables ----
 
 
@@ -415,6 +427,28 @@ def test_who_would_wait_for_its_own_parent_is_told_at_once(dlock, where, options
 def test_who_does_not_wait_is_told_that_it_is_busy(dlock, where):
     inner = [*CLEARED, DLOCK, "run", *where.words, "-n", "-k", where.key(), "true"]
     assert dlock.run("run", *where.words, "-k", where.key(), "--", *inner, events=False).status == 75
+
+
+@pytest.mark.parametrize("cleared", [False, True], ids=["with its variables", "without"])
+def test_who_is_left_behind_waits_for_what_is_kept_for_min_hold(dlock, where, tmp_path, cleared):
+    """As a stranger does: the outer run does not wait for it."""
+    inner = shlex.join([*(CLEARED if cleared else []), DLOCK, "run", *where.words, "-k", where.key(), "echo", "ran"])
+    left = f"(while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; {inner}; echo $? >{tmp_path}/status)"
+    done = dlock.run("run", *where.words, "-k", where.key(), "--min-hold", "2s", "-c", f"{left} >{tmp_path}/out 2>&1 &")
+    assert done.status == 0
+    (tmp_path / "go").touch()
+    wait_for(lambda: (tmp_path / "status").exists() and (tmp_path / "status").read_text(), what="its end")
+    assert (tmp_path / "status").read_text() == "0\n" and "ran" in (tmp_path / "out").read_text(), (tmp_path / "out").read_text()
+
+
+def test_who_names_the_server_otherwise_is_told_so(dlock, own_redis):
+    urls = [f"redis://{host}:{own_redis.port}" for host in ("127.0.0.1", "localhost")]
+    inner = [DLOCK, "run", "-u", urls[1], "-k", "job", "true"]
+    result = dlock.run("run", "-u", urls[0], "-k", "job", "--", *inner, events=False)
+    assert result.status == 76 and "names the server or its settings in another way" in result.stderr, result
+    assert "missing" not in result.stderr
+    result = dlock.run("run", "-u", urls[0], "-k", "job", "--", "env", "DLOCK_KEEPER=@dlock-0/1/redis=", *inner, events=False)
+    assert result.status == 76 and "DLOCK_KEEPER is of another run" in result.stderr, result
 
 
 @pytest.mark.parametrize(("outer", "asked", "status"), [
