@@ -31,6 +31,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -336,24 +337,31 @@ pass_signal_on(pid_t front, const struct signalfd_siginfo *info)
 		loop_stop_here(sig);
 }
 
-/* The front has ended without the lock: as it did, so do we.  As wait(2) has it. */
+/*
+ * The front has ended without the lock: as it did, so do we.  As wait(2) has it.  If it was
+ * killed when the lock was given already, the keeper stops the process that has it.
+ */
 static int
-end_as(pid_t front, const struct plan *p)
+end_as(pid_t front, const struct plan *p, const _Atomic int *delivery)
 {
+	char stopped[100] = "";
 	int status;
 
 	while (waitpid(front, &status, 0) < 0 && errno == EINTR)
 		continue;
 	if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
 		return status;
-	say_last("cannot take %s: one of dlock's processes was killed; nothing is held",
-	    plan_name(p).text);
+	if (p->steer.pid && atomic_load(delivery) == DELIVERED)
+		snprintf(stopped, sizeof stopped,
+		    ", and process %d and its descendants are stopped", p->steer.pid);
+	say_last("cannot take %s: one of dlock's processes was killed; nothing is held%s",
+	    plan_name(p).text, stopped);
 	return W_EXITCODE(STATUS_SYSTEM, 0);
 }
 
 /* How we end: 0 when the lock is held. */
 static int
-await_delivery(pid_t front, int delivery, const struct plan *p)
+await_delivery(pid_t front, int delivery, const struct plan *p, const _Atomic int *how)
 {
 	struct pollfd set[LOOP_OWN + 1];
 	struct signalfd_siginfo info;
@@ -364,7 +372,7 @@ await_delivery(pid_t front, int delivery, const struct plan *p)
 
 	libc_sigfillset(&all);
 	if (loop_open(&loop, &all) != 0)
-		return end_as(front, p); /* it cannot go on either */
+		return end_as(front, p, how); /* it cannot go on either */
 	while (n < 0) {
 		set[LOOP_OWN] = (struct pollfd){.fd = delivery, .events = POLLIN};
 		loop_wait(&loop, set, LOOP_OWN + 1, NEVER);
@@ -373,7 +381,7 @@ await_delivery(pid_t front, int delivery, const struct plan *p)
 		while (n < 0 && loop_signal(&loop, &info))
 			pass_signal_on(front, &info);
 	}
-	return n > 0 ? 0 : end_as(front, p);
+	return n > 0 ? 0 : end_as(front, p, how);
 }
 
 /* ---- the process ---- */
@@ -412,10 +420,14 @@ hold_lock(struct plan *p)
 	}
 	/* in place of a closed stdout stands a descriptor that no command gets: main.c */
 	if (!p->steer.pid && (fcntl(STDOUT_FILENO, F_GETFD) & FD_CLOEXEC)) {
-		errno = EBADF;
-		return hold_refused(
-		    "only its handle can release it, and standard output");
+		say_last(
+		    "cannot hold: standard output is closed, and nobody could release it without the handle; nothing is held");
+		return W_EXITCODE(STATUS_SYSTEM, 0);
 	}
+	body.delivery = mmap(NULL, sizeof *body.delivery, PROT_READ | PROT_WRITE,
+	    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (body.delivery == MAP_FAILED)
+		return hold_refused("cannot get memory");
 	if (pipe2(delivery, O_CLOEXEC) != 0)
 		return hold_refused("cannot get a pipe");
 	front = libc_fork();
@@ -427,7 +439,7 @@ hold_lock(struct plan *p)
 		be_front(&r, p);
 	}
 	close(delivery[1]);
-	return await_delivery(front, delivery[0], p);
+	return await_delivery(front, delivery[0], p, body.delivery);
 }
 
 static int

@@ -190,8 +190,7 @@ front_finish(struct front *f, struct ending e, const char *words)
 {
 	if (e.kind != END_COMMAND)
 		run_settle(f->run, WITHDRAWN);
-	if (e.kind == END_LOST && atomic_load(&f->shared->delivery) == WITHDRAWN &&
-	    f->run->body)
+	if (e.kind == END_LOST && run_delivery(f->run) == WITHDRAWN && f->run->body)
 		e = (struct ending){.kind = END_REFUSED,
 		    .value = RC_LOST,
 		    .too_late = e.loss == LOSS_SILENCE || !*words};
@@ -216,7 +215,7 @@ kill_and_finish(struct front *f, struct ending otherwise, const char *why)
 	lost.stuck = !kill_everything(f);
 	/* not earlier: it may begin until it is dead */
 	begun = atomic_load(&f->shared->exec) == EXEC_CALLED &&
-	    (!f->run->body || atomic_load(&f->shared->delivery) == DELIVERED);
+	    (!f->run->body || run_delivery(f->run) == DELIVERED);
 	front_finish(f, begun || (lost.stuck && !f->run->body) ? lost : otherwise, why);
 }
 
@@ -407,7 +406,7 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 		return;
 	}
 	/* what was meant for the asker of a hold is no longer for us, though he passes it on */
-	if (atomic_load(&f->shared->delivery) != UNDELIVERED &&
+	if (run_delivery(f->run) != UNDELIVERED &&
 	    (sig != SIGTERM || info->ssi_pid == (uint32_t)f->run->body->asker))
 		return;
 	if (sig == SIGWINCH && f->waiting.line.drawn)
@@ -605,7 +604,7 @@ deliver(struct front *f)
 	back.number = take_interrupt(f);
 	if (printed && !back.number && b->leave(f->run))
 		return;
-	atomic_store(&f->shared->delivery, WITHDRAWN);
+	atomic_store(f->run->body->delivery, WITHDRAWN);
 	link_send(f->keeper.link, &back, NULL);
 }
 

@@ -474,7 +474,7 @@ await_question(struct keeper *k)
 	instant term = k->run->body ? k->run->body->until : NEVER;
 
 	if (!k->run->body || k->keep.ending.kind != END_LOST || k->in.answered ||
-	    k->keep.after.hurry || atomic_load(&k->shared->delivery) != DELIVERED)
+	    k->keep.after.hurry || run_delivery(k->run) != DELIVERED)
 		return;
 	if (term != NEVER && term > until)
 		until = term;

@@ -61,11 +61,16 @@ shared_where(const struct shared *s)
 struct outside *
 run_guarded(const struct run *r)
 {
-	return r->body && r->body->outside.pid &&
-		atomic_load(&r->shared->delivery) == DELIVERED &&
+	return r->body && r->body->outside.pid && run_delivery(r) == DELIVERED &&
 		!atomic_load(&r->shared->end.returned)
 	    ? &r->body->outside
 	    : NULL;
+}
+
+enum delivery
+run_delivery(const struct run *r)
+{
+	return r->body ? atomic_load(r->body->delivery) : UNDELIVERED;
 }
 
 bool
@@ -73,7 +78,7 @@ run_settle(const struct run *r, enum delivery how)
 {
 	int open = UNDELIVERED;
 
-	return atomic_compare_exchange_strong(&r->shared->delivery, &open, how);
+	return r->body && atomic_compare_exchange_strong(r->body->delivery, &open, how);
 }
 
 struct shared *

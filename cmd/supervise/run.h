@@ -82,7 +82,6 @@ struct shared {
 	_Atomic instant granted_at; /* the command may have begun; 0: not yet */
 	_Atomic bool stopping;   /* TERM is being sent by the process that has set this */
 	_Atomic int exec;        /* EXEC_*, or an errno; written by the stub */
-	_Atomic int delivery;    /* an enum delivery; written by front and keeper */
 	_Atomic bool opened;     /* `where` is set */
 	char where[WHERE_BYTES]; /* the server, for people */
 	struct shared_end end;
@@ -236,7 +235,8 @@ struct body {
 	 */
 	bool (*print)(const struct run *);
 	bool (*leave)(const struct run *);
-	pid_t asker; /* waits for the delivery */
+	pid_t asker;           /* waits for the delivery */
+	_Atomic int *delivery; /* an enum delivery; shared by asker, front and keeper */
 	/* what stderr was when hold was started: events.h */
 	bool has_stderr;
 	struct stat errors;
@@ -261,6 +261,9 @@ struct run {
 
 /* The process that has been given the lock, and is to be stopped; NULL: there is none. */
 struct outside *run_guarded(const struct run *);
+
+/* UNDELIVERED where a command is run. */
+enum delivery run_delivery(const struct run *);
 
 /* Settles UNDELIVERED as DELIVERED or WITHDRAWN.  False: it was settled before. */
 bool run_settle(const struct run *, enum delivery);

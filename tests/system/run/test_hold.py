@@ -701,6 +701,21 @@ def test_a_signal_while_the_handle_is_written(where, dlock, sleeper, full_pipe, 
     wait_for(lambda: not holders(), what="the end of all of it")
 
 
+def test_a_front_that_is_killed_at_the_handle(where, dlock, sleeper, full_pipe):
+    """The process has the lock already: it is stopped, which is said."""
+    p = sleeper()
+    started = dlock.start("hold", *where.words, "-k", where.key(), "--pid", p.pid, "--grace", "1s", stdout=full_pipe[0])
+    wait_for(lambda: not is_free(dlock, where), what="the grant")
+    time.sleep(0.1)
+    front, = born_of(started.pid)
+    kill(front)
+    result = started.wait()
+    assert result.status == 71 and "nothing is held" in result.stderr, result
+    assert f"process {p.pid} and its descendants are stopped" in result.stderr, result
+    p.wait(PATIENCE)
+    wait_for(lambda: is_free(dlock, where), what="the release")
+
+
 def test_a_signal_when_the_handle_has_been_written(where, dlock, tmp_path):
     """The front has left; the asker, which has not heard of that yet, passes on a signal."""
     shim = compile_shim(tmp_path, "slow", """
