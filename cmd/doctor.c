@@ -261,15 +261,17 @@ doctor_refuse(struct plan *p, enum rc rc, const struct fault *f)
 static void
 tell_processes(struct doctor *d)
 {
-	const char *why = start_objection();
+	const char *why = start_objection(), *refused = why ? NULL : start_adopting();
 	struct stat st;
 	bool inner = stat("/proc/self/ns/pid", &st) == 0 && st.st_ino != OUTERMOST;
 
+	why = why ? why : refused;
 	if (why)
 		note_refusal(d, RC_CONFIG);
 	tell(d, why ? UNFIT : FIT, "proc",
-	    "mount -t proc proc /proc, without hidepid, in this pid namespace", "%s%s",
-	    why ? why : "what a command starts can be found, and stopped",
+	    refused ? "let prctl(PR_SET_CHILD_SUBREAPER) through"
+		 : "mount -t proc proc /proc, without hidepid, in this pid namespace",
+	    "%s%s", why ? why : "what a command starts can be found, and stopped",
 	    inner ? "; pids are those of a namespace of its own (a container)" : "");
 }
 

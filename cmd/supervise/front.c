@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -118,20 +117,18 @@ look_for_elders(struct front *f)
 		f->elders.look_at = instant_now() + ELDERS_AGAIN;
 }
 
-/* Sends to the command's whole tree; ours is more, the keeper above all. */
-static size_t
-front_signal_tree(struct front *f, pid_t root, int sig, bool wake)
+/* The command's whole tree; ours is more, the keeper above all. */
+static struct aim
+front_aim(const struct front *f)
 {
-	const struct aim aim = {
-	    .sig = sig,
-	    .wake = wake,
+	return (struct aim){
+	    .sig = f->plan->command.signal,
+	    .wake = true,
 	    .command = atomic_load(&f->shared->command),
 	    .leads = !f->run->origin->has_tty,
 	    .spared = &f->elders.spared,
 	    .outside = run_guarded(f->run),
 	};
-
-	return tree_signal(root, &aim);
 }
 
 /* Or until a signal comes, such as the end of a child; nothing is done about any. */
@@ -158,6 +155,7 @@ kill_everything(struct front *f)
 {
 	instant patience = instant_now() + KILL_PATIENCE;
 	bool outside = run_guarded(f->run), strangers = f->run->has_elders || outside;
+	struct aim aim;
 	int quiet = 0;
 
 	/* a keeper that goes on now must not take this for the command's own end */
@@ -170,8 +168,8 @@ kill_everything(struct front *f)
 	}
 	/* is_alone() first: it reaps, without which the keeper would never be gone */
 	while (!is_alone(f) || outside) {
-		quiet = front_signal_tree(f, getpid(), SIGKILL, false) > 0 ? 0
-									   : quiet + 1;
+		aim = front_aim(f);
+		quiet = tree_kill(getpid(), &aim) > 0 ? 0 : quiet + 1;
 		if (quiet >= 2 && strangers && f->keeper.pid == 0)
 			return true;
 		if (quiet != 1 && instant_now() >= patience)
@@ -283,12 +281,15 @@ is_running(const struct front *f)
 static void
 stop_command(struct front *f)
 {
+	struct aim aim;
+
 	if (f->run->body)
 		run_settle(f->run, WITHDRAWN);
 	if (atomic_exchange(&f->shared->stopping, true))
 		return;
 	loss_tell(f->run, &silence, "");
-	front_signal_tree(f, f->keeper.pid, f->plan->command.signal, true);
+	aim = front_aim(f);
+	tree_signal(f->keeper.pid, &aim);
 	events_message(f->plan, &(struct msg){.kind = MSG_STOPPING, .number = END_LOST});
 }
 
@@ -440,7 +441,7 @@ front_stop(struct front *f)
 	char state = command ? tree_state(command) : '\0';
 
 	f->stop.at = NEVER;
-	if (!f->run->origin->has_tty || !command ||
+	if (!f->run->origin->has_tty || !command || atomic_load(&f->shared->killing) ||
 	    (state ? state != 'T' : kill(command, 0) != 0))
 		return;
 	atomic_store(&f->shared->front.mirrored, true);
@@ -665,7 +666,6 @@ front_run(const struct run *r, pid_t keeper)
 	f->keeper.listen_from = listen_from(r);
 	f->elders.look_at = f->stop.at = f->doubt.warn_at = NEVER;
 	close(r->ends[1]);
-	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	libc_sigfillset(&all);
 	watch_init(&f->watch, r->plan->terms.ttl, r->plan->terms.grace);
 	waiting_begin(&f->waiting, r->plan, r->shared, r->origin->has_tty);

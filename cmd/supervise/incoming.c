@@ -58,7 +58,8 @@ check_body(struct incoming *in)
 		return;
 	run_settle(in->run, WITHDRAWN);
 	o = run_guarded(in->run);
-	if (!o || tree_signal(0, &(struct aim){.outside = o}) == 0)
+	outside_look(o);
+	if (!o || outside_is_empty(o))
 		react(in, EV_EMPTY, 0);
 }
 
@@ -131,7 +132,9 @@ incoming_wake_front(const struct incoming *in)
 static void
 command_changed(struct incoming *in, int status)
 {
-	if (WIFSTOPPED(status)) {
+	if (WIFSTOPPED(status) && in->keep->tree.killing_since != NEVER) {
+		return; /* by us: nobody is to stop with it */
+	} else if (WIFSTOPPED(status)) {
 		news_send(&in->news, MSG_STOPPED, WSTOPSIG(status), "");
 	} else if (WIFCONTINUED(status)) {
 		news_send(&in->news, MSG_RESUMED, 0, "");

@@ -148,18 +148,33 @@ report_ending(struct keeper *k)
 }
 
 /* Everything below us, the command first. */
-static void
-keeper_signal_tree(struct keeper *k, int sig, bool wake)
+static struct aim
+keeper_aim(const struct keeper *k)
 {
-	const struct aim aim = {
-	    .sig = sig,
-	    .wake = wake,
+	return (struct aim){
+	    .sig = k->plan->command.signal,
+	    .wake = true,
 	    .command = atomic_load(&k->shared->command), /* forgotten once it is reaped */
 	    .leads = k->in.child.group != 0,
 	    .outside = run_guarded(k->run),
 	};
+}
+
+static void
+keeper_stop_tree(struct keeper *k)
+{
+	const struct aim aim = keeper_aim(k);
 
 	tree_signal(getpid(), &aim);
+}
+
+static void
+keeper_kill_tree(struct keeper *k)
+{
+	const struct aim aim = keeper_aim(k);
+
+	atomic_store(&k->shared->killing, true);
+	tree_kill(getpid(), &aim);
 }
 
 /* A stub that has never begun has the caller's descriptors. */
@@ -204,10 +219,10 @@ carry_out(struct keeper *k, const struct actions *a)
 	/* unless the front has been faster */
 	if ((a->set & DO_TERM) && !atomic_exchange(&k->shared->stopping, true)) {
 		news_send(&k->in.news, MSG_STOPPING, k->keep.ending.kind, k->fault.text);
-		keeper_signal_tree(k, k->plan->command.signal, true);
+		keeper_stop_tree(k);
 	}
 	if (a->set & DO_KILL)
-		keeper_signal_tree(k, SIGKILL, false);
+		keeper_kill_tree(k);
 	if (k->run->body && (a->set & (DO_TERM | DO_KILL)))
 		door_call(&k->in.door);
 	if (k->keep.phase > PH_HOLD && !k->keep.reported)
@@ -550,7 +565,8 @@ keeper_prepare(struct keeper *k)
 	const struct run *r = k->run;
 	sigset_t heard;
 
-	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	if (!k->run->body && prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
+		die_early(k, "cannot adopt orphans");
 	if (!k->run->body && child_fork(&k->in.child, r) != 0)
 		die_early(k, "cannot start a process");
 	leave_the_terminal(k);

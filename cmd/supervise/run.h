@@ -81,6 +81,7 @@ struct shared {
 	_Atomic pid_t command;      /* 0 before it is known, and after it was reaped */
 	_Atomic instant granted_at; /* the command may have begun; 0: not yet */
 	_Atomic bool stopping;   /* TERM is being sent by the process that has set this */
+	_Atomic bool killing;    /* the keeper kills: it stops all first (tree.h) */
 	_Atomic int exec;        /* EXEC_*, or an errno; written by the stub */
 	_Atomic bool opened;     /* `where` is set */
 	char where[WHERE_BYTES]; /* the server, for people */
@@ -278,6 +279,12 @@ struct verdict start_run(struct run *, struct plan *p);
 
 /* Why a command could not be stopped here, so that none is run; NULL: it could. */
 const char *start_objection(void);
+
+/*
+ * Makes this process the parent of all that loses its own below it: who stops a command's
+ * tree finds it so.  NULL, or why that cannot be.
+ */
+const char *start_adopting(void);
 
 /*
  * As the command did: loops in shells stop on Ctrl-C only when they see the signal.

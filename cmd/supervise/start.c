@@ -89,6 +89,14 @@ has_descriptors(const struct run *r)
 	return enough;
 }
 
+const char *
+start_adopting(void)
+{
+	return prctl(PR_SET_CHILD_SUBREAPER, 1) == 0
+	    ? NULL
+	    : "the kernel, or a filter of system calls, refuses PR_SET_CHILD_SUBREAPER";
+}
+
 /* All that front and keeper share when they part.  False, with errno. */
 static bool
 prepare(struct run *r, struct plan *p)
@@ -132,6 +140,8 @@ start_run(struct run *r, struct plan *p)
 
 	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
 	why = start_objection();
+	if (!why && !r->body)
+		why = start_adopting();
 	if (why && !(r->body && !r->body->outside.pid)) /* else nobody is to be stopped */
 		return refused(p, RC_CONFIG,
 		    "dlock takes no lock where it cannot stop the processes under it",

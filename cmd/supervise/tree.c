@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -269,45 +270,6 @@ add_process(struct processes *l, const struct process *p)
 	return true;
 }
 
-/* The numbers of all that /proc shows. */
-static struct processes
-list_numbers(void)
-{
-	_Alignas(struct dirent64) char entries[8192];
-	int dir = open_file("/proc", O_DIRECTORY);
-	struct processes l = {0};
-	ssize_t size;
-
-	while (dir >= 0 && (size = getdents64(dir, (void *)entries, sizeof entries)) > 0)
-		for (ssize_t i = 0; i < size;) {
-			const struct dirent64 *entry = (const void *)(entries + i);
-			struct process p = {.pid = atoi(entry->d_name)};
-
-			if (p.pid > 0 && !add_process(&l, &p))
-				break;
-			i += entry->d_reclen;
-		}
-	if (dir >= 0)
-		close(dir);
-	return l;
-}
-
-/* All that /proc shows, one file after the other; at[] is the caller's. */
-static struct processes
-list_processes(void)
-{
-	struct processes l = list_numbers();
-	size_t n = 0;
-
-	for (size_t i = 0; i < l.n; i++)
-		if (process_look_up(&l.at[i]))
-			l.at[n++] = l.at[i];
-	l.n = n;
-	if (n)
-		qsort(l.at, n, sizeof *l.at, by_pid);
-	return l;
-}
-
 static const struct process *
 find_process(const struct processes *l, pid_t pid)
 {
@@ -323,52 +285,6 @@ is_among(const struct processes *l, const struct process *p)
 	const struct process *found = find_process(l, p->pid);
 
 	return found && found->born == p->born;
-}
-
-static bool
-is_marked(const struct processes *l, pid_t pid)
-{
-	const struct process *found = find_process(l, pid);
-
-	return found && found->ours;
-}
-
-/*
- * Marks what descends from root (0: from nobody) or from a marked one, except `but` and
- * theirs; again and again, for a child may stand before its parent.
- */
-static void
-mark_below(struct processes *l, pid_t root, const struct processes *but)
-{
-	bool grown = true;
-
-	while (grown) {
-		grown = false;
-		for (size_t i = 0; i < l->n; i++) {
-			struct process *p = &l->at[i];
-
-			if (p->ours || is_among(but, p) ||
-			    ((root == 0 || p->parent != root) &&
-				!is_marked(l, p->parent)))
-				continue;
-			p->ours = grown = true;
-		}
-	}
-}
-
-/* Copies those that are marked; nothing changes where there is no memory. */
-static void
-keep_marked(struct processes *kept, const struct processes *l)
-{
-	struct processes marked = {0};
-
-	for (size_t i = 0; i < l->n; i++)
-		if (l->at[i].ours && !add_process(&marked, &l->at[i])) {
-			free(marked.at);
-			return;
-		}
-	free(kept->at);
-	*kept = marked;
 }
 
 /*
@@ -387,8 +303,6 @@ is_dead_process(const struct process *p)
 static void
 note_group(struct outside *o, const struct process *root)
 {
-	if (!root)
-		return;
 	o->group = root->group == root->pid ? root->pid : 0;
 	o->born = root->born;
 }
@@ -448,7 +362,8 @@ outside_open(struct outside *o, pid_t pid)
 	}
 	if (o->fd < 0)
 		return false;
-	note_group(o, process_look_up(&root) ? &root : NULL);
+	if (process_look_up(&root))
+		note_group(o, &root);
 	if ((o->by_proc ? kill(pid, 0) : libc_pidfd_send_signal(o->fd, 0)) == 0 &&
 	    !outside_has_ended(o))
 		return true;
@@ -501,34 +416,6 @@ is_hold(const struct process *p)
 	snprintf(path, sizeof path, "/proc/%d/exe", (int)p->pid);
 	return stat(path, &its) == 0 && stat("/proc/self/exe", &ours) == 0 &&
 	    its.st_dev == ours.st_dev && its.st_ino == ours.st_ino;
-}
-
-/* Marks those of `o`.  This process and the front may be below it, but are none of them. */
-static void
-mark_outside(struct processes *l, struct outside *o)
-{
-	pid_t root = outside_has_ended(o) ? 0 : number_in_proc(o->pid);
-	const struct process *self = find_process(l, own_number()),
-			     *front = find_process(l, number_in_proc(o->front)),
-			     *adopted = front ? front : self;
-	struct process two[2];
-	const struct processes own = {.n = 2, .at = two};
-
-	if (!self)
-		return; /* /proc has shown nobody */
-	two[0] = *self;
-	two[1] = *adopted;
-	qsort(two, 2, sizeof *two, by_pid);
-	note_group(o, find_process(l, root));
-	for (size_t i = 0; i < l->n; i++) {
-		struct process *p = &l->at[i];
-
-		p->ours |= !is_among(&own, p) &&
-		    (p->pid == root || (is_among(&o->known, p) && !is_hold(p)) ||
-			is_orphan(o, p, adopted->parent));
-	}
-	mark_below(l, root, &own);
-	keep_marked(&o->known, l);
 }
 
 /* ---- sending ---- */
@@ -595,35 +482,6 @@ tree_signal_run(pid_t keeper, const struct aim *a)
 		signal_process(&front, a);
 }
 
-/*
- * The command, and its group if it leads one, has got it.  The outside process gets it
- * before those below it: it must not go on as if they had ended by themselves.
- */
-static size_t
-signal_marked(const struct processes *l, const struct aim *a)
-{
-	pid_t command = a->command ? number_in_proc(a->command) : 0,
-	      outside = a->outside ? number_in_proc(a->outside->pid) : 0;
-	size_t alive = 0;
-
-	if (a->outside && !outside_has_ended(a->outside)) {
-		alive++; /* also if we may not signal it: then it goes on */
-		if (!send_by(a->outside->fd, a) && a->outside->by_proc)
-			send_to(a->outside->pid, a);
-	}
-	for (size_t i = 0; i < l->n; i++) {
-		const struct process *p = &l->at[i];
-
-		if (!p->ours || is_dead_process(p) || (outside && p->pid == outside))
-			continue;
-		alive++; /* also if it has died since: it may have started another */
-		if (command == 0 ||
-		    (p->pid != command && !(a->leads && p->group == command)))
-			signal_process(p, a);
-	}
-	return alive;
-}
-
 /* ---- our own children ---- */
 
 bool
@@ -651,12 +509,243 @@ lives(pid_t child)
 	    (found.si_pid == 0 || !tree_is_end(&found));
 }
 
+/* ---- a look: one sweep through /proc ---- */
+
+/* What is below us, as far as earlier looks have seen it; for the outside it has its own. */
+static struct processes below;
+
+/* One pass through all that /proc shows. */
+struct sweep {
+	struct aim aim;
+	bool spares_outside;          /* the process itself gets no signal */
+	pid_t root, command, outside; /* as /proc numbers them; 0: none */
+	struct processes but;         /* of dlock, by pid: they and theirs are not meant */
+	struct process own[2];        /* room for these */
+	pid_t adopter;                /* of orphans outside */
+	struct processes *known;      /* from earlier looks; NULL: it does not matter */
+	struct processes all;         /* that have been read; at[] is the look's */
+	bool sorted;                  /* by pid */
+	bool blind;                   /* we do not know who we are: nobody is touched */
+	bool cut;                     /* not all have been seen */
+	bool fresh;                   /* some are new */
+	bool moves;                   /* some have not stopped */
+	size_t alive, hidden;
+};
+
+/* This process and the front may be below the one outside, but are none of its own. */
+static void
+look_for_outside(struct sweep *s)
+{
+	struct outside *o = s->aim.outside;
+	struct process self = {.pid = own_number()}, front, root, *adopted = &self;
+
+	s->blind = !self.pid || !process_look_up(&self);
+	front.pid = o->front == getpid() ? self.pid : number_in_proc(o->front);
+	if (front.pid && process_look_up(&front))
+		adopted = &front;
+	s->adopter = adopted->parent;
+	s->own[0] = self;
+	s->own[1] = *adopted;
+	qsort(s->own, 2, sizeof *s->own, by_pid);
+	s->but = (struct processes){.n = 2, .at = s->own};
+	root.pid = s->outside = outside_has_ended(o) ? 0 : number_in_proc(o->pid);
+	if (root.pid && process_look_up(&root))
+		note_group(o, &root);
+}
+
+static enum mark
+mark_by_itself(const struct sweep *s, const struct process *p)
+{
+	const struct outside *o = s->aim.outside;
+
+	if (is_among(s->aim.spared, p) || is_among(&s->but, p))
+		return MARK_FOREIGN;
+	if (s->root && p->parent == s->root)
+		return MARK_OURS;
+	if (o && (p->pid == s->outside || is_orphan(o, p, s->adopter)))
+		return MARK_OURS;
+	return is_among(s->known, p) && !(o && is_hold(p)) ? MARK_OURS : MARK_OPEN;
+}
+
+/* The command, and its group if it leads one, has got its signal; these may get it twice. */
+static bool
+has_had_it(const struct sweep *s, const struct process *p)
+{
+	return s->aim.sig != SIGSTOP && s->aim.sig != SIGKILL && s->command &&
+	    (p->pid == s->command || (s->aim.leads && p->group == s->command));
+}
+
+/* One that is ours. */
+static void
+meet(struct sweep *s, struct process *p)
+{
+	bool stopped = p->state == 'T' || p->state == 't';
+
+	p->met = true;
+	if (is_dead_process(p))
+		return;
+	if (p->pid == s->outside) { /* it is counted, and has been signalled */
+		s->moves |= !stopped && !s->spares_outside;
+		return;
+	}
+	s->alive++; /* also if it has died since: it may have started another */
+	s->moves |= !stopped;
+	s->fresh |= !is_among(s->known, p);
+	if (s->aim.sig && !has_had_it(s, p) &&
+	    !(p->state == 'T' && s->aim.sig == SIGSTOP))
+		signal_process(p, &s->aim);
+}
+
+/* Signals it at once if it can be told, as mostly, that it is ours. */
+static void
+take(struct sweep *s, struct process *p)
+{
+	const struct process *parent;
+
+	s->sorted = s->sorted &&
+	    (s->all.n == 0 || s->all.at[s->all.n - 1].pid < p->pid);
+	p->mark = mark_by_itself(s, p);
+	parent = p->mark == MARK_OPEN && s->sorted ? find_process(&s->all, p->parent)
+						   : NULL;
+	if (parent)
+		p->mark = parent->mark;
+	if (p->mark == MARK_OURS)
+		meet(s, p);
+	s->cut |= !add_process(&s->all, p);
+}
+
+/* The next numbers from /proc, as getdents64(2) does; no descriptor stays open. */
+static ssize_t
+list_numbers(off64_t *at, char *entries, size_t size)
+{
+	int dir = open_file("/proc", O_DIRECTORY);
+	off64_t from = *at;
+	ssize_t n = -1;
+
+	if (dir >= 0 && lseek64(dir, from, SEEK_SET) == from)
+		n = getdents64(dir, entries, size);
+	if (dir >= 0)
+		close(dir);
+	for (ssize_t i = 0; i < n;) {
+		const struct dirent64 *entry = (const void *)(entries + i);
+
+		*at = entry->d_off;
+		i += entry->d_reclen;
+	}
+	return n > 0 && *at == from ? -1 : n;
+}
+
+/* Takes those that /proc shows from one number to before another, one file after the other. */
+static void
+read_processes(struct sweep *s, pid_t from, pid_t to)
+{
+	_Alignas(struct dirent64) char entries[8192];
+	off64_t at = 0;
+	ssize_t size = -1;
+
+	while (!s->blind && (size = list_numbers(&at, entries, sizeof entries)) > 0)
+		for (ssize_t i = 0; i < size;) {
+			const struct dirent64 *entry = (const void *)(entries + i);
+			struct process p = {.pid = atoi(entry->d_name)};
+
+			i += entry->d_reclen;
+			if (p.pid < from || p.pid >= to)
+				continue;
+			errno = 0;
+			if (process_look_up(&p))
+				take(s, &p);
+			else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
+				s->cut = true;
+		}
+	s->cut |= size < 0;
+}
+
+static struct process *
+find_parent(const struct sweep *s, const struct process *p)
+{
+	return (struct process *)find_process(&s->all, p->parent);
+}
+
+/* Settles it and those above it by the first one that is settled; nobody twice. */
+static void
+climb(const struct sweep *s, struct process *p)
+{
+	enum mark mark = MARK_FOREIGN;
+	struct process *q = p;
+
+	for (; q && q->mark == MARK_OPEN; q = find_parent(s, q))
+		q->mark = MARK_CLIMBED;
+	if (q && q->mark == MARK_OURS)
+		mark = MARK_OURS;
+	for (q = p; q && q->mark == MARK_CLIMBED; q = find_parent(s, q))
+		q->mark = mark;
+}
+
+/* Is the group of the one outside its own? */
+static bool
+has_whole_group(const struct sweep *s)
+{
+	pid_t group = s->aim.outside->group;
+	bool any = false;
+
+	for (size_t i = 0; group && i < s->all.n; i++) {
+		const struct process *p = &s->all.at[i];
+
+		if (p->group != group || is_dead_process(p))
+			continue;
+		if (p->mark != MARK_OURS)
+			return false;
+		any = true;
+	}
+	return any && !s->cut;
+}
+
+/* Copies those that are ours; nothing changes where there is no memory. */
+static void
+keep_ours(struct processes *kept, const struct sweep *s)
+{
+	struct processes ours = {0};
+
+	for (size_t i = 0; i < s->all.n; i++)
+		if (s->all.at[i].mark == MARK_OURS &&
+		    !add_process(&ours, &s->all.at[i])) {
+			free(ours.at);
+			return;
+		}
+	free(kept->at);
+	*kept = ours;
+}
+
+/*
+ * Descendants mostly have greater numbers than who they descend from, and those of others, that
+ * have been there before, come later.  Settles those whose parents came later in the list.
+ */
+static void
+look_at_all(struct sweep *s)
+{
+	pid_t first = s->root ? s->root : s->outside ? s->outside : 1;
+
+	s->sorted = true;
+	read_processes(s, first, INT_MAX);
+	if (first > 1)
+		read_processes(s, 1, first);
+	s->cut |= s->all.n == 0;
+	if (!s->sorted)
+		qsort(s->all.at, s->all.n, sizeof *s->all.at, by_pid);
+	for (size_t i = 0; i < s->all.n; i++)
+		if (s->all.at[i].mark == MARK_OPEN)
+			climb(s, &s->all.at[i]);
+	for (size_t i = 0; i < s->all.n; i++)
+		if (s->all.at[i].mark == MARK_OURS && !s->all.at[i].met)
+			meet(s, &s->all.at[i]);
+}
+
 /*
  * Those that the look has not found: /proc hides them, or they were born since.  Most
  * kernels list children in one go.
  */
 static size_t
-signal_children(const struct processes *found, const struct aim *a)
+signal_children(const struct sweep *s)
 {
 	char text[4096], *rest, *word;
 	size_t n = 0;
@@ -666,41 +755,146 @@ signal_children(const struct processes *found, const struct aim *a)
 		return 0;
 	for (word = strtok_r(text, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
 		struct process p = {.pid = atoi(word)};
+		const struct process *found = find_process(&s->all, p.pid);
 
 		(void)process_look_up(&p);
-		if (is_marked(found, p.pid) || is_among(a->spared, &p) || !lives(p.pid))
+		if ((found && found->mark == MARK_OURS) ||
+		    is_among(s->aim.spared, &p) || !lives(p.pid))
 			continue; /* or the last number was cut */
 		n++;
-		if (p.pid != a->command)
-			send_to(p.pid, a);
+		if (p.pid != s->aim.command)
+			send_to(p.pid, &s->aim);
 	}
 	return n;
 }
 
-size_t
-tree_signal(pid_t root, const struct aim *a)
+/* Nothing is needed for the command but its number, and for what is outside its descriptor. */
+static void
+signal_first(struct sweep *s)
 {
-	struct processes l;
-	size_t alive;
+	const struct aim *a = &s->aim;
 
-	/* nothing is needed for the command but its number */
 	if (a->command && a->leads)
 		send_to(-a->command, a);
 	if (a->command && (!a->leads || getpgid(a->command) != a->command))
 		send_to(a->command, a);
-	l = list_processes();
-	if (root)
-		mark_below(&l, number_in_proc(root), a->spared);
-	if (a->outside)
-		mark_outside(&l, a->outside);
-	alive = signal_marked(&l, a) +
-	    (l.n == 0); /* it cannot be seen that all is quiet */
+	if (!a->outside || outside_has_ended(a->outside))
+		return;
+	s->alive++; /* also if we may not signal it: then it goes on */
+	if (!s->spares_outside && !send_by(a->outside->fd, a) && a->outside->by_proc)
+		send_to(a->outside->pid, a);
+}
+
+/* The outside process gets it before those below it: it must not go on as if they had ended. */
+static void
+sweep(struct sweep *s, pid_t root)
+{
+	struct outside *o = s->aim.outside;
+
+	signal_first(s);
+	s->root = root ? number_in_proc(root) : 0;
+	s->command = s->aim.command ? number_in_proc(s->aim.command) : 0;
+	s->known = o ? &o->known : &below;
+	if (o)
+		look_for_outside(s);
+	look_at_all(s);
 	if (root == getpid())
-		alive += signal_children(&l, a);
-	free(l.at);
+		s->hidden = signal_children(s);
+	s->alive += s->hidden + s->cut; /* it cannot be seen that all is quiet */
+	if (o) {
+		o->whole = has_whole_group(s);
+		o->quiet = s->alive ? 0 : o->quiet + 1;
+	}
+	if (!s->cut)
+		keep_ours(s->known, s);
+	free(s->all.at);
 	if (reserve < 0)
 		tree_reserve(); /* what has died may have left room */
-	return alive;
+}
+
+/*
+ * Those of earlier looks, the youngest first: when a parent dies, the kernel wakes a process
+ * group that has nobody left and was stopped.
+ */
+static void
+signal_known(const struct aim *a)
+{
+	struct outside *o = a->outside;
+	const struct processes *known = o ? &o->known : &below;
+
+	for (size_t i = known->n; i-- > 0;) {
+		struct process p = {.pid = known->at[i].pid};
+
+		if (process_look_up(&p) && p.born == known->at[i].born &&
+		    !is_dead_process(&p) && !is_among(a->spared, &p) &&
+		    !(o && is_hold(&p)))
+			signal_process(&p, a);
+	}
+	if (o && o->whole && own_number() == getpid())
+		kill(-o->group, a->sig);
+}
+
+/*
+ * Stops all, until nobody new comes.  A process that does not stop at once may just be
+ * bearing a child; it may also be one that cannot be stopped.  With `spares` the one outside
+ * gets no signal.  False: there is nobody.
+ */
+static bool
+stop_all(pid_t root, const struct aim *a, bool spares)
+{
+	instant began = instant_now();
+	size_t hidden = 0;
+
+	for (int quiet = 0; quiet < 2 && instant_now() < began + HUNT_PATIENCE;) {
+		struct sweep s = {.aim = *a, .spares_outside = spares};
+
+		s.aim.sig = SIGSTOP;
+		s.aim.wake = false;
+		sweep(&s, root);
+		if (s.alive == 0)
+			return false;
+		if (s.fresh || s.hidden > hidden ||
+		    (s.moves && instant_now() < began + STOP_PATIENCE))
+			quiet = 0;
+		else
+			quiet++;
+		hidden = s.hidden;
+		if (!quiet)
+			poll(NULL, 0, 1); /* they need the processor to stop */
+	}
+	return true;
+}
+
+/*
+ * A shell at a terminal takes it back from a job that has stopped.  Such a job leads a
+ * process group, in which what has lost its parent is found; so it may run on here.
+ */
+size_t
+tree_signal(pid_t root, const struct aim *a)
+{
+	struct sweep s = {.aim = *a};
+
+	if (a->outside && a->wake)
+		stop_all(root, a, a->outside->group != 0);
+	sweep(&s, root);
+	return s.alive;
+}
+
+size_t
+tree_kill(pid_t root, const struct aim *a)
+{
+	struct sweep s = {.aim = *a};
+	struct aim stop = *a;
+
+	stop.sig = SIGSTOP;
+	s.aim.sig = SIGKILL;
+	s.aim.wake = stop.wake = false;
+	signal_known(&stop);
+	if (!stop_all(root, a, false))
+		return 0;
+	signal_known(&s.aim);
+	sweep(&s, root);
+	return s.alive;
 }
 
 void
@@ -711,18 +905,26 @@ outside_look(struct outside *o)
 }
 
 bool
+outside_is_empty(const struct outside *o)
+{
+	return o->quiet >= 2;
+}
+
+bool
 tree_spare(struct processes *spared, pid_t keeper)
 {
-	struct process own = {.pid = number_in_proc(keeper)};
-	const struct processes but = {.n = own.pid && process_look_up(&own), .at = &own};
-	struct processes l = list_processes();
-	/* /proc may hide the keeper, from both looks; never ourselves */
-	bool seen = own.pid && find_process(&l, own_number()) &&
-	    (but.n == 1 || !find_process(&l, own.pid));
+	struct sweep s = {.root = own_number()};
+	bool seen;
 
-	mark_below(&l, own_number(), &but);
+	s.own[0].pid = number_in_proc(keeper);
+	s.but.n = s.own[0].pid && process_look_up(&s.own[0]);
+	s.but.at = s.own;
+	look_at_all(&s);
+	/* /proc may hide the keeper, from both looks; never ourselves */
+	seen = !s.cut && s.own[0].pid && find_process(&s.all, s.root) &&
+	    (s.but.n == 1 || !find_process(&s.all, s.own[0].pid));
 	if (seen && lives(keeper))
-		keep_marked(spared, &l);
-	free(l.at);
+		keep_ours(spared, &s);
+	free(s.all.at);
 	return seen;
 }

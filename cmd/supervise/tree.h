@@ -3,8 +3,14 @@
  *
  * Front and keeper are subreapers: whatever the command leaves behind, also after setsid
  * and a double fork, stays a descendant of theirs.  One look at all of /proc finds them by
- * their parents; a process that is just being born or handed on while we look may be
- * missed, so a caller that wants everything dead asks again and again.
+ * their parents.  It may miss a process that is just being born or handed on, so that
+ * nobody counts as gone before two looks in a row have found nobody.
+ *
+ * A tree may fork faster than it is killed: who is killed makes room for new ones.  So
+ * tree_kill() stops all of them first, and kills when nobody new comes any more.
+ *
+ * Who has once been seen stays known, and is signalled with the rest, also when it is no
+ * descendant any more (`nsenter -t PID -p`).
  *
  * A process is itself by its pid and the time of its start.  /proc may number processes
  * otherwise than we do, as that of an outer pid namespace does, or hide some
@@ -16,6 +22,8 @@
  */
 #ifndef DLOCK_TREE_H
 #define DLOCK_TREE_H
+
+#include "backends/common/clock.h"
 
 #include <signal.h>
 #include <stdbool.h>
@@ -58,7 +66,9 @@ struct process {
 	int threads;
 	/* in clock ticks; with the pid, what makes a process itself */
 	unsigned long long born;
-	bool ours; /* in a list: it is meant */
+	/* in a list: is it meant?  CLIMBED: just being settled */
+	enum mark { MARK_OPEN, MARK_CLIMBED, MARK_FOREIGN, MARK_OURS } mark;
+	bool met; /* it has been counted, and signalled */
 };
 
 /* Fills in all that is told of the process with p->pid; false: there is none. */
@@ -101,6 +111,8 @@ struct outside {
 	pid_t front;  /* of dlock, which is none of them, nor is what is below it */
 	pid_t group;  /* that it leads, as /proc numbers it; 0: none */
 	unsigned long long born; /* in clock ticks */
+	bool whole; /* nobody else was in that group when we last looked */
+	unsigned quiet; /* looks in a row that have found nobody */
 	struct processes known;
 };
 
@@ -131,9 +143,27 @@ struct aim {
 /*
  * Signals the command, then every living descendant of `root` (not root; 0: of nobody)
  * that has not got it with the command.  Returns how many there were, as far as can be
- * seen.
+ * seen.  What is outside and is to `wake` is stopped first: a parent that ends would leave
+ * children that nobody has seen.
  */
 size_t tree_signal(pid_t root, const struct aim *);
+
+/*
+ * The same with SIGKILL, when all have been stopped: until two looks in a row have found
+ * nobody new.  aim->sig and aim->wake are not used.
+ *
+ * One that does not stop is waited for as long as STOP_PATIENCE, or two looks.  Beside 20,000
+ * processes of others a look takes 0.1 s.  So all that can be stopped has got SIGKILL before
+ * the lease ends, also when the front does it, which waits SLACK for its keeper: that is less
+ * than KAPPA.  As long as new ones come, up to HUNT_PATIENCE, killing makes room for more.
+ */
+size_t tree_kill(pid_t root, const struct aim *);
+
+#define STOP_PATIENCE (250 * NS_PER_MS)
+#define HUNT_PATIENCE (2 * NS_PER_S)
+
+/* Have the last two looks found nobody of it? */
+bool outside_is_empty(const struct outside *);
 
 /* Signals the dlock whose keeper that is: its front, or of a hold, which has none, the keeper. */
 void tree_signal_run(pid_t keeper, const struct aim *);

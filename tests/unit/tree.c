@@ -10,9 +10,11 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -437,6 +439,122 @@ large_families_are_found_whole(void **state)
 	assert_int_equal(dead, N);
 }
 
+/* How often a tree has forked, and how many of it there are. */
+struct births {
+	_Atomic int n, living;
+};
+
+/* Forks as fast as it may, at most so many at a time, each in a group of its own. */
+static void
+breed(struct births *b)
+{
+	alarm(20); /* bounded whatever happens */
+	for (;;) {
+		pid_t pid;
+
+		while (waitpid(-1, NULL, WNOHANG) > 0)
+			atomic_fetch_sub(&b->living, 1);
+		if (atomic_load(&b->n) >= 20000)
+			_exit(0);
+		if (atomic_fetch_add(&b->living, 1) >= 60) {
+			atomic_fetch_sub(&b->living, 1);
+			usleep(200);
+			continue;
+		}
+		pid = fork();
+		if (pid > 0)
+			continue;
+		setpgid(0, 0);
+		alarm(20);
+		if (atomic_fetch_add(&b->n, 1) % 4) {
+			usleep(2000);
+			_exit(0);
+		}
+	}
+}
+
+/* Who is killed would make room for new ones: so nobody forks any more when the killing begins. */
+static void
+a_tree_that_forks_is_stopped_before_it_is_killed(void **state)
+{
+	struct births *b = mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE,
+	    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int n;
+
+	(void)state;
+	assert_ptr_not_equal(b, MAP_FAILED);
+	for (int round = 0; round < 5; round++) {
+		atomic_store(&b->n, 0);
+		atomic_store(&b->living, 0);
+		if (fork() == 0)
+			breed(b);
+		while (atomic_load(&b->n) < 200)
+			usleep(1000);
+		tree_kill(getpid(), &(struct aim){0});
+		n = atomic_load(&b->n);
+		while (waitpid(-1, NULL, 0) > 0) /* all are dead, or dying */
+			continue;
+		assert_int_equal(atomic_load(&b->n), n);
+		assert_int_equal(tree_kill(getpid(), &(struct aim){0}), 0);
+	}
+	munmap(b, sizeof *b);
+}
+
+/* As one does that loses its parent in another pid namespace: below us no longer, but seen. */
+static void
+who_was_seen_and_has_escaped_is_killed(void **state)
+{
+	pid_t grand, child = family(&grand, false), lonely = sleeper();
+	int status;
+
+	(void)state;
+	assert_int_equal(tree_signal(child, &(struct aim){.sig = 0}), 1);
+	bury(child);
+	assert_int_equal(tree_relation(lonely, grand), KIN_NO);
+	tree_kill(lonely, &(struct aim){.sig = 0});
+	assert_int_equal(waitpid(grand, &status, 0), grand);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	bury(lonely);
+}
+
+/* Where there is no memory for the list it is cut off, and it is not known who is there. */
+static void
+a_list_that_was_cut_off_shows_nobody_gone(void **state)
+{
+	enum { N = 600 };
+	pid_t lonely = sleeper(), pids[N];
+	struct rlimit none, old;
+	void *volatile room, *all = NULL;
+	size_t seen;
+
+	(void)state;
+	for (int i = 0; i < N; i++)
+		pids[i] = sleeper();
+	assert_int_equal(tree_signal(lonely, &(struct aim){.sig = 0}), 0);
+	getrlimit(RLIMIT_AS, &old);
+	none = old;
+	none.rlim_cur = 1;
+	assert_int_equal(setrlimit(RLIMIT_AS, &none), 0);
+	for (size_t size = 1 << 20; size >= 64; size /= 2)
+		while ((room = malloc(size))) {
+			*(void **)room = all;
+			all = room;
+		}
+	seen = tree_signal(lonely, &(struct aim){.sig = 0});
+	setrlimit(RLIMIT_AS, &old);
+	while ((room = all)) {
+		all = *(void **)room;
+		free(room);
+	}
+	assert_int_not_equal(seen, 0);
+	assert_int_equal(tree_signal(lonely, &(struct aim){.sig = 0}), 0);
+	for (int i = 0; i < N; i++)
+		kill(pids[i], SIGKILL);
+	kill(lonely, SIGKILL);
+	while (waitpid(-1, NULL, 0) > 0)
+		continue;
+}
+
 static int
 become_subreaper(void **state)
 {
@@ -536,6 +654,106 @@ what_dlock_has_below_it_is_spared(void **state)
 	close(ends[1]);
 }
 
+/* One look may miss a process that is just being handed on. */
+static void
+nobody_is_gone_before_two_looks_have_found_nobody(void **state)
+{
+	pid_t child = sleeper();
+	struct outside o;
+
+	(void)state;
+	assert_true(outside_open(&o, child));
+	kill(child, SIGKILL);
+	await_death(child);
+	outside_look(&o);
+	assert_false(outside_is_empty(&o));
+	outside_look(&o);
+	assert_true(outside_is_empty(&o));
+	bury(child);
+	close(o.fd);
+	free(o.known.at);
+}
+
+/* A signal to a process group is for all of it: so it must have nobody else. */
+static void
+a_group_is_whole_unless_others_are_in_it(void **state)
+{
+	pid_t leader, other;
+	struct outside o;
+
+	(void)state;
+	leader = sleeper();
+	other = sleeper();
+	setpgid(leader, leader);
+	assert_true(outside_open(&o, leader));
+	outside_look(&o);
+	assert_true(o.whole);
+	setpgid(other, leader);
+	outside_look(&o);
+	assert_false(o.whole);
+	tree_kill(0, &(struct aim){.outside = &o});
+	await_death(leader);
+	assert_non_null(strchr("RS", tree_state(other)));
+	bury(leader);
+	bury(other);
+	close(o.fd);
+	free(o.known.at);
+}
+
+/*
+ * A parent that ends of TERM leaves children that have not been seen: no orphan of it is
+ * missed, though nothing but their parents leads to them.
+ */
+static void
+what_is_outside_loses_no_orphan_to_a_polite_signal(void **state)
+{
+	struct births *b = mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE,
+	    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct outside o;
+	int ends[2];
+	char c;
+
+	(void)state;
+	assert_ptr_not_equal(b, MAP_FAILED);
+	for (int round = 0; round < 3; round++) {
+		pid_t adopter, child;
+
+		atomic_store(&b->n, 0);
+		atomic_store(&b->living, 0);
+		assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+		adopter = fork(); /* orphans are to be nobody's that we know */
+		if (adopter == 0) {
+			prctl(PR_SET_CHILD_SUBREAPER, 1);
+			child = fork();
+			if (child == 0)
+				breed(b);
+			if (write(ends[1], &child, sizeof child) < 0)
+				_exit(1);
+			close(ends[1]);
+			while (wait(NULL) > 0)
+				continue;
+			_exit(0);
+		}
+		assert_int_equal(read(ends[0], &child, sizeof child), sizeof child);
+		close(ends[1]);
+		assert_true(outside_open(&o, child));
+		while (atomic_load(&b->n) < 100)
+			usleep(1000);
+		tree_signal(0,
+		    &(struct aim){.sig = SIGTERM, .wake = true, .outside = &o});
+		while (tree_kill(0, &(struct aim){.outside = &o}) > 0)
+			usleep(1000);
+		usleep(10000); /* a dead one's descriptors may still be being closed */
+		fcntl(ends[0], F_SETFL, O_NONBLOCK);
+		assert_int_equal(read(ends[0], &c, 1), 0); /* nobody has the other end */
+		assert_int_equal(waitpid(adopter, NULL, 0), adopter);
+		close(ends[0]);
+		close(o.fd);
+		free(o.known.at);
+	}
+	munmap(b, sizeof *b);
+}
+
 static void
 who_is_not_there_is_not_opened(void **state)
 {
@@ -569,7 +787,13 @@ main(void)
 	    cmocka_unit_test(a_process_without_its_first_thread_lives),
 	    cmocka_unit_test(descriptors_are_in_reserve),
 	    cmocka_unit_test(large_families_are_found_whole),
+	    cmocka_unit_test(a_tree_that_forks_is_stopped_before_it_is_killed),
+	    cmocka_unit_test(who_was_seen_and_has_escaped_is_killed),
+	    cmocka_unit_test(a_list_that_was_cut_off_shows_nobody_gone),
 	    cmocka_unit_test(outside_processes_are_known_by_themselves),
+	    cmocka_unit_test(nobody_is_gone_before_two_looks_have_found_nobody),
+	    cmocka_unit_test(a_group_is_whole_unless_others_are_in_it),
+	    cmocka_unit_test(what_is_outside_loses_no_orphan_to_a_polite_signal),
 	    cmocka_unit_test(a_hold_that_has_left_is_spared),
 	    cmocka_unit_test(what_dlock_has_below_it_is_spared),
 	    cmocka_unit_test(who_is_not_there_is_not_opened),

@@ -18,8 +18,8 @@ import time
 
 import pytest
 
-from support import (BRIEFLY, DLOCK, DLOCK_TEST, PATIENCE, ROOT, FilePlace, RedisPlace, boottime, born_of, compile_shim, descendants_of,
-                     is_alive, is_free, kill, name_of, parents_below, places, spent, stat_of, wait_for)
+from support import (BRIEFLY, DLOCK, DLOCK_TEST, PATIENCE, ROOT, FilePlace, RedisPlace, boottime, born_of, compile_shim, compiled,
+                     descendants_of, is_alive, is_free, kill, name_of, parents_below, places, spent, stat_of, wait_for)
 
 pytestmark = pytest.mark.skipif(not places(), reason="no backend")
 PLACES = [p for p in (FilePlace, RedisPlace) if p in places()]
@@ -1006,6 +1006,54 @@ while :; do sleep 1; done
         assert not is_alive(child)
     finally:
         kill(child)
+
+
+# A new child each 5 ms, which has a child of two seconds: as a parallel make has.  Bounded whatever happens.
+MAKE = """
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(int n, char **words)
+{
+	alarm(20);
+	if (n > 1)
+		signal(SIGTERM, SIG_IGN);
+	for (int i = 0; i < 2000; i++) {
+		if (fork() == 0) {
+			if (fork() == 0)
+				sleep(2);
+			else
+				wait(NULL);
+			_exit(0);
+		}
+		while (waitpid(-1, NULL, WNOHANG) > 0)
+			continue;
+		usleep(5000);
+	}
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("lets_go", ["", "ignores"], ids=["ends on TERM", "ignores TERM"])
+def test_who_forks_while_it_is_stopped_is_gone_before_the_next_holder(start, where, dlock, tmp_path, lets_go):
+    """Of a script that leads no process group an orphan that nobody has seen could not be found."""
+    make, pipe = compiled(tmp_path / "make", MAKE, "-O1"), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    alive = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    script = start(f"""export D K
+bash -c '$D hold -k "$K" -t 6 --grace 500ms --pid $$ >/dev/null || exit
+exec 3>{pipe}; {make} {lets_go}; exit' &
+sleep 1; mark going; wait""", where)
+    script.mark("going")
+    assert dlock.run("break", *where.words, "-y", "-k", where.key()).status == 0
+    try:
+        left = os.read(alive, 1)  # nothing: nobody has the pipe any more
+    except BlockingIOError:
+        left = None
+    os.close(alive)
+    assert left == b"", "some of them run on, though the lock is free"
 
 
 # ---- dlock's own processes below the one for which they hold ----

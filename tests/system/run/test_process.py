@@ -19,7 +19,7 @@ import time
 
 import pytest
 
-from support import (DLOCK, PATIENCE, FilePlace, RedisPlace, boottime, compile_shim, descendants_of, is_alive, is_free, kill, name_of,
+from support import (DLOCK, PATIENCE, FilePlace, RedisPlace, boottime, compile_shim, compiled, descendants_of, is_alive, is_free, kill, name_of,
                      stat_of, told_at_the_end, wait_for)
 
 TTL = 3  # seconds, the shortest lease: TERM is due 1.97 s, KILL 2.47 s after the last good renewal
@@ -829,6 +829,50 @@ def test_nothing_is_run_where_there_is_no_proc(dlock, files, words):
     assert (result.status, result.stdout, result.stderr.count("\n")) == (78, "", 1), result
     assert "/proc" in result.stderr and ("nothing was run" if words == ["run"] else "nothing is held") in result.stderr
     assert not list(files.directory.iterdir())
+
+
+# Runs a command without that call, as a sandbox may.
+NO_SUBREAPER = """
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(int n, char **words)
+{
+	struct sock_filter f[] = {
+	    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+	    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 3),
+	    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+	    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_SET_CHILD_SUBREAPER, 0, 1),
+	    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+	    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog p = {sizeof f / sizeof *f, f};
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &p))
+		return 99;
+	execv(words[1], words + 1);
+	return 98;
+}
+"""
+
+
+def test_nothing_is_run_where_orphans_cannot_be_adopted(dlock, files, tmp_path):
+    """What loses its parent would be nobody's that dlock knows.  A hold has no command, and needs no such thing."""
+    filtered = compiled(tmp_path / "filtered", NO_SUBREAPER, "-O1")
+    if subprocess.run([filtered, "/bin/true"], check=False).returncode == 99:
+        pytest.skip("no filters of system calls here")
+    result = dlock.start(DLOCK, "run", *files.words, "-k", "k", "echo", "ran", program=filtered, events=False).wait()
+    assert (result.status, result.stdout, result.stderr.count("\n")) == (78, "", 1), result
+    assert "PR_SET_CHILD_SUBREAPER" in result.stderr and "nothing was run" in result.stderr
+    assert not list(files.directory.iterdir())
+    result = dlock.start(DLOCK, "doctor", *files.words, program=filtered, events=False).wait()
+    assert result.status == 78 and "PR_SET_CHILD_SUBREAPER" in result.stdout, result
+    result = dlock.start(DLOCK, "hold", *files.words, "-k", "k", "--for", "100ms", program=filtered, events=False).wait()
+    assert result.status == 0 and result.stdout.startswith("@dlock-"), result
+    wait_for(lambda: is_free(dlock, files, key="k"), what="the end of the hold")
 
 
 HIDING_AND_OUTER = ["-m", "sh", "-c", 'mount -t proc -o hidepid=2 none /proc && exec unshare -pf --kill-child setpriv '
