@@ -72,7 +72,7 @@ CREATE SCHEMA IF NOT EXISTS dlock;
 -- and forgets runs beside all of 6, so that its clients need no more than that for all else, and are
 -- told to run this script where it is not there.  Version 8 has asker() besides, without which a look
 -- does; version 9 does with less what it did; version 10 has another rule
--- for clocks that were wrong (find_done).  None takes anything away:
+-- for clocks that were wrong (find_done), and is refused where a policy hides rows (row_security).  None takes anything away:
 -- the functions of version 5 that have another name now stay where they are, for their clients.
 DO $$
 DECLARE
@@ -196,7 +196,7 @@ AS $$ SELECT CASE pg_catalog.current_setting('synchronous_commit') WHEN 'off'
 
 -- A token or ticket.
 CREATE OR REPLACE FUNCTION dlock.number() RETURNS bigint
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 AS $$ SELECT dlock.flush(); SELECT nextval('dlock.numbers') $$;
 
 -- The lock of a key, until the end of the transaction.
@@ -225,7 +225,7 @@ AS $$ SELECT CASE WHEN isfinite(t) THEN (1000000 * extract(epoch FROM t))::bigin
 -- Is this waiter, another than we, to be passed over?  One that lacks its session is
 -- given some seconds to come back to its place.
 CREATE OR REPLACE FUNCTION dlock.is_away(w dlock.claims, moment timestamptz) RETURNS boolean
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
 	IF (CASE WHEN w.direct THEN NOT pg_try_advisory_xact_lock_shared(dlock.wake_lock(w.owner))
 			ELSE w.alive > moment END) THEN
@@ -248,7 +248,7 @@ REVOKE ALL ON FUNCTION dlock.is_away(dlock.claims, timestamptz) FROM PUBLIC;
 -- looked at.
 CREATE OR REPLACE FUNCTION dlock.serve_readers(the_key text, first bigint, me text, held bigint, moment timestamptz,
 	OUT granted bigint, OUT last bigint)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 DECLARE
 	stop bigint := (SELECT min(c.ticket) FROM dlock.claims c
 		WHERE c.key = the_key AND c.slot IS NULL AND c.ticket > first AND c.kind <> 'shared');
@@ -279,7 +279,7 @@ REVOKE ALL ON FUNCTION dlock.serve_readers(text, bigint, text, bigint, timestamp
 -- up its lease; `me` is asking.  The caller has the key's lock.  What grants one is run in any case,
 -- so that a rehearsal has run it.
 CREATE OR REPLACE FUNCTION dlock.serve(the_key text, me text, moment timestamptz) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 DECLARE
 	held bigint;
 	led boolean;
@@ -337,7 +337,7 @@ REVOKE ALL ON FUNCTION dlock.serve(text, text, timestamptz) FROM PUBLIC;
 CREATE OR REPLACE FUNCTION dlock.look(the_key text, mine bigint, moment timestamptz,
 	OUT place bigint, OUT left_ms bigint, OUT held_ms bigint, OUT holder text, OUT holders bigint, OUT held_kind text,
 	OUT held_room integer, OUT holds_direct boolean, OUT holds_owner text)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
 	SELECT count(*) INTO place FROM dlock.claims c WHERE c.key = the_key AND c.ticket <= mine AND c.slot IS NULL
 			AND (c.alive IS NULL OR c.alive > moment);
@@ -356,7 +356,7 @@ REVOKE ALL ON FUNCTION dlock.look(text, bigint, timestamptz) FROM PUBLIC;
 -- ahead than the cooldown is long proves nothing.
 CREATE OR REPLACE FUNCTION dlock.find_done(the_key text, my_once text, cooldown_ms bigint, moment timestamptz,
 	OUT done_by text, OUT began_ms bigint, OUT age_ms bigint, OUT record text)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 DECLARE
 	r dlock.runs;
 BEGIN
@@ -380,7 +380,7 @@ REVOKE ALL ON FUNCTION dlock.find_done(text, text, bigint, timestamptz) FROM PUB
 -- Makes a session fit for long waits; it is this waiter's alone.  The server is to notice while we
 -- sleep that we are gone, also by an unplugged cable.
 CREATE OR REPLACE FUNCTION dlock.settle() RETURNS void
-LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 	SELECT set_config(s.name, s.value, false) FROM (VALUES ('client_connection_check_interval', '2s'), ('tcp_keepalives_idle', '4'),
 		('tcp_keepalives_interval', '1'), ('tcp_keepalives_count', '4'), ('statement_timeout', '0'), ('transaction_timeout', '0'),
 		('default_transaction_isolation', 'read committed'), ('plan_cache_mode', 'force_generic_plan')) s(name, value)
@@ -400,7 +400,7 @@ CREATE OR REPLACE FUNCTION dlock.enter_fully(the_key text, me text, my_record te
 	OUT holder text, OUT holders bigint, OUT held_kind text, OUT held_room integer, OUT is_next boolean,
 	OUT ahead bigint, OUT done_by text, OUT began_ms bigint, OUT age_ms bigint, OUT record text,
 	OUT direct boolean, OUT has_own boolean, OUT is_listening boolean, OUT moment bigint)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 DECLARE
 	t timestamptz;
 	my_lease interval := lease_ms * '1 ms'::interval;

@@ -11,7 +11,7 @@
 -- costs more than what it does.
 CREATE OR REPLACE FUNCTION dlock.take(the_key text, me text, my_record text, lease_ms bigint, session integer,
 	my_wake bigint, OUT token bigint, OUT direct boolean, OUT has_own boolean)
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '10s' AS $$
 	INSERT INTO dlock.claims AS c (key, ticket, owner, kind, room, lease, direct, token, slot, seal, leads, ends, since, record)
 		SELECT the_key, n.n, me, 'exclusive', 0, lease_ms * '1 ms'::interval, session = pg_backend_pid(), n.n, 0, 'exclusive 0 0',
 			true, clock_timestamp() + lease_ms * '1 ms'::interval, clock_timestamp(), "left"(my_record, 1023)
@@ -48,7 +48,7 @@ CREATE OR REPLACE FUNCTION dlock.enter(the_key text, me text, my_record text, le
 	OUT holder text, OUT holders bigint, OUT held_kind text, OUT held_room integer, OUT is_next boolean,
 	OUT ahead bigint, OUT done_by text, OUT began_ms bigint, OUT age_ms bigint, OUT record text,
 	OUT direct boolean, OUT has_own boolean, OUT is_listening boolean, OUT moment bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '10s' AS $$
 DECLARE
 	t timestamptz;
 	is_there boolean;	-- we are in the queue
@@ -113,7 +113,7 @@ $$;
 CREATE OR REPLACE FUNCTION dlock.await(the_key text, me text, ahead bigint, ms integer, had_own boolean,
 	OUT code integer, OUT token bigint, OUT slot integer, OUT place bigint, OUT left_ms bigint, OUT held_ms bigint,
 	OUT holder text, OUT holders bigint, OUT held_kind text, OUT held_room integer, OUT is_next boolean, OUT has_own boolean)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 DECLARE
 	ticket bigint;	-- ours, if it waits
 	unlistens boolean;
@@ -162,7 +162,7 @@ $$;
 -- give it up; with code 0, who has taken it away.
 CREATE OR REPLACE FUNCTION dlock.renew(the_key text, me text, my_token bigint, lease_ms bigint, session integer,
 	OUT code integer, OUT wanted_by text, OUT has_own boolean)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '2500ms' AS $$
 BEGIN
 	UPDATE dlock.claims c SET ends = clock_timestamp() + lease_ms * '1 ms'::interval
 		WHERE c.key = the_key AND c.owner = me AND c.token = my_token AND c.ends > clock_timestamp()
@@ -190,7 +190,7 @@ $$;
 -- and there, serve() is not needed; nor is it for a waiter that leaves while another holds so.  A
 -- rehearsal leaves it out.
 CREATE OR REPLACE FUNCTION dlock.release(the_key text, me text, my_status integer, my_once text, had_own boolean) RETURNS integer
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '10s' AS $$
 DECLARE
 	mine dlock.claims;
 	moment timestamptz;
@@ -234,7 +234,7 @@ $$;
 
 -- The same where probably nobody else has to do with the key.  `my_wake` 0: the session lacks it.
 CREATE OR REPLACE FUNCTION dlock.release_alone(the_key text, me text, my_wake bigint) RETURNS integer
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '10s' AS $$
 	WITH alone AS (
 		DELETE FROM dlock.claims c WHERE c.key = the_key AND c.owner = me AND c.slot IS NOT NULL AND c.kind = 'exclusive'
 			AND NOT EXISTS (SELECT FROM dlock.claims o WHERE o.key = the_key AND o.owner <> me)
@@ -250,7 +250,7 @@ $$;
 -- Ends sessions of ours that are left over from a broken connection and keep our wake-up lock: a
 -- waiter for that would wait for nobody.  With the caller's own rights.
 CREATE OR REPLACE FUNCTION dlock.end_old_sessions(me text) RETURNS bigint
-LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 	SELECT count(pg_terminate_backend(l.pid)) FROM dlock.advisory_locks() l
 	WHERE l.form = 1 AND l.number = dlock.wake_lock(me) AND l.mode = 'ExclusiveLock' AND l.granted AND l.pid <> pg_backend_pid()
 		AND l.pid IN (SELECT a.pid FROM pg_stat_activity a WHERE a.usename = current_user)
@@ -259,7 +259,7 @@ $$;
 -- ---- mode=row ----
 
 CREATE OR REPLACE FUNCTION dlock.add_row(the_key text) RETURNS void
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 AS $$ INSERT INTO dlock.rows (key) VALUES (the_key) ON CONFLICT DO NOTHING $$;
 
 -- Locks the key's row in the caller's transaction, and makes a lease of it: the server ends a
@@ -280,7 +280,7 @@ AS $$ INSERT INTO dlock.rows (key) VALUES (the_key) ON CONFLICT DO NOTHING $$;
 CREATE OR REPLACE FUNCTION dlock.lock_row(the_key text, lease_ms bigint, patient boolean, name text, shared boolean,
 	OUT code integer, OUT granted bigint, OUT transaction bigint, OUT waiting bigint, OUT holder integer,
 	OUT holders bigint, OUT is_shared boolean)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 DECLARE
 	old dlock.rows;
 	locker xid;
@@ -341,7 +341,7 @@ $$;
 CREATE OR REPLACE FUNCTION dlock.list_rows(the_key text, after_key text, most integer,
 	OUT key text, OUT pid integer, OUT waits boolean, OUT shared boolean, OUT came bigint)
 RETURNS SETOF record
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '2500ms' AS $$
 	WITH page AS (
 		SELECT r.key, r.xmax AS locker, hashtext(r.key)::bigint & 4294967295 AS one, hashtext(r.key || E'\001')::bigint & 4294967295 AS two
 		FROM dlock.rows r
@@ -383,7 +383,7 @@ CREATE OR REPLACE FUNCTION dlock.list(the_key text, after_key text, after_turn i
 	OUT key text, OUT turn integer, OUT number bigint, OUT kind text, OUT room integer, OUT token bigint, OUT slot integer,
 	OUT since bigint, OUT ends bigint, OUT moment bigint, OUT is_wanted boolean, OUT record text)
 RETURNS SETOF record
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '2500ms' AS $$
 	WITH n AS (SELECT clock_timestamp() AS moment)
 	SELECT t.key, t.turn, t.number, t.kind, t.room, t.token, t.slot, dlock.microseconds(t.since), dlock.microseconds(t.ends),
 		dlock.microseconds(n.moment), t.wanted_by IS NOT NULL, "left"(t.record, 1023)
@@ -401,7 +401,7 @@ $$;
 
 -- Who asks the holder with this token to give it up, see ask_back().  NULL: nobody does.
 CREATE OR REPLACE FUNCTION dlock.asker(the_key text, the_token bigint, OUT wanted_by text)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '2500ms' AS $$
 	SELECT "left"(c.wanted_by, 1023) FROM dlock.claims c WHERE c.key = the_key AND c.token = the_token
 $$;
 
@@ -409,7 +409,7 @@ $$;
 CREATE OR REPLACE FUNCTION dlock.last_run(the_key text,
 	OUT id text, OUT began bigint, OUT ended bigint, OUT status integer, OUT token bigint, OUT moment bigint, OUT record text)
 RETURNS SETOF record
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '2500ms' AS $$
 	SELECT u.id, dlock.microseconds(u.began), dlock.microseconds(u.ended), u.status, u.token,
 		dlock.microseconds(clock_timestamp()), "left"(u.record, 1023)
 	FROM dlock.runs u WHERE u.key = the_key ORDER BY u.ended DESC, u.token DESC LIMIT 1
@@ -421,7 +421,7 @@ CREATE OR REPLACE FUNCTION dlock.list_jobs(the_key text, after_key text, most in
 	OUT key text, OUT turn integer, OUT id text, OUT began bigint, OUT ended bigint, OUT status integer, OUT token bigint,
 	OUT moment bigint, OUT record text)
 RETURNS SETOF record
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '2500ms' AS $$
 	WITH RECURSIVE k (key, n) AS (
 		SELECT coalesce(the_key, (SELECT min(u.key) FROM dlock.runs u WHERE u.key > after_key)) COLLATE "C", 1
 		UNION ALL
@@ -443,7 +443,7 @@ CREATE OR REPLACE FUNCTION dlock.list_done(after_key text, after_id text, most i
 	OUT key text, OUT turn integer, OUT id text, OUT began bigint, OUT ended bigint, OUT status integer, OUT token bigint,
 	OUT moment bigint, OUT record text)
 RETURNS SETOF record
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '2500ms' AS $$
 	SELECT DISTINCT ON (u.key, u.id) u.key, 2, u.id, dlock.microseconds(u.began), dlock.microseconds(u.ended), u.status, u.token,
 		dlock.microseconds(clock_timestamp()), "left"(u.record, 1023)
 	FROM dlock.runs u WHERE u.status = 0 AND u.id IS NOT NULL AND (u.key, u.id) > (after_key, after_id)
@@ -452,7 +452,7 @@ $$;
 
 -- Forgets the runs of that ID (NULL: all of them).  False: none is remembered.
 CREATE OR REPLACE FUNCTION dlock.forget(the_key text, the_id text) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '10s' AS $$
 BEGIN
 	PERFORM dlock.flush(), dlock.lock_key(the_key);
 	DELETE FROM dlock.runs u WHERE u.key = the_key AND (the_id IS NULL OR u.id = the_id);
@@ -463,7 +463,7 @@ $$;
 -- Asks the holder with this token (and owner, if not NULL) to give it up: its next renewal is told
 -- `the_record`.  False: there is none.
 CREATE OR REPLACE FUNCTION dlock.ask_back(the_key text, the_token bigint, the_owner text, the_record text) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2500ms' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '2500ms' AS $$
 BEGIN
 	PERFORM dlock.flush();
 	UPDATE dlock.claims c SET wanted_by = "left"(the_record, 1023)
@@ -476,7 +476,7 @@ $$;
 -- Has those ask again who sleep in await() on this wake-up lock: they are not to wait for the end of
 -- their sleep.  It needs a right over their sessions; without it they wake by themselves.
 CREATE OR REPLACE FUNCTION dlock.wake_sleepers(wake bigint) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
 	PERFORM pg_cancel_backend(l.pid) FROM dlock.advisory_locks() l WHERE l.form = 1 AND l.number = wake AND NOT l.granted;
 EXCEPTION WHEN insufficient_privilege THEN
@@ -488,7 +488,7 @@ REVOKE ALL ON FUNCTION dlock.wake_sleepers(bigint) FROM PUBLIC;
 -- Takes the hold with this token (and owner, if not NULL) away, and grants to who is next.  True:
 -- done, or it had been done by the same.
 CREATE OR REPLACE FUNCTION dlock.take_away(the_key text, the_token bigint, the_owner text, the_record text) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '10s' AS $$
 DECLARE
 	moment timestamptz;
 	gone dlock.claims;
@@ -510,7 +510,7 @@ $$;
 
 -- Nobody is granted the key any more, for so long (NULL: without an end) or until thaw().
 CREATE OR REPLACE FUNCTION dlock.freeze(the_key text, the_record text, length interval) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '10s' AS $$
 DECLARE
 	moment timestamptz;
 BEGIN
@@ -529,7 +529,7 @@ $$;
 
 -- Ends that, and grants to who is next.  False: it was not frozen.
 CREATE OR REPLACE FUNCTION dlock.thaw(the_key text) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '10s' AS $$
 DECLARE
 	moment timestamptz;
 	gone dlock.claims;
