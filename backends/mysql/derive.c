@@ -60,12 +60,13 @@ static const struct derivation {
 	const char *name;
 	void (*derive)(char *out, const char *key, const char *database);
 	bool is_one;
+	bool asks; /* SELECT DATABASE(), where others go by what was typed */
 } derivations[] = {
-    {"prisma-migrate", name_prisma, true},
-    {"rails-migration", name_rails, true},
-    {"golang-migrate", name_golang_migrate, false},
-    {"flyway", name_flyway, false},
-    {"with_advisory_lock", name_with_advisory_lock, false},
+    {"prisma-migrate", name_prisma, true, false},
+    {"rails-migration", name_rails, true, true},
+    {"golang-migrate", name_golang_migrate, false, false},
+    {"flyway", name_flyway, false, true},
+    {"with_advisory_lock", name_with_advisory_lock, false, false},
 };
 
 const char derive_mysql_names[] =
@@ -90,6 +91,12 @@ bool
 derive_mysql_is_one(const char *tool)
 {
 	return find_program(tool) && find_program(tool)->is_one;
+}
+
+bool
+derive_mysql_asks(const char *tool)
+{
+	return find_program(tool) && find_program(tool)->asks;
 }
 
 void

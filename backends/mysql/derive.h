@@ -16,6 +16,12 @@ bool derive_mysql_knows(const char *tool);
 /* Does it have one lock, whatever the key? */
 bool derive_mysql_is_one(const char *tool);
 
+/*
+ * Does it ask the server how the database is called?  A server that has no capitals there
+ * (lower_case_table_names) is reached by any spelling.
+ */
+bool derive_mysql_asks(const char *tool);
+
 /* All their names, for people. */
 extern const char derive_mysql_names[];
 

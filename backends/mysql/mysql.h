@@ -47,6 +47,8 @@ struct session {
 	const char *unfit_sql;
 	MYSQL *mysql; /* NULL: not connected */
 	struct server_facts server;
+	/* how the server calls the login's, whatever case was typed; "": it has not said it */
+	char database[65 * 4];
 	char statement[STATEMENT_BYTES]; /* what was asked last */
 	struct pending {
 		enum stage { STAGE_NONE, STAGE_QUERY, STAGE_STORE, STAGE_NEXT } stage;

@@ -46,7 +46,7 @@ name_sql(const struct sql *db)
 	      "x'00', $2), 256), 40))";
 }
 
-/* What is locked, as dlock_grants has it. */
+/* What is locked, as dlock_grants has it.  Where the server is asked for a part of it: open. */
 static const char *
 subject(const struct sql *db, const char *key)
 {
@@ -55,8 +55,9 @@ subject(const struct sql *db, const char *key)
 	key = my->name ? my->name : key;
 	if (!my->derive || !key)
 		return key;
-	derive_mysql_name(
-	    named_of(db)->name, my->derive, key, my->session.login.database);
+	derive_mysql_name(named_of(db)->name, my->derive, key,
+	    derive_mysql_asks(my->derive) ? my->session.database
+					  : my->session.login.database);
 	return named_of(db)->name;
 }
 
@@ -274,12 +275,15 @@ named_still(const struct sql *db, bool ends, char *text)
 static enum rc
 named_each(struct sql *db, const struct look *look, struct fault *f)
 {
-	const char *what = subject(db, look->key);
 	struct grants_holder holder = {.session = 0};
 	struct answer a = {.db = NULL};
-	enum rc rc = what ? find_user(db, what, look_answer_by(look), &holder, &a, f)
-			  : RC_OK;
+	const char *what = NULL;
+	enum rc rc = sql_open(db, look_answer_by(look), f);
 
+	if (rc == RC_OK)
+		what = subject(db, look->key);
+	if (what)
+		rc = find_user(db, what, look_answer_by(look), &holder, &a, f);
 	if (rc == RC_OK)
 		rc = grants_each(db, look, what, &holder, f);
 	answer_drop(&a);
@@ -292,8 +296,11 @@ named_revoke(struct sql *db, const struct target *target, const char *record, bo
     instant until, struct fault *f)
 {
 	char holds[200];
+	enum rc rc = sql_open(db, until, f);
 
 	(void)record, (void)force;
+	if (rc != RC_OK)
+		return rc;
 	snprintf(holds, sizeof holds, "COALESCE(IS_USED_LOCK(%s) = $4, 0)", name_sql(db));
 	return grants_end(db, subject(db, target->key), target->owner, holds, until, f);
 }

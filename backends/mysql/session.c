@@ -279,7 +279,7 @@ write_setup(const struct session *s, char *sql, size_t size)
 	    "sql_select_limit = 18446744073709551615, div_precision_increment = 4, "
 	    "unique_checks = 1, foreign_key_checks = 1, wait_timeout = %" PRId64
 	    "%s; %s; SELECT CONNECTION_ID(), NOT " SERVER_IS_PRIMARY ", %s, " SERVER_CLOCK
-	    ", %s, %s",
+	    ", %s, %s, DATABASE()",
 	    instant_first(idle_s, IDLE_MOST_S),
 	    is_mariadb
 		? ", max_statement_time = 0, idle_transaction_timeout = 0, "
@@ -311,6 +311,7 @@ enum {
 	FACT_TIME,
 	FACT_GALERA,
 	FACT_UNFIT,
+	FACT_DATABASE,
 	FACTS
 };
 
@@ -327,6 +328,8 @@ read_facts(struct session *s, struct answer *a, bool *read_only, bool *is_mighty
 	    !row_boolean(row, FACT_GALERA, &s->server.is_galera) ||
 	    !row_boolean(row, FACT_UNFIT, &s->server.is_unfit))
 		return false;
+	if (!row_text(row, FACT_DATABASE, s->database, sizeof s->database))
+		*s->database = '\0';
 	s->server.is_direct = (uint32_t)number == session_number(s->db);
 	session_set_clock(s->db, time);
 	return true;

@@ -146,6 +146,33 @@ def test_a_name_that_a_program_derives(dlock, mysql_db, tool, key, name):
         assert dlock.run("status", *words, key).status == 0
 
 
+def java_hash(text):
+    found = 0
+    for c in text:
+        found = (31 * found + ord(c)) & 0xffffffff
+    return found - (1 << 32) if found >> 31 else found
+
+
+@pytest.mark.parametrize("tool, key, name", [
+    ("rails-migration", "any", lambda db: str(2053462845 * zlib.crc32(db.encode()))),
+    ("flyway", "flyway_schema_history", lambda db: f"Flyway-{java_hash(f'`{db}`.`flyway_schema_history`')}"),
+])
+def test_a_name_has_the_database_as_the_server_calls_it(dlock, make_mysql, tool, key, name):
+    """As those programs ask for it; lower_case_table_names=1: /LAB is the database lab."""
+    server = make_mysql(lower_case_table_names=1)
+    words = [["run", "-u", f"{server.url.rpartition('/')[0]}/{typed}", "-O", "mode=named", "-O", f"derive={tool}", "-k", key, "-n"]
+             for typed in (server.name.lower(), server.name.upper())]
+    with client(server) as ask:
+        for how, other in (words, words[::-1]):
+            holder = dlock.start(*how, "--", "sleep", "1000").held()
+            assert ask("SELECT GET_LOCK(%s, 0)", name(server.name.lower())) == ((0,),)
+            assert dlock.run(*other, "true").status == 75
+            for shown in (how, other):
+                assert dlock.run("status", *shown[1:-1]).status == 0
+            holder.signal(signal.SIGTERM)
+            assert holder.wait().status == -signal.SIGTERM
+
+
 @pytest.mark.parametrize("settings", [["mode=named", "name="], ["mode=named", "name=" + "x" * 193], ["name=x"],
                                       ["mode=row", "name=x"], ["mode=names"], ["mode=named", "derive=liquibase"], ["derive=flyway"]])
 def test_settings_that_make_no_sense(dlock, mysql_server, settings):
