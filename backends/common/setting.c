@@ -185,7 +185,8 @@ identity_begin(struct identity *id, const char *backend)
 {
 	id->used = 0;
 	id->one_lock = false;
-	*id->text = '\0';
+	*id->text = *id->files = '\0';
+	memset(id->view, 0, sizeof id->view);
 	identity_add(id, "backend", backend);
 }
 
@@ -267,6 +268,64 @@ identity_list(struct identity *id, const char *name, const char *list, char sepa
 	qsort(members, n, sizeof *members, compare_members);
 	for (size_t i = 0; i < n; i++)
 		add_bytes(id, name, members[i].at, members[i].n);
+}
+
+/* ---- what names lead to ---- */
+
+/* Where files are looked up from. */
+static void
+look_around(uint64_t view[4])
+{
+	struct stat ns, root;
+
+	if (stat("/proc/self/ns/mnt", &ns) != 0 || stat("/", &root) != 0)
+		return;
+	view[0] = ns.st_dev;
+	view[1] = ns.st_ino;
+	view[2] = root.st_dev;
+	view[3] = root.st_ino;
+}
+
+void
+identity_file(struct identity *id, const char *path)
+{
+	char *at = id->files + strlen(id->files), *end = id->files + sizeof id->files;
+	struct stat st = {.st_ino = 0};
+
+	if (at == id->files)
+		look_around(id->view);
+	(void)stat(path, &st);
+	at = text_put_number(at, end, st.st_dev);
+	at = text_put_number(text_put(at, end, ":"), end, st.st_ino);
+	text_put(at, end, ";");
+}
+
+void
+identity_hosts(struct identity *id, const char *hosts)
+{
+	const char *end;
+
+	for (; *hosts; hosts = *end ? end + 1 : end) {
+		size_t n = strcspn(hosts, ","), digits = strspn(hosts, "0123456789.:[]");
+		const char *colon = memchr(hosts, ':', n);
+
+		end = hosts + n;
+		/* an address of IPv6 has two colons */
+		if (digits >= n || (colon && memchr(colon + 1, ':', end - colon - 1)))
+			continue;
+		identity_file(id, "/etc/hosts");
+		return;
+	}
+}
+
+bool
+identity_is_same(const struct identity *a, const struct identity *b)
+{
+	bool seen_alike = a->view[1] && memcmp(a->view, b->view, sizeof a->view) == 0;
+
+	return strncmp(a->text, b->text, sizeof a->text) == 0 &&
+	    (!*a->files || seen_alike ||
+		strncmp(a->files, b->files, sizeof a->files) == 0);
 }
 
 bool

@@ -144,6 +144,7 @@ etcd_identify(struct store *s, struct identity *id, struct fault *f)
 	(void)f;
 	print_members(&e->address, members, sizeof members);
 	identity_list(id, "members", members, ',');
+	identity_hosts(id, members);
 	identity_add(id, "root", e->root);
 	identity_add(id, "name", e->name);
 	return RC_OK;

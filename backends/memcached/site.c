@@ -147,6 +147,7 @@ memcached_identify(struct store *s, struct identity *id, struct fault *f)
 
 	(void)f;
 	identity_add(id, "host", m->address.at.host);
+	identity_hosts(id, m->address.at.host);
 	identity_number(id, "port", m->address.at.port);
 	identity_add(id, "user", m->address.user);
 	identity_add(id, "prefix", m->item ? NULL : m->prefix);

@@ -154,6 +154,21 @@ set_options(const struct connecting *c)
 
 /* ---- the server that a login would reach ---- */
 
+/* What host and socket lead to here; without either, the library's own sockets. */
+static void
+identify_way(struct identity *id, const char *host, const char *socket)
+{
+	static const char *const usual[] = {"/run/mysqld/mysqld.sock", "/tmp/mysql.sock"};
+
+	if (host && *host && strcmp(host, "localhost") != 0)
+		identity_hosts(id, host);
+	else if (socket)
+		identity_file(id, socket);
+	else
+		for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+			identity_file(id, usual[i]);
+}
+
 /*
  * Option files say what is not stated, and then the library's own variables do.  A user that
  * nobody names depends on the process's user alone.
@@ -178,6 +193,8 @@ connect_identify(const struct libmariadb *my, MYSQL *connected, const struct log
 	identity_add(id, "socket", socket ? socket : getenv("MYSQL_UNIX_PORT"));
 	/* as set_options() does it */
 	identity_number(id, "protocol", a->port ? MYSQL_PROTOCOL_TCP : o->protocol);
+	identify_way(id, *a->host ? a->host : o->host,
+	    socket ? socket : getenv("MYSQL_UNIX_PORT"));
 	identity_add(id, "user", *a->user ? a->user : o->user);
 	identity_add(id, "database", *a->database ? a->database : o->db);
 	if (!connected)

@@ -105,6 +105,31 @@ connection_init(
 /* ---- which locks its are ---- */
 
 /*
+ * What a host that libpq has resolved leads to here: a directory of sockets, where it begins
+ * with a slash.  NULL or "": the usual ones.
+ */
+static void
+identify_way(struct identity *id, const char *hosts, const char *ports)
+{
+	static const char usual[] = "/run/postgresql,/tmp";
+	const char *host = hosts && *hosts ? hosts : usual;
+	char path[512];
+
+	for (size_t n; *host; host += n + (host[n] == ',')) {
+		n = strcspn(host, ",");
+		if (*host != '/')
+			continue;
+		snprintf(path, sizeof path, "%.*s", (int)n, host);
+		identity_file(id, path);
+		snprintf(path, sizeof path, "%.*s/.s.PGSQL.%.*s", (int)n, host,
+		    (int)strcspn(ports, ","), ports);
+		identity_file(id, path);
+	}
+	if (hosts && *hosts != '/')
+		identity_hosts(id, hosts);
+}
+
+/*
  * libpq resolves all that it would go by (the words, a service, its variables, defaults)
  * before it looks at sslmode; with one that there is not it stops there, and connects to
  * nobody.
@@ -120,6 +145,7 @@ connection_identify(const struct connection *c, struct identity *id, struct faul
 				     : c->pq->connectStartParams(keywords, values, true);
 	PGconn *conn = c->pgconn ? c->pgconn : resolved;
 	PQconninfoOption *options = conn ? c->pq->conninfo(conn) : NULL;
+	const char *host = NULL, *port = "5432";
 	bool found = false;
 
 	for (const PQconninfoOption *o = options; o && o->keyword; o++)
@@ -127,7 +153,10 @@ connection_identify(const struct connection *c, struct identity *id, struct faul
 			if (strcmp(o->keyword, parts[i]) == 0) {
 				found = found || (o->val && i == 4);
 				identity_add(id, parts[i], o->val);
+				host = i == 0 ? o->val : host;
+				port = i == 2 && o->val ? o->val : port;
 			}
+	identify_way(id, host, port);
 	c->pq->conninfoFree(options);
 	c->pq->finish(resolved);
 	return found

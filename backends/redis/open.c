@@ -169,8 +169,11 @@ redis_identify(struct store *s, struct identity *id, struct fault *f)
 	for (size_t i = 0; i < a->n; i++) {
 		identity_add(id, "host", a->hosts[i].host);
 		identity_number(id, "port", a->hosts[i].port);
+		identity_hosts(id, a->hosts[i].host);
 	}
 	identity_add(id, "path", a->path);
+	if (*a->path)
+		identity_file(id, a->path);
 	identity_add(id, "master", a->master);
 	identity_add(id, "user", *a->user ? a->user : "default");
 	identity_number(id, "db", a->db);

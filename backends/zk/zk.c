@@ -194,6 +194,7 @@ zk_identify(struct store *s, struct identity *id, struct fault *f)
 	snprintf(user, sizeof user, "%.*s", (int)strcspn(z->ensemble.login, ":"),
 	    z->ensemble.login);
 	identity_list(id, "host", z->ensemble.hosts, ',');
+	identity_hosts(id, z->ensemble.hosts);
 	identity_add(id, "chroot", z->ensemble.chroot);
 	identity_add(id, "user", user);
 	identity_add(id, "layout", z->dir.layout->name);

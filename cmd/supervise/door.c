@@ -116,8 +116,7 @@ find_keys(
 {
 	const char *key = ask->keys, *end = (const char *)ask + n;
 
-	if (!*ask->identity ||
-	    strncmp(ask->identity, o->identity->text, sizeof ask->identity) != 0)
+	if (!*ask->identity.text || !identity_is_same(o->identity, &ask->identity))
 		return;
 	for (size_t i = 0; i < KEYS_MAX && key < end; i++) {
 		size_t length = strnlen(key, end - key);

@@ -20,7 +20,7 @@
  * One datagram each way: a struct as it is.  JOIN_VERSION changes with any of them.
  */
 
-#define JOIN_VERSION 9
+#define JOIN_VERSION 10
 /* a keeper on this machine that needs longer is frozen, or full */
 #define JOIN_PATIENCE (10 * NS_PER_S)
 /* the same for who does not wait for a lock (-n), or not for so long (-w) */
@@ -40,7 +40,7 @@ struct join_ask {
 	enum join_verb verb;
 	/* the lock is wanted for so long from now, whatever becomes of the asker */
 	int64_t keep;
-	char identity[IDENTITY_BYTES]; /* which locks the keys are (setting.h) */
+	struct identity identity; /* which locks the keys are (setting.h); text "": not known */
 	/* one after the other, each with its NUL; sent up to the last one */
 	char keys[KEYS_MAX * (KEY_BYTES + 1)];
 };

@@ -119,7 +119,7 @@ write_ask(struct join_ask *a, const struct nested *k, enum join_verb verb)
 		key = stpcpy(key, k->plan->keys[i]) + 1;
 	if (k->keep_until > instant_now())
 		a->keep = k->keep_until - instant_now();
-	memcpy(a->identity, k->identity.text, sizeof a->identity);
+	a->identity = k->identity;
 	return key - (char *)a;
 }
 

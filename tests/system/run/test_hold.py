@@ -1479,7 +1479,7 @@ def test_a_run_is_not_released(dlock, where):
 JOIN = """import os, re, socket, struct, subprocess, sys
 join, key, times = open(sys.argv[1]).read(), sys.argv[2], int(sys.argv[3])
 version = int(re.search("#define JOIN_VERSION (.*)", join)[1])
-ask = struct.pack("=iiq8192s", version, 1, 0, bytes.fromhex(sys.argv[4])) + key.encode() + bytes(1)
+ask = struct.pack("=iiqQ?8192s512x7x32x", version, 1, 0, 0, False, bytes.fromhex(sys.argv[4])) + key.encode() + bytes(1)
 handle = sys.stdin.readline().strip()
 joined = []
 for _ in range(times):

@@ -3,6 +3,7 @@
 # that name a lock.  Whoever means another lock has that one, or is refused; never a hold that
 # is not his.
 
+import os
 import shlex
 
 import pytest
@@ -494,3 +495,53 @@ def test_who_waits_for_somebody_else_waits(dlock, where):
     waiter.event("waiting")
     assert held.finish().status == 0
     assert waiter.wait().status == 0
+
+
+# ---- another mount namespace: what a name leads to there ----
+
+unshares = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+def below(mounts, words, *options):
+    """An inner run in a mount namespace of its own, in which these files lie over those."""
+    script = "".join(f"mount --bind {a} {b} && " for a, b in mounts) + 'exec "$@"'
+    return ["unshare", "-m", "sh", "-c", script, "sh", DLOCK, "run", *options, *words, "-k", "job", "--", "true"]
+
+
+@unshares
+def test_another_server_at_the_same_socket_is_not_joined(dlock, make_redis):
+    """Where somebody else holds the lock; with nothing in the socket's place it is the same server, and is joined."""
+    one, other = make_redis(), make_redis()
+    words = ["-u", f"redis+unix://{one.socket}"]
+    busy = dlock.hold(At(f"redis+unix://{other.socket}"), "job")
+    for mounts, status in (([], 0), ([(other.socket, one.socket)], 75)):
+        done = dlock.run("run", *words, "-k", "job", "--", *below(mounts, words, "-n", "-v"), events=False)
+        assert done.status == status and ("the outer run: acquire: ok" in done.stderr) == (status == 0), done
+    assert busy.finish().status == 0
+
+
+def test_a_server_that_was_restarted_is_the_same_one(dlock, make_redis, tmp_path):
+    """It has made its socket anew."""
+    server = make_redis("--appendonly", "yes", "--appendfsync", "always")
+    words = ["-u", f"redis+unix://{server.socket}"]
+    script = f'echo >{tmp_path}/begun; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; exec "$0" run -n -v {shlex.join(words)} -k job -- true'
+    outer = dlock.start("run", *words, "-k", "job", "--", "sh", "-c", script, DLOCK)
+    wait_for(lambda: (tmp_path / "begun").exists(), what="the outer run's command")
+    server.restart()
+    wait_for(lambda: os.path.exists(server.socket), what="the new socket")
+    (tmp_path / "go").touch()
+    done = outer.wait()
+    assert done.status == 0 and "the outer run: acquire: ok" in done.stderr, done
+
+
+@unshares
+@pytest.mark.parametrize("host, status", [("127.0.0.1", 0), ("localhost", 75)])
+def test_a_host_is_another_one_where_other_hosts_are_known(dlock, own_redis, tmp_path, host, status):
+    """Below another /etc/hosts a name may be another server's, an address is not."""
+    hosts = tmp_path / "hosts"
+    hosts.write_text("127.0.0.1 localhost\n")
+    words = ["-u", f"redis://{host}:{own_redis.port}"]
+    done = dlock.run("run", *words, "-k", "job", "--", *below([(hosts, "/etc/hosts")], words, "-n"), events=False)
+    assert done.status == status, done
+    done = dlock.run("run", *words, "-k", "job", "--", *below([], words, "-n"), events=False)
+    assert done.status == 0, done
