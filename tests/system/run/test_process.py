@@ -1191,7 +1191,7 @@ for version in range(2, 12):
         s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         s.settimeout(10)
         s.connect(chr(0) + name[1:])
-        s.send(struct.pack("=iiq16s8192s", version, verb, 0, b"redis", b"") + b"k" + bytes(1))
+        s.send(struct.pack("=iiq9000s", version, verb, 0, b"") + b"k" + bytes(1))
         answer = s.recv(65536)
         if b"hunter2" in answer: print("told")
         if answer: print("answered", version)
