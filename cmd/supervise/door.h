@@ -40,7 +40,8 @@ struct join_ask {
 	enum join_verb verb;
 	/* the lock is wanted for so long from now, whatever becomes of the asker */
 	int64_t keep;
-	struct identity identity; /* which locks the keys are (setting.h); text "": not known */
+	/* which locks the keys are; text "": not known */
+	struct identity identity;
 	/* one after the other, each with its NUL; sent up to the last one */
 	char keys[KEYS_MAX * (KEY_BYTES + 1)];
 };
