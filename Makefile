@@ -227,7 +227,7 @@ mutants: deps
 
 # A fresh make sees what deps has installed.
 check-all: export DLOCK_TEST_FULL := 1
-check-all: export DLOCK_SOAK := 60
+check-all: export DLOCK_SOAK := 180
 check-all: export LIMIT := 14400
 check-all: export TEST_LIMIT := 3600
 check check-all: deps

@@ -18,6 +18,7 @@ WITNESS = r"""
     #include <fcntl.h>
     #include <stdio.h>
     #include <stdlib.h>
+    #include <string.h>
     #include <sys/file.h>
     #include <time.h>
     #include <unistd.h>
@@ -51,28 +52,44 @@ WITNESS = r"""
         return room == 0 || takes_one_of(judge, room);
     }
 
-    /* witness LOG END MILLISECONDS KIND JUDGE...: runs so long, or until the file END exists */
+    /* One line, in one write, by a clock that goes on while the machine sleeps. */
+    static void tell(char **argv, const char *what)
+    {
+        struct timespec t;
+
+        clock_gettime(CLOCK_BOOTTIME, &t);
+        dprintf(open(argv[1], O_WRONLY | O_APPEND), "%s %s %ld.%09ld %s%s%s %s %s\n", what,
+            getenv("DLOCK_TOKEN"), (long)t.tv_sec, t.tv_nsec, argv[4], strchr(argv[4], '/') ? "/" : "",
+            strchr(argv[4], '/') && getenv("DLOCK_SLOT") ? getenv("DLOCK_SLOT") : "", getenv("DLOCK_KEY"),
+            getenv("DLOCK_TOKENS") ? getenv("DLOCK_TOKENS") : "-");
+    }
+
+    /*
+     * witness LOG END MILLISECONDS KIND JUDGE...: runs so long, or until the file END exists.
+     * KIND/RUN/STATUS: tells its end, too, as the command of this run, and ends with that status.
+     * Less than 0 milliseconds: without a daemon.
+     */
     int main(int argc, char **argv)
     {
-        int pause = atoi(argv[3]), overlaps = argc < 6;
-        struct timespec t;
+        int pause = atoi(argv[3]), overlaps = argc < 6, daemon = 0;
+        const char *run = strchr(argv[4], '/');
 
         for (int i = 5; i < argc; i++)
             overlaps |= !fits(argv[i], argv[4], i == 5);
-        clock_gettime(CLOCK_BOOTTIME, &t);
-        dprintf(open(argv[1], O_WRONLY | O_APPEND), "%s %s %ld.%09ld %s %s %s\n", overlaps ? "OVERLAP" : "alone",
-            getenv("DLOCK_TOKEN"), (long)t.tv_sec, t.tv_nsec, argv[4], getenv("DLOCK_KEY"),
-            getenv("DLOCK_TOKENS") ? getenv("DLOCK_TOKENS") : "-");
+        tell(argv, overlaps ? "OVERLAP" : "alone");
         if (pause > 0 && fork() == 0) { /* a daemon, which lives a little longer */
             setsid();
             usleep(1000); /* who counts processes may have seen this one, and not the next */
             if (fork() != 0)
                 _exit(0);
             pause += 20;
+            daemon = 1;
         }
-        for (; pause > 0 && access(argv[2], F_OK) != 0; pause -= 5)
+        for (pause = abs(pause); pause > 0 && access(argv[2], F_OK) != 0; pause -= 5)
             usleep(5000);
-        return overlaps ? 99 : 0;
+        if (run && !daemon)
+            tell(argv, "end");
+        return overlaps ? 99 : run ? atoi(strrchr(run, '/') + 1) : 0;
     }
 """
 
