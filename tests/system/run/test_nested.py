@@ -545,3 +545,20 @@ def test_a_host_is_another_one_where_other_hosts_are_known(dlock, own_redis, tmp
     assert done.status == status, done
     done = dlock.run("run", *words, "-k", "job", "--", *below([], words, "-n"), events=False)
     assert done.status == 0, done
+
+
+@unshares
+@pytest.mark.parametrize("kind", ["pg", "mysql"])
+def test_another_database_server_at_the_same_socket_is_not_joined(dlock, request, kind):
+    one, other = (request.getfixturevalue(f"make_{kind}")() for _ in range(2))
+    if kind == "pg":
+        words = ["-u", f"host={one.directory} port={one.port} user=app dbname={one.name}"]
+        mount = [f"{server.directory}/.s.PGSQL.{server.port}" for server in (other, one)]
+    else:
+        words = ["-u", f"mysql://app@localhost/{one.name}", "-O", f"socket={one.socket}"]
+        mount = [other.socket, one.socket]
+    busy = dlock.hold(At(other.url), "job")
+    for mounts, status in (([], 0), ([mount], 75)):
+        done = dlock.run("run", *words, "-k", "job", "--", *below(mounts, words, "-n", "-v"), events=False)
+        assert done.status == status and ("the outer run: acquire: ok" in done.stderr) == (status == 0), done
+    assert busy.finish().status == 0
