@@ -323,18 +323,43 @@ be_front(struct run *r, struct plan *p)
 
 /* ---- the asker ---- */
 
+/*
+ * Ctrl-Z: the front gives up its place and erases its line.  We stop after it, when the shell
+ * may write its prompt; not at all if it does not.
+ */
+static void
+stop_after(pid_t front, struct loop *l, int *put_off)
+{
+	siginfo_t found = {0};
+
+	if (waitid(P_PID, front, &found, WSTOPPED | WNOHANG) != 0 || found.si_pid == 0 ||
+	    !*put_off)
+		return;
+	loop_stop_now(*put_off);
+	loop_hear_all(l);
+	*put_off = 0;
+}
+
 /* What a terminal sends to our group has reached the front, too; what only we get has not. */
 static void
-pass_signal_on(pid_t front, const struct signalfd_siginfo *info)
+pass_signal_on(pid_t front, struct loop *l, const struct signalfd_siginfo *info)
 {
+	static int put_off; /* the signal by which we are to stop; 0 */
 	int sig = info->ssi_signo;
 
 	if (sig == SIGCHLD)
+		stop_after(front, l, &put_off);
+	if (sig == SIGCHLD || info->ssi_pid == (uint32_t)getpid())
 		return;
+	if (run_is_stop(sig)) {
+		put_off = sig;
+		loop_put_off(l, sig);
+	} else if (sig == SIGCONT) {
+		put_off = 0;
+		loop_hear_all(l);
+	}
 	if (!loop_is_for_group(info))
 		kill(front, sig);
-	if (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU)
-		loop_stop_here(sig);
 }
 
 /*
@@ -379,7 +404,7 @@ await_delivery(pid_t front, int delivery, const struct plan *p, const _Atomic in
 		if (set[LOOP_OWN].revents)
 			n = read(delivery, &byte, 1);
 		while (n < 0 && loop_signal(&loop, &info))
-			pass_signal_on(front, &info);
+			pass_signal_on(front, &loop, &info);
 	}
 	return n > 0 ? 0 : end_as(front, p, how);
 }

@@ -196,7 +196,7 @@ directory_notice_elsewhere(
 
 	if (dir < 0)
 		return;
-	fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (fd >= 0 && line_is_used(fd))
 		fault_set(notice, RC_OK,
 		    "%.100s is also locked in %s, another default directory of this user: that run and this one, in "

@@ -11,9 +11,12 @@
 #include "watch.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define ELDERS_AGAIN (2 * NS_PER_S) /* pause between two looks at them */
@@ -47,6 +50,8 @@ struct front_stop {
 	int sig;
 	instant at;        /* when to see whether it still is; NEVER: not at all */
 	instant continued; /* when we were, last */
+	bool put_off;      /* we waited: the keeper gives up our place first */
+	bool hung_up;      /* the command has got the SIGHUP that is still to come to us */
 };
 
 /* The other process. */
@@ -57,6 +62,7 @@ struct front_keeper {
 	bool granted; /* the keeper has said so: it goes on to say so in the page */
 	struct anchors anchors; /* keep the lock while we live, and break if it ends */
 	size_t broken;          /* of them, once the watch knows that one is */
+	int guard; /* a pipe that the keeper alone keeps open; -1: not needed yet */
 };
 
 /*
@@ -67,6 +73,7 @@ static _Alignas(4096) struct front {
 	const struct plan *plan;
 	struct shared *shared;
 	struct front_keeper keeper;
+	pid_t parent; /* ours, when we began */
 	struct loop loop;
 	struct front_elders elders;
 	struct watch watch;
@@ -188,6 +195,9 @@ front_finish(struct front *f, struct ending e, const char *words)
 {
 	if (e.kind != END_COMMAND)
 		run_settle(f->run, WITHDRAWN);
+	/* Ctrl-Z, then Ctrl-C: the first has ended the waiting */
+	if (e.kind == END_INTERRUPTED && f->interrupt)
+		e.value = f->interrupt;
 	if (e.kind == END_LOST && run_delivery(f->run) == WITHDRAWN && f->run->body)
 		e = (struct ending){.kind = END_REFUSED,
 		    .value = RC_LOST,
@@ -336,21 +346,6 @@ watch_keeper(struct front *f)
 
 /* ---- signals ---- */
 
-/* Would this signal have ended a program that does nothing about it? */
-static bool
-ends_by_default(int sig)
-{
-	static const int harmless[] = {
-	    SIGCHLD, SIGCONT, SIGURG, SIGWINCH, SIGTSTP, SIGTTIN, SIGTTOU};
-	/* we change none, so what is there is our caller's wish */
-	struct sigaction inherited;
-
-	for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
-		if (sig == harmless[i])
-			return false;
-	return sigaction(sig, NULL, &inherited) == 0 && inherited.sa_handler != SIG_IGN;
-}
-
 /*
  * In a terminal the command shares our process group, to which the kernel sends Ctrl-C (but
  * not every hang-up), and to which the command itself sends with `kill 0` (passing that
@@ -360,7 +355,14 @@ ends_by_default(int sig)
 static bool
 command_had_it(const struct front *f, const struct signalfd_siginfo *info)
 {
+	pid_t command = atomic_load(&f->shared->command);
+
 	if (!f->run->origin->has_tty)
+		return false;
+	if (info->ssi_signo == SIGHUP && f->stop.hung_up)
+		return true;
+	/* it leads a group of its own, as a shell does */
+	if (command && getpgid(command) != getpgrp())
 		return false;
 	if (info->ssi_signo == SIGCONT)
 		return loop_is_foreground();
@@ -387,6 +389,20 @@ pass_on(struct front *f, const struct msg *m)
 	link_send(f->keeper.link, m, NULL);
 }
 
+/*
+ * A run that is stopped while it waits is to keep no place, and no grant: others would wait
+ * for whom nothing runs.  So the keeper ends as by a signal, then we stop, and ask anew when we
+ * are continued (start.c).  If the grant comes first, the command stops, and we with it.
+ */
+static void
+put_off_stop(struct front *f, int sig)
+{
+	waiting_pause(&f->waiting);
+	atomic_store(&f->shared->front.on_screen, false);
+	f->stop.put_off = true;
+	loop_put_off(&f->loop, sig);
+}
+
 static void
 front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 {
@@ -400,11 +416,13 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 	/* SIGPIPE, when our stderr is a closed pipe */
 	if (info->ssi_pid == (uint32_t)getpid())
 		return;
-	if (!is_running(f) && (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU)) {
-		waiting_pause(&f->waiting);
-		atomic_store(&f->shared->front.on_screen, false);
-		loop_stop_here(sig);
-		return;
+	m.ends = run_is_end(sig);
+	if (!is_running(f) && run_is_stop(sig)) {
+		/* the init of a pid namespace is stopped by nothing */
+		if (getpid() == 1 || !loop_stops_group(sig))
+			return;
+		m.ends = true;
+		put_off_stop(f, sig);
 	}
 	/* what was meant for the asker of a hold is no longer for us, though he passes it on */
 	if (run_delivery(f->run) != UNDELIVERED &&
@@ -420,18 +438,78 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 	m.had = command_had_it(f, info);
 	m.typed = f->run->origin->has_tty && loop_is_for_group(info) &&
 	    (sig == SIGINT || sig == SIGQUIT);
-	m.ends = ends_by_default(sig);
 	/* the keeper ends a hold of which nobody has been told */
 	if (m.ends && f->run->body)
 		run_settle(f->run, WITHDRAWN);
 	pass_on(f, &m);
 	if (!is_running(f) && m.ends) {
-		f->interrupt = f->interrupt ? f->interrupt : sig;
+		if (!f->interrupt || run_is_stop(f->interrupt))
+			f->interrupt = sig;
 		watch_interrupted(&f->watch, instant_now());
 	}
 }
 
 /* ---- messages ---- */
+
+/*
+ * While we are stopped nobody would stop the tree if the keeper is killed.  The kernel wakes
+ * us then: see loop_stop_guarded().
+ */
+static void
+set_guard(struct front *f)
+{
+	struct anchors sent = {.n = 1};
+	int ends[2];
+
+	if (f->keeper.guard >= 0 || pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+		return;
+	sent.fds[0] = ends[1];
+	if (link_send(f->keeper.link, &(struct msg){.kind = MSG_GUARD}, &sent))
+		f->keeper.guard = ends[0];
+	else
+		close(ends[0]);
+	close(ends[1]);
+}
+
+/*
+ * The kernel has not stopped us, for no shell is above; but it took our keeper for one when it
+ * stopped the others.  It would have hung them up, too, if there was a shell until now.
+ */
+static void
+continue_group(struct front *f, pid_t command)
+{
+	pid_t leader = getsid(0);
+	char state = leader > 0 ? tree_state(leader) : 'S';
+
+	if (loop_stops_group(f->stop.sig))
+		return;
+	if (getppid() != f->parent || state == 'Z' || state == '\0')
+		kill(0, SIGHUP);
+	kill(0, SIGCONT);
+	kill(command, SIGCONT);
+}
+
+/*
+ * What has continued us is dealt with here, before a command that is continued can stop again:
+ * passed on later, it would undo that.  A shell's `fg` and `bg` continue all of our group; if
+ * it was sent to us alone, the command is still stopped.
+ */
+static void
+take_continue(struct front *f, pid_t command)
+{
+	static const struct timespec at_once;
+	sigset_t one;
+
+	sigemptyset(&one);
+	sigaddset(&one, SIGCONT);
+	if (sigtimedwait(&one, NULL, &at_once) != SIGCONT) {
+		continue_group(f, command);
+		return;
+	}
+	f->stop.continued = instant_now();
+	if (!loop_is_foreground() && tree_state(command) == 'T')
+		kill(command, SIGCONT);
+}
 
 /* The notice may be old: the job may have been continued since. */
 static void
@@ -444,9 +522,12 @@ front_stop(struct front *f)
 	if (!f->run->origin->has_tty || !command || atomic_load(&f->shared->killing) ||
 	    (state ? state != 'T' : kill(command, 0) != 0))
 		return;
+	set_guard(f);
 	atomic_store(&f->shared->front.mirrored, true);
-	loop_stop_with(command, f->stop.sig);
+	f->stop.hung_up = loop_stop_with(command, f->stop.sig, f->keeper.guard);
 	atomic_store(&f->shared->front.mirrored, false);
+	if (!loop_is_closed(f->keeper.guard))
+		take_continue(f, command);
 }
 
 static void
@@ -492,6 +573,7 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 	case MSG_STARTED:
 	case MSG_RESUMED:
 	case MSG_SIGNAL:
+	case MSG_GUARD:
 		break;
 	case MSG_STOPPING:
 		outside_look(run_guarded(f->run));
@@ -581,7 +663,7 @@ take_interrupt(struct front *f)
 		if (info.ssi_signo == SIGCHLD)
 			front_reap(f);
 		else if (!sig && info.ssi_pid != (uint32_t)getpid() &&
-		    ends_by_default(info.ssi_signo))
+		    run_is_end(info.ssi_signo))
 			sig = info.ssi_signo;
 	return sig;
 }
@@ -647,12 +729,28 @@ conclude(struct front *f)
 	return v;
 }
 
+/* For another one to be begun with.  It has ended, or has yet to reach a silent server. */
+static void
+part_with_keeper(struct front *f)
+{
+	if (f->keeper.link >= 0)
+		close(f->keeper.link);
+	for (size_t i = 0; i < f->keeper.anchors.n; i++)
+		close(f->keeper.anchors.fds[i]);
+	if (f->keeper.guard >= 0)
+		close(f->keeper.guard);
+	loop_close(&f->loop);
+	free(f->elders.spared.at);
+	memset(f, 0, sizeof *f);
+}
+
 struct verdict
 front_run(const struct run *r, pid_t keeper)
 {
 	struct front *f = &front;
 	struct pollfd set[SLOTS];
 	struct signalfd_siginfo info;
+	struct verdict v;
 	instant wake;
 	sigset_t all;
 	int error;
@@ -662,13 +760,16 @@ front_run(const struct run *r, pid_t keeper)
 	f->plan = r->plan;
 	f->shared = r->shared;
 	f->keeper.pid = keeper;
+	f->parent = getppid();
 	f->keeper.link = r->ends[0];
+	f->keeper.guard = -1;
 	f->keeper.listen_from = listen_from(r);
 	f->elders.look_at = f->stop.at = f->doubt.warn_at = NEVER;
 	close(r->ends[1]);
 	libc_sigfillset(&all);
 	watch_init(&f->watch, r->plan->terms.ttl, r->plan->terms.grace);
-	waiting_begin(&f->waiting, r->plan, r->shared, r->origin->has_tty);
+	waiting_begin(
+	    &f->waiting, r->plan, r->shared, r->began, r->origin->has_tty);
 	error = loop_open(&f->loop, &all) == 0 ? 0 : errno;
 	if (error)
 		take_over(f, strerror(error));
@@ -695,6 +796,10 @@ front_run(const struct run *r, pid_t keeper)
 		    (set[LOOP_SIGNAL].revents || f->stop.at != NEVER) &&
 		    loop_signal(&f->loop, &info))
 			front_take_signal(f, &info);
+		if (f->stop.put_off && is_running(f)) {
+			loop_hear_all(&f->loop);
+			f->stop.put_off = false;
+		}
 		/* later than a signal that would end it */
 		if (r->body && is_running(f))
 			deliver(f);
@@ -703,5 +808,8 @@ front_run(const struct run *r, pid_t keeper)
 		if (!f->end.over && instant_now() >= f->doubt.warn_at)
 			loss_warn(r, &f->doubt);
 	}
-	return conclude(f);
+	v = conclude(f);
+	if (run_is_stop(v.signal))
+		part_with_keeper(f);
+	return v;
 }

@@ -12,6 +12,8 @@
 
 #define TREE_AGAIN (20 * NS_PER_MS)  /* pause between two looks at what a body has left */
 #define BODY_AGAIN (100 * NS_PER_MS) /* and at a body of whose end no descriptor tells */
+#define LEAVE_LATER (50 * NS_PER_MS)     /* what ends within that time is never stopped */
+#define DELIVERY_AGAIN (100 * NS_PER_MS) /* between two at a front that is to deliver */
 
 static void
 react(struct incoming *in, enum event_kind kind, int value)
@@ -72,6 +74,28 @@ end_body(struct incoming *in, int sig)
 		react(in, EV_ENDED, sig); /* as a wait status: it died of the signal */
 }
 
+static bool
+is_undelivered(const struct incoming *in)
+{
+	return in->keep->phase == PH_HOLD && !in->keep->tree.gone &&
+	    run_delivery(in->run) == UNDELIVERED;
+}
+
+/*
+ * A front that is stopped gives a grant to nobody: the lock goes back.  When it is continued
+ * it finds that as the ending, and asks again.
+ */
+static void
+check_delivery(struct incoming *in)
+{
+	if (!is_undelivered(in) ||
+	    instant_now() < in->keep->granted_at + DELIVERY_AGAIN ||
+	    tree_state(getppid()) != 'T' || !run_settle(in->run, WITHDRAWN))
+		return;
+	react(in, EV_TERMINATED, 0);
+	react(in, EV_ENDED, SIGSTOP); /* as a wait status */
+}
+
 /*
  * When to look at the body again: no descriptor tells of its descendants' end, nor of its own
  * without pidfd_open(2).
@@ -79,6 +103,9 @@ end_body(struct incoming *in, int sig)
 static instant
 body_wake(const struct incoming *in)
 {
+	if (is_undelivered(in))
+		return instant_first(
+		    instant_now() + DELIVERY_AGAIN, in->run->body->until);
 	if (in->keep->phase == PH_HOLD && in->keep->tree.stopping &&
 	    !in->keep->tree.empty)
 		return instant_now() + TREE_AGAIN;
@@ -129,12 +156,39 @@ incoming_wake_front(const struct incoming *in)
 		kill(getppid(), SIGCONT);
 }
 
+void
+incoming_leave_group(struct incoming *in)
+{
+	bool tty = in->run->origin->has_tty, alone;
+
+	in->group = getpgrp();
+	/* 0: it is of an outer pid namespace, and there would be no way back to it */
+	alone = (in->run->body || (tty && in->group == 0)) && setsid() >= 0;
+	in->leave_at = alone || !tty ? NEVER : instant_now() + LEAVE_LATER;
+	if (!alone)
+		setpgid(0, 0);
+}
+
+/* Who leads a group cannot begin a session: for a moment we are in the front's once more. */
+void
+incoming_leave_session(struct incoming *in)
+{
+	if (in->leave_at == NEVER)
+		return;
+	in->leave_at = NEVER;
+	setpgid(0, in->group);
+	if (setsid() < 0)
+		setpgid(0, 0);
+}
+
 static void
 command_changed(struct incoming *in, int status)
 {
+	in->child.stopped = WIFSTOPPED(status);
 	if (WIFSTOPPED(status) && in->keep->tree.killing_since != NEVER) {
 		return; /* by us: nobody is to stop with it */
 	} else if (WIFSTOPPED(status)) {
+		incoming_leave_session(in);
 		news_send(&in->news, MSG_STOPPED, WSTOPSIG(status), "");
 	} else if (WIFCONTINUED(status)) {
 		news_send(&in->news, MSG_RESUMED, 0, "");
@@ -234,12 +288,14 @@ take_signal(struct incoming *in, int sig)
 static void
 hear_front(struct incoming *in)
 {
-	struct anchors none;
+	struct anchors sent;
 	struct msg m;
 	int got;
 
-	while ((got = link_receive(in->news.link, &m, &none)) > 0)
-		if (in->keep->phase == PH_ASK && m.ends)
+	while ((got = link_receive(in->news.link, &m, &sent)) > 0)
+		if (m.kind == MSG_GUARD)
+			in->guard = sent.n > 0 ? sent.fds[0] : -1;
+		else if (in->keep->phase == PH_ASK && m.ends)
 			react(in, EV_INTERRUPTED, m.number);
 		else if (in->run->body && m.ends)
 			end_body(in, m.number);
@@ -364,13 +420,17 @@ incoming_wait(struct incoming *in, int fd, short events, instant until)
 	until = instant_first(until, instant_now() + in->run->plan->terms.ttl / 3);
 	if (in->run->body)
 		until = instant_first(until, body_wake(in));
-	loop_wait(&in->loop, set, n, until);
+	loop_wait(&in->loop, set, n, instant_first(until, in->leave_at));
+	if (in->leave_at != NEVER && instant_now() >= in->leave_at)
+		incoming_leave_session(in);
 	atomic_store(&in->run->shared->alive_at, instant_now());
 	ready = set[SLOT_BACKEND].revents != 0;
-	if (in->run->body)
+	if (in->run->body) {
+		check_delivery(in);
 		check_body(in);
-	else if (set[SLOT_GATE].revents)
+	} else if (set[SLOT_GATE].revents) {
 		check_gate(in);
+	}
 	if (set[LOOP_SIGNAL].revents)
 		while (loop_signal(&in->loop, &info))
 			take_signal(in, info.ssi_signo);

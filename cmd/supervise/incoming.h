@@ -23,8 +23,27 @@ struct incoming {
 	struct loop loop;
 	struct child child;
 	struct door door;
+	pid_t group;      /* the front's */
+	instant leave_at; /* when to leave the session; NEVER: we have, or need not */
+	int guard;     /* what the front has sent with MSG_GUARD, or -1 */
 	bool answered; /* somebody wanted the lock released, and knows how that ended */
 };
+
+/*
+ * Takes this process out of the front's process group, and the keeper of a hold out of its
+ * session: nothing of the user's terminal may be kept when he has gone home.
+ */
+void incoming_leave_group(struct incoming *);
+
+/*
+ * Takes it out of the session, if it still is in one with a terminal.  There we are what a shell
+ * is to the group of front and command, a parent in another group.  The kernel takes that group
+ * for a shell's job as long as we live: Ctrl-Z stops it where no shell can continue it, and
+ * nobody hangs it up when its shell has ended.  A new session costs a short command a
+ * millisecond on a busy machine, where the kernel shares out processor time by sessions; so
+ * incoming_wait() does it a little later, and when the command stops.
+ */
+void incoming_leave_session(struct incoming *);
 
 /*
  * Sleeps once, until `fd` is ready, something has happened, or `until`; deals

@@ -15,7 +15,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -190,12 +189,7 @@ dismiss_stub(struct keeper *k)
 static void
 go_on_alone(struct keeper *k)
 {
-	int tty = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
-
-	if (tty >= 0) {
-		ioctl(tty, TIOCNOTTY);
-		close(tty);
-	}
+	incoming_leave_session(&k->in);
 	if (chdir("/") != 0)
 		news_trace(&k->in.news, "cannot leave the working directory");
 	dismiss_stub(k);
@@ -374,6 +368,11 @@ static void
 keeper_granted(struct keeper *k)
 {
 	k->keep.terms.tied = k->lock.nested || k->lock.grant.anchor >= 0;
+	/* the job was stopped while it waited, by SIGSTOP: it is to keep nobody waiting */
+	if (k->in.child.stopped) {
+		react(k, EV_INTERRUPTED, SIGSTOP);
+		k->todo.stop = false;
+	}
 	react_to_lease(k, EV_GRANTED);
 	if (k->untold)
 		react(k, EV_EXEC_FAILED, EXEC_NOT_CALLED);
@@ -509,9 +508,7 @@ leave_the_terminal(struct keeper *k)
 	int null = libc_open_nothing(), low, high;
 	int other = k->run->body ? k->run->body->outside.fd : k->in.child.gate;
 
-	/* nothing of a body's terminal may be kept when it has gone home */
-	if (!k->run->body || setsid() < 0)
-		setpgid(0, 0);
+	incoming_leave_group(&k->in);
 	for (int fd = 0; fd <= 2; fd++)
 		dup2(null, fd);
 	low = k->in.news.link < other || other < 0 ? k->in.news.link : other;
@@ -554,7 +551,8 @@ keeper_init(struct keeper *k, const struct run *r)
 	k->in.news.host = &k->host;
 	k->in.news.link = r->ends[1];
 	k->todo.wake = NEVER;
-	k->in.child.gate = k->in.door.listener = k->in.door.spare = -1;
+	k->in.child.gate = k->in.door.listener = k->in.door.spare = k->in.guard = -1;
+	k->in.leave_at = NEVER;
 	close(r->ends[0]);
 }
 

@@ -8,6 +8,8 @@
 #include <fcntl.h>
 #include <stdint.h>
 #include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 int
@@ -80,14 +82,106 @@ loop_unblock(int sig)
 }
 
 void
-loop_stop_here(int sig)
+loop_stop_now(int sig)
 {
 	sigset_t blocked;
 
 	libc_sigprocmask(SIG_BLOCK, NULL, &blocked);
-	raise(sig);
 	loop_unblock(sig); /* here we stop, and from here we go on */
 	libc_sigprocmask(SIG_SETMASK, &blocked, NULL);
+}
+
+void
+loop_stop_here(int sig)
+{
+	raise(sig);
+	loop_stop_now(sig);
+}
+
+bool
+loop_is_closed(int guard)
+{
+	struct pollfd p = {.fd = guard};
+
+	return poll(&p, 1, 0) > 0;
+}
+
+/*
+ * Once the signal is pending, SIGCONT takes it back: the guard may be closed at any moment.
+ * SIGSTOP is never pending, so there a moment remains.
+ */
+void
+loop_stop_guarded(int sig, int guard)
+{
+	static const struct timespec at_once;
+	sigset_t one;
+
+	fcntl(guard, F_SETOWN, getpid());
+	fcntl(guard, F_SETSIG, SIGCONT);
+	fcntl(guard, F_SETFL, O_ASYNC | O_NONBLOCK);
+	if (sig != SIGSTOP || !loop_is_closed(guard))
+		raise(sig);
+	if (loop_is_closed(guard)) {
+		sigemptyset(&one);
+		sigaddset(&one, sig);
+		sigtimedwait(&one, NULL, &at_once);
+	}
+	loop_stop_now(sig);
+	fcntl(guard, F_SETFL, O_NONBLOCK);
+}
+
+static void
+hear(struct loop *l, bool stops)
+{
+	sigset_t heard;
+
+	libc_sigfillset(&heard);
+	for (int sig = SIGTSTP; !stops && sig <= SIGTTOU; sig++)
+		sigdelset(&heard, sig);
+	signalfd(l->signals, &heard, 0);
+}
+
+void
+loop_put_off(struct loop *l, int sig)
+{
+	hear(l, false);
+	raise(sig);
+}
+
+void
+loop_hear_all(struct loop *l)
+{
+	hear(l, true);
+}
+
+/* A child in the group is asked, for the kernel alone knows all who are in it. */
+bool
+loop_stops_group(int sig)
+{
+	int status = 0;
+	pid_t pid = libc_fork();
+
+	if (pid == 0) {
+		loop_stop_here(sig);
+		_exit(0);
+	}
+	if (pid < 0)
+		return true;
+	while (waitpid(pid, &status, WUNTRACED) < 0 && errno == EINTR)
+		continue;
+	if (!WIFSTOPPED(status))
+		return false;
+	kill(pid, SIGKILL);
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		continue;
+	return true;
+}
+
+void
+loop_close(struct loop *l)
+{
+	close(l->signals);
+	close(l->timer);
 }
 
 /* Where there is no /dev/tty, one of these may be the terminal: tcgetpgrp() asks for ours. */
@@ -114,18 +208,33 @@ loop_is_foreground(void)
 	return yes;
 }
 
-void
-loop_stop_with(pid_t command, int sig)
+static bool
+is_pending(int sig)
+{
+	sigset_t pending;
+
+	return sigpending(&pending) == 0 && sigismember(&pending, sig) == 1;
+}
+
+bool
+loop_stop_with(pid_t command, int sig, int guard)
 {
 	pid_t group = getpgid(command);
 	int tty = group != getpgrp() ? open_terminal() : -1;
-	bool owner = tty >= 0 && tcgetpgrp(tty) == group;
+	bool owner = tty >= 0 && tcgetpgrp(tty) == group, hangs_up;
 
-	loop_stop_here(sig);
+	loop_stop_guarded(sig, guard);
 	if (owner && tcgetpgrp(tty) == getpgrp() && getpgid(command) == group)
 		tcsetpgrp(tty, group);
 	if (tty >= 0)
 		close(tty);
-	if (group > 0 && group != getpgrp() && getpgid(command) == group)
-		kill(-group, SIGCONT);
+	if (loop_is_closed(guard) || group <= 0 || group == getpgrp() ||
+	    getpgid(command) != group)
+		return false;
+	/* in this order, as the kernel does: a shell that went on first would take the terminal */
+	hangs_up = is_pending(SIGHUP);
+	if (hangs_up)
+		kill(-group, SIGHUP);
+	kill(-group, SIGCONT);
+	return hangs_up;
 }

@@ -32,11 +32,38 @@ void loop_wait(struct loop *, struct pollfd *set, nfds_t n, instant until);
 void loop_stop_here(int sig);
 
 /*
+ * The same, but only until all other ends of the pipe `guard` are closed: then the kernel
+ * continues this process, or it does not stop.  -1: there is none.
+ */
+void loop_stop_guarded(int sig, int guard);
+
+/* Have they been closed? */
+bool loop_is_closed(int guard);
+
+/*
  * The same of a shell's job, because the command has stopped.  A command that leads a group
  * of its own, such as an interactive shell, is not reached by the `fg` that continues ours:
- * it is continued by us, and gets the terminal back if it had it.
+ * it is continued by us, and gets the terminal back if it had it.  True: it has got from us
+ * the SIGHUP, too, that has come to us.
  */
-void loop_stop_with(pid_t command, int sig);
+bool loop_stop_with(pid_t command, int sig, int guard);
+
+/*
+ * Puts off a stop by `sig`, which stays pending: loop_signal() has none that stops until
+ * loop_hear_all().  What continues this process before loop_stop_now() cancels the stop, as it
+ * would cancel any.
+ */
+void loop_put_off(struct loop *, int sig);
+void loop_hear_all(struct loop *);
+void loop_stop_now(int sig);
+
+/*
+ * Would `sig` stop our process group?  The kernel ignores it where no shell is above that could
+ * continue it.
+ */
+bool loop_stops_group(int sig);
+
+void loop_close(struct loop *);
 
 /* Lets this signal through, which does what it is set to. */
 void loop_unblock(int sig);

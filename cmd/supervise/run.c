@@ -2,6 +2,7 @@
 #include "run.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -81,6 +82,26 @@ run_settle(const struct run *r, enum delivery how)
 	return r->body && atomic_compare_exchange_strong(r->body->delivery, &open, how);
 }
 
+bool
+run_is_stop(int sig)
+{
+	return sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU || sig == SIGSTOP;
+}
+
+bool
+run_is_end(int sig)
+{
+	static const int harmless[] = {
+	    SIGCHLD, SIGCONT, SIGURG, SIGWINCH, SIGTSTP, SIGTTIN, SIGTTOU};
+	/* we change none, so what is there is our caller's wish */
+	struct sigaction inherited;
+
+	for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
+		if (sig == harmless[i])
+			return false;
+	return sigaction(sig, NULL, &inherited) == 0 && inherited.sa_handler != SIG_IGN;
+}
+
 struct shared *
 shared_new(size_t told)
 {
@@ -93,6 +114,12 @@ shared_new(size_t told)
 	atomic_init(&s->kill_at, NEVER);
 	atomic_init(&s->alive_at, instant_now());
 	return s;
+}
+
+void
+shared_end(struct shared *s, size_t told)
+{
+	munmap(s, sizeof *s + told);
 }
 
 bool

@@ -9,8 +9,9 @@
  *	           the command's tree itself and reports the lock as lost; it never
  *	           releases, since it cannot know
  *	keeper.c   keeps the lock: it owns the backend, the command and the lease.  It lives
- *	           in a background process group of its own and has none of the user's
- *	           descriptors: what is to be said, it tells the front.  When the front dies,
+ *	           in a process group of its own, with a terminal in a session of its own,
+ *	           and has none of the user's descriptors: what is to be said, it tells
+ *	           the front.  When the front dies,
  *	           it stops the command's tree, then releases.  After the front has been told
  *	           the ending it may live on alone, for --min-hold, or to release when the
  *	           server did not answer
@@ -41,9 +42,6 @@
 #include <stdatomic.h>
 #include <sys/stat.h>
 #include <sys/types.h>
-
-/* What ps(1) shows of a hold in the background; nothing goes by it. */
-#define HOLD_NAME "dlock-hold"
 
 /* ---- the page ---- */
 
@@ -93,6 +91,8 @@ struct shared {
 /* A fresh page, with room for what is told, or NULL with errno. */
 struct shared *shared_new(size_t told);
 
+void shared_end(struct shared *, size_t told);
+
 /* How it ended, as far as the keeper has decided it: a front may read it at any moment. */
 void shared_put_ending(struct shared *, const struct ending *);
 struct ending shared_ending(const struct shared *);
@@ -118,7 +118,8 @@ enum msg_kind {
 	MSG_TRACE,    /* text: for -v */
 	MSG_NOTICE,   /* text: what the user should know of the server */
 	/* front to keeper */
-	MSG_SIGNAL, /* number: signal; had, typed, ends; nothing else comes from there */
+	MSG_SIGNAL, /* number: signal; had, typed, ends */
+	MSG_GUARD,  /* carries a descriptor to be kept open: that we live */
 };
 
 struct msg {
@@ -295,8 +296,18 @@ int start_die_of(int sig);
 /* Says what there is to say and ends the process. */
 _Noreturn void start_end(const struct plan *, const struct verdict *);
 
-/* Runs beside a keeper just forked; returns how it ended, to be said and exited with. */
+/*
+ * Runs beside a keeper just forked; returns how it ended, to be said and exited with.  An end
+ * by a signal that stops: the waiting was stopped by it, and the lock is to be asked for anew,
+ * by another keeper.
+ */
 struct verdict front_run(const struct run *, pid_t keeper);
+
+/* Does this signal stop? */
+bool run_is_stop(int sig);
+
+/* Would this signal have ended a program that does nothing about it? */
+bool run_is_end(int sig);
 
 /* Runs in the keeper's process, right after the fork. */
 _Noreturn void keeper_run(const struct run *);

@@ -97,28 +97,17 @@ start_adopting(void)
 	    : "the kernel, or a filter of system calls, refuses PR_SET_CHILD_SUBREAPER";
 }
 
-/* All that front and keeper share when they part.  False, with errno. */
+/* All that this process and each keeper of its share.  False, with errno. */
 static bool
-prepare(struct run *r, struct plan *p)
+prepare_keeper(struct run *r, struct plan *p)
 {
-	/* of `where` the end is used, of `told` the beginning: one page */
-	static struct {
-		struct nested_site where;
-		char told[SITE_BYTES];
-	} site;
 	struct {
 		unsigned char owner[OWNER_CHARS / 2], door[DOOR_ID_CHARS / 2];
 		uint64_t seed;
 	} bytes;
 
-	r->began = instant_now();
-	tree_reserve();
 	if (r->body)
-		r->body->outside.front = getpid();
-	nested_site_find(&site.where, p);
-	nested_site_write(site.told, p->site.backend, &site.where.site);
-	r->where = &site.where;
-	r->site = site.told;
+		atomic_store(r->body->delivery, UNDELIVERED);
 	r->has_elders = tree_has_children();
 	r->shared = shared_new(child_room(r));
 	if (!r->shared || getrandom(&bytes, sizeof bytes, 0) != sizeof bytes)
@@ -132,11 +121,71 @@ prepare(struct run *r, struct plan *p)
 	return link_open(r->ends) == 0 && has_descriptors(r);
 }
 
+/* All that front and keeper share when they part.  False, with errno. */
+static bool
+prepare(struct run *r, struct plan *p)
+{
+	/* of `where` the end is used, of `told` the beginning: one page */
+	static struct {
+		struct nested_site where;
+		char told[SITE_BYTES];
+	} site;
+
+	r->began = instant_now();
+	tree_reserve();
+	if (r->body)
+		r->body->outside.front = getpid();
+	nested_site_find(&site.where, p);
+	nested_site_write(site.told, p->site.backend, &site.where.site);
+	r->where = &site.where;
+	r->site = site.told;
+	return prepare_keeper(r, p);
+}
+
+/* A signal that is to end us, if one has come while we were stopped; 0: none. */
+static int
+pending_end(void)
+{
+	sigset_t pending;
+	int sig = 1;
+
+	if (sigpending(&pending) != 0)
+		return 0;
+	while (sig < NSIG && !(sigismember(&pending, sig) == 1 && run_is_end(sig)))
+		sig++;
+	return sig < NSIG ? sig : 0;
+}
+
+/* Stopped while we waited: stops, and says that we ask again; or returns what ends us. */
+static int
+stop_waiting(struct run *r, const struct plan *p, int sig)
+{
+	struct msg m = {.kind = MSG_STOPPED, .number = sig};
+	int end;
+
+	events_message(p, &m);
+	shared_end(r->shared, child_room(r));
+	if (sig != SIGSTOP) /* then we have stopped already */
+		loop_stop_now(sig);
+	end = pending_end();
+	if (end)
+		return end;
+	m.kind = MSG_RESUMED;
+	events_message(p, &m);
+	if (!p->show.quiet)
+		say("%s: stopped while it waited, so it has given up its place; asking again",
+		    plan_name(p).text);
+	return 0;
+}
+
 struct verdict
 start_run(struct run *r, struct plan *p)
 {
+	struct ending end = {.kind = END_INTERRUPTED};
 	const char *why;
+	struct verdict v;
 	pid_t keeper;
+	bool ready;
 
 	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
 	why = start_objection();
@@ -146,15 +195,22 @@ start_run(struct run *r, struct plan *p)
 		return refused(p, RC_CONFIG,
 		    "dlock takes no lock where it cannot stop the processes under it",
 		    why);
-	if (!prepare(r, p))
-		return refused(p, RC_SYSTEM,
-		    "cannot get memory, random numbers or descriptors", NULL);
-	keeper = libc_fork();
-	if (keeper < 0)
-		return refused(p, RC_SYSTEM, "cannot start a process", NULL);
-	if (keeper == 0)
-		keeper_run(r);
-	return front_run(r, keeper);
+	for (ready = prepare(r, p);; ready = prepare_keeper(r, p)) {
+		if (!ready)
+			return refused(p, RC_SYSTEM,
+			    "cannot get memory, random numbers or descriptors", NULL);
+		keeper = libc_fork();
+		if (keeper < 0)
+			return refused(p, RC_SYSTEM, "cannot start a process", NULL);
+		if (keeper == 0)
+			keeper_run(r);
+		v = front_run(r, keeper);
+		if (!run_is_stop(v.signal))
+			return v;
+		end.value = stop_waiting(r, p, v.signal);
+		if (end.value)
+			return verdict_of(p, &end, &(struct heard){.words = "", .where = ""});
+	}
 }
 
 int

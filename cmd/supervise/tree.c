@@ -404,14 +404,23 @@ is_orphan(const struct outside *o, const struct process *p, pid_t adopter)
 	    p->parent == adopter;
 }
 
-/* Both processes of a hold lead a session, as no other dlock does. */
+/* Does it bear the name that both processes of a hold give themselves?  See HOLD_NAME. */
+static bool
+is_named_hold(const struct process *p)
+{
+	char name[20];
+
+	return p->session == p->pid && process_read(p->pid, "comm", name, sizeof name) &&
+	    strcmp(name, HOLD_NAME "\n") == 0;
+}
+
 static bool
 is_hold(const struct process *p)
 {
 	char path[32];
 	struct stat its, ours;
 
-	if (p->session != p->pid)
+	if (!is_named_hold(p))
 		return false;
 	snprintf(path, sizeof path, "/proc/%d/exe", (int)p->pid);
 	return stat(path, &its) == 0 && stat("/proc/self/exe", &ours) == 0 &&
@@ -476,7 +485,7 @@ tree_signal_run(pid_t keeper, const struct aim *a)
 	if (!p.pid || !process_look_up(&p))
 		return;
 	front.pid = p.parent;
-	if (p.session == p.pid) /* of a hold */
+	if (is_named_hold(&p))
 		signal_process(&p, a);
 	else if (p.parent != own_number() && process_look_up(&front))
 		signal_process(&front, a);

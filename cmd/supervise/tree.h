@@ -31,6 +31,12 @@
 #include <sys/types.h>
 
 /*
+ * The name of both processes of a hold in the background, for ps(1); by it and their own
+ * sessions they are told from other dlocks.
+ */
+#define HOLD_NAME "dlock-hold"
+
+/*
  * Looks for this process in /proc.  False, with errno: /proc does not know it, or there is
  * no descriptor to look with (EMFILE, ENFILE).
  */

@@ -32,18 +32,20 @@ is_foreground(void)
 }
 
 void
-waiting_begin(
-    struct waiting *g, const struct plan *p, const struct shared *s, bool has_tty)
+waiting_begin(struct waiting *g, const struct plan *p, const struct shared *s,
+    instant began, bool has_tty)
 {
+	instant now = instant_now();
+
 	g->plan = p;
 	g->shared = s;
-	g->began = instant_now();
+	g->began = began;
 	g->line.next = g->seen.held_since = NEVER;
 	g->seen.key = p->keys[0];
 	if (p->show.quiet)
 		return;
 	g->line.live = has_tty && is_foreground();
-	g->line.next = g->began + (g->line.live ? LIVE_FIRST : PLAIN_FIRST);
+	g->line.next = now + (g->line.live ? LIVE_FIRST : PLAIN_FIRST);
 }
 
 /* Does nobody have the key but the person that has frozen it?  Then that is its holder here. */

@@ -45,8 +45,8 @@ struct waiting {
 };
 
 /* It is zeroed. */
-void waiting_begin(
-    struct waiting *, const struct plan *, const struct shared *, bool has_tty);
+void waiting_begin(struct waiting *, const struct plan *, const struct shared *,
+    instant began, bool has_tty);
 
 /* MSG_WAITING, MSG_RETRYING, or MSG_NOTICE, which is said next. */
 void waiting_heard(struct waiting *, const struct msg *);

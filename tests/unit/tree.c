@@ -37,7 +37,8 @@ sleeper(void)
 
 /*
  * Forks a family: a child (returned) and a grandchild (*grand), which leaves
- * session and group, and runs `program`, if not NULL; with `orphan` it loses its parent too.
+ * session and group, and runs `program`, if not "", or, if NULL, is named as a hold is; with
+ * `orphan` it loses its parent too.
  */
 static pid_t
 family_with(const char *program, pid_t *grand, bool orphan)
@@ -50,9 +51,11 @@ family_with(const char *program, pid_t *grand, bool orphan)
 	if (pid == 0) {
 		pid_t self = fork() == 0 ? setsid() : 0;
 
+		if (self > 0 && !program)
+			prctl(PR_SET_NAME, HOLD_NAME);
 		if (self > 0 && write(ends[1], &self, sizeof self) < 0)
 			_exit(1);
-		if (self > 0 && program)
+		if (self > 0 && program && *program)
 			execlp(program, program, "1000", NULL);
 		close(ends[1]);
 		if (self == 0 && orphan)
@@ -599,6 +602,26 @@ outside_processes_are_known_by_themselves(void **state)
 	free(o.known.at);
 }
 
+/* In a terminal it leads a session as well, but it is a part of what the script has started. */
+static void
+a_keeper_of_a_run_is_not_spared(void **state)
+{
+	pid_t grand, child = family_with("", &grand, false);
+	struct outside o;
+
+	(void)state;
+	assert_true(outside_open(&o, child));
+	assert_int_equal(tree_signal(0, &(struct aim){.sig = 0, .outside = &o}), 2);
+	kill(child, SIGKILL);
+	await_death(child);
+	assert_int_equal(tree_signal(0, &(struct aim){.sig = SIGKILL, .outside = &o}), 1);
+	await_death(grand);
+	bury(child);
+	waitpid(grand, NULL, 0);
+	close(o.fd);
+	free(o.known.at);
+}
+
 /* It may be a hold for somebody else by now, which has gone into the background. */
 static void
 a_hold_that_has_left_is_spared(void **state)
@@ -795,6 +818,7 @@ main(void)
 	    cmocka_unit_test(a_group_is_whole_unless_others_are_in_it),
 	    cmocka_unit_test(what_is_outside_loses_no_orphan_to_a_polite_signal),
 	    cmocka_unit_test(a_hold_that_has_left_is_spared),
+	    cmocka_unit_test(a_keeper_of_a_run_is_not_spared),
 	    cmocka_unit_test(what_dlock_has_below_it_is_spared),
 	    cmocka_unit_test(who_is_not_there_is_not_opened),
 	};

@@ -16,7 +16,7 @@ import unicodedata
 
 import pytest
 
-from support import (DLOCK, DLOCK_TEST, PATIENCE, FilePlace, Late, RedisPlace, boottime, descendants_of, is_alive, is_free, kill,
+from support import (DLOCK, DLOCK_TEST, PATIENCE, FilePlace, Late, RedisPlace, boottime, children_of, descendants_of, is_alive, is_free, kill,
                      stat_of, wait_for)
 
 pexpect = Late("pexpect")
@@ -237,8 +237,10 @@ def leader(dlock, tmp_path):
     """Opens a terminal in which dlock is the first process, as `ssh -t host dlock ...` does."""
     opened = []
 
-    def opener(*words):
-        opened.append(pexpect.spawn(DLOCK, [str(w) for w in words], env=dlock.env, cwd=str(tmp_path), encoding="utf-8", timeout=PATIENCE))
+    def opener(*words, above=(), program=DLOCK):
+        line = [*above, *([program] if program else []), *map(str, words)]
+        env = {**dlock.env, "TERM": "vt100"}
+        opened.append(pexpect.spawn(line[0], line[1:], env=env, cwd=str(tmp_path), encoding="utf-8", timeout=PATIENCE))
         return opened[-1]
 
     yield opener
@@ -333,7 +335,7 @@ def test_a_stopped_job_can_be_killed(dlock, shell, place):
     assert shell.prompt() == 148
     shell.run("kill %1")
     wait_for(lambda: is_free(dlock, place), what="the release")
-    assert shell.run("wait %1") in (143, 127)
+    assert shell.run("wait %1") in (143, 127, 148)  # bash may tell of an earlier change
 
 
 def test_a_command_that_stops_by_itself_stops_the_job(shell, files):
@@ -375,6 +377,247 @@ def test_ctrl_z_while_waiting(dlock, shell, place, order):
     assert shell.prompt() == 0
     assert "ran\r\n" in shell.seen
     assert is_free(dlock, place)
+
+
+AGAIN = "stopped while it waited, so it has given up its place; asking again"
+
+
+def test_a_run_that_is_stopped_while_it_waits_keeps_nobody_waiting(dlock, shell, place):
+    """With flock(1) the next one gets it."""
+    holder = dlock.hold(place, place.key())
+    shell.send(run_line(place, "echo", "ran") + "\n")
+    shell.expect(WAITING)
+    later = dlock.contend(place, place.key()).queued(2)
+    shell.ctrl("z")
+    assert shell.prompt() == 148
+    later.queued(1)
+    holder.finish()
+    later.held()
+    shell.send("fg\n")
+    shell.expect(AGAIN)
+    shell.expect(WAITING)
+    later.finish()
+    assert shell.prompt() == 0
+    assert "ran\r\n" in shell.seen
+    assert is_free(dlock, place)
+
+
+def test_a_wait_is_counted_on_while_a_run_is_stopped(dlock, shell, files):
+    dlock.hold(files, files.key())
+    began = boottime()
+    shell.send(run_line(files, "echo", "begun", options=["-w", "3s", "--status-fd", "5", "5>events"]) + "\n")
+    shell.expect(WAITING)
+    shell.ctrl("z")
+    assert shell.prompt() == 148
+    outlast(3 - (boottime() - began))
+    assert shell.run("fg") == 75
+    assert "\nbegun" not in shell.seen and AGAIN in shell.seen
+    assert shell.run("grep -o '\"event\":\"[a-z]*\"' events") == 0
+    assert re.findall(":.([a-z]+)", shell.seen) == ["waiting", "stopped", "resumed", "waiting", "verdict"]
+
+
+def test_what_ends_a_run_that_is_stopped_while_it_waits(dlock, shell, files):
+    """It is told of nothing else than its end, once it goes on."""
+    dlock.hold(files, files.key())
+    shell.send(run_line(files, "echo", "ran") + "\n")
+    shell.expect(WAITING)
+    shell.ctrl("z")
+    assert shell.prompt() == 148
+    shell.run("kill %1")
+    wait_for(lambda: not [p for p in descendants_of(shell.tty.pid) if is_alive(p)], what="the end of the job")
+    assert shell.run("wait %1") in (143, 127, 148)  # bash may tell of an earlier change
+    assert AGAIN not in shell.seen
+
+
+@pytest.mark.parametrize("words", [["run", "--", "echo", "ran"], ["hold", "--for", "1h"]], ids=lambda w: w[0])
+def test_a_job_that_is_stopped_by_force_while_it_waits_keeps_nobody_waiting(dlock, shell, files, tmp_path, words):
+    """SIGSTOP tells nobody; the keeper sees it when it has been granted the lock."""
+    holder = dlock.hold(files, files.key())
+    line = [DLOCK, words[0], *files.words, "-k", files.key(), *words[1:]]
+    shell.run(" ".join(line) + " 2>said &")
+    wait_for(lambda: (tmp_path / "said").exists() and "waiting" in (tmp_path / "said").read_text(), what="it to wait")
+    job, = children_of(shell.tty.pid)
+    later = dlock.contend(files, files.key()).queued(2)
+    os.killpg(job, signal.SIGSTOP)
+    group = [p for p in [job, *descendants_of(job)] if os.getpgid(p) == job]
+    wait_for(lambda: [state_of(p) for p in group] == ["T", "T"], what="the job to stop")
+    holder.finish()
+    later.held()
+    os.killpg(job, signal.SIGCONT)
+    later.finish()
+    shell.run("fg")
+    assert AGAIN in (tmp_path / "said").read_text()
+    if words[0] == "hold":
+        shell.run(f"{DLOCK} release {re.search('@dlock-[^ ]+', shell.seen)[0].strip()}")
+    else:
+        assert "ran" in shell.seen
+
+
+def test_a_suspended_hold_that_waits_keeps_nobody_waiting(dlock, shell, files):
+    holder = dlock.hold(files, files.key())
+    shell.send(" ".join([DLOCK, "hold", *files.words, "-k", files.key(), "--for", "1h"]) + "\n")
+    shell.expect(WAITING)
+    later = dlock.contend(files, files.key()).queued(2)
+    shell.ctrl("z")
+    assert shell.prompt() == 148
+    later.queued(1)
+    holder.finish()
+    later.held()
+    shell.send("fg\n")
+    shell.expect(WAITING)
+    later.finish()
+    assert shell.prompt() == 0
+    assert not is_free(dlock, files)
+    assert shell.run(f"{DLOCK} release {re.search('@dlock-[^ ]+', shell.seen)[0].strip()}") == 0
+
+
+@pytest.mark.parametrize("left", ["in its group", "elsewhere"])
+def test_nothing_of_a_suspended_job_outlives_its_keeper(dlock, shell, leased, tmp_path, left):
+    """Somebody must stop what the kernel does not, though all of the job is stopped."""
+    script = f"{'setsid ' if left == 'elsewhere' else ''}sleep 1000 & echo $! >{tmp_path}/pid; echo ready; exec sleep 1000"
+    shell.send(run_line(leased, "sh", "-c", f"'{script}'", options=["-t", f"{TTL}s"]) + "\n")
+    shell.expect("ready")
+    shell.ctrl("z")
+    assert shell.prompt() == 148
+    front, keeper = [p for p in descendants_of(shell.tty.pid) if stat_of(p)[0].startswith("dlock")]
+    job = descendants_of(shell.tty.pid)
+    wait_for(lambda: state_of(front) == "T", what="the front to stop")
+    kill(keeper)
+    until_all_end(job, "the end of the job")
+    assert shell.run("wait %1") in (79, 127)
+
+
+# ---- suspended, and the shell or the terminal goes ----
+
+
+def until_all_end(pids, what):
+    wait_for(lambda: not [p for p in pids if is_alive(p)], what=what)
+
+
+SUSPENDED = {
+    "in its group": "sh -c 'echo ready; exec sleep 1000'",
+    "leads a group": "bash --norc --noprofile --noediting -i",  # with the terminal, as a shell inside
+}
+
+
+@pytest.mark.parametrize("command", SUSPENDED)
+@pytest.mark.parametrize("end", ["exit of dash", "kill of dash", "kill of the first shell", "a closed window"])
+def test_a_suspended_job_ends_with_its_shell(dlock, shell, files, end, command):
+    """The kernel hangs up a stopped job that no shell can continue any more."""
+    if "dash" in end:
+        shell.send("exec 9>&1; PS1='dash>' dash -i\n")
+        shell.expect("dash>")
+    below = set(descendants_of(shell.tty.pid))
+    shell.send(run_line(files, "env", "PS1='ready '", SUSPENDED[command]) + "\n")
+    shell.expect("ready")
+    if command == "leads a group":
+        shell.send("suspend\n")
+    else:
+        shell.ctrl("z")
+    shell.expect("dash>" if "dash" in end else PROMPT)
+    job = [p for p in descendants_of(shell.tty.pid) if p not in below]
+    assert len(job) == 3 and not is_free(dlock, files)
+    if end == "exit of dash":
+        shell.send("exit\n")
+        shell.expect("dash>")
+        shell.send("exit\n")
+    elif end == "kill of dash":
+        kill(*below)
+    elif end == "kill of the first shell":
+        kill(shell.tty.pid)
+    else:
+        hang_up(shell.tty)
+    until_all_end(job, "the end of the job")
+    assert is_free(dlock, files)
+
+
+def test_a_suspended_script_ends_with_the_shell_above_it(dlock, shell, files, tmp_path):
+    """Of all that is in the group the script alone has the shell for a parent."""
+    (tmp_path / "job.sh").write_text(run_line(files, "sh", "-c", "'echo ready; exec sleep 1000'") + "; :\n")
+    shell.send("sh job.sh\n")
+    shell.expect("ready")
+    shell.ctrl("z")
+    assert shell.prompt() == 148
+    below = descendants_of(shell.tty.pid)
+    assert len(below) == 4
+    kill(shell.tty.pid)
+    until_all_end(below, "the end of the job")
+    assert is_free(dlock, files)
+
+
+# ---- no shell above: ssh -t, the first process of a window or of a container ----
+
+
+@pytest.mark.parametrize("above", [[], ["unshare", "-pf", "--kill-child", "--mount-proc"]], ids=["first process", "process 1"])
+def test_ctrl_z_without_a_shell_stops_nothing(leader, files, above):
+    """A plain command ignores it there: nobody could continue it."""
+    if above and os.geteuid() != 0:
+        pytest.skip("not root")
+    tty = leader("run", *files.words, "-k", files.key(), "--", "cat", above=above)
+    tty.send("one\n")
+    tty.expect("one\r\n.*one\r\n")
+    tty.sendcontrol("z")
+    tty.send("two\n")
+    tty.expect("two\r\n.*two\r\n")
+    tty.sendcontrol("d")
+    tty.expect(pexpect.EOF)
+    wait_for(lambda: not tty.isalive(), what="the end of dlock")
+    assert tty.exitstatus == 0
+
+
+def test_ctrl_z_without_a_shell_costs_no_place(dlock, leader, files):
+    holder = dlock.hold(files, files.key())
+    tty = leader("run", *files.words, "-k", files.key(), "--", "echo", "ran")
+    tty.expect("waiting")
+    later = dlock.contend(files, files.key()).queued(2)
+    tty.sendcontrol("z")
+    tty.expect(WAITING)
+    tty.expect(WAITING)
+    assert [e["position"] for e in later.events("waiting")] == [2]
+    holder.finish()
+    tty.expect("ran")
+    later.held().finish()
+    wait_for(lambda: not tty.isalive(), what="the end of dlock")
+    assert tty.exitstatus == 0
+
+
+def test_ctrl_z_in_a_window_of_its_own_stops_nothing(dlock, tmux, files):
+    tmux("new-window", "-n", "job", "exec " + run_line(files, "sh", "-c", "'echo ready; cat'"))
+
+    def screen():
+        return tmux("capture-pane", "-p", "-t", "job")
+
+    wait_for(lambda: "ready" in screen(), what="the command")
+    tmux("send-keys", "-t", "job", "C-z")
+    tmux("send-keys", "-t", "job", "still here", "Enter")
+    wait_for(lambda: screen().count("still here") == 2, what="an answer")
+    tmux("kill-window", "-t", "job")
+    wait_for(lambda: is_free(dlock, files), what="the release")
+
+
+def test_a_job_that_waits_for_the_terminal_ends_with_its_shell(leader, files):
+    """It is not stopped for ever."""
+    line = " ".join([DLOCK, "run", *files.words, "-k", files.key(), "--", "cat", "&"])
+    tty = leader("-c", line + " sleep 1000", above=["bash", "-m"], program=None)
+    job = wait_for(lambda: len(p := [p for p in descendants_of(tty.pid) if (stat_of(p) or "  ")[1] == "T"]) == 2 and p, what="a stopped job")
+    kill(tty.pid)
+    until_all_end(job, "the end of the job")
+
+
+def test_the_keeper_has_no_terminal(dlock, shell, place):
+    """Nor does it get one by what it opens: it leads a session, and would get the first that is nobody's."""
+    shell.send(run_line(place, "sh", "-c", "'echo ready; exec sleep 1000'") + "\n")
+    shell.expect("ready")
+    front, keeper, command = descendants_of(shell.tty.pid)
+
+    def is_alone():
+        with open(f"/proc/{keeper}/stat") as f:
+            return [int(n) for n in f.read().rsplit(")", 1)[1].split()[2:5]] == [keeper, keeper, 0]  # group, session, terminal
+
+    wait_for(is_alone, what="the keeper to leave the session")  # some milliseconds after the start
+    assert os.getpgid(command) == os.getpgid(front) != keeper
+    shell.ctrl("c")
+    assert shell.prompt() == 130
 
 
 # ---- Ctrl-S ----
