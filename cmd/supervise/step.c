@@ -83,17 +83,29 @@ lose(struct keep *k, enum loss how)
 	k->ending = (struct ending){.kind = END_LOST, .loss = how};
 }
 
-/* Is there nothing left that must not run without the lock? */
+/*
+ * Is there nothing left that must not run without the lock?  Those that have joined need not be
+ * below us: as long as it is ours, it is theirs.  When it is not, they are told, and keep our
+ * deadlines themselves; one that is frozen is waited for until kill_at.
+ */
 static bool
-finished(const struct keep *k)
+finished(const struct keep *k, instant now)
 {
-	if (k->lease.disowned || keep_is_lost(k))
-		return k->tree.empty;
-	/* those that have joined need not be below us: as long as it is ours, it is theirs */
-	if (k->tree.stopping || k->ending.kind == END_LOST)
-		return k->tree.empty && k->tree.joined == 0;
+	if (k->tree.stopping || k->lease.disowned || k->ending.kind == END_LOST)
+		return k->tree.empty && (k->tree.joined == 0 || now >= k->lease.kill_at);
 	return k->tree.gone && (k->tree.empty || !k->terms.wait_tree) &&
 	    k->tree.joined == 0;
+}
+
+/*
+ * It was asked back, and one that has joined does not part though it had its grace: it may be
+ * frozen.  So the lease is not renewed, and ends.
+ */
+static bool
+lets_lease_end(const struct keep *k, instant now)
+{
+	return k->lease.revoked && k->tree.empty && k->tree.joined > 0 &&
+	    now >= k->tree.stop_by;
 }
 
 /* --max-run ends the command, or what it left behind if the lock covers that. */
@@ -131,10 +143,10 @@ surely_over(const struct keep *k)
  * tied to a connection, each may be the end.
  */
 static instant
-wants_alert_from(const struct keep *k)
+wants_alert_from(const struct keep *k, instant now)
 {
 	if ((k->phase != PH_HOLD && k->phase != PH_LINGER) || k->call != CALL_NONE ||
-	    k->lease.suspect || keep_is_lost(k))
+	    k->lease.suspect || keep_is_lost(k) || lets_lease_end(k, now))
 		return NEVER;
 	return k->terms.tied ? 0 : alert_due(&k->lease.alerts, span(k));
 }
@@ -142,7 +154,7 @@ wants_alert_from(const struct keep *k)
 bool
 keep_wants_alert(const struct keep *k, instant now)
 {
-	return now >= wants_alert_from(k);
+	return now >= wants_alert_from(k, now);
 }
 
 /* ---- what an event tells ---- */
@@ -189,7 +201,7 @@ revoked(struct keep *k, instant now, const struct event *e, struct actions *a)
 {
 	renewed(k, now, e, a);
 	k->lease.revoked = true;
-	if (k->phase == PH_HOLD && !finished(k) && !k->tree.stopping)
+	if (k->phase == PH_HOLD && !finished(k, now) && !k->tree.stopping)
 		lose(k, LOSS_REVOKED);
 }
 
@@ -341,10 +353,18 @@ static void
 guard_tree(struct keep *k, instant now, struct actions *a)
 {
 	/* also if all has ended: nobody knows why, and when */
-	if (now >= k->lease.term_at)
+	if (now >= k->lease.term_at && !lets_lease_end(k, now))
 		lose(k, LOSS_SILENCE);
-	if (finished(k) || k->tree.empty)
+	if (finished(k, now))
 		return;
+	if (k->tree.empty) { /* some have joined, and are to hear of it */
+		if (!k->tree.stopping && k->ending.kind == END_LOST)
+			keep_stop_tree(k,
+			    keep_is_lost(k) ? k->lease.kill_at
+					    : instant_after(now, k->terms.grace),
+			    a);
+		return;
+	}
 	if (now >= k->lease.kill_at || now >= k->tree.stop_by || k->lease.disowned ||
 	    k->tree.killing_since != NEVER) {
 		k->tree.stopping = true;
@@ -413,8 +433,9 @@ step_hold(struct keep *k, instant now, struct actions *a)
 	guard_tree(k, now, a);
 	if (k->phase != PH_HOLD)
 		return;
-	if (!finished(k)) {
-		renew_if_due(k, now, a);
+	if (!finished(k, now)) {
+		if (!lets_lease_end(k, now))
+			renew_if_due(k, now, a);
 	} else if (now < keep_wanted_until(k) && !k->terms.nested) {
 		k->phase = PH_LINGER;
 		k->tree.stop_by = NEVER;
@@ -425,7 +446,10 @@ step_hold(struct keep *k, instant now, struct actions *a)
 	}
 }
 
-/* Of the next attempt; not after `now`: there is nothing left to give. */
+/*
+ * Of the next attempt; not after `now`: there is nothing left to give, or one that has joined is
+ * frozen, and may run until the lease ends.
+ */
 static instant
 release_until(const struct keep *k, instant now)
 {
@@ -434,7 +458,7 @@ release_until(const struct keep *k, instant now)
 	bool late = k->ending.kind == END_LOST && k->lease.length != LEASE_FOREVER;
 	instant until = now + (withdraws || late ? WITHDRAW_PATIENCE : RELEASE_PATIENCE);
 
-	if (k->lease.disowned && !k->terms.several)
+	if ((k->lease.disowned && !k->terms.several) || k->tree.joined > 0)
 		return now;
 	return late || k->after.release_at ? instant_first(until, surely_over(k)) : until;
 }
@@ -467,15 +491,16 @@ step_give_back(struct keep *k, instant now, struct actions *a)
 static instant
 next_wake(const struct keep *k, instant now)
 {
-	instant wake = NEVER, alert = wants_alert_from(k);
+	instant wake = NEVER, alert = wants_alert_from(k, now);
 
 	if (k->phase == PH_GIVE_BACK && k->call == CALL_NONE)
 		return k->after.release_at;
 	if (k->phase == PH_HOLD || k->phase == PH_LINGER) {
-		if (k->call == CALL_NONE && !keep_is_lost(k))
+		bool renews = !keep_is_lost(k) && !lets_lease_end(k, now);
+
+		if (k->call == CALL_NONE && renews)
 			wake = k->lease.renew_at;
-		wake = instant_first(
-		    wake, keep_is_lost(k) ? k->lease.kill_at : k->lease.term_at);
+		wake = instant_first(wake, renews ? k->lease.term_at : k->lease.kill_at);
 		if (!k->tree.empty)
 			wake = instant_first(wake, k->tree.stop_by);
 		if (k->phase == PH_HOLD && !k->tree.stopping)

@@ -1069,7 +1069,7 @@ check_calls(struct world *w, const struct actions *a)
 	require(w, NO_RENEWAL_AFTER_RELEASE,
 	    !(w->released && (a->set & (DO_RENEW | DO_ACQUIRE))));
 	if (a->set & DO_RELEASE) {
-		require(w, RELEASE_AFTER_TREE, !covered_alive(w));
+		require(w, RELEASE_AFTER_TREE, !covered_alive(w) && w->joined == 0);
 		require(w, MIN_HOLD_KEPT,
 		    !own_end(w) || w->disowned || w->revoked || w->now >= w->term_at ||
 			w->now >= w->keep_until);
@@ -1079,7 +1079,7 @@ check_calls(struct world *w, const struct actions *a)
 		    w, NOTHING_LEFT_RUNNING, !covered_alive(w) || w->keep.ending.stuck);
 		require(w, NOT_LEFT_BEHIND,
 		    !w->ours || !w->granted || w->lease == LEASE_FOREVER || w->hurry ||
-			w->disowned || w->keep.ending.stuck ||
+			w->disowned || w->keep.ending.stuck || w->keep.tree.joined > 0 ||
 			w->now >= w->keep.lease.asked + w->lease);
 	}
 }

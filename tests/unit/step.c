@@ -317,6 +317,55 @@ one_of_several_keys_that_is_lost_leaves_the_others_to_be_released(void **state)
 	}
 }
 
+/* ---- those that have joined a hold, and are not below it ---- */
+
+/* The process has ended; the other runs on. */
+static void
+begin_joined(void)
+{
+	begin_with((struct terms){0});
+	tell(1, EV_JOINED, 0);
+	tell(1, EV_EMPTY, 0);
+	assert_false(tell(1, EV_ENDED, 0).set & DO_RELEASE);
+}
+
+static void
+what_is_lost_is_not_released_before_those_who_joined_have_parted(void **state)
+{
+	(void)state;
+	for (int parts = 0; parts < 2; parts++) {
+		begin_joined();
+		assert_true(tell(4.5, EV_TICK, 0).set & DO_TERM); /* they are told */
+		assert_lost();
+		if (parts) {
+			assert_true(tell(4.9, EV_PARTED, 0).set & DO_RELEASE);
+			continue;
+		}
+		assert_false(tell(5.4, EV_TICK, 0).set & (DO_RELEASE | DO_EXIT));
+		/* it is frozen, and may go on at any time */
+		assert_int_equal(tell(5.45, EV_TICK, 0).set, DO_REPORT | DO_EXIT);
+	}
+}
+
+static void
+what_is_asked_back_is_not_renewed_for_ever_for_who_has_joined(void **state)
+{
+	struct actions a;
+
+	(void)state;
+	begin_joined();
+	assert_true(tell(3, EV_TICK, 0).set & DO_RENEW);
+	a = tell_event(
+	    3, (struct event){.kind = EV_REVOKED, .sent = GRANT + 3 * S, .lease = 6 * S});
+	assert_true(a.set & DO_TERM);
+	a = tell(5.1, EV_TICK, 0); /* grace is over */
+	assert_int_equal(a.set, 0);
+	assert_true(a.wake == keeper.lease.kill_at);
+	assert_int_equal(tell(7.5, EV_TICK, 0).set, 0);
+	assert_int_equal(tell(8.45, EV_TICK, 0).set, DO_REPORT | DO_EXIT);
+	assert_int_equal(keeper.ending.loss, LOSS_REVOKED);
+}
+
 /* ---- alerts ---- */
 
 enum { LONG = 300 }; /* s: a lease of which a thirtieth is 10 s */
@@ -427,6 +476,10 @@ main(void)
 	    cmocka_unit_test_setup(nested_min_hold_is_the_outer_ones, begin),
 	    cmocka_unit_test(
 		one_of_several_keys_that_is_lost_leaves_the_others_to_be_released),
+	    cmocka_unit_test(
+		what_is_lost_is_not_released_before_those_who_joined_have_parted),
+	    cmocka_unit_test(
+		what_is_asked_back_is_not_renewed_for_ever_for_who_has_joined),
 	    cmocka_unit_test(alerts_are_followed_at_once),
 	    cmocka_unit_test(alerts_of_a_tied_lock_are_all_followed_at_once),
 	    cmocka_unit_test(alerts_without_end_are_followed_now_and_then),

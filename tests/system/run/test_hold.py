@@ -1459,6 +1459,32 @@ while :; do sleep 0.1; done
     assert log.read_text().split() == ["joined", "stopped", "next"]
 
 
+@pytest.mark.parametrize("options", ["--for 1000", "--pid $$"])
+def test_one_that_has_joined_and_is_frozen_ends_with_the_lease(start, leased, dlock, options):
+    """It is in no tree of the hold's, and so stopped by nobody: `break` comes to its end when the lease does."""
+    script = start("""eval "$($D hold -k "$K" -t 3 %s --shell)"
+: >"${0%%script}log"
+(setsid $D run -k "$K" -t 3 sh -c 'echo joined >>$1; exec sleep 1000' sh "${0%%script}log" & echo $! >"${0%%script}pid"
+while [ ! -s "${0%%script}log" ]; do sleep 0.1; done)
+unset DLOCK_KEEPER
+mark joined
+while :; do sleep 0.1; done
+""" % options, leased)
+    script.mark("joined")
+    front = int((script.directory / "pid").read_text())
+    tree = [front] + descendants_of(front)
+    assert len(tree) > 2
+    for pid in tree:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        assert dlock.run("break", *leased.words, "-y", "-k", leased.key(), timeout=30).status == 0
+        assert dlock.run("run", *leased.words, "-k", leased.key(), "-w", "10s", "true").status == 0
+    finally:
+        for pid in tree:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
 # ---- handles ----
 
 
