@@ -23,6 +23,9 @@
 /* Of a place in the queue: longer than a waiter may be away (RETRY_RETURN). */
 #define PLACE_LEASE (10 * NS_PER_S)
 #define FIRST_RENEWAL (500 * NS_PER_MS) /* when the hold is watched */
+/* so long, and so often, -n looks whether those before it have taken their permits */
+#define TURN_MOST NS_PER_S
+#define TURN_PACE (20 * NS_PER_MS)
 
 /* How often a waiter renews its leases: so often that that of the hold is always fresh. */
 static int64_t
@@ -379,6 +382,42 @@ heed_survey(struct etcd *e, instant until, struct fault *f)
 	return rc == RC_OK ? end_freeze(e, until, f) : rc;
 }
 
+static enum rc
+survey(struct etcd *e, instant until, struct fault *f)
+{
+	struct txn t = {0};
+	enum rc rc;
+	json_t *answer;
+
+	queue_ask(&e->queue, true, &t.success);
+	answer = cluster_answer(&e->cluster, call_txn(&t), until, &rc, f);
+	if (answer)
+		rc = take_survey(e, answer, 0, until, f);
+	json_decref(answer);
+	return rc;
+}
+
+/*
+ * There is a permit for everybody before us, and one for us, but they have yet to take theirs.
+ * Who does not wait gives them the moment that this needs.
+ */
+static enum rc
+await_permits(struct etcd *e, instant until, struct fault *f)
+{
+	struct host *host = e->base.host;
+	const struct queue *q = &e->queue;
+	instant most = instant_first(until, instant_now() + TURN_MOST);
+	enum rc rc = RC_OK;
+
+	while (rc == RC_OK && q->create && !q->frozen && queue_has_room(q) &&
+	    !queue_lets_in(q) && instant_now() < most) {
+		if (host->wait(host, -1, 0, instant_now() + TURN_PACE) == WOKE_STOP)
+			return RC_STOP;
+		rc = survey(e, until, f);
+	}
+	return rc;
+}
+
 /*
  * One attempt.  RC_OK: granted.  RC_BUSY: not yet.  Who has seen that there is a queue does not try
  * again to take the lock at once when an answer is late: that reads the whole queue.  Who does not
@@ -389,8 +428,6 @@ attempt(struct etcd *e, instant until, struct grant *g, struct fault *f)
 {
 	struct queue *q = &e->queue;
 	bool alone = kind_is_exclusive(e->claim->kind), surveyed = !q->create;
-	struct txn survey = {0};
-	json_t *answer;
 	enum rc rc = RC_OK;
 
 	if (!q->create && !e->busy) {
@@ -402,19 +439,16 @@ attempt(struct etcd *e, instant until, struct grant *g, struct fault *f)
 			rc = heed_survey(e, until, f);
 		else
 			return rc;
-		e->busy = e->waits || (!q->frozen && queue_lets_in(q)) || q->create;
+		e->busy = e->waits || (!q->frozen && queue_has_room(q)) || q->create;
 		if (rc == RC_OK && !e->busy)
 			return say_busy(e, f);
 	}
 	if (rc == RC_OK && surveyed)
 		rc = join(e, until, f);
-	if (rc == RC_OK && (surveyed ? alone && !q->whole : !alone)) {
-		queue_ask(q, true, &survey.success);
-		answer = cluster_answer(&e->cluster, call_txn(&survey), until, &rc, f);
-		if (answer)
-			rc = take_survey(e, answer, 0, until, f);
-		json_decref(answer);
-	}
+	if (rc == RC_OK && (surveyed ? alone && !q->whole : !alone))
+		rc = survey(e, until, f);
+	if (rc == RC_OK && !e->waits)
+		rc = await_permits(e, until, f);
 	if (rc == RC_OK)
 		rc = heed_survey(e, until, f);
 	if (rc != RC_OK)

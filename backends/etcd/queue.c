@@ -376,7 +376,7 @@ queue_read(struct queue *q, const json_t *txn, size_t i)
 /* ---- what it means ---- */
 
 bool
-queue_lets_in(const struct queue *q)
+queue_has_room(const struct queue *q)
 {
 	switch (q->claim->kind) {
 	case KIND_SHARED:
@@ -386,6 +386,17 @@ queue_lets_in(const struct queue *q)
 	default:
 		return q->last.create == 0;
 	}
+}
+
+/*
+ * Of several who may take a permit, the first one does so first: tokens are dealt in the order of
+ * the queue, and of two who have one slot the later is to have the greater.
+ */
+bool
+queue_lets_in(const struct queue *q)
+{
+	return queue_has_room(q) &&
+	    (q->claim->kind != KIND_LIMIT || q->holders == q->ahead);
 }
 
 void
@@ -401,7 +412,9 @@ queue_watch(const struct queue *q, struct watch_list *w)
 		w->at[1] = (struct watched){.key = l->freeze, .puts = true};
 	} else if ((counted && a->value.held) || a->name.cut) {
 		/* the next in line: any holder may go; or the key is not known */
-		w->at[1] = (struct watched){.key = l->queue, .end = l->queue_end};
+		w->at[1] = (struct watched){.key = l->queue,
+		    .end = l->queue_end,
+		    .puts = counted && q->holders < q->ahead};
 	} else {
 		w->at[1] = (struct watched){
 		    .key = key_below(w->key, l->queue, a->name.text), .puts = counted};

@@ -196,6 +196,9 @@ void queue_read_more(struct queue *, const json_t *range);
 /* ---- what it means ---- */
 
 /* Are all gone for whom our kind of lock waits? */
+bool queue_has_room(const struct queue *);
+
+/* The same, and has everybody before us been granted it? */
 bool queue_lets_in(const struct queue *);
 
 /*

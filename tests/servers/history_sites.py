@@ -218,13 +218,11 @@ class ZkEnsembleSite(Site):
 class EtcdSite(ProxiedSite):
     id = name = "etcd"
     place = EtcdPlace
-    slots_in_order = False
     ttls = ("4s", "4s", "8s")
 
 
 class EtcdEnsembleSite(Site):
     name, id = "etcd", "etcd-3"
-    slots_in_order = False
     ttls = ("6s", "6s", "9s")
 
     def __init__(self, request):

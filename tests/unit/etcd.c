@@ -113,7 +113,11 @@ whom_a_queue_lets_in(void **state)
 	    {KIND_SHARED, 0, {{"1.3", true}}, true, NULL, true},
 	    {KIND_LIMIT, 3, {{"1.r", true}}, true, NULL, true},
 	    {KIND_LIMIT, 3, {{"1.2", true}}, true, NULL, true},
-	    {KIND_LIMIT, 3, {{"1.3", true}, {"2.3", false}}, true, NULL, false},
+	    {KIND_LIMIT, 3, {{"1.3", true}, {"2.3", true}}, true, NULL, false},
+	    /* it has yet to take its permit, and is to have the smaller token for a slot */
+	    {KIND_LIMIT, 3, {{"1.3", true}, {"2.3", false}}, false, "2.3", false},
+	    {KIND_LIMIT, 4, {{"1.4", false}, {"2.4", false}}, false, "2.4", false},
+	    {KIND_LIMIT, 3, {{"1.3", false}, {"2.3", true}}, false, "dlock/q/k/", false},
 	    {KIND_LIMIT, 2, {{"1.2", true}, {"2.2", true}}, false, "dlock/q/k/", false},
 	    {KIND_LIMIT, 2, {{"1.2", true}, {"2.2", true}, {"3.2", false}}, false, "3.2",
 		false},

@@ -1,5 +1,7 @@
 # Goal of these tests: many waiters on one key.  All are served, and an idle one costs the server the same, however many there are.
 
+import os
+import signal
 import time
 
 from etcd import hold
@@ -32,3 +34,21 @@ def test_an_idle_waiter_costs_the_same_among_more(dlock, own_etcd):
     assert found[1][0] < 60, found
     assert holder.finish().status == 0
     assert {w.wait().status for w in waiters} == {0}
+
+
+def test_permits_are_taken_in_the_order_of_the_queue(dlock, at):
+    """Tokens are dealt when one joins: of two that have one slot, the later is to have the greater."""
+    limit = ("--limit", "2", "-t", "6s")
+    held = [hold(dlock, at.url, *limit) for _ in range(2)]
+    waiters = []
+    for _ in range(2):
+        waiters.append(dlock.start("run", *at.words, "-k", "job", *limit, "--", "sh", "-c", "echo $DLOCK_TOKEN"))
+        waiters[-1].queued()
+    os.kill(waiters[0].keeper, signal.SIGSTOP)
+    for one in held:
+        one.finish()
+    time.sleep(4)  # longer than a beat, by which one looks though nobody called; shorter than the lease of a place
+    overtaken = waiters[1].poll() is not None
+    os.kill(waiters[0].keeper, signal.SIGCONT)
+    first, second = (int(w.wait().stdout) for w in waiters)
+    assert first < second and not overtaken
