@@ -436,7 +436,8 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 			f->stop.at = f->stop.continued + CONTINUING;
 	}
 	m.had = command_had_it(f, info);
-	m.typed = f->run->origin->has_tty && loop_is_for_group(info) &&
+	/* who has started us may want to have it ignored: so do those that we wait for */
+	m.typed = m.ends && f->run->origin->has_tty && loop_is_for_group(info) &&
 	    (sig == SIGINT || sig == SIGQUIT);
 	/* the keeper ends a hold of which nobody has been told */
 	if (m.ends && f->run->body)

@@ -187,6 +187,19 @@ def test_ctrl_c_ends_what_is_waited_for_when_the_command_has_ended(shell, files,
     assert shell.prompt() == 4
 
 
+def test_ctrl_c_that_the_caller_ignores_ends_nothing_of_what_is_waited_for(shell, files, tmp_path):
+    """With `trap '' INT`, as without dlock."""
+    (tmp_path / "job.sh").write_text("trap '' INT\n" + run_line(
+        files, "sh", "-c", f"'(while [ ! -e go ]; do sleep 0.05; done; echo all done) & echo $$ >{tmp_path}/pid; exit 4'",
+        options=["--wait-tree"]) + "\n")
+    shell.send("sh job.sh\n")
+    until_ended(tmp_path / "pid")
+    shell.ctrl("c")
+    outlast(0.3)
+    (tmp_path / "go").touch()
+    assert shell.prompt() == 4 and "all done" in shell.seen
+
+
 def test_ctrl_c_ends_the_command_and_the_loop_around_it(dlock, shell, place):
     ready = run_line(place, "sh", "-c", "'echo ready; exec sleep 1000'")
     shell.send(ready + "\n")
@@ -892,7 +905,7 @@ def test_a_lock_that_comes_at_once_draws_nothing(shell, place):
     assert shell.seen == "ran\r\n" or told, shell.seen
 
 
-@pytest.mark.parametrize("options, variables", [(["-q"], ""), ([], "TERM=dumb ")], ids=["quiet", "dumb"])
+@pytest.mark.parametrize("options, variables", [(["-q"], ""), ([], "TERM=dumb "), ([], "CI=true ")], ids=["quiet", "dumb", "ci"])
 def test_nothing_is_drawn_where_it_is_not_wanted(dlock, shell, files, options, variables):
     holder = dlock.hold(files, files.key())
     shell.send(variables + run_line(files, "echo", "ran", options=options) + "\n")
