@@ -403,6 +403,41 @@ put_off_stop(struct front *f, int sig)
 	loop_put_off(&f->loop, sig);
 }
 
+/*
+ * While we are stopped nobody would stop the tree if the keeper is killed.  The kernel wakes
+ * us then: see loop_stop_guarded().
+ */
+static void
+set_guard(struct front *f)
+{
+	struct anchors sent = {.n = 1};
+	int ends[2];
+
+	if (f->keeper.guard >= 0 || pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+		return;
+	sent.fds[0] = ends[1];
+	if (link_send(f->keeper.link, &(struct msg){.kind = MSG_GUARD}, &sent))
+		f->keeper.guard = ends[0];
+	else
+		close(ends[0]);
+	close(ends[1]);
+}
+
+/*
+ * The command has ended, and we wait for what it has left, which Ctrl-Z has stopped.  The keeper
+ * wakes us when there is nothing left.
+ */
+static void
+stop_with_rest(struct front *f, int sig)
+{
+	if (getpid() == 1 || !loop_stops_group(sig))
+		return;
+	set_guard(f);
+	atomic_store(&f->shared->front.mirrored, true);
+	loop_stop_guarded(sig, f->keeper.guard);
+	atomic_store(&f->shared->front.mirrored, false);
+}
+
 static void
 front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 {
@@ -424,6 +459,12 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 		m.ends = true;
 		put_off_stop(f, sig);
 	}
+	if (is_running(f) && run_is_stop(sig) && f->run->origin->has_tty &&
+	    !f->run->body && !atomic_load(&f->shared->command) &&
+	    !atomic_load(&f->shared->end.finished)) {
+		stop_with_rest(f, sig);
+		return;
+	}
 	/* what was meant for the asker of a hold is no longer for us, though he passes it on */
 	if (run_delivery(f->run) != UNDELIVERED &&
 	    (sig != SIGTERM || info->ssi_pid == (uint32_t)f->run->body->asker))
@@ -436,7 +477,8 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 			f->stop.at = f->stop.continued + CONTINUING;
 	}
 	m.had = command_had_it(f, info);
-	m.typed = f->run->origin->has_tty && loop_is_for_group(info) &&
+	/* who has started us may want to have it ignored: so do those that we wait for */
+	m.typed = m.ends && f->run->origin->has_tty && loop_is_for_group(info) &&
 	    (sig == SIGINT || sig == SIGQUIT);
 	/* the keeper ends a hold of which nobody has been told */
 	if (m.ends && f->run->body)
@@ -450,26 +492,6 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 }
 
 /* ---- messages ---- */
-
-/*
- * While we are stopped nobody would stop the tree if the keeper is killed.  The kernel wakes
- * us then: see loop_stop_guarded().
- */
-static void
-set_guard(struct front *f)
-{
-	struct anchors sent = {.n = 1};
-	int ends[2];
-
-	if (f->keeper.guard >= 0 || pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
-		return;
-	sent.fds[0] = ends[1];
-	if (link_send(f->keeper.link, &(struct msg){.kind = MSG_GUARD}, &sent))
-		f->keeper.guard = ends[0];
-	else
-		close(ends[0]);
-	close(ends[1]);
-}
 
 /*
  * The kernel has not stopped us, for no shell is above; but it took our keeper for one when it

@@ -263,7 +263,7 @@ pass_key(struct incoming *in)
 
 	if (atomic_load(&in->run->shared->command) == 0 && in->keep->phase == PH_HOLD &&
 	    p->terms.wait_tree)
-		tree_signal(getpid(), &(struct aim){.sig = p->command.signal});
+		tree_signal(getpid(), &(struct aim){.sig = p->command.signal, .wake = true});
 }
 
 /* ---- signals, and the front ---- */

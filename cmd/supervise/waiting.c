@@ -21,12 +21,17 @@
 /* to the end of the screen: where a line was broken, its rest is below */
 #define ERASE "\r\033[J"
 
-/* A line drawn from the background would run through what the user types. */
+/*
+ * A line drawn from the background would run through what the user types.  In a CI job nobody
+ * looks at the terminal, and each time that it is drawn is a line of a log.
+ */
 static bool
 is_foreground(void)
 {
-	const char *term = getenv("TERM");
+	const char *term = getenv("TERM"), *ci = getenv("CI");
 
+	if (ci && *ci && strcmp(ci, "false") != 0)
+		return false;
 	return isatty(STDERR_FILENO) && tcgetpgrp(STDERR_FILENO) == getpgrp() && term &&
 	    *term && strcmp(term, "dumb") != 0;
 }

@@ -1,7 +1,7 @@
 /*
  * waiting.h - what a person sees while dlock waits.
  *
- * On a terminal (in the foreground): one live line, redrawn each second and erased on
+ * On a terminal (in the foreground, without CI in the environment): one live line, redrawn each second and erased on
  * acquisition.  The cursor stays at its beginning, so that it can be erased also when the
  * terminal has become narrower and has broken it.  Elsewhere: one line after 3 s, then one
  * a minute, which keeps CI systems from killing a silent job and cron from mailing about a

@@ -187,6 +187,37 @@ def test_ctrl_c_ends_what_is_waited_for_when_the_command_has_ended(shell, files,
     assert shell.prompt() == 4
 
 
+def test_ctrl_z_stops_what_is_waited_for_when_the_command_has_ended(dlock, shell, files, tmp_path):
+    """And Ctrl-C ends it, though it is stopped."""
+    line = run_line(files, "sh", "-c", f"'sleep 1000 & echo $$ >{tmp_path}/pid; exit 4'", options=["--wait-tree"])
+    shell.send(line + "\n")
+    until_ended(tmp_path / "pid")
+    for _ in range(2):
+        shell.ctrl("z")
+        assert shell.prompt() == 148
+        assert not is_free(dlock, files)
+        shell.send("fg\n")
+        wait_for(lambda: {state_of(p) for p in descendants_of(shell.tty.pid)} == {"S"}, what="the job to go on")
+    rest, = [p for p in descendants_of(shell.tty.pid) if stat_of(p)[0] == "sleep"]
+    kill(rest, signal.SIGSTOP)
+    wait_for(lambda: state_of(rest) == "T", what="it to stop")
+    shell.ctrl("c")
+    assert shell.prompt() == 4
+
+
+def test_ctrl_c_that_the_caller_ignores_ends_nothing_of_what_is_waited_for(shell, files, tmp_path):
+    """With `trap '' INT`, as without dlock."""
+    (tmp_path / "job.sh").write_text("trap '' INT\n" + run_line(
+        files, "sh", "-c", f"'(while [ ! -e go ]; do sleep 0.05; done; echo all done) & echo $$ >{tmp_path}/pid; exit 4'",
+        options=["--wait-tree"]) + "\n")
+    shell.send("sh job.sh\n")
+    until_ended(tmp_path / "pid")
+    shell.ctrl("c")
+    outlast(0.3)
+    (tmp_path / "go").touch()
+    assert shell.prompt() == 4 and "all done" in shell.seen
+
+
 def test_ctrl_c_ends_the_command_and_the_loop_around_it(dlock, shell, place):
     ready = run_line(place, "sh", "-c", "'echo ready; exec sleep 1000'")
     shell.send(ready + "\n")
@@ -892,7 +923,7 @@ def test_a_lock_that_comes_at_once_draws_nothing(shell, place):
     assert shell.seen == "ran\r\n" or told, shell.seen
 
 
-@pytest.mark.parametrize("options, variables", [(["-q"], ""), ([], "TERM=dumb ")], ids=["quiet", "dumb"])
+@pytest.mark.parametrize("options, variables", [(["-q"], ""), ([], "TERM=dumb "), ([], "CI=true ")], ids=["quiet", "dumb", "ci"])
 def test_nothing_is_drawn_where_it_is_not_wanted(dlock, shell, files, options, variables):
     holder = dlock.hold(files, files.key())
     shell.send(variables + run_line(files, "echo", "ran", options=options) + "\n")
