@@ -432,12 +432,13 @@ static void
 try_look(struct doctor *d)
 {
 	struct fault f = {""};
+	enum rc rc = look_at(
+	    &d->looking, d->probe, false, &d->view, look_patience(&d->looking), &f);
 
 	d->looked = true;
-	tell_right(d, "right-look",
-	    look_at(
-		&d->looking, d->probe, false, &d->view, look_patience(&d->looking), &f),
-	    &f);
+	/* of a role that may do so much, a part may have been done before the refusal */
+	d->touched = d->touched || rc == RC_OK;
+	tell_right(d, "right-look", rc, &f);
 }
 
 /*
@@ -566,7 +567,7 @@ sweep_probe(struct doctor *d)
 	/* where nothing could be written, nothing is left */
 	if (ask_check(d, true, &f) != RC_OK && d->touched)
 		tell(d, DOUBTFUL, "probe", "remove it, unless it ends by itself",
-		    "something of the probe %s has stayed: %s", d->probe, f.text);
+		    "something of the probe %s may have stayed: %s", d->probe, f.text);
 }
 
 static void
