@@ -270,7 +270,7 @@ tell_processes(struct doctor *d)
 		note_refusal(d, RC_CONFIG);
 	tell(d, why ? UNFIT : FIT, "proc",
 	    refused ? "let prctl(PR_SET_CHILD_SUBREAPER) through"
-		 : "mount -t proc proc /proc, without hidepid, in this pid namespace",
+		    : "mount -t proc proc /proc, without hidepid, in this pid namespace",
 	    "%s%s", why ? why : "what a command starts can be found, and stopped",
 	    inner ? "; pids are those of a namespace of its own (a container)" : "");
 }

@@ -173,8 +173,8 @@ name_at(int level, int i)
 
 	for (; level > 0; level--)
 		at = text_put(at, end, "BEFORE_");
-	text_put(at, end,
-	    i == LEVEL_HANDLE ? "HANDLE" : variable_names[i] + strlen("DLOCK_"));
+	text_put(
+	    at, end, i == LEVEL_HANDLE ? "HANDLE" : variable_names[i] + strlen("DLOCK_"));
 	return name;
 }
 

@@ -216,8 +216,7 @@ parse_time(const char *s, int64_t *us, bool *twice)
 	    !take_digits(&s, 2, 0, 59, &t.tm_min))
 		return false;
 	if (*s == ':' &&
-	    (s++,
-		!take_digits(&s, 2, 0, 59, &t.tm_sec) || !take_fraction(&s, &fraction)))
+	    (s++, !take_digits(&s, 2, 0, 59, &t.tm_sec) || !take_fraction(&s, &fraction)))
 		return false;
 	if (!take_zone(&s, &offset, &local) || *s)
 		return false;

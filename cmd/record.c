@@ -320,8 +320,7 @@ static bool
 door_is_open(const struct record *r, const char *own)
 {
 	return !r->door ||
-	    (strcmp(r->door, own) != 0 &&
-		keeper_address_is_open(r->door, (pid_t)r->pid));
+	    (strcmp(r->door, own) != 0 && keeper_address_is_open(r->door, (pid_t)r->pid));
 }
 
 enum record_kin

@@ -29,8 +29,8 @@ static _Alignas(4096) struct {
 	struct stub stub; /* the keeper leaves it alone until the command runs */
 	/* what is told, in run.h's page, behind NAME=; NULL: it is not */
 	char *values[VARIABLES];
-	const char *outer; /* DLOCK_KEEPER of the living keepers around us; "": there are none */
-	char *pids[PIDS];  /* behind NAME= of those that we rewrite; NULL: the rest */
+	const char *outer;   /* DLOCK_KEEPER of the living keepers around us, or "" */
+	char *pids[PIDS];    /* behind NAME= of those that we rewrite; NULL: the rest */
 	char path[PATH_MAX]; /* of the program */
 } command;
 

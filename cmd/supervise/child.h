@@ -38,8 +38,8 @@ const char *child_value(enum variable);
 
 struct child {
 	pid_t pid;
-	pid_t group; /* its own process group, or 0: the front's, with the terminal */
-	int gate;    /* -1 once the program runs or never will */
+	pid_t group;  /* its own process group, or 0: the front's, with the terminal */
+	int gate;     /* -1 once the program runs or never will */
 	bool stopped; /* with the whole job, before the program ran */
 };
 

@@ -51,7 +51,7 @@ struct front_stop {
 	instant at;        /* when to see whether it still is; NEVER: not at all */
 	instant continued; /* when we were, last */
 	bool put_off;      /* we waited: the keeper gives up our place first */
-	bool hung_up;      /* the command has got the SIGHUP that is still to come to us */
+	bool hung_up; /* the command has got the SIGHUP that is still to come to us */
 };
 
 /* The other process. */
@@ -790,8 +790,7 @@ front_run(const struct run *r, pid_t keeper)
 	close(r->ends[1]);
 	libc_sigfillset(&all);
 	watch_init(&f->watch, r->plan->terms.ttl, r->plan->terms.grace);
-	waiting_begin(
-	    &f->waiting, r->plan, r->shared, r->began, r->origin->has_tty);
+	waiting_begin(&f->waiting, r->plan, r->shared, r->began, r->origin->has_tty);
 	error = loop_open(&f->loop, &all) == 0 ? 0 : errno;
 	if (error)
 		take_over(f, strerror(error));

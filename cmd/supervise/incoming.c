@@ -12,7 +12,7 @@
 
 #define TREE_AGAIN (20 * NS_PER_MS)  /* pause between two looks at what a body has left */
 #define BODY_AGAIN (100 * NS_PER_MS) /* and at a body of whose end no descriptor tells */
-#define LEAVE_LATER (50 * NS_PER_MS)     /* what ends within that time is never stopped */
+#define LEAVE_LATER (50 * NS_PER_MS) /* what ends within that time is never stopped */
 #define DELIVERY_AGAIN (100 * NS_PER_MS) /* between two at a front that is to deliver */
 
 static void
@@ -263,7 +263,8 @@ pass_key(struct incoming *in)
 
 	if (atomic_load(&in->run->shared->command) == 0 && in->keep->phase == PH_HOLD &&
 	    p->terms.wait_tree)
-		tree_signal(getpid(), &(struct aim){.sig = p->command.signal, .wake = true});
+		tree_signal(
+		    getpid(), &(struct aim){.sig = p->command.signal, .wake = true});
 }
 
 /* ---- signals, and the front ---- */

@@ -25,7 +25,7 @@ struct incoming {
 	struct door door;
 	pid_t group;      /* the front's */
 	instant leave_at; /* when to leave the session; NEVER: we have, or need not */
-	int guard;     /* what the front has sent with MSG_GUARD, or -1 */
+	int guard;        /* what the front has sent with MSG_GUARD, or -1 */
 	bool answered; /* somebody wanted the lock released, and knows how that ended */
 };
 

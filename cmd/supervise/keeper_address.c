@@ -246,7 +246,8 @@ has_handle(const char *address, const char *handle)
 char *
 keeper_address_living(const char *addresses, const char *handle)
 {
-	const char *next = addresses ? addresses + strspn(addresses, " ") : "", *one = next;
+	const char *next = addresses ? addresses + strspn(addresses, " ") : "",
+		   *one = next;
 	char *copy = malloc(strlen(next) + 1), *out = copy;
 	struct keeper_address a;
 
@@ -380,9 +381,8 @@ nested_site_find(struct nested_site *w, const struct plan *p)
 		return;
 	w->unknown = life == KEEPER_HIDDEN
 	    ? "that cannot be asked from here (it is another user's, or in another network namespace)"
-	    : a.nsite && read_site(w, a.site, a.nsite)
-	    ? NULL
-	    : "that has not said which";
+	    : a.nsite && read_site(w, a.site, a.nsite) ? NULL
+						       : "that has not said which";
 }
 
 enum rc
@@ -390,10 +390,10 @@ nested_site_check(const struct nested_site *w, struct fault *f)
 {
 	if (!w->unknown && !w->secret)
 		return RC_OK;
-	return fault_set(f, RC_USAGE, "it would use the server of the outer run, but %s%s",
+	return fault_set(f, RC_USAGE,
+	    "it would use the server of the outer run, but %s%s",
 	    w->secret
 		? "a URL with a password is not handed on: set DLOCK_URL for both, or say -u"
 		: w->unknown,
-	    w->secret ? ""
-		      : ": say -u, or unset DLOCK_KEEPER and its other variables");
+	    w->secret ? "" : ": say -u, or unset DLOCK_KEEPER and its other variables");
 }

@@ -209,7 +209,8 @@ start_run(struct run *r, struct plan *p)
 			return v;
 		end.value = stop_waiting(r, p, v.signal);
 		if (end.value)
-			return verdict_of(p, &end, &(struct heard){.words = "", .where = ""});
+			return verdict_of(
+			    p, &end, &(struct heard){.words = "", .where = ""});
 	}
 }
 

@@ -528,16 +528,16 @@ struct sweep {
 	struct aim aim;
 	bool spares_outside;          /* the process itself gets no signal */
 	pid_t root, command, outside; /* as /proc numbers them; 0: none */
-	struct processes but;         /* of dlock, by pid: they and theirs are not meant */
-	struct process own[2];        /* room for these */
-	pid_t adopter;                /* of orphans outside */
-	struct processes *known;      /* from earlier looks; NULL: it does not matter */
-	struct processes all;         /* that have been read; at[] is the look's */
-	bool sorted;                  /* by pid */
-	bool blind;                   /* we do not know who we are: nobody is touched */
-	bool cut;                     /* not all have been seen */
-	bool fresh;                   /* some are new */
-	bool moves;                   /* some have not stopped */
+	struct processes but;    /* of dlock, by pid: they and theirs are not meant */
+	struct process own[2];   /* room for these */
+	pid_t adopter;           /* of orphans outside */
+	struct processes *known; /* from earlier looks; NULL: it does not matter */
+	struct processes all;    /* that have been read; at[] is the look's */
+	bool sorted;             /* by pid */
+	bool blind;              /* we do not know who we are: nobody is touched */
+	bool cut;                /* not all have been seen */
+	bool fresh;              /* some are new */
+	bool moves;              /* some have not stopped */
 	size_t alive, hidden;
 };
 
@@ -611,8 +611,7 @@ take(struct sweep *s, struct process *p)
 {
 	const struct process *parent;
 
-	s->sorted = s->sorted &&
-	    (s->all.n == 0 || s->all.at[s->all.n - 1].pid < p->pid);
+	s->sorted = s->sorted && (s->all.n == 0 || s->all.at[s->all.n - 1].pid < p->pid);
 	p->mark = mark_by_itself(s, p);
 	parent = p->mark == MARK_OPEN && s->sorted ? find_process(&s->all, p->parent)
 						   : NULL;
@@ -767,8 +766,8 @@ signal_children(const struct sweep *s)
 		const struct process *found = find_process(&s->all, p.pid);
 
 		(void)process_look_up(&p);
-		if ((found && found->mark == MARK_OURS) ||
-		    is_among(s->aim.spared, &p) || !lives(p.pid))
+		if ((found && found->mark == MARK_OURS) || is_among(s->aim.spared, &p) ||
+		    !lives(p.pid))
 			continue; /* or the last number was cut */
 		n++;
 		if (p.pid != s->aim.command)

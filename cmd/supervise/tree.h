@@ -117,8 +117,8 @@ struct outside {
 	pid_t front;  /* of dlock, which is none of them, nor is what is below it */
 	pid_t group;  /* that it leads, as /proc numbers it; 0: none */
 	unsigned long long born; /* in clock ticks */
-	bool whole; /* nobody else was in that group when we last looked */
-	unsigned quiet; /* looks in a row that have found nobody */
+	bool whole;              /* nobody else was in that group when we last looked */
+	unsigned quiet;          /* looks in a row that have found nobody */
 	struct processes known;
 };
 

@@ -480,8 +480,8 @@ breed(struct births *b)
 static void
 a_tree_that_forks_is_stopped_before_it_is_killed(void **state)
 {
-	struct births *b = mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE,
-	    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct births *b = mmap(
+	    NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int n;
 
 	(void)state;
@@ -730,8 +730,8 @@ a_group_is_whole_unless_others_are_in_it(void **state)
 static void
 what_is_outside_loses_no_orphan_to_a_polite_signal(void **state)
 {
-	struct births *b = mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE,
-	    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct births *b = mmap(
+	    NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	struct outside o;
 	int ends[2];
 	char c;
@@ -762,8 +762,8 @@ what_is_outside_loses_no_orphan_to_a_polite_signal(void **state)
 		assert_true(outside_open(&o, child));
 		while (atomic_load(&b->n) < 100)
 			usleep(1000);
-		tree_signal(0,
-		    &(struct aim){.sig = SIGTERM, .wake = true, .outside = &o});
+		tree_signal(
+		    0, &(struct aim){.sig = SIGTERM, .wake = true, .outside = &o});
 		while (tree_kill(0, &(struct aim){.outside = &o}) > 0)
 			usleep(1000);
 		usleep(10000); /* a dead one's descriptors may still be being closed */
