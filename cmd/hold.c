@@ -257,9 +257,8 @@ print_grant(const struct run *r)
 }
 
 /*
- * Nothing of the user's stays open or busy: a `$(...)` waits for the end of its pipe, and
- * umount(8) refuses while a process is in the directory.  stdin is closed first, so that there
- * is room even if descriptors have run out.
+ * Nothing of the user's stays open: a `$(...)` waits for the end of its pipe.  stdin is
+ * closed first, so that there is room even if descriptors have run out.
  */
 static void
 leave_caller(void)
@@ -267,7 +266,6 @@ leave_caller(void)
 	int null;
 
 	setsid();
-	(void)!chdir("/"); /* a failure does no harm to the lock */
 	prctl(PR_SET_NAME, HOLD_NAME);
 	close(STDIN_FILENO);
 	null = libc_open_nothing(); /* the lowest that is free: 0 */
@@ -334,8 +332,8 @@ stop_after(pid_t front, struct loop *l, int *put_off)
 {
 	siginfo_t found = {0};
 
-	if (waitid(P_PID, front, &found, WSTOPPED | WNOHANG) != 0 || found.si_pid == 0 ||
-	    !*put_off)
+	if (!*put_off || waitid(P_PID, front, &found, WSTOPPED | WNOHANG) != 0 ||
+	    found.si_pid == 0)
 		return;
 	loop_stop_now(*put_off);
 	loop_hear_all(l);
@@ -356,6 +354,7 @@ pass_signal_on(pid_t front, struct loop *l, const struct signalfd_siginfo *info)
 	if (run_is_stop(sig)) {
 		put_off = sig;
 		loop_put_off(l, sig);
+		stop_after(front, l, &put_off); /* it may have been faster */
 	} else if (sig == SIGCONT) {
 		put_off = 0;
 		loop_hear_all(l);

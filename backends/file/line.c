@@ -13,7 +13,7 @@
 enum {
 	TRIES = 20,   /* at a moment in which nothing is granted */
 	COUNTED = 32, /* places further back than this are reckoned from the numbers, */
-	NEAR = 4,     /* unless no more than so many are there */
+	NEAR = 1,     /* unless fewer than so many are before us */
 };
 
 /* ---- what is asked for both ---- */

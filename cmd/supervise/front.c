@@ -423,6 +423,20 @@ set_guard(struct front *f)
 	close(ends[1]);
 }
 
+/* Where the keeper has no room for its end, we stop without. */
+static int
+live_guard(struct front *f)
+{
+	struct pollfd link = {.fd = f->keeper.link, .events = POLLRDHUP};
+
+	if (f->keeper.guard >= 0 && loop_is_closed(f->keeper.guard) &&
+	    f->keeper.link >= 0 && poll(&link, 1, 0) == 0) {
+		close(f->keeper.guard);
+		f->keeper.guard = -1;
+	}
+	return f->keeper.guard;
+}
+
 /*
  * The command has ended, and we wait for what it has left, which Ctrl-Z has stopped.  The keeper
  * wakes us when there is nothing left.
@@ -434,7 +448,7 @@ stop_with_rest(struct front *f, int sig)
 		return;
 	set_guard(f);
 	atomic_store(&f->shared->front.mirrored, true);
-	loop_stop_guarded(sig, f->keeper.guard);
+	loop_stop_guarded(sig, live_guard(f));
 	atomic_store(&f->shared->front.mirrored, false);
 }
 
@@ -546,7 +560,7 @@ front_stop(struct front *f)
 		return;
 	set_guard(f);
 	atomic_store(&f->shared->front.mirrored, true);
-	f->stop.hung_up = loop_stop_with(command, f->stop.sig, f->keeper.guard);
+	f->stop.hung_up = loop_stop_with(command, f->stop.sig, live_guard(f));
 	atomic_store(&f->shared->front.mirrored, false);
 	if (!loop_is_closed(f->keeper.guard))
 		take_continue(f, command);

@@ -157,6 +157,14 @@ incoming_wake_front(const struct incoming *in)
 }
 
 void
+incoming_drop_guard(struct incoming *in)
+{
+	if (in->guard >= 0)
+		close(in->guard);
+	in->guard = -1;
+}
+
+void
 incoming_leave_group(struct incoming *in)
 {
 	bool tty = in->run->origin->has_tty, alone;
@@ -294,13 +302,14 @@ hear_front(struct incoming *in)
 	int got;
 
 	while ((got = link_receive(in->news.link, &m, &sent)) > 0)
-		if (m.kind == MSG_GUARD)
+		if (m.kind == MSG_GUARD) {
+			incoming_drop_guard(in);
 			in->guard = sent.n > 0 ? sent.fds[0] : -1;
-		else if (in->keep->phase == PH_ASK && m.ends)
+		} else if (in->keep->phase == PH_ASK && m.ends)
 			react(in, EV_INTERRUPTED, m.number);
 		else if (in->run->body && m.ends)
 			end_body(in, m.number);
-		else if (!in->run->body && in->keep->phase != PH_ASK && m.typed)
+		else if (!in->run->body && in->keep->phase != PH_ASK && m.typed && m.had)
 			pass_key(in);
 		else if (!in->run->body && in->keep->phase != PH_ASK && !m.had)
 			forward(in, m.number);

@@ -52,6 +52,8 @@ void incoming_leave_session(struct incoming *);
 bool incoming_wait(struct incoming *, int fd, short events, instant until);
 
 /* To a front that stopped because the command did: the command goes on, or is gone. */
+/* The front is woken by its end, and may not stop any more behind it. */
+void incoming_drop_guard(struct incoming *);
 void incoming_wake_front(const struct incoming *);
 
 /* Tells all that have asked for the release of a hold how it has ended. */

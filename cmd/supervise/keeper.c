@@ -113,14 +113,6 @@ start_command(struct keeper *k)
 		tell_grant(k);
 }
 
-/* So that the caller can unmount it.  Files were read when the store was opened, as a rule. */
-static void
-leave_directory(struct keeper *k)
-{
-	if (!k->plan->site.backend->rereads && chdir("/") != 0)
-		news_trace(&k->in.news, "cannot leave the working directory");
-}
-
 /* The front delivers it.  From here on the process may do what needs the lock. */
 static void
 start_body(struct keeper *k)
@@ -129,7 +121,6 @@ start_body(struct keeper *k)
 	k->run->body->until = instant_after(instant_now(), k->plan->steer.length);
 	child_tell(k->run, k->lock.outer.parts, k->in.door.address);
 	atomic_store(&k->shared->exec, EXEC_CALLED);
-	leave_directory(k);
 	if (tell_grant(k))
 		atomic_store(&k->shared->granted_at, instant_now());
 	else
@@ -181,6 +172,8 @@ keeper_kill_tree(struct keeper *k)
 {
 	const struct aim aim = keeper_aim(k);
 
+	/* a front that takes over now must not continue what we stop */
+	atomic_store(&k->shared->stopping, true);
 	atomic_store(&k->shared->killing, true);
 	tree_kill(getpid(), &aim);
 }
@@ -238,6 +231,7 @@ carry_out(struct keeper *k, const struct actions *a)
 		atomic_store(&k->shared->end.lingers, !(a->set & DO_EXIT));
 		report_ending(k);
 		incoming_answer_release(&k->in);
+		incoming_drop_guard(&k->in); /* or the front could still stop */
 		incoming_wake_front(&k->in);
 	}
 }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <sys/prctl.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -159,9 +160,14 @@ bool
 loop_stops_group(int sig)
 {
 	int status = 0;
-	pid_t pid = libc_fork();
+	pid_t parent = getpid(), pid = libc_fork();
 
 	if (pid == 0) {
+		/* it outlives nobody, and keeps nothing open meanwhile */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		libc_close_range(0, ~0U);
+		if (getppid() != parent)
+			_exit(0);
 		loop_stop_here(sig);
 		_exit(0);
 	}

@@ -92,7 +92,9 @@ static bool
 finished(const struct keep *k, instant now)
 {
 	if (k->tree.stopping || k->lease.disowned || k->ending.kind == END_LOST)
-		return k->tree.empty && (k->tree.joined == 0 || now >= k->lease.kill_at);
+		return k->tree.empty &&
+		    (k->tree.joined == 0 || now >= k->lease.kill_at ||
+			(k->lease.disowned && k->lease.length == LEASE_FOREVER));
 	return k->tree.gone && (k->tree.empty || !k->terms.wait_tree) &&
 	    k->tree.joined == 0;
 }
@@ -104,8 +106,7 @@ finished(const struct keep *k, instant now)
 static bool
 lets_lease_end(const struct keep *k, instant now)
 {
-	return k->lease.revoked && k->tree.empty && k->tree.joined > 0 &&
-	    now >= k->tree.stop_by;
+	return k->lease.revoked && k->tree.empty && now >= k->tree.stop_by;
 }
 
 /* --max-run ends the command, or what it left behind if the lock covers that. */
@@ -536,7 +537,7 @@ step(struct keep *k, instant now, const struct event *e)
 		k->reported = true;
 		return a;
 	}
-	a.wake = k->phase == PH_HOLD && k->tree.killing_since != NEVER
+	a.wake = k->phase == PH_HOLD && k->tree.killing_since != NEVER && !k->tree.empty
 	    ? now + KILL_AGAIN
 	    : next_wake(k, now);
 	return a;

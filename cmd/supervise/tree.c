@@ -573,7 +573,13 @@ mark_by_itself(const struct sweep *s, const struct process *p)
 		return MARK_OURS;
 	if (o && (p->pid == s->outside || is_orphan(o, p, s->adopter)))
 		return MARK_OURS;
-	return is_among(s->known, p) && !(o && is_hold(p)) ? MARK_OURS : MARK_OPEN;
+	if (!is_among(s->known, p))
+		return MARK_OPEN;
+	if (!o || !is_hold(p))
+		return MARK_OURS;
+	/* it was one of ours, and may have been stopped as such; it is another lock's by now */
+	signal_process(p, &(struct aim){.sig = SIGCONT});
+	return MARK_OPEN;
 }
 
 /* The command, and its group if it leads one, has got its signal; these may get it twice. */
@@ -631,7 +637,7 @@ list_numbers(off64_t *at, char *entries, size_t size)
 	ssize_t n = -1;
 
 	if (dir >= 0 && lseek64(dir, from, SEEK_SET) == from)
-		n = getdents64(dir, entries, size);
+		n = getdents64(dir, (void *)entries, size);
 	if (dir >= 0)
 		close(dir);
 	for (ssize_t i = 0; i < n;) {
@@ -829,16 +835,19 @@ signal_known(const struct aim *a)
 {
 	struct outside *o = a->outside;
 	const struct processes *known = o ? &o->known : &below;
+	bool grouped = o && !outside_has_ended(o); /* or the group's number is another's */
 
 	for (size_t i = known->n; i-- > 0;) {
 		struct process p = {.pid = known->at[i].pid};
 
-		if (process_look_up(&p) && p.born == known->at[i].born &&
-		    !is_dead_process(&p) && !is_among(a->spared, &p) &&
+		if (!process_look_up(&p) || p.born != known->at[i].born)
+			continue;
+		grouped |= o && p.group == o->group;
+		if (!is_dead_process(&p) && !is_among(a->spared, &p) &&
 		    !(o && is_hold(&p)))
 			signal_process(&p, a);
 	}
-	if (o && o->whole && own_number() == getpid())
+	if (grouped && o->whole && own_number() == getpid())
 		kill(-o->group, a->sig);
 }
 

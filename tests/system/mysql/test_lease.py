@@ -4,6 +4,7 @@
 import concurrent.futures
 import contextlib
 import hashlib
+import re
 import time
 
 import pymysql
@@ -166,9 +167,9 @@ def behind_a_proxy(number, body):
 
 
 def on_galera(number, body):
-    """The last but one of the facts that are read at the start: wsrep_on."""
-    is_fact = body.count(b"\x010") == 3 and body.endswith(b"\x010\x010")
-    return [body[:-3] + b"1\x010" if is_fact else body]
+    """The last but two of the facts that are read at the start: wsrep_on; behind it what is unfit, and the database."""
+    facts = re.fullmatch(rb"(.*\x010.*\x01)0(\x010(.)(\w+))", body, re.S)
+    return [facts[1] + b"1" + facts[2] if facts and facts[3] == bytes([len(facts[4])]) else body]
 
 
 @pytest.mark.parametrize("change", [behind_a_proxy, on_galera])

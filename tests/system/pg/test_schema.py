@@ -506,7 +506,7 @@ def test_a_schema_of_version_8_serves_and_is_brought_up_to_date_while_it_is_in_u
     at = At(db.url)
     holder = dlock.hold(at, "job", *LIVING_LEASE, "-v")
     crowd = [dlock.contend(at, "job", *options, command=("true",)).queued(n)
-             for n, options in enumerate(((), ("-w", "1s"), (), ("-s",), ("-s",), ()), 1)]
+             for n, options in enumerate(((), ("-w", "5s"), (), ("-s",), ("-s",), ()), 1)]
     assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 8:")
     assert crowd.pop(1).wait().status == 75
     psql(db, schema_sql(dlock), USER)
