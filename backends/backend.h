@@ -575,6 +575,8 @@ struct backend {
 	/* of URLs that name it, the usual one first; NULL-ended */
 	const char *const *schemes;
 	bool pairs; /* a URL may also be written name=value name=value */
+	/* It reads files again with each connection, and their names may be relative. */
+	bool rereads;
 	/* ended by a row without a name; NULL: none */
 	const struct setting_row *settings;
 	/* URL forms and the default; lines of up to 67 characters */

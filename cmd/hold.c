@@ -257,8 +257,9 @@ print_grant(const struct run *r)
 }
 
 /*
- * Nothing of the user's stays open: a `$(...)` waits for the end of its pipe.  stdin is
- * closed first, so that there is room even if descriptors have run out.
+ * Nothing of the user's stays open or busy: a `$(...)` waits for the end of its pipe, and
+ * umount(8) refuses while a process is in the directory.  stdin is closed first, so that there
+ * is room even if descriptors have run out.
  */
 static void
 leave_caller(void)
@@ -266,6 +267,7 @@ leave_caller(void)
 	int null;
 
 	setsid();
+	(void)!chdir("/"); /* a failure does no harm to the lock */
 	prctl(PR_SET_NAME, HOLD_NAME);
 	close(STDIN_FILENO);
 	null = libc_open_nothing(); /* the lowest that is free: 0 */

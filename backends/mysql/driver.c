@@ -387,6 +387,7 @@ mysql_open(
 const struct backend mysql_backend = {
     .name = "mysql",
     .schemes = (const char *const[]){"mysql", "mariadb", NULL},
+    .rereads = true,
     .settings = settings,
     .url_help = "mysql://[user[:password]@]host[:port][/database]",
     .schema = schema_sql,

@@ -113,6 +113,14 @@ start_command(struct keeper *k)
 		tell_grant(k);
 }
 
+/* So that the caller can unmount it.  Files were read when the store was opened, as a rule. */
+static void
+leave_directory(struct keeper *k)
+{
+	if (!k->plan->site.backend->rereads && chdir("/") != 0)
+		news_trace(&k->in.news, "cannot leave the working directory");
+}
+
 /* The front delivers it.  From here on the process may do what needs the lock. */
 static void
 start_body(struct keeper *k)
@@ -121,6 +129,7 @@ start_body(struct keeper *k)
 	k->run->body->until = instant_after(instant_now(), k->plan->steer.length);
 	child_tell(k->run, k->lock.outer.parts, k->in.door.address);
 	atomic_store(&k->shared->exec, EXEC_CALLED);
+	leave_directory(k);
 	if (tell_grant(k))
 		atomic_store(&k->shared->granted_at, instant_now());
 	else

@@ -322,6 +322,29 @@ $D run -k "$K" echo joined
     assert (status, out) == (0, "busy 75\njoined\n") and err.count("did the script eval") == 1, err
 
 
+def test_a_hold_leaves_the_directory_of_its_caller(dlock, where, hold, tmp_path):
+    """So that it can be unmounted."""
+    assert hold(where, "job", "--for", "60", cwd=tmp_path).status == 0
+    (pair,) = holders()
+    assert [os.readlink(f"/proc/{pid}/cwd") for pid in pair] == ["/", "/"]
+
+
+def test_a_hold_connects_again_with_files_that_were_named_from_its_callers_directory(dlock, make_redis, tmp_path):
+    server = make_redis("--requirepass", "any")
+    (tmp_path / "password").write_text("any\n")
+    (tmp_path / "password").chmod(0o600)
+    words = ["-u", server.url, "-O", "password-file=password"]
+    handle = dlock.run("hold", *words, "-k", "job", "--for", "60", "-t", f"{TTL}s", cwd=tmp_path).stdout.strip()
+    (pair,) = holders()
+    assert [os.readlink(f"/proc/{pid}/cwd") for pid in pair] == ["/", "/"]
+    with server.client(password="any") as c:
+        before = c.info("stats")["total_connections_received"]
+        c.client_kill_filter(_type="normal", skipme=True)
+        wait_for(lambda: c.info("stats")["total_connections_received"] > before, what="another connection")
+        wait_for(lambda: c.info("commandstats")["cmdstat_evalsha"]["calls"] > 3, what="a renewal")
+    assert dlock.run("release", handle).status == 0
+
+
 def test_a_failure_ends_the_script(start, where, shell, hold):
     """Nothing to evaluate would be success."""
     assert hold(where, "job", "--for", "60").status == 0
