@@ -73,6 +73,8 @@ struct doctor {
 	struct grant grant;
 	int64_t before, after; /* us since the epoch: it was granted in between */
 	struct view view;      /* and as a look shows it */
+	enum rc unseen;        /* why a look has failed; RC_OK */
+	struct fault unseen_why;
 	bool looked;
 	bool taken;   /* by force: there is nothing to be given back */
 	bool touched; /* something of the probe may have been written */
@@ -431,17 +433,20 @@ tell_clock(struct doctor *d)
 static void
 try_look(struct doctor *d)
 {
-	struct fault f = {""};
+	struct fault *f = &d->unseen_why;
 	enum rc rc = look_at(
-	    &d->looking, d->probe, false, &d->view, look_patience(&d->looking), &f);
+	    &d->looking, d->probe, false, &d->view, look_patience(&d->looking), f);
 
 	d->looked = true;
+	d->unseen = rc;
 	/* of a role that may do so much, a part may have been done before the refusal */
 	d->touched = d->touched || rc == RC_OK;
-	tell_right(d, "right-look", rc, &f);
+	tell_right(d, "right-look", rc, f);
 }
 
 /*
+ * A break begins with a look: who may not look cannot break.
+ *
  * The polite way is tried on the probe, by force on a grant that there is not: what was
  * taken away by force is remembered by some.  A store that has no polite way ends a
  * connection, and forgets.
@@ -460,6 +465,10 @@ try_break(struct doctor *d)
 
 	if (!(s->caps & (CAP_REVOKE | CAP_FORCE))) {
 		tell(d, FIT, "right-break", NULL, "these locks cannot be broken");
+		return;
+	}
+	if (d->unseen != RC_OK) {
+		tell_right(d, "right-break", d->unseen, &d->unseen_why);
 		return;
 	}
 	rc = s->backend->admin->revoke(

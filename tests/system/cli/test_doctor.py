@@ -12,6 +12,7 @@ import subprocess
 import pytest
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
+from manual import block
 from mysql_server import USER, AsMysql, mysql_url
 from pg import pg_url
 from support import DLOCK, PATIENCE, rules_of, wait_for
@@ -195,11 +196,27 @@ def test_only_a_crowd_needs_the_right_to_count(doctor, make_redis):
     assert status == 0 and found["right-look"][0] == "ok", found
 
 
-def test_who_may_only_lock(doctor, make_redis):
-    """And leaves nothing all the same, though that one may not delete."""
+def test_a_role_that_may_ask_sees_what_endangers_locks(doctor, make_redis):
+    """With the rules that the manual adds for doctor; without them, eviction is not seen, and doctor says what is missing."""
+    server = make_redis("--appendonly", "yes", "--appendfsync", "always", "--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl")
+    more = block("dlock-redis.7", "+info").split(" oncall ")[1].split()
+    status, found = doctor("-u", redis_as(server, *STEERS))
+    assert status == 0 and "eviction" not in found and found["version"][0] == "warn", found
+    status, found = doctor("-u", redis_as(server, *STEERS, *more))
+    assert status == 1 and failed(found) == {"eviction"} and found["user"] == ("ok", "some\n"), found
+    assert {check for check, (level, _) in found.items() if level != "ok"} == {"eviction"}, found
+
+
+def test_who_may_only_lock(dlock, doctor, make_redis):
+    """And leaves nothing all the same, though that one may not delete.  A break looks first; a freeze does not."""
     server = make_redis("--appendonly", "yes")
-    status, found = doctor("-u", redis_as(server, *LOCKS))
-    assert status == 1 and failed(found) == {"right-look"}, found
+    url = redis_as(server, *LOCKS)
+    assert dlock.run("freeze", "-u", url, "-k", "k").status == 0
+    assert dlock.run("break", "-y", "-u", url, "-k", "k").status == 77
+    with server.client() as c:
+        c.flushall()
+    status, found = doctor("-u", url)
+    assert status == 1 and failed(found) == {"right-look", "right-break"}, found
     assert found["version"][0] == "warn" and found["right-run"][0] == "ok"
     assert stored(server) == []
 
