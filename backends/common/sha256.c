@@ -79,11 +79,11 @@ mix_block_1(uint32_t state[8], const unsigned char *block)
 	    0x5a827999, 0x6ed9eba1, 0x8f1bbcdc, 0xca62c1d6};
 	uint32_t w[80], v[5];
 
-	for (int i = 0; i < 80; i++)
-		w[i] = i < 16
-		    ? (uint32_t)block[4 * i] << 24 | block[4 * i + 1] << 16 |
-			block[4 * i + 2] << 8 | block[4 * i + 3]
-		    : rotate_left(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 1);
+	for (int i = 0; i < 16; i++)
+		w[i] = (uint32_t)block[4 * i] << 24 | block[4 * i + 1] << 16 |
+		    block[4 * i + 2] << 8 | block[4 * i + 3];
+	for (int i = 16; i < 80; i++)
+		w[i] = rotate_left(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 1);
 	memcpy(v, state, sizeof v);
 	for (int i = 0; i < 80; i++) {
 		uint32_t f = i < 20     ? (v[1] & v[2]) | (~v[1] & v[3])
