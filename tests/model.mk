@@ -50,6 +50,8 @@ model:
 	$(model) zk LEFT -DBUG=5 -DPERMITS
 	$(model) zk LEFT -DBUG=6 -DPERMITS
 	$(model) zk STUCK -DBUG=7 -DPERMITS -DN=3 -DTIRED=0
+	$(model) zk ORDER -DBUG=8 -DPERMITS -DN=3 -DLIMIT=2 -DFAULTS=0
+	$(model) zk TOLD -DBUG=9 -DPERMITS -DN=3 -DLIMIT=2 -DFAULTS=0
 	$(model) supervise holds -DFAULTS=1
 	$(model) supervise holds -DFAULTS=2 -DFOREVER
 	$(model) supervise RELEASE -DFAULTS=1 -DBUG=1

@@ -42,10 +42,11 @@ show_first(struct zk *z, const struct call *first)
 {
 	const struct holders *holders = &z->turn.place.holders;
 	struct holding *h = &z->base.host->seen.holding;
+	size_t before = z->turn.place.before; /* we may be among them, without a permit */
 
 	z->base.host->seen.position = z->turn.place.position;
 	*h = (struct holding){.kind = holders->kind,
-	    .holders = holders->n,
+	    .holders = before < holders->n ? before : holders->n,
 	    .limit = holders->limit,
 	    .frozen = z->turn.freeze.on,
 	    .held = data_read(first->text).stage == STAGE_AT_ONCE

@@ -7,8 +7,9 @@
  *	K/leases/_c_<uuid>-lease-<n>	our permit, as Curator's users count it
  *	K/slots/<slot>			our slot
  *
- *  1. When it is our turn in K, at most N - 1 dlocks hold a permit.  Then we go to K/locks,
- *     where Curator's users stand, too; not before, since the first one there stops them all.
+ *  1. When it is our turn in K, at most N - 1 dlocks hold a permit, and all before us in K
+ *     have theirs (wait.c).  Then we go to K/locks, where Curator's users stand, too; not
+ *     before, since the first one there stops them all.
  *  2. Whoever is first in K/locks is the only one who may make a lease, so that the number of
  *     leases can only fall while we are that.  We wait until there are fewer than N; then
  *     one transaction makes lease and slot, removes our node from K/locks and writes our

@@ -208,13 +208,13 @@ queue_look(struct place *ret, const struct queue *q, const char *name)
 }
 
 void
-queue_hold_back(struct place *p, const char *freeze)
+queue_hold_back(struct place *p, const char *ahead, enum awaits awaits)
 {
 	if (p->position > 0)
 		return;
 	p->position = 1;
-	p->ahead = freeze;
-	p->awaits = AWAITS_END;
+	p->ahead = ahead;
+	p->awaits = awaits;
 }
 
 const char *

@@ -35,7 +35,8 @@ enum awaits {
 	AWAITS_END, /* the end of the node `ahead` */
 	/* the same, or that it is granted, which its owner writes into it */
 	AWAITS_CHANGE,
-	AWAITS_LIST, /* the end of any of the holders */
+	AWAITS_LIST,   /* the end of any of the holders */
+	AWAITS_PERMIT, /* the end of `ahead`, or that it has its permit */
 };
 
 /* Those who hold the lock: the first n. */
@@ -85,8 +86,8 @@ bool queue_look(struct place *ret, const struct queue *, const char *own);
 /* Is that the name of a child that no layout knows?  stranger.c */
 bool queue_is_strange(const struct layout *, const char *name);
 
-/* It is frozen: whoever would hold the lock waits for the end of that node. */
-void queue_hold_back(struct place *, const char *freeze);
+/* Whoever would hold the lock waits for that node: for its end, if it is a freeze's. */
+void queue_hold_back(struct place *, const char *ahead, enum awaits);
 
 /*
  * The holder that follows `name` ("": the first one), where queue_look() has put them into

@@ -7,7 +7,9 @@
  *     in the same breath lists anew, for the node may have been a waiter's that gave up, or
  *     the lock be frozen by now (freeze.h).  Of those who want one of N
  *     permits, the next one in line watches the list, for any holder may be the first
- *     to go; each one behind it waits for the one before to be granted.
+ *     to go; each one behind it waits for the one before to be granted.  When the turn of several
+ *     has come, each takes its permit when the one before has its own: a token is as old as the
+ *     place in the queue, and of two that hold one slot the later is to have the greater one.
  *  2. What it does besides costs the same however long the queue is: a few
  *     times a session it asks for the directory's counts, which tell how many have
  *     left, and whereby the leader hears of it.  It lists only when it may have come
@@ -31,6 +33,8 @@
 #define FAR_BEAT (10 * NS_PER_S) /* or more */
 /* times our place: so often we want to know it anew */
 #define SIGHT NS_PER_S
+/* whoever does not wait gives those before it so long to take permits that are free */
+#define TAKE_MOST NS_PER_S
 
 enum { NEAR = 8 };
 
@@ -108,7 +112,42 @@ turn_heed_freeze(struct zk *z, struct place *p, const char *part, const struct q
 	else
 		z->base.host->seen.holding.frozen = false;
 	if (rc == RC_OK && freeze->on)
-		queue_hold_back(p, freeze->name);
+		queue_hold_back(p, freeze->name, AWAITS_END);
+	return rc;
+}
+
+/*
+ * Has that one its permit?  Its lease is there then, and bears its uuid; what stands in its node may
+ * be others'.
+ */
+static enum rc
+look_for_permit(struct zk *z, const char *name, bool *taken, struct fault *f)
+{
+	struct call *leases = lockdir_ask(&z->dir, ASK_LIST, parts[LEASES], NULL);
+	enum rc rc = call_await(leases, zk_answer_by(z), f);
+
+	*taken = false;
+	for (size_t i = 0; rc == RC_OK && !*taken && i < leases->nnames; i++)
+		*taken = strncmp(leases->names[i], name, UUID_CHARS) == 0;
+	call_drop(leases);
+	return rc;
+}
+
+/*
+ * Permits are taken in the order of the queue: the one right before us has its own only if all
+ * before it had theirs.
+ */
+static enum rc
+heed_order(struct zk *z, const struct queue *q, struct fault *f)
+{
+	struct place *p = &z->turn.place;
+	bool taken = true;
+	enum rc rc = RC_OK;
+
+	if (z->claim->kind == KIND_LIMIT && p->position == 0 && p->before > 0)
+		rc = look_for_permit(z, q->names[p->before - 1], &taken, f);
+	if (rc == RC_OK && !taken)
+		queue_hold_back(p, q->names[p->before - 1], AWAITS_PERMIT);
 	return rc;
 }
 
@@ -136,7 +175,8 @@ place_find(struct zk *z, struct fault *f)
 	t->counted = instant_now();
 	t->queued = true;
 	node_note(&z->node, EVENT_SEEN);
-	return turn_heed_freeze(z, &t->place, "", &q, f);
+	rc = turn_heed_freeze(z, &t->place, "", &q, f);
+	return rc == RC_OK ? heed_order(z, &q, f) : rc;
 }
 
 /* ---- placed: others are ahead ---- */
@@ -190,7 +230,8 @@ static enum rc
 watch_ahead(struct zk *z, bool *over, struct fault *f)
 {
 	struct turn *t = &z->turn;
-	bool change = t->place.awaits == AWAITS_CHANGE;
+	bool change = t->place.awaits == AWAITS_CHANGE,
+	     permit = t->place.awaits == AWAITS_PERMIT;
 	struct call *c;
 	enum rc rc;
 
@@ -202,7 +243,7 @@ watch_ahead(struct zk *z, bool *over, struct fault *f)
 		    (t->place.position == 0 || t->place.awaits != AWAITS_LIST);
 		return rc;
 	}
-	c = lockdir_ask(&z->dir, change ? ASK_CHANGE : ASK_END, "", t->place.ahead);
+	c = lockdir_ask(&z->dir, change || permit ? ASK_CHANGE : ASK_END, "", t->place.ahead);
 	rc = call_await(c, zk_answer_by(z), f);
 	*over = rc == RC_OK && c->code == ZNONODE;
 	if (rc == RC_OK && change && !*over) {
@@ -212,7 +253,18 @@ watch_ahead(struct zk *z, bool *over, struct fault *f)
 		t->ahead_written = c->stat.mzxid;
 	}
 	call_drop(c);
+	if (rc == RC_OK && permit && !*over)
+		rc = look_for_permit(z, t->place.ahead, over, f);
 	return rc;
+}
+
+/* For those behind us.  One whose turn has come is no waiter whom they may take for dead. */
+static enum rc
+say_that_we_wait(struct zk *z, struct fault *f)
+{
+	if (z->turn.place.awaits == AWAITS_PERMIT)
+		return turn_serve(z, f);
+	return z->node.said.marked ? RC_OK : mark_as_waiter(z, f);
 }
 
 /* `until` 0: no waiting. */
@@ -223,8 +275,8 @@ begin_watch(struct zk *z, instant until, struct fault *f)
 	enum rc rc = RC_OK;
 
 	z->turn.over = NEVER;
-	if (until && !z->node.said.marked)
-		rc = mark_as_waiter(z, f);
+	if (until)
+		rc = say_that_we_wait(z, f);
 	if (rc == RC_OK)
 		rc = watch_ahead(z, &over, f);
 	if (rc == RC_OK && !over)
@@ -464,12 +516,20 @@ check_claim(struct zk *z, bool *claimed, struct fault *f)
 	return RC_OK;
 }
 
+/* Until when we wait there: there may be a permit for all before us, and for us. */
+static instant
+patience(const struct turn *t, instant began, instant until)
+{
+	return until == 0 && t->place.awaits == AWAITS_PERMIT ? began + TAKE_MOST : until;
+}
+
 enum rc
 turn_await(struct zk *z, instant join_by, instant until, struct fault *f)
 {
 	struct turn *t = &z->turn;
 	/* through another connection than before: much may have happened */
-	instant beat = instant_now();
+	const instant began = instant_now();
+	instant beat = began, most = until;
 	bool done = false;
 	enum rc rc = RC_OK;
 
@@ -481,11 +541,12 @@ turn_await(struct zk *z, instant join_by, instant until, struct fault *f)
 	idlers_forget(&t->idlers);
 	while (rc == RC_OK && !done) {
 		if (z->node.state == STATE_WATCHING) {
-			rc = await_change(z, beat, until, f);
+			rc = await_change(z, beat, most, f);
 		} else if (z->node.state != STATE_PLACED) {
 			rc = place_find(z, f);
 		} else if (t->place.position > 0) {
-			rc = begin_watch(z, until, f);
+			most = patience(t, began, until);
+			rc = begin_watch(z, most, f);
 			beat = rc == RC_OK ? turn_beat(z) : beat;
 		} else if (z->claim->kind == KIND_LIMIT) {
 			done = true;

@@ -30,8 +30,10 @@
  * Checked in every state:
  *	EXCLUSION	no more than LIMIT run
  *	SLOTS		no two of them have one slot
+ *	ORDER		of two that had one slot, the later has the greater number in K
  *	LEASES		who runs has its place, its lease and its slot
  *	FROZEN		since a freeze was confirmed nobody has begun who was not seen to hold
+ *	TOLD		when a command ends, all who waited for its permit to be taken have been called
  *	LEFT		who has ended has left nothing, but what goes with its session
  * and that none is stuck: a client that waits will be called (an invalid end state: STUCK).
  *
@@ -43,6 +45,8 @@
  *	5  who comes back takes its node in K/locks for lost, and sweeps nothing	LEFT
  *	6  lease and slot are made by one request, and K/locks left by the next	LEFT
  *	7  who has lost its place in K stays in K/locks			STUCK
+ *	8  a permit is taken though one before us in K has yet to take its own	ORDER
+ *	9  who waits for that looks for its permit, and watches its node then	TOLD
  */
 #ifndef N
 #define N 2
@@ -77,7 +81,7 @@
 #define LIST 253
 #define ALL (N + CURATORS)
 
-mtype:phase = { IDLE, JOIN, LISTED, MARK, WATCH, WAITS, CLAIM, RELIST, ENTER, LISTS, SERVE, WATCH_PART, WAITS_PART, TAKE,
+mtype:phase = { IDLE, JOIN, LISTED, MARK, WATCH, WAITS, CLAIM, RELIST, ORDERLY, SERVE_TURN, WATCH_TURN, LOOK_TURN, ENTER, LISTS, SERVE, WATCH_PART, WAITS_PART, TAKE,
 	LEAVE_LOCKS, BACK, SWEEP, RUNS, GIVE, DONE };
 mtype:says = { AT_ONCE, WAITING, WAITED };
 
@@ -89,6 +93,7 @@ mtype:says says[N];
 byte lock[ALL], last_lock; /* K/locks */
 byte lease[ALL];	   /* how many of K/leases are its */
 byte slot[LIMIT];	   /* of whom, and one */
+byte last_of[LIMIT];	   /* with which number in K that was last taken */
 byte locks_version;	   /* of K/locks, which a freeze writes */
 bool frozen, confirmed;
 bool may_begin[ALL]; /* was seen to hold when that was confirmed */
@@ -237,6 +242,9 @@ inline tidy()
 		count = count + seq[x]
 	}
 	last_seq = (count -> last_seq : 0);
+	for (x : 0 .. LIMIT - 1) {
+		last_of[x] = (count -> last_of[x] : 0)
+	}
 	count = 0;
 	for (x : 0 .. ALL - 1) {
 		count = count + lock[x]
@@ -292,12 +300,31 @@ inline begin_command(c)
 	tidy()
 }
 
+inline note_order(c)
+{
+	assert(seq[c] > last_of[number[c] % LIMIT] || (BUG && BUG != 8)); /* ORDER */
+	last_of[number[c] % LIMIT] = (PERMITTED -> seq[c] : 0)
+}
+
+/* What its owner writes into it is told to those who wait for its grant. */
+inline call_for_grant(c)
+{
+	for (x : 0 .. N - 1) {
+		if
+		:: !in_part[x] && watches[x] == c && by_grant[x] -> called[x] = true
+		:: else
+		fi
+	}
+	x = 0
+}
+
 /* What a list of K means. */
 inline heed_queue(c)
 {
 	if
 	:: ahead[c] >= LIMIT || saw_freeze[c] -> phase[c] = (marked[c] == WAITING -> WATCH : MARK)
-	:: ahead[c] < LIMIT && !saw_freeze[c] && PERMITTED -> phase[c] = (own_lock[c] || asked[c] -> BACK : ENTER)
+	:: ahead[c] < LIMIT && !saw_freeze[c] && PERMITTED && ahead[c] && BUG != 8 -> phase[c] = ORDERLY
+	:: ahead[c] < LIMIT && !saw_freeze[c] && PERMITTED && (!ahead[c] || BUG == 8) -> phase[c] = (own_lock[c] || asked[c] -> BACK : ENTER)
 	:: ahead[c] < LIMIT && !saw_freeze[c] && !PERMITTED && marked[c] != WAITING -> begin_command(c)
 	:: ahead[c] < LIMIT && !saw_freeze[c] && !PERMITTED && marked[c] == WAITING -> phase[c] = CLAIM
 	fi
@@ -370,6 +397,32 @@ proctype Client(byte c)
 			fi;
 			tidy() }
 
+	/* heed_order(): has the one right before us its permit? */
+	:: d_step { phase[c] == ORDERLY && ACTS(c) ->
+			if
+			:: lease[before[c] % N] -> phase[c] = (own_lock[c] || asked[c] -> BACK : ENTER)
+			:: !lease[before[c] % N] && marked[c] == WAITING -> phase[c] = SERVE_TURN
+			:: else -> phase[c] = WATCH_TURN
+			fi }
+	:: d_step { phase[c] == SERVE_TURN && ACTS(c) ->
+			if
+			:: !seq[c] -> lose_place(c)
+			:: seq[c] ->
+				says[c] = WAITED; version[c]++; known[c] = version[c]; marked[c] = WAITED;
+				call_for_grant(c);
+				phase[c] = WATCH_TURN
+			fi;
+			tidy() }
+	/* its node is watched, and its permit looked for behind that */
+	:: d_step { phase[c] == WATCH_TURN && ACTS(c) ->
+			in_part[c] = false; watches[c] = before[c]; by_grant[c] = true;
+			called[c] = seq[before[c] % N] != before_nr[c] || !seq[c];
+			phase[c] = (BUG == 9 -> WAITS : LOOK_TURN);
+			tidy() }
+	:: d_step { phase[c] == LOOK_TURN && ACTS(c) ->
+			called[c] = called[c] || lease[before[c] % N];
+			phase[c] = WAITS }
+
 	/* enter_locks() */
 	:: d_step { phase[c] == ENTER && ACTS(c) ->
 			assert(!lock[c]); /* LEFT */
@@ -383,12 +436,7 @@ proctype Client(byte c)
 			:: !seq[c] -> lose_place(c)
 			:: seq[c] ->
 				says[c] = WAITED; version[c]++; known[c] = version[c]; marked[c] = WAITED;
-				for (x : 0 .. N - 1) {
-					if
-					:: !in_part[x] && watches[x] == c && by_grant[x] -> called[x] = true
-					:: else
-					fi
-				}
+				call_for_grant(c);
 				phase[c] = WATCH_PART
 			fi;
 			x = 0 }
@@ -415,14 +463,10 @@ proctype Client(byte c)
 			:: seq[c] && version[c] == known[c] && lock[c] == own_lock[c] &&
 			   (BUG == 1 || !slot[number[c] % LIMIT]) && (BUG == 2 || saw_version[c] == locks_version) ->
 				says[c] = WAITED; version[c]++; known[c] = version[c]; marked[c] = WAITED;
+				note_order(c);
 				slot[number[c] % LIMIT] = c + 1;
 				lease[c]++;
-				for (x : 0 .. N - 1) {
-					if
-					:: !in_part[x] && watches[x] == c && by_grant[x] -> called[x] = true
-					:: else
-					fi
-				}
+				call_for_grant(c);
 #if BUG == 6
 				phase[c] = LEAVE_LOCKS
 #else
@@ -466,7 +510,12 @@ proctype Client(byte c)
 			tidy() }
 
 	/* The command has ended; or it waits no longer. */
-	:: atomic { phase[c] == RUNS && running[c] -> running[c] = false; phase[c] = GIVE }
+	:: d_step { phase[c] == RUNS && running[c] ->
+			for (x : 0 .. N - 1) {
+				assert(phase[x] != WAITS || watches[x] != c || !by_grant[x] || called[x]) /* TOLD */
+			}
+			x = 0;
+			running[c] = false; phase[c] = GIVE }
 	:: atomic { tired && (phase[c] == WAITS || phase[c] == WAITS_PART) && ACTS(c) -> tired--; stop_watching(c); phase[c] = GIVE }
 	:: d_step { phase[c] == GIVE && ACTS(c) ->
 			if
@@ -488,7 +537,9 @@ proctype Client(byte c)
 		   !slot[number[c] % LIMIT] && saw_version[c] == locks_version ->
 			faults--; connected[c] = false;
 			says[c] = WAITED; version[c]++;
+			note_order(c);
 			slot[number[c] % LIMIT] = c + 1; lease[c]++;
+			call_for_grant(c);
 			remove_lock(c);
 			phase[c] = BACK; tidy() }
 	:: d_step { CAN_FAIL(c) && phase[c] == ENTER ->
@@ -508,7 +559,8 @@ proctype Client(byte c)
 			if
 			:: phase[c] == LISTS || phase[c] == SERVE || phase[c] == WATCH_PART || phase[c] == WAITS_PART ||
 			   phase[c] == TAKE || phase[c] == LEAVE_LOCKS -> stop_watching(c); phase[c] = BACK
-			:: phase[c] == LISTED || phase[c] == MARK || phase[c] == WATCH || phase[c] == CLAIM -> stop_watching(c); phase[c] = RELIST
+			:: phase[c] == LISTED || phase[c] == MARK || phase[c] == WATCH || phase[c] == CLAIM ||
+			   phase[c] == ORDERLY || phase[c] == SERVE_TURN || phase[c] == WATCH_TURN || phase[c] == LOOK_TURN -> stop_watching(c); phase[c] = RELIST
 			:: else
 			fi }
 	:: phase[c] == DONE || !alive[c] -> break

@@ -195,13 +195,11 @@ class RedlockSite(Site):
 class ZkSite(ProxiedSite):
     id = name = "zk"
     place = ZkPlace
-    slots_in_order = False  # tokens are dealt when one joins the queue
     ttls = ("6s", "6s", "12s")
 
 
 class ZkEnsembleSite(Site):
     name, id = "zk", "zk-3"
-    slots_in_order = False
     ttls = ("6s", "9s", "12s")
 
     def __init__(self, request):

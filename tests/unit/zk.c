@@ -819,7 +819,7 @@ a_freeze_holds_back_whoever_is_first(void **state)
 		assert_int_equal(p.holders.n, 2);
 		assert_int_equal(p.before, i - 1);
 		assert_int_equal(p.position, i == 3);
-		queue_hold_back(&p, names[0]);
+		queue_hold_back(&p, names[0], AWAITS_END);
 		assert_int_equal(p.position, 1);
 		assert_string_equal(p.ahead, names[i == 3 ? 2 : 0]);
 	}

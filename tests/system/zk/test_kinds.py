@@ -15,7 +15,7 @@ from kazoo.exceptions import NoNodeError
 from kazoo.security import make_acl, make_digest_acl
 
 from faults import assert_refused
-from support import DLOCK, PATIENCE, children_of, wait_for
+from support import DLOCK, PATIENCE, boottime, children_of, spent, wait_for
 from zk import CLOSE, CREATE, CREATE2, DELETE, GET_CHILDREN2, LISTS, MULTI, own
 
 KINDS = {"plain": (), "writer": ("-x",), "reader": ("-s",), "unit": ("--limit", "3")}
@@ -323,6 +323,97 @@ def test_a_dead_waiter_among_units_does_not_keep_one(dlock, at):
     assert second.finish().status == 0
     assert last.wait(15).status == 0
     assert first.finish().status == 0
+
+
+# ---- permits are taken in the order of the queue: a slot's next holder has a greater token than its last one ----
+
+
+def test_a_free_unit_is_not_taken_before_those_ahead_have_theirs(dlock, at):
+    """A waiter stands still when its turn comes: one that comes then does not get a unit first."""
+    script = ("sh", "-c", "echo $DLOCK_TOKEN")
+    holders = [dlock.hold(at, "job", "--limit", "2") for _ in range(2)]
+    first = queued(dlock, at, "--limit", "2", command=script).queued(1)
+    os.kill(first.keeper, signal.SIGSTOP)
+    for holder in holders:
+        assert holder.finish().status == 0
+    second = queued(dlock, at, "--limit", "2", command=script)
+    time.sleep(1)
+    overtaken = second.poll() is not None
+    os.kill(first.keeper, signal.SIGCONT)
+    assert int(first.wait().stdout) < int(second.wait().stdout) and not overtaken
+
+
+@contextlib.contextmanager
+def newcomer(dlock, at):
+    """A client that makes its place, for one of three units, as dlock does: yields that, and how it takes its unit."""
+    holder = dlock.hold(at, "job", "--limit", "3")
+    with at.server.client() as c, at.server.client() as owner:
+        name, = tickets(c, at)
+        uuid = name[:18] + "00000000" + name[26:39]
+        node = owner.create(f"{at.job}/{uuid}-3-unit-", b"{}", ephemeral=True, sequence=True)
+
+        def take():
+            t = owner.transaction()
+            t.set_data(node, b'{"slot":1}')
+            t.create(f"{at.job}/leases/{uuid}-lease-", b"", ephemeral=True, sequence=True)
+            t.create(f"{at.job}/slots/1", b"", ephemeral=True)
+            t.commit()
+
+        yield holder, owner, node, take
+
+
+def test_who_comes_behind_one_without_its_unit_waits_for_that(dlock, at):
+    with newcomer(dlock, at) as (holder, owner, node, take):
+        waiter = dlock.contend(at, "job", "--limit", "3", command=("sh", "-c", "echo $DLOCK_SLOT; cat")).queued(1)
+        assert run(dlock, at, "--limit", "3", "-n").status == 75
+        owner.set(node, b'{"slot":1}')  # a lease counts, and no text
+        time.sleep(0.3)
+        assert not waiter.running
+        began = boottime()
+        take()
+        waiter.held()
+        assert spent(began) < 1.5  # it is told, and looks every two seconds
+        assert holder.finish().status == 0
+        done = waiter.finish()
+        assert (done.status, done.stdout) == (0, "2\n")
+
+
+def test_who_does_not_wait_gives_those_before_it_the_time_to_take_theirs(dlock, at):
+    with newcomer(dlock, at) as (_, _, _, take):
+        with at.server.client() as c:
+            other = dlock.start("run", *at.words, "-k", "job", "--limit", "3", "-n", "--", "true")
+            wait_for(lambda: len(tickets(c, at)) == 3, what="its place")
+            take()
+        assert other.wait().status == 0
+
+
+@pytest.mark.parametrize("behind", [1, 2])
+def test_who_stands_behind_one_that_goes_without_its_unit_gets_one(dlock, at, behind):
+    with newcomer(dlock, at) as (holder, owner, node, _):
+        waiters = [dlock.contend(at, "job", "--limit", "3").queued() for _ in range(behind)]
+        began = boottime()
+        owner.delete(node)
+        waiters[0].held()
+        assert spent(began) < 1.5
+        for started in (holder, *waiters):
+            assert started.held().finish().status == 0
+
+
+def test_a_dead_waiter_keeps_no_unit_from_those_behind_it(dlock, at):
+    """Their turn has come, too; who does its part is not taken for dead."""
+    holders = [dlock.hold(at, "job", "--limit", "3", "-t", "60s") for _ in range(3)]
+    dead = queued(dlock, at, "--limit", "3", "-t", "60s").queued(1)
+    waiters = [queued(dlock, at, "--limit", "3", "-t", "60s").queued(n + 2) for n in range(2)]
+    with at.server.client() as c:
+        places = tickets(c, at)[4:]
+        dead.signal(signal.SIGKILL, "keeper")
+        assert dead.wait().status == 71
+        for holder in holders:
+            assert holder.finish().status == 0
+        for waiter in waiters:
+            waiter.held()
+        assert tickets(c, at) == places
+    assert [w.finish().status for w in waiters] == [0, 0]
 
 
 @pytest.mark.parametrize("operation", [MULTI, CREATE2])
