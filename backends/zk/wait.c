@@ -243,7 +243,8 @@ watch_ahead(struct zk *z, bool *over, struct fault *f)
 		    (t->place.position == 0 || t->place.awaits != AWAITS_LIST);
 		return rc;
 	}
-	c = lockdir_ask(&z->dir, change || permit ? ASK_CHANGE : ASK_END, "", t->place.ahead);
+	c = lockdir_ask(
+	    &z->dir, change || permit ? ASK_CHANGE : ASK_END, "", t->place.ahead);
 	rc = call_await(c, zk_answer_by(z), f);
 	*over = rc == RC_OK && c->code == ZNONODE;
 	if (rc == RC_OK && change && !*over) {

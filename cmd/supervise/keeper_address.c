@@ -187,7 +187,7 @@ keeper_address_connect(const struct keeper_address *a, int flags, pid_t *pid)
 		if (errno == EAGAIN)
 			error = EAGAIN;
 		else if (errno != EINTR)
-			error = a->net != net_of(fd)                  ? ENONET
+			error = a->net != net_of(fd)            ? ENONET
 			    : errno == EACCES || errno == EPERM ? EPERM
 								: ECONNREFUSED;
 	if (!error && keeper_address_is_ours(fd, pid))

@@ -835,7 +835,8 @@ signal_known(const struct aim *a)
 {
 	struct outside *o = a->outside;
 	const struct processes *known = o ? &o->known : &below;
-	bool grouped = o && !outside_has_ended(o); /* or the group's number is another's */
+	bool grouped = o &&
+	    !outside_has_ended(o); /* or the group's number is another's */
 
 	for (size_t i = known->n; i-- > 0;) {
 		struct process p = {.pid = known->at[i].pid};

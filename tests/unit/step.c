@@ -347,6 +347,23 @@ what_is_lost_is_not_released_before_those_who_joined_have_parted(void **state)
 	}
 }
 
+/* Its tree is gone; only the one that has joined may still run. */
+static void
+nobody_is_woken_again_and_again_for_who_has_joined(void **state)
+{
+	struct actions a;
+
+	(void)state;
+	begin_with((struct terms){0});
+	tell(1, EV_JOINED, 0);
+	assert_true(tell(3, EV_TICK, 0).set & DO_RENEW);
+	assert_true(tell(3, EV_DISOWNED, 0).set & DO_KILL);
+	tell(3.1, EV_ENDED, 9);
+	a = tell(3.1, EV_EMPTY, 0);
+	assert_false(a.set & (DO_KILL | DO_RELEASE | DO_EXIT));
+	assert_true(a.wake == keeper.lease.kill_at);
+}
+
 static void
 what_is_asked_back_is_not_renewed_for_ever_for_who_has_joined(void **state)
 {
@@ -478,6 +495,7 @@ main(void)
 		one_of_several_keys_that_is_lost_leaves_the_others_to_be_released),
 	    cmocka_unit_test(
 		what_is_lost_is_not_released_before_those_who_joined_have_parted),
+	    cmocka_unit_test(nobody_is_woken_again_and_again_for_who_has_joined),
 	    cmocka_unit_test(
 		what_is_asked_back_is_not_renewed_for_ever_for_who_has_joined),
 	    cmocka_unit_test(alerts_are_followed_at_once),

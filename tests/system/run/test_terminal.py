@@ -245,6 +245,14 @@ def test_ctrl_c_while_waiting_gives_up_the_place(dlock, shell, place):
     assert waiter.held().finish().status == 0
 
 
+def test_ctrl_c_reaches_a_command_that_has_made_its_own_group(shell, files):
+    """As timeout(1) does: the terminal's key has reached dlock alone."""
+    shell.send(run_line(files, "timeout", "100", "sh", "-c", "'echo be\\gun; exec sleep 100'") + "\n")
+    shell.expect("begun")
+    shell.ctrl("c")
+    assert shell.prompt() == 130
+
+
 def test_ctrl_c_reaches_a_pipeline(shell, files, tmp_path):
     shell.send(run_line(files, "cat") + " | tee copy\n")
     shell.send("one\n")
