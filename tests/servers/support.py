@@ -437,7 +437,7 @@ class Started:
 
 
 class Dlock:
-    """Runs the binary under test in an environment without DLOCK_* and PG* variables."""
+    """Runs the binary under test in an environment without DLOCK_* and PG* variables, and CI."""
 
     UNTIL_EOF = ("cat",)  # a command that ends with its stdin
     _numbers = itertools.count(1)
@@ -447,7 +447,7 @@ class Dlock:
         self.directory = str(directory)
         self.started = []
         self.counted = True  # unless a place says otherwise
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("DLOCK_", "PG")) and k != "DLOCK"}
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("DLOCK_", "PG")) and k not in ("DLOCK", "CI")}
 
     def start(self, *words, stdin=subprocess.DEVNULL, env=None, events=None, program=None, **options):
         """Starts `dlock WORDS`; for `run`, events go to a file (option events=False: not)."""
