@@ -345,7 +345,7 @@ set_format(struct plan *p, const struct option *o, const char *value, struct fau
 	.at = _Generic(((struct plan *)NULL)->m, bool \
 		       : offsetof(struct plan, m))
 #define TEXT_BY(setter, m) \
-	.set = setter, \
+	.set = (setter), \
 	.at = _Generic(((struct plan *)NULL)->m, const char * : offsetof(struct plan, m))
 #define TEXT(m) TEXT_BY(set_text, m)
 #define TOLD(m) TEXT_BY(set_told, m)
