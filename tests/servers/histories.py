@@ -21,7 +21,8 @@
 #             grant had been taken away by `break --force`, confirmed, when the command wrote its end.
 #   loss      79 without a cause: nobody hurt this run, nobody broke its key, no fault and no stall of this machine
 #             lasted a fifth of its lease while it lived.
-#   status    another status than such a run can have: 69 without a fault of the server, 71, 76, 77 or 78 at all.
+#   status    another status than such a run can have: 69 without a fault of the server (but where a short -w ended without
+#             an answer), 71, 76, 77 or 78 at all.
 #   for ever  when all faults are mended, all freezes thawed and all commands told to end, a run is not over within 90
 #             seconds; or a key cannot be had then, within that time, by one who comes alone.
 
@@ -408,6 +409,8 @@ class History:
             possible = {op.own_status if op.begin else 0 if op.once or op.what == "joined" else None}
             if op.wait != "inf":
                 possible.add(75)
+                if op.status == 69 and "no answer in time" in op.started.stderr():
+                    possible.add(69)  # a busy machine alone can take the second or two that it had
             if any(f.began <= op.over and (f.ended or op.over) >= op.asked - 1 for f in self.faults):
                 possible.add(69)
             if self.broken(op) or self.stress(op) >= seconds_of(op.ttl) / 5 or op.hurt:
