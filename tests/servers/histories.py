@@ -409,7 +409,7 @@ class History:
             possible = {op.own_status if op.begin else 0 if op.once or op.what == "joined" else None}
             if op.wait != "inf":
                 possible.add(75)
-                if op.status == 69 and "no answer in time" in op.started.stderr():
+                if op.status == 69 and "; tried for " in op.started.stderr():
                     possible.add(69)  # a busy machine alone can take the second or two that it had
             if any(f.began <= op.over and (f.ended or op.over) >= op.asked - 1 for f in self.faults):
                 possible.add(69)
