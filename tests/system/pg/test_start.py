@@ -215,7 +215,7 @@ def test_library_that_is_not_installed(dlock, pg_server, tmp_path):
     assert_refused(run(dlock, pg_server.url, env={"LD_PRELOAD": shim}), 78, "libpq", "apt")
 
 
-@pytest.mark.parametrize("limit", ["-v 12000", "-n 7", "-n 9"])
+@pytest.mark.parametrize("limit", ["-v 12000", "-n 7", "-n 8"])
 def test_a_machine_that_cannot_load_the_library(dlock, pg_server, limit):
     """For want of memory or descriptors: to install it again would not help."""
     limited = ["sh", "-c", f'ulimit {limit}; exec "$0" "$@"', DLOCK, "run", "-u", pg_server.url, "-k", dlock.own_key, "--", "true"]
