@@ -7,7 +7,8 @@
  *     there is no freeze.  Otherwise it is a survey (queue.h).
  *  2. Who is to wait gets a lease for its place, and joins the queue with it.
  *  3. While it waits, it renews both leases.
- *  4. When nobody is in the way any more: a transaction that puts our key once more, as held,
+ *  4. When nobody is in the way any more, and with --limit all before us have their permits:
+ *     a transaction that puts our key once more, as held,
  *     with the lease of the hold; before it the lease itself, where that may not be there.
  *     The key is put only if it is the one that has stood there all the time, and there is
  *     no freeze.  Otherwise it is a survey.

@@ -443,7 +443,7 @@ line_wait(const struct line *l, struct line_waiter *w)
 
 /*
  * Behind many it is reckoned from the number of the holder, or of the first who waits.  But many
- * numbers may be of those who have left: who comes soon is told so.
+ * numbers may be of those who have left: who is next is told so.
  */
 unsigned
 line_position(const struct line *l, int64_t *first)
