@@ -5,13 +5,6 @@
 #include "backends/etcd/queue.h"
 #include "tests/fuzz/fuzz.h"
 
-enum rc
-fault_set(struct fault *f, enum rc rc, const char *fmt, ...)
-{
-	(void)f, (void)fmt;
-	return rc;
-}
-
 /* What has come, of which each read gives so many bytes. */
 static struct {
 	const char *bytes;

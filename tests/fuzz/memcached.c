@@ -6,13 +6,6 @@
 #include "backends/memcached/item.h"
 #include "tests/fuzz/fuzz.h"
 
-enum rc
-fault_set(struct fault *f, enum rc rc, const char *fmt, ...)
-{
-	(void)f, (void)fmt;
-	return rc;
-}
-
 static void
 reply_is_sound(char *line)
 {

@@ -9,14 +9,6 @@
 
 #include <jansson.h>
 
-/* Of registry.c, which would bring all backends along. */
-enum rc
-fault_set(struct fault *f, enum rc rc, const char *fmt, ...)
-{
-	snprintf(f->text, sizeof f->text, "%s", fmt);
-	return rc;
-}
-
 /* Whole characters, none that controls the terminal, hides or reorders. */
 static void
 is_harmless(const char *s)

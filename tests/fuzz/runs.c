@@ -9,17 +9,6 @@
 #include <stdarg.h>
 
 /* That of registry.c, which would need all backends. */
-enum rc
-fault_set(struct fault *f, enum rc rc, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(f->text, sizeof f->text, fmt, ap);
-	va_end(ap);
-	return rc;
-}
-
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -8,17 +8,6 @@
 #include <stdarg.h>
 
 /* As in backends/registry.c, which would bring all backends along. */
-enum rc
-fault_set(struct fault *f, enum rc rc, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(f->text, sizeof f->text, fmt, ap);
-	va_end(ap);
-	return rc;
-}
-
 static void
 check(const char *url)
 {

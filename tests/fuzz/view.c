@@ -11,14 +11,6 @@
 static const struct backend backend = {.name = "b"};
 static struct store store = {.backend = &backend, .where = "b"};
 
-/* Of registry.c, which would bring all backends along. */
-enum rc
-fault_set(struct fault *f, enum rc rc, const char *fmt, ...)
-{
-	snprintf(f->text, sizeof f->text, "%s", fmt);
-	return rc;
-}
-
 /* Whole characters, none that controls the terminal, hides or reorders; n newlines. */
 static void
 is_harmless(const char *s, size_t most_lines)
