@@ -575,8 +575,6 @@ struct backend {
 	/* of URLs that name it, the usual one first; NULL-ended */
 	const char *const *schemes;
 	bool pairs; /* a URL may also be written name=value name=value */
-	/* It reads files again with each connection, and their names may be relative. */
-	bool rereads;
 	/* ended by a row without a name; NULL: none */
 	const struct setting_row *settings;
 	/* URL forms and the default; lines of up to 67 characters */
@@ -591,6 +589,8 @@ struct backend {
 	 * touches neither network nor servers.  RC_OK: *ret is the caller's until
 	 * close.  Otherwise (RC_USAGE, RC_CONFIG, RC_SYSTEM) *ret is untouched
 	 * and nothing needs closing.  A NULL member means: not compiled in.
+	 * Relative names of files are of the directory in which it is called; the process may
+	 * leave that later.
 	 */
 	enum rc (*open)(
 	    struct store **ret, struct host *, const struct site *, struct fault *);

@@ -178,6 +178,39 @@ setting_file(const char *name, const char *file, bool secret, struct fault *f)
 	return RC_OK;
 }
 
+/* ---- names of files that are read again ---- */
+
+/* A process has one; it is written before there are threads, and stays. */
+static char *directory;
+
+char *
+setting_absolute(const char *name)
+{
+	char *path;
+
+	if (!directory || !name || !*name || *name == '/' ||
+	    asprintf(&path, "%s/%s", directory, name) < 0)
+		return NULL;
+	return path;
+}
+
+/* A value with a colon is a list, or names its kind before the file. */
+void
+setting_keep_directory(const char *const *variables)
+{
+	if (!directory)
+		directory = getcwd(NULL, 0);
+	for (; *variables; variables++) {
+		const char *value = getenv(*variables);
+		char *path = value && !strchr(value, ':') ? setting_absolute(value)
+							  : NULL;
+
+		if (path)
+			setenv(*variables, path, true);
+		free(path);
+	}
+}
+
 /* ---- identity ---- */
 
 void

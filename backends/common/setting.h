@@ -65,6 +65,18 @@ enum rc setting_secret(
 enum rc setting_file(const char *name, const char *file, bool secret, struct fault *);
 
 /*
+ * ---- names of files that a library reads again with each connection ----
+ *
+ * They may be relative, and the process may leave its directory after open.
+ */
+
+/* For open: keeps the directory, and makes the names in these variables absolute (NULL-ended). */
+void setting_keep_directory(const char *const *variables);
+
+/* The name from the kept directory, to be freed; NULL: it can stay as it is, or there is no memory. */
+char *setting_absolute(const char *name);
+
+/*
  * ---- identity: which locks a store's are, in one canonical text ----
  *
  * Two stores with equal identities keep the same locks: a key names the same lock in both.

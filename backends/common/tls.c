@@ -529,6 +529,9 @@ load_ours(struct tls *t, struct fault *f)
 	    key);
 }
 
+/* OpenSSL looks into the directory each time that it checks a certificate. */
+static const char *const file_variables[] = {"SSL_CERT_DIR", NULL};
+
 static enum rc
 tls_open(struct tls **ret, const struct tls_settings *settings, struct fault *f)
 {
@@ -544,6 +547,7 @@ tls_open(struct tls **ret, const struct tls_settings *settings, struct fault *f)
 	if (!t)
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	t->settings = *settings;
+	setting_keep_directory(file_variables);
 	t->context = lib->SSL_CTX_new(lib->TLS_client_method());
 	if (t->context &&
 	    lib->SSL_CTX_ctrl(

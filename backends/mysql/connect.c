@@ -47,6 +47,36 @@ set_boolean(const struct connecting *c, enum mysql_option option, bool on)
 	c->my->options(c->mysql, option, &value);
 }
 
+/* The process may have left the directory that a relative name is of. */
+static void
+set_file(const struct connecting *c, enum mysql_option option, const char *name)
+{
+	char *path = setting_absolute(name);
+
+	c->my->options(c->mysql, option, path ? path : name);
+	free(path);
+}
+
+/* The same of those that the option files name. */
+static void
+find_files(const struct connecting *c)
+{
+	static const enum mysql_option options[] = {MYSQL_OPT_SSL_KEY, MYSQL_OPT_SSL_CERT,
+	    MYSQL_OPT_SSL_CA, MYSQL_OPT_SSL_CAPATH, MYSQL_OPT_SSL_CRL,
+	    MYSQL_OPT_SSL_CRLPATH, MYSQL_PLUGIN_DIR, MYSQL_SERVER_PUBLIC_KEY,
+	    MARIADB_OPT_UNIXSOCKET};
+
+	for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+		char *name = NULL, *path = NULL;
+
+		if (c->my->get_optionv(c->mysql, options[i], (void *)&name) == 0)
+			path = setting_absolute(name);
+		if (path)
+			c->my->options(c->mysql, options[i], path);
+		free(path);
+	}
+}
+
 /*
  * libmariadb asks for the port of the service mysql when it is first used, stated or not.  Debian
  * has such names also looked for in a database whose library (libnss_db) is hardly ever there, and
@@ -86,6 +116,7 @@ read_option_files(struct connecting *c)
 	c->my->options(c->mysql, MYSQL_READ_DEFAULT_GROUP, "dlock");
 	c->my->real_connect(
 	    c->mysql, "localhost", "", "", NULL, 1, nowhere, CLIENT_REMEMBER_OPTIONS);
+	find_files(c);
 	return true;
 }
 
@@ -138,10 +169,10 @@ set_options(const struct connecting *c)
 	if (a->port)
 		my->options(c->mysql, MYSQL_OPT_PROTOCOL, &protocol);
 	if (a->tls.cacert)
-		my->options(c->mysql, MYSQL_OPT_SSL_CA, a->tls.cacert);
+		set_file(c, MYSQL_OPT_SSL_CA, a->tls.cacert);
 	if (a->tls.cert) {
-		my->options(c->mysql, MYSQL_OPT_SSL_CERT, a->tls.cert);
-		my->options(c->mysql, MYSQL_OPT_SSL_KEY, a->tls.key);
+		set_file(c, MYSQL_OPT_SSL_CERT, a->tls.cert);
+		set_file(c, MYSQL_OPT_SSL_KEY, a->tls.key);
 	}
 	if (a->tls.wish != TLS_UNSAID) {
 		set_boolean(

@@ -306,6 +306,11 @@ static const struct setting_row settings[] = {
 
 /* ---- the store ---- */
 
+/* What libmariadb reads of the environment, and names files. */
+static const char *const file_variables[] = {"MARIADB_HOME", "MYSQL_HOME", "HOME",
+    "MYSQL_UNIX_PORT", "MARIADB_UNIX_PORT", "MARIADB_PLUGIN_DIR", "KRB5_CONFIG",
+    "KRB5CCNAME", "SSL_CERT_FILE", "SSL_CERT_DIR", NULL};
+
 static enum rc
 mysql_init_store(struct sql *db, const char *url, struct fault *f)
 {
@@ -314,6 +319,7 @@ mysql_init_store(struct sql *db, const char *url, struct fault *f)
 	enum rc rc;
 
 	s->db = db;
+	setting_keep_directory(file_variables);
 	if (mysql_of(db)->name && !named)
 		return fault_set(f, RC_USAGE, "name= goes with mode=named only");
 	if (mysql_of(db)->derive && !named)
@@ -387,7 +393,6 @@ mysql_open(
 const struct backend mysql_backend = {
     .name = "mysql",
     .schemes = (const char *const[]){"mysql", "mariadb", NULL},
-    .rereads = true,
     .settings = settings,
     .url_help = "mysql://[user[:password]@]host[:port][/database]",
     .schema = schema_sql,

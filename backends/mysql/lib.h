@@ -23,6 +23,7 @@
 	X(fetch_row) \
 	X(field_count) \
 	X(free_result) \
+	X(get_optionv) \
 	X(get_server_info) \
 	X(get_socket) \
 	X(get_ssl_cipher) \

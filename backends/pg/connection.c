@@ -64,6 +64,10 @@ name_server(struct connection *c, const char *host, const char *port, const char
 	    db && *db ? db : "");
 }
 
+/* What names files, and is no option of a connection; the options are login.c's. */
+static const char *const file_variables[] = {"PGSERVICEFILE", "PGSYSCONFDIR", "HOME",
+    "KRB5_CONFIG", "KRB5CCNAME", "SSL_CERT_FILE", "SSL_CERT_DIR", NULL};
+
 enum rc
 connection_init(
     struct connection *c, struct sql *db, const char *conninfo, struct fault *f)
@@ -86,6 +90,7 @@ connection_init(
 	 * What the user has not stated: in the environment, where a service and the URL
 	 * overrule it.
 	 */
+	setting_keep_directory(file_variables);
 	setenv("PGGSSENCMODE", "disable", false);
 	setenv("PGAPPNAME", "dlock", false);
 	options = c->pq->conninfoParse(c->conninfo, NULL);
@@ -134,17 +139,25 @@ identify_way(struct identity *id, const char *hosts, const char *ports)
  * before it looks at sslmode; with one that there is not it stops there, and connects to
  * nobody.
  */
+PQconninfoOption *
+connection_resolve(const struct pq *pq, const char *conninfo)
+{
+	static const char *const keywords[] = {"dbname", "sslmode", NULL};
+	const char *const values[] = {conninfo, "connects-to-nobody", NULL};
+	PGconn *conn = pq->connectStartParams(keywords, values, true);
+	PQconninfoOption *options = conn ? pq->conninfo(conn) : NULL;
+
+	pq->finish(conn);
+	return options;
+}
+
 enum rc
 connection_identify(const struct connection *c, struct identity *id, struct fault *f)
 {
-	static const char *const keywords[] = {"dbname", "sslmode", NULL};
-	const char *const values[] = {c->conninfo, "connects-to-nobody", NULL};
 	static const char *const parts[] = {
 	    "host", "hostaddr", "port", "dbname", "user", NULL};
-	PGconn *resolved = c->pgconn ? NULL
-				     : c->pq->connectStartParams(keywords, values, true);
-	PGconn *conn = c->pgconn ? c->pgconn : resolved;
-	PQconninfoOption *options = conn ? c->pq->conninfo(conn) : NULL;
+	PQconninfoOption *options = c->pgconn ? c->pq->conninfo(c->pgconn)
+					      : connection_resolve(c->pq, c->conninfo);
 	const char *host = NULL, *port = "5432";
 	bool found = false;
 
@@ -158,7 +171,6 @@ connection_identify(const struct connection *c, struct identity *id, struct faul
 			}
 	identify_way(id, host, port);
 	c->pq->conninfoFree(options);
-	c->pq->finish(resolved);
 	return found
 	    ? RC_OK
 	    : fault_set(f, RC_CONFIG, "%s: libpq does not tell to whom it would connect",
@@ -186,7 +198,8 @@ struct task *
 connection_login(struct sql *db)
 {
 	const struct connection *c = &pg_of(db)->conn;
-	struct login *l = login_start(c->pq, c->conninfo, db->ttl, sql_login_most(db));
+	struct login *l = login_start(
+	    c->pq, c->conninfo, db->serial > 0, db->ttl, sql_login_most(db));
 
 	return l ? &l->task : NULL;
 }

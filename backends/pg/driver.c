@@ -326,7 +326,6 @@ const struct backend pg_backend = {
     .name = "pg",
     .schemes = (const char *const[]){"postgresql", "postgres", NULL},
     .pairs = true,
-    .rereads = true,
     .settings = settings,
     .url_help = "postgresql://[user@]host[:port][/database], or host=... dbname=...",
     .schema = schema_sql,

@@ -1,6 +1,8 @@
 /* login.c - connects to PostgreSQL in a thread, of several hosts one after the other. */
 #include "login.h"
 
+#include "backends/common/setting.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -32,6 +34,37 @@ swallow(void *arg, const PGresult *notice)
 }
 
 /*
+ * Options that name files.  libpq reads these with each connection, and their values may stand in
+ * the URL, in a service or in a variable.
+ */
+static const char *const file_options[] = {
+    "passfile", "sslcert", "sslkey", "sslrootcert", "sslcrl", "sslcrldir"};
+enum { FILE_OPTIONS = sizeof file_options / sizeof *file_options };
+
+/* Some values are no files: a key of an engine has a colon, and the system's CAs have a name. */
+static bool
+is_file(const char *option, const char *value)
+{
+	return !(strcmp(option, "sslkey") == 0 && strchr(value, ':')) &&
+	    !(strcmp(option, "sslrootcert") == 0 && strcmp(value, "system") == 0);
+}
+
+/* The values that are relative, made absolute, to be freed; NULL for others. */
+static void
+find_files(const struct login *l, char *values[FILE_OPTIONS])
+{
+	PQconninfoOption *all = connection_resolve(l->pq, l->conninfo);
+
+	for (size_t i = 0; i < FILE_OPTIONS; i++) {
+		const char *value = all ? connection_option(all, file_options[i]) : NULL;
+
+		if (value && is_file(file_options[i], value))
+			values[i] = setting_absolute(value);
+	}
+	l->pq->conninfoFree(all);
+}
+
+/*
  * Begins, with these hosts, or where there are none with those stated.  What stands
  * before the user's words is overruled by them; what stands behind overrules them: keys
  * and records are UTF-8.
@@ -39,19 +72,28 @@ swallow(void *arg, const PGresult *notice)
 static PGconn *
 begin_login(const struct login *l, const struct hosts *h)
 {
-	static const char *const keywords[] = {"keepalives_idle", "keepalives_interval",
+	static const char *const first[] = {"keepalives_idle", "keepalives_interval",
 	    "keepalives_count", "tcp_user_timeout", "dbname", "client_encoding", "host",
-	    "hostaddr", "port", NULL};
-	char idle[24], interval[24], user_timeout[24];
-	const char *values[] = {idle, interval, "3", user_timeout, l->conninfo, "UTF8",
-	    h->host, h->hostaddr, h->port, NULL};
+	    "hostaddr", "port"};
+	enum { FIRST = sizeof first / sizeof *first };
+	char idle[24], interval[24], user_timeout[24], *files[FILE_OPTIONS] = {NULL};
+	const char *keywords[FIRST + FILE_OPTIONS + 1] = {NULL};
+	const char *values[FIRST + FILE_OPTIONS + 1] = {idle, interval, "3", user_timeout,
+	    l->conninfo, "UTF8", h->host, h->hostaddr, h->port};
 	long seconds = (long)(l->ttl / NS_PER_S);
 	PGconn *conn;
 
 	snprintf(idle, sizeof idle, "%ld", seconds / 3 > 0 ? seconds / 3 : 1);
 	snprintf(interval, sizeof interval, "%ld", seconds / 10 > 0 ? seconds / 10 : 1);
 	snprintf(user_timeout, sizeof user_timeout, "%ld", (long)ns_to_ms(l->ttl));
+	if (l->elsewhere)
+		find_files(l, files);
+	memcpy(keywords, first, sizeof first);
+	memcpy(keywords + FIRST, file_options, sizeof file_options);
+	memcpy(values + FIRST, files, sizeof files);
 	conn = l->pq->connectStartParams(keywords, values, true);
+	for (size_t i = 0; i < FILE_OPTIONS; i++)
+		free(files[i]);
 	if (conn) {
 		/* for the SQLSTATE in refusals */
 		l->pq->setErrorVerbosity(conn, PQERRORS_VERBOSE);
@@ -297,7 +339,8 @@ login_work(struct task *t)
 }
 
 struct login *
-login_start(const struct pq *pq, const char *conninfo, int64_t ttl, int64_t most)
+login_start(
+    const struct pq *pq, const char *conninfo, bool elsewhere, int64_t ttl, int64_t most)
 {
 	struct login *l = calloc(1, sizeof *l);
 	char *copy = strdup(conninfo);
@@ -311,6 +354,7 @@ login_start(const struct pq *pq, const char *conninfo, int64_t ttl, int64_t most
 	    .task = {.work = login_work, .free = login_free},
 	    .pq = pq,
 	    .conninfo = copy,
+	    .elsewhere = elsewhere,
 	    .ttl = ttl,
 	    .share = ttl / 6 < SHARE_MAX ? ttl / 6 : SHARE_MAX,
 	    .give_up = instant_now() + most,

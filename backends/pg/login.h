@@ -15,6 +15,7 @@ struct login {
 	struct task task; /* done: it has ended, well or not */
 	const struct pq *pq;
 	char *conninfo;
+	bool elsewhere; /* the process may have left its directory */
 	int64_t ttl;
 	int64_t share; /* of time, for each host */
 	instant give_up;
@@ -39,7 +40,7 @@ struct login {
  * hosts behind it.  NULL: no memory or no thread (errno).  Ended by task_drop().
  */
 struct login *login_start(
-    const struct pq *, const char *conninfo, int64_t ttl, int64_t most);
+    const struct pq *, const char *conninfo, bool elsewhere, int64_t ttl, int64_t most);
 
 /* for a host that was left before it had answered */
 #define LOGIN_SILENT "no answer"

@@ -114,6 +114,9 @@ enum rc connection_init(
 /* What is stated: in the words that were parsed, else in libpq's variable.  NULL: nothing. */
 const char *connection_option(const PQconninfoOption *, const char *keyword);
 
+/* All options of a connection as libpq resolves them, to be freed; connects to nobody.  NULL: no memory. */
+PQconninfoOption *connection_resolve(const struct pq *, const char *conninfo);
+
 /* To whom it would connect, and as whom, as libpq resolves that: for identify(). */
 enum rc connection_identify(const struct connection *, struct identity *, struct fault *);
 

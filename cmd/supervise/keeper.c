@@ -113,11 +113,11 @@ start_command(struct keeper *k)
 		tell_grant(k);
 }
 
-/* So that the caller can unmount it.  Files were read when the store was opened, as a rule. */
+/* So that the caller can unmount it. */
 static void
 leave_directory(struct keeper *k)
 {
-	if (!k->plan->site.backend->rereads && chdir("/") != 0)
+	if (chdir("/") != 0)
 		news_trace(&k->in.news, "cannot leave the working directory");
 }
 
@@ -201,8 +201,7 @@ static void
 go_on_alone(struct keeper *k)
 {
 	incoming_leave_session(&k->in);
-	if (chdir("/") != 0)
-		news_trace(&k->in.news, "cannot leave the working directory");
+	leave_directory(k);
 	dismiss_stub(k);
 }
 
@@ -505,8 +504,6 @@ await_question(struct keeper *k)
 	if (term != NEVER && term > until)
 		until = term;
 	loop_unblock(SIGTERM);
-	if (chdir("/") != 0)
-		return;
 	while (!k->in.answered && instant_now() < until)
 		hear(k, -1, 0, until);
 }

@@ -1,7 +1,9 @@
 # Goal of this file: what tests of PostgreSQL and of MariaDB share.
 
+import glob
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -50,6 +52,19 @@ def wait_for_renewals(holder, count=1):
     before = told()
     wait_for(lambda: told() >= before + count, what="a renewal")
     assert holder.poll() is None
+
+
+def a_hold_leaves_its_directory(dlock, directory, words, env, sessions, ends):
+    """And connects again, though all that its library reads is named from there.  `ends` asks for the end of the lease."""
+    held = dlock.run("hold", *words, "-k", "job", "--for", "60", "-t", "3s", cwd=directory, env=env)
+    assert held.status == 0, held
+    links = [pathlib.Path(p) for p in glob.glob("/proc/[0-9]*/cwd")]
+    assert str(directory) not in [os.readlink(p) for p in links if os.access(p, os.R_OK)]
+    old, end = sessions(), ends()
+    assert old and sessions(end=True)
+    wait_for(lambda: set(sessions()) - set(old) and ends() > end, what="a renewal by another connection")
+    done = dlock.run("release", held.stdout.strip())
+    assert done.status == 0, done
 
 
 def a_wait_takes_less(seconds, dlock, at, status, wait, when_queued=lambda: None, before=lambda: None):

@@ -10,8 +10,9 @@ import time
 import pytest
 
 from certificates import Authority
+from databases import a_hold_leaves_its_directory
 from faults import IMPATIENT, assert_password_is_not_shown, assert_refused
-from mysql_server import mysql_url, owner
+from mysql_server import DB, mysql_url, owner
 from pg import make_directory
 from proxy import DOWN, UP
 from support import At, is_free, run, wait_for
@@ -143,6 +144,21 @@ def test_tls(dlock, make_tls, authority, make_proxy):
         assert b"dlock_take" not in b"".join(up)
     assert run(dlock, mysql_url(proxy.port), "-O", "tls=off").status == 0
     assert b"dlock_take" in b"".join(up)
+
+
+@pytest.mark.parametrize("named", ["by-the-option-file", "by-settings"])
+def test_a_hold_leaves_the_directory_that_its_files_were_named_from(dlock, make_tls, authority, tmp_path, named):
+    """It connects again with the same option file and certificate."""
+    server = make_tls()
+    (tmp_path / "my.cnf").write_text("[client]\nuser=app\nssl-ca=ca\nssl-verify-server-cert=1\n" * (named == "by-the-option-file"))
+    shutil.copy(authority.cert, tmp_path / "ca")
+
+    def sessions(end=False):
+        return server.terminate() if end else server.sessions()
+
+    words = [] if named == "by-the-option-file" else ["-O", "cacert=ca"]
+    a_hold_leaves_its_directory(dlock, tmp_path, ["-u", mysql_url(server.port), *words], {"MARIADB_HOME": "."}, sessions,
+                                lambda: server.value("SELECT MAX(ends) FROM dlock_holds", db=DB))
 
 
 @pytest.mark.parametrize("words", [("status", "-k", "job"), ("freeze", "-k", "job"), ("run", "-n", "-k", "job", "--", "true")])

@@ -14,6 +14,7 @@ import time
 import psycopg2
 import pytest
 
+from databases import a_hold_leaves_its_directory
 from faults import IMPATIENT, assert_refused
 from pg import DB, MODES, USER, PgServer, account, error, pg_url, psql
 from support import DLOCK, ROOT, At, compile_shim, free_port, is_free, run, wait_for
@@ -292,6 +293,22 @@ def test_password(dlock, guarded, tmp_path):
     passfile.write_text("*:*:*:guarded:right-one\n")
     passfile.chmod(0o600)
     assert run(dlock, url_with(guarded, "guarded"), env={"PGPASSFILE": str(passfile)}).status == 0
+
+
+def test_a_hold_leaves_the_directory_that_its_files_were_named_from(dlock, guarded, authority, tmp_path):
+    """It connects again with the same service, password and certificate."""
+    (tmp_path / "services").write_text(f"[locks]\nhost=127.0.0.1\nport={guarded.port}\nuser=guarded\ndbname={DB}\npassfile=pgpass\n")
+    (tmp_path / "pgpass").write_text("*:*:*:guarded:right-one\n")
+    (tmp_path / "pgpass").chmod(0o600)
+    shutil.copy(authority.cert, tmp_path / "ca")
+
+    def sessions(end=False):
+        what = "pg_terminate_backend(pid)" if end else "pid"
+        return [n for n, in guarded.ask(f"SELECT {what} FROM pg_stat_activity WHERE usename = 'guarded'")]
+
+    a_hold_leaves_its_directory(dlock, tmp_path, ["-u", "postgresql:///?service=locks&sslmode=verify-ca"],
+                                {"PGSERVICEFILE": "services", "PGSSLROOTCERT": "ca"}, sessions,
+                                lambda: guarded.value("SELECT max(ends) FROM dlock.claims"))
 
 
 def test_wrong_password(dlock, guarded, tls):
