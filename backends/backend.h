@@ -32,12 +32,14 @@
  * this one's host->wait (multi.h): what a call needs beyond a wait stands in its
  * store, never in a variable that they share.
  *
- * A new backend is one directory here, a row in registry.c and one in the Makefile.
+ * A new backend is one directory here, a row in registry.c and one in the Makefile.  What became of
+ * a call, and the sentence for a person: common/fault.h.
  */
 #ifndef DLOCK_BACKEND_H
 #define DLOCK_BACKEND_H
 
 #include "common/clock.h"
+#include "common/fault.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,37 +57,6 @@ enum {
 
 /* A lease that the server takes back only when the holder's process ends. */
 #define LEASE_FOREVER NEVER
-
-/* ---- what became of a call ---- */
-
-/* The text in struct fault goes with all but RC_OK. */
-enum rc {
-	RC_OK,   /* done, outputs are set */
-	RC_BUSY, /* `until` passed (or no waiting was wanted): another has it */
-	/* acquire: this job has been done, see struct job; nothing is held */
-	RC_DONE,
-	RC_STOP,     /* host->wait told us to stop waiting */
-	RC_AGAIN,    /* no usable answer; nothing is known; may be asked again */
-	RC_LOST,     /* the server's word: this owner does not hold it */
-	RC_REVOKED,  /* renewed, but somebody entitled to it asks for the lock back */
-	RC_DENIED,   /* who we are is not known, or not allowed this */
-	RC_USAGE,    /* the URL or a setting makes no sense */
-	RC_CONFIG,   /* the server is not one on which this lock can be safe */
-	RC_PROTOCOL, /* the other side, or a lock on this key, speaks another language */
-	RC_SYSTEM,   /* this machine refused: descriptors, memory, disk */
-};
-
-/* One sentence for a person, no newline, no "dlock:", never a password. */
-struct fault {
-	char text[640];
-};
-
-/* Says and returns in one breath: return fault_set(f, RC_AGAIN, "...", ...). */
-enum rc fault_set(struct fault *, enum rc, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* Words of an rc, for call_tell(). */
-const char *rc_name(enum rc);
 
 /* ---- where, and what ---- */
 
@@ -271,7 +242,7 @@ struct host {
 	/* The user wants to know more: what a notice needs may be found out at once. */
 	bool verbose;
 
-	/* For call_tell(); NULL: nobody wants to know. */
+	/* For trace_call(); NULL: nobody wants to know. */
 	void (*tell)(void *ctx, const char *line);
 	void *tell_ctx;
 };
@@ -298,13 +269,6 @@ store_of(struct store *s, const struct backend *b)
 		abort();
 	return s;
 }
-
-/*
- * Zeroed memory for a backend's own store, until store_free(); NULL: there is none.  What is
- * used of it is best together at its beginning: what is never touched costs nothing.
- */
-void *store_new(size_t);
-void store_free(void *);
 
 /* What a store is good for; asked before anything is asked of a server. */
 enum {
@@ -490,10 +454,6 @@ struct checkup {
 	void (*tell)(struct checkup *, const struct finding *);
 };
 
-/* Tells one; the fact is written as by printf. */
-void checkup_tell(struct checkup *, enum fitness, const char *name, const char *advice,
-    const char *fact, ...) __attribute__((format(printf, 5, 6)));
-
 /*
  * Not of one claim, but of all that a store has.  A store for which a capability is
  * missing is never asked for it.
@@ -623,20 +583,5 @@ struct backend {
 	const struct lock_ops *lock;
 	const struct admin_ops *admin; /* NULL: it can only lock */
 };
-
-/* Every backend dlock knows of, also those not compiled in; NULL-ended. */
-extern const struct backend *const backends[];
-
-/* By name ("redis") or by the scheme of a URL ("redis+unix:///run/r"); else NULL. */
-const struct backend *backend_named(const char *name);
-const struct backend *backend_of_url(const char *url);
-
-/*
- * Tells host->tell of a call on a store's lock, in one line: its name, what it gave, how long
- * it took, the lease left (grant NULL: it earns none); and the key, NULL where there is one
- * only.  So backends contain no logging at all.
- */
-void call_tell(const struct host *, const struct store *, const char *key,
-    const char *call, instant began, enum rc, const struct grant *, const struct fault *);
 
 #endif

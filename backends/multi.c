@@ -3,6 +3,7 @@
 
 #include "backends/common/alert.h"
 #include "backends/common/setting.h"
+#include "backends/common/trace.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -106,7 +107,7 @@ static void
 pass_call(struct part *p, const char *call, instant began, enum rc rc,
     const struct grant *g, struct fault *f)
 {
-	call_tell(p->multi->base.host, p->store, p->key, call, began, rc, g, f);
+	trace_call(p->multi->base.host, p->store, p->key, call, began, rc, g, f);
 	if (*f->text)
 		name_key(p, f->text, f);
 	pass_notice(p);

@@ -8,6 +8,7 @@
 #include "text.h"
 
 #include "backends/common/setting.h"
+#include "backends/registry.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -294,7 +295,7 @@ read_key(struct words *w, struct fault *f)
 static enum rc
 settle_backend(struct plan *p, struct fault *f)
 {
-	const struct backend *of_url = p->site.url ? backend_of_url(p->site.url) : NULL;
+	const struct backend *of_url = p->site.url ? registry_of_url(p->site.url) : NULL;
 	const struct source *by = sources_of(p->sources, OPT_URL);
 
 	if (of_url && p->site.backend && of_url != p->site.backend)
@@ -326,7 +327,7 @@ read_variable(struct plan *p, bool file_names_one, struct fault *f)
 		return RC_OK;
 	if (options_take(p, OPT_URL, name.text, url, RC_USAGE, f) != RC_OK)
 		return RC_USAGE;
-	if (backend_of_url(url) != p->site.backend)
+	if (registry_of_url(url) != p->site.backend)
 		return fault_set(f, RC_USAGE, "%s is not a URL of %s", name.text,
 		    p->site.backend->name);
 	p->site.of_variable = true;

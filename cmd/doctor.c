@@ -22,6 +22,7 @@
  */
 #include "cmd.h"
 
+#include "backends/common/checkup.h"
 #include "backends/common/libc.h"
 #include "backends/common/text.h"
 
@@ -187,7 +188,7 @@ tell_right(struct doctor *d, const char *name, enum rc rc, const struct fault *w
 	}
 	shown = *why;
 	forget_probe(d, shown.text);
-	tell(d, UNFIT, name, advice, "%s", *shown.text ? shown.text : rc_name(rc));
+	tell(d, UNFIT, name, advice, "%s", *shown.text ? shown.text : fault_rc_name(rc));
 }
 
 /* Why a run would not get its lock: the first reason is what it would end with. */

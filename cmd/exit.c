@@ -1,4 +1,4 @@
-/* exit.c - which exit status a failure has. */
+/* exit.c - the table from what became of a call to the exit status. */
 #include "exit.h"
 
 #include <errno.h>
@@ -24,9 +24,24 @@ exit_of_rc(enum rc rc)
 	return table[rc];
 }
 
+/* A keeper that is gone, or another user's, has no lock that this release could give back. */
+int
+exit_of_release(enum rc rc)
+{
+	if (rc == RC_LOST || rc == RC_DENIED)
+		return STATUS_NOTHING;
+	return rc == RC_USAGE ? STATUS_USAGE : STATUS_SYSTEM;
+}
+
 int
 exit_of_exec(int error)
 {
 	return error == ENOENT || error == ENOTDIR ? STATUS_NOT_FOUND
 						   : STATUS_NOT_EXECUTABLE;
+}
+
+int
+exit_of_signal(int sig)
+{
+	return 128 + sig;
 }

@@ -1,5 +1,5 @@
 /*
- * exit.h - every exit status of dlock's own.
+ * exit.h - every exit status of dlock's own, and which failure ends with which.
  *
  * Those that sysexits.h names keep its numbers; 124, 126 and 127 are what
  * timeout(1) and shells use; 79 is ours.
@@ -10,8 +10,12 @@
 #include "backends/backend.h"
 
 enum {
-	STATUS_NOTHING = 1, /* there was nothing to release, break or thaw */
-	STATUS_UNFIT = 1,   /* of doctor: something fails that a run does not need */
+	/* 1 answers the question that the subcommand asks */
+	STATUS_NOTHING = 1, /* release, break, thaw, forget: there was nothing to do */
+	STATUS_FREE = 1,    /* status: the lock is free */
+	STATUS_LATE = 1,    /* status --done-within: no run is as young as that */
+	STATUS_FOUND = 1,   /* ls --held-over: some lock has been held for longer */
+	STATUS_UNFIT = 1,   /* doctor: something fails that a run does not need */
 	STATUS_USAGE = 64,
 	STATUS_UNAVAILABLE = 69,
 	STATUS_SYSTEM = 71,
@@ -32,15 +36,18 @@ struct status {
 };
 
 /*
- * Of an acquisition that gave `rc`; for RC_BUSY and RC_DONE unless -E or
- * --skipped-exit-code names another one.
+ * The status of a call that gave `rc`: the one table.  -E and --skipped-exit-code may name
+ * other ones for RC_BUSY and RC_DONE.
  */
 struct status exit_of_rc(enum rc);
 
-/*
- * Of a program that cannot be executed, for `error`, an errno: it is not there, or
- * cannot be executed.
- */
+/* The status of dlock release when its question to the keeper gave `rc`, not RC_OK. */
+int exit_of_release(enum rc);
+
+/* The status for `error`, an errno: a program is not there, or cannot be executed. */
 int exit_of_exec(int error);
+
+/* The status of a process that this signal has ended, as shells have it. */
+int exit_of_signal(int sig);
 
 #endif

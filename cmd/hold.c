@@ -474,7 +474,7 @@ static int
 run_hold(struct plan *p)
 {
 	int end = hold_lock(p), sig = WIFSIGNALED(end) ? WTERMSIG(end) : 0;
-	int status = sig ? 128 + sig : WEXITSTATUS(end);
+	int status = sig ? exit_of_signal(sig) : WEXITSTATUS(end);
 
 	if (p->steer.shell)
 		say_to_eval(status);
@@ -524,9 +524,7 @@ release_handle(const struct plan *p, const char *handle, bool *gone)
 	    (rc == RC_OK && o.status != STATUS_NOTHING);
 	if (rc != RC_OK) {
 		say_of(handle, f.text);
-		return rc == RC_LOST || rc == RC_DENIED ? STATUS_NOTHING
-		    : rc == RC_USAGE                    ? STATUS_USAGE
-							: STATUS_SYSTEM;
+		return exit_of_release(rc);
 	}
 	if (o.status == STATUS_NOTHING)
 		say_of(handle,

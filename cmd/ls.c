@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STATUS_FOUND = 1 }; /* with --held-over */
-
 /* A key: what has been printed of it, to tell what has changed, or what Prometheus is told. */
 struct known {
 	char *key; /* for Prometheus as a label */

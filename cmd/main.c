@@ -3,6 +3,7 @@
 
 #include "backends/common/dl.h"
 #include "backends/common/libc.h"
+#include "backends/registry.h"
 #include "exit.h"
 #include "object.h"
 #include "parse.h"
@@ -111,7 +112,7 @@ schema_named(const char *word)
 	if (n >= sizeof name || strcmp(word + n, "-schema") != 0)
 		return NULL;
 	snprintf(name, sizeof name, "%.*s", (int)n, word);
-	b = backend_named(name);
+	b = registry_named(name);
 	return b ? b->schema : NULL;
 }
 

@@ -3,6 +3,8 @@
 
 #include "parse.h"
 
+#include "backends/registry.h"
+
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -150,7 +152,7 @@ set_backend(struct plan *p, const struct option *o, const char *value, struct fa
 	const char *known[OPTIONS_BACKENDS + 1] = {0}, *meant;
 
 	(void)o;
-	p->site.backend = backend_named(value);
+	p->site.backend = registry_named(value);
 	if (p->site.backend)
 		return RC_OK;
 	for (size_t i = 0; i < OPTIONS_BACKENDS && backends[i]; i++)
@@ -176,7 +178,7 @@ set_url(struct plan *p, const struct option *o, const char *value, struct fault 
 	if (strlen(value) > (size_t)o->max)
 		return fault_set(f, RC_USAGE, "too long (up to %lld bytes are allowed)",
 		    (long long)o->max);
-	if (backend_of_url(value)) {
+	if (registry_of_url(value)) {
 		p->site.url = value;
 		return RC_OK;
 	}

@@ -5,6 +5,7 @@
 #include "parse.h"
 
 #include "backends/common/text.h"
+#include "backends/registry.h"
 
 #include <fnmatch.h>
 #include <ctype.h>

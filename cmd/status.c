@@ -1,12 +1,11 @@
 /* status.c - dlock status: who holds a lock, since when and why, and who waits. */
 #include "cmd.h"
 
+#include "exit.h"
 #include "look.h"
 #include "parse.h"
 
 #include <stdio.h>
-
-enum { STATUS_FREE = 1, STATUS_LATE = 1 };
 
 struct status_rounds {
 	struct rounds rounds; /* its key is the one that was looked at last */

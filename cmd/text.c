@@ -3,6 +3,7 @@
 
 #include "backends/backend.h"
 #include "backends/common/clock.h"
+#include "backends/registry.h"
 
 #include <locale.h>
 #include <stdio.h>

@@ -42,3 +42,20 @@ dl_load(const struct dl_library *l, struct fault *f)
 	}
 	return RC_OK;
 }
+
+extern const struct dl_library libpq_library, libmariadb_library, openssl_library,
+    openssl_old_library;
+
+const struct dl_library *const dl_libraries[] = {
+#ifdef HAVE_PG
+    &libpq_library,
+#endif
+#ifdef HAVE_MYSQL
+    &libmariadb_library,
+#endif
+#ifdef HAVE_OPENSSL
+    &openssl_library,
+    &openssl_old_library,
+#endif
+    NULL,
+};

@@ -41,7 +41,7 @@ enum rc dl_load(const struct dl_library *, struct fault *);
 /* Can it be opened here?  Loads it, too. */
 bool dl_is_there(const struct dl_library *);
 
-/* All that this build may load, NULL-ended (registry.c). */
+/* All that this build may load, NULL-ended. */
 extern const struct dl_library *const dl_libraries[];
 
 #endif

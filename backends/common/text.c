@@ -6,15 +6,6 @@
 #include <string.h>
 #include <time.h>
 
-enum rc
-fault_of(struct fault *f, enum rc rc, const char *where, const char *what)
-{
-	const char *end = f->text + sizeof f->text;
-
-	text_put(text_put(text_put(f->text, end, where), end, " "), end, what);
-	return rc;
-}
-
 bool
 text_is_utf8(const char *text)
 {

@@ -45,9 +45,6 @@ text_hex(char *out, const unsigned char *bytes, size_t n)
 	*out = '\0';
 }
 
-/* "WHERE does not answer": what is wrong there, for what is said first of each question. */
-enum rc fault_of(struct fault *, enum rc, const char *where, const char *what);
-
 /*
  * ---- put together ----
  *

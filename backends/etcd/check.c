@@ -8,6 +8,8 @@
  */
 #include "etcd.h"
 
+#include "backends/common/checkup.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -8,6 +8,8 @@
  */
 #include "file.h"
 
+#include "backends/common/checkup.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -25,6 +25,7 @@
 #include "file.h"
 #include "runs.h"
 
+#include "backends/common/alloc.h"
 #include "backends/common/setting.h"
 #include "backends/common/text.h"
 
@@ -473,7 +474,7 @@ static enum rc
 file_open(
     struct store **ret, struct host *host, const struct site *site, struct fault *fault)
 {
-	struct file *f = store_new(sizeof *f);
+	struct file *f = alloc_store(sizeof *f);
 	enum rc rc;
 
 	if (!f)
@@ -491,7 +492,7 @@ file_open(
 	}
 	if (rc == RC_OK)
 		rc = joined_open(ret, host, f->path, f->lock, fault);
-	store_free(f);
+	alloc_free_store(f);
 	return rc;
 }
 
@@ -610,7 +611,7 @@ file_close(struct store *s)
 		return;
 	file_close_lock(f);
 	directory_close(&f->dir);
-	store_free(f);
+	alloc_free_store(f);
 }
 
 const struct backend file_backend = {

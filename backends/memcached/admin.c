@@ -12,6 +12,7 @@
  */
 #include "memcached.h"
 
+#include "backends/common/checkup.h"
 #include "backends/common/look.h"
 #include "backends/common/url.h"
 

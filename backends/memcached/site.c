@@ -5,6 +5,7 @@
  */
 #include "memcached.h"
 
+#include "backends/common/alloc.h"
 #include "backends/common/url.h"
 #include "backends/common/setting.h"
 #include "backends/common/text.h"
@@ -137,7 +138,7 @@ memcached_close(struct store *s)
 		return;
 	client_close(&m->client);
 	explicit_bzero(&m->address, sizeof m->address);
-	store_free(m);
+	alloc_free_store(m);
 }
 
 static enum rc
@@ -159,7 +160,7 @@ static enum rc
 memcached_open(
     struct store **ret, struct host *host, const struct site *site, struct fault *f)
 {
-	struct memcached *m = store_new(sizeof *m);
+	struct memcached *m = alloc_store(sizeof *m);
 	enum rc rc;
 
 	if (!m)

@@ -13,6 +13,7 @@
  */
 #include "grants.h"
 
+#include "backends/common/checkup.h"
 #include "backends/sql/lease.h"
 #include "backends/sql/row.h"
 

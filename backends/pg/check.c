@@ -9,6 +9,7 @@
  */
 #include "pg.h"
 
+#include "backends/common/checkup.h"
 #include "backends/sql/lease.h"
 #include "backends/sql/row.h"
 

@@ -9,6 +9,7 @@
  */
 #include "redis.h"
 
+#include "backends/common/checkup.h"
 #include "backends/common/text.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* open.c - makes a store from what the user named: its URL and its settings. */
 #include "redis.h"
 
+#include "backends/common/alloc.h"
 #include "backends/common/setting.h"
 
 #include <stdio.h>
@@ -134,7 +135,7 @@ redis_free(struct redis_store *r)
 	if (r->sentinels)
 		explicit_bzero(r->sentinels, sizeof *r->sentinels);
 	free(r->sentinels);
-	store_free(r);
+	alloc_free_store(r);
 }
 
 void
@@ -222,7 +223,7 @@ enum rc
 redis_open(
     struct store **ret, struct host *host, const struct site *site, struct fault *f)
 {
-	union either *either = store_new(sizeof *either);
+	union either *either = alloc_store(sizeof *either);
 	struct redis_store *r = (struct redis_store *)either;
 	bool quorum;
 	enum rc rc;

@@ -10,6 +10,7 @@
  */
 #include "zk.h"
 
+#include "backends/common/checkup.h"
 #include "backends/common/net.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* lock.c - the lock of a run: of one key, of several, or joined. */
 #include "lock.h"
 
+#include "backends/common/trace.h"
 #include "backends/multi.h"
 #include "cmd/record.h"
 #include "cmd/sources.h"
@@ -94,7 +95,7 @@ tell_call(struct lock *l, const char *call, instant began, enum rc rc,
     const struct grant *g, const struct fault *f)
 {
 	if (!is_multi(l))
-		call_tell(l->outer.base.host, l->store, NULL, call, began, rc, g, f);
+		trace_call(l->outer.base.host, l->store, NULL, call, began, rc, g, f);
 }
 
 enum rc

@@ -224,7 +224,7 @@ start_die_of(int sig)
 	signal(sig, SIG_DFL);
 	raise(sig);
 	loop_unblock(sig);
-	return 128 + sig;
+	return exit_of_signal(sig);
 }
 
 /* -v: "deploy: waited 2.1s for the lock, had it for 5m03s" */

@@ -177,7 +177,7 @@ verdict_status(const struct ending *e)
 {
 	switch (e->kind) {
 	case END_COMMAND:
-		return WIFSIGNALED(e->value) ? 128 + WTERMSIG(e->value)
+		return WIFSIGNALED(e->value) ? exit_of_signal(WTERMSIG(e->value))
 					     : WEXITSTATUS(e->value);
 	case END_EXEC:
 		return exit_of_exec(e->value);
@@ -233,8 +233,9 @@ verdict_in_words(const struct plan *p, const struct ending *e, const struct hear
 		verdict_refused(&v, p, e, &s, h);
 		break;
 	case END_INTERRUPTED:
-		v = (struct verdict){
-		    .status = 128 + e->value, .signal = e->value, .name = "interrupted"};
+		v = (struct verdict){.status = exit_of_signal(e->value),
+		    .signal = e->value,
+		    .name = "interrupted"};
 		break;
 	case END_MAX_RUN:
 		verdict_decide(&v, verdict_status(e), "max-run",

@@ -6,9 +6,6 @@
 #include "backends/file/runs.h"
 #include "tests/fuzz/fuzz.h"
 
-#include <stdarg.h>
-
-/* That of registry.c, which would need all backends. */
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

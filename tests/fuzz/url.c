@@ -5,9 +5,6 @@
 #include "backends/redis/address.h"
 #include "tests/fuzz/fuzz.h"
 
-#include <stdarg.h>
-
-/* As in backends/registry.c, which would bring all backends along. */
 static void
 check(const char *url)
 {

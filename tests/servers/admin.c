@@ -12,6 +12,7 @@
  * not printable are shown as \xNN), then "rc NAME TEXT".  Exits 0 for RC_OK, else 1.
  */
 #include "backends/backend.h"
+#include "backends/registry.h"
 #include "cmd/look.h"
 
 #include <inttypes.h>
@@ -118,7 +119,7 @@ main(int argc, char **argv)
 {
 	struct setting settings[8];
 	struct site site = {.settings = settings};
-	const struct backend *b = argc > 3 ? backend_named(argv[1]) : NULL;
+	const struct backend *b = argc > 3 ? registry_named(argv[1]) : NULL;
 	char **args = argv + 3;
 	struct fault f = {""};
 	struct store *s = NULL;
@@ -141,7 +142,7 @@ main(int argc, char **argv)
 	rc = b->open(&s, &h, &site, &f);
 	if (rc == RC_OK && args[0])
 		rc = call(s, args, &f);
-	printf("rc %s %s\n", rc_name(rc), f.text);
+	printf("rc %s %s\n", fault_rc_name(rc), f.text);
 	if (s)
 		b->close(s);
 	return rc != RC_OK;

@@ -260,7 +260,7 @@ perform(struct fake *k, int call, instant until, struct fault *f)
 		return fault_set(f, RC_DONE, "ID x was run by another@fake");
 	if (a.verdict == AWAY)
 		return fault_set(f, RC_AGAIN, "cannot reach \33[2J the server");
-	return fault_set(f, a.verdict, "the script says %s", rc_name(a.verdict));
+	return fault_set(f, a.verdict, "the script says %s", fault_rc_name(a.verdict));
 }
 
 /* ---- the calls ---- */

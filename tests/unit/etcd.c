@@ -706,7 +706,7 @@ each_error_means_what_was_decided(void **state)
 
 		decided[errors[i].code] = true;
 		if (rc != errors[i].rc)
-			fail_msg("%s: %s", errors[i].message, rc_name(rc));
+			fail_msg("%s: %s", errors[i].message, fault_rc_name(rc));
 		if (rc == RC_CONFIG || rc == RC_DENIED)
 			assert_non_null(hint);
 	}

@@ -4,6 +4,7 @@
  */
 #include "backends/file/line.h"
 #include "backends/file/place.h"
+#include "backends/registry.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -51,7 +52,7 @@ wait_twice(struct host *host, int fd, short events, instant until)
 static struct store *
 begin(struct test *t, const struct claim *claim)
 {
-	const struct backend *b = backend_named("file");
+	const struct backend *b = registry_named("file");
 	struct store *s = NULL;
 	struct grant g;
 	struct fault f;

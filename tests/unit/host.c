@@ -4,6 +4,8 @@
  */
 #include "cmd/look.h"
 
+#include "backends/registry.h"
+
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,7 +43,7 @@ takes_a_lock(void **state)
 	    .owner = "00112233445566778899aabbccddeeff",
 	    .record = "{}",
 	    .ttl = 30 * NS_PER_S};
-	const struct backend *b = backend_named("file");
+	const struct backend *b = registry_named("file");
 	struct site site = {.url = url};
 	struct store *s, *other;
 	struct grant g;

@@ -753,7 +753,7 @@ as_said(
 		return RC_OK;
 	if (answers[i] == 100)
 		return await_log(k, "never", until, f);
-	return fault_set(f, answers[i], "%s", rc_name(answers[i]));
+	return fault_set(f, answers[i], "%s", fault_rc_name(answers[i]));
 }
 
 static void

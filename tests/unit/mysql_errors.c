@@ -92,7 +92,7 @@ check_server(unsigned number)
 	if (rc == RC_OK)
 		fail_msg("%u has no row: decide what it means", number);
 	if (server_meaning(number) != rc)
-		fail_msg("%u: %s", number, rc_name(server_meaning(number)));
+		fail_msg("%u: %s", number, fault_rc_name(server_meaning(number)));
 }
 
 static void
@@ -103,7 +103,7 @@ check_library(unsigned number)
 	if (rc == RC_OK)
 		fail_msg("%u has no row: decide what it means", number);
 	if (errors_of_library(number) != rc)
-		fail_msg("%u: %s", number, rc_name(errors_of_library(number)));
+		fail_msg("%u: %s", number, fault_rc_name(errors_of_library(number)));
 }
 
 /* "#define ER_NAME 1000" and the like, of the headers that dlock is built with. */

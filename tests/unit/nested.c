@@ -8,6 +8,7 @@
 #include "cmd/supervise/nested.h"
 
 #include "backends/common/text.h"
+#include "backends/registry.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -51,7 +52,7 @@ open_outer(struct outer *o, const char *key, const char *url,
 	*o = (struct outer){
 	    .plan = {.keys = {key},
 		.nkeys = 1,
-		.site = {.backend = backend_named("file")}},
+		.site = {.backend = registry_named("file")}},
 	    .site = {url, settings, n},
 	    .offer = {.ours = true, .sent = instant_now(), .lease = LEASE_FOREVER},
 	};
@@ -100,7 +101,8 @@ open_inner(const struct outer *o, const char *key, struct store **store,
 
 	p = (struct plan){.keys = {key},
 	    .nkeys = 1,
-	    .site = {.backend = backend_named("file"), .inherits = true, .nsettings = 1}};
+	    .site = {
+		.backend = registry_named("file"), .inherits = true, .nsettings = 1}};
 	p.site.settings[0] = own[0];
 	nested = (struct nested){.base.host = &host, .plan = &p, .where = where};
 	look_host(&host);
@@ -261,7 +263,7 @@ ask_row(const struct outer *outers, const struct row *r)
 	static struct host host;
 	static struct nested_site where = {.site = {"file:///a", NULL, 0}};
 	static struct nested nested;
-	struct plan p = {.site = {.backend = backend_named("file")},
+	struct plan p = {.site = {.backend = registry_named("file")},
 	    .claim = {.kind = r->asked, .limit = r->limit}};
 	struct store *store = NULL;
 	char address[800], text[KEYS_MAX][2];
@@ -322,7 +324,7 @@ a_keeper_that_cannot_be_asked_is_known_by_any_of_its_keys(void **state)
 	static struct nested nested;
 	static struct host host;
 	struct row r = {.outer = {"abcdefghijklmnop"}};
-	struct plan p = {.site = {.backend = backend_named("file")}};
+	struct plan p = {.site = {.backend = registry_named("file")}};
 	char text[KEYS_MAX][2], ours[KEYS_MAX][2], address[400], *net;
 	struct store *store = NULL;
 	struct fault f;

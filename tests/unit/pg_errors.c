@@ -77,7 +77,7 @@ static void
 check(const char *state)
 {
 	if (meaning(state) != row_of(state))
-		fail_msg("%s: %s", state, rc_name(meaning(state)));
+		fail_msg("%s: %s", state, fault_rc_name(meaning(state)));
 }
 
 static void

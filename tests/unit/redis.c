@@ -421,7 +421,7 @@ errors_mean_what_the_user_can_do(void **state)
 		enum rc rc = resp_error(errors[i].text, &hint);
 
 		if (rc != errors[i].rc)
-			fail_msg("%s: %s", errors[i].text, rc_name(rc));
+			fail_msg("%s: %s", errors[i].text, fault_rc_name(rc));
 		if (rc != RC_AGAIN)
 			assert_non_null(hint);
 	}

@@ -1123,7 +1123,7 @@ each_code_means_what_was_decided(void **state)
 			decided = true;
 			if (session_meaning(code, &words) != rows[i].rc)
 				fail_msg("%d: %s", code,
-				    rc_name(session_meaning(code, &words)));
+				    fault_rc_name(session_meaning(code, &words)));
 		}
 		if (known && !decided)
 			fail_msg("%d has no row: decide what it means", code);

@@ -36,8 +36,8 @@ COMPLETIONS = ["completions/dlock.bash", "completions/_dlock", "completions/dloc
 ALWAYS = {"help", "version", "raw"}  # understood without standing in the table of options
 
 # The contract with scripts.
-STATUSES = {"NOTHING": 1, "USAGE": 64, "UNAVAILABLE": 69, "SYSTEM": 71, "BUSY": 75, "PROTOCOL": 76, "DENIED": 77, "CONFIG": 78,
-            "LOST": 79, "UNFIT": 1, "MAX_RUN": 124, "NOT_EXECUTABLE": 126, "NOT_FOUND": 127}
+STATUSES = {"NOTHING": 1, "FREE": 1, "LATE": 1, "FOUND": 1, "UNFIT": 1, "USAGE": 64, "UNAVAILABLE": 69, "SYSTEM": 71, "BUSY": 75,
+            "PROTOCOL": 76, "DENIED": 77, "CONFIG": 78, "LOST": 79, "MAX_RUN": 124, "NOT_EXECUTABLE": 126, "NOT_FOUND": 127}
 
 
 def text_of(name):

@@ -23,7 +23,7 @@ def is_busy(dlock, url):
 
 
 def admin(url, *words):
-    """What became of a call of the backend's own, as rc_name() has it."""
+    """What became of a call of the backend's own, as fault_rc_name() has it."""
     done = subprocess.run([ADMIN, "memcached", url, *map(str, words)], capture_output=True, text=True, check=False)
     return re.search(r"^rc (ok|not ours|.*)", done.stdout, re.M)[1]
 
