@@ -452,6 +452,16 @@ stop_with_rest(struct front *f, int sig)
 	atomic_store(&f->shared->front.mirrored, false);
 }
 
+/* The keeper reaps it, and may be late. */
+static bool
+command_has_ended(const struct front *f)
+{
+	pid_t command = atomic_load(&f->shared->command);
+	char state = command ? tree_state(command) : '\0';
+
+	return state ? state == 'Z' : !command || kill(command, 0) != 0;
+}
+
 static void
 front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 {
@@ -474,8 +484,8 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 		put_off_stop(f, sig);
 	}
 	if (is_running(f) && run_is_stop(sig) && f->run->origin->has_tty &&
-	    !f->run->body && !atomic_load(&f->shared->command) &&
-	    !atomic_load(&f->shared->end.finished)) {
+	    !f->run->body && !atomic_load(&f->shared->end.finished) &&
+	    command_has_ended(f)) {
 		stop_with_rest(f, sig);
 		return;
 	}

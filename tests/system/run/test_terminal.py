@@ -205,6 +205,24 @@ def test_ctrl_z_stops_what_is_waited_for_when_the_command_has_ended(dlock, shell
     assert shell.prompt() == 4
 
 
+def test_ctrl_z_stops_what_is_waited_for_before_the_keeper_has_seen_the_end(shell, files, tmp_path):
+    """It may not have run since; the command is a zombie then."""
+    line = run_line(files, "sh", "-c", f"'sleep 1000 & echo $$ >{tmp_path}/pid; read x; exit 4'", options=["--wait-tree"])
+    shell.send(line + "\n")
+    wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), what="the command")
+    keeper = int(stat_of(int((tmp_path / "pid").read_text()))[2])
+    kill(keeper, signal.SIGSTOP)
+    shell.send("\n")
+    until_ended(tmp_path / "pid")
+    shell.ctrl("z")
+    assert shell.prompt() == 148
+    kill(keeper, signal.SIGCONT)
+    shell.send("fg\n")
+    wait_for(lambda: {state_of(p) for p in descendants_of(shell.tty.pid)} == {"S"}, what="the job to go on")
+    shell.ctrl("c")
+    assert shell.prompt() == 4
+
+
 def test_ctrl_c_that_the_caller_ignores_ends_nothing_of_what_is_waited_for(shell, files, tmp_path):
     """With `trap '' INT`, as without dlock."""
     (tmp_path / "job.sh").write_text("trap '' INT\n" + run_line(
