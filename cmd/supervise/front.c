@@ -85,6 +85,7 @@ static _Alignas(4096) struct front {
 	struct waiting waiting;
 } front;
 
+_Static_assert(SLACK < KILL_FINDS, "the front begins to kill so much later");
 _Static_assert(GRANT_QUICK < SLACK && LISTEN_LATER < SLACK,
     "a front that does not hear of a grant looks later by so much: see run.h");
 
@@ -135,6 +136,7 @@ front_aim(const struct front *f)
 	    .leads = !f->run->origin->has_tty,
 	    .spared = &f->elders.spared,
 	    .outside = run_guarded(f->run),
+	    .by = instant_after(atomic_load(&f->shared->kill_at), KILL_FINDS),
 	};
 }
 

@@ -165,6 +165,7 @@ keeper_aim(const struct keeper *k)
 	    .command = atomic_load(&k->shared->command), /* forgotten once it is reaped */
 	    .leads = k->in.child.group != 0,
 	    .outside = run_guarded(k->run),
+	    .by = instant_after(k->keep.lease.kill_at, KILL_FINDS),
 	};
 }
 

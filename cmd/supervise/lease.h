@@ -11,6 +11,8 @@
 #include "backends/backend.h"
 
 #define KAPPA (500 * NS_PER_MS) /* from KILL to reaped */
+/* of it, for finding those that are to be killed: the last one has SIGKILL by then */
+#define KILL_FINDS (400 * NS_PER_MS)
 
 /* What the user asked for, as far as time is concerned. */
 struct terms {

@@ -523,6 +523,8 @@ lives(pid_t child)
 /* What is below us, as far as earlier looks have seen it; for the outside it has its own. */
 static struct processes below;
 
+static int64_t look_took; /* the last one */
+
 /* One pass through all that /proc shows. */
 struct sweep {
 	struct aim aim;
@@ -804,6 +806,7 @@ static void
 sweep(struct sweep *s, pid_t root)
 {
 	struct outside *o = s->aim.outside;
+	instant began = instant_now();
 
 	signal_first(s);
 	s->root = root ? number_in_proc(root) : 0;
@@ -824,6 +827,7 @@ sweep(struct sweep *s, pid_t root)
 	free(s->all.at);
 	if (reserve < 0)
 		tree_reserve(); /* what has died may have left room */
+	look_took = instant_now() - began;
 }
 
 /*
@@ -852,10 +856,20 @@ signal_known(const struct aim *a)
 		kill(-o->group, a->sig);
 }
 
+/* For one more look of a hunt that began then? */
+static bool
+has_time(const struct aim *a, instant began)
+{
+	instant now = instant_now();
+
+	return now < began + HUNT_PATIENCE &&
+	    (a->by <= began || now + look_took <= a->by);
+}
+
 /*
- * Stops all, until nobody new comes.  A process that does not stop at once may just be
- * bearing a child; it may also be one that cannot be stopped.  With `spares` the one outside
- * gets no signal.  False: there is nobody.
+ * Stops all, until nobody new comes, or the time is up.  A process that does not stop at once
+ * may just be bearing a child; it may also be one that cannot be stopped.  With `spares` the
+ * one outside gets no signal.  False: there is nobody.
  */
 static bool
 stop_all(pid_t root, const struct aim *a, bool spares)
@@ -863,7 +877,7 @@ stop_all(pid_t root, const struct aim *a, bool spares)
 	instant began = instant_now();
 	size_t hidden = 0;
 
-	for (int quiet = 0; quiet < 2 && instant_now() < began + HUNT_PATIENCE;) {
+	for (int quiet = 0; quiet < 2 && has_time(a, began);) {
 		struct sweep s = {.aim = *a, .spares_outside = spares};
 
 		s.aim.sig = SIGSTOP;

@@ -144,6 +144,8 @@ struct aim {
 	bool leads;    /* a process group, which gets it too */
 	const struct processes *spared; /* they and theirs are left alone; NULL: nobody */
 	struct outside *outside;        /* gets it too; NULL: nobody */
+	/* tree_kill(): by when who is known is to have got it; 0, or past: it does not matter */
+	instant by;
 };
 
 /*
@@ -158,10 +160,10 @@ size_t tree_signal(pid_t root, const struct aim *);
  * The same with SIGKILL, when all have been stopped: until two looks in a row have found
  * nobody new.  aim->sig and aim->wake are not used.
  *
- * One that does not stop is waited for as long as STOP_PATIENCE, or two looks.  Beside 20,000
- * processes of others a look takes 0.1 s.  So all that can be stopped has got SIGKILL before
- * the lease ends, also when the front does it, which waits SLACK for its keeper: that is less
- * than KAPPA.  As long as new ones come, up to HUNT_PATIENCE, killing makes room for more.
+ * One that does not stop is waited for as long as STOP_PATIENCE, or two looks.  As long as new
+ * ones come, up to HUNT_PATIENCE, killing makes room for more.  Beside 20,000 processes of
+ * others a look takes 0.15 s.  So there is no further look that would end after aim->by: those
+ * that are known, and stopped, get SIGKILL while the lock is still ours.
  */
 size_t tree_kill(pid_t root, const struct aim *);
 

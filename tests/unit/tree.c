@@ -503,6 +503,44 @@ a_tree_that_forks_is_stopped_before_it_is_killed(void **state)
 	munmap(b, sizeof *b);
 }
 
+static void *
+bear(void *births)
+{
+	struct births *b = births;
+
+	for (int i = 0; i < 1500 && atomic_load(&b->living); i++) {
+		if (fork() == 0)
+			for (;;)
+				pause();
+		atomic_fetch_add(&b->n, 1);
+		usleep(2000);
+	}
+	return NULL;
+}
+
+/* New ones come without an end; the lease does not wait for that. */
+static void
+who_is_known_is_killed_in_time(void **state)
+{
+	struct births b = {.living = 1};
+	instant began;
+	pthread_t mother;
+
+	(void)state;
+	assert_int_equal(pthread_create(&mother, NULL, bear, &b), 0);
+	while (atomic_load(&b.n) < 20)
+		usleep(1000);
+	began = instant_now();
+	tree_kill(getpid(), &(struct aim){.by = began + 300 * NS_PER_MS});
+	assert_true(instant_now() < began + HUNT_PATIENCE / 4 * 3);
+	atomic_store(&b.living, 0);
+	pthread_join(mother, NULL);
+	while (tree_kill(getpid(), &(struct aim){0}) > 0)
+		continue;
+	while (waitpid(-1, NULL, 0) > 0)
+		continue;
+}
+
 /* As one does that loses its parent in another pid namespace: below us no longer, but seen. */
 static void
 who_was_seen_and_has_escaped_is_killed(void **state)
@@ -811,6 +849,7 @@ main(void)
 	    cmocka_unit_test(descriptors_are_in_reserve),
 	    cmocka_unit_test(large_families_are_found_whole),
 	    cmocka_unit_test(a_tree_that_forks_is_stopped_before_it_is_killed),
+	    cmocka_unit_test(who_is_known_is_killed_in_time),
 	    cmocka_unit_test(who_was_seen_and_has_escaped_is_killed),
 	    cmocka_unit_test(a_list_that_was_cut_off_shows_nobody_gone),
 	    cmocka_unit_test(outside_processes_are_known_by_themselves),
