@@ -535,6 +535,8 @@ struct backend {
 	/* of URLs that name it, the usual one first; NULL-ended */
 	const char *const *schemes;
 	bool pairs; /* a URL may also be written name=value name=value */
+	/* A user of a URL logs in with a password only: one without may be a password by mistake. */
+	bool user_needs_password;
 	/* ended by a row without a name; NULL: none */
 	const struct setting_row *settings;
 	/* URL forms and the default; lines of up to 67 characters */

@@ -385,6 +385,26 @@ settle_settings(struct plan *p, struct fault *f)
 	return RC_OK;
 }
 
+/* A password that stands where a user should is no secret in a file that others can read. */
+static enum rc
+settle_secret(struct plan *p, struct fault *f)
+{
+	const struct source *by = sources_of(p->sources, OPT_URL);
+	const struct source_file *file = p->sources->files;
+	size_t n;
+
+	if (!p->site.url || p->site.of_variable || !by || !sources_filed(by) ||
+	    !plan_lone_user(p, p->site.url, &n))
+		return RC_OK;
+	while (by->file != file->shown)
+		file++;
+	if (file->is_secret)
+		return RC_OK;
+	return fault_set(f, RC_CONFIG,
+	    "%s: the user has no password, and may be one by mistake, and others can read the file: chmod 600 %s",
+	    sources_call(by, OPT_URL).text, file->shown);
+}
+
 /* ---- the plan as a whole ---- */
 
 /* Of dlock run: what stands behind options and key. */
@@ -566,8 +586,8 @@ enum rc
 args_read(struct plan *p, unsigned cmd, char **argv, struct fault *f)
 {
 	static enum rc (*const settle[])(struct plan *, struct fault *) = {settle_site,
-	    settle_settings, settle_lease, settle_look, settle_period, settle_conflict,
-	    settle_asking};
+	    settle_settings, settle_secret, settle_lease, settle_look, settle_period,
+	    settle_conflict, settle_asking};
 	/* of which little is touched: of a stack all of it would be */
 	static struct sources all;
 	struct words words = {.next = argv, .plan = p, .said = &all.list[SOURCE_WORDS]};

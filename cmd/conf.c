@@ -396,7 +396,9 @@ read_file(struct sources *all, const char *path, bool needed, struct conf_text *
 	close(fd);
 	if (rc == RC_OK)
 		rc = conf_take(all, t, f);
-	if (rc == RC_OK && t->secret && trusted_check(&st, t->shown, true, &why) != RC_OK)
+	file->is_secret = rc == RC_OK &&
+	    trusted_check(&st, t->shown, true, &why) == RC_OK;
+	if (rc == RC_OK && t->secret && !file->is_secret)
 		return fault_set(f, RC_CONFIG,
 		    "%s:%d: this line has a password, and the file %s", t->shown,
 		    t->secret, why.text);

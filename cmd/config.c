@@ -7,15 +7,10 @@
 #include "sources.h"
 #include "text.h"
 
-#include "backends/common/setting.h"
-#include "backends/common/url.h"
-
 #include <stdio.h>
 #include <string.h>
 
 enum { SHOWN_BYTES = URL_BYTES * 4 };
-
-#define PASSWORD_FILE "password-file" /* the setting, where a backend has it */
 
 /*
  * As "ttl 30s /etc/dlock.conf:3 [key "deploy"]"; "--ttl" or "default" may stand last.  Value
@@ -101,37 +96,20 @@ print_option(const struct plan *p, int i)
 	    p, name, i == OPT_BACKEND && !s ? NULL : value, s, i, s ? s->line[i] : 0);
 }
 
-/*
- * redis://PASSWORD@host: a user alone is no login where a password is needed beside it, and
- * none is set.
- */
-static void
-mask_lone_user(const struct plan *p, char *url)
-{
-	const struct setting_row *row = p->site.backend ? p->site.backend->settings
-							: NULL;
-	struct url u;
-
-	for (size_t i = 0; i < p->site.nsettings; i++)
-		if (strcmp(p->site.settings[i].name, PASSWORD_FILE) == 0)
-			return;
-	while (row && row->name && strcmp(row->name, PASSWORD_FILE) != 0)
-		row++;
-	if (row && row->name && !url_cut(&u, url) && u.user.n > 0 && !u.password.at)
-		memset(url + (u.user.at - url), 'x', u.user.n);
-}
-
 static void
 print_url(const struct plan *p)
 {
 	const struct source *s = sources_of(p->sources, OPT_URL);
-	char masked[URL_BYTES] = "";
+	char masked[URL_BYTES] = "", *user;
 	const char *value = p->site.url ? masked : NULL;
+	size_t n;
 
 	if (p->site.url)
 		snprintf(masked, sizeof masked, "%s", p->site.url);
 	mask_passwords(masked);
-	mask_lone_user(p, masked);
+	user = (char *)plan_lone_user(p, masked, &n);
+	if (user)
+		memset(user, 'x', n);
 	if (p->site.inherits)
 		print_row(p, "url", value, "enclosing", "DLOCK_KEEPER", NULL, 0);
 	else if (p->site.of_variable)

@@ -37,6 +37,15 @@ plan_name(const struct plan *p)
 	return all;
 }
 
+const char *
+plan_lone_user(const struct plan *p, const char *url, size_t *n)
+{
+	for (size_t i = 0; i < p->site.nsettings; i++)
+		if (strcmp(p->site.settings[i].name, "password-file") == 0)
+			return NULL;
+	return mask_lone_user(url, n);
+}
+
 enum rc
 plan_check_kind(const struct plan_claim *c, const struct store *s, struct fault *f)
 {

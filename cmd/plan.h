@@ -154,6 +154,9 @@ enum variable {
 };
 extern const char *const variable_names[VARIABLES];
 
+/* As mask_lone_user(), but for a user whose password stands in a file. */
+const char *plan_lone_user(const struct plan *, const char *url, size_t *n);
+
 /* RC_CONFIG: the store has no locks of this kind, or cannot remember the job. */
 enum rc plan_check_kind(const struct plan_claim *, const struct store *, struct fault *);
 

@@ -59,6 +59,7 @@ struct source {
 struct source_file {
 	char shown[FILE_SHOWN_BYTES];
 	bool there;
+	bool is_secret; /* nobody else can read it, see trusted_check() */
 };
 
 struct sources {

@@ -436,6 +436,22 @@ odd_url(const char *url)
 	return strchr(rest, '@') || are_hosts(rest, end) ? NULL : rest;
 }
 
+/* It ends with the last @, wherever that is, as a password does. */
+const char *
+mask_lone_user(const char *url, size_t *n)
+{
+	const struct backend *b = registry_of_url(url);
+	const char *user = strstr(url, "://"), *at, *colon;
+
+	if (!b || !b->user_needs_password || !user || user[3] == '/')
+		return NULL;
+	user += 3;
+	at = strrchr(user, '@');
+	colon = at ? memchr(user, ':', at - user) : NULL;
+	*n = (colon ? colon : at ? at : user) - user;
+	return *n > 0 && (!colon || colon + 1 == at) ? user : NULL;
+}
+
 bool
 mask_finds(const char *url)
 {

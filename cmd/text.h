@@ -109,6 +109,12 @@ struct clean text_key(const char *);
 /* Does this URL hold a password?  NULL: no. */
 bool mask_finds(const char *url);
 
+/*
+ * redis://PASSWORD@host: the user of a URL that has no password behind it, where the backend wants
+ * one, and its length.  NULL: it has none.
+ */
+const char *mask_lone_user(const char *url, size_t *n);
+
 /* Writes an x over each character of its passwords; the length stays. */
 void mask_passwords(char *url);
 

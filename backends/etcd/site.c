@@ -190,6 +190,7 @@ etcd_open(struct store **ret, struct host *host, const struct site *site, struct
 const struct backend etcd_backend = {
     .name = "etcd",
     .schemes = (const char *const[]){"etcd", "etcds", NULL},
+    .user_needs_password = true,
     .settings = etcd_settings,
     .url_help = "etcd" TLS_SCHEME "://[user:password@]host[:port][,host...][/prefix]",
     .open = etcd_open,

@@ -188,6 +188,7 @@ memcached_open(
 const struct backend memcached_backend = {
     .name = "memcached",
     .schemes = (const char *const[]){"memcached", NULL},
+    .user_needs_password = true,
     .settings = memcached_settings,
     .url_help = "memcached://[user:password@]host[:port]",
     .caveat = "best effort: memcached may evict it, and forgets it when it is restarted",

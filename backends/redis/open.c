@@ -209,8 +209,8 @@ store_read(struct redis_store *r, const struct site *site, struct fault *f)
 		    "name= is for locks of other clients: say which dialect= is theirs");
 	if (rc == RC_OK && *r->address.user && !*r->address.password)
 		rc = fault_set(f, RC_USAGE,
-		    "the %s URL has a user without a password (there or in -O password-file=FILE)",
-		    quorum ? "redlock" : "redis");
+		    "the %s URL has a user without a password (there or in -O password-file=FILE; one without a user is written %s://:PASSWORD@host)",
+		    quorum ? "redlock" : "redis", quorum ? "redlock" : "redis");
 	if (rc == RC_OK)
 		rc = tls_open_if(r->address.secure, quorum ? "redlocks://" : "rediss://",
 		    &r->address.tls, site, f);

@@ -504,6 +504,7 @@ const struct backend redis_backend = {
     .schemes = (const char *const[]){"redis", "rediss", "redis+unix", "redis+sentinel",
 	"rediss+sentinel", "redis+cluster", "rediss+cluster", "redlock", "redlocks",
 	NULL},
+    .user_needs_password = true,
     .settings = redis_settings,
     .url_help = "redis" TLS_SCHEME
 		"://[user:password@]host[:port][/db], redis+unix:///path,\n"

@@ -332,6 +332,7 @@ zk_check(struct store *s, struct checkup *c, struct fault *f)
 const struct backend zk_backend = {
     .name = "zk",
     .schemes = (const char *const[]){"zk", NULL},
+    .user_needs_password = true,
     .settings = settings,
     .url_help = "zk://[user:password@]host[:port],.../chroot",
     .open = zk_open,

@@ -603,7 +603,32 @@ def test_a_user_alone_may_be_a_password(files, tmp_path):
     (tmp_path / "password").write_text("x")
     (tmp_path / "password").chmod(0o600)
     assert "redis://dlock@h" in files.run("config", "-u", "redis://dlock@h", "-O", f"password-file={tmp_path}/password").stdout
-    assert "postgresql://dlock@h" in files.run("config", "-u", "postgresql://dlock@h/d").stdout
+    for url in ("postgresql://dlock@h/d", "mysql://dlock@h/d"):
+        assert url in files.run("config", "-u", url).stdout
+
+
+@pytest.mark.parametrize("url", ["redis://s3cr3t@h", "redis://s3cr3t:@h", "redis://s3c/r3t@h", "redis+sentinel://s3cr3t@h/m", "redlock://s3cr3t@a,b,c",
+                                 "etcd://s3cr3t@h", "zk://s3cr3t@h", "memcached://s3cr3t@h"])
+@pytest.mark.parametrize("section", ["", "[key *]\n"])
+def test_what_may_be_a_password_is_hidden_and_not_read_from_a_file_of_everybody(files, tmp_path, section, url):
+    """redis-cli -u takes a user alone for a password."""
+    files.write(user=f"{section}url = {url}\n", mode=0o604)
+    said = files.refuse(78, f"{files.user}:", "password", "chmod 600")
+    assert "s3c" not in said and "r3t" not in said
+    files.user.chmod(0o600)
+    shown = files.run("config", "-k", "a").stdout
+    assert "xxx" in shown and "s3c" not in shown and "r3t" not in shown
+    refused = files.run("run", "-nk", "a", "true")
+    assert refused.status == 78 and "s3c" not in refused.stderr and "r3t" not in refused.stderr, refused
+
+
+def test_a_user_whose_password_stands_elsewhere_may_be_known_to_everybody(files, tmp_path):
+    (tmp_path / "password").write_text("x")
+    (tmp_path / "password").chmod(0o600)
+    files.write(user="url = redis://dlock@127.0.0.1:1\n", mode=0o644)
+    words = ["-O", f"password-file={tmp_path}/password"]
+    assert "redis://dlock@127" in files.run("config", *words).stdout
+    assert files.run("run", *words, "-nk", "a", "true").status == 69
 
 
 @pytest.mark.parametrize("service", ["DLOCK", "DLOCK_REDIS"])
