@@ -27,7 +27,7 @@ enum { PIDS = 3 };
 static _Alignas(4096) struct {
 	char stack[2048]; /* the stub's: it needs some hundred bytes */
 	struct stub stub; /* the keeper leaves it alone until the command runs */
-	/* what is told, in run.h's page, behind NAME=; NULL: it is not */
+	/* what is told, in page.h, behind NAME=; NULL: it is not */
 	char *values[VARIABLES];
 	const char *outer;   /* DLOCK_KEEPER of the living keepers around us, or "" */
 	char *pids[PIDS];    /* behind NAME= of those that we rewrite; NULL: the rest */

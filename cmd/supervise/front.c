@@ -87,7 +87,7 @@ static _Alignas(4096) struct front {
 
 _Static_assert(SLACK < KILL_FINDS, "the front begins to kill so much later");
 _Static_assert(GRANT_QUICK < SLACK && LISTEN_LATER < SLACK,
-    "a front that does not hear of a grant looks later by so much: see run.h");
+    "a front that does not hear of a grant looks later by so much: see link.h");
 
 /* ---- ending without the keeper ---- */
 

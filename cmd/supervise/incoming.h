@@ -12,6 +12,7 @@
 #include "door.h"
 #include "lock.h"
 #include "loop.h"
+#include "news.h"
 
 struct incoming {
 	const struct run *run;

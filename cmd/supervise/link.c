@@ -1,0 +1,146 @@
+/* link.c - messages and descriptors between front and keeper. */
+#include "link.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+/* As <linux/sockios.h> has it, which musl cannot include. */
+#ifndef SIOCOUTQ
+#define SIOCOUTQ TIOCOUTQ
+#endif
+
+int
+link_open(int ends[2])
+{
+	return socketpair(
+	    AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends);
+}
+
+bool
+link_looks_in_time(const struct grant *g, int64_t ttl, instant now)
+{
+	return g->lease >= ttl && now - g->sent <= GRANT_QUICK;
+}
+
+enum telling
+link_tells(
+    const struct shared *s, const struct grant *g, int64_t ttl, instant now, bool awaited)
+{
+	if (g->anchor >= 0 || atomic_load(&s->front.on_screen) ||
+	    !link_looks_in_time(g, ttl, now))
+		return TELL_BEFORE;
+	return awaited ? TELL_AFTER : TELL_NOT;
+}
+
+/* Room for them beside a message. */
+union control {
+	struct cmsghdr first;
+	char room[CMSG_SPACE(sizeof((struct anchors *)0)->fds)];
+};
+
+/* The string with which a message ends. */
+static char *
+words_of(struct msg *m)
+{
+	return m->kind == MSG_WAITING ? m->holding.record : m->text;
+}
+
+/* In quarters, how much of the link is filled by what has not been read; 4: it is full. */
+static int
+link_fill(int end)
+{
+	int unread = 0, room = 0;
+	socklen_t size = sizeof room;
+
+	if (ioctl(end, SIOCOUTQ, &unread) != 0 ||
+	    getsockopt(end, SOL_SOCKET, SO_SNDBUF, &room, &size) != 0 || room <= 0)
+		return 0;
+	return (int)(4LL * unread / room);
+}
+
+bool
+link_is_crowded(int end)
+{
+	return link_fill(end) >= 2;
+}
+
+/* Up to how many quarters others may have filled before a message of this kind is dropped. */
+static int
+share_of(enum msg_kind kind)
+{
+	switch (kind) {
+	case MSG_WAITING:
+	case MSG_RETRYING:
+	case MSG_SUSPECT:
+	case MSG_TRACE:
+	case MSG_NOTICE:
+		return 2;
+	/* the front looks whether it still is stopped: of many in the link one is enough */
+	case MSG_STOPPED:
+	case MSG_RESUMED:
+		return 3;
+	default:
+		return 4;
+	}
+}
+
+bool
+link_send(int end, const struct msg *m, const struct anchors *a)
+{
+	const char *words = words_of((struct msg *)m);
+	struct iovec text = {
+	    (void *)m, (size_t)(words - (const char *)m) + strlen(words) + 1};
+	struct msghdr h = {.msg_iov = &text, .msg_iovlen = 1};
+	union control control;
+	ssize_t sent;
+
+	if (share_of(m->kind) < 4 && link_fill(end) >= share_of(m->kind)) {
+		errno = EAGAIN;
+		return false;
+	}
+	if (a && a->n > 0) {
+		h.msg_control = control.room;
+		h.msg_controllen = CMSG_SPACE(a->n * sizeof a->fds[0]);
+		memset(&control, 0, h.msg_controllen);
+		control.first = (struct cmsghdr){.cmsg_level = SOL_SOCKET,
+		    .cmsg_type = SCM_RIGHTS,
+		    .cmsg_len = CMSG_LEN(a->n * sizeof a->fds[0])};
+		memcpy(CMSG_DATA(&control.first), a->fds, a->n * sizeof a->fds[0]);
+	}
+	do
+		sent = sendmsg(end, &h, MSG_NOSIGNAL | MSG_DONTWAIT);
+	while (sent < 0 && errno == EINTR);
+	return sent >= 0;
+}
+
+int
+link_receive(int end, struct msg *m, struct anchors *a)
+{
+	struct iovec text = {m, sizeof *m};
+	union control control;
+	struct msghdr h = {.msg_iov = &text,
+	    .msg_iovlen = 1,
+	    .msg_control = control.room,
+	    .msg_controllen = sizeof control.room};
+	ssize_t n;
+
+	a->n = 0;
+	a->cut = false;
+	do
+		n = recvmsg(end, &h, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return errno == EAGAIN ? 0 : -1;
+	if (n == 0)
+		return -1;
+	a->cut = h.msg_flags & MSG_CTRUNC;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&h); c; c = CMSG_NXTHDR(&h, c))
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+			a->n = (c->cmsg_len - CMSG_LEN(0)) / sizeof a->fds[0];
+			memcpy(a->fds, CMSG_DATA(c), a->n * sizeof a->fds[0]);
+		}
+	words_of(m)[RECORD_BYTES - 1] = '\0';
+	return 1;
+}

@@ -1,0 +1,101 @@
+/*
+ * link.h - messages between front and keeper: a pair of sockets, of which each has one end.
+ *
+ * A message is one datagram and never blocks its sender, which may be talking to a stopped
+ * process.  Progress and traces are dropped when the receiver has slept through some dozens;
+ * room is left for what must arrive (link_send).  The end of file on the link tells each that
+ * the other one is gone, or, where the page says so, that the keeper has had its last word.
+ */
+#ifndef DLOCK_LINK_H
+#define DLOCK_LINK_H
+
+#include "page.h"
+
+enum msg_kind {
+	/* keeper to front */
+	MSG_WAITING,  /* number: position; key, holding */
+	MSG_RETRYING, /* the server does not answer; key, text: how */
+	MSG_SKIPPED,  /* the job has been done; text: by whom */
+	/* token, slot; carries the anchors; may be left out: link_tells() */
+	MSG_GRANTED,
+	MSG_STARTED,  /* number: pid */
+	MSG_STOPPED,  /* the command stopped; number: by which signal */
+	MSG_RESUMED,  /* it continued */
+	MSG_SUSPECT,  /* number: nanoseconds left until TERM, text: why */
+	MSG_TRUSTED,  /* the lease was confirmed after all */
+	MSG_STOPPING, /* the command is being stopped: number is an enum ending_kind */
+	MSG_TRACE,    /* text: for -v */
+	MSG_NOTICE,   /* text: what the user should know of the server */
+	/* front to keeper */
+	MSG_SIGNAL, /* number: signal; had, typed, ends */
+	MSG_GUARD,  /* carries a descriptor to be kept open: that we live */
+};
+
+struct msg {
+	enum msg_kind kind;
+	bool had;     /* MSG_SIGNAL: the command has got this one already */
+	bool typed;   /* MSG_SIGNAL: by a key, so all of our process group have got it */
+	bool ends;    /* MSG_SIGNAL: ends the waiting */
+	unsigned key; /* which of the plan's keys is waited for */
+	int64_t number;
+	uint64_t token;
+	unsigned slot; /* with --limit */
+	union {
+		struct holding holding;  /* MSG_WAITING */
+		char text[RECORD_BYTES]; /* all others */
+	};
+};
+
+/* Both ends (close-on-exec), or -1 with errno. */
+int link_open(int ends[2]);
+
+/* Descriptors whose being open keeps the lock: for each key one, or none (grant.anchor). */
+struct anchors {
+	int fds[KEYS_MAX];
+	size_t n;
+	bool cut; /* there were more, for which the receiver had no room */
+};
+
+/*
+ * Sends msg, and copies of the anchors unless that is NULL.  Never blocks.  False, with errno:
+ * it was not sent, nor any anchor.
+ *
+ * A receiver that sleeps leaves the link to fill.  Progress, traces and doubts are sent only
+ * while half of it is free, the command's stops while a quarter is.  What must not be lost
+ * has the rest to itself, and is sent once: the grant, trust, the stopping.
+ */
+bool link_send(int end, const struct msg *, const struct anchors *);
+
+/* Is more than half of it filled by what the receiver has not read yet? */
+bool link_is_crowded(int end);
+
+/* 1: *msg is set, and the anchors, now ours.  0: nothing now.  -1: the other one is gone. */
+int link_receive(int end, struct msg *, struct anchors *);
+
+/*
+ * When MSG_GRANTED is sent.  A front that has nothing to do about a grant is
+ * left asleep: waking it would cost the command's start more than all else here.
+ *
+ * TELL_BEFORE the command begins:
+ *  - where there is an anchor, for what keeps the lock must be in two hands;
+ *  - where the live line is on the screen, for it must go first;
+ *  - where the front would look at the deadlines too late (link_looks_in_time).
+ * A front that does not listen yet (LISTEN_LATER in front.c) has it in its socket, the anchor
+ * with it, and looks at the page when it begins to.
+ * TELL_AFTER: it is `awaited`.  TELL_NOT: the front looks at the page anyhow.
+ */
+enum telling { TELL_BEFORE, TELL_AFTER, TELL_NOT };
+enum telling link_tells(
+    const struct shared *, const struct grant *, int64_t ttl, instant now, bool awaited);
+
+/*
+ * Before the grant the front looks again no later than the first deadline of a
+ * lease of the ttl that is asked for at that moment (watch.c).  That is in time
+ * unless the lease is shorter, or the front has looked since it was asked for.
+ * Then it is late by what the answer took at most, which does not matter up to
+ * GRANT_QUICK, since that is less than SLACK (watch.h).
+ */
+#define GRANT_QUICK (20 * NS_PER_MS)
+bool link_looks_in_time(const struct grant *, int64_t ttl, instant now);
+
+#endif

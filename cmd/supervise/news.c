@@ -1,0 +1,81 @@
+/* news.c - what the keeper tells the front, and nothing twice. */
+#include "news.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+bool
+news_message(const struct news *n, const struct msg *m, const struct anchors *a)
+{
+	if (n->link >= 0)
+		return link_send(n->link, m, a);
+	errno = EPIPE;
+	return false;
+}
+
+bool
+news_send(struct news *n, enum msg_kind kind, int64_t number, const char *text)
+{
+	struct msg m = {.kind = kind, .number = number};
+
+	snprintf(m.text, sizeof m.text, "%s", text);
+	return news_message(n, &m, NULL);
+}
+
+void
+news_trace(void *news, const char *line)
+{
+	news_send(news, MSG_TRACE, 0, line);
+}
+
+void
+news_notice(struct news *n)
+{
+	if (!*n->host->notice.text)
+		return;
+	news_send(n, MSG_NOTICE, 0, n->host->notice.text);
+	n->host->notice.text[0] = '\0';
+}
+
+/* But for the time, which always passes. */
+static bool
+is_same_wait(const struct msg *a, const struct msg *b)
+{
+	const struct holding *x = &a->holding, *y = &b->holding;
+
+	if (a->kind != b->kind || a->number != b->number || a->key != b->key)
+		return false;
+	if (a->kind == MSG_RETRYING)
+		return strcmp(a->text, b->text) == 0;
+	return x->kind == y->kind && x->holders == y->holders && x->limit == y->limit &&
+	    x->frozen == y->frozen && strcmp(x->record, y->record) == 0;
+}
+
+bool
+news_wait(struct news *n, const char *trouble)
+{
+	bool silent = n->host->seen.silent;
+	const struct holding *holding = &n->host->seen.holding;
+	struct msg m = {.kind = silent ? MSG_RETRYING : MSG_WAITING,
+	    .number = n->host->seen.position};
+
+	if (silent)
+		snprintf(m.text, sizeof m.text, "%s", trouble);
+	else
+		m.holding = *holding;
+	/* where nothing else is known, which key it is says nothing */
+	if (!silent && !m.number && !holding->holders && !holding->frozen &&
+	    !*holding->record)
+		m.key = n->last.key;
+	else
+		while (n->host->seen.key && n->plan->keys[m.key] != n->host->seen.key)
+			m.key++;
+	if (is_same_wait(&m, &n->last))
+		return false;
+	n->waited = true;
+	/* what found no room is news again the next time */
+	if (news_message(n, &m, NULL))
+		n->last = m;
+	return true;
+}

@@ -1,0 +1,62 @@
+/* page.c - memory that front, keeper and stub share. */
+#include "page.h"
+
+#include <sys/mman.h>
+
+/* As bits, beside the value: so many each has. */
+enum { KIND_AT = 32, LOSS_AT = 36, KEPT_AT = 40, FLAGS_AT = 44, FOUR_BITS = 0xf };
+
+void
+shared_put_ending(struct shared *s, const struct ending *e)
+{
+	uint64_t flags = e->stuck | e->unconfirmed << 1 | e->too_late << 2 |
+	    e->returned << 3;
+
+	atomic_store(&s->end.ending,
+	    (uint32_t)e->value | (uint64_t)e->kind << KIND_AT |
+		(uint64_t)e->loss << LOSS_AT | (uint64_t)e->kept << KEPT_AT |
+		flags << FLAGS_AT);
+}
+
+struct ending
+shared_ending(const struct shared *s)
+{
+	uint64_t bits = atomic_load(&s->end.ending);
+
+	return (struct ending){
+	    .value = (int)(uint32_t)bits,
+	    .kind = bits >> KIND_AT & FOUR_BITS,
+	    .loss = bits >> LOSS_AT & FOUR_BITS,
+	    .kept = bits >> KEPT_AT & FOUR_BITS,
+	    .stuck = bits >> FLAGS_AT & 1,
+	    .unconfirmed = bits >> FLAGS_AT & 2,
+	    .too_late = bits >> FLAGS_AT & 4,
+	    .returned = bits >> FLAGS_AT & 8,
+	};
+}
+
+const char *
+shared_where(const struct shared *s)
+{
+	return atomic_load(&s->opened) ? s->where : "";
+}
+
+struct shared *
+shared_new(size_t told)
+{
+	struct shared *s = mmap(NULL, sizeof *s + told, PROT_READ | PROT_WRITE,
+	    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (s == MAP_FAILED)
+		return NULL;
+	atomic_init(&s->term_at, NEVER);
+	atomic_init(&s->kill_at, NEVER);
+	atomic_init(&s->alive_at, instant_now());
+	return s;
+}
+
+void
+shared_end(struct shared *s, size_t told)
+{
+	munmap(s, sizeof *s + told);
+}

@@ -1,0 +1,65 @@
+/*
+ * page.h - memory that front, keeper and stub share: what must be known even when another of
+ * them is frozen or dead.
+ *
+ * The front maps it before it forks; it ends with the last of them.  Each member has one
+ * writer, unless it says otherwise.  What is read while it may be written is atomic; a text is
+ * written once, before the atomic member that says so.
+ */
+#ifndef DLOCK_PAGE_H
+#define DLOCK_PAGE_H
+
+#include "verdict.h"
+
+#include <stdatomic.h>
+#include <sys/types.h>
+
+/* How it ended; written by the keeper. */
+struct shared_end {
+	_Atomic bool finished; /* nothing that needs the lock is running */
+	_Atomic bool
+	    told; /* `ending` is final; `why` has the words, and stays as it is */
+	_Atomic bool lingers; /* and the keeper stays on */
+	/* `dlock hold`: it was given back, or its time is over */
+	_Atomic bool returned;
+	_Atomic bool loss_told;  /* `dlock hold`: to the script; written by both */
+	_Atomic uint64_t ending; /* shared_ending(): all of one, never a half */
+	struct fault why;
+};
+
+/* What the front does that the keeper has to know; written by the front. */
+struct shared_front {
+	_Atomic bool on_screen; /* the live line, which goes before the command writes */
+	_Atomic bool mirrored;  /* it has stopped because the command did */
+};
+
+/* Where nothing else is said, the keeper writes. */
+struct shared {
+	_Atomic instant term_at, kill_at; /* NEVER until a grant */
+	/* when the keeper last woke; it does so every third of the ttl */
+	_Atomic instant alive_at;
+	_Atomic pid_t command;      /* 0 before it is known, and after it was reaped */
+	_Atomic instant granted_at; /* the command may have begun; 0: not yet */
+	_Atomic bool stopping;   /* TERM is being sent by the process that has set this */
+	_Atomic bool killing;    /* the keeper kills: it stops all first (tree.h) */
+	_Atomic int exec;        /* EXEC_*, or an errno; written by the stub */
+	_Atomic bool opened;     /* `where` is set */
+	char where[WHERE_BYTES]; /* the server, for people */
+	struct shared_end end;
+	struct shared_front front;
+	_Alignas(void *) char told[]; /* variables, and words: child.h */
+};
+
+/* A fresh page, with room for what is told, or NULL with errno. */
+struct shared *shared_new(size_t told);
+
+void shared_end(struct shared *, size_t told);
+
+/* How it ended, as far as the keeper has decided it: a front may read it at any moment. */
+void shared_put_ending(struct shared *, const struct ending *);
+struct ending shared_ending(const struct shared *);
+
+/* The server's name, not cleaned; "" while it is not known. */
+const char *shared_where(const struct shared *);
+
+#endif
