@@ -1,11 +1,12 @@
 /* args.c - cuts the command line into options, key and command, or operands, and checks all. */
 #include "cmd.h"
 
+#include "conf.h"
 #include "exit.h"
 #include "parse.h"
 #include "say.h"
-#include "sources.h"
 #include "text.h"
+#include "variables.h"
 
 #include "backends/common/setting.h"
 #include "backends/registry.h"
@@ -15,12 +16,12 @@
 
 /* Keys take effect at once, for the files that are read next; all else is only noted. */
 struct words {
-	char **next;         /* what has not been read yet, NULL-ended */
-	struct plan *plan;   /* where keys and operands take effect */
-	struct source *said; /* where all options are noted */
-	bool help;           /* -h or --help was among them */
-	bool ended;          /* a -- has ended the options */
-	bool named;          /* of dlock run: the key is a word of its own */
+	char **next;           /* what has not been read yet, NULL-ended */
+	struct plan *plan;     /* where keys and operands take effect */
+	struct said_list *all; /* where all options are noted */
+	bool help;             /* -h or --help was among them */
+	bool ended;            /* a -- has ended the options */
+	bool named;            /* of dlock run: the key is a word of its own */
 };
 
 /* ---- options ---- */
@@ -28,7 +29,7 @@ struct words {
 static enum rc
 take_key(struct words *w, const char *called, const char *key, struct fault *f)
 {
-	w->said->value[OPT_KEY] = key;
+	said_add(w->all, &w->all->words, OPT_KEY, key, 0);
 	return options_take(w->plan, OPT_KEY, called, key, RC_USAGE, f);
 }
 
@@ -50,15 +51,15 @@ hide_url(struct plan *p, char *url)
 static enum rc
 note_option(struct words *w, int i, const char *value, struct fault *f)
 {
+	const struct said *before = said_of(w->all, i);
+
 	if (i == OPT_KEY)
 		return take_key(w, "--key", value, f);
 	if (i == OPT_URL) /* a word, or a part of one */
 		value = hide_url(w->plan, (char *)value);
-	if (w->said->value[i] && !options[i].repeats)
+	if (before && before->origin->by == BY_WORDS && !options[i].repeats)
 		return fault_set(f, RC_USAGE, "--%s is given twice", options[i].name);
-	w->said->value[i] = value;
-	if (i == OPT_OPTION)
-		sources_note_setting(w->said, value, 0);
+	said_add(w->all, &w->all->words, i, value, 0);
 	return RC_OK;
 }
 
@@ -296,13 +297,13 @@ static enum rc
 settle_backend(struct plan *p, struct fault *f)
 {
 	const struct backend *of_url = p->site.url ? registry_of_url(p->site.url) : NULL;
-	const struct source *by = sources_of(p->sources, OPT_URL);
+	const struct said *by = said_of(p->said, OPT_URL);
 
 	if (of_url && p->site.backend && of_url != p->site.backend)
-		return fault_set(f, sources_wrong(by),
+		return fault_set(f, said_wrong(by),
 		    "%s (%s) and %s (%s) contradict each other",
-		    sources_call(sources_of(p->sources, OPT_BACKEND), OPT_BACKEND).text,
-		    p->site.backend->name, sources_call(by, OPT_URL).text, of_url->name);
+		    said_call(said_of(p->said, OPT_BACKEND), OPT_BACKEND).text,
+		    p->site.backend->name, said_call(by, OPT_URL).text, of_url->name);
 	if (of_url)
 		p->site.backend = of_url;
 	if (!p->site.backend && p->cmd != CMD_CONFIG)
@@ -319,8 +320,8 @@ settle_backend(struct plan *p, struct fault *f)
 static enum rc
 read_variable(struct plan *p, bool file_names_one, struct fault *f)
 {
-	const struct setter *by = p->sources->setters;
-	const struct brief name = sources_url_variable(p->site.backend);
+	const struct said *const *by = p->said->settings;
+	const struct brief name = variables_url(p->site.backend);
 	const char *url = plan_variable(name.text);
 
 	if (!url)
@@ -332,7 +333,7 @@ read_variable(struct plan *p, bool file_names_one, struct fault *f)
 		    p->site.backend->name);
 	p->site.of_variable = true;
 	while (file_names_one && p->site.nsettings > 0 &&
-	    sources_filed(by[p->site.nsettings - 1].by))
+	    said_in_file(by[p->site.nsettings - 1]))
 		p->site.nsettings--;
 	return RC_OK;
 }
@@ -346,17 +347,17 @@ read_variable(struct plan *p, bool file_names_one, struct fault *f)
 static enum rc
 settle_site(struct plan *p, struct fault *f)
 {
-	const struct source *of_url = sources_of(p->sources, OPT_URL);
+	const struct said *of_url = said_of(p->said, OPT_URL);
 	struct plan_site *s = &p->site;
-	const char *outer = p->sources->outer;
+	const char *outer = p->said->outer;
 	enum rc rc = !(options[OPT_URL].cmds & p->cmd) ? RC_OK : settle_backend(p, f);
 
 	if (rc != RC_OK || !s->backend)
 		return rc;
 	/* a variable is stronger than a file */
-	if (!of_url || sources_filed(of_url))
+	if (!of_url || said_in_file(of_url))
 		rc = read_variable(p, of_url != NULL, f);
-	/* without a URL at all, what an enclosing dlock uses, if its backend is ours */
+	/* without a URL at all, what the outer run uses, if its backend is ours */
 	s->inherits = !s->url && outer && strcmp(outer, s->backend->name) == 0;
 	return rc;
 }
@@ -373,14 +374,14 @@ settle_settings(struct plan *p, struct fault *f)
 	/* dlock config shows them without a backend, too */
 	for (size_t i = 0; i < p->site.nsettings && p->cmd != CMD_CONFIG && b->open;
 	     i++) {
-		const struct setter *by = &p->sources->setters[i];
+		const struct said *by = p->said->settings[i];
 		struct fault why;
 
 		if (setting_named(b, p->site.settings[i].name, &why))
 			continue;
 		mask_spoken(why.text); /* where -O was said for -u */
-		return fault_set(f, sources_wrong(by->by), "%s: %s",
-		    sources_call_setting(by).text, why.text);
+		return fault_set(f, said_wrong(by), "%s: %s",
+		    said_call(by, OPT_OPTION).text, why.text);
 	}
 	return RC_OK;
 }
@@ -389,20 +390,20 @@ settle_settings(struct plan *p, struct fault *f)
 static enum rc
 settle_secret(struct plan *p, struct fault *f)
 {
-	const struct source *by = sources_of(p->sources, OPT_URL);
-	const struct source_file *file = p->sources->files;
+	const struct said *by = said_of(p->said, OPT_URL);
+	const struct conf_file *file;
 	size_t n;
 
-	if (!p->site.url || p->site.of_variable || !by || !sources_filed(by) ||
+	if (!p->site.url || p->site.of_variable || !by || !said_in_file(by) ||
 	    !plan_lone_user(p, p->site.url, &n))
 		return RC_OK;
-	while (by->file != file->shown)
-		file++;
+	for (file = conf_files(&n); by->origin->file != file->shown; file++)
+		;
 	if (file->is_secret)
 		return RC_OK;
 	return fault_set(f, RC_CONFIG,
 	    "%s: the user has no password, and may be one by mistake, and others can read the file: chmod 600 %s",
-	    sources_call(by, OPT_URL).text, file->shown);
+	    said_call(by, OPT_URL).text, file->shown);
 }
 
 /* ---- the plan as a whole ---- */
@@ -470,20 +471,19 @@ static enum rc
 settle_lease(struct plan *p, struct fault *f)
 {
 	struct terms *t = &p->terms;
-	const struct source *of = sources_of(p->sources, OPT_TTL);
+	const struct said *of = said_of(p->said, OPT_TTL);
 
-	t->grace_fixed = sources_of(p->sources, OPT_GRACE);
+	t->grace_fixed = said_of(p->said, OPT_GRACE);
 	if (!t->grace_fixed)
 		t->grace = lease_grace(t->ttl);
 	if (lease_fits(t->ttl, lease_pace(t->ttl), t->grace))
 		return RC_OK;
 	if (!of)
-		of = sources_of(p->sources, OPT_GRACE);
-	return fault_set(f, of ? sources_wrong(of) : RC_USAGE,
+		of = said_of(p->said, OPT_GRACE);
+	return fault_set(f, of ? said_wrong(of) : RC_USAGE,
 	    "%s %s is too short for %s %s: two renewals would not fit (at least --ttl %s)",
-	    sources_call(sources_of(p->sources, OPT_TTL), OPT_TTL).text,
-	    parse_span(t->ttl).text,
-	    sources_call(sources_of(p->sources, OPT_GRACE), OPT_GRACE).text,
+	    said_call(said_of(p->said, OPT_TTL), OPT_TTL).text, parse_span(t->ttl).text,
+	    said_call(said_of(p->said, OPT_GRACE), OPT_GRACE).text,
 	    parse_span(t->grace).text, parse_span(lease_least(t->grace)).text);
 }
 
@@ -491,12 +491,12 @@ settle_lease(struct plan *p, struct fault *f)
 static enum rc
 settle_conflict(struct plan *p, struct fault *f)
 {
-	const struct source *of = sources_of(p->sources, OPT_CONFLICT);
+	const struct said *of = said_of(p->said, OPT_CONFLICT);
 
 	if (!of || p->wait.conflict_status != 0 || !(p->cmd & (CMD_HOLD | CMD_WAIT)))
 		return RC_OK;
-	return fault_set(f, sources_wrong(of), "%s 0: status 0 of dlock %s says that %s",
-	    sources_call(of, OPT_CONFLICT).text, options_cmd(p->cmd),
+	return fault_set(f, said_wrong(of), "%s 0: status 0 of dlock %s says that %s",
+	    said_call(of, OPT_CONFLICT).text, options_cmd(p->cmd),
 	    p->cmd == CMD_HOLD ? "the lock is held" : "the lock is free");
 }
 
@@ -510,17 +510,16 @@ settle_period(struct plan *p, struct fault *f)
 	static const int64_t lengths[] = {[PER_DAY] = 86400 * NS_PER_S,
 	    [PER_HOUR] = 3600 * NS_PER_S,
 	    [PER_WEEK] = 7 * 86400 * NS_PER_S};
-	const struct source *of = sources_of(p->sources, OPT_AT_OFFSET);
+	const struct said *of = said_of(p->said, OPT_AT_OFFSET);
 	struct period *per = &p->claim.period;
 
-	if (!of || (p->cmd & CMD_CONFIG) || (!per->kind && of->kind != SOURCE_WORDS))
+	if (!of || (p->cmd & CMD_CONFIG) || (!per->kind && of->origin->by != BY_WORDS))
 		return RC_OK;
 	if (!per->kind)
 		return fault_set(f, RC_USAGE, "--at-offset needs --once-per");
 	if (per->offset >= lengths[per->kind])
-		return fault_set(f, sources_wrong(of),
-		    "%s %s is not less than the period",
-		    sources_call(of, OPT_AT_OFFSET).text, parse_span(per->offset).text);
+		return fault_set(f, said_wrong(of), "%s %s is not less than the period",
+		    said_call(of, OPT_AT_OFFSET).text, parse_span(per->offset).text);
 	return RC_OK;
 }
 
@@ -560,13 +559,13 @@ settle_look(struct plan *p, struct fault *f)
 
 /* All that is not a word: files, for the keys that are known by now, and variables. */
 static enum rc
-read_sources(struct plan *p, struct sources *all, struct fault *f)
+read_others(struct plan *p, struct said_list *all, struct fault *f)
 {
-	enum rc rc = sources_apply(all, OPT_KEY, OPT_BACKEND, p, f);
+	enum rc rc = said_apply(all, OPT_KEY, OPT_BACKEND, p, f);
 
 	if (rc == RC_OK && (options[OPT_CONFIG].cmds & p->cmd))
 		rc = conf_read(all, p, f);
-	return rc == RC_OK ? sources_apply(all, OPT_BACKEND, OPTIONS, p, f) : rc;
+	return rc == RC_OK ? said_apply(all, OPT_BACKEND, OPTIONS, p, f) : rc;
 }
 
 /*
@@ -578,7 +577,7 @@ read_run_words(struct words *w, struct fault *f)
 {
 	if (read_options(w, f) != RC_OK)
 		return RC_USAGE;
-	w->named = !w->help && !w->ended && !sources_of(w->plan->sources, OPT_KEY);
+	w->named = !w->help && !w->ended && !said_of(w->all, OPT_KEY);
 	return w->named && *w->next ? read_key(w, f) : RC_OK;
 }
 
@@ -589,8 +588,8 @@ args_read(struct plan *p, unsigned cmd, char **argv, struct fault *f)
 	    settle_settings, settle_secret, settle_lease, settle_look, settle_period,
 	    settle_conflict, settle_asking};
 	/* of which little is touched: of a stack all of it would be */
-	static struct sources all;
-	struct words words = {.next = argv, .plan = p, .said = &all.list[SOURCE_WORDS]};
+	static struct said_list all;
+	struct words words = {.next = argv, .plan = p, .all = &all};
 	enum rc rc;
 
 	memset(p, 0, offsetof(struct plan, texts));
@@ -600,17 +599,18 @@ args_read(struct plan *p, unsigned cmd, char **argv, struct fault *f)
 	p->show.status_fd = -1;
 	p->command = (struct plan_command){.shell = {"/bin/sh", "-c"}, .signal = SIGTERM};
 	p->steer.length = NEVER;
-	p->sources = &all;
-	sources_init(&all, cmd);
+	p->said = &all;
+	said_init(&all, cmd);
+	variables_read(&all);
 	rc = cmd == CMD_RUN ? read_run_words(&words, f) : read_operands(&words, f);
 	if (rc == RC_OK && words.help)
 		return RC_DONE;
 	if (rc == RC_OK)
-		rc = read_sources(p, &all, f);
+		rc = read_others(p, &all, f);
 	if (rc == RC_OK)
 		rc = cmd == CMD_RUN ? settle_command(&words, f) : settle_key(p, f);
 	for (size_t i = 0; i < sizeof settle / sizeof *settle && rc == RC_OK; i++)
 		rc = settle[i](p, f);
-	p->wait.persist = sources_of(&all, OPT_WAIT);
+	p->wait.persist = said_of(&all, OPT_WAIT);
 	return rc;
 }

@@ -1,8 +1,7 @@
 /* conf.c - reads the configuration files. */
-#include "sources.h"
+#include "conf.h"
 
 #include "parse.h"
-#include "text.h"
 
 #include "backends/common/libc.h"
 #include "backends/common/setting.h"
@@ -138,74 +137,88 @@ is_section(const char *section, const char *word, char *name)
 	return *name && !strchr(name, '"');
 }
 
+/* While a text is taken. */
+struct reading {
+	struct conf_text *text;
+	struct said_list *all;
+	struct said_origin *section; /* NULL: it does not count for this run */
+	struct said here[OPTIONS + SETTINGS_MAX]; /* all that its lines say */
+	size_t nhere;
+};
+
 /* `outside`: a key of this run that the section is not for; NULL: there is none. */
 static enum rc
-add_section(struct conf_text *t, enum source_kind kind, const char *section,
-    const char *outside, struct fault *f)
+add_section(struct reading *r, enum said_by by, const char *section, const char *outside,
+    struct fault *f)
 {
-	t->into = sources_add(t->all, kind);
-	if (!t->into)
+	r->section = said_add_section(r->all, by);
+	if (!r->section)
 		return fault_set(f, RC_CONFIG,
-		    "more than %d sections are for this run: too many", SOURCES_MAX - 3);
-	t->into->file = t->shown;
-	t->into->section = section;
-	t->into->outside = outside;
+		    "more than %d sections are for this run: too many", SAID_SECTIONS);
+	r->section->file = r->text->shown;
+	r->section->section = section;
+	r->section->outside = outside;
 	return RC_OK;
 }
 
 static enum rc
-open_section(struct conf_text *t, const char *section, struct fault *f)
+refuse_section(const char *section, struct fault *f)
 {
 	static const char *const words[] = {"key", "profile", NULL};
-	static struct source not_counted;
-	static char name[CONF_BYTES];
 	size_t n = strcspn(section, " \t\"");
-	const char *outside = NULL, *known[] = {name, NULL}, *meant;
-	enum source_kind kind;
+	const char *meant = parse_nearest(section, n, words);
+
+	if (meant && strlen(meant) == n)
+		meant = NULL;
+	return fault_set(f, RC_CONFIG,
+	    "[%s]%s: a section is written [key \"PATTERN\"] or [profile NAME] (what is for every run stands before "
+	    "them)",
+	    text_brief(section).text, parse_hint(" (did you mean ", meant, "?)").text);
+}
+
+static enum rc
+open_section(struct reading *r, const char *section, struct fault *f)
+{
+	static char name[CONF_BYTES];
+	struct conf_text *t = r->text;
+	const char *outside = NULL, *known[] = {name, NULL};
+	enum said_by by;
 	bool counts = false;
 
-	not_counted = (struct source){.kind = SOURCE_SYSTEM};
-	t->into = &not_counted;
-	t->nsettings = 0;
+	r->section = NULL;
+	r->nhere = 0;
 	if (is_section(section, "key", name)) {
-		kind = t->user ? SOURCE_USER_KEY : SOURCE_SYSTEM_KEY;
+		by = t->user ? BY_USER_KEY : BY_SYSTEM_KEY;
 		for (size_t i = 0; i < t->nkeys; i++)
 			if (fnmatch(name, t->keys[i], 0) == 0)
 				counts = true;
 			else
 				outside = t->keys[i];
 	} else if (is_section(section, "profile", name)) {
-		kind = t->user ? SOURCE_USER_PROFILE : SOURCE_SYSTEM_PROFILE;
+		by = t->user ? BY_USER_PROFILE : BY_SYSTEM_PROFILE;
 		counts = t->profile && strcmp(name, t->profile) == 0;
 		t->found |= counts;
 		if (t->profile && parse_nearest(t->profile, strlen(t->profile), known))
 			text_clean(t->meant, sizeof t->meant, name, strlen(name));
 	} else {
-		meant = parse_nearest(section, n, words);
-		if (meant && strlen(meant) == n)
-			meant = NULL;
-		return fault_set(f, RC_CONFIG,
-		    "[%s]%s: a section is written [key \"PATTERN\"] or [profile NAME] (what is for every run stands before "
-		    "them)",
-		    text_brief(section).text,
-		    parse_hint(" (did you mean ", meant, "?)").text);
+		return refuse_section(section, f);
 	}
-	return counts ? add_section(t, kind, section, outside, f) : RC_OK;
+	return counts ? add_section(r, by, section, outside, f) : RC_OK;
 }
 
 /*
- * Below another dlock, its server counts more than the one that files name for every run:
+ * Below an outer run, its server counts more than the one that files name for every run:
  * nested runs stay together.  A section for a key or a profile names a server on purpose;
  * and a run that names another backend is no such nested run.
  */
 static bool
-is_overruled(const struct source *s, int i, const struct sources *all)
+is_overruled(enum said_by by, int i, const struct said_list *all)
 {
-	const struct source *named = sources_of(all, OPT_BACKEND);
+	const struct said *named = said_of(all, OPT_BACKEND);
 
-	return (s->kind == SOURCE_USER || s->kind == SOURCE_SYSTEM) &&
+	return (by == BY_USER || by == BY_SYSTEM) &&
 	    (options[i].group == GROUP_SERVER || i == OPT_OPTION) && all->outer &&
-	    (!named || strcmp(named->value[OPT_BACKEND], all->outer) == 0);
+	    (!named || strcmp(named->value, all->outer) == 0);
 }
 
 /*
@@ -222,35 +235,38 @@ is_for_runs_only(int i, unsigned cmd)
 	    !(cmd & (CMD_KEEPS | CMD_CONFIG));
 }
 
-static void
-note_value(struct conf_text *t, int i, const struct conf_line *l)
+static bool
+counts(const struct reading *r, int i)
 {
-	struct source *s = t->into;
+	unsigned cmd = r->all->cmd;
 
-	if (!(options[i].cmds & t->all->cmd) || is_for_runs_only(i, t->all->cmd) ||
-	    is_overruled(s, i, t->all))
-		return;
-	if (i == OPT_OPTION)
-		sources_note_setting(s, l->value, l->number);
-	s->value[i] = l->value;
+	return r->section && (options[i].cmds & cmd) && !is_for_runs_only(i, cmd) &&
+	    !is_overruled(r->section->by, i, r->all);
 }
 
-/* Of two values of a backend's setting in one section, nobody knows which is meant. */
+/* Of two values of one option in a section, nobody knows which is meant. */
 static enum rc
-check_setting(struct conf_text *t, const struct conf_line *l, struct fault *f)
+check_once(struct reading *r, int i, const struct conf_line *l, struct fault *f)
 {
-	size_t n = strcspn(l->value, "=");
+	size_t name = strcspn(l->value, "=") + 1, settings = 0;
 
-	for (size_t i = 0; i < t->nsettings; i++)
-		if (strncmp(t->settings[i].text, l->value, n + 1) == 0)
+	for (const struct said *s = r->here; s < r->here + r->nhere; s++) {
+		if (s->option == i && !options[i].repeats)
+			return fault_set(f, RC_CONFIG,
+			    "%s is given twice here, first in line %d", options[i].name,
+			    s->line);
+		if (s->option == i && strncmp(s->value, l->value, name) == 0)
 			return fault_set(f, RC_CONFIG,
 			    "this setting of the backend is given twice here, first in line %d",
-			    t->settings[i].line);
-	if (t->nsettings == SETTINGS_MAX)
+			    s->line);
+		settings += s->option == OPT_OPTION;
+	}
+	if (i == OPT_OPTION && settings == SETTINGS_MAX)
 		return fault_set(f, RC_CONFIG,
 		    "more than %d settings of a backend stand together here",
 		    SETTINGS_MAX);
-	t->settings[t->nsettings++] = (struct source_setting){l->value, l->number};
+	r->here[r->nhere++] = (struct said){
+	    .option = i, .value = l->value, .line = l->number};
 	return RC_OK;
 }
 
@@ -258,50 +274,44 @@ check_setting(struct conf_text *t, const struct conf_line *l, struct fault *f)
 static enum rc
 take_line(void *ctx, const struct conf_line *l, struct fault *f)
 {
-	static struct plan scratch;
-	struct conf_text *t = ctx;
-	const struct option *o;
+	struct reading *r = ctx;
 	int i;
 
 	if (!l->name)
-		return open_section(t, l->section, f);
+		return open_section(r, l->section, f);
 	i = options_named(~0U, l->name, strlen(l->name));
 	if (i < 0)
 		return fault_set(f, RC_CONFIG,
 		    "'%s' is no option%s (names are those of long options, such as ttl)",
 		    text_brief(l->name).text,
 		    options_hint(~0U, ": did you mean ", l->name, strlen(l->name)).text);
-	o = &options[i];
 	if (!conf_allows(i))
 		return fault_set(f, RC_CONFIG,
-		    "%s is for one call of dlock and cannot stand in a file", o->name);
-	if (t->into->line[i] && !o->repeats)
-		return fault_set(f, RC_CONFIG, "%s is given twice here, first in line %d",
-		    o->name, t->into->line[i]);
-	t->into->line[i] = l->number;
-	scratch.site.nsettings = scratch.site.settings_used = 0;
-	if (options_take(&scratch, i, o->name, l->value, RC_CONFIG, f) != RC_OK)
+		    "%s is for one call of dlock and cannot stand in a file",
+		    options[i].name);
+	if (check_once(r, i, l, f) != RC_OK || options_check(i, l->value, f) != RC_OK)
 		return RC_CONFIG;
-	if (i == OPT_OPTION && check_setting(t, l, f) != RC_OK)
-		return RC_CONFIG;
-	if (!t->secret && (i == OPT_URL || i == OPT_OPTION) && mask_finds(l->value))
-		t->secret = l->number;
-	note_value(t, i, l);
+	if (!r->text->secret && (i == OPT_URL || i == OPT_OPTION) && mask_finds(l->value))
+		r->text->secret = l->number;
+	if (counts(r, i))
+		said_add(r->all, r->section, i, l->value, l->number);
 	return RC_OK;
 }
 
 enum rc
-conf_take(struct sources *all, struct conf_text *t, struct fault *f)
+conf_take(struct said_list *all, struct conf_text *t, struct fault *f)
 {
+	static struct reading r; /* two pages, which no stack should have to touch */
 	struct fault why = {""};
 	int number = 1;
 	enum rc rc;
 
-	t->all = all;
-	t->nsettings = 0;
-	rc = add_section(t, t->user ? SOURCE_USER : SOURCE_SYSTEM, "", NULL, &why);
+	r.text = t;
+	r.all = all;
+	r.nhere = 0;
+	rc = add_section(&r, t->user ? BY_USER : BY_SYSTEM, "", NULL, &why);
 	if (rc == RC_OK)
-		rc = conf_cut(t->text, t->n, take_line, t, &number, &why);
+		rc = conf_cut(t->text, t->n, take_line, &r, &number, &why);
 	if (rc != RC_OK)
 		return fault_set(f, rc, "%s:%d: %s", t->shown, number, why.text);
 	return RC_OK;
@@ -366,20 +376,30 @@ is_absent(const char *path)
 	return absent;
 }
 
+static struct conf_file files[CONF_FILES];
+static size_t nfiles;
+
+const struct conf_file *
+conf_files(size_t *n)
+{
+	*n = nfiles;
+	return files;
+}
+
 /* One file, if it is there. */
 static enum rc
-read_file(struct sources *all, const char *path, bool needed, struct conf_text *t,
+read_file(struct said_list *all, const char *path, bool needed, struct conf_text *t,
     struct fault *f)
 {
-	static char texts[FILES_MAX][CONF_BYTES + 1];
-	struct source_file *file = &all->files[all->nfiles];
+	static char texts[CONF_FILES][CONF_BYTES + 1];
+	struct conf_file *file = &files[nfiles];
 	struct fault why = {""};
 	struct stat st;
 	enum rc rc;
 	int fd = trusted_open(path, &st);
 
 	file->there = fd >= 0;
-	t->text = texts[all->nfiles++];
+	t->text = texts[nfiles++];
 	t->shown = text_clean(file->shown, sizeof file->shown, path, strlen(path));
 	t->secret = 0;
 	if (fd < 0 && !needed && is_absent(path))
@@ -406,14 +426,14 @@ read_file(struct sources *all, const char *path, bool needed, struct conf_text *
 }
 
 enum rc
-conf_read(struct sources *all, const struct plan *p, struct fault *f)
+conf_read(struct said_list *all, const struct plan *p, struct fault *f)
 {
 	const char *system = CONF_SYSTEM_FILE;
 	struct conf_text t = {.user = true,
 	    .profile = p->config.profile,
 	    .keys = p->keys,
 	    .nkeys = p->nkeys};
-	char path[PATH_MAX + 32], where[2 * FILE_SHOWN_BYTES + 60] = "";
+	char path[PATH_MAX + 32], where[2 * CONF_SHOWN_BYTES + 60] = "";
 	size_t used = 0;
 	enum rc rc = RC_OK;
 
@@ -426,10 +446,10 @@ conf_read(struct sources *all, const struct plan *p, struct fault *f)
 		rc = read_file(all, system, false, &t, f);
 	if (rc != RC_OK || !t.profile || t.found)
 		return rc;
-	for (size_t i = 0; i < all->nfiles; i++)
+	for (size_t i = 0; i < nfiles; i++)
 		used += snprintf(where + used, sizeof where - used, "%s%s%s",
-		    i ? " or " : "", all->files[i].shown,
-		    all->files[i].there ? "" : " (not there)");
+		    i ? " or " : "", files[i].shown,
+		    files[i].there ? "" : " (not there)");
 	return fault_set(f, RC_USAGE, "there is no profile '%s'%s in %s",
 	    text_brief(t.profile).text,
 	    parse_hint(" (did you mean ", *t.meant ? t.meant : NULL, "?)").text, where);

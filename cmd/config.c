@@ -1,11 +1,12 @@
 /* config.c - dlock config: every setting that counts, and where it comes from. */
 #include "cmd.h"
 
+#include "conf.h"
 #include "object.h"
 #include "parse.h"
 #include "say.h"
-#include "sources.h"
 #include "text.h"
+#include "variables.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,15 +16,15 @@ enum { SHOWN_BYTES = URL_BYTES * 4 };
 /*
  * As "ttl 30s /etc/dlock.conf:3 [key "deploy"]"; "--ttl" or "default" may stand last.  Value
  * NULL: there is none.  Origin: "flag", "variable", "file", "enclosing" or "default"; from: the
- * option, the variable or the file, or NULL.  `in`: the section of a file (NULL: what is no
- * file), which says it in that line.
+ * option, the variable or the file, or NULL.  `in`: what is said in the line of a file; NULL: it
+ * stands in no file.
  */
 static void
 print_row(const struct plan *p, const char *name, const char *value, const char *origin,
-    const char *from, const struct source *in, int line)
+    const char *from, const struct said *in)
 {
 	static char text[2 * SHOWN_BYTES];
-	const char *section = in && *in->section ? in->section : NULL;
+	const char *section = in && *in->origin->section ? in->origin->section : NULL;
 	struct object o;
 
 	if (p->look.json) {
@@ -34,7 +35,7 @@ print_row(const struct plan *p, const char *name, const char *value, const char 
 		object_string(&o, "origin", origin);
 		object_string(&o, "from", from);
 		if (in)
-			object_number(&o, "line", line);
+			object_number(&o, "line", in->line);
 		object_string(&o, "section", section);
 		object_end(&o);
 		puts(text);
@@ -43,63 +44,59 @@ print_row(const struct plan *p, const char *name, const char *value, const char 
 	text_clean(text, SHOWN_BYTES, value ? value : "-", strlen(value ? value : "-"));
 	printf("%-18s %-30s %s", name, text, from ? from : origin);
 	if (in)
-		printf(":%d", line);
+		printf(":%d", in->line);
 	if (section)
 		printf(" [%s]", text_shown(section).text);
 	putchar('\n');
 }
 
-/* A value of option i, from its source (NULL: the default) and that line, if that is a file. */
+/* A value, and who has said it; NULL: it is the default. */
 static void
-print_value(const struct plan *p, const char *name, const char *value,
-    const struct source *s, int i, int line)
+print_value(
+    const struct plan *p, const char *name, const char *value, const struct said *s)
 {
 	if (!s)
-		print_row(p, name, value, "default", NULL, NULL, 0);
-	else if (sources_filed(s))
-		print_row(p, name, value, "file", s->file, s, line);
+		print_row(p, name, value, "default", NULL, NULL);
+	else if (said_in_file(s))
+		print_row(p, name, value, "file", s->origin->file, s);
 	else
 		print_row(p, name, value,
-		    s->kind == SOURCE_WORDS           ? "flag"
-			: s->kind == SOURCE_ENCLOSING ? "enclosing"
-						      : "variable",
-		    sources_call(s, i).text, NULL, 0);
+		    s->origin->by == BY_WORDS       ? "flag"
+			: s->origin->by == BY_OUTER ? "enclosing"
+						    : "variable",
+		    said_call(s, s->option).text, NULL);
 }
 
 /* As it was said; a flag as yes or no. */
 static void
 print_option(const struct plan *p, int i)
 {
-	const struct source *s = sources_of(p->sources, i);
-	const char *name = options[i].name, *value;
+	const struct said *s = said_of(p->said, i);
+	const char *value;
 	char text[64];
 	bool on;
 
 	if (i == OPT_WAIT && !s && p->wait.most == 0) {
-		i = OPT_NONBLOCK;
-		s = sources_of(p->sources, i);
+		s = said_of(p->said, OPT_NONBLOCK);
 		value = "0";
 	} else if (i == OPT_BACKEND && p->site.backend) {
 		value = p->site.backend->name;
-		if (!s) { /* its name comes from the URL's scheme */
-			i = OPT_URL;
-			s = sources_of(p->sources, i);
-		}
+		if (!s) /* its name comes from the URL's scheme */
+			s = said_of(p->said, OPT_URL);
 	} else if (!s) {
 		value = options_default(p, i, text, sizeof text);
 	} else {
-		value = s->value[i];
+		value = s->value;
 		if (!options[i].arg && parse_truth(value, &on))
 			value = on ? "yes" : "no";
 	}
-	print_value(
-	    p, name, i == OPT_BACKEND && !s ? NULL : value, s, i, s ? s->line[i] : 0);
+	print_value(p, options[i].name, i == OPT_BACKEND && !s ? NULL : value, s);
 }
 
 static void
 print_url(const struct plan *p)
 {
-	const struct source *s = sources_of(p->sources, OPT_URL);
+	const struct said *s = said_of(p->said, OPT_URL);
 	char masked[URL_BYTES] = "", *user;
 	const char *value = p->site.url ? masked : NULL;
 	size_t n;
@@ -111,12 +108,12 @@ print_url(const struct plan *p)
 	if (user)
 		memset(user, 'x', n);
 	if (p->site.inherits)
-		print_row(p, "url", value, "enclosing", "DLOCK_KEEPER", NULL, 0);
+		print_row(p, "url", value, "enclosing", "DLOCK_KEEPER", NULL);
 	else if (p->site.of_variable)
 		print_row(p, "url", value, "variable",
-		    sources_url_variable(p->site.backend).text, NULL, 0);
+		    variables_url(p->site.backend).text, NULL);
 	else
-		print_value(p, "url", value, s, OPT_URL, s ? s->line[OPT_URL] : 0);
+		print_value(p, "url", value, s);
 }
 
 /* Each on a row of its own. */
@@ -124,27 +121,26 @@ static void
 print_settings(const struct plan *p)
 {
 	for (size_t i = 0; i < p->site.nsettings; i++) {
-		const struct setter *by = &p->sources->setters[i];
 		char text[SETTINGS_BYTES];
 
 		snprintf(text, sizeof text, "%s=%s", p->site.settings[i].name,
 		    p->site.settings[i].value);
 		mask_passwords(text);
-		print_value(p, "option", text, by->by, OPT_OPTION, by->line);
+		print_value(p, "option", text, p->said->settings[i]);
 	}
 }
 
 static int
 run_config(struct plan *p)
 {
-	const struct sources *all = p->sources;
+	size_t n;
+	const struct conf_file *files = conf_files(&n);
 
-	for (const struct source_file *f = all->files; f < all->files + all->nfiles; f++)
-		print_row(
-		    p, "file", f->shown, f->there ? "read" : "absent", NULL, NULL, 0);
+	for (const struct conf_file *f = files; f < files + n; f++)
+		print_row(p, "file", f->shown, f->there ? "read" : "absent", NULL, NULL);
 	for (size_t i = 0; i < p->nkeys; i++)
-		print_value(p, "key", p->keys[i], sources_of(all, OPT_KEY), OPT_KEY, 0);
-	if (sources_of(all, OPT_PROFILE))
+		print_value(p, "key", p->keys[i], said_of(p->said, OPT_KEY));
+	if (said_of(p->said, OPT_PROFILE))
 		print_option(p, OPT_PROFILE);
 	for (int i = 0; i < OPTIONS; i++)
 		if (i == OPT_URL)

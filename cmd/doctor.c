@@ -27,6 +27,7 @@
 #include "backends/common/text.h"
 
 #include "cmd/supervise/run.h"
+#include "conf.h"
 #include "exit.h"
 #include "look.h"
 #include "object.h"
@@ -34,8 +35,8 @@
 #include "parse.h"
 #include "record.h"
 #include "say.h"
-#include "sources.h"
 #include "text.h"
+#include "variables.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -213,11 +214,11 @@ tell_failure(struct doctor *d, const char *name, enum rc rc, const struct fault 
 static void
 tell_files(struct doctor *d, const struct fault *why)
 {
-	const struct sources *all = d->plan->sources;
+	size_t n;
+	const struct conf_file *files = conf_files(&n);
 
-	for (size_t i = 0; i < all->nfiles; i++) {
-		const struct source_file *f = &all->files[i];
-		bool bad = why && i + 1 == all->nfiles;
+	for (const struct conf_file *f = files; f < files + n; f++) {
+		bool bad = why && f + 1 == files + n;
 
 		tell(d, bad ? UNFIT : FIT, "config",
 		    "mend it, or name another one with --config", "%s%s",
@@ -232,14 +233,14 @@ static void
 tell_server(struct doctor *d)
 {
 	const struct plan *p = d->plan;
-	struct brief own = sources_url_variable(p->site.backend);
-	int i = sources_of(p->sources, OPT_URL) ? OPT_URL : OPT_BACKEND;
-	const struct source *s = sources_of(p->sources, i);
-	const struct clean called = sources_call(s, i);
+	struct brief own = variables_url(p->site.backend);
+	int i = said_of(p->said, OPT_URL) ? OPT_URL : OPT_BACKEND;
+	const struct said *s = said_of(p->said, i);
+	const struct clean called = said_call(s, i);
 
 	checkup_tell(&d->checkup, FIT, "server",
 	    p->site.of_variable ||
-		    (s && s->kind == SOURCE_ENVIRONMENT && !p->site.inherits)
+		    (s && s->origin->by == BY_VARIABLE && !p->site.inherits)
 		? "cron and services have this variable only where it is set for them: dlock.conf(5)"
 		: NULL,
 	    "%s, named by %s", d->looking.store->where,
@@ -253,7 +254,7 @@ doctor_refuse(struct plan *p, enum rc rc, const struct fault *f)
 {
 	struct doctor d = {.checkup.tell = show_finding, .plan = p};
 
-	p->look.json = sources_of(p->sources, OPT_JSON);
+	p->look.json = said_of(p->said, OPT_JSON);
 	if (rc == RC_CONFIG)
 		tell_files(&d, f);
 	return exit_of_rc(rc).number;

@@ -3,8 +3,8 @@
 
 #include "exit.h"
 #include "options.h"
+#include "said.h"
 #include "say.h"
-#include "sources.h"
 #include "text.h"
 
 #include "backends/common/retry.h"
@@ -128,7 +128,7 @@ look_open(struct looking *l, const struct plan *p, unsigned caps, struct fault *
 	if (rc == RC_OK) {
 		l->patience = patience_of(&l->where.site);
 		rc = b->open(&l->store, &l->host, &l->where.site, f);
-		rc = sources_blame(p, &l->where.site, &l->host, rc, f);
+		rc = said_blame(p, &l->where.site, &l->host, rc, f);
 	}
 	if (rc != RC_OK)
 		return rc;

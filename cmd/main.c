@@ -4,12 +4,13 @@
 #include "backends/common/dl.h"
 #include "backends/common/libc.h"
 #include "backends/registry.h"
+#include "conf.h"
 #include "exit.h"
 #include "object.h"
 #include "parse.h"
 #include "say.h"
-#include "sources.h"
 #include "text.h"
+#include "variables.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -230,7 +231,7 @@ run_with_plan(const struct cmd *c, char **words)
 	}
 	/* no variable counts for `version`, so that none is a mistake */
 	if (c != &cmd_version && !plan.show.quiet &&
-	    sources_strays(strays, sizeof strays))
+	    variables_strays(strays, sizeof strays))
 		say("unknown environment variables are ignored: %s", strays);
 	return c->run(&plan);
 }

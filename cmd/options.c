@@ -548,6 +548,15 @@ options_take(struct plan *p, int i, const char *called, const char *value, enum 
 	    f, wrong, "%s '%s': %s", called, text_brief(value).text, why.text);
 }
 
+enum rc
+options_check(int i, const char *value, struct fault *f)
+{
+	static struct plan nobody; /* a setter checks a value as it sets it */
+
+	nobody.site.nsettings = nobody.site.settings_used = 0;
+	return options_take(&nobody, i, options[i].name, value, RC_CONFIG, f);
+}
+
 const char *
 options_default(const struct plan *p, int i, char *out, size_t size)
 {

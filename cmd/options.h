@@ -3,8 +3,7 @@
  *
  * Command line, environment, help text, and (through `dlock help --raw`) the
  * tests that compare manual and completions with it all read this table.  How
- * options are written stands in cmd.h, which source of them counts in
- * sources.h.
+ * options are written stands in cmd.h, which of several values counts in said.h.
  */
 #ifndef DLOCK_OPTIONS_H
 #define DLOCK_OPTIONS_H
@@ -64,7 +63,7 @@ enum {
 	OPTIONS,
 };
 
-/* Options that answer one question together: see sources.h. */
+/* Options that answer one question together: see said.h. */
 enum group {
 	GROUP_NONE,
 	GROUP_SERVER, /* which one */
@@ -128,6 +127,9 @@ struct brief options_backends(const char *last);
  */
 enum rc options_take(struct plan *, int i, const char *called, const char *value,
     enum rc wrong, struct fault *);
+
+/* RC_CONFIG: options_take() would not take the value, which stands in a file. */
+enum rc options_check(int i, const char *value, struct fault *);
 
 /*
  * ": did you mean --ttl?", with the name that was probably meant by a word that is none, and

@@ -45,7 +45,7 @@ struct plan_site {
 	const struct backend *backend;
 	const char *url;  /* NULL: the backend's default */
 	bool of_variable; /* it is what the backend's own variable says */
-	/* names no server itself: an enclosing dlock's counts */
+	/* names no server itself: that of the outer run counts */
 	bool inherits;
 	struct setting settings[SETTINGS_MAX];
 	size_t nsettings, settings_used;
@@ -122,7 +122,7 @@ struct plan {
 	struct plan_config config;
 	struct plan_look look;
 	struct plan_steer steer;
-	const struct sources *sources; /* where all of it comes from: sources.h */
+	const struct said_list *said; /* where all of it comes from: said.h */
 	/* last: most runs touch no page of it */
 	struct plan_texts {
 		char url[URL_BYTES];           /* a copy, where argv had a password */

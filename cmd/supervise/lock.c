@@ -4,7 +4,7 @@
 #include "backends/common/trace.h"
 #include "backends/multi.h"
 #include "cmd/record.h"
-#include "cmd/sources.h"
+#include "cmd/said.h"
 #include "loop.h"
 
 #include <signal.h>
@@ -68,7 +68,7 @@ open_store(struct lock *l, struct fault *f)
 	else
 		rc = p->site.backend->open(
 		    &l->store, l->outer.base.host, &l->outer.where->site, f);
-	return sources_blame(p, &l->outer.where->site, l->outer.base.host, rc, f);
+	return said_blame(p, &l->outer.where->site, l->outer.base.host, rc, f);
 }
 
 enum rc

@@ -2,14 +2,14 @@
  * conf.c - Goal of these tests: whatever stands in a configuration file is taken as it
  * was written, or refused in one sentence.
  */
-#include "cmd/sources.h"
+#include "cmd/conf.h"
 #include "tests/fuzz/fuzz.h"
 
 /* Not what is tested here: no backend at all is needed to read a file. */
 const struct backend file_backend = {
     .name = "file", .schemes = (const char *const[]){"file", NULL}};
 
-static struct sources all;
+static struct said_list all;
 
 /* Every value that counts is a piece of the text, on its line, without blanks around it. */
 static void
@@ -36,15 +36,12 @@ check_value(const char *copy, size_t n, const char *value, int line)
 }
 
 static void
-check_sources(const char *copy, size_t n)
+check_list(const char *copy, size_t n)
 {
-	for (size_t i = 0; i < all.n; i++) {
-		const struct source *s = &all.list[i];
-
-		CLAIM(i == 0 || all.list[i - 1].kind <= s->kind);
-		for (int o = 0; sources_filed(s) && o < OPTIONS; o++)
-			if (s->value[o])
-				check_value(copy, n, s->value[o], s->line[o]);
+	for (const struct said *s = all.first; s; s = s->next) {
+		CLAIM(!s->next || s->origin->by <= s->next->origin->by);
+		CLAIM(said_in_file(s));
+		check_value(copy, n, s->value, s->line);
 	}
 }
 
@@ -66,13 +63,13 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	CLAIM(text && copy);
 	memcpy(text, data, size);
 	memcpy(copy, data, size);
-	sources_init(&all, CMD_RUN);
+	said_init(&all, CMD_RUN);
 	if (conf_take(&all, &t, &fault) != RC_OK)
 		CLAIM(strncmp(fault.text, "f:", 2) == 0 && fault.text[2] >= '1');
 	else {
-		check_sources(copy, size);
+		check_list(copy, size);
 		memset(&plan, 0, sizeof plan);
-		(void)sources_apply(&all, 0, OPTIONS, &plan, &fault);
+		(void)said_apply(&all, 0, OPTIONS, &plan, &fault);
 	}
 	free(text);
 	free(copy);

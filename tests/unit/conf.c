@@ -2,7 +2,8 @@
  * conf.c - Goal of these tests: of a configuration file, that counts which is for this
  * subcommand, these keys and this profile.
  */
-#include "cmd/sources.h"
+#include "cmd/conf.h"
+#include "cmd/variables.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +12,7 @@
 
 #include <cmocka.h>
 
-static struct sources all;
+static struct said_list all;
 static struct conf_text text;
 static struct fault fault;
 static char bytes[4000];
@@ -44,16 +45,17 @@ take(unsigned cmd, const char *key, const char *other, const char *said)
 	    .keys = keys,
 	    .nkeys = (key != NULL) + (other != NULL)};
 	fault = (struct fault){""};
-	sources_init(&all, cmd);
+	said_init(&all, cmd);
+	variables_read(&all);
 	return conf_take(&all, &text, &fault);
 }
 
 static const char *
 value(int i)
 {
-	const struct source *s = sources_of(&all, i);
+	const struct said *s = said_of(&all, i);
 
-	return s ? s->value[i] : "-";
+	return s ? s->value : "-";
 }
 
 /* What a file says of a run's waiting is no answer to `dlock wait`, and no reason to break. */
@@ -136,17 +138,17 @@ patterns_match_keys(void **state)
 static void
 sections_for_some_keys_are_known(void **state)
 {
-	const struct source *s;
+	const struct said *s;
 
 	(void)state;
 	assert_int_equal(
 	    take(CMD_RUN, "a", "b", "[key *]\nttl = 9s\n[key a]\nwhy = x\n"), RC_OK);
-	s = sources_of(&all, OPT_TTL);
-	assert_null(s->outside);
-	s = sources_of(&all, OPT_WHY);
-	assert_string_equal(s->outside, "b");
-	assert_string_equal(s->section, "key a");
-	assert_int_equal(s->line[OPT_WHY], 4);
+	s = said_of(&all, OPT_TTL);
+	assert_null(s->origin->outside);
+	s = said_of(&all, OPT_WHY);
+	assert_string_equal(s->origin->outside, "b");
+	assert_string_equal(s->origin->section, "key a");
+	assert_int_equal(s->line, 4);
 }
 
 static void
@@ -194,7 +196,7 @@ too_many_sections_are_refused(void **state)
 	char said[2000] = "";
 
 	(void)state;
-	for (int i = 0; i < SOURCES_MAX; i++)
+	for (int i = 0; i < SAID_SECTIONS + 3; i++)
 		strcat(said, "[key k]\n");
 	assert_int_equal(take(CMD_RUN, "k", NULL, said), RC_CONFIG);
 	assert_non_null(strstr(fault.text, "f:29: "));

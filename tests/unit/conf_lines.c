@@ -2,7 +2,7 @@
  * conf_lines.c - Goal of these tests: a line of a configuration file means what it says, or
  * is refused with its number; nothing of it is lost in silence.
  */
-#include "cmd/sources.h"
+#include "cmd/conf.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

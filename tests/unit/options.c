@@ -3,7 +3,7 @@
  * was meant, or one clear sentence.
  */
 #include "cmd/cmd.h"
-#include "cmd/sources.h"
+#include "cmd/variables.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -416,23 +416,23 @@ strange_variables_are_noticed(void **state)
 	char text[300];
 
 	(void)state;
-	assert_false(sources_strays(text, sizeof text));
+	assert_false(variables_strays(text, sizeof text));
 	setenv("DLOCK_TTL", "5", 1);
 	setenv("DLOCK_PG_URL", "x", 1);
 	setenv("DLOCK_TOKEN", "7", 1);
 	setenv("DLOCK_OWNER", "x", 1);
 	setenv("DLOCK_NONSENSE", "", 1); /* empty is as good as none */
 	setenv("DLOCKED", "1", 1);
-	assert_false(sources_strays(text, sizeof text));
+	assert_false(variables_strays(text, sizeof text));
 	setenv("DLOCK_WIAT", "secret", 1);
-	assert_true(sources_strays(text, sizeof text));
+	assert_true(variables_strays(text, sizeof text));
 	assert_string_equal(text, "DLOCK_WIAT (did you mean DLOCK_WAIT?)");
 	setenv("DLOCK_\33[2J\xff", "1", 1);
-	assert_true(sources_strays(text, sizeof text));
+	assert_true(variables_strays(text, sizeof text));
 	assert_non_null(strstr(text, "DLOCK_\\x1B[2J\\xFF"));
 	for (size_t size = 1; size < 60; size++) {
 		memset(text, 'X', sizeof text);
-		sources_strays(text, size);
+		variables_strays(text, size);
 		assert_in_range(strlen(text), 0, size - 1);
 		assert_int_equal(text[size], 'X');
 	}

@@ -1,0 +1,260 @@
+/* said.c - the list of what was said of options, and which of it counts. */
+#include "said.h"
+
+#include "parse.h"
+
+#include "backends/common/text.h"
+
+#include <string.h>
+
+/* ---- the list ---- */
+
+void
+said_init(struct said_list *all, unsigned cmd)
+{
+	all->cmd = cmd;
+	all->outer = NULL;
+	all->first = NULL;
+	all->words = (struct said_origin){.by = BY_WORDS};
+	all->variables = (struct said_origin){.by = BY_VARIABLE};
+	all->outer_run = (struct said_origin){.by = BY_OUTER};
+	all->nsections = all->n = 0;
+}
+
+struct said_origin *
+said_add_section(struct said_list *all, enum said_by by)
+{
+	struct said_origin *o = &all->sections[all->nsections];
+
+	if (all->nsections == SAID_SECTIONS)
+		return NULL;
+	all->nsections++;
+	*o = (struct said_origin){.by = by};
+	return o;
+}
+
+/* Of one kind, what stands later in a file is stronger. */
+static bool
+is_weaker(const struct said_origin *a, const struct said_origin *b)
+{
+	return a->by > b->by || (a->by == b->by && a < b);
+}
+
+void
+said_add(struct said_list *all, struct said_origin *origin, int option, const char *value,
+    int line)
+{
+	struct said **at = &all->first, *s = &all->room[all->n];
+
+	if (option == OPT_OPTION && origin->nsettings++ > SETTINGS_MAX)
+		return;
+	while (*at && !is_weaker((*at)->origin, origin))
+		at = &(*at)->next;
+	*s = (struct said){*at, origin, value, option, line};
+	*at = s;
+	all->n++;
+}
+
+const struct said *
+said_of(const struct said_list *all, int i)
+{
+	enum group group = options[i].group;
+	const struct said_origin *owner = NULL;
+	const struct said *s = all->first;
+
+	for (; s && s->option != i; s = s->next)
+		if (!owner && group != GROUP_NONE && options[s->option].group == group)
+			owner = s->origin;
+	return s && owner && s->origin != owner ? NULL : s;
+}
+
+bool
+said_in_file(const struct said *s)
+{
+	return s->origin->by >= BY_USER_PROFILE && s->origin->by <= BY_SYSTEM;
+}
+
+struct clean
+said_call(const struct said *s, int i)
+{
+	struct clean c;
+	const char *end = c.text + sizeof c.text;
+
+	if (!s || s->origin->by == BY_WORDS)
+		text_put(text_put(c.text, end, "--"), end, options[i].name);
+	else if (said_in_file(s))
+		snprintf(c.text, sizeof c.text, "%s:%d: %s", s->origin->file, s->line,
+		    options[i].name);
+	else
+		text_put(c.text, end, options[i].env);
+	return c;
+}
+
+enum rc
+said_wrong(const struct said *s)
+{
+	return said_in_file(s) ? RC_CONFIG : RC_USAGE;
+}
+
+/* ---- what counts ---- */
+
+/*
+ * Several keys are locked together: on one server, with one lease, one everything.  A section that
+ * is for some of them only would be broken for one or the other, so that two runs of that key
+ * might not exclude each other.
+ */
+static enum rc
+apply(const struct said *s, struct plan *p, struct fault *f)
+{
+	const struct said_origin *by = s->origin;
+	const struct clean called = said_call(s, s->option);
+
+	if (by->outside)
+		return fault_set(f, RC_CONFIG,
+		    "%s: [%s] is for another key of this run, but not for '%s': say --%s, which counts for all keys",
+		    called.text, text_brief(by->section).text,
+		    text_brief(by->outside).text, options[s->option].name);
+	return options_take(p, s->option, called.text, s->value, said_wrong(s), f);
+}
+
+/* What says option i; NULL also for a flag that is told no. */
+static const struct said *
+said_yes(const struct said_list *all, int i)
+{
+	const struct said *s = said_of(all, i);
+	bool on = true;
+
+	if (s && !options[i].arg && (!parse_truth(s->value, &on) || !on))
+		return NULL;
+	return s;
+}
+
+/* Not to wait and to wait, or two kinds of lock: to say both in one place is a mistake. */
+static enum rc
+check_group(const struct said_list *all, int i, struct fault *f)
+{
+	enum group group = options[i].group;
+	const struct said *s = group >= GROUP_WAIT ? said_yes(all, i) : NULL;
+	bool shown = s && i == OPT_WAIT && s->origin->by == BY_WORDS;
+
+	for (int first = 0; s && first < i; first++) {
+		const struct said *before = options[first].group == group
+		    ? said_yes(all, first)
+		    : NULL;
+
+		if (before)
+			return fault_set(f, said_wrong(s),
+			    "%s and %s%s%s contradict each other%s",
+			    said_call(before, first).text, said_call(s, i).text,
+			    shown ? " " : "", shown ? text_brief(s->value).text : "",
+			    group == GROUP_KIND ? ": a lock is of one kind" : "");
+	}
+	return RC_OK;
+}
+
+/* Is one of the first n settings of the plan that of this NAME=VALUE? */
+static bool
+has_setting(const struct plan_site *site, size_t n, const char *text)
+{
+	for (size_t i = 0; i < n; i++)
+		if (text_is(site->settings[i].name, text, strcspn(text, "=")))
+			return true;
+	return false;
+}
+
+/*
+ * A setting counts if no stronger origin has one of its name.  Variables count where the words have
+ * none at all.  Files count down to the one that names the server, since their settings are for
+ * that server: a password, say.
+ */
+static enum rc
+apply_settings(struct said_list *all, struct plan *p, struct fault *f)
+{
+	const struct said *own = said_of(all, OPT_OPTION);
+	const struct said_origin *origin = NULL;
+	size_t stronger = 0; /* settings of stronger origins */
+	bool server_said = false, here = false;
+
+	for (const struct said *s = all->first; s; s = s->next) {
+		if (s->origin != origin) {
+			origin = s->origin;
+			stronger = p->site.nsettings;
+			server_said |= here;
+			here = false;
+		}
+		here |= options[s->option].group == GROUP_SERVER;
+		if (s->option != OPT_OPTION ||
+		    (said_in_file(s) ? server_said : origin != own->origin) ||
+		    has_setting(&p->site, stronger, s->value))
+			continue;
+		if (apply(s, p, f) != RC_OK)
+			return said_wrong(s);
+		all->settings[p->site.nsettings - 1] = s;
+	}
+	return RC_OK;
+}
+
+enum rc
+said_apply(struct said_list *all, int first, int end, struct plan *p, struct fault *f)
+{
+	enum rc rc = RC_OK;
+
+	for (int i = first; i < end && rc == RC_OK; i++) {
+		const struct said *s = said_of(all, i);
+
+		rc = check_group(all, i, f);
+		if (rc == RC_OK && i == OPT_OPTION)
+			rc = apply_settings(all, p, f);
+		else if (rc == RC_OK && s && (i != OPT_KEY || s->origin->by != BY_WORDS))
+			rc = apply(s, p, f);
+	}
+	return rc;
+}
+
+/* ---- whose fault it is ---- */
+
+/* Does a store with the first n of its settings meet this very objection? */
+static bool
+is_met_with(const struct plan *p, struct site site, size_t n, struct host *host,
+    const struct fault *objection)
+{
+	const struct backend *b = p->site.backend;
+	struct fault f = {""};
+	struct store *store;
+
+	site.nsettings = n;
+	if (b->open(&store, host, &site, &f) != RC_OK)
+		return strcmp(f.text, objection->text) == 0;
+	store->backend->close(store);
+	return false;
+}
+
+/* FILE:LINE before what is wrong, if a file says it. */
+static enum rc
+blame(const struct said *s, struct fault *f)
+{
+	const struct fault why = *f;
+
+	if (!said_in_file(s))
+		return RC_USAGE;
+	return fault_set(f, RC_CONFIG, "%s: %.*s", said_call(s, s->option).text,
+	    (int)sizeof why.text - 300, why.text);
+}
+
+enum rc
+said_blame(const struct plan *p, const struct site *site, struct host *host, enum rc rc,
+    struct fault *f)
+{
+	const size_t told = site->nsettings - p->site.nsettings; /* by the outer run */
+	const struct said *url;
+	size_t n = 0;
+
+	if (rc != RC_USAGE)
+		return rc;
+	while (n <= site->nsettings && !is_met_with(p, *site, n, host, f))
+		n++;
+	if (n > told && n <= site->nsettings)
+		return blame(p->said->settings[n - told - 1], f);
+	url = said_of(p->said, OPT_URL);
+	return n > 0 || p->site.of_variable || !url ? RC_USAGE : blame(url, f);
+}

@@ -1,0 +1,128 @@
+/*
+ * said.h - what was said of options, wherever it was said, in one list.
+ *
+ * The words of the command line (args.c), variables (variables.c) and files (conf.c) put each
+ * value into the list, with its origin.  The list is in order of strength, the strongest first:
+ *
+ *	the words
+ *	variables
+ *	[profile] of the user's file, then of the system's file
+ *	[key] of the user's file, then what stands there before all sections
+ *	the same two of the system's file
+ *	the server of the outer run
+ *
+ * So a profile, in whichever file, counts more than what files say of every run, and the user's
+ * file counts more than the system's.  Of two sections of one kind the later one is stronger.
+ *
+ * The first value of an option in the list counts.  The strongest origin that says a member of a
+ * group (which server, how long to wait) owns that group: what weaker origins say of its other
+ * members does not count.  Settings of the backend (-O) count one by one, by name; those of files
+ * belong to the server, so they do not count where a stronger origin names one.
+ *
+ * The list owns its entries and origins.  Texts are not copied: they must outlive it.
+ */
+#ifndef DLOCK_SAID_H
+#define DLOCK_SAID_H
+
+#include "options.h"
+#include "text.h"
+
+/* Where something was said, in the order of strength. */
+enum said_by {
+	BY_WORDS,
+	BY_VARIABLE,
+	BY_USER_PROFILE,
+	BY_SYSTEM_PROFILE,
+	BY_USER_KEY,
+	BY_USER,
+	BY_SYSTEM_KEY,
+	BY_SYSTEM,
+	BY_OUTER, /* the outer run, of its server */
+};
+
+struct said_origin {
+	enum said_by by;
+	size_t nsettings; /* how many -O it has said */
+	/* of a section of a file only */
+	const char *file;    /* fit to be shown */
+	const char *section; /* as between its brackets; "": before all sections */
+	/* a key of this run that the section is not for, while it is for another one; or NULL */
+	const char *outside;
+};
+
+struct said {
+	struct said *next; /* as strong, or weaker */
+	const struct said_origin *origin;
+	const char *value; /* "1" for a flag among the words */
+	int option;        /* OPT_ */
+	int line;          /* of the file; 0 elsewhere */
+};
+
+enum {
+	SAID_SECTIONS = 29, /* of files, as far as they are for this run */
+	/*
+	 * An origin says an option once, but for keys among the words, and for -O, of which one
+	 * too many is enough to be refused.
+	 */
+	SAID_MOST = (3 + SAID_SECTIONS) * (OPTIONS + SETTINGS_MAX + 1) + KEYS_MAX,
+};
+
+struct said_list {
+	unsigned cmd; /* CMD_: it has only options that this subcommand knows */
+	/*
+	 * The backend of the outer run, as variables tell; NULL: there is none that has not ended.
+	 * Its keeper tells where its locks are when it is asked (supervise/keeper_address.h), and
+	 * that counts for its own backend alone.
+	 */
+	const char *outer;
+	struct said *first;
+	/* who said each of the plan's settings, once they are applied */
+	const struct said *settings[SETTINGS_MAX];
+	struct said_origin words, variables, outer_run;
+	size_t nsections, n;
+	/* last, since only pages that are used cost */
+	struct said_origin sections[SAID_SECTIONS];
+	struct said room[SAID_MOST];
+};
+
+/* An empty list for a subcommand. */
+void said_init(struct said_list *, unsigned cmd);
+
+/* A section of a file, stronger than those of its kind before it; NULL: there are too many. */
+struct said_origin *said_add_section(struct said_list *, enum said_by);
+
+/* Puts a value into its place: behind what is stronger, and behind what its origin said before. */
+void said_add(
+    struct said_list *, struct said_origin *, int option, const char *value, int line);
+
+/* The value that counts of option i; NULL: nobody has said one. */
+const struct said *said_of(const struct said_list *, int i);
+
+/* Does it stand in a file? */
+bool said_in_file(const struct said *);
+
+/*
+ * Option i as `s` (NULL: nobody has said it) calls it, for errors: "--ttl", "DLOCK_TTL",
+ * "/etc/dlock.conf:3: ttl".
+ */
+struct clean said_call(const struct said *s, int i);
+
+/* The rc for a wrong value: RC_USAGE, or RC_CONFIG in a file. */
+enum rc said_wrong(const struct said *);
+
+/*
+ * Takes the values that count of the options from `first` on, before `end`, into the plan.  Keys
+ * among the words are in it already.  RC_USAGE, RC_CONFIG: the fault names option and value.
+ */
+enum rc said_apply(struct said_list *, int first, int end, struct plan *, struct fault *);
+
+/*
+ * A backend has refused to open a site (RC_USAGE).  Where the URL or the setting that it objects
+ * to stands in a file, this gives RC_CONFIG, and the fault names the line.  To find that out it
+ * opens the site again with fewer settings: what makes no sense only beside another setting is the
+ * later one's fault.
+ */
+enum rc said_blame(
+    const struct plan *, const struct site *, struct host *, enum rc, struct fault *);
+
+#endif

@@ -1,0 +1,173 @@
+/* variables.c - reads the environment. */
+#include "variables.h"
+
+#include "cmd/supervise/keeper_address.h"
+#include "parse.h"
+
+#include "backends/common/text.h"
+#include "backends/registry.h"
+
+#include <ctype.h>
+#include <fnmatch.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- options ---- */
+
+/*
+ * The backend of the nearest outer run; `living`: of the nearest one that has not ended; NULL:
+ * there is none.  Where DLOCK_KEEPER does not say it (it is a handle), DLOCK_BACKEND does.
+ */
+static const char *
+outer_backend(struct keeper_address *a, const char *keepers, bool living)
+{
+	do
+		if (!keeper_address_next(&keepers, a))
+			return NULL;
+	while (living && keeper_address_life(a) == KEEPER_ENDED);
+	return *a->backend ? a->backend : plan_variable("DLOCK_BACKEND");
+}
+
+/* Most runs have none, and getenv() looks through all variables for each name. */
+static bool
+has_variables(void)
+{
+	char **e = environ;
+
+	while (*e && strncmp(*e, "DLOCK_", strlen("DLOCK_")) != 0)
+		e++;
+	return *e;
+}
+
+/* DLOCK_OPTION stands for several flags, with blanks between them. */
+static void
+add_settings(struct said_list *all, const char *value)
+{
+	for (char *rest = strdup(value), *word; (word = strtok_r(rest, " \t\n", &rest));)
+		said_add(all, &all->variables, OPT_OPTION, word, 0);
+}
+
+/* Does an outer run tell it: its key, or its backend?  Then no user has said it. */
+static bool
+is_told(int i, const char *value, const char *backend)
+{
+	return i == OPT_KEY ||
+	    (i == OPT_BACKEND && backend && strcmp(value, backend) == 0);
+}
+
+/*
+ * The server of an outer run counts least, but for one thing: see is_overruled() in conf.c.  A
+ * backend that is not the outer run's was named by somebody else, and counts as any variable.  An
+ * outer run that has ended has left its variables: these say as little, and overrule nothing.
+ */
+void
+variables_read(struct said_list *all)
+{
+	static struct keeper_address nearest, living;
+	const char *keepers = plan_variable("DLOCK_KEEPER");
+	const char *backend = keepers ? outer_backend(&nearest, keepers, false) : NULL;
+	bool has_ours = has_variables(),
+	     inherits = keepers && (options[OPT_BACKEND].cmds & all->cmd);
+
+	if (inherits)
+		all->outer = outer_backend(&living, keepers, true);
+	for (int i = 0; i < OPTIONS && has_ours; i++) {
+		const char *value = options[i].env && (options[i].cmds & all->cmd)
+		    ? plan_variable(options[i].env)
+		    : NULL;
+
+		if (!value || (keepers && is_told(i, value, backend)))
+			continue;
+		if (i == OPT_BACKEND)
+			inherits = false;
+		if (i == OPT_OPTION)
+			add_settings(all, value);
+		else
+			said_add(all, &all->variables, i, value, 0);
+	}
+	if (all->outer)
+		backend = all->outer;
+	if (inherits && backend)
+		said_add(all, &all->outer_run, OPT_BACKEND, backend, 0);
+}
+
+/* ---- the variables of backends ---- */
+
+struct brief
+variables_url(const struct backend *b)
+{
+	struct brief name;
+	const char *end = name.text + sizeof name.text;
+	char *at = text_put(text_put(name.text, end, "DLOCK_"), end, b->name);
+
+	text_put(at, end, "_URL");
+	for (char *c = name.text; *c; c++)
+		*c = toupper((unsigned char)*c);
+	return name;
+}
+
+/* ---- typing errors ---- */
+
+/*
+ * Kubernetes sets such variables for each Service: of one named "dlock" or "dlock-redis" they
+ * begin as ours do.
+ */
+static bool
+is_service_link(const char *word)
+{
+	static const char *const links[] = {"SERVICE_HOST=*", "SERVICE_PORT=*",
+	    "SERVICE_PORT_*=*", "PORT=*://*", "PORT_[0-9]*_TCP*=*", "PORT_[0-9]*_UDP*=*",
+	    "PORT_[0-9]*_SCTP*=*"};
+	char below[64];
+
+	for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
+		snprintf(below, sizeof below, "*_%s", links[i]);
+		if (fnmatch(links[i], word, 0) == 0 || fnmatch(below, word, 0) == 0)
+			return true;
+	}
+	return false;
+}
+
+bool
+variables_strays(char *out, size_t size)
+{
+	static const char prefix[] = "DLOCK_";
+	const char *known[OPTIONS + OPTIONS_BACKENDS + VARIABLES + 2] = {"HANDLE"};
+	struct brief urls[OPTIONS_BACKENDS];
+	size_t nknown = 1, nurls = 0, used = 0;
+
+	for (int i = 0; i < OPTIONS; i++)
+		if (options[i].env)
+			known[nknown++] = options[i].env + strlen(prefix);
+	for (enum variable i = 0; i < VARIABLES; i++)
+		known[nknown++] = variable_names[i] + strlen(prefix);
+	for (char **e = environ; *e && used < size; e++) {
+		const char *word;
+		size_t n, i = 0;
+		char name[64];
+
+		if (strncmp(*e, prefix, strlen(prefix)) != 0)
+			continue;
+		word = *e + strlen(prefix);
+		n = strcspn(word, "=");
+		while (known[i] && !text_is(known[i], word, n))
+			i++;
+		/* the names of all backends are far apart, and seldom needed */
+		while (!known[i] && backends[nurls]) {
+			urls[nurls] = variables_url(backends[nurls]);
+			known[nknown++] = urls[nurls++].text + strlen(prefix);
+			i += !text_is(known[i], word, n);
+		}
+		/* what begins with BEFORE_ a hold has kept for its release */
+		if (known[i] || !word[n] || !word[n + 1] ||
+		    strncmp(word, "BEFORE_", strlen("BEFORE_")) == 0 ||
+		    is_service_link(word))
+			continue;
+		used += snprintf(out + used, size - used, "%s%s%s", used > 0 ? ", " : "",
+		    text_clean(name, sizeof name, *e, strlen(prefix) + n),
+		    parse_hint(
+			" (did you mean DLOCK_", parse_nearest(word, n, known), "?)")
+			.text);
+	}
+	return used > 0;
+}
