@@ -342,18 +342,23 @@ stop_after(pid_t front, struct loop *l, int *put_off)
 	*put_off = 0;
 }
 
-/* What a terminal sends to our group has reached the front, too; what only we get has not. */
 static void
-pass_signal_on(pid_t front, struct loop *l, const struct signalfd_siginfo *info)
+asker_take_signal(pid_t front, struct loop *l, const struct signalfd_siginfo *info)
 {
 	static int put_off; /* the signal by which we are to stop; 0 */
 	int sig = info->ssi_signo;
+	const struct signal_case c = {
+	    .sig = sig,
+	    .getter = BY_ASKER,
+	    .reach = signal_reach_by_code(sig, info->ssi_code, getsid(0) == getpid()),
+	    .sender = info->ssi_pid == (uint32_t)getpid() ? FROM_DLOCK : FROM_OTHERS,
+	};
 
 	if (sig == SIGCHLD)
 		stop_after(front, l, &put_off);
-	if (sig == SIGCHLD || info->ssi_pid == (uint32_t)getpid())
+	if (sig == SIGCHLD || c.sender == FROM_DLOCK)
 		return;
-	if (run_is_stop(sig)) {
+	if (signal_is_stop(sig)) {
 		put_off = sig;
 		loop_put_off(l, sig);
 		stop_after(front, l, &put_off); /* it may have been faster */
@@ -361,7 +366,7 @@ pass_signal_on(pid_t front, struct loop *l, const struct signalfd_siginfo *info)
 		put_off = 0;
 		loop_hear_all(l);
 	}
-	if (!loop_is_for_group(info))
+	if (signal_decide(&c) == DEED_PASS_ON)
 		kill(front, sig);
 }
 
@@ -407,7 +412,7 @@ await_delivery(pid_t front, int delivery, const struct plan *p, const _Atomic in
 		if (set[LOOP_OWN].revents)
 			n = read(delivery, &byte, 1);
 		while (n < 0 && loop_signal(&loop, &info))
-			pass_signal_on(front, &loop, &info);
+			asker_take_signal(front, &loop, &info);
 	}
 	return n > 0 ? 0 : end_as(front, p, how);
 }

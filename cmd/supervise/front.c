@@ -348,29 +348,84 @@ watch_keeper(struct front *f)
 
 /* ---- signals ---- */
 
-/*
- * In a terminal the command shares our process group, to which the kernel sends Ctrl-C (but
- * not every hang-up), and to which the command itself sends with `kill 0` (passing that
- * back could go on for ever).  What continues a job in the foreground is the shell's `fg`,
- * to the whole group: passed on, it could undo the next Ctrl-Z.
- */
-static bool
-command_had_it(const struct front *f, const struct signalfd_siginfo *info)
+/* What runs, as far as we know; the keeper looks again. */
+static enum signal_state
+front_state(const struct front *f)
 {
+	if (!is_running(f))
+		return SIGNAL_WAITS;
+	if (f->run->body)
+		return run_delivery(f->run) == UNDELIVERED ? SIGNAL_UNDELIVERED
+							   : SIGNAL_DELIVERED;
+	if (atomic_load(&f->shared->end.finished))
+		return SIGNAL_OVER;
+	/* it is about to begin before granted_at is set */
+	return atomic_load(&f->shared->command) || !atomic_load(&f->shared->granted_at)
+	    ? SIGNAL_RUNS
+	    : SIGNAL_RESTS;
+}
+
+static enum signal_sender
+sender_of(const struct front *f, const struct signalfd_siginfo *info)
+{
+	pid_t sender = info->ssi_pid, command = atomic_load(&f->shared->command);
+	/* what is no pid there tells of the guard: see loop_stop_guarded() */
+	bool guard = info->ssi_signo == SIGCONT && info->ssi_code > SI_USER &&
+	    info->ssi_code < SI_KERNEL;
+
+	if (guard || sender == getpid() || (sender && sender == f->keeper.pid))
+		return FROM_DLOCK;
+	if (sender && sender == command)
+		return FROM_COMMAND;
+	return f->run->body && sender == f->run->body->asker ? FROM_ASKER : FROM_OTHERS;
+}
+
+/* The keeper reaps it, and may be late. */
+static bool
+has_ended(pid_t command)
+{
+	char state = tree_state(command);
+
+	return state ? state == 'Z' : kill(command, 0) != 0;
+}
+
+/* What is asked of the kernel for some signals only. */
+static void
+describe_stops(const struct front *f, struct signal_case *c, pid_t command)
+{
+	char state = c->sig == SIGCONT && command ? tree_state(command) : 'S';
+
+	c->stopped = state == 'T' || state == '\0';
+	c->foreground = c->sig == SIGCONT && c->terminal && loop_is_foreground();
+	if (signal_is_stop(c->sig) && c->state == SIGNAL_RUNS && command &&
+	    has_ended(command))
+		c->state = SIGNAL_RESTS;
+	/* the init of a pid namespace is stopped by nothing */
+	if (signal_is_stop(c->sig) &&
+	    (c->state == SIGNAL_WAITS || (c->state == SIGNAL_RESTS && c->terminal)))
+		c->may_stop = getpid() != 1 && loop_stops_group(c->sig);
+	c->hung_up = f->stop.hung_up;
+}
+
+static struct signal_case
+describe_signal(const struct front *f, const struct signalfd_siginfo *info)
+{
+	struct signal_case c = {.sig = info->ssi_signo, .getter = BY_FRONT};
 	pid_t command = atomic_load(&f->shared->command);
 
-	if (!f->run->origin->has_tty)
-		return false;
-	if (info->ssi_signo == SIGHUP && f->stop.hung_up)
-		return true;
-	/* it leads a group of its own, as a shell does */
-	if (command && getpgid(command) != getpgrp())
-		return false;
-	if (info->ssi_signo == SIGCONT)
-		return loop_is_foreground();
-	return loop_is_for_group(info) ||
-	    (info->ssi_code == SI_USER &&
-		tree_relation(f->keeper.pid, info->ssi_pid) == KIN_YES);
+	if (c.sig == SIGCHLD)
+		return c;
+	c.reach = signal_reach_by_code(c.sig, info->ssi_code, getsid(0) == getpid());
+	c.sender = sender_of(f, info);
+	c.state = front_state(f);
+	c.ends = signal_is_end(c.sig);
+	c.terminal = f->run->origin->has_tty;
+	c.key = c.terminal && c.reach == REACH_GROUP &&
+	    (c.sig == SIGINT || c.sig == SIGQUIT);
+	c.apart = !c.terminal || (command && getpgid(command) != getpgrp());
+	c.for_nobody = !run_guarded(f->run);
+	describe_stops(f, &c, command);
+	return c;
 }
 
 /*
@@ -380,7 +435,7 @@ command_had_it(const struct front *f, const struct signalfd_siginfo *info)
 static void
 pass_on(struct front *f, const struct msg *m)
 {
-	uint64_t bit = 1ULL << (m->number - 1);
+	uint64_t bit = 1ULL << (m->got.sig - 1);
 
 	if (!link_is_crowded(f->keeper.link))
 		f->passed_on = 0;
@@ -446,55 +501,26 @@ live_guard(struct front *f)
 static void
 stop_with_rest(struct front *f, int sig)
 {
-	if (getpid() == 1 || !loop_stops_group(sig))
-		return;
 	set_guard(f);
 	atomic_store(&f->shared->front.mirrored, true);
 	loop_stop_guarded(sig, live_guard(f));
 	atomic_store(&f->shared->front.mirrored, false);
 }
 
-/* The keeper reaps it, and may be late. */
-static bool
-command_has_ended(const struct front *f)
+static void
+end_waiting(struct front *f, int sig)
 {
-	pid_t command = atomic_load(&f->shared->command);
-	char state = command ? tree_state(command) : '\0';
-
-	return state ? state == 'Z' : !command || kill(command, 0) != 0;
+	if (!f->interrupt || signal_is_stop(f->interrupt))
+		f->interrupt = sig;
+	watch_interrupted(&f->watch, instant_now());
 }
 
 static void
 front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 {
-	int sig = info->ssi_signo;
-	struct msg m = {.kind = MSG_SIGNAL, .number = sig};
+	const struct msg m = {.kind = MSG_SIGNAL, .got = describe_signal(f, info)};
+	int sig = m.got.sig;
 
-	if (sig == SIGCHLD) {
-		front_reap(f);
-		return;
-	}
-	/* SIGPIPE, when our stderr is a closed pipe */
-	if (info->ssi_pid == (uint32_t)getpid())
-		return;
-	m.ends = run_is_end(sig);
-	if (!is_running(f) && run_is_stop(sig)) {
-		/* the init of a pid namespace is stopped by nothing */
-		if (getpid() == 1 || !loop_stops_group(sig))
-			return;
-		m.ends = true;
-		put_off_stop(f, sig);
-	}
-	if (is_running(f) && run_is_stop(sig) && f->run->origin->has_tty &&
-	    !f->run->body && !atomic_load(&f->shared->end.finished) &&
-	    command_has_ended(f)) {
-		stop_with_rest(f, sig);
-		return;
-	}
-	/* what was meant for the asker of a hold is no longer for us, though he passes it on */
-	if (run_delivery(f->run) != UNDELIVERED &&
-	    (sig != SIGTERM || info->ssi_pid == (uint32_t)f->run->body->asker))
-		return;
 	if (sig == SIGWINCH && f->waiting.line.drawn)
 		f->waiting.line.next = 0; /* it may not fit any more */
 	if (sig == SIGCONT) {
@@ -502,19 +528,34 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 		if (f->stop.at != NEVER)
 			f->stop.at = f->stop.continued + CONTINUING;
 	}
-	m.had = command_had_it(f, info);
-	/* who has started us may want to have it ignored: so do those that we wait for */
-	m.typed = m.ends && f->run->origin->has_tty && loop_is_for_group(info) &&
-	    (sig == SIGINT || sig == SIGQUIT);
-	/* the keeper ends a hold of which nobody has been told */
-	if (m.ends && f->run->body)
+	switch (signal_decide(&m.got)) {
+	case DEED_REAP:
+		front_reap(f);
+		return;
+	case DEED_STOP:
+		stop_with_rest(f, sig);
+		return;
+	case DEED_NOTHING:
+		/* what is waited for may just have been granted: the keeper knows */
+		if (m.got.state != SIGNAL_WAITS)
+			return;
+		break;
+	case DEED_STOP_WAITING:
+		put_off_stop(f, sig);
+		/* fall through */
+	case DEED_END_WAITING:
+		end_waiting(f, sig);
+		/* fall through */
+	case DEED_END_HOLD:
+		/* the keeper ends a hold of which nobody has been told */
 		run_settle(f->run, WITHDRAWN);
-	pass_on(f, &m);
-	if (!is_running(f) && m.ends) {
-		if (!f->interrupt || run_is_stop(f->interrupt))
-			f->interrupt = sig;
-		watch_interrupted(&f->watch, instant_now());
+		break;
+	case DEED_PASS_ON:
+	case DEED_PASS_ON_OUTSIDE:
+	case DEED_END_REST:
+		break;
 	}
+	pass_on(f, &m);
 }
 
 /* ---- messages ---- */
@@ -711,7 +752,7 @@ take_interrupt(struct front *f)
 		if (info.ssi_signo == SIGCHLD)
 			front_reap(f);
 		else if (!sig && info.ssi_pid != (uint32_t)getpid() &&
-		    run_is_end(info.ssi_signo))
+		    signal_is_end(info.ssi_signo))
 			sig = info.ssi_signo;
 	return sig;
 }
@@ -724,7 +765,7 @@ static void
 deliver(struct front *f)
 {
 	const struct body *b = f->run->body;
-	struct msg back = {.kind = MSG_SIGNAL, .ends = true};
+	struct msg back = {.kind = MSG_SIGNAL, .got.ends = true};
 	bool printed;
 
 	if (!run_settle(f->run, DELIVERED))
@@ -732,8 +773,8 @@ deliver(struct front *f)
 	waiting_end(&f->waiting, 0);
 	atomic_store(&f->shared->front.on_screen, false);
 	printed = b->print(f->run);
-	back.number = take_interrupt(f);
-	if (printed && !back.number && b->leave(f->run))
+	back.got.sig = take_interrupt(f);
+	if (printed && !back.got.sig && b->leave(f->run))
 		return;
 	atomic_store(f->run->body->delivery, WITHDRAWN);
 	link_send(f->keeper.link, &back, NULL);
@@ -856,7 +897,7 @@ front_run(const struct run *r, pid_t keeper)
 			loss_warn(r, &f->doubt);
 	}
 	v = conclude(f);
-	if (run_is_stop(v.signal))
+	if (signal_is_stop(v.signal))
 		part_with_keeper(f);
 	return v;
 }

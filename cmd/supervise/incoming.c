@@ -235,63 +235,83 @@ reap(struct incoming *in)
 		react(in, EV_EMPTY, 0);
 }
 
-/*
- * To the command alone, as it would be without us: its own children are its affair.  When it
- * has ended, those that we wait for are in its place: with --wait-tree all, else those that
- * have joined.
- */
-static void
-forward(struct incoming *in, int sig)
-{
-	const struct aim aim = {.sig = sig};
-	char state;
-
-	if (atomic_load(&in->run->shared->command) == 0) {
-		if (in->keep->phase == PH_HOLD && in->run->plan->terms.wait_tree)
-			tree_signal(getpid(), &aim);
-		else if (in->keep->phase == PH_HOLD)
-			door_signal(&in->door, &aim);
-		return;
-	}
-	/* a second CONT, after the shell's own, makes editors draw twice */
-	state = sig == SIGCONT ? tree_state(in->child.pid) : '\0';
-	if (sig == SIGCONT && state != 'T' && state != '\0')
-		return;
-	kill(in->child.pid, sig);
-}
-
-/*
- * Ctrl-C: the command has got it.  When that has ended, what --wait-tree waits for is asked by
- * --signal: a shell lets what it starts in the background ignore Ctrl-C.
- */
-static void
-pass_key(struct incoming *in)
-{
-	const struct plan *p = in->run->plan;
-
-	if (atomic_load(&in->run->shared->command) == 0 && in->keep->phase == PH_HOLD &&
-	    p->terms.wait_tree)
-		tree_signal(
-		    getpid(), &(struct aim){.sig = p->command.signal, .wake = true});
-}
-
 /* ---- signals, and the front ---- */
 
-/* With --min-hold others are shown our pid, and mean the command as long as that runs. */
+static enum signal_state
+keeper_state(const struct incoming *in)
+{
+	if (in->keep->phase < PH_HOLD)
+		return SIGNAL_WAITS;
+	if (in->keep->phase > PH_HOLD)
+		return SIGNAL_OVER;
+	if (in->run->body)
+		return run_delivery(in->run) == DELIVERED ? SIGNAL_DELIVERED
+							  : SIGNAL_UNDELIVERED;
+	return atomic_load(&in->run->shared->command) ? SIGNAL_RUNS : SIGNAL_RESTS;
+}
+
+/* When the command has ended: to all that --wait-tree waits for, else to those that have joined. */
+static void
+signal_rest(struct incoming *in, const struct aim *aim)
+{
+	if (in->run->plan->terms.wait_tree)
+		tree_signal(getpid(), aim);
+	else
+		door_signal(&in->door, aim);
+}
+
+/* One that has come to the front, or to us. */
+static void
+obey_signal(struct incoming *in, struct signal_case *c)
+{
+	const struct plan *p = in->run->plan;
+	enum signal_deed deed;
+
+	/* that we know better than the front */
+	c->state = keeper_state(in);
+	c->for_nobody = !run_guarded(in->run);
+	c->min_hold = p->terms.min_hold > 0;
+	deed = signal_decide(c);
+	switch (deed) {
+	case DEED_END_WAITING:
+	case DEED_STOP_WAITING:
+		react(in, EV_INTERRUPTED, c->sig);
+		break;
+	case DEED_END_HOLD:
+		end_body(in, c->sig);
+		break;
+	case DEED_PASS_ON:
+	case DEED_PASS_ON_OUTSIDE:
+		/* to the command alone, as without us: its own children are its affair */
+		if (c->state == SIGNAL_RUNS)
+			kill(in->child.pid, c->sig);
+		else
+			signal_rest(in,
+			    &(struct aim){.sig = c->sig,
+				.but = deed == DEED_PASS_ON_OUTSIDE ? in->group : 0});
+		break;
+	case DEED_END_REST:
+		signal_rest(in, &(struct aim){.sig = p->command.signal, .wake = true});
+		break;
+	case DEED_NOTHING:
+	case DEED_REAP:
+	case DEED_STOP:
+		break;
+	}
+}
+
 static void
 take_signal(struct incoming *in, int sig)
 {
+	struct signal_case c = {.sig = sig, .getter = BY_KEEPER};
+
 	if (sig == SIGCHLD) {
 		reap(in);
-	} else if (in->keep->phase == PH_ASK) {
-		react(in, EV_INTERRUPTED, sig);
-	} else {
-		if (in->keep->phase == PH_HOLD && in->run->plan->terms.min_hold > 0)
-			forward(in, sig);
-		if (in->keep->phase == PH_HOLD && in->run->body)
-			end_body(in, sig);
-		react(in, EV_TERMINATED, sig);
+		return;
 	}
+	obey_signal(in, &c);
+	if (c.state != SIGNAL_WAITS)
+		react(in, EV_TERMINATED, sig);
 }
 
 static void
@@ -305,14 +325,9 @@ hear_front(struct incoming *in)
 		if (m.kind == MSG_GUARD) {
 			incoming_drop_guard(in);
 			in->guard = sent.n > 0 ? sent.fds[0] : -1;
-		} else if (in->keep->phase == PH_ASK && m.ends)
-			react(in, EV_INTERRUPTED, m.number);
-		else if (in->run->body && m.ends)
-			end_body(in, m.number);
-		else if (!in->run->body && in->keep->phase != PH_ASK && m.typed && m.had)
-			pass_key(in);
-		else if (!in->run->body && in->keep->phase != PH_ASK && !m.had)
-			forward(in, m.number);
+		} else if (m.kind == MSG_SIGNAL) {
+			obey_signal(in, &m.got);
+		}
 	if (got < 0) {
 		close(in->news.link);
 		in->news.link = -1;

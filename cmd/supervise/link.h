@@ -10,6 +10,7 @@
 #define DLOCK_LINK_H
 
 #include "page.h"
+#include "signals.h"
 
 enum msg_kind {
 	/* keeper to front */
@@ -27,16 +28,14 @@ enum msg_kind {
 	MSG_TRACE,    /* text: for -v */
 	MSG_NOTICE,   /* text: what the user should know of the server */
 	/* front to keeper */
-	MSG_SIGNAL, /* number: signal; had, typed, ends */
+	MSG_SIGNAL, /* got */
 	MSG_GUARD,  /* carries a descriptor to be kept open: that we live */
 };
 
 struct msg {
 	enum msg_kind kind;
-	bool had;     /* MSG_SIGNAL: the command has got this one already */
-	bool typed;   /* MSG_SIGNAL: by a key, so all of our process group have got it */
-	bool ends;    /* MSG_SIGNAL: ends the waiting */
-	unsigned key; /* which of the plan's keys is waited for */
+	struct signal_case got; /* MSG_SIGNAL: what the front knows of it */
+	unsigned key;           /* which of the plan's keys is waited for */
 	int64_t number;
 	uint64_t token;
 	unsigned slot; /* with --limit */

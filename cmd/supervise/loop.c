@@ -64,14 +64,6 @@ loop_signal(struct loop *l, struct signalfd_siginfo *info)
 	return read(l->signals, info, sizeof *info) == sizeof *info;
 }
 
-bool
-loop_is_for_group(const struct signalfd_siginfo *info)
-{
-	bool hang_up = info->ssi_signo == SIGHUP || info->ssi_signo == SIGCONT;
-
-	return info->ssi_code == SI_KERNEL && !(hang_up && getsid(0) == getpid());
-}
-
 void
 loop_unblock(int sig)
 {

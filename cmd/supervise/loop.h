@@ -74,11 +74,4 @@ bool loop_is_foreground(void);
 /* The next signal that has come, or false. */
 bool loop_signal(struct loop *, struct signalfd_siginfo *);
 
-/*
- * Has the kernel sent it to the whole process group, as it does with Ctrl-C?  When a
- * terminal hangs up, it sends SIGHUP, and SIGCONT after it, to the leader of the session
- * alone.
- */
-bool loop_is_for_group(const struct signalfd_siginfo *);
-
 #endif

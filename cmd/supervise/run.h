@@ -30,6 +30,7 @@
 
 #include "keeper_address.h"
 #include "link.h"
+#include "signals.h"
 #include "step.h"
 #include "stub.h"
 #include "tree.h"
@@ -127,12 +128,6 @@ _Noreturn void start_end(const struct plan *, const struct verdict *);
  * by another keeper.
  */
 struct verdict front_run(const struct run *, pid_t keeper);
-
-/* Does this signal stop? */
-bool run_is_stop(int sig);
-
-/* Would this signal have ended a program that does nothing about it? */
-bool run_is_end(int sig);
 
 /* Runs in the keeper's process, right after the fork. */
 _Noreturn void keeper_run(const struct run *);

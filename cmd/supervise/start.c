@@ -151,7 +151,7 @@ pending_end(void)
 
 	if (sigpending(&pending) != 0)
 		return 0;
-	while (sig < NSIG && !(sigismember(&pending, sig) == 1 && run_is_end(sig)))
+	while (sig < NSIG && !(sigismember(&pending, sig) == 1 && signal_is_end(sig)))
 		sig++;
 	return sig < NSIG ? sig : 0;
 }
@@ -205,7 +205,7 @@ start_run(struct run *r, struct plan *p)
 		if (keeper == 0)
 			keeper_run(r);
 		v = front_run(r, keeper);
-		if (!run_is_stop(v.signal))
+		if (!signal_is_stop(v.signal))
 			return v;
 		end.value = stop_waiting(r, p, v.signal);
 		if (end.value)

@@ -487,7 +487,8 @@ tree_signal_run(pid_t keeper, const struct aim *a)
 	front.pid = p.parent;
 	if (is_named_hold(&p))
 		signal_process(&p, a);
-	else if (p.parent != own_number() && process_look_up(&front))
+	else if (p.parent != own_number() && process_look_up(&front) &&
+	    !(a->but && front.group == number_in_proc(a->but)))
 		signal_process(&front, a);
 }
 
@@ -528,8 +529,8 @@ static int64_t look_took; /* the last one */
 /* One pass through all that /proc shows. */
 struct sweep {
 	struct aim aim;
-	bool spares_outside;          /* the process itself gets no signal */
-	pid_t root, command, outside; /* as /proc numbers them; 0: none */
+	bool spares_outside;               /* the process itself gets no signal */
+	pid_t root, command, had, outside; /* as /proc numbers them; 0: none */
 	struct processes but;    /* of dlock, by pid: they and theirs are not meant */
 	struct process own[2];   /* room for these */
 	pid_t adopter;           /* of orphans outside */
@@ -588,8 +589,11 @@ mark_by_itself(const struct sweep *s, const struct process *p)
 static bool
 has_had_it(const struct sweep *s, const struct process *p)
 {
-	return s->aim.sig != SIGSTOP && s->aim.sig != SIGKILL && s->command &&
-	    (p->pid == s->command || (s->aim.leads && p->group == s->command));
+	if (s->aim.sig == SIGSTOP || s->aim.sig == SIGKILL)
+		return false;
+	return (s->had && p->group == s->had) ||
+	    (s->command &&
+		(p->pid == s->command || (s->aim.leads && p->group == s->command)));
 }
 
 /* One that is ours. */
@@ -811,6 +815,7 @@ sweep(struct sweep *s, pid_t root)
 	signal_first(s);
 	s->root = root ? number_in_proc(root) : 0;
 	s->command = s->aim.command ? number_in_proc(s->aim.command) : 0;
+	s->had = s->aim.but ? number_in_proc(s->aim.but) : 0;
 	s->known = o ? &o->known : &below;
 	if (o)
 		look_for_outside(s);

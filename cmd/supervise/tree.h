@@ -142,6 +142,7 @@ struct aim {
 	bool wake;     /* SIGCONT after it, so that what is stopped can obey */
 	pid_t command; /* gets it first; not yet reaped, or 0 */
 	bool leads;    /* a process group, which gets it too */
+	pid_t but;     /* a process group that has it already, or 0 */
 	const struct processes *spared; /* they and theirs are left alone; NULL: nobody */
 	struct outside *outside;        /* gets it too; NULL: nobody */
 	/* tree_kill(): by when who is known is to have got it; 0, or past: it does not matter */

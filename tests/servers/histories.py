@@ -195,8 +195,6 @@ class History:
         ttl = dice.choice(self.site.ttls)
         op = self.op(what, kind, keys, ttl, wait)
         torment = dice.choice(TORMENTS) if what in ("run", "nested") and dice.random() < 0.3 and self.going(spare=6) else None
-        if torment and what == "nested" and torment[1] == signal.SIGTSTP:
-            torment = None  # an inner run is not always told to go on
         pause = torment[3] if torment else dice.choice(SHORT)
         if what == "once":
             op.once, op.own_status = f"job{int((boottime() - self.began) / 1.5)}", dice.choice((0, 0, 3))  # all want the same one

@@ -45,7 +45,7 @@ messages_arrive_whole_and_in_order(void **state)
 {
 	const int *ends = *state;
 	struct msg m = {.kind = MSG_GRANTED,
-		       .had = true,
+		       .got = {.apart = true},
 		       .number = INT64_MIN,
 		       .token = UINT64_MAX},
 		   waits = {.kind = MSG_WAITING,
@@ -65,8 +65,8 @@ messages_arrive_whole_and_in_order(void **state)
 	assert_int_equal(link_receive(ends[1], &got, &a), 1);
 	assert_int_equal(a.n, 0);
 	assert_int_equal(got.kind, MSG_GRANTED);
-	assert_true(
-	    got.had && !got.ends && got.number == INT64_MIN && got.token == UINT64_MAX);
+	assert_true(got.got.apart && !got.got.ends && got.number == INT64_MIN &&
+	    got.token == UINT64_MAX);
 	assert_int_equal(strspn(got.text, "t"), sizeof m.text - 1);
 	assert_int_equal(link_receive(ends[1], &got, &a), 1);
 	assert_int_equal(got.kind, MSG_WAITING);

@@ -325,14 +325,15 @@ def test_a_hang_up_reaches_the_command_where_dlock_leads_the_session(leader, fil
 
 
 def test_a_hang_up_is_one_signal(leader, files, catcher):
+    """And SIGCONT after it, as the kernel sends it to the first process."""
     words, logged = catcher
     tty = leader("run", *files.words, "-k", files.key(), "--", *words)
     command = logged()[0]
     hang_up(tty)
-    logged(2)
+    logged(3)
     kill(command, signal.SIGUSR2)
     assert os.waitstatus_to_exitcode(os.waitpid(tty.pid, 0)[1]) == 5
-    assert logged()[1:] == [signal.SIGHUP, signal.SIGUSR2]
+    assert logged()[1:] == [signal.SIGHUP, signal.SIGCONT, signal.SIGUSR2]
 
 
 @pytest.mark.parametrize("words", [["run", "true"], ["hold", "--for", "60"]], ids=lambda w: w[0])
