@@ -20,7 +20,8 @@
 #include "backends/common/text.h"
 #include "cmd/supervise/child.h"
 #include "cmd/supervise/loop.h"
-#include "cmd/supervise/nested.h"
+#include "cmd/supervise/join_address.h"
+#include "cmd/supervise/join_release.h"
 #include "exit.h"
 #include "record.h"
 #include "say.h"
@@ -181,10 +182,10 @@ name_at(int level, int i)
 static bool
 hold_has_ended(const char *handle)
 {
-	struct keeper_address a;
+	struct join_address a;
 
-	return !keeper_address_read_handle(handle, &a) ||
-	    keeper_address_life(&a) == KEEPER_ENDED;
+	return !join_address_read_handle(handle, &a) ||
+	    join_address_life(&a) == KEEPER_ENDED;
 }
 
 /* Values that stand at one level, or NULL, are set at another one. */
@@ -236,13 +237,13 @@ write_assignments(FILE *to, const char *handle)
 static bool
 print_grant(const struct run *r)
 {
-	char handle[HANDLE_BYTES], *text = NULL;
+	char handle[JOIN_HANDLE_BYTES], *text = NULL;
 	size_t n = 0, done;
 	FILE *to = open_memstream(&text, &n);
 
 	if (!to)
 		return false;
-	keeper_address_write_handle(child_value(VAR_KEEPER), handle);
+	join_address_write_handle(child_value(VAR_KEEPER), handle);
 	if (r->plan->steer.shell)
 		write_assignments(to, handle);
 	else
@@ -496,7 +497,7 @@ static void
 take_back_variables(const char *handle)
 {
 	const char *latest = plan_variable("DLOCK_HANDLE");
-	char *others = keeper_address_living(plan_variable("DLOCK_KEEPER"), handle);
+	char *others = join_address_living(plan_variable("DLOCK_KEEPER"), handle);
 
 	if (latest && strcmp(latest, handle) == 0)
 		move_levels(stdout, 1, 0);
@@ -523,7 +524,7 @@ release_handle(const struct plan *p, const char *handle, bool *gone)
 	struct join_outcome o;
 	char line[sizeof o.line + 4]; /* it was clean when it was sent: all of it fits */
 	struct fault f;
-	enum rc rc = nested_release(handle, &o, &f);
+	enum rc rc = join_release(handle, &o, &f);
 
 	*gone = rc == RC_LOST || rc == RC_AGAIN ||
 	    (rc == RC_OK && o.status != STATUS_NOTHING);

@@ -101,10 +101,10 @@ patience_of(const struct site *site)
 void
 look_ask_outer(struct looking *l)
 {
-	struct nested outer = {
+	struct join_inner outer = {
 	    .base.host = &l->host, .plan = l->plan, .where = &l->where};
 
-	l->joined = nested_look(&outer);
+	l->joined = join_inner_look(&outer);
 }
 
 enum rc
@@ -121,10 +121,10 @@ look_open(struct looking *l, const struct plan *p, unsigned caps, struct fault *
 		return fault_set(f, RC_CONFIG,
 		    "this dlock was built without the %s backend (dlock version)",
 		    b->name);
-	nested_site_find(&l->where, p);
+	join_site_find(&l->where, p);
 	if (p->cmd == CMD_WAIT)
 		look_ask_outer(l);
-	rc = nested_site_check(&l->where, f);
+	rc = join_site_check(&l->where, f);
 	if (rc == RC_OK) {
 		l->patience = patience_of(&l->where.site);
 		rc = b->open(&l->store, &l->host, &l->where.site, f);

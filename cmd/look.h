@@ -11,15 +11,15 @@
 #ifndef DLOCK_LOOK_H
 #define DLOCK_LOOK_H
 
-#include "cmd/supervise/nested.h"
+#include "cmd/supervise/join_inner.h"
 #include "view.h"
 
 struct looking {
 	struct host host;
 	const struct plan *plan;
 	struct store *store;
-	struct nested_site where;
-	/* CMD_WAIT: what nested_look() says of a run like this */
+	struct join_site where;
+	/* CMD_WAIT: what join_inner_look() says of a run like this */
 	enum rc joined;
 	int64_t patience; /* for an answer: connect-timeout, or its default */
 	int64_t pause;    /* the last one between two looks; 0: none yet */

@@ -1,7 +1,7 @@
 /* record.c - writes our record for others to read, and describes the records of others. */
 #include "record.h"
 
-#include "cmd/supervise/keeper_address.h"
+#include "cmd/supervise/join_address.h"
 #include "cmd/supervise/tree.h"
 #include "object.h"
 #include "text.h"
@@ -320,7 +320,7 @@ static bool
 door_is_open(const struct record *r, const char *own)
 {
 	return !r->door ||
-	    (strcmp(r->door, own) != 0 && keeper_address_is_open(r->door, (pid_t)r->pid));
+	    (strcmp(r->door, own) != 0 && join_address_is_open(r->door, (pid_t)r->pid));
 }
 
 enum record_kin

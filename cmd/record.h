@@ -7,7 +7,7 @@
  *	since          the second, from the epoch, in which the run began to ask
  *	born           of a process of dlock's own: the clock tick in which it was started
  *	script_born    the same of the process for which `dlock hold` keeps the lock
- *	door           the name of the keeper's socket (supervise/door.h), as long as it holds: no
+ *	door           the name of the keeper's socket (supervise/join_outer.h), as long as it holds: no
  *	               other run has it, not even one of another machine with the same host,
  *	               pid and born
  *	for_ms         of a freeze: how long it lasts (-1: until it is thawed), so that every

@@ -71,7 +71,7 @@ struct said_list {
 	unsigned cmd; /* CMD_: it has only options that this subcommand knows */
 	/*
 	 * The backend of the outer run, as variables tell; NULL: there is none that has not ended.
-	 * Its keeper tells where its locks are when it is asked (supervise/keeper_address.h), and
+	 * Its keeper tells where its locks are when it is asked (supervise/join_address.h), and
 	 * that counts for its own backend alone.
 	 */
 	const char *outer;

@@ -1,7 +1,7 @@
 /* variables.c - reads the environment. */
 #include "variables.h"
 
-#include "cmd/supervise/keeper_address.h"
+#include "cmd/supervise/join_address.h"
 #include "parse.h"
 
 #include "backends/common/text.h"
@@ -19,12 +19,12 @@
  * there is none.  Where DLOCK_KEEPER does not say it (it is a handle), DLOCK_BACKEND does.
  */
 static const char *
-outer_backend(struct keeper_address *a, const char *keepers, bool living)
+outer_backend(struct join_address *a, const char *keepers, bool living)
 {
 	do
-		if (!keeper_address_next(&keepers, a))
+		if (!join_address_next(&keepers, a))
 			return NULL;
-	while (living && keeper_address_life(a) == KEEPER_ENDED);
+	while (living && join_address_life(a) == KEEPER_ENDED);
 	return *a->backend ? a->backend : plan_variable("DLOCK_BACKEND");
 }
 
@@ -63,7 +63,7 @@ is_told(int i, const char *value, const char *backend)
 void
 variables_read(struct said_list *all)
 {
-	static struct keeper_address nearest, living;
+	static struct join_address nearest, living;
 	const char *keepers = plan_variable("DLOCK_KEEPER");
 	const char *backend = keepers ? outer_backend(&nearest, keepers, false) : NULL;
 	bool has_ours = has_variables(),

@@ -124,7 +124,7 @@ room_of(const struct run *r, enum variable which)
 	case VAR_BACKEND:
 		return strlen(p->site.backend->name) + 1;
 	case VAR_KEEPER:
-		return KEEPER_BYTES + strlen(r->site) + strlen(command.outer) + 1;
+		return JOIN_ADDRESS_BYTES + strlen(r->site) + strlen(command.outer) + 1;
 	case VARIABLES:
 		break;
 	}
@@ -157,7 +157,7 @@ size_t
 child_room(const struct run *r)
 {
 	const char *outer = plan_variable("DLOCK_KEEPER"),
-		   *living = outer ? keeper_address_living(outer, NULL) : NULL;
+		   *living = outer ? join_address_living(outer, NULL) : NULL;
 	size_t words;
 
 	command.outer = living ? living : "";

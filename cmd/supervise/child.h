@@ -13,7 +13,7 @@
 #ifndef DLOCK_CHILD_H
 #define DLOCK_CHILD_H
 
-#include "door.h"
+#include "join_outer.h"
 #include "run.h"
 
 /* ---- what the command, or the process that has asked for a hold, is told ---- */

@@ -257,7 +257,7 @@ signal_rest(struct incoming *in, const struct aim *aim)
 	if (in->run->plan->terms.wait_tree)
 		tree_signal(getpid(), aim);
 	else
-		door_signal(&in->door, aim);
+		join_outer_signal(&in->outer, aim);
 }
 
 /* One that has come to the front, or to us. */
@@ -351,15 +351,15 @@ incoming_answer_release(struct incoming *in)
 	struct ending e = in->keep->ending;
 	struct verdict v;
 
-	if (!door_is_awaited(&in->door))
+	if (!join_outer_is_awaited(&in->outer))
 		return;
 	e.returned = atomic_load(&r->shared->end.returned);
 	v = in->keep->phase == PH_LINGER
 	    ? verdict_of_kept(r->plan, 0, keep_wanted_until(in->keep))
 	    : verdict_of_release(r->plan, &e, in->fault->text, shared_where(r->shared));
 	if (in->keep->phase == PH_OVER)
-		door_shut(&in->door);
-	door_answer(&in->door, v.status, v.line);
+		join_outer_shut(&in->outer);
+	join_outer_answer(&in->outer, v.status, v.line);
 	in->answered = true;
 }
 
@@ -369,9 +369,9 @@ hear_release(struct incoming *in)
 {
 	struct verdict v;
 
-	in->door.asked = false;
+	in->outer.asked = false;
 	if (!in->run->body || in->keep->phase < PH_HOLD) {
-		door_answer(&in->door, STATUS_NOTHING, "");
+		join_outer_answer(&in->outer, STATUS_NOTHING, "");
 		return;
 	}
 	if (in->keep->phase == PH_HOLD && in->keep->ending.kind == END_NONE)
@@ -381,12 +381,12 @@ hear_release(struct incoming *in)
 	} else if (in->keep->phase == PH_HOLD && in->keep->tree.joined > 0) {
 		v = verdict_of_kept(
 		    in->run->plan, in->keep->tree.joined, keep_wanted_until(in->keep));
-		door_answer(&in->door, v.status, v.line);
+		join_outer_answer(&in->outer, v.status, v.line);
 	}
 }
 
 static void
-serve_door(struct incoming *in, const struct pollfd *set)
+serve_inner_runs(struct incoming *in, const struct pollfd *set)
 {
 	struct offer offer = {
 	    .plan = in->run->plan,
@@ -399,7 +399,7 @@ serve_door(struct incoming *in, const struct pollfd *set)
 	    .stops = in->run->body && in->keep->tree.stopping,
 	};
 	int64_t keep = 0;
-	int grown = door_serve(&in->door, set, &offer, &keep);
+	int grown = join_outer_serve(&in->outer, set, &offer, &keep);
 
 	if (keep > 0)
 		in->react(&(struct event){.kind = EV_KEEP, .lease = keep});
@@ -407,7 +407,7 @@ serve_door(struct incoming *in, const struct pollfd *set)
 		react(in, EV_JOINED, 0);
 	for (; grown < 0; grown++)
 		react(in, EV_PARTED, 0);
-	if (in->door.asked)
+	if (in->outer.asked)
 		hear_release(in);
 }
 
@@ -419,16 +419,16 @@ enum {
 	SLOT_GATE, /* or with a body the process for which we hold */
 	SLOT_BACKEND,
 	SLOT_ALERT,
-	SLOT_DOOR, /* the listener's; behind it the peers' */
+	SLOT_OUTER, /* the listener's; behind it the peers' */
 };
 
 /* Not longer than the front may doubt that we are alive. */
 bool
 incoming_wait(struct incoming *in, int fd, short events, instant until)
 {
-	struct pollfd set[SLOT_DOOR + 1 + in->door.n];
+	struct pollfd set[SLOT_OUTER + 1 + in->outer.n];
 	struct signalfd_siginfo info;
-	nfds_t n = SLOT_DOOR + door_poll(&in->door, set + SLOT_DOOR);
+	nfds_t n = SLOT_OUTER + join_outer_poll(&in->outer, set + SLOT_OUTER);
 	int gate = awaits_start(in) ? in->child.gate : -1;
 	bool ready;
 
@@ -461,7 +461,7 @@ incoming_wait(struct incoming *in, int fd, short events, instant until)
 			take_signal(in, info.ssi_signo);
 	if (set[SLOT_LINK].revents)
 		hear_front(in);
-	serve_door(in, set + SLOT_DOOR);
+	serve_inner_runs(in, set + SLOT_OUTER);
 	if (set[SLOT_ALERT].revents)
 		react(in, EV_ALERT, 0);
 	return ready;

@@ -2,14 +2,14 @@
  * incoming.h - what may come to the keeper while it waits, as events for step().
  *
  * The keeper waits in one place only: incoming_wait() hears its children, the front, the
- * process for which a hold is, and those at the door, and hands each event to `react` at
+ * process for which a hold is, and inner runs, and hands each event to `react` at
  * once, for what comes next may depend on it.
  */
 #ifndef DLOCK_INCOMING_H
 #define DLOCK_INCOMING_H
 
 #include "child.h"
-#include "door.h"
+#include "join_outer.h"
 #include "lock.h"
 #include "loop.h"
 #include "news.h"
@@ -18,12 +18,12 @@ struct incoming {
 	const struct run *run;
 	const struct keep *keep; /* what step() knows */
 	struct fault *fault;     /* says why, where an event decides the ending */
-	const struct lock *lock; /* which those at the door may join */
+	const struct lock *lock; /* which inner runs may join */
 	void (*react)(const struct event *);
 	struct news news; /* to the front, and the link from there */
 	struct loop loop;
 	struct child child;
-	struct door door;
+	struct join_outer outer;
 	pid_t group;      /* the front's */
 	instant leave_at; /* when to leave the session; NEVER: we have, or need not */
 	int guard;        /* what the front has sent with MSG_GUARD, or -1 */

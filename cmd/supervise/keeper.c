@@ -64,12 +64,12 @@ tell_grant(struct keeper *k)
 
 /* Inner runs need it from the command's start on.  While a server thinks, it takes no time. */
 static void
-open_door(struct keeper *k)
+open_socket(struct keeper *k)
 {
 	const struct run *r = k->run;
 
-	if (!*k->in.door.address)
-		door_open(&k->in.door, k->plan, r->door,
+	if (!*k->in.outer.address)
+		join_outer_open(&k->in.outer, k->plan, r->socket_id,
 		    r->body ? r->body->outside.pid : getpid());
 }
 
@@ -106,8 +106,8 @@ start_command(struct keeper *k)
 		loop_wait(&k->in.loop, set, LOOP_OWN, instant_now() + NS_PER_MS);
 	/* not earlier: opening the lock comes first where descriptors are few */
 	tree_reserve();
-	open_door(k);
-	child_tell(k->run, k->lock.outer.parts, k->in.door.address);
+	open_socket(k);
+	child_tell(k->run, k->lock.outer.parts, k->in.outer.address);
 	child_go(&k->in.child, k->keep.lease.term_at);
 	if (telling == TELL_AFTER)
 		tell_grant(k);
@@ -127,7 +127,7 @@ start_body(struct keeper *k)
 {
 	tree_reserve();
 	k->run->body->until = instant_after(instant_now(), k->plan->steer.length);
-	child_tell(k->run, k->lock.outer.parts, k->in.door.address);
+	child_tell(k->run, k->lock.outer.parts, k->in.outer.address);
 	atomic_store(&k->shared->exec, EXEC_CALLED);
 	leave_directory(k);
 	if (tell_grant(k))
@@ -229,11 +229,11 @@ carry_out(struct keeper *k, const struct actions *a)
 	if (a->set & DO_KILL)
 		keeper_kill_tree(k);
 	if (k->run->body && (a->set & (DO_TERM | DO_KILL)))
-		door_call(&k->in.door);
+		join_outer_call(&k->in.outer);
 	if (k->keep.phase > PH_HOLD && !k->keep.reported)
 		publish_ending(k);
 	if (k->keep.phase > PH_HOLD && !k->run->body)
-		door_close(&k->in.door);
+		join_outer_close(&k->in.outer);
 	if (a->set & DO_REPORT) {
 		if (!(a->set & DO_EXIT))
 			go_on_alone(k);
@@ -332,7 +332,7 @@ notice_kin(struct keeper *k)
 	if (k->plan->wait.most != 0 && !k->host.seen.silent && *holder &&
 	    !k->host.seen.holding.frozen &&
 	    (k->host.seen.holding.kind != KIND_LIMIT || k->host.seen.holding.limit == 1))
-		kin = record_kin(holder, k->run->door);
+		kin = record_kin(holder, k->run->socket_id);
 	if (kin == KIN_RUN)
 		k->for_ancestor = k->todo.stop = true;
 	if (kin == KIN_SCRIPT && !k->for_script && !*k->host.notice.text) {
@@ -348,7 +348,7 @@ keeper_wait(struct host *h, int fd, short events, instant until)
 {
 	struct keeper *k = (struct keeper *)h;
 
-	open_door(k);
+	open_socket(k);
 	if (k->keep.phase == PH_ASK && news_wait(&k->in.news, k->fault.text))
 		notice_kin(k);
 	news_notice(&k->in.news);
@@ -561,7 +561,7 @@ keeper_init(struct keeper *k, const struct run *r)
 	k->in.news.host = &k->host;
 	k->in.news.link = r->ends[1];
 	k->todo.wake = NEVER;
-	k->in.child.gate = k->in.door.listener = k->in.door.spare = k->in.guard = -1;
+	k->in.child.gate = k->in.outer.listener = k->in.outer.spare = k->in.guard = -1;
 	k->in.leave_at = NEVER;
 	close(r->ends[0]);
 }
@@ -584,14 +584,14 @@ keeper_prepare(struct keeper *k)
 	if (loop_open(&k->in.loop, &heard) != 0)
 		die_early(k, "cannot open a signalfd and a timerfd");
 	if (r->plan->terms.min_hold > 0)
-		record_write(k->record, r->plan, getpid(), r->door);
+		record_write(k->record, r->plan, getpid(), r->socket_id);
 	lock_init(&k->lock, r->plan, r->where, &k->host, r->owner,
 	    r->plan->terms.min_hold > 0 ? k->record : r->record);
 	if (k->run->body) {
-		open_door(k);
+		open_socket(k);
 		prctl(PR_SET_NAME, HOLD_NAME);
 		/* without a socket nobody could release it */
-		if (k->in.door.listener < 0 || k->in.door.spare < 0)
+		if (k->in.outer.listener < 0 || k->in.outer.spare < 0)
 			die_early(k, "cannot open a socket for dlock release");
 	}
 	keep_init(&k->keep, &r->plan->terms);
@@ -626,9 +626,9 @@ keeper_run(const struct run *r)
 	while (!(keeper.todo.calls & DO_EXIT))
 		keeper_call(&keeper);
 	dismiss_stub(&keeper);
-	/* those that came just before door_shut() have yet to say what they want */
+	/* those that came just before join_outer_shut() have yet to say what they want */
 	last = instant_now() + LAST_PATIENCE;
-	while (r->body && keeper.in.door.listener < 0 && keeper.in.door.n > 0 &&
+	while (r->body && keeper.in.outer.listener < 0 && keeper.in.outer.n > 0 &&
 	    instant_now() < last)
 		hear(&keeper, -1, 0, last);
 	if (!keeper.keep.ending.stuck)

@@ -22,7 +22,7 @@ is_multi(const struct lock *l)
 }
 
 void
-lock_init(struct lock *l, const struct plan *p, const struct nested_site *where,
+lock_init(struct lock *l, const struct plan *p, const struct join_site *where,
     struct host *host, const char *owner, const char *record)
 {
 	l->plan = p;
@@ -53,7 +53,7 @@ static enum rc
 open_store(struct lock *l, struct fault *f)
 {
 	const struct plan *p = l->plan;
-	enum rc rc = nested_open(&l->store, &l->outer, f);
+	enum rc rc = join_inner_open(&l->store, &l->outer, f);
 
 	l->nested = l->store != NULL;
 	if (rc != RC_OK || l->store)
@@ -118,7 +118,7 @@ lock_acquire(struct lock *l, instant until, struct fault *f)
 	}
 	/* now: a link or an option file may lead elsewhere when somebody wants to join */
 	if (!l->nested)
-		(void)nested_identify(
+		(void)join_site_identify(
 		    &l->outer.identity, l->plan->site.backend, l->store);
 	return RC_OK;
 }

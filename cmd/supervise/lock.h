@@ -1,13 +1,13 @@
 /*
  * lock.h - the lock of a run: of one key, of several, or joined.
  *
- * It is served by an outer keeper that has it (nested.h), else by the plan's backend,
+ * It is served by an outer keeper that has it (join_inner.h), else by the plan's backend,
  * through multi.h for several keys.  The calls are those of lock_ops, and mean the same.
  */
 #ifndef DLOCK_LOCK_H
 #define DLOCK_LOCK_H
 
-#include "nested.h"
+#include "join_inner.h"
 #include "run.h"
 
 struct lock {
@@ -16,13 +16,13 @@ struct lock {
 	struct claim claim;
 	struct store *store; /* NULL: none is open */
 	struct grant grant;
-	struct anchors anchors; /* of all its keys */
-	struct period period;   /* of --once-per, as the server's clock names it */
-	struct nested outer;    /* its host, site, parts and identity are the lock's */
+	struct anchors anchors;  /* of all its keys */
+	struct period period;    /* of --once-per, as the server's clock names it */
+	struct join_inner outer; /* its host, site, parts and identity are the lock's */
 };
 
 /* The lock is zeroed; all else outlives it. */
-void lock_init(struct lock *, const struct plan *, const struct nested_site *,
+void lock_init(struct lock *, const struct plan *, const struct join_site *,
     struct host *, const char *owner, const char *record);
 
 /* RC_CONFIG, too: the store cannot do what is asked for.  Not RC_OK: nothing is open. */

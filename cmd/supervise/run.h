@@ -28,7 +28,8 @@
 #ifndef DLOCK_RUN_H
 #define DLOCK_RUN_H
 
-#include "keeper_address.h"
+#include "join_address.h"
+#include "join_site.h"
 #include "link.h"
 #include "signals.h"
 #include "step.h"
@@ -75,12 +76,12 @@ struct run {
 	const struct origin *origin;
 	struct shared *shared;
 	int ends[2]; /* of the link: [0] the front's, [1] the keeper's */
-	const struct nested_site *where; /* the lock is kept */
-	const char *site;  /* the same for DLOCK_KEEPER, behind our address */
-	const char *path;  /* what to execute; NULL with a body */
-	struct body *body; /* NULL: a command of ours is run */
+	const struct join_site *where; /* the lock is kept */
+	const char *site;              /* the same for DLOCK_KEEPER, behind our address */
+	const char *path;              /* what to execute; NULL with a body */
+	struct body *body;             /* NULL: a command of ours is run */
 	char owner[OWNER_CHARS + 1];
-	char door[DOOR_ID_CHARS + 1]; /* the name of the keeper's socket */
+	char socket_id[JOIN_ID_CHARS + 1]; /* the name of the keeper's socket */
 	char record[RECORD_BYTES];
 	/* the front has children from before: `daemon & exec dlock run ...` */
 	bool has_elders;

@@ -102,7 +102,7 @@ static bool
 prepare_keeper(struct run *r, struct plan *p)
 {
 	struct {
-		unsigned char owner[OWNER_CHARS / 2], door[DOOR_ID_CHARS / 2];
+		unsigned char owner[OWNER_CHARS / 2], door[JOIN_ID_CHARS / 2];
 		uint64_t seed;
 	} bytes;
 
@@ -113,10 +113,11 @@ prepare_keeper(struct run *r, struct plan *p)
 	if (!r->shared || getrandom(&bytes, sizeof bytes, 0) != sizeof bytes)
 		return false;
 	text_hex(r->owner, bytes.owner, sizeof bytes.owner);
-	text_hex(r->door, bytes.door, sizeof bytes.door);
+	text_hex(r->socket_id, bytes.door, sizeof bytes.door);
 	p->terms.seed = bytes.seed;
 	record_write(r->record, p,
-	    r->body && r->body->outside.pid ? r->body->outside.pid : getpid(), r->door);
+	    r->body && r->body->outside.pid ? r->body->outside.pid : getpid(),
+	    r->socket_id);
 	child_prepare(r);
 	return link_open(r->ends) == 0 && has_descriptors(r);
 }
@@ -127,16 +128,16 @@ prepare(struct run *r, struct plan *p)
 {
 	/* of `where` the end is used, of `told` the beginning: one page */
 	static struct {
-		struct nested_site where;
-		char told[SITE_BYTES];
+		struct join_site where;
+		char told[JOIN_SITE_BYTES];
 	} site;
 
 	r->began = instant_now();
 	tree_reserve();
 	if (r->body)
 		r->body->outside.front = getpid();
-	nested_site_find(&site.where, p);
-	nested_site_write(site.told, p->site.backend, &site.where.site);
+	join_site_find(&site.where, p);
+	join_site_write(site.told, p->site.backend, &site.where.site);
 	r->where = &site.where;
 	r->site = site.told;
 	return prepare_keeper(r, p);

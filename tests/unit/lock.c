@@ -85,7 +85,7 @@ static const struct backend scripted_backend = {
 static void
 a_breaker_is_not_named_for_what_comes_later(void **state)
 {
-	static struct nested_site where;
+	static struct join_site where;
 	static struct host host;
 	static struct lock l;
 

@@ -1,5 +1,5 @@
 /*
- * keeper_address.h - where a keeper is reached by others: an abstract unix socket.
+ * join_address.h - where a keeper is reached by others: an abstract unix socket.
  *
  * An address, "@dlock-ID/NET/BACKEND/LOCK...=SITE", names the socket, the network namespace
  * it is in, since it is found from no other, the keeper's backend, which locks the keeper
@@ -16,21 +16,21 @@
  *	!URL&NAME=VALUE...	the same; a password of the URL is blotted out, so that
  *				it says which locks are meant, and no more
  */
-#ifndef DLOCK_KEEPER_ADDRESS_H
-#define DLOCK_KEEPER_ADDRESS_H
+#ifndef DLOCK_JOIN_ADDRESS_H
+#define DLOCK_JOIN_ADDRESS_H
 
 #include "cmd/plan.h"
 
 #include <sys/types.h>
 
 /* The longest address without its site, and the longest handle, with their NULs. */
-enum { KEEPER_BYTES = 384, HANDLE_BYTES = 80 };
+enum { JOIN_ADDRESS_BYTES = 384, JOIN_HANDLE_BYTES = 80 };
 
 /* Of a socket's name, 128 random bits in hex. */
-enum { DOOR_ID_CHARS = 32 };
+enum { JOIN_ID_CHARS = 32 };
 
 /* One that has been read; points into what it was read from. */
-struct keeper_address {
+struct join_address {
 	char name[64]; /* in the abstract namespace, without its first byte */
 	size_t n;      /* of that; 0: this is no address of a keeper */
 	unsigned long long net;
@@ -42,28 +42,28 @@ struct keeper_address {
 
 /*
  * A socket that listens under the name of this id, and its address for the plan's keys, without
- * a site, in out[KEEPER_BYTES].  -1: there is none; the address then says so to others.
+ * a site, in out[JOIN_ADDRESS_BYTES].  -1: there is none; the address then says so to others.
  *
  * The name is never used again: a process left behind must not find another keeper at it.  And it
  * is not the owner's, since every user of this machine can read it.
  */
-int keeper_address_listen(char *out, const char *id, const struct plan *);
+int join_address_listen(char *out, const char *id, const struct plan *);
 
 /* Does one listen under the name of this id, where the process finds sockets? */
-bool keeper_address_is_open(const char *id, pid_t);
+bool join_address_is_open(const char *id, pid_t);
 
 /* The next of the addresses at *text, which is moved on; false: there is none. */
-bool keeper_address_next(const char **text, struct keeper_address *);
+bool join_address_next(const char **text, struct join_address *);
 
 /* The next address of a keeper of the plan's backend at *addresses, which may be NULL. */
-bool nested_site_keeper(
-    const char **addresses, const struct plan *, struct keeper_address *);
+bool join_address_next_of(
+    const char **addresses, const struct plan *, struct join_address *);
 
 /*
  * One of the plan's keys that the keeper at this address has, as it says of itself;
  * NULL: none.
  */
-const char *keeper_address_key(const struct keeper_address *, const struct plan *);
+const char *join_address_key(const struct join_address *, const struct plan *);
 
 /*
  * A socket that is connected to a keeper of our own user; *pid as below.  -1: errno is
@@ -71,7 +71,7 @@ const char *keeper_address_key(const struct keeper_address *, const struct plan 
  * nor would anybody be found from this network namespace; EPERM: it is another user's;
  * or socket(2)'s.
  */
-int keeper_address_connect(const struct keeper_address *, int flags, pid_t *pid);
+int join_address_connect(const struct join_address *, int flags, pid_t *pid);
 
 /*
  * Is there still a keeper?  KEEPER_HIDDEN: it cannot be asked from here: it is in another network
@@ -79,50 +79,25 @@ int keeper_address_connect(const struct keeper_address *, int flags, pid_t *pid)
  * terminals, daemons), so it proves nothing.
  */
 enum keeper_life { KEEPER_LIVES, KEEPER_ENDED, KEEPER_HIDDEN };
-enum keeper_life keeper_address_life(const struct keeper_address *);
+enum keeper_life join_address_life(const struct join_address *);
 
 /*
  * Is it a process of our own user at the other end of this socket?  *pid is 0 if we
  * cannot see it from our pid namespace.
  */
-bool keeper_address_is_ours(int fd, pid_t *pid);
+bool join_address_is_ours(int fd, pid_t *pid);
 
-/* The handle of the keeper at this address, into out[HANDLE_BYTES]. */
-void keeper_address_write_handle(const char *address, char *out);
+/* The handle of the keeper at this address, into out[JOIN_HANDLE_BYTES]. */
+void join_address_write_handle(const char *address, char *out);
 
 /* The way back; false: this is no handle. */
-bool keeper_address_read_handle(const char *handle, struct keeper_address *);
+bool join_address_read_handle(const char *handle, struct join_address *);
 
 /*
  * A copy of the addresses (NULL: none), without those of keepers that have ended, and the one of
  * this handle (NULL: there is none).  It would grow for ever in a script that holds in a loop.
  * NULL: no memory.
  */
-char *keeper_address_living(const char *addresses, const char *handle);
-
-/* ---- where the locks are kept ---- */
-
-/* Of a site as an address has it, with the NUL: any that a plan can have. */
-enum { SITE_BYTES = 3 * (URL_BYTES + SETTINGS_BYTES) };
-
-/* Writes it into out[SITE_BYTES]; "": it is too long. */
-void nested_site_write(char *out, const struct backend *, const struct site *);
-
-/* Where the plan's locks are kept.  It points into itself, and into the plan. */
-struct nested_site {
-	char text[URL_BYTES + SETTINGS_BYTES];
-	/* the told ones, and the plan's own behind them, so that those win */
-	struct setting settings[2 * SETTINGS_MAX];
-	/* without an outer dlock only the rest is used */
-	struct site site;
-	/* why it is not known, though it would be that of an outer dlock; NULL: it is known */
-	const char *unknown;
-	bool secret; /* it has a password, which is not told */
-};
-
-void nested_site_find(struct nested_site *, const struct plan *);
-
-/* RC_USAGE: a run that joins nothing cannot go there. */
-enum rc nested_site_check(const struct nested_site *, struct fault *);
+char *join_address_living(const char *addresses, const char *handle);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * nested.h - an inner run: asks the outer keepers, and joins their hold.
+ * join_inner.h - an inner run: asks the outer keepers, and joins their hold.
  *
  * `dlock run -k deploy -- make` whose Makefile says `dlock run -k deploy` again must not
  * wait for itself: the inner run joins the hold of the outer one, whose keeper is reached
- * by DLOCK_KEEPER (door.h).  A run that cannot ask a keeper whose address names its lock is
+ * by DLOCK_KEEPER (join_outer.h).  A run that cannot ask a keeper whose address names its lock is
  * refused.
  *
  * A key is the same lock there only if all that both sides have resolved is equal
@@ -19,21 +19,19 @@
  * kills its tree, of which the inner dlock is a part, and tells "lost" to all that ask.
  * The inner side is a backend like any other, whose server is that keeper.
  */
-#ifndef DLOCK_NESTED_H
-#define DLOCK_NESTED_H
+#ifndef DLOCK_JOIN_INNER_H
+#define DLOCK_JOIN_INNER_H
 
-#include "door.h"
-
-/* Which locks a store of that backend has, as backend.identify says; false: not known, "". */
-bool nested_identify(struct identity *, const struct backend *, struct store *);
+#include "join.h"
+#include "join_site.h"
 
 /* A run that asks the outer keepers, and the store of the hold that it joins. */
-struct nested {
+struct join_inner {
 	struct store base; /* its host is set by the caller: it waits there */
 	const struct plan *plan;
-	const struct nested_site *where;
+	const struct join_site *where;
 	instant keep_until; /* the keeper is asked to keep the lock so long */
-	/* set by nested_open(), if it joins: */
+	/* set by join_inner_open(), if it joins: */
 	int keeper; /* the connection, which is the hold; -1: none */
 	struct join_part parts[KEYS_MAX]; /* of the plan's keys */
 	struct identity identity; /* which locks the plan's keys are there; else "" */
@@ -47,23 +45,13 @@ struct nested {
  * RC_PROTOCOL: one has a key of ours, or may have it, but it cannot be joined, or not for
  * the kind or all the keys that are asked for.
  */
-enum rc nested_open(struct store **ret, struct nested *, struct fault *);
+enum rc join_inner_open(struct store **ret, struct join_inner *, struct fault *);
 
 /*
- * What nested_open() would do, for a process that joins nothing.  RC_OK: join a keeper's
+ * What join_inner_open() would do, for a process that joins nothing.  RC_OK: join a keeper's
  * hold.  RC_LOST: take the keys from the server.  RC_PROTOCOL: refuse.  RC_AGAIN, RC_SYSTEM:
  * that is not known.
  */
-enum rc nested_look(struct nested *);
-
-/* ---- dlock release ---- */
-
-/*
- * Asks the keeper for the release of its hold, and waits for how that ends.  RC_USAGE:
- * this is no handle.  RC_LOST: nobody of our user is there (any more).  RC_DENIED: it
- * cannot be reached from here.  RC_AGAIN: the keeper was asked, and has ended without a
- * word.  RC_SYSTEM: it was not asked, or shows no sign of life.  *f says it.
- */
-enum rc nested_release(const char *handle, struct join_outcome *, struct fault *f);
+enum rc join_inner_look(struct join_inner *);
 
 #endif

@@ -1,5 +1,5 @@
-/* door.c - the keeper's side of its socket: which runs join its hold, and which release it. */
-#include "door.h"
+/* join_outer.c - the outer keeper's side of its socket: which runs join its hold, and which release it. */
+#include "join_outer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 
 /* When descriptors have run out, a process that releases a hold gets the place of this one. */
 static void
-keep_spare(struct door *d)
+keep_spare(struct join_outer *d)
 {
 	if (!d->spares || d->spare >= 0)
 		return;
@@ -24,20 +24,20 @@ keep_spare(struct door *d)
 }
 
 void
-door_open(struct door *d, const struct plan *p, const char *id, pid_t root)
+join_outer_open(struct join_outer *d, const struct plan *p, const char *id, pid_t root)
 {
 	d->root = root;
-	d->listener = keeper_address_listen(d->address, id, p);
+	d->listener = join_address_listen(d->address, id, p);
 	d->spares = p->cmd == CMD_HOLD;
 	d->spare = -1;
 	keep_spare(d);
 }
 
 nfds_t
-door_poll(struct door *d, struct pollfd *set)
+join_outer_poll(struct join_outer *d, struct pollfd *set)
 {
 	set[0] = (struct pollfd){
-	    .fd = d->n < DOOR_PEERS && !d->out_of_fds ? d->listener : -1,
+	    .fd = d->n < JOIN_PEERS && !d->out_of_fds ? d->listener : -1,
 	    .events = POLLIN};
 	for (size_t i = 0; i < d->n; i++)
 		set[1 + i] = (struct pollfd){.fd = d->peers[i].fd, .events = POLLIN};
@@ -46,7 +46,7 @@ door_poll(struct door *d, struct pollfd *set)
 }
 
 static size_t
-count_peers(const struct door *d, unsigned is)
+count_peers(const struct join_outer *d, unsigned is)
 {
 	size_t n = 0;
 
@@ -57,7 +57,7 @@ count_peers(const struct door *d, unsigned is)
 
 /* The last one gets its place: who goes through all of them begins at the end. */
 static void
-drop_peer(struct door *d, struct peer *p)
+drop_peer(struct join_outer *d, struct peer *p)
 {
 	close(p->fd);
 	*p = d->peers[--d->n];
@@ -77,7 +77,7 @@ send_to_peer(const struct peer *p, const void *what, size_t size)
  * proof enough.  False: nobody is there, or there is no descriptor.
  */
 static bool
-accept_peer(struct door *d)
+accept_peer(struct join_outer *d)
 {
 	int fd = accept4(d->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	bool short_of_fds = fd < 0 && (errno == EMFILE || errno == ENFILE), foreign;
@@ -92,12 +92,12 @@ accept_peer(struct door *d)
 		d->out_of_fds = short_of_fds;
 		return false;
 	}
-	if (d->n == DOOR_PEERS || !keeper_address_is_ours(fd, &pid)) {
+	if (d->n == JOIN_PEERS || !join_address_is_ours(fd, &pid)) {
 		close(fd);
 		return true;
 	}
 	foreign = d->root && pid != d->root && tree_relation(d->root, pid) == KIN_NO;
-	if (foreign && count_peers(d, PEER_FOREIGN) >= DOOR_FOREIGN)
+	if (foreign && count_peers(d, PEER_FOREIGN) >= JOIN_FOREIGN)
 		close(fd);
 	else
 		d->peers[d->n++] = (struct peer){fd, foreign ? PEER_FOREIGN : 0, pid};
@@ -151,7 +151,7 @@ answer_peer(struct join_answer *a, const struct join_ask *ask, size_t n, bool fo
 
 /* By how many the joined holds have grown. */
 static int
-serve_peer(struct door *d, struct peer *p, const struct offer *offer, int64_t *keep)
+serve_peer(struct join_outer *d, struct peer *p, const struct offer *offer, int64_t *keep)
 {
 	struct join_answer answer = {.version = JOIN_VERSION};
 	struct join_ask ask;
@@ -172,7 +172,7 @@ serve_peer(struct door *d, struct peer *p, const struct offer *offer, int64_t *k
 		answer_peer(&answer, &ask, n, p->is & PEER_FOREIGN, offer);
 		/* would one more take the room of a release? */
 		answer.full = answer.has && !held && ask.verb == JOIN_HOLD &&
-		    (count_peers(d, PEER_HOLDS) >= DOOR_HOLDING ||
+		    (count_peers(d, PEER_HOLDS) >= JOIN_HOLDING ||
 			(d->spares && d->spare < 0));
 		if (answer.full)
 			answer.has = 0;
@@ -190,8 +190,8 @@ serve_peer(struct door *d, struct peer *p, const struct offer *offer, int64_t *k
 }
 
 int
-door_serve(
-    struct door *d, const struct pollfd *set, const struct offer *offer, int64_t *keep)
+join_outer_serve(struct join_outer *d, const struct pollfd *set,
+    const struct offer *offer, int64_t *keep)
 {
 	int grown = 0;
 
@@ -205,18 +205,18 @@ door_serve(
 }
 
 void
-door_shut(struct door *d)
+join_outer_shut(struct join_outer *d)
 {
 	if (d->listener < 0)
 		return;
 	shutdown(d->listener, SHUT_RD); /* from here on connect(2) fails */
 	while (accept_peer(d))
 		continue;
-	door_close(d);
+	join_outer_close(d);
 }
 
 void
-door_close(struct door *d)
+join_outer_close(struct join_outer *d)
 {
 	if (d->listener >= 0)
 		close(d->listener);
@@ -224,13 +224,13 @@ door_close(struct door *d)
 }
 
 bool
-door_is_awaited(const struct door *d)
+join_outer_is_awaited(const struct join_outer *d)
 {
 	return count_peers(d, PEER_RELEASES) > 0;
 }
 
 void
-door_call(struct door *d)
+join_outer_call(struct join_outer *d)
 {
 	for (size_t i = 0; i < d->n; i++)
 		if (d->peers[i].is & PEER_HOLDS)
@@ -238,7 +238,7 @@ door_call(struct door *d)
 }
 
 void
-door_signal(const struct door *d, const struct aim *a)
+join_outer_signal(const struct join_outer *d, const struct aim *a)
 {
 	for (size_t i = 0; i < d->n; i++)
 		if ((d->peers[i].is & PEER_HOLDS) && d->peers[i].keeper)
@@ -246,7 +246,7 @@ door_signal(const struct door *d, const struct aim *a)
 }
 
 void
-door_answer(struct door *d, int status, const char *line)
+join_outer_answer(struct join_outer *d, int status, const char *line)
 {
 	struct join_outcome o = {.version = JOIN_VERSION, .status = status};
 

@@ -1,5 +1,5 @@
-/* nested.c - an inner run: asks the outer keepers, and joins their hold. */
-#include "nested.h"
+/* join_inner.c - an inner run: asks the outer keepers, and joins the hold of one. */
+#include "join_inner.h"
 
 #include "cmd/text.h"
 
@@ -9,25 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 /* ---- which locks ---- */
-
-bool
-nested_identify(struct identity *id, const struct backend *b, struct store *s)
-{
-	struct fault unused;
-	bool known;
-
-	identity_begin(id, b->name);
-	id->one_lock = s->caps & ONE_LOCK;
-	known = s->backend->identify && s->backend->identify(s, id, &unused) == RC_OK &&
-	    identity_is_whole(id);
-	if (!known)
-		*id->text = '\0';
-	return known;
-}
 
 /* A store that is only asked what it is has nothing to wait for. */
 static enum woke
@@ -39,7 +23,7 @@ wait_for_nothing(struct host *h, int fd, short events, instant until)
 
 /* Which locks are asked for.  False: that is not known, and no keeper's are the same. */
 static bool
-identify(struct nested *k)
+identify(struct join_inner *k)
 {
 	static struct host nobody;
 	const struct backend *b = k->plan->site.backend;
@@ -52,7 +36,7 @@ identify(struct nested *k)
 	if (k->where->unknown || !b->open ||
 	    b->open(&s, &nobody, &k->where->site, &unused) != RC_OK)
 		return false;
-	known = nested_identify(&k->identity, b, s);
+	known = join_site_identify(&k->identity, b, s);
 	s->backend->close(s);
 	return known;
 }
@@ -71,7 +55,7 @@ refuse(const char *named, const char *why, struct fault *f)
 }
 
 static void
-leave(struct nested *k)
+leave(struct join_inner *k)
 {
 	if (k->keeper < 0)
 		return;
@@ -86,14 +70,14 @@ leave(struct nested *k)
  * RC_SYSTEM.
  */
 static enum rc
-connect_to(struct nested *k, const struct keeper_address *to, struct fault *f)
+connect_to(struct join_inner *k, const struct join_address *to, struct fault *f)
 {
-	const char *key = keeper_address_key(to, k->plan);
+	const char *key = join_address_key(to, k->plan);
 	pid_t pid;
 
 	if (to->n == 0)
 		return RC_LOST;
-	k->keeper = keeper_address_connect(to, SOCK_NONBLOCK, &pid);
+	k->keeper = join_address_connect(to, SOCK_NONBLOCK, &pid);
 	if (k->keeper >= 0)
 		return RC_OK;
 	if (errno == ECONNREFUSED)
@@ -110,7 +94,7 @@ connect_to(struct nested *k, const struct keeper_address *to, struct fault *f)
 
 /* Returns how much of *a is to be sent. */
 static size_t
-write_ask(struct join_ask *a, const struct nested *k, enum join_verb verb)
+write_ask(struct join_ask *a, const struct join_inner *k, enum join_verb verb)
 {
 	char *key = a->keys;
 
@@ -129,7 +113,7 @@ write_ask(struct join_ask *a, const struct nested *k, enum join_verb verb)
  * RC_STOP.
  */
 static enum rc
-ask(const struct nested *k, enum join_verb verb, instant until,
+ask(const struct join_inner *k, enum join_verb verb, instant until,
     struct join_answer *answer, struct fault *f)
 {
 	struct join_ask a;
@@ -164,7 +148,7 @@ ask(const struct nested *k, enum join_verb verb, instant until,
 }
 
 static instant
-join_until(const struct nested *k)
+join_until(const struct join_inner *k)
 {
 	int64_t most = k->plan->wait.most;
 
@@ -177,11 +161,11 @@ join_until(const struct nested *k)
  * for one more.
  */
 static enum rc
-ask_keeper(struct nested *k, const struct keeper_address *a, enum join_verb verb,
+ask_keeper(struct join_inner *k, const struct join_address *a, enum join_verb verb,
     struct join_answer *answer, struct fault *f)
 {
 	instant until = join_until(k);
-	const char *key = keeper_address_key(a, k->plan);
+	const char *key = join_address_key(a, k->plan);
 	bool full = false; /* so it has said; the last question may not be answered */
 
 	for (;;) {
@@ -280,7 +264,7 @@ refuse_found(const struct plan *p, const struct found *found, struct fault *f)
 
 /* Is it the keeper that is joined?  Else it is left. */
 static bool
-take_hold(struct nested *k, const struct join_answer *a, struct found *found)
+take_hold(struct join_inner *k, const struct join_answer *a, struct found *found)
 {
 	unsigned has = a->has & all_keys(k->plan);
 
@@ -299,14 +283,14 @@ take_hold(struct nested *k, const struct join_answer *a, struct found *found)
 
 /* RC_OK: a keeper is joined.  RC_LOST: none of them has a key of ours. */
 static enum rc
-search(struct nested *k, enum join_verb verb, struct fault *f)
+search(struct join_inner *k, enum join_verb verb, struct fault *f)
 {
 	const char *addresses = getenv("DLOCK_KEEPER");
 	struct found found = {0};
-	struct keeper_address a;
+	struct join_address a;
 	struct join_answer answer;
 
-	while (nested_site_keeper(&addresses, k->plan, &a)) {
+	while (join_address_next_of(&addresses, k->plan, &a)) {
 		enum rc rc = ask_keeper(k, &a, verb, &answer, f);
 
 		if (rc == RC_OK && take_hold(k, &answer, &found))
@@ -325,7 +309,7 @@ search(struct nested *k, enum join_verb verb, struct fault *f)
 }
 
 enum rc
-nested_look(struct nested *k)
+join_inner_look(struct join_inner *k)
 {
 	enum rc rc = RC_LOST;
 	struct fault f;
@@ -341,10 +325,10 @@ nested_look(struct nested *k)
 
 static const struct backend join_backend;
 
-static struct nested *
-nested_of(struct store *s)
+static struct join_inner *
+join_inner_of(struct store *s)
 {
-	return (struct nested *)store_of(s, &join_backend);
+	return (struct join_inner *)store_of(s, &join_backend);
 }
 
 /* The lease is that of the keeper. */
@@ -352,7 +336,7 @@ static enum rc
 ask_for_lease(
     struct store *s, enum join_verb verb, instant until, struct grant *g, struct fault *f)
 {
-	struct nested *k = nested_of(s);
+	struct join_inner *k = join_inner_of(s);
 	instant asked = instant_now(); /* the answer is later, and older than it says */
 	struct join_answer a;
 	enum rc rc = ask(k, verb, until, &a, f);
@@ -376,8 +360,8 @@ join_acquire(struct store *s, const struct claim *claim, instant until, struct g
 	enum rc rc;
 
 	(void)claim, (void)until;
-	s->host->alert = nested_of(s)->keeper;
-	rc = ask_for_lease(s, JOIN_HOLD, join_until(nested_of(s)), g, f);
+	s->host->alert = join_inner_of(s)->keeper;
+	rc = ask_for_lease(s, JOIN_HOLD, join_until(join_inner_of(s)), g, f);
 	return rc == RC_REVOKED ? RC_OK : rc; /* the next renewal says it again */
 }
 
@@ -395,18 +379,18 @@ join_release(struct store *s, int status, instant until, struct fault *f)
 	enum rc rc;
 
 	(void)status;
-	if (nested_of(s)->keeper < 0)
+	if (join_inner_of(s)->keeper < 0)
 		return RC_OK;
 	rc = ask_for_lease(s, JOIN_CHECK, until, &g, f);
 	s->host->alert = -1;
-	leave(nested_of(s));
+	leave(join_inner_of(s));
 	return rc == RC_REVOKED ? RC_OK : rc;
 }
 
 static void
 join_close(struct store *s)
 {
-	leave(nested_of(s));
+	leave(join_inner_of(s));
 }
 
 static const struct backend join_backend = {
@@ -416,7 +400,7 @@ static const struct backend join_backend = {
 };
 
 enum rc
-nested_open(struct store **ret, struct nested *k, struct fault *f)
+join_inner_open(struct store **ret, struct join_inner *k, struct fault *f)
 {
 	const char *addresses = getenv("DLOCK_KEEPER");
 	enum rc rc = RC_LOST;
@@ -427,82 +411,11 @@ nested_open(struct store **ret, struct nested *k, struct fault *f)
 	if (rc != RC_OK) {
 		leave(k);
 		*k->identity.text = '\0';
-		return rc == RC_LOST ? nested_site_check(k->where, f) : rc;
+		return rc == RC_LOST ? join_site_check(k->where, f) : rc;
 	}
 	k->base.backend = &join_backend;
 	k->base.where = "the outer run";
 	k->base.caps = CAP_FAIR | CAP_SHARED | CAP_LIMIT;
 	*ret = &k->base;
 	return RC_OK;
-}
-
-/* ---- dlock release ---- */
-
-/* Half of the patience each: for an answer, and then for a sign of life. */
-#define SILENCE (JOIN_PATIENCE / 2)
-
-/*
- * For how the release ends a server may be waited for, as long as the keeper does.  While
- * none is told the keeper is asked again, and has to say at least that it is alive.
- */
-static enum rc
-await_outcome(int fd, pid_t keeper, struct join_outcome *o, struct fault *f)
-{
-	const struct join_ask ask = {.version = JOIN_VERSION, .verb = JOIN_RELEASE};
-	const size_t size = offsetof(struct join_ask, keys) + 1;
-	bool alive = true;
-	ssize_t n = -1;
-
-	send(fd, &ask, size, MSG_NOSIGNAL);
-	for (;;) {
-		n = recv(fd, o, sizeof *o, 0);
-		if (n == JOIN_ALIVE)
-			alive = true;
-		else if (n >= 0 || (errno != EAGAIN && errno != EINTR))
-			break;
-		else if (errno == EAGAIN && !alive)
-			return fault_set(f, RC_SYSTEM,
-			    "dlock's keeper process (pid %d) does not answer: it is stopped, or this machine is overloaded; "
-			    "it releases the lock once it goes on",
-			    (int)keeper);
-		else if (errno == EAGAIN) {
-			alive = false;
-			send(fd, &ask, size, MSG_NOSIGNAL);
-		}
-	}
-	o->line[sizeof o->line - 1] = '\0';
-	return n == sizeof *o && o->version == JOIN_VERSION
-	    ? RC_OK
-	    : fault_set(f, RC_AGAIN,
-		  "dlock's keeper process has ended before it said whether the lock is released; the lock ends with its lease at the latest");
-}
-
-enum rc
-nested_release(const char *handle, struct join_outcome *o, struct fault *f)
-{
-	const struct timeval patience = {.tv_sec = SILENCE / NS_PER_S};
-	struct keeper_address a;
-	pid_t keeper;
-	enum rc rc;
-	int fd;
-
-	if (!keeper_address_read_handle(handle, &a))
-		return fault_set(f, RC_USAGE, "this is no handle: dlock hold prints one");
-	/* nobody but a keeper of ours is told anything: the name may be anybody's by now */
-	fd = keeper_address_connect(&a, 0, &keeper);
-	if (fd < 0 && errno == ENONET)
-		return fault_set(f, RC_DENIED,
-		    "the hold of this handle cannot be reached from here (is it in another network namespace, or on another machine?)");
-	if (fd < 0 && errno == ECONNREFUSED)
-		return fault_set(f, RC_LOST,
-		    "nothing is held under this handle: it was released, its time or its process has ended, or it was lost more than a minute ago");
-	if (fd < 0 && errno == EPERM)
-		return fault_set(f, RC_LOST, "this handle is another user's");
-	if (fd < 0)
-		return fault_set(
-		    f, RC_SYSTEM, "cannot open a socket: %s", strerror(errno));
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-	rc = await_outcome(fd, keeper, o, f);
-	close(fd);
-	return rc;
 }

@@ -1,11 +1,12 @@
 /*
- * nested.c - Goal of these tests: a nested run joins what is a part of the holds around it,
- * and is refused what is not; what an enclosing dlock tells of its site stays whole,
+ * join.c - Goal of these tests: an inner run joins what is a part of the holds around it,
+ * and is refused what is not; what an outer run tells of its site stays whole,
  * whoever else is asked.
  */
 #include "cmd/look.h"
 #include "cmd/record.h"
-#include "cmd/supervise/nested.h"
+#include "cmd/supervise/join_inner.h"
+#include "cmd/supervise/join_outer.h"
 
 #include "backends/common/text.h"
 #include "backends/registry.h"
@@ -22,7 +23,7 @@
 
 /* An enclosing dlock; the offer is what it holds. */
 struct outer {
-	struct door door;
+	struct join_outer door;
 	struct plan plan;
 	struct site site;
 	struct offer offer;
@@ -34,7 +35,7 @@ struct outer {
 static const char *
 next_door(void)
 {
-	static char id[DOOR_ID_CHARS + 1];
+	static char id[JOIN_ID_CHARS + 1];
 	static unsigned n;
 
 	snprintf(id, sizeof id, "%024x%08x", (unsigned)getpid(), ++n);
@@ -61,10 +62,10 @@ open_outer(struct outer *o, const char *key, const char *url,
 	o->offer.identity = &o->identity;
 	look_host(&host);
 	if (o->plan.site.backend->open(&store, &host, &o->site, &f) == RC_OK) {
-		(void)nested_identify(&o->identity, o->plan.site.backend, store);
+		(void)join_site_identify(&o->identity, o->plan.site.backend, store);
 		o->plan.site.backend->close(store);
 	}
-	door_open(&o->door, &o->plan, next_door(), getpid());
+	join_outer_open(&o->door, &o->plan, next_door(), getpid());
 	assert_true(o->door.listener >= 0);
 }
 
@@ -72,15 +73,15 @@ open_outer(struct outer *o, const char *key, const char *url,
 static int
 serve(struct outer *a, struct outer *b, pid_t asker)
 {
-	static struct pollfd sets[2][DOOR_PEERS + 1];
+	static struct pollfd sets[2][JOIN_PEERS + 1];
 	struct outer *both[] = {a, b};
 	int64_t keep = 0;
 	int status;
 
 	while (waitpid(asker, &status, WNOHANG) == 0)
 		for (int i = 0; i < 2; i++) {
-			poll(sets[i], door_poll(&both[i]->door, sets[i]), 5);
-			door_serve(&both[i]->door, sets[i], &both[i]->offer, &keep);
+			poll(sets[i], join_outer_poll(&both[i]->door, sets[i]), 5);
+			join_outer_serve(&both[i]->door, sets[i], &both[i]->offer, &keep);
 		}
 	return status;
 }
@@ -89,14 +90,14 @@ serve(struct outer *a, struct outer *b, pid_t asker)
  * A nested run that names no server, and a setting of its own, below that dlock.
  */
 static enum rc
-open_inner(const struct outer *o, const char *key, struct store **store,
-    struct nested_site *where)
+open_inner(
+    const struct outer *o, const char *key, struct store **store, struct join_site *where)
 {
 	static const struct setting own[] = {{"own", "1"}};
-	static char address[KEEPER_BYTES + SITE_BYTES], site[SITE_BYTES];
+	static char address[JOIN_ADDRESS_BYTES + JOIN_SITE_BYTES], site[JOIN_SITE_BYTES];
 	static struct host host;
 	static struct plan p;
-	static struct nested nested;
+	static struct join_inner nested;
 	struct fault f;
 
 	p = (struct plan){.keys = {key},
@@ -104,14 +105,14 @@ open_inner(const struct outer *o, const char *key, struct store **store,
 	    .site = {
 		.backend = registry_named("file"), .inherits = true, .nsettings = 1}};
 	p.site.settings[0] = own[0];
-	nested = (struct nested){.base.host = &host, .plan = &p, .where = where};
+	nested = (struct join_inner){.base.host = &host, .plan = &p, .where = where};
 	look_host(&host);
-	nested_site_write(site, o->plan.site.backend, &o->site);
+	join_site_write(site, o->plan.site.backend, &o->site);
 	snprintf(address, sizeof address, "%s%s", o->door.address, site);
 	setenv("DLOCK_KEEPER", address, 1);
-	nested_site_find(where, &p);
+	join_site_find(where, &p);
 	*store = NULL;
-	return nested_open(store, &nested, &f);
+	return join_inner_open(store, &nested, &f);
 }
 
 static bool
@@ -130,7 +131,7 @@ is_told(const struct site *s, const char *url, const char *name, const char *val
 static int
 ask_both(const struct outer *a, const struct outer *b)
 {
-	static struct nested_site where[2];
+	static struct join_site where[2];
 	struct store *store[2];
 
 	if (open_inner(a, "other", &store[0], &where[0]) != RC_OK ||
@@ -234,12 +235,12 @@ open_row(struct outer *o, const struct row *r, int i, char text[KEYS_MAX][2])
 	plan_keys(&o->plan, r->outer[i], text);
 	for (size_t k = 0; k < o->plan.nkeys; k++)
 		o->parts[k] = (struct join_part){(i ? 'a' : 'A') + k, i ? 7 : 5};
-	door_open(&o->door, &o->plan, next_door(), getpid());
+	join_outer_open(&o->door, &o->plan, next_door(), getpid());
 }
 
 /* Do the calls on what was joined give what belongs to it? */
 static bool
-is_joined(struct store *s, const struct plan *p, const struct nested *joined,
+is_joined(struct store *s, const struct plan *p, const struct join_inner *joined,
     const char *tokens)
 {
 	struct claim claim = {.key = p->keys[0], .ttl = 30 * NS_PER_S};
@@ -261,8 +262,8 @@ static int
 ask_row(const struct outer *outers, const struct row *r)
 {
 	static struct host host;
-	static struct nested_site where = {.site = {"file:///a", NULL, 0}};
-	static struct nested nested;
+	static struct join_site where = {.site = {"file:///a", NULL, 0}};
+	static struct join_inner nested;
 	struct plan p = {.site = {.backend = registry_named("file")},
 	    .claim = {.kind = r->asked, .limit = r->limit}};
 	struct store *store = NULL;
@@ -276,8 +277,8 @@ ask_row(const struct outer *outers, const struct row *r)
 	snprintf(address, sizeof address, "%s %s", outers[0].door.address,
 	    outers[1].door.address);
 	setenv("DLOCK_KEEPER", address, 1);
-	nested = (struct nested){.base.host = &host, .plan = &p, .where = &where};
-	rc = nested_open(&store, &nested, &f);
+	nested = (struct join_inner){.base.host = &host, .plan = &p, .where = &where};
+	rc = join_inner_open(&store, &nested, &f);
 	if (rc != r->rc || (rc != RC_OK && !strstr(f.text, r->says)))
 		return 2;
 	if (rc != RC_OK || !*r->says)
@@ -320,8 +321,8 @@ static void
 a_keeper_that_cannot_be_asked_is_known_by_any_of_its_keys(void **state)
 {
 	static struct outer outer;
-	static struct nested_site where;
-	static struct nested nested;
+	static struct join_site where;
+	static struct join_inner nested;
 	static struct host host;
 	struct row r = {.outer = {"abcdefghijklmnop"}};
 	struct plan p = {.site = {.backend = registry_named("file")}};
@@ -337,12 +338,12 @@ a_keeper_that_cannot_be_asked_is_known_by_any_of_its_keys(void **state)
 	net = strchr(address, '/');
 	net[1] = net[1] == '9' ? '8' : '9';
 	setenv("DLOCK_KEEPER", address, 1);
-	nested = (struct nested){.base.host = &host, .plan = &p, .where = &where};
+	nested = (struct join_inner){.base.host = &host, .plan = &p, .where = &where};
 	plan_keys(&p, "xp", ours);
-	assert_int_equal(nested_open(&store, &nested, &f), RC_PROTOCOL);
+	assert_int_equal(join_inner_open(&store, &nested, &f), RC_PROTOCOL);
 	assert_non_null(strstr(f.text, "has p and cannot be asked from here"));
 	plan_keys(&p, "xy", ours);
-	assert_int_equal(nested_open(&store, &nested, &f), RC_OK);
+	assert_int_equal(join_inner_open(&store, &nested, &f), RC_OK);
 	assert_null(store);
 }
 
@@ -358,7 +359,7 @@ static const struct setting long_setting[] = {{"x", long_value}};
 static int
 ask_long(const struct outer *o)
 {
-	static struct nested_site where;
+	static struct join_site where;
 	struct store *store = NULL;
 
 	if (open_inner(o, "job", &store, &where) != RC_OK)
@@ -411,25 +412,25 @@ static void
 a_run_around_is_known_by_its_door(void **state)
 {
 	static struct outer o;
-	struct keeper_address a;
+	struct join_address a;
 	const char *text;
-	char id[DOOR_ID_CHARS + 1];
+	char id[JOIN_ID_CHARS + 1];
 	pid_t pid;
 	int joined;
 
 	(void)state;
 	open_outer(&o, "job", "file:///a", NULL, 0);
 	text = o.door.address;
-	assert_true(keeper_address_next(&text, &a));
+	assert_true(join_address_next(&text, &a));
 	text_put(id, id + sizeof id, a.name + strlen("dlock-"));
 	assert_int_equal(kin_below(id, "ours"), KIN_RUN);
 	assert_int_equal(kin_below(id, id), KIN_NONE);
 	assert_int_equal(kin_below(next_door(), "ours"), KIN_NONE);
 	assert_int_equal(kin_below(NULL, "ours"), KIN_RUN); /* of an earlier version */
 	/* an accepted connection bears the name, too */
-	joined = keeper_address_connect(&a, 0, &pid);
+	joined = join_address_connect(&a, 0, &pid);
 	assert_true(joined >= 0);
-	door_shut(&o.door);
+	join_outer_shut(&o.door);
 	assert_int_equal(o.door.n, 1);
 	assert_int_equal(kin_below(id, "ours"), KIN_NONE);
 	close(joined);

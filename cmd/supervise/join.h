@@ -1,0 +1,81 @@
+/*
+ * join.h - what passes through the keeper's socket: an inner run joins the hold of an outer
+ * one, and `dlock release` asks for the end of a hold.
+ *
+ *	join_address.h  where the socket is: DLOCK_KEEPER, and the handle of a hold
+ *	join_site.h     where the locks are kept, which an inner run takes from the outer one
+ *	join_inner.h    the inner run asks, and holds for as long as the connection lasts
+ *	join_outer.h    the outer keeper answers
+ *	join_release.h  `dlock release` asks, and waits for how the hold ends
+ *
+ * One datagram each way: a struct as it is.  JOIN_VERSION changes with any of them.
+ */
+#ifndef DLOCK_JOIN_H
+#define DLOCK_JOIN_H
+
+#include "backends/common/setting.h"
+#include "cmd/plan.h"
+
+#define JOIN_VERSION 10
+/* a keeper on this machine that needs longer is frozen, or full */
+#define JOIN_PATIENCE (10 * NS_PER_S)
+/* the same for who does not wait for a lock (-n), or not for so long (-w) */
+#define JOIN_PATIENCE_LEAST NS_PER_S
+#define JOIN_RETRY (10 * NS_PER_MS) /* pause before a full one is asked again */
+
+/*
+ * A keeper sends one byte to those that have joined: they are to ask now.  And one to a
+ * process that asks again for a release: the keeper is alive.
+ */
+enum { JOIN_CALL = 1, JOIN_ALIVE = 1 };
+
+enum join_verb { JOIN_HOLD = 1, JOIN_CHECK, JOIN_RELEASE };
+
+struct join_ask {
+	int version;
+	enum join_verb verb;
+	/* the lock is wanted for so long from now, whatever becomes of the asker */
+	int64_t keep;
+	/* which locks the keys are; text "": not known */
+	struct identity identity;
+	/* one after the other, each with its NUL; sent up to the last one */
+	char keys[KEYS_MAX * (KEY_BYTES + 1)];
+};
+
+/* What was granted for one key. */
+struct join_part {
+	uint64_t token;
+	unsigned slot;
+};
+
+/* What a keeper has, for those that may join. */
+struct join_hold {
+	enum lock_kind kind;
+	unsigned limit;
+	/*
+	 * So long ago the request was sent that has earned it: no instant, for the clock of
+	 * another time namespace differs.
+	 */
+	int64_t age;
+	int64_t lease, pace;
+	struct join_part parts[KEYS_MAX]; /* in the order of the keys asked for */
+};
+
+/* To JOIN_HOLD and JOIN_CHECK. */
+struct join_answer {
+	int version;
+	bool foreign; /* a lock is the same, but the asker none of our descendants */
+	bool stops;   /* it is ours still, but wanted back: to be stopped politely */
+	bool full;    /* it is ours, but JOIN_HOLDING have joined already */
+	unsigned has; /* bits: which of the keys asked for we hold, in that order */
+	struct join_hold hold;
+};
+
+/* To JOIN_RELEASE, when it has ended. */
+struct join_outcome {
+	int version;
+	int status;
+	char line[1800]; /* to be said; "": nothing */
+};
+
+#endif
