@@ -232,6 +232,14 @@ struct host {
 	char breaker[RECORD_BYTES];
 
 	/*
+	 * The password by which the store logs in; NULL, "": none.  Written by the backend when it
+	 * knows it, of its own memory.  What others have written (entries, `seen`, `breaker`, the
+	 * words of RC_DONE) may repeat it, and is handed on as it stands: the caller blots it out
+	 * there.  Other faults never have it.
+	 */
+	const char *secret;
+
+	/*
 	 * What the user should know although the call succeeds; "": nothing.  The
 	 * backend writes it with fault_set(&host->notice, RC_OK, ...), in open or in any
 	 * call, and says each thing once; the keeper takes it when the call waits or

@@ -287,6 +287,7 @@ gravest(struct multi *m, struct fault *f)
 
 		*f = worst->fault;
 		memcpy(to->breaker, worst->host.breaker, sizeof to->breaker);
+		to->secret = worst->host.secret;
 		if (*to->breaker && weight(worst->rc) >= weight(RC_REVOKED))
 			name_key(worst, "", f);
 	}
@@ -354,6 +355,17 @@ listens_from(const struct multi *m)
 	return alert_due(&m->alert_pace, m->claim->ttl);
 }
 
+/* What a part has seen while it is asked, of which key. */
+static void
+pass_seen(const struct part *p)
+{
+	struct host *outer = p->multi->base.host;
+
+	outer->seen = p->host.seen;
+	outer->seen.key = p->key;
+	outer->secret = p->host.secret;
+}
+
 /*
  * host->wait of every part.  The part that is being acquired is stopped when one that we hold
  * has gone.
@@ -368,8 +380,7 @@ part_wait(struct host *h, int fd, short events, instant until)
 	pass_notice(p);
 	if (p != m->asking)
 		return outer->wait(outer, fd, events, until);
-	outer->seen = h->seen;
-	outer->seen.key = p->key;
+	pass_seen(p);
 	for (;;) {
 		instant alert = listens_from(m), ends;
 		enum woke woke;
@@ -512,7 +523,6 @@ static enum rc
 ask_part(struct part *p, instant until, struct fault *f)
 {
 	struct multi *m = p->multi;
-	struct host *outer = m->base.host;
 	instant began = instant_now();
 	enum rc rc;
 
@@ -530,8 +540,7 @@ ask_part(struct part *p, instant until, struct fault *f)
 	rc = p->store->backend->lock->acquire(p->store, &p->claim, until, &p->grant, f);
 	m->asking = NULL;
 	p->due = rc == RC_OK ? instant_after(p->grant.sent, next_pace(p)) : NEVER;
-	outer->seen = p->host.seen;
-	outer->seen.key = p->key;
+	pass_seen(p);
 	pass_call(p, "acquire", began, rc, &p->grant, f);
 	return rc;
 }

@@ -3,6 +3,7 @@
 
 #include "exit.h"
 #include "options.h"
+#include "record.h"
 #include "said.h"
 #include "say.h"
 #include "text.h"
@@ -15,6 +16,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -164,10 +166,51 @@ complete(struct collection *c)
 		c->enough = !c->see(c->ctx, c->view);
 }
 
+/* Texts of an entry in which the secret may stand. */
+enum { RECORD, ASKER, ONCE, WHAT, FOREIGN_WHAT, FOREIGN_WHO, FOREIGN_HOST, TEXTS };
+
+/* A copy without the secret; "" for want of memory; NULL for NULL. */
+static const char *
+blotted(const char *text, const char *secret, char **copy)
+{
+	if (!text)
+		return NULL;
+	*copy = strdup(text);
+	if (!*copy)
+		return "";
+	record_blot(*copy, secret);
+	return *copy;
+}
+
+/* Whoever looks at a lock may show it to anybody. */
+static void
+add_blotted(struct view *v, const struct entry *e, int64_t now, const char *secret)
+{
+	struct entry shown = *e;
+	struct foreign foreign;
+	char *copies[TEXTS] = {NULL};
+
+	shown.record = blotted(e->record, secret, &copies[RECORD]);
+	shown.asker = blotted(e->asker, secret, &copies[ASKER]);
+	shown.once = blotted(e->once, secret, &copies[ONCE]);
+	shown.what = blotted(e->what, secret, &copies[WHAT]);
+	if (e->foreign) {
+		foreign = *e->foreign;
+		foreign.what = blotted(foreign.what, secret, &copies[FOREIGN_WHAT]);
+		foreign.who = blotted(foreign.who, secret, &copies[FOREIGN_WHO]);
+		foreign.host = blotted(foreign.host, secret, &copies[FOREIGN_HOST]);
+		shown.foreign = &foreign;
+	}
+	view_add(v, &shown, now);
+	for (size_t i = 0; i < TEXTS; i++)
+		free(copies[i]);
+}
+
 static bool
 collect(void *ctx, const struct entry *e, int64_t now)
 {
 	struct collection *c = ctx;
+	const char *secret = c->looking->host.secret;
 
 	if (c->see && strlen(e->key) > KEY_BYTES)
 		return true; /* nobody can lock that */
@@ -178,7 +221,10 @@ collect(void *ctx, const struct entry *e, int64_t now)
 		complete(c);
 		view_begin(c->view, e->key);
 	}
-	view_add(c->view, e, now);
+	if (secret && *secret)
+		add_blotted(c->view, e, now, secret);
+	else
+		view_add(c->view, e, now);
 	return !c->see || (!c->enough && !c->view->short_of_memory);
 }
 

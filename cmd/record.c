@@ -355,6 +355,38 @@ record_is_among(const char *record, const char *keepers)
 	return is;
 }
 
+/* JSON has guises of its own for a character: what is blotted is what they stand for. */
+static char *
+blot_strings(json_t *root, const char *secret)
+{
+	for (void *i = json_object_iter(root); i; i = json_object_iter_next(root, i)) {
+		json_t *member = json_object_iter_value(i);
+		const char *text = json_string_value(member);
+		char *copy = text ? strdup(text) : NULL;
+
+		if (copy)
+			secret_blot(copy, secret);
+		if (text)
+			json_string_set_nocheck(member, copy ? copy : "");
+		free(copy);
+	}
+	return json_dumps(root, JSON_COMPACT);
+}
+
+void
+record_blot(char *record, const char *secret)
+{
+	json_t *root = secret && *secret ? json_loads(record, 0, NULL) : NULL;
+	char *text = json_is_object(root) ? blot_strings(root, secret) : NULL;
+
+	if (text && strlen(text) <= strlen(record))
+		strcpy(record, text);
+	else
+		secret_blot(record, secret);
+	free(text);
+	json_decref(root);
+}
+
 void
 record_describe(const char *record, char *out, size_t size)
 {

@@ -72,6 +72,12 @@ enum record_kin record_kin(const char *record, const char *own);
 /* Is the run that has written it among those of DLOCK_KEEPER? */
 bool record_is_among(const char *record, const char *keepers);
 
+/*
+ * Blots the secret (NULL, "": none) out of a record, or of what stands in its place: whoever sees a
+ * lock may not know by which password we have logged in.
+ */
+void record_blot(char *record, const char *secret);
+
 /* record_read() and record_words() at once. */
 void record_describe(const char *record, char *out, size_t size);
 

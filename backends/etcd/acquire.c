@@ -68,7 +68,6 @@ say_busy(struct etcd *e, struct fault *f)
 	}
 	h->held = since == EPOCH_NONE ? -1 : us_to_ns(now - since);
 	snprintf(h->record, sizeof h->record, "%s", record);
-	secret_blot(h->record, e->address.password);
 	return fault_set(f, RC_BUSY, "%s: %s", e->server_name,
 	    q->frozen && !q->holders ? "frozen" : "held");
 }
@@ -101,7 +100,6 @@ check_claim(const struct etcd *e, struct fault *f)
 		return refuse_kind(f, e->server_name, q->other, q->other_limit, e->claim);
 	if (job->once && q->same_id.token) {
 		text_who(q->same_id.record, who, sizeof who);
-		secret_blot(who, e->address.password);
 		return refuse_done(f, job, q->same_id.began / 1000, who);
 	}
 	if (q->good.token && job_is_recent(job, age))

@@ -41,7 +41,6 @@ read_mark(struct etcd *e, enum rc rc, const json_t *mark, struct fault *f)
 
 	if (!kv_read(&kv, mark, 0))
 		return RC_OK;
-	secret_blot(kv.value, e->address.password);
 	return refuse_broken(e->base.host, f, rc, e->server_name, kv.value);
 }
 

@@ -9,7 +9,6 @@
  */
 #include "etcd.h"
 
-#include "backends/common/look.h"
 #include "backends/common/text.h"
 
 #include <inttypes.h>
@@ -42,8 +41,8 @@ tell(struct looking *l, struct entry *e)
 {
 	e->key = l->key;
 	if (!l->enough)
-		l->enough = !look_tell(l->look, e, cluster_time(&l->etcd->cluster),
-		    l->etcd->address.password);
+		l->enough = !l->look->see(
+		    l->look->ctx, e, cluster_time(&l->etcd->cluster));
 }
 
 static void

@@ -183,6 +183,7 @@ etcd_open(struct store **ret, struct host *host, const struct site *site, struct
 	}
 	print_members(a, e->server_name + snprintf(e->server_name, 8, "etcd "),
 	    sizeof e->server_name - 5);
+	host->secret = a->password;
 	*ret = &e->base;
 	return RC_OK;
 }

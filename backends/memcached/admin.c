@@ -13,7 +13,6 @@
 #include "memcached.h"
 
 #include "backends/common/checkup.h"
-#include "backends/common/look.h"
 #include "backends/common/url.h"
 
 #include <inttypes.h>
@@ -59,8 +58,7 @@ listing_tell(struct listing *l, struct entry *e, const char *key)
 	e->key = key;
 	e->lock = KIND_EXCLUSIVE;
 	e->slot = -1;
-	l->enough = l->enough ||
-	    !look_tell(l->look, e, listing_now(l), l->client->address->password);
+	l->enough = l->enough || !l->look->see(l->look->ctx, e, listing_now(l));
 }
 
 /* When an item ends that is kept for so many seconds longer than its lease. */

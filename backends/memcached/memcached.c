@@ -120,7 +120,6 @@ fail_busy(struct memcached *m, struct items *i, struct fault *f)
 	    .holders = i->lock.there,
 	    .frozen = i->freeze.there,
 	    .held = known ? (now - v->since) * 1000 : -1};
-	secret_blot(v->record, m->address.password);
 	memcpy(h->record, v->record, sizeof h->record);
 	return fault_set(f, RC_BUSY, "%s: %s", m->server_name,
 	    i->freeze.there && !i->lock.there ? "frozen" : "held");
@@ -223,11 +222,9 @@ fail_lost(struct memcached *m, instant until, struct fault *f)
 	rc = client_send(&m->client, until, &ignored);
 	if (rc == RC_OK)
 		rc = item_read(&m->client, &note, until, &ignored);
-	if (rc == RC_OK && item_is_of(&note, m->claim->owner)) {
-		secret_blot(note.value.record, m->address.password);
+	if (rc == RC_OK && item_is_of(&note, m->claim->owner))
 		return refuse_broken(
 		    m->base.host, f, RC_LOST, m->server_name, note.value.record);
-	}
 	return fault_set(f, RC_LOST,
 	    "%s no longer names us as the holder: the lock was evicted or deleted, or the server was restarted or told to forget all",
 	    m->server_name);

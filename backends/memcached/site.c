@@ -181,6 +181,7 @@ memcached_open(
 	}
 	endpoint_print(
 	    m->server_name, sizeof m->server_name, "memcached ", &m->address.at);
+	host->secret = m->address.password;
 	*ret = &m->base;
 	return RC_OK;
 }

@@ -46,6 +46,8 @@ struct session {
 	 */
 	const char *unfit_sql;
 	MYSQL *mysql; /* NULL: not connected */
+	char
+	    secret[512]; /* the password that it has told, perhaps an option file's; "" */
 	struct server_facts server;
 	/* how the server calls the login's, whatever case was typed; "": it has not said it */
 	char database[65 * 4];

@@ -420,6 +420,9 @@ session_adopt(struct sql *db, struct task *t, instant until, struct fault *f)
 	s->mysql = c->mysql;
 	c->mysql = NULL;
 	db->serial++;
+	snprintf(
+	    s->secret, sizeof s->secret, "%s", s->mysql->passwd ? s->mysql->passwd : "");
+	db->base.host->secret = s->secret;
 	s->server = (struct server_facts){.is_mariadb = false};
 	return set_up(s, until, f);
 }
@@ -498,8 +501,6 @@ session_read_row(struct answer *a, int n)
 		a->at[i] = row[i];
 		a->lengths[i] = lengths[i];
 	}
-	if (row)
-		answer_blot(a, (int)fields, mysql_of(a->db)->session.login.password);
 	return row != NULL;
 }
 

@@ -222,6 +222,8 @@ connection_adopt(struct sql *db, struct task *t, instant until, struct fault *f)
 	c->bounds = l->bounds;
 	bounds_watch(&c->bounds, c->pq->socket(pgconn), false);
 	c->db->serial++;
+	snprintf(c->secret, sizeof c->secret, "%s", c->pq->pass(pgconn));
+	c->db->base.host->secret = c->secret;
 	c->db->last_words[0] = '\0';
 	c->pq->setNoticeReceiver(pgconn, error_notice, c);
 	if (made || l->is_standby || c->is_default)

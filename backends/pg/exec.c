@@ -342,8 +342,6 @@ exec_read_row(struct answer *a, int n)
 							  : pq->getvalue(a->result, n, i);
 		a->lengths[i] = pq->getlength(a->result, n, i);
 	}
-	if (pg_of(a->db)->conn.pgconn)
-		answer_blot(a, fields, pq->pass(pg_of(a->db)->conn.pgconn));
 	return true;
 }
 

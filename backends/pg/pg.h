@@ -94,6 +94,7 @@ struct connection {
 	bool is_default;      /* no host was stated: libpq says which one it takes */
 	PGconn *pgconn;       /* NULL: not connected */
 	struct bounds bounds;
+	char secret[512]; /* the password that it has told; "": none */
 	/* How far the functions of the schema dlock are known not to be foreign (exec.c). */
 	struct trust {
 		bool full;    /* they may be called over this connection */

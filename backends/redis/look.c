@@ -13,7 +13,6 @@
  */
 #include "redis.h"
 
-#include "backends/common/look.h"
 #include "backends/common/text.h"
 #include "backends/common/url.h"
 
@@ -33,8 +32,7 @@ struct view {
 	const char *where; /* the store, for people */
 	const struct dialect *dialect;
 	const struct look *look;
-	const char *runs;   /* of a look at jobs: which keys, as SCAN's pattern */
-	const char *secret; /* what entries must not repeat */
+	const char *runs; /* of a look at jobs: which keys, as SCAN's pattern */
 	struct fault *fault;
 	const char *key;
 	struct names names;
@@ -81,7 +79,7 @@ static void
 view_tell(struct view *v, struct entry *e)
 {
 	e->key = v->key;
-	v->enough = v->enough || !look_tell(v->look, e, v->now, v->secret);
+	v->enough = v->enough || !v->look->see(v->look->ctx, e, v->now);
 }
 
 /* Its members as look.lua and common.lua name them; what is odd becomes unknown. */
@@ -474,8 +472,7 @@ look_server(struct view *v, const struct endpoint *node)
 
 /* Pages are larger than what is said to a claim, for which the connection has no room. */
 static enum rc
-look_for(struct store *s, const struct look *look, const char *runs, const char *secret,
-    struct fault *f)
+look_for(struct store *s, const struct look *look, const char *runs, struct fault *f)
 {
 	struct redis *r = redis_of(s);
 	struct view v = {.route = &r->route,
@@ -483,7 +480,6 @@ look_for(struct store *s, const struct look *look, const char *runs, const char 
 	    .dialect = r->store.dialect,
 	    .look = look,
 	    .runs = runs,
-	    .secret = secret,
 	    .fault = f};
 	struct endpoint masters[NODES];
 	size_t n;
@@ -506,7 +502,7 @@ look_for(struct store *s, const struct look *look, const char *runs, const char 
 enum rc
 look_each(struct store *s, const struct look *look, struct fault *f)
 {
-	return look_for(s, look, "dlock:{*:r*", redis_of(s)->store.address.password, f);
+	return look_for(s, look, "dlock:{*:r*", f);
 }
 
 enum rc
@@ -526,6 +522,5 @@ look_done(struct store *s, const char *key,
 		if (strchr("*?[]\\^-", *c))
 			*to++ = '\\';
 	memcpy(to, ":*", sizeof ":*");
-	/* an ID is forgotten as it is */
-	return look_for(s, &look, pattern, NULL, f);
+	return look_for(s, &look, pattern, f);
 }

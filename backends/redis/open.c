@@ -245,6 +245,7 @@ redis_open(
 		either->redis.queue.route = &either->redis.route;
 		server_init(&either->redis.queue.listener, host, &r->address);
 	}
+	host->secret = rc == RC_OK ? r->address.password : NULL;
 	if (rc == RC_OK)
 		*ret = &r->base;
 	else

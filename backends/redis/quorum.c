@@ -322,7 +322,6 @@ master_has_voted(struct master *m, const redisReply *r)
 
 	if (!read_vote(&m->vote, m->asking, r))
 		return master_nonsense(p);
-	secret_blot(m->vote.record, p->address->password);
 	if (m->asking == ASK_ACQUIRE && !*m->vote.run) {
 		p->rc = fault_set(&p->fault, RC_CONFIG,
 		    "%s does not say which process it is: allow the user +info",

@@ -254,7 +254,6 @@ redis_skipped(struct redis *r, struct answer *a, struct fault *f)
 	r->route.asked = false; /* nothing is left there to be given back */
 	if (a->code == ANSWER_RECENT)
 		return refuse_recent(f, job, a->age_ms * NS_PER_MS);
-	secret_blot(a->who, r->store.address.password);
 	return refuse_done(f, job, a->began_ms, a->who);
 }
 
@@ -278,7 +277,6 @@ redis_ask_lock(struct redis *r, int64_t alive, instant until, struct grant *g,
 		return redis_granted(r, a, g, f);
 	case ANSWER_NOT_HOLDER:
 		r->queue.ticket = a->ticket;
-		secret_blot(a->holding.record, r->store.address.password);
 		host->seen.position = a->place;
 		host->seen.holding = a->holding;
 		return RC_OK;
@@ -394,7 +392,6 @@ redis_acquire(struct store *s, const struct claim *claim, instant until, struct 
 static enum rc
 redis_revoked(struct redis *r, enum rc rc, struct answer *a, struct fault *f)
 {
-	secret_blot(a->who, r->store.address.password);
 	return refuse_broken(r->store.base.host, f, rc, r->store.where, a->who);
 }
 

@@ -7,8 +7,6 @@
  */
 #include "redis.h"
 
-#include "backends/common/look.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,8 +71,7 @@ static void
 votes_tell(struct view *v, const char *key, struct entry *e, int64_t now)
 {
 	e->key = key;
-	v->enough = v->enough ||
-	    !look_tell(v->look, e, now, v->quorum->masters[0].peer->address->password);
+	v->enough = v->enough || !v->look->see(v->look->ctx, e, now);
 }
 
 /*

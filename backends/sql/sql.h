@@ -115,12 +115,6 @@ struct answer {
 bool answer_next(struct answer *);
 
 /*
- * For read_row: stars out what a record, which is JSON, repeats of the password that the server
- * was told (NULL: of none).  The first field may be a key, which stays as it is.
- */
-void answer_blot(struct answer *, int fields, const char *secret);
-
-/*
  * The boolean that it is, if it came with `rc` (no answer leaves that alone); drops it.
  * RC_PROTOCOL: it makes no sense.
  */

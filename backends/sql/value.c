@@ -67,20 +67,6 @@ row_text(const struct row *row, int field, char *out, size_t size)
 	return true;
 }
 
-void
-answer_blot(struct answer *a, int fields, const char *secret)
-{
-	for (int i = 0; i < fields && i < FIELDS_MAX && secret && *secret; i++) {
-		const char *brace = a->at[i] ? strchr(a->at[i], '{') : NULL;
-
-		if (!brace || (i == 0 && brace > a->at[i]) ||
-		    strlen(a->at[i]) != a->lengths[i])
-			continue;
-		secret_blot(a->at[i], secret);
-		a->lengths[i] = strlen(a->at[i]);
-	}
-}
-
 const char *
 row_words(const struct row *row, int field)
 {

@@ -68,7 +68,7 @@ read_forcer(const struct zk *z, struct call *directory, instant until)
 	struct fault unused;
 
 	return call_await(directory, until, &unused) == RC_OK
-	    ? data_forcer(directory->text, z->node.token, session_secret(z->dir.session))
+	    ? data_forcer(directory->text, z->node.token)
 	    : NULL;
 }
 

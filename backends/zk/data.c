@@ -46,17 +46,6 @@ set_asker(json_t *root, const char *name, const char *asker)
 	json_object_set_new(root, name, text);
 }
 
-/* A copy of what others have written; NULL: there is nothing. */
-static char *
-copy_without(const char *text, const char *secret)
-{
-	char *copy = text ? strdup(text) : NULL;
-
-	if (copy)
-		secret_blot(copy, secret);
-	return copy;
-}
-
 static bool
 print_object(char out[DATA_BYTES], json_t *root)
 {
@@ -156,12 +145,12 @@ data_note_force(char out[DATA_BYTES], uint64_t token, const char *record)
 }
 
 char *
-data_forcer(const char *data, uint64_t token, const char *secret)
+data_forcer(const char *data, uint64_t token)
 {
 	json_t *root = read_object(data);
 	const char *by = json_string_value(json_object_get(root, FORCER));
 	bool ours = (uint64_t)number_in(root, FORCED, 0) == token;
-	char *forcer = ours ? copy_without(by, secret) : NULL;
+	char *forcer = ours && by ? strdup(by) : NULL;
 
 	json_decref(root);
 	return forcer;
@@ -179,19 +168,19 @@ data_is_number(const char *data, long *number)
 }
 
 char *
-data_asker(const char *data, const char *secret)
+data_asker(const char *data)
 {
 	json_t *root = read_object(data), *member = json_object_get(root, REVOKE);
 	bool asked = json_is_string(member) || strcmp(data, CURATORS_REVOKE) == 0;
 	const char *text = json_string_value(member);
-	char *asker = asked ? copy_without(text ? text : "", secret) : NULL;
+	char *asker = asked ? strdup(text ? text : "") : NULL;
 
 	json_decref(root);
 	return asker;
 }
 
 char *
-data_record(const char *data, const char *secret)
+data_record(const char *data)
 {
 	static const char *const besides[] = {MEMBER, SLOT, GRANTED, OWNER, REVOKE};
 	json_t *root = read_object(data);
@@ -201,28 +190,16 @@ data_record(const char *data, const char *secret)
 		return NULL;
 	for (size_t i = 0; i < sizeof besides / sizeof *besides; i++)
 		json_object_del(root, besides[i]);
-	/* JSON has guises of its own for a character: what is swept is what they stand for */
-	for (void *i = json_object_iter(root); i; i = json_object_iter_next(root, i)) {
-		json_t *member = json_object_iter_value(i);
-
-		text = copy_without(json_string_value(member), secret);
-		if (text)
-			json_string_set_nocheck(member, text);
-		free(text);
-	}
 	text = json_dumps(root, JSON_COMPACT);
 	json_decref(root);
 	return text;
 }
 
 void
-data_quote(char *out, size_t size, const char *data, const char *secret)
+data_quote(char *out, size_t size, const char *data)
 {
-	char *text = data_record(data, secret);
+	char *text = data_record(data);
 
-	char *plain = copy_without(text ? text : data, secret);
-
-	snprintf(out, size, "%s", plain ? plain : "");
-	free(plain);
+	snprintf(out, size, "%s", text ? text : data);
 	free(text);
 }

@@ -51,11 +51,8 @@ void data_write(
 
 struct progress data_read(const char *data);
 
-/*
- * Somebody asks for the lock back: who, without `secret` (text.h), to be freed, "" where they do
- * not say.  NULL: nobody does.
- */
-char *data_asker(const char *data, const char *secret);
+/* Who asks for the lock back, to be freed, "" where they do not say; NULL: nobody does. */
+char *data_asker(const char *data);
 
 /* What is to be written in the place of `data`, a dlock's, so that `asker` asks it. */
 void data_mark(char out[DATA_BYTES], const char *data, const char *asker);
@@ -66,19 +63,16 @@ void data_mark(char out[DATA_BYTES], const char *data, const char *asker);
  */
 void data_note_force(char out[DATA_BYTES], uint64_t token, const char *record);
 
-/* That record, without `secret`, to be freed, if it was that grant; else NULL. */
-char *data_forcer(const char *data, uint64_t token, const char *secret);
+/* That record, to be freed, if it was that grant; else NULL. */
+char *data_forcer(const char *data, uint64_t token);
 
 /* Is it a number, as Python's int() reads it? */
 bool data_is_number(const char *data, long *number);
 
-/*
- * The record alone, as plain as JSON can be, and without `secret` in any of its
- * strings (text.h); to be freed.  NULL: it is no JSON object.
- */
-char *data_record(const char *data, const char *secret);
+/* The record alone, as plain as JSON can be, to be freed.  NULL: it is no JSON object. */
+char *data_record(const char *data);
 
-/* The same, cut to size; what is no record as it stands there, but without `secret`. */
-void data_quote(char *out, size_t size, const char *data, const char *secret);
+/* The same, cut to size; what is no record as it stands there. */
+void data_quote(char *out, size_t size, const char *data);
 
 #endif

@@ -113,6 +113,14 @@ ensemble_print(const struct ensemble *e, char *out, size_t size)
 		memcpy(out + size - 4, "...", 4);
 }
 
+const char *
+ensemble_password(const struct ensemble *e)
+{
+	const char *colon = strchr(e->login, ':');
+
+	return colon ? colon + 1 : "";
+}
+
 void
 ensemble_rotate(struct ensemble *e, unsigned n)
 {

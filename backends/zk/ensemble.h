@@ -33,6 +33,9 @@ struct ensemble {
  */
 enum rc ensemble_parse(struct ensemble *, const char *url, struct fault *);
 
+/* Of the login; "" without one. */
+const char *ensemble_password(const struct ensemble *);
+
 /* Moves the first host to the end, n times. */
 void ensemble_rotate(struct ensemble *, unsigned n);
 

@@ -73,8 +73,7 @@ freeze_look(struct freeze *z, const struct lockdir *d, const char *part,
 			    .since = since,
 			    .until = end};
 			snprintf(z->name, sizeof z->name, "%s", names[i]);
-			data_quote(z->record, sizeof z->record, c->text,
-			    session_secret(d->session));
+			data_quote(z->record, sizeof z->record, c->text);
 		}
 		if (rc == RC_DENIED && c->code == ZOK)
 			rc = RC_OK; /* it was worth trying */

@@ -52,8 +52,7 @@ show_first(struct zk *z, const struct call *first)
 	    .held = data_read(first->text).stage == STAGE_AT_ONCE
 		? time_since(z, stat_time(first->stat.ctime))
 		: -1};
-	data_quote(
-	    h->record, sizeof h->record, first->text, session_secret(z->dir.session));
+	data_quote(h->record, sizeof h->record, first->text);
 }
 
 static void

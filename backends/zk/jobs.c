@@ -107,7 +107,6 @@ static enum rc
 judge_run(struct zk *z, struct call *c, bool good, instant until, struct fault *f)
 {
 	struct past_run run;
-	char who[sizeof run.who];
 	const struct job *job = &z->claim->job;
 	int64_t age, now = node_server_now(&z->node);
 	enum rc rc = call_await(c, until, f);
@@ -116,10 +115,9 @@ judge_run(struct zk *z, struct call *c, bool good, instant until, struct fault *
 		return rc;
 	jobs_read(&run, c);
 	jobs_forget(&run);
-	session_quote(z->dir.session, who, sizeof who, run.who);
 	if (!good)
 		return refuse_done(
-		    f, job, run.began < 0 ? -1 : run.began / NS_PER_MS, who);
+		    f, job, run.began < 0 ? -1 : run.began / NS_PER_MS, run.who);
 	age = now - run.began;
 	return run.began >= 0 && job_is_recent(job, age / 1000)
 	    ? refuse_recent(f, job, age)

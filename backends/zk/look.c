@@ -13,11 +13,10 @@
  *  6. A server tells its time with what it writes, and nothing is written here.  So "now" is this
  *     host's time, and not before the newest that was read there: for people.
  *
- * Texts are as others have written them, but for our password (session_secret()).
+ * Texts are as others have written them.
  */
 #include "zk.h"
 
-#include "backends/common/look.h"
 #include "backends/common/text.h"
 
 #include <arpa/inet.h>
@@ -94,9 +93,7 @@ new_entry(const struct looking *l, enum entry_kind kind)
 static void
 hand_on(struct looking *l, const struct entry *e)
 {
-	if (!l->enough &&
-	    !look_tell(
-		l->look, e, micros(time_there(l)), session_secret(l->dir->session)))
+	if (!l->enough && !l->look->see(l->look->ctx, e, micros(time_there(l))))
 		l->enough = true;
 }
 
@@ -107,8 +104,8 @@ hand_on(struct looking *l, const struct entry *e)
  * kazoo's what their user calls itself.  Where there is nothing, a name may say something.
  */
 static const struct foreign *
-describe_foreign(const struct session *s, struct words *w, const char *what,
-    const char *name, const struct call *c)
+describe_foreign(
+    struct words *w, const char *what, const char *name, const struct call *c)
 {
 	struct in6_addr address;
 	int64_t session = c ? c->stat.ephemeralOwner : 0;
@@ -118,7 +115,7 @@ describe_foreign(const struct session *s, struct words *w, const char *what,
 	if (session != 0)
 		snprintf(w->what, sizeof w->what, "%s, session 0x%llx", what,
 		    (unsigned long long)session);
-	session_quote(s, w->who, sizeof w->who, c && *c->text ? c->text : name);
+	text_put(w->who, w->who + sizeof w->who, c && *c->text ? c->text : name);
 	if (inet_pton(AF_INET, w->who, &address) == 1 ||
 	    inet_pton(AF_INET6, w->who, &address) == 1) {
 		snprintf(w->host, sizeof w->host, "%s", w->who);
@@ -164,8 +161,7 @@ describe_dlock(const struct looking *l, struct entry *e, struct words *w,
 	if (c && holds && !single)
 		e->since = micros(stat_time(granted_at(&c->stat, told)));
 	if (c && *c->text && strcmp(c->text, CURATORS_REVOKE) != 0) {
-		data_quote(w->record, sizeof w->record, c->text,
-		    session_secret(l->dir->session));
+		data_quote(w->record, sizeof w->record, c->text);
 		e->record = w->record;
 	}
 }
@@ -183,9 +179,7 @@ tell_member(struct looking *l, enum entry_kind kind, const struct member *m)
 	struct progress told = data_read(c ? c->text : "");
 	bool seat = *m->part, holds = kind == ENTRY_HOLDER,
 	     ours = !seat && (layout->single ? *told.owner : child.what == CHILD_DLOCKS);
-	char *asker = c && holds && !seat
-	    ? data_asker(c->text, session_secret(l->dir->session))
-	    : NULL;
+	char *asker = c && holds && !seat ? data_asker(c->text) : NULL;
 	struct entry e = new_entry(l, kind);
 	struct words w;
 
@@ -202,7 +196,7 @@ tell_member(struct looking *l, enum entry_kind kind, const struct member *m)
 	if (ours)
 		describe_dlock(l, &e, &w, &child, &told, c);
 	else
-		e.foreign = describe_foreign(l->dir->session, &w,
+		e.foreign = describe_foreign(&w,
 		    seat ? "a semaphore of Apache Curator's" : layout->what,
 		    seat || layout->listens ? "" : m->name, c);
 	hand_on(l, &e);

@@ -302,7 +302,7 @@ look_at_own(struct node *n, bool *there, instant until, struct fault *f)
 	*there = rc == RC_OK && own->code == ZOK && (uint64_t)own->stat.czxid == n->token;
 	if (*there) {
 		n->said.version = own->stat.version;
-		asker = data_asker(own->text, session_secret(n->dir->session));
+		asker = data_asker(own->text);
 		if (asker) {
 			r->state = REVOKED_NEWS;
 			snprintf(r->asker, sizeof r->asker, "%s", asker);

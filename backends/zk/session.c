@@ -60,21 +60,13 @@ event_clear(int fd)
 		return; /* it did not ring */
 }
 
-const char *
-session_secret(const struct session *s)
-{
-	const char *colon = strchr(s->ensemble->login, ':');
-
-	return colon ? colon + 1 : "";
-}
-
 void
 session_quote(const struct session *s, char *out, size_t size, const char *text)
 {
 	char *whole = strdup(text);
 
 	if (whole)
-		secret_blot(whole, session_secret(s));
+		secret_blot(whole, ensemble_password(s->ensemble));
 	snprintf(out, size, "%s", whole ? whole : "");
 	free(whole);
 }

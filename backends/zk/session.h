@@ -93,9 +93,6 @@ enum rc session_sleep(struct session *, instant until, struct fault *);
  */
 void session_clear_alarm(struct session *);
 
-/* Our password at the ensemble; "" without one. */
-const char *session_secret(const struct session *);
-
 /*
  * Copies, for people, what others have written: without our password in it, and cut to
  * size.

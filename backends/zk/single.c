@@ -50,8 +50,7 @@ judge_node(struct zk *z, const struct call *list, const struct call *data, bool 
 	z->base.host->seen.position = 0;
 	/* the server's clock is told with nodes of our own */
 	*h = (struct holding){.kind = KIND_EXCLUSIVE, .holders = 1, .held = -1};
-	data_quote(
-	    h->record, sizeof h->record, data->text, session_secret(z->dir.session));
+	data_quote(h->record, sizeof h->record, data->text);
 	z->turn.queued = true;
 	return RC_OK;
 }

@@ -179,6 +179,7 @@ zk_open(struct store **ret, struct host *host, const struct site *site, struct f
 	ensemble_print(&z->ensemble, z->where, sizeof z->where - strlen(layout));
 	n = strlen(z->where);
 	snprintf(z->where + n, sizeof z->where - n, "%s", layout);
+	host->secret = ensemble_password(&z->ensemble);
 	*ret = &z->base;
 	return RC_OK;
 }

@@ -2,6 +2,7 @@
 #include "lock.h"
 
 #include "backends/common/trace.h"
+#include "backends/common/text.h"
 #include "backends/multi.h"
 #include "cmd/record.h"
 #include "cmd/said.h"
@@ -105,6 +106,8 @@ lock_acquire(struct lock *l, instant until, struct fault *f)
 	enum rc rc = l->store->backend->lock->acquire(
 	    l->store, &l->claim, until, &l->grant, f);
 
+	if (rc == RC_DONE) /* it names who has done it */
+		secret_blot(f->text, l->outer.base.host->secret);
 	tell_call(l, "acquire", began, rc, &l->grant, f);
 	if (rc != RC_OK)
 		return rc;
@@ -131,6 +134,7 @@ name_breaker(const struct lock *l, const char *unknown, struct fault *f)
 	bool several = l->plan->nkeys > 1;
 	char who[RECORD_BYTES];
 
+	record_blot(l->outer.base.host->breaker, l->outer.base.host->secret);
 	if (*l->outer.base.host->breaker) {
 		record_describe(l->outer.base.host->breaker, who, sizeof who);
 		fault_set(f, RC_REVOKED, "broken by %s%s%s%s", who, several ? " (" : "",

@@ -1,6 +1,8 @@
 /* news.c - what the keeper tells the front, and nothing twice. */
 #include "news.h"
 
+#include "cmd/record.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -60,6 +62,7 @@ news_wait(struct news *n, const char *trouble)
 	struct msg m = {.kind = silent ? MSG_RETRYING : MSG_WAITING,
 	    .number = n->host->seen.position};
 
+	record_blot(n->host->seen.holding.record, n->host->secret);
 	if (silent)
 		snprintf(m.text, sizeof m.text, "%s", trouble);
 	else

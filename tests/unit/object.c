@@ -297,6 +297,35 @@ descriptions_fit(void **state)
 	assert_string_equal(text, "somebody");
 }
 
+/* However JSON writes it, and however an echo does within that. */
+static void
+no_record_shows_the_secret(void **state)
+{
+	static const char *const texts[] = {"a%b\\\\ c", "\\u0061\\u0025b\\u005c c",
+	    "a%25b%5C%20c", "\\\\x61%25\\\\x62\\\\x5c c", "a%b\\\\\\\\ c"};
+	char text[200];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+		snprintf(text, sizeof text, "{\"who\":\"<%s>\"}", texts[i]);
+		record_blot(text, "a%b\\ c");
+		assert_string_equal(text, "{\"who\":\"<***>\"}");
+	}
+	/* which is a word of records, too */
+	snprintf(text, sizeof text, "{\"who\":\"one who\",\"pid\":1}");
+	record_blot(text, "who");
+	assert_string_equal(text, "{\"who\":\"one ***\",\"pid\":1}");
+	/* no record, or one that grows */
+	snprintf(text, sizeof text, "[\"one who\"]");
+	record_blot(text, "who");
+	assert_string_equal(text, "[\"one ***\"]");
+	snprintf(text, sizeof text, "{\"n\":1e9,\"a\":\"one who\"}");
+	record_blot(text, "one who");
+	assert_null(strstr(text, "one who"));
+	record_blot(text, NULL);
+	record_blot(text, "");
+}
+
 int
 main(void)
 {
@@ -311,6 +340,7 @@ main(void)
 	    cmocka_unit_test(long_words_leave_a_record),
 	    cmocka_unit_test(hostile_records_are_described),
 	    cmocka_unit_test(descriptions_fit),
+	    cmocka_unit_test(no_record_shows_the_secret),
 	};
 
 	return cmocka_run_group_tests_name("object", tests, NULL, NULL);

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from faults import assert_password_is_not_shown
 from memcached import LEASE, Pretender, run, status
 from proxy import DOWN, UP
 from support import ADMIN, At, boottime, is_alive, spent, wait_for
@@ -593,6 +594,10 @@ def test_login(dlock, private, tmp_path):
     done = run(dlock, private.url)
     assert done.status == 77 and "password-file" in done.stderr
     assert run(dlock, at_bob).status == 64
+
+
+def test_a_password_in_what_others_have_said_is_not_shown(dlock, private):
+    assert_password_is_not_shown(dlock, f"memcached://bob:{SECRET}@127.0.0.1:{private.port}", SECRET, job=())
 
 
 def test_the_password_is_not_shown_that_others_repeat(dlock, private):

@@ -66,6 +66,12 @@ def test_option_files_say_who_we_are(dlock, carl, tmp_path):
     assert_refused(done, 69, "refused")
 
 
+def test_a_password_of_an_option_file_is_not_shown_in_what_others_have_said(dlock, carl, tmp_path):
+    secret_file(tmp_path / ".my.cnf", "[client]\nuser=carl\npassword=\"open sesame@/\"\n")
+    url = f"mysql://127.0.0.1:{carl.port}/{carl.name}"
+    assert_password_is_not_shown(dlock, url, "open sesame@/", env={"HOME": str(tmp_path)})
+
+
 def test_option_files_do_not_weaken(dlock, carl, tmp_path):
     """What they say is read late by the library: what must stand stands."""
     secret_file(tmp_path / ".my.cnf", "[client]\nlocal-infile=1\ninit-command=\"SET autocommit=0, time_zone='+09:00',"

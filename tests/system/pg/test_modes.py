@@ -197,6 +197,14 @@ def test_who_blocks_is_told(dlock, db):
         assert "pid" not in done.stderr  # that is on another machine
 
 
+def test_a_password_in_the_name_of_who_blocks_is_not_told(dlock, db):
+    words = ["-u", db.url.replace("app@", "app:c0rrect-h0rse@", 1), "-O", "mode=advisory", "-O", "key=4711"]
+    with taken(db, 4711, application_name="migrate c0rrect-h0rse"):
+        told = [dlock.run("status", "-k", "job", *words), dlock.run("status", "-J", "-k", "job", *words), dlock.run("run", "-n", "-k", "job", *words, "true")]
+    for done in told:
+        assert "migrate ***" in done.stdout + done.stderr and "c0rrect" not in done.stdout + done.stderr, done
+
+
 def test_who_of_us_blocks_is_told(dlock, db):
     holder = dlock.hold(At(db.url, "advisory"), "job")
     waiter = dlock.contend(At(db.url, "advisory"), "job")

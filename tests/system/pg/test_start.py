@@ -15,7 +15,7 @@ import psycopg2
 import pytest
 
 from databases import a_hold_leaves_its_directory
-from faults import IMPATIENT, assert_refused
+from faults import IMPATIENT, assert_password_is_not_shown, assert_refused
 from pg import DB, MODES, USER, PgServer, account, error, pg_url, psql
 from support import DLOCK, ROOT, At, compile_shim, free_port, is_free, run, wait_for
 
@@ -309,6 +309,13 @@ def test_a_hold_leaves_the_directory_that_its_files_were_named_from(dlock, guard
     a_hold_leaves_its_directory(dlock, tmp_path, ["-u", "postgresql:///?service=locks&sslmode=verify-ca"],
                                 {"PGSERVICEFILE": "services", "PGSSLROOTCERT": "ca"}, sessions,
                                 lambda: guarded.value("SELECT max(ends) FROM dlock.claims"))
+
+
+def test_a_password_of_a_file_is_not_shown_in_what_others_have_said(dlock, guarded, tmp_path):
+    passfile = tmp_path / "pgpass"
+    passfile.write_text("*:*:*:guarded:right-one\n")
+    passfile.chmod(0o600)
+    assert_password_is_not_shown(dlock, url_with(guarded, "guarded"), "right-one", env={"PGPASSFILE": str(passfile)})
 
 
 def test_wrong_password(dlock, guarded, tls):

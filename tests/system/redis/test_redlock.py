@@ -14,6 +14,7 @@ import time
 
 import pytest
 
+from faults import assert_password_is_not_shown
 from hostile import array
 from proxy import DOWN, UP
 from redlock import DURABLE, FORGETFUL, RUN, compile_clock, seconds_of
@@ -93,6 +94,12 @@ def test_one_server_by_two_names(dlock, masters):
     masters[1].kill()
     assert_refused(run(dlock, at, *ONCE), 78, "one server")
     assert masters.votes()[0] is None
+
+
+def test_a_password_in_what_others_have_said_is_not_shown(dlock, masters):
+    for server in masters.all:
+        server.client().config_set("requirepass", "geheimes")
+    assert_password_is_not_shown(dlock, masters.url.replace("//", "//:geheimes@"), "geheimes", job=(), asker=False)
 
 
 def test_one_wrong_password_is_told_and_two_are_refused(dlock, masters):

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
-from faults import IMPATIENT, LEASE, assert_refused, wait_for_writes
+from faults import IMPATIENT, LEASE, assert_password_is_not_shown, assert_refused, wait_for_writes
 from hostile import SILENCE
 from proxy import BOTH, UP
 from support import BRIEFLY, At, free_port, run, told_at_the_end, wait_for
@@ -203,6 +203,10 @@ def test_auth_file(dlock, at, tmp_path, content, mode, status):
     else:
         assert done.status == 75  # the same user: it sees the holder
         assert holder.finish().status == 0
+
+
+def test_a_password_in_what_others_have_said_is_not_shown(dlock, at):
+    assert_password_is_not_shown(dlock, with_login(at, ALICE).words[1], "hunter2")
 
 
 def test_password_appears_nowhere(dlock, at, make_zk):
