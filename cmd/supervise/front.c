@@ -221,6 +221,10 @@ kill_and_finish(struct front *f, struct ending otherwise, const char *why)
 	struct ending lost = silence;
 	bool begun;
 
+	if (atomic_load(&f->shared->end.lost)) { /* the keeper was about to do this */
+		lost = shared_ending(f->shared);
+		why = f->shared->end.loss.text;
+	}
 	loss_tell(f->run, &lost, why);
 	lost.stuck = !kill_everything(f);
 	/* not earlier: it may begin until it is dead */
@@ -242,7 +246,10 @@ take_over(struct front *f, const char *why)
 		if (f->keeper.pid && (!told || !atomic_load(&f->shared->end.lingers)))
 			kill(f->keeper.pid, SIGKILL);
 		e.unconfirmed = e.unconfirmed || !told;
-		front_finish(f, e, told ? f->shared->end.why.text : why);
+		front_finish(f, e,
+		    told                                    ? f->shared->end.why.text
+			: atomic_load(&f->shared->end.lost) ? f->shared->end.loss.text
+							    : why);
 		return;
 	}
 	kill_and_finish(f, (struct ending){.kind = END_REFUSED, .value = RC_SYSTEM}, why);

@@ -144,6 +144,17 @@ publish_ending(struct keeper *k)
 	atomic_store(&k->shared->end.finished, true);
 }
 
+/* To kill a tree may take long: a front that does it first says why, as we would have. */
+static void
+publish_loss(struct keeper *k)
+{
+	if (k->keep.ending.kind != END_LOST || atomic_load(&k->shared->end.lost))
+		return;
+	k->shared->end.loss = k->fault;
+	shared_put_ending(k->shared, &k->keep.ending);
+	atomic_store(&k->shared->end.lost, true);
+}
+
 static void
 report_ending(struct keeper *k)
 {
@@ -219,8 +230,10 @@ carry_out(struct keeper *k, const struct actions *a)
 		start_command(k);
 	if (k->run->body && (a->set & (DO_TERM | DO_KILL)))
 		run_settle(k->run, WITHDRAWN);
-	if (a->set & (DO_TERM | DO_KILL))
+	if (a->set & (DO_TERM | DO_KILL)) {
+		publish_loss(k);
 		loss_tell(k->run, &k->keep.ending, k->fault.text);
+	}
 	/* unless the front has been faster */
 	if ((a->set & DO_TERM) && !atomic_exchange(&k->shared->stopping, true)) {
 		news_send(&k->in.news, MSG_STOPPING, k->keep.ending.kind, k->fault.text);

@@ -20,6 +20,9 @@ struct shared_end {
 	_Atomic bool
 	    told; /* `ending` is final; `why` has the words, and stays as it is */
 	_Atomic bool lingers; /* and the keeper stays on */
+	/* before the tree is killed: the lock is lost, `ending` says how, and `loss` why */
+	_Atomic bool lost;
+	struct fault loss;
 	/* `dlock hold`: it was given back, or its time is over */
 	_Atomic bool returned;
 	_Atomic bool loss_told;  /* `dlock hold`: to the script; written by both */

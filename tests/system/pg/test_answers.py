@@ -15,7 +15,7 @@ from databases import wait_for_renewals
 from faults import IMPATIENT, LEASE, LIVING_LEASE, assert_password_is_not_shown, assert_refused
 from pg import DB, MODES, USER, columns, data_row, error, message, pg_url
 from proxy import DOWN, UP
-from support import DLOCK, At, boottime, children_of, is_free, kill, run, told_at_the_end, wait_for
+from support import DLOCK, At, boottime, children_of, compile_shim, is_free, kill, run, told_at_the_end, wait_for
 
 # What the server has done all the same may stay for a lease: no key of other tests on that server.
 LEFT = "left"
@@ -122,6 +122,30 @@ def test_a_password_in_the_last_words_of_a_session_is_not_shown(dlock, db, make_
     assert db.terminate() == 1
     done = holder.wait()
     assert done.status == 79 and "no luck with ***, as ***" in done.stderr and "rse!" not in done.stderr, done
+
+
+SLOW_STOP = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <unistd.h>
+int kill(pid_t pid, int sig)
+{
+	if (sig == SIGSTOP)
+		usleep(700000);
+	return ((int (*)(pid_t, int))dlsym(RTLD_NEXT, "kill"))(pid, sig);
+}
+"""
+
+
+def test_the_server_s_last_words_are_told_also_if_the_tree_is_killed_slowly(dlock, db, tmp_path):
+    """The keeper has said why before: a front that is impatient takes that over, and blames nobody."""
+    words = At(db.url, "advisory").words
+    holder = dlock.start("run", *words, "-k", "job", "-t", "10m", "--", "sleep", "60",
+                         env={"LD_PRELOAD": compile_shim(tmp_path, "slow", SLOW_STOP)}).held()
+    assert db.terminate() == 1
+    done = holder.wait()
+    assert done.status == 79 and "terminating connection" in done.stderr and "react" not in done.stderr, done
 
 
 def test_notices_are_not_printed(dlock, pg_server, make_tamper):
