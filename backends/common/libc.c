@@ -47,6 +47,19 @@ libc_close_range(unsigned first, unsigned last)
 		close(fd);
 }
 
+void
+libc_close_all_but(int first, int one, int other)
+{
+	int low = one < other || other < 0 ? one : other,
+	    high = one < other ? other : one;
+
+	if (low > first)
+		libc_close_range(first, low - 1);
+	if (high > low + 1)
+		libc_close_range(low + 1, high - 1);
+	libc_close_range(high + 1, ~0U);
+}
+
 int
 libc_open_nothing(void)
 {

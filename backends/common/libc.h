@@ -53,6 +53,9 @@ libc_pidfd_getfd(int pidfd, int fd)
 /* Closes these descriptors; an older kernel tells in /proc which are open. */
 void libc_close_range(unsigned first, unsigned last);
 
+/* All from `first` on but these two; -1: there is only one. */
+void libc_close_all_but(int first, int one, int other);
+
 /*
  * A descriptor for nothing, the lowest that is free: /dev/null, or where there is none "/",
  * from which nobody can read, and to which nobody can write.  -1 with errno.

@@ -6,9 +6,9 @@
 #include "cmd/text.h"
 #include "child.h"
 #include "events.h"
+#include "guard.h"
 #include "loop.h"
 #include "waiting.h"
-#include "watch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -52,6 +52,7 @@ struct front_stop {
 	instant continued; /* when we were, last */
 	bool put_off;      /* we waited: the keeper gives up our place first */
 	bool hung_up; /* the command has got the SIGHUP that is still to come to us */
+	struct guard guard; /* while we are stopped */
 };
 
 /* The other process. */
@@ -62,7 +63,6 @@ struct front_keeper {
 	bool granted; /* the keeper has said so: it goes on to say so in the page */
 	struct anchors anchors; /* keep the lock while we live, and break if it ends */
 	size_t broken;          /* of them, once the watch knows that one is */
-	int guard; /* a pipe that the keeper alone keeps open; -1: not needed yet */
 };
 
 /*
@@ -316,15 +316,7 @@ stop_command(struct front *f)
 static instant
 watch_keeper(struct front *f)
 {
-	const struct shared *s = f->shared;
-	const struct view view = {
-	    .granted = is_running(f),
-	    .finished = atomic_load(&s->end.finished),
-	    .stopping = atomic_load(&s->stopping),
-	    .term_at = atomic_load(&s->term_at),
-	    .kill_at = atomic_load(&s->kill_at),
-	    .alive_at = atomic_load(&s->alive_at),
-	};
+	const struct view view = guard_view(f->shared, is_running(f));
 	struct watched due;
 
 	if (instant_now() >= f->elders.look_at)
@@ -467,38 +459,23 @@ put_off_stop(struct front *f, int sig)
 	loop_put_off(&f->loop, sig);
 }
 
-/*
- * While we are stopped nobody would stop the tree if the keeper is killed.  The kernel wakes
- * us then: see loop_stop_guarded().
- */
+/* While we are stopped nobody would stop the tree if the keeper is killed, or frozen. */
 static void
-set_guard(struct front *f)
+begin_stop(struct front *f)
 {
-	struct anchors sent = {.n = 1};
-	int ends[2];
-
-	if (f->keeper.guard >= 0 || pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
-		return;
-	sent.fds[0] = ends[1];
-	if (link_send(f->keeper.link, &(struct msg){.kind = MSG_GUARD}, &sent))
-		f->keeper.guard = ends[0];
-	else
-		close(ends[0]);
-	close(ends[1]);
+	f->stop.guard = guard_begin(f->shared, &f->watch, f->keeper.link);
+	atomic_store(&f->shared->front.mirrored, true);
 }
 
-/* Where the keeper has no room for its end, we stop without. */
-static int
-live_guard(struct front *f)
+/* Has the guard continued us? */
+static bool
+end_stop(struct front *f)
 {
-	struct pollfd link = {.fd = f->keeper.link, .events = POLLRDHUP};
+	bool woken = loop_is_closed(f->stop.guard.fd);
 
-	if (f->keeper.guard >= 0 && loop_is_closed(f->keeper.guard) &&
-	    f->keeper.link >= 0 && poll(&link, 1, 0) == 0) {
-		close(f->keeper.guard);
-		f->keeper.guard = -1;
-	}
-	return f->keeper.guard;
+	atomic_store(&f->shared->front.mirrored, false);
+	guard_end(&f->stop.guard);
+	return woken;
 }
 
 /*
@@ -508,10 +485,9 @@ live_guard(struct front *f)
 static void
 stop_with_rest(struct front *f, int sig)
 {
-	set_guard(f);
-	atomic_store(&f->shared->front.mirrored, true);
-	loop_stop_guarded(sig, live_guard(f));
-	atomic_store(&f->shared->front.mirrored, false);
+	begin_stop(f);
+	loop_stop_guarded(sig, f->stop.guard.fd);
+	end_stop(f);
 }
 
 static void
@@ -618,12 +594,12 @@ front_stop(struct front *f)
 	if (!f->run->origin->has_tty || !command || atomic_load(&f->shared->killing) ||
 	    (state ? state != 'T' : kill(command, 0) != 0))
 		return;
-	set_guard(f);
-	atomic_store(&f->shared->front.mirrored, true);
-	f->stop.hung_up = loop_stop_with(command, f->stop.sig, live_guard(f));
-	atomic_store(&f->shared->front.mirrored, false);
-	if (!loop_is_closed(f->keeper.guard))
+	begin_stop(f);
+	f->stop.hung_up = loop_stop_with(command, f->stop.sig, f->stop.guard.fd);
+	if (!end_stop(f))
 		take_continue(f, command);
+	else
+		f->stop.at = instant_now() + CONTINUING; /* if nothing has come of it */
 }
 
 static void
@@ -665,11 +641,14 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 		waiting_heard(&f->waiting, m);
 		say("%s", text_clean(words, sizeof words, m->text, strlen(m->text)));
 		break;
+	case MSG_GUARD:
+		for (size_t i = 0; i < a->n; i++)
+			close(a->fds[i]); /* we are awake */
+		break;
 	case MSG_SKIPPED:
 	case MSG_STARTED:
 	case MSG_RESUMED:
 	case MSG_SIGNAL:
-	case MSG_GUARD:
 		break;
 	case MSG_STOPPING:
 		outside_look(run_guarded(f->run));
@@ -833,8 +812,6 @@ part_with_keeper(struct front *f)
 		close(f->keeper.link);
 	for (size_t i = 0; i < f->keeper.anchors.n; i++)
 		close(f->keeper.anchors.fds[i]);
-	if (f->keeper.guard >= 0)
-		close(f->keeper.guard);
 	loop_close(&f->loop);
 	free(f->elders.spared.at);
 	memset(f, 0, sizeof *f);
@@ -858,7 +835,7 @@ front_run(const struct run *r, pid_t keeper)
 	f->keeper.pid = keeper;
 	f->parent = getppid();
 	f->keeper.link = r->ends[0];
-	f->keeper.guard = -1;
+	f->stop.guard.fd = -1;
 	f->keeper.listen_from = listen_from(r);
 	f->elders.look_at = f->stop.at = f->doubt.warn_at = NEVER;
 	close(r->ends[1]);

@@ -6,6 +6,7 @@
 #include "verdict.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -159,9 +160,55 @@ incoming_wake_front(const struct incoming *in)
 void
 incoming_drop_guard(struct incoming *in)
 {
-	if (in->guard >= 0)
-		close(in->guard);
-	in->guard = -1;
+	if (in->guard[0] < 0)
+		return;
+	fcntl(in->guard[0], F_SETFL, O_NONBLOCK);
+	close(in->guard[0]);
+	close(in->guard[1]);
+	in->guard[0] = in->guard[1] = -1;
+}
+
+/*
+ * The kernel continues the front when the other end, which we alone have, is closed.  The end
+ * that tells it so waits in the front's socket, as open as if it had been received.
+ */
+static void
+set_guard(struct incoming *in)
+{
+	struct anchors sent = {.n = 1};
+
+	if (pipe2(in->guard, O_CLOEXEC | O_NONBLOCK) != 0) {
+		in->guard[0] = in->guard[1] = -1;
+		return;
+	}
+	sent.fds[0] = in->guard[0];
+	fcntl(sent.fds[0], F_SETOWN, getppid());
+	fcntl(sent.fds[0], F_SETSIG, SIGCONT);
+	fcntl(sent.fds[0], F_SETFL, O_ASYNC | O_NONBLOCK);
+	if (!news_message(&in->news, &(struct msg){.kind = MSG_GUARD}, &sent))
+		incoming_drop_guard(in);
+}
+
+/*
+ * A front that was stopped by SIGSTOP (`kill -STOP %1`) could set no guard of its own, and
+ * would sleep on when we are killed.  So it is looked at when we wake, which we do every third
+ * of a lease at least, but not more often than needed.  While the link is open the front is
+ * our parent.
+ */
+static void
+check_front(struct incoming *in)
+{
+	bool guarded = in->guard[0] >= 0, sleeps;
+
+	if (instant_now() < in->guard_at)
+		return;
+	in->guard_at = instant_now() + in->run->plan->terms.ttl / 4;
+	sleeps = in->keep->phase == PH_HOLD && in->news.link >= 0 && !atomic_load(&in->run->shared->front.mirrored) &&
+	    tree_state(getppid()) == 'T';
+	if (guarded && !sleeps)
+		incoming_drop_guard(in);
+	else if (sleeps && !guarded)
+		set_guard(in);
 }
 
 void
@@ -322,12 +369,8 @@ hear_front(struct incoming *in)
 	int got;
 
 	while ((got = link_receive(in->news.link, &m, &sent)) > 0)
-		if (m.kind == MSG_GUARD) {
-			incoming_drop_guard(in);
-			in->guard = sent.n > 0 ? sent.fds[0] : -1;
-		} else if (m.kind == MSG_SIGNAL) {
+		if (m.kind == MSG_SIGNAL)
 			obey_signal(in, &m.got);
-		}
 	if (got < 0) {
 		close(in->news.link);
 		in->news.link = -1;
@@ -448,6 +491,7 @@ incoming_wait(struct incoming *in, int fd, short events, instant until)
 	loop_wait(&in->loop, set, n, instant_first(until, in->leave_at));
 	if (in->leave_at != NEVER && instant_now() >= in->leave_at)
 		incoming_leave_session(in);
+	check_front(in);
 	atomic_store(&in->run->shared->alive_at, instant_now());
 	ready = set[SLOT_BACKEND].revents != 0;
 	if (in->run->body) {

@@ -26,7 +26,8 @@ struct incoming {
 	struct join_outer outer;
 	pid_t group;      /* the front's */
 	instant leave_at; /* when to leave the session; NEVER: we have, or need not */
-	int guard;        /* what the front has sent with MSG_GUARD, or -1 */
+	int guard[2];     /* a pipe that continues a stopped front when we end; or -1 */
+	instant guard_at; /* when to look whether the front is stopped */
 	bool answered; /* somebody wanted the lock released, and knows how that ended */
 };
 
@@ -52,9 +53,10 @@ void incoming_leave_session(struct incoming *);
  */
 bool incoming_wait(struct incoming *, int fd, short events, instant until);
 
-/* To a front that stopped because the command did: the command goes on, or is gone. */
-/* The front is woken by its end, and may not stop any more behind it. */
+/* Our end is not to continue a front that was stopped by SIGSTOP. */
 void incoming_drop_guard(struct incoming *);
+
+/* To a front that stopped because the command did: the command goes on, or is gone. */
 void incoming_wake_front(const struct incoming *);
 
 /* Tells all that have asked for the release of a hold how it has ended. */

@@ -224,6 +224,8 @@ carry_out(struct keeper *k, const struct actions *a)
 		atomic_store(&k->shared->term_at, k->keep.lease.term_at);
 		atomic_store(&k->shared->kill_at, k->keep.lease.kill_at);
 	}
+	if (a->set & DO_GO)
+		k->in.guard_at = instant_now() + k->plan->terms.ttl / 4;
 	if (a->set & DO_GO && k->run->body)
 		start_body(k);
 	else if (a->set & DO_GO)
@@ -253,7 +255,7 @@ carry_out(struct keeper *k, const struct actions *a)
 		atomic_store(&k->shared->end.lingers, !(a->set & DO_EXIT));
 		report_ending(k);
 		incoming_answer_release(&k->in);
-		incoming_drop_guard(&k->in); /* or the front could still stop */
+		incoming_drop_guard(&k->in); /* who has stopped the front wants it so */
 		incoming_wake_front(&k->in);
 	}
 }
@@ -528,19 +530,13 @@ await_question(struct keeper *k)
 static void
 leave_the_terminal(struct keeper *k)
 {
-	int null = libc_open_nothing(), low, high;
+	int null = libc_open_nothing();
 	int other = k->run->body ? k->run->body->outside.fd : k->in.child.gate;
 
 	incoming_leave_group(&k->in);
 	for (int fd = 0; fd <= 2; fd++)
 		dup2(null, fd);
-	low = k->in.news.link < other || other < 0 ? k->in.news.link : other;
-	high = k->in.news.link < other ? other : k->in.news.link;
-	if (low > 3)
-		libc_close_range(3, low - 1);
-	if (high > low + 1)
-		libc_close_range(low + 1, high - 1);
-	libc_close_range(high + 1, ~0U);
+	libc_close_all_but(3, k->in.news.link, other);
 	tree_forget();
 }
 
@@ -574,8 +570,9 @@ keeper_init(struct keeper *k, const struct run *r)
 	k->in.news.host = &k->host;
 	k->in.news.link = r->ends[1];
 	k->todo.wake = NEVER;
-	k->in.child.gate = k->in.outer.listener = k->in.outer.spare = k->in.guard = -1;
-	k->in.leave_at = NEVER;
+	k->in.child.gate = k->in.outer.listener = k->in.outer.spare = -1;
+	k->in.guard[0] = k->in.guard[1] = -1;
+	k->in.leave_at = k->in.guard_at = NEVER;
 	close(r->ends[0]);
 }
 

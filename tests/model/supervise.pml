@@ -8,7 +8,7 @@
  *		cmd/supervise/incoming.c: incoming_wait(), reap();
  *		and what cmd/supervise/step.c decides: granted(), renewed(), overtaken(),
  *		guard_tree(), finished(), give_back()
- *	Front	cmd/supervise/front.c: view_of(), stop_command(), take_over(),
+ *	Front	cmd/supervise/front.c: watch_keeper(), stop_command(), take_over(),
  *		kill_everything(), hear_keeper(); and what cmd/supervise/watch.c decides
  *	Tree	the stub of cmd/supervise/child.c, the command, and what it has started
  *	Fate	kills and freezes

@@ -529,20 +529,78 @@ def test_a_suspended_hold_that_waits_keeps_nobody_waiting(dlock, shell, files):
     assert shell.run(f"{DLOCK} release {re.search('@dlock-[^ ]+', shell.seen)[0].strip()}") == 0
 
 
-@pytest.mark.parametrize("left", ["in its group", "elsewhere"])
-def test_nothing_of_a_suspended_job_outlives_its_keeper(dlock, shell, leased, tmp_path, left):
-    """Somebody must stop what the kernel does not, though all of the job is stopped."""
+def job_that_leaves(dlock, shell, leased, tmp_path, left):
+    """A job with something of its own, perhaps in another session: (front, keeper)."""
     script = f"{'setsid ' if left == 'elsewhere' else ''}sleep 1000 & echo $! >{tmp_path}/pid; echo ready; exec sleep 1000"
     shell.send(run_line(leased, "sh", "-c", f"'{script}'", options=["-t", f"{TTL}s"]) + "\n")
     shell.expect("ready")
+    return [p for p in descendants_of(shell.tty.pid) if stat_of(p)[0] == "dlock"]
+
+
+def until_stopped(pids):
+    wait_for(lambda: [state_of(p) for p in pids] == ["T"] * len(pids), what="it to stop")
+
+
+@pytest.mark.parametrize("how", ["killed", "frozen"])
+@pytest.mark.parametrize("left", ["in its group", "elsewhere"])
+def test_nothing_of_a_suspended_job_outlives_its_keeper(dlock, shell, leased, tmp_path, left, how):
+    """Somebody must stop what the kernel does not, though all of the job is stopped."""
+    front, keeper = job_that_leaves(dlock, shell, leased, tmp_path, left)
     shell.ctrl("z")
     assert shell.prompt() == 148
-    front, keeper = [p for p in descendants_of(shell.tty.pid) if stat_of(p)[0].startswith("dlock")]
     job = descendants_of(shell.tty.pid)
-    wait_for(lambda: state_of(front) == "T", what="the front to stop")
-    kill(keeper)
+    until_stopped([front])
+    kill(keeper, signal.SIGKILL if how == "killed" else signal.SIGSTOP)
     until_all_end(job, "the end of the job")
     assert shell.run("wait %1") in (79, 127)
+
+
+def until_unguarded(shell):
+    """Then the front goes on."""
+    wait_for(lambda: "dlock-guard" not in [stat_of(p)[0] for p in descendants_of(shell.tty.pid) if stat_of(p)], what="the job to go on")
+
+
+def has_both_ends_of_a_pipe(pid):
+    pipes = []
+    with contextlib.suppress(FileNotFoundError):
+        pipes = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+    return any(pipes.count(p) == 2 for p in pipes if "pipe:" in p)
+
+
+@pytest.mark.parametrize("whom", ["the job", "the front"])
+def test_nothing_of_a_job_that_was_stopped_by_force_outlives_its_keeper(dlock, shell, leased, tmp_path, whom):
+    """The front has no time for a guard of its own; the keeper sets one when it sees it."""
+    front, keeper = job_that_leaves(dlock, shell, leased, tmp_path, "elsewhere")
+    shell.ctrl("z")
+    assert shell.prompt() == 148
+    shell.run("bg")
+    until_unguarded(shell)
+    if whom == "the job":
+        shell.run("kill -STOP %1")
+    else:
+        os.kill(front, signal.SIGSTOP)
+    until_stopped([front])
+    wait_for(lambda: has_both_ends_of_a_pipe(keeper), what="the guard")
+    job = descendants_of(shell.tty.pid)
+    kill(keeper)
+    until_all_end(job, "the end of the job")
+
+
+def test_a_job_that_was_stopped_by_force_is_stopped_by_its_keeper(dlock, shell, leased, tmp_path):
+    """A lock that is lost meanwhile costs the tree, whoever sleeps; and nobody is continued who was stopped."""
+    front, _ = job_that_leaves(dlock, shell, leased, tmp_path, "elsewhere")
+    job = descendants_of(shell.tty.pid)
+    shell.ctrl("z")
+    assert shell.prompt() == 148
+    shell.run("bg")
+    until_unguarded(shell)
+    shell.run("kill -STOP %1")
+    until_stopped([front])
+    leased.take_away([leased.key()], leased.key())
+    until_all_end(set(job) - {front}, "the end of the tree")
+    assert state_of(front) == "T"
+    os.kill(front, signal.SIGCONT)
+    shell.expect("the command was stopped")
 
 
 # ---- suspended, and the shell or the terminal goes ----
@@ -574,7 +632,7 @@ def test_a_suspended_job_ends_with_its_shell(dlock, shell, files, end, command):
         shell.ctrl("z")
     shell.expect("dash>" if "dash" in end else PROMPT)
     job = [p for p in descendants_of(shell.tty.pid) if p not in below]
-    assert len(job) == 3 and not is_free(dlock, files)
+    assert len(job) == 4 and not is_free(dlock, files)  # with the front's guard
     if end == "exit of dash":
         shell.send("exit\n")
         shell.expect("dash>")

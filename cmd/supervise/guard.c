@@ -1,0 +1,95 @@
+/* guard.c - a process that watches the keeper while the front is stopped. */
+#include "guard.h"
+
+#include "backends/common/libc.h"
+#include "loop.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+struct view
+guard_view(const struct shared *s, bool granted)
+{
+	return (struct view){
+	    .granted = granted,
+	    .finished = atomic_load(&s->end.finished),
+	    .stopping = atomic_load(&s->stopping),
+	    .term_at = atomic_load(&s->term_at),
+	    .kill_at = atomic_load(&s->kill_at),
+	    .alive_at = atomic_load(&s->alive_at),
+	};
+}
+
+/*
+ * It ends with the front, keeps nothing of the user's open, and no anchor, and is in no job of
+ * a shell.
+ */
+static void
+leave_the_front(pid_t front, int link, int pipe)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, "dlock-guard");
+	libc_close_all_but(0, link, pipe);
+	if (getppid() != front)
+		_exit(0);
+	setsid();
+}
+
+static _Noreturn void
+watch_alone(const struct shared *s, struct watch w, int link)
+{
+	struct pollfd set[LOOP_OWN + 1];
+	struct watched due;
+	struct view view;
+	struct loop loop;
+	sigset_t none;
+
+	sigemptyset(&none);
+	loop_open(&loop, &none); /* without a timer it still waits, though not as well */
+	do {
+		view = guard_view(s, true);
+		due = watch(&w, instant_now(), &view);
+		set[LOOP_OWN] = (struct pollfd){.fd = link, .events = POLLRDHUP};
+		if (due.duty == DUTY_NONE)
+			loop_wait(&loop, set, LOOP_OWN + 1, due.wake);
+	} while (due.duty == DUTY_NONE && !set[LOOP_OWN].revents);
+	_exit(0);
+}
+
+struct guard
+guard_begin(const struct shared *s, const struct watch *w, int link)
+{
+	struct guard g = {.fd = -1};
+	pid_t front = getpid();
+	int ends[2];
+
+	if (link < 0 || pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+		return g;
+	g.pid = libc_fork();
+	if (g.pid == 0) {
+		leave_the_front(front, link, ends[1]);
+		watch_alone(s, *w, link);
+	}
+	close(ends[1]);
+	g.fd = ends[0];
+	if (g.pid < 0) {
+		close(g.fd);
+		g = (struct guard){.fd = -1};
+	}
+	return g;
+}
+
+void
+guard_end(struct guard *g)
+{
+	if (g->fd >= 0)
+		close(g->fd);
+	if (g->pid > 0) {
+		kill(g->pid, SIGKILL);
+		while (waitpid(g->pid, NULL, 0) < 0 && errno == EINTR)
+			continue;
+	}
+	*g = (struct guard){.fd = -1};
+}

@@ -1,0 +1,33 @@
+/*
+ * guard.h - what wakes a front that is stopped, when the keeper can no longer keep the lock.
+ *
+ * A front that stops for Ctrl-Z leaves a child behind, which watches the keeper in its place.
+ * The child ends when the front is needed, and the kernel continues the front then
+ * (loop_stop_guarded): the keeper is late, or dead, or has had its last word.
+ *
+ * SIGSTOP leaves the front no time for that.  A keeper that finds it so sets the guard:
+ * incoming.c.
+ */
+#ifndef DLOCK_GUARD_H
+#define DLOCK_GUARD_H
+
+#include "page.h"
+#include "watch.h"
+
+struct guard {
+	pid_t pid; /* a child of ours; 0: there is none */
+	int fd;    /* a pipe that it alone keeps open; -1: none */
+};
+
+/*
+ * Begins one.  Where there is no room for a process or a pipe the front stops without.
+ * `link` is the front's end.
+ */
+struct guard guard_begin(const struct shared *, const struct watch *, int link);
+
+void guard_end(struct guard *);
+
+/* What the page says now. */
+struct view guard_view(const struct shared *, bool granted);
+
+#endif
