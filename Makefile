@@ -223,7 +223,7 @@ test:
 # Which test finds each of the faults of tests/mutants/mutants.txt, put into a copy of the source; COMPILE=1: does each compile?
 .PHONY: mutants
 mutants: deps
-	@COMPILE=$(COMPILE) $(PYTHON) tests/mutants/run.py $(NAME)
+	@COMPILE=$(COMPILE) JOBS=$(JOBS) $(PYTHON) tests/mutants/run.py $(NAME)
 
 # A fresh make sees what deps has installed.
 check-all: export DLOCK_TEST_FULL := 1

@@ -2,12 +2,17 @@
 # Goal of this file: is the net of tests tight?  One fault at a time is put into a copy of the
 # source (mutants.txt), and the tests are asked which of them finds it.
 #
-#	make mutants                 all of them; ten minutes on two cores
+#	make mutants                 all of them; fifteen minutes on two cores
 #	make mutants NAME="a b"      some of them
-#	make mutants COMPILE=1       no test is asked: does each compile?  a few minutes on one core
+#	make mutants COMPILE=1       no test is asked: does each compile?  three minutes on two cores
+#	make mutants JOBS=4          four at a time; otherwise one more than there are cores, since tests mostly wait
 #
-# Asked first is the test that has found the fault before (finders.txt), then what costs little: the units and
-# `make test`, then `make test BACKEND=...` of the fault's backends.  The first failure ends it.  A line for each
+# The source is copied and built once, then copied with what was built for each that works side by side.  A fault costs what
+# its file does: that is compiled, what it is a part of is linked, and afterwards the files that have changed come back, with
+# their times, so that nothing is compiled to take a fault out.
+#
+# Asked first is the test that has found the fault before (finders.txt), and if it finds it again no other.  Else what costs
+# little: the units and `make test`, then `make test BACKEND=...` of the fault's backends.  The first failure ends it.  A line for each
 # fault: its name, the seconds, and the test that has found it, which finders.txt keeps.  Fails, and names them at the end, if
 # one is found by no test, if its text stands nowhere any more (then it is to be seeded anew, in the code that does the same
 # now), or if it does not compile: what no compiler takes is no fault that a test has found.
@@ -20,21 +25,25 @@
 #	- lines as they stand in cmd or backends, in one file only, however they are indented
 #	+ lines in their place
 
+import concurrent.futures
 import contextlib
 import os
 import pathlib
+import queue
 import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-COPY = ROOT / "build" / "mutants"
+COPIES = ROOT / "build" / "mutants"
 FAULTS = ROOT / "tests" / "mutants" / "mutants.txt"
 FINDERS = ROOT / "tests" / "mutants" / "finders.txt"  # "NAME TEST": a test without its parameters, or "unit" and its name
 NO_FINDERS = "not (test_a_version_is_for_all or test_what_a_version or test_the_map_says or test_every_fault_of_the)"  # they notice each change of a text
 LIMIT = 900  # seconds that one question to the tests may take
+ALL = ["all", "build/dlock-test", "build/dlock-admin", "wrong"]
 
 
 def texts_of(tree):
@@ -68,14 +77,13 @@ class Fault:
         return found[0]
 
     def put(self, tree):
-        """Returns the file and what was in it."""
+        """Returns the file that it is in."""
         path, lines, i = self.place(texts_of(tree))
-        before = path.read_text(encoding="utf-8")
         indent = re.match(r"\s*", lines[i])[0]
         first = re.match(r"\s*", self.new[0])[0] if self.new else ""
         lines[i:i + len(self.old)] = [indent + line.removeprefix(first) + "\n" for line in self.new]
         path.write_text("".join(lines), encoding="utf-8")
-        return path, before
+        return path
 
 
 def read_faults(path):
@@ -88,32 +96,84 @@ def read_finders():
     return dict(line.split(" ", 1) for line in lines)
 
 
+KEEPING = threading.Lock()
+
+
 def keep_finder(name, test):
     """In place of the one that did not find it this time."""
-    finders = {**read_finders(), name: re.sub(r"\[.*", "", test)}
-    FINDERS.write_text("".join(f"{k} {v}\n" for k, v in sorted(finders.items())), encoding="utf-8")
+    with KEEPING:
+        finders = {**read_finders(), name: re.sub(r"\[.*", "", test)}
+        FINDERS.write_text("".join(f"{k} {v}\n" for k, v in sorted(finders.items())), encoding="utf-8")
 
 
-def make_copy():
-    """The source, and what has been built of it, so that little is to be built again."""
-    COPY.mkdir(parents=True, exist_ok=True)
+def make(tree, *words):
+    env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
+    env["DLOCK_TEST_PATIENCE"] = "20"  # many a fault is found when what a test waits for does not come
+    words = ["make", "-C", tree, "--no-print-directory", *words]
+    done = subprocess.run(["timeout", "-k", "60", str(LIMIT), *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, env=env, check=False)
+    if done.returncode in (124, 137):
+        done.stdout = f"FAILED {' '.join(words[4:])} (it does not end)\n{done.stdout}"
+    return done
+
+
+def error_of(done):
+    error = re.search(r"^.*\b(?:error|undefined reference)\b.*$", done.stdout, re.M)
+    return error[0] if error else done.stdout[-500:]
+
+
+# ---- copies of the source ----
+
+
+def copy_source(copy):
+    """What has been built of it stays, so that little is to be built again."""
+    copy.mkdir(parents=True, exist_ok=True)
     names = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     for name in names:
-        target = COPY / name
+        target = copy / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.exists() or target.read_bytes() != (ROOT / name).read_bytes():
             shutil.copy2(ROOT / name, target)
-    for name in {str(p.relative_to(COPY)) for d in ("cmd", "backends", "tests") for p in (COPY / d).rglob("*.[ch]")} - set(names):
-        (COPY / name).unlink()
+            target.touch()  # an older file than its object may have come
+    for name in {str(p.relative_to(copy)) for d in ("cmd", "backends", "tests") for p in (copy / d).rglob("*.[ch]")} - set(names):
+        (copy / name).unlink()
 
 
-def make(*words):
-    env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
-    try:
-        return subprocess.run(["make", "-C", COPY, "--no-print-directory", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, env=env, timeout=LIMIT, check=False)
-    except subprocess.TimeoutExpired as e:
-        return subprocess.CompletedProcess(words, 1, f"FAILED make {' '.join(words)} (it does not end)\n{e.stdout or ''}")
+class Copy:
+    """One of those in which faults are put side by side."""
+
+    def __init__(self, pristine, path):
+        self.pristine, self.path = pristine, path
+        shutil.rmtree(path, ignore_errors=True)
+        shutil.copytree(pristine, path, symlinks=True)
+        self.times = {p: p.stat().st_mtime_ns for p in path.rglob("*") if p.is_file()}
+
+    @contextlib.contextmanager
+    def seeded(self, fault, *words):
+        """The fault is in the source, and that has been built."""
+        try:
+            path = fault.put(self.path)
+            what = self.objects_of(path) if words == ("objects",) else words
+            built = make(self.path, *what)
+            if built.returncode != 0:
+                raise NoFault(f"DOES NOT COMPILE: {error_of(built)}")
+            yield
+        finally:
+            self.restore()
+
+    def objects_of(self, path):
+        """What is compiled of this file; of a header all that may include it."""
+        return [f"build/{path.relative_to(self.path).with_suffix('.o')}"] if path.suffix == ".c" else ["all"]
+
+    def restore(self):
+        for path, when in self.times.items():
+            if not path.exists() or path.stat().st_mtime_ns != when:
+                new = path.with_name(f"{path.name}.new")  # the file itself may be a program that still runs
+                shutil.copy2(self.pristine / path.relative_to(self.path), new)
+                new.replace(path)
+
+
+# ---- questions ----
 
 
 def finder_of(done):
@@ -144,48 +204,35 @@ def tiers(fault, but):
             yield ["test", f"BACKEND={backend}", f"PYTEST=-x -k 'not ({others})'"]
 
 
-@contextlib.contextmanager
-def seeded(fault, *words):
-    """The fault is in the source, and that has been built."""
-    path, before = fault.put(COPY)
-    try:
-        built = make(*words)
-        if built.returncode != 0:
-            error = re.search(r"^.*\b(?:error|undefined reference)\b.*$", built.stdout, re.M)
-            raise NoFault(f"DOES NOT COMPILE: {error[0] if error else built.stdout[-500:]}")
-        yield
-    finally:
-        path.write_text(before, encoding="utf-8")
-
-
-def asked_with(fault, *words):
+def asked_with(copy, fault, *words):
     """What has failed with the fault in the source."""
-    with seeded(fault, "-j2", "all", *(["build/dlock-test", "build/dlock-admin", "wrong"] if words[0] == "test" else [])):
-        return finder_of(make(*words))
+    unit = words[1].removeprefix("UNITS=") if words[0] == "units" and len(words) > 1 else None
+    with copy.seeded(fault, *([f"build/tests/{unit}"] if unit else ["-j2", *ALL])):
+        return finder_of(make(copy.path, *words))
 
 
-def compile_only(fault):
-    with seeded(fault, "all"):
+def compiles(copy, fault):
+    with copy.seeded(fault, "objects"):
         return "compiles"
 
 
-def finds(fault, test):
+def finds(copy, fault, test):
     """Does it fail with the fault again, and not without?  A test may fail by chance, on a busy machine above all."""
     words = alone(fault, test)
-    return asked_with(fault, *words) and not finder_of(make(*words))
+    return asked_with(copy, fault, *words) and not finder_of(make(copy.path, *words))
 
 
-def ask(fault):
+def ask(copy, fault):
     """Returns the test that has found it, or None."""
     known, chance = read_finders().get(fault.name, ""), []
     if known:
-        found = asked_with(fault, *alone(fault, known))
+        found = asked_with(copy, fault, *alone(fault, known))
         if found:
             return found
     for _ in range(3):
         for words in tiers(fault, chance):
-            found = asked_with(fault, *words)
-            if found and (not found.startswith("system/") or finds(fault, found)):
+            found = asked_with(copy, fault, *words)
+            if found and (not found.startswith("system/") or finds(copy, fault, found)):
                 return found
             if found:
                 chance.append(re.sub(r"\[.*", "", found.split("::")[1]))
@@ -195,31 +242,58 @@ def ask(fault):
     return None
 
 
-def asked(fault):
+def asked(copy, fault):
     """A line for people; raises NoFault."""
-    found = ask(fault)
+    found = ask(copy, fault)
     if found and re.match(r"system/|unit ", found):
         keep_finder(fault.name, found)
         return found
     raise NoFault(found or "FOUND BY NO TEST")
 
 
-def main(names):
-    faults = [f for f in read_faults(FAULTS) if not names or f.name in names]
-    what = compile_only if os.environ.get("COMPILE") else asked
-    make_copy()
-    built = make("all") if what is compile_only else make("-j2", "all", "build/dlock-test", "build/dlock-admin", "wrong", "units")
-    assert built.returncode == 0, built.stdout[-2000:]
-    bad = [n for n in names if n not in [f.name for f in faults]]
-    for fault in faults:
-        began = time.monotonic()
+def side_by_side(faults, what, copies):
+    """(fault, seconds, what is said of it, is it well) of each, as they come."""
+    free = queue.SimpleQueue()
+    for copy in copies:
+        free.put(copy)
+
+    def one(fault):
+        copy, began = free.get(), time.monotonic()
         try:
-            line = what(fault)
+            said, is_well = what(copy, fault), True
         except NoFault as e:
-            bad.append(fault.name)
-            line = str(e)
-        print(f"{fault.name}: {time.monotonic() - began:.0f} s: {line}", flush=True)
-    print(f"{len(faults)} faults, {len(bad)} of them are not {'compiled' if what is compile_only else 'found'}", *bad)
+            said, is_well = str(e), False
+        finally:
+            free.put(copy)
+        return fault, time.monotonic() - began, said, is_well
+
+    with concurrent.futures.ThreadPoolExecutor(len(copies)) as pool:
+        try:
+            for each in concurrent.futures.as_completed([pool.submit(one, fault) for fault in faults]):
+                yield each.result()
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def main(names):
+    began, finders = time.monotonic(), read_finders()
+    # Servers first: what is asked of units fills the gaps.
+    faults = sorted((f for f in read_faults(FAULTS) if not names or f.name in names), key=lambda f: finders.get(f.name, "").startswith("unit "))
+    what = compiles if os.environ.get("COMPILE") else asked
+    cores = len(os.sched_getaffinity(0))
+    jobs = min(len(faults), int(os.environ.get("JOBS") or cores + (what is asked)))
+    pristine = COPIES / "pristine"
+    copy_source(pristine)
+    built = make(pristine, f"-j{cores}", *(["all"] if what is compiles else [*ALL, "units"]))
+    assert built.returncode == 0, built.stdout[-2000:]
+    copies = [Copy(pristine, COPIES / str(n)) for n in range(jobs)]
+    print(f"built after {time.monotonic() - began:.0f} s", flush=True)
+    bad = [n for n in names if n not in [f.name for f in faults]]
+    for fault, seconds, said, is_well in side_by_side(faults, what, copies):
+        bad += [fault.name] * (not is_well)
+        print(f"{fault.name}: {seconds:.0f} s: {said}", flush=True)
+    print(f"{len(faults)} faults in {time.monotonic() - began:.0f} s, {len(bad)} of them are not {'compiled' if what is compiles else 'found'}", *bad)
     return bad != []
 
 
