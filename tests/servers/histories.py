@@ -16,7 +16,11 @@
 #             anybody asked for its thaw or it can have ended by itself (counted from when it was asked for).
 #   min-hold  somebody whom a run with --min-hold excludes began sooner than that after the run was even asked for.
 #   once      a command began though a run of its key and ID had ended with 0, and dlock had not said that its release
-#             was not confirmed; or a run was skipped though no command that would end with 0 had even begun.
+#             was not confirmed; or a run was skipped that must have run, since no command of its ID had come to its end with
+#             0, and kept its lock: the others had failed, been killed, or been lost.  For the first half of the time of an ID
+#             all its commands fail, so that those of the second half show whether that counted.
+#   cooldown  the same of --cooldown: a command began so soon after one of its key that ended with 0 was even asked for; or
+#             a run was skipped though none that ended with 0 can have begun so shortly before.
 #   lie       dlock ended with 0 (or its command's own status) though its command never came to its end; or though the
 #             grant had been taken away by `break --force`, confirmed, when the command wrote its end.
 #   loss      79 without a cause: nobody hurt this run, nobody broke its key, no fault and no stall of this machine
@@ -34,6 +38,7 @@ import threading
 import time
 
 import support
+import token_order
 from support import DLOCK, PATIENCE, boottime, can, children_of, kill, wait_for
 from witness import Seen, kind_words
 
@@ -55,10 +60,15 @@ WANTS = [
     [("once", "x", "o")],
     [("once", "x", "o")],
     [("once", "x", "o"), ("run", "x", "o")],
+    [("cooldown", "x", "g")],
+    [("cooldown", "x", "g")],
     [("min-hold", "x", "h"), ("hold", "x", "h")],
     [("run", "x", "h"), ("min-hold", "x", "h"), ("nested", "x", "h"), ("joined", "x", "h")],
 ]
 MIN_HOLD = 1.0
+JOB = 3.0  # seconds in which all want the same ID
+COOLDOWN = 1.0
+JOBS = {"once", "cooldown"}  # who may be skipped
 LONG = 8  # seconds of a command whose run is hurt; the others' are short, but for one that sees a renewal
 SHORT = (0.002, 0.02, 0.1, 0.1, 0.3, 1.2)
 A_TURN = 90
@@ -77,6 +87,7 @@ TORMENTS = [
     ("command", signal.SIGKILL, 0, LONG),
     ("command", signal.SIGSTOP, 0.5, 0.3),
 ]
+KILLED = ("command", signal.SIGKILL, 0, LONG)  # often for jobs, which must not count then
 
 
 class Op:  # pylint: disable=too-many-instance-attributes
@@ -134,7 +145,7 @@ class History:
     def start(self, seconds):
         self.until = self.began + seconds
         lacking = {kind for kind in ("s", "2") if not can(self.dlock, self.site, *kind_words(kind))}
-        lacking |= {what for what, words in (("once", ("--once", "1")), ("min-hold", ("--min-hold", "1ms")))
+        lacking |= {what for what, words in (("once", ("--once", "1")), ("cooldown", ("--cooldown", "1s")), ("min-hold", ("--min-hold", "1ms")))
                     if not can(self.dlock, self.site, *words)}
 
         def offered(want):
@@ -194,23 +205,31 @@ class History:
         wait = dice.choice(["inf", "inf", "inf", "20s", "300ms", "0"])
         ttl = dice.choice(self.site.ttls)
         op = self.op(what, kind, keys, ttl, wait)
-        torment = dice.choice(TORMENTS) if what in ("run", "nested") and dice.random() < 0.3 and self.going(spare=6) else None
+        torment = dice.choice(TORMENTS) if what in ("run", "nested", *JOBS) and dice.random() < 0.3 and self.going(spare=6) else None
+        if torment and what in JOBS and dice.random() < 0.5:
+            torment = KILLED
         pause = torment[3] if torment else dice.choice(SHORT)
         if what == "once":
-            op.once, op.own_status = f"job{int((boottime() - self.began) / 1.5)}", dice.choice((0, 0, 3))  # all want the same one
+            job = (boottime() - self.began) / JOB
+            op.once, op.own_status = f"job{int(job)}", 3 if job % 1 < 0.5 and not torment else dice.choice((0, 0, 3))
+        if what == "cooldown":
+            op.own_status = dice.choice((0, 3))
         daemon = what in ("nested", "joined") or what == "run" and dice.random() < 0.5
         command = [self.witness, self.log, self.end, int(pause * 1000) * (1 if daemon else -1), f"{kind}/{op.number}/{op.own_status}",
                    *(self.directory / f"judge-{key}" for key in keys)]
         command = [str(word) for word in command]
-        asks = [*self.site.words, *self.key_words(keys), "-t", ttl, "-w", wait, *kind_words(kind)]
+        place = self.site.words
+        asks = [*place, *self.key_words(keys), "-t", ttl, "-w", wait, *kind_words(kind)]
         if what == "hold":
             script = f'lock=$({shlex.join([DLOCK, "hold", *asks])} --pid $$ --shell) || exit; eval "$lock"\n' \
                      f'{shlex.join(command)}; status=$?; {DLOCK} release; exit $status'
             self.launch(op, "-c", script, program="/bin/sh")
         else:
-            more = {"min-hold": ["--min-hold", f"{MIN_HOLD}s"], "once": ["--once", op.once]}.get(what, [])
+            more = {"min-hold": ["--min-hold", f"{MIN_HOLD}s"], "once": ["--once", op.once], "cooldown": ["--cooldown", f"{COOLDOWN}s"]}.get(what, [])
             if what in ("nested", "joined"):
-                command = [DLOCK, "run", *self.site.words, *self.key_words(keys), *kind_words(kind), "--wait-tree", "--", *command]
+                command = [DLOCK, "run", *place, *self.key_words(keys), *kind_words(kind), "--wait-tree", "--", *command]
+            elif what == "min-hold" and dice.random() < 0.5:  # which that of the outer run outlasts
+                command = [DLOCK, "run", *place, *self.key_words(keys), "--min-hold", "1ms", "--", *command]
             if what == "joined":  # a quarter of a second is enough for it to join, nearly always
                 command = ["sh", "-c", f"{shlex.join(command)} & sleep 0.25"]
             self.launch(op, "run", *asks, *more, *["--wait-tree"] * (daemon and what == "run"), "--", *command)
@@ -288,7 +307,7 @@ class History:
                 self.problem("for ever", f"not over after {A_TURN} s", op)
         for name, e in self.errors:
             self.problem("for ever" if isinstance(e, AssertionError) else "test", f"{name}: {e!r}")
-        for key in "abcdfoh" if not self.problems else "":
+        for key in "abcdfgoh" if not self.problems else "":
             op = self.op("last", "x", key)
             self.launch(op, "run", *self.site.words, *self.key_words(key), "-w", f"{A_TURN}s", "-t", self.site.ttls[0], "--", "true")
             if self.close(op, A_TURN + PATIENCE) != 0:
@@ -302,7 +321,8 @@ class History:
     def check(self):
         self.read()
         self.tally()
-        for check in (self.check_overlaps, self.check_tokens, self.check_freezes, self.check_min_hold, self.check_once, self.check_statuses):
+        for check in (self.check_overlaps, self.check_tokens, self.check_freezes, self.check_min_hold, self.check_once, self.check_cooldown,
+                      self.check_statuses):
             check()
         if self.problems:
             self.tell()
@@ -347,19 +367,12 @@ class History:
 
     def check_tokens(self):
         for key in {key for s in self.begins for key in s.op.keys}:
-            highest = collections.defaultdict(lambda: (0, None))  # of all, of writers, of each slot
-            known = {}
-            for seen in (s for s in self.begins if key in s.op.keys):
-                token = seen.tokens[self.site.key(key)]
-                if token in known:
-                    self.problem("token", f"{token} of {key} was given twice", seen.op, known[token])
-                known[token] = seen.op
-                against = ["all"] if seen.kind == "x" else ["x"] + [seen.slot] * (seen.slot != "" and self.site.slots_in_order)
-                for name in against:
-                    if token <= highest[name][0] and not self.is_forced(seen):
-                        self.problem("token", f"{token} of {key} came after {highest[name][0]}", seen.op, highest[name][1])
-                for name in {"all", "x" if seen.kind == "x" else seen.slot} - {""}:
-                    highest[name] = max(highest[name], (token, seen.op), key=lambda pair: pair[0])
+            grants = [token_order.Grant(s.kind == "x", s.slot or None, s.tokens[self.site.key(key)], s) for s in self.begins if key in s.op.keys]
+            for grant, before in token_order.in_order(grants):
+                if grant.token == before.token:
+                    self.problem("token", f"{grant.token} of {key} was given twice", grant.who.op, before.who.op)
+                elif not self.is_forced(grant.who):
+                    self.problem("token", f"{grant.token} of {key} came after {before.token}", grant.who.op, before.who.op)
 
     def check_freezes(self):
         for freeze in self.of("freeze"):
@@ -379,15 +392,32 @@ class History:
                 if op.keys in seen.op.keys and op.begin.time < seen.time < op.asked + 0.99 * MIN_HOLD:
                     self.problem("min-hold", "the second began too early", op, seen.op)
 
+    def done(self, what):
+        return [op for op in self.of(what) if op.status == 0 and op.end and op.own_status == 0 and op.is_confirmed()]
+
     def check_once(self):
-        done = [op for op in self.of("once") if op.status == 0 and op.end and op.own_status == 0 and op.is_confirmed()]
-        for first in done:
+        for first in self.done("once"):
             for seen in self.begins:
                 if (seen.op.what, seen.op.once) == ("once", first.once) and seen.time > first.over:
                     self.problem("once", "the second began though the first had done it", first, seen.op)
         for op in self.of("once"):
-            if op.status == 0 and not op.begin and not any(s.op.once == op.once and s.op.own_status == 0 and s.time < op.over for s in self.begins):
-                self.problem("once", "it was skipped though nobody has done it", op)
+            same = [s.op for s in self.begins if s.op.once == op.once and s.time < op.over]
+            if op.status == 0 and not op.begin and not any(self.may_count(other, op.over) for other in same):
+                self.problem("once", "it was skipped though nobody has done it", op, *same)
+
+    def check_cooldown(self):
+        for first in self.done("cooldown"):
+            for seen in self.begins:
+                if seen.op.what == "cooldown" and seen.time > first.over and seen.time < first.asked + 0.99 * COOLDOWN - 0.02:
+                    self.problem("cooldown", "the second began too soon after the first", first, seen.op)
+        for op in self.of("cooldown"):
+            same = [s.op for s in self.begins if s.op.what == "cooldown" and op.asked - 1.01 * COOLDOWN - 0.02 < s.time < op.over]
+            if op.status == 0 and not op.begin and not any(self.may_count(other, op.over) for other in same):
+                self.problem("cooldown", "it was skipped though nobody had done it just before", op, *same)
+
+    def may_count(self, op, when):
+        """May it be known by then that this run has done its job?"""
+        return op.own_status == 0 and op.begin.verdict == "alone" and op.end and op.end < when and op.status not in (79, 99)
 
     def broken(self, op):
         """Has anybody broken a key of it while it lived, or its lock did?"""
@@ -401,10 +431,10 @@ class History:
         return sum((f.ended or end) - f.began + 0.2 for f in faults) + support.STALLS.since(op.asked, end)
 
     def check_statuses(self):
-        for op in self.of("run", "nested", "joined", "hold", "min-hold", "once"):
+        for op in self.of("run", "nested", "joined", "hold", "min-hold", *JOBS):
             if op.status is None:
                 continue
-            possible = {op.own_status if op.begin else 0 if op.once or op.what == "joined" else None}
+            possible = {op.own_status if op.begin else 0 if op.what in JOBS or op.what == "joined" else None}
             if op.wait != "inf":
                 possible.add(75)
                 if op.status == 69 and "; tried for " in op.started.stderr():
@@ -426,7 +456,7 @@ class History:
             for b in self.of("break"):
                 token = op.begin and op.begin.tokens.get(self.site.key(b.keys))
                 taken = b.status == 0 and "--force" in b.kind and op.end and b.over < op.end and b.asked > op.begin.time
-                if op.status == 0 and taken and op.what != "once" and self.only_holder(op, b):
+                if op.status == 0 and taken and op.what not in JOBS and self.only_holder(op, b):
                     self.problem("lie", f"it was taken away, token {token}", op, b)
 
     def only_holder(self, op, b):

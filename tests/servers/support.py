@@ -35,7 +35,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 DLOCK = os.path.abspath(os.environ.get("DLOCK", os.path.join(ROOT, "build", "dlock")))
 DLOCK_TEST = os.path.abspath(os.environ.get("DLOCK_TEST", os.path.join(ROOT, "build", "dlock-test")))  # with the fake backend
 ADMIN = os.path.join(os.path.dirname(DLOCK_TEST), "dlock-admin")  # calls a backend's admin_ops
-PATIENCE = 60  # seconds for anything that should happen soon, on a machine that has much else to do
+# Seconds for anything that should happen soon, on a machine that has much else to do; fewer where a failure is hoped for.
+PATIENCE = int(os.environ.get("DLOCK_TEST_PATIENCE", "60"))
 BRIEFLY = "1s"  # for `-w`: what a test waits out, and in which a server still answers on such a machine
 
 
@@ -316,11 +317,13 @@ class Late:
 class Started:
     """A dlock that runs in the background; its output goes to files."""
 
-    def __init__(self, popen, files):
+    def __init__(self, popen, files, words=(), is_plain=False, asked=None):
         self.popen, self._files = popen, files
         self.pid = self.front = popen.pid
         self._keeper = None
         self.counted = True  # who waits knows its position
+        self.words, self.is_plain = words, is_plain  # is_plain: in the environment of all
+        self.asked, self.known = asked, None  # when it was begun, and when it was seen that it has its lock or is over
 
     def stdout(self):
         return self._read("out")
@@ -350,6 +353,8 @@ class Started:
             ended = self.popen.poll() is not None  # asked first: it may tell of it and end meanwhile
             for e in self.events(name):
                 if all(e.get(k) == v for k, v in members.items()):
+                    if name in ("acquired", "started"):
+                        self.known = self.known or boottime()
                     return e
             if ended:
                 raise AssertionError(f"dlock ended before {name} {members}: {self.result()}")
@@ -414,6 +419,7 @@ class Started:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"dlock did not end within {timeout} s; stderr: {self.stderr()!r}, "
                                  f"events: {self.events()}") from None
+        self.known = self.known or boottime()
         return self.result()
 
     def finish(self, timeout=PATIENCE):
@@ -463,8 +469,9 @@ class Dlock:
                 options["pass_fds"] = (*options.get("pass_fds", ()), log)
             options.setdefault("stdout", out)
             options.setdefault("stderr", err)
+            asked = boottime()
             popen = subprocess.Popen([program or DLOCK, *words], stdin=stdin, env={**self.env, **(env or {})}, **options)
-        result = Started(popen, files)
+        result = Started(popen, files, words, is_plain=not env and not program, asked=asked)
         self.started.append(result)
         return result
 

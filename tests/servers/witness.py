@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 
+import token_order
 from support import boottime, children_of, compiled, kill, wait_for
 
 # ---- the kernel: each command, and its descendants with it, holds flock(2)s from its
@@ -121,14 +122,8 @@ def read_seen(log):
 def check_seen(seen):
     """Nobody overlapped; tokens differ, and grow from each who was alone to all after it, on every key."""
     assert not [s.line for s in seen if s.verdict != "alone"]
-    for key in {key for s in seen for key in s.tokens}:
-        lines = [(s.kind, s.tokens[key]) for s in seen if key in s.tokens]
-        assert len({token for _, token in lines}) == len(lines), key
-        highest = alone = 0
-        for kind, token in lines:  # those who run together may write in any order
-            assert token > (highest if kind == "x" else alone), (key, token)
-            highest = max(highest, token)
-            alone = token if kind == "x" else alone
+    for key in {key for s in seen for key in s.tokens}:  # those who run together may write in any order
+        token_order.check([token_order.Grant(s.kind == "x", None, s.tokens[key], s.line) for s in seen if key in s.tokens])
 
 
 # ---- a crowd of whom many are tormented ----
@@ -268,7 +263,7 @@ def check_intervals(log, order=()):
     one whom it excludes.  Returns the names in the order of their begins.
     """
     inside, began, place = {}, [], {name: n for n, name in enumerate(order)}
-    kinds, slots, tokens = {}, {}, set()
+    kinds, slots, grants = {}, {}, []
     for line in log.read_text().splitlines():
         what, name, *rest = line.split()
         if what == "E":
@@ -277,7 +272,6 @@ def check_intervals(log, order=()):
             continue
         kinds[name], token, slot = rest
         assert not excludes(kinds[name], list(inside.values())), (line, inside)
-        assert token not in tokens, line
         if slot != "-":
             assert int(slot) < int(kinds[name]) and slot not in slots.values(), (line, slots)
             slots[name] = slot
@@ -285,6 +279,7 @@ def check_intervals(log, order=()):
             late = [b for b in began if place.get(b, -1) > place[name] and "x" in (kinds[b], kinds[name])]
             assert not late, f"{name} began after {late}"
         inside[name] = kinds[name]
-        tokens.add(token)
+        grants.append(token_order.Grant(kinds[name] == "x", None if slot == "-" else slot, int(token), line))
         began.append(name)
+    token_order.check(grants)
     return began

@@ -39,6 +39,7 @@ from redlock import RedlockPlace, RedlockTlsPlace
 from support import (DLOCK, FULL, LACKS, OTHER_PLACES, PLACES, ROOT, SERVER_BACKENDS, WANTED, Dlock, Server, adopt_orphans, born_of,
                      is_in_the_background, kill, leftovers, making, place_id, places, stat_of)
 from table import Results, outcome, scenario
+import token_order
 import workers
 from zk import ZkPlace
 from zk_layouts import LAYOUT_PLACES
@@ -245,6 +246,7 @@ def dlock(tmp_path, nothing_is_left):
     result = Dlock(tmp_path)
     yield result
     result.close()
+    token_order.check_grants(result.started)
 
 
 @pytest.fixture

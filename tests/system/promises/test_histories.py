@@ -11,17 +11,20 @@
 # keeper released without waiting for the tree, and when the deadlines lay beyond
 # the lease.
 
+import contextlib
 import json
 import os
 import random
 import subprocess
 import time
+import types
 
 import pytest
 
 from histories import History
 from history_sites import SITES, Site
 from support import FULL, PATIENCE, WANTED, children_of, descendants_of, kill, name_of, place_id, wait_for
+from token_order import check_grants
 from witness import LONG, Crowd, check_intervals, check_seen, compile_witness, read_seen
 
 SECONDS = float(os.environ.get("DLOCK_SOAK", "20"))
@@ -121,6 +124,24 @@ def test_intervals_are_replayed(tmp_path, lines, verdict):
             check_intervals(log, order=["1", "2", "3", "4"])
 
 
+X, S, SLOT, OTHER = {"kind": "exclusive"}, {"kind": "shared"}, {"kind": "limit", "slot": 1}, {"kind": "limit", "slot": 2}
+
+
+@pytest.mark.parametrize("first, second, known, fault", [
+    (X, X, 5, True), (S, X, 5, True), (X, S, 5, True), (SLOT, SLOT, 5, True),
+    (S, S, 5, False), (SLOT, OTHER, 5, False), (X, X, 7, False),
+])
+def test_what_a_test_has_started_is_compared(first, second, known, fault):
+    """The first has the greater token, and is seen to be granted at `known`; the second is asked for at 6."""
+    def started(kind, **members):
+        return types.SimpleNamespace(words=["run", "-u", "file:///x", "-k", "a", "--", "true"], is_plain=True,
+                                     events=lambda name: [{"event": name, "key": "a", **kind, **members}], **members)
+
+    runs = [started(first, token=2, asked=4, known=known), started(second, token=1, asked=6, known=None)]
+    with pytest.raises(AssertionError, match="out of order") if fault else contextlib.nullcontext():
+        check_grants(runs)
+
+
 class Told:
     """What a dlock has said, for a history that nobody has lived."""
 
@@ -134,6 +155,8 @@ def run_of(what="run", kind="x", asked=1, begin=2, end=3, over=4, status=0, toke
 
 
 LATER = {"asked": 5, "begin": 6, "end": 7, "over": 8}
+SKIPPED = {**LATER, "begin": None, "end": None}
+FAILED = {"status": 3, "own_status": 3}
 FREEZE = {"what": "freeze", "kind": "", "begin": None, "asked": 1, "over": 2, "length": None}
 FORCE = {"what": "break", "kind": "-y --force", "begin": None}
 
@@ -158,7 +181,18 @@ FORCE = {"what": "break", "kind": "-y --force", "begin": None}
     (None, [run_of("once", once="job", said="the release was not confirmed"), run_of("once", once="job", token=2, **LATER)]),
     (None, [run_of("once", once="job"), run_of("once", once="job", token=2, **{**LATER, "begin": None})]),
     (None, [run_of("once", once="job", token=2, **{**LATER, "begin": None}), run_of("once", once="job")]),
-    ("once", [run_of("once", once="job", begin=None)]),
+    ("once", [run_of("once", once="job", **SKIPPED)]),
+    ("once", [run_of("once", once="job", **FAILED), run_of("once", once="job", **SKIPPED)]),
+    (None, [run_of("once", once="job", **FAILED), run_of("once", once="job", token=2, **LATER)]),
+    ("once", [run_of("once", once="job", end=None, status=137, hurt="[command SIGKILL]"), run_of("once", once="job", **SKIPPED)]),
+    ("once", [run_of("once", once="job", status=79, hurt="[keeper SIGSTOP]"), run_of("once", once="job", **SKIPPED)]),
+    (None, [run_of("once", once="job", status=-9, hurt="[front SIGKILL]"), run_of("once", once="job", **SKIPPED)]),
+    ("cooldown", [run_of("cooldown", asked=5), run_of("cooldown", token=2, asked=5, begin=5.5, end=5.6, over=5.7)]),
+    (None, [run_of("cooldown", asked=5), run_of("cooldown", token=2, **LATER)]),
+    (None, [run_of("cooldown", asked=5, **FAILED), run_of("cooldown", token=2, asked=5, begin=5.5, end=5.6, over=5.7)]),
+    (None, [run_of("cooldown", begin=4.5, end=4.6, over=4.7), run_of("cooldown", **SKIPPED)]),
+    ("cooldown", [run_of("cooldown", begin=3.5, end=4.6, over=4.7), run_of("cooldown", **SKIPPED)]),
+    ("cooldown", [run_of("cooldown", begin=4.5, end=4.6, over=4.7, **FAILED), run_of("cooldown", **SKIPPED)]),
     ("lie", [run_of(end=None)]),
     ("lie", [run_of(end=9, over=10), run_of(**FORCE, asked=3, over=4)]),
     ("loss", [run_of(status=79)]),
@@ -178,7 +212,7 @@ def test_the_checker_decides(tmp_path, problem, ops):
             (begin, end), number, slot, verdict = (told.pop(name) for name in ("at", "number", "slot", "verdict"))
             op.started = Told(told.pop("said"))
             for name, value in told.items():
-                setattr(op, name, value + history.began if isinstance(value, (int, float)) and name not in ("status", "length") else value)
+                setattr(op, name, value + history.began if isinstance(value, (int, float)) and name not in ("status", "own_status", "length") else value)
             for when, what in ((begin, verdict), (end, "end")):
                 if begin and when:
                     print(what, number, when + history.began, f"{op.kind}/{op.number}/0/{slot}", "h-a", "-", file=log)

@@ -14,6 +14,7 @@ import time
 
 import pytest
 
+import token_order
 from clocks import CLOCK, shifted
 from faults import LIVING_LEASE
 from redis_dialects import DIALECT_CANNOT
@@ -108,12 +109,9 @@ def test_of_two_grants_that_exclude_each_other_the_later_has_the_greater_token(d
         crowd.append(dlock.start(*words, *(() if alone else options), "--", "sh", "-c", SHOWS, "x" if alone else "-", seen,
                                  f"{chance.uniform(0, 0.1):.3f}"))
     assert [s.wait().status for s in crowd] == [0] * len(crowd)
-    grants = [(kind == "x", slot, int(token)) for kind, slot, token in map(str.split, seen.read_text().splitlines())]
-    assert len({token for _, _, token in grants}) == len(crowd), grants
-    for i, (alone, slot, token) in enumerate(grants):
-        for later_alone, later_slot, later in grants[i + 1:]:
-            if alone or later_alone or slot == later_slot != "-":
-                assert token < later, (grants, token, later)
+    lines = [line.split() for line in seen.read_text().splitlines()]
+    assert len(lines) == len(crowd)
+    token_order.check([token_order.Grant(kind == "x", None if slot == "-" else slot, int(token), None) for kind, slot, token in lines])
 
 # ---- helpers ----
 
