@@ -169,7 +169,7 @@ JOIN_PACKAGES := python3-django python3-django-redis python3-django-pglocks pyth
 	php-cli php-redis php-memcached php-pgsql php-symfony-lock php-illuminate-cache php-illuminate-redis
 CHECK_PACKAGES := $(BUILD_PACKAGES) iproute2 libcmocka-dev python3-pytest python3-pexpect python3-psutil \
 	mmdebstrap musl-tools redis-server python3-redis zookeeper default-jdk-headless python3-kazoo libcurator-recipes-java \
-	bash-completion postgresql pgbouncer python3-psycopg2 mariadb-server python3-pymysql memcached etcd-server etcd-client clang libclang-rt-dev clang-tidy clang-format cppcheck pyflakes3 shellcheck mandoc \
+	bash-completion postgresql pgbouncer python3-psycopg2 mariadb-server galera-4 galera-arbitrator-4 rsync python3-pymysql memcached etcd-server etcd-client clang libclang-rt-dev clang-tidy clang-format cppcheck pyflakes3 shellcheck mandoc \
 	openssl libssl3 tmux vim less procps util-linux zsh fish groff-base sqlite3 jq python3-yaml ansible-core acl systemd spin strace \
 	$(JOIN_PACKAGES)
 

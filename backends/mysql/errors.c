@@ -15,7 +15,8 @@ enum { PLUGIN_MISSING = 2059, PLUGIN_FORBIDDEN = 5010 };
 #define RIGHTS "1044 1131 1142 1143 1227 1370 1820"
 
 const char *const errors_failures[SQL_FAILURES] = {
-    [SQL_LOST_RACE] = ERROR_TIMEOUT " " ERROR_DEADLOCK " " ERROR_DUPLICATE,
+    [SQL_LOST_RACE] = ERROR_TIMEOUT " " ERROR_DEADLOCK " " ERROR_DUPLICATE
+				    " " ERROR_OVERTAKEN,
     [SQL_NO_TABLE] = "1146",
     [SQL_NO_PROCEDURE] = ERROR_NO_PROCEDURE,
     [SQL_NO_RIGHT] = RIGHTS,
@@ -72,6 +73,7 @@ const struct sql_meaning errors_meanings[] = {
     {RC_AGAIN, ERROR_NO_PROCEDURE,
 	"somebody has dropped dlock's procedures: dlock help mysql-schema | mysql DATABASE"},
     {RC_AGAIN, "1114 1206 1461 1637", "it is full"},
+    {RC_AGAIN, ERROR_OVERTAKEN, "other members of the cluster are faster"},
     /* a lost race, an end of the server, a disk; and what nobody has foreseen */
     {RC_AGAIN, "", NULL},
 };

@@ -16,6 +16,8 @@
 #define ERROR_DUPLICATE "1062"   /* a key that is there */
 #define ERROR_TIMEOUT "1205"  /* a lock was not given in time; the statement is undone */
 #define ERROR_DEADLOCK "1213" /* InnoDB's; and MariaDB's of GET_LOCK; all is undone */
+/* of a node of Galera, without words: another one was faster; all is undone */
+#define ERROR_OVERTAKEN "0"
 #define ERROR_READ_ONLY "1290"
 #define ERROR_EXISTS "1304" /* the procedure is there */
 #define ERROR_NO_PROCEDURE "1305"

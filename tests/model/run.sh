@@ -31,7 +31,7 @@ case " $* " in
 *" -DPROGRESS "*) safety='' search=-a ;;
 *) safety=-DSAFETY search='' ;;
 esac
-if [ "$expected" = holds ]; then optimize=${MODEL_OPTIMIZE:--O1}; else optimize=-O0; fi
+optimize=${MODEL_OPTIMIZE:--O0}
 
 why="spin does not understand it"
 spin -a "$@" "$model.pml" >pan.log 2>&1 || fail "$@"

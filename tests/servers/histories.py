@@ -188,8 +188,12 @@ class History:
             op.started = self.dlock.start(*words, **options)
         return op.started
 
-    def close(self, op, seconds=A_TURN):
-        op.status = op.started.wait(seconds).status
+    def patience(self):
+        """As long as servers fail, somebody may wait: each election of etcd lets the place of a dead waiter last anew."""
+        return max(0, self.until - boottime()) + A_TURN
+
+    def close(self, op, seconds=None):
+        op.status = op.started.wait(seconds or self.patience()).status
         op.over = boottime()
         return op.status
 
@@ -240,7 +244,7 @@ class History:
 
     def torment(self, started, dice, process, sig, seconds):
         if dice.random() < 0.7:
-            wait_for(lambda: started.running or started.poll() is not None, A_TURN)
+            wait_for(lambda: started.running or started.poll() is not None, self.patience())
         time.sleep(dice.uniform(0, 0.3))
         pids = [started.pid]
         for _ in range(("front", "keeper", "command").index(process)):
@@ -275,7 +279,7 @@ class History:
             self.thaw(key)
 
     def thaw(self, key):
-        wait_for(lambda: self.steer("thaw", key, "-y")[1] in (0, 1), A_TURN, "a thaw")
+        wait_for(lambda: self.steer("thaw", key, "-y")[1] in (0, 1), self.patience(), "a thaw")
 
     def breaks(self, dice):
         while self.going():

@@ -1,15 +1,19 @@
 # Goal of this file: the places of histories, each with servers of its own, and what is done to these.  A fault never
 # makes a server forget what it has acknowledged, unless the manual says that dlock bears that there.
 
+import itertools
 import time
 
+import pytest
+
 from etcd import EtcdPlace
+from galera import Galera, lacks_galera
 from memcached import MemcachedPlace
 from mysql_server import MysqlPlace
 from pg import PgPlace, PooledPgPlace
 from proxy import BOTH, DOWN, UP
 from redlock import DURABLE, RedlockPlace
-from support import FilePlace, RedisPlace, wait_for
+from support import FULL, FilePlace, RedisPlace, wait_for
 from zk import ZkPlace
 
 
@@ -95,7 +99,6 @@ class Site:
     """Of one place: `words` lead there, `faults` are (name, function of a dice)."""
 
     id, faults = "nowhere", ()
-    slots_in_order = True  # a slot's next holder has a greater token than its last one
     ttls = ("3s", "3s", "6s")
 
     def key(self, name):
@@ -249,6 +252,34 @@ class MysqlSite(ProxiedSite):
     place = MysqlPlace
 
 
+class GaleraSite(Site):
+    """Half of the runs use one member, half the other.  One that comes back after a crash takes all data from the other,
+    which writes nothing meanwhile: some seconds."""
+
+    name, id = "mysql", "galera"
+    ttls = ("9s", "9s", "15s")
+
+    def __init__(self, request):
+        if lacks_galera():
+            pytest.skip(f"{lacks_galera()} is not installed")
+        self.at = Galera()
+        request.addfinalizer(self.at.stop)
+        self.turns = itertools.cycle(self.at.nodes)
+        nodes, others = to_members(lambda: self.at.nodes), to_members(lambda: [self.at.arbitrator])
+        self.faults = [(name, self.mended(do)) for name, do in [nodes[0], nodes[0], others[0]] + [nodes[2]] * FULL]
+
+    def mended(self, do):
+        """Who was silent for too long is not over it before it has joined the others again."""
+        def fault(dice):
+            do(dice)
+            wait_for(lambda: all(node.answers() for node in self.at.nodes), what="a cluster that is whole")
+        return fault
+
+    @property
+    def words(self):
+        return ["-u", next(self.turns).url]
+
+
 class MemcachedSite(ProxiedSite):
     """It forgets all when it crashes: that is not done to it."""
 
@@ -257,4 +288,4 @@ class MemcachedSite(ProxiedSite):
 
 
 SITES = [FileSite, RedisSite, SentinelSite, ClusterSite, RedlockSite, ZkSite, ZkEnsembleSite, EtcdSite, EtcdEnsembleSite, PgSite, PooledPgSite,
-         MysqlSite, MemcachedSite]
+         MysqlSite, GaleraSite, MemcachedSite]

@@ -79,6 +79,7 @@ class MysqlServer(Server):
 
     kind = "MariaDB"
     name = DB  # of the database in which most is done
+    more_words = ()
     _databases = 0
 
     def __init__(self, safe=False, where=None, env=None, **settings):
@@ -165,7 +166,7 @@ class MysqlServer(Server):
 
     def start(self, wait=True):
         words = [program(), "--no-defaults", f"--datadir={self.data}", f"--port={self.port}", f"--socket={self.socket}",
-                 f"--pid-file={self.directory}/pid", *words_of(self.settings)]
+                 f"--pid-file={self.directory}/pid", *words_of(self.settings), *self.more_words]
         self.launch(run_as(owner(), *words), wait, cwd="/tmp", env={**os.environ, **self.env})
 
     def answers(self):

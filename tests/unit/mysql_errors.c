@@ -160,12 +160,27 @@ each_number_of_the_library_means_what_was_decided(void **state)
 	check_all("errmsg.h", "#define CR_%99s %u", check_library);
 }
 
+/* A member of Galera that others have overtaken within a procedure gives neither number nor words. */
+static void
+who_was_overtaken_in_a_cluster_tries_again_at_once(void **state)
+{
+	const struct sql_driver driver = {.failures = errors_failures};
+	struct sql db = {.driver = &driver, .error = "0"};
+
+	(void)state;
+	assert_int_equal(server_meaning(0), RC_AGAIN);
+	assert_true(sql_is_failure(&db, SQL_LOST_RACE));
+	strcpy(db.error, "1040");
+	assert_false(sql_is_failure(&db, SQL_LOST_RACE));
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(each_number_of_a_server_means_what_was_decided),
 	    cmocka_unit_test(each_number_of_the_library_means_what_was_decided),
+	    cmocka_unit_test(who_was_overtaken_in_a_cluster_tries_again_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
