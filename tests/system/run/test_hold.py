@@ -1566,7 +1566,7 @@ def identity(place):
 
 def join_many(place, hold, times, env=None):
     """A process that has joined a hold for itself so many times; and the handle."""
-    joiner = subprocess.Popen([sys.executable, "-IS", "-c", JOIN, os.path.join(ROOT, "cmd/supervise/door.h"),
+    joiner = subprocess.Popen([sys.executable, "-IS", "-c", JOIN, os.path.join(ROOT, "cmd/supervise/join.h"),
                                place.key(), str(times), identity(place).hex()], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
     handle = hold(place, "job", "--pid", joiner.pid).stdout.strip()
     print(handle, file=joiner.stdin)
