@@ -106,12 +106,16 @@ front_reap(struct front *f)
 			atomic_store(&f->shared->command, 0);
 }
 
-/* Without a child there is no descendant: orphans become our children. */
+/*
+ * Without a child there is no descendant: orphans become our children.  Who has escaped to
+ * another pid namespace is one, too, if he is known.
+ */
 static bool
 is_alone(struct front *f)
 {
 	front_reap(f);
-	return f->keeper.pid == 0 && waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD;
+	return f->keeper.pid == 0 && waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD &&
+	    !tree_has_known();
 }
 
 /* When the keeper is dead, the command's tree becomes ours, like children from before. */

@@ -259,6 +259,24 @@ command_changed(struct incoming *in, int status)
 }
 
 /*
+ * Orphans become our children, but not in another pid namespace.  Who was seen below us before
+ * he went there is to end with the rest.
+ */
+static bool
+awaits_rest(const struct incoming *in)
+{
+	return in->childless && !in->run->body && !in->keep->tree.empty &&
+	    in->keep->phase != PH_OVER;
+}
+
+static void
+check_rest(struct incoming *in)
+{
+	if (awaits_rest(in) && !(in->keep->tree.stopping && tree_has_known()))
+		react(in, EV_EMPTY, 0);
+}
+
+/*
  * The page forgets the command before its number is free for others: we could be frozen in
  * between, and the front kill another process.
  */
@@ -278,8 +296,8 @@ reap(struct incoming *in)
 		    in->child.pid)
 			command_changed(in, status);
 	}
-	if (errno == ECHILD && !in->run->body)
-		react(in, EV_EMPTY, 0);
+	in->childless = errno == ECHILD;
+	check_rest(in);
 }
 
 /* ---- signals, and the front ---- */
@@ -488,6 +506,8 @@ incoming_wait(struct incoming *in, int fd, short events, instant until)
 	until = instant_first(until, instant_now() + in->run->plan->terms.ttl / 3);
 	if (in->run->body)
 		until = instant_first(until, body_wake(in));
+	if (awaits_rest(in))
+		until = instant_first(until, instant_now() + TREE_AGAIN);
 	loop_wait(&in->loop, set, n, instant_first(until, in->leave_at));
 	if (in->leave_at != NEVER && instant_now() >= in->leave_at)
 		incoming_leave_session(in);
@@ -500,6 +520,7 @@ incoming_wait(struct incoming *in, int fd, short events, instant until)
 	} else if (set[SLOT_GATE].revents) {
 		check_gate(in);
 	}
+	check_rest(in);
 	if (set[LOOP_SIGNAL].revents)
 		while (loop_signal(&in->loop, &info))
 			take_signal(in, info.ssi_signo);

@@ -28,6 +28,7 @@ struct incoming {
 	instant leave_at; /* when to leave the session; NEVER: we have, or need not */
 	int guard[2];     /* a pipe that continues a stopped front when we end; or -1 */
 	instant guard_at; /* when to look whether the front is stopped */
+	bool childless;   /* but who was seen below us may live */
 	bool answered; /* somebody wanted the lock released, and knows how that ended */
 };
 

@@ -861,6 +861,19 @@ signal_known(const struct aim *a)
 		kill(-o->group, a->sig);
 }
 
+bool
+tree_has_known(void)
+{
+	for (size_t i = 0; i < below.n; i++) {
+		struct process p = {.pid = below.at[i].pid};
+
+		if (process_look_up(&p) && p.born == below.at[i].born &&
+		    !is_dead_process(&p))
+			return true;
+	}
+	return false;
+}
+
 /* For one more look of a hunt that began then? */
 static bool
 has_time(const struct aim *a, instant began)

@@ -98,6 +98,12 @@ bool tree_is_end(const siginfo_t *);
 bool tree_has_children(void);
 
 /*
+ * Does one live that an earlier look has found below this process?  Without a child, it has
+ * lost its parents in another pid namespace.
+ */
+bool tree_has_known(void);
+
+/*
  * Looks which processes are below this one, but not below its child `keeper`: *spared.
  * Nothing changes when `keeper` has died, since what was below it is then below us; or
  * when /proc cannot be read now: then false.

@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import resource
+import shlex
 import shutil
 import signal
 import stat
@@ -19,7 +20,7 @@ import time
 
 import pytest
 
-from support import (DLOCK, PATIENCE, FilePlace, RedisPlace, boottime, compile_shim, compiled, descendants_of, is_alive, is_free, kill, name_of,
+from support import (DLOCK, PATIENCE, FilePlace, RedisPlace, boottime, children_of, compile_shim, compiled, descendants_of, is_alive, is_free, kill, name_of,
                      stat_of, told_at_the_end, wait_for)
 
 TTL = 3  # seconds, the shortest lease: TERM is due 1.97 s, KILL 2.47 s after the last good renewal
@@ -466,6 +467,32 @@ def test_max_run_stops_the_whole_tree(dlock, place, options, command, last):
     assert "--max-run" in said[0] and "released" in said[0] and place.key() in said[0]
     assert result.stdout.split() == ([last] if last else [])
     assert is_free(dlock, place)
+
+
+@pytest.fixture
+def other_pids():
+    """Words that run something in another pid namespace, whose init is none of ours."""
+    holder = subprocess.Popen(["unshare", "-Urpf", "--kill-child", "sleep", "1000"], stderr=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: holder.poll() is not None or [p for p in children_of(holder.pid) if name_of(p) == "sleep"], what="the namespace")
+        words = ["nsenter", "-t", *map(str, children_of(holder.pid)), "-U", "--preserve-credentials", "-p"]
+        if holder.poll() is not None or subprocess.run([*words, "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            pytest.skip("nobody may make a namespace here, or enter it")
+        yield words
+    finally:
+        holder.kill()
+        holder.wait()
+
+
+@pytest.mark.parametrize("rest", ["ends", "stays"])
+def test_who_was_seen_below_dlock_is_killed_in_another_pid_namespace(dlock, files, other_pids, rest):
+    """SIGTERM ends its parent there, so that the other namespace's init has it when the killing begins."""
+    inside = f"{shlex.join(other_pids)} sh -c '(trap \"\" TERM; exec sleep 1000) & wait' & "
+    job = dlock.start("run", *files.words, "--max-run", "1s", "--grace", "1s", "-k", "k", "sh", "-c",
+                      inside + ("trap '' TERM; " if rest == "stays" else "") + "wait; wait; sleep 1000")
+    escaped, = wait_for(lambda: [p for p in descendants_of(job.pid) if name_of(p) == "sleep"], what="the process inside")
+    assert job.wait().status == 124
+    assert not is_alive(escaped)
 
 
 def test_max_run_of_what_the_command_has_left_has_its_status(dlock, files):
