@@ -77,9 +77,9 @@ struct doctor {
 	struct view view;      /* and as a look shows it */
 	enum rc unseen;        /* why a look has failed; RC_OK */
 	struct fault unseen_why;
-	bool looked;
-	bool taken;   /* by force: there is nothing to be given back */
-	bool touched; /* something of the probe may have been written */
+	bool looked, broke; /* tried, or said why not */
+	bool taken;         /* by force: there is nothing to be given back */
+	bool touched;       /* something of the probe may have been written */
 };
 
 /* ---- signals ---- */
@@ -447,14 +447,15 @@ try_look(struct doctor *d)
 }
 
 /*
- * A break begins with a look: who may not look cannot break.
+ * A break begins with a look: who may not look cannot break.  Without a probe (`held`) it is
+ * not tried.
  *
  * The polite way is tried on the probe, by force on a grant that there is not: what was
  * taken away by force is remembered by some.  A store that has no polite way ends a
  * connection, and forgets.
  */
 static void
-try_break(struct doctor *d)
+try_break(struct doctor *d, bool held)
 {
 	struct store *s = d->looking.store;
 	bool polite = s->caps & CAP_REVOKE;
@@ -465,12 +466,18 @@ try_break(struct doctor *d)
 	struct fault f = {""};
 	enum rc rc;
 
+	d->broke = true;
 	if (!(s->caps & (CAP_REVOKE | CAP_FORCE))) {
 		tell(d, FIT, "right-break", NULL, "these locks cannot be broken");
 		return;
 	}
 	if (d->unseen != RC_OK) {
 		tell_right(d, "right-break", d->unseen, &d->unseen_why);
+		return;
+	}
+	if (!held) {
+		tell(d, DOUBTFUL, "right-break", "mend right-run first",
+		    "not tried: no probe could be held");
 		return;
 	}
 	rc = s->backend->admin->revoke(
@@ -519,7 +526,7 @@ try_held(struct doctor *d, struct fault *f)
 	try_look(d);
 	tell_clock(d);
 	if (rc == RC_OK)
-		try_break(d);
+		try_break(d, true);
 	return rc;
 }
 
@@ -600,6 +607,8 @@ try_rights(struct doctor *d)
 	try_run(d);
 	if (!d->looked && !is_finished(d))
 		try_look(d);
+	if (!d->broke && !is_finished(d))
+		try_break(d, false);
 	if (!is_finished(d))
 		try_freeze(d);
 	sweep_probe(d);

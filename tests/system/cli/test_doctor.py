@@ -179,6 +179,22 @@ MUST = {"right-run": ["eval", "time", "hget", "hset", "zadd", "zrange", "zscore"
         "right-look": ["eval_ro", "evalsha_ro", "type"]}
 
 
+@pytest.mark.parametrize("lacks", ["hset", "pexpireat", "zadd", "zrangebyscore", "zrem", "zscore", "type", "publish"])
+def test_who_is_said_to_be_able_to_break_can(dlock, doctor, make_redis, lacks):
+    """By each command that a break has need of, or may have; politely, and by force."""
+    server = make_redis("--appendonly", "yes")
+    url = redis_as(server, *STEERS, f"-{lacks}")
+    found = doctor("-u", url)[1]
+    breaks = []
+    for force in ([], ["--force"]):
+        held = dlock.start("run", "-u", server.url, "-k", "job", "-t", "6s", "--", "sleep", "60").held()
+        breaks.append(dlock.run("break", "-y", "-u", url, "-k", "job", *force).status)
+        held.signal(signal.SIGTERM)
+        held.wait()
+    assert (found["right-break"][0] == "ok") == (breaks == [0, 0]), (found, breaks)
+    assert found["right-break"][0] == "fail" or lacks not in ("zrem", "type"), found
+
+
 @pytest.mark.parametrize("right, missing", [(right, one) for right, all_of in MUST.items() for one in all_of])
 def test_a_right_that_is_missing(doctor, make_redis, right, missing):
     server = make_redis("--appendonly", "yes")
