@@ -177,9 +177,9 @@ struct holding {
 	enum lock_kind kind; /* of those who hold it now */
 	unsigned holders;    /* how many those are; 0: not known */
 	unsigned limit;      /* with KIND_LIMIT: how many fit */
-	/* nobody may take the key: `held` and `record` are of the freeze */
+	/* nobody may take the key: without holders, `held` and `record` are of the freeze */
 	bool frozen;
-	/* how long one holder has had it, ns by the server's clock; < 0: not known */
+	/* how long the first holder has had it, ns by the server's clock; < 0: not known */
 	int64_t held;
 	/* that holder's record as stored by it: hostile; "" if none */
 	char record[RECORD_BYTES];

@@ -2,6 +2,7 @@
 #include "view.h"
 
 #include "exit.h"
+#include "held.h"
 #include "object.h"
 #include "parse.h"
 #include "text.h"
@@ -179,8 +180,9 @@ show_steered(FILE *to, const struct steered *w)
 
 /* ---- words ---- */
 
-struct brief
-show_ago(const struct view *v, int64_t since)
+/* " for 2m13s", or "" if that is not known. */
+static struct brief
+for_time(const struct view *v, int64_t since)
 {
 	int64_t ago = view_ago(v, since);
 	struct brief b = {""};
@@ -196,61 +198,6 @@ show_colour(const struct screen *s, const struct view *v)
 	static const enum colour colours[] = {GREEN, YELLOW, CYAN};
 
 	return screen_colour(s, colours[view_state(v)]);
-}
-
-/* "3 readers", "2 of 4 slots taken"; "": one holder has it alone */
-static struct brief
-describe_share(const struct view *v)
-{
-	const struct person *h = view_holder(v);
-	unsigned long long n = v->holders.all;
-	const char *s = n == 1 ? "" : "s";
-	struct brief b = {""};
-
-	if (h && h->kind == KIND_SHARED)
-		snprintf(b.text, sizeof b.text, "%llu reader%s", n, s);
-	else if (h && h->limit > 0)
-		snprintf(b.text, sizeof b.text, "%llu of %lld slots taken", n,
-		    (long long)h->limit);
-	else if (h && h->kind == KIND_LIMIT)
-		snprintf(b.text, sizeof b.text, "%llu slot%s taken", n, s);
-	else if (n > 1)
-		snprintf(b.text, sizeof b.text, "%llu holders", n);
-	return b;
-}
-
-const char *
-show_words(const struct view *v, char *out, size_t size)
-{
-	const struct person *p = view_holder(v);
-	const struct brief share = describe_share(v);
-
-	if (p) {
-		bool slots = p->kind == KIND_LIMIT;
-		size_t n = strlen(share.text) - (slots ? strlen(" taken") : 0);
-
-		snprintf(out, size, "held %s %.*s%s%s%s%s%s%s%s", slots ? "in" : "by",
-		    (int)n, share.text,
-		    *share.text && v->holders.all > 1 ? ", first "
-			: *share.text                 ? ", "
-						      : "",
-		    slots ? "by " : "", view_person(p).text, show_ago(v, p->since).text,
-		    v->is_frozen ? " (and frozen for others " : "",
-		    v->is_frozen ? text_until(v->frozen.until).text : "",
-		    v->is_frozen ? ")" : "");
-	} else if (v->unknown) {
-		snprintf(out, size, "in use by something that is no lock: %s",
-		    text_shown(v->unknown).text);
-	} else if (v->is_frozen) {
-		snprintf(out, size, "frozen by %s%s, %s", view_person(&v->frozen).text,
-		    show_ago(v, v->frozen.since).text, text_until(v->frozen.until).text);
-	} else if (v->waiters.all > 0) {
-		snprintf(out, size, "waited for by %" PRIu64 " other%s", v->waiters.all,
-		    v->waiters.all == 1 ? "" : "s");
-	} else {
-		snprintf(out, size, "free");
-	}
-	return out;
 }
 
 /* ---- lines for people ---- */
@@ -280,8 +227,12 @@ static void
 print_head(const struct page *p, const struct store *s)
 {
 	const struct view *v = p->view;
-	const struct brief share = describe_share(v);
+	struct held h;
+	struct brief share;
 	char key[2200];
+
+	held_of_view(&h, v);
+	share = held_share(&h);
 
 	fprintf(p->to, "%s%s%s (%s) is %s%s%s", screen_colour(p->screen, BOLD),
 	    text_name(key, sizeof key, v->key), screen_colour(p->screen, PLAIN),
@@ -340,7 +291,7 @@ print_waiter(const struct page *p, size_t i)
 	    w->kind == KIND_SHARED      ? " as a reader"
 		: w->kind == KIND_LIMIT ? " for a slot"
 					: "",
-	    show_ago(p->view, w->since).text);
+	    for_time(p->view, w->since).text);
 }
 
 static void

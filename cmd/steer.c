@@ -20,6 +20,7 @@
 #include "cmd.h"
 
 #include "exit.h"
+#include "held.h"
 #include "look.h"
 #include "options.h"
 #include "parse.h"
@@ -126,21 +127,22 @@ nothing_to_break(const struct steering *s)
 	const struct view *v = &s->view;
 	const struct person *first = view_holder(v);
 	const struct clean key = text_key(s->key);
+	char words[HELD_BYTES];
+	struct held h;
 
 	if (v->unknown)
 		return refuse_unknown(s);
+	held_of_view(&h, v);
 	if (first) {
-		say_last("%s is held by %s, token %" PRId64 ", not by token %" PRId64
+		say_last("%s%s, token %" PRId64 ", not by token %" PRId64
 			 "; nothing was broken",
-		    key.text, view_person(first).text, first->token,
+		    key.text, held_says(&h, false, words), first->token,
 		    s->looking.plan->steer.token);
 		return STATUS_BUSY;
 	}
 	if (v->is_frozen)
-		say_last(
-		    "%s is held by nobody, but frozen by %s %s: dlock thaw ends that",
-		    key.text, view_person(&v->frozen).text,
-		    text_until(v->frozen.until).text);
+		say_last("%s is held by nobody, but %s: dlock thaw ends that", key.text,
+		    held_words(&h, words));
 	else
 		say_last("%s is held by nobody: there is nothing to break", key.text);
 	return STATUS_NOTHING;
@@ -153,14 +155,17 @@ may_break(const struct steering *s)
 {
 	const struct plan_steer *how = &s->looking.plan->steer;
 	const struct person *first = next_meant(s, NULL);
+	char words[HELD_BYTES];
+	struct held h;
 
 	if (how->yes || (how->token && !say_can_ask()))
 		return true;
-	for (const struct person *p = NULL; (p = next_meant(s, p));)
-		fprintf(stderr, "%s is held by %s%s, token %" PRId64 "; %s ends %s\n",
-		    text_key(s->key).text, view_person(p).text,
-		    show_ago(&s->view, p->since).text, p->token,
+	for (const struct person *p = NULL; (p = next_meant(s, p));) {
+		held_of_person(&h, &s->view, p);
+		fprintf(stderr, "%s%s, token %" PRId64 "; %s ends %s\n",
+		    text_key(s->key).text, held_says(&h, false, words), p->token,
 		    p->foreign ? "that" : "its lease", describe_end(&s->view, p).text);
+	}
 	if (how->force)
 		return say_asks(first->foreign
 			? "Take it away at once, though the program that has it goes on?"
@@ -325,7 +330,9 @@ tell_frozen(const struct steering *s, const struct view *before)
 {
 	int64_t length = s->looking.plan->steer.length;
 	const struct person *old = &before->frozen;
-	char span[48] = "", end[70] = "", replaced[800] = "", held[720] = "";
+	char span[48] = "", end[70] = "", replaced[800] = "", words[HELD_BYTES];
+	const char *held = "";
+	struct held h;
 	struct view none = {0};
 	const struct view *v = s->seen ? &s->view : &none;
 
@@ -337,14 +344,12 @@ tell_frozen(const struct steering *s, const struct view *before)
 	if (before->is_frozen)
 		snprintf(replaced, sizeof replaced, ", instead of by %s %s",
 		    view_person(old).text, text_until(old->until).text);
-	if (v->holders.n > 0 && v->holders.all == 1)
-		snprintf(held, sizeof held, "%s", view_person(v->holders.list).text);
-	else if (v->holders.n > 0)
-		snprintf(held, sizeof held, "%llu, first %s",
-		    (unsigned long long)v->holders.all,
-		    view_person(v->holders.list).text);
+	held_of_view(&h, v);
+	h.frozen = false; /* that is said before */
+	if (v->holders.n > 0)
+		held = held_says(&h, true, words);
 	say("%s is frozen%s%s%s%s%s", text_key(s->key).text, span, end, replaced,
-	    *held ? "; it is still held by " : "", held);
+	    *held == ' ' ? "; it" : "", held);
 }
 
 /* By the time that it was confirmed the freeze had come to its end; returns the exit status. */
@@ -405,13 +410,14 @@ is_another(struct steering *s)
 static bool
 may_thaw(struct steering *s)
 {
-	const struct person *by = &s->view.frozen;
 	const struct clean name = text_key(s->key);
+	char words[HELD_BYTES];
+	struct held h;
 
 	if (s->looking.plan->steer.yes)
 		return true;
-	fprintf(stderr, "%s is frozen by %s%s, %s\n", name.text, view_person(by).text,
-	    show_ago(&s->view, by->since).text, text_until(by->until).text);
+	held_of_freeze(&h, &s->view);
+	fprintf(stderr, "%s%s\n", name.text, held_says(&h, false, words));
 	if (!say_asks("Thaw it?"))
 		say_last("%s stays frozen", name.text);
 	else if (is_another(s))

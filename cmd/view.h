@@ -131,16 +131,6 @@ void show_steered(FILE *, const struct steered *);
 /* Some lines: who has it, since when and why, who waits, who has frozen it. */
 void show_text(FILE *, const struct view *, const struct store *, const struct screen *);
 
-/*
- * "held by alice (pid 4711 on ci-3) for 2m13s", "held by 3 readers, first alice (...)
- * for ...", "frozen by ...", "waited for by 2 others", "free": for a sentence, clean.
- * Returns out.
- */
-const char *show_words(const struct view *, char *out, size_t size);
-
-/* " for 2m13s", or "" if that is not known. */
-struct brief show_ago(const struct view *, int64_t since);
-
 /* What switches to the colour of its state. */
 const char *show_colour(const struct screen *, const struct view *);
 

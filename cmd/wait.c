@@ -2,6 +2,7 @@
 #include "cmd.h"
 
 #include "backends/common/retry.h"
+#include "held.h"
 #include "look.h"
 #include "parse.h"
 #include "say.h"
@@ -21,8 +22,12 @@ struct wait {
 	instant began, until, speaks;
 	/* of the key that is not free */
 	const char *key;
-	char words[1200];
+	struct held held;
+	bool apart; /* no run here could join the outer run that has keys of it */
 };
+
+static const char apart[] =
+    "a run here could not get it: an outer run has keys of it and cannot be joined";
 
 /* ---- is it free? ---- */
 
@@ -48,6 +53,7 @@ find_taken(struct wait *w, struct fault *f)
 	instant until = retry_attempt(
 	    &w->retry, w->looking.plan->wait.most == 0 ? 0 : w->until);
 
+	w->apart = false;
 	for (size_t i = 0; i < w->looking.plan->nkeys && w->looking.joined != RC_OK;
 	     i++) {
 		enum rc rc;
@@ -57,7 +63,8 @@ find_taken(struct wait *w, struct fault *f)
 		if (rc != RC_OK)
 			return rc;
 		if (!is_free(&w->view, &w->looking.plan->claim)) {
-			show_words(&w->view, w->words, sizeof w->words);
+			held_of_view(&w->held, &w->view);
+			held_ask(&w->held, &w->looking.plan->claim);
 			return RC_BUSY;
 		}
 	}
@@ -69,8 +76,7 @@ find_taken(struct wait *w, struct fault *f)
 	if (w->looking.joined != RC_PROTOCOL)
 		return RC_OK;
 	w->key = w->looking.plan->keys[0];
-	snprintf(w->words, sizeof w->words,
-	    "a run here could not get it: an outer run has keys of it and cannot be joined");
+	w->apart = true;
 	return RC_BUSY;
 }
 
@@ -94,6 +100,7 @@ static enum rc
 wait_for_all(struct wait *w, struct fault *f)
 {
 	bool once = w->looking.plan->wait.most == 0;
+	char words[HELD_BYTES];
 
 	for (bool heard = false;;) {
 		enum rc rc = find_taken(w, f);
@@ -103,7 +110,7 @@ wait_for_all(struct wait *w, struct fault *f)
 			heard = true;
 		}
 		if (rc == RC_BUSY && !once && instant_now() < w->until) {
-			speak(w, w->words);
+			speak(w, w->apart ? apart : held_words(&w->held, words));
 			look_rest(&w->looking, w->until);
 			continue;
 		}
@@ -121,15 +128,16 @@ wait_for_all(struct wait *w, struct fault *f)
 static int
 tell_busy(const struct wait *w)
 {
-	char end[80] = "not waiting (-n)";
+	char end[80] = "not waiting (-n)", state[HELD_BYTES];
+	bool waited = w->looking.plan->wait.most != 0;
 
-	if (w->looking.plan->wait.most != 0)
+	if (waited)
 		snprintf(end, sizeof end, "waited %s (-w)",
 		    parse_span(instant_now() - w->began).text);
 	if (!w->looking.plan->show.quiet)
-		say_last("%s (%s) is %s%s; %s", text_key(w->key).text,
-		    text_shown(w->looking.store->where).text,
-		    w->looking.plan->wait.most ? "still " : "", w->words, end);
+		say_last("%s (%s)%s%s; %s", text_key(w->key).text,
+		    text_shown(w->looking.store->where).text, w->apart ? ": " : "",
+		    w->apart ? apart : held_says(&w->held, waited, state), end);
 	return w->looking.plan->wait.conflict_status;
 }
 

@@ -61,8 +61,7 @@ say_busy(struct etcd *e, struct fault *f)
 		h->limit = first->name.limit;
 		since = first->value.since;
 		record = first->value.record;
-	}
-	if (q->frozen) {
+	} else if (q->frozen) {
 		since = q->freeze.since;
 		record = q->freeze.record;
 	}

@@ -56,7 +56,7 @@ put_holding(struct object *j, const struct holding *h)
 
 	if (h->frozen)
 		object_truth(j, "frozen", true);
-	if (h->frozen && waiting_freeze_end(h, &until))
+	if (h->frozen && held_freeze_end(h, &until))
 		object_time(j, "until", until);
 	if (h->holders > 0) {
 		put_kind(j, h->kind, h->limit);

@@ -320,7 +320,7 @@ stop_command(struct front *f)
 static instant
 watch_keeper(struct front *f)
 {
-	const struct view view = guard_view(f->shared, is_running(f));
+	const struct watch_page view = guard_view(f->shared, is_running(f));
 	struct watched due;
 
 	if (instant_now() >= f->elders.look_at)
@@ -778,7 +778,7 @@ conclude(struct front *f)
 {
 	const struct run *r = f->run;
 	instant now = instant_now(), patience = now + NS_PER_S, granted = now;
-	char state[STATE_BYTES], missing[400];
+	char state[HELD_BYTES], missing[400];
 	struct heard heard = {
 	    .words = f->end.words,
 	    .where = shared_where(r->shared),
@@ -791,7 +791,7 @@ conclude(struct front *f)
 	waiting_end(&f->waiting, 0);
 	*state = '\0';
 	if (f->end.ending.kind == END_REFUSED)
-		waiting_state(&f->waiting, r->plan->wait.most != 0, state, sizeof state);
+		waiting_state(&f->waiting, r->plan->wait.most != 0, state);
 	if (f->end.ending.kind == END_EXEC && f->end.ending.value == ENOENT &&
 	    child_lacks_interpreter(r->path, missing, sizeof missing))
 		heard.missing = missing;

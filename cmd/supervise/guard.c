@@ -9,10 +9,10 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-struct view
+struct watch_page
 guard_view(const struct shared *s, bool granted)
 {
-	return (struct view){
+	return (struct watch_page){
 	    .granted = granted,
 	    .finished = atomic_load(&s->end.finished),
 	    .stopping = atomic_load(&s->stopping),
@@ -42,7 +42,7 @@ watch_alone(const struct shared *s, struct watch w, int link)
 {
 	struct pollfd set[LOOP_OWN + 1];
 	struct watched due;
-	struct view view;
+	struct watch_page view;
 	struct loop loop;
 	sigset_t none;
 

@@ -28,6 +28,6 @@ struct guard guard_begin(const struct shared *, const struct watch *, int link);
 void guard_end(struct guard *);
 
 /* What the page says now. */
-struct view guard_view(const struct shared *, bool granted);
+struct watch_page guard_view(const struct shared *, bool granted);
 
 #endif

@@ -2,12 +2,10 @@
 #include "waiting.h"
 
 #include "cmd/parse.h"
-#include "cmd/record.h"
 #include "cmd/say.h"
 #include "cmd/text.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +43,8 @@ waiting_begin(struct waiting *g, const struct plan *p, const struct shared *s,
 	g->plan = p;
 	g->shared = s;
 	g->began = began;
-	g->line.next = g->seen.held_since = NEVER;
+	g->line.next = NEVER;
+	g->seen.held.ns = -1;
 	g->seen.key = p->keys[0];
 	if (p->show.quiet)
 		return;
@@ -53,31 +52,9 @@ waiting_begin(struct waiting *g, const struct plan *p, const struct shared *s,
 	g->line.next = now + (g->line.live ? LIVE_FIRST : PLAIN_FIRST);
 }
 
-/* Does nobody have the key but the person that has frozen it?  Then that is its holder here. */
-static bool
-is_frozen(const struct waiting *g)
-{
-	return g->seen.holding.frozen && g->seen.holding.holders == 0;
-}
-
-bool
-waiting_freeze_end(const struct holding *h, int64_t *end)
-{
-	struct record r;
-	json_t *root = record_read(&r, h->record);
-
-	json_decref(root);
-	*end = EPOCH_NONE;
-	if (r.for_ms > 0 && h->held >= 0)
-		*end = epoch_now() + r.for_ms * 1000 - h->held / 1000;
-	return r.for_ms == -1 || *end != EPOCH_NONE;
-}
-
 void
 waiting_heard(struct waiting *g, const struct msg *m)
 {
-	int64_t end;
-
 	if (m->kind == MSG_NOTICE) {
 		g->seen.noticed = true;
 		waiting_pause(g);
@@ -90,121 +67,51 @@ waiting_heard(struct waiting *g, const struct msg *m)
 		return;
 	}
 	*g->seen.trouble = '\0';
-	g->seen.named = *m->holding.record != '\0';
 	g->seen.position = m->number;
-	g->seen.holding = m->holding;
-	g->seen.held_since = m->holding.held >= 0 ? instant_now() - m->holding.held
-						  : NEVER;
-	if (g->seen.named)
-		record_describe(m->holding.record, g->seen.holder, sizeof g->seen.holder);
-	*g->seen.until = '\0';
-	if (g->seen.named && is_frozen(g) && waiting_freeze_end(&m->holding, &end))
-		snprintf(
-		    g->seen.until, sizeof g->seen.until, ", %s", text_until(end).text);
+	g->seen.at = instant_now();
+	held_of_holding(&g->seen.held, &m->holding);
+	held_ask(&g->seen.held, &g->plan->claim);
 }
 
-/*
- * "all 4 slots are", "both slots are", "the only slot is", "2 of 4 slots are": what
- * the holders of a limited lock have taken; else "".
- */
-static void
-describe_slots(const struct holding *h, char *out, size_t size)
+/* It has been held for some time longer since we have heard of it. */
+static struct held
+held_now(const struct waiting *g)
 {
-	*out = '\0';
-	if (h->kind != KIND_LIMIT || h->limit == 0 || h->holders == 0)
-		return;
-	if (h->holders < h->limit)
-		snprintf(out, size, "%u of %u slots %s", h->holders, h->limit,
-		    h->holders == 1 ? "is" : "are");
-	else if (h->limit == 1)
-		snprintf(out, size, "the only slot is");
-	else if (h->limit == 2)
-		snprintf(out, size, "both slots are");
-	else
-		snprintf(out, size, "all %u slots are", h->limit);
-}
+	struct held h = g->seen.held;
 
-/* What comes before the name of the one holder that we know. */
-static void
-describe_others(const struct holding *h, char *out, size_t size)
-{
-	*out = '\0';
-	if (h->kind == KIND_SHARED && h->holders == 1)
-		snprintf(out, size, "a reader, ");
-	else if (h->kind == KIND_SHARED && h->holders > 1)
-		snprintf(out, size, "%u readers, first ", h->holders);
-	else if (h->kind == KIND_SHARED)
-		snprintf(out, size, "readers, first ");
-	else if (h->kind == KIND_LIMIT && h->limit > 0 && h->holders > 0)
-		snprintf(out, size, "%s", h->holders == 1 ? "by " : "first ");
-}
-
-/* Is there room for what we ask for?  Then somebody else waits before us. */
-static bool
-has_free_place(const struct waiting *g)
-{
-	const struct holding *h = &g->seen.holding;
-
-	if (h->holders == 0 || h->kind != g->plan->claim.kind)
-		return false;
-	return h->kind == KIND_SHARED || (h->kind == KIND_LIMIT && h->holders < h->limit);
-}
-
-/* Beginning with " is" or ": ", unless `is` is "". */
-static const char *
-describe_state(
-    const struct waiting *g, const char *is, const char *still, char *out, size_t size)
-{
-	const struct holding *h = &g->seen.holding;
-	const char *gap = *is ? " " : "";
-	char others[40], slots[48], holder[STATE_BYTES - 120];
-
-	describe_others(h, others, sizeof others);
-	describe_slots(h, slots, sizeof slots);
-	snprintf(holder, sizeof holder, "%s%s%s%s%s%s%s", others,
-	    g->seen.named ? g->seen.holder : "somebody",
-	    g->seen.held_since == NEVER ? "" : " for ",
-	    g->seen.held_since == NEVER
-		? ""
-		: parse_span(instant_now() - g->seen.held_since).text,
-	    g->seen.until,
-	    has_free_place(g) && !h->frozen ? " (and another run waits already)" : "",
-	    h->frozen && h->holders ? " (and the key is frozen)" : "");
-	if (*slots)
-		snprintf(out, size, "%s%s%s%s taken, %s", *is ? ":" : "", gap, slots,
-		    still, holder);
-	else
-		snprintf(out, size, "%s%s%s%s by %s", is, still, gap,
-		    is_frozen(g) ? "frozen" : "held", holder);
-	return out;
+	if (h.ns >= 0)
+		h.ns += instant_now() - g->seen.at;
+	return h;
 }
 
 const char *
-waiting_state(const struct waiting *g, bool still, char *out, size_t size)
+waiting_state(const struct waiting *g, bool still, char *out)
 {
-	return describe_state(g, " is", still ? " still" : "", out, size);
+	const struct held h = held_now(g);
+
+	return held_says(&h, still, out);
 }
 
 /* What we wait for: the server, if we have not heard of anybody yet, or the holder. */
 static void
-describe_cause(const struct waiting *g, char *out, size_t size)
+describe_cause(const struct waiting *g, char *out)
 {
 	const struct clean server = text_shown(shared_where(g->shared));
+	const struct held h = held_now(g);
 
 	if (*g->seen.trouble)
-		snprintf(out, size, "%s, trying again", g->seen.trouble);
-	else if (g->seen.named || g->seen.position || g->seen.holding.holders ||
-	    is_frozen(g))
-		describe_state(g, "", "", out, size);
+		snprintf(out, HELD_BYTES, "%s, trying again", g->seen.trouble);
+	else if (*h.who || g->seen.position || h.holders || h.state == HELD_FROZEN)
+		held_words(&h, out);
 	else if (g->seen.noticed)
-		snprintf(out, size, "not granted yet, see above");
+		snprintf(out, HELD_BYTES, "not granted yet, see above");
 	else
-		snprintf(out, size, "no answer yet%s%s", *server.text ? " from " : "",
-		    server.text);
+		snprintf(out, HELD_BYTES, "no answer yet%s%s",
+		    *server.text ? " from " : "", server.text);
 }
 
 /* A state, a key of 400 bytes, and the words around them. */
-enum { WAIT_BYTES = STATE_BYTES + 520 };
+enum { WAIT_BYTES = HELD_BYTES + 520 };
 
 /*
  * "waiting 41s, next in line for deploy; held by ...": what changes comes first, what
@@ -213,9 +120,9 @@ enum { WAIT_BYTES = STATE_BYTES + 520 };
 static void
 describe_wait(const struct waiting *g, instant now, char *out, size_t size)
 {
-	char cause[STATE_BYTES], place[48] = "";
+	char cause[HELD_BYTES], place[48] = "";
 
-	describe_cause(g, cause, sizeof cause);
+	describe_cause(g, cause);
 	if (g->seen.position == 1)
 		snprintf(place, sizeof place, ", next in line");
 	else if (g->seen.position)

@@ -11,9 +11,7 @@
 #define DLOCK_WAITING_H
 
 #include "run.h"
-#include "cmd/plan.h"
-
-enum { STATE_BYTES = 900 };
+#include "cmd/held.h"
 
 /* The line that is drawn, or those that are printed. */
 struct waiting_line {
@@ -25,13 +23,9 @@ struct waiting_line {
 struct waiting_seen {
 	const char *key; /* that is waited for */
 	unsigned position;
-	instant held_since; /* NEVER: not known */
-	struct holding holding;
-	bool noticed;     /* the user was told something of the server */
-	bool named;       /* `holder` is known: */
-	char holder[600]; /* described, clean */
-	/* ", until 2026-11-24 08:37:14 UTC": its freeze's end; "": none, or not known */
-	char until[72];
+	struct held held;
+	instant at;   /* when `held` was heard */
+	bool noticed; /* the user was told something of the server */
 	/* why the server does not answer, clean; "": it does */
 	char trouble[700];
 };
@@ -59,17 +53,7 @@ void waiting_pause(struct waiting *);
 /* Erases the live line and stops; with a token, says that it was got after a long wait. */
 void waiting_end(struct waiting *, uint64_t token);
 
-/*
- * " is still held by alice (pid 4711 on ci-3, running deploy.sh) for 2m13s", " is frozen by
- * ...", or with --limit ": all 4 slots are still taken, first alice (...) for 2m13s": what
- * follows the name of a busy lock.  `still`: it has been waited for.  Returns out.
- */
-const char *waiting_state(const struct waiting *, bool still, char *out, size_t size);
-
-/*
- * When a freeze ends, in microseconds since the epoch, or EPOCH_NONE without an end: from how
- * long it was to last and how old it is.  False: that is not known.
- */
-bool waiting_freeze_end(const struct holding *, int64_t *end);
+/* What follows the name of a busy lock, into out[HELD_BYTES]: held_says().  Returns out. */
+const char *waiting_state(const struct waiting *, bool still, char *out);
 
 #endif

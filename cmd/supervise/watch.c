@@ -55,7 +55,7 @@ patience(instant *by, instant now, instant from, int64_t length)
  * the command's.
  */
 static void
-set_timers(struct timer *t, struct watch *w, instant now, const struct view *v)
+set_timers(struct timer *t, struct watch *w, instant now, const struct watch_page *v)
 {
 	bool runs = v->granted && !v->finished;
 	instant kill_at = instant_after(v->kill_at, SLACK),
@@ -76,7 +76,7 @@ set_timers(struct timer *t, struct watch *w, instant now, const struct view *v)
 }
 
 struct watched
-watch(struct watch *w, instant now, const struct view *v)
+watch(struct watch *w, instant now, const struct watch_page *v)
 {
 	struct watched result = {.wake = NEVER};
 	struct timer timers[TIMERS];

@@ -30,7 +30,7 @@
 #define INTERRUPT_PATIENCE (1500 * NS_PER_MS)
 
 /* What the shared page says at one moment. */
-struct view {
+struct watch_page {
 	bool granted, finished, stopping;
 	instant term_at, kill_at, alive_at;
 };
@@ -62,6 +62,6 @@ void watch_interrupted(struct watch *, instant now);
 /* The connection that is the lock has ended. */
 void watch_adrift(struct watch *, instant now);
 
-struct watched watch(struct watch *, instant now, const struct view *);
+struct watched watch(struct watch *, instant now, const struct watch_page *);
 
 #endif

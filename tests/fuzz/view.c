@@ -2,7 +2,7 @@
  * view.c - Goal of these tests: whatever a server says of a lock, its JSON is JSON, and
  * its lines and rows are harmless and as many as they should be.
  */
-#include "cmd/view.h"
+#include "cmd/held.h"
 #include "cmd/text.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -103,7 +103,8 @@ static void
 check_text(const struct view *v)
 {
 	static const struct screen plain;
-	char *text = NULL, words[1200];
+	char *text = NULL, words[HELD_BYTES];
+	struct held held;
 	size_t size = 0;
 	FILE *to = open_memstream(&text, &size);
 
@@ -111,7 +112,8 @@ check_text(const struct view *v)
 	show_text(to, v, &store, &plain);
 	fclose(to);
 	is_harmless(text, 1 + 2 * 2 + 1 + 1 + 2 + 2 + 2);
-	is_harmless(show_words(v, words, sizeof words), 0);
+	held_of_view(&held, v);
+	is_harmless(held_says(&held, true, words), 0);
 	free(text);
 }
 

@@ -2,7 +2,7 @@
  * view.c - Goal of these tests: what a look has found of a key is collected whole, within
  * bounds, and shown as JSON, as lines and in sentences.
  */
-#include "cmd/view.h"
+#include "cmd/held.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,9 +48,11 @@ object_of(const struct view *v, bool brief)
 static void
 expect_words(const struct view *v, const char *expected)
 {
-	char words[1200];
+	char words[HELD_BYTES];
+	struct held h;
 
-	assert_string_equal(show_words(v, words, sizeof words), expected);
+	held_of_view(&h, v);
+	assert_string_equal(held_words(&h, words), expected);
 }
 
 static void
@@ -77,7 +79,7 @@ states_follow_from_entries(void **state)
 	view_add(&v, &holder, NOW);
 	assert_int_equal(view_state(&v), STATE_HELD);
 	expect_words(&v,
-	    "held by alice (pid 1 on h, running c) for 1m01s (and frozen for others until dlock thaw)");
+	    "held by alice (pid 1 on h, running c) for 1m01s (and the key is frozen until dlock thaw)");
 	view_begin(&v, "other");
 	assert_int_equal(view_state(&v), STATE_FREE);
 	view_free(&v);

@@ -20,14 +20,14 @@
 #define KILL_AT (BEGAN + 29 * S)
 
 static struct watch front;
-static struct view page;
+static struct watch_page page;
 
 static int
 begin(void **state)
 {
 	(void)state;
 	watch_init(&front, 30 * S, 5 * S);
-	page = (struct view){
+	page = (struct watch_page){
 	    .granted = true, .term_at = TERM_AT, .kill_at = KILL_AT, .alive_at = BEGAN};
 	return 0;
 }
@@ -108,7 +108,7 @@ before_the_grant_the_page_is_looked_at_in_time(void **state)
 	instant term_at, kill_at;
 
 	(void)state;
-	page = (struct view){.term_at = NEVER, .kill_at = NEVER, .alive_at = BEGAN};
+	page = (struct watch_page){.term_at = NEVER, .kill_at = NEVER, .alive_at = BEGAN};
 	lease_deadlines(BEGAN, 30 * S, 5 * S, &term_at, &kill_at);
 	assert_wake(BEGAN, term_at);
 }

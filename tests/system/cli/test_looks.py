@@ -734,9 +734,11 @@ def test_wait_says_why_not(shown):
     assert done.stderr == ('dlock: deploy (fake) is held by 2 readers, first alice@ci-3 (pid 4711 on ci-3, running deploy.sh) '
                            '"release 4.2" for 2m13s; not waiting (-n)\n')
     shown.show(*(holder(lock=3, limit=2, slot=slot, token=slot + 1) for slot in range(2)))
-    assert "is held in 2 of 2 slots, first by alice@ci-3 (" in shown.run("wait", "-n", "--limit", "2", "deploy").stderr
+    assert "deploy (fake): both slots are taken, first alice@ci-3 (" in shown.run("wait", "-n", "--limit", "2", "deploy").stderr
     shown.show(holder(lock=3, limit=1, slot=0))
-    assert "is held in 1 of 1 slots, by alice@ci-3 (" in shown.run("wait", "-n", "--limit", "1", "deploy").stderr
+    assert "deploy (fake): the only slot is taken, by alice@ci-3 (" in shown.run("wait", "-n", "--limit", "1", "deploy").stderr
+    shown.show(holder(lock=2), waiter())
+    assert "for 2m13s (and another run waits already); not waiting (-n)\n" in shown.run("wait", "-n", "-s", "deploy").stderr
     shown.show(freeze())
     done = shown.run("wait", "-w", "300ms", "-E", "9", "deploy")
     assert done.status == 9

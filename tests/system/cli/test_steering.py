@@ -138,6 +138,17 @@ def test_nothing_to_break(shown, lines, status, says):
     assert (done.status, done.stdout) == (status, "") and says in done.stderr and shown.calls() == []
 
 
+@pytest.mark.parametrize("more, says", [
+    ({}, " is held by alice (pid 4711 on ci-3, running deploy.sh) \"release 4.2\" for 2m13s, token 7, not by token 3;"),
+    ({"lock": 2}, " is held by 2 readers, first alice ("), ({"lock": 3, "limit": 2}, ": both slots are taken, first alice ("),
+])
+def test_another_token_than_the_holders_is_refused(shown, more, says):
+    shown.show(*(holder(token=7 + n, **more) for n in range(2 if more else 1)))
+    done = shown.run("break", "-y", "--token", "3", "deploy")
+    assert done.status == 75 and f"dlock: deploy{says}" in done.stderr and done.stderr.endswith("; nothing was broken\n"), done
+    assert shown.calls() == []
+
+
 @pytest.mark.parametrize("words, says", [
     (["deploy"], "-y"), (["-y"], "no key"), (["-y", "a", "b"], "one key"), (["-y", "deploy", "-t", "5s"], "-t"),
     (["--token", "0", "deploy"], "token"), (["--token", "x", "deploy"], "token"), (["-y", "deploy", "-n"], "-n"),
@@ -243,6 +254,8 @@ def test_freeze_says_who_holds_it_still(shown):
     assert "deploy is frozen until dlock thaw; it is still held by alice" in done.stderr
     assert "other is frozen until dlock thaw\n" in done.stderr
     assert [call.split()[0] for call in shown.calls()] == ["freeze", "freeze"] and "weekend" in shown.calls()[0]
+    shown.show(*(holder(token=7 + n, lock=3, limit=4) for n in range(4)))
+    assert "deploy is frozen until dlock thaw: all 4 slots are still taken, first alice" in shown.run("freeze", "deploy").stderr
     shown.show(frozen()[:-1] + f"\tuntil={NOW + 3600 * SECOND}\n")  # as the server says, once it is
     assert "deploy is frozen for 1h00m, until 2025-11-24 " in shown.run("freeze", "--for", "1h", "deploy").stderr
     shown.show()

@@ -235,6 +235,16 @@ def test_a_freeze_holds_newcomers(steer):
 
 
 @steers("freeze")
+def test_a_run_is_told_who_holds_a_frozen_lock_and_not_who_has_frozen_it(steer):
+    holder = steer.dlock.hold(steer.place, steer.place.key(), "--who", "alice", *LEASE)
+    assert steer.run("freeze", "--who", "carol").status == 0
+    busy = steer.dlock.run("run", *steer.place.words, "-n", "-k", steer.place.key(), "true")
+    assert busy.status == 75 and " is held by alice (pid " in busy.stderr and "carol" not in busy.stderr, busy
+    assert holder.finish().status == 0
+    assert steer.run("thaw", "-y").status == 0
+
+
+@steers("freeze")
 def test_a_freeze_holds_who_waits_already(steer):
     holder = steer.dlock.hold(steer.place, steer.place.key(), *LEASE)
     waiters = [steer.wait() for _ in range(2)]

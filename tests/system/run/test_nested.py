@@ -476,6 +476,7 @@ def test_what_a_run_could_not_join_is_not_free_for_others_of_its_kind(dlock, whe
         inner = [DLOCK, *words, "-n", "-s", *where.words, *a, *b, *(["true"] if words == ["run"] else [])]
         done = dlock.run("run", "-s", *where.words, *a, "--", *inner, events=False)
         assert done.status == status and done.stderr.count("\n") == 1, done
+        assert words == ["run"] or "): a run here could not get it: an outer run has keys of it" in done.stderr, done
 
 
 def test_what_could_not_be_joined_is_free_when_it_has_ended(dlock, where, tmp_path):

@@ -1,0 +1,72 @@
+/*
+ * held.h - says who holds a lock, in one sentence, wherever dlock says it.
+ *
+ *	KEY is held by alice@web-1 (pid 4711 on web-1, running make) "release" for 2m13s
+ *	KEY is held by 3 readers, first alice@web-1 (...) for 2m13s
+ *	KEY: 2 of 4 slots are taken, first alice@web-1 (...) for 2m13s
+ *	KEY is frozen by bob@laptop "weekend" for 1h00m, until dlock thaw
+ *	KEY is in use by something that is no lock: a list
+ *	KEY is waited for by 2 others
+ *	KEY is free
+ *
+ * A run hears of the holders from its backend while it waits (struct holding); other subcommands
+ * look (struct view).  Both become a struct held.  What is not known is left out.
+ */
+#ifndef DLOCK_HELD_H
+#define DLOCK_HELD_H
+
+#include "view.h"
+
+enum held_state { HELD_BY, HELD_FROZEN, HELD_UNKNOWN, HELD_WAITED_FOR, HELD_FREE };
+
+/* All texts are clean. */
+struct held {
+	enum held_state state;
+	/* HELD_BY: what the holders have taken */
+	enum lock_kind kind;
+	uint64_t holders; /* 0: not known how many */
+	int64_t limit;    /* of a limited lock; 0: not known */
+	bool frozen;      /* nobody else may take the key */
+	bool room;        /* the one who asks would fit: another one waits before it */
+	/* the first holder, or who has frozen it; "": not known.  HELD_UNKNOWN: what it is */
+	char who[700];
+	int64_t ns;     /* how long already; -1: not known */
+	char until[72]; /* when the freeze ends: "until dlock thaw"; "": not known */
+	/* HELD_WAITED_FOR */
+	uint64_t waiters;
+};
+
+enum { HELD_BYTES = 1000 }; /* the longest sentence, beside its key */
+
+/* As a backend tells it to a run that waits; what it lasts is counted by the caller. */
+void held_of_holding(struct held *, const struct holding *);
+
+/* As a look has found it. */
+void held_of_view(struct held *, const struct view *);
+
+/* The same of one holder alone, or of the freeze alone, whoever else has it. */
+void held_of_person(struct held *, const struct view *, const struct person *);
+void held_of_freeze(struct held *, const struct view *);
+
+/* Is there room for a run of this kind, so that it waits for others that wait? */
+void held_ask(struct held *, const struct plan_claim *);
+
+/*
+ * What follows the name of the key, into out[HELD_BYTES]: " is held by ...", ": 2 of 4 slots are
+ * taken, ...".  `still`: it has been waited for.  Returns out.
+ */
+const char *held_says(const struct held *, bool still, char *out);
+
+/* The same as words of their own: "held by ...", "2 of 4 slots are taken, ...". */
+const char *held_words(const struct held *, char *out);
+
+/* What several have taken: "3 readers", "2 of 4 slots taken"; "": one holder has it alone. */
+struct brief held_share(const struct held *);
+
+/*
+ * When a freeze ends, in microseconds since the epoch, or EPOCH_NONE without an end: from how
+ * long it was to last and how old it is.  False: that is not known.
+ */
+bool held_freeze_end(const struct holding *, int64_t *end);
+
+#endif
