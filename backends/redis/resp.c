@@ -250,8 +250,8 @@ resp_says(const char *text, const char *what)
 
 #define MOVING "the hash slot of this key is moving to another node"
 
-#define NO_COMMAND \
-	"it does not know a command that dlock needs, or a proxy does not pass it"
+static const char no_command[] =
+    "it does not know a command that dlock needs, or a proxy does not pass it";
 
 #define UNDECLARED \
 	"it hides keys that a script does not name: start it with --default_lua_flags=allow-undeclared-keys"
@@ -269,9 +269,11 @@ static const struct meaning {
 	"it knows no passwords: leave the password out"},
     {"unknown command `AUTH`", RC_DENIED, RESP_KEEP,
 	"it knows no passwords: leave the password out"},
-    {"unknown command", RC_CONFIG, RESP_KEEP, NO_COMMAND},
-    {"Unknown Redis command called from script", RC_CONFIG, RESP_KEEP, NO_COMMAND},
-    {"Unknown command called from", RC_CONFIG, RESP_KEEP, NO_COMMAND},
+    {"unknown command", RC_CONFIG, RESP_KEEP, no_command},
+    {"Unknown Redis command called from script", RC_CONFIG, RESP_KEEP, no_command},
+    {"Unknown command called from", RC_CONFIG, RESP_KEEP, no_command},
+    {"unknown subcommand", RC_CONFIG, RESP_KEEP, no_command},
+    {"Unknown subcommand", RC_CONFIG, RESP_KEEP, no_command}, /* Redis 6 */
     {"NOAUTH", RC_DENIED, RESP_KEEP,
 	"it wants a password: put it into the URL or -O password-file=FILE"},
     {"unauthenticated", RC_DENIED, RESP_KEEP,
@@ -317,8 +319,8 @@ static const struct meaning {
     {"max number of clients", RC_AGAIN, RESP_ELSEWHERE,
 	"it has too many clients: raise maxclients"},
     {"TRYAGAIN", RC_AGAIN, RESP_LATER, "try again"},
-    {"syntax error", RC_CONFIG, RESP_KEEP, NO_COMMAND},
-    {"wrong number of arguments", RC_CONFIG, RESP_KEEP, NO_COMMAND},
+    {"syntax error", RC_CONFIG, RESP_KEEP, no_command},
+    {"wrong number of arguments", RC_CONFIG, RESP_KEEP, no_command},
 };
 
 /*
@@ -327,11 +329,20 @@ static const struct meaning {
  */
 static const struct meaning phrases[] = {
     {"undeclared key", RC_CONFIG, RESP_KEEP, UNDECLARED}, /* Dragonfly */
-    {"not allowed", RC_CONFIG, RESP_KEEP, NO_COMMAND},
-    {"not support", RC_CONFIG, RESP_KEEP, NO_COMMAND},
-    {"unsupported", RC_CONFIG, RESP_KEEP, NO_COMMAND},
-    {"bad lua script", RC_CONFIG, RESP_KEEP, NO_COMMAND},
-    {"is disabled", RC_CONFIG, RESP_KEEP, NO_COMMAND},
+    {"not allowed", RC_CONFIG, RESP_KEEP, no_command},
+    {"not support", RC_CONFIG, RESP_KEEP, no_command},
+    {"unsupported", RC_CONFIG, RESP_KEEP, no_command},
+    {"bad lua script", RC_CONFIG, RESP_KEEP, no_command},
+    {"is disabled", RC_CONFIG, RESP_KEEP, no_command},
+    {"support disabled", RC_CONFIG, RESP_KEEP, no_command},         /* Garnet */
+    {"unknown command", RC_CONFIG, RESP_KEEP, no_command},          /* in other letters */
+    {"command is not available", RC_CONFIG, RESP_KEEP, no_command}, /* Upstash */
+    {"command not found", RC_CONFIG, RESP_KEEP, no_command},
+    {"forbid", RC_CONFIG, RESP_KEEP, no_command},  /* Predixy */
+    {"auth permission deny", RC_DENIED, RESP_KEEP, /* Predixy */
+	"it wants a password, or one that may write"},
+    {"illegal address", RC_DENIED, RESP_KEEP, /* Alibaba's */
+	"let its list of addresses have this machine's"},
 };
 
 /* NULL: none is known. */
@@ -400,7 +411,10 @@ resp_next(const char *text, bool cluster)
 bool
 resp_is_no_scripts(const char *text)
 {
-	return (resp_says(text, "unknown command") || resp_says(text, "NOPERM")) &&
+	const struct meaning *m = error_meaning(text);
+
+	return ((m && m->hint == no_command) || resp_says(text, "NOPERM")) &&
 	    (strcasestr(text, "'eval") || strcasestr(text, "`eval") ||
-		strcasestr(text, "|eval"));
+		strcasestr(text, "|eval") || strcasestr(text, "command eval") ||
+		strcasestr(text, "scripting support disabled"));
 }

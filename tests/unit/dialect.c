@@ -249,13 +249,18 @@ only_some_do_without_scripts(void **state)
 	    *const no[] = {"ERR unknown command 'EVALSHA', with args beginning "
 			   "with: '1'",
 		"ERR unknown command `evalsha`, with args",
-		"NOPERM this user has no permissions to run the 'evalsha' command"},
+		"NOPERM this user has no permissions to run the 'evalsha' command",
+		"ERR This instance has Lua scripting support disabled",
+		"ERR command eval not support for normal user",
+		"ERR handle request, command 'EVALSHA' is not allowed"},
 		   *const other[] = {"NOPERM this user has no permissions to "
 				     "access one of the keys used as arguments",
-		       "ERR unknown command 'FOO'", "OOM command not allowed"};
+		       "ERR unknown command 'FOO'", "OOM command not allowed",
+		       "ERR bad lua script for redis cluster", "ERR no server avaliable",
+		       "WRONGTYPE Operation against 'eval'"};
 
 	(void)state;
-	for (size_t i = 0; i < 3; i++) {
+	for (size_t i = 0; i < 6; i++) {
 		assert_true(resp_is_no_scripts(no[i]));
 		assert_false(resp_is_no_scripts(other[i]));
 	}

@@ -402,6 +402,10 @@ static const struct {
     {"no upstream host", RC_AGAIN},
     {"ERR Connection timed out", RC_AGAIN},
     {"ERR handle request, command 'EVALSHA' is not allowed", RC_CONFIG},
+    {"ERR auth permission deny", RC_DENIED},
+    {"ERR no server avaliable", RC_AGAIN},
+    {"ERR no server connection avaliable", RC_AGAIN},
+    {"ERR forbid transaction in current server pool", RC_CONFIG},
     /* services and other servers */
     {"ERR command eval not support for normal user", RC_CONFIG},
     {"ERR bad lua script for redis cluster, all the keys that the script uses should be passed using the KEYS array",
@@ -409,6 +413,15 @@ static const struct {
     {"ERR max requests limit exceeded. Limit: 10000, Usage: 10001", RC_AGAIN},
     {"ERR script tried accessing undeclared key", RC_CONFIG},
     {"ERR Command EVAL is disabled", RC_CONFIG},
+    {"ERR This instance has Lua scripting support disabled", RC_CONFIG},
+    {"ERR Command is not available: 'EVALSHA'. See https://upstash.com/docs/redis/overall/rediscompatibility for details",
+	RC_CONFIG},
+    {"ERR illegal address: 172.16.0.1:39136", RC_DENIED},
+    {"ERR Unknown subcommand or wrong number of arguments for 'LOAD'. Try SCRIPT HELP.",
+	RC_CONFIG},
+    {"ERR unknown subcommand 'LOAD'. Try SCRIPT HELP.", RC_CONFIG},
+    {"client_error: Unknown Command: evalsha", RC_CONFIG},
+    {"ERR command not found", RC_CONFIG},
 };
 
 static void

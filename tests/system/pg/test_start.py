@@ -218,7 +218,10 @@ def test_library_that_is_not_installed(dlock, pg_server, tmp_path):
 
 @pytest.mark.parametrize("limit", ["-v 12000", "-n 7", "-n 8"])
 def test_a_machine_that_cannot_load_the_library(dlock, pg_server, limit):
-    """For want of memory or descriptors: to install it again would not help."""
+    """For want of memory or descriptors: to install it again would not help.
+
+    Of nine, libpq's thread and the socket for inner runs want the last one at the same time; a run can do without the latter.
+    """
     limited = ["sh", "-c", f'ulimit {limit}; exec "$0" "$@"', DLOCK, "run", "-u", pg_server.url, "-k", dlock.own_key, "--", "true"]
     done = subprocess.run(limited, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (71, "", 1)
