@@ -118,7 +118,7 @@ $(O)/%.o: %.c $(O)/flags | $(MADE)
 	@echo "  CC    $<"
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
-# It shares the keeper's memory and may write to none of it: cmd/supervise/stub.h.
+# It shares the keeper's memory and may write to none of it: cmd/supervise/stub.c.
 $(O)/cmd/supervise/stub.o: private ALL_CFLAGS += -fno-stack-protector -fno-sanitize=all \
 	-fno-profile-arcs -fno-test-coverage -Wframe-larger-than=512
 

@@ -22,6 +22,7 @@
 #include "cmd/supervise/loop.h"
 #include "cmd/supervise/join_address.h"
 #include "cmd/supervise/join_release.h"
+#include "cmd/supervise/told.h"
 #include "exit.h"
 #include "record.h"
 #include "say.h"
@@ -225,12 +226,12 @@ static int answered = -1, undelivered;
 
 /* What a command would get, and the handle. */
 static void
-write_assignments(FILE *to, const char *handle)
+write_assignments(FILE *to, const struct run *r, const char *handle)
 {
 	move_levels(to, 0, 1);
 	set_variable(to, "DLOCK_HANDLE", handle);
 	for (enum variable i = 0; i < VARIABLES; i++)
-		set_variable(to, variable_names[i], child_value(i));
+		set_variable(to, variable_names[i], told_value(&r->told, i));
 }
 
 /* False, with errno: not all of it has reached stdout. */
@@ -243,9 +244,9 @@ print_grant(const struct run *r)
 
 	if (!to)
 		return false;
-	join_address_write_handle(child_value(VAR_KEEPER), handle);
+	join_address_write_handle(told_value(&r->told, VAR_KEEPER), handle);
 	if (r->plan->steer.shell)
-		write_assignments(to, handle);
+		write_assignments(to, r, handle);
 	else
 		fprintf(to, "%s\n", handle);
 	if (fclose(to) != 0)

@@ -446,7 +446,7 @@ pass_on(struct front *f, const struct msg *m)
 		return;
 	else
 		f->passed_on |= bit;
-	link_send(f->keeper.link, m, NULL);
+	link_send(f->keeper.link, m, NULL, NULL);
 }
 
 /*
@@ -669,7 +669,7 @@ hear_keeper(struct front *f)
 	struct msg m;
 	int got;
 
-	while ((got = link_receive(f->keeper.link, &m, &anchors)) > 0)
+	while ((got = link_receive(f->keeper.link, &m, &anchors, &f->run->told)) > 0)
 		take_message(f, &m, &anchors);
 	if (got < 0) {
 		close(f->keeper.link);
@@ -767,7 +767,7 @@ deliver(struct front *f)
 	if (printed && !back.got.sig && b->leave(f->run))
 		return;
 	atomic_store(f->run->body->delivery, WITHDRAWN);
-	link_send(f->keeper.link, &back, NULL);
+	link_send(f->keeper.link, &back, NULL, NULL);
 }
 
 /* ---- the process ---- */

@@ -185,7 +185,7 @@ set_guard(struct incoming *in)
 	fcntl(sent.fds[0], F_SETOWN, getppid());
 	fcntl(sent.fds[0], F_SETSIG, SIGCONT);
 	fcntl(sent.fds[0], F_SETFL, O_ASYNC | O_NONBLOCK);
-	if (!news_message(&in->news, &(struct msg){.kind = MSG_GUARD}, &sent))
+	if (!news_message(&in->news, &(struct msg){.kind = MSG_GUARD}, &sent, NULL))
 		incoming_drop_guard(in);
 }
 
@@ -203,7 +203,8 @@ check_front(struct incoming *in)
 	if (instant_now() < in->guard_at)
 		return;
 	in->guard_at = instant_now() + in->run->plan->terms.ttl / 4;
-	sleeps = in->keep->phase == PH_HOLD && in->news.link >= 0 && !atomic_load(&in->run->shared->front.mirrored) &&
+	sleeps = in->keep->phase == PH_HOLD && in->news.link >= 0 &&
+	    !atomic_load(&in->run->shared->front.mirrored) &&
 	    tree_state(getppid()) == 'T';
 	if (guarded && !sleeps)
 		incoming_drop_guard(in);
@@ -386,7 +387,7 @@ hear_front(struct incoming *in)
 	struct msg m;
 	int got;
 
-	while ((got = link_receive(in->news.link, &m, &sent)) > 0)
+	while ((got = link_receive(in->news.link, &m, &sent, NULL)) > 0)
 		if (m.kind == MSG_SIGNAL)
 			obey_signal(in, &m.got);
 	if (got < 0) {
@@ -490,7 +491,8 @@ incoming_wait(struct incoming *in, int fd, short events, instant until)
 	struct pollfd set[SLOT_OUTER + 1 + in->outer.n];
 	struct signalfd_siginfo info;
 	nfds_t n = SLOT_OUTER + join_outer_poll(&in->outer, set + SLOT_OUTER);
-	int gate = awaits_start(in) ? in->child.gate : -1;
+	bool sends = in->child.nunsent > 0;
+	int gate = awaits_start(in) || sends ? in->child.gate : -1;
 	bool ready;
 
 	if (in->run->body)
@@ -498,7 +500,7 @@ incoming_wait(struct incoming *in, int fd, short events, instant until)
 		    ? in->run->body->outside.fd
 		    : -1;
 	set[SLOT_LINK] = (struct pollfd){.fd = in->news.link, .events = POLLIN};
-	set[SLOT_GATE] = (struct pollfd){.fd = gate, .events = POLLIN};
+	set[SLOT_GATE] = (struct pollfd){.fd = gate, .events = sends ? POLLOUT : POLLIN};
 	set[SLOT_BACKEND] = (struct pollfd){.fd = fd, .events = events};
 	set[SLOT_ALERT] = (struct pollfd){
 	    .fd = keep_wants_alert(in->keep, instant_now()) ? in->news.host->alert : -1,
@@ -517,6 +519,8 @@ incoming_wait(struct incoming *in, int fd, short events, instant until)
 	if (in->run->body) {
 		check_delivery(in);
 		check_body(in);
+	} else if (set[SLOT_GATE].revents == POLLOUT) {
+		child_send(&in->child);
 	} else if (set[SLOT_GATE].revents) {
 		check_gate(in);
 	}

@@ -51,18 +51,21 @@ static _Alignas(4096) struct keeper {
 /* for the front to erase its line; it may be stopped */
 #define CLEAR_SCREEN (50 * NS_PER_MS)
 
-/* False, with errno: nor are the anchors in the front's hands. */
+/* False, with errno: nor are the anchors in the front's hands.  `told` is for a hold. */
 static bool
-tell_grant(struct keeper *k)
+tell_grant(struct keeper *k, const struct told *told)
 {
 	const struct msg m = {.kind = MSG_GRANTED,
 	    .token = k->lock.grant.token,
 	    .slot = k->lock.grant.slot};
 
-	return news_message(&k->in.news, &m, &k->lock.anchors);
+	return news_message(&k->in.news, &m, &k->lock.anchors, told);
 }
 
-/* Inner runs need it from the command's start on.  While a server thinks, it takes no time. */
+/*
+ * Inner runs need it from the command's start on.  While a server thinks, it takes no time.  Not
+ * earlier: where descriptors are few, opening the lock comes first.
+ */
 static void
 open_socket(struct keeper *k)
 {
@@ -91,9 +94,13 @@ start_command(struct keeper *k)
 	enum telling telling = link_tells(
 	    k->shared, &k->lock.grant, k->plan->terms.ttl, now, awaited);
 	struct pollfd set[LOOP_OWN];
+	struct told told = {0};
 
+	tree_reserve();
+	open_socket(k);
 	/* in the link it is in the front's hands, though the front may sleep */
-	if (telling == TELL_BEFORE && !tell_grant(k)) {
+	if (!told_write(&told, k->run, k->lock.outer.parts, k->in.outer.address) ||
+	    (telling == TELL_BEFORE && !tell_grant(k, NULL))) {
 		leave_untold(k);
 		child_dismiss(&k->in.child);
 		return;
@@ -104,13 +111,9 @@ start_command(struct keeper *k)
 	while (telling == TELL_BEFORE && atomic_load(&k->shared->front.on_screen) &&
 	    instant_now() < patience)
 		loop_wait(&k->in.loop, set, LOOP_OWN, instant_now() + NS_PER_MS);
-	/* not earlier: opening the lock comes first where descriptors are few */
-	tree_reserve();
-	open_socket(k);
-	child_tell(k->run, k->lock.outer.parts, k->in.outer.address);
-	child_go(&k->in.child, k->keep.lease.term_at);
+	child_go(&k->in.child, k->keep.lease.term_at, &told);
 	if (telling == TELL_AFTER)
-		tell_grant(k);
+		tell_grant(k, NULL);
 }
 
 /* So that the caller can unmount it. */
@@ -125,12 +128,14 @@ leave_directory(struct keeper *k)
 static void
 start_body(struct keeper *k)
 {
+	struct told told = {0};
+
 	tree_reserve();
 	k->run->body->until = instant_after(instant_now(), k->plan->steer.length);
-	child_tell(k->run, k->lock.outer.parts, k->in.outer.address);
 	atomic_store(&k->shared->exec, EXEC_CALLED);
 	leave_directory(k);
-	if (tell_grant(k))
+	if (told_write(&told, k->run, k->lock.outer.parts, k->in.outer.address) &&
+	    tell_grant(k, &told))
 		atomic_store(&k->shared->granted_at, instant_now());
 	else
 		leave_untold(k);

@@ -87,18 +87,23 @@ share_of(enum msg_kind kind)
 }
 
 bool
-link_send(int end, const struct msg *m, const struct anchors *a)
+link_send(int end, const struct msg *m, const struct anchors *a, const struct told *told)
 {
 	const char *words = words_of((struct msg *)m);
-	struct iovec text = {
-	    (void *)m, (size_t)(words - (const char *)m) + strlen(words) + 1};
-	struct msghdr h = {.msg_iov = &text, .msg_iovlen = 1};
+	struct iovec all[2] = {
+	    {(void *)m, (size_t)(words - (const char *)m) + strlen(words) + 1}};
+	struct msghdr h = {.msg_iov = all, .msg_iovlen = 1};
 	union control control;
 	ssize_t sent;
 
 	if (share_of(m->kind) < 4 && link_fill(end) >= share_of(m->kind)) {
 		errno = EAGAIN;
 		return false;
+	}
+	if (told) { /* it stands behind a whole message */
+		all[0].iov_len = sizeof *m;
+		all[1] = (struct iovec){told->text, told->n};
+		h.msg_iovlen = 2;
 	}
 	if (a && a->n > 0) {
 		h.msg_control = control.room;
@@ -116,16 +121,20 @@ link_send(int end, const struct msg *m, const struct anchors *a)
 }
 
 int
-link_receive(int end, struct msg *m, struct anchors *a)
+link_receive(int end, struct msg *m, struct anchors *a, const struct told *room)
 {
-	struct iovec text = {m, sizeof *m};
+	struct iovec all[2] = {{m, sizeof *m}};
 	union control control;
-	struct msghdr h = {.msg_iov = &text,
+	struct msghdr h = {.msg_iov = all,
 	    .msg_iovlen = 1,
 	    .msg_control = control.room,
 	    .msg_controllen = sizeof control.room};
 	ssize_t n;
 
+	if (room) {
+		all[1] = (struct iovec){room->text, room->n};
+		h.msg_iovlen = 2;
+	}
 	a->n = 0;
 	a->cut = false;
 	do

@@ -10,6 +10,12 @@
 #define DLOCK_LINK_H
 
 #include "page.h"
+
+/* What a grant tells (told.h): NAME=VALUE of each variable, with its NUL. */
+struct told {
+	char *text;
+	size_t n; /* bytes */
+};
 #include "signals.h"
 
 enum msg_kind {
@@ -56,20 +62,24 @@ struct anchors {
 };
 
 /*
- * Sends msg, and copies of the anchors unless that is NULL.  Never blocks.  False, with errno:
- * it was not sent, nor any anchor.
+ * Sends msg, with copies of the anchors and with what is told, unless these are NULL.  Never
+ * blocks.  False, with errno: nothing of it was sent.
  *
  * A receiver that sleeps leaves the link to fill.  Progress, traces and doubts are sent only
  * while half of it is free, the command's stops while a quarter is.  What must not be lost
  * has the rest to itself, and is sent once: the grant, trust, the stopping.
  */
-bool link_send(int end, const struct msg *, const struct anchors *);
+bool link_send(int end, const struct msg *, const struct anchors *, const struct told *);
 
 /* Is more than half of it filled by what the receiver has not read yet? */
 bool link_is_crowded(int end);
 
-/* 1: *msg is set, and the anchors, now ours.  0: nothing now.  -1: the other one is gone. */
-int link_receive(int end, struct msg *, struct anchors *);
+/*
+ * 1: *msg is set, and the anchors, now ours; and what was told with it has been written to
+ * told->text, where it has room, unless that is NULL.  0: nothing now.  -1: the other one is
+ * gone.
+ */
+int link_receive(int end, struct msg *, struct anchors *, const struct told *room);
 
 /*
  * When MSG_GRANTED is sent.  A front that has nothing to do about a grant is

@@ -8,10 +8,11 @@
 #include <string.h>
 
 bool
-news_message(const struct news *n, const struct msg *m, const struct anchors *a)
+news_message(const struct news *n, const struct msg *m, const struct anchors *a,
+    const struct told *told)
 {
 	if (n->link >= 0)
-		return link_send(n->link, m, a);
+		return link_send(n->link, m, a, told);
 	errno = EPIPE;
 	return false;
 }
@@ -22,7 +23,7 @@ news_send(struct news *n, enum msg_kind kind, int64_t number, const char *text)
 	struct msg m = {.kind = kind, .number = number};
 
 	snprintf(m.text, sizeof m.text, "%s", text);
-	return news_message(n, &m, NULL);
+	return news_message(n, &m, NULL, NULL);
 }
 
 void
@@ -78,7 +79,7 @@ news_wait(struct news *n, const char *trouble)
 		return false;
 	n->waited = true;
 	/* what found no room is news again the next time */
-	if (news_message(n, &m, NULL))
+	if (news_message(n, &m, NULL, NULL))
 		n->last = m;
 	return true;
 }

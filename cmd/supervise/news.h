@@ -18,7 +18,8 @@ struct news {
 };
 
 /* False: the front will not hear of it. */
-bool news_message(const struct news *, const struct msg *, const struct anchors *);
+bool news_message(
+    const struct news *, const struct msg *, const struct anchors *, const struct told *);
 bool news_send(struct news *, enum msg_kind, int64_t number, const char *text);
 
 /* MSG_TRACE, of a struct news: as host->tell. */

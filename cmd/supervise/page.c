@@ -42,10 +42,10 @@ shared_where(const struct shared *s)
 }
 
 struct shared *
-shared_new(size_t told)
+shared_new(void)
 {
-	struct shared *s = mmap(NULL, sizeof *s + told, PROT_READ | PROT_WRITE,
-	    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct shared *s = mmap(
+	    NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	if (s == MAP_FAILED)
 		return NULL;
@@ -56,7 +56,7 @@ shared_new(size_t told)
 }
 
 void
-shared_end(struct shared *s, size_t told)
+shared_end(struct shared *s)
 {
-	munmap(s, sizeof *s + told);
+	munmap(s, sizeof *s);
 }

@@ -50,13 +50,12 @@ struct shared {
 	char where[WHERE_BYTES]; /* the server, for people */
 	struct shared_end end;
 	struct shared_front front;
-	_Alignas(void *) char told[]; /* variables, and words: child.h */
 };
 
-/* A fresh page, with room for what is told, or NULL with errno. */
-struct shared *shared_new(size_t told);
+/* A fresh page, or NULL with errno. */
+struct shared *shared_new(void);
 
-void shared_end(struct shared *, size_t told);
+void shared_end(struct shared *);
 
 /* How it ended, as far as the keeper has decided it: a front may read it at any moment. */
 void shared_put_ending(struct shared *, const struct ending *);

@@ -83,6 +83,8 @@ struct run {
 	char owner[OWNER_CHARS + 1];
 	char socket_id[JOIN_ID_CHARS + 1]; /* the name of the keeper's socket */
 	char record[RECORD_BYTES];
+	const char *outer; /* DLOCK_KEEPER of the living keepers around us, or "" */
+	struct told told;  /* in the front of a hold: where it comes with the grant */
 	/* the front has children from before: `daemon & exec dlock run ...` */
 	bool has_elders;
 	instant began;

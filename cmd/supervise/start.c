@@ -9,14 +9,15 @@
 #include "cmd/record.h"
 #include "cmd/say.h"
 #include "cmd/text.h"
-#include "child.h"
 #include "events.h"
 #include "loop.h"
+#include "told.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
@@ -105,12 +106,14 @@ prepare_keeper(struct run *r, struct plan *p)
 		unsigned char owner[OWNER_CHARS / 2], door[JOIN_ID_CHARS / 2];
 		uint64_t seed;
 	} bytes;
+	const char *outer = plan_variable("DLOCK_KEEPER");
 
 	if (r->body)
 		atomic_store(r->body->delivery, UNDELIVERED);
 	r->has_elders = tree_has_children();
-	r->shared = shared_new(child_room(r));
-	if (!r->shared || getrandom(&bytes, sizeof bytes, 0) != sizeof bytes)
+	r->outer = outer ? join_address_living(outer, NULL) : "";
+	r->shared = shared_new();
+	if (!r->outer || !r->shared || getrandom(&bytes, sizeof bytes, 0) != sizeof bytes)
 		return false;
 	text_hex(r->owner, bytes.owner, sizeof bytes.owner);
 	text_hex(r->socket_id, bytes.door, sizeof bytes.door);
@@ -118,7 +121,13 @@ prepare_keeper(struct run *r, struct plan *p)
 	record_write(r->record, p,
 	    r->body && r->body->outside.pid ? r->body->outside.pid : getpid(),
 	    r->socket_id);
-	child_prepare(r);
+	if (r->body) {
+		free(r->told.text);
+		r->told.n = told_room(r);
+		r->told.text = calloc(r->told.n, 1);
+		if (!r->told.text)
+			return false;
+	}
 	return link_open(r->ends) == 0 && has_descriptors(r);
 }
 
@@ -165,7 +174,7 @@ stop_waiting(struct run *r, const struct plan *p, int sig)
 	int end;
 
 	events_message(p, &m);
-	shared_end(r->shared, child_room(r));
+	shared_end(r->shared);
 	if (sig != SIGSTOP) /* then we have stopped already */
 		loop_stop_now(sig);
 	end = pending_end();

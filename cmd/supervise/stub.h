@@ -1,51 +1,56 @@
 /*
  * stub.h - the process that becomes the command, from its first line to exec.
  *
- * It is there before the lock is taken, waits at a gate for "go", and executes the command.
- * It shares the keeper's memory until then, as a child of vfork(2) does, but the keeper
- * goes on meanwhile: a copy of that memory would cost a short command a tenth of its time.
- *
- * So the rule is: the stub writes nothing but its own stack, and the page.  It calls nothing
- * of the C library, which would at least write errno; it asks the kernel itself.  The
- * Makefile compiles it without what a compiler adds (stack protector, sanitizers), and
- * tests/unit/stub.c runs it with all other memory read-only.
+ * The keeper begins it before it has a library, a thread or a socket to a server, so nothing of
+ * that kind can leak into the command.  The stub waits at a gate for "go".  With it come the
+ * variables that tell of the grant; from then on it is the command, or never will be.  It
+ * dies with the keeper.
  */
 #ifndef DLOCK_STUB_H
 #define DLOCK_STUB_H
 
-#include <signal.h>
+#include "backends/common/clock.h"
+#include "cmd/plan.h"
+
+#include <limits.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
-
-/*
- * Can it share the keeper's memory?  Else, and where a kernel refuses, it has a copy: so what
- * the grant tells must reach it in the page.
- */
-#if defined __x86_64__ || defined __aarch64__
-#define STUB_SHARES 1
-#endif
 
 /* How far it has come, in the page; else the errno with which it failed. */
 enum { EXEC_NOT_CALLED, EXEC_CALLED = -1 };
 
-/* All that it reads.  The keeper changes neither that nor what it points to. */
-struct stub {
-	pid_t keeper;
-	int gate;      /* an instant is "go": to begin later is to fail with ETIME */
-	int others[2]; /* descriptors that are not the command's; closed */
-	bool leads;    /* a process group of its own */
-	/* of the command */
-	const sigset_t *mask; /* its blocked signals */
-	bool chld_ignored;
-	const char *path;
-	char *const *argv, *const *envp;
-	char *const *script; /* sh, path and argv's words, for a script without #! */
-	_Atomic int *exec;   /* in the page: EXEC_* */
+/* What comes through the gate: "go", and behind it n bytes: NAME=VALUE, each with its NUL. */
+struct go {
+	instant
+	    latest; /* to begin later is to fail with ETIME; looked at after the last byte */
+	size_t n;
 };
 
-/* For clone(2); `stub` is a struct stub.  Returns if there is no command. */
-int stub_begin(void *stub);
+/* So many bytes pass the gate at once, with "go". */
+#define GO_AT_ONCE (PIPE_BUF - sizeof(struct go))
+
+/* What its functions need on their stack, but for arrays that grow with the words. */
+enum { STUB_STACK = 16384 };
+
+struct stub {
+	pid_t front, keeper;
+	int gate;
+	int others[2];               /* descriptors that are not the command's; closed */
+	bool leads;                  /* a process group of its own */
+	const struct origin *origin; /* what the command's signals are */
+	const char *path;            /* has a slash */
+	char *const *argv;
+	_Atomic int *exec; /* in the page: EXEC_* */
+};
+
+/*
+ * Begins one; once in a process.  *stub and what it points to are not changed until the
+ * command runs.  told_room: the most bytes that can come with "go".  -1 with errno.
+ */
+pid_t stub_fork(struct stub *, size_t told_room);
+
+/* What it does, of a struct stub.  Returns the status of its process if there is no command. */
+int stub_run(void *stub);
 
 #endif

@@ -18,7 +18,7 @@ static int
 begin(void **state)
 {
 	(void)state;
-	run = (struct run){.shared = shared_new(0)};
+	run = (struct run){.shared = shared_new()};
 	front = (struct front){.run = &run, .shared = run.shared};
 	shared_put_ending(
 	    front.shared, &(struct ending){.kind = END_REFUSED, .value = RC_DENIED});

@@ -57,29 +57,29 @@ messages_arrive_whole_and_in_order(void **state)
 
 	memset(m.text, 't', sizeof m.text - 1);
 	memset(waits.holding.record, 'r', RECORD_BYTES - 1);
-	link_send(ends[0], &m, NULL);
-	link_send(ends[0], &waits, NULL);
+	link_send(ends[0], &m, NULL, NULL);
+	link_send(ends[0], &waits, NULL, NULL);
 	strcpy(m.text, "");
 	m.kind = MSG_SIGNAL;
-	link_send(ends[0], &m, NULL);
-	assert_int_equal(link_receive(ends[1], &got, &a), 1);
+	link_send(ends[0], &m, NULL, NULL);
+	assert_int_equal(link_receive(ends[1], &got, &a, NULL), 1);
 	assert_int_equal(a.n, 0);
 	assert_int_equal(got.kind, MSG_GRANTED);
 	assert_true(got.got.apart && !got.got.ends && got.number == INT64_MIN &&
 	    got.token == UINT64_MAX);
 	assert_int_equal(strspn(got.text, "t"), sizeof m.text - 1);
-	assert_int_equal(link_receive(ends[1], &got, &a), 1);
+	assert_int_equal(link_receive(ends[1], &got, &a, NULL), 1);
 	assert_int_equal(got.kind, MSG_WAITING);
 	assert_true(got.number == 3 && got.key == 1 && got.holding.kind == KIND_LIMIT &&
 	    got.holding.holders == 4 && got.holding.limit == 5 && got.holding.frozen &&
 	    got.holding.held == -1);
 	assert_string_equal(got.holding.record, waits.holding.record);
-	assert_int_equal(link_receive(ends[1], &got, &a), 1);
+	assert_int_equal(link_receive(ends[1], &got, &a, NULL), 1);
 	assert_int_equal(got.kind, MSG_SIGNAL);
 	assert_string_equal(got.text, "");
-	assert_int_equal(link_receive(ends[1], &got, &a), 0);
-	link_send(ends[1], &m, NULL); /* and the other way */
-	assert_int_equal(link_receive(ends[0], &got, &a), 1);
+	assert_int_equal(link_receive(ends[1], &got, &a, NULL), 0);
+	link_send(ends[1], &m, NULL, NULL); /* and the other way */
+	assert_int_equal(link_receive(ends[0], &got, &a, NULL), 1);
 }
 
 static size_t
@@ -109,8 +109,8 @@ descriptors_travel(void **state)
 		given.fds[given.n] = pipe_ends[given.n % 2];
 		before = open_descriptors();
 		given.n++;
-		link_send(ends[0], &m, &given);
-		assert_int_equal(link_receive(ends[1], &got, &a), 1);
+		link_send(ends[0], &m, &given, NULL);
+		assert_int_equal(link_receive(ends[1], &got, &a, NULL), 1);
 		assert_string_equal(got.text, "with an anchor");
 		assert_int_equal(a.n, given.n);
 		assert_int_equal(open_descriptors(), before + a.n);
@@ -144,10 +144,10 @@ full_link_does_not_block(void **state)
 	alarm(20); /* instead of hanging */
 	for (int i = 0; i < sent; i++) {
 		m.number = i;
-		link_send(ends[0], &m, NULL);
+		link_send(ends[0], &m, NULL, NULL);
 	}
 	alarm(0);
-	while (link_receive(ends[1], &got, &a) == 1) {
+	while (link_receive(ends[1], &got, &a, NULL) == 1) {
 		assert_int_equal(got.number, arrived); /* the first ones, without a gap */
 		arrived++;
 	}
@@ -174,18 +174,18 @@ full_link_has_room_for_what_must_arrive(void **state)
 	for (size_t i = 0; i < sizeof less / sizeof *less; i++) {
 		m.kind = less[i];
 		for (int n = 0; n < 1000; n++)
-			link_send(ends[0], &m, NULL);
+			link_send(ends[0], &m, NULL, NULL);
 		assert_true(link_is_crowded(ends[0]));
-		assert_false(link_send(ends[0], &m, NULL));
+		assert_false(link_send(ends[0], &m, NULL, NULL));
 		assert_int_equal(errno, EAGAIN);
 	}
 	m.kind = MSG_GRANTED;
-	assert_true(link_send(ends[0], &m, &given));
+	assert_true(link_send(ends[0], &m, &given, NULL));
 	for (size_t i = 0; i < sizeof must / sizeof *must; i++) {
 		m.kind = must[i];
-		assert_true(link_send(ends[0], &m, NULL));
+		assert_true(link_send(ends[0], &m, NULL, NULL));
 	}
-	while (link_receive(ends[1], &got, &a) == 1) {
+	while (link_receive(ends[1], &got, &a, NULL) == 1) {
 		heard += got.kind == must[0] || got.kind == must[1] ||
 		    got.kind == must[2] || got.kind == must[3];
 		granted = granted || a.n == KEYS_MAX;
@@ -205,20 +205,20 @@ missing_descriptors_are_noticed(void **state)
 	struct anchors given = {.fds = {ends[0], ends[0]}, .n = 2}, a;
 	struct rlimit before, few;
 
-	assert_true(link_send(ends[0], &m, &given));
+	assert_true(link_send(ends[0], &m, &given, NULL));
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
 	few = before;
 	few.rlim_cur = (rlim_t)dup(ends[0]) + 1; /* the lowest that was free */
 	close((int)few.rlim_cur - 1);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-	assert_int_equal(link_receive(ends[1], &got, &a), 1);
+	assert_int_equal(link_receive(ends[1], &got, &a, NULL), 1);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 	assert_true(a.cut && a.n == 1);
 	close(a.fds[0]);
 	given.fds[1] = -1;
-	assert_false(link_send(ends[0], &m, &given));
+	assert_false(link_send(ends[0], &m, &given, NULL));
 	assert_int_equal(errno, EBADF);
-	assert_int_equal(link_receive(ends[1], &got, &a), 0);
+	assert_int_equal(link_receive(ends[1], &got, &a, NULL), 0);
 }
 
 static void
@@ -228,12 +228,12 @@ end_of_the_other_is_heard_after_its_last_words(void **state)
 	struct msg m = {.kind = MSG_STARTED, .text = "last"}, got;
 	struct anchors a;
 
-	link_send(ends[0], &m, NULL);
+	link_send(ends[0], &m, NULL, NULL);
 	close(ends[0]);
-	assert_int_equal(link_receive(ends[1], &got, &a), 1);
+	assert_int_equal(link_receive(ends[1], &got, &a, NULL), 1);
 	assert_string_equal(got.text, "last");
-	assert_int_equal(link_receive(ends[1], &got, &a), -1);
-	link_send(ends[1], &m, NULL); /* neither a SIGPIPE nor anything else */
+	assert_int_equal(link_receive(ends[1], &got, &a, NULL), -1);
+	link_send(ends[1], &m, NULL, NULL); /* neither a SIGPIPE nor anything else */
 	ends[0] = open("/dev/null", O_RDONLY);
 }
 
@@ -270,7 +270,7 @@ grant_is_told_only_to_whom_it_matters(void **state)
 	    {30 * NS_PER_S, GRANT_QUICK, -1, false, false, TELL_NOT},
 	    {30 * NS_PER_S, GRANT_QUICK + 1, -1, false, false, TELL_BEFORE},
 	};
-	struct shared *s = shared_new(0);
+	struct shared *s = shared_new();
 
 	(void)state;
 	assert_non_null(s);

@@ -16,7 +16,7 @@
 static void
 page_is_shared_with_children(void **state)
 {
-	struct shared *s = shared_new(0);
+	struct shared *s = shared_new();
 	pid_t child;
 
 	(void)state;
@@ -53,7 +53,7 @@ ending_is_never_read_by_halves(void **state)
 		.kept = KEPT_OUTSIDE},
 	};
 	enum { ENDS = sizeof ends / sizeof *ends };
-	struct shared *s = shared_new(0);
+	struct shared *s = shared_new();
 	struct ending e = {0}; /* with its gaps */
 	pid_t child;
 	int which;

@@ -1,8 +1,9 @@
-/* stub.c - the stub lives in the keeper's memory, and may write to none of it. */
+/*
+ * stub.c - Goal of these tests: the stub executes what it was told, with all of it, in time,
+ * or nothing; it lives in the keeper's memory, and writes to none of it.
+ */
 #include "cmd/exit.h"
 #include "cmd/supervise/stub.h"
-
-#include "backends/common/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,10 +15,14 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
+#include <time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+static _Atomic int *exec_state;
 
 enum { RANGES = 256 };
 
@@ -25,8 +30,6 @@ struct range {
 	void *start;
 	size_t size;
 };
-
-static _Atomic int *page;
 
 /* All that this process could write to, but its stack and what it shares. */
 static size_t
@@ -49,118 +52,218 @@ find_writable(struct range *ranges)
 	return n;
 }
 
+/* A write to anything else is SIGSEGV. */
 static _Noreturn void
-begin_read_only(struct stub *s, int gate)
+run_read_only(struct stub s)
 {
 	struct range ranges[RANGES];
-	size_t n;
+	size_t n = find_writable(ranges);
 
-	s->keeper = getppid();
-	s->gate = gate;
-	n = find_writable(ranges);
 	for (size_t i = 0; i < n; i++)
 		if (mprotect(ranges[i].start, ranges[i].size, PROT_READ) != 0)
 			_exit(99);
-	_exit(stub_begin(s));
+	_exit(stub_run(&s));
 }
 
-/* What becomes of a stub that hears `said`, as waitpid has it. */
-static int
-run_stub(const char *path, const void *said, size_t size)
+static struct stub
+stub_of(const char *path, int gate)
 {
-	char *argv[] = {"true", "-e", NULL}, *envp[] = {"A=b", NULL};
-	char *script[] = {"/bin/sh", (char *)path, "-e", NULL};
-	static sigset_t none;
-	static struct stub s; /* not on the stack, where it may write */
+	static char *argv[] = {"true", "-e", NULL};
+	static struct origin origin = {.chld_ignored = true};
+
+	return (struct stub){.front = getppid(),
+	    .keeper = getpid(),
+	    .others = {-1, -1},
+	    .origin = &origin,
+	    .path = path,
+	    .argv = argv,
+	    .gate = gate,
+	    .exec = exec_state};
+}
+
+/* What becomes of a stub that hears `said`, in pieces of at most `piece`: a status. */
+static int
+run_stub(const char *path, const void *said, size_t size, size_t piece)
+{
+	struct stub s;
 	int ends[2], status;
 	pid_t pid;
 
-	s = (struct stub){.others = {-1, -1},
-	    .mask = &none,
-	    .chld_ignored = true,
-	    .path = path,
-	    .argv = argv,
-	    .envp = envp,
-	    .script = script,
-	    .exec = page};
-	sigemptyset(&none);
-	atomic_store(page, EXEC_NOT_CALLED);
+	atomic_store(exec_state, EXEC_NOT_CALLED);
 	assert_int_equal(0, pipe2(ends, O_CLOEXEC));
-	if (size)
-		assert_int_equal((ssize_t)size, write(ends[1], said, size));
-	close(ends[1]);
+	s = stub_of(path, ends[0]);
 	pid = fork();
-	if (pid == 0)
-		begin_read_only(&s, ends[0]);
+	if (pid == 0) {
+		close(ends[1]);
+		run_read_only(s);
+	}
 	close(ends[0]);
+	for (const char *at = said; size > 0; at += piece, size -= piece) {
+		piece = piece < size ? piece : size;
+		assert_int_equal((ssize_t)piece, write(ends[1], at, piece));
+	}
+	close(ends[1]);
 	assert_int_equal(pid, waitpid(pid, &status, 0));
-	return status;
-}
-
-static int
-told(const char *path, instant latest)
-{
-	int status = run_stub(path, &latest, sizeof latest);
-
-	assert_true(WIFEXITED(status)); /* SIGSEGV: it has written to what it must not */
+	assert_true(WIFEXITED(status));
 	return WEXITSTATUS(status);
 }
 
-static void
-test_the_command_runs(void **state)
+/* The same with "go" and these variables. */
+static int
+say_go(const char *path, instant latest, const char *told, size_t n, size_t piece)
 {
-	(void)state;
-	assert_int_equal(0, told("/bin/true", NEVER));
-	assert_int_equal(EXEC_CALLED, atomic_load(page));
+	struct go go = {latest, n};
+	char *said = malloc(sizeof go + n);
+	int status;
+
+	assert_non_null(said);
+	memcpy(said, &go, sizeof go);
+	memcpy(said + sizeof go, told, n);
+	status = run_stub(path, said, sizeof go + n, piece);
+	free(said);
+	return status;
 }
 
-static void
-test_a_script_of_no_interpreter_gets_a_shell(void **state)
+/* A script without #! in a file of its own; its status. */
+static int
+run_script(const char *text, const char *told, size_t n, size_t piece)
 {
 	char path[] = "/tmp/dlock-unit-stub-XXXXXX";
-	int fd = mkstemp(path);
+	int fd = mkstemp(path), status;
 
-	(void)state;
 	assert_int_equal(fd >= 0 && fchmod(fd, 0700) == 0, 1);
-	dprintf(fd, "test \"$A $1\" = 'b -e' && exit 7\n");
+	dprintf(fd, "%s\n", text);
 	close(fd);
-	assert_int_equal(7, told(path, NEVER));
+	status = say_go(path, NEVER, told, n, piece);
 	unlink(path);
+	return status;
 }
 
 static void
-test_what_cannot_be_executed_is_told(void **state)
+the_command_runs(void **state)
 {
 	(void)state;
-	assert_int_equal(STATUS_NOT_FOUND, told("/nonexistent/command", NEVER));
-	assert_int_equal(ENOENT, atomic_load(page));
-	assert_int_equal(STATUS_NOT_FOUND, told("/etc", NEVER));
-	assert_int_equal(EACCES, atomic_load(page));
+	assert_int_equal(0, say_go("/bin/true", NEVER, "", 0, 4096));
+	assert_int_equal(EXEC_CALLED, atomic_load(exec_state));
 }
 
 static void
-test_too_late(void **state)
+a_script_of_no_interpreter_gets_a_shell(void **state)
 {
+	static const char told[] = "DLOCK_KEY=b";
+
 	(void)state;
-	assert_int_equal(STATUS_NOT_FOUND, told("/bin/true", instant_now() - 1));
-	assert_int_equal(ETIME, atomic_load(page));
+	assert_int_equal(7,
+	    run_script(
+		"test \"$DLOCK_KEY $1\" = 'b -e' && exit 7", told, sizeof told, 4096));
 }
 
 static void
-test_without_go_nothing_is_run(void **state)
+variables_are_told_once_and_the_others_kept(void **state)
 {
-	static const struct {
-		const void *said;
-		size_t size;
-	} all[] = {{NULL, 0}, {"half", 4}};
+	static const char told[] = "DLOCK_KEY=a\0DLOCK_TOKEN=7";
 
 	(void)state;
-	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-		int status = run_stub("/bin/true", all[i].said, all[i].size);
+	setenv("DLOCK_KEY", "an outer one", 1);
+	setenv("DLOCK_SLOT", "3", 1);
+	setenv("OTHER", "kept", 1);
+	assert_int_equal(7,
+	    run_script(
+		"test \"$DLOCK_KEY $DLOCK_TOKEN $OTHER ${DLOCK_SLOT-none}\" = 'a 7 kept none' && "
+		"test $(env | grep -c ^DLOCK_KEY=) = 1 && exit 7",
+		told, sizeof told, 1));
+	unsetenv("DLOCK_KEY");
+	unsetenv("DLOCK_SLOT");
+}
 
-		assert_true(WIFEXITED(status));
-		assert_int_equal(STATUS_NOT_FOUND, WEXITSTATUS(status));
-		assert_int_equal(EXEC_NOT_CALLED, atomic_load(page));
+/* More than a pipe has room for. */
+static void
+a_long_variable_arrives_whole(void **state)
+{
+	enum { LONG = 60000 };
+	static char told[LONG] = "DLOCK_TOKENS=";
+
+	(void)state;
+	memset(told + strlen("DLOCK_TOKENS="), 'x', LONG - sizeof "DLOCK_TOKENS=");
+	assert_int_equal(7,
+	    run_script(
+		"test ${#DLOCK_TOKENS} = 59986 && exit 7", told, sizeof told, 4096));
+}
+
+static void
+a_pid_that_named_dlock_names_the_command(void **state)
+{
+	char parent[24];
+
+	(void)state;
+	snprintf(parent, sizeof parent, "%d", (int)getppid());
+	setenv("LISTEN_PID", parent, 1);
+	setenv("WATCHDOG_PID", "1", 1);
+	assert_int_equal(7,
+	    run_script(
+		"test \"$LISTEN_PID $WATCHDOG_PID\" = \"$$ 1\" && exit 7", "", 0, 4096));
+	unsetenv("LISTEN_PID");
+	unsetenv("WATCHDOG_PID");
+}
+
+static void
+what_cannot_be_executed_is_told(void **state)
+{
+	(void)state;
+	assert_int_equal(
+	    STATUS_NOT_FOUND, say_go("/nonexistent/command", NEVER, "", 0, 4096));
+	assert_int_equal(ENOENT, atomic_load(exec_state));
+	assert_int_equal(STATUS_NOT_FOUND, say_go("/etc", NEVER, "", 0, 4096));
+	assert_int_equal(EACCES, atomic_load(exec_state));
+}
+
+static void
+too_late_is_never(void **state)
+{
+	(void)state;
+	assert_int_equal(
+	    STATUS_NOT_FOUND, say_go("/bin/true", instant_now() - 1, "", 0, 4096));
+	assert_int_equal(ETIME, atomic_load(exec_state));
+}
+
+/* The clock is looked at after the last byte, not after "go". */
+static void
+too_late_for_the_last_byte_is_never(void **state)
+{
+	struct go go = {instant_now() + 50 * NS_PER_MS, 2};
+	struct timespec late = {0, 60 * NS_PER_MS};
+	struct stub s;
+	int ends[2], status;
+	pid_t pid;
+
+	(void)state;
+	atomic_store(exec_state, EXEC_NOT_CALLED);
+	assert_int_equal(0, pipe2(ends, O_CLOEXEC));
+	s = stub_of("/bin/true", ends[0]);
+	pid = fork();
+	if (pid == 0)
+		run_read_only(s);
+	assert_int_equal(sizeof go, write(ends[1], &go, sizeof go));
+	assert_int_equal(1, write(ends[1], "A", 1));
+	nanosleep(&late, NULL);
+	assert_int_equal(1, write(ends[1], "", 1));
+	assert_int_equal(pid, waitpid(pid, &status, 0));
+	close(ends[0]);
+	close(ends[1]);
+	assert_int_equal(ETIME, atomic_load(exec_state));
+}
+
+static void
+without_all_of_go_nothing_is_run(void **state)
+{
+	struct go go = {NEVER, 2};
+	char half[sizeof go + 1] = {0};
+
+	(void)state;
+	memcpy(half, &go, sizeof go);
+	for (size_t n = 0; n <= sizeof half; n += 4) {
+		assert_int_equal(STATUS_NOT_FOUND, run_stub("/bin/true", half, n, 4096));
+		assert_int_equal(EXEC_NOT_CALLED, atomic_load(exec_state));
 	}
 }
 
@@ -178,18 +281,22 @@ int
 main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_the_command_runs),
-	    cmocka_unit_test(test_a_script_of_no_interpreter_gets_a_shell),
-	    cmocka_unit_test(test_what_cannot_be_executed_is_told),
-	    cmocka_unit_test(test_too_late),
-	    cmocka_unit_test(test_without_go_nothing_is_run),
+	    cmocka_unit_test(the_command_runs),
+	    cmocka_unit_test(a_script_of_no_interpreter_gets_a_shell),
+	    cmocka_unit_test(variables_are_told_once_and_the_others_kept),
+	    cmocka_unit_test(a_long_variable_arrives_whole),
+	    cmocka_unit_test(a_pid_that_named_dlock_names_the_command),
+	    cmocka_unit_test(what_cannot_be_executed_is_told),
+	    cmocka_unit_test(too_late_is_never),
+	    cmocka_unit_test(too_late_for_the_last_byte_is_never),
+	    cmocka_unit_test(without_all_of_go_nothing_is_run),
 	};
 
 	(void)argc;
 	do_without_rseq(argv);
-	page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE,
+	exec_state = mmap(NULL, sizeof *exec_state, PROT_READ | PROT_WRITE,
 	    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (page == MAP_FAILED)
+	if (exec_state == MAP_FAILED)
 		return 1;
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("stub", tests, NULL, NULL);
 }

@@ -785,6 +785,33 @@ def beating(path):
     return path.stat().st_size > before
 
 
+def test_what_finds_no_room_in_the_gate_waits_for_a_stopped_stub(dlock, leased, tmp_path):
+    """Sixteen long keys have more variables than a pipe of a page; the keeper goes on meanwhile."""
+    shim = compile_shim(tmp_path, "stops", """
+        #define _GNU_SOURCE
+        #include <signal.h>
+        #include <stdio.h>
+        #include <sys/syscall.h>
+        #include <sys/uio.h>
+        #include <unistd.h>
+        ssize_t writev(int fd, const struct iovec *all, int n)
+        {
+            int pid = 0;
+            FILE *f = fopen("/proc/thread-self/children", "r");
+            if (f && fscanf(f, "%d", &pid) == 1) kill(pid, SIGSTOP);
+            return syscall(SYS_writev, fd, all, n);
+        }""")
+    words = [w for i in range(1, 16) for w in ("-k", f"{i:x}" * 500)]
+    run = dlock.contend(leased, leased.key(), "-v", "-t", "6s", *words, command=["sh", "-c", "echo ${#DLOCK_TOKENS} $DLOCK_TOKEN; cat"], env={"LD_PRELOAD": shim})
+    stub = wait_for(lambda: [p for p in children_of(run.keeper) if stat_of(p)[1] == "T"], what="the stub to stop")[0]
+    wait_for(lambda: "renew" in run.stderr(), what="a renewal")
+    kill(stub, signal.SIGCONT)
+    run.finish()
+    assert run.wait().status == 0
+    room, token = run.result().stdout.split()
+    assert int(room) > 7500 and int(token) > 0
+
+
 @pytest.fixture
 def beater(script, tmp_path):
     """A command whose daemon and grandchild bear TERM, hide themselves and write on as long as they live."""
