@@ -154,7 +154,22 @@ redis_close(struct store *s)
 	redis_free((struct redis_store *)s);
 }
 
-/* All but the password; hosts in the order in which they are named. */
+/* Several sentinels, nodes of a cluster or masters are the same ones in any order. */
+static void
+identify_several(struct identity *id, const struct address *a)
+{
+	char list[ADDRESS_HOSTS * (sizeof a->hosts->host + sizeof "[]:65535,")] = "";
+	size_t used = 0;
+
+	for (size_t i = 0; i < a->n; i++) {
+		used += endpoint_print(
+		    list + used, sizeof list - used, i > 0 ? "," : "", &a->hosts[i]);
+		identity_hosts(id, a->hosts[i].host);
+	}
+	identity_list(id, "hosts", list, ',');
+}
+
+/* All but the password. */
 enum rc
 redis_identify(struct store *s, struct identity *id, struct fault *f)
 {
@@ -167,10 +182,12 @@ redis_identify(struct store *s, struct identity *id, struct fault *f)
 
 	(void)f;
 	identity_add(id, "form", forms[a->form]);
-	for (size_t i = 0; i < a->n; i++) {
-		identity_add(id, "host", a->hosts[i].host);
-		identity_number(id, "port", a->hosts[i].port);
-		identity_hosts(id, a->hosts[i].host);
+	if (a->n > 1) {
+		identify_several(id, a);
+	} else {
+		identity_add(id, "host", a->hosts->host);
+		identity_number(id, "port", a->hosts->port);
+		identity_hosts(id, a->hosts->host);
 	}
 	identity_add(id, "path", a->path);
 	if (*a->path)

@@ -102,6 +102,13 @@ def test_a_password_in_what_others_have_said_is_not_shown(dlock, masters):
     assert_password_is_not_shown(dlock, masters.url.replace("//", "//:geheimes@"), "geheimes", job=(), asker=False)
 
 
+def test_an_inner_run_names_the_masters_in_any_order(dlock, masters):
+    hosts = masters.url.removeprefix("redlock://").split(",")
+    inner = [DLOCK, "run", "-n", "-u", "redlock://" + ",".join(reversed(hosts)), "-k", "job", "--", "echo", "joined"]
+    done = dlock.run("run", "-u", masters.url, "-k", "job", "--", *inner, events=False)
+    assert (done.status, done.stdout) == (0, "joined\n"), done
+
+
 def test_one_wrong_password_is_told_and_two_are_refused(dlock, masters):
     at = At(masters.url.replace("//", "//:geheim@"))
     for server in masters.all:
