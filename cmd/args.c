@@ -1,8 +1,9 @@
 /* args.c - cuts the command line into options, key and command, or operands, and checks all. */
-#include "cmd.h"
+#include "args.h"
 
 #include "conf.h"
 #include "exit.h"
+#include "mask.h"
 #include "parse.h"
 #include "say.h"
 #include "text.h"

@@ -1,6 +1,5 @@
 /*
- * cmd.h - a subcommand, which its file exports and main.c has in a table, and how its words
- * become a plan.
+ * cmd.h - a subcommand, which its file exports and main.c has in a table.
  */
 #ifndef DLOCK_CMD_H
 #define DLOCK_CMD_H
@@ -23,27 +22,5 @@ struct cmd {
 
 extern const struct cmd cmd_run, cmd_status, cmd_ls, cmd_wait, cmd_break, cmd_freeze,
     cmd_thaw, cmd_forget, cmd_hold, cmd_release, cmd_config, cmd_doctor;
-
-/*
- * ---- args.c: the words after a subcommand's name become a plan ----
- *
- * Options end at `--` or at the first word that is none; nothing may be abbreviated, and
- * nothing but what the table says may be given twice.  What is left is of `dlock run` a key
- * and a command: without -k that word is the key, and further options may come between it
- * and a `--`.  Of other subcommands it is operands, which may stand between the options.
- */
-
-/*
- * Reads the words after the subcommand `cmd`, a CMD_ bit, the environment and the
- * configuration files into *plan, once in the life of a process.  RC_DONE: help is asked
- * for; RC_USAGE, or RC_CONFIG where a file is wrong: *fault names option, value and what is
- * allowed.  The plan points into argv, the environment and what was read of files.
- * Passwords in argv are overwritten, so that ps(1) does not show them for long; the plan
- * keeps a copy.
- */
-enum rc args_read(struct plan *, unsigned cmd, char **argv, struct fault *);
-
-/* Does this one stand among the words? */
-bool args_have(char **words, const char *word);
 
 #endif

@@ -1,7 +1,8 @@
 /* columns.c - what stands in the columns of `dlock ls`, and how wide they are. */
-#include "view.h"
+#include "columns.h"
 
 #include "parse.h"
+#include "show.h"
 #include "text.h"
 
 #include <inttypes.h>

@@ -1,6 +1,7 @@
 /* conf.c - reads the configuration files. */
 #include "conf.h"
 
+#include "mask.h"
 #include "parse.h"
 
 #include "backends/common/libc.h"

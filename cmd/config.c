@@ -2,7 +2,8 @@
 #include "cmd.h"
 
 #include "conf.h"
-#include "object.h"
+#include "json.h"
+#include "mask.h"
 #include "parse.h"
 #include "say.h"
 #include "text.h"
@@ -25,19 +26,19 @@ print_row(const struct plan *p, const char *name, const char *value, const char 
 {
 	static char text[2 * SHOWN_BYTES];
 	const char *section = in && *in->origin->section ? in->origin->section : NULL;
-	struct object o;
+	struct json o;
 
 	if (p->look.json) {
-		object_begin(&o, text, sizeof text);
-		object_number(&o, "v", 1);
-		object_string(&o, "name", name);
-		object_string(&o, "value", value);
-		object_string(&o, "origin", origin);
-		object_string(&o, "from", from);
+		json_begin(&o, text, sizeof text);
+		json_put_number(&o, "v", 1);
+		json_put_string(&o, "name", name);
+		json_put_string(&o, "value", value);
+		json_put_string(&o, "origin", origin);
+		json_put_string(&o, "from", from);
 		if (in)
-			object_number(&o, "line", in->line);
-		object_string(&o, "section", section);
-		object_end(&o);
+			json_put_number(&o, "line", in->line);
+		json_put_string(&o, "section", section);
+		json_end(&o);
 		puts(text);
 		return;
 	}

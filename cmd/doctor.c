@@ -30,7 +30,7 @@
 #include "conf.h"
 #include "exit.h"
 #include "look.h"
-#include "object.h"
+#include "json.h"
 #include "options.h"
 #include "parse.h"
 #include "record.h"
@@ -124,17 +124,17 @@ show_finding(struct checkup *c, const struct finding *f)
 	    *const levels[] = {"ok", "warn", "fail"};
 	struct doctor *d = (struct doctor *)c;
 	sigset_t before;
-	struct object o;
+	struct json o;
 
 	d->seen[f->fitness]++;
 	if (d->plan->look.json) {
-		object_begin_stream(&o, stdout);
-		object_number(&o, "v", 1);
-		object_string(&o, "check", f->name);
-		object_string(&o, "level", levels[f->fitness]);
-		object_string(&o, "fact", f->fact);
-		object_string(&o, "advice", f->advice);
-		object_end(&o);
+		json_begin_stream(&o, stdout);
+		json_put_number(&o, "v", 1);
+		json_put_string(&o, "check", f->name);
+		json_put_string(&o, "level", levels[f->fitness]);
+		json_put_string(&o, "fact", f->fact);
+		json_put_string(&o, "advice", f->advice);
+		json_end(&o);
 	} else {
 		printf("%-5s %-13s %s\n", words[f->fitness], f->name,
 		    text_shown(f->fact).text);

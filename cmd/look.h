@@ -12,6 +12,7 @@
 #define DLOCK_LOOK_H
 
 #include "cmd/supervise/join_inner.h"
+#include "screen.h"
 #include "view.h"
 
 struct looking {

@@ -1,11 +1,13 @@
 /* ls.c - dlock ls: all locks that are held, waited for or frozen, or all jobs, one a line. */
 #include "cmd.h"
 
+#include "columns.h"
 #include "exit.h"
 #include "look.h"
 #include "metrics.h"
 #include "parse.h"
 #include "say.h"
+#include "show.h"
 #include "text.h"
 
 #include <fnmatch.h>

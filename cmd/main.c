@@ -1,16 +1,18 @@
 /* main.c - the table of subcommands, what each has in common, dlock help and version. */
 #include "cmd.h"
 
-#include "backends/common/dl.h"
-#include "backends/common/libc.h"
-#include "backends/registry.h"
+#include "args.h"
 #include "conf.h"
 #include "exit.h"
-#include "object.h"
+#include "json.h"
 #include "parse.h"
 #include "say.h"
 #include "text.h"
 #include "variables.h"
+
+#include "backends/common/dl.h"
+#include "backends/common/libc.h"
+#include "backends/registry.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -164,25 +166,25 @@ static void
 print_version_object(void)
 {
 	const char *built[OPTIONS_BACKENDS];
-	struct object o;
+	struct json o;
 	size_t n = 0;
 
 	for (size_t i = 0; backends[i] && n < OPTIONS_BACKENDS; i++)
 		if (backends[i]->open)
 			built[n++] = backends[i]->name;
-	object_begin_stream(&o, stdout);
-	object_string(&o, "version", DLOCK_VERSION);
-	object_strings(&o, "backends", built, n);
-	object_open(&o, "libraries", '[');
+	json_begin_stream(&o, stdout);
+	json_put_string(&o, "version", DLOCK_VERSION);
+	json_put_strings(&o, "backends", built, n);
+	json_open(&o, "libraries", '[');
 	for (const struct dl_library *const *l = dl_libraries; *l; l++) {
-		object_open(&o, NULL, '{');
-		object_string(&o, "name", (*l)->name);
-		object_string(&o, "file", (*l)->file);
-		object_truth(&o, "found", dl_is_there(*l));
-		object_close(&o, '}');
+		json_open(&o, NULL, '{');
+		json_put_string(&o, "name", (*l)->name);
+		json_put_string(&o, "file", (*l)->file);
+		json_put_truth(&o, "found", dl_is_there(*l));
+		json_close(&o, '}');
 	}
-	object_close(&o, ']');
-	object_end(&o);
+	json_close(&o, ']');
+	json_end(&o);
 }
 
 /* Of each backend its name, and the forms of its URLs below each other. */

@@ -1,6 +1,7 @@
 /* options.c - the table of options, and what each does with its value. */
 #include "options.h"
 
+#include "mask.h"
 #include "parse.h"
 
 #include "backends/registry.h"

@@ -1,6 +1,8 @@
 /* plan.c - names the keys of a plan, and checks what a store can do. */
 #include "plan.h"
 
+#include "mask.h"
+
 #include <stdio.h>
 #include <string.h>
 

@@ -3,7 +3,8 @@
 
 #include "cmd/supervise/join_address.h"
 #include "cmd/supervise/tree.h"
-#include "object.h"
+#include "json.h"
+#include "mask.h"
 #include "text.h"
 
 #include "backends/common/text.h"
@@ -219,7 +220,7 @@ record_write(char *out, const struct plan *p, pid_t pid, const char *door)
 	char who[2 * NAME_BYTES + 1], host[NAME_BYTES], user[NAME_BYTES], why[TOLD_BYTES];
 	const char *reason = NULL, *end = who + sizeof who;
 	const char *path = pid ? p->command.argv[0] : "", *slash = strrchr(path, '/');
-	struct object j;
+	struct json j;
 
 	host_name(host, sizeof host);
 	if (p->show.who) {
@@ -233,23 +234,23 @@ record_write(char *out, const struct plan *p, pid_t pid, const char *door)
 		reason = text_told(why, sizeof why, p->show.why);
 	else if (find_told(why, false) || find_unit(why))
 		reason = why;
-	object_begin(&j, out, RECORD_BYTES);
+	json_begin(&j, out, RECORD_BYTES);
 	if (pid) {
-		object_number(&j, "pid", pid);
-		object_number(&j, pid == getpid() ? "born" : "script_born",
+		json_put_number(&j, "pid", pid);
+		json_put_number(&j, pid == getpid() ? "born" : "script_born",
 		    (int64_t)process_born(pid));
 	}
-	object_number(&j, "since", time(NULL));
-	object_string(&j, "door", door);
+	json_put_number(&j, "since", time(NULL));
+	json_put_string(&j, "door", door);
 	if (p->cmd == CMD_FREEZE)
-		object_number(&j, "for_ms",
+		json_put_number(&j, "for_ms",
 		    p->steer.length == NEVER ? -1 : p->steer.length / NS_PER_MS);
-	object_string(&j, "who", who);
-	object_string(&j, "host", host);
+	json_put_string(&j, "who", who);
+	json_put_string(&j, "host", host);
 	if (pid)
-		object_string(&j, "command", slash && slash[1] ? slash + 1 : path);
-	object_string(&j, "why", reason);
-	object_end(&j);
+		json_put_string(&j, "command", slash && slash[1] ? slash + 1 : path);
+	json_put_string(&j, "why", reason);
+	json_end(&j);
 }
 
 /* ---- those of others ---- */

@@ -12,6 +12,7 @@
 #include "cmd.h"
 
 #include "cmd/supervise/child.h"
+#include "mask.h"
 #include "record.h"
 #include "text.h"
 

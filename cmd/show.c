@@ -1,9 +1,9 @@
 /* show.c - shows what a look has found: as JSON, in words, as lines for people. */
-#include "view.h"
+#include "show.h"
 
 #include "exit.h"
 #include "held.h"
-#include "object.h"
+#include "json.h"
 #include "parse.h"
 #include "text.h"
 
@@ -17,165 +17,165 @@ enum { LISTED = 20 }; /* so many holders, and waiters, are shown to people */
 /* ---- JSON ---- */
 
 static void
-put_person(struct object *j, const struct record *r)
+put_person(struct json *j, const struct record *r)
 {
-	object_string(j, "who", r->who);
-	object_string(j, "host", r->host);
-	object_known(j, "pid", r->pid, r->pid);
-	object_string(j, "command", r->command);
-	object_string(j, "why", r->why);
+	json_put_string(j, "who", r->who);
+	json_put_string(j, "host", r->host);
+	json_put_known(j, "pid", r->pid, r->pid);
+	json_put_string(j, "command", r->command);
+	json_put_string(j, "why", r->why);
 }
 
 static void
-put_holder(struct object *j, const struct view *v, const struct person *p)
+put_holder(struct json *j, const struct view *v, const struct person *p)
 {
-	object_open(j, NULL, '{');
-	object_known(j, "token", p->token, p->token);
-	object_string(j, "owner", p->owner);
-	object_known(j, "slot", p->slot >= 0, p->slot);
+	json_open(j, NULL, '{');
+	json_put_known(j, "token", p->token, p->token);
+	json_put_string(j, "owner", p->owner);
+	json_put_known(j, "slot", p->slot >= 0, p->slot);
 	put_person(j, &p->said);
-	object_time(j, "since", p->since);
-	object_seconds(j, "held_s", view_ago(v, p->since));
-	object_seconds(j, "lease_left_s", view_left(v, p->until));
-	object_truth(j, "revoked", p->revoked);
+	json_put_time(j, "since", p->since);
+	json_put_seconds(j, "held_s", view_ago(v, p->since));
+	json_put_seconds(j, "lease_left_s", view_left(v, p->until));
+	json_put_truth(j, "revoked", p->revoked);
 	if (p->revoked) {
-		object_string(j, "revoked_by", p->asker.who);
-		object_string(j, "revoked_why", p->asker.why);
+		json_put_string(j, "revoked_by", p->asker.who);
+		json_put_string(j, "revoked_why", p->asker.why);
 	}
-	object_truth(j, "foreign", p->foreign != NULL);
+	json_put_truth(j, "foreign", p->foreign != NULL);
 	if (p->foreign)
-		object_string(j, "what", p->foreign);
-	object_close(j, '}');
+		json_put_string(j, "what", p->foreign);
+	json_close(j, '}');
 }
 
 static void
-put_waiter(struct object *j, const struct view *v, const struct person *p)
+put_waiter(struct json *j, const struct view *v, const struct person *p)
 {
-	object_open(j, NULL, '{');
-	object_number(j, "position", p->position);
-	object_string(j, "kind", record_kind_name(p->kind));
+	json_open(j, NULL, '{');
+	json_put_number(j, "position", p->position);
+	json_put_string(j, "kind", record_kind_name(p->kind));
 	put_person(j, &p->said);
-	object_time(j, "since", p->since);
-	object_seconds(j, "waiting_s", view_ago(v, p->since));
-	object_close(j, '}');
+	json_put_time(j, "since", p->since);
+	json_put_seconds(j, "waiting_s", view_ago(v, p->since));
+	json_close(j, '}');
 }
 
 static void
-put_freeze(struct object *j, const struct view *v)
+put_freeze(struct json *j, const struct view *v)
 {
 	const struct person *p = &v->frozen;
 
-	object_open(j, "frozen", '{');
-	object_string(j, "who", p->said.who);
-	object_string(j, "why", p->said.why);
-	object_time(j, "since", p->since);
-	object_time(j, "until", p->until);
-	object_truth(j, "late", view_freeze_is_late(v));
-	object_close(j, '}');
+	json_open(j, "frozen", '{');
+	json_put_string(j, "who", p->said.who);
+	json_put_string(j, "why", p->said.why);
+	json_put_time(j, "since", p->since);
+	json_put_time(j, "until", p->until);
+	json_put_truth(j, "late", view_freeze_is_late(v));
+	json_close(j, '}');
 }
 
 /* A run, or (NULL) null. */
 static void
-put_run(struct object *j, const char *name, const struct person *p)
+put_run(struct json *j, const char *name, const struct person *p)
 {
 	if (!p) {
-		object_string(j, name, NULL);
+		json_put_string(j, name, NULL);
 		return;
 	}
-	object_open(j, name, '{');
-	object_string(j, "id", p->once);
-	object_string(j, "who", p->said.who);
-	object_time(j, "began", p->since);
-	object_time(j, "ended", p->until);
-	object_seconds(j, "took_s", view_span(p->since, p->until));
-	object_number(j, "status", p->status);
-	object_known(j, "token", p->token, p->token);
-	object_close(j, '}');
+	json_open(j, name, '{');
+	json_put_string(j, "id", p->once);
+	json_put_string(j, "who", p->said.who);
+	json_put_time(j, "began", p->since);
+	json_put_time(j, "ended", p->until);
+	json_put_seconds(j, "took_s", view_span(p->since, p->until));
+	json_put_number(j, "status", p->status);
+	json_put_known(j, "token", p->token, p->token);
+	json_close(j, '}');
 }
 
 static void
-begin_line(struct object *j, FILE *to, int64_t time, const char *key,
+begin_line(struct json *j, FILE *to, int64_t time, const char *key,
     const struct backend *b, const struct store *s)
 {
-	object_begin_stream(j, to);
-	object_number(j, "v", 1);
+	json_begin_stream(j, to);
+	json_put_number(j, "v", 1);
 	if (time != EPOCH_NONE)
-		object_time(j, "time", time);
-	object_string(j, "key", key);
-	object_string(j, "backend", b->name);
-	object_string(j, "server", s ? s->where : NULL);
+		json_put_time(j, "time", time);
+	json_put_string(j, "key", key);
+	json_put_string(j, "backend", b->name);
+	json_put_string(j, "server", s ? s->where : NULL);
 }
 
 void
 show_job(FILE *to, const struct view *v, const struct store *s)
 {
-	struct object j;
+	struct json j;
 
 	begin_line(&j, to, epoch_now(), v->key, s->backend, s);
-	object_string(&j, "id", v->of_id ? v->good.once : NULL);
+	json_put_string(&j, "id", v->of_id ? v->good.once : NULL);
 	put_run(&j, "last", v->has_last ? &v->last : NULL);
 	put_run(&j, "last_success", view_good(v));
-	object_end(&j);
+	json_end(&j);
 }
 
 static void
-put_view(struct object *j, const struct view *v, const struct store *s, bool brief)
+put_view(struct json *j, const struct view *v, const struct store *s, bool brief)
 {
 	const struct person *h = view_holder(v);
 
-	object_string(j, "state", view_state_name(v));
-	object_string(j, "kind", h ? record_kind_name(h->kind) : NULL);
-	object_known(j, "limit", h && h->limit, h ? h->limit : 0);
-	object_open(j, "holders", '[');
+	json_put_string(j, "state", view_state_name(v));
+	json_put_string(j, "kind", h ? record_kind_name(h->kind) : NULL);
+	json_put_known(j, "limit", h && h->limit, h ? h->limit : 0);
+	json_open(j, "holders", '[');
 	for (size_t i = 0; i < v->holders.n; i++)
 		put_holder(j, v, &v->holders.list[i]);
-	object_close(j, ']');
+	json_close(j, ']');
 	if (brief)
-		object_number(j, "waiting", (int64_t)v->waiters.all);
+		json_put_number(j, "waiting", (int64_t)v->waiters.all);
 	else {
-		object_open(j, "waiters", '[');
+		json_open(j, "waiters", '[');
 		for (size_t i = 0; i < v->waiters.n; i++)
 			put_waiter(j, v, &v->waiters.list[i]);
-		object_close(j, ']');
+		json_close(j, ']');
 	}
 	if (v->is_frozen)
 		put_freeze(j, v);
 	else
-		object_string(j, "frozen", NULL);
+		json_put_string(j, "frozen", NULL);
 	put_run(j, "last", v->has_last ? &v->last : NULL);
 	put_run(j, "last_success", view_good(v));
 	if (v->unknown)
-		object_string(j, "unknown", v->unknown);
+		json_put_string(j, "unknown", v->unknown);
 	if (s->backend->caveat)
-		object_string(j, "caveat", s->backend->caveat);
+		json_put_string(j, "caveat", s->backend->caveat);
 }
 
 void
 show_json(FILE *to, const struct view *v, const struct store *s, bool brief, int64_t time)
 {
-	struct object j;
+	struct json j;
 
 	begin_line(&j, to, time, v->key, s->backend, s);
 	put_view(&j, v, s, brief);
-	object_end(&j);
+	json_end(&j);
 }
 
 void
 show_steered(FILE *to, const struct steered *w)
 {
-	struct object j;
+	struct json j;
 
 	begin_line(&j, to, epoch_now(), w->key, w->backend, w->store);
-	object_string(&j, "action", w->action);
-	object_string(&j, "result",
+	json_put_string(&j, "action", w->action);
+	json_put_string(&j, "result",
 	    w->status == 0                    ? "done"
 		: w->status == STATUS_NOTHING ? "nothing"
 		: w->status == STATUS_BUSY    ? "busy"
 					      : "failed");
-	object_number(&j, "status", w->status);
+	json_put_number(&j, "status", w->status);
 	if (w->view)
 		put_view(&j, w->view, w->store, true);
-	object_end(&j);
+	json_end(&j);
 }
 
 /* ---- words ---- */

@@ -4,6 +4,7 @@
 #include "exit.h"
 #include "look.h"
 #include "parse.h"
+#include "show.h"
 
 #include <stdio.h>
 

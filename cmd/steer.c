@@ -25,6 +25,7 @@
 #include "options.h"
 #include "parse.h"
 #include "say.h"
+#include "show.h"
 #include "text.h"
 
 #include <inttypes.h>

@@ -1,6 +1,7 @@
 /* view.c - collects what a look has found of one key. */
 #include "view.h"
 
+#include "mask.h"
 #include "parse.h"
 #include "text.h"
 

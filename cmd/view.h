@@ -3,14 +3,13 @@
  *
  * Entries (backend.h) are added as they come; their texts are copied, cut to a sane
  * length, and passwords in them are masked.  They stay hostile: they are cleaned when they are
- * shown (text.h, object.h).  The memory of a view grows with the people in it, up to
+ * shown (text.h, json.h).  The memory of a view grows with the people in it, up to
  * PEOPLE_MOST of a sort, and is used again for the next key.
  */
 #ifndef DLOCK_VIEW_H
 #define DLOCK_VIEW_H
 
 #include "record.h"
-#include "screen.h"
 #include "text.h"
 
 enum { PEOPLE_MOST = LIMIT_MAX };
@@ -103,72 +102,5 @@ bool view_freeze_is_late(const struct view *);
  * is no dlock.
  */
 struct clean view_person(const struct person *);
-
-/* ---- shown: as JSON, as lines for people, or in a sentence ---- */
-
-/*
- * One object on one line; `brief`: with the number of the waiters, not their list.  `time`: of
- * the line, by our clock; EPOCH_NONE: it is not said.
- */
-void show_json(
-    FILE *, const struct view *, const struct store *, bool brief, int64_t time);
-
-/* In a look at jobs: what is remembered of a key, or of one of its IDs; likewise. */
-void show_job(FILE *, const struct view *, const struct store *);
-
-/* What a subcommand has done to a key. */
-struct steered {
-	const char *action, *key; /* "break" */
-	int status;
-	const struct backend *backend;
-	const struct store *store; /* NULL: it could not be opened */
-	const struct view *view;   /* the key before a break or thaw; NULL: not seen */
-};
-
-/* The object of the key, with what was done and what came of it. */
-void show_steered(FILE *, const struct steered *);
-
-/* Some lines: who has it, since when and why, who waits, who has frozen it. */
-void show_text(FILE *, const struct view *, const struct store *, const struct screen *);
-
-/* What switches to the colour of its state. */
-const char *show_colour(const struct screen *, const struct view *);
-
-/*
- * A number that changes when what is shown does; the passing of time does not count.  0: no
- * memory.
- */
-uint64_t show_facts(const struct view *, const struct store *, bool brief);
-
-/*
- * ---- columns.c: the table of `dlock ls`, and of `dlock ls --jobs` ----
- *
- * Widths are chosen before the first row is known, so that it can be printed at once:
- * on a terminal, values are cut to fit; elsewhere they are whole, and a long one moves
- * those behind it.
- */
-
-enum { COLUMNS_MOST = 24, ROW_BYTES = 65536 };
-
-struct columns {
-	const struct column *list[COLUMNS_MOST];
-	size_t width[COLUMNS_MOST];
-	size_t n;
-	bool jobs;                   /* they are columns of jobs */
-	const struct screen *screen; /* of a terminal: each value is cut to its width */
-};
-
-/*
- * Chooses columns by their names ("key,host,PID"; NULL: the usual ones, as many as fit) for a
- * screen, which must outlive them.  RC_USAGE: the fault says which names there are.
- */
-enum rc columns_choose(struct columns *, bool jobs, const char *names,
-    const struct screen *, struct fault *);
-
-/* The screen is another size: chooses the widths anew. */
-void columns_fit(struct columns *, const char *names);
-
-/* The line of one lock or job (NULL: of headings), without its newline, into out[ROW_BYTES]. */
-void columns_row(const struct columns *, const struct view *, char *out);
 
 #endif

@@ -2,7 +2,7 @@
 #include "events.h"
 
 #include "backends/common/libc.h"
-#include "cmd/object.h"
+#include "cmd/json.h"
 #include "cmd/parse.h"
 #include "cmd/record.h"
 #include "cmd/say.h"
@@ -21,49 +21,49 @@
 enum { LINE_BYTES = 4096 };
 
 static void
-events_begin(struct object *j, char *line, const struct plan *p, const char *event)
+events_begin(struct json *j, char *line, const struct plan *p, const char *event)
 {
-	object_begin(j, line, LINE_BYTES - 1);
-	object_time(j, "time", epoch_now());
-	object_string(j, "event", event);
-	object_string(j, "key", p->keys[0]);
+	json_begin(j, line, LINE_BYTES - 1);
+	json_put_time(j, "time", epoch_now());
+	json_put_string(j, "event", event);
+	json_put_string(j, "key", p->keys[0]);
 }
 
 static void
-events_finish(struct object *j, const struct plan *p, int64_t patience)
+events_finish(struct json *j, const struct plan *p, int64_t patience)
 {
 	if (p->nkeys > 1)
 		/* last: long ones must not take the room of anything else */
-		object_strings(j, "keys", p->keys, p->nkeys);
-	object_end(j);
+		json_put_strings(j, "keys", p->keys, p->nkeys);
+	json_end(j);
 	j->out[j->used++] = '\n';
 	say_bytes(p->show.status_fd, j->out, j->used, patience);
 }
 
 static void
-put_kind(struct object *j, enum lock_kind kind, unsigned limit)
+put_kind(struct json *j, enum lock_kind kind, unsigned limit)
 {
-	object_string(j, "kind", record_kind_name(kind));
+	json_put_string(j, "kind", record_kind_name(kind));
 	if (kind == KIND_LIMIT)
-		object_number(j, "limit", limit);
+		json_put_number(j, "limit", limit);
 }
 
 /* The holders of what we wait for, if they are known. */
 static void
-put_holding(struct object *j, const struct holding *h)
+put_holding(struct json *j, const struct holding *h)
 {
 	int64_t until;
 
 	if (h->frozen)
-		object_truth(j, "frozen", true);
+		json_put_truth(j, "frozen", true);
 	if (h->frozen && held_freeze_end(h, &until))
-		object_time(j, "until", until);
+		json_put_time(j, "until", until);
 	if (h->holders > 0) {
 		put_kind(j, h->kind, h->limit);
-		object_number(j, "holders", h->holders);
+		json_put_number(j, "holders", h->holders);
 	}
 	if (*h->record)
-		object_string(j, "holder", h->record);
+		json_put_string(j, "holder", h->record);
 }
 
 void
@@ -86,25 +86,25 @@ events_message(const struct plan *p, const struct msg *m)
 	};
 	/* the pages of a stack are touched even if nobody listens */
 	static char line[LINE_BYTES];
-	struct object j;
+	struct json j;
 
 	if (p->show.status_fd < 0 || (size_t)m->kind >= sizeof shapes / sizeof *shapes ||
 	    !shapes[m->kind].event)
 		return;
 	events_begin(&j, line, p, shapes[m->kind].event);
 	if (m->kind == MSG_GRANTED) {
-		object_number(&j, "token", m->token);
+		json_put_number(&j, "token", m->token);
 		put_kind(&j, p->claim.kind, p->claim.limit);
 	}
 	if (m->kind == MSG_GRANTED && p->claim.kind == KIND_LIMIT)
-		object_number(&j, "slot", m->slot);
+		json_put_number(&j, "slot", m->slot);
 	if (shapes[m->kind].number)
-		object_number(&j, shapes[m->kind].number,
+		json_put_number(&j, shapes[m->kind].number,
 		    m->kind == MSG_SUSPECT ? m->number / NS_PER_MS : m->number);
 	if (m->kind == MSG_WAITING)
 		put_holding(&j, &m->holding);
 	if (shapes[m->kind].text && *m->text)
-		object_string(&j, shapes[m->kind].text, m->text);
+		json_put_string(&j, shapes[m->kind].text, m->text);
 	events_finish(&j, p, SAY_AT_ONCE);
 }
 
@@ -113,21 +113,21 @@ events_verdict(const struct plan *p, const struct verdict *v)
 {
 	/* the pages of a stack are touched even if nobody listens */
 	static char line[LINE_BYTES];
-	struct object j;
+	struct json j;
 
 	if (p->show.status_fd < 0)
 		return;
 	events_begin(&j, line, p, "verdict");
-	object_string(&j, "verdict", v->name);
-	object_number(&j, "status", v->status);
+	json_put_string(&j, "verdict", v->name);
+	json_put_number(&j, "status", v->status);
 	if (v->signal)
-		object_number(&j, "signal", v->signal);
+		json_put_number(&j, "signal", v->signal);
 	if (v->waited)
-		object_seconds(&j, "waited_s", v->waited);
+		json_put_seconds(&j, "waited_s", v->waited);
 	if (v->held)
-		object_seconds(&j, "held_s", v->held);
+		json_put_seconds(&j, "held_s", v->held);
 	if (*v->line)
-		object_string(&j, "message", v->line);
+		json_put_string(&j, "message", v->line);
 	events_finish(&j, p, SAY_PATIENTLY);
 }
 

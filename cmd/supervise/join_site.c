@@ -3,6 +3,7 @@
 
 #include "backends/common/text.h"
 #include "backends/common/url.h"
+#include "cmd/mask.h"
 
 #include <limits.h>
 #include <stdio.h>

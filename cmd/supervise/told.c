@@ -2,7 +2,7 @@
 #include "told.h"
 
 #include "backends/common/text.h"
-#include "cmd/object.h"
+#include "cmd/json.h"
 #include "stub.h"
 
 #include <stdlib.h>
@@ -65,7 +65,7 @@ put_value(char *at, const char *end, enum variable which, const struct run *r,
     const struct join_part *parts, const char *address)
 {
 	const struct plan *p = r->plan;
-	struct object tokens;
+	struct json tokens;
 
 	switch (which) {
 	case VAR_KEY:
@@ -73,10 +73,10 @@ put_value(char *at, const char *end, enum variable which, const struct run *r,
 	case VAR_TOKEN:
 		return text_put_number(at, end, parts->token);
 	case VAR_TOKENS:
-		object_begin(&tokens, at, end - at);
+		json_begin(&tokens, at, end - at);
 		for (size_t i = 0; i < p->nkeys; i++)
-			object_number(&tokens, p->keys[i], parts[i].token);
-		object_end(&tokens);
+			json_put_number(&tokens, p->keys[i], parts[i].token);
+		json_end(&tokens);
 		return at + strlen(at);
 	case VAR_SLOT:
 		return text_put_number(at, end, parts->slot);

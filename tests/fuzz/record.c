@@ -2,7 +2,7 @@
  * record.c - Goal of these tests: whatever stands on a server as a holder's record is
  * shown harmlessly.
  */
-#include "cmd/object.h"
+#include "cmd/json.h"
 #include "cmd/record.h"
 #include "cmd/text.h"
 #include "tests/fuzz/fuzz.h"
@@ -70,14 +70,14 @@ static void
 check_object(const char *text, size_t room)
 {
 	char *out = malloc(room);
-	struct object j;
+	struct json j;
 	json_t *root;
 
 	CLAIM(out);
-	object_begin(&j, out, room);
-	object_number(&j, "n", (int64_t)room);
-	object_string(&j, "text", text);
-	object_end(&j);
+	json_begin(&j, out, room);
+	json_put_number(&j, "n", (int64_t)room);
+	json_put_string(&j, "text", text);
+	json_end(&j);
 	root = json_loads(out, JSON_REJECT_DUPLICATES, NULL);
 	CLAIM(json_is_object(root));
 	json_decref(root);

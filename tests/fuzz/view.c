@@ -2,7 +2,9 @@
  * view.c - Goal of these tests: whatever a server says of a lock, its JSON is JSON, and
  * its lines and rows are harmless and as many as they should be.
  */
+#include "cmd/columns.h"
 #include "cmd/held.h"
+#include "cmd/show.h"
 #include "cmd/text.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -2,6 +2,7 @@
  * mask.c - Goal of these tests: a password is found in a URL and blotted out, also where it
  * was not written as it must be, and nothing else is.
  */
+#include "cmd/mask.h"
 #include "cmd/plan.h"
 
 #include <setjmp.h>

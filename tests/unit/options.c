@@ -2,7 +2,7 @@
  * options.c - Goal of these tests: the words and the environment become the plan that
  * was meant, or one clear sentence.
  */
-#include "cmd/cmd.h"
+#include "cmd/args.h"
 #include "cmd/variables.h"
 
 #include <fcntl.h>

@@ -2,7 +2,9 @@
  * view.c - Goal of these tests: what a look has found of a key is collected whole, within
  * bounds, and shown as JSON, as lines and in sentences.
  */
+#include "cmd/columns.h"
 #include "cmd/held.h"
+#include "cmd/show.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /*
- * object.c - Goal of these tests: what dlock writes as JSON is JSON, whatever goes in
+ * json.c - Goal of these tests: what dlock writes as JSON is JSON, whatever goes in
  * and however small the buffer.
  */
-#include "cmd/object.h"
+#include "cmd/json.h"
 #include "cmd/record.h"
 #include "cmd/text.h"
 
@@ -44,15 +44,15 @@ values_come_back(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		struct object j;
+		struct json j;
 		json_t *root;
 
-		object_begin(&j, out, sizeof out);
-		object_string(&j, "text", rows[i]);
-		object_number(&j, "least", INT64_MIN);
-		object_string(&j, "absent", NULL);
-		object_number(&j, "most", INT64_MAX);
-		object_end(&j);
+		json_begin(&j, out, sizeof out);
+		json_put_string(&j, "text", rows[i]);
+		json_put_number(&j, "least", INT64_MIN);
+		json_put_string(&j, "absent", NULL);
+		json_put_number(&j, "most", INT64_MAX);
+		json_end(&j);
 		root = parsed(out);
 		assert_string_equal(member(root, "text"), rows[i]);
 		assert_true(
@@ -70,13 +70,13 @@ static void
 nothing_is_an_object_too(void **state)
 {
 	char out[3];
-	struct object j;
+	struct json j;
 
 	(void)state;
-	object_begin(&j, out, sizeof out);
-	object_string(&j, "a", "b");
-	object_number(&j, "c", 1);
-	object_end(&j);
+	json_begin(&j, out, sizeof out);
+	json_put_string(&j, "a", "b");
+	json_put_number(&j, "c", 1);
+	json_end(&j);
 	assert_string_equal(out, "{}");
 }
 
@@ -84,13 +84,13 @@ static void
 what_is_no_utf8_is_replaced(void **state)
 {
 	char out[64];
-	struct object j;
+	struct json j;
 	json_t *root;
 
 	(void)state;
-	object_begin(&j, out, sizeof out);
-	object_string(&j, "a", "x\xff\xc0\xafy");
-	object_end(&j);
+	json_begin(&j, out, sizeof out);
+	json_put_string(&j, "a", "x\xff\xc0\xafy");
+	json_end(&j);
 	root = parsed(out);
 	assert_string_equal(member(root, "a"), "x\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdy");
 	json_decref(root);
@@ -103,15 +103,15 @@ too_small_a_buffer_leaves_members_out(void **state)
 	(void)state;
 	for (size_t size = 3; size < 80; size++) {
 		char out[80];
-		struct object j;
+		struct json j;
 		json_t *root;
 
 		memset(out, 'X', sizeof out);
-		object_begin(&j, out, size);
-		object_string(&j, "first", "\x1b\"\\ \xc3\xbc");
-		object_number(&j, "second", -1234567890123);
-		object_string(&j, "third", "3");
-		object_end(&j);
+		json_begin(&j, out, size);
+		json_put_string(&j, "first", "\x1b\"\\ \xc3\xbc");
+		json_put_number(&j, "second", -1234567890123);
+		json_put_string(&j, "third", "3");
+		json_end(&j);
 		assert_in_range(strlen(out), 2, size - 1);
 		for (size_t i = size; i < sizeof out; i++)
 			assert_int_equal(out[i], 'X');
@@ -135,15 +135,15 @@ random_bytes_give_json(void **state)
 	for (int round = 0; round < 50000; round++) {
 		char text[101], out[300];
 		size_t n = rand() % sizeof text;
-		struct object j;
+		struct json j;
 
 		for (size_t i = 0; i < n; i++)
 			text[i] = (char)(1 + rand() % 255);
 		text[n] = '\0';
-		object_begin(&j, out, 3 + rand() % (sizeof out - 3));
-		object_string(&j, "a", text);
-		object_string(&j, text, "b");
-		object_end(&j);
+		json_begin(&j, out, 3 + rand() % (sizeof out - 3));
+		json_put_string(&j, "a", text);
+		json_put_string(&j, text, "b");
+		json_end(&j);
 		json_decref(parsed(out));
 	}
 }
@@ -256,19 +256,19 @@ arrays_come_back_or_are_left_out(void **state)
 {
 	const char *const words[] = {"a", "b\"\n", "\xff"};
 	char text[100];
-	struct object j;
+	struct json j;
 
 	(void)state;
 	for (size_t size = 3; size < sizeof text; size++) {
-		object_begin(&j, text, size);
-		object_strings(&j, "keys", words, 3);
-		object_end(&j);
+		json_begin(&j, text, size);
+		json_put_strings(&j, "keys", words, 3);
+		json_end(&j);
 		assert_string_equal(text,
 		    size < 36 ? "{}" : "{\"keys\":[\"a\",\"b\\\"\\u000A\",\"\\uFFFD\"]}");
 	}
-	object_begin(&j, text, sizeof text);
-	object_strings(&j, "none", words, 0);
-	object_end(&j);
+	json_begin(&j, text, sizeof text);
+	json_put_strings(&j, "none", words, 0);
+	json_end(&j);
 	assert_string_equal(text, "{\"none\":[]}");
 }
 
@@ -343,5 +343,5 @@ main(void)
 	    cmocka_unit_test(no_record_shows_the_secret),
 	};
 
-	return cmocka_run_group_tests_name("object", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("json", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* object.c - writes a JSON object into a buffer or to a stream. */
-#include "object.h"
+/* json.c - writes a JSON object into a buffer or to a stream. */
+#include "json.h"
 
 #include "text.h"
 
@@ -10,7 +10,7 @@
 
 /* False: it does not fit.  Room is always kept for the closing brace and the NUL. */
 static inline bool
-put(struct object *j, const char *text, size_t n)
+put(struct json *j, const char *text, size_t n)
 {
 	if (j->to)
 		return fwrite(text, 1, n, j->to) == n;
@@ -22,7 +22,7 @@ put(struct object *j, const char *text, size_t n)
 }
 
 static bool
-put_string(struct object *j, const char *s)
+put_string(struct json *j, const char *s)
 {
 	bool fits = put(j, "\"", 1);
 
@@ -37,7 +37,7 @@ put_string(struct object *j, const char *s)
 
 /* What comes before each value. */
 static bool
-put_name(struct object *j, const char *name)
+put_name(struct json *j, const char *name)
 {
 	if (j->filled && !put(j, ",", 1))
 		return false;
@@ -47,9 +47,9 @@ put_name(struct object *j, const char *name)
 
 /* A value as JSON has it; NULL: it is not known. */
 static void
-put_value(struct object *j, const char *name, const char *value)
+put_value(struct json *j, const char *name, const char *value)
 {
-	const struct object before = *j;
+	const struct json before = *j;
 
 	if (!value && !j->to)
 		return;
@@ -59,21 +59,21 @@ put_value(struct object *j, const char *name, const char *value)
 }
 
 void
-object_begin(struct object *j, char *out, size_t size)
+json_begin(struct json *j, char *out, size_t size)
 {
-	*j = (struct object){.out = out, .size = size};
+	*j = (struct json){.out = out, .size = size};
 	put(j, "{", 1);
 }
 
 void
-object_begin_stream(struct object *j, FILE *to)
+json_begin_stream(struct json *j, FILE *to)
 {
-	*j = (struct object){.to = to};
+	*j = (struct json){.to = to};
 	put(j, "{", 1);
 }
 
 void
-object_end(struct object *j)
+json_end(struct json *j)
 {
 	if (j->to)
 		put(j, "}\n", 2);
@@ -82,9 +82,9 @@ object_end(struct object *j)
 }
 
 void
-object_string(struct object *j, const char *name, const char *value)
+json_put_string(struct json *j, const char *name, const char *value)
 {
-	const struct object before = *j;
+	const struct json before = *j;
 
 	if (!value)
 		put_value(j, name, NULL);
@@ -93,9 +93,9 @@ object_string(struct object *j, const char *name, const char *value)
 }
 
 void
-object_strings(struct object *j, const char *name, const char *const *values, size_t n)
+json_put_strings(struct json *j, const char *name, const char *const *values, size_t n)
 {
-	const struct object before = *j;
+	const struct json before = *j;
 	bool fits = put_name(j, name) && put(j, "[", 1);
 
 	for (size_t i = 0; i < n; i++)
@@ -105,7 +105,7 @@ object_strings(struct object *j, const char *name, const char *const *values, si
 }
 
 void
-object_known(struct object *j, const char *name, bool known, int64_t value)
+json_put_known(struct json *j, const char *name, bool known, int64_t value)
 {
 	char digits[24];
 
@@ -114,19 +114,19 @@ object_known(struct object *j, const char *name, bool known, int64_t value)
 }
 
 void
-object_number(struct object *j, const char *name, int64_t value)
+json_put_number(struct json *j, const char *name, int64_t value)
 {
-	object_known(j, name, true, value);
+	json_put_known(j, name, true, value);
 }
 
 void
-object_truth(struct object *j, const char *name, bool value)
+json_put_truth(struct json *j, const char *name, bool value)
 {
 	put_value(j, name, value ? "true" : "false");
 }
 
 void
-object_seconds(struct object *j, const char *name, int64_t ns)
+json_put_seconds(struct json *j, const char *name, int64_t ns)
 {
 	char text[32];
 
@@ -136,15 +136,15 @@ object_seconds(struct object *j, const char *name, int64_t ns)
 }
 
 void
-object_time(struct object *j, const char *name, int64_t us)
+json_put_time(struct json *j, const char *name, int64_t us)
 {
 	const struct brief text = text_time_utc(us);
 
-	object_string(j, name, *text.text ? text.text : NULL);
+	json_put_string(j, name, *text.text ? text.text : NULL);
 }
 
 void
-object_open(struct object *j, const char *name, char bracket)
+json_open(struct json *j, const char *name, char bracket)
 {
 	put_name(j, name);
 	put(j, &bracket, 1);
@@ -152,7 +152,7 @@ object_open(struct object *j, const char *name, char bracket)
 }
 
 void
-object_close(struct object *j, char bracket)
+json_close(struct json *j, char bracket)
 {
 	put(j, &bracket, 1);
 	j->filled = true;

@@ -1,0 +1,27 @@
+/*
+ * args.h - the words after a subcommand's name become a plan.
+ *
+ * Options end at `--` or at the first word that is none; nothing may be abbreviated, and
+ * nothing but what the table says may be given twice.  What is left is of `dlock run` a key
+ * and a command: without -k that word is the key, and further options may come between it
+ * and a `--`.  Of other subcommands it is operands, which may stand between the options.
+ */
+#ifndef DLOCK_ARGS_H
+#define DLOCK_ARGS_H
+
+#include "plan.h"
+
+/*
+ * Reads the words after the subcommand `cmd`, a CMD_ bit, the environment and the
+ * configuration files into *plan, once in the life of a process.  RC_DONE: help is asked
+ * for; RC_USAGE, or RC_CONFIG where a file is wrong: *fault names option, value and what is
+ * allowed.  The plan points into argv, the environment and what was read of files.
+ * Passwords in argv are overwritten, so that ps(1) does not show them for long; the plan
+ * keeps a copy.
+ */
+enum rc args_read(struct plan *, unsigned cmd, char **argv, struct fault *);
+
+/* Does this one stand among the words? */
+bool args_have(char **words, const char *word);
+
+#endif
