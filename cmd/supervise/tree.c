@@ -916,16 +916,24 @@ stop_all(pid_t root, const struct aim *a, bool spares)
 }
 
 /*
+ * Before parents end of a signal their children are to be known.  What is outside is stopped:
+ * nobody of ours adopts its orphans.  What is below us has few that go elsewhere, and a look
+ * finds them.
+ *
  * A shell at a terminal takes it back from a job that has stopped.  Such a job leads a
  * process group, in which what has lost its parent is found; so it may run on here.
  */
 size_t
 tree_signal(pid_t root, const struct aim *a)
 {
-	struct sweep s = {.aim = *a};
+	struct sweep look = {.aim = *a}, s = {.aim = *a};
 
+	look.aim.sig = 0;
+	look.aim.wake = false;
 	if (a->outside && a->wake)
 		stop_all(root, a, a->outside->group != 0);
+	else if (a->wake)
+		sweep(&look, root);
 	sweep(&s, root);
 	return s.alive;
 }
