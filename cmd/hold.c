@@ -363,13 +363,13 @@ asker_take_signal(pid_t front, struct loop *l, const struct signalfd_siginfo *in
 	if (signal_is_stop(sig)) {
 		put_off = sig;
 		loop_put_off(l, sig);
-		stop_after(front, l, &put_off); /* it may have been faster */
 	} else if (sig == SIGCONT) {
 		put_off = 0;
 		loop_hear_all(l);
 	}
 	if (signal_decide(&c) == DEED_PASS_ON)
 		kill(front, sig);
+	stop_after(front, l, &put_off); /* it may have been faster */
 }
 
 /*

@@ -683,6 +683,63 @@ a_hold_that_has_left_is_spared(void **state)
 	free(o.known.at);
 }
 
+/* It may have got our SIGSTOP just before, as one of those that are being stopped. */
+static void
+a_hold_that_was_stopped_with_others_goes_on(void **state)
+{
+	pid_t grand, child = family_with(NULL, &grand, false);
+	struct outside o;
+
+	(void)state;
+	assert_true(outside_open(&o, child));
+	outside_look(&o); /* so it is known */
+	kill(child, SIGKILL);
+	await_death(child);
+	kill(grand, SIGSTOP);
+	while (tree_state(grand) != 'T')
+		usleep(1000);
+	outside_look(&o);
+	for (int i = 0; i < 2000 && tree_state(grand) == 'T'; i++)
+		usleep(1000);
+	assert_non_null(strchr("RS", tree_state(grand)));
+	kill(grand, SIGKILL);
+	bury(child);
+	waitpid(grand, NULL, 0);
+	close(o.fd);
+	free(o.known.at);
+}
+
+/* When all of a group have ended, the kernel gives its number to others. */
+static void
+the_number_of_a_group_that_has_ended_is_somebody_elses(void **state)
+{
+	pid_t leader = sleeper(), other = 0;
+	struct outside o;
+	char lives;
+
+	(void)state;
+	setpgid(leader, leader);
+	assert_true(outside_open(&o, leader));
+	outside_look(&o);
+	assert_true(o.whole);
+	bury(leader);
+	for (int i = 0; i < 20 && other != leader; i++) {
+		if (other)
+			bury(other);
+		other = sleeper_with_number(leader);
+	}
+	setpgid(other, other);
+	tree_kill(0, &(struct aim){.outside = &o});
+	usleep(50000); /* a killed one would be a zombie by then */
+	lives = tree_state(other);
+	bury(other);
+	close(o.fd);
+	free(o.known.at);
+	if (other != leader)
+		skip();
+	assert_non_null(strchr("RS", lives));
+}
+
 static void
 what_dlock_has_below_it_is_spared(void **state)
 {
@@ -859,6 +916,8 @@ main(void)
 	    cmocka_unit_test(a_group_is_whole_unless_others_are_in_it),
 	    cmocka_unit_test(what_is_outside_loses_no_orphan_to_a_polite_signal),
 	    cmocka_unit_test(a_hold_that_has_left_is_spared),
+	    cmocka_unit_test(a_hold_that_was_stopped_with_others_goes_on),
+	    cmocka_unit_test(the_number_of_a_group_that_has_ended_is_somebody_elses),
 	    cmocka_unit_test(a_keeper_of_a_run_is_not_spared),
 	    cmocka_unit_test(what_dlock_has_below_it_is_spared),
 	    cmocka_unit_test(who_is_not_there_is_not_opened),

@@ -1334,6 +1334,32 @@ def test_a_frozen_keeper_costs_the_lock_but_never_its_exclusion(dlock, leased, t
     assert not alive.exists()
 
 
+def test_a_keeper_that_is_frozen_between_its_stop_and_its_kill(dlock, leased, tmp_path):
+    """The front that takes over kills what was stopped; it wakes nobody."""
+    shim = compile_shim(tmp_path, "frozen", """
+        #define _GNU_SOURCE
+        #include <signal.h>
+        #include <sys/syscall.h>
+        #include <unistd.h>
+        int kill(pid_t pid, int sig) {
+            int result = syscall(SYS_kill, pid, sig);
+            if (sig == SIGSTOP && pid < -1 && getsid(0) != getpid()) /* the front leads the session */
+                syscall(SYS_kill, getpid(), SIGSTOP);
+            return result;
+        }""")
+    woken = tmp_path / "woken"
+    held = dlock.start("run", *leased.words, "-k", leased.key(), *SHORT, "-c",
+                       f"trap 'echo TERM >>{woken}' TERM; echo $$ >{tmp_path}/command; while :; do sleep 0.05; done",
+                       env={"LD_PRELOAD": shim}, start_new_session=True)
+    command = read_number(tmp_path / "command")
+    keeper = stat_of(command)[2]
+    leased.take_away([leased.key()], leased.key())
+    wait_for(lambda: stat_of(keeper) is None or stat_of(keeper)[1] == "T", what="the keeper to be frozen")
+    result = held.wait()
+    assert result.status == 79 and not is_alive(command), result
+    assert not woken.exists()
+
+
 def test_a_frozen_dlock_stops_the_command_when_it_thaws(dlock, leased):
     """While both are frozen nothing can be done; what then counts is the token."""
     held = dlock.hold(leased, leased.key(), *SHORT)

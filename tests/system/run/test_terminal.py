@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import select
 import shutil
 import signal
@@ -529,6 +530,20 @@ def test_a_suspended_hold_that_waits_keeps_nobody_waiting(dlock, shell, files):
     assert shell.run(f"{DLOCK} release {re.search('@dlock-[^ ]+', shell.seen)[0].strip()}") == 0
 
 
+def test_a_suspended_hold_stops_also_after_its_front(dlock, shell, files):
+    dlock.hold(files, files.key())
+    shell.send(" ".join([DLOCK, "hold", *files.words, "-k", files.key(), "--for", "1h"]) + "\n")
+    shell.expect(WAITING)
+    asker, = [p for p in children_of(shell.tty.pid) if stat_of(p)[0] == "dlock"]
+    front, = children_of(asker)
+    os.kill(front, signal.SIGTSTP)
+    until_stopped([front])
+    os.kill(asker, signal.SIGTSTP)
+    assert shell.prompt() == 148
+    shell.send("fg\n")
+    shell.expect(WAITING)
+
+
 def job_that_leaves(dlock, shell, leased, tmp_path, left):
     """A job with something of its own, perhaps in another session: (front, keeper)."""
     script = f"{'setsid ' if left == 'elsewhere' else ''}sleep 1000 & echo $! >{tmp_path}/pid; echo ready; exec sleep 1000"
@@ -558,6 +573,17 @@ def test_nothing_of_a_suspended_job_outlives_its_keeper(dlock, shell, leased, tm
 def until_unguarded(shell):
     """Then the front goes on."""
     wait_for(lambda: "dlock-guard" not in [stat_of(p)[0] for p in descendants_of(shell.tty.pid) if stat_of(p)], what="the job to go on")
+
+
+@pytest.mark.parametrize("whose", ["front", "keeper"])
+def test_a_job_stops_where_descriptors_have_run_out(dlock, shell, leased, tmp_path, whose):
+    front, keeper = job_that_leaves(dlock, shell, leased, tmp_path, "in its group")
+    pid = front if whose == "front" else keeper
+    last = max(int(fd) for fd in os.listdir(f"/proc/{pid}/fd"))
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (last + 1, last + 1))
+    shell.ctrl("z")
+    assert shell.prompt() == 148
+    shell.run("kill %1; fg")
 
 
 def has_both_ends_of_a_pipe(pid):
