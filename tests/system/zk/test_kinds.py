@@ -365,9 +365,10 @@ def newcomer(dlock, at):
 def test_who_comes_behind_one_without_its_unit_waits_for_that(dlock, at):
     with newcomer(dlock, at) as (holder, owner, node, take):
         waiter = dlock.contend(at, "job", "--limit", "3", command=("sh", "-c", "echo $DLOCK_SLOT; cat")).queued(1)
+        looked = boottime()
         assert run(dlock, at, "--limit", "3", "-n").status == 75
         owner.set(node, b'{"slot":1}')  # a lease counts, and no text
-        time.sleep(0.3)
+        time.sleep(0.3 + (looked - 0.1 - boottime()) % 2)  # until just behind a look
         assert not waiter.running
         began = boottime()
         take()
