@@ -63,7 +63,7 @@ class Fault:
         head, *lines = block.splitlines()
         self.name, self.what = head.split(": ", 1)
         self.tiers, self.old, self.new = [], [], []
-        for line in lines:
+        for line in filter(None, lines):
             kind, _, rest = line.partition(" ")
             {"tier": lambda r: self.tiers.extend(r.split()), "-": self.old.append, "+": self.new.append}[kind](rest)
 
@@ -88,7 +88,7 @@ class Fault:
 
 def read_faults(path):
     text = re.sub(r"^#.*\n", "", path.read_text(encoding="utf-8"), flags=re.M)
-    return [Fault(block) for block in re.split(r"\n{2,}", text.strip())]
+    return [Fault(block) for block in re.split(r"\n+(?=[a-z0-9-]+: )", text.strip())]
 
 
 def read_finders():
