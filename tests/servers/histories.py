@@ -459,7 +459,7 @@ class History:
                 self.problem("lie", "its command has not come to its end", op)
             for b in self.of("break"):
                 token = op.begin and op.begin.tokens.get(self.site.key(b.keys))
-                taken = b.status == 0 and "--force" in b.kind and op.end and b.over < op.end and b.asked > op.begin.time
+                taken = b.keys in op.keys and b.status == 0 and "--force" in b.kind and op.end and b.over < op.end and b.asked > op.begin.time
                 if op.status == 0 and taken and op.what not in JOBS and self.only_holder(op, b):
                     self.problem("lie", f"it was taken away, token {token}", op, b)
 

@@ -195,6 +195,7 @@ FORCE = {"what": "break", "kind": "-y --force", "begin": None}
     ("cooldown", [run_of("cooldown", begin=4.5, end=4.6, over=4.7, **FAILED), run_of("cooldown", **SKIPPED)]),
     ("lie", [run_of(end=None)]),
     ("lie", [run_of(end=9, over=10), run_of(**FORCE, asked=3, over=4)]),
+    (None, [run_of(end=9, over=10, keys="o"), run_of(**FORCE, asked=3, over=4)]),
     ("loss", [run_of(status=79)]),
     (None, [run_of(status=79), run_of("break", kind="-y", begin=None, asked=2, over=3)]),
     (None, [run_of(status=79, hurt="[keeper SIGKILL]", end=None)]),
@@ -215,7 +216,7 @@ def test_the_checker_decides(tmp_path, problem, ops):
                 setattr(op, name, value + history.began if isinstance(value, (int, float)) and name not in ("status", "own_status", "length") else value)
             for when, what in ((begin, verdict), (end, "end")):
                 if begin and when:
-                    print(what, number, when + history.began, f"{op.kind}/{op.number}/0/{slot}", "h-a", "-", file=log)
+                    print(what, number, when + history.began, f"{op.kind}/{op.number}/0/{slot}", f"h-{op.keys}", "-", file=log)
     if problem is None:
         history.check()
     else:
