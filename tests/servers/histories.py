@@ -12,9 +12,11 @@
 #   token     of two begins that exclude each other (a writer and anybody; a slot and the same slot) the later one has
 #             the smaller token, or two runs have the same.  Certain: since they did not overlap, the first was granted
 #             before the second; and a begin is written while the lock is held.
-#   freeze    a command began, though it was asked for after a freeze of one of its keys had been confirmed, and before
-#             anybody asked for its thaw or it can have ended by itself (counted from when it was asked for).
-#   min-hold  somebody whom a run with --min-hold excludes began sooner than that after the run was even asked for.
+#   freeze    a command began, though it was asked for after a freeze of one of its keys had been confirmed, or one that
+#             excludes it was seen to have the key after that, and before anybody asked for its thaw or it can have ended by
+#             itself (counted from when it was asked for).
+#   min-hold  somebody whom a run with --min-hold excludes began sooner than that after the run was even asked for, or
+#             after the command before it was seen to have the lock still.
 #   once      a command began though a run of its key and ID had ended with 0, and dlock had not said that its release
 #             was not confirmed; or a run was skipped that must have run, since no command of its ID had come to its end with
 #             0, and kept its lock: the others had failed, been killed, or been lost.  For the first half of the time of an ID
@@ -212,7 +214,7 @@ class History:
         torment = dice.choice(TORMENTS) if what in ("run", "nested", *JOBS) and dice.random() < 0.3 and self.going(spare=6) else None
         if torment and what in JOBS and dice.random() < 0.5:
             torment = KILLED
-        pause = torment[3] if torment else dice.choice(SHORT)
+        pause = torment[3] if torment else dice.choice(SHORT if what != "joined" else SHORT[-2:])
         if what == "once":
             job = (boottime() - self.began) / JOB
             op.once, op.own_status = f"job{int(job)}", 3 if job % 1 < 0.5 and not torment else dice.choice((0, 0, 3))
@@ -233,7 +235,7 @@ class History:
             if what in ("nested", "joined"):
                 command = [DLOCK, "run", *place, *self.key_words(keys), *kind_words(kind), "--wait-tree", "--", *command]
             elif what == "min-hold" and dice.random() < 0.5:  # which that of the outer run outlasts
-                command = [DLOCK, "run", *place, *self.key_words(keys), "--min-hold", "1ms", "--", *command]
+                command = [DLOCK, "run", *place, *self.key_words(keys), "--min-hold", f"{MIN_HOLD / 3:.3f}s", "--", *command]
             if what == "joined":  # a quarter of a second is enough for it to join, nearly always
                 command = ["sh", "-c", f"{shlex.join(command)} & sleep 0.25"]
             self.launch(op, "run", *asks, *more, *["--wait-tree"] * (daemon and what == "run"), "--", *command)
@@ -385,24 +387,31 @@ class History:
             until = min([freeze.thawed if hasattr(freeze, "thawed") else float("inf")] +
                         ([freeze.asked + 0.99 * freeze.length - 0.05] if freeze.length else []))
             for seen in self.begins:
-                if freeze.keys in seen.op.keys and seen.op.asked > freeze.over and seen.time < until:
+                if freeze.keys in seen.op.keys and freeze.over < seen.time < until and self.granted_after(seen, freeze.keys) > freeze.over:
                     self.problem("freeze", "the second began though the first was confirmed", freeze, seen.op)
 
     def check_min_hold(self):
         for op in self.of("min-hold"):
             if op.status != 0 or not op.begin or self.broken(op) or self.stress(op) >= seconds_of(op.ttl) / 5:
                 continue
+            granted = self.granted_after(op.begin, op.keys)
             for seen in self.begins:
-                if op.keys in seen.op.keys and op.begin.time < seen.time < op.asked + 0.99 * MIN_HOLD:
+                if op.keys in seen.op.keys and op.begin.time < seen.time < granted + 0.99 * MIN_HOLD:
                     self.problem("min-hold", "the second began too early", op, seen.op)
 
+    def granted_after(self, seen, key):
+        """A time before its grant: when it was asked for, or when another that excludes it was seen to have the key still."""
+        others = [s for s in self.begins if key in s.op.keys and ("x" in (s.kind, seen.kind) or s.slot == seen.slot != "")]
+        return max([seen.op.asked] + [when for s in others for when in (s.time, s.op.end) if when and when < seen.time])
+
     def done(self, what):
+        """Those that kept the lock until it was known that they have done it: who begins after their end was granted it later."""
         return [op for op in self.of(what) if op.status == 0 and op.end and op.own_status == 0 and op.is_confirmed()]
 
     def check_once(self):
         for first in self.done("once"):
             for seen in self.begins:
-                if (seen.op.what, seen.op.once) == ("once", first.once) and seen.time > first.over:
+                if (seen.op.what, seen.op.once) == ("once", first.once) and seen.time > first.end:
                     self.problem("once", "the second began though the first had done it", first, seen.op)
         for op in self.of("once"):
             same = [s.op for s in self.begins if s.op.once == op.once and s.time < op.over]
@@ -412,7 +421,7 @@ class History:
     def check_cooldown(self):
         for first in self.done("cooldown"):
             for seen in self.begins:
-                if seen.op.what == "cooldown" and seen.time > first.over and seen.time < first.asked + 0.99 * COOLDOWN - 0.02:
+                if seen.op.what == "cooldown" and first.end < seen.time < first.asked + 0.99 * COOLDOWN - 0.02:
                     self.problem("cooldown", "the second began too soon after the first", first, seen.op)
         for op in self.of("cooldown"):
             same = [s.op for s in self.begins if s.op.what == "cooldown" and op.asked - 1.01 * COOLDOWN - 0.02 < s.time < op.over]

@@ -451,13 +451,13 @@ class Dlock:
     def __init__(self, directory):
         self.own_key = f"job-{next(self._numbers)}"
         self.directory = str(directory)
-        self.started = []
+        self.started, self.numbers = [], itertools.count()
         self.counted = True  # unless a place says otherwise
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("DLOCK_", "PG")) and k not in ("DLOCK", "CI")}
 
     def start(self, *words, stdin=subprocess.DEVNULL, env=None, events=None, program=None, **options):
         """Starts `dlock WORDS`; for `run`, events go to a file (option events=False: not)."""
-        n = len(self.started)
+        n = next(self.numbers)  # threads start some at a time
         files = {name: f"{self.directory}/dlock{n}.{name}" for name in ("out", "err", "events")}
         words = [str(w) for w in words]
         with contextlib.ExitStack() as stack:
