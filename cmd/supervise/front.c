@@ -9,6 +9,7 @@
 #include "guard.h"
 #include "loop.h"
 #include "waiting.h"
+#include "witness.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -78,6 +79,8 @@ static _Alignas(4096) struct front {
 	struct front_elders elders;
 	struct watch watch;
 	struct front_stop stop;
+	struct witness witness;
+	instant witness_at; /* when to begin it; NEVER: we need none, or have done so */
 	int interrupt;      /* the signal that is to end the waiting; 0 */
 	uint64_t passed_on; /* bits: signals sent since the link is crowded */
 	struct front_end end;
@@ -102,6 +105,8 @@ front_reap(struct front *f)
 			continue; /* what is below us has made us its tracer */
 		else if (pid == f->keeper.pid)
 			f->keeper.pid = 0;
+		else if (pid == f->witness.pid)
+			witness_reaped(&f->witness, pid);
 		else if (pid == atomic_load(&f->shared->command)) /* ours by now */
 			atomic_store(&f->shared->command, 0);
 }
@@ -171,6 +176,7 @@ kill_everything(struct front *f)
 	struct aim aim;
 	int quiet = 0;
 
+	witness_end(&f->witness); /* or we would never be alone */
 	/* a keeper that goes on now must not take this for the command's own end */
 	atomic_store(&f->shared->stopping, true);
 	if (atomic_load(&f->shared->command))
@@ -368,19 +374,34 @@ front_state(const struct front *f)
 	    : SIGNAL_RESTS;
 }
 
+/* What siginfo_t and struct signalfd_siginfo both tell. */
+struct received {
+	int sig, code;
+	pid_t sender;
+};
+
 static enum signal_sender
-sender_of(const struct front *f, const struct signalfd_siginfo *info)
+sender_of(const struct front *f, const struct received *t)
 {
-	pid_t sender = info->ssi_pid, command = atomic_load(&f->shared->command);
+	pid_t sender = t->sender, command = atomic_load(&f->shared->command);
 	/* what is no pid there tells of the guard: see loop_stop_guarded() */
-	bool guard = info->ssi_signo == SIGCONT && info->ssi_code > SI_USER &&
-	    info->ssi_code < SI_KERNEL;
+	bool guard = t->sig == SIGCONT && t->code > SI_USER && t->code < SI_KERNEL;
 
 	if (guard || sender == getpid() || (sender && sender == f->keeper.pid))
 		return FROM_DLOCK;
 	if (sender && sender == command)
 		return FROM_COMMAND;
 	return f->run->body && sender == f->run->body->asker ? FROM_ASKER : FROM_OTHERS;
+}
+
+static enum signal_reach
+reach_of(struct front *f, const struct received *t)
+{
+	enum signal_reach reach = witness_ask(&f->witness, t->sig, t->sender);
+
+	return reach != REACH_UNKNOWN
+	    ? reach
+	    : signal_reach_by_code(t->sig, t->code, getsid(0) == getpid());
 }
 
 /* The keeper reaps it, and may be late. */
@@ -407,27 +428,27 @@ describe_stops(const struct front *f, struct signal_case *c, pid_t command)
 	if (signal_is_stop(c->sig) &&
 	    (c->state == SIGNAL_WAITS || (c->state == SIGNAL_RESTS && c->terminal)))
 		c->may_stop = getpid() != 1 && loop_stops_group(c->sig);
-	c->hung_up = f->stop.hung_up;
+	c->sent = c->sig == SIGHUP && f->stop.hung_up;
 }
 
 static struct signal_case
-describe_signal(const struct front *f, const struct signalfd_siginfo *info)
+describe_signal(struct front *f, const struct received *t)
 {
-	struct signal_case c = {.sig = info->ssi_signo, .getter = BY_FRONT};
+	struct signal_case c = {
+	    .sig = t->sig, .getter = BY_FRONT, .sender = sender_of(f, t)};
 	pid_t command = atomic_load(&f->shared->command);
 
-	if (c.sig == SIGCHLD)
+	if (c.sig == SIGCHLD || c.sender == FROM_DLOCK)
 		return c;
-	c.reach = signal_reach_by_code(c.sig, info->ssi_code, getsid(0) == getpid());
-	c.sender = sender_of(f, info);
 	c.state = front_state(f);
 	c.ends = signal_is_end(c.sig);
 	c.terminal = f->run->origin->has_tty;
-	c.key = c.terminal && c.reach == REACH_GROUP &&
+	c.key = c.terminal && t->code == SI_KERNEL &&
 	    (c.sig == SIGINT || c.sig == SIGQUIT);
 	c.apart = !c.terminal || (command && getpgid(command) != getpgrp());
 	c.for_nobody = !run_guarded(f->run);
 	describe_stops(f, &c, command);
+	c.reach = reach_of(f, t); /* last: it takes time */
 	return c;
 }
 
@@ -482,18 +503,6 @@ end_stop(struct front *f)
 	return woken;
 }
 
-/*
- * The command has ended, and we wait for what it has left, which Ctrl-Z has stopped.  The keeper
- * wakes us when there is nothing left.
- */
-static void
-stop_with_rest(struct front *f, int sig)
-{
-	begin_stop(f);
-	loop_stop_guarded(sig, f->stop.guard.fd);
-	end_stop(f);
-}
-
 static void
 end_waiting(struct front *f, int sig)
 {
@@ -502,11 +511,13 @@ end_waiting(struct front *f, int sig)
 	watch_interrupted(&f->watch, instant_now());
 }
 
+static void stop_with_rest(struct front *, int sig);
+
 static void
-front_take_signal(struct front *f, const struct signalfd_siginfo *info)
+front_take_signal(struct front *f, const struct received *r)
 {
-	const struct msg m = {.kind = MSG_SIGNAL, .got = describe_signal(f, info)};
-	int sig = m.got.sig;
+	const struct msg m = {.kind = MSG_SIGNAL, .got = describe_signal(f, r)};
+	int sig = r->sig;
 
 	if (sig == SIGWINCH && f->waiting.line.drawn)
 		f->waiting.line.next = 0; /* it may not fit any more */
@@ -524,7 +535,7 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 		return;
 	case DEED_NOTHING:
 		/* what is waited for may just have been granted: the keeper knows */
-		if (m.got.state != SIGNAL_WAITS)
+		if (m.got.state != SIGNAL_WAITS || m.got.sender == FROM_DLOCK)
 			return;
 		break;
 	case DEED_STOP_WAITING:
@@ -543,6 +554,23 @@ front_take_signal(struct front *f, const struct signalfd_siginfo *info)
 		break;
 	}
 	pass_on(f, &m);
+}
+
+/*
+ * The command has ended, and we wait for what it has left, which Ctrl-Z has stopped.  The keeper
+ * wakes us when there is nothing left.
+ */
+static void
+stop_with_rest(struct front *f, int sig)
+{
+	siginfo_t by;
+	bool came;
+
+	begin_stop(f);
+	came = loop_stop_guarded(0, sig, f->stop.guard.fd, &by);
+	end_stop(f);
+	if (came)
+		front_take_signal(f, &(struct received){SIGCONT, by.si_code, by.si_pid});
 }
 
 /* ---- messages ---- */
@@ -567,23 +595,17 @@ continue_group(struct front *f, pid_t command)
 
 /*
  * What has continued us is dealt with here, before a command that is continued can stop again:
- * passed on later, it would undo that.  A shell's `fg` and `bg` continue all of our group; if
- * it was sent to us alone, the command is still stopped.
+ * passed on later, it would undo that.
  */
 static void
-take_continue(struct front *f, pid_t command)
+take_continue(struct front *f, pid_t command, const siginfo_t *by)
 {
-	static const struct timespec at_once;
-	sigset_t one;
+	const struct received got = {SIGCONT, by->si_code, by->si_pid};
+	struct signal_case c = describe_signal(f, &got);
 
-	sigemptyset(&one);
-	sigaddset(&one, SIGCONT);
-	if (sigtimedwait(&one, NULL, &at_once) != SIGCONT) {
-		continue_group(f, command);
-		return;
-	}
+	c.sent = c.apart;
 	f->stop.continued = instant_now();
-	if (!loop_is_foreground() && tree_state(command) == 'T')
+	if (signal_decide(&c) == DEED_PASS_ON)
 		kill(command, SIGCONT);
 }
 
@@ -593,17 +615,22 @@ front_stop(struct front *f)
 {
 	pid_t command = atomic_load(&f->shared->command);
 	char state = command ? tree_state(command) : '\0';
+	siginfo_t by;
+	bool came;
 
 	f->stop.at = NEVER;
 	if (!f->run->origin->has_tty || !command || atomic_load(&f->shared->killing) ||
 	    (state ? state != 'T' : kill(command, 0) != 0))
 		return;
 	begin_stop(f);
-	f->stop.hung_up = loop_stop_with(command, f->stop.sig, f->stop.guard.fd);
-	if (!end_stop(f))
-		take_continue(f, command);
-	else
+	came = loop_stop_with(
+	    command, f->stop.sig, f->stop.guard.fd, &by, &f->stop.hung_up);
+	if (end_stop(f))
 		f->stop.at = instant_now() + CONTINUING; /* if nothing has come of it */
+	else if (came)
+		take_continue(f, command, &by);
+	else
+		continue_group(f, command);
 }
 
 static void
@@ -698,6 +725,27 @@ listen_from(const struct run *r)
 }
 
 /*
+ * A command that is over sooner is spared the price; so are runs whose command is not in our
+ * group, or which have children already: see kill_everything().
+ */
+static instant
+witness_from(const struct run *r)
+{
+	return r->origin->has_tty && !r->body && !r->has_elders
+	    ? instant_now() + LISTEN_LATER
+	    : NEVER;
+}
+
+static void
+begin_witness(struct front *f)
+{
+	if (instant_now() < f->witness_at || !is_running(f))
+		return;
+	f->witness_at = NEVER;
+	witness_begin(&f->witness);
+}
+
+/*
  * A lock that is a connection ends with it; a kernel lock's descriptor never tells anything.
  * Returns how many slots there are.
  */
@@ -788,6 +836,7 @@ conclude(struct front *f)
 	};
 	struct verdict v;
 
+	witness_end(&f->witness);
 	waiting_end(&f->waiting, 0);
 	*state = '\0';
 	if (f->end.ending.kind == END_REFUSED)
@@ -841,6 +890,7 @@ front_run(const struct run *r, pid_t keeper)
 	f->keeper.link = r->ends[0];
 	f->stop.guard.fd = -1;
 	f->keeper.listen_from = listen_from(r);
+	f->witness_at = witness_from(r);
 	f->elders.look_at = f->stop.at = f->doubt.warn_at = NEVER;
 	close(r->ends[1]);
 	libc_sigfillset(&all);
@@ -855,10 +905,13 @@ front_run(const struct run *r, pid_t keeper)
 		if (f->end.over)
 			break;
 		show_waiting(f);
+		begin_witness(f);
 		n = poll_keeper(f, set);
 		wake = instant_first(instant_first(f->waiting.line.next, wake),
 		    instant_first(f->stop.at, f->doubt.warn_at));
 		wake = instant_first(f->keeper.listen_from, wake);
+		if (instant_now() < f->witness_at)
+			wake = instant_first(f->witness_at, wake);
 		loop_wait(&f->loop, set, n, wake);
 		if (set[SLOT_LINK].revents || atomic_load(&f->shared->end.told))
 			hear_keeper(f);
@@ -871,7 +924,9 @@ front_run(const struct run *r, pid_t keeper)
 		while (!f->end.over &&
 		    (set[LOOP_SIGNAL].revents || f->stop.at != NEVER) &&
 		    loop_signal(&f->loop, &info))
-			front_take_signal(f, &info);
+			front_take_signal(f,
+			    &(struct received){
+				info.ssi_signo, info.ssi_code, info.ssi_pid});
 		if (f->stop.put_off && is_running(f)) {
 			loop_hear_all(&f->loop);
 			f->stop.put_off = false;

@@ -88,7 +88,9 @@ leave_untold(struct keeper *k)
 static void
 start_command(struct keeper *k)
 {
-	bool awaited = (k->in.news.waited && !k->plan->show.quiet) ||
+	/* on a terminal the front has a witness to begin: witness.h */
+	bool awaited = (k->in.news.waited &&
+			   (!k->plan->show.quiet || k->run->origin->has_tty)) ||
 	    k->plan->show.status_fd >= 0;
 	instant now = instant_now(), patience = now + CLEAR_SCREEN;
 	enum telling telling = link_tells(

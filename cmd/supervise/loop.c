@@ -99,28 +99,66 @@ loop_is_closed(int guard)
 	return poll(&p, 1, 0) > 0;
 }
 
-/*
- * Once the signal is pending, SIGCONT takes it back: the guard may be closed at any moment.
- * SIGSTOP is never pending, so there a moment remains.
- */
-void
-loop_stop_guarded(int sig, int guard)
+static bool
+goes_on(pid_t command)
+{
+	char state = command ? tree_state(command) : 'T';
+
+	return state != 'T' && state != '\0';
+}
+
+static volatile sig_atomic_t continued;
+static siginfo_t continued_by;
+
+static void
+note_continue(int sig, siginfo_t *info, void *context)
+{
+	(void)sig, (void)context;
+	continued_by = *info;
+	continued = 1;
+}
+
+static void
+take_back(int sig)
 {
 	static const struct timespec at_once;
 	sigset_t one;
 
+	sigemptyset(&one);
+	sigaddset(&one, sig);
+	sigtimedwait(&one, NULL, &at_once);
+}
+
+/*
+ * Once the signal is pending, SIGCONT takes it back: it may come at any moment, also because the
+ * guard is closed, or because the keeper sees that the command goes on.  But a SIGCONT that
+ * is pending before would be cancelled by it.  So it is noted by a handler, and all is looked at
+ * once more.  SIGSTOP is never pending, so there a moment remains.
+ */
+bool
+loop_stop_guarded(pid_t command, int sig, int guard, siginfo_t *by)
+{
+	struct sigaction note = {.sa_sigaction = note_continue, .sa_flags = SA_SIGINFO},
+			 before;
+	sigset_t blocked;
+
+	continued = 0;
+	sigaction(SIGCONT, &note, &before);
+	libc_sigprocmask(SIG_BLOCK, NULL, &blocked);
+	loop_unblock(SIGCONT);
 	fcntl(guard, F_SETOWN, getpid());
 	fcntl(guard, F_SETSIG, SIGCONT);
 	fcntl(guard, F_SETFL, O_ASYNC | O_NONBLOCK);
-	if (sig != SIGSTOP || !loop_is_closed(guard))
+	if (sig != SIGSTOP || !(continued || loop_is_closed(guard)))
 		raise(sig);
-	if (loop_is_closed(guard)) {
-		sigemptyset(&one);
-		sigaddset(&one, sig);
-		sigtimedwait(&one, NULL, &at_once);
-	}
+	if (continued || loop_is_closed(guard) || goes_on(command))
+		take_back(sig);
 	loop_stop_now(sig);
 	fcntl(guard, F_SETFL, O_NONBLOCK);
+	libc_sigprocmask(SIG_SETMASK, &blocked, NULL);
+	sigaction(SIGCONT, &before, NULL);
+	*by = continued_by;
+	return continued;
 }
 
 static void
@@ -215,24 +253,25 @@ is_pending(int sig)
 }
 
 bool
-loop_stop_with(pid_t command, int sig, int guard)
+loop_stop_with(pid_t command, int sig, int guard, siginfo_t *by, bool *hung_up)
 {
 	pid_t group = getpgid(command);
 	int tty = group != getpgrp() ? open_terminal() : -1;
-	bool owner = tty >= 0 && tcgetpgrp(tty) == group, hangs_up;
+	bool owner = tty >= 0 && tcgetpgrp(tty) == group, came;
 
-	loop_stop_guarded(sig, guard);
+	came = loop_stop_guarded(command, sig, guard, by);
 	if (owner && tcgetpgrp(tty) == getpgrp() && getpgid(command) == group)
 		tcsetpgrp(tty, group);
 	if (tty >= 0)
 		close(tty);
+	*hung_up = false;
 	if (loop_is_closed(guard) || group <= 0 || group == getpgrp() ||
 	    getpgid(command) != group)
-		return false;
+		return came;
 	/* in this order, as the kernel does: a shell that went on first would take the terminal */
-	hangs_up = is_pending(SIGHUP);
-	if (hangs_up)
+	*hung_up = is_pending(SIGHUP);
+	if (*hung_up)
 		kill(-group, SIGHUP);
 	kill(-group, SIGCONT);
-	return hangs_up;
+	return came;
 }

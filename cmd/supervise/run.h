@@ -16,6 +16,7 @@
  *	           the ending it may live on alone, for --min-hold, or to release when the
  *	           server did not answer
  *	child.c    the command, which the kernel kills when the keeper dies
+ *	witness.c  on a terminal, in the front's group: tells which signals were for all of it
  *
  * Each may be killed or frozen at any line.  After the fork each has its own copy of the
  * struct run, and only this carries anything further:

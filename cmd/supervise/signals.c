@@ -23,9 +23,9 @@
  * W4   any other            any         nobody                 nothing: CONT WINCH, what the caller ignores
  *
  * the command runs
- * R1   HUP, sent to its     all         the command            nothing: loop_stop_with() has sent it
- *      own group by us
- * R2   CONT, terminal,      any         the command            nothing: loop_stop_with() has continued it
+ * R1   HUP CONT, sent to    all         the command            nothing: loop_stop_with() has sent it
+ *      its own group by us
+ * R2   CONT, terminal,      any         the command            nothing: of fg and bg it goes on already
  *      own group, goes on
  * R3   any, own group       any         we alone               passes it on
  * R4   any                  all         the command            nothing: Ctrl-C, Ctrl-Z, the window, fg, bg, kill %1, the
@@ -125,7 +125,7 @@ decide_waiting(const struct signal_case *c)
 static enum signal_deed
 decide_running(const struct signal_case *c)
 {
-	if (c->sig == SIGHUP && c->hung_up)
+	if (c->sent)
 		return DEED_NOTHING; /* R1 */
 	if (c->apart && c->sig == SIGCONT && c->terminal && !c->stopped)
 		return DEED_NOTHING; /* R2 */

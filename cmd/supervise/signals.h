@@ -48,7 +48,7 @@ struct signal_case {
 	bool foreground; /* and our process group is in its foreground */
 	bool apart;      /* the command is not in our process group */
 	bool stopped;    /* the command is */
-	bool hung_up;    /* this HUP has been sent to the command already */
+	bool sent;       /* to the command, by loop_stop_with() */
 	bool may_stop;   /* a shell could continue us */
 	bool for_nobody; /* a hold with --for */
 	bool min_hold;   /* others are shown the keeper's pid */

@@ -52,7 +52,7 @@ static const struct row {
 	DEED_END_WAITING},
     {"W4", CASE(.state = SIGNAL_WAITS, .ends = false), DEED_NOTHING},
     {"W4", CASE(.state = SIGNAL_WAITS, .ends = false, .sig = SIGCONT), DEED_NOTHING},
-    {"R1", CASE(.sig = SIGHUP, .hung_up = true, .apart = true, .reach = REACH_GROUP),
+    {"R1", CASE(.sig = SIGHUP, .sent = true, .apart = true, .reach = REACH_GROUP),
 	DEED_NOTHING},
     {"R2", CASE(.sig = SIGCONT, .ends = false, .apart = true), DEED_NOTHING},
     {"R3", CASE(.sig = SIGCONT, .ends = false, .apart = true, .stopped = true),

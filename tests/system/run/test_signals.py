@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from support import DLOCK, FilePlace, children_of, compiled, descendants_of, is_alive, is_free, kill, stat_of, wait_for
+from support import DLOCK, FilePlace, children_of, compile_shim, compiled, descendants_of, is_alive, is_free, kill, name_of, stat_of, wait_for
 
 HERE = pathlib.Path(__file__).parent
 MARK = signal.SIGRTMIN + 10  # sent last: what has come before it was passed on before it, or is not passed on
@@ -51,6 +51,19 @@ TOOL = r"""
             kill(pid, sig);
     }
 
+    /* True in a child, which ends with this process. */
+    static int fork_beside(void)
+    {
+        pid_t parent = getpid();
+
+        if (fork() != 0)
+            return 0;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(0);
+        return 1;
+    }
+
     /* Logs its pid and each signal but TSTP, which stops it; it, or a process below it, sends signals as it is told. */
     static int catch(const char *log, int apart)
     {
@@ -62,8 +75,7 @@ TOOL = r"""
         sigprocmask(SIG_SETMASK, &caught, NULL);
         if (apart)
             setpgid(0, 0);
-        if (fork() == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (fork_beside()) {
             for (;;)
                 obey(others);
         }
@@ -116,8 +128,7 @@ TOOL = r"""
             return lead(argv[2], argv + 3);
         if (strcmp(argv[1], "alarm") == 0)
             setitimer(ITIMER_REAL, &soon, NULL);
-        if (strcmp(argv[1], "elder") == 0 && fork() == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (strcmp(argv[1], "elder") == 0 && fork_beside()) {
             setpgid(0, 0);
             for (;;)
                 pause();
@@ -188,7 +199,8 @@ class Job:
         return self.popen.wait(60)
 
     def close(self):
-        for pid in [self.popen.pid, *descendants_of(self.popen.pid)]:
+        left = {self.popen.pid, *descendants_of(self.popen.pid)}
+        for pid in left:
             kill(pid)
         self.popen.wait()
         if self.master is not None:
@@ -266,13 +278,14 @@ BOTH, TERMINAL = (True, False), (True,)
 RUNNING = {
     "kill PID": ("R5 R3", BOTH, kill_pid(signal.SIGTERM)),
     "from below": ("R5 R3", BOTH, ordered("below", "job", signal.SIGTERM)),
-    "by the command": ("R5 R3", (False,), ordered("command", "job", signal.SIGHUP)),
+    "by the command": ("R5 R3", BOTH, ordered("command", "job", signal.SIGHUP)),
     "a timer": ("R5 R3", BOTH, nothing, "alarm"),
-    "TSTP and CONT": ("R5 R3", (False,), stop_and_continue(kill)),
-    "CONT alone": ("R5 R3", (False,), kill_pid(signal.SIGCONT)),
+    "TSTP and CONT": ("R5 R3", BOTH, stop_and_continue(kill)),
+    "CONT alone": ("R5 R3", BOTH, kill_pid(signal.SIGCONT)),
     "a key": ("R4", TERMINAL, press("c", signal.SIGINT)),
-    "kill -GROUP": ("R4 R3", (False,), kill_group(signal.SIGTERM)),
-    "TSTP and CONT to the group": ("R4 R3", (False,), stop_and_continue(os.killpg)),
+    "kill -GROUP": ("R4 R3", BOTH, kill_group(signal.SIGTERM)),
+    "TSTP and CONT to the group": ("R4 R3", BOTH, stop_and_continue(os.killpg)),
+    "kill 0 from below": ("R4", BOTH, ordered("below", "group", signal.SIGTERM)),
     "kill 0 by the command": ("R4", BOTH, ordered("command", "group", signal.SIGTERM)),
 }
 
@@ -284,8 +297,8 @@ def test_the_command_gets_what_a_plain_one_gets(jobs, tool, files, case, termina
     for name, words in (("plain", []), ("dlock", under(files))):
         job = jobs(name, terminal, *([tool, *before] if before else []), *words, tool, "catch", "log")
         assert job.command
-        if words:
-            settle(job)
+        if words and terminal:
+            witness_of(job)
         sent = act(job)
         job.got(sent)
         kill(job.pid, MARK)
@@ -294,9 +307,128 @@ def test_the_command_gets_what_a_plain_one_gets(jobs, tool, files, case, termina
     assert got[0] == got[1]
 
 
-def settle(job):
-    """The first moments of a run are another row."""
+def witness_of(job, n=1):
+    """The first moments of a run are other rows."""
+    return wait_for(lambda: (found := [p for p in descendants_of(job.pid) if name_of(p) == "group-witness"])[n - 1:] and found,
+                    what="the witness")[0]
+
+
+def settle():
+    """Nothing else shows that nothing comes."""
     time.sleep(0.1)
+
+
+# What stands before dlock has left it a child: there is no witness, and nothing but siginfo tells (the rows with "?").
+UNKNOWN = {
+    "kill PID": ("R8", kill_pid(signal.SIGTERM), 1),
+    "kill -GROUP": ("R8", kill_group(signal.SIGTERM), 2),
+    "kill 0 from below": ("R8", ordered("below", "group", signal.SIGTERM), 2),
+    "kill 0 by the command": ("R6", ordered("command", "group", signal.SIGTERM), 1),
+    "CONT in the foreground": ("R7", kill_pid(signal.SIGCONT), 0),
+    "a key": ("R4", press("c", signal.SIGINT), 1),
+}
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_rather_twice_than_never(jobs, tool, files, case):
+    _, act, most = UNKNOWN[case]
+    job = jobs("dlock", True, tool, "elder", *under(files), tool, "catch", "log")
+    assert job.command
+    settle()
+    sent = act(job)
+    if most:
+        job.got(sent)
+    settle()
+    kill(job.pid, MARK)
+    assert min(most, 1) <= job.got().count(sent) <= most
+    assert job.end() == 5
+
+
+def test_pkill_means_no_witness(jobs, tool, files):
+    """Else dlock would take what was sent to all processes of its name for a signal to the group."""
+    job = jobs("dlock", True, *under(files), tool, "catch", "log")
+    assert job.command
+    witness = witness_of(job)
+    wait_for(lambda: pathlib.Path(f"/proc/{witness}/cmdline").read_bytes().strip(bytes(1)) == b"group-witness", what="its words to go")
+    assert os.listdir(f"/proc/{witness}/fd") == ["0"]
+    told = subprocess.run(["pgrep", "-f", str(files.directory)], capture_output=True, text=True, check=True).stdout.split()
+    assert str(job.pid) in told and str(witness) not in told
+    kill(job.pid, signal.SIGKILL)
+    wait_for(lambda: not is_alive(witness), what="its end with the front")
+
+
+def test_a_killed_witness_is_none(jobs, tool, files):
+    job = jobs("dlock", True, *under(files), tool, "catch", "log")
+    assert job.command
+    witness = witness_of(job)
+    kill(witness)
+    wait_for(lambda: not stat_of(witness), what="its end")
+    kill(job.pid, signal.SIGTERM)
+    job.got(signal.SIGTERM)
+    kill(job.pid, MARK)
+    assert job.got() == [signal.SIGTERM, MARK]
+    assert job.end() == 5
+
+
+def test_a_witness_that_does_not_answer_holds_nothing_up(jobs, tool, files):
+    job = jobs("dlock", True, *under(files), tool, "catch", "log")
+    assert job.command
+    witness = witness_of(job)
+    kill(witness, signal.SIGSTOP)
+    kill(job.pid, signal.SIGTERM)
+    job.got(signal.SIGTERM)
+    kill(job.pid, MARK)
+    assert job.got() == [signal.SIGTERM, MARK]
+    assert job.end() == 5
+
+
+def test_after_a_quiet_wait_there_is_a_witness(dlock, jobs, tool, files):
+    """Nothing else would wake the front then."""
+    holder = dlock.hold(files, files.key())
+    job = jobs("dlock", True, *under(files, "-q"), tool, "catch", "log")
+    settle()
+    assert holder.finish().status == 0
+    assert job.command
+    witness_of(job)
+    os.killpg(job.pid, signal.SIGTERM)
+    job.got(signal.SIGTERM)
+    kill(job.pid, MARK)
+    assert job.got() == [signal.SIGTERM, MARK]
+    assert job.end() == 5
+
+
+# ---- who signals groups ----
+
+
+@pytest.mark.parametrize("how", ["kill %1", "hang-up", "timeout", "timeout --foreground", "kill 0"])
+def test_programs_that_signal_a_whole_job(jobs, tool, files, tmp_path, how):
+    """Beside a plain command: timeout(1) sends two itself, but dlock adds none."""
+    sig = signal.SIGHUP if how == "hang-up" else signal.SIGTERM
+    counts = []
+    for name, words in (("plain", []), ("dlock", under(files))):
+        line = " ".join(map(str, [*words, tool, "catch", tmp_path / name / "log"]))
+        go = tmp_path / name / "go"
+        kills = "kill %1; wait" if how == "kill %1" else "kill -HUP $$; wait; wait"
+        above = {
+            "kill 0": ["sh", "-c", f"trap 'trap : TERM; kill 0' USR1; {line} & while :; do wait; done"],
+            "timeout": ["timeout", "1", *line.split()],
+            "timeout --foreground": ["timeout", "--foreground", "1", *line.split()],
+        }.get(how, ["bash", "--norc", "--noprofile", "-i", "-m", "-c", f"{line} & while [ ! -e {go} ]; do sleep 0.05; done; {kills}"])
+        job = jobs(name, True, *above)
+        command = job.command
+        front = stat_of(stat_of(command)[2])[2] if words else command
+        if words:
+            witness_of(job)
+        if how == "kill 0":
+            kill(job.pid, signal.SIGUSR1)
+        go.touch()
+        job.got(sig)
+        settle()
+        kill(front, MARK)
+        counts.append(job.got().count(sig))
+        kill(command, signal.SIGUSR2)
+        wait_for(lambda command=command: not is_alive(command), what="its end")
+    assert counts[0] >= 1 and counts[1] in ((1, 2) if how == "timeout" else (counts[0],)), counts
 
 
 @pytest.mark.parametrize("how", ["a key", "kill PID"])
@@ -313,12 +445,14 @@ def test_a_command_in_a_group_of_its_own(jobs, tool, files, how):
     assert job.end() == 5
 
 
-@pytest.mark.parametrize("terminal", [False], ids=["none"])
+@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "none"])
 def test_what_is_below_an_inner_run_goes_on(dlock, jobs, tool, files, terminal):
     """TSTP and CONT to the outer one alone."""
     inner = [DLOCK, "run", *files.words, "-k", "inner", "--"]
     job = jobs("dlock", terminal, *under(files), *inner, tool, "catch", "log")
     assert job.command
+    if terminal:
+        witness_of(job, 2)
     for n in range(2):
         kill(job.pid, signal.SIGTSTP)
         wait_for(lambda: state_of(job.command) == "T", what="the command to stop")
@@ -326,6 +460,47 @@ def test_what_is_below_an_inner_run_goes_on(dlock, jobs, tool, files, terminal):
             job.stopped(n + 1)
         kill(job.pid, signal.SIGCONT)
         wait_for(lambda: state_of(job.command) == "S", what="the command to go on")
+    assert job.end() == 5
+
+
+def test_what_is_continued_as_soon_as_it_has_stopped(jobs, tool, files):
+    """dlock is about to stop with it, or has not heard of it yet."""
+    job = jobs("dlock", True, *under(files), tool, "catch", "log")
+    assert job.command
+    command = job.command
+    witness_of(job)
+    for n in range(150):
+        os.killpg(job.pid, signal.SIGTSTP)
+        while state_of(command) != "T":  # without a pause
+            pass
+        until = time.monotonic() + n * 7e-6
+        while time.monotonic() < until:
+            pass
+        os.killpg(job.pid, signal.SIGCONT)
+        kill(job.pid, MARK)
+        wait_for(lambda n=n: job.lines(job.log).count(int(MARK)) > n, what="the job to go on")
+    assert job.end() == 5
+
+
+def test_what_is_continued_in_the_moment_in_which_dlock_stops(jobs, tool, files, tmp_path):
+    """The kernel cancels CONT by the stop, and the keeper has heard of it before."""
+    shim = compile_shim(tmp_path, "continued", """
+        #include <signal.h>
+        #include <sys/syscall.h>
+        #include <unistd.h>
+        int raise(int sig) {
+            static int done;
+            if (sig == SIGTSTP && !done++ && kill(0, SIGCONT) == 0) usleep(200000);
+            return syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), sig);
+        }""")
+    job = jobs("dlock", True, "env", f"LD_PRELOAD={shim}", *under(files), tool, "catch", "log")
+    assert job.command
+    witness_of(job)
+    os.killpg(job.pid, signal.SIGTSTP)
+    job.got(signal.SIGCONT)
+    settle()
+    kill(job.pid, MARK)
+    assert job.got() == [signal.SIGCONT, MARK]
     assert job.end() == 5
 
 
@@ -352,12 +527,13 @@ def left_behind(tool, *words):
                                 "while [ ! -s log ] || [ ! -s elsewhere ]; do sleep 0.02; done; echo $$ >ended; exit 4"]
 
 
-@pytest.mark.parametrize("terminal, how", [(True, "kill PID"), (False, "kill PID")])
+@pytest.mark.parametrize("terminal, how", [(True, "kill PID"), (False, "kill PID"), (True, "kill -GROUP")])
 def test_what_is_left_gets_a_signal_once(jobs, tool, files, how, terminal):
     job = jobs("dlock", terminal, *left_behind(tool, *under(files, "--wait-tree")))
     wait_for(lambda: (job.log.parent / "ended").exists() and not is_alive(int((job.log.parent / "ended").read_text() or job.pid)),
              what="the end of the command")
-    settle(job)
+    if terminal:
+        witness_of(job)
     (os.killpg if how == "kill -GROUP" else kill)(job.pid, signal.SIGTERM)
     logs = [job.log, job.log.parent / "elsewhere"]
     for log in logs:
@@ -373,7 +549,8 @@ def test_what_is_left_gets_a_signal_once(jobs, tool, files, how, terminal):
 def test_ctrl_c_ends_what_has_joined(jobs, tool, files):
     """Without --wait-tree: the shell between has made them ignore the key."""
     inner = " ".join(map(str, under(files)))
-    job = jobs("dlock", True, *under(files), "sh", "-c", f"{inner} {tool} catch log & while [ ! -s log ]; do sleep 0.02; done; echo $$ >ended; exit 4")
+    left = f"{inner} {tool} catch log & while [ ! -s log ]; do sleep 0.02; done; echo $$ >ended; exit 4"
+    job = jobs("dlock", True, *under(files), "sh", "-c", left)
     wait_for(lambda: (job.log.parent / "ended").exists() and not is_alive(int((job.log.parent / "ended").read_text() or job.pid)),
              what="the end of the command")
     job.key("c")
@@ -392,7 +569,7 @@ def test_term_to_the_keeper(jobs, tool, files, terminal, min_hold):
     kill(stat_of(job.command)[2], signal.SIGTERM)
     if min_hold:
         job.got(signal.SIGTERM)
-    settle(job)
+    settle()
     kill(job.pid, MARK)
     assert job.got() == [signal.SIGTERM] * min_hold + [MARK]
     assert job.end() == 5
@@ -404,3 +581,50 @@ def test_term_ends_a_hold_for_nobody(dlock, files, whose):
     front = int(re.search(r"\(pid (\d+)", dlock.run("status", *files.words, "-k", files.key()).stdout)[1])
     kill(front if whose == "front" else children_of(front)[0], signal.SIGTERM)
     wait_for(lambda: is_free(dlock, files), what="the release")
+
+
+# ---- each row is tested ----
+
+HERE_BY_NAME = {
+    "W3": "test_a_timer_ends_the_waiting", "S2": "test_a_timer_ends_the_waiting", "R3": "test_a_command_in_a_group_of_its_own",
+    "L5": "test_what_is_left_gets_a_signal_once", "L7": "test_what_is_left_gets_a_signal_once", "L3": "test_ctrl_c_ends_what_has_joined",
+    "H3": "test_term_ends_a_hold_for_nobody", "K2": "test_term_ends_a_hold_for_nobody", "K3": "test_term_to_the_keeper",
+    "K4": "test_term_to_the_keeper",
+}
+ELSEWHERE = {
+    "A1": "test_terminal.py::test_a_command_that_stops_by_itself_stops_the_job",
+    "A2": "test_process.py::test_broken_output_of_dlock_does_the_command_no_harm",
+    "W1": "test_terminal.py::test_a_run_that_is_stopped_while_it_waits_keeps_nobody_waiting",
+    "W2": "test_terminal.py::test_ctrl_z_without_a_shell_costs_no_place",
+    "W3": "test_process.py::test_a_waiting_dlock_gives_up_its_place_and_dies_of_the_signal",
+    "W4": "test_process.py::test_ignored_signals_stay_ignored",
+    "R1": "test_terminal.py::test_a_suspended_job_ends_with_its_shell",
+    "R2": "test_terminal.py::test_a_shell_inside_can_be_suspended",
+    "R5": "test_terminal.py::test_a_hang_up_is_one_signal",
+    "L1": "test_terminal.py::test_ctrl_z_stops_what_is_waited_for_when_the_command_has_ended",
+    "L2": "test_terminal.py::test_ctrl_z_without_a_shell_stops_nothing",
+    "L3": "test_terminal.py::test_ctrl_c_ends_what_is_waited_for_when_the_command_has_ended",
+    "L4": "test_terminal.py::test_ctrl_c_that_the_caller_ignores_ends_nothing_of_what_is_waited_for",
+    "L7": "test_process.py::test_a_signal_reaches_who_has_joined_when_the_command_has_ended",
+    "H1": "test_hold.py::test_a_signal_while_the_handle_is_written",
+    "H4": "test_hold.py::test_signals_release_nothing",
+    "S1": "test_terminal.py::test_a_suspended_hold_that_waits_keeps_nobody_waiting",
+    "S2": "test_hold.py::test_a_signal_when_the_handle_has_been_written",
+    "K1": "test_hold.py::test_a_signal_that_comes_with_the_grant",
+}
+BY_UNITS = {"A3", "H2", "L6"}  # moments that no test can hit: tests/unit/signals.c
+
+
+def test_each_row_of_the_table_is_tested():
+    root = HERE.parent.parent.parent
+    rows = set(re.findall(r"^ \* ([A-Z]\d) ", (root / "cmd/supervise/signals.c").read_text(), re.M))
+    decided = set(re.findall(r"/\* ([A-Z]\d) \*/", (root / "cmd/supervise/signals.c").read_text()))
+    units = set(re.findall(r'\{"([A-Z]\d)"', (root / "tests/unit/signals.c").read_text()))
+    assert rows == decided == units and len(rows) > 25
+    here = {row for told in [*RUNNING.values(), *UNKNOWN.values()] for row in told[0].split()}
+    assert rows == here | set(HERE_BY_NAME) | set(ELSEWHERE) | BY_UNITS
+    for name in HERE_BY_NAME.values():
+        assert callable(globals()[name])
+    for name in ELSEWHERE.values():
+        file, function = name.split("::")
+        assert f"\ndef {function}(" in (HERE / file).read_text(), name

@@ -658,7 +658,7 @@ def test_a_suspended_job_ends_with_its_shell(dlock, shell, files, end, command):
         shell.ctrl("z")
     shell.expect("dash>" if "dash" in end else PROMPT)
     job = [p for p in descendants_of(shell.tty.pid) if p not in below]
-    assert len(job) == 4 and not is_free(dlock, files)  # with the front's guard
+    assert len(job) == 5 and not is_free(dlock, files)  # with the witness, and the front's guard
     if end == "exit of dash":
         shell.send("exit\n")
         shell.expect("dash>")
@@ -910,7 +910,7 @@ def test_a_shell_inside_can_be_suspended(dlock, shell, leased, inner, stop):
     assert is_free(dlock, leased)
 
 
-# A shell whose `fg` continues dlock a moment before the command; tells how often dlock stopped again.
+# A shell whose `fg` continues dlock and its witness a moment before the command; tells how often dlock stopped again.
 SLOW_FG = """
 import os, signal, sys, time
 for sig in (signal.SIGTTOU, signal.SIGTTIN, signal.SIGTSTP):
@@ -925,13 +925,19 @@ if job == 0:
         signal.signal(sig, signal.SIG_DFL)
     os.execvp(sys.argv[1], [*sys.argv[1:], "sh", "-c", f"echo $$ >&{write}; while :; do kill -STOP 0; done"])
 command, again = int(os.read(read, 20)), 0
+
+def witnesses():
+    with open(f"/proc/{job}/task/{job}/children") as f:
+        return [int(p) for p in f.read().split() if open(f"/proc/{p}/comm").read() == "group-witness\\n"]
+
 for _ in range(40):
     assert os.WIFSTOPPED(os.waitpid(job, os.WUNTRACED)[1])
     os.tcsetpgrp(0, os.getpgrp())
     while open(f"/proc/{command}/stat").read().rsplit(")", 1)[1].split()[0] != "T":
         pass
     os.tcsetpgrp(0, job)
-    os.kill(job, signal.SIGCONT)
+    for pid in [*witnesses(), job]:
+        os.kill(pid, signal.SIGCONT)
     time.sleep(0.0005)
     if os.waitpid(job, os.WUNTRACED | os.WNOHANG)[0]:
         again += 1

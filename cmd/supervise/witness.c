@@ -1,0 +1,171 @@
+/* witness.c - tells a signal to the process group from one to the front alone. */
+#include "witness.h"
+
+#include "backends/common/libc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define NAME "group-witness"
+
+/* For its answer, in milliseconds: the front has deadlines to watch. */
+enum { ANSWER_PATIENCE = 50 };
+
+struct question {
+	int sig;
+	pid_t sender;
+};
+
+/* ---- the process ---- */
+
+/* Our own words, which are what ps(1) and pkill(1) -f see, become its name. */
+static void
+hide_words(void)
+{
+	char some[4096], *words = program_invocation_name;
+	int fd = open("/proc/self/cmdline", O_RDONLY);
+	size_t length = 0;
+	ssize_t n;
+
+	while (fd >= 0 && (n = read(fd, some, sizeof some)) > 0)
+		length += n;
+	close(fd);
+	memset(words, 0, length);
+	if (length > sizeof NAME)
+		memcpy(words, NAME, sizeof NAME);
+	prctl(PR_SET_NAME, NAME);
+}
+
+/* What has come and was not asked for yet: of each signal how often, and from whom the last one. */
+struct record {
+	unsigned came[_NSIG];
+	pid_t from[_NSIG];
+};
+
+/* Has one come that cancels this one?  The front may have read it before it was cancelled. */
+static bool
+is_cancelled(const struct record *r, int sig)
+{
+	if (sig == SIGCONT)
+		return r->came[SIGTSTP] || r->came[SIGTTIN] || r->came[SIGTTOU];
+	return signal_is_stop(sig) && r->came[SIGCONT];
+}
+
+/* As in the front: of the older signals one is kept, and CONT and those that stop cancel each other. */
+static void
+note(struct record *r, const siginfo_t *info)
+{
+	int sig = info->si_signo;
+
+	if (sig == SIGCONT)
+		r->came[SIGTSTP] = r->came[SIGTTIN] = r->came[SIGTTOU] = 0;
+	if (signal_is_stop(sig))
+		r->came[SIGCONT] = 0;
+	if (sig < SIGRTMIN || r->from[sig] != info->si_pid)
+		r->came[sig] = 0;
+	r->came[sig]++;
+	r->from[sig] = info->si_pid;
+}
+
+static _Noreturn void
+answer_questions(void)
+{
+	static const struct timespec at_once;
+	struct record r = {0};
+	struct question q;
+	siginfo_t info;
+	sigset_t all;
+	char yes;
+
+	libc_sigfillset(&all);
+	while (read(STDIN_FILENO, &q, sizeof q) == sizeof q) {
+		while (sigtimedwait(&all, &info, &at_once) > 0)
+			note(&r, &info);
+		yes = is_cancelled(&r, q.sig) ||
+		    (r.came[q.sig] && r.from[q.sig] == q.sender);
+		if (r.came[q.sig])
+			r.came[q.sig]--;
+		if (write(STDIN_FILENO, &yes, 1) != 1)
+			break;
+	}
+	_exit(0);
+}
+
+/* ---- in the front ---- */
+
+void
+witness_begin(struct witness *w)
+{
+	pid_t front = getpid();
+	int ends[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+		return;
+	w->pid = libc_fork();
+	if (w->pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(ends[1], STDIN_FILENO);
+		libc_close_range(1, ~0U);
+		hide_words();
+		if (getppid() == front)
+			answer_questions();
+		_exit(0);
+	}
+	close(ends[1]);
+	w->link = ends[0];
+	if (w->pid < 0) {
+		close(w->link);
+		w->pid = 0;
+	}
+}
+
+void
+witness_reaped(struct witness *w, pid_t child)
+{
+	if (!w->pid || child != w->pid)
+		return;
+	close(w->link);
+	w->pid = 0;
+}
+
+void
+witness_end(struct witness *w)
+{
+	if (!w->pid)
+		return;
+	kill(w->pid, SIGKILL);
+	while (waitpid(w->pid, NULL, 0) < 0 && errno == EINTR)
+		continue;
+	witness_reaped(w, w->pid);
+}
+
+/*
+ * There is no such process as setpgid(2) is asked for, so that it changes nothing.  But it waits
+ * until the kernel has sent to all of a group what it is sending to one: both need the list of
+ * processes.
+ */
+enum signal_reach
+witness_ask(struct witness *w, int sig, pid_t sender)
+{
+	const struct question q = {sig, sender};
+	struct pollfd set = {.fd = w->link, .events = POLLIN};
+	char yes;
+
+	if (!w->pid)
+		return REACH_UNKNOWN;
+	setpgid(INT_MAX, INT_MAX);
+	if (send(w->link, &q, sizeof q, MSG_NOSIGNAL) == sizeof q &&
+	    poll(&set, 1, ANSWER_PATIENCE) > 0 && read(w->link, &yes, 1) == 1)
+		return yes ? REACH_GROUP : REACH_US;
+	witness_end(w);
+	return REACH_UNKNOWN;
+}
