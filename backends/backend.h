@@ -38,7 +38,7 @@
 #ifndef DLOCK_BACKEND_H
 #define DLOCK_BACKEND_H
 
-#include "common/clock.h"
+#include "common/instant.h"
 #include "common/fault.h"
 
 #include <stdbool.h>
@@ -572,7 +572,7 @@ struct backend {
 	void (*close)(struct store *);
 
 	/*
-	 * Writes which locks the store's are (setting.h): all that open has made of URL,
+	 * Writes which locks the store's are (identity.h): all that open has made of URL,
 	 * settings, and whatever its client library reads by itself (variables,
 	 * service and option files, the home directory), so that two stores whose
 	 * texts are equal have the same lock under the same key.  Called right after open,

@@ -2,7 +2,7 @@
 #include "multi.h"
 
 #include "backends/common/alert.h"
-#include "backends/common/setting.h"
+#include "backends/common/identity.h"
 #include "backends/common/trace.h"
 
 #include <poll.h>

@@ -1,5 +1,6 @@
 /* registry.c - the table of backends, and the two ways to find one in it. */
 #include "registry.h"
+#include "backends/common/url.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #include "parse.h"
 
 #include "backends/common/libc.h"
-#include "backends/common/setting.h"
+#include "backends/common/trusted.h"
 #include "backends/common/text.h"
 
 #include <errno.h>

@@ -545,9 +545,9 @@ try_run(struct doctor *d)
 		return;
 	}
 	b = d->store->backend;
-	d->before = epoch_now();
+	d->before = instant_epoch();
 	rc = b->lock->acquire(d->store, &d->claim, 0, &d->grant, &f);
-	d->after = epoch_now();
+	d->after = instant_epoch();
 	d->touched = rc != RC_DENIED;
 	if (rc == RC_OK)
 		rc = try_held(d, &f);

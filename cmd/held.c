@@ -19,7 +19,7 @@ held_freeze_end(const struct holding *h, int64_t *end)
 	json_decref(root);
 	*end = EPOCH_NONE;
 	if (r.for_ms > 0 && h->held >= 0)
-		*end = epoch_now() + r.for_ms * 1000 - h->held / 1000;
+		*end = instant_epoch() + r.for_ms * 1000 - h->held / 1000;
 	return r.for_ms == -1 || *end != EPOCH_NONE;
 }
 

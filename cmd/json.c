@@ -3,7 +3,7 @@
 
 #include "text.h"
 
-#include "backends/common/clock.h"
+#include "backends/common/instant.h"
 #include "backends/common/text.h"
 
 #include <string.h>

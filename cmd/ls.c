@@ -48,7 +48,7 @@ print_lock(const struct view *v)
 	if (look->json && v && look->jobs) {
 		show_job(ls.to, v, ls.rounds.looking.store);
 	} else if (look->json && v) {
-		show_json(ls.to, v, ls.rounds.looking.store, true, epoch_now());
+		show_json(ls.to, v, ls.rounds.looking.store, true, instant_epoch());
 	} else if (v || !(look->json || look->bare)) {
 		columns_row(&ls.columns, v, ls.row);
 		fprintf(ls.to, "%s\n", ls.row);

@@ -12,6 +12,7 @@
 
 #include "backends/common/dl.h"
 #include "backends/common/libc.h"
+#include "backends/common/url.h"
 #include "backends/registry.h"
 
 #include <errno.h>

@@ -304,7 +304,7 @@ set_until(struct plan *p, const struct option *o, const char *value, struct faul
 		    twice
 			? "clocks show this time twice, as summer time ends: write which, as 2026-11-24T18:00+01:00"
 			: "a time is written 2026-11-24T18:00:00Z, 2026-11-24T18:00+01:00 or, in local time, '2026-11-24 18:00'");
-	us -= epoch_now();
+	us -= instant_epoch();
 	if (us <= 0)
 		return fault_set(f, RC_USAGE, "this time has passed");
 	if (us > YEAR / 1000)

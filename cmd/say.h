@@ -11,7 +11,7 @@
 #ifndef DLOCK_SAY_H
 #define DLOCK_SAY_H
 
-#include "backends/common/clock.h"
+#include "backends/common/instant.h"
 
 #include <stdbool.h>
 #include <stddef.h>

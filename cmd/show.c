@@ -111,7 +111,7 @@ show_job(FILE *to, const struct view *v, const struct store *s)
 {
 	struct json j;
 
-	begin_line(&j, to, epoch_now(), v->key, s->backend, s);
+	begin_line(&j, to, instant_epoch(), v->key, s->backend, s);
 	json_put_string(&j, "id", v->of_id ? v->good.once : NULL);
 	put_run(&j, "last", v->has_last ? &v->last : NULL);
 	put_run(&j, "last_success", view_good(v));
@@ -165,7 +165,7 @@ show_steered(FILE *to, const struct steered *w)
 {
 	struct json j;
 
-	begin_line(&j, to, epoch_now(), w->key, w->backend, w->store);
+	begin_line(&j, to, instant_epoch(), w->key, w->backend, w->store);
 	json_put_string(&j, "action", w->action);
 	json_put_string(&j, "result",
 	    w->status == 0                    ? "done"

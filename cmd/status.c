@@ -81,7 +81,7 @@ show_keys(struct rounds *r, FILE *to, struct fault *f)
 			s->late |= !tell_done(to, &s->view, &r->looking);
 		if ((to || s->facts[i] != facts) && p->look.json)
 			show_json(to ? to : stdout, &s->view, r->looking.store, false,
-			    epoch_now());
+			    instant_epoch());
 		else if (!p->look.done_within && (to || s->facts[i] != facts))
 			show_text(
 			    to ? to : stdout, &s->view, r->looking.store, &r->screen);

@@ -3,7 +3,7 @@
 
 #include "mask.h"
 
-#include "backends/common/clock.h"
+#include "backends/common/instant.h"
 
 #include <locale.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@
 #ifndef DLOCK_ALERT_H
 #define DLOCK_ALERT_H
 
-#include "clock.h"
+#include "instant.h"
 
 /* Zero at first: none has been followed. */
 struct alert_pace {

@@ -13,7 +13,7 @@
  *     is read when the directory does not have the one.
  *  3. TLS 1.2 at least.
  *  4. OpenSSL works on memory alone; our own send and recv move what it writes and
- *     reads, with the deadlines of net.h and without SIGPIPE.
+ *     reads, with the deadlines of stream.h and without SIGPIPE.
  *
  * OpenSSL is loaded by tls_open_if() (openssl.h), and costs nobody else anything.
  */
@@ -21,7 +21,7 @@
 #define DLOCK_TLS_H
 
 #include "backends/backend.h"
-#include "net.h"
+#include "stream.h"
 
 /* The setter of -O cacert=, cert=, key= and tls-name=, which tls_open_if() reads: RC_OK. */
 enum rc tls_set(struct store *, const char *value, struct fault *);
@@ -52,7 +52,7 @@ void tls_close(struct tls *);
  * begins with the handshake.  `host` is what the server's certificate must be for, unless
  * -O tls-name= says another.  RC_SYSTEM: without memory, and closed.
  *
- * Beside what is said in net.h, sending and receiving give RC_CONFIG: the server's certificate
+ * Beside what is said in stream.h, sending and receiving give RC_CONFIG: the server's certificate
  * is not accepted, or we have no version or cipher in common; RC_DENIED: it does not accept
  * ours; RC_PROTOCOL: no TLS is spoken there.  That it wants a certificate may be said as late
  * as by the first answer.

@@ -40,7 +40,7 @@ int64_t
 cluster_time(const struct cluster *c)
 {
 	int64_t least = c->date * US_PER_S + (instant_now() - c->dated) / 1000,
-		here = epoch_now();
+		here = instant_epoch();
 
 	if (c->date <= 0)
 		return here;

@@ -16,9 +16,9 @@
 #ifndef DLOCK_ETCD_CLUSTER_H
 #define DLOCK_ETCD_CLUSTER_H
 
-#include "backends/common/net.h"
+#include "backends/common/stream.h"
 #include "backends/common/tls.h"
-#include "backends/common/url.h"
+#include "backends/common/endpoint.h"
 #include "kv.h"
 
 /* ---- http.c ---- */

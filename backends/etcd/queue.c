@@ -1,7 +1,7 @@
 /* queue.c - the names and values of what is kept for a lock, and what its queue means. */
 #include "queue.h"
 
-#include "backends/common/sha256.h"
+#include "backends/common/sha.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -107,7 +107,7 @@ lease_of(const char *owner, const char *key, unsigned nth)
 	int64_t lease = 0;
 	int n = snprintf(text, sizeof text, "%s %u %s", owner, nth, key);
 
-	sha256(hash, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
+	sha_256(hash, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
 	for (int i = 0; i < 8; i++)
 		lease = (int64_t)((uint64_t)lease << 8 | hash[i]);
 	lease &= INT64_MAX;

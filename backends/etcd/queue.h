@@ -1,6 +1,6 @@
 /*
  * queue.h - the names and values of all that is kept for a lock; what stands before us in its
- * queue, and whether that lets us in.  E is a key, encoded (url.h).
+ * queue, and whether that lets us in.  E is a key, encoded (encode.h).
  *
  *	dlock/q/E/LEASE      the queue: a holder or waiter; its lease in hexadecimal.  Who came
  *	                     first has the lowest create revision, which is the token, too
@@ -29,7 +29,7 @@
 #define DLOCK_ETCD_QUEUE_H
 
 #include "backends/backend.h"
-#include "backends/common/url.h"
+#include "backends/common/encode.h"
 #include "cluster.h"
 
 enum {

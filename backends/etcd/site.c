@@ -6,7 +6,12 @@
 #include "etcd.h"
 
 #include "backends/common/setting.h"
+#include "backends/common/identity.h"
+#include "backends/common/identity.h"
 #include "backends/common/text.h"
+#include "backends/common/url.h"
+#include "backends/common/endpoint.h"
+#include "backends/common/encode.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -60,7 +60,7 @@ stop_late(struct looking *g)
 static void
 see_entry(struct looking *g, const struct entry *e)
 {
-	if (!g->over && !g->look->see(g->look->ctx, e, epoch_now()))
+	if (!g->over && !g->look->see(g->look->ctx, e, instant_epoch()))
 		g->over = true;
 	stop_late(g);
 }
@@ -198,7 +198,7 @@ look_at_file(struct looking *g, const char *key, int fd)
 {
 	struct entry freeze = empty_entry(ENTRY_FREEZE, key);
 	struct line l;
-	int got = line_read(&l, fd, TICKET_OF_A_LOOK, false, epoch_now());
+	int got = line_read(&l, fd, TICKET_OF_A_LOOK, false, instant_epoch());
 
 	if (got < 0) {
 		end_look(g,
@@ -390,7 +390,7 @@ void
 file_show_line(struct file *f)
 {
 	struct holding *seen = &f->base.host->seen.holding;
-	int64_t first, now = epoch_now();
+	int64_t first, now = instant_epoch();
 	struct block who = {.next = 1};
 	struct line l;
 
@@ -460,7 +460,7 @@ mark_grant(
 {
 	struct line l;
 	struct block who;
-	int got = line_read(&l, f->fd, TICKET_OF_A_LOOK, false, epoch_now());
+	int got = line_read(&l, f->fd, TICKET_OF_A_LOOK, false, instant_epoch());
 	off_t at = -1;
 
 	for (size_t i = 0; got > 0 && at < 0 && i < l.n; i++) {
@@ -474,7 +474,7 @@ mark_grant(
 	if (at < 0)
 		return fault_set(fault, RC_LOST, "%s: this holder no longer has the lock",
 		    f->dir.where);
-	who.granted = epoch_now();
+	who.granted = instant_epoch();
 	who.freeze = 0;
 	snprintf(who.record, sizeof who.record, "%s", record);
 	return file_write(f, &who, block_mark(at), fault);
@@ -517,7 +517,7 @@ file_freeze(struct store *s, const char *key, const char *record, int64_t length
 	struct block h, freeze = {.next = 1};
 	enum rc rc = open_entered(f, key, DIRECTORY_MAKE, &h, until, fault);
 
-	freeze.granted = epoch_now();
+	freeze.granted = instant_epoch();
 	freeze.freeze = length == NEVER ||
 		length / 1000 >= FREEZE_FOREVER - freeze.granted
 	    ? FREEZE_FOREVER
@@ -536,7 +536,7 @@ file_thaw(struct store *s, const char *key, instant until, struct fault *fault)
 	struct block h, freeze;
 	enum rc rc = open_entered(f, key, DIRECTORY_CHANGE, &h, until, fault);
 
-	if (rc == RC_OK && !block_is_frozen(f->fd, &h, epoch_now(), &freeze))
+	if (rc == RC_OK && !block_is_frozen(f->fd, &h, instant_epoch(), &freeze))
 		rc = fault_set(fault, RC_LOST, "%s: it is not frozen", f->dir.where);
 	return leave_closed(f, rc == RC_OK ? write_frozen(f, &h, 0, fault) : rc);
 }

@@ -6,6 +6,8 @@
 #include "backends/common/libc.h"
 #include "backends/common/text.h"
 #include "backends/common/url.h"
+#include "backends/common/encode.h"
+#include "backends/common/encode.h"
 
 #include <errno.h>
 #include <fcntl.h>

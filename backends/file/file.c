@@ -27,7 +27,11 @@
 
 #include "backends/common/alloc.h"
 #include "backends/common/setting.h"
+#include "backends/common/identity.h"
+#include "backends/common/identity.h"
 #include "backends/common/text.h"
+#include "backends/common/url.h"
+#include "backends/common/encode.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -103,7 +107,7 @@ static int64_t
 frozen_for(const struct file *f)
 {
 	struct block h, freeze;
-	int64_t now = epoch_now();
+	int64_t now = instant_epoch();
 
 	if (block_read(f->fd, BLOCK_HEADER, &h) != 1 ||
 	    !block_is_frozen(f->fd, &h, now, &freeze))
@@ -232,7 +236,7 @@ file_leave(struct file *f)
 static void
 write_who(const struct file *f, struct block *h, int64_t byte)
 {
-	h->granted = epoch_now();
+	h->granted = instant_epoch();
 	h->byte = byte;
 	text_put(h->owner, h->owner + sizeof h->owner, f->claim->owner);
 	text_put(h->record, h->record + sizeof h->record, f->claim->record);
@@ -338,11 +342,11 @@ file_decide(struct file *f, instant until, struct grant *g, struct fault *fault)
 	enum rc rc = file_enter(f, &h, until ? until : instant_now() + NS_PER_S, fault);
 
 	if (rc == RC_OK && job_is_wanted(job))
-		rc = runs_check(&f->dir, f->runs, job, epoch_now(), fault);
+		rc = runs_check(&f->dir, f->runs, job, instant_epoch(), fault);
 	if (rc == RC_DONE)
 		place_leave(&f->place);
 	if (rc == RC_OK) {
-		f->frozen = block_is_frozen(f->fd, &h, epoch_now(), &freeze);
+		f->frozen = block_is_frozen(f->fd, &h, instant_epoch(), &freeze);
 		h.freeze = f->frozen;
 		rc = take_or_stay(f, &h, until, g, fault);
 	}
@@ -507,7 +511,7 @@ file_acquire(struct store *s, const struct claim *claim, instant until, struct g
 	f->use = DIRECTORY_MAKE;
 	file_name(f->name, claim->key, ".lock");
 	file_name(f->runs, claim->key, ".runs/");
-	rc = period_name(&claim->job, epoch_now(), f->base.where, fault);
+	rc = period_name(&claim->job, instant_epoch(), f->base.where, fault);
 	if (rc == RC_OK)
 		rc = file_open_all(f, fault);
 	if (rc == RC_OK)
@@ -546,7 +550,7 @@ static void
 write_down(struct file *f, int status)
 {
 	struct run run = {.begin = f->hold.granted,
-	    .end = epoch_now(),
+	    .end = instant_epoch(),
 	    .token = f->hold.token,
 	    .status = status};
 	struct fault why;

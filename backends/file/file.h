@@ -9,7 +9,7 @@
 #include "directory.h"
 #include "place.h"
 
-#include "backends/common/url.h"
+#include "backends/common/encode.h"
 
 enum {
 	NAME_CHUNK = 200, /* of an encoded key in one directory entry (NAME_MAX is 255) */

@@ -20,7 +20,7 @@
 #include "file.h"
 
 #include "backends/common/libc.h"
-#include "backends/common/setting.h"
+#include "backends/common/identity.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -483,7 +483,7 @@ joined_acquire(struct store *s, const struct claim *claim, instant until, struct
 	if (rc != RC_OK)
 		return rc;
 	j->ours = true;
-	*g = (struct grant){.token = epoch_now(),
+	*g = (struct grant){.token = instant_epoch(),
 	    .sent = instant_now(),
 	    .lease = LEASE_FOREVER,
 	    .anchor = j->fd};
@@ -576,7 +576,7 @@ joined_each(struct store *s, const struct look *look, struct fault *fault)
 			    j->by_flock ? "flock" : "fcntl",
 			    *found[i].command ? found[i].command : "a process");
 			e.position = waits ? ++waiting : 0;
-			if (!look->see(look->ctx, &e, epoch_now()))
+			if (!look->see(look->ctx, &e, instant_epoch()))
 				return RC_OK;
 		}
 	}

@@ -4,7 +4,7 @@
 #include "block.h"
 
 #include "backends/common/text.h"
-#include "backends/common/sha256.h"
+#include "backends/common/sha.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -179,7 +179,7 @@ name_id(char out[NAME_MAX + 1], int64_t era, const char *id)
 		return;
 	n -= ID_CHARS;
 	out[n++] = '+'; /* which no encoded ID has */
-	sha256(hash, id, strlen(id));
+	sha_256(hash, id, strlen(id));
 	text_hex(out + n, hash, sizeof hash);
 }
 

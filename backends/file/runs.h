@@ -34,7 +34,7 @@
 
 #include "directory.h"
 
-#include "backends/common/url.h"
+#include "backends/common/encode.h"
 
 /* no line of ours is longer */
 enum { RUN_LINE = 4 * 20 + ENCODED_BYTES + RECORD_BYTES + 8 };

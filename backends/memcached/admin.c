@@ -13,7 +13,7 @@
 #include "memcached.h"
 
 #include "backends/common/checkup.h"
-#include "backends/common/url.h"
+#include "backends/common/encode.h"
 
 #include <inttypes.h>
 #include <stdio.h>

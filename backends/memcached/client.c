@@ -1,7 +1,8 @@
 /* client.c - commands to one memcached server and their replies, on one connection. */
 #include "client.h"
 
-#include "backends/common/net.h"
+#include "backends/common/resolve.h"
+#include "backends/common/stream.h"
 #include "backends/common/text.h"
 
 #include <inttypes.h>

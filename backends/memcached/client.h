@@ -12,8 +12,8 @@
 #ifndef DLOCK_MEMCACHED_CLIENT_H
 #define DLOCK_MEMCACHED_CLIENT_H
 
-#include "backends/common/url.h"
-#include "backends/common/net.h"
+#include "backends/common/endpoint.h"
+#include "backends/common/stream.h"
 
 enum {
 	NAME_BYTES = 251,   /* longest name of an item, with a NUL */

@@ -7,7 +7,11 @@
 
 #include "backends/common/alloc.h"
 #include "backends/common/url.h"
+#include "backends/common/endpoint.h"
+#include "backends/common/endpoint.h"
 #include "backends/common/setting.h"
+#include "backends/common/identity.h"
+#include "backends/common/identity.h"
 #include "backends/common/text.h"
 
 #include <stdio.h>

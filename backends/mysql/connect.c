@@ -6,6 +6,8 @@
  * anybody, and the options after it.
  */
 #include "connect.h"
+#include "backends/common/setting.h"
+#include "backends/common/identity.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>

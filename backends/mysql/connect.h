@@ -11,7 +11,7 @@
 #include "lib.h"
 #include "login.h"
 
-#include "backends/common/setting.h"
+#include "backends/common/identity.h"
 #include "backends/common/task.h"
 #include "backends/sql/sql.h"
 

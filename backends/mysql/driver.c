@@ -25,6 +25,9 @@
 #include "errors.h"
 
 #include "backends/common/setting.h"
+#include "backends/common/identity.h"
+#include "backends/common/identity.h"
+#include "backends/common/url.h"
 #include "backends/mysql/schema.sql.h"
 #include "backends/sql/lease.h"
 #include "backends/sql/names.h"

@@ -2,6 +2,10 @@
 #include "login.h"
 
 #include "backends/common/url.h"
+#include "backends/common/endpoint.h"
+#include "backends/common/encode.h"
+#include "backends/common/endpoint.h"
+#include "backends/common/encode.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -16,7 +16,6 @@
 #define DLOCK_MYSQL_LOGIN_H
 
 #include "backends/backend.h"
-#include "backends/common/url.h"
 
 /* What is asked of TLS. */
 enum tls_wish {

@@ -4,6 +4,8 @@
 
 #include "backends/common/dl.h"
 #include "backends/common/setting.h"
+#include "backends/common/identity.h"
+#include "backends/common/identity.h"
 #include "backends/common/url.h"
 
 #include <stdio.h>

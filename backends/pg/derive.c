@@ -4,8 +4,8 @@
  */
 #include "derive.h"
 
-#include "backends/common/setting.h"
-#include "backends/common/sha256.h"
+#include "backends/common/identity.h"
+#include "backends/common/sha.h"
 #include "backends/common/text.h"
 #include "backends/sql/names.h"
 
@@ -35,7 +35,7 @@ derive_dlock(struct number *n, const char *key, const char *database)
 
 	(void)database;
 	snprintf(text, sizeof text, "dlock:%s", key);
-	sha256(hash, text, strlen(text));
+	sha_256(hash, text, strlen(text));
 	*n = first_bytes(hash);
 	return true;
 }
@@ -71,7 +71,7 @@ derive_django_pglock(struct number *n, const char *key, const char *database)
 	uint64_t bits = 0;
 
 	(void)database;
-	sha256(hash, key, strlen(key));
+	sha_256(hash, key, strlen(key));
 	for (int i = 7; i >= 0; i--)
 		bits = bits << 8 | hash[i];
 	*n = (struct number){.one = (int64_t)bits};
@@ -146,7 +146,7 @@ derive_pg_boss(struct number *n, const char *key, const char *database)
 	unsigned char hash[SHA256_BYTES];
 
 	snprintf(text, sizeof text, "%.64s.pgboss.%s", database, key);
-	sha224(hash, text, strlen(text));
+	sha_224(hash, text, strlen(text));
 	*n = first_bytes(hash);
 	return true;
 }
@@ -216,7 +216,7 @@ derive_distributedlock(struct number *n, const char *key, const char *database)
 	    read_hex(key + 9, 4, &low)) {
 		n->pair = true;
 	} else if (length != 16 || !read_hex(key, 8, &bits)) {
-		sha1(hash, key, length);
+		sha_1(hash, key, length);
 		for (int i = 7; i >= 0; i--)
 			bits = bits << 8 | hash[i];
 	}

@@ -25,7 +25,8 @@
 #include "derive.h"
 #include "errors.h"
 
-#include "backends/common/setting.h"
+#include "backends/common/identity.h"
+#include "backends/common/url.h"
 #include "backends/pg/schema.sql.h"
 #include "backends/sql/lease.h"
 #include "backends/sql/row.h"

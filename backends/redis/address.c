@@ -2,7 +2,10 @@
 #include "address.h"
 
 #include "backends/common/url.h"
-#include "backends/common/setting.h"
+#include "backends/common/endpoint.h"
+#include "backends/common/encode.h"
+#include "backends/common/endpoint.h"
+#include "backends/common/encode.h"
 #include "backends/common/text.h"
 
 #include <stdio.h>

@@ -17,7 +17,7 @@
 #define DLOCK_REDIS_ADDRESS_H
 
 #include "backends/backend.h"
-#include "backends/common/url.h"
+#include "backends/common/endpoint.h"
 #include "backends/common/tls.h"
 
 enum { ADDRESS_HOSTS = 16, REDLOCK_LEAST = 3, REDLOCK_MOST = 15 };

@@ -8,7 +8,7 @@
 #ifndef DLOCK_REDIS_DIALECTS_H
 #define DLOCK_REDIS_DIALECTS_H
 
-#include "backends/common/url.h"
+#include "backends/common/encode.h"
 #include "route.h"
 
 enum {

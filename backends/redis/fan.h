@@ -19,13 +19,14 @@
  *     does not: its name may be moved to another one that is to have the locks.)
  *
  * hiredis formats the commands and builds the replies; its own I/O can neither keep a deadline
- * nor is it safe from SIGPIPE, so the bytes go through net.h.
+ * nor is it safe from SIGPIPE, so the bytes go through stream.h.
  */
 #ifndef DLOCK_REDIS_FAN_H
 #define DLOCK_REDIS_FAN_H
 
 #include "address.h"
-#include "backends/common/net.h"
+#include "backends/common/resolve.h"
+#include "backends/common/stream.h"
 #include "resp.h"
 
 enum peer_state {

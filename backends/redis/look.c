@@ -14,7 +14,8 @@
 #include "redis.h"
 
 #include "backends/common/text.h"
-#include "backends/common/url.h"
+#include "backends/common/endpoint.h"
+#include "backends/common/encode.h"
 
 #include <stdio.h>
 #include <stdlib.h>

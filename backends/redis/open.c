@@ -3,6 +3,8 @@
 
 #include "backends/common/alloc.h"
 #include "backends/common/setting.h"
+#include "backends/common/identity.h"
+#include "backends/common/identity.h"
 
 #include <stdio.h>
 #include <stdlib.h>

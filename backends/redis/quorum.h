@@ -8,6 +8,7 @@
 #ifndef DLOCK_REDIS_QUORUM_H
 #define DLOCK_REDIS_QUORUM_H
 
+#include "backends/common/encode.h"
 #include "fan.h"
 #include "script.h"
 

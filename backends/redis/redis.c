@@ -29,6 +29,7 @@
 #include "redis.h"
 
 #include "backends/common/text.h"
+#include "backends/common/url.h"
 
 #include <string.h>
 #include <sys/epoll.h>

@@ -92,7 +92,7 @@ void server_go(struct server *, const struct endpoint *to);
  * RC_OK: *reply is the caller's (freeReplyObject() it); it may be an error reply.  To several
  * commands it is an array of their replies, or the first of these that is an error.  What a
  * server says before it closes the connection is its answer, too.
- * Otherwise it is NULL, and the connection is closed: see net.h; RC_DENIED, RC_CONFIG
+ * Otherwise it is NULL, and the connection is closed: see stream.h; RC_DENIED, RC_CONFIG
  * and others of peer_refuses(): the login did not succeed.
  */
 enum rc server_ask(struct server *, const struct question *, instant until,

@@ -3,7 +3,7 @@
 
 #include "backends/common/alert.h"
 #include "backends/common/text.h"
-#include "backends/common/sha256.h"
+#include "backends/common/sha.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -86,7 +86,7 @@ write_me(struct lease *l, bool hides)
 		snprintf(l->me, sizeof l->me, "%s", l->claim->owner);
 		return;
 	}
-	sha256(hash, l->claim->owner, strlen(l->claim->owner));
+	sha_256(hash, l->claim->owner, strlen(l->claim->owner));
 	text_hex(l->me, hash, OWNER_CHARS / 2);
 }
 

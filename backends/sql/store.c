@@ -2,6 +2,8 @@
 #include "sql.h"
 
 #include "backends/common/setting.h"
+#include "backends/common/identity.h"
+#include "backends/common/identity.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -11,7 +11,8 @@
 #include "zk.h"
 
 #include "backends/common/checkup.h"
-#include "backends/common/net.h"
+#include "backends/common/resolve.h"
+#include "backends/common/endpoint.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -38,7 +38,7 @@
 #ifndef DLOCK_ZK_CREDIT_H
 #define DLOCK_ZK_CREDIT_H
 
-#include "backends/common/clock.h"
+#include "backends/common/instant.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,8 +4,13 @@
  */
 #include "ensemble.h"
 
-#include "backends/common/net.h"
+#include "backends/common/resolve.h"
+#include "backends/common/stream.h"
 #include "backends/common/url.h"
+#include "backends/common/endpoint.h"
+#include "backends/common/encode.h"
+#include "backends/common/endpoint.h"
+#include "backends/common/encode.h"
 
 #include <netdb.h>
 #include <stdio.h>

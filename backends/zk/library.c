@@ -1,7 +1,7 @@
 /* library.c - reads the library's log, holds the library there, and filters what it reads. */
 #include "library.h"
 
-#include "backends/common/clock.h"
+#include "backends/common/instant.h"
 #include "backends/common/inlet.h"
 
 #include <errno.h>

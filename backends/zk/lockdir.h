@@ -7,7 +7,7 @@
 #ifndef DLOCK_ZK_LOCKDIR_H
 #define DLOCK_ZK_LOCKDIR_H
 
-#include "backends/common/url.h"
+#include "backends/common/encode.h"
 #include "call.h"
 #include "layout.h"
 

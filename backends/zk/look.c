@@ -71,7 +71,7 @@ note_time(struct looking *l, const struct Stat *stat)
 static int64_t
 time_there(const struct looking *l)
 {
-	int64_t here = epoch_now() * 1000;
+	int64_t here = instant_epoch() * 1000;
 
 	return here > l->newest ? here : l->newest;
 }

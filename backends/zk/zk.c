@@ -22,7 +22,10 @@
 #include "zk.h"
 
 #include "backends/common/setting.h"
+#include "backends/common/identity.h"
+#include "backends/common/identity.h"
 #include "backends/common/retry.h"
+#include "backends/common/url.h"
 
 #include <stdio.h>
 #include <stdlib.h>

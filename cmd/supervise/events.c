@@ -24,7 +24,7 @@ static void
 events_begin(struct json *j, char *line, const struct plan *p, const char *event)
 {
 	json_begin(j, line, LINE_BYTES - 1);
-	json_put_time(j, "time", epoch_now());
+	json_put_time(j, "time", instant_epoch());
 	json_put_string(j, "event", event);
 	json_put_string(j, "key", p->keys[0]);
 }

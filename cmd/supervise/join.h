@@ -13,7 +13,7 @@
 #ifndef DLOCK_JOIN_H
 #define DLOCK_JOIN_H
 
-#include "backends/common/setting.h"
+#include "backends/common/identity.h"
 #include "cmd/plan.h"
 
 #define JOIN_VERSION 10

@@ -7,7 +7,7 @@
  * refused.
  *
  * A key is the same lock there only if all that both sides have resolved is equal
- * (setting.h).  One keeper must have all the keys that are asked for, and of a kind of
+ * (identity.h).  One keeper must have all the keys that are asked for, and of a kind of
  * which the one that is asked for is a part: anything exclusive or shared of an exclusive
  * hold, else the same kind and the same limit.  (A limit inside an exclusive hold is none
  * of its parts: there is no slot.)  A run of which a keeper has only a part would wait for

@@ -2,7 +2,7 @@
 #include "join_site.h"
 
 #include "backends/common/text.h"
-#include "backends/common/url.h"
+#include "backends/common/encode.h"
 #include "cmd/mask.h"
 
 #include <limits.h>

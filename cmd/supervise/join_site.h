@@ -6,7 +6,7 @@
 #ifndef DLOCK_JOIN_SITE_H
 #define DLOCK_JOIN_SITE_H
 
-#include "backends/common/setting.h"
+#include "backends/common/identity.h"
 #include "join_address.h"
 
 /* Of a site as an address has it, with the NUL: any that a plan can have. */

@@ -7,7 +7,7 @@
 #ifndef DLOCK_LOOP_H
 #define DLOCK_LOOP_H
 
-#include "backends/common/clock.h"
+#include "backends/common/instant.h"
 
 #include <poll.h>
 #include <signal.h>

@@ -9,7 +9,7 @@
 #ifndef DLOCK_STUB_H
 #define DLOCK_STUB_H
 
-#include "backends/common/clock.h"
+#include "backends/common/instant.h"
 #include "cmd/plan.h"
 
 #include <limits.h>

@@ -23,7 +23,7 @@
 #ifndef DLOCK_TREE_H
 #define DLOCK_TREE_H
 
-#include "backends/common/clock.h"
+#include "backends/common/instant.h"
 
 #include <signal.h>
 #include <stdbool.h>

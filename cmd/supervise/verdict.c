@@ -296,7 +296,7 @@ verdict_of_kept(const struct plan *p, unsigned joined, instant keep_until)
 	if (left > 0)
 		snprintf(until, sizeof until,
 		    "%s until %s, for the --min-hold of a run that has joined this hold",
-		    joined ? ", and" : "", text_time(epoch_now() + left / 1000).text);
+		    joined ? ", and" : "", text_time(instant_epoch() + left / 1000).text);
 	v.status = left > 0 ? STATUS_BUSY : 0;
 	snprintf(v.line, sizeof v.line, "%s %s kept%s%s", plan_name(p).text,
 	    p->nkeys > 1 ? "are" : "is", many, until);

@@ -2,7 +2,7 @@
  * duration.c - Goal of these tests: every text is a duration or none, and what is one
  * survives being printed.
  */
-#include "backends/common/clock.h"
+#include "backends/common/instant.h"
 #include "cmd/parse.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -3,7 +3,7 @@
  * text decodes or is refused.
  */
 #include "backends/backend.h"
-#include "backends/common/url.h"
+#include "backends/common/encode.h"
 #include "cmd/text.h"
 #include "tests/fuzz/fuzz.h"
 

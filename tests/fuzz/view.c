@@ -89,7 +89,7 @@ check_json(const struct view *v, bool brief)
 	json_t *root;
 
 	CLAIM(to);
-	show_json(to, v, &store, brief, epoch_now());
+	show_json(to, v, &store, brief, instant_epoch());
 	fclose(to);
 	root = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
 	CLAIM(json_is_object(root));

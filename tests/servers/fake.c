@@ -33,6 +33,9 @@
 #include "backends/backend.h"
 #include "backends/common/retry.h"
 #include "backends/common/setting.h"
+#include "backends/common/identity.h"
+#include "backends/common/identity.h"
+#include "backends/common/url.h"
 #include "cmd/parse.h"
 #include "tests/servers/fake_look.h"
 

@@ -2,7 +2,7 @@
  * encode.c - Goal of these tests: every key has one name, no two share one, and it comes
  * back whole.
  */
-#include "backends/common/url.h"
+#include "backends/common/encode.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

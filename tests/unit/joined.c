@@ -2,7 +2,7 @@
  * joined.c - Goal of these tests: a wait in the kernel that ends too late never has the
  * lock, however little too late it is, and one that the kernel refuses ends in time.
  */
-#include "backends/common/clock.h"
+#include "backends/common/instant.h"
 #include "backends/common/task.h"
 
 #include <errno.h>

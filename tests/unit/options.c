@@ -4,6 +4,7 @@
  */
 #include "cmd/args.h"
 #include "cmd/variables.h"
+#include "backends/common/url.h"
 
 #include <fcntl.h>
 #include <setjmp.h>

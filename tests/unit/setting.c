@@ -2,7 +2,7 @@
  * setting.c - Goal of these tests: what several backends read alike, they
  * read strictly: hosts and ports, secrets in files, durations.
  */
-#include "backends/common/url.h"
+#include "backends/common/endpoint.h"
 #include "backends/common/setting.h"
 
 #include <setjmp.h>

@@ -37,7 +37,7 @@ object_of(const struct view *v, bool brief)
 	FILE *to = open_memstream(&text, &size);
 	json_t *root;
 
-	show_json(to, v, &store, brief, epoch_now());
+	show_json(to, v, &store, brief, instant_epoch());
 	fclose(to);
 	root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
 	if (!root)

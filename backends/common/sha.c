@@ -1,9 +1,9 @@
 /*
- * sha256.c - SHA-256, SHA-224 and SHA-1, of FIPS 180-4, for the names of advisory locks.
+ * sha.c - SHA-256, SHA-224 and SHA-1, of FIPS 180-4, for the names of advisory locks.
  *
  * The server has it too, but would have to be asked before the first question.
  */
-#include "sha256.h"
+#include "sha.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -125,7 +125,7 @@ hash_all(void (*mix)(uint32_t *, const unsigned char *), unsigned char *out, siz
 }
 
 void
-sha256(unsigned char out[SHA256_BYTES], const void *data, size_t n)
+sha_256(unsigned char out[SHA256_BYTES], const void *data, size_t n)
 {
 	uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f,
 	    0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
@@ -134,7 +134,7 @@ sha256(unsigned char out[SHA256_BYTES], const void *data, size_t n)
 }
 
 void
-sha224(unsigned char out[SHA256_BYTES], const void *data, size_t n)
+sha_224(unsigned char out[SHA256_BYTES], const void *data, size_t n)
 {
 	uint32_t state[8] = {0xc1059ed8, 0x367cd507, 0x3070dd17, 0xf70e5939, 0xffc00b31,
 	    0x68581511, 0x64f98fa7, 0xbefa4fa4};
@@ -143,7 +143,7 @@ sha224(unsigned char out[SHA256_BYTES], const void *data, size_t n)
 }
 
 void
-sha1(unsigned char out[SHA1_BYTES], const void *data, size_t n)
+sha_1(unsigned char out[SHA1_BYTES], const void *data, size_t n)
 {
 	uint32_t state[8] = {0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0};
 

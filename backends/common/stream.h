@@ -1,5 +1,5 @@
 /*
- * net.h - a server's addresses, and bytes to and from it over a socket.
+ * stream.h - bytes to and from a server over a socket.
  *
  * The socket is non-blocking, close-on-exec and never gives SIGPIPE; every wait
  * is in host->wait with an absolute deadline.  What carries the bytes is a row
@@ -11,51 +11,13 @@
  * RC_AGAIN: nobody there, hung up, or not in time.  RC_STOP: host->wait says so.
  * RC_SYSTEM: no socket to be had.  RC_DENIED: a unix socket that we may not use.
  */
-#ifndef DLOCK_NET_H
-#define DLOCK_NET_H
+#ifndef DLOCK_STREAM_H
+#define DLOCK_STREAM_H
 
-#include "backends/backend.h"
+#include "resolve.h"
 
-#include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
-
-/*
- * ---- names to addresses, never longer than we want ----
- *
- * getaddrinfo(3) cannot be given a deadline, so a thread asks for a name, and is left alone
- * when it takes too long.  Numeric addresses need none.
- */
-
-enum { ADDRESSES_MAX = 8 };
-
-struct addresses {
-	size_t n;
-	bool absent; /* there is no such name: that is known */
-	struct {
-		struct sockaddr_storage address;
-		socklen_t size;
-	} at[ADDRESSES_MAX];
-};
-
-/*
- * RC_OK with at least one address; RC_AGAIN: unknown, or no answer until then; RC_STOP;
- * RC_SYSTEM.
- */
-enum rc resolve(struct host *, const char *name, int port, instant until,
-    struct addresses *, struct fault *);
-
-/*
- * The same in two steps, so that several names are resolved at once.  NULL: it needed no
- * second step, or (without any address) there is no thread to be had.
- */
-struct lookup *resolve_begin(const char *name, int port, struct addresses *);
-/* It is readable once resolve_end() need not wait. */
-int resolve_fd(const struct lookup *);
-enum rc resolve_end(
-    struct lookup *, struct host *, instant until, struct addresses *, struct fault *);
-
-/* ---- streams ---- */
 
 struct stream;
 

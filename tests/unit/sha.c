@@ -1,8 +1,8 @@
 /*
- * sha256.c - Goal of these tests: the hash is that of the standard, whatever the length
+ * sha.c - Goal of these tests: the hash is that of the standard, whatever the length
  * of the data.
  */
-#include "backends/common/sha256.h"
+#include "backends/common/sha.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@ is_hash(const void *data, size_t n, const char *expected)
 	unsigned char hash[SHA256_BYTES];
 	char text[2 * SHA256_BYTES + 1];
 
-	sha256(hash, data, n);
+	sha_256(hash, data, n);
 	for (int i = 0; i < SHA256_BYTES; i++)
 		snprintf(text + 2 * i, 3, "%02x", hash[i]);
 	assert_string_equal(text, expected);
@@ -58,7 +58,7 @@ the_shorter_one(void **state)
 	unsigned char hash[SHA256_BYTES];
 
 	(void)state;
-	sha224(hash, "abc", 3);
+	sha_224(hash, "abc", 3);
 	assert_memory_equal(hash, expected, sizeof expected);
 }
 
@@ -108,5 +108,5 @@ main(void)
 	    cmocka_unit_test(ends_of_blocks),
 	};
 
-	return cmocka_run_group_tests_name("sha256", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("sha", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* clock.c - reads the clocks, and does sums with its instants. */
-#include "clock.h"
+/* instant.c - reads the clocks, and does sums with its instants. */
+#include "instant.h"
 
 #include <time.h>
 
@@ -13,7 +13,7 @@ instant_now(void)
 }
 
 int64_t
-epoch_now(void)
+instant_epoch(void)
 {
 	struct timespec t;
 

@@ -1,13 +1,13 @@
 /*
- * clock.h - the clocks that everything here reads.
+ * instant.h - the clocks that everything here reads.
  *
  * Every instant in dlock is nanoseconds on CLOCK_BOOTTIME: it goes on while a
  * laptop sleeps, as the lease on the server does, and no administrator can set
- * it.  The wall clock (epoch_now()) only tells people times, and makes tokens, IDs and ends
+ * it.  The wall clock (instant_epoch()) only tells people times, and makes tokens, IDs and ends
  * of what has no server's clock.
  */
-#ifndef DLOCK_CLOCK_H
-#define DLOCK_CLOCK_H
+#ifndef DLOCK_INSTANT_H
+#define DLOCK_INSTANT_H
 
 #include <stdint.h>
 
@@ -23,7 +23,7 @@ typedef int64_t instant; /* the only typedef of dlock */
 instant instant_now(void);
 
 /* By this machine's wall clock, in microseconds since 1970. */
-int64_t epoch_now(void);
+int64_t instant_epoch(void);
 
 /* start + length, where either may be NEVER; never wraps round. */
 instant instant_after(instant start, int64_t length);

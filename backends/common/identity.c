@@ -1,0 +1,162 @@
+/* identity.c - writes down which locks those of a store are, and compares. */
+#include "identity.h"
+
+#include "text.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+void
+identity_begin(struct identity *id, const char *backend)
+{
+	id->used = 0;
+	id->one_lock = false;
+	*id->text = *id->files = '\0';
+	memset(id->view, 0, sizeof id->view);
+	identity_add(id, "backend", backend);
+}
+
+static void
+add_text(struct identity *id, const char *text, size_t n)
+{
+	if (id->used + n >= sizeof id->text) {
+		id->used = sizeof id->text;
+		return;
+	}
+	memcpy(id->text + id->used, text, n);
+	id->text[id->used += n] = '\0';
+}
+
+/* "NAME=LENGTH:VALUE\n": a value cannot be taken for another part. */
+static void
+add_bytes(struct identity *id, const char *name, const char *value, size_t n)
+{
+	char length[24];
+
+	text_put_number(length, length + sizeof length, n);
+	add_text(id, name, strlen(name));
+	add_text(id, "=", 1);
+	add_text(id, length, strlen(length));
+	add_text(id, ":", 1);
+	add_text(id, value, n);
+	add_text(id, "\n", 1);
+}
+
+void
+identity_add(struct identity *id, const char *name, const char *value)
+{
+	if (value)
+		add_bytes(id, name, value, strlen(value));
+}
+
+void
+identity_number(struct identity *id, const char *name, unsigned long long value)
+{
+	char text[24];
+
+	text_put_number(text, text + sizeof text, value);
+	identity_add(id, name, text);
+}
+
+struct member {
+	const char *at;
+	size_t n;
+};
+
+static int
+compare_members(const void *a, const void *b)
+{
+	const struct member *one = a, *other = b;
+	size_t n = one->n < other->n ? one->n : other->n;
+	int difference = memcmp(one->at, other->at, n);
+
+	return difference ? difference : (one->n > other->n) - (one->n < other->n);
+}
+
+void
+identity_list(struct identity *id, const char *name, const char *list, char separator)
+{
+	struct member members[64];
+	const size_t most = sizeof members / sizeof *members;
+	size_t n = 0;
+
+	for (; n < most; list += members[n++].n + 1) {
+		const char *end = strchrnul(list, separator);
+
+		members[n] = (struct member){list, end - list};
+		if (!*end) {
+			n++;
+			break;
+		}
+	}
+	if (n == most)
+		id->used = sizeof id->text; /* perhaps more: it equals nothing */
+	qsort(members, n, sizeof *members, compare_members);
+	for (size_t i = 0; i < n; i++)
+		add_bytes(id, name, members[i].at, members[i].n);
+}
+
+/* ---- what names lead to ---- */
+
+/* Where files are looked up from. */
+static void
+look_around(uint64_t view[4])
+{
+	struct stat ns, root;
+
+	if (stat("/proc/self/ns/mnt", &ns) != 0 || stat("/", &root) != 0)
+		return;
+	view[0] = ns.st_dev;
+	view[1] = ns.st_ino;
+	view[2] = root.st_dev;
+	view[3] = root.st_ino;
+}
+
+void
+identity_file(struct identity *id, const char *path)
+{
+	char *at = id->files + strlen(id->files), *end = id->files + sizeof id->files;
+	struct stat st = {.st_ino = 0};
+
+	if (at == id->files)
+		look_around(id->view);
+	(void)stat(path, &st);
+	at = text_put_number(at, end, st.st_dev);
+	at = text_put_number(text_put(at, end, ":"), end, st.st_ino);
+	text_put(at, end, ";");
+}
+
+void
+identity_hosts(struct identity *id, const char *hosts)
+{
+	const char *end;
+
+	for (; *hosts; hosts = *end ? end + 1 : end) {
+		size_t n = strcspn(hosts, ","), digits = strspn(hosts, "0123456789.:[]");
+		const char *colon = memchr(hosts, ':', n);
+
+		end = hosts + n;
+		/* an address of IPv6 has two colons */
+		if (digits >= n || (colon && memchr(colon + 1, ':', end - colon - 1)))
+			continue;
+		identity_file(id, "/etc/hosts");
+		return;
+	}
+}
+
+bool
+identity_is_same(const struct identity *a, const struct identity *b)
+{
+	bool seen_alike = a->view[1] && memcmp(a->view, b->view, sizeof a->view) == 0;
+
+	return strncmp(a->text, b->text, sizeof a->text) == 0 &&
+	    (!*a->files || seen_alike ||
+		strncmp(a->files, b->files, sizeof a->files) == 0);
+}
+
+bool
+identity_is_whole(const struct identity *id)
+{
+	return id->used > 0 && id->used < sizeof id->text;
+}
