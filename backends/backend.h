@@ -15,7 +15,7 @@
  * A backend never prints (what the user should know is a host->notice), exits, forks,
  * installs a signal handler, or measures time by a clock other than instant_now().  It knows nothing
  * of argv, of the command or of exit statuses.  Everything it opens is close-on-exec.
- * What comes from the server is hostile until checked.
+ * All that a server sends is hostile until it is checked.
  *
  * The sequence for one lock, always in this order and always from one thread:
  *
@@ -32,8 +32,8 @@
  * this one's host->wait (multi.h): what a call needs beyond a wait stands in its
  * store, never in a variable that they share.
  *
- * A new backend is one directory here, a row in registry.c and one in the Makefile.  What became of
- * a call, and the sentence for a person: common/fault.h.
+ * A new backend is one directory here, a row in registry.c and one in the Makefile.  Each call
+ * ends with an rc and, if it fails, with a sentence for a person: common/fault.h.
  */
 #ifndef DLOCK_BACKEND_H
 #define DLOCK_BACKEND_H
@@ -149,12 +149,12 @@ struct claim {
 	bool persist;       /* `until` is the user's: it holds for a silent server, too */
 };
 
-/* What the server gave.  Filled by acquire; `sent`, `lease`, `pace` and `soon` again by renew. */
+/* A grant, as the server gave it.  acquire fills it; `sent`, `lease`, `pace` and `soon` again by renew. */
 struct grant {
 	/*
 	 * Greater than in every earlier grant of this key that excludes this one: where one of
-	 * the two is a writer's, or both have the same slot.  Those that hold together have
-	 * different ones, in any order.
+	 * the two is a writer's, or both have the same slot.  Grants that hold together have
+	 * different tokens, in any order.
 	 */
 	uint64_t token;
 	/* with KIND_LIMIT: 0 to limit - 1, the lowest that no living holder has */
@@ -172,7 +172,7 @@ struct grant {
 	int anchor;
 };
 
-/* What is known of those who have a lock that another one waits for. */
+/* The holders of a lock that we wait for, as far as they are known. */
 struct holding {
 	enum lock_kind kind; /* of those who hold it now */
 	unsigned holders;    /* how many those are; 0: not known */
@@ -193,7 +193,7 @@ enum woke {
 	WOKE_STOP,    /* give up at once what you are doing: return RC_STOP */
 };
 
-/* What a backend may ask of its caller, and where it tells what it sees. */
+/* The caller: a backend may ask this of it, and tells it here what it sees. */
 struct host {
 	/*
 	 * Sleeps until `fd` (-1: none) has one of `events` (poll(2)'s), or `until`.
@@ -203,8 +203,8 @@ struct host {
 	enum woke (*wait)(struct host *, int fd, short events, instant until);
 
 	/*
-	 * What acquire last saw of the queue, written by the backend before it
-	 * waits (and before it says RC_BUSY) and read by the caller inside wait.
+	 * The queue, as acquire last saw it.  The backend writes it before it waits (and
+	 * before it says RC_BUSY); the caller reads it inside wait.
 	 */
 	struct {
 		/* the server does not answer; how, says the fault given to acquire */
@@ -225,23 +225,23 @@ struct host {
 	int alert;
 
 	/*
-	 * Who has asked for the lock back, or taken it by force: the record that came
-	 * with that, as stored (hostile).  Written by the backend before renew or release
-	 * says RC_REVOKED or RC_LOST; "": not known.
+	 * The record of the one who has asked for the lock back, or taken it by force, as
+	 * stored (hostile); "": not known.  The backend writes it before renew or release
+	 * says RC_REVOKED or RC_LOST.
 	 */
 	char breaker[RECORD_BYTES];
 
 	/*
-	 * The password by which the store logs in; NULL, "": none.  Written by the backend when it
-	 * knows it, of its own memory.  What others have written (entries, `seen`, `breaker`, the
-	 * words of RC_DONE) may repeat it, and is handed on as it stands: the caller blots it out
-	 * there.  Other faults never have it.
+	 * The password by which the store logs in; NULL, "": none.  The backend writes it when it
+	 * knows it, and keeps the memory.  Texts of others (entries, `seen`, `breaker`, the words
+	 * of RC_DONE) may repeat it, and a backend hands them on as they stand: the caller blots it
+	 * out there.  Other faults never have it.
 	 */
 	const char *secret;
 
 	/*
-	 * What the user should know although the call succeeds; "": nothing.  The
-	 * backend writes it with fault_set(&host->notice, RC_OK, ...), in open or in any
+	 * A notice to the user although the call succeeds; "": none.  The backend
+	 * writes it with fault_set(&host->notice, RC_OK, ...), in open or in any
 	 * call, and says each thing once; the keeper takes it when the call waits or
 	 * returns (a second one before that replaces the first).
 	 */
@@ -278,7 +278,7 @@ store_of(struct store *s, const struct backend *b)
 	return s;
 }
 
-/* What a store is good for; asked before anything is asked of a server. */
+/* The abilities of a store; the caller looks at them before it asks a server. */
 enum {
 	CAP_FAIR = 1 << 0,    /* serves waiters first come, first served */
 	CAP_DURABLE = 1 << 1, /* the lease outlives the connection */
@@ -336,7 +336,7 @@ struct lock_ops {
 
 /* ---- looking and steering ---- */
 
-/* What one entry of a look tells of. */
+/* The subject of one entry of a look. */
 enum entry_kind {
 	ENTRY_HOLDER,
 	ENTRY_WAITER,
@@ -352,7 +352,7 @@ enum entry_kind {
 enum { EPOCH_NONE = -1 };
 
 /*
- * Who has or wants a lock without being a dlock, as far as the server tells.  What is
+ * Another program that has or wants a lock, as far as the server tells.  A member that is
  * not known is NULL, or 0.  All of it is hostile.
  */
 struct foreign {
@@ -391,7 +391,7 @@ struct entry {
 	const char *what;  /* unknown: one clause for a person, such as "a list" */
 };
 
-/* What is looked for, and where it is told. */
+/* A look: the locks that are meant, and who is told of them. */
 struct look {
 	const char *key; /* NULL: all that are held, waited for or frozen */
 	bool brief;      /* count the waiters, do not list them */
@@ -446,7 +446,7 @@ struct finding {
 	const char *advice; /* what to do about it, one line; NULL: nothing */
 };
 
-/* What a server is asked, see admin_ops.check. */
+/* The questions of doctor to a server, see admin_ops.check. */
 struct checkup {
 	int64_t ttl;       /* the lease that runs will ask for */
 	const char *probe; /* a key that nobody else uses */
@@ -472,7 +472,7 @@ struct admin_ops {
 	 * server would wait for, memory that does not grow with the number of keys or
 	 * waiters.  Changes nothing, not even what has run out, and makes nothing (no
 	 * directory, schema or node): where there is nothing yet, nothing is held.
-	 * What changes meanwhile may be missed, or (between pages) be told twice; one
+	 * A change meanwhile may be missed, or (between pages) be told twice; one
 	 * holder or waiter is told as it was at one moment.  With a key the last runs of
 	 * its jobs are told too.
 	 * RC_OK: the end was reached, or `see` wanted no more.  RC_DENIED: all was

@@ -88,7 +88,7 @@ name_key(const struct part *p, const char *text, struct fault *f)
 	*f = named;
 }
 
-/* One that the caller has not taken yet is not replaced: ours waits. */
+/* A notice that the caller has not taken yet is not replaced: ours waits. */
 static void
 pass_notice(struct part *p)
 {
@@ -102,7 +102,7 @@ pass_notice(struct part *p)
 	p->host.notice.text[0] = '\0';
 }
 
-/* What has become of a call; `g`: what it has earned, if it may earn something. */
+/* Tells what has become of a call; `g`: what it has earned, if it may earn something. */
 static void
 pass_call(struct part *p, const char *call, instant began, enum rc rc,
     const struct grant *g, struct fault *f)
@@ -163,7 +163,7 @@ next_due(const struct multi *m)
 	return due;
 }
 
-/* What all of them are worth together. */
+/* The grant of all: it is worth as much as the worst of them. */
 static void
 combine(struct multi *m, struct grant *g)
 {
@@ -273,7 +273,7 @@ weight(enum rc rc)
 			       : 2;
 }
 
-/* What matters most of what the parts were told, in its words; of one broken, its key. */
+/* The verdict on all is that of the part with the worst one, in its words; of one broken, its key. */
 static enum rc
 gravest(struct multi *m, struct fault *f)
 {
@@ -355,7 +355,7 @@ listens_from(const struct multi *m)
 	return alert_due(&m->alert_pace, m->claim->ttl);
 }
 
-/* What a part has seen while it is asked, of which key. */
+/* The caller sees what the part sees that is asked, and of which key. */
 static void
 pass_seen(const struct part *p)
 {

@@ -12,7 +12,7 @@
  *     comes with one key or with many.
  *  2. Waiting.  While a key is waited for, those that we hold are renewed when their
  *     time has come: a store is asked to acquire once, and may not give up its place in a
- *     queue, so this happens inside its wait.  One that is lost there, wanted back, or
+ *     queue, so this happens inside its wait.  A key that is lost there, wanted back, or
  *     unanswered until its lease is over, is asked for again: it and all that come behind
  *     it are given back first, also the place in a queue, or the order of 1 would be
  *     broken.  Those before it are kept.  A key that is asked for again gets a store and
@@ -54,7 +54,7 @@
 enum rc multi_open(struct store **ret, struct host *, const struct backend *,
     const struct site *, const char *const *keys, size_t n, struct fault *);
 
-/* What was granted for the i-th key as named; valid while all are held. */
+/* The grant of the i-th key as named; valid while all are held. */
 const struct grant *multi_grant(struct store *, size_t i);
 
 #endif

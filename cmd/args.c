@@ -104,8 +104,8 @@ option_length(unsigned cmd, const char *word)
 
 /*
  * The value of an option, which is the next word.  Where a shell has left out an empty variable,
- * the next word is an option: that is taken for no value, or another lock would be used.  What
- * stands behind its name is not shown: it may be a password.
+ * the next word is an option: that is taken for no value, or another lock would be used.  The
+ * text behind its name is not shown: it may be a password.
  */
 static enum rc
 read_value(struct words *w, int i, struct fault *f)
@@ -221,7 +221,7 @@ read_options(struct words *w, struct fault *f)
 
 /* ---- of others: operands ---- */
 
-/* What stands between the options of a subcommand that runs nothing. */
+/* A word between the options of a subcommand that runs nothing. */
 static enum rc
 take_operand(struct words *w, const char *operand, struct fault *f)
 {
@@ -315,8 +315,8 @@ settle_backend(struct plan *p, struct fault *f)
 }
 
 /*
- * The backend's own variable.  What a file says of the server that it names is said of no
- * other, such as a password.
+ * The backend's own variable.  Settings in a file, such as a password, are for the server that
+ * the file names, and for no other.
  */
 static enum rc
 read_variable(struct plan *p, bool file_names_one, struct fault *f)
@@ -364,8 +364,8 @@ settle_site(struct plan *p, struct fault *f)
 }
 
 /*
- * That the backend has such settings.  It would say so itself when it is opened, but not where
- * they come from; of their values it alone knows what they may be.
+ * Checks that the backend has such settings.  It would say so itself when it is opened, but not
+ * where they come from.  Their values are for the backend alone to judge.
  */
 static enum rc
 settle_settings(struct plan *p, struct fault *f)
@@ -570,7 +570,7 @@ read_others(struct plan *p, struct said_list *all, struct fault *f)
 }
 
 /*
- * `dlock run` ends its options where the command begins.  What stands behind a -- is the command
+ * `dlock run` ends its options where the command begins.  The words behind a -- are the command
  * and no key, since `dlock run $KEY -- nice make` with an empty variable would lock "nice".
  */
 static enum rc

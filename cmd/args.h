@@ -2,9 +2,10 @@
  * args.h - the words after a subcommand's name become a plan.
  *
  * Options end at `--` or at the first word that is none; nothing may be abbreviated, and
- * nothing but what the table says may be given twice.  What is left is of `dlock run` a key
- * and a command: without -k that word is the key, and further options may come between it
- * and a `--`.  Of other subcommands it is operands, which may stand between the options.
+ * only options that the table says so of may be given twice.  `dlock run` has a key and a
+ * command behind its options: without -k the first word is the key, and further options may
+ * come between it and a `--`.  Other subcommands have operands, which may stand between the
+ * options.
  */
 #ifndef DLOCK_ARGS_H
 #define DLOCK_ARGS_H

@@ -14,8 +14,8 @@ struct cmd {
 	/* returns the exit status; NULL: of help, whose words are no options */
 	int (*run)(struct plan *);
 	/*
-	 * What it has to say where its words, or a file, could not be used, which has been said;
-	 * returns the exit status.  NULL: nothing.
+	 * Its words, or a file, could not be used, and the user has been told: says what this
+	 * subcommand adds to that, and returns the exit status.  NULL: it adds nothing.
 	 */
 	int (*refuse)(struct plan *, enum rc, const struct fault *);
 };

@@ -11,7 +11,7 @@
 
 enum { CELL_BYTES = 2600, RANKS = 5, STAYS };
 
-/* What stands in a cell: something of the lock, or (from TEXT on) a member of a person. */
+/* The content of a cell: something of the lock, or (from TEXT on) a member of a person. */
 enum cell {
 	KEY,
 	STATE,

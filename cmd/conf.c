@@ -139,7 +139,7 @@ is_section(const char *section, const char *word, char *name)
 }
 
 /* While a text is taken. */
-struct reading {
+struct taking {
 	struct conf_text *text;
 	struct said_list *all;
 	struct said_origin *section; /* NULL: it does not count for this run */
@@ -149,7 +149,7 @@ struct reading {
 
 /* `outside`: a key of this run that the section is not for; NULL: there is none. */
 static enum rc
-add_section(struct reading *r, enum said_by by, const char *section, const char *outside,
+add_section(struct taking *r, enum said_by by, const char *section, const char *outside,
     struct fault *f)
 {
 	r->section = said_add_section(r->all, by);
@@ -178,7 +178,7 @@ refuse_section(const char *section, struct fault *f)
 }
 
 static enum rc
-open_section(struct reading *r, const char *section, struct fault *f)
+open_section(struct taking *r, const char *section, struct fault *f)
 {
 	static char name[CONF_BYTES];
 	struct conf_text *t = r->text;
@@ -237,7 +237,7 @@ is_for_runs_only(int i, unsigned cmd)
 }
 
 static bool
-counts(const struct reading *r, int i)
+counts(const struct taking *r, int i)
 {
 	unsigned cmd = r->all->cmd;
 
@@ -247,7 +247,7 @@ counts(const struct reading *r, int i)
 
 /* Of two values of one option in a section, nobody knows which is meant. */
 static enum rc
-check_once(struct reading *r, int i, const struct conf_line *l, struct fault *f)
+check_once(struct taking *r, int i, const struct conf_line *l, struct fault *f)
 {
 	size_t name = strcspn(l->value, "=") + 1, settings = 0;
 
@@ -275,7 +275,7 @@ check_once(struct reading *r, int i, const struct conf_line *l, struct fault *f)
 static enum rc
 take_line(void *ctx, const struct conf_line *l, struct fault *f)
 {
-	struct reading *r = ctx;
+	struct taking *r = ctx;
 	int i;
 
 	if (!l->name)
@@ -302,7 +302,7 @@ take_line(void *ctx, const struct conf_line *l, struct fault *f)
 enum rc
 conf_take(struct said_list *all, struct conf_text *t, struct fault *f)
 {
-	static struct reading r; /* two pages, which no stack should have to touch */
+	static struct taking r; /* two pages, which no stack should have to touch */
 	struct fault why = {""};
 	int number = 1;
 	enum rc rc;
@@ -362,8 +362,8 @@ check_file(const struct stat *st, const char *shown, struct fault *f)
 }
 
 /*
- * That it cannot be opened (errno says why) means that there is none.  Where we may not even
- * look is somebody else's home: a daemon's user may have been left with HOME=/root.
+ * Opening it has failed (errno says why): does that mean that there is none?  A directory that we
+ * may not even look into is somebody else's home: a daemon's user may have been left with HOME=/root.
  */
 static bool
 is_absent(const char *path)

@@ -102,7 +102,7 @@ hold_signals(int how)
 	return before;
 }
 
-/* Does a signal wait, or is the server silent?  What is under way is only brought to its end. */
+/* Does a signal wait, or is the server silent?  Then doctor only ends what it has begun. */
 static bool
 is_finished(const struct doctor *d)
 {
@@ -153,7 +153,7 @@ show_finding(struct checkup *c, const struct finding *f)
 	checkup_tell(&(d)->checkup, fitness, name, (fitness) == FIT ? NULL : (advice), \
 	    __VA_ARGS__)
 
-/* What is said of the probe holds for the key that was named, or for any. */
+/* A word about the probe holds for the key that was named, or for any. */
 static void
 forget_probe(const struct doctor *d, char *text)
 {
@@ -172,7 +172,7 @@ forget_probe(const struct doctor *d, char *text)
 	}
 }
 
-/* What was tried on the probe; `why`: it has failed. */
+/* Tells of one thing that was tried on the probe; `why`: it has failed. */
 static void
 tell_right(struct doctor *d, const char *name, enum rc rc, const struct fault *why)
 {
@@ -200,7 +200,7 @@ note_refusal(struct doctor *d, enum rc rc)
 		d->rc = rc;
 }
 
-/* What a run needs has failed. */
+/* The same of something that a run needs. */
 static void
 tell_failure(struct doctor *d, const char *name, enum rc rc, const struct fault *f)
 {
@@ -565,7 +565,7 @@ try_run(struct doctor *d)
 	b->close(d->store);
 }
 
-/* What the backend knows to be dangerous, or (sweep) what is left of the probe. */
+/* Asks the backend for dangers that it knows, or (sweep) to remove what is left of the probe. */
 static enum rc
 ask_check(struct doctor *d, bool sweep, struct fault *f)
 {

@@ -136,7 +136,7 @@ slots_taken(const struct held *h)
 	return b;
 }
 
-/* What comes before the name of the first holder; of slots it is said before how many. */
+/* The words before the name of the first holder; slots have been counted before. */
 static const char *
 before_first(const struct held *h, bool slots, char *out, size_t size)
 {
@@ -175,7 +175,7 @@ behind_first(const struct held *h, char *out, size_t size)
 
 /* "held by alice (...) for 3s", "frozen by bob for 1h00m, until dlock thaw" */
 static void
-describe(const struct held *h, bool slots, char *out)
+describe_state(const struct held *h, bool slots, char *out)
 {
 	const char *who = *h->who ? h->who : "somebody";
 	char before[80], behind[160];
@@ -206,12 +206,12 @@ describe(const struct held *h, bool slots, char *out)
 
 /* `is`: behind the name of the key. */
 static const char *
-say(const struct held *h, bool is, const char *still, char *out)
+compose(const struct held *h, bool is, const char *still, char *out)
 {
 	bool slots = h->state == HELD_BY && h->kind == KIND_LIMIT && h->holders > 0;
 	char what[HELD_BYTES];
 
-	describe(h, slots, what);
+	describe_state(h, slots, what);
 	if (slots)
 		snprintf(out, HELD_BYTES, "%s%s%s taken, %.*s", is ? ": " : "",
 		    slots_taken(h).text, still, HELD_BYTES - 100, what);
@@ -224,11 +224,11 @@ say(const struct held *h, bool is, const char *still, char *out)
 const char *
 held_says(const struct held *h, bool still, char *out)
 {
-	return say(h, true, still ? " still" : "", out);
+	return compose(h, true, still ? " still" : "", out);
 }
 
 const char *
 held_words(const struct held *h, char *out)
 {
-	return say(h, false, "", out);
+	return compose(h, false, "", out);
 }

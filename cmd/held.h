@@ -10,7 +10,7 @@
  *	KEY is free
  *
  * A run hears of the holders from its backend while it waits (struct holding); other subcommands
- * look (struct view).  Both become a struct held.  What is not known is left out.
+ * look (struct view).  Both become a struct held.  A fact that is not known is left out.
  */
 #ifndef DLOCK_HELD_H
 #define DLOCK_HELD_H
@@ -52,7 +52,7 @@ void held_of_freeze(struct held *, const struct view *);
 void held_ask(struct held *, const struct plan_claim *);
 
 /*
- * What follows the name of the key, into out[HELD_BYTES]: " is held by ...", ": 2 of 4 slots are
+ * The words behind the name of the key, into out[HELD_BYTES]: " is held by ...", ": 2 of 4 slots are
  * taken, ...".  `still`: it has been waited for.  Returns out.
  */
 const char *held_says(const struct held *, bool still, char *out);
@@ -60,7 +60,7 @@ const char *held_says(const struct held *, bool still, char *out);
 /* The same as words of their own: "held by ...", "2 of 4 slots are taken, ...". */
 const char *held_words(const struct held *, char *out);
 
-/* What several have taken: "3 readers", "2 of 4 slots taken"; "": one holder has it alone. */
+/* The share of several holders: "3 readers", "2 of 4 slots taken"; "": one holder has it alone. */
 struct brief held_share(const struct held *);
 
 /*

@@ -224,7 +224,7 @@ static int answered = -1, undelivered;
 
 #define DELIVERY_PATIENCE (2 * NS_PER_S) /* for the reader of our stdout */
 
-/* What a command would get, and the handle. */
+/* Prints the variables that a command would get, and the handle. */
 static void
 write_assignments(FILE *to, const struct run *r, const char *handle)
 {
@@ -491,8 +491,8 @@ run_hold(struct plan *p)
 /* ---- release: what the shell has of it ---- */
 
 /*
- * What `hold --shell` has set for this handle, unless a later one has set it anew; of the
- * keepers in DLOCK_KEEPER those stay that are not this handle's, and are still there.
+ * Takes back what `hold --shell` has set for this handle, unless a later hold has set it anew.
+ * DLOCK_KEEPER keeps the other keepers that are still there.
  */
 static void
 take_back_variables(const char *handle)

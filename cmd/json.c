@@ -35,7 +35,7 @@ put_string(struct json *j, const char *s)
 	return fits && put(j, "\"", 1);
 }
 
-/* What comes before each value. */
+/* Puts a comma and a name before each value. */
 static bool
 put_name(struct json *j, const char *name)
 {

@@ -148,7 +148,7 @@ look_close(struct looking *l)
 	l->store = NULL;
 }
 
-/* What a look collects: of one key, or of each in turn. */
+/* A look collects the view of one key, or of each in turn. */
 struct collection {
 	struct looking *looking;
 	struct view *view;
@@ -182,7 +182,7 @@ blotted(const char *text, const char *secret, char **copy)
 	return *copy;
 }
 
-/* Whoever looks at a lock may show it to anybody. */
+/* A user may show to anybody what a look has told. */
 static void
 add_blotted(struct view *v, const struct entry *e, int64_t now, const char *secret)
 {

@@ -153,7 +153,7 @@ end_changes(bool whole)
 	sort_known();
 }
 
-/* Of those who hold it, in nanoseconds; -1: nobody does, or nobody's time is known. */
+/* How long its first holder has had it, in nanoseconds; -1: nobody does, or nobody's time is known. */
 static int64_t
 longest_hold(const struct view *v)
 {

@@ -1,8 +1,6 @@
 /* mask.c - finds passwords in URLs and connection strings, and hides them. */
 #include "mask.h"
 
-#include "text.h"
-
 #include "backends/registry.h"
 
 #include <string.h>
@@ -77,7 +75,7 @@ our_scheme(const char *url)
 
 	for (size_t i = 0; url[n] && backends[i]; i++)
 		for (const char *const *s = backends[i]->schemes; *s; s++)
-			if (text_is(*s, url, n))
+			if (strlen(*s) == n && strncmp(*s, url, n) == 0)
 				return n;
 	return 0;
 }
@@ -115,7 +113,9 @@ odd_url(const char *url)
 	if (n == 0)
 		return NULL;
 	if (strncmp(rest, "//", 2) != 0)
-		return *rest == '/' && text_is("file", url, n) ? NULL : rest;
+		return *rest == '/' && n == strlen("file") && strncmp(url, "file", n) == 0
+		    ? NULL
+		    : rest;
 	rest += 2;
 	end = rest + strcspn(rest, "/?#");
 	return strchr(rest, '@') || are_hosts(rest, end) ? NULL : rest;
@@ -147,7 +147,7 @@ mask_finds(const char *url)
 		odd_url(url));
 }
 
-/* What lies in the first `size` bytes of these n at `at`, of the text that `out` is a copy of. */
+/* Blots n bytes at `at`, as far as `out`, which has the first `size` bytes of the text, has them. */
 static void
 blot(char *out, size_t size, size_t at, size_t n)
 {

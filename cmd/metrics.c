@@ -26,7 +26,7 @@ static const char mark[] = "# dlock run --metrics-file, 1\n";
 #define FILE_BYTES (16 << 20) /* more than a full file has */
 enum { KEYS_KEPT = 200, BACKEND_BYTES = 16 };
 
-/* What is known of a key: times are milliseconds since the epoch, the others of a length. */
+/* The gauges of a key: times are milliseconds since the epoch, the others of a length. */
 enum gauge { START, END, SUCCESS, WAIT, HOLD, STATUS, GAUGES };
 
 static const struct metric {
@@ -213,7 +213,7 @@ read_metrics_text(int fd, bool begun, struct stat *st, struct fault *f)
 	return NULL;
 }
 
-/* What stands in the file; *mode: its own, which the next one is to have, or as it was. */
+/* Reads the file; *mode: its own, which the next one is to have, or as it was. */
 static enum rc
 read_metrics(struct table *t, const char *path, mode_t *mode, struct fault *f)
 {
@@ -424,7 +424,7 @@ open_next(const char *path, struct fault *f)
 	}
 }
 
-/* What a new file may be used for. */
+/* The mode of a new file. */
 static mode_t
 usual_mode(void)
 {

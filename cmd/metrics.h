@@ -3,7 +3,7 @@
  *
  * The file is made for node_exporter's textfile collector: a reader always sees a whole one.
  * Runs that end at the same time add to it one after the other, by a lock on the file that
- * is to replace it.  What is no such file of dlock's is never overwritten.
+ * is to replace it.  A file that is not dlock's is never overwritten.
  */
 #ifndef DLOCK_METRICS_H
 #define DLOCK_METRICS_H
@@ -33,7 +33,7 @@ void metrics_add(const struct plan *, const struct metrics_run *);
 enum { METRICS_LABEL = 8 * KEY_BYTES };
 char *metrics_label(char *out, const char *key);
 
-/* What stands before the lines of a metric. */
+/* Prints the two lines that come before those of a metric. */
 void metrics_head(FILE *, const char *name, const char *help, const char *type);
 
 #endif

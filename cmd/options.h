@@ -74,7 +74,7 @@ enum group {
 	GROUP_LENGTH, /* until when it is frozen */
 };
 
-/* What an option means to some subcommands. */
+/* The meaning of an option to some subcommands. */
 struct wording {
 	unsigned cmds; /* CMD_ bits; 0: the end */
 	const char *help;
@@ -106,8 +106,8 @@ struct option {
 extern const struct option options[]; /* OPTIONS of them, and one without a name */
 
 /*
- * What the plan has for option i where nobody said it: "30s", "no", "-".  Returns out, or
- * a constant.
+ * The value of option i that nobody has said, as the plan has it: "30s", "no", "-".  Returns
+ * out, or a constant.
  */
 const char *options_default(const struct plan *, int i, char *out, size_t size);
 

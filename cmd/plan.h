@@ -67,7 +67,7 @@ struct plan_wait {
 	int conflict_status;
 };
 
-/* What others are shown of this run, and the user. */
+/* The texts for others who look at this run, and for the user. */
 struct plan_show {
 	const char *who, *why; /* NULL: not said */
 	int status_fd;         /* -1: none */
@@ -88,7 +88,7 @@ struct plan_config {
 	const char *profile; /* NULL: none */
 };
 
-/* What a look shows, and how. */
+/* The content of a look, and its form. */
 struct plan_look {
 	bool json, bare;     /* bare: no line of headings */
 	bool prometheus;     /* in its text format */
@@ -130,7 +130,7 @@ struct plan {
 	} texts;
 };
 
-/* What the process was like when it was started; the command gets it back. */
+/* The state in which the process was started; the command gets it back. */
 struct origin {
 	sigset_t mask;
 	/* SIGCHLD was SIG_IGN, which would hide the command's end from us */
@@ -141,7 +141,7 @@ struct origin {
 /* The keys, made fit to be shown: "a", or "a, b and c"; as many as fit into a sentence. */
 struct clean plan_name(const struct plan *);
 
-/* What the command, or the process that has asked for a hold, is told. */
+/* The variables of the command, or of the process that has asked for a hold. */
 enum variable {
 	VAR_KEY,
 	VAR_TOKEN,

@@ -62,9 +62,9 @@ record_kind_name(enum lock_kind kind)
 }
 
 /*
- * Who has started us, and what for, where the environment says more than root@host: the
- * first row counts whose variables are all set.  Others can set them too, so what they say is
- * cleaned, and cut as --who and --why are.
+ * The environment may say more of who has started us, and why, than root@host does.  The first row
+ * counts whose variables are all set.  Others can set them, too, so their text is cleaned, and
+ * cut as --who and --why are.
  */
 static const struct told {
 	bool who; /* else why */

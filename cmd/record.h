@@ -24,7 +24,7 @@
 /* "exclusive", "shared", "limit" */
 const char *record_kind_name(enum lock_kind);
 
-/* What a record says of somebody.  Texts are hostile; NULL, or pid 0: not said. */
+/* A person or run, as its record has it.  Texts are hostile; NULL, or pid 0: not said. */
 struct record {
 	const char *who, *host, *command, *why, *door;
 	int64_t pid, born, script_born;

@@ -117,7 +117,7 @@ apply(const struct said *s, struct plan *p, struct fault *f)
 	return options_take(p, s->option, called.text, s->value, said_wrong(s), f);
 }
 
-/* What says option i; NULL also for a flag that is told no. */
+/* The value of option i that counts; NULL also for a flag that is told no. */
 static const struct said *
 said_yes(const struct said_list *all, int i)
 {

@@ -28,7 +28,7 @@ struct screen {
 
 void screen_open(struct screen *);
 
-/* What switches to a colour, or back (PLAIN); "" without colours. */
+/* The bytes that switch to a colour, or back (PLAIN); "" without colours. */
 const char *screen_colour(const struct screen *, enum colour);
 
 /*

@@ -17,7 +17,7 @@ void show_json(
 /* In a look at jobs: what is remembered of a key, or of one of its IDs; likewise. */
 void show_job(FILE *, const struct view *, const struct store *);
 
-/* What a subcommand has done to a key. */
+/* The deed of a subcommand to a key. */
 struct steered {
 	const char *action, *key; /* "break" */
 	int status;
@@ -32,7 +32,7 @@ void show_steered(FILE *, const struct steered *);
 /* Some lines: who has it, since when and why, who waits, who has frozen it. */
 void show_text(FILE *, const struct view *, const struct store *, const struct screen *);
 
-/* What switches to the colour of its state. */
+/* The bytes that switch to the colour of its state. */
 const char *show_colour(const struct screen *, const struct view *);
 
 /*

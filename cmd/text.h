@@ -37,7 +37,7 @@ char *text_quote(char *out, size_t size, const char *text, char quote);
 char *text_name(char *out, size_t size, const char *text);
 
 /*
- * What a user tells others, whatever the bytes are, as one line of UTF-8 into out[size]:
+ * Makes one line of UTF-8 of a text that a user tells others, into out[size], whatever its bytes are:
  * control characters become blanks, a byte that is no UTF-8 appears as \xE9, and what does not
  * fit is cut off with "...".  Passwords of URLs are masked, wherever it is cut.  Returns out.
  */

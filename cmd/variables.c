@@ -49,7 +49,7 @@ add_settings(struct said_list *all, const char *value)
 
 /* Does an outer run tell it: its key, or its backend?  Then no user has said it. */
 static bool
-is_told(int i, const char *value, const char *backend)
+is_of_outer(int i, const char *value, const char *backend)
 {
 	return i == OPT_KEY ||
 	    (i == OPT_BACKEND && backend && strcmp(value, backend) == 0);
@@ -76,7 +76,7 @@ variables_read(struct said_list *all)
 		    ? plan_variable(options[i].env)
 		    : NULL;
 
-		if (!value || (keepers && is_told(i, value, backend)))
+		if (!value || (keepers && is_of_outer(i, value, backend)))
 			continue;
 		if (i == OPT_BACKEND)
 			inherits = false;

@@ -95,7 +95,7 @@ speak(struct wait *w, const char *words)
 	w->speaks = now + SPEAK_NEXT;
 }
 
-/* RC_OK: all are free.  RC_BUSY: not yet.  Else why it is not known. */
+/* RC_OK: all are free.  RC_BUSY: not yet.  Another rc: it is not known, and the fault says why. */
 static enum rc
 wait_for_all(struct wait *w, struct fault *f)
 {

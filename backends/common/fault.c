@@ -1,10 +1,9 @@
 /* fault.c - what became of a call, put into words. */
 #include "fault.h"
 
-#include "text.h"
-
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 enum rc
 fault_set(struct fault *f, enum rc rc, const char *fmt, ...)
@@ -20,9 +19,13 @@ fault_set(struct fault *f, enum rc rc, const char *fmt, ...)
 enum rc
 fault_of(struct fault *f, enum rc rc, const char *where, const char *what)
 {
-	const char *end = f->text + sizeof f->text;
+	char *at = f->text;
+	const char *end = f->text + sizeof f->text - 1;
 
-	text_put(text_put(text_put(f->text, end, where), end, " "), end, what);
+	at = mempcpy(at, where, strnlen(where, end - at - 1));
+	*at++ = ' ';
+	at = mempcpy(at, what, strnlen(what, end - at));
+	*at = '\0';
 	return rc;
 }
 
