@@ -138,7 +138,7 @@ class History:
         directory.mkdir()
         self.log, self.end = directory / "log", directory / "end"
         self.log.touch()
-        self.ops, self.faults, self.begins, self.errors, self.problems = [], [], [], [], []
+        self.ops, self.faults, self.begins, self.errors, self.problems, self.concerned = [], [], [], [], [], []
         self.threads, self.lock, self.over = [], threading.Lock(), False
         self.began, self.zero = boottime(), time.time()
 
@@ -322,6 +322,7 @@ class History:
     # ---- the checker ----
 
     def problem(self, kind, text, *ops):
+        self.concerned += ops
         self.problems.append(f"{kind}: {text}\n" + "".join(f"    {op.line(self.began)}\n{op.told()}" for op in ops))
 
     def check(self):
@@ -478,12 +479,13 @@ class History:
                                        s.op.asked < b.over and (s.op.over or b.asked) > b.asked]
 
     def tell(self):
-        """The last minute, or all of a short history, as a table."""
+        """The last minute, or what was before and during each problem, as a table."""
         print(f"seed {self.seed}, {self.site.id}; 0 is {time.strftime('%H:%M:%S', time.gmtime(self.zero))}.{int(self.zero * 1000) % 1000:03}; asked, begin, end, over")
         rows = [(op.asked, op.line(self.began)) for op in self.ops if op.asked] + [(f.began, f.line(self.began)) for f in self.faults]
         rows += [(start, f"{start - self.began:8.3f} {stop - self.began:8.3f} STALL") for start, stop in support.STALLS.seen if start > self.began]
-        last = max(when for when, _ in rows) - 60
-        for _, line in sorted(row for row in rows if row[0] >= last):
+        spans = [(op.asked - 5, (op.over or boottime()) + 1) for op in self.concerned if op.asked]
+        spans += [(max(when for when, _ in rows) - 60, boottime())] * (not spans)
+        for _, line in sorted(row for row in rows if any(start <= row[0] <= end for start, end in spans)):
             print(line)
 
 

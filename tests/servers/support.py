@@ -453,6 +453,7 @@ class Dlock:
         self.directory = str(directory)
         self.started, self.numbers = [], itertools.count()
         self.counted = True  # unless a place says otherwise
+        self.tokens_grow = True  # unless a server has forgotten those that it has given
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("DLOCK_", "PG")) and k not in ("DLOCK", "CI")}
 
     def start(self, *words, stdin=subprocess.DEVNULL, env=None, events=None, program=None, **options):

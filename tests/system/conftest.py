@@ -246,7 +246,8 @@ def dlock(tmp_path, nothing_is_left):
     result = Dlock(tmp_path)
     yield result
     result.close()
-    token_order.check_grants(result.started)
+    if result.tokens_grow:
+        token_order.check_grants(result.started)
 
 
 @pytest.fixture
