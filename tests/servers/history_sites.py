@@ -25,6 +25,7 @@ def through(proxy):
         time.sleep(dice.uniform(0.2, 1.5))
         proxy.reset()
         proxy.heal()
+        proxy.reset()  # also those that have come between the two, and lost what they sent
 
     def hold(dice, *directions):
         proxy.hold(*directions)
