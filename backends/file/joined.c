@@ -47,7 +47,7 @@
  */
 #define NAMES_MOST NS_PER_S
 
-enum { LOCKERS_MOST = 64 };
+enum { LOCKERS_MOST = 64, READINGS_MOST = 6 };
 
 /* One lock; what is not known of its process is 0 or "". */
 struct locker {
@@ -193,6 +193,33 @@ read_proc_text(const struct locked *file, const char *path, const char *before,
 	return any;
 }
 
+/*
+ * The kernel gives /proc/locks in pieces, between which others lock and unlock: one may come
+ * twice then, or not at all.  What two readings agree on is so.  -1: no text.
+ */
+static int
+read_locks(const struct locked *file, struct locker *found, size_t *n)
+{
+	struct locker again[LOCKERS_MOST];
+	size_t m = 0;
+	bool same = false;
+
+	if (read_proc_text(file, "/proc/locks", "", 0, found, n) < 0)
+		return -1;
+	for (int i = 1; !same && i < READINGS_MOST; i++, *n = m) {
+		m = 0;
+		if (read_proc_text(file, "/proc/locks", "", 0, again, &m) < 0)
+			return -1;
+		same = m == *n;
+		for (size_t k = 0; same && k < m; k++)
+			same = found[k].pid == again[k].pid &&
+			    found[k].waits == again[k].waits &&
+			    found[k].shared == again[k].shared;
+		memcpy(found, again, m * sizeof *again);
+	}
+	return 0;
+}
+
 /* Has a descriptor of this process the lock that `taker` has taken?  -1: not known (in time). */
 static int
 has_lock(const struct locked *file, pid_t pid, pid_t taker)
@@ -304,7 +331,7 @@ read_lockers(const struct joined *j, const struct stat *st, instant until,
 	int fd, any;
 
 	*n = 0;
-	if (read_proc_text(&file, "/proc/locks", "", 0, found, n) < 0)
+	if (read_locks(&file, found, n) < 0)
 		return fault_set(fault, RC_AGAIN,
 		    "%s: cannot see who has it: /proc/locks cannot be read", j->where);
 	for (size_t i = 0; i < *n; i++) {

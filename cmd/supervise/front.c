@@ -587,7 +587,9 @@ continue_group(struct front *f, pid_t command)
 
 	if (loop_stops_group(f->stop.sig))
 		return;
-	if (getppid() != f->parent || state == 'Z' || state == '\0')
+	/* /proc may hide one that lives */
+	if (getppid() != f->parent || state == 'Z' ||
+	    (state == '\0' && kill(leader, 0) != 0 && errno == ESRCH))
 		kill(0, SIGHUP);
 	kill(0, SIGCONT);
 	kill(command, SIGCONT);

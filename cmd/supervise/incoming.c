@@ -14,6 +14,8 @@
 #define TREE_AGAIN (20 * NS_PER_MS)  /* pause between two looks at what a body has left */
 #define BODY_AGAIN (100 * NS_PER_MS) /* and at a body of whose end no descriptor tells */
 #define LEAVE_LATER (50 * NS_PER_MS) /* what ends within that time is never stopped */
+/* for a front of which /proc does not tell whether it is stopped */
+#define DELIVERY_PATIENCE (3 * NS_PER_S)
 #define DELIVERY_AGAIN (100 * NS_PER_MS) /* between two at a front that is to deliver */
 
 static void
@@ -89,9 +91,14 @@ is_undelivered(const struct incoming *in)
 static void
 check_delivery(struct incoming *in)
 {
-	if (!is_undelivered(in) ||
-	    instant_now() < in->keep->granted_at + DELIVERY_AGAIN ||
-	    tree_state(getppid()) != 'T' || !run_settle(in->run, WITHDRAWN))
+	int64_t since = instant_now() - in->keep->granted_at;
+	char state;
+
+	if (!is_undelivered(in) || since < DELIVERY_AGAIN)
+		return;
+	state = tree_state(getppid());
+	if ((state != 'T' && (state != '\0' || since < DELIVERY_PATIENCE)) ||
+	    !run_settle(in->run, WITHDRAWN))
 		return;
 	react(in, EV_TERMINATED, 0);
 	react(in, EV_ENDED, SIGSTOP); /* as a wait status */

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -31,15 +32,20 @@ lock_hash(const char *backend, const char *key)
 	return h;
 }
 
-/* The network namespace of a socket; 0 if an old kernel does not tell. */
+/*
+ * The network namespace of a socket that we have just made; 0: not known.  Before Linux 5.14 it
+ * is the number of a file, which a later one may get when this one has ended.
+ */
 static unsigned long long
 net_of(int fd)
 {
 	uint64_t cookie = 0;
 	socklen_t size = sizeof cookie;
+	struct stat st;
 
-	return getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size) == 0 ? cookie
-										: 0;
+	if (getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size) == 0)
+		return cookie;
+	return stat("/proc/self/ns/net", &st) == 0 ? st.st_ino : 0;
 }
 
 /* "/BACKEND" at `text`; a handle has none. */
@@ -185,7 +191,7 @@ join_address_connect(const struct join_address *a, int flags, pid_t *pid)
 		if (errno == EAGAIN)
 			error = EAGAIN;
 		else if (errno != EINTR)
-			error = a->net != net_of(fd)            ? ENONET
+			error = !a->net || a->net != net_of(fd) ? ENONET
 			    : errno == EACCES || errno == EPERM ? EPERM
 								: ECONNREFUSED;
 	if (!error && join_address_is_ours(fd, pid))

@@ -187,11 +187,27 @@ keeper_aim(const struct keeper *k)
 	};
 }
 
+/*
+ * To know who is there before parents end: what they leave in another pid namespace is below
+ * us no longer.  A look takes time.
+ */
+static void
+look_at_tree(struct keeper *k)
+{
+	if (k->run->body)
+		outside_look(run_guarded(k->run));
+	else
+		tree_signal(getpid(), &(struct aim){.sig = 0});
+}
+
+/* Where the lock is lost, the time is short, and a look was taken when it was in doubt. */
 static void
 keeper_stop_tree(struct keeper *k)
 {
 	const struct aim aim = keeper_aim(k);
 
+	if (!keep_is_lost(&k->keep) && !k->run->body)
+		look_at_tree(k);
 	tree_signal(getpid(), &aim);
 }
 
@@ -478,7 +494,7 @@ renew(struct keeper *k)
 		break;
 	default:
 		if (!k->in.news.suspect) {
-			outside_look(run_guarded(k->run)); /* before it may be lost */
+			look_at_tree(k); /* before it may be lost */
 			k->in.news.suspect = news_send(&k->in.news, MSG_SUSPECT,
 			    k->keep.lease.term_at - instant_now(), f.text);
 		}

@@ -550,7 +550,10 @@ look_for_outside(struct sweep *s)
 {
 	struct outside *o = s->aim.outside;
 	struct process self = {.pid = own_number()}, front, root, *adopted = &self;
+	struct process leader = {.pid = o->group};
 
+	if (o->group && process_look_up(&leader) && leader.born != o->born)
+		o->group = 0; /* the number is another's by now */
 	s->blind = !self.pid || !process_look_up(&self);
 	front.pid = o->front == getpid() ? self.pid : number_in_proc(o->front);
 	if (front.pid && process_look_up(&front))
@@ -720,18 +723,38 @@ has_whole_group(const struct sweep *s)
 	return any && !s->cut;
 }
 
-/* Copies those that are ours; nothing changes where there is no memory. */
+/* When all of it have ended, others may get its number. */
+static bool
+has_group(const struct sweep *s)
+{
+	for (size_t i = 0; i < s->all.n; i++)
+		if (s->all.at[i].group == s->aim.outside->group)
+			return true;
+	return s->cut;
+}
+
+/*
+ * Copies those that are ours, and where the list was cut off keeps those that it lacks; nothing
+ * changes where there is no memory.
+ */
 static void
 keep_ours(struct processes *kept, const struct sweep *s)
 {
 	struct processes ours = {0};
+	bool fits = true;
 
 	for (size_t i = 0; i < s->all.n; i++)
-		if (s->all.at[i].mark == MARK_OURS &&
-		    !add_process(&ours, &s->all.at[i])) {
-			free(ours.at);
-			return;
-		}
+		if (s->all.at[i].mark == MARK_OURS)
+			fits = fits && add_process(&ours, &s->all.at[i]);
+	for (size_t i = 0; s->cut && i < kept->n; i++)
+		if (!find_process(&s->all, kept->at[i].pid))
+			fits = fits && add_process(&ours, &kept->at[i]);
+	if (!fits) {
+		free(ours.at);
+		return;
+	}
+	if (s->cut && ours.n > 0)
+		qsort(ours.at, ours.n, sizeof *ours.at, by_pid);
 	free(kept->at);
 	*kept = ours;
 }
@@ -824,11 +847,12 @@ sweep(struct sweep *s, pid_t root)
 		s->hidden = signal_children(s);
 	s->alive += s->hidden + s->cut; /* it cannot be seen that all is quiet */
 	if (o) {
+		if (!has_group(s))
+			o->group = 0;
 		o->whole = has_whole_group(s);
 		o->quiet = s->alive ? 0 : o->quiet + 1;
 	}
-	if (!s->cut)
-		keep_ours(s->known, s);
+	keep_ours(s->known, s);
 	free(s->all.at);
 	if (reserve < 0)
 		tree_reserve(); /* what has died may have left room */
@@ -857,7 +881,7 @@ signal_known(const struct aim *a)
 		    !(o && is_hold(&p)))
 			signal_process(&p, a);
 	}
-	if (grouped && o->whole && own_number() == getpid())
+	if (grouped && o->group && o->whole && own_number() == getpid())
 		kill(-o->group, a->sig);
 }
 
@@ -916,24 +940,16 @@ stop_all(pid_t root, const struct aim *a, bool spares)
 }
 
 /*
- * Before parents end of a signal their children are to be known.  What is outside is stopped:
- * nobody of ours adopts its orphans.  What is below us has few that go elsewhere, and a look
- * finds them.
- *
  * A shell at a terminal takes it back from a job that has stopped.  Such a job leads a
  * process group, in which what has lost its parent is found; so it may run on here.
  */
 size_t
 tree_signal(pid_t root, const struct aim *a)
 {
-	struct sweep look = {.aim = *a}, s = {.aim = *a};
+	struct sweep s = {.aim = *a};
 
-	look.aim.sig = 0;
-	look.aim.wake = false;
 	if (a->outside && a->wake)
 		stop_all(root, a, a->outside->group != 0);
-	else if (a->wake)
-		sweep(&look, root);
 	sweep(&s, root);
 	return s.alive;
 }

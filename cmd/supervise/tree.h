@@ -158,8 +158,8 @@ struct aim {
 /*
  * Signals the command, then every living descendant of `root` (not root; 0: of nobody)
  * that has not got it with the command.  Returns how many there were, as far as can be
- * seen.  Where it is to `wake`, parents may end, and leave children that nobody has seen: so
- * a look goes before, and what is outside is stopped.
+ * seen.  What is outside and is to `wake` is stopped first: a parent that ends would leave
+ * children that nobody has seen.
  */
 size_t tree_signal(pid_t root, const struct aim *);
 

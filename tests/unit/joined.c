@@ -68,14 +68,18 @@ refused_open(const char *path, int flags, ...)
 }
 
 /* What the kernel lists: NULL: all; "": cannot be read. */
-static const char *listed;
+static const char *listed, *listed_first; /* the second: once */
 
 static FILE *
 open_listed(const char *path, const char *mode)
 {
 	if (slow && strstr(path, "/fdinfo/"))
 		usleep(20 * 1000);
-	return fopen(listed && strcmp(path, "/proc/locks") == 0 ? listed : path, mode);
+	if (strcmp(path, "/proc/locks") == 0 && (listed_first || listed)) {
+		path = listed_first ? listed_first : listed;
+		listed_first = NULL;
+	}
+	return fopen(path, mode);
 }
 
 /* Copies of these files, that load in this way, beside those of the library. */
@@ -326,6 +330,31 @@ what_is_not_listed_is_not_free(void **state)
 	unlink(path);
 }
 
+/* Others lock and unlock while the list is read. */
+static void
+what_is_listed_twice_is_there_once(void **state)
+{
+	char path[] = "/tmp/unit_joined.XXXXXX", list[] = "/tmp/unit_joined.XXXXXX";
+	int fd = mkstemp(path), text = mkstemp(list);
+	struct stat st;
+	unsigned n;
+
+	(void)state;
+	assert_int_equal(fstat(fd, &st), 0);
+	for (int i = 1; i <= 2; i++)
+		dprintf(text, "%d: POSIX  ADVISORY  WRITE %d %02x:%02x:%llu 0 EOF\n", i,
+		    (int)getpid(), major(st.st_dev), minor(st.st_dev),
+		    (unsigned long long)st.st_ino);
+	assert_int_equal(tickets_lock_file(fd, false, F_WRLCK), 0);
+	listed_first = list;
+	assert_int_equal(count(path, "fcntl", &n), RC_OK);
+	assert_int_equal(n, 1);
+	close(fd);
+	close(text);
+	unlink(path);
+	unlink(list);
+}
+
 /* A process with many descriptors, on a busy machine: who took the lock is told in time. */
 static void
 names_are_looked_for_in_time(void **state)
@@ -376,6 +405,7 @@ main(void)
 	    cmocka_unit_test(a_wait_that_is_stopped_has_nothing),
 	    cmocka_unit_test(a_wait_that_is_refused_ends_in_time),
 	    cmocka_unit_test(what_is_not_listed_is_not_free),
+	    cmocka_unit_test(what_is_listed_twice_is_there_once),
 	    cmocka_unit_test(names_are_looked_for_in_time),
 	    cmocka_unit_test(on_nfs_it_is_opened_for_writing),
 	    cmocka_unit_test(what_another_user_makes_meanwhile_is_locked),

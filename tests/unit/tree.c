@@ -723,6 +723,7 @@ the_number_of_a_group_that_has_ended_is_somebody_elses(void **state)
 	outside_look(&o);
 	assert_true(o.whole);
 	bury(leader);
+	usleep(50000); /* the kernel counts in clock ticks */
 	for (int i = 0; i < 20 && other != leader; i++) {
 		if (other)
 			bury(other);
@@ -733,6 +734,38 @@ the_number_of_a_group_that_has_ended_is_somebody_elses(void **state)
 	usleep(50000); /* a killed one would be a zombie by then */
 	lives = tree_state(other);
 	bury(other);
+	close(o.fd);
+	free(o.known.at);
+	if (other != leader)
+		skip();
+	assert_non_null(strchr("RS", lives));
+}
+
+/* Nor is one of that group an orphan of ours, whoever has adopted it. */
+static void
+the_orphans_of_a_group_that_has_ended_are_somebody_elses(void **state)
+{
+	pid_t leader = sleeper(), front = sleeper(), other = 0;
+	struct outside o;
+	char lives;
+
+	(void)state;
+	setpgid(leader, leader);
+	assert_true(outside_open(&o, leader));
+	o.front = front; /* so that this process is the one that adopts */
+	bury(leader);
+	usleep(50000); /* the kernel counts in clock ticks */
+	for (int i = 0; i < 20 && other != leader; i++) {
+		if (other)
+			bury(other);
+		other = sleeper_with_number(leader);
+	}
+	setpgid(other, other);
+	tree_kill(0, &(struct aim){.outside = &o});
+	usleep(50000); /* a killed one would be a zombie by then */
+	lives = tree_state(other);
+	bury(other);
+	bury(front);
 	close(o.fd);
 	free(o.known.at);
 	if (other != leader)
@@ -918,6 +951,7 @@ main(void)
 	    cmocka_unit_test(a_hold_that_has_left_is_spared),
 	    cmocka_unit_test(a_hold_that_was_stopped_with_others_goes_on),
 	    cmocka_unit_test(the_number_of_a_group_that_has_ended_is_somebody_elses),
+	    cmocka_unit_test(the_orphans_of_a_group_that_has_ended_are_somebody_elses),
 	    cmocka_unit_test(a_keeper_of_a_run_is_not_spared),
 	    cmocka_unit_test(what_dlock_has_below_it_is_spared),
 	    cmocka_unit_test(who_is_not_there_is_not_opened),
