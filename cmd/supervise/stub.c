@@ -317,5 +317,5 @@ stub_fork(struct stub *s, size_t told_room)
 		return -1;
 	stack += size - size % 16;
 	pid = clone(stub_run, stack, SHARES_MEMORY | SIGCHLD, s);
-	return pid < 0 && SHARES_MEMORY ? clone(stub_run, stack, SIGCHLD, s) : pid;
+	return pid < 0 && SHARES_MEMORY != 0 ? clone(stub_run, stack, SIGCHLD, s) : pid;
 }

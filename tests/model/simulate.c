@@ -1564,7 +1564,8 @@ simulate(unsigned long seed, bool told)
 	    w->lost_at = NEVER;
 	choose_terms(w);
 	choose_world(w);
-	w->page = (struct watch_page){.term_at = NEVER, .kill_at = NEVER, .alive_at = w->now};
+	w->page = (struct watch_page){
+	    .term_at = NEVER, .kill_at = NEVER, .alive_at = w->now};
 	watch_init(&w->watch, w->terms.ttl, w->terms.grace);
 	keep_init(&w->keep, &w->terms);
 	deliver(w, (struct event){.kind = EV_TICK});
