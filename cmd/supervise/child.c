@@ -36,7 +36,7 @@ child_fork(struct child *c, const struct run *r)
 	    .origin = r->origin,
 	    .path = r->path,
 	    .argv = r->plan->command.argv,
-	    .exec = &r->shared->exec};
+	    .exec = &r->page->exec};
 
 	if (pipe2(ends, O_CLOEXEC) != 0)
 		return -1;

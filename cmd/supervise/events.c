@@ -216,12 +216,12 @@ tell(const struct run *r, const char *text)
 void
 loss_warn(const struct run *r, struct doubt *d)
 {
-	int64_t left = atomic_load(&r->shared->term_at) - instant_now();
+	int64_t left = atomic_load(&r->page->term_at) - instant_now();
 	char whom[64] = "the command is", text[1600];
 
 	d->warn_at = NEVER;
-	if (left <= 0 || atomic_load(&r->shared->stopping) ||
-	    atomic_load(&r->shared->end.finished))
+	if (left <= 0 || atomic_load(&r->page->stopping) ||
+	    atomic_load(&r->page->end.finished))
 		return;
 	d->warned = true;
 	if (run_guarded(r))
@@ -252,11 +252,11 @@ loss_trust(const struct run *r, struct doubt *d)
 void
 loss_tell(const struct run *r, const struct ending *e, const char *words)
 {
-	const struct heard heard = {.words = words, .where = shared_where(r->shared)};
+	const struct heard heard = {.words = words, .where = page_where(r->page)};
 
 	if (e->kind != END_LOST || !run_guarded(r) ||
-	    atomic_exchange(&r->shared->end.loss_told, true))
+	    atomic_exchange(&r->page->end.loss_told, true))
 		return;
 	if (!tell_script(r, verdict_of(r->plan, e, &heard).line))
-		atomic_store(&r->shared->end.loss_told, false);
+		atomic_store(&r->page->end.loss_told, false);
 }

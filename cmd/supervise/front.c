@@ -72,7 +72,7 @@ struct front_keeper {
 static _Alignas(4096) struct front {
 	const struct run *run;
 	const struct plan *plan;
-	struct shared *shared;
+	struct page *page;
 	struct front_keeper keeper;
 	pid_t parent; /* ours, when we began */
 	struct loop loop;
@@ -107,8 +107,8 @@ front_reap(struct front *f)
 			f->keeper.pid = 0;
 		else if (pid == f->witness.pid)
 			witness_reaped(&f->witness, pid);
-		else if (pid == atomic_load(&f->shared->command)) /* ours by now */
-			atomic_store(&f->shared->command, 0);
+		else if (pid == atomic_load(&f->page->command)) /* ours by now */
+			atomic_store(&f->page->command, 0);
 }
 
 /*
@@ -141,11 +141,11 @@ front_aim(const struct front *f)
 	return (struct aim){
 	    .sig = f->plan->command.signal,
 	    .wake = true,
-	    .command = atomic_load(&f->shared->command),
+	    .command = atomic_load(&f->page->command),
 	    .leads = !f->run->origin->has_tty,
 	    .spared = &f->elders.spared,
 	    .outside = run_guarded(f->run),
-	    .by = instant_after(atomic_load(&f->shared->kill_at), KILL_FINDS),
+	    .by = instant_after(atomic_load(&f->page->kill_at), KILL_FINDS),
 	};
 }
 
@@ -178,9 +178,9 @@ kill_everything(struct front *f)
 
 	witness_end(&f->witness); /* or we would never be alone */
 	/* a keeper that goes on now must not take this for the command's own end */
-	atomic_store(&f->shared->stopping, true);
-	if (atomic_load(&f->shared->command))
-		kill(atomic_load(&f->shared->command), SIGKILL);
+	atomic_store(&f->page->stopping, true);
+	if (atomic_load(&f->page->command))
+		kill(atomic_load(&f->page->command), SIGKILL);
 	if (f->keeper.pid) {
 		look_for_elders(f);
 		kill(f->keeper.pid, SIGKILL);
@@ -231,14 +231,14 @@ kill_and_finish(struct front *f, struct ending otherwise, const char *why)
 	struct ending lost = silence;
 	bool begun;
 
-	if (atomic_load(&f->shared->end.lost)) { /* the keeper was about to do this */
-		lost = shared_ending(f->shared);
-		why = f->shared->end.loss.text;
+	if (atomic_load(&f->page->end.lost)) { /* the keeper was about to do this */
+		lost = page_ending(f->page);
+		why = f->page->end.loss.text;
 	}
 	loss_tell(f->run, &lost, why);
 	lost.stuck = !kill_everything(f);
 	/* not earlier: it may begin until it is dead */
-	begun = atomic_load(&f->shared->exec) == EXEC_CALLED &&
+	begun = atomic_load(&f->page->exec) == EXEC_CALLED &&
 	    (!f->run->body || run_delivery(f->run) == DELIVERED);
 	front_finish(f, begun || (lost.stuck && !f->run->body) ? lost : otherwise, why);
 }
@@ -248,18 +248,18 @@ static void
 take_over(struct front *f, const char *why)
 {
 	/* nothing runs: only the release is in doubt */
-	if (atomic_load(&f->shared->end.finished)) {
+	if (atomic_load(&f->page->end.finished)) {
 		/* first: with it, both of these are the last ones */
-		bool told = atomic_load(&f->shared->end.told);
-		struct ending e = shared_ending(f->shared);
+		bool told = atomic_load(&f->page->end.told);
+		struct ending e = page_ending(f->page);
 
-		if (f->keeper.pid && (!told || !atomic_load(&f->shared->end.lingers)))
+		if (f->keeper.pid && (!told || !atomic_load(&f->page->end.lingers)))
 			kill(f->keeper.pid, SIGKILL);
 		e.unconfirmed = e.unconfirmed || !told;
 		front_finish(f, e,
-		    told                                    ? f->shared->end.why.text
-			: atomic_load(&f->shared->end.lost) ? f->shared->end.loss.text
-							    : why);
+		    told                                  ? f->page->end.why.text
+			: atomic_load(&f->page->end.lost) ? f->page->end.loss.text
+							  : why);
 		return;
 	}
 	kill_and_finish(f, (struct ending){.kind = END_REFUSED, .value = RC_SYSTEM}, why);
@@ -303,7 +303,7 @@ take_over_late(struct front *f)
 static bool
 is_running(const struct front *f)
 {
-	return f->keeper.granted || atomic_load(&f->shared->granted_at) != 0;
+	return f->keeper.granted || atomic_load(&f->page->granted_at) != 0;
 }
 
 /* Said first: a keeper that sees the command end of it must not take it for its own end. */
@@ -314,7 +314,7 @@ stop_command(struct front *f)
 
 	if (f->run->body)
 		run_settle(f->run, WITHDRAWN);
-	if (atomic_exchange(&f->shared->stopping, true))
+	if (atomic_exchange(&f->page->stopping, true))
 		return;
 	loss_tell(f->run, &silence, "");
 	aim = front_aim(f);
@@ -326,7 +326,7 @@ stop_command(struct front *f)
 static instant
 watch_keeper(struct front *f)
 {
-	const struct watch_page view = guard_view(f->shared, is_running(f));
+	const struct watch_page view = guard_view(f->page, is_running(f));
 	struct watched due;
 
 	if (instant_now() >= f->elders.look_at)
@@ -366,10 +366,10 @@ front_state(const struct front *f)
 	if (f->run->body)
 		return run_delivery(f->run) == UNDELIVERED ? SIGNAL_UNDELIVERED
 							   : SIGNAL_DELIVERED;
-	if (atomic_load(&f->shared->end.finished))
+	if (atomic_load(&f->page->end.finished))
 		return SIGNAL_OVER;
 	/* it is about to begin before granted_at is set */
-	return atomic_load(&f->shared->command) || !atomic_load(&f->shared->granted_at)
+	return atomic_load(&f->page->command) || !atomic_load(&f->page->granted_at)
 	    ? SIGNAL_RUNS
 	    : SIGNAL_RESTS;
 }
@@ -383,7 +383,7 @@ struct received {
 static enum signal_sender
 sender_of(const struct front *f, const struct received *t)
 {
-	pid_t sender = t->sender, command = atomic_load(&f->shared->command);
+	pid_t sender = t->sender, command = atomic_load(&f->page->command);
 	/* what is no pid there tells of the guard: see loop_stop_guarded() */
 	bool guard = t->sig == SIGCONT && t->code > SI_USER && t->code < SI_KERNEL;
 
@@ -436,7 +436,7 @@ describe_signal(struct front *f, const struct received *t)
 {
 	struct signal_case c = {
 	    .sig = t->sig, .getter = BY_FRONT, .sender = sender_of(f, t)};
-	pid_t command = atomic_load(&f->shared->command);
+	pid_t command = atomic_load(&f->page->command);
 
 	if (c.sig == SIGCHLD || c.sender == FROM_DLOCK)
 		return c;
@@ -479,7 +479,7 @@ static void
 put_off_stop(struct front *f, int sig)
 {
 	waiting_pause(&f->waiting);
-	atomic_store(&f->shared->front.on_screen, false);
+	atomic_store(&f->page->front.on_screen, false);
 	f->stop.put_off = true;
 	loop_put_off(&f->loop, sig);
 }
@@ -488,8 +488,8 @@ put_off_stop(struct front *f, int sig)
 static void
 begin_stop(struct front *f)
 {
-	f->stop.guard = guard_begin(f->shared, &f->watch, f->keeper.link);
-	atomic_store(&f->shared->front.mirrored, true);
+	f->stop.guard = guard_begin(f->page, &f->watch, f->keeper.link);
+	atomic_store(&f->page->front.mirrored, true);
 }
 
 /* Has the guard continued us? */
@@ -498,7 +498,7 @@ end_stop(struct front *f)
 {
 	bool woken = loop_is_closed(f->stop.guard.fd);
 
-	atomic_store(&f->shared->front.mirrored, false);
+	atomic_store(&f->page->front.mirrored, false);
 	guard_end(&f->stop.guard);
 	return woken;
 }
@@ -615,13 +615,13 @@ take_continue(struct front *f, pid_t command, const siginfo_t *by)
 static void
 front_stop(struct front *f)
 {
-	pid_t command = atomic_load(&f->shared->command);
+	pid_t command = atomic_load(&f->page->command);
 	char state = command ? tree_state(command) : '\0';
 	siginfo_t by;
 	bool came;
 
 	f->stop.at = NEVER;
-	if (!f->run->origin->has_tty || !command || atomic_load(&f->shared->killing) ||
+	if (!f->run->origin->has_tty || !command || atomic_load(&f->page->killing) ||
 	    (state ? state != 'T' : kill(command, 0) != 0))
 		return;
 	begin_stop(f);
@@ -650,7 +650,7 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 		f->keeper.granted = true;
 		f->keeper.anchors = *a;
 		waiting_end(&f->waiting, m->token);
-		atomic_store(&f->shared->front.on_screen, false);
+		atomic_store(&f->page->front.on_screen, false);
 		break;
 	case MSG_STOPPED:
 		f->stop.sig = m->number;
@@ -693,7 +693,7 @@ static void
 hear_keeper(struct front *f)
 {
 	/* then all that was said before lies here already */
-	bool told = atomic_load(&f->shared->end.told);
+	bool told = atomic_load(&f->page->end.told);
 	struct anchors anchors;
 	struct msg m;
 	int got;
@@ -703,10 +703,10 @@ hear_keeper(struct front *f)
 	if (got < 0) {
 		close(f->keeper.link);
 		f->keeper.link = -1;
-		told = atomic_load(&f->shared->end.told);
+		told = atomic_load(&f->page->end.told);
 	}
 	if (told)
-		front_finish(f, shared_ending(f->shared), f->shared->end.why.text);
+		front_finish(f, page_ending(f->page), f->page->end.why.text);
 	else if (got < 0)
 		take_over(f, "dlock's keeper process was killed");
 	else if (f->keeper.anchors.cut)
@@ -754,8 +754,7 @@ begin_witness(struct front *f)
 static nfds_t
 poll_keeper(struct front *f, struct pollfd *set)
 {
-	bool adrift = f->watch.adrift_by != NEVER ||
-	    atomic_load(&f->shared->end.finished);
+	bool adrift = f->watch.adrift_by != NEVER || atomic_load(&f->page->end.finished);
 	size_t n = adrift ? 0 : f->keeper.anchors.n;
 
 	if (instant_now() >= f->keeper.listen_from)
@@ -775,7 +774,7 @@ show_waiting(struct front *f)
 		waiting_end(&f->waiting, 0);
 	} else {
 		waiting_tick(&f->waiting, instant_now());
-		atomic_store(&f->shared->front.on_screen, f->waiting.line.drawn);
+		atomic_store(&f->page->front.on_screen, f->waiting.line.drawn);
 	}
 }
 
@@ -811,7 +810,7 @@ deliver(struct front *f)
 	if (!run_settle(f->run, DELIVERED))
 		return;
 	waiting_end(&f->waiting, 0);
-	atomic_store(&f->shared->front.on_screen, false);
+	atomic_store(&f->page->front.on_screen, false);
 	printed = b->print(f->run);
 	back.got.sig = take_interrupt(f);
 	if (printed && !back.got.sig && b->leave(f->run))
@@ -831,7 +830,7 @@ conclude(struct front *f)
 	char state[HELD_BYTES], missing[400];
 	struct heard heard = {
 	    .words = f->end.words,
-	    .where = shared_where(r->shared),
+	    .where = page_where(r->page),
 	    .key = f->waiting.seen.key,
 	    .state = state,
 	    .waited = now - r->began,
@@ -847,12 +846,12 @@ conclude(struct front *f)
 	    child_lacks_interpreter(r->path, missing, sizeof missing))
 		heard.missing = missing;
 	v = verdict_of(r->plan, &f->end.ending, &heard);
-	if (atomic_load(&f->shared->granted_at))
-		granted = atomic_load(&f->shared->granted_at);
+	if (atomic_load(&f->page->granted_at))
+		granted = atomic_load(&f->page->granted_at);
 	v.waited = granted - r->began;
 	v.held = now - granted;
 	/* the keeper leaves right after its last word: a zombie should not outlive us */
-	for (front_reap(f); f->keeper.pid && !atomic_load(&f->shared->end.lingers) &&
+	for (front_reap(f); f->keeper.pid && !atomic_load(&f->page->end.lingers) &&
 	     instant_now() < patience;
 	     front_reap(f))
 		pause_until(f, patience);
@@ -886,7 +885,7 @@ front_run(const struct run *r, pid_t keeper)
 
 	f->run = r;
 	f->plan = r->plan;
-	f->shared = r->shared;
+	f->page = r->page;
 	f->keeper.pid = keeper;
 	f->parent = getppid();
 	f->keeper.link = r->ends[0];
@@ -897,7 +896,7 @@ front_run(const struct run *r, pid_t keeper)
 	close(r->ends[1]);
 	libc_sigfillset(&all);
 	watch_init(&f->watch, r->plan->terms.ttl, r->plan->terms.grace);
-	waiting_begin(&f->waiting, r->plan, r->shared, r->began, r->origin->has_tty);
+	waiting_begin(&f->waiting, r->plan, r->page, r->began, r->origin->has_tty);
 	error = loop_open(&f->loop, &all) == 0 ? 0 : errno;
 	if (error)
 		take_over(f, strerror(error));
@@ -915,7 +914,7 @@ front_run(const struct run *r, pid_t keeper)
 		if (instant_now() < f->witness_at)
 			wake = instant_first(f->witness_at, wake);
 		loop_wait(&f->loop, set, n, wake);
-		if (set[SLOT_LINK].revents || atomic_load(&f->shared->end.told))
+		if (set[SLOT_LINK].revents || atomic_load(&f->page->end.told))
 			hear_keeper(f);
 		for (nfds_t i = SLOT_ANCHOR; i < n; i++)
 			if (set[i].revents) {

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 struct watch_page
-guard_view(const struct shared *s, bool granted)
+guard_view(const struct page *s, bool granted)
 {
 	return (struct watch_page){
 	    .granted = granted,
@@ -38,7 +38,7 @@ leave_the_front(pid_t front, int link, int pipe)
 }
 
 static _Noreturn void
-watch_alone(const struct shared *s, struct watch w, int link)
+watch_alone(const struct page *s, struct watch w, int link)
 {
 	struct pollfd set[LOOP_OWN + 1];
 	struct watched due;
@@ -59,7 +59,7 @@ watch_alone(const struct shared *s, struct watch w, int link)
 }
 
 struct guard
-guard_begin(const struct shared *s, const struct watch *w, int link)
+guard_begin(const struct page *s, const struct watch *w, int link)
 {
 	struct guard g = {.fd = -1};
 	pid_t front = getpid();

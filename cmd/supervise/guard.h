@@ -23,11 +23,11 @@ struct guard {
  * Begins one.  Where there is no room for a process or a pipe the front stops without.
  * `link` is the front's end.
  */
-struct guard guard_begin(const struct shared *, const struct watch *, int link);
+struct guard guard_begin(const struct page *, const struct watch *, int link);
 
 void guard_end(struct guard *);
 
 /* What the page says now. */
-struct watch_page guard_view(const struct shared *, bool granted);
+struct watch_page guard_view(const struct page *, bool granted);
 
 #endif

@@ -31,7 +31,7 @@ static void
 take_back(struct incoming *in)
 {
 	if (in->keep->phase == PH_HOLD && in->keep->ending.kind == END_NONE)
-		atomic_store(&in->run->shared->end.returned, true);
+		atomic_store(&in->run->page->end.returned, true);
 	react(in, EV_ENDED, 0);
 }
 
@@ -160,7 +160,7 @@ awaits_start(const struct incoming *in)
 void
 incoming_wake_front(const struct incoming *in)
 {
-	if (in->news.link >= 0 && atomic_load(&in->run->shared->front.mirrored))
+	if (in->news.link >= 0 && atomic_load(&in->run->page->front.mirrored))
 		kill(getppid(), SIGCONT);
 }
 
@@ -211,8 +211,7 @@ check_front(struct incoming *in)
 		return;
 	in->guard_at = instant_now() + in->run->plan->terms.ttl / 4;
 	sleeps = in->keep->phase == PH_HOLD && in->news.link >= 0 &&
-	    !atomic_load(&in->run->shared->front.mirrored) &&
-	    tree_state(getppid()) == 'T';
+	    !atomic_load(&in->run->page->front.mirrored) && tree_state(getppid()) == 'T';
 	if (guarded && !sleeps)
 		incoming_drop_guard(in);
 	else if (sleeps && !guarded)
@@ -261,7 +260,7 @@ command_changed(struct incoming *in, int status)
 		if (in->keep->phase == PH_ASK)
 			fault_set(in->fault, RC_SYSTEM,
 			    "the process for the command has ended before it started the command");
-		atomic_store(&in->run->shared->command, 0);
+		atomic_store(&in->run->page->command, 0);
 		react(in, EV_ENDED, status);
 	}
 }
@@ -299,7 +298,7 @@ reap(struct incoming *in)
 		if (found.si_pid == 0)
 			return;
 		if (found.si_pid == in->child.pid && tree_is_end(&found))
-			atomic_store(&in->run->shared->command, 0);
+			atomic_store(&in->run->page->command, 0);
 		if (waitpid(found.si_pid, &status, WNOHANG | WUNTRACED | WCONTINUED) ==
 		    in->child.pid)
 			command_changed(in, status);
@@ -320,7 +319,7 @@ keeper_state(const struct incoming *in)
 	if (in->run->body)
 		return run_delivery(in->run) == DELIVERED ? SIGNAL_DELIVERED
 							  : SIGNAL_UNDELIVERED;
-	return atomic_load(&in->run->shared->command) ? SIGNAL_RUNS : SIGNAL_RESTS;
+	return atomic_load(&in->run->page->command) ? SIGNAL_RUNS : SIGNAL_RESTS;
 }
 
 /* When the command has ended: to all that --wait-tree waits for, else to those that have joined. */
@@ -422,10 +421,10 @@ incoming_answer_release(struct incoming *in)
 
 	if (!join_outer_is_awaited(&in->outer))
 		return;
-	e.returned = atomic_load(&r->shared->end.returned);
+	e.returned = atomic_load(&r->page->end.returned);
 	v = in->keep->phase == PH_LINGER
 	    ? verdict_of_kept(r->plan, 0, keep_wanted_until(in->keep))
-	    : verdict_of_release(r->plan, &e, in->fault->text, shared_where(r->shared));
+	    : verdict_of_release(r->plan, &e, in->fault->text, page_where(r->page));
 	if (in->keep->phase == PH_OVER)
 		join_outer_shut(&in->outer);
 	join_outer_answer(&in->outer, v.status, v.line);
@@ -521,7 +520,7 @@ incoming_wait(struct incoming *in, int fd, short events, instant until)
 	if (in->leave_at != NEVER && instant_now() >= in->leave_at)
 		incoming_leave_session(in);
 	check_front(in);
-	atomic_store(&in->run->shared->alive_at, instant_now());
+	atomic_store(&in->run->page->alive_at, instant_now());
 	ready = set[SLOT_BACKEND].revents != 0;
 	if (in->run->body) {
 		check_delivery(in);

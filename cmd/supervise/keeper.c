@@ -34,7 +34,7 @@ static _Alignas(4096) struct keeper {
 	struct host host; /* first: the backend's way back to us */
 	const struct run *run;
 	const struct plan *plan;
-	struct shared *shared;
+	struct page *page;
 	struct keep keep;
 	struct todo todo;
 	bool for_ancestor; /* what we would wait for ends only after us */
@@ -94,7 +94,7 @@ start_command(struct keeper *k)
 	    k->plan->show.status_fd >= 0;
 	instant now = instant_now(), patience = now + CLEAR_SCREEN;
 	enum telling telling = link_tells(
-	    k->shared, &k->lock.grant, k->plan->terms.ttl, now, awaited);
+	    k->page, &k->lock.grant, k->plan->terms.ttl, now, awaited);
 	struct pollfd set[LOOP_OWN];
 	struct told told = {0};
 
@@ -107,10 +107,10 @@ start_command(struct keeper *k)
 		child_dismiss(&k->in.child);
 		return;
 	}
-	atomic_store(&k->shared->command, k->in.child.pid);
-	atomic_store(&k->shared->granted_at, now);
+	atomic_store(&k->page->command, k->in.child.pid);
+	atomic_store(&k->page->granted_at, now);
 	/* where somebody watches us wait, that line goes before the command writes */
-	while (telling == TELL_BEFORE && atomic_load(&k->shared->front.on_screen) &&
+	while (telling == TELL_BEFORE && atomic_load(&k->page->front.on_screen) &&
 	    instant_now() < patience)
 		loop_wait(&k->in.loop, set, LOOP_OWN, instant_now() + NS_PER_MS);
 	child_go(&k->in.child, k->keep.lease.term_at, &told);
@@ -134,11 +134,11 @@ start_body(struct keeper *k)
 
 	tree_reserve();
 	k->run->body->until = instant_after(instant_now(), k->plan->steer.length);
-	atomic_store(&k->shared->exec, EXEC_CALLED);
+	atomic_store(&k->page->exec, EXEC_CALLED);
 	leave_directory(k);
 	if (told_write(&told, k->run, k->lock.outer.parts, k->in.outer.address) &&
 	    tell_grant(k, &told))
-		atomic_store(&k->shared->granted_at, instant_now());
+		atomic_store(&k->page->granted_at, instant_now());
 	else
 		leave_untold(k);
 }
@@ -147,27 +147,27 @@ start_body(struct keeper *k)
 static void
 publish_ending(struct keeper *k)
 {
-	shared_put_ending(k->shared, &k->keep.ending);
-	atomic_store(&k->shared->end.finished, true);
+	page_put_ending(k->page, &k->keep.ending);
+	atomic_store(&k->page->end.finished, true);
 }
 
 /* To kill a tree may take long: a front that does it first says why, as we would have. */
 static void
 publish_loss(struct keeper *k)
 {
-	if (k->keep.ending.kind != END_LOST || atomic_load(&k->shared->end.lost))
+	if (k->keep.ending.kind != END_LOST || atomic_load(&k->page->end.lost))
 		return;
-	k->shared->end.loss = k->fault;
-	shared_put_ending(k->shared, &k->keep.ending);
-	atomic_store(&k->shared->end.lost, true);
+	k->page->end.loss = k->fault;
+	page_put_ending(k->page, &k->keep.ending);
+	atomic_store(&k->page->end.lost, true);
 }
 
 static void
 report_ending(struct keeper *k)
 {
 	publish_ending(k);
-	k->shared->end.why = k->fault;
-	atomic_store(&k->shared->end.told, true);
+	k->page->end.why = k->fault;
+	atomic_store(&k->page->end.told, true);
 	/* it wakes the front, also one that does not listen yet; nothing else is to be said */
 	if (k->in.news.link >= 0)
 		shutdown(k->in.news.link, SHUT_WR);
@@ -180,7 +180,7 @@ keeper_aim(const struct keeper *k)
 	return (struct aim){
 	    .sig = k->plan->command.signal,
 	    .wake = true,
-	    .command = atomic_load(&k->shared->command), /* forgotten once it is reaped */
+	    .command = atomic_load(&k->page->command), /* forgotten once it is reaped */
 	    .leads = k->in.child.group != 0,
 	    .outside = run_guarded(k->run),
 	    .by = instant_after(k->keep.lease.kill_at, KILL_FINDS),
@@ -217,8 +217,8 @@ keeper_kill_tree(struct keeper *k)
 	const struct aim aim = keeper_aim(k);
 
 	/* a front that takes over now must not continue what we stop */
-	atomic_store(&k->shared->stopping, true);
-	atomic_store(&k->shared->killing, true);
+	atomic_store(&k->page->stopping, true);
+	atomic_store(&k->page->killing, true);
 	tree_kill(getpid(), &aim);
 }
 
@@ -226,7 +226,7 @@ keeper_kill_tree(struct keeper *k)
 static void
 dismiss_stub(struct keeper *k)
 {
-	if (!k->run->body && !atomic_load(&k->shared->granted_at) && !k->keep.tree.gone &&
+	if (!k->run->body && !atomic_load(&k->page->granted_at) && !k->keep.tree.gone &&
 	    k->in.child.gate >= 0)
 		child_dismiss(&k->in.child);
 }
@@ -244,8 +244,8 @@ static void
 carry_out(struct keeper *k, const struct actions *a)
 {
 	if (a->set & DO_PUBLISH) {
-		atomic_store(&k->shared->term_at, k->keep.lease.term_at);
-		atomic_store(&k->shared->kill_at, k->keep.lease.kill_at);
+		atomic_store(&k->page->term_at, k->keep.lease.term_at);
+		atomic_store(&k->page->kill_at, k->keep.lease.kill_at);
 	}
 	if (a->set & DO_GO)
 		k->in.guard_at = instant_now() + k->plan->terms.ttl / 4;
@@ -260,7 +260,7 @@ carry_out(struct keeper *k, const struct actions *a)
 		loss_tell(k->run, &k->keep.ending, k->fault.text);
 	}
 	/* unless the front has been faster */
-	if ((a->set & DO_TERM) && !atomic_exchange(&k->shared->stopping, true)) {
+	if ((a->set & DO_TERM) && !atomic_exchange(&k->page->stopping, true)) {
 		news_send(&k->in.news, MSG_STOPPING, k->keep.ending.kind, k->fault.text);
 		keeper_stop_tree(k);
 	}
@@ -275,7 +275,7 @@ carry_out(struct keeper *k, const struct actions *a)
 	if (a->set & DO_REPORT) {
 		if (!(a->set & DO_EXIT))
 			go_on_alone(k);
-		atomic_store(&k->shared->end.lingers, !(a->set & DO_EXIT));
+		atomic_store(&k->page->end.lingers, !(a->set & DO_EXIT));
 		report_ending(k);
 		incoming_answer_release(&k->in);
 		incoming_drop_guard(&k->in); /* who has stopped the front wants it so */
@@ -289,7 +289,7 @@ react_to(struct keeper *k, const struct event *e)
 	struct actions a;
 
 	if (e->kind != EV_OVERTAKEN && k->keep.phase == PH_HOLD &&
-	    !k->keep.tree.stopping && atomic_load(&k->shared->stopping))
+	    !k->keep.tree.stopping && atomic_load(&k->page->stopping))
 		/* first: what we are to hear of may be its work */
 		react_to(k, &(struct event){.kind = EV_OVERTAKEN});
 	a = step(&k->keep, instant_now(), e);
@@ -407,9 +407,9 @@ open_lock(struct keeper *k)
 	k->keep.terms.nested = k->lock.nested;
 	if (rc != RC_OK)
 		return rc;
-	text_put(k->shared->where, k->shared->where + sizeof k->shared->where,
-	    k->lock.store->where);
-	atomic_store(&k->shared->opened, true);
+	text_put(
+	    k->page->where, k->page->where + sizeof k->page->where, k->lock.store->where);
+	atomic_store(&k->page->opened, true);
 	return RC_OK;
 }
 
@@ -583,7 +583,7 @@ keeper_init(struct keeper *k, const struct run *r)
 	k->host.tell_ctx = &k->in.news;
 	k->run = r;
 	k->plan = r->plan;
-	k->shared = r->shared;
+	k->page = r->page;
 	k->in.run = r;
 	k->in.keep = &k->keep;
 	k->in.fault = &k->fault;

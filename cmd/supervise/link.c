@@ -26,7 +26,7 @@ link_looks_in_time(const struct grant *g, int64_t ttl, instant now)
 
 enum telling
 link_tells(
-    const struct shared *s, const struct grant *g, int64_t ttl, instant now, bool awaited)
+    const struct page *s, const struct grant *g, int64_t ttl, instant now, bool awaited)
 {
 	if (g->anchor >= 0 || atomic_load(&s->front.on_screen) ||
 	    !link_looks_in_time(g, ttl, now))

@@ -95,7 +95,7 @@ int link_receive(int end, struct msg *, struct anchors *, const struct told *roo
  */
 enum telling { TELL_BEFORE, TELL_AFTER, TELL_NOT };
 enum telling link_tells(
-    const struct shared *, const struct grant *, int64_t ttl, instant now, bool awaited);
+    const struct page *, const struct grant *, int64_t ttl, instant now, bool awaited);
 
 /*
  * Before the grant the front looks again no later than the first deadline of a

@@ -7,7 +7,7 @@
 enum { KIND_AT = 32, LOSS_AT = 36, KEPT_AT = 40, FLAGS_AT = 44, FOUR_BITS = 0xf };
 
 void
-shared_put_ending(struct shared *s, const struct ending *e)
+page_put_ending(struct page *s, const struct ending *e)
 {
 	uint64_t flags = e->stuck | e->unconfirmed << 1 | e->too_late << 2 |
 	    e->returned << 3;
@@ -19,7 +19,7 @@ shared_put_ending(struct shared *s, const struct ending *e)
 }
 
 struct ending
-shared_ending(const struct shared *s)
+page_ending(const struct page *s)
 {
 	uint64_t bits = atomic_load(&s->end.ending);
 
@@ -36,15 +36,15 @@ shared_ending(const struct shared *s)
 }
 
 const char *
-shared_where(const struct shared *s)
+page_where(const struct page *s)
 {
 	return atomic_load(&s->opened) ? s->where : "";
 }
 
-struct shared *
-shared_new(void)
+struct page *
+page_new(void)
 {
-	struct shared *s = mmap(
+	struct page *s = mmap(
 	    NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	if (s == MAP_FAILED)
@@ -56,7 +56,7 @@ shared_new(void)
 }
 
 void
-shared_end(struct shared *s)
+page_free(struct page *s)
 {
 	munmap(s, sizeof *s);
 }

@@ -15,7 +15,7 @@
 #include <sys/types.h>
 
 /* How it ended; written by the keeper. */
-struct shared_end {
+struct page_end {
 	_Atomic bool finished; /* nothing that needs the lock is running */
 	_Atomic bool
 	    told; /* `ending` is final; `why` has the words, and stays as it is */
@@ -26,18 +26,18 @@ struct shared_end {
 	/* `dlock hold`: it was given back, or its time is over */
 	_Atomic bool returned;
 	_Atomic bool loss_told;  /* `dlock hold`: to the script; written by both */
-	_Atomic uint64_t ending; /* shared_ending(): all of one, never a half */
+	_Atomic uint64_t ending; /* page_ending(): all of one, never a half */
 	struct fault why;
 };
 
 /* What the front does that the keeper has to know; written by the front. */
-struct shared_front {
+struct page_front {
 	_Atomic bool on_screen; /* the live line, which goes before the command writes */
 	_Atomic bool mirrored;  /* it has stopped because the command did */
 };
 
 /* Where nothing else is said, the keeper writes. */
-struct shared {
+struct page {
 	_Atomic instant term_at, kill_at; /* NEVER until a grant */
 	/* when the keeper last woke; it does so every third of the ttl */
 	_Atomic instant alive_at;
@@ -48,20 +48,20 @@ struct shared {
 	_Atomic int exec;        /* EXEC_*, or an errno; written by the stub */
 	_Atomic bool opened;     /* `where` is set */
 	char where[WHERE_BYTES]; /* the server, for people */
-	struct shared_end end;
-	struct shared_front front;
+	struct page_end end;
+	struct page_front front;
 };
 
 /* A fresh page, or NULL with errno. */
-struct shared *shared_new(void);
+struct page *page_new(void);
 
-void shared_end(struct shared *);
+void page_free(struct page *);
 
 /* How it ended, as far as the keeper has decided it: a front may read it at any moment. */
-void shared_put_ending(struct shared *, const struct ending *);
-struct ending shared_ending(const struct shared *);
+void page_put_ending(struct page *, const struct ending *);
+struct ending page_ending(const struct page *);
 
 /* The server's name, not cleaned; "" while it is not known. */
-const char *shared_where(const struct shared *);
+const char *page_where(const struct page *);
 
 #endif

@@ -5,7 +5,7 @@ struct outside *
 run_guarded(const struct run *r)
 {
 	return r->body && r->body->outside.pid && run_delivery(r) == DELIVERED &&
-		!atomic_load(&r->shared->end.returned)
+		!atomic_load(&r->page->end.returned)
 	    ? &r->body->outside
 	    : NULL;
 }

@@ -75,7 +75,7 @@ struct body {
 struct run {
 	const struct plan *plan;
 	const struct origin *origin;
-	struct shared *shared;
+	struct page *page;
 	int ends[2]; /* of the link: [0] the front's, [1] the keeper's */
 	const struct join_site *where; /* the lock is kept */
 	const char *site;              /* the same for DLOCK_KEEPER, behind our address */

@@ -112,8 +112,8 @@ prepare_keeper(struct run *r, struct plan *p)
 		atomic_store(r->body->delivery, UNDELIVERED);
 	r->has_elders = tree_has_children();
 	r->outer = outer ? join_address_living(outer, NULL) : "";
-	r->shared = shared_new();
-	if (!r->outer || !r->shared || getrandom(&bytes, sizeof bytes, 0) != sizeof bytes)
+	r->page = page_new();
+	if (!r->outer || !r->page || getrandom(&bytes, sizeof bytes, 0) != sizeof bytes)
 		return false;
 	text_hex(r->owner, bytes.owner, sizeof bytes.owner);
 	text_hex(r->socket_id, bytes.door, sizeof bytes.door);
@@ -174,7 +174,7 @@ stop_waiting(struct run *r, const struct plan *p, int sig)
 	int end;
 
 	events_message(p, &m);
-	shared_end(r->shared);
+	page_free(r->page);
 	if (sig != SIGSTOP) /* then we have stopped already */
 		loop_stop_now(sig);
 	end = pending_end();

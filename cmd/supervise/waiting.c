@@ -35,13 +35,13 @@ is_foreground(void)
 }
 
 void
-waiting_begin(struct waiting *g, const struct plan *p, const struct shared *s,
+waiting_begin(struct waiting *g, const struct plan *p, const struct page *s,
     instant began, bool has_tty)
 {
 	instant now = instant_now();
 
 	g->plan = p;
-	g->shared = s;
+	g->page = s;
 	g->began = began;
 	g->line.next = NEVER;
 	g->seen.held.ns = -1;
@@ -96,7 +96,7 @@ waiting_state(const struct waiting *g, bool still, char *out)
 static void
 describe_cause(const struct waiting *g, char *out)
 {
-	const struct clean server = text_shown(shared_where(g->shared));
+	const struct clean server = text_shown(page_where(g->page));
 	const struct held h = held_now(g);
 
 	if (*g->seen.trouble)

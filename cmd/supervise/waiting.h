@@ -32,14 +32,14 @@ struct waiting_seen {
 
 struct waiting {
 	const struct plan *plan;
-	const struct shared *shared;
+	const struct page *page;
 	instant began;
 	struct waiting_line line;
 	struct waiting_seen seen;
 };
 
 /* It is zeroed. */
-void waiting_begin(struct waiting *, const struct plan *, const struct shared *,
+void waiting_begin(struct waiting *, const struct plan *, const struct page *,
     instant began, bool has_tty);
 
 /* MSG_WAITING, MSG_RETRYING, or MSG_NOTICE, which is said next. */

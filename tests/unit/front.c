@@ -18,12 +18,12 @@ static int
 begin(void **state)
 {
 	(void)state;
-	run = (struct run){.shared = shared_new()};
-	front = (struct front){.run = &run, .shared = run.shared};
-	shared_put_ending(
-	    front.shared, &(struct ending){.kind = END_REFUSED, .value = RC_DENIED});
-	front.shared->end.why = (struct fault){"no such password"};
-	atomic_store(&front.shared->end.finished, true);
+	run = (struct run){.page = page_new()};
+	front = (struct front){.run = &run, .page = run.page};
+	page_put_ending(
+	    front.page, &(struct ending){.kind = END_REFUSED, .value = RC_DENIED});
+	front.page->end.why = (struct fault){"no such password"};
+	atomic_store(&front.page->end.finished, true);
 	return 0;
 }
 
@@ -31,7 +31,7 @@ static void
 a_keeper_that_has_told_its_end_as_it_is_given_up_is_quoted(void **state)
 {
 	(void)state;
-	atomic_store(&front.shared->end.told, true);
+	atomic_store(&front.page->end.told, true);
 	take_over(&front, "it was stopped");
 	assert_true(front.end.over);
 	assert_int_equal(front.end.ending.kind, END_REFUSED);

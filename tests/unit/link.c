@@ -270,7 +270,7 @@ grant_is_told_only_to_whom_it_matters(void **state)
 	    {30 * NS_PER_S, GRANT_QUICK, -1, false, false, TELL_NOT},
 	    {30 * NS_PER_S, GRANT_QUICK + 1, -1, false, false, TELL_BEFORE},
 	};
-	struct shared *s = shared_new();
+	struct page *s = page_new();
 
 	(void)state;
 	assert_non_null(s);

@@ -16,7 +16,7 @@
 static void
 page_is_shared_with_children(void **state)
 {
-	struct shared *s = shared_new();
+	struct page *s = page_new();
 	pid_t child;
 
 	(void)state;
@@ -28,12 +28,12 @@ page_is_shared_with_children(void **state)
 	child = fork();
 	if (child == 0) {
 		atomic_store(&s->kill_at, 42);
-		shared_put_ending(s, &(struct ending){.kind = END_LOST});
+		page_put_ending(s, &(struct ending){.kind = END_LOST});
 		_exit(0);
 	}
 	waitpid(child, NULL, 0);
 	assert_int_equal(atomic_load(&s->kill_at), 42);
-	assert_int_equal(shared_ending(s).kind, END_LOST);
+	assert_int_equal(page_ending(s).kind, END_LOST);
 }
 
 /* A front that takes over reads it while the keeper writes the next one. */
@@ -53,7 +53,7 @@ ending_is_never_read_by_halves(void **state)
 		.kept = KEPT_OUTSIDE},
 	};
 	enum { ENDS = sizeof ends / sizeof *ends };
-	struct shared *s = shared_new();
+	struct page *s = page_new();
 	struct ending e = {0}; /* with its gaps */
 	pid_t child;
 	int which;
@@ -62,9 +62,9 @@ ending_is_never_read_by_halves(void **state)
 	assert_non_null(s);
 	child = fork();
 	for (unsigned n = 0; child == 0; n++)
-		shared_put_ending(s, &ends[n % ENDS]);
+		page_put_ending(s, &ends[n % ENDS]);
 	for (int n = 0; n < 100000; n++) {
-		e = shared_ending(s);
+		e = page_ending(s);
 		for (which = 0; which < ENDS; which++)
 			if (e.kind == ends[which].kind && e.value == ends[which].value &&
 			    e.loss == ends[which].loss && e.kept == ends[which].kept &&
