@@ -188,26 +188,17 @@ keeper_aim(const struct keeper *k)
 }
 
 /*
- * To know who is there before parents end: what they leave in another pid namespace is below
- * us no longer.  A look takes time.
+ * Who is there is looked at before parents end: what they leave in another pid namespace is
+ * below us no longer.  Not where the lock is lost: a look takes time, the time is short, and
+ * many runs of one machine may lose theirs in one moment.
  */
-static void
-look_at_tree(struct keeper *k)
-{
-	if (k->run->body)
-		outside_look(run_guarded(k->run));
-	else
-		tree_signal(getpid(), &(struct aim){.sig = 0});
-}
-
-/* Where the lock is lost, the time is short, and a look was taken when it was in doubt. */
 static void
 keeper_stop_tree(struct keeper *k)
 {
 	const struct aim aim = keeper_aim(k);
 
 	if (!keep_is_lost(&k->keep) && !k->run->body)
-		look_at_tree(k);
+		tree_signal(getpid(), &(struct aim){.sig = 0});
 	tree_signal(getpid(), &aim);
 }
 
@@ -494,7 +485,7 @@ renew(struct keeper *k)
 		break;
 	default:
 		if (!k->in.news.suspect) {
-			look_at_tree(k); /* before it may be lost */
+			outside_look(run_guarded(k->run)); /* before it may be lost */
 			k->in.news.suspect = news_send(&k->in.news, MSG_SUSPECT,
 			    k->keep.lease.term_at - instant_now(), f.text);
 		}

@@ -52,7 +52,7 @@ def grant_of(run):
     """[((the words to its place, key), Grant)] of its first key, by what it said on --status-fd; [] if none is known."""
     end = run.words.index("--") if "--" in run.words else len(run.words)
     where = sorted((word, run.words[n + 1]) for n, word in enumerate(run.words[:end - 1]) if word in ("-u", "-O", "-b"))
-    foreign = any("dialect=" in word for _, word in where)  # another program's numbers
+    foreign = any("dialect=" in word or word == "fake" for _, word in where)  # another program's numbers, or scripted ones
     if not run.is_plain or not where or foreign or run.words[0] != "run":
         return []
     return [((where, e["key"]), Grant(e["kind"] == "exclusive", e.get("slot"), e["token"], " ".join(run.words)))

@@ -549,7 +549,9 @@ def job_that_leaves(dlock, shell, leased, tmp_path, left):
     script = f"{'setsid ' if left == 'elsewhere' else ''}sleep 1000 & echo $! >{tmp_path}/pid; echo ready; exec sleep 1000"
     shell.send(run_line(leased, "sh", "-c", f"'{script}'", options=["-t", f"{TTL}s"]) + "\n")
     shell.expect("ready")
-    return [p for p in descendants_of(shell.tty.pid) if stat_of(p)[0] == "dlock"]
+    front, = children_of(shell.tty.pid)
+    keeper, = [p for p in children_of(front) if os.getpgid(p) != front]  # the group's witness is none
+    return front, keeper
 
 
 def until_stopped(pids):
