@@ -397,11 +397,12 @@ sender_of(const struct front *f, const struct received *t)
 static enum signal_reach
 reach_of(struct front *f, const struct received *t)
 {
-	enum signal_reach reach = witness_ask(&f->witness, t->sig, t->sender);
+	enum signal_reach witnessed = witness_ask(&f->witness, t->sig, t->sender),
+			  by_code = signal_reach_by_code(
+			      t->sig, t->code, getsid(0) == getpid());
 
-	return reach != REACH_UNKNOWN
-	    ? reach
-	    : signal_reach_by_code(t->sig, t->code, getsid(0) == getpid());
+	/* a witness that was just born has not got what the terminal sent before */
+	return witnessed == REACH_UNKNOWN || by_code == REACH_GROUP ? by_code : witnessed;
 }
 
 /* The keeper reaps it, and may be late. */
@@ -489,6 +490,7 @@ static void
 begin_stop(struct front *f)
 {
 	f->stop.guard = guard_begin(f->page, &f->watch, f->keeper.link);
+	atomic_store(&f->page->front.guarded, f->stop.guard.pid > 0);
 	atomic_store(&f->page->front.mirrored, true);
 }
 
@@ -499,6 +501,7 @@ end_stop(struct front *f)
 	bool woken = loop_is_closed(f->stop.guard.fd);
 
 	atomic_store(&f->page->front.mirrored, false);
+	atomic_store(&f->page->front.guarded, false);
 	guard_end(&f->stop.guard);
 	return woken;
 }
@@ -518,6 +521,9 @@ front_take_signal(struct front *f, const struct received *r)
 {
 	const struct msg m = {.kind = MSG_SIGNAL, .got = describe_signal(f, r)};
 	int sig = r->sig;
+
+	if (sig == SIGHUP)
+		f->stop.hung_up = false; /* this was the one */
 
 	if (sig == SIGWINCH && f->waiting.line.drawn)
 		f->waiting.line.next = 0; /* it may not fit any more */

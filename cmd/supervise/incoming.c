@@ -197,7 +197,7 @@ set_guard(struct incoming *in)
 }
 
 /*
- * A front that was stopped by SIGSTOP (`kill -STOP %1`) could set no guard of its own, and
+ * A front that was stopped by SIGSTOP (`kill -STOP %1`), or had no process left for a guard,
  * would sleep on when we are killed.  So it is looked at when we wake, which we do every third
  * of a lease at least, but not more often than needed.  While the link is open the front is
  * our parent.
@@ -211,7 +211,7 @@ check_front(struct incoming *in)
 		return;
 	in->guard_at = instant_now() + in->run->plan->terms.ttl / 4;
 	sleeps = in->keep->phase == PH_HOLD && in->news.link >= 0 &&
-	    !atomic_load(&in->run->page->front.mirrored) && tree_state(getppid()) == 'T';
+	    !atomic_load(&in->run->page->front.guarded) && tree_state(getppid()) == 'T';
 	if (guarded && !sleeps)
 		incoming_drop_guard(in);
 	else if (sleeps && !guarded)

@@ -48,6 +48,9 @@ static _Alignas(4096) struct keeper {
 
 /* ---- carrying out what step() decides ---- */
 
+/* the front looks for a grant 20 ms after its start, and this process may be held up */
+#define MISSED_WITNESS (10 * NS_PER_MS)
+
 /* for the front to erase its line; it may be stopped */
 #define CLEAR_SCREEN (50 * NS_PER_MS)
 
@@ -85,14 +88,20 @@ leave_untold(struct keeper *k)
 	k->untold = true;
 }
 
+/* Is a front on a terminal to begin its witness (witness.h), after a look before the grant? */
+static bool
+begins_witness(const struct keeper *k, instant now)
+{
+	return k->run->origin->has_tty &&
+	    (k->in.news.waited || now >= k->run->began + MISSED_WITNESS);
+}
+
 static void
 start_command(struct keeper *k)
 {
-	/* on a terminal the front has a witness to begin: witness.h */
-	bool awaited = (k->in.news.waited &&
-			   (!k->plan->show.quiet || k->run->origin->has_tty)) ||
-	    k->plan->show.status_fd >= 0;
 	instant now = instant_now(), patience = now + CLEAR_SCREEN;
+	bool awaited = (k->in.news.waited && !k->plan->show.quiet) ||
+	    k->plan->show.status_fd >= 0 || begins_witness(k, now);
 	enum telling telling = link_tells(
 	    k->page, &k->lock.grant, k->plan->terms.ttl, now, awaited);
 	struct pollfd set[LOOP_OWN];

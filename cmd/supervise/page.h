@@ -34,6 +34,7 @@ struct page_end {
 struct page_front {
 	_Atomic bool on_screen; /* the live line, which goes before the command writes */
 	_Atomic bool mirrored;  /* it has stopped because the command did */
+	_Atomic bool guarded;   /* so it has, and guard.h watches in its place */
 };
 
 /* Where nothing else is said, the keeper writes. */

@@ -71,15 +71,16 @@ start_objection(void)
 }
 
 /*
- * Will the front have a descriptor for each key's anchor, and the two of its loop?  The
+ * Will the front have a descriptor for each key's anchor, the two of its loop, and with a
+ * terminal the witness's?  The
  * keeper's end of the link, which it closes, counts for one.  Asked before the lock is: a
  * grant whose anchors the front cannot take would end with the keeper alone.
  */
 static bool
 has_descriptors(const struct run *r)
 {
-	int spare[KEYS_MAX + 1];
-	size_t n = 0, wanted = r->plan->nkeys + 1;
+	int spare[KEYS_MAX + 2];
+	size_t n = 0, wanted = r->plan->nkeys + 1 + r->origin->has_tty;
 	bool enough;
 
 	while (n < wanted && (spare[n] = dup(r->ends[0])) >= 0)

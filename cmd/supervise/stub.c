@@ -199,11 +199,11 @@ count(char *const *words)
 
 /* The caller's variables but for ours; returns their end, which is not written. */
 static char **
-copy_environment(char **out, pid_t front, struct pids *pids)
+copy_environment(char **out, const struct stub *s, struct pids *pids)
 {
-	for (char **v = environ; *v; v++)
+	for (char **v = s->caller; *v; v++)
 		if (!is_ours(*v))
-			*out++ = rewrite_pid(*v, front, pids);
+			*out++ = rewrite_pid(*v, s->front, pids);
 	return out;
 }
 
@@ -284,18 +284,19 @@ int
 stub_run(void *stub)
 {
 	const struct stub *s = stub;
-	char *envp[count(environ) + VARIABLES + 1], **end;
+	char *envp[count(s->caller) + VARIABLES + 1], **end;
 	struct pids pids;
 	struct go go;
 
+	/* first: what is stopped here would keep the keeper's end of the link open for ever */
+	ask_kernel(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0);
 	for (size_t i = 0; i < sizeof s->others / sizeof *s->others; i++)
 		ask_kernel(SYS_close, s->others[i], 0, 0, 0);
 	if (s->leads)
 		ask_kernel(SYS_setpgid, 0, 0, 0, 0);
-	ask_kernel(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0);
 	if (ask_kernel(SYS_getppid, 0, 0, 0, 0) != s->keeper)
 		return STATUS_NOT_FOUND;
-	end = copy_environment(envp, s->front, &pids);
+	end = copy_environment(envp, s, &pids);
 	if (read_all(s->gate, (char *)&go, sizeof go))
 		obey_go(s, &go, envp, end);
 	return STATUS_NOT_FOUND;
@@ -303,18 +304,24 @@ stub_run(void *stub)
 
 /* ---- in the keeper ---- */
 
-/* Emulators may know no process that shares memory but a thread: such a stub has a copy. */
+/*
+ * The caller's variables stand at the other end of the stack: setenv(3) in the keeper changes
+ * the list, not what it has pointed to.  Emulators may know no process that shares memory but
+ * a thread: such a stub has a copy.
+ */
 pid_t
 stub_fork(struct stub *s, size_t told_room)
 {
-	size_t size = STUB_STACK + told_room +
-	    (count(environ) + VARIABLES + count(s->argv)) * sizeof(char *);
+	size_t n = count(environ) + 1,
+	       size = STUB_STACK + told_room +
+	    (2 * n + VARIABLES + count(s->argv)) * sizeof(char *);
 	char *stack = mmap(NULL, size, PROT_READ | PROT_WRITE,
 	    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	pid_t pid;
 
 	if (stack == MAP_FAILED)
 		return -1;
+	s->caller = memcpy(stack, environ, n * sizeof *environ);
 	stack += size - size % 16;
 	pid = clone(stub_run, stack, SHARES_MEMORY | SIGCHLD, s);
 	return pid < 0 && SHARES_MEMORY != 0 ? clone(stub_run, stack, SIGCHLD, s) : pid;

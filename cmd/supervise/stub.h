@@ -41,6 +41,8 @@ struct stub {
 	const struct origin *origin; /* what the command's signals are */
 	const char *path;            /* has a slash */
 	char *const *argv;
+	char **
+	    caller; /* set by stub_fork(): the caller's variables, which the keeper's libraries change in its own list */
 	_Atomic int *exec; /* in the page: EXEC_* */
 };
 

@@ -23,6 +23,7 @@
 #include <cmocka.h>
 
 static _Atomic int *exec_state;
+static char **caller; /* NULL: the environment */
 
 enum { RANGES = 256 };
 
@@ -78,6 +79,7 @@ stub_of(const char *path, int gate)
 	    .path = path,
 	    .argv = argv,
 	    .gate = gate,
+	    .caller = caller ? caller : environ,
 	    .exec = exec_state};
 }
 
@@ -174,6 +176,19 @@ variables_are_told_once_and_the_others_kept(void **state)
 		told, sizeof told, 1));
 	unsetenv("DLOCK_KEY");
 	unsetenv("DLOCK_SLOT");
+}
+
+/* The keeper's libraries change the list meanwhile. */
+static void
+the_caller_s_variables_are_those_of_the_beginning(void **state)
+{
+	char *before[] = {"OTHER=old", "PATH=/usr/bin:/bin", NULL};
+
+	(void)state;
+	setenv("OTHER", "new", 1);
+	caller = before;
+	assert_int_equal(7, run_script("test $OTHER = old && exit 7", "", 0, 4096));
+	caller = NULL;
 }
 
 /* More than a pipe has room for. */
@@ -284,6 +299,7 @@ main(int argc, char **argv)
 	    cmocka_unit_test(the_command_runs),
 	    cmocka_unit_test(a_script_of_no_interpreter_gets_a_shell),
 	    cmocka_unit_test(variables_are_told_once_and_the_others_kept),
+	    cmocka_unit_test(the_caller_s_variables_are_those_of_the_beginning),
 	    cmocka_unit_test(a_long_variable_arrives_whole),
 	    cmocka_unit_test(a_pid_that_named_dlock_names_the_command),
 	    cmocka_unit_test(what_cannot_be_executed_is_told),
