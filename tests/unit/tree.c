@@ -451,7 +451,7 @@ struct births {
 static void
 breed(struct births *b)
 {
-	alarm(20); /* bounded whatever happens */
+	alarm(60); /* bounded whatever happens */
 	for (;;) {
 		pid_t pid;
 
@@ -468,7 +468,7 @@ breed(struct births *b)
 		if (pid > 0)
 			continue;
 		setpgid(0, 0);
-		alarm(20);
+		alarm(60);
 		if (atomic_fetch_add(&b->n, 1) % 4) {
 			usleep(2000);
 			_exit(0);
@@ -491,8 +491,10 @@ a_tree_that_forks_is_stopped_before_it_is_killed(void **state)
 		atomic_store(&b->living, 0);
 		if (fork() == 0)
 			breed(b);
-		while (atomic_load(&b->n) < 200)
+		for (int ms = 0; atomic_load(&b->n) < 200; ms++) {
+			assert_true(ms < 50000); /* else they have ended unseen */
 			usleep(1000);
+		}
 		tree_kill(getpid(), &(struct aim){0});
 		n = atomic_load(&b->n);
 		while (waitpid(-1, NULL, 0) > 0) /* all are dead, or dying */
