@@ -422,7 +422,7 @@ describe_stops(const struct front *f, struct signal_case *c, pid_t command)
 
 	c->stopped = state == 'T' || state == '\0';
 	c->foreground = c->sig == SIGCONT && c->terminal && loop_is_foreground();
-	if (signal_is_stop(c->sig) && c->state == SIGNAL_RUNS && command &&
+	if ((signal_is_stop(c->sig) || c->key) && c->state == SIGNAL_RUNS && command &&
 	    has_ended(command))
 		c->state = SIGNAL_RESTS;
 	/* the init of a pid namespace is stopped by nothing */

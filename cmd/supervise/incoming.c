@@ -312,6 +312,8 @@ reap(struct incoming *in)
 static enum signal_state
 keeper_state(const struct incoming *in)
 {
+	pid_t command;
+
 	if (in->keep->phase < PH_HOLD)
 		return SIGNAL_WAITS;
 	if (in->keep->phase > PH_HOLD)
@@ -319,7 +321,9 @@ keeper_state(const struct incoming *in)
 	if (in->run->body)
 		return run_delivery(in->run) == DELIVERED ? SIGNAL_DELIVERED
 							  : SIGNAL_UNDELIVERED;
-	return atomic_load(&in->run->page->command) ? SIGNAL_RUNS : SIGNAL_RESTS;
+	/* its end may lie in the signalfd, behind the link */
+	command = atomic_load(&in->run->page->command);
+	return command && tree_state(command) != 'Z' ? SIGNAL_RUNS : SIGNAL_RESTS;
 }
 
 /* When the command has ended: to all that --wait-tree waits for, else to those that have joined. */

@@ -592,8 +592,10 @@ def test_who_comes_back_stands_in_no_way_of_who_stands_before_it(db, dlock):
         holder, first, second, locked, again, back = (stack.enter_context(contextlib.closing(db.connect())) for _ in range(6))
         for c, owner, code in (holder, "0", 1), (first, "1", 0), (second, "2", 0):
             assert rows_of(c, enter, [owner * 32]) == [(code,)]
+        gone = [c.get_backend_pid() for c in (first, second)]
         first.close()
         second.close()
+        wait_for(lambda: not db.value(f"SELECT count(*) FROM pg_stat_activity WHERE pid IN ({gone[0]}, {gone[1]})"), what="their ends")
         locked.autocommit = False
         rows_of(locked, "SELECT pg_advisory_xact_lock(1684828011, hashtext('k'))", [])
         waits = threading.Thread(target=rows_of, args=(again, enter, ["2" * 32]))

@@ -206,6 +206,20 @@ def test_ctrl_z_stops_what_is_waited_for_when_the_command_has_ended(dlock, shell
     assert shell.prompt() == 4
 
 
+def test_ctrl_c_ends_what_is_waited_for_before_the_keeper_has_seen_the_end(shell, files, tmp_path):
+    """It may not have run since; the command is a zombie then."""
+    line = run_line(files, "sh", "-c", f"'sleep 1000 & echo $$ >{tmp_path}/pid; read x; exit 4'", options=["--wait-tree"])
+    shell.send(line + "\n")
+    wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), what="the command")
+    keeper = int(stat_of(int((tmp_path / "pid").read_text()))[2])
+    kill(keeper, signal.SIGSTOP)
+    shell.send("\n")
+    until_ended(tmp_path / "pid")
+    shell.ctrl("c")
+    kill(keeper, signal.SIGCONT)
+    assert shell.prompt() == 4
+
+
 def test_ctrl_z_stops_what_is_waited_for_before_the_keeper_has_seen_the_end(shell, files, tmp_path):
     """It may not have run since; the command is a zombie then."""
     line = run_line(files, "sh", "-c", f"'sleep 1000 & echo $$ >{tmp_path}/pid; read x; exit 4'", options=["--wait-tree"])
@@ -752,7 +766,9 @@ def test_the_keeper_has_no_terminal(dlock, shell, place):
     """Nor does it get one by what it opens: it leads a session, and would get the first that is nobody's."""
     shell.send(run_line(place, "sh", "-c", "'echo ready; exec sleep 1000'") + "\n")
     shell.expect("ready")
-    front, keeper, command = descendants_of(shell.tty.pid)
+    front, = children_of(shell.tty.pid)
+    keeper, = [p for p in children_of(front) if os.getpgid(p) != front]  # the group's witness is none
+    command, = children_of(keeper)
 
     def is_alone():
         with open(f"/proc/{keeper}/stat") as f:
