@@ -210,6 +210,7 @@ def test_who_waits_for_replicas_needs_a_right(dlock, make_redis, more, status):
     with server.client() as c, replica.client() as r:
         c.execute_command("ACL", "SETUSER", "some", "on", ">any", *LOCKS, *more)
         wait_for(lambda: r.info("replication")["master_link_status"] == "up", what="the replica")
+        wait_for(lambda: c.info("replication").get("slave0", {}).get("state") == "online", what="the master to know of it")
     words = ["-u", f"redis://some:any@127.0.0.1:{server.port}", "-O", "wait-replicas=1"]
     done = dlock.run("run", "-n", *words, "-k", "job", "--", "true")
     assert done.status == status and (status == 0 or "NOPERM" in done.stderr), done

@@ -630,8 +630,8 @@ def test_nothing_of_a_job_that_was_stopped_by_force_outlives_its_keeper(dlock, s
 
 def test_a_job_that_was_stopped_by_force_is_stopped_by_its_keeper(dlock, shell, leased, tmp_path):
     """A lock that is lost meanwhile costs the tree, whoever sleeps; and nobody is continued who was stopped."""
-    front, _ = job_that_leaves(dlock, shell, leased, tmp_path, "elsewhere")
-    job = descendants_of(shell.tty.pid)
+    front, keeper = job_that_leaves(dlock, shell, leased, tmp_path, "elsewhere")
+    job = [keeper, *descendants_of(keeper)]  # the group's witness stays with the front
     shell.ctrl("z")
     assert shell.prompt() == 148
     shell.run("bg")
@@ -639,7 +639,7 @@ def test_a_job_that_was_stopped_by_force_is_stopped_by_its_keeper(dlock, shell, 
     shell.run("kill -STOP %1")
     until_stopped([front])
     leased.take_away([leased.key()], leased.key())
-    until_all_end(set(job) - {front}, "the end of the tree")
+    until_all_end(job, "the end of the tree")
     assert state_of(front) == "T"
     os.kill(front, signal.SIGCONT)
     shell.expect("the command was stopped")
@@ -674,7 +674,7 @@ def test_a_suspended_job_ends_with_its_shell(dlock, shell, files, end, command):
         shell.ctrl("z")
     shell.expect("dash>" if "dash" in end else PROMPT)
     job = [p for p in descendants_of(shell.tty.pid) if p not in below]
-    assert len(job) == 5 and not is_free(dlock, files)  # with the witness, and the front's guard
+    assert len(job) in (4, 5) and not is_free(dlock, files)  # with the front's guard, and the witness of what has lasted
     if end == "exit of dash":
         shell.send("exit\n")
         shell.expect("dash>")
@@ -697,7 +697,7 @@ def test_a_suspended_script_ends_with_the_shell_above_it(dlock, shell, files, tm
     shell.ctrl("z")
     assert shell.prompt() == 148
     below = descendants_of(shell.tty.pid)
-    assert len(below) == 4
+    assert len(below) >= 4
     kill(shell.tty.pid)
     until_all_end(below, "the end of the job")
     assert is_free(dlock, files)
