@@ -206,8 +206,8 @@ def test_ctrl_z_stops_what_is_waited_for_when_the_command_has_ended(dlock, shell
     assert shell.prompt() == 4
 
 
-def test_ctrl_c_ends_what_is_waited_for_before_the_keeper_has_seen_the_end(shell, files, tmp_path):
-    """It may not have run since; the command is a zombie then."""
+def unseen_end(shell, files, tmp_path):
+    """A command has ended, and its keeper, which is returned, sleeps: the command is a zombie, something is waited for."""
     line = run_line(files, "sh", "-c", f"'sleep 1000 & echo $$ >{tmp_path}/pid; read x; exit 4'", options=["--wait-tree"])
     shell.send(line + "\n")
     wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), what="the command")
@@ -215,20 +215,18 @@ def test_ctrl_c_ends_what_is_waited_for_before_the_keeper_has_seen_the_end(shell
     kill(keeper, signal.SIGSTOP)
     shell.send("\n")
     until_ended(tmp_path / "pid")
+    return keeper
+
+
+def test_ctrl_c_ends_what_is_waited_for_before_the_keeper_has_seen_the_end(shell, files, tmp_path):
+    keeper = unseen_end(shell, files, tmp_path)
     shell.ctrl("c")
     kill(keeper, signal.SIGCONT)
     assert shell.prompt() == 4
 
 
 def test_ctrl_z_stops_what_is_waited_for_before_the_keeper_has_seen_the_end(shell, files, tmp_path):
-    """It may not have run since; the command is a zombie then."""
-    line = run_line(files, "sh", "-c", f"'sleep 1000 & echo $$ >{tmp_path}/pid; read x; exit 4'", options=["--wait-tree"])
-    shell.send(line + "\n")
-    wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), what="the command")
-    keeper = int(stat_of(int((tmp_path / "pid").read_text()))[2])
-    kill(keeper, signal.SIGSTOP)
-    shell.send("\n")
-    until_ended(tmp_path / "pid")
+    keeper = unseen_end(shell, files, tmp_path)
     shell.ctrl("z")
     assert shell.prompt() == 148
     kill(keeper, signal.SIGCONT)
@@ -648,6 +646,11 @@ def test_a_job_that_was_stopped_by_force_is_stopped_by_its_keeper(dlock, shell, 
 # ---- suspended, and the shell or the terminal goes ----
 
 
+def until_witnessed(shell):
+    """The front has its witness, 20 ms after its start."""
+    wait_for(lambda: "group-witness" in [(stat_of(p) or [""])[0] for p in descendants_of(shell.tty.pid)], what="the witness")
+
+
 def until_all_end(pids, what):
     wait_for(lambda: not [p for p in pids if is_alive(p)], what=what)
 
@@ -668,13 +671,14 @@ def test_a_suspended_job_ends_with_its_shell(dlock, shell, files, end, command):
     below = set(descendants_of(shell.tty.pid))
     shell.send(run_line(files, "env", "PS1='ready '", SUSPENDED[command]) + "\n")
     shell.expect("ready")
+    until_witnessed(shell)
     if command == "leads a group":
         shell.send("suspend\n")
     else:
         shell.ctrl("z")
     shell.expect("dash>" if "dash" in end else PROMPT)
     job = [p for p in descendants_of(shell.tty.pid) if p not in below]
-    assert len(job) in (4, 5) and not is_free(dlock, files)  # with the front's guard, and the witness of what has lasted
+    assert len(job) == 5 and not is_free(dlock, files)  # with the witness, and the front's guard
     if end == "exit of dash":
         shell.send("exit\n")
         shell.expect("dash>")
@@ -694,10 +698,11 @@ def test_a_suspended_script_ends_with_the_shell_above_it(dlock, shell, files, tm
     (tmp_path / "job.sh").write_text(run_line(files, "sh", "-c", "'echo ready; exec sleep 1000'") + "; :\n")
     shell.send("sh job.sh\n")
     shell.expect("ready")
+    until_witnessed(shell)
     shell.ctrl("z")
     assert shell.prompt() == 148
     below = descendants_of(shell.tty.pid)
-    assert len(below) >= 4
+    assert len(below) == 6  # with the script, the witness, and the front's guard
     kill(shell.tty.pid)
     until_all_end(below, "the end of the job")
     assert is_free(dlock, files)
