@@ -214,9 +214,25 @@ def parents_below(pid):
 
 
 def kill(pid, sig=signal.SIGKILL):
-    """Sends a signal; a process that is gone is no error."""
+    """Sends a signal; a process that is gone is no error.  A stop has stopped all of it when this returns.
+
+    The kernel gives a stop to one thread, and the others go on until that one gets a processor: a server of forty
+    threads answers meanwhile.  Nothing can stop a process that waits within the kernel (D).
+    """
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, sig)
+        if sig == signal.SIGSTOP:
+            wait_for(lambda: not stop_is_pending(pid), what=f"the stop of {pid}")
+
+
+def stop_is_pending(pid):
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as f:
+            fields = dict(line.split(":", 1) for line in f if ":" in line)
+    except OSError:  # it is gone
+        return False
+    pending = (int(fields["SigPnd"], 16) | int(fields["ShdPnd"], 16)) >> (signal.SIGSTOP - 1) & 1
+    return bool(pending) and fields["State"].split()[0] not in "TtDZX"
 
 
 def await_end(popen, timeout):
@@ -606,7 +622,7 @@ class Server:
 
     def pause(self):
         """It takes connections, for the kernel does that, but never answers."""
-        self.process.send_signal(signal.SIGSTOP)
+        kill(self.process.pid, signal.SIGSTOP)
 
     def resume(self):
         self.process.send_signal(signal.SIGCONT)
