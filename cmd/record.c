@@ -3,11 +3,13 @@
 
 #include "cmd/supervise/join_address.h"
 #include "cmd/supervise/tree.h"
+#include "environment.h"
 #include "json.h"
 #include "mask.h"
 #include "text.h"
 
-#include "backends/common/text.h"
+#include "backends/common/append.h"
+#include "backends/common/secret.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -97,10 +99,10 @@ expand(char *out, size_t size, const char *text)
 		memcpy(name, text, n);
 		name[n] = '\0';
 		text += n;
-		value = *name == '$' ? plan_variable(name + 1) : name;
+		value = *name == '$' ? environment_get(name + 1) : name;
 		if (!value)
 			return false;
-		used = text_put(out + used, out + size, value) - out;
+		used = append_text(out + used, out + size, value) - out;
 	}
 	return true;
 }
@@ -149,7 +151,7 @@ find_unit(char *out)
 	char *rest = text, *line, *name = NULL;
 	size_t n;
 
-	if (!plan_variable("INVOCATION_ID") ||
+	if (!environment_get("INVOCATION_ID") ||
 	    !process_read(getpid(), "cgroup", text, sizeof text))
 		return false;
 	/* "1:name=systemd:/..." of version 1, then "0::/..." of version 2, which counts more */
@@ -198,7 +200,7 @@ user_name(void)
 }
 
 void
-record_find_user(const struct plan *p)
+record_find_user(const struct params *p)
 {
 	char told_of[TOLD_BYTES];
 
@@ -215,7 +217,7 @@ host_name(char *out, size_t size)
 }
 
 void
-record_write(char *out, const struct plan *p, pid_t pid, const char *door)
+record_write(char *out, const struct params *p, pid_t pid, const char *door)
 {
 	char who[2 * NAME_BYTES + 1], host[NAME_BYTES], user[NAME_BYTES], why[TOLD_BYTES];
 	const char *reason = NULL, *end = who + sizeof who;
@@ -226,9 +228,10 @@ record_write(char *out, const struct plan *p, pid_t pid, const char *door)
 	if (p->show.who) {
 		text_told(who, TOLD_BYTES, p->show.who);
 	} else {
-		char *at = text_put(who, end, find_told(user, true) ? user : user_name());
+		char *at = append_text(
+		    who, end, find_told(user, true) ? user : user_name());
 
-		text_put(text_put(at, end, "@"), end, host);
+		append_text(append_text(at, end, "@"), end, host);
 	}
 	if (p->show.why)
 		reason = text_told(why, sizeof why, p->show.why);

@@ -21,7 +21,7 @@
 enum { LINE_BYTES = 4096 };
 
 static void
-events_begin(struct json *j, char *line, const struct plan *p, const char *event)
+events_begin(struct json *j, char *line, const struct params *p, const char *event)
 {
 	json_begin(j, line, LINE_BYTES - 1);
 	json_put_time(j, "time", instant_epoch());
@@ -30,7 +30,7 @@ events_begin(struct json *j, char *line, const struct plan *p, const char *event
 }
 
 static void
-events_finish(struct json *j, const struct plan *p, int64_t patience)
+events_finish(struct json *j, const struct params *p, int64_t patience)
 {
 	if (p->nkeys > 1)
 		/* last: long ones must not take the room of anything else */
@@ -67,7 +67,7 @@ put_holding(struct json *j, const struct holding *h)
 }
 
 void
-events_message(const struct plan *p, const struct msg *m)
+events_message(const struct params *p, const struct msg *m)
 {
 	static const struct {
 		const char *event, *number, *text;
@@ -109,7 +109,7 @@ events_message(const struct plan *p, const struct msg *m)
 }
 
 void
-events_verdict(const struct plan *p, const struct verdict *v)
+events_verdict(const struct params *p, const struct verdict *v)
 {
 	/* the pages of a stack are touched even if nobody listens */
 	static char line[LINE_BYTES];
@@ -195,11 +195,11 @@ void
 loss_suspect(const struct run *r, struct doubt *d, const struct msg *m)
 {
 	d->why = text_shown(m->text);
-	if (r->plan->show.verbose)
+	if (r->params->show.verbose)
 		say("%s: %s; the command may go on for %s, trying again",
-		    plan_name(r->plan).text, d->why.text,
+		    params_keys(r->params).text, d->why.text,
 		    parse_span(m->number > 0 ? m->number : 0).text);
-	if ((!r->plan->show.verbose || r->body) && !r->plan->show.quiet)
+	if ((!r->params->show.verbose || r->body) && !r->params->show.quiet)
 		d->warn_at = instant_now() + m->number / 2;
 }
 
@@ -228,7 +228,7 @@ loss_warn(const struct run *r, struct doubt *d)
 		snprintf(whom, sizeof whom, "process %d and its descendants are",
 		    (int)r->body->outside.pid);
 	snprintf(text, sizeof text, "%s: %s; if no renewal succeeds, %s stopped in %s",
-	    plan_name(r->plan).text, d->why.text, whom, parse_span(left).text);
+	    params_keys(r->params).text, d->why.text, whom, parse_span(left).text);
 	tell(r, text);
 }
 
@@ -238,10 +238,10 @@ loss_trust(const struct run *r, struct doubt *d)
 	char text[750];
 
 	snprintf(text, sizeof text, "%s: the lease was renewed after all",
-	    plan_name(r->plan).text);
+	    params_keys(r->params).text);
 	if (d->warned)
 		tell(r, text);
-	else if (r->plan->show.verbose)
+	else if (r->params->show.verbose)
 		say("%s", text);
 	d->warn_at = NEVER;
 	d->warned = false;
@@ -257,6 +257,6 @@ loss_tell(const struct run *r, const struct ending *e, const char *words)
 	if (e->kind != END_LOST || !run_guarded(r) ||
 	    atomic_exchange(&r->page->end.loss_told, true))
 		return;
-	if (!tell_script(r, verdict_of(r->plan, e, &heard).line))
+	if (!tell_script(r, verdict_of(r->params, e, &heard).line))
 		atomic_store(&r->page->end.loss_told, false);
 }

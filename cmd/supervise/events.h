@@ -13,8 +13,8 @@
  * Without --status-fd these do nothing.  A full pipe loses events, never time; the
  * verdict waits a little.
  */
-void events_message(const struct plan *, const struct msg *);
-void events_verdict(const struct plan *, const struct verdict *);
+void events_message(const struct params *, const struct msg *);
+void events_verdict(const struct params *, const struct verdict *);
 
 /*
  * ---- in words ----

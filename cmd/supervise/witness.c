@@ -46,14 +46,14 @@ hide_words(void)
 }
 
 /* What has come and was not asked for yet: of each signal how often, and from whom the last one. */
-struct record {
+struct arrivals {
 	unsigned came[_NSIG];
 	pid_t from[_NSIG];
 };
 
 /* Has one come that cancels this one?  The front may have read it before it was cancelled. */
 static bool
-is_cancelled(const struct record *r, int sig)
+is_cancelled(const struct arrivals *r, int sig)
 {
 	if (sig == SIGCONT)
 		return r->came[SIGTSTP] || r->came[SIGTTIN] || r->came[SIGTTOU];
@@ -62,7 +62,7 @@ is_cancelled(const struct record *r, int sig)
 
 /* As in the front: of the older signals one is kept, and CONT and those that stop cancel each other. */
 static void
-note(struct record *r, const siginfo_t *info)
+note(struct arrivals *r, const siginfo_t *info)
 {
 	int sig = info->si_signo;
 
@@ -80,7 +80,7 @@ static _Noreturn void
 answer_questions(void)
 {
 	static const struct timespec at_once;
-	struct record r = {0};
+	struct arrivals r = {0};
 	struct question q;
 	siginfo_t info;
 	sigset_t all;

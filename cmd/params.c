@@ -1,24 +1,13 @@
-/* plan.c - names the keys of a plan, and checks what a store can do. */
-#include "plan.h"
+/* params.c - names the keys that were asked for, and checks what a store can do. */
+#include "params.h"
 
 #include "mask.h"
 
 #include <stdio.h>
 #include <string.h>
 
-const char *
-plan_variable(const char *name)
-{
-	const char *value = getenv(name);
-
-	return value && *value ? value : NULL;
-}
-
-const char *const variable_names[VARIABLES] = {"DLOCK_KEY", "DLOCK_TOKEN", "DLOCK_TOKENS",
-    "DLOCK_SLOT", "DLOCK_OWNER", "DLOCK_BACKEND", "DLOCK_KEEPER"};
-
 struct clean
-plan_name(const struct plan *p)
+params_keys(const struct params *p)
 {
 	const size_t size = 400, last = sizeof " and 15 more"; /* as text_key() has it */
 	struct clean all = text_key(p->keys[0]);
@@ -40,7 +29,7 @@ plan_name(const struct plan *p)
 }
 
 const char *
-plan_lone_user(const struct plan *p, const char *url, size_t *n)
+params_lone_user(const struct params *p, const char *url, size_t *n)
 {
 	for (size_t i = 0; i < p->site.nsettings; i++)
 		if (strcmp(p->site.settings[i].name, "password-file") == 0)
@@ -49,7 +38,7 @@ plan_lone_user(const struct plan *p, const char *url, size_t *n)
 }
 
 enum rc
-plan_check_kind(const struct plan_claim *c, const struct store *s, struct fault *f)
+params_check_kind(const struct params_claim *c, const struct store *s, struct fault *f)
 {
 	if ((c->kind == KIND_SHARED && !(s->caps & CAP_SHARED)) ||
 	    (c->kind == KIND_LIMIT && !(s->caps & CAP_LIMIT)))
