@@ -3,13 +3,11 @@
 
 #include "cmd/supervise/join_address.h"
 #include "cmd/supervise/tree.h"
-#include "environment.h"
 #include "json.h"
 #include "mask.h"
 #include "text.h"
 
-#include "backends/common/append.h"
-#include "backends/common/secret.h"
+#include "backends/common/text.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -21,7 +19,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NAME_BYTES = 256, TOLD_BYTES = 200 + sizeof "..." };
+enum {
+	NAME_BYTES = sizeof((struct record_own *)0)->host,
+	TOLD_BYTES = sizeof((struct record_own *)0)->why
+};
 
 /* ---- processes ---- */
 
@@ -99,10 +100,10 @@ expand(char *out, size_t size, const char *text)
 		memcpy(name, text, n);
 		name[n] = '\0';
 		text += n;
-		value = *name == '$' ? environment_get(name + 1) : name;
+		value = *name == '$' ? plan_variable(name + 1) : name;
 		if (!value)
 			return false;
-		used = append_text(out + used, out + size, value) - out;
+		used = text_put(out + used, out + size, value) - out;
 	}
 	return true;
 }
@@ -151,7 +152,7 @@ find_unit(char *out)
 	char *rest = text, *line, *name = NULL;
 	size_t n;
 
-	if (!environment_get("INVOCATION_ID") ||
+	if (!plan_variable("INVOCATION_ID") ||
 	    !process_read(getpid(), "cgroup", text, sizeof text))
 		return false;
 	/* "1:name=systemd:/..." of version 1, then "0::/..." of version 2, which counts more */
@@ -200,7 +201,7 @@ user_name(void)
 }
 
 void
-record_find_user(const struct params *p)
+record_find_user(const struct plan *p)
 {
 	char told_of[TOLD_BYTES];
 
@@ -217,26 +218,39 @@ host_name(char *out, size_t size)
 }
 
 void
-record_write(char *out, const struct params *p, pid_t pid, const char *door)
+record_find_own(struct record_own *r, const struct plan *p, pid_t pid)
 {
-	char who[2 * NAME_BYTES + 1], host[NAME_BYTES], user[NAME_BYTES], why[TOLD_BYTES];
-	const char *reason = NULL, *end = who + sizeof who;
-	const char *path = pid ? p->command.argv[0] : "", *slash = strrchr(path, '/');
-	struct json j;
+	const char *end = r->who + sizeof r->who;
+	const char *path = pid ? p->command.argv[0] : NULL;
+	const char *slash = path ? strrchr(path, '/') : NULL;
+	char user[NAME_BYTES];
 
-	host_name(host, sizeof host);
+	r->said = (struct record){.who = r->who, .host = r->host, .pid = pid};
+	host_name(r->host, sizeof r->host);
 	if (p->show.who) {
-		text_told(who, TOLD_BYTES, p->show.who);
+		text_told(r->who, TOLD_BYTES, p->show.who);
 	} else {
-		char *at = append_text(
-		    who, end, find_told(user, true) ? user : user_name());
+		char *at = text_put(
+		    r->who, end, find_told(user, true) ? user : user_name());
 
-		append_text(append_text(at, end, "@"), end, host);
+		text_put(text_put(at, end, "@"), end, r->host);
 	}
 	if (p->show.why)
-		reason = text_told(why, sizeof why, p->show.why);
-	else if (find_told(why, false) || find_unit(why))
-		reason = why;
+		r->said.why = text_told(r->why, sizeof r->why, p->show.why);
+	else if (find_told(r->why, false) || find_unit(r->why))
+		r->said.why = r->why;
+	if (r->said.why && !*r->said.why)
+		r->said.why = NULL;
+	r->said.command = slash && slash[1] ? slash + 1 : path;
+}
+
+void
+record_write(char *out, const struct plan *p, pid_t pid, const char *door)
+{
+	struct record_own own;
+	struct json j;
+
+	record_find_own(&own, p, pid);
 	json_begin(&j, out, RECORD_BYTES);
 	if (pid) {
 		json_put_number(&j, "pid", pid);
@@ -248,11 +262,10 @@ record_write(char *out, const struct params *p, pid_t pid, const char *door)
 	if (p->cmd == CMD_FREEZE)
 		json_put_number(&j, "for_ms",
 		    p->steer.length == NEVER ? -1 : p->steer.length / NS_PER_MS);
-	json_put_string(&j, "who", who);
-	json_put_string(&j, "host", host);
-	if (pid)
-		json_put_string(&j, "command", slash && slash[1] ? slash + 1 : path);
-	json_put_string(&j, "why", reason);
+	json_put_string(&j, "who", own.who);
+	json_put_string(&j, "host", own.host);
+	json_put_string(&j, "command", own.said.command);
+	json_put_string(&j, "why", own.said.why);
 	json_end(&j);
 }
 

@@ -19,7 +19,7 @@
 #ifndef DLOCK_RECORD_H
 #define DLOCK_RECORD_H
 
-#include "params.h"
+#include "plan.h"
 
 /* "exclusive", "shared", "limit" */
 const char *record_kind_name(enum lock_kind);
@@ -43,17 +43,26 @@ struct json_t *record_read(struct record *ret, const char *record);
  */
 void record_words(const struct record *, char *out, size_t size);
 
+/* What our own record says of us. */
+struct record_own {
+	char who[2 * 256 + 1], host[256], why[204];
+	struct record said; /* its texts are these */
+};
+
+/* With pid 0 for a person, as record_write() has it. */
+void record_find_own(struct record_own *, const struct plan *, pid_t);
+
 /*
  * Asks the password database who we are, where nothing else tells it.  It may ask a server that
  * hangs: so before signals are blocked, and before we fork.
  */
-void record_find_user(const struct params *);
+void record_find_user(const struct plan *);
 
 /*
  * The record of this run, into out[RECORD_BYTES].  Without a pid (0) and a door (NULL) that of a
  * person who breaks or freezes a lock: it names no process and no command.
  */
-void record_write(char *out, const struct params *, pid_t, const char *door);
+void record_write(char *out, const struct plan *, pid_t, const char *door);
 
 /* Which of the processes that we descend from has written a record. */
 enum record_kin {

@@ -3,7 +3,7 @@
 
 #include "parse.h"
 
-#include "backends/common/append.h"
+#include "backends/common/text.h"
 
 #include <string.h>
 
@@ -81,12 +81,12 @@ said_call(const struct said *s, int i)
 	const char *end = c.text + sizeof c.text;
 
 	if (!s || s->origin->by == BY_WORDS)
-		append_text(append_text(c.text, end, "--"), end, options[i].name);
+		text_put(text_put(c.text, end, "--"), end, options[i].name);
 	else if (said_in_file(s))
 		snprintf(c.text, sizeof c.text, "%s:%d: %s", s->origin->file, s->line,
 		    options[i].name);
 	else
-		append_text(c.text, end, options[i].env);
+		text_put(c.text, end, options[i].env);
 	return c;
 }
 
@@ -104,7 +104,7 @@ said_wrong(const struct said *s)
  * might not exclude each other.
  */
 static enum rc
-apply(const struct said *s, struct params *p, struct fault *f)
+apply(const struct said *s, struct plan *p, struct fault *f)
 {
 	const struct said_origin *by = s->origin;
 	const struct clean called = said_call(s, s->option);
@@ -131,7 +131,7 @@ said_yes(const struct said_list *all, int i)
 
 /* Not to wait and to wait, or two kinds of lock: to say both in one place is a mistake. */
 static enum rc
-check_contradiction(const struct said_list *all, int i, struct fault *f)
+check_group(const struct said_list *all, int i, struct fault *f)
 {
 	enum group group = options[i].group;
 	const struct said *s = group >= GROUP_WAIT ? said_yes(all, i) : NULL;
@@ -152,9 +152,9 @@ check_contradiction(const struct said_list *all, int i, struct fault *f)
 	return RC_OK;
 }
 
-/* Is one of the first n settings of the parameters that of this NAME=VALUE? */
+/* Is one of the first n settings of the plan that of this NAME=VALUE? */
 static bool
-has_setting(const struct params_site *site, size_t n, const char *text)
+has_setting(const struct plan_site *site, size_t n, const char *text)
 {
 	for (size_t i = 0; i < n; i++)
 		if (text_is(site->settings[i].name, text, strcspn(text, "=")))
@@ -168,7 +168,7 @@ has_setting(const struct params_site *site, size_t n, const char *text)
  * that server: a password, say.
  */
 static enum rc
-apply_settings(struct said_list *all, struct params *p, struct fault *f)
+apply_settings(struct said_list *all, struct plan *p, struct fault *f)
 {
 	const struct said *own = said_of(all, OPT_OPTION);
 	const struct said_origin *origin = NULL;
@@ -195,14 +195,14 @@ apply_settings(struct said_list *all, struct params *p, struct fault *f)
 }
 
 enum rc
-said_apply(struct said_list *all, int first, int end, struct params *p, struct fault *f)
+said_apply(struct said_list *all, int first, int end, struct plan *p, struct fault *f)
 {
 	enum rc rc = RC_OK;
 
 	for (int i = first; i < end && rc == RC_OK; i++) {
 		const struct said *s = said_of(all, i);
 
-		rc = check_contradiction(all, i, f);
+		rc = check_group(all, i, f);
 		if (rc == RC_OK && i == OPT_OPTION)
 			rc = apply_settings(all, p, f);
 		else if (rc == RC_OK && s && (i != OPT_KEY || s->origin->by != BY_WORDS))
@@ -215,7 +215,7 @@ said_apply(struct said_list *all, int first, int end, struct params *p, struct f
 
 /* Does a store with the first n of its settings meet this very objection? */
 static bool
-is_met_with(const struct params *p, struct site site, size_t n, struct host *host,
+is_met_with(const struct plan *p, struct site site, size_t n, struct host *host,
     const struct fault *objection)
 {
 	const struct backend *b = p->site.backend;
@@ -242,7 +242,7 @@ blame(const struct said *s, struct fault *f)
 }
 
 enum rc
-said_blame(const struct params *p, const struct site *site, struct host *host, enum rc rc,
+said_blame(const struct plan *p, const struct site *site, struct host *host, enum rc rc,
     struct fault *f)
 {
 	const size_t told = site->nsettings - p->site.nsettings; /* by the outer run */

@@ -29,15 +29,15 @@ is_done(const struct view *v, int64_t at, int64_t within)
 
 /* "nightly: a run by alice ended with 0 at 2026-11-26 03:12:09 UTC, 2h05m ago" */
 static bool
-tell_done(FILE *to, const struct view *v, const struct looker *l)
+tell_done(FILE *to, const struct view *v, const struct looking *l)
 {
 	const struct person *p = view_good(v);
-	int64_t within = l->params->look.done_within, at, ago;
+	int64_t within = l->plan->look.done_within, at, ago;
 	struct clean key = text_key(v->key);
 	bool done;
 
 	if (!p) {
-		if (!l->params->look.json)
+		if (!l->plan->look.json)
 			fprintf(
 			    to, "%s: no run is remembered that ended with 0\n", key.text);
 		return false;
@@ -45,7 +45,7 @@ tell_done(FILE *to, const struct view *v, const struct looker *l)
 	at = view_end(p);
 	ago = view_ago(v, at);
 	done = is_done(v, at, within);
-	if (l->params->look.json)
+	if (l->plan->look.json)
 		return done;
 	fprintf(to, "%s: a run by %s ended with 0 at %s", key.text, view_person(p).text,
 	    text_time(at).text);
@@ -63,13 +63,13 @@ static enum rc
 show_keys(struct rounds *r, FILE *to, struct fault *f)
 {
 	struct status_rounds *s = (struct status_rounds *)r;
-	const struct params *p = r->looker.params;
+	const struct plan *p = r->looking.plan;
 
 	s->held = false;
 	for (size_t i = 0; i < p->nkeys; i++) {
-		enum rc rc = look_at(&r->looker, p->keys[i], false, &s->view,
-		    look_patience(&r->looker), f);
-		uint64_t facts = show_facts(&s->view, r->looker.store, false);
+		enum rc rc = look_at(&r->looking, p->keys[i], false, &s->view,
+		    look_patience(&r->looking), f);
+		uint64_t facts = show_facts(&s->view, r->looking.store, false);
 
 		r->key = p->keys[i];
 		if (rc != RC_OK && to && to != stdout)
@@ -78,20 +78,20 @@ show_keys(struct rounds *r, FILE *to, struct fault *f)
 			return rc;
 		s->held |= view_state(&s->view) != STATE_FREE;
 		if (p->look.done_within)
-			s->late |= !tell_done(to, &s->view, &r->looker);
+			s->late |= !tell_done(to, &s->view, &r->looking);
 		if ((to || s->facts[i] != facts) && p->look.json)
-			show_json(to ? to : stdout, &s->view, r->looker.store, false,
+			show_json(to ? to : stdout, &s->view, r->looking.store, false,
 			    instant_epoch());
 		else if (!p->look.done_within && (to || s->facts[i] != facts))
 			show_text(
-			    to ? to : stdout, &s->view, r->looker.store, &r->screen);
+			    to ? to : stdout, &s->view, r->looking.store, &r->screen);
 		s->facts[i] = facts;
 	}
 	return RC_OK;
 }
 
 static int
-run_status(struct params *p)
+run_status(struct plan *p)
 {
 	struct status_rounds s = {.rounds = {.key = p->keys[0], .show = show_keys}};
 	int status;

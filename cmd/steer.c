@@ -21,6 +21,7 @@
 
 #include "exit.h"
 #include "held.h"
+#include "log.h"
 #include "look.h"
 #include "options.h"
 #include "parse.h"
@@ -33,8 +34,8 @@
 #include <string.h>
 
 /* One key that is steered. */
-struct action {
-	struct looker looker;
+struct steering {
+	struct looking looking;
 	const char *key;
 	struct view view; /* as it is found: before a break or thaw, after a freeze */
 	bool seen;        /* `view` is known */
@@ -42,9 +43,9 @@ struct action {
 
 /* Looks at the key, into its view. */
 static enum rc
-see_key(struct action *s, struct fault *f)
+see_key(struct steering *s, struct fault *f)
 {
-	enum rc rc = look_at(&s->looker, s->key, true, &s->view, NEVER, f);
+	enum rc rc = look_at(&s->looking, s->key, true, &s->view, NEVER, f);
 
 	s->seen = rc == RC_OK;
 	return rc;
@@ -52,12 +53,36 @@ see_key(struct action *s, struct fault *f)
 
 /* The key is in use by what is no lock; returns the exit status. */
 static int
-refuse_unknown(const struct action *s)
+refuse_unknown(const struct steering *s)
 {
 	say_last("cannot %s %s: something that is no lock is in its place (%s)",
-	    options_cmd(s->looker.params->cmd), text_key(s->key).text,
+	    options_cmd(s->looking.plan->cmd), text_key(s->key).text,
 	    text_shown(s->view.unknown).text);
 	return STATUS_PROTOCOL;
+}
+
+/*
+ * Logs what was done, or (rc is not RC_OK) may have been done, for the server has not confirmed it.
+ * `l` has the event, and what is this deed's own; `did` and `after` are words around who did it.
+ */
+static void
+log_deed(const struct steering *s, struct log_line *l, enum rc rc, const char *did,
+    const char *after)
+{
+	char before[1500], behind[1000];
+
+	snprintf(before, sizeof before, "%s%s by ", text_key(s->key).text, did);
+	snprintf(behind, sizeof behind, "%s%s", after,
+	    rc == RC_OK ? "" : " (the server has not confirmed it)");
+	l->key = s->key;
+	l->before = before;
+	l->after = behind;
+	l->weight = LOG_NOTABLE;
+	l->server = s->looking.store->where;
+	l->has_status = true;
+	l->status = rc == RC_OK ? 0 : exit_of_rc(rc).number;
+	l->waited = -1;
+	log_write(s->looking.plan, l);
 }
 
 /* ---- break: which holders are meant ---- */
@@ -68,7 +93,7 @@ refuse_unknown(const struct action *s)
 
 /* While it is waited for that no meant holder is left. */
 struct breaking {
-	struct action *of;
+	struct steering *of;
 	struct view now;
 	instant speak, doubt; /* when the wait says something next */
 	bool silent;          /* it was said that the server does not answer */
@@ -79,10 +104,10 @@ struct breaking {
  * the first; NULL: there is none.
  */
 static const struct person *
-next_meant(const struct action *s, const struct person *p)
+next_meant(const struct steering *s, const struct person *p)
 {
 	const struct people *all = &s->view.holders;
-	int64_t token = s->looker.params->steer.token;
+	int64_t token = s->looking.plan->steer.token;
 
 	for (p = p ? p + 1 : all->list; p < all->list + all->n; p++)
 		if (token == 0 || p->token == token)
@@ -123,7 +148,7 @@ describe_end(const struct view *v, const struct person *p)
 
 /* No meant holder is there; returns the exit status. */
 static int
-nothing_to_break(const struct action *s)
+nothing_to_break(const struct steering *s)
 {
 	const struct view *v = &s->view;
 	const struct person *first = view_holder(v);
@@ -138,7 +163,7 @@ nothing_to_break(const struct action *s)
 		say_last("%s%s, token %" PRId64 ", not by token %" PRId64
 			 "; nothing was broken",
 		    key.text, held_says(&h, false, words), first->token,
-		    s->looker.params->steer.token);
+		    s->looking.plan->steer.token);
 		return STATUS_BUSY;
 	}
 	if (v->is_frozen)
@@ -152,9 +177,9 @@ nothing_to_break(const struct action *s)
 /* ---- break: asking, marking ---- */
 
 static bool
-may_break(const struct action *s)
+may_break(const struct steering *s)
 {
-	const struct params_steer *how = &s->looker.params->steer;
+	const struct plan_steer *how = &s->looking.plan->steer;
 	const struct person *first = next_meant(s, NULL);
 	char words[HELD_BYTES];
 	struct held h;
@@ -178,23 +203,45 @@ may_break(const struct action *s)
 		: "Stop their commands and take the lock away?");
 }
 
+/* A grant that was taken away by force has no other log than this: its holder may be gone. */
+static void
+log_break(const struct steering *s, const struct person *p, enum rc rc)
+{
+	bool force = s->looking.plan->steer.force;
+	const struct clean who = view_person(p);
+	struct log_line l = {.event = "break",
+	    .token = p->token,
+	    .held = view_ago(&s->view, p->since),
+	    .holder = who.text,
+	    .force = force};
+	char after[900];
+
+	snprintf(after, sizeof after, "; it was held by %s, token %" PRId64, who.text,
+	    p->token);
+	log_deed(s, &l, rc,
+	    force ? " was taken away (--force)" : " was asked back from its holder",
+	    after);
+}
+
 /*
  * RC_OK: no meant holder will go on; some may have ended by themselves.  `done`: how many
  * were still there.
  */
 static enum rc
-revoke_all(struct action *s, size_t *done, struct fault *f)
+revoke_all(struct steering *s, size_t *done, struct fault *f)
 {
-	struct store *store = s->looker.store;
+	struct store *store = s->looking.store;
 	char record[RECORD_BYTES];
 
 	*done = 0;
-	record_write(record, s->looker.params, 0, NULL);
+	record_write(record, s->looking.plan, 0, NULL);
 	for (const struct person *p = NULL; (p = next_meant(s, p));) {
 		const struct target t = {s->key, p->token, p->owner};
 		enum rc rc = store->backend->admin->revoke(store, &t, record,
-		    s->looker.params->steer.force, look_patience(&s->looker), f);
+		    s->looking.plan->steer.force, look_patience(&s->looking), f);
 
+		if (rc == RC_OK || rc == RC_AGAIN)
+			log_break(s, p, rc);
 		if (rc != RC_OK && rc != RC_LOST)
 			return rc;
 		*done += rc == RC_OK;
@@ -218,7 +265,7 @@ speak_of(struct breaking *b, const struct person *p)
 	if (now >= b->doubt) {
 		say("%s goes on renewing %s, although it was asked to give it up%s",
 		    view_person(p).text, text_key(b->of->key).text,
-		    b->of->looker.store->caps & CAP_FORCE
+		    b->of->looking.store->caps & CAP_FORCE
 			? "; dlock break --force takes the lock away"
 			: "");
 		b->doubt = NEVER;
@@ -229,7 +276,7 @@ speak_of(struct breaking *b, const struct person *p)
 static const struct person *
 speak_of_silence(struct breaking *b, const struct fault *f)
 {
-	if (!b->silent && !b->of->looker.params->show.quiet)
+	if (!b->silent && !b->of->looking.plan->show.quiet)
 		say("%s; asking again", text_shown(f->text).text);
 	b->silent = true;
 	return next_meant(b->of, NULL);
@@ -237,10 +284,10 @@ speak_of_silence(struct breaking *b, const struct fault *f)
 
 /* Until no meant holder is left. */
 static enum rc
-await_end(struct action *s, struct fault *f)
+await_end(struct steering *s, struct fault *f)
 {
 	instant now = instant_now(),
-		until = instant_after(now, s->looker.params->wait.most);
+		until = instant_after(now, s->looking.plan->wait.most);
 	struct breaking b = {
 	    .of = s, .speak = instant_after(now, SPEAK_FIRST), .doubt = NEVER};
 	enum rc rc;
@@ -248,7 +295,7 @@ await_end(struct action *s, struct fault *f)
 	for (bool first = true;; first = false) {
 		const struct person *left;
 
-		rc = look_at(&s->looker, s->key, true, &b.now, NEVER, f);
+		rc = look_at(&s->looking, s->key, true, &b.now, NEVER, f);
 		left = one_left(&b);
 		if (rc == RC_AGAIN && instant_now() < until)
 			left = speak_of_silence(&b, f);
@@ -261,9 +308,9 @@ await_end(struct action *s, struct fault *f)
 			rc = RC_BUSY;
 			break;
 		}
-		if (!s->looker.params->show.quiet)
+		if (!s->looking.plan->show.quiet)
 			speak_of(&b, left);
-		look_rest(&s->looker, until);
+		look_rest(&s->looking, until);
 	}
 	view_free(&b.now);
 	return rc;
@@ -272,7 +319,7 @@ await_end(struct action *s, struct fault *f)
 /* ---- break: all of it ---- */
 
 static void
-tell_end(const struct action *s, size_t done)
+tell_end(const struct steering *s, size_t done)
 {
 	const struct person *p = next_meant(s, NULL);
 	const struct clean key = text_key(s->key), who = view_person(p);
@@ -280,7 +327,7 @@ tell_end(const struct action *s, size_t done)
 
 	if (!done)
 		say_last("%s: %s has ended by itself meanwhile", key.text, who.text);
-	else if (!s->looker.params->steer.force)
+	else if (!s->looking.plan->steer.force)
 		say_last("%s: %s has given the lock up", key.text, who.text);
 	else if (p->foreign)
 		say_last(
@@ -295,7 +342,7 @@ tell_end(const struct action *s, size_t done)
 }
 
 static int
-break_key(struct action *s)
+break_key(struct steering *s)
 {
 	struct fault f = {""};
 	size_t done = 0;
@@ -309,7 +356,7 @@ break_key(struct action *s)
 	}
 	if (rc == RC_OK)
 		rc = revoke_all(s, &done, &f);
-	if (rc == RC_OK && !s->looker.params->steer.force)
+	if (rc == RC_OK && !s->looking.plan->steer.force)
 		rc = await_end(s, &f);
 	if (rc == RC_BUSY) {
 		say_last("%s: its holder has been asked, but has not given it up yet",
@@ -317,8 +364,8 @@ break_key(struct action *s)
 		return STATUS_BUSY;
 	}
 	if (rc != RC_OK)
-		return look_refuse(&s->looker, s->key, rc, &f);
-	if (!s->looker.params->show.quiet)
+		return look_refuse(&s->looking, s->key, rc, &f);
+	if (!s->looking.plan->show.quiet)
 		tell_end(s, done);
 	return 0;
 }
@@ -327,9 +374,9 @@ break_key(struct action *s)
 
 /* "deploy is frozen until dlock thaw, instead of by bob@laptop until ...; it is still held by alice" */
 static void
-tell_frozen(const struct action *s, const struct view *before)
+tell_frozen(const struct steering *s, const struct view *before)
 {
-	int64_t length = s->looker.params->steer.length;
+	int64_t length = s->looking.plan->steer.length;
 	const struct person *old = &before->frozen;
 	char span[48] = "", end[70] = "", replaced[800] = "", words[HELD_BYTES];
 	const char *held = "";
@@ -355,7 +402,7 @@ tell_frozen(const struct action *s, const struct view *before)
 
 /* By the time that it was confirmed the freeze had come to its end; returns the exit status. */
 static int
-refuse_over(const struct action *s)
+refuse_over(const struct steering *s)
 {
 	say_last(
 	    "%s is not frozen any more: before that was confirmed its end had come, or somebody has thawed it",
@@ -363,27 +410,46 @@ refuse_over(const struct action *s)
 	return STATUS_UNAVAILABLE;
 }
 
-static int
-freeze_key(struct action *s)
+static void
+log_freeze(const struct steering *s, enum rc rc)
 {
-	struct looker *l = &s->looker;
-	bool quiet = l->params->show.quiet;
+	bool known = s->seen && s->view.is_frozen;
+	int64_t length = s->looking.plan->steer.length;
+	struct log_line l = {.event = "freeze",
+	    .held = -1,
+	    .has_until = true,
+	    .until = known        ? s->view.frozen.until
+		: length == NEVER ? EPOCH_NONE
+				  : instant_epoch() + length / 1000};
+	char after[100];
+
+	snprintf(after, sizeof after, ", %s", text_until(l.until).text);
+	log_deed(s, &l, rc, " was frozen", after);
+}
+
+static int
+freeze_key(struct steering *s)
+{
+	struct looking *l = &s->looking;
+	bool quiet = l->plan->show.quiet;
 	char record[RECORD_BYTES];
 	struct fault f = {""}, ignored;
 	struct view before = {0};
-	bool is_over;
+	bool is_over, was_seen;
 	enum rc rc;
 
 	/* for the message alone: a look that fails does not prevent the freeze */
-	look_at(l, s->key, true, &before, look_patience(l), &ignored);
-	record_write(record, l->params, 0, NULL);
+	was_seen = look_at(l, s->key, true, &before, look_patience(l), &ignored) == RC_OK;
+	record_write(record, l->plan, 0, NULL);
 	rc = l->store->backend->admin->freeze(
-	    l->store, s->key, record, l->params->steer.length, look_patience(l), &f);
+	    l->store, s->key, record, l->plan->steer.length, look_patience(l), &f);
 	if (rc == RC_OK &&
-	    (!quiet || l->params->look.json || l->params->steer.length != NEVER))
+	    (!quiet || l->plan->look.json || l->plan->steer.length != NEVER))
 		(void)see_key(s, &ignored);
 	is_over = rc == RC_OK && s->seen && !s->view.is_frozen &&
-	    l->params->steer.length != NEVER;
+	    l->plan->steer.length != NEVER;
+	if (rc == RC_OK || (rc == RC_AGAIN && was_seen))
+		log_freeze(s, rc);
 	if (rc == RC_OK && !quiet && !is_over)
 		tell_frozen(s, &before);
 	view_free(&before);
@@ -396,11 +462,11 @@ freeze_key(struct action *s)
 
 /* Is it another freeze than the one that was shown?  If the look fails, so will the thaw. */
 static bool
-is_another(struct action *s)
+is_another(struct steering *s)
 {
 	struct view v = {0};
 	struct fault f;
-	bool another = look_at(&s->looker, s->key, true, &v, NEVER, &f) == RC_OK &&
+	bool another = look_at(&s->looking, s->key, true, &v, NEVER, &f) == RC_OK &&
 	    v.is_frozen && v.frozen.since != s->view.frozen.since;
 
 	view_free(&v);
@@ -409,13 +475,13 @@ is_another(struct action *s)
 
 /* Shows the freeze to the person at the terminal; false: the answer is no. */
 static bool
-may_thaw(struct action *s)
+may_thaw(struct steering *s)
 {
 	const struct clean name = text_key(s->key);
 	char words[HELD_BYTES];
 	struct held h;
 
-	if (s->looker.params->steer.yes)
+	if (s->looking.plan->steer.yes)
 		return true;
 	held_of_freeze(&h, &s->view);
 	fprintf(stderr, "%s%s\n", name.text, held_says(&h, false, words));
@@ -428,10 +494,23 @@ may_thaw(struct action *s)
 	return false;
 }
 
-static int
-thaw_key(struct action *s)
+static void
+log_thaw(const struct steering *s, enum rc rc)
 {
-	struct store *store = s->looker.store;
+	const struct clean who = view_person(&s->view.frozen);
+	struct log_line l = {.event = "thaw",
+	    .held = view_ago(&s->view, s->view.frozen.since),
+	    .holder = who.text};
+	char after[800];
+
+	snprintf(after, sizeof after, "; it was frozen by %s", who.text);
+	log_deed(s, &l, rc, " was thawed", after);
+}
+
+static int
+thaw_key(struct steering *s)
+{
+	struct store *store = s->looking.store;
 	const struct clean name = text_key(s->key);
 	struct fault f = {""};
 	enum rc rc = see_key(s, &f);
@@ -446,14 +525,16 @@ thaw_key(struct action *s)
 		return STATUS_NOTHING;
 	if (rc == RC_OK)
 		rc = store->backend->admin->thaw(
-		    store, s->key, look_patience(&s->looker), &f);
+		    store, s->key, look_patience(&s->looking), &f);
+	if (s->seen && (rc == RC_OK || rc == RC_AGAIN))
+		log_thaw(s, rc);
 	if (rc == RC_LOST) {
 		say_last("%s is not frozen any more", name.text);
 		return STATUS_NOTHING;
 	}
 	if (rc != RC_OK)
-		return look_refuse(&s->looker, s->key, rc, &f);
-	if (!s->looker.params->show.quiet)
+		return look_refuse(&s->looking, s->key, rc, &f);
+	if (!s->looking.plan->show.quiet)
 		say("%s is thawed", name.text);
 	return 0;
 }
@@ -462,13 +543,13 @@ thaw_key(struct action *s)
 
 /* Shows the person at the terminal what was run last; false: the answer is no. */
 static bool
-may_forget(struct action *s, const char *runs)
+may_forget(struct steering *s, const char *runs)
 {
 	const struct person *last = &s->view.last;
 	char question[2000];
 	struct fault f;
 
-	if (s->looker.params->steer.yes)
+	if (s->looking.plan->steer.yes)
 		return true;
 	if (see_key(s, &f) == RC_OK && s->view.has_last)
 		fprintf(stderr,
@@ -479,11 +560,24 @@ may_forget(struct action *s, const char *runs)
 	return say_asks(question);
 }
 
-static int
-forget_key(struct action *s)
+static void
+log_forget(const struct steering *s)
 {
-	struct store *store = s->looker.store;
-	const char *id = s->looker.params->word;
+	const char *id = s->looking.plan->word;
+	struct log_line l = {.event = "forget", .held = -1, .id = id};
+	char did[1000], name[900];
+
+	snprintf(did, sizeof did, ": %s%s forgotten",
+	    id ? text_name(name, sizeof name, id) : "all its runs",
+	    id ? " was" : " were");
+	log_deed(s, &l, RC_OK, did, "");
+}
+
+static int
+forget_key(struct steering *s)
+{
+	struct store *store = s->looking.store;
+	const char *id = s->looking.plan->word;
 	char name[900], runs[1700];
 	struct fault f = {""};
 	enum rc rc;
@@ -495,14 +589,16 @@ forget_key(struct action *s)
 		return STATUS_NOTHING;
 	}
 	rc = store->backend->admin->forget(
-	    store, s->key, id, look_patience(&s->looker), &f);
+	    store, s->key, id, look_patience(&s->looking), &f);
+	if (rc == RC_OK)
+		log_forget(s);
 	if (rc == RC_LOST) {
 		say_last("%s: none is remembered", runs);
 		return STATUS_NOTHING;
 	}
 	if (rc != RC_OK)
-		return look_refuse(&s->looker, s->key, rc, &f);
-	if (!s->looker.params->show.quiet)
+		return look_refuse(&s->looking, s->key, rc, &f);
+	if (!s->looking.plan->show.quiet)
 		say("forgot %s", runs);
 	return 0;
 }
@@ -511,14 +607,14 @@ forget_key(struct action *s)
 
 /* -J: what was done to a key, and the key as it was found.  Returns the status. */
 static int
-tell_object(const struct action *s, int status)
+tell_object(const struct steering *s, int status)
 {
-	const struct params *p = s->looker.params;
+	const struct plan *p = s->looking.plan;
 	const struct steered steered = {.action = options_cmd(p->cmd),
 	    .key = s->key,
 	    .status = status,
 	    .backend = p->site.backend,
-	    .store = s->looker.store,
+	    .store = s->looking.store,
 	    .view = s->seen ? &s->view : NULL};
 	int written;
 
@@ -531,20 +627,20 @@ tell_object(const struct action *s, int status)
 
 /* Returns the worst status. */
 static int
-run_steer(struct params *p)
+run_steer(struct plan *p)
 {
 	unsigned caps = p->cmd == CMD_FORGET ? CAP_JOB
 	    : p->cmd != CMD_BREAK            ? CAP_FREEZE
 	    : p->steer.force                 ? CAP_FORCE
 					     : CAP_REVOKE;
-	int (*one)(struct action *) = p->cmd == CMD_BREAK ? break_key
-	    : p->cmd == CMD_FREEZE                        ? freeze_key
-	    : p->cmd == CMD_THAW                          ? thaw_key
-							  : forget_key;
-	struct action s = {.key = p->keys[0]};
+	int (*one)(struct steering *) = p->cmd == CMD_BREAK ? break_key
+	    : p->cmd == CMD_FREEZE                          ? freeze_key
+	    : p->cmd == CMD_THAW                            ? thaw_key
+							    : forget_key;
+	struct steering s = {.key = p->keys[0]};
 	struct fault f = {""};
-	enum rc rc = look_open(&s.looker, p, caps, &f);
-	int status = rc == RC_OK ? 0 : look_refuse(&s.looker, s.key, rc, &f);
+	enum rc rc = look_open(&s.looking, p, caps, &f);
+	int status = rc == RC_OK ? 0 : look_refuse(&s.looking, s.key, rc, &f);
 
 	for (size_t i = 0; i < p->nkeys; i++) {
 		int got;
@@ -555,7 +651,8 @@ run_steer(struct params *p)
 		status = got > status ? got : status;
 	}
 	view_free(&s.view);
-	look_close(&s.looker);
+	look_close(&s.looking);
+	log_end(p);
 	return status;
 }
 

@@ -108,18 +108,18 @@ _dlock_options()
 	local job='--min-hold --max-run --wait-tree --once --once-per --at-offset --cooldown --skipped-exit-code'
 
 	case $1 in
-	run) options="--key $ask $kind $wait $lease $job --command $said --status-fd --metrics-file --quiet --verbose" ;;
-	hold) options="--key $ask $kind $wait $lease $said --for --pid --shell --quiet --verbose" ;;
+	run) options="--key $ask $kind $wait $lease $job --command $said --status-fd --metrics-file --log --quiet --verbose" ;;
+	hold) options="--key $ask $kind $wait $lease $said --log --for --pid --shell --quiet --verbose" ;;
 	status) options="--key $ask --done-within --json --watch" ;;
 	ls) options="$ask --jobs --json --noheadings --output --format --held-over --watch" ;;
 	wait) options="--key $ask $kind $wait --quiet" ;;
-	break) options="--key $ask --wait $said --token --force --yes --json --quiet" ;;
-	freeze) options="--key $ask $said --for --until --json --quiet" ;;
-	forget) options="--key $ask --yes --quiet" ;;
-	thaw) options="--key $ask --yes --json --quiet" ;;
+	break) options="--key $ask --wait $said --log --token --force --yes --json --quiet" ;;
+	freeze) options="--key $ask $said --log --for --until --json --quiet" ;;
+	forget) options="--key $ask --log --yes --quiet" ;;
+	thaw) options="--key $ask --log --yes --json --quiet" ;;
 	release) options='--shell --quiet' ;;
 	doctor) options="--key $ask --ttl --grace --json" ;;
-	config) options="--key $ask $kind $wait $lease $job $said --metrics-file --json --quiet --verbose" ;;
+	config) options="--key $ask $kind $wait $lease $job $said --metrics-file --log --json --quiet --verbose" ;;
 	version) options='--json' ;;
 	*) options='' ;;
 	esac
@@ -132,6 +132,10 @@ _dlock_value()
 	case $1 in
 	--key | -k) _dlock_keys "${words[@]:2:cword-2}" ;;
 	--config | --metrics-file) _filedir ;;
+	--log)
+		_filedir
+		mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -W 'syslog fd:' -- "$cur")
+		;;
 	--backend | -b)
 		mapfile -t COMPREPLY < <(compgen -W 'file redis zk pg mysql memcached etcd' -- "$cur")
 		;;
@@ -194,7 +198,7 @@ _dlock_setting()
 _dlock_find_command()
 {
 	local i=2 word keyed='' ended='' run=''
-	local valued='^(-[sxnqvh]*([kbuOwEtc])(.*)|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|once|once-per|at-offset|cooldown|skipped-exit-code|command|who|why|status-fd|metrics-file))$'
+	local valued='^(-[sxnqvh]*([kbuOwEtc])(.*)|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|once|once-per|at-offset|cooldown|skipped-exit-code|command|who|why|status-fd|metrics-file|log))$'
 
 	first=
 	[[ ${DLOCK_KEY-} && ! ${DLOCK_KEEPER-} ]] && keyed=1

@@ -28,7 +28,7 @@ function __dlock_command
             set ended
         else
             string match -qr -- '^(-[sxnqvh]*k|--key)' $word; and set keyed 1
-            if string match -qr -- '^(-[sxnqvh]*[kbuOwEtc]|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|once|once-per|at-offset|cooldown|skipped-exit-code|command|who|why|status-fd|metrics-file))$' $word
+            if string match -qr -- '^(-[sxnqvh]*[kbuOwEtc]|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|once|once-per|at-offset|cooldown|skipped-exit-code|command|who|why|status-fd|metrics-file|log))$' $word
                 set -e words[1]
             end
         end
@@ -129,6 +129,7 @@ complete -c dlock -n '__dlock_knows run' -s c -l command -x -d 'Run a string wit
 complete -c dlock -n '__dlock_knows run hold break freeze config' -l who -x -d 'Who it is, shown to others'
 complete -c dlock -n '__dlock_knows run hold break freeze config' -l why -x -d 'What for, shown to others'
 complete -c dlock -n '__dlock_knows run config' -l metrics-file -r -F -d 'Count the run in a file for Prometheus'
+complete -c dlock -n '__dlock_knows run hold break freeze thaw forget config' -l log -r -F -a 'syslog fd:' -d 'Write a line for each event to syslog, a file or a descriptor'
 complete -c dlock -n '__dlock_knows run' -l status-fd -x -d 'Write every event to a descriptor'
 complete -c dlock -n '__dlock_knows break' -l token -x -d 'Only the grant with this token'
 complete -c dlock -n '__dlock_knows break' -l force -d 'Take it away at once; its command may still run'

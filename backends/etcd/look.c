@@ -9,6 +9,8 @@
  */
 #include "etcd.h"
 
+#include "backends/common/text.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,9 +3,7 @@
 
 #include "block.h"
 
-#include "backends/common/digits.h"
-#include "backends/common/job.h"
-#include "backends/common/refuse.h"
+#include "backends/common/text.h"
 #include "backends/common/sha.h"
 
 #include <errno.h>
@@ -75,7 +73,7 @@ run_refuse(
 		return RC_OK;
 	if (job->once && encode_key(id, sizeof id, job->once) > 0 &&
 	    strcmp(id, r->id) == 0) {
-		job_who(r->record, who, sizeof who);
+		text_who(r->record, who, sizeof who);
 		return refuse_done(fault, job, r->begin / 1000, who);
 	}
 	return job_is_recent(job, age) ? refuse_recent(fault, job, age * 1000) : RC_OK;
@@ -182,7 +180,7 @@ name_id(char out[NAME_MAX + 1], int64_t era, const char *id)
 	n -= ID_CHARS;
 	out[n++] = '+'; /* which no encoded ID has */
 	sha_256(hash, id, strlen(id));
-	digits_hex(out + n, hash, sizeof hash);
+	text_hex(out + n, hash, sizeof hash);
 }
 
 /* ---- the eras ---- */

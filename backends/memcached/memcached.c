@@ -35,9 +35,8 @@
  */
 #include "memcached.h"
 
-#include "backends/common/refuse.h"
 #include "backends/common/retry.h"
-#include "backends/common/secret.h"
+#include "backends/common/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -12,6 +12,7 @@
 #include "backends/common/setting.h"
 #include "backends/common/identity.h"
 #include "backends/common/identity.h"
+#include "backends/common/text.h"
 
 #include <stdio.h>
 #include <string.h>

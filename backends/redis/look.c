@@ -13,6 +13,7 @@
  */
 #include "redis.h"
 
+#include "backends/common/text.h"
 #include "backends/common/endpoint.h"
 #include "backends/common/encode.h"
 

@@ -55,6 +55,8 @@
  */
 #include "redis.h"
 
+#include "backends/common/text.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -15,7 +15,7 @@
  */
 #include "zk.h"
 
-#include "backends/common/refuse.h"
+#include "backends/common/text.h"
 
 #include <string.h>
 

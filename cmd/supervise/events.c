@@ -3,6 +3,7 @@
 
 #include "backends/common/libc.h"
 #include "cmd/json.h"
+#include "cmd/log.h"
 #include "cmd/parse.h"
 #include "cmd/record.h"
 #include "cmd/say.h"
@@ -11,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -21,7 +23,7 @@
 enum { LINE_BYTES = 4096 };
 
 static void
-events_begin(struct json *j, char *line, const struct params *p, const char *event)
+events_begin(struct json *j, char *line, const struct plan *p, const char *event)
 {
 	json_begin(j, line, LINE_BYTES - 1);
 	json_put_time(j, "time", instant_epoch());
@@ -30,7 +32,7 @@ events_begin(struct json *j, char *line, const struct params *p, const char *eve
 }
 
 static void
-events_finish(struct json *j, const struct params *p, int64_t patience)
+events_finish(struct json *j, const struct plan *p, int64_t patience)
 {
 	if (p->nkeys > 1)
 		/* last: long ones must not take the room of anything else */
@@ -67,7 +69,7 @@ put_holding(struct json *j, const struct holding *h)
 }
 
 void
-events_message(const struct params *p, const struct msg *m)
+events_message(const struct plan *p, const struct msg *m)
 {
 	static const struct {
 		const char *event, *number, *text;
@@ -109,7 +111,7 @@ events_message(const struct params *p, const struct msg *m)
 }
 
 void
-events_verdict(const struct params *p, const struct verdict *v)
+events_verdict(const struct plan *p, const struct verdict *v)
 {
 	/* the pages of a stack are touched even if nobody listens */
 	static char line[LINE_BYTES];
@@ -126,9 +128,136 @@ events_verdict(const struct params *p, const struct verdict *v)
 		json_put_seconds(&j, "waited_s", v->waited);
 	if (v->held)
 		json_put_seconds(&j, "held_s", v->held);
-	if (*v->line)
+	if (*v->line && !v->muted)
 		json_put_string(&j, "message", v->line);
 	events_finish(&j, p, SAY_PATIENTLY);
+}
+
+/* ---- the log ---- */
+
+/* What is known of a grant: how long it was waited for, and how long it was held until now. */
+static void
+log_times(const struct run *r, int64_t *waited, int64_t *held)
+{
+	instant now = instant_now(), granted = atomic_load(&r->page->granted_at);
+
+	*waited = (granted ? granted : now) - r->began;
+	*held = granted ? now - granted : -1;
+}
+
+void
+events_log_grant(const struct run *r)
+{
+	uint64_t token = atomic_load(&r->page->log.token);
+	struct log_line l = {.event = "acquired",
+	    .pid = r->shown,
+	    .server = page_where(r->page),
+	    .token = token};
+	char before[750], after[100];
+
+	if (r->plan->show.log.kind == LOG_NOWHERE ||
+	    atomic_exchange(&r->page->log.granted, true))
+		return;
+	log_times(r, &l.waited, &l.held);
+	l.held = -1;
+	snprintf(before, sizeof before, "%s: acquired by ", plan_name(r->plan).text);
+	snprintf(after, sizeof after, ", token %" PRIu64 ", after %s of waiting", token,
+	    parse_span(l.waited).text);
+	l.before = before;
+	l.after = after;
+	log_write(r->plan, &l);
+}
+
+/* What somebody has had to do with a run that ends so. */
+static const char *
+part_of(const struct plan *p, const struct verdict *v)
+{
+	return !v->held ? "asked for" : p->cmd == CMD_HOLD ? "held" : "run";
+}
+
+/* The sentence for a verdict that needs none elsewhere. */
+static void
+describe_end(const struct plan *p, const struct verdict *v, char *out, size_t size)
+{
+	const char *key = plan_name(p).text;
+	char how[80] = "dlock was killed, and has stopped the command";
+
+	if (strcmp(v->name, "interrupted") == 0)
+		snprintf(how, sizeof how, "interrupted by %s",
+		    parse_signal_text(v->signal).text);
+	else if (strcmp(v->name, "ended") == 0 && p->cmd == CMD_HOLD)
+		snprintf(how, sizeof how, "given back");
+	else if (strcmp(v->name, "ended") == 0 && v->signal)
+		snprintf(how, sizeof how, "the command was ended by %s",
+		    parse_signal_text(v->signal).text);
+	else if (strcmp(v->name, "ended") == 0)
+		snprintf(how, sizeof how, "the command ended with status %d", v->status);
+	snprintf(out, size, "%s: %s after %s%s, %s by ", key, how,
+	    parse_span(v->held ? v->held : v->waited).text, v->held ? "" : " of waiting",
+	    part_of(p, v));
+}
+
+/* Is it something to look at in the morning? */
+static enum log_weight
+weight_of(const struct verdict *v)
+{
+	if (v->status == 0 || strcmp(v->name, "skipped") == 0)
+		return LOG_USUAL;
+	if (strcmp(v->name, "ended") == 0 || strcmp(v->name, "busy") == 0 ||
+	    strcmp(v->name, "interrupted") == 0)
+		return LOG_NOTABLE;
+	return LOG_TROUBLE;
+}
+
+void
+events_log_end(const struct plan *p, const struct verdict *v)
+{
+	struct log_line l = {.event = v->name,
+	    .weight = weight_of(v),
+	    .pid = v->pid ? v->pid : getpid(),
+	    .server = v->where,
+	    .token = v->token,
+	    .has_status = true,
+	    .status = v->status,
+	    .signal = v->signal,
+	    .waited = v->waited ? v->waited : -1,
+	    .held = v->held ? v->held : -1,
+	    .message = v->line};
+	/* the pages of a stack are touched even where there is no log */
+	static char before[sizeof v->line + 20];
+
+	if (p->show.log.kind == LOG_NOWHERE)
+		return;
+	if (*v->line)
+		snprintf(before, sizeof before, "%s (%s by ", v->line, part_of(p, v));
+	else
+		describe_end(p, v, before, sizeof before);
+	l.before = before;
+	l.after = *v->line ? ")" : "";
+	log_write(p, &l);
+}
+
+void
+events_log_orphan(const struct run *r, const struct ending *e, const char *words)
+{
+	const struct heard heard = {.words = words, .where = page_where(r->page)};
+	bool granted = atomic_load(&r->page->granted_at);
+	struct verdict v;
+
+	if (r->plan->show.log.kind == LOG_NOWHERE ||
+	    r->plan->show.log.kind == LOG_TO_FD ||
+	    atomic_exchange(&r->page->log.ended, true))
+		return;
+	if (granted && (!r->body || run_delivery(r) == DELIVERED))
+		events_log_grant(r);
+	v = verdict_of(r->plan, e, &heard);
+	log_times(r, &v.waited, &v.held);
+	if (!granted)
+		v.held = 0;
+	v.where = page_where(r->page);
+	v.token = atomic_load(&r->page->log.token);
+	v.pid = r->shown;
+	events_log_end(r->plan, &v);
 }
 
 /* ---- the stderr of a script ---- */
@@ -195,11 +324,11 @@ void
 loss_suspect(const struct run *r, struct doubt *d, const struct msg *m)
 {
 	d->why = text_shown(m->text);
-	if (r->params->show.verbose)
+	if (r->plan->show.verbose)
 		say("%s: %s; the command may go on for %s, trying again",
-		    params_keys(r->params).text, d->why.text,
+		    plan_name(r->plan).text, d->why.text,
 		    parse_span(m->number > 0 ? m->number : 0).text);
-	if ((!r->params->show.verbose || r->body) && !r->params->show.quiet)
+	if ((!r->plan->show.verbose || r->body) && !r->plan->show.quiet)
 		d->warn_at = instant_now() + m->number / 2;
 }
 
@@ -228,7 +357,7 @@ loss_warn(const struct run *r, struct doubt *d)
 		snprintf(whom, sizeof whom, "process %d and its descendants are",
 		    (int)r->body->outside.pid);
 	snprintf(text, sizeof text, "%s: %s; if no renewal succeeds, %s stopped in %s",
-	    params_keys(r->params).text, d->why.text, whom, parse_span(left).text);
+	    plan_name(r->plan).text, d->why.text, whom, parse_span(left).text);
 	tell(r, text);
 }
 
@@ -238,10 +367,10 @@ loss_trust(const struct run *r, struct doubt *d)
 	char text[750];
 
 	snprintf(text, sizeof text, "%s: the lease was renewed after all",
-	    params_keys(r->params).text);
+	    plan_name(r->plan).text);
 	if (d->warned)
 		tell(r, text);
-	else if (r->params->show.verbose)
+	else if (r->plan->show.verbose)
 		say("%s", text);
 	d->warn_at = NEVER;
 	d->warned = false;
@@ -257,6 +386,6 @@ loss_tell(const struct run *r, const struct ending *e, const char *words)
 	if (e->kind != END_LOST || !run_guarded(r) ||
 	    atomic_exchange(&r->page->end.loss_told, true))
 		return;
-	if (!tell_script(r, verdict_of(r->params, e, &heard).line))
+	if (!tell_script(r, verdict_of(r->plan, e, &heard).line))
 		atomic_store(&r->page->end.loss_told, false);
 }

@@ -1,9 +1,8 @@
 /* keeper.c - the process that keeps the lock: carries out what step() decides. */
 #include "run.h"
 
-#include "backends/common/append.h"
 #include "backends/common/libc.h"
-#include "cmd/environment.h"
+#include "backends/common/text.h"
 #include "cmd/parse.h"
 #include "cmd/record.h"
 #include "events.h"
@@ -34,7 +33,7 @@ struct todo {
 static _Alignas(4096) struct keeper {
 	struct host host; /* first: the backend's way back to us */
 	const struct run *run;
-	const struct params *params;
+	const struct plan *plan;
 	struct page *page;
 	struct keep keep;
 	struct todo todo;
@@ -76,7 +75,7 @@ open_socket(struct keeper *k)
 	const struct run *r = k->run;
 
 	if (!*k->in.outer.address)
-		join_outer_open(&k->in.outer, k->params, r->socket_id,
+		join_outer_open(&k->in.outer, k->plan, r->socket_id,
 		    r->body ? r->body->outside.pid : getpid());
 }
 
@@ -101,10 +100,10 @@ static void
 start_command(struct keeper *k)
 {
 	instant now = instant_now(), patience = now + CLEAR_SCREEN;
-	bool awaited = (k->in.news.waited && !k->params->show.quiet) ||
-	    k->params->show.status_fd >= 0 || begins_witness(k, now);
+	bool awaited = (k->in.news.waited && !k->plan->show.quiet) ||
+	    plan_is_reported(k->plan) || begins_witness(k, now);
 	enum telling telling = link_tells(
-	    k->page, &k->lock.grant, k->params->terms.ttl, now, awaited);
+	    k->page, &k->lock.grant, k->plan->terms.ttl, now, awaited);
 	struct pollfd set[LOOP_OWN];
 	struct told told = {0};
 
@@ -143,7 +142,7 @@ start_body(struct keeper *k)
 	struct told told = {0};
 
 	tree_reserve();
-	k->run->body->until = instant_after(instant_now(), k->params->steer.length);
+	k->run->body->until = instant_after(instant_now(), k->plan->steer.length);
 	atomic_store(&k->page->exec, EXEC_CALLED);
 	leave_directory(k);
 	if (told_write(&told, k->run, k->lock.outer.parts, k->in.outer.address) &&
@@ -188,7 +187,7 @@ static struct aim
 keeper_aim(const struct keeper *k)
 {
 	return (struct aim){
-	    .sig = k->params->command.signal,
+	    .sig = k->plan->command.signal,
 	    .wake = true,
 	    .command = atomic_load(&k->page->command), /* forgotten once it is reaped */
 	    .leads = k->in.child.group != 0,
@@ -249,7 +248,9 @@ carry_out(struct keeper *k, const struct actions *a)
 		atomic_store(&k->page->kill_at, k->keep.lease.kill_at);
 	}
 	if (a->set & DO_GO)
-		k->in.guard_at = instant_now() + k->params->terms.ttl / 4;
+		atomic_store(&k->page->log.token, k->lock.grant.token);
+	if (a->set & DO_GO)
+		k->in.guard_at = instant_now() + k->plan->terms.ttl / 4;
 	if (a->set & DO_GO && k->run->body)
 		start_body(k);
 	else if (a->set & DO_GO)
@@ -347,7 +348,7 @@ hear(struct keeper *k, int fd, short events, instant until)
 static const char *
 why_apart(const char *holder)
 {
-	const char *keepers = environment_get("DLOCK_KEEPER");
+	const char *keepers = plan_variable("DLOCK_KEEPER");
 
 	if (!keepers)
 		return "DLOCK_KEEPER is missing (sudo and env -i remove it)";
@@ -368,7 +369,7 @@ notice_kin(struct keeper *k)
 	const char *holder = k->host.seen.holding.record;
 	enum record_kin kin = KIN_NONE;
 
-	if (k->params->wait.most != 0 && !k->host.seen.silent && *holder &&
+	if (k->plan->wait.most != 0 && !k->host.seen.silent && *holder &&
 	    !k->host.seen.holding.frozen &&
 	    (k->host.seen.holding.kind != KIND_LIMIT || k->host.seen.holding.limit == 1))
 		kin = record_kin(holder, k->run->socket_id);
@@ -408,7 +409,7 @@ open_lock(struct keeper *k)
 	k->keep.terms.nested = k->lock.nested;
 	if (rc != RC_OK)
 		return rc;
-	append_text(
+	text_put(
 	    k->page->where, k->page->where + sizeof k->page->where, k->lock.store->where);
 	atomic_store(&k->page->opened, true);
 	return RC_OK;
@@ -431,16 +432,16 @@ keeper_granted(struct keeper *k)
 		fault_set(&k->fault, RC_CONFIG,
 		    "%s gives a lease of %s instead of %s, which is too short for two renewals and a grace of %s",
 		    k->lock.store->where, parse_span(k->lock.grant.lease).text,
-		    parse_span(k->params->terms.ttl).text,
+		    parse_span(k->plan->terms.ttl).text,
 		    parse_span(k->keep.terms.grace).text);
 }
 
 static void
 acquire(struct keeper *k)
 {
-	instant until = k->params->wait.most == 0
+	instant until = k->plan->wait.most == 0
 	    ? 0
-	    : instant_after(k->run->began, k->params->wait.most);
+	    : instant_after(k->run->began, k->plan->wait.most);
 	enum rc rc = open_lock(k);
 	char holder[300];
 
@@ -548,6 +549,14 @@ await_question(struct keeper *k)
 		hear(k, -1, 0, until);
 }
 
+/* A front that lives logs by itself; one that has ended without a signal has done so. */
+static void
+log_for_front(struct keeper *k)
+{
+	if (getppid() != k->run->front)
+		events_log_orphan(k->run, &k->keep.ending, k->fault.text);
+}
+
 /* ---- the process ---- */
 
 /* 0 to 2 stay taken, so that no socket lands there. */
@@ -579,18 +588,18 @@ keeper_init(struct keeper *k, const struct run *r)
 {
 	k->host.wait = keeper_wait;
 	k->host.alert = -1;
-	k->host.verbose = r->params->show.verbose;
+	k->host.verbose = r->plan->show.verbose;
 	k->host.tell = k->host.verbose ? news_trace : NULL;
 	k->host.tell_ctx = &k->in.news;
 	k->run = r;
-	k->params = r->params;
+	k->plan = r->plan;
 	k->page = r->page;
 	k->in.run = r;
 	k->in.keep = &k->keep;
 	k->in.fault = &k->fault;
 	k->in.lock = &k->lock;
 	k->in.react = react_to_incoming;
-	k->in.news.params = r->params;
+	k->in.news.plan = r->plan;
 	k->in.news.host = &k->host;
 	k->in.news.link = r->ends[1];
 	k->todo.wake = NEVER;
@@ -617,10 +626,10 @@ keeper_prepare(struct keeper *k)
 	sigaddset(&heard, SIGTERM);
 	if (loop_open(&k->in.loop, &heard) != 0)
 		die_early(k, "cannot open a signalfd and a timerfd");
-	if (r->params->terms.min_hold > 0)
-		record_write(k->record, r->params, getpid(), r->socket_id);
-	lock_init(&k->lock, r->params, r->where, &k->host, r->owner,
-	    r->params->terms.min_hold > 0 ? k->record : r->record);
+	if (r->plan->terms.min_hold > 0)
+		record_write(k->record, r->plan, getpid(), r->socket_id);
+	lock_init(&k->lock, r->plan, r->where, &k->host, r->owner,
+	    r->plan->terms.min_hold > 0 ? k->record : r->record);
 	if (k->run->body) {
 		open_socket(k);
 		prctl(PR_SET_NAME, HOLD_NAME);
@@ -628,8 +637,8 @@ keeper_prepare(struct keeper *k)
 		if (k->in.outer.listener < 0 || k->in.outer.spare < 0)
 			die_early(k, "cannot open a socket for dlock release");
 	}
-	keep_init(&k->keep, &r->params->terms);
-	k->keep.terms.several = r->params->nkeys > 1;
+	keep_init(&k->keep, &r->plan->terms);
+	k->keep.terms.several = r->plan->nkeys > 1;
 }
 
 /* One thing that step() wants of the main line, or else a look at what has happened. */
@@ -667,6 +676,7 @@ keeper_run(const struct run *r)
 		hear(&keeper, -1, 0, last);
 	if (!keeper.keep.ending.stuck)
 		lock_close(&keeper.lock);
+	log_for_front(&keeper);
 	await_question(&keeper);
 	_exit(0);
 }

@@ -73,7 +73,7 @@ news_wait(struct news *n, const char *trouble)
 	    !*holding->record)
 		m.key = n->last.key;
 	else
-		while (n->host->seen.key && n->params->keys[m.key] != n->host->seen.key)
+		while (n->host->seen.key && n->plan->keys[m.key] != n->host->seen.key)
 			m.key++;
 	if (is_same_wait(&m, &n->last))
 		return false;

@@ -30,6 +30,12 @@ struct page_end {
 	struct fault why;
 };
 
+/* Who has written what to --log: whichever of front and keeper sets a flag writes that line. */
+struct page_log {
+	_Atomic uint64_t token; /* of the grant; written by the keeper */
+	_Atomic bool granted, ended;
+};
+
 /* What the front does that the keeper has to know; written by the front. */
 struct page_front {
 	_Atomic bool on_screen; /* the live line, which goes before the command writes */
@@ -51,6 +57,7 @@ struct page {
 	char where[WHERE_BYTES]; /* the server, for people */
 	struct page_end end;
 	struct page_front front;
+	struct page_log log;
 };
 
 /* A fresh page, or NULL with errno. */

@@ -7,17 +7,24 @@
 #ifndef DLOCK_VERDICT_H
 #define DLOCK_VERDICT_H
 
-#include "cmd/params.h"
+#include "cmd/plan.h"
 #include "cmd/exit.h"
 #include "step.h"
+
+#include <sys/types.h>
 
 struct verdict {
 	int status;       /* to exit with */
 	int signal;       /* or to die of; 0: exit */
 	char line[1800];  /* to say, clean; "" for nothing */
+	bool muted;       /* but the user does not want to hear it */
 	const char *name; /* for events: "busy", "lost"... */
 	/* nanoseconds: up to the grant, or to the end without one; from the grant on, or 0 */
 	int64_t waited, held;
+	/* for the log: what the front knew; NULL, 0: nothing */
+	const char *where;
+	uint64_t token;
+	pid_t pid;
 };
 
 /* What the front has heard of it all. */
@@ -37,14 +44,13 @@ int verdict_status(const struct ending *);
 
 /* What `ending` means to the user. */
 struct verdict verdict_of(
-    const struct params *, const struct ending *, const struct heard *);
+    const struct plan *, const struct ending *, const struct heard *);
 
 /* The same for the process that has asked for the release of a hold, and succeeds. */
 struct verdict verdict_of_release(
-    const struct params *, const struct ending *, const char *words, const char *where);
+    const struct plan *, const struct ending *, const char *words, const char *where);
 
 /* The same while runs that have joined hold, or their --min-hold is not over. */
-struct verdict verdict_of_kept(
-    const struct params *, unsigned joined, instant keep_until);
+struct verdict verdict_of_kept(const struct plan *, unsigned joined, instant keep_until);
 
 #endif

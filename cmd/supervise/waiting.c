@@ -35,12 +35,12 @@ is_foreground(void)
 }
 
 void
-waiting_begin(struct waiting *g, const struct params *p, const struct page *s,
+waiting_begin(struct waiting *g, const struct plan *p, const struct page *s,
     instant began, bool has_tty)
 {
 	instant now = instant_now();
 
-	g->params = p;
+	g->plan = p;
 	g->page = s;
 	g->began = began;
 	g->line.next = NEVER;
@@ -60,7 +60,7 @@ waiting_heard(struct waiting *g, const struct msg *m)
 		waiting_pause(g);
 		return;
 	}
-	g->seen.key = g->params->keys[m->key];
+	g->seen.key = g->plan->keys[m->key];
 	if (m->kind == MSG_RETRYING) {
 		text_clean(
 		    g->seen.trouble, sizeof g->seen.trouble, m->text, strlen(m->text));
@@ -70,7 +70,7 @@ waiting_heard(struct waiting *g, const struct msg *m)
 	g->seen.position = m->number;
 	g->seen.at = instant_now();
 	held_of_holding(&g->seen.held, &m->holding);
-	held_ask(&g->seen.held, &g->params->claim);
+	held_ask(&g->seen.held, &g->plan->claim);
 }
 
 /* It has been held for some time longer since we have heard of it. */
@@ -184,8 +184,8 @@ waiting_end(struct waiting *g, uint64_t token)
 	g->line.next = NEVER;
 	if (!token || !(g->line.spoken || (g->line.live && waited > NS_PER_S)))
 		return;
-	if (g->params->show.verbose)
+	if (g->plan->show.verbose)
 		snprintf(number, sizeof number, " (token %" PRIu64 ")", token);
-	say("got %s after %s%s", params_keys(g->params).text, parse_span(waited).text,
+	say("got %s after %s%s", plan_name(g->plan).text, parse_span(waited).text,
 	    number);
 }

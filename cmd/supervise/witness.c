@@ -23,11 +23,7 @@ enum { ANSWER_PATIENCE = 50 };
 struct question {
 	int sig;
 	pid_t sender;
-	/* no question: what would cancel `sig` has come, but the front has read it otherwise */
-	bool forget;
 };
-
-enum answer { NOT_GOT, GOT, CANCELLED /* it, if it was got */ };
 
 /* ---- the process ---- */
 
@@ -50,14 +46,14 @@ hide_words(void)
 }
 
 /* What has come and was not asked for yet: of each signal how often, and from whom the last one. */
-struct arrivals {
+struct record {
 	unsigned came[_NSIG];
 	pid_t from[_NSIG];
 };
 
 /* Has one come that cancels this one?  The front may have read it before it was cancelled. */
 static bool
-is_cancelled(const struct arrivals *r, int sig)
+is_cancelled(const struct record *r, int sig)
 {
 	if (sig == SIGCONT)
 		return r->came[SIGTSTP] || r->came[SIGTTIN] || r->came[SIGTTOU];
@@ -66,7 +62,7 @@ is_cancelled(const struct arrivals *r, int sig)
 
 /* As in the front: of the older signals one is kept, and CONT and those that stop cancel each other. */
 static void
-note(struct arrivals *r, const siginfo_t *info)
+note(struct record *r, const siginfo_t *info)
 {
 	int sig = info->si_signo;
 
@@ -80,45 +76,25 @@ note(struct arrivals *r, const siginfo_t *info)
 	r->from[sig] = info->si_pid;
 }
 
-static void
-forget_cancelling(struct arrivals *r, int sig)
-{
-	if (sig == SIGCONT)
-		r->came[SIGTSTP] = r->came[SIGTTIN] = r->came[SIGTTOU] = 0;
-	else
-		r->came[SIGCONT] = 0;
-}
-
-static char
-answer_to(struct arrivals *r, const struct question *q)
-{
-	bool got = r->came[q->sig] && r->from[q->sig] == q->sender;
-
-	if (r->came[q->sig])
-		r->came[q->sig]--;
-	return is_cancelled(r, q->sig) ? CANCELLED : got ? GOT : NOT_GOT;
-}
-
 static _Noreturn void
 answer_questions(void)
 {
 	static const struct timespec at_once;
-	struct arrivals r = {0};
+	struct record r = {0};
 	struct question q;
 	siginfo_t info;
 	sigset_t all;
-	char answer;
+	char yes;
 
 	libc_sigfillset(&all);
 	while (read(STDIN_FILENO, &q, sizeof q) == sizeof q) {
 		while (sigtimedwait(&all, &info, &at_once) > 0)
 			note(&r, &info);
-		if (q.forget) {
-			forget_cancelling(&r, q.sig);
-			continue;
-		}
-		answer = answer_to(&r, &q);
-		if (write(STDIN_FILENO, &answer, 1) != 1)
+		yes = is_cancelled(&r, q.sig) ||
+		    (r.came[q.sig] && r.from[q.sig] == q.sender);
+		if (r.came[q.sig])
+			r.came[q.sig]--;
+		if (write(STDIN_FILENO, &yes, 1) != 1)
 			break;
 	}
 	_exit(0);
@@ -177,57 +153,19 @@ witness_end(struct witness *w)
  * until the kernel has sent to all of a group what it is sending to one: both need the list of
  * processes.
  */
-static void
-await_group(void)
-{
-	setpgid(INT_MAX, INT_MAX);
-}
-
-/* Is a signal pending here that cancels this one? */
-static bool
-is_cancelled_here(int sig)
-{
-	sigset_t pending;
-
-	await_group();
-	if (sigpending(&pending) != 0)
-		return false;
-	if (sig == SIGCONT)
-		return sigismember(&pending, SIGTSTP) == 1 ||
-		    sigismember(&pending, SIGTTIN) == 1 ||
-		    sigismember(&pending, SIGTTOU) == 1;
-	return sigismember(&pending, SIGCONT) == 1;
-}
-
-/*
- * The witness has one that cancels this one, and cannot tell which came first.  We can: if it is
- * later we have yet to read it.  Else it has stopped or continued us already.
- */
-static enum signal_reach
-reach_if_cancelled(struct witness *w, struct question q)
-{
-	if (is_cancelled_here(q.sig))
-		return REACH_GROUP;
-	q.forget = true;
-	send(w->link, &q, sizeof q, MSG_NOSIGNAL);
-	return REACH_US;
-}
-
 enum signal_reach
 witness_ask(struct witness *w, int sig, pid_t sender)
 {
-	const struct question q = {.sig = sig, .sender = sender};
+	const struct question q = {sig, sender};
 	struct pollfd set = {.fd = w->link, .events = POLLIN};
-	char answer;
+	char yes;
 
 	if (!w->pid)
 		return REACH_UNKNOWN;
-	await_group();
+	setpgid(INT_MAX, INT_MAX);
 	if (send(w->link, &q, sizeof q, MSG_NOSIGNAL) == sizeof q &&
-	    poll(&set, 1, ANSWER_PATIENCE) > 0 && read(w->link, &answer, 1) == 1)
-		return answer == CANCELLED ? reach_if_cancelled(w, q)
-		    : answer == GOT        ? REACH_GROUP
-					   : REACH_US;
+	    poll(&set, 1, ANSWER_PATIENCE) > 0 && read(w->link, &yes, 1) == 1)
+		return yes ? REACH_GROUP : REACH_US;
 	witness_end(w);
 	return REACH_UNKNOWN;
 }

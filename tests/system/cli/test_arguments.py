@@ -49,6 +49,7 @@ OPTIONS = {
     "why": (None, None, "ticket 1"),
     "status-fd": ("999", "not open", "2"),
     "metrics-file": ("a\tb", "control", None),
+    "log": ("fd:x", "fd:3", "fd:2"),
     "quiet": ("maybe", "1 or 0", "1"),
     "verbose": ("maybe", "1 or 0", "0"),
 }

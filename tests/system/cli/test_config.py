@@ -443,6 +443,8 @@ WRONG = [  # text, line, what is said
     ("who = \x1b[31m", 1, ["control character"]),
     ("who = " + "x" * 9000, 1, ["longer than"]),
     ("url = redis://h\nbackend = file", 2, ["backend (file) and", ":1: url (redis)", "contradict"]),
+    ("log = fd:2", 1, ["log 'fd:2'", "one call"]),
+    ("log = dlock.log", 1, ["log 'dlock.log'", "begins with a /"]),
     ("grace = 40s", 1, ["grace 40s", "--ttl 30s", "too short"]),
 ]
 
@@ -465,7 +467,7 @@ def test_every_other_option_has_the_words_of_the_command_line(files):
     values = {"backend": "redis", "url": "redis://h", "option": "a=b", "wait": "1h30m", "conflict-exit-code": "9", "ttl": "90s", "grace": "2s",
               "signal": "USR1", "min-hold": "3s", "max-run": "1h", "once": "2026", "at-offset": "2h", "cooldown": "1h", "skipped-exit-code": "4",
               "who": "me and you", "why": "ticket #1;2", "limit": "3",
-              "metrics-file": "/var/lib/m.prom"}
+              "metrics-file": "/var/lib/m.prom", "log": "/var/log/dlock.log"}
     flags = {"wait-tree", "quiet", "verbose"}
     alone = {"nonblock", "shared", "exclusive"}  # not beside wait, limit
     files.write(user="once-per = week\n")

@@ -23,7 +23,8 @@ RECIPES, TOP, block_with, blocks, text_of, tried = (getattr(documents, name) for
 TRIED = ["--once \"$(date", "--done-within", "# nightly.service", "runs-on", "CI_JOB_URL", "pipeline {", "ansible-playbook", "ansible.builtin",
          "FROM debian:12", "kind: CronJob", "ENTRYPOINT", "./manage migrate", "= :locked", "lock=$(dlock hold", "exec 9>",
          "-O path=/srv/locks/backup", "sudo --preserve", "-k geocoder", "./rebuild-cache", "$ dlock run -b file -k cache",
-         "-k account-7", "echo inner", "$(MAKE)", "--held-over", "metrics-file =", "alert: JobNotDone"]
+         "-k account-7", "echo inner", "$(MAKE)", "--held-over", "metrics-file =", "alert: JobNotDone",
+         "log = syslog", "journalctl -t", "$programname ==", "sed 's/.*{"]
 
 
 def test_each_block_of_the_recipes_is_tried():
@@ -432,3 +433,23 @@ def test_prometheus_reads_what_the_rules_ask_for(dlock, tmp_path, try_it):
     asked = {name for rule in rules for name in re.findall(r"dlock_\w+", rule["expr"])}
     assert len(rules) == len(asked) == 4
     assert asked <= set(re.findall(r'^(dlock_\w+)\{key="nightly",backend="file"', told, re.M))
+
+
+# ---- the log ----
+
+
+def test_the_log_tells_who_stopped_a_deployment(dlock, tmp_path, try_it):
+    """By the line of the recipe, from what two users have logged in one file; syslog has the same lines."""
+    line = block_with("sed 's/.*{", RECIPES).strip().replace("/var/log", str(tmp_path))
+    env = {"DLOCK_LOG": f"{tmp_path}/dlock.log"}
+    words = ["-u", f"file://{tmp_path}", "-k", "deploy/prod", "--who"]
+    carol = dlock.start("run", *words, "carol", "-t", "3s", "sleep", "1000", env=env).held()
+    assert dlock.run("break", "-y", *words, "bob", "--why", "hotfix 4711", env=env).status == 0
+    assert carol.wait().status == 79
+    told = [row.split("\t") for row in try_it(line).stdout.splitlines()]
+    assert [(row[1], row[2], row[3]) for row in told] == [("break", "bob", "hotfix 4711"), ("lost", "carol", "")], told
+    assert told[0][4].startswith("carol (pid ") and 'broken by bob "hotfix 4711"' in told[1][5]
+    setting, shown, sent = (block_with(marker, RECIPES) for marker in ("log = syslog", "journalctl -t", "$programname =="))
+    (tmp_path / "conf").write_text(setting)
+    assert re.search(r"^log +syslog ", dlock.run("config", "--config", tmp_path / "conf").stdout, re.M)
+    assert "-t dlock " in shown and "== 'dlock'" in sent and sent.count("(") == sent.count(")")

@@ -1,13 +1,24 @@
-/* params.c - names the keys that were asked for, and checks what a store can do. */
-#include "params.h"
+/* plan.c - names the keys of a plan, and checks what a store can do. */
+#include "plan.h"
 
 #include "mask.h"
 
 #include <stdio.h>
 #include <string.h>
 
+const char *
+plan_variable(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value && *value ? value : NULL;
+}
+
+const char *const variable_names[VARIABLES] = {"DLOCK_KEY", "DLOCK_TOKEN", "DLOCK_TOKENS",
+    "DLOCK_SLOT", "DLOCK_OWNER", "DLOCK_BACKEND", "DLOCK_KEEPER"};
+
 struct clean
-params_keys(const struct params *p)
+plan_name(const struct plan *p)
 {
 	const size_t size = 400, last = sizeof " and 15 more"; /* as text_key() has it */
 	struct clean all = text_key(p->keys[0]);
@@ -28,8 +39,14 @@ params_keys(const struct params *p)
 	return all;
 }
 
+bool
+plan_is_reported(const struct plan *p)
+{
+	return p->show.status_fd >= 0 || p->show.log.kind != LOG_NOWHERE;
+}
+
 const char *
-params_lone_user(const struct params *p, const char *url, size_t *n)
+plan_lone_user(const struct plan *p, const char *url, size_t *n)
 {
 	for (size_t i = 0; i < p->site.nsettings; i++)
 		if (strcmp(p->site.settings[i].name, "password-file") == 0)
@@ -38,7 +55,7 @@ params_lone_user(const struct params *p, const char *url, size_t *n)
 }
 
 enum rc
-params_check_kind(const struct params_claim *c, const struct store *s, struct fault *f)
+plan_check_kind(const struct plan_claim *c, const struct store *s, struct fault *f)
 {
 	if ((c->kind == KIND_SHARED && !(s->caps & CAP_SHARED)) ||
 	    (c->kind == KIND_LIMIT && !(s->caps & CAP_LIMIT)))

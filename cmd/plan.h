@@ -1,18 +1,19 @@
 /*
- * params.h - what the user asked for, after every source has been read.
+ * plan.h - what the user asked for, after every source has been read.
  *
  * Filled and checked by args_read(); from then on nobody changes it.
  */
-#ifndef DLOCK_PARAMS_H
-#define DLOCK_PARAMS_H
+#ifndef DLOCK_PLAN_H
+#define DLOCK_PLAN_H
 
 #include "cmd/supervise/lease.h"
 #include "text.h"
 
+#include <limits.h>
 #include <signal.h>
 
 /*
- * The subcommands, as bits: a process has one of them, an option is known to some.
+ * The subcommands, as bits: a plan is for one, an option is known to some.
  * options_cmd() has their names in this order.
  */
 enum {
@@ -41,7 +42,7 @@ enum {
 enum { KEYS_MAX = 16, SETTINGS_MAX = 32, SETTINGS_BYTES = 8192, URL_BYTES = 4096 };
 
 /* Where: the backend, and which server or directory of it. */
-struct params_site {
+struct plan_site {
 	const struct backend *backend;
 	const char *url;  /* NULL: the backend's default */
 	bool of_variable; /* it is what the backend's own variable says */
@@ -52,7 +53,7 @@ struct params_site {
 };
 
 /* Which kind of lock, and of which job. */
-struct params_claim {
+struct plan_claim {
 	enum lock_kind kind;
 	int limit; /* with KIND_LIMIT */
 	struct job job;
@@ -61,21 +62,29 @@ struct params_claim {
 };
 
 /* How long to wait for the lock, and the status when that was not enough. */
-struct params_wait {
+struct plan_wait {
 	int64_t most; /* 0: do not wait; NEVER: for ever */
 	bool persist; /* --wait was given: it also covers a server that does not answer */
 	int conflict_status;
 };
 
+/* Where a line is written for each event (log.h). */
+struct plan_log {
+	enum { LOG_NOWHERE, LOG_TO_SYSLOG, LOG_TO_FILE, LOG_TO_FD } kind;
+	const char *path; /* of a file; absolute once the plan is complete */
+	int fd;
+};
+
 /* The texts for others who look at this run, and for the user. */
-struct params_show {
+struct plan_show {
 	const char *who, *why; /* NULL: not said */
 	int status_fd;         /* -1: none */
 	const char *metrics;   /* the file for Prometheus; NULL: none */
+	struct plan_log log;
 	bool quiet, verbose;
 };
 
-struct params_command {
+struct plan_command {
 	const char *line; /* -c: for sh */
 	char *shell[4];   /* sh, with that line */
 	char **argv;      /* what to execute, NULL-ended */
@@ -83,13 +92,13 @@ struct params_command {
 };
 
 /* Which configuration counts. */
-struct params_config {
+struct plan_config {
 	const char *file;    /* NULL: the usual ones */
 	const char *profile; /* NULL: none */
 };
 
 /* The content of a look, and its form. */
-struct params_look {
+struct plan_look {
 	bool json, bare;     /* bare: no line of headings */
 	bool prometheus;     /* in its text format */
 	bool jobs;           /* the runs that are remembered, instead of locks */
@@ -100,7 +109,7 @@ struct params_look {
 };
 
 /* How a lock is taken away, frozen or held by hand. */
-struct params_steer {
+struct plan_steer {
 	int64_t token; /* of the grant that is meant; 0: the one that is shown */
 	bool force, yes;
 	int64_t length; /* how long; NEVER: without an end */
@@ -108,25 +117,26 @@ struct params_steer {
 	bool shell;     /* print assignments for a shell's eval */
 };
 
-struct params {
+struct plan {
 	unsigned cmd;               /* CMD_ */
 	const char *keys[KEYS_MAX]; /* as named; no two are the same */
 	size_t nkeys;
 	const char *word; /* CMD_TAKES_WORD: a pattern or a handle; NULL: not said */
-	struct params_claim claim;
-	struct params_site site;
-	struct params_wait wait;
+	struct plan_claim claim;
+	struct plan_site site;
+	struct plan_wait wait;
 	struct terms terms;
-	struct params_show show;
-	struct params_command command;
-	struct params_config config;
-	struct params_look look;
-	struct params_steer steer;
+	struct plan_show show;
+	struct plan_command command;
+	struct plan_config config;
+	struct plan_look look;
+	struct plan_steer steer;
 	const struct said_list *said; /* where all of it comes from: said.h */
 	/* last: most runs touch no page of it */
-	struct params_texts {
+	struct plan_texts {
 		char url[URL_BYTES];           /* a copy, where argv had a password */
 		char settings[SETTINGS_BYTES]; /* what site.settings points into */
+		char log[PATH_MAX];            /* what show.log.path points to */
 	} texts;
 };
 
@@ -139,13 +149,31 @@ struct origin {
 };
 
 /* The keys, made fit to be shown: "a", or "a, b and c"; as many as fit into a sentence. */
-struct clean params_keys(const struct params *);
+struct clean plan_name(const struct plan *);
+
+/* The variables of the command, or of the process that has asked for a hold. */
+enum variable {
+	VAR_KEY,
+	VAR_TOKEN,
+	VAR_TOKENS, /* with several keys: a JSON object key -> token */
+	VAR_SLOT,   /* with --limit */
+	VAR_OWNER,
+	VAR_BACKEND,
+	VAR_KEEPER, /* the keeper's address, and those of the outer dlocks */
+	VARIABLES
+};
+extern const char *const variable_names[VARIABLES];
+
+/* Is there a reader of events, who is told of a grant when it is there? */
+bool plan_is_reported(const struct plan *);
 
 /* As mask_lone_user(), but for a user whose password stands in a file. */
-const char *params_lone_user(const struct params *, const char *url, size_t *n);
+const char *plan_lone_user(const struct plan *, const char *url, size_t *n);
 
 /* RC_CONFIG: the store has no locks of this kind, or cannot remember the job. */
-enum rc params_check_kind(
-    const struct params_claim *, const struct store *, struct fault *);
+enum rc plan_check_kind(const struct plan_claim *, const struct store *, struct fault *);
+
+/* A variable of the environment that is set and not empty, or NULL. */
+const char *plan_variable(const char *name);
 
 #endif
