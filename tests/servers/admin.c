@@ -7,6 +7,7 @@
  *	... freeze KEY RECORD [SECONDS]
  *	... thaw KEY
  *	... forget KEY [ID]
+ *	... caps
  *
  * Prints one line an entry (name=value, tabs between them; values with bytes that are
  * not printable are shown as \xNN), then "rc NAME TEXT".  Exits 0 for RC_OK, else 1.
@@ -114,6 +115,24 @@ call(struct store *s, char **args, struct fault *f)
 	return ops->thaw(s, args[1], until, f);
 }
 
+/* What the store can do, without a question to its server. */
+static void
+print_caps(const struct store *s)
+{
+	static const struct {
+		unsigned cap;
+		const char *name;
+	} rows[] = {{CAP_FAIR, "fair"}, {CAP_SHARED, "shared"}, {CAP_LIMIT, "limit"},
+	    {CAP_JOB, "job"}, {CAP_REVOKE, "revoke"}, {CAP_FORCE, "force"},
+	    {CAP_FREEZE, "freeze"}};
+
+	printf("caps");
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		if (s->caps & rows[i].cap)
+			printf(" %s", rows[i].name);
+	putchar('\n');
+}
+
 int
 main(int argc, char **argv)
 {
@@ -140,7 +159,9 @@ main(int argc, char **argv)
 	}
 	look_host(&h);
 	rc = b->open(&s, &h, &site, &f);
-	if (rc == RC_OK && args[0])
+	if (rc == RC_OK && args[0] && strcmp(args[0], "caps") == 0)
+		print_caps(s);
+	else if (rc == RC_OK && args[0])
 		rc = call(s, args, &f);
 	printf("rc %s %s\n", fault_rc_name(rc), f.text);
 	if (s)

@@ -17,7 +17,7 @@ import sys
 import pytest
 
 from pg import account, bindir, make_directory
-from support import DLOCK, ROOT, boottime, children_of, free_port, kill, spent, wait_for
+from support import ADMIN, DLOCK, ROOT, boottime, children_of, free_port, kill, spent, wait_for
 
 TOP = pathlib.Path(ROOT)
 MANUAL, BACKENDS, CONF, README = "man/dlock.1", "man/dlock-backends.7", "man/dlock.conf.5", "README.md"
@@ -388,6 +388,67 @@ def test_manuals_and_completions_name_every_setting(settings):
             assert [n for n in names if not occurs(n, text_of(document))] == [], (backend, document)
 
 
+# The columns of the tables of dlock-backends(7), as words of dlock-admin; what no column stands for has its own sentence.
+AT = {"file": ["file", "file:///tmp"], "redis": ["redis", "redis://127.0.0.1:1"], "zk": ["zk", "zk://127.0.0.1:1"],
+      "redlock": ["redis", "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"], "etcd": ["etcd", "etcd://127.0.0.1:1"],
+      "pg": ["pg", "postgresql://127.0.0.1:1/app"], "mysql": ["mysql", "mysql://127.0.0.1:1/app"],
+      "memc.": ["memcached", "memcached://127.0.0.1:1"]}
+AT |= {f"{name} {mode}": [*AT[name], "-O", f"mode={mode}"] for name, mode in (("pg", "advisory"), ("pg", "row"), ("mysql", "named"), ("mysql", "row"))}
+DIALECT_NAMES = ("string", "symfony", "redisson", "redisson-fenced", "redisson-rw", "redisson-semaphore", "redisson-fair")
+LAYOUT_NAMES = ("curator", "plain", "rw-seq", "kazoo", "menagerie", "recipes")
+AT |= {name: [*AT["redis"], "-O", f"dialect={name}"] for name in DIALECT_NAMES}
+AT |= {f"layout {name}": [*AT["zk"], "-O", f"layout={name}"] for name in LAYOUT_NAMES}
+COLUMNS = {"pg, mysql": ["pg", "mysql"], "advisory": ["pg advisory"], "named": ["mysql named"], "row": ["pg row", "mysql row"],
+           "session": ["pg advisory", "pg row", "mysql named", "mysql row"], "dial.": DIALECT_NAMES,
+           "zk": [f"layout {name}" for name in LAYOUT_NAMES]}
+
+
+def caps_of(place):
+    """What dlock asks a store for before it asks its server."""
+    said = subprocess.run([ADMIN, *AT[place], "caps"], capture_output=True, text=True, check=False).stdout
+    assert said.startswith("caps"), (place, said)
+    return set(said.splitlines()[0].split()[1:])
+
+
+def table_of(section, name=BACKENDS):
+    """{row: {column: cell}} of the first table of a section."""
+    text = re.search(rf"^\.Sh {section}$(.*?)(?=^\.Sh )", text_of(name), re.M | re.S)[1]
+    head, *rows = [[cell.strip().replace("\\&", "") for cell in line.split(" Ta ")] for line in re.findall(r"^\.It (.* Ta .*)$", text, re.M)]
+    return {row[0]: dict(zip(head[1:], row[1:], strict=True)) for row in rows}
+
+
+@pytest.mark.parametrize("section, rows", [
+    ("KINDS OF LOCK", {"-s": "shared", "--limit": "limit", "--once , -cooldown": "job", "in one line": "fair", "break": "revoke",
+                       "break --force": "force", "freeze, thaw": "freeze", "ls --jobs, forget": "job"}),
+    ("PROMISES, BACKEND BY BACKEND", {"Order": "fair", "Once": "job"})])
+def test_the_tables_of_the_backends_say_what_the_program_can_do(section, rows):
+    table, exceptions = table_of(section), {"14": {"redisson-fair"}, "15": {"layout plain", "layout recipes"}}
+    for row, cap in rows.items():
+        for column, said in table[row].items():
+            places = ["zk"] if section == "KINDS OF LOCK" and column == "zk" else COLUMNS.get(column, [column])
+            able = {place for place in places if cap in caps_of(place)}
+            if said in exceptions:
+                odd = able if column == "dial." else {*places} - able
+                assert odd and odd <= exceptions[said], (row, column, odd)
+            else:
+                assert able == ({*places} if said == "yes" else set()), (row, column, said, able)
+
+
+def test_the_promises_have_one_order_and_each_exception_is_told():
+    text = re.search(r"^\.Sh PROMISES, BACKEND BY BACKEND$(.*?)(?=^\.Sh )", text_of(BACKENDS), re.M | re.S)[1]
+    table = table_of("PROMISES, BACKEND BY BACKEND")
+    told = re.search(r"^\.Bl -enum.*?^\.El", text, re.M | re.S)[0].count("\n.It\n")
+    cells = {cell for row in table.values() for cell in row.values()}
+    assert {int(cell) for cell in cells - {"yes", "no"}} == {*range(1, told + 1)}
+    guarantees = re.search(r"^\.Sh GUARANTEES$(.*?)(?=^\.Sh )", text_of(MANUAL), re.M | re.S)[1]
+    names = [name.replace("\\&", "") for name in re.findall(r"^\.It\n\.Sy (.*?)(?: are harmless)? \.$", guarantees, re.M)]
+    assert list(table) == names
+    promised = dict(re.findall(r"^\| ([A-Z][a-z ]+)(\*?) \| .* \|$", text_of(README).split("## What it promises")[1].split("\n## ")[0], re.M))
+    everywhere = {row for row, cells in table.items() if {*cells.values()} == {"yes"}}
+    assert [name.removesuffix(" are harmless") for name in promised] == names
+    assert {name.removesuffix(" are harmless") for name, mark in promised.items() if not mark} == everywhere
+
+
 @pytest.mark.parametrize("name", [MANUAL, README, *COMPLETIONS])
 def test_every_subcommand_is_known(dlock, name):
     overview = dlock.run("help").stdout
@@ -592,7 +653,7 @@ def assert_answers(done, answers):
         assert all(t - 1 <= r <= t + 5 + done.late for t, r in zip(times(told), times(real), strict=True)), (told, real)
 
 
-@pytest.mark.parametrize("name, server", [(README, "redis-server"), (PAGES["redis"], "redis-server"), (PAGES["zk"], "ZooKeeperServerMain"),
+@pytest.mark.parametrize("name, server", [(PAGES["redis"], "redis-server"), (PAGES["zk"], "ZooKeeperServerMain"),
                                           (PAGES["memcached"], "memcached -u"), (PAGES["etcd"], "etcd --data-dir"), (PAGES["pg"], "pg_ctl"),
                                           (PAGES["mysql"], "mariadbd --"), (DIALECTS, "redis-server"), (REDLOCK, "redis-server")])
 def test_the_first_steps_with_a_server_lead_somewhere(name, server):
@@ -619,7 +680,7 @@ def test_dlock_waits_for_redis_py_as_the_manual_shows(make_redis, tmp_path):
     assert_answers(tried([script], tmp_path), answers)
 
 
-@pytest.mark.parametrize("marker, name", [("-k backup --why", PAGES["file"]), ("-k hung", PAGES["file"]),
+@pytest.mark.parametrize("marker, name", [("-k demo", README), ("-k backup --why", PAGES["file"]), ("-k hung", PAGES["file"]),
                                           ("-k account-7", RECIPES), ("exit 75", EVENTS),
                                           ("waiting > 5", EVENTS), ("-k practice", TROUBLE)])
 def test_the_examples_without_a_server_are_as_shown(tmp_path, marker, name):
@@ -642,7 +703,7 @@ def test_nested_runs_of_the_recipes_have_one_token(tmp_path):
 
 def test_install_of_the_readme_names_what_is_needed():
     """The packages of the Makefile and no others, and goals that it has."""
-    packages, *goals = block_with("make demo").splitlines()
+    packages, goals = block_with("apt-get install make").strip(), re.findall(r"\bmake \w+", block_with("make demo"))
     makefile, *others = [(TOP / name).read_text(encoding="utf-8") for name in ("Makefile", "packages/packages.mk", "tests/model.mk")]
     needed = re.search(r"^BUILD_PACKAGES := (.*)$", makefile, re.M)[1].split()
     assert packages.split() == ["apt-get", "install", "make", *needed]
@@ -802,7 +863,7 @@ def test_the_fence_of_the_manual_keeps_late_ones_out():
     db.close()
 
 
-TRIED = {"make demo", "dlock run -k KEY -- COMMAND", "redis-server", "--once", "joins the hold", "runs-on", "# publish.sh: ",
+TRIED = {"-k demo", "make demo", "apt-get install make", "dlock run -k KEY -- COMMAND", "--once", "joins the hold", "runs-on", "# publish.sh: ",
          "password-file=/etc/dlock"}
 
 
@@ -812,7 +873,7 @@ def test_each_block_of_the_readme_is_tried():
 
 
 def test_the_readme_is_short():
-    assert len(text_of(README).splitlines()) <= 250
+    assert len(text_of(README).splitlines()) <= 220
 
 
 @pytest.mark.parametrize("shell", ["bash", "dash", "zsh"])
