@@ -143,7 +143,8 @@ struct taking {
 	struct conf_text *text;
 	struct said_list *all;
 	struct said_origin *section; /* NULL: it does not count for this run */
-	struct said here[OPTIONS + SETTINGS_MAX]; /* all that its lines say */
+	/* all that its lines say */
+	struct said here[OPTIONS + SETTINGS_MAX + SAID_SWITCHES];
 	size_t nhere;
 };
 
@@ -249,19 +250,29 @@ counts(const struct taking *r, int i)
 static enum rc
 check_once(struct taking *r, int i, const struct conf_line *l, struct fault *f)
 {
-	size_t name = strcspn(l->value, "=") + 1, settings = 0;
+	size_t name = strcspn(l->value, "=") + 1, settings = 0, switches = 0;
 
 	for (const struct said *s = r->here; s < r->here + r->nhere; s++) {
 		if (s->option == i && !options[i].repeats)
 			return fault_set(f, RC_CONFIG,
 			    "%s is given twice here, first in line %d", options[i].name,
 			    s->line);
-		if (s->option == i && strncmp(s->value, l->value, name) == 0)
+		if (s->option == i && i == OPT_UNLESS_FROZEN &&
+		    (strcmp(s->value, l->value) == 0 || !*l->value))
+			return fault_set(f, RC_CONFIG,
+			    "%s is given twice here, or is empty behind another one: first in line %d",
+			    options[i].name, s->line);
+		if (s->option == i && i == OPT_OPTION &&
+		    strncmp(s->value, l->value, name) == 0)
 			return fault_set(f, RC_CONFIG,
 			    "this setting of the backend is given twice here, first in line %d",
 			    s->line);
 		settings += s->option == OPT_OPTION;
+		switches += s->option == OPT_UNLESS_FROZEN && *s->value;
 	}
+	if (i == OPT_UNLESS_FROZEN && switches == SWITCHES_MAX)
+		return fault_set(f, RC_CONFIG, "more than %d of %s stand together here",
+		    SWITCHES_MAX, options[i].name);
 	if (i == OPT_OPTION && settings == SETTINGS_MAX)
 		return fault_set(f, RC_CONFIG,
 		    "more than %d settings of a backend stand together here",

@@ -131,6 +131,20 @@ print_settings(const struct plan *p)
 	}
 }
 
+/* Each on a row of its own; the values of one origin stand together. */
+static void
+print_switches(const struct plan *p)
+{
+	const struct said *first = said_of(p->said, OPT_UNLESS_FROZEN);
+
+	if (!first)
+		print_option(p, OPT_UNLESS_FROZEN);
+	for (const struct said *s = first; s && s->origin == first->origin; s = s->next)
+		if (s->option == OPT_UNLESS_FROZEN)
+			print_value(
+			    p, options[s->option].name, *s->value ? s->value : NULL, s);
+}
+
 static int
 run_config(struct plan *p)
 {
@@ -148,6 +162,8 @@ run_config(struct plan *p)
 			print_url(p);
 		else if (i == OPT_OPTION)
 			print_settings(p);
+		else if (i == OPT_UNLESS_FROZEN)
+			print_switches(p);
 		else if (conf_allows(i))
 			print_option(p, i);
 	return say_written();

@@ -29,6 +29,7 @@
 #include "cmd/supervise/run.h"
 #include "conf.h"
 #include "exit.h"
+#include "held.h"
 #include "look.h"
 #include "json.h"
 #include "options.h"
@@ -247,6 +248,40 @@ tell_server(struct doctor *d)
 	    p->site.inherits          ? "the dlock around this one (DLOCK_KEEPER)"
 		: p->site.of_variable ? own.text
 				      : called.text);
+}
+
+/* What a run would find that looks at its switches before it begins. */
+static void
+tell_switches(struct doctor *d)
+{
+	const struct plan_before *b = &d->plan->before;
+	char says[HELD_BYTES];
+	struct view view = {0};
+	struct held held;
+	struct fault f = {""};
+	enum rc rc = plan_check_switches(d->plan, d->looking.store, &f);
+
+	if (rc != RC_OK) {
+		note_refusal(d, rc);
+		tell(d, UNFIT, "unless-frozen",
+		    "name a server that can freeze locks, or say --unless-frozen= here",
+		    "%s", f.text);
+		return;
+	}
+	for (size_t i = 0; i < b->nswitches; i++) {
+		rc = look_at(&d->looking, b->switches[i], true, &view,
+		    look_patience(&d->looking), &f);
+		if (rc != RC_OK) {
+			tell_failure(d, "unless-frozen", rc, &f);
+			continue;
+		}
+		held_of_freeze(&held, &view);
+		tell(d, view.is_frozen ? DOUBTFUL : FIT, "unless-frozen",
+		    "runs wait until it is thawed: dlock thaw, or --unless-frozen= for one",
+		    "%s%s", text_key(b->switches[i]).text,
+		    view.is_frozen ? held_says(&held, false, says) : " is not frozen");
+	}
+	view_free(&view);
 }
 
 static int
@@ -626,6 +661,7 @@ examine(struct doctor *d)
 	}
 	d->looking.host.verbose = true;
 	tell_server(d);
+	tell_switches(d);
 	rc = ask_check(d, false, &f);
 	d->probing = true;
 	if (rc == RC_OK && !is_finished(d))

@@ -86,9 +86,9 @@ check_can_look(const struct store *s, unsigned caps, struct fault *f)
 	return RC_OK;
 }
 
-/* connect-timeout as the site has it; one that is no duration is refused when it is opened. */
-static int64_t
-patience_of(const struct site *site)
+/* One that is no duration is refused when the site is opened. */
+int64_t
+look_connect_timeout(const struct site *site)
 {
 	struct retry retry;
 	struct fault unused;
@@ -128,7 +128,7 @@ look_open(struct looking *l, const struct plan *p, unsigned caps, struct fault *
 		look_ask_outer(l);
 	rc = join_site_check(&l->where, f);
 	if (rc == RC_OK) {
-		l->patience = patience_of(&l->where.site);
+		l->patience = look_connect_timeout(&l->where.site);
 		rc = b->open(&l->store, &l->host, &l->where.site, f);
 		rc = said_blame(p, &l->where.site, &l->host, rc, f);
 	}

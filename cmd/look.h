@@ -27,6 +27,9 @@ struct looking {
 	uint64_t jitter;
 };
 
+/* connect-timeout as the site has it, or its default: for an answer. */
+int64_t look_connect_timeout(const struct site *);
+
 /*
  * A backend's host where nothing is supervised: its wait is poll(2), and a signal ends the
  * process as it ends any other.

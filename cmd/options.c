@@ -163,6 +163,33 @@ set_backend(struct plan *p, const struct option *o, const char *value, struct fa
 	    parse_hint(": did you mean ", meant, "?").text, options_backends(", ").text);
 }
 
+/* An empty value takes back what weaker origins say, and stands before any other. */
+static enum rc
+add_switch(struct plan *p, const struct option *o, const char *value, struct fault *f)
+{
+	struct plan_before *b = &p->before;
+	const char *objection = text_objection(value, KEY_BYTES);
+
+	(void)o;
+	if (objection)
+		return fault_set(f, RC_USAGE,
+		    "%s (a key is 1 to %d bytes of UTF-8 without control characters)",
+		    objection, KEY_BYTES);
+	if (!*value && (b->nswitches > 0 || b->takes_back))
+		return fault_set(f, RC_USAGE,
+		    "an empty value takes back what files say, and stands before all others");
+	for (size_t i = 0; i < b->nswitches; i++)
+		if (strcmp(b->switches[i], value) == 0)
+			return fault_set(f, RC_USAGE, "the key is given twice");
+	if (b->nswitches == SWITCHES_MAX)
+		return fault_set(f, RC_USAGE, "up to %d keys are allowed", SWITCHES_MAX);
+	if (*value)
+		b->switches[b->nswitches++] = value;
+	else
+		b->takes_back = true;
+	return RC_OK;
+}
+
 /* Not a URL, though somebody may have meant one. */
 static bool
 is_path(const char *value)
@@ -455,6 +482,14 @@ const struct option options[] = {
 	.instead = INSTEAD({CMD_WAIT, "status when it is not free (default: 75)"}),
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_WAIT, NUMBER(wait.conflict_status),
 	.max = 255},
+    [OPT_UNLESS_FROZEN] = {"unless-frozen", 0, "KEY", "DLOCK_UNLESS_FROZEN",
+	"begin only while KEY is not frozen: one switch\nfor many locks; repeatable",
+	.instead = INSTEAD(
+	    {CMD_STATUS,
+		"tell whether KEY is frozen, on which runs wait\nwith --unless-frozen; repeatable"},
+	    {CMD_DOCTOR, "a key that runs name with --unless-frozen;\nrepeatable"}),
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_STATUS | CMD_DOCTOR, .set = add_switch,
+	.repeats = true},
     [OPT_TTL] = {"ttl", 't', "DURATION", "DLOCK_TTL",
 	"the lease, renewed at a third (default: 30s)",
 	.instead = INSTEAD(
@@ -594,6 +629,7 @@ options_check(int i, const char *value, struct fault *f)
 	static struct plan nobody; /* a setter checks a value as it sets it */
 
 	nobody.site.nsettings = nobody.site.settings_used = 0;
+	nobody.before = (struct plan_before){.nswitches = 0};
 	if (options_take(&nobody, i, options[i].name, value, RC_CONFIG, f) != RC_OK)
 		return RC_CONFIG;
 	if (i == OPT_LOG && nobody.show.log.kind == LOG_TO_FD)

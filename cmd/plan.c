@@ -54,6 +54,27 @@ plan_lone_user(const struct plan *p, const char *url, size_t *n)
 	return mask_lone_user(url, n);
 }
 
+const char *
+plan_awaited(const struct plan *p, unsigned i)
+{
+	return i < KEYS_MAX ? p->keys[i] : p->before.switches[i - KEYS_MAX];
+}
+
+enum rc
+plan_check_switches(const struct plan *p, const struct store *s, struct fault *f)
+{
+	bool one = s->caps & ONE_LOCK;
+
+	if (p->before.nswitches == 0 || (!one && (s->caps & CAP_FREEZE)))
+		return RC_OK;
+	return fault_set(f, RC_CONFIG,
+	    "%s %s, so that nobody could freeze %s, which --unless-frozen names: a run that needs no such switch says --unless-frozen=",
+	    s->where,
+	    one ? "has one lock, which a setting names, whatever the key"
+		: "cannot freeze locks (dlock-backends(7) says which backends can)",
+	    text_key(p->before.switches[0]).text);
+}
+
 enum rc
 plan_check_kind(const struct plan_claim *c, const struct store *s, struct fault *f)
 {

@@ -39,7 +39,13 @@ enum {
 	    CMD_DOCTOR,
 };
 
-enum { KEYS_MAX = 16, SETTINGS_MAX = 32, SETTINGS_BYTES = 8192, URL_BYTES = 4096 };
+enum {
+	KEYS_MAX = 16,
+	SWITCHES_MAX = 4,
+	SETTINGS_MAX = 32,
+	SETTINGS_BYTES = 8192,
+	URL_BYTES = 4096
+};
 
 /* Where: the backend, and which server or directory of it. */
 struct plan_site {
@@ -73,6 +79,14 @@ struct plan_log {
 	enum { LOG_NOWHERE, LOG_TO_SYSLOG, LOG_TO_FILE, LOG_TO_FD } kind;
 	const char *path; /* of a file; absolute once the plan is complete */
 	int fd;
+};
+
+/* What has to be so that the run begins, beside the lock: supervise/before.h. */
+struct plan_before {
+	/* --unless-frozen: keys of the same server that must not be frozen */
+	const char *switches[SWITCHES_MAX];
+	size_t nswitches;
+	bool takes_back; /* what weaker origins say of them does not count */
 };
 
 /* The texts for others who look at this run, and for the user. */
@@ -125,6 +139,7 @@ struct plan {
 	struct plan_claim claim;
 	struct plan_site site;
 	struct plan_wait wait;
+	struct plan_before before;
 	struct terms terms;
 	struct plan_show show;
 	struct plan_command command;
@@ -151,6 +166,9 @@ struct origin {
 /* The keys, made fit to be shown: "a", or "a, b and c"; as many as fit into a sentence. */
 struct clean plan_name(const struct plan *);
 
+/* A key that a run waits for: the i-th of its own, or of the switches, which come behind KEYS_MAX. */
+const char *plan_awaited(const struct plan *, unsigned i);
+
 /* The variables of the command, or of the process that has asked for a hold. */
 enum variable {
 	VAR_KEY,
@@ -172,6 +190,9 @@ const char *plan_lone_user(const struct plan *, const char *url, size_t *n);
 
 /* RC_CONFIG: the store has no locks of this kind, or cannot remember the job. */
 enum rc plan_check_kind(const struct plan_claim *, const struct store *, struct fault *);
+
+/* RC_CONFIG: the store has no switches, or each of its keys means the same lock. */
+enum rc plan_check_switches(const struct plan *, const struct store *, struct fault *);
 
 /* A variable of the environment that is set and not empty, or NULL. */
 const char *plan_variable(const char *name);

@@ -48,6 +48,8 @@ said_add(struct said_list *all, struct said_origin *origin, int option, const ch
 
 	if (option == OPT_OPTION && origin->nsettings++ > SETTINGS_MAX)
 		return;
+	if (option == OPT_UNLESS_FROZEN && origin->nswitches++ >= SAID_SWITCHES)
+		return;
 	while (*at && !is_weaker((*at)->origin, origin))
 		at = &(*at)->next;
 	*s = (struct said){*at, origin, value, option, line};
@@ -194,6 +196,19 @@ apply_settings(struct said_list *all, struct plan *p, struct fault *f)
 	return RC_OK;
 }
 
+/* All that the strongest origin says of an option that may be repeated. */
+static enum rc
+apply_each(const struct said *first, struct plan *p, struct fault *f)
+{
+	enum rc rc = RC_OK;
+
+	for (const struct said *s = first; s && s->origin == first->origin && rc == RC_OK;
+	     s = s->next)
+		if (s->option == first->option)
+			rc = apply(s, p, f);
+	return rc;
+}
+
 enum rc
 said_apply(struct said_list *all, int first, int end, struct plan *p, struct fault *f)
 {
@@ -205,6 +220,8 @@ said_apply(struct said_list *all, int first, int end, struct plan *p, struct fau
 		rc = check_group(all, i, f);
 		if (rc == RC_OK && i == OPT_OPTION)
 			rc = apply_settings(all, p, f);
+		else if (rc == RC_OK && i == OPT_UNLESS_FROZEN)
+			rc = apply_each(s, p, f);
 		else if (rc == RC_OK && s && (i != OPT_KEY || s->origin->by != BY_WORDS))
 			rc = apply(s, p, f);
 	}

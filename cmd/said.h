@@ -43,6 +43,7 @@ enum said_by {
 struct said_origin {
 	enum said_by by;
 	size_t nsettings; /* how many -O it has said */
+	size_t nswitches; /* how many --unless-frozen */
 	/* of a section of a file only */
 	const char *file;    /* fit to be shown */
 	const char *section; /* as between its brackets; "": before all sections */
@@ -61,10 +62,12 @@ struct said {
 enum {
 	SAID_SECTIONS = 29, /* of files, as far as they are for this run */
 	/*
-	 * An origin says an option once, but for keys among the words, and for -O, of which one
-	 * too many is enough to be refused.
+	 * An origin says an option once, but for keys among the words, and for -O and
+	 * --unless-frozen, of which one too many is enough to be refused.
 	 */
-	SAID_MOST = (3 + SAID_SECTIONS) * (OPTIONS + SETTINGS_MAX + 1) + KEYS_MAX,
+	SAID_SWITCHES = SWITCHES_MAX + 2, /* one is empty */
+	SAID_MOST = (3 + SAID_SECTIONS) * (OPTIONS + SETTINGS_MAX + 1 + SAID_SWITCHES) +
+	    KEYS_MAX,
 };
 
 struct said_list {

@@ -119,6 +119,22 @@ show_job(FILE *to, const struct view *v, const struct store *s)
 }
 
 static void
+put_switches(struct json *j, const struct view *v)
+{
+	json_open(j, "unless_frozen", '[');
+	for (size_t i = 0; i < v->nswitches; i++) {
+		json_open(j, NULL, '{');
+		json_put_string(j, "key", v->switches[i].key);
+		if (v->switches[i].is_frozen)
+			put_freeze(j, &v->switches[i]);
+		else
+			json_put_string(j, "frozen", NULL);
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+}
+
+static void
 put_view(struct json *j, const struct view *v, const struct store *s, bool brief)
 {
 	const struct person *h = view_holder(v);
@@ -144,6 +160,8 @@ put_view(struct json *j, const struct view *v, const struct store *s, bool brief
 		json_put_string(j, "frozen", NULL);
 	put_run(j, "last", v->has_last ? &v->last : NULL);
 	put_run(j, "last_success", view_good(v));
+	if (v->nswitches > 0)
+		put_switches(j, v);
 	if (v->unknown)
 		json_put_string(j, "unknown", v->unknown);
 	if (s->backend->caveat)
@@ -312,6 +330,19 @@ print_run(const struct page *p, const char *name, const struct person *by)
 	fputs("\n", p->to);
 }
 
+/* A frozen key on which runs of this one wait. */
+static void
+print_switch(const struct page *p, const struct view *v)
+{
+	char name[900], says[HELD_BYTES];
+	struct held h;
+
+	held_of_freeze(&h, v);
+	print_name(p, "waits for");
+	fprintf(p->to, "%s, which%s\n", text_name(name, sizeof name, v->key),
+	    held_says(&h, false, says));
+}
+
 void
 show_text(
     FILE *to, const struct view *v, const struct store *s, const struct screen *screen)
@@ -336,6 +367,9 @@ show_text(
 			    "  %-9s that is later than was asked for, since a clock was wrong: dlock thaw ends it\n",
 			    "");
 	}
+	for (size_t i = 0; i < v->nswitches; i++)
+		if (v->switches[i].is_frozen)
+			print_switch(&p, &v->switches[i]);
 	if (v->has_last)
 		print_run(&p, "last run", &v->last);
 	if (v->has_good)

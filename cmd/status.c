@@ -11,6 +11,7 @@
 struct status_rounds {
 	struct rounds rounds; /* its key is the one that was looked at last */
 	struct view view;
+	struct view switches[SWITCHES_MAX];
 	uint64_t facts[KEYS_MAX]; /* as they were printed; 0: not yet */
 	bool held;                /* one of the keys */
 	bool late;                /* one of them has not been done so recently */
@@ -59,19 +60,45 @@ tell_done(FILE *to, const struct view *v, const struct looking *l)
 
 /* ---- what is asked of the locks ---- */
 
+/* Runs look at these, too, before they begin; where nothing can be frozen, none is. */
+static enum rc
+look_at_switches(struct status_rounds *s, struct fault *f)
+{
+	struct looking *l = &s->rounds.looking;
+	const struct plan_before *b = &l->plan->before;
+	enum rc rc = RC_OK;
+
+	if (l->plan->look.done_within ||
+	    plan_check_switches(l->plan, l->store, f) != RC_OK)
+		return RC_OK;
+	for (size_t i = 0; i < b->nswitches && rc == RC_OK; i++) {
+		s->rounds.key = b->switches[i];
+		rc = look_at(
+		    l, b->switches[i], true, &s->switches[i], look_patience(l), f);
+	}
+	return rc;
+}
+
 static enum rc
 show_keys(struct rounds *r, FILE *to, struct fault *f)
 {
 	struct status_rounds *s = (struct status_rounds *)r;
 	const struct plan *p = r->looking.plan;
+	enum rc rc;
 
 	s->held = false;
-	for (size_t i = 0; i < p->nkeys; i++) {
-		enum rc rc = look_at(&r->looking, p->keys[i], false, &s->view,
-		    look_patience(&r->looking), f);
-		uint64_t facts = show_facts(&s->view, r->looking.store, false);
+	rc = look_at_switches(s, f);
+	if (rc != RC_OK && to && to != stdout)
+		look_tell_failure(to, f);
+	for (size_t i = 0; i < p->nkeys && rc == RC_OK; i++) {
+		uint64_t facts;
 
 		r->key = p->keys[i];
+		rc = look_at(&r->looking, p->keys[i], false, &s->view,
+		    look_patience(&r->looking), f);
+		s->view.switches = s->switches;
+		s->view.nswitches = s->switches[0].key ? p->before.nswitches : 0;
+		facts = show_facts(&s->view, r->looking.store, false);
 		if (rc != RC_OK && to && to != stdout)
 			look_tell_failure(to, f);
 		if (rc != RC_OK)
@@ -87,7 +114,7 @@ show_keys(struct rounds *r, FILE *to, struct fault *f)
 			    to ? to : stdout, &s->view, r->looking.store, &r->screen);
 		s->facts[i] = facts;
 	}
-	return RC_OK;
+	return rc;
 }
 
 static int
@@ -99,6 +126,8 @@ run_status(struct plan *p)
 	screen_open(&s.rounds.screen);
 	status = look_rounds(&s.rounds, p);
 	view_free(&s.view);
+	for (size_t i = 0; i < SWITCHES_MAX; i++)
+		view_free(&s.switches[i]);
 	if (status == 0 && p->look.done_within)
 		return s.late ? STATUS_LATE : 0;
 	return status || p->look.again || s.held ? status : STATUS_FREE;

@@ -55,6 +55,9 @@ struct view {
 	const char *unknown;     /* what uses the key and is no lock; else NULL */
 	bool short_of_memory;    /* something is missing */
 	struct view_text *texts; /* copies of all texts above */
+	/* of a run's switches (--unless-frozen), beside this key; not of a look at it */
+	const struct view *switches;
+	size_t nswitches;
 };
 
 /* Forgets everything, for `key`.  A view that is all zero is ready for its first. */

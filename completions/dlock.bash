@@ -108,9 +108,9 @@ _dlock_options()
 	local job='--min-hold --max-run --wait-tree --once --once-per --at-offset --cooldown --skipped-exit-code'
 
 	case $1 in
-	run) options="--key $ask $kind $wait $lease $job --command $said --status-fd --metrics-file --log --quiet --verbose" ;;
-	hold) options="--key $ask $kind $wait $lease $said --log --for --pid --shell --quiet --verbose" ;;
-	status) options="--key $ask --done-within --json --watch" ;;
+	run) options="--key $ask $kind $wait --unless-frozen $lease $job --command $said --status-fd --metrics-file --log --quiet --verbose" ;;
+	hold) options="--key $ask $kind $wait --unless-frozen $lease $said --log --for --pid --shell --quiet --verbose" ;;
+	status) options="--key $ask --unless-frozen --done-within --json --watch" ;;
 	ls) options="$ask --jobs --json --noheadings --output --format --held-over --watch" ;;
 	wait) options="--key $ask $kind $wait --quiet" ;;
 	break) options="--key $ask --wait $said --log --token --force --yes --json --quiet" ;;
@@ -118,8 +118,8 @@ _dlock_options()
 	forget) options="--key $ask --log --yes --quiet" ;;
 	thaw) options="--key $ask --log --yes --json --quiet" ;;
 	release) options='--shell --quiet' ;;
-	doctor) options="--key $ask --ttl --grace --json" ;;
-	config) options="--key $ask $kind $wait $lease $job $said --metrics-file --log --json --quiet --verbose" ;;
+	doctor) options="--key $ask --unless-frozen --ttl --grace --json" ;;
+	config) options="--key $ask $kind $wait --unless-frozen $lease $job $said --metrics-file --log --json --quiet --verbose" ;;
 	version) options='--json' ;;
 	*) options='' ;;
 	esac
@@ -130,7 +130,7 @@ _dlock_options()
 _dlock_value()
 {
 	case $1 in
-	--key | -k) _dlock_keys "${words[@]:2:cword-2}" ;;
+	--key | -k | --unless-frozen) _dlock_keys "${words[@]:2:cword-2}" ;;
 	--config | --metrics-file) _filedir ;;
 	--log)
 		_filedir
@@ -198,7 +198,7 @@ _dlock_setting()
 _dlock_find_command()
 {
 	local i=2 word keyed='' ended='' run=''
-	local valued='^(-[sxnqvh]*([kbuOwEtc])(.*)|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|once|once-per|at-offset|cooldown|skipped-exit-code|command|who|why|status-fd|metrics-file|log))$'
+	local valued='^(-[sxnqvh]*([kbuOwEtc])(.*)|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|unless-frozen|ttl|grace|signal|min-hold|max-run|once|once-per|at-offset|cooldown|skipped-exit-code|command|who|why|status-fd|metrics-file|log))$'
 
 	first=
 	[[ ${DLOCK_KEY-} && ! ${DLOCK_KEEPER-} ]] && keyed=1

@@ -28,7 +28,7 @@ function __dlock_command
             set ended
         else
             string match -qr -- '^(-[sxnqvh]*k|--key)' $word; and set keyed 1
-            if string match -qr -- '^(-[sxnqvh]*[kbuOwEtc]|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|ttl|grace|signal|min-hold|max-run|once|once-per|at-offset|cooldown|skipped-exit-code|command|who|why|status-fd|metrics-file|log))$' $word
+            if string match -qr -- '^(-[sxnqvh]*[kbuOwEtc]|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|unless-frozen|ttl|grace|signal|min-hold|max-run|once|once-per|at-offset|cooldown|skipped-exit-code|command|who|why|status-fd|metrics-file|log))$' $word
                 set -e words[1]
             end
         end
@@ -112,6 +112,9 @@ complete -c dlock -n '__dlock_knows wait' -s w -l wait -x -d 'Look for at most t
 complete -c dlock -n '__dlock_knows break' -s w -l wait -x -d 'Wait at most this long for the holder to give it up'
 complete -c dlock -n '__dlock_knows run hold config' -s E -l conflict-exit-code -x -d 'Status if the lock is not free'
 complete -c dlock -n '__dlock_knows wait' -s E -l conflict-exit-code -x -d 'Status when it is not free'
+complete -c dlock -n '__dlock_knows run hold config' -l unless-frozen -x -a '(__dlock_keys)' -d 'Begin only while this key is not frozen'
+complete -c dlock -n '__dlock_knows status' -l unless-frozen -x -a '(__dlock_keys)' -d 'Tell whether this key is frozen'
+complete -c dlock -n '__dlock_knows doctor' -l unless-frozen -x -a '(__dlock_keys)' -d 'A key that runs name with --unless-frozen'
 complete -c dlock -n '__dlock_knows run hold config doctor' -s t -l ttl -x -d 'The lease, renewed at a third'
 complete -c dlock -n '__dlock_knows run hold config' -l grace -x -d 'From --signal to KILL'
 complete -c dlock -n '__dlock_knows doctor' -l grace -x -d 'From TERM to KILL'

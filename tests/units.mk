@@ -32,6 +32,8 @@ $(UNITS:%=$(O)/tests/%): $(O)/tests/%: $(O)/tests/%.o $(UNIT_LIB)
 
 # it runs several keys on a clock of its own
 $(O)/tests/model/several: override LDFLAGS += -Wl,--wrap=instant_now
+# it looks by a clock of its own
+$(O)/tests/unit/before: override LDFLAGS += -Wl,--wrap=instant_now
 # it has no memory at times
 $(O)/tests/unit/etcd: override LDFLAGS += -Wl,--wrap=malloc
 

@@ -103,6 +103,8 @@ events_message(const struct plan *p, const struct msg *m)
 	if (shapes[m->kind].number)
 		json_put_number(&j, shapes[m->kind].number,
 		    m->kind == MSG_SUSPECT ? m->number / NS_PER_MS : m->number);
+	if (m->kind == MSG_WAITING && m->key >= KEYS_MAX)
+		json_put_string(&j, "unless_frozen", plan_awaited(p, m->key));
 	if (m->kind == MSG_WAITING)
 		put_holding(&j, &m->holding);
 	if (shapes[m->kind].text && *m->text)

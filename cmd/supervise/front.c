@@ -822,7 +822,9 @@ deliver(struct front *f)
 	struct msg back = {.kind = MSG_SIGNAL, .got.ends = true};
 	bool printed;
 
-	if (!run_settle(f->run, DELIVERED))
+	/* too late to begin: the keeper takes it back, and it is asked for anew */
+	if (instant_now() >= atomic_load(&f->page->begin_by) ||
+	    !run_settle(f->run, DELIVERED))
 		return;
 	waiting_end(&f->waiting, 0);
 	atomic_store(&f->page->front.on_screen, false);
@@ -962,7 +964,7 @@ front_run(const struct run *r, pid_t keeper)
 			loss_warn(r, &f->doubt);
 	}
 	v = conclude(f);
-	if (signal_is_stop(v.signal))
+	if (signal_is_stop(v.signal) || v.again)
 		part_with_keeper(f);
 	return v;
 }

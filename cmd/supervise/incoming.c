@@ -92,11 +92,12 @@ static void
 check_delivery(struct incoming *in)
 {
 	int64_t since = instant_now() - in->keep->granted_at;
+	bool late = instant_now() >= atomic_load(&in->run->page->begin_by);
 	char state;
 
-	if (!is_undelivered(in) || since < DELIVERY_AGAIN)
+	if (!is_undelivered(in) || (since < DELIVERY_AGAIN && !late))
 		return;
-	state = tree_state(getppid());
+	state = late ? 'T' : tree_state(getppid());
 	if ((state != 'T' && (state != '\0' || since < DELIVERY_PATIENCE)) ||
 	    !run_settle(in->run, WITHDRAWN))
 		return;

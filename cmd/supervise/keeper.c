@@ -5,6 +5,7 @@
 #include "backends/common/text.h"
 #include "cmd/parse.h"
 #include "cmd/record.h"
+#include "before.h"
 #include "events.h"
 #include "incoming.h"
 #include "tree.h"
@@ -122,7 +123,8 @@ start_command(struct keeper *k)
 	while (telling == TELL_BEFORE && atomic_load(&k->page->front.on_screen) &&
 	    instant_now() < patience)
 		loop_wait(&k->in.loop, set, LOOP_OWN, instant_now() + NS_PER_MS);
-	child_go(&k->in.child, k->keep.lease.term_at, &told);
+	child_go(&k->in.child,
+	    instant_first(k->keep.lease.term_at, atomic_load(&k->page->begin_by)), &told);
 	if (telling == TELL_AFTER)
 		tell_grant(k, NULL);
 }
@@ -436,6 +438,24 @@ keeper_granted(struct keeper *k)
 		    parse_span(k->keep.terms.grace).text);
 }
 
+/* Most runs look at nothing before they begin, and touch none of it. */
+static struct before before;
+
+/* The lock was granted: may the command begin?  Else it goes back; as by a signal, or refused. */
+static enum rc
+look_before_go(struct keeper *k)
+{
+	enum rc rc;
+
+	if (!before_looks(k->run) || k->lock.nested || k->keep.ending.kind != END_NONE)
+		return RC_OK;
+	rc = before_go(&before, &k->fault);
+	if (rc == RC_BUSY)
+		react(k, EV_INTERRUPTED, INTERRUPTED_BY_LOOK);
+	k->todo.stop = false;
+	return rc == RC_BUSY || rc == RC_STOP ? RC_OK : rc;
+}
+
 static void
 acquire(struct keeper *k)
 {
@@ -445,6 +465,8 @@ acquire(struct keeper *k)
 	enum rc rc = open_lock(k);
 	char holder[300];
 
+	if (rc == RC_OK && before_looks(k->run) && !k->lock.nested)
+		rc = before_ask(&before, k->run, &k->lock, &k->host, until, &k->fault);
 	if (rc == RC_OK)
 		rc = lock_acquire(&k->lock, until, &k->fault);
 	if (rc == RC_STOP && k->for_ancestor && k->keep.phase == PH_ASK) {
@@ -461,6 +483,8 @@ acquire(struct keeper *k)
 	}
 	if (rc == RC_DONE)
 		news_send(&k->in.news, MSG_SKIPPED, 0, k->fault.text);
+	if (rc == RC_OK)
+		rc = look_before_go(k);
 	if (rc == RC_OK)
 		keeper_granted(k);
 	else

@@ -41,7 +41,7 @@ enum msg_kind {
 struct msg {
 	enum msg_kind kind;
 	struct signal_case got; /* MSG_SIGNAL: what the front knows of it */
-	unsigned key;           /* which of the plan's keys is waited for */
+	unsigned key;           /* which is waited for: plan_awaited() */
 	int64_t number;
 	uint64_t token;
 	unsigned slot; /* with --limit */

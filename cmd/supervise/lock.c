@@ -103,9 +103,10 @@ enum rc
 lock_acquire(struct lock *l, instant until, struct fault *f)
 {
 	instant began = instant_now();
-	enum rc rc = l->store->backend->lock->acquire(
-	    l->store, &l->claim, until, &l->grant, f);
+	enum rc rc;
 
+	l->asked = true;
+	rc = l->store->backend->lock->acquire(l->store, &l->claim, until, &l->grant, f);
 	if (rc == RC_DONE) /* it names who has done it */
 		secret_blot(f->text, l->outer.base.host->secret);
 	tell_call(l, "acquire", began, rc, &l->grant, f);
@@ -170,7 +171,7 @@ lock_release(
 
 	l->outer.keep_until = keep_until;
 	*l->outer.base.host->breaker = '\0';
-	if (l->store) {
+	if (l->asked) {
 		rc = l->store->backend->lock->release(l->store, status, until, f);
 		tell_call(l, "release", began, rc, NULL, f);
 	}

@@ -15,6 +15,7 @@ struct lock {
 	bool nested; /* it is a joined hold */
 	struct claim claim;
 	struct store *store; /* NULL: none is open */
+	bool asked;          /* it may know of us */
 	struct grant grant;
 	struct anchors anchors;  /* of all its keys */
 	struct period period;    /* of --once-per, as the server's clock names it */
@@ -34,7 +35,7 @@ enum rc lock_acquire(struct lock *, instant until, struct fault *);
 enum rc lock_renew(struct lock *, instant until, struct fault *);
 
 /*
- * RC_OK if no store is open; RC_LOST as of lock_renew().  The outer keeper keeps a joined
+ * RC_OK if no store was asked; RC_LOST as of lock_renew().  The outer keeper keeps a joined
  * hold until `keep_until`.
  */
 enum rc lock_release(

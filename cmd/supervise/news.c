@@ -55,6 +55,18 @@ is_same_wait(const struct msg *a, const struct msg *b)
 	    x->frozen == y->frozen && strcmp(x->record, y->record) == 0;
 }
 
+/* Which key is waited for, as plan_awaited() counts them. */
+static unsigned
+awaited(const struct news *n)
+{
+	const char *key = n->host->seen.key;
+	unsigned i = 0;
+
+	while (key && i < KEYS_MAX + SWITCHES_MAX && plan_awaited(n->plan, i) != key)
+		i++;
+	return i < KEYS_MAX + SWITCHES_MAX ? i : 0;
+}
+
 bool
 news_wait(struct news *n, const char *trouble)
 {
@@ -71,10 +83,9 @@ news_wait(struct news *n, const char *trouble)
 	/* where nothing else is known, which key it is says nothing */
 	if (!silent && !m.number && !holding->holders && !holding->frozen &&
 	    !*holding->record)
-		m.key = n->last.key;
+		m.key = n->last.key < KEYS_MAX ? n->last.key : 0;
 	else
-		while (n->host->seen.key && n->plan->keys[m.key] != n->host->seen.key)
-			m.key++;
+		m.key = awaited(n);
 	if (is_same_wait(&m, &n->last))
 		return false;
 	n->waited = true;

@@ -51,6 +51,7 @@ page_new(void)
 		return NULL;
 	atomic_init(&s->term_at, NEVER);
 	atomic_init(&s->kill_at, NEVER);
+	atomic_init(&s->begin_by, NEVER);
 	atomic_init(&s->alive_at, instant_now());
 	return s;
 }

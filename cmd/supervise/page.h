@@ -50,6 +50,7 @@ struct page {
 	_Atomic instant alive_at;
 	_Atomic pid_t command;      /* 0 before it is known, and after it was reaped */
 	_Atomic instant granted_at; /* the command may have begun; 0: not yet */
+	_Atomic instant begin_by; /* but not later than that: before.h; NEVER: no bound */
 	_Atomic bool stopping;   /* TERM is being sent by the process that has set this */
 	_Atomic bool killing;    /* the keeper kills: it stops all first (tree.h) */
 	_Atomic int exec;        /* EXEC_*, or an errno; written by the stub */

@@ -217,6 +217,10 @@ start_run(struct run *r, struct plan *p)
 		if (keeper == 0)
 			keeper_run(r);
 		v = front_run(r, keeper);
+		if (v.again) {
+			page_free(r->page);
+			continue;
+		}
 		if (!signal_is_stop(v.signal))
 			return v;
 		end.value = stop_waiting(r, p, v.signal);

@@ -56,11 +56,14 @@ enum event_kind {
 	EV_JOINED,      /* a nested dlock holds along with us */
 	EV_PARTED,      /* and no longer does */
 	EV_KEEP,        /* one of them wants the lock kept for `lease` from now */
-	EV_INTERRUPTED, /* a signal that should end the waiting: value is its number */
+	EV_INTERRUPTED, /* a signal that should end the waiting: value is its number, or */
 	EV_ORPHANED,    /* the front is gone */
 	EV_OVERTAKEN,   /* we were late: the front has sent TERM instead */
 	EV_TERMINATED,  /* somebody wants us to end: no --min-hold, no trying on */
 };
+
+/* in place of a signal: what has to be so beside the lock is not (before.h) */
+enum { INTERRUPTED_BY_LOOK = 0 };
 
 struct event {
 	enum event_kind kind;
@@ -75,7 +78,7 @@ enum ending_kind {
 	END_COMMAND,     /* value: wait status */
 	END_EXEC,        /* value: errno */
 	END_REFUSED,     /* value: enum rc of the acquisition */
-	END_INTERRUPTED, /* value: signal */
+	END_INTERRUPTED, /* value: signal, or INTERRUPTED_BY_LOOK */
 	END_ORPHANED,
 	END_MAX_RUN,
 	END_LOST,

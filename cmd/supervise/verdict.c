@@ -235,6 +235,7 @@ verdict_in_words(const struct plan *p, const struct ending *e, const struct hear
 	case END_INTERRUPTED:
 		v = (struct verdict){.status = exit_of_signal(e->value),
 		    .signal = e->value,
+		    .again = e->value == INTERRUPTED_BY_LOOK,
 		    .name = "interrupted"};
 		break;
 	case END_MAX_RUN:

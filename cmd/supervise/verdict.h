@@ -16,6 +16,7 @@
 struct verdict {
 	int status;       /* to exit with */
 	int signal;       /* or to die of; 0: exit */
+	bool again;       /* nothing is said: the lock is to be asked for anew */
 	char line[1800];  /* to say, clean; "" for nothing */
 	bool muted;       /* but the user does not want to hear it */
 	const char *name; /* for events: "busy", "lost"... */

@@ -60,7 +60,8 @@ waiting_heard(struct waiting *g, const struct msg *m)
 		waiting_pause(g);
 		return;
 	}
-	g->seen.key = g->plan->keys[m->key];
+	g->seen.key = m->key < KEYS_MAX ? g->plan->keys[m->key] : g->plan->keys[0];
+	g->seen.gate = m->key < KEYS_MAX ? NULL : plan_awaited(g->plan, m->key);
 	if (m->kind == MSG_RETRYING) {
 		text_clean(
 		    g->seen.trouble, sizeof g->seen.trouble, m->text, strlen(m->text));
@@ -84,12 +85,28 @@ held_now(const struct waiting *g)
 	return h;
 }
 
+/* "all-deploys is frozen by bob for 3m, until dlock thaw" */
+static const char *
+describe_gate(const struct waiting *g, const struct held *h, bool still, char *out)
+{
+	char name[120], says[HELD_BYTES];
+
+	snprintf(out, HELD_BYTES, "%s%.*s", text_name(name, sizeof name, g->seen.gate),
+	    HELD_BYTES - 130, held_says(h, still, says));
+	return out;
+}
+
 const char *
 waiting_state(const struct waiting *g, bool still, char *out)
 {
 	const struct held h = held_now(g);
+	char gate[HELD_BYTES];
 
-	return held_says(&h, still, out);
+	if (!g->seen.gate)
+		return held_says(&h, still, out);
+	snprintf(out, HELD_BYTES, ": %.*s", HELD_BYTES - 10,
+	    describe_gate(g, &h, still, gate));
+	return out;
 }
 
 /* What we wait for: the server, if we have not heard of anybody yet, or the holder. */
@@ -101,6 +118,8 @@ describe_cause(const struct waiting *g, char *out)
 
 	if (*g->seen.trouble)
 		snprintf(out, HELD_BYTES, "%s, trying again", g->seen.trouble);
+	else if (g->seen.gate)
+		describe_gate(g, &h, false, out);
 	else if (*h.who || g->seen.position || h.holders || h.state == HELD_FROZEN)
 		held_words(&h, out);
 	else if (g->seen.noticed)

@@ -21,7 +21,9 @@ struct waiting_line {
 
 /* What has been heard of the lock. */
 struct waiting_seen {
-	const char *key; /* that is waited for */
+	const char *key; /* of ours, that is waited for */
+	const char
+	    *gate; /* or a switch that is to be thawed before we ask for it; NULL */
 	unsigned position;
 	struct held held;
 	instant at;   /* when `held` was heard */

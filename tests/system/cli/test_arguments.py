@@ -30,6 +30,7 @@ OPTIONS = {
     "nonblock": ("maybe", "1 or 0", "1"),
     "wait": ("soon", DURATION, "5"),
     "conflict-exit-code": ("256", "255", "9"),
+    "unless-frozen": ("a\tb", "UTF-8", "all"),
     "ttl": ("2.9s", "3s", "30s"),
     "grace": ("-1", DURATION, "2s"),
     "signal": ("NOPE", "SIGTERM", "USR1"),
@@ -54,7 +55,7 @@ OPTIONS = {
     "verbose": ("maybe", "1 or 0", "0"),
 }
 FLAGS = ("nonblock", "wait-tree", "shared", "exclusive", "quiet", "verbose")
-REPEATABLE = ("key", "option")
+REPEATABLE = ("key", "option", "unless-frozen")
 NOT_VARIABLES = ("command",)  # cannot be had together with the words of a command
 
 

@@ -89,6 +89,28 @@ def used(tmp_path):
 # ---- which source counts ----
 
 
+def test_the_strongest_source_says_all_switches(files):
+    """As many as it names, or with an empty value none: so a run passes what a file says for all."""
+    def switches(*words, **options):
+        return [row.get("value") for row in files.rows(*words, **options) if row["name"] == "unless-frozen"]
+
+    assert switches() == ["-"]
+    files.write(system="unless-frozen = all\nunless-frozen = weekend\n[key own]\nunless-frozen =\n", user="[key other]\nunless-frozen = other\n")
+    assert switches() == ["all", "weekend"] and switches("-k", "own") == [None] and switches("-k", "other") == ["other"]
+    assert switches("--unless-frozen=mine", "--unless-frozen", "yours") == ["mine", "yours"]
+    assert switches(env={"DLOCK_UNLESS_FROZEN": "of all"}) == ["of all"]
+    assert switches("--unless-frozen=") == [None]
+
+
+@pytest.mark.parametrize("lines, says", [
+    (["a", "b", "c", "d", "e"], ("5: ", "more than 4")), (["a", "a"], ("2: ", "twice")), (["a", ""], ("2: ", "empty")), (["", ""], ("2: ", "twice")),
+    (["a b\x7f"], ("1: ", "control")),
+])
+def test_switches_that_make_no_sense(files, lines, says):
+    files.write(user="".join(f"unless-frozen = {line}\n" for line in lines))
+    files.refuse(78, *says)
+
+
 def test_no_setting_is_lost_where_many_stand_together(files):
     lines = [f"option = n{i}={i}\n" for i in range(34)]
     stronger = [word for i in range(4) for word in ("-O", f"n{i}=x")]
@@ -153,7 +175,7 @@ def test_settings_count_by_name_and_belong_to_their_server(files, locks):
     files.write(user="option = a=1\noption = b=2\n[key k]\noption = b=3\n", system="url = redis://h\noption = a=4\noption = c=5\n")
 
     def settings(*words, **options):
-        return [row["value"] for row in files.rows(*words, **options) if row["name"] == "option"]
+        return [row.get("value") for row in files.rows(*words, **options) if row["name"] == "option"]
 
     assert settings() == ["a=1", "b=2", "c=5"]
     assert settings("-k", "k") == ["b=3", "a=1", "c=5"]
@@ -467,7 +489,7 @@ def test_every_other_option_has_the_words_of_the_command_line(files):
     values = {"backend": "redis", "url": "redis://h", "option": "a=b", "wait": "1h30m", "conflict-exit-code": "9", "ttl": "90s", "grace": "2s",
               "signal": "USR1", "min-hold": "3s", "max-run": "1h", "once": "2026", "at-offset": "2h", "cooldown": "1h", "skipped-exit-code": "4",
               "who": "me and you", "why": "ticket #1;2", "limit": "3",
-              "metrics-file": "/var/lib/m.prom", "log": "/var/log/dlock.log"}
+              "metrics-file": "/var/lib/m.prom", "log": "/var/log/dlock.log", "unless-frozen": "all"}
     flags = {"wait-tree", "quiet", "verbose"}
     alone = {"nonblock", "shared", "exclusive"}  # not beside wait, limit
     files.write(user="once-per = week\n")

@@ -24,7 +24,7 @@ TRIED = ["--once \"$(date", "--done-within", "# nightly.service", "runs-on", "CI
          "FROM debian:12", "kind: CronJob", "ENTRYPOINT", "./manage migrate", "= :locked", "lock=$(dlock hold", "exec 9>",
          "-O path=/srv/locks/backup", "sudo --preserve", "-k geocoder", "./rebuild-cache", "$ dlock run -b file -k cache",
          "-k account-7", "echo inner", "$(MAKE)", "--held-over", "metrics-file =", "alert: JobNotDone",
-         "log = syslog", "journalctl -t", "$programname ==", "sed 's/.*{"]
+         "log = syslog", "journalctl -t", "$programname ==", "sed 's/.*{", "unless-frozen = all-deploys", "dlock freeze all-deploys"]
 
 
 def test_each_block_of_the_recipes_is_tried():
@@ -93,6 +93,24 @@ def test_the_service_runs_the_job_on_one_host(dlock, tmp_path, try_it):
     assert holder.wait().status == 0
     done = try_it(line)
     assert (done.returncode, done.stdout) == (0, "")
+
+
+# ---- all deploys ----
+
+
+def test_one_switch_stops_all_deploys(tmp_path):
+    conf = block_with("unless-frozen = all-deploys", RECIPES)
+    conf = re.sub("^url = .*$", f"url = file://{tmp_path}", conf, flags=re.M).replace("option =", "# option =")
+    (tmp_path / "dlock.conf").write_text(conf)
+    program(tmp_path / "deploy.sh", "echo deployed")
+    commands, answers = documents.example("dlock freeze all-deploys", RECIPES)
+    done = tried([f"export DLOCK_CONFIG={tmp_path}/dlock.conf", *commands], tmp_path)
+    found = done.stdout.splitlines()
+    assert len(found) == len(answers) and [found[n] for n in (0, 2, 3)] == [answers[n] for n in (0, 2, 3)], done.stdout
+    for part in answers[1].split(" by ")[0].split(" (redis 10.0.0.5:6379)"):
+        assert part in found[1]
+    for part in ('"incident 4711"', "until dlock thaw; not waiting (-n), nothing was run"):
+        assert part in found[1]
 
 
 # ---- Jenkins, Ansible ----

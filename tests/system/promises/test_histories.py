@@ -158,6 +158,7 @@ LATER = {"asked": 5, "begin": 6, "end": 7, "over": 8}
 SKIPPED = {**LATER, "begin": None, "end": None}
 FAILED = {"status": 3, "own_status": 3}
 FREEZE = {"what": "freeze", "kind": "", "begin": None, "asked": 1, "over": 2, "length": None}
+SWITCH = {**FREEZE, "keys": "z"}
 FORCE = {"what": "break", "kind": "-y --force", "begin": None}
 
 
@@ -177,6 +178,10 @@ FORCE = {"what": "break", "kind": "-y --force", "begin": None}
     (None, [run_of(**FREEZE, thawed=5.5), run_of(token=2, **LATER)]),
     (None, [run_of(**{**FREEZE, "length": 3}), run_of(token=2, **LATER)]),
     ("freeze", [run_of(**{**FREEZE, "length": 10}), run_of(token=2, **LATER)]),
+    ("switch", [run_of(**SWITCH), run_of("switched", token=2, **LATER)]),
+    (None, [run_of(**{**SWITCH, "over": 3}), run_of("switched", token=2, **LATER)]),
+    (None, [run_of(**SWITCH, thawed=5.5), run_of("switched", token=2, **LATER)]),
+    (None, [run_of(**SWITCH), run_of(token=2, **LATER)]),
     ("min-hold", [run_of("min-hold", asked=5.9, begin=5.95, end=5.97, over=5.98), run_of(token=2, **LATER)]),
     (None, [run_of("min-hold"), run_of(token=2, **LATER)]),
     ("min-hold", [run_of(end=4.9), run_of("min-hold", token=2, **{**LATER, "begin": 5.1, "end": 5.2}), run_of(token=3, **{**LATER, "begin": 5.8})]),

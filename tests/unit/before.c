@@ -1,0 +1,275 @@
+/*
+ * before.c - Goal of these tests: a run looks at its switches no more often than promised, begins on
+ * no look that is older than 2 s, and keeps what it holds while it looks.
+ */
+#include "cmd/look.h"
+#include "cmd/supervise/before.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- a clock that goes on only while somebody waits ---- */
+
+static instant now;
+
+instant __wrap_instant_now(void);
+
+instant
+__wrap_instant_now(void)
+{
+	return now;
+}
+
+static enum woke
+wait_by_clock(struct host *h, int fd, short events, instant until)
+{
+	(void)h, (void)fd, (void)events;
+	assert_true(until < NEVER);
+	now = until > now ? until : now;
+	return WOKE_TIMEOUT;
+}
+
+/* ---- a place whose looks take their time ---- */
+
+enum { ANSWERS = 16 };
+
+static struct {
+	int64_t takes; /* each look */
+	unsigned frozen,
+	    silent;      /* so many of the first looks find it frozen; get no answer */
+	enum rc renewal; /* what a renewal gives */
+	unsigned looks, renewals, open;
+	instant at[ANSWERS]; /* when each look began */
+} script;
+
+static const struct backend scripted_backend;
+
+static enum rc
+scripted_open(
+    struct store **ret, struct host *host, const struct site *site, struct fault *f)
+{
+	(void)site, (void)f;
+	*ret = calloc(1, sizeof **ret);
+	assert_non_null(*ret);
+	**ret = (struct store){
+	    &scripted_backend, host, "scripted", CAP_FAIR | CAP_FREEZE};
+	script.open++;
+	return RC_OK;
+}
+
+static void
+scripted_close(struct store *s)
+{
+	script.open--;
+	free(s);
+}
+
+static enum rc
+scripted_each(struct store *s, const struct look *l, struct fault *f)
+{
+	const struct entry freeze = {.kind = ENTRY_FREEZE,
+	    .key = l->key,
+	    .since = 1000000,
+	    .until = EPOCH_NONE,
+	    .record = "{\"who\":\"carol\"}"};
+	instant begun = now;
+
+	assert_true(script.looks < ANSWERS);
+	script.at[script.looks++] = now;
+	while (now < begun + script.takes)
+		if (s->host->wait(s->host, -1, 0, begun + script.takes) == WOKE_STOP)
+			return RC_STOP;
+	if (script.looks <= script.silent)
+		return fault_set(f, RC_AGAIN, "it does not answer");
+	if (script.looks <= script.frozen)
+		l->see(l->ctx, &freeze, 3000000);
+	return RC_OK;
+}
+
+static enum rc
+scripted_acquire(struct store *s, const struct claim *claim, instant until,
+    struct grant *g, struct fault *f)
+{
+	(void)s, (void)until, (void)f;
+	*g = (struct grant){.token = 7, .sent = now, .lease = claim->ttl, .anchor = -1};
+	return RC_OK;
+}
+
+static enum rc
+scripted_renew(struct store *s, instant until, struct grant *g, struct fault *f)
+{
+	(void)s, (void)until;
+	script.renewals++;
+	if (script.renewal != RC_OK)
+		return fault_set(f, script.renewal, "it is gone");
+	g->sent = now;
+	return RC_OK;
+}
+
+static const struct backend scripted_backend = {
+    .name = "scripted",
+    .open = scripted_open,
+    .close = scripted_close,
+    .lock = &(const struct lock_ops){scripted_acquire, scripted_renew, NULL},
+    .admin = &(const struct admin_ops){.each = scripted_each},
+};
+
+/* ---- a run ---- */
+
+static struct page page;
+static struct join_site where;
+static struct host host;
+static struct lock lock;
+static struct before before;
+static struct plan plan;
+static const struct run run = {
+    .plan = &plan, .page = &page, .where = &where, .outer = "", .owner = "0011"};
+static struct fault fault;
+
+static int
+begin(void **state)
+{
+	(void)state;
+	unsetenv("DLOCK_KEEPER");
+	memset(&lock, 0, sizeof lock);
+	memset(&before, 0, sizeof before);
+	memset(&script, 0, sizeof script);
+	now = 1000 * NS_PER_S;
+	plan = (struct plan){.keys = {"a"},
+	    .nkeys = 1,
+	    .site.backend = &scripted_backend,
+	    .before = {.switches = {"all"}, .nswitches = 1},
+	    .terms.ttl = 3 * NS_PER_S};
+	host = (struct host){.wait = wait_by_clock, .alert = -1};
+	lock_init(&lock, &plan, &where, &host, run.owner, "{}");
+	assert_int_equal(lock_open(&lock, &fault), RC_OK);
+	return 0;
+}
+
+static int
+end(void **state)
+{
+	(void)state;
+	assert_int_equal(script.open, 1); /* the lock's own */
+	lock_close(&lock);
+	return 0;
+}
+
+static enum rc
+ask(instant until)
+{
+	return before_ask(&before, &run, &lock, &host, until, &fault);
+}
+
+static enum rc
+go(void)
+{
+	assert_int_equal(ask(0), RC_OK);
+	script.looks = 0;
+	assert_int_equal(lock_acquire(&lock, NEVER, &fault), RC_OK);
+	return before_go(&before, &fault);
+}
+
+static void
+a_thaw_is_waited_for_by_a_look_a_second(void **state)
+{
+	(void)state;
+	script.frozen = 9;
+	assert_int_equal(ask(NEVER), RC_OK);
+	assert_int_equal(script.looks, 10);
+	for (unsigned i = 1; i < script.looks; i++)
+		assert_in_range(
+		    script.at[i] - script.at[i - 1], NS_PER_S, NS_PER_S * 5 / 4);
+	assert_int_equal(host.seen.holding.frozen, false);
+}
+
+static void
+who_does_not_wait_looks_once(void **state)
+{
+	(void)state;
+	script.frozen = 9;
+	assert_int_equal(ask(0), RC_BUSY);
+	assert_int_equal(script.looks, 1);
+	assert_string_equal(host.seen.key, "all");
+	assert_int_equal(host.seen.holding.held, 2 * NS_PER_S);
+	assert_string_equal(host.seen.holding.record, "{\"who\":\"carol\"}");
+}
+
+static void
+a_look_counts_from_its_beginning(void **state)
+{
+	instant begun;
+
+	(void)state;
+	script.takes = 1500 * NS_PER_MS;
+	assert_int_equal(go(), RC_OK);
+	begun = script.at[0];
+	assert_int_equal(atomic_load(&page.begin_by), begun + 2 * NS_PER_S);
+	assert_int_equal(script.renewals, 1); /* of 3 s, at a third */
+	assert_true(lock.grant.sent > begun);
+}
+
+static void
+a_look_that_takes_too_long_lets_nobody_begin(void **state)
+{
+	(void)state;
+	assert_int_equal(ask(0), RC_OK);
+	assert_int_equal(lock_acquire(&lock, NEVER, &fault), RC_OK);
+	script.takes = 2 * NS_PER_S;
+	assert_int_equal(before_go(&before, &fault), RC_AGAIN);
+	assert_non_null(strstr(fault.text, "longer than the 2 s"));
+	assert_in_range(now - script.at[1], 5 * NS_PER_S, 8 * NS_PER_S);
+}
+
+static void
+a_look_that_gets_no_answer_is_made_again(void **state)
+{
+	(void)state;
+	assert_int_equal(ask(0), RC_OK);
+	assert_int_equal(lock_acquire(&lock, NEVER, &fault), RC_OK);
+	script.silent = 4; /* the first was answered */
+	assert_int_equal(before_go(&before, &fault), RC_OK);
+	assert_int_equal(script.looks, 5);
+	assert_int_equal(atomic_load(&page.begin_by), script.at[4] + 2 * NS_PER_S);
+}
+
+static void
+what_is_frozen_or_lost_meanwhile_is_asked_for_anew(void **state)
+{
+	(void)state;
+	script.frozen = 2;
+	assert_int_equal(ask(instant_now() + 5 * NS_PER_S), RC_OK);
+	assert_int_equal(lock_acquire(&lock, NEVER, &fault), RC_OK);
+	script.frozen = 4;
+	assert_int_equal(before_go(&before, &fault), RC_BUSY);
+	script.frozen = 0;
+	assert_int_equal(lock_acquire(&lock, NEVER, &fault), RC_OK);
+	script.takes = 1500 * NS_PER_MS;
+	script.renewal = RC_LOST;
+	assert_int_equal(before_go(&before, &fault), RC_BUSY);
+	assert_true(before.gone);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup_teardown(
+		a_thaw_is_waited_for_by_a_look_a_second, begin, end),
+	    cmocka_unit_test_setup_teardown(who_does_not_wait_looks_once, begin, end),
+	    cmocka_unit_test_setup_teardown(a_look_counts_from_its_beginning, begin, end),
+	    cmocka_unit_test_setup_teardown(
+		a_look_that_takes_too_long_lets_nobody_begin, begin, end),
+	    cmocka_unit_test_setup_teardown(
+		a_look_that_gets_no_answer_is_made_again, begin, end),
+	    cmocka_unit_test_setup_teardown(
+		what_is_frozen_or_lost_meanwhile_is_asked_for_anew, begin, end),
+	};
+
+	return cmocka_run_group_tests_name("before", tests, NULL, NULL);
+}
