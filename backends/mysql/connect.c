@@ -8,6 +8,7 @@
 #include "connect.h"
 #include "backends/common/setting.h"
 #include "backends/common/identity.h"
+#include "backends/sql/stranger.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -32,6 +33,12 @@
 #define PLUGINS_TELL ",caching_sha2_password"
 /* These are good enough for a server that has proved its name. */
 #define PLUGINS_TRUST ",sha256_password,mysql_clear_password,dialog,auth_gssapi_client"
+
+/*
+ * So long a server may take for its greeting before it is asked what it is: it may look for our
+ * name first, and it counts what does not log in (max_connect_errors).
+ */
+#define GREETING (2 * NS_PER_S)
 
 static const char *
 or_null(const char *s)
@@ -237,6 +244,26 @@ connect_identify(const struct libmariadb *my, MYSQL *connected, const struct log
 
 /* ---- the login ---- */
 
+/*
+ * Waits for the server.  One that has sent no greeting for long may be none of MySQL; it is asked
+ * once.  False: it has taken too long, or is a stranger.
+ */
+static bool
+wait_for_server(struct connecting *c, int status, const struct login_watch *watch)
+{
+	const int fd = c->my->get_socket(c->mysql);
+	const short events = libmariadb_events(status);
+
+	if (!c->asks || watch->begun > 0 || !(status & MYSQL_WAIT_READ))
+		return sql_login_wait(&c->task, fd, events, c->give_up);
+	c->asks = false;
+	if (sql_login_wait(&c->task, fd, events,
+		instant_first(c->give_up, instant_now() + GREETING)))
+		return true;
+	c->stranger = stranger_ask(&c->task, fd);
+	return !c->stranger && sql_login_wait(&c->task, fd, events, c->give_up);
+}
+
 static enum connected
 log_in(struct connecting *c)
 {
@@ -249,9 +276,7 @@ log_in(struct connecting *c)
 	status = c->my->real_connect_start(&done, c->mysql, or_null(a->host),
 	    or_null(a->user), a->has_password ? a->password : NULL, or_null(a->database),
 	    a->port, a->socket, CLIENT_MULTI_STATEMENTS | CLIENT_REMEMBER_OPTIONS);
-	while (status &&
-	    sql_login_wait(&c->task, c->my->get_socket(c->mysql),
-		libmariadb_events(status), c->give_up))
+	while (status && wait_for_server(c, status, &watch))
 		status = c->my->real_connect_cont(
 		    &done, c->mysql, status & (MYSQL_WAIT_READ | MYSQL_WAIT_WRITE));
 	libmariadb_leave();
@@ -261,7 +286,7 @@ log_in(struct connecting *c)
 	if (watch.end > CONNECTED_CUT)
 		return watch.end;
 	if (status)
-		return CONNECTED_LATE;
+		return c->stranger ? CONNECTED_FOREIGN : CONNECTED_LATE;
 	return done ? CONNECTED : watch.end;
 }
 
@@ -314,8 +339,8 @@ connect_free(struct task *t)
 }
 
 struct connecting *
-connect_start(
-    const struct libmariadb *my, const struct login *login, int64_t ttl, int64_t most)
+connect_start(const struct libmariadb *my, const struct login *login, bool asks,
+    int64_t ttl, int64_t most)
 {
 	struct connecting *c = calloc(1, sizeof *c);
 
@@ -324,6 +349,7 @@ connect_start(
 	*c = (struct connecting){
 	    .task = {.work = connect_work, .free = connect_free},
 	    .my = my,
+	    .asks = asks,
 	    .login = *login,
 	    .ttl = ttl,
 	    .give_up = instant_after(instant_now(), most),

@@ -20,12 +20,14 @@ struct connecting {
 	struct task task;
 	/* when that is done: */
 	enum connected end;
-	MYSQL *mysql; /* its taker sets NULL, and closes it; NULL: no memory */
+	MYSQL *mysql;         /* its taker sets NULL, and closes it; NULL: no memory */
+	const char *stranger; /* what is there, and no MySQL; NULL: not known */
 	/* the thread's: */
 	const struct libmariadb *my;
 	struct login login;
 	int64_t ttl;
 	instant give_up;
+	bool asks; /* whether a silent server is another one: stranger.h */
 };
 
 /*
@@ -33,8 +35,8 @@ struct connecting {
  * texts in it, which outlive all.  What it states stands, whatever the option files say.
  * NULL: no memory or no thread (errno).
  */
-struct connecting *connect_start(
-    const struct libmariadb *, const struct login *, int64_t ttl, int64_t most);
+struct connecting *connect_start(const struct libmariadb *, const struct login *,
+    bool asks, int64_t ttl, int64_t most);
 
 /*
  * Adds for identify() the server and the user of a connection, or with NULL, those that the

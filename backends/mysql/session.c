@@ -404,7 +404,7 @@ session_login(struct sql *db)
 {
 	struct session *s = &mysql_of(db)->session;
 	struct connecting *c = connect_start(
-	    s->my, &s->login, db->ttl, sql_login_most(db));
+	    s->my, &s->login, db->serial == 0, db->ttl, sql_login_most(db));
 
 	return c ? &c->task : NULL;
 }
@@ -415,6 +415,10 @@ session_adopt(struct sql *db, struct task *t, instant until, struct fault *f)
 	struct session *s = &mysql_of(db)->session;
 	struct connecting *c = (struct connecting *)t;
 
+	if (c->stranger)
+		return fault_set(f, RC_PROTOCOL,
+		    "%s is no MySQL and no MariaDB: %s answers there (check the port)",
+		    db->where, c->stranger);
 	if (c->end != CONNECTED)
 		return errors_at_login(s, c->mysql, c->end, f);
 	s->mysql = c->mysql;

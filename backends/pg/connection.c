@@ -222,6 +222,7 @@ connection_adopt(struct sql *db, struct task *t, instant until, struct fault *f)
 	l->conn = NULL;
 	c->pgconn = pgconn;
 	c->bounds = l->bounds;
+	c->stranger = l->stranger;
 	bounds_watch(&c->bounds, c->pq->socket(pgconn), false);
 	c->db->serial++;
 	snprintf(c->secret, sizeof c->secret, "%s", c->pq->pass(pgconn));

@@ -247,6 +247,10 @@ error_of_first(struct connection *c, struct fault *f)
 		return fault_set(f, RC_PROTOCOL,
 		    "%s does not answer as PostgreSQL does: is this a PostgreSQL?",
 		    c->db->where);
+	if (c->stranger)
+		return fault_set(f, RC_PROTOCOL,
+		    "%s is no PostgreSQL: %s answers there (check the port)",
+		    c->db->where, c->stranger);
 	if (strncmp(why, "definition of service", 21) == 0)
 		return fault_set(f, RC_USAGE, "%s", text);
 	for (size_t i = 0; i < sizeof of_settings / sizeof *of_settings; i++)

@@ -2,6 +2,7 @@
 #include "login.h"
 
 #include "backends/common/setting.h"
+#include "backends/sql/stranger.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -102,16 +103,32 @@ begin_login(const struct login *l, const struct hosts *h)
 	return conn;
 }
 
+/* So long a host that we have reached may say nothing before it is asked what it is. */
+#define SILENCE (500 * NS_PER_MS)
+
+/*
+ * A host that we wait for has said nothing yet.  Whoever is overloaded is not asked more than once:
+ * only the first login asks.  True: it is none of PostgreSQL.
+ */
+static bool
+is_strange(struct login *l, const PGconn *conn)
+{
+	if (!l->elsewhere && l->bounds.read == 0 && l->asked != l->pq->host(conn))
+		l->stranger = stranger_ask(&l->task, l->pq->socket(conn));
+	l->asked = l->pq->host(conn);
+	return l->stranger;
+}
+
 /*
  * libpq's handshake, until it ends, or nobody waits for it, or one host has had its
- * share.
+ * share, or turns out to be a stranger.
  */
 static void
 carry_on(struct login *l, PGconn *conn)
 {
 	PostgresPollingStatusType state = PGRES_POLLING_WRITING;
 	const char *host = NULL;
-	instant share = 0;
+	instant end = 0, doubt = 0;
 
 	while (state == PGRES_POLLING_READING || state == PGRES_POLLING_WRITING) {
 		short events = state == PGRES_POLLING_READING ? POLLIN : POLLOUT;
@@ -119,11 +136,18 @@ carry_on(struct login *l, PGconn *conn)
 		/* libpq keeps the names, each at its own address */
 		if (host != l->pq->host(conn)) {
 			host = l->pq->host(conn);
-			share = instant_now() + l->share;
+			end = instant_first(instant_now() + l->share, l->give_up);
+			doubt = NEVER;
 		}
+		if (events == POLLIN && doubt == NEVER)
+			doubt = instant_now() + SILENCE;
 		if (!sql_login_wait(&l->task, l->pq->socket(conn), events,
-			instant_first(share, l->give_up)))
-			return;
+			doubt ? instant_first(end, doubt) : end)) {
+			if (instant_now() >= end || !doubt || is_strange(l, conn))
+				return;
+			doubt = 0; /* it has been asked */
+			continue;
+		}
 		bounds_watch(&l->bounds, l->pq->socket(conn), true);
 		state = l->pq->connectPoll(conn);
 	}
@@ -330,9 +354,12 @@ login_work(struct task *t)
 	do {
 		while (l->conn && is_undecided(l) && is_wanted_host(l)) {
 			carry_on(l, l->conn);
-			if (is_undecided(l) && !pass_host(l, LOGIN_SILENT))
-				/* all that is left, for the last one */
-				l->share = l->give_up - instant_now();
+			if (!is_undecided(l) || pass_host(l, LOGIN_SILENT))
+				continue;
+			if (l->stranger)
+				break;
+			/* all that is left, for the last one */
+			l->share = l->give_up - instant_now();
 		}
 	} while (l->conn && !is_undecided(l) && is_wanted_host(l) && leave_standby(l));
 	bounds_watch(&l->bounds, -1, false);

@@ -27,7 +27,10 @@ struct login {
 	 * What came of it.  What has failed, or has not come to an end in time, is a connection
 	 * whose status is not CONNECTION_OK.
 	 */
-	PGconn *conn;         /* NULL: no memory */
+	PGconn *conn;      /* NULL: no memory */
+	const char *asked; /* libpq's name of the host that was asked what it is */
+	const char
+	    *stranger; /* a host is this, and no PostgreSQL; NULL: none is known to be */
 	struct bounds bounds; /* as far as it has been read */
 	bool is_standby;      /* the last server reached is one */
 	bool primary_is_away; /* and of the other hosts named some were not reached */

@@ -94,7 +94,8 @@ struct connection {
 	bool is_default;      /* no host was stated: libpq says which one it takes */
 	PGconn *pgconn;       /* NULL: not connected */
 	struct bounds bounds;
-	char secret[512]; /* the password that it has told; "": none */
+	const char *stranger; /* what a login has met; NULL: nothing strange */
+	char secret[512];     /* the password that it has told; "": none */
 	/* How far the functions of the schema dlock are known not to be foreign (exec.c). */
 	struct trust {
 		bool full;    /* they may be called over this connection */

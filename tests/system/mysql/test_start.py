@@ -10,6 +10,7 @@ import pytest
 
 from faults import IMPATIENT, assert_refused
 from mysql_server import MODES, mysql_url
+from strangers import stranger
 from support import At, free_port, is_free, run
 
 SECRET = "s3cr3t:/@%"
@@ -99,11 +100,11 @@ def test_another_kind_of_server_is_known_at_once(dlock, banner):
         assert_refused(done, 76, str(port), "MySQL")
 
 
-def test_a_redis_is_no_mysql(dlock, redis_server):
-    """It waits for a word of ours, as a MySQL never does."""
-    done = run(dlock, mysql_url(redis_server.port), *IMPATIENT)
-    assert done.status in (69, 76)
-    assert_refused(done, done.status, str(redis_server.port))
+@pytest.mark.parametrize("name", ["PostgreSQL", "Redis"])
+def test_a_server_that_waits_for_a_word_of_ours_is_known_soon(dlock, name):
+    """As a MySQL never does."""
+    with stranger(name) as port:
+        assert_refused(run(dlock, mysql_url(port), "-w", "inf", timeout=20), 76, str(port), "is no MySQL", f"{name} answers there")
 
 
 def test_a_server_too_old(dlock, mysql_server, make_mysql_tamper):

@@ -17,6 +17,7 @@ import pytest
 from databases import a_hold_leaves_its_directory
 from faults import IMPATIENT, assert_password_is_not_shown, assert_refused
 from pg import DB, MODES, USER, PgServer, account, error, pg_url, psql
+from strangers import STRANGERS, stranger
 from support import DLOCK, ROOT, At, compile_shim, free_port, is_free, run, wait_for
 
 
@@ -101,12 +102,23 @@ def test_missing_socket(dlock, tmp_path):
     assert_refused(run(dlock, f"postgresql:///app?port={port}", *IMPATIENT), 69, "cannot reach pg /", f":{port}/app")
 
 
-def test_nobody_who_is_silent_is_waited_for(dlock, own_pg, redis_server):
-    """A frozen server, and one that waits for more."""
+def test_nobody_who_is_silent_is_waited_for(dlock, own_pg):
     own_pg.pause()
-    started = {port: dlock.contend(At(pg_url(port)), "job", *IMPATIENT) for port in (own_pg.port, redis_server.port)}
-    for port, waiter in started.items():
-        assert_refused(waiter.wait(), 69, str(port))
+    assert_refused(run(dlock, own_pg.url, *IMPATIENT), 69, str(own_pg.port))
+
+
+@pytest.mark.parametrize("name", [name for name in STRANGERS if name != "PostgreSQL"])
+def test_a_server_that_waits_for_more_is_known_soon(dlock, name):
+    """However long one would wait for a PostgreSQL."""
+    with stranger(name) as port:
+        assert_refused(run(dlock, pg_url(port), "-w", "inf", timeout=20), 76, str(port), "is no PostgreSQL", f"{name} answers there")
+
+
+def test_a_redis_is_no_postgresql(dlock, pg_server, redis_server):
+    """Alone; as the first of two hosts it is passed over."""
+    assert_refused(run(dlock, pg_url(redis_server.port), "-w", "inf", timeout=20), 76, str(redis_server.port), "Redis answers there")
+    url = f"postgresql://{USER}@127.0.0.1:{redis_server.port},127.0.0.1:{pg_server.port}/{DB}"
+    assert run(dlock, url, key="passed", timeout=20).status == 0
 
 
 @pytest.mark.parametrize("tls", ["prefer", "disable"])

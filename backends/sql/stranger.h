@@ -1,0 +1,20 @@
+/*
+ * stranger.h - asks a server that says nothing whether it is one of another kind.
+ *
+ * Redis, memcached, ZooKeeper and servers of HTTP wait for the rest of what a database's client says
+ * first, for as long as the client waits for them.  They answer a line of theirs at once.  It goes
+ * through a second connection: a database that is only slow gets its first words unspoilt.
+ */
+#ifndef DLOCK_SQL_STRANGER_H
+#define DLOCK_SQL_STRANGER_H
+
+#include "backends/common/task.h"
+
+/*
+ * The name of what answers at the address to which `fd` is connected: "Redis"; NULL: nothing
+ * known, or nobody.  Blocks for less than a second, and for no longer than anybody waits for the
+ * task.
+ */
+const char *stranger_ask(const struct task *, int fd);
+
+#endif
