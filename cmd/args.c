@@ -446,10 +446,13 @@ settle_command(const struct words *w, struct fault *f)
 static enum rc
 settle_key(const struct plan *p, struct fault *f)
 {
-	if (p->nkeys == 0 && !(p->cmd & (CMD_CONFIG | CMD_DOCTOR)) &&
+	if (p->nkeys == 0 && !(p->cmd & (CMD_CONFIG | CMD_DOCTOR | CMD_RELEASE)) &&
 	    (options[OPT_KEY].cmds & p->cmd))
-		return fault_set(
-		    f, RC_USAGE, "no key: say dlock %s KEY", options_cmd(p->cmd));
+		return fault_set(f, RC_USAGE, "no key: say dlock %s KEY%s",
+		    options_cmd(p->cmd),
+		    p->cmd & (CMD_STATUS | CMD_WAIT | CMD_BREAK | CMD_THAW)
+			? " (dlock ls lists all locks)"
+			: "");
 	return RC_OK;
 }
 

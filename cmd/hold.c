@@ -21,10 +21,12 @@
 #include "cmd/supervise/child.h"
 #include "cmd/supervise/loop.h"
 #include "cmd/supervise/join_address.h"
+#include "cmd/supervise/join_find.h"
 #include "cmd/supervise/join_release.h"
 #include "cmd/supervise/told.h"
 #include "exit.h"
 #include "record.h"
+#include "said.h"
 #include "say.h"
 #include "text.h"
 
@@ -544,18 +546,47 @@ release_handle(const struct plan *p, const char *handle, bool *gone)
 	return o.status;
 }
 
+/*
+ * What is to be released: a handle, the hold of -k, the handle that a shell has, or the hold of
+ * DLOCK_KEY.  RC_USAGE: none of these, or two.
+ */
+static enum rc
+find_handle(const struct plan *p, const char **handle, struct fault *f)
+{
+	static char found[JOIN_HANDLE_BYTES];
+	const struct said *of = p->nkeys > 0 ? said_of(p->said, OPT_KEY) : NULL;
+	bool keyed = of && of->origin->by == BY_WORDS;
+
+	if (p->word && keyed)
+		return fault_set(f, RC_USAGE,
+		    "both a handle and --key are given: give only one of them");
+	*handle = p->word ? p->word : plan_variable("DLOCK_HANDLE");
+	if (*handle && !keyed)
+		return RC_OK;
+	*handle = found;
+	if (of)
+		return join_find(p, found, f);
+	return fault_set(f, RC_USAGE,
+	    "no handle: say dlock release HANDLE, with what dlock hold has printed, or -k KEY, or set DLOCK_HANDLE");
+}
+
 static int
 run_release(struct plan *p)
 {
-	const char *handle = p->word ? p->word : plan_variable("DLOCK_HANDLE");
+	const char *handle;
 	bool gone = false;
-	int status = STATUS_USAGE, written;
+	struct fault f;
+	enum rc rc = find_handle(p, &handle, &f);
+	int status, written;
 
-	if (handle)
+	if (rc == RC_OK) {
 		status = release_handle(p, handle, &gone);
-	else
-		say_last(
-		    "no handle: say dlock release HANDLE, with what dlock hold has printed, or set DLOCK_HANDLE");
+	} else {
+		status = exit_of_release(rc);
+		say_last("%s%s%s%s", p->nkeys > 0 && !p->word ? "cannot release " : "",
+		    p->nkeys > 0 && !p->word ? plan_name(p).text : "",
+		    p->nkeys > 0 && !p->word ? ": " : "", text_shown(f.text).text);
+	}
 	if (p->steer.shell && gone)
 		take_back_variables(handle);
 	if (p->steer.shell)
@@ -589,16 +620,19 @@ const struct cmd cmd_hold = {.help = "hold a lock for a script that goes on by i
 const struct cmd cmd_release = {.help = "release what hold has taken",
     .bit = CMD_RELEASE,
     .usage =
-	"usage: dlock release [--shell] [HANDLE]\n"
+	"usage: dlock release [--shell] [HANDLE | -k KEY]\n"
 	"\n"
 	"Releases the lock that dlock hold has taken.  HANDLE is what dlock hold printed\n"
-	"(default: $DLOCK_HANDLE, which hold --shell sets).  Returns when the lock is free\n"
-	"for others, or says what keeps it.\n"
+	"(default: $DLOCK_HANDLE, which hold --shell sets).  With -k it is your own hold of\n"
+	"KEY on this machine, whichever server keeps it.  Returns when the lock is free for\n"
+	"others, or says what keeps it.\n"
 	"\n"
 	"  dlock release \"$handle\"\n"
+	"  dlock release -k deploy\n"
 	"  eval \"$(dlock release --shell)\"     (after dlock hold --shell)\n",
     .notes =
-	"Status: 0 released; 1 nothing is held under this handle (any more); 79 the lock was\n"
+	"Status: 0 released; 1 nothing is held under this handle or key (any more); 79 the lock was\n"
 	"lost before; 75 a run that has joined the hold keeps it for its --min-hold;\n"
-	"69 the server has not confirmed the release; 64 this is no handle.",
+	"69 the server has not confirmed the release; 64 this is no handle, or KEY has\n"
+	"several holds (their handles are named).",
     .run = run_release};

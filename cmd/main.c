@@ -55,12 +55,18 @@ cmd_named(const char *name)
 static int
 refuse_name(const char *name)
 {
+	/* as docker, systemctl, flock, git and others have them */
+	static const struct synonym others[] = {{"list", "ls"}, {"who", "status"},
+	    {"lock", "run, or dlock hold"}, {"acquire", "run, or dlock hold"},
+	    {"exec", "run"}, {"unlock", "release"}, {"unfreeze", "thaw"},
+	    {"kill", "break"}, {"top", "ls --watch"}, {"watch", "status --watch"},
+	    {"log", "ls --jobs"}, {NULL, NULL}};
 	const char *known[32] = {0}, *word = name + strspn(name, "-"), *meant;
 	const struct clean clean = text_shown(text_brief(name).text);
 
 	for (size_t i = 0; cmds[i]; i++)
 		known[i] = options_cmd(cmds[i]->bit);
-	meant = parse_nearest(word, strlen(word), known);
+	meant = parse_meant(word, strlen(word), others, known);
 	if (*name == '-' && !meant)
 		say_last(
 		    "'%s' comes before a subcommand: say dlock run %s ... (dlock help lists them)",

@@ -150,6 +150,8 @@ options_backends(const char *last)
 static enum rc
 set_backend(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
+	static const struct synonym others[] = {{"postgres", "pg"}, {"postgresql", "pg"},
+	    {"zookeeper", "zk"}, {"mariadb", "mysql"}, {"valkey", "redis"}, {NULL, NULL}};
 	const char *known[OPTIONS_BACKENDS + 1] = {0}, *meant;
 
 	(void)o;
@@ -158,7 +160,7 @@ set_backend(struct plan *p, const struct option *o, const char *value, struct fa
 		return RC_OK;
 	for (size_t i = 0; i < OPTIONS_BACKENDS && backends[i]; i++)
 		known[i] = backends[i]->name;
-	meant = parse_nearest(value, strlen(value), known);
+	meant = parse_meant(value, strlen(value), others, known);
 	return fault_set(f, RC_USAGE, "no such backend%s (there are %s)",
 	    parse_hint(": did you mean ", meant, "?").text, options_backends(", ").text);
 }
@@ -200,6 +202,10 @@ is_path(const char *value)
 static enum rc
 set_url(struct plan *p, const struct option *o, const char *value, struct fault *f)
 {
+	/* etcdctl writes its endpoints as http:// */
+	static const struct synonym others[] = {{"zookeeper", "zk"}, {"http", "etcd"},
+	    {"https", "etcds"}, {"pg", "postgresql"}, {"valkey", "redis"},
+	    {"valkeys", "rediss"}, {NULL, NULL}};
 	const char *known[OPTIONS_BACKENDS + 1] = {0}, *meant = NULL;
 	size_t n = strcspn(value, ":");
 
@@ -216,7 +222,7 @@ set_url(struct plan *p, const struct option *o, const char *value, struct fault 
 	for (size_t i = 0; i < OPTIONS_BACKENDS && backends[i]; i++)
 		known[i] = backends[i]->schemes[0];
 	if (strncmp(value + n, "://", 3) == 0)
-		meant = parse_nearest(value, n, known);
+		meant = parse_meant(value, n, others, known);
 	return fault_set(f, RC_USAGE,
 	    "does not begin with a scheme that dlock knows%s (such as redis://host or file:///directory)",
 	    parse_hint(": did you mean ", meant, "://?").text);
@@ -427,11 +433,13 @@ const struct option options[] = {
 		"the lock's name (also as a word of its own);\nrepeatable"},
 	    {CMD_BREAK, "the lock's name (also as a word of its own)"},
 	    {CMD_FORGET, "the job's lock (also as a word of its own)"},
+	    {CMD_RELEASE,
+		"your hold of this lock on this machine;\nrepeatable, for a hold of several"},
 	    {CMD_CONFIG, "a lock whose sections in the files count;\nrepeatable"},
 	    {CMD_DOCTOR,
 		"a lock whose sections in the files count, and\nwith whose name the probe's begins"}),
-	.cmds = (CMD_ASKS & ~CMD_LS) | CMD_CONFIG, .set = add_key, .repeats = true,
-	.occasional = true},
+	.cmds = (CMD_ASKS & ~CMD_LS) | CMD_CONFIG | CMD_RELEASE, .set = add_key,
+	.repeats = true, .occasional = true},
     [OPT_CONFIG] = {"config", 0, "FILE", "DLOCK_CONFIG",
 	"read this file only, not the user's dlock.conf\nand /etc/dlock.conf",
 	.cmds = CMD_ASKS | CMD_CONFIG, TEXT(config.file), .max = PATH_MAX - 1,
@@ -535,9 +543,9 @@ const struct option options[] = {
     [OPT_COMMAND] = {"command", 'c', "STRING", "DLOCK_COMMAND", "run STRING with sh -c",
 	.cmds = CMD_RUN, .set = set_command, .occasional = true},
     [OPT_WHO] = {"who", 0, "TEXT", "DLOCK_WHO", "shown to others (default: user@host)",
-	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_BREAK | CMD_FREEZE, TOLD(show.who)},
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_STEERS, TOLD(show.who)},
     [OPT_WHY] = {"why", 0, "TEXT", "DLOCK_WHY", "shown to others, such as a ticket",
-	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_BREAK | CMD_FREEZE, TOLD(show.why)},
+	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_STEERS, TOLD(show.why)},
     [OPT_STATUS_FD] = {"status-fd", 0, "N", "DLOCK_STATUS_FD",
 	"write every event to descriptor N, one JSON\nobject a line", .cmds = CMD_RUN,
 	.set = set_status_fd, .max = INT_MAX, .occasional = true},
@@ -691,13 +699,17 @@ options_named(unsigned cmd, const char *name, size_t n)
 struct brief
 options_hint(unsigned cmd, const char *before, const char *word, size_t n)
 {
+	/* flock's word for --wait, and what timeout(1) does */
+	const struct synonym others[] = {
+	    {"timeout", cmd == CMD_RUN ? "wait, or --max-run" : "wait"}, {NULL, NULL}};
+	const struct synonym *own = others + !(options[OPT_WAIT].cmds & cmd);
 	const char *known[OPTIONS + 1] = {0}, *meant;
 	size_t k = 0;
 
 	for (const struct option *o = options; o->name; o++)
 		if ((o->cmds & cmd) && (n > 1 || (!o->letter && *o->name == *word)))
 			known[k++] = o->name;
-	meant = n > 1 ? parse_nearest(word, n, known) : k == 1 ? known[0] : NULL;
+	meant = n > 1 ? parse_meant(word, n, own, known) : k == 1 ? known[0] : NULL;
 	return parse_hint(before, meant, "?");
 }
 

@@ -373,6 +373,16 @@ parse_nearest(const char *word, size_t n, const char *const *known)
 	return best;
 }
 
+const char *
+parse_meant(
+    const char *word, size_t n, const struct synonym *others, const char *const *known)
+{
+	for (; others->said; others++)
+		if (strlen(others->said) == n && strncasecmp(word, others->said, n) == 0)
+			return others->meant;
+	return parse_nearest(word, n, known);
+}
+
 struct brief
 parse_hint(const char *before, const char *meant, const char *behind)
 {

@@ -49,6 +49,15 @@ struct span parse_signal_text(int sig);
  */
 const char *parse_nearest(const char *word, size_t n, const char *const *known);
 
+/* A word for something that other programs call so, and its name here. */
+struct synonym {
+	const char *said, *meant;
+};
+
+/* What such a word means, of a list that ends with a row of NULL; else as parse_nearest(). */
+const char *parse_meant(
+    const char *word, size_t n, const struct synonym *, const char *const *known);
+
 /* ": did you mean --ttl?", with what stands before and behind what is meant; NULL: "". */
 struct brief parse_hint(const char *before, const char *meant, const char *behind);
 

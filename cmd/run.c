@@ -20,6 +20,29 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Is the word one of a list with blanks between them? */
+static bool
+is_among(const char *word, const char *list)
+{
+	for (; *list; list += strcspn(list, " "), list += *list == ' ')
+		if (text_is(word, list, strcspn(list, " ")))
+			return true;
+	return false;
+}
+
+/* What POSIX and bash have as a builtin or a keyword, and hardly a system as a program. */
+static bool
+is_shells_own(const char *word)
+{
+	return is_among(word,
+	    ". : ! [[ ]] { } ( ) alias bg bind break builtin caller case cd chdir command compgen "
+	    "complete compopt continue coproc declare dirs disown do done elif else enable "
+	    "esac eval exec exit export fc fg fi for function getopts hash help history if in "
+	    "jobs let local logout mapfile popd pushd read readarray readonly return select "
+	    "set shift shopt source suspend then time times trap type typeset ulimit umask "
+	    "unalias unset until wait while");
+}
+
 /* Why there is no such command, if one can guess; or "". */
 static const char *
 guess(char *const *argv)
@@ -28,6 +51,8 @@ guess(char *const *argv)
 		return " (options go before the --)";
 	if (strchr(argv[0], ' ') && !argv[1])
 		return " (did you mean -c? it runs a line of shell)";
+	if (is_shells_own(argv[0]))
+		return " (a builtin of the shell, and no program: say -c, which runs a line of shell)";
 	if (strchr(argv[0], '=') && argv[1])
 		return " (did you mean env? it sets variables)";
 	return "";

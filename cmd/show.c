@@ -191,6 +191,8 @@ show_steered(FILE *to, const struct steered *w)
 		: w->status == STATUS_BUSY    ? "busy"
 					      : "failed");
 	json_put_number(&j, "status", w->status);
+	json_put_string(&j, "who", w->by->who);
+	json_put_string(&j, "why", w->by->why);
 	if (w->view)
 		put_view(&j, w->view, w->store, true);
 	json_end(&j);

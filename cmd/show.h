@@ -24,6 +24,7 @@ struct steered {
 	const struct backend *backend;
 	const struct store *store; /* NULL: it could not be opened */
 	const struct view *view;   /* the key before a break or thaw; NULL: not seen */
+	const struct record *by;   /* whose deed it is, and why */
 };
 
 /* The object of the key, with what was done and what came of it. */

@@ -30,6 +30,7 @@
 #include "text.h"
 
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -610,17 +611,24 @@ static int
 tell_object(const struct steering *s, int status)
 {
 	const struct plan *p = s->looking.plan;
+	char record[RECORD_BYTES];
+	struct record by;
 	const struct steered steered = {.action = options_cmd(p->cmd),
 	    .key = s->key,
 	    .status = status,
 	    .backend = p->site.backend,
 	    .store = s->looking.store,
-	    .view = s->seen ? &s->view : NULL};
+	    .view = s->seen ? &s->view : NULL,
+	    .by = &by};
+	json_t *root;
 	int written;
 
 	if (!p->look.json)
 		return status;
+	record_write(record, p, 0, NULL);
+	root = record_read(&by, record);
 	show_steered(stdout, &steered);
+	json_decref(root);
 	written = say_written();
 	return status ? status : written;
 }

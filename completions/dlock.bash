@@ -116,8 +116,8 @@ _dlock_options()
 	break) options="--key $ask --wait $said --log --token --force --yes --json --quiet" ;;
 	freeze) options="--key $ask $said --log --for --until --json --quiet" ;;
 	forget) options="--key $ask --log --yes --quiet" ;;
-	thaw) options="--key $ask --log --yes --json --quiet" ;;
-	release) options='--shell --quiet' ;;
+	thaw) options="--key $ask $said --log --yes --json --quiet" ;;
+	release) options='--key --shell --quiet' ;;
 	doctor) options="--key $ask --unless-frozen --ttl --grace --json" ;;
 	config) options="--key $ask $kind $wait --unless-frozen $lease $job $said --metrics-file --log --json --quiet --verbose" ;;
 	version) options='--json' ;;

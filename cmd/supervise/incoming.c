@@ -458,6 +458,19 @@ hear_release(struct incoming *in)
 	}
 }
 
+/* Whether `dlock release -k KEY` means us. */
+static enum join_has
+what_we_have(const struct incoming *in)
+{
+	const struct keep *k = in->keep;
+
+	if (!in->run->body)
+		return k->phase == PH_HOLD ? HAS_RUN : HAS_NOTHING;
+	if (k->phase < PH_HOLD)
+		return HAS_NOTHING;
+	return k->ending.kind == END_LOST ? HAS_LOSS : HAS_HOLD;
+}
+
 static void
 serve_inner_runs(struct incoming *in, const struct pollfd *set)
 {
@@ -469,6 +482,11 @@ serve_inner_runs(struct incoming *in, const struct pollfd *set)
 	    .lease = in->keep->lease.length,
 	    .pace = in->keep->lease.pace,
 	    .parts = in->lock->outer.parts,
+	    .has = what_we_have(in),
+	    .pid = in->run->body && in->run->body->outside.pid
+		? in->run->body->outside.pid
+		: getppid(),
+	    .where = page_where(in->run->page),
 	    .stops = in->run->body && in->keep->tree.stopping,
 	};
 	int64_t keep = 0;

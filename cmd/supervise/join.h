@@ -8,6 +8,8 @@
  *	join_outer.h    the outer keeper answers
  *	join_release.h  `dlock release` asks, and waits for how the hold ends
  *
+ *	join_find.h     `dlock release -k KEY` asks all keepers which locks they have
+ *
  * One datagram each way: a struct as it is.  JOIN_VERSION changes with any of them.
  */
 #ifndef DLOCK_JOIN_H
@@ -29,7 +31,11 @@
  */
 enum { JOIN_CALL = 1, JOIN_ALIVE = 1 };
 
-enum join_verb { JOIN_HOLD = 1, JOIN_CHECK, JOIN_RELEASE };
+/*
+ * A keeper of an earlier version takes JOIN_NAME for a question for no lock, and answers as to
+ * JOIN_CHECK, which is another size: so JOIN_VERSION has stayed.
+ */
+enum join_verb { JOIN_HOLD = 1, JOIN_CHECK, JOIN_RELEASE, JOIN_NAME };
 
 struct join_ask {
 	int version;
@@ -69,6 +75,21 @@ struct join_answer {
 	bool full;    /* it is ours, but JOIN_HOLDING have joined already */
 	unsigned has; /* bits: which of the keys asked for we hold, in that order */
 	struct join_hold hold;
+};
+
+/* To JOIN_NAME. */
+struct join_name {
+	int version;
+	enum join_has {
+		HAS_NOTHING, /* it waits for a lock, or has given it back */
+		HAS_RUN,     /* a lock for a command, which nobody can release */
+		HAS_HOLD,    /* a lock for a process, or for a time */
+		HAS_LOSS,    /* had one, and is to tell that it was lost */
+	} has;
+	int64_t pid;             /* as status shows it */
+	char where[WHERE_BYTES]; /* the server, for people; not cleaned */
+	/* one after the other, each with its NUL; sent up to the last one */
+	char keys[KEYS_MAX * (KEY_BYTES + 1)];
 };
 
 /* To JOIN_RELEASE, when it has ended. */

@@ -32,12 +32,9 @@ lock_hash(const char *backend, const char *key)
 	return h;
 }
 
-/*
- * The network namespace of a socket that we have just made; 0: not known.  Before Linux 5.14 it
- * is the number of a file, which a later one may get when this one has ended.
- */
-static unsigned long long
-net_of(int fd)
+/* Before Linux 5.14 it is the number of a file, which a later one may get when this one has ended. */
+unsigned long long
+join_address_net(int fd)
 {
 	uint64_t cookie = 0;
 	socklen_t size = sizeof cookie;
@@ -136,7 +133,8 @@ join_address_listen(char *out, const char *id, const struct plan *p)
 		fd = -1;
 	}
 	out = text_put(text_put(out, end, "@"), end, name);
-	out = text_put_hex(text_put(out, end, "/"), end, fd < 0 ? NET_NONE : net_of(fd));
+	out = text_put_hex(
+	    text_put(out, end, "/"), end, fd < 0 ? NET_NONE : join_address_net(fd));
 	out = text_put(text_put(out, end, "/"), end, backend);
 	for (size_t i = 0; i < p->nkeys; i++)
 		out = text_put_hex(
@@ -165,6 +163,27 @@ join_address_is_open(const char *id, pid_t pid)
 	return found;
 }
 
+/* "ADDRESS: COUNT PROTOCOL FLAGS TYPE STATE INODE @dlock-ID": those that listen have the flag. */
+bool
+join_address_next_socket(FILE *list, struct join_address *a)
+{
+	static const char name[] = " @dlock-";
+	char line[256], *at;
+
+	while (fgets(line, sizeof line, list)) {
+		at = strstr(line, name);
+		if (!at || !strstr(line, " 00010000 "))
+			continue;
+		at += strlen(" @");
+		*a = (struct join_address){.locks = "", .n = strcspn(at, "\n")};
+		if (a->n != strlen("dlock-") + JOIN_ID_CHARS)
+			continue;
+		memcpy(a->name, at, a->n);
+		return true;
+	}
+	return false;
+}
+
 bool
 join_address_is_ours(int fd, pid_t *pid)
 {
@@ -191,9 +210,9 @@ join_address_connect(const struct join_address *a, int flags, pid_t *pid)
 		if (errno == EAGAIN)
 			error = EAGAIN;
 		else if (errno != EINTR)
-			error = !a->net || a->net != net_of(fd) ? ENONET
-			    : errno == EACCES || errno == EPERM ? EPERM
-								: ECONNREFUSED;
+			error = !a->net || a->net != join_address_net(fd) ? ENONET
+			    : errno == EACCES || errno == EPERM           ? EPERM
+									  : ECONNREFUSED;
 	if (!error && join_address_is_ours(fd, pid))
 		return fd;
 	close(fd);

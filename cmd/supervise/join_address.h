@@ -21,6 +21,7 @@
 
 #include "cmd/plan.h"
 
+#include <stdio.h>
 #include <sys/types.h>
 
 /* The longest address without its site, and the longest handle, with their NULs. */
@@ -52,6 +53,12 @@ int join_address_listen(char *out, const char *id, const struct plan *);
 /* Does one listen under the name of this id, where the process finds sockets? */
 bool join_address_is_open(const char *id, pid_t);
 
+/*
+ * The next keeper's socket of the list, an open /proc/net/unix, whoever's it may be; false: there
+ * is none.
+ */
+bool join_address_next_socket(FILE *list, struct join_address *);
+
 /* The next of the addresses at *text, which is moved on; false: there is none. */
 bool join_address_next(const char **text, struct join_address *);
 
@@ -72,6 +79,9 @@ const char *join_address_key(const struct join_address *, const struct plan *);
  * or socket(2)'s.
  */
 int join_address_connect(const struct join_address *, int flags, pid_t *pid);
+
+/* The network namespace of a socket that has just been made, as handles have it; 0: not known. */
+unsigned long long join_address_net(int fd);
 
 /*
  * Is there still a keeper?  KEEPER_HIDDEN: it cannot be asked from here: it is in another network

@@ -149,6 +149,18 @@ answer_peer(struct join_answer *a, const struct join_ask *ask, size_t n, bool fo
 	a->stops = o->stops;
 }
 
+static void
+tell_names(const struct peer *p, const struct offer *o)
+{
+	struct join_name answer = {.version = JOIN_VERSION, .has = o->has, .pid = o->pid};
+	char *key = answer.keys;
+
+	snprintf(answer.where, sizeof answer.where, "%s", o->where);
+	for (size_t i = 0; i < o->plan->nkeys; i++)
+		key = stpcpy(key, o->plan->keys[i]) + 1;
+	send_to_peer(p, &answer, key - (char *)&answer);
+}
+
 /* By how many the joined holds have grown. */
 static int
 serve_peer(struct join_outer *d, struct peer *p, const struct offer *offer, int64_t *keep)
@@ -167,6 +179,11 @@ serve_peer(struct join_outer *d, struct peer *p, const struct offer *offer, int6
 			else
 				d->asked = true;
 			p->is |= PEER_RELEASES;
+			return 0;
+		}
+		if (ask.verb == JOIN_NAME && !held) {
+			tell_names(p, offer);
+			drop_peer(d, p);
 			return 0;
 		}
 		answer_peer(&answer, &ask, n, p->is & PEER_FOREIGN, offer);

@@ -61,6 +61,9 @@ struct offer {
 	instant sent;
 	int64_t lease, pace;
 	const struct join_part *parts; /* one for each of the plan's keys */
+	enum join_has has;             /* for JOIN_NAME, and these two */
+	pid_t pid;
+	const char *where;
 	bool stops; /* it is wanted back: those that have joined are to stop, too */
 };
 

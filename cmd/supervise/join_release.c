@@ -58,7 +58,8 @@ join_release(const char *handle, struct join_outcome *o, struct fault *f)
 	int fd;
 
 	if (!join_address_read_handle(handle, &a))
-		return fault_set(f, RC_USAGE, "this is no handle: dlock hold prints one");
+		return fault_set(f, RC_USAGE,
+		    "this is no handle: dlock hold prints one (for a key say -k)");
 	/* nobody but a keeper of ours is told anything: the name may be anybody's by now */
 	fd = join_address_connect(&a, 0, &keeper);
 	if (fd < 0 && errno == ENONET)

@@ -156,16 +156,21 @@ def refuse(dlock, files, mark, tmp_path):
     (["run", SITE, "-k", "k", "-wait=5", MARK], ["-wait", "--wait"]),
     (["run", SITE, "-k", "k", "--nowait", MARK], ["--nowait", "did you mean --nonblock?", "dlock help"]),
     (["run", SITE, "-k", "k", "--no-wait", MARK], ["--no-wait", "did you mean --nonblock?"]),
-    (["run", SITE, "-k", "k", "--timeout", "5", MARK], ["--timeout", "dlock help"]),
+    (["run", SITE, "-k", "k", "--timeout", "5", MARK], ["--timeout", "did you mean --wait, or --max-run?", "dlock help run"]),
+    (["hold", SITE, "-k", "k", "--timeout=5"], ["--timeout", "did you mean --wait?", "dlock help hold"]),
+    (["status", SITE, "-k", "k", "--timeout=5"], ["unknown option --timeout (dlock help status"]),
     (["run", SITE, "-k", "k", "--non-block", MARK], ["--non-block", "did you mean --nonblock?"]),
     (["run", SITE, "-k", "k", "--Wait=5", MARK], ["--Wait", "did you mean --wait?"]),
-    (["run", "-b", "postgres", "-k", "k", MARK], ["'postgres'", "file", "redis", "zk", "pg"]),
-    (["run", "-b", "zookeeper", "-k", "k", MARK], ["'zookeeper'"]),
+    (["run", "-b", "postgres", "-k", "k", MARK], ["'postgres'", "did you mean pg?", "file", "redis", "zk", "pg"]),
+    (["run", "-b", "zookeeper", "-k", "k", MARK], ["'zookeeper'", "did you mean zk?"]),
+    (["run", "-b", "MariaDB", "-k", "k", MARK], ["'MariaDB'", "did you mean mysql?"]),
     (["run", "-b", "rdeis", "-k", "k", MARK], ["'rdeis'", "did you mean redis?"]),
     (["run", "-u", "/tmp/x", "-k", "k", MARK], ["--url '/tmp/x'", "file:///tmp/x"]),
     (["run", "-b", "file", "-u", "/tmp/x", "-k", "k", MARK], ["--url '/tmp/x'", "file:///tmp/x"]),
     (["run", "-u", "./x", "-k", "k", MARK], ["--url './x'", "file:///DIRECTORY"]),
-    (["run", "-u", "zookeeper://h", "-k", "k", MARK], ["--url"]),
+    (["run", "-u", "zookeeper://h", "-k", "k", MARK], ["--url 'zookeeper...'", "did you mean zk://?"]),
+    (["run", "-u", "http://h:2379", "-k", "k", MARK], ["--url 'http...'", "did you mean etcd://?"]),
+    (["run", "-u", "https://h:2379", "-k", "k", MARK], ["--url 'https...'", "did you mean etcds://?"]),
     (["run", SITE, "-k", "k", "-c", "true", MARK], ["--command", "touch"]),
     (["run", "-k", "k", MARK], ["backend", "-b", "-u", "file", "redis", "zk", "pg"]),
     (["run", "-b", "redis", SITE, "-k", "k", MARK], ["--backend (redis) and --url (file)", "contradict"]),
@@ -199,7 +204,16 @@ def refuse(dlock, files, mark, tmp_path):
     (["ru", SITE, "-k", "k", MARK], ["ru", "did you mean dlock run?", "dlock help"]),
     (["rnu", SITE, "-k", "k", MARK], ["rnu", "did you mean dlock run?", "dlock help"]),
     (["RUN", SITE, "-k", "k", MARK], ["RUN", "did you mean dlock run?", "dlock help"]),
-    (["lock", SITE, "-k", "k", MARK], ["lock", "dlock help"]),
+    (["lock", SITE, "-k", "k", MARK], ["lock", "did you mean dlock run, or dlock hold?", "dlock help"]),
+    (["list"], ["did you mean dlock ls?"]),
+    (["who", "k"], ["did you mean dlock status?"]),
+    (["unlock", "k"], ["did you mean dlock release?"]),
+    (["kill", "k"], ["did you mean dlock break?"]),
+    (["top"], ["did you mean dlock ls --watch?"]),
+    (["watch", "k"], ["did you mean dlock status --watch?"]),
+    (["log"], ["did you mean dlock ls --jobs?"]),
+    (["help", "exec"], ["did you mean dlock run?"]),
+    (["status", SITE], ["no key: say dlock status KEY (dlock ls lists all locks)"]),
     (["-k", "k", MARK], ["-k", "dlock run -k", "dlock help"]),
     (["help", "nosuch"], ["nosuch", "dlock help"]),
     (["--verson"], ["--verson", "did you mean dlock version?", "dlock help"]),
@@ -609,6 +623,26 @@ def test_a_command_that_cannot_be_found_takes_no_lock(dlock, files, odd_commands
         command = str(tmp_path / command)
     result = dlock.run("run", *files.words, "-k", "k", "--", command, events=False)
     assert_refused(result, tmp_path, status, "no lock", *said)
+
+
+def builtins_that_are_no_program(shell, words):
+    """What the shell itself understands, and PATH has not."""
+    known = subprocess.run([shell, "-c", words], capture_output=True, text=True, check=True).stdout.split()
+    return [word for word in known if not any(os.access(os.path.join(p, word), os.X_OK) for p in os.get_exec_path())]
+
+
+def test_a_builtin_of_the_shell_is_named_as_one(dlock, files, tmp_path):
+    """All that bash has, and dash's; with a program of that name it is run."""
+    words = builtins_that_are_no_program("bash", "compgen -bk; echo . :")
+    assert {"cd", "export", "source", "ulimit", "if"} <= {*words}
+    for word in words:
+        result = dlock.run("run", *files.words, "-k", "k", "--", word, "/", events=False)
+        status = 126 if word == "." else 127  # a directory of PATH
+        assert_refused(result, tmp_path, status, f"'{word}'", "no lock", "a builtin of the shell, and no program: say -c")
+    (tmp_path / "cd").write_text("#!/bin/sh\necho moved\n")
+    (tmp_path / "cd").chmod(0o755)
+    result = dlock.run("run", *files.words, "-k", "k", "cd", env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert (result.status, result.stdout) == (0, "moved\n")
 
 
 @pytest.mark.parametrize("words, output", [

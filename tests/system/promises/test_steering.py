@@ -330,9 +330,11 @@ def test_what_was_done_is_told_as_an_object(steer):
     assert (told["frozen"]["who"], told["frozen"]["why"]) == ("carol", "hotfix")
     length = [datetime.datetime.strptime(told["frozen"][name], "%Y-%m-%dT%H:%M:%S.%f%z") for name in ("since", "until")]
     assert 3500 < (length[1] - length[0]).total_seconds() <= 3601
-    done = steer.run("thaw", "-Jy")
+    assert (told["who"], told["why"]) == ("carol", "hotfix")
+    done = steer.run("thaw", "-Jy", "--who", "bob", "--why", "fixed")
     told = json.loads(done.stdout)
     assert done.status == 0 and (told["action"], told["result"], told["frozen"]["who"]) == ("thaw", "done", "carol")
+    assert (told["who"], told["why"]) == ("bob", "fixed")
     holder = steer.hold()
     done = steer.run("break", "-Jy")
     told = json.loads(done.stdout)

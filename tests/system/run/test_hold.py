@@ -3,6 +3,7 @@
 # when the lock is lost, whichever of dlock's processes is killed or frozen.
 
 import contextlib
+import ctypes
 import os
 import pathlib
 import pty
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 
 import pytest
 
@@ -23,6 +25,7 @@ from support import (BRIEFLY, DLOCK, DLOCK_TEST, PATIENCE, ROOT, FilePlace, Redi
 
 pytestmark = pytest.mark.skipif(not places(), reason="no backend")
 PLACES = [p for p in (FilePlace, RedisPlace) if p in places()]
+CLONE_NEWNET = 0x40000000
 TTL = 3  # seconds: KILL is due 2.47 s after the last good renewal
 
 
@@ -1523,6 +1526,121 @@ def test_no_handles(dlock, where, hold):
     assert dlock.run("release", "@dlock-" + "0" * 32 + "/" + net).status == 1
     assert dlock.run("release", "@dlock-" + "0" * 32 + "/ffff").status == 1
     assert not is_free(dlock, where)
+
+
+def release(dlock, place, *keys, **options):
+    return dlock.run("release", *[word for key in keys for word in ("-k", place.key(key))], **options)
+
+
+@pytest.fixture
+def alone(request):
+    """In a network namespace of its own, where no keepers of other tests are found."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a network namespace")
+    libc = ctypes.CDLL(None, use_errno=True)
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    assert libc.unshare(CLONE_NEWNET) == 0, ctypes.get_errno()
+    yield FilePlace(request)
+    assert libc.setns(home, CLONE_NEWNET) == 0, ctypes.get_errno()
+    os.close(home)
+
+
+def test_a_hold_on_any_server_is_released_by_its_key(dlock, hold, where):
+    key = where.key(uuid.uuid4().hex)  # as others have holds, too
+    assert dlock.run("hold", *where.words, "-k", key, "--for", "100").status == 0
+    result = dlock.run("release", "-k", key)
+    assert (result.status, result.stdout, result.stderr) == (0, "", "")
+    assert is_free(dlock, where, key=key)
+
+
+def test_a_hold_is_released_by_its_key(dlock, hold, alone):
+    """Whatever else this user holds or runs, and from any directory."""
+    other = hold(alone, "other", "--for", "100").stdout.strip()
+    assert hold(alone, "job", "--for", "100", "--who", "x").status == 0
+    running = dlock.hold(alone, alone.key("third"))
+    result = release(dlock, alone, "job")
+    assert (result.status, result.stdout, result.stderr) == (0, "", "")
+    assert is_free(dlock, alone) and not is_free(dlock, alone, key=alone.key("other"))
+    result = release(dlock, alone, "job")
+    assert result.status == 1 and "you have no hold of it on this machine" in result.stderr, result
+    result = release(dlock, alone, "third")
+    assert result.status == 1 and f"but a dlock run (pid {running.pid})" in result.stderr, result
+    assert dlock.run("release", other).status == 0 and running.finish().status == 0
+
+
+def test_several_holds_of_a_key_are_named_by_their_handles(dlock, hold, alone):
+    handles = {hold(alone, "job", "-s", "--for", "100").stdout.strip() for _ in range(2)}
+    result = release(dlock, alone, "job")
+    assert result.status == 64 and result.stderr.count("\n") == 1 and "you have 2 holds of it here" in result.stderr, result
+    assert {*re.findall(r"@dlock-\S+", result.stderr)} == handles
+    assert dlock.run("release", handles.pop()).status == 0
+    assert release(dlock, alone, "job").status == 0
+    becomes_free(dlock, alone)
+
+
+def test_a_hold_of_several_keys_is_released_by_all_of_them(dlock, hold, alone):
+    handle = hold(alone, "job", "-k", alone.key("other"), "--for", "100").stdout.strip()
+    result = release(dlock, alone, "other")
+    assert result.status == 64 and f"say -k for each of its keys, or dlock release {handle}" in result.stderr, result
+    assert not is_free(dlock, alone)
+    assert release(dlock, alone, "other", "job").status == 0
+    assert is_free(dlock, alone)
+
+
+def test_a_lost_hold_is_told_by_its_key(dlock, hold, alone):
+    assert hold(alone, "job", "--for", "100").status == 0
+    assert dlock.run("break", *alone.words, "-y", "--why", "x", "-k", alone.key()).status == 0
+    assert hold(alone, "job", "--for", "100").status == 0  # which is meant, while it is there
+    assert release(dlock, alone, "job").status == 0
+    result = release(dlock, alone, "job")
+    assert result.status == 79 and "lost" in result.stderr, result
+    assert release(dlock, alone, "job").status == 1
+
+
+def test_a_key_or_a_handle(dlock, hold, alone):
+    """What is said by a word counts more than what stands in a variable."""
+    handle = hold(alone, "job", "--for", "100").stdout.strip()
+    hold(alone, "other", "--for", "100")
+    both = dlock.run("release", "-k", alone.key(), handle)
+    assert both.status == 64 and "both a handle and --key" in both.stderr
+    assert release(dlock, alone, "other", env={"DLOCK_HANDLE": handle}).status == 0
+    assert not is_free(dlock, alone)
+    assert dlock.run("release", env={"DLOCK_HANDLE": handle, "DLOCK_KEY": "nosuch"}).status == 0
+    hold(alone, "job", "--for", "100")
+    assert dlock.run("release", env={"DLOCK_KEY": alone.key()}).status == 0
+    assert "say -k" in dlock.run("release", alone.key()).stderr
+
+
+def test_a_keeper_that_does_not_answer_may_be_the_one(dlock, hold, alone):
+    hold(alone, "job", "--for", "100")
+    (_, keeper), = holders()
+    os.kill(keeper, signal.SIGSTOP)
+    try:
+        result = release(dlock, alone, "job")
+    finally:
+        os.kill(keeper, signal.SIGCONT)
+    assert result.status == 71 and f"(pid {keeper}) does not answer, and may have it" in result.stderr, result
+    assert release(dlock, alone, "job").status == 0
+
+
+@pytest.mark.parametrize("uid", [pytest.param(54321, marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")), None])
+def test_only_ones_own_holds_are_found(dlock, hold, alone, public_dlock, uid):
+    """Whoever listens under such a name and takes nobody in, answers with anything, or is another user's."""
+    hold(alone, "job", "--for", "100")
+    if uid:
+        ask = subprocess.run([public_dlock, "release", "-k", alone.key()], user=uid, group=uid, extra_groups=[], cwd="/",
+                             capture_output=True, text=True, env=dlock.env)
+        assert ask.returncode == 1 and "you have no hold" in ask.stderr, ask
+    with contextlib.ExitStack() as stack:
+        for i, backlog in enumerate((0, 5)):
+            squatter = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            squatter.bind(f"\0dlock-{i:032x}")
+            squatter.listen(backlog)
+            for _ in range(1 - i):  # one fills it
+                caller = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+                caller.connect(f"\0dlock-{i:032x}")
+        assert release(dlock, alone, "job").status == 0
+    assert is_free(dlock, alone)
 
 
 def test_a_run_is_not_released(dlock, where):

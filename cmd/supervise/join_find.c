@@ -1,0 +1,187 @@
+/* join_find.c - asks all keepers of our user which locks they have, and finds the one that is meant. */
+#include "join_find.h"
+
+#include "cmd/text.h"
+#include "join.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* for one keeper, and for all of those that do not answer */
+#define PATIENCE_ONE NS_PER_S
+#define PATIENCE_ALL JOIN_PATIENCE
+
+/* So many handles fit into a message. */
+enum { NAMED = 4 };
+
+/* What the search has found so far. */
+struct search {
+	const struct plan *plan;
+	instant until;
+	size_t holds, lost; /* with exactly the plan's keys */
+	struct {
+		char handle[JOIN_HANDLE_BYTES];
+		int64_t pid;
+		struct brief where;
+	} named[NAMED]; /* the first of the holds, or while there is none of those lost */
+	bool silent;    /* one does not answer, */
+	pid_t pid;      /* this one; 0: it cannot be seen */
+	int64_t run;    /* a run that has one of the keys for its command; 0: none */
+	char more
+	    [JOIN_HANDLE_BYTES]; /* the handle of a hold with further keys; "": none */
+};
+
+/* ---- one keeper ---- */
+
+/* False: it does not answer so, or not in time. */
+static bool
+ask_names(int fd, struct join_name *says, size_t *size)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	const struct join_ask ask = {.version = JOIN_VERSION, .verb = JOIN_NAME};
+	ssize_t n = -1;
+
+	send(fd, &ask, offsetof(struct join_ask, keys) + 1, MSG_NOSIGNAL);
+	if (poll(&p, 1, PATIENCE_ONE / NS_PER_MS) > 0)
+		n = recv(fd, says, sizeof *says, 0);
+	*size = n > 0 ? (size_t)n : 0;
+	if (*size <= offsetof(struct join_name, keys) || says->version != JOIN_VERSION)
+		return false;
+	says->where[sizeof says->where - 1] = '\0';
+	return true;
+}
+
+/* How many of the keys that it has, *all of them, are the plan's. */
+static size_t
+count_keys(const struct join_name *says, size_t size, const struct plan *p, size_t *all)
+{
+	const char *key = says->keys, *end = (const char *)says + size;
+	size_t ours = 0;
+
+	for (*all = 0; key < end; (*all)++) {
+		size_t n = strnlen(key, end - key);
+
+		for (size_t i = 0; i < p->nkeys; i++)
+			ours += strlen(p->keys[i]) == n &&
+			    memcmp(p->keys[i], key, n) == 0;
+		key += n + 1;
+	}
+	return ours;
+}
+
+static void
+note_hold(struct search *s, bool lost, const char *handle, const struct join_name *says)
+{
+	size_t *n = lost ? &s->lost : &s->holds;
+
+	if (*n < NAMED && (!lost || s->holds == 0)) {
+		snprintf(s->named[*n].handle, JOIN_HANDLE_BYTES, "%s", handle);
+		s->named[*n].pid = says->pid;
+		s->named[*n].where = text_brief(says->where);
+	}
+	(*n)++;
+}
+
+static void
+note_keeper(
+    struct search *s, const struct join_name *says, size_t size, const char *handle)
+{
+	size_t all, ours = count_keys(says, size, s->plan, &all);
+
+	if (ours == 0 || says->has == HAS_NOTHING)
+		return;
+	if (says->has == HAS_RUN)
+		s->run = says->pid;
+	else if (ours == s->plan->nkeys && ours == all)
+		note_hold(s, says->has == HAS_LOSS, handle, says);
+	else
+		snprintf(s->more, sizeof s->more, "%s", handle);
+}
+
+static void
+ask_keeper(struct search *s, const struct join_address *a)
+{
+	char handle[JOIN_HANDLE_BYTES];
+	struct join_name says;
+	size_t size;
+	pid_t pid = 0;
+	/* anybody can listen under such a name, and never accept */
+	int fd = join_address_connect(a, SOCK_NONBLOCK, &pid);
+
+	s->silent = s->silent || (fd < 0 && errno == EAGAIN);
+	if (fd < 0)
+		return; /* or another user's, or it has ended */
+	snprintf(handle, sizeof handle, "@%.*s/%llx", (int)a->n, a->name,
+	    join_address_net(fd));
+	if (instant_now() < s->until && ask_names(fd, &says, &size))
+		note_keeper(s, &says, size, handle);
+	else {
+		s->silent = true;
+		s->pid = pid;
+	}
+	close(fd);
+}
+
+/* ---- all of them ---- */
+
+static enum rc
+refuse_several(const struct search *s, struct fault *f)
+{
+	size_t n = s->holds ? s->holds : s->lost;
+	char handles[NAMED * (JOIN_HANDLE_BYTES + sizeof s->named->where + 40)] = "";
+
+	for (size_t i = 0, used = 0; i < n && i < NAMED; i++)
+		used += snprintf(handles + used, sizeof handles - used,
+		    "%s%s (pid %" PRId64 ", %s)", i > 0 ? ", " : "", s->named[i].handle,
+		    s->named[i].pid, s->named[i].where.text);
+	return fault_set(f, RC_USAGE,
+	    "you have %zu holds of it here: release one by its handle: %s%s", n, handles,
+	    n > NAMED ? ", ..." : "");
+}
+
+static enum rc
+find_none(const struct search *s, struct fault *f)
+{
+	if (*s->more)
+		return fault_set(f, RC_USAGE,
+		    "your hold of it has other keys than you name: say -k for each of its keys, or dlock release %s",
+		    s->more);
+	if (s->silent)
+		return fault_set(f, RC_SYSTEM,
+		    "a keeper process of dlock (pid %d) does not answer, and may have it: it is stopped, or this machine is overloaded",
+		    (int)s->pid);
+	if (s->run)
+		return fault_set(f, RC_LOST,
+		    "you have no hold of it here, but a dlock run (pid %" PRId64
+		    "), which gives it back when its command ends",
+		    s->run);
+	return fault_set(f, RC_LOST,
+	    "you have no hold of it on this machine (in a container, or another network namespace, release it there)");
+}
+
+enum rc
+join_find(const struct plan *p, char *handle, struct fault *f)
+{
+	struct search s = {
+	    .plan = p, .until = instant_after(instant_now(), PATIENCE_ALL)};
+	FILE *list = fopen("/proc/net/unix", "re");
+	struct join_address a;
+
+	if (!list)
+		return fault_set(
+		    f, RC_SYSTEM, "cannot read /proc/net/unix: %s", strerror(errno));
+	while (join_address_next_socket(list, &a))
+		ask_keeper(&s, &a);
+	fclose(list);
+	if (s.holds > 1 || (s.holds == 0 && s.lost > 1))
+		return refuse_several(&s, f);
+	if (s.holds + s.lost == 0)
+		return find_none(&s, f);
+	snprintf(handle, JOIN_HANDLE_BYTES, "%s", s.named[0].handle);
+	return RC_OK;
+}

@@ -1,0 +1,20 @@
+/*
+ * join_find.h - `dlock release -k KEY`: which keeper of our user has these keys.
+ *
+ * Needs no server: the sockets of all keepers of this machine, as far as our network namespace
+ * goes, stand in /proc/net/unix.  Each that is our user's is asked which locks it has.
+ */
+#ifndef DLOCK_JOIN_FIND_H
+#define DLOCK_JOIN_FIND_H
+
+#include "join_address.h"
+
+/*
+ * The handle of the hold that has exactly the plan's keys, into handle[JOIN_HANDLE_BYTES].  One
+ * that was lost, and is to tell so, counts where there is no other one.  RC_LOST: there is none.
+ * RC_USAGE: there are several, or it has further keys.  RC_SYSTEM: /proc does not tell, or it may
+ * be one that does not answer.
+ */
+enum rc join_find(const struct plan *, char *handle, struct fault *);
+
+#endif
