@@ -60,7 +60,7 @@ refuse_name(const char *name)
 	    {"lock", "run, or dlock hold"}, {"acquire", "run, or dlock hold"},
 	    {"exec", "run"}, {"unlock", "release"}, {"unfreeze", "thaw"},
 	    {"kill", "break"}, {"top", "ls --watch"}, {"watch", "status --watch"},
-	    {"log", "ls --jobs"}, {NULL, NULL}};
+	    {"log", "ls --jobs, or dlock run --log"}, {NULL, NULL}};
 	const char *known[32] = {0}, *word = name + strspn(name, "-"), *meant;
 	const struct clean clean = text_shown(text_brief(name).text);
 

@@ -211,7 +211,7 @@ def refuse(dlock, files, mark, tmp_path):
     (["kill", "k"], ["did you mean dlock break?"]),
     (["top"], ["did you mean dlock ls --watch?"]),
     (["watch", "k"], ["did you mean dlock status --watch?"]),
-    (["log"], ["did you mean dlock ls --jobs?"]),
+    (["log"], ["did you mean dlock ls --jobs, or dlock run --log?"]),
     (["help", "exec"], ["did you mean dlock run?"]),
     (["status", SITE], ["no key: say dlock status KEY (dlock ls lists all locks)"]),
     (["-k", "k", MARK], ["-k", "dlock run -k", "dlock help"]),
