@@ -620,7 +620,7 @@ sweep_probe(struct doctor *d)
 	/* where nothing could be written, nothing is left */
 	if (ask_check(d, true, &f) != RC_OK && d->touched)
 		tell(d, DOUBTFUL, "probe", "remove it, unless it ends by itself",
-		    "something of the probe %s may have stayed: %s", d->probe, f.text);
+		    "a part of the probe, the lock %s, may be left on the server: %s", d->probe, f.text);
 }
 
 static void

@@ -450,7 +450,7 @@ const struct option options[] = {
     [OPT_BACKEND] = {"backend", 'b', "NAME", "DLOCK_BACKEND", "where locks are kept:\n",
 	.cmds = CMD_ASKS | CMD_CONFIG, .set = set_backend, .group = GROUP_SERVER},
     [OPT_URL] = {"url", 'u', "URL", "DLOCK_URL",
-	"which server or directory; names the backend\ntoo (default: DLOCK_<BACKEND>_URL, then local)",
+	"the server or directory; names the backend, too\n(default: DLOCK_<BACKEND>_URL, or this machine)",
 	.cmds = CMD_ASKS | CMD_CONFIG, .set = set_url, .group = GROUP_SERVER,
 	.max = URL_BYTES - 1},
     [OPT_OPTION] = {"option", 'O', "NAME=VALUE", "DLOCK_OPTION",

@@ -373,7 +373,7 @@ break_key(struct steering *s)
 
 /* ---- freeze ---- */
 
-/* "deploy is frozen until dlock thaw, instead of by bob@laptop until ...; it is still held by alice" */
+/* "deploy is frozen until dlock thaw; this replaces the freeze by bob@laptop, until ...; it is still held by alice" */
 static void
 tell_frozen(const struct steering *s, const struct view *before)
 {
@@ -391,7 +391,7 @@ tell_frozen(const struct steering *s, const struct view *before)
 		snprintf(end, sizeof end, "%s %s", *span ? "," : "",
 		    text_until(v->is_frozen ? v->frozen.until : EPOCH_NONE).text);
 	if (before->is_frozen)
-		snprintf(replaced, sizeof replaced, ", instead of by %s %s",
+		snprintf(replaced, sizeof replaced, "; this replaces the freeze by %s, %s",
 		    view_person(old).text, text_until(old->until).text);
 	held_of_view(&h, v);
 	h.frozen = false; /* that is said before */

@@ -853,7 +853,7 @@ def test_the_script_of_break_takes_the_lock_from_the_holder_it_has_seen(dlock, t
 
 
 def test_the_fence_of_the_manual_keeps_late_ones_out():
-    update, wrote = block_with("UPDATE report", MANUAL), []
+    update, wrote = block_with("UPDATE report", BACKENDS), []
     db = sqlite3.connect(":memory:")
     db.execute("CREATE TABLE report (id INTEGER PRIMARY KEY, body TEXT, fence INTEGER)")
     db.execute("INSERT INTO report VALUES (7, '', 0)")

@@ -269,7 +269,7 @@ def test_whose_freeze_is_replaced_is_told(shown, dlock, until, says):
     done = shown.run("freeze", "--for", "60h", "deploy")
     told, = done.stderr.splitlines()
     assert done.status == 0
-    assert told.startswith(f'dlock: deploy is frozen for 2d12h, {says}, instead of by bob@laptop "weekend" {says}; it is still held by alice')
+    assert told.startswith(f'dlock: deploy is frozen for 2d12h, {says}; this replaces the freeze by bob@laptop "weekend", {says}; it is still held by alice')
     assert shown.run("freeze", "-q", "deploy").stderr == ""
 
 
