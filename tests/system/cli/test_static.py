@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+from once import made_once
 from support import DLOCK, FULL, ROOT, is_free, wait_for, where
 
 if not shutil.which("musl-gcc"):
@@ -20,12 +21,16 @@ there = where(lambda place: place.name in BACKENDS)
 
 @pytest.fixture(scope="module")
 def static():
+    made_once("static", lambda _: build())  # two makes at a time read each other's unfinished objects
+    return STATIC
+
+
+def build():
     env = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}  # nothing of a make that tests another
     quickly = [] if FULL else ["CFLAGS=-O0"]  # a third of the time
     done = subprocess.run(["make", "-j2", "-C", ROOT, "static", *quickly], env=env, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=600, check=False)
     assert done.returncode == 0 and "warning" not in done.stdout, done.stdout
-    return STATIC
 
 
 @pytest.fixture
