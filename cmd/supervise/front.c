@@ -1,28 +1,29 @@
-/* front.c - the process that the user sees: passes signals on, speaks, watches the keeper. */
-#include "run.h"
+/*
+ * front.c - the process that the user sees: speaks, watches the keeper, ends as the command did.
+ *
+ *	watch       is the keeper late, or dead?  Then the tree is killed from here
+ *	show        a person sees that the lock is waited for
+ *	sleep       until the keeper, a signal or the time has something
+ *	hear        the keeper: a grant, a stop of the command, a doubt, the end
+ *	signals     are passed on, and a stop is followed (front_signals.c)
+ *	deliver     a hold is given to the process that has asked for it
+ *	conclude    the ending becomes a status and a sentence
+ */
+#include "front_signals.h"
 
 #include "backends/common/libc.h"
 #include "cmd/say.h"
 #include "cmd/text.h"
 #include "child.h"
-#include "events.h"
-#include "guard.h"
-#include "loop.h"
-#include "waiting.h"
-#include "witness.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define ELDERS_AGAIN (2 * NS_PER_S) /* pause between two looks at them */
-/* so long after we were continued, the command may still be about to be */
-#define CONTINUING (250 * NS_PER_MS)
 /*
  * For so long only the keeper's last word wakes us, with which all that it has said is read:
  * a front that wakes for a grant keeps a short command from the processor.
@@ -31,62 +32,8 @@
 
 enum { SLOT_LINK = LOOP_OWN, SLOT_ANCHOR, SLOTS = SLOT_ANCHOR + KEYS_MAX };
 
-/* What is below us, but not by way of the keeper: children from before. */
-struct front_elders {
-	struct processes spared;
-	instant look_at; /* when to look for such again; NEVER: there is nobody */
-};
-
-struct front_end {
-	bool over;
-	struct ending ending;
-	char words[RECORD_BYTES]; /* the backend's */
-};
-
-/*
- * The command has stopped, and we are to stop as well.  A shell's `fg` continues us a
- * moment before the command: what is still stopped then will not be in a moment.
- */
-struct front_stop {
-	int sig;
-	instant at;        /* when to see whether it still is; NEVER: not at all */
-	instant continued; /* when we were, last */
-	bool put_off;      /* we waited: the keeper gives up our place first */
-	bool hung_up; /* the command has got the SIGHUP that is still to come to us */
-	struct guard guard; /* while we are stopped */
-};
-
-/* The other process. */
-struct front_keeper {
-	pid_t pid;           /* 0: reaped */
-	int link;            /* -1: end of file seen */
-	instant listen_from; /* NEVER: we do already */
-	bool granted; /* the keeper has said so: it goes on to say so in the page */
-	struct anchors anchors; /* keep the lock while we live, and break if it ends */
-	size_t broken;          /* of them, once the watch knows that one is */
-};
-
-/*
- * Not on the stack, and what each run uses in one page: see the keeper's, in keeper.c.
- */
-static _Alignas(4096) struct front {
-	const struct run *run;
-	const struct plan *plan;
-	struct page *page;
-	struct front_keeper keeper;
-	pid_t parent; /* ours, when we began */
-	struct loop loop;
-	struct front_elders elders;
-	struct watch watch;
-	struct front_stop stop;
-	struct witness witness;
-	instant witness_at; /* when to begin it; NEVER: we need none, or have done so */
-	int interrupt;      /* the signal that is to end the waiting; 0 */
-	uint64_t passed_on; /* bits: signals sent since the link is crowded */
-	struct front_end end;
-	struct doubt doubt;
-	struct waiting waiting;
-} front;
+/* Not on the stack, and what each run uses in one page: see the keeper's, in keeper.c. */
+static _Alignas(4096) struct front front;
 
 _Static_assert(SLACK < KILL_FINDS, "the front begins to kill so much later");
 _Static_assert(GRANT_QUICK < SLACK && LISTEN_LATER < SLACK,
@@ -94,7 +41,7 @@ _Static_assert(GRANT_QUICK < SLACK && LISTEN_LATER < SLACK,
 
 /* ---- ending without the keeper ---- */
 
-static void
+void
 front_reap(struct front *f)
 {
 	int status;
@@ -300,8 +247,8 @@ take_over_late(struct front *f)
 
 /* ---- watching the keeper ---- */
 
-static bool
-is_running(const struct front *f)
+bool
+front_is_running(const struct front *f)
 {
 	return f->keeper.granted || atomic_load(&f->page->granted_at) != 0;
 }
@@ -326,7 +273,7 @@ stop_command(struct front *f)
 static instant
 watch_keeper(struct front *f)
 {
-	const struct watch_page view = guard_view(f->page, is_running(f));
+	const struct watch_page view = guard_view(f->page, front_is_running(f));
 	struct watched due;
 
 	if (instant_now() >= f->elders.look_at)
@@ -355,297 +302,80 @@ watch_keeper(struct front *f)
 	return instant_first(due.wake, f->elders.look_at);
 }
 
-/* ---- signals ---- */
+/* ---- waiting, and when to listen ---- */
 
-/* What runs, as far as we know; the keeper looks again. */
-static enum signal_state
-front_state(const struct front *f)
+/*
+ * When to begin.  A hold is to be delivered, and there may be somebody who awaits each word.
+ * Anchors that were sent are ours before we have read of them; start.c has seen to it that
+ * there is room for them.
+ */
+static instant
+listen_from(const struct run *r)
 {
-	if (!is_running(f))
-		return SIGNAL_WAITS;
-	if (f->run->body)
-		return run_delivery(f->run) == UNDELIVERED ? SIGNAL_UNDELIVERED
-							   : SIGNAL_DELIVERED;
-	if (atomic_load(&f->page->end.finished))
-		return SIGNAL_OVER;
-	/* it is about to begin before granted_at is set */
-	return atomic_load(&f->page->command) || !atomic_load(&f->page->granted_at)
-	    ? SIGNAL_RUNS
-	    : SIGNAL_RESTS;
-}
+	bool awaited = r->body || r->plan->show.verbose || plan_is_reported(r->plan);
 
-/* What siginfo_t and struct signalfd_siginfo both tell. */
-struct received {
-	int sig, code;
-	pid_t sender;
-};
-
-static enum signal_sender
-sender_of(const struct front *f, const struct received *t)
-{
-	pid_t sender = t->sender, command = atomic_load(&f->page->command);
-	/* what is no pid there tells of the guard: see loop_stop_guarded() */
-	bool guard = t->sig == SIGCONT && t->code > SI_USER && t->code < SI_KERNEL;
-
-	if (guard || sender == getpid() || (sender && sender == f->keeper.pid))
-		return FROM_DLOCK;
-	if (sender && sender == command)
-		return FROM_COMMAND;
-	return f->run->body && sender == f->run->body->asker ? FROM_ASKER : FROM_OTHERS;
-}
-
-static enum signal_reach
-reach_of(struct front *f, const struct received *t)
-{
-	enum signal_reach witnessed = witness_ask(&f->witness, t->sig, t->sender),
-			  by_code = signal_reach_by_code(
-			      t->sig, t->code, getsid(0) == getpid());
-
-	/* a witness that was just born has not got what the terminal sent before */
-	return witnessed == REACH_UNKNOWN || by_code == REACH_GROUP ? by_code : witnessed;
-}
-
-/* The keeper reaps it, and may be late. */
-static bool
-has_ended(pid_t command)
-{
-	char state = tree_state(command);
-
-	return state ? state == 'Z' : kill(command, 0) != 0;
-}
-
-/* What is asked of the kernel for some signals only. */
-static void
-describe_stops(const struct front *f, struct signal_case *c, pid_t command)
-{
-	char state = c->sig == SIGCONT && command ? tree_state(command) : 'S';
-
-	c->stopped = state == 'T' || state == '\0';
-	c->foreground = c->sig == SIGCONT && c->terminal && loop_is_foreground();
-	if ((signal_is_stop(c->sig) || c->key) && c->state == SIGNAL_RUNS && command &&
-	    has_ended(command))
-		c->state = SIGNAL_RESTS;
-	/* the init of a pid namespace is stopped by nothing */
-	if (signal_is_stop(c->sig) &&
-	    (c->state == SIGNAL_WAITS || (c->state == SIGNAL_RESTS && c->terminal)))
-		c->may_stop = getpid() != 1 && loop_stops_group(c->sig);
-	c->sent = c->sig == SIGHUP && f->stop.hung_up;
-}
-
-static struct signal_case
-describe_signal(struct front *f, const struct received *t)
-{
-	struct signal_case c = {
-	    .sig = t->sig, .getter = BY_FRONT, .sender = sender_of(f, t)};
-	pid_t command = atomic_load(&f->page->command);
-
-	if (c.sig == SIGCHLD || c.sender == FROM_DLOCK)
-		return c;
-	c.state = front_state(f);
-	c.ends = signal_is_end(c.sig);
-	c.terminal = f->run->origin->has_tty;
-	c.key = c.terminal && t->code == SI_KERNEL &&
-	    (c.sig == SIGINT || c.sig == SIGQUIT);
-	c.apart = !c.terminal || (command && getpgid(command) != getpgrp());
-	c.for_nobody = !run_guarded(f->run);
-	describe_stops(f, &c, command);
-	c.reach = reach_of(f, t); /* last: it takes time */
-	return c;
+	return awaited ? NEVER : instant_now() + LISTEN_LATER;
 }
 
 /*
- * A keeper that is stopped may have many before it: as in the kernel, a signal that it has
- * not read yet is not sent again, so that there is room for any other.
+ * A command that is over sooner is spared the price; so are runs whose command is not in our
+ * group, or which have children already: see kill_everything().
  */
-static void
-pass_on(struct front *f, const struct msg *m)
+static instant
+witness_from(const struct run *r)
 {
-	uint64_t bit = 1ULL << (m->got.sig - 1);
+	return r->origin->has_tty && !r->body && !r->has_elders
+	    ? instant_now() + LISTEN_LATER
+	    : NEVER;
+}
 
-	if (!link_is_crowded(f->keeper.link))
-		f->passed_on = 0;
-	else if (f->passed_on & bit)
+static void
+begin_witness(struct front *f)
+{
+	if (instant_now() < f->witness_at || !front_is_running(f))
 		return;
-	else
-		f->passed_on |= bit;
-	link_send(f->keeper.link, m, NULL, NULL);
+	f->witness_at = NEVER;
+	witness_begin(&f->witness);
 }
 
 /*
- * A run that is stopped while it waits is to keep no place, and no grant: others would wait
- * for whom nothing runs.  So the keeper ends as by a signal, then we stop, and ask anew when we
- * are continued (start.c).  If the grant comes first, the command stops, and we with it.
+ * A lock that is a connection ends with it; a kernel lock's descriptor never tells anything.
+ * Returns how many slots there are.
  */
-static void
-put_off_stop(struct front *f, int sig)
+static nfds_t
+poll_keeper(struct front *f, struct pollfd *set)
 {
-	waiting_pause(&f->waiting);
-	atomic_store(&f->page->front.on_screen, false);
-	f->stop.put_off = true;
-	loop_put_off(&f->loop, sig);
-}
+	bool adrift = f->watch.adrift_by != NEVER || atomic_load(&f->page->end.finished);
+	size_t n = adrift ? 0 : f->keeper.anchors.n;
 
-/* While we are stopped nobody would stop the tree if the keeper is killed, or frozen. */
-static void
-begin_stop(struct front *f)
-{
-	f->stop.guard = guard_begin(f->page, &f->watch, f->keeper.link);
-	atomic_store(&f->page->front.guarded, f->stop.guard.pid > 0);
-	atomic_store(&f->page->front.mirrored, true);
-}
-
-/* Has the guard continued us? */
-static bool
-end_stop(struct front *f)
-{
-	bool woken = loop_is_closed(f->stop.guard.fd);
-
-	atomic_store(&f->page->front.mirrored, false);
-	atomic_store(&f->page->front.guarded, false);
-	guard_end(&f->stop.guard);
-	return woken;
+	if (instant_now() >= f->keeper.listen_from)
+		f->keeper.listen_from = NEVER;
+	set[SLOT_LINK] = (struct pollfd){.fd = f->keeper.link,
+	    .events = f->keeper.listen_from == NEVER ? POLLIN : POLLRDHUP};
+	for (size_t i = 0; i < n; i++)
+		set[SLOT_ANCHOR + i] = (struct pollfd){
+		    .fd = f->keeper.anchors.fds[i], .events = POLLRDHUP};
+	return SLOT_ANCHOR + n;
 }
 
 static void
-end_waiting(struct front *f, int sig)
+show_waiting(struct front *f)
 {
-	if (!f->interrupt || signal_is_stop(f->interrupt))
-		f->interrupt = sig;
-	watch_interrupted(&f->watch, instant_now());
-}
-
-static void stop_with_rest(struct front *, int sig);
-
-static void
-front_take_signal(struct front *f, const struct received *r)
-{
-	const struct msg m = {.kind = MSG_SIGNAL, .got = describe_signal(f, r)};
-	int sig = r->sig;
-
-	if (sig == SIGHUP)
-		f->stop.hung_up = false; /* this was the one */
-
-	if (sig == SIGWINCH && f->waiting.line.drawn)
-		f->waiting.line.next = 0; /* it may not fit any more */
-	if (sig == SIGCONT) {
-		f->stop.continued = instant_now();
-		if (f->stop.at != NEVER)
-			f->stop.at = f->stop.continued + CONTINUING;
+	if (front_is_running(f)) {
+		waiting_end(&f->waiting, 0);
+	} else {
+		waiting_tick(&f->waiting, instant_now());
+		atomic_store(&f->page->front.on_screen, f->waiting.line.drawn);
 	}
-	switch (signal_decide(&m.got)) {
-	case DEED_REAP:
-		front_reap(f);
-		return;
-	case DEED_STOP:
-		stop_with_rest(f, sig);
-		return;
-	case DEED_NOTHING:
-		/* what is waited for may just have been granted: the keeper knows */
-		if (m.got.state != SIGNAL_WAITS || m.got.sender == FROM_DLOCK)
-			return;
-		break;
-	case DEED_STOP_WAITING:
-		put_off_stop(f, sig);
-		/* fall through */
-	case DEED_END_WAITING:
-		end_waiting(f, sig);
-		/* fall through */
-	case DEED_END_HOLD:
-		/* the keeper ends a hold of which nobody has been told */
-		run_settle(f->run, WITHDRAWN);
-		break;
-	case DEED_PASS_ON:
-	case DEED_PASS_ON_OUTSIDE:
-	case DEED_END_REST:
-		break;
-	}
-	pass_on(f, &m);
-}
-
-/*
- * The command has ended, and we wait for what it has left, which Ctrl-Z has stopped.  The keeper
- * wakes us when there is nothing left.
- */
-static void
-stop_with_rest(struct front *f, int sig)
-{
-	siginfo_t by;
-	bool came;
-
-	begin_stop(f);
-	came = loop_stop_guarded(0, sig, f->stop.guard.fd, &by);
-	end_stop(f);
-	if (came)
-		front_take_signal(f, &(struct received){SIGCONT, by.si_code, by.si_pid});
 }
 
 /* ---- messages ---- */
-
-/*
- * The kernel has not stopped us, for no shell is above; but it took our keeper for one when it
- * stopped the others.  It would have hung them up, too, if there was a shell until now.
- */
-static void
-continue_group(struct front *f, pid_t command)
-{
-	pid_t leader = getsid(0);
-	char state = leader > 0 ? tree_state(leader) : 'S';
-
-	if (loop_stops_group(f->stop.sig))
-		return;
-	/* /proc may hide one that lives */
-	if (getppid() != f->parent || state == 'Z' ||
-	    (state == '\0' && kill(leader, 0) != 0 && errno == ESRCH))
-		kill(0, SIGHUP);
-	kill(0, SIGCONT);
-	kill(command, SIGCONT);
-}
-
-/*
- * What has continued us is dealt with here, before a command that is continued can stop again:
- * passed on later, it would undo that.
- */
-static void
-take_continue(struct front *f, pid_t command, const siginfo_t *by)
-{
-	const struct received got = {SIGCONT, by->si_code, by->si_pid};
-	struct signal_case c = describe_signal(f, &got);
-
-	c.sent = c.apart;
-	f->stop.continued = instant_now();
-	if (signal_decide(&c) == DEED_PASS_ON)
-		kill(command, SIGCONT);
-}
-
-/* The notice may be old: the job may have been continued since. */
-static void
-front_stop(struct front *f)
-{
-	pid_t command = atomic_load(&f->page->command);
-	char state = command ? tree_state(command) : '\0';
-	siginfo_t by;
-	bool came;
-
-	f->stop.at = NEVER;
-	if (!f->run->origin->has_tty || !command || atomic_load(&f->page->killing) ||
-	    (state ? state != 'T' : kill(command, 0) != 0))
-		return;
-	begin_stop(f);
-	came = loop_stop_with(
-	    command, f->stop.sig, f->stop.guard.fd, &by, &f->stop.hung_up);
-	if (end_stop(f))
-		f->stop.at = instant_now() + CONTINUING; /* if nothing has come of it */
-	else if (came)
-		take_continue(f, command, &by);
-	else
-		continue_group(f, command);
-}
 
 /* A hold has it once it is delivered. */
 static void
 log_grant(const struct front *f)
 {
-	if (is_running(f) && (!f->run->body || run_delivery(f->run) == DELIVERED))
+	if (front_is_running(f) && (!f->run->body || run_delivery(f->run) == DELIVERED))
 		events_log_grant(f->run);
 }
 
@@ -668,10 +398,7 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 		log_grant(f);
 		break;
 	case MSG_STOPPED:
-		f->stop.sig = m->number;
-		f->stop.at = instant_now();
-		if (f->stop.continued && f->stop.at < f->stop.continued + CONTINUING)
-			f->stop.at = f->stop.continued + CONTINUING;
+		front_signals_stopped(f, m->number);
 		break;
 	case MSG_SUSPECT:
 		outside_look(run_guarded(f->run));
@@ -726,71 +453,6 @@ hear_keeper(struct front *f)
 		take_over(f, "dlock's keeper process was killed");
 	else if (f->keeper.anchors.cut)
 		take_over(f, "dlock has too few descriptors left to keep it");
-}
-
-/*
- * When to begin.  A hold is to be delivered, and there may be somebody who awaits each word.
- * Anchors that were sent are ours before we have read of them; start.c has seen to it that
- * there is room for them.
- */
-static instant
-listen_from(const struct run *r)
-{
-	bool awaited = r->body || r->plan->show.verbose || plan_is_reported(r->plan);
-
-	return awaited ? NEVER : instant_now() + LISTEN_LATER;
-}
-
-/*
- * A command that is over sooner is spared the price; so are runs whose command is not in our
- * group, or which have children already: see kill_everything().
- */
-static instant
-witness_from(const struct run *r)
-{
-	return r->origin->has_tty && !r->body && !r->has_elders
-	    ? instant_now() + LISTEN_LATER
-	    : NEVER;
-}
-
-static void
-begin_witness(struct front *f)
-{
-	if (instant_now() < f->witness_at || !is_running(f))
-		return;
-	f->witness_at = NEVER;
-	witness_begin(&f->witness);
-}
-
-/*
- * A lock that is a connection ends with it; a kernel lock's descriptor never tells anything.
- * Returns how many slots there are.
- */
-static nfds_t
-poll_keeper(struct front *f, struct pollfd *set)
-{
-	bool adrift = f->watch.adrift_by != NEVER || atomic_load(&f->page->end.finished);
-	size_t n = adrift ? 0 : f->keeper.anchors.n;
-
-	if (instant_now() >= f->keeper.listen_from)
-		f->keeper.listen_from = NEVER;
-	set[SLOT_LINK] = (struct pollfd){.fd = f->keeper.link,
-	    .events = f->keeper.listen_from == NEVER ? POLLIN : POLLRDHUP};
-	for (size_t i = 0; i < n; i++)
-		set[SLOT_ANCHOR + i] = (struct pollfd){
-		    .fd = f->keeper.anchors.fds[i], .events = POLLRDHUP};
-	return SLOT_ANCHOR + n;
-}
-
-static void
-show_waiting(struct front *f)
-{
-	if (is_running(f)) {
-		waiting_end(&f->waiting, 0);
-	} else {
-		waiting_tick(&f->waiting, instant_now());
-		atomic_store(&f->page->front.on_screen, f->waiting.line.drawn);
-	}
 }
 
 /* ---- giving a hold to the process that has asked for it ---- */
@@ -893,17 +555,11 @@ part_with_keeper(struct front *f)
 	memset(f, 0, sizeof *f);
 }
 
-struct verdict
-front_run(const struct run *r, pid_t keeper)
+static void
+front_begin(struct front *f, const struct run *r, pid_t keeper)
 {
-	struct front *f = &front;
-	struct pollfd set[SLOTS];
-	struct signalfd_siginfo info;
-	struct verdict v;
-	instant wake;
 	sigset_t all;
 	int error;
-	nfds_t n;
 
 	f->run = r;
 	f->plan = r->plan;
@@ -923,48 +579,75 @@ front_run(const struct run *r, pid_t keeper)
 	if (error)
 		take_over(f, strerror(error));
 	look_for_elders(f);
-	while (!f->end.over) {
-		wake = watch_keeper(f);
-		if (f->end.over)
-			break;
-		show_waiting(f);
-		begin_witness(f);
-		n = poll_keeper(f, set);
-		wake = instant_first(instant_first(f->waiting.line.next, wake),
-		    instant_first(f->stop.at, f->doubt.warn_at));
-		wake = instant_first(f->keeper.listen_from, wake);
-		if (instant_now() < f->witness_at)
-			wake = instant_first(f->witness_at, wake);
-		loop_wait(&f->loop, set, n, wake);
-		if (set[SLOT_LINK].revents || atomic_load(&f->page->end.told))
-			hear_keeper(f);
-		for (nfds_t i = SLOT_ANCHOR; i < n; i++)
-			if (set[i].revents) {
-				f->keeper.broken = i - SLOT_ANCHOR;
-				watch_adrift(&f->watch, instant_now());
-			}
-		/* a stop may be over by a signal that has come since */
-		while (!f->end.over &&
-		    (set[LOOP_SIGNAL].revents || f->stop.at != NEVER) &&
-		    loop_signal(&f->loop, &info))
-			front_take_signal(f,
-			    &(struct received){
-				info.ssi_signo, info.ssi_code, info.ssi_pid});
-		if (f->stop.put_off && is_running(f)) {
-			loop_hear_all(&f->loop);
-			f->stop.put_off = false;
+}
+
+/* The next time at which something is to be done, if nothing comes. */
+static instant
+front_wake(const struct front *f, instant watch_at)
+{
+	instant wake = instant_first(watch_at, f->waiting.line.next);
+
+	wake = instant_first(wake, instant_first(f->stop.at, f->doubt.warn_at));
+	wake = instant_first(wake, f->keeper.listen_from);
+	return instant_now() < f->witness_at ? instant_first(wake, f->witness_at) : wake;
+}
+
+/* All that has come; a stop may be over by a signal that has come since. */
+static void
+take_signals(struct front *f, bool came)
+{
+	struct signalfd_siginfo info;
+
+	while (
+	    !f->end.over && (came || f->stop.at != NEVER) && loop_signal(&f->loop, &info))
+		front_signals_take(
+		    f, &(struct received){info.ssi_signo, info.ssi_code, info.ssi_pid});
+}
+
+/* One turn: does what is due, sleeps, takes what has come. */
+static void
+front_turn(struct front *f)
+{
+	struct pollfd set[SLOTS];
+	instant wake = watch_keeper(f);
+	nfds_t n;
+
+	if (f->end.over)
+		return;
+	show_waiting(f);
+	begin_witness(f);
+	n = poll_keeper(f, set);
+	loop_wait(&f->loop, set, n, front_wake(f, wake));
+	if (set[SLOT_LINK].revents || atomic_load(&f->page->end.told))
+		hear_keeper(f);
+	for (nfds_t i = SLOT_ANCHOR; i < n; i++)
+		if (set[i].revents) {
+			f->keeper.broken = i - SLOT_ANCHOR;
+			watch_adrift(&f->watch, instant_now());
 		}
-		/* later than a signal that would end it */
-		if (r->body && is_running(f))
-			deliver(f);
-		log_grant(f);
-		if (!f->end.over && instant_now() >= f->stop.at)
-			front_stop(f);
-		if (!f->end.over && instant_now() >= f->doubt.warn_at)
-			loss_warn(r, &f->doubt);
-	}
-	v = conclude(f);
+	take_signals(f, set[LOOP_SIGNAL].revents);
+	if (front_is_running(f))
+		front_signals_granted(f);
+	/* later than a signal that would end it */
+	if (f->run->body && front_is_running(f))
+		deliver(f);
+	log_grant(f);
+	if (!f->end.over && instant_now() >= f->stop.at)
+		front_signals_stop(f);
+	if (!f->end.over && instant_now() >= f->doubt.warn_at)
+		loss_warn(f->run, &f->doubt);
+}
+
+struct verdict
+front_run(const struct run *r, pid_t keeper)
+{
+	struct verdict v;
+
+	front_begin(&front, r, keeper);
+	while (!front.end.over)
+		front_turn(&front);
+	v = conclude(&front);
 	if (signal_is_stop(v.signal) || v.again)
-		part_with_keeper(f);
+		part_with_keeper(&front);
 	return v;
 }

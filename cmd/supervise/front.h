@@ -1,0 +1,75 @@
+/*
+ * front.h - the process that the user sees, as its own files know it: front.c, front_signals.c.
+ */
+#ifndef DLOCK_FRONT_H
+#define DLOCK_FRONT_H
+
+#include "run.h"
+
+#include "events.h"
+#include "guard.h"
+#include "loop.h"
+#include "waiting.h"
+#include "witness.h"
+
+/* What is below us, but not by way of the keeper: children from before. */
+struct front_elders {
+	struct processes spared;
+	instant look_at; /* when to look for such again; NEVER: there is nobody */
+};
+
+struct front_end {
+	bool over;
+	struct ending ending;
+	char words[RECORD_BYTES]; /* the backend's */
+};
+
+/*
+ * The command has stopped, and we are to stop as well.  A shell's `fg` continues us a
+ * moment before the command: what is still stopped then will not be in a moment.
+ */
+struct front_stop {
+	int sig;
+	instant at;        /* when to see whether it still is; NEVER: not at all */
+	instant continued; /* when we were, last */
+	bool put_off;      /* we waited: the keeper gives up our place first */
+	bool hung_up; /* the command has got the SIGHUP that is still to come to us */
+	struct guard guard; /* while we are stopped */
+};
+
+/* The other process. */
+struct front_keeper {
+	pid_t pid;           /* 0: reaped */
+	int link;            /* -1: end of file seen */
+	instant listen_from; /* NEVER: we do already */
+	bool granted; /* the keeper has said so: it goes on to say so in the page */
+	struct anchors anchors; /* keep the lock while we live, and break if it ends */
+	size_t broken;          /* of them, once the watch knows that one is */
+};
+
+struct front {
+	const struct run *run;
+	const struct plan *plan;
+	struct page *page;
+	struct front_keeper keeper;
+	pid_t parent; /* ours, when we began */
+	struct loop loop;
+	struct front_elders elders;
+	struct watch watch;
+	struct front_stop stop;
+	struct witness witness;
+	instant witness_at; /* when to begin it; NEVER: we need none, or have done so */
+	int interrupt;      /* the signal that is to end the waiting; 0 */
+	uint64_t passed_on; /* bits: signals sent since the link is crowded */
+	struct front_end end;
+	struct doubt doubt;
+	struct waiting waiting;
+};
+
+/* Does the command run, or has the hold been granted? */
+bool front_is_running(const struct front *);
+
+/* Reaps what has ended below us. */
+void front_reap(struct front *);
+
+#endif

@@ -1,0 +1,314 @@
+/*
+ * front_signals.c - the front's signals: passes them on, and stops with the command.
+ *
+ *	describe    what is known of a signal: who sent it, whom it has reached, what runs
+ *	take        signals.h says what is to be done about it
+ *	pass on     the keeper does it, since it knows better what runs
+ *	stop        Ctrl-Z: the command stops, the keeper says so, then we stop, with a guard
+ *	continue    what has continued us reaches the command, too
+ */
+#include "front_signals.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+/* so long after we were continued, the command may still be about to be */
+#define CONTINUING (250 * NS_PER_MS)
+
+/* ---- describing one ---- */
+
+/* What runs, as far as we know; the keeper looks again. */
+static enum signal_state
+front_state(const struct front *f)
+{
+	if (!front_is_running(f))
+		return SIGNAL_WAITS;
+	if (f->run->body)
+		return run_delivery(f->run) == UNDELIVERED ? SIGNAL_UNDELIVERED
+							   : SIGNAL_DELIVERED;
+	if (atomic_load(&f->page->end.finished))
+		return SIGNAL_OVER;
+	/* it is about to begin before granted_at is set */
+	return atomic_load(&f->page->command) || !atomic_load(&f->page->granted_at)
+	    ? SIGNAL_RUNS
+	    : SIGNAL_RESTS;
+}
+
+static enum signal_sender
+sender_of(const struct front *f, const struct received *t)
+{
+	pid_t sender = t->sender, command = atomic_load(&f->page->command);
+	/* what is no pid there tells of the guard: see loop_stop_guarded() */
+	bool guard = t->sig == SIGCONT && t->code > SI_USER && t->code < SI_KERNEL;
+
+	if (guard || sender == getpid() || (sender && sender == f->keeper.pid))
+		return FROM_DLOCK;
+	if (sender && sender == command)
+		return FROM_COMMAND;
+	return f->run->body && sender == f->run->body->asker ? FROM_ASKER : FROM_OTHERS;
+}
+
+static enum signal_reach
+reach_of(struct front *f, const struct received *t)
+{
+	enum signal_reach witnessed = witness_ask(&f->witness, t->sig, t->sender),
+			  by_code = signal_reach_by_code(
+			      t->sig, t->code, getsid(0) == getpid());
+
+	/* a witness that was just born has not got what the terminal sent before */
+	return witnessed == REACH_UNKNOWN || by_code == REACH_GROUP ? by_code : witnessed;
+}
+
+/* The keeper reaps it, and may be late. */
+static bool
+has_ended(pid_t command)
+{
+	char state = tree_state(command);
+
+	return state ? state == 'Z' : kill(command, 0) != 0;
+}
+
+/* What is asked of the kernel for some signals only. */
+static void
+describe_stops(const struct front *f, struct signal_case *c, pid_t command)
+{
+	char state = c->sig == SIGCONT && command ? tree_state(command) : 'S';
+
+	c->stopped = state == 'T' || state == '\0';
+	c->foreground = c->sig == SIGCONT && c->terminal && loop_is_foreground();
+	if ((signal_is_stop(c->sig) || c->key) && c->state == SIGNAL_RUNS && command &&
+	    has_ended(command))
+		c->state = SIGNAL_RESTS;
+	/* the init of a pid namespace is stopped by nothing */
+	if (signal_is_stop(c->sig) &&
+	    (c->state == SIGNAL_WAITS || (c->state == SIGNAL_RESTS && c->terminal)))
+		c->may_stop = getpid() != 1 && loop_stops_group(c->sig);
+	c->sent = c->sig == SIGHUP && f->stop.hung_up;
+}
+
+static struct signal_case
+describe_signal(struct front *f, const struct received *t)
+{
+	struct signal_case c = {
+	    .sig = t->sig, .getter = BY_FRONT, .sender = sender_of(f, t)};
+	pid_t command = atomic_load(&f->page->command);
+
+	if (c.sig == SIGCHLD || c.sender == FROM_DLOCK)
+		return c;
+	c.state = front_state(f);
+	c.ends = signal_is_end(c.sig);
+	c.terminal = f->run->origin->has_tty;
+	c.key = c.terminal && t->code == SI_KERNEL &&
+	    (c.sig == SIGINT || c.sig == SIGQUIT);
+	c.apart = !c.terminal || (command && getpgid(command) != getpgrp());
+	c.for_nobody = !run_guarded(f->run);
+	describe_stops(f, &c, command);
+	c.reach = reach_of(f, t); /* last: it takes time */
+	return c;
+}
+
+/* ---- stopping ---- */
+
+/* While we are stopped nobody would stop the tree if the keeper is killed, or frozen. */
+static void
+begin_stop(struct front *f)
+{
+	f->stop.guard = guard_begin(f->page, &f->watch, f->keeper.link);
+	atomic_store(&f->page->front.guarded, f->stop.guard.pid > 0);
+	atomic_store(&f->page->front.mirrored, true);
+}
+
+/* Has the guard continued us? */
+static bool
+end_stop(struct front *f)
+{
+	bool woken = loop_is_closed(f->stop.guard.fd);
+
+	atomic_store(&f->page->front.mirrored, false);
+	atomic_store(&f->page->front.guarded, false);
+	guard_end(&f->stop.guard);
+	return woken;
+}
+
+/*
+ * The command has ended, and we wait for what it has left, which Ctrl-Z has stopped.  The keeper
+ * wakes us when there is nothing left.
+ */
+static void
+stop_with_rest(struct front *f, int sig)
+{
+	siginfo_t by;
+	bool came;
+
+	begin_stop(f);
+	came = loop_stop_guarded(0, sig, f->stop.guard.fd, &by);
+	end_stop(f);
+	if (came)
+		front_signals_take(f, &(struct received){SIGCONT, by.si_code, by.si_pid});
+}
+
+/*
+ * The kernel has not stopped us, for no shell is above; but it took our keeper for one when it
+ * stopped the others.  It would have hung them up, too, if there was a shell until now.
+ */
+static void
+continue_group(struct front *f, pid_t command)
+{
+	pid_t leader = getsid(0);
+	char state = leader > 0 ? tree_state(leader) : 'S';
+
+	if (loop_stops_group(f->stop.sig))
+		return;
+	/* /proc may hide one that lives */
+	if (getppid() != f->parent || state == 'Z' ||
+	    (state == '\0' && kill(leader, 0) != 0 && errno == ESRCH))
+		kill(0, SIGHUP);
+	kill(0, SIGCONT);
+	kill(command, SIGCONT);
+}
+
+/*
+ * What has continued us is dealt with here, before a command that is continued can stop again:
+ * passed on later, it would undo that.
+ */
+static void
+take_continue(struct front *f, pid_t command, const siginfo_t *by)
+{
+	const struct received got = {SIGCONT, by->si_code, by->si_pid};
+	struct signal_case c = describe_signal(f, &got);
+
+	c.sent = c.apart;
+	f->stop.continued = instant_now();
+	if (signal_decide(&c) == DEED_PASS_ON)
+		kill(command, SIGCONT);
+}
+
+/* The notice may be old: the job may have been continued since. */
+void
+front_signals_stop(struct front *f)
+{
+	pid_t command = atomic_load(&f->page->command);
+	char state = command ? tree_state(command) : '\0';
+	siginfo_t by;
+	bool came;
+
+	f->stop.at = NEVER;
+	if (!f->run->origin->has_tty || !command || atomic_load(&f->page->killing) ||
+	    (state ? state != 'T' : kill(command, 0) != 0))
+		return;
+	begin_stop(f);
+	came = loop_stop_with(
+	    command, f->stop.sig, f->stop.guard.fd, &by, &f->stop.hung_up);
+	if (end_stop(f))
+		f->stop.at = instant_now() + CONTINUING; /* if nothing has come of it */
+	else if (came)
+		take_continue(f, command, &by);
+	else
+		continue_group(f, command);
+}
+
+void
+front_signals_stopped(struct front *f, int sig)
+{
+	f->stop.sig = sig;
+	f->stop.at = instant_now();
+	if (f->stop.continued && f->stop.at < f->stop.continued + CONTINUING)
+		f->stop.at = f->stop.continued + CONTINUING;
+}
+
+void
+front_signals_granted(struct front *f)
+{
+	if (!f->stop.put_off)
+		return;
+	loop_hear_all(&f->loop);
+	f->stop.put_off = false;
+}
+
+/* ---- taking it ---- */
+
+/*
+ * A keeper that is stopped may have many before it: as in the kernel, a signal that it has
+ * not read yet is not sent again, so that there is room for any other.
+ */
+static void
+pass_on(struct front *f, const struct msg *m)
+{
+	uint64_t bit = 1ULL << (m->got.sig - 1);
+
+	if (!link_is_crowded(f->keeper.link))
+		f->passed_on = 0;
+	else if (f->passed_on & bit)
+		return;
+	else
+		f->passed_on |= bit;
+	link_send(f->keeper.link, m, NULL, NULL);
+}
+
+/*
+ * A run that is stopped while it waits is to keep no place, and no grant: others would wait
+ * for whom nothing runs.  So the keeper ends as by a signal, then we stop, and ask anew when we
+ * are continued (start.c).  If the grant comes first, the command stops, and we with it.
+ */
+static void
+put_off_stop(struct front *f, int sig)
+{
+	waiting_pause(&f->waiting);
+	atomic_store(&f->page->front.on_screen, false);
+	f->stop.put_off = true;
+	loop_put_off(&f->loop, sig);
+}
+
+static void
+end_waiting(struct front *f, int sig)
+{
+	if (!f->interrupt || signal_is_stop(f->interrupt))
+		f->interrupt = sig;
+	watch_interrupted(&f->watch, instant_now());
+}
+
+void
+front_signals_take(struct front *f, const struct received *r)
+{
+	const struct msg m = {.kind = MSG_SIGNAL, .got = describe_signal(f, r)};
+	int sig = r->sig;
+
+	if (sig == SIGHUP)
+		f->stop.hung_up = false; /* this was the one */
+
+	if (sig == SIGWINCH && f->waiting.line.drawn)
+		f->waiting.line.next = 0; /* it may not fit any more */
+	if (sig == SIGCONT) {
+		f->stop.continued = instant_now();
+		if (f->stop.at != NEVER)
+			f->stop.at = f->stop.continued + CONTINUING;
+	}
+	switch (signal_decide(&m.got)) {
+	case DEED_REAP:
+		front_reap(f);
+		return;
+	case DEED_STOP:
+		stop_with_rest(f, sig);
+		return;
+	case DEED_NOTHING:
+		/* what is waited for may just have been granted: the keeper knows */
+		if (m.got.state != SIGNAL_WAITS || m.got.sender == FROM_DLOCK)
+			return;
+		break;
+	case DEED_STOP_WAITING:
+		put_off_stop(f, sig);
+		/* fall through */
+	case DEED_END_WAITING:
+		end_waiting(f, sig);
+		/* fall through */
+	case DEED_END_HOLD:
+		/* the keeper ends a hold of which nobody has been told */
+		run_settle(f->run, WITHDRAWN);
+		break;
+	case DEED_PASS_ON:
+	case DEED_PASS_ON_OUTSIDE:
+	case DEED_END_REST:
+		break;
+	}
+	pass_on(f, &m);
+}

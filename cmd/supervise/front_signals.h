@@ -1,0 +1,30 @@
+/*
+ * front_signals.h - what the front does about the signals that it gets, and how it stops with
+ * the command.
+ *
+ * signals.h decides about each signal; here it is described, and done.
+ */
+#ifndef DLOCK_FRONT_SIGNALS_H
+#define DLOCK_FRONT_SIGNALS_H
+
+#include "front.h"
+
+/* What siginfo_t and struct signalfd_siginfo both tell. */
+struct received {
+	int sig, code;
+	pid_t sender;
+};
+
+/* One that has come. */
+void front_signals_take(struct front *, const struct received *);
+
+/* The keeper says that the command has stopped, by this signal: when to stop as well. */
+void front_signals_stopped(struct front *, int sig);
+
+/* Stops with the command, if it still is stopped; returns when we have been continued. */
+void front_signals_stop(struct front *);
+
+/* The lock is granted: a stop of the waiting is one of the command. */
+void front_signals_granted(struct front *);
+
+#endif
