@@ -60,7 +60,8 @@ struct front {
 	struct witness witness;
 	instant witness_at; /* when to begin it; NEVER: we need none, or have done so */
 	int interrupt;      /* the signal that is to end the waiting; 0 */
-	uint64_t passed_on; /* bits: signals sent since the link is crowded */
+	/* bits: signals sent since the link is crowded, by whom else they reached, key, sender */
+	uint64_t passed_on[REACHES][2][SENDERS];
 	struct front_end end;
 	struct doubt doubt;
 	struct waiting waiting;

@@ -10,6 +10,7 @@
 #include "front_signals.h"
 
 #include <errno.h>
+#include <string.h>
 #include <unistd.h>
 
 /* so long after we were continued, the command may still be about to be */
@@ -82,7 +83,7 @@ describe_stops(const struct front *f, struct signal_case *c, pid_t command)
 	/* the init of a pid namespace is stopped by nothing */
 	if (signal_is_stop(c->sig) &&
 	    (c->state == SIGNAL_WAITS || (c->state == SIGNAL_RESTS && c->terminal)))
-		c->may_stop = getpid() != 1 && loop_stops_group(c->sig);
+		c->may_stop = getpid() != 1 && loop_stops_group(c->sig, true);
 	c->sent = c->sig == SIGHUP && f->stop.hung_up;
 }
 
@@ -157,7 +158,8 @@ continue_group(struct front *f, pid_t command)
 	pid_t leader = getsid(0);
 	char state = leader > 0 ? tree_state(leader) : 'S';
 
-	if (loop_stops_group(f->stop.sig))
+	/* where that is not known, too many are continued rather than too few */
+	if (loop_stops_group(f->stop.sig, false))
 		return;
 	/* /proc may hide one that lives */
 	if (getppid() != f->parent || state == 'Z' ||
@@ -229,19 +231,22 @@ front_signals_granted(struct front *f)
 
 /*
  * A keeper that is stopped may have many before it: as in the kernel, a signal that it has
- * not read yet is not sent again, so that there is room for any other.
+ * not read yet is not sent again, so that there is room for any other.  Two are the same only
+ * if the keeper would do the same about both.
  */
 static void
 pass_on(struct front *f, const struct msg *m)
 {
-	uint64_t bit = 1ULL << (m->got.sig - 1);
+	const struct signal_case *c = &m->got;
+	uint64_t *sent = &f->passed_on[c->reach][c->key][c->sender];
+	uint64_t bit = 1ULL << (c->sig - 1);
 
 	if (!link_is_crowded(f->keeper.link))
-		f->passed_on = 0;
-	else if (f->passed_on & bit)
+		memset(f->passed_on, 0, sizeof f->passed_on);
+	else if (*sent & bit)
 		return;
 	else
-		f->passed_on |= bit;
+		*sent |= bit;
 	link_send(f->keeper.link, m, NULL, NULL);
 }
 

@@ -187,7 +187,7 @@ loop_hear_all(struct loop *l)
 
 /* A child in the group is asked, for the kernel alone knows all who are in it. */
 bool
-loop_stops_group(int sig)
+loop_stops_group(int sig, bool unknown)
 {
 	int status = 0;
 	pid_t parent = getpid(), pid = libc_fork();
@@ -202,7 +202,7 @@ loop_stops_group(int sig)
 		_exit(0);
 	}
 	if (pid < 0)
-		return true;
+		return unknown;
 	while (waitpid(pid, &status, WUNTRACED) < 0 && errno == EINTR)
 		continue;
 	if (!WIFSTOPPED(status))

@@ -61,9 +61,9 @@ void loop_stop_now(int sig);
 
 /*
  * Would `sig` stop our process group?  The kernel ignores it where no shell is above that could
- * continue it.
+ * continue it.  `unknown`: the answer where there is no room for a process to ask with.
  */
-bool loop_stops_group(int sig);
+bool loop_stops_group(int sig, bool unknown);
 
 void loop_close(struct loop *);
 

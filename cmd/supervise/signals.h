@@ -18,6 +18,7 @@ enum signal_reach {
 	REACH_UNKNOWN,
 	REACH_US,    /* that process alone */
 	REACH_GROUP, /* the whole process group of the front */
+	REACHES,
 };
 
 enum signal_sender {
@@ -25,6 +26,7 @@ enum signal_sender {
 	FROM_DLOCK,   /* the front itself, its keeper, or the kernel for these */
 	FROM_COMMAND, /* the command itself, not what it has started */
 	FROM_ASKER,   /* of a hold */
+	SENDERS,
 };
 
 enum signal_state {

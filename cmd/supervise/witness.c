@@ -23,7 +23,11 @@ enum { ANSWER_PATIENCE = 50 };
 struct question {
 	int sig;
 	pid_t sender;
+	/* no question: what would cancel `sig` has come, but the front has read it otherwise */
+	bool forget;
 };
+
+enum answer { NOT_GOT, GOT, CANCELLED /* it, if it was got */ };
 
 /* ---- the process ---- */
 
@@ -76,6 +80,25 @@ note(struct record *r, const siginfo_t *info)
 	r->from[sig] = info->si_pid;
 }
 
+static void
+forget_cancelling(struct record *r, int sig)
+{
+	if (sig == SIGCONT)
+		r->came[SIGTSTP] = r->came[SIGTTIN] = r->came[SIGTTOU] = 0;
+	else
+		r->came[SIGCONT] = 0;
+}
+
+static char
+answer_to(struct record *r, const struct question *q)
+{
+	bool got = r->came[q->sig] && r->from[q->sig] == q->sender;
+
+	if (r->came[q->sig])
+		r->came[q->sig]--;
+	return is_cancelled(r, q->sig) ? CANCELLED : got ? GOT : NOT_GOT;
+}
+
 static _Noreturn void
 answer_questions(void)
 {
@@ -84,17 +107,18 @@ answer_questions(void)
 	struct question q;
 	siginfo_t info;
 	sigset_t all;
-	char yes;
+	char answer;
 
 	libc_sigfillset(&all);
 	while (read(STDIN_FILENO, &q, sizeof q) == sizeof q) {
 		while (sigtimedwait(&all, &info, &at_once) > 0)
 			note(&r, &info);
-		yes = is_cancelled(&r, q.sig) ||
-		    (r.came[q.sig] && r.from[q.sig] == q.sender);
-		if (r.came[q.sig])
-			r.came[q.sig]--;
-		if (write(STDIN_FILENO, &yes, 1) != 1)
+		if (q.forget) {
+			forget_cancelling(&r, q.sig);
+			continue;
+		}
+		answer = answer_to(&r, &q);
+		if (write(STDIN_FILENO, &answer, 1) != 1)
 			break;
 	}
 	_exit(0);
@@ -153,19 +177,57 @@ witness_end(struct witness *w)
  * until the kernel has sent to all of a group what it is sending to one: both need the list of
  * processes.
  */
+static void
+await_group(void)
+{
+	setpgid(INT_MAX, INT_MAX);
+}
+
+/* Is a signal pending here that cancels this one? */
+static bool
+is_cancelled_here(int sig)
+{
+	sigset_t pending;
+
+	await_group();
+	if (sigpending(&pending) != 0)
+		return false;
+	if (sig == SIGCONT)
+		return sigismember(&pending, SIGTSTP) == 1 ||
+		    sigismember(&pending, SIGTTIN) == 1 ||
+		    sigismember(&pending, SIGTTOU) == 1;
+	return sigismember(&pending, SIGCONT) == 1;
+}
+
+/*
+ * The witness has one that cancels this one, and cannot tell which came first.  We can: if it is
+ * later we have yet to read it.  Else it has stopped or continued us already.
+ */
+static enum signal_reach
+reach_if_cancelled(struct witness *w, struct question q)
+{
+	if (is_cancelled_here(q.sig))
+		return REACH_GROUP;
+	q.forget = true;
+	send(w->link, &q, sizeof q, MSG_NOSIGNAL);
+	return REACH_US;
+}
+
 enum signal_reach
 witness_ask(struct witness *w, int sig, pid_t sender)
 {
-	const struct question q = {sig, sender};
+	const struct question q = {.sig = sig, .sender = sender};
 	struct pollfd set = {.fd = w->link, .events = POLLIN};
-	char yes;
+	char answer;
 
 	if (!w->pid)
 		return REACH_UNKNOWN;
-	setpgid(INT_MAX, INT_MAX);
+	await_group();
 	if (send(w->link, &q, sizeof q, MSG_NOSIGNAL) == sizeof q &&
-	    poll(&set, 1, ANSWER_PATIENCE) > 0 && read(w->link, &yes, 1) == 1)
-		return yes ? REACH_GROUP : REACH_US;
+	    poll(&set, 1, ANSWER_PATIENCE) > 0 && read(w->link, &answer, 1) == 1)
+		return answer == CANCELLED ? reach_if_cancelled(w, q)
+		    : answer == GOT        ? REACH_GROUP
+					   : REACH_US;
 	witness_end(w);
 	return REACH_UNKNOWN;
 }

@@ -3,6 +3,8 @@
  * what the keeper has still said.
  */
 #define front_run test_front_run
+#define front_reap test_front_reap
+#define front_is_running test_front_is_running
 #include "cmd/supervise/front.c"
 
 #include <setjmp.h>

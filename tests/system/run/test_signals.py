@@ -504,6 +504,27 @@ def test_what_is_continued_in_the_moment_in_which_dlock_stops(jobs, tool, files,
     assert job.end() == 5
 
 
+def test_a_continue_after_two_stops_of_which_the_second_is_the_first(jobs, tool, files, tmp_path):
+    """dlock stops by both at once: it never reads the second, which the witness has got as well."""
+    shim = compile_shim(tmp_path, "twice", """
+        #include <signal.h>
+        #include <sys/syscall.h>
+        #include <unistd.h>
+        int raise(int sig) {
+            static int done;
+            if (sig == SIGTSTP && !done++) kill(0, sig);
+            return syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), sig);
+        }""")
+    job = jobs("dlock", True, "env", f"LD_PRELOAD={shim}", *under(files), tool, "catch", "log")
+    assert job.command
+    witness_of(job)
+    os.killpg(job.pid, signal.SIGTSTP)
+    job.stopped()
+    kill(job.pid, signal.SIGCONT)
+    assert job.got(signal.SIGCONT) == [signal.SIGCONT]
+    assert job.end() == 5
+
+
 # ---- the lock is waited for ----
 
 

@@ -17,7 +17,7 @@ import unicodedata
 
 import pytest
 
-from support import (DLOCK, DLOCK_TEST, PATIENCE, FilePlace, Late, RedisPlace, boottime, children_of, descendants_of, is_alive, is_free, kill,
+from support import (DLOCK, DLOCK_TEST, PATIENCE, FilePlace, Late, RedisPlace, boottime, children_of, compile_shim, descendants_of, is_alive, is_free, kill,
                      stat_of, wait_for)
 
 pexpect = Late("pexpect")
@@ -717,6 +717,35 @@ def test_ctrl_z_without_a_shell_stops_nothing(leader, files, above):
     if above and os.geteuid() != 0:
         pytest.skip("not root")
     tty = leader("run", *files.words, "-k", files.key(), "--", "cat", above=above)
+    tty.send("one\n")
+    tty.expect("one\r\n.*one\r\n")
+    tty.sendcontrol("z")
+    tty.send("two\n")
+    tty.expect("two\r\n.*two\r\n")
+    tty.sendcontrol("d")
+    tty.expect(pexpect.EOF)
+    wait_for(lambda: not tty.isalive(), what="the end of dlock")
+    assert tty.exitstatus == 0
+
+
+def test_ctrl_z_without_a_shell_or_room_for_a_process_stops_nothing(leader, files, tmp_path):
+    """Whether there is a shell is not known then."""
+    shim = compile_shim(tmp_path, "full", """
+        #include <errno.h>
+        #include <signal.h>
+        #include <sys/syscall.h>
+        #include <unistd.h>
+        static int full;
+        int raise(int sig) {
+            full = sig == SIGTSTP;
+            return syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), sig);
+        }
+        pid_t _Fork(void) {
+            if (full) return errno = EAGAIN, -1;
+            return syscall(SYS_fork);
+        }
+        pid_t fork(void) { return _Fork(); }""")
+    tty = leader("LD_PRELOAD=" + shim, DLOCK, "run", *files.words, "-k", files.key(), "--", "env", "-u", "LD_PRELOAD", "cat", program="env")
     tty.send("one\n")
     tty.expect("one\r\n.*one\r\n")
     tty.sendcontrol("z")

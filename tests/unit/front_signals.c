@@ -1,0 +1,64 @@
+/*
+ * front_signals.c - Goal of these tests: whatever else lies before a keeper that sleeps, it gets
+ * each signal from which something else follows.
+ */
+#define front_signals_take test_front_signals_take
+#define front_signals_stopped test_front_signals_stopped
+#define front_signals_stop test_front_signals_stop
+#define front_signals_granted test_front_signals_granted
+#include "cmd/supervise/front_signals.c"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static void
+a_crowd_keeps_back_only_what_is_the_same(void **state)
+{
+	static const struct signal_case cases[] = {
+	    {.sig = SIGTERM, .reach = REACH_US},
+	    {.sig = SIGTERM, .reach = REACH_GROUP},
+	    {.sig = SIGTERM, .reach = REACH_US, .sender = FROM_COMMAND},
+	    {.sig = SIGINT, .reach = REACH_GROUP, .key = true},
+	    {.sig = SIGINT, .reach = REACH_GROUP},
+	};
+	enum { N = sizeof cases / sizeof *cases };
+	struct msg m = {.kind = MSG_TRACE}, got;
+	struct anchors a;
+	struct front f = {0};
+	int ends[2];
+	size_t n = 0;
+
+	(void)state;
+	assert_int_equal(link_open(ends), 0);
+	f.keeper.link = ends[0];
+	memset(m.text, 't', sizeof m.text - 1);
+	while (!link_is_crowded(ends[0]))
+		link_send(ends[0], &m, NULL, NULL);
+	for (size_t i = 0; i < 2 * N; i++)
+		pass_on(&f, &(struct msg){.kind = MSG_SIGNAL, .got = cases[i % N]});
+	while (link_receive(ends[1], &got, &a, NULL) == 1)
+		if (got.kind == MSG_SIGNAL) {
+			assert_in_range(n, 0, N - 1);
+			assert_memory_equal(&got.got, &cases[n], sizeof got.got);
+			n++;
+		}
+	assert_int_equal(n, N);
+	/* what has been read may come again */
+	pass_on(&f, &(struct msg){.kind = MSG_SIGNAL, .got = *cases});
+	assert_int_equal(link_receive(ends[1], &got, &a, NULL), 1);
+	close(ends[0]);
+	close(ends[1]);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_crowd_keeps_back_only_what_is_the_same),
+	};
+
+	return cmocka_run_group_tests_name("front_signals", tests, NULL, NULL);
+}
