@@ -534,7 +534,9 @@ def test_completions_are_scripts_that_their_shell_understands(program, name):
 
 @pytest.mark.parametrize("name", MANUALS)
 def test_the_manuals_are_set_without_complaint(name):
-    assert len(re.findall(r"^\.S[hH] ", text_of(name), re.M)) > 5
+    text = text_of(name)
+    assert len(re.findall(r"^\.S[hH] ", text, re.M)) > 5
+    assert re.findall(r"^\.(?:It|Sh|Ss|Pq|Dq|Pq Dq) (?:An|At|In|No)\b.*", text, re.M) == [], "words that are macros are not shown"
     result = subprocess.run(["groff", "-mandoc", "-Tutf8", "-ww", "-z", TOP / name], capture_output=True, text=True,
                             check=False)
     assert (result.returncode, result.stderr) == (0, "")

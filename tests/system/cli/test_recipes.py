@@ -24,7 +24,7 @@ TRIED = ["--once \"$(date", "--done-within", "# nightly.service", "runs-on", "CI
          "FROM debian:12", "kind: CronJob", "ENTRYPOINT", "./manage migrate", "= :locked", "lock=$(dlock hold", "exec 9>",
          "-O path=/srv/locks/backup", "sudo --preserve", "-k geocoder", "./rebuild-cache", "$ dlock run -b file -k cache",
          "-k account-7", "echo inner", "$(MAKE)", "--held-over", "metrics-file =", "alert: JobNotDone",
-         "log = syslog", "journalctl -t", "$programname ==", "sed 's/.*{", "unless-frozen = all-deploys", "dlock freeze all-deploys"]
+         "log = syslog", "journalctl --since", "$programname ==", "sed 's/.*{", "unless-frozen = all-deploys", "dlock freeze all-deploys"]
 
 
 def test_each_block_of_the_recipes_is_tried():
@@ -467,7 +467,7 @@ def test_the_log_tells_who_stopped_a_deployment(dlock, tmp_path, try_it):
     told = [row.split("\t") for row in try_it(line).stdout.splitlines()]
     assert [(row[1], row[2], row[3]) for row in told] == [("break", "bob", "hotfix 4711"), ("lost", "carol", "")], told
     assert told[0][4].startswith("carol (pid ") and 'broken by bob "hotfix 4711"' in told[1][5]
-    setting, shown, sent = (block_with(marker, RECIPES) for marker in ("log = syslog", "journalctl -t", "$programname =="))
+    setting, shown, sent = (block_with(marker, RECIPES) for marker in ("log = syslog", "journalctl --since", "$programname =="))
     (tmp_path / "conf").write_text(setting)
     assert re.search(r"^log +syslog ", dlock.run("config", "--config", tmp_path / "conf").stdout, re.M)
     assert "-t dlock " in shown and "== 'dlock'" in sent and sent.count("(") == sent.count(")")
