@@ -89,7 +89,7 @@ BACKENDS := $(wildcard backends/*.c backends/common/*.c backends/file/*.c) $(if 
 	$(if $(USE_PG),$(wildcard backends/pg/*.c)) $(if $(USE_MYSQL),$(wildcard backends/mysql/*.c)) \
 	$(if $(USE_MEMCACHED),$(wildcard backends/memcached/*.c)) $(if $(USE_ETCD),$(wildcard backends/etcd/*.c)) $(if $(STATIC),backends/musl/glibc.c)
 # What each run executes stands together, code and strings: every 64 KiB more is a page fault.
-FIRST := $(patsubst %,cmd/%.c,args conf json main mask options parse plan record run said say text variables) $(wildcard cmd/supervise/*.c)
+FIRST := $(patsubst %,cmd/%.c,args conf environment json main mask options parse params record run said say text variables) $(wildcard cmd/supervise/*.c)
 SOURCES := $(FIRST) $(BACKENDS) $(filter-out $(FIRST),$(wildcard cmd/*.c))
 OBJECTS := $(SOURCES:%.c=$(O)/%.o)
 DIALECTS := $(filter-out %/common.lua,$(wildcard backends/redis/dialects/*.lua))

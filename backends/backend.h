@@ -117,7 +117,7 @@ struct period {
 struct job {
 	/*
 	 * NULL: none; else the ID is that of the period in which the run asks, and `once`
-	 * is its `id`, which the backend fills (period_name()) when the server has told
+	 * is its `id`, which the backend fills (job_name_period()) when the server has told
 	 * its clock, before it asks whether that has been done.
 	 */
 	struct period *per;

@@ -2,6 +2,7 @@
 #include "args.h"
 
 #include "conf.h"
+#include "environment.h"
 #include "exit.h"
 #include "mask.h"
 #include "parse.h"
@@ -9,8 +10,8 @@
 #include "text.h"
 #include "variables.h"
 
+#include "backends/common/append.h"
 #include "backends/common/setting.h"
-#include "backends/common/text.h"
 #include "backends/registry.h"
 
 #include <stdio.h>
@@ -18,9 +19,9 @@
 #include <unistd.h>
 
 /* Keys take effect at once, for the files that are read next; all else is only noted. */
-struct words {
+struct args {
 	char **next;           /* what has not been read yet, NULL-ended */
-	struct plan *plan;     /* where keys and operands take effect */
+	struct params *params; /* where keys and operands take effect */
 	struct said_list *all; /* where all options are noted */
 	bool help;             /* -h or --help was among them */
 	bool ended;            /* a -- has ended the options */
@@ -30,18 +31,18 @@ struct words {
 /* ---- options ---- */
 
 static enum rc
-take_key(struct words *w, const char *called, const char *key, struct fault *f)
+take_key(struct args *w, const char *called, const char *key, struct fault *f)
 {
 	said_add(w->all, &w->all->words, OPT_KEY, key, 0);
-	return options_take(w->plan, OPT_KEY, called, key, RC_USAGE, f);
+	return options_take(w->params, OPT_KEY, called, key, RC_USAGE, f);
 }
 
 /*
  * Overwrites a password in the URL at once, so that ps(1) does not show it for long, whatever is
- * wrong with the next word.  Returns the plan's copy; what is too long for that is refused.
+ * wrong with the next word.  Returns our copy; what is too long for that is refused.
  */
 static const char *
-hide_url(struct plan *p, char *url)
+hide_url(struct params *p, char *url)
 {
 	bool fits = strlen(url) < sizeof p->texts.url;
 
@@ -52,14 +53,14 @@ hide_url(struct plan *p, char *url)
 }
 
 static enum rc
-note_option(struct words *w, int i, const char *value, struct fault *f)
+note_option(struct args *w, int i, const char *value, struct fault *f)
 {
 	const struct said *before = said_of(w->all, i);
 
 	if (i == OPT_KEY)
 		return take_key(w, "--key", value, f);
 	if (i == OPT_URL) /* a word, or a part of one */
-		value = hide_url(w->plan, (char *)value);
+		value = hide_url(w->params, (char *)value);
 	if (before && before->origin->by == BY_WORDS && !options[i].repeats)
 		return fault_set(f, RC_USAGE, "--%s is given twice", options[i].name);
 	said_add(w->all, &w->all->words, i, value, 0);
@@ -110,10 +111,10 @@ option_length(unsigned cmd, const char *word)
  * text behind its name is not shown: it may be a password.
  */
 static enum rc
-read_value(struct words *w, int i, struct fault *f)
+read_value(struct args *w, int i, struct fault *f)
 {
 	const struct option *o = &options[i];
-	size_t n = *w->next ? option_length(w->plan->cmd, *w->next) : 0;
+	size_t n = *w->next ? option_length(w->params->cmd, *w->next) : 0;
 
 	if (!*w->next)
 		return fault_set(f, RC_USAGE, "--%s needs a value: %s", o->name, o->arg);
@@ -126,11 +127,11 @@ read_value(struct words *w, int i, struct fault *f)
 
 /* `--name`, `--name=value` or `--name value` */
 static enum rc
-read_long(struct words *w, struct fault *f)
+read_long(struct args *w, struct fault *f)
 {
 	const char *word = *w->next++ + 2;
 	size_t n = strcspn(word, "=");
-	int i = options_named(w->plan->cmd, word, n);
+	int i = options_named(w->params->cmd, word, n);
 	int64_t ns;
 
 	if (strcmp(word, "help") == 0) {
@@ -141,8 +142,8 @@ read_long(struct words *w, struct fault *f)
 		return fault_set(f, RC_USAGE,
 		    "unknown option --%.*s%s (dlock help %s lists them)",
 		    n < 40 ? (int)n : 40, word,
-		    options_hint(w->plan->cmd, ": did you mean --", word, n).text,
-		    options_cmd(w->plan->cmd));
+		    options_hint(w->params->cmd, ": did you mean --", word, n).text,
+		    options_cmd(w->params->cmd));
 	if (!options[i].arg && word[n])
 		return fault_set(f, RC_USAGE, "--%s takes no value, but '%s' is given",
 		    options[i].name, text_brief(word + n + 1).text);
@@ -166,16 +167,16 @@ read_long(struct words *w, struct fault *f)
 
 /* A cluster such as `-nq` or `-nkKEY`.  `-key` is none, but a mistake. */
 static enum rc
-read_letters(struct words *w, struct fault *f)
+read_letters(struct args *w, struct fault *f)
 {
 	const char *word = *w->next++;
-	int meant = options_named(w->plan->cmd, word + 1, strcspn(word + 1, "="));
+	int meant = options_named(w->params->cmd, word + 1, strcspn(word + 1, "="));
 
 	if (meant >= 0)
 		return fault_set(f, RC_USAGE, "-%s is written with two dashes: --%s",
 		    options[meant].name, options[meant].name);
 	for (const char *c = word + 1; *c; c++) {
-		const struct option *o = option_of_letter(w->plan->cmd, *c);
+		const struct option *o = option_of_letter(w->params->cmd, *c);
 
 		if (*c == 'h') {
 			w->help = true;
@@ -186,8 +187,8 @@ read_letters(struct words *w, struct fault *f)
 		if (!o->name)
 			return fault_set(f, RC_USAGE,
 			    "unknown option -%c%s (dlock help %s lists them)", *c,
-			    options_hint(w->plan->cmd, ": did you mean --", c, 1).text,
-			    options_cmd(w->plan->cmd));
+			    options_hint(w->params->cmd, ": did you mean --", c, 1).text,
+			    options_cmd(w->params->cmd));
 		/* what stands behind a = is not shown: it may be a password */
 		if (o->arg && c[1] == '=')
 			return fault_set(f, RC_USAGE,
@@ -203,7 +204,7 @@ read_letters(struct words *w, struct fault *f)
 }
 
 static enum rc
-read_options(struct words *w, struct fault *f)
+read_options(struct args *w, struct fault *f)
 {
 	while (*w->next) {
 		const char *word = *w->next;
@@ -225,9 +226,9 @@ read_options(struct words *w, struct fault *f)
 
 /* A word between the options of a subcommand that runs nothing. */
 static enum rc
-take_operand(struct words *w, const char *operand, struct fault *f)
+take_operand(struct args *w, const char *operand, struct fault *f)
 {
-	struct plan *p = w->plan;
+	struct params *p = w->params;
 	bool is_word = (p->cmd & CMD_TAKES_WORD) ||
 	    (p->cmd == CMD_FORGET && p->nkeys > 0);
 
@@ -247,7 +248,7 @@ take_operand(struct words *w, const char *operand, struct fault *f)
 
 /* Reads all words: options wherever they stand (up to a `--`), and operands between them. */
 static enum rc
-read_operands(struct words *w, struct fault *f)
+read_operands(struct args *w, struct fault *f)
 {
 	while (*w->next) {
 		if (!w->ended && read_options(w, f) != RC_OK)
@@ -270,7 +271,7 @@ args_have(char **words, const char *word)
 
 /* A key, and the options behind it. */
 static enum rc
-read_key(struct words *w, struct fault *f)
+read_key(struct args *w, struct fault *f)
 {
 	const char *key = *w->next++, *first = *w->next;
 	bool options_follow = first && first[0] == '-' && first[1];
@@ -286,10 +287,10 @@ read_key(struct words *w, struct fault *f)
 		    "(dlock run %s %s ... -- COMMAND)",
 		    text_brief(first).text, text_brief(key).text, text_brief(key).text,
 		    text_brief(first).text);
-	if (w->plan->nkeys > 1)
+	if (w->params->nkeys > 1)
 		return fault_set(f, RC_USAGE,
 		    "both the word '%s' and --key '%s' are keys: say -k for each",
-		    text_brief(key).text, text_brief(w->plan->keys[1]).text);
+		    text_brief(key).text, text_brief(w->params->keys[1]).text);
 	return RC_OK;
 }
 
@@ -297,7 +298,7 @@ read_key(struct words *w, struct fault *f)
 
 /* The backend, by its name or by the URL's scheme. */
 static enum rc
-settle_backend(struct plan *p, struct fault *f)
+settle_backend(struct params *p, struct fault *f)
 {
 	const struct backend *of_url = p->site.url ? registry_of_url(p->site.url) : NULL;
 	const struct said *by = said_of(p->said, OPT_URL);
@@ -321,11 +322,11 @@ settle_backend(struct plan *p, struct fault *f)
  * the file names, and for no other.
  */
 static enum rc
-read_variable(struct plan *p, bool file_names_one, struct fault *f)
+read_variable(struct params *p, bool file_names_one, struct fault *f)
 {
 	const struct said *const *by = p->said->settings;
 	const struct brief name = variables_url(p->site.backend);
-	const char *url = plan_variable(name.text);
+	const char *url = environment_get(name.text);
 
 	if (!url)
 		return RC_OK;
@@ -342,16 +343,16 @@ read_variable(struct plan *p, bool file_names_one, struct fault *f)
 }
 
 /*
- * Fills in what of backend and URL was not said, once all values are in the plan.  Backend
+ * Fills in what of backend and URL was not said, once all values are in the parameters.  Backend
  * and URL may each name the backend; both must name the same one.  Without a URL of the
  * words or of DLOCK_URL, DLOCK_<BACKEND>_URL counts, after it what files say, and then the
  * backend's default.
  */
 static enum rc
-settle_site(struct plan *p, struct fault *f)
+settle_site(struct params *p, struct fault *f)
 {
 	const struct said *of_url = said_of(p->said, OPT_URL);
-	struct plan_site *s = &p->site;
+	struct params_site *s = &p->site;
 	const char *outer = p->said->outer;
 	enum rc rc = !(options[OPT_URL].cmds & p->cmd) ? RC_OK : settle_backend(p, f);
 
@@ -370,7 +371,7 @@ settle_site(struct plan *p, struct fault *f)
  * where they come from.  Their values are for the backend alone to judge.
  */
 static enum rc
-settle_settings(struct plan *p, struct fault *f)
+settle_settings(struct params *p, struct fault *f)
 {
 	const struct backend *b = p->site.backend;
 
@@ -391,14 +392,14 @@ settle_settings(struct plan *p, struct fault *f)
 
 /* A password that stands where a user should is no secret in a file that others can read. */
 static enum rc
-settle_secret(struct plan *p, struct fault *f)
+settle_secret(struct params *p, struct fault *f)
 {
 	const struct said *by = said_of(p->said, OPT_URL);
 	const struct conf_file *file;
 	size_t n;
 
 	if (!p->site.url || p->site.of_variable || !by || !said_in_file(by) ||
-	    !plan_lone_user(p, p->site.url, &n))
+	    !params_lone_user(p, p->site.url, &n))
 		return RC_OK;
 	for (file = conf_files(&n); by->origin->file != file->shown; file++)
 		;
@@ -409,13 +410,13 @@ settle_secret(struct plan *p, struct fault *f)
 	    said_call(by, OPT_URL).text, file->shown);
 }
 
-/* ---- the plan as a whole ---- */
+/* ---- the parameters as a whole ---- */
 
 /* Of dlock run: what stands behind options and key. */
 static enum rc
-settle_command(const struct words *w, struct fault *f)
+settle_command(const struct args *w, struct fault *f)
 {
-	struct plan *p = w->plan;
+	struct params *p = w->params;
 	char **words = w->next;
 
 	if (p->nkeys == 0)
@@ -444,7 +445,7 @@ settle_command(const struct words *w, struct fault *f)
 
 /* Of others, those that are about a lock need its key. */
 static enum rc
-settle_key(const struct plan *p, struct fault *f)
+settle_key(const struct params *p, struct fault *f)
 {
 	if (p->nkeys == 0 && !(p->cmd & (CMD_CONFIG | CMD_DOCTOR | CMD_RELEASE)) &&
 	    (options[OPT_KEY].cmds & p->cmd))
@@ -458,7 +459,7 @@ settle_key(const struct plan *p, struct fault *f)
 
 /* Last, when no password is left among the words: whoever reads us may be slow. */
 static enum rc
-settle_asking(struct plan *p, struct fault *f)
+settle_asking(struct params *p, struct fault *f)
 {
 	if (p->nkeys > 1 && (p->cmd & (CMD_BREAK | CMD_FORGET)))
 		return fault_set(f, RC_USAGE,
@@ -474,7 +475,7 @@ settle_asking(struct plan *p, struct fault *f)
 
 /* Can the lease carry two attempts to renew, the grace and the margin? */
 static enum rc
-settle_lease(struct plan *p, struct fault *f)
+settle_lease(struct params *p, struct fault *f)
 {
 	struct terms *t = &p->terms;
 	const struct said *of = said_of(p->said, OPT_TTL);
@@ -495,7 +496,7 @@ settle_lease(struct plan *p, struct fault *f)
 
 /* A run that is busy may be content; elsewhere, 0 is what the caller has asked for. */
 static enum rc
-settle_conflict(struct plan *p, struct fault *f)
+settle_conflict(struct params *p, struct fault *f)
 {
 	const struct said *of = said_of(p->said, OPT_CONFLICT);
 
@@ -511,7 +512,7 @@ settle_conflict(struct plan *p, struct fault *f)
  * that have one.
  */
 static enum rc
-settle_period(struct plan *p, struct fault *f)
+settle_period(struct params *p, struct fault *f)
 {
 	static const int64_t lengths[] = {[PER_DAY] = 86400 * NS_PER_S,
 	    [PER_HOUR] = 3600 * NS_PER_S,
@@ -534,9 +535,9 @@ settle_period(struct plan *p, struct fault *f)
  * has ended, and must not keep the caller's descriptors open.
  */
 static enum rc
-settle_log(struct plan *p, struct fault *f)
+settle_log(struct params *p, struct fault *f)
 {
-	struct plan_log *log = &p->show.log;
+	struct params_log *log = &p->show.log;
 	const struct said *of = said_of(p->said, OPT_LOG);
 	const size_t size = sizeof p->texts.log;
 	char *path = p->texts.log;
@@ -555,16 +556,17 @@ settle_log(struct plan *p, struct fault *f)
 		return fault_set(f, RC_USAGE,
 		    "%s '%s': the path of the working directory is not known, or too long",
 		    said_call(of, OPT_LOG).text, text_brief(log->path).text);
-	text_put(text_put(path + strlen(path), path + size, "/"), path + size, log->path);
+	append_text(
+	    append_text(path + strlen(path), path + size, "/"), path + size, log->path);
 	log->path = path;
 	return RC_OK;
 }
 
 /* Each of these asks another question than the other. */
 static enum rc
-settle_look(struct plan *p, struct fault *f)
+settle_look(struct params *p, struct fault *f)
 {
-	const struct plan_look *l = &p->look;
+	const struct params_look *l = &p->look;
 	static const char form[] = ": it has its own form, of one moment";
 	const struct {
 		bool said;
@@ -596,7 +598,7 @@ settle_look(struct plan *p, struct fault *f)
 
 /* All that is not a word: files, for the keys that are known by now, and variables. */
 static enum rc
-read_others(struct plan *p, struct said_list *all, struct fault *f)
+read_others(struct params *p, struct said_list *all, struct fault *f)
 {
 	enum rc rc = said_apply(all, OPT_KEY, OPT_BACKEND, p, f);
 
@@ -610,7 +612,7 @@ read_others(struct plan *p, struct said_list *all, struct fault *f)
  * and no key, since `dlock run $KEY -- nice make` with an empty variable would lock "nice".
  */
 static enum rc
-read_run_words(struct words *w, struct fault *f)
+read_run_words(struct args *w, struct fault *f)
 {
 	if (read_options(w, f) != RC_OK)
 		return RC_USAGE;
@@ -619,33 +621,34 @@ read_run_words(struct words *w, struct fault *f)
 }
 
 enum rc
-args_read(struct plan *p, unsigned cmd, char **argv, struct fault *f)
+args_read(struct params *p, unsigned cmd, char **argv, struct fault *f)
 {
-	static enum rc (*const settle[])(struct plan *, struct fault *) = {settle_site,
+	static enum rc (*const settle[])(struct params *, struct fault *) = {settle_site,
 	    settle_settings, settle_secret, settle_lease, settle_look, settle_period,
 	    settle_conflict, settle_log, settle_asking};
 	/* of which little is touched: of a stack all of it would be */
 	static struct said_list all;
-	struct words words = {.next = argv, .plan = p, .all = &all};
+	struct args args = {.next = argv, .params = p, .all = &all};
 	enum rc rc;
 
-	memset(p, 0, offsetof(struct plan, texts));
+	memset(p, 0, offsetof(struct params, texts));
 	p->cmd = cmd;
-	p->wait = (struct plan_wait){.most = NEVER, .conflict_status = STATUS_BUSY};
+	p->wait = (struct params_wait){.most = NEVER, .conflict_status = STATUS_BUSY};
 	p->terms = (struct terms){.ttl = 30 * NS_PER_S, .max_run = NEVER};
 	p->show.status_fd = -1;
-	p->command = (struct plan_command){.shell = {"/bin/sh", "-c"}, .signal = SIGTERM};
+	p->command = (struct params_command){
+	    .shell = {"/bin/sh", "-c"}, .signal = SIGTERM};
 	p->steer.length = NEVER;
 	p->said = &all;
 	said_init(&all, cmd);
 	variables_read(&all);
-	rc = cmd == CMD_RUN ? read_run_words(&words, f) : read_operands(&words, f);
-	if (rc == RC_OK && words.help)
+	rc = cmd == CMD_RUN ? read_run_words(&args, f) : read_operands(&args, f);
+	if (rc == RC_OK && args.help)
 		return RC_DONE;
 	if (rc == RC_OK)
 		rc = read_others(p, &all, f);
 	if (rc == RC_OK)
-		rc = cmd == CMD_RUN ? settle_command(&words, f) : settle_key(p, f);
+		rc = cmd == CMD_RUN ? settle_command(&args, f) : settle_key(p, f);
 	for (size_t i = 0; i < sizeof settle / sizeof *settle && rc == RC_OK; i++)
 		rc = settle[i](p, f);
 	p->wait.persist = said_of(&all, OPT_WAIT);

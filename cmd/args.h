@@ -1,5 +1,5 @@
 /*
- * args.h - the words after a subcommand's name become a plan.
+ * args.h - the words after a subcommand's name become a struct params.
  *
  * Options end at `--` or at the first word that is none; nothing may be abbreviated, and
  * only options that the table says so of may be given twice.  `dlock run` has a key and a
@@ -10,17 +10,17 @@
 #ifndef DLOCK_ARGS_H
 #define DLOCK_ARGS_H
 
-#include "plan.h"
+#include "params.h"
 
 /*
  * Reads the words after the subcommand `cmd`, a CMD_ bit, the environment and the
- * configuration files into *plan, once in the life of a process.  RC_DONE: help is asked
+ * configuration files into *params, once in the life of a process.  RC_DONE: help is asked
  * for; RC_USAGE, or RC_CONFIG where a file is wrong: *fault names option, value and what is
- * allowed.  The plan points into argv, the environment and what was read of files.
- * Passwords in argv are overwritten, so that ps(1) does not show them for long; the plan
- * keeps a copy.
+ * allowed.  The parameters point into argv, the environment and what was read of files.
+ * Passwords in argv are overwritten, so that ps(1) does not show them for long; the parameters
+ * keep a copy.
  */
-enum rc args_read(struct plan *, unsigned cmd, char **argv, struct fault *);
+enum rc args_read(struct params *, unsigned cmd, char **argv, struct fault *);
 
 /* Does this one stand among the words? */
 bool args_have(char **words, const char *word);

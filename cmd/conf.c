@@ -1,12 +1,13 @@
 /* conf.c - reads the configuration files. */
 #include "conf.h"
 
+#include "environment.h"
 #include "mask.h"
 #include "parse.h"
 
+#include "backends/common/append.h"
 #include "backends/common/libc.h"
 #include "backends/common/trusted.h"
-#include "backends/common/text.h"
 
 #include <errno.h>
 #include <fnmatch.h>
@@ -338,12 +339,12 @@ conf_take(struct said_list *all, struct conf_text *t, struct fault *f)
 static bool
 find_user_file(char *path, size_t size)
 {
-	const char *dir = plan_variable("XDG_CONFIG_HOME"), *below = "";
+	const char *dir = environment_get("XDG_CONFIG_HOME"), *below = "";
 	const char *end = path + size;
 	struct passwd *pw;
 
 	if (!dir || *dir != '/') {
-		dir = plan_variable("HOME");
+		dir = environment_get("HOME");
 		below = "/.config";
 	}
 	if (!dir || *dir != '/') {
@@ -352,8 +353,8 @@ find_user_file(char *path, size_t size)
 	}
 	if (!dir || *dir != '/')
 		return false;
-	path = text_put(text_put(path, end, dir), end, below);
-	text_put(path, end, "/dlock.conf");
+	path = append_text(append_text(path, end, dir), end, below);
+	append_text(path, end, "/dlock.conf");
 	return true;
 }
 
@@ -400,7 +401,7 @@ conf_files(size_t *n)
 
 /* One file, if it is there. */
 static enum rc
-read_file(struct said_list *all, const char *path, bool needed, struct conf_text *t,
+read_conf(struct said_list *all, const char *path, bool needed, struct conf_text *t,
     struct fault *f)
 {
 	static char texts[CONF_FILES][CONF_BYTES + 1];
@@ -438,7 +439,7 @@ read_file(struct said_list *all, const char *path, bool needed, struct conf_text
 }
 
 enum rc
-conf_read(struct said_list *all, const struct plan *p, struct fault *f)
+conf_read(struct said_list *all, const struct params *p, struct fault *f)
 {
 	const char *system = CONF_SYSTEM_FILE;
 	struct conf_text t = {.user = true,
@@ -450,12 +451,12 @@ conf_read(struct said_list *all, const struct plan *p, struct fault *f)
 	enum rc rc = RC_OK;
 
 	if (p->config.file)
-		rc = read_file(all, p->config.file, true, &t, f);
+		rc = read_conf(all, p->config.file, true, &t, f);
 	else if (find_user_file(path, sizeof path))
-		rc = read_file(all, path, false, &t, f);
+		rc = read_conf(all, path, false, &t, f);
 	t.user = false;
 	if (rc == RC_OK && !p->config.file && system)
-		rc = read_file(all, system, false, &t, f);
+		rc = read_conf(all, system, false, &t, f);
 	if (rc != RC_OK || !t.profile || t.found)
 		return rc;
 	for (size_t i = 0; i < nfiles; i++)

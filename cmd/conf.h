@@ -20,12 +20,12 @@ struct conf_file {
 };
 
 /*
- * Adds what files say to the list, for a run of the plan's keys (none: no [key] section
- * counts); the plan says already which files and which profile.  Once in the life of a
+ * Adds what files say to the list, for a run of the run's keys (none: no [key] section
+ * counts); the parameters say already which files and which profile.  Once in the life of a
  * process: values point into memory of this module.  RC_CONFIG: a file cannot be read,
  * trusted or understood; RC_USAGE: there is no such profile.
  */
-enum rc conf_read(struct said_list *, const struct plan *, struct fault *);
+enum rc conf_read(struct said_list *, const struct params *, struct fault *);
 
 /* The files that conf_read() has looked for, *n of them. */
 const struct conf_file *conf_files(size_t *n);

@@ -21,7 +21,7 @@ enum { SHOWN_BYTES = URL_BYTES * 4 };
  * stands in no file.
  */
 static void
-print_row(const struct plan *p, const char *name, const char *value, const char *origin,
+print_row(const struct params *p, const char *name, const char *value, const char *origin,
     const char *from, const struct said *in)
 {
 	static char text[2 * SHOWN_BYTES];
@@ -54,7 +54,7 @@ print_row(const struct plan *p, const char *name, const char *value, const char 
 /* A value, and who has said it; NULL: it is the default. */
 static void
 print_value(
-    const struct plan *p, const char *name, const char *value, const struct said *s)
+    const struct params *p, const char *name, const char *value, const struct said *s)
 {
 	if (!s)
 		print_row(p, name, value, "default", NULL, NULL);
@@ -70,7 +70,7 @@ print_value(
 
 /* As it was said; a flag as yes or no. */
 static void
-print_option(const struct plan *p, int i)
+print_option(const struct params *p, int i)
 {
 	const struct said *s = said_of(p->said, i);
 	const char *value;
@@ -95,7 +95,7 @@ print_option(const struct plan *p, int i)
 }
 
 static void
-print_url(const struct plan *p)
+print_url(const struct params *p)
 {
 	const struct said *s = said_of(p->said, OPT_URL);
 	char masked[URL_BYTES] = "", *user;
@@ -105,7 +105,7 @@ print_url(const struct plan *p)
 	if (p->site.url)
 		snprintf(masked, sizeof masked, "%s", p->site.url);
 	mask_passwords(masked);
-	user = (char *)plan_lone_user(p, masked, &n);
+	user = (char *)params_lone_user(p, masked, &n);
 	if (user)
 		memset(user, 'x', n);
 	if (p->site.inherits)
@@ -119,7 +119,7 @@ print_url(const struct plan *p)
 
 /* Each on a row of its own. */
 static void
-print_settings(const struct plan *p)
+print_settings(const struct params *p)
 {
 	for (size_t i = 0; i < p->site.nsettings; i++) {
 		char text[SETTINGS_BYTES];
@@ -133,7 +133,7 @@ print_settings(const struct plan *p)
 
 /* Each on a row of its own; the values of one origin stand together. */
 static void
-print_switches(const struct plan *p)
+print_switches(const struct params *p)
 {
 	const struct said *first = said_of(p->said, OPT_UNLESS_FROZEN);
 
@@ -146,7 +146,7 @@ print_switches(const struct plan *p)
 }
 
 static int
-run_config(struct plan *p)
+run_config(struct params *p)
 {
 	size_t n;
 	const struct conf_file *files = conf_files(&n);

@@ -23,8 +23,8 @@
 #include "cmd.h"
 
 #include "backends/common/checkup.h"
+#include "backends/common/digits.h"
 #include "backends/common/libc.h"
-#include "backends/common/text.h"
 
 #include "cmd/supervise/run.h"
 #include "conf.h"
@@ -42,6 +42,7 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -62,8 +63,8 @@ enum {
 
 struct doctor {
 	struct checkup checkup; /* the first, for show_finding() */
-	struct looking looking;
-	const struct plan *plan;
+	struct looker looker;
+	const struct params *params;
 	bool probing;             /* nothing is written meanwhile */
 	unsigned seen[UNFIT + 1]; /* how many findings there were of each fitness */
 	enum rc rc;               /* why no lock can be had; RC_OK */
@@ -128,7 +129,7 @@ show_finding(struct checkup *c, const struct finding *f)
 	struct json o;
 
 	d->seen[f->fitness]++;
-	if (d->plan->look.json) {
+	if (d->params->look.json) {
 		json_begin_stream(&o, stdout);
 		json_put_number(&o, "v", 1);
 		json_put_string(&o, "check", f->name);
@@ -233,7 +234,7 @@ tell_files(struct doctor *d, const struct fault *why)
 static void
 tell_server(struct doctor *d)
 {
-	const struct plan *p = d->plan;
+	const struct params *p = d->params;
 	struct brief own = variables_url(p->site.backend);
 	int i = said_of(p->said, OPT_URL) ? OPT_URL : OPT_BACKEND;
 	const struct said *s = said_of(p->said, i);
@@ -244,7 +245,7 @@ tell_server(struct doctor *d)
 		    (s && s->origin->by == BY_VARIABLE && !p->site.inherits)
 		? "cron and services have this variable only where it is set for them: dlock.conf(5)"
 		: NULL,
-	    "%s, named by %s", d->looking.store->where,
+	    "%s, named by %s", d->looker.store->where,
 	    p->site.inherits          ? "the dlock around this one (DLOCK_KEEPER)"
 		: p->site.of_variable ? own.text
 				      : called.text);
@@ -254,12 +255,12 @@ tell_server(struct doctor *d)
 static void
 tell_switches(struct doctor *d)
 {
-	const struct plan_before *b = &d->plan->before;
+	const struct params_before *b = &d->params->before;
 	char says[HELD_BYTES];
 	struct view view = {0};
 	struct held held;
 	struct fault f = {""};
-	enum rc rc = plan_check_switches(d->plan, d->looking.store, &f);
+	enum rc rc = params_check_switches(d->params, d->looker.store, &f);
 
 	if (rc != RC_OK) {
 		note_refusal(d, rc);
@@ -269,8 +270,8 @@ tell_switches(struct doctor *d)
 		return;
 	}
 	for (size_t i = 0; i < b->nswitches; i++) {
-		rc = look_at(&d->looking, b->switches[i], true, &view,
-		    look_patience(&d->looking), &f);
+		rc = look_at(&d->looker, b->switches[i], true, &view,
+		    look_patience(&d->looker), &f);
 		if (rc != RC_OK) {
 			tell_failure(d, "unless-frozen", rc, &f);
 			continue;
@@ -285,9 +286,9 @@ tell_switches(struct doctor *d)
 }
 
 static int
-doctor_refuse(struct plan *p, enum rc rc, const struct fault *f)
+doctor_refuse(struct params *p, enum rc rc, const struct fault *f)
 {
-	struct doctor d = {.checkup.tell = show_finding, .plan = p};
+	struct doctor d = {.checkup.tell = show_finding, .params = p};
 
 	p->look.json = said_of(p->said, OPT_JSON);
 	if (rc == RC_CONFIG)
@@ -358,7 +359,7 @@ tell_machine_limits(struct doctor *d)
 static bool
 name_probe(struct doctor *d)
 {
-	const char *key = d->plan->nkeys > 0 ? d->plan->keys[0] : "";
+	const char *key = d->params->nkeys > 0 ? d->params->keys[0] : "";
 	size_t n = text_whole(key, PREFIX_CHARS);
 	unsigned char bytes[OWNER_CHARS / 2];
 	int used = snprintf(d->probe, sizeof d->probe, "%.*s%sdlock-doctor-", (int)n, key,
@@ -366,14 +367,14 @@ name_probe(struct doctor *d)
 
 	if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
 		return false;
-	text_hex(d->owner, bytes, sizeof bytes);
+	digits_hex(d->owner, bytes, sizeof bytes);
 	snprintf(d->probe + used, sizeof d->probe - used, "%.12s", d->owner);
-	record_write(d->record, d->plan, 0, NULL);
+	record_write(d->record, d->params, 0, NULL);
 	d->claim = (struct claim){.key = d->probe,
 	    .kind = KIND_EXCLUSIVE,
 	    .owner = d->owner,
 	    .record = d->record,
-	    .ttl = d->plan->terms.ttl};
+	    .ttl = d->params->terms.ttl};
 	return true;
 }
 
@@ -421,7 +422,7 @@ renew_often(struct doctor *d, struct fault *f)
 		instant sent = instant_now();
 
 		rc = d->store->backend->lock->renew(
-		    d->store, look_patience(&d->looking), &d->grant, f);
+		    d->store, look_patience(&d->looker), &d->grant, f);
 		spans[n++] = instant_now() - sent;
 	}
 	if (rc == RC_OK)
@@ -432,7 +433,7 @@ renew_often(struct doctor *d, struct fault *f)
 static void
 tell_lease(struct doctor *d)
 {
-	const struct terms *t = &d->plan->terms;
+	const struct terms *t = &d->params->terms;
 	int64_t lease = d->grant.lease,
 		pace = d->grant.pace > 0 ? d->grant.pace : lease_pace(lease),
 		grace = t->grace_fixed ? t->grace : lease_grace(lease);
@@ -472,7 +473,7 @@ try_look(struct doctor *d)
 {
 	struct fault *f = &d->unseen_why;
 	enum rc rc = look_at(
-	    &d->looking, d->probe, false, &d->view, look_patience(&d->looking), f);
+	    &d->looker, d->probe, false, &d->view, look_patience(&d->looker), f);
 
 	d->looked = true;
 	d->unseen = rc;
@@ -492,7 +493,7 @@ try_look(struct doctor *d)
 static void
 try_break(struct doctor *d, bool held)
 {
-	struct store *s = d->looking.store;
+	struct store *s = d->looker.store;
 	bool polite = s->caps & CAP_REVOKE;
 	const struct person *h = view_holder(&d->view);
 	const struct target t = {d->probe, h ? (uint64_t)h->token : d->grant.token,
@@ -516,10 +517,10 @@ try_break(struct doctor *d, bool held)
 		return;
 	}
 	rc = s->backend->admin->revoke(
-	    s, &t, d->record, !polite, look_patience(&d->looking), &f);
+	    s, &t, d->record, !polite, look_patience(&d->looker), &f);
 	if (rc == RC_OK && polite && (s->caps & CAP_FORCE)) {
 		rc = s->backend->admin->revoke(
-		    s, &other, d->record, true, look_patience(&d->looking), &f);
+		    s, &other, d->record, true, look_patience(&d->looker), &f);
 		rc = rc == RC_LOST ? RC_OK : rc;
 	}
 	d->taken = rc == RC_OK && !polite;
@@ -529,7 +530,7 @@ try_break(struct doctor *d, bool held)
 static void
 try_freeze(struct doctor *d)
 {
-	struct store *s = d->looking.store;
+	struct store *s = d->looker.store;
 	struct fault f = {""}, unthawed = {""};
 	enum rc rc, thawed;
 
@@ -538,11 +539,11 @@ try_freeze(struct doctor *d)
 		return;
 	}
 	rc = s->backend->admin->freeze(
-	    s, d->probe, d->record, FREEZE, look_patience(&d->looking), &f);
+	    s, d->probe, d->record, FREEZE, look_patience(&d->looker), &f);
 	d->touched |= rc != RC_DENIED;
 	thawed = rc == RC_DENIED /* else it may be frozen, though the answer is lost */
 	    ? rc
-	    : s->backend->admin->thaw(s, d->probe, look_patience(&d->looking), &unthawed);
+	    : s->backend->admin->thaw(s, d->probe, look_patience(&d->looker), &unthawed);
 	tell_right(
 	    d, "right-freeze", rc == RC_OK ? thawed : rc, rc == RC_OK ? &unthawed : &f);
 }
@@ -569,12 +570,12 @@ try_held(struct doctor *d, struct fault *f)
 static void
 try_run(struct doctor *d)
 {
-	const struct backend *b = d->plan->site.backend;
+	const struct backend *b = d->params->site.backend;
 	struct fault f = {""}, given;
 	enum rc rc, back;
 
 	look_host(&d->host);
-	rc = b->open(&d->store, &d->host, &d->looking.where.site, &f);
+	rc = b->open(&d->store, &d->host, &d->looker.where.site, &f);
 	if (rc != RC_OK) {
 		tell_failure(d, "right-run", rc, &f);
 		return;
@@ -586,8 +587,7 @@ try_run(struct doctor *d)
 	d->touched = rc != RC_DENIED;
 	if (rc == RC_OK)
 		rc = try_held(d, &f);
-	back = b->lock->release(
-	    d->store, STATUS_NONE, look_patience(&d->looking), &given);
+	back = b->lock->release(d->store, STATUS_NONE, look_patience(&d->looker), &given);
 	if (rc == RC_OK && back != RC_OK && back != RC_REVOKED && !d->taken) {
 		rc = back;
 		f = given;
@@ -604,10 +604,10 @@ try_run(struct doctor *d)
 static enum rc
 ask_check(struct doctor *d, bool sweep, struct fault *f)
 {
-	struct store *s = d->looking.store;
+	struct store *s = d->looker.store;
 
 	d->checkup.sweep = sweep;
-	d->checkup.until = look_patience(&d->looking);
+	d->checkup.until = look_patience(&d->looker);
 	return s->backend->admin->check ? s->backend->admin->check(s, &d->checkup, f)
 					: RC_OK;
 }
@@ -620,13 +620,14 @@ sweep_probe(struct doctor *d)
 	/* where nothing could be written, nothing is left */
 	if (ask_check(d, true, &f) != RC_OK && d->touched)
 		tell(d, DOUBTFUL, "probe", "remove it, unless it ends by itself",
-		    "a part of the probe, the lock %s, may be left on the server: %s", d->probe, f.text);
+		    "a part of the probe, the lock %s, may be left on the server: %s",
+		    d->probe, f.text);
 }
 
 static void
 try_rights(struct doctor *d)
 {
-	bool one = d->looking.store->caps & ONE_LOCK;
+	bool one = d->looker.store->caps & ONE_LOCK;
 
 	if (one || *d->checkup.hands_off.text) {
 		d->rc = d->checkup.refusal;
@@ -653,13 +654,13 @@ static void
 examine(struct doctor *d)
 {
 	struct fault f = {""};
-	enum rc rc = look_open(&d->looking, d->plan, 0, &f);
+	enum rc rc = look_open(&d->looker, d->params, 0, &f);
 
 	if (rc != RC_OK) {
 		tell_failure(d, "server", rc, &f);
 		return;
 	}
-	d->looking.host.verbose = true;
+	d->looker.host.verbose = true;
 	tell_server(d);
 	tell_switches(d);
 	rc = ask_check(d, false, &f);
@@ -669,16 +670,16 @@ examine(struct doctor *d)
 	d->probing = false;
 	if (rc != RC_OK)
 		tell_failure(d, "reachable", rc, &f);
-	look_close(&d->looking);
+	look_close(&d->looker);
 }
 
 static int
-run_doctor(struct plan *p)
+run_doctor(struct params *p)
 {
 	static char room[1 << 16];
 	struct doctor d = {
 	    .checkup = {.ttl = p->terms.ttl, .probe = d.probe, .tell = show_finding},
-	    .plan = p};
+	    .params = p};
 
 	/* room for all that is found of the probe */
 	setvbuf(stdout, room, _IOFBF, sizeof room);

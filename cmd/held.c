@@ -86,7 +86,7 @@ held_of_view(struct held *ret, const struct view *v)
 }
 
 void
-held_ask(struct held *h, const struct plan_claim *c)
+held_ask(struct held *h, const struct params_claim *c)
 {
 	h->room = h->holders > 0 && h->kind == c->kind && !h->frozen &&
 	    (h->kind == KIND_SHARED ||

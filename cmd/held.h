@@ -49,7 +49,7 @@ void held_of_person(struct held *, const struct view *, const struct person *);
 void held_of_freeze(struct held *, const struct view *);
 
 /* Is there room for a run of this kind, so that it waits for others that wait? */
-void held_ask(struct held *, const struct plan_claim *);
+void held_ask(struct held *, const struct params_claim *);
 
 /*
  * The words behind the name of the key, into out[HELD_BYTES]: " is held by ...", ": 2 of 4 slots are

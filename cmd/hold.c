@@ -16,14 +16,15 @@
  */
 #include "cmd.h"
 
+#include "backends/common/append.h"
 #include "backends/common/libc.h"
-#include "backends/common/text.h"
 #include "cmd/supervise/child.h"
-#include "cmd/supervise/loop.h"
 #include "cmd/supervise/join_address.h"
 #include "cmd/supervise/join_find.h"
 #include "cmd/supervise/join_release.h"
+#include "cmd/supervise/loop.h"
 #include "cmd/supervise/told.h"
+#include "environment.h"
 #include "exit.h"
 #include "record.h"
 #include "said.h"
@@ -76,7 +77,7 @@ is_part_of_pipe(pid_t pid)
 
 /* The parent, unless it is none that one would mean without saying so. */
 static enum rc
-find_parent(struct plan *p, const struct origin *o, struct fault *f)
+find_script(struct params *p, const struct origin *o, struct fault *f)
 {
 	pid_t parent = getppid();
 
@@ -113,14 +114,14 @@ refuse_process(pid_t pid, struct fault *f)
 
 /* Finds and opens the process that the lock is for, and names it as the command. */
 static enum rc
-settle_body(struct body *b, struct plan *p, const struct origin *o, struct fault *f)
+settle_body(struct body *b, struct params *p, const struct origin *o, struct fault *f)
 {
 	static char name[32];
 	const char *why = NULL;
 	int pid;
 
 	if (p->steer.pid == 0 && p->steer.length == NEVER &&
-	    find_parent(p, o, f) != RC_OK)
+	    find_script(p, o, f) != RC_OK)
 		return RC_USAGE;
 	pid = p->steer.pid;
 	if (pid == 1)
@@ -173,12 +174,12 @@ name_at(int level, int i)
 {
 	static char name[LEVELS_MAX * sizeof "BEFORE_" + 32];
 	const char *end = name + sizeof name;
-	char *at = text_put(name, end, "DLOCK_");
+	char *at = append_text(name, end, "DLOCK_");
 
 	for (; level > 0; level--)
-		at = text_put(at, end, "BEFORE_");
-	text_put(
-	    at, end, i == LEVEL_HANDLE ? "HANDLE" : variable_names[i] + strlen("DLOCK_"));
+		at = append_text(at, end, "BEFORE_");
+	append_text(at, end,
+	    i == LEVEL_HANDLE ? "HANDLE" : environment_names[i] + strlen("DLOCK_"));
 	return name;
 }
 
@@ -196,7 +197,7 @@ static void
 set_level(FILE *to, int level, int from)
 {
 	for (int i = 0; i <= LEVEL_HANDLE && from != level; i++) {
-		const char *value = from < 0 ? NULL : plan_variable(name_at(from, i));
+		const char *value = from < 0 ? NULL : environment_get(name_at(from, i));
 
 		set_variable(to, name_at(level, i), value);
 	}
@@ -207,7 +208,7 @@ static void
 move_levels(FILE *to, int from, int level)
 {
 	for (;; from++) {
-		const char *handle = plan_variable(name_at(from, LEVEL_HANDLE));
+		const char *handle = environment_get(name_at(from, LEVEL_HANDLE));
 		bool last = !handle || from + 1 == LEVELS_MAX;
 
 		if (last || !hold_has_ended(handle))
@@ -233,7 +234,7 @@ write_assignments(FILE *to, const struct run *r, const char *handle)
 	move_levels(to, 0, 1);
 	set_variable(to, "DLOCK_HANDLE", handle);
 	for (enum variable i = 0; i < VARIABLES; i++)
-		set_variable(to, variable_names[i], told_value(&r->told, i));
+		set_variable(to, environment_names[i], told_value(&r->told, i));
 }
 
 /* False, with errno: not all of it has reached stdout. */
@@ -247,7 +248,7 @@ print_grant(const struct run *r)
 	if (!to)
 		return false;
 	join_address_write_handle(told_value(&r->told, VAR_KEEPER), handle);
-	if (r->plan->steer.shell)
+	if (r->params->steer.shell)
 		write_assignments(to, r, handle);
 	else
 		fprintf(to, "%s\n", handle);
@@ -282,7 +283,7 @@ leave_caller(void)
 
 /* Until here we die with the asker: without a listener the hold could never be released. */
 static bool
-hand_over(const struct run *r)
+deliver_grant(const struct run *r)
 {
 	prctl(PR_SET_PDEATHSIG, 0);
 	if (getppid() != r->body->asker) {
@@ -309,7 +310,7 @@ leave_asker(const struct run *r)
 }
 
 static _Noreturn void
-be_front(struct run *r, struct plan *p)
+be_front(struct run *r, struct params *p)
 {
 	const struct verdict failed = {.status = STATUS_SYSTEM, .name = "failed"};
 	struct verdict v = failed;
@@ -321,7 +322,7 @@ be_front(struct run *r, struct plan *p)
 		v = failed;
 		snprintf(v.line, sizeof v.line,
 		    "cannot write to standard output: %s; %s %s given back",
-		    strerror(undelivered), plan_name(p).text,
+		    strerror(undelivered), params_keys(p).text,
 		    p->nkeys > 1 ? "were" : "was");
 	}
 	start_end(p, &v);
@@ -379,7 +380,7 @@ asker_take_signal(pid_t front, struct loop *l, const struct signalfd_siginfo *in
  * killed when the lock was given already, the keeper stops the process that has it.
  */
 static int
-end_as(pid_t front, const struct plan *p, const _Atomic int *delivery)
+end_as(pid_t front, const struct params *p, const _Atomic int *delivery)
 {
 	char stopped[100] = "";
 	int status;
@@ -392,13 +393,13 @@ end_as(pid_t front, const struct plan *p, const _Atomic int *delivery)
 		snprintf(stopped, sizeof stopped,
 		    ", and process %d and its descendants are stopped", p->steer.pid);
 	say_last("cannot take %s: one of dlock's processes was killed; nothing is held%s",
-	    plan_name(p).text, stopped);
+	    params_keys(p).text, stopped);
 	return W_EXITCODE(STATUS_SYSTEM, 0);
 }
 
 /* How we end: 0 when the lock is held. */
 static int
-await_delivery(pid_t front, int delivery, const struct plan *p, const _Atomic int *how)
+await_delivery(pid_t front, int delivery, const struct params *p, const _Atomic int *how)
 {
 	struct pollfd set[LOOP_OWN + 1];
 	struct signalfd_siginfo info;
@@ -431,21 +432,21 @@ hold_refused(const char *what)
 }
 
 static int
-hold_lock(struct plan *p)
+hold_lock(struct params *p)
 {
 	struct origin origin;
 	struct body body = {.outside.fd = -1,
 	    .until = NEVER,
-	    .print = hand_over,
+	    .print = deliver_grant,
 	    .leave = leave_asker,
 	    .asker = getpid()};
-	struct run r = {.plan = p, .origin = &origin, .body = &body};
+	struct run r = {.params = p, .origin = &origin, .body = &body};
 	struct fault fault;
 	int delivery[2];
 	pid_t front;
 	enum rc rc;
 
-	prctl(PR_SET_DUMPABLE, 0); /* the plan may have a password, while we wait */
+	prctl(PR_SET_DUMPABLE, 0); /* the parameters may have a password, while we wait */
 	libc_close_range(3, ~0U);  /* the caller's are none of ours */
 	body.has_stderr = fstat(STDERR_FILENO, &body.errors) == 0;
 	record_find_user(p);
@@ -480,7 +481,7 @@ hold_lock(struct plan *p)
 }
 
 static int
-run_hold(struct plan *p)
+run_hold(struct params *p)
 {
 	int end = hold_lock(p), sig = WIFSIGNALED(end) ? WTERMSIG(end) : 0;
 	int status = sig ? exit_of_signal(sig) : WEXITSTATUS(end);
@@ -499,8 +500,8 @@ run_hold(struct plan *p)
 static void
 take_back_variables(const char *handle)
 {
-	const char *latest = plan_variable("DLOCK_HANDLE");
-	char *others = join_address_living(plan_variable("DLOCK_KEEPER"), handle);
+	const char *latest = environment_get("DLOCK_HANDLE");
+	char *others = join_address_living(environment_get("DLOCK_KEEPER"), handle);
 
 	if (latest && strcmp(latest, handle) == 0)
 		move_levels(stdout, 1, 0);
@@ -522,7 +523,7 @@ say_of(const char *handle, const char *text)
  * any more.
  */
 static int
-release_handle(const struct plan *p, const char *handle, bool *gone)
+release_handle(const struct params *p, const char *handle, bool *gone)
 {
 	struct join_outcome o;
 	char line[sizeof o.line + 4]; /* it was clean when it was sent: all of it fits */
@@ -551,7 +552,7 @@ release_handle(const struct plan *p, const char *handle, bool *gone)
  * DLOCK_KEY.  RC_USAGE: none of these, or two.
  */
 static enum rc
-find_handle(const struct plan *p, const char **handle, struct fault *f)
+find_handle(const struct params *p, const char **handle, struct fault *f)
 {
 	static char found[JOIN_HANDLE_BYTES];
 	const struct said *of = p->nkeys > 0 ? said_of(p->said, OPT_KEY) : NULL;
@@ -560,7 +561,7 @@ find_handle(const struct plan *p, const char **handle, struct fault *f)
 	if (p->word && keyed)
 		return fault_set(f, RC_USAGE,
 		    "both a handle and --key are given: give only one of them");
-	*handle = p->word ? p->word : plan_variable("DLOCK_HANDLE");
+	*handle = p->word ? p->word : environment_get("DLOCK_HANDLE");
 	if (*handle && !keyed)
 		return RC_OK;
 	*handle = found;
@@ -571,7 +572,7 @@ find_handle(const struct plan *p, const char **handle, struct fault *f)
 }
 
 static int
-run_release(struct plan *p)
+run_release(struct params *p)
 {
 	const char *handle;
 	bool gone = false;
@@ -584,7 +585,7 @@ run_release(struct plan *p)
 	} else {
 		status = exit_of_release(rc);
 		say_last("%s%s%s%s", p->nkeys > 0 && !p->word ? "cannot release " : "",
-		    p->nkeys > 0 && !p->word ? plan_name(p).text : "",
+		    p->nkeys > 0 && !p->word ? params_keys(p).text : "",
 		    p->nkeys > 0 && !p->word ? ": " : "", text_shown(f.text).text);
 	}
 	if (p->steer.shell && gone)

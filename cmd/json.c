@@ -3,8 +3,8 @@
 
 #include "text.h"
 
+#include "backends/common/append.h"
 #include "backends/common/instant.h"
-#include "backends/common/text.h"
 
 #include <string.h>
 
@@ -22,7 +22,7 @@ put(struct json *j, const char *text, size_t n)
 }
 
 static bool
-put_string(struct json *j, const char *s)
+put_text(struct json *j, const char *s)
 {
 	bool fits = put(j, "\"", 1);
 
@@ -42,12 +42,12 @@ put_name(struct json *j, const char *name)
 	if (j->filled && !put(j, ",", 1))
 		return false;
 	j->filled = true;
-	return !name || (put_string(j, name) && put(j, ":", 1));
+	return !name || (put_text(j, name) && put(j, ":", 1));
 }
 
 /* A value as JSON has it; NULL: it is not known. */
 static void
-put_value(struct json *j, const char *name, const char *value)
+put_named(struct json *j, const char *name, const char *value)
 {
 	const struct json before = *j;
 
@@ -87,8 +87,8 @@ json_put_string(struct json *j, const char *name, const char *value)
 	const struct json before = *j;
 
 	if (!value)
-		put_value(j, name, NULL);
-	else if (!put_name(j, name) || !put_string(j, value))
+		put_named(j, name, NULL);
+	else if (!put_name(j, name) || !put_text(j, value))
 		*j = before;
 }
 
@@ -99,7 +99,7 @@ json_put_strings(struct json *j, const char *name, const char *const *values, si
 	bool fits = put_name(j, name) && put(j, "[", 1);
 
 	for (size_t i = 0; i < n; i++)
-		fits = fits && (i == 0 || put(j, ",", 1)) && put_string(j, values[i]);
+		fits = fits && (i == 0 || put(j, ",", 1)) && put_text(j, values[i]);
 	if (!fits || !put(j, "]", 1))
 		*j = before;
 }
@@ -109,8 +109,8 @@ json_put_known(struct json *j, const char *name, bool known, int64_t value)
 {
 	char digits[24];
 
-	text_put_signed(digits, digits + sizeof digits, value);
-	put_value(j, name, known ? digits : NULL);
+	append_signed(digits, digits + sizeof digits, value);
+	put_named(j, name, known ? digits : NULL);
 }
 
 void
@@ -122,7 +122,7 @@ json_put_number(struct json *j, const char *name, int64_t value)
 void
 json_put_truth(struct json *j, const char *name, bool value)
 {
-	put_value(j, name, value ? "true" : "false");
+	put_named(j, name, value ? "true" : "false");
 }
 
 void
@@ -132,7 +132,7 @@ json_put_seconds(struct json *j, const char *name, int64_t ns)
 
 	snprintf(text, sizeof text, "%lld.%03d", (long long)(ns / NS_PER_S),
 	    (int)(ns % NS_PER_S / NS_PER_MS));
-	put_value(j, name, ns < 0 || ns == NEVER ? NULL : text);
+	put_named(j, name, ns < 0 || ns == NEVER ? NULL : text);
 }
 
 void

@@ -91,7 +91,7 @@ append_to_file(const char *path, const char *line, size_t n)
 }
 
 static bool
-put_into_place(const struct plan_log *to, const char *line, size_t n)
+put_into_place(const struct params_log *to, const char *line, size_t n)
 {
 	switch (to->kind) {
 	case LOG_NOWHERE:
@@ -110,7 +110,7 @@ put_into_place(const struct plan_log *to, const char *line, size_t n)
 
 /* A file has an end (RLIMIT_FSIZE), a pipe loses its reader: neither may kill us. */
 static bool
-put_unharmed(const struct plan_log *to, const char *line, size_t n)
+put_unharmed(const struct params_log *to, const char *line, size_t n)
 {
 	const struct sigaction ignored = {.sa_handler = SIG_IGN};
 	struct sigaction pipe, size;
@@ -144,7 +144,7 @@ put_syslog_head(char *out, size_t size, enum log_weight weight, pid_t pid)
 }
 
 static size_t
-put_head(char *out, size_t size, const struct plan_log *to, const struct log_line *l,
+put_head(char *out, size_t size, const struct params_log *to, const struct log_line *l,
     const char *host)
 {
 	pid_t pid = l->pid ? l->pid : getpid();
@@ -173,7 +173,7 @@ put_words(char *out, const struct log_line *l, const struct record *self)
 
 /* What is long stands last: a value that does not fit is left out. */
 static void
-put_facts(struct json *j, const struct plan *p, const struct log_line *l,
+put_facts(struct json *j, const struct params *p, const struct log_line *l,
     const struct record *self)
 {
 	static char message[2 * WORDS_BYTES];
@@ -215,12 +215,12 @@ put_facts(struct json *j, const struct plan *p, const struct log_line *l,
 }
 
 void
-log_write(const struct plan *p, const struct log_line *l)
+log_write(const struct params *p, const struct log_line *l)
 {
 	/* the pages of a stack are touched even where there is no log */
 	static char line[LOG_BYTES];
 	static struct record_own own;
-	const struct plan_log *to = &p->show.log;
+	const struct params_log *to = &p->show.log;
 	struct json j;
 	size_t n;
 
@@ -242,9 +242,9 @@ log_write(const struct plan *p, const struct log_line *l)
 }
 
 void
-log_end(const struct plan *p)
+log_end(const struct params *p)
 {
-	const struct plan_log *to = &p->show.log;
+	const struct params_log *to = &p->show.log;
 	char place[sizeof "descriptor " + 12];
 
 	if (dropped == 0)

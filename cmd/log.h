@@ -11,7 +11,7 @@
 #ifndef DLOCK_LOG_H
 #define DLOCK_LOG_H
 
-#include "plan.h"
+#include "params.h"
 
 #include <sys/types.h>
 
@@ -23,7 +23,7 @@ enum log_weight { LOG_USUAL, LOG_NOTABLE, LOG_TROUBLE };
 /* Facts of one line.  Texts are clean; NULL, 0: not known, but where it says otherwise. */
 struct log_line {
 	const char *event;
-	const char *key; /* NULL: all that the plan has */
+	const char *key; /* NULL: all that the parameters has */
 	enum log_weight weight;
 	/* the sentence; between the two stands who does it */
 	const char *before, *after;
@@ -41,9 +41,9 @@ struct log_line {
 };
 
 /* Does nothing without --log. */
-void log_write(const struct plan *, const struct log_line *);
+void log_write(const struct params *, const struct log_line *);
 
 /* The last word of a process: says on stderr if lines are missing. */
-void log_end(const struct plan *);
+void log_end(const struct params *);
 
 #endif

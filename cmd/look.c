@@ -25,7 +25,7 @@
 #define PAUSE_MOST NS_PER_S
 
 instant
-look_patience(const struct looking *l)
+look_patience(const struct looker *l)
 {
 	return instant_after(instant_now(), l->patience);
 }
@@ -101,23 +101,23 @@ look_connect_timeout(const struct site *site)
 }
 
 void
-look_ask_outer(struct looking *l)
+look_ask_outer(struct looker *l)
 {
 	struct join_inner outer = {
-	    .base.host = &l->host, .plan = l->plan, .where = &l->where};
+	    .base.host = &l->host, .params = l->params, .where = &l->where};
 
 	l->joined = join_inner_look(&outer);
 }
 
 enum rc
-look_open(struct looking *l, const struct plan *p, unsigned caps, struct fault *f)
+look_open(struct looker *l, const struct params *p, unsigned caps, struct fault *f)
 {
 	const struct backend *b = p->site.backend;
 	enum rc rc;
 
 	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
 	signal(SIGXFSZ, SIG_IGN);  /* the write fails, and is told of */
-	*l = (struct looking){.plan = p, .jitter = (uint64_t)instant_now() | 1};
+	*l = (struct looker){.params = p, .jitter = (uint64_t)instant_now() | 1};
 	look_host(&l->host);
 	if (!b->open)
 		return fault_set(f, RC_CONFIG,
@@ -141,7 +141,7 @@ look_open(struct looking *l, const struct plan *p, unsigned caps, struct fault *
 }
 
 void
-look_close(struct looking *l)
+look_close(struct looker *l)
 {
 	if (l->store)
 		l->store->backend->close(l->store);
@@ -150,7 +150,7 @@ look_close(struct looking *l)
 
 /* A look collects the view of one key, or of each in turn. */
 struct collection {
-	struct looking *looking;
+	struct looker *looker;
 	struct view *view;
 	/* of all keys: gets each view that is complete; NULL: of one */
 	bool (*see)(void *, const struct view *);
@@ -210,7 +210,7 @@ static bool
 collect(void *ctx, const struct entry *e, int64_t now)
 {
 	struct collection *c = ctx;
-	const char *secret = c->looking->host.secret;
+	const char *secret = c->looker->host.secret;
 
 	if (c->see && strlen(e->key) > KEY_BYTES)
 		return true; /* nobody can lock that */
@@ -231,14 +231,14 @@ collect(void *ctx, const struct entry *e, int64_t now)
 static enum rc
 look(struct collection *c, struct look *what, struct fault *f)
 {
-	struct looking *l = c->looking;
+	struct looker *l = c->looker;
 	enum rc rc;
 
 	what->see = collect;
 	what->ctx = c;
 	what->patience = l->patience;
 	rc = l->store->backend->admin->each(l->store, what, f);
-	if (*l->host.notice.text && !l->plan->show.quiet)
+	if (*l->host.notice.text && !l->params->show.quiet)
 		say("%s", text_shown(l->host.notice.text).text);
 	*l->host.notice.text = '\0'; /* each is said once */
 	if (rc == RC_OK ||
@@ -251,13 +251,13 @@ look(struct collection *c, struct look *what, struct fault *f)
 }
 
 enum rc
-look_at(struct looking *l, const char *key, bool brief, struct view *v, instant until,
+look_at(struct looker *l, const char *key, bool brief, struct view *v, instant until,
     struct fault *f)
 {
-	struct collection one = {.looking = l, .view = v};
+	struct collection one = {.looker = l, .view = v};
 	struct look what = {.key = key,
 	    .brief = brief,
-	    .success = l->plan->look.done_within != 0,
+	    .success = l->params->look.done_within != 0,
 	    .until = until};
 
 	view_begin(v, key);
@@ -265,12 +265,12 @@ look_at(struct looking *l, const char *key, bool brief, struct view *v, instant 
 }
 
 enum rc
-look_at_all(struct looking *l, bool (*see)(void *, const struct view *), void *ctx,
+look_at_all(struct looker *l, bool (*see)(void *, const struct view *), void *ctx,
     instant until, struct fault *f)
 {
 	struct view view = {0};
-	struct collection all = {.looking = l, .view = &view, .see = see, .ctx = ctx};
-	struct look what = {.brief = true, .jobs = l->plan->look.jobs, .until = until};
+	struct collection all = {.looker = l, .view = &view, .see = see, .ctx = ctx};
+	struct look what = {.brief = true, .jobs = l->params->look.jobs, .until = until};
 	enum rc rc = look(&all, &what, f);
 
 	view_free(&view);
@@ -278,7 +278,7 @@ look_at_all(struct looking *l, bool (*see)(void *, const struct view *), void *c
 }
 
 void
-look_rest(struct looking *l, instant until)
+look_rest(struct looker *l, instant until)
 {
 	int64_t pause;
 
@@ -290,9 +290,9 @@ look_rest(struct looking *l, instant until)
 }
 
 int
-look_refuse(const struct looking *l, const char *key, enum rc rc, const struct fault *f)
+look_refuse(const struct looker *l, const char *key, enum rc rc, const struct fault *f)
 {
-	const struct plan *p = l->plan;
+	const struct params *p = l->params;
 	const char *what = p->cmd == CMD_STATUS ? "look at"
 	    : p->cmd == CMD_LS                  ? "list"
 	    : p->cmd == CMD_WAIT                ? "wait for"
@@ -339,21 +339,21 @@ draw(struct rounds *r, bool first, struct fault *f)
 static int
 show_again(struct rounds *r)
 {
-	bool draws = r->screen.moves && !r->looking.plan->look.json, told = false;
+	bool draws = r->screen.moves && !r->looker.params->look.json, told = false;
 	struct fault f;
 
 	for (bool first = true;; first = false) {
 		enum rc rc = draws ? draw(r, first, &f) : r->show(r, NULL, &f);
 
 		if (rc != RC_OK && (first || rc != RC_AGAIN))
-			return look_refuse(&r->looking, r->key, rc, &f);
+			return look_refuse(&r->looker, r->key, rc, &f);
 		if (say_written() != 0)
 			return STATUS_SYSTEM;
 		if (rc != RC_OK && !draws && !told)
-			look_refuse(&r->looking, r->key, rc, &f);
+			look_refuse(&r->looker, r->key, rc, &f);
 		told = rc != RC_OK;
-		if (wait_by_poll(&r->looking.host, STDOUT_FILENO, 0,
-			instant_after(instant_now(), r->looking.plan->look.again)) ==
+		if (wait_by_poll(&r->looker.host, STDOUT_FILENO, 0,
+			instant_after(instant_now(), r->looker.params->look.again)) ==
 		    WOKE_READY) {
 			/* nobody reads it any more: as the next write would */
 			raise(SIGPIPE);
@@ -364,23 +364,23 @@ show_again(struct rounds *r)
 }
 
 int
-look_rounds(struct rounds *r, const struct plan *p)
+look_rounds(struct rounds *r, const struct params *p)
 {
 	struct fault f;
 	unsigned caps = p->look.jobs || p->look.done_within ? CAP_JOB : 0;
-	enum rc rc = look_open(&r->looking, p, caps, &f);
+	enum rc rc = look_open(&r->looker, p, caps, &f);
 	int status;
 
 	if (rc != RC_OK)
-		return look_refuse(&r->looking, r->key, rc, &f);
+		return look_refuse(&r->looker, r->key, rc, &f);
 	if (p->look.again) {
 		status = show_again(r);
 	} else if ((rc = r->show(r, stdout, &f)) == RC_OK) {
 		status = say_written();
 	} else {
 		fflush(stdout); /* what has been found before */
-		status = look_refuse(&r->looking, r->key, rc, &f);
+		status = look_refuse(&r->looker, r->key, rc, &f);
 	}
-	look_close(&r->looking);
+	look_close(&r->looker);
 	return status;
 }

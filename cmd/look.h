@@ -1,8 +1,8 @@
 /*
  * look.h - how a subcommand looks at locks, without holding any.
  *
- * The store is that of the plan, or of the outer run where the plan names no
- * server itself.  A look asks once: a silent server is not asked again here.  Each request of a look,
+ * The store is the one that the user names, or that of the outer run where the user names no
+ * server.  A look asks once: a silent server is not asked again here.  Each request of a look,
  * and each change, may take as long as connect-timeout says, with all that is asked again
  * meanwhile; so a server that says again and again that it cannot answer now is given up, too.
  *
@@ -15,9 +15,9 @@
 #include "screen.h"
 #include "view.h"
 
-struct looking {
+struct looker {
 	struct host host;
-	const struct plan *plan;
+	const struct params *params;
 	struct store *store;
 	struct join_site where;
 	/* CMD_WAIT: what join_inner_look() says of a run like this */
@@ -37,21 +37,21 @@ int64_t look_connect_timeout(const struct site *);
 void look_host(struct host *);
 
 /*
- * Opens the plan's store, which must be able to be looked at and have all of `caps`
+ * Opens the store that was asked for.  It must be able to be looked at and have all of `caps`
  * (CAP_ bits; 0: nothing more).  Otherwise (RC_USAGE, RC_CONFIG, RC_SYSTEM, RC_AGAIN)
- * nothing needs closing.  The plan must outlive it.
+ * nothing needs closing.  The parameters must outlive it.
  */
-enum rc look_open(struct looking *, const struct plan *, unsigned caps, struct fault *);
-void look_close(struct looking *);
+enum rc look_open(struct looker *, const struct params *, unsigned caps, struct fault *);
+void look_close(struct looker *);
 
 /* CMD_WAIT: finds `joined` out anew. */
-void look_ask_outer(struct looking *);
+void look_ask_outer(struct looker *);
 
 /* Until when to wait for the answer to a question that is sent now. */
-instant look_patience(const struct looking *);
+instant look_patience(const struct looker *);
 
 /* Looks at one key; `until`, or NEVER, bounds all of it. */
-enum rc look_at(struct looking *, const char *key, bool brief, struct view *,
+enum rc look_at(struct looker *, const char *key, bool brief, struct view *,
     instant until, struct fault *);
 
 /*
@@ -59,26 +59,26 @@ enum rc look_at(struct looking *, const char *key, bool brief, struct view *,
  * are remembered, and hands out a view of each as soon as it is complete; `see` returns false
  * when it has seen enough.
  */
-enum rc look_at_all(struct looking *, bool (*see)(void *ctx, const struct view *),
+enum rc look_at_all(struct looker *, bool (*see)(void *ctx, const struct view *),
     void *ctx, instant until, struct fault *);
 
 /*
  * Sleeps before the next look at a lock that is not free yet, longer each time, up to a
  * second, and at most until `until`.
  */
-void look_rest(struct looking *, instant until);
+void look_rest(struct looker *, instant until);
 
 /*
  * Says why a look (or what was to follow it) came to nothing; `key` NULL: of all.  Returns
  * the exit status.
  */
-int look_refuse(const struct looking *, const char *key, enum rc, const struct fault *);
+int look_refuse(const struct looker *, const char *key, enum rc, const struct fault *);
 
 /* ---- once, or with --watch again and again ---- */
 
 /* What is shown: a subcommand's own struct begins with it. */
 struct rounds {
-	struct looking looking;
+	struct looker looker;
 	struct screen screen; /* open */
 	const char *key;      /* the one that is looked at; NULL: all */
 	/*
@@ -93,7 +93,7 @@ struct rounds {
  * elsewhere it is lines that tell what has changed.  Rounds end with a signal, or where the
  * very first look fails.
  */
-int look_rounds(struct rounds *, const struct plan *);
+int look_rounds(struct rounds *, const struct params *);
 
 /* In a picture: the look has failed. */
 void look_tell_failure(FILE *, const struct fault *);

@@ -43,12 +43,12 @@ static struct ls {
 static void
 print_lock(const struct view *v)
 {
-	const struct plan_look *look = &ls.rounds.looking.plan->look;
+	const struct params_look *look = &ls.rounds.looker.params->look;
 
 	if (look->json && v && look->jobs) {
-		show_job(ls.to, v, ls.rounds.looking.store);
+		show_job(ls.to, v, ls.rounds.looker.store);
 	} else if (look->json && v) {
-		show_json(ls.to, v, ls.rounds.looking.store, true, instant_epoch());
+		show_json(ls.to, v, ls.rounds.looker.store, true, instant_epoch());
 	} else if (v || !(look->json || look->bare)) {
 		columns_row(&ls.columns, v, ls.row);
 		fprintf(ls.to, "%s\n", ls.row);
@@ -106,7 +106,7 @@ static bool
 print_change(const struct view *v, bool listed)
 {
 	const struct known wanted = {.key = (char *)v->key};
-	uint64_t facts = show_facts(v, ls.rounds.looking.store, true);
+	uint64_t facts = show_facts(v, ls.rounds.looker.store, true);
 	struct known *k = ls.sorted
 	    ? bsearch(&wanted, ls.known, ls.sorted, sizeof wanted, compare_known)
 	    : NULL;
@@ -205,8 +205,8 @@ print_gauges(void)
 			if (g == 3 && k->held < 0)
 				continue;
 			fprintf(ls.to, "%s{key=\"%s\",backend=\"%s\"} %" PRIu64 "\n",
-			    gauges[g].name, k->key,
-			    ls.rounds.looking.store->backend->name, whole[g]);
+			    gauges[g].name, k->key, ls.rounds.looker.store->backend->name,
+			    whole[g]);
 		}
 	}
 }
@@ -217,7 +217,7 @@ print_gauges(void)
 static bool
 see(void *ctx, const struct view *v)
 {
-	const struct plan *p = ls.rounds.looking.plan;
+	const struct params *p = ls.rounds.looker.params;
 
 	(void)ctx;
 	if (p->word && fnmatch(p->word, v->key, 0) != 0)
@@ -239,7 +239,7 @@ list_locks(FILE *to, struct fault *f)
 {
 	ls.to = to;
 	ls.seen = 0;
-	return look_at_all(&ls.rounds.looking, see, NULL, NEVER, f);
+	return look_at_all(&ls.rounds.looker, see, NULL, NEVER, f);
 }
 
 /*
@@ -250,7 +250,7 @@ static enum rc
 draw_locks(FILE *picture, struct fault *f)
 {
 	const struct screen *s = &ls.rounds.screen;
-	struct looking *l = &ls.rounds.looking;
+	struct looker *l = &ls.rounds.looker;
 	char *rows = NULL;
 	size_t size = 0;
 	FILE *to = open_memstream(&rows, &size);
@@ -258,13 +258,13 @@ draw_locks(FILE *picture, struct fault *f)
 
 	if (!to)
 		return fault_set(f, RC_SYSTEM, "no memory");
-	columns_fit(&ls.columns, l->plan->look.columns);
+	columns_fit(&ls.columns, l->params->look.columns);
 	ls.most = s->rows > 5 ? s->rows - 5 : 1;
 	rc = list_locks(to, f);
 	fclose(to);
 	fprintf(picture, "%s%" PRIu64 " lock%s at %s, every %s%s\n",
 	    screen_colour(s, DIM), ls.seen, ls.seen == 1 ? "" : "s",
-	    text_shown(l->store->where).text, parse_span(l->plan->look.again).text,
+	    text_shown(l->store->where).text, parse_span(l->params->look.again).text,
 	    screen_colour(s, PLAIN));
 	if (rc != RC_OK)
 		look_tell_failure(picture, f);
@@ -286,13 +286,13 @@ show_locks(struct rounds *r, FILE *to, struct fault *f)
 		return draw_locks(to, f);
 	ls.to = stdout;
 	ls.changes = !to;
-	if (!ls.headed && !r->looking.plan->look.prometheus)
+	if (!ls.headed && !r->looker.params->look.prometheus)
 		print_lock(NULL);
 	ls.headed = true;
 	rc = list_locks(stdout, f);
 	if (rc == RC_OK && ls.short_of_memory)
 		rc = fault_set(f, RC_SYSTEM, "no memory for so many locks");
-	if (rc == RC_OK && r->looking.plan->look.prometheus)
+	if (rc == RC_OK && r->looker.params->look.prometheus)
 		print_gauges();
 	if (ls.changes)
 		end_changes(rc == RC_OK);
@@ -300,7 +300,7 @@ show_locks(struct rounds *r, FILE *to, struct fault *f)
 }
 
 static int
-run_ls(struct plan *p)
+run_ls(struct params *p)
 {
 	struct fault f;
 	int status;

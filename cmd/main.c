@@ -21,7 +21,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-static int print_version(struct plan *);
+static int print_version(struct params *);
 
 static const struct cmd cmd_help = {
     .help = "explain dlock or a subcommand", .bit = CMD_HELP};
@@ -196,7 +196,7 @@ print_version_object(void)
 
 /* Of each backend its name, and the forms of its URLs below each other. */
 static int
-print_version(struct plan *p)
+print_version(struct params *p)
 {
 	static char room[4096];
 
@@ -224,10 +224,10 @@ print_version(struct plan *p)
 static int
 run_with_plan(const struct cmd *c, char **words)
 {
-	static struct plan plan;
+	static struct params params;
 	struct fault fault;
 	char strays[700];
-	enum rc rc = args_read(&plan, c->bit, words, &fault);
+	enum rc rc = args_read(&params, c->bit, words, &fault);
 
 	if (rc == RC_DONE)
 		return print_usage(c);
@@ -236,13 +236,13 @@ run_with_plan(const struct cmd *c, char **words)
 		/* the words were not understood, but the shell that evaluates stdout must know */
 		if ((options[OPT_SHELL].cmds & c->bit) && args_have(words, "--shell"))
 			say_to_eval(exit_of_rc(rc).number);
-		return c->refuse ? c->refuse(&plan, rc, &fault) : exit_of_rc(rc).number;
+		return c->refuse ? c->refuse(&params, rc, &fault) : exit_of_rc(rc).number;
 	}
 	/* no variable counts for `version`, so that none is a mistake */
-	if (c != &cmd_version && !plan.show.quiet &&
+	if (c != &cmd_version && !params.show.quiet &&
 	    variables_strays(strays, sizeof strays))
 		say("unknown environment variables are ignored: %s", strays);
-	return c->run(&plan);
+	return c->run(&params);
 }
 
 int

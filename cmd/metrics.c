@@ -436,7 +436,7 @@ usual_mode(void)
 
 /* With the lock: reads the one, writes the other, and renames it. */
 static enum rc
-replace(const struct plan *p, const struct metrics_run *r, const char *next, int fd,
+replace(const struct params *p, const struct metrics_run *r, const char *next, int fd,
     struct fault *f)
 {
 	static struct table t; /* the process ends after this */
@@ -477,7 +477,7 @@ replace(const struct plan *p, const struct metrics_run *r, const char *next, int
 }
 
 void
-metrics_add(const struct plan *p, const struct metrics_run *r)
+metrics_add(const struct params *p, const struct metrics_run *r)
 {
 	struct fault f = {""};
 	/* the pages of a stack are touched even where there are no metrics */

@@ -8,7 +8,7 @@
 #ifndef DLOCK_METRICS_H
 #define DLOCK_METRICS_H
 
-#include "plan.h"
+#include "params.h"
 
 #include <stdio.h>
 
@@ -21,10 +21,10 @@ struct metrics_run {
 };
 
 /*
- * Adds a run that ends now to the plan's file, which it names.  A failure is one line on stderr,
+ * Adds a run that ends now to the run's file, which it names.  A failure is one line on stderr,
  * and no more.
  */
-void metrics_add(const struct plan *, const struct metrics_run *);
+void metrics_add(const struct params *, const struct metrics_run *);
 
 /*
  * A key as the value of a label, escaped as the format wants it, into out[METRICS_LABEL];

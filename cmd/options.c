@@ -19,16 +19,16 @@
 
 /* Where it keeps its value. */
 static void *
-target(struct plan *p, const struct option *o)
+target(struct params *p, const struct option *o)
 {
 	return (char *)p + o->at;
 }
 
 /* "3s", "365d" */
-static struct span
+static struct word
 bound(int64_t ns)
 {
-	struct span s = parse_span(ns);
+	struct word s = parse_span(ns);
 
 	if (ns >= DAY && ns % DAY == 0)
 		snprintf(s.text, sizeof s.text, "%lldd", (long long)(ns / DAY));
@@ -37,7 +37,7 @@ bound(int64_t ns)
 
 /* From min to max; max NEVER: without a bound that matters. */
 static enum rc
-set_duration(struct plan *p, const struct option *o, const char *value, struct fault *f)
+set_duration(struct params *p, const struct option *o, const char *value, struct fault *f)
 {
 	int64_t ns;
 	bool legible = parse_duration(value, &ns);
@@ -55,7 +55,7 @@ set_duration(struct plan *p, const struct option *o, const char *value, struct f
 }
 
 static enum rc
-set_number(struct plan *p, const struct option *o, const char *value, struct fault *f)
+set_number(struct params *p, const struct option *o, const char *value, struct fault *f)
 {
 	long n;
 
@@ -70,7 +70,7 @@ set_number(struct plan *p, const struct option *o, const char *value, struct fau
 
 /* One of a group says which kind (max), or not to wait; told no, it says nothing. */
 static enum rc
-set_flag(struct plan *p, const struct option *o, const char *value, struct fault *f)
+set_flag(struct params *p, const struct option *o, const char *value, struct fault *f)
 {
 	bool on;
 
@@ -88,7 +88,7 @@ set_flag(struct plan *p, const struct option *o, const char *value, struct fault
 
 /* From min (0 or 1) to max bytes. */
 static enum rc
-set_text(struct plan *p, const struct option *o, const char *value, struct fault *f)
+set_text(struct params *p, const struct option *o, const char *value, struct fault *f)
 {
 	const char *objection = o->min && !*value ? "it is empty"
 						  : text_objection(value, o->max);
@@ -103,7 +103,7 @@ set_text(struct plan *p, const struct option *o, const char *value, struct fault
 
 /* A text for people: record_write() cuts it and makes it one line. */
 static enum rc
-set_told(struct plan *p, const struct option *o, const char *value, struct fault *f)
+set_told(struct params *p, const struct option *o, const char *value, struct fault *f)
 {
 	(void)f;
 	*(const char **)target(p, o) = value;
@@ -113,7 +113,7 @@ set_told(struct plan *p, const struct option *o, const char *value, struct fault
 /* ---- setters of one row ---- */
 
 static enum rc
-add_key(struct plan *p, const struct option *o, const char *value, struct fault *f)
+add_key(struct params *p, const struct option *o, const char *value, struct fault *f)
 {
 	const char *objection = *value ? text_objection(value, KEY_BYTES)
 				       : "a key cannot be empty";
@@ -148,7 +148,7 @@ options_backends(const char *last)
 }
 
 static enum rc
-set_backend(struct plan *p, const struct option *o, const char *value, struct fault *f)
+set_backend(struct params *p, const struct option *o, const char *value, struct fault *f)
 {
 	static const struct synonym others[] = {{"postgres", "pg"}, {"postgresql", "pg"},
 	    {"zookeeper", "zk"}, {"mariadb", "mysql"}, {"valkey", "redis"}, {NULL, NULL}};
@@ -167,9 +167,9 @@ set_backend(struct plan *p, const struct option *o, const char *value, struct fa
 
 /* An empty value takes back what weaker origins say, and stands before any other. */
 static enum rc
-add_switch(struct plan *p, const struct option *o, const char *value, struct fault *f)
+add_switch(struct params *p, const struct option *o, const char *value, struct fault *f)
 {
-	struct plan_before *b = &p->before;
+	struct params_before *b = &p->before;
 	const char *objection = text_objection(value, KEY_BYTES);
 
 	(void)o;
@@ -200,7 +200,7 @@ is_path(const char *value)
 }
 
 static enum rc
-set_url(struct plan *p, const struct option *o, const char *value, struct fault *f)
+set_url(struct params *p, const struct option *o, const char *value, struct fault *f)
 {
 	/* etcdctl writes its endpoints as http:// */
 	static const struct synonym others[] = {{"zookeeper", "zk"}, {"http", "etcd"},
@@ -229,9 +229,9 @@ set_url(struct plan *p, const struct option *o, const char *value, struct fault 
 }
 
 static enum rc
-add_setting(struct plan *p, const struct option *o, const char *value, struct fault *f)
+add_setting(struct params *p, const struct option *o, const char *value, struct fault *f)
 {
-	struct plan_site *s = &p->site;
+	struct params_site *s = &p->site;
 	char *copy = p->texts.settings + s->settings_used, *equals = strchr(value, '=');
 	size_t n = strlen(value) + 1;
 
@@ -251,7 +251,7 @@ add_setting(struct plan *p, const struct option *o, const char *value, struct fa
 }
 
 static enum rc
-set_signal(struct plan *p, const struct option *o, const char *value, struct fault *f)
+set_signal(struct params *p, const struct option *o, const char *value, struct fault *f)
 {
 	static const int useless[] = {
 	    SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH};
@@ -269,7 +269,7 @@ set_signal(struct plan *p, const struct option *o, const char *value, struct fau
 }
 
 static enum rc
-set_command(struct plan *p, const struct option *o, const char *value, struct fault *f)
+set_command(struct params *p, const struct option *o, const char *value, struct fault *f)
 {
 	(void)o;
 	if (!*value)
@@ -279,7 +279,7 @@ set_command(struct plan *p, const struct option *o, const char *value, struct fa
 }
 
 static enum rc
-set_period(struct plan *p, const struct option *o, const char *value, struct fault *f)
+set_period(struct params *p, const struct option *o, const char *value, struct fault *f)
 {
 	static const char *const names[] = {
 	    [PER_DAY] = "day", [PER_HOUR] = "hour", [PER_WEEK] = "week"};
@@ -308,7 +308,7 @@ options_check_fd(int fd, struct fault *f)
 
 /* Whether the descriptor is open is asked when it is known that this value counts: args.c. */
 static enum rc
-set_log(struct plan *p, const struct option *o, const char *value, struct fault *f)
+set_log(struct params *p, const struct option *o, const char *value, struct fault *f)
 {
 	static const char fd[] = "fd:";
 	const char *objection = text_objection(value, o->max);
@@ -323,7 +323,7 @@ set_log(struct plan *p, const struct option *o, const char *value, struct fault 
 		    text_brief(value).text);
 	if (strcmp(value, "-") == 0)
 		return fault_set(f, RC_USAGE, "standard output is written fd:1");
-	p->show.log = (struct plan_log){.path = value, .fd = (int)n};
+	p->show.log = (struct params_log){.path = value, .fd = (int)n};
 	p->show.log.kind = !*value                ? LOG_NOWHERE
 	    : strcmp(value, "syslog") == 0        ? LOG_TO_SYSLOG
 	    : strncmp(value, fd, strlen(fd)) == 0 ? LOG_TO_FD
@@ -332,7 +332,8 @@ set_log(struct plan *p, const struct option *o, const char *value, struct fault 
 }
 
 static enum rc
-set_status_fd(struct plan *p, const struct option *o, const char *value, struct fault *f)
+set_status_fd(
+    struct params *p, const struct option *o, const char *value, struct fault *f)
 {
 	long n;
 
@@ -346,7 +347,7 @@ set_status_fd(struct plan *p, const struct option *o, const char *value, struct 
 }
 
 static enum rc
-set_token(struct plan *p, const struct option *o, const char *value, struct fault *f)
+set_token(struct params *p, const struct option *o, const char *value, struct fault *f)
 {
 	long n;
 
@@ -359,7 +360,7 @@ set_token(struct plan *p, const struct option *o, const char *value, struct faul
 
 /* The server is told how long that is by our clock. */
 static enum rc
-set_until(struct plan *p, const struct option *o, const char *value, struct fault *f)
+set_until(struct params *p, const struct option *o, const char *value, struct fault *f)
 {
 	int64_t us;
 	bool twice;
@@ -380,7 +381,7 @@ set_until(struct plan *p, const struct option *o, const char *value, struct faul
 }
 
 static enum rc
-set_format(struct plan *p, const struct option *o, const char *value, struct fault *f)
+set_format(struct params *p, const struct option *o, const char *value, struct fault *f)
 {
 	bool table = strcmp(value, "table") == 0, json = strcmp(value, "json") == 0,
 	     prometheus = strcmp(value, "prometheus") == 0;
@@ -398,24 +399,24 @@ set_format(struct plan *p, const struct option *o, const char *value, struct fau
 /* ---- the table ---- */
 
 /*
- * How an option is set, and where it keeps its value: a member of the plan, which must have
+ * How an option is set, and where it keeps its value: a member of the parameters, which must have
  * the type that the setter writes.
  */
 #define DURATION(m) \
 	.set = set_duration, \
-	.at = _Generic(((struct plan *)NULL)->m, int64_t \
-		       : offsetof(struct plan, m))
+	.at = _Generic(((struct params *)NULL)->m, int64_t \
+		       : offsetof(struct params, m))
 #define NUMBER(m) \
 	.set = set_number, \
-	.at = _Generic(((struct plan *)NULL)->m, int \
-		       : offsetof(struct plan, m))
+	.at = _Generic(((struct params *)NULL)->m, int \
+		       : offsetof(struct params, m))
 #define FLAG(m) \
 	.set = set_flag, \
-	.at = _Generic(((struct plan *)NULL)->m, bool \
-		       : offsetof(struct plan, m))
+	.at = _Generic(((struct params *)NULL)->m, bool \
+		       : offsetof(struct params, m))
 #define TEXT_BY(setter, m) \
 	.set = (setter), \
-	.at = _Generic(((struct plan *)NULL)->m, const char * : offsetof(struct plan, m))
+	.at = _Generic(((struct params *)NULL)->m, const char * : offsetof(struct params, m))
 #define TEXT(m) TEXT_BY(set_text, m)
 #define TOLD(m) TEXT_BY(set_told, m)
 
@@ -612,8 +613,8 @@ const struct option options[] = {
 };
 
 enum rc
-options_take(struct plan *p, int i, const char *called, const char *value, enum rc wrong,
-    struct fault *f)
+options_take(struct params *p, int i, const char *called, const char *value,
+    enum rc wrong, struct fault *f)
 {
 	struct fault why;
 	size_t scheme;
@@ -634,10 +635,10 @@ options_take(struct plan *p, int i, const char *called, const char *value, enum 
 enum rc
 options_check(int i, const char *value, struct fault *f)
 {
-	static struct plan nobody; /* a setter checks a value as it sets it */
+	static struct params nobody; /* a setter checks a value as it sets it */
 
 	nobody.site.nsettings = nobody.site.settings_used = 0;
-	nobody.before = (struct plan_before){.nswitches = 0};
+	nobody.before = (struct params_before){.nswitches = 0};
 	if (options_take(&nobody, i, options[i].name, value, RC_CONFIG, f) != RC_OK)
 		return RC_CONFIG;
 	if (i == OPT_LOG && nobody.show.log.kind == LOG_TO_FD)
@@ -652,7 +653,7 @@ options_check(int i, const char *value, struct fault *f)
 }
 
 const char *
-options_default(const struct plan *p, int i, char *out, size_t size)
+options_default(const struct params *p, int i, char *out, size_t size)
 {
 	const struct option *o = &options[i];
 	void *at = (char *)p + o->at;

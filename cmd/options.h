@@ -8,7 +8,7 @@
 #ifndef DLOCK_OPTIONS_H
 #define DLOCK_OPTIONS_H
 
-#include "plan.h"
+#include "params.h"
 #include "text.h"
 
 #include <stdio.h>
@@ -97,10 +97,10 @@ struct option {
 	/* what it means without a value, which only = can give it; NULL: needs one */
 	const char *bare;
 
-	/* Takes `value` into the plan; RC_USAGE: the fault says what would be right. */
+	/* Takes `value` into the parameters; RC_USAGE: the fault says what would be right. */
 	enum rc (*set)(
-	    struct plan *, const struct option *, const char *value, struct fault *);
-	/* for setters that many rows share: the member of struct plan */
+	    struct params *, const struct option *, const char *value, struct fault *);
+	/* for setters that many rows share: the member of struct params */
 	size_t at;
 	int64_t min, max; /* and what it may be: nanoseconds, bytes, or just a number */
 };
@@ -108,10 +108,10 @@ struct option {
 extern const struct option options[]; /* OPTIONS of them, and one without a name */
 
 /*
- * The value of option i that nobody has said, as the plan has it: "30s", "no", "-".  Returns
+ * The value of option i that nobody has said, as the parameters have it: "30s", "no", "-".  Returns
  * out, or a constant.
  */
-const char *options_default(const struct plan *, int i, char *out, size_t size);
+const char *options_default(const struct params *, int i, char *out, size_t size);
 
 /* The name of a subcommand, by its CMD_ bit. */
 const char *options_cmd(unsigned cmd);
@@ -124,10 +124,10 @@ enum { OPTIONS_BACKENDS = 16 };
 struct brief options_backends(const char *last);
 
 /*
- * Takes the value of option i into the plan, or gives `wrong`, and the fault "CALLED
+ * Takes the value of option i into the parameters, or gives `wrong`, and the fault "CALLED
  * 'value': why", without a password.
  */
-enum rc options_take(struct plan *, int i, const char *called, const char *value,
+enum rc options_take(struct params *, int i, const char *called, const char *value,
     enum rc wrong, struct fault *);
 
 /* RC_USAGE: this descriptor is not open for writing. */

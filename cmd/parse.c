@@ -93,11 +93,11 @@ parse_duration(const char *s, int64_t *ret)
 	return true;
 }
 
-struct span
+struct word
 parse_span(int64_t ns)
 {
 	long long s = ns / NS_PER_S;
-	struct span b;
+	struct word b;
 	char *out = b.text;
 	size_t size = sizeof b.text;
 
@@ -282,11 +282,11 @@ parse_signal(const char *s, int *ret)
 	return false;
 }
 
-struct span
+struct word
 parse_signal_text(int sig)
 {
 	const char *name = libc_signal_name(sig);
-	struct span b;
+	struct word b;
 
 	if (name)
 		snprintf(b.text, sizeof b.text, "SIG%s", name);

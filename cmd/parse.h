@@ -18,10 +18,10 @@
 bool parse_duration(const char *, int64_t *ns);
 
 /* The same the other way, two largest units: "2m13s", "4h02m", "850ms", "inf". */
-struct span {
+struct word {
 	char text[32];
 };
-struct span parse_span(int64_t ns);
+struct word parse_span(int64_t ns);
 
 /*
  * A moment, in microseconds since the epoch: as RFC 3339 has it (2026-11-24T18:00:00Z, with
@@ -41,7 +41,7 @@ bool parse_truth(const char *, bool *);
 bool parse_signal(const char *, int *);
 
 /* "SIGTERM", or "signal 40". */
-struct span parse_signal_text(int sig);
+struct word parse_signal_text(int sig);
 
 /*
  * The one of `known` (NULL-ended) that was probably meant by the n bytes of `word`, for "did

@@ -3,11 +3,13 @@
 
 #include "cmd/supervise/join_address.h"
 #include "cmd/supervise/tree.h"
+#include "environment.h"
 #include "json.h"
 #include "mask.h"
 #include "text.h"
 
-#include "backends/common/text.h"
+#include "backends/common/append.h"
+#include "backends/common/secret.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -100,10 +102,10 @@ expand(char *out, size_t size, const char *text)
 		memcpy(name, text, n);
 		name[n] = '\0';
 		text += n;
-		value = *name == '$' ? plan_variable(name + 1) : name;
+		value = *name == '$' ? environment_get(name + 1) : name;
 		if (!value)
 			return false;
-		used = text_put(out + used, out + size, value) - out;
+		used = append_text(out + used, out + size, value) - out;
 	}
 	return true;
 }
@@ -152,7 +154,7 @@ find_unit(char *out)
 	char *rest = text, *line, *name = NULL;
 	size_t n;
 
-	if (!plan_variable("INVOCATION_ID") ||
+	if (!environment_get("INVOCATION_ID") ||
 	    !process_read(getpid(), "cgroup", text, sizeof text))
 		return false;
 	/* "1:name=systemd:/..." of version 1, then "0::/..." of version 2, which counts more */
@@ -201,7 +203,7 @@ user_name(void)
 }
 
 void
-record_find_user(const struct plan *p)
+record_find_user(const struct params *p)
 {
 	char told_of[TOLD_BYTES];
 
@@ -218,7 +220,7 @@ host_name(char *out, size_t size)
 }
 
 void
-record_find_own(struct record_own *r, const struct plan *p, pid_t pid)
+record_find_own(struct record_own *r, const struct params *p, pid_t pid)
 {
 	const char *end = r->who + sizeof r->who;
 	const char *path = pid ? p->command.argv[0] : NULL;
@@ -230,10 +232,10 @@ record_find_own(struct record_own *r, const struct plan *p, pid_t pid)
 	if (p->show.who) {
 		text_told(r->who, TOLD_BYTES, p->show.who);
 	} else {
-		char *at = text_put(
+		char *at = append_text(
 		    r->who, end, find_told(user, true) ? user : user_name());
 
-		text_put(text_put(at, end, "@"), end, r->host);
+		append_text(append_text(at, end, "@"), end, r->host);
 	}
 	if (p->show.why)
 		r->said.why = text_told(r->why, sizeof r->why, p->show.why);
@@ -245,7 +247,7 @@ record_find_own(struct record_own *r, const struct plan *p, pid_t pid)
 }
 
 void
-record_write(char *out, const struct plan *p, pid_t pid, const char *door)
+record_write(char *out, const struct params *p, pid_t pid, const char *door)
 {
 	struct record_own own;
 	struct json j;

@@ -19,7 +19,7 @@
 #ifndef DLOCK_RECORD_H
 #define DLOCK_RECORD_H
 
-#include "plan.h"
+#include "params.h"
 
 /* "exclusive", "shared", "limit" */
 const char *record_kind_name(enum lock_kind);
@@ -50,19 +50,19 @@ struct record_own {
 };
 
 /* With pid 0 for a person, as record_write() has it. */
-void record_find_own(struct record_own *, const struct plan *, pid_t);
+void record_find_own(struct record_own *, const struct params *, pid_t);
 
 /*
  * Asks the password database who we are, where nothing else tells it.  It may ask a server that
  * hangs: so before signals are blocked, and before we fork.
  */
-void record_find_user(const struct plan *);
+void record_find_user(const struct params *);
 
 /*
  * The record of this run, into out[RECORD_BYTES].  Without a pid (0) and a door (NULL) that of a
  * person who breaks or freezes a lock: it names no process and no command.
  */
-void record_write(char *out, const struct plan *, pid_t, const char *door);
+void record_write(char *out, const struct params *, pid_t, const char *door);
 
 /* Which of the processes that we descend from has written a record. */
 enum record_kin {

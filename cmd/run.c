@@ -1,7 +1,7 @@
 /*
  * run.c - dlock run: the story of one lock, from the first word to the last.
  *
- *	parse       the words and the environment become a plan (main.c); whatever is
+ *	parse       the words and the environment become a struct params (main.c); whatever is
  *	            wrong with them is said now, before anything is touched
  *	find        the command must exist before we ask for its lock
  *	part        the keeper is forked: it forks the command's stub, takes the
@@ -60,7 +60,7 @@ guess(char *const *argv)
 
 /* There is none, so that no lock is asked for. */
 static struct verdict
-no_command(struct plan *p, int error)
+no_command(struct params *p, int error)
 {
 	struct verdict v = {.status = exit_of_exec(error), .name = "not-executed"};
 	const char *command = p->command.argv[0];
@@ -69,16 +69,16 @@ no_command(struct plan *p, int error)
 	mask_passwords(p->command.argv[0]); /* -u may have been forgotten */
 	snprintf(v.line, sizeof v.line,
 	    "cannot execute '%s' under %s: %s%s; no lock was asked for",
-	    text_clean(name, sizeof name, command, strlen(command)), plan_name(p).text,
+	    text_clean(name, sizeof name, command, strlen(command)), params_keys(p).text,
 	    strerror(error), guess(p->command.argv));
 	return v;
 }
 
 static int
-run_run(struct plan *p)
+run_run(struct params *p)
 {
 	struct origin origin;
-	struct run r = {.plan = p, .origin = &origin};
+	struct run r = {.params = p, .origin = &origin};
 	struct verdict v;
 
 	/* that it still exists when the lock comes, nobody promises */

@@ -3,7 +3,7 @@
 
 #include "parse.h"
 
-#include "backends/common/text.h"
+#include "backends/common/append.h"
 
 #include <string.h>
 
@@ -83,12 +83,12 @@ said_call(const struct said *s, int i)
 	const char *end = c.text + sizeof c.text;
 
 	if (!s || s->origin->by == BY_WORDS)
-		text_put(text_put(c.text, end, "--"), end, options[i].name);
+		append_text(append_text(c.text, end, "--"), end, options[i].name);
 	else if (said_in_file(s))
 		snprintf(c.text, sizeof c.text, "%s:%d: %s", s->origin->file, s->line,
 		    options[i].name);
 	else
-		text_put(c.text, end, options[i].env);
+		append_text(c.text, end, options[i].env);
 	return c;
 }
 
@@ -106,7 +106,7 @@ said_wrong(const struct said *s)
  * might not exclude each other.
  */
 static enum rc
-apply(const struct said *s, struct plan *p, struct fault *f)
+apply(const struct said *s, struct params *p, struct fault *f)
 {
 	const struct said_origin *by = s->origin;
 	const struct clean called = said_call(s, s->option);
@@ -133,7 +133,7 @@ said_yes(const struct said_list *all, int i)
 
 /* Not to wait and to wait, or two kinds of lock: to say both in one place is a mistake. */
 static enum rc
-check_group(const struct said_list *all, int i, struct fault *f)
+check_contradiction(const struct said_list *all, int i, struct fault *f)
 {
 	enum group group = options[i].group;
 	const struct said *s = group >= GROUP_WAIT ? said_yes(all, i) : NULL;
@@ -154,9 +154,9 @@ check_group(const struct said_list *all, int i, struct fault *f)
 	return RC_OK;
 }
 
-/* Is one of the first n settings of the plan that of this NAME=VALUE? */
+/* Is one of the first n settings of the parameters that of this NAME=VALUE? */
 static bool
-has_setting(const struct plan_site *site, size_t n, const char *text)
+has_setting(const struct params_site *site, size_t n, const char *text)
 {
 	for (size_t i = 0; i < n; i++)
 		if (text_is(site->settings[i].name, text, strcspn(text, "=")))
@@ -170,7 +170,7 @@ has_setting(const struct plan_site *site, size_t n, const char *text)
  * that server: a password, say.
  */
 static enum rc
-apply_settings(struct said_list *all, struct plan *p, struct fault *f)
+apply_settings(struct said_list *all, struct params *p, struct fault *f)
 {
 	const struct said *own = said_of(all, OPT_OPTION);
 	const struct said_origin *origin = NULL;
@@ -198,7 +198,7 @@ apply_settings(struct said_list *all, struct plan *p, struct fault *f)
 
 /* All that the strongest origin says of an option that may be repeated. */
 static enum rc
-apply_each(const struct said *first, struct plan *p, struct fault *f)
+apply_each(const struct said *first, struct params *p, struct fault *f)
 {
 	enum rc rc = RC_OK;
 
@@ -210,14 +210,14 @@ apply_each(const struct said *first, struct plan *p, struct fault *f)
 }
 
 enum rc
-said_apply(struct said_list *all, int first, int end, struct plan *p, struct fault *f)
+said_apply(struct said_list *all, int first, int end, struct params *p, struct fault *f)
 {
 	enum rc rc = RC_OK;
 
 	for (int i = first; i < end && rc == RC_OK; i++) {
 		const struct said *s = said_of(all, i);
 
-		rc = check_group(all, i, f);
+		rc = check_contradiction(all, i, f);
 		if (rc == RC_OK && i == OPT_OPTION)
 			rc = apply_settings(all, p, f);
 		else if (rc == RC_OK && i == OPT_UNLESS_FROZEN)
@@ -232,7 +232,7 @@ said_apply(struct said_list *all, int first, int end, struct plan *p, struct fau
 
 /* Does a store with the first n of its settings meet this very objection? */
 static bool
-is_met_with(const struct plan *p, struct site site, size_t n, struct host *host,
+is_met_with(const struct params *p, struct site site, size_t n, struct host *host,
     const struct fault *objection)
 {
 	const struct backend *b = p->site.backend;
@@ -259,7 +259,7 @@ blame(const struct said *s, struct fault *f)
 }
 
 enum rc
-said_blame(const struct plan *p, const struct site *site, struct host *host, enum rc rc,
+said_blame(const struct params *p, const struct site *site, struct host *host, enum rc rc,
     struct fault *f)
 {
 	const size_t told = site->nsettings - p->site.nsettings; /* by the outer run */

@@ -79,7 +79,7 @@ struct said_list {
 	 */
 	const char *outer;
 	struct said *first;
-	/* who said each of the plan's settings, once they are applied */
+	/* who said each of the parameters' settings, once they are applied */
 	const struct said *settings[SETTINGS_MAX];
 	struct said_origin words, variables, outer_run;
 	size_t nsections, n;
@@ -114,10 +114,11 @@ struct clean said_call(const struct said *s, int i);
 enum rc said_wrong(const struct said *);
 
 /*
- * Takes the values that count of the options from `first` on, before `end`, into the plan.  Keys
+ * Takes the values that count of the options from `first` on, before `end`, into the parameters.  Keys
  * among the words are in it already.  RC_USAGE, RC_CONFIG: the fault names option and value.
  */
-enum rc said_apply(struct said_list *, int first, int end, struct plan *, struct fault *);
+enum rc said_apply(
+    struct said_list *, int first, int end, struct params *, struct fault *);
 
 /*
  * A backend has refused to open a site (RC_USAGE).  Where the URL or the setting that it objects
@@ -126,6 +127,6 @@ enum rc said_apply(struct said_list *, int first, int end, struct plan *, struct
  * later one's fault.
  */
 enum rc said_blame(
-    const struct plan *, const struct site *, struct host *, enum rc, struct fault *);
+    const struct params *, const struct site *, struct host *, enum rc, struct fault *);
 
 #endif

@@ -1,7 +1,7 @@
 /* screen.c - draws on a terminal, in colours where there are some. */
 #include "screen.h"
 
-#include "plan.h"
+#include "environment.h"
 #include "text.h"
 
 #include <errno.h>
@@ -40,12 +40,12 @@ measure(struct screen *s)
 void
 screen_open(struct screen *s)
 {
-	const char *term = plan_variable("TERM");
+	const char *term = environment_get("TERM");
 	bool terminal = isatty(STDOUT_FILENO) == 1,
 	     able = terminal && term && strcmp(term, "dumb") != 0;
 
 	*s = (struct screen){
-	    .colours = able && !plan_variable("NO_COLOR"), .moves = able};
+	    .colours = able && !environment_get("NO_COLOR"), .moves = able};
 	if (terminal)
 		measure(s);
 }

@@ -222,21 +222,21 @@ show_colour(const struct screen *s, const struct view *v)
 
 /* ---- lines for people ---- */
 
-struct page {
+struct printer {
 	FILE *to;
 	const struct view *view;
 	const struct screen *screen;
 };
 
 static void
-print_name(const struct page *p, const char *name)
+print_name(const struct printer *p, const char *name)
 {
 	fprintf(p->to, "  %s%-9s%s ", screen_colour(p->screen, DIM), name,
 	    screen_colour(p->screen, PLAIN));
 }
 
 static void
-print_token(const struct page *p, int64_t token)
+print_token(const struct printer *p, int64_t token)
 {
 	if (token)
 		fprintf(p->to, ", token %" PRId64, token);
@@ -244,7 +244,7 @@ print_token(const struct page *p, int64_t token)
 
 /* "deploy (redis 127.0.0.1:6379) is held: 2 of 4 slots taken" */
 static void
-print_head(const struct page *p, const struct store *s)
+print_head(const struct printer *p, const struct store *s)
 {
 	const struct view *v = p->view;
 	struct held h;
@@ -267,7 +267,7 @@ print_head(const struct page *p, const struct store *s)
 }
 
 static void
-print_holder(const struct page *p, const struct person *h)
+print_holder(const struct printer *p, const struct person *h)
 {
 	int64_t ago = view_ago(p->view, h->since), left = view_left(p->view, h->until);
 	char asker[700];
@@ -291,7 +291,7 @@ print_holder(const struct page *p, const struct person *h)
 }
 
 static void
-print_more(const struct page *p, uint64_t all)
+print_more(const struct printer *p, uint64_t all)
 {
 	if (all > LISTED)
 		fprintf(p->to, "  %-9s and %" PRIu64 " more (-J lists them)\n", "",
@@ -299,7 +299,7 @@ print_more(const struct page *p, uint64_t all)
 }
 
 static void
-print_waiter(const struct page *p, size_t i)
+print_waiter(const struct printer *p, size_t i)
 {
 	const struct person *w = &p->view->waiters.list[i];
 	char name[32];
@@ -315,7 +315,7 @@ print_waiter(const struct page *p, size_t i)
 }
 
 static void
-print_run(const struct page *p, const char *name, const struct person *by)
+print_run(const struct printer *p, const char *name, const struct person *by)
 {
 	int64_t took = view_span(by->since, by->until);
 	char who[200], id[900];
@@ -334,7 +334,7 @@ print_run(const struct page *p, const char *name, const struct person *by)
 
 /* A frozen key on which runs of this one wait. */
 static void
-print_switch(const struct page *p, const struct view *v)
+print_switch(const struct printer *p, const struct view *v)
 {
 	char name[900], says[HELD_BYTES];
 	struct held h;
@@ -349,7 +349,7 @@ void
 show_text(
     FILE *to, const struct view *v, const struct store *s, const struct screen *screen)
 {
-	const struct page p = {to, v, screen};
+	const struct printer p = {to, v, screen};
 	const char *caveat = s->backend->caveat;
 
 	print_head(&p, s);

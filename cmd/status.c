@@ -30,15 +30,15 @@ is_done(const struct view *v, int64_t at, int64_t within)
 
 /* "nightly: a run by alice ended with 0 at 2026-11-26 03:12:09 UTC, 2h05m ago" */
 static bool
-tell_done(FILE *to, const struct view *v, const struct looking *l)
+tell_done(FILE *to, const struct view *v, const struct looker *l)
 {
 	const struct person *p = view_good(v);
-	int64_t within = l->plan->look.done_within, at, ago;
+	int64_t within = l->params->look.done_within, at, ago;
 	struct clean key = text_key(v->key);
 	bool done;
 
 	if (!p) {
-		if (!l->plan->look.json)
+		if (!l->params->look.json)
 			fprintf(
 			    to, "%s: no run is remembered that ended with 0\n", key.text);
 		return false;
@@ -46,7 +46,7 @@ tell_done(FILE *to, const struct view *v, const struct looking *l)
 	at = view_end(p);
 	ago = view_ago(v, at);
 	done = is_done(v, at, within);
-	if (l->plan->look.json)
+	if (l->params->look.json)
 		return done;
 	fprintf(to, "%s: a run by %s ended with 0 at %s", key.text, view_person(p).text,
 	    text_time(at).text);
@@ -64,12 +64,12 @@ tell_done(FILE *to, const struct view *v, const struct looking *l)
 static enum rc
 look_at_switches(struct status_rounds *s, struct fault *f)
 {
-	struct looking *l = &s->rounds.looking;
-	const struct plan_before *b = &l->plan->before;
+	struct looker *l = &s->rounds.looker;
+	const struct params_before *b = &l->params->before;
 	enum rc rc = RC_OK;
 
-	if (l->plan->look.done_within ||
-	    plan_check_switches(l->plan, l->store, f) != RC_OK)
+	if (l->params->look.done_within ||
+	    params_check_switches(l->params, l->store, f) != RC_OK)
 		return RC_OK;
 	for (size_t i = 0; i < b->nswitches && rc == RC_OK; i++) {
 		s->rounds.key = b->switches[i];
@@ -83,7 +83,7 @@ static enum rc
 show_keys(struct rounds *r, FILE *to, struct fault *f)
 {
 	struct status_rounds *s = (struct status_rounds *)r;
-	const struct plan *p = r->looking.plan;
+	const struct params *p = r->looker.params;
 	enum rc rc;
 
 	s->held = false;
@@ -94,31 +94,31 @@ show_keys(struct rounds *r, FILE *to, struct fault *f)
 		uint64_t facts;
 
 		r->key = p->keys[i];
-		rc = look_at(&r->looking, p->keys[i], false, &s->view,
-		    look_patience(&r->looking), f);
+		rc = look_at(&r->looker, p->keys[i], false, &s->view,
+		    look_patience(&r->looker), f);
 		s->view.switches = s->switches;
 		s->view.nswitches = s->switches[0].key ? p->before.nswitches : 0;
-		facts = show_facts(&s->view, r->looking.store, false);
+		facts = show_facts(&s->view, r->looker.store, false);
 		if (rc != RC_OK && to && to != stdout)
 			look_tell_failure(to, f);
 		if (rc != RC_OK)
 			return rc;
 		s->held |= view_state(&s->view) != STATE_FREE;
 		if (p->look.done_within)
-			s->late |= !tell_done(to, &s->view, &r->looking);
+			s->late |= !tell_done(to, &s->view, &r->looker);
 		if ((to || s->facts[i] != facts) && p->look.json)
-			show_json(to ? to : stdout, &s->view, r->looking.store, false,
+			show_json(to ? to : stdout, &s->view, r->looker.store, false,
 			    instant_epoch());
 		else if (!p->look.done_within && (to || s->facts[i] != facts))
 			show_text(
-			    to ? to : stdout, &s->view, r->looking.store, &r->screen);
+			    to ? to : stdout, &s->view, r->looker.store, &r->screen);
 		s->facts[i] = facts;
 	}
 	return rc;
 }
 
 static int
-run_status(struct plan *p)
+run_status(struct params *p)
 {
 	struct status_rounds s = {.rounds = {.key = p->keys[0], .show = show_keys}};
 	int status;

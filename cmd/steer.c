@@ -35,8 +35,8 @@
 #include <string.h>
 
 /* One key that is steered. */
-struct steering {
-	struct looking looking;
+struct action {
+	struct looker looker;
 	const char *key;
 	struct view view; /* as it is found: before a break or thaw, after a freeze */
 	bool seen;        /* `view` is known */
@@ -44,9 +44,9 @@ struct steering {
 
 /* Looks at the key, into its view. */
 static enum rc
-see_key(struct steering *s, struct fault *f)
+see_key(struct action *s, struct fault *f)
 {
-	enum rc rc = look_at(&s->looking, s->key, true, &s->view, NEVER, f);
+	enum rc rc = look_at(&s->looker, s->key, true, &s->view, NEVER, f);
 
 	s->seen = rc == RC_OK;
 	return rc;
@@ -54,10 +54,10 @@ see_key(struct steering *s, struct fault *f)
 
 /* The key is in use by what is no lock; returns the exit status. */
 static int
-refuse_unknown(const struct steering *s)
+refuse_unknown(const struct action *s)
 {
 	say_last("cannot %s %s: something that is no lock is in its place (%s)",
-	    options_cmd(s->looking.plan->cmd), text_key(s->key).text,
+	    options_cmd(s->looker.params->cmd), text_key(s->key).text,
 	    text_shown(s->view.unknown).text);
 	return STATUS_PROTOCOL;
 }
@@ -67,7 +67,7 @@ refuse_unknown(const struct steering *s)
  * `l` has the event, and what is this deed's own; `did` and `after` are words around who did it.
  */
 static void
-log_deed(const struct steering *s, struct log_line *l, enum rc rc, const char *did,
+log_deed(const struct action *s, struct log_line *l, enum rc rc, const char *did,
     const char *after)
 {
 	char before[1500], behind[1000];
@@ -79,11 +79,11 @@ log_deed(const struct steering *s, struct log_line *l, enum rc rc, const char *d
 	l->before = before;
 	l->after = behind;
 	l->weight = LOG_NOTABLE;
-	l->server = s->looking.store->where;
+	l->server = s->looker.store->where;
 	l->has_status = true;
 	l->status = rc == RC_OK ? 0 : exit_of_rc(rc).number;
 	l->waited = -1;
-	log_write(s->looking.plan, l);
+	log_write(s->looker.params, l);
 }
 
 /* ---- break: which holders are meant ---- */
@@ -94,7 +94,7 @@ log_deed(const struct steering *s, struct log_line *l, enum rc rc, const char *d
 
 /* While it is waited for that no meant holder is left. */
 struct breaking {
-	struct steering *of;
+	struct action *of;
 	struct view now;
 	instant speak, doubt; /* when the wait says something next */
 	bool silent;          /* it was said that the server does not answer */
@@ -105,10 +105,10 @@ struct breaking {
  * the first; NULL: there is none.
  */
 static const struct person *
-next_meant(const struct steering *s, const struct person *p)
+next_meant(const struct action *s, const struct person *p)
 {
 	const struct people *all = &s->view.holders;
-	int64_t token = s->looking.plan->steer.token;
+	int64_t token = s->looker.params->steer.token;
 
 	for (p = p ? p + 1 : all->list; p < all->list + all->n; p++)
 		if (token == 0 || p->token == token)
@@ -149,7 +149,7 @@ describe_end(const struct view *v, const struct person *p)
 
 /* No meant holder is there; returns the exit status. */
 static int
-nothing_to_break(const struct steering *s)
+nothing_to_break(const struct action *s)
 {
 	const struct view *v = &s->view;
 	const struct person *first = view_holder(v);
@@ -164,7 +164,7 @@ nothing_to_break(const struct steering *s)
 		say_last("%s%s, token %" PRId64 ", not by token %" PRId64
 			 "; nothing was broken",
 		    key.text, held_says(&h, false, words), first->token,
-		    s->looking.plan->steer.token);
+		    s->looker.params->steer.token);
 		return STATUS_BUSY;
 	}
 	if (v->is_frozen)
@@ -178,9 +178,9 @@ nothing_to_break(const struct steering *s)
 /* ---- break: asking, marking ---- */
 
 static bool
-may_break(const struct steering *s)
+may_break(const struct action *s)
 {
-	const struct plan_steer *how = &s->looking.plan->steer;
+	const struct params_steer *how = &s->looker.params->steer;
 	const struct person *first = next_meant(s, NULL);
 	char words[HELD_BYTES];
 	struct held h;
@@ -206,9 +206,9 @@ may_break(const struct steering *s)
 
 /* A grant that was taken away by force has no other log than this: its holder may be gone. */
 static void
-log_break(const struct steering *s, const struct person *p, enum rc rc)
+log_break(const struct action *s, const struct person *p, enum rc rc)
 {
-	bool force = s->looking.plan->steer.force;
+	bool force = s->looker.params->steer.force;
 	const struct clean who = view_person(p);
 	struct log_line l = {.event = "break",
 	    .token = p->token,
@@ -229,17 +229,17 @@ log_break(const struct steering *s, const struct person *p, enum rc rc)
  * were still there.
  */
 static enum rc
-revoke_all(struct steering *s, size_t *done, struct fault *f)
+revoke_all(struct action *s, size_t *done, struct fault *f)
 {
-	struct store *store = s->looking.store;
+	struct store *store = s->looker.store;
 	char record[RECORD_BYTES];
 
 	*done = 0;
-	record_write(record, s->looking.plan, 0, NULL);
+	record_write(record, s->looker.params, 0, NULL);
 	for (const struct person *p = NULL; (p = next_meant(s, p));) {
 		const struct target t = {s->key, p->token, p->owner};
 		enum rc rc = store->backend->admin->revoke(store, &t, record,
-		    s->looking.plan->steer.force, look_patience(&s->looking), f);
+		    s->looker.params->steer.force, look_patience(&s->looker), f);
 
 		if (rc == RC_OK || rc == RC_AGAIN)
 			log_break(s, p, rc);
@@ -266,7 +266,7 @@ speak_of(struct breaking *b, const struct person *p)
 	if (now >= b->doubt) {
 		say("%s goes on renewing %s, although it was asked to give it up%s",
 		    view_person(p).text, text_key(b->of->key).text,
-		    b->of->looking.store->caps & CAP_FORCE
+		    b->of->looker.store->caps & CAP_FORCE
 			? "; dlock break --force takes the lock away"
 			: "");
 		b->doubt = NEVER;
@@ -277,7 +277,7 @@ speak_of(struct breaking *b, const struct person *p)
 static const struct person *
 speak_of_silence(struct breaking *b, const struct fault *f)
 {
-	if (!b->silent && !b->of->looking.plan->show.quiet)
+	if (!b->silent && !b->of->looker.params->show.quiet)
 		say("%s; asking again", text_shown(f->text).text);
 	b->silent = true;
 	return next_meant(b->of, NULL);
@@ -285,10 +285,10 @@ speak_of_silence(struct breaking *b, const struct fault *f)
 
 /* Until no meant holder is left. */
 static enum rc
-await_end(struct steering *s, struct fault *f)
+await_end(struct action *s, struct fault *f)
 {
 	instant now = instant_now(),
-		until = instant_after(now, s->looking.plan->wait.most);
+		until = instant_after(now, s->looker.params->wait.most);
 	struct breaking b = {
 	    .of = s, .speak = instant_after(now, SPEAK_FIRST), .doubt = NEVER};
 	enum rc rc;
@@ -296,7 +296,7 @@ await_end(struct steering *s, struct fault *f)
 	for (bool first = true;; first = false) {
 		const struct person *left;
 
-		rc = look_at(&s->looking, s->key, true, &b.now, NEVER, f);
+		rc = look_at(&s->looker, s->key, true, &b.now, NEVER, f);
 		left = one_left(&b);
 		if (rc == RC_AGAIN && instant_now() < until)
 			left = speak_of_silence(&b, f);
@@ -309,9 +309,9 @@ await_end(struct steering *s, struct fault *f)
 			rc = RC_BUSY;
 			break;
 		}
-		if (!s->looking.plan->show.quiet)
+		if (!s->looker.params->show.quiet)
 			speak_of(&b, left);
-		look_rest(&s->looking, until);
+		look_rest(&s->looker, until);
 	}
 	view_free(&b.now);
 	return rc;
@@ -320,7 +320,7 @@ await_end(struct steering *s, struct fault *f)
 /* ---- break: all of it ---- */
 
 static void
-tell_end(const struct steering *s, size_t done)
+tell_end(const struct action *s, size_t done)
 {
 	const struct person *p = next_meant(s, NULL);
 	const struct clean key = text_key(s->key), who = view_person(p);
@@ -328,7 +328,7 @@ tell_end(const struct steering *s, size_t done)
 
 	if (!done)
 		say_last("%s: %s has ended by itself meanwhile", key.text, who.text);
-	else if (!s->looking.plan->steer.force)
+	else if (!s->looker.params->steer.force)
 		say_last("%s: %s has given the lock up", key.text, who.text);
 	else if (p->foreign)
 		say_last(
@@ -343,7 +343,7 @@ tell_end(const struct steering *s, size_t done)
 }
 
 static int
-break_key(struct steering *s)
+break_key(struct action *s)
 {
 	struct fault f = {""};
 	size_t done = 0;
@@ -357,7 +357,7 @@ break_key(struct steering *s)
 	}
 	if (rc == RC_OK)
 		rc = revoke_all(s, &done, &f);
-	if (rc == RC_OK && !s->looking.plan->steer.force)
+	if (rc == RC_OK && !s->looker.params->steer.force)
 		rc = await_end(s, &f);
 	if (rc == RC_BUSY) {
 		say_last("%s: its holder has been asked, but has not given it up yet",
@@ -365,8 +365,8 @@ break_key(struct steering *s)
 		return STATUS_BUSY;
 	}
 	if (rc != RC_OK)
-		return look_refuse(&s->looking, s->key, rc, &f);
-	if (!s->looking.plan->show.quiet)
+		return look_refuse(&s->looker, s->key, rc, &f);
+	if (!s->looker.params->show.quiet)
 		tell_end(s, done);
 	return 0;
 }
@@ -375,9 +375,9 @@ break_key(struct steering *s)
 
 /* "deploy is frozen until dlock thaw; this replaces the freeze by bob@laptop, until ...; it is still held by alice" */
 static void
-tell_frozen(const struct steering *s, const struct view *before)
+tell_frozen(const struct action *s, const struct view *before)
 {
-	int64_t length = s->looking.plan->steer.length;
+	int64_t length = s->looker.params->steer.length;
 	const struct person *old = &before->frozen;
 	char span[48] = "", end[70] = "", replaced[800] = "", words[HELD_BYTES];
 	const char *held = "";
@@ -391,8 +391,9 @@ tell_frozen(const struct steering *s, const struct view *before)
 		snprintf(end, sizeof end, "%s %s", *span ? "," : "",
 		    text_until(v->is_frozen ? v->frozen.until : EPOCH_NONE).text);
 	if (before->is_frozen)
-		snprintf(replaced, sizeof replaced, "; this replaces the freeze by %s, %s",
-		    view_person(old).text, text_until(old->until).text);
+		snprintf(replaced, sizeof replaced,
+		    "; this replaces the freeze by %s, %s", view_person(old).text,
+		    text_until(old->until).text);
 	held_of_view(&h, v);
 	h.frozen = false; /* that is said before */
 	if (v->holders.n > 0)
@@ -403,7 +404,7 @@ tell_frozen(const struct steering *s, const struct view *before)
 
 /* By the time that it was confirmed the freeze had come to its end; returns the exit status. */
 static int
-refuse_over(const struct steering *s)
+refuse_over(const struct action *s)
 {
 	say_last(
 	    "%s is not frozen any more: before that was confirmed its end had come, or somebody has thawed it",
@@ -412,10 +413,10 @@ refuse_over(const struct steering *s)
 }
 
 static void
-log_freeze(const struct steering *s, enum rc rc)
+log_freeze(const struct action *s, enum rc rc)
 {
 	bool known = s->seen && s->view.is_frozen;
-	int64_t length = s->looking.plan->steer.length;
+	int64_t length = s->looker.params->steer.length;
 	struct log_line l = {.event = "freeze",
 	    .held = -1,
 	    .has_until = true,
@@ -429,10 +430,10 @@ log_freeze(const struct steering *s, enum rc rc)
 }
 
 static int
-freeze_key(struct steering *s)
+freeze_key(struct action *s)
 {
-	struct looking *l = &s->looking;
-	bool quiet = l->plan->show.quiet;
+	struct looker *l = &s->looker;
+	bool quiet = l->params->show.quiet;
 	char record[RECORD_BYTES];
 	struct fault f = {""}, ignored;
 	struct view before = {0};
@@ -441,14 +442,14 @@ freeze_key(struct steering *s)
 
 	/* for the message alone: a look that fails does not prevent the freeze */
 	was_seen = look_at(l, s->key, true, &before, look_patience(l), &ignored) == RC_OK;
-	record_write(record, l->plan, 0, NULL);
+	record_write(record, l->params, 0, NULL);
 	rc = l->store->backend->admin->freeze(
-	    l->store, s->key, record, l->plan->steer.length, look_patience(l), &f);
+	    l->store, s->key, record, l->params->steer.length, look_patience(l), &f);
 	if (rc == RC_OK &&
-	    (!quiet || l->plan->look.json || l->plan->steer.length != NEVER))
+	    (!quiet || l->params->look.json || l->params->steer.length != NEVER))
 		(void)see_key(s, &ignored);
 	is_over = rc == RC_OK && s->seen && !s->view.is_frozen &&
-	    l->plan->steer.length != NEVER;
+	    l->params->steer.length != NEVER;
 	if (rc == RC_OK || (rc == RC_AGAIN && was_seen))
 		log_freeze(s, rc);
 	if (rc == RC_OK && !quiet && !is_over)
@@ -463,11 +464,11 @@ freeze_key(struct steering *s)
 
 /* Is it another freeze than the one that was shown?  If the look fails, so will the thaw. */
 static bool
-is_another(struct steering *s)
+is_another(struct action *s)
 {
 	struct view v = {0};
 	struct fault f;
-	bool another = look_at(&s->looking, s->key, true, &v, NEVER, &f) == RC_OK &&
+	bool another = look_at(&s->looker, s->key, true, &v, NEVER, &f) == RC_OK &&
 	    v.is_frozen && v.frozen.since != s->view.frozen.since;
 
 	view_free(&v);
@@ -476,13 +477,13 @@ is_another(struct steering *s)
 
 /* Shows the freeze to the person at the terminal; false: the answer is no. */
 static bool
-may_thaw(struct steering *s)
+may_thaw(struct action *s)
 {
 	const struct clean name = text_key(s->key);
 	char words[HELD_BYTES];
 	struct held h;
 
-	if (s->looking.plan->steer.yes)
+	if (s->looker.params->steer.yes)
 		return true;
 	held_of_freeze(&h, &s->view);
 	fprintf(stderr, "%s%s\n", name.text, held_says(&h, false, words));
@@ -496,7 +497,7 @@ may_thaw(struct steering *s)
 }
 
 static void
-log_thaw(const struct steering *s, enum rc rc)
+log_thaw(const struct action *s, enum rc rc)
 {
 	const struct clean who = view_person(&s->view.frozen);
 	struct log_line l = {.event = "thaw",
@@ -509,9 +510,9 @@ log_thaw(const struct steering *s, enum rc rc)
 }
 
 static int
-thaw_key(struct steering *s)
+thaw_key(struct action *s)
 {
-	struct store *store = s->looking.store;
+	struct store *store = s->looker.store;
 	const struct clean name = text_key(s->key);
 	struct fault f = {""};
 	enum rc rc = see_key(s, &f);
@@ -526,7 +527,7 @@ thaw_key(struct steering *s)
 		return STATUS_NOTHING;
 	if (rc == RC_OK)
 		rc = store->backend->admin->thaw(
-		    store, s->key, look_patience(&s->looking), &f);
+		    store, s->key, look_patience(&s->looker), &f);
 	if (s->seen && (rc == RC_OK || rc == RC_AGAIN))
 		log_thaw(s, rc);
 	if (rc == RC_LOST) {
@@ -534,8 +535,8 @@ thaw_key(struct steering *s)
 		return STATUS_NOTHING;
 	}
 	if (rc != RC_OK)
-		return look_refuse(&s->looking, s->key, rc, &f);
-	if (!s->looking.plan->show.quiet)
+		return look_refuse(&s->looker, s->key, rc, &f);
+	if (!s->looker.params->show.quiet)
 		say("%s is thawed", name.text);
 	return 0;
 }
@@ -544,13 +545,13 @@ thaw_key(struct steering *s)
 
 /* Shows the person at the terminal what was run last; false: the answer is no. */
 static bool
-may_forget(struct steering *s, const char *runs)
+may_forget(struct action *s, const char *runs)
 {
 	const struct person *last = &s->view.last;
 	char question[2000];
 	struct fault f;
 
-	if (s->looking.plan->steer.yes)
+	if (s->looker.params->steer.yes)
 		return true;
 	if (see_key(s, &f) == RC_OK && s->view.has_last)
 		fprintf(stderr,
@@ -562,9 +563,9 @@ may_forget(struct steering *s, const char *runs)
 }
 
 static void
-log_forget(const struct steering *s)
+log_forget(const struct action *s)
 {
-	const char *id = s->looking.plan->word;
+	const char *id = s->looker.params->word;
 	struct log_line l = {.event = "forget", .held = -1, .id = id};
 	char did[1000], name[900];
 
@@ -575,10 +576,10 @@ log_forget(const struct steering *s)
 }
 
 static int
-forget_key(struct steering *s)
+forget_key(struct action *s)
 {
-	struct store *store = s->looking.store;
-	const char *id = s->looking.plan->word;
+	struct store *store = s->looker.store;
+	const char *id = s->looker.params->word;
 	char name[900], runs[1700];
 	struct fault f = {""};
 	enum rc rc;
@@ -590,7 +591,7 @@ forget_key(struct steering *s)
 		return STATUS_NOTHING;
 	}
 	rc = store->backend->admin->forget(
-	    store, s->key, id, look_patience(&s->looking), &f);
+	    store, s->key, id, look_patience(&s->looker), &f);
 	if (rc == RC_OK)
 		log_forget(s);
 	if (rc == RC_LOST) {
@@ -598,8 +599,8 @@ forget_key(struct steering *s)
 		return STATUS_NOTHING;
 	}
 	if (rc != RC_OK)
-		return look_refuse(&s->looking, s->key, rc, &f);
-	if (!s->looking.plan->show.quiet)
+		return look_refuse(&s->looker, s->key, rc, &f);
+	if (!s->looker.params->show.quiet)
 		say("forgot %s", runs);
 	return 0;
 }
@@ -608,16 +609,16 @@ forget_key(struct steering *s)
 
 /* -J: what was done to a key, and the key as it was found.  Returns the status. */
 static int
-tell_object(const struct steering *s, int status)
+tell_object(const struct action *s, int status)
 {
-	const struct plan *p = s->looking.plan;
+	const struct params *p = s->looker.params;
 	char record[RECORD_BYTES];
 	struct record by;
 	const struct steered steered = {.action = options_cmd(p->cmd),
 	    .key = s->key,
 	    .status = status,
 	    .backend = p->site.backend,
-	    .store = s->looking.store,
+	    .store = s->looker.store,
 	    .view = s->seen ? &s->view : NULL,
 	    .by = &by};
 	json_t *root;
@@ -635,20 +636,20 @@ tell_object(const struct steering *s, int status)
 
 /* Returns the worst status. */
 static int
-run_steer(struct plan *p)
+run_steer(struct params *p)
 {
 	unsigned caps = p->cmd == CMD_FORGET ? CAP_JOB
 	    : p->cmd != CMD_BREAK            ? CAP_FREEZE
 	    : p->steer.force                 ? CAP_FORCE
 					     : CAP_REVOKE;
-	int (*one)(struct steering *) = p->cmd == CMD_BREAK ? break_key
-	    : p->cmd == CMD_FREEZE                          ? freeze_key
-	    : p->cmd == CMD_THAW                            ? thaw_key
-							    : forget_key;
-	struct steering s = {.key = p->keys[0]};
+	int (*one)(struct action *) = p->cmd == CMD_BREAK ? break_key
+	    : p->cmd == CMD_FREEZE                        ? freeze_key
+	    : p->cmd == CMD_THAW                          ? thaw_key
+							  : forget_key;
+	struct action s = {.key = p->keys[0]};
 	struct fault f = {""};
-	enum rc rc = look_open(&s.looking, p, caps, &f);
-	int status = rc == RC_OK ? 0 : look_refuse(&s.looking, s.key, rc, &f);
+	enum rc rc = look_open(&s.looker, p, caps, &f);
+	int status = rc == RC_OK ? 0 : look_refuse(&s.looker, s.key, rc, &f);
 
 	for (size_t i = 0; i < p->nkeys; i++) {
 		int got;
@@ -659,7 +660,7 @@ run_steer(struct plan *p)
 		status = got > status ? got : status;
 	}
 	view_free(&s.view);
-	look_close(&s.looking);
+	look_close(&s.looker);
 	log_end(p);
 	return status;
 }

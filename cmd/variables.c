@@ -2,9 +2,10 @@
 #include "variables.h"
 
 #include "cmd/supervise/join_address.h"
+#include "environment.h"
 #include "parse.h"
 
-#include "backends/common/text.h"
+#include "backends/common/append.h"
 #include "backends/registry.h"
 
 #include <ctype.h>
@@ -25,7 +26,7 @@ outer_backend(struct join_address *a, const char *keepers, bool living)
 		if (!join_address_next(&keepers, a))
 			return NULL;
 	while (living && join_address_life(a) == KEEPER_ENDED);
-	return *a->backend ? a->backend : plan_variable("DLOCK_BACKEND");
+	return *a->backend ? a->backend : environment_get("DLOCK_BACKEND");
 }
 
 /* Most runs have none, and getenv() looks through all variables for each name. */
@@ -64,7 +65,7 @@ void
 variables_read(struct said_list *all)
 {
 	static struct join_address nearest, living;
-	const char *keepers = plan_variable("DLOCK_KEEPER");
+	const char *keepers = environment_get("DLOCK_KEEPER");
 	const char *backend = keepers ? outer_backend(&nearest, keepers, false) : NULL;
 	bool has_ours = has_variables(),
 	     inherits = keepers && (options[OPT_BACKEND].cmds & all->cmd);
@@ -73,7 +74,7 @@ variables_read(struct said_list *all)
 		all->outer = outer_backend(&living, keepers, true);
 	for (int i = 0; i < OPTIONS && has_ours; i++) {
 		const char *value = options[i].env && (options[i].cmds & all->cmd)
-		    ? plan_variable(options[i].env)
+		    ? environment_get(options[i].env)
 		    : NULL;
 
 		if (!value || (keepers && is_of_outer(i, value, backend)))
@@ -98,9 +99,9 @@ variables_url(const struct backend *b)
 {
 	struct brief name;
 	const char *end = name.text + sizeof name.text;
-	char *at = text_put(text_put(name.text, end, "DLOCK_"), end, b->name);
+	char *at = append_text(append_text(name.text, end, "DLOCK_"), end, b->name);
 
-	text_put(at, end, "_URL");
+	append_text(at, end, "_URL");
 	for (char *c = name.text; *c; c++)
 		*c = toupper((unsigned char)*c);
 	return name;
@@ -140,7 +141,7 @@ variables_strays(char *out, size_t size)
 		if (options[i].env)
 			known[nknown++] = options[i].env + strlen(prefix);
 	for (enum variable i = 0; i < VARIABLES; i++)
-		known[nknown++] = variable_names[i] + strlen(prefix);
+		known[nknown++] = environment_names[i] + strlen(prefix);
 	for (char **e = environ; *e && used < size; e++) {
 		const char *word;
 		size_t n, i = 0;

@@ -16,7 +16,7 @@
 #define SPEAK_NEXT (60 * NS_PER_S)
 
 struct wait {
-	struct looking looking;
+	struct looker looker;
 	struct view view;
 	struct retry retry;
 	instant began, until, speaks;
@@ -33,7 +33,7 @@ static const char apart[] =
 
 /* Would a run of this kind be granted at once? */
 static bool
-is_free(const struct view *v, const struct plan_claim *c)
+is_free(const struct view *v, const struct params_claim *c)
 {
 	const struct person *h = view_holder(v);
 
@@ -51,31 +51,31 @@ static enum rc
 find_taken(struct wait *w, struct fault *f)
 {
 	instant until = retry_attempt(
-	    &w->retry, w->looking.plan->wait.most == 0 ? 0 : w->until);
+	    &w->retry, w->looker.params->wait.most == 0 ? 0 : w->until);
 
 	w->apart = false;
-	for (size_t i = 0; i < w->looking.plan->nkeys && w->looking.joined != RC_OK;
+	for (size_t i = 0; i < w->looker.params->nkeys && w->looker.joined != RC_OK;
 	     i++) {
 		enum rc rc;
 
-		w->key = w->looking.plan->keys[i];
-		rc = look_at(&w->looking, w->key, true, &w->view, until, f);
+		w->key = w->looker.params->keys[i];
+		rc = look_at(&w->looker, w->key, true, &w->view, until, f);
 		if (rc != RC_OK)
 			return rc;
-		if (!is_free(&w->view, &w->looking.plan->claim)) {
+		if (!is_free(&w->view, &w->looker.params->claim)) {
 			held_of_view(&w->held, &w->view);
-			held_ask(&w->held, &w->looking.plan->claim);
+			held_ask(&w->held, &w->looker.params->claim);
 			return RC_BUSY;
 		}
 	}
-	if (w->looking.joined == RC_PROTOCOL) { /* at first; they may have ended */
-		look_ask_outer(&w->looking);
-		if (w->looking.joined != RC_OK && w->looking.joined != RC_LOST)
-			w->looking.joined = RC_PROTOCOL;
+	if (w->looker.joined == RC_PROTOCOL) { /* at first; they may have ended */
+		look_ask_outer(&w->looker);
+		if (w->looker.joined != RC_OK && w->looker.joined != RC_LOST)
+			w->looker.joined = RC_PROTOCOL;
 	}
-	if (w->looking.joined != RC_PROTOCOL)
+	if (w->looker.joined != RC_PROTOCOL)
 		return RC_OK;
-	w->key = w->looking.plan->keys[0];
+	w->key = w->looker.params->keys[0];
 	w->apart = true;
 	return RC_BUSY;
 }
@@ -88,7 +88,7 @@ speak(struct wait *w, const char *words)
 {
 	instant now = instant_now();
 
-	if (w->looking.plan->show.quiet || now < w->speaks)
+	if (w->looker.params->show.quiet || now < w->speaks)
 		return;
 	say("waiting %s for %s; %s", parse_span(now - w->began).text,
 	    text_key(w->key).text, words);
@@ -99,7 +99,7 @@ speak(struct wait *w, const char *words)
 static enum rc
 wait_for_all(struct wait *w, struct fault *f)
 {
-	bool once = w->looking.plan->wait.most == 0;
+	bool once = w->looker.params->wait.most == 0;
 	char words[HELD_BYTES];
 
 	for (bool heard = false;;) {
@@ -111,13 +111,13 @@ wait_for_all(struct wait *w, struct fault *f)
 		}
 		if (rc == RC_BUSY && !once && instant_now() < w->until) {
 			speak(w, w->apart ? apart : held_words(&w->held, words));
-			look_rest(&w->looking, w->until);
+			look_rest(&w->looker, w->until);
 			continue;
 		}
 		if (rc != RC_AGAIN || once)
 			return rc;
 		speak(w, text_shown(f->text).text);
-		rc = retry_wait(&w->retry, &w->looking.host, rc, heard, w->until);
+		rc = retry_wait(&w->retry, &w->looker.host, rc, heard, w->until);
 		if (rc != RC_OK)
 			return rc;
 	}
@@ -129,20 +129,20 @@ static int
 tell_busy(const struct wait *w)
 {
 	char end[80] = "not waiting (-n)", state[HELD_BYTES];
-	bool waited = w->looking.plan->wait.most != 0;
+	bool waited = w->looker.params->wait.most != 0;
 
 	if (waited)
 		snprintf(end, sizeof end, "waited %s (-w)",
 		    parse_span(instant_now() - w->began).text);
-	if (!w->looking.plan->show.quiet)
+	if (!w->looker.params->show.quiet)
 		say_last("%s (%s)%s%s; %s", text_key(w->key).text,
-		    text_shown(w->looking.store->where).text, w->apart ? ": " : "",
+		    text_shown(w->looker.store->where).text, w->apart ? ": " : "",
 		    w->apart ? apart : held_says(&w->held, waited, state), end);
-	return w->looking.plan->wait.conflict_status;
+	return w->looker.params->wait.conflict_status;
 }
 
 static int
-run_wait(struct plan *p)
+run_wait(struct params *p)
 {
 	struct wait w = {.key = p->keys[0]};
 	/* nobody's: jitter alone is made of it, so that processes do not ask in step */
@@ -150,26 +150,26 @@ run_wait(struct plan *p)
 	const struct claim claim = {
 	    .owner = owner, .ttl = p->terms.ttl, .persist = p->wait.persist};
 	struct fault f;
-	enum rc rc = look_open(&w.looking, p, 0, &f);
+	enum rc rc = look_open(&w.looker, p, 0, &f);
 	int status;
 
 	if (rc != RC_OK)
-		return look_refuse(&w.looking, w.key, rc, &f);
+		return look_refuse(&w.looker, w.key, rc, &f);
 	w.began = instant_now();
 	w.until = instant_after(w.began, p->wait.most);
 	w.speaks = w.began + SPEAK_FIRST;
 	snprintf(owner, sizeof owner, "%x %llx", (unsigned)getpid(), (long long)w.began);
 	retry_init(&w.retry);
-	w.retry.first = w.looking.patience;
+	w.retry.first = w.looker.patience;
 	retry_begin(&w.retry, &claim);
 	/* what a run of that kind would be refused, there is no waiting for */
-	rc = plan_check_kind(&p->claim, w.looking.store, &f);
+	rc = params_check_kind(&p->claim, w.looker.store, &f);
 	if (rc == RC_OK)
 		rc = wait_for_all(&w, &f);
 	status = rc == RC_OK ? 0
 	    : rc == RC_BUSY  ? tell_busy(&w)
-			     : look_refuse(&w.looking, w.key, rc, &f);
-	look_close(&w.looking);
+			     : look_refuse(&w.looker, w.key, rc, &f);
+	look_close(&w.looker);
 	view_free(&w.view);
 	return status;
 }

@@ -53,12 +53,12 @@ $(O)/tests/registry.o: backends/registry.c $(O)/flags
 $(O)/tests/conf.o: cmd/conf.c $(O)/flags
 	@mkdir -p $(@D)
 	@echo "  CC    $< (with another system's file)"
-	$(Q)$(CC) $(ALL_CFLAGS) '-DCONF_SYSTEM_FILE=plan_variable("TEST_SYSTEM_CONF")' -c -o $@ $<
+	$(Q)$(CC) $(ALL_CFLAGS) '-DCONF_SYSTEM_FILE=environment_get("TEST_SYSTEM_CONF")' -c -o $@ $<
 
 $(O)/tests/log.o: cmd/log.c $(O)/flags
 	@mkdir -p $(@D)
 	@echo "  CC    $< (with another syslog)"
-	$(Q)$(CC) $(ALL_CFLAGS) '-DLOG_SOCKET=plan_variable("TEST_LOG_SOCKET")' -c -o $@ $<
+	$(Q)$(CC) $(ALL_CFLAGS) -include cmd/environment.h '-DLOG_SOCKET=environment_get("TEST_LOG_SOCKET")' -c -o $@ $<
 
 # ---- a backend's admin_ops, called one by one ----
 
@@ -120,13 +120,13 @@ $(O)/fuzz/duration: $(call watched,cmd/parse.c backends/common/libc.c cmd/text.c
 $(O)/fuzz/url: $(call watched,backends/redis/address.c backends/common/setting.c backends/common/trusted.c backends/common/identity.c backends/common/url.c backends/common/endpoint.c backends/common/encode.c)
 $(O)/fuzz/key: $(call watched,backends/common/url.c backends/common/endpoint.c backends/common/encode.c cmd/text.c)
 $(O)/fuzz/resp: $(call watched,backends/redis/resp.c backends/redis/script.c)
-$(O)/fuzz/memcached: $(call watched,backends/memcached/client.c backends/memcached/item.c $(addprefix backends/common/,instant.c resolve.c stream.c sha.c task.c text.c url.c endpoint.c encode.c))
+$(O)/fuzz/memcached: $(call watched,backends/memcached/client.c backends/memcached/item.c $(addprefix backends/common/,instant.c refuse.c resolve.c secret.c stream.c sha.c task.c url.c endpoint.c encode.c))
 $(O)/fuzz/etcd: $(call watched,$(addprefix backends/etcd/,http.c kv.c queue.c) $(addprefix backends/common/,instant.c resolve.c stream.c sha.c task.c url.c endpoint.c encode.c))
 $(O)/fuzz/block: $(call watched,backends/file/block.c backends/file/tickets.c backends/common/task.c)
-$(O)/fuzz/runs: $(call watched,backends/file/runs.c backends/file/directory.c backends/file/block.c backends/file/line.c backends/file/tickets.c backends/common/url.c backends/common/endpoint.c backends/common/encode.c backends/common/text.c backends/common/sha.c backends/common/task.c)
-$(O)/fuzz/view: $(call watched,cmd/view.c cmd/held.c cmd/supervise/tree.c cmd/show.c cmd/columns.c cmd/screen.c cmd/record.c cmd/json.c cmd/text.c cmd/mask.c cmd/parse.c backends/common/libc.c backends/common/instant.c cmd/plan.c)
-$(O)/fuzz/conf: $(call watched,cmd/conf.c cmd/said.c cmd/variables.c cmd/supervise/join_address.c cmd/options.c cmd/plan.c cmd/parse.c backends/common/libc.c cmd/text.c cmd/mask.c backends/registry.c $(addprefix backends/common/,instant.c setting.c trusted.c identity.c url.c endpoint.c encode.c))
-$(O)/fuzz/record: $(call watched,cmd/record.c cmd/supervise/tree.c cmd/json.c cmd/text.c cmd/mask.c cmd/parse.c cmd/plan.c backends/common/libc.c)
+$(O)/fuzz/runs: $(call watched,backends/file/runs.c backends/file/directory.c backends/file/block.c backends/file/line.c backends/file/tickets.c backends/common/url.c backends/common/endpoint.c backends/common/encode.c backends/common/job.c backends/common/refuse.c backends/common/sha.c backends/common/task.c)
+$(O)/fuzz/view: $(call watched,cmd/view.c cmd/held.c cmd/supervise/tree.c cmd/show.c cmd/columns.c cmd/screen.c cmd/record.c cmd/json.c cmd/text.c cmd/mask.c cmd/parse.c backends/common/libc.c backends/common/instant.c cmd/params.c)
+$(O)/fuzz/conf: $(call watched,cmd/conf.c cmd/said.c cmd/variables.c cmd/supervise/join_address.c cmd/options.c cmd/params.c cmd/parse.c backends/common/libc.c cmd/text.c cmd/mask.c backends/registry.c $(addprefix backends/common/,instant.c setting.c trusted.c identity.c url.c endpoint.c encode.c))
+$(O)/fuzz/record: $(call watched,cmd/record.c cmd/supervise/tree.c cmd/json.c cmd/text.c cmd/mask.c cmd/parse.c cmd/params.c backends/common/libc.c)
 
 $(O)/fuzz/%.o: %.c
 	@mkdir -p $(@D)

@@ -1,7 +1,7 @@
 /* encode.c - writes keys as names, and reads them. */
 #include "encode.h"
 
-#include "text.h"
+#include "digits.h"
 
 #include <string.h>
 
@@ -43,7 +43,7 @@ encode_undo(char *out, size_t size, const char *text, size_t n)
 		int c = (unsigned char)text[i];
 
 		if (c == '%') {
-			c = i + 2 < n ? text_hex_byte(text + i + 1) : -1;
+			c = i + 2 < n ? digits_hex_byte(text + i + 1) : -1;
 			if (c <= 0)
 				return -1;
 			i += 2;

@@ -1,7 +1,7 @@
 /* endpoint.c - reads and writes a host and a port. */
 #include "endpoint.h"
 
-#include "text.h"
+#include "append.h"
 
 #include <string.h>
 
@@ -97,10 +97,10 @@ endpoint_print(char *out, size_t size, const char *before, const struct endpoint
 {
 	bool v6 = strchr(e->host, ':');
 	const char *end = out + size;
-	char *at = text_put(out, end, before);
+	char *at = append_text(out, end, before);
 
-	at = text_put(text_put(at, end, v6 ? "[" : ""), end, e->host);
-	at = text_put_number(text_put(at, end, v6 ? "]:" : ":"), end, e->port);
+	at = append_text(append_text(at, end, v6 ? "[" : ""), end, e->host);
+	at = append_number(append_text(at, end, v6 ? "]:" : ":"), end, e->port);
 	return at < end - 1 ? at - out : (int)size;
 }
 

@@ -1,7 +1,7 @@
 /* identity.c - writes down which locks those of a store are, and compares. */
 #include "identity.h"
 
-#include "text.h"
+#include "append.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ add_bytes(struct identity *id, const char *name, const char *value, size_t n)
 {
 	char length[24];
 
-	text_put_number(length, length + sizeof length, n);
+	append_number(length, length + sizeof length, n);
 	add_text(id, name, strlen(name));
 	add_text(id, "=", 1);
 	add_text(id, length, strlen(length));
@@ -55,19 +55,19 @@ identity_number(struct identity *id, const char *name, unsigned long long value)
 {
 	char text[24];
 
-	text_put_number(text, text + sizeof text, value);
+	append_number(text, text + sizeof text, value);
 	identity_add(id, name, text);
 }
 
-struct member {
+struct element {
 	const char *at;
 	size_t n;
 };
 
 static int
-compare_members(const void *a, const void *b)
+compare_elements(const void *a, const void *b)
 {
-	const struct member *one = a, *other = b;
+	const struct element *one = a, *other = b;
 	size_t n = one->n < other->n ? one->n : other->n;
 	int difference = memcmp(one->at, other->at, n);
 
@@ -77,14 +77,14 @@ compare_members(const void *a, const void *b)
 void
 identity_list(struct identity *id, const char *name, const char *list, char separator)
 {
-	struct member members[64];
-	const size_t most = sizeof members / sizeof *members;
+	struct element elements[64];
+	const size_t most = sizeof elements / sizeof *elements;
 	size_t n = 0;
 
-	for (; n < most; list += members[n++].n + 1) {
+	for (; n < most; list += elements[n++].n + 1) {
 		const char *end = strchrnul(list, separator);
 
-		members[n] = (struct member){list, end - list};
+		elements[n] = (struct element){list, end - list};
 		if (!*end) {
 			n++;
 			break;
@@ -92,9 +92,9 @@ identity_list(struct identity *id, const char *name, const char *list, char sepa
 	}
 	if (n == most)
 		id->used = sizeof id->text; /* perhaps more: it equals nothing */
-	qsort(members, n, sizeof *members, compare_members);
+	qsort(elements, n, sizeof *elements, compare_elements);
 	for (size_t i = 0; i < n; i++)
-		add_bytes(id, name, members[i].at, members[i].n);
+		add_bytes(id, name, elements[i].at, elements[i].n);
 }
 
 /* ---- what names lead to ---- */
@@ -122,9 +122,9 @@ identity_file(struct identity *id, const char *path)
 	if (at == id->files)
 		look_around(id->view);
 	(void)stat(path, &st);
-	at = text_put_number(at, end, st.st_dev);
-	at = text_put_number(text_put(at, end, ":"), end, st.st_ino);
-	text_put(at, end, ";");
+	at = append_number(at, end, st.st_dev);
+	at = append_number(append_text(at, end, ":"), end, st.st_ino);
+	append_text(at, end, ";");
 }
 
 void

@@ -4,7 +4,6 @@
  */
 #include "tls.h"
 
-#include "dl.h"
 #include "setting.h"
 #ifdef HAVE_OPENSSL
 #include "openssl.h"
@@ -49,7 +48,7 @@ struct piece {
 };
 
 /* One connection: what a stream owns. */
-struct session {
+struct layer {
 	struct tls *tls;
 	char name[256]; /* what the server's certificate is to be for */
 	SSL *ssl;
@@ -62,46 +61,15 @@ struct session {
 	struct piece piece; /* on its way */
 };
 
-/* ---- OpenSSL ---- */
-
-static struct openssl table;
-
-static const struct dl_symbol symbols[] = {
-#define X(name) {#name, false, offsetof(struct openssl, name)},
-    OPENSSL_FUNCTIONS(X)
-#undef X
-};
-
-enum { SYMBOLS = sizeof symbols / sizeof *symbols };
-
-/* libssl brings the libcrypto that it needs, so that the two are never mixed. */
-const struct dl_library openssl_library = {
-    "OpenSSL", "libssl.so.3", "libssl3", &table, symbols, SYMBOLS};
-const struct dl_library openssl_old_library = {
-    "OpenSSL", "libssl.so.1.1", "libssl1.1", &table, symbols, SYMBOLS};
-
-enum rc
-openssl_load(const struct openssl **ret, struct fault *f)
-{
-	struct fault ignored;
-	enum rc rc = dl_load(&openssl_library, f);
-
-	if (rc == RC_CONFIG && dl_load(&openssl_old_library, &ignored) == RC_OK)
-		rc = RC_OK;
-	if (rc == RC_OK)
-		*ret = &table;
-	return rc;
-}
-
 static const struct openssl *lib; /* once it is loaded */
 
 /* ---- what the library has written and wants to read ---- */
 
 /* Sends what there is; false with errno: not all of it. */
 static bool
-session_flush(struct stream *s)
+layer_flush(struct stream *s)
 {
-	struct session *t = s->own;
+	struct layer *t = s->own;
 
 	for (;;) {
 		ssize_t sent;
@@ -125,9 +93,9 @@ session_flush(struct stream *s)
 
 /* As recv(2). */
 static ssize_t
-session_feed(struct stream *s)
+layer_feed(struct stream *s)
 {
-	struct session *t = s->own;
+	struct layer *t = s->own;
 	char piece[PIECE];
 	ssize_t n = recv(s->fd, piece, sizeof piece, 0);
 
@@ -140,7 +108,7 @@ session_feed(struct stream *s)
 
 /* Remembers what the library has said of it first. */
 static ssize_t
-session_break(struct session *t)
+layer_break(struct layer *t)
 {
 	t->broken = true;
 	t->error = lib->ERR_get_error();
@@ -150,7 +118,7 @@ session_break(struct session *t)
 
 /* What a call of the library says; -1 with EAGAIN: it wants to read. */
 static ssize_t
-session_call(struct session *t, int (*call)(SSL *, void *, int), void *to, size_t size)
+layer_call(struct layer *t, int (*call)(SSL *, void *, int), void *to, size_t size)
 {
 	int n;
 
@@ -162,7 +130,7 @@ session_call(struct session *t, int (*call)(SSL *, void *, int), void *to, size_
 	if (n == SSL_ERROR_ZERO_RETURN)
 		return 0;
 	if (n != SSL_ERROR_WANT_READ)
-		return session_break(t);
+		return layer_break(t);
 	errno = EAGAIN;
 	return -1;
 }
@@ -172,14 +140,14 @@ session_call(struct session *t, int (*call)(SSL *, void *, int), void *to, size_
  * s->wants.  What it has to say goes out in any case: it is an alert if all failed.
  */
 static ssize_t
-session_pump(struct stream *s, int (*call)(SSL *, void *, int), void *to, size_t size)
+layer_pump(struct stream *s, int (*call)(SSL *, void *, int), void *to, size_t size)
 {
-	struct session *t = s->own;
+	struct layer *t = s->own;
 
 	for (int pieces = 0;; pieces++) {
-		ssize_t n = session_call(t, call, to, size), fed;
+		ssize_t n = layer_call(t, call, to, size), fed;
 		int error = errno;
-		bool sent = session_flush(s);
+		bool sent = layer_flush(s);
 
 		s->wants = sent ? POLLIN : POLLOUT;
 		if (!sent && n < 0 && error == EAGAIN)
@@ -187,7 +155,7 @@ session_pump(struct stream *s, int (*call)(SSL *, void *, int), void *to, size_t
 		errno = error;
 		if (n >= 0 || error != EAGAIN || pieces == PIECES)
 			return n;
-		fed = session_feed(s);
+		fed = layer_feed(s);
 		if (fed <= 0)
 			return fed;
 	}
@@ -202,10 +170,10 @@ shake(SSL *ssl, void *to, int size)
 
 /* Before all else; > 0: it is over.  0 and -1 as read(2). */
 static ssize_t
-session_shake(struct stream *s)
+layer_shake(struct stream *s)
 {
-	struct session *t = s->own;
-	ssize_t n = t->shaken ? 1 : session_pump(s, shake, NULL, 0);
+	struct layer *t = s->own;
+	ssize_t n = t->shaken ? 1 : layer_pump(s, shake, NULL, 0);
 
 	if (n > 0 && !t->shaken) {
 		t->shaken = true;
@@ -219,7 +187,7 @@ session_shake(struct stream *s)
 /* ---- the row ---- */
 
 static void
-session_free(struct session *t)
+layer_free(struct layer *t)
 {
 	if (t->ssl)
 		lib->SSL_free(t->ssl);
@@ -228,7 +196,7 @@ session_free(struct session *t)
 
 /* Encrypts all parts; what is written goes into memory, and so is never cut short. */
 static bool
-session_encrypt(struct session *t, const struct iovec *parts, int n)
+layer_encrypt(struct layer *t, const struct iovec *parts, int n)
 {
 	lib->ERR_clear_error();
 	for (int i = 0; i < n; i++) {
@@ -245,18 +213,18 @@ session_encrypt(struct session *t, const struct iovec *parts, int n)
 static ssize_t
 tls_write(struct stream *s, const struct iovec *parts, int n)
 {
-	struct session *t = s->own;
-	ssize_t shaken = session_shake(s);
+	struct layer *t = s->own;
+	ssize_t shaken = layer_shake(s);
 	size_t sent;
 
 	if (shaken <= 0) {
 		errno = shaken == 0 ? EPIPE : errno;
 		return -1;
 	}
-	if (t->owed == 0 && !session_encrypt(t, parts, n))
-		return session_break(t);
+	if (t->owed == 0 && !layer_encrypt(t, parts, n))
+		return layer_break(t);
 	s->wants = POLLOUT;
-	if (!session_flush(s))
+	if (!layer_flush(s))
 		return -1;
 	sent = t->owed;
 	t->owed = 0;
@@ -266,9 +234,9 @@ tls_write(struct stream *s, const struct iovec *parts, int n)
 static ssize_t
 tls_read(struct stream *s, void *to, size_t size)
 {
-	ssize_t shaken = session_shake(s);
+	ssize_t shaken = layer_shake(s);
 
-	return shaken > 0 ? session_pump(s, lib->SSL_read, to, size) : shaken;
+	return shaken > 0 ? layer_pump(s, lib->SSL_read, to, size) : shaken;
 }
 
 /* What came may be of the protocol only, such as a ticket for the next session. */
@@ -277,20 +245,20 @@ tls_is_quiet(struct stream *s)
 {
 	char byte;
 
-	return session_pump(s, lib->SSL_peek, &byte, 1) < 0 && errno == EAGAIN;
+	return layer_pump(s, lib->SSL_peek, &byte, 1) < 0 && errno == EAGAIN;
 }
 
 /* Without waiting for anything. */
 static void
 tls_leave(struct stream *s)
 {
-	struct session *t = s->own;
+	struct layer *t = s->own;
 
 	lib->ERR_clear_error();
 	if (!t->broken && lib->SSL_shutdown(t->ssl) >= 0)
-		session_flush(s);
+		layer_flush(s);
 	lib->ERR_clear_error();
-	session_free(t);
+	layer_free(t);
 }
 
 /* ---- what went wrong ---- */
@@ -299,7 +267,7 @@ tls_leave(struct stream *s)
 static enum rc
 explain_certificate(const struct stream *s, long code, struct fault *f)
 {
-	const struct session *t = s->own;
+	const struct layer *t = s->own;
 
 	switch (code) {
 	case X509_V_ERR_CERT_HAS_EXPIRED:
@@ -338,7 +306,7 @@ is_about_certificate(int alert)
 static enum rc
 explain_alert(const struct stream *s, int alert, const char *why, struct fault *f)
 {
-	const struct session *t = s->own;
+	const struct layer *t = s->own;
 
 	if (t->wanted && is_about_certificate(alert))
 		return fault_set(f, RC_DENIED,
@@ -356,7 +324,7 @@ explain_alert(const struct stream *s, int alert, const char *why, struct fault *
 static enum rc
 explain_error(const struct stream *s, unsigned long error, struct fault *f)
 {
-	const struct session *t = s->own;
+	const struct layer *t = s->own;
 	long code = lib->SSL_get_verify_result(t->ssl);
 	const char *why = lib->ERR_reason_error_string(error);
 	int reason = error & REASON_MASK;
@@ -378,11 +346,11 @@ explain_error(const struct stream *s, unsigned long error, struct fault *f)
 static enum rc
 tls_explain(struct stream *s, struct fault *f)
 {
-	struct session *t = s->own;
+	struct layer *t = s->own;
 	char byte;
 
-	if (!t->broken && session_feed(s) > 0)
-		session_call(t, lib->SSL_peek, &byte, 1);
+	if (!t->broken && layer_feed(s) > 0)
+		layer_call(t, lib->SSL_peek, &byte, 1);
 	return t->broken && t->error != 0 ? explain_error(s, t->error, f)
 					  : stream_hung_up(s, f);
 }
@@ -393,10 +361,10 @@ static const struct stream_ops tls_ops = {
 /* ---- the handshake ---- */
 
 /* NULL without memory. */
-static struct session *
-session_new(struct tls *tls, const char *host)
+static struct layer *
+layer_new(struct tls *tls, const char *host)
 {
-	struct session *t = calloc(1, sizeof *t);
+	struct layer *t = calloc(1, sizeof *t);
 	const char *name = tls->settings.name ? tls->settings.name : host;
 	/* as certificates have it: an address without its zone, a name without its last dot */
 	size_t n = strcspn(name, "%");
@@ -413,7 +381,7 @@ session_new(struct tls *tls, const char *host)
 	if (!t->ssl || !t->in || !t->out) {
 		lib->BIO_free(t->in);
 		lib->BIO_free(t->out);
-		session_free(t);
+		layer_free(t);
 		return NULL;
 	}
 	lib->SSL_set_bio(t->ssl, t->in, t->out);
@@ -427,7 +395,7 @@ session_new(struct tls *tls, const char *host)
 		    lib->SSL_ctrl(t->ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME,
 			TLSEXT_NAMETYPE_host_name, t->name))))
 		return t;
-	session_free(t);
+	layer_free(t);
 	return NULL;
 }
 
@@ -440,20 +408,20 @@ tls_can_retry(const struct tls *t)
 enum rc
 tls_start(struct tls *t, struct stream *s, const char *host, struct fault *f)
 {
-	struct session *session;
+	struct layer *layer;
 
 	/* what the system's directory of CAs has not, its file of all of them may have */
 	if (tls_can_retry(t)) {
 		t->directory = false;
 		lib->SSL_CTX_set_default_verify_file(t->context);
 	}
-	session = session_new(t, host);
-	if (!session) {
+	layer = layer_new(t, host);
+	if (!layer) {
 		stream_close(s);
 		return fault_set(f, RC_SYSTEM, "out of memory");
 	}
 	s->ops = &tls_ops;
-	s->own = session;
+	s->own = layer;
 	s->hint = ": is that its TLS port?";
 	return RC_OK;
 }
@@ -471,7 +439,7 @@ refuse_passphrase(char *out, int size, int writing, void *tls)
 static int
 note_wanted(SSL *ssl, X509 **cert, EVP_PKEY **key)
 {
-	struct session *t = lib->SSL_get_ex_data(ssl, 0);
+	struct layer *t = lib->SSL_get_ex_data(ssl, 0);
 
 	(void)cert, (void)key;
 	t->wanted = true;

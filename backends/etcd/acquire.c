@@ -15,7 +15,8 @@
  */
 #include "etcd.h"
 
-#include "backends/common/text.h"
+#include "backends/common/job.h"
+#include "backends/common/refuse.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -98,7 +99,7 @@ check_claim(const struct etcd *e, struct fault *f)
 	if (q->mixed)
 		return refuse_kind(f, e->server_name, q->other, q->other_limit, e->claim);
 	if (job->once && q->same_id.token) {
-		text_who(q->same_id.record, who, sizeof who);
+		job_who(q->same_id.record, who, sizeof who);
 		return refuse_done(f, job, q->same_id.began / 1000, who);
 	}
 	if (q->good.token && job_is_recent(job, age))
@@ -366,7 +367,7 @@ name_period(struct etcd *e, instant until, struct fault *f)
 	e->cluster.date = 0;
 	json_decref(cluster_answer(&e->cluster, etcd_call_read(e), until, &rc, f));
 	return rc == RC_OK
-	    ? period_name(job, e->cluster.date > 0 ? cluster_time(&e->cluster) : -1,
+	    ? job_name_period(job, e->cluster.date > 0 ? cluster_time(&e->cluster) : -1,
 		  e->server_name, f)
 	    : rc;
 }

@@ -1,7 +1,7 @@
 /* cluster.c - calls to an etcd cluster by its JSON gateway, and a watch of some keys. */
 #include "cluster.h"
 
-#include "backends/common/text.h"
+#include "backends/common/secret.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -8,7 +8,7 @@
  */
 #include "etcd.h"
 
-#include "backends/common/text.h"
+#include "backends/common/refuse.h"
 
 #include <stdio.h>
 #include <stdlib.h>

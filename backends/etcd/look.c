@@ -9,8 +9,6 @@
  */
 #include "etcd.h"
 
-#include "backends/common/text.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,13 +5,12 @@
  */
 #include "etcd.h"
 
-#include "backends/common/setting.h"
-#include "backends/common/identity.h"
-#include "backends/common/identity.h"
-#include "backends/common/text.h"
-#include "backends/common/url.h"
-#include "backends/common/endpoint.h"
 #include "backends/common/encode.h"
+#include "backends/common/endpoint.h"
+#include "backends/common/identity.h"
+#include "backends/common/setting.h"
+#include "backends/common/url.h"
+#include "backends/common/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -178,7 +177,7 @@ etcd_open(struct store **ret, struct host *host, const struct site *site, struct
 	if (rc == RC_OK && !*a->user != !*a->password)
 		rc = fault_set(f, RC_USAGE,
 		    "etcd wants a user and a password, or neither (etcd://user@host, and -O password-file=FILE)");
-	if (rc == RC_OK && (!text_is_utf8(a->user) || !text_is_utf8(a->password)))
+	if (rc == RC_OK && (!utf8_is_valid(a->user) || !utf8_is_valid(a->password)))
 		rc = fault_set(f, RC_USAGE, "etcd wants user and password in UTF-8");
 	if (rc == RC_OK)
 		rc = tls_open_if(a->secure, "etcds://", &e->address.tls, site, f);

@@ -1,7 +1,7 @@
 /* block.c - reads and writes the blocks of a lock file, and finds them in it. */
 #include "block.h"
 
-#include "backends/common/text.h"
+#include "backends/common/append.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -90,12 +90,12 @@ block_format(const struct block *b, char text[BLOCK_BYTES])
 	const int64_t numbers[] = {b->next, b->token, b->granted, b->freeze,
 	    RANGE_OF(b->byte), NUMBER_OF(b->byte)};
 	const char *end = text + BLOCK_BYTES;
-	char *at = text_put(text, end, magic);
+	char *at = append_text(text, end, magic);
 
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-		at = text_put(text_put_number(at, end, numbers[i]), end, " ");
-	at = text_put(at, end, *b->owner ? b->owner : "-");
-	at = text_put(text_put(at, end, "\n"), end, b->record);
+		at = append_text(append_number(at, end, numbers[i]), end, " ");
+	at = append_text(at, end, *b->owner ? b->owner : "-");
+	at = append_text(append_text(at, end, "\n"), end, b->record);
 	memset(at, '\n', (size_t)(end - at));
 }
 

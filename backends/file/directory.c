@@ -3,11 +3,10 @@
 
 #include "line.h"
 
+#include "backends/common/append.h"
+#include "backends/common/encode.h"
 #include "backends/common/libc.h"
-#include "backends/common/text.h"
 #include "backends/common/url.h"
-#include "backends/common/encode.h"
-#include "backends/common/encode.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,9 +33,9 @@ directory_failed(const struct directory *d, const char *what, struct fault *faul
 static void
 name_for_people(struct directory *d)
 {
-	char *at = text_put(d->where, d->where + sizeof d->where, "directory ");
+	char *at = append_text(d->where, d->where + sizeof d->where, "directory ");
 
-	text_put(at, at + 301, d->path);
+	append_text(at, at + 301, d->path);
 }
 
 /* ---- the default one ---- */
@@ -53,11 +52,11 @@ default_path(char out[DEFAULT_BYTES], int which)
 	uid_t uid = libc_user();
 
 	if (which == 0 && uid == 0) {
-		text_put(out, end, "/run/dlock");
+		append_text(out, end, "/run/dlock");
 		return;
 	}
-	out = text_put(out, end, which == 0 ? "/run/lock" : "/tmp");
-	text_put_number(text_put(out, end, "/dlock-"), end, uid);
+	out = append_text(out, end, which == 0 ? "/run/lock" : "/tmp");
+	append_number(append_text(out, end, "/dlock-"), end, uid);
 }
 
 enum rc

@@ -26,12 +26,13 @@
 #include "runs.h"
 
 #include "backends/common/alloc.h"
-#include "backends/common/setting.h"
-#include "backends/common/identity.h"
-#include "backends/common/identity.h"
-#include "backends/common/text.h"
-#include "backends/common/url.h"
+#include "backends/common/append.h"
 #include "backends/common/encode.h"
+#include "backends/common/identity.h"
+#include "backends/common/job.h"
+#include "backends/common/refuse.h"
+#include "backends/common/setting.h"
+#include "backends/common/url.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -55,11 +56,11 @@ file_name(char out[NAME_BYTES], const char *key, const char *suffix)
 
 	encode_key(encoded, sizeof encoded, key);
 	for (; strlen(rest) > NAME_CHUNK; rest += NAME_CHUNK) {
-		out = text_put(out, out + NAME_CHUNK + 1, rest);
-		out = text_put(out, out + 3, "+/");
+		out = append_text(out, out + NAME_CHUNK + 1, rest);
+		out = append_text(out, out + 3, "+/");
 	}
-	out = text_put(out, out + NAME_CHUNK + 1, rest);
-	text_put(out, out + 8, suffix);
+	out = append_text(out, out + NAME_CHUNK + 1, rest);
+	append_text(out, out + 8, suffix);
 }
 
 static void
@@ -238,8 +239,8 @@ write_who(const struct file *f, struct block *h, int64_t byte)
 {
 	h->granted = instant_epoch();
 	h->byte = byte;
-	text_put(h->owner, h->owner + sizeof h->owner, f->claim->owner);
-	text_put(h->record, h->record + sizeof h->record, f->claim->record);
+	append_text(h->owner, h->owner + sizeof h->owner, f->claim->owner);
+	append_text(h->record, h->record + sizeof h->record, f->claim->record);
 }
 
 /* Nothing is before us: writes down that the lock is ours. */
@@ -511,7 +512,7 @@ file_acquire(struct store *s, const struct claim *claim, instant until, struct g
 	f->use = DIRECTORY_MAKE;
 	file_name(f->name, claim->key, ".lock");
 	file_name(f->runs, claim->key, ".runs/");
-	rc = period_name(&claim->job, instant_epoch(), f->base.where, fault);
+	rc = job_name_period(&claim->job, instant_epoch(), f->base.where, fault);
 	if (rc == RC_OK)
 		rc = file_open_all(f, fault);
 	if (rc == RC_OK)

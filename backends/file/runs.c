@@ -3,7 +3,9 @@
 
 #include "block.h"
 
-#include "backends/common/text.h"
+#include "backends/common/digits.h"
+#include "backends/common/job.h"
+#include "backends/common/refuse.h"
 #include "backends/common/sha.h"
 
 #include <errno.h>
@@ -73,7 +75,7 @@ run_refuse(
 		return RC_OK;
 	if (job->once && encode_key(id, sizeof id, job->once) > 0 &&
 	    strcmp(id, r->id) == 0) {
-		text_who(r->record, who, sizeof who);
+		job_who(r->record, who, sizeof who);
 		return refuse_done(fault, job, r->begin / 1000, who);
 	}
 	return job_is_recent(job, age) ? refuse_recent(fault, job, age * 1000) : RC_OK;
@@ -180,7 +182,7 @@ name_id(char out[NAME_MAX + 1], int64_t era, const char *id)
 	n -= ID_CHARS;
 	out[n++] = '+'; /* which no encoded ID has */
 	sha_256(hash, id, strlen(id));
-	text_hex(out + n, hash, sizeof hash);
+	digits_hex(out + n, hash, sizeof hash);
 }
 
 /* ---- the eras ---- */

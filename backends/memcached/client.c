@@ -2,8 +2,8 @@
 #include "client.h"
 
 #include "backends/common/resolve.h"
+#include "backends/common/secret.h"
 #include "backends/common/stream.h"
-#include "backends/common/text.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -1,9 +1,9 @@
 /* item.c - the items that make up one lock, and what the server says of itself. */
 #include "item.h"
 
-#include "backends/common/sha.h"
-#include "backends/common/text.h"
+#include "backends/common/digits.h"
 #include "backends/common/encode.h"
+#include "backends/common/sha.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ item_name(struct item_name *name, const char *prefix, const char *key)
 		return;
 	sha_256(hash, key, strlen(key));
 	name->text[before] = '#';
-	text_hex(name->text + before + 1, hash, sizeof hash);
+	digits_hex(name->text + before + 1, hash, sizeof hash);
 }
 
 bool

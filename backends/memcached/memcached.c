@@ -35,8 +35,9 @@
  */
 #include "memcached.h"
 
+#include "backends/common/refuse.h"
 #include "backends/common/retry.h"
-#include "backends/common/text.h"
+#include "backends/common/secret.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -12,7 +12,6 @@
 #include "backends/common/setting.h"
 #include "backends/common/identity.h"
 #include "backends/common/identity.h"
-#include "backends/common/text.h"
 
 #include <stdio.h>
 #include <string.h>

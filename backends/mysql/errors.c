@@ -1,7 +1,7 @@
 /* errors.c - reads error numbers, and keeps passwords out of what is quoted. */
 #include "errors.h"
 
-#include "backends/common/text.h"
+#include "backends/common/secret.h"
 
 #include <errno.h>
 #include <fnmatch.h>

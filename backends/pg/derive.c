@@ -4,9 +4,9 @@
  */
 #include "derive.h"
 
+#include "backends/common/digits.h"
 #include "backends/common/identity.h"
 #include "backends/common/sha.h"
-#include "backends/common/text.h"
 #include "backends/sql/names.h"
 
 #include <errno.h>
@@ -181,7 +181,7 @@ static bool
 read_hex(const char *text, int bytes, uint64_t *number)
 {
 	for (*number = 0; bytes > 0; bytes--, text += 2) {
-		int byte = text_hex_byte(text);
+		int byte = digits_hex_byte(text);
 
 		if (byte < 0)
 			return false;

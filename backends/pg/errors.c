@@ -6,7 +6,7 @@
 
 #include "login.h"
 
-#include "backends/common/text.h"
+#include "backends/common/secret.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,12 +1,10 @@
 /* address.c - where a Redis server is, from a URL. */
 #include "address.h"
 
+#include "backends/common/append.h"
+#include "backends/common/encode.h"
+#include "backends/common/endpoint.h"
 #include "backends/common/url.h"
-#include "backends/common/endpoint.h"
-#include "backends/common/encode.h"
-#include "backends/common/endpoint.h"
-#include "backends/common/encode.h"
-#include "backends/common/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -190,9 +188,9 @@ void
 address_print(const struct address *a, char *out, size_t size)
 {
 	const char *const *around = shapes[a->form].printed, *end = out + size;
-	char *at = text_put(
-	    text_put(out, end, around[0]), end, *a->path ? a->path : a->master);
-	size_t used = text_put(at, end, around[1]) - out;
+	char *at = append_text(
+	    append_text(out, end, around[0]), end, *a->path ? a->path : a->master);
+	size_t used = append_text(at, end, around[1]) - out;
 
 	for (size_t i = 0; !*a->path && i < a->n && used < size; i++)
 		used += endpoint_print(

@@ -10,7 +10,7 @@
 #include "redis.h"
 
 #include "backends/common/checkup.h"
-#include "backends/common/text.h"
+#include "backends/common/secret.h"
 
 #include <stdio.h>
 #include <stdlib.h>

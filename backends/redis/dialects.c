@@ -1,7 +1,7 @@
 /* dialects.c - the dialects there are: their names, and what they say alike. */
 #include "dialects.h"
 
-#include "backends/common/text.h"
+#include "backends/common/append.h"
 #include "backends/redis/dialects/redisson.lua.h"
 #include "backends/redis/dialects/redisson_fair.lua.h"
 #include "backends/redis/dialects/redisson_rw.lua.h"
@@ -136,13 +136,13 @@ dialect_shares_slot(const char *key, const char *other)
 static char *
 put_some(char *out, const char *end, const char *text, size_t n)
 {
-	return text_put(out, (size_t)(end - out) > n + 1 ? out + n + 1 : end, text);
+	return append_text(out, (size_t)(end - out) > n + 1 ? out + n + 1 : end, text);
 }
 
 static char *
 put_three(char *out, const char *end, const char *a, const char *b, const char *c)
 {
-	return text_put(text_put(text_put(out, end, a), end, b), end, c);
+	return append_text(append_text(append_text(out, end, a), end, b), end, c);
 }
 
 /* What stands for one letter; returns its end. */
@@ -156,29 +156,29 @@ print_part(char *out, const char *end, char letter, const struct parts *p)
 	case 'D':
 		if (!p->tag || p->form != FORM_CLUSTER)
 			return put_three(out, end, "dlock:{", p->encoded, "}:");
-		out = text_put(out, end, "dlock:{");
+		out = append_text(out, end, "dlock:{");
 		out = put_some(out, end, p->tag, p->tag_length);
 		return put_three(out, end, "}:", p->encoded, ":");
 	case 'B':
-		return strchr(key, '{') ? text_put(out, end, key)
+		return strchr(key, '{') ? append_text(out, end, key)
 					: put_three(out, end, "{", key, "}");
 	case 'S':
 		out = put_three(
 		    out, end, "dlock:", p->dialect->name, p->tag ? "::" : ":{");
-		return text_put(text_put(out, end, key), end, p->tag ? "" : "}");
+		return append_text(append_text(out, end, key), end, p->tag ? "" : "}");
 	case 'U':
 		if (!*o)
 			return out;
 		for (size_t i = 0; i < sizeof groups / sizeof *groups; o += groups[i++])
 			out = put_some(
-			    text_put(out, end, i ? "-" : ":"), end, o, groups[i]);
-		return text_put(out, end, ":1");
+			    append_text(out, end, i ? "-" : ":"), end, o, groups[i]);
+		return append_text(out, end, ":1");
 	case 'O':
-		return text_put(out, end, o);
+		return append_text(out, end, o);
 	case 'I':
-		return text_put(out, end, p->id);
+		return append_text(out, end, p->id);
 	default:
-		return text_put(out, end, key);
+		return append_text(out, end, key);
 	}
 }
 
@@ -241,12 +241,12 @@ dialect_say(const struct dialect *d, struct script_call *c, const struct names *
 	script_word(c, claim->owner);
 	if (r->operation != RELEASE)
 		script_number(c, ns_to_ms(claim->ttl));
-	at = text_put(c->kind, end,
+	at = append_text(c->kind, end,
 	    claim->kind == KIND_LIMIT        ? "l"
 		: claim->kind == KIND_SHARED ? "s"
 					     : "x");
 	if (claim->kind == KIND_LIMIT)
-		text_put_number(at, end, claim->limit);
+		append_number(at, end, claim->limit);
 	if (r->operation == ACQUIRE) {
 		script_number(c, ns_to_ms(r->alive));
 		script_word(c, r->subscribed ? "1" : "0");

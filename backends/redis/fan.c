@@ -1,7 +1,7 @@
 /* fan.c - asks several servers at once. */
 #include "fan.h"
 
-#include "backends/common/text.h"
+#include "backends/common/secret.h"
 
 #include <errno.h>
 #include <poll.h>

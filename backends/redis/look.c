@@ -13,7 +13,6 @@
  */
 #include "redis.h"
 
-#include "backends/common/text.h"
 #include "backends/common/endpoint.h"
 #include "backends/common/encode.h"
 

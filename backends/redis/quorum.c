@@ -1,8 +1,8 @@
 /* quorum.c - N independent masters, asked at once. */
 #include "quorum.h"
 
+#include "backends/common/refuse.h"
 #include "backends/common/retry.h"
-#include "backends/common/text.h"
 #include "backends/redis/redlock.lua.h"
 
 #include <fcntl.h>

@@ -28,7 +28,8 @@
  */
 #include "redis.h"
 
-#include "backends/common/text.h"
+#include "backends/common/job.h"
+#include "backends/common/refuse.h"
 #include "backends/common/url.h"
 
 #include <string.h>
@@ -329,7 +330,7 @@ redis_name_period(struct redis *r, instant until, struct fault *f)
 	if (rc != RC_OK)
 		return rc;
 	freeReplyObject(reply);
-	rc = period_name(&claim->job, us, r->store.where, f);
+	rc = job_name_period(&claim->job, us, r->store.where, f);
 	dialect_name(r->store.dialect, &r->names, r->store.address.form, claim);
 	return rc;
 }

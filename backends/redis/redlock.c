@@ -55,8 +55,6 @@
  */
 #include "redis.h"
 
-#include "backends/common/text.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* resp.c - measures replies before they are parsed, and says what an error reply means. */
 #include "resp.h"
 
-#include "backends/common/text.h"
+#include "backends/common/append.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ char *
 resp_put_count(char *to, char kind, size_t n)
 {
 	*to++ = kind;
-	return mempcpy(text_put_number(to, to + RESP_WORD_BYTES - 1, n), "\r\n", 2);
+	return mempcpy(append_number(to, to + RESP_WORD_BYTES - 1, n), "\r\n", 2);
 }
 
 char *

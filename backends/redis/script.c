@@ -1,7 +1,8 @@
 /* script.c - puts runs of scripts into words, and reads what they answer, trusting none of it. */
 #include "script.h"
 
-#include "backends/common/text.h"
+#include "backends/common/append.h"
+#include "backends/common/digits.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ script_number(struct script_call *c, int64_t number)
 {
 	char *text = c->numbers[c->used++];
 
-	text_put_signed(text, text + sizeof c->numbers[0], number);
+	append_signed(text, text + sizeof c->numbers[0], number);
 	script_word(c, text);
 }
 
@@ -36,7 +37,7 @@ script_write(const struct script_call *c, const struct manner *m)
 	size_t lengths[3 + SCRIPT_WORDS], n = 3 + c->n, room = 1 + RESP_WORD_BYTES;
 	char keys[12], *command, *to;
 
-	text_put_number(keys, keys + sizeof keys, c->keys);
+	append_number(keys, keys + sizeof keys, c->keys);
 	words[2] = keys;
 	memcpy(words + 3, c->words, c->n * sizeof *words);
 	for (size_t i = 0; i < n; i++) {
@@ -88,7 +89,7 @@ member_number(const redisReply *e, int64_t *out)
 	if (e->type == REDIS_REPLY_INTEGER)
 		*out = e->integer;
 	else if (is_digits(e, 19))
-		*out = text_number(e->str);
+		*out = digits_read(e->str);
 	else
 		return false;
 	return true;
@@ -124,7 +125,7 @@ answer_vmembers(const redisReply *reply, size_t first, const char *shape, va_lis
 			break;
 		case 't':
 			good = is_digits(e, 20);
-			*(uint64_t *)out = good ? text_number(e->str) : 0;
+			*(uint64_t *)out = good ? digits_read(e->str) : 0;
 			good = *(uint64_t *)out > 0 && *(uint64_t *)out < TOKEN_LIMIT;
 			break;
 		case 'a':

@@ -1,7 +1,7 @@
 /* sentinel.c - asks sentinels for the master, all at once. */
 #include "sentinel.h"
 
-#include "backends/common/text.h"
+#include "backends/common/secret.h"
 #include "fan.h"
 #include "script.h"
 

@@ -2,7 +2,9 @@
 #include "lease.h"
 
 #include "backends/common/alert.h"
-#include "backends/common/text.h"
+#include "backends/common/digits.h"
+#include "backends/common/job.h"
+#include "backends/common/refuse.h"
 #include "backends/common/sha.h"
 
 #include <inttypes.h>
@@ -87,7 +89,7 @@ write_me(struct lease *l, bool hides)
 		return;
 	}
 	sha_256(hash, l->claim->owner, strlen(l->claim->owner));
-	text_hex(l->me, hash, OWNER_CHARS / 2);
+	digits_hex(l->me, hash, OWNER_CHARS / 2);
 }
 
 enum rc
@@ -177,7 +179,7 @@ read_entered(struct lease *l, const struct row *r)
 		return false;
 	l->is_listening = l->is_listening && d->is_notified;
 	lease_note_own(l, r, ENTER_HAS_OWN);
-	text_who(row_words(r, ENTER_RECORD), s->done.who, sizeof s->done.who);
+	job_who(row_words(r, ENTER_RECORD), s->done.who, sizeof s->done.who);
 	l->is_one_of_many = s->code == QUEUED && s->next &&
 	    host->seen.holding.kind == KIND_LIMIT && l->claim->kind == KIND_LIMIT;
 	if (d->set_clock)
@@ -300,7 +302,7 @@ lease_name_period(struct lease *l, instant until, struct fault *f)
 	if (rc != RC_OK)
 		return rc;
 	rc = row_integer(&a.row, 0, 0, INT64_MAX, &us)
-	    ? period_name(job, us, l->db->where, f)
+	    ? job_name_period(job, us, l->db->where, f)
 	    : lease_refuse_answer(l, f);
 	answer_drop(&a);
 	return rc;

@@ -1,8 +1,6 @@
 /* value.c - reads numbers, booleans, text and kinds of lock out of what a database has sent. */
 #include "sql.h"
 
-#include "backends/common/text.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

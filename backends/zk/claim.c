@@ -1,7 +1,7 @@
 /* claim.c - takes the lock, renews the lease, gives the lock back. */
 #include "zk.h"
 
-#include "backends/common/text.h"
+#include "backends/common/refuse.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,6 @@
 /* data.c - writes and reads what stands in a node. */
 #include "data.h"
 
-#include "backends/common/text.h"
-
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>

@@ -22,7 +22,8 @@
  */
 #include "zk.h"
 
-#include "backends/common/text.h"
+#include "backends/common/job.h"
+#include "backends/common/refuse.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -203,7 +204,7 @@ jobs_check(struct zk *z, instant until, struct fault *f)
 	struct call *list, *runs[LOOKS + 1];
 	int ids = z->claim->job.once ? LOOKS : 0;
 	int64_t now = node_server_now(&z->node);
-	enum rc rc = period_name(
+	enum rc rc = job_name_period(
 	    &z->claim->job, z->node.joined < 0 ? -1 : z->node.joined / 1000, z->where, f);
 
 	if (rc != RC_OK)

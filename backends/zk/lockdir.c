@@ -1,7 +1,7 @@
 /* lockdir.c - names and makes the directory that is a lock. */
 #include "lockdir.h"
 
-#include "backends/common/text.h"
+#include "backends/common/utf8.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +40,7 @@ lockdir_key(char out[KEY_BYTES + 1], const char *chroot, const char *name)
 {
 	const char *encoded = swap_reserved(name, chroot);
 
-	return encode_read_key(out, encoded, strlen(encoded)) && text_is_utf8(out);
+	return encode_read_key(out, encoded, strlen(encoded)) && utf8_is_valid(out);
 }
 
 bool

@@ -17,7 +17,7 @@
  */
 #include "zk.h"
 
-#include "backends/common/text.h"
+#include "backends/common/append.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -115,7 +115,7 @@ describe_foreign(
 	if (session != 0)
 		snprintf(w->what, sizeof w->what, "%s, session 0x%llx", what,
 		    (unsigned long long)session);
-	text_put(w->who, w->who + sizeof w->who, c && *c->text ? c->text : name);
+	append_text(w->who, w->who + sizeof w->who, c && *c->text ? c->text : name);
 	if (inet_pton(AF_INET, w->who, &address) == 1 ||
 	    inet_pton(AF_INET6, w->who, &address) == 1) {
 		snprintf(w->host, sizeof w->host, "%s", w->who);

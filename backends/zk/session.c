@@ -4,7 +4,7 @@
 #include "session.h"
 
 #include "backends/common/libc.h"
-#include "backends/common/text.h"
+#include "backends/common/secret.h"
 #include "library.h"
 
 #include <errno.h>

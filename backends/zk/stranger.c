@@ -15,7 +15,7 @@
  */
 #include "zk.h"
 
-#include "backends/common/text.h"
+#include "backends/common/refuse.h"
 
 #include <string.h>
 

@@ -93,7 +93,7 @@ leave_store(struct before *b)
 static enum rc
 open_store(struct before *b, struct fault *f)
 {
-	const struct backend *backend = b->run->plan->site.backend;
+	const struct backend *backend = b->run->params->site.backend;
 	enum rc rc;
 
 	if (b->store)
@@ -113,7 +113,7 @@ open_store(struct before *b, struct fault *f)
 static enum rc
 look_at_switch(struct before *b, size_t i, instant until, struct fault *f)
 {
-	const char *key = b->run->plan->before.switches[i];
+	const char *key = b->run->params->before.switches[i];
 	static struct holding holding; /* large for a stack */
 	struct found_freeze found = {.holding = &holding};
 	const struct look look = {.key = key,
@@ -156,7 +156,7 @@ look_at_switches(struct before *b, instant until, struct fault *f)
 {
 	enum rc rc = RC_OK;
 
-	for (size_t i = 0; i < b->run->plan->before.nswitches && rc == RC_OK; i++)
+	for (size_t i = 0; i < b->run->params->before.nswitches && rc == RC_OK; i++)
 		rc = look_at_switch(b, i, until, f);
 	return rc;
 }
@@ -194,7 +194,7 @@ await_thaw(struct before *b, instant until, struct fault *f)
 		}
 		if (rc != RC_AGAIN || until == 0)
 			return rc;
-		b->keeper->seen.key = b->run->plan->before.switches[0];
+		b->keeper->seen.key = b->run->params->before.switches[0];
 		rc = retry_wait(&retry, b->keeper, rc, heard, until);
 		if (rc != RC_OK)
 			return rc;
@@ -205,7 +205,7 @@ enum rc
 before_ask(struct before *b, const struct run *r, struct lock *l, struct host *keeper,
     instant until, struct fault *f)
 {
-	enum rc rc = plan_check_switches(r->plan, l->store, f);
+	enum rc rc = params_check_switches(r->params, l->store, f);
 
 	if (rc != RC_OK)
 		return rc;
@@ -248,7 +248,7 @@ before_go(struct before *b, struct fault *f)
 		if (instant_now() >= give_up && rc == RC_OK)
 			return fault_set(f, RC_AGAIN,
 			    "a look at %s, which --unless-frozen names, takes longer than the %d s that it counts",
-			    text_key(b->run->plan->before.switches[0]).text,
+			    text_key(b->run->params->before.switches[0]).text,
 			    (int)(LOOK_LASTS / NS_PER_S));
 		if (instant_now() >= give_up)
 			return RC_BUSY;

@@ -42,7 +42,7 @@ struct before {
 static inline bool
 before_looks(const struct run *r)
 {
-	return r->plan->before.nswitches > 0 && !*r->outer;
+	return r->params->before.nswitches > 0 && !*r->outer;
 }
 
 /*

@@ -3,7 +3,7 @@
  */
 #include "child.h"
 
-#include "backends/common/text.h"
+#include "backends/common/append.h"
 #include "cmd/text.h"
 #include "stub.h"
 
@@ -35,7 +35,7 @@ child_fork(struct child *c, const struct run *r)
 	    .leads = !r->origin->has_tty,
 	    .origin = r->origin,
 	    .path = r->path,
-	    .argv = r->plan->command.argv,
+	    .argv = r->params->command.argv,
 	    .exec = &r->page->exec};
 
 	if (pipe2(ends, O_CLOEXEC) != 0)
@@ -184,7 +184,7 @@ put_path(const char *dir, size_t n, const char *name)
 	if (n + strlen(name) + sizeof "/" > sizeof found)
 		return false;
 	memcpy(at, dir, n);
-	text_put(text_put(at + n, end, "/"), end, name);
+	append_text(append_text(at + n, end, "/"), end, name);
 	return true;
 }
 

@@ -23,7 +23,7 @@
 enum { LINE_BYTES = 4096 };
 
 static void
-events_begin(struct json *j, char *line, const struct plan *p, const char *event)
+events_begin(struct json *j, char *line, const struct params *p, const char *event)
 {
 	json_begin(j, line, LINE_BYTES - 1);
 	json_put_time(j, "time", instant_epoch());
@@ -32,7 +32,7 @@ events_begin(struct json *j, char *line, const struct plan *p, const char *event
 }
 
 static void
-events_finish(struct json *j, const struct plan *p, int64_t patience)
+events_finish(struct json *j, const struct params *p, int64_t patience)
 {
 	if (p->nkeys > 1)
 		/* last: long ones must not take the room of anything else */
@@ -69,7 +69,7 @@ put_holding(struct json *j, const struct holding *h)
 }
 
 void
-events_message(const struct plan *p, const struct msg *m)
+events_message(const struct params *p, const struct msg *m)
 {
 	static const struct {
 		const char *event, *number, *text;
@@ -104,7 +104,7 @@ events_message(const struct plan *p, const struct msg *m)
 		json_put_number(&j, shapes[m->kind].number,
 		    m->kind == MSG_SUSPECT ? m->number / NS_PER_MS : m->number);
 	if (m->kind == MSG_WAITING && m->key >= KEYS_MAX)
-		json_put_string(&j, "unless_frozen", plan_awaited(p, m->key));
+		json_put_string(&j, "unless_frozen", params_awaited(p, m->key));
 	if (m->kind == MSG_WAITING)
 		put_holding(&j, &m->holding);
 	if (shapes[m->kind].text && *m->text)
@@ -113,7 +113,7 @@ events_message(const struct plan *p, const struct msg *m)
 }
 
 void
-events_verdict(const struct plan *p, const struct verdict *v)
+events_verdict(const struct params *p, const struct verdict *v)
 {
 	/* the pages of a stack are touched even if nobody listens */
 	static char line[LINE_BYTES];
@@ -157,31 +157,31 @@ events_log_grant(const struct run *r)
 	    .token = token};
 	char before[750], after[100];
 
-	if (r->plan->show.log.kind == LOG_NOWHERE ||
+	if (r->params->show.log.kind == LOG_NOWHERE ||
 	    atomic_exchange(&r->page->log.granted, true))
 		return;
 	log_times(r, &l.waited, &l.held);
 	l.held = -1;
-	snprintf(before, sizeof before, "%s: acquired by ", plan_name(r->plan).text);
+	snprintf(before, sizeof before, "%s: acquired by ", params_keys(r->params).text);
 	snprintf(after, sizeof after, ", token %" PRIu64 ", after %s of waiting", token,
 	    parse_span(l.waited).text);
 	l.before = before;
 	l.after = after;
-	log_write(r->plan, &l);
+	log_write(r->params, &l);
 }
 
 /* What somebody has had to do with a run that ends so. */
 static const char *
-part_of(const struct plan *p, const struct verdict *v)
+part_of(const struct params *p, const struct verdict *v)
 {
 	return !v->held ? "asked for" : p->cmd == CMD_HOLD ? "held" : "run";
 }
 
 /* The sentence for a verdict that needs none elsewhere. */
 static void
-describe_end(const struct plan *p, const struct verdict *v, char *out, size_t size)
+describe_end(const struct params *p, const struct verdict *v, char *out, size_t size)
 {
-	const char *key = plan_name(p).text;
+	const char *key = params_keys(p).text;
 	char how[80] = "dlock was killed, and has stopped the command";
 
 	if (strcmp(v->name, "interrupted") == 0)
@@ -212,7 +212,7 @@ weight_of(const struct verdict *v)
 }
 
 void
-events_log_end(const struct plan *p, const struct verdict *v)
+events_log_end(const struct params *p, const struct verdict *v)
 {
 	struct log_line l = {.event = v->name,
 	    .weight = weight_of(v),
@@ -246,20 +246,20 @@ events_log_orphan(const struct run *r, const struct ending *e, const char *words
 	bool granted = atomic_load(&r->page->granted_at);
 	struct verdict v;
 
-	if (r->plan->show.log.kind == LOG_NOWHERE ||
-	    r->plan->show.log.kind == LOG_TO_FD ||
+	if (r->params->show.log.kind == LOG_NOWHERE ||
+	    r->params->show.log.kind == LOG_TO_FD ||
 	    atomic_exchange(&r->page->log.ended, true))
 		return;
 	if (granted && (!r->body || run_delivery(r) == DELIVERED))
 		events_log_grant(r);
-	v = verdict_of(r->plan, e, &heard);
+	v = verdict_of(r->params, e, &heard);
 	log_times(r, &v.waited, &v.held);
 	if (!granted)
 		v.held = 0;
 	v.where = page_where(r->page);
 	v.token = atomic_load(&r->page->log.token);
 	v.pid = r->shown;
-	events_log_end(r->plan, &v);
+	events_log_end(r->params, &v);
 }
 
 /* ---- the stderr of a script ---- */
@@ -326,11 +326,11 @@ void
 loss_suspect(const struct run *r, struct doubt *d, const struct msg *m)
 {
 	d->why = text_shown(m->text);
-	if (r->plan->show.verbose)
+	if (r->params->show.verbose)
 		say("%s: %s; the command may go on for %s, trying again",
-		    plan_name(r->plan).text, d->why.text,
+		    params_keys(r->params).text, d->why.text,
 		    parse_span(m->number > 0 ? m->number : 0).text);
-	if ((!r->plan->show.verbose || r->body) && !r->plan->show.quiet)
+	if ((!r->params->show.verbose || r->body) && !r->params->show.quiet)
 		d->warn_at = instant_now() + m->number / 2;
 }
 
@@ -359,7 +359,7 @@ loss_warn(const struct run *r, struct doubt *d)
 		snprintf(whom, sizeof whom, "process %d and its descendants are",
 		    (int)r->body->outside.pid);
 	snprintf(text, sizeof text, "%s: %s; if no renewal succeeds, %s stopped in %s",
-	    plan_name(r->plan).text, d->why.text, whom, parse_span(left).text);
+	    params_keys(r->params).text, d->why.text, whom, parse_span(left).text);
 	tell(r, text);
 }
 
@@ -369,10 +369,10 @@ loss_trust(const struct run *r, struct doubt *d)
 	char text[750];
 
 	snprintf(text, sizeof text, "%s: the lease was renewed after all",
-	    plan_name(r->plan).text);
+	    params_keys(r->params).text);
 	if (d->warned)
 		tell(r, text);
-	else if (r->plan->show.verbose)
+	else if (r->params->show.verbose)
 		say("%s", text);
 	d->warn_at = NEVER;
 	d->warned = false;
@@ -388,6 +388,6 @@ loss_tell(const struct run *r, const struct ending *e, const char *words)
 	if (e->kind != END_LOST || !run_guarded(r) ||
 	    atomic_exchange(&r->page->end.loss_told, true))
 		return;
-	if (!tell_script(r, verdict_of(r->plan, e, &heard).line))
+	if (!tell_script(r, verdict_of(r->params, e, &heard).line))
 		atomic_store(&r->page->end.loss_told, false);
 }

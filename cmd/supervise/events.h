@@ -13,8 +13,8 @@
  * Without --status-fd these do nothing.  A full pipe loses events, never time; the
  * verdict waits a little.
  */
-void events_message(const struct plan *, const struct msg *);
-void events_verdict(const struct plan *, const struct verdict *);
+void events_message(const struct params *, const struct msg *);
+void events_verdict(const struct params *, const struct verdict *);
 
 /*
  * ---- the log ----
@@ -26,7 +26,7 @@ void events_verdict(const struct plan *, const struct verdict *);
 void events_log_grant(const struct run *);
 
 /* A run has ended, or was refused before it began. */
-void events_log_end(const struct plan *, const struct verdict *);
+void events_log_end(const struct params *, const struct verdict *);
 
 /*
  * In a keeper that has given its lock back: logs what a front that is dead has not.  A descriptor

@@ -86,7 +86,7 @@ static struct aim
 front_aim(const struct front *f)
 {
 	return (struct aim){
-	    .sig = f->plan->command.signal,
+	    .sig = f->params->command.signal,
 	    .wake = true,
 	    .command = atomic_load(&f->page->command),
 	    .leads = !f->run->origin->has_tty,
@@ -231,7 +231,7 @@ take_over_adrift(struct front *f)
 	char why[RECORD_BYTES];
 
 	snprintf(why, sizeof why, "%s%sthe lock's connection has ended, and %s",
-	    several ? f->plan->keys[f->keeper.broken] : "", several ? ": " : "",
+	    several ? f->params->keys[f->keeper.broken] : "", several ? ": " : "",
 	    describe_keeper(f));
 	take_over(f, why);
 }
@@ -266,7 +266,8 @@ stop_command(struct front *f)
 	loss_tell(f->run, &silence, "");
 	aim = front_aim(f);
 	tree_signal(f->keeper.pid, &aim);
-	events_message(f->plan, &(struct msg){.kind = MSG_STOPPING, .number = END_LOST});
+	events_message(
+	    f->params, &(struct msg){.kind = MSG_STOPPING, .number = END_LOST});
 }
 
 /* Does what is due by now; returns when to look again. */
@@ -312,7 +313,8 @@ watch_keeper(struct front *f)
 static instant
 listen_from(const struct run *r)
 {
-	bool awaited = r->body || r->plan->show.verbose || plan_is_reported(r->plan);
+	bool awaited = r->body || r->params->show.verbose ||
+	    params_is_reported(r->params);
 
 	return awaited ? NEVER : instant_now() + LISTEN_LATER;
 }
@@ -384,7 +386,7 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 {
 	char words[1000];
 
-	events_message(f->plan, m);
+	events_message(f->params, m);
 	switch (m->kind) {
 	case MSG_WAITING:
 	case MSG_RETRYING:
@@ -411,7 +413,7 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 		say("%s", text_clean(words, sizeof words, m->text, strlen(m->text)));
 		break;
 	case MSG_NOTICE:
-		if (f->plan->show.quiet)
+		if (f->params->show.quiet)
 			break;
 		waiting_heard(&f->waiting, m);
 		say("%s", text_clean(words, sizeof words, m->text, strlen(m->text)));
@@ -520,11 +522,11 @@ conclude(struct front *f)
 	waiting_end(&f->waiting, 0);
 	*state = '\0';
 	if (f->end.ending.kind == END_REFUSED)
-		waiting_state(&f->waiting, r->plan->wait.most != 0, state);
+		waiting_state(&f->waiting, r->params->wait.most != 0, state);
 	if (f->end.ending.kind == END_EXEC && f->end.ending.value == ENOENT &&
 	    child_lacks_interpreter(r->path, missing, sizeof missing))
 		heard.missing = missing;
-	v = verdict_of(r->plan, &f->end.ending, &heard);
+	v = verdict_of(r->params, &f->end.ending, &heard);
 	if (atomic_load(&f->page->granted_at))
 		granted = atomic_load(&f->page->granted_at);
 	v.waited = granted - r->began;
@@ -562,7 +564,7 @@ front_begin(struct front *f, const struct run *r, pid_t keeper)
 	int error;
 
 	f->run = r;
-	f->plan = r->plan;
+	f->params = r->params;
 	f->page = r->page;
 	f->keeper.pid = keeper;
 	f->parent = getppid();
@@ -573,8 +575,8 @@ front_begin(struct front *f, const struct run *r, pid_t keeper)
 	f->elders.look_at = f->stop.at = f->doubt.warn_at = NEVER;
 	close(r->ends[1]);
 	libc_sigfillset(&all);
-	watch_init(&f->watch, r->plan->terms.ttl, r->plan->terms.grace);
-	waiting_begin(&f->waiting, r->plan, r->page, r->began, r->origin->has_tty);
+	watch_init(&f->watch, r->params->terms.ttl, r->params->terms.grace);
+	waiting_begin(&f->waiting, r->params, r->page, r->began, r->origin->has_tty);
 	error = loop_open(&f->loop, &all) == 0 ? 0 : errno;
 	if (error)
 		take_over(f, strerror(error));

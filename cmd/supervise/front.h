@@ -49,7 +49,7 @@ struct front_keeper {
 
 struct front {
 	const struct run *run;
-	const struct plan *plan;
+	const struct params *params;
 	struct page *page;
 	struct front_keeper keeper;
 	pid_t parent; /* ours, when we began */

@@ -134,7 +134,7 @@ check_gate(struct incoming *in)
 	    !child_gate(&in->child, &exec))
 		return;
 	if (exec == EXEC_CALLED) {
-		if (in->run->plan->show.status_fd >= 0)
+		if (in->run->params->show.status_fd >= 0)
 			news_send(&in->news, MSG_STARTED, in->child.pid, "");
 		react(in, EV_STARTED, 0);
 		return;
@@ -152,7 +152,7 @@ check_gate(struct incoming *in)
 static bool
 awaits_start(const struct incoming *in)
 {
-	const struct plan *p = in->run->plan;
+	const struct params *p = in->run->params;
 
 	return in->keep->phase != PH_ASK &&
 	    (p->show.status_fd >= 0 || p->terms.max_run != NEVER);
@@ -210,7 +210,7 @@ check_front(struct incoming *in)
 
 	if (instant_now() < in->guard_at)
 		return;
-	in->guard_at = instant_now() + in->run->plan->terms.ttl / 4;
+	in->guard_at = instant_now() + in->run->params->terms.ttl / 4;
 	sleeps = in->keep->phase == PH_HOLD && in->news.link >= 0 &&
 	    !atomic_load(&in->run->page->front.guarded) && tree_state(getppid()) == 'T';
 	if (guarded && !sleeps)
@@ -331,7 +331,7 @@ keeper_state(const struct incoming *in)
 static void
 signal_rest(struct incoming *in, const struct aim *aim)
 {
-	if (in->run->plan->terms.wait_tree)
+	if (in->run->params->terms.wait_tree)
 		tree_signal(getpid(), aim);
 	else
 		join_outer_signal(&in->outer, aim);
@@ -341,7 +341,7 @@ signal_rest(struct incoming *in, const struct aim *aim)
 static void
 obey_signal(struct incoming *in, struct signal_case *c)
 {
-	const struct plan *p = in->run->plan;
+	const struct params *p = in->run->params;
 	enum signal_deed deed;
 
 	/* that we know better than the front */
@@ -428,8 +428,8 @@ incoming_answer_release(struct incoming *in)
 		return;
 	e.returned = atomic_load(&r->page->end.returned);
 	v = in->keep->phase == PH_LINGER
-	    ? verdict_of_kept(r->plan, 0, keep_wanted_until(in->keep))
-	    : verdict_of_release(r->plan, &e, in->fault->text, page_where(r->page));
+	    ? verdict_of_kept(r->params, 0, keep_wanted_until(in->keep))
+	    : verdict_of_release(r->params, &e, in->fault->text, page_where(r->page));
 	if (in->keep->phase == PH_OVER)
 		join_outer_shut(&in->outer);
 	join_outer_answer(&in->outer, v.status, v.line);
@@ -453,7 +453,7 @@ hear_release(struct incoming *in)
 		incoming_answer_release(in);
 	} else if (in->keep->phase == PH_HOLD && in->keep->tree.joined > 0) {
 		v = verdict_of_kept(
-		    in->run->plan, in->keep->tree.joined, keep_wanted_until(in->keep));
+		    in->run->params, in->keep->tree.joined, keep_wanted_until(in->keep));
 		join_outer_answer(&in->outer, v.status, v.line);
 	}
 }
@@ -475,7 +475,7 @@ static void
 serve_inner_runs(struct incoming *in, const struct pollfd *set)
 {
 	struct offer offer = {
-	    .plan = in->run->plan,
+	    .params = in->run->params,
 	    .identity = &in->lock->outer.identity,
 	    .ours = in->keep->phase == PH_HOLD && !keep_is_lost(in->keep),
 	    .sent = in->keep->lease.sent,
@@ -534,7 +534,7 @@ incoming_wait(struct incoming *in, int fd, short events, instant until)
 	set[SLOT_ALERT] = (struct pollfd){
 	    .fd = keep_wants_alert(in->keep, instant_now()) ? in->news.host->alert : -1,
 	    .events = POLLIN};
-	until = instant_first(until, instant_now() + in->run->plan->terms.ttl / 3);
+	until = instant_first(until, instant_now() + in->run->params->terms.ttl / 3);
 	if (in->run->body)
 		until = instant_first(until, body_wake(in));
 	if (awaits_rest(in))

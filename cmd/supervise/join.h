@@ -16,7 +16,7 @@
 #define DLOCK_JOIN_H
 
 #include "backends/common/identity.h"
-#include "cmd/plan.h"
+#include "cmd/params.h"
 
 #define JOIN_VERSION 10
 /* a keeper on this machine that needs longer is frozen, or full */

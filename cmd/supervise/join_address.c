@@ -1,8 +1,8 @@
 /* join_address.c - where a keeper is reached by others. */
 #include "join_address.h"
 
+#include "backends/common/append.h"
 #include "backends/common/libc.h"
-#include "backends/common/text.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -83,7 +83,7 @@ join_address_next(const char **text, struct join_address *a)
 }
 
 const char *
-join_address_key(const struct join_address *a, const struct plan *p)
+join_address_key(const struct join_address *a, const struct params *p)
 {
 	char *end;
 
@@ -98,7 +98,8 @@ join_address_key(const struct join_address *a, const struct plan *p)
 }
 
 bool
-join_address_next_of(const char **addresses, const struct plan *p, struct join_address *a)
+join_address_next_of(
+    const char **addresses, const struct params *p, struct join_address *a)
 {
 	while (*addresses && join_address_next(addresses, a))
 		if (!*a->backend || strcmp(a->backend, p->site.backend->name) == 0)
@@ -117,7 +118,7 @@ fill_socket(struct sockaddr_un *out, const char *name, size_t n)
 }
 
 int
-join_address_listen(char *out, const char *id, const struct plan *p)
+join_address_listen(char *out, const char *id, const struct params *p)
 {
 	const char *backend = p->site.backend->name, *end = out + JOIN_ADDRESS_BYTES;
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -125,20 +126,21 @@ join_address_listen(char *out, const char *id, const struct plan *p)
 	socklen_t size;
 	char name[64];
 
-	text_put(text_put(name, name + sizeof name, "dlock-"), name + sizeof name, id);
+	append_text(
+	    append_text(name, name + sizeof name, "dlock-"), name + sizeof name, id);
 	size = fill_socket(&a, name, strlen(name));
 	if (fd >= 0 &&
 	    (bind(fd, (struct sockaddr *)&a, size) != 0 || listen(fd, SOMAXCONN) != 0)) {
 		close(fd);
 		fd = -1;
 	}
-	out = text_put(text_put(out, end, "@"), end, name);
-	out = text_put_hex(
-	    text_put(out, end, "/"), end, fd < 0 ? NET_NONE : join_address_net(fd));
-	out = text_put(text_put(out, end, "/"), end, backend);
+	out = append_text(append_text(out, end, "@"), end, name);
+	out = append_hex(
+	    append_text(out, end, "/"), end, fd < 0 ? NET_NONE : join_address_net(fd));
+	out = append_text(append_text(out, end, "/"), end, backend);
 	for (size_t i = 0; i < p->nkeys; i++)
-		out = text_put_hex(
-		    text_put(out, end, "/"), end, lock_hash(backend, p->keys[i]));
+		out = append_hex(
+		    append_text(out, end, "/"), end, lock_hash(backend, p->keys[i]));
 	return fd;
 }
 

@@ -19,7 +19,7 @@
 #ifndef DLOCK_JOIN_ADDRESS_H
 #define DLOCK_JOIN_ADDRESS_H
 
-#include "cmd/plan.h"
+#include "cmd/params.h"
 
 #include <stdio.h>
 #include <sys/types.h>
@@ -42,13 +42,13 @@ struct join_address {
 };
 
 /*
- * A socket that listens under the name of this id, and its address for the plan's keys, without
+ * A socket that listens under the name of this id, and its address for the run's keys, without
  * a site, in out[JOIN_ADDRESS_BYTES].  -1: there is none; the address then says so to others.
  *
  * The name is never used again: a process left behind must not find another keeper at it.  And it
  * is not the owner's, since every user of this machine can read it.
  */
-int join_address_listen(char *out, const char *id, const struct plan *);
+int join_address_listen(char *out, const char *id, const struct params *);
 
 /* Does one listen under the name of this id, where the process finds sockets? */
 bool join_address_is_open(const char *id, pid_t);
@@ -62,15 +62,15 @@ bool join_address_next_socket(FILE *list, struct join_address *);
 /* The next of the addresses at *text, which is moved on; false: there is none. */
 bool join_address_next(const char **text, struct join_address *);
 
-/* The next address of a keeper of the plan's backend at *addresses, which may be NULL. */
+/* The next address of a keeper of the run's backend at *addresses, which may be NULL. */
 bool join_address_next_of(
-    const char **addresses, const struct plan *, struct join_address *);
+    const char **addresses, const struct params *, struct join_address *);
 
 /*
- * One of the plan's keys that the keeper at this address has, as it says of itself;
+ * One of the run's keys that the keeper at this address has, as it says of itself;
  * NULL: none.
  */
-const char *join_address_key(const struct join_address *, const struct plan *);
+const char *join_address_key(const struct join_address *, const struct params *);
 
 /*
  * A socket that is connected to a keeper of our own user; *pid as below.  -1: errno is

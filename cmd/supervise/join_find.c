@@ -21,9 +21,9 @@ enum { NAMED = 4 };
 
 /* What the search has found so far. */
 struct search {
-	const struct plan *plan;
+	const struct params *params;
 	instant until;
-	size_t holds, lost; /* with exactly the plan's keys */
+	size_t holds, lost; /* with exactly the run's keys */
 	struct {
 		char handle[JOIN_HANDLE_BYTES];
 		int64_t pid;
@@ -56,9 +56,9 @@ ask_names(int fd, struct join_name *says, size_t *size)
 	return true;
 }
 
-/* How many of the keys that it has, *all of them, are the plan's. */
+/* How many of the keys that it has, *all of them, are the parameters'. */
 static size_t
-count_keys(const struct join_name *says, size_t size, const struct plan *p, size_t *all)
+count_keys(const struct join_name *says, size_t size, const struct params *p, size_t *all)
 {
 	const char *key = says->keys, *end = (const char *)says + size;
 	size_t ours = 0;
@@ -91,13 +91,13 @@ static void
 note_keeper(
     struct search *s, const struct join_name *says, size_t size, const char *handle)
 {
-	size_t all, ours = count_keys(says, size, s->plan, &all);
+	size_t all, ours = count_keys(says, size, s->params, &all);
 
 	if (ours == 0 || says->has == HAS_NOTHING)
 		return;
 	if (says->has == HAS_RUN)
 		s->run = says->pid;
-	else if (ours == s->plan->nkeys && ours == all)
+	else if (ours == s->params->nkeys && ours == all)
 		note_hold(s, says->has == HAS_LOSS, handle, says);
 	else
 		snprintf(s->more, sizeof s->more, "%s", handle);
@@ -165,10 +165,10 @@ find_none(const struct search *s, struct fault *f)
 }
 
 enum rc
-join_find(const struct plan *p, char *handle, struct fault *f)
+join_find(const struct params *p, char *handle, struct fault *f)
 {
 	struct search s = {
-	    .plan = p, .until = instant_after(instant_now(), PATIENCE_ALL)};
+	    .params = p, .until = instant_after(instant_now(), PATIENCE_ALL)};
 	FILE *list = fopen("/proc/net/unix", "re");
 	struct join_address a;
 

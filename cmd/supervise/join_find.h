@@ -10,11 +10,11 @@
 #include "join_address.h"
 
 /*
- * The handle of the hold that has exactly the plan's keys, into handle[JOIN_HANDLE_BYTES].  One
+ * The handle of the hold that has exactly the run's keys, into handle[JOIN_HANDLE_BYTES].  One
  * that was lost, and is to tell so, counts where there is no other one.  RC_LOST: there is none.
  * RC_USAGE: there are several, or it has further keys.  RC_SYSTEM: /proc does not tell, or it may
  * be one that does not answer.
  */
-enum rc join_find(const struct plan *, char *handle, struct fault *);
+enum rc join_find(const struct params *, char *handle, struct fault *);
 
 #endif

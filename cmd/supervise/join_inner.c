@@ -26,7 +26,7 @@ static bool
 identify(struct join_inner *k)
 {
 	static struct host nobody;
-	const struct backend *b = k->plan->site.backend;
+	const struct backend *b = k->params->site.backend;
 	struct fault unused;
 	struct store *s;
 	bool known;
@@ -72,7 +72,7 @@ leave(struct join_inner *k)
 static enum rc
 connect_to(struct join_inner *k, const struct join_address *to, struct fault *f)
 {
-	const char *key = join_address_key(to, k->plan);
+	const char *key = join_address_key(to, k->params);
 	pid_t pid;
 
 	if (to->n == 0)
@@ -99,8 +99,8 @@ write_ask(struct join_ask *a, const struct join_inner *k, enum join_verb verb)
 	char *key = a->keys;
 
 	*a = (struct join_ask){.version = JOIN_VERSION, .verb = verb};
-	for (size_t i = 0; i < k->plan->nkeys; i++)
-		key = stpcpy(key, k->plan->keys[i]) + 1;
+	for (size_t i = 0; i < k->params->nkeys; i++)
+		key = stpcpy(key, k->params->keys[i]) + 1;
 	if (k->keep_until > instant_now())
 		a->keep = k->keep_until - instant_now();
 	a->identity = k->identity;
@@ -108,7 +108,7 @@ write_ask(struct join_ask *a, const struct join_inner *k, enum join_verb verb)
 }
 
 /*
- * Asks the connected keeper for the plan's keys.  RC_OK: it has some, says *answer.
+ * Asks the connected keeper for the run's keys.  RC_OK: it has some, says *answer.
  * RC_LOST: it has none.  RC_AGAIN: it does not answer, or has no room, says *answer;
  * RC_STOP.
  */
@@ -150,7 +150,7 @@ ask(const struct join_inner *k, enum join_verb verb, instant until,
 static instant
 join_until(const struct join_inner *k)
 {
-	int64_t most = k->plan->wait.most;
+	int64_t most = k->params->wait.most;
 
 	most = most < JOIN_PATIENCE_LEAST ? JOIN_PATIENCE_LEAST : most;
 	return instant_now() + (most < JOIN_PATIENCE ? most : JOIN_PATIENCE);
@@ -165,7 +165,7 @@ ask_keeper(struct join_inner *k, const struct join_address *a, enum join_verb ve
     struct join_answer *answer, struct fault *f)
 {
 	instant until = join_until(k);
-	const char *key = join_address_key(a, k->plan);
+	const char *key = join_address_key(a, k->params);
 	bool full = false; /* so it has said; the last question may not be answered */
 
 	for (;;) {
@@ -175,7 +175,7 @@ ask_keeper(struct join_inner *k, const struct join_address *a, enum join_verb ve
 		if (rc == RC_OK)
 			rc = ask(k, verb, until, answer, f);
 		if (rc == RC_LOST && answer->foreign)
-			return refuse(key ? key : k->plan->keys[0],
+			return refuse(key ? key : k->params->keys[0],
 			    "does not count this run as its descendant", f);
 		full = full || answer->full;
 		if (rc != RC_AGAIN || (k->keeper >= 0 && !full))
@@ -203,14 +203,14 @@ struct found {
 };
 
 static unsigned
-all_keys(const struct plan *p)
+all_keys(const struct params *p)
 {
 	return (1U << p->nkeys) - 1;
 }
 
-/* Is what the plan asks for a part of such a hold? */
+/* Is what the run asks for a part of such a hold? */
 static bool
-is_part_of(const struct plan *p, const struct join_hold *h)
+is_part_of(const struct params *p, const struct join_hold *h)
 {
 	if (p->claim.kind == KIND_LIMIT)
 		return h->kind == KIND_LIMIT && h->limit == (unsigned)p->claim.limit;
@@ -218,9 +218,9 @@ is_part_of(const struct plan *p, const struct join_hold *h)
 	    (h->kind == KIND_SHARED && p->claim.kind == KIND_SHARED);
 }
 
-/* The first of the plan's keys whose bit is set. */
+/* The first of the run's keys whose bit is set. */
 static const char *
-first_key(const struct plan *p, unsigned bits)
+first_key(const struct params *p, unsigned bits)
 {
 	size_t i = 0;
 
@@ -242,7 +242,7 @@ kind_words(enum lock_kind kind, unsigned limit, char *out, size_t size)
 
 /* No keeper has all of it, but one has something. */
 static enum rc
-refuse_found(const struct plan *p, const struct found *found, struct fault *f)
+refuse_found(const struct params *p, const struct found *found, struct fault *f)
 {
 	char held[120], more[120], theirs[32], ours[32];
 	unsigned other = found->other & ~found->held;
@@ -266,9 +266,9 @@ refuse_found(const struct plan *p, const struct found *found, struct fault *f)
 static bool
 take_hold(struct join_inner *k, const struct join_answer *a, struct found *found)
 {
-	unsigned has = a->has & all_keys(k->plan);
+	unsigned has = a->has & all_keys(k->params);
 
-	if (!is_part_of(k->plan, &a->hold)) {
+	if (!is_part_of(k->params, &a->hold)) {
 		if (has & ~found->held & ~found->other) {
 			found->kind = a->hold.kind;
 			found->limit = a->hold.limit;
@@ -278,7 +278,7 @@ take_hold(struct join_inner *k, const struct join_answer *a, struct found *found
 	}
 	found->held |= has;
 	memcpy(k->parts, a->hold.parts, sizeof k->parts);
-	return has == all_keys(k->plan);
+	return has == all_keys(k->params);
 }
 
 /* RC_OK: a keeper is joined.  RC_LOST: none of them has a key of ours. */
@@ -290,7 +290,7 @@ search(struct join_inner *k, enum join_verb verb, struct fault *f)
 	struct join_address a;
 	struct join_answer answer;
 
-	while (join_address_next_of(&addresses, k->plan, &a)) {
+	while (join_address_next_of(&addresses, k->params, &a)) {
 		enum rc rc = ask_keeper(k, &a, verb, &answer, f);
 
 		if (rc == RC_OK && take_hold(k, &answer, &found))
@@ -300,9 +300,9 @@ search(struct join_inner *k, enum join_verb verb, struct fault *f)
 			return rc;
 	}
 	if (k->keeper < 0)
-		return found.held | found.other ? refuse_found(k->plan, &found, f)
+		return found.held | found.other ? refuse_found(k->params, &found, f)
 						: RC_LOST;
-	if (job_is_wanted(&k->plan->claim.job))
+	if (job_is_wanted(&k->params->claim.job))
 		return fault_set(f, RC_USAGE,
 		    "the outer run (DLOCK_KEEPER) holds the lock already, and what --once and --cooldown remember is written when the outer run releases it: give that run these options");
 	return RC_OK;

@@ -28,19 +28,19 @@
 /* A run that asks the outer keepers, and the store of the hold that it joins. */
 struct join_inner {
 	struct store base; /* its host is set by the caller: it waits there */
-	const struct plan *plan;
+	const struct params *params;
 	const struct join_site *where;
 	instant keep_until; /* the keeper is asked to keep the lock so long */
 	/* set by join_inner_open(), if it joins: */
 	int keeper; /* the connection, which is the hold; -1: none */
-	struct join_part parts[KEYS_MAX]; /* of the plan's keys */
-	struct identity identity; /* which locks the plan's keys are there; else "" */
+	struct join_part parts[KEYS_MAX]; /* of the run's keys */
+	struct identity identity; /* which locks the run's keys are there; else "" */
 };
 
 /*
  * RC_OK: *ret is the store of a hold that is joined; or it is untouched if no keeper holds
- * any of the plan's keys: take them from the server then.  RC_USAGE: that server is not to
- * be known (any more); or the plan has a job, which is remembered with a release, and a
+ * any of the run's keys: take them from the server then.  RC_USAGE: that server is not to
+ * be known (any more); or the run has a job, which is remembered with a release, and a
  * joined hold has none.  RC_AGAIN: an outer keeper is there but does not answer.
  * RC_PROTOCOL: one has a key of ours, or may have it, but it cannot be joined, or not for
  * the kind or all the keys that are asked for.

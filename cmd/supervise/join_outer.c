@@ -24,7 +24,7 @@ keep_spare(struct join_outer *d)
 }
 
 void
-join_outer_open(struct join_outer *d, const struct plan *p, const char *id, pid_t root)
+join_outer_open(struct join_outer *d, const struct params *p, const char *id, pid_t root)
 {
 	d->root = root;
 	d->listener = join_address_listen(d->address, id, p);
@@ -121,8 +121,9 @@ find_keys(
 	for (size_t i = 0; i < KEYS_MAX && key < end; i++) {
 		size_t length = strnlen(key, end - key);
 
-		for (size_t k = 0; k < o->plan->nkeys && key + length < end; k++)
-			if (o->identity->one_lock || strcmp(key, o->plan->keys[k]) == 0) {
+		for (size_t k = 0; k < o->params->nkeys && key + length < end; k++)
+			if (o->identity->one_lock ||
+			    strcmp(key, o->params->keys[k]) == 0) {
 				a->has |= 1U << i;
 				a->hold.parts[i] = o->parts[k];
 			}
@@ -141,8 +142,8 @@ answer_peer(struct join_answer *a, const struct join_ask *ask, size_t n, bool fo
 		a->has = 0;
 	if (!a->has)
 		return;
-	a->hold.kind = o->plan->claim.kind;
-	a->hold.limit = o->plan->claim.limit;
+	a->hold.kind = o->params->claim.kind;
+	a->hold.limit = o->params->claim.limit;
 	a->hold.age = instant_now() - o->sent;
 	a->hold.lease = o->lease;
 	a->hold.pace = o->pace;
@@ -156,8 +157,8 @@ tell_names(const struct peer *p, const struct offer *o)
 	char *key = answer.keys;
 
 	snprintf(answer.where, sizeof answer.where, "%s", o->where);
-	for (size_t i = 0; i < o->plan->nkeys; i++)
-		key = stpcpy(key, o->plan->keys[i]) + 1;
+	for (size_t i = 0; i < o->params->nkeys; i++)
+		key = stpcpy(key, o->params->keys[i]) + 1;
 	send_to_peer(p, &answer, key - (char *)&answer);
 }
 

@@ -44,23 +44,23 @@ struct join_outer {
 };
 
 /*
- * Opens the socket for the plan's keys; all else of the struct is zeroed.  Without one (no
+ * Opens the socket for the run's keys; all else of the struct is zeroed.  Without one (no
  * descriptors) dlock works, and runs that would join it are refused.
  */
 void join_outer_open(
-    struct join_outer *, const struct plan *, const char *id, pid_t root);
+    struct join_outer *, const struct params *, const char *id, pid_t root);
 
 /* Fills one slot for the listener and one for each peer; returns how many. */
 nfds_t join_outer_poll(struct join_outer *, struct pollfd *set);
 
 /* What the keeper holds, for peers; `ours` false: nothing, or no longer. */
 struct offer {
-	const struct plan *plan;         /* whose keys, and of which kind they are held */
+	const struct params *params;     /* whose keys, and of which kind they are held */
 	const struct identity *identity; /* which locks they are; "": not known */
 	bool ours;
 	instant sent;
 	int64_t lease, pace;
-	const struct join_part *parts; /* one for each of the plan's keys */
+	const struct join_part *parts; /* one for each of the run's keys */
 	enum join_has has;             /* for JOIN_NAME, and these two */
 	pid_t pid;
 	const char *where;

@@ -1,7 +1,6 @@
 /* join_site.c - where the locks of a run are kept, as an address says it. */
 #include "join_site.h"
 
-#include "backends/common/text.h"
 #include "backends/common/encode.h"
 #include "cmd/mask.h"
 
@@ -24,7 +23,7 @@ is_relative_file(const struct backend *b, const struct setting *s)
 
 /* Appends a part; false: it does not fit. */
 static bool
-append_part(char *out, size_t *used, char mark, const char *text)
+add_part(char *out, size_t *used, char mark, const char *text)
 {
 	size_t n;
 
@@ -50,20 +49,20 @@ join_site_write(char *out, const struct backend *b, const struct site *s)
 		mask_passwords(masked);
 		url = masked;
 	}
-	fits = append_part(out, &used, secret ? '!' : '=', url);
+	fits = add_part(out, &used, secret ? '!' : '=', url);
 	for (size_t i = 0; fits && i < s->nsettings; i++) {
 		const struct setting *one = &s->settings[i];
 		bool relative = is_relative_file(b, one) && getcwd(here, sizeof here);
 
 		snprintf(text, sizeof text, "%s=%s%s%s", one->name, relative ? here : "",
 		    relative ? "/" : "", one->value);
-		fits = append_part(out, &used, '&', text);
+		fits = add_part(out, &used, '&', text);
 	}
 	if (!fits)
 		*out = '\0';
 }
 
-/* The told settings stand before the plan's own, so that those win.  False: it is wrong. */
+/* The told settings stand before the run's own, so that those win.  False: it is wrong. */
 static bool
 read_site(struct join_site *w, const char *told, size_t size)
 {
@@ -104,7 +103,7 @@ names_server(const struct join_address *a)
 }
 
 void
-join_site_find(struct join_site *w, const struct plan *p)
+join_site_find(struct join_site *w, const struct params *p)
 {
 	const char *addresses = p->site.url ? NULL : getenv("DLOCK_KEEPER");
 	enum keeper_life life = KEEPER_ENDED;

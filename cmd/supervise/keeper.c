@@ -1,11 +1,12 @@
 /* keeper.c - the process that keeps the lock: carries out what step() decides. */
 #include "run.h"
 
+#include "backends/common/append.h"
 #include "backends/common/libc.h"
-#include "backends/common/text.h"
+#include "before.h"
+#include "cmd/environment.h"
 #include "cmd/parse.h"
 #include "cmd/record.h"
-#include "before.h"
 #include "events.h"
 #include "incoming.h"
 #include "tree.h"
@@ -34,7 +35,7 @@ struct todo {
 static _Alignas(4096) struct keeper {
 	struct host host; /* first: the backend's way back to us */
 	const struct run *run;
-	const struct plan *plan;
+	const struct params *params;
 	struct page *page;
 	struct keep keep;
 	struct todo todo;
@@ -76,7 +77,7 @@ open_socket(struct keeper *k)
 	const struct run *r = k->run;
 
 	if (!*k->in.outer.address)
-		join_outer_open(&k->in.outer, k->plan, r->socket_id,
+		join_outer_open(&k->in.outer, k->params, r->socket_id,
 		    r->body ? r->body->outside.pid : getpid());
 }
 
@@ -101,10 +102,10 @@ static void
 start_command(struct keeper *k)
 {
 	instant now = instant_now(), patience = now + CLEAR_SCREEN;
-	bool awaited = (k->in.news.waited && !k->plan->show.quiet) ||
-	    plan_is_reported(k->plan) || begins_witness(k, now);
+	bool awaited = (k->in.news.waited && !k->params->show.quiet) ||
+	    params_is_reported(k->params) || begins_witness(k, now);
 	enum telling telling = link_tells(
-	    k->page, &k->lock.grant, k->plan->terms.ttl, now, awaited);
+	    k->page, &k->lock.grant, k->params->terms.ttl, now, awaited);
 	struct pollfd set[LOOP_OWN];
 	struct told told = {0};
 
@@ -144,7 +145,7 @@ start_body(struct keeper *k)
 	struct told told = {0};
 
 	tree_reserve();
-	k->run->body->until = instant_after(instant_now(), k->plan->steer.length);
+	k->run->body->until = instant_after(instant_now(), k->params->steer.length);
 	atomic_store(&k->page->exec, EXEC_CALLED);
 	leave_directory(k);
 	if (told_write(&told, k->run, k->lock.outer.parts, k->in.outer.address) &&
@@ -189,7 +190,7 @@ static struct aim
 keeper_aim(const struct keeper *k)
 {
 	return (struct aim){
-	    .sig = k->plan->command.signal,
+	    .sig = k->params->command.signal,
 	    .wake = true,
 	    .command = atomic_load(&k->page->command), /* forgotten once it is reaped */
 	    .leads = k->in.child.group != 0,
@@ -252,7 +253,7 @@ carry_out(struct keeper *k, const struct actions *a)
 	if (a->set & DO_GO)
 		atomic_store(&k->page->log.token, k->lock.grant.token);
 	if (a->set & DO_GO)
-		k->in.guard_at = instant_now() + k->plan->terms.ttl / 4;
+		k->in.guard_at = instant_now() + k->params->terms.ttl / 4;
 	if (a->set & DO_GO && k->run->body)
 		start_body(k);
 	else if (a->set & DO_GO)
@@ -350,7 +351,7 @@ hear(struct keeper *k, int fd, short events, instant until)
 static const char *
 why_apart(const char *holder)
 {
-	const char *keepers = plan_variable("DLOCK_KEEPER");
+	const char *keepers = environment_get("DLOCK_KEEPER");
 
 	if (!keepers)
 		return "DLOCK_KEEPER is missing (sudo and env -i remove it)";
@@ -371,7 +372,7 @@ notice_kin(struct keeper *k)
 	const char *holder = k->host.seen.holding.record;
 	enum record_kin kin = KIN_NONE;
 
-	if (k->plan->wait.most != 0 && !k->host.seen.silent && *holder &&
+	if (k->params->wait.most != 0 && !k->host.seen.silent && *holder &&
 	    !k->host.seen.holding.frozen &&
 	    (k->host.seen.holding.kind != KIND_LIMIT || k->host.seen.holding.limit == 1))
 		kin = record_kin(holder, k->run->socket_id);
@@ -411,7 +412,7 @@ open_lock(struct keeper *k)
 	k->keep.terms.nested = k->lock.nested;
 	if (rc != RC_OK)
 		return rc;
-	text_put(
+	append_text(
 	    k->page->where, k->page->where + sizeof k->page->where, k->lock.store->where);
 	atomic_store(&k->page->opened, true);
 	return RC_OK;
@@ -434,7 +435,7 @@ keeper_granted(struct keeper *k)
 		fault_set(&k->fault, RC_CONFIG,
 		    "%s gives a lease of %s instead of %s, which is too short for two renewals and a grace of %s",
 		    k->lock.store->where, parse_span(k->lock.grant.lease).text,
-		    parse_span(k->plan->terms.ttl).text,
+		    parse_span(k->params->terms.ttl).text,
 		    parse_span(k->keep.terms.grace).text);
 }
 
@@ -459,9 +460,9 @@ look_before_go(struct keeper *k)
 static void
 acquire(struct keeper *k)
 {
-	instant until = k->plan->wait.most == 0
+	instant until = k->params->wait.most == 0
 	    ? 0
-	    : instant_after(k->run->began, k->plan->wait.most);
+	    : instant_after(k->run->began, k->params->wait.most);
 	enum rc rc = open_lock(k);
 	char holder[300];
 
@@ -612,18 +613,18 @@ keeper_init(struct keeper *k, const struct run *r)
 {
 	k->host.wait = keeper_wait;
 	k->host.alert = -1;
-	k->host.verbose = r->plan->show.verbose;
+	k->host.verbose = r->params->show.verbose;
 	k->host.tell = k->host.verbose ? news_trace : NULL;
 	k->host.tell_ctx = &k->in.news;
 	k->run = r;
-	k->plan = r->plan;
+	k->params = r->params;
 	k->page = r->page;
 	k->in.run = r;
 	k->in.keep = &k->keep;
 	k->in.fault = &k->fault;
 	k->in.lock = &k->lock;
 	k->in.react = react_to_incoming;
-	k->in.news.plan = r->plan;
+	k->in.news.params = r->params;
 	k->in.news.host = &k->host;
 	k->in.news.link = r->ends[1];
 	k->todo.wake = NEVER;
@@ -650,10 +651,10 @@ keeper_prepare(struct keeper *k)
 	sigaddset(&heard, SIGTERM);
 	if (loop_open(&k->in.loop, &heard) != 0)
 		die_early(k, "cannot open a signalfd and a timerfd");
-	if (r->plan->terms.min_hold > 0)
-		record_write(k->record, r->plan, getpid(), r->socket_id);
-	lock_init(&k->lock, r->plan, r->where, &k->host, r->owner,
-	    r->plan->terms.min_hold > 0 ? k->record : r->record);
+	if (r->params->terms.min_hold > 0)
+		record_write(k->record, r->params, getpid(), r->socket_id);
+	lock_init(&k->lock, r->params, r->where, &k->host, r->owner,
+	    r->params->terms.min_hold > 0 ? k->record : r->record);
 	if (k->run->body) {
 		open_socket(k);
 		prctl(PR_SET_NAME, HOLD_NAME);
@@ -661,8 +662,8 @@ keeper_prepare(struct keeper *k)
 		if (k->in.outer.listener < 0 || k->in.outer.spare < 0)
 			die_early(k, "cannot open a socket for dlock release");
 	}
-	keep_init(&k->keep, &r->plan->terms);
-	k->keep.terms.several = r->plan->nkeys > 1;
+	keep_init(&k->keep, &r->params->terms);
+	k->keep.terms.several = r->params->nkeys > 1;
 }
 
 /* One thing that step() wants of the main line, or else a look at what has happened. */

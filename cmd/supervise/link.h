@@ -41,7 +41,7 @@ enum msg_kind {
 struct msg {
 	enum msg_kind kind;
 	struct signal_case got; /* MSG_SIGNAL: what the front knows of it */
-	unsigned key;           /* which is waited for: plan_awaited() */
+	unsigned key;           /* which is waited for: params_awaited() */
 	int64_t number;
 	uint64_t token;
 	unsigned slot; /* with --limit */

@@ -1,8 +1,8 @@
 /* lock.c - the lock of a run: of one key, of several, or joined. */
 #include "lock.h"
 
+#include "backends/common/secret.h"
 #include "backends/common/trace.h"
-#include "backends/common/text.h"
 #include "backends/multi.h"
 #include "cmd/record.h"
 #include "cmd/said.h"
@@ -19,16 +19,16 @@
 static bool
 is_multi(const struct lock *l)
 {
-	return l->plan->nkeys > 1 && !l->nested;
+	return l->params->nkeys > 1 && !l->nested;
 }
 
 void
-lock_init(struct lock *l, const struct plan *p, const struct join_site *where,
+lock_init(struct lock *l, const struct params *p, const struct join_site *where,
     struct host *host, const char *owner, const char *record)
 {
-	l->plan = p;
+	l->params = p;
 	l->outer.base.host = host; /* the rest of it is large, and zeroed */
-	l->outer.plan = p;
+	l->outer.params = p;
 	l->outer.where = where;
 	l->claim = (struct claim){
 	    .key = p->keys[0],
@@ -49,11 +49,11 @@ lock_init(struct lock *l, const struct plan *p, const struct join_site *where,
 
 /* ---- opening ---- */
 
-/* At an outer keeper, or else at the plan's backend. */
+/* At an outer keeper, or else at the run's backend. */
 static enum rc
 open_store(struct lock *l, struct fault *f)
 {
-	const struct plan *p = l->plan;
+	const struct params *p = l->params;
 	enum rc rc = join_inner_open(&l->store, &l->outer, f);
 
 	l->nested = l->store != NULL;
@@ -79,7 +79,7 @@ lock_open(struct lock *l, struct fault *f)
 
 	if (rc != RC_OK || !l->store)
 		return rc;
-	rc = plan_check_kind(&l->plan->claim, l->store, f);
+	rc = params_check_kind(&l->params->claim, l->store, f);
 	/* never asked for anything, so there is nothing to give back */
 	if (rc != RC_OK) {
 		l->store->backend->close(l->store);
@@ -112,7 +112,7 @@ lock_acquire(struct lock *l, instant until, struct fault *f)
 	tell_call(l, "acquire", began, rc, &l->grant, f);
 	if (rc != RC_OK)
 		return rc;
-	for (size_t i = 0; i < (l->nested ? 1 : l->plan->nkeys); i++) {
+	for (size_t i = 0; i < (l->nested ? 1 : l->params->nkeys); i++) {
 		const struct grant *g = is_multi(l) ? multi_grant(l->store, i)
 						    : &l->grant;
 
@@ -123,7 +123,7 @@ lock_acquire(struct lock *l, instant until, struct fault *f)
 	/* now: a link or an option file may lead elsewhere when somebody wants to join */
 	if (!l->nested)
 		(void)join_site_identify(
-		    &l->outer.identity, l->plan->site.backend, l->store);
+		    &l->outer.identity, l->params->site.backend, l->store);
 	return RC_OK;
 }
 
@@ -132,7 +132,7 @@ static void
 name_breaker(const struct lock *l, const char *unknown, struct fault *f)
 {
 	struct fault said = *f;
-	bool several = l->plan->nkeys > 1;
+	bool several = l->params->nkeys > 1;
 	char who[RECORD_BYTES];
 
 	record_blot(l->outer.base.host->breaker, l->outer.base.host->secret);

@@ -1,7 +1,7 @@
 /*
  * lock.h - the lock of a run: of one key, of several, or joined.
  *
- * It is served by an outer keeper that has it (join_inner.h), else by the plan's backend,
+ * It is served by an outer keeper that has it (join_inner.h), else by the run's backend,
  * through multi.h for several keys.  The calls are those of lock_ops, and mean the same.
  */
 #ifndef DLOCK_LOCK_H
@@ -11,7 +11,7 @@
 #include "run.h"
 
 struct lock {
-	const struct plan *plan;
+	const struct params *params;
 	bool nested; /* it is a joined hold */
 	struct claim claim;
 	struct store *store; /* NULL: none is open */
@@ -23,7 +23,7 @@ struct lock {
 };
 
 /* The lock is zeroed; all else outlives it. */
-void lock_init(struct lock *, const struct plan *, const struct join_site *,
+void lock_init(struct lock *, const struct params *, const struct join_site *,
     struct host *, const char *owner, const char *record);
 
 /* RC_CONFIG, too: the store cannot do what is asked for.  Not RC_OK: nothing is open. */

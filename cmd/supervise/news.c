@@ -55,14 +55,14 @@ is_same_wait(const struct msg *a, const struct msg *b)
 	    x->frozen == y->frozen && strcmp(x->record, y->record) == 0;
 }
 
-/* Which key is waited for, as plan_awaited() counts them. */
+/* Which key is waited for, as params_awaited() counts them. */
 static unsigned
 awaited(const struct news *n)
 {
 	const char *key = n->host->seen.key;
 	unsigned i = 0;
 
-	while (key && i < KEYS_MAX + SWITCHES_MAX && plan_awaited(n->plan, i) != key)
+	while (key && i < KEYS_MAX + SWITCHES_MAX && params_awaited(n->params, i) != key)
 		i++;
 	return i < KEYS_MAX + SWITCHES_MAX ? i : 0;
 }

@@ -8,7 +8,7 @@
 
 /* The keeper's end of the link.  When the front is gone, nobody is told. */
 struct news {
-	const struct plan *plan;
+	const struct params *params;
 	struct host *host;
 	int link; /* -1: the front is gone, and its end was seen and closed */
 	/* the front has been told: */

@@ -73,7 +73,7 @@ struct body {
 };
 
 struct run {
-	const struct plan *plan;
+	const struct params *params;
 	const struct origin *origin;
 	struct page *page;
 	int ends[2]; /* of the link: [0] the front's, [1] the keeper's */
@@ -106,8 +106,8 @@ bool run_settle(const struct run *, enum delivery);
 /* Notes for the command what signals do; from here on all are blocked. */
 void start_origin(struct origin *);
 
-/* The caller has filled in plan (which is `p`), origin, and path or body. */
-struct verdict start_run(struct run *, struct plan *p);
+/* The caller has filled in params (which is `p`), origin, and path or body. */
+struct verdict start_run(struct run *, struct params *p);
 
 /* Why a command could not be stopped here, so that none is run; NULL: it could. */
 const char *start_objection(void);
@@ -125,7 +125,7 @@ const char *start_adopting(void);
 int start_die_of(int sig);
 
 /* Says what there is to say and ends the process. */
-_Noreturn void start_end(const struct plan *, const struct verdict *);
+_Noreturn void start_end(const struct params *, const struct verdict *);
 
 /*
  * Runs beside a keeper just forked; returns how it ended, to be said and exited with.  An end

@@ -1,8 +1,9 @@
 /* start.c - what `dlock run` and `dlock hold` do before front and keeper part, and at the end. */
 #include "run.h"
 
+#include "backends/common/digits.h"
 #include "backends/common/libc.h"
-#include "backends/common/text.h"
+#include "cmd/environment.h"
 #include "cmd/exit.h"
 #include "cmd/log.h"
 #include "cmd/metrics.h"
@@ -50,7 +51,7 @@ start_origin(struct origin *o)
 
 /* Nothing is begun: `why` is errno's, unless another reason is said. */
 static struct verdict
-refused(const struct plan *p, enum rc rc, const char *what, const char *why)
+refused(const struct params *p, enum rc rc, const char *what, const char *why)
 {
 	const struct ending e = {.kind = END_REFUSED, .value = rc};
 	char words[300];
@@ -81,7 +82,7 @@ static bool
 has_descriptors(const struct run *r)
 {
 	int spare[KEYS_MAX + 2];
-	size_t n = 0, wanted = r->plan->nkeys + 1 + r->origin->has_tty;
+	size_t n = 0, wanted = r->params->nkeys + 1 + r->origin->has_tty;
 	bool enough;
 
 	while (n < wanted && (spare[n] = dup(r->ends[0])) >= 0)
@@ -102,13 +103,13 @@ start_adopting(void)
 
 /* All that this process and each keeper of its share.  False, with errno. */
 static bool
-prepare_keeper(struct run *r, struct plan *p)
+prepare_keeper(struct run *r, struct params *p)
 {
 	struct {
 		unsigned char owner[OWNER_CHARS / 2], door[JOIN_ID_CHARS / 2];
 		uint64_t seed;
 	} bytes;
-	const char *outer = plan_variable("DLOCK_KEEPER");
+	const char *outer = environment_get("DLOCK_KEEPER");
 
 	if (r->body)
 		atomic_store(r->body->delivery, UNDELIVERED);
@@ -117,8 +118,8 @@ prepare_keeper(struct run *r, struct plan *p)
 	r->page = page_new();
 	if (!r->outer || !r->page || getrandom(&bytes, sizeof bytes, 0) != sizeof bytes)
 		return false;
-	text_hex(r->owner, bytes.owner, sizeof bytes.owner);
-	text_hex(r->socket_id, bytes.door, sizeof bytes.door);
+	digits_hex(r->owner, bytes.owner, sizeof bytes.owner);
+	digits_hex(r->socket_id, bytes.door, sizeof bytes.door);
 	p->terms.seed = bytes.seed;
 	r->front = getpid();
 	r->shown = r->body && r->body->outside.pid ? r->body->outside.pid : r->front;
@@ -135,7 +136,7 @@ prepare_keeper(struct run *r, struct plan *p)
 
 /* All that front and keeper share when they part.  False, with errno. */
 static bool
-prepare(struct run *r, struct plan *p)
+prepare(struct run *r, struct params *p)
 {
 	/* of `where` the end is used, of `told` the beginning: one page */
 	static struct {
@@ -170,7 +171,7 @@ pending_end(void)
 
 /* Stopped while we waited: stops, and says that we ask again; or returns what ends us. */
 static int
-stop_waiting(struct run *r, const struct plan *p, int sig)
+stop_waiting(struct run *r, const struct params *p, int sig)
 {
 	struct msg m = {.kind = MSG_STOPPED, .number = sig};
 	int end;
@@ -186,12 +187,12 @@ stop_waiting(struct run *r, const struct plan *p, int sig)
 	events_message(p, &m);
 	if (!p->show.quiet)
 		say("%s: stopped while it waited, so it has given up its place; asking again",
-		    plan_name(p).text);
+		    params_keys(p).text);
 	return 0;
 }
 
 struct verdict
-start_run(struct run *r, struct plan *p)
+start_run(struct run *r, struct params *p)
 {
 	struct ending end = {.kind = END_INTERRUPTED};
 	const char *why;
@@ -245,10 +246,10 @@ start_die_of(int sig)
 
 /* -v: "deploy: waited 2.1s for the lock, had it for 5m03s" */
 static void
-tell_times(const struct plan *p, const struct verdict *v)
+tell_times(const struct params *p, const struct verdict *v)
 {
 	if (p->show.verbose && p->cmd == CMD_RUN && v->held)
-		say("%s: waited %s for the lock, had it for %s", plan_name(p).text,
+		say("%s: waited %s for the lock, had it for %s", params_keys(p).text,
 		    parse_span(v->waited).text, parse_span(v->held).text);
 }
 
@@ -257,7 +258,7 @@ tell_times(const struct plan *p, const struct verdict *v)
  * much as a fork.
  */
 _Noreturn void
-start_end(const struct plan *p, const struct verdict *v)
+start_end(const struct params *p, const struct verdict *v)
 {
 	const struct metrics_run run = {v->name, v->status, v->waited, v->held};
 

@@ -19,7 +19,8 @@
  */
 #include "stub.h"
 
-#include "backends/common/text.h"
+#include "backends/common/append.h"
+#include "cmd/environment.h"
 #include "cmd/exit.h"
 
 #include <errno.h>
@@ -159,9 +160,9 @@ static bool
 is_ours(const char *text)
 {
 	for (enum variable i = 0; i < VARIABLES; i++) {
-		size_t n = strlen(variable_names[i]);
+		size_t n = strlen(environment_names[i]);
 
-		if (strncmp(text, variable_names[i], n) == 0 && text[n] == '=')
+		if (strncmp(text, environment_names[i], n) == 0 && text[n] == '=')
 			return true;
 	}
 	return false;
@@ -177,10 +178,10 @@ rewrite_pid(char *text, pid_t front, struct pids *pids)
 
 		if (strncmp(text, pid_names[i], strlen(pid_names[i])) != 0)
 			continue;
-		text_put_number(dlock, dlock + sizeof dlock, front);
+		append_number(dlock, dlock + sizeof dlock, front);
 		if (strcmp(text + strlen(pid_names[i]), dlock) != 0)
 			break;
-		text_put_number(text_put(at, end, pid_names[i]), end,
+		append_number(append_text(at, end, pid_names[i]), end,
 		    ask_kernel(SYS_getpid, 0, 0, 0, 0));
 		return at;
 	}

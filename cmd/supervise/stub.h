@@ -10,7 +10,7 @@
 #define DLOCK_STUB_H
 
 #include "backends/common/instant.h"
-#include "cmd/plan.h"
+#include "cmd/params.h"
 
 #include <limits.h>
 #include <stdatomic.h>

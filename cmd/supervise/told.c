@@ -1,7 +1,7 @@
 /* told.c - writes and reads the variables that tell of a grant. */
 #include "told.h"
 
-#include "backends/common/text.h"
+#include "backends/common/append.h"
 #include "cmd/json.h"
 #include "stub.h"
 
@@ -12,7 +12,7 @@ enum { TOKEN_BYTES = 24, SLOT_BYTES = 12 };
 
 /* Each byte of a key is written as six at most. */
 static size_t
-tokens_room(const struct plan *p)
+tokens_room(const struct params *p)
 {
 	size_t room = sizeof "{}";
 
@@ -25,7 +25,7 @@ tokens_room(const struct plan *p)
 static size_t
 room_of(const struct run *r, enum variable which)
 {
-	const struct plan *p = r->plan;
+	const struct params *p = r->params;
 
 	switch (which) {
 	case VAR_KEY:
@@ -55,7 +55,7 @@ told_room(const struct run *r)
 
 	for (enum variable i = 0; i < VARIABLES; i++)
 		if (room_of(r, i) > 0)
-			room += strlen(variable_names[i]) + 1 + room_of(r, i);
+			room += strlen(environment_names[i]) + 1 + room_of(r, i);
 	return room;
 }
 
@@ -64,14 +64,14 @@ static char *
 put_value(char *at, const char *end, enum variable which, const struct run *r,
     const struct join_part *parts, const char *address)
 {
-	const struct plan *p = r->plan;
+	const struct params *p = r->params;
 	struct json tokens;
 
 	switch (which) {
 	case VAR_KEY:
-		return text_put(at, end, p->keys[0]);
+		return append_text(at, end, p->keys[0]);
 	case VAR_TOKEN:
-		return text_put_number(at, end, parts->token);
+		return append_number(at, end, parts->token);
 	case VAR_TOKENS:
 		json_begin(&tokens, at, end - at);
 		for (size_t i = 0; i < p->nkeys; i++)
@@ -79,15 +79,16 @@ put_value(char *at, const char *end, enum variable which, const struct run *r,
 		json_end(&tokens);
 		return at + strlen(at);
 	case VAR_SLOT:
-		return text_put_number(at, end, parts->slot);
+		return append_number(at, end, parts->slot);
 	case VAR_OWNER:
-		return text_put(at, end, r->owner);
+		return append_text(at, end, r->owner);
 	case VAR_BACKEND:
-		return text_put(at, end, p->site.backend->name);
+		return append_text(at, end, p->site.backend->name);
 	case VAR_KEEPER:
 		/* behind ours, with where the lock is kept, are those of the outer runs */
-		at = text_put(text_put(at, end, address), end, r->site);
-		return *r->outer ? text_put(text_put(at, end, " "), end, r->outer) : at;
+		at = append_text(append_text(at, end, address), end, r->site);
+		return *r->outer ? append_text(append_text(at, end, " "), end, r->outer)
+				 : at;
 	case VARIABLES:
 		break;
 	}
@@ -113,7 +114,7 @@ told_write(struct told *t, const struct run *r, const struct join_part *parts,
 	for (enum variable i = 0; i < VARIABLES; i++) {
 		if (room_of(r, i) == 0)
 			continue;
-		at = text_put(text_put(at, end, variable_names[i]), end, "=");
+		at = append_text(append_text(at, end, environment_names[i]), end, "=");
 		at = put_value(at, end, i, r, parts, address) + 1;
 	}
 	t->n = at - t->text;
@@ -123,10 +124,10 @@ told_write(struct told *t, const struct run *r, const struct join_part *parts,
 const char *
 told_value(const struct told *t, enum variable which)
 {
-	size_t n = strlen(variable_names[which]);
+	size_t n = strlen(environment_names[which]);
 
 	for (const char *one = t->text; one < t->text + t->n; one += strlen(one) + 1)
-		if (strncmp(one, variable_names[which], n) == 0 && one[n] == '=')
+		if (strncmp(one, environment_names[which], n) == 0 && one[n] == '=')
 			return one + n + 1;
 	return NULL;
 }

@@ -7,6 +7,7 @@
 #ifndef DLOCK_TOLD_H
 #define DLOCK_TOLD_H
 
+#include "cmd/environment.h"
 #include "join_outer.h"
 #include "run.h"
 

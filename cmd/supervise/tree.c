@@ -1,8 +1,8 @@
 /* tree.c - finds and signals all descendants of a process. */
 #include "tree.h"
 
+#include "backends/common/digits.h"
 #include "backends/common/libc.h"
-#include "backends/common/text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -90,8 +90,8 @@ stat_field(const char *after_name, int n)
 static long long
 number_at(const char *text)
 {
-	return *text == '-' ? -(long long)text_number(text + 1)
-			    : (long long)text_number(text);
+	return *text == '-' ? -(long long)digits_read(text + 1)
+			    : (long long)digits_read(text);
 }
 
 /* From a `stat`; without sscanf(3), which costs each run as much as all else here. */

@@ -30,7 +30,7 @@ verdict_decide(struct verdict *v, int status, const char *name, const char *fmt,
 
 /* What has not happened when there is no lock. */
 static const char *
-nothing(const struct plan *p)
+nothing(const struct params *p)
 {
 	return p->cmd == CMD_HOLD ? "nothing is held" : "nothing was run";
 }
@@ -40,8 +40,8 @@ nothing(const struct plan *p)
  * taken, first alice ..."
  */
 static void
-busy(
-    struct verdict *v, const struct plan *p, const struct shown *s, const struct heard *h)
+busy(struct verdict *v, const struct params *p, const struct shown *s,
+    const struct heard *h)
 {
 	const char *open = *s->where.text ? " (" : "", *close = *s->where.text ? ")" : "";
 	char end[80];
@@ -58,7 +58,7 @@ busy(
 /* The server did not answer: how long we have tried is what -w says. */
 static void
 unreachable(
-    struct verdict *v, const struct plan *p, const struct shown *s, int64_t waited)
+    struct verdict *v, const struct params *p, const struct shown *s, int64_t waited)
 {
 	char tried[80] = "tried once (-n)";
 
@@ -91,7 +91,7 @@ after(const struct ending *e)
 }
 
 static void
-verdict_refused(struct verdict *v, const struct plan *p, const struct ending *e,
+verdict_refused(struct verdict *v, const struct params *p, const struct ending *e,
     const struct shown *s, const struct heard *h)
 {
 	struct status status = exit_of_rc(e->value);
@@ -118,7 +118,7 @@ verdict_refused(struct verdict *v, const struct plan *p, const struct ending *e,
 
 /* What a loss has stopped: the command, or the process for which the lock was held. */
 static const char *
-write_stopped(const struct plan *p, const struct ending *e, char *out, size_t size)
+write_stopped(const struct params *p, const struct ending *e, char *out, size_t size)
 {
 	char whom[80] = "the command was";
 
@@ -139,7 +139,7 @@ write_stopped(const struct plan *p, const struct ending *e, char *out, size_t si
 
 /* How it was lost; "": the words name the one that asked for it.  Of several keys, one is enough. */
 static const char *
-write_loss(const struct plan *p, const struct ending *e, char *out, size_t size)
+write_loss(const struct params *p, const struct ending *e, char *out, size_t size)
 {
 	const char *what = p->nkeys > 1 ? "one of them" : "it";
 	bool held = p->cmd == CMD_HOLD;
@@ -157,7 +157,7 @@ write_loss(const struct plan *p, const struct ending *e, char *out, size_t size)
 }
 
 static void
-lost(struct verdict *v, const struct plan *p, const struct ending *e,
+lost(struct verdict *v, const struct params *p, const struct ending *e,
     const struct shown *s)
 {
 	char loss[80], stopped[160];
@@ -210,10 +210,10 @@ ended(struct verdict *v, const struct ending *e, const struct shown *s)
 
 /* Apart, for most runs end without a word, and need none of these pages. */
 static __attribute__((noinline)) struct verdict
-verdict_in_words(const struct plan *p, const struct ending *e, const struct heard *h)
+verdict_in_words(const struct params *p, const struct ending *e, const struct heard *h)
 {
 	struct verdict v = {.name = "failed", .status = STATUS_SYSTEM};
-	struct shown s = {plan_name(p), text_shown(h->words), text_shown(h->where), ""};
+	struct shown s = {params_keys(p), text_shown(h->words), text_shown(h->where), ""};
 
 	text_clean(
 	    s.command, sizeof s.command, p->command.argv[0], strlen(p->command.argv[0]));
@@ -256,7 +256,7 @@ verdict_in_words(const struct plan *p, const struct ending *e, const struct hear
 }
 
 struct verdict
-verdict_of(const struct plan *p, const struct ending *e, const struct heard *h)
+verdict_of(const struct params *p, const struct ending *e, const struct heard *h)
 {
 	struct verdict v = {.line = ""};
 
@@ -268,7 +268,7 @@ verdict_of(const struct plan *p, const struct ending *e, const struct heard *h)
 
 struct verdict
 verdict_of_release(
-    const struct plan *p, const struct ending *e, const char *words, const char *where)
+    const struct params *p, const struct ending *e, const char *words, const char *where)
 {
 	const struct heard heard = {.words = words, .where = where};
 	struct verdict v = verdict_of(p, e, &heard);
@@ -281,12 +281,12 @@ verdict_of_release(
 	if (e->kept == KEPT_OUTSIDE && !*v.line)
 		snprintf(v.line, sizeof v.line,
 		    "%s %s released here, but the outer run still holds %s",
-		    plan_name(p).text, several ? "are" : "is", several ? "them" : "it");
+		    params_keys(p).text, several ? "are" : "is", several ? "them" : "it");
 	return v;
 }
 
 struct verdict
-verdict_of_kept(const struct plan *p, unsigned joined, instant keep_until)
+verdict_of_kept(const struct params *p, unsigned joined, instant keep_until)
 {
 	struct verdict v = {.name = "kept"};
 	int64_t left = keep_until - instant_now();
@@ -300,7 +300,7 @@ verdict_of_kept(const struct plan *p, unsigned joined, instant keep_until)
 		    "%s until %s, for the --min-hold of a run that has joined this hold",
 		    joined ? ", and" : "", text_time(instant_epoch() + left / 1000).text);
 	v.status = left > 0 ? STATUS_BUSY : 0;
-	snprintf(v.line, sizeof v.line, "%s %s kept%s%s", plan_name(p).text,
+	snprintf(v.line, sizeof v.line, "%s %s kept%s%s", params_keys(p).text,
 	    p->nkeys > 1 ? "are" : "is", many, until);
 	return v;
 }

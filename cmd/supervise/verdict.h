@@ -7,7 +7,7 @@
 #ifndef DLOCK_VERDICT_H
 #define DLOCK_VERDICT_H
 
-#include "cmd/plan.h"
+#include "cmd/params.h"
 #include "cmd/exit.h"
 #include "step.h"
 
@@ -45,13 +45,14 @@ int verdict_status(const struct ending *);
 
 /* What `ending` means to the user. */
 struct verdict verdict_of(
-    const struct plan *, const struct ending *, const struct heard *);
+    const struct params *, const struct ending *, const struct heard *);
 
 /* The same for the process that has asked for the release of a hold, and succeeds. */
 struct verdict verdict_of_release(
-    const struct plan *, const struct ending *, const char *words, const char *where);
+    const struct params *, const struct ending *, const char *words, const char *where);
 
 /* The same while runs that have joined hold, or their --min-hold is not over. */
-struct verdict verdict_of_kept(const struct plan *, unsigned joined, instant keep_until);
+struct verdict verdict_of_kept(
+    const struct params *, unsigned joined, instant keep_until);
 
 #endif

@@ -35,12 +35,12 @@ is_foreground(void)
 }
 
 void
-waiting_begin(struct waiting *g, const struct plan *p, const struct page *s,
+waiting_begin(struct waiting *g, const struct params *p, const struct page *s,
     instant began, bool has_tty)
 {
 	instant now = instant_now();
 
-	g->plan = p;
+	g->params = p;
 	g->page = s;
 	g->began = began;
 	g->line.next = NEVER;
@@ -60,8 +60,8 @@ waiting_heard(struct waiting *g, const struct msg *m)
 		waiting_pause(g);
 		return;
 	}
-	g->seen.key = m->key < KEYS_MAX ? g->plan->keys[m->key] : g->plan->keys[0];
-	g->seen.gate = m->key < KEYS_MAX ? NULL : plan_awaited(g->plan, m->key);
+	g->seen.key = m->key < KEYS_MAX ? g->params->keys[m->key] : g->params->keys[0];
+	g->seen.gate = m->key < KEYS_MAX ? NULL : params_awaited(g->params, m->key);
 	if (m->kind == MSG_RETRYING) {
 		text_clean(
 		    g->seen.trouble, sizeof g->seen.trouble, m->text, strlen(m->text));
@@ -71,7 +71,7 @@ waiting_heard(struct waiting *g, const struct msg *m)
 	g->seen.position = m->number;
 	g->seen.at = instant_now();
 	held_of_holding(&g->seen.held, &m->holding);
-	held_ask(&g->seen.held, &g->plan->claim);
+	held_ask(&g->seen.held, &g->params->claim);
 }
 
 /* It has been held for some time longer since we have heard of it. */
@@ -203,8 +203,8 @@ waiting_end(struct waiting *g, uint64_t token)
 	g->line.next = NEVER;
 	if (!token || !(g->line.spoken || (g->line.live && waited > NS_PER_S)))
 		return;
-	if (g->plan->show.verbose)
+	if (g->params->show.verbose)
 		snprintf(number, sizeof number, " (token %" PRIu64 ")", token);
-	say("got %s after %s%s", plan_name(g->plan).text, parse_span(waited).text,
+	say("got %s after %s%s", params_keys(g->params).text, parse_span(waited).text,
 	    number);
 }

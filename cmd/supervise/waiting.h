@@ -33,7 +33,7 @@ struct waiting_seen {
 };
 
 struct waiting {
-	const struct plan *plan;
+	const struct params *params;
 	const struct page *page;
 	instant began;
 	struct waiting_line line;
@@ -41,7 +41,7 @@ struct waiting {
 };
 
 /* It is zeroed. */
-void waiting_begin(struct waiting *, const struct plan *, const struct page *,
+void waiting_begin(struct waiting *, const struct params *, const struct page *,
     instant began, bool has_tty);
 
 /* MSG_WAITING, MSG_RETRYING, or MSG_NOTICE, which is said next. */

@@ -50,14 +50,14 @@ hide_words(void)
 }
 
 /* What has come and was not asked for yet: of each signal how often, and from whom the last one. */
-struct record {
+struct arrivals {
 	unsigned came[_NSIG];
 	pid_t from[_NSIG];
 };
 
 /* Has one come that cancels this one?  The front may have read it before it was cancelled. */
 static bool
-is_cancelled(const struct record *r, int sig)
+is_cancelled(const struct arrivals *r, int sig)
 {
 	if (sig == SIGCONT)
 		return r->came[SIGTSTP] || r->came[SIGTTIN] || r->came[SIGTTOU];
@@ -66,7 +66,7 @@ is_cancelled(const struct record *r, int sig)
 
 /* As in the front: of the older signals one is kept, and CONT and those that stop cancel each other. */
 static void
-note(struct record *r, const siginfo_t *info)
+note(struct arrivals *r, const siginfo_t *info)
 {
 	int sig = info->si_signo;
 
@@ -81,7 +81,7 @@ note(struct record *r, const siginfo_t *info)
 }
 
 static void
-forget_cancelling(struct record *r, int sig)
+forget_cancelling(struct arrivals *r, int sig)
 {
 	if (sig == SIGCONT)
 		r->came[SIGTSTP] = r->came[SIGTTIN] = r->came[SIGTTOU] = 0;
@@ -90,7 +90,7 @@ forget_cancelling(struct record *r, int sig)
 }
 
 static char
-answer_to(struct record *r, const struct question *q)
+answer_to(struct arrivals *r, const struct question *q)
 {
 	bool got = r->came[q->sig] && r->from[q->sig] == q->sender;
 
@@ -103,7 +103,7 @@ static _Noreturn void
 answer_questions(void)
 {
 	static const struct timespec at_once;
-	struct record r = {0};
+	struct arrivals r = {0};
 	struct question q;
 	siginfo_t info;
 	sigset_t all;

@@ -58,7 +58,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	    .keys = keys,
 	    .nkeys = size % 3};
 	struct fault fault = {""};
-	static struct plan plan;
+	static struct params params;
 
 	CLAIM(text && copy);
 	memcpy(text, data, size);
@@ -68,8 +68,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		CLAIM(strncmp(fault.text, "f:", 2) == 0 && fault.text[2] >= '1');
 	else {
 		check_list(copy, size);
-		memset(&plan, 0, sizeof plan);
-		(void)said_apply(&all, 0, OPTIONS, &plan, &fault);
+		memset(&params, 0, sizeof params);
+		(void)said_apply(&all, 0, OPTIONS, &params, &fault);
 	}
 	free(text);
 	free(copy);

@@ -126,9 +126,9 @@ static struct join_site where;
 static struct host host;
 static struct lock lock;
 static struct before before;
-static struct plan plan;
+static struct params params;
 static const struct run run = {
-    .plan = &plan, .page = &page, .where = &where, .outer = "", .owner = "0011"};
+    .params = &params, .page = &page, .where = &where, .outer = "", .owner = "0011"};
 static struct fault fault;
 
 static int
@@ -140,13 +140,13 @@ begin(void **state)
 	memset(&before, 0, sizeof before);
 	memset(&script, 0, sizeof script);
 	now = 1000 * NS_PER_S;
-	plan = (struct plan){.keys = {"a"},
+	params = (struct params){.keys = {"a"},
 	    .nkeys = 1,
 	    .site.backend = &scripted_backend,
 	    .before = {.switches = {"all"}, .nswitches = 1},
 	    .terms.ttl = 3 * NS_PER_S};
 	host = (struct host){.wait = wait_by_clock, .alert = -1};
-	lock_init(&lock, &plan, &where, &host, run.owner, "{}");
+	lock_init(&lock, &params, &where, &host, run.owner, "{}");
 	assert_int_equal(lock_open(&lock, &fault), RC_OK);
 	return 0;
 }

@@ -141,8 +141,8 @@ who_would_fit_is_told_why_not(void **state)
 			   slots = {KIND_LIMIT, 1, 2, false},
 			   full = {KIND_LIMIT, 2, 2, false},
 			   frozen = {KIND_SHARED, 2, 0, true};
-	const struct plan_claim reader = {.kind = KIND_SHARED},
-				limited = {.kind = KIND_LIMIT, .limit = 2};
+	const struct params_claim reader = {.kind = KIND_SHARED},
+				  limited = {.kind = KIND_LIMIT, .limit = 2};
 	char words[HELD_BYTES];
 	struct held h;
 

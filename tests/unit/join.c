@@ -8,7 +8,7 @@
 #include "cmd/supervise/join_inner.h"
 #include "cmd/supervise/join_outer.h"
 
-#include "backends/common/text.h"
+#include "backends/common/append.h"
 #include "backends/registry.h"
 
 #include <setjmp.h>
@@ -24,7 +24,7 @@
 /* An enclosing dlock; the offer is what it holds. */
 struct outer {
 	struct join_outer door;
-	struct plan plan;
+	struct params params;
 	struct site site;
 	struct offer offer;
 	struct join_part parts[KEYS_MAX];
@@ -51,21 +51,21 @@ open_outer(struct outer *o, const char *key, const char *url,
 	struct fault f;
 
 	*o = (struct outer){
-	    .plan = {.keys = {key},
+	    .params = {.keys = {key},
 		.nkeys = 1,
 		.site = {.backend = registry_named("file")}},
 	    .site = {url, settings, n},
 	    .offer = {.ours = true, .sent = instant_now(), .lease = LEASE_FOREVER},
 	};
-	o->offer.plan = &o->plan;
+	o->offer.params = &o->params;
 	o->offer.parts = o->parts;
 	o->offer.identity = &o->identity;
 	look_host(&host);
-	if (o->plan.site.backend->open(&store, &host, &o->site, &f) == RC_OK) {
-		(void)join_site_identify(&o->identity, o->plan.site.backend, store);
-		o->plan.site.backend->close(store);
+	if (o->params.site.backend->open(&store, &host, &o->site, &f) == RC_OK) {
+		(void)join_site_identify(&o->identity, o->params.site.backend, store);
+		o->params.site.backend->close(store);
 	}
-	join_outer_open(&o->door, &o->plan, next_door(), getpid());
+	join_outer_open(&o->door, &o->params, next_door(), getpid());
 	assert_true(o->door.listener >= 0);
 }
 
@@ -96,18 +96,18 @@ open_inner(
 	static const struct setting own[] = {{"own", "1"}};
 	static char address[JOIN_ADDRESS_BYTES + JOIN_SITE_BYTES], site[JOIN_SITE_BYTES];
 	static struct host host;
-	static struct plan p;
+	static struct params p;
 	static struct join_inner nested;
 	struct fault f;
 
-	p = (struct plan){.keys = {key},
+	p = (struct params){.keys = {key},
 	    .nkeys = 1,
 	    .site = {
 		.backend = registry_named("file"), .inherits = true, .nsettings = 1}};
 	p.site.settings[0] = own[0];
-	nested = (struct join_inner){.base.host = &host, .plan = &p, .where = where};
+	nested = (struct join_inner){.base.host = &host, .params = &p, .where = where};
 	look_host(&host);
-	join_site_write(site, o->plan.site.backend, &o->site);
+	join_site_write(site, o->params.site.backend, &o->site);
 	snprintf(address, sizeof address, "%s%s", o->door.address, site);
 	setenv("DLOCK_KEEPER", address, 1);
 	join_site_find(where, &p);
@@ -214,9 +214,9 @@ static const struct row rows[] = {
 	"no outer run has d"},
 };
 
-/* Its keys, one letter each, in a plan. */
+/* Parameters with its keys, one letter each. */
 static void
-plan_keys(struct plan *p, const char *letters, char text[KEYS_MAX][2])
+set_keys(struct params *p, const char *letters, char text[KEYS_MAX][2])
 {
 	for (p->nkeys = 0; letters[p->nkeys]; p->nkeys++) {
 		text[p->nkeys][0] = letters[p->nkeys];
@@ -230,17 +230,17 @@ open_row(struct outer *o, const struct row *r, int i, char text[KEYS_MAX][2])
 {
 	open_outer(o, "", "file:///a", NULL, 0);
 	close(o->door.listener);
-	o->plan.claim.kind = r->kind[i];
-	o->plan.claim.limit = r->kind[i] == KIND_LIMIT ? 3 : 0;
-	plan_keys(&o->plan, r->outer[i], text);
-	for (size_t k = 0; k < o->plan.nkeys; k++)
+	o->params.claim.kind = r->kind[i];
+	o->params.claim.limit = r->kind[i] == KIND_LIMIT ? 3 : 0;
+	set_keys(&o->params, r->outer[i], text);
+	for (size_t k = 0; k < o->params.nkeys; k++)
 		o->parts[k] = (struct join_part){(i ? 'a' : 'A') + k, i ? 7 : 5};
-	join_outer_open(&o->door, &o->plan, next_door(), getpid());
+	join_outer_open(&o->door, &o->params, next_door(), getpid());
 }
 
 /* Do the calls on what was joined give what belongs to it? */
 static bool
-is_joined(struct store *s, const struct plan *p, const struct join_inner *joined,
+is_joined(struct store *s, const struct params *p, const struct join_inner *joined,
     const char *tokens)
 {
 	struct claim claim = {.key = p->keys[0], .ttl = 30 * NS_PER_S};
@@ -264,7 +264,7 @@ ask_row(const struct outer *outers, const struct row *r)
 	static struct host host;
 	static struct join_site where = {.site = {"file:///a", NULL, 0}};
 	static struct join_inner nested;
-	struct plan p = {.site = {.backend = registry_named("file")},
+	struct params p = {.site = {.backend = registry_named("file")},
 	    .claim = {.kind = r->asked, .limit = r->limit}};
 	struct store *store = NULL;
 	char address[800], text[KEYS_MAX][2];
@@ -273,11 +273,11 @@ ask_row(const struct outer *outers, const struct row *r)
 	bool good;
 
 	look_host(&host);
-	plan_keys(&p, r->inner, text);
+	set_keys(&p, r->inner, text);
 	snprintf(address, sizeof address, "%s %s", outers[0].door.address,
 	    outers[1].door.address);
 	setenv("DLOCK_KEEPER", address, 1);
-	nested = (struct join_inner){.base.host = &host, .plan = &p, .where = &where};
+	nested = (struct join_inner){.base.host = &host, .params = &p, .where = &where};
 	rc = join_inner_open(&store, &nested, &f);
 	if (rc != r->rc || (rc != RC_OK && !strstr(f.text, r->says)))
 		return 2;
@@ -325,7 +325,7 @@ a_keeper_that_cannot_be_asked_is_known_by_any_of_its_keys(void **state)
 	static struct join_inner nested;
 	static struct host host;
 	struct row r = {.outer = {"abcdefghijklmnop"}};
-	struct plan p = {.site = {.backend = registry_named("file")}};
+	struct params p = {.site = {.backend = registry_named("file")}};
 	char text[KEYS_MAX][2], ours[KEYS_MAX][2], address[400], *net;
 	struct store *store = NULL;
 	struct fault f;
@@ -338,11 +338,11 @@ a_keeper_that_cannot_be_asked_is_known_by_any_of_its_keys(void **state)
 	net = strchr(address, '/');
 	net[1] = net[1] == '9' ? '8' : '9';
 	setenv("DLOCK_KEEPER", address, 1);
-	nested = (struct join_inner){.base.host = &host, .plan = &p, .where = &where};
-	plan_keys(&p, "xp", ours);
+	nested = (struct join_inner){.base.host = &host, .params = &p, .where = &where};
+	set_keys(&p, "xp", ours);
 	assert_int_equal(join_inner_open(&store, &nested, &f), RC_PROTOCOL);
 	assert_non_null(strstr(f.text, "has p and cannot be asked from here"));
-	plan_keys(&p, "xy", ours);
+	set_keys(&p, "xy", ours);
 	assert_int_equal(join_inner_open(&store, &nested, &f), RC_OK);
 	assert_null(store);
 }
@@ -391,7 +391,7 @@ static enum record_kin
 kin_below(const char *door, const char *own)
 {
 	char *argv[] = {"true", NULL};
-	struct plan p = {.command = {.argv = argv}};
+	struct params p = {.command = {.argv = argv}};
 	char record[RECORD_BYTES];
 	int status;
 	pid_t pid;
@@ -422,7 +422,7 @@ a_run_around_is_known_by_its_door(void **state)
 	open_outer(&o, "job", "file:///a", NULL, 0);
 	text = o.door.address;
 	assert_true(join_address_next(&text, &a));
-	text_put(id, id + sizeof id, a.name + strlen("dlock-"));
+	append_text(id, id + sizeof id, a.name + strlen("dlock-"));
 	assert_int_equal(kin_below(id, "ours"), KIN_RUN);
 	assert_int_equal(kin_below(id, id), KIN_NONE);
 	assert_int_equal(kin_below(next_door(), "ours"), KIN_NONE);

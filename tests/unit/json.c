@@ -154,7 +154,7 @@ static void
 record_tells_who_we_are(void **state)
 {
 	char *argv[] = {"/usr/local/bin/deploy.sh", "--password=secret", NULL};
-	struct plan p = {.command = {.argv = argv},
+	struct params p = {.command = {.argv = argv},
 	    .show = {.who = "alice", .why = "release \"4.2\""}};
 	char record[RECORD_BYTES], text[400], host[256];
 	json_t *root;
@@ -184,7 +184,7 @@ long_words_leave_a_record(void **state)
 {
 	static char name[5000], who[201], why[201];
 	char *argv[] = {name, NULL};
-	struct plan p = {.command = {.argv = argv}, .show = {.who = who, .why = why}};
+	struct params p = {.command = {.argv = argv}, .show = {.who = who, .why = why}};
 	char record[RECORD_BYTES];
 
 	(void)state;

@@ -92,7 +92,7 @@ a_breaker_is_not_named_for_what_comes_later(void **state)
 	(void)state;
 	unsetenv("DLOCK_KEEPER");
 	for (size_t n = 1; n <= 2; n++) {
-		struct plan p = {.keys = {"a", "b"},
+		struct params p = {.keys = {"a", "b"},
 		    .nkeys = n,
 		    .site.backend = &scripted_backend,
 		    .terms.ttl = 30 * NS_PER_S};

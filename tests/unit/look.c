@@ -46,25 +46,25 @@ static const struct backend seeing = {
 static const struct backend missing = {.name = "missing"};
 
 static enum rc
-open_on(struct looking *l, const struct backend *b, unsigned has, unsigned caps,
+open_on(struct looker *l, const struct backend *b, unsigned has, unsigned caps,
     struct fault *f)
 {
 	static struct store store;
-	static struct plan plan;
+	static struct params params;
 
 	store = (struct store){.backend = b, .where = "there", .caps = has};
 	opened = &store;
-	plan = (struct plan){.cmd = CMD_STATUS, .site.backend = b};
+	params = (struct params){.cmd = CMD_STATUS, .site.backend = b};
 	closed = 0;
 	*f = (struct fault){""};
-	return look_open(l, &plan, caps, f);
+	return look_open(l, &params, caps, f);
 }
 
 static void
 what_a_store_cannot_is_refused_before_it_is_asked(void **state)
 {
 	static const unsigned steering[] = {CAP_REVOKE, CAP_FORCE, CAP_FREEZE};
-	struct looking l;
+	struct looker l;
 	struct fault f;
 
 	(void)state;
@@ -134,7 +134,7 @@ static void
 entries_become_a_view_for_each_key(void **state)
 {
 	static const char *const expected[] = {"a2+0 ", "a2+0 b1+2 ", "a2+0 b1+2 c0+0f "};
-	struct looking l;
+	struct looker l;
 	struct fault f;
 
 	(void)state;
@@ -167,7 +167,7 @@ static void
 what_was_whole_before_a_failure_is_told(void **state)
 {
 	struct seen seen = {.most = 9};
-	struct looking l;
+	struct looker l;
 	struct fault f;
 
 	(void)state;
@@ -198,8 +198,8 @@ an_answer_may_take_as_long_as_a_connection(void **state)
 	    {"connect-timeout", "700ms"}, {"name", "x"}, {"connect-timeout", "2s"}};
 	static const int64_t expected[] = {5000, 700, 700, 2000};
 	struct view v = {0};
-	struct looking l;
-	struct plan plan;
+	struct looker l;
+	struct params params;
 	struct fault f;
 
 	(void)state;
@@ -207,10 +207,10 @@ an_answer_may_take_as_long_as_a_connection(void **state)
 	for (size_t n = 0; n <= 3; n++) {
 		assert_int_equal(open_on(&l, &seeing, 0, 0, &f), RC_OK);
 		look_close(&l);
-		plan = *l.plan;
-		memcpy(plan.site.settings, settings, sizeof settings);
-		plan.site.nsettings = n;
-		assert_int_equal(look_open(&l, &plan, 0, &f), RC_OK);
+		params = *l.params;
+		memcpy(params.site.settings, settings, sizeof settings);
+		params.site.nsettings = n;
+		assert_int_equal(look_open(&l, &params, 0, &f), RC_OK);
 		assert_int_equal(look_at(&l, "k", true, &v, NEVER, &f), RC_OK);
 		assert_true(given <= expected[n] * NS_PER_MS);
 		assert_true(given > (expected[n] - 500) * NS_PER_MS);

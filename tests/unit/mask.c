@@ -3,7 +3,7 @@
  * was not written as it must be, and nothing else is.
  */
 #include "cmd/mask.h"
-#include "cmd/plan.h"
+#include "cmd/params.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

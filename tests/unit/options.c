@@ -1,5 +1,5 @@
 /*
- * options.c - Goal of these tests: the words and the environment become the plan that
+ * options.c - Goal of these tests: the words and the environment become the parameters that
  * was meant, or one clear sentence.
  */
 #include "cmd/args.h"
@@ -20,7 +20,7 @@
 #define S NS_PER_S
 #define WORDS_MAX 48
 
-static struct plan plan;
+static struct params params;
 static struct fault fault;
 static char buffers[WORDS_MAX][2000];
 
@@ -31,7 +31,7 @@ static char buffers[WORDS_MAX][2000];
 static enum rc
 parse(const char *line)
 {
-	static char *words[WORDS_MAX]; /* the plan points into it */
+	static char *words[WORDS_MAX]; /* the parameters point into it */
 	size_t n = 0;
 
 	while (*line) {
@@ -49,7 +49,7 @@ parse(const char *line)
 	}
 	words[n] = NULL;
 	fault = (struct fault){""};
-	return args_read(&plan, CMD_RUN, words, &fault);
+	return args_read(&params, CMD_RUN, words, &fault);
 }
 
 static void
@@ -97,21 +97,21 @@ defaults(void **state)
 {
 	(void)state;
 	fine("-b file -k job -- true");
-	assert_int_equal(plan.nkeys, 1);
-	assert_string_equal(plan.keys[0], "job");
-	assert_string_equal(plan.site.backend->name, "file");
-	assert_null(plan.site.url);
-	assert_true(plan.wait.most == NEVER);
-	assert_int_equal(plan.wait.conflict_status, 75);
-	assert_true(plan.terms.ttl == 30 * S && plan.terms.grace == 5 * S &&
-	    !plan.terms.grace_fixed);
-	assert_true(plan.terms.min_hold == 0 && plan.terms.max_run == NEVER &&
-	    !plan.terms.wait_tree);
-	assert_int_equal(plan.command.signal, SIGTERM);
-	assert_int_equal(plan.show.status_fd, -1);
-	assert_false(plan.show.quiet || plan.show.verbose);
-	assert_string_equal(plan.command.argv[0], "true");
-	assert_null(plan.command.argv[1]);
+	assert_int_equal(params.nkeys, 1);
+	assert_string_equal(params.keys[0], "job");
+	assert_string_equal(params.site.backend->name, "file");
+	assert_null(params.site.url);
+	assert_true(params.wait.most == NEVER);
+	assert_int_equal(params.wait.conflict_status, 75);
+	assert_true(params.terms.ttl == 30 * S && params.terms.grace == 5 * S &&
+	    !params.terms.grace_fixed);
+	assert_true(params.terms.min_hold == 0 && params.terms.max_run == NEVER &&
+	    !params.terms.wait_tree);
+	assert_int_equal(params.command.signal, SIGTERM);
+	assert_int_equal(params.show.status_fd, -1);
+	assert_false(params.show.quiet || params.show.verbose);
+	assert_string_equal(params.command.argv[0], "true");
+	assert_null(params.command.argv[1]);
 }
 
 static void
@@ -121,26 +121,26 @@ every_option(void **state)
 	fine(
 	    "--key=job --backend file --url=file:///tmp/x --option path=b -O lock= --wait 1m30s -E 0 --ttl 60s --grace 2s "
 	    "--signal=HUP --min-hold 5 -- cmd");
-	assert_string_equal(plan.site.url, "file:///tmp/x");
-	assert_int_equal(plan.site.nsettings, 2);
-	assert_string_equal(plan.site.settings[0].name, "path");
-	assert_string_equal(plan.site.settings[0].value, "b");
-	assert_string_equal(plan.site.settings[1].value, "");
-	assert_true(plan.wait.most == 90 * S && plan.terms.ttl == 60 * S &&
-	    plan.terms.grace == 2 * S);
-	assert_true(plan.terms.grace_fixed && plan.terms.min_hold == 5 * S);
-	assert_int_equal(plan.wait.conflict_status, 0);
-	assert_int_equal(plan.command.signal, SIGHUP);
+	assert_string_equal(params.site.url, "file:///tmp/x");
+	assert_int_equal(params.site.nsettings, 2);
+	assert_string_equal(params.site.settings[0].name, "path");
+	assert_string_equal(params.site.settings[0].value, "b");
+	assert_string_equal(params.site.settings[1].value, "");
+	assert_true(params.wait.most == 90 * S && params.terms.ttl == 60 * S &&
+	    params.terms.grace == 2 * S);
+	assert_true(params.terms.grace_fixed && params.terms.min_hold == 5 * S);
+	assert_int_equal(params.wait.conflict_status, 0);
+	assert_int_equal(params.command.signal, SIGHUP);
 	fine(
 	    "-b file -kjob -nqv --max-run 1h --wait-tree --who me --why x --status-fd 1 -c true");
-	assert_true(plan.wait.most == 0 && plan.show.quiet && plan.show.verbose &&
-	    plan.terms.wait_tree);
-	assert_true(plan.terms.max_run == 3600 * S);
-	assert_string_equal(plan.show.who, "me");
-	assert_string_equal(plan.show.why, "x");
-	assert_int_equal(plan.show.status_fd, 1);
-	assert_string_equal(plan.command.argv[0], "/bin/sh");
-	assert_string_equal(plan.command.argv[2], "true");
+	assert_true(params.wait.most == 0 && params.show.quiet && params.show.verbose &&
+	    params.terms.wait_tree);
+	assert_true(params.terms.max_run == 3600 * S);
+	assert_string_equal(params.show.who, "me");
+	assert_string_equal(params.show.why, "x");
+	assert_int_equal(params.show.status_fd, 1);
+	assert_string_equal(params.command.argv[0], "/bin/sh");
+	assert_string_equal(params.command.argv[2], "true");
 }
 
 static void
@@ -148,33 +148,33 @@ where_options_end(void **state)
 {
 	(void)state;
 	fine("-b file -k job cmd -k other --ttl");
-	assert_string_equal(plan.command.argv[1], "-k");
-	assert_string_equal(plan.command.argv[3], "--ttl");
+	assert_string_equal(params.command.argv[1], "-k");
+	assert_string_equal(params.command.argv[3], "--ttl");
 	fine("-b file -k job -- -n");
-	assert_string_equal(plan.command.argv[0], "-n");
-	assert_true(plan.wait.most == NEVER);
+	assert_string_equal(params.command.argv[0], "-n");
+	assert_true(params.wait.most == NEVER);
 	fine("-b file -k job -- --");
-	assert_string_equal(plan.command.argv[0], "--");
+	assert_string_equal(params.command.argv[0], "--");
 	fine("-b file -k job - x");
-	assert_string_equal(plan.command.argv[0], "-");
+	assert_string_equal(params.command.argv[0], "-");
 	fine("-b file job -- cmd x");
-	assert_string_equal(plan.keys[0], "job");
-	assert_string_equal(plan.command.argv[0], "cmd");
+	assert_string_equal(params.keys[0], "job");
+	assert_string_equal(params.command.argv[0], "cmd");
 	/* behind the key, where a -- shows which are options */
 	fine("-b file job -n -t 10s -- -x -n");
-	assert_string_equal(plan.keys[0], "job");
-	assert_string_equal(plan.command.argv[0], "-x");
-	assert_true(plan.wait.most == 0 && plan.terms.ttl == 10 * S);
+	assert_string_equal(params.keys[0], "job");
+	assert_string_equal(params.command.argv[0], "-x");
+	assert_true(params.wait.most == 0 && params.terms.ttl == 10 * S);
 	fine("-b file job -c true --");
-	assert_string_equal(plan.command.argv[2], "true");
+	assert_string_equal(params.command.argv[2], "true");
 	fine("-b file job -- -n -- x");
-	assert_string_equal(plan.command.argv[0], "-n");
-	assert_true(plan.wait.most == NEVER);
+	assert_string_equal(params.command.argv[0], "-n");
+	assert_true(params.wait.most == NEVER);
 	assert_int_equal(parse("-b file job -h -- cmd"), RC_DONE);
 	fine("-b file job cmd -- x");
-	assert_string_equal(plan.command.argv[1], "--");
+	assert_string_equal(params.command.argv[1], "--");
 	fine("-b file --key=-- cmd");
-	assert_string_equal(plan.keys[0], "--");
+	assert_string_equal(params.keys[0], "--");
 	assert_int_equal(parse("-b file -h"), RC_DONE);
 	assert_int_equal(parse("--help"), RC_DONE);
 }
@@ -270,20 +270,20 @@ kinds_and_jobs(void **state)
 {
 	(void)state;
 	fine("-b file -k job cmd");
-	assert_true(plan.claim.kind == KIND_EXCLUSIVE &&
-	    !job_is_wanted(&plan.claim.job) && plan.claim.skipped_status == 0);
+	assert_true(params.claim.kind == KIND_EXCLUSIVE &&
+	    !job_is_wanted(&params.claim.job) && params.claim.skipped_status == 0);
 	fine("-b file -k job -s cmd");
-	assert_int_equal(plan.claim.kind, KIND_SHARED);
+	assert_int_equal(params.claim.kind, KIND_SHARED);
 	fine("-b file -k job -x cmd");
-	assert_int_equal(plan.claim.kind, KIND_WRITER);
+	assert_int_equal(params.claim.kind, KIND_WRITER);
 	fine("-b file -k job -n --limit 100000 cmd");
-	assert_true(plan.claim.kind == KIND_LIMIT && plan.claim.limit == 100000 &&
-	    plan.wait.most == 0);
+	assert_true(params.claim.kind == KIND_LIMIT && params.claim.limit == 100000 &&
+	    params.wait.most == 0);
 	fine(
 	    "-b file -k job --once 2026-11-22 --cooldown 1h30m --skipped-exit-code 255 cmd");
-	assert_string_equal(plan.claim.job.once, "2026-11-22");
+	assert_string_equal(params.claim.job.once, "2026-11-22");
 	assert_true(
-	    plan.claim.job.cooldown == 5400 * S && plan.claim.skipped_status == 255);
+	    params.claim.job.cooldown == 5400 * S && params.claim.skipped_status == 255);
 	wrong("-b file -k job -sx cmd", "--shared|--exclusive|contradict");
 	wrong("-b file -k job -s --limit 3 cmd", "--shared|--limit|contradict");
 	wrong("-b file -k job --limit 0 cmd", "--limit '0'|1 to 100000");
@@ -300,18 +300,18 @@ kind_is_of_one_source(void **state)
 	(void)state;
 	setenv("DLOCK_SHARED", "1", 1);
 	fine("-b file -k job cmd");
-	assert_int_equal(plan.claim.kind, KIND_SHARED);
+	assert_int_equal(params.claim.kind, KIND_SHARED);
 	fine("-b file -k job --limit 3 cmd");
-	assert_true(plan.claim.kind == KIND_LIMIT && plan.claim.limit == 3);
+	assert_true(params.claim.kind == KIND_LIMIT && params.claim.limit == 3);
 	fine("-b file -k job -x cmd");
-	assert_int_equal(plan.claim.kind, KIND_WRITER);
+	assert_int_equal(params.claim.kind, KIND_WRITER);
 	setenv("DLOCK_LIMIT", "3", 1);
 	wrong("-b file -k job cmd", "DLOCK_SHARED|DLOCK_LIMIT|contradict");
 	setenv("DLOCK_SHARED", "no", 1);
 	fine("-b file -k job cmd");
-	assert_int_equal(plan.claim.kind, KIND_LIMIT);
+	assert_int_equal(params.claim.kind, KIND_LIMIT);
 	fine("-b file -k job -s cmd");
-	assert_int_equal(plan.claim.kind, KIND_SHARED);
+	assert_int_equal(params.claim.kind, KIND_SHARED);
 }
 
 static void
@@ -322,9 +322,9 @@ lease_must_carry_the_grace(void **state)
 	fine("-b file -k job --grace 60 -t 103s cmd");
 	wrong("-b file -k job -t 3s --grace 3s cmd", "--ttl|3s|--grace");
 	fine("-b file -k job -t 3s cmd");
-	assert_true(plan.terms.grace == S / 2);
+	assert_true(params.terms.grace == S / 2);
 	fine("-b file -k job -t 3s --grace 0 cmd");
-	assert_true(plan.terms.grace == 0 && plan.terms.grace_fixed);
+	assert_true(params.terms.grace == 0 && params.terms.grace_fixed);
 }
 
 static void
@@ -343,7 +343,7 @@ place_is_named_once(void **state)
 {
 	(void)state;
 	fine("-u file:///tmp/x -k job cmd");
-	assert_string_equal(plan.site.backend->name, "file");
+	assert_string_equal(params.site.backend->name, "file");
 	fine("-b file -u file:///tmp/x -k job cmd");
 	wrong("-b file -u redis://h -k job cmd", "file|redis|contradict");
 	wrong("-u http://h -k job cmd", "--url|scheme");
@@ -371,20 +371,21 @@ variables(void **state)
 	setenv("DLOCK_OPTION", "name=b name=d", 1);
 	setenv("DLOCK_WHY", "", 1); /* as good as none */
 	fine("-k job cmd");
-	assert_string_equal(plan.site.backend->name, "file");
-	assert_true(plan.terms.ttl == 60 * S && plan.wait.most == 0 && !plan.show.why);
-	assert_int_equal(plan.site.nsettings, 2);
+	assert_string_equal(params.site.backend->name, "file");
+	assert_true(
+	    params.terms.ttl == 60 * S && params.wait.most == 0 && !params.show.why);
+	assert_int_equal(params.site.nsettings, 2);
 	/* a flag beats its variable, and those that say the same with another word */
 	fine("-k job -t 10s -w 5 cmd");
-	assert_true(plan.terms.ttl == 10 * S && plan.wait.most == 5 * S);
+	assert_true(params.terms.ttl == 10 * S && params.wait.most == 5 * S);
 	fine("-k job -u redis://h cmd");
-	assert_string_equal(plan.site.backend->name, "redis");
+	assert_string_equal(params.site.backend->name, "redis");
 	setenv("DLOCK_KEY", "from-environment", 1);
 	fine("-- cmd");
-	assert_string_equal(plan.keys[0], "from-environment");
+	assert_string_equal(params.keys[0], "from-environment");
 	fine("-k job cmd");
-	assert_int_equal(plan.nkeys, 1);
-	assert_string_equal(plan.keys[0], "job");
+	assert_int_equal(params.nkeys, 1);
+	assert_string_equal(params.keys[0], "job");
 	setenv("DLOCK_TTL", "x", 1);
 	wrong("-k job cmd", "DLOCK_TTL|'x'");
 }
@@ -394,21 +395,21 @@ retry_is_named_once(void **state)
 {
 	(void)state;
 	fine("-b file -k job cmd");
-	assert_true(plan.wait.most == NEVER && !plan.wait.persist);
+	assert_true(params.wait.most == NEVER && !params.wait.persist);
 	fine("-b file -k job -w 5 cmd");
-	assert_true(plan.wait.most == 5 * S && plan.wait.persist);
+	assert_true(params.wait.most == 5 * S && params.wait.persist);
 	fine("-b file -k job -n cmd");
-	assert_true(plan.wait.most == 0 && !plan.wait.persist);
+	assert_true(params.wait.most == 0 && !params.wait.persist);
 	setenv("DLOCK_WAIT", "7", 1);
 	fine("-b file -k job cmd");
-	assert_true(plan.wait.most == 7 * S && plan.wait.persist);
+	assert_true(params.wait.most == 7 * S && params.wait.persist);
 	fine("-b file -k job -n cmd");
-	assert_true(plan.wait.most == 0 && !plan.wait.persist);
+	assert_true(params.wait.most == 0 && !params.wait.persist);
 	setenv("DLOCK_NONBLOCK", "1", 1);
 	wrong("-b file -k job cmd", "DLOCK_NONBLOCK|DLOCK_WAIT|contradict");
 	setenv("DLOCK_NONBLOCK", "0", 1);
 	fine("-b file -k job cmd");
-	assert_true(plan.wait.most == 7 * S);
+	assert_true(params.wait.most == 7 * S);
 }
 
 static void
@@ -448,11 +449,11 @@ url_of_a_backend(void **state)
 	setenv("DLOCK_FILE_URL", "file:///srv/locks", 1);
 	setenv("DLOCK_REDIS_URL", "redis://h", 1);
 	fine("-b file -k job cmd");
-	assert_string_equal(plan.site.url, "file:///srv/locks");
+	assert_string_equal(params.site.url, "file:///srv/locks");
 	fine("-b redis -k job cmd");
-	assert_string_equal(plan.site.url, "redis://h");
+	assert_string_equal(params.site.url, "redis://h");
 	fine("-b file -u file:///x -k job cmd");
-	assert_string_equal(plan.site.url, "file:///x");
+	assert_string_equal(params.site.url, "file:///x");
 	setenv("DLOCK_FILE_URL", "redis://h", 1);
 	wrong("-b file -k job cmd", "DLOCK_FILE_URL");
 }
@@ -462,16 +463,16 @@ passwords_are_blotted_out(void **state)
 {
 	(void)state;
 	fine("-u redis://user:p%40ss@h:1/0 -k job cmd");
-	assert_string_equal(plan.site.url, "redis://user:p%40ss@h:1/0");
+	assert_string_equal(params.site.url, "redis://user:p%40ss@h:1/0");
 	assert_null(strstr(buffers[1], "p%40ss"));
 	assert_non_null(strstr(buffers[1], "redis://user:"));
 	assert_non_null(strstr(buffers[1], "@h:1/0"));
 	fine("--url=redis://:secret@h -k job cmd");
-	assert_string_equal(plan.site.url, "redis://:secret@h");
+	assert_string_equal(params.site.url, "redis://:secret@h");
 	assert_null(strstr(buffers[0], "secret"));
 	fine("-u postgresql://u@h/d?password=secret&connect_timeout=2 -k job cmd");
 	assert_string_equal(
-	    plan.site.url, "postgresql://u@h/d?password=secret&connect_timeout=2");
+	    params.site.url, "postgresql://u@h/d?password=secret&connect_timeout=2");
 	assert_string_equal(
 	    buffers[1], "postgresql://u@h/d?password=xxxxxx&connect_timeout=2");
 	fine("-u dbname=d\tpassword\t=\tsecret\tuser=u -k job cmd");
@@ -521,22 +522,22 @@ several_keys(void **state)
 
 	(void)state;
 	fine("-b file -k b --key=a -k c cmd");
-	assert_int_equal(plan.nkeys, 3);
-	assert_string_equal(plan.keys[0], "b"); /* as named */
-	assert_string_equal(plan.keys[1], "a");
-	assert_string_equal(plan_name(&plan).text, "b, a and c");
+	assert_int_equal(params.nkeys, 3);
+	assert_string_equal(params.keys[0], "b"); /* as named */
+	assert_string_equal(params.keys[1], "a");
+	assert_string_equal(params_keys(&params).text, "b, a and c");
 	snprintf(line, sizeof line, "-b file %s -k o -k p cmd", sixteen);
 	fine(line);
-	assert_int_equal(plan.nkeys, KEYS_MAX);
-	for (size_t i = 0; i < plan.nkeys; i++)
-		plan.keys[i] = sixty;
-	assert_non_null(strstr(plan_name(&plan).text, "0 and 10 more"));
+	assert_int_equal(params.nkeys, KEYS_MAX);
+	for (size_t i = 0; i < params.nkeys; i++)
+		params.keys[i] = sixty;
+	assert_non_null(strstr(params_keys(&params).text, "0 and 10 more"));
 	snprintf(line, sizeof line, "-b file %s -k o -k p -k q cmd", sixteen);
 	wrong(line, "--key|'q'|16");
 	wrong("-b file -k a -k b -k a cmd", "--key|'a'|twice");
 	wrong("-b file -k a -k \"\" cmd", "--key|empty");
 	fine("-b file -k a cmd");
-	assert_string_equal(plan_name(&plan).text, "a");
+	assert_string_equal(params_keys(&params).text, "a");
 }
 
 int

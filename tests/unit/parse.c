@@ -121,7 +121,7 @@ durations_there_and_back(void **state)
 	srand(1);
 	for (int i = 0; i < 200000; i++) {
 		int64_t ns = ((int64_t)rand() << 31 | rand()) >> (rand() % 62), back = -1;
-		const struct span s = parse_span(ns);
+		const struct word s = parse_span(ns);
 
 		assert_true(parse_duration(s.text, &back));
 		if (back > ns || ns - back >= (ns < 10 * S ? 100 * MS : ns / 10 + 1))
@@ -298,11 +298,11 @@ signals(void **state)
 static bool
 is_key(const char *text)
 {
-	static struct plan plan;
+	static struct params params;
 	struct fault f;
 
-	plan.nkeys = 0;
-	return options_take(&plan, OPT_KEY, "key", text, RC_USAGE, &f) == RC_OK;
+	params.nkeys = 0;
+	return options_take(&params, OPT_KEY, "key", text, RC_USAGE, &f) == RC_OK;
 }
 
 static void

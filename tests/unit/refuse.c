@@ -2,7 +2,9 @@
  * refuse.c - Goal of these tests: what a person reads when a lock is not given
  * for its kind or its job, whatever numbers a store has; and how texts are put together.
  */
-#include "backends/common/text.h"
+#include "backends/common/append.h"
+#include "backends/common/job.h"
+#include "backends/common/refuse.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -132,22 +134,22 @@ periods_are_named_by_the_clock_of_a_server(void **state)
 		p = (struct period){
 		    .kind = rows[i].kind, .offset = rows[i].offset * 60 * MINUTE};
 		assert_int_equal(
-		    period_name(&job, rows[i].us * 1000000, "redis h", &f), RC_OK);
+		    job_name_period(&job, rows[i].us * 1000000, "redis h", &f), RC_OK);
 		assert_string_equal(p.id, rows[i].id);
-		assert_int_equal(period_name(&job, 1, "redis h", &f), RC_OK);
+		assert_int_equal(job_name_period(&job, 1, "redis h", &f), RC_OK);
 		assert_string_equal(p.id, rows[i].id); /* once */
 	}
 	p = (struct period){.kind = PER_DAY};
-	assert_int_equal(period_name(&job, -1, "redis h", &f), RC_PROTOCOL);
+	assert_int_equal(job_name_period(&job, -1, "redis h", &f), RC_PROTOCOL);
 	assert_int_equal(
-	    period_name(&job, 0, "redis h", &f), RC_PROTOCOL); /* never set */
-	assert_int_equal(period_name(&job, INT64_MAX, "redis h", &f), RC_PROTOCOL);
+	    job_name_period(&job, 0, "redis h", &f), RC_PROTOCOL); /* never set */
+	assert_int_equal(job_name_period(&job, INT64_MAX, "redis h", &f), RC_PROTOCOL);
 	assert_int_equal(
-	    period_name(&job, INT64_C(253402300800) * 1000000, "redis h", &f),
+	    job_name_period(&job, INT64_C(253402300800) * 1000000, "redis h", &f),
 	    RC_PROTOCOL);
 	assert_string_equal(p.id, "");
 	job.per = NULL;
-	assert_int_equal(period_name(&job, -1, "redis h", &f), RC_OK);
+	assert_int_equal(job_name_period(&job, -1, "redis h", &f), RC_OK);
 }
 
 static void
@@ -156,19 +158,19 @@ texts_are_put_together_and_cut(void **state)
 	char out[12], *end = out + sizeof out, *at = out;
 
 	(void)state;
-	at = text_put(at, end, "");
+	at = append_text(at, end, "");
 	assert_ptr_equal(at, out);
 	assert_string_equal(out, "");
-	at = text_put_number(text_put(at, end, "a"), end, 0);
+	at = append_number(append_text(at, end, "a"), end, 0);
 	assert_string_equal(out, "a0");
-	at = text_put_hex(text_put_hex(at, end, 0), end, 0xdeadbeef);
+	at = append_hex(append_hex(at, end, 0), end, 0xdeadbeef);
 	assert_string_equal(out, "a00deadbeef");
 	assert_ptr_equal(at, end - 1);
-	assert_ptr_equal(text_put(at, end, "more"), end - 1);
+	assert_ptr_equal(append_text(at, end, "more"), end - 1);
 	assert_string_equal(out, "a00deadbeef");
-	assert_ptr_equal(text_put_number(out + 6, end, UINT64_MAX), end - 1);
+	assert_ptr_equal(append_number(out + 6, end, UINT64_MAX), end - 1);
 	assert_string_equal(out, "a00dea18446");
-	assert_ptr_equal(text_put_hex(out, end, UINT64_MAX), end - 1);
+	assert_ptr_equal(append_hex(out, end, UINT64_MAX), end - 1);
 	assert_string_equal(out, "fffffffffff");
 }
 

@@ -2,7 +2,7 @@
  * secret.c - Goal of these tests: no password is left in a text that is
  * quoted, however it was repeated, and nothing else is changed.
  */
-#include "backends/common/text.h"
+#include "backends/common/secret.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

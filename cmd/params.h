@@ -1,10 +1,10 @@
 /*
- * plan.h - what the user asked for, after every source has been read.
+ * params.h - what the user asked for, after every source has been read.
  *
  * Filled and checked by args_read(); from then on nobody changes it.
  */
-#ifndef DLOCK_PLAN_H
-#define DLOCK_PLAN_H
+#ifndef DLOCK_PARAMS_H
+#define DLOCK_PARAMS_H
 
 #include "cmd/supervise/lease.h"
 #include "text.h"
@@ -13,7 +13,7 @@
 #include <signal.h>
 
 /*
- * The subcommands, as bits: a plan is for one, an option is known to some.
+ * The subcommands, as bits: a process has one of them, an option is known to some.
  * options_cmd() has their names in this order.
  */
 enum {
@@ -48,7 +48,7 @@ enum {
 };
 
 /* Where: the backend, and which server or directory of it. */
-struct plan_site {
+struct params_site {
 	const struct backend *backend;
 	const char *url;  /* NULL: the backend's default */
 	bool of_variable; /* it is what the backend's own variable says */
@@ -59,7 +59,7 @@ struct plan_site {
 };
 
 /* Which kind of lock, and of which job. */
-struct plan_claim {
+struct params_claim {
 	enum lock_kind kind;
 	int limit; /* with KIND_LIMIT */
 	struct job job;
@@ -68,21 +68,21 @@ struct plan_claim {
 };
 
 /* How long to wait for the lock, and the status when that was not enough. */
-struct plan_wait {
+struct params_wait {
 	int64_t most; /* 0: do not wait; NEVER: for ever */
 	bool persist; /* --wait was given: it also covers a server that does not answer */
 	int conflict_status;
 };
 
 /* Where a line is written for each event (log.h). */
-struct plan_log {
+struct params_log {
 	enum { LOG_NOWHERE, LOG_TO_SYSLOG, LOG_TO_FILE, LOG_TO_FD } kind;
-	const char *path; /* of a file; absolute once the plan is complete */
+	const char *path; /* of a file; absolute once the parameters is complete */
 	int fd;
 };
 
 /* What has to be so that the run begins, beside the lock: supervise/before.h. */
-struct plan_before {
+struct params_before {
 	/* --unless-frozen: keys of the same server that must not be frozen */
 	const char *switches[SWITCHES_MAX];
 	size_t nswitches;
@@ -90,15 +90,15 @@ struct plan_before {
 };
 
 /* The texts for others who look at this run, and for the user. */
-struct plan_show {
+struct params_show {
 	const char *who, *why; /* NULL: not said */
 	int status_fd;         /* -1: none */
 	const char *metrics;   /* the file for Prometheus; NULL: none */
-	struct plan_log log;
+	struct params_log log;
 	bool quiet, verbose;
 };
 
-struct plan_command {
+struct params_command {
 	const char *line; /* -c: for sh */
 	char *shell[4];   /* sh, with that line */
 	char **argv;      /* what to execute, NULL-ended */
@@ -106,13 +106,13 @@ struct plan_command {
 };
 
 /* Which configuration counts. */
-struct plan_config {
+struct params_config {
 	const char *file;    /* NULL: the usual ones */
 	const char *profile; /* NULL: none */
 };
 
 /* The content of a look, and its form. */
-struct plan_look {
+struct params_look {
 	bool json, bare;     /* bare: no line of headings */
 	bool prometheus;     /* in its text format */
 	bool jobs;           /* the runs that are remembered, instead of locks */
@@ -123,7 +123,7 @@ struct plan_look {
 };
 
 /* How a lock is taken away, frozen or held by hand. */
-struct plan_steer {
+struct params_steer {
 	int64_t token; /* of the grant that is meant; 0: the one that is shown */
 	bool force, yes;
 	int64_t length; /* how long; NEVER: without an end */
@@ -131,24 +131,24 @@ struct plan_steer {
 	bool shell;     /* print assignments for a shell's eval */
 };
 
-struct plan {
+struct params {
 	unsigned cmd;               /* CMD_ */
 	const char *keys[KEYS_MAX]; /* as named; no two are the same */
 	size_t nkeys;
 	const char *word; /* CMD_TAKES_WORD: a pattern or a handle; NULL: not said */
-	struct plan_claim claim;
-	struct plan_site site;
-	struct plan_wait wait;
-	struct plan_before before;
+	struct params_claim claim;
+	struct params_site site;
+	struct params_wait wait;
+	struct params_before before;
 	struct terms terms;
-	struct plan_show show;
-	struct plan_command command;
-	struct plan_config config;
-	struct plan_look look;
-	struct plan_steer steer;
+	struct params_show show;
+	struct params_command command;
+	struct params_config config;
+	struct params_look look;
+	struct params_steer steer;
 	const struct said_list *said; /* where all of it comes from: said.h */
 	/* last: most runs touch no page of it */
-	struct plan_texts {
+	struct params_texts {
 		char url[URL_BYTES];           /* a copy, where argv had a password */
 		char settings[SETTINGS_BYTES]; /* what site.settings points into */
 		char log[PATH_MAX];            /* what show.log.path points to */
@@ -164,37 +164,23 @@ struct origin {
 };
 
 /* The keys, made fit to be shown: "a", or "a, b and c"; as many as fit into a sentence. */
-struct clean plan_name(const struct plan *);
+struct clean params_keys(const struct params *);
 
 /* A key that a run waits for: the i-th of its own, or of the switches, which come behind KEYS_MAX. */
-const char *plan_awaited(const struct plan *, unsigned i);
-
-/* The variables of the command, or of the process that has asked for a hold. */
-enum variable {
-	VAR_KEY,
-	VAR_TOKEN,
-	VAR_TOKENS, /* with several keys: a JSON object key -> token */
-	VAR_SLOT,   /* with --limit */
-	VAR_OWNER,
-	VAR_BACKEND,
-	VAR_KEEPER, /* the keeper's address, and those of the outer dlocks */
-	VARIABLES
-};
-extern const char *const variable_names[VARIABLES];
+const char *params_awaited(const struct params *, unsigned i);
 
 /* Is there a reader of events, who is told of a grant when it is there? */
-bool plan_is_reported(const struct plan *);
+bool params_is_reported(const struct params *);
 
 /* As mask_lone_user(), but for a user whose password stands in a file. */
-const char *plan_lone_user(const struct plan *, const char *url, size_t *n);
+const char *params_lone_user(const struct params *, const char *url, size_t *n);
 
 /* RC_CONFIG: the store has no locks of this kind, or cannot remember the job. */
-enum rc plan_check_kind(const struct plan_claim *, const struct store *, struct fault *);
+enum rc params_check_kind(
+    const struct params_claim *, const struct store *, struct fault *);
 
 /* RC_CONFIG: the store has no switches, or each of its keys means the same lock. */
-enum rc plan_check_switches(const struct plan *, const struct store *, struct fault *);
-
-/* A variable of the environment that is set and not empty, or NULL. */
-const char *plan_variable(const char *name);
+enum rc params_check_switches(
+    const struct params *, const struct store *, struct fault *);
 
 #endif

@@ -1,24 +1,13 @@
-/* plan.c - names the keys of a plan, and checks what a store can do. */
-#include "plan.h"
+/* params.c - names the keys that were asked for, and checks what a store can do. */
+#include "params.h"
 
 #include "mask.h"
 
 #include <stdio.h>
 #include <string.h>
 
-const char *
-plan_variable(const char *name)
-{
-	const char *value = getenv(name);
-
-	return value && *value ? value : NULL;
-}
-
-const char *const variable_names[VARIABLES] = {"DLOCK_KEY", "DLOCK_TOKEN", "DLOCK_TOKENS",
-    "DLOCK_SLOT", "DLOCK_OWNER", "DLOCK_BACKEND", "DLOCK_KEEPER"};
-
 struct clean
-plan_name(const struct plan *p)
+params_keys(const struct params *p)
 {
 	const size_t size = 400, last = sizeof " and 15 more"; /* as text_key() has it */
 	struct clean all = text_key(p->keys[0]);
@@ -40,13 +29,13 @@ plan_name(const struct plan *p)
 }
 
 bool
-plan_is_reported(const struct plan *p)
+params_is_reported(const struct params *p)
 {
 	return p->show.status_fd >= 0 || p->show.log.kind != LOG_NOWHERE;
 }
 
 const char *
-plan_lone_user(const struct plan *p, const char *url, size_t *n)
+params_lone_user(const struct params *p, const char *url, size_t *n)
 {
 	for (size_t i = 0; i < p->site.nsettings; i++)
 		if (strcmp(p->site.settings[i].name, "password-file") == 0)
@@ -55,13 +44,13 @@ plan_lone_user(const struct plan *p, const char *url, size_t *n)
 }
 
 const char *
-plan_awaited(const struct plan *p, unsigned i)
+params_awaited(const struct params *p, unsigned i)
 {
 	return i < KEYS_MAX ? p->keys[i] : p->before.switches[i - KEYS_MAX];
 }
 
 enum rc
-plan_check_switches(const struct plan *p, const struct store *s, struct fault *f)
+params_check_switches(const struct params *p, const struct store *s, struct fault *f)
 {
 	bool one = s->caps & ONE_LOCK;
 
@@ -76,7 +65,7 @@ plan_check_switches(const struct plan *p, const struct store *s, struct fault *f
 }
 
 enum rc
-plan_check_kind(const struct plan_claim *c, const struct store *s, struct fault *f)
+params_check_kind(const struct params_claim *c, const struct store *s, struct fault *f)
 {
 	if ((c->kind == KIND_SHARED && !(s->caps & CAP_SHARED)) ||
 	    (c->kind == KIND_LIMIT && !(s->caps & CAP_LIMIT)))
