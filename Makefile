@@ -52,7 +52,7 @@ USE_PG := $(call choose,pg,$(WITH_PG),$(call have_pc,libpq),libpq-dev)
 USE_MYSQL := $(call choose,mysql,$(WITH_MYSQL),$(call have_pc,libmariadb),libmariadb-dev)
 USE_MEMCACHED := $(call choose,memcached,$(WITH_MEMCACHED),yes)
 USE_ETCD := $(call choose,etcd,$(WITH_ETCD),yes)
-# TLS of our own, for rediss:// and the like (zk, pg and mysql leave it to their libraries).
+# TLS of our own, for rediss://, zks:// and etcds:// (pg and mysql leave it to their libraries).
 USE_TLS := $(if $(filter no,$(WITH_TLS)),,$(or $(call have_pc,openssl),$(if $(filter yes,$(WITH_TLS)),$(error TLS: install libssl-dev))))
 
 # libpq, libmariadb and OpenSSL are loaded when they are needed: only their headers are used here.
@@ -79,8 +79,8 @@ HAVE := $(if $(USE_REDIS),-DHAVE_REDIS) $(if $(USE_ZK),-DHAVE_ZK -DTHREADED) \
 	$(if $(USE_MYSQL),-DHAVE_MYSQL $(call include_of,libmariadb)) $(if $(USE_MEMCACHED),-DHAVE_MEMCACHED) $(if $(USE_ETCD),-DHAVE_ETCD) \
 	$(if $(USE_TLS),-DHAVE_OPENSSL $(call include_of,openssl))
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION=\"$(VERSION)\" $(WARN) $(HARDEN) $(APART) -I. -I$(O) -MMD -MP $(HAVE) $(CFLAGS)
-# backends/common/inlet.c: libraries that are loaded later are to find its recv() and send().
-LIBS := -Wl,--export-dynamic-symbol=recv,--export-dynamic-symbol=send \
+# backends/common/inlet.c: libraries that are loaded later are to find its recv(), send() and poll().
+LIBS := -Wl,--export-dynamic-symbol=recv,--export-dynamic-symbol=send,--export-dynamic-symbol=poll \
 	$(call static,jansson) $(if $(USE_REDIS),$(call static,hiredis)) \
 	$(if $(USE_ZK),$(or $(call archive,zookeeper_mt),-lzookeeper_mt) -lm) -pthread $(LDLIBS)
 

@@ -24,7 +24,7 @@ MISSING(redis, false, "redis", "rediss", "redis+unix", "redis+sentinel",
     "rediss+sentinel", "redis+cluster", "rediss+cluster", "redlock", "redlocks");
 #endif
 #ifndef HAVE_ZK
-MISSING(zk, false, "zk");
+MISSING(zk, false, "zk", "zks");
 #endif
 #ifndef HAVE_PG
 MISSING(pg, true, "postgresql", "postgres");

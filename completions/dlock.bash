@@ -140,7 +140,7 @@ _dlock_value()
 		mapfile -t COMPREPLY < <(compgen -W 'file redis zk pg mysql memcached etcd' -- "$cur")
 		;;
 	--url | -u)
-		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// rediss:// redis+unix:/// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster:// redlock:// redlocks:// zk:// etcd:// etcds:// postgresql:// mysql:// mariadb:// memcached://' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'file:/// redis:// rediss:// redis+unix:/// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster:// redlock:// redlocks:// zk:// zks:// etcd:// etcds:// postgresql:// mysql:// mariadb:// memcached://' -- "$cur")
 		compopt -o nospace
 		__ltrim_colon_completions "$cur"
 		;;

@@ -17,7 +17,7 @@ FUZZ_SECONDS ?= 60
 
 # ---- units ----
 
-UNITS := $(filter-out $(if $(USE_REDIS),,unit/redis unit/answer unit/dialect unit/topology) $(if $(USE_ETCD),,unit/etcd) $(if $(USE_ZK),,unit/zk unit/credit unit/message) $(if $(USE_PG),,unit/derive unit/hosts unit/bounds unit/pg_errors) $(if $(USE_MYSQL),,unit/names unit/mysql_errors) $(if $(USE_PG)$(USE_MYSQL),,unit/lease_place unit/sql unit/value) $(if $(USE_MEMCACHED),,unit/memcached) $(if $(USE_TLS),,unit/openssl), \
+UNITS := $(filter-out $(if $(USE_REDIS),,unit/redis unit/answer unit/dialect unit/topology) $(if $(USE_ETCD),,unit/etcd) $(if $(USE_ZK),,unit/zk unit/credit unit/message unit/tunnel) $(if $(USE_PG),,unit/derive unit/hosts unit/bounds unit/pg_errors) $(if $(USE_MYSQL),,unit/names unit/mysql_errors) $(if $(USE_PG)$(USE_MYSQL),,unit/lease_place unit/sql unit/value) $(if $(USE_MEMCACHED),,unit/memcached) $(if $(USE_TLS),,unit/openssl), \
 	$(patsubst tests/%.c,%,$(wildcard tests/unit/*.c))) model/simulate model/several
 UNIT_LIB = $(filter-out $(O)/cmd/main.o,$(OBJECTS))
 CMOCKA = $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null || echo -lcmocka)
@@ -34,6 +34,8 @@ $(UNITS:%=$(O)/tests/%): $(O)/tests/%: $(O)/tests/%.o $(UNIT_LIB)
 $(O)/tests/model/several: override LDFLAGS += -Wl,--wrap=instant_now
 # it looks by a clock of its own
 $(O)/tests/unit/before: override LDFLAGS += -Wl,--wrap=instant_now
+# it has a TLS of its own
+$(O)/tests/unit/tunnel: override LDFLAGS += -Wl,--wrap=tls_again,--wrap=tls_start,--wrap=tls_close
 # it has no memory at times
 $(O)/tests/unit/etcd: override LDFLAGS += -Wl,--wrap=malloc
 
@@ -93,7 +95,7 @@ $(O)/dlock-forgets $(O)/dlock-brief: $(O)/dlock-%: $(filter-out $(O)/backends/re
 FUZZ_CC ?= clang
 FUZZ_SANITIZE = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 FUZZ_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION='"$(VERSION)"' $(WARN) -I. -I$(O) -O1 -g -fsanitize=fuzzer-no-link $(FUZZ_SANITIZE)
-FUZZERS := $(filter-out $(if $(USE_REDIS),,url resp) $(if $(USE_MEMCACHED),,memcached) $(if $(USE_ETCD),,etcd),$(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c)))
+FUZZERS := $(filter-out $(if $(USE_REDIS),,url resp) $(if $(USE_MEMCACHED),,memcached) $(if $(USE_ETCD),,etcd) $(if $(USE_ZK),,ensemble),$(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c)))
 FUZZ_TARGETS = $(FUZZERS:%=$(O)/fuzz/%)
 # $(call fuzz,seconds): one line for each target, all of its output when it finds something
 fuzz = for t in $(FUZZERS); do echo "  FUZZ  $$t ($(1) s)"; \
@@ -118,6 +120,7 @@ watched = $(patsubst %.c,$(O)/fuzz/%.o,$(1))
 
 $(O)/fuzz/duration: $(call watched,cmd/parse.c backends/common/libc.c cmd/text.c)
 $(O)/fuzz/url: $(call watched,backends/redis/address.c backends/common/setting.c backends/common/trusted.c backends/common/identity.c backends/common/url.c backends/common/endpoint.c backends/common/encode.c)
+$(O)/fuzz/ensemble: $(call watched,backends/zk/ensemble.c backends/common/url.c backends/common/endpoint.c backends/common/encode.c)
 $(O)/fuzz/key: $(call watched,backends/common/url.c backends/common/endpoint.c backends/common/encode.c cmd/text.c)
 $(O)/fuzz/resp: $(call watched,backends/redis/resp.c backends/redis/script.c)
 $(O)/fuzz/memcached: $(call watched,backends/memcached/client.c backends/memcached/item.c $(addprefix backends/common/,instant.c refuse.c resolve.c secret.c stream.c sha.c task.c url.c endpoint.c encode.c))

@@ -1,9 +1,10 @@
-/* inlet.c - recv() and send() of the whole program. */
-#undef _FORTIFY_SOURCE /* it has a recv() of its own */
+/* inlet.c - recv(), send() and poll() of the whole program. */
+#undef _FORTIFY_SOURCE /* it has a recv() and a poll() of its own */
 #include "inlet.h"
 
 #include <stddef.h>
 #include <sys/socket.h>
+#include <time.h>
 
 /* A thread's inlets are its own, so no other thread has to be kept out. */
 static _Thread_local struct inlet *inlets;
@@ -55,6 +56,20 @@ inlet_recv(int fd, void *to, size_t size, int flags)
 }
 
 ssize_t
+inlet_send(int fd, const void *from, size_t size, int flags)
+{
+	return sendto(fd, from, size, flags, NULL, 0);
+}
+
+int
+inlet_poll(struct pollfd *at, nfds_t n, int timeout)
+{
+	struct timespec t = {timeout / 1000, timeout % 1000 * 1000000L};
+
+	return ppoll(at, n, timeout < 0 ? NULL : &t, NULL);
+}
+
+ssize_t
 recv(int fd, void *to, size_t size, int flags)
 {
 	struct inlet *i = inlet_of(fd);
@@ -67,11 +82,17 @@ ssize_t
 send(int fd, const void *from, size_t size, int flags)
 {
 	struct inlet *i = inlet_of(fd);
-	int more = i && i->flags ? i->flags(i, size) : 0;
-	ssize_t n = sendto(fd, from, size, flags | more, NULL, 0);
 
 	sent_on = fd;
-	if (i && i->sent && n > 0)
-		i->sent(i, fd, from, n);
-	return n;
+	return i && i->send ? i->send(i, fd, from, size, flags)
+			    : inlet_send(fd, from, size, flags);
+}
+
+int
+poll(struct pollfd *at, nfds_t n, int timeout)
+{
+	for (struct inlet *i = inlets; i; i = i->next)
+		if (i->poll)
+			return i->poll(i, at, n, timeout);
+	return inlet_poll(at, n, timeout);
 }

@@ -1,9 +1,11 @@
 /*
- * tls.c - TLS on a stream, by OpenSSL working on memory.  Where its headers were missing when
+ * tls.c - TLS on a stream, by OpenSSL working on memory.  What it sends and receives passes no
+ * inlet: it may itself stand behind one.  Where its headers were missing when
  * dlock was built, no TLS is to be had, and nobody has a struct tls.
  */
 #include "tls.h"
 
+#include "inlet.h"
 #include "setting.h"
 #ifdef HAVE_OPENSSL
 #include "openssl.h"
@@ -83,8 +85,8 @@ layer_flush(struct stream *s)
 		}
 		if (t->piece.n == 0)
 			return true;
-		sent = send(s->fd, t->piece.bytes + t->piece.at, t->piece.n - t->piece.at,
-		    MSG_NOSIGNAL);
+		sent = inlet_send(s->fd, t->piece.bytes + t->piece.at,
+		    t->piece.n - t->piece.at, MSG_NOSIGNAL);
 		if (sent < 0)
 			return false;
 		t->piece.at += sent;
@@ -97,7 +99,7 @@ layer_feed(struct stream *s)
 {
 	struct layer *t = s->own;
 	char piece[PIECE];
-	ssize_t n = recv(s->fd, piece, sizeof piece, 0);
+	ssize_t n = inlet_recv(s->fd, piece, sizeof piece, 0);
 
 	if (n > 0 && lib->BIO_write(t->in, piece, n) != n) {
 		errno = ENOMEM;
@@ -539,6 +541,12 @@ tls_open(struct tls **ret, const struct tls_settings *settings, struct fault *f)
 	return rc;
 }
 
+enum rc
+tls_again(struct tls **ret, const struct tls *t, struct fault *f)
+{
+	return tls_open(ret, &t->settings, f);
+}
+
 void
 tls_close(struct tls *t)
 {
@@ -564,6 +572,13 @@ tls_start(struct tls *t, struct stream *s, const char *host, struct fault *f)
 {
 	(void)s, (void)host;
 	return tls_open(&t, NULL, f);
+}
+
+enum rc
+tls_again(struct tls **ret, const struct tls *t, struct fault *f)
+{
+	(void)t;
+	return tls_open(ret, NULL, f);
 }
 
 bool

@@ -44,6 +44,9 @@ struct tls;
 enum rc tls_open_if(bool wanted, const char *scheme, struct tls **ret,
     const struct site *, struct fault *);
 
+/* Another one of the same settings: each thread connects by its own.  As tls_open_if(). */
+enum rc tls_again(struct tls **ret, const struct tls *, struct fault *);
+
 /* Accepts NULL. */
 void tls_close(struct tls *);
 

@@ -88,14 +88,14 @@ bounds_recv(struct inlet *i, int fd, void *to, size_t size, int flags)
  * The first words of a connection, perhaps to another host, begin with a zero byte; no later
  * message does.
  */
-static void
-bounds_sent(struct inlet *i, int fd, const void *from, size_t n)
+static ssize_t
+bounds_send(struct inlet *i, int fd, const void *from, size_t size, int flags)
 {
 	struct bounds *b = (struct bounds *)i;
 	const unsigned char *p = from;
+	ssize_t n = inlet_send(fd, from, size, flags);
 	uint32_t code = n >= 8 ? read_uint32(p + 4) : 0;
 
-	(void)fd;
 	if (n >= 8 && *p == 0)
 		*b = (struct bounds){.inlet = b->inlet,
 		    .foreign = b->foreign,
@@ -103,6 +103,7 @@ bounds_sent(struct inlet *i, int fd, const void *from, size_t n)
 		    .letter = code == TLS_REQUEST || code == GSS_REQUEST};
 	else if (n > 0 && *p == TLS_HANDSHAKE)
 		b->encrypted = true;
+	return n;
 }
 
 void
@@ -110,7 +111,7 @@ bounds_watch(struct bounds *b, int fd, bool begins)
 {
 	inlet_leave(&b->inlet);
 	b->inlet = (struct inlet){
-	    .fd = fd, .recv = bounds_recv, .sent = begins ? bounds_sent : NULL};
+	    .fd = fd, .recv = bounds_recv, .send = begins ? bounds_send : NULL};
 	if (fd >= 0)
 		inlet_watch(&b->inlet);
 }

@@ -63,13 +63,14 @@ tell_ensemble_member(struct zk *z, struct checkup *c, const struct endpoint *at)
 	char answer[1024], version[40], mode[24];
 	instant until = instant_first(c->until, instant_now() + WORD_PATIENCE);
 	struct addresses a;
+	struct asked asked = {z->base.host, &a, z->ensemble.tls, at->host};
 	struct fault unused;
 	size_t n = 0;
 	bool serves;
 
 	if (resolve(z->base.host, at->host, at->port, until, &a, &unused) == RC_OK)
-		(void)hosts_ask(z->base.host, &a, "srvr", 4, true, until, answer,
-		    sizeof answer - 1, &n);
+		(void)hosts_ask(
+		    &asked, "srvr", 4, true, until, answer, sizeof answer - 1, &n);
 	answer[n] = '\0';
 	read_word_line(answer, "ookeeper version: ", ",-\n", version, sizeof version);
 	read_word_line(answer, "Mode: ", "\n", mode, sizeof mode);

@@ -4,14 +4,13 @@
  */
 #include "ensemble.h"
 
+#include "backends/common/encode.h"
 #include "backends/common/resolve.h"
 #include "backends/common/stream.h"
+#include "backends/common/tls.h"
 #include "backends/common/url.h"
-#include "backends/common/endpoint.h"
-#include "backends/common/encode.h"
-#include "backends/common/endpoint.h"
-#include "backends/common/encode.h"
 
+#include <limits.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +18,8 @@
 
 #define PATIENCE (250 * NS_PER_MS) /* for each question */
 
-enum { DEFAULT_PORT = 2181, HOSTS_MAX = 64, NUMBER_BYTES = 64 };
+/* TLS_PORT is the one of ZooKeeper's own examples. */
+enum { DEFAULT_PORT = 2181, TLS_PORT = 2281, NUMBER_BYTES = 64 };
 
 static enum rc
 url_is_wrong(struct fault *f, const char *what)
@@ -54,7 +54,8 @@ ensemble_add_host(struct ensemble *e, struct url_part text, struct fault *f)
 {
 	size_t used = strlen(e->hosts);
 	struct endpoint host;
-	const char *wrong = endpoint_parse(&host, text.at, text.n, DEFAULT_PORT);
+	const char *wrong = endpoint_parse(
+	    &host, text.at, text.n, e->secure ? TLS_PORT : DEFAULT_PORT);
 	int length;
 
 	if (wrong)
@@ -97,6 +98,7 @@ ensemble_parse(struct ensemble *e, const char *url, struct fault *f)
 	wrong = url_cut(&u, url ? url : "zk://127.0.0.1");
 	if (wrong)
 		return url_is_wrong(f, wrong);
+	e->secure = url_part_is(&u.scheme, "zks");
 	rc = ensemble_take_login(e, &u, f);
 	while (rc == RC_OK && u.hosts.at)
 		rc = ensemble_add_host(e, url_part_first(&u.hosts), f);
@@ -114,7 +116,8 @@ ensemble_parse(struct ensemble *e, const char *url, struct fault *f)
 void
 ensemble_print(const struct ensemble *e, char *out, size_t size)
 {
-	if (snprintf(out, size, "zk %s%s", e->hosts, e->chroot) >= (int)size)
+	if (snprintf(out, size, "%s %s%s", e->secure ? "zks" : "zk", e->hosts,
+		e->chroot) >= (int)size)
 		memcpy(out + size - 4, "...", 4);
 }
 
@@ -144,23 +147,64 @@ ensemble_rotate(struct ensemble *e, unsigned n)
 
 /* ---- names to addresses ---- */
 
-/* All that a name stands for. */
-static void
-hosts_add(struct hosts *h, const struct addresses *all)
+/* "10.0.0.1:2181"; false: it cannot be written. */
+static bool
+print_address(const struct sockaddr *a, socklen_t size, char out[NUMBER_BYTES + 8])
 {
-	for (size_t i = 0; i < all->n && h->n < HOSTS_MAX; i++) {
-		size_t used = strlen(h->list);
-		char number[NUMBER_BYTES], port[8];
+	char number[NUMBER_BYTES], port[8];
 
-		if (getnameinfo((const struct sockaddr *)&all->at[i].address,
-			all->at[i].size, number, sizeof number, port, sizeof port,
-			NI_NUMERICHOST | NI_NUMERICSERV) != 0 ||
-		    used + strlen(number) + 8 >= sizeof h->list)
+	if (getnameinfo(a, size, number, sizeof number, port, sizeof port,
+		NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+		return false;
+	snprintf(out, NUMBER_BYTES + 8, "%s:%s", number, port);
+	return true;
+}
+
+/* All that a name stands for; it is the host of that number. */
+static void
+hosts_add(struct hosts *h, const struct addresses *all, size_t number)
+{
+	for (size_t i = 0; i < all->n && h->n < sizeof h->name_of; i++) {
+		size_t used = strlen(h->list);
+		char text[NUMBER_BYTES + 8];
+
+		if (!print_address((const struct sockaddr *)&all->at[i].address,
+			all->at[i].size, text) ||
+		    used + strlen(text) + 2 >= sizeof h->list)
 			continue;
-		snprintf(h->list + used, sizeof h->list - used, "%s%s:%s",
-		    used ? "," : "", number, port);
-		h->n++;
+		snprintf(
+		    h->list + used, sizeof h->list - used, "%s%s", used ? "," : "", text);
+		h->name_of[h->n++] = number < UCHAR_MAX ? number : UCHAR_MAX;
 	}
+}
+
+/* The n-th of a list, as it stands there. */
+static size_t
+find_part(const char **list, size_t n)
+{
+	for (; n > 0 && **list; n--)
+		*list += strcspn(*list, ",") + (strchr(*list, ',') != NULL);
+	return strcspn(*list, ",");
+}
+
+bool
+hosts_name(
+    const struct hosts *h, const struct sockaddr *a, socklen_t size, struct endpoint *ret)
+{
+	char text[NUMBER_BYTES + 8];
+
+	if (!print_address(a, size, text))
+		return false;
+	for (size_t i = 0; i < h->n; i++) {
+		const char *at = h->list, *name = h->names;
+		size_t n = find_part(&at, i);
+
+		if (n != strlen(text) || strncmp(at, text, n) != 0)
+			continue;
+		n = find_part(&name, h->name_of[i]);
+		return !endpoint_parse(ret, name, n, TLS_PORT);
+	}
+	return false;
 }
 
 enum rc
@@ -171,7 +215,9 @@ hosts_find(struct hosts *h, struct host *host, const struct ensemble *e,
 	size_t used, first;
 
 	*h = (struct hosts){.n = 0};
-	for (size_t n; *text; text += n + (text[n] == ',')) {
+	if (e->secure)
+		snprintf(h->names, sizeof h->names, "%s", e->hosts);
+	for (size_t n, number = 0; *text; text += n + (text[n] == ','), number++) {
 		struct addresses found;
 		struct endpoint at;
 		enum rc rc;
@@ -181,7 +227,7 @@ hosts_find(struct hosts *h, struct host *host, const struct ensemble *e,
 			continue;
 		rc = resolve(host, at.host, at.port, until, &found, f);
 		if (rc == RC_OK)
-			hosts_add(h, &found);
+			hosts_add(h, &found, number);
 		else if (rc != RC_AGAIN) /* of several, one is enough */
 			return rc;
 	}
@@ -235,21 +281,34 @@ is_of_zookeeper(const char *answer, size_t n)
 	return false;
 }
 
-enum rc
-hosts_ask(struct host *host, const struct addresses *a, const char *question,
-    size_t length, bool all, instant until, char *out, size_t size, size_t *n)
+/* Its stream is open, and the question on its way. */
+static enum rc
+begin_to_ask(const struct asked *a, struct stream *s, const char *question, size_t length,
+    instant until)
 {
 	struct iovec part = {(char *)question, length};
+	struct fault unused;
+	enum rc rc = stream_connect_to(s, a->at, until, &unused);
+
+	if (rc == RC_OK && a->tls)
+		rc = tls_start(a->tls, s, a->name, &unused);
+	return rc == RC_OK ? stream_send(s, &part, 1, until, &unused) : rc;
+}
+
+enum rc
+hosts_ask(const struct asked *a, const char *question, size_t length, bool all,
+    instant until, char *out, size_t size, size_t *n)
+{
 	struct stream s;
 	struct fault unused;
 	size_t more;
 	enum rc rc;
 
 	*n = 0;
-	stream_init(&s, host, "");
-	rc = stream_connect_to(&s, a, until, &unused);
-	if (rc == RC_OK)
-		rc = stream_send(&s, &part, 1, until, &unused);
+	stream_init(&s, a->host, "");
+	rc = begin_to_ask(a, &s, question, length, until);
+	if (rc == RC_CONFIG && a->tls && tls_can_retry(a->tls))
+		rc = begin_to_ask(a, &s, question, length, until);
 	while (rc == RC_OK && *n < size && (all || *n == 0)) {
 		rc = stream_receive(&s, out + *n, size - *n, &more, until, &unused);
 		*n += rc == RC_OK ? more : 0;
@@ -258,28 +317,39 @@ hosts_ask(struct host *host, const struct addresses *a, const char *question,
 	return *n > 0 ? RC_OK : rc == RC_STOP ? RC_STOP : RC_AGAIN;
 }
 
+/* How a server that speaks TLS says that it has not understood: an alert. */
+static bool
+is_alert(const char *answer, size_t n)
+{
+	return n >= 3 && answer[0] == 0x15 && answer[1] == 3 && answer[2] <= 4;
+}
+
 /* RC_OK: it is there.  RC_AGAIN: it says nothing. */
 static enum rc
-probe(struct host *host, const struct addresses *a, const char *question, size_t length)
+probe(const struct asked *a, const char *question, size_t length, bool *speaks_tls)
 {
 	char answer[32];
 	size_t n;
-	enum rc rc = hosts_ask(host, a, question, length, false, instant_now() + PATIENCE,
+	enum rc rc = hosts_ask(a, question, length, false, instant_now() + PATIENCE,
 	    answer, sizeof answer, &n);
 
+	*speaks_tls = *speaks_tls || (rc == RC_OK && is_alert(answer, n));
 	return rc == RC_OK && !is_of_zookeeper(answer, n) ? RC_PROTOCOL : rc;
 }
 
 enum rc
-hosts_probe(const struct hosts *h, struct host *host)
+hosts_probe(const struct hosts *h, struct host *host, struct tls *tls, bool *speaks_tls)
 {
 	const char *text = h->list;
 	enum rc rc = RC_AGAIN;
 
+	*speaks_tls = false;
 	/* each once: the list may name the first of them again */
 	for (size_t i = 0, n; i < h->n && rc != RC_OK && rc != RC_STOP;
 	     i++, text += n + (text[n] == ',')) {
 		struct addresses a;
+		struct endpoint name;
+		struct asked asked = {host, &a, tls, name.host};
 		struct fault unused;
 		char number[NUMBER_BYTES + 8], *colon;
 
@@ -287,11 +357,14 @@ hosts_probe(const struct hosts *h, struct host *host)
 		snprintf(number, sizeof number, "%.*s", (int)n, text);
 		colon = strrchr(number, ':');
 		*colon = '\0';
-		if (resolve(host, number, atoi(colon + 1), 0, &a, &unused) != RC_OK)
+		if (resolve(host, number, atoi(colon + 1), 0, &a, &unused) != RC_OK ||
+		    (tls &&
+			!hosts_name(
+			    h, (struct sockaddr *)&a.at->address, a.at->size, &name)))
 			continue;
-		rc = probe(host, &a, hello, sizeof hello - 1);
+		rc = probe(&asked, hello, sizeof hello - 1, speaks_tls);
 		if (rc == RC_AGAIN) /* a Redis is silent */
-			rc = probe(host, &a, word, strlen(word));
+			rc = probe(&asked, word, strlen(word), speaks_tls);
 	}
 	return rc == RC_AGAIN ? RC_OK : rc;
 }

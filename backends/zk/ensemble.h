@@ -4,7 +4,7 @@
  *
  *	zk://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...][/CHROOT]
  *
- * User, password and chroot may have %XX.
+ * User, password and chroot may have %XX.  With zks:// it is TLS that is spoken to all of them.
  *
  *  1. As addresses: the library would look names up in the thread that has to keep the
  *     session alive, and spin while that fails.  And an odd number of them: it goes on
@@ -20,8 +20,14 @@
 #define DLOCK_ZK_ENSEMBLE_H
 
 #include "backends/backend.h"
+#include "backends/common/endpoint.h"
+
+struct sockaddr;
+struct tls;
 
 struct ensemble {
+	bool secure; /* the URL wants TLS: then `tls`, which its owner opens and closes */
+	struct tls *tls;
 	char hosts[2048];  /* "h1:2181,[::1]:2181", as the library takes them */
 	char chroot[1024]; /* "/a/b", or "" */
 	char login[640];   /* "user:password", or "" */
@@ -54,6 +60,9 @@ struct hosts {
 	size_t n; /* servers */
 	/* "10.0.0.1:2181,::1:2181": without brackets, which the library does not know */
 	char list[8192];
+	/* with TLS: the ensemble's hosts, and which of them has each address */
+	char names[2048];
+	unsigned char name_of[64];
 };
 
 /*
@@ -63,19 +72,32 @@ struct hosts {
 enum rc hosts_find(struct hosts *, struct host *, const struct ensemble *,
     const char *where, instant until, struct fault *);
 
+/* The host of the URL that has this address, the first of several; false: none has. */
+bool hosts_name(
+    const struct hosts *, const struct sockaddr *, unsigned size, struct endpoint *);
+
 /*
  * Asks one after the other, until one is a ZooKeeper; half a second each at most.  RC_PROTOCOL,
- * without words: the last one says what no ZooKeeper does.  RC_STOP.
+ * without words: the last one says what no ZooKeeper does.  *speaks_tls: one of them does, and was not to.
+ * RC_STOP.
  */
-enum rc hosts_probe(const struct hosts *, struct host *);
+enum rc hosts_probe(const struct hosts *, struct host *, struct tls *, bool *speaks_tls);
 
 struct addresses;
+
+/* A server that is asked a question on a connection of its own. */
+struct asked {
+	struct host *host;
+	const struct addresses *at;
+	struct tls *tls;  /* NULL: in the clear */
+	const char *name; /* what its certificate is to be for */
+};
 
 /*
  * What a server answers to that: the first of it, or `all` up to the end.  RC_OK: something.
  * RC_AGAIN: nothing.  RC_STOP.
  */
-enum rc hosts_ask(struct host *, const struct addresses *, const char *question,
-    size_t length, bool all, instant until, char *out, size_t size, size_t *n);
+enum rc hosts_ask(const struct asked *, const char *question, size_t length, bool all,
+    instant until, char *out, size_t size, size_t *n);
 
 #endif

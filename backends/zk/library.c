@@ -3,6 +3,7 @@
 
 #include "backends/common/instant.h"
 #include "backends/common/inlet.h"
+#include "tunnel.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -70,6 +71,7 @@ struct line {
 
 struct filter {
 	struct inlet inlet;
+	struct tunnel *tunnel; /* NULL: no TLS */
 	struct message in, out;
 	size_t given; /* of what has come, to the library */
 	bool whole;   /* it is all there, and makes sense */
@@ -101,26 +103,12 @@ smaller(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/*
- * The library sends the length of a message apart from it.  Both travel together, or the server
- * wakes up for each of them.
- */
-static int
-filter_flags(struct inlet *i, size_t n)
-{
-	const struct filter *f = (const struct filter *)i;
-
-	return f->out.n == 0 && n == LENGTH ? MSG_MORE : 0;
-}
-
+/* Has sent that much of a message, or the rest of it. */
 static void
-filter_sent(struct inlet *i, int fd, const void *from, size_t n)
+filter_follow(struct filter *f, const unsigned char *s, size_t n)
 {
-	struct filter *f = (struct filter *)i;
 	struct message *m = &f->out;
-	const unsigned char *s = from;
 
-	(void)fd;
 	while (n > 0 && message_grow(m)) {
 		size_t piece = smaller(smaller(message_lacks(m), m->room - m->n), n);
 		struct request q;
@@ -138,6 +126,35 @@ filter_sent(struct inlet *i, int fd, const void *from, size_t n)
 		}
 		message_drop(m);
 	}
+}
+
+static ssize_t
+send_through(struct tunnel *t, int fd, const void *from, size_t n, int flags)
+{
+	return t ? tunnel_send(t, fd, from, n, flags) : inlet_send(fd, from, n, flags);
+}
+
+/*
+ * The library sends the length of a message apart from it.  Both travel together, or the server
+ * wakes up for each of them.
+ */
+static ssize_t
+filter_send(struct inlet *i, int fd, const void *from, size_t n, int flags)
+{
+	struct filter *f = (struct filter *)i;
+	bool more = f->out.n == 0 && n == LENGTH;
+	ssize_t sent = send_through(
+	    f->tunnel, fd, from, n, flags | (more ? MSG_MORE : 0));
+
+	if (sent > 0)
+		filter_follow(f, from, (size_t)sent);
+	return sent;
+}
+
+static int
+filter_poll(struct inlet *i, struct pollfd *at, nfds_t n, int timeout)
+{
+	return tunnel_poll(((struct filter *)i)->tunnel, at, n, timeout);
 }
 
 /* As a system call fails. */
@@ -174,12 +191,14 @@ gather(struct filter *f, int fd, int flags)
 	struct message *m = &f->in;
 
 	for (;;) {
+		size_t most;
 		ssize_t n;
 
 		if (!message_grow(m))
 			return fail(ENOMEM);
-		n = inlet_recv(fd, m->bytes + m->n,
-		    smaller(message_lacks(m), m->room - m->n), flags);
+		most = smaller(message_lacks(m), m->room - m->n);
+		n = f->tunnel ? tunnel_recv(f->tunnel, fd, m->bytes + m->n, most)
+			      : inlet_recv(fd, m->bytes + m->n, most, flags);
 		if (n <= 0)
 			return n;
 		m->n += (size_t)n;
@@ -231,63 +250,112 @@ make_key(void)
 	pthread_key_create(&key, filter_free);
 }
 
-/* The calling thread has begun a connection, and asked for a session. */
-static void
-filter_begin(void)
+static struct filter *
+filter_of_thread(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	struct filter *f;
 
 	pthread_once(&once, make_key);
-	f = pthread_getspecific(key);
-	if (!f) {
-		f = calloc(1, sizeof *f);
-		if (!f || pthread_setspecific(key, f) != 0) {
-			free(f);
-			return;
-		}
-		f->inlet = (struct inlet){.fd = -1,
-		    .recv = filter_recv,
-		    .flags = filter_flags,
-		    .sent = filter_sent};
-		inlet_watch(&f->inlet);
+	return pthread_getspecific(key);
+}
+
+/* That of the calling thread, which has one from now on; NULL without memory. */
+static struct filter *
+filter_open(struct tunnel *tunnel)
+{
+	struct filter *f = filter_of_thread();
+
+	if (f)
+		return f;
+	f = calloc(1, sizeof *f);
+	if (!f || pthread_setspecific(key, f) != 0) {
+		free(f);
+		return NULL;
 	}
+	f->tunnel = tunnel;
+	f->inlet = (struct inlet){.fd = -1,
+	    .recv = filter_recv,
+	    .send = filter_send,
+	    .poll = tunnel ? filter_poll : NULL};
+	inlet_watch(&f->inlet);
+	return f;
+}
+
+/* What is sent and received next begins a message of another connection. */
+static void
+filter_reset(struct filter *f)
+{
 	message_drop(&f->in);
 	message_drop(&f->out);
 	f->given = f->line.n = f->logins = 0;
 	f->whole = f->welcome = false;
 }
 
-/*
- * The calling thread sends the last request itself.  When that is on its way, there is nothing to
- * be read any more, and so nothing to wait for.
- */
-static void
-last_sent(struct inlet *i, int fd, const void *from, size_t n)
+/* The calling thread has begun a connection, and asked for a session; false: past its tunnel. */
+static bool
+filter_begin(void)
 {
-	struct request q;
+	struct filter *f = filter_open(NULL);
 
-	(void)i;
-	if (message_request(&q, from, n) && q.op == ZOO_CLOSE_OP)
+	if (f)
+		filter_reset(f);
+	return !f || !f->tunnel || tunnel_has_begun(f->tunnel);
+}
+
+/* Its connection has failed.  As tunnel_end(). */
+static enum rc
+filter_end(struct fault *f)
+{
+	struct filter *of = filter_of_thread();
+
+	if (of)
+		filter_reset(of);
+	return of && of->tunnel ? tunnel_end(of->tunnel, f) : RC_OK;
+}
+
+/* What becomes of a session's last words, which the thread that closes it sends itself. */
+struct farewell {
+	struct inlet inlet;
+	struct tunnel *tunnel;
+	bool leave;
+};
+
+/*
+ * When the last request is on its way, there is nothing to be read any more, and so nothing to
+ * wait for.
+ */
+static ssize_t
+farewell_send(struct inlet *i, int fd, const void *from, size_t n, int flags)
+{
+	struct farewell *w = (struct farewell *)i;
+	struct request q;
+	ssize_t sent = send_through(
+	    w->tunnel, fd, from, n, flags | (n == LENGTH ? MSG_MORE : 0));
+
+	if (w->leave && sent > 0 && message_request(&q, from, (size_t)sent) &&
+	    q.op == ZOO_CLOSE_OP && (!w->tunnel || tunnel_is_flushed(w->tunnel)))
 		shutdown(fd, SHUT_RD);
+	return sent;
 }
 
 static int
-last_flags(struct inlet *i, size_t n)
+farewell_poll(struct inlet *i, struct pollfd *at, nfds_t n, int timeout)
 {
-	(void)i;
-	return n == LENGTH ? MSG_MORE : 0;
+	return tunnel_poll(((struct farewell *)i)->tunnel, at, n, timeout);
 }
 
+/* It ends the library's threads before it sends anything: from then on the tunnel is ours. */
 void
-library_close(zhandle_t *zh, bool leave)
+library_close(zhandle_t *zh, struct tunnel *tunnel, bool leave)
 {
-	struct inlet last = {.fd = -1, .flags = last_flags, .sent = last_sent};
+	struct farewell w = {
+	    {.fd = -1, .send = farewell_send, .poll = tunnel ? farewell_poll : NULL},
+	    tunnel, leave};
 
-	if (leave)
-		inlet_watch(&last);
+	if (leave || tunnel)
+		inlet_watch(&w.inlet);
 	zookeeper_close(zh);
-	inlet_leave(&last);
+	inlet_leave(&w.inlet);
 }
 
 const char *
@@ -316,7 +384,10 @@ static struct library {
 	/* by the session that has it now; the thread that begins sessions knows */
 	instant taken;
 	struct library_view view;
-	bool leaving;       /* the library is to end, and waits no more */
+	bool leaving; /* the library is to end, and waits no more */
+	struct tunnel *tunnel;
+	enum rc refusal; /* what TLS says of the last connection that failed */
+	struct fault fault;
 	int fd;             /* of its connection; -1: it has none that we know of */
 	int wake_fd, alarm; /* of the session that wants to know; -1 */
 } libraries[SESSIONS] = {
@@ -327,18 +398,37 @@ static struct library {
 #undef X
 };
 
+static void
+wake(struct library *l)
+{
+	eventfd_write(l->wake_fd, 1);
+	eventfd_write(l->alarm, 1);
+}
+
 /* A session that has expired has no connection to wait for. */
 static void
 note_error(struct library *l, const char *number, bool expired)
 {
 	l->fd = -1; /* the library is about to close it */
+	l->refusal = filter_end(&l->fault);
 	if (expired)
 		return;
 	l->view.error = atoi(number);
 	l->view.held = !l->leaving;
-	eventfd_write(l->wake_fd, 1);
-	eventfd_write(l->alarm, 1);
+	wake(l);
 	while (l->view.held)
+		pthread_cond_wait(&l->opens, &l->mutex);
+}
+
+/* Nothing more is to be sent: the library is held until the session is given up. */
+static void
+note_bypass(struct library *l)
+{
+	l->view.bypasses = true;
+	if (l->fd >= 0)
+		shutdown(l->fd, SHUT_RDWR);
+	wake(l);
+	while (!l->leaving)
 		pthread_cond_wait(&l->opens, &l->mutex);
 }
 
@@ -349,10 +439,15 @@ read_line(struct library *l, const char *line)
 
 	pthread_mutex_lock(&l->mutex);
 	l->view.written = true;
+	if (l->tunnel && strstr(line, "started IO thread")) {
+		l->view.tunneled = filter_open(l->tunnel) != NULL;
+		wake(l);
+	}
 	if (strstr(line, "nitiated connection to server")) {
 		l->view.initiated = true;
 		l->fd = inlet_sent_on();
-		filter_begin();
+		if (!filter_begin())
+			note_bypass(l);
 	}
 	if (number)
 		note_error(
@@ -383,7 +478,7 @@ library_log(const struct library *l)
  * was taken longest ago.
  */
 struct library *
-library_take(int wake_fd, int alarm)
+library_take(int wake_fd, int alarm, struct tunnel *tunnel)
 {
 	struct library *l = &libraries[0];
 
@@ -395,6 +490,8 @@ library_take(int wake_fd, int alarm)
 	pthread_mutex_lock(&l->mutex);
 	l->view = (struct library_view){.error = 0};
 	l->leaving = false;
+	l->tunnel = tunnel;
+	l->refusal = RC_OK;
 	l->fd = -1;
 	l->wake_fd = wake_fd;
 	l->alarm = alarm;
@@ -411,6 +508,19 @@ library_look(struct library *l)
 	v = l->view;
 	pthread_mutex_unlock(&l->mutex);
 	return v;
+}
+
+enum rc
+library_refusal(struct library *l, struct fault *f)
+{
+	enum rc rc;
+
+	pthread_mutex_lock(&l->mutex);
+	rc = l->refusal;
+	if (rc != RC_OK)
+		*f = l->fault;
+	pthread_mutex_unlock(&l->mutex);
+	return rc;
 }
 
 void
@@ -438,6 +548,7 @@ library_leave(struct library *l)
 	pthread_mutex_lock(&l->mutex);
 	l->view.held = false;
 	l->leaving = true;
+	l->tunnel = NULL;
 	l->fd = l->wake_fd = l->alarm = -1;
 	pthread_cond_signal(&l->opens);
 	pthread_mutex_unlock(&l->mutex);

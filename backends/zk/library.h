@@ -14,6 +14,10 @@
  *  3. It stays with a silent server for two thirds of the session, and keeps its socket to
  *     itself.  When it has written that line, it has just sent its first request, and inlet.h
  *     knows on which descriptor.  library_break() shuts that down.
+ *  4. It has no TLS.  At the level DEBUG it writes that it has "started IO thread", in that thread
+ *     and before it connects.  From then on all that the thread sends, receives and waits for
+ *     passes a tunnel (tunnel.h).  Where that line or the tunnel is missing, there is no session, and no
+ *     password is sent.
  *
  * There is no other way to any of these, so the log is what we depend on, and this is the only
  * place that reads it.  library_look() says whether the library writes what we know.  Without the
@@ -25,14 +29,20 @@
 #ifndef DLOCK_ZK_LIBRARY_H
 #define DLOCK_ZK_LIBRARY_H
 
+#include "backends/backend.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <zookeeper/zookeeper.h>
 
 struct library;
+struct tunnel;
 
-/* For a session that begins; eventfds that are set when the library is held. */
-struct library *library_take(int wake_fd, int alarm);
+/*
+ * For a session that begins; eventfds that are set when the library is held.  The tunnel, or NULL,
+ * is the library's until library_close() has returned.
+ */
+struct library *library_take(int wake_fd, int alarm, struct tunnel *);
 
 /* What the library is to be given for its log. */
 log_callback_fn library_log(const struct library *);
@@ -41,10 +51,18 @@ struct library_view {
 	bool held;      /* its thread waits: there is no connection */
 	bool written;   /* a line has come, as it must when the library has begun, */
 	bool initiated; /* and one that says that it has initiated a connection */
+	bool tunneled;  /* its thread sends and receives through the tunnel */
+	bool bypasses;  /* it has connected past the tunnel, and is held for good */
 	int error;      /* errno of the last connection that failed; 0: none has */
 };
 
 struct library_view library_look(struct library *);
+
+/*
+ * What TLS says of the last connection that failed: RC_CONFIG, RC_DENIED and RC_PROTOCOL, as in
+ * tls.h, or RC_AGAIN; RC_OK: nothing.
+ */
+enum rc library_refusal(struct library *, struct fault *);
 
 /* What the library has read as errno, for people; NULL: it is not ours. */
 const char *library_error(int error);
@@ -62,7 +80,7 @@ void library_leave(struct library *);
  * zookeeper_close(), which waits for the server's answer for 1.5 s at most, and so for its disk.
  * `leave`: it does not.
  */
-void library_close(zhandle_t *, bool leave);
+void library_close(zhandle_t *, struct tunnel *, bool leave);
 
 /*
  * ---- message.c: what ZooKeeper's clients and servers send each other, byte by byte ----

@@ -6,6 +6,7 @@
 #include "backends/common/libc.h"
 #include "backends/common/secret.h"
 #include "library.h"
+#include "tunnel.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -19,6 +20,8 @@
 
 /* at the start, after which we ask whether it is a ZooKeeper at all */
 #define SILENCE (500 * NS_PER_MS)
+/* for a thread of the library to begin */
+#define THREAD_PATIENCE (5 * NS_PER_S)
 #define TIMEOUT_MOST (INT_MAX / 4) /* ms; the library multiplies it */
 
 struct session {
@@ -26,6 +29,7 @@ struct session {
 	const char *where;
 	const struct ensemble *ensemble;
 	struct hosts hosts;
+	struct tunnel *tunnel; /* NULL: no TLS */
 	zhandle_t *zh;
 	struct library *library;
 	int wake_fd; /* set for whoever waits for the session */
@@ -47,8 +51,31 @@ last_error(struct session *s)
 	if (library_error(error))
 		return library_error(error);
 	if (error == EHOSTDOWN) /* what the library makes of an end of file */
-		return "the server closes the connection (has it lost its quorum, or is it no ZooKeeper?)";
+		return s->tunnel
+		    ? "the server closes the connection (has it lost its quorum, or is it no ZooKeeper?)"
+		    : "the server closes the connection (has it lost its quorum, does it want TLS (zks://), or is it no ZooKeeper?)";
 	return strerror(error);
+}
+
+/* Why there is no connection: what TLS says of the last one, or RC_AGAIN. */
+static enum rc
+explain_connection(struct session *s, const char *words, struct fault *f)
+{
+	enum rc rc = library_refusal(s->library, f);
+
+	return rc != RC_OK
+	    ? rc
+	    : fault_set(f, RC_AGAIN, "%s: %s%s", s->where, words, last_error(s));
+}
+
+/* Did TLS refuse the last connection, and will the next? */
+static bool
+is_refused_by_tls(struct session *s)
+{
+	struct fault unused;
+	enum rc rc = library_refusal(s->library, &unused);
+
+	return rc != RC_OK && rc != RC_AGAIN;
 }
 
 static void
@@ -168,6 +195,7 @@ session_look(struct session *s)
 	v = s->heard;
 	pthread_mutex_unlock(&s->mutex);
 	v.held = library_look(s->library).held;
+	v.unfit = v.unfit || library_look(s->library).bypasses;
 	v.connected = v.state == ZOO_CONNECTED_STATE && !v.held;
 	v.dead = is_over(&v);
 	return v;
@@ -187,17 +215,20 @@ session_clear_alarm(struct session *s)
 static enum rc
 session_doubt(struct session *s, struct fault *f)
 {
+	bool speaks_tls;
 	enum rc rc;
 
-	if (s->probed || session_look(s).proven ||
+	if (s->probed || session_look(s).proven || is_refused_by_tls(s) ||
 	    library_look(s->library).error == ECONNREFUSED)
 		return RC_OK;
 	s->probed = true;
-	rc = hosts_probe(&s->hosts, s->host);
-	return rc == RC_PROTOCOL
-	    ? fault_set(f, rc,
-		  "%s does not answer as ZooKeeper does: is this a ZooKeeper?", s->where)
-	    : rc;
+	rc = hosts_probe(&s->hosts, s->host, s->ensemble->tls, &speaks_tls);
+	if (rc != RC_PROTOCOL)
+		return rc;
+	return fault_set(f, rc,
+	    speaks_tls ? "%s answers in TLS: is that its TLS port (zks://)?"
+		       : "%s does not answer as ZooKeeper does: is this a ZooKeeper?",
+	    s->where);
 }
 
 /* Codes that this library may have no name for, but servers do. */
@@ -273,8 +304,10 @@ session_judge(struct session *s, int code, struct fault *f)
 	rc = session_meaning(code, &words);
 	if (words == no_room)
 		return fault_set(f, rc, "%s", words);
-	if (words == lost)
-		return fault_set(f, rc, "%s: %s: %s", s->where, lost, last_error(s));
+	if (words == lost) {
+		explain_connection(s, "connection lost: ", f);
+		return rc;
+	}
 	return words
 	    ? fault_set(f, rc, "%s: %s", s->where, words)
 	    : fault_set(f, rc, "%s answers: %s (%d)", s->where, zerror(code), code);
@@ -322,12 +355,27 @@ refuse_library(struct fault *f)
 	    "dlock cannot use this libzookeeper: it does not report its connections as versions 3.8 and 3.9 do");
 }
 
-/* Of several addresses, the library leaves out every other one in its first round. */
+/* Until it has said what became of that, there is no connection. */
+static void
+let_try(struct session *s)
+{
+	pthread_mutex_lock(&s->mutex);
+	if (!is_over(&s->heard))
+		s->heard.state = ZOO_CONNECTING_STATE;
+	pthread_mutex_unlock(&s->mutex);
+	library_let_try(s->library);
+}
+
+/*
+ * Of several addresses, the library leaves out every other one in its first round.  What TLS says
+ * counts where it says so of all that were tried: another server may be let in later.
+ */
 enum rc
 session_await(struct session *s, instant until, struct fault *f)
 {
 	size_t most = s->hosts.n > 1 ? 2 * s->hosts.n : 1,
 	       tries = library_look(s->library).held ? 0 : 1;
+	bool hope = false;
 	enum rc rc = RC_OK;
 
 	s->refused = true;
@@ -345,20 +393,28 @@ session_await(struct session *s, instant until, struct fault *f)
 			return RC_OK;
 		if (v.held && library_look(s->library).error != ECONNREFUSED)
 			s->refused = false;
-		if (!v.held)
+		if (!v.held) {
 			rc = sleep_in_doubt(s, until, f);
-		else if (tries++ >= most || (tries > 1 && instant_now() >= until))
-			rc = session_judge(s, ZCONNECTIONLOSS, f);
-		else {
-			/* until it has said what became of that, there is no connection */
-			pthread_mutex_lock(&s->mutex);
-			if (!is_over(&s->heard))
-				s->heard.state = ZOO_CONNECTING_STATE;
-			pthread_mutex_unlock(&s->mutex);
-			library_let_try(s->library);
+			hope = hope || rc == RC_AGAIN;
+		} else if (s->tunnel && tunnel_can_retry(s->tunnel)) {
+			let_try(s);
+		} else {
+			bool all = tries >= most,
+			     late = tries > 0 && instant_now() >= until;
+
+			hope = hope || (late && !all) ||
+			    (tries > 0 && !is_refused_by_tls(s));
+			tries++;
+			if (all || late)
+				rc = session_judge(s, ZCONNECTIONLOSS, f);
+			else
+				let_try(s);
 		}
 	}
-	return rc == RC_AGAIN ? fault_set(f, rc, "%s: %s", s->where, last_error(s)) : rc;
+	if (rc != RC_AGAIN)
+		return rc;
+	rc = explain_connection(s, "", f);
+	return hope ? RC_AGAIN : rc;
 }
 
 bool
@@ -387,6 +443,18 @@ session_poison(struct session *s)
 
 /* ---- its beginning ---- */
 
+/* Its thread goes through the tunnel, before it connects: only then is it told a password. */
+static enum rc
+await_tunnel(struct session *s, struct fault *f)
+{
+	instant until = instant_now() + THREAD_PATIENCE;
+	enum rc rc = RC_OK;
+
+	while (rc == RC_OK && !library_look(s->library).tunneled)
+		rc = session_sleep(s, until, f);
+	return rc == RC_AGAIN ? refuse_library(f) : rc;
+}
+
 /* With addresses for hosts, this blocks nowhere. */
 static enum rc
 start_library(struct session *s, int64_t asked, struct fault *f)
@@ -395,9 +463,11 @@ start_library(struct session *s, int64_t asked, struct fault *f)
 						       : TIMEOUT_MOST;
 	const char *hosts = s->hosts.list;
 	const char *login = s->ensemble->login;
+	enum rc rc = RC_OK;
 
-	zoo_deterministic_conn_order(1);         /* the order is ours to choose */
-	zoo_set_debug_level(ZOO_LOG_LEVEL_INFO); /* or it does not say when it connects */
+	zoo_deterministic_conn_order(1); /* the order is ours to choose */
+	/* or it does not say when it connects; and with TLS, that its thread begins */
+	zoo_set_debug_level(s->tunnel ? ZOO_LOG_LEVEL_DEBUG : ZOO_LOG_LEVEL_INFO);
 	credit_begin(&s->heard.credit, asked, instant_now());
 	errno = ENOENT;
 	s->zh = zookeeper_init2(hosts, on_session, timeout, NULL, s, ZOO_NO_LOG_CLIENTENV,
@@ -410,6 +480,11 @@ start_library(struct session *s, int64_t asked, struct fault *f)
 						       : strerror(errno));
 	if (!library_look(s->library).written)
 		return refuse_library(f);
+	if (s->tunnel)
+		rc = await_tunnel(s, f);
+	zoo_set_debug_level(ZOO_LOG_LEVEL_INFO);
+	if (rc != RC_OK)
+		return rc;
 	zoo_set_servers_resolution_delay(s->zh, -1); /* addresses do not change */
 	if (*login)
 		zoo_add_auth(s->zh, "digest", login, (int)strlen(login), NULL, NULL);
@@ -434,12 +509,14 @@ session_begin(struct session **ret, struct host *host, const char *where,
 	s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	s->alarm = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	pthread_mutex_init(&s->mutex, NULL);
-	s->library = library_take(s->wake_fd, s->alarm);
-	host->alert = s->alarm;
 	if (s->wake_fd < 0 || s->alarm < 0)
 		rc = fault_set(
 		    f, RC_SYSTEM, "cannot open an eventfd: %s", strerror(errno));
 	else
+		rc = e->tls ? tunnel_open(&s->tunnel, e->tls, &s->hosts, f) : RC_OK;
+	s->library = library_take(s->wake_fd, s->alarm, s->tunnel);
+	host->alert = s->alarm;
+	if (rc == RC_OK)
 		rc = hosts_find(&s->hosts, host, e, where, until, f);
 	if (rc == RC_OK)
 		rc = start_library(s, timeout, f);
@@ -471,7 +548,8 @@ session_end(struct session *s, bool depends)
 		return;
 	session_detach(s);
 	if (s->zh)
-		library_close(s->zh, !depends);
+		library_close(s->zh, s->tunnel, !depends);
+	tunnel_close(s->tunnel);
 	close(s->wake_fd);
 	close(s->alarm);
 	pthread_mutex_destroy(&s->mutex);

@@ -23,8 +23,8 @@
 
 #include "backends/common/setting.h"
 #include "backends/common/identity.h"
-#include "backends/common/identity.h"
 #include "backends/common/retry.h"
+#include "backends/common/tls.h"
 #include "backends/common/url.h"
 
 #include <stdio.h>
@@ -129,6 +129,12 @@ static const struct setting_row settings[] = {
     {"auth-file", "FILE", "user:password, in a file of mode 0600", set_auth_file},
     {"acl", "creator|open",
 	"who may use the nodes (default: creator, if there is a user)", set_acl},
+    {"cacert", "FILE", "with zks://: the CAs to trust (default: the system's)", tls_set},
+    {"cert", "FILE", "with zks://: a client certificate, and those of its CAs", tls_set},
+    {"key", "FILE", "its key, in a file of mode 0600", tls_set},
+    {"tls-name", "NAME",
+	"with zks://: what the server's certificate is for, if not the host's name",
+	tls_set},
     {"connect-timeout", "DURATION", "for a session, without --wait (default: 5s)",
 	zk_set_patience},
     {0},
@@ -143,8 +149,19 @@ zk_close(struct store *s)
 		return;
 	turn_forget(z);
 	session_end(z->dir.session, !z->leaves);
+	tls_close(z->ensemble.tls);
 	explicit_bzero(&z->ensemble, sizeof z->ensemble);
 	free(z);
+}
+
+/* Servers take it for a name, too. */
+static bool
+has_certificate(const struct site *site)
+{
+	for (size_t i = 0; i < site->nsettings; i++)
+		if (strcmp(site->settings[i].name, "cert") == 0)
+			return true;
+	return false;
 }
 
 static enum rc
@@ -170,9 +187,11 @@ zk_open(struct store **ret, struct host *host, const struct site *site, struct f
 	if (z->dir.acl ==
 	    ACL_UNSAID) /* then we alone may use the nodes, if we have a name */
 		z->dir.acl = named ? ACL_CREATOR : ACL_OPEN;
-	if (rc == RC_OK && z->dir.acl == ACL_CREATOR && !named)
+	if (rc == RC_OK && z->dir.acl == ACL_CREATOR && !named && !has_certificate(site))
 		rc = fault_set(f, RC_USAGE,
 		    "-O acl=creator needs a creator: user:password in the URL, or -O auth-file=FILE");
+	if (rc == RC_OK)
+		rc = tls_open_if(z->ensemble.secure, "zks://", &z->ensemble.tls, site, f);
 	if (rc != RC_OK) {
 		zk_close(&z->base);
 		return rc;
@@ -335,10 +354,10 @@ zk_check(struct store *s, struct checkup *c, struct fault *f)
 
 const struct backend zk_backend = {
     .name = "zk",
-    .schemes = (const char *const[]){"zk", NULL},
+    .schemes = (const char *const[]){"zk", "zks", NULL},
     .user_needs_password = true,
     .settings = settings,
-    .url_help = "zk://[user:password@]host[:port],.../chroot",
+    .url_help = "zk" TLS_SCHEME "://[user:password@]host[:port],.../chroot",
     .open = zk_open,
     .close = zk_close,
     .identify = zk_identify,

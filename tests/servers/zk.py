@@ -27,10 +27,10 @@ CLASSES = ":".join(f"/usr/share/java/{jar}.jar" for jar in ("zookeeper", "slf4j-
 # Most live for seconds: little is compiled.  Tests kill servers, never the machine: nothing waits for a disk.
 JAVA = ("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:CompileThresholdScaling=5", "-Xshare:auto",
         "-XX:-UsePerfData", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dzookeeper.admin.enableServer=false",
-        "-Dzookeeper.preAllocSize=1024", "-Dzookeeper.forceSync=no", "-cp", CLASSES)
+        "-Dzookeeper.preAllocSize=1024", "-Dzookeeper.forceSync=no")
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 SETTINGS = {"tickTime": 200, "minSessionTimeout": 400, "maxSessionTimeout": 3600000, "initLimit": 10, "syncLimit": 50,
-            "maxClientCnxns": 0, "clientPortAddress": "127.0.0.1", "4lw.commands.whitelist": "*"}
+            "maxClientCnxns": 0, "4lw.commands.whitelist": "*"}
 
 
 def read_classes():
@@ -55,6 +55,7 @@ class ZkServer(Server):
     """
 
     kind = "ZooKeeper"
+    classes = CLASSES
 
     def __init__(self, java=(), member=None, port=None, start=True, wait=True, first=False, **settings):
         super().__init__(tempfile.mkdtemp(prefix="dlock-zk-"))
@@ -71,18 +72,25 @@ class ZkServer(Server):
     def start(self, wait=True):
         config = os.path.join(self.directory, "zoo.cfg")
         with open(config, "w", encoding="ascii") as f:
-            for name, value in {**self.settings, "clientPort": self.port}.items():
+            for name, value in {**self.config(), **self.settings}.items():
                 print(f"{name}={value}", file=f)
         if self.member:
             with open(os.path.join(self.settings["dataDir"], "myid"), "w", encoding="ascii") as f:
                 print(self.member, file=f)
-        self.launch([*JAVA[:-2], *self.java, *JAVA[-2:], MAIN, config], wait, cwd=self.directory)
+        self.launch([*JAVA, *self.java, "-cp", self.classes, MAIN, config], wait, cwd=self.directory)
+
+    def config(self):
+        """Lines of its zoo.cfg that say where it listens."""
+        return {"clientPort": self.port, "clientPortAddress": "127.0.0.1"}
 
     # ---- what it says ----
 
+    def connect(self, timeout=5):
+        return socket.create_connection(("127.0.0.1", self.port), timeout)
+
     def four(self, word, timeout=5):
         """The answer to a four-letter word."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout) as s:
+        with self.connect(timeout) as s:
             s.sendall(word.encode())
             return b"".join(iter(lambda: s.recv(65536), b"")).decode()
 
@@ -165,6 +173,8 @@ class ZkServer(Server):
 class ZkEnsemble:
     """Three servers.  Followers reach their leader through proxies, so that each can be cut off."""
 
+    server = ZkServer
+
     def __init__(self, java=(), **settings):
         for tries in (3, 2, 1):
             self.make(java, settings)
@@ -187,7 +197,7 @@ class ZkEnsemble:
                     self.links[i, j].tap = Gag()
             peers = {f"server.{j}": f"127.0.0.1:{quorum[j] if i == j else self.links[i, j].port}:{election[j]}"
                      for j in numbers}
-            self.servers.append(ZkServer(java, member=i, port=client[i], start=False, **peers, **settings))
+            self.servers.append(self.server(java=java, member=i, port=client[i], start=False, **peers, **settings))
 
     @property
     def url(self):
@@ -305,9 +315,9 @@ class ZkPlace(RemotePlace):
 
     proxy = None
 
-    def __init__(self, request):
+    def __init__(self, request, server="zk_server"):
         self.request = request
-        self.server = request.getfixturevalue("zk_server")
+        self.server = request.getfixturevalue(server)
         self.root = f"/t{next(self._numbers)}"
 
     def url_at(self, port, host="127.0.0.1"):

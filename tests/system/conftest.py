@@ -43,6 +43,7 @@ import token_order
 import workers
 from zk import ZkPlace
 from zk_layouts import LAYOUT_PLACES
+from zk_tls import ZkTlsPlace
 
 # pytest 8 names a room's files zk.test_nodes and so on, after a package that is to have a __path__.  It would
 # put an empty one there, in place of the module of servers/ that has the same name.
@@ -50,7 +51,7 @@ for module in {path.name for path in pathlib.Path(__file__).parent.iterdir()} & 
     sys.modules[module].__dict__.setdefault("__path__", [])
 
 PLACES += [MemcachedPlace, EtcdPlace, ZkPlace, PG_PLACES[0], MYSQL_PLACES[0]]
-OTHER_PLACES += [RedisTlsPlace, *PG_PLACES[1:], *MYSQL_PLACES[1:], *SOME_DIALECT_PLACES, *DIALECT_FORM_PLACES, *LAYOUT_PLACES]
+OTHER_PLACES += [RedisTlsPlace, ZkTlsPlace, *PG_PLACES[1:], *MYSQL_PLACES[1:], *SOME_DIALECT_PLACES, *DIALECT_FORM_PLACES, *LAYOUT_PLACES]
 OTHER_PLACES += [*REDIS_PLACES, RedlockPlace, RedlockTlsPlace] if FULL else []  # a selection is in redis/test_forms.py, redis/test_redlock.py
 
 # For -m.

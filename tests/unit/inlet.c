@@ -1,10 +1,8 @@
-/* inlet.c - the program's recv() and send(), with and without somebody who watches. */
+/* inlet.c - the program's recv(), send() and poll(), with and without somebody who watches. */
 #include "backends/common/inlet.h"
 
-#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,17 +25,19 @@ take_one(struct inlet *i, int fd, void *to, size_t size, int flags)
 	return inlet_recv(fd, to, size < 1 ? size : 1, flags);
 }
 
-static void
-note(struct inlet *i, int fd, const void *from, size_t n)
+/* At most two bytes. */
+static ssize_t
+give_two(struct inlet *i, int fd, const void *from, size_t size, int flags)
 {
-	(void)i, (void)fd, (void)from;
-	sent += n;
+	(void)i;
+	sent += size;
+	return inlet_send(fd, from, size < 2 ? size : 2, flags);
 }
 
 static struct inlet
 inlet_at(int fd)
 {
-	return (struct inlet){.fd = fd, .recv = take_one, .sent = note};
+	return (struct inlet){.fd = fd, .recv = take_one, .send = give_two};
 }
 
 static int
@@ -96,8 +96,8 @@ test_what_is_watched_goes_through_the_inlet(void **state)
 	assert_int_equal(sent, 0);
 	assert_int_equal(library_recv(pair[1], got, sizeof got), 1);
 	assert_int_equal(received, 1);
-	assert_int_equal(send(pair[1], "xy", 2, 0), 2);
-	assert_int_equal(sent, 2);
+	assert_int_equal(send(pair[1], "xyz", 3, 0), 2);
+	assert_int_equal(sent, 3);
 	inlet_leave(&one);
 	inlet_leave(&one);
 	assert_int_equal(library_recv(pair[1], got, sizeof got), 2);
@@ -134,9 +134,8 @@ test_another_thread_has_inlets_of_its_own(void **state)
 	char got[8];
 
 	(void)state;
-	inlet_watch(&any);
 	assert_int_equal(send(pair[0], "abcd", 4, 0), 4);
-	assert_int_equal(sent, 4);
+	inlet_watch(&any);
 	assert_int_equal(library_recv(pair[1], got, sizeof got), 1);
 	assert_int_equal(pthread_create(&thread, NULL, read_elsewhere, &n), 0);
 	pthread_join(thread, NULL);
@@ -145,44 +144,48 @@ test_another_thread_has_inlets_of_its_own(void **state)
 	assert_int_equal(received, 1);
 }
 
-/* Whose last byte comes apart from the others. */
+/* Whatever a library's poll() finds. */
 static int
-urgent_if_three(struct inlet *i, size_t n)
+library_poll(struct pollfd *at, nfds_t n, int timeout)
 {
-	(void)i;
-	return n == 3 ? MSG_OOB : 0;
+	void *symbol = dlsym(RTLD_DEFAULT, "poll");
+	int (*found)(struct pollfd *, nfds_t, int);
+
+	memcpy(&found, &symbol, sizeof found);
+	return found(at, n, timeout);
+}
+
+/* All that is asked about is ready. */
+static int
+say_ready(struct inlet *i, struct pollfd *at, nfds_t n, int timeout)
+{
+	(void)i, (void)timeout;
+	for (nfds_t k = 0; k < n; k++)
+		at[k].revents = at[k].events;
+	return (int)n;
 }
 
 static void
-test_send_is_given_the_flags_of_the_inlet(void **state)
+test_poll_is_as_the_systems_until_somebody_answers_for_it(void **state)
 {
-	struct sockaddr_in at = {
-	    .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t size = sizeof at;
-	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
-	    to = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), from;
-	struct inlet one = {.fd = to, .flags = urgent_if_three};
-	char got[8];
+	struct inlet reads = inlet_at(pair[0]), waits = {.fd = -1, .poll = say_ready};
+	struct pollfd at[] = {{.fd = pair[0], .events = POLLIN}, {.fd = -1}};
 
 	(void)state;
-	assert_int_equal(bind(listener, (struct sockaddr *)&at, size), 0);
-	assert_int_equal(listen(listener, 1), 0);
-	assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &size), 0);
-	assert_int_equal(connect(to, (struct sockaddr *)&at, size), 0);
-	from = accept(listener, NULL, NULL);
-	inlet_watch(&one);
-	assert_int_equal(send(to, "abc", 3, 0), 3);
-	assert_int_equal(recv(from, got, sizeof got, 0), 2);
-	assert_int_equal(send(to, "de", 2, 0), 2);
-	assert_int_equal(recv(from, got, sizeof got, 0), 2);
-	assert_memory_equal(got, "de", 2);
-	/* what is read there is read as if nobody watched */
-	assert_int_equal(send(from, "fg", 2, 0), 2);
-	assert_int_equal(recv(to, got, sizeof got, 0), 2);
-	inlet_leave(&one);
-	close(from);
-	close(to);
-	close(listener);
+	inlet_watch(&reads);
+	assert_int_equal(library_poll(at, 2, 0), 0);
+	assert_int_equal(library_poll(at, 2, 30), 0);
+	assert_int_equal(send(pair[1], "abc", 3, 0), 3);
+	assert_int_equal(library_poll(at, 2, -1), 1);
+	assert_int_equal(at[0].revents, POLLIN);
+	assert_int_equal(library_poll(at, -1, 0), -1);
+	assert_int_equal(errno, EINVAL);
+	inlet_watch(&waits);
+	at[0].fd = pair[1];
+	assert_int_equal(library_poll(at, 2, -1), 2);
+	inlet_leave(&waits);
+	assert_int_equal(library_poll(at, 2, 0), 0);
+	inlet_leave(&reads);
 }
 
 int
@@ -198,7 +201,8 @@ main(void)
 	    cmocka_unit_test_setup_teardown(
 		test_another_thread_has_inlets_of_its_own, setup, teardown),
 	    cmocka_unit_test_setup_teardown(
-		test_send_is_given_the_flags_of_the_inlet, setup, teardown),
+		test_poll_is_as_the_systems_until_somebody_answers_for_it, setup,
+		teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

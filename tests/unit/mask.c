@@ -34,13 +34,15 @@ passwords_are_blotted_out(void **state)
 	    {"redis:u:secret@h", "redis:xxxxxxxxxx"},
 	    {"redis:/u:secret@h", "redis:xxxxxxxxxxx"},
 	    {"etcds:secret", "etcds:xxxxxx"},
+	    {"zks://u:pw@h1,h2/c", "zks://u:xx@h1,h2/c"},
+	    {"zks:secret", "zks:xxxxxx"},
 	    {"postgresql:///d?passWord=pw", "postgresql:///d?passWord=xx"},
 	    {"host=h PASSWORD = pw", "host=h PASSWORD = xx"},
 	};
 	static const char *const clear[] = {"redis://h:6379/0", "redis://u@h/0",
 	    "file:///srv/a:b@c", "postgresql://h:5432/d?user=me@realm", "zk://a:1,b:2/x",
-	    "password-file=/run/p", "redis://[::1]:6379,h:1/0", "redis://h:/0",
-	    "file:/srv/a:b", "redis+unix:///run/r.sock", "job:nightly",
+	    "zks://a:1,b:2/x", "password-file=/run/p", "redis://[::1]:6379,h:1/0",
+	    "redis://h:/0", "file:/srv/a:b", "redis+unix:///run/r.sock", "job:nightly",
 	    "postgresql://%2Frun:5432/d"};
 
 	(void)state;

@@ -9,6 +9,8 @@
 #include "backends/zk/queue.h"
 #include "backends/zk/session.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -853,6 +855,44 @@ numbers_need_no_resolver(void **state)
 	}
 }
 
+/* Its certificate is to be for that. */
+static void
+the_host_of_an_address(void **state)
+{
+	static const struct {
+		const char *url, *address, *host;
+	} rows[] = {
+	    {"zks://10.0.0.1,10.0.0.2", "10.0.0.2:2281", "10.0.0.2"},
+	    {"zks://10.0.0.1,10.0.0.2", "10.0.0.1:2281", "10.0.0.1"},
+	    {"zks://10.0.0.1:1,10.0.0.2:1,[::1]:11", "10.0.0.2:1", "10.0.0.2"},
+	    {"zks://10.0.0.1:1,10.0.0.1:11", "10.0.0.1:11", "10.0.0.1"},
+	    {"zks://10.0.0.1:1", "10.0.0.1:11", NULL},
+	};
+	struct ensemble e;
+	struct fault f;
+	static struct hosts h;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct sockaddr_in a = {.sin_family = AF_INET};
+		struct endpoint at;
+		char number[32];
+
+		snprintf(number, sizeof number, "%.*s",
+		    (int)strcspn(rows[i].address, ":"), rows[i].address);
+		a.sin_port = htons(atoi(strchr(rows[i].address, ':') + 1));
+		assert_int_equal(inet_pton(AF_INET, number, &a.sin_addr), 1);
+		assert_int_equal(ensemble_parse(&e, rows[i].url, &f), RC_OK);
+		assert_int_equal(hosts_find(&h, NULL, &e, "zks", 0, &f), RC_OK);
+		assert_int_equal(hosts_name(&h, (struct sockaddr *)&a, sizeof a, &at),
+		    rows[i].host != NULL);
+		if (!rows[i].host)
+			continue;
+		assert_string_equal(at.host, rows[i].host);
+		assert_int_equal(at.port, ntohs(a.sin_port));
+	}
+}
+
 /* ---- URLs ---- */
 
 static void
@@ -881,6 +921,7 @@ good_urls(void **state)
 		"zk h:2181,i:2181/c"},
 	    {"zk://u:p:q@h", "h:2181", "", "u:p:q", "zk h:2181"},
 	    {"zk://u:p@q@h", "h:2181", "", "u:p@q", "zk h:2181"},
+	    {"zks://u:pw@h,i:1/c", "h:2281,i:1", "/c", "u:pw", "zks h:2281,i:1/c"},
 	};
 
 	(void)state;
@@ -1141,6 +1182,7 @@ main(void)
 	    cmocka_unit_test(a_freeze_has_a_name),
 	    cmocka_unit_test(a_freeze_holds_back_whoever_is_first),
 	    cmocka_unit_test(numbers_need_no_resolver),
+	    cmocka_unit_test(the_host_of_an_address),
 	    cmocka_unit_test(good_urls),
 	    cmocka_unit_test(wrong_urls),
 	    cmocka_unit_test(long_urls_are_printed_in_part),

@@ -597,7 +597,7 @@ def test_config_masks_passwords_of_all_sources(files):
 
 
 @pytest.mark.parametrize("url", ["redis://u:64738/s3?a=b@h:6379/0", "redis+sentinel://:64738/s3@h/m", "redis+cluster://u:64738#s3@h", "redlock://u:64738/s3@a,b,c",
-                                 "mysql://u:64738/s3@h/d", "postgresql://u:64738/s3@h/d", "zk://u:64738/s3@h", "memcached://u:64738/s3@h", "etcd://u:64738/s3@h"])
+                                 "mysql://u:64738/s3@h/d", "postgresql://u:64738/s3@h/d", "zk://u:64738/s3@h", "zks://u:64738/s3@h", "memcached://u:64738/s3@h", "etcd://u:64738/s3@h"])
 def test_a_password_with_a_slash_is_refused_and_told_nowhere(files, url):
     result = files.run("config", "-u", url)
     assert result.status == 0 and "64738" not in result.stdout and "s3" not in result.stdout and "xxx@" in result.stdout, result
@@ -608,7 +608,7 @@ def test_a_password_with_a_slash_is_refused_and_told_nowhere(files, url):
 
 
 @pytest.mark.parametrize("url", ["redis://u:s3cret", "redis://h1:1,u:s3cret", "redis:u:s3cret@h", "redis:/u:s3cret@h", "postgresql:///d?passWord=s3cret",
-                                 "postgresql://h/d?user=u&PASSWORD=s3cret", "zk://s3cret:h", "mysql://u:s3cret/d", "etcd:s3cret"])
+                                 "postgresql://h/d?user=u&PASSWORD=s3cret", "zk://s3cret:h", "zks://s3cret:h", "mysql://u:s3cret/d", "etcd:s3cret"])
 def test_what_is_not_understood_behind_a_scheme_is_hidden(files, url):
     """It may be a password that was not written as it must be."""
     scheme = url[:url.index(":")]

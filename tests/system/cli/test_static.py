@@ -67,6 +67,8 @@ def test_it_says_what_it_can_do(other, static):
     assert [words[0] for words in lines if words[1:4] != ["not", "compiled", "in"]] == BACKENDS
     done = other.run("run", "-u", "postgres://localhost", "-k", "a", "--", "true")
     assert done.status == 78 and "without the pg backend" in done.stderr
+    done = other.run("run", "-u", "zks://localhost", "-k", "a", "--", "true")
+    assert done.status == 78 and "TLS is not compiled in" in done.stderr
 
 
 @there

@@ -100,10 +100,6 @@ def test_setting_that_makes_no_sense(dlock, at, setting):
     assert_refused(run(dlock, at.url, "-O", setting), 64, setting.split("=")[0])
 
 
-def test_there_is_no_tls(dlock, zk_server):
-    assert_refused(run(dlock, f"zks://127.0.0.1:{zk_server.port}"), 64, "zks")
-
-
 # ---- who may do what ----
 
 ALICE, BOB = "alice:hunter2", "bob:swordfish"
