@@ -24,11 +24,6 @@
 #include <unistd.h>
 
 #define ELDERS_AGAIN (2 * NS_PER_S) /* pause between two looks at them */
-/*
- * For so long only the keeper's last word wakes us, with which all that it has said is read:
- * a front that wakes for a grant keeps a short command from the processor.
- */
-#define LISTEN_LATER (20 * NS_PER_MS)
 
 enum { SLOT_LINK = LOOP_OWN, SLOT_ANCHOR, SLOTS = SLOT_ANCHOR + KEYS_MAX };
 
@@ -36,8 +31,8 @@ enum { SLOT_LINK = LOOP_OWN, SLOT_ANCHOR, SLOTS = SLOT_ANCHOR + KEYS_MAX };
 static _Alignas(4096) struct front front;
 
 _Static_assert(SLACK < KILL_FINDS, "the front begins to kill so much later");
-_Static_assert(GRANT_QUICK < SLACK && LISTEN_LATER < SLACK,
-    "a front that does not hear of a grant looks later by so much: see link.h");
+_Static_assert(LISTEN_LATER < SLACK,
+    "a front that does not listen looks at a grant's deadlines later by so much");
 
 /* ---- ending without the keeper ---- */
 

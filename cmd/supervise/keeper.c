@@ -50,9 +50,6 @@ static _Alignas(4096) struct keeper {
 
 /* ---- carrying out what step() decides ---- */
 
-/* the front looks for a grant 20 ms after its start, and this process may be held up */
-#define MISSED_WITNESS (10 * NS_PER_MS)
-
 /* for the front to erase its line; it may be stopped */
 #define CLEAR_SCREEN (50 * NS_PER_MS)
 
@@ -90,22 +87,10 @@ leave_untold(struct keeper *k)
 	k->untold = true;
 }
 
-/* Is a front on a terminal to begin its witness (witness.h), after a look before the grant? */
-static bool
-begins_witness(const struct keeper *k, instant now)
-{
-	return k->run->origin->has_tty &&
-	    (k->in.news.waited || now >= k->run->began + MISSED_WITNESS);
-}
-
 static void
 start_command(struct keeper *k)
 {
 	instant now = instant_now(), patience = now + CLEAR_SCREEN;
-	bool awaited = (k->in.news.waited && !k->params->show.quiet) ||
-	    params_is_reported(k->params) || begins_witness(k, now);
-	enum telling telling = link_tells(
-	    k->page, &k->lock.grant, k->params->terms.ttl, now, awaited);
 	struct pollfd set[LOOP_OWN];
 	struct told told = {0};
 
@@ -113,7 +98,7 @@ start_command(struct keeper *k)
 	open_socket(k);
 	/* in the link it is in the front's hands, though the front may sleep */
 	if (!told_write(&told, k->run, k->lock.outer.parts, k->in.outer.address) ||
-	    (telling == TELL_BEFORE && !tell_grant(k, NULL))) {
+	    !tell_grant(k, NULL)) {
 		leave_untold(k);
 		child_dismiss(&k->in.child);
 		return;
@@ -121,13 +106,10 @@ start_command(struct keeper *k)
 	atomic_store(&k->page->command, k->in.child.pid);
 	atomic_store(&k->page->granted_at, now);
 	/* where somebody watches us wait, that line goes before the command writes */
-	while (telling == TELL_BEFORE && atomic_load(&k->page->front.on_screen) &&
-	    instant_now() < patience)
+	while (atomic_load(&k->page->front.on_screen) && instant_now() < patience)
 		loop_wait(&k->in.loop, set, LOOP_OWN, instant_now() + NS_PER_MS);
 	child_go(&k->in.child,
 	    instant_first(k->keep.lease.term_at, atomic_load(&k->page->begin_by)), &told);
-	if (telling == TELL_AFTER)
-		tell_grant(k, NULL);
 }
 
 /* So that the caller can unmount it. */

@@ -18,22 +18,6 @@ link_open(int ends[2])
 	    AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends);
 }
 
-bool
-link_looks_in_time(const struct grant *g, int64_t ttl, instant now)
-{
-	return g->lease >= ttl && now - g->sent <= GRANT_QUICK;
-}
-
-enum telling
-link_tells(
-    const struct page *s, const struct grant *g, int64_t ttl, instant now, bool awaited)
-{
-	if (g->anchor >= 0 || atomic_load(&s->front.on_screen) ||
-	    !link_looks_in_time(g, ttl, now))
-		return TELL_BEFORE;
-	return awaited ? TELL_AFTER : TELL_NOT;
-}
-
 /* Room for them beside a message. */
 union control {
 	struct cmsghdr first;

@@ -88,7 +88,6 @@ news_wait(struct news *n, const char *trouble)
 		m.key = awaited(n);
 	if (is_same_wait(&m, &n->last))
 		return false;
-	n->waited = true;
 	/* what found no room is news again the next time */
 	if (news_message(n, &m, NULL, NULL))
 		n->last = m;

@@ -12,7 +12,6 @@ struct news {
 	struct host *host;
 	int link; /* -1: the front is gone, and its end was seen and closed */
 	/* the front has been told: */
-	bool waited;     /* that we wait */
 	bool suspect;    /* that a renewal was not answered */
 	struct msg last; /* what we wait for; at first: for nobody */
 };

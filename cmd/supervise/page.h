@@ -38,9 +38,13 @@ struct page_log {
 
 /* What the front does that the keeper has to know; written by the front. */
 struct page_front {
-	_Atomic bool on_screen; /* the live line, which goes before the command writes */
-	_Atomic bool mirrored;  /* it has stopped because the command did */
-	_Atomic bool guarded;   /* so it has, and guard.h watches in its place */
+	/*
+	 * The live line, which goes before the command writes.  It spares each grant an
+	 * answer of the front, which would be two wake-ups.
+	 */
+	_Atomic bool on_screen;
+	_Atomic bool mirrored; /* it has stopped because the command did */
+	_Atomic bool guarded;  /* so it has, and guard.h watches in its place */
 };
 
 /* Where nothing else is said, the keeper writes. */

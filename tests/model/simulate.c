@@ -55,7 +55,7 @@
  *	watch           no DUTY_TERM                              FRONT_IS_IN_TIME
  *	watch           does not look again before the grant      EXCLUSION
  *	watch           does not ask whether all is finished      FRONT_IS_NEEDED
- *	link_looks_in_time  always                                EXCLUSION, FRONT_IS_IN_TIME
+ *	  and the world's front does not hear of a grant         EXCLUSION, FRONT_IS_IN_TIME
  *	released        does not try again                        NOT_LEFT_BEHIND
  *	surely_over     counts from the last good renewal         NOT_LEFT_BEHIND
  *	absorb          EV_KEEP does nothing                      MIN_HOLD_KEPT
@@ -1174,10 +1174,7 @@ carry_out(struct world *w, const struct actions *a)
 		w->front_gone = true;
 	if (a->set & DO_GO) {
 		w->page.granted = true;
-		if (!link_looks_in_time(
-			&(struct grant){.sent = w->keep.lease.sent, .lease = w->lease},
-			w->terms.ttl, w->now))
-			wake_front(w, below(w, MS)); /* by a message */
+		wake_front(w, below(w, LISTEN_LATER)); /* by a message */
 		w->go = true;
 		w->latest = w->term_at;
 		later(w, chance(w, 99) ? below(w, 20 * MS) : below(w, 2 * w->terms.ttl),

@@ -248,44 +248,6 @@ ends_are_not_inherited(void **state)
 	}
 }
 
-/*
- * A front that sleeps on is in time for a whole lease that came at once; what it must do
- * first it is told first.
- */
-static void
-grant_is_told_only_to_whom_it_matters(void **state)
-{
-	static const struct {
-		int64_t lease, took;
-		int anchor;
-		bool on_screen, awaited;
-		enum telling telling;
-	} rows[] = {
-	    {30 * NS_PER_S, 0, -1, false, false, TELL_NOT},
-	    {LEASE_FOREVER, 0, -1, false, false, TELL_NOT},
-	    {30 * NS_PER_S, 0, -1, false, true, TELL_AFTER},
-	    {30 * NS_PER_S, 0, 7, false, true, TELL_BEFORE},
-	    {30 * NS_PER_S, 0, -1, true, true, TELL_BEFORE},
-	    {29 * NS_PER_S, 0, -1, false, false, TELL_BEFORE},
-	    {30 * NS_PER_S, GRANT_QUICK, -1, false, false, TELL_NOT},
-	    {30 * NS_PER_S, GRANT_QUICK + 1, -1, false, false, TELL_BEFORE},
-	};
-	struct page *s = page_new();
-
-	(void)state;
-	assert_non_null(s);
-	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		struct grant g = {.sent = 100 * NS_PER_S,
-		    .lease = rows[i].lease,
-		    .anchor = rows[i].anchor};
-
-		atomic_store(&s->front.on_screen, rows[i].on_screen);
-		assert_int_equal(link_tells(s, &g, 30 * NS_PER_S, g.sent + rows[i].took,
-				     rows[i].awaited),
-		    rows[i].telling);
-	}
-}
-
 int
 main(void)
 {
@@ -303,7 +265,6 @@ main(void)
 		end_of_the_other_is_heard_after_its_last_words, open_link, close_link),
 	    cmocka_unit_test_setup_teardown(
 		ends_are_not_inherited, open_link, close_link),
-	    cmocka_unit_test(grant_is_told_only_to_whom_it_matters),
 	};
 
 	return cmocka_run_group_tests_name("link", tests, NULL, NULL);
