@@ -301,7 +301,7 @@ doctor_refuse(struct params *p, enum rc rc, const struct fault *f)
 static void
 tell_processes(struct doctor *d)
 {
-	const char *why = start_objection(), *refused = why ? NULL : start_adopting();
+	const char *why = tree_objection(), *refused = why ? NULL : tree_adopt();
 	struct stat st;
 	bool inner = stat("/proc/self/ns/pid", &st) == 0 && st.st_ino != OUTERMOST;
 

@@ -128,7 +128,7 @@ settle_body(struct body *b, struct params *p, const struct origin *o, struct fau
 		why = "nobody can stop process 1 if the lock is lost";
 	else if (pid == getpid())
 		why = "this is dlock itself, which ends at once";
-	else if (pid != 0 && !outside_open(&b->outside, pid))
+	else if (pid != 0 && !outsider_open(&b->outsider, pid))
 		return refuse_process(pid, f);
 	if (why)
 		return fault_set(f, RC_USAGE, "--pid %d: %s", pid, why);
@@ -435,7 +435,7 @@ static int
 hold_lock(struct params *p)
 {
 	struct origin origin;
-	struct body body = {.outside.fd = -1,
+	struct body body = {.outsider.fd = -1,
 	    .until = NEVER,
 	    .print = deliver_grant,
 	    .leave = leave_asker,

@@ -2,7 +2,7 @@
 #include "record.h"
 
 #include "cmd/supervise/join_address.h"
-#include "cmd/supervise/tree.h"
+#include "cmd/supervise/process.h"
 #include "environment.h"
 #include "json.h"
 #include "mask.h"
@@ -53,7 +53,7 @@ kin_is_ancestor(pid_t ancestor, int64_t born)
 
 	return born != 0 && process_look_up(&p) &&
 	    ((int64_t)p.born == born || (int64_t)p.born - ticks_ahead() == born) &&
-	    tree_relation(ancestor, getpid()) == KIN_YES;
+	    process_kin(ancestor, getpid()) == KIN_YES;
 }
 
 /* ---- our own record ---- */

@@ -127,9 +127,9 @@ $(O)/fuzz/memcached: $(call watched,backends/memcached/client.c backends/memcach
 $(O)/fuzz/etcd: $(call watched,$(addprefix backends/etcd/,http.c kv.c queue.c) $(addprefix backends/common/,instant.c resolve.c stream.c sha.c task.c url.c endpoint.c encode.c))
 $(O)/fuzz/block: $(call watched,backends/file/block.c backends/file/tickets.c backends/common/task.c)
 $(O)/fuzz/runs: $(call watched,backends/file/runs.c backends/file/directory.c backends/file/block.c backends/file/line.c backends/file/tickets.c backends/common/url.c backends/common/endpoint.c backends/common/encode.c backends/common/job.c backends/common/refuse.c backends/common/sha.c backends/common/task.c)
-$(O)/fuzz/view: $(call watched,cmd/view.c cmd/held.c cmd/supervise/tree.c cmd/show.c cmd/columns.c cmd/screen.c cmd/record.c cmd/json.c cmd/text.c cmd/mask.c cmd/parse.c backends/common/libc.c backends/common/instant.c cmd/params.c)
+$(O)/fuzz/view: $(call watched,cmd/view.c cmd/held.c cmd/supervise/process.c cmd/show.c cmd/columns.c cmd/screen.c cmd/record.c cmd/json.c cmd/text.c cmd/mask.c cmd/parse.c backends/common/libc.c backends/common/instant.c cmd/params.c)
 $(O)/fuzz/conf: $(call watched,cmd/conf.c cmd/said.c cmd/variables.c cmd/supervise/join_address.c cmd/options.c cmd/params.c cmd/parse.c backends/common/libc.c cmd/text.c cmd/mask.c backends/registry.c $(addprefix backends/common/,instant.c setting.c trusted.c identity.c url.c endpoint.c encode.c))
-$(O)/fuzz/record: $(call watched,cmd/record.c cmd/supervise/tree.c cmd/json.c cmd/text.c cmd/mask.c cmd/parse.c cmd/params.c backends/common/libc.c)
+$(O)/fuzz/record: $(call watched,cmd/record.c cmd/supervise/process.c cmd/json.c cmd/text.c cmd/mask.c cmd/parse.c cmd/params.c backends/common/libc.c)
 
 $(O)/fuzz/%.o: %.c
 	@mkdir -p $(@D)

@@ -289,12 +289,12 @@ open_stderr(const struct body *b)
 	struct stat st;
 	int fd = -1;
 
-	snprintf(path, sizeof path, "/proc/%d/fd/2", (int)b->outside.pid);
+	snprintf(path, sizeof path, "/proc/%d/fd/2", (int)b->outsider.pid);
 	if (stat(path, &st) == 0 && (S_ISREG(st.st_mode) || S_ISSOCK(st.st_mode)))
-		fd = libc_pidfd_getfd(b->outside.fd, STDERR_FILENO);
+		fd = libc_pidfd_getfd(b->outsider.fd, STDERR_FILENO);
 	if (fd < 0)
 		fd = open(path, O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	if (fd >= 0 && (!is_meant(b, fd) || outside_has_ended(&b->outside))) {
+	if (fd >= 0 && (!is_meant(b, fd) || outsider_has_ended(&b->outsider))) {
 		close(fd);
 		fd = -1;
 	}
@@ -357,7 +357,7 @@ loss_warn(const struct run *r, struct doubt *d)
 	d->warned = true;
 	if (run_guarded(r))
 		snprintf(whom, sizeof whom, "process %d and its descendants are",
-		    (int)r->body->outside.pid);
+		    (int)r->body->outsider.pid);
 	snprintf(text, sizeof text, "%s: %s; if no renewal succeeds, %s stopped in %s",
 	    params_keys(r->params).text, d->why.text, whom, parse_span(left).text);
 	tell(r, text);

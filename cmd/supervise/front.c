@@ -86,7 +86,7 @@ front_aim(const struct front *f)
 	    .command = atomic_load(&f->page->command),
 	    .leads = !f->run->origin->has_tty,
 	    .spared = &f->elders.spared,
-	    .outside = run_guarded(f->run),
+	    .outsider = run_guarded(f->run),
 	    .by = instant_after(atomic_load(&f->page->kill_at), KILL_FINDS),
 	};
 }
@@ -211,7 +211,7 @@ take_over(struct front *f, const char *why)
 static const char *
 describe_keeper(const struct front *f)
 {
-	char state = f->keeper.pid ? tree_state(f->keeper.pid) : '\0';
+	char state = f->keeper.pid ? process_state(f->keeper.pid) : '\0';
 
 	return state == 'T' || state == 't'
 	    ? "dlock's keeper process was stopped"
@@ -398,7 +398,7 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 		front_signals_stopped(f, m->number);
 		break;
 	case MSG_SUSPECT:
-		outside_look(run_guarded(f->run));
+		tree_look(run_guarded(f->run));
 		loss_suspect(f->run, &f->doubt, m);
 		break;
 	case MSG_TRUSTED:
@@ -423,7 +423,7 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 	case MSG_SIGNAL:
 		break;
 	case MSG_STOPPING:
-		outside_look(run_guarded(f->run));
+		tree_look(run_guarded(f->run));
 		break;
 	}
 }

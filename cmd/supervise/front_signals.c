@@ -64,7 +64,7 @@ reach_of(struct front *f, const struct received *t)
 static bool
 has_ended(pid_t command)
 {
-	char state = tree_state(command);
+	char state = process_state(command);
 
 	return state ? state == 'Z' : kill(command, 0) != 0;
 }
@@ -73,7 +73,7 @@ has_ended(pid_t command)
 static void
 describe_stops(const struct front *f, struct signal_case *c, pid_t command)
 {
-	char state = c->sig == SIGCONT && command ? tree_state(command) : 'S';
+	char state = c->sig == SIGCONT && command ? process_state(command) : 'S';
 
 	c->stopped = state == 'T' || state == '\0';
 	c->foreground = c->sig == SIGCONT && c->terminal && loop_is_foreground();
@@ -156,7 +156,7 @@ static void
 continue_group(struct front *f, pid_t command)
 {
 	pid_t leader = getsid(0);
-	char state = leader > 0 ? tree_state(leader) : 'S';
+	char state = leader > 0 ? process_state(leader) : 'S';
 
 	/* where that is not known, too many are continued rather than too few */
 	if (loop_stops_group(f->stop.sig, false))
@@ -190,7 +190,7 @@ void
 front_signals_stop(struct front *f)
 {
 	pid_t command = atomic_load(&f->page->command);
-	char state = command ? tree_state(command) : '\0';
+	char state = command ? process_state(command) : '\0';
 	siginfo_t by;
 	bool came;
 

@@ -46,9 +46,9 @@ awaits_body(const struct incoming *in)
 static void
 check_body(struct incoming *in)
 {
-	struct outside *o = &in->run->body->outside;
+	struct outsider *o = &in->run->body->outsider;
 
-	if (awaits_body(in) && o->pid && outside_has_ended(o)) {
+	if (awaits_body(in) && o->pid && outsider_has_ended(o)) {
 		if (in->keep->phase == PH_ASK)
 			fault_set(in->fault, RC_SYSTEM,
 			    "process %d, for which the lock was to be held, has ended",
@@ -63,8 +63,8 @@ check_body(struct incoming *in)
 		return;
 	run_settle(in->run, WITHDRAWN);
 	o = run_guarded(in->run);
-	outside_look(o);
-	if (!o || outside_is_empty(o))
+	tree_look(o);
+	if (!o || outsider_is_empty(o))
 		react(in, EV_EMPTY, 0);
 }
 
@@ -97,7 +97,7 @@ check_delivery(struct incoming *in)
 
 	if (!is_undelivered(in) || (since < DELIVERY_AGAIN && !late))
 		return;
-	state = late ? 'T' : tree_state(getppid());
+	state = late ? 'T' : process_state(getppid());
 	if ((state != 'T' && (state != '\0' || since < DELIVERY_PATIENCE)) ||
 	    !run_settle(in->run, WITHDRAWN))
 		return;
@@ -118,7 +118,7 @@ body_wake(const struct incoming *in)
 	if (in->keep->phase == PH_HOLD && in->keep->tree.stopping &&
 	    !in->keep->tree.empty)
 		return instant_now() + TREE_AGAIN;
-	if (awaits_body(in) && in->run->body->outside.by_proc)
+	if (awaits_body(in) && in->run->body->outsider.by_proc)
 		return instant_first(in->run->body->until, instant_now() + BODY_AGAIN);
 	return awaits_body(in) ? in->run->body->until : NEVER;
 }
@@ -212,7 +212,8 @@ check_front(struct incoming *in)
 		return;
 	in->guard_at = instant_now() + in->run->params->terms.ttl / 4;
 	sleeps = in->keep->phase == PH_HOLD && in->news.link >= 0 &&
-	    !atomic_load(&in->run->page->front.guarded) && tree_state(getppid()) == 'T';
+	    !atomic_load(&in->run->page->front.guarded) &&
+	    process_state(getppid()) == 'T';
 	if (guarded && !sleeps)
 		incoming_drop_guard(in);
 	else if (sleeps && !guarded)
@@ -298,7 +299,7 @@ reap(struct incoming *in)
 	for (; waitid(P_ALL, 0, &found, any) == 0; found.si_pid = 0) {
 		if (found.si_pid == 0)
 			return;
-		if (found.si_pid == in->child.pid && tree_is_end(&found))
+		if (found.si_pid == in->child.pid && process_is_end(&found))
 			atomic_store(&in->run->page->command, 0);
 		if (waitpid(found.si_pid, &status, WNOHANG | WUNTRACED | WCONTINUED) ==
 		    in->child.pid)
@@ -324,7 +325,7 @@ keeper_state(const struct incoming *in)
 							  : SIGNAL_UNDELIVERED;
 	/* its end may lie in the signalfd, behind the link */
 	command = atomic_load(&in->run->page->command);
-	return command && tree_state(command) != 'Z' ? SIGNAL_RUNS : SIGNAL_RESTS;
+	return command && process_state(command) != 'Z' ? SIGNAL_RUNS : SIGNAL_RESTS;
 }
 
 /* When the command has ended: to all that --wait-tree waits for, else to those that have joined. */
@@ -483,8 +484,8 @@ serve_inner_runs(struct incoming *in, const struct pollfd *set)
 	    .pace = in->keep->lease.pace,
 	    .parts = in->lock->outer.parts,
 	    .has = what_we_have(in),
-	    .pid = in->run->body && in->run->body->outside.pid
-		? in->run->body->outside.pid
+	    .pid = in->run->body && in->run->body->outsider.pid
+		? in->run->body->outsider.pid
 		: getppid(),
 	    .where = page_where(in->run->page),
 	    .stops = in->run->body && in->keep->tree.stopping,
@@ -525,8 +526,8 @@ incoming_wait(struct incoming *in, int fd, short events, instant until)
 	bool ready;
 
 	if (in->run->body)
-		gate = awaits_body(in) && !in->run->body->outside.by_proc
-		    ? in->run->body->outside.fd
+		gate = awaits_body(in) && !in->run->body->outsider.by_proc
+		    ? in->run->body->outsider.fd
 		    : -1;
 	set[SLOT_LINK] = (struct pollfd){.fd = in->news.link, .events = POLLIN};
 	set[SLOT_GATE] = (struct pollfd){.fd = gate, .events = sends ? POLLOUT : POLLIN};

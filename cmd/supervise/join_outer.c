@@ -1,6 +1,8 @@
 /* join_outer.c - the outer keeper's side of its socket: which runs join its hold, and which release it. */
 #include "join_outer.h"
 
+#include "tree.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -96,7 +98,7 @@ accept_peer(struct join_outer *d)
 		close(fd);
 		return true;
 	}
-	foreign = d->root && pid != d->root && tree_relation(d->root, pid) == KIN_NO;
+	foreign = d->root && pid != d->root && process_kin(d->root, pid) == KIN_NO;
 	if (foreign && count_peers(d, PEER_FOREIGN) >= JOIN_FOREIGN)
 		close(fd);
 	else

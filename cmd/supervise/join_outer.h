@@ -9,7 +9,7 @@
 
 #include "join.h"
 #include "join_address.h"
-#include "tree.h"
+#include "aim.h"
 
 #include <poll.h>
 

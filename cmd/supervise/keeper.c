@@ -75,7 +75,7 @@ open_socket(struct keeper *k)
 
 	if (!*k->in.outer.address)
 		join_outer_open(&k->in.outer, k->params, r->socket_id,
-		    r->body ? r->body->outside.pid : getpid());
+		    r->body ? r->body->outsider.pid : getpid());
 }
 
 /* What was granted goes back at once: see keeper_granted(). */
@@ -94,7 +94,7 @@ start_command(struct keeper *k)
 	struct pollfd set[LOOP_OWN];
 	struct told told = {0};
 
-	tree_reserve();
+	process_reserve();
 	open_socket(k);
 	/* in the link it is in the front's hands, though the front may sleep */
 	if (!told_write(&told, k->run, k->lock.outer.parts, k->in.outer.address) ||
@@ -126,7 +126,7 @@ start_body(struct keeper *k)
 {
 	struct told told = {0};
 
-	tree_reserve();
+	process_reserve();
 	k->run->body->until = instant_after(instant_now(), k->params->steer.length);
 	atomic_store(&k->page->exec, EXEC_CALLED);
 	leave_directory(k);
@@ -176,7 +176,7 @@ keeper_aim(const struct keeper *k)
 	    .wake = true,
 	    .command = atomic_load(&k->page->command), /* forgotten once it is reaped */
 	    .leads = k->in.child.group != 0,
-	    .outside = run_guarded(k->run),
+	    .outsider = run_guarded(k->run),
 	    .by = instant_after(k->keep.lease.kill_at, KILL_FINDS),
 	};
 }
@@ -503,7 +503,7 @@ renew(struct keeper *k)
 		break;
 	default:
 		if (!k->in.news.suspect) {
-			outside_look(run_guarded(k->run)); /* before it may be lost */
+			tree_look(run_guarded(k->run)); /* before it may be lost */
 			k->in.news.suspect = news_send(&k->in.news, MSG_SUSPECT,
 			    k->keep.lease.term_at - instant_now(), f.text);
 		}
@@ -571,13 +571,13 @@ static void
 leave_the_terminal(struct keeper *k)
 {
 	int null = libc_open_nothing();
-	int other = k->run->body ? k->run->body->outside.fd : k->in.child.gate;
+	int other = k->run->body ? k->run->body->outsider.fd : k->in.child.gate;
 
 	incoming_leave_group(&k->in);
 	for (int fd = 0; fd <= 2; fd++)
 		dup2(null, fd);
 	libc_close_all_but(3, k->in.news.link, other);
-	tree_forget();
+	process_forget();
 }
 
 static _Noreturn void

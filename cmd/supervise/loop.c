@@ -2,7 +2,7 @@
 #include "loop.h"
 
 #include "backends/common/libc.h"
-#include "tree.h"
+#include "process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -102,7 +102,7 @@ loop_is_closed(int guard)
 static bool
 goes_on(pid_t command)
 {
-	char state = command ? tree_state(command) : 'T';
+	char state = command ? process_state(command) : 'T';
 
 	return state != 'T' && state != '\0';
 }
@@ -239,7 +239,7 @@ loop_is_foreground(void)
 	bool yes = tty >= 0 && tcgetpgrp(tty) == getpgrp();
 
 	if (tty < 0)
-		return errno != ENXIO && tree_terminal() == TERMINAL_FOREGROUND;
+		return errno != ENXIO && process_terminal() == TERMINAL_FOREGROUND;
 	close(tty);
 	return yes;
 }

@@ -1,12 +1,12 @@
 /* run.c - of a run: whom its lock guards. */
 #include "run.h"
 
-struct outside *
+struct outsider *
 run_guarded(const struct run *r)
 {
-	return r->body && r->body->outside.pid && run_delivery(r) == DELIVERED &&
+	return r->body && r->body->outsider.pid && run_delivery(r) == DELIVERED &&
 		!atomic_load(&r->page->end.returned)
-	    ? &r->body->outside
+	    ? &r->body->outsider
 	    : NULL;
 }
 

@@ -56,8 +56,8 @@ enum delivery { UNDELIVERED, DELIVERED, WITHDRAWN };
  * on a loss, as a command is.
  */
 struct body {
-	struct outside outside; /* pid 0: for nobody */
-	instant until;          /* --for, from the grant on; NEVER */
+	struct outsider outsider; /* pid 0: for nobody */
+	instant until;            /* --for, from the grant on; NEVER */
 	/*
 	 * In the front: prints the grant; then leaves the process that has asked, which
 	 * ends.  False: nobody has it, and the lock goes back; so it does if a signal that
@@ -93,7 +93,7 @@ struct run {
 };
 
 /* The process that has been given the lock, and is to be stopped; NULL: there is none. */
-struct outside *run_guarded(const struct run *);
+struct outsider *run_guarded(const struct run *);
 
 /* UNDELIVERED where a command is run. */
 enum delivery run_delivery(const struct run *);
@@ -108,15 +108,6 @@ void start_origin(struct origin *);
 
 /* The caller has filled in params (which is `p`), origin, and path or body. */
 struct verdict start_run(struct run *, struct params *p);
-
-/* Why a command could not be stopped here, so that none is run; NULL: it could. */
-const char *start_objection(void);
-
-/*
- * Makes this process the parent of all that loses its own below it: who stops a command's
- * tree finds it so.  NULL, or why that cannot be.
- */
-const char *start_adopting(void);
 
 /*
  * As the command did: loops in shells stop on Ctrl-C only when they see the signal.

@@ -44,7 +44,7 @@ start_origin(struct origin *o)
 		signal(SIGCHLD, SIG_DFL);
 	tty = open("/dev/tty", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
 	/* a chroot may lack /dev/tty, which would say ENXIO if there were no terminal */
-	o->has_tty = tty >= 0 || (errno != ENXIO && tree_terminal() != TERMINAL_NONE);
+	o->has_tty = tty >= 0 || (errno != ENXIO && process_terminal() != TERMINAL_NONE);
 	if (tty >= 0)
 		close(tty);
 }
@@ -58,18 +58,6 @@ refused(const struct params *p, enum rc rc, const char *what, const char *why)
 
 	snprintf(words, sizeof words, "%s: %s", what, why ? why : strerror(errno));
 	return verdict_of(p, &e, &(struct heard){.words = words, .where = ""});
-}
-
-const char *
-start_objection(void)
-{
-	if (!tree_find_self() && errno != EMFILE && errno != ENFILE)
-		return "/proc is not mounted here, or does not show this process";
-	if (!tree_finds_all() && !tree_has_pidfds())
-		return "/proc is an outer pid namespace's, and this kernel or sandbox lacks pidfd_open(2) (Linux 5.3)";
-	if (!tree_finds_all())
-		return "/proc is an outer pid namespace's, and hides processes (hidepid)";
-	return NULL;
 }
 
 /*
@@ -93,14 +81,6 @@ has_descriptors(const struct run *r)
 	return enough;
 }
 
-const char *
-start_adopting(void)
-{
-	return prctl(PR_SET_CHILD_SUBREAPER, 1) == 0
-	    ? NULL
-	    : "the kernel, or a filter of system calls, refuses PR_SET_CHILD_SUBREAPER";
-}
-
 /* All that this process and each keeper of its share.  False, with errno. */
 static bool
 prepare_keeper(struct run *r, struct params *p)
@@ -113,7 +93,7 @@ prepare_keeper(struct run *r, struct params *p)
 
 	if (r->body)
 		atomic_store(r->body->delivery, UNDELIVERED);
-	r->has_elders = tree_has_children();
+	r->has_elders = process_has_children();
 	r->outer = outer ? join_address_living(outer, NULL) : "";
 	r->page = page_new();
 	if (!r->outer || !r->page || getrandom(&bytes, sizeof bytes, 0) != sizeof bytes)
@@ -122,7 +102,7 @@ prepare_keeper(struct run *r, struct params *p)
 	digits_hex(r->socket_id, bytes.door, sizeof bytes.door);
 	p->terms.seed = bytes.seed;
 	r->front = getpid();
-	r->shown = r->body && r->body->outside.pid ? r->body->outside.pid : r->front;
+	r->shown = r->body && r->body->outsider.pid ? r->body->outsider.pid : r->front;
 	record_write(r->record, p, r->shown, r->socket_id);
 	if (r->body) {
 		free(r->told.text);
@@ -145,9 +125,9 @@ prepare(struct run *r, struct params *p)
 	} site;
 
 	r->began = instant_now();
-	tree_reserve();
+	process_reserve();
 	if (r->body)
-		r->body->outside.front = getpid();
+		r->body->outsider.front = getpid();
 	join_site_find(&site.where, p);
 	join_site_write(site.told, p->site.backend, &site.where.site);
 	r->where = &site.where;
@@ -201,10 +181,11 @@ start_run(struct run *r, struct params *p)
 	bool ready;
 
 	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
-	why = start_objection();
+	why = tree_objection();
 	if (!why && !r->body)
-		why = start_adopting();
-	if (why && !(r->body && !r->body->outside.pid)) /* else nobody is to be stopped */
+		why = tree_adopt();
+	if (why &&
+	    !(r->body && !r->body->outsider.pid)) /* else nobody is to be stopped */
 		return refused(p, RC_CONFIG,
 		    "dlock takes no lock where it cannot stop the processes under it",
 		    why);

@@ -89,16 +89,16 @@ states(void **state)
 	pid_t child = sleeper();
 
 	(void)state;
-	assert_non_null(strchr("RS", tree_state(child)));
+	assert_non_null(strchr("RS", process_state(child)));
 	kill(child, SIGSTOP);
 	waitpid(child, NULL, WUNTRACED);
-	assert_int_equal(tree_state(child), 'T');
+	assert_int_equal(process_state(child), 'T');
 	kill(child, SIGKILL);
 	waitid(P_PID, child, NULL, WEXITED | WNOWAIT);
-	assert_int_equal(tree_state(child), 'Z');
-	assert_int_equal(tree_relation(getpid(), child), KIN_YES);
+	assert_int_equal(process_state(child), 'Z');
+	assert_int_equal(process_kin(getpid(), child), KIN_YES);
 	bury(child);
-	assert_int_equal(tree_state(child), 0);
+	assert_int_equal(process_state(child), 0);
 }
 
 /* The name in /proc is the process's own to choose. */
@@ -123,10 +123,10 @@ hostile_names_do_not_confuse(void **state)
 		}
 		close(ends[1]);
 		assert_int_equal(read(ends[0], &c, 0), 0);
-		while (tree_state(child) == 'R')
+		while (process_state(child) == 'R')
 			usleep(1000);
-		assert_int_equal(tree_state(child), 'S');
-		assert_int_equal(tree_relation(getpid(), child), KIN_YES);
+		assert_int_equal(process_state(child), 'S');
+		assert_int_equal(process_kin(getpid(), child), KIN_YES);
 		close(ends[0]);
 		bury(child);
 	}
@@ -138,14 +138,14 @@ descendants_are_contained(void **state)
 	pid_t grand, child = family(&grand, false), other = sleeper();
 
 	(void)state;
-	assert_int_equal(tree_relation(getpid(), child), KIN_YES);
-	assert_int_equal(tree_relation(getpid(), grand), KIN_YES);
-	assert_int_equal(tree_relation(child, grand), KIN_YES);
-	assert_int_equal(tree_relation(child, other), KIN_NO);
-	assert_int_equal(tree_relation(child, child), KIN_NO);
-	assert_int_equal(tree_relation(child, getpid()), KIN_NO);
-	assert_int_equal(tree_relation(getpid(), 1), KIN_NO);
-	assert_int_equal(tree_relation(getpid(), 0), KIN_HIDDEN);
+	assert_int_equal(process_kin(getpid(), child), KIN_YES);
+	assert_int_equal(process_kin(getpid(), grand), KIN_YES);
+	assert_int_equal(process_kin(child, grand), KIN_YES);
+	assert_int_equal(process_kin(child, other), KIN_NO);
+	assert_int_equal(process_kin(child, child), KIN_NO);
+	assert_int_equal(process_kin(child, getpid()), KIN_NO);
+	assert_int_equal(process_kin(getpid(), 1), KIN_NO);
+	assert_int_equal(process_kin(getpid(), 0), KIN_HIDDEN);
 	kill(grand, SIGKILL);
 	bury(child);
 	bury(other);
@@ -179,7 +179,7 @@ orphans_are_found(void **state)
 
 	(void)state;
 	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_int_equal(tree_relation(getpid(), grand), KIN_YES);
+	assert_int_equal(process_kin(getpid(), grand), KIN_YES);
 	assert_int_equal(tree_signal(getpid(), &(struct aim){.sig = SIGKILL}), 1);
 	assert_int_equal(waitpid(grand, &status, 0), grand);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
@@ -245,10 +245,10 @@ a_look_without_descriptors_spares_nobody_anew(void **state)
 	struct rlimit none, old;
 
 	(void)state;
-	tree_reserve();
+	process_reserve();
 	assert_true(tree_spare(&spared, keeper));
 	assert_int_equal(spared.n, 1);
-	tree_forget();
+	process_forget();
 	getrlimit(RLIMIT_NOFILE, &old);
 	none = old;
 	none.rlim_cur = 0;
@@ -261,7 +261,7 @@ a_look_without_descriptors_spares_nobody_anew(void **state)
 	bury(keeper);
 	bury(other);
 	free(spared.at);
-	tree_reserve();
+	process_reserve();
 }
 
 /* A sleeper with this number, where the kernel lets us choose; else another one. */
@@ -358,7 +358,7 @@ kill_all(void)
 		usleep(10000);
 		while (waitpid(-1, NULL, WNOHANG) > 0)
 			continue;
-		if (!tree_has_children())
+		if (!process_has_children())
 			return looks;
 	}
 	return 0;
@@ -394,7 +394,7 @@ a_process_without_its_first_thread_lives(void **state)
 		_exit(0);
 	}
 	assert_int_equal(read(ends[0], &lone, sizeof lone), sizeof lone);
-	while (tree_state(lone) != 'Z')
+	while (process_state(lone) != 'Z')
 		usleep(1000);
 	assert_int_equal(tree_signal(child, &(struct aim){.sig = SIGTERM}), 1);
 	assert_int_equal(waitpid(child, &status, 0), child);
@@ -412,7 +412,7 @@ descriptors_are_in_reserve(void **state)
 	pid_t grand;
 
 	(void)state;
-	tree_reserve();
+	process_reserve();
 	family(&grand, false);
 	last = dup(0);
 	close(last);
@@ -424,7 +424,7 @@ descriptors_are_in_reserve(void **state)
 	assert_int_equal(tree_signal(getpid(), &(struct aim){.sig = SIGKILL}), 2);
 	setrlimit(RLIMIT_NOFILE, &old);
 	assert_true(kill_all() > 0);
-	tree_reserve();
+	process_reserve();
 }
 
 static void
@@ -555,7 +555,7 @@ who_was_seen_and_has_escaped_is_killed(void **state)
 	(void)state;
 	assert_int_equal(tree_signal(child, &(struct aim){.sig = 0}), 1);
 	bury(child);
-	assert_int_equal(tree_relation(lonely, grand), KIN_NO);
+	assert_int_equal(process_kin(lonely, grand), KIN_NO);
 	tree_kill(lonely, &(struct aim){.sig = 0});
 	assert_int_equal(waitpid(grand, &status, 0), grand);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
@@ -604,7 +604,7 @@ static int
 become_subreaper(void **state)
 {
 	(void)state;
-	tree_reserve();
+	process_reserve();
 	return prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
@@ -613,7 +613,7 @@ become_subreaper(void **state)
 static void
 await_death(pid_t pid)
 {
-	while (tree_state(pid) != 'Z' && tree_state(pid) != 0)
+	while (process_state(pid) != 'Z' && process_state(pid) != 0)
 		usleep(1000);
 }
 
@@ -625,18 +625,20 @@ static void
 outside_processes_are_known_by_themselves(void **state)
 {
 	pid_t grand, child = family(&grand, false), other = sleeper();
-	struct outside o;
+	struct outsider o;
 
 	(void)state;
-	assert_true(outside_open(&o, child));
-	assert_int_equal(tree_signal(0, &(struct aim){.sig = 0, .outside = &o}), 2);
+	assert_true(outsider_open(&o, child));
+	assert_int_equal(tree_signal(0, &(struct aim){.sig = 0, .outsider = &o}), 2);
 	kill(child, SIGKILL);
 	await_death(child);
-	assert_true(outside_has_ended(&o));
-	assert_int_equal(tree_signal(0, &(struct aim){.sig = SIGKILL, .outside = &o}), 1);
+	assert_true(outsider_has_ended(&o));
+	assert_int_equal(
+	    tree_signal(0, &(struct aim){.sig = SIGKILL, .outsider = &o}), 1);
 	await_death(grand);
-	assert_int_equal(tree_signal(0, &(struct aim){.sig = SIGKILL, .outside = &o}), 0);
-	assert_non_null(strchr("RS", tree_state(other)));
+	assert_int_equal(
+	    tree_signal(0, &(struct aim){.sig = SIGKILL, .outsider = &o}), 0);
+	assert_non_null(strchr("RS", process_state(other)));
 	bury(child);
 	bury(other);
 	waitpid(grand, NULL, 0);
@@ -649,14 +651,15 @@ static void
 a_keeper_of_a_run_is_not_spared(void **state)
 {
 	pid_t grand, child = family_with("", &grand, false);
-	struct outside o;
+	struct outsider o;
 
 	(void)state;
-	assert_true(outside_open(&o, child));
-	assert_int_equal(tree_signal(0, &(struct aim){.sig = 0, .outside = &o}), 2);
+	assert_true(outsider_open(&o, child));
+	assert_int_equal(tree_signal(0, &(struct aim){.sig = 0, .outsider = &o}), 2);
 	kill(child, SIGKILL);
 	await_death(child);
-	assert_int_equal(tree_signal(0, &(struct aim){.sig = SIGKILL, .outside = &o}), 1);
+	assert_int_equal(
+	    tree_signal(0, &(struct aim){.sig = SIGKILL, .outsider = &o}), 1);
 	await_death(grand);
 	bury(child);
 	waitpid(grand, NULL, 0);
@@ -669,15 +672,16 @@ static void
 a_hold_that_has_left_is_spared(void **state)
 {
 	pid_t grand, child = family_with(NULL, &grand, false);
-	struct outside o;
+	struct outsider o;
 
 	(void)state;
-	assert_true(outside_open(&o, child));
-	assert_int_equal(tree_signal(0, &(struct aim){.sig = 0, .outside = &o}), 2);
+	assert_true(outsider_open(&o, child));
+	assert_int_equal(tree_signal(0, &(struct aim){.sig = 0, .outsider = &o}), 2);
 	kill(child, SIGKILL);
 	await_death(child);
-	assert_int_equal(tree_signal(0, &(struct aim){.sig = SIGKILL, .outside = &o}), 0);
-	assert_non_null(strchr("RS", tree_state(grand)));
+	assert_int_equal(
+	    tree_signal(0, &(struct aim){.sig = SIGKILL, .outsider = &o}), 0);
+	assert_non_null(strchr("RS", process_state(grand)));
 	kill(grand, SIGKILL);
 	bury(child);
 	waitpid(grand, NULL, 0);
@@ -690,20 +694,20 @@ static void
 a_hold_that_was_stopped_with_others_goes_on(void **state)
 {
 	pid_t grand, child = family_with(NULL, &grand, false);
-	struct outside o;
+	struct outsider o;
 
 	(void)state;
-	assert_true(outside_open(&o, child));
-	outside_look(&o); /* so it is known */
+	assert_true(outsider_open(&o, child));
+	tree_look(&o); /* so it is known */
 	kill(child, SIGKILL);
 	await_death(child);
 	kill(grand, SIGSTOP);
-	while (tree_state(grand) != 'T')
+	while (process_state(grand) != 'T')
 		usleep(1000);
-	outside_look(&o);
-	for (int i = 0; i < 2000 && tree_state(grand) == 'T'; i++)
+	tree_look(&o);
+	for (int i = 0; i < 2000 && process_state(grand) == 'T'; i++)
 		usleep(1000);
-	assert_non_null(strchr("RS", tree_state(grand)));
+	assert_non_null(strchr("RS", process_state(grand)));
 	kill(grand, SIGKILL);
 	bury(child);
 	waitpid(grand, NULL, 0);
@@ -716,13 +720,13 @@ static void
 the_number_of_a_group_that_has_ended_is_somebody_elses(void **state)
 {
 	pid_t leader = sleeper(), other = 0;
-	struct outside o;
+	struct outsider o;
 	char lives;
 
 	(void)state;
 	setpgid(leader, leader);
-	assert_true(outside_open(&o, leader));
-	outside_look(&o);
+	assert_true(outsider_open(&o, leader));
+	tree_look(&o);
 	assert_true(o.whole);
 	bury(leader);
 	usleep(50000); /* the kernel counts in clock ticks */
@@ -732,9 +736,9 @@ the_number_of_a_group_that_has_ended_is_somebody_elses(void **state)
 		other = sleeper_with_number(leader);
 	}
 	setpgid(other, other);
-	tree_kill(0, &(struct aim){.outside = &o});
+	tree_kill(0, &(struct aim){.outsider = &o});
 	usleep(50000); /* a killed one would be a zombie by then */
-	lives = tree_state(other);
+	lives = process_state(other);
 	bury(other);
 	close(o.fd);
 	free(o.known.at);
@@ -748,12 +752,12 @@ static void
 the_orphans_of_a_group_that_has_ended_are_somebody_elses(void **state)
 {
 	pid_t leader = sleeper(), front = sleeper(), other = 0;
-	struct outside o;
+	struct outsider o;
 	char lives;
 
 	(void)state;
 	setpgid(leader, leader);
-	assert_true(outside_open(&o, leader));
+	assert_true(outsider_open(&o, leader));
 	o.front = front; /* so that this process is the one that adopts */
 	bury(leader);
 	usleep(50000); /* the kernel counts in clock ticks */
@@ -763,9 +767,9 @@ the_orphans_of_a_group_that_has_ended_are_somebody_elses(void **state)
 		other = sleeper_with_number(leader);
 	}
 	setpgid(other, other);
-	tree_kill(0, &(struct aim){.outside = &o});
+	tree_kill(0, &(struct aim){.outsider = &o});
 	usleep(50000); /* a killed one would be a zombie by then */
-	lives = tree_state(other);
+	lives = process_state(other);
 	bury(other);
 	bury(front);
 	close(o.fd);
@@ -780,7 +784,7 @@ what_dlock_has_below_it_is_spared(void **state)
 {
 	int ends[2];
 	pid_t child, held;
-	struct outside o;
+	struct outsider o;
 
 	(void)state;
 	assert_int_equal(pipe(ends), 0);
@@ -794,12 +798,14 @@ what_dlock_has_below_it_is_spared(void **state)
 			pause();
 	}
 	assert_int_equal(read(ends[0], &held, sizeof held), sizeof held);
-	assert_true(outside_open(&o, child));
+	assert_true(outsider_open(&o, child));
 	o.front = held;
-	assert_int_equal(tree_signal(0, &(struct aim){.sig = SIGKILL, .outside = &o}), 1);
+	assert_int_equal(
+	    tree_signal(0, &(struct aim){.sig = SIGKILL, .outsider = &o}), 1);
 	await_death(child);
-	assert_int_equal(tree_signal(0, &(struct aim){.sig = SIGKILL, .outside = &o}), 0);
-	assert_non_null(strchr("RS", tree_state(held)));
+	assert_int_equal(
+	    tree_signal(0, &(struct aim){.sig = SIGKILL, .outsider = &o}), 0);
+	assert_non_null(strchr("RS", process_state(held)));
 	kill(held, SIGKILL);
 	bury(child);
 	waitpid(held, NULL, 0);
@@ -814,16 +820,16 @@ static void
 nobody_is_gone_before_two_looks_have_found_nobody(void **state)
 {
 	pid_t child = sleeper();
-	struct outside o;
+	struct outsider o;
 
 	(void)state;
-	assert_true(outside_open(&o, child));
+	assert_true(outsider_open(&o, child));
 	kill(child, SIGKILL);
 	await_death(child);
-	outside_look(&o);
-	assert_false(outside_is_empty(&o));
-	outside_look(&o);
-	assert_true(outside_is_empty(&o));
+	tree_look(&o);
+	assert_false(outsider_is_empty(&o));
+	tree_look(&o);
+	assert_true(outsider_is_empty(&o));
 	bury(child);
 	close(o.fd);
 	free(o.known.at);
@@ -834,21 +840,21 @@ static void
 a_group_is_whole_unless_others_are_in_it(void **state)
 {
 	pid_t leader, other;
-	struct outside o;
+	struct outsider o;
 
 	(void)state;
 	leader = sleeper();
 	other = sleeper();
 	setpgid(leader, leader);
-	assert_true(outside_open(&o, leader));
-	outside_look(&o);
+	assert_true(outsider_open(&o, leader));
+	tree_look(&o);
 	assert_true(o.whole);
 	setpgid(other, leader);
-	outside_look(&o);
+	tree_look(&o);
 	assert_false(o.whole);
-	tree_kill(0, &(struct aim){.outside = &o});
+	tree_kill(0, &(struct aim){.outsider = &o});
 	await_death(leader);
-	assert_non_null(strchr("RS", tree_state(other)));
+	assert_non_null(strchr("RS", process_state(other)));
 	bury(leader);
 	bury(other);
 	close(o.fd);
@@ -864,7 +870,7 @@ what_is_outside_loses_no_orphan_to_a_polite_signal(void **state)
 {
 	struct births *b = mmap(
 	    NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	struct outside o;
+	struct outsider o;
 	int ends[2];
 	char c;
 
@@ -891,12 +897,12 @@ what_is_outside_loses_no_orphan_to_a_polite_signal(void **state)
 		}
 		assert_int_equal(read(ends[0], &child, sizeof child), sizeof child);
 		close(ends[1]);
-		assert_true(outside_open(&o, child));
+		assert_true(outsider_open(&o, child));
 		while (atomic_load(&b->n) < 100)
 			usleep(1000);
 		tree_signal(
-		    0, &(struct aim){.sig = SIGTERM, .wake = true, .outside = &o});
-		while (tree_kill(0, &(struct aim){.outside = &o}) > 0)
+		    0, &(struct aim){.sig = SIGTERM, .wake = true, .outsider = &o});
+		while (tree_kill(0, &(struct aim){.outsider = &o}) > 0)
 			usleep(1000);
 		usleep(10000); /* a dead one's descriptors may still be being closed */
 		fcntl(ends[0], F_SETFL, O_NONBLOCK);
@@ -913,15 +919,15 @@ static void
 who_is_not_there_is_not_opened(void **state)
 {
 	pid_t child = sleeper();
-	struct outside o;
+	struct outsider o;
 
 	(void)state;
 	kill(child, SIGKILL);
 	await_death(child);
-	assert_false(outside_open(&o, child)); /* a zombie */
+	assert_false(outsider_open(&o, child)); /* a zombie */
 	assert_int_equal(errno, ESRCH);
 	bury(child);
-	assert_false(outside_open(&o, child));
+	assert_false(outsider_open(&o, child));
 	assert_int_equal(errno, ESRCH);
 }
 
