@@ -12,9 +12,9 @@
 #	make dist deb tarball   the source, a package for Debian, a file for any Linux: build/dist
 #	make static     build/static/dlock, against musl: without pg, mysql and TLS
 #
-# What is missing is installed by `make deps` (demo, check and bench call it), from
-# the system's own packages, if root does it; otherwise it says what an administrator
-# is to install.  V=1 shows the commands.
+# `make deps` installs packages that are missing, from the system's own archive, if root calls it;
+# otherwise it names those that an administrator has to install.  demo, check and bench call it.
+# V=1 shows the commands.
 
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
@@ -37,7 +37,7 @@ VERSION := 0.1.0
 O ?= build
 Q := $(if $(V),,@)
 
-# ---- which backends: auto takes what is there, yes insists ----
+# ---- backends: auto takes those whose library is there, yes insists on it ----
 
 $(foreach w,WITH_REDIS WITH_ZK WITH_PG WITH_MYSQL WITH_MEMCACHED WITH_ETCD WITH_TLS,$(if $(filter auto yes no,$($(w))),,$(error $(w) is auto, yes or no)))
 have_pc = $(shell $(PKG_CONFIG) --exists $(1) 2>/dev/null && echo yes)
@@ -52,14 +52,14 @@ USE_PG := $(call choose,pg,$(WITH_PG),$(call have_pc,libpq),libpq-dev)
 USE_MYSQL := $(call choose,mysql,$(WITH_MYSQL),$(call have_pc,libmariadb),libmariadb-dev)
 USE_MEMCACHED := $(call choose,memcached,$(WITH_MEMCACHED),yes)
 USE_ETCD := $(call choose,etcd,$(WITH_ETCD),yes)
-# TLS of our own, for rediss://, zks:// and etcds:// (pg and mysql leave it to their libraries).
+# TLS for rediss://, zks:// and etcds://.  The libraries of pg and mysql do their own.
 USE_TLS := $(if $(filter no,$(WITH_TLS)),,$(or $(call have_pc,openssl),$(if $(filter yes,$(WITH_TLS)),$(error TLS: install libssl-dev))))
 
-# libpq, libmariadb and OpenSSL are loaded when they are needed: only their headers are used here.
+# libpq, libmariadb and OpenSSL are loaded when they are needed, so the build uses only their headers.
 include_of = $(patsubst -I%,-isystem %,$(shell $(PKG_CONFIG) --cflags $(1) 2>/dev/null))
 
-# Client libraries are taken from archives where there are some: each shared
-# object costs every start of dlock some 40 us (make bench).
+# Other client libraries are linked from archives where there are some, since each shared object costs
+# every start of dlock some 40 us (make bench).
 archive = $(filter /%,$(shell $(CC) -print-file-name=lib$(1).a 2>/dev/null))
 static = $(or $(call archive,$(1)),$(shell $(PKG_CONFIG) --libs $(1) 2>/dev/null))
 
@@ -70,16 +70,16 @@ WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes
 HARDEN := -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection \
 	$(if $(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null)),-fcf-protection=full) -fPIE
 HARDEN_LD := -pie -Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code
-# Only gcc knows it: strings that stay with the constants of those that use them.
+# This keeps a file's strings beside its other constants; only gcc knows the option.
 APART := $(if $(shell $(CC) -Werror -fno-merge-constants -x c -c -o /dev/null /dev/null 2>&1),,-fno-merge-constants)
 CFLAGS ?= -O2 -g
-# What pkg-config and the compiler say is asked for once, not for each file.
+# := asks pkg-config and the compiler once, and not for each file.
 HAVE := $(if $(USE_REDIS),-DHAVE_REDIS) $(if $(USE_ZK),-DHAVE_ZK -DTHREADED) \
 	$(if $(USE_PG),-DHAVE_PG $(call include_of,libpq)) \
 	$(if $(USE_MYSQL),-DHAVE_MYSQL $(call include_of,libmariadb)) $(if $(USE_MEMCACHED),-DHAVE_MEMCACHED) $(if $(USE_ETCD),-DHAVE_ETCD) \
 	$(if $(USE_TLS),-DHAVE_OPENSSL $(call include_of,openssl))
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION=\"$(VERSION)\" $(WARN) $(HARDEN) $(APART) -I. -I$(O) -MMD -MP $(HAVE) $(CFLAGS)
-# backends/common/inlet.c: libraries that are loaded later are to find its recv(), send() and poll().
+# Libraries that are loaded later must find the recv(), send() and poll() of backends/common/inlet.c.
 LIBS := -Wl,--export-dynamic-symbol=recv,--export-dynamic-symbol=send,--export-dynamic-symbol=poll \
 	$(call static,jansson) $(if $(USE_REDIS),$(call static,hiredis)) \
 	$(if $(USE_ZK),$(or $(call archive,zookeeper_mt),-lzookeeper_mt) -lm) -pthread $(LDLIBS)
@@ -88,7 +88,7 @@ BACKENDS := $(wildcard backends/*.c backends/common/*.c backends/file/*.c) $(if 
 	$(if $(USE_REDIS),$(wildcard backends/redis/*.c)) $(if $(USE_ZK),$(wildcard backends/zk/*.c)) \
 	$(if $(USE_PG),$(wildcard backends/pg/*.c)) $(if $(USE_MYSQL),$(wildcard backends/mysql/*.c)) \
 	$(if $(USE_MEMCACHED),$(wildcard backends/memcached/*.c)) $(if $(USE_ETCD),$(wildcard backends/etcd/*.c)) $(if $(STATIC),backends/musl/glibc.c)
-# What each run executes stands together, code and strings: every 64 KiB more is a page fault.
+# The code and strings that each run uses stand together: every 64 KiB more is a page fault.
 FIRST := $(patsubst %,cmd/%.c,args conf environment json main mask options parse params record run said say text variables) $(wildcard cmd/supervise/*.c)
 SOURCES := $(FIRST) $(BACKENDS) $(filter-out $(FIRST),$(wildcard cmd/*.c))
 OBJECTS := $(SOURCES:%.c=$(O)/%.o)
@@ -104,7 +104,7 @@ $(O)/dlock: $(OBJECTS)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(HARDEN_LD) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
-# Objects made with other flags or backends are no use: this file changes with them.
+# This file changes with flags and backends, and all objects depend on it.
 $(O)/flags: FORCE
 	@$(can_build) || { echo "dlock needs a C compiler, pkg-config and jansson, and for each backend its library; on Debian:"; \
 	echo "    apt-get install --no-install-recommends $(BUILD_PACKAGES)"; exit 1; }
@@ -118,12 +118,12 @@ $(O)/%.o: %.c $(O)/flags | $(MADE)
 	@echo "  CC    $<"
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
-# It shares the keeper's memory and may write to none of it: cmd/supervise/stub.c.
+# The stub shares the keeper's memory and must not write to any of it: cmd/supervise/stub.c.
 $(O)/cmd/supervise/stub.o: private ALL_CFLAGS += -fno-stack-protector -fno-sanitize=all \
 	-fno-profile-arcs -fno-test-coverage -Wframe-larger-than=512
 
-# A script becomes its bytes and its SHA-1, by which the server knows it; those of
-# dialects begin alike.
+# A Lua script becomes an array of its bytes, and its SHA-1, by which the server knows it.  The scripts of
+# dialects all begin with common.lua.
 $(DIALECTS:%.lua=$(O)/%.lua.h): backends/redis/dialects/common.lua
 $(O)/%.lua.h: %.lua
 	@mkdir -p $(@D)
@@ -133,7 +133,7 @@ $(O)/%.lua.h: %.lua
 	echo "static const char $${name}_lua[] = {"; \
 	cat $(filter %/common.lua,$^) $< | od -An -v -tx1 | sed 's/ \(..\)/0x\1,/g'; echo "};"; } >$@
 
-# So does a schema, ended as a string; that of pg stands in two files.
+# A schema becomes a string; that of pg stands in two files.
 $(O)/backends/pg/schema.sql.h: backends/pg/schema_calls.sql
 $(O)/%.sql.h: %.sql
 	@mkdir -p $(@D)
@@ -145,9 +145,9 @@ $(O)/%.sql.h: %.sql
 
 # ---- one static file ----
 
-# pg, mysql and TLS are left out: their libraries are loaded when they are needed, which a
-# static program cannot do.  hiredis, jansson and libzookeeper are the archives for glibc
-# (backends/musl/glibc.c).  musl-gcc has no -static-pie, so its parts are named.
+# It lacks pg, mysql and TLS, since a static program cannot load their libraries.  hiredis, jansson and
+# libzookeeper come from the archives for glibc (backends/musl/glibc.c).  musl-gcc has no -static-pie, so
+# the parts of that are named.
 MUSL = /usr/lib/$(shell uname -m)-linux-musl
 STATIC_LD = -static -nostartfiles $(addprefix $(MUSL)/,rcrt1.o crti.o crtn.o) \
 	-Wl,-pie,--no-dynamic-linker,-z,text,-z,relro,-z,now,-z,noexecstack,-z,separate-code,-z,stack-size=1048576
@@ -159,10 +159,10 @@ static:
 	@$(MAKE) --no-print-directory O=$(O)/static STATIC=yes CC=musl-gcc WITH_PG=no WITH_MYSQL=no WITH_TLS=no \
 		HARDEN_LD='$(STATIC_LD)' CFLAGS='$(CFLAGS) -D_LARGEFILE64_SOURCE -Wno-format-truncation -isystem $(O)/static/include' all
 
-# ---- what must be installed, as Debian calls it ----
+# ---- packages that must be installed, by their names in Debian ----
 
 BUILD_PACKAGES := gcc libc6-dev pkg-config libjansson-dev libhiredis-dev libssl-dev libzookeeper-mt-dev libpq-dev libmariadb-dev
-# Whose locks dlock takes (tests/system/promises/test_joins.py).
+# Programs whose locks dlock takes (tests/system/promises/test_joins.py).
 JOIN_PACKAGES := python3-django python3-django-redis python3-django-pglocks python3-pymemcache python3-tooz \
 	python3-filelock python3-fasteners python3-portalocker python3-oslo.concurrency \
 	ruby ruby-activerecord ruby-pg ruby-mysql2 \
@@ -176,10 +176,10 @@ CHECK_PACKAGES := $(BUILD_PACKAGES) iproute2 libcmocka-dev python3-pytest python
 have_cmocka = $(shell echo '\#include <cmocka.h>' | $(CC) -include stdarg.h -include stddef.h -include stdint.h -include setjmp.h -E - >/dev/null 2>&1 && echo yes)
 can_build = command -v $(firstword $(CC)) >/dev/null && $(PKG_CONFIG) --exists jansson 2>/dev/null
 
-# Where there are no Debian packages, nothing can be said about them: whoever builds knows.
+# Without dpkg nothing counts as missing: the one who builds must know.
 missing = $(if $(shell command -v dpkg-query),$(filter-out $(shell dpkg-query -W -f '$${Status}/$${Package}\n' $(1) 2>/dev/null | \
 	sed -n 's,^[a-z]* ok installed/,,p'),$(1)))
-# $(call install,packages): says what it does; without root, what is to be done.
+# $(call install,packages) says what it does; without root it says what to do.
 install = if [ "$$(id -u)" != 0 ]; then \
 	echo "not all that is needed is installed; an administrator can do that:"; \
 	echo "    apt-get install --no-install-recommends $(1)"; exit 1; fi; \
@@ -189,25 +189,26 @@ install = if [ "$$(id -u)" != 0 ]; then \
 	{ cat $(O)/apt.log; exit 1; }
 install_missing = $(if $(call missing,$(1)),$(call install,$(call missing,$(1))),:)
 
-# A user builds with what is there: backends may be left out.
+# A user without root builds with the libraries that are there, perhaps with fewer backends.
 .PHONY: deps-build
 deps-build:
 	@$(if $(filter 0,$(shell id -u)),$(call install_missing,$(BUILD_PACKAGES)),:)
 deps:
 	@$(call install_missing,$(CHECK_PACKAGES))
 
-# ---- to see it work ----
+# ---- a demonstration ----
 
 demo: deps-build
 	@$(MAKE) --no-print-directory all
 	@sh tests/demo.sh $(O)/dlock
 
-# ---- to see that it does ----
+# ---- tests ----
 
-# make test: what needs no server.  make test BACKEND=redis (or zk, pg, mysql, memcached, etcd): what
-# needs that one.  Installs nothing; what cannot be tested for want of a package is named.
-# Whoever runs it in the background has signals ignored that tests need.
-# PYTEST="--lf --durations=10": more words for pytest, here and in make check; TESTS=tests/system/redis: fewer files.
+# make test runs the tests that need no server; make test BACKEND=redis (or zk, pg, mysql, memcached, etcd)
+# those that need that one.  It installs nothing, and names the packages without which it cannot test
+# something.  A shell ignores signals for a job in the background that tests need, so env restores them.
+# PYTEST="--lf --durations=10" gives pytest more words, here and in make check; TESTS=tests/system/redis
+# selects files.
 export PYTEST
 TESTS ?= tests/system
 WORKERS ?= 12
@@ -220,12 +221,13 @@ test:
 		env --default-signal=INT,QUIT,HUP $(PYTHON) -m pytest -q --tb=short --workers=$(WORKERS) \
 		--limit=120 --known=tests/lasted.txt --progress=$(O)/test.log $(if $(BACKEND),-m $(BACKEND)) $(PYTEST) $(TESTS) </dev/null
 
-# Which test finds each of the faults of tests/mutants/mutants.txt, put into a copy of the source; COMPILE=1: does each compile?
+# Puts each fault of tests/mutants/mutants.txt into a copy of the source, and asks which test finds it;
+# COMPILE=1 asks only whether each compiles.
 .PHONY: mutants
 mutants: deps
 	@COMPILE=$(COMPILE) JOBS=$(JOBS) $(PYTHON) tests/mutants/run.py $(NAME)
 
-# A fresh make sees what deps has installed.
+# A second make reads again which libraries are there, after deps has installed some.
 check-all: export DLOCK_TEST_FULL := 1
 check-all: export DLOCK_SOAK := 180
 check-all: export LIMIT := 14400
@@ -234,7 +236,7 @@ check check-all: deps
 	@$(MAKE) --no-print-directory -j$$(nproc 2>/dev/null || echo 1) all $(O)/dlock-test $(O)/dlock-admin wrong
 	$(Q)DLOCK=$(O)/dlock DLOCK_TEST=$(O)/dlock-test PYTHON=$(PYTHON) tests/check.sh $(O)
 
-# What of node takes the same locks: needs node and npm, and what they fetch.
+# Clients for node that take the same locks: needs node and npm, and a network.
 NODE_PACKAGES := ioredis redlock@4.2.0 redlock5@npm:redlock@5.0.0-beta.2 ioredis-lock redis redis3@npm:redis@3.1.2 redis4@npm:redis@4 \
 	redis-lock node-redis-warlock redis-semaphore simple-redis-mutex \
 	pg advisory-lock graphile-migrate node-pg-migrate pg-boss@10 postgres-migrations
@@ -249,14 +251,14 @@ include packages/packages.mk
 include tests/units.mk
 include tests/model.mk
 
-# Units and the contract once more, with every byte and shift watched.
+# Runs units and the contract once more, with ASan and UBSan.
 SANITIZE := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 sanitize: deps
 	@$(MAKE) --no-print-directory O=$(O)/asan HARDEN= HARDEN_LD= CFLAGS='$(SANITIZE)' all units
 	DLOCK=$(O)/asan/dlock $(PYTHON) -m pytest -q -p no:cacheprovider tests/system/promises/test_contract.py
 
-# make bench crowd N="200 1000" BACKEND=redis: how costs grow with the number of waiters
-# make bench kinds: what readers, limits and several keys cost
+# make bench crowd N="200 1000" BACKEND=redis measures how costs grow with the number of waiters,
+# make bench kinds what readers, limits and several keys cost.
 .PHONY: crowd kinds bench-costs bench-crowd bench-kinds
 bench: $(if $(filter crowd,$(MAKECMDGOALS)),bench-crowd,$(if $(filter kinds,$(MAKECMDGOALS)),bench-kinds,bench-costs))
 crowd kinds: bench; @:
@@ -270,11 +272,12 @@ bench-kinds: deps
 	@$(MAKE) --no-print-directory all
 	@DLOCK=$(O)/dlock $(PYTHON) tests/bench/kinds.py
 
-# Tools that read; each is to have nothing to say.
+# Linters; each must have nothing to say.
 C_FILES = $(wildcard cmd/*.[ch] cmd/*/*.[ch] backends/*.[ch] backends/*/*.[ch] packages/*.c)
 C_TESTS = $(wildcard tests/*/*.[ch])
 TIDY := -*,clang-diagnostic-*,bugprone-*,clang-analyzer-*,misc-redundant-expression,readability-misleading-indentation,-bugprone-easily-swappable-parameters,-bugprone-reserved-identifier,-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-bugprone-narrowing-conversions,-bugprone-branch-clone,-bugprone-assignment-in-if-condition,-bugprone-suspicious-include,-bugprone-implicit-widening-of-multiplication-result,-clang-analyzer-valist.Uninitialized
-# The analyzer and cppcheck follow paths through functions, for minutes: in make check-all, and in make lint by itself.
+# The analyzer and cppcheck follow paths through functions, which takes minutes: make check-all and make
+# lint run them, make check does not.
 comma := ,
 lint_slowly := $(if $(LINT_QUICK),,yes)
 lint: $(MADE) $(O)/flags
@@ -299,23 +302,23 @@ lint: $(MADE) $(O)/flags
 format:
 	clang-format -i $(C_FILES) $(C_TESTS)
 
-# ---- to read it ----
+# ---- for readers ----
 
 .PHONY: map
 map:
 	@sh tests/map.sh
 
-# The manuals as pages that link to each other.  A manual writes "Sy dlock Ns (1)" for another one
-# (see its first lines); of dlock's own that is a reference here.
+# Makes the manuals as pages that link to each other.  A manual writes "Sy dlock Ns (1)" for another one
+# (see its first lines); here that becomes a reference.
 .PHONY: html
 html: $(patsubst man/%,$(O)/html/%.html,$(wildcard man/*.[157]))
 $(O)/html/%.html: man/%
 	@mkdir -p $(@D)
 	$(Q)sed 's/Sy \(dlock[a-z.-]*\) Ns (\([157]\))/Xr \1 \2/' $< | mandoc -T html -O man=%N.%S.html,toc >$@
 
-# ---- to use it ----
+# ---- installing ----
 
-# A manual for each group of subcommands; `man dlock-ls` finds it, too.
+# A manual describes a group of subcommands.  These names make `man dlock-ls` find it, too.
 MAN_LINKS := dlock-run:dlock dlock-ls:dlock-status dlock-wait:dlock-status dlock-freeze:dlock-break dlock-thaw:dlock-break \
 	dlock-forget:dlock-break dlock-release:dlock-hold
 

@@ -1,6 +1,5 @@
 /*
- * backend.h - the contract between dlock's caller side (cmd/) and the servers
- * (backends/).
+ * backend.h - the contract between the callers (cmd/) and the servers (backends/).
  *
  * A backend opens a store: the locks that one server, ensemble or directory
  * keeps.  Its lock_ops serve one claim on one key of it: ask for it, keep the
@@ -12,10 +11,10 @@
  * there, its caller forwards signals, reaps the command and enforces the
  * deadlines.
  *
- * A backend never prints (what the user should know is a host->notice), exits, forks,
- * installs a signal handler, or measures time by a clock other than instant_now().  It knows nothing
- * of argv, of the command or of exit statuses.  Everything it opens is close-on-exec.
- * All that a server sends is hostile until it is checked.
+ * A backend never prints (what the user should know is a host->notice), exits, forks, installs a
+ * signal handler, or measures time by a clock other than instant_now().  It knows nothing of
+ * argv, of the command or of exit statuses.  Everything it opens is close-on-exec.  All that a
+ * server sends is hostile until it is checked.
  *
  * The sequence for one lock, always in this order and always from one thread:
  *
@@ -95,30 +94,28 @@ kind_is_exclusive(enum lock_kind kind)
 enum period_kind { PER_NONE, PER_DAY, PER_HOUR, PER_WEEK };
 struct period {
 	enum period_kind kind;
-	int64_t
-	    offset; /* it begins so long after midnight, the hour, or Monday's midnight */
-	char id[16]; /* "": not known yet */
+	int64_t offset; /* from midnight, the full hour, or Monday's midnight */
+	char id[16];    /* "": not known yet */
 };
 
 /*
- * Work that is to be done once for all hosts.  Whether it has been is decided
- * under the lock, from the runs that such releases remember (at least 400
- * days): acquire gives RC_DONE if one with this ID has ended with status 0, or if
- * the last one that ended with 0, whatever its ID, began less than `cooldown`
- * ago by the server's clock.  It may say so before it queues, since neither
- * becomes untrue while one waits for the lock.
+ * Work that is to be done once for all hosts.  The backend decides under the lock whether it has
+ * been done, by the runs that such releases remember (for at least 400 days).  acquire gives
+ * RC_DONE if a run with this ID has ended with status 0, or if the last run that ended with 0,
+ * whatever its ID, began less than `cooldown` ago by the server's clock.  It may say so before it
+ * queues, since neither becomes untrue while a run waits for the lock.
  *
- * A clock may have been wrong when a run began, or be wrong now.  A run that is dated no
- * less than `cooldown` ahead of the server's clock proves nothing for that cooldown: so a
- * clock that was wrong once makes nobody skip for longer than twice the cooldown.  Where the
- * server is asked, it decides by this rule; a backend that decides itself calls
- * job_is_recent().  An ID that was done is done, whatever its date.
+ * A clock may have been wrong when a run began, or may be wrong now.  So a run that is dated
+ * `cooldown` or more ahead of the server's clock does not count for the cooldown: a clock that
+ * was wrong once makes no run skip for longer than twice the cooldown.  A server that decides
+ * does so by this rule; a backend that decides itself calls job_is_recent().  An ID that was done
+ * is done, whatever its date.
  */
 struct job {
 	/*
-	 * NULL: none; else the ID is that of the period in which the run asks, and `once`
-	 * is its `id`, which the backend fills (job_name_period()) when the server has told
-	 * its clock, before it asks whether that has been done.
+	 * The period in which the run asks, for a job of which each period has an ID; NULL: none.
+	 * Then `once` points to its `id`.  The backend fills that in (job_name_period()) when the
+	 * server has told its clock, before it asks whether that ID was done.
 	 */
 	struct period *per;
 	/* 1 to ONCE_BYTES of UTF-8 without control characters; NULL: has no ID */
@@ -126,17 +123,17 @@ struct job {
 	int64_t cooldown; /* 0: none */
 };
 
-/* Is what became of the run to be remembered? */
+/* Must the backend remember what became of the run? */
 static inline bool
 job_is_wanted(const struct job *j)
 {
 	return j->once || j->per || j->cooldown > 0;
 }
 
-/* For release: nothing was run, there is no status to remember. */
+/* For release: nothing was run, so there is no status to remember. */
 enum { STATUS_NONE = -1 };
 
-/* What is wanted.  Owned by the caller; outlives the store. */
+/* The lock that is wanted.  Owned by the caller; outlives the store. */
 struct claim {
 	const char *key; /* 1 to KEY_BYTES of UTF-8 without control characters */
 	enum lock_kind kind;
@@ -149,12 +146,15 @@ struct claim {
 	bool persist;       /* `until` is the user's: it holds for a silent server, too */
 };
 
-/* A grant, as the server gave it.  acquire fills it; `sent`, `lease`, `pace` and `soon` again by renew. */
+/*
+ * A grant, as the server gave it.  acquire fills it; `sent`, `lease`, `pace` and `soon` again by
+ * renew.
+ */
 struct grant {
 	/*
-	 * Greater than in every earlier grant of this key that excludes this one: where one of
-	 * the two is a writer's, or both have the same slot.  Grants that hold together have
-	 * different tokens, in any order.
+	 * The token is greater than in every earlier grant of this key that excludes this one:
+	 * where one of the two is a writer's, or both have the same slot.  Grants that hold
+	 * together have different tokens, in any order.
 	 */
 	uint64_t token;
 	/* with KIND_LIMIT: 0 to limit - 1, the lowest that no living holder has */
@@ -207,7 +207,7 @@ struct host {
 	 * before it says RC_BUSY); the caller reads it inside wait.
 	 */
 	struct {
-		/* the server does not answer; how, says the fault given to acquire */
+		/* the server does not answer; the fault given to acquire says how */
 		bool silent;
 		unsigned position; /* 1: next in line; 0: not known */
 		const char *key;   /* which of several keys; NULL: the only one */
@@ -234,8 +234,8 @@ struct host {
 	/*
 	 * The password by which the store logs in; NULL, "": none.  The backend writes it when it
 	 * knows it, and keeps the memory.  Texts of others (entries, `seen`, `breaker`, the words
-	 * of RC_DONE) may repeat it, and a backend hands them on as they stand: the caller blots it
-	 * out there.  Other faults never have it.
+	 * of RC_DONE) may repeat it, and a backend hands them on as they stand: the caller blots
+	 * it out there.  Other faults never have it.
 	 */
 	const char *secret;
 
@@ -247,7 +247,7 @@ struct host {
 	 */
 	struct fault notice;
 
-	/* The user wants to know more: what a notice needs may be found out at once. */
+	/* The user wants to know more (-v), so a notice may cost a question of its own. */
 	bool verbose;
 
 	/* For trace_call(); NULL: nobody wants to know. */
@@ -269,7 +269,7 @@ struct store {
 	unsigned caps; /* CAP_ bits, as URL and settings have them */
 };
 
-/* Before a downcast: any other backend's is a mistake of ours, never to be lived with. */
+/* Checks a store before a downcast: a store of another backend is a mistake of ours, so abort. */
 static inline struct store *
 store_of(struct store *s, const struct backend *b)
 {
@@ -285,7 +285,7 @@ enum {
 	CAP_SHARED = 1 << 2,  /* KIND_SHARED */
 	CAP_LIMIT = 1 << 3,   /* KIND_LIMIT */
 	CAP_JOB = 1 << 4,     /* struct job */
-	/* no more than that: a setting names the lock, and every key means it */
+	/* a setting names the only lock of the store, and every key means that one */
 	ONE_LOCK = 1 << 5,
 	CAP_REVOKE = 1 << 6, /* admin_ops.revoke without force */
 	CAP_FORCE = 1 << 7,  /* the same with force */
@@ -342,13 +342,13 @@ enum entry_kind {
 	ENTRY_WAITER,
 	ENTRY_WAITING, /* in a brief look, instead of waiters: how many there are */
 	ENTRY_FREEZE,
-	ENTRY_LAST,    /* the last run that is remembered of a job */
-	ENTRY_GOOD,    /* the last one that ended with 0, where that is another */
-	ENTRY_DONE,    /* in a look at jobs: the run of one ID that ended with 0 */
-	ENTRY_UNKNOWN, /* what uses the key is no lock, or is damaged: see `what` */
+	ENTRY_LAST, /* the last run that is remembered of a job */
+	ENTRY_GOOD, /* the last one that ended with 0, where that is another */
+	ENTRY_DONE, /* in a look at jobs: the run of one ID that ended with 0 */
+	ENTRY_UNKNOWN, /* something that is no lock, or is damaged, uses the key: see `what` */
 };
 
-/* A time by the server's clock that is not known, or of what has none. */
+/* A time by the server's clock that is not known, or that there is not. */
 enum { EPOCH_NONE = -1 };
 
 /*
@@ -415,8 +415,8 @@ struct look {
 };
 
 /*
- * Until when the answer to a request (a page) is awaited that is made now.  A look may take
- * long, but a server that says again and again that it cannot answer now is not asked for ever.
+ * Until when to wait for the answer to a request (of one page) that is made now.  A look may take
+ * long, but a server that keeps saying that it cannot answer now is given up.
  */
 static inline instant
 look_answer_by(const struct look *l)
@@ -424,7 +424,7 @@ look_answer_by(const struct look *l)
 	return instant_first(l->until, instant_after(instant_now(), l->patience));
 }
 
-/* Which grant is meant: what a look has shown of it. */
+/* The grant that is meant, as a look has shown it. */
 struct target {
 	const char *key;
 	uint64_t token;    /* 0: it has none */
@@ -453,18 +453,18 @@ struct checkup {
 	bool sweep;        /* remove what is left of it; tell nothing */
 	instant until;
 	/*
-	 * Written by the backend: why the probe must not be locked, since that would leave
-	 * something behind.  "": it may be.
+	 * The backend writes why the probe must not be locked: that would leave something behind.
+	 * "": it may be locked.
 	 */
 	struct fault hands_off;
-	/* and what acquire gives there, as far as that is known; RC_OK */
+	/* and the rc that acquire would give there, as far as that is known; RC_OK */
 	enum rc refusal;
 	void (*tell)(struct checkup *, const struct finding *);
 };
 
 /*
- * Not of one claim, but of all that a store has.  A store for which a capability is
- * missing is never asked for it.
+ * Looking and steering: not one claim, but all locks of a store.  A store that lacks a capability
+ * is never asked for it.
  */
 struct admin_ops {
 	/*
@@ -516,12 +516,11 @@ struct admin_ops {
 	    instant until, struct fault *);
 
 	/*
-	 * For dlock doctor: tells what is so of the server that a user of its locks should
-	 * know, and changes nothing.  Where acquire warns of something, the same function finds it.
-	 * With checkup->sweep instead: removes what acquire, freeze and the like have left
-	 * of the probe, which is locked by nobody, and that alone.
-	 * RC_OK: all has been told, however bad it is; else as each().  NULL: there is
-	 * nothing to tell, and nothing is left.
+	 * For dlock doctor: tells what is so of the server that a user of its locks should know,
+	 * and changes nothing.  Where acquire warns of something, the same function finds it.
+	 * With checkup->sweep instead: removes what acquire, freeze and the like have left of the
+	 * probe, which is locked by nobody, and that alone.  RC_OK: all has been told, however
+	 * bad it is; else as each().  NULL: there is nothing to tell, and nothing is left.
 	 */
 	enum rc (*check)(struct store *, struct checkup *, struct fault *);
 };
@@ -540,18 +539,20 @@ struct setting_row {
 
 struct backend {
 	const char *name;
-	/* of URLs that name it, the usual one first; NULL-ended */
+	/* of its URLs, the usual one first; NULL-ended */
 	const char *const *schemes;
 	bool pairs; /* a URL may also be written name=value name=value */
-	/* A user of a URL logs in with a password only: one without may be a password by mistake. */
+	/*
+	 * A user of a URL logs in with a password only: one without may be a password by mistake.
+	 */
 	bool user_needs_password;
 	/* ended by a row without a name; NULL: none */
 	const struct setting_row *settings;
 	/* URL forms and the default; lines of up to 67 characters */
 	const char *url_help;
-	/* what may have to be set up on a server by hand, as a script; or NULL */
+	/* a script for what an administrator may have to set up on a server; or NULL */
 	const char *schema;
-	/* why nobody should rely on its locks alone, for who looks at one; or NULL */
+	/* why nobody should rely on its locks alone, shown with each lock; or NULL */
 	const char *caveat;
 
 	/*

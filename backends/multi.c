@@ -1,4 +1,4 @@
-/* multi.c - several keys as one lock: a store for each, see multi.h. */
+/* multi.c - takes several keys as one lock, with a store for each: see multi.h. */
 #include "multi.h"
 
 #include "backends/common/alert.h"
@@ -13,14 +13,14 @@
 
 #define ATTEMPT (3 * NS_PER_S)  /* for a renewal while we wait, or a tenth of the ttl */
 #define GIVE_BACK NS_PER_S      /* for what is given back to be asked for again, */
-#define PAUSE (100 * NS_PER_MS) /* which is so long after that */
+#define PAUSE (100 * NS_PER_MS) /* and the pause before they are */
 #define NAME_SHOWN 100          /* bytes of a key in front of a text */
 
 /* One key. */
 struct part {
-	struct host host; /* first: the store's way back to us */
+	struct host host; /* must be first: the store's way back to us */
 	struct multi *multi;
-	struct store *store; /* NULL: could not be opened again */
+	struct store *store; /* NULL: it could not be opened again */
 	const char *key;
 	size_t index; /* among the keys as named */
 	struct claim claim;
@@ -39,7 +39,7 @@ struct multi {
 	const struct claim *claim; /* the caller's */
 	char where[WHERE_BYTES];
 
-	/* how far the taking of all of them has come */
+	/* how far acquire has come */
 	const struct part *asking; /* the one being acquired; NULL */
 	size_t held;               /* parts[0..held) are ours, */
 	size_t gone;               /* but this one no longer; n: none */
@@ -71,9 +71,9 @@ named(struct multi *m, size_t index)
 	return p;
 }
 
-/* ---- what the caller is told ---- */
+/* ---- telling the caller ---- */
 
-/* "KEY", and ": TEXT" unless that is "". */
+/* Writes "KEY: TEXT", or "KEY" where the text is "". */
 static void
 name_key(const struct part *p, const char *text, struct fault *f)
 {
@@ -88,7 +88,7 @@ name_key(const struct part *p, const char *text, struct fault *f)
 	*f = named;
 }
 
-/* A notice that the caller has not taken yet is not replaced: ours waits. */
+/* Passes a part's notice on.  It waits while the caller has not taken the last one. */
 static void
 pass_notice(struct part *p)
 {
@@ -102,7 +102,7 @@ pass_notice(struct part *p)
 	p->host.notice.text[0] = '\0';
 }
 
-/* Tells what has become of a call; `g`: what it has earned, if it may earn something. */
+/* Traces a call.  `g`: the grant that it has earned; NULL: such a call earns none. */
 static void
 pass_call(struct part *p, const char *call, instant began, enum rc rc,
     const struct grant *g, struct fault *f)
@@ -127,7 +127,7 @@ pace(const struct part *p)
 	return p->grant.pace ? p->grant.pace : lease / 3;
 }
 
-/* The next time. */
+/* When to renew the part next, after its grant. */
 static int64_t
 next_pace(const struct part *p)
 {
@@ -141,8 +141,9 @@ attempt_time(const struct multi *m)
 }
 
 /*
- * An equal share of the time for each of those still to be asked, so that a silent one leaves
- * the others theirs; but a quarter of it at least, for a server that is far away.
+ * The deadline for one part of those that are still to be asked.  Each gets an equal share of the
+ * time, so that a silent one leaves the others theirs; but at least a quarter, for a server that
+ * is far away.
  */
 static instant
 share(instant until, size_t left)
@@ -163,7 +164,7 @@ next_due(const struct multi *m)
 	return due;
 }
 
-/* The grant of all: it is worth as much as the worst of them. */
+/* Makes the grant of all parts: it is worth as much as the worst of them. */
 static void
 combine(struct multi *m, struct grant *g)
 {
@@ -185,7 +186,7 @@ combine(struct multi *m, struct grant *g)
 	g->anchor = anchor;
 }
 
-/* ---- asking them, one after the other ---- */
+/* ---- asking the parts, one after the other ---- */
 
 static bool
 is_ready(int fd, short events)
@@ -193,7 +194,7 @@ is_ready(int fd, short events)
 	return poll(&(struct pollfd){.fd = fd, .events = events}, 1, 0) > 0;
 }
 
-/* The first with an alert of which its server could be asked; n: there is none. */
+/* The first part whose alert is ready and whose server may answer; n: there is none. */
 static size_t
 first_alert(const struct multi *m, size_t n)
 {
@@ -206,8 +207,8 @@ first_alert(const struct multi *m, size_t n)
 }
 
 /*
- * All of the first n that may be ours, until one is lost.  One with an alert comes first;
- * or the one behind the first that was silent the last time.
+ * Renews those of the first n parts that may be ours, until one is lost.  A part with an alert
+ * comes first; otherwise the part behind the one that was silent the last time.
  */
 static void
 renew_all(struct multi *m, size_t n, instant until)
@@ -239,8 +240,8 @@ renew_all(struct multi *m, size_t n, instant until)
 }
 
 /*
- * All from parts[from] on that may be ours, and of them `last` (NULL: it does not matter)
- * behind the others.  Once one is found to be lost, the rest is told no status.
+ * Releases the parts from parts[from] on that may be ours; `last` comes last (NULL: any order).
+ * Once one is found to be lost, the rest gets STATUS_NONE, so that no run is remembered as done.
  */
 static void
 release_all(struct multi *m, size_t from, struct part *last, int status, instant until)
@@ -262,7 +263,7 @@ release_all(struct multi *m, size_t from, struct part *last, int status, instant
 	}
 }
 
-/* How much it matters among what others say. */
+/* How much an rc matters beside the others. */
 static int
 weight(enum rc rc)
 {
@@ -273,7 +274,10 @@ weight(enum rc rc)
 			       : 2;
 }
 
-/* The verdict on all is that of the part with the worst one, in its words; of one broken, its key. */
+/*
+ * The rc of all parts is the one that matters most, in the words of its part.  Where a part was
+ * broken, the words name its key.
+ */
 static enum rc
 gravest(struct multi *m, struct fault *f)
 {
@@ -294,12 +298,13 @@ gravest(struct multi *m, struct fault *f)
 	return worst->rc;
 }
 
-/* ---- what may happen to those that are held ---- */
+/* ---- keys that are held while we wait for another ---- */
 
 /*
- * A descriptor that is readable when one of the alerts is, or `fd` (-1) has its events; -1:
- * there is no alert.  Made anew each time, since a number may have become another
- * descriptor.  The alert of a part that did not answer stays, and is left out.
+ * Makes a descriptor that is readable when an alert is, or when `fd` (unless -1) has its events.
+ * -1: no part has an alert.  It is made anew each time, since a number may stand for another
+ * descriptor by now.  The alert of a part that did not answer is still there, and is left out,
+ * since it would end each wait.
  */
 static int
 gather_alerts(const struct multi *m, int fd, short events)
@@ -329,7 +334,7 @@ watch_alerts(struct multi *m)
 	*alert = gather_alerts(m, -1, 0);
 }
 
-/* Renews what we hold while we wait, and sees whether one has gone. */
+/* Renews the parts that we hold, and notes whether one is lost. */
 static void
 keep_held(struct multi *m, instant until)
 {
@@ -345,7 +350,10 @@ keep_held(struct multi *m, instant until)
 	}
 }
 
-/* When alerts count; at once where each may be the end of a lock (alert.h). */
+/*
+ * From when alerts count: at once for session locks, where each alert may be a lock's end
+ * (alert.h).
+ */
 static instant
 listens_from(const struct multi *m)
 {
@@ -355,7 +363,7 @@ listens_from(const struct multi *m)
 	return alert_due(&m->alert_pace, m->claim->ttl);
 }
 
-/* The caller sees what the part sees that is asked, and of which key. */
+/* Shows the caller the queue of the part that is being acquired, and its key. */
 static void
 pass_seen(const struct part *p)
 {
@@ -367,8 +375,8 @@ pass_seen(const struct part *p)
 }
 
 /*
- * host->wait of every part.  The part that is being acquired is stopped when one that we hold
- * has gone.
+ * Is host->wait of every part.  The part that is being acquired is stopped when one that we hold
+ * is lost.
  */
 static enum woke
 part_wait(struct host *h, int fd, short events, instant until)
@@ -393,7 +401,7 @@ part_wait(struct host *h, int fd, short events, instant until)
 			return WOKE_STOP;
 		ends = instant_first(until, next_due(m));
 		if (alert > instant_now())
-			ends = instant_first(ends, alert); /* we listen from then on */
+			ends = instant_first(ends, alert); /* alerts count from then on */
 		else
 			all = gather_alerts(m, fd, events);
 		woke = outer->wait(
@@ -433,7 +441,7 @@ open_part(struct part *p, struct fault *f)
 		return fault_set(f, RC_USAGE,
 		    "%s: a setting (-O) names the lock, so several keys would be the same lock: give one key",
 		    p->store->where);
-	/* a scheme of m->backend may have a backend of its own */
+	/* the store's backend may differ from m->backend: some schemes have one of their own */
 	if (p->store->backend->together)
 		rc = p->store->backend->together(p->store, m->parts[0].key, p->key, f);
 	return rc;
@@ -454,7 +462,7 @@ multi_close(struct store *s)
 	free(m);
 }
 
-/* All parts must have reached the same place: each of them looks for itself. */
+/* All parts must have the same locks, since each has resolved the site for itself. */
 static enum rc
 multi_identify(struct store *s, struct identity *id, struct fault *f)
 {
@@ -526,7 +534,7 @@ ask_part(struct part *p, instant until, struct fault *f)
 	instant began = instant_now();
 	enum rc rc;
 
-	/* the caller's owner, but no two that we use for one key are the same */
+	/* begins as the caller's owner, and is another one whenever a key is asked for again */
 	snprintf(p->owner, sizeof p->owner, "%.*s%08x", OWNER_CHARS - 8, m->claim->owner,
 	    (unsigned)strtoul(m->claim->owner + OWNER_CHARS - 8, NULL, 16) + m->again);
 	p->claim = *m->claim;
@@ -545,7 +553,7 @@ ask_part(struct part *p, instant until, struct fault *f)
 	return rc;
 }
 
-/* Gives back the one that has gone and all behind it; all of these can be asked anew. */
+/* Gives back the lost part and all behind it, so that they can be asked for again. */
 static enum rc
 begin_again(struct multi *m, instant until, struct fault *f)
 {
@@ -610,7 +618,10 @@ multi_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	return rc;
 }
 
-/* No loss is remembered as a success: one that was known before is in `status`. */
+/*
+ * Never remembers a run as done whose lock was lost.  A loss that was known before is in
+ * `status`.
+ */
 static enum rc
 multi_release(struct store *s, int status, instant until, struct fault *f)
 {

@@ -1,4 +1,4 @@
-/* registry.c - the table of backends, and the two ways to find one in it. */
+/* registry.c - has the table of backends, and finds one by name or by URL. */
 #include "registry.h"
 #include "backends/common/url.h"
 
@@ -8,8 +8,9 @@ extern const struct backend file_backend, redis_backend, zk_backend, pg_backend,
     mysql_backend, memcached_backend, etcd_backend, fake_backend;
 
 /*
- * A backend that this build lacks has a row without functions, so that its users read "not
- * compiled in" and not "unknown".  Its arguments: name, whether its URLs may be pairs, schemes.
+ * Defines a backend that this build lacks, without functions, so that its users read "not
+ * compiled in" and not "unknown".  The arguments are its name, whether its URLs may be pairs, and
+ * its schemes.
  */
 #define MISSING(word, takes_pairs, ...) \
 	const struct backend word##_backend = { \
@@ -68,7 +69,7 @@ registry_of_url(const char *url)
 	size_t scheme = strcspn(url, ":"),
 	       name = strspn(url, "abcdefghijklmnopqrstuvwxyz_"),
 	       blanks = strspn(url + name, " ");
-	/* written as name=value pairs: host=h dbname=d */
+	/* the URL consists of name=value pairs: host=h dbname=d */
 	bool pairs = name > 0 && url[name + blanks] == '=';
 
 	for (size_t i = 0; backends[i]; i++) {

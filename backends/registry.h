@@ -9,7 +9,10 @@
 /* Every backend that dlock knows, also those that this build lacks; NULL-ended. */
 extern const struct backend *const backends[];
 
-/* By its name ("redis"), or by a URL ("redis+unix:///run/r", or pairs); NULL: there is none. */
+/*
+ * Find a backend by its name ("redis"), or by a URL ("redis+unix:///run/r", or pairs); NULL:
+ * there is none.
+ */
 const struct backend *registry_named(const char *name);
 const struct backend *registry_of_url(const char *url);
 

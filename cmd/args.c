@@ -18,14 +18,17 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Keys take effect at once, for the files that are read next; all else is only noted. */
+/*
+ * The command line while it is read.  Keys take effect at once, since the files that are read
+ * next have sections for keys; all other options are only noted.
+ */
 struct args {
 	char **next;           /* what has not been read yet, NULL-ended */
 	struct params *params; /* where keys and operands take effect */
 	struct said_list *all; /* where all options are noted */
 	bool help;             /* -h or --help was among them */
 	bool ended;            /* a -- has ended the options */
-	bool named;            /* of dlock run: the key is a word of its own */
+	bool named;            /* of dlock run: the key came as a word, without -k */
 };
 
 /* ---- options ---- */
@@ -38,8 +41,9 @@ take_key(struct args *w, const char *called, const char *key, struct fault *f)
 }
 
 /*
- * Overwrites a password in the URL at once, so that ps(1) does not show it for long, whatever is
- * wrong with the next word.  Returns our copy; what is too long for that is refused.
+ * Overwrites a password in the URL at once, so that ps(1) does not show it for long, even if the
+ * next word is wrong.  Returns our copy.  A URL that is too long for
+ * the copy is refused later.
  */
 static const char *
 hide_url(struct params *p, char *url)
@@ -59,7 +63,7 @@ note_option(struct args *w, int i, const char *value, struct fault *f)
 
 	if (i == OPT_KEY)
 		return take_key(w, "--key", value, f);
-	if (i == OPT_URL) /* a word, or a part of one */
+	if (i == OPT_URL) /* a word of argv, or a part of one */
 		value = hide_url(w->params, (char *)value);
 	if (before && before->origin->by == BY_WORDS && !options[i].repeats)
 		return fault_set(f, RC_USAGE, "--%s is given twice", options[i].name);
@@ -67,7 +71,7 @@ note_option(struct args *w, int i, const char *value, struct fault *f)
 	return RC_OK;
 }
 
-/* The option with this letter; the last one, without a name: there is none. */
+/* The option with this letter.  Where there is none, the last row, which has no name. */
 static const struct option *
 option_of_letter(unsigned cmd, char letter)
 {
@@ -79,8 +83,8 @@ option_of_letter(unsigned cmd, char letter)
 }
 
 /*
- * How many bytes of the word name what it would be where options are read: `--`, an option, or
- * letters up to one with a value; 0: it would be none.
+ * Would the word be an option where options are read?  Returns how many of its bytes name it:
+ * `--`, a long option, or letters up to one that takes a value.  0: it is no option.
  */
 static size_t
 option_length(unsigned cmd, const char *word)
@@ -106,9 +110,9 @@ option_length(unsigned cmd, const char *word)
 }
 
 /*
- * The value of an option, which is the next word.  Where a shell has left out an empty variable,
- * the next word is an option: that is taken for no value, or another lock would be used.  The
- * text behind its name is not shown: it may be a password.
+ * The value of an option is the next word.  Where a shell has left out an empty variable, the
+ * next word is an option.  An option is not taken for a value, since then dlock would use another
+ * lock.  The error does not show the text behind the option's name, which may be a password.
  */
 static enum rc
 read_value(struct args *w, int i, struct fault *f)
@@ -138,7 +142,7 @@ read_long(struct args *w, struct fault *f)
 		w->help = true;
 		return RC_OK;
 	}
-	if (i < 0) /* what stands behind a = is not shown: it may be a password */
+	if (i < 0) /* the text behind a = is not shown: it may be a password */
 		return fault_set(f, RC_USAGE,
 		    "unknown option --%.*s%s (dlock help %s lists them)",
 		    n < 40 ? (int)n : 40, word,
@@ -151,7 +155,7 @@ read_long(struct args *w, struct fault *f)
 		return note_option(w, i, "1", f);
 	if (word[n])
 		return note_option(w, i, word + n + 1, f);
-	/* nobody can tell whether the next word is its value, or a key that looks like one */
+	/* the next word may be the value, or a key that looks like a duration */
 	if (options[i].bare && *w->next && parse_duration(*w->next, &ns)) {
 		const char *name = options[i].name;
 		const struct brief next = text_brief(*w->next);
@@ -165,7 +169,7 @@ read_long(struct args *w, struct fault *f)
 	return read_value(w, i, f);
 }
 
-/* A cluster such as `-nq` or `-nkKEY`.  `-key` is none, but a mistake. */
+/* Letters in a row, such as `-nq` or `-nkKEY`.  `-key` is refused: somebody meant --key. */
 static enum rc
 read_letters(struct args *w, struct fault *f)
 {
@@ -189,7 +193,7 @@ read_letters(struct args *w, struct fault *f)
 			    "unknown option -%c%s (dlock help %s lists them)", *c,
 			    options_hint(w->params->cmd, ": did you mean --", c, 1).text,
 			    options_cmd(w->params->cmd));
-		/* what stands behind a = is not shown: it may be a password */
+		/* the text behind a = is not shown: it may be a password */
 		if (o->arg && c[1] == '=')
 			return fault_set(f, RC_USAGE,
 			    "-%c=...: there is no = between a letter and its value: say -%c %s or --%s=%s",
@@ -222,7 +226,7 @@ read_options(struct args *w, struct fault *f)
 	return RC_OK;
 }
 
-/* ---- of others: operands ---- */
+/* ---- operands, of all subcommands but run ---- */
 
 /* A word between the options of a subcommand that runs nothing. */
 static enum rc
@@ -259,7 +263,7 @@ read_operands(struct args *w, struct fault *f)
 	return RC_OK;
 }
 
-/* ---- of dlock run: a key ---- */
+/* ---- the key of dlock run ---- */
 
 bool
 args_have(char **words, const char *word)
@@ -280,7 +284,7 @@ read_key(struct args *w, struct fault *f)
 		return RC_USAGE;
 	if (options_follow && args_have(w->next, "--") && read_options(w, f) != RC_OK)
 		return RC_USAGE;
-	/* without a -- it could as well be a command whose key was forgotten */
+	/* without a -- the word may as well be a command, and the key was forgotten */
 	if (options_follow && !w->ended)
 		return fault_set(f, RC_USAGE,
 		    "'%s' comes after the key '%s': options go before the key, or before a -- "
@@ -318,8 +322,9 @@ settle_backend(struct params *p, struct fault *f)
 }
 
 /*
- * The backend's own variable.  Settings in a file, such as a password, are for the server that
- * the file names, and for no other.
+ * Takes the URL from the backend's own variable, such as DLOCK_REDIS_URL.  Settings in a file,
+ * such as a password, are for the server that the file names, so they are dropped with the file's
+ * URL.
  */
 static enum rc
 read_variable(struct params *p, bool file_names_one, struct fault *f)
@@ -343,8 +348,8 @@ read_variable(struct params *p, bool file_names_one, struct fault *f)
 }
 
 /*
- * Fills in what of backend and URL was not said, once all values are in the parameters.  Backend
- * and URL may each name the backend; both must name the same one.  Without a URL of the
+ * Fills in backend and URL where the user has not said them, once all other values are known.
+ * Option and URL may each name the backend; both must name the same one.  Without a URL of the
  * words or of DLOCK_URL, DLOCK_<BACKEND>_URL counts, after it what files say, and then the
  * backend's default.
  */
@@ -361,21 +366,21 @@ settle_site(struct params *p, struct fault *f)
 	/* a variable is stronger than a file */
 	if (!of_url || said_in_file(of_url))
 		rc = read_variable(p, of_url != NULL, f);
-	/* without a URL at all, what the outer run uses, if its backend is ours */
+	/* without a URL at all, the outer run's site counts, if its backend is ours */
 	s->inherits = !s->url && outer && strcmp(outer, s->backend->name) == 0;
 	return rc;
 }
 
 /*
- * Checks that the backend has such settings.  It would say so itself when it is opened, but not
- * where they come from.  Their values are for the backend alone to judge.
+ * Checks that the backend has such settings.  The backend would refuse them as well, but could
+ * not say where they come from.  Only the backend can judge their values.
  */
 static enum rc
 settle_settings(struct params *p, struct fault *f)
 {
 	const struct backend *b = p->site.backend;
 
-	/* dlock config shows them without a backend, too */
+	/* dlock config shows settings even of a backend that is not compiled in */
 	for (size_t i = 0; i < p->site.nsettings && p->cmd != CMD_CONFIG && b->open;
 	     i++) {
 		const struct said *by = p->said->settings[i];
@@ -383,14 +388,14 @@ settle_settings(struct params *p, struct fault *f)
 
 		if (setting_named(b, p->site.settings[i].name, &why))
 			continue;
-		mask_spoken(why.text); /* where -O was said for -u */
+		mask_spoken(why.text); /* -O may have been typed for -u */
 		return fault_set(f, said_wrong(by), "%s: %s",
 		    said_call(by, OPT_OPTION).text, why.text);
 	}
 	return RC_OK;
 }
 
-/* A password that stands where a user should is no secret in a file that others can read. */
+/* Refuses a URL whose user may be a password by mistake, in a file that others can read. */
 static enum rc
 settle_secret(struct params *p, struct fault *f)
 {
@@ -412,7 +417,7 @@ settle_secret(struct params *p, struct fault *f)
 
 /* ---- the parameters as a whole ---- */
 
-/* Of dlock run: what stands behind options and key. */
+/* The words behind options and key of dlock run are its command. */
 static enum rc
 settle_command(const struct args *w, struct fault *f)
 {
@@ -443,7 +448,7 @@ settle_command(const struct args *w, struct fault *f)
 	return RC_OK;
 }
 
-/* Of others, those that are about a lock need its key. */
+/* Refuses a subcommand that is about a lock and has no key. */
 static enum rc
 settle_key(const struct params *p, struct fault *f)
 {
@@ -457,7 +462,10 @@ settle_key(const struct params *p, struct fault *f)
 	return RC_OK;
 }
 
-/* Last, when no password is left among the words: whoever reads us may be slow. */
+/*
+ * Refuses to ask a person where there is none.  This check comes last, when the passwords in argv
+ * are overwritten: writing the error may take long, and ps(1) must not show a password meanwhile.
+ */
 static enum rc
 settle_asking(struct params *p, struct fault *f)
 {
@@ -473,7 +481,7 @@ settle_asking(struct params *p, struct fault *f)
 	return RC_OK;
 }
 
-/* Can the lease carry two attempts to renew, the grace and the margin? */
+/* Refuses a lease that is too short for two attempts to renew, the grace and the margin. */
 static enum rc
 settle_lease(struct params *p, struct fault *f)
 {
@@ -494,7 +502,10 @@ settle_lease(struct params *p, struct fault *f)
 	    parse_span(t->grace).text, parse_span(lease_least(t->grace)).text);
 }
 
-/* A run that is busy may be content; elsewhere, 0 is what the caller has asked for. */
+/*
+ * Refuses -E 0 but for a run.  From dlock hold, 0 says that the lock is held; from dlock wait,
+ * that it is free.
+ */
 static enum rc
 settle_conflict(struct params *p, struct fault *f)
 {
@@ -508,8 +519,8 @@ settle_conflict(struct params *p, struct fault *f)
 }
 
 /*
- * A period begins within itself.  Where a file or a variable says when, that is for the runs
- * that have one.
+ * Checks that the offset of a period is shorter than the period.  An offset in a file or a
+ * variable is for the runs that have a period, and counts for nothing in others.
  */
 static enum rc
 settle_period(struct params *p, struct fault *f)
@@ -562,7 +573,7 @@ settle_log(struct params *p, struct fault *f)
 	return RC_OK;
 }
 
-/* Each of these asks another question than the other. */
+/* Refuses two options that ask different questions. */
 static enum rc
 settle_look(struct params *p, struct fault *f)
 {
@@ -596,7 +607,7 @@ settle_look(struct params *p, struct fault *f)
 	return RC_OK;
 }
 
-/* All that is not a word: files, for the keys that are known by now, and variables. */
+/* Reads variables, and files for the keys that are known by now. */
 static enum rc
 read_others(struct params *p, struct said_list *all, struct fault *f)
 {
@@ -608,8 +619,9 @@ read_others(struct params *p, struct said_list *all, struct fault *f)
 }
 
 /*
- * `dlock run` ends its options where the command begins.  The words behind a -- are the command
- * and no key, since `dlock run $KEY -- nice make` with an empty variable would lock "nice".
+ * `dlock run` ends its options where the command begins.  The words behind a -- are the command,
+ * and none of them is a key: `dlock run $KEY -- nice make` with an empty variable would lock
+ * "nice".
  */
 static enum rc
 read_run_words(struct args *w, struct fault *f)

@@ -1,11 +1,10 @@
 /*
  * args.h - the words after a subcommand's name become a struct params.
  *
- * Options end at `--` or at the first word that is none; nothing may be abbreviated, and
- * only options that the table says so of may be given twice.  `dlock run` has a key and a
- * command behind its options: without -k the first word is the key, and further options may
- * come between it and a `--`.  Other subcommands have operands, which may stand between the
- * options.
+ * Options end at `--` or at the first word that is no option.  Nothing may be abbreviated.  Only
+ * the options that the table marks may be given twice.  `dlock run` has a key and a command
+ * behind its options: without -k the first word is the key, and further options may come between
+ * it and a `--`.  Other subcommands have operands, which may stand between the options.
  */
 #ifndef DLOCK_ARGS_H
 #define DLOCK_ARGS_H
@@ -22,7 +21,7 @@
  */
 enum rc args_read(struct params *, unsigned cmd, char **argv, struct fault *);
 
-/* Does this one stand among the words? */
+/* Is `word` one of `words`? */
 bool args_have(char **words, const char *word);
 
 #endif

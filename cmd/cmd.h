@@ -1,5 +1,6 @@
 /*
- * cmd.h - a subcommand, which its file exports and main.c has in a table.
+ * cmd.h - what a subcommand consists of.  Its file exports a struct cmd; main.c has a table of
+ * them.
  */
 #ifndef DLOCK_CMD_H
 #define DLOCK_CMD_H
@@ -9,13 +10,13 @@
 struct cmd {
 	const char *help; /* one line */
 	unsigned bit;     /* CMD_: its name, and which options it has */
-	/* `dlock help NAME` prints both, and the options between them */
+	/* `dlock help NAME` prints usage, then the options, then notes */
 	const char *usage, *notes;
-	/* returns the exit status; NULL: of help, whose words are no options */
+	/* Runs it and returns the exit status.  NULL: help, whose words are no options. */
 	int (*run)(struct params *);
 	/*
-	 * Its words, or a file, could not be used, and the user has been told: says what this
-	 * subcommand adds to that, and returns the exit status.  NULL: it adds nothing.
+	 * Called where the words or a file were refused, after the user was told why.  It says
+	 * what this subcommand adds to that, and returns the exit status.  NULL: it adds nothing.
 	 */
 	int (*refuse)(struct params *, enum rc, const struct fault *);
 };

@@ -1,4 +1,4 @@
-/* columns.c - what stands in the columns of `dlock ls`, and how wide they are. */
+/* columns.c - chooses the columns of `dlock ls`, their widths, and fills their cells. */
 #include "columns.h"
 
 #include "parse.h"
@@ -31,7 +31,7 @@ enum cell {
 	TOOK, /* from that to the end */
 };
 
-/* Where a member of a person is, which must have the type that its cell needs. */
+/* The offset of a member of a person.  The member must have the type that its cell needs. */
 #define TEXT_AT(m) \
 	_Generic(((struct person *)NULL)->m, const char * : offsetof(struct person, m))
 #define NUMBER_AT(m) \
@@ -41,8 +41,8 @@ struct column {
 	const char *name;
 	size_t least, usual, most; /* widths */
 	/*
-	 * Where no columns are named, those with a rank are shown; without room they are left
-	 * out in this order, but for those that stay.
+	 * Where the user names no columns, those with a rank are shown.  Without room they are
+	 * left out, the lowest rank first; columns that STAY are never left out.
 	 */
 	int rank;
 	bool right; /* numbers */
@@ -87,7 +87,7 @@ static const struct column of_jobs[] = {
     {.name = NULL},
 };
 
-/* ---- what stands in them: "" where nothing is known ---- */
+/* ---- cells: "" where nothing is known ---- */
 
 static void
 cell_text(char *out, const char *text)
@@ -113,7 +113,7 @@ cell_kind(char *out, const struct view *v)
 	else if (h && h->limit > 0)
 		snprintf(out, CELL_BYTES, "limit %" PRIu64 "/%" PRId64, v->holders.all,
 		    h->limit);
-	else if (h) /* of a limit that nobody tells, too */
+	else if (h) /* also where a limited lock does not tell its limit */
 		snprintf(out, CELL_BYTES, "%s %" PRIu64, record_kind_name(h->kind),
 		    v->holders.all);
 }
@@ -144,7 +144,7 @@ cell_of_person(
 		cell_length(out, view_span(n, p->until));
 }
 
-/* The first holder, or the one who has frozen the key; of a job, the one who ran it. */
+/* The person of a row: the first holder, else who has frozen the key; of a job who ran it. */
 static const struct person *
 person_of(const struct view *v)
 {
@@ -179,7 +179,7 @@ cell_value(char *out, const struct column *c, const struct view *v)
 		cell_of_person(out, c, v, p);
 }
 
-/* ---- which of them ---- */
+/* ---- which columns ---- */
 
 static const struct column *
 all_of(const struct columns *c)
@@ -229,9 +229,9 @@ least_width(const struct columns *c)
 	return sum;
 }
 
-/* ---- how wide ---- */
+/* ---- widths ---- */
 
-/* Makes columns wider, from the first to the last, as long as there is room. */
+/* Widens the columns, from the first to the last, as long as there is room. */
 static void
 widen(struct columns *c, size_t *room, bool to_most)
 {
@@ -280,7 +280,7 @@ columns_choose(struct columns *c, bool jobs, const char *names, const struct scr
 
 /* ---- rows ---- */
 
-/* One value, filled up to its width but for the last; returns how long it is in bytes. */
+/* Prints one value and pads it, unless it is the last one.  Returns its length in bytes. */
 static size_t
 print_cell(
     const struct columns *c, size_t i, const struct view *v, char *out, size_t size)

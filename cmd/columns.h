@@ -1,9 +1,9 @@
 /*
- * columns.h - the table of `dlock ls`, and of `dlock ls --jobs`
+ * columns.h - the table of `dlock ls`, and of `dlock ls --jobs`.
  *
- * Widths are chosen before the first row is known, so that it can be printed at once:
- * on a terminal, values are cut to fit; elsewhere they are whole, and a long one moves
- * those behind it.
+ * Widths are chosen before the first row is known, so that each row is printed at once.  On a
+ * terminal, values are cut to fit.  Elsewhere they are whole, and a long value moves those behind
+ * it.
  */
 #ifndef DLOCK_COLUMNS_H
 #define DLOCK_COLUMNS_H
@@ -28,10 +28,13 @@ struct columns {
 enum rc columns_choose(struct columns *, bool jobs, const char *names,
     const struct screen *, struct fault *);
 
-/* The screen is another size: chooses the widths anew. */
+/* Chooses the widths anew, after the screen has changed its size. */
 void columns_fit(struct columns *, const char *names);
 
-/* The line of one lock or job (NULL: of headings), without its newline, into out[ROW_BYTES]. */
+/*
+ * Writes the line of one lock or job (NULL: of headings), without its newline, into
+ * out[ROW_BYTES].
+ */
 void columns_row(const struct columns *, const struct view *, char *out);
 
 #endif

@@ -17,7 +17,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* A test's dlock has another one. */
+/* The tests' dlock reads another one. */
 #ifndef CONF_SYSTEM_FILE
 #define CONF_SYSTEM_FILE "/etc/dlock.conf"
 #endif
@@ -50,7 +50,7 @@ trim(char *text, char **end)
 	return text;
 }
 
-/* A line that is no comment. */
+/* Checks one line that is no comment, before its parts are looked at. */
 static enum rc
 check_line(const char *line, size_t n, struct fault *f)
 {
@@ -121,7 +121,7 @@ conf_cut(char *text, size_t n,
 
 /* ---- what stands in a file ---- */
 
-/* `WORD "NAME"` or `WORD NAME`, into name[CONF_BYTES]; false: the section is another one. */
+/* Reads `WORD "NAME"` or `WORD NAME` into name[CONF_BYTES].  False: it is another section. */
 static bool
 is_section(const char *section, const char *word, char *name)
 {
@@ -139,17 +139,17 @@ is_section(const char *section, const char *word, char *name)
 	return *name && !strchr(name, '"');
 }
 
-/* While a text is taken. */
+/* The state of conf_take(). */
 struct taking {
 	struct conf_text *text;
 	struct said_list *all;
 	struct said_origin *section; /* NULL: it does not count for this run */
-	/* all that its lines say */
+	/* all that the lines of the section say */
 	struct said here[OPTIONS + SETTINGS_MAX + SAID_SWITCHES];
 	size_t nhere;
 };
 
-/* `outside`: a key of this run that the section is not for; NULL: there is none. */
+/* Begins a section.  `outside`: a key of this run that the section is not for, or NULL. */
 static enum rc
 add_section(struct taking *r, enum said_by by, const char *section, const char *outside,
     struct fault *f)
@@ -210,9 +210,10 @@ open_section(struct taking *r, const char *section, struct fault *f)
 }
 
 /*
- * Below an outer run, its server counts more than the one that files name for every run:
- * nested runs stay together.  A section for a key or a profile names a server on purpose;
- * and a run that names another backend is no such nested run.
+ * Within an outer run, that run's server counts more than a server that files name for every run,
+ * so that nested runs stay on one server.  A section for a key or a profile names its server on
+ * purpose, and counts.  A run that names another backend does not join the outer run, so files
+ * count.
  */
 static bool
 is_overruled(enum said_by by, int i, const struct said_list *all)
@@ -225,9 +226,9 @@ is_overruled(enum said_by by, int i, const struct said_list *all)
 }
 
 /*
- * A file says how runs of a key wait, and why there are any.  A subcommand that asks about
- * the lock, or takes it from a run, would be misled by that; and with a status of 0 for
- * "busy", dlock hold would tell a script that it has the lock.
+ * Some options in a file describe how the runs of a key wait, and why they run.  They do not
+ * count for subcommands that ask about the lock or take it from a run.  Nor do they for dlock
+ * hold: with a status of 0 for "busy" it would tell a script that it has the lock.
  */
 static bool
 is_for_runs_only(int i, unsigned cmd)
@@ -247,7 +248,7 @@ counts(const struct taking *r, int i)
 	    !is_overruled(r->section->by, i, r->all);
 }
 
-/* Of two values of one option in a section, nobody knows which is meant. */
+/* Refuses two values of one option in a section: nobody knows which one is meant. */
 static enum rc
 check_once(struct taking *r, int i, const struct conf_line *l, struct fault *f)
 {
@@ -283,7 +284,7 @@ check_once(struct taking *r, int i, const struct conf_line *l, struct fault *f)
 	return RC_OK;
 }
 
-/* A value is checked whether or not it counts for this run. */
+/* Takes one line.  Its value is checked even where the section does not count for this run. */
 static enum rc
 take_line(void *ctx, const struct conf_line *l, struct fault *f)
 {
@@ -314,7 +315,7 @@ take_line(void *ctx, const struct conf_line *l, struct fault *f)
 enum rc
 conf_take(struct said_list *all, struct conf_text *t, struct fault *f)
 {
-	static struct taking r; /* two pages, which no stack should have to touch */
+	static struct taking r; /* two pages, which a stack would touch anew */
 	struct fault why = {""};
 	int number = 1;
 	enum rc rc;
@@ -333,8 +334,8 @@ conf_take(struct said_list *all, struct conf_text *t, struct fault *f)
 /* ---- which files, and who may have written them ---- */
 
 /*
- * False: the user has none.  A service of the system has no HOME; the password database
- * knows it then.
+ * Finds the user's file.  A service of the system has no HOME, so the password database is asked.
+ * False: the user has no such file.
  */
 static bool
 find_user_file(char *path, size_t size)
@@ -358,7 +359,9 @@ find_user_file(char *path, size_t size)
 	return true;
 }
 
-/* Nobody else may decide on which server we lock. */
+/*
+ * Refuses a file that somebody else could write: nobody else may decide on which server we lock.
+ */
 static enum rc
 check_file(const struct stat *st, const char *shown, struct fault *f)
 {
@@ -374,8 +377,9 @@ check_file(const struct stat *st, const char *shown, struct fault *f)
 }
 
 /*
- * Opening it has failed (errno says why): does that mean that there is none?  A directory that we
- * may not even look into is somebody else's home: a daemon's user may have been left with HOME=/root.
+ * Opening a file has failed, as errno says: does that mean that there is none?  A home that we
+ * may not look into is somebody else's, so it has no file of ours: a daemon may run with
+ * HOME=/root.
  */
 static bool
 is_absent(const char *path)
@@ -399,7 +403,7 @@ conf_files(size_t *n)
 	return files;
 }
 
-/* One file, if it is there. */
+/* Reads one file, if it is there. */
 static enum rc
 read_conf(struct said_list *all, const char *path, bool needed, struct conf_text *t,
     struct fault *f)

@@ -2,8 +2,8 @@
  * conf.h - the configuration files: which are read, whether they can be trusted, what their
  * lines say, and which of their sections count.
  *
- * dlock.conf(5) tells users.  A value is checked whether or not it counts for this run; what
- * counts goes into the list of said.h.
+ * dlock.conf(5) describes the files.  Every value is checked, also those that do not count for
+ * this run.  The values that count go into the list of said.h.
  */
 #ifndef DLOCK_CONF_H
 #define DLOCK_CONF_H
@@ -20,10 +20,10 @@ struct conf_file {
 };
 
 /*
- * Adds what files say to the list, for a run of the run's keys (none: no [key] section
- * counts); the parameters say already which files and which profile.  Once in the life of a
- * process: values point into memory of this module.  RC_CONFIG: a file cannot be read,
- * trusted or understood; RC_USAGE: there is no such profile.
+ * Reads the files and adds to the list what they say for a run of these keys; without keys no
+ * [key] section counts.  The parameters must have the keys, the profile and --config already.  It
+ * is called once in the life of a process, since values point into memory of this module.
+ * RC_CONFIG: a file cannot be read, trusted or understood; RC_USAGE: there is no such profile.
  */
 enum rc conf_read(struct said_list *, const struct params *, struct fault *);
 
@@ -49,10 +49,10 @@ struct conf_text {
 	int secret;     /* the line of a password; 0: there is none */
 };
 
-/* Adds what it says to the list.  RC_CONFIG: it cannot be understood. */
+/* Adds what the text says to the list.  RC_CONFIG: it cannot be understood. */
 enum rc conf_take(struct said_list *, struct conf_text *, struct fault *);
 
-/* One line that says something. */
+/* One line that is neither empty nor a comment. */
 struct conf_line {
 	int number;          /* from 1 on */
 	const char *section; /* what stands between the brackets; "": none so far */
@@ -61,10 +61,10 @@ struct conf_line {
 };
 
 /*
- * Hands each of these lines to `take`, until one gives another rc than RC_OK.  The text, n
- * bytes and room for one more, is written over: the line's texts are pieces of it.  Returns
- * that rc, or RC_CONFIG for what cannot be read; then *number is the line's, and the fault
- * says what is wrong with it.
+ * Cuts a text into such lines and hands each to `take`, until that returns another rc than RC_OK.
+ * The text has n bytes and room for one more; it is written over, since the line's texts are
+ * pieces of it.  Returns the rc of `take`, or RC_CONFIG for a line that cannot be read: then
+ * *number is that line's number, and the fault says what is wrong with it.
  */
 enum rc conf_cut(char *text, size_t n,
     enum rc (*take)(void *ctx, const struct conf_line *, struct fault *), void *ctx,

@@ -15,10 +15,10 @@
 enum { SHOWN_BYTES = URL_BYTES * 4 };
 
 /*
- * As "ttl 30s /etc/dlock.conf:3 [key "deploy"]"; "--ttl" or "default" may stand last.  Value
- * NULL: there is none.  Origin: "flag", "variable", "file", "enclosing" or "default"; from: the
- * option, the variable or the file, or NULL.  `in`: what is said in the line of a file; NULL: it
- * stands in no file.
+ * Prints a row such as "ttl 30s /etc/dlock.conf:3 [key "deploy"]"; it may end with "--ttl" or
+ * "default" instead.  `value` NULL: there is none.  `origin` is "flag", "variable", "file",
+ * "enclosing" or "default".  `from` is the option, the variable or the file, or NULL.  `in` is
+ * the entry that stands in a file, or NULL.
  */
 static void
 print_row(const struct params *p, const char *name, const char *value, const char *origin,
@@ -51,7 +51,7 @@ print_row(const struct params *p, const char *name, const char *value, const cha
 	putchar('\n');
 }
 
-/* A value, and who has said it; NULL: it is the default. */
+/* Prints a value and its origin.  `s` NULL: it is the default. */
 static void
 print_value(
     const struct params *p, const char *name, const char *value, const struct said *s)
@@ -68,7 +68,7 @@ print_value(
 		    said_call(s, s->option).text, NULL);
 }
 
-/* As it was said; a flag as yes or no. */
+/* Prints option i as it was said; a flag as yes or no. */
 static void
 print_option(const struct params *p, int i)
 {
@@ -117,7 +117,7 @@ print_url(const struct params *p)
 		print_value(p, "url", value, s);
 }
 
-/* Each on a row of its own. */
+/* Prints each setting on a row of its own. */
 static void
 print_settings(const struct params *p)
 {

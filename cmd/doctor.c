@@ -10,15 +10,16 @@
  *	clock       the server's time of the grant against ours
  *	sweep       nothing of the probe stays (check, too)
  *
- * Two stores are open, as a store that serves a claim is asked nothing else: one takes the probe,
- * the other looks and steers.  A signal that would end us waits until the probe is gone, and
- * what is found meanwhile is written then, for that may take for ever.  Only KILL leaves a
- * lease, which ends, or a freeze of some seconds.  A store in which each key means the same lock
- * gets no probe, for others may use that one; nor does one where a first use would make
- * something that stays.
+ * Two stores are open, since a store that serves a claim is asked nothing else: one takes the
+ * probe, the other looks and steers.  A signal that would end us waits until the probe is gone.
+ * Findings are written only then as well, since a slow reader could hold us up with the probe
+ * locked.  Only KILL leaves something: a lease, which ends, or a freeze of some seconds.
  *
- * What the store of the probe has to say beside its answers (host.notice) is dropped: it is
- * found by what check() has told already.
+ * Two kinds of store get no probe: one in which every key means the same lock, since others may
+ * use that lock; and one where the first use makes something that stays.
+ *
+ * A notice of the store with the probe (host.notice) is dropped, since check() has found the
+ * same.
  */
 #include "cmd.h"
 
@@ -62,7 +63,7 @@ enum {
 };
 
 struct doctor {
-	struct checkup checkup; /* the first, for show_finding() */
+	struct checkup checkup; /* must be first, for show_finding() */
 	struct looker looker;
 	const struct params *params;
 	bool probing;             /* nothing is written meanwhile */
@@ -90,7 +91,10 @@ static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 enum { ENDING = sizeof ending / sizeof *ending };
 
-/* They wait while there is a probe; for libraries' threads, too, so from before these begin. */
+/*
+ * Blocks or unblocks the signals that end us.  They are blocked while there is a probe, and from
+ * before libraries start threads, which inherit the mask.
+ */
 static sigset_t
 hold_signals(int how)
 {
@@ -104,7 +108,7 @@ hold_signals(int how)
 	return before;
 }
 
-/* Does a signal wait, or is the server silent?  Then doctor only ends what it has begun. */
+/* Does a signal wait, or is the server silent?  Then doctor begins nothing more and tidies up. */
 static bool
 is_finished(const struct doctor *d)
 {
@@ -150,12 +154,14 @@ show_finding(struct checkup *c, const struct finding *f)
 	sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
-/* As checkup_tell(): a finding of ours, with advice where it is not fit. */
+/* Tells a finding of our own as checkup_tell() does; its advice is shown where it is not FIT. */
 #define tell(d, fitness, name, advice, ...) \
 	checkup_tell(&(d)->checkup, fitness, name, (fitness) == FIT ? NULL : (advice), \
 	    __VA_ARGS__)
 
-/* A word about the probe holds for the key that was named, or for any. */
+/*
+ * Takes the probe's name out of a text: what is said of the probe holds for KEY, or for any key.
+ */
 static void
 forget_probe(const struct doctor *d, char *text)
 {
@@ -174,7 +180,7 @@ forget_probe(const struct doctor *d, char *text)
 	}
 }
 
-/* Tells of one thing that was tried on the probe; `why`: it has failed. */
+/* Tells what came of one thing that was tried on the probe; `why` says why it has failed. */
 static void
 tell_right(struct doctor *d, const char *name, enum rc rc, const struct fault *why)
 {
@@ -194,7 +200,7 @@ tell_right(struct doctor *d, const char *name, enum rc rc, const struct fault *w
 	tell(d, UNFIT, name, advice, "%s", *shown.text ? shown.text : fault_rc_name(rc));
 }
 
-/* Why a run would not get its lock: the first reason is what it would end with. */
+/* Notes why a run would not get its lock.  The first reason counts: a run would end with it. */
 static void
 note_refusal(struct doctor *d, enum rc rc)
 {
@@ -202,7 +208,7 @@ note_refusal(struct doctor *d, enum rc rc)
 		d->rc = rc;
 }
 
-/* The same of something that a run needs. */
+/* Tells that something has failed which a run needs. */
 static void
 tell_failure(struct doctor *d, const char *name, enum rc rc, const struct fault *f)
 {
@@ -212,7 +218,7 @@ tell_failure(struct doctor *d, const char *name, enum rc rc, const struct fault 
 
 /* ---- the configuration ---- */
 
-/* `why`: the last one was not taken; NULL: all were. */
+/* Tells which files were read.  `why`: the last one was refused; NULL: none was. */
 static void
 tell_files(struct doctor *d, const struct fault *why)
 {
@@ -315,7 +321,7 @@ tell_processes(struct doctor *d)
 	    inner ? "; pids are those of a namespace of its own (a container)" : "");
 }
 
-/* How many processes this user has; threads count as well, but are seldom many. */
+/* Counts this user's processes.  Threads count for the limit as well, but are seldom many. */
 static rlim_t
 count_tasks(void)
 {
@@ -355,7 +361,7 @@ tell_machine_limits(struct doctor *d)
 
 /* ---- the probe ---- */
 
-/* A key that nobody else uses; the rights on KEY may be rights on names that begin so. */
+/* Names a key that nobody else uses.  It begins with KEY, since rights may be for such names. */
 static bool
 name_probe(struct doctor *d)
 {
@@ -386,7 +392,7 @@ compare_spans(const void *left, const void *right)
 	return *a < *b ? -1 : *a > *b;
 }
 
-/* Of requests that each write, as a renewal does. */
+/* Tells the round trip of n requests that each write, as a renewal does. */
 static void
 tell_round_trip(struct doctor *d, int64_t *spans, size_t n)
 {
@@ -447,7 +453,10 @@ tell_lease(struct doctor *d)
 	    parse_span(lease).text);
 }
 
-/* The lock may have been granted at any time of the call; the server may say any time. */
+/*
+ * Compares the server's clock with ours.  The lock was granted at some time within the call, so
+ * the difference has two bounds.  The server may say any time, also an absurd one.
+ */
 static void
 tell_clock(struct doctor *d)
 {
@@ -483,12 +492,12 @@ try_look(struct doctor *d)
 }
 
 /*
- * A break begins with a look: who may not look cannot break.  Without a probe (`held`) it is
- * not tried.
+ * Tries to break the probe, if we hold it (`held`).  A break begins with a look, so a user who
+ * may not look cannot break.
  *
- * The polite way is tried on the probe, by force on a grant that there is not: what was
- * taken away by force is remembered by some.  A store that has no polite way ends a
- * connection, and forgets.
+ * The polite way is tried on the probe itself.  Force is tried on a grant that does not exist,
+ * since some servers remember what was taken by force.  A store without a polite way ends a
+ * connection and remembers nothing, so there force is tried on the probe.
  */
 static void
 try_break(struct doctor *d, bool held)
@@ -541,7 +550,8 @@ try_freeze(struct doctor *d)
 	rc = s->backend->admin->freeze(
 	    s, d->probe, d->record, FREEZE, look_patience(&d->looker), &f);
 	d->touched |= rc != RC_DENIED;
-	thawed = rc == RC_DENIED /* else it may be frozen, though the answer is lost */
+	/* any other failure may have frozen it, and lost the answer */
+	thawed = rc == RC_DENIED
 	    ? rc
 	    : s->backend->admin->thaw(s, d->probe, look_patience(&d->looker), &unthawed);
 	tell_right(
@@ -550,7 +560,7 @@ try_freeze(struct doctor *d)
 
 /* ---- all of it ---- */
 
-/* The probe is ours. */
+/* Tries everything that needs the probe, which we hold. */
 static enum rc
 try_held(struct doctor *d, struct fault *f)
 {
@@ -566,7 +576,7 @@ try_held(struct doctor *d, struct fault *f)
 	return rc;
 }
 
-/* As a run takes its lock, renews it and gives it back. */
+/* Takes the probe, renews it and gives it back, as a run does. */
 static void
 try_run(struct doctor *d)
 {
@@ -617,7 +627,7 @@ sweep_probe(struct doctor *d)
 {
 	struct fault f = {""};
 
-	/* where nothing could be written, nothing is left */
+	/* only what has been written can be left over */
 	if (ask_check(d, true, &f) != RC_OK && d->touched)
 		tell(d, DOUBTFUL, "probe", "remove it, unless it ends by itself",
 		    "a part of the probe, the lock %s, may be left on the server: %s",
@@ -683,7 +693,7 @@ run_doctor(struct params *p)
 
 	/* room for all that is found of the probe */
 	setvbuf(stdout, room, _IOFBF, sizeof room);
-	p->show.quiet = true; /* a look's notices, too, are found by check() */
+	p->show.quiet = true; /* check() finds what a look's notices say */
 	if (!name_probe(&d)) {
 		say_last("cannot get random numbers");
 		return STATUS_SYSTEM;

@@ -1,4 +1,4 @@
-/* exit.c - the table from what became of a call to the exit status. */
+/* exit.c - has the table from rc to exit status. */
 #include "exit.h"
 
 #include <errno.h>
@@ -24,7 +24,9 @@ exit_of_rc(enum rc rc)
 	return table[rc];
 }
 
-/* A keeper that is gone, or another user's, has no lock that this release could give back. */
+/*
+ * A keeper that has ended, or is another user's, has no lock that this release could give back.
+ */
 int
 exit_of_release(enum rc rc)
 {

@@ -1,8 +1,8 @@
 /*
  * exit.h - every exit status of dlock's own, and which failure ends with which.
  *
- * Those that sysexits.h names keep its numbers; 124, 126 and 127 are what
- * timeout(1) and shells use; 79 is ours.
+ * 64 to 78 have the meaning and the number that sysexits.h gives them.  124, 126 and 127 are
+ * those of timeout(1) and of shells.  79 is ours.
  */
 #ifndef DLOCK_EXIT_H
 #define DLOCK_EXIT_H
@@ -10,7 +10,7 @@
 #include "backends/backend.h"
 
 enum {
-	/* 1 answers the question that the subcommand asks */
+	/* 1 is a subcommand's answer to its question */
 	STATUS_NOTHING = 1, /* release, break, thaw, forget: there was nothing to do */
 	STATUS_FREE = 1,    /* status: the lock is free */
 	STATUS_LATE = 1,    /* status --done-within: no run is as young as that */
@@ -29,22 +29,24 @@ enum {
 	STATUS_NOT_FOUND = 127,
 };
 
-/* The status of an end before a command ran, and its name in the events. */
+/* The status of a run that ends before its command, and its name in the events. */
 struct status {
 	int number;
 	const char *name;
 };
 
 /*
- * The status of a call that gave `rc`: the one table.  -E and --skipped-exit-code may name
- * other ones for RC_BUSY and RC_DONE.
+ * Looks up the status for `rc`.  This is the only such table; -E and --skipped-exit-code may
+ * replace the status for RC_BUSY and RC_DONE.
  */
 struct status exit_of_rc(enum rc);
 
-/* The status of dlock release when its question to the keeper gave `rc`, not RC_OK. */
+/* The status of dlock release, if its question to the keeper has failed with `rc`. */
 int exit_of_release(enum rc);
 
-/* The status for `error`, an errno: a program is not there, or cannot be executed. */
+/*
+ * The status for a program that is not there, or cannot be executed, as the errno `error` says.
+ */
 int exit_of_exec(int error);
 
 /* The status of a process that this signal has ended, as shells have it. */

@@ -136,7 +136,9 @@ slots_taken(const struct held *h)
 	return b;
 }
 
-/* The words before the name of the first holder; slots have been counted before. */
+/*
+ * The words before the name of the first holder.  `slots`: the sentence has counted them already.
+ */
 static const char *
 before_first(const struct held *h, bool slots, char *out, size_t size)
 {
@@ -154,7 +156,7 @@ before_first(const struct held *h, bool slots, char *out, size_t size)
 	return out;
 }
 
-/* Behind the name: for how long, and why one who would fit does not get it. */
+/* The words behind the name: how long it is held, and why one who would fit has to wait. */
 static const char *
 behind_first(const struct held *h, char *out, size_t size)
 {
@@ -204,7 +206,7 @@ describe_state(const struct held *h, bool slots, char *out)
 	}
 }
 
-/* `is`: behind the name of the key. */
+/* `is`: the sentence follows the name of the key. */
 static const char *
 compose(const struct held *h, bool is, const char *still, char *out)
 {

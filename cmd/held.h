@@ -19,7 +19,7 @@
 
 enum held_state { HELD_BY, HELD_FROZEN, HELD_UNKNOWN, HELD_WAITED_FOR, HELD_FREE };
 
-/* All texts are clean. */
+/* All texts are fit to be shown. */
 struct held {
 	enum held_state state;
 	/* HELD_BY: what the holders have taken */
@@ -38,34 +38,36 @@ struct held {
 
 enum { HELD_BYTES = 1000 }; /* the longest sentence, beside its key */
 
-/* As a backend tells it to a run that waits; what it lasts is counted by the caller. */
+/* From what a backend tells a run that waits.  The caller keeps h->held up to date. */
 void held_of_holding(struct held *, const struct holding *);
 
-/* As a look has found it. */
+/* From a look. */
 void held_of_view(struct held *, const struct view *);
 
-/* The same of one holder alone, or of the freeze alone, whoever else has it. */
+/* From a look: of one holder, or of the freeze, whoever else has the lock. */
 void held_of_person(struct held *, const struct view *, const struct person *);
 void held_of_freeze(struct held *, const struct view *);
 
-/* Is there room for a run of this kind, so that it waits for others that wait? */
+/* Sets `room`: would a run of this kind fit, so that it only waits for those ahead of it? */
 void held_ask(struct held *, const struct params_claim *);
 
 /*
- * The words behind the name of the key, into out[HELD_BYTES]: " is held by ...", ": 2 of 4 slots are
- * taken, ...".  `still`: it has been waited for.  Returns out.
+ * Writes the words behind the name of the key into out[HELD_BYTES]: " is held by ...", ": 2 of 4
+ * slots are taken, ...".  `still`: somebody has waited for it, so it says "still".  Returns out.
  */
 const char *held_says(const struct held *, bool still, char *out);
 
-/* The same as words of their own: "held by ...", "2 of 4 slots are taken, ...". */
+/* Writes the same without a key before it: "held by ...", "2 of 4 slots are taken, ...". */
 const char *held_words(const struct held *, char *out);
 
-/* The share of several holders: "3 readers", "2 of 4 slots taken"; "": one holder has it alone. */
+/*
+ * The share of several holders: "3 readers", "2 of 4 slots taken"; "": one holder has it alone.
+ */
 struct brief held_share(const struct held *);
 
 /*
- * When a freeze ends, in microseconds since the epoch, or EPOCH_NONE without an end: from how
- * long it was to last and how old it is.  False: that is not known.
+ * Computes when a freeze ends, from its length and its age: *end is in microseconds since the
+ * epoch, or EPOCH_NONE for a freeze without an end.  False: not known.
  */
 bool held_freeze_end(const struct holding *, int64_t *end);
 

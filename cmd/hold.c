@@ -1,15 +1,15 @@
 /*
  * hold.c - dlock hold and dlock release: a lock for a script that goes on by itself.
  *
- * It is run with another body.  Keeper and front are the same, but there is no command:
- * they hold for a process that has asked for it, PID, or for nobody and a time.
+ * A hold is a run without a command.  Keeper and front are the same.  They hold the lock for a
+ * process that exists already, PID, or for a length of time.
  *
- *	asker       the process that the user has started: waits, ends when the lock
+ *	asker       the process that the user has started.  It waits, and ends when the lock
  *	            is there, or as the front has ended
  *	front       while it waits it is in the asker's process group and speaks; then
  *	            it gives the handle to stdout, and goes into the background
- *	keeper      as ever; it also waits for the end of PID, for --for, and for
- *	            dlock release, through the socket that nested runs use
+ *	keeper      as in a run; it also waits for the end of PID, for --for, and for
+ *	            dlock release, which asks through the socket that nested runs use
  *	release     asks that keeper to release, and tells how it has ended
  *
  * With --shell, both print what a POSIX shell evaluates.
@@ -45,8 +45,8 @@
 /* ---- the process that the lock is held for ---- */
 
 /*
- * Is it a shell at a terminal?  Then it leads its session, or gives its jobs process
- * groups of their own.
+ * Is the process a shell at a terminal?  Such a shell leads its session, or gives its jobs
+ * process groups of their own.
  */
 static bool
 is_interactive(pid_t pid, const struct origin *o)
@@ -56,8 +56,9 @@ is_interactive(pid_t pid, const struct origin *o)
 }
 
 /*
- * Is it the shell of a `$(...)` that does more than this one command, or of a part of a
- * pipeline?  It has forked itself, writes into the same pipe as we do, and ends with that.
+ * Is the process the shell of a `$(...)` with more than this one command in it, or of a part of a
+ * pipeline?  Such a shell is a fork of its parent, writes into the same pipe as we do, and ends
+ * soon.
  */
 static bool
 is_part_of_pipe(pid_t pid)
@@ -75,7 +76,7 @@ is_part_of_pipe(pid_t pid)
 	    strcmp(its, above) == 0;
 }
 
-/* The parent, unless it is none that one would mean without saying so. */
+/* The lock is for our parent, the script, unless nobody could mean that process. */
 static enum rc
 find_script(struct params *p, const struct origin *o, struct fault *f)
 {
@@ -96,7 +97,7 @@ find_script(struct params *p, const struct origin *o, struct fault *f)
 	return RC_OK;
 }
 
-/* Why the process cannot be held for, by errno. */
+/* Says by errno why dlock cannot hold the lock for that process. */
 static enum rc
 refuse_process(pid_t pid, struct fault *f)
 {
@@ -112,7 +113,7 @@ refuse_process(pid_t pid, struct fault *f)
 		: strerror(errno));
 }
 
-/* Finds and opens the process that the lock is for, and names it as the command. */
+/* Finds and opens the process that the lock is for.  Records show it as the command. */
 static enum rc
 settle_body(struct body *b, struct params *p, const struct origin *o, struct fault *f)
 {
@@ -143,7 +144,9 @@ settle_body(struct body *b, struct params *p, const struct origin *o, struct fau
 
 /* ---- for a shell ---- */
 
-/* Value NULL: unsets it.  Also right if eval joins the lines. */
+/*
+ * Prints an assignment; value NULL unsets.  The line ends with a ; since an eval may join lines.
+ */
 static void
 set_variable(FILE *to, const char *name, const char *value)
 {
@@ -161,11 +164,12 @@ set_variable(FILE *to, const char *name, const char *value)
 }
 
 /*
- * Of what a hold sets (but DLOCK_KEEPER) a script may have had a value of its own, of a run around
- * it or of an earlier hold.  These are kept for the release, in levels: DLOCK_BEFORE_KEY has what
- * stood in DLOCK_KEY before the hold, DLOCK_BEFORE_BEFORE_KEY what stood there before the earlier
- * one.  The level of a hold has its handle, the last level has none.  Levels of holds that have
- * ended are left out, so that a script that holds in a loop keeps one.
+ * A hold sets variables that the script may have already: from an outer run, or from an earlier
+ * hold.  The old values are kept for the release, in levels: DLOCK_BEFORE_KEY has the value that
+ * DLOCK_KEY had before this hold, DLOCK_BEFORE_BEFORE_KEY the one before the earlier hold.  Only
+ * DLOCK_KEEPER is not kept.  Each hold's level has its handle; the last level has none.  The
+ * levels of holds that have ended are left out, so that a script that holds in a loop keeps one
+ * level.
  */
 enum { LEVELS_MAX = 32, LEVEL_HANDLE = VAR_KEEPER };
 
@@ -192,7 +196,7 @@ hold_has_ended(const char *handle)
 	    join_address_life(&a) == KEEPER_ENDED;
 }
 
-/* Values that stand at one level, or NULL, are set at another one. */
+/* Sets the values of level `from` at `level`.  `from` below 0 unsets them. */
 static void
 set_level(FILE *to, int level, int from)
 {
@@ -203,7 +207,7 @@ set_level(FILE *to, int level, int from)
 	}
 }
 
-/* The levels from `from` on become those from `level` on. */
+/* Moves the levels from `from` on to the levels from `level` on. */
 static void
 move_levels(FILE *to, int from, int level)
 {
@@ -222,7 +226,7 @@ move_levels(FILE *to, int from, int level)
 
 /* ---- in the front: the delivery ---- */
 
-/* The end of the pipe to the asker, and why the asker has got nothing: an errno. */
+/* The pipe to the asker, and the errno that kept the grant from it. */
 static int answered = -1, undelivered;
 
 #define DELIVERY_PATIENCE (2 * NS_PER_S) /* for the reader of our stdout */
@@ -237,7 +241,7 @@ write_assignments(FILE *to, const struct run *r, const char *handle)
 		set_variable(to, environment_names[i], told_value(&r->told, i));
 }
 
-/* False, with errno: not all of it has reached stdout. */
+/* Prints the grant.  False, with errno: not all of it has reached stdout. */
 static bool
 print_grant(const struct run *r)
 {
@@ -262,9 +266,9 @@ print_grant(const struct run *r)
 }
 
 /*
- * Nothing of the user's stays open or busy: a `$(...)` waits for the end of its pipe, and
- * umount(8) refuses while a process is in the directory.  stdin is closed first, so that there
- * is room even if descriptors have run out.
+ * Lets go of what is the user's: a `$(...)` waits for the end of its pipe, and umount(8) refuses
+ * while a process is in the directory.  stdin is closed first, which makes room for /dev/null
+ * even if descriptors have run out.
  */
 static void
 leave_caller(void)
@@ -281,7 +285,10 @@ leave_caller(void)
 			close(fd);
 }
 
-/* Until here we die with the asker: without a listener the hold could never be released. */
+/*
+ * Prints the grant, and leaves the asker's life.  Until here we die with the asker: a hold that
+ * nobody has heard of could never be released.
+ */
 static bool
 deliver_grant(const struct run *r)
 {
@@ -303,7 +310,7 @@ leave_asker(const struct run *r)
 	(void)r;
 	leave_caller();
 	if (write(answered, "", 1) != 1)
-		undelivered = errno; /* he has just been killed, or will see how we end */
+		undelivered = errno; /* the asker is dead, or will see how we end */
 	close(answered);
 	answered = -1;
 	return !undelivered;
@@ -331,8 +338,9 @@ be_front(struct run *r, struct params *p)
 /* ---- the asker ---- */
 
 /*
- * Ctrl-Z: the front gives up its place and erases its line.  We stop after it, when the shell
- * may write its prompt; not at all if it does not.
+ * Ctrl-Z: the front gives up its place and erases its line.  The asker stops after the front,
+ * since the shell writes its prompt when the asker has stopped.  If the front does not stop,
+ * neither do we.
  */
 static void
 stop_after(pid_t front, struct loop *l, int *put_off)
@@ -376,8 +384,9 @@ asker_take_signal(pid_t front, struct loop *l, const struct signalfd_siginfo *in
 }
 
 /*
- * The front has ended without the lock: as it did, so do we.  As wait(2) has it.  If it was
- * killed when the lock was given already, the keeper stops the process that has it.
+ * The front has ended without the lock, and the asker ends the same way: with its status, or of
+ * its signal.  If the front was killed after the grant, the keeper stops the process that has the
+ * lock.
  */
 static int
 end_as(pid_t front, const struct params *p, const _Atomic int *delivery)
@@ -397,7 +406,7 @@ end_as(pid_t front, const struct params *p, const _Atomic int *delivery)
 	return W_EXITCODE(STATUS_SYSTEM, 0);
 }
 
-/* How we end: 0 when the lock is held. */
+/* Waits until the grant is delivered.  Returns how the asker ends: 0 when the lock is held. */
 static int
 await_delivery(pid_t front, int delivery, const struct params *p, const _Atomic int *how)
 {
@@ -447,7 +456,7 @@ hold_lock(struct params *p)
 	enum rc rc;
 
 	prctl(PR_SET_DUMPABLE, 0); /* the parameters may have a password, while we wait */
-	libc_close_range(3, ~0U);  /* the caller's are none of ours */
+	libc_close_range(3, ~0U);  /* the keeper must hold none of the caller's open */
 	body.has_stderr = fstat(STDERR_FILENO, &body.errors) == 0;
 	record_find_user(p);
 	start_origin(&origin);
@@ -456,7 +465,7 @@ hold_lock(struct params *p)
 		say_last("%s", fault.text);
 		return W_EXITCODE(exit_of_rc(rc).number, 0);
 	}
-	/* in place of a closed stdout stands a descriptor that no command gets: main.c */
+	/* main.c has put a descriptor in place of a closed stdout, and marked it close-on-exec */
 	if (!p->steer.pid && (fcntl(STDOUT_FILENO, F_GETFD) & FD_CLOEXEC)) {
 		say_last(
 		    "cannot hold: standard output is closed, and nobody could release it without the handle; nothing is held");
@@ -494,8 +503,8 @@ run_hold(struct params *p)
 /* ---- release: what the shell has of it ---- */
 
 /*
- * Takes back what `hold --shell` has set for this handle, unless a later hold has set it anew.
- * DLOCK_KEEPER keeps the other keepers that are still there.
+ * Restores the variables that `hold --shell` has set for this handle, unless a later hold has set
+ * them anew.  DLOCK_KEEPER keeps the other keepers that still live.
  */
 static void
 take_back_variables(const char *handle)
@@ -519,14 +528,14 @@ say_of(const char *handle, const char *text)
 }
 
 /*
- * Tells how it ended; returns the exit status.  `gone`: nothing is held under this handle
- * any more.
+ * Asks the keeper to release and tells how that ended.  Returns the exit status.  *gone: nothing
+ * is held under this handle any more.
  */
 static int
 release_handle(const struct params *p, const char *handle, bool *gone)
 {
 	struct join_outcome o;
-	char line[sizeof o.line + 4]; /* it was clean when it was sent: all of it fits */
+	char line[sizeof o.line + 4]; /* the keeper has cleaned it, so all of it fits */
 	struct fault f;
 	enum rc rc = join_release(handle, &o, &f);
 

@@ -45,7 +45,7 @@ put_name(struct json *j, const char *name)
 	return !name || (put_text(j, name) && put(j, ":", 1));
 }
 
-/* A value as JSON has it; NULL: it is not known. */
+/* Puts a name and a value, which is JSON already.  NULL: it is not known. */
 static void
 put_named(struct json *j, const char *name, const char *value)
 {

@@ -1,11 +1,12 @@
 /*
  * json.h - one JSON object on one line, written into a buffer or to a stream.
  *
- * Names are ours; texts may be any bytes: what comes out is UTF-8 without control
- * characters.  A buffer is for events and records: a value that does not fit into it is
- * left out as a whole, and so is one that is not known (NULL), so that the result is valid
- * JSON whatever happens.  A stream is for the output of a subcommand: there it is null.  Errors of
- * writing are the stream's.  JSON is read with jansson.
+ * Names are ours; texts may be any bytes.  The result is UTF-8 without control characters.
+ *
+ * A buffer is for events and records.  A value that does not fit is left out as a whole, and so
+ * is a value that is not known (NULL), so that the result is valid JSON whatever happens.  A
+ * stream is for the output of a subcommand: there a value that is not known is null, and errors
+ * of writing are the stream's.  JSON is read with jansson.
  */
 #ifndef DLOCK_JSON_H
 #define DLOCK_JSON_H
@@ -31,12 +32,12 @@ void json_put_strings(
 void json_put_number(struct json *, const char *name, int64_t);
 void json_put_known(struct json *, const char *name, bool known, int64_t); /* or null */
 void json_put_truth(struct json *, const char *name, bool);
-/* Nanoseconds, in seconds; negative or NEVER: not known. */
+/* Puts nanoseconds as seconds; negative or NEVER: not known. */
 void json_put_seconds(struct json *, const char *name, int64_t ns);
-/* Microseconds since the epoch, as RFC 3339 has it; negative or after 9999: not known. */
+/* Puts microseconds since the epoch as RFC 3339 has it; negative or after 9999: not known. */
 void json_put_time(struct json *, const char *name, int64_t us);
 
-/* Of a stream: within it; `bracket` is { or [, and in an array name is NULL. */
+/* Opens an object or array within a stream: `bracket` is { or [.  In an array name is NULL. */
 void json_open(struct json *, const char *name, char bracket);
 void json_close(struct json *, char bracket);
 

@@ -86,7 +86,7 @@ check_can_look(const struct store *s, unsigned caps, struct fault *f)
 	return RC_OK;
 }
 
-/* One that is no duration is refused when the site is opened. */
+/* Reads the site's connect-timeout.  The backend refuses a wrong one later, when it is opened. */
 int64_t
 look_connect_timeout(const struct site *site)
 {
@@ -116,7 +116,7 @@ look_open(struct looker *l, const struct params *p, unsigned caps, struct fault 
 	enum rc rc;
 
 	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
-	signal(SIGXFSZ, SIG_IGN);  /* the write fails, and is told of */
+	signal(SIGXFSZ, SIG_IGN);  /* the write fails instead, and we say so */
 	*l = (struct looker){.params = p, .jitter = (uint64_t)instant_now() | 1};
 	look_host(&l->host);
 	if (!b->open)
@@ -152,13 +152,13 @@ look_close(struct looker *l)
 struct collection {
 	struct looker *looker;
 	struct view *view;
-	/* of all keys: gets each view that is complete; NULL: of one */
+	/* of all keys: gets each view that is complete; NULL: one key is looked at */
 	bool (*see)(void *, const struct view *);
 	void *ctx;
 	bool enough;
 };
 
-/* All entries of one key have come. */
+/* Hands out the view, since all entries of its key have come. */
 static void
 complete(struct collection *c)
 {
@@ -166,7 +166,7 @@ complete(struct collection *c)
 		c->enough = !c->see(c->ctx, c->view);
 }
 
-/* Texts of an entry in which the secret may stand. */
+/* The texts of an entry, in any of which the secret may stand. */
 enum { RECORD, ASKER, ONCE, WHAT, FOREIGN_WHAT, FOREIGN_WHO, FOREIGN_HOST, TEXTS };
 
 /* A copy without the secret; "" for want of memory; NULL for NULL. */
@@ -182,7 +182,7 @@ blotted(const char *text, const char *secret, char **copy)
 	return *copy;
 }
 
-/* A user may show to anybody what a look has told. */
+/* Takes our password out of an entry, since a user may show the output to anybody. */
 static void
 add_blotted(struct view *v, const struct entry *e, int64_t now, const char *secret)
 {
@@ -213,8 +213,8 @@ collect(void *ctx, const struct entry *e, int64_t now)
 	const char *secret = c->looker->host.secret;
 
 	if (c->see && strlen(e->key) > KEY_BYTES)
-		return true; /* nobody can lock that */
-	/* what is remembered of an ID is a row of its own */
+		return true; /* no run can have a key of this length */
+	/* the run of each ID is a row of its own */
 	if (c->see &&
 	    (!c->view->key || strcmp(c->view->key, e->key) != 0 || c->view->of_id ||
 		e->kind == ENTRY_DONE)) {
@@ -240,9 +240,9 @@ look(struct collection *c, struct look *what, struct fault *f)
 	rc = l->store->backend->admin->each(l->store, what, f);
 	if (*l->host.notice.text && !l->params->show.quiet)
 		say("%s", text_shown(l->host.notice.text).text);
-	*l->host.notice.text = '\0'; /* each is said once */
-	if (rc == RC_OK ||
-	    rc == RC_DENIED) /* else there may have been more of the last one */
+	*l->host.notice.text = '\0'; /* each notice is said once */
+	/* after any other rc, entries of the last key may be missing */
+	if (rc == RC_OK || rc == RC_DENIED)
 		complete(c);
 	if (rc == RC_OK && c->view->short_of_memory)
 		return fault_set(
@@ -319,7 +319,7 @@ look_tell_failure(FILE *to, const struct fault *f)
 	fprintf(to, "dlock: %s; trying again\n", text_shown(f->text).text);
 }
 
-/* One round as a picture; a failure of the first round is said by the caller. */
+/* Draws one round as a picture.  The caller says the failure of a first round. */
 static enum rc
 draw(struct rounds *r, bool first, struct fault *f)
 {
@@ -355,7 +355,7 @@ show_again(struct rounds *r)
 		if (wait_by_poll(&r->looker.host, STDOUT_FILENO, 0,
 			instant_after(instant_now(), r->looker.params->look.again)) ==
 		    WOKE_READY) {
-			/* nobody reads it any more: as the next write would */
+			/* the reader has gone: end as the next write would end us */
 			raise(SIGPIPE);
 			say_last("cannot write to standard output: %s", strerror(EPIPE));
 			return STATUS_SYSTEM;
@@ -378,7 +378,7 @@ look_rounds(struct rounds *r, const struct params *p)
 	} else if ((rc = r->show(r, stdout, &f)) == RC_OK) {
 		status = say_written();
 	} else {
-		fflush(stdout); /* what has been found before */
+		fflush(stdout); /* what was found before the failure */
 		status = look_refuse(&r->looker, r->key, rc, &f);
 	}
 	look_close(&r->looker);

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A key: what has been printed of it, to tell what has changed, or what Prometheus is told. */
+/* A key, with what was last printed of it, or with what Prometheus is told. */
 struct known {
 	char *key; /* for Prometheus as a label */
 	bool seen; /* in this round */
@@ -39,7 +39,7 @@ static struct ls {
 	char row[ROW_BYTES];
 } ls;
 
-/* One lock or job, or (NULL) the headings. */
+/* Prints one lock or job, or (NULL) the headings. */
 static void
 print_lock(const struct view *v)
 {
@@ -55,7 +55,7 @@ print_lock(const struct view *v)
 	}
 }
 
-/* ---- what is known ---- */
+/* ---- known keys ---- */
 
 static int
 compare_known(const void *a, const void *b)
@@ -83,7 +83,10 @@ add_known(const char *key)
 	return &list[ls.known_n++];
 }
 
-/* A key may have been found twice while the server was read: it is one all the same. */
+/*
+ * Sorts the keys.  A look may have found one twice, since locks change while it reads; it counts
+ * once.
+ */
 static void
 sort_known(void)
 {
@@ -99,9 +102,11 @@ sort_known(void)
 	ls.known_n = ls.sorted = kept;
 }
 
-/* ---- what has changed ---- */
+/* ---- changes ---- */
 
-/* `listed`: it is one of those that are asked for.  False: no memory. */
+/*
+ * Prints a key if it has changed.  `listed`: it is one that the user asks for.  False: no memory.
+ */
 static bool
 print_change(const struct view *v, bool listed)
 {
@@ -125,8 +130,8 @@ print_change(const struct view *v, bool listed)
 }
 
 /*
- * A key that a whole round has not told of has become free; a round that failed says nothing
- * of the other keys.
+ * Prints the keys that have become free: those that a whole round has not found.  A round that
+ * failed proves nothing of the keys that it has not reached.
  */
 static void
 end_changes(bool whole)
@@ -153,7 +158,10 @@ end_changes(bool whole)
 	sort_known();
 }
 
-/* How long its first holder has had it, in nanoseconds; -1: nobody does, or nobody's time is known. */
+/*
+ * How long the longest holder has had the lock, in nanoseconds; -1: nobody has it, or no time is
+ * known.
+ */
 static int64_t
 longest_hold(const struct view *v)
 {
@@ -213,7 +221,7 @@ print_gauges(void)
 
 /* ---- a round ---- */
 
-/* False: nobody reads what we write. */
+/* Shows or notes one view.  False ends the look, since nobody reads what we write. */
 static bool
 see(void *ctx, const struct view *v)
 {
@@ -243,8 +251,8 @@ list_locks(FILE *to, struct fault *f)
 }
 
 /*
- * "37 locks at redis 10.0.0.5:6379, every 2s": how many there are is known last, but stands
- * at the top.
+ * Draws "37 locks at redis 10.0.0.5:6379, every 2s" and a row for each.  The number is known only
+ * at the end, so the rows go into a text of their own first.
  */
 static enum rc
 draw_locks(FILE *picture, struct fault *f)
@@ -313,7 +321,7 @@ run_ls(struct params *p)
 		say_last("%s", f.text);
 		return STATUS_USAGE;
 	}
-	setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* each as soon as it is known */
+	setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* a reader gets each line at once */
 	status = look_rounds(&ls.rounds, p);
 	return status == 0 && p->look.held_over && ls.seen ? STATUS_FOUND : status;
 }

@@ -1,4 +1,4 @@
-/* main.c - the table of subcommands, what each has in common, dlock help and version. */
+/* main.c - has the table of subcommands, runs one of them, and is dlock help and version. */
 #include "cmd.h"
 
 #include "args.h"
@@ -40,7 +40,7 @@ static const struct cmd *const cmds[] = {&cmd_run, &cmd_status, &cmd_ls, &cmd_wa
     &cmd_break, &cmd_freeze, &cmd_thaw, &cmd_forget, &cmd_hold, &cmd_release, &cmd_config,
     &cmd_doctor, &cmd_help, &cmd_version, NULL};
 
-/* NULL: there is none of this name. */
+/* The subcommand of this name; NULL: there is none. */
 static const struct cmd *
 cmd_named(const char *name)
 {
@@ -51,7 +51,7 @@ cmd_named(const char *name)
 	return *c;
 }
 
-/* There is no such subcommand; returns the exit status. */
+/* Says that there is no such subcommand.  Returns the exit status. */
 static int
 refuse_name(const char *name)
 {
@@ -109,8 +109,8 @@ print_usage(const struct cmd *c)
 }
 
 /*
- * "pg-schema", "mysql-schema": what an administrator may have to run before such a backend
- * can be used; NULL: it is none of these.
+ * The script for "pg-schema" or "mysql-schema", which an administrator may have to run before
+ * that backend can be used.  NULL: the word is neither.
  */
 static const char *
 schema_named(const char *word)
@@ -127,8 +127,8 @@ schema_named(const char *word)
 }
 
 /*
- * Tests compare manual and completions with these lists: the options, the backends with
- * their schemes, or the names that may stand in a file.
+ * Prints a list for the tests, which compare manual and completions with it: the options, the
+ * backends with their schemes, or the names that may stand in a file.
  */
 static int
 print_raw(const char *what)
@@ -194,7 +194,7 @@ print_version_object(void)
 	json_end(&o);
 }
 
-/* Of each backend its name, and the forms of its URLs below each other. */
+/* Prints the name of each backend, and the forms of its URLs below each other. */
 static int
 print_version(struct params *p)
 {
@@ -204,7 +204,7 @@ print_version(struct params *p)
 		print_version_object();
 		return say_written();
 	}
-	/* stdio would call malloc() for it, which costs as much as all this */
+	/* a buffer of ours, since stdio's malloc() costs as much as all this */
 	setvbuf(stdout, room, _IOFBF, sizeof room);
 	puts("dlock " DLOCK_VERSION);
 	for (size_t i = 0; backends[i]; i++) {
@@ -220,9 +220,9 @@ print_version(struct params *p)
 
 /* ---- running one ---- */
 
-/* Reads the words behind the name; returns the exit status. */
+/* Reads the words behind the subcommand's name and runs it.  Returns the exit status. */
 static int
-run_with_plan(const struct cmd *c, char **words)
+run_cmd(const struct cmd *c, char **words)
 {
 	static struct params params;
 	struct fault fault;
@@ -233,12 +233,12 @@ run_with_plan(const struct cmd *c, char **words)
 		return print_usage(c);
 	if (rc != RC_OK) {
 		say_last("%s", text_shown(fault.text).text);
-		/* the words were not understood, but the shell that evaluates stdout must know */
+		/* the shell that evaluates our stdout must learn of the failure */
 		if ((options[OPT_SHELL].cmds & c->bit) && args_have(words, "--shell"))
 			say_to_eval(exit_of_rc(rc).number);
 		return c->refuse ? c->refuse(&params, rc, &fault) : exit_of_rc(rc).number;
 	}
-	/* no variable counts for `version`, so that none is a mistake */
+	/* `version` reads no variables, so it warns of none */
 	if (c != &cmd_version && !params.show.quiet &&
 	    variables_strays(strays, sizeof strays))
 		say("unknown environment variables are ignored: %s", strays);
@@ -250,7 +250,7 @@ main(int argc, char **argv)
 {
 	const struct cmd *c;
 
-	/* a closed one would be given to a socket of ours and written to as "stderr" */
+	/* a socket of ours could get the number of a closed one, and be written to as "stderr" */
 	for (int fd = 0; fd <= 2; fd++)
 		if (fcntl(fd, F_GETFD) < 0 && libc_open_nothing() != fd) {
 			say_last("cannot open anything in place of descriptor %d: %s", fd,
@@ -270,9 +270,9 @@ main(int argc, char **argv)
 	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
 		return print_help(argv + 2);
 	if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)
-		return run_with_plan(&cmd_version, argv + 2);
+		return run_cmd(&cmd_version, argv + 2);
 	c = cmd_named(argv[1]);
 	if (!c)
 		return refuse_name(argv[1]);
-	return c->run ? run_with_plan(c, argv + 2) : print_help(argv + 2);
+	return c->run ? run_cmd(c, argv + 2) : print_help(argv + 2);
 }

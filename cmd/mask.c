@@ -7,7 +7,7 @@
 
 static const char blanks[] = " \t\n\v\f\r"; /* as libpq skips them */
 
-/* Is this @ the value's of a pair ?user=NAME@REALM of libpq's? */
+/* Is this @ part of a value, as in libpq's ?user=NAME@REALM? */
 static bool
 is_of_pair(const char *host, const char *at)
 {
@@ -17,9 +17,9 @@ is_of_pair(const char *host, const char *at)
 }
 
 /*
- * The password of scheme://user:password@host/..., and its length; NULL: it has none.  It
- * ends with the last @, wherever that is: somebody may have left a / ? or # of it unescaped.
- * `spoken`: of a URL among other words.
+ * Finds the password of scheme://user:password@host/..., and its length; NULL: there is none.
+ * The password ends with the last @ of the URL, since a user may have left a / ? or # in it
+ * unescaped.  `spoken`: other words follow the URL.
  */
 static const char *
 password_of_user(const char *url, bool spoken, size_t *n)
@@ -39,8 +39,8 @@ password_of_user(const char *url, bool spoken, size_t *n)
 }
 
 /*
- * The same of ...?password=WORD&... and of password='WO\'RD' among other pairs, at or
- * after `text`.
+ * Finds the next password at or after `text` in ...?password=WORD&..., or in pairs such as
+ * password='WO\'RD'.
  */
 static const char *
 password_of_pair(const char *text, size_t *n)
@@ -67,7 +67,7 @@ password_of_pair(const char *text, size_t *n)
 	return word;
 }
 
-/* The length of the scheme of ours that it begins with, or 0. */
+/* The length of the scheme, if the text begins with one of ours; else 0. */
 static size_t
 our_scheme(const char *url)
 {
@@ -80,7 +80,7 @@ our_scheme(const char *url)
 	return 0;
 }
 
-/* "h", "h:6379", "[::1]:6379", with commas between several. */
+/* Are these hosts: "h", "h:6379", "[::1]:6379", with commas between several? */
 static bool
 are_hosts(const char *at, const char *end)
 {
@@ -100,9 +100,9 @@ are_hosts(const char *at, const char *end)
 }
 
 /*
- * Of a URL whose shape is not understood, all behind its scheme may be a password: a login
- * without its host (redis://u:pw), or without the slashes (redis:u:pw@h).  NULL: it is
- * understood, or no URL of ours.
+ * Finds the text that may hold a password in a URL that we cannot parse: all behind its scheme.
+ * It may be a login without its host (redis://u:pw), or without the slashes (redis:u:pw@h).
+ * NULL: we can parse it, or it is no URL of ours.
  */
 static const char *
 odd_url(const char *url)
@@ -121,7 +121,7 @@ odd_url(const char *url)
 	return strchr(rest, '@') || are_hosts(rest, end) ? NULL : rest;
 }
 
-/* It ends with the last @, wherever that is, as a password does. */
+/* The user ends with the last @ of the URL, as a password does. */
 const char *
 mask_lone_user(const char *url, size_t *n)
 {
@@ -147,7 +147,7 @@ mask_finds(const char *url)
 		odd_url(url));
 }
 
-/* Blots n bytes at `at`, as far as `out`, which has the first `size` bytes of the text, has them. */
+/* Blots n bytes at `at`.  `out` has only the first `size` bytes of the text. */
 static void
 blot(char *out, size_t size, size_t at, size_t n)
 {

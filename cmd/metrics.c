@@ -19,14 +19,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The first line, by which a file of ours is known. */
+/* The first line of a file tells that dlock has written it. */
 static const char mark[] = "# dlock run --metrics-file, 1\n";
 
 #define PATIENCE NS_PER_S     /* for other runs that end at this moment */
 #define FILE_BYTES (16 << 20) /* more than a full file has */
 enum { KEYS_KEPT = 200, BACKEND_BYTES = 16 };
 
-/* The gauges of a key: times are milliseconds since the epoch, the others of a length. */
+/* The gauges of a key.  Times are milliseconds since the epoch, lengths are milliseconds. */
 enum gauge { START, END, SUCCESS, WAIT, HOLD, STATUS, GAUGES };
 
 static const struct metric {
@@ -44,7 +44,9 @@ static const struct metric {
     [GAUGES] = {"dlock_runs_total", "Runs by their result."},
 };
 
-/* The first two are of commands that ended; MAX_RUN and those behind it have a verdict's name. */
+/*
+ * The results.  OK and FAILED are of commands that ended; the others bear the names of verdicts.
+ */
 enum { OK, FAILED, MAX_RUN, ERROR = 8, RESULTS };
 
 static const char *const results[RESULTS] = {"ok", "failed", "max-run", "lost", "busy",
@@ -58,7 +60,7 @@ struct series {
 	    value[GAUGES + RESULTS]; /* -1: not known; from GAUGES on, runs by result */
 };
 
-/* One more than are kept for each key of a run. */
+/* Room for all keys that are kept, and for those of one run beside them. */
 struct table {
 	struct series list[KEYS_KEPT + KEYS_MAX];
 	size_t n,
@@ -119,7 +121,7 @@ find_series(struct table *t, const char *key, size_t n, const char *backend)
 	return s;
 }
 
-/* Steps over a text, if that comes next. */
+/* Steps over `text`, if it comes next. */
 static bool
 eat(const char **at, const char *text)
 {
@@ -131,7 +133,7 @@ eat(const char **at, const char *text)
 	return true;
 }
 
-/* A lower-case word up to a quote, into out[BACKEND_BYTES]. */
+/* Reads a lower-case word up to a quote into out[BACKEND_BYTES]. */
 static bool
 eat_word(const char **at, char *out)
 {
@@ -144,7 +146,7 @@ eat_word(const char **at, char *out)
 	return true;
 }
 
-/* `NAME{key="...",backend="...",result="..."} VALUE`; any other line counts for nothing. */
+/* Reads `NAME{key="...",backend="...",result="..."} VALUE`, and ignores any other line. */
 static void
 read_sample(struct table *t, const char *line)
 {
@@ -176,7 +178,7 @@ read_sample(struct table *t, const char *line)
 			s->value[GAUGES + i] = whole;
 }
 
-/* What errno says. */
+/* Fails with the text of errno. */
 static enum rc
 fail_by_errno(struct fault *f)
 {
@@ -184,8 +186,8 @@ fail_by_errno(struct fault *f)
 }
 
 /*
- * All of an open file of ours, or an empty one, or `begun`: one that we have not finished; to
- * be freed.  NULL: *f says why not.
+ * Reads all of an open file that dlock has written, or that is empty.  `begun`: a file that was
+ * not finished is fine, too.  The caller frees the text.  NULL: *f says why not.
  */
 static char *
 read_metrics_text(int fd, bool begun, struct stat *st, struct fault *f)
@@ -213,7 +215,10 @@ read_metrics_text(int fd, bool begun, struct stat *st, struct fault *f)
 	return NULL;
 }
 
-/* Reads the file; *mode: its own, which the next one is to have, or as it was. */
+/*
+ * Reads the file.  *mode becomes its mode, which its successor gets; it stays if there is no
+ * file.
+ */
 static enum rc
 read_metrics(struct table *t, const char *path, mode_t *mode, struct fault *f)
 {
@@ -227,7 +232,7 @@ read_metrics(struct table *t, const char *path, mode_t *mode, struct fault *f)
 	close(fd);
 	if (!text)
 		return RC_SYSTEM;
-	/* who made it first would decide what it says, and who may write into ours */
+	/* another user who made it first could decide what it says, and the mode of ours */
 	if (st.st_uid != libc_user() && st.st_uid != 0) {
 		free(text);
 		return fault_set(f, RC_CONFIG,
@@ -271,7 +276,7 @@ count_run(struct series *s, const struct metrics_run *r)
 	s->value[GAUGES + result]++;
 }
 
-/* Beyond KEYS_KEPT, those go first whose last run ended first. */
+/* Drops the keys beyond KEYS_KEPT: first the one whose last run ended longest ago. */
 static void
 drop_oldest(struct table *t)
 {
@@ -288,7 +293,7 @@ drop_oldest(struct table *t)
 
 /* ---- writing ---- */
 
-/* Value i of a key, if it is known. */
+/* Prints value i of a key, if it is known. */
 static void
 print_sample(FILE *to, const struct series *s, int i)
 {
@@ -308,8 +313,9 @@ print_sample(FILE *to, const struct series *s, int i)
 }
 
 /*
- * All of a metric stand together.  A result that there has not been yet has a line too: from 0
- * to 1 is an increase, from nothing is none.
+ * Prints all samples of a metric together, as the format wants it.  A result that no run has had
+ * yet gets a line with 0, since Prometheus sees an increase from 0 to 1, and none from nothing to
+ * 1.
  */
 static void
 print_metric(FILE *to, const struct table *t, int m)
@@ -323,7 +329,7 @@ print_metric(FILE *to, const struct table *t, int m)
 			print_sample(to, s, i);
 }
 
-/* Into a file that has been begun anew. */
+/* Writes the table into a file that is empty by now. */
 static enum rc
 write_file(int fd, const struct table *t, struct fault *f)
 {
@@ -342,7 +348,7 @@ write_file(int fd, const struct table *t, struct fault *f)
 
 /* ---- the file, one run at a time ---- */
 
-/* Waits a little for it. */
+/* Locks the file; waits for that until `until`. */
 static bool
 lock(int fd, instant until)
 {
@@ -355,9 +361,9 @@ lock(int fd, instant until)
 }
 
 /*
- * Is this open file the one that has the name, and ours?  Another user's is not written
- * into: he could change what we write.  We have its lock, so that no run of his is at it: root
- * removes it, since his run was killed.
+ * Is this open file still the one with the name, and is it ours?  We do not write into another
+ * user's file, since that user could change what we write.  We have its lock, so no run writes
+ * it: the run that made it was killed.  Root removes such a file.
  */
 static bool
 is_next(int fd, const char *path)
@@ -372,7 +378,7 @@ is_next(int fd, const char *path)
 	return opened.st_uid == libc_user();
 }
 
-/* Why it was not to be had; `why`: what opening it said, 0: it was opened. */
+/* Says why open_next() has failed.  `why`: the errno of open(2); 0: the file was opened. */
 static void
 tell_next(const char *path, int why, struct fault *f)
 {
@@ -390,11 +396,13 @@ tell_next(const char *path, int why, struct fault *f)
 }
 
 /*
- * Opens and locks the file that is to replace the other one; -1: *f says why not.  The one
- * who had the lock before has given it the other name.  Nobody else may open it, or he could
- * lock it and hold up all runs: so another user's run that ends now refuses us, or locks us
- * out if we are root.  A file that is not there either when we are refused again is refused
- * by its directory, which is not waited for.
+ * Opens and locks the file that is to replace the metrics file.  -1: *f says why not.
+ *
+ * A run that had the lock before us has renamed its file, so we open the name again.  The file's
+ * mode lets no other user open it, since that user could lock it and hold up all runs.  So while
+ * another user's run writes its file, open(2) refuses us; as root we wait for its lock.  If
+ * open(2) refuses us twice and no such file is there, the directory refuses us, and waiting does
+ * not help.
  */
 static int
 open_next(const char *path, struct fault *f)
@@ -434,12 +442,12 @@ usual_mode(void)
 	return 0644 & ~mask;
 }
 
-/* With the lock: reads the one, writes the other, and renames it. */
+/* Reads the metrics file, writes its successor, which is locked, and renames that. */
 static enum rc
 replace(const struct params *p, const struct metrics_run *r, const char *next, int fd,
     struct fault *f)
 {
-	static struct table t; /* the process ends after this */
+	static struct table t; /* zeroed, and used once: the process ends after this */
 	char label[METRICS_LABEL];
 	mode_t mode = usual_mode();
 	struct stat st;
@@ -485,7 +493,7 @@ metrics_add(const struct params *p, const struct metrics_run *r)
 	enum rc rc = RC_SYSTEM;
 	int fd;
 
-	signal(SIGXFSZ, SIG_IGN); /* the write fails, and is told of */
+	signal(SIGXFSZ, SIG_IGN); /* the write fails instead, and we say so */
 	snprintf(next, sizeof next, "%s.dlock", p->show.metrics);
 	fd = open_next(next, &f);
 	if (fd >= 0)

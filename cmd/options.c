@@ -17,7 +17,7 @@
 
 /* ---- setters that several rows share ---- */
 
-/* Where it keeps its value. */
+/* The member of the parameters that keeps the option's value. */
 static void *
 target(struct params *p, const struct option *o)
 {
@@ -35,7 +35,7 @@ bound(int64_t ns)
 	return s;
 }
 
-/* From min to max; max NEVER: without a bound that matters. */
+/* Takes a duration from min to max; max NEVER: any length. */
 static enum rc
 set_duration(struct params *p, const struct option *o, const char *value, struct fault *f)
 {
@@ -68,7 +68,10 @@ set_number(struct params *p, const struct option *o, const char *value, struct f
 	return RC_OK;
 }
 
-/* One of a group says which kind (max), or not to wait; told no, it says nothing. */
+/*
+ * Sets a flag.  A flag of GROUP_KIND sets the kind in max, one of GROUP_WAIT does not wait; "no"
+ * sets neither.
+ */
 static enum rc
 set_flag(struct params *p, const struct option *o, const char *value, struct fault *f)
 {
@@ -86,7 +89,7 @@ set_flag(struct params *p, const struct option *o, const char *value, struct fau
 	return RC_OK;
 }
 
-/* From min (0 or 1) to max bytes. */
+/* Takes a text from min (0 or 1) to max bytes. */
 static enum rc
 set_text(struct params *p, const struct option *o, const char *value, struct fault *f)
 {
@@ -101,7 +104,7 @@ set_text(struct params *p, const struct option *o, const char *value, struct fau
 	return RC_OK;
 }
 
-/* A text for people: record_write() cuts it and makes it one line. */
+/* Takes a text for people.  record_write() cuts it and makes it one line. */
 static enum rc
 set_told(struct params *p, const struct option *o, const char *value, struct fault *f)
 {
@@ -192,7 +195,7 @@ add_switch(struct params *p, const struct option *o, const char *value, struct f
 	return RC_OK;
 }
 
-/* Not a URL, though somebody may have meant one. */
+/* Is it a path, which somebody has given as a URL? */
 static bool
 is_path(const char *value)
 {
@@ -358,7 +361,7 @@ set_token(struct params *p, const struct option *o, const char *value, struct fa
 	return RC_OK;
 }
 
-/* The server is told how long that is by our clock. */
+/* Takes a moment.  The server is told how long it is until then by our clock. */
 static enum rc
 set_until(struct params *p, const struct option *o, const char *value, struct fault *f)
 {
@@ -399,8 +402,8 @@ set_format(struct params *p, const struct option *o, const char *value, struct f
 /* ---- the table ---- */
 
 /*
- * How an option is set, and where it keeps its value: a member of the parameters, which must have
- * the type that the setter writes.
+ * The setter of an option, and the member of the parameters that keeps its value.  The member
+ * must have the type that the setter writes.
  */
 #define DURATION(m) \
 	.set = set_duration, \
@@ -622,7 +625,7 @@ options_take(struct params *p, int i, const char *called, const char *value,
 	if (options[i].set(p, &options[i], value, &why) == RC_OK)
 		return RC_OK;
 	scheme = strcspn(value, ":/@ =");
-	/* no more: what is no URL of ours may have a password anywhere behind it */
+	/* the error shows no more than the scheme: a wrong URL may have a password anywhere */
 	if (i == OPT_URL && *value && !is_path(value))
 		return fault_set(f, wrong, "%s '%.*s...': %s", called,
 		    scheme < 60 ? (int)scheme : 60, value, why.text);
@@ -635,7 +638,7 @@ options_take(struct params *p, int i, const char *called, const char *value,
 enum rc
 options_check(int i, const char *value, struct fault *f)
 {
-	static struct params nobody; /* a setter checks a value as it sets it */
+	static struct params nobody; /* a setter checks a value while it sets it */
 
 	nobody.site.nsettings = nobody.site.settings_used = 0;
 	nobody.before = (struct params_before){.nswitches = 0};
@@ -730,7 +733,7 @@ options_print_help(FILE *to, unsigned cmd)
 			if (w->cmds & cmd)
 				help = w->help;
 		rest = strchr(help, '\n');
-		/* its help ends with the names, which stand in their own table */
+		/* its help ends with the names of the backends, from their table */
 		if (o == &options[OPT_BACKEND])
 			names = options_backends(" or ");
 		snprintf(head, sizeof head, "%s%c%s --%s%s%s%s", o->letter ? "-" : " ",

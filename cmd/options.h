@@ -1,9 +1,9 @@
 /*
  * options.h - the one table of options, of all subcommands.
  *
- * Command line, environment, help text, and (through `dlock help --raw`) the
- * tests that compare manual and completions with it all read this table.  How
- * options are written stands in cmd.h, which of several values counts in said.h.
+ * The command line, the environment, the files and the help text read this table.  So do the
+ * tests, by `dlock help --raw`, which compare manual and completions with it.  args.h says how
+ * options are written, said.h which of several values counts.
  */
 #ifndef DLOCK_OPTIONS_H
 #define DLOCK_OPTIONS_H
@@ -18,7 +18,7 @@ enum {
 	OPT_KEY,
 	OPT_CONFIG,
 	OPT_PROFILE,
-	OPT_BACKEND, /* those before it say which files are read, and for which keys */
+	OPT_BACKEND, /* the options before it say which files are read, and for which keys */
 	OPT_URL,
 	OPT_OPTION,
 	OPT_SHARED,
@@ -65,18 +65,18 @@ enum {
 	OPTIONS,
 };
 
-/* Options that answer one question together: see said.h. */
+/* Options of one group answer one question together: see said.h. */
 enum group {
 	GROUP_NONE,
 	GROUP_SERVER, /* which one */
-	/* from here on, of one source only one may be said */
+	/* of each group from here on, one origin may say only one option */
 	GROUP_WAIT,   /* how long */
 	GROUP_KIND,   /* which kind of lock */
 	GROUP_JOB,    /* which job it is */
 	GROUP_LENGTH, /* until when it is frozen */
 };
 
-/* The meaning of an option to some subcommands. */
+/* The help of an option for some subcommands. */
 struct wording {
 	unsigned cmds; /* CMD_ bits; 0: the end */
 	const char *help;
@@ -89,18 +89,18 @@ struct option {
 	const char *env;  /* NULL: none, since it is for one occasion */
 	const char *help; /* one or two lines of at most 50 columns */
 	unsigned cmds;    /* CMD_ bits: which subcommands know it */
-	/* instead of `help`, for subcommands to which it means something else; or NULL */
+	/* the help for subcommands to which the option means something else; or NULL */
 	const struct wording *instead;
 	enum group group;
 	bool occasional; /* has a variable, but no place in a file; see conf_allows() */
 	bool repeats;    /* may be given more than once */
-	/* what it means without a value, which only = can give it; NULL: needs one */
+	/* its value where none is given; then only = can give one.  NULL: it needs a value */
 	const char *bare;
 
 	/* Takes `value` into the parameters; RC_USAGE: the fault says what would be right. */
 	enum rc (*set)(
 	    struct params *, const struct option *, const char *value, struct fault *);
-	/* for setters that many rows share: the member of struct params */
+	/* for setters that many rows share: the offset in struct params */
 	size_t at;
 	int64_t min, max; /* and what it may be: nanoseconds, bytes, or just a number */
 };
@@ -108,8 +108,8 @@ struct option {
 extern const struct option options[]; /* OPTIONS of them, and one without a name */
 
 /*
- * The value of option i that nobody has said, as the parameters have it: "30s", "no", "-".  Returns
- * out, or a constant.
+ * The default of option i, which the parameters have where nobody has said it: "30s", "no", "-".
+ * Returns out, or a constant.
  */
 const char *options_default(const struct params *, int i, char *out, size_t size);
 
@@ -124,8 +124,8 @@ enum { OPTIONS_BACKENDS = 16 };
 struct brief options_backends(const char *last);
 
 /*
- * Takes the value of option i into the parameters, or gives `wrong`, and the fault "CALLED
- * 'value': why", without a password.
+ * Takes the value of option i into the parameters.  Returns `wrong` where it cannot, with the
+ * fault "CALLED 'value': why", without a password.
  */
 enum rc options_take(struct params *, int i, const char *called, const char *value,
     enum rc wrong, struct fault *);
@@ -133,18 +133,18 @@ enum rc options_take(struct params *, int i, const char *called, const char *val
 /* RC_USAGE: this descriptor is not open for writing. */
 enum rc options_check_fd(int fd, struct fault *);
 
-/* RC_CONFIG: options_take() would not take the value, which stands in a file. */
+/* Checks a value that stands in a file.  RC_CONFIG: options_take() would not take it. */
 enum rc options_check(int i, const char *value, struct fault *);
 
 /*
- * ": did you mean --ttl?", with the name that was probably meant by a word that is none, and
- * what stands before it there; by one letter, the only name that begins with it and has no
+ * Guesses which option was meant by a word that is none: ": did you mean --ttl?".  `before`
+ * stands before the name there.  One letter means the only name that begins with it and has no
  * letter of its own.  "": no guess.
  */
 struct brief options_hint(unsigned cmd, const char *before, const char *word, size_t n);
 
 void options_print_help(FILE *, unsigned cmd);
-/* NAME LETTER ARG ENV SUBCOMMANDS, tab-separated, "-" for none, "run,hold" */
+/* Prints NAME LETTER ARG ENV SUBCOMMANDS ("run,hold"), tab-separated, "-" for none. */
 void options_print_raw(FILE *);
 
 #endif

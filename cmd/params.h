@@ -1,7 +1,7 @@
 /*
  * params.h - what the user asked for, after every source has been read.
  *
- * Filled and checked by args_read(); from then on nobody changes it.
+ * args_read() fills and checks it; then it stays as it is.
  */
 #ifndef DLOCK_PARAMS_H
 #define DLOCK_PARAMS_H
@@ -13,8 +13,8 @@
 #include <signal.h>
 
 /*
- * The subcommands, as bits: a process has one of them, an option is known to some.
- * options_cmd() has their names in this order.
+ * The subcommands, as bits, since an option has a set of them.  options_cmd() has their names in
+ * this order.
  */
 enum {
 	CMD_RUN = 1 << 0,
@@ -34,7 +34,7 @@ enum {
 	/* groups of them */
 	CMD_KEEPS = CMD_RUN | CMD_HOLD,
 	CMD_STEERS = CMD_BREAK | CMD_FREEZE | CMD_THAW,
-	CMD_TAKES_WORD = CMD_LS | CMD_RELEASE, /* one, which is no key */
+	CMD_TAKES_WORD = CMD_LS | CMD_RELEASE, /* one word, which is no key */
 	CMD_ASKS = CMD_KEEPS | CMD_STEERS | CMD_FORGET | CMD_STATUS | CMD_LS | CMD_WAIT |
 	    CMD_DOCTOR,
 };
@@ -47,18 +47,18 @@ enum {
 	URL_BYTES = 4096
 };
 
-/* Where: the backend, and which server or directory of it. */
+/* Where the locks are kept: the backend, and which server or directory of it. */
 struct params_site {
 	const struct backend *backend;
 	const char *url;  /* NULL: the backend's default */
-	bool of_variable; /* it is what the backend's own variable says */
-	/* names no server itself: that of the outer run counts */
+	bool of_variable; /* the URL comes from the backend's own variable */
+	/* the user names no server, so the outer run's counts */
 	bool inherits;
 	struct setting settings[SETTINGS_MAX];
 	size_t nsettings, settings_used;
 };
 
-/* Which kind of lock, and of which job. */
+/* Which kind of lock, and for which job. */
 struct params_claim {
 	enum lock_kind kind;
 	int limit; /* with KIND_LIMIT */
@@ -67,7 +67,7 @@ struct params_claim {
 	int skipped_status;   /* of a job that has been done already */
 };
 
-/* How long to wait for the lock, and the status when that was not enough. */
+/* How long to wait for the lock, and the status if it does not come in that time. */
 struct params_wait {
 	int64_t most; /* 0: do not wait; NEVER: for ever */
 	bool persist; /* --wait was given: it also covers a server that does not answer */
@@ -105,13 +105,13 @@ struct params_command {
 	int signal;       /* asks it to stop */
 };
 
-/* Which configuration counts. */
+/* Which configuration files count. */
 struct params_config {
 	const char *file;    /* NULL: the usual ones */
 	const char *profile; /* NULL: none */
 };
 
-/* The content of a look, and its form. */
+/* The question of a look, and the form of its answer. */
 struct params_look {
 	bool json, bare;     /* bare: no line of headings */
 	bool prometheus;     /* in its text format */
@@ -146,8 +146,8 @@ struct params {
 	struct params_config config;
 	struct params_look look;
 	struct params_steer steer;
-	const struct said_list *said; /* where all of it comes from: said.h */
-	/* last: most runs touch no page of it */
+	const struct said_list *said; /* where each value comes from: said.h */
+	/* last, since a page that a run does not touch costs nothing */
 	struct params_texts {
 		char url[URL_BYTES];           /* a copy, where argv had a password */
 		char settings[SETTINGS_BYTES]; /* what site.settings points into */
@@ -163,7 +163,7 @@ struct origin {
 	bool has_tty; /* there is a controlling terminal */
 };
 
-/* The keys, made fit to be shown: "a", or "a, b and c"; as many as fit into a sentence. */
+/* The keys as a sentence shows them: "a", or "a, b and c"; as many as fit. */
 struct clean params_keys(const struct params *);
 
 /* A key that a run waits for: the i-th of its own, or of the switches, which come behind KEYS_MAX. */
@@ -172,10 +172,13 @@ const char *params_awaited(const struct params *, unsigned i);
 /* Is there a reader of events, who is told of a grant when it is there? */
 bool params_is_reported(const struct params *);
 
-/* As mask_lone_user(), but for a user whose password stands in a file. */
+/* Does what mask_lone_user() does, and finds none where -O password-file= gives the password. */
 const char *params_lone_user(const struct params *, const char *url, size_t *n);
 
-/* RC_CONFIG: the store has no locks of this kind, or cannot remember the job. */
+/*
+ * Checks what the store can do.  RC_CONFIG: it has no locks of this kind, or cannot remember the
+ * job.
+ */
 enum rc params_check_kind(
     const struct params_claim *, const struct store *, struct fault *);
 

@@ -27,8 +27,8 @@ static const struct unit {
 enum { UNITS = sizeof units / sizeof *units, SECONDS = 4 };
 
 /*
- * "12" or "12.75" at *s in units of `unit` ns; moves *s on.  False: no number, or too
- * large.
+ * Reads "12" or "12.75" at *s, in units of `unit` ns, and moves *s on.  False: there is no
+ * number, or it is too large.
  */
 static bool
 take_quantity(const char **s, int64_t unit, int64_t *ns)
@@ -119,7 +119,7 @@ parse_span(int64_t ns)
 	return b;
 }
 
-/* So many digits, low to high; steps over them. */
+/* Reads n digits, for a number from low to high, and steps over them. */
 static bool
 take_digits(const char **s, int n, int low, int high, int *ret)
 {
@@ -134,7 +134,7 @@ take_digits(const char **s, int n, int low, int high, int *ret)
 	return value >= low && value <= high;
 }
 
-/* Of a second: ".25" or "", in us. */
+/* Reads the fraction of a second, ".25" or "", in us. */
 static bool
 take_fraction(const char **s, int *us)
 {
@@ -147,7 +147,7 @@ take_fraction(const char **s, int *us)
 	return (*s)[-1] != '.';
 }
 
-/* "Z", "+01:00" or "-08:00", in seconds; "": `local`. */
+/* Reads "Z", "+01:00" or "-08:00", in seconds; "" sets *local. */
 static bool
 take_zone(const char **s, int *offset, bool *local)
 {
@@ -170,7 +170,10 @@ take_zone(const char **s, int *offset, bool *local)
 	return true;
 }
 
-/* Not so for a day that the month has not, or a time that summer time leaves out. */
+/*
+ * Do both show one time?  mktime(3) changes a day that the month has not, or a time that summer
+ * time leaves out.
+ */
 static bool
 is_same_time(const struct tm *a, const struct tm *b)
 {
@@ -178,7 +181,7 @@ is_same_time(const struct tm *a, const struct tm *b)
 	    a->tm_min == b->tm_min;
 }
 
-/* When local clocks show this; *twice: when summer time ends, and once more after that. */
+/* Finds when local clocks show this.  *twice: they do so before and after summer time ends. */
 static bool
 local_time(const struct tm *shown, time_t *at, bool *twice)
 {
@@ -295,7 +298,7 @@ parse_signal_text(int sig)
 	return b;
 }
 
-/* ---- what was meant by a word that is not known ---- */
+/* ---- guesses at a word that is not known ---- */
 
 enum { WORD_BYTES = 32 };
 
@@ -312,7 +315,7 @@ is_same_letter(char a, char b)
 }
 
 /*
- * How many keys were left out, hit too much, hit wrongly or swapped with their neighbour
+ * Counts the keys that were left out, hit too much, hit wrongly or swapped with their neighbour
  * (Damerau 1964).
  */
 static size_t
@@ -335,7 +338,10 @@ distance(const char *a, size_t na, const char *b, size_t nb)
 	return d[na][nb];
 }
 
-/* Is it "no", or "no-", and that name?  Then the opposite of the name is meant. */
+/*
+ * Is the word "no" or "no-" before the name?  Then its opposite was meant, and the name is no
+ * guess.
+ */
 static bool
 denies(const char *word, size_t n, const char *name)
 {

@@ -29,8 +29,8 @@ enum {
 /* ---- processes ---- */
 
 /*
- * By how many clock ticks /proc dates processes later for us than for those outside of our
- * time namespace.
+ * /proc dates processes later for us than for those outside of our time namespace.  Returns by
+ * how many clock ticks.
  */
 static int64_t
 ticks_ahead(void)
@@ -45,7 +45,9 @@ ticks_ahead(void)
 	    : 0;
 }
 
-/* Is the process with this number, started then, our parent, or its parent, and so on? */
+/*
+ * Is the process with this number, which was started then, our parent, or its parent, and so on?
+ */
 static bool
 kin_is_ancestor(pid_t ancestor, int64_t born)
 {
@@ -67,9 +69,9 @@ record_kind_name(enum lock_kind kind)
 }
 
 /*
- * The environment may say more of who has started us, and why, than root@host does.  The first row
- * counts whose variables are all set.  Others can set them, too, so their text is cleaned, and
- * cut as --who and --why are.
+ * The variables of a CI service say more of who has started us, and why, than root@host does.
+ * The first row whose variables are all set counts.  Anybody can set such variables, so their
+ * text is cleaned and cut, as --who and --why are.
  */
 static const struct told {
 	bool who; /* else why */
@@ -86,7 +88,7 @@ static const struct told {
     {false, false, "$JOB_NAME"},
 };
 
-/* The text with its variables, cut to `size`; false: one of them is not set. */
+/* Puts the values of its variables into a text, and cuts it to `size`.  False: one is not set. */
 static bool
 expand(char *out, size_t size, const char *text)
 {
@@ -98,7 +100,7 @@ expand(char *out, size_t size, const char *text)
 		char name[32];
 		const char *value;
 
-		/* of our own table: it fits */
+		/* the names are those of our table, and fit */
 		memcpy(name, text, n);
 		name[n] = '\0';
 		text += n;
@@ -110,7 +112,7 @@ expand(char *out, size_t size, const char *text)
 	return true;
 }
 
-/* Leaves of a URL what cannot be a secret: no user, no password, no question, no fragment. */
+/* Cuts a URL down to what cannot be a secret: user, password, query and fragment go. */
 static void
 bare_url(char *text)
 {
@@ -124,11 +126,11 @@ bare_url(char *text)
 	at = memrchr(host, '@', n);
 	if (at)
 		memmove(host, at + 1, strlen(at + 1) + 1);
-	else if (n >= TOLD_BYTES) /* no host: its @ may have been cut off */
+	else if (n >= TOLD_BYTES) /* the @ before the host may have been cut off */
 		*host = '\0';
 }
 
-/* Into out[TOLD_BYTES]; false: nothing is told. */
+/* Writes what the environment tells into out[TOLD_BYTES].  False: it tells nothing. */
 static bool
 find_told(char *out, bool who)
 {
@@ -136,7 +138,7 @@ find_told(char *out, bool who)
 
 	for (size_t i = 0; i < sizeof told / sizeof *told; i++)
 		if (told[i].who == who && expand(text, sizeof text, told[i].text)) {
-			mask_spoken(text); /* also what is no part of a URL */
+			mask_spoken(text); /* also password=x outside a URL */
 			if (told[i].url)
 				bare_url(text);
 			text_clean(out, TOLD_BYTES, text, strlen(text));
@@ -145,7 +147,7 @@ find_told(char *out, bool who)
 	return false;
 }
 
-/* The unit of systemd that we run in: the last part of our cgroup, if that is a service. */
+/* Finds the unit of systemd that we run in: the last part of our cgroup, if that is a service. */
 static bool
 find_unit(char *out)
 {
@@ -169,7 +171,7 @@ find_unit(char *out)
 	return true;
 }
 
-/* NULL: only the password database knows. */
+/* The user's name from the environment.  NULL: only the password database knows it. */
 static const char *
 known_user(void)
 {
@@ -182,8 +184,8 @@ known_user(void)
 }
 
 /*
- * The password database comes last: it costs as much as all the rest of our start, or
- * asks LDAP.
+ * Names the user.  The password database is asked last: it costs as much as all the rest of our
+ * start, and may ask LDAP.
  */
 static const char *
 user_name(void)
@@ -271,7 +273,7 @@ record_write(char *out, const struct params *p, pid_t pid, const char *door)
 	json_end(&j);
 }
 
-/* ---- those of others ---- */
+/* ---- records of others ---- */
 
 static const char *
 record_member(const json_t *root, const char *name)
@@ -302,7 +304,10 @@ record_read(struct record *ret, const char *record)
 	return root;
 }
 
-/* " (pid 4711 on ci-3, running deploy.sh)": whose pid it is cannot be mistaken. */
+/*
+ * Writes " (pid 4711 on ci-3, running deploy.sh)".  The host stands beside the pid, which means
+ * nothing without it.
+ */
 static void
 describe_process(const struct record *r, char *out, size_t size)
 {
@@ -334,7 +339,7 @@ record_words(const struct record *r, char *out, size_t size)
 	snprintf(out, size, "%s%s%s", name, process, r->why ? reason : "");
 }
 
-/* A record of an earlier version has no door. */
+/* Is the run's door open?  Yes where the record is of an earlier version and names none. */
 static bool
 door_is_open(const struct record *r, const char *own)
 {
@@ -374,7 +379,10 @@ record_is_among(const char *record, const char *keepers)
 	return is;
 }
 
-/* JSON has guises of its own for a character: what is blotted is what they stand for. */
+/*
+ * Blots decoded texts: JSON can write a character in several ways, so the secret may not stand in
+ * the raw text.
+ */
 static char *
 blot_strings(json_t *root, const char *secret)
 {

@@ -7,14 +7,13 @@
  *	since          the second, from the epoch, in which the run began to ask
  *	born           of a process of dlock's own: the clock tick in which it was started
  *	script_born    the same of the process for which `dlock hold` keeps the lock
- *	door           the name of the keeper's socket (supervise/join_outer.h), as long as it holds: no
- *	               other run has it, not even one of another machine with the same host,
- *	               pid and born
- *	for_ms         of a freeze: how long it lasts (-1: until it is thawed), so that every
- *	               server can tell a waiter of its end
+ *	door           the name of the keeper's socket (supervise/join_outer.h), as long as it holds.
+ *	               It is unique, even among machines with the same host, pid and born
+ *	for_ms         of a freeze: how long it lasts (-1: until it is thawed).  The record has it
+ *	               so that a waiter learns it from any server
  *
- * Anybody who may write the lock may write anything here, so a record is hostile: it is
- * parsed by jansson, cut, and cleaned before it is shown.
+ * Anybody who may write the lock may write anything here, so a record is hostile: jansson parses
+ * it, and its texts are cut and cleaned before they are shown.
  */
 #ifndef DLOCK_RECORD_H
 #define DLOCK_RECORD_H
@@ -24,7 +23,7 @@
 /* "exclusive", "shared", "limit" */
 const char *record_kind_name(enum lock_kind);
 
-/* A person or run, as its record has it.  Texts are hostile; NULL, or pid 0: not said. */
+/* A person or run, as its record says.  Texts are hostile.  NULL, or pid 0: not said. */
 struct record {
 	const char *who, *host, *command, *why, *door;
 	int64_t pid, born, script_born;
@@ -32,8 +31,8 @@ struct record {
 };
 
 /*
- * Reads a record (NULL: none) into *ret, whose texts are UTF-8 and live until the
- * result is given to json_decref().  Never fails: a text that is no record says nothing.
+ * Reads a record (NULL: none) into *ret.  The texts in it are UTF-8 and live until the caller
+ * gives the result to json_decref().  It never fails: a text that is no record says nothing.
  */
 struct json_t *record_read(struct record *ret, const char *record);
 
@@ -53,18 +52,18 @@ struct record_own {
 void record_find_own(struct record_own *, const struct params *, pid_t);
 
 /*
- * Asks the password database who we are, where nothing else tells it.  It may ask a server that
- * hangs: so before signals are blocked, and before we fork.
+ * Asks the password database who we are, where nothing else tells it.  The database may ask a
+ * server that hangs, so this is called before signals are blocked, and before we fork.
  */
 void record_find_user(const struct params *);
 
 /*
- * The record of this run, into out[RECORD_BYTES].  Without a pid (0) and a door (NULL) that of a
- * person who breaks or freezes a lock: it names no process and no command.
+ * Writes the record of this run into out[RECORD_BYTES].  With pid 0 and no door (NULL) it is the
+ * record of a person who breaks or freezes a lock, and names no process and no command.
  */
 void record_write(char *out, const struct params *, pid_t, const char *door);
 
-/* Which of the processes that we descend from has written a record. */
+/* Which of our ancestors has written a record. */
 enum record_kin {
 	KIN_NONE,
 	KIN_RUN,   /* a dlock: it ends only after us */
@@ -72,22 +71,23 @@ enum record_kin {
 };
 
 /*
- * Certain by host, pid, the moment it was started, and the door, which is closed when it gives
- * the lock back or keeps it for --min-hold alone; where one is not known: KIN_NONE.  So says our
- * own record, whose door is `own`: a server may not have told us of our grant.
+ * Tells whether an ancestor of ours has written this record.  Host, pid, start and door must all
+ * agree, and be known; else it is KIN_NONE.  A run closes its door when it gives the lock back,
+ * or keeps it only for --min-hold.  Our own record, whose door is `own`, gives KIN_NONE: a server
+ * may not have told us yet that we have the lock.
  */
 enum record_kin record_kin(const char *record, const char *own);
 
-/* Is the run that has written it among those of DLOCK_KEEPER? */
+/* Is the run that has written the record one of those in DLOCK_KEEPER? */
 bool record_is_among(const char *record, const char *keepers);
 
 /*
- * Blots the secret (NULL, "": none) out of a record, or of what stands in its place: whoever sees a
- * lock may not know by which password we have logged in.
+ * Takes the secret (NULL, "": none) out of a record, or out of a text in its place.  A user who
+ * may see a lock need not be one who may know the password by which we have logged in.
  */
 void record_blot(char *record, const char *secret);
 
-/* record_read() and record_words() at once. */
+/* Does record_read() and record_words() in one call. */
 void record_describe(const char *record, char *out, size_t size);
 
 #endif

@@ -43,7 +43,7 @@ is_shells_own(const char *word)
 	    "unalias unset until wait while");
 }
 
-/* Why there is no such command, if one can guess; or "". */
+/* Guesses why there is no such command; "": no guess. */
 static const char *
 guess(char *const *argv)
 {
@@ -58,7 +58,7 @@ guess(char *const *argv)
 	return "";
 }
 
-/* There is none, so that no lock is asked for. */
+/* The verdict if there is no such command: no lock is asked for. */
 static struct verdict
 no_command(struct params *p, int error)
 {
@@ -66,7 +66,7 @@ no_command(struct params *p, int error)
 	const char *command = p->command.argv[0];
 	char name[300];
 
-	mask_passwords(p->command.argv[0]); /* -u may have been forgotten */
+	mask_passwords(p->command.argv[0]); /* it may be a URL without its -u */
 	snprintf(v.line, sizeof v.line,
 	    "cannot execute '%s' under %s: %s%s; no lock was asked for",
 	    text_clean(name, sizeof name, command, strlen(command)), params_keys(p).text,
@@ -81,7 +81,7 @@ run_run(struct params *p)
 	struct run r = {.params = p, .origin = &origin};
 	struct verdict v;
 
-	/* that it still exists when the lock comes, nobody promises */
+	/* checked before the lock is asked for; it may be gone when the lock comes */
 	r.path = child_find(p->command.argv[0]);
 	if (r.path) {
 		record_find_user(p);

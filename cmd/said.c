@@ -1,4 +1,4 @@
-/* said.c - the list of what was said of options, and which of it counts. */
+/* said.c - lists the values of options, and finds those that count. */
 #include "said.h"
 
 #include "parse.h"
@@ -33,7 +33,7 @@ said_add_section(struct said_list *all, enum said_by by)
 	return o;
 }
 
-/* Of one kind, what stands later in a file is stronger. */
+/* Is `a` weaker than `b`?  Of two sections of one kind, the later one is stronger. */
 static bool
 is_weaker(const struct said_origin *a, const struct said_origin *b)
 {
@@ -101,9 +101,9 @@ said_wrong(const struct said *s)
 /* ---- what counts ---- */
 
 /*
- * Several keys are locked together: on one server, with one lease, one everything.  A section that
- * is for some of them only would be broken for one or the other, so that two runs of that key
- * might not exclude each other.
+ * Takes one value into the parameters.  Several keys are locked together, on one server and with
+ * one lease.  A section for only some of them is refused: it cannot count for all, and if it did
+ * not count, two runs of its key might use two servers and not exclude each other.
  */
 static enum rc
 apply(const struct said *s, struct params *p, struct fault *f)
@@ -119,7 +119,7 @@ apply(const struct said *s, struct params *p, struct fault *f)
 	return options_take(p, s->option, called.text, s->value, said_wrong(s), f);
 }
 
-/* The value of option i that counts; NULL also for a flag that is told no. */
+/* The value of option i that counts.  NULL: there is none, or it is a flag that says no. */
 static const struct said *
 said_yes(const struct said_list *all, int i)
 {
@@ -131,7 +131,10 @@ said_yes(const struct said_list *all, int i)
 	return s;
 }
 
-/* Not to wait and to wait, or two kinds of lock: to say both in one place is a mistake. */
+/*
+ * Refuses two options of one group from one origin: to wait and not to wait, or two kinds of
+ * lock.
+ */
 static enum rc
 check_contradiction(const struct said_list *all, int i, struct fault *f)
 {
@@ -154,7 +157,7 @@ check_contradiction(const struct said_list *all, int i, struct fault *f)
 	return RC_OK;
 }
 
-/* Is one of the first n settings of the parameters that of this NAME=VALUE? */
+/* Has one of the first n settings the name in this NAME=VALUE? */
 static bool
 has_setting(const struct params_site *site, size_t n, const char *text)
 {
@@ -165,9 +168,10 @@ has_setting(const struct params_site *site, size_t n, const char *text)
 }
 
 /*
- * A setting counts if no stronger origin has one of its name.  Variables count where the words have
- * none at all.  Files count down to the one that names the server, since their settings are for
- * that server: a password, say.
+ * Takes the settings that count.  A setting counts if no stronger origin has one of its name.
+ * Variables count where the words have no setting at all.  Files count down to the file that
+ * names the server: settings of weaker files are for another server, and one of them may be that
+ * server's password.
  */
 static enum rc
 apply_settings(struct said_list *all, struct params *p, struct fault *f)
@@ -228,9 +232,9 @@ said_apply(struct said_list *all, int first, int end, struct params *p, struct f
 	return rc;
 }
 
-/* ---- whose fault it is ---- */
+/* ---- blame ---- */
 
-/* Does a store with the first n of its settings meet this very objection? */
+/* Does the backend refuse the site with only its first n settings for the same reason? */
 static bool
 is_met_with(const struct params *p, struct site site, size_t n, struct host *host,
     const struct fault *objection)
@@ -246,7 +250,7 @@ is_met_with(const struct params *p, struct site site, size_t n, struct host *hos
 	return false;
 }
 
-/* FILE:LINE before what is wrong, if a file says it. */
+/* Puts FILE:LINE before the fault, if a file says that value. */
 static enum rc
 blame(const struct said *s, struct fault *f)
 {

@@ -14,10 +14,11 @@
  * So a profile, in whichever file, counts more than what files say of every run, and the user's
  * file counts more than the system's.  Of two sections of one kind the later one is stronger.
  *
- * The first value of an option in the list counts.  The strongest origin that says a member of a
- * group (which server, how long to wait) owns that group: what weaker origins say of its other
- * members does not count.  Settings of the backend (-O) count one by one, by name; those of files
- * belong to the server, so they do not count where a stronger origin names one.
+ * The first value of an option in the list counts.  Options of one group (which server, how long
+ * to wait) go together: the strongest origin that says one of them owns the group, and the others
+ * count only from there.  Settings of the backend (-O) count one by one, by name.  Settings in
+ * files belong to the server of that file, so they do not count where a stronger origin names a
+ * server.
  *
  * The list owns its entries and origins.  Texts are not copied: they must outlive it.
  */
@@ -37,7 +38,7 @@ enum said_by {
 	BY_USER,
 	BY_SYSTEM_KEY,
 	BY_SYSTEM,
-	BY_OUTER, /* the outer run, of its server */
+	BY_OUTER, /* the outer run names its server */
 };
 
 struct said_origin {
@@ -47,7 +48,7 @@ struct said_origin {
 	/* of a section of a file only */
 	const char *file;    /* fit to be shown */
 	const char *section; /* as between its brackets; "": before all sections */
-	/* a key of this run that the section is not for, while it is for another one; or NULL */
+	/* a key of this run that the section is not for, though it is for another one; or NULL */
 	const char *outside;
 };
 
@@ -60,10 +61,11 @@ struct said {
 };
 
 enum {
-	SAID_SECTIONS = 29, /* of files, as far as they are for this run */
+	SAID_SECTIONS = 29, /* sections of files that count for one run */
 	/*
-	 * An origin says an option once, but for keys among the words, and for -O and
-	 * --unless-frozen, of which one too many is enough to be refused.
+	 * An origin says each option once, except for keys among the words, for -O and for
+	 * --unless-frozen.  For those there is room for one more than is allowed, so that the one
+	 * too many can be refused.
 	 */
 	SAID_SWITCHES = SWITCHES_MAX + 2, /* one is empty */
 	SAID_MOST = (3 + SAID_SECTIONS) * (OPTIONS + SETTINGS_MAX + 1 + SAID_SWITCHES) +
@@ -73,17 +75,17 @@ enum {
 struct said_list {
 	unsigned cmd; /* CMD_: it has only options that this subcommand knows */
 	/*
-	 * The backend of the outer run, as variables tell; NULL: there is none that has not ended.
-	 * Its keeper tells where its locks are when it is asked (supervise/join_address.h), and
-	 * that counts for its own backend alone.
+	 * The backend of the outer run, from its variables; NULL: no outer run lives.  Where that
+	 * run keeps its locks, its keeper tells later (supervise/join_address.h); that counts
+	 * only if this run uses the same backend.
 	 */
 	const char *outer;
 	struct said *first;
-	/* who said each of the parameters' settings, once they are applied */
+	/* the origin of each setting in the parameters, once they are applied */
 	const struct said *settings[SETTINGS_MAX];
 	struct said_origin words, variables, outer_run;
 	size_t nsections, n;
-	/* last, since only pages that are used cost */
+	/* last, since a page that a run does not touch costs nothing */
 	struct said_origin sections[SAID_SECTIONS];
 	struct said room[SAID_MOST];
 };
@@ -91,22 +93,25 @@ struct said_list {
 /* An empty list for a subcommand. */
 void said_init(struct said_list *, unsigned cmd);
 
-/* A section of a file, stronger than those of its kind before it; NULL: there are too many. */
+/* Adds a section of a file, stronger than earlier ones of its kind.  NULL: there are too many. */
 struct said_origin *said_add_section(struct said_list *, enum said_by);
 
-/* Puts a value into its place: behind what is stronger, and behind what its origin said before. */
+/*
+ * Puts a value into its place: behind all that is stronger, and behind earlier values of its
+ * origin.
+ */
 void said_add(
     struct said_list *, struct said_origin *, int option, const char *value, int line);
 
-/* The value that counts of option i; NULL: nobody has said one. */
+/* The value of option i that counts; NULL: nobody has said one. */
 const struct said *said_of(const struct said_list *, int i);
 
-/* Does it stand in a file? */
+/* Does the value stand in a file? */
 bool said_in_file(const struct said *);
 
 /*
- * Option i as `s` (NULL: nobody has said it) calls it, for errors: "--ttl", "DLOCK_TTL",
- * "/etc/dlock.conf:3: ttl".
+ * Names option i for an error as its origin does: "--ttl", "DLOCK_TTL", "/etc/dlock.conf:3: ttl".
+ * `s` NULL: nobody has said it.
  */
 struct clean said_call(const struct said *s, int i);
 
@@ -114,17 +119,18 @@ struct clean said_call(const struct said *s, int i);
 enum rc said_wrong(const struct said *);
 
 /*
- * Takes the values that count of the options from `first` on, before `end`, into the parameters.  Keys
- * among the words are in it already.  RC_USAGE, RC_CONFIG: the fault names option and value.
+ * Takes the values that count into the parameters, of the options from `first` up to, but
+ * without, `end`.  Keys among the words are there already.  RC_USAGE, RC_CONFIG: the fault names
+ * option and value.
  */
 enum rc said_apply(
     struct said_list *, int first, int end, struct params *, struct fault *);
 
 /*
- * A backend has refused to open a site (RC_USAGE).  Where the URL or the setting that it objects
- * to stands in a file, this gives RC_CONFIG, and the fault names the line.  To find that out it
- * opens the site again with fewer settings: what makes no sense only beside another setting is the
- * later one's fault.
+ * Finds out whose fault it is that a backend has refused to open a site (RC_USAGE).  Where the
+ * wrong URL or setting stands in a file, it returns RC_CONFIG, and the fault names the line.  To
+ * find it, it opens the site again with fewer settings; of two settings that do not go together,
+ * it blames the later one.
  */
 enum rc said_blame(
     const struct params *, const struct site *, struct host *, enum rc, struct fault *);

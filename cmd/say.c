@@ -16,7 +16,7 @@
 
 #define STUCK (10 * NS_PER_MS) /* a write that takes longer sleeps */
 
-/* *broken: nobody can write there, now or later. */
+/* Waits for room.  *broken: nobody can write there, now or later. */
 static bool
 has_room(int fd, instant until, bool *broken)
 {
@@ -40,14 +40,14 @@ do_nothing(int sig)
 }
 
 /*
- * Like write(2), but does not sleep for long; where that cannot be promised, only the
- * last line is worth it.
+ * Writes as write(2) does, but does not sleep for long.  Without a timer it may sleep for ever;
+ * then only the last line is written.
  */
 static ssize_t
 write_briefly(int fd, const char *text, size_t n, bool last)
 {
 	const struct sigaction interrupt = {.sa_handler = do_nothing};
-	/* again and again: once could be just before the write */
+	/* repeated, since the first signal may come just before the write */
 	const struct itimerspec often = {{.tv_nsec = STUCK}, {.tv_nsec = STUCK}};
 	struct sigevent signal_us = {
 	    .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGCHLD};
@@ -62,14 +62,14 @@ write_briefly(int fd, const char *text, size_t n, bool last)
 		return last ? write(fd, text, n) : 0;
 	sigemptyset(&chld);
 	sigaddset(&chld, SIGCHLD);
-	libc_sigprocmask(SIG_BLOCK, NULL, &mask); /* musl's sigaction() unblocks some */
+	libc_sigprocmask(SIG_BLOCK, NULL, &mask); /* musl's sigaction() changes it */
 	sigaction(SIGCHLD, &interrupt, &before);
 	libc_sigprocmask(SIG_UNBLOCK, &chld, NULL);
 	done = write(fd, text, n);
 	error = errno;
 	libc_sigprocmask(SIG_SETMASK, &mask, NULL);
 	timer_delete(timer);
-	sigaction(SIGCHLD, &before, NULL); /* the command is to have it as it was */
+	sigaction(SIGCHLD, &before, NULL); /* the command inherits it */
 	errno = error;
 	return done;
 }
@@ -93,13 +93,13 @@ say_bytes(int fd, const char *text, size_t n, int64_t patience)
 		if (now > 0)
 			done += now;
 		else if (patience > 0)
-			/* room, but too little for all of it at once */
+			/* there is room, but not for all of it at once */
 			poll(NULL, 0, STUCK / NS_PER_MS);
 	} while (done < n && instant_now() < until);
 	return done;
 }
 
-/* One write, so that lines of several processes do not mix. */
+/* Writes a line with one write(2), so that lines of several processes do not mix. */
 static void
 say_line(int64_t patience, const char *fmt, va_list ap)
 {
@@ -137,7 +137,7 @@ say_last(const char *fmt, ...)
 int
 say_written(void)
 {
-	errno = 0; /* why an earlier write has failed is not known any more */
+	errno = 0; /* stdio does not keep why an earlier write has failed */
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return 0;
 	say_last("cannot write to standard output%s%s", errno ? ": " : "",

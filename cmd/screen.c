@@ -12,7 +12,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* We have been stopped, and the shell has written where our picture was. */
+/* We were stopped and continued, and the shell has written where our picture was. */
 static volatile sig_atomic_t continued;
 
 static void
@@ -22,7 +22,7 @@ note_continued(int sig)
 	continued = 1;
 }
 
-/* The size of the terminal may be another one. */
+/* Measures the terminal, whose size may have changed. */
 static void
 measure(struct screen *s)
 {
@@ -32,7 +32,7 @@ measure(struct screen *s)
 	ioctl(STDOUT_FILENO, TIOCGWINSZ, &w);
 	s->columns = w.ws_col ? w.ws_col : 80;
 	s->rows = w.ws_row ? w.ws_row : 24;
-	/* lines of another width may have been broken: begin anew, on an empty screen */
+	/* the terminal has wrapped the lines anew: draw on an empty screen */
 	if (s->drawn && (columns != s->columns || rows != s->rows))
 		s->drawn = SIZE_MAX;
 }
@@ -66,7 +66,7 @@ screen_cut(char *line, size_t columns)
 	bool coloured = false;
 
 	while (left > 0) {
-		/* what switches colours */
+		/* a sequence that switches colours takes no column */
 		size_t n = *line == '\33' ? strcspn(line, "m") + 1 : 0;
 		uint32_t c = 0;
 		char one[8] = "";
@@ -81,7 +81,7 @@ screen_cut(char *line, size_t columns)
 		}
 		if (used > columns) {
 			*line = '\0';
-			if (coloured && left > 3) /* there is room: the line went on */
+			if (coloured && left > 3) /* the line was longer: it fits */
 				memcpy(line, "\33[m", 4);
 			return;
 		}
@@ -106,7 +106,7 @@ screen_drop(struct screen *s)
 	s->text = NULL;
 }
 
-/* With one write, unlike stdio: nothing is to flicker. */
+/* Writes all with one write(2), unlike stdio, so that nothing flickers. */
 static bool
 write_all(const char *text, size_t n)
 {

@@ -1,10 +1,9 @@
 /*
- * screen.h - what standard output is like, and how it is drawn on again and again.
+ * screen.h - finds out what standard output can show, and draws on it again and again.
  *
- * Colours are for terminals alone, and not where NO_COLOR is set or TERM is dumb.  A
- * picture is drawn over the one before with one write, line by line, so that nothing
- * flickers; the cursor rests below it, so that nothing needs to be tidied up when a
- * signal ends us.
+ * Only terminals get colours, and not where NO_COLOR is set or TERM is dumb.  A picture is drawn
+ * over the last one with one write, line by line, so that nothing flickers.  The cursor rests
+ * below it, so that nothing needs to be tidied up when a signal ends us.
  */
 #ifndef DLOCK_SCREEN_H
 #define DLOCK_SCREEN_H
@@ -17,9 +16,9 @@ enum colour { PLAIN, BOLD, DIM, GREEN, YELLOW, CYAN, RED };
 
 struct screen {
 	bool colours;
-	bool moves;           /* the cursor can be moved: pictures can be drawn */
+	bool moves;           /* we can move the cursor, and so draw pictures */
 	size_t columns, rows; /* 0: no terminal */
-	/* the picture that is drawn, and the one that is made */
+	/* lines of the picture on the terminal, and the text of the next one */
 	size_t drawn;
 	char *text;
 	size_t size;
@@ -32,19 +31,19 @@ void screen_open(struct screen *);
 const char *screen_colour(const struct screen *, enum colour);
 
 /*
- * Cuts a line off so that it takes no more than so many columns; what switches colours
- * takes none.  A cut line ends plain.
+ * Cuts a line so that it takes no more than so many columns.  Sequences that switch colours take
+ * none.  A line that was cut ends without a colour.
  */
 void screen_cut(char *line, size_t columns);
 
 /*
- * A new picture: a stream for its lines, which are cut where the terminal ends.  NULL:
- * no memory.
+ * Begins a picture and returns a stream for its lines, which are cut where the terminal ends.
+ * NULL: no memory.
  */
 FILE *screen_begin(struct screen *);
-/* Forgets it. */
+/* Forgets the picture. */
 void screen_drop(struct screen *);
-/* Draws it in place of the one before.  False: it cannot be written. */
+/* Draws the picture over the last one.  False: it cannot be written. */
 bool screen_draw(struct screen *);
 
 #endif

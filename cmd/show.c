@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LISTED = 20 }; /* so many holders, and waiters, are shown to people */
+enum { LISTED = 20 }; /* holders that people see, and as many waiters */
 
 /* ---- JSON ---- */
 
@@ -74,7 +74,7 @@ put_freeze(struct json *j, const struct view *v)
 	json_close(j, '}');
 }
 
-/* A run, or (NULL) null. */
+/* Puts a run, or null (NULL). */
 static void
 put_run(struct json *j, const char *name, const struct person *p)
 {
@@ -376,14 +376,14 @@ show_text(
 		print_run(&p, "last run", &v->last);
 	if (v->has_good)
 		print_run(&p, "success", &v->good);
-	/* a lock that is free is nothing to rely on */
+	/* nobody relies on a lock that is free */
 	if (caveat && view_state(v) != STATE_FREE) {
 		print_name(&p, "caveat");
 		fprintf(to, "%s\n", caveat);
 	}
 }
 
-/* ---- what has changed ---- */
+/* ---- changes ---- */
 
 uint64_t
 show_facts(const struct view *v, const struct store *s, bool brief)

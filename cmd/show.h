@@ -1,5 +1,6 @@
 /*
- * show.h - shows what a look has found: as JSON, or as lines for people.  In a sentence: held.h.
+ * show.h - shows what a look has found: as JSON, or as lines for people.  held.h has the
+ * sentence.
  */
 #ifndef DLOCK_SHOW_H
 #define DLOCK_SHOW_H
@@ -8,16 +9,18 @@
 #include "view.h"
 
 /*
- * One object on one line; `brief`: with the number of the waiters, not their list.  `time`: of
- * the line, by our clock; EPOCH_NONE: it is not said.
+ * Prints one object on one line.  `brief`: it has the number of the waiters, not their list.
+ * `time`: the line says this time of our clock; EPOCH_NONE: it says none.
  */
 void show_json(
     FILE *, const struct view *, const struct store *, bool brief, int64_t time);
 
-/* In a look at jobs: what is remembered of a key, or of one of its IDs; likewise. */
+/*
+ * Prints what a look at jobs has found of a key, or of one of its IDs, as one object on one line.
+ */
 void show_job(FILE *, const struct view *, const struct store *);
 
-/* The deed of a subcommand to a key. */
+/* One key after break, freeze, thaw or forget. */
 struct steered {
 	const char *action, *key; /* "break" */
 	int status;
@@ -27,17 +30,17 @@ struct steered {
 	const struct record *by;   /* whose deed it is, and why */
 };
 
-/* The object of the key, with what was done and what came of it. */
+/* Prints the object of the key, with the action and its result. */
 void show_steered(FILE *, const struct steered *);
 
-/* Some lines: who has it, since when and why, who waits, who has frozen it. */
+/* Prints some lines: who has the lock, since when and why, who waits, who has frozen it. */
 void show_text(FILE *, const struct view *, const struct store *, const struct screen *);
 
-/* The bytes that switch to the colour of its state. */
+/* The bytes that switch to the colour of the view's state. */
 const char *show_colour(const struct screen *, const struct view *);
 
 /*
- * A number that changes when what is shown does; the passing of time does not count.  0: no
+ * Makes a number that changes when something else than time changes in what is shown.  0: no
  * memory.
  */
 uint64_t show_facts(const struct view *, const struct store *, bool brief);

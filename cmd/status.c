@@ -9,17 +9,20 @@
 #include <stdio.h>
 
 struct status_rounds {
-	struct rounds rounds; /* its key is the one that was looked at last */
+	struct rounds rounds; /* rounds.key is the key that was looked at last */
 	struct view view;
 	struct view switches[SWITCHES_MAX];
-	uint64_t facts[KEYS_MAX]; /* as they were printed; 0: not yet */
-	bool held;                /* one of the keys */
-	bool late;                /* one of them has not been done so recently */
+	uint64_t facts[KEYS_MAX]; /* show_facts() as last printed; 0: not yet */
+	bool held;                /* a key is held */
+	bool late;                /* a key was not done within --done-within */
 };
 
 /* ---- --done-within ---- */
 
-/* A clock may have been set back: a time far ahead of it says nothing. */
+/*
+ * Was it done so recently?  A time far ahead of the clock says nothing, since the clock may have
+ * been set back.
+ */
 static bool
 is_done(const struct view *v, int64_t at, int64_t within)
 {
@@ -58,7 +61,7 @@ tell_done(FILE *to, const struct view *v, const struct looker *l)
 	return done;
 }
 
-/* ---- what is asked of the locks ---- */
+/* ---- the look ---- */
 
 /* Runs look at these, too, before they begin; where nothing can be frozen, none is. */
 static enum rc

@@ -3,15 +3,15 @@
  * makes a job due again.
  *
  * break
- *	look    which grants there are: those are broken, and no later ones
- *	ask     a person at a terminal; elsewhere -y or --token has said yes
- *	mark    each of them; a holder that is no longer there has ended by itself
- *	wait    until none of them is left: its holder stops its command and
+ *	look    finds the grants that there are: only those are broken, and no later ones
+ *	ask     asks a person at a terminal; elsewhere -y or --token has said yes
+ *	mark    marks each grant; a holder that is no longer there has ended by itself
+ *	wait    waits until none of them is left: each holder stops its command and
  *	        releases, or its lease ends
  *
- * Exclusion is never given up: the mark is read by the holder's next renewal (backend.h,
- * revoke).  With --force the grants are taken away at once instead, and it is said for
- * how long the command of each may still run beside the next one.
+ * Exclusion holds all the time: the holder's next renewal reads the mark (backend.h, revoke), and
+ * the holder releases when its command has stopped.  --force takes the grants away at once
+ * instead, and says how long the command of each may still run beside the next one.
  *
  * freeze, thaw
  *	A freeze needs no process.  The holders of the lock go on; all others, also those
@@ -38,7 +38,7 @@
 struct action {
 	struct looker looker;
 	const char *key;
-	struct view view; /* as it is found: before a break or thaw, after a freeze */
+	struct view view; /* of the key: before a break or thaw, after a freeze */
 	bool seen;        /* `view` is known */
 };
 
@@ -52,7 +52,7 @@ see_key(struct action *s, struct fault *f)
 	return rc;
 }
 
-/* The key is in use by what is no lock; returns the exit status. */
+/* Refuses a key that something else than a lock uses.  Returns the exit status. */
 static int
 refuse_unknown(const struct action *s)
 {
@@ -89,10 +89,10 @@ log_deed(const struct action *s, struct log_line *l, enum rc rc, const char *did
 /* ---- break: which holders are meant ---- */
 
 #define SPEAK_FIRST (500 * NS_PER_MS) /* a holder that gives up at once needs no line */
-/* beyond its lease, a holder that still has the lock does not heed us */
+/* a holder that still has the lock so long after its lease does not heed us */
 #define HEED (5 * NS_PER_S)
 
-/* While it is waited for that no meant holder is left. */
+/* A break that waits until no meant holder is left. */
 struct breaking {
 	struct action *of;
 	struct view now;
@@ -101,8 +101,8 @@ struct breaking {
 };
 
 /*
- * Those are meant that were shown, or the one of --token.  The next one behind `p`, or (NULL)
- * the first; NULL: there is none.
+ * Returns the next meant holder behind `p`, or the first (NULL); NULL: there is none.  Meant are
+ * the holders that were shown, or the one of --token.
  */
 static const struct person *
 next_meant(const struct action *s, const struct person *p)
@@ -147,7 +147,7 @@ describe_end(const struct view *v, const struct person *p)
 	return b;
 }
 
-/* No meant holder is there; returns the exit status. */
+/* Says that no meant holder is there.  Returns the exit status. */
 static int
 nothing_to_break(const struct action *s)
 {
@@ -225,8 +225,8 @@ log_break(const struct action *s, const struct person *p, enum rc rc)
 }
 
 /*
- * RC_OK: no meant holder will go on; some may have ended by themselves.  `done`: how many
- * were still there.
+ * Revokes the grants of all meant holders.  RC_OK: none of them will go on; some may have ended
+ * by themselves.  *done: how many were still there.
  */
 static enum rc
 revoke_all(struct action *s, size_t *done, struct fault *f)
@@ -273,7 +273,10 @@ speak_of(struct breaking *b, const struct person *p)
 	}
 }
 
-/* A silent server may come back: until then the first meant holder counts as left. */
+/*
+ * Says once that the server is silent.  It may come back; until then the first meant holder
+ * counts as there.
+ */
 static const struct person *
 speak_of_silence(struct breaking *b, const struct fault *f)
 {
@@ -283,7 +286,7 @@ speak_of_silence(struct breaking *b, const struct fault *f)
 	return next_meant(b->of, NULL);
 }
 
-/* Until no meant holder is left. */
+/* Waits until no meant holder is left. */
 static enum rc
 await_end(struct action *s, struct fault *f)
 {
@@ -373,7 +376,10 @@ break_key(struct action *s)
 
 /* ---- freeze ---- */
 
-/* "deploy is frozen until dlock thaw; this replaces the freeze by bob@laptop, until ...; it is still held by alice" */
+/*
+ * "deploy is frozen until dlock thaw, instead of by bob@laptop until ...; it is still held by
+ * alice"
+ */
 static void
 tell_frozen(const struct action *s, const struct view *before)
 {
@@ -387,7 +393,7 @@ tell_frozen(const struct action *s, const struct view *before)
 
 	if (length != NEVER)
 		snprintf(span, sizeof span, " for %s", parse_span(length).text);
-	if (v->is_frozen || length == NEVER) /* what the server tells counts */
+	if (v->is_frozen || length == NEVER) /* the server's end counts */
 		snprintf(end, sizeof end, "%s %s", *span ? "," : "",
 		    text_until(v->is_frozen ? v->frozen.until : EPOCH_NONE).text);
 	if (before->is_frozen)
@@ -395,14 +401,14 @@ tell_frozen(const struct action *s, const struct view *before)
 		    "; this replaces the freeze by %s, %s", view_person(old).text,
 		    text_until(old->until).text);
 	held_of_view(&h, v);
-	h.frozen = false; /* that is said before */
+	h.frozen = false; /* the sentence says it already */
 	if (v->holders.n > 0)
 		held = held_says(&h, true, words);
 	say("%s is frozen%s%s%s%s%s", text_key(s->key).text, span, end, replaced,
 	    *held == ' ' ? "; it" : "", held);
 }
 
-/* By the time that it was confirmed the freeze had come to its end; returns the exit status. */
+/* Says that the freeze ended before the server confirmed it.  Returns the exit status. */
 static int
 refuse_over(const struct action *s)
 {
@@ -440,7 +446,7 @@ freeze_key(struct action *s)
 	bool is_over, was_seen;
 	enum rc rc;
 
-	/* for the message alone: a look that fails does not prevent the freeze */
+	/* this look is only for the message, so its failure does not prevent the freeze */
 	was_seen = look_at(l, s->key, true, &before, look_patience(l), &ignored) == RC_OK;
 	record_write(record, l->params, 0, NULL);
 	rc = l->store->backend->admin->freeze(
@@ -462,7 +468,10 @@ freeze_key(struct action *s)
 
 /* ---- thaw ---- */
 
-/* Is it another freeze than the one that was shown?  If the look fails, so will the thaw. */
+/*
+ * Is the key frozen by another freeze than the one we showed?  If this look fails, so will the
+ * thaw.
+ */
 static bool
 is_another(struct action *s)
 {
@@ -607,7 +616,7 @@ forget_key(struct action *s)
 
 /* ---- each key in turn ---- */
 
-/* -J: what was done to a key, and the key as it was found.  Returns the status. */
+/* For -J: prints the action and the key as it was found.  Returns the status. */
 static int
 tell_object(const struct action *s, int status)
 {
@@ -634,7 +643,7 @@ tell_object(const struct action *s, int status)
 	return status ? status : written;
 }
 
-/* Returns the worst status. */
+/* Runs the subcommand for each key in turn.  Returns the worst status. */
 static int
 run_steer(struct params *p)
 {

@@ -36,7 +36,9 @@ text_next(const char *s, size_t n, uint32_t *ret)
 	return len;
 }
 
-/* The same; a byte that is none is one of its own, 0. */
+/*
+ * Decodes a character as text_next() does.  A byte that is no UTF-8 counts as one character, 0.
+ */
 static size_t
 next_shown(const char *s, size_t n, uint32_t *c)
 {
@@ -48,8 +50,8 @@ next_shown(const char *s, size_t n, uint32_t *c)
 }
 
 /*
- * Characters that show nothing and change how their neighbours look, or are blank though
- * they are letters.
+ * Does a character mislead the reader?  Some show nothing and change how their neighbours look;
+ * some are letters that look like blanks.
  */
 static bool
 is_deceptive(uint32_t c)
@@ -81,7 +83,7 @@ is_blank(uint32_t c)
 	    c == 0x202f || c == 0x205f || c == 0x2800 || c == 0x3000;
 }
 
-/* text_clean(), and with a backslash before each `quote` and each other backslash. */
+/* Does text_clean(), and puts a backslash before each `quote` and each backslash. */
 static char *
 clean(char *out, size_t size, const char *text, size_t n, char quote)
 {
@@ -139,7 +141,10 @@ text_quote(char *out, size_t size, const char *text, char quote)
 char *
 text_name(char *out, size_t size, const char *text)
 {
-	/* so that an escape, such as \x1B, is what it seems, and quotes are ours */
+	/*
+	 * without quotes, a name with a backslash could pass for one that we have escaped, such
+	 * as \x1B
+	 */
 	bool quoted = text[0] == '\'' || strchr(text, '\\');
 	size_t n = strlen(text);
 
@@ -154,8 +159,8 @@ text_name(char *out, size_t size, const char *text)
 }
 
 /*
- * As the C library knows it, whatever the user's locale is; its tables are loaded when
- * the first such character comes.  -1: it does not know.
+ * Asks the C library for the columns of a character, whatever the user's locale is.  Its tables
+ * are loaded when the first such character comes.  -1: it does not know.
  */
 static int
 columns_in_library(uint32_t c)
@@ -176,7 +181,7 @@ columns_in_library(uint32_t c)
 	return columns;
 }
 
-/* Of an unknown character, rather too many than too few. */
+/* The columns of a character.  An unknown one counts for too many rather than too few. */
 static size_t
 columns_of(uint32_t c)
 {
@@ -262,7 +267,7 @@ text_objection(const char *s, size_t most)
 
 #define YEAR_10000 (253402300800 * US_PER_S)
 
-/* False: not known. */
+/* Splits a time with `split`, gmtime_r or localtime_r.  False: the time is not known. */
 static bool
 split_time(int64_t us, struct tm *(*split)(const time_t *, struct tm *), struct tm *tm)
 {
@@ -338,7 +343,7 @@ text_brief(const char *text)
 char *
 text_told(char *out, size_t size, const char *text)
 {
-	char copy[1024]; /* more than is kept: blanks in a row become one */
+	char copy[1024]; /* longer than any result, since blanks in a row become one */
 	size_t n = text_whole(text, sizeof copy), used = 0, len;
 
 	memcpy(copy, text, n);

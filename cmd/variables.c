@@ -1,4 +1,4 @@
-/* variables.c - reads the environment. */
+/* variables.c - reads what users say in the environment. */
 #include "variables.h"
 
 #include "cmd/supervise/join_address.h"
@@ -16,8 +16,9 @@
 /* ---- options ---- */
 
 /*
- * The backend of the nearest outer run; `living`: of the nearest one that has not ended; NULL:
- * there is none.  Where DLOCK_KEEPER does not say it (it is a handle), DLOCK_BACKEND does.
+ * Finds the backend of the nearest outer run, or (`living`) of the nearest one that has not
+ * ended.  NULL: there is none.  DLOCK_KEEPER may be a handle, which names no backend; then
+ * DLOCK_BACKEND does.
  */
 static const char *
 outer_backend(struct join_address *a, const char *keepers, bool living)
@@ -29,7 +30,9 @@ outer_backend(struct join_address *a, const char *keepers, bool living)
 	return *a->backend ? a->backend : environment_get("DLOCK_BACKEND");
 }
 
-/* Most runs have none, and getenv() looks through all variables for each name. */
+/*
+ * Is there any variable of ours?  Most runs have none, and so need no getenv() for each option.
+ */
 static bool
 has_variables(void)
 {
@@ -48,7 +51,7 @@ add_settings(struct said_list *all, const char *value)
 		said_add(all, &all->variables, OPT_OPTION, word, 0);
 }
 
-/* Does an outer run tell it: its key, or its backend?  Then no user has said it. */
+/* Does the value come from an outer run: its key, or its backend?  Then no user has said it. */
 static bool
 is_of_outer(int i, const char *value, const char *backend)
 {
@@ -57,9 +60,9 @@ is_of_outer(int i, const char *value, const char *backend)
 }
 
 /*
- * The server of an outer run counts least, but for one thing: see is_overruled() in conf.c.  A
- * backend that is not the outer run's was named by somebody else, and counts as any variable.  An
- * outer run that has ended has left its variables: these say as little, and overrule nothing.
+ * The server of an outer run counts least, with one exception: see is_overruled() in conf.c.  A
+ * DLOCK_BACKEND that differs from the outer run's was set by a user, and counts as any variable.
+ * The variables of an outer run that has ended are no user's either, and overrule nothing.
  */
 void
 variables_read(struct said_list *all)
@@ -110,8 +113,8 @@ variables_url(const struct backend *b)
 /* ---- typing errors ---- */
 
 /*
- * Kubernetes sets such variables for each Service: of one named "dlock" or "dlock-redis" they
- * begin as ours do.
+ * Is this a variable that Kubernetes sets for a Service?  Those for a Service named "dlock" or
+ * "dlock-redis" begin as ours do.
  */
 static bool
 is_service_link(const char *word)
@@ -153,13 +156,13 @@ variables_strays(char *out, size_t size)
 		n = strcspn(word, "=");
 		while (known[i] && !text_is(known[i], word, n))
 			i++;
-		/* the names of all backends are far apart, and seldom needed */
+		/* made only when needed, since the names of all backends are on many pages */
 		while (!known[i] && backends[nurls]) {
 			urls[nurls] = variables_url(backends[nurls]);
 			known[nknown++] = urls[nurls++].text + strlen(prefix);
 			i += !text_is(known[i], word, n);
 		}
-		/* what begins with BEFORE_ a hold has kept for its release */
+		/* a hold keeps values for its release in DLOCK_BEFORE_... */
 		if (known[i] || !word[n] || !word[n + 1] ||
 		    strncmp(word, "BEFORE_", strlen("BEFORE_")) == 0 ||
 		    is_service_link(word))

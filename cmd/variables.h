@@ -1,7 +1,7 @@
 /*
- * variables.h - the environment: what users say of options in it, and what an outer run has left.
+ * variables.h - reads the variables of options, and finds out about an outer run.
  *
- * An empty variable is as good as none, so that `DLOCK_WAIT= dlock run` resets it.
+ * An empty variable counts as none, so that `DLOCK_WAIT= dlock run` resets it.
  */
 #ifndef DLOCK_VARIABLES_H
 #define DLOCK_VARIABLES_H
@@ -9,18 +9,18 @@
 #include "said.h"
 
 /*
- * Puts what variables say into the list, and finds out about the outer run.  It costs no memory of
- * the heap but for DLOCK_OPTION.
+ * Puts what variables say into the list, and finds out about the outer run.  It uses the heap
+ * only for DLOCK_OPTION.
  */
 void variables_read(struct said_list *);
 
-/* "DLOCK_REDIS_URL" */
+/* Names the variable for the URL of a backend: "DLOCK_REDIS_URL". */
 struct brief variables_url(const struct backend *);
 
 /*
- * Variables that look like dlock's but mean nothing to it, most likely for a typing error:
- * their names and what was meant, fit to be shown, as far as there is room.  False: there
- * are none.
+ * Lists variables that look like dlock's and mean nothing to it, most likely because of a typing
+ * error: their names and the names that may be meant, fit to be shown, as far as there is room.
+ * False: there are none.
  */
 bool variables_strays(char *out, size_t size);
 

@@ -14,7 +14,7 @@ enum { TEXT_MOST = KEY_BYTES + 88 }; /* longest copy: more than any key has */
 
 #define NS_PER_US 1000
 
-/* ---- texts: copies that live as long as the view speaks of its key ---- */
+/* ---- texts: copies that live until the view begins another key ---- */
 
 struct view_text {
 	struct view_text *next;
@@ -32,7 +32,7 @@ forget_texts(struct view *v)
 	}
 }
 
-/* A copy of any text; NULL stays NULL. */
+/* Copies a text; NULL stays NULL. */
 static char *
 keep_text(struct view *v, const char *text)
 {
@@ -50,7 +50,7 @@ keep_text(struct view *v, const char *text)
 	return t->text;
 }
 
-/* The same of a text of other people: it may hold a password. */
+/* Copies a text of other people, and masks passwords in it. */
 static const char *
 keep_masked(struct view *v, const char *text)
 {
@@ -67,7 +67,7 @@ static void
 keep_person(struct view *v, struct person *p, const struct entry *e)
 {
 	const struct foreign *other = e->foreign;
-	/* a name that must be whole to mean anything */
+	/* half an owner's name would name another owner */
 	bool whole = e->owner && strlen(e->owner) < TEXT_MOST;
 	struct record said = {0}, asker;
 	json_t *root = NULL, *asked = record_read(&asker, e->asker);
@@ -89,7 +89,7 @@ keep_person(struct view *v, struct person *p, const struct entry *e)
 	    .kind = e->lock,
 	    .limit = e->lock == KIND_LIMIT ? e->limit : 0,
 	    .owner = whole ? keep_text(v, e->owner) : NULL,
-	    .token = e->token <= INT64_MAX ? (int64_t)e->token : 0, /* nobody says it */
+	    .token = e->token <= INT64_MAX ? (int64_t)e->token : 0, /* not known */
 	    .slot = e->slot,
 	    .revoked = e->revoked,
 	    .asker = {.who = keep_masked(v, asker.who), .why = keep_masked(v, asker.why)},
@@ -103,7 +103,7 @@ keep_person(struct view *v, struct person *p, const struct entry *e)
 	json_decref(asked);
 }
 
-/* Beyond PEOPLE_MOST they are only counted. */
+/* Adds a person to a list; those beyond PEOPLE_MOST are only counted. */
 static void
 add_person(struct view *v, struct people *p, const struct entry *e)
 {
@@ -183,7 +183,7 @@ view_free(struct view *v)
 	*v = (struct view){0};
 }
 
-/* ---- what it says ---- */
+/* ---- questions to a view ---- */
 
 enum lock_state
 view_state(const struct view *v)
@@ -193,7 +193,7 @@ view_state(const struct view *v)
 	return v->is_frozen ? STATE_FROZEN : STATE_FREE;
 }
 
-#define LATE_US INT64_C(5000000) /* the servers of one ensemble may differ by so much */
+#define LATE_US INT64_C(5000000) /* two servers' clocks may differ by so much */
 
 bool
 view_freeze_is_late(const struct view *v)
@@ -251,7 +251,7 @@ view_left(const struct view *v, int64_t until)
 	return view_span(v->now, until);
 }
 
-/* Of one who is no dlock: "an advisory lock (pid 77 on 10.0.0.3)" */
+/* A person who is no dlock is described as "an advisory lock (pid 77 on 10.0.0.3)". */
 struct clean
 view_person(const struct person *p)
 {

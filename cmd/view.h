@@ -1,10 +1,10 @@
 /*
- * view.h - what a look has shown of one key, ready to be told.
+ * view.h - collects what a look finds of one key.
  *
- * Entries (backend.h) are added as they come; their texts are copied, cut to a sane
- * length, and passwords in them are masked.  They stay hostile: they are cleaned when they are
- * shown (text.h, json.h).  The memory of a view grows with the people in it, up to
- * PEOPLE_MOST of a sort, and is used again for the next key.
+ * Entries (backend.h) are added as they come.  Their texts are copied, cut to a sane length, and
+ * passwords in them are masked.  The texts stay hostile: they are cleaned when they are shown
+ * (text.h, json.h).  A view takes memory for each person in it, up to PEOPLE_MOST holders and as
+ * many waiters, and uses it again for the next key.
  */
 #ifndef DLOCK_VIEW_H
 #define DLOCK_VIEW_H
@@ -14,7 +14,7 @@
 
 enum { PEOPLE_MOST = LIMIT_MAX };
 
-/* Somebody who holds a lock or waits for it, has frozen it, or ran under it. */
+/* A person, or a run: who holds a lock, waits for it, has frozen it, or ran under it. */
 struct person {
 	struct record said;
 	const char *foreign; /* what it is, if it is no dlock; else NULL */
@@ -47,7 +47,7 @@ struct view {
 	const char *key;
 	int64_t now; /* the server's clock; EPOCH_NONE: it was not told */
 	struct people holders;
-	struct people waiters; /* of a brief look: `all` alone */
+	struct people waiters; /* a brief look fills in only `all` */
 	struct person frozen, last;
 	struct person good; /* a run that ended with 0: view_good() */
 	bool is_frozen, has_last, has_good;
@@ -60,34 +60,36 @@ struct view {
 	size_t nswitches;
 };
 
-/* Forgets everything, for `key`.  A view that is all zero is ready for its first. */
+/* Forgets everything and begins `key`.  A new view is all zero. */
 void view_begin(struct view *, const char *key);
 void view_free(struct view *);
 
-/* Takes in one entry of its key; `now` as look.see has it. */
+/* Takes in one entry of the key; `now` is the server's clock, as in look.see. */
 void view_add(struct view *, const struct entry *, int64_t now);
 
 /*
- * STATE_HELD also where something that is no lock uses the key, and where it is frozen
- * and somebody holds it still.
+ * The state is also STATE_HELD where something that is no lock uses the key, and where the key is
+ * frozen and somebody still holds it.
  */
 enum lock_state view_state(const struct view *);
 const char *view_state_name(const struct view *); /* "free", "held", "frozen" */
 
-/* The first of those who hold it, whose kind and limit are those of all; NULL: nobody does. */
+/* The first holder, whose kind and limit are those of all holders; NULL: there is none. */
 const struct person *view_holder(const struct view *);
 
 /* The last run that ended with 0; NULL: none is remembered. */
 const struct person *view_good(const struct view *);
 
-/* When a run ended, or (not known) began. */
+/* When a run ended, or, if that is not known, began. */
 static inline int64_t
 view_end(const struct person *run)
 {
 	return run->until != EPOCH_NONE ? run->until : run->since;
 }
 
-/* From one time of the server's clock to another, in nanoseconds; -1: not known. */
+/*
+ * How long it was from one time of the server's clock to another, in nanoseconds; -1: not known.
+ */
 int64_t view_span(int64_t from, int64_t to);
 /* How long ago by the server's clock, in nanoseconds; -1: not known. */
 int64_t view_ago(const struct view *, int64_t since);
@@ -95,14 +97,14 @@ int64_t view_ago(const struct view *, int64_t since);
 int64_t view_left(const struct view *, int64_t until);
 
 /*
- * Does the freeze end later than so long after its beginning as was asked for?  So it is where a
- * clock was wrong when it began: nothing ends it sooner, but a person can.
+ * Does the freeze last longer than was asked for?  It does if a clock was wrong when it began.
+ * Only a person can end it sooner.
  */
 bool view_freeze_is_late(const struct view *);
 
 /*
- * Describes somebody for a sentence, clean: record_words(), or what is known of one who
- * is no dlock.
+ * Describes a person for a sentence, fit to be shown: by record_words(), or by what is known of
+ * one who is no dlock.
  */
 struct clean view_person(const struct person *);
 

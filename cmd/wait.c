@@ -1,4 +1,4 @@
-/* wait.c - dlock wait: returns when a lock could be had at once, and takes nothing. */
+/* wait.c - dlock wait: returns when a run could have the lock at once, and takes nothing. */
 #include "cmd.h"
 
 #include "backends/common/retry.h"
@@ -20,7 +20,7 @@ struct wait {
 	struct view view;
 	struct retry retry;
 	instant began, until, speaks;
-	/* of the key that is not free */
+	/* the key that is not free, and who holds it */
 	const char *key;
 	struct held held;
 	bool apart; /* no run here could join the outer run that has keys of it */
@@ -29,7 +29,7 @@ struct wait {
 static const char apart[] =
     "a run here could not get it: an outer run has keys of it and cannot be joined";
 
-/* ---- is it free? ---- */
+/* ---- is the lock free? ---- */
 
 /* Would a run of this kind be granted at once? */
 static bool
@@ -46,7 +46,7 @@ is_free(const struct view *v, const struct params_claim *c)
 	return h->kind == KIND_SHARED;
 }
 
-/* RC_BUSY: one is not free, which w->key and w->words tell of. */
+/* Looks for a key that is not free.  RC_BUSY: w->key is not, and w->held says why. */
 static enum rc
 find_taken(struct wait *w, struct fault *f)
 {
@@ -68,7 +68,7 @@ find_taken(struct wait *w, struct fault *f)
 			return RC_BUSY;
 		}
 	}
-	if (w->looker.joined == RC_PROTOCOL) { /* at first; they may have ended */
+	if (w->looker.joined == RC_PROTOCOL) { /* the outer run may have ended since */
 		look_ask_outer(&w->looker);
 		if (w->looker.joined != RC_OK && w->looker.joined != RC_LOST)
 			w->looker.joined = RC_PROTOCOL;
@@ -82,7 +82,7 @@ find_taken(struct wait *w, struct fault *f)
 
 /* ---- waiting ---- */
 
-/* On a terminal or not: a line after some seconds, then one a minute. */
+/* Says what we wait for: after some seconds, then once a minute, on a terminal or not. */
 static void
 speak(struct wait *w, const char *words)
 {
@@ -95,7 +95,10 @@ speak(struct wait *w, const char *words)
 	w->speaks = now + SPEAK_NEXT;
 }
 
-/* RC_OK: all are free.  RC_BUSY: not yet.  Another rc: it is not known, and the fault says why. */
+/*
+ * Waits until all keys are free: RC_OK.  RC_BUSY: one is not.  Any other rc: not known, as the
+ * fault says.
+ */
 static enum rc
 wait_for_all(struct wait *w, struct fault *f)
 {
@@ -145,7 +148,7 @@ static int
 run_wait(struct params *p)
 {
 	struct wait w = {.key = p->keys[0]};
-	/* nobody's: jitter alone is made of it, so that processes do not ask in step */
+	/* an owner of nothing, which only gives jitter, so that processes do not ask in step */
 	char owner[OWNER_CHARS + 1];
 	const struct claim claim = {
 	    .owner = owner, .ttl = p->terms.ttl, .persist = p->wait.persist};
@@ -162,7 +165,7 @@ run_wait(struct params *p)
 	retry_init(&w.retry);
 	w.retry.first = w.looker.patience;
 	retry_begin(&w.retry, &claim);
-	/* what a run of that kind would be refused, there is no waiting for */
+	/* a lock that the store does not have is never free: a run would be refused, too */
 	rc = params_check_kind(&p->claim, w.looker.store, &f);
 	if (rc == RC_OK)
 		rc = wait_for_all(&w, &f);

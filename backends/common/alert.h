@@ -1,20 +1,20 @@
 /*
- * alert.h - how often a host->alert is followed by a renewal.
+ * alert.h - decides how often a host->alert is followed by a renewal.
  *
- * Several in a row are followed at once: a lock that was lost is to be noticed.  But where
- * a server or a proxy ends every connection that is idle, each renewal makes the next alert:
- * so after that, one is followed in each thirtieth of the lease, and what is due anyhow comes
- * as ever.  Not so of a lock that is tied to a connection: it has no other one, and the next
- * alert may be its end, after which the server gives it to others at once.
+ * The first alerts in a row are followed at once, so that a lost lock is noticed.  But where a
+ * server or a proxy ends every idle connection, each renewal brings the next alert.  So from then
+ * on only one alert is followed in each thirtieth of the lease; renewals that are due anyhow are
+ * not affected.  Alerts of a session lock are all followed at once: its connection is the lock,
+ * and the next alert may be its end, after which the server gives the lock to others.
  */
 #ifndef DLOCK_ALERT_H
 #define DLOCK_ALERT_H
 
 #include "instant.h"
 
-/* Zero at first: none has been followed. */
+/* All zero at first, when no alert has been followed. */
 struct alert_pace {
-	instant paid; /* for those that have been followed; later than now: in advance */
+	instant paid; /* up to here our alerts are paid for; later than now: in advance */
 };
 
 enum { ALERTS_AT_ONCE = 5 };
@@ -25,14 +25,14 @@ alert_space(int64_t lease)
 	return lease / 30 > NS_PER_S ? lease / 30 : NS_PER_S;
 }
 
-/* When the next one may be followed, at a lease of such a length. */
+/* When the next alert may be followed, with a lease of that length. */
 static inline instant
 alert_due(const struct alert_pace *a, int64_t lease)
 {
 	return a->paid - (ALERTS_AT_ONCE - 1) * alert_space(lease);
 }
 
-/* One is. */
+/* An alert is followed now. */
 static inline void
 alert_follow(struct alert_pace *a, int64_t lease, instant now)
 {

@@ -1,4 +1,4 @@
-/* alloc.c - the memory of a store: static for the first one, of the heap for others. */
+/* alloc.c - gives the first store static memory, and others memory from the heap. */
 #include "alloc.h"
 
 #include <stdbool.h>

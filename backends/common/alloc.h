@@ -1,8 +1,8 @@
 /*
- * alloc.h - the memory of a store.
+ * alloc.h - gives a store its memory.
  *
  * A run opens one store.  Its memory is static, since the first call of malloc() costs ten page
- * faults, which is as much as taking a lock.  The next stores come from the heap.
+ * faults, as much as taking a lock.  Further stores come from the heap.
  */
 #ifndef DLOCK_ALLOC_H
 #define DLOCK_ALLOC_H
@@ -10,9 +10,9 @@
 #include <stddef.h>
 
 /*
- * Zeroed memory for a backend's store, until alloc_free_store(); NULL: there is none.  A backend
- * keeps what each run uses at the beginning of its store: a page that is never touched costs
- * nothing.
+ * Zeroed memory for a backend's store, until alloc_free_store(); NULL: there is none.  The
+ * members that every run uses stand at the beginning of a store, since a page that a run does not
+ * touch costs nothing.
  */
 void *alloc_store(size_t);
 void alloc_free_store(void *);

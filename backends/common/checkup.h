@@ -1,5 +1,5 @@
 /*
- * checkup.h - how a backend tells `dlock doctor` what it has found of its server.
+ * checkup.h - tells `dlock doctor` what a backend has found of its server.
  */
 #ifndef DLOCK_CHECKUP_H
 #define DLOCK_CHECKUP_H

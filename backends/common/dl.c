@@ -25,7 +25,7 @@ dl_load(const struct dl_library *l, struct fault *f)
 	if (!library) {
 		const char *why = dlerror();
 
-		/* it is not there; or there is no memory or descriptor for it, or for its needs */
+		/* a file is missing; any other reason is a lack of memory or descriptors */
 		if (!why || strstr(why, strerror(ENOENT)))
 			return fault_set(f, RC_CONFIG,
 			    "%s is not installed (apt install %s)", l->name, l->package);

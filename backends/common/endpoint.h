@@ -18,21 +18,21 @@ struct endpoint {
 const char *endpoint_parse(struct endpoint *, const char *text, size_t n, int port);
 
 /*
- * The same from two texts, as servers name each other: the host of an IPv6 address has no
- * brackets there.
+ * Reads host and port from two texts, as servers name each other.  There an IPv6 address has no
+ * brackets.
  */
 const char *endpoint_plain(
     struct endpoint *, const char *host, size_t nhost, const char *port, size_t nport);
 
 /*
- * `before` and "host:port" or "[v6]:port"; returns its length, or `size` where it is cut, or
- * only just fits.
+ * Writes `before`, then "host:port" or "[v6]:port".  Returns the length, or `size` where the text
+ * was cut, or only just fits.
  */
 int endpoint_print(char *out, size_t size, const char *before, const struct endpoint *);
 
 bool endpoint_is(const struct endpoint *, const struct endpoint *);
 
-/* All of `text` (n bytes) as a decimal number up to `most`; -1 if it is none. */
+/* Reads all n bytes of `text` as a decimal number up to `most`; -1: it is none. */
 int endpoint_number(const char *text, size_t n, int most);
 
 #endif

@@ -1,4 +1,4 @@
-/* fault.c - what became of a call, put into words. */
+/* fault.c - puts into words what became of a call. */
 #include "fault.h"
 
 #include <stdarg.h>

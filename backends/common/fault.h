@@ -1,5 +1,5 @@
 /*
- * fault.h - what became of a call, and the sentence that says why it failed.
+ * fault.h - the rc of a call, and the sentence that says why it has failed.
  */
 #ifndef DLOCK_FAULT_H
 #define DLOCK_FAULT_H
@@ -26,13 +26,13 @@ struct fault {
 	char text[640];
 };
 
-/* Says and returns in one breath: return fault_set(f, RC_AGAIN, "...", ...). */
+/* Writes the sentence and returns the rc: return fault_set(f, RC_AGAIN, "...", ...). */
 enum rc fault_set(struct fault *, enum rc, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /*
- * "WHERE does not answer": the same of two words, without stdio.  A backend calls it for what
- * each run may put down before it asks, and seldom says.
+ * Does the same with two words, "WHERE does not answer", without stdio.  A backend calls it where
+ * every run writes a sentence before it asks, and seldom says it.
  */
 enum rc fault_of(struct fault *, enum rc, const char *where, const char *what);
 

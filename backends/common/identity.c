@@ -1,4 +1,4 @@
-/* identity.c - writes down which locks those of a store are, and compares. */
+/* identity.c - writes and compares identities. */
 #include "identity.h"
 
 #include "append.h"
@@ -28,7 +28,7 @@ add_text(struct identity *id, const char *text, size_t n)
 	id->text[id->used += n] = '\0';
 }
 
-/* "NAME=LENGTH:VALUE\n": a value cannot be taken for another part. */
+/* Adds "NAME=LENGTH:VALUE\n".  The length keeps a value from being taken for another part. */
 static void
 add_bytes(struct identity *id, const char *name, const char *value, size_t n)
 {
@@ -91,15 +91,15 @@ identity_list(struct identity *id, const char *name, const char *list, char sepa
 		}
 	}
 	if (n == most)
-		id->used = sizeof id->text; /* perhaps more: it equals nothing */
+		id->used = sizeof id->text; /* there may be more, so it equals nothing */
 	qsort(elements, n, sizeof *elements, compare_elements);
 	for (size_t i = 0; i < n; i++)
 		add_bytes(id, name, elements[i].at, elements[i].n);
 }
 
-/* ---- what names lead to ---- */
+/* ---- files that names lead to ---- */
 
-/* Where files are looked up from. */
+/* Notes the mount namespace and the root, from which files are looked up. */
 static void
 look_around(uint64_t view[4])
 {

@@ -1,13 +1,14 @@
 /*
- * identity.h - which locks those of a store are, in one canonical text.
+ * identity.h - says in one canonical text which locks a store has.
  *
- * Two stores with equal identities keep the same locks: a key names the same lock in both.
- * The text has what was resolved and not what was typed: backend, servers, database, user,
- * mode, and all else that says which lock a key is.  It has no secret.
+ * Two stores with equal identities have the same locks: a key names the same lock in both.  The
+ * text has what was resolved, and not what was typed: backend, servers, database, user, mode, and
+ * all else that decides which lock a key is.  It has no secret.
  *
- * The name of a socket, or a host's in /etc/hosts, means something else below another mount
- * namespace or root directory.  There, and only there, what the names led to decides: a server
- * that is restarted makes its socket anew, and is the same one.
+ * The path of a socket, or a name in /etc/hosts, can mean something else below another mount
+ * namespace or root directory.  Between such processes, the device and inode of these files are
+ * compared as well.  Elsewhere they are not: a server that is restarted makes its socket anew,
+ * and has the same locks.
  */
 #ifndef DLOCK_IDENTITY_H
 #define DLOCK_IDENTITY_H
@@ -20,31 +21,35 @@ struct identity {
 	size_t used;   /* sizeof text: it did not fit, and equals nothing */
 	bool one_lock; /* every key is the same lock */
 	char text[IDENTITY_BYTES];
-	/* device and inode of each file that the names led to; "": they lead to none */
+	/* device and inode of each file that a name led to; "": no name led to one */
 	char files[IDENTITY_FILES];
-	/* device and inode of the mount namespace and the root, where that matters; 0: not known */
+	/*
+	 * device and inode of the mount namespace and the root, where that matters; 0: not known
+	 */
 	uint64_t view[4];
 };
 
 void identity_begin(struct identity *, const char *backend);
 
-/* A part.  value NULL: it is not stated, which differs from an empty one. */
+/* Adds a part.  value NULL: not stated, which differs from an empty value. */
 void identity_add(struct identity *, const char *name, const char *value);
 void identity_number(struct identity *, const char *name, unsigned long long value);
 
-/* A list's members, whatever their order is; `separator` stands between them. */
+/* Adds the members of a list, in any order; `separator` stands between them. */
 void identity_list(struct identity *, const char *name, const char *list, char separator);
 
-/* A file by which a server is reached: a socket, or the directory of one. */
+/* Adds a file by which a server is reached: a socket, or its directory. */
 void identity_file(struct identity *, const char *path);
 
-/* Hosts, perhaps with ports and a comma between them: is one a name, which is looked up? */
+/*
+ * Adds /etc/hosts if one of these hosts is a name.  They may have ports, and commas between them.
+ */
 void identity_hosts(struct identity *, const char *hosts);
 
-/* Are these the same locks?  Both are whole. */
+/* Have these two stores the same locks?  Both identities must be whole. */
 bool identity_is_same(const struct identity *, const struct identity *);
 
-/* Has it all that was added? */
+/* Has the identity all that was added, so that it can be compared? */
 bool identity_is_whole(const struct identity *);
 
 #endif

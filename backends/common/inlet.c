@@ -1,12 +1,12 @@
 /* inlet.c - recv(), send() and poll() of the whole program. */
-#undef _FORTIFY_SOURCE /* it has a recv() and a poll() of its own */
+#undef _FORTIFY_SOURCE /* its headers would define a recv() and a poll() of their own */
 #include "inlet.h"
 
 #include <stddef.h>
 #include <sys/socket.h>
 #include <time.h>
 
-/* A thread's inlets are its own, so no other thread has to be kept out. */
+/* Each thread has inlets of its own, so no lock is needed. */
 static _Thread_local struct inlet *inlets;
 static _Thread_local int sent_on = -1;
 

@@ -15,28 +15,31 @@
 #include <poll.h>
 #include <sys/types.h>
 
-/* Each function has the arguments, the result and the errno of the one it stands for; NULL: that one. */
+/*
+ * Each function is called in place of the one of its name, with the same arguments, result and
+ * errno.  NULL: the system's function is called.
+ */
 struct inlet {
-	int fd; /* -1: each that this thread uses and no other inlet of it names */
+	int fd; /* -1: every descriptor that no other inlet of this thread names */
 
 	ssize_t (*recv)(struct inlet *, int fd, void *to, size_t size, int flags);
 	ssize_t (*send)(struct inlet *, int fd, const void *from, size_t size, int flags);
 
-	/* Whatever this thread waits for, with fd or without. */
+	/* Called for everything that this thread waits for, with fd or without. */
 	int (*poll)(struct inlet *, struct pollfd *, nfds_t n, int timeout);
 
-	struct inlet *next; /* of this thread; inlet.c's own */
+	struct inlet *next; /* the list of this thread; only inlet.c uses it */
 };
 
 /*
- * What the calling thread reads, writes and waits for goes through the inlet from now on, until
- * inlet_leave() in the same thread.  The inlet must stay where it is so long.  Watching one
- * twice, or leaving one that is not watched, does nothing.
+ * From now on, what the calling thread reads, writes and waits for goes through the inlet, until
+ * inlet_leave() in the same thread.  The inlet must not move meanwhile.  Watching one twice, or
+ * leaving one that is not watched, does nothing.
  */
 void inlet_watch(struct inlet *);
 void inlet_leave(struct inlet *);
 
-/* The descriptor on which the calling thread has sent last; -1: it has not yet. */
+/* The descriptor on which the calling thread has sent last; -1: it has sent nothing. */
 int inlet_sent_on(void);
 
 /* The system's recv(), send() and poll(). */

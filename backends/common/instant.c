@@ -1,4 +1,4 @@
-/* instant.c - reads the clocks, and does sums with its instants. */
+/* instant.c - reads the clocks, and adds to instants. */
 #include "instant.h"
 
 #include <time.h>

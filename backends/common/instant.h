@@ -1,10 +1,10 @@
 /*
- * instant.h - the clocks that everything here reads.
+ * instant.h - the two clocks that dlock reads.
  *
- * Every instant in dlock is nanoseconds on CLOCK_BOOTTIME: it goes on while a
- * laptop sleeps, as the lease on the server does, and no administrator can set
- * it.  The wall clock (instant_epoch()) only tells people times, and makes tokens, IDs and ends
- * of what has no server's clock.
+ * Every instant in dlock is nanoseconds on CLOCK_BOOTTIME.  That clock goes on while a laptop
+ * sleeps, as the lease on the server does, and no administrator can set it.  The wall clock
+ * (instant_epoch()) tells people times; where there is no server's clock, it also makes tokens,
+ * IDs and ends of freezes.
  */
 #ifndef DLOCK_INSTANT_H
 #define DLOCK_INSTANT_H
@@ -17,15 +17,15 @@ typedef int64_t instant; /* the only typedef of dlock */
 #define NS_PER_S 1000000000LL
 #define US_PER_S 1000000LL
 
-/* Later than anything that happens; what a wait without end waits for. */
+/* Later than anything that happens: a wait without an end waits until then. */
 #define NEVER INT64_MAX
 
 instant instant_now(void);
 
-/* By this machine's wall clock, in microseconds since 1970. */
+/* The time of this machine's wall clock, in microseconds since 1970. */
 int64_t instant_epoch(void);
 
-/* start + length, where either may be NEVER; never wraps round. */
+/* Adds start + length, either of which may be NEVER; the sum does not wrap round. */
 instant instant_after(instant start, int64_t length);
 
 static inline instant
@@ -34,7 +34,7 @@ instant_first(instant a, instant b)
 	return a < b ? a : b;
 }
 
-/* Whole milliseconds for a server, rounded up so that 1 ns does not become 0. */
+/* Rounds up to whole milliseconds for a server, so that 1 ns does not become 0. */
 static inline int64_t
 ns_to_ms(int64_t ns)
 {

@@ -1,4 +1,4 @@
-/* libc.c - what not every C library or kernel has. */
+/* libc.c - does what not every C library or kernel can do. */
 #include "libc.h"
 
 #include <dirent.h>
@@ -9,7 +9,7 @@
 
 /* ---- descriptors ---- */
 
-/* False: /proc does not tell. */
+/* Closes the descriptors that /proc lists.  False: there is no /proc. */
 static bool
 close_listed(unsigned first, unsigned last)
 {
@@ -19,7 +19,7 @@ close_listed(unsigned first, unsigned last)
 
 	if (dir < 0)
 		return false;
-	/* the place in this directory is a number, so that what is closed is not missed */
+	/* the position in this directory is a descriptor's number, so closing some skips none */
 	while ((size = getdents64(dir, (void *)entries, sizeof entries)) > 0)
 		for (ssize_t i = 0; i < size;) {
 			const struct dirent64 *entry = (const void *)(entries + i);
@@ -80,7 +80,7 @@ libc_user(void)
 #endif
 }
 
-/* A static program, as musl's is, cannot be made to believe anything else. */
+/* fakeroot(1) cannot change what a static program, such as musl's, sees. */
 #ifdef STATX_BASIC_STATS
 static int
 correct_owner(int dir, const char *path, struct stat *st, int flags)
@@ -107,7 +107,7 @@ libc_stat_at(int dir, const char *path, struct stat *st, int flags)
 {
 	if (fstatat(dir, path, st, flags) != 0)
 		return -1;
-	/* mostly the first is true, and costs no call */
+	/* the first is nearly always true, and costs no call */
 	if (st->st_uid == getauxval(AT_EUID) || geteuid() == libc_user())
 		return 0;
 	return correct_owner(dir, path, st, flags);
@@ -121,7 +121,7 @@ libc_stat_of(int fd, struct stat *st)
 
 /* ---- signals ---- */
 
-/* Not pointers: each would be relocated at every start. */
+/* The names are no pointers, since each pointer would be relocated at every start. */
 static const char names[][8] = {[SIGHUP] = "HUP",
     [SIGINT] = "INT",
     [SIGQUIT] = "QUIT",

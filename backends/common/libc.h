@@ -1,5 +1,5 @@
 /*
- * libc.h - what not every C library or kernel has, asked of the kernel, or done otherwise.
+ * libc.h - does what not every C library or kernel can do.
  *
  * dlock is built with glibc, from 2.31 on, and with musl (make static).  The same code runs
  * with each of them, and on kernels from 4.18 on.  Calls that are newer may be missing, or a
@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Headers may be older than the kernel. */
+/* Defined here, since the headers may be older than the kernel. */
 #ifndef SYS_close_range
 #define SYS_close_range 436
 #endif
@@ -50,28 +50,28 @@ libc_pidfd_getfd(int pidfd, int fd)
 	return syscall(SYS_pidfd_getfd, pidfd, fd, 0);
 }
 
-/* Closes these descriptors; an older kernel tells in /proc which are open. */
+/* Closes these descriptors.  On older kernels /proc tells which ones are open. */
 void libc_close_range(unsigned first, unsigned last);
 
-/* All from `first` on but these two; -1: there is only one. */
+/* Closes all descriptors from `first` on, except these two; `other` -1: except one. */
 void libc_close_all_but(int first, int one, int other);
 
 /*
- * A descriptor for nothing, the lowest that is free: /dev/null, or where there is none "/",
- * from which nobody can read, and to which nobody can write.  -1 with errno.
+ * Opens the lowest free descriptor on /dev/null, or where there is none on "/", which nobody can
+ * read from or write to.  -1 with errno.
  */
 int libc_open_nothing(void);
 
 /*
- * Who we are, and whose a file is, as the kernel says it: below fakeroot(1) the C library
- * says that all is root's, but the kernel decides what we may do, and others are to find the
- * same locks.  libc_stat_at(): with path "" and AT_EMPTY_PATH of an open file.
+ * Ask the kernel who we are, and whose a file is.  Below fakeroot(1) the C library says that all
+ * is root's; but the kernel decides what we may do, and a run outside fakeroot must find the same
+ * locks. libc_stat_at() with path "" and AT_EMPTY_PATH looks at an open file.
  */
 uid_t libc_user(void);
 int libc_stat_at(int dir, const char *path, struct stat *, int flags);
 int libc_stat_of(int fd, struct stat *);
 
-/* Before 2.34 glibc has no _Fork(); fork() does the same and more. */
+/* NULL before glibc 2.34, where fork() does the same and more. */
 pid_t _Fork(void) __attribute__((weak));
 
 static inline pid_t
@@ -81,8 +81,8 @@ libc_fork(void)
 }
 
 /*
- * musl keeps signal 34 to itself, the first real-time signal elsewhere.  A command may have
- * it blocked, or get it.
+ * musl keeps signal 34 to itself; elsewhere that is the first real-time signal.  A command may
+ * have it blocked, or get it, so we set its bit ourselves.
  */
 static inline void
 libc_sigaddset(sigset_t *set, int sig)
@@ -105,7 +105,7 @@ libc_sigprocmask(int how, const sigset_t *set, sigset_t *old)
 	syscall(SYS_rt_sigprocmask, how, set, old, _NSIG / 8);
 }
 
-/* Threads share one heap, as they do in musl. */
+/* Makes all threads share one heap, as in musl. */
 static inline void
 libc_share_heap(void)
 {
@@ -114,7 +114,7 @@ libc_share_heap(void)
 #endif
 }
 
-/* "TERM"; NULL: there is no such signal, or it has no name. */
+/* Names a signal: "TERM".  NULL: there is no such signal, or it has no name. */
 const char *libc_signal_name(int sig);
 
 #endif

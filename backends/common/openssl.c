@@ -16,7 +16,10 @@ static const struct dl_symbol symbols[] = {
 
 enum { SYMBOLS = sizeof symbols / sizeof *symbols };
 
-/* libssl brings the libcrypto that it needs, so that the two are never mixed. */
+/*
+ * Only libssl is opened: it brings its own libcrypto, so that the two never come from two
+ * versions.
+ */
 const struct dl_library openssl_library = {
     "OpenSSL", "libssl.so.3", "libssl3", &table, symbols, SYMBOLS};
 const struct dl_library openssl_old_library = {

@@ -1,5 +1,5 @@
 /*
- * openssl.h - OpenSSL, when it is needed and not before.
+ * openssl.h - loads OpenSSL when it is needed and not before.
  *
  * Linking it would cost every start of dlock, on whatever backend, more than a
  * millisecond.  So it is loaded (dl.h) when somebody wants TLS, and called through a
@@ -15,7 +15,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
-/* X(name) of libssl and libcrypto, all of them since 1.1.0. */
+/* The functions of libssl and libcrypto that we call; all of them are in 1.1.0. */
 /* clang-format off */
 #define OPENSSL_FUNCTIONS(X) \
 	X(TLS_client_method) X(SSL_CTX_new) X(SSL_CTX_free) X(SSL_CTX_ctrl) \

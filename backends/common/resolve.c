@@ -15,7 +15,7 @@
 struct lookup {
 	struct task task;
 	char name[256];
-	int port, error; /* the latter as getaddrinfo has it */
+	int port, error; /* error: getaddrinfo's */
 	struct addresses found;
 };
 
@@ -57,7 +57,7 @@ lookup_work(struct task *t)
 	q->error = find_addresses(q->name, q->port, AI_ADDRCONFIG, &q->found);
 }
 
-/* Numeric addresses need no resolver, no thread, and no /etc; those of IPv4 no memory. */
+/* Numeric addresses need no resolver, thread or file in /etc; IPv4 ones need no heap either. */
 struct lookup *
 resolve_begin(const char *name, int port, struct addresses *ret)
 {

@@ -1,8 +1,8 @@
 /*
- * resolve.h - a name's addresses, never waited for longer than we want.
+ * resolve.h - looks up the addresses of a name, with a deadline.
  *
- * getaddrinfo(3) cannot be given a deadline, so a thread asks for a name, and is left alone
- * when it takes too long.  Numeric addresses need none.
+ * getaddrinfo(3) takes no deadline, so a thread calls it, and is left behind when it takes too
+ * long.  Numeric addresses need no thread.
  */
 #ifndef DLOCK_RESOLVE_H
 #define DLOCK_RESOLVE_H
@@ -15,7 +15,7 @@ enum { ADDRESSES_MAX = 8 };
 
 struct addresses {
 	size_t n;
-	bool absent; /* there is no such name: that is known */
+	bool absent; /* the resolver says that there is no such name */
 	struct {
 		struct sockaddr_storage address;
 		socklen_t size;
@@ -23,18 +23,18 @@ struct addresses {
 };
 
 /*
- * RC_OK with at least one address; RC_AGAIN: unknown, or no answer until then; RC_STOP;
- * RC_SYSTEM.
+ * Looks up a name, until `until`.  RC_OK: there is at least one address.  RC_AGAIN: the name is
+ * unknown, or there was no answer in time.  RC_STOP, RC_SYSTEM.
  */
 enum rc resolve(struct host *, const char *name, int port, instant until,
     struct addresses *, struct fault *);
 
 /*
- * The same in two steps, so that several names are resolved at once.  NULL: it needed no
- * second step, or (without any address) there is no thread to be had.
+ * Does the same in two steps, so that several names are looked up at once.  NULL: no second step
+ * is needed, or, if there is no address, no thread could be started.
  */
 struct lookup *resolve_begin(const char *name, int port, struct addresses *);
-/* It is readable once resolve_end() need not wait. */
+/* A descriptor that is readable when resolve_end() does not have to wait. */
 int resolve_fd(const struct lookup *);
 enum rc resolve_end(
     struct lookup *, struct host *, instant until, struct addresses *, struct fault *);

@@ -2,13 +2,13 @@
 #include "retry.h"
 
 #define FIRST_ANSWER (5 * NS_PER_S)
-#define LEAST NS_PER_S /* even if --wait is shorter, a server may take so long */
+#define LEAST NS_PER_S /* a server has so long to answer, even if --wait is shorter */
 #define SOON (100 * NS_PER_MS)
 #define NEAR_PAUSE (500 * NS_PER_MS)
 
-#define LAST (100 * NS_PER_MS) /* what is left for an attempt is more than this */
+#define LAST (100 * NS_PER_MS) /* no attempt begins with less time left */
 
-enum { NEAR = 4 }; /* so many at the head of the queue come soon */
+enum { NEAR = 4 }; /* the first so many of the queue ask again soon */
 
 void
 retry_init(struct retry *p)
@@ -74,14 +74,14 @@ retry_is_outage(const struct retry *p)
 }
 
 /*
- * Many come in steps of equal length after a random first one: steps of random
- * length would meet in waves.  A new run begins like one that is near and slows
- * down, for it may be one of a thousand.
+ * The pause before the next attempt.  Waiters far back ask in steps of equal length after a
+ * random first one, since steps of random length would meet in waves.  A new run begins with the
+ * short pauses of a waiter that is near, and slows down, for it may be one of a thousand.
  */
 static int64_t
 pause_before_retry(struct retry *p, unsigned position, bool queued)
 {
-	/* a place may end with the ttl */
+	/* the server may drop our place after the ttl */
 	int64_t far = instant_first(RETRY_FAR_PAUSE, p->ttl / 4);
 	int64_t pause = SOON << (p->tries < 5 ? p->tries : 5);
 

@@ -40,7 +40,7 @@ setting_read(struct store *store, const struct site *site, struct fault *f)
 	return rc;
 }
 
-/* Whole numbers and two units do: nobody waits 1h30m for a connection. */
+/* Takes only whole numbers and two units, since nobody waits 1h30m for a connection. */
 enum rc
 setting_timeout(const char *value, int64_t *ns, struct fault *f)
 {
@@ -104,9 +104,9 @@ setting_file(const char *name, const char *file, bool secret, struct fault *f)
 	return RC_OK;
 }
 
-/* ---- names of files that are read again ---- */
+/* ---- files that a library reads again ---- */
 
-/* A process has one; it is written before there are threads, and stays. */
+/* The directory of the process, kept before there are threads; it does not change after that. */
 static char *directory;
 
 char *
@@ -120,7 +120,7 @@ setting_absolute(const char *name)
 	return path;
 }
 
-/* A value with a colon is a list, or names its kind before the file. */
+/* Leaves a value with a colon alone: it is a list, or has another word before the file. */
 void
 setting_keep_directory(const char *const *variables)
 {

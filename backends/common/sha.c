@@ -1,7 +1,7 @@
 /*
  * sha.c - SHA-256, SHA-224 and SHA-1, of FIPS 180-4, for the names of advisory locks.
  *
- * The server has it too, but would have to be asked before the first question.
+ * The servers can compute them, too, but asking would cost one more round trip.
  */
 #include "sha.h"
 
@@ -27,7 +27,7 @@ rotate(uint32_t x, int n)
 	return x >> n | x << (32 - n);
 }
 
-/* The 64 bytes of a block spread over 64 words. */
+/* Spreads the 64 bytes of a block over 64 words. */
 static void
 schedule(uint32_t w[64], const unsigned char *block)
 {
@@ -71,7 +71,7 @@ rotate_left(uint32_t x, int n)
 	return rotate(x, 32 - n);
 }
 
-/* The same of SHA-1, whose state has five words. */
+/* Mixes a block into the state of SHA-1, which has five words. */
 static void
 mix_block_1(uint32_t state[8], const unsigned char *block)
 {

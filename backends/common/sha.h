@@ -1,4 +1,4 @@
-/* sha.h - hashes, for names that stand for others. */
+/* sha.h - computes hashes, for names that are derived from other names. */
 #ifndef DLOCK_SHA_H
 #define DLOCK_SHA_H
 
@@ -6,13 +6,13 @@
 
 enum { SHA256_BYTES = 32, SHA1_BYTES = 20 };
 
-/* The hash of `n` bytes of data, in its usual order. */
+/* Hashes `n` bytes of data; the bytes of the hash are in their usual order. */
 void sha_256(unsigned char out[SHA256_BYTES], const void *data, size_t n);
 
-/* The same with other numbers to begin with; its last 4 bytes do not count. */
+/* SHA-256 with other numbers to begin with; its last 4 bytes do not count. */
 void sha_224(unsigned char out[SHA256_BYTES], const void *data, size_t n);
 
-/* What older programs derive names with; it protects nothing any more. */
+/* SHA-1, since older programs derive names with it.  It protects nothing any more. */
 void sha_1(unsigned char out[SHA1_BYTES], const void *data, size_t n);
 
 #endif

@@ -75,11 +75,11 @@ stream_failed(struct stream *s, struct fault *f)
 	return rc;
 }
 
-/* Waits for s->wants.  RC_AGAIN: not in time; RC_STOP; both have closed it. */
+/* Waits for s->wants.  RC_AGAIN (not in time) and RC_STOP close the stream. */
 static enum rc
 stream_await(struct stream *s, instant until, struct fault *f)
 {
-	/* who never stops sending would always be ready */
+	/* the time is checked first, since a server that never stops sending is always ready */
 	enum woke woke = instant_now() < until
 	    ? s->host->wait(s->host, s->fd, s->wants, until)
 	    : WOKE_TIMEOUT;
@@ -131,7 +131,10 @@ stream_connect_to(
 	stream_close(s);
 	for (size_t i = 0; rc == RC_AGAIN && i < all->n; i++) {
 		instant now = instant_now();
-		/* a dead address is to hide no living one */
+		/*
+		 * each address gets its share, so that a dead one does not use up the time of a
+		 * living one
+		 */
 		int64_t share = until == NEVER ? NS_PER_S
 					       : (until - now) / (int64_t)(all->n - i);
 

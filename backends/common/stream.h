@@ -1,15 +1,15 @@
 /*
- * stream.h - bytes to and from a server over a socket.
+ * stream.h - sends and receives bytes over a socket to a server.
  *
- * The socket is non-blocking, close-on-exec and never gives SIGPIPE; every wait
- * is in host->wait with an absolute deadline.  What carries the bytes is a row
- * of functions, stream_ops: plain sockets; or TLS on them (tls.h), and nothing above
- * that changes but who connects.
+ * The socket is non-blocking and close-on-exec, and never gives SIGPIPE.  Every wait is in
+ * host->wait with an absolute deadline.  A row of functions, stream_ops, carries the bytes: over
+ * a plain socket, or over TLS (tls.h).  Only the function that connects knows which of the two it
+ * is.
  *
- * Functions that return an rc close the stream whenever that is not RC_OK: an
- * answer that comes late would be taken for that to the next question.
- * RC_AGAIN: nobody there, hung up, or not in time.  RC_STOP: host->wait says so.
- * RC_SYSTEM: no socket to be had.  RC_DENIED: a unix socket that we may not use.
+ * A function that returns an rc closes the stream if that is not RC_OK, since a late answer would
+ * be taken for the answer to the next question.  RC_AGAIN: nobody is there, or hung up, or did
+ * not answer in time.  RC_STOP: host->wait says so.  RC_SYSTEM: we got no socket.  RC_DENIED: we
+ * may not use the unix socket.
  */
 #ifndef DLOCK_STREAM_H
 #define DLOCK_STREAM_H
@@ -23,18 +23,17 @@ struct stream;
 
 struct stream_ops {
 	/*
-	 * As writev(2) and read(2), with EAGAIN when it has to wait; then s->wants says
-	 * for what.
+	 * Do what writev(2) and read(2) do.  EAGAIN: it has to wait for the events in s->wants.
 	 */
 	ssize_t (*write)(struct stream *, const struct iovec *, int n);
 	ssize_t (*read)(struct stream *, void *, size_t);
 	/* Would read have to wait? */
 	bool (*is_quiet)(struct stream *);
-	/* Why write or read have failed, or that read has found the end. */
+	/* Says why write or read have failed, or that read has found the end. */
 	enum rc (*explain)(struct stream *, struct fault *);
 	/*
-	 * Takes leave, and frees what is the row's own, if it has any; the descriptor is closed
-	 * behind it.
+	 * Says goodbye to the server, and frees s->own, if there is any.  The caller closes the
+	 * descriptor after that.
 	 */
 	void (*close)(struct stream *);
 };
@@ -46,25 +45,28 @@ struct stream {
 	void *own;   /* of the row's */
 	int fd;      /* -1: closed */
 	short wants; /* poll(2)'s events, after EAGAIN */
-	/* what to say should it hang up before it has said anything: ": ..."; not owned */
+	/* added to the error if the server hangs up before it has said anything; not owned */
 	const char *hint;
 };
 
 void stream_init(struct stream *, struct host *, const char *where);
 
-/* To the addresses, at least one, in turn, each with its share of the time that is left. */
+/*
+ * Connects to one of the addresses, at least one, in turn.  Each has its share of the time that
+ * is left.
+ */
 enum rc stream_connect_to(
     struct stream *, const struct addresses *, instant until, struct fault *);
 
 /*
- * Begins to connect to one address, and does not wait: what is written meanwhile gives
- * EAGAIN, and what became of it is seen then.
+ * Begins to connect to one address, and does not wait.  Until it is connected, a write gives
+ * EAGAIN; the first write after that tells whether it has failed.
  */
 enum rc stream_start(struct stream *, const struct sockaddr *, socklen_t, struct fault *);
 
 /*
- * Is it open, and nothing to be read?  What has come unasked would be taken for an
- * answer.
+ * Is the stream open, with nothing to read?  Bytes that came without a question would be taken
+ * for the answer to the next one.
  */
 bool stream_is_quiet(struct stream *);
 
@@ -72,7 +74,7 @@ bool stream_is_quiet(struct stream *);
 enum rc stream_send(
     struct stream *, struct iovec *parts, int n, instant until, struct fault *);
 
-/* Waits for some bytes: *got of them, 1 to `size`. */
+/* Waits for bytes, and receives *got of them, 1 to `size`. */
 enum rc stream_receive(
     struct stream *, void *to, size_t size, size_t *got, instant until, struct fault *);
 
@@ -80,10 +82,10 @@ void stream_close(struct stream *);
 
 /* ---- for rows of stream_ops ---- */
 
-/* RC_AGAIN: it closed the connection; and s->hint. */
+/* Says that the server has closed the connection, and s->hint.  Returns RC_AGAIN. */
 enum rc stream_hung_up(struct stream *, struct fault *);
 
-/* Says what ops->explain says, and closes it. */
+/* Says what ops->explain says, and closes the stream. */
 enum rc stream_failed(struct stream *, struct fault *);
 
 #endif

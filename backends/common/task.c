@@ -1,4 +1,4 @@
-/* task.c - work that blocks, done by a thread that may be left behind. */
+/* task.c - runs work that blocks in a thread, which may be left behind. */
 #include "task.h"
 
 #include <errno.h>

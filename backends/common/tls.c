@@ -1,7 +1,7 @@
 /*
- * tls.c - TLS on a stream, by OpenSSL working on memory.  What it sends and receives passes no
- * inlet: it may itself stand behind one.  Where its headers were missing when
- * dlock was built, no TLS is to be had, and nobody has a struct tls.
+ * tls.c - puts TLS on a stream, by OpenSSL working on memory.  The bytes that it sends and
+ * receives pass no inlet, since it may itself stand behind one.  A dlock that was built without
+ * OpenSSL's headers has no TLS, and never makes a struct tls.
  */
 #include "tls.h"
 
@@ -18,7 +18,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* What the user says of it; NULL: nothing. */
+/* The user's settings; NULL: not said. */
 struct tls_settings {
 	const char *cacert;     /* a file of CAs in PEM form */
 	const char *cert, *key; /* files of ours in PEM form, both or none */
@@ -27,7 +27,10 @@ struct tls_settings {
 
 #ifdef HAVE_OPENSSL
 
-/* Of an error, its reason without its library; of an alert, its number and SSL_AD_REASON_OFFSET. */
+/*
+ * The low bits of an error are its reason.  That of an alert is SSL_AD_REASON_OFFSET + its
+ * number.
+ */
 enum { REASON_MASK = 0xfff, ALERT_MOST = 255 };
 
 enum {
@@ -38,18 +41,18 @@ enum {
 struct tls {
 	struct tls_settings settings;
 	SSL_CTX *context;
-	bool encrypted; /* the key is, and a passphrase was wanted */
+	bool encrypted; /* the key file is, so OpenSSL has asked for a passphrase */
 	bool directory; /* the CAs are those of the system's directory */
-	bool unknown;   /* a certificate's issuer is none that we know */
+	bool unknown;   /* we do not know the issuer of the server's certificate */
 };
 
-/* Encrypted bytes. */
+/* Encrypted bytes that are being sent. */
 struct piece {
 	size_t at, n;
 	char bytes[PIECE];
 };
 
-/* One connection: what a stream owns. */
+/* The TLS of one connection, which its stream owns. */
 struct layer {
 	struct tls *tls;
 	char name[256]; /* what the server's certificate is to be for */
@@ -65,9 +68,9 @@ struct layer {
 
 static const struct openssl *lib; /* once it is loaded */
 
-/* ---- what the library has written and wants to read ---- */
+/* ---- bytes between the library and the socket ---- */
 
-/* Sends what there is; false with errno: not all of it. */
+/* Sends all that the library has written.  False with errno: some is left. */
 static bool
 layer_flush(struct stream *s)
 {
@@ -93,7 +96,7 @@ layer_flush(struct stream *s)
 	}
 }
 
-/* As recv(2). */
+/* Receives bytes for the library.  Returns as recv(2) does. */
 static ssize_t
 layer_feed(struct stream *s)
 {
@@ -108,7 +111,7 @@ layer_feed(struct stream *s)
 	return n;
 }
 
-/* Remembers what the library has said of it first. */
+/* Marks the layer as broken, and keeps the library's first error. */
 static ssize_t
 layer_break(struct layer *t)
 {
@@ -118,7 +121,7 @@ layer_break(struct layer *t)
 	return -1;
 }
 
-/* What a call of the library says; -1 with EAGAIN: it wants to read. */
+/* Calls the library.  Returns as read(2) does; -1 with EAGAIN: the library wants to read. */
 static ssize_t
 layer_call(struct layer *t, int (*call)(SSL *, void *, int), void *to, size_t size)
 {
@@ -138,8 +141,9 @@ layer_call(struct layer *t, int (*call)(SSL *, void *, int), void *to, size_t si
 }
 
 /*
- * Calls it again and again until all is read that has come.  As read(2), and EAGAIN with
- * s->wants.  What it has to say goes out in any case: it is an alert if all failed.
+ * Calls the library until it is satisfied or all that has come is read.  Returns as read(2) does,
+ * with s->wants on EAGAIN.  The library's output is sent even after an error, since it is
+ * the alert that tells the server.
  */
 static ssize_t
 layer_pump(struct stream *s, int (*call)(SSL *, void *, int), void *to, size_t size)
@@ -170,7 +174,7 @@ shake(SSL *ssl, void *to, int size)
 	return lib->SSL_do_handshake(ssl);
 }
 
-/* Before all else; > 0: it is over.  0 and -1 as read(2). */
+/* Does the handshake, before all else.  > 0: it is over; 0 and -1 as read(2). */
 static ssize_t
 layer_shake(struct stream *s)
 {
@@ -186,7 +190,7 @@ layer_shake(struct stream *s)
 	return n;
 }
 
-/* ---- the row ---- */
+/* ---- the row of stream_ops ---- */
 
 static void
 layer_free(struct layer *t)
@@ -196,7 +200,7 @@ layer_free(struct layer *t)
 	free(t);
 }
 
-/* Encrypts all parts; what is written goes into memory, and so is never cut short. */
+/* Encrypts all parts.  They go into memory, so a write is never cut short. */
 static bool
 layer_encrypt(struct layer *t, const struct iovec *parts, int n)
 {
@@ -211,7 +215,7 @@ layer_encrypt(struct layer *t, const struct iovec *parts, int n)
 	return true;
 }
 
-/* Called again with the same parts until all of them are on their way. */
+/* Sends the parts.  The caller calls it again with the same parts until all are sent. */
 static ssize_t
 tls_write(struct stream *s, const struct iovec *parts, int n)
 {
@@ -241,7 +245,10 @@ tls_read(struct stream *s, void *to, size_t size)
 	return shaken > 0 ? layer_pump(s, lib->SSL_read, to, size) : shaken;
 }
 
-/* What came may be of the protocol only, such as a ticket for the next session. */
+/*
+ * Is there nothing to read?  Bytes of the protocol, such as a ticket for the next session, do not
+ * count.
+ */
 static bool
 tls_is_quiet(struct stream *s)
 {
@@ -250,7 +257,7 @@ tls_is_quiet(struct stream *s)
 	return layer_pump(s, lib->SSL_peek, &byte, 1) < 0 && errno == EAGAIN;
 }
 
-/* Without waiting for anything. */
+/* Says goodbye, without waiting for anything. */
 static void
 tls_leave(struct stream *s)
 {
@@ -263,9 +270,11 @@ tls_leave(struct stream *s)
 	layer_free(t);
 }
 
-/* ---- what went wrong ---- */
+/* ---- reasons ---- */
 
-/* Names the server's certificate; code as X509_verify_cert_error_string() has it. */
+/*
+ * Says what is wrong with the server's certificate; `code` is X509_verify_cert_error_string()'s.
+ */
 static enum rc
 explain_certificate(const struct stream *s, long code, struct fault *f)
 {
@@ -322,7 +331,7 @@ explain_alert(const struct stream *s, int alert, const char *why, struct fault *
 	    "%s refuses TLS with us: %s", s->where, why);
 }
 
-/* It was broken by what came, or by nothing that the other side could help. */
+/* Says why the layer broke: what the server sent, or an error of our own side. */
 static enum rc
 explain_error(const struct stream *s, unsigned long error, struct fault *f)
 {
@@ -344,7 +353,10 @@ explain_error(const struct stream *s, unsigned long error, struct fault *f)
 	    "%s does not answer in TLS (%s): is that its TLS port?", s->where, why);
 }
 
-/* Who has closed it may have said why: we have not read that if we could not write. */
+/*
+ * Says why the connection failed.  A server that closed it may have sent an alert that we have
+ * not read yet.
+ */
 static enum rc
 tls_explain(struct stream *s, struct fault *f)
 {
@@ -362,13 +374,13 @@ static const struct stream_ops tls_ops = {
 
 /* ---- the handshake ---- */
 
-/* NULL without memory. */
+/* Makes the layer of one connection; NULL: no memory. */
 static struct layer *
 layer_new(struct tls *tls, const char *host)
 {
 	struct layer *t = calloc(1, sizeof *t);
 	const char *name = tls->settings.name ? tls->settings.name : host;
-	/* as certificates have it: an address without its zone, a name without its last dot */
+	/* certificates have an address without its zone, and a name without its last dot */
 	size_t n = strcspn(name, "%");
 	X509_VERIFY_PARAM *p;
 
@@ -390,7 +402,7 @@ layer_new(struct tls *tls, const char *host)
 	lib->SSL_set_connect_state(t->ssl);
 	p = lib->SSL_get0_param(t->ssl);
 	lib->X509_VERIFY_PARAM_set_hostflags(p, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-	/* an address is not told to the server, and stands in a certificate as such */
+	/* SNI takes no address, and a certificate has addresses in a field of their own */
 	if (lib->SSL_set_ex_data(t->ssl, 0, t) &&
 	    (lib->X509_VERIFY_PARAM_set1_ip_asc(p, t->name) ||
 		(lib->X509_VERIFY_PARAM_set1_host(p, t->name, strlen(t->name)) &&
@@ -412,7 +424,7 @@ tls_start(struct tls *t, struct stream *s, const char *host, struct fault *f)
 {
 	struct layer *layer;
 
-	/* what the system's directory of CAs has not, its file of all of them may have */
+	/* the system's file of all CAs may have one that its directory lacks */
 	if (tls_can_retry(t)) {
 		t->directory = false;
 		lib->SSL_CTX_set_default_verify_file(t->context);
@@ -499,7 +511,7 @@ load_ours(struct tls *t, struct fault *f)
 	    key);
 }
 
-/* OpenSSL looks into the directory each time that it checks a certificate. */
+/* OpenSSL reads this directory again whenever it checks a certificate. */
 static const char *const file_variables[] = {"SSL_CERT_DIR", NULL};
 
 static enum rc

@@ -1,17 +1,17 @@
 /*
  * tls.h - TLS on a stream: a second row of stream_ops.
  *
- * One struct tls is what we trust and who we are: certificates and key, read once,
- * when it is made.  Any number of streams are connected by it, to any number of
- * servers; whoever sends and receives on them does not see the difference.
+ * A struct tls has the CAs that we trust, and our own certificate and key, which are read once,
+ * when it is made.  It serves any number of streams to any number of servers.  Code that sends
+ * and receives on such a stream sees no difference.
  *
  *  1. The server's certificate must be signed by a CA that we trust, be valid now,
  *     and be for the name by which we called the server.  There is no way around it.
- *  2. Which CAs: those of `cacert`; else of the file that $SSL_CERT_FILE names; else
- *     the system's, from its directory, where only the one that is needed is read.
- *     The system's bundle, a file of all, takes fifty times as long to read, and
- *     is read when the directory does not have the one.
- *  3. TLS 1.2 at least.
+ *  2. The CAs are those of `cacert`, or of the file that $SSL_CERT_FILE names, or else the
+ *     system's.  Of the system's directory only the CA that is needed is read.  The
+ *     system's file of all CAs takes fifty times as long; it is read only if the
+ *     directory lacks the CA.
+ *  3. The version is TLS 1.2 at least.
  *  4. OpenSSL works on memory alone; our own send and recv move what it writes and
  *     reads, with the deadlines of stream.h and without SIGPIPE.
  *
@@ -23,10 +23,10 @@
 #include "backends/backend.h"
 #include "stream.h"
 
-/* The setter of -O cacert=, cert=, key= and tls-name=, which tls_open_if() reads: RC_OK. */
+/* The setter of -O cacert=, cert=, key= and tls-name=: RC_OK, since tls_open_if() reads them. */
 enum rc tls_set(struct store *, const char *value, struct fault *);
 
-/* Behind a scheme, where this dlock is built with TLS: "redis[s]://". */
+/* Stands behind a scheme in help texts, if this dlock is built with TLS: "redis[s]://". */
 #ifdef HAVE_OPENSSL
 #define TLS_SCHEME "[s]"
 #else
@@ -36,10 +36,12 @@ enum rc tls_set(struct store *, const char *value, struct fault *);
 struct tls;
 
 /*
- * If the URL wants TLS: loads OpenSSL and reads the files.  RC_USAGE: a setting that is empty,
- * or settings that make no sense together; RC_CONFIG: a file that cannot be read or used, a key that others may read,
- * or OpenSSL is not installed; RC_SYSTEM.  The caller closes it after its streams.  If not,
- * *ret is NULL, and any setting is RC_USAGE: URLs that want it begin with `scheme`.
+ * Loads OpenSSL and reads the files, if the URL wants TLS (`wanted`).  The caller closes it after
+ * its streams.  RC_USAGE: a setting is empty, or two make no sense together.  RC_CONFIG: a file
+ * cannot be read or used, others may read the key, or OpenSSL is not installed.  RC_SYSTEM.
+ *
+ * If the URL does not want TLS, *ret is NULL, and any of the settings is RC_USAGE: the fault
+ * names `scheme`, with which URLs that want TLS begin.
  */
 enum rc tls_open_if(bool wanted, const char *scheme, struct tls **ret,
     const struct site *, struct fault *);
@@ -51,20 +53,20 @@ enum rc tls_again(struct tls **ret, const struct tls *, struct fault *);
 void tls_close(struct tls *);
 
 /*
- * Puts TLS on a stream that is connected, or about to be: what is written or read on it
- * begins with the handshake.  `host` is what the server's certificate must be for, unless
- * -O tls-name= says another.  RC_SYSTEM: without memory, and closed.
+ * Puts TLS on a stream that is connected, or about to be.  The first read or write does the
+ * handshake.  The server's certificate must be for `host`, unless -O tls-name= names another.
+ * RC_SYSTEM: no memory, and the stream is closed.
  *
- * Beside what is said in stream.h, sending and receiving give RC_CONFIG: the server's certificate
- * is not accepted, or we have no version or cipher in common; RC_DENIED: it does not accept
- * ours; RC_PROTOCOL: no TLS is spoken there.  That it wants a certificate may be said as late
- * as by the first answer.
+ * Beside the rc's in stream.h, sending and receiving then give RC_CONFIG: we do not accept the
+ * server's certificate, or have no version or cipher in common; RC_DENIED: the server does not
+ * accept ours; RC_PROTOCOL: it does not speak TLS.  A server may say as late as in its first
+ * answer that it wants a certificate.
  */
 enum rc tls_start(struct tls *, struct stream *, const char *host, struct fault *);
 
 /*
- * A certificate was not accepted for its CA: will the next connection look for that in the
- * system's bundle, too?
+ * Is the next connection worth a try?  Yes if we did not know the certificate's CA, and have not
+ * yet looked into the system's file of all CAs: the next connection will.
  */
 bool tls_can_retry(const struct tls *);
 

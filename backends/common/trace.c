@@ -1,4 +1,4 @@
-/* trace.c - tells of a call to a backend in one line. */
+/* trace.c - writes one line about a call to a backend. */
 #include "trace.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* trusted.c - whose files are believed. */
+/* trusted.c - checks whether a file can be trusted, and reads it. */
 #include "trusted.h"
 
 #include "libc.h"

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* user:password@, if there is an @; returns what stands behind it. */
+/* Cuts off user:password@, if there is an @.  Returns the text behind it. */
 static const char *
 cut_login(struct url *u, const char *text, size_t n)
 {
@@ -20,7 +20,7 @@ cut_login(struct url *u, const char *text, size_t n)
 	return at + 1;
 }
 
-/* strcspn(3), but for its table, which is two page faults. */
+/* Does what strcspn(3) does without its table, which costs two page faults. */
 static size_t
 before_any(const char *text, const char *marks)
 {
@@ -45,7 +45,7 @@ url_cut(struct url *u, const char *text)
 		return "has no // after its scheme";
 	}
 	rest += 3;
-	authority = before_any(rest, "/?#"); /* a password has its / as %2F */
+	authority = before_any(rest, "/?#"); /* a / in a password is written as %2F */
 	hosts = cut_login(u, rest, authority);
 	rest += authority;
 	u->hosts = (struct url_part){hosts, rest - hosts};
