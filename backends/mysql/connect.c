@@ -260,7 +260,7 @@ wait_for_server(struct connecting *c, int status, const struct login_watch *watc
 	if (sql_login_wait(&c->task, fd, events,
 		instant_first(c->give_up, instant_now() + GREETING)))
 		return true;
-	c->stranger = stranger_ask(&c->task, fd);
+	c->stranger = stranger_ask(&c->task, fd, "MySQL");
 	return !c->stranger && sql_login_wait(&c->task, fd, events, c->give_up);
 }
 

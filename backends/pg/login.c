@@ -114,7 +114,7 @@ static bool
 is_strange(struct login *l, const PGconn *conn)
 {
 	if (!l->elsewhere && l->bounds.read == 0 && l->asked != l->pq->host(conn))
-		l->stranger = stranger_ask(&l->task, l->pq->socket(conn));
+		l->stranger = stranger_ask(&l->task, l->pq->socket(conn), "PostgreSQL");
 	l->asked = l->pq->host(conn);
 	return l->stranger;
 }

@@ -71,7 +71,7 @@ ask(const struct task *t, int fd, const char *line, size_t n)
 }
 
 const char *
-stranger_ask(const struct task *t, int fd)
+stranger_ask(const struct task *t, int fd, const char *ours)
 {
 	/* the first is a question to ZooKeeper, and to Redis and memcached a line without sense */
 	static const char srvr[] = "srvr\r\n", get[] = "GET / HTTP/1.0\r\n\r\n",
@@ -79,5 +79,6 @@ stranger_ask(const struct task *t, int fd)
 	const char *name = ask(t, fd, srvr, sizeof srvr - 1);
 
 	name = name ? name : ask(t, fd, get, sizeof get - 1);
-	return name ? name : ask(t, fd, encrypt, sizeof encrypt - 1);
+	name = name ? name : ask(t, fd, encrypt, sizeof encrypt - 1);
+	return name && strcmp(name, ours) != 0 ? name : NULL;
 }

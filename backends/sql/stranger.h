@@ -11,10 +11,10 @@
 #include "backends/common/task.h"
 
 /*
- * The name of what answers at the address to which `fd` is connected: "Redis"; NULL: nothing
- * known, or nobody.  Blocks for less than a second, and for no longer than anybody waits for the
- * task.
+ * The name of what answers at the address to which `fd` is connected: "Redis".  NULL: nobody, or
+ * nothing known; or the kind that is expected there (`ours`), which was only late.  Blocks for less
+ * than a second, and for no longer than anybody waits for the task.
  */
-const char *stranger_ask(const struct task *, int fd);
+const char *stranger_ask(const struct task *, int fd, const char *ours);
 
 #endif

@@ -12,15 +12,20 @@ STRANGERS = {"Redis": (b"\n", b"-ERR unknown command\r\n"), "memcached": (b"\n",
 
 
 @contextlib.contextmanager
-def stranger(name):
-    """The port of such a server."""
+def stranger(name, wakes=False):
+    """The port of such a server; `wakes`: it says nothing to the first who comes."""
     wanted, answer = STRANGERS[name]
+    asleep = [None] * wakes
 
     def serve(client):
+        sleeps = asleep and asleep.pop() is None
         with client, contextlib.suppress(OSError):
             heard = b""
-            while wanted not in heard:
-                heard += client.recv(1000) or wanted
+            while sleeps or wanted not in heard:
+                more = client.recv(1000)
+                if not more:
+                    return
+                heard += more
             client.sendall(answer)
             client.recv(1000)
 

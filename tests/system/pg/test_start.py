@@ -114,6 +114,11 @@ def test_a_server_that_waits_for_more_is_known_soon(dlock, name):
         assert_refused(run(dlock, pg_url(port), "-w", "inf", timeout=20), 76, str(port), "is no PostgreSQL", f"{name} answers there")
 
 
+def test_a_postgresql_that_wakes_while_it_is_asked_is_no_stranger(dlock):
+    with stranger("PostgreSQL", wakes=True) as port:
+        assert_refused(run(dlock, pg_url(port), "-O", "connect-timeout=2s"), 69, str(port))
+
+
 def test_a_redis_is_no_postgresql(dlock, pg_server, redis_server):
     """Alone; as the first of two hosts it is passed over."""
     assert_refused(run(dlock, pg_url(redis_server.port), "-w", "inf", timeout=20), 76, str(redis_server.port), "Redis answers there")
