@@ -87,7 +87,7 @@ $(O)/dlock-forgets $(O)/dlock-brief: $(O)/dlock-%: $(filter-out $(O)/backends/re
 	@echo "  LD    $@"
 	$(Q)$(CC) $(HARDEN_LD) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
--include $(O)/tests/servers/redlock_forgets.d $(O)/tests/servers/redlock_brief.d $(O)/tests/servers/admin.d $(UNITS:%=$(O)/tests/%.d) $(O)/tests/registry.d $(O)/tests/conf.d $(O)/tests/servers/fake.d $(O)/tests/servers/fake_look.d $(O)/tests/servers/zk_reads.d $(O)/tests/servers/zk_acks.d $(O)/tests/servers/zk_mute.d
+-include $(O)/tests/servers/redlock_forgets.d $(O)/tests/servers/redlock_brief.d $(O)/tests/servers/admin.d $(UNITS:%=$(O)/tests/%.d) $(O)/tests/registry.d $(O)/tests/conf.d $(O)/tests/log.d $(O)/tests/servers/fake.d $(O)/tests/servers/fake_look.d $(O)/tests/servers/zk_reads.d $(O)/tests/servers/zk_acks.d $(O)/tests/servers/zk_mute.d
 
 # ---- fuzzing: clang, with the files under attack compiled once more and watched ----
 # What these files call in others comes from the ordinary build, so that a new call needs no word here.

@@ -182,8 +182,10 @@ static void
 describe_end(const struct params *p, const struct verdict *v, char *out, size_t size)
 {
 	const char *key = params_keys(p).text;
-	char how[80] = "dlock was killed, and has stopped the command";
+	char how[80];
 
+	snprintf(how, sizeof how, "dlock was killed, and has stopped the %s",
+	    p->cmd == CMD_HOLD ? "process" : "command");
 	if (strcmp(v->name, "interrupted") == 0)
 		snprintf(how, sizeof how, "interrupted by %s",
 		    parse_signal_text(v->signal).text);

@@ -372,7 +372,8 @@ show_waiting(struct front *f)
 static void
 log_grant(const struct front *f)
 {
-	if (front_is_running(f) && (!f->run->body || run_delivery(f->run) == DELIVERED))
+	if (f->params->show.log.kind != LOG_NOWHERE && front_is_running(f) &&
+	    (!f->run->body || run_delivery(f->run) == DELIVERED))
 		events_log_grant(f->run);
 }
 

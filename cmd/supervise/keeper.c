@@ -560,7 +560,7 @@ await_question(struct keeper *k)
 static void
 log_for_front(struct keeper *k)
 {
-	if (getppid() != k->run->front)
+	if (k->params->show.log.kind != LOG_NOWHERE && getppid() != k->run->front)
 		events_log_orphan(k->run, &k->keep.ending, k->fault.text);
 }
 

@@ -247,8 +247,11 @@ start_end(const struct params *p, const struct verdict *v)
 	if (*v->line && !v->muted)
 		say_last("%s", v->line);
 	events_verdict(p, v);
-	events_log_end(p, v);
-	log_end(p);
+	/* asked here: a run without a log touches no page of it */
+	if (p->show.log.kind != LOG_NOWHERE) {
+		events_log_end(p, v);
+		log_end(p);
+	}
 	if (p->show.metrics)
 		metrics_add(p, &run); /* which may wait for a second */
 	_exit(v->signal ? start_die_of(v->signal) : v->status);
