@@ -684,9 +684,24 @@ options_default(const struct params *p, int i, char *out, size_t size)
 const char *
 options_cmd(unsigned cmd)
 {
-	static const char *const names[] = {"run", "hold", "status", "ls", "wait",
-	    "break", "freeze", "thaw", "release", "config", "version", "doctor", "forget",
-	    "help"};
+#define NAME(bit, name) [__builtin_ctz(bit)] = (name)
+	static const char *const names[] = {
+	    NAME(CMD_RUN, "run"),
+	    NAME(CMD_HOLD, "hold"),
+	    NAME(CMD_STATUS, "status"),
+	    NAME(CMD_LS, "ls"),
+	    NAME(CMD_WAIT, "wait"),
+	    NAME(CMD_BREAK, "break"),
+	    NAME(CMD_FREEZE, "freeze"),
+	    NAME(CMD_THAW, "thaw"),
+	    NAME(CMD_RELEASE, "release"),
+	    NAME(CMD_CONFIG, "config"),
+	    NAME(CMD_VERSION, "version"),
+	    NAME(CMD_DOCTOR, "doctor"),
+	    NAME(CMD_FORGET, "forget"),
+	    NAME(CMD_HELP, "help"),
+	};
+#undef NAME
 
 	return names[__builtin_ctz(cmd)];
 }

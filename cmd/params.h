@@ -12,10 +12,7 @@
 #include <limits.h>
 #include <signal.h>
 
-/*
- * The subcommands, as bits, since an option has a set of them.  options_cmd() has their names in
- * this order.
- */
+/* The subcommands, as bits, since an option has a set of them.  options_cmd() has their names. */
 enum {
 	CMD_RUN = 1 << 0,
 	CMD_HOLD = 1 << 1,
@@ -166,7 +163,10 @@ struct origin {
 /* The keys as a sentence shows them: "a", or "a, b and c"; as many as fit. */
 struct clean params_keys(const struct params *);
 
-/* A key that a run waits for: the i-th of its own, or of the switches, which come behind KEYS_MAX. */
+/*
+ * A key that a run waits for: the i-th of its own, or of the switches, which come behind
+ * KEYS_MAX.
+ */
 const char *params_awaited(const struct params *, unsigned i);
 
 /* Is there a reader of events, who is told of a grant when it is there? */
