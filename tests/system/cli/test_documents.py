@@ -126,6 +126,14 @@ def test_the_manual_of_events_names_every_event_member_and_verdict(dlock, tmp_pa
     assert {*re.findall(r"^\.It Li ([a-z-]+) Ta", text, re.M)} == verdicts
 
 
+@pytest.mark.parametrize("name", [*MANUALS, README])
+def test_no_sentence_begins_with_a_clause_that_stands_for_somebody(name):
+    """ "Who holds it goes on" is read twice; "The holder goes on" is not.  A question may begin so."""
+    text = text_of(name)
+    found = re.findall(r"^(?:What|Who|Whoever|Whose|Whom) [^?.]*(?:\.$|\n\.|\Z)", text, re.M)
+    assert [sentence for sentence in found if "?" not in sentence] == [] and not re.search(r"\bshall\b", text)
+
+
 def messages():
     """Those of the manual, as (message, its pieces that do not change)."""
     for item in re.findall(r'^\.It "(.*)"$', text_of(TROUBLE).split(".Sh MESSAGES")[1], re.M):
