@@ -6,7 +6,7 @@
  * (loop_stop_guarded): the keeper is late, or dead, or has had its last word.
  *
  * SIGSTOP leaves the front no time for that.  A keeper that finds it so sets the guard:
- * incoming.c.
+ * keeper_job.c.
  */
 #ifndef DLOCK_GUARD_H
 #define DLOCK_GUARD_H

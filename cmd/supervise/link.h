@@ -33,7 +33,7 @@ enum msg_kind {
 	MSG_STOPPING, /* the command is being stopped: number is an enum ending_kind */
 	MSG_TRACE,    /* text: for -v */
 	MSG_NOTICE,   /* text: what the user should know of the server */
-	MSG_GUARD,    /* carries what continues a stopped front: incoming.c */
+	MSG_GUARD,    /* carries what continues a stopped front: keeper_job.c */
 	/* front to keeper */
 	MSG_SIGNAL, /* got */
 };

@@ -4,7 +4,7 @@
  *
  * What stands for what:
  *
- *	Keeper	cmd/supervise/keeper.c: start_command(), react_to(), carry_out();
+ *	Keeper	cmd/supervise/react.c: react_to(), carry_out(), start_command();
  *		cmd/supervise/incoming.c: incoming_wait(), reap();
  *		and what cmd/supervise/step.c decides: granted(), renewed(), overtaken(),
  *		guard_tree(), finished(), give_back()
