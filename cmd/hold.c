@@ -408,9 +408,9 @@ end_as(pid_t front, const struct params *p, const _Atomic int *delivery)
 
 /* Waits until the grant is delivered.  Returns how the asker ends: 0 when the lock is held. */
 static int
-await_delivery(pid_t front, int delivery, const struct params *p, const _Atomic int *how)
+await_delivery(pid_t front, int delivery, struct run *r, const _Atomic int *how)
 {
-	struct pollfd set[LOOP_OWN + 1];
+	struct pollfd set[LOOP_OWN + 2];
 	struct signalfd_siginfo info;
 	struct loop loop;
 	sigset_t all;
@@ -419,16 +419,20 @@ await_delivery(pid_t front, int delivery, const struct params *p, const _Atomic 
 
 	libc_sigfillset(&all);
 	if (loop_open(&loop, &all) != 0)
-		return end_as(front, p, how); /* it cannot go on either */
+		return end_as(front, r->params, how); /* it cannot go on either */
 	while (n < 0) {
 		set[LOOP_OWN] = (struct pollfd){.fd = delivery, .events = POLLIN};
-		loop_wait(&loop, set, LOOP_OWN + 1, NEVER);
+		set[LOOP_OWN + 1] = (struct pollfd){
+		    .fd = parent_fd(&r->parent), .events = POLLIN};
+		loop_wait(&loop, set, LOOP_OWN + 2, parent_wake(&r->parent));
 		if (set[LOOP_OWN].revents)
 			n = read(delivery, &byte, 1);
 		while (n < 0 && loop_signal(&loop, &info))
 			asker_take_signal(front, &loop, &info);
+		if (n < 0 && parent_ends(&r->parent))
+			kill(front, SIGTERM);
 	}
-	return n > 0 ? 0 : end_as(front, p, how);
+	return n > 0 ? 0 : end_as(front, r->params, how);
 }
 
 /* ---- the process ---- */
@@ -461,6 +465,8 @@ hold_lock(struct params *p)
 	record_find_user(p);
 	start_origin(&origin);
 	rc = settle_body(&body, p, &origin, &fault);
+	if (rc == RC_OK) /* until the lock is held, whichever process it is for */
+		rc = parent_watch(&r.parent, p, &fault);
 	if (rc != RC_OK) {
 		say_last("%s", fault.text);
 		return W_EXITCODE(exit_of_rc(rc).number, 0);
@@ -483,10 +489,11 @@ hold_lock(struct params *p)
 	if (front == 0) {
 		close(delivery[0]);
 		answered = delivery[1];
+		parent_forget(&r.parent); /* the asker watches it */
 		be_front(&r, p);
 	}
 	close(delivery[1]);
-	return await_delivery(front, delivery[0], p, body.delivery);
+	return await_delivery(front, delivery[0], &r, body.delivery);
 }
 
 static int

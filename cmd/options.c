@@ -577,6 +577,11 @@ const struct option options[] = {
     [OPT_PID] = {"pid", 0, "PID", NULL,
 	"hold it until this process ends\n(default, without --for: the parent process)",
 	.cmds = CMD_HOLD, NUMBER(steer.pid), .min = 1, .max = INT_MAX},
+    [OPT_WITH_PARENT] = {"with-parent", 0, NULL, "DLOCK_WITH_PARENT",
+	"end as on TERM when the parent process ends",
+	.instead = INSTEAD(
+	    {CMD_HOLD, "end the waiting as on TERM when the parent process\nends"}),
+	.cmds = CMD_KEEPS, FLAG(with_parent), .occasional = true},
     [OPT_SHELL] = {"shell", 0, NULL, NULL, "print assignments for eval",
 	.instead = INSTEAD({CMD_RELEASE, "print commands for eval that take them back"}),
 	.cmds = CMD_HOLD | CMD_RELEASE, FLAG(steer.shell)},

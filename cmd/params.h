@@ -138,6 +138,7 @@ struct params {
 	struct params_wait wait;
 	struct params_before before;
 	struct terms terms;
+	bool with_parent; /* end with the process that has started us */
 	struct params_show show;
 	struct params_command command;
 	struct params_config config;

@@ -3,7 +3,8 @@
  *
  *	parse       the words and the environment become a struct params (main.c); whatever is
  *	            wrong with them is said now, before anything is touched
- *	find        the command must exist before we ask for its lock
+ *	find        the command must exist before we ask for its lock, and, with
+ *	            --with-parent, our parent
  *	part        the keeper is forked: it forks the command's stub, takes the
  *	            lock, lets the stub begin, renews, releases (keeper.c)
  *	watch       the front passes signals on and waits (front.c)
@@ -12,6 +13,7 @@
 #include "cmd.h"
 
 #include "cmd/supervise/child.h"
+#include "exit.h"
 #include "mask.h"
 #include "record.h"
 #include "text.h"
@@ -79,16 +81,20 @@ run_run(struct params *p)
 {
 	struct origin origin;
 	struct run r = {.params = p, .origin = &origin};
+	struct fault fault;
 	struct verdict v;
 
 	/* checked before the lock is asked for; it may be gone when the lock comes */
 	r.path = child_find(p->command.argv[0]);
-	if (r.path) {
+	if (!r.path) {
+		v = no_command(p, errno);
+	} else if (parent_watch(&r.parent, p, &fault) != RC_OK) {
+		v = (struct verdict){.status = STATUS_USAGE, .name = "usage"};
+		snprintf(v.line, sizeof v.line, "%s; nothing was run", fault.text);
+	} else {
 		record_find_user(p);
 		start_origin(&origin);
 		v = start_run(&r, p);
-	} else {
-		v = no_command(p, errno);
 	}
 	start_end(p, &v);
 }

@@ -108,8 +108,8 @@ _dlock_options()
 	local job='--min-hold --max-run --wait-tree --once --once-per --at-offset --cooldown --skipped-exit-code'
 
 	case $1 in
-	run) options="--key $ask $kind $wait --unless-frozen $lease $job --command $said --status-fd --metrics-file --log --quiet --verbose" ;;
-	hold) options="--key $ask $kind $wait --unless-frozen $lease $said --log --for --pid --shell --quiet --verbose" ;;
+	run) options="--key $ask $kind $wait --unless-frozen $lease $job --with-parent --command $said --status-fd --metrics-file --log --quiet --verbose" ;;
+	hold) options="--key $ask $kind $wait --unless-frozen $lease $said --log --for --pid --with-parent --shell --quiet --verbose" ;;
 	status) options="--key $ask --unless-frozen --done-within --json --watch" ;;
 	ls) options="$ask --jobs --json --noheadings --output --format --held-over --watch" ;;
 	wait) options="--key $ask $kind $wait --quiet" ;;

@@ -123,6 +123,8 @@ complete -c dlock -n '__dlock_knows hold' -l signal -x -a 'TERM INT HUP QUIT USR
 complete -c dlock -n '__dlock_knows run config' -l min-hold -x -d 'Keep the lock at least this long'
 complete -c dlock -n '__dlock_knows run config' -l max-run -x -d 'Stop the command after this long'
 complete -c dlock -n '__dlock_knows run config' -l wait-tree -d 'Release only when every descendant has ended'
+complete -c dlock -n '__dlock_knows run' -l with-parent -d 'End with the parent process'
+complete -c dlock -n '__dlock_knows hold' -l with-parent -d 'End the waiting with the parent process'
 complete -c dlock -n '__dlock_knows run config' -l once -x -d 'Skip it if a run with this ID ended with 0'
 complete -c dlock -n '__dlock_knows run config' -l once-per -x -a 'day hour week' -d 'The same, the ID being the day, hour or week of the server'
 complete -c dlock -n '__dlock_knows run config' -l at-offset -x -d 'When the period of --once-per begins'

@@ -25,7 +25,7 @@
 
 #define ELDERS_AGAIN (2 * NS_PER_S) /* pause between two looks at them */
 
-enum { SLOT_LINK = LOOP_OWN, SLOT_ANCHOR, SLOTS = SLOT_ANCHOR + KEYS_MAX };
+enum { SLOT_LINK = LOOP_OWN, SLOT_PARENT, SLOT_ANCHOR, SLOTS = SLOT_ANCHOR + KEYS_MAX };
 
 /* Not on the stack, and what each run uses in one page: see the keeper's, in keeper.c. */
 static _Alignas(4096) struct front front;
@@ -349,6 +349,8 @@ poll_keeper(struct front *f, struct pollfd *set)
 		f->keeper.listen_from = NEVER;
 	set[SLOT_LINK] = (struct pollfd){.fd = f->keeper.link,
 	    .events = f->keeper.listen_from == NEVER ? POLLIN : POLLRDHUP};
+	set[SLOT_PARENT] = (struct pollfd){
+	    .fd = parent_fd(&f->with_parent), .events = POLLIN};
 	for (size_t i = 0; i < n; i++)
 		set[SLOT_ANCHOR + i] = (struct pollfd){
 		    .fd = f->keeper.anchors.fds[i], .events = POLLRDHUP};
@@ -564,6 +566,7 @@ front_begin(struct front *f, const struct run *r, pid_t keeper)
 	f->page = r->page;
 	f->keeper.pid = keeper;
 	f->parent = getppid();
+	f->with_parent = r->parent;
 	f->keeper.link = r->ends[0];
 	f->stop.guard.fd = -1;
 	f->keeper.listen_from = listen_from(r);
@@ -587,6 +590,7 @@ front_wake(const struct front *f, instant watch_at)
 
 	wake = instant_first(wake, instant_first(f->stop.at, f->doubt.warn_at));
 	wake = instant_first(wake, f->keeper.listen_from);
+	wake = instant_first(wake, parent_wake(&f->with_parent));
 	return instant_now() < f->witness_at ? instant_first(wake, f->witness_at) : wake;
 }
 
@@ -598,8 +602,14 @@ take_signals(struct front *f, bool came)
 
 	while (
 	    !f->end.over && (came || f->stop.at != NEVER) && loop_signal(&f->loop, &info))
-		front_signals_take(
-		    f, &(struct received){info.ssi_signo, info.ssi_code, info.ssi_pid});
+		front_signals_take(f,
+		    &(struct received){.sig = info.ssi_signo,
+			.code = info.ssi_code,
+			.sender = info.ssi_pid});
+	if (!f->end.over && parent_ends(&f->with_parent))
+		front_signals_take(f,
+		    &(struct received){
+			.sig = SIGTERM, .code = SI_KERNEL, .parent = true});
 }
 
 /* One turn: does what is due, sleeps, takes what has come. */

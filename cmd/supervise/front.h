@@ -53,6 +53,7 @@ struct front {
 	struct page *page;
 	struct front_keeper keeper;
 	pid_t parent; /* ours, when we began */
+	struct parent with_parent;
 	struct loop loop;
 	struct front_elders elders;
 	struct watch watch;

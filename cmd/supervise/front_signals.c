@@ -97,7 +97,7 @@ describe_signal(struct front *f, const struct received *t)
 	if (c.sig == SIGCHLD || c.sender == FROM_DLOCK)
 		return c;
 	c.state = front_state(f);
-	c.ends = signal_is_end(c.sig);
+	c.ends = t->parent || signal_is_end(c.sig);
 	c.terminal = f->run->origin->has_tty;
 	c.key = c.terminal && t->code == SI_KERNEL &&
 	    (c.sig == SIGINT || c.sig == SIGQUIT);
@@ -145,7 +145,9 @@ stop_with_rest(struct front *f, int sig)
 	came = loop_stop_guarded(0, sig, f->stop.guard.fd, &by);
 	end_stop(f);
 	if (came)
-		front_signals_take(f, &(struct received){SIGCONT, by.si_code, by.si_pid});
+		front_signals_take(f,
+		    &(struct received){
+			.sig = SIGCONT, .code = by.si_code, .sender = by.si_pid});
 }
 
 /*
@@ -176,7 +178,8 @@ continue_group(struct front *f, pid_t command)
 static void
 take_continue(struct front *f, pid_t command, const siginfo_t *by)
 {
-	const struct received got = {SIGCONT, by->si_code, by->si_pid};
+	const struct received got = {
+	    .sig = SIGCONT, .code = by->si_code, .sender = by->si_pid};
 	struct signal_case c = describe_signal(f, &got);
 
 	c.sent = c.apart;

@@ -13,6 +13,7 @@
 struct received {
 	int sig, code;
 	pid_t sender;
+	bool parent; /* none has come: our parent has ended, and TERM stands for that */
 };
 
 /* One that has come. */

@@ -16,6 +16,7 @@
  *	           the ending it may live on alone, for --min-hold, or to release when the
  *	           server did not answer
  *	child.c    the command, which the kernel kills when the keeper dies
+ *	parent.c   with --with-parent, sees the end of the process that has started us
  *	witness.c  on a terminal, in the front's group: tells which signals were for all of it
  *
  * Each may be killed or frozen at any line.  After the fork each has its own copy of the
@@ -32,6 +33,7 @@
 #include "join_address.h"
 #include "join_site.h"
 #include "link.h"
+#include "parent.h"
 #include "signals.h"
 #include "step.h"
 #include "stub.h"
@@ -88,6 +90,7 @@ struct run {
 	struct told told;  /* in the front of a hold: where it comes with the grant */
 	/* the front has children from before: `daemon & exec dlock run ...` */
 	bool has_elders;
+	struct parent parent; /* with whom we are to end */
 	instant began;
 	pid_t front, shown; /* the front's pid, and the one in our record */
 };

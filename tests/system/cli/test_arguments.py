@@ -37,6 +37,7 @@ OPTIONS = {
     "min-hold": ("x", DURATION, "0"),
     "max-run": ("0", "more than 0", "inf"),
     "wait-tree": ("maybe", "1 or 0", "0"),
+    "with-parent": ("maybe", "1 or 0", "1"),
     "shared": ("maybe", "1 or 0", "1"),
     "exclusive": ("maybe", "1 or 0", "1"),
     "limit": ("0", "1 to 100000", "3"),
@@ -54,7 +55,7 @@ OPTIONS = {
     "quiet": ("maybe", "1 or 0", "1"),
     "verbose": ("maybe", "1 or 0", "0"),
 }
-FLAGS = ("nonblock", "wait-tree", "shared", "exclusive", "quiet", "verbose")
+FLAGS = ("nonblock", "wait-tree", "with-parent", "shared", "exclusive", "quiet", "verbose")
 REPEATABLE = ("key", "option", "unless-frozen")
 NOT_VARIABLES = ("command",)  # cannot be had together with the words of a command
 

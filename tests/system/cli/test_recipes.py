@@ -20,7 +20,7 @@ RECIPES, TOP, block_with, blocks, text_of, tried = (getattr(documents, name) for
     "RECIPES", "TOP", "block_with", "blocks", "text_of", "tried"))
 
 # Where a block is tried; those without a name of a test here, in test_documents.py.
-TRIED = ["--once \"$(date", "--done-within", "# nightly.service", "runs-on", "CI_JOB_URL", "pipeline {", "ansible-playbook", "ansible.builtin",
+TRIED = ["--once \"$(date", "--done-within", "# nightly.service", "runs-on", "CI_JOB_URL", "pipeline {", "ssh build1", "ansible-playbook", "ansible.builtin",
          "FROM debian:12", "kind: CronJob", "ENTRYPOINT", "./manage migrate", "= :locked", "lock=$(dlock hold", "exec 9>",
          "-O path=/srv/locks/backup", "sudo --preserve", "-k geocoder", "./rebuild-cache", "$ dlock run -b file -k cache",
          "-k account-7", "echo inner", "$(MAKE)", "--held-over", "metrics-file =", "alert: JobNotDone",
