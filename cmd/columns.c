@@ -28,7 +28,10 @@ enum cell {
 	TIME,
 	AGO,
 	LEFT,
+	ENDS, /* since the grant: as the holder has said */
 	TOOK, /* from that to the end */
+	COMMAND,
+	RENEWED,
 };
 
 /* The offset of a member of a person.  The member must have the type that its cell needs. */
@@ -59,10 +62,12 @@ static const struct column of_locks[] = {
     {"PID", 7, 7, 7, 3, true, NUMBER, NUMBER_AT(said.pid)},
     {"HELD", 6, 6, 7, STAYS, true, AGO, NUMBER_AT(since)},
     {"WAITING", 7, 7, 7, 4, true, WAITING, 0},
-    {"COMMAND", 8, 12, 20, 0, false, TEXT, TEXT_AT(said.command)},
+    {"COMMAND", 8, 12, 20, 0, false, COMMAND, NUMBER_AT(since)},
     {"WHY", 10, 20, SIZE_MAX, 5, false, QUOTED, TEXT_AT(said.why)},
     {"SINCE", 19, 23, 24, 0, false, TIME, NUMBER_AT(since)},
     {"LEFT", 6, 6, 7, 0, true, LEFT, NUMBER_AT(until)},
+    {"RENEWED", 7, 7, 7, 0, true, RENEWED, NUMBER_AT(until)},
+    {"ENDS", 19, 23, 24, 0, false, ENDS, NUMBER_AT(said.end)},
     {"TOKEN", 16, 16, 20, 0, true, NUMBER, NUMBER_AT(token)},
     {"HOLDERS", 7, 7, 7, 0, true, HOLDERS, 0},
     {"LIMIT", 6, 6, 6, 0, true, NUMBER, NUMBER_AT(limit)},
@@ -81,7 +86,7 @@ static const struct column of_jobs[] = {
     {"SUCCESS", 19, 23, 24, 3, false, SUCCESS, 0},
     {"ENDED", 19, 23, 24, 0, false, TIME, NUMBER_AT(until)},
     {"HOST", 8, 12, 20, 0, false, TEXT, TEXT_AT(said.host)},
-    {"COMMAND", 8, 12, 20, 0, false, TEXT, TEXT_AT(said.command)},
+    {"COMMAND", 8, 12, 20, 0, false, COMMAND, NUMBER_AT(since)},
     {"WHY", 10, 20, SIZE_MAX, 0, false, QUOTED, TEXT_AT(said.why)},
     {"TOKEN", 16, 16, 20, 0, true, NUMBER, NUMBER_AT(token)},
     {.name = NULL},
@@ -140,6 +145,12 @@ cell_of_person(
 		cell_length(out, view_ago(v, n));
 	else if (c->is == LEFT)
 		cell_length(out, view_left(v, n));
+	else if (c->is == RENEWED)
+		cell_length(out, view_renewed(v, p));
+	else if (c->is == ENDS && view_after(p, n) >= 0)
+		snprintf(out, CELL_BYTES, "%s", text_time(view_after(p, n)).text);
+	else if (c->is == COMMAND && p->said.command)
+		record_command(&p->said, out, CELL_BYTES);
 	else if (c->is == TOOK)
 		cell_length(out, view_span(n, p->until));
 }

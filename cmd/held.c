@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define NS_PER_US 1000
+
 /* ---- what is known ---- */
 
 bool
@@ -26,7 +28,9 @@ held_freeze_end(const struct holding *h, int64_t *end)
 void
 held_of_holding(struct held *ret, const struct holding *h)
 {
-	int64_t end;
+	struct record r;
+	json_t *root = record_read(&r, *h->record ? h->record : NULL);
+	int64_t end, since;
 
 	*ret = (struct held){
 	    .state = h->frozen && h->holders == 0 ? HELD_FROZEN : HELD_BY,
@@ -35,9 +39,19 @@ held_of_holding(struct held *ret, const struct holding *h)
 	    .limit = h->limit,
 	    .frozen = h->frozen,
 	    .ns = h->held >= 0 ? h->held : -1,
+	    .kept = EPOCH_NONE,
+	    .ends = EPOCH_NONE,
+	    .now = instant_epoch(),
 	};
 	if (*h->record)
-		record_describe(h->record, ret->who, sizeof ret->who);
+		record_words(&r, ret->who, sizeof ret->who);
+	since = h->held >= 0 ? ret->now - h->held / NS_PER_US : EPOCH_NONE;
+	if (ret->state == HELD_BY && h->holders <= 1 && since >= 0) {
+		ret->kept = r.keep ? instant_after(since, r.keep / NS_PER_US)
+				   : EPOCH_NONE;
+		ret->ends = r.end ? instant_after(since, r.end / NS_PER_US) : EPOCH_NONE;
+	}
+	json_decref(root);
 	if (*h->record && ret->state == HELD_FROZEN && held_freeze_end(h, &end))
 		snprintf(ret->until, sizeof ret->until, "%s", text_until(end).text);
 }
@@ -45,8 +59,12 @@ held_of_holding(struct held *ret, const struct holding *h)
 void
 held_of_person(struct held *ret, const struct view *v, const struct person *p)
 {
-	*ret = (struct held){
-	    .state = HELD_BY, .kind = KIND_EXCLUSIVE, .ns = view_ago(v, p->since)};
+	*ret = (struct held){.state = HELD_BY,
+	    .kind = KIND_EXCLUSIVE,
+	    .ns = view_ago(v, p->since),
+	    .kept = view_after(p, p->said.keep),
+	    .ends = view_after(p, p->said.end),
+	    .now = v->now};
 	snprintf(ret->who, sizeof ret->who, "%.*s", (int)sizeof ret->who - 1,
 	    view_person(p).text);
 }
@@ -64,12 +82,15 @@ held_of_view(struct held *ret, const struct view *v)
 {
 	const struct person *p = view_holder(v);
 
-	*ret = (struct held){.state = HELD_FREE, .ns = -1};
+	*ret = (struct held){
+	    .state = HELD_FREE, .ns = -1, .kept = EPOCH_NONE, .ends = EPOCH_NONE};
 	if (p) {
 		held_of_person(ret, v, p);
 		ret->kind = p->kind;
 		ret->holders = v->holders.all;
 		ret->limit = p->limit;
+		if (v->holders.all > 1)
+			ret->kept = ret->ends = EPOCH_NONE;
 	} else if (v->unknown) {
 		ret->state = HELD_UNKNOWN;
 		text_clean(ret->who, sizeof ret->who, v->unknown, strlen(v->unknown));
@@ -156,15 +177,52 @@ before_first(const struct held *h, bool slots, char *out, size_t size)
 	return out;
 }
 
+const char *
+held_ahead(const struct held *h, char *out)
+{
+	size_t n = 0;
+
+	*out = '\0';
+	if (h->kept > h->now)
+		n = snprintf(out, HELD_AHEAD, ", kept until %s (--min-hold)",
+		    text_clock(h->kept, h->now).text);
+	if (h->ends > h->now)
+		snprintf(out + n, HELD_AHEAD - n, ", ends at %s at the latest",
+		    text_clock(h->ends, h->now).text);
+	return out;
+}
+
+struct brief
+held_lease(const struct view *v, const struct person *p)
+{
+	int64_t left = view_left(v, p->until), renewed = view_renewed(v, p);
+	struct brief b = {""};
+
+	if (renewed >= 0 && renewed < p->said.ttl / 2)
+		snprintf(
+		    b.text, sizeof b.text, "renewed %s ago", parse_span(renewed).text);
+	else if (renewed >= 0)
+		snprintf(b.text, sizeof b.text,
+		    "not renewed for %.11s, free in %.11s at the latest",
+		    parse_span(renewed).text, parse_span(left).text);
+	else if (left >= 0)
+		snprintf(
+		    b.text, sizeof b.text, "lease ends in %s", parse_span(left).text);
+	return b;
+}
+
 /* The words behind the name: how long it is held, and why one who would fit has to wait. */
 static const char *
 behind_first(const struct held *h, char *out, size_t size)
 {
+	char ahead[HELD_AHEAD];
 	size_t n = 0;
 
 	*out = '\0';
 	if (h->ns >= 0)
 		n = snprintf(out, size, " for %s", parse_span(h->ns).text);
+	if (h->state == HELD_BY)
+		n += snprintf(out + n, size - n, "%s", held_ahead(h, ahead));
 	if (h->state == HELD_FROZEN && *h->until)
 		snprintf(out + n, size - n, ", %s", h->until);
 	else if (h->state == HELD_BY && h->frozen)
@@ -180,7 +238,7 @@ static void
 describe_state(const struct held *h, bool slots, char *out)
 {
 	const char *who = *h->who ? h->who : "somebody";
-	char before[80], behind[160];
+	char before[80], behind[400];
 
 	switch (h->state) {
 	case HELD_BY:

@@ -1,7 +1,8 @@
 /*
  * held.h - says who holds a lock, in one sentence, wherever dlock says it.
  *
- *	KEY is held by alice@web-1 (pid 4711 on web-1, running make) "release" for 2m13s
+ *	KEY is held by alice@web-1 (pid 4711 on web-1, running make) "release" for 2m13s,
+ *		ends at 22:05:00 at the latest
  *	KEY is held by 3 readers, first alice@web-1 (...) for 2m13s
  *	KEY: 2 of 4 slots are taken, first alice@web-1 (...) for 2m13s
  *	KEY is frozen by bob@laptop "weekend" for 1h00m, until dlock thaw
@@ -32,6 +33,11 @@ struct held {
 	char who[700];
 	int64_t ns;     /* how long already; -1: not known */
 	char until[72]; /* when the freeze ends: "until dlock thaw"; "": not known */
+	/*
+	 * HELD_BY one holder: what that has said of its end, microseconds since the epoch by the
+	 * clock that says `now`; EPOCH_NONE: nothing.
+	 */
+	int64_t kept, ends, now;
 	/* HELD_WAITED_FOR */
 	uint64_t waiters;
 };
@@ -59,6 +65,16 @@ const char *held_says(const struct held *, bool still, char *out);
 
 /* Writes the same without a key before it: "held by ...", "2 of 4 slots are taken, ...". */
 const char *held_words(const struct held *, char *out);
+
+/* ", kept until 22:05:00 (--min-hold), ends at 22:30:00 at the latest", as far as that is said. */
+enum { HELD_AHEAD = 200 };
+const char *held_ahead(const struct held *, char *out);
+
+/*
+ * What a look tells of a holder's lease: "renewed 4s ago", "not renewed for 21s, free in 9s at the
+ * latest"; where it is not known how long it is, "lease ends in 9s"; "": it has none.
+ */
+struct brief held_lease(const struct view *, const struct person *);
 
 /*
  * The share of several holders: "3 readers", "2 of 4 slots taken"; "": one holder has it alone.

@@ -113,6 +113,27 @@ refuse_process(pid_t pid, struct fault *f)
 		: strerror(errno));
 }
 
+/* With --show-arguments: the words of the process, with its name for the first. */
+static void
+read_arguments(struct params *p, char *name)
+{
+	static char path[64], text[4096], *words[256];
+	size_t n = 0, used = 0;
+	FILE *list;
+
+	snprintf(path, sizeof path, "/proc/%d/cmdline", p->steer.pid);
+	list = fopen(path, "re");
+	if (list) {
+		used = fread(text, 1, sizeof text - 1, list);
+		fclose(list);
+	}
+	words[n++] = name;
+	for (char *c = text + strlen(text) + 1; c < text + used && n < 255;
+	     c += strlen(c) + 1)
+		words[n++] = c;
+	p->command.argv = words;
+}
+
 /* Finds and opens the process that the lock is for.  Records show it as the command. */
 static enum rc
 settle_body(struct body *b, struct params *p, const struct origin *o, struct fault *f)
@@ -139,6 +160,8 @@ settle_body(struct body *b, struct params *p, const struct origin *o, struct fau
 	p->command.shell[0] = name;
 	p->command.shell[1] = NULL;
 	p->command.argv = p->command.shell;
+	if (pid && p->show.arguments)
+		read_arguments(p, name);
 	return RC_OK;
 }
 

@@ -93,6 +93,25 @@ json_put_string(struct json *j, const char *name, const char *value)
 }
 
 void
+json_put_cut(struct json *j, const char *name, const char *value)
+{
+	static const char more[] = "...";
+	const struct json before = *j;
+	bool begun = put_name(j, name) && put(j, "\"", 1), fits = begun;
+
+	j->size -= sizeof more; /* for it and the quote */
+	for (size_t left = strlen(value), n; fits && left > 0; value += n, left -= n) {
+		char escaped[8];
+
+		n = text_json(escaped, value, left);
+		fits = put(j, escaped, strlen(escaped));
+	}
+	j->size = before.size;
+	if (!begun || (!fits && !put(j, more, strlen(more))) || !put(j, "\"", 1))
+		*j = before;
+}
+
+void
 json_put_strings(struct json *j, const char *name, const char *const *values, size_t n)
 {
 	const struct json before = *j;

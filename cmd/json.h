@@ -27,6 +27,8 @@ void json_begin_stream(struct json *, FILE *);
 void json_end(struct json *);
 
 void json_put_string(struct json *, const char *name, const char *);
+/* Of a buffer: what does not fit of it is cut off, with "...". */
+void json_put_cut(struct json *, const char *name, const char *);
 void json_put_strings(
     struct json *, const char *name, const char *const *values, size_t n);
 void json_put_number(struct json *, const char *name, int64_t);

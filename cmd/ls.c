@@ -345,7 +345,7 @@ const struct cmd cmd_ls = {.help = "list all locks, one a line",
 	"  dlock ls -b pg --held-over 2h 'backup/*' || mail -s 'held for hours' ops\n",
     .notes =
 	"Columns: KEY, STATE, KIND, HOLDER, HOST, PID, HELD, WAITING, COMMAND,\n"
-	"WHY, SINCE, LEFT, TOKEN, HOLDERS, LIMIT, OWNER.\n"
+	"WHY, SINCE, LEFT, RENEWED, ENDS, TOKEN, HOLDERS, LIMIT, OWNER.\n"
 	"With --jobs: KEY, ID, STATUS, WHO, BEGAN, TOOK, SUCCESS, ENDED, HOST, COMMAND,\n"
 	"WHY, TOKEN.\n"
 	"On a terminal they are cut to fit; elsewhere nothing is.  With --watch: on a terminal\n"

@@ -550,6 +550,11 @@ const struct option options[] = {
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_STEERS, TOLD(show.who)},
     [OPT_WHY] = {"why", 0, "TEXT", "DLOCK_WHY", "shown to others, such as a ticket",
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_STEERS, TOLD(show.why)},
+    [OPT_SHOW_ARGUMENTS] = {"show-arguments", 0, NULL, "DLOCK_SHOW_ARGUMENTS",
+	"show others the command's arguments, too: they\nmay hold secrets",
+	.instead = INSTEAD(
+	    {CMD_HOLD, "show others the arguments of PID, too: they\nmay hold secrets"}),
+	.cmds = CMD_KEEPS | CMD_CONFIG, FLAG(show.arguments)},
     [OPT_STATUS_FD] = {"status-fd", 0, "N", "DLOCK_STATUS_FD",
 	"write every event to descriptor N, one JSON\nobject a line", .cmds = CMD_RUN,
 	.set = set_status_fd, .max = INT_MAX, .occasional = true},

@@ -93,6 +93,7 @@ struct params_show {
 	const char *metrics;   /* the file for Prometheus; NULL: none */
 	struct params_log log;
 	bool quiet, verbose;
+	bool arguments; /* others may see the command's */
 };
 
 struct params_command {

@@ -23,6 +23,7 @@
 
 enum {
 	NAME_BYTES = sizeof((struct record_own *)0)->host,
+	ARGUMENTS_BYTES = 4096,
 	TOLD_BYTES = sizeof((struct record_own *)0)->why
 };
 
@@ -248,9 +249,55 @@ record_find_own(struct record_own *r, const struct params *p, pid_t pid)
 	r->said.command = slash && slash[1] ? slash + 1 : path;
 }
 
+/* The words behind the first, as a shell would have to be told them, into out[ARGUMENTS_BYTES]. */
+static const char *
+join_arguments(char *out, char *const *words)
+{
+	static const char plain[] =
+	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+	const char *end = out + ARGUMENTS_BYTES;
+	char *at = out;
+
+	*out = '\0';
+	for (words++; *words && at < end - 1; words++) {
+		bool quoted = !**words || (*words)[strspn(*words, plain)];
+
+		at = append_text(at, end, at > out ? " " : "");
+		at = append_text(at, end, quoted ? "'" : "");
+		for (const char *c = *words, *quote; *c && at < end - 1; c = quote) {
+			quote = c + strcspn(c, "'");
+			at += snprintf(at, end - at, "%.*s%s", (int)(quote - c), c,
+			    *quote ? "'\\''" : "");
+			at = at < end ? at : out + ARGUMENTS_BYTES - 1;
+			quote += *quote != '\0';
+		}
+		at = append_text(at, end, quoted ? "'" : "");
+	}
+	return out;
+}
+
+/* What others may be told of how long it is to last.  Each of several keys has a time of its own. */
+static void
+put_lengths(struct json *j, const struct params *p)
+{
+	int64_t keep = p->terms.min_hold, end = p->steer.length;
+
+	if (p->cmd == CMD_RUN)
+		end = instant_after(p->terms.max_run, p->terms.grace);
+	json_put_number(j, "ttl", ns_to_ms(p->terms.ttl));
+	if (p->nkeys > 1)
+		return;
+	if (keep > 0)
+		json_put_number(j, "keep_ms", ns_to_ms(keep));
+	if (end != NEVER)
+		json_put_number(j, "end_ms", ns_to_ms(end > keep ? end : keep));
+}
+
 void
 record_write(char *out, const struct params *p, pid_t pid, const char *door)
 {
+	/* of a stack their pages are touched in each run */
+	static char arguments[ARGUMENTS_BYTES], told_of[RECORD_BYTES];
 	struct record_own own;
 	struct json j;
 
@@ -262,6 +309,8 @@ record_write(char *out, const struct params *p, pid_t pid, const char *door)
 		    (int64_t)process_born(pid));
 	}
 	json_put_number(&j, "since", time(NULL));
+	if (pid)
+		put_lengths(&j, p);
 	json_put_string(&j, "door", door);
 	if (p->cmd == CMD_FREEZE)
 		json_put_number(&j, "for_ms",
@@ -270,6 +319,10 @@ record_write(char *out, const struct params *p, pid_t pid, const char *door)
 	json_put_string(&j, "host", own.host);
 	json_put_string(&j, "command", own.said.command);
 	json_put_string(&j, "why", own.said.why);
+	if (pid && p->show.arguments && p->command.argv[1])
+		json_put_cut(&j, "arguments",
+		    text_told(told_of, sizeof told_of,
+			join_arguments(arguments, p->command.argv)));
 	json_end(&j);
 }
 
@@ -283,6 +336,17 @@ record_member(const json_t *root, const char *name)
 	return text && *text ? text : NULL;
 }
 
+#define CENTURY_MS INT64_C(3155760000000)
+
+/* In nanoseconds; 0: not said, or it is nothing to rely on. */
+static int64_t
+record_length(const json_t *root, const char *name)
+{
+	int64_t ms = json_integer_value(json_object_get(root, name));
+
+	return ms > 0 && ms < CENTURY_MS ? ms * NS_PER_MS : 0;
+}
+
 struct json_t *
 record_read(struct record *ret, const char *record)
 {
@@ -294,14 +358,29 @@ record_read(struct record *ret, const char *record)
 	    .who = record_member(root, "who"),
 	    .host = record_member(root, "host"),
 	    .command = record_member(root, "command"),
+	    .arguments = record_member(root, "arguments"),
 	    .why = record_member(root, "why"),
 	    .door = record_member(root, "door"),
 	    .pid = pid > 0 ? pid : 0,
 	    .born = json_integer_value(json_object_get(root, "born")),
 	    .script_born = json_integer_value(json_object_get(root, "script_born")),
+	    .ttl = record_length(root, "ttl"),
+	    .keep = record_length(root, "keep_ms"),
+	    .end = record_length(root, "end_ms"),
 	    .for_ms = for_ms >= -1 && for_ms < NEVER / NS_PER_MS ? for_ms : 0,
 	};
 	return root;
+}
+
+const char *
+record_command(const struct record *r, char *out, size_t size)
+{
+	char words[RECORD_BYTES + 100];
+
+	if (!r->arguments)
+		return text_name(out, size, r->command);
+	snprintf(words, sizeof words, "%.99s %s", r->command, r->arguments);
+	return text_quote(out, size, words, '"'); /* the words have other quotes */
 }
 
 /*
@@ -311,7 +390,7 @@ record_read(struct record *ret, const char *record)
 static void
 describe_process(const struct record *r, char *out, size_t size)
 {
-	char clean[100];
+	char clean[200];
 	size_t n;
 
 	*out = '\0';
@@ -320,17 +399,17 @@ describe_process(const struct record *r, char *out, size_t size)
 	n = snprintf(out, size, " (pid %" PRId64, r->pid);
 	if (r->host)
 		n += snprintf(
-		    out + n, size - n, " on %s", text_name(clean, sizeof clean, r->host));
+		    out + n, size - n, " on %s", text_name(clean, 100, r->host));
 	if (r->command)
 		n += snprintf(out + n, size - n, ", running %s",
-		    text_name(clean, sizeof clean, r->command));
+		    record_command(r, clean, r->arguments ? sizeof clean : 100));
 	snprintf(out + n, size - n, ")");
 }
 
 void
 record_words(const struct record *r, char *out, size_t size)
 {
-	char name[160], process[300], reason[162] = " ";
+	char name[160], process[400], reason[162] = " ";
 
 	text_name(name, sizeof name, r->who ? r->who : "somebody");
 	describe_process(r, process, sizeof process);

@@ -1,14 +1,18 @@
 /*
  * record.h - the holder's record that stands beside a lock on the server.
  *
- * JSON {who, host, pid, born, command, why, since}:
+ * JSON {who, host, pid, born, command, why, since, ttl}:
  *
  *	command        the base name only, since arguments may hold secrets
+ *	arguments      of the command, with --show-arguments: as a shell has them, cut off
  *	since          the second, from the epoch, in which the run began to ask
  *	born           of a process of dlock's own: the clock tick in which it was started
  *	script_born    the same of the process for which `dlock hold` keeps the lock
  *	door           the name of the keeper's socket (supervise/join_outer.h), as long as it holds.
  *	               It is unique, even among machines with the same host, pid and born
+ *	ttl            the lease that it asks for, and renews, in milliseconds
+ *	keep_ms        with --min-hold: so long it keeps the lock, from the grant on
+ *	end_ms         with --max-run, or --for of a hold: no longer than that
  *	for_ms         of a freeze: how long it lasts (-1: until it is thawed).  The record has it
  *	               so that a waiter learns it from any server
  *
@@ -25,9 +29,10 @@ const char *record_kind_name(enum lock_kind);
 
 /* A person or run, as its record says.  Texts are hostile.  NULL, or pid 0: not said. */
 struct record {
-	const char *who, *host, *command, *why, *door;
+	const char *who, *host, *command, *arguments, *why, *door;
 	int64_t pid, born, script_born;
-	int64_t for_ms; /* a freeze's; -1: until it is thawed; 0: not said */
+	int64_t ttl, keep, end; /* in nanoseconds; 0: not said */
+	int64_t for_ms;         /* a freeze's; -1: until it is thawed; 0: not said */
 };
 
 /*
@@ -50,6 +55,9 @@ struct record_own {
 
 /* With pid 0 for a person, as record_write() has it. */
 void record_find_own(struct record_own *, const struct params *, pid_t);
+
+/* The command, which is known, with what is known of its arguments; clean.  Returns out. */
+const char *record_command(const struct record *, char *out, size_t size);
 
 /*
  * Asks the password database who we are, where nothing else tells it.  The database may ask a

@@ -23,6 +23,7 @@ put_person(struct json *j, const struct record *r)
 	json_put_string(j, "host", r->host);
 	json_put_known(j, "pid", r->pid, r->pid);
 	json_put_string(j, "command", r->command);
+	json_put_string(j, "arguments", r->arguments);
 	json_put_string(j, "why", r->why);
 }
 
@@ -37,6 +38,10 @@ put_holder(struct json *j, const struct view *v, const struct person *p)
 	json_put_time(j, "since", p->since);
 	json_put_seconds(j, "held_s", view_ago(v, p->since));
 	json_put_seconds(j, "lease_left_s", view_left(v, p->until));
+	json_put_seconds(j, "ttl_s", p->said.ttl ? p->said.ttl : -1);
+	json_put_seconds(j, "renewed_s", view_renewed(v, p));
+	json_put_time(j, "kept_until", view_after(p, p->said.keep));
+	json_put_time(j, "ends_by", view_after(p, p->said.end));
 	json_put_truth(j, "revoked", p->revoked);
 	if (p->revoked) {
 		json_put_string(j, "revoked_by", p->asker.who);
@@ -269,17 +274,20 @@ print_head(const struct printer *p, const struct store *s)
 static void
 print_holder(const struct printer *p, const struct person *h)
 {
-	int64_t ago = view_ago(p->view, h->since), left = view_left(p->view, h->until);
-	char asker[700];
+	int64_t ago = view_ago(p->view, h->since);
+	const struct brief lease = held_lease(p->view, h);
+	char asker[700], ahead[HELD_AHEAD];
+	struct held held;
 
+	held_of_person(&held, p->view, h);
 	record_words(&h->asker, asker, sizeof asker);
 	print_name(p, "holder");
 	fprintf(p->to, "%s\n  %-9s since %s", view_person(h).text, "",
 	    text_time(h->since).text);
 	if (ago >= 0)
 		fprintf(p->to, " (%s ago)", parse_span(ago).text);
-	if (left >= 0)
-		fprintf(p->to, ", lease ends in %s", parse_span(left).text);
+	fprintf(p->to, "%s%s%s", *lease.text ? ", " : "", lease.text,
+	    held_ahead(&held, ahead));
 	if (h->slot >= 0)
 		fprintf(p->to, ", slot %" PRId64, h->slot);
 	print_token(p, h->token);

@@ -30,7 +30,6 @@
 #include "text.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -135,15 +134,21 @@ one_left(const struct breaking *b)
 	return NULL;
 }
 
-/* "in 21s", "when its process ends" */
+/* "renewed 4s ago"; where that is not known, "its lease ends in 21s", "its lease ends when its process ends" */
 static struct brief
-describe_end(const struct view *v, const struct person *p)
+describe_lease(const struct view *v, const struct person *p)
 {
 	int64_t left = view_left(v, p->until);
-	struct brief b = {"when its process ends"};
+	const char *whose = p->foreign ? "that" : "its lease";
+	struct brief b;
 
-	if (left >= 0 && left != NEVER)
-		snprintf(b.text, sizeof b.text, "in %s", parse_span(left).text);
+	if (view_renewed(v, p) >= 0)
+		return held_lease(v, p);
+	if (left < 0 || left == NEVER)
+		snprintf(b.text, sizeof b.text, "%s ends when its process ends", whose);
+	else
+		snprintf(
+		    b.text, sizeof b.text, "%s ends in %s", whose, parse_span(left).text);
 	return b;
 }
 
@@ -189,9 +194,9 @@ may_break(const struct action *s)
 		return true;
 	for (const struct person *p = NULL; (p = next_meant(s, p));) {
 		held_of_person(&h, &s->view, p);
-		fprintf(stderr, "%s%s, token %" PRId64 "; %s ends %s\n",
-		    text_key(s->key).text, held_says(&h, false, words), p->token,
-		    p->foreign ? "that" : "its lease", describe_end(&s->view, p).text);
+		fprintf(stderr, "%s%s, token %" PRId64 "; %s\n", text_key(s->key).text,
+		    held_says(&h, false, words), p->token,
+		    describe_lease(&s->view, p).text);
 	}
 	if (how->force)
 		return say_asks(first->foreign
@@ -258,9 +263,8 @@ speak_of(struct breaking *b, const struct person *p)
 	instant now = instant_now();
 
 	if (now >= b->speak) {
-		say("waiting for %s to give %s up; its lease ends %s",
-		    view_person(p).text, text_key(b->of->key).text,
-		    describe_end(&b->now, p).text);
+		say("waiting for %s to give %s up; %s", view_person(p).text,
+		    text_key(b->of->key).text, describe_lease(&b->now, p).text);
 		b->speak = NEVER;
 	}
 	if (now >= b->doubt) {
@@ -621,24 +625,20 @@ static int
 tell_object(const struct action *s, int status)
 {
 	const struct params *p = s->looker.params;
-	char record[RECORD_BYTES];
-	struct record by;
+	struct record_own own;
 	const struct steered steered = {.action = options_cmd(p->cmd),
 	    .key = s->key,
 	    .status = status,
 	    .backend = p->site.backend,
 	    .store = s->looker.store,
 	    .view = s->seen ? &s->view : NULL,
-	    .by = &by};
-	json_t *root;
+	    .by = &own.said};
 	int written;
 
 	if (!p->look.json)
 		return status;
-	record_write(record, p, 0, NULL);
-	root = record_read(&by, record);
+	record_find_own(&own, p, 0);
 	show_steered(stdout, &steered);
-	json_decref(root);
 	written = say_written();
 	return status ? status : written;
 }

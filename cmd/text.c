@@ -288,6 +288,18 @@ text_time(int64_t us)
 }
 
 struct brief
+text_clock(int64_t us, int64_t now)
+{
+	struct brief b = text_time(us);
+	struct tm then, today;
+
+	if (split_time(us, localtime_r, &then) && split_time(now, localtime_r, &today) &&
+	    then.tm_yday == today.tm_yday && then.tm_year == today.tm_year)
+		strftime(b.text, sizeof b.text, "%H:%M:%S", &then);
+	return b;
+}
+
+struct brief
 text_until(int64_t us)
 {
 	struct brief b;

@@ -84,6 +84,8 @@ struct brief text_brief(const char *);
  * Writes microseconds since the epoch in the user's own zone: "2026-11-22 08:37:14 UTC", or "?".
  */
 struct brief text_time(int64_t us);
+/* The same of a moment on the day of `now`: "08:37:14". */
+struct brief text_clock(int64_t us, int64_t now);
 /* Writes "until 2026-11-24 08:37:14 UTC", or for a freeze without an end "until dlock thaw". */
 struct brief text_until(int64_t us);
 /* Writes a time as RFC 3339 has it; "": not known, or after the year 9999. */

@@ -82,6 +82,10 @@ keep_person(struct view *v, struct person *p, const struct entry *e)
 	    .said = {.who = keep_masked(v, said.who),
 		.host = keep_masked(v, said.host),
 		.command = keep_masked(v, said.command),
+		.arguments = keep_masked(v, said.arguments),
+		.ttl = said.ttl,
+		.keep = said.keep,
+		.end = said.end,
 		.why = keep_masked(v, said.why),
 		.pid = said.pid,
 		.for_ms = said.for_ms},
@@ -249,6 +253,27 @@ int64_t
 view_left(const struct view *v, int64_t until)
 {
 	return view_span(v->now, until);
+}
+
+/* A server may round, and clocks of several servers differ. */
+#define ROUNDED (2 * NS_PER_S)
+
+int64_t
+view_renewed(const struct view *v, const struct person *p)
+{
+	int64_t left = view_left(v, p->until);
+
+	if (p->foreign || p->said.ttl == 0 || left < 0 || left > p->said.ttl + ROUNDED)
+		return -1;
+	return left < p->said.ttl ? p->said.ttl - left : 0;
+}
+
+int64_t
+view_after(const struct person *p, int64_t length)
+{
+	if (p->foreign || length == 0 || p->since < 0)
+		return EPOCH_NONE;
+	return instant_after(p->since, length / NS_PER_US);
 }
 
 /* A person who is no dlock is described as "an advisory lock (pid 77 on 10.0.0.3)". */

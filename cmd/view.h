@@ -97,6 +97,15 @@ int64_t view_ago(const struct view *, int64_t since);
 int64_t view_left(const struct view *, int64_t until);
 
 /*
+ * How long ago a holder has renewed its lease, which ends that much later; -1: not known, or it has
+ * none.
+ */
+int64_t view_renewed(const struct view *, const struct person *holder);
+
+/* Its grant, and what it has said of itself (struct record); EPOCH_NONE: nothing. */
+int64_t view_after(const struct person *holder, int64_t length);
+
+/*
  * Does the freeze last longer than was asked for?  It does if a clock was wrong when it began.
  * Only a person can end it sooner.
  */

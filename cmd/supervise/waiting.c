@@ -79,9 +79,11 @@ static struct held
 held_now(const struct waiting *g)
 {
 	struct held h = g->seen.held;
+	int64_t since = instant_now() - g->seen.at;
 
 	if (h.ns >= 0)
-		h.ns += instant_now() - g->seen.at;
+		h.ns += since;
+	h.now += since / 1000;
 	return h;
 }
 

@@ -179,6 +179,54 @@ record_tells_who_we_are(void **state)
 	assert_string_equal(text, record);
 }
 
+/* As a shell has them; no control characters, no passwords of URLs; cut off where the record ends. */
+static void
+arguments_are_shown_where_that_is_asked_for(void **state)
+{
+	static char long_one[5000];
+	char *argv[] = {"/bin/deploy.sh", "prod", "a'b", "", "x y", "\x1b\n\xff",
+	    "redis://u:secret@h", long_one, "behind", NULL};
+	char *alone[] = {"true", NULL};
+	struct params p = {
+	    .command = {.argv = argv}, .show = {.arguments = true, .who = "a"}};
+	char record[RECORD_BYTES], text[700];
+	const char *rest;
+	struct record r;
+	json_t *root;
+
+	(void)state;
+	memset(long_one, 'z', sizeof long_one - 1);
+	for (size_t n = 0; n < sizeof long_one; n += n < 1100 ? 1 : 977) {
+		long_one[n] = '\0';
+		record_write(record, &p, getpid(), "0123456789abcdef0123456789abcdef");
+		root = record_read(&r, record);
+		assert_non_null(root);
+		assert_in_range(strlen(record), 100, RECORD_BYTES - 1);
+		assert_non_null(strstr(
+		    r.arguments, "prod 'a'\\''b' '' 'x y' ' \\xFF' redis://u:xxxxxx@h"));
+		rest = r.arguments + strlen(r.arguments);
+		if (strcmp(rest - 3, "...") == 0)
+			assert_in_range(
+			    strlen(record), RECORD_BYTES - 20, RECORD_BYTES - 1);
+		else
+			assert_string_equal(rest - 8, n ? "z behind" : "' behind");
+		assert_string_equal(r.command, "deploy.sh");
+		json_decref(root);
+		long_one[n] = 'z';
+	}
+	record_describe(record, text, sizeof text);
+	assert_non_null(strstr(text, ", running \"deploy.sh prod 'a'"));
+	p.command.argv = alone;
+	record_write(record, &p, getpid(), NULL);
+	assert_null(strstr(record, "arguments"));
+	p.command.argv = argv;
+	record_write(record, &p, 0, NULL); /* of a person */
+	assert_null(strstr(record, "arguments"));
+	p.show.arguments = false;
+	record_write(record, &p, getpid(), NULL);
+	assert_null(strstr(record, "prod"));
+}
+
 static void
 long_words_leave_a_record(void **state)
 {
@@ -337,6 +385,7 @@ main(void)
 	    cmocka_unit_test(random_bytes_give_json),
 	    cmocka_unit_test(arrays_come_back_or_are_left_out),
 	    cmocka_unit_test(record_tells_who_we_are),
+	    cmocka_unit_test(arguments_are_shown_where_that_is_asked_for),
 	    cmocka_unit_test(long_words_leave_a_record),
 	    cmocka_unit_test(hostile_records_are_described),
 	    cmocka_unit_test(descriptions_fit),

@@ -49,13 +49,14 @@ OPTIONS = {
     "command": ("", "empty", "exit 0"),
     "who": (None, None, "alice"),
     "why": (None, None, "ticket 1"),
+    "show-arguments": ("maybe", "1 or 0", "0"),
     "status-fd": ("999", "not open", "2"),
     "metrics-file": ("a\tb", "control", None),
     "log": ("fd:x", "fd:3", "fd:2"),
     "quiet": ("maybe", "1 or 0", "1"),
     "verbose": ("maybe", "1 or 0", "0"),
 }
-FLAGS = ("nonblock", "wait-tree", "with-parent", "shared", "exclusive", "quiet", "verbose")
+FLAGS = ("nonblock", "wait-tree", "with-parent", "shared", "exclusive", "show-arguments", "quiet", "verbose")
 REPEATABLE = ("key", "option", "unless-frozen")
 NOT_VARIABLES = ("command",)  # cannot be had together with the words of a command
 

@@ -23,8 +23,9 @@ pexpect = Late("pexpect")
 SECOND = 1_000_000
 NOW = 1_764_000_000 * SECOND  # microseconds since the epoch: 2025-11-24T16:00:00Z
 TOP = ["v", "key", "backend", "server", "state", "kind", "limit", "holders", "waiters", "frozen", "last", "last_success"]
-HOLDER = ["token", "owner", "slot", "who", "host", "pid", "command", "why", "since", "held_s", "lease_left_s", "revoked", "foreign"]
-WAITER = ["position", "kind", "who", "host", "pid", "command", "why", "since", "waiting_s"]
+HOLDER = ["token", "owner", "slot", "who", "host", "pid", "command", "arguments", "why", "since", "held_s", "lease_left_s", "ttl_s", "renewed_s",
+          "kept_until", "ends_by", "revoked", "foreign"]
+WAITER = ["position", "kind", "who", "host", "pid", "command", "arguments", "why", "since", "waiting_s"]
 COLUMNS = ("KEY", "STATE", "KIND", "HOLDER", "HOST", "PID", "HELD", "WAITING", "WHY")
 
 
@@ -210,15 +211,32 @@ def test_status_as_an_object(shown):
     assert list(one) == HOLDER
     assert one == {"token": 7, "owner": "a" * 32, "slot": None, "who": "alice@ci-3", "host": "ci-3", "pid": 4711,
                    "command": "deploy.sh", "why": "release 4.2", "since": "2025-11-24T15:57:47.000Z", "held_s": 133,
-                   "lease_left_s": 21, "revoked": False, "foreign": False}
+                   "lease_left_s": 21, "revoked": False, "foreign": False,
+                   **dict.fromkeys(("arguments", "ttl_s", "renewed_s", "kept_until", "ends_by"))}  # of an older dlock
     assert [list(w) for w in found["waiters"]] == [WAITER, WAITER]
     assert found["waiters"][1] == {"position": 2, "kind": "shared", "who": "w2", "host": "ci-3", "pid": 4711,
-                                   "command": "deploy.sh", "why": None, "since": "2025-11-24T15:59:19.000Z", "waiting_s": 41}
+                                   "command": "deploy.sh", "arguments": None, "why": None, "since": "2025-11-24T15:59:19.000Z",
+                                   "waiting_s": 41}
     assert found["frozen"] == {"who": "bob@laptop", "why": "weekend", "since": "2025-11-24T15:00:00.000Z",
                                "until": "2025-11-24T16:01:00.000Z", "late": False}
     assert found["last"] == {"id": "2025-11-23", "who": "alice@ci-3", "began": "2025-11-24T15:58:20.000Z",
                              "ended": "2025-11-24T15:59:20.000Z", "took_s": 60, "status": 3, "token": 5}
     assert found["last_success"] is None
+
+
+def test_a_holder_tells_how_long_its_lease_is(shown):
+    said = {"ttl": 30000, "keep_ms": 600000, "end_ms": 3600000, "arguments": "a 'b c'"}
+    one, = shown.show(holder(record=record(**said)), holder(key="other", until=NOW + 9 * SECOND, record=record(**said))).object()["holders"]
+    assert {name: one[name] for name in ("lease_left_s", "ttl_s", "renewed_s", "kept_until", "ends_by", "arguments")} == {
+        "lease_left_s": 21, "ttl_s": 30, "renewed_s": 9, "kept_until": "2025-11-24T16:07:47.000Z", "ends_by": "2025-11-24T16:57:47.000Z",
+        "arguments": "a 'b c'"}
+    for key, says in (("deploy", "renewed 9s ago"), ("other", "not renewed for 21s, free in 9s at the latest")):
+        assert shown.run("status", key, env={"TZ": "UTC"}).stdout.splitlines()[1:] == [
+            """  holder    alice@ci-3 (pid 4711 on ci-3, running "deploy.sh a 'b c'")""",
+            f"            since 2025-11-24 15:57:47 UTC (2m13s ago), {says}, kept until 16:07:47 (--min-hold), ends at 16:57:47 at the latest,"
+            " token 7"]
+    assert shown.run("ls", "-n", "-o", "left,renewed,ends,command", "other", env={"TZ": "UTC"}).stdout.split(None, 3) == [
+        "9s", "21s", "2025-11-24", "16:57:47 UTC \"deploy.sh a 'b c'\"\n"]
 
 
 def test_an_object_of_what_is_free(shown):

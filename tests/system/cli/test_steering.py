@@ -211,6 +211,16 @@ def test_quiet(shown):
     assert (done.status, done.stderr) == (0, "")
 
 
+def test_a_renewal_is_told_in_place_of_the_end(shown):
+    shown.show(holder(record='{"who":"alice","pid":4711,"host":"ci-3","ttl":30000}'))
+    terminal = shown.terminal("break", "deploy")
+    terminal.expect_exact("deploy is held by alice (pid 4711 on ci-3) for 2m13s, token 7; renewed 9s ago")
+    terminal.sendline("y")
+    terminal.expect_exact("waiting for alice (pid 4711 on ci-3) to give deploy up; renewed 9s ago")
+    shown.show()
+    assert end_of(terminal)[0] == 0
+
+
 @pytest.mark.parametrize("answer, status", [("n", 1), ("", 1), ("yess", 1), ("y", 0), ("YES", 0)])
 def test_a_terminal_asks_first(shown, answer, status):
     shown.show(holder())

@@ -4,6 +4,7 @@
 
 import datetime
 import json
+import re
 import signal
 import socket
 import time
@@ -140,7 +141,7 @@ def test_what_is_held_for_too_long(look, place, dlock):
 def test_one_look_is_like_another_while_nothing_happens(look, place, dlock):
     dlock.hold(place, place.key(), *CALM)
     first, second = look.holder(), look.holder()
-    passing = ("held_s", "lease_left_s")
+    passing = ("held_s", "lease_left_s", "renewed_s")
     assert {k: v for k, v in first.items() if k not in passing} == {k: v for k, v in second.items() if k not in passing}
     assert second["held_s"] is None or second["held_s"] >= first["held_s"]
 
@@ -153,6 +154,24 @@ def test_a_renewal_is_no_new_grant(look, place, dlock):
     assert (first["since"], first["token"], first["owner"]) == (second["since"], second["token"], second["owner"])
     if second["lease_left_s"] is not None and place.name != "zk":
         assert 0 <= second["lease_left_s"] <= 3
+
+
+def test_a_lease_is_told_by_its_renewal(look, place, dlock):
+    """As long as that goes on, and when it has stopped."""
+    held = dlock.hold(place, place.key(), *LEASE)
+    found = look.holder()
+    if found["ttl_s"] is None or found["lease_left_s"] is None:
+        assert found["renewed_s"] is None and "renewed" not in look.run("status", "-k", place.key()).stdout
+        return
+    assert (found["ttl_s"], found["kept_until"], found["ends_by"]) == (3, None, None)
+
+    def says():
+        return look.run("status", "-k", place.key()).stdout
+
+    kill(held.keeper, signal.SIGSTOP)
+    seen = [wait_for(lambda word=word: (text := says()) and word in text and text, what=word) for word in ("renewed", "not renewed for ")]
+    assert re.search(r" ago\), renewed [\d.]+m?s ago, ", seen[0]) or "not renewed" in seen[0], seen[0]
+    assert re.search(r", not renewed for [\d.]+m?s, free in [\d.]+m?s at the latest, ", seen[1]), seen[1]
 
 
 def test_readers(look, place, dlock):
