@@ -481,6 +481,18 @@ settle_asking(struct params *p, struct fault *f)
 	return RC_OK;
 }
 
+/* Refuses --newest with several keys: such a run waits in several queues, one after the other. */
+static enum rc
+settle_newest(struct params *p, struct fault *f)
+{
+	const struct said *of = said_of(p->said, OPT_NEWEST);
+
+	if (!p->before.newest || p->nkeys <= 1 || p->cmd == CMD_CONFIG)
+		return RC_OK;
+	return fault_set(f, said_wrong(of), "%s takes one key, and this run has %zu",
+	    said_call(of, OPT_NEWEST).text, p->nkeys);
+}
+
 /* Refuses a lease that is too short for two attempts to renew, the grace and the margin. */
 static enum rc
 settle_lease(struct params *p, struct fault *f)
@@ -636,8 +648,8 @@ enum rc
 args_read(struct params *p, unsigned cmd, char **argv, struct fault *f)
 {
 	static enum rc (*const settle[])(struct params *, struct fault *) = {settle_site,
-	    settle_settings, settle_secret, settle_lease, settle_look, settle_period,
-	    settle_conflict, settle_log, settle_asking};
+	    settle_settings, settle_secret, settle_lease, settle_newest, settle_look,
+	    settle_period, settle_conflict, settle_log, settle_asking};
 	/* of which little is touched: of a stack all of it would be */
 	static struct said_list all;
 	struct args args = {.next = argv, .params = p, .all = &all};

@@ -502,6 +502,9 @@ const struct option options[] = {
 	    {CMD_DOCTOR, "a key that runs name with --unless-frozen;\nrepeatable"}),
 	.cmds = CMD_KEEPS | CMD_CONFIG | CMD_STATUS | CMD_DOCTOR, .set = add_switch,
 	.repeats = true},
+    [OPT_NEWEST] = {"newest", 0, NULL, "DLOCK_NEWEST",
+	"of the runs that wait with this, only the last to\ncome is to run; the others end with 75",
+	.cmds = CMD_KEEPS | CMD_CONFIG, FLAG(before.newest)},
     [OPT_TTL] = {"ttl", 't', "DURATION", "DLOCK_TTL",
 	"the lease, renewed at a third (default: 30s)",
 	.instead = INSTEAD(

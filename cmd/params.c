@@ -65,6 +65,16 @@ params_check_switches(const struct params *p, const struct store *s, struct faul
 }
 
 enum rc
+params_check_newest(const struct params *p, const struct store *s, struct fault *f)
+{
+	if (!p->before.newest || ((s->caps & CAP_FAIR) && s->backend->admin))
+		return RC_OK;
+	return fault_set(f, RC_CONFIG,
+	    "%s has no queue in which one sees who came last, which --newest needs (dlock-backends(7) says which backends have one)",
+	    s->where);
+}
+
+enum rc
 params_check_kind(const struct params_claim *c, const struct store *s, struct fault *f)
 {
 	if ((c->kind == KIND_SHARED && !(s->caps & CAP_SHARED)) ||

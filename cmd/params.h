@@ -84,6 +84,7 @@ struct params_before {
 	const char *switches[SWITCHES_MAX];
 	size_t nswitches;
 	bool takes_back; /* what weaker origins say of them does not count */
+	bool newest;     /* of those that wait, only the run that came last is to run */
 };
 
 /* The texts for others who look at this run, and for the user. */
@@ -187,5 +188,8 @@ enum rc params_check_kind(
 /* RC_CONFIG: the store has no switches, or each of its keys means the same lock. */
 enum rc params_check_switches(
     const struct params *, const struct store *, struct fault *);
+
+/* RC_CONFIG: the store cannot tell which run came last. */
+enum rc params_check_newest(const struct params *, const struct store *, struct fault *);
 
 #endif

@@ -296,6 +296,13 @@ put_lengths(struct json *j, const struct params *p)
 void
 record_write(char *out, const struct params *p, pid_t pid, const char *door)
 {
+	record_write_newest(out, p, pid, door, -1);
+}
+
+void
+record_write_newest(
+    char *out, const struct params *p, pid_t pid, const char *door, int64_t newest)
+{
 	/* of a stack their pages are touched in each run */
 	static char arguments[ARGUMENTS_BYTES], told_of[RECORD_BYTES];
 	struct record_own own;
@@ -305,13 +312,15 @@ record_write(char *out, const struct params *p, pid_t pid, const char *door)
 	json_begin(&j, out, RECORD_BYTES);
 	if (pid) {
 		json_put_number(&j, "pid", pid);
-		json_put_number(&j, pid == getpid() ? "born" : "script_born",
+		json_put_number(&j, pid == p->steer.pid ? "script_born" : "born",
 		    (int64_t)process_born(pid));
 	}
 	json_put_number(&j, "since", time(NULL));
 	if (pid)
 		put_lengths(&j, p);
 	json_put_string(&j, "door", door);
+	if (newest >= 0)
+		json_put_number(&j, "newest", newest);
 	if (p->cmd == CMD_FREEZE)
 		json_put_number(&j, "for_ms",
 		    p->steer.length == NEVER ? -1 : p->steer.length / NS_PER_MS);
@@ -353,6 +362,7 @@ record_read(struct record *ret, const char *record)
 	json_t *root = record ? json_loads(record, JSON_REJECT_DUPLICATES, NULL) : NULL;
 	int64_t pid = json_integer_value(json_object_get(root, "pid"));
 	int64_t for_ms = json_integer_value(json_object_get(root, "for_ms"));
+	const json_t *newest = json_object_get(root, "newest");
 
 	*ret = (struct record){
 	    .who = record_member(root, "who"),
@@ -368,6 +378,9 @@ record_read(struct record *ret, const char *record)
 	    .keep = record_length(root, "keep_ms"),
 	    .end = record_length(root, "end_ms"),
 	    .for_ms = for_ms >= -1 && for_ms < NEVER / NS_PER_MS ? for_ms : 0,
+	    .newest = json_is_integer(newest) && json_integer_value(newest) >= 0
+		? json_integer_value(newest)
+		: -1,
 	};
 	return root;
 }

@@ -13,6 +13,8 @@
  *	ttl            the lease that it asks for, and renews, in milliseconds
  *	keep_ms        with --min-hold: so long it keeps the lock, from the grant on
  *	end_ms         with --max-run, or --for of a hold: no longer than that
+ *	newest         of a run with --newest: when it came, in microseconds since the epoch by
+ *	               the server's clock, wherever it has waited since (supervise/before.h)
  *	for_ms         of a freeze: how long it lasts (-1: until it is thawed).  The record has it
  *	               so that a waiter learns it from any server
  *
@@ -33,6 +35,8 @@ struct record {
 	int64_t pid, born, script_born;
 	int64_t ttl, keep, end; /* in nanoseconds; 0: not said */
 	int64_t for_ms;         /* a freeze's; -1: until it is thawed; 0: not said */
+	int64_t
+	    newest; /* --newest: 0: came at a time that is not known; -1: without it */
 };
 
 /*
@@ -70,6 +74,10 @@ void record_find_user(const struct params *);
  * record of a person who breaks or freezes a lock, and names no process and no command.
  */
 void record_write(char *out, const struct params *, pid_t, const char *door);
+
+/* The same of a run with --newest. */
+void record_write_newest(
+    char *out, const struct params *, pid_t, const char *door, int64_t newest);
 
 /* Which of our ancestors has written a record. */
 enum record_kin {

@@ -62,6 +62,10 @@ put_waiter(struct json *j, const struct view *v, const struct person *p)
 	put_person(j, &p->said);
 	json_put_time(j, "since", p->since);
 	json_put_seconds(j, "waiting_s", view_ago(v, p->since));
+	json_put_time(j, "newest",
+	    p->said.newest > 0        ? p->said.newest
+		: p->said.newest == 0 ? p->since
+				      : EPOCH_NONE);
 	json_close(j, '}');
 }
 
@@ -315,11 +319,11 @@ print_waiter(const struct printer *p, size_t i)
 	snprintf(
 	    name, sizeof name, "%-7s %" PRId64, i == 0 ? "waiting" : "", w->position);
 	print_name(p, name);
-	fprintf(p->to, "%s%s%s\n", view_person(w).text,
+	fprintf(p->to, "%s%s%s%s\n", view_person(w).text,
 	    w->kind == KIND_SHARED      ? " as a reader"
 		: w->kind == KIND_LIMIT ? " for a slot"
 					: "",
-	    for_time(p->view, w->since).text);
+	    for_time(p->view, w->since).text, w->said.newest >= 0 ? " (--newest)" : "");
 }
 
 static void

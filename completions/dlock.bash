@@ -104,7 +104,7 @@ _dlock_options()
 {
 	local ask='--config --profile --backend --url --option'
 	local kind='--shared --exclusive --limit' wait='--nonblock --wait --conflict-exit-code'
-	local lease='--ttl --grace --signal' said='--who --why' shown='--show-arguments'
+	local lease='--newest --ttl --grace --signal' said='--who --why' shown='--show-arguments'
 	local job='--min-hold --max-run --wait-tree --once --once-per --at-offset --cooldown --skipped-exit-code'
 
 	case $1 in

@@ -115,6 +115,7 @@ complete -c dlock -n '__dlock_knows wait' -s E -l conflict-exit-code -x -d 'Stat
 complete -c dlock -n '__dlock_knows run hold config' -l unless-frozen -x -a '(__dlock_keys)' -d 'Begin only while this key is not frozen'
 complete -c dlock -n '__dlock_knows status' -l unless-frozen -x -a '(__dlock_keys)' -d 'Tell whether this key is frozen'
 complete -c dlock -n '__dlock_knows doctor' -l unless-frozen -x -a '(__dlock_keys)' -d 'A key that runs name with --unless-frozen'
+complete -c dlock -n '__dlock_knows run hold config' -l newest -d 'Of the runs that wait with this, only the last one is to run'
 complete -c dlock -n '__dlock_knows run hold config doctor' -s t -l ttl -x -d 'The lease, renewed at a third'
 complete -c dlock -n '__dlock_knows run hold config' -l grace -x -d 'From --signal to KILL'
 complete -c dlock -n '__dlock_knows doctor' -l grace -x -d 'From TERM to KILL'

@@ -6,13 +6,20 @@
 #include "cmd/look.h"
 #include "cmd/record.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
-#define AGAIN NS_PER_S              /* least pause of a run that waits for a thaw */
+#define AGAIN NS_PER_S              /* least pause between two looks */
 #define AGAIN_JITTER (NS_PER_S / 4) /* and how much longer it may be */
+#define AGAIN_EACH (40 * NS_PER_MS) /* and for each that waits, at a queue */
 #define CONFIRM (5 * NS_PER_S)      /* how long to look in vain while the lock is ours */
 #define CONFIRM_AGAIN (100 * NS_PER_MS) /* pause between two such looks */
+/* after a thaw, for all that wait for it to look, and to join the queue */
+#define SETTLE (AGAIN + AGAIN_JITTER + 1750 * NS_PER_MS)
+/* us: the servers of one ensemble may differ by so much */
+#define AHEAD INT64_C(5000000)
 
 /* ---- waiting: what is held is renewed ---- */
 
@@ -51,36 +58,13 @@ before_wait(struct host *h, int fd, short events, instant until)
 			renew_held(b);
 		if (b->gone)
 			return WOKE_STOP;
-		woke = b->keeper->wait(
-		    b->keeper, fd, events, instant_first(until, b->renew_at));
+		woke = b->wait(b->keeper, fd, events, instant_first(until, b->renew_at));
 		if (woke != WOKE_TIMEOUT || instant_now() >= until)
 			return woke;
 	}
 }
 
 /* ---- a look ---- */
-
-/* A freeze that a look has found. */
-struct found_freeze {
-	bool is_frozen;
-	struct holding *holding; /* where it is told as a run is told of it */
-};
-
-static bool
-see_freeze(void *ctx, const struct entry *e, int64_t now)
-{
-	struct found_freeze *found = ctx;
-
-	if (e->kind != ENTRY_FREEZE)
-		return true;
-	found->is_frozen = true;
-	*found->holding = (struct holding){
-	    .frozen = true, .held = view_span(e->since, now)};
-	if (e->record)
-		snprintf(found->holding->record, sizeof found->holding->record, "%s",
-		    e->record);
-	return false;
-}
 
 static void
 leave_store(struct before *b)
@@ -106,48 +90,79 @@ open_store(struct before *b, struct fault *f)
 	return rc;
 }
 
-/*
- * RC_OK: the i-th switch is not frozen.  RC_BUSY: it is; keeper->seen tells of it.  With another rc
- * nothing is known, and the store is closed.
- */
+/* After one that has failed the store is closed, and the fault says which option needs it. */
 static enum rc
-look_at_switch(struct before *b, size_t i, instant until, struct fault *f)
+look_through(struct before *b, struct look *l, const char *option, struct fault *f)
 {
-	const char *key = b->run->params->before.switches[i];
-	static struct holding holding; /* large for a stack */
-	struct found_freeze found = {.holding = &holding};
-	const struct look look = {.key = key,
-	    .brief = true,
-	    .until = until,
-	    .patience = b->patience,
-	    .see = see_freeze,
-	    .ctx = &found};
 	instant began = instant_now();
 	struct fault why = {""};
 	enum rc rc = open_store(b, f);
 
 	if (rc != RC_OK)
 		return rc;
-	rc = b->store->backend->admin->each(b->store, &look, &why);
-	if (found.is_frozen && (rc == RC_OK || rc == RC_DENIED))
-		rc = RC_BUSY;
-	trace_call(b->keeper, b->store, key, "look", began, rc, NULL, &why);
-	if (rc == RC_BUSY) {
-		record_blot(holding.record, b->host.secret);
-		b->keeper->seen.silent = false;
-		b->keeper->seen.position = 0;
-		b->keeper->seen.key = key;
-		b->keeper->seen.holding = holding;
-	} else if (rc != RC_OK) {
-		leave_store(b);
-		if (rc == RC_AGAIN || rc == RC_STOP)
-			*f = why;
-		else
-			fault_set(f, rc,
-			    "cannot look at %s, which --unless-frozen names: %.400s",
-			    text_key(key).text, why.text);
-	}
+	l->patience = b->patience;
+	rc = b->store->backend->admin->each(b->store, l, &why);
+	trace_call(b->keeper, b->store, l->key, "look", began, rc, NULL, &why);
+	if (rc == RC_OK)
+		return rc;
+	leave_store(b);
+	if (rc == RC_AGAIN || rc == RC_STOP)
+		*f = why;
+	else
+		fault_set(f, rc, "cannot look at %s, which %s needs: %.400s",
+		    text_key(l->key).text, option, why.text);
 	return rc;
+}
+
+/* ---- switches ---- */
+
+/* A freeze that a look has found. */
+struct found_freeze {
+	bool is_frozen;
+	int64_t now;            /* by the server's clock */
+	struct holding holding; /* as a run is told of it */
+};
+
+static bool
+see_freeze(void *ctx, const struct entry *e, int64_t now)
+{
+	struct found_freeze *found = ctx;
+
+	if (e->kind != ENTRY_FREEZE)
+		return true;
+	found->is_frozen = true;
+	found->now = now;
+	found->holding = (struct holding){
+	    .frozen = true, .held = view_span(e->since, now)};
+	if (e->record)
+		snprintf(
+		    found->holding.record, sizeof found->holding.record, "%s", e->record);
+	return false;
+}
+
+static void note_time(struct before *, int64_t now);
+
+/* RC_OK: the i-th switch is not frozen.  RC_BUSY: it is; keeper->seen tells of it. */
+static enum rc
+look_at_switch(struct before *b, size_t i, instant until, struct fault *f)
+{
+	static struct found_freeze found; /* large for a stack */
+	const char *key = b->run->params->before.switches[i];
+	struct look look = {
+	    .key = key, .brief = true, .until = until, .see = see_freeze, .ctx = &found};
+	enum rc rc;
+
+	found.is_frozen = false;
+	rc = look_through(b, &look, "--unless-frozen", f);
+	if (!found.is_frozen || (rc != RC_OK && rc != RC_DENIED))
+		return rc;
+	note_time(b, found.now);
+	record_blot(found.holding.record, b->host.secret);
+	b->keeper->seen.silent = false;
+	b->keeper->seen.position = 0;
+	b->keeper->seen.key = key;
+	b->keeper->seen.holding = found.holding;
+	return RC_BUSY;
 }
 
 /* All of them, up to one that is frozen. */
@@ -161,6 +176,175 @@ look_at_switches(struct before *b, instant until, struct fault *f)
 	return rc;
 }
 
+/* ---- which run is the newest ---- */
+
+/* What a look at our key has found. */
+struct found_rivals {
+	const struct before *before;
+	int64_t now;      /* by the server's clock */
+	int64_t joined;   /* our own place is as old as that; 0: not seen */
+	uint64_t waiting; /* so many wait */
+	struct rival last;
+};
+
+/* Says when the run came, for the record and for the next keeper. */
+static void
+note_time(struct before *b, int64_t now)
+{
+	if (!b->run->params->before.newest || b->came || now <= 0)
+		return;
+	b->came = now;
+	atomic_store(&b->run->page->newest, now);
+}
+
+static bool
+is_later(int64_t at, const char *door, int64_t than, const char *its_door)
+{
+	return at > than || (at == than && strcmp(door, its_door) > 0);
+}
+
+static bool
+see_time(void *ctx, const struct entry *e, int64_t now)
+{
+	(void)e;
+	*(int64_t *)ctx = now;
+	return false;
+}
+
+/* A time that is ahead of the server's own proves nothing: a clock was wrong. */
+static bool
+see_rivals(void *ctx, const struct entry *e, int64_t now)
+{
+	struct found_rivals *s = ctx;
+	bool waits = e->kind == ENTRY_WAITER;
+	struct record r;
+	json_t *root;
+	int64_t at;
+
+	s->now = now;
+	s->waiting += waits;
+	if ((!waits && e->kind != ENTRY_HOLDER) || e->foreign || !e->record)
+		return true;
+	root = record_read(&r, e->record);
+	at = r.newest == 0 && waits ? e->since : r.newest;
+	if (!r.door || r.newest < 0 || at <= 0 || strlen(r.door) != JOIN_ID_CHARS)
+		;
+	else if (strcmp(r.door, s->before->run->socket_id) == 0)
+		s->joined = at;
+	else if (at <= now + AHEAD && is_later(at, r.door, s->last.at, s->last.door)) {
+		s->last.at = at;
+		memcpy(s->last.door, r.door, sizeof s->last.door);
+		snprintf(s->last.record, sizeof s->last.record, "%s", e->record);
+	}
+	json_decref(root);
+	return true;
+}
+
+/*
+ * A run whose time is not known is as old as its place; and where it has none any more, it came so
+ * long ago as it has waited.
+ */
+static int64_t
+time_we_came(const struct before *b, const struct found_rivals *s)
+{
+	if (b->came || s->joined || s->now <= 0)
+		return b->came ? b->came : s->joined;
+	return s->now - (instant_now() - b->asked) / 1000;
+}
+
+/* One that fails supersedes nobody. */
+static void
+look_for_newer(struct before *b)
+{
+	static struct found_rivals found; /* large for a stack */
+	struct look look = {.key = b->run->params->keys[0],
+	    .until = instant_now() + LOOK_LASTS,
+	    .see = see_rivals,
+	    .ctx = &found};
+	char who[sizeof b->run->page->end.newer.text];
+	struct fault unused;
+	int64_t came;
+	enum rc rc;
+
+	memset(&found, 0, sizeof found);
+	found.before = b;
+	rc = look_through(b, &look, "--newest", &unused);
+	came = time_we_came(b, &found);
+	if (rc == RC_OK)
+		note_time(b, came);
+	if (rc == RC_OK && came > 0 && found.last.at > 0 &&
+	    is_later(found.last.at, found.last.door, came, b->run->socket_id)) {
+		b->rival = found.last;
+		record_blot(b->rival.record, b->host.secret);
+		record_describe(b->rival.record, who, sizeof who);
+		fault_set(&b->run->page->end.newer, RC_OK, "%s", who);
+		atomic_store(&b->run->page->end.superseded, true);
+		b->superseded = true;
+	}
+	leave_store(b);
+	b->look_at = instant_now() + AGAIN + (int64_t)found.waiting * AGAIN_EACH;
+	b->look_at += jitter_below(&b->jitter, (b->look_at - instant_now()) / 4);
+}
+
+/* Whose lock is waited for: calls of a backend carry its host alone. */
+static struct before *waiting;
+
+/* In place of the keeper's host->wait while the lock is waited for. */
+static enum woke
+wait_and_look(struct host *h, int fd, short events, instant until)
+{
+	struct before *b = waiting;
+
+	while (!b->superseded) {
+		enum woke woke = b->wait(h, fd, events, instant_first(until, b->look_at));
+
+		if (woke != WOKE_TIMEOUT || instant_now() >= until)
+			return woke;
+		if (b->keeper->seen.silent)
+			b->look_at = instant_now() + AGAIN;
+		else
+			look_for_newer(b);
+	}
+	return WOKE_STOP;
+}
+
+/* The server's time, before we stand in the queue; where nobody uses the key it tells none. */
+static enum rc
+find_time(struct before *b, struct fault *f)
+{
+	int64_t now = 0;
+	struct look look = {.key = b->run->params->keys[0],
+	    .brief = true,
+	    .until = instant_now() + LOOK_LASTS,
+	    .see = see_time,
+	    .ctx = &now};
+	enum rc rc = params_check_newest(b->run->params, b->lock->store, f);
+
+	b->came = b->run->newest;
+	atomic_store(&b->run->page->newest, b->came);
+	if (rc == RC_OK && !b->came)
+		rc = look_through(b, &look, "--newest", f);
+	note_time(b, now);
+	return rc == RC_AGAIN ? RC_OK : rc; /* who asks for the lock tries longer */
+}
+
+static enum rc
+acquire_as_newest(struct before *b, instant until, struct fault *f)
+{
+	const struct params *p = b->run->params;
+	enum rc rc;
+
+	record_write_newest(b->record, p,
+	    p->terms.min_hold > 0 ? getpid() : b->run->shown, b->run->socket_id, b->came);
+	b->lock->claim.record = b->record;
+	b->look_at = instant_now() + AGAIN + jitter_below(&b->jitter, AGAIN_JITTER);
+	waiting = b;
+	b->keeper->wait = wait_and_look;
+	rc = lock_acquire(b->lock, until, f);
+	b->keeper->wait = b->wait;
+	return rc;
+}
+
 /* ---- before the lock is asked for ---- */
 
 static bool
@@ -170,7 +354,18 @@ pauses(struct before *b, int64_t pause, instant until)
 	return b->host.wait(&b->host, -1, 0, until) != WOKE_STOP;
 }
 
-/* RC_OK: none is frozen. */
+/* None is frozen, and the lock is to be asked for. */
+static enum rc
+note_thaw(struct before *b, bool waited)
+{
+	b->keeper->seen.silent = false;
+	b->keeper->seen.key = NULL;
+	b->keeper->seen.holding = (struct holding){.held = -1};
+	if (waited)
+		b->settled_at = instant_now() + SETTLE;
+	return RC_OK;
+}
+
 static enum rc
 await_thaw(struct before *b, instant until, struct fault *f)
 {
@@ -179,10 +374,13 @@ await_thaw(struct before *b, instant until, struct fault *f)
 	retry_init(&retry);
 	retry.first = b->patience;
 	retry_begin(&retry, &b->lock->claim);
-	for (bool heard = false;;) {
+	for (bool heard = false, waited = false;;) {
 		enum rc rc = look_at_switches(b, retry_attempt(&retry, until), f);
 
-		if (rc == RC_OK || rc == RC_BUSY) {
+		if (rc == RC_OK)
+			return note_thaw(b, waited);
+		waited = waited || rc == RC_BUSY;
+		if (rc == RC_BUSY) {
 			retry_end_outage(&retry);
 			heard = true;
 		}
@@ -202,37 +400,51 @@ await_thaw(struct before *b, instant until, struct fault *f)
 }
 
 enum rc
-before_ask(struct before *b, const struct run *r, struct lock *l, struct host *keeper,
+before_acquire(struct before *b, const struct run *r, struct lock *l, struct host *keeper,
     instant until, struct fault *f)
 {
-	enum rc rc = params_check_switches(r->params, l->store, f);
+	const struct params *p = r->params;
+	enum rc rc = RC_OK;
 
+	*b = (struct before){.host.wait = before_wait,
+	    .run = r,
+	    .lock = l,
+	    .keeper = keeper,
+	    .wait = keeper->wait,
+	    .patience = look_connect_timeout(&r->where->site),
+	    .jitter = jitter_of(r->owner),
+	    .renew_at = NEVER,
+	    .asked = instant_now(),
+	    .look_at = NEVER};
+	if (p->before.newest)
+		rc = find_time(b, f);
+	if (rc == RC_OK && before_switches(r))
+		rc = params_check_switches(p, l->store, f);
+	if (rc == RC_OK && before_switches(r))
+		rc = await_thaw(b, until, f);
+	leave_store(b);
 	if (rc != RC_OK)
 		return rc;
-	b->run = r;
-	b->lock = l;
-	b->keeper = keeper;
-	b->patience = look_connect_timeout(&r->where->site);
-	b->jitter = jitter_of(r->owner);
-	b->renew_at = NEVER;
-	rc = await_thaw(b, until, f);
-	leave_store(b);
-	if (rc == RC_OK) {
-		keeper->seen.silent = false;
-		keeper->seen.key = NULL;
-		keeper->seen.holding = (struct holding){.held = -1};
-	}
-	return rc;
+	return p->before.newest ? acquire_as_newest(b, until, f)
+				: lock_acquire(l, until, f);
 }
 
 /* ---- when it was granted ---- */
 
-enum rc
-before_go(struct before *b, struct fault *f)
+/* As host->wait says, or RC_BUSY: what was held no longer is. */
+static enum rc
+pause_held(struct before *b, instant until)
+{
+	if (b->host.wait(&b->host, -1, 0, until) != WOKE_STOP)
+		return RC_OK;
+	return b->gone ? RC_BUSY : RC_STOP;
+}
+
+static enum rc
+confirm_switches(struct before *b, struct fault *f)
 {
 	instant give_up = instant_now() + CONFIRM;
 
-	b->renew_at = renew_at(b->lock);
 	for (;;) {
 		instant by = instant_now() + LOOK_LASTS;
 		enum rc rc = look_at_switches(b, by, f);
@@ -252,7 +464,28 @@ before_go(struct before *b, struct fault *f)
 			    (int)(LOOK_LASTS / NS_PER_S));
 		if (instant_now() >= give_up)
 			return RC_BUSY;
-		if (!pauses(b, CONFIRM_AGAIN, NEVER))
-			return b->gone ? RC_BUSY : RC_STOP;
+		rc = pause_held(b, instant_now() + CONFIRM_AGAIN);
+		if (rc != RC_OK)
+			return rc;
 	}
+}
+
+enum rc
+before_go(struct before *b, struct fault *f)
+{
+	enum rc rc = RC_OK;
+
+	if (b->superseded)
+		return RC_BUSY;
+	b->renew_at = renew_at(b->lock);
+	if (b->run->params->before.newest) {
+		rc = pause_held(b, b->settled_at);
+		if (rc == RC_OK)
+			look_for_newer(b);
+		if (rc == RC_OK && (b->superseded || b->gone))
+			rc = RC_BUSY;
+	}
+	if (rc == RC_OK && before_switches(b->run))
+		rc = confirm_switches(b, f);
+	return rc;
 }

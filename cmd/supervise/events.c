@@ -77,6 +77,7 @@ events_message(const struct params *p, const struct msg *m)
 	    [MSG_WAITING] = {"waiting", "position", NULL},
 	    [MSG_RETRYING] = {"retrying", NULL, "reason"},
 	    [MSG_SKIPPED] = {"skipped", NULL, "reason"},
+	    [MSG_SUPERSEDED] = {"superseded", NULL, "by"},
 	    [MSG_GRANTED] = {"acquired", NULL, NULL},
 	    [MSG_STARTED] = {"started", "pid", NULL},
 	    [MSG_STOPPED] = {"stopped", "signal", NULL},
@@ -186,7 +187,7 @@ describe_end(const struct params *p, const struct verdict *v, char *out, size_t 
 
 	snprintf(how, sizeof how, "dlock was killed, and has stopped the %s",
 	    p->cmd == CMD_HOLD ? "process" : "command");
-	if (strcmp(v->name, "interrupted") == 0)
+	if (strcmp(v->name, "interrupted") == 0 && v->signal)
 		snprintf(how, sizeof how, "interrupted by %s",
 		    parse_signal_text(v->signal).text);
 	else if (strcmp(v->name, "ended") == 0 && p->cmd == CMD_HOLD)
@@ -208,7 +209,7 @@ weight_of(const struct verdict *v)
 	if (v->status == 0 || strcmp(v->name, "skipped") == 0)
 		return LOG_USUAL;
 	if (strcmp(v->name, "ended") == 0 || strcmp(v->name, "busy") == 0 ||
-	    strcmp(v->name, "interrupted") == 0)
+	    strcmp(v->name, "superseded") == 0 || strcmp(v->name, "interrupted") == 0)
 		return LOG_NOTABLE;
 	return LOG_TROUBLE;
 }

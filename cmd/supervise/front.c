@@ -421,6 +421,7 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 			close(a->fds[i]); /* we are awake */
 		break;
 	case MSG_SKIPPED:
+	case MSG_SUPERSEDED:
 	case MSG_STARTED:
 	case MSG_RESUMED:
 	case MSG_SIGNAL:
@@ -524,6 +525,8 @@ conclude(struct front *f)
 	if (f->end.ending.kind == END_EXEC && f->end.ending.value == ENOENT &&
 	    child_lacks_interpreter(r->path, missing, sizeof missing))
 		heard.missing = missing;
+	if (atomic_load(&r->page->end.superseded))
+		heard.newer = r->page->end.newer.text;
 	v = verdict_of(r->params, &f->end.ending, &heard);
 	if (atomic_load(&f->page->granted_at))
 		granted = atomic_load(&f->page->granted_at);

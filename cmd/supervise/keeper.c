@@ -227,19 +227,31 @@ keeper_granted(struct keeper *k)
 /* Most runs look at nothing before they begin, and touch none of it. */
 static struct before before;
 
-/* The lock was granted: may the command begin?  Else it goes back; as by a signal, or refused. */
+static bool
+looks_before(const struct keeper *k)
+{
+	return before_looks(k->run) && !k->lock.nested;
+}
+
+/*
+ * An acquire has ended so: may the command begin?  Else what was granted goes back, as by a signal, or
+ * is refused.
+ */
 static enum rc
-look_before_go(struct keeper *k)
+look_before_go(struct keeper *k, enum rc acquired)
 {
 	enum rc rc;
 
-	if (!before_looks(k->run) || k->lock.nested || k->keep.ending.kind != END_NONE)
-		return RC_OK;
+	if (!looks_before(k) || k->keep.ending.kind != END_NONE ||
+	    (acquired == RC_STOP && !before.superseded))
+		return acquired;
 	rc = before_go(&before, &k->fault);
+	if (before.superseded)
+		news_send(&k->news, MSG_SUPERSEDED, 0, before.rival.record);
 	if (rc == RC_BUSY)
 		react(k, EV_INTERRUPTED, INTERRUPTED_BY_LOOK);
 	k->todo.stop = false;
-	return rc == RC_BUSY || rc == RC_STOP ? RC_OK : rc;
+	return rc == RC_BUSY || rc == RC_STOP ? acquired : rc;
 }
 
 /* Why a run below the holder cannot join it. */
@@ -264,9 +276,10 @@ acquire(struct keeper *k)
 	enum rc rc = open_lock(k);
 	char holder[300];
 
-	if (rc == RC_OK && before_looks(k->run) && !k->lock.nested)
-		rc = before_ask(&before, k->run, &k->lock, &k->host, until, &k->fault);
-	if (rc == RC_OK)
+	if (rc == RC_OK && looks_before(k))
+		rc = before_acquire(
+		    &before, k->run, &k->lock, &k->host, until, &k->fault);
+	else if (rc == RC_OK)
 		rc = lock_acquire(&k->lock, until, &k->fault);
 	if (rc == RC_STOP && k->for_ancestor && k->keep.phase == PH_ASK) {
 		record_describe(k->host.seen.holding.record, holder, sizeof holder);
@@ -282,8 +295,8 @@ acquire(struct keeper *k)
 	}
 	if (rc == RC_DONE)
 		news_send(&k->news, MSG_SKIPPED, 0, k->fault.text);
-	if (rc == RC_OK)
-		rc = look_before_go(k);
+	if (rc == RC_OK || rc == RC_STOP)
+		rc = look_before_go(k, rc);
 	if (rc == RC_OK)
 		keeper_granted(k);
 	else

@@ -20,9 +20,10 @@ struct told {
 
 enum msg_kind {
 	/* keeper to front */
-	MSG_WAITING,  /* number: position; key, holding */
-	MSG_RETRYING, /* the server does not answer; key, text: how */
-	MSG_SKIPPED,  /* the job has been done; text: by whom */
+	MSG_WAITING,    /* number: position; key, holding */
+	MSG_RETRYING,   /* the server does not answer; key, text: how */
+	MSG_SKIPPED,    /* the job has been done; text: by whom */
+	MSG_SUPERSEDED, /* --newest: text: the record of a newer run */
 	/* token, slot; carries the anchors */
 	MSG_GRANTED,
 	MSG_STARTED,  /* number: pid */

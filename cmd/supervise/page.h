@@ -23,6 +23,9 @@ struct page_end {
 	/* before the tree is killed: the lock is lost, `ending` says how, and `loss` why */
 	_Atomic bool lost;
 	struct fault loss;
+	/* a newer run with --newest has come, and `newer` says whose */
+	_Atomic bool superseded;
+	struct fault newer;
 	/* `dlock hold`: it was given back, or its time is over */
 	_Atomic bool returned;
 	_Atomic bool loss_told;  /* `dlock hold`: to the script; written by both */
@@ -54,6 +57,8 @@ struct page {
 	_Atomic instant alive_at;
 	_Atomic pid_t command;      /* 0 before it is known, and after it was reaped */
 	_Atomic instant granted_at; /* the command may have begun; 0: not yet */
+	/* --newest: when the run came, as its record has it; for the next keeper */
+	_Atomic int64_t newest;
 	_Atomic instant begin_by; /* but not later than that: before.h; NEVER: no bound */
 	_Atomic bool stopping;   /* TERM is being sent by the process that has set this */
 	_Atomic bool killing;    /* the keeper kills: it stops all first (tree.h) */

@@ -92,6 +92,8 @@ struct run {
 	bool has_elders;
 	struct parent parent; /* with whom we are to end */
 	instant began;
+	/* --newest: when the run came by the server's clock, if a keeper has seen it; else 0 */
+	int64_t newest;
 	pid_t front, shown; /* the front's pid, and the one in our record */
 };
 

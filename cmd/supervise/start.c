@@ -149,6 +149,14 @@ pending_end(void)
 	return sig < NSIG ? sig : 0;
 }
 
+/* Of the last keeper's page the next one has to know when we came. */
+static void
+leave_page(struct run *r)
+{
+	r->newest = atomic_load(&r->page->newest);
+	page_free(r->page);
+}
+
 /* Stopped while we waited: stops, and says that we ask again; or returns what ends us. */
 static int
 stop_waiting(struct run *r, const struct params *p, int sig)
@@ -157,7 +165,7 @@ stop_waiting(struct run *r, const struct params *p, int sig)
 	int end;
 
 	events_message(p, &m);
-	page_free(r->page);
+	leave_page(r);
 	if (sig != SIGSTOP) /* then we have stopped already */
 		loop_stop_now(sig);
 	end = pending_end();
@@ -200,7 +208,7 @@ start_run(struct run *r, struct params *p)
 			keeper_run(r);
 		v = front_run(r, keeper);
 		if (v.again) {
-			page_free(r->page);
+			leave_page(r);
 			continue;
 		}
 		if (!signal_is_stop(v.signal))

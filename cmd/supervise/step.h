@@ -62,7 +62,7 @@ enum event_kind {
 	EV_TERMINATED,  /* somebody wants us to end: no --min-hold, no trying on */
 };
 
-/* in place of a signal: what has to be so beside the lock is not (before.h) */
+/* in place of a signal: a switch is frozen, or a newer run has come (before.h) */
 enum { INTERRUPTED_BY_LOOK = 0 };
 
 struct event {

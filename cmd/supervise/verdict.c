@@ -55,6 +55,17 @@ busy(struct verdict *v, const struct params *p, const struct shown *s,
 	    text_key(h->key).text, open, s->where.text, close, h->state, end);
 }
 
+/* --newest: another run that waits came later. */
+static void
+superseded(struct verdict *v, const struct params *p, const struct shown *s,
+    const struct heard *h)
+{
+	verdict_decide(v, p->wait.conflict_status, "superseded",
+	    "%s%s%s%s: superseded by %s, which came later (--newest); %s", s->key.text,
+	    *s->where.text ? " (" : "", s->where.text, *s->where.text ? ")" : "",
+	    h->newer, nothing(p));
+}
+
 /* The server did not answer: how long we have tried is what -w says. */
 static void
 unreachable(
@@ -233,6 +244,10 @@ verdict_in_words(const struct params *p, const struct ending *e, const struct he
 		verdict_refused(&v, p, e, &s, h);
 		break;
 	case END_INTERRUPTED:
+		if (e->value == INTERRUPTED_BY_LOOK && h->newer) {
+			superseded(&v, p, &s, h);
+			break;
+		}
 		v = (struct verdict){.status = exit_of_signal(e->value),
 		    .signal = e->value,
 		    .again = e->value == INTERRUPTED_BY_LOOK,
@@ -248,7 +263,8 @@ verdict_in_words(const struct params *p, const struct ending *e, const struct he
 		break;
 	}
 	v.muted = p->show.quiet &&
-	    ((e->kind == END_REFUSED && e->value == RC_BUSY) || e->kind == END_COMMAND);
+	    ((e->kind == END_REFUSED && e->value == RC_BUSY) ||
+		e->kind == END_INTERRUPTED || e->kind == END_COMMAND);
 	/* nothing is wrong: -v asks to be told */
 	if (!p->show.verbose && e->kind == END_REFUSED && e->value == RC_DONE)
 		v.muted = true;

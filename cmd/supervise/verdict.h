@@ -34,6 +34,8 @@ struct heard {
 	const char *where; /* the server; "" if that is not known */
 	const char
 	    *missing; /* why the command could not be executed; NULL: errno says it */
+	const char
+	    *newer; /* clean: the run that has superseded this one; NULL: none has */
 	/* the rest only of a lock that may be busy: */
 	const char *key;
 	const char *state; /* of a busy lock, clean: waiting_state() */

@@ -45,7 +45,18 @@ static struct {
 	enum rc renewal; /* what a renewal gives */
 	unsigned looks, renewals, open;
 	instant at[ANSWERS]; /* when each look began */
+	/* our own key: who is there by our seconds, from the `from`th look on; 0 ends them */
+	struct other {
+		enum entry_kind kind;
+		int64_t since;
+		const char *record;
+	} others[4];
+	unsigned from, crowd; /* and so many of whom nothing is known */
+	int64_t waits;        /* acquire does, before it is granted */
 } script;
+
+#define US INT64_C(1000000)
+#define OURS "00000000000000000000000000000005"
 
 static const struct backend scripted_backend;
 
@@ -69,12 +80,30 @@ scripted_close(struct store *s)
 	free(s);
 }
 
+static void
+see_others(const struct look *l)
+{
+	const struct other *o = script.others;
+	struct entry e = {.kind = ENTRY_WAITER, .key = l->key, .since = EPOCH_NONE};
+	bool more = script.looks > script.from;
+
+	for (unsigned i = 0; i < script.crowd && more && !l->brief; i++)
+		more = l->see(l->ctx, &e, now / 1000);
+	for (; o->record && more; o++) {
+		e = (struct entry){.kind = o->kind,
+		    .key = l->key,
+		    .since = o->since,
+		    .record = o->record};
+		more = l->see(l->ctx, &e, now / 1000);
+	}
+}
+
 static enum rc
 scripted_each(struct store *s, const struct look *l, struct fault *f)
 {
 	const struct entry freeze = {.kind = ENTRY_FREEZE,
 	    .key = l->key,
-	    .since = 1000000,
+	    .since = now / 1000 - 2 * US,
 	    .until = EPOCH_NONE,
 	    .record = "{\"who\":\"carol\"}"};
 	instant begun = now;
@@ -86,8 +115,10 @@ scripted_each(struct store *s, const struct look *l, struct fault *f)
 			return RC_STOP;
 	if (script.looks <= script.silent)
 		return fault_set(f, RC_AGAIN, "it does not answer");
-	if (script.looks <= script.frozen)
-		l->see(l->ctx, &freeze, 3000000);
+	if (strcmp(l->key, "a") == 0)
+		see_others(l);
+	else if (script.looks <= script.frozen)
+		l->see(l->ctx, &freeze, now / 1000);
 	return RC_OK;
 }
 
@@ -95,7 +126,12 @@ static enum rc
 scripted_acquire(struct store *s, const struct claim *claim, instant until,
     struct grant *g, struct fault *f)
 {
-	(void)s, (void)until, (void)f;
+	instant granted = now + script.waits;
+
+	(void)until, (void)f;
+	while (now < granted)
+		if (s->host->wait(s->host, -1, 0, granted) == WOKE_STOP)
+			return RC_STOP;
 	*g = (struct grant){.token = 7, .sent = now, .lease = claim->ttl, .anchor = -1};
 	return RC_OK;
 }
@@ -127,8 +163,12 @@ static struct host host;
 static struct lock lock;
 static struct before before;
 static struct params params;
-static const struct run run = {
-    .params = &params, .page = &page, .where = &where, .outer = "", .owner = "0011"};
+static const struct run run = {.params = &params,
+    .page = &page,
+    .where = &where,
+    .outer = "",
+    .owner = "0011",
+    .socket_id = OURS};
 static struct fault fault;
 
 static int
@@ -163,7 +203,7 @@ end(void **state)
 static enum rc
 ask(instant until)
 {
-	return before_ask(&before, &run, &lock, &host, until, &fault);
+	return before_acquire(&before, &run, &lock, &host, until, &fault);
 }
 
 static enum rc
@@ -171,7 +211,6 @@ go(void)
 {
 	assert_int_equal(ask(0), RC_OK);
 	script.looks = 0;
-	assert_int_equal(lock_acquire(&lock, NEVER, &fault), RC_OK);
 	return before_go(&before, &fault);
 }
 
@@ -219,7 +258,6 @@ a_look_that_takes_too_long_lets_nobody_begin(void **state)
 {
 	(void)state;
 	assert_int_equal(ask(0), RC_OK);
-	assert_int_equal(lock_acquire(&lock, NEVER, &fault), RC_OK);
 	script.takes = 2 * NS_PER_S;
 	assert_int_equal(before_go(&before, &fault), RC_AGAIN);
 	assert_non_null(strstr(fault.text, "longer than the 2 s"));
@@ -231,7 +269,6 @@ a_look_that_gets_no_answer_is_made_again(void **state)
 {
 	(void)state;
 	assert_int_equal(ask(0), RC_OK);
-	assert_int_equal(lock_acquire(&lock, NEVER, &fault), RC_OK);
 	script.silent = 4; /* the first was answered */
 	assert_int_equal(before_go(&before, &fault), RC_OK);
 	assert_int_equal(script.looks, 5);
@@ -244,15 +281,136 @@ what_is_frozen_or_lost_meanwhile_is_asked_for_anew(void **state)
 	(void)state;
 	script.frozen = 2;
 	assert_int_equal(ask(instant_now() + 5 * NS_PER_S), RC_OK);
-	assert_int_equal(lock_acquire(&lock, NEVER, &fault), RC_OK);
 	script.frozen = 4;
 	assert_int_equal(before_go(&before, &fault), RC_BUSY);
 	script.frozen = 0;
-	assert_int_equal(lock_acquire(&lock, NEVER, &fault), RC_OK);
 	script.takes = 1500 * NS_PER_MS;
 	script.renewal = RC_LOST;
 	assert_int_equal(before_go(&before, &fault), RC_BUSY);
 	assert_true(before.gone);
+}
+
+/* ---- which run is the newest ---- */
+
+/* Of a run that came then; 0: it does not know when. */
+#define CAME(us, door) \
+	"{\"door\":\"0000000000000000000000000000000" door "\",\"newest\":" #us \
+	",\"who\":\"carol\"}"
+
+static void
+the_one_that_came_later_supersedes(void **state)
+{
+	static const struct {
+		struct other others[3];
+		bool superseded;
+	} rows[] = {
+	    /* it is 1000 s, and we come now */
+	    {{{ENTRY_WAITER, 999 * US, CAME(999000000, "1")}}, false},
+	    {{{ENTRY_WAITER, 1002 * US, CAME(1001000000, "1")}}, true},
+	    {{{ENTRY_HOLDER, 1002 * US, CAME(1001000000, "1")}}, true},
+	    {{{ENTRY_WAITER, 1002 * US, CAME(1000000000, "4")}}, false},
+	    {{{ENTRY_WAITER, 1002 * US, CAME(1000000000, "6")}}, true},
+	    /* it is ahead of the clock */
+	    {{{ENTRY_WAITER, 1002 * US, CAME(1006000000, "1")}}, false},
+	    /* it has found nobody before it: its place says when it came */
+	    {{{ENTRY_WAITER, 1001 * US, CAME(0, "1")}}, true},
+	    {{{ENTRY_WAITER, 999 * US, CAME(0, "1")}}, false},
+	    {{{ENTRY_HOLDER, 1001 * US, CAME(0, "1")}}, false},
+	    /* it does not ask for that */
+	    {{{ENTRY_WAITER, 1001 * US, "{\"who\":\"carol\"}"}}, false},
+	    {{{ENTRY_WAITER, 1001 * US, "nonsense"}, {ENTRY_WAITER, 1001 * US, NULL}},
+		false},
+	    {{{ENTRY_WAITER, 1001 * US, CAME(1001000000, "123")}}, false},
+	};
+
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		assert_int_equal(begin(state), 0);
+		params.before = (struct params_before){.newest = true};
+		memcpy(script.others, rows[i].others, sizeof rows[i].others);
+		assert_int_equal(ask(NEVER), RC_OK);
+		assert_int_equal(
+		    before_go(&before, &fault), rows[i].superseded ? RC_BUSY : RC_OK);
+		assert_int_equal(before.superseded, rows[i].superseded);
+		if (rows[i].superseded)
+			assert_string_equal(page.end.newer.text, "carol");
+		assert_int_equal(end(state), 0);
+	}
+	begin(state);
+}
+
+static void
+who_finds_nobody_came_as_it_joined(void **state)
+{
+	(void)state;
+	params.before = (struct params_before){.newest = true};
+	script.from = 1;
+	script.waits = NS_PER_S / 2;
+	script.others[0] = (struct other){ENTRY_HOLDER, 1000 * US, CAME(0, "5")};
+	script.others[1] = (struct other){ENTRY_WAITER, 1000 * US + 1, CAME(0, "1")};
+	assert_int_equal(ask(NEVER), RC_OK);
+	assert_non_null(strstr(lock.claim.record, "\"newest\":0"));
+	assert_int_equal(before_go(&before, &fault), RC_BUSY); /* it came later */
+	assert_int_equal(atomic_load(&page.newest), 1000 * US);
+}
+
+static void
+a_look_that_fails_supersedes_nobody(void **state)
+{
+	(void)state;
+	params.before = (struct params_before){.newest = true};
+	script.others[0] = (struct other){ENTRY_WAITER, 1001 * US, CAME(1001000000, "1")};
+	script.silent = 2;
+	assert_int_equal(ask(NEVER), RC_OK);
+	assert_int_equal(before_go(&before, &fault), RC_OK);
+}
+
+static void
+the_queue_is_looked_at_more_rarely_the_longer_it_is(void **state)
+{
+	(void)state;
+	params.before = (struct params_before){.newest = true};
+	script.others[0] = (struct other){ENTRY_WAITER, 999 * US, CAME(999000000, "1")};
+	for (script.crowd = 0; script.crowd <= 100; script.crowd += 50) {
+		int64_t pause = NS_PER_S + script.crowd * 40 * NS_PER_MS;
+
+		script.looks = 0;
+		script.waits = 3 * pause;
+		assert_int_equal(ask(NEVER), RC_OK);
+		assert_in_range(script.looks, 3, 4);
+		assert_in_range(script.at[2] - script.at[1], pause, pause * 5 / 4 + 1);
+	}
+}
+
+static void
+an_older_run_ends_while_it_waits(void **state)
+{
+	(void)state;
+	params.before = (struct params_before){.newest = true};
+	script.others[0] = (struct other){ENTRY_WAITER, 1001 * US, CAME(1001000000, "1")};
+	script.waits = 60 * NS_PER_S;
+	assert_int_equal(ask(NEVER), RC_STOP);
+	assert_true(before.superseded && now < 1002 * NS_PER_S);
+	assert_int_equal(before_go(&before, &fault), RC_BUSY);
+	assert_ptr_equal(host.wait, wait_by_clock);
+}
+
+static void
+after_a_thaw_others_get_time_to_come(void **state)
+{
+	instant thawed;
+
+	(void)state;
+	params.before.newest = true;
+	script.frozen = 2; /* the first look is at our key, which nobody uses */
+	script.from = 3;   /* and a newer one comes when we have asked */
+	script.others[0] = (struct other){ENTRY_WAITER, 1002 * US, CAME(1001000000, "1")};
+	assert_int_equal(ask(NEVER), RC_OK);
+	assert_non_null(strstr(lock.claim.record, "\"newest\":1000000000,"));
+	thawed = now;
+	assert_int_equal(before_go(&before, &fault), RC_BUSY);
+	assert_true(before.superseded);
+	assert_int_equal(now, thawed + 3 * NS_PER_S);
+	assert_int_equal(script.renewals, 2); /* of 3 s, at a third */
 }
 
 int
@@ -269,6 +427,17 @@ main(void)
 		a_look_that_gets_no_answer_is_made_again, begin, end),
 	    cmocka_unit_test_setup_teardown(
 		what_is_frozen_or_lost_meanwhile_is_asked_for_anew, begin, end),
+	    cmocka_unit_test_setup_teardown(
+		the_one_that_came_later_supersedes, begin, end),
+	    cmocka_unit_test_setup_teardown(
+		who_finds_nobody_came_as_it_joined, begin, end),
+	    cmocka_unit_test_setup_teardown(
+		a_look_that_fails_supersedes_nobody, begin, end),
+	    cmocka_unit_test_setup_teardown(
+		the_queue_is_looked_at_more_rarely_the_longer_it_is, begin, end),
+	    cmocka_unit_test_setup_teardown(an_older_run_ends_while_it_waits, begin, end),
+	    cmocka_unit_test_setup_teardown(
+		after_a_thaw_others_get_time_to_come, begin, end),
 	};
 
 	return cmocka_run_group_tests_name("before", tests, NULL, NULL);

@@ -30,6 +30,7 @@ OPTIONS = {
     "nonblock": ("maybe", "1 or 0", "1"),
     "wait": ("soon", DURATION, "5"),
     "conflict-exit-code": ("256", "255", "9"),
+    "newest": ("maybe", "1 or 0", "0"),
     "unless-frozen": ("a\tb", "UTF-8", "all"),
     "ttl": ("2.9s", "3s", "30s"),
     "grace": ("-1", DURATION, "2s"),
@@ -56,7 +57,7 @@ OPTIONS = {
     "quiet": ("maybe", "1 or 0", "1"),
     "verbose": ("maybe", "1 or 0", "0"),
 }
-FLAGS = ("nonblock", "wait-tree", "with-parent", "shared", "exclusive", "show-arguments", "quiet", "verbose")
+FLAGS = ("nonblock", "newest", "wait-tree", "with-parent", "shared", "exclusive", "show-arguments", "quiet", "verbose")
 REPEATABLE = ("key", "option", "unless-frozen")
 NOT_VARIABLES = ("command",)  # cannot be had together with the words of a command
 
@@ -178,6 +179,7 @@ def refuse(dlock, files, mark, tmp_path):
     (["run", "-b", "redis", SITE, "-k", "k", MARK], ["--backend (redis) and --url (file)", "contradict"]),
     (["run", SITE, "-n", "-w", "5", "-k", "k", MARK], ["--nonblock", "--wait 5"]),
     (["run", SITE, "-s", "-x", "-k", "k", MARK], ["--shared and --exclusive", "contradict"]),
+    (["run", SITE, "--newest", "-k", "k", "-k", "l", MARK], ["--newest takes one key", "2"]),
     (["run", SITE, "-sx", "-k", "k", MARK], ["--shared and --exclusive", "contradict"]),
     (["run", SITE, "-s", "--limit", "3", "-k", "k", MARK], ["--shared and --limit", "contradict"]),
     (["run", SITE, "--limit", "3", "-x", "-k", "k", MARK], ["--exclusive and --limit", "contradict"]),

@@ -427,7 +427,7 @@ def table_of(section, name=BACKENDS):
 
 
 @pytest.mark.parametrize("section, rows", [
-    ("KINDS OF LOCK", {"-s": "shared", "--limit": "limit", "--once , -cooldown": "job", "in one line": "fair", "break": "revoke",
+    ("KINDS OF LOCK", {"-s": "shared", "--limit": "limit", "--once , -cooldown": "job", "in one line": "fair", "--newest": "fair", "break": "revoke",
                        "break --force": "force", "freeze, thaw": "freeze", "ls --jobs, forget": "job"}),
     ("PROMISES, BACKEND BY BACKEND", {"Order": "fair", "Once": "job"})])
 def test_the_tables_of_the_backends_say_what_the_program_can_do(section, rows):

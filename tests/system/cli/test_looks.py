@@ -25,7 +25,7 @@ NOW = 1_764_000_000 * SECOND  # microseconds since the epoch: 2025-11-24T16:00:0
 TOP = ["v", "key", "backend", "server", "state", "kind", "limit", "holders", "waiters", "frozen", "last", "last_success"]
 HOLDER = ["token", "owner", "slot", "who", "host", "pid", "command", "arguments", "why", "since", "held_s", "lease_left_s", "ttl_s", "renewed_s",
           "kept_until", "ends_by", "revoked", "foreign"]
-WAITER = ["position", "kind", "who", "host", "pid", "command", "arguments", "why", "since", "waiting_s"]
+WAITER = ["position", "kind", "who", "host", "pid", "command", "arguments", "why", "since", "waiting_s", "newest"]
 COLUMNS = ("KEY", "STATE", "KIND", "HOLDER", "HOST", "PID", "HELD", "WAITING", "WHY")
 
 
@@ -216,7 +216,8 @@ def test_status_as_an_object(shown):
     assert [list(w) for w in found["waiters"]] == [WAITER, WAITER]
     assert found["waiters"][1] == {"position": 2, "kind": "shared", "who": "w2", "host": "ci-3", "pid": 4711,
                                    "command": "deploy.sh", "arguments": None, "why": None, "since": "2025-11-24T15:59:19.000Z",
-                                   "waiting_s": 41}
+                                   "waiting_s": 41,
+                                   "newest": None}
     assert found["frozen"] == {"who": "bob@laptop", "why": "weekend", "since": "2025-11-24T15:00:00.000Z",
                                "until": "2025-11-24T16:01:00.000Z", "late": False}
     assert found["last"] == {"id": "2025-11-23", "who": "alice@ci-3", "began": "2025-11-24T15:58:20.000Z",

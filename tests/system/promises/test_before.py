@@ -15,7 +15,9 @@ from zk_layouts import LAYOUT_LACKS
 LEASE = ("-t", "3s")
 CANNOT = {"pg-advisory", "pg-row", "mysql-row", "mysql-named", "redlock", "redlock-tls", *DIALECT_CANNOT,
           *(place for place, lacks in LAYOUT_LACKS.items() if "freeze" in lacks)}
+QUEUELESS = CANNOT - {"redis-redisson-fair"} | {"memcached"}  # the manual's table
 freezes = where(lambda place: place_id(place) not in CANNOT)
+has_queue = where(lambda place: place_id(place) not in QUEUELESS)
 
 
 @pytest.fixture(params=places(every=True), ids=place_id)
@@ -136,3 +138,95 @@ def test_where_nothing_can_be_frozen_it_is_refused(switch, dlock, place, tmp_pat
     done = dlock.run("doctor", *place.words, "--config", conf, "-J")
     failed = [f for f in map(json.loads, done.stdout.splitlines()) if f["check"] == "unless-frozen"]
     assert done.status == 78 and [f["level"] for f in failed] == ["fail"], done
+
+
+# ---- only the newest ----
+
+
+def runs(dlock, place, n, *options, command):
+    """So many at once, in the order in which they ask."""
+    started = []
+    for i in range(n):
+        words = ["run", *place.words, "-k", place.key("job"), *LEASE, "--newest", "--who", f"w{i}", *options, "--", *command]
+        started.append(dlock.start(*words))
+    return started
+
+
+@has_queue
+def test_of_twenty_at_once_the_last_one_runs(dlock, place):
+    """And those that had begun; whoever does not ask for that is left alone."""
+    holder = dlock.hold(place, place.key("job"), *LEASE)
+    plain = dlock.start("run", *place.words, "-k", place.key("job"), *LEASE, "--", "echo", "ran")
+    plain.event("waiting")
+    all_ = runs(dlock, place, 20, command=("echo", "ran"))
+    wait_for(lambda: sum(r.poll() is None for r in all_) == 1, what="all but one to end")
+    last = next(r for r in all_ if r.poll() is None)
+    assert holder.finish().status == 0
+    assert last.wait().stdout == plain.wait().stdout == "ran\n"
+    for run in set(all_) - {last}:
+        done = run.wait()
+        assert (done.status, done.stdout, done.stderr.count("superseded by w")) == (75, "", 1), done
+        assert "which came later (--newest); nothing was run" in done.stderr
+        by, verdict = run.events("superseded")[-1], run.events("verdict")[-1]
+        assert json.loads(by["by"])["newest"] >= 0 and (verdict["verdict"], verdict["status"]) == ("superseded", 75)
+
+
+@has_queue
+def test_an_older_run_does_not_begin_when_it_is_granted_the_lock(dlock, place):
+    """The look before "go", for nobody has the time to look while it waits; and its --min-hold does not count."""
+    holder = dlock.hold(place, place.key("job"), *LEASE)
+    first, = runs(dlock, place, 1, "-E", "9", "--min-hold", "60s", command=("echo", "ran"))
+    first.event("waiting")
+    second, = runs(dlock, place, 1, command=("echo", "ran"))
+    second.event("waiting")
+    assert holder.finish().status == 0
+    assert (first.wait().status, second.wait().stdout) == (9, "ran\n")
+    assert first.events("acquired") == []
+
+
+@has_queue
+def test_who_has_begun_goes_on(dlock, place):
+    first = dlock.hold(place, place.key("job"), *LEASE, "--newest")
+    second, = runs(dlock, place, 1, command=("echo", "ran"))
+    second.event("waiting")
+    third, = runs(dlock, place, 1, command=("echo", "ran"))
+    assert second.wait().status == 75
+    assert first.poll() is None and third.poll() is None
+    assert first.finish().status == 0
+    assert third.wait().stdout == "ran\n"
+
+
+@has_queue
+@freezes
+def test_after_a_thaw_the_last_of_five_runs(switch, dlock, place):
+    """Though none of them stood in a queue, and each notices the thaw at another moment."""
+    switch.freeze()
+    all_ = []
+    for _ in range(5):
+        all_ += [switch.run("--newest")]
+        all_[-1].event("waiting", unless_frozen=switch.key)
+    switch.thaw()
+    assert [(r.wait().status, r.stdout()) for r in all_] == [(75, "")] * 4 + [(0, "ran\n")]
+
+
+@where(lambda place: place_id(place) in ("file", "redis", "zk"))
+def test_who_leaves_the_queue_is_no_newer_when_it_is_back(switch, dlock, place):
+    holder = dlock.hold(place, place.key("job"), *LEASE)
+    first = switch.run("--newest")
+    first.event("waiting", unless_frozen=None)
+    switch.freeze()
+    assert holder.finish().status == 0
+    first.event("waiting", unless_frozen=switch.key)
+    holder = dlock.hold(place, place.key("job"), *LEASE)
+    second, = runs(dlock, place, 1, command=("echo", "ran"))
+    second.event("waiting")
+    switch.thaw()
+    assert first.wait().status == 75
+    assert holder.finish().status == 0
+    assert second.wait().stdout == "ran\n"
+
+
+@where(lambda place: place_id(place) in QUEUELESS)
+def test_without_a_queue_the_newest_is_not_known(dlock, place):
+    done = dlock.run("run", *place.words, "-k", place.key("job"), "--newest", "--", "echo", "ran")
+    assert (done.status, done.stdout, done.stderr.count("\n")) == (78, "", 1) and "--newest" in done.stderr, done
