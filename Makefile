@@ -9,8 +9,9 @@
 #	make map        each source file with what it is for, by room
 #	make html       the manuals as pages that link to each other: build/html
 #	make install    PREFIX=/usr/local, DESTDIR=; make uninstall, with the same
-#	make dist deb tarball   the source, a package for Debian, a file for any Linux: build/dist
+#	make dist deb rpm tarball image   the source, packages, a file for any Linux, a container's image: build/dist
 #	make static     build/static/dlock, against musl: without pg, mysql and TLS
+#	make ... ARCH=arm64   the same for another architecture, as Debian calls it: build/arm64
 #
 # `make deps` installs packages that are missing, from the system's own archive, if root calls it;
 # otherwise it names those that an administrator has to install.  demo, check and bench call it.
@@ -34,6 +35,16 @@ WITH_ETCD ?= auto
 WITH_TLS ?= auto
 
 VERSION := 0.1.0
+# Of another architecture: Debian's cross compiler, and libraries from foreign packages (multiarch).
+ifdef ARCH
+TRIPLET := $(or $(patsubst amd64,x86_64,$(filter amd64,$(ARCH))),$(patsubst arm64,aarch64,$(filter arm64,$(ARCH))),$(error ARCH is amd64 or arm64))-linux-gnu
+CC := $(TRIPLET)-gcc
+OBJCOPY := $(TRIPLET)-objcopy
+OBJDUMP := $(TRIPLET)-objdump
+READELF := $(TRIPLET)-readelf
+PKG_CONFIG := PKG_CONFIG_LIBDIR=/usr/lib/$(TRIPLET)/pkgconfig:/usr/share/pkgconfig pkg-config
+O ?= build/$(ARCH)
+endif
 O ?= build
 Q := $(if $(V),,@)
 
@@ -107,6 +118,7 @@ $(O)/dlock: $(OBJECTS)
 # This file changes with flags and backends, and all objects depend on it.
 $(O)/flags: FORCE
 	@$(can_build) || { echo "dlock needs a C compiler, pkg-config and jansson, and for each backend its library; on Debian:"; \
+	$(if $(ARCH),echo "    dpkg --add-architecture $(ARCH)"; echo "    apt-get update";) \
 	echo "    apt-get install --no-install-recommends $(BUILD_PACKAGES)"; exit 1; }
 	@mkdir -p $(@D)
 	@echo '$(CC) $(ALL_CFLAGS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS)' >$@
@@ -148,27 +160,32 @@ $(O)/%.sql.h: %.sql
 # It lacks pg, mysql and TLS, since a static program cannot load their libraries.  hiredis, jansson and
 # libzookeeper come from the archives for glibc (backends/musl/glibc.c).  musl-gcc has no -static-pie, so
 # the parts of that are named.
-MUSL = /usr/lib/$(shell uname -m)-linux-musl
+MUSL = /usr/lib/$(firstword $(subst -, ,$(or $(TRIPLET),$(shell uname -m))))-linux-musl
+# Debian has musl-gcc for the machine's own architecture only.  The same words work for another one.
+MUSL_GCC = $(if $(ARCH),$(if $(wildcard $(MUSL)/musl-gcc.specs),$(TRIPLET)-gcc -specs $(MUSL)/musl-gcc.specs),$(if $(shell command -v musl-gcc),musl-gcc))
 STATIC_LD = -static -nostartfiles $(addprefix $(MUSL)/,rcrt1.o crti.o crtn.o) \
 	-Wl,-pie,--no-dynamic-linker,-z,text,-z,relro,-z,now,-z,noexecstack,-z,separate-code,-z,stack-size=1048576
 .PHONY: static
 static:
-	@command -v musl-gcc >/dev/null || { echo "make static needs musl-gcc (apt install musl-tools)"; exit 1; }
+	@$(if $(MUSL_GCC),:,echo "make static needs musl-gcc (apt install $(if $(ARCH),musl-dev:$(ARCH),musl-tools))"; exit 1)
 	@mkdir -p $(O)/static/include
 	@ln -sf -t $(O)/static/include $(wildcard /usr/include/hiredis /usr/include/zookeeper /usr/include/jansson*.h)
-	@$(MAKE) --no-print-directory O=$(O)/static STATIC=yes CC=musl-gcc WITH_PG=no WITH_MYSQL=no WITH_TLS=no \
+	@$(MAKE) --no-print-directory O=$(O)/static STATIC=yes CC='$(MUSL_GCC)' WITH_PG=no WITH_MYSQL=no WITH_TLS=no \
 		HARDEN_LD='$(STATIC_LD)' CFLAGS='$(CFLAGS) -D_LARGEFILE64_SOURCE -Wno-format-truncation -isystem $(O)/static/include' all
 
 # ---- packages that must be installed, by their names in Debian ----
 
 BUILD_PACKAGES := gcc libc6-dev pkg-config libjansson-dev libhiredis-dev libssl-dev libzookeeper-mt-dev libpq-dev libmariadb-dev
+ifdef ARCH
+BUILD_PACKAGES := gcc-$(subst _,-,$(TRIPLET)) pkg-config $(patsubst %,%:$(ARCH),$(filter-out gcc pkg-config,$(BUILD_PACKAGES)) musl-dev)
+endif
 # Programs whose locks dlock takes (tests/system/promises/test_joins.py).
 JOIN_PACKAGES := python3-django python3-django-redis python3-django-pglocks python3-pymemcache python3-tooz \
 	python3-filelock python3-fasteners python3-portalocker python3-oslo.concurrency \
 	ruby ruby-activerecord ruby-pg ruby-mysql2 \
 	php-cli php-redis php-memcached php-pgsql php-symfony-lock php-illuminate-cache php-illuminate-redis
 CHECK_PACKAGES := $(BUILD_PACKAGES) iproute2 libcmocka-dev python3-pytest python3-pexpect python3-psutil \
-	mmdebstrap musl-tools redis-server python3-redis zookeeper default-jdk-headless python3-kazoo libcurator-recipes-java \
+	mmdebstrap musl-tools rpm redis-server python3-redis zookeeper default-jdk-headless python3-kazoo libcurator-recipes-java \
 	bash-completion postgresql pgbouncer python3-psycopg2 mariadb-server galera-4 galera-arbitrator-4 rsync python3-pymysql memcached etcd-server etcd-client clang libclang-rt-dev clang-tidy clang-format cppcheck pyflakes3 shellcheck mandoc \
 	openssl libssl3 tmux vim less procps util-linux zsh fish groff-base sqlite3 jq python3-yaml ansible-core acl systemd spin strace \
 	$(JOIN_PACKAGES)

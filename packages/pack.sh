@@ -3,11 +3,14 @@
 #
 #	pack.sh deb PROGRAM              dlock and dlock-dbgsym, for dpkg
 #	pack.sh tar PROGRAM NAME GLIBC   NAME.tar.gz and NAME-debug.tar.gz; it needs no newer glibc
+#	pack.sh rpm PROGRAM MACHINE GLIBC  dlock and dlock-debuginfo, for rpm; the same
+#	pack.sh image PROGRAM MACHINE    an image that podman, docker and the like load
 #
 # packages.mk sets the variables.
 set -eu
 umask 022
 mkdir -p "$DIST"
+DIST=$(cd "$DIST" && pwd) # rpmbuild goes elsewhere
 work=$(mktemp -d "$DIST/work.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 tree=$work/dlock debug=$work/dlock-dbgsym
@@ -20,14 +23,16 @@ fail()
 	exit 1
 }
 
+READELF=${READELF:-readelf}
+command -v "$READELF" >/dev/null || fail "cannot be looked at without $READELF (binutils)"
 # The oldest glibc that has all that the program needs; "": it needs none.
-glibc=$(readelf -VW "$program" | sed -n 's/.* Name: GLIBC_\([0-9.]*\) .*/\1/p' | sort -V | tail -n 1)
+glibc=$("$READELF" -VW "$program" | sed -n 's/.* Name: GLIBC_\([0-9.]*\) .*/\1/p' | sort -V | tail -n 1)
 # It may need a newer one all the same, without a number.
-abi=$(readelf -VW "$program" | sed -n 's/.* Name: \(GLIBC_ABI_[^ ]*\) .*/\1/p' | tr '\n' ' ')
+abi=$("$READELF" -VW "$program" | sed -n 's/.* Name: \(GLIBC_ABI_[^ ]*\) .*/\1/p' | tr '\n' ' ')
 [ ! "$abi" ] || fail "needs $abi: link it without"
-id=$(readelf -nW "$program" | sed -n 's/.*Build ID: //p')
+id=$("$READELF" -nW "$program" | sed -n 's/.*Build ID: //p')
 # Another machine may have another version of a client library, or none.
-shared=$(readelf -dW "$program" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
+shared=$("$READELF" -dW "$program" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
 	sed -E '/^(libc|libm|libpthread|libdl|librt)\.so\.|^ld-linux/d' | tr '\n' ' ')
 [ ! "$shared" ] || fail "needs $shared: install the archives (.a) of these libraries"
 
@@ -63,7 +68,7 @@ build()
 	mkdir "$1/DEBIAN"
 	(cd "$1" && find usr -type f -print0 | sort -z | xargs -0 md5sum >DEBIAN/md5sums)
 	{
-		printf '%s: %s\n' Package "${1##*/}" Version "$VERSION-1" Architecture "$(dpkg --print-architecture)" \
+		printf '%s: %s\n' Package "${1##*/}" Version "$VERSION-1" Architecture "${ARCH:-$(dpkg --print-architecture)}" \
 			Maintainer "$MAINTAINER" Installed-Size "$size" Priority optional
 		cat
 	} >"$1/DEBIAN/control"
@@ -106,10 +111,16 @@ pack_deb()
 	END
 }
 
+# is_old GLIBC: it needs no newer one.
+is_old()
+{
+	[ "$(printf '%s\n' "$glibc" "$1" | sort -V | tail -n 1)" = "$1" ] || fail "needs glibc $glibc"
+}
+
 # pack_tar NAME GLIBC
 pack_tar()
 {
-	[ "$(printf '%s\n' "$glibc" "$2" | sort -V | tail -n 1)" = "$2" ] || fail "needs glibc $glibc"
+	is_old "$2"
 	stage "/$1"
 	install -m 644 CHANGELOG.md packages/INSTALL "$tree/$1/share/doc/dlock"
 	licence "$tree/$1/share/doc/dlock/LICENSE"
@@ -120,6 +131,74 @@ pack_tar()
 		gzip -9nf "$tar"
 		echo "  PACK  $tar.gz"
 	done
+}
+
+# pack_rpm MACHINE GLIBC: what rpm would add of its own is turned off: the host's name, the time, its
+# strip.  It finds by itself which glibc the program asks for.
+pack_rpm()
+{
+	is_old "$2"
+	stage /usr
+	doc=$tree/usr/share/doc/dlock
+	install -m 644 CHANGELOG.md "$doc"
+	licence "$doc/LICENSE"
+	find "$tree/usr/share/man" -type f -exec gzip -9n {} +
+	find "$tree" "$debug" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+	list "$tree" >"$work/files"
+	list "$debug" >"$work/debug-files"
+	LC_ALL=C sed "s|@VERSION@|$VERSION|; s|@FILES@|$work/files|; s|@DEBUG@|$work/debug-files|" packages/dlock.spec >"$work/dlock.spec"
+	# the packager goes into it as it stands, whatever is in it
+	HOME=$work rpmbuild --quiet -bb --target "$1-linux" --buildroot "$work/root" -D "_topdir $work/rpm" -D "_rpmdir $DIST" \
+		-D '_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm' -D "trees $tree $debug" -D "packager $(printf %s "$MAINTAINER" | sed 's/[\\%]/&&/g')" \
+		-D '_buildhost packages.invalid' -D 'use_source_date_epoch_as_buildtime 1' -D 'clamp_mtime_to_source_date_epoch 1' \
+		-D '_build_id_links none' -D '__os_install_post %{nil}' -D 'debug_package %{nil}' -D '_binary_payload w9.gzdio' \
+		-D '_dbpath /nonexistent' "$work/dlock.spec" >"$work/said" 2>&1 || fail "is not packed by rpmbuild: $(cat "$work/said")"
+	for name in dlock dlock-debuginfo; do
+		echo "  PACK  $DIST/$name-$VERSION-1.$1.rpm"
+	done
+}
+
+# list TREE: its files, as rpm is to be told.
+list()
+{
+	(cd "$1" && find . ! -type d -printf '/%P\n' | LC_ALL=C sort | sed 's|^.*/LICENSE$|%license &|; s|^/usr/share/doc/.*|%doc &|')
+}
+
+# blob FILE: gives it the name that its content has, and says that.
+blob()
+{
+	digest=$(sha256sum "$1" | cut -d ' ' -f 1)
+	mv "$1" "$work/image/blobs/sha256/$digest"
+	echo "$digest"
+}
+
+# pack_image MACHINE: one layer, /dlock and its licences.  The archive is an OCI image, and one of
+# `docker save`, for a docker that knows no other.
+pack_image()
+{
+	[ ! "$glibc" ] || fail "needs glibc $glibc"
+	case $1 in x86_64) arch=amd64 ;; aarch64) arch=arm64 ;; *) fail "is for $1, which has no image" ;; esac
+	blobs=$work/image/blobs/sha256
+	mkdir -p "$blobs" "$work/layer/licenses"
+	"$OBJCOPY" --strip-all "$program" "$work/layer/dlock"
+	licence "$work/layer/licenses/dlock"
+	(cd "$work/layer" && printf '%s\0' dlock licenses licenses/dlock) | $TAR -C "$work/layer" --no-recursion --null -T - -cf "$work/layer.tar"
+	diff=$(sha256sum "$work/layer.tar" | cut -d ' ' -f 1)
+	gzip -9n "$work/layer.tar"
+	layer=$(blob "$work/layer.tar.gz")
+	created=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
+	printf '{"created":"%s","architecture":"%s","os":"linux","config":{"Entrypoint":["/dlock"],"Labels":{"org.opencontainers.image.title":"dlock","org.opencontainers.image.version":"%s"}},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]},"history":[{"created":"%s","created_by":"dlock: make image"}]}' \
+		"$created" "$arch" "$VERSION" "$diff" "$created" >"$work/config"
+	config=$(blob "$work/config")
+	printf '{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"sha256:%s","size":%d},"layers":[{"mediaType":"application/vnd.oci.image.layer.v1.tar+gzip","digest":"sha256:%s","size":%d}]}' \
+		"$config" "$(stat -c %s "$blobs/$config")" "$layer" "$(stat -c %s "$blobs/$layer")" >"$work/manifest"
+	manifest=$(blob "$work/manifest")
+	printf '{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"sha256:%s","size":%d,"platform":{"architecture":"%s","os":"linux"},"annotations":{"org.opencontainers.image.ref.name":"%s","io.containerd.image.name":"localhost/dlock:%s"}}]}' \
+		"$manifest" "$(stat -c %s "$blobs/$manifest")" "$arch" "$VERSION" "$VERSION" >"$work/image/index.json"
+	printf '[{"Config":"blobs/sha256/%s","RepoTags":["localhost/dlock:%s"],"Layers":["blobs/sha256/%s"]}]' "$config" "$VERSION" "$layer" >"$work/image/manifest.json"
+	printf '{"imageLayoutVersion":"1.0.0"}' >"$work/image/oci-layout"
+	(cd "$work/image" && find . -type f -printf '%P\0' | LC_ALL=C sort -z) | $TAR -C "$work/image" --null -T - -cf "$DIST/dlock-$VERSION-$1.oci.tar"
+	echo "  PACK  $DIST/dlock-$VERSION-$1.oci.tar"
 }
 
 export SOURCE_DATE_EPOCH

@@ -5,27 +5,35 @@
 #	               that makes it, and newer ones (its libc6 is asked for)
 #	make tarball   dlock-VERSION-linux-MACHINE.tar.gz: needs glibc 2.31 or newer; where musl-gcc
 #	               is, dlock-VERSION-linux-MACHINE-static.tar.gz: needs nothing
+#	make rpm       dlock-VERSION-1.MACHINE.rpm and dlock-debuginfo-VERSION-1.MACHINE.rpm: the
+#	               program of the tarball, for Fedora, RHEL 9, SUSE and their like
+#	make image     dlock-VERSION-MACHINE.oci.tar: the static program as a container's image
+#
+# With ARCH=arm64 (or amd64) for that architecture, whatever the machine's own is.
 #
 # Programs are stripped; a tarball's debug symbols lie beside it, in NAME-debug.tar.gz.
 # VERSION stands in the Makefile; CHANGELOG.md has a heading for it.
 
 DIST ?= $(O)/dist
 OBJCOPY ?= objcopy
+OBJDUMP ?= objdump
+READELF ?= readelf
 MAINTAINER ?= the dlock authors <dlock@packages.invalid>
 # When it was made: the time of the commit; in a source archive, that of its files.
 SOURCE_DATE_EPOCH ?= $(or $(if $(wildcard .git),$(shell git log -1 --format=%ct 2>/dev/null)),$(shell stat -c %Y CHANGELOG.md))
 
 RELEASE := dlock-$(VERSION)
-BINARY = $(RELEASE)-linux-$(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+MACHINE = $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+BINARY = $(RELEASE)-linux-$(MACHINE)
 # Whoever packs, wherever and when, gets the same bytes.
 TAR = tar --format=gnu --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime=@$(SOURCE_DATE_EPOCH)
-PACK = MAKE='$(MAKE)' DIST='$(DIST)' VERSION='$(VERSION)' OBJCOPY='$(OBJCOPY)' MAINTAINER='$(subst ','\'',$(MAINTAINER))' TAR='$(TAR)' \
-	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) LC_ALL=C NOTICES='$(call notices,$@)' sh packages/pack.sh
+PACK = MAKE='$(MAKE)' DIST='$(DIST)' VERSION='$(VERSION)' OBJCOPY='$(OBJCOPY)' READELF='$(READELF)' MAINTAINER='$(subst ','\'',$(MAINTAINER))' TAR='$(TAR)' \
+	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) LC_ALL=C ARCH='$(ARCH)' NOTICES='$(call notices,$@)' sh packages/pack.sh
 # Of the libraries inside, as far as this machine has them.
 notices = $(wildcard $(foreach package,libjansson-dev $(if $(USE_REDIS),libhiredis-dev) $(if $(USE_ZK),libzookeeper-mt-dev) \
-	$(filter musl,$(1:tarball-static=musl)),/usr/share/doc/$(package)/copyright))
+	$(if $(filter tarball-static image,$(1)),musl),/usr/share/doc/$(package)/copyright))
 
-.PHONY: dist deb tarball tarball-glibc tarball-static
+.PHONY: dist deb tarball tarball-glibc tarball-static rpm image
 
 # ---- the source ----
 
@@ -49,25 +57,42 @@ deb: all
 
 # ---- for any Linux ----
 
-tarball: tarball-glibc $(if $(shell command -v musl-gcc),tarball-static)
-	@command -v musl-gcc >/dev/null || echo "no tarball of a static program: make static needs musl-gcc"
+tarball: tarball-glibc $(if $(MUSL_GCC),tarball-static)
+	@$(if $(MUSL_GCC),:,echo "no tarball of a static program: make static needs musl-gcc")
 
 # The objects of $(O)/dlock once more, linked so that they ask for nothing that glibc 2.31 has
 # not: packages/glibc.c and glibc.awk.  Threads, timers and dlopen() were in libraries of their own.
 part = $(shell $(CC) -print-file-name=$(1))
-tarball-glibc: all
-	@mkdir -p $(DIST)
-	$(Q)objdump -T $(call part,libc.so.6) | awk -f packages/glibc.awk >$(DIST)/symbols
-	$(Q)$(OBJCOPY) --redefine-sym __libc_start_main=start_main $(call part,Scrt1.o) $(DIST)/start.o
-	$(Q)$(CC) $(filter-out -MMD -MP,$(ALL_CFLAGS)) -c -o $(DIST)/glibc.o packages/glibc.c
-	$(Q)$(CC) -r -nostdlib -o $(DIST)/whole.o $(DIST)/start.o $(DIST)/glibc.o $(OBJECTS) $(filter %.a,$(LIBS))
-	$(Q)$(OBJCOPY) --redefine-syms=$(DIST)/symbols $(DIST)/whole.o
-	$(Q)$(CC) $(HARDEN_LD) $(CFLAGS) $(LDFLAGS) -nostartfiles -o $(DIST)/dlock $(foreach f,crti.o crtbeginS.o,$(call part,$(f))) \
-		$(DIST)/whole.o $(filter-out %.a,$(LIBS)) -Wl,--no-as-needed $(foreach l,libpthread.so.0 libdl.so.2 librt.so.1,$(call part,$(l))) \
+# Makes $(DIST)/$@/dlock.
+define link_for_old_glibc
+	@mkdir -p $(DIST)/$@
+	$(Q)$(OBJDUMP) -T $(call part,libc.so.6) | awk -f packages/glibc.awk >$(DIST)/$@/symbols
+	$(Q)$(OBJCOPY) --redefine-sym __libc_start_main=start_main $(call part,Scrt1.o) $(DIST)/$@/start.o
+	$(Q)$(CC) $(filter-out -MMD -MP,$(ALL_CFLAGS)) -c -o $(DIST)/$@/glibc.o packages/glibc.c
+	$(Q)$(CC) -r -nostdlib -o $(DIST)/$@/whole.o $(DIST)/$@/start.o $(DIST)/$@/glibc.o $(OBJECTS) $(filter %.a,$(LIBS))
+	$(Q)$(OBJCOPY) --redefine-syms=$(DIST)/$@/symbols $(DIST)/$@/whole.o
+	$(Q)$(CC) $(HARDEN_LD) $(CFLAGS) $(LDFLAGS) -nostartfiles -o $(DIST)/$@/dlock $(foreach f,crti.o crtbeginS.o,$(call part,$(f))) \
+		$(DIST)/$@/whole.o $(filter-out %.a,$(LIBS)) -Wl,--no-as-needed $(foreach l,libpthread.so.0 libdl.so.2 librt.so.1,$(call part,$(l))) \
 		$(foreach f,crtendS.o crtn.o,$(call part,$(f)))
-	@rm $(addprefix $(DIST)/,symbols start.o glibc.o whole.o)
-	$(Q)$(PACK) tar $(DIST)/dlock $(BINARY) 2.31
-	@rm $(DIST)/dlock
+endef
+
+tarball-glibc: all
+	$(link_for_old_glibc)
+	$(Q)$(PACK) tar $(DIST)/$@/dlock $(BINARY) 2.31
+	@rm -r $(DIST)/$@
 
 tarball-static: static
 	$(Q)$(PACK) tar $(O)/static/dlock $(BINARY)-static 0
+
+# ---- for Fedora, RHEL, SUSE ----
+
+rpm: all
+	@command -v rpmbuild >/dev/null || { echo "make rpm needs rpmbuild (apt install rpm)"; exit 1; }
+	$(link_for_old_glibc)
+	$(Q)$(PACK) rpm $(DIST)/$@/dlock $(MACHINE) 2.31
+	@rm -r $(DIST)/$@
+
+# ---- for containers ----
+
+image: static
+	$(Q)$(PACK) image $(O)/static/dlock $(MACHINE)

@@ -204,6 +204,65 @@ def test_the_package_is_unpacked_and_runs(packages, tmp_path):
     assert [path for path in root.rglob("*") if path.is_file() and ROOT.encode() in path.read_bytes()] == []
 
 
+# ---- for Fedora, RHEL, SUSE ----
+
+
+@pytest.fixture(scope="module")
+def rpms(tmp_path_factory):
+    if not shutil.which("rpmbuild"):
+        pytest.skip("no rpmbuild (apt install rpm)")
+    directory = tmp_path_factory.mktemp("rpm")
+    make("rpm", f"DIST={directory}", env={"MAINTAINER": MAINTAINER}, umask=0o077)
+    return directory
+
+
+def query(package, form):
+    return said_by("rpm", "-qp", "--qf", form, package)
+
+
+def test_the_rpm_says_what_it_needs(rpms):
+    version, machine = said_by(DLOCK, "version").split()[1], os.uname().machine
+    names = sorted(path.name for path in rpms.iterdir())
+    assert names == [f"dlock-{version}-1.{machine}.rpm", f"dlock-debuginfo-{version}-1.{machine}.rpm"]
+    main, debug = (rpms / name for name in names)
+    for package in (main, debug):
+        assert "digests OK" in said_by("rpm", "-K", package)
+        assert query(package, "%{PACKAGER}|%{VERSION}-%{RELEASE}|%{ARCH}|%{BUILDHOST}") == f"{MAINTAINER}|{version}-1|{machine}|packages.invalid"
+    needs = said_by("rpm", "-qp", "--requires", main)
+    assert max(tuple(map(int, v.split("."))) for v in re.findall(r"\(GLIBC_([\d.]+)\)", needs)) <= OLDEST
+    assert set(re.findall(r"^(lib\w+)\.so", needs, re.M)) <= {"libc", "libm", "libpthread", "libdl", "librt"}
+    loaded = {library["file"] for library in json.loads(said_by(DLOCK, "version", "-J"))["libraries"]}
+    assert set(re.findall(r"lib\w+\.so[.\d]+", said_by("rpm", "-qp", "--recommends", main))) == loaded
+    assert f"dlock = {version}-1\n" in said_by("rpm", "-qp", "--requires", debug)
+
+
+def test_the_rpm_has_what_make_install_installs(rpms, tmp_path):
+    package = one(rpms, "dlock-[0-9]*")
+    listed = [line.split() for line in query(package, "[%{FILENAMES} %{FILEMODES:perms} %{FILEUSERNAME}:%{FILEGROUPNAME}\\n]").splitlines()]
+    assert {(mode, owner) for _, mode, owner in listed} == {("-rw-r--r--", "root:root"), ("-rwxr-xr-x", "root:root")}
+    assert [name for name, mode, _ in listed if mode == "-rwxr-xr-x"] == ["/usr/bin/dlock"]
+    there = {name.removeprefix("/usr/").removesuffix(".gz") for name, *_ in listed}
+    make("install", f"DESTDIR={tmp_path}", "PREFIX=/usr")
+    installed = {str(path.relative_to(tmp_path / "usr")) for path in tmp_path.rglob("*") if path.is_file()}
+    assert there - installed == {f"share/doc/dlock/{name}" for name in ("README.md", "CHANGELOG.md", "LICENSE")} and installed <= there
+    assert said_by("rpm", "-qp", "--licensefiles", package) == "/usr/share/doc/dlock/LICENSE\n"
+
+
+def test_the_rpm_is_the_same_each_time_is_unpacked_and_runs(rpms, tmp_path):
+    make("rpm", f"DIST={tmp_path}/again", env={"MAINTAINER": MAINTAINER, "TZ": "Asia/Tokyo", "LC_ALL": "C.UTF-8"})
+    for package in rpms.iterdir():
+        assert (tmp_path / "again" / package.name).read_bytes() == package.read_bytes()
+        tree = tmp_path / package.name.rpartition("-0")[0]
+        tree.mkdir()
+        with open(package, "rb") as f, subprocess.Popen(["rpm2archive", "-"], stdin=f, stdout=subprocess.PIPE) as archive, \
+                tarfile.open(fileobj=archive.stdout, mode="r|gz") as files:
+            files.extractall(tree)
+    program = tmp_path / "dlock/usr/bin/dlock"
+    check_symbols(program, tmp_path / "dlock-debuginfo")
+    check_it_runs(program, tmp_path)
+    check_notices((tmp_path / "dlock/usr/share/doc/dlock/LICENSE").read_text(encoding="utf-8"))
+
+
 # ---- for any Linux ----
 
 
@@ -305,19 +364,23 @@ find / -xdev ! -path '/root/*' ! -path '/proc/*' ! -path '/sys/*' '(' -name 'dlo
 """
 
 
-def in_fresh(suite, tmp_path, script, *files, packages="ca-certificates"):
-    """What a shell says in a Debian that has these files in /root, and these packages."""
+def in_fresh(suite, tmp_path, script, *files, packages="ca-certificates", foreign=False):
+    """What a shell says in a Debian that has these files in /root, and these packages; what it leaves in /root/out is in `tmp_path`.
+
+    `foreign`: arm64's packages are to be had there, too.
+    """
     if not FULL:
         pytest.skip("installs a whole Debian, a minute each: make check-all does, or DLOCK_TEST_FULL=1")
-    if os.geteuid() != 0 or not shutil.which("mmdebstrap"):
+    if not foreign and (os.geteuid() != 0 or not shutil.which("mmdebstrap")):
         pytest.skip("needs root and mmdebstrap")
-    (tmp_path / "try").write_text(QUIETLY + script)
+    (tmp_path / "try").write_text("mkdir /root/out\n" + QUIETLY + script)
     words = [*APART, "mmdebstrap", "--quiet", "--variant=minbase", f"--include={packages}", "--format=null",
+             *(["--architectures=amd64,arm64"] if foreign else []),
              f"--customize-hook=copy-in {tmp_path}/try {' '.join(map(str, files))} /root",
-             "--customize-hook=echo BEGIN; chroot $1 sh -eu /root/try", suite, "-"]
+             "--customize-hook=echo BEGIN; chroot $1 sh -eu /root/try", f"--customize-hook=copy-out /root/out {tmp_path}", suite, "-"]
     done = subprocess.run(words, env={**ENV, "DEBIAN_FRONTEND": "noninteractive", "TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, timeout=1200, check=False)
-    if "BEGIN" not in done.stdout and re.search("Could not resolve|Could not connect|Failed to fetch", done.stdout):
+    if not foreign and "BEGIN" not in done.stdout and re.search("Could not resolve|Could not connect|Failed to fetch", done.stdout):
         pytest.skip(f"{suite} cannot be fetched")
     assert done.returncode == 0, done.stdout
     return done.stdout.partition("BEGIN\n")[2]
@@ -372,3 +435,71 @@ def test_the_package_is_made_of_the_source_archive(source, tmp_path, suite):
         /usr/local/bin/dlock version -J""", source)
     first, second = (line for line in said.splitlines() if line.startswith("{"))  # a newer gcc may warn of more
     assert first == second and json.loads(first)["backends"] == BACKENDS
+
+
+@pytest.mark.skipif(not FULL, reason="installs a whole Debian: make check-all does, or DLOCK_TEST_FULL=1")
+def test_the_image_is_read_and_run_by_others(tmp_path):
+    """As an OCI image and as one of docker's; the root of who runs it has to be a mount point."""
+    make("image", f"DIST={tmp_path}/image", timeout=600)
+    image = one(tmp_path / "image", "*.oci.tar")
+    said = in_fresh("bookworm", tmp_path, f"""
+        mount --bind / /mnt
+        mount -t proc p /mnt/proc; mount -t sysfs s /mnt/sys; mount -t tmpfs t /mnt/var/tmp
+        cat >/root/inner <<'END'
+        {QUIETLY}
+        export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
+        quietly skopeo --insecure-policy copy docker-archive:/root/{image.name} oci:/tmp/copy
+        printf 'FROM oci-archive:/root/{image.name} AS dlock\nFROM scratch\nCOPY --from=dlock /dlock /usr/local/bin/dlock\n' >/tmp/Dockerfile
+        quietly buildah bud -f /tmp/Dockerfile -t taken /tmp
+        quietly buildah from --name given oci-archive:/root/{image.name}
+        quietly buildah from --name taken taken
+        buildah inspect --format 'entrypoint {{{{.OCIv1.Config.Entrypoint}}}}' given
+        buildah run given -- /dlock version
+        buildah run taken -- /usr/local/bin/dlock version
+END
+        chroot /mnt sh -eu /root/inner""", image, packages="ca-certificates,skopeo,buildah")
+    assert "entrypoint [/dlock]" in said and len(re.findall(r"^(?:entrypoint .*\])?dlock [\d.]+$", said, re.M)) == 2, said
+
+
+# ---- for another architecture: make check-all, which fails where that cannot be tried ----
+
+
+@pytest.fixture(scope="module")
+def foreign(source, tmp_path_factory):
+    """The directory of what is packed for arm64, by Debian's cross compiler."""
+    directory = tmp_path_factory.mktemp("foreign")
+    words = said_by("make", "-s", "-C", ROOT, "ARCH=arm64", "--eval=words: ; @echo $(BUILD_PACKAGES)", "words", env=ENV).splitlines()[-1].split()
+    assert "gcc-aarch64-linux-gnu" in words and "musl-dev:arm64" in words
+    in_fresh("bookworm", directory, """
+        mkdir /src; tar -C /src --strip-components=1 -xzf /root/dlock-*.tar.gz
+        cd /src
+        quietly make -j2 deb tarball rpm image ARCH=arm64
+        ! grep warning: /root/log
+        mv build/arm64/dist/* /root/out""", source, packages=",".join(["make", "mawk", "rpm", *words]), foreign=True)
+    return directory / "out"
+
+
+def test_what_is_packed_for_arm64_runs_there(foreign, tmp_path):
+    """A processor that is emulated, and its libraries; the commands that it runs are this machine's."""
+    said = in_fresh("trixie", tmp_path, f"""
+        printf '#!/bin/sh\nexec qemu-aarch64 "$EMULATED" "$@"\n' >/usr/local/bin/dlock
+        chmod 755 /usr/local/bin/dlock
+        export EMULATED=/usr/bin/dlock
+        quietly apt-get install -y -o APT::Install-Recommends=true /root/dlock*.deb
+        dpkg -V dlock:arm64 dlock-dbgsym:arm64
+        {TRY}
+        for kind in aarch64 aarch64-static; do
+            mkdir -p /opt/$kind /tmp/locks
+            tar -C /opt/$kind --strip-components=1 -xzf /root/dlock-*-linux-$kind.tar.gz
+            export EMULATED=/opt/$kind/bin/dlock
+            dlock run -u file:///tmp/locks -k a -- sh -c 'dlock status -u file:///tmp/locks a >/tmp/said; exit 3' || test $? = 3
+            grep -q '^a (directory /tmp/locks) is held' /tmp/said
+            dlock run -u file:///tmp/locks -k a --max-run 1s -- sleep 60 || echo "$kind $?"
+            dlock doctor -u file:///tmp/locks >/tmp/said || cat /tmp/said
+        done""", *foreign.glob("dlock*.deb"), *foreign.glob("*aarch64.tar.gz"), *foreign.glob("*-static.tar.gz"),
+                    packages="ca-certificates,qemu-user,libc6:arm64", foreign=True)
+    check_fresh(said, "libssl.so.3")
+    assert re.search("^aarch64 124$", said, re.M) and re.search("^aarch64-static 124$", said, re.M), said
+    assert "FAIL" not in said
+    for name in ("dlock_*_arm64.deb", "*-aarch64.tar.gz", "*-aarch64-debug.tar.gz", "*-aarch64-static.tar.gz", "dlock-[0-9]*.aarch64.rpm", "*-aarch64.oci.tar"):
+        one(foreign, name)

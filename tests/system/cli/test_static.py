@@ -2,10 +2,15 @@
 # are those of the ordinary program, beside which it is used.
 
 import functools
+import gzip
+import hashlib
+import io
+import json
 import os
 import shutil
 import signal
 import subprocess
+import tarfile
 
 import pytest
 
@@ -59,6 +64,49 @@ def test_it_is_packed_for_any_linux(static, tmp_path):
     program = tmp_path / "bin/dlock"
     assert said_by(program, "version") == said_by(static, "version")
     assert ".symtab" in said_by("readelf", "-SW", static) and ".symtab" not in said_by("readelf", "-SW", program)
+
+
+def blob_of(image, digest):
+    """What has it, and has it rightly."""
+    kind, _, value = digest.partition(":")
+    data = (image / "blobs" / kind / value).read_bytes()
+    assert hashlib.sha256(data).hexdigest() == value
+    return data
+
+
+def test_it_is_packed_as_an_image(static, tmp_path):
+    """One layer of it and its licences, the same each time, as the specification of OCI images and `docker save` have it."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
+    for name, zone in (("a", "UTC"), ("b", "Asia/Tokyo")):
+        subprocess.run(["make", "-s", "-C", ROOT, "-o", "static", "image", f"DIST={tmp_path}/{name}"], env={**env, "TZ": zone}, check=True)
+    first, second = (next((tmp_path / name).iterdir()) for name in "ab")
+    version, arch = said_by(static, "version").split()[1], {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
+    assert first.name == second.name == f"dlock-{version}-{os.uname().machine}.oci.tar" and first.read_bytes() == second.read_bytes()
+    image, root = tmp_path / "image", tmp_path / "root"
+    with tarfile.open(first) as archive:
+        archive.extractall(image)
+    assert json.loads((image / "oci-layout").read_text()) == {"imageLayoutVersion": "1.0.0"}
+    entry, = json.loads((image / "index.json").read_text())["manifests"]
+    manifest = json.loads(blob_of(image, entry["digest"]))
+    layer, = manifest["layers"]
+    for part in (entry, layer, manifest["config"]):
+        assert len(blob_of(image, part["digest"])) == part["size"]
+    config = json.loads(blob_of(image, manifest["config"]["digest"]))
+    assert (config["architecture"], config["os"], config["config"]["Entrypoint"]) == (arch, "linux", ["/dlock"])
+    data = gzip.decompress(blob_of(image, layer["digest"]))
+    assert config["rootfs"]["diff_ids"] == ["sha256:" + hashlib.sha256(data).hexdigest()]
+    saved, = json.loads((image / "manifest.json").read_text())
+    assert {"sha256:" + os.path.basename(path) for path in (saved["Config"], *saved["Layers"])} == {manifest["config"]["digest"], layer["digest"]}
+    assert saved["RepoTags"] == [f"localhost/dlock:{version}"] == [entry["annotations"]["io.containerd.image.name"]]
+    with tarfile.open(fileobj=io.BytesIO(data)) as files:
+        assert files.getnames() == ["dlock", "licenses", "licenses/dlock"]
+        files.extractall(root)
+    for name in ("proc", "dev", "locks"):  # as whoever runs it makes them
+        (root / name).mkdir()
+    script = 'mount -t proc p "$0/proc" && mount --rbind /dev "$0/dev" && exec chroot "$0" /dlock run -u file:///locks -k a -- /dlock status -u file:///locks a'
+    done = subprocess.run(["unshare", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", script, root],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert done.returncode == 0 and done.stdout.startswith("a (directory /locks) is held\n"), done
 
 
 def test_it_says_what_it_can_do(other, static):
