@@ -24,7 +24,8 @@ TRIED = ["--once \"$(date", "--done-within", "# nightly.service", "runs-on", "CI
          "FROM debian:12", "kind: CronJob", "ENTRYPOINT", "./manage migrate", "= :locked", "lock=$(dlock hold", "exec 9>",
          "-O path=/srv/locks/backup", "sudo --preserve", "-k geocoder", "./rebuild-cache", "$ dlock run -b file -k cache",
          "-k account-7", "echo inner", "$(MAKE)", "--held-over", "metrics-file =", "alert: JobNotDone",
-         "log = syslog", "journalctl --since", "$programname ==", "sed 's/.*{", "unless-frozen = all-deploys", "dlock freeze all-deploys"]
+         "log = syslog", "journalctl --since", "$programname ==", "sed 's/.*{", "unless-frozen = all-deploys", "dlock freeze all-deploys",
+         "-k report --once-per", "Install dlock", "extends: .dlock", "skopeo copy", "COPY --from=registry"]
 
 
 def test_each_block_of_the_recipes_is_tried():
@@ -93,6 +94,68 @@ def test_the_service_runs_the_job_on_one_host(dlock, tmp_path, try_it):
     assert holder.wait().status == 0
     done = try_it(line)
     assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_hosts_of_the_same_second_are_spread_and_one_runs_the_job(tmp_path, try_it):
+    """Each host has its own second, below 60; as cron does it, a backslash is taken off each %."""
+    line = re.search(r"^0 3 \* \* \* +(.*)$", block_with("-k report --once-per", RECIPES), re.M)[1].replace("\\%", "%")
+    line = line.replace("/usr/local/bin", str(tmp_path))
+    program(tmp_path / "report", "echo ran; /bin/sleep 0.5")
+    program(tmp_path / "sleep", 'echo "$1" >>seconds; exec /bin/sleep 0')
+    program(tmp_path / "hostname", 'echo "web-$HOST"')
+    done = try_it(f"PATH={tmp_path}:$PATH", "for n in $(seq 1 20); do (export HOST=$n; " + line + ") & done; wait; export HOST=1;", line)
+    assert (done.returncode, done.stdout) == (0, "ran\n")
+    seconds = [int(s) for s in (tmp_path / "seconds").read_text().split()]
+    assert len(set(seconds)) > 10 and max(seconds) < 60
+
+
+# ---- what a release has ----
+
+
+def release(tmp_path, name):
+    """A file of a release with a dlock that is there, its checksum, and programs that fetch it and install it in tmp_path."""
+    tree = tmp_path / name / "bin"
+    tree.mkdir(parents=True)
+    shutil.copy(DLOCK, tree / "dlock")
+    subprocess.run(["tar", "-C", tmp_path, "-czf", tmp_path / f"{name}.tar.gz", name], check=True)
+    program(tmp_path / "fetch", f'[ "$2" = dlock.tar.gz ] && [ "$3" = https://files.example.org/dlock/{name}.tar.gz ] && cp "{tmp_path}/{name}.tar.gz" "$2"')
+    for tool in ("curl", "wget"):
+        program(tmp_path / tool, 'exec fetch "$@"')
+    program(tmp_path / "sudo", 'exec "$@"')
+    (tmp_path / "local").mkdir()
+    done = subprocess.run(["sha256sum", tmp_path / f"{name}.tar.gz"], stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout.split()[0]
+
+
+@pytest.mark.parametrize("marker, kind", [("Install dlock", ""), ("extends: .dlock", "-static")])
+def test_runners_take_the_files_of_a_release(tmp_path, try_it, marker, kind):
+    """Only those of the right checksum."""
+    yaml = pytest.importorskip("yaml")
+    version = text_of(TOP / "Makefile").split("\nVERSION := ")[1].split()[0]
+    checksum = release(tmp_path, f"dlock-{version}-linux-x86_64{kind}")
+    found = yaml.safe_load(block_with(marker, RECIPES))
+    step = found[0] if isinstance(found, list) else found[".dlock"]
+    variables = step.get("env") or step["variables"]
+    lines = step["run"].splitlines() if "run" in step else step["before_script"]
+    lines = [line.replace("/usr/local", f"{tmp_path}/local") for line in lines]
+    start = [f"set -e; export PATH={tmp_path}:$PATH RELEASE={variables['RELEASE']} SHA256="]
+    assert re.fullmatch("[0-9a-f]{64}", variables["SHA256"])
+    wrong = try_it(start[0] + variables["SHA256"], *lines)
+    assert wrong.returncode != 0 and not (tmp_path / "local/bin/dlock").exists()
+    done = try_it(start[0] + checksum, *lines, f"{tmp_path}/local/bin/dlock version | head -n 1")
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == f"dlock {version}", done
+    if kind:
+        program(tmp_path / "migrate.sh", "dlock status migrate/prod")
+        done = try_it(*found["migrate"]["script"])
+        assert done.returncode == 0 and "is held" in done.stdout
+
+
+def test_the_image_is_named_as_it_is_packed():
+    """What it is, test_static.py tells."""
+    version = text_of(TOP / "Makefile").split("\nVERSION := ")[1].split()[0]
+    name = re.search(r"oci-archive:(\S+) docker://registry.example.org/dlock:(\S+)", block_with("skopeo copy", RECIPES))
+    assert name.groups() == (f"dlock-{version}-x86_64.oci.tar", version)
+    assert block_with("COPY --from=registry", RECIPES) == f"COPY --from=registry.example.org/dlock:{version} /dlock /usr/local/bin/dlock\n"
 
 
 # ---- all deploys ----
