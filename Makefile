@@ -99,7 +99,7 @@ BACKENDS := $(wildcard backends/*.c backends/common/*.c backends/file/*.c) $(if 
 	$(if $(USE_REDIS),$(wildcard backends/redis/*.c)) $(if $(USE_ZK),$(wildcard backends/zk/*.c)) \
 	$(if $(USE_PG),$(wildcard backends/pg/*.c)) $(if $(USE_MYSQL),$(wildcard backends/mysql/*.c)) \
 	$(if $(USE_MEMCACHED),$(wildcard backends/memcached/*.c)) $(if $(USE_ETCD),$(wildcard backends/etcd/*.c)) $(if $(STATIC),backends/musl/glibc.c)
-# The code and strings that each run uses stand together: every 64 KiB more is a page fault.
+# The code and strings that each run uses stand together, or it would have eight page faults more.
 FIRST := $(patsubst %,cmd/%.c,args conf environment json main mask options parse params record run said say text variables) $(wildcard cmd/supervise/*.c)
 SOURCES := $(FIRST) $(BACKENDS) $(filter-out $(FIRST),$(wildcard cmd/*.c))
 OBJECTS := $(SOURCES:%.c=$(O)/%.o)

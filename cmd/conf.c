@@ -315,14 +315,11 @@ take_line(void *ctx, const struct conf_line *l, struct fault *f)
 enum rc
 conf_take(struct said_list *all, struct conf_text *t, struct fault *f)
 {
-	static struct taking r; /* two pages, which a stack would touch anew */
+	struct taking r = {.text = t, .all = all};
 	struct fault why = {""};
 	int number = 1;
 	enum rc rc;
 
-	r.text = t;
-	r.all = all;
-	r.nhere = 0;
 	rc = add_section(&r, t->user ? BY_USER : BY_SYSTEM, "", NULL, &why);
 	if (rc == RC_OK)
 		rc = conf_cut(t->text, t->n, take_line, &r, &number, &why);

@@ -217,9 +217,8 @@ put_facts(struct json *j, const struct params *p, const struct log_line *l,
 void
 log_write(const struct params *p, const struct log_line *l)
 {
-	/* the pages of a stack are touched even where there is no log */
-	static char line[LOG_BYTES];
-	static struct record_own own;
+	char line[LOG_BYTES];
+	struct record_own own;
 	const struct params_log *to = &p->show.log;
 	struct json j;
 	size_t n;

@@ -204,7 +204,7 @@ print_version(struct params *p)
 		print_version_object();
 		return say_written();
 	}
-	/* a buffer of ours, since stdio's malloc() costs as much as all this */
+	/* a buffer of ours, since stdio would call malloc() for one: a page fault */
 	setvbuf(stdout, room, _IOFBF, sizeof room);
 	puts("dlock " DLOCK_VERSION);
 	for (size_t i = 0; backends[i]; i++) {

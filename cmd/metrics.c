@@ -488,8 +488,7 @@ void
 metrics_add(const struct params *p, const struct metrics_run *r)
 {
 	struct fault f = {""};
-	/* the pages of a stack are touched even where there are no metrics */
-	static char next[PATH_MAX + 16];
+	char next[PATH_MAX + 16];
 	enum rc rc = RC_SYSTEM;
 	int fd;
 

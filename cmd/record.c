@@ -152,8 +152,7 @@ find_told(char *out, bool who)
 static bool
 find_unit(char *out)
 {
-	/* the pages of a stack are touched even without systemd */
-	static char text[4096];
+	static char text[4096]; /* on the stack it would be a page fault, also without systemd */
 	char *rest = text, *line, *name = NULL;
 	size_t n;
 
@@ -249,7 +248,9 @@ record_find_own(struct record_own *r, const struct params *p, pid_t pid)
 	r->said.command = slash && slash[1] ? slash + 1 : path;
 }
 
-/* The words behind the first, as a shell would have to be told them, into out[ARGUMENTS_BYTES]. */
+/*
+ * The words behind the first, as a shell would have to be told them, into out[ARGUMENTS_BYTES].
+ */
 static const char *
 join_arguments(char *out, char *const *words)
 {
@@ -276,7 +277,9 @@ join_arguments(char *out, char *const *words)
 	return out;
 }
 
-/* What others may be told of how long it is to last.  Each of several keys has a time of its own. */
+/*
+ * What others may be told of how long it is to last.  Each of several keys has a time of its own.
+ */
 static void
 put_lengths(struct json *j, const struct params *p)
 {

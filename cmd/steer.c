@@ -62,8 +62,9 @@ refuse_unknown(const struct action *s)
 }
 
 /*
- * Logs what was done, or (rc is not RC_OK) may have been done, for the server has not confirmed it.
- * `l` has the event, and what is this deed's own; `did` and `after` are words around who did it.
+ * Logs what was done, or (rc is not RC_OK) may have been done, for the server has not confirmed
+ * it.  `l` has the event, and what is this deed's own; `did` and `after` are words around who did
+ * it.
  */
 static void
 log_deed(const struct action *s, struct log_line *l, enum rc rc, const char *did,
@@ -134,7 +135,10 @@ one_left(const struct breaking *b)
 	return NULL;
 }
 
-/* "renewed 4s ago"; where that is not known, "its lease ends in 21s", "its lease ends when its process ends" */
+/*
+ * "renewed 4s ago"; where that is not known, "its lease ends in 21s", "its lease ends when its
+ * process ends"
+ */
 static struct brief
 describe_lease(const struct view *v, const struct person *p)
 {

@@ -30,19 +30,6 @@ outer_backend(struct join_address *a, const char *keepers, bool living)
 	return *a->backend ? a->backend : environment_get("DLOCK_BACKEND");
 }
 
-/*
- * Is there any variable of ours?  Most runs have none, and so need no getenv() for each option.
- */
-static bool
-has_variables(void)
-{
-	char **e = environ;
-
-	while (*e && strncmp(*e, "DLOCK_", strlen("DLOCK_")) != 0)
-		e++;
-	return *e;
-}
-
 /* DLOCK_OPTION stands for several flags, with blanks between them. */
 static void
 add_settings(struct said_list *all, const char *value)
@@ -70,12 +57,11 @@ variables_read(struct said_list *all)
 	static struct join_address nearest, living;
 	const char *keepers = environment_get("DLOCK_KEEPER");
 	const char *backend = keepers ? outer_backend(&nearest, keepers, false) : NULL;
-	bool has_ours = has_variables(),
-	     inherits = keepers && (options[OPT_BACKEND].cmds & all->cmd);
+	bool inherits = keepers && (options[OPT_BACKEND].cmds & all->cmd);
 
 	if (inherits)
 		all->outer = outer_backend(&living, keepers, true);
-	for (int i = 0; i < OPTIONS && has_ours; i++) {
+	for (int i = 0; i < OPTIONS; i++) {
 		const char *value = options[i].env && (options[i].cmds & all->cmd)
 		    ? environment_get(options[i].env)
 		    : NULL;

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-static _Alignas(4096) char first[65536];
+static _Alignas(4096) char first[65536]; /* whole pages: a page fault less */
 
 void *
 alloc_store(size_t size)

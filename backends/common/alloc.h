@@ -1,7 +1,7 @@
 /*
  * alloc.h - gives a store its memory.
  *
- * A run opens one store.  Its memory is static, since the first call of malloc() costs ten page
+ * A run opens one store.  Its memory is static, since the first call of malloc() costs seven page
  * faults, as much as taking a lock.  Further stores come from the heap.
  */
 #ifndef DLOCK_ALLOC_H

@@ -1,7 +1,7 @@
 /*
  * append.h - puts a text together, piece by piece.
  *
- * Every run writes such texts, so this does without stdio: its first use costs a process ten
+ * Every run writes such texts, so this does without stdio, whose first use costs a run seven
  * page faults.  Each function writes at `at` and before `end`, which is beyond `at`, and a NUL
  * behind it; it returns where that NUL is.  A piece that does not fit is cut off.
  */

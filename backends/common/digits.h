@@ -1,5 +1,8 @@
 /*
  * digits.h - bytes and numbers as digits, and back.
+ *
+ * Every run reads and writes some, so this does without the C library's isalnum() and strtoull():
+ * each reads a page of tables that a run needs for nothing else.
  */
 #ifndef DLOCK_COMMON_DIGITS_H
 #define DLOCK_COMMON_DIGITS_H
@@ -7,6 +10,9 @@
 #include <ctype.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#define LETTERS_AND_DIGITS \
+	"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 /*
  * The byte that two hexadecimal digits mean, in either case.  -1: they are none.  It reads no

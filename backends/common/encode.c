@@ -5,10 +5,6 @@
 
 #include <string.h>
 
-/* isalnum() would read a page of the locale's. */
-#define LETTERS_AND_DIGITS \
-	"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-
 size_t
 encode_key(char *out, size_t size, const char *key)
 {

@@ -2,12 +2,9 @@
 #include "endpoint.h"
 
 #include "append.h"
+#include "digits.h"
 
 #include <string.h>
-
-/* isalnum() would read a page of the locale's. */
-#define LETTERS_AND_DIGITS \
-	"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 enum { PORT_MOST = 65535 };
 

@@ -31,8 +31,9 @@ enum rc fault_set(struct fault *, enum rc, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /*
- * Does the same with two words, "WHERE does not answer", without stdio.  A backend calls it where
- * every run writes a sentence before it asks, and seldom says it.
+ * Writes "WHERE WHAT", such as "redis 10.0.0.5:6379 does not answer", without stdio.  A backend
+ * calls it where every run writes a sentence before it asks, and seldom says it: stdio would cost
+ * such a run four page faults.
  */
 enum rc fault_of(struct fault *, enum rc, const char *where, const char *what);
 

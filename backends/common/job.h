@@ -1,5 +1,6 @@
 /*
- * job.h - what all backends decide of a job: the ID of its period, whether its last run is recent.
+ * job.h - what all backends decide of a job: the ID of its period, whether its last run is
+ * recent.
  */
 #ifndef DLOCK_COMMON_JOB_H
 #define DLOCK_COMMON_JOB_H
@@ -21,8 +22,8 @@ enum rc job_name_period(
     const struct job *, int64_t us, const char *where, struct fault *);
 
 /*
- * Is a run that ended with 0 within the job's cooldown?  It began `age_us` microseconds ago by the
- * server's clock; below 0 it is dated ahead of that clock.  The rule is in struct job.
+ * Is a run that ended with 0 within the job's cooldown?  It began `age_us` microseconds ago by
+ * the server's clock; below 0 it is dated ahead of that clock.  The rule is in struct job.
  */
 static inline bool
 job_is_recent(const struct job *j, int64_t age_us)

@@ -20,12 +20,16 @@ enum rc refuse_kind(struct fault *, const char *where, enum lock_kind kind,
 enum rc refuse_done(
     struct fault *, const struct job *, int64_t began_ms, const char *who);
 
-/* RC_DONE: the last run that ended with 0 began `age` nanoseconds ago; below 0: it is dated ahead. */
+/*
+ * RC_DONE: the last run that ended with 0 began `age` nanoseconds ago; below 0: it is dated
+ * ahead.
+ */
 enum rc refuse_recent(struct fault *, const struct job *, int64_t age);
 
 /*
- * Returns `rc`: RC_REVOKED where somebody asks for the hold back, RC_LOST where somebody has taken
- * it by force.  That one's `record` goes to host->breaker, unless it is longer than a record may be.
+ * Returns `rc`: RC_REVOKED where somebody asks for the hold back, RC_LOST where somebody has
+ * taken it by force.  That one's `record` goes to host->breaker, unless it is longer than a
+ * record may be.
  */
 enum rc refuse_broken(
     struct host *, struct fault *, enum rc, const char *where, const char *record);

@@ -10,8 +10,8 @@
 
 /*
  * Writes "***" over `secret` wherever it stands in `text`: as it is, or with characters of it as
- * %XX, \xXX, \uXXXX or behind a backslash, or with blanks for its control characters.  Its first 8
- * characters count as all of it, since an echo is often cut.  `secret` is decoded, as the user
+ * %XX, \xXX, \uXXXX or behind a backslash, or with blanks for its control characters.  Its first
+ * 8 characters count as all of it, since an echo is often cut.  `secret` is decoded, as the user
  * means it.  NULL, or one of fewer than 3 characters, changes nothing.  The text never grows.
  */
 void secret_blot(char *text, const char *secret);

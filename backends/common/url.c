@@ -20,7 +20,7 @@ cut_login(struct url *u, const char *text, size_t n)
 	return at + 1;
 }
 
-/* Does what strcspn(3) does without its table, which costs two page faults. */
+/* Does what strcspn(3) does without its table, which costs a page fault. */
 static size_t
 before_any(const char *text, const char *marks)
 {
