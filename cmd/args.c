@@ -658,7 +658,8 @@ args_read(struct params *p, unsigned cmd, char **argv, struct fault *f)
 	memset(p, 0, offsetof(struct params, texts));
 	p->cmd = cmd;
 	p->wait = (struct params_wait){.most = NEVER, .conflict_status = STATUS_BUSY};
-	p->terms = (struct terms){.ttl = 30 * NS_PER_S, .max_run = NEVER};
+	p->terms = (struct terms){
+	    .ttl = 30 * NS_PER_S, .max_run = NEVER, .kill_after = NEVER};
 	p->show.status_fd = -1;
 	p->command = (struct params_command){
 	    .shell = {"/bin/sh", "-c"}, .signal = SIGTERM};

@@ -251,7 +251,7 @@ read_metrics(struct table *t, const char *path, mode_t *mode, struct fault *f)
 static int
 result_of(const struct metrics_run *r)
 {
-	if (strcmp(r->verdict, "ended") == 0)
+	if (strcmp(r->verdict, "ended") == 0 || strcmp(r->verdict, "killed") == 0)
 		return r->status == 0 ? OK : FAILED;
 	for (int i = MAX_RUN; i < ERROR; i++)
 		if (strcmp(results[i], r->verdict) == 0)

@@ -105,7 +105,7 @@ _dlock_options()
 	local ask='--config --profile --backend --url --option'
 	local kind='--shared --exclusive --limit' wait='--nonblock --wait --conflict-exit-code'
 	local lease='--newest --ttl --grace --signal' said='--who --why' shown='--show-arguments'
-	local job='--min-hold --max-run --wait-tree --once --once-per --at-offset --cooldown --skipped-exit-code'
+	local job='--min-hold --max-run --kill-after --wait-tree --once --once-per --at-offset --cooldown --skipped-exit-code'
 
 	case $1 in
 	run) options="--key $ask $kind $wait --unless-frozen $lease $job --with-parent --command $said $shown --status-fd --metrics-file --log --quiet --verbose" ;;
@@ -159,7 +159,7 @@ _dlock_value()
 	--signal)
 		mapfile -t COMPREPLY < <(compgen -W 'TERM INT HUP QUIT USR1 USR2 KILL' -- "$cur")
 		;;
-	--limit | --wait | -w | --conflict-exit-code | -E | --ttl | -t | --grace | --min-hold | --max-run | --once | \
+	--limit | --wait | -w | --conflict-exit-code | -E | --ttl | -t | --grace | --min-hold | --max-run | --kill-after | --once | \
 		--at-offset | --cooldown | --skipped-exit-code | --command | -c | --who | --why | --status-fd | --profile | --token | \
 		--for | --until | --held-over | --pid | --done-within) ;;
 	*) return 1 ;;
@@ -198,7 +198,7 @@ _dlock_setting()
 _dlock_find_command()
 {
 	local i=2 word keyed='' ended='' run=''
-	local valued='^(-[sxnqvh]*([kbuOwEtc])(.*)|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|unless-frozen|ttl|grace|signal|min-hold|max-run|once|once-per|at-offset|cooldown|skipped-exit-code|command|who|why|status-fd|metrics-file|log))$'
+	local valued='^(-[sxnqvh]*([kbuOwEtc])(.*)|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|unless-frozen|ttl|grace|signal|min-hold|max-run|kill-after|once|once-per|at-offset|cooldown|skipped-exit-code|command|who|why|status-fd|metrics-file|log))$'
 
 	first=
 	[[ ${DLOCK_KEY-} && ! ${DLOCK_KEEPER-} ]] && keyed=1

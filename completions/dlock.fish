@@ -28,7 +28,7 @@ function __dlock_command
             set ended
         else
             string match -qr -- '^(-[sxnqvh]*k|--key)' $word; and set keyed 1
-            if string match -qr -- '^(-[sxnqvh]*[kbuOwEtc]|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|unless-frozen|ttl|grace|signal|min-hold|max-run|once|once-per|at-offset|cooldown|skipped-exit-code|command|who|why|status-fd|metrics-file|log))$' $word
+            if string match -qr -- '^(-[sxnqvh]*[kbuOwEtc]|--(key|config|profile|backend|url|option|limit|wait|conflict-exit-code|unless-frozen|ttl|grace|signal|min-hold|max-run|kill-after|once|once-per|at-offset|cooldown|skipped-exit-code|command|who|why|status-fd|metrics-file|log))$' $word
                 set -e words[1]
             end
         end
@@ -123,6 +123,7 @@ complete -c dlock -n '__dlock_knows run config' -l signal -x -a 'TERM INT HUP QU
 complete -c dlock -n '__dlock_knows hold' -l signal -x -a 'TERM INT HUP QUIT USR1 USR2 KILL' -d 'Asks PID to stop, if the lock is lost'
 complete -c dlock -n '__dlock_knows run config' -l min-hold -x -d 'Keep the lock at least this long'
 complete -c dlock -n '__dlock_knows run config' -l max-run -x -d 'Stop the command after this long'
+complete -c dlock -n '__dlock_knows run config' -l kill-after -x -d 'Kill the command this long after TERM, HUP or INT'
 complete -c dlock -n '__dlock_knows run config' -l wait-tree -d 'Release only when every descendant has ended'
 complete -c dlock -n '__dlock_knows run' -l with-parent -d 'End with the parent process'
 complete -c dlock -n '__dlock_knows hold' -l with-parent -d 'End the waiting with the parent process'

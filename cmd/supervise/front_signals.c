@@ -300,7 +300,8 @@ front_signals_take(struct front *f, const struct received *r)
 		return;
 	case DEED_NOTHING:
 		/* what is waited for may just have been granted: the keeper knows */
-		if (m.got.state != SIGNAL_WAITS || m.got.sender == FROM_DLOCK)
+		if ((m.got.state != SIGNAL_WAITS || m.got.sender == FROM_DLOCK) &&
+		    !(f->params->terms.kill_after != NEVER && signal_asks(&m.got)))
 			return;
 		break;
 	case DEED_STOP_WAITING:

@@ -279,12 +279,17 @@ obey_signal(struct keeper *k, struct signal_case *c)
 	case DEED_STOP:
 		break;
 	}
+	/* also if the command had it already; one to us counts if it is passed on */
+	if ((c->state == SIGNAL_RUNS || c->state == SIGNAL_RESTS) && signal_asks(c) &&
+	    (c->getter == BY_FRONT || deed == DEED_PASS_ON))
+		react(k, EV_ASKED, c->sig);
 }
 
 static void
 take_signal(struct keeper *k, int sig)
 {
-	struct signal_case c = {.sig = sig, .getter = BY_KEEPER};
+	struct signal_case c = {
+	    .sig = sig, .getter = BY_KEEPER, .ends = signal_is_end(sig)};
 
 	if (sig == SIGCHLD) {
 		reap(k);

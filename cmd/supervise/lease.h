@@ -23,7 +23,9 @@ struct terms {
 	/* keep the lock so long after the grant; 0: no longer than needed */
 	int64_t min_hold;
 	int64_t max_run; /* let the command run so long; NEVER: as long as it likes */
-	bool wait_tree;  /* the lock covers all descendants, not the command alone */
+	/* let it run so long after a signal that asks us to end; NEVER: the same */
+	int64_t kill_after;
+	bool wait_tree; /* the lock covers all descendants, not the command alone */
 	/* of several keys: when one is lost, the others are still to be released */
 	bool several;
 	bool nested;   /* an enclosing dlock has the lock, and keeps it for min_hold */

@@ -114,6 +114,15 @@ signal_reach_by_code(int sig, int code, bool leads)
 	return REACH_US;
 }
 
+bool
+signal_asks(const struct signal_case *c)
+{
+	bool counts = c->sig == SIGTERM || c->sig == SIGHUP ||
+	    (c->sig == SIGINT && !c->key);
+
+	return counts && c->ends && c->sender != FROM_DLOCK;
+}
+
 static enum signal_deed
 decide_waiting(const struct signal_case *c)
 {

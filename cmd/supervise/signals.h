@@ -76,6 +76,9 @@ enum signal_deed signal_decide(const struct signal_case *);
  */
 enum signal_reach signal_reach_by_code(int sig, int code, bool leads);
 
+/* Does it ask dlock itself to end, so that --kill-after counts?  Not by a key: programs use it. */
+bool signal_asks(const struct signal_case *);
+
 /* Does this signal stop? */
 bool signal_is_stop(int sig);
 

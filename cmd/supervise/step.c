@@ -119,12 +119,17 @@ run_ends(const struct keep *k)
 	return instant_after(k->tree.started_at, k->terms.max_run);
 }
 
+/* Has a command run as long as it could, or was let, under a lock that was ours? */
+static bool
+has_run(const struct ending *e)
+{
+	return e->kind == END_COMMAND || e->kind == END_MAX_RUN || e->kind == END_KILLED;
+}
+
 instant
 keep_wanted_until(const struct keep *k)
 {
-	return k->ending.kind == END_COMMAND || k->ending.kind == END_MAX_RUN
-	    ? k->after.keep_until
-	    : 0;
+	return has_run(&k->ending) ? k->after.keep_until : 0;
 }
 
 /*
@@ -215,9 +220,7 @@ released(struct keep *k, instant now, enum rc rc)
 		k->phase = PH_OVER;
 		if (rc == RC_OK && k->terms.nested && !k->reported)
 			k->ending.kept = KEPT_OUTSIDE;
-		if (rc == RC_LOST &&
-		    (k->ending.kind == END_COMMAND || k->ending.kind == END_MAX_RUN ||
-			k->ending.kind == END_LOST))
+		if (rc == RC_LOST && (has_run(&k->ending) || k->ending.kind == END_LOST))
 			lose(k, LOSS_FOUND);
 	} else if (!k->reported) {
 		k->ending.unconfirmed = true;
@@ -238,6 +241,8 @@ not_executed(struct keep *k, int error)
 	if (error == ETIME || (error == 0 && k->ending.kind == END_LOST))
 		k->ending = (struct ending){
 		    .kind = END_REFUSED, .value = RC_AGAIN, .too_late = true};
+	else if (error == 0 && k->ending.kind == END_KILLED)
+		k->ending.kind = END_INTERRUPTED;
 	else if (error == 0)
 		k->ending = (struct ending){.kind = END_REFUSED, .value = RC_SYSTEM};
 	else
@@ -256,6 +261,17 @@ overtaken(struct keep *k)
 	lose(k, LOSS_SILENCE);
 	k->tree.stopping = true;
 	k->tree.stop_by = instant_first(k->tree.stop_by, k->lease.kill_at);
+}
+
+/* --kill-after: of several signals the first counts. */
+static void
+asked(struct keep *k, instant now, int sig)
+{
+	if (k->phase != PH_HOLD || k->terms.kill_after == NEVER || k->tree.asked)
+		return;
+	k->tree.asked = sig;
+	k->tree.stop_by = instant_first(
+	    k->tree.stop_by, instant_after(now, k->terms.kill_after));
 }
 
 static void
@@ -325,6 +341,9 @@ absorb(struct keep *k, instant now, const struct event *e, struct actions *a)
 		if (k->phase < PH_HOLD)
 			end_with(k, END_INTERRUPTED, e->value);
 		break;
+	case EV_ASKED:
+		asked(k, now, e->value);
+		break;
 	case EV_ORPHANED:
 		k->orphaned = true;
 		end_with(k, END_ORPHANED, 0);
@@ -366,6 +385,10 @@ guard_tree(struct keep *k, instant now, struct actions *a)
 			    a);
 		return;
 	}
+	/* nobody has stopped it since it was asked to end */
+	if (now >= k->tree.stop_by && !k->tree.stopping &&
+	    (k->ending.kind == END_NONE || k->ending.kind == END_COMMAND))
+		k->ending = (struct ending){.kind = END_KILLED, .value = k->tree.asked};
 	if (now >= k->lease.kill_at || now >= k->tree.stop_by || k->lease.disowned ||
 	    k->tree.killing_since != NEVER) {
 		k->tree.stopping = true;

@@ -22,7 +22,8 @@
  *     later may be the work of the front's TERM, and the whole tree must go.
  *  6. A keeper that is asked for the lock back (EV_REVOKED) goes on renewing while the
  *     command stops, TERM first and KILL after grace, and then releases.
- *  7. A release that nobody answers is asked for again, after the report, until
+ *  7. DO_KILL no later than the first step at or after kill_after from EV_ASKED.
+ *  8. A release that nobody answers is asked for again, after the report, until
  *     the lease has surely ended at the server.
  */
 #ifndef DLOCK_STEP_H
@@ -57,6 +58,7 @@ enum event_kind {
 	EV_PARTED,      /* and no longer does */
 	EV_KEEP,        /* one of them wants the lock kept for `lease` from now */
 	EV_INTERRUPTED, /* a signal that should end the waiting: value is its number, or */
+	EV_ASKED,       /* a signal asks us to end: value is its number; --kill-after */
 	EV_ORPHANED,    /* the front is gone */
 	EV_OVERTAKEN,   /* we were late: the front has sent TERM instead */
 	EV_TERMINATED,  /* somebody wants us to end: no --min-hold, no trying on */
@@ -81,6 +83,7 @@ enum ending_kind {
 	END_INTERRUPTED, /* value: signal, or INTERRUPTED_BY_LOOK */
 	END_ORPHANED,
 	END_MAX_RUN,
+	END_KILLED, /* by --kill-after; value: the signal that had asked us */
 	END_LOST,
 };
 
@@ -135,7 +138,8 @@ struct keep_tree {
 	bool empty;            /* and so was everything it left behind */
 	unsigned joined;       /* nested dlocks that hold along with us */
 	bool stopping;         /* TERM has been asked for */
-	instant stop_by;       /* KILL what is being stopped; NEVER */
+	instant stop_by;       /* KILL what is being stopped, or was asked to; NEVER */
+	int asked;             /* the signal that has asked us to end; 0 */
 	instant killing_since; /* NEVER: not yet */
 };
 

@@ -194,6 +194,8 @@ verdict_status(const struct ending *e)
 		return exit_of_exec(e->value);
 	case END_MAX_RUN:
 		return STATUS_MAX_RUN;
+	case END_KILLED:
+		return exit_of_signal(e->value);
 	case END_LOST:
 		return STATUS_LOST;
 	case END_ORPHANED:
@@ -257,6 +259,13 @@ verdict_in_words(const struct params *p, const struct ending *e, const struct he
 		verdict_decide(&v, verdict_status(e), "max-run",
 		    "stopped '%s' under %s after --max-run %s; %s", s.command, s.key.text,
 		    parse_span(p->terms.max_run).text, after(e));
+		break;
+	case END_KILLED:
+		verdict_decide(&v, verdict_status(e), "killed",
+		    "killed '%s' under %s: it had not ended --kill-after %s after %s; %s",
+		    s.command, s.key.text, parse_span(p->terms.kill_after).text,
+		    parse_signal_text(e->value).text, after(e));
+		v.signal = e->value;
 		break;
 	case END_LOST:
 		lost(&v, p, e, &s);

@@ -28,6 +28,7 @@
  *	guard_tree      an empty tree loses nothing               NO_SPIN
  *	guard_tree      KILL_PATIENCE has no end                  RUN_ENDS
  *	next_wake       run_ends() is left out                    MAX_RUN_STOPS
+ *	asked           does nothing, or stop_by comes later      ASKED_KILLS
  *	step            KILL_AGAIN is left out                    KILL_REPEATED, NO_SPIN
  *	take_lease      counts from the answer, not the request   EXCLUSION, KILL_IN_TIME, TERM_IN_TIME,
  *	                                                          GO_ONCE_ON_A_GRANT, LOSS_IS_TOLD
@@ -95,6 +96,7 @@ enum invariant {
 	REVOKED_STOPS,
 	TERM_IN_TIME,
 	MAX_RUN_STOPS,
+	ASKED_KILLS,
 	ORPHAN_STOPS,
 	EXCLUSION,
 	RELEASE_AFTER_TREE,
@@ -126,6 +128,7 @@ static const char *const promise[INVARIANTS] = {
     [REVOKED_STOPS] = "TERM or KILL as soon as the lock is wanted back",
     [TERM_IN_TIME] = "TERM or KILL in the first step at or after term_at",
     [MAX_RUN_STOPS] = "TERM or KILL in the first step after --max-run",
+    [ASKED_KILLS] = "KILL in the first step --kill-after a signal has asked",
     [ORPHAN_STOPS] = "TERM or KILL as soon as the front is gone",
     [EXCLUSION] = "nothing covered runs while the server has granted the lock to another",
     [RELEASE_AFTER_TREE] = "release only when the covered tree is gone",
@@ -201,6 +204,7 @@ enum kind {
 	K_EMPTY,
 	K_ORPHANED,
 	K_INTERRUPT,
+	K_ASKED,
 	K_PEER_ASKS,  /* value: 0 one in the tree, 1 one outside */
 	K_PEER_KEEPS, /* value: ms */
 	K_PEER_PARTS,
@@ -292,6 +296,7 @@ struct world {
 	bool done;         /* with the tree: nothing is covered any more */
 	bool cut_short;    /* TERM came from the front while something covered ran */
 	bool hurry;
+	instant asked_by; /* --kill-after is over; NEVER */
 	instant keep_until;
 	bool term_asked, kill_asked, gone, empty, granted, usable, lost_known;
 	unsigned joined;
@@ -488,6 +493,9 @@ look(struct world *w)
 		require(w, MAX_RUN_STOPS,
 		    stopped || w->now <= instant_after(run_over(w), LATE) ||
 			paused_at(w, run_over(w)));
+		require(w, ASKED_KILLS,
+		    w->kill_asked || w->now <= instant_after(w->asked_by, LATE) ||
+			paused_at(w, w->asked_by));
 	}
 }
 
@@ -823,6 +831,8 @@ peer_asks(struct world *w, int which)
 	deliver(w, (struct event){.kind = EV_JOINED});
 }
 
+static void arrive(struct world *, const struct logged *);
+
 static void
 take_input(struct world *w, const struct logged *e)
 {
@@ -841,7 +851,10 @@ take_input(struct world *w, const struct logged *e)
 	case K_ENDED:
 		if (!w->ran && w->keep.phase != PH_ASK && !w->not_executed)
 			deliver(w, (struct event){.kind = EV_EXEC_FAILED});
-		deliver(w, (struct event){.kind = EV_ENDED, .value = e->value});
+		if (w->paused) /* in between: it is still to do what that has led to */
+			arrive(w, e);
+		else
+			deliver(w, (struct event){.kind = EV_ENDED, .value = e->value});
 		break;
 	case K_EMPTY:
 		deliver(w, (struct event){.kind = EV_EMPTY});
@@ -851,6 +864,9 @@ take_input(struct world *w, const struct logged *e)
 		break;
 	case K_INTERRUPT:
 		deliver(w, (struct event){.kind = EV_INTERRUPTED, .value = 2});
+		break;
+	case K_ASKED:
+		deliver(w, (struct event){.kind = EV_ASKED, .value = 15});
 		break;
 	case K_PEER_ASKS:
 		peer_asks(w, e->value);
@@ -1007,6 +1023,13 @@ note_event(struct world *w, const struct event *e)
 	case EV_EMPTY:
 		w->empty = true;
 		break;
+	case EV_ASKED:
+		if (w->keep.phase != PH_HOLD || w->asked_by != NEVER)
+			break;
+		w->asked_by = instant_after(w->now, w->terms.kill_after);
+		if (w->asked_by != NEVER)
+			later(w, w->terms.kill_after + LATE + 1, W_LOOK_RUN, 0, 0);
+		break;
 	case EV_ORPHANED:
 		w->orphaned = true;
 		break;
@@ -1040,6 +1063,8 @@ check_stopping(
 	require(
 	    w, KILL_IN_TIME, w->kill_asked || (a->set & DO_KILL) || w->now < w->kill_at);
 	require(w, MAX_RUN_STOPS, stop || w->now < run_over(w));
+	require(
+	    w, ASKED_KILLS, w->kill_asked || (a->set & DO_KILL) || w->now < w->asked_by);
 	require(w, ORPHAN_STOPS, stop || !w->orphaned);
 	require(w, REVOKED_STOPS, stop || !w->revoked);
 	require(w, KILL_ON_DISOWNED, e->kind != EV_DISOWNED || (a->set & DO_KILL));
@@ -1056,7 +1081,8 @@ static bool
 own_end(const struct world *w)
 {
 	return w->go &&
-	    (w->keep.ending.kind == END_COMMAND || w->keep.ending.kind == END_MAX_RUN);
+	    (w->keep.ending.kind == END_COMMAND || w->keep.ending.kind == END_MAX_RUN ||
+		w->keep.ending.kind == END_KILLED);
 }
 
 static void
@@ -1088,7 +1114,8 @@ static void
 check_ending(struct world *w, const struct actions *a)
 {
 	const struct ending *e = &w->keep.ending;
-	bool own = e->kind == END_COMMAND || e->kind == END_MAX_RUN;
+	bool own = e->kind == END_COMMAND || e->kind == END_MAX_RUN ||
+	    e->kind == END_KILLED;
 	/* by force, and no answer came through since */
 	bool unknowable = w->taken_away && !w->told_lost;
 
@@ -1105,7 +1132,9 @@ check_ending(struct world *w, const struct actions *a)
 	    !w->ran ||
 		(e->kind != END_REFUSED && e->kind != END_INTERRUPTED &&
 		    e->kind != END_EXEC));
-	require(w, COMMAND_RAN_IS_TRUE, w->ran || (!own && e->kind != END_LOST));
+	/* of one that cannot be killed nobody knows */
+	require(
+	    w, COMMAND_RAN_IS_TRUE, w->ran || (!own && e->kind != END_LOST) || e->stuck);
 	require(w, NOTHING_RAN_IS_TRUE, !w->told_done || (!w->ran && !w->go));
 	w->reported = true;
 	w->ending = *e;
@@ -1238,7 +1267,7 @@ deliver(struct world *w, struct event e)
 	static const char *const names[] = {"tick", "granted", "refused", "renewed",
 	    "unanswered", "revoked", "disowned", "alert", "released", "started",
 	    "exec failed", "ended", "empty", "joined", "parted", "keep", "interrupted",
-	    "orphaned", "overtaken", "terminated"};
+	    "asked", "orphaned", "overtaken", "terminated"};
 	struct actions a;
 	bool covered;
 
@@ -1283,7 +1312,8 @@ front_kills(struct world *w, enum duty duty)
 		(!w->page.finished && w->now >= w->page.kill_at + SLACK));
 	require(w, FRONT_IS_NEEDED, duty != DUTY_INTERRUPT || !w->page.granted);
 	require(w, OWN_END_IS_OWN,
-	    (e.kind != END_COMMAND && e.kind != END_MAX_RUN) || !w->cut_short);
+	    (e.kind != END_COMMAND && e.kind != END_MAX_RUN && e.kind != END_KILLED) ||
+		!w->cut_short);
 	require(w, NOTHING_RAN_IS_TRUE, !w->ran || e.kind != END_REFUSED);
 	require(w, NOTHING_LEFT_RUNNING, !w->page.finished || !covered_alive(w));
 	reached.taken_over += !w->page.finished;
@@ -1476,6 +1506,7 @@ choose_terms(struct world *w)
 	}
 	t->min_hold = chance(w, 25) ? below(w, 2 * t->ttl) : 0;
 	t->max_run = chance(w, 20) ? between(w, 1, 2 * t->ttl) : NEVER;
+	t->kill_after = chance(w, 50) ? between(w, 1, 2 * t->ttl) : NEVER;
 	t->wait_tree = chance(w, 30);
 	t->several = chance(w, 20);
 	t->seed = draw(w);
@@ -1527,6 +1558,8 @@ choose_world(struct world *w)
 		later(w, below(w, 3 * ttl), W_FRONT_PAUSE, 0, 0);
 	if (chance(w, 5))
 		later(w, below(w, 4 * ttl), K_TERMINATE, 0, 0);
+	for (int n = chance(w, 80) ? 0 : (int)between(w, 1, 2); n > 0; n--)
+		later(w, below(w, 3 * ttl), K_ASKED, 0, 0);
 	w->revokes = chance(w, 5);
 	for (int n = chance(w, 90) ? 0 : (int)between(w, 1, 3); n > 0; n--)
 		later(w, below(w, 2 * ttl), K_ALERT, 0, 0);
@@ -1558,7 +1591,7 @@ simulate(unsigned long seed, bool told)
 	w->told = told;
 	w->now = S; /* booted a second ago */
 	w->term_at = w->kill_at = w->granted_at = w->started_at = w->kill_asked_at =
-	    w->lost_at = NEVER;
+	    w->lost_at = w->asked_by = NEVER;
 	choose_terms(w);
 	choose_world(w);
 	w->page = (struct watch_page){

@@ -184,6 +184,25 @@ what_the_kernel_sends_to_a_group(void **state)
 	}
 }
 
+/* --kill-after counts from them. */
+static void
+what_asks_dlock_to_end(void **state)
+{
+	(void)state;
+	for (int sig = 1; sig <= 64; sig++) {
+		struct signal_case c = {.sig = sig, .ends = true};
+		bool asks = sig == SIGTERM || sig == SIGHUP || sig == SIGINT;
+
+		assert_int_equal(signal_asks(&c), asks);
+		c.key = true;
+		assert_int_equal(signal_asks(&c), asks && sig != SIGINT);
+		c.ends = false;
+		assert_false(signal_asks(&c));
+		c = (struct signal_case){.sig = sig, .ends = true, .sender = FROM_DLOCK};
+		assert_false(signal_asks(&c));
+	}
+}
+
 int
 main(void)
 {
@@ -191,6 +210,7 @@ main(void)
 	    cmocka_unit_test(each_row_is_decided_as_it_says),
 	    cmocka_unit_test(what_is_passed_on_has_not_been_had),
 	    cmocka_unit_test(what_the_kernel_sends_to_a_group),
+	    cmocka_unit_test(what_asks_dlock_to_end),
 	};
 
 	return cmocka_run_group_tests_name("signals", tests, NULL, NULL);

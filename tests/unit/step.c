@@ -53,6 +53,7 @@ begin_with(struct terms terms)
 	terms.ttl = 6 * S;
 	terms.grace = S;
 	terms.max_run = NEVER;
+	terms.kill_after = terms.kill_after ? terms.kill_after : NEVER;
 	keep_init(&keeper, &terms);
 	tell(-0.1, EV_TICK, 0);
 	assert_true(tell_event(0,
@@ -84,7 +85,7 @@ static void
 a_renewal_that_is_wanted_soon_comes_early_once(void **state)
 {
 	const struct terms terms = {
-	    .ttl = 6 * S, .grace = S, .max_run = NEVER, .seed = 1};
+	    .ttl = 6 * S, .grace = S, .max_run = NEVER, .kill_after = NEVER, .seed = 1};
 
 	(void)state;
 	keep_init(&keeper, &terms);
@@ -99,6 +100,70 @@ a_renewal_that_is_wanted_soon_comes_early_once(void **state)
 	    1.1, (struct event){.kind = EV_RENEWED, .sent = GRANT + S, .lease = 6 * S});
 	assert_false(tell(2.9, EV_TICK, 0).set & DO_RENEW);
 	assert_true(tell(3, EV_TICK, 0).set & DO_RENEW);
+}
+
+/* A command that a signal has asked to end goes on until the time is over, and no longer. */
+static void
+what_was_asked_to_end_is_killed_in_time(void **state)
+{
+	(void)state;
+	begin_with((struct terms){.seed = 1, .kill_after = S});
+	tell(2.7, EV_ASKED, 15);
+	assert_int_equal(tell(3, EV_ASKED, 1).wake, GRANT + (instant)(3.7 * S));
+	assert_false(tell(3.6, EV_TICK, 0).set & DO_KILL);
+	assert_true(tell(3.7, EV_TICK, 0).set & DO_KILL);
+	tell(3.8, EV_ENDED, 9);
+	tell(3.8, EV_EMPTY, 0);
+	assert_int_equal(keeper.phase, PH_GIVE_BACK);
+	assert_int_equal(keeper.ending.kind, END_KILLED);
+	assert_int_equal(keeper.ending.value, 15);
+}
+
+/* Its own end counts; that of what it has left does not. */
+static void
+what_ends_when_it_was_asked_ends_as_it_did(void **state)
+{
+	(void)state;
+	for (int wait_tree = 0; wait_tree < 2; wait_tree++) {
+		begin_with(
+		    (struct terms){.seed = 1, .kill_after = S, .wait_tree = wait_tree});
+		tell(2.7, EV_ASKED, 15);
+		tell(3, EV_ENDED, 3 << 8);
+		assert_int_equal(
+		    tell(3.7, EV_TICK, 0).set & DO_KILL, wait_tree ? DO_KILL : 0);
+		assert_int_equal(
+		    keeper.ending.kind, wait_tree ? END_KILLED : END_COMMAND);
+	}
+}
+
+static void
+a_lock_that_is_lost_meanwhile_is_lost(void **state)
+{
+	(void)state;
+	for (int i = 1; i <= 10; i += 9) { /* killed already, and slow to die; not yet */
+		begin_with((struct terms){.seed = 1, .kill_after = i * S});
+		tell(2.7, EV_ASKED, 15);
+		tell(3.7, EV_TICK, 0);
+		tell(4.5, EV_TICK, 0);
+		assert_lost();
+	}
+}
+
+static void
+what_has_not_begun_when_it_is_killed_is_interrupted(void **state)
+{
+	const struct terms terms = {
+	    .ttl = 6 * S, .grace = S, .max_run = NEVER, .kill_after = S, .seed = 1};
+
+	(void)state;
+	keep_init(&keeper, &terms);
+	tell(-0.1, EV_TICK, 0);
+	tell_event(0, (struct event){.kind = EV_GRANTED, .sent = GRANT, .lease = 6 * S});
+	tell(0.1, EV_ASKED, 15);
+	assert_true(tell(1.1, EV_TICK, 0).set & DO_KILL);
+	tell(1.2, EV_EXEC_FAILED, 0);
+	assert_int_equal(keeper.ending.kind, END_INTERRUPTED);
+	assert_int_equal(keeper.ending.value, 15);
 }
 
 /*
@@ -232,7 +297,8 @@ static void
 kernel_locks_end_with_the_process(void **state)
 {
 	(void)state;
-	keep_init(&keeper, &(struct terms){.ttl = 6 * S, .max_run = NEVER});
+	keep_init(&keeper,
+	    &(struct terms){.ttl = 6 * S, .max_run = NEVER, .kill_after = NEVER});
 	tell(-0.1, EV_TICK, 0);
 	tell_event(
 	    0, (struct event){.kind = EV_GRANTED, .sent = GRANT, .lease = LEASE_FOREVER});
@@ -390,8 +456,9 @@ enum { LONG = 300 }; /* s: a lease of which a thirtieth is 10 s */
 static void
 begin_long(void)
 {
-	keep_init(
-	    &keeper, &(struct terms){.ttl = LONG * S, .grace = S, .max_run = NEVER});
+	keep_init(&keeper,
+	    &(struct terms){
+		.ttl = LONG * S, .grace = S, .max_run = NEVER, .kill_after = NEVER});
 	tell(-0.1, EV_TICK, 0);
 	tell_event(
 	    0, (struct event){.kind = EV_GRANTED, .sent = GRANT, .lease = LONG * S});
@@ -473,6 +540,10 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(what_was_asked_to_end_is_killed_in_time),
+	    cmocka_unit_test(what_ends_when_it_was_asked_ends_as_it_did),
+	    cmocka_unit_test(a_lock_that_is_lost_meanwhile_is_lost),
+	    cmocka_unit_test(what_has_not_begun_when_it_is_killed_is_interrupted),
 	    cmocka_unit_test(instants_do_not_wrap),
 	    cmocka_unit_test(a_renewal_that_is_wanted_soon_comes_early_once),
 	    cmocka_unit_test_setup(late_keeper_takes_no_end_for_the_commands_own, begin),

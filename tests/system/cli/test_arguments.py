@@ -37,6 +37,7 @@ OPTIONS = {
     "signal": ("NOPE", "SIGTERM", "USR1"),
     "min-hold": ("x", DURATION, "0"),
     "max-run": ("0", "more than 0", "inf"),
+    "kill-after": ("0", "more than 0", "inf"),
     "wait-tree": ("maybe", "1 or 0", "0"),
     "with-parent": ("maybe", "1 or 0", "1"),
     "shared": ("maybe", "1 or 0", "1"),

@@ -487,7 +487,7 @@ def test_what_is_said_for_one_occasion_has_no_place_in_a_file(files, name):
 
 def test_every_other_option_has_the_words_of_the_command_line(files):
     values = {"backend": "redis", "url": "redis://h", "option": "a=b", "wait": "1h30m", "conflict-exit-code": "9", "ttl": "90s", "grace": "2s",
-              "signal": "USR1", "min-hold": "3s", "max-run": "1h", "once": "2026", "at-offset": "2h", "cooldown": "1h", "skipped-exit-code": "4",
+              "signal": "USR1", "min-hold": "3s", "max-run": "1h", "kill-after": "7s", "once": "2026", "at-offset": "2h", "cooldown": "1h", "skipped-exit-code": "4",
               "who": "me and you", "why": "ticket #1;2", "limit": "3",
               "metrics-file": "/var/lib/m.prom", "log": "/var/log/dlock.log", "unless-frozen": "all"}
     flags = {"newest", "wait-tree", "show-arguments", "quiet", "verbose"}
