@@ -152,7 +152,7 @@ find_told(char *out, bool who)
 static bool
 find_unit(char *out)
 {
-	static char text[4096]; /* on the stack it would be a page fault, also without systemd */
+	static char text[4096]; /* on the stack it would be a page fault */
 	char *rest = text, *line, *name = NULL;
 	size_t n;
 
