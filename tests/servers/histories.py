@@ -67,7 +67,8 @@ WANTS = [
     [("cooldown", "x", "g")],
     [("cooldown", "x", "g")],
     [("switched", "x", "e"), ("switched", "s", "e")],
-    [("switched", "x", "e"), ("run", "s", "e"), ("switched", "x", "ea")],
+    [("switched", "x", "e"), ("switched", "x", "ea")],
+    [("run", "x", "e")],
     [("min-hold", "x", "h"), ("hold", "x", "h")],
     [("run", "x", "h"), ("min-hold", "x", "h"), ("nested", "x", "h"), ("joined", "x", "h")],
 ]
@@ -76,7 +77,8 @@ JOB = 3.0  # seconds in which all want the same ID
 COOLDOWN = 1.0
 JOBS = {"once", "cooldown"}  # who may be skipped
 SWITCH = "z"  # a key that nobody locks
-SWITCH_LATE = 2 + 1.5  # seconds: what is promised, and how slow a command may be to write that it has begun
+HELD = (4, 6)  # seconds that others have the key of those who look at it, so that these are granted it late in a freeze
+SWITCH_LATE = 2 + 1  # seconds: what is promised, and how slow a command may be to write that it has begun
 LONG = 8  # seconds of a command whose run is hurt; the others' are short, but for one that sees a renewal
 SHORT = (0.002, 0.02, 0.1, 0.1, 0.3, 1.2)
 A_TURN = 90
@@ -223,7 +225,7 @@ class History:
         torment = dice.choice(TORMENTS) if what in ("run", "nested", "switched", *JOBS) and dice.random() < 0.3 and self.going(spare=6) else None
         if torment and what in JOBS and dice.random() < 0.5:
             torment = KILLED
-        pause = torment[3] if torment else dice.choice(SHORT if what != "joined" else SHORT[-2:])
+        pause = torment[3] if torment else dice.uniform(*HELD) if (what, keys) == ("run", "e") else dice.choice(SHORT if what != "joined" else SHORT[-2:])
         if what == "once":
             job = (boottime() - self.began) / JOB
             op.once, op.own_status = f"job{int(job)}", 3 if job % 1 < 0.5 and not torment else dice.choice((0, 0, 3))
@@ -294,7 +296,7 @@ class History:
         while self.going():
             time.sleep(dice.uniform(0.5, 2.5))
             op, _ = self.steer("freeze", SWITCH, length=None)
-            time.sleep(dice.uniform(0, SWITCH_LATE + 2))
+            time.sleep(dice.uniform(0, 2 * SWITCH_LATE))
             op.thawed = boottime()
             self.thaw(SWITCH)
 

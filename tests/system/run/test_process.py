@@ -1605,3 +1605,11 @@ def test_nobody_is_hung_up_by_a_stub_that_is_slow(dlock, files, tmp_path):
     done = subprocess.run(["setsid", "--wait", sys.executable, "-c", BESIDE_A_STOPPED_ONE, shim, DLOCK, "run", *files.words, "-n",
                            "-k", "job", "--", "true"], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "0\n"
+
+
+def test_a_command_does_not_begin_on_a_look_that_is_old(dlock, files, tmp_path):
+    """A switch may have been frozen since: 2 s are promised."""
+    shim = compile_shim(tmp_path, "slower_stub", SLOW_STUB.replace("{0, 700000000}", "{2, 200000000}"))
+    done = dlock.run("run", *files.words, "-k", "job", "--unless-frozen", "all", "--", "echo", "ran", env={"LD_PRELOAD": shim})
+    assert (done.status, done.stdout) == (69, "") and "too late to be used" in done.stderr, done
+    assert is_free(dlock, files, key="job")
