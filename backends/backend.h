@@ -523,6 +523,15 @@ struct admin_ops {
 	 * bad it is; else as each().  NULL: there is nothing to tell, and nothing is left.
 	 */
 	enum rc (*check)(struct store *, struct checkup *, struct fault *);
+
+	/*
+	 * Does something stand under this very name, or beside it, that may be the lock of another
+	 * program, which a lock of dlock's with this key does not exclude?  RC_OK: `advice` says
+	 * what it is, and which settings join it.  RC_LOST: nothing is known of such a thing.  Else
+	 * as each().  With `until` 0 nobody is asked: it goes by the name alone.  NULL: never.
+	 */
+	enum rc (*beside)(
+	    struct store *, const char *key, instant until, struct fault *advice);
 };
 
 /*
@@ -590,6 +599,12 @@ struct backend {
 	 */
 	enum rc (*together)(
 	    struct store *, const char *key, const char *other, struct fault *);
+
+	/*
+	 * Does this program take by itself the lock that the settings name, so that it would wait
+	 * for the run that holds it?  Then its name; NULL, also as the member: not known.
+	 */
+	const char *(*runs_own)(const struct site *, char *const *argv);
 
 	const struct lock_ops *lock;
 	const struct admin_ops *admin; /* NULL: it can only lock */

@@ -395,6 +395,26 @@ settle_settings(struct params *p, struct fault *f)
 	return RC_OK;
 }
 
+/*
+ * A program that takes by itself the lock that -O derive= names would wait for the run that holds
+ * it, for ever.
+ */
+static enum rc
+settle_program(struct params *p, struct fault *f)
+{
+	const struct backend *b = p->site.backend;
+	const struct site site = {NULL, p->site.settings, p->site.nsettings};
+	const char *own = p->cmd == CMD_RUN && b->runs_own
+	    ? b->runs_own(&site, p->command.argv)
+	    : NULL;
+
+	if (!own)
+		return RC_OK;
+	return fault_set(f, RC_USAGE,
+	    "'%s' takes by itself the lock that -O derive= names, and would wait for this run for ever: run it without dlock (dlock-joins(7))",
+	    own);
+}
+
 /* Refuses a URL whose user may be a password by mistake, in a file that others can read. */
 static enum rc
 settle_secret(struct params *p, struct fault *f)
@@ -648,8 +668,8 @@ enum rc
 args_read(struct params *p, unsigned cmd, char **argv, struct fault *f)
 {
 	static enum rc (*const settle[])(struct params *, struct fault *) = {settle_site,
-	    settle_settings, settle_secret, settle_lease, settle_newest, settle_look,
-	    settle_period, settle_conflict, settle_log, settle_asking};
+	    settle_settings, settle_secret, settle_program, settle_lease, settle_newest,
+	    settle_look, settle_period, settle_conflict, settle_log, settle_asking};
 	/* static: -fstack-clash-protection would touch all of it, 20 page faults */
 	static struct said_list all;
 	struct args args = {.next = argv, .params = p, .all = &all};

@@ -660,6 +660,22 @@ try_rights(struct doctor *d)
 	sweep_probe(d);
 }
 
+/* Does a key that is named mean the lock of another program to the one who names it? */
+static void
+tell_beside(struct doctor *d)
+{
+	struct view view = {0};
+
+	for (size_t i = 0; i < d->params->nkeys; i++) {
+		view_begin(&view, d->params->keys[i]);
+		look_around(&d->looker, &view, look_patience(&d->looker));
+		if (view.beside)
+			tell(d, DOUBTFUL, "beside", "see dlock-joins(7)", "%s: %s",
+			    text_key(view.key).text, view.beside);
+	}
+	view_free(&view);
+}
+
 static void
 examine(struct doctor *d)
 {
@@ -673,6 +689,7 @@ examine(struct doctor *d)
 	d->looker.host.verbose = true;
 	tell_server(d);
 	tell_switches(d);
+	tell_beside(d);
 	rc = ask_check(d, false, &f);
 	d->probing = true;
 	if (rc == RC_OK && !is_finished(d))

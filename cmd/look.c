@@ -264,6 +264,17 @@ look_at(struct looker *l, const char *key, bool brief, struct view *v, instant u
 	return look(&one, &what, f);
 }
 
+void
+look_around(struct looker *l, struct view *v, instant until)
+{
+	const struct admin_ops *admin = l->store->backend->admin;
+	struct fault advice = {""};
+
+	if (admin->beside && admin->beside(l->store, v->key, until, &advice) == RC_OK)
+		view_add_beside(v, advice.text);
+	*l->host.notice.text = '\0';
+}
+
 enum rc
 look_at_all(struct looker *l, bool (*see)(void *, const struct view *), void *ctx,
     instant until, struct fault *f)

@@ -55,6 +55,12 @@ enum rc look_at(struct looker *, const char *key, bool brief, struct view *,
     instant until, struct fault *);
 
 /*
+ * Asks whether the key of the view names something of another program, too.  What cannot be asked
+ * is not known.
+ */
+void look_around(struct looker *, struct view *, instant until);
+
+/*
  * Looks briefly at all keys that are held, waited for or frozen; with --jobs at all runs that are
  * remembered.  `see` gets each view as soon as it is complete, and returns false when it has seen
  * enough.

@@ -173,6 +173,8 @@ put_view(struct json *j, const struct view *v, const struct store *s, bool brief
 		put_switches(j, v);
 	if (v->unknown)
 		json_put_string(j, "unknown", v->unknown);
+	if (v->beside)
+		json_put_string(j, "beside", v->beside);
 	if (s->backend->caveat)
 		json_put_string(j, "caveat", s->backend->caveat);
 }
@@ -388,6 +390,10 @@ show_text(
 		print_run(&p, "last run", &v->last);
 	if (v->has_good)
 		print_run(&p, "success", &v->good);
+	if (v->beside) {
+		print_name(&p, "beside");
+		fprintf(to, "%s\n", text_shown(v->beside).text);
+	}
 	/* nobody relies on a lock that is free */
 	if (caveat && view_state(v) != STATE_FREE) {
 		print_name(&p, "caveat");

@@ -99,6 +99,8 @@ show_keys(struct rounds *r, FILE *to, struct fault *f)
 		r->key = p->keys[i];
 		rc = look_at(&r->looker, p->keys[i], false, &s->view,
 		    look_patience(&r->looker), f);
+		if (rc == RC_OK && !p->look.done_within)
+			look_around(&r->looker, &s->view, look_patience(&r->looker));
 		s->view.switches = s->switches;
 		s->view.nswitches = s->switches[0].key ? p->before.nswitches : 0;
 		facts = show_facts(&s->view, r->looker.store, false);

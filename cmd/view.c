@@ -165,6 +165,12 @@ view_add(struct view *v, const struct entry *e, int64_t now)
 	}
 }
 
+void
+view_add_beside(struct view *v, const char *advice)
+{
+	v->beside = keep_masked(v, advice);
+}
+
 /* ---- a view ---- */
 
 void

@@ -51,7 +51,9 @@ struct view {
 	struct person frozen, last;
 	struct person good; /* a run that ended with 0: view_good() */
 	bool is_frozen, has_last, has_good;
-	bool of_id;              /* in a look at jobs: `good` is the run of its ID */
+	bool of_id; /* in a look at jobs: `good` is the run of its ID */
+	const char
+	    *beside; /* another program's lock may be meant: what to say; else NULL */
 	const char *unknown;     /* what uses the key and is no lock; else NULL */
 	bool short_of_memory;    /* something is missing */
 	struct view_text *texts; /* copies of all texts above */
@@ -66,6 +68,9 @@ void view_free(struct view *);
 
 /* Takes in one entry of the key; `now` is the server's clock, as in look.see. */
 void view_add(struct view *, const struct entry *, int64_t now);
+
+/* What another program may have under the name of the key, as admin_ops.beside says. */
+void view_add_beside(struct view *, const char *advice);
 
 /*
  * The state is also STATE_HELD where something that is no lock uses the key, and where the key is

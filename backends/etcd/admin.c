@@ -259,5 +259,42 @@ etcd_forget(
 	return rc;
 }
 
-const struct admin_ops etcd_admin = {
-    etcd_each, etcd_revoke, change_freeze, etcd_thaw, etcd_forget, etcd_check};
+/* ---- what others have ---- */
+
+/* Is it a key of etcdctl's below this name: "NAME/694d7e5f"? */
+static bool
+is_etcdctl(const struct kv *kv, const char *name)
+{
+	const char *lease = kv->key + strlen(name);
+
+	return kv->lease && *lease && !lease[strspn(lease, "0123456789abcdef")];
+}
+
+static enum rc
+etcd_beside(struct store *s, const char *key, instant until, struct fault *advice)
+{
+	struct etcd *e = etcd_of(s);
+	char name[KEY_BYTES + 2], end[KEY_BYTES + 2];
+	const struct kv_range below = {
+	    .key = name, .end = end, .limit = 1, .keys_only = true};
+	struct kv kv;
+	json_t *found;
+	enum rc rc;
+
+	snprintf(name, sizeof name, "%s/", key);
+	snprintf(end, sizeof end, "%s0", key); /* the next character */
+	if (e->name || until == 0 || strncmp(e->root, name, strlen(name)) == 0)
+		return RC_LOST;
+	found = cluster_answer(&e->cluster, call_range(&below), until, &rc, advice);
+	if (rc == RC_OK && !(kv_read(&kv, found, 0) && is_etcdctl(&kv, name)))
+		rc = RC_LOST;
+	json_decref(found);
+	return rc != RC_OK
+	    ? rc
+	    : fault_set(advice, RC_OK,
+		  "a client of etcd has the lock that etcdctl calls %.200s, which is another than this key: -O name=NAME takes it (dlock-joins(7))",
+		  key);
+}
+
+const struct admin_ops etcd_admin = {etcd_each, etcd_revoke, change_freeze, etcd_thaw,
+    etcd_forget, etcd_check, etcd_beside};

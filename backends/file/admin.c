@@ -25,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char suffix[] = ".lock", runs_suffix[] = ".runs/";
@@ -567,5 +568,21 @@ file_forget(struct store *s, const char *key, const char *once, instant until,
 	    f, rc == RC_OK ? runs_forget(&f->dir, name, once, fault) : rc);
 }
 
+/* ---- what others have ---- */
+
+/* flock(1) names a file by its path, and a lock of ours has another one, for its key. */
+static enum rc
+file_beside(struct store *s, const char *key, instant until, struct fault *advice)
+{
+	struct stat st;
+
+	(void)s, (void)until;
+	if (*key != '/' || stat(key, &st) != 0)
+		return RC_LOST;
+	return fault_set(advice, RC_OK,
+	    "the key is a name, and not the file %.200s: -O path=FILE takes the lock that flock(1) and others take on it (dlock-joins(7))",
+	    key);
+}
+
 const struct admin_ops file_admin = {
-    file_each, file_revoke, file_freeze, file_thaw, file_forget, file_check};
+    file_each, file_revoke, file_freeze, file_thaw, file_forget, file_check, file_beside};

@@ -486,5 +486,26 @@ memcached_check(struct store *s, struct checkup *c, struct fault *f)
 	return RC_OK;
 }
 
+/* ---- what others have ---- */
+
+static enum rc
+memcached_beside(struct store *s, const char *key, instant until, struct fault *advice)
+{
+	struct memcached *m = memcached_of(s);
+	struct items i;
+	enum rc rc;
+
+	if (until == 0 || m->item || !*m->prefix || strlen(key) > 200 ||
+	    strpbrk(key, " "))
+		return RC_LOST; /* nobody has such an item, or it is ours */
+	rc = items_look(&m->client, key, 0, until, &i, advice);
+	if (rc == RC_OK && !i.lock.there)
+		rc = RC_LOST;
+	return rc != RC_OK
+	    ? rc
+	    : fault_set(advice, RC_OK,
+		  "an item has this very name: if it is another client's lock, -O name=NAME takes it (dlock-joins(7))");
+}
+
 const struct admin_ops memcached_admin = {memcached_each, memcached_revoke,
-    memcached_freeze, memcached_thaw, NULL, memcached_check};
+    memcached_freeze, memcached_thaw, NULL, memcached_check, memcached_beside};

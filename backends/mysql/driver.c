@@ -403,5 +403,6 @@ const struct backend mysql_backend = {
     .close = sql_store_close,
     .identify = sql_store_identify,
     .lock = &sql_lock_ops,
+    .runs_own = names_runs_own,
     .admin = &sql_admin_ops,
 };

@@ -26,6 +26,7 @@
 #include "errors.h"
 
 #include "backends/common/identity.h"
+#include "backends/sql/names.h"
 #include "backends/common/url.h"
 #include "backends/pg/schema.sql.h"
 #include "backends/sql/lease.h"
@@ -334,5 +335,6 @@ const struct backend pg_backend = {
     .close = sql_store_close,
     .identify = sql_store_identify,
     .lock = &sql_lock_ops,
+    .runs_own = names_runs_own,
     .admin = &sql_admin_ops,
 };

@@ -524,3 +524,49 @@ look_done(struct store *s, const char *key,
 	memcpy(to, ":*", sizeof ":*");
 	return look_for(s, &look, pattern, f);
 }
+
+/* ---- what others have ---- */
+
+/* The words that join what has such a type, where that is a lock; NULL: no client's lock has it. */
+static const char *
+dialect_of_type(const char *type)
+{
+	static const char *const rows[][2] = {
+	    {"string",
+		"a string stands under this very name: if it is another client's lock, -O dialect=string takes it"},
+	    {"hash",
+		"a hash stands under this very name: if it is a lock of Redisson, -O dialect=redisson takes it"},
+	    {"zset",
+		"a sorted set stands under this very name: if it is a lock of Symfony, -O dialect=symfony takes it"}};
+
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		if (strcmp(type, rows[i][0]) == 0)
+			return rows[i][1];
+	return NULL;
+}
+
+enum rc
+look_beside(struct store *s, const char *key, instant until, struct fault *advice)
+{
+	struct redis *r = redis_of(s);
+	struct question q = {.persist = true};
+	const char *found = NULL;
+	redisReply *reply = NULL;
+	char *command;
+	enum rc rc;
+
+	if (until == 0 || dialect_is_foreign(r->store.dialect))
+		return RC_LOST;
+	command = resp_write(&(resp_words){"TYPE", key}, 1);
+	if (!command)
+		return fault_set(advice, RC_SYSTEM, "out of memory");
+	q.command = command;
+	rc = route_ask(&r->route, &q, until, &reply, advice);
+	free(command);
+	if (rc == RC_OK && reply->type == REDIS_REPLY_STATUS)
+		found = dialect_of_type(reply->str);
+	freeReplyObject(reply);
+	return rc != RC_OK ? rc
+	    : !found       ? RC_LOST
+			   : fault_set(advice, RC_OK, "%s (dlock-joins(7))", found);
+}

@@ -516,5 +516,5 @@ const struct backend redis_backend = {
     .together = redis_together,
     .lock = &(const struct lock_ops){redis_acquire, redis_renew, redis_release},
     .admin = &(const struct admin_ops){look_each, steer_revoke, steer_freeze, steer_thaw,
-	steer_forget, redis_check},
+	steer_forget, redis_check, look_beside},
 };

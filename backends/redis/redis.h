@@ -124,6 +124,7 @@ enum rc redis_refused(struct redis *, const struct request *, char *text, struct
 
 /* admin_ops of one server: look.c and steer.c. */
 enum rc look_each(struct store *, const struct look *, struct fault *);
+enum rc look_beside(struct store *, const char *key, instant until, struct fault *);
 enum rc steer_revoke(struct store *, const struct target *, const char *record,
     bool force, instant until, struct fault *);
 enum rc steer_freeze(struct store *, const char *key, const char *record, int64_t length,

@@ -1,6 +1,7 @@
 /* names.c - the hashes that programs have for the names of their locks. */
 #include "names.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 uint32_t
@@ -59,4 +60,67 @@ uint32_t
 names_golang_migrate(uint32_t crc)
 {
 	return crc * 1486364155U;
+}
+
+/* ---- whose lock it is ---- */
+
+/* The programs that take the lock of a tool by themselves, with `word` (NULL: any) among theirs. */
+static const struct {
+	const char *tool, *program, *word;
+} programs[] = {
+    {"golang-migrate", "migrate", NULL},
+    {"golang-migrate-instance", "migrate", NULL},
+    {"flyway", "flyway", NULL},
+    {"prisma-migrate", "prisma", "migrate"},
+    {"node-pg-migrate", "node-pg-migrate", NULL},
+    {"graphile-migrate", "graphile-migrate", NULL},
+    {"rails-migration", "rails", "db:"},
+    {"rails-migration", "rake", "db:"},
+};
+
+/* These run what stands behind them. */
+static const char *const launchers[] = {"npx", "bunx", "pnpm", "yarn", "bundle", "exec",
+    "env", "nice", "nohup", "time", "sudo"};
+
+static bool
+is_program(const char *path, const char *name)
+{
+	const char *slash = strrchr(path, '/');
+
+	return strcmp(slash ? slash + 1 : path, name) == 0;
+}
+
+static bool
+is_launcher(const char *path)
+{
+	for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++)
+		if (is_program(path, launchers[i]))
+			return true;
+	return false;
+}
+
+static bool
+has_word(char *const *argv, const char *word)
+{
+	while (word && *argv && strncmp(*argv, word, strlen(word)) != 0)
+		argv++;
+	return !word || *argv;
+}
+
+const char *
+names_runs_own(const struct site *site, char *const *argv)
+{
+	const char *tool = NULL;
+
+	for (size_t i = 0; i < site->nsettings; i++)
+		if (strcmp(site->settings[i].name, "derive") == 0)
+			tool = site->settings[i].value;
+	while (*argv && is_launcher(*argv))
+		argv++;
+	for (size_t i = 0; tool && *argv && i < sizeof programs / sizeof *programs; i++)
+		if (strcmp(tool, programs[i].tool) == 0 &&
+		    is_program(*argv, programs[i].program) &&
+		    has_word(argv + 1, programs[i].word))
+			return programs[i].program;
+	return NULL;
 }

@@ -4,6 +4,8 @@
 #ifndef DLOCK_SQL_NAMES_H
 #define DLOCK_SQL_NAMES_H
 
+#include "backends/backend.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,5 +23,8 @@ int64_t names_rails(const char *database);
 
 /* What golang-migrate makes of a CRC-32. */
 uint32_t names_golang_migrate(uint32_t crc);
+
+/* As backend.runs_own: the program, if argv is that for which -O derive= derives the lock. */
+const char *names_runs_own(const struct site *, char *const *argv);
 
 #endif

@@ -303,6 +303,55 @@ steer(struct zk *z, const char *key, enum rc (*op)(struct steering *, struct fau
 	}
 }
 
+/* Does a node of this name belong to a recipe: Curator's, kazoo's or another one? */
+static bool
+is_of_recipe(const char *name)
+{
+	static const char *const marks[] = {
+	    "lock-", "__lock__", "__rlock__", "__READ__", "__WRIT__", "-R-", "-W-"};
+
+	for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+		if (strstr(name, marks[i]))
+			return true;
+	return strcmp(name, "locks") == 0 || strcmp(name, "leases") == 0;
+}
+
+/* Others call a lock by the path of its node.  What is no path of a node nobody calls so. */
+static enum rc
+zk_beside(struct store *s, const char *key, instant until, struct fault *advice)
+{
+	struct zk *z = zk_of(s);
+	char path[KEY_BYTES + 2];
+	struct call *list;
+	struct lockdir d;
+	bool named = *key == '/', is = false;
+	enum rc rc;
+
+	snprintf(path, sizeof path, "%s%s", named ? "" : "/", key);
+	if (s->caps & ONE_LOCK || strstr(path, "//") || strlen(path) < 2 ||
+	    path[strlen(path) - 1] == '/')
+		return RC_LOST;
+	if (!named && until) {
+		rc = connect_to_key(z, &d, key, LOOK_TTL, until, advice);
+		if (rc != RC_OK)
+			return rc;
+		if (strcmp(path, d.path) == 0)
+			return RC_LOST; /* that is where ours is */
+		list = call_ask(d.session, ASK_LIST, path);
+		rc = call_await(list, until, advice);
+		for (size_t i = 0; rc == RC_OK && i < list->nnames && !is; i++)
+			is = is_of_recipe(list->names[i]);
+		call_drop(list);
+		if (rc != RC_OK)
+			return rc;
+	}
+	return !named && !is
+	    ? RC_LOST
+	    : fault_set(advice, RC_OK,
+		  "the key is a name, and not the node %.200s: -O name=PATH takes the lock that Curator and others have there (dlock-joins(7))",
+		  path);
+}
+
 static enum rc
 zk_revoke(struct store *s, const struct target *target, const char *record, bool force,
     instant until, struct fault *f)
@@ -363,5 +412,5 @@ const struct backend zk_backend = {
     .identify = zk_identify,
     .lock = &(const struct lock_ops){claim_acquire, claim_renew, claim_release},
     .admin = &(const struct admin_ops){zk_each, zk_revoke, zk_freeze, zk_thaw, zk_forget,
-	zk_check},
+	zk_check, zk_beside},
 };

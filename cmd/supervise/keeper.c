@@ -175,6 +175,24 @@ keeper_prepare(struct keeper *k)
 
 /* ---- ask ---- */
 
+/*
+ * Says that the key may be meant for the lock of another program, to a person alone: in cron a line
+ * is a mail.  No server is asked for that.
+ */
+static void
+notice_beside(struct keeper *k)
+{
+	const struct store *s = k->lock.store;
+	struct fault *notice = &k->host.notice;
+
+	if (k->lock.nested || !(k->host.verbose || k->run->origin->has_tty) ||
+	    *notice->text || !s->backend->admin || !s->backend->admin->beside)
+		return;
+	if (s->backend->admin->beside(
+		k->lock.store, k->run->params->keys[0], 0, notice) != RC_OK)
+		*notice->text = '\0';
+}
+
 static enum rc
 open_lock(struct keeper *k)
 {
@@ -186,6 +204,7 @@ open_lock(struct keeper *k)
 	append_text(
 	    k->page->where, k->page->where + sizeof k->page->where, k->lock.store->where);
 	atomic_store(&k->page->opened, true);
+	notice_beside(k);
 	return RC_OK;
 }
 

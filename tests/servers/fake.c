@@ -539,5 +539,5 @@ const struct backend fake_backend = {
     .identify = fake_identify,
     .lock = &(const struct lock_ops){fake_acquire, fake_renew, fake_release},
     .admin = &(const struct admin_ops){fake_each, fake_revoke, fake_freeze, fake_thaw,
-	NULL, NULL},
+	NULL, NULL, NULL},
 };

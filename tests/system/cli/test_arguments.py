@@ -14,7 +14,7 @@ import threading
 
 import pytest
 
-from support import DLOCK, DLOCK_TEST, FilePlace, RedisPlace, is_alive, stat_of, wait_for
+from support import DLOCK, DLOCK_TEST, FilePlace, RedisPlace, free_port, is_alive, stat_of, wait_for
 
 RAN = "touched-by-the-command"
 
@@ -628,6 +628,26 @@ def test_a_command_that_cannot_be_found_takes_no_lock(dlock, files, odd_commands
         command = str(tmp_path / command)
     result = dlock.run("run", *files.words, "-k", "k", "--", command, events=False)
     assert_refused(result, tmp_path, status, "no lock", *said)
+
+
+OWN = [("golang-migrate", "migrate up"), ("golang-migrate-instance", "/usr/local/bin/migrate -path x up"), ("flyway", "flyway migrate"),
+       ("prisma-migrate", "npx prisma migrate deploy"), ("node-pg-migrate", "npx node-pg-migrate up"), ("graphile-migrate", "graphile-migrate watch"),
+       ("rails-migration", "bundle exec rails db:migrate"), ("rails-migration", "env rake db:migrate")]
+OTHERS = [("golang-migrate", "true migrate up"), ("golang-migrate", "flyway migrate"), ("rails-migration", "rails runner x"), ("prisma-migrate", "prisma generate"),
+          ("flyway", "./migrate.sh flyway")]
+
+
+@pytest.mark.pg
+@pytest.mark.parametrize("tool, line, own", [*((*row, True) for row in OWN), *((*row, False) for row in OTHERS)], ids=short)
+def test_a_program_is_not_run_under_its_own_lock(dlock, tmp_path, tool, line, own):
+    """It would wait for the run that holds it; no server is asked to find that out."""
+    words = ("-u", f"postgresql://u@127.0.0.1:{free_port()}/x", "-O", "mode=advisory", "-O", f"derive={tool}", "-n", "-k", "k")
+    result = dlock.run("run", *words, "--", *line.split(), events=False)
+    said = "takes by itself the lock that -O derive= names, and would wait for this run for ever"
+    if own:
+        assert_one_line(result, 64, said)
+    else:
+        assert result.status != 64 and said not in result.stderr, result
 
 
 def builtins_that_are_no_program(shell, words):

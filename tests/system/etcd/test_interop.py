@@ -92,6 +92,27 @@ def test_who_waits_for_etcdctl(dlock, pair, others, tmp_path):
     assert pair.queue() == []
 
 
+def test_a_key_is_no_name_of_etcdctls(dlock, at, tmp_path):
+    """Both run, and who looks is told so."""
+    pair = Pair(at, True)
+    others = Others(pair)
+    try:
+        process, gate = held_by_etcdctl(others, tmp_path)
+        words = ("-u", at.url, "-k", pair.name)
+        looked = dlock.run("status", *words)
+        assert looked.status == 1 and "the lock that etcdctl calls app/nightly, which is another than this key" in looked.stdout, looked
+        assert "WARN  beside" in dlock.run("doctor", *words).stdout
+        done = dlock.run("run", *words, "-n", "true")
+        assert (done.status, done.stderr) == (0, "")
+        assert "beside" not in dlock.run("status", "-u", at.url, "-k", "app").stdout  # that is no lock's key
+        assert "beside" not in dlock.run("status", *pair.words, "-k", "job").stdout
+        gate.touch()
+        assert process.wait(PATIENCE) == 0
+        assert "beside" not in dlock.run("status", *words).stdout
+    finally:
+        others.close()
+
+
 def test_etcdctl_waits(dlock, pair, others, tmp_path):
     holder = dlock.hold(pair, "job")
     process, gate, ready = others.hold(tmp_path)

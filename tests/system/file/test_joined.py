@@ -190,3 +190,20 @@ def test_many_of_both_kinds_never_overlap(dlock, path, tmp_path, lock):
         process.wait(PATIENCE)
     seen = log.read_text().split()
     assert "OVERLAP" not in seen and len(seen) >= size(40, 400)
+
+
+def test_a_key_is_no_path(dlock, tmp_path):
+    """`dlock run -b file /x.lock` beside `flock /x.lock`: who looks is told, and a person at a terminal, or with -v."""
+    pexpect = pytest.importorskip("pexpect")
+    (tmp_path / "x.lock").touch()
+    (tmp_path / "locks").mkdir()
+    place, key, says = ("-u", f"file://{tmp_path}/locks"), f"{tmp_path}/x.lock", "the key is a name, and not the file"
+    assert says in dlock.run("status", *place, key).stdout and "-O path=FILE" in dlock.run("status", "-J", *place, key).stdout
+    assert says in dlock.run("doctor", *place, "-k", key).stdout
+    done = dlock.run("run", *place, "-k", key, "true", start_new_session=True)
+    assert (done.status, done.stderr) == (0, "")
+    assert dlock.run("run", *place, "-v", "-k", key, "true", start_new_session=True).stderr.count(says) == 1
+    shown = pexpect.run(" ".join([DLOCK, "run", *place, "-k", key, "true"]), env=dlock.env, encoding="utf-8")
+    assert shown.count(says) == 1
+    assert says not in pexpect.run(" ".join([DLOCK, "run", *place, "-k", key + "x", "true"]), env=dlock.env, encoding="utf-8")
+    assert says not in dlock.run("status", *place, "-O", f"path={key}", key).stdout

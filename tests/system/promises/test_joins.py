@@ -15,7 +15,9 @@
 #	with_advisory_lock, flyway, golang-migrate, prisma (mysql)                  unit/names.c
 
 import hashlib
+import json
 import os
+import re
 import select
 import subprocess
 import sys
@@ -166,6 +168,24 @@ def test_each_excludes_the_other(dlock, make_client, join):
     assert try_once(dlock, words) == 75
     assert client.do("free") == "free"
     assert try_once(dlock, words) == 0
+
+
+@each({name: JOINS[name] for name in ("django-redis", "symfony-redis", "django-memcached", "tooz-zookeeper")})
+def test_a_key_is_no_name_of_another_program(dlock, make_client, join):
+    """Both run: who looks is told so, and how to join; a run says nothing where nobody would read it."""
+    client, words = make_client(join)
+    client.do("take")
+    place = ["-u", words[1], "-k", join.key(client.name)]
+    looked = dlock.run("status", *place)
+    assert looked.status == 1 and " free\n  beside " in looked.stdout and "-O " in looked.stdout and "(dlock-joins(7))" in looked.stdout, looked
+    assert json.loads(dlock.run("status", "-J", *place).stdout)["beside"] in looked.stdout
+    assert re.search(r"^WARN  beside .*dlock-joins\(7\)", dlock.run("doctor", *place).stdout, re.M)
+    done = dlock.run("run", *place, "-n", "true")
+    assert (done.status, done.stderr) == (0, "")
+    joined = dlock.run("status", *words)
+    assert joined.status == 0 and "beside" not in joined.stdout, joined
+    assert client.do("free") == "free"
+    assert join.server == "zk" or "beside" not in dlock.run("status", *place).stdout
 
 
 @each(STRANGERS)
