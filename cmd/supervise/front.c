@@ -315,27 +315,6 @@ listen_from(const struct run *r)
 }
 
 /*
- * A command that is over sooner is spared the price; so are runs whose command is not in our
- * group, or which have children already: see kill_everything().
- */
-static instant
-witness_from(const struct run *r)
-{
-	return r->origin->has_tty && !r->body && !r->has_elders
-	    ? instant_now() + LISTEN_LATER
-	    : NEVER;
-}
-
-static void
-begin_witness(struct front *f)
-{
-	if (instant_now() < f->witness_at || !front_is_running(f))
-		return;
-	f->witness_at = NEVER;
-	witness_begin(&f->witness);
-}
-
-/*
  * A lock that is a connection ends with it; a kernel lock's descriptor never tells anything.
  * Returns how many slots there are.
  */
@@ -571,10 +550,9 @@ front_begin(struct front *f, const struct run *r, pid_t keeper)
 	f->parent = getppid();
 	f->with_parent = r->parent;
 	f->keeper.link = r->ends[0];
-	f->stop.guard.fd = -1;
 	f->keeper.listen_from = listen_from(r);
-	f->witness_at = witness_from(r);
-	f->elders.look_at = f->stop.at = f->doubt.warn_at = NEVER;
+	f->elders.look_at = f->doubt.warn_at = NEVER;
+	front_signals_begin(f);
 	close(r->ends[1]);
 	libc_sigfillset(&all);
 	watch_init(&f->watch, r->params->terms.ttl, r->params->terms.grace);
@@ -591,10 +569,11 @@ front_wake(const struct front *f, instant watch_at)
 {
 	instant wake = instant_first(watch_at, f->waiting.line.next);
 
-	wake = instant_first(wake, instant_first(f->stop.at, f->doubt.warn_at));
+	wake = instant_first(
+	    wake, instant_first(front_signals_wake(f), f->doubt.warn_at));
 	wake = instant_first(wake, f->keeper.listen_from);
 	wake = instant_first(wake, parent_wake(&f->with_parent));
-	return instant_now() < f->witness_at ? instant_first(wake, f->witness_at) : wake;
+	return wake;
 }
 
 /* All that has come; a stop may be over by a signal that has come since. */
@@ -626,7 +605,7 @@ front_turn(struct front *f)
 	if (f->end.over)
 		return;
 	show_waiting(f);
-	begin_witness(f);
+	front_signals_look(f);
 	n = poll_keeper(f, set);
 	loop_wait(&f->loop, set, n, front_wake(f, wake));
 	if (set[SLOT_LINK].revents || atomic_load(&f->page->end.told))

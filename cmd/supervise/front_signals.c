@@ -321,3 +321,41 @@ front_signals_take(struct front *f, const struct received *r)
 	}
 	pass_on(f, &m);
 }
+
+/* ---- the witness ---- */
+
+/*
+ * A command that is over sooner is spared the price; so are runs whose command is not in our
+ * group, or which have children already: see kill_everything().
+ */
+static instant
+witness_from(const struct run *r)
+{
+	return r->origin->has_tty && !r->body && !r->has_elders
+	    ? instant_now() + LISTEN_LATER
+	    : NEVER;
+}
+
+void
+front_signals_begin(struct front *f)
+{
+	f->witness_at = witness_from(f->run);
+	f->stop.guard.fd = -1;
+	f->stop.at = NEVER;
+}
+
+void
+front_signals_look(struct front *f)
+{
+	if (instant_now() < f->witness_at || !front_is_running(f))
+		return;
+	f->witness_at = NEVER;
+	witness_begin(&f->witness);
+}
+
+instant
+front_signals_wake(const struct front *f)
+{
+	return instant_now() < f->witness_at ? instant_first(f->stop.at, f->witness_at)
+					     : f->stop.at;
+}

@@ -16,6 +16,15 @@ struct received {
 	bool parent; /* none has come: our parent has ended, and TERM stands for that */
 };
 
+/* Before all others. */
+void front_signals_begin(struct front *);
+
+/* When there is something to do, for front_signals_look() or front_signals_stop(). */
+instant front_signals_wake(const struct front *);
+
+/* Begins the witness, when it is time. */
+void front_signals_look(struct front *);
+
 /* One that has come. */
 void front_signals_take(struct front *, const struct received *);
 

@@ -26,7 +26,7 @@
  * pg); then a keeper that is silent for long is given up.  With WAIT_TREE the lock covers
  * all descendants.
  *
- * Left out: --min-hold, nested runs, --max-run, breaking by hand, what the server takes
+ * Left out: --min-hold, nested runs, --max-run, --kill-after, breaking by hand, what the server takes
  * away, an interrupt or an end of the connection that the keeper does not see,
  * descendants that nobody can see or kill, and clocks of different rates.
  *

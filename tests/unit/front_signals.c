@@ -6,6 +6,9 @@
 #define front_signals_stopped test_front_signals_stopped
 #define front_signals_stop test_front_signals_stop
 #define front_signals_granted test_front_signals_granted
+#define front_signals_begin test_front_signals_begin
+#define front_signals_look test_front_signals_look
+#define front_signals_wake test_front_signals_wake
 #include "cmd/supervise/front_signals.c"
 
 #include <setjmp.h>
