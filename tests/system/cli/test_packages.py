@@ -443,8 +443,11 @@ def test_the_image_is_read_and_run_by_others(tmp_path):
     make("image", f"DIST={tmp_path}/image", timeout=600)
     image = one(tmp_path / "image", "*.oci.tar")
     said = in_fresh("bookworm", tmp_path, f"""
+        cat >/root/outer <<'END'
         mount --bind / /mnt
         mount -t proc p /mnt/proc; mount -t sysfs s /mnt/sys; mount -t tmpfs t /mnt/var/tmp
+        exec chroot /mnt sh -eu /root/inner
+END
         cat >/root/inner <<'END'
         {QUIETLY}
         export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
@@ -457,7 +460,7 @@ def test_the_image_is_read_and_run_by_others(tmp_path):
         buildah run given -- /dlock version
         buildah run taken -- /usr/local/bin/dlock version
 END
-        chroot /mnt sh -eu /root/inner""", image, packages="ca-certificates,skopeo,buildah")
+        unshare --mount sh -eu /root/outer""", image, packages="ca-certificates,skopeo,buildah")
     assert "entrypoint [/dlock]" in said and len(re.findall(r"^(?:entrypoint .*\])?dlock [\d.]+$", said, re.M)) == 2, said
 
 
