@@ -243,7 +243,7 @@ def test_record_names_the_command_but_not_its_arguments(dlock, place):
     waiter = dlock.contend(place, place.key()).queued(1)
     record = json.loads(waiter.event("waiting")["holder"])
     assert record["command"] == "sh" and record["pid"] == holder.pid
-    assert set(record) <= {"who", "host", "pid", "born", "command", "why", "since", "door"}
+    assert set(record) <= {"who", "host", "pid", "born", "command", "why", "since", "door", "ttl"}
     assert not place.whole_record or b'"sh"' in place.stored()
     assert b"hunter2" not in place.stored()
 
