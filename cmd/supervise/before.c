@@ -45,7 +45,7 @@ renew_held(struct before *b)
 	b->renew_at = rc == RC_OK ? renew_at(l) : instant_now() + lease_backoff(span);
 }
 
-/* host->wait of the looks. */
+/* Waits for a look (host->wait), and renews what is held meanwhile. */
 static enum woke
 before_wait(struct host *h, int fd, short events, instant until)
 {
@@ -165,7 +165,7 @@ look_at_switch(struct before *b, size_t i, instant until, struct fault *f)
 	return RC_BUSY;
 }
 
-/* All of them, up to one that is frozen. */
+/* Looks at all switches, up to one that is frozen. */
 static enum rc
 look_at_switches(struct before *b, instant until, struct fault *f)
 {
@@ -252,7 +252,7 @@ time_we_came(const struct before *b, const struct found_rivals *s)
 	return s->now - (instant_now() - b->asked) / 1000;
 }
 
-/* One that fails supersedes nobody. */
+/* Looks whether a newer run has come.  A look that fails supersedes nobody. */
 static void
 look_for_newer(struct before *b)
 {
@@ -286,10 +286,10 @@ look_for_newer(struct before *b)
 	b->look_at += jitter_below(&b->jitter, (b->look_at - instant_now()) / 4);
 }
 
-/* Whose lock is waited for: calls of a backend carry its host alone. */
+/* The one whose lock is waited for: a backend hands on its host alone. */
 static struct before *waiting;
 
-/* In place of the keeper's host->wait while the lock is waited for. */
+/* Stands in place of the keeper's host->wait while the lock is waited for. */
 static enum woke
 wait_and_look(struct host *h, int fd, short events, instant until)
 {
@@ -308,7 +308,7 @@ wait_and_look(struct host *h, int fd, short events, instant until)
 	return WOKE_STOP;
 }
 
-/* The server's time, before we stand in the queue; where nobody uses the key it tells none. */
+/* Asks for the server's time before we join.  Where nobody uses the key, a look tells none. */
 static enum rc
 find_time(struct before *b, struct fault *f)
 {
