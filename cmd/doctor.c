@@ -27,7 +27,7 @@
 #include "backends/common/digits.h"
 #include "backends/common/libc.h"
 
-#include "cmd/supervise/run.h"
+#include "cmd/supervise/tree.h"
 #include "conf.h"
 #include "exit.h"
 #include "held.h"

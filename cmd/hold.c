@@ -2,7 +2,7 @@
  * hold.c - dlock hold and dlock release: a lock for a script that goes on by itself.
  *
  * A hold is a run without a command.  Keeper and front are the same.  They hold the lock for a
- * process that exists already, PID, or for a length of time.
+ * process that exists already, PID, or for a length of time (supervise/script.c).
  *
  *	asker       the process that the user has started.  It waits, and ends when the lock
  *	            is there, or as the front has ended
@@ -18,11 +18,11 @@
 
 #include "backends/common/append.h"
 #include "backends/common/libc.h"
-#include "cmd/supervise/child.h"
 #include "cmd/supervise/join_address.h"
 #include "cmd/supervise/join_find.h"
 #include "cmd/supervise/join_release.h"
 #include "cmd/supervise/loop.h"
+#include "cmd/supervise/script.h"
 #include "cmd/supervise/told.h"
 #include "environment.h"
 #include "exit.h"
@@ -136,7 +136,7 @@ read_arguments(struct params *p, char *name)
 
 /* Finds and opens the process that the lock is for.  Records show it as the command. */
 static enum rc
-settle_body(struct body *b, struct params *p, const struct origin *o, struct fault *f)
+settle_script(struct script *s, struct params *p, const struct origin *o, struct fault *f)
 {
 	static char name[32];
 	const char *why = NULL;
@@ -150,10 +150,12 @@ settle_body(struct body *b, struct params *p, const struct origin *o, struct fau
 		why = "nobody can stop process 1 if the lock is lost";
 	else if (pid == getpid())
 		why = "this is dlock itself, which ends at once";
-	else if (pid != 0 && !outsider_open(&b->outsider, pid))
+	else if (pid != 0 && !outsider_open(&s->outsider, pid))
 		return refuse_process(pid, f);
 	if (why)
 		return fault_set(f, RC_USAGE, "--pid %d: %s", pid, why);
+	if (pid != 0)
+		s->ward.outsider = &s->outsider;
 	if (pid == 0 || !process_read(pid, "comm", name, sizeof name))
 		snprintf(name, sizeof name, "dlock");
 	name[strcspn(name, "\n")] = '\0';
@@ -316,7 +318,7 @@ static bool
 deliver_grant(const struct run *r)
 {
 	prctl(PR_SET_PDEATHSIG, 0);
-	if (getppid() != r->body->asker) {
+	if (getppid() != script_of(r)->asker) {
 		undelivered = ESRCH;
 		return false;
 	}
@@ -346,7 +348,7 @@ be_front(struct run *r, struct params *p)
 	struct verdict v = failed;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() == r->body->asker)
+	if (getppid() == script_of(r)->asker)
 		v = start_run(r, p);
 	if (undelivered && v.status == 0 && !v.signal) {
 		v = failed;
@@ -471,12 +473,12 @@ static int
 hold_lock(struct params *p)
 {
 	struct origin origin;
-	struct body body = {.outsider.fd = -1,
-	    .until = NEVER,
+	struct script script = {.ward = {.ops = &script_ops, .until = NEVER},
+	    .outsider.fd = -1,
 	    .print = deliver_grant,
 	    .leave = leave_asker,
 	    .asker = getpid()};
-	struct run r = {.params = p, .origin = &origin, .body = &body};
+	struct run r = {.params = p, .origin = &origin, .ward = &script.ward};
 	struct fault fault;
 	int delivery[2];
 	pid_t front;
@@ -484,10 +486,10 @@ hold_lock(struct params *p)
 
 	prctl(PR_SET_DUMPABLE, 0); /* the parameters may have a password, while we wait */
 	libc_close_range(3, ~0U);  /* the keeper must hold none of the caller's open */
-	body.has_stderr = fstat(STDERR_FILENO, &body.errors) == 0;
+	script.has_stderr = fstat(STDERR_FILENO, &script.errors) == 0;
 	record_find_user(p);
 	start_origin(&origin);
-	rc = settle_body(&body, p, &origin, &fault);
+	rc = settle_script(&script, p, &origin, &fault);
 	if (rc == RC_OK) /* until the lock is held, whichever process it is for */
 		rc = parent_watch(&r.parent, p, &fault);
 	if (rc != RC_OK) {
@@ -500,9 +502,9 @@ hold_lock(struct params *p)
 		    "cannot hold: standard output is closed, and nobody could release it without the handle; nothing is held");
 		return W_EXITCODE(STATUS_SYSTEM, 0);
 	}
-	body.delivery = mmap(NULL, sizeof *body.delivery, PROT_READ | PROT_WRITE,
-	    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (body.delivery == MAP_FAILED)
+	script.ward.delivery = mmap(NULL, sizeof *script.ward.delivery,
+	    PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (script.ward.delivery == MAP_FAILED)
 		return hold_refused("cannot get memory");
 	if (pipe2(delivery, O_CLOEXEC) != 0)
 		return hold_refused("cannot get a pipe");
@@ -516,7 +518,7 @@ hold_lock(struct params *p)
 		be_front(&r, p);
 	}
 	close(delivery[1]);
-	return await_delivery(front, delivery[0], &r, body.delivery);
+	return await_delivery(front, delivery[0], &r, script.ward.delivery);
 }
 
 static int

@@ -12,7 +12,8 @@
  */
 #include "cmd.h"
 
-#include "cmd/supervise/child.h"
+#include "cmd/supervise/command.h"
+#include "cmd/supervise/run.h"
 #include "exit.h"
 #include "mask.h"
 #include "record.h"
@@ -80,12 +81,12 @@ static int
 run_run(struct params *p)
 {
 	struct origin origin;
-	struct run r = {.params = p, .origin = &origin};
+	struct run r = {.params = p, .origin = &origin, .ward = &command_ward};
 	struct fault fault;
 	struct verdict v;
 
 	/* checked before the lock is asked for; it may be gone when the lock comes */
-	r.path = child_find(p->command.argv[0]);
+	r.path = command_find(p->command.argv[0]);
 	if (!r.path) {
 		v = no_command(p, errno);
 	} else if (parent_watch(&r.parent, p, &fault) != RC_OK) {

@@ -1,4 +1,4 @@
-/* events.c - tells each event as a line of JSON, and in words a lock that is not renewed, or lost. */
+/* events.c - tells each event as a line of JSON. */
 #include "events.h"
 
 #include "backends/common/libc.h"
@@ -253,7 +253,7 @@ events_log_orphan(const struct run *r, const struct ending *e, const char *words
 	    r->params->show.log.kind == LOG_TO_FD ||
 	    atomic_exchange(&r->page->log.ended, true))
 		return;
-	if (granted && (!r->body || run_delivery(r) == DELIVERED))
+	if (granted && run_is_given(r))
 		events_log_grant(r);
 	v = verdict_of(r->params, e, &heard);
 	log_times(r, &v.waited, &v.held);
@@ -263,134 +263,4 @@ events_log_orphan(const struct run *r, const struct ending *e, const char *words
 	v.token = atomic_load(&r->page->log.token);
 	v.pid = r->shown;
 	events_log_end(r->params, &v);
-}
-
-/* ---- the stderr of a script ---- */
-
-static bool
-is_meant(const struct body *b, int fd)
-{
-	struct stat st;
-
-	if (fstat(fd, &st) != 0)
-		return false;
-	return isatty(fd) ||
-	    (b->has_stderr && st.st_dev == b->errors.st_dev &&
-		st.st_ino == b->errors.st_ino);
-}
-
-/*
- * A descriptor that is written to without waiting, or -1.  A file is shared with the script,
- * so that what it writes next comes behind our line and not over it, and so is a socket,
- * which nobody can open.  Where the kernel does not let us share, and for a pipe or a
- * terminal, which must not block us, there is one of our own.
- */
-static int
-open_stderr(const struct body *b)
-{
-	char path[40];
-	struct stat st;
-	int fd = -1;
-
-	snprintf(path, sizeof path, "/proc/%d/fd/2", (int)b->outsider.pid);
-	if (stat(path, &st) == 0 && (S_ISREG(st.st_mode) || S_ISSOCK(st.st_mode)))
-		fd = libc_pidfd_getfd(b->outsider.fd, STDERR_FILENO);
-	if (fd < 0)
-		fd = open(path, O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	if (fd >= 0 && (!is_meant(b, fd) || outsider_has_ended(&b->outsider))) {
-		close(fd);
-		fd = -1;
-	}
-	return fd;
-}
-
-/* False: it may be tried again. */
-static bool
-tell_script(const struct run *r, const char *text)
-{
-	char line[sizeof((struct verdict *)0)->line + 16];
-	int fd = open_stderr(r->body), n;
-	ssize_t sent;
-
-	if (fd < 0)
-		return true;
-	n = snprintf(line, sizeof line, "dlock: %s\n", text);
-	sent = send(fd, line, n, MSG_DONTWAIT | MSG_NOSIGNAL);
-	if (sent < 0 && errno == ENOTSOCK)
-		sent = write(fd, line, n);
-	close(fd);
-	return sent == n;
-}
-
-/* ---- not renewed ---- */
-
-/* With -v it is said at once, otherwise only if it lasts. */
-void
-loss_suspect(const struct run *r, struct doubt *d, const struct msg *m)
-{
-	d->why = text_shown(m->text);
-	if (r->params->show.verbose)
-		say("%s: %s; the command may go on for %s, trying again",
-		    params_keys(r->params).text, d->why.text,
-		    parse_span(m->number > 0 ? m->number : 0).text);
-	if ((!r->params->show.verbose || r->body) && !r->params->show.quiet)
-		d->warn_at = instant_now() + m->number / 2;
-}
-
-/* A hold has left its stderr to the script. */
-static void
-tell(const struct run *r, const char *text)
-{
-	if (!r->body)
-		say("%s", text);
-	else if (run_guarded(r))
-		tell_script(r, text);
-}
-
-void
-loss_warn(const struct run *r, struct doubt *d)
-{
-	int64_t left = atomic_load(&r->page->term_at) - instant_now();
-	char whom[64] = "the command is", text[1600];
-
-	d->warn_at = NEVER;
-	if (left <= 0 || atomic_load(&r->page->stopping) ||
-	    atomic_load(&r->page->end.finished))
-		return;
-	d->warned = true;
-	if (run_guarded(r))
-		snprintf(whom, sizeof whom, "process %d and its descendants are",
-		    (int)r->body->outsider.pid);
-	snprintf(text, sizeof text, "%s: %s; if no renewal succeeds, %s stopped in %s",
-	    params_keys(r->params).text, d->why.text, whom, parse_span(left).text);
-	tell(r, text);
-}
-
-void
-loss_trust(const struct run *r, struct doubt *d)
-{
-	char text[750];
-
-	snprintf(text, sizeof text, "%s: the lease was renewed after all",
-	    params_keys(r->params).text);
-	if (d->warned)
-		tell(r, text);
-	else if (r->params->show.verbose)
-		say("%s", text);
-	d->warn_at = NEVER;
-	d->warned = false;
-}
-
-/* ---- lost ---- */
-
-void
-loss_tell(const struct run *r, const struct ending *e, const char *words)
-{
-	const struct heard heard = {.words = words, .where = page_where(r->page)};
-
-	if (e->kind != END_LOST || !run_guarded(r) ||
-	    atomic_exchange(&r->page->end.loss_told, true))
-		return;
-	if (!tell_script(r, verdict_of(r->params, e, &heard).line))
-		atomic_store(&r->page->end.loss_told, false);
 }

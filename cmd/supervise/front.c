@@ -14,7 +14,10 @@
 #include "backends/common/libc.h"
 #include "cmd/say.h"
 #include "cmd/text.h"
-#include "child.h"
+#include "command.h"
+#include "loss.h"
+#include "script.h"
+#include "tree.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -152,7 +155,7 @@ front_finish(struct front *f, struct ending e, const char *words)
 	/* Ctrl-Z, then Ctrl-C: the first has ended the waiting */
 	if (e.kind == END_INTERRUPTED && f->interrupt)
 		e.value = f->interrupt;
-	if (e.kind == END_LOST && run_delivery(f->run) == WITHDRAWN && f->run->body)
+	if (e.kind == END_LOST && run_delivery(f->run) == WITHDRAWN)
 		e = (struct ending){.kind = END_REFUSED,
 		    .value = RC_LOST,
 		    .too_late = e.loss == LOSS_SILENCE || !*words};
@@ -180,9 +183,9 @@ kill_and_finish(struct front *f, struct ending otherwise, const char *why)
 	loss_tell(f->run, &lost, why);
 	lost.stuck = !kill_everything(f);
 	/* not earlier: it may begin until it is dead */
-	begun = atomic_load(&f->page->exec) == EXEC_CALLED &&
-	    (!f->run->body || run_delivery(f->run) == DELIVERED);
-	front_finish(f, begun || (lost.stuck && !f->run->body) ? lost : otherwise, why);
+	begun = atomic_load(&f->page->exec) == EXEC_CALLED && run_is_given(f->run);
+	front_finish(
+	    f, begun || (lost.stuck && !run_delivers(f->run)) ? lost : otherwise, why);
 }
 
 /* The keeper is dead, or late. */
@@ -254,8 +257,7 @@ stop_command(struct front *f)
 {
 	struct aim aim;
 
-	if (f->run->body)
-		run_settle(f->run, WITHDRAWN);
+	run_settle(f->run, WITHDRAWN);
 	if (atomic_exchange(&f->page->stopping, true))
 		return;
 	loss_tell(f->run, &silence, "");
@@ -308,7 +310,7 @@ watch_keeper(struct front *f)
 static instant
 listen_from(const struct run *r)
 {
-	bool awaited = r->body || r->params->show.verbose ||
+	bool awaited = run_delivers(r) || r->params->show.verbose ||
 	    params_is_reported(r->params);
 
 	return awaited ? NEVER : instant_now() + LISTEN_LATER;
@@ -354,7 +356,7 @@ static void
 log_grant(const struct front *f)
 {
 	if (f->params->show.log.kind != LOG_NOWHERE && front_is_running(f) &&
-	    (!f->run->body || run_delivery(f->run) == DELIVERED))
+	    run_is_given(f->run))
 		events_log_grant(f->run);
 }
 
@@ -460,7 +462,7 @@ take_interrupt(struct front *f)
 static void
 deliver(struct front *f)
 {
-	const struct body *b = f->run->body;
+	const struct script *s = script_of(f->run);
 	struct msg back = {.kind = MSG_SIGNAL, .got.ends = true};
 	bool printed;
 
@@ -470,11 +472,11 @@ deliver(struct front *f)
 		return;
 	waiting_end(&f->waiting, 0);
 	atomic_store(&f->page->front.on_screen, false);
-	printed = b->print(f->run);
+	printed = s->print(f->run);
 	back.got.sig = take_interrupt(f);
-	if (printed && !back.got.sig && b->leave(f->run))
+	if (printed && !back.got.sig && s->leave(f->run))
 		return;
-	atomic_store(f->run->body->delivery, WITHDRAWN);
+	atomic_store(f->run->ward->delivery, WITHDRAWN);
 	link_send(f->keeper.link, &back, NULL, NULL);
 }
 
@@ -502,7 +504,7 @@ conclude(struct front *f)
 	if (f->end.ending.kind == END_REFUSED)
 		waiting_state(&f->waiting, r->params->wait.most != 0, state);
 	if (f->end.ending.kind == END_EXEC && f->end.ending.value == ENOENT &&
-	    child_lacks_interpreter(r->path, missing, sizeof missing))
+	    command_lacks_interpreter(r->path, missing, sizeof missing))
 		heard.missing = missing;
 	if (atomic_load(&r->page->end.superseded))
 		heard.newer = r->page->end.newer.text;
@@ -619,7 +621,7 @@ front_turn(struct front *f)
 	if (front_is_running(f))
 		front_signals_granted(f);
 	/* later than a signal that would end it */
-	if (f->run->body && front_is_running(f))
+	if (front_is_running(f) && run_delivery(f->run) == UNDELIVERED)
 		deliver(f);
 	log_grant(f);
 	if (!f->end.over && instant_now() >= f->stop.at)

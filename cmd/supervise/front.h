@@ -7,6 +7,7 @@
 #include "run.h"
 
 #include "events.h"
+#include "loss.h"
 #include "guard.h"
 #include "loop.h"
 #include "waiting.h"

@@ -9,6 +9,8 @@
  */
 #include "front_signals.h"
 
+#include "script.h"
+
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,7 +26,7 @@ front_state(const struct front *f)
 {
 	if (!front_is_running(f))
 		return SIGNAL_WAITS;
-	if (f->run->body)
+	if (run_delivers(f->run))
 		return run_delivery(f->run) == UNDELIVERED ? SIGNAL_UNDELIVERED
 							   : SIGNAL_DELIVERED;
 	if (atomic_load(&f->page->end.finished))
@@ -39,6 +41,7 @@ static enum signal_sender
 sender_of(const struct front *f, const struct received *t)
 {
 	pid_t sender = t->sender, command = atomic_load(&f->page->command);
+	const struct script *s = script_of(f->run);
 	/* what is no pid there tells of the guard: see loop_stop_guarded() */
 	bool guard = t->sig == SIGCONT && t->code > SI_USER && t->code < SI_KERNEL;
 
@@ -46,7 +49,7 @@ sender_of(const struct front *f, const struct received *t)
 		return FROM_DLOCK;
 	if (sender && sender == command)
 		return FROM_COMMAND;
-	return f->run->body && sender == f->run->body->asker ? FROM_ASKER : FROM_OTHERS;
+	return s && sender == s->asker ? FROM_ASKER : FROM_OTHERS;
 }
 
 static enum signal_reach
@@ -331,7 +334,7 @@ front_signals_take(struct front *f, const struct received *r)
 static instant
 witness_from(const struct run *r)
 {
-	return r->origin->has_tty && !r->body && !r->has_elders
+	return r->origin->has_tty && !run_delivers(r) && !r->has_elders
 	    ? instant_now() + LISTEN_LATER
 	    : NEVER;
 }

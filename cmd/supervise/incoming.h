@@ -7,7 +7,7 @@
 #ifndef DLOCK_INCOMING_H
 #define DLOCK_INCOMING_H
 
-#include "keeper.h"
+#include "keeper_state.h"
 
 /*
  * Sleeps once, until `fd` is ready, something has happened, or `until`; deals

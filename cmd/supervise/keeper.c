@@ -1,15 +1,16 @@
 /*
  * keeper.c - the process that keeps the lock, from the fork to its end.
  *
- *	begin     it forks the command's stub, then parts with all that is the user's
+ *	begin     the ward is made ready (of a run: a stub of the command is forked); then the
+ *	          keeper parts with all that is the user's
  *	ask       it opens the backend and asks for the lock.  A backend waits by keeper_wait(),
  *	          where all that comes meanwhile is heard (incoming.c)
- *	hold      with the grant the command begins (react.c); the lease is renewed when step()
+ *	hold      with the grant the ward begins (react.c); the lease is renewed when step()
  *	          says so, until nothing is left that needs it
  *	release   the lock goes back; a server that does not answer is asked again
  *	end       those that still want to know how it ended are told
  */
-#include "keeper.h"
+#include "keeper_state.h"
 
 #include "backends/common/append.h"
 #include "backends/common/libc.h"
@@ -121,7 +122,7 @@ keeper_init(struct keeper *k, const struct run *r)
 	k->news.host = &k->host;
 	k->news.link = r->ends[1];
 	k->todo.wake = NEVER;
-	k->child.gate = k->outer.listener = k->outer.spare = -1;
+	k->outer.listener = k->outer.spare = -1;
 	k->job.guard[0] = k->job.guard[1] = -1;
 	k->job.leave_at = k->job.look_at = NEVER;
 	close(r->ends[0]);
@@ -129,30 +130,30 @@ keeper_init(struct keeper *k, const struct run *r)
 
 /* 0 to 2 stay taken, so that no socket lands there. */
 static void
-leave_the_terminal(struct keeper *k)
+leave_the_terminal(struct keeper *k, int kept)
 {
 	int null = libc_open_nothing();
-	int other = k->run->body ? k->run->body->outsider.fd : k->child.gate;
 
 	keeper_job_leave_group(k);
 	for (int fd = 0; fd <= 2; fd++)
 		dup2(null, fd);
-	libc_close_all_but(3, k->news.link, other);
+	libc_close_all_but(3, k->news.link, kept);
 	process_forget();
 }
 
-/* Forks the stub, then parts with all that is the user's. */
+/* Begins with the ward, then parts with all that is the user's. */
 static void
 keeper_prepare(struct keeper *k)
 {
 	const struct run *r = k->run;
+	const char *why;
 	sigset_t heard;
+	int kept;
 
-	if (!k->run->body && prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
-		die_early(k, "cannot adopt orphans");
-	if (!k->run->body && child_fork(&k->child, r) != 0)
-		die_early(k, "cannot start a process");
-	leave_the_terminal(k);
+	why = r->ward->ops->begin(k, &kept);
+	if (why)
+		die_early(k, why);
+	leave_the_terminal(k, kept);
 	sigemptyset(&heard);
 	sigaddset(&heard, SIGCHLD);
 	sigaddset(&heard, SIGTERM);
@@ -162,7 +163,7 @@ keeper_prepare(struct keeper *k)
 		record_write(k->record, r->params, getpid(), r->socket_id);
 	lock_init(&k->lock, r->params, r->where, &k->host, r->owner,
 	    r->params->terms.min_hold > 0 ? k->record : r->record);
-	if (k->run->body) {
+	if (run_delivers(r)) {
 		react_open_socket(k);
 		prctl(PR_SET_NAME, HOLD_NAME);
 		/* without a socket nobody could release it */
@@ -208,7 +209,7 @@ open_lock(struct keeper *k)
 	return RC_OK;
 }
 
-/* What an acquire or a renewal has earned. */
+/* The grant says what an acquire or a renewal has earned. */
 static void
 react_to_lease(struct keeper *k, enum event_kind kind)
 {
@@ -228,7 +229,7 @@ keeper_granted(struct keeper *k)
 {
 	k->keep.terms.tied = k->lock.nested || k->lock.grant.anchor >= 0;
 	/* the job was stopped while it waited, by SIGSTOP: it is to keep nobody waiting */
-	if (k->child.stopped) {
+	if (k->command.stopped) {
 		react(k, EV_INTERRUPTED, SIGSTOP);
 		k->todo.stop = false;
 	}
@@ -396,10 +397,10 @@ static void
 await_question(struct keeper *k)
 {
 	instant until = instant_now() + QUESTION_PATIENCE;
-	instant term = k->run->body ? k->run->body->until : NEVER;
+	instant term = k->run->ward->until;
 
-	if (!k->run->body || k->keep.ending.kind != END_LOST || k->answered ||
-	    k->keep.after.hurry || run_delivery(k->run) != DELIVERED)
+	if (k->keep.ending.kind != END_LOST || k->answered || k->keep.after.hurry ||
+	    run_delivery(k->run) != DELIVERED)
 		return;
 	if (term != NEVER && term > until)
 		until = term;
@@ -445,10 +446,10 @@ keeper_run(const struct run *r)
 	react(&keeper, EV_TICK, 0);
 	while (!(keeper.todo.calls & DO_EXIT))
 		keeper_call(&keeper);
-	react_dismiss(&keeper);
+	r->ward->ops->dismiss(&keeper);
 	/* those that came just before join_outer_shut() have yet to say what they want */
 	last = instant_now() + LAST_PATIENCE;
-	while (r->body && keeper.outer.listener < 0 && keeper.outer.n > 0 &&
+	while (run_delivers(r) && keeper.outer.listener < 0 && keeper.outer.n > 0 &&
 	    instant_now() < last)
 		hear(&keeper, -1, 0, last);
 	if (!keeper.keep.ending.stuck)

@@ -16,13 +16,13 @@ keeper_job_leave_group(struct keeper *k)
 
 	k->job.group = getpgrp();
 	/* 0: it is of an outer pid namespace, and there would be no way back to it */
-	alone = (k->run->body || (tty && k->job.group == 0)) && setsid() >= 0;
+	alone = (run_delivers(k->run) || (tty && k->job.group == 0)) && setsid() >= 0;
 	k->job.leave_at = alone || !tty ? NEVER : instant_now() + LEAVE_LATER;
 	if (!alone)
 		setpgid(0, 0);
 }
 
-/* Who leads a group cannot begin a session: for a moment we are in the front's once more. */
+/* The leader of a group cannot begin a session: for a moment we are in the front's once more. */
 void
 keeper_job_leave_session(struct keeper *k)
 {
@@ -32,6 +32,13 @@ keeper_job_leave_session(struct keeper *k)
 	setpgid(0, k->job.group);
 	if (setsid() < 0)
 		setpgid(0, 0);
+}
+
+void
+keeper_job_leave_directory(struct keeper *k)
+{
+	if (chdir("/") != 0)
+		news_trace(&k->news, "cannot leave the working directory");
 }
 
 /* ---- a front that is stopped ---- */
@@ -76,10 +83,8 @@ set_guard(struct keeper *k)
 }
 
 /*
- * A front that was stopped by SIGSTOP (`kill -STOP %1`), or had no process left for a guard,
- * would sleep on when we are killed.  So it is looked at when we wake, which we do every third
- * of a lease at least, but not more often than needed.  While the link is open the front is
- * our parent.
+ * It is looked at when we wake, which we do every third of a lease at least, but not more often
+ * than needed.  While the link is open the front is our parent.
  */
 void
 keeper_job_look(struct keeper *k)

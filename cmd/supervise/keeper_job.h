@@ -7,7 +7,7 @@
 #ifndef DLOCK_KEEPER_JOB_H
 #define DLOCK_KEEPER_JOB_H
 
-#include "keeper.h"
+#include "keeper_state.h"
 
 /*
  * Takes this process out of the front's process group, and the keeper of a hold out of its
@@ -25,10 +25,13 @@ void keeper_job_leave_group(struct keeper *);
  */
 void keeper_job_leave_session(struct keeper *);
 
+/* So that the caller can unmount it. */
+void keeper_job_leave_directory(struct keeper *);
+
 /*
- * Looks at the front, if it is time.  One that was stopped by SIGSTOP (`kill -STOP %1`), or had
- * no process left for a guard (guard.h), would sleep on when we are killed: for such a one we
- * have the kernel continue it then.
+ * Looks at the front, if it is time.  A front that was stopped by SIGSTOP (`kill -STOP %1`), or
+ * had no process left for a guard (guard.h), would sleep on when we are killed.  The kernel is
+ * told to continue it then.
  */
 void keeper_job_look(struct keeper *);
 

@@ -26,6 +26,15 @@ news_send(struct news *n, enum msg_kind kind, int64_t number, const char *text)
 	return news_message(n, &m, NULL, NULL);
 }
 
+bool
+news_grant(const struct news *n, const struct grant *g, const struct anchors *a,
+    const struct told *told)
+{
+	const struct msg m = {.kind = MSG_GRANTED, .token = g->token, .slot = g->slot};
+
+	return news_message(n, &m, a, told);
+}
+
 void
 news_trace(void *news, const char *line)
 {

@@ -21,6 +21,10 @@ bool news_message(
     const struct news *, const struct msg *, const struct anchors *, const struct told *);
 bool news_send(struct news *, enum msg_kind, int64_t number, const char *text);
 
+/* With all that keeps the lock.  False, with errno: it is not in the front's hands. */
+bool news_grant(const struct news *, const struct grant *, const struct anchors *,
+    const struct told *);
+
 /* MSG_TRACE, of a struct news: as host->tell. */
 void news_trace(void *news, const char *line);
 

@@ -19,7 +19,7 @@ outsider_note_group(struct outsider *o, const struct process *root)
 	o->born = root->born;
 }
 
-/* What is in the directory is of the same process for ever.  -1, with errno. */
+/* The directory is of the same process for ever.  -1, with errno. */
 static int
 open_by_proc(pid_t number)
 {

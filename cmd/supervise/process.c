@@ -301,7 +301,7 @@ process_is_end(const siginfo_t *found)
 	    found->si_code == CLD_DUMPED;
 }
 
-/* Is it a child of ours, and no zombie?  That it is stopped under ptrace(2) is told unasked. */
+/* Is it a child of ours, and no zombie?  The kernel tells unasked that it is stopped under ptrace(2). */
 bool
 process_lives(pid_t child)
 {

@@ -111,7 +111,7 @@ bool process_lacks_pidfd(int error);
 /* Has this process children at all?  Cheap. */
 bool process_has_children(void);
 
-/* Is that of an end?  Else the child has stopped, goes on, or is being traced by us. */
+/* Is that of an end?  If not, the child has stopped, goes on, or is being traced by us. */
 bool process_is_end(const siginfo_t *);
 
 /* Is it a child of ours, and no zombie? */
@@ -127,7 +127,7 @@ struct processes {
 /* False: no memory. */
 bool process_add(struct processes *, const struct process *);
 
-/* What was added in another order is put in that of the pids. */
+/* Puts in the order of the pids a list that was filled in another one. */
 void process_sort(struct processes *);
 
 /* NULL: there is none, or no list. */

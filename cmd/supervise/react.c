@@ -3,14 +3,15 @@
  *
  *	react_to()   an event; if the front has begun to stop the tree, that is one before it
  *	step()       decides (step.h)
- *	carry_out()  publishes, starts, stops, kills, reports, in this order; what is a call to the
- *	             backend is left to the main line (struct todo), which may be in one
+ *	carry_out()  publishes the deadlines, starts the ward, stops or kills it, reports the end;
+ *	             a call to the backend is left to the main line (struct todo), which may be
+ *	             in one
  */
 #include "react.h"
 
 #include "cmd/exit.h"
-#include "events.h"
 #include "keeper_job.h"
+#include "loss.h"
 #include "told.h"
 #include "tree.h"
 #include "verdict.h"
@@ -21,9 +22,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* for the front to erase its line; it may be stopped */
-#define CLEAR_SCREEN (50 * NS_PER_MS)
-
 /*
  * Inner runs need it from the command's start on.  While a server thinks, it takes no time.  Not
  * earlier: where descriptors are few, opening the lock comes first.
@@ -31,84 +29,29 @@
 void
 react_open_socket(struct keeper *k)
 {
-	const struct run *r = k->run;
-
 	if (!*k->outer.address)
-		join_outer_open(&k->outer, k->params, r->socket_id,
-		    r->body ? r->body->outsider.pid : getpid());
+		join_outer_open(&k->outer, k->params, k->run->socket_id, k->root);
 }
 
-/* False, with errno: nor are the anchors in the front's hands.  `told` is for a hold. */
-static bool
-tell_grant(struct keeper *k, const struct told *told)
-{
-	const struct msg m = {.kind = MSG_GRANTED,
-	    .token = k->lock.grant.token,
-	    .slot = k->lock.grant.slot};
-
-	return news_message(&k->news, &m, &k->lock.anchors, told);
-}
-
-/* What was granted goes back at once: see keeper_granted(). */
+/* A grant of which nobody can be told goes back at once: see keeper_granted(). */
 static void
-leave_untold(struct keeper *k)
+start_ward(struct keeper *k)
 {
-	fault_set(&k->fault, RC_SYSTEM,
-	    "one of dlock's processes cannot be told of the grant: %s", strerror(errno));
-	k->untold = true;
-}
-
-static void
-start_command(struct keeper *k)
-{
-	instant now = instant_now(), patience = now + CLEAR_SCREEN;
-	struct pollfd set[LOOP_OWN];
+	const struct ward_ops *ward = k->run->ward->ops;
 	struct told told = {0};
 
 	process_reserve();
 	react_open_socket(k);
-	/* in the link it is in the front's hands, though the front may sleep */
-	if (!told_write(&told, k->run, k->lock.outer.parts, k->outer.address) ||
-	    !tell_grant(k, NULL)) {
-		leave_untold(k);
-		child_dismiss(&k->child);
-		return;
-	}
-	atomic_store(&k->page->command, k->child.pid);
-	atomic_store(&k->page->granted_at, now);
-	/* where somebody watches us wait, that line goes before the command writes */
-	while (atomic_load(&k->page->front.on_screen) && instant_now() < patience)
-		loop_wait(&k->loop, set, LOOP_OWN, instant_now() + NS_PER_MS);
-	child_go(&k->child,
-	    instant_first(k->keep.lease.term_at, atomic_load(&k->page->begin_by)), &told);
-}
-
-/* So that the caller can unmount it. */
-static void
-leave_directory(struct keeper *k)
-{
-	if (chdir("/") != 0)
-		news_trace(&k->news, "cannot leave the working directory");
-}
-
-/* The front delivers it.  From here on the process may do what needs the lock. */
-static void
-start_body(struct keeper *k)
-{
-	struct told told = {0};
-
-	process_reserve();
-	k->run->body->until = instant_after(instant_now(), k->params->steer.length);
-	atomic_store(&k->page->exec, EXEC_CALLED);
-	leave_directory(k);
 	if (told_write(&told, k->run, k->lock.outer.parts, k->outer.address) &&
-	    tell_grant(k, &told))
-		atomic_store(&k->page->granted_at, instant_now());
-	else
-		leave_untold(k);
+	    ward->start(k, &told))
+		return;
+	fault_set(&k->fault, RC_SYSTEM,
+	    "one of dlock's processes cannot be told of the grant: %s", strerror(errno));
+	k->untold = true;
+	ward->dismiss(k);
 }
 
-/* What a front that must do without us has to know. */
+/* A front that must do without us has to know this. */
 static void
 publish_ending(struct keeper *k)
 {
@@ -146,29 +89,14 @@ keeper_aim(const struct keeper *k)
 	    .sig = k->params->command.signal,
 	    .wake = true,
 	    .command = atomic_load(&k->page->command), /* forgotten once it is reaped */
-	    .leads = k->child.group != 0,
+	    .leads = k->command.group != 0,
 	    .outsider = run_guarded(k->run),
 	    .by = instant_after(k->keep.lease.kill_at, KILL_FINDS),
 	};
 }
 
-/*
- * Who is there is looked at before parents end: what they leave in another pid namespace is
- * below us no longer.  Not where the lock is lost: a look takes time, the time is short, and
- * many runs of one machine may lose theirs in one moment.
- */
 static void
-keeper_stop_tree(struct keeper *k)
-{
-	const struct aim aim = keeper_aim(k);
-
-	if (!keep_is_lost(&k->keep) && !k->run->body)
-		tree_signal(getpid(), &(struct aim){.sig = 0});
-	tree_signal(getpid(), &aim);
-}
-
-static void
-keeper_kill_tree(struct keeper *k)
+kill_tree(struct keeper *k)
 {
 	const struct aim aim = keeper_aim(k);
 
@@ -178,28 +106,27 @@ keeper_kill_tree(struct keeper *k)
 	tree_kill(getpid(), &aim);
 }
 
-/* A stub that has never begun has the caller's descriptors. */
-void
-react_dismiss(struct keeper *k)
-{
-	if (!k->run->body && !atomic_load(&k->page->granted_at) && !k->keep.tree.gone &&
-	    k->child.gate >= 0)
-		child_dismiss(&k->child);
-}
-
-/* Nobody waits for us any more: nothing of the caller's must be kept busy. */
+/* DO_TERM, DO_KILL; to ask all to end is left to the front if that has been faster. */
 static void
-go_on_alone(struct keeper *k)
+stop_ward(struct keeper *k, unsigned how)
 {
-	keeper_job_leave_session(k);
-	leave_directory(k);
-	react_dismiss(k);
+	struct aim aim;
+
+	run_settle(k->run, WITHDRAWN);
+	publish_loss(k);
+	loss_tell(k->run, &k->keep.ending, k->fault.text);
+	if ((how & DO_TERM) && !atomic_exchange(&k->page->stopping, true)) {
+		news_send(&k->news, MSG_STOPPING, k->keep.ending.kind, k->fault.text);
+		aim = keeper_aim(k);
+		k->run->ward->ops->stop(k, &aim);
+	}
+	if (how & DO_KILL)
+		kill_tree(k);
+	/* they need not be below it */
+	if (run_delivers(k->run))
+		join_outer_call(&k->outer);
 }
 
-/*
- * A second release, right after the answer to the first, is to find nobody rather than a
- * keeper that ends.
- */
 void
 react_answer_release(struct keeper *k)
 {
@@ -219,6 +146,27 @@ react_answer_release(struct keeper *k)
 	k->answered = true;
 }
 
+/* Nobody waits for us any more: nothing of the caller's must be kept busy. */
+static void
+go_on_alone(struct keeper *k)
+{
+	keeper_job_leave_session(k);
+	keeper_job_leave_directory(k);
+	k->run->ward->ops->dismiss(k);
+}
+
+static void
+report(struct keeper *k, bool lingers)
+{
+	if (lingers)
+		go_on_alone(k);
+	atomic_store(&k->page->end.lingers, lingers);
+	react_report(k);
+	react_answer_release(k);
+	keeper_job_drop_guard(k); /* who has stopped the front wants it so */
+	keeper_job_wake_front(k);
+}
+
 static void
 carry_out(struct keeper *k, const struct actions *a)
 {
@@ -226,42 +174,20 @@ carry_out(struct keeper *k, const struct actions *a)
 		atomic_store(&k->page->term_at, k->keep.lease.term_at);
 		atomic_store(&k->page->kill_at, k->keep.lease.kill_at);
 	}
-	if (a->set & DO_GO)
+	if (a->set & DO_GO) {
 		atomic_store(&k->page->log.token, k->lock.grant.token);
-	if (a->set & DO_GO)
 		k->job.look_at = instant_now() + k->params->terms.ttl / 4;
-	if (a->set & DO_GO && k->run->body)
-		start_body(k);
-	else if (a->set & DO_GO)
-		start_command(k);
-	if (k->run->body && (a->set & (DO_TERM | DO_KILL)))
-		run_settle(k->run, WITHDRAWN);
-	if (a->set & (DO_TERM | DO_KILL)) {
-		publish_loss(k);
-		loss_tell(k->run, &k->keep.ending, k->fault.text);
+		start_ward(k);
 	}
-	/* unless the front has been faster */
-	if ((a->set & DO_TERM) && !atomic_exchange(&k->page->stopping, true)) {
-		news_send(&k->news, MSG_STOPPING, k->keep.ending.kind, k->fault.text);
-		keeper_stop_tree(k);
-	}
-	if (a->set & DO_KILL)
-		keeper_kill_tree(k);
-	if (k->run->body && (a->set & (DO_TERM | DO_KILL)))
-		join_outer_call(&k->outer);
+	if (a->set & (DO_TERM | DO_KILL))
+		stop_ward(k, a->set);
 	if (k->keep.phase > PH_HOLD && !k->keep.reported)
 		publish_ending(k);
-	if (k->keep.phase > PH_HOLD && !k->run->body)
+	/* to a hold a release may still come */
+	if (k->keep.phase > PH_HOLD && !run_delivers(k->run))
 		join_outer_close(&k->outer);
-	if (a->set & DO_REPORT) {
-		if (!(a->set & DO_EXIT))
-			go_on_alone(k);
-		atomic_store(&k->page->end.lingers, !(a->set & DO_EXIT));
-		react_report(k);
-		react_answer_release(k);
-		keeper_job_drop_guard(k); /* who has stopped the front wants it so */
-		keeper_job_wake_front(k);
-	}
+	if (a->set & DO_REPORT)
+		report(k, !(a->set & DO_EXIT));
 }
 
 void

@@ -6,16 +6,13 @@
 #ifndef DLOCK_REACT_H
 #define DLOCK_REACT_H
 
-#include "keeper.h"
+#include "keeper_state.h"
 
 void react(struct keeper *, enum event_kind, int value);
 void react_to(struct keeper *, const struct event *);
 
 /* The one for inner runs, and for `dlock release`; once is enough. */
 void react_open_socket(struct keeper *);
-
-/* Ends a stub that has never begun: it has the caller's descriptors. */
-void react_dismiss(struct keeper *);
 
 /* Has the front say how all has ended.  It reads that in the page. */
 void react_report(struct keeper *);

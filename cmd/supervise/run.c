@@ -1,19 +1,32 @@
-/* run.c - of a run: whom its lock guards. */
+/* run.c - of a run: has its ward the lock? */
 #include "run.h"
-
-struct outsider *
-run_guarded(const struct run *r)
-{
-	return r->body && r->body->outsider.pid && run_delivery(r) == DELIVERED &&
-		!atomic_load(&r->page->end.returned)
-	    ? &r->body->outsider
-	    : NULL;
-}
 
 enum delivery
 run_delivery(const struct run *r)
 {
-	return r->body ? atomic_load(r->body->delivery) : UNDELIVERED;
+	return atomic_load(r->ward->delivery);
+}
+
+bool
+run_delivers(const struct run *r)
+{
+	return run_delivery(r) != NO_DELIVERY;
+}
+
+bool
+run_is_given(const struct run *r)
+{
+	enum delivery d = run_delivery(r);
+
+	return d == NO_DELIVERY || d == DELIVERED;
+}
+
+struct outsider *
+run_guarded(const struct run *r)
+{
+	return run_delivery(r) == DELIVERED && !atomic_load(&r->page->end.returned)
+	    ? r->ward->outsider
+	    : NULL;
 }
 
 bool
@@ -21,5 +34,5 @@ run_settle(const struct run *r, enum delivery how)
 {
 	int open = UNDELIVERED;
 
-	return r->body && atomic_compare_exchange_strong(r->body->delivery, &open, how);
+	return atomic_compare_exchange_strong(r->ward->delivery, &open, how);
 }

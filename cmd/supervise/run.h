@@ -15,7 +15,7 @@
  *	           it stops the command's tree, then releases.  After the front has been told
  *	           the ending it may live on alone, for --min-hold, or to release when the
  *	           server did not answer
- *	child.c    the command, which the kernel kills when the keeper dies
+ *	command.c  the command, which the kernel kills when the keeper dies
  *	parent.c   with --with-parent, sees the end of the process that has started us
  *	witness.c  on a terminal, in the front's group: tells which signals were for all of it
  *
@@ -37,42 +37,10 @@
 #include "signals.h"
 #include "step.h"
 #include "stub.h"
-#include "tree.h"
 #include "verdict.h"
+#include "ward.h"
 
-#include <sys/stat.h>
 #include <sys/types.h>
-
-struct run;
-
-/*
- * `dlock hold`: does the process know that it has the lock?  It counts as DELIVERED before
- * it is told: at no moment a process has a lock for which nobody would stop it.  A lock
- * that is given back undelivered is WITHDRAWN first: no process gets one that has ended.
- */
-enum delivery { UNDELIVERED, DELIVERED, WITHDRAWN };
-
-/*
- * `dlock hold`: the lock is for a process that goes on by itself, or for nobody and a time.
- * A grant is delivered instead of starting a command; from then on that process is stopped
- * on a loss, as a command is.
- */
-struct body {
-	struct outsider outsider; /* pid 0: for nobody */
-	instant until;            /* --for, from the grant on; NEVER */
-	/*
-	 * In the front: prints the grant; then leaves the process that has asked, which
-	 * ends.  False: nobody has it, and the lock goes back; so it does if a signal that
-	 * was to end the asker comes between the two.
-	 */
-	bool (*print)(const struct run *);
-	bool (*leave)(const struct run *);
-	pid_t asker;           /* waits for the delivery */
-	_Atomic int *delivery; /* an enum delivery; shared by asker, front and keeper */
-	/* what stderr was when hold was started: events.h */
-	bool has_stderr;
-	struct stat errors;
-};
 
 struct run {
 	const struct params *params;
@@ -81,8 +49,8 @@ struct run {
 	int ends[2]; /* of the link: [0] the front's, [1] the keeper's */
 	const struct join_site *where; /* the lock is kept */
 	const char *site;              /* the same for DLOCK_KEEPER, behind our address */
-	const char *path;              /* what to execute; NULL with a body */
-	struct body *body;             /* NULL: a command of ours is run */
+	struct ward *ward;
+	const char *path; /* of a command: what to execute */
 	char owner[OWNER_CHARS + 1];
 	char socket_id[JOIN_ID_CHARS + 1]; /* the name of the keeper's socket */
 	char record[RECORD_BYTES];
@@ -100,8 +68,13 @@ struct run {
 /* The process that has been given the lock, and is to be stopped; NULL: there is none. */
 struct outsider *run_guarded(const struct run *);
 
-/* UNDELIVERED where a command is run. */
 enum delivery run_delivery(const struct run *);
+
+/* Is the lock given to somebody, who may give it back (`dlock hold`)?  Of a command: false. */
+bool run_delivers(const struct run *);
+
+/* Has the ward been told that it has the lock?  A command knows by its start. */
+bool run_is_given(const struct run *);
 
 /* Settles UNDELIVERED as DELIVERED or WITHDRAWN.  False: it was settled before. */
 bool run_settle(const struct run *, enum delivery);
@@ -111,7 +84,7 @@ bool run_settle(const struct run *, enum delivery);
 /* Notes for the command what signals do; from here on all are blocked. */
 void start_origin(struct origin *);
 
-/* The caller has filled in params (which is `p`), origin, and path or body. */
+/* The caller has filled in params (which is `p`), origin, ward and path. */
 struct verdict start_run(struct run *, struct params *p);
 
 /*

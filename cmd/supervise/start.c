@@ -91,8 +91,6 @@ prepare_keeper(struct run *r, struct params *p)
 	} bytes;
 	const char *outer = environment_get("DLOCK_KEEPER");
 
-	if (r->body)
-		atomic_store(r->body->delivery, UNDELIVERED);
 	r->has_elders = process_has_children();
 	r->outer = outer ? join_address_living(outer, NULL) : "";
 	r->page = page_new();
@@ -102,16 +100,9 @@ prepare_keeper(struct run *r, struct params *p)
 	digits_hex(r->socket_id, bytes.door, sizeof bytes.door);
 	p->terms.seed = bytes.seed;
 	r->front = getpid();
-	r->shown = r->body && r->body->outsider.pid ? r->body->outsider.pid : r->front;
+	r->shown = r->ward->outsider ? r->ward->outsider->pid : r->front;
 	record_write(r->record, p, r->shown, r->socket_id);
-	if (r->body) {
-		free(r->told.text);
-		r->told.n = told_room(r);
-		r->told.text = calloc(r->told.n, 1);
-		if (!r->told.text)
-			return false;
-	}
-	return link_open(r->ends) == 0 && has_descriptors(r);
+	return r->ward->ops->prepare(r) && link_open(r->ends) == 0 && has_descriptors(r);
 }
 
 /* All that front and keeper share when they part.  False, with errno. */
@@ -126,8 +117,6 @@ prepare(struct run *r, struct params *p)
 
 	r->began = instant_now();
 	process_reserve();
-	if (r->body)
-		r->body->outsider.front = getpid();
 	join_site_find(&site.where, p);
 	join_site_write(site.told, p->site.backend, &site.where.site);
 	r->where = &site.where;
@@ -189,11 +178,8 @@ start_run(struct run *r, struct params *p)
 	bool ready;
 
 	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
-	why = tree_objection();
-	if (!why && !r->body)
-		why = tree_adopt();
-	if (why &&
-	    !(r->body && !r->body->outsider.pid)) /* else nobody is to be stopped */
+	why = r->ward->ops->objection(r->ward);
+	if (why)
 		return refused(p, RC_CONFIG,
 		    "dlock takes no lock where it cannot stop the processes under it",
 		    why);

@@ -92,7 +92,7 @@ has_had_it(const struct sweep *s, const struct process *p)
 		(p->pid == s->command || (s->aim.leads && p->group == s->command)));
 }
 
-/* One that is ours. */
+/* Counts a process that is ours, and signals it. */
 static void
 meet(struct sweep *s, struct process *p)
 {
@@ -283,8 +283,8 @@ sweep_keep(struct processes *kept, const struct sweep *s)
 /* ---- all of it ---- */
 
 /*
- * Those that the look has not found: /proc hides them, or they were born since.  Most
- * kernels list children in one go.
+ * The look has not found these: /proc hides them, or they were born since.  Most kernels list
+ * children in one go.
  */
 static size_t
 signal_children(const struct sweep *s)

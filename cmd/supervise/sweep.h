@@ -2,8 +2,8 @@
  * sweep.h - one look at all of /proc, which signals those that are ours on its way.
  *
  * It finds them by their parents, and may miss a process that is just being born or handed on.
- * Who has once been seen stays known, and is signalled with the rest, also when it is no
- * descendant any more (`nsenter -t PID -p`).
+ * A process that has once been seen stays known, and is signalled with the rest, also when it is
+ * no descendant any more (`nsenter -t PID -p`).
  */
 #ifndef DLOCK_SWEEP_H
 #define DLOCK_SWEEP_H
@@ -39,7 +39,7 @@ void sweep_all(struct sweep *);
  */
 void sweep_keep(struct processes *kept, const struct sweep *);
 
-/* What earlier looks have found: below us, or of an outsider, unless it is NULL. */
+/* Earlier looks have found these: below us, or of an outsider, unless it is NULL. */
 struct processes *sweep_known(struct outsider *);
 
 /* How long the last look has taken. */

@@ -4,13 +4,13 @@
  *
  * What stands for what:
  *
- *	Keeper	cmd/supervise/react.c: react_to(), carry_out(), start_command();
- *		cmd/supervise/incoming.c: incoming_wait(), reap();
+ *	Keeper	cmd/supervise/react.c: react_to(), carry_out(); command.c: command_start(), reap();
+ *		cmd/supervise/incoming.c: incoming_wait();
  *		and what cmd/supervise/step.c decides: granted(), renewed(), overtaken(),
  *		guard_tree(), finished(), give_back()
  *	Front	cmd/supervise/front.c: watch_keeper(), stop_command(), take_over(),
  *		kill_everything(), hear_keeper(); and what cmd/supervise/watch.c decides
- *	Tree	the stub of cmd/supervise/child.c, the command, and what it has started
+ *	Tree	the stub of cmd/supervise/command.c, the command, and what it has started
  *	Fate	kills and freezes
  *	Time	one clock, in ticks, and the server, which gives the lock to another as
  *		soon as our lease has ended or was released

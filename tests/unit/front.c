@@ -20,7 +20,7 @@ static int
 begin(void **state)
 {
 	(void)state;
-	run = (struct run){.page = page_new()};
+	run = (struct run){.page = page_new(), .ward = &command_ward};
 	front = (struct front){.run = &run, .page = run.page};
 	page_put_ending(
 	    front.page, &(struct ending){.kind = END_REFUSED, .value = RC_DENIED});

@@ -701,8 +701,9 @@ def test_a_suspended_script_ends_with_the_shell_above_it(dlock, shell, files, tm
     until_witnessed(shell)
     shell.ctrl("z")
     assert shell.prompt() == 148
+    # with the script, the witness, and the front's guard, which begins after the shell's prompt
+    wait_for(lambda: len(descendants_of(shell.tty.pid)) == 6, what="the guard")
     below = descendants_of(shell.tty.pid)
-    assert len(below) == 6  # with the script, the witness, and the front's guard
     kill(shell.tty.pid)
     until_all_end(below, "the end of the job")
     assert is_free(dlock, files)

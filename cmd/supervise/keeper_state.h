@@ -1,15 +1,15 @@
 /*
- * keeper.h - the process that keeps the lock, for the files that it is made of.
+ * keeper_state.h - the state of the process that keeps the lock, for the files that work on it.
  *
  *	keeper.c    its story, from the fork to the end, and the calls to the backend
  *	incoming.c  all its waiting, in one place, and what may come there
  *	react.c     each event goes to step(), and what that decides is carried out
+ *	command.c, script.c  what it guards (ward.h)
  *	keeper_job.c  its place beside a shell's job, and a front that is stopped
  */
-#ifndef DLOCK_KEEPER_H
-#define DLOCK_KEEPER_H
+#ifndef DLOCK_KEEPER_STATE_H
+#define DLOCK_KEEPER_STATE_H
 
-#include "child.h"
 #include "join_outer.h"
 #include "lock.h"
 #include "loop.h"
@@ -23,7 +23,19 @@ struct todo {
 	bool stop;      /* the call in flight is to return */
 };
 
-/* See keeper_job.h. */
+/* command.c: the stub, then the command.  Of a hold it is zeroed. */
+struct command {
+	pid_t pid;
+	pid_t group; /* its own process group, or 0: the front's, with the terminal */
+	int gate;    /* -1 once the program runs or never will */
+	/* this is still to be sent through the gate: a stub may be stopped */
+	const char *unsent;
+	size_t nunsent;
+	bool stopped;   /* with the whole job, before the program ran */
+	bool childless; /* the keeper is; but those that were seen below it may live */
+};
+
+/* keeper_job.c */
 struct keeper_job {
 	pid_t group;      /* the front's */
 	instant leave_at; /* when to leave the session; NEVER: we have, or need not */
@@ -46,9 +58,9 @@ struct keeper {
 	struct fault fault;        /* of the call that decided the ending */
 	struct news news;          /* to the front, and the link from there */
 	struct loop loop;
-	struct child child;
-	bool childless; /* but those that were seen below us may live */
-	bool answered;  /* somebody wanted the lock released, and knows how that ended */
+	struct command command;
+	pid_t root;    /* what descends from it may join; 0: anything */
+	bool answered; /* somebody wanted the lock released, and knows how that ended */
 	struct keeper_job job;
 	struct join_outer outer; /* last: it is large */
 };
