@@ -551,7 +551,8 @@ def left_behind(tool, *words):
 @pytest.mark.parametrize("terminal, how", [(True, "kill PID"), (False, "kill PID"), (True, "kill -GROUP")])
 def test_what_is_left_gets_a_signal_once(jobs, tool, files, how, terminal):
     job = jobs("dlock", terminal, *left_behind(tool, *under(files, "--wait-tree")))
-    wait_for(lambda: (job.log.parent / "ended").exists() and not is_alive(int((job.log.parent / "ended").read_text() or job.pid)),
+    # reaped: before that the front takes it for a command that runs, and that has got a signal to the group
+    wait_for(lambda: (job.log.parent / "ended").exists() and not stat_of(int((job.log.parent / "ended").read_text() or job.pid)),
              what="the end of the command")
     if terminal:
         witness_of(job)
