@@ -98,6 +98,13 @@ struct period {
 	char id[16];    /* "": not known yet */
 };
 
+/* Is a run that is no job to be remembered? */
+enum remember {
+	REMEMBER_NOT,
+	REMEMBER_IF_ABLE, /* a server that cannot, or refuses it, keeps no run from its lock */
+	REMEMBER_SURELY,
+};
+
 /*
  * Work that is to be done once for all hosts.  The backend decides under the lock whether it has
  * been done, by the runs that such releases remember (for at least 400 days).  acquire gives
@@ -110,6 +117,10 @@ struct period {
  * was wrong once makes no run skip for longer than twice the cooldown.  A server that decides
  * does so by this rule; a backend that decides itself calls job_is_recent().  An ID that was done
  * is done, whatever its date.
+ *
+ * With `no_retry` an ID is also done if a run of it with `no_retry` has ended otherwise
+ * (struct outcome).  The backend keeps such a run where no claim without `no_retry`, and no dlock
+ * that does not know it, takes it for one that ended with 0.
  */
 struct job {
 	/*
@@ -121,17 +132,43 @@ struct job {
 	/* 1 to ONCE_BYTES of UTF-8 without control characters; NULL: has no ID */
 	const char *once;
 	int64_t cooldown; /* 0: none */
+	bool no_retry;    /* of an ID: whatever it ends with */
+	/*
+	 * Of a run that is no job: it is remembered to be shown (ENTRY_SHOWN), and counts
+	 * for nothing else.
+	 */
+	enum remember remember;
 };
 
-/* Must the backend remember what became of the run? */
+/* Is this the claim of a job, whose run the backend remembers, since it may count for the next one? */
 static inline bool
 job_is_wanted(const struct job *j)
 {
 	return j->once || j->per || j->cooldown > 0;
 }
 
-/* For release: nothing was run, so there is no status to remember. */
+/* Is its run remembered to be shown only? */
+static inline bool
+job_is_shown(const struct job *j)
+{
+	return j->remember && !job_is_wanted(j);
+}
+
+/* Nothing was run, so there is no status to remember. */
 enum { STATUS_NONE = -1 };
+
+/* The end of a run, for release. */
+struct outcome {
+	int status; /* 0 to 255, what dlock ends with; or STATUS_NONE */
+	/*
+	 * The command was executed and has ended, by itself, by a signal or at a time that was
+	 * set for it, and the lock was ours all the while: with no_retry that counts.  (The number does not
+	 * say it: a command may end with 79 or 127 itself.)
+	 */
+	bool ended;
+};
+
+#define NO_OUTCOME ((struct outcome){.status = STATUS_NONE})
 
 /* The lock that is wanted.  Owned by the caller; outlives the store. */
 struct claim {
@@ -212,6 +249,8 @@ struct host {
 		unsigned position; /* 1: next in line; 0: not known */
 		const char *key;   /* which of several keys; NULL: the only one */
 		struct holding holding;
+		/* with RC_DONE: what the run ended with because of which it is said */
+		int done_status;
 	} seen;
 
 	/*
@@ -284,7 +323,7 @@ enum {
 	CAP_DURABLE = 1 << 1, /* the lease outlives the connection */
 	CAP_SHARED = 1 << 2,  /* KIND_SHARED */
 	CAP_LIMIT = 1 << 3,   /* KIND_LIMIT */
-	CAP_JOB = 1 << 4,     /* struct job */
+	CAP_JOB = 1 << 4,     /* struct job: it remembers runs */
 	/* a setting names the only lock of the store, and every key means that one */
 	ONE_LOCK = 1 << 5,
 	CAP_REVOKE = 1 << 6, /* admin_ops.revoke without force */
@@ -326,12 +365,11 @@ struct lock_ops {
 	 * RC_LOST: the server says we were not.  RC_AGAIN: not known; may be
 	 * asked again; what is left ends with the lease.
 	 *
-	 * `status`, 0 to 255, is what dlock ends with; STATUS_NONE if nothing
-	 * was run.  For a job it is remembered in the same atomic operation,
+	 * For a job the outcome is remembered in the same atomic operation,
 	 * with ID, begin (the grant), end, token and record, and only while
-	 * this owner still holds the lock.
+	 * this owner still holds the lock; so it is where a run is remembered to be shown.
 	 */
-	enum rc (*release)(struct store *, int status, instant until, struct fault *);
+	enum rc (*release)(struct store *, struct outcome, instant until, struct fault *);
 };
 
 /* ---- looking and steering ---- */
@@ -344,7 +382,9 @@ enum entry_kind {
 	ENTRY_FREEZE,
 	ENTRY_LAST, /* the last run that is remembered of a job */
 	ENTRY_GOOD, /* the last one that ended with 0, where that is another */
-	ENTRY_DONE, /* in a look at jobs: the run of one ID that ended with 0 */
+	/* in a look at jobs: the run of one ID that ended with 0, or (no_retry) ended */
+	ENTRY_DONE,
+	ENTRY_SHOWN, /* the last run that is no job's, and is remembered to be shown */
 	ENTRY_UNKNOWN, /* something that is no lock, or is damaged, uses the key: see `what` */
 };
 
@@ -397,7 +437,8 @@ struct look {
 	bool brief;      /* count the waiters, do not list them */
 	/*
 	 * With CAP_JOB, and no key: instead, the runs that are remembered.  The last two of
-	 * a key (ENTRY_LAST, ENTRY_GOOD) come together; those of its IDs may come elsewhere.
+	 * a key (ENTRY_LAST, ENTRY_GOOD) come together; ENTRY_SHOWN and those of its IDs may
+	 * come elsewhere.
 	 */
 	bool jobs;
 	/* With a key: its last success is asked for, and not to see it is a failure. */
@@ -508,7 +549,7 @@ struct admin_ops {
 
 	/*
 	 * With CAP_JOB: forgets the runs of that key and ID (NULL: of any ID, and of none), so
-	 * that none of them has done a job, or begun a cooldown.  A run that goes on is
+	 * that none of them has done a job, or begun a cooldown, or is shown.  A run that goes on is
 	 * remembered when it ends.  With NULL it may take longer than `until` where it has to
 	 * look through others' keys, but no answer does.  RC_LOST: none was remembered.
 	 */

@@ -241,10 +241,11 @@ renew_all(struct multi *m, size_t n, instant until)
 
 /*
  * Releases the parts from parts[from] on that may be ours; `last` comes last (NULL: any order).
- * Once one is found to be lost, the rest gets STATUS_NONE, so that no run is remembered as done.
+ * Once one is found to be lost, the rest gets NO_OUTCOME, so that no run is remembered as done.
  */
 static void
-release_all(struct multi *m, size_t from, struct part *last, int status, instant until)
+release_all(
+    struct multi *m, size_t from, struct part *last, struct outcome o, instant until)
 {
 	for (size_t i = from; i < m->n + (last != NULL); i++) {
 		struct part *p = i < m->n ? &m->parts[i] : last;
@@ -254,12 +255,11 @@ release_all(struct multi *m, size_t from, struct part *last, int status, instant
 		if (!p->asked || (p == last && i < m->n))
 			continue;
 		p->fault.text[0] = p->host.breaker[0] = '\0';
-		p->rc = p->store->backend->lock->release(
-		    p->store, status, most, &p->fault);
+		p->rc = p->store->backend->lock->release(p->store, o, most, &p->fault);
 		pass_call(p, "release", began, p->rc, NULL, &p->fault);
 		p->asked = p->rc != RC_OK && p->rc != RC_LOST;
 		if (p->rc == RC_LOST)
-			status = STATUS_NONE;
+			o = NO_OUTCOME;
 	}
 }
 
@@ -540,8 +540,9 @@ ask_part(struct part *p, instant until, struct fault *f)
 	p->claim = *m->claim;
 	p->claim.key = p->key;
 	p->claim.owner = p->owner;
+	/* the job is the first one's; but each of them can show a run */
 	if (p->index > 0)
-		p->claim.job = (struct job){0};
+		p->claim.job = (struct job){.remember = m->claim->job.remember};
 	p->asked = true;
 	f->text[0] = '\0';
 	m->asking = p;
@@ -564,7 +565,7 @@ begin_again(struct multi *m, instant until, struct fault *f)
 	if (!until)
 		return fault_set(f, RC_BUSY, "%s", why);
 	fault_set(&outer->notice, RC_OK, "%.500s; asking again", why);
-	release_all(m, m->gone, NULL, STATUS_NONE, instant_now() + GIVE_BACK);
+	release_all(m, m->gone, NULL, NO_OUTCOME, instant_now() + GIVE_BACK);
 	m->held = m->gone;
 	m->gone = m->n;
 	m->again++;
@@ -623,14 +624,14 @@ multi_renew(struct store *s, instant until, struct grant *g, struct fault *f)
  * `status`.
  */
 static enum rc
-multi_release(struct store *s, int status, instant until, struct fault *f)
+multi_release(struct store *s, struct outcome o, instant until, struct fault *f)
 {
 	struct multi *m = multi_of(s);
 	struct part *first = named(m, 0);
 
-	if (status == STATUS_NONE || !job_is_wanted(&first->claim.job))
+	if (o.status == STATUS_NONE || !job_is_wanted(&first->claim.job))
 		first = NULL;
-	release_all(m, 0, first, status, until);
+	release_all(m, 0, first, o, until);
 	watch_alerts(m);
 	return gravest(m, f);
 }

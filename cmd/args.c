@@ -605,6 +605,29 @@ settle_log(struct params *p, struct fault *f)
 	return RC_OK;
 }
 
+/*
+ * Settles --no-retry and --remember.  A file or a variable that says the first means the runs that
+ * have an ID; one that says the second means the places that can remember.
+ */
+static enum rc
+settle_runs(struct params *p, struct fault *f)
+{
+	const struct said *of = said_of(p->said, OPT_NO_RETRY);
+	struct job *job = &p->claim.job;
+
+	if (p->claim.remembers)
+		job->remember = said_of(p->said, OPT_REMEMBER)->origin->by == BY_WORDS
+		    ? REMEMBER_SURELY
+		    : REMEMBER_IF_ABLE;
+	if (!job->no_retry || job->once || job->per || (p->cmd & CMD_CONFIG))
+		return RC_OK;
+	if (of->origin->by == BY_WORDS)
+		return fault_set(f, RC_USAGE,
+		    "--no-retry needs --once or --once-per: it is about the runs of one ID (a --cooldown counts those that ended with 0)");
+	job->no_retry = false;
+	return RC_OK;
+}
+
 /* Refuses two options that ask different questions. */
 static enum rc
 settle_look(struct params *p, struct fault *f)
@@ -669,7 +692,8 @@ args_read(struct params *p, unsigned cmd, char **argv, struct fault *f)
 {
 	static enum rc (*const settle[])(struct params *, struct fault *) = {settle_site,
 	    settle_settings, settle_secret, settle_program, settle_lease, settle_newest,
-	    settle_look, settle_period, settle_conflict, settle_log, settle_asking};
+	    settle_look, settle_period, settle_runs, settle_conflict, settle_log,
+	    settle_asking};
 	/* static: -fstack-clash-protection would touch all of it, 20 page faults */
 	static struct said_list all;
 	struct args args = {.next = argv, .params = p, .all = &all};

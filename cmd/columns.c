@@ -181,7 +181,7 @@ cell_value(char *out, const struct column *c, const struct view *v)
 		snprintf(out, CELL_BYTES, "%" PRIu64,
 		    c->is == HOLDERS ? v->holders.all : v->waiters.all);
 	else if (c->is == ID && v->of_id)
-		cell_text(out, v->good.once);
+		cell_text(out, view_id(v));
 	else if (c->is == SUCCESS && good)
 		snprintf(out, CELL_BYTES, "%s", text_time(view_end(good)).text);
 	else if (c->is == HOLDER)

@@ -597,7 +597,7 @@ try_run(struct doctor *d)
 	d->touched = rc != RC_DENIED;
 	if (rc == RC_OK)
 		rc = try_held(d, &f);
-	back = b->lock->release(d->store, STATUS_NONE, look_patience(&d->looker), &given);
+	back = b->lock->release(d->store, NO_OUTCOME, look_patience(&d->looker), &given);
 	if (rc == RC_OK && back != RC_OK && back != RC_REVOKED && !d->taken) {
 		rc = back;
 		f = given;

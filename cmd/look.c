@@ -214,10 +214,11 @@ collect(void *ctx, const struct entry *e, int64_t now)
 
 	if (c->see && strlen(e->key) > KEY_BYTES)
 		return true; /* no run can have a key of this length */
-	/* the run of each ID is a row of its own */
+	/* the run of each ID, and the one that is no job's, is a row of its own */
 	if (c->see &&
 	    (!c->view->key || strcmp(c->view->key, e->key) != 0 || c->view->of_id ||
-		e->kind == ENTRY_DONE)) {
+		c->view->last.jobless || e->kind == ENTRY_DONE ||
+		e->kind == ENTRY_SHOWN)) {
 		complete(c);
 		view_begin(c->view, e->key);
 	}

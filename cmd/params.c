@@ -86,5 +86,9 @@ params_check_kind(const struct params_claim *c, const struct store *s, struct fa
 		return fault_set(f, RC_CONFIG,
 		    "%s cannot remember runs, which --once and --cooldown need (dlock-backends(7) says which backends can)",
 		    s->where);
+	if (c->job.remember == REMEMBER_SURELY && !(s->caps & CAP_JOB))
+		return fault_set(f, RC_CONFIG,
+		    "%s cannot remember runs, which --remember needs (dlock-backends(7) says which backends can)",
+		    s->where);
 	return RC_OK;
 }

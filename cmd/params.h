@@ -61,6 +61,7 @@ struct params_claim {
 	int limit; /* with KIND_LIMIT */
 	struct job job;
 	struct period period; /* of --once-per */
+	bool remembers;       /* --remember: whether surely, job.remember says */
 	int skipped_status;   /* of a job that has been done already */
 };
 

@@ -99,6 +99,7 @@ put_run(struct json *j, const char *name, const struct person *p)
 	json_put_seconds(j, "took_s", view_span(p->since, p->until));
 	json_put_number(j, "status", p->status);
 	json_put_known(j, "token", p->token, p->token);
+	json_put_truth(j, "job", !p->jobless);
 	json_close(j, '}');
 }
 
@@ -121,7 +122,7 @@ show_job(FILE *to, const struct view *v, const struct store *s)
 	struct json j;
 
 	begin_line(&j, to, instant_epoch(), v->key, s->backend, s);
-	json_put_string(&j, "id", v->of_id ? v->good.once : NULL);
+	json_put_string(&j, "id", view_id(v));
 	put_run(&j, "last", v->has_last ? &v->last : NULL);
 	put_run(&j, "last_success", view_good(v));
 	json_end(&j);

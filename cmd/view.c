@@ -131,6 +131,28 @@ add_person(struct view *v, struct people *p, const struct entry *e)
 		p->list[p->n - 1].position = (int64_t)p->n;
 }
 
+/*
+ * A run that is no job's is the last one, unless a job's has ended since; of two, one that is
+ * dated ahead of the server's clock may be the older one.  If a success is no longer the last run,
+ * it is that yet.
+ */
+static void
+add_shown(struct view *v, const struct entry *e)
+{
+	struct person before = v->last;
+	bool had = v->has_last;
+
+	if (had && view_end(&before) <= v->now && view_end(&before) > e->until)
+		return;
+	v->has_last = true;
+	keep_person(v, &v->last, e);
+	v->last.jobless = true;
+	if (had && before.status == 0 && !v->has_good) {
+		v->has_good = true;
+		v->good = before;
+	}
+}
+
 void
 view_add(struct view *v, const struct entry *e, int64_t now)
 {
@@ -154,10 +176,17 @@ view_add(struct view *v, const struct entry *e, int64_t now)
 		keep_person(v, &v->last, e);
 		break;
 	case ENTRY_GOOD:
-	case ENTRY_DONE:
 		v->has_good = true;
-		v->of_id = e->kind == ENTRY_DONE;
 		keep_person(v, &v->good, e);
+		break;
+	case ENTRY_DONE:
+		v->of_id = true;
+		v->has_good = e->status == 0;
+		v->has_last = e->status != 0;
+		keep_person(v, v->has_good ? &v->good : &v->last, e);
+		break;
+	case ENTRY_SHOWN:
+		add_shown(v, e);
 		break;
 	case ENTRY_UNKNOWN:
 		v->unknown = keep_masked(v, e->what ? e->what : "something else");
@@ -237,7 +266,13 @@ view_good(const struct view *v)
 {
 	if (v->has_good)
 		return &v->good;
-	return v->has_last && v->last.status == 0 ? &v->last : NULL;
+	return v->has_last && v->last.status == 0 && !v->last.jobless ? &v->last : NULL;
+}
+
+const char *
+view_id(const struct view *v)
+{
+	return !v->of_id ? NULL : v->has_good ? v->good.once : v->last.once;
 }
 
 int64_t

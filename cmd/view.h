@@ -31,6 +31,7 @@ struct person {
 	/* run */
 	const char *once; /* NULL: it had no ID */
 	int64_t status;
+	bool jobless; /* of --remember: it counts for nothing */
 	/* as in struct entry: microseconds by the server's clock, EPOCH_NONE: not known */
 	int64_t since, until;
 };
@@ -51,7 +52,8 @@ struct view {
 	struct person frozen, last;
 	struct person good; /* a run that ended with 0: view_good() */
 	bool is_frozen, has_last, has_good;
-	bool of_id; /* in a look at jobs: `good` is the run of its ID */
+	/* in a look at jobs: `good` is the run of its ID, or `last`, which ended otherwise */
+	bool of_id;
 	const char
 	    *beside; /* another program's lock may be meant: what to say; else NULL */
 	const char *unknown;     /* what uses the key and is no lock; else NULL */
@@ -82,8 +84,11 @@ const char *view_state_name(const struct view *); /* "free", "held", "frozen" */
 /* The first holder, whose kind and limit are those of all holders; NULL: there is none. */
 const struct person *view_holder(const struct view *);
 
-/* The last run that ended with 0; NULL: none is remembered. */
+/* The last run of a job that ended with 0; NULL: none is remembered. */
 const struct person *view_good(const struct view *);
+
+/* With of_id: that ID. */
+const char *view_id(const struct view *);
 
 /* When a run ended, or, if that is not known, began. */
 static inline int64_t

@@ -105,11 +105,11 @@ _dlock_options()
 	local ask='--config --profile --backend --url --option'
 	local kind='--shared --exclusive --limit' wait='--nonblock --wait --conflict-exit-code'
 	local lease='--newest --ttl --grace --signal' said='--who --why' shown='--show-arguments'
-	local job='--min-hold --max-run --kill-after --wait-tree --once --once-per --at-offset --cooldown --skipped-exit-code'
+	local job='--min-hold --max-run --kill-after --wait-tree --once --once-per --at-offset --cooldown --no-retry --skipped-exit-code'
 
 	case $1 in
-	run) options="--key $ask $kind $wait --unless-frozen $lease $job --with-parent --command $said $shown --status-fd --metrics-file --log --quiet --verbose" ;;
-	hold) options="--key $ask $kind $wait --unless-frozen $lease $said $shown --log --for --pid --with-parent --shell --quiet --verbose" ;;
+	run) options="--key $ask $kind $wait --unless-frozen $lease $job --with-parent --remember --command $said $shown --status-fd --metrics-file --log --quiet --verbose" ;;
+	hold) options="--key $ask $kind $wait --unless-frozen $lease --remember $said $shown --log --for --pid --with-parent --shell --quiet --verbose" ;;
 	status) options="--key $ask --unless-frozen --done-within --json --watch" ;;
 	ls) options="$ask --jobs --json --noheadings --output --format --held-over --watch" ;;
 	wait) options="--key $ask $kind $wait --quiet" ;;
@@ -119,7 +119,7 @@ _dlock_options()
 	thaw) options="--key $ask $said --log --yes --json --quiet" ;;
 	release) options='--key --shell --quiet' ;;
 	doctor) options="--key $ask --unless-frozen --ttl --grace --json" ;;
-	config) options="--key $ask $kind $wait --unless-frozen $lease $job $said $shown --metrics-file --log --json --quiet --verbose" ;;
+	config) options="--key $ask $kind $wait --unless-frozen $lease $job --remember $said $shown --metrics-file --log --json --quiet --verbose" ;;
 	version) options='--json' ;;
 	*) options='' ;;
 	esac

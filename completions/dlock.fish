@@ -131,6 +131,8 @@ complete -c dlock -n '__dlock_knows run config' -l once -x -d 'Skip it if a run 
 complete -c dlock -n '__dlock_knows run config' -l once-per -x -a 'day hour week' -d 'The same, the ID being the day, hour or week of the server'
 complete -c dlock -n '__dlock_knows run config' -l at-offset -x -d 'When the period of --once-per begins'
 complete -c dlock -n '__dlock_knows run config' -l cooldown -x -d 'Skip it if a run that ended with 0 began less than this long ago'
+complete -c dlock -n '__dlock_knows run config' -l no-retry -d 'A run of the ID that ended counts, whatever its status'
+complete -c dlock -n '__dlock_knows run hold config' -l remember -d 'Let status show how it ended'
 complete -c dlock -n '__dlock_knows run config' -l skipped-exit-code -x -d 'Status of a skipped run'
 complete -c dlock -n '__dlock_knows run' -s c -l command -x -d 'Run a string with sh -c'
 complete -c dlock -n '__dlock_knows run hold break freeze thaw config' -l who -x -d 'Who it is, shown to others'

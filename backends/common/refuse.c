@@ -58,7 +58,8 @@ length_text(int64_t ns, char *out)
 }
 
 enum rc
-refuse_done(struct fault *f, const struct job *j, int64_t began_ms, const char *who)
+refuse_done(struct host *host, struct fault *f, const struct job *j, int status,
+    int64_t began_ms, const char *who)
 {
 	time_t seconds = began_ms / 1000;
 	char began[TEXT_BYTES];
@@ -67,8 +68,10 @@ refuse_done(struct fault *f, const struct job *j, int64_t began_ms, const char *
 	if (began_ms < 0 || !gmtime_r(&seconds, &tm) ||
 	    !strftime(began, sizeof began, "%Y-%m-%dT%H:%M:%SZ", &tm))
 		snprintf(began, sizeof began, "an unknown time");
-	return fault_set(f, RC_DONE, "ID %s was run at %s%s%.100s and ended with 0",
-	    j->once, began, *who ? " by " : "", who);
+	host->seen.done_status = status;
+	return fault_set(f, RC_DONE, "ID %s was run at %s%s%.100s and ended with %d%s",
+	    j->once, began, *who ? " by " : "", who, status,
+	    status == 0 ? "" : ", which counts (--no-retry)");
 }
 
 enum rc

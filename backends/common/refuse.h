@@ -14,11 +14,11 @@ enum rc refuse_kind(struct fault *, const char *where, enum lock_kind kind,
     unsigned limit, const struct claim *);
 
 /*
- * RC_DONE: a run of the job's ID has ended with 0; it began `began_ms` milliseconds after 1970.
- * `who` is "" where that is not known.
+ * RC_DONE: a run of the job's ID has ended with this status, which the host is told; it began
+ * `began_ms` milliseconds after 1970.  `who` is "" where that is not known.
  */
-enum rc refuse_done(
-    struct fault *, const struct job *, int64_t began_ms, const char *who);
+enum rc refuse_done(struct host *, struct fault *, const struct job *, int status,
+    int64_t began_ms, const char *who);
 
 /*
  * RC_DONE: the last run that ended with 0 began `age` nanoseconds ago; below 0: it is dated

@@ -93,14 +93,16 @@ check_claim(const struct etcd *e, struct fault *f)
 {
 	const struct job *job = &e->claim->job;
 	const struct queue *q = &e->queue;
+	const struct run *done = q->same_id.token ? &q->same_id : &q->final;
 	int64_t age = cluster_time(&e->cluster) - q->good.began;
 	char who[RECORD_BYTES];
 
 	if (q->mixed)
 		return refuse_kind(f, e->server_name, q->other, q->other_limit, e->claim);
-	if (job->once && q->same_id.token) {
-		job_who(q->same_id.record, who, sizeof who);
-		return refuse_done(f, job, q->same_id.began / 1000, who);
+	if (job->once && done->token) {
+		job_who(done->record, who, sizeof who);
+		return refuse_done(e->base.host, f, job,
+		    done == &q->final ? done->status : 0, done->began / 1000, who);
 	}
 	if (q->good.token && job_is_recent(job, age))
 		return refuse_recent(f, job, us_to_ns(age));
@@ -605,7 +607,7 @@ etcd_acquire(struct store *s, const struct claim *claim, instant until, struct g
 		struct fault ignored;
 
 		if (etcd_lock.release(
-			s, STATUS_NONE, instant_now() + NS_PER_S, &ignored) == RC_STOP)
+			s, NO_OUTCOME, instant_now() + NS_PER_S, &ignored) == RC_STOP)
 			return RC_STOP;
 	}
 	return rc;

@@ -194,7 +194,7 @@ static enum rc
 forget_runs(struct etcd *e, const struct names *l, const char *once, bool *any,
     instant until, struct fault *f)
 {
-	char id[ENCODED_BYTES] = "", end[QUEUE_BYTES], keys[3][JOB_BYTES];
+	char id[ENCODED_BYTES] = "", end[QUEUE_BYTES], keys[4][JOB_BYTES];
 	/* counted first: a delete that is asked twice has no count to be trusted */
 	const struct kv_range all = {.key = l->jobs, .end = end, .count_only = true};
 	struct txn reads = {0}, change = {0};
@@ -209,7 +209,8 @@ forget_runs(struct etcd *e, const struct names *l, const char *once, bool *any,
 	names_run(keys[0], l, "last", NULL);
 	names_run(keys[1], l, "good", NULL);
 	names_run(keys[2], l, "id/", once);
-	for (int i = 0; i < 3; i++)
+	names_run(keys[3], l, "final/", once);
+	for (int i = 0; i < 4; i++)
 		kv_op_key(&reads.success, keys[i]);
 	found = cluster_answer(&e->cluster, call_txn(&reads), until, &rc, f);
 	*any = !once && kv_number(kv_response(found, 0), "count") > 0;
@@ -217,7 +218,7 @@ forget_runs(struct etcd *e, const struct names *l, const char *once, bool *any,
 		encode_key(id, sizeof id, once);
 	else
 		kv_op_delete(&change.success, l->jobs, end);
-	for (size_t i = 0; once && i < 3; i++) {
+	for (size_t i = 0; once && i < 4; i++) {
 		const json_t *range = kv_response(found, i + 1);
 
 		if (!kv_read(&kv, range, 0) ||

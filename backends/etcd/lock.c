@@ -172,13 +172,16 @@ run_lease(const struct etcd *e)
 }
 
 static void
-write_run(struct etcd *e, struct text *ops, int status)
+write_run(struct etcd *e, struct text *ops, struct outcome o)
 {
 	const struct job *job = &e->claim->job;
 	struct run r = {.began = e->began,
 	    .ended = cluster_time(&e->cluster),
 	    .token = e->token,
-	    .status = status};
+	    .status = o.status};
+	const char *id = o.status == 0 ? "id/"
+	    : o.ended && job->no_retry ? "final/"
+				       : NULL;
 	int64_t lease = run_lease(e);
 	char key[JOB_BYTES], text[KV_VALUE_BYTES];
 
@@ -186,19 +189,23 @@ write_run(struct etcd *e, struct text *ops, int status)
 		encode_key(r.once, sizeof r.once, job->once);
 	snprintf(r.record, sizeof r.record, "%s", e->claim->record);
 	run_write(text, &r);
+	if (job_is_shown(job)) {
+		kv_op_put(ops, names_run(key, &e->names, "shown", NULL), text, lease);
+		return;
+	}
 	kv_op_put(ops, names_run(key, &e->names, "last", NULL), text, lease);
-	if (status == 0)
+	if (o.status == 0)
 		kv_op_put(ops, names_run(key, &e->names, "good", NULL), text, lease);
-	if (status == 0 && job->once)
-		kv_op_put(ops, names_run(key, &e->names, "id/", job->once), text, lease);
+	if (id && job->once)
+		kv_op_put(ops, names_run(key, &e->names, id, job->once), text, lease);
 }
 
 /*
- * Who has had the lock until now deletes what is ours; of a job, the same transaction writes what
- * is remembered.
+ * Who has had the lock until now deletes what is ours; `remembered`, the same transaction writes
+ * the run.
  */
 static struct call
-call_give_back(struct etcd *e, bool job, int status)
+call_give_back(struct etcd *e, bool remembered, struct outcome o)
 {
 	char permit[LONG_BYTES];
 	struct txn t = {0};
@@ -210,8 +217,8 @@ call_give_back(struct etcd *e, bool job, int status)
 		names_permit(permit, &e->names, e->slot);
 		kv_op_delete(&t.success, permit, NULL);
 	}
-	if (job)
-		write_run(e, &t.success, status);
+	if (remembered)
+		write_run(e, &t.success, o);
 	kv_op_key(&t.failure, e->mark);
 	return call_txn(&t);
 }
@@ -245,10 +252,10 @@ end_lease(struct etcd *e, instant until, struct fault *f)
 }
 
 static enum rc
-etcd_release(struct store *s, int status, instant until, struct fault *f)
+give_back(struct etcd *e, struct outcome o, instant until, struct fault *f)
 {
-	struct etcd *e = etcd_of(s);
-	bool job = e->granted && status != STATUS_NONE && job_is_wanted(&e->claim->job);
+	bool job = e->granted && o.status != STATUS_NONE &&
+	    (job_is_wanted(&e->claim->job) || e->claim->job.remember);
 	bool tidies = e->granted && /* of N we may have left another permit */
 	    (job || e->claim->ttl > LEFT_MOST || e->claim->kind == KIND_LIMIT);
 	struct call calls[3], *txn = NULL;
@@ -256,15 +263,11 @@ etcd_release(struct store *s, int status, instant until, struct fault *f)
 	enum rc rc, revoked;
 	int n = 0;
 
-	s->host->alert = -1;
-	http_close(&e->cluster.watch);
-	if (!e->asked)
-		return RC_OK;
 	if (job)
 		calls[n++] = call_grant(
 		    run_lease(e), (RUN_DAYS + MONTH) * 86400 * NS_PER_S);
 	if (e->granted)
-		*(txn = &calls[n++]) = call_give_back(e, job, status);
+		*(txn = &calls[n++]) = call_give_back(e, job, o);
 	if (!e->granted)
 		calls[n++] = call_lease("/v3/lease/revoke", e->lease);
 	if (!e->granted && e->place_lease) /* with a grant our key has left it */
@@ -282,6 +285,24 @@ etcd_release(struct store *s, int status, instant until, struct fault *f)
 		    call_lease("/v3/lease/revoke", e->lease), until, &revoked, &ignored));
 	if (rc == RC_OK || rc == RC_LOST)
 		e->asked = e->granted = e->unsure = false;
+	return rc;
+}
+
+/* A run that is only to be shown, and cannot be written, keeps the lock for nobody. */
+static enum rc
+etcd_release(struct store *s, struct outcome o, instant until, struct fault *f)
+{
+	struct etcd *e = etcd_of(s);
+	enum rc rc;
+
+	s->host->alert = -1;
+	http_close(&e->cluster.watch);
+	if (!e->asked)
+		return RC_OK;
+	rc = give_back(e, o, until, f);
+	if (job_is_shown(&e->claim->job) && e->granted &&
+	    (rc == RC_DENIED || (rc == RC_AGAIN && e->cluster.full)))
+		rc = give_back(e, NO_OUTCOME, until, f);
 	return rc == RC_OK || rc == RC_LOST || rc == RC_STOP ? rc : RC_AGAIN;
 }
 

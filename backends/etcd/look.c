@@ -208,7 +208,7 @@ tell_key(struct looking *l, const char *key, bool idle)
 {
 	struct etcd *e = l->etcd;
 	char key_of[JOB_BYTES];
-	struct run last, good;
+	struct run last, good, shown;
 	struct txn reads = {0};
 	struct kv_range page;
 	json_t *found;
@@ -224,12 +224,14 @@ tell_key(struct looking *l, const char *key, bool idle)
 	if (l->look->key) {
 		kv_op_key(&reads.success, names_run(key_of, &l->names, "last", NULL));
 		kv_op_key(&reads.success, names_run(key_of, &l->names, "good", NULL));
+		kv_op_key(&reads.success, names_run(key_of, &l->names, "shown", NULL));
 	}
 	found = cluster_answer(
 	    &e->cluster, call_txn(&reads), look_answer_by(l->look), &rc, l->fault);
 	l->count = kv_number(kv_response(found, 0), "count");
 	run_found(&last, kv_response(found, 2));
 	run_found(&good, kv_response(found, 3));
+	run_found(&shown, kv_response(found, 4));
 	if (rc == RC_OK && !(idle && l->count > 0)) {
 		rc = tell_queue(l, kv_response(found, 0), kv_header(found, "revision"));
 		if (rc == RC_OK && l->look->brief && l->count > 0)
@@ -241,6 +243,8 @@ tell_key(struct looking *l, const char *key, bool idle)
 			tell_freeze(l, kv_response(found, 1));
 		if (rc == RC_OK && l->look->key)
 			tell_last(l, &last, &good);
+		if (rc == RC_OK && shown.token)
+			tell_run(l, ENTRY_SHOWN, &shown);
 	}
 	json_decref(found);
 	return rc;
@@ -250,7 +254,7 @@ tell_key(struct looking *l, const char *key, bool idle)
 
 static const struct run no_run;
 
-/* A key's last runs stand around those of its IDs: "good", "id/ID", "last". */
+/* A key's last runs stand around those of its IDs: "final/ID", "good", "id/ID", "last", "shown". */
 static void
 tell_pending(struct looking *l, const struct run *last)
 {
@@ -272,7 +276,9 @@ see_run(struct looking *l, const char *key, const char *name, const char *value)
 		l->good = r;
 	} else if (strcmp(name, "/last") == 0) {
 		tell_pending(l, &r);
-	} else if (strncmp(name, "/id/", 4) == 0) {
+	} else if (strcmp(name, "/shown") == 0) {
+		tell_run(l, ENTRY_SHOWN, &r);
+	} else if (strncmp(name, "/id/", 4) == 0 || strncmp(name, "/final/", 7) == 0) {
 		tell_run(l, ENTRY_DONE, &r);
 	}
 }

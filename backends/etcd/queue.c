@@ -276,6 +276,8 @@ queue_ask(const struct queue *q, bool others, struct text *ops)
 		kv_op_key(ops, names_run(key, l, "good", NULL));
 	if (q->claim->job.once)
 		kv_op_key(ops, names_run(key, l, "id/", q->claim->job.once));
+	if (q->claim->job.no_retry)
+		kv_op_key(ops, names_run(key, l, "final/", q->claim->job.once));
 	if (others)
 		kv_op_range(ops, &page);
 	if (others && !is_counted(q))
@@ -366,6 +368,8 @@ queue_read(struct queue *q, const json_t *txn, size_t i)
 		run_found(&q->good, kv_response(txn, i++));
 	if (q->claim->job.once)
 		run_found(&q->same_id, kv_response(txn, i++));
+	if (q->claim->job.no_retry)
+		run_found(&q->final, kv_response(txn, i++));
 	page = kv_response(txn, i++);
 	q->count = kv_number(page, "count");
 	queue_read_more(q, page);

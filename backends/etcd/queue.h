@@ -12,6 +12,8 @@
  *	dlock/j/E/last       the last run of a job
  *	dlock/j/E/good       the last one that ended with 0
  *	dlock/j/E/id/ID      a run of this ID that ended with 0
+ *	dlock/j/E/final/ID   one with --no-retry that ended otherwise
+ *	dlock/j/E/shown      the last run that is no job's (--remember)
  *
  * The path of the URL stands for "dlock".  `etcdctl lock dlock/q/E` is the same lock; with
  * -O name=NAME the queue is NAME/LEASE..., and E stands for "+" and NAME.  E has no slash,
@@ -60,7 +62,7 @@ void names_permit(char out[LONG_BYTES], const struct names *, unsigned slot);
 
 /*
  * The key of what is remembered of a job: its "last" run, the last one that was "good", or that
- * of an ID ("id/").  Returns `out`.
+ * of an ID ("id/", "final/").  Returns `out`.
  */
 const char *names_run(
     char out[JOB_BYTES], const struct names *, const char *which, const char *once);
@@ -160,6 +162,7 @@ struct queue {
 
 	struct run good;    /* the last run that ended with 0; token 0: none */
 	struct run same_id; /* one of our ID that ended with 0; token 0: none */
+	struct run final;   /* one that ended otherwise and counts; token 0: none */
 
 	/* those before us; everybody, if our own key is not there */
 	bool whole;      /* all of them were read, or as many as matter */

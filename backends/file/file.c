@@ -342,8 +342,9 @@ file_decide(struct file *f, instant until, struct grant *g, struct fault *fault)
 	struct block h = {.next = 1}, freeze;
 	enum rc rc = file_enter(f, &h, until ? until : instant_now() + NS_PER_S, fault);
 
-	if (rc == RC_OK && job_is_wanted(job))
-		rc = runs_check(&f->dir, f->runs, job, instant_epoch(), fault);
+	if (rc == RC_OK && (job_is_wanted(job) || job->remember == REMEMBER_SURELY))
+		rc = runs_check(
+		    &f->dir, f->runs, f->base.host, job, instant_epoch(), fault);
 	if (rc == RC_DONE)
 		place_leave(&f->place);
 	if (rc == RC_OK) {
@@ -548,18 +549,28 @@ file_renew(struct store *s, instant until, struct grant *g, struct fault *fault)
  * not.
  */
 static void
-write_down(struct file *f, int status)
+write_down(struct file *f, struct outcome o)
 {
+	const struct job *job = &f->claim->job;
+	enum run_use use = job_is_shown(job) ? RUN_SHOWN
+	    : job->no_retry && o.ended       ? RUN_FINAL
+					     : RUN_COUNTS;
 	struct run run = {.begin = f->hold.granted,
 	    .end = instant_epoch(),
 	    .token = f->hold.token,
-	    .status = status};
+	    .status = o.status};
 	struct fault why;
 
-	if (f->claim->job.once)
-		encode_key(run.id, sizeof run.id, f->claim->job.once);
+	if (job->once)
+		encode_key(run.id, sizeof run.id, job->once);
 	snprintf(run.record, sizeof run.record, "%s", f->claim->record);
-	if (runs_remember(&f->dir, f->runs, &run, &why) != RC_OK)
+	if (runs_remember(&f->dir, f->runs, &run, use, &why) == RC_OK)
+		return;
+	if (use == RUN_SHOWN && job->remember == REMEMBER_SURELY)
+		fault_set(&f->base.host->notice, RC_OK,
+		    "this run under %.100s is not recorded, so status will not show it: %.400s",
+		    f->claim->key, why.text);
+	else if (use != RUN_SHOWN)
 		fault_set(&f->base.host->notice, RC_OK,
 		    "this run under %.100s is not recorded, so the job may be run again: %.400s",
 		    f->claim->key, why.text);
@@ -567,10 +578,11 @@ write_down(struct file *f, int status)
 
 /* RC_AGAIN, RC_STOP: it is still ours, since its run could not be written down yet. */
 static enum rc
-file_release(struct store *s, int status, instant until, struct fault *fault)
+file_release(struct store *s, struct outcome o, instant until, struct fault *fault)
 {
 	struct file *f = file_of(s);
-	bool job = f->hold.ours && status >= 0 && job_is_wanted(&f->claim->job);
+	bool job = f->hold.ours && o.status >= 0 &&
+	    (job_is_wanted(&f->claim->job) || f->claim->job.remember);
 	enum rc rc = RC_OK;
 
 	if (job)
@@ -582,7 +594,7 @@ file_release(struct store *s, int status, instant until, struct fault *fault)
 	if (rc == RC_AGAIN && job)
 		return rc;
 	if (rc == RC_OK && job)
-		write_down(f, status);
+		write_down(f, o);
 	forget_entering(f);
 	place_leave(&f->place);
 	f->hold.ours = false;

@@ -528,12 +528,12 @@ joined_renew(struct store *s, instant until, struct grant *g, struct fault *faul
 
 /* It is unlocked, not only closed: the front has a copy of the descriptor. */
 static enum rc
-joined_release(struct store *s, int status, instant until, struct fault *fault)
+joined_release(struct store *s, struct outcome o, instant until, struct fault *fault)
 {
 	struct joined *j = joined_of(s);
 	enum rc rc = j->ours ? look_at_name(j, fault) : RC_OK;
 
-	(void)status, (void)until;
+	(void)o, (void)until;
 	if (j->fd >= 0)
 		tickets_lock_file(j->fd, j->by_flock, F_UNLCK);
 	close_file(j);

@@ -24,7 +24,8 @@ enum {
 
 #define ERA (400 * 24 * 3600 * INT64_C(1000000))
 
-static const char last_name[] = "last", good_name[] = "good", new_name[] = "new";
+static const char last_name[] = "last", good_name[] = "good", shown_name[] = "shown",
+		  new_name[] = "new";
 
 /* ---- a run as a line of text ---- */
 
@@ -65,20 +66,22 @@ run_format(const struct run *r, char line[RUN_LINE])
 /* ---- what a job asks ---- */
 
 enum rc
-run_refuse(
-    const struct run *r, const struct job *job, int64_t now_us, struct fault *fault)
+run_refuse(struct host *host, const struct run *r, const struct job *job, bool final,
+    int64_t now_us, struct fault *fault)
 {
 	char id[ENCODED_BYTES], who[RECORD_BYTES];
 	int64_t age = now_us - r->begin;
 
-	if (r->status != 0)
+	if (r->status != 0 && !(final && job->no_retry))
 		return RC_OK;
 	if (job->once && encode_key(id, sizeof id, job->once) > 0 &&
 	    strcmp(id, r->id) == 0) {
 		job_who(r->record, who, sizeof who);
-		return refuse_done(fault, job, r->begin / 1000, who);
+		return refuse_done(host, fault, job, r->status, r->begin / 1000, who);
 	}
-	return job_is_recent(job, age) ? refuse_recent(fault, job, age * 1000) : RC_OK;
+	return r->status == 0 && job_is_recent(job, age)
+	    ? refuse_recent(fault, job, age * 1000)
+	    : RC_OK;
 }
 
 /* ---- the files ---- */
@@ -195,6 +198,7 @@ struct visit {
 	int most;     /* with so many of an era, whatever becomes of each; 0: with all */
 	bool deleted; /* something was */
 	const struct job *job; /* has one of them done this, */
+	struct host *host;     /* whose it is, */
 	int64_t now_us;        /* by this time? */
 	bool (*see)(void *ctx, enum entry_kind, const struct run *);
 	void *ctx;
@@ -222,12 +226,13 @@ visit_file(struct visit *v, int64_t era, const char *name, struct fault *fault)
 	rc = load_run(v->runs, name, &run, fault);
 	if (rc != RC_OK)
 		return rc == RC_LOST ? RC_OK : rc;
+	/* a failure stands in the file of its ID where it counts */
 	if (v->job)
-		return run_refuse(&run, v->job, v->now_us, fault);
+		return run_refuse(
+		    v->host, &run, v->job, name != last_name, v->now_us, fault);
 	name_id(expected, era, run.id);
 	/* others have been put there by somebody */
-	if (strcmp(name, expected) == 0 && run.status == 0 &&
-	    (!v->told || strcmp(v->told, run.id) != 0))
+	if (strcmp(name, expected) == 0 && (!v->told || strcmp(v->told, run.id) != 0))
 		see_run(v, ENTRY_DONE, &run);
 	return RC_OK;
 }
@@ -286,18 +291,25 @@ visit_eras(struct visit *v, struct fault *fault)
 
 /* ---- has it been done? ---- */
 
+/*
+ * A success in `last` is no longer a failure, as the file of its ID has it.  A run that is to be
+ * shown asks for nothing but the directory.
+ */
 enum rc
-runs_check(const struct directory *d, const char *name, const struct job *job,
-    int64_t now_us, struct fault *fault)
+runs_check(const struct directory *d, const char *name, struct host *host,
+    const struct job *job, int64_t now_us, struct fault *fault)
 {
 	char id[ENCODED_BYTES];
 	struct directory runs;
-	struct visit v = {.runs = &runs, .id = id, .job = job, .now_us = now_us};
+	struct visit v = {
+	    .runs = &runs, .id = id, .job = job, .host = host, .now_us = now_us};
 	enum rc rc = open_runs(&runs, d, name, DIRECTORY_MAKE, fault);
 
 	if (rc != RC_OK)
 		return rc;
-	if (job->once) {
+	if (job->no_retry)
+		rc = visit_file(&v, 0, last_name, fault);
+	if (rc == RC_OK && job->once) {
 		encode_key(id, sizeof id, job->once);
 		rc = visit_eras(&v, fault);
 	}
@@ -337,9 +349,24 @@ copy_last(const struct directory *runs, int64_t now_us, struct fault *fault)
 	return store_run(runs, good_name, &last, fault);
 }
 
+/* A failure that counts, unless a run beside it has ended with 0: copy_last() has copied that. */
+static enum rc
+store_failure(const struct directory *runs, const struct run *r, struct fault *fault)
+{
+	char name[NAME_MAX + 1];
+	struct run done;
+	enum rc rc;
+
+	name_id(name, r->end / ERA, r->id);
+	rc = load_run(runs, name, &done, fault);
+	if (rc == RC_OK && done.status == 0)
+		return RC_OK;
+	return rc == RC_OK || rc == RC_LOST ? store_run(runs, name, r, fault) : rc;
+}
+
 enum rc
-runs_remember(
-    const struct directory *d, const char *name, const struct run *r, struct fault *fault)
+runs_remember(const struct directory *d, const char *name, const struct run *r,
+    enum run_use use, struct fault *fault)
 {
 	struct directory runs;
 	struct visit old = {.runs = &runs, .before = r->end / ERA - 1, .most = SWEEP};
@@ -348,7 +375,14 @@ runs_remember(
 
 	if (rc != RC_OK)
 		return rc;
+	if (use == RUN_SHOWN) {
+		rc = store_run(&runs, shown_name, r, fault);
+		close(runs.fd);
+		return rc;
+	}
 	rc = copy_last(&runs, r->end, fault);
+	if (rc == RC_OK && use == RUN_FINAL && r->status != 0 && *r->id)
+		rc = store_failure(&runs, r, fault);
 	if (rc == RC_OK)
 		rc = store_run(&runs, last_name, r, fault);
 	if (rc == RC_OK && old.before > 0)
@@ -367,7 +401,7 @@ runs_look(const struct directory *d, const char *name, bool ids,
 {
 	struct directory runs;
 	struct visit v = {.runs = &runs, .see = see, .ctx = ctx};
-	struct run last = {.status = STATUS_NONE}, good;
+	struct run last = {.status = STATUS_NONE}, good, shown;
 	enum rc rc = open_runs(&runs, d, name, DIRECTORY_LOOK, fault);
 
 	if (rc != RC_OK)
@@ -382,6 +416,11 @@ runs_look(const struct directory *d, const char *name, bool ids,
 	} else if (rc == RC_OK && ids && *last.id) {
 		v.told = last.id;
 		see_run(&v, ENTRY_DONE, &last);
+	}
+	if (!v.enough && (rc == RC_OK || rc == RC_LOST)) {
+		rc = load_run(&runs, shown_name, &shown, fault);
+		if (rc == RC_OK)
+			see_run(&v, ENTRY_SHOWN, &shown);
 	}
 	if (ids && !v.enough && (rc == RC_OK || rc == RC_LOST))
 		rc = visit_eras(&v, fault);
@@ -407,6 +446,8 @@ runs_forget(
 	if (once)
 		encode_key(id, sizeof id, once);
 	rc = visit_eras(&v, fault);
+	if (rc == RC_OK && !once)
+		rc = delete_run(&runs, shown_name, &v.deleted, fault);
 	for (int i = 0; rc == RC_OK && i < 2; i++) {
 		const char *file = i == 0 ? good_name : last_name;
 

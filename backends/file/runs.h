@@ -6,7 +6,9 @@
  *
  *	last	    the last run, whatever it ended with
  *	good	    of the runs before it that ended with 0, the one that began last
- *	ERA/ID	    the run of that ID before it that ended with 0
+ *	ERA/ID	    the run of that ID before it that ended with 0; or one with --no-retry that
+ *		    ended otherwise
+ *	shown	    the last run that is no job's (--remember)
  *	new	    a file that is being written; it gets one of the other names
  *
  * Each is one line of text, and what is no such line is no run:
@@ -19,6 +21,9 @@
  * ONE STEP.  A run is remembered by renaming `new` to `last`.  Before that, the run in
  * `last` is copied to the files in which it is looked for later.  So a dlock that is
  * killed at any line has remembered its run or has not, and no other run is lost.
+ * Only a failure that counts (--no-retry) is in the file of its ID before it is in `last`, for
+ * there an older dlock would not copy it: one that is killed in between has ended that ID.  To
+ * such a dlock a file of an ID says nothing unless its status is 0.
  * META of the lock file is locked meanwhile, and the lock is still ours.  Like the lock
  * file, no file is forced to the disk: a crash of the machine may take the last runs.
  *
@@ -52,25 +57,34 @@ bool run_parse(struct run *r, const char *line, size_t n);
 /* The way back, with newline and NUL.  Returns the length. */
 size_t run_format(const struct run *r, char line[RUN_LINE]);
 
-/* RC_DONE and a sentence: this run has done the job.  RC_OK: it has not. */
-enum rc run_refuse(
-    const struct run *, const struct job *, int64_t now_us, struct fault *);
+/*
+ * RC_DONE and a sentence: this run has done the job.  RC_OK: it has not.  `final`: it stands where
+ * what ended otherwise than with 0 counts for a job with no_retry.
+ */
+enum rc run_refuse(struct host *, const struct run *, const struct job *, bool final,
+    int64_t now_us, struct fault *);
 
 /*
  * Has the job been done, as far as the runs in the directory `name` say?  It is made if
  * it is not there.  RC_OK: no.  RC_DONE: yes, with a sentence.  With META locked.
  */
-enum rc runs_check(const struct directory *, const char *name, const struct job *,
-    int64_t now_us, struct fault *);
+enum rc runs_check(const struct directory *, const char *name, struct host *,
+    const struct job *, int64_t now_us, struct fault *);
+
+enum run_use {
+	RUN_COUNTS, /* a job's, if it ended with 0 */
+	RUN_FINAL,  /* a job's with no_retry, and it has ended */
+	RUN_SHOWN,  /* no job's */
+};
 
 /* Remembers one run, whose `end` is now.  With META locked. */
-enum rc runs_remember(
-    const struct directory *, const char *name, const struct run *, struct fault *);
+enum rc runs_remember(const struct directory *, const char *name, const struct run *,
+    enum run_use, struct fault *);
 
 /*
  * Tells the last run (ENTRY_LAST) and the last one that ended with 0 where that is another
- * (ENTRY_GOOD); with `ids` also each run of an ID that ended with 0 (ENTRY_DONE).  Ends when
- * `see` gives false.  RC_LOST, like RC_OK: there is no more than that.
+ * (ENTRY_GOOD), and the one that is no job's (ENTRY_SHOWN); with `ids` also each run that has
+ * done an ID (ENTRY_DONE).  Ends when `see` gives false.  RC_LOST, like RC_OK: there is no more than that.
  */
 enum rc runs_look(const struct directory *, const char *name, bool ids,
     bool (*see)(void *ctx, enum entry_kind, const struct run *), void *ctx,

@@ -562,13 +562,13 @@ delete_ours(struct memcached *m, instant until, bool *again, struct fault *f)
 }
 
 static enum rc
-memcached_release(struct store *s, int status, instant until, struct fault *f)
+memcached_release(struct store *s, struct outcome o, instant until, struct fault *f)
 {
 	struct memcached *m = memcached_of(s);
 	enum rc rc = RC_OK;
 	bool again = true;
 
-	(void)status;
+	(void)o;
 	s->host->alert = -1;
 	for (int i = 0; m->may_be_there && again && i < TRIES; i++) {
 		again = false;

@@ -189,6 +189,7 @@ static const struct lease_driver mysql_lease = {
     .hides_owner = true,
     .damaged = "a row in dlock's tables that dlock has not written",
     .clock = "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)",
+    .forget = "forget_run",
     .end_old_sessions = end_old_sessions,
     .session_number = number_of_session,
     .server_time = session_server_time,

@@ -99,6 +99,18 @@ CREATE TABLE IF NOT EXISTS dlock_runs (
 	KEY ended (ended)
 ) ENGINE = InnoDB
 //
+CREATE TABLE IF NOT EXISTS dlock_ended (
+	k VARBINARY(512) NOT NULL,
+	id VARBINARY(200) NOT NULL COMMENT 'of --once --no-retry, ended otherwise than with 0; empty: of --remember',
+	ended BIGINT NOT NULL,
+	token BIGINT NOT NULL,
+	began BIGINT NOT NULL,
+	status INT NOT NULL,
+	record VARBINARY(1023) NOT NULL,
+	PRIMARY KEY (k, id),
+	KEY ended (ended)
+) ENGINE = InnoDB
+//
 CREATE TABLE IF NOT EXISTS dlock_broken (
 	k VARBINARY(512) NOT NULL,
 	token BIGINT NOT NULL,
@@ -510,6 +522,51 @@ BEGIN
 	SELECT CASE WHEN v_ends > t THEN 1 WHEN v_ticket IS NOT NULL THEN 2 ELSE 0 END AS code;
 END
 //
+-- Has this ID ended by a run that counts for --no-retry, and by none with 0?  NULL: no.  Asked by
+-- who holds, for a run that ends is kept by the transaction that gives the lock back.
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_find_ended_3(p_k VARBINARY(512), p_id VARBINARY(200))
+	SELECT e.began DIV 1000 AS began_ms, e.status, e.record
+		FROM (SELECT 1 AS one) o LEFT JOIN dlock_ended e ON e.k = p_k AND e.id = p_id
+			AND NOT EXISTS (SELECT 1 FROM dlock_runs r WHERE r.k = p_k AND r.id = p_id AND r.status = 0)
+//
+-- The same as dlock_release, and the run is kept in dlock_ended.  p_what: final, a job's that counts for
+-- --no-retry; shown, no job's.
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_release_run_3(p_k VARBINARY(512), p_secret VARBINARY(32), p_status INT, p_once VARBINARY(200),
+	p_what VARBINARY(5), p_had_own INT)
+BEGIN
+	DECLARE t, v_token, v_ticket, v_since, v_ends BIGINT;
+	DECLARE v_me VARBINARY(32) DEFAULT LEFT(SHA2(p_secret, 256), 32);
+	DECLARE v_lock VARBINARY(39) DEFAULT CONCAT('dlock:', LEFT(SHA2(v_me, 256), 32));
+	DECLARE v_record VARBINARY(1023);
+	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	CALL dlock_lock_key_3(p_k, NULL, t);
+	SET @dlock_old = COALESCE(NULLIF(IS_USED_LOCK(v_lock), CONNECTION_ID()),
+		NULLIF(IS_USED_LOCK(CONCAT(v_lock, 'h')), CONNECTION_ID()));
+	SELECT token, since, ends, record INTO v_token, v_since, v_ends, v_record FROM dlock_holds
+		WHERE k = p_k AND owner = v_me FOR UPDATE;
+	IF v_token IS NOT NULL THEN
+		DELETE FROM dlock_holds WHERE k = p_k AND token = v_token;
+	ELSE
+		SELECT ticket INTO v_ticket FROM dlock_waiters WHERE k = p_k AND owner = v_me;
+		DELETE FROM dlock_waiters WHERE k = p_k AND ticket = v_ticket;
+	END IF;
+	IF EXISTS (SELECT 1 FROM dlock_waiters WHERE k = p_k) THEN
+		CALL dlock_serve_3(p_k, NULL, t, 3000000);
+	END IF;
+	IF v_ends > t THEN
+		IF p_what = 'final' THEN
+			INSERT INTO dlock_runs (k, ended, token, id, began, status, record)
+				VALUES (p_k, t, v_token, p_once, v_since, p_status, v_record);
+		END IF;
+		REPLACE INTO dlock_ended (k, id, ended, token, began, status, record)
+			VALUES (p_k, CASE p_what WHEN 'final' THEN p_once ELSE '' END, t, v_token, v_since, p_status, v_record);
+		DELETE FROM dlock_ended WHERE ended < t - 34560000000000 ORDER BY ended LIMIT 100;
+	END IF;
+	COMMIT;
+	DO RELEASE_LOCK(v_lock), RELEASE_LOCK(CONCAT(v_lock, 'h'));
+	SELECT CASE WHEN v_ends > t THEN 1 WHEN v_ticket IS NOT NULL THEN 2 ELSE 0 END AS code;
+END
+//
 -- ---- looking and steering ----
 --
 -- Any user who may use the procedures may do all of it.  No owner is shown: a token says which
@@ -588,6 +645,18 @@ CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_list_done
 			AND (o.ended > r.ended OR (o.ended = r.ended AND o.token > r.token)))
 	ORDER BY r.k, r.id LIMIT p_most
 //
+-- Of dlock_ended, up to p_most behind this ID of this key, in the order of keys and IDs: a run of an ID (turn 2), or
+-- one that is no job's (turn 3), of which alone that of p_k is told, if that is not NULL.
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_list_ended_3(p_k VARBINARY(512), p_after VARBINARY(512), p_id VARBINARY(200), p_most INT)
+	(SELECT k, 3 AS turn, id, began, ended, status, token, CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED) AS moment, record
+		FROM dlock_ended WHERE k = p_k AND id = '')
+	UNION ALL
+	(SELECT k, CASE id WHEN '' THEN 3 ELSE 2 END, id, began, ended, status, token, CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED),
+		record
+		FROM dlock_ended FORCE INDEX (PRIMARY) WHERE p_k IS NULL AND (k > p_after OR (k = p_after AND id > p_id))
+		ORDER BY k, id LIMIT p_most)
+	ORDER BY 1, 3
+//
 -- Forgets the runs of that ID (NULL: all of them).
 CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_forget_3(p_k VARBINARY(512), p_id VARBINARY(200))
 BEGIN
@@ -597,6 +666,21 @@ BEGIN
 	CALL dlock_lock_key_3(p_k, NULL, t);
 	DELETE FROM dlock_runs WHERE k = p_k AND (p_id IS NULL OR id = p_id);
 	SET v_done = ROW_COUNT() > 0;
+	COMMIT;
+	SELECT v_done AS done;
+END
+//
+-- The same, and what dlock_ended has of it.
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_forget_run_3(p_k VARBINARY(512), p_id VARBINARY(200))
+BEGIN
+	DECLARE t BIGINT;
+	DECLARE v_done INT;
+	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	CALL dlock_lock_key_3(p_k, NULL, t);
+	DELETE FROM dlock_runs WHERE k = p_k AND (p_id IS NULL OR id = p_id);
+	SET v_done = ROW_COUNT();
+	DELETE FROM dlock_ended WHERE k = p_k AND (p_id IS NULL OR (id = p_id AND p_id <> ''));
+	SET v_done = v_done + ROW_COUNT() > 0;
 	COMMIT;
 	SELECT v_done AS done;
 END

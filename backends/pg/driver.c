@@ -166,6 +166,7 @@ static const struct lease_driver pg_lease = {
 	"SELECT dlock.freeze($1, $2, $3::pg_catalog.float8 OPERATOR(pg_catalog.*) '1 ms'::pg_catalog.interval)",
     .clock =
 	"SELECT pg_catalog.int8(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000.0::pg_catalog.float8)",
+    .forget = "forget",
     .end_old_sessions = "SELECT dlock.end_old_sessions($1)",
     .end_old_fields = 1,
     .session_number = server_process,

@@ -141,7 +141,7 @@ enum rc connection_broken(struct connection *, struct fault *);
 /* ---- questions (exec.c) ---- */
 
 /* The version of schema.sql that goes with this client, and what a schema has that serves it. */
-#define SCHEMA_VERSION 10
+#define SCHEMA_VERSION 11
 #define SCHEMA_SERVES "serves_6"
 
 /* As struct sql_driver has them. */

@@ -1,4 +1,4 @@
--- schema.sql - what lease mode keeps in the database.  Version 10.  (schema_calls.sql goes on.)
+-- schema.sql - what lease mode keeps in the database.  Version 11.  (schema_calls.sql goes on.)
 --
 --	dlock help pg-schema | psql --dbname=DATABASE      creates it, or brings it up to date
 --	GRANT USAGE ON SCHEMA dlock TO ROLE                is all that a role needs to use it
@@ -72,14 +72,15 @@ CREATE SCHEMA IF NOT EXISTS dlock;
 -- and forgets runs beside all of 6, so that its clients need no more than that for all else, and are
 -- told to run this script where it is not there.  Version 8 has asker() besides, without which a look
 -- does; version 9 does with less what it did; version 10 has another rule
--- for clocks that were wrong (find_done), and is refused where a policy hides rows (row_security).  None takes anything away:
+-- for clocks that were wrong (find_done), and is refused where a policy hides rows (row_security); version 11 has besides what
+-- keeps the runs of --no-retry that failed and those of --remember (ended), of which clients of before know nothing.  None takes anything away:
 -- the functions of version 5 that have another name now stay where they are, for their clients.
 DO $$
 DECLARE
 	its_version integer := (SELECT substring(obj_description(n.oid, 'pg_namespace') FROM '^dlock ([0-9]{1,9}):')
 		FROM pg_namespace n WHERE n.nspname = 'dlock');
 BEGIN
-	IF its_version > 10 THEN
+	IF its_version > 11 THEN
 		RAISE feature_not_supported USING MESSAGE = 'a newer dlock has made the schema dlock: use that one';
 	ELSIF its_version < 4 OR to_regclass('dlock.holds') IS NOT NULL THEN
 		RAISE feature_not_supported USING MESSAGE = 'the schema dlock is of a dlock that was never released: drop it';
@@ -100,7 +101,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON SCHEMA dlock IS 'dlock 10: locks for commands, see dlock(1)';
+COMMENT ON SCHEMA dlock IS 'dlock 11: locks for commands, see dlock(1)';
 
 CREATE TABLE IF NOT EXISTS dlock.claims (
 	key text COLLATE "C",
@@ -139,6 +140,18 @@ CREATE TABLE IF NOT EXISTS dlock.runs (		-- of jobs: --once, --cooldown
 	PRIMARY KEY (key, ended, token)		-- the last one of a key is the newest by its end
 );
 
+CREATE TABLE IF NOT EXISTS dlock.ended (	-- what runs does not have to have: of each key and ID one
+	key text COLLATE "C",
+	id text COLLATE "C" CHECK (octet_length(id) <= 200),	-- of --once --no-retry, ended otherwise than with 0; '': of --remember
+	began timestamptz NOT NULL CHECK (isfinite(began)),
+	ended timestamptz NOT NULL CHECK (isfinite(ended)),
+	status integer NOT NULL CHECK (status BETWEEN 0 AND 255),
+	token bigint,
+	record text NOT NULL,
+	CHECK (octet_length(key) <= 512 AND octet_length(record) <= 4096),
+	PRIMARY KEY (key, id)
+);
+
 CREATE TABLE IF NOT EXISTS dlock.broken (	-- holds that were taken away by force, for a day
 	token bigint PRIMARY KEY,
 	key text NOT NULL,
@@ -164,6 +177,9 @@ BEGIN
 		CREATE INDEX runs_done ON dlock.runs (key, id) WHERE status = 0;
 		CREATE INDEX runs_begun ON dlock.runs (key, began) WHERE status = 0;
 		CREATE INDEX runs_ended ON dlock.runs (ended);
+	END IF;
+	IF to_regclass('dlock.ended_ended') IS NULL THEN
+		CREATE INDEX ended_ended ON dlock.ended (ended);
 	END IF;
 END
 $$;

@@ -232,6 +232,39 @@ BEGIN
 END
 $$;
 
+-- Has this ID ended by a run that counts for --no-retry, and by none with 0?  When that began, its status and record;
+-- NULL: no.  Asked by who holds, for a run that ends is kept by the transaction that gives the lock back.
+CREATE OR REPLACE FUNCTION dlock.find_ended(the_key text, the_id text, OUT began_ms bigint, OUT status integer, OUT record text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '2500ms' AS $$
+	SELECT (1000 * extract(epoch FROM e.began))::bigint, e.status, "left"(e.record, 1023)
+	FROM dlock.ended e WHERE e.key = the_key AND e.id = the_id
+		AND NOT EXISTS (SELECT FROM dlock.runs u WHERE u.key = the_key AND u.id = the_id AND u.status = 0)
+$$;
+
+-- The same as release(), and the run is kept in `ended`.  `what`: final, a job's that counts for --no-retry; shown, no job's.
+CREATE OR REPLACE FUNCTION dlock.release_run(the_key text, me text, my_status integer, my_once text, what text, had_own boolean) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '10s' AS $$
+DECLARE
+	mine dlock.claims;
+	was integer;
+BEGIN
+	PERFORM dlock.lock_key(the_key);
+	SELECT * INTO mine FROM dlock.claims c WHERE c.key = the_key AND c.owner = me;
+	was := dlock.release(the_key, me, CASE what WHEN 'final' THEN my_status END, my_once, had_own);
+	IF was = 1 THEN
+		INSERT INTO dlock.ended AS e (key, id, began, ended, status, token, record)
+			VALUES (the_key, CASE what WHEN 'final' THEN my_once ELSE '' END, mine.since, clock_timestamp(), my_status, mine.token,
+				mine.record)
+			ON CONFLICT (key, id) DO UPDATE SET (began, ended, status, token, record) =
+				(excluded.began, excluded.ended, excluded.status, excluded.token, excluded.record);
+		DELETE FROM dlock.ended e WHERE e.ctid = ANY (ARRAY(SELECT o.ctid FROM dlock.ended o
+			WHERE o.ended < clock_timestamp() - '400 days'::interval ORDER BY o.ended LIMIT 100));
+		PERFORM dlock.flush();
+	END IF;
+	RETURN was;
+END
+$$;
+
 -- The same where probably nobody else has to do with the key.  `my_wake` 0: the session lacks it.
 CREATE OR REPLACE FUNCTION dlock.release_alone(the_key text, me text, my_wake bigint) RETURNS integer
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '10s' AS $$
@@ -450,13 +483,30 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET r
 	ORDER BY u.key, u.id LIMIT least(most, 1000)
 $$;
 
+-- Of `ended`, up to `most` behind this ID of this key, in the order of keys and IDs: a run of an ID (turn 2), or one that is no
+-- job's (turn 3), of which alone that of `the_key` is told, if that is not NULL.
+CREATE OR REPLACE FUNCTION dlock.list_ended(the_key text, after_key text, after_id text, most integer,
+	OUT key text, OUT turn integer, OUT id text, OUT began bigint, OUT ended bigint, OUT status integer, OUT token bigint,
+	OUT moment bigint, OUT record text)
+RETURNS SETOF record
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '2500ms' AS $$
+	SELECT e.key, CASE e.id WHEN '' THEN 3 ELSE 2 END, e.id, dlock.microseconds(e.began), dlock.microseconds(e.ended), e.status, e.token,
+		dlock.microseconds(clock_timestamp()), "left"(e.record, 1023)
+	FROM dlock.ended e WHERE CASE WHEN the_key IS NULL THEN (e.key, e.id) > (after_key, after_id) ELSE e.key = the_key AND e.id = '' END
+	ORDER BY e.key, e.id LIMIT least(most, 1000)
+$$;
+
 -- Forgets the runs of that ID (NULL: all of them).  False: none is remembered.
 CREATE OR REPLACE FUNCTION dlock.forget(the_key text, the_id text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '10s' AS $$
+DECLARE
+	was boolean;
 BEGIN
 	PERFORM dlock.flush(), dlock.lock_key(the_key);
 	DELETE FROM dlock.runs u WHERE u.key = the_key AND (the_id IS NULL OR u.id = the_id);
-	RETURN FOUND;
+	was := FOUND;
+	DELETE FROM dlock.ended e WHERE e.key = the_key AND (the_id IS NULL OR e.id = the_id AND the_id <> '');
+	RETURN was OR FOUND;
 END
 $$;
 
@@ -553,14 +603,15 @@ DECLARE
 	f record;
 	a record;
 BEGIN
-	FOR turn IN 1..3 LOOP -- what an earlier one has given stays
+	FOR turn IN 1..4 LOOP -- what an earlier one has given stays
 		FOR f IN SELECT its.oid::regprocedure AS name, old.proacl AS acl, (SELECT p.proacl FROM pg_proc p
 				WHERE turn = 2 AND p.pronamespace = old.pronamespace AND p.proname = 'last_run' AND p.pronargs = 1) AS other
 			FROM (VALUES (1, 'take_unclaimed', 6, 'take', 6), (1, 'enter_queue', 11, 'enter', 11), (1, 'await', 6, 'await', 5),
 				(1, 'renew', 6, 'renew', 5), (1, 'release', 3, 'release_alone', 3), (1, 'release_among', 5, 'release', 5),
 				(1, 'list_claims', 5, 'list', 5), (1, 'thaw', 1, 'forget', 2), (2, 'list', 5, 'list_jobs', 3),
 				(2, 'list', 5, 'list_done', 3), (3, 'list', 5, 'asker', 2), (3, 'last_run', 1, 'list_jobs', 3),
-				(3, 'last_run', 1, 'list_done', 3)) AS v (its_turn, old_name, old_count, its_name, its_count)
+				(3, 'last_run', 1, 'list_done', 3), (4, 'enter', 11, 'find_ended', 2), (4, 'release', 5, 'release_run', 6),
+				(4, 'list_done', 3, 'list_ended', 4)) AS v (its_turn, old_name, old_count, its_name, its_count)
 			JOIN pg_proc old ON old.pronamespace = 'dlock'::regnamespace AND old.proname = v.old_name AND old.pronargs = v.old_count
 			JOIN pg_proc its ON its.pronamespace = 'dlock'::regnamespace AND its.proname = v.its_name AND its.pronargs = v.its_count
 			WHERE v.its_turn = turn AND old.proacl IS NOT NULL AND its.proacl IS NULL

@@ -220,6 +220,19 @@ dialect_name(const struct dialect *d, struct names *names, enum form form,
 
 /* ---- words ---- */
 
+/* Is what is remembered spoken of?  To be shown surely, it has to be allowed before the lock is had. */
+static bool
+dialect_speaks_of_runs(
+    const struct dialect *d, const struct job *job, const struct request *r)
+{
+	if (d->lacks & CAP_JOB)
+		return false;
+	if (r->operation == ACQUIRE)
+		return job_is_wanted(job) || job->remember == REMEMBER_SURELY;
+	return r->operation == RELEASE && r->outcome.status != STATUS_NONE &&
+	    (job_is_wanted(job) || job->remember);
+}
+
 /* The keys of a job are declared only where it is spoken of. */
 void
 dialect_say(const struct dialect *d, struct script_call *c, const struct names *names,
@@ -227,9 +240,7 @@ dialect_say(const struct dialect *d, struct script_call *c, const struct names *
 {
 	static const char *const operations[] = {
 	    [ACQUIRE] = "acquire", [RENEW] = "renew", [RELEASE] = "release"};
-	bool job = job_is_wanted(&claim->job) && !(d->lacks & CAP_JOB) &&
-	    (r->operation == ACQUIRE ||
-		(r->operation == RELEASE && r->status != STATUS_NONE));
+	bool job = dialect_speaks_of_runs(d, &claim->job, r), any = claim->job.no_retry;
 	int keys = names->nkeys + (job ? 1 + (claim->job.once != NULL) : 0);
 	const char *end = c->kind + sizeof c->kind;
 	char *at;
@@ -258,9 +269,15 @@ dialect_say(const struct dialect *d, struct script_call *c, const struct names *
 		script_number(c, r->token);
 	if (job)
 		script_number(c,
-		    r->operation == ACQUIRE ? ns_to_ms(claim->job.cooldown) : r->status);
+		    r->operation == ACQUIRE ? ns_to_ms(claim->job.cooldown)
+					    : r->outcome.status);
 	if (job && r->operation == RELEASE)
 		script_word(c, claim->job.once ? claim->job.once : "");
+	if (job && r->operation == RELEASE && job_is_shown(&claim->job))
+		script_word(c, "shown");
+	else if (job)
+		script_word(
+		    c, any && (r->operation == ACQUIRE || r->outcome.ended) ? "1" : "0");
 	if (names->sharded)
 		script_word(c, SHARDED);
 }

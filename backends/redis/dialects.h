@@ -44,8 +44,8 @@ struct request {
 	/* of RENEW: */
 	uint64_t token; /* of the grant */
 	/* of RELEASE: */
-	bool held;  /* a hold is given back */
-	int status; /* to be remembered if there is a job; or STATUS_NONE */
+	bool held;              /* a hold is given back */
+	struct outcome outcome; /* to be remembered if that is wanted */
 };
 
 struct dialect {

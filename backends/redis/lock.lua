@@ -11,8 +11,10 @@
 --   6  freeze    hash        while nobody is to be granted it: 'since', 'until', us ('': it
 --                            has no end), 'record' of who did it
 --   7  last      hash        of a job: its last run; 'good', when the last one that ended
---                            with 0 began, us; if 'good_began' is that, the rest of it in 'good_...'
---   8  done      hash        of a job with an ID: the run of that ID which ended with 0
+--                            with 0 began, us; if 'good_began' is that, the rest of it in 'good_...';
+--                            in 'shown_...' the last run that is no job's, and only shown
+--   8  done      hash        of a job with an ID: the run of that ID which ended with 0; or, where its
+--                            status is another, one that has ended and counts for those alike (--no-retry)
 -- A waiter is told of its grant on the channel KEYS[5] .. its owner (a channel is no key), a
 -- holder of its break; what the message says does not matter: it asks.
 --
@@ -22,17 +24,19 @@
 --
 -- ARGV: operation, owner, then
 --   acquire  lease ms, ms to be alive in the queue (0: do not queue), subscribed (1: to
---            its channel), kind, record, the ticket it had (0: none), of a job: cooldown ms
+--            its channel), kind, record, the ticket it had (0: none), of a job: cooldown ms,
+--            and whether any end of its ID counts (1)
 --            -> {1, token, slot}
 --            -> {0, place in the queue, ms until a lease ends, ms held, holder's record,
 --                ticket, kind of those who hold, how many they are}; while it is frozen a 1
 --                more, the ms are until that ends, and once nobody holds ms and record its own
 --            -> {-1, kind in use}
---            -> {4, ms since 1970 when it began, who ran it}: this ID is done
+--            -> {4, ms since 1970 when it began, who ran it, its status}: this ID is done
 --            -> {5, ms since it began}: one that ended with 0 is younger than the cooldown
 --   renew    lease ms -> {1, token, slot}, {6, token, slot, mark} if it was revoked,
 --            {0} if it is not the holder, {0, mark} if it was taken away
---   release  of a job that ended: its status, ID ('': none)
+--   release  of a run that is remembered: its status, ID ('': none), what it counts for: '0' as a job's,
+--            if its status is 0; '1' as that of an ID, whatever it is; 'shown' nothing
 --            -> {1} held until now, {2} was in the queue, {0} neither, {0, mark} the same,
 --               since it was taken away, {3} held until now, but the run could not be written down
 --   revoke   (owner '': whose token it is) token ('0': any), mark, force ('1': take it away)
@@ -40,8 +44,8 @@
 --   freeze   record, ms ('0': without an end) -> {1}
 --   thaw     -> {1}, or {0}: it was not frozen
 --   clock    -> {us since 1970}, the master's
---   forget   ID, or '' and what look.lua's `last` has told: the last run, and the last one that ended
---            with 0, unless others have ended since; -> {1}, or {0}: nothing was remembered of it
+--   forget   ID, or '' and what look.lua's `last` has told: the last run, the last one that ended
+--            with 0 and the one that is shown, unless others have ended since; -> {1}, or {0}: nothing was remembered of it
 --
 -- Time is the server's alone.  Whose time is up is dropped before anybody is
 -- granted anything; grants go to those who wait, in order.  A waiter so granted
@@ -324,16 +328,21 @@ local function name_in(record)
   return (string.gsub(who, '%c', '?'))
 end
 
-local function write_down(key, r, status, id)
-  call('HSET', key, 'id', id, 'began', text(r.granted), 'ended', text(us), 'status', status, 'token', r.token,
-       'who', name_in(r.record))
+local function write_down(key, r, status, id, before)
+  before = before or ''
+  call('HSET', key, before .. 'id', id, before .. 'began', text(r.granted), before .. 'ended', text(us),
+       before .. 'status', status, before .. 'token', r.token, before .. 'who', name_in(r.record))
   call('PEXPIREAT', key, text(now + REMEMBERED))
 end
 
--- A run ends: whatever its status it is the last one; only 0 counts.
-local function remember(r, status, id)
+-- A run ends: whatever its status it is the last one; only 0 counts, or all (`final`), unless 0 is there.
+local function remember(r, status, id, counts)
+  if counts == 'shown' then return write_down(last, r, status, '', 'shown_') end
   write_down(last, r, status, id)
-  if status ~= '0' then return end
+  if status ~= '0' then
+    if done and counts == '1' and call('HGET', done, 'status') ~= '0' then write_down(done, r, status, id) end
+    return
+  end
   local before = tonumber(call('HGET', last, 'good') or '') or 0 -- of a run beside ours, perhaps
   if before > r.granted and before <= us then
     call('HSET', last, 'good', text(before))
@@ -345,18 +354,19 @@ local function remember(r, status, id)
 end
 
 -- The answer if the job has been done.  (A run dated further ahead than the cooldown is long proves nothing.)
-local function done_before(cooldown)
-  if done and call('HGET', done, 'status') == '0' then
+local function done_before(cooldown, any)
+  local status = done and string.match(call('HGET', done, 'status') or '', '^%d%d?%d?$')
+  if status == '0' or status and any then
     local began = tonumber(call('HGET', done, 'began') or '')
     local known = began and began >= 0 and began / 1000 < LATEST
-    return {4, known and math.floor(began / 1000) or -1, string.sub(call('HGET', done, 'who') or '', 1, RECORD)}
+    return {4, known and math.floor(began / 1000) or -1, string.sub(call('HGET', done, 'who') or '', 1, RECORD), tonumber(status)}
   end
   local began = cooldown > 0 and tonumber(call('HGET', last, 'good') or '')
   local age = began and (us - began) / 1000
   return age and math.abs(age) < cooldown and {5, math.max(0, age)}
 end
 
-if operation == 'release' then return release(function(r) remember(r, ARGV[3], ARGV[4]) end) end
+if operation == 'release' then return release(function(r) remember(r, ARGV[3], ARGV[4], ARGV[5]) end) end
 
 -- ---- acquire, where others hold or wait ----
 
@@ -407,8 +417,8 @@ local function refusal(place, ticket)
           h and h.kind or 'x', count, f and 1 or nil}
 end
 
-local function acquire(lease, patience, subscribed, wanted, record, ticket, cooldown)
-  local answer = cooldown and done_before(cooldown)
+local function acquire(lease, patience, subscribed, wanted, record, ticket, cooldown, any)
+  local answer = cooldown and done_before(cooldown, any)
   if answer then
     release() -- our place, or the grant that woke us: it is for the next
     return answer
@@ -453,7 +463,7 @@ end
 
 if operation == 'acquire' then
   return acquire(tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8]),
-                 last and tonumber(ARGV[9]))
+                 last and tonumber(ARGV[9]), ARGV[10] == '1')
 end
 
 -- ---- steering ----
@@ -487,7 +497,10 @@ end
 local function end_freeze() call('HDEL', freeze, 'since', 'until', 'record') end
 
 -- Without their fields keys are gone.  A dlock that knows no 'good_began' may have written 'good'.
-local function forget_run(key) return call('HDEL', key, 'id', 'began', 'ended', 'status', 'token', 'who') end
+local function forget_run(key, before)
+  before = before or ''
+  return call('HDEL', key, before .. 'id', before .. 'began', before .. 'ended', before .. 'status', before .. 'token', before .. 'who')
+end
 
 local function forget_good()
   return call('HDEL', last, 'good', 'good_began', 'good_id', 'good_ended', 'good_token', 'good_who')
@@ -502,7 +515,7 @@ local function is_good(id, good)
 end
 
 -- Without an ID: a run that has ended since the look may have an ID that was not forgotten, and so stays.
-local function forget(id, sum_of_ended, sum_of_good)
+local function forget(id, sum_of_ended, sum_of_good, sum_of_shown)
   must_write()
   local good, began = call('HGET', last, 'good'), call('HGET', last, 'began')
   local is_last, is_last_good
@@ -515,6 +528,7 @@ local function forget(id, sum_of_ended, sum_of_good)
   local found = id ~= '' and forget_run(done) or 0
   if is_last_good then found = found + forget_good() end
   if is_last then found = found + forget_run(last) end
+  if id == '' and is_still('shown_ended', sum_of_shown) then found = found + forget_run(last, 'shown_') end
   return {math.min(found, 1)}
 end
 
@@ -555,6 +569,6 @@ elseif operation == 'clock' then
   must_write()
   return {us}
 elseif operation == 'forget' then
-  return forget(ARGV[3], ARGV[4], ARGV[5])
+  return forget(ARGV[3], ARGV[4], ARGV[5], ARGV[6])
 end
 return redis.error_reply('ERR dlock: no such operation')

@@ -118,8 +118,10 @@ look_read_entry(struct view *v, const redisReply *r, struct entry *e, struct for
 	case 'r':
 	case 'g':
 	case 'd':
+	case 's':
 		e->kind = *name == 'r' ? ENTRY_LAST
 		    : *name == 'g'     ? ENTRY_GOOD
+		    : *name == 's'     ? ENTRY_SHOWN
 				       : ENTRY_DONE;
 		good = answer_members(r, 1, "siiiss", &e->once, &e->since, &e->until,
 		    &status, &token, &e->record);

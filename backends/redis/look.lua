@@ -7,7 +7,8 @@
 --   lock     brief (1: waiters are counted), job (1: its last runs, too; 2: or an error) -> {now, many, waiting, {holder ...}, {entry ...}}:
 --            its holders in the order of their grants, but none of them if they are `many` (1);
 --            how many wait (not brief: or are dead); what else there is
---   last     -> {of when the last run ended, of when the last one that ended with 0 began}: their SHA-1
+--   last     -> {of when the last run ended, of when the last one that ended with 0 began, of when the
+--            one that is shown ended}: their SHA-1
 --   holders  cursor -> {next cursor, "token owner" ...}; the token in 16 digits, 0: not known
 --   rows     owner ... -> {now, n, entry ...}: of the first n of them, if they hold
 --   waiters  owner, ticket ('', '': from the first), as the page before gave them
@@ -20,7 +21,8 @@
 --   {'f', since, until, record}                                   freeze
 --   {'r', ID, began, ended, status, token, record ('': none)}     last run
 --   {'g', the same}                                             the last one that ended with 0, if that is another
---   {'d', the same}                                             the run of an ID that ended with 0
+--   {'d', the same}                                             the run by which an ID is done
+--   {'s', the same}                                             the last run that is no job's
 --   {'u', what}                                                   no lock
 -- Times are us since 1970, -1: not known, or never.
 --
@@ -139,7 +141,7 @@ local function run(letter, key, before)
   local function field(name) return call('HGET', key, before .. name) end
   local function cut(name, most) return string.sub(field(name) or '', 1, most) end
   return {letter, cut('id', ID_MOST), number(field('began')), number(field('ended')),
-          letter == 'r' and number(field('status')) or 0, cut('token', TOKEN_MOST),
+          letter ~= 'g' and number(field('status')) or 0, cut('token', TOKEN_MOST),
           field('who') and cjson.encode({who = cut('who', WHO_MOST)}) or ''}
 end
 
@@ -151,6 +153,7 @@ local function last_runs(entries, key)
     entries[#entries + 1] = good == call('HGET', key, 'good_began') and run('g', key, 'good_')
                             or {'g', '', number(good), -1, 0, '', ''}
   end
+  if call('HGET', key, 'shown_status') then entries[#entries + 1] = run('s', key, 'shown_') end
 end
 
 local function sum(field) return redis.sha1hex(call('HGET', last, field) or '') end
@@ -240,7 +243,8 @@ local function jobs(cursor, pattern)
     local entries, done = {key}, {key}
     if #key <= NAME_MOST and kind_of(key) == 'hash' then
       if string.match(key, ':r$') then last_runs(entries, key) end
-      if string.find(key, ':r:', 1, true) and call('HGET', key, 'status') == '0' then done[2] = run('d', key, '') end
+      local status = number(call('HGET', key, 'status'))
+      if string.find(key, ':r:', 1, true) and status >= 0 and status <= 255 then done[2] = run('d', key, '') end
     end
     for _, e in ipairs({entries, done}) do -- of which one is no name of ours
       if e[2] then found[#found + 1] = e end
@@ -253,7 +257,7 @@ local operation = ARGV[1]
 if operation == 'scan' then return scan(ARGV[2]) end
 if operation == 'jobs' then return jobs(ARGV[2], ARGV[3]) end
 if operation == 'lock' then return read_lock(ARGV[2] == '1', ARGV[3]) end
-if operation == 'last' then return {sum('ended'), sum('good')} end
+if operation == 'last' then return {sum('ended'), sum('good'), sum('shown_ended')} end
 if operation == 'holders' then return read_holders(ARGV[2]) end
 if operation == 'rows' then return read_rows(2) end
 if operation == 'waiters' then return read_waiters(ARGV[2], ARGV[3]) end

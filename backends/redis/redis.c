@@ -217,7 +217,7 @@ redis_is_replicated(const struct redis *r, struct fault *f)
 static enum rc
 redis_granted(struct redis *r, const struct answer *a, struct grant *g, struct fault *f)
 {
-	struct request back = {.operation = RELEASE, .status = STATUS_NONE};
+	struct request back = {.operation = RELEASE, .outcome = NO_OUTCOME};
 	struct answer given;
 	struct fault ignored;
 
@@ -256,7 +256,8 @@ redis_skipped(struct redis *r, struct answer *a, struct fault *f)
 	r->route.asked = false; /* nothing is left there to be given back */
 	if (a->code == ANSWER_RECENT)
 		return refuse_recent(f, job, a->age_ms * NS_PER_MS);
-	return refuse_done(f, job, a->began_ms, a->who);
+	return refuse_done(
+	    r->store.base.host, f, job, (int)a->status, a->began_ms, a->who);
 }
 
 /* Asks for the lock, or for our place in the queue; `alive` 0: do not queue. */
@@ -454,23 +455,39 @@ redis_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 	return rc;
 }
 
+/* The lock is given back, but that the run ended so could not be written down. */
+static void
+redis_note_unremembered(struct redis *r, int status)
+{
+	const struct job *job = &r->claim->job;
+
+	if (job_is_wanted(job) || job->remember == REMEMBER_SURELY)
+		fault_set(&r->store.base.host->notice, RC_OK,
+		    "%s could not record that this run ended with %d: %s", r->store.where,
+		    status,
+		    job_is_wanted(job) ? "the job does not count as done"
+				       : "status will not show it");
+}
+
 static enum rc
-redis_release(struct store *s, int status, instant until, struct fault *f)
+redis_release(struct store *s, struct outcome o, instant until, struct fault *f)
 {
 	struct redis *r = redis_of(s);
+	struct request back = {.operation = RELEASE, .held = r->hold.is, .outcome = o};
 	struct answer a = {.code = ANSWER_NOT_HOLDER};
 	enum rc rc;
 
 	r->store.base.host->alert = -1;
 	if (!r->route.asked)
 		return RC_OK;
-	rc = redis_run(r,
-	    &(struct request){.operation = RELEASE, .held = r->hold.is, .status = status},
-	    until, &a, f);
+	rc = redis_run(r, &back, until, &a, f);
+	/* a user who may not write what is only shown keeps the lock for nobody */
+	if (rc == RC_DENIED && job_is_shown(&r->claim->job)) {
+		back.outcome = NO_OUTCOME;
+		rc = redis_run(r, &back, until, &a, f);
+	}
 	if (rc == RC_OK && a.code == ANSWER_UNREMEMBERED)
-		fault_set(&r->store.base.host->notice, RC_OK,
-		    "%s could not record that this run ended with %d: the job does not count as done",
-		    r->store.where, status);
+		redis_note_unremembered(r, o.status);
 	/* it was not ours any more, or the first one that asked has given it back */
 	if (rc == RC_OK && a.code == ANSWER_NOT_HOLDER && r->hold.is && *a.who)
 		rc = redis_revoked(r, RC_LOST, &a, f);

@@ -464,13 +464,13 @@ redlock_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 }
 
 static enum rc
-redlock_release(struct store *s, int status, instant until, struct fault *f)
+redlock_release(struct store *s, struct outcome o, instant until, struct fault *f)
 {
 	struct redlock *r = redlock_of(s);
 	const struct tally *t = &r->quorum.tally;
 	enum rc rc;
 
-	(void)status;
+	(void)o;
 	if (!r->hold.asked)
 		return RC_OK;
 	rc = redlock_let_go(r, r->hold.is, until, NULL);

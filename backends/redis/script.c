@@ -249,7 +249,8 @@ read_acquire(struct answer *a, const redisReply *reply)
 		return answer_members(reply, 1, "w", &kind) &&
 		    answer_kind(kind, &h->kind, &h->limit) && h->kind != KIND_EXCLUSIVE;
 	case ANSWER_DONE:
-		if (!answer_members(reply, 1, "is", &a->began_ms, &who))
+		if (!answer_members(reply, 1, "isi", &a->began_ms, &who, &a->status) ||
+		    a->status < 0 || a->status > 255)
 			return false;
 		if (a->began_ms < 0 || a->began_ms > ANSWER_TIME_MOST)
 			a->began_ms = -1;

@@ -116,6 +116,7 @@ struct answer {
 	struct holding holding;
 	/* Of acquire, when the job is done: */
 	int64_t began_ms; /* since 1970, to ANSWER_TIME_MOST; -1: not known */
+	int64_t status;   /* of ANSWER_DONE: 0 to 255 */
 	int64_t age_ms;   /* of ANSWER_RECENT: 0 to ANSWER_MS_MOST */
 	/* who did the job; of renew and release: who has revoked it; "": not known */
 	char who[RECORD_BYTES];

@@ -150,7 +150,7 @@ steer_forget_all(struct store *s, const char *key, instant until, struct fault *
 	struct forgetting g = {
 	    .store = s, .key = key, .patience = until - instant_now(), .fault = f};
 	struct redis *r = redis_of(s);
-	const char *ended, *good;
+	const char *ended, *good, *shown;
 	struct script_call call;
 	struct names names;
 	redisReply *last;
@@ -159,7 +159,7 @@ steer_forget_all(struct store *s, const char *key, instant until, struct fault *
 	steer_say(&call, r, r->store.dialect->looks, &names, &claim,
 	    (const char *[]){"last", NULL});
 	call.reads = true;
-	rc = script_run(&r->route, &call, until, &last, f, "ww", &ended, &good);
+	rc = script_run(&r->route, &call, until, &last, f, "www", &ended, &good, &shown);
 	if (rc != RC_OK)
 		return rc;
 	rc = look_done(s, key, steer_forget_done, &g, g.patience, f);
@@ -168,7 +168,7 @@ steer_forget_all(struct store *s, const char *key, instant until, struct fault *
 	r->route.repeated = false; /* to look twice does no harm */
 	if (rc == RC_OK)
 		rc = steer_claim(s, &claim,
-		    (const char *[]){"forget", "", "", ended, good, NULL},
+		    (const char *[]){"forget", "", "", ended, good, shown, NULL},
 		    none_remembered, instant_after(instant_now(), g.patience), f);
 	r->route.repeated |= g.repeated;
 	freeReplyObject(last);

@@ -29,6 +29,7 @@ enum {
 	ENTER_FIELDS
 };
 enum { RENEW_IS_OURS, RENEW_WANTED_BY, RENEW_HAS_OWN, RENEW_FIELDS };
+enum { ENDED_BEGAN_MS, ENDED_STATUS, ENDED_RECORD, ENDED_FIELDS };
 
 enum was { WAS_NOT, WAS_HELD, WAS_QUEUED };
 
@@ -133,7 +134,39 @@ judge_place(struct lease *l, instant sent, struct grant *g, struct fault *f)
 		l->asked = false;
 	return s->done.recently
 	    ? refuse_recent(f, &l->claim->job, s->done.age_ms * NS_PER_MS)
-	    : refuse_done(f, &l->claim->job, s->done.began_ms, s->done.who);
+	    : refuse_done(
+		  l->db->base.host, f, &l->claim->job, 0, s->done.began_ms, s->done.who);
+}
+
+/*
+ * RC_DONE: the job's ID has ended otherwise than with 0, and that counts.  What is only to be shown
+ * asks the same for nothing, so that where it cannot be kept is known in time.
+ */
+static enum rc
+lease_find_ended(struct lease *l, instant until, struct fault *f)
+{
+	const struct job *job = &l->claim->job;
+	const struct question q = LEASE_QUESTION(
+	    "find_ended", ENDED_FIELDS, SQL_TEXT(l->claim->key), SQL_TEXT(job->once));
+	struct answer a = {.db = NULL};
+	char who[RECORD_BYTES];
+	int64_t began, status;
+	enum rc rc = sql_ask_created(l->db, &q, until, &a, f);
+
+	if (rc != RC_OK)
+		return rc;
+	if (!job->no_retry || row_is_null(&a.row, ENDED_STATUS)) {
+		answer_drop(&a);
+		return RC_OK;
+	}
+	job_who(row_words(&a.row, ENDED_RECORD), who, sizeof who);
+	rc = row_integer(&a.row, ENDED_STATUS, 0, UINT8_MAX, &status)
+	    ? refuse_done(l->db->base.host, f, job, (int)status,
+		  row_integer(&a.row, ENDED_BEGAN_MS, 0, INT64_MAX, &began) ? began : -1,
+		  who)
+	    : lease_refuse_answer(l, f);
+	answer_drop(&a);
+	return rc;
 }
 
 /* ---- asking ---- */
@@ -222,6 +255,12 @@ lease_ask(struct lease *l, bool queue, instant until, struct grant *g, struct fa
 
 	if (rc == RC_OK && l->among)
 		rc = lease_enter(l, queue ? ALIVE_MS : 0, until, g, f);
+	/* under the lock; a failure leaves the next question to find that we hold it */
+	if (rc == RC_OK && l->place.code == GRANTED && l->claim->job.no_retry) {
+		rc = lease_find_ended(l, until, f);
+		l->place.code = rc == RC_OK ? GRANTED : QUEUED;
+		l->held = rc == RC_OK;
+	}
 	if (rc == RC_CONFIG && !asked_before && !l->db->again)
 		l->asked = false; /* nothing was done there, nor will be */
 	return rc;
@@ -311,12 +350,16 @@ lease_name_period(struct lease *l, instant until, struct fault *f)
 static enum rc
 ask_first(struct lease *l, bool queue, instant until, struct grant *g, struct fault *f)
 {
+	const struct job *job = &l->claim->job;
 	enum rc rc = lease_name_period(l, until, f);
 
+	/* who finds that out before it queues need not wait */
+	if (rc == RC_OK && (job->no_retry || job->remember == REMEMBER_SURELY))
+		rc = lease_find_ended(l, until, f);
 	return rc == RC_OK ? lease_ask(l, queue, until, g, f) : rc;
 }
 
-static enum rc lease_release(struct sql *, int status, instant until, struct fault *);
+static enum rc lease_release(struct sql *, struct outcome, instant until, struct fault *);
 
 static enum rc
 lease_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
@@ -341,7 +384,7 @@ lease_acquire(struct sql *db, instant until, struct grant *g, struct fault *f)
 	if (rc == RC_DONE)
 		/* it wants no lock; if this goes unheard, the caller's release says it again */
 		(void)lease_release(
-		    db, STATUS_NONE, instant_now() + ASK_PATIENCE, &unheard);
+		    db, NO_OUTCOME, instant_now() + ASK_PATIENCE, &unheard);
 	if (rc == RC_OK)
 		sql_watch(db);
 	return rc;
@@ -491,29 +534,59 @@ end_old_sessions(struct lease *l, instant until)
 	l->has_own = l->left_over = false;
 }
 
-/* `status` STATUS_NONE: of no job that has run. */
-static struct question
-release_question(const struct lease *l, const struct sql_value values[4])
+/* A run that is kept apart, and for what: "final", "shown"; NULL: it is not. */
+static const char *
+kept_for(const struct job *job, struct outcome o)
 {
-	bool alone = values[2].type != SQL_NUMBER && !l->among &&
+	if (o.status >= 0 && job_is_shown(job))
+		return "shown";
+	return o.status > 0 && o.ended && job->no_retry ? "final" : NULL;
+}
+
+/* values[2] and [3] are NULL: of no job that has run; [4] is NULL: it is not kept apart. */
+static struct question
+release_question(const struct lease *l, const struct sql_value values[5])
+{
+	bool apart = values[4].bytes,
+	     alone = !apart && values[2].type != SQL_NUMBER && !l->among &&
 	    l->db->driver->lease->releases_alone;
 
-	return (struct question){.procedure = alone ? "release_alone" : "release",
+	return (struct question){.procedure = apart ? "release_run"
+		: alone                             ? "release_alone"
+						    : "release",
 	    .fields = 1,
 	    .values = values,
-	    .n = alone ? 2 : 4,
+	    .n = apart  ? 5
+		: alone ? 2
+			: 4,
 	    .more = lease_own_values,
 	    .call = alone ? OWN_WAKE_GIVE : OWN_LOCK};
 }
 
+/* As an older schema would have it. */
 static enum rc
-lease_release(struct sql *db, int status, instant until, struct fault *f)
+release_unkept(struct sql *db, struct outcome o, instant until, struct fault *f)
+{
+	bool shown = job_is_shown(&db->claim->job);
+
+	if (!shown)
+		fault_set(&db->base.host->notice, RC_OK,
+		    "%s could not record that this run has ended: the job may be run again, and --no-retry needs the schema of this dlock, and rights to it",
+		    db->where);
+	o.ended = false;
+	return lease_release(db, shown ? NO_OUTCOME : o, until, f);
+}
+
+static enum rc
+lease_release(struct sql *db, struct outcome o, instant until, struct fault *f)
 {
 	struct lease *l = lease_of(db);
-	bool remembers = status >= 0 && job_is_wanted(&db->claim->job);
+	const struct job *job = &db->claim->job;
+	const char *apart = kept_for(job, o);
+	bool remembers = o.status >= 0 && (job_is_wanted(job) || apart);
 	const struct sql_value values[] = {SQL_TEXT(db->claim->key),
-	    SQL_TEXT(db->claim->owner), remembers ? SQL_INT(status) : SQL_TEXT(NULL),
-	    SQL_TEXT(remembers ? db->claim->job.once : NULL)};
+	    SQL_TEXT(db->claim->owner), remembers ? SQL_INT(o.status) : SQL_TEXT(NULL),
+	    SQL_TEXT(remembers ? job->once : NULL), SQL_TEXT(apart)};
 	const struct question q = release_question(l, values);
 	struct answer a = {.db = NULL};
 	int64_t was;
@@ -523,6 +596,10 @@ lease_release(struct sql *db, int status, instant until, struct fault *f)
 	if (!l->asked)
 		return RC_OK;
 	rc = sql_ask(db, &q, until, &a, f);
+	/* a run that cannot be kept so keeps the lock for nobody */
+	if (rc != RC_OK && apart &&
+	    (sql_is_failure(db, SQL_NO_PROCEDURE) || sql_is_failure(db, SQL_NO_RIGHT)))
+		return release_unkept(db, o, until, f);
 	if (rc != RC_OK) {
 		l->unsure = true;
 		/* with the tables, the locks are gone */

@@ -129,6 +129,7 @@ struct lease_driver {
 	bool releases_alone; /* release_alone is quicker, where nobody else was seen */
 	const char *damaged; /* what to call a row that no dlock has written */
 	const char *freeze;  /* how that is called; NULL: as the others */
+	const char *forget;  /* what forgets runs, also those that are kept apart */
 	const char *clock;   /* microseconds since 1970, of what all have */
 
 	/*

@@ -52,7 +52,8 @@ enum {
 /* And of those that are listed, which have the fields above behind the first two. */
 enum {
 	JOB_KEY,
-	JOB_TURN, /* 0: the last run of a key; 1: its last success; 2: that of an ID */
+	/* 0: the last run of a key; 1: its last success; 2: that of an ID; 3: of no job */
+	JOB_TURN,
 	JOB_RUN,
 	JOB_FIELDS = JOB_RUN + RUN_FIELDS
 };
@@ -192,18 +193,23 @@ struct jobs_look {
 static bool
 read_job(void *ctx, const struct row *r)
 {
-	static const enum entry_kind kinds[] = {ENTRY_LAST, ENTRY_GOOD, ENTRY_DONE};
+	static const enum entry_kind kinds[] = {
+	    ENTRY_LAST, ENTRY_GOOD, ENTRY_DONE, ENTRY_SHOWN};
 	struct jobs_look *j = ctx;
 	int64_t turn;
 	struct entry e;
 
 	if (!row_text(r, JOB_KEY, j->key, sizeof j->key) ||
-	    !row_integer(r, JOB_TURN, 0, ENTRY_DONE - ENTRY_LAST, &turn) ||
+	    !row_integer(r, JOB_TURN, 0, ENTRY_SHOWN - ENTRY_LAST, &turn) ||
 	    !read_run(r, JOB_RUN, j->seen, j->key, &e))
 		return false;
 	e.kind = kinds[turn];
 	if (turn == 2 && (!e.once || !row_text(r, JOB_RUN + RUN_ID, j->id, sizeof j->id)))
 		return false;
+	if (turn == 3) { /* the page that begins behind it begins behind an empty ID */
+		*j->id = '\0';
+		e.once = NULL;
+	}
 	if (turn == 0) {
 		j->good = e.status == 0;
 		j->token = e.token;
@@ -270,6 +276,37 @@ look_at_last_run(struct sql *db, struct sql_look *s, struct fault *f)
 	return rc == RC_OK && hides && !s->enough ? look_at_success(db, s, f) : rc;
 }
 
+/*
+ * Those that are kept apart: of a key, the run that is no job's; or all.  Where no function tells
+ * them (an older schema keeps none), or not to us, they are not known.
+ */
+static enum rc
+look_at_ended(struct sql *db, struct sql_look *s, struct fault *f)
+{
+	struct jobs_look j = {.seen = s};
+	enum rc rc;
+	int n;
+
+	do {
+		struct question q = LEASE_QUESTION("list_ended", JOB_FIELDS,
+		    SQL_TEXT(s->look->key), SQL_TEXT(j.key), SQL_TEXT(j.id),
+		    SQL_INT(PAGE));
+		struct answer a = {.db = NULL};
+
+		q.many = true;
+		rc = sql_ask(db, &q, look_answer_by(s->look), &a, f);
+		n = rc == RC_OK && !s->look->key ? a.rows : 0;
+		if (rc != RC_OK && rc != RC_STOP &&
+		    (sql_is_missing(db) || sql_is_failure(db, SQL_NO_RIGHT)))
+			return RC_OK;
+		while (rc == RC_OK && !s->enough && answer_next(&a))
+			if (!read_job(&j, &a.row))
+				rc = sql_makes_no_sense(db, RC_PROTOCOL, f);
+		answer_drop(&a);
+	} while (rc == RC_OK && n > 0 && !s->enough);
+	return rc;
+}
+
 /* First all keys, then all IDs; a page without a row is behind the last one. */
 static enum rc
 ask_for_jobs(struct sql *db, struct sql_look *s, struct fault *f)
@@ -295,7 +332,7 @@ ask_for_jobs(struct sql *db, struct sql_look *s, struct fault *f)
 		q.many = true;
 		rc = sql_look_page(db, s, &q, read_job, &j, &n, f);
 	} while (rc == RC_OK && n > 0);
-	return rc;
+	return rc == RC_OK && !s->enough ? look_at_ended(db, s, f) : rc;
 }
 
 /* ---- looking ---- */
@@ -322,6 +359,8 @@ lease_each(struct sql *db, const struct look *look, struct fault *f)
 		sql_look_waiting(&s.seen);
 	if (rc == RC_OK && look->key && !s.seen.enough)
 		rc = look_at_last_run(db, &s.seen, f);
+	if (rc == RC_OK && look->key && !s.seen.enough)
+		rc = look_at_ended(db, &s.seen, f);
 	return rc;
 }
 
@@ -387,7 +426,18 @@ lease_freeze(struct sql *db, const char *key, const char *record, int64_t length
 	return sql_ask_created(db, &q, until, NULL, f);
 }
 
-/* The same of what is to be there, else `none`. */
+/* Of what is to be there, else `none`. */
+static enum rc
+judge_done(const struct sql *db, enum rc rc, bool done, const char *none, struct fault *f)
+{
+	if (rc != RC_OK || done)
+		return rc;
+	if (db->again)
+		return fault_set(f, RC_AGAIN,
+		    "%s closed the connection before it answered", db->where);
+	return fault_set(f, RC_LOST, "%s: %s", db->where, none);
+}
+
 static enum rc
 ask_done(struct sql *db, const struct question *q, instant until, const char *none,
     struct fault *f)
@@ -395,12 +445,7 @@ ask_done(struct sql *db, const struct question *q, instant until, const char *no
 	bool done;
 	enum rc rc = ask_whether(db, q, until, &done, f);
 
-	if (rc != RC_OK || done)
-		return rc;
-	if (db->again)
-		return fault_set(f, RC_AGAIN,
-		    "%s closed the connection before it answered", db->where);
-	return fault_set(f, RC_LOST, "%s: %s", db->where, none);
+	return judge_done(db, rc, done, none, f);
 }
 
 enum rc
@@ -410,10 +455,22 @@ lease_thaw(struct sql *db, const char *key, instant until, struct fault *f)
 	    db, &LEASE_QUESTION("thaw", 1, SQL_TEXT(key)), until, "it is not frozen", f);
 }
 
+/* An older schema keeps none apart, and forgets the others by another name perhaps. */
 enum rc
 lease_forget(
     struct sql *db, const char *key, const char *once, instant until, struct fault *f)
 {
-	return ask_done(db, &LEASE_QUESTION("forget", 1, SQL_TEXT(key), SQL_TEXT(once)),
-	    until, "no such run is remembered", f);
+	static const char none[] = "no such run is remembered";
+	const struct question all = LEASE_QUESTION(
+	    db->driver->lease->forget, 1, SQL_TEXT(key), SQL_TEXT(once));
+	struct answer a = {.db = NULL};
+	enum rc rc = sql_ask(db, &all, until, &a, f);
+	bool done = false;
+
+	if (rc != RC_OK && rc != RC_STOP && sql_is_missing(db))
+		return ask_done(db,
+		    &LEASE_QUESTION("forget", 1, SQL_TEXT(key), SQL_TEXT(once)), until,
+		    none, f);
+	rc = sql_explain_denial(db, answer_boolean(&a, rc, &done, f), f);
+	return judge_done(db, rc, done, none, f);
 }

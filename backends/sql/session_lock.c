@@ -194,7 +194,7 @@ settle(struct sql *db, instant until, struct fault *f)
 }
 
 enum rc
-session_lock_release(struct sql *db, int status, instant until, struct fault *f)
+session_lock_release(struct sql *db, struct outcome o, instant until, struct fault *f)
 {
 	const struct session_lock_way *way = db->mode->way;
 	char text[STILL_BYTES];
@@ -202,7 +202,7 @@ session_lock_release(struct sql *db, int status, instant until, struct fault *f)
 	struct answer a = {.db = NULL};
 	enum rc rc;
 
-	(void)status;
+	(void)o;
 	if (!session_lock_of(db)->held)
 		return RC_OK;
 	db->base.host->alert = -1;

@@ -69,7 +69,7 @@ struct session_lock_way {
 /* As struct sql_mode has them. */
 enum rc session_lock_acquire(struct sql *, instant until, struct grant *, struct fault *);
 enum rc session_lock_renew(struct sql *, instant until, struct grant *, struct fault *);
-enum rc session_lock_release(struct sql *, int status, instant until, struct fault *);
+enum rc session_lock_release(struct sql *, struct outcome, instant until, struct fault *);
 
 /*
  * We hold, by the answer to what left at `sent`: fills the grant, and watches the

@@ -241,7 +241,7 @@ struct sql_mode {
 	size_t bytes; /* of its own struct, which begins as zeros */
 	enum rc (*acquire)(struct sql *, instant until, struct grant *, struct fault *);
 	enum rc (*renew)(struct sql *, instant until, struct grant *, struct fault *);
-	enum rc (*release)(struct sql *, int status, instant until, struct fault *);
+	enum rc (*release)(struct sql *, struct outcome, instant until, struct fault *);
 	enum rc (*each)(struct sql *, const struct look *, struct fault *);
 	enum rc (*revoke)(struct sql *, const struct target *, const char *record,
 	    bool force, instant until, struct fault *);

@@ -432,9 +432,9 @@ sql_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 }
 
 static enum rc
-sql_release(struct store *s, int status, instant until, struct fault *f)
+sql_release(struct store *s, struct outcome o, instant until, struct fault *f)
 {
-	return sql_of(s)->mode->release(sql_of(s), status, until, f);
+	return sql_of(s)->mode->release(sql_of(s), o, until, f);
 }
 
 const struct lock_ops sql_lock_ops = {sql_acquire, sql_renew, sql_release};

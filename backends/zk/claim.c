@@ -102,10 +102,11 @@ say_who(struct zk *z, struct call *asked, instant until, struct fault *f)
  * back.
  */
 static enum rc
-remove_node(struct zk *z, int status, instant until, struct fault *f)
+remove_node(struct zk *z, struct outcome o, instant until, struct fault *f)
 {
-	bool remember = state_is_holders(z->node.state) && status >= 0 &&
-	    job_is_wanted(&z->claim->job);
+	const struct job *job = &z->claim->job;
+	bool remember = state_is_holders(z->node.state) && o.status >= 0 &&
+	    (job_is_wanted(job) || job->remember);
 
 	for (;;) {
 		struct memory m = {.n = 0};
@@ -114,10 +115,17 @@ remove_node(struct zk *z, int status, instant until, struct fault *f)
 
 		while (rc == RC_OK && refused) {
 			if (remember)
-				jobs_remember(z, status, &m);
+				jobs_remember(z, o, &m);
 			rc = node_delete(&z->node, m.changes, m.n, &refused, until, f);
 			if (rc == RC_OK && refused)
-				rc = jobs_prepare(z, until, f);
+				rc = jobs_prepare(z, o, until, f);
+			/* what is only shown keeps the lock for nobody */
+			if (rc == RC_DENIED && remember && job_is_shown(job)) {
+				remember = false;
+				m.n = 0;
+				refused = true;
+				rc = RC_OK;
+			}
 		}
 		if (rc != RC_AGAIN)
 			return rc;
@@ -177,6 +185,8 @@ try_acquire(struct zk *z, instant until, struct fault *f)
 					   : go_through_queue(z, until, f);
 	if (rc == RC_OK && job_is_wanted(&z->claim->job))
 		rc = jobs_check(z, zk_answer_by(z), f);
+	else if (rc == RC_OK && job_is_shown(&z->claim->job))
+		rc = jobs_begin_shown(z, zk_answer_by(z), f);
 	return rc;
 }
 
@@ -235,7 +245,7 @@ claim_acquire(struct store *s, const struct claim *claim, instant until,
 	    rc != RC_OK && rc != RC_DONE && (rc = prepare_retry(z, rc, until)) == RC_OK);
 	/* the job has been done: the next one's turn; or the release that follows does it */
 	if (rc == RC_DONE &&
-	    remove_node(z, STATUS_NONE, zk_answer_by(z), &unused) == RC_OK) {
+	    remove_node(z, NO_OUTCOME, zk_answer_by(z), &unused) == RC_OK) {
 		node_note(&z->node, EVENT_GONE);
 		forget_place(z);
 	}
@@ -339,7 +349,7 @@ claim_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 /* ---- release ---- */
 
 enum rc
-claim_release(struct store *s, int status, instant until, struct fault *f)
+claim_release(struct store *s, struct outcome o, instant until, struct fault *f)
 {
 	struct zk *z = zk_of(s);
 	/* the next one writes its node now: our end would take disk and processors from it */
@@ -348,7 +358,7 @@ claim_release(struct store *s, int status, instant until, struct fault *f)
 
 	if (!z->dir.session || z->node.state == STATE_NONE)
 		return RC_OK;
-	rc = remove_node(z, status, until, f);
+	rc = remove_node(z, o, until, f);
 	z->leaves = rc == RC_OK && alone;
 	if (rc == RC_LOST && !state_is_holders(z->node.state))
 		rc = RC_OK;

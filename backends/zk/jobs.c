@@ -4,6 +4,8 @@
  *	<above>/dlock-jobs/<lock>/last		the last run that was remembered
  *	<above>/dlock-jobs/<lock>/good		the last one that ended with 0
  *	<above>/dlock-jobs/<lock>/<era>/<ID>	one with an ID that ended with 0
+ *	<above>/dlock-jobs/<lock>/final/<era>/<ID>	one with --no-retry that ended otherwise
+ *	<above>/dlock-jobs/<lock>/shown		the last one that is no job's (--remember)
  *
  *  1. It is no part of the lock's own directory <above>/<lock>, whose children Curator's
  *     users count.  The nodes are persistent.
@@ -19,6 +21,8 @@
  *     those that were written by then are deleted after that.
  *  6. What others have written there, and is no record, is as if nothing were there; but an
  *     ID's node says that it was run, whatever it holds.
+ *  7. To a dlock that does not know them, `final` and `shown` are names of others': it does not
+ *     look there, and does not forget them.
  */
 #include "zk.h"
 
@@ -53,22 +57,23 @@ jobs_path(const struct lockdir *d, const char *name)
 	    *name ? "/" : "", name);
 }
 
+/* Of those that ended with 0, or (`final`) of the others that count. */
 static struct path
-era_path(const struct zk *z, long long era)
+era_path(const struct zk *z, long long era, bool final)
 {
-	char number[32];
+	char number[64];
 
-	snprintf(number, sizeof number, "%lld", era);
+	snprintf(number, sizeof number, "%s%lld", final ? FINAL "/" : "", era);
 	return jobs_path(&z->dir, number);
 }
 
 static struct path
-id_path(const struct zk *z, long long era)
+id_path(const struct zk *z, long long era, bool final)
 {
 	char id[ENCODED_BYTES];
 
 	encode_key(id, sizeof id, z->claim->job.once);
-	return path_of("%s/%s", era_path(z, era).at, id);
+	return path_of("%s/%s", era_path(z, era, final).at, id);
 }
 
 /* ---- read ---- */
@@ -103,22 +108,28 @@ jobs_forget(struct past_run *run)
 	free(run->record);
 }
 
+enum judged { JUDGED_ID, JUDGED_FINAL, JUDGED_GOOD };
+
 /* A run of our ID has been, or one that has ended well may have been too recent. */
 static enum rc
-judge_run(struct zk *z, struct call *c, bool good, instant until, struct fault *f)
+judge_run(struct zk *z, struct call *c, enum judged what, instant until, struct fault *f)
 {
 	struct past_run run;
 	const struct job *job = &z->claim->job;
 	int64_t age, now = node_server_now(&z->node);
 	enum rc rc = call_await(c, until, f);
+	bool is;
 
 	if (rc != RC_OK || c->code != ZOK)
 		return rc;
-	jobs_read(&run, c);
+	is = jobs_read(&run, c);
 	jobs_forget(&run);
-	if (!good)
-		return refuse_done(
-		    f, job, run.began < 0 ? -1 : run.began / NS_PER_MS, run.who);
+	if (what == JUDGED_ID || (what == JUDGED_FINAL && is))
+		return refuse_done(z->base.host, f, job,
+		    what == JUDGED_ID ? 0 : run.status,
+		    run.began < 0 ? -1 : run.began / NS_PER_MS, run.who);
+	if (what == JUDGED_FINAL)
+		return RC_OK;
 	age = now - run.began;
 	return run.began >= 0 && job_is_recent(job, age / 1000)
 	    ? refuse_recent(f, job, age)
@@ -162,13 +173,21 @@ is_past_era(const char *name, long long era)
 static enum rc
 make_all(struct zk *z, long long era, instant until, struct fault *f)
 {
-	const struct path all[] = {
-	    jobs_path(&z->dir, "last"), jobs_path(&z->dir, "good"), era_path(z, era)};
+	const struct path all[] = {jobs_path(&z->dir, "last"), jobs_path(&z->dir, "good"),
+	    era_path(z, era, false), era_path(z, era, true)};
+	size_t n = z->claim->job.no_retry ? 4 : 3;
 	enum rc rc = RC_OK;
 
-	for (size_t i = 0; i < 3 && rc == RC_OK; i++)
+	for (size_t i = 0; i < n && rc == RC_OK; i++)
 		rc = lockdir_make_path(&z->dir, all[i].at, ZOO_PERSISTENT, until, f);
 	return rc;
+}
+
+static enum rc
+make_shown(struct zk *z, instant until, struct fault *f)
+{
+	return lockdir_make_path(
+	    &z->dir, jobs_path(&z->dir, SHOWN).at, ZOO_PERSISTENT, until, f);
 }
 
 /*
@@ -194,6 +213,25 @@ tidy(struct zk *z, struct call *list, long long era, instant until, struct fault
 	return rc == RC_OK && found < 3 ? make_all(z, era, until, f) : rc;
 }
 
+/* The same of those that ended otherwise. */
+static enum rc
+tidy_final(struct zk *z, struct call *list, long long era, instant until, struct fault *f)
+{
+	enum rc rc = call_await(list, until, f);
+	bool found = false;
+	char name[64];
+
+	for (size_t i = 0; rc == RC_OK && i < list->nnames; i++) {
+		if (!is_era(list->names[i]))
+			continue;
+		found |= strtoll(list->names[i], NULL, 10) == era;
+		snprintf(name, sizeof name, FINAL "/%.40s", list->names[i]);
+		if (is_past_era(list->names[i], era))
+			rc = prune_era(z, name, until, f);
+	}
+	return rc == RC_OK && !found ? make_all(z, era, until, f) : rc;
+}
+
 /* ---- */
 
 /* All that is asked goes out at once. */
@@ -201,33 +239,69 @@ enum rc
 jobs_check(struct zk *z, instant until, struct fault *f)
 {
 	struct session *s = z->dir.session;
-	struct call *list, *runs[LOOKS + 1];
-	int ids = z->claim->job.once ? LOOKS : 0;
+	struct call *list, *finals = NULL, *runs[2 * LOOKS + 1];
+	int ids = z->claim->job.once ? LOOKS : 0,
+	    all = z->claim->job.no_retry ? 2 * ids : ids;
 	int64_t now = node_server_now(&z->node);
 	enum rc rc = job_name_period(
 	    &z->claim->job, z->node.joined < 0 ? -1 : z->node.joined / 1000, z->where, f);
 
 	if (rc != RC_OK)
 		return rc;
-	for (int i = 0; i < ids; i++)
-		runs[i] = call_ask(s, ASK_GET, id_path(z, era_of(now) + 1 - i).at);
-	runs[ids] = call_ask(s, ASK_GET, jobs_path(&z->dir, "good").at);
+	for (int i = 0; i < all; i++)
+		runs[i] = call_ask(
+		    s, ASK_GET, id_path(z, era_of(now) + 1 - i % LOOKS, i >= LOOKS).at);
+	runs[all] = call_ask(s, ASK_GET, jobs_path(&z->dir, "good").at);
 	list = call_ask(s, ASK_LIST, jobs_path(&z->dir, "").at);
-	for (int i = 0; i <= ids; i++) {
+	if (z->claim->job.no_retry)
+		finals = call_ask(s, ASK_LIST, jobs_path(&z->dir, FINAL).at);
+	for (int i = 0; i <= all; i++) {
 		if (rc == RC_OK)
-			rc = judge_run(z, runs[i], i == ids, until, f);
+			rc = judge_run(z, runs[i],
+			    i == all        ? JUDGED_GOOD
+				: i < LOOKS ? JUDGED_ID
+					    : JUDGED_FINAL,
+			    until, f);
 		call_drop(runs[i]);
 	}
 	if (rc == RC_OK)
 		rc = tidy(z, list, era_of(now), until, f);
+	if (rc == RC_OK && finals)
+		rc = tidy_final(z, finals, era_of(now), until, f);
 	call_drop(list);
+	call_drop(finals);
 	z->jobs.began = rc == RC_OK ? now : -1;
 	return rc;
 }
 
-void
-jobs_remember(struct zk *z, int status, struct memory *m)
+enum rc
+jobs_begin_shown(struct zk *z, instant until, struct fault *f)
 {
+	struct call *c;
+	enum rc rc = RC_OK;
+
+	z->jobs.began = node_server_now(&z->node);
+	if (z->claim->job.remember != REMEMBER_SURELY)
+		return RC_OK;
+	c = call_ask(z->dir.session, ASK_EXISTS, jobs_path(&z->dir, SHOWN).at);
+	rc = call_await(c, until, f);
+	if (rc == RC_OK && c->code != ZOK)
+		rc = make_shown(z, until, f);
+	call_drop(c);
+	return rc;
+}
+
+/* Where the run of an ID is written, if it counts. */
+static bool
+is_final(const struct zk *z, struct outcome o)
+{
+	return o.status != 0 && o.ended && z->claim->job.no_retry;
+}
+
+void
+jobs_remember(struct zk *z, struct outcome o, struct memory *m)
+{
+	const struct job *job = &z->claim->job;
 	json_t *record, *root;
 	char *text;
 
@@ -235,40 +309,43 @@ jobs_remember(struct zk *z, int status, struct memory *m)
 	if (z->jobs.began < 0)
 		return;
 	record = json_loads(z->node.record, JSON_REJECT_DUPLICATES, NULL);
-	root = json_pack("{s:s?, s:I, s:i, s:I, s:o?}", "id", z->claim->job.once, "began",
-	    (json_int_t)(z->jobs.began / NS_PER_MS), "status", status, "token",
+	root = json_pack("{s:s?, s:I, s:i, s:I, s:o?}", "id", job->once, "began",
+	    (json_int_t)(z->jobs.began / NS_PER_MS), "status", o.status, "token",
 	    (json_int_t)z->node.token, "record", record);
 	text = root ? json_dumps(root, JSON_COMPACT) : NULL;
 	snprintf(m->data, sizeof m->data, "%s",
 	    text && strlen(text) < sizeof m->data ? text : "{}");
 	free(text);
 	json_decref(root);
-	m->last = jobs_path(&z->dir, "last");
+	m->last = jobs_path(&z->dir, job_is_shown(job) ? SHOWN : "last");
 	m->good = jobs_path(&z->dir, "good");
 	m->changes[m->n++] = (struct change){
 	    CHANGE_SET, m->last.at, m->data, .version = -1};
-	if (status != 0)
+	if (job_is_shown(job) || (o.status != 0 && !is_final(z, o)))
 		return;
-	m->changes[m->n++] = (struct change){
-	    CHANGE_SET, m->good.at, m->data, .version = -1};
-	if (!z->claim->job.once)
+	if (o.status == 0)
+		m->changes[m->n++] = (struct change){
+		    CHANGE_SET, m->good.at, m->data, .version = -1};
+	if (!job->once)
 		return;
-	m->id = id_path(z, era_of(node_server_now(&z->node)));
+	m->id = id_path(z, era_of(node_server_now(&z->node)), is_final(z, o));
 	m->changes[m->n++] = (struct change){z->jobs.exists ? CHANGE_SET : CHANGE_CREATE,
 	    m->id.at, m->data, .mode = ZOO_PERSISTENT, .version = -1};
 }
 
 enum rc
-jobs_prepare(struct zk *z, instant until, struct fault *f)
+jobs_prepare(struct zk *z, struct outcome o, instant until, struct fault *f)
 {
 	long long era = era_of(node_server_now(&z->node));
+	bool shown = job_is_shown(&z->claim->job);
 	int code;
-	enum rc rc = make_all(z, era, until, f);
+	enum rc rc = shown ? make_shown(z, until, f) : make_all(z, era, until, f);
 
-	if (rc != RC_OK || !z->claim->job.once)
+	if (rc != RC_OK || shown || !z->claim->job.once)
 		return rc;
 	rc = call_finish(
-	    call_ask(z->dir.session, ASK_EXISTS, id_path(z, era).at), until, &code, f);
+	    call_ask(z->dir.session, ASK_EXISTS, id_path(z, era, is_final(z, o)).at),
+	    until, &code, f);
 	z->jobs.exists = rc == RC_OK && code == ZOK;
 	return rc;
 }
@@ -276,11 +353,12 @@ jobs_prepare(struct zk *z, instant until, struct fault *f)
 /* ---- all IDs ---- */
 
 void
-ids_begin(struct ids *i, const struct lockdir *d, enum ask what, instant until)
+ids_begin(
+    struct ids *i, const struct lockdir *d, bool final, enum ask what, instant until)
 {
 	*i = (struct ids){.dir = *d, .what = what, .until = until};
-	snprintf(
-	    i->dir.path, sizeof i->dir.path, "%.*s", DIR_BYTES - 1, jobs_path(d, "").at);
+	snprintf(i->dir.path, sizeof i->dir.path, "%.*s", DIR_BYTES - 1,
+	    jobs_path(d, final ? FINAL : "").at);
 	i->eras = lockdir_ask(&i->dir, ASK_LIST, "", NULL);
 }
 
@@ -355,12 +433,12 @@ add_last(const struct steering *how, struct forgetting *t, const char *name,
 	t->some |= meant;
 }
 
-/* The node of that ID in each era, as far as there is room. */
+/* The node of that ID in each era below there, as far as there is room. */
 static enum rc
-add_id(const struct steering *how, struct forgetting *t, const struct call *eras,
-    struct fault *f)
+add_id(const struct steering *how, struct forgetting *t, const char *below,
+    const struct call *eras, struct fault *f)
 {
-	char id[ENCODED_BYTES];
+	char id[ENCODED_BYTES], era[64];
 	enum rc rc = RC_OK;
 
 	encode_key(id, sizeof id, how->once);
@@ -370,7 +448,9 @@ add_id(const struct steering *how, struct forgetting *t, const struct call *eras
 
 		if (!is_era(eras->names[i]))
 			continue;
-		*path = path_of("%s/%s", jobs_path(how->dir, eras->names[i]).at, id);
+		snprintf(era, sizeof era, "%s%s%.40s", below, *below ? "/" : "",
+		    eras->names[i]);
+		*path = path_of("%s/%s", jobs_path(how->dir, era).at, id);
 		c = call_ask(how->dir->session, ASK_EXISTS, path->at);
 		rc = call_await(c, how->until, f);
 		if (rc == RC_OK && c->code == ZOK) {
@@ -387,24 +467,24 @@ add_id(const struct steering *how, struct forgetting *t, const struct call *eras
 static enum rc
 read_runs(const struct steering *how, struct forgetting *t, struct fault *f)
 {
-	static const char *const names[] = {"good", "last", ""};
+	static const char *const names[] = {"good", "last", "", FINAL, SHOWN};
 	struct session *s = how->dir->session;
-	struct call *sync = lockdir_ask(how->dir, ASK_SYNC, "", NULL), *reads[3];
+	struct call *sync = lockdir_ask(how->dir, ASK_SYNC, "", NULL), *reads[5];
 	enum rc rc;
 
-	for (int i = 0; i < 3; i++)
-		reads[i] = call_ask(
-		    s, *names[i] ? ASK_GET : ASK_LIST, jobs_path(how->dir, names[i]).at);
+	for (int i = 0; i < 5; i++)
+		reads[i] = call_ask(s, i == 2 || i == 3 ? ASK_LIST : ASK_GET,
+		    jobs_path(how->dir, names[i]).at);
 	rc = call_finish(sync, how->until, NULL, f);
-	for (int i = 0; i < 3 && rc == RC_OK; i++) {
+	for (int i = 0; i < 5 && rc == RC_OK; i++) {
 		rc = call_await(reads[i], how->until, f);
-		if (rc == RC_OK && *names[i])
+		if (rc == RC_OK && (i < 2 || (i == 4 && !how->once)))
 			add_last(how, t, names[i], reads[i]);
 	}
 	t->any = rc == RC_OK && reads[2]->code == ZOK;
-	if (rc == RC_OK && how->once)
-		rc = add_id(how, t, reads[2], f);
-	for (int i = 0; i < 3; i++)
+	for (int i = 2; i < 4 && rc == RC_OK && how->once; i++)
+		rc = add_id(how, t, names[i], reads[i], f);
+	for (int i = 0; i < 5; i++)
 		call_drop(reads[i]);
 	return rc;
 }
@@ -454,7 +534,7 @@ id_deleted(struct steering *how, struct call *c, bool *found, struct fault *f)
 
 /* What was written after that moment is of a run that has ended since: it stays, as that does. */
 static enum rc
-forget_ids(struct steering *how, int64_t moment, bool *found, struct fault *f)
+forget_ids(struct steering *how, bool final, int64_t moment, bool *found, struct fault *f)
 {
 	struct call *asked[DELETES] = {NULL};
 	struct fault unused;
@@ -462,7 +542,7 @@ forget_ids(struct steering *how, int64_t moment, bool *found, struct fault *f)
 	struct ids i;
 	enum rc rc;
 
-	ids_begin(&i, how->dir, ASK_EXISTS, how->until);
+	ids_begin(&i, how->dir, final, ASK_EXISTS, how->until);
 	while ((rc = ids_next(&i, f)) == RC_OK) {
 		struct call **c = &asked[n % DELETES];
 
@@ -500,8 +580,8 @@ steering_forget(struct steering *how, struct fault *f)
 	if (rc == RC_OK && !done)
 		return fault_set(
 		    f, RC_AGAIN, "%s: runs end all the time", how->dir->where);
-	if (rc == RC_OK && !how->once)
-		rc = forget_ids(how, moment, &found, f);
+	for (int final = 0; final < 2 && rc == RC_OK && !how->once; final++)
+		rc = forget_ids(how, final, moment, &found, f);
 	/* whoever asks again may find nothing any more */
 	how->asked = how->asked || found;
 	if (rc == RC_DENIED)

@@ -13,10 +13,12 @@
 
 /* The directory beside a lock's in which is kept what its jobs have done (jobs.c). */
 #define JOBS "dlock-jobs"
+#define FINAL "final"
+#define SHOWN "shown"
 
 enum {
 	/* or of its jobs */
-	DIR_BYTES = 1024 + sizeof JOBS + ENCODED_BYTES + 2,
+	DIR_BYTES = 1024 + sizeof JOBS + ENCODED_BYTES + 2 + sizeof FINAL,
 	NAME_BYTES = 256,                         /* of a child; ours has 60, or 150 */
 	NODE_BYTES = DIR_BYTES + NAME_BYTES + 16, /* also of one a directory deeper */
 	/* "_c_<uuid>-", with which all names of ours begin in Curator's layout */

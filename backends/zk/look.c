@@ -334,7 +334,8 @@ tell_run(struct looking *l, enum entry_kind kind, const char *name, struct call 
 	struct entry e = new_entry(l, kind);
 	struct past_run run = {.id = NULL};
 	bool is = c->code == ZOK && (jobs_read(&run, c) || name) &&
-	    (kind != ENTRY_GOOD || run.status == 0);
+	    (kind != ENTRY_GOOD || run.status == 0) &&
+	    (kind != ENTRY_DONE || name || run.id);
 
 	if (is) {
 		note_time(l, &c->stat);
@@ -350,13 +351,17 @@ tell_run(struct looking *l, enum entry_kind kind, const char *name, struct call 
 	return is && e.status == 0;
 }
 
-/* The last run, and the last one that ended with 0 where that is another. */
+/*
+ * The last run, the last one that ended with 0 where that is another, and the one that is no
+ * job's.
+ */
 static enum rc
 tell_last(struct looking *l, struct fault *f)
 {
 	struct session *s = l->dir->session;
 	struct call *last = call_ask(s, ASK_GET, jobs_path(l->dir, "last").at),
-		    *good = call_ask(s, ASK_GET, jobs_path(l->dir, "good").at);
+		    *good = call_ask(s, ASK_GET, jobs_path(l->dir, "good").at),
+		    *shown = call_ask(s, ASK_GET, jobs_path(l->dir, SHOWN).at);
 	enum rc rc = call_await(last, l->look->until, f);
 
 	if (rc == RC_OK && !tell_run(l, ENTRY_LAST, NULL, last)) {
@@ -364,22 +369,29 @@ tell_last(struct looking *l, struct fault *f)
 		if (rc == RC_OK)
 			tell_run(l, ENTRY_GOOD, NULL, good);
 	}
+	if (rc == RC_OK)
+		rc = call_await(shown, l->look->until, f);
+	if (rc == RC_OK)
+		tell_run(l, ENTRY_SHOWN, NULL, shown);
 	call_drop(last);
 	call_drop(good);
+	call_drop(shown);
 	return rc;
 }
 
-/* Each ID in each era. */
+/* Each ID in each era.  Of those that ended otherwise the record says the status, and the ID. */
 static enum rc
-tell_ids(struct looking *l, struct fault *f)
+tell_ids(struct looking *l, bool final, struct fault *f)
 {
 	char id[ONCE_BYTES + 1];
 	struct ids i;
 	enum rc rc = RC_OK;
 
-	ids_begin(&i, l->dir, ASK_GET, l->look->until);
+	ids_begin(&i, l->dir, final, ASK_GET, l->look->until);
 	while (!l->enough && (rc = ids_next(&i, f)) == RC_OK)
-		if (encode_undo(id, sizeof id, i.name, strlen(i.name)) > 0)
+		if (final)
+			tell_run(l, ENTRY_DONE, NULL, i.node);
+		else if (encode_undo(id, sizeof id, i.name, strlen(i.name)) > 0)
 			tell_run(l, ENTRY_DONE, id, i.node);
 	ids_end(&i);
 	return rc == RC_DONE ? RC_OK : rc;
@@ -393,8 +405,8 @@ tell_jobs(struct looking *l, const char *key, bool *hidden, struct fault *f)
 
 	l->key = key;
 	rc = tell_last(l, f);
-	if (rc == RC_OK && !l->enough)
-		rc = tell_ids(l, f);
+	for (int final = 0; final < 2 && rc == RC_OK && !l->enough; final++)
+		rc = tell_ids(l, final, f);
 	*hidden |= rc == RC_DENIED;
 	return rc == RC_DENIED ? RC_OK : rc;
 }

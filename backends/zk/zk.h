@@ -41,7 +41,7 @@ struct past_run {
 bool jobs_read(struct past_run *, const struct call *node);
 void jobs_forget(struct past_run *);
 
-/* What is kept there under that name, of the jobs of that lock; "": the directory. */
+/* What is kept there under that name, of the runs of that lock; "": the directory. */
 struct path jobs_path(const struct lockdir *, const char *name);
 
 /* All IDs that are remembered of that lock, one after the other. */
@@ -58,7 +58,8 @@ struct ids {
 	struct reader reader;
 };
 
-void ids_begin(struct ids *, const struct lockdir *, enum ask, instant until);
+/* `final`: of those that ended otherwise than with 0 and count. */
+void ids_begin(struct ids *, const struct lockdir *, bool final, enum ask, instant until);
 void ids_end(struct ids *);
 
 /* The next one, until the next call.  RC_DONE: there are no more. */
@@ -70,6 +71,9 @@ enum rc ids_next(struct ids *, struct fault *);
  */
 enum rc jobs_check(struct zk *, instant until, struct fault *);
 
+/* We have the lock: a run begins that is to be shown. */
+enum rc jobs_begin_shown(struct zk *, instant until, struct fault *);
+
 /* What a release is to write. */
 struct memory {
 	struct change changes[3];
@@ -78,11 +82,11 @@ struct memory {
 	char data[4 * RECORD_BYTES];
 };
 
-/* The run has ended with `status`. */
-void jobs_remember(struct zk *, int status, struct memory *);
+/* The run has ended so. */
+void jobs_remember(struct zk *, struct outcome, struct memory *);
 
 /* It could not be written: makes what is missing.  To be remembered anew. */
-enum rc jobs_prepare(struct zk *, instant until, struct fault *);
+enum rc jobs_prepare(struct zk *, struct outcome, instant until, struct fault *);
 
 /* ---- what is known of the queue ---- */
 
@@ -162,7 +166,7 @@ void claim_leave_session(struct zk *);
 enum rc claim_acquire(
     struct store *, const struct claim *, instant until, struct grant *, struct fault *);
 enum rc claim_renew(struct store *, instant until, struct grant *, struct fault *);
-enum rc claim_release(struct store *, int status, instant until, struct fault *);
+enum rc claim_release(struct store *, struct outcome, instant until, struct fault *);
 
 /* ---- wait.c ---- */
 

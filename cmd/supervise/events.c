@@ -76,7 +76,7 @@ events_message(const struct params *p, const struct msg *m)
 	} shapes[] = {
 	    [MSG_WAITING] = {"waiting", "position", NULL},
 	    [MSG_RETRYING] = {"retrying", NULL, "reason"},
-	    [MSG_SKIPPED] = {"skipped", NULL, "reason"},
+	    [MSG_SKIPPED] = {"skipped", "done_status", "reason"},
 	    [MSG_SUPERSEDED] = {"superseded", NULL, "by"},
 	    [MSG_GRANTED] = {"acquired", NULL, NULL},
 	    [MSG_STARTED] = {"started", "pid", NULL},

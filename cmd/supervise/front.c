@@ -508,6 +508,7 @@ conclude(struct front *f)
 		heard.missing = missing;
 	if (atomic_load(&r->page->end.superseded))
 		heard.newer = r->page->end.newer.text;
+	heard.done_status = atomic_load(&r->page->end.done_status);
 	v = verdict_of(r->params, &f->end.ending, &heard);
 	if (atomic_load(&f->page->granted_at))
 		granted = atomic_load(&f->page->granted_at);

@@ -302,9 +302,10 @@ search(struct join_inner *k, enum join_verb verb, struct fault *f)
 	if (k->keeper < 0)
 		return found.held | found.other ? refuse_found(k->params, &found, f)
 						: RC_LOST;
-	if (job_is_wanted(&k->params->claim.job))
+	if (job_is_wanted(&k->params->claim.job) ||
+	    k->params->claim.job.remember == REMEMBER_SURELY)
 		return fault_set(f, RC_USAGE,
-		    "the outer run (DLOCK_KEEPER) holds the lock already, and what --once and --cooldown remember is written when the outer run releases it: give that run these options");
+		    "the outer run (DLOCK_KEEPER) holds the lock already, and what --once, --cooldown and --remember remember is written when the outer run releases it: give that run these options");
 	return RC_OK;
 }
 
@@ -373,12 +374,12 @@ join_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 
 /* Asks a last time whether the outer one still has it. */
 static enum rc
-join_release(struct store *s, int status, instant until, struct fault *f)
+join_release(struct store *s, struct outcome o, instant until, struct fault *f)
 {
 	struct grant g;
 	enum rc rc;
 
-	(void)status;
+	(void)o;
 	if (join_inner_of(s)->keeper < 0)
 		return RC_OK;
 	rc = ask_for_lease(s, JOIN_CHECK, until, &g, f);

@@ -287,6 +287,16 @@ why_apart(const char *holder)
 	return "it names the server or its settings in another way than the outer run: name them alike";
 }
 
+/* Tells the front that the run is skipped; the page says it to one that sleeps. */
+static void
+skip(struct keeper *k)
+{
+	int status = k->host.seen.done_status;
+
+	atomic_store(&k->page->end.done_status, status);
+	news_send(&k->news, MSG_SKIPPED, status, k->fault.text);
+}
+
 static void
 acquire(struct keeper *k)
 {
@@ -314,7 +324,7 @@ acquire(struct keeper *k)
 		news_wait(&k->news, k->fault.text);
 	}
 	if (rc == RC_DONE)
-		news_send(&k->news, MSG_SKIPPED, 0, k->fault.text);
+		skip(k);
 	if (rc == RC_OK || rc == RC_STOP)
 		rc = look_before_go(k, rc);
 	if (rc == RC_OK)
@@ -369,14 +379,14 @@ renew(struct keeper *k)
 static void
 release_lock(struct keeper *k)
 {
-	int status = verdict_status(&k->keep.ending);
+	struct outcome o = verdict_outcome(&k->keep.ending);
 	instant keep_until = keep_wanted_until(&k->keep);
 	struct fault f = {""};
-	enum rc rc = lock_release(&k->lock, status, keep_until, k->todo.until, &f);
+	enum rc rc = lock_release(&k->lock, o, keep_until, k->todo.until, &f);
 
 	/* memory has run out, say; for a withdrawal there is no later */
 	if (rc == RC_SYSTEM && !k->keep.granted_at)
-		rc = lock_release(&k->lock, status, keep_until, k->todo.until, &f);
+		rc = lock_release(&k->lock, o, keep_until, k->todo.until, &f);
 	k->todo.stop = false;
 	news_notice(&k->news);
 	if (rc != RC_OK && k->keep.ending.kind != END_REFUSED &&

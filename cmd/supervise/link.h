@@ -22,7 +22,7 @@ enum msg_kind {
 	/* keeper to front */
 	MSG_WAITING,    /* number: position; key, holding */
 	MSG_RETRYING,   /* the server does not answer; key, text: how */
-	MSG_SKIPPED,    /* the job has been done; text: by whom */
+	MSG_SKIPPED,    /* the job has been done; number: its status; text: by whom */
 	MSG_SUPERSEDED, /* --newest: text: the record of a newer run */
 	/* token, slot; carries the anchors */
 	MSG_GRANTED,

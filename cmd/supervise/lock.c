@@ -79,6 +79,8 @@ lock_open(struct lock *l, struct fault *f)
 
 	if (rc != RC_OK || !l->store)
 		return rc;
+	if (!(l->store->caps & CAP_JOB) && l->claim.job.remember == REMEMBER_IF_ABLE)
+		l->claim.job.remember = REMEMBER_NOT;
 	rc = params_check_kind(&l->params->claim, l->store, f);
 	/* never asked for anything, so there is nothing to give back */
 	if (rc != RC_OK) {
@@ -164,7 +166,7 @@ lock_renew(struct lock *l, instant until, struct fault *f)
 
 enum rc
 lock_release(
-    struct lock *l, int status, instant keep_until, instant until, struct fault *f)
+    struct lock *l, struct outcome o, instant keep_until, instant until, struct fault *f)
 {
 	instant began = instant_now();
 	enum rc rc = RC_OK;
@@ -172,7 +174,7 @@ lock_release(
 	l->outer.keep_until = keep_until;
 	*l->outer.base.host->breaker = '\0';
 	if (l->asked) {
-		rc = l->store->backend->lock->release(l->store, status, until, f);
+		rc = l->store->backend->lock->release(l->store, o, until, f);
 		tell_call(l, "release", began, rc, NULL, f);
 	}
 	if (rc == RC_LOST)

@@ -39,7 +39,7 @@ enum rc lock_renew(struct lock *, instant until, struct fault *);
  * hold until `keep_until`.
  */
 enum rc lock_release(
-    struct lock *, int status, instant keep_until, instant until, struct fault *);
+    struct lock *, struct outcome, instant keep_until, instant until, struct fault *);
 
 /* A client library that takes too long for its leave ends this process. */
 void lock_close(struct lock *);

@@ -28,6 +28,8 @@ struct page_end {
 	struct fault newer;
 	/* `dlock hold`: it was given back, or its time is over */
 	_Atomic bool returned;
+	/* a run that is skipped: what the run ended with because of which it is */
+	_Atomic int done_status;
 	_Atomic bool loss_told;  /* `dlock hold`: to the script; written by both */
 	_Atomic uint64_t ending; /* page_ending(): all of one, never a half */
 	struct fault why;

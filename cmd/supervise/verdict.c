@@ -205,6 +205,14 @@ verdict_status(const struct ending *e)
 	}
 }
 
+struct outcome
+verdict_outcome(const struct ending *e)
+{
+	return (struct outcome){.status = verdict_status(e),
+	    .ended = e->kind == END_COMMAND || e->kind == END_MAX_RUN ||
+		e->kind == END_KILLED};
+}
+
 static void
 ended(struct verdict *v, const struct ending *e, const struct shown *s)
 {
@@ -274,9 +282,9 @@ verdict_in_words(const struct params *p, const struct ending *e, const struct he
 	v.muted = p->show.quiet &&
 	    ((e->kind == END_REFUSED && e->value == RC_BUSY) ||
 		e->kind == END_INTERRUPTED || e->kind == END_COMMAND);
-	/* nothing is wrong: -v asks to be told */
-	if (!p->show.verbose && e->kind == END_REFUSED && e->value == RC_DONE)
-		v.muted = true;
+	/* where the job has been done nothing is wrong: -v asks to be told */
+	if (e->kind == END_REFUSED && e->value == RC_DONE && !p->show.verbose)
+		v.muted = h->done_status == 0 || p->show.quiet;
 	return v;
 }
 

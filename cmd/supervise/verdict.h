@@ -36,6 +36,8 @@ struct heard {
 	    *missing; /* why the command could not be executed; NULL: errno says it */
 	const char
 	    *newer; /* clean: the run that has superseded this one; NULL: none has */
+	/* of a run that is skipped: what the run ended with because of which it is */
+	int done_status;
 	/* the rest only of a lock that may be busy: */
 	const char *key;
 	const char *state; /* of a busy lock, clean: waiting_state() */
@@ -44,6 +46,9 @@ struct heard {
 
 /* What a run with this ending exits with; STATUS_NONE if nothing was run. */
 int verdict_status(const struct ending *);
+
+/* The same for who remembers it: has the command come to its own end, or that of --max-run? */
+struct outcome verdict_outcome(const struct ending *);
 
 /* What `ending` means to the user. */
 struct verdict verdict_of(

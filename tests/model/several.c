@@ -531,14 +531,14 @@ kept_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 }
 
 static enum rc
-kept_release(struct store *s, int status, instant until, struct fault *f)
+kept_release(struct store *s, struct outcome o, instant until, struct fault *f)
 {
 	struct kept *k = (struct kept *)s;
 	struct side *side = side_of(k);
 	bool gone = !k->client->acquiring, lost;
 	int said;
 
-	(void)status;
+	(void)o;
 	require(ALL_ARE_RELEASED, side->asked);
 	for (int i = 0; i <= k->key; i++)
 		gone = gone || k->client->sides[i].gone ||
@@ -687,7 +687,7 @@ give_back(struct client *c, struct store *s, struct fault *f, bool had)
 	for (int i = 0; i < 5 && rc != RC_OK && rc != RC_LOST; i++) {
 		for (size_t k = 0; k < c->n; k++)
 			named(c, k)->released = false;
-		rc = s->backend->lock->release(s, 0, w.now + 2 * S, f);
+		rc = s->backend->lock->release(s, (struct outcome){0}, w.now + 2 * S, f);
 		for (size_t k = 0; k < c->n; k++)
 			require(ALL_ARE_RELEASED,
 			    !named(c, k)->asked || named(c, k)->released);

@@ -49,8 +49,8 @@ print_foreign(const struct foreign *f)
 static bool
 see(void *ctx, const struct entry *e, int64_t now)
 {
-	static const char *const kinds[] = {
-	    "holder", "waiter", "waiting", "freeze", "last", "good", "done", "unknown"};
+	static const char *const kinds[] = {"holder", "waiter", "waiting", "freeze",
+	    "last", "good", "done", "shown", "unknown"};
 
 	(void)ctx;
 	printf("%s", kinds[e->kind]);

@@ -119,9 +119,10 @@ def paste(block, directory, **variables):
 
 
 # Each subcommand: what is there, the words, and its status for who may.
-RUN = {"run": ("", "run -n -k KEY true", 0), "run -s": ("", "run -ns -k KEY true", 0)}
+RUN = {"run": ("", "run -n -k KEY true", 0), "run -s": ("", "run -ns -k KEY true", 0),
+       "run --no-retry": ("", "run -n -k KEY --once id --no-retry true", 0), "run --remember": ("", "run -n -k KEY --remember true", 0)}
 LOOK = {"status": ("", "status KEY", 1), "ls": ("", "ls", 0), "wait": ("", "wait -n -k KEY", 0)}
-JOBS = {"ls --jobs": ("done", "ls --jobs", 0), "asker": ("asked", "status -J KEY", 0)}  # of mode=lease
+JOBS = {"ls --jobs": ("done", "ls --jobs", 0), "asker": ("asked", "status -J KEY", 0), "shown": ("shown", "status -J KEY", 1)}  # of mode=lease
 STEER = {"freeze": ("", "freeze -k KEY", 0), "thaw": ("frozen", "thaw -y -k KEY", 0),
          "break": ("held", "break -y -w 0 -k KEY", 75), "break --force": ("held", "break -y --force -k KEY", 0)}
 FORGET = {"forget": ("done", "forget -y KEY", 0)}  # of mode=lease
@@ -142,12 +143,18 @@ def may(dlock, scene, own, at):
         assert dlock.run("freeze", *own.words, "-k", key).status == 0
     elif there == "done":
         assert dlock.run("run", *own.words, "-k", key, "--once", "id", "--", "true", events=False).status == 0
+    elif there == "shown":
+        assert dlock.run("run", *own.words, "-k", key, "--remember", "--", "true", events=False).status == 0
     subcommand, *words = words.replace("KEY", key).split()
     done = dlock.run(subcommand, *at.words, *words)
     assert done.status in (status, 77), done
     if there == "asked":
         holder.signal(signal.SIGCONT, "keeper")
         return done.status == status and json.loads(done.stdout)["holders"][0]["revoked_by"] == "carol"
+    if there == "shown":
+        return done.status == status and json.loads(done.stdout)["last"] is not None
+    if scene == "run --remember":
+        return done.status == 0 and json.loads(dlock.run("status", "-J", *own.words, "-k", key).stdout)["last"] is not None
     return done.status == status
 
 

@@ -288,6 +288,9 @@ class EtcdPlace(RemotePlace):
             if kv["key"].endswith(("/good", "/last")) and f"/{self.prefix}" in kv["key"]:
                 c.put(kv["key"], " ".join([mark, *[str(int((time.time() + seconds) * 1e6))] * 2, *rest]))
 
+    def is_done_of_old(self, key, once):
+        return any(kv["key"].endswith((f"/{key}/good", f"/{key}/id/{once}")) for kv in self.server.client().range("dlock/j/"))
+
     def crashable(self, request):
         self.server = request.getfixturevalue("make_etcd")()
         return self.server.restart

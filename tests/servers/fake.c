@@ -465,9 +465,9 @@ fake_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 }
 
 static enum rc
-fake_release(struct store *s, int status, instant until, struct fault *f)
+fake_release(struct store *s, struct outcome o, instant until, struct fault *f)
 {
-	(void)status;
+	(void)o;
 	return perform(fake_of(s), 2, until, f);
 }
 

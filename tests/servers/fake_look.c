@@ -101,8 +101,8 @@ read_number(struct line *l, const char *name, const char *value)
 static bool
 read_line(struct line *l, char *text)
 {
-	static const char *const kinds[] = {
-	    "holder", "waiter", "waiting", "freeze", "last", "good", "done", "unknown"};
+	static const char *const kinds[] = {"holder", "waiter", "waiting", "freeze",
+	    "last", "good", "done", "shown", "unknown"};
 	char *rest, *word = strtok_r(text, "\t", &rest);
 
 	*l = (struct line){.entry = {.kind = -1,
@@ -167,7 +167,8 @@ is_wanted(const struct look *look, const struct entry *e)
 {
 	if (look->key)
 		return strcmp(look->key, e->key) == 0;
-	if (e->kind == ENTRY_LAST || e->kind == ENTRY_GOOD || e->kind == ENTRY_DONE)
+	if (e->kind == ENTRY_LAST || e->kind == ENTRY_GOOD || e->kind == ENTRY_DONE ||
+	    e->kind == ENTRY_SHOWN)
 		return look->jobs;
 	return !look->jobs;
 }

@@ -23,6 +23,8 @@
 #             was not confirmed; or a run was skipped that must have run, since no command of its ID had come to its end with
 #             0, and kept its lock: the others had failed, been killed, or been lost.  For the first half of the time of an ID
 #             all its commands fail, so that those of the second half show whether that counted.
+#   final     the same of --no-retry, whatever a run of the ID ended with: none begins after an end that was confirmed, and
+#             none is skipped before one can have ended.
 #   cooldown  the same of --cooldown: a command began so soon after one of its key that ended with 0 was even asked for; or
 #             a run was skipped though none that ended with 0 can have begun so shortly before.
 #   lie       dlock ended with 0 (or its command's own status) though its command never came to its end; or though the
@@ -62,8 +64,8 @@ WANTS = [
     [("run", "x", "f"), ("run", "s", "f")],
     [("run", "x", "f")],
     [("once", "x", "o")],
-    [("once", "x", "o")],
-    [("once", "x", "o"), ("run", "x", "o")],
+    [("once", "x", "o"), ("final", "x", "o")],
+    [("once", "x", "o"), ("final", "x", "o"), ("run", "x", "o")],
     [("cooldown", "x", "g")],
     [("cooldown", "x", "g")],
     [("switched", "x", "e"), ("switched", "s", "e")],
@@ -75,7 +77,7 @@ WANTS = [
 MIN_HOLD = 1.0
 JOB = 3.0  # seconds in which all want the same ID
 COOLDOWN = 1.0
-JOBS = {"once", "cooldown"}  # who may be skipped
+JOBS = {"once", "final", "cooldown"}  # who may be skipped
 SWITCH = "z"  # a key that nobody locks
 HELD = (4, 6)  # seconds that others have the key of those who look at it, so that these are granted it late in a freeze
 SWITCH_LATE = 2 + 1  # seconds: what is promised, and how slow a command may be to write that it has begun
@@ -155,7 +157,7 @@ class History:
     def start(self, seconds):
         self.until = self.began + seconds
         lacking = {kind for kind in ("s", "2") if not can(self.dlock, self.site, *kind_words(kind))}
-        lacking |= {what for what, words in (("once", ("--once", "1")), ("cooldown", ("--cooldown", "1s")), ("min-hold", ("--min-hold", "1ms")),
+        lacking |= {what for what, words in (("once", ("--once", "1")), ("final", ("--once", "1", "--no-retry")), ("cooldown", ("--cooldown", "1s")), ("min-hold", ("--min-hold", "1ms")),
                                                      ("switched", ("--unless-frozen", self.site.key("probe"))))
                     if not can(self.dlock, self.site, *words)}
 
@@ -229,6 +231,8 @@ class History:
         if what == "once":
             job = (boottime() - self.began) / JOB
             op.once, op.own_status = f"job{int(job)}", 3 if job % 1 < 0.5 and not torment else dice.choice((0, 0, 3))
+        if what == "final":
+            op.once, op.own_status = f"final{int((boottime() - self.began) / JOB)}", dice.choice((0, 3, 3))
         if what == "cooldown":
             op.own_status = dice.choice((0, 3))
         daemon = what in ("nested", "joined") or what == "run" and dice.random() < 0.5
@@ -242,7 +246,8 @@ class History:
                      f'{shlex.join(command)}; status=$?; {DLOCK} release; exit $status'
             self.launch(op, "-c", script, program="/bin/sh")
         else:
-            more = {"min-hold": ["--min-hold", f"{MIN_HOLD}s"], "once": ["--once", op.once], "cooldown": ["--cooldown", f"{COOLDOWN}s"],
+            more = {"min-hold": ["--min-hold", f"{MIN_HOLD}s"], "once": ["--once", op.once],
+                    "final": ["--once", op.once, "--no-retry"], "cooldown": ["--cooldown", f"{COOLDOWN}s"],
                     "switched": ["--unless-frozen", self.site.key(SWITCH)]}.get(what, [])
             if what in ("nested", "joined"):
                 command = [DLOCK, "run", *place, *self.key_words(keys), *kind_words(kind), "--wait-tree", "--", *command]
@@ -348,8 +353,8 @@ class History:
     def check(self):
         self.read()
         self.tally()
-        for check in (self.check_overlaps, self.check_tokens, self.check_freezes, self.check_switches, self.check_min_hold, self.check_once, self.check_cooldown,
-                      self.check_statuses):
+        for check in (self.check_overlaps, self.check_tokens, self.check_freezes, self.check_switches, self.check_min_hold, self.check_once, self.check_final,
+                      self.check_cooldown, self.check_statuses):
             check()
         if self.problems:
             self.tell()
@@ -445,6 +450,18 @@ class History:
             same = [s.op for s in self.begins if s.op.once == op.once and s.time < op.over]
             if op.status == 0 and not op.begin and not any(self.may_count(other, op.over) for other in same):
                 self.problem("once", "it was skipped though nobody has done it", op, *same)
+
+    def check_final(self):
+        for first in self.of("final"):
+            if not first.end or first.status != first.own_status or not first.is_confirmed():
+                continue
+            for seen in self.begins:
+                if (seen.op.what, seen.op.once) == ("final", first.once) and seen.time > first.end:
+                    self.problem("final", "the second began though the first had ended", first, seen.op)
+        for op in self.of("final"):
+            same = [s.op for s in self.begins if s.op.once == op.once and s.time < op.over]
+            if op.status == 0 and not op.begin and not any(other.status not in (79, 99) and (other.end or other.hurt) for other in same):
+                self.problem("final", "it was skipped though nobody's has ended", op, *same)
 
     def check_cooldown(self):
         for first in self.done("cooldown"):

@@ -280,6 +280,9 @@ class MysqlPlace(RemotePlace):
         at = int((time.time() + seconds) * 1e6)
         self.server.ask("UPDATE dlock_runs SET began = %s, ended = %s WHERE k = %s AND status = 0 ORDER BY ended DESC LIMIT 1", at, at, key, db=DB)
 
+    def is_done_of_old(self, key, once):
+        return self.server.ask("SELECT COUNT(*) FROM dlock_runs WHERE k = %s AND status = 0", key, db=DB)[0][0] > 0
+
     def crashable(self, request):
         self.server = request.getfixturevalue("make_mysql")(safe=True)
         return self.server.restart

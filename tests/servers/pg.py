@@ -426,6 +426,13 @@ class PgPlace(RemotePlace):
         self.server.ask("UPDATE dlock.runs SET began = now() + %s * interval '1s', ended = now() + %s * interval '1s'"
                         " WHERE key = %s AND ended = (SELECT max(ended) FROM dlock.runs r WHERE r.key = %s AND r.status = 0)", seconds, seconds, key, key)
 
+    def is_done_of_old(self, key, once):
+        """What its question is answered."""
+        asked = "SELECT done_by FROM dlock.enter(%s, %s, '{}', 1000, 0, 'exclusive', 0, %s, 3600000, 0, false)"
+        by = self.server.ask(asked, key, "a" * 32, once)[0][0]
+        self.server.ask("SELECT dlock.release(%s, %s, NULL, NULL, false)", key, "a" * 32)
+        return by is not None
+
     def crashable(self, request):
         self.server = request.getfixturevalue("make_pg")(safe=True)
         return self.server.restart

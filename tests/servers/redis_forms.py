@@ -9,7 +9,7 @@ from urllib.parse import quote
 with contextlib.suppress(ImportError):  # without it no test is run that needs it
     import redis
 
-from support import Place, RedisServer, Server, date_run, free_port, wait_for
+from support import Place, RedisServer, Server, date_run, free_port, has_done, wait_for
 
 HOST = "127.0.0.1"
 
@@ -291,6 +291,10 @@ class SentinelPlace(Place):
         with self.forms.master.client() as c:
             date_run(c, f"dlock:{{{quote(key, safe=':')}}}:r", seconds)
 
+    def is_done_of_old(self, key, once):
+        with self.forms.master.client() as c:
+            return has_done(c, f"dlock:{{{quote(key, safe=':')}}}:r", once)
+
 
 class ClusterPlace(Place):
     """Locks in a cluster."""
@@ -332,6 +336,14 @@ class ClusterPlace(Place):
             with node.client() as c:
                 if c.role()[0] == "master" and c.keys(f"dlock:{{{tag}}}:{name}:r"):
                     date_run(c, f"dlock:{{{tag}}}:{name}:r", seconds)
+
+    def is_done_of_old(self, key, once):
+        tag, last = self.prefix.strip("{}"), quote(key, safe=":")
+        for node in self.forms.nodes:
+            with node.client() as c:
+                if c.role()[0] == "master" and c.keys(f"dlock:{{{tag}}}:{last}:r"):
+                    return has_done(c, f"dlock:{{{tag}}}:{last}:r", once)
+        return False
 
 
 REDIS_PLACES = [SentinelPlace, ClusterPlace]

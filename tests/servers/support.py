@@ -741,6 +741,10 @@ class Place:
         """As a clock that was wrong has dated the last run of `key` that ended with 0: so far ahead of the server's."""
         raise NotImplementedError
 
+    def is_done_of_old(self, key, once):
+        """Does a dlock that does not know --no-retry and --remember take this ID for done, or that key for one with a cooldown?"""
+        raise NotImplementedError
+
 
 class At:
     """A place as tests of one backend make them."""
@@ -775,6 +779,17 @@ class FilePlace(Place):
     def date_ahead(self, key, seconds):
         path = self.directory / f"{key}.runs" / "last"
         path.write_text(" ".join([str(int((time.time() + seconds) * 1e6))] * 2 + path.read_text().split(" ")[2:]))
+
+    def is_done_of_old(self, key, once):
+        """By the lines of these files with status 0."""
+        runs = self.directory / f"{key}.runs"
+        lines = [p.read_text().split(" ") for p in (*runs.glob(f"[0-9]*/{once}"), runs / "last", runs / "good") if p.exists()]
+        return any(line[2] == "0" for line in lines)
+
+
+def has_done(client, last, once):
+    """What a dlock reads in Redis that does not know --no-retry."""
+    return client.hget(f"{last}:{once}", "status") == "0" or client.hget(last, "good") is not None
 
 
 class RemotePlace(Place):
@@ -813,6 +828,10 @@ class RedisPlace(RemotePlace):
     def date_ahead(self, key, seconds):
         with self.server.client() as c:
             date_run(c, f"dlock:{{{quote(key, safe=':')}}}:r", seconds)
+
+    def is_done_of_old(self, key, once):
+        with self.server.client() as c:
+            return has_done(c, f"dlock:{{{quote(key, safe=':')}}}:r", once)
 
     def crashable(self, request):
         self.server = request.getfixturevalue("make_redis")("--appendonly", "yes", "--appendfsync", "always")

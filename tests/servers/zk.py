@@ -337,6 +337,13 @@ class ZkPlace(RemotePlace):
             for node in c.get_children(f"{self.root}/{key}"):
                 c.delete(f"{self.root}/{key}/{node}", recursive=True)
 
+    def is_done_of_old(self, key, once):
+        with self.server.client() as c:
+            jobs = f"{self.root}/dlock-jobs/{key}"
+            eras = [name for name in c.get_children(jobs) if name.isdigit()] if c.exists(jobs) else []
+            good = c.exists(f"{jobs}/good") and c.get(f"{jobs}/good")[0]
+            return good not in (None, b"", b"{}") or any(c.exists(f"{jobs}/{era}/{once}") for era in eras)
+
     def date_ahead(self, key, seconds):
         """The server alone dates what is written, so a proxy before it changes that."""
         def below(client, path):

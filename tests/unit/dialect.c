@@ -88,10 +88,9 @@ each_operation_in_words(void **state)
 	assert_words(
 	    &plain, &(struct request){.operation = RENEW}, LIST(), LIST("30000"));
 	assert_words(&plain,
-	    &(struct request){.operation = RELEASE, .status = STATUS_NONE}, LIST(),
+	    &(struct request){.operation = RELEASE, .outcome = NO_OUTCOME}, LIST(),
 	    LIST());
-	assert_words(
-	    &plain, &(struct request){.operation = RELEASE, .status = 0}, LIST(), LIST());
+	assert_words(&plain, &(struct request){.operation = RELEASE}, LIST(), LIST());
 }
 
 static void
@@ -126,23 +125,46 @@ a_job_in_words(void **state)
 	static const struct request acquire = {.operation = ACQUIRE},
 				    renew = {.operation = RENEW},
 				    withdraw = {.operation = RELEASE,
-					.status = STATUS_NONE},
-				    release = {.operation = RELEASE, .status = 7};
+					.outcome = NO_OUTCOME},
+				    release = {.operation = RELEASE,
+					.outcome = {7, false}},
+				    final = {.operation = RELEASE, .outcome = {7, true}};
 	struct claim claim = plain;
 
 	(void)state;
 	claim.job = (struct job){.once = "1 {x}"};
 	assert_words(&claim, &acquire,
 	    LIST("dlock:{a%20b}:r", "dlock:{a%20b}:r:1%20%7Bx%7D"),
-	    LIST("30000", "0", "0", "x", RECORD, "0", "0"));
+	    LIST("30000", "0", "0", "x", RECORD, "0", "0", "0"));
 	assert_words(&claim, &renew, LIST(), LIST("30000"));
 	assert_words(&claim, &withdraw, LIST(), LIST());
 	assert_words(&claim, &release,
-	    LIST("dlock:{a%20b}:r", "dlock:{a%20b}:r:1%20%7Bx%7D"), LIST("7", "1 {x}"));
+	    LIST("dlock:{a%20b}:r", "dlock:{a%20b}:r:1%20%7Bx%7D"),
+	    LIST("7", "1 {x}", "0"));
+	assert_words(&claim, &final,
+	    LIST("dlock:{a%20b}:r", "dlock:{a%20b}:r:1%20%7Bx%7D"),
+	    LIST("7", "1 {x}", "0"));
+	claim.job.no_retry = true;
+	assert_words(&claim, &acquire,
+	    LIST("dlock:{a%20b}:r", "dlock:{a%20b}:r:1%20%7Bx%7D"),
+	    LIST("30000", "0", "0", "x", RECORD, "0", "0", "1"));
+	assert_words(&claim, &release,
+	    LIST("dlock:{a%20b}:r", "dlock:{a%20b}:r:1%20%7Bx%7D"),
+	    LIST("7", "1 {x}", "0"));
+	assert_words(&claim, &final,
+	    LIST("dlock:{a%20b}:r", "dlock:{a%20b}:r:1%20%7Bx%7D"),
+	    LIST("7", "1 {x}", "1"));
 	claim.job = (struct job){.cooldown = HOUR};
 	assert_words(&claim, &acquire, LIST("dlock:{a%20b}:r"),
-	    LIST("30000", "0", "0", "x", RECORD, "0", "3600000"));
-	assert_words(&claim, &release, LIST("dlock:{a%20b}:r"), LIST("7", ""));
+	    LIST("30000", "0", "0", "x", RECORD, "0", "3600000", "0"));
+	assert_words(&claim, &release, LIST("dlock:{a%20b}:r"), LIST("7", "", "0"));
+	claim.job = (struct job){.remember = REMEMBER_IF_ABLE};
+	assert_words(&claim, &acquire, LIST(), LIST("30000", "0", "0", "x", RECORD, "0"));
+	assert_words(&claim, &final, LIST("dlock:{a%20b}:r"), LIST("7", "", "shown"));
+	assert_words(&claim, &withdraw, LIST(), LIST());
+	claim.job.remember = REMEMBER_SURELY;
+	assert_words(&claim, &acquire, LIST("dlock:{a%20b}:r"),
+	    LIST("30000", "0", "0", "x", RECORD, "0", "0", "0"));
 }
 
 static void

@@ -100,11 +100,12 @@ a_release_that_is_tried_again_writes_alone(void **state)
 		struct store *s = begin(&t, &claim);
 		struct fault f;
 
-		assert_int_equal(
-		    s->backend->lock->release(s, 0, instant_now() + NS_PER_S, &f),
+		assert_int_equal(s->backend->lock->release(s, (struct outcome){0},
+				     instant_now() + NS_PER_S, &f),
 		    RC_AGAIN);
-		assert_int_equal(
-		    s->backend->lock->release(s, 0, instant_now() + NS_PER_S, &f), RC_OK);
+		assert_int_equal(s->backend->lock->release(s, (struct outcome){0},
+				     instant_now() + NS_PER_S, &f),
+		    RC_OK);
 		assert_true(t.guarded);
 		assert_int_equal(tickets_lock(t.looker, F_WRLCK, META), 0);
 		assert_false(line_is_used(t.looker));

@@ -59,8 +59,8 @@ takes_a_lock(void **state)
 	assert_int_equal(b->lock->acquire(s, &claim, 0, &g, &f), RC_OK);
 	assert_true(g.token > 0);
 	assert_int_equal(b->lock->acquire(other, &claim, 0, &g, &f), RC_BUSY);
-	assert_int_equal(b->lock->release(other, STATUS_NONE, NEVER, &f), RC_OK);
-	assert_int_equal(b->lock->release(s, STATUS_NONE, NEVER, &f), RC_OK);
+	assert_int_equal(b->lock->release(other, NO_OUTCOME, NEVER, &f), RC_OK);
+	assert_int_equal(b->lock->release(s, NO_OUTCOME, NEVER, &f), RC_OK);
 	b->close(other);
 	b->close(s);
 	snprintf(command, sizeof command, "rm -r %s", dir);

@@ -253,8 +253,8 @@ is_joined(struct store *s, const struct params *p, const struct join_inner *join
 	return s->backend->lock->acquire(s, &claim, 0, &g, &f) == RC_OK &&
 	    g.token == (uint64_t)tokens[0] && g.slot == (tokens[0] >= 'a' ? 7 : 5) &&
 	    s->backend->lock->renew(s, NEVER, &g, &f) == RC_OK &&
-	    s->backend->lock->release(s, 0, NEVER, &f) == RC_OK &&
-	    s->backend->lock->release(s, 0, NEVER, &f) == RC_OK;
+	    s->backend->lock->release(s, (struct outcome){0}, NEVER, &f) == RC_OK &&
+	    s->backend->lock->release(s, (struct outcome){0}, NEVER, &f) == RC_OK;
 }
 
 /* In a process below the two: 0 if it is as the row says. */

@@ -241,7 +241,7 @@ on_nfs_it_is_opened_for_writing(void **state)
 	assert_int_equal(joined_open(&s, &t.host, path, NULL, &f), RC_OK);
 	assert_int_equal(s->backend->lock->acquire(s, &claim, 0, &g, &f), RC_OK);
 	assert_int_equal(flock(t.other, LOCK_SH | LOCK_NB), -1);
-	assert_int_equal(s->backend->lock->release(s, 0, 0, &f), RC_OK);
+	assert_int_equal(s->backend->lock->release(s, (struct outcome){0}, 0, &f), RC_OK);
 	assert_int_equal(flock(t.other, LOCK_SH | LOCK_NB), 0);
 	as_nfs = false;
 	s->backend->close(s);

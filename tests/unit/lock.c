@@ -68,9 +68,9 @@ scripted_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 }
 
 static enum rc
-scripted_release(struct store *s, int status, instant until, struct fault *f)
+scripted_release(struct store *s, struct outcome o, instant until, struct fault *f)
 {
-	(void)status, (void)until;
+	(void)o, (void)until;
 	return answered(s->host, f);
 }
 

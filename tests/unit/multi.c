@@ -103,12 +103,12 @@ scripted_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 }
 
 static enum rc
-scripted_release(struct store *s, int status, instant until, struct fault *f)
+scripted_release(struct store *s, struct outcome o, instant until, struct fault *f)
 {
 	const char *key = ((struct scripted *)s)->claim->key;
 
 	if (strlen(key) == 1 && *key >= 'a' && *key <= 'c')
-		world.status[*key - 'a'] = status;
+		world.status[*key - 'a'] = o.status;
 	return called(s, "release", until, NULL, f);
 }
 
@@ -237,7 +237,7 @@ static enum rc
 release(int status)
 {
 	return store->backend->lock->release(
-	    store, status, instant_now() + PATIENCE, &fault);
+	    store, (struct outcome){status, true}, instant_now() + PATIENCE, &fault);
 }
 
 static void
@@ -714,8 +714,8 @@ all_are_asked_in_turn_with_shared_time(void **state)
 	says("renew b, renew c, renew a, ");
 	assert_true(had[0] > PATIENCE / 2);
 	mute = "a b";
-	assert_int_equal(store->backend->lock->release(
-			     store, 0, instant_now() + 900 * NS_PER_MS, &fault),
+	assert_int_equal(store->backend->lock->release(store, (struct outcome){0},
+			     instant_now() + 900 * NS_PER_MS, &fault),
 	    RC_AGAIN);
 	says("release a, release b, release c, ");
 	assert_in_range(had[1], 1, 600 * NS_PER_MS);
@@ -902,11 +902,13 @@ one_that_was_no_longer_ours_counts_for_all(void **state)
 }
 
 static const char *with_job;
+static int shown;
 
 static enum rc
 note_jobs(
     struct scripted *k, const char *call, instant until, struct grant *g, struct fault *f)
 {
+	shown += strcmp(call, "acquire") == 0 && job_is_shown(&k->claim->job);
 	if (strcmp(call, "acquire") == 0 && job_is_wanted(&k->claim->job)) {
 		assert_null(with_job);
 		with_job = k->claim->key;
@@ -930,6 +932,25 @@ a_job_is_the_first_ones_and_remembered_last(void **state)
 	assert_int_equal(release(0), RC_OK);
 	says("release a, release c, release b, ");
 	assert_int_equal(world.status[1], 0);
+}
+
+/* All of them can show it, in whatever order. */
+static void
+a_run_that_is_no_job_is_shown_by_each(void **state)
+{
+	(void)state;
+	claim.job.remember = REMEMBER_SURELY;
+	world.hook = note_jobs;
+	with_job = NULL;
+	shown = 0;
+	answers[0] = answers[1] = answers[2] = RC_OK;
+	assert_int_equal(OPEN("b", "a", "c"), RC_OK);
+	assert_int_equal(acquire(NEVER), RC_OK);
+	assert_null(with_job);
+	assert_int_equal(shown, 3);
+	assert_int_equal(release(5), RC_OK);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(world.status[i], 5);
 }
 
 static void
@@ -986,8 +1007,8 @@ one_that_is_silent_leaves_time_to_remember_the_job(void **state)
 	had_time = false;
 	assert_int_equal(OPEN("b", "a", "c"), RC_OK);
 	assert_int_equal(acquire(NEVER), RC_OK);
-	assert_int_equal(
-	    store->backend->lock->release(store, 0, instant_now() + NS_PER_S, &fault),
+	assert_int_equal(store->backend->lock->release(store, (struct outcome){0},
+			     instant_now() + NS_PER_S, &fault),
 	    RC_AGAIN);
 	assert_true(had_time);
 	assert_int_equal(world.status[1], 0);
@@ -1227,6 +1248,7 @@ main(void)
 	    TEST(what_is_not_known_to_be_released_is_asked_for_again),
 	    TEST(one_that_was_no_longer_ours_counts_for_all),
 	    TEST(a_job_is_the_first_ones_and_remembered_last),
+	    TEST(a_run_that_is_no_job_is_shown_by_each),
 	    TEST(a_run_that_lost_a_key_is_not_remembered),
 	    TEST(a_loss_that_was_known_before_is_in_the_status),
 	    TEST(one_that_is_silent_leaves_time_to_remember_the_job),

@@ -35,23 +35,30 @@ static void
 what_was_done_and_when(void **state)
 {
 	static const struct job job = {.once = "2026-11-22"};
+	struct host host = {.seen.done_status = 9};
 	char who[600];
 	struct fault f;
 
 	(void)state;
-	assert_int_equal(refuse_done(&f, &job, 1795312801999, "root@ci-3"), RC_DONE);
+	assert_int_equal(
+	    refuse_done(&host, &f, &job, 0, 1795312801999, "root@ci-3"), RC_DONE);
 	assert_string_equal(f.text,
 	    "ID 2026-11-22 was run at 2026-11-22T02:00:01Z by root@ci-3 and ended with 0");
-	refuse_done(&f, &job, 0, "");
+	refuse_done(&host, &f, &job, 0, 0, "");
 	assert_string_equal(
 	    f.text, "ID 2026-11-22 was run at 1970-01-01T00:00:00Z and ended with 0");
-	refuse_done(&f, &job, -1, "");
+	refuse_done(&host, &f, &job, 0, -1, "");
 	assert_non_null(strstr(f.text, "an unknown time"));
-	refuse_done(&f, &job, INT64_MAX, "");
+	refuse_done(&host, &f, &job, 0, INT64_MAX, "");
 	memset(who, 'w', sizeof who - 1);
 	who[sizeof who - 1] = '\0';
-	refuse_done(&f, &job, 0, who);
+	refuse_done(&host, &f, &job, 0, 0, who);
 	assert_non_null(strstr(f.text, "w and ended with 0"));
+	assert_int_equal(host.seen.done_status, 0);
+	refuse_done(&host, &f, &job, 143, 0, "me");
+	assert_string_equal(f.text,
+	    "ID 2026-11-22 was run at 1970-01-01T00:00:00Z by me and ended with 143, which counts (--no-retry)");
+	assert_int_equal(host.seen.done_status, 143);
 }
 
 static void

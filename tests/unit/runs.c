@@ -63,6 +63,15 @@ other_lines_are_none(void **state)
 	assert_false(run_parse(&r, "1 2 0 3 a {\0}", strlen(whole) + 1));
 }
 
+static struct host host;
+static struct fault f;
+
+static enum rc
+refuse(const struct run *r, const struct job *job, bool final)
+{
+	return run_refuse(&host, r, job, final, NOW, &f);
+}
+
 static void
 an_id_is_done_by_status_0(void **state)
 {
@@ -70,17 +79,37 @@ an_id_is_done_by_status_0(void **state)
 	const struct run runs[] = {{.begin = NOW - 9 * S, .status = 1, .id = "a%20b"},
 	    {.begin = 5 * S, .id = "a%20b", .record = "{\"who\":\"me\"}"},
 	    {.begin = NOW - 8 * S, .id = "b"}};
-	struct fault f;
 
 	(void)state;
 	for (size_t i = 0; i < 3; i++) {
-		assert_int_equal(
-		    run_refuse(&runs[i], &job, NOW, &f), i == 1 ? RC_DONE : RC_OK);
-		assert_int_equal(run_refuse(&runs[i], &other, NOW, &f), RC_OK);
+		assert_int_equal(refuse(&runs[i], &job, true), i == 1 ? RC_DONE : RC_OK);
+		assert_int_equal(refuse(&runs[i], &other, true), RC_OK);
 	}
-	run_refuse(&runs[1], &job, NOW, &f);
+	refuse(&runs[1], &job, true);
 	assert_string_equal(
 	    f.text, "ID a b was run at 1970-01-01T00:00:05Z by me and ended with 0");
+}
+
+/* As the file of its ID has it; for a cooldown it never counts, and in `last` it says nothing. */
+static void
+any_status_counts_where_that_is_wanted(void **state)
+{
+	const struct job job = {.once = "a b",
+			     .no_retry = true,
+			     .cooldown = NS_PER_S * 60},
+			 other = {
+			     .once = "a", .no_retry = true, .cooldown = NS_PER_S * 60};
+	const struct run failed = {.begin = NOW - 9 * S,
+	    .status = 7,
+	    .id = "a%20b",
+	    .record = "{\"who\":\"me\"}"};
+
+	(void)state;
+	assert_int_equal(refuse(&failed, &other, true), RC_OK);
+	assert_int_equal(refuse(&failed, &job, false), RC_OK);
+	assert_int_equal(refuse(&failed, &job, true), RC_DONE);
+	assert_non_null(strstr(f.text, " by me and ended with 7, which counts"));
+	assert_int_equal(host.seen.done_status, 7);
 }
 
 static void
@@ -91,13 +120,11 @@ the_beginning_counts_for_a_cooldown(void **state)
 	    {.begin = NOW - 5399 * S}, {.begin = NOW + 5399 * S},
 	    {.begin = NOW - S, .status = 7}, {.begin = NOW + 5401 * S},
 	    {.begin = NOW - 5400 * S, .end = NOW}};
-	struct fault f;
 
 	(void)state;
 	for (size_t i = 0; i < 6; i++)
-		assert_int_equal(
-		    run_refuse(&runs[i], &job, NOW, &f), i < 3 ? RC_DONE : RC_OK);
-	run_refuse(&runs[0], &job, NOW, &f);
+		assert_int_equal(refuse(&runs[i], &job, true), i < 3 ? RC_DONE : RC_OK);
+	refuse(&runs[0], &job, true);
 	assert_string_equal(f.text,
 	    "the last run that ended with 0 began 12m34s ago, less than --cooldown 1h30m");
 }
@@ -109,12 +136,11 @@ whoever_wrote_it_words_fit(void **state)
 	    "", "\"who\":\"", "{\"who\":\"\\\"x\"}", "{\"who\":3}"};
 	const struct job job = {.once = "a"};
 	struct run r = {.begin = NUMBER_LIMIT - 1, .id = "a"};
-	struct fault f;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof records / sizeof *records; i++) {
 		strcpy(r.record, records[i]);
-		assert_int_equal(run_refuse(&r, &job, NOW, &f), RC_DONE);
+		assert_int_equal(refuse(&r, &job, true), RC_DONE);
 	}
 }
 
@@ -126,6 +152,7 @@ main(void)
 	    cmocka_unit_test(a_line_that_was_torn_is_no_run_or_has_a_shorter_record),
 	    cmocka_unit_test(other_lines_are_none),
 	    cmocka_unit_test(an_id_is_done_by_status_0),
+	    cmocka_unit_test(any_status_counts_where_that_is_wanted),
 	    cmocka_unit_test(the_beginning_counts_for_a_cooldown),
 	    cmocka_unit_test(whoever_wrote_it_words_fit),
 	};

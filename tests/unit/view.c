@@ -229,6 +229,52 @@ jobs_have_a_last_run_and_a_last_success(void **state)
 	view_free(&v);
 }
 
+/* It is the last run, if that ended before, and never a success; nor does it hide one. */
+static void
+a_run_that_is_no_jobs_is_shown(void **state)
+{
+	struct entry last = {
+	    .kind = ENTRY_LAST, .since = NOW - 9, .until = NOW - 5, .once = "a"};
+	struct entry shown = {.kind = ENTRY_SHOWN, .since = NOW - 8, .until = NOW - 4};
+	struct view v = {0};
+
+	(void)state;
+	view_begin(&v, "k");
+	view_add(&v, &shown, NOW);
+	assert_true(v.has_last && v.last.jobless && !view_good(&v));
+	view_begin(&v, "k");
+	view_add(&v, &last, NOW);
+	view_add(&v, &shown, NOW);
+	assert_true(v.has_last && v.last.jobless && !v.last.once);
+	assert_string_equal(view_good(&v)->once, "a");
+	shown.until = NOW - 6;
+	view_begin(&v, "k");
+	view_add(&v, &last, NOW);
+	view_add(&v, &shown, NOW);
+	assert_true(!v.last.jobless && view_good(&v) == &v.last && !v.has_good);
+	last.until = NOW + 5; /* a clock was wrong */
+	view_begin(&v, "k");
+	view_add(&v, &last, NOW);
+	view_add(&v, &shown, NOW);
+	assert_true(v.last.jobless);
+	view_free(&v);
+}
+
+/* Of an ID that ended otherwise than with 0, that is the last run, and no success. */
+static void
+an_id_may_be_done_by_a_failure(void **state)
+{
+	struct entry done = {.kind = ENTRY_DONE, .once = "b", .status = 3};
+	struct view v = {0};
+
+	(void)state;
+	view_begin(&v, "k");
+	view_add(&v, &done, NOW);
+	assert_true(v.of_id && v.last.status == 3 && !view_good(&v));
+	assert_string_equal(view_id(&v), "b");
+	view_free(&v);
+}
+
 static void
 facts_are_the_same_while_only_time_passes(void **state)
 {
@@ -320,6 +366,8 @@ main(void)
 	    cmocka_unit_test(texts_are_copied_within_bounds),
 	    cmocka_unit_test(a_key_of_any_length_is_kept_whole),
 	    cmocka_unit_test(times_out_of_range_are_not_known),
+	    cmocka_unit_test(a_run_that_is_no_jobs_is_shown),
+	    cmocka_unit_test(an_id_may_be_done_by_a_failure),
 	    cmocka_unit_test(facts_are_the_same_while_only_time_passes),
 	    cmocka_unit_test(lines_are_cut_between_characters_and_colours),
 	    cmocka_unit_test(columns_are_named_in_any_case),

@@ -47,7 +47,9 @@ OPTIONS = {
     "once-per": ("month", "day, hour or week", "day"),
     "at-offset": ("8d", "7d", "2h"),
     "cooldown": ("-1", DURATION, "1h"),
+    "no-retry": ("maybe", "1 or 0", "0"),
     "skipped-exit-code": ("256", "255", "4"),
+    "remember": ("maybe", "1 or 0", "0"),
     "command": ("", "empty", "exit 0"),
     "who": (None, None, "alice"),
     "why": (None, None, "ticket 1"),
@@ -58,7 +60,7 @@ OPTIONS = {
     "quiet": ("maybe", "1 or 0", "1"),
     "verbose": ("maybe", "1 or 0", "0"),
 }
-FLAGS = ("nonblock", "newest", "wait-tree", "with-parent", "shared", "exclusive", "show-arguments", "quiet", "verbose")
+FLAGS = ("nonblock", "newest", "wait-tree", "no-retry", "remember", "with-parent", "shared", "exclusive", "show-arguments", "quiet", "verbose")
 REPEATABLE = ("key", "option", "unless-frozen")
 NOT_VARIABLES = ("command",)  # cannot be had together with the words of a command
 
@@ -781,7 +783,7 @@ def test_a_flag_beats_its_variable(dlock, files, option):
     bad, _, good = OPTIONS[option]
     key = [] if option == "key" else ["-k", "k"]
     place = [] if option == "backend" else files.words
-    period = ["--once-per", "day"] if option == "at-offset" else []
+    period = ["--once-per", "day"] if option in ("at-offset", "no-retry") else []
     env = {variable(option): bad or "x", "XDG_RUNTIME_DIR": str(files.directory.parent)}
     result = dlock.run("run", *place, *period, *flag(option, good), *key, "echo", "ran", env=env, events=False)
     assert (result.status, result.stdout) == (0, "ran\n"), result

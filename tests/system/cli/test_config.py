@@ -490,7 +490,7 @@ def test_every_other_option_has_the_words_of_the_command_line(files):
               "signal": "USR1", "min-hold": "3s", "max-run": "1h", "kill-after": "7s", "once": "2026", "at-offset": "2h", "cooldown": "1h", "skipped-exit-code": "4",
               "who": "me and you", "why": "ticket #1;2", "limit": "3",
               "metrics-file": "/var/lib/m.prom", "log": "/var/log/dlock.log", "unless-frozen": "all"}
-    flags = {"newest", "wait-tree", "show-arguments", "quiet", "verbose"}
+    flags = {"newest", "wait-tree", "no-retry", "remember", "show-arguments", "quiet", "verbose"}
     alone = {"nonblock", "shared", "exclusive"}  # not beside wait, limit
     files.write(user="once-per = week\n")
     assert files.value("once-per") == "week"  # not beside once

@@ -4,6 +4,7 @@
 
 import contextlib
 import hashlib
+import json
 import pathlib
 import re
 import subprocess
@@ -305,6 +306,7 @@ WHO, ENDLESS = "repeat('a', 32), '{}'", "-9000000000000000"
         ("1000", "limit", 0), ("1000", "limit", -1), ("1000", "limit", 100001), ("1000", "exclusive", 1),
         ("1000", "shared", 7), ("1000", "", 0), ("1000", "freeze", 0), (ENDLESS, "exclusive", 0), (ENDLESS, "shared", 0))),
     f"release(K, {WHO[:15]}, 0, 'never', false)", f"release(K, {WHO[:15]}, 999, '', false)",
+    f"release_run(K, {WHO[:15]}, 0, 'never', 'final', false)", f"release_run(K, {WHO}, 999, NULL, 'shown', false)",
     "freeze(K, NULL, NULL)", "freeze(K, '', '-300000 years')", "freeze(K, '', '-1 s')", "ask_back(K, NULL, NULL, NULL)", "take_away(K, NULL, NULL, NULL)",
     "take_away(K, 0, '', '')", "thaw(NULL)", "thaw(K)"])
 def test_nobody_wedges_a_key_with_strange_arguments(dlock, db, call):
@@ -366,12 +368,12 @@ def is_up_to_date(database, fresh):
     assert {f[0].split("(")[0] for f in functions if f not in now[1]} == {
         f"dlock.{name}" for name in ("await", "enter_queue", "find_run", "list_claims", "release", "release_among", "renew",
                                      "serves_5", "take_unclaimed", "version")}
-    return database.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 10:")
+    return database.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 11:")
 
 
 # By its text without comments.  Whoever changes it raises the version, adds the new one to the functions
 # serves_N(), and tells here what it is; otherwise no server that has the old one gets the new one.
-DIGEST = "65470a39ae3b9fb3"
+DIGEST = "a8f794eeb46e5e8f"
 
 
 def test_a_version_is_for_all_that_is_in_the_schema(dlock):
@@ -434,7 +436,7 @@ def test_a_crowd_brings_a_schema_up_to_date_that_is_in_use(dlock, db, make_db, t
         for waiter in crowd[::3]:
             waiter.event("waiting")
         assert [c.wait(60).status for n, c in enumerate(crowd) if n % 3] == [0] * 8
-        assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 10:")
+        assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 11:")
         assert ask(f"renew({A}, {token}, 60000, 0, 0)")[0] == 1
         assert ask(f"release({A}, 0)") == (1,)
         code, second = ask(f"enter_queue({B}, '{{}}', 60000, 60000, 'exclusive', 0, 0, 0)")[:2]  # it came first, and is next
@@ -480,22 +482,22 @@ def test_an_older_schema_of_anothers_is_not_touched_by_a_superuser(dlock, db):
 
 def test_a_newer_schema_that_serves_this_version_is_used(dlock, db):
     assert run(dlock, db.url).status == 0
-    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 11: locks for commands'", user=USER)
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 12: locks for commands'", user=USER)
     for mode in MODES:
         assert run(dlock, db.url, mode=mode).status == 0
-    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 11:")
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 12:")
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_newer_schema_is_left_alone(dlock, db, mode):
     """Its functions would not go together with ours."""
     assert run(dlock, db.url).status == 0
-    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 11: locks for commands'; ALTER FUNCTION dlock.serves_6 RENAME TO serves_11", user=USER)
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 12: locks for commands'; ALTER FUNCTION dlock.serves_6 RENAME TO serves_12", user=USER)
     assert_refused(run(dlock, db.url, mode=mode), 78, "newer")
     assert dlock.run("status", "-u", db.url, "-k", "job").status == 78
     with pytest.raises(AssertionError, match="a newer dlock"):
         psql(db, schema_sql(dlock), USER)
-    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 11:")
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 12:")
     assert not db.ask("SELECT FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace AND proname = 'serves_6'")
 
 
@@ -533,11 +535,43 @@ def test_a_schema_of_version_9_serves_by_its_own_rule_for_wrong_clocks(dlock, db
     assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 9:")
     psql(db, schema_sql(dlock))
     assert [dlock.run(*job).status for _ in range(2)] == [0, 9]
-    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 10:")
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 11:")
+
+
+# As version 10 had it: what keeps runs apart is not there.
+TO_10 = ("DROP FUNCTION dlock.find_ended, dlock.release_run, dlock.list_ended; DROP TABLE dlock.ended;"
+         "CREATE OR REPLACE FUNCTION dlock.forget(the_key text, the_id text) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER"
+         " SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '10s' AS $$BEGIN"
+         " PERFORM dlock.flush(), dlock.lock_key(the_key);"
+         " DELETE FROM dlock.runs u WHERE u.key = the_key AND (the_id IS NULL OR u.id = the_id); RETURN FOUND; END$$;"
+         "COMMENT ON SCHEMA dlock IS 'dlock 10: locks for commands'")
+
+
+def test_a_schema_of_version_10_serves_all_but_what_it_cannot_keep(dlock, db, worker, tmp_path):
+    """Whoever asks for that is told; whom a file lets ask is not remembered; and its owner brings it up to date by asking."""
+    psql(db, schema_sql(dlock), USER)
+    db.ask(f"{TO_10}; GRANT USAGE ON SCHEMA dlock TO worker", user=USER)
+    where = ("-u", worker, "-k", "job")
+    assert dlock.run("run", *where, "--once", "a", "--", "false").status == 1
+    for options in (("--once", "a", "--no-retry"), ("--remember",)):
+        done = dlock.run("run", *where, *options, "--", "true")
+        assert done.status == 78 and "dlock help pg-schema | psql" in done.stderr, done
+    conf = tmp_path / "dlock.conf"
+    conf.write_text("remember = yes\n", encoding="ascii")
+    done = dlock.run("run", *where, "--config", str(conf), "--", "sh", "-c", "exit 3")
+    assert (done.status, done.stderr) == (3, "")
+    assert "ID a by" in dlock.run("status", *where).stdout and dlock.run("ls", "--jobs", "-u", worker).status == 0
+    assert dlock.run("forget", "-y", *where, "a").status == 0 and dlock.run("forget", "-y", *where).status == 1
+    final = ("--once", "b", "--no-retry", "--skipped-exit-code", "9", "--")
+    assert dlock.run("run", "-u", db.url, "-k", "job", *final, "false").status == 1
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 11:")
+    assert dlock.run("run", *where, *final, "true").status == 9
+    assert dlock.run("run", *where, "--config", str(conf), "--", "true").status == 0
+    assert json.loads(dlock.run("status", "-J", *where).stdout)["last"]["job"] is False
 
 
 # As version 6 had it: what lists and forgets runs is not there.
-TO_6 = "DROP FUNCTION dlock.asker, dlock.list_jobs, dlock.list_done, dlock.forget; COMMENT ON SCHEMA dlock IS 'dlock 6: locks for commands'"
+TO_6 = f"{TO_10}; DROP FUNCTION dlock.asker, dlock.list_jobs, dlock.list_done, dlock.forget; COMMENT ON SCHEMA dlock IS 'dlock 6: locks for commands'"
 
 
 def test_a_schema_of_version_6_serves_all_but_what_lists_and_forgets_runs(dlock, db, worker):
@@ -558,7 +592,7 @@ def test_a_schema_of_version_6_serves_all_but_what_lists_and_forgets_runs(dlock,
     db.ask("REVOKE EXECUTE ON FUNCTION dlock.list_jobs FROM PUBLIC")  # what cannot be seen is not told as never done
     assert dlock.run(*within).status == 77 and dlock.run("status", *where).status == 1
     assert dlock.run("forget", "-y", *where, "a").status == 0
-    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 10:")
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 11:")
 
 
 def test_rights_that_were_taken_away_are_not_had_of_what_is_new(dlock, db):
@@ -569,9 +603,10 @@ def test_rights_that_were_taken_away_are_not_had_of_what_is_new(dlock, db):
     for _ in range(2):
         psql(db, schema_sql(dlock))
         may = {role: {name for name, in db.ask(
-            "SELECT proname::text FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace AND proname IN ('asker', 'list_jobs', 'list_done', 'forget')"
+            "SELECT proname::text FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace AND proname IN ('asker', 'list_jobs', 'list_done', 'list_ended', 'forget')"
             f" AND has_function_privilege('{role}', oid, 'EXECUTE')")} for role in ("watcher", "oncall", "pg_monitor")}
-        assert may == {"watcher": {"asker", "list_jobs", "list_done"}, "oncall": {"asker", "list_jobs", "list_done", "forget"}, "pg_monitor": set()}
+        assert may == {"watcher": {"asker", "list_jobs", "list_done", "list_ended"}, "pg_monitor": set(),
+                       "oncall": {"asker", "list_jobs", "list_done", "list_ended", "forget"}}
     db.ask("DROP OWNED BY watcher, oncall; DROP ROLE watcher; DROP ROLE oncall")
 
 
@@ -582,7 +617,7 @@ def test_who_may_list_keys_but_not_see_last_runs_does_not_list_runs(dlock, db, l
     db.ask(f"{TO_6}; REVOKE EXECUTE ON FUNCTION dlock.list, dlock.last_run FROM PUBLIC; DROP ROLE IF EXISTS watcher; DROP ROLE IF EXISTS oncall;"
            f"CREATE ROLE watcher; CREATE ROLE oncall; GRANT EXECUTE ON FUNCTION dlock.list TO {listing}; GRANT EXECUTE ON FUNCTION dlock.last_run TO {last}")
     psql(db, schema_sql(dlock))
-    for name in ("list_jobs", "list_done"):
+    for name in ("list_jobs", "list_done", "list_ended"):
         assert {role for role in ("watcher", "oncall", "pg_monitor") if db.value(
             f"SELECT has_function_privilege('{role}', oid, 'EXECUTE') FROM pg_proc WHERE pronamespace = 'dlock'::regnamespace AND proname = '{name}'")} == may
     db.ask("DROP OWNED BY watcher, oncall; DROP ROLE watcher; DROP ROLE oncall")
@@ -593,7 +628,7 @@ def test_who_may_not_list_keys_does_not_list_runs_either(dlock, db):
     psql(db, schema_sql(dlock))
     db.ask(f"{TO_6}; REVOKE EXECUTE ON FUNCTION dlock.list FROM PUBLIC")
     psql(db, schema_sql(dlock))
-    for name, may in (("list", False), ("asker", False), ("list_jobs", False), ("list_done", False), ("last_run", True)):
+    for name, may in (("list", False), ("asker", False), ("list_jobs", False), ("list_done", False), ("list_ended", False), ("last_run", True)):
         assert db.value("SELECT has_function_privilege('pg_monitor', oid, 'EXECUTE') FROM pg_proc"
                         f" WHERE pronamespace = 'dlock'::regnamespace AND proname = '{name}'") == may, name
 

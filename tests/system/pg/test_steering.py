@@ -777,10 +777,10 @@ def test_each_role_of_the_manual_may_do_what_it_says(dlock, roles, order):
 NEEDS = {"list": ("ls", "lease"), "last_run": ("status", "lease"), "list_rows": ("ls", "row"), "ask_back": ("break", "lease"),
          "take_away": ("break --force", "lease"), "freeze": ("freeze", "lease"), "thaw": ("thaw", "lease"),
          "list_jobs": ("ls --jobs", "lease"), "list_done": ("ls --jobs", "lease"), "forget": ("forget", "lease"),
-         "asker": ("asker", "lease")}
+         "asker": ("asker", "lease"), "list_ended": ("shown", "lease")}
 
 
-@pytest.mark.parametrize("name, count", [("watcher", 6), ("oncall", 11)])
+@pytest.mark.parametrize("name, count", [("watcher", 7), ("oncall", 12)])
 def test_each_right_of_the_manual_is_needed(dlock, roles, name, count):
     for block in ("deploy", "watcher", name):
         roles.paste(block)
@@ -839,7 +839,7 @@ LOOKS = ("each",), ("each", "job"), ("thaw", "job"), ("revoke", "job", "1", "-",
 def test_a_newer_schema_is_not_taken_for_none(dlock, db, at):
     """Nothing of it is called; what there is to do is told."""
     psql(db, schema_sql(dlock), USER)
-    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 11: locks for commands'; ALTER FUNCTION dlock.serves_6 RENAME TO serves_11", user=USER)
+    db.ask("COMMENT ON SCHEMA dlock IS 'dlock 12: locks for commands'; ALTER FUNCTION dlock.serves_6 RENAME TO serves_12", user=USER)
     for words in (*LOOKS, ("freeze", "job", BOB)):
         rc, why, entries = admin(at, *words)
         assert (rc, entries) == (CONFIG, []) and "newer" in why
@@ -853,7 +853,7 @@ def test_a_look_does_not_bring_a_schema_up_to_date(dlock, db, at):
         assert (rc, entries) == (CONFIG, []) and "an older dlock" in why and "dlock help pg-schema | psql" in why
     assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 5:")
     assert admin(at, "freeze", "job", BOB)[0] == OK
-    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 10:")
+    assert db.value("SELECT obj_description('dlock'::regnamespace)").startswith("dlock 11:")
 
 
 # ---- the modes that end with the connection ----

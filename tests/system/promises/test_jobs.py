@@ -3,6 +3,7 @@
 
 import json
 import re
+import signal
 import time
 
 import pytest
@@ -218,6 +219,191 @@ def test_nothing_is_forgotten_without_a_yes(jobs):
     assert jobs.done("job", "--once", "a")
     assert jobs.do("forget", "-y", "-q", jobs.place.key("job"), "a").stderr == ""
     wait_for(lambda: not jobs.done("job", "--once", "a"), what="the forgotten job to be due")
+
+
+# ---- a run that has ended counts, whatever its status ----
+
+ONCE = ("--once", "a")
+FINAL = (*ONCE, "--no-retry")
+
+
+def fails(status=3):
+    return ("sh", "-c", f"exit {status}")
+
+
+def skipped(jobs, *options, key="job"):
+    """The status of the run because of which another is skipped; None: it is run."""
+    run = jobs.dlock.start("run", *jobs.place.words, "-k", jobs.place.key(key), *options, "--skipped-exit-code", "9", "--", "true")
+    done = run.wait()
+    if done.status != 9:
+        assert done.status == 0 and not run.events("skipped"), done
+        return None
+    event, = run.events("skipped")
+    assert f" and ended with {event['done_status']}" in event["reason"], event
+    said = "" if event["done_status"] == 0 else f"dlock: skipped 'true' under {jobs.place.key(key)}: {event['reason']}\n"
+    assert done.stderr == said, done
+    return event["done_status"]
+
+
+def test_a_run_that_failed_is_not_retried(jobs):
+    assert jobs.run("job", *FINAL, command=fails()) == 3
+    assert skipped(jobs, *FINAL) == 3
+    done = jobs.do("run", "-k", jobs.place.key("job"), *FINAL, "-q", "--", "true")
+    assert (done.status, done.stderr) == (0, ""), done
+    assert skipped(jobs, "--once", "b", "--no-retry") is None
+    assert told(jobs.listed()["job", "a"]["last"]) == ("a", 3)
+    assert jobs.listed()["job", "a"]["last_success"] is None
+    assert skipped(jobs, *ONCE) is None  # for whom a failure never counts
+    assert skipped(jobs, *ONCE) == 0 and skipped(jobs, *FINAL) == 0
+
+
+def test_a_dlock_that_does_not_know_these_options_heeds_neither_run(jobs):
+    """What stands there means to it what it always did."""
+    key = jobs.place.key("job")
+    assert jobs.run("job", *FINAL, command=fails()) == 3
+    assert jobs.run("job", "--remember") == 0
+    assert not jobs.place.is_done_of_old(key, "a")
+    assert skipped(jobs, *FINAL) == 3
+    assert jobs.run("job", *ONCE) == 0
+    assert jobs.place.is_done_of_old(key, "a")
+
+
+def test_a_failure_without_the_option_counts_for_nobody(jobs):
+    assert jobs.run("job", *ONCE, command=fails()) == 3
+    assert jobs.run("job", *FINAL, command=fails(4)) == 4
+    assert jobs.run("job", *ONCE, command=fails(5)) == 5
+    assert skipped(jobs, *FINAL) == 4
+    assert told(jobs.status("job")["last"]) == ("a", 5)
+
+
+def test_a_failure_counts_for_no_cooldown(jobs):
+    assert jobs.run("job", *FINAL, "--cooldown", "1h", command=fails()) == 3
+    assert not jobs.done("job", "--cooldown", "1h") and jobs.done("job", "--cooldown", "1h", "--once", "b", "--no-retry")
+
+
+def test_what_failed_is_forgotten_and_due_again(jobs):
+    assert jobs.run("job", *FINAL, command=fails()) == 3
+    assert jobs.run("job", "--once", "b", "--no-retry", command=fails()) == 3
+    assert jobs.forget("job", "a") == 0 and jobs.forget("job", "a") == 1
+    assert skipped(jobs, *FINAL) is None and skipped(jobs, "--once", "b", "--no-retry") == 3
+    assert jobs.forget("job") == 0 and jobs.listed() == {}
+    assert skipped(jobs, "--once", "b", "--no-retry") is None
+
+
+@pytest.mark.parametrize("command, status, counts", [
+    (fails(79), 79, True), (fails(126), 126, True), (fails(127), 127, True), (fails(255), 255, True),
+    (("sh", "-c", "kill -9 $$"), 137, True), (("sh", "-c", "kill -TERM $$"), 143, True),
+    (("#!/none/such/sh",), 127, False)], ids=["79", "126", "127", "255", "KILL", "TERM", "not-executed"])
+def test_the_end_counts_and_not_its_number(jobs, tmp_path, command, status, counts):
+    if not counts:  # found, so that it is executed when the lock is had
+        script = tmp_path / "script"
+        script.write_text(command[0] + "\n", encoding="ascii")
+        script.chmod(0o755)
+        command = (str(script),)
+    ended = jobs.do("run", "-k", jobs.place.key("job"), *FINAL, "--", *command).status
+    assert ended in (status, 128 - status), ended
+    assert told(jobs.status("job")["last"]) == ("a", status)
+    assert skipped(jobs, *FINAL) == (status if counts else None)
+
+
+def test_a_run_that_took_too_long_counts(jobs):
+    assert jobs.run("job", *FINAL, "--max-run", "0.1s", command=("sleep", "60")) == 124
+    assert skipped(jobs, *FINAL) == 124
+
+
+def test_a_run_that_did_not_heed_a_signal_counts(jobs, dlock):
+    place = jobs.place
+    holder = dlock.hold(place, place.key("job"), *FINAL, "--kill-after", "0.1s", command=("sh", "-c", "trap '' TERM; sleep 60 & wait; wait"))
+    holder.signal(signal.SIGTERM)
+    assert holder.wait().status in (143, -15)
+    assert skipped(jobs, *FINAL) == 143
+
+
+def test_a_run_that_was_broken_does_not_count(jobs, dlock):
+    place = jobs.place
+    holder = dlock.hold(place, place.key("job"), *FINAL)
+    done = jobs.do("break", place.key("job"), "-y")
+    if done.status == 78:
+        raise Refused("cannot break")
+    assert done.status == 0 and holder.wait().status == 79
+    assert skipped(jobs, *FINAL) is None
+
+
+def test_whoever_waits_for_a_run_that_fails_is_skipped(jobs, dlock):
+    place = jobs.place
+    holder = dlock.hold(place, place.key("job"), *FINAL, command=("sh", "-c", "read line; exit 3"))
+    waiters = [dlock.contend(place, place.key("job"), *FINAL, "--skipped-exit-code", "9", command=("true",)).queued()
+               for _ in range(3)]
+    plain = dlock.contend(place, place.key("job"), *ONCE, "--skipped-exit-code", "9", command=("true",)).queued()
+    assert holder.finish().status == 3
+    assert [waiter.wait().status for waiter in waiters] == [9, 9, 9]
+    assert plain.wait().status == 0
+
+
+def test_once_per_period_whatever_its_status(jobs):
+    before = named("week")
+    assert jobs.run("job", "--once-per", "week", "--no-retry", command=fails()) == 3
+    assert skipped(jobs, "--once-per", "week", "--no-retry") == 3 or before != named("week")
+
+
+# ---- a run that is no job ----
+
+
+def test_a_run_is_shown_and_counts_for_nothing(jobs):
+    assert jobs.run("job", "--remember", "--who", "alice", command=fails()) == 3
+    found = jobs.status("job")
+    assert told(found["last"]) == (None, 3) and found["last"]["who"] == "alice" and found["last"]["job"] is False
+    assert found["last"]["began"] <= found["last"]["ended"] and found["last"]["token"] > 0
+    assert jobs.run("job", "--remember") == 0
+    found = jobs.status("job")
+    assert told(found["last"]) == (None, 0) and found["last_success"] is None
+    assert set(jobs.listed()) == {("job", None)} and not jobs.listed()["job", None]["last"]["job"]
+    assert jobs.within("1h", jobs.place.key("job"))[0] == 1
+    assert not jobs.done("job", "--cooldown", "1h", "--once", "a")
+    found = jobs.status("job")
+    assert told(found["last"]) == told(found["last_success"]) == ("a", 0) and found["last"]["job"] is True
+    assert jobs.run("job", "--remember", command=("false",)) == 1
+    found = jobs.status("job")
+    assert (told(found["last"]), told(found["last_success"])) == ((None, 1), ("a", 0))
+    assert jobs.done("job", "--once", "a") and jobs.done("job", "--cooldown", "1h")
+    assert "last run  by" in jobs.do("status", jobs.place.key("job")).stdout
+    assert jobs.forget("job", "a") == 0 and told(jobs.status("job")["last"]) == (None, 1)
+    assert jobs.forget("job") == 0 and jobs.status("job")["last"] is None and jobs.listed() == {}
+
+
+def test_a_hold_is_shown_when_it_has_been_given_back(jobs):
+    key = jobs.place.key("job")
+    hold = jobs.do("hold", "-k", key, "--for", "1h", "--remember", "--who", "bob")
+    assert hold.status == 0, hold
+    assert jobs.status("job")["last"] is None
+    assert jobs.dlock.run("release", hold.stdout.strip(), events=False).status == 0
+    last = jobs.status("job")["last"]
+    assert (last["status"], last["who"], last["job"]) == (0, "bob", False)
+
+
+def test_where_no_run_can_be_remembered_a_file_says_it_in_vain(dlock, place, tmp_path):
+    """On the command line it is refused."""
+    able = can(dlock, place, "--once", "probe")
+    file = tmp_path / "dlock.conf"
+    file.write_text("remember = yes\nno-retry = yes\n", encoding="ascii")
+    words = ["run", *place.words, "-k", place.key("job")]
+    done = dlock.run(*words, "--remember", "--", "true", events=False)
+    assert done.status == (0 if able else 78), done
+    assert able or "cannot remember runs, which --remember needs" in done.stderr
+    done = dlock.run(*words, "--config", str(file), "--", *fails(7), events=False)
+    assert (done.status, done.stderr) == (7, ""), done
+    if able:
+        last = Jobs(dlock, place).status("job")["last"]
+        assert (last["status"], last["job"]) == (7, False)
+
+
+def test_all_keys_of_a_run_show_it(jobs):
+    keys = [jobs.place.key(k) for k in ("one", "two")]
+    done = jobs.do("run", "-k", keys[0], "-k", keys[1], "--remember", "--", *fails(5))
+    if done.status in (64, 78):
+        raise Refused(done.stderr)
+    assert done.status == 5, done
+    assert [jobs.status(k)["last"]["status"] for k in ("one", "two")] == [5, 5]
 
 
 # ---- a clock that was wrong once ----

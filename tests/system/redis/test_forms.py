@@ -214,6 +214,21 @@ def test_jobs_of_a_form(dlock, form):
     assert dlock.run(*words).stdout == "ran\n"
 
 
+def test_a_failure_that_counts_and_a_run_that_is_shown_of_a_form(dlock, form):
+    words = ["run", *form.words, "-k", form.key("final"), "--once", "id", "--skipped-exit-code", "9"]
+    assert dlock.run(*words, "--no-retry", "--", "sh", "-c", "exit 3").status == 3
+    assert dlock.run(*words, "--no-retry", "--", "true").status == 9
+    assert not form.is_done_of_old(form.key("final"), "id")
+    assert dlock.run(*words, "--", "true").status == 0
+    assert form.is_done_of_old(form.key("final"), "id")
+    assert dlock.run("run", *form.words, "-k", form.key("shown"), "--remember", "--", "sh", "-c", "exit 4").status == 4
+    found = json.loads(dlock.run("status", "-J", *form.words, "-k", form.key("shown")).stdout)
+    assert (found["last"]["status"], found["last"]["job"]) == (4, False)
+    for key in ("final", "shown"):
+        assert dlock.run("forget", "-y", *form.words, "-k", form.key(key)).status == 0
+        assert dlock.run("forget", "-y", *form.words, "-k", form.key(key)).status == 1
+
+
 # ---- sentinels ----
 
 

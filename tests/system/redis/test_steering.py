@@ -321,6 +321,7 @@ def test_hostile_runs_are_listed_as_far_as_they_are_runs(dlock, own_redis, recor
         c.hset("dlock:{job}:r:x", mapping=run)  # is not called so
         c.hset("dlock:{job}:r:y", mapping={**run, "id": "y"})
         c.hset("dlock:{job}:r:z", mapping={**run, "id": "z", "status": 1})
+        c.hset("dlock:{job}:r:v", mapping={**run, "id": "v", "status": 256})
         c.hset("dlock:{job}:r:%79", mapping={**run, "id": "y"})
         c.hset("dlock:{%6Aob}:r", mapping=run)
         c.hset("dlock:{}:r", mapping=run)
@@ -331,7 +332,8 @@ def test_hostile_runs_are_listed_as_far_as_they_are_runs(dlock, own_redis, recor
         done = dlock.run("ls", "--jobs", "-J", "-u", own_redis.url)
         assert (done.status, done.stderr) == (0, "") and "\x1b" not in done.stdout, done
         found = {(o["key"], o["id"]): o for o in map(json.loads, done.stdout.splitlines())}
-        assert set(found) == {("job", None), ("job", "y")}
+        assert set(found) == {("job", None), ("job", "y"), ("job", "z")}  # which counts for --no-retry
+        assert found["job", "z"]["last"]["status"] == 1 and found["job", "z"]["last_success"] is None
         assert found["job", None]["last_success"]["status"] == 0 and found["job", "y"]["last_success"]["token"] is None
         assert "\x1b" not in dlock.run("ls", "--jobs", "-u", own_redis.url).stdout
         assert lengths_of_hashes(c) == before and len(c.keys()) == len(before) + 3
