@@ -275,16 +275,17 @@ sanitize: deps
 	DLOCK=$(O)/asan/dlock $(PYTHON) -m pytest -q -p no:cacheprovider tests/system/promises/test_contract.py
 
 # make bench crowd N="200 1000" BACKEND=redis measures how costs grow with the number of waiters,
-# make bench kinds what readers, limits and several keys cost.
-.PHONY: crowd kinds bench-costs bench-crowd bench-kinds
-bench: $(if $(filter crowd,$(MAKECMDGOALS)),bench-crowd,$(if $(filter kinds,$(MAKECMDGOALS)),bench-kinds,bench-costs))
-crowd kinds: bench; @:
+# make bench load what holders and waiters are to a server, make bench kinds what readers, limits
+# and several keys cost.
+.PHONY: crowd load kinds bench-costs bench-crowd bench-load bench-kinds
+bench: $(or $(patsubst %,bench-%,$(filter crowd load kinds,$(MAKECMDGOALS))),bench-costs)
+crowd load kinds: bench; @:
 bench-costs: deps
 	@$(MAKE) --no-print-directory all
 	@DLOCK=$(O)/dlock $(PYTHON) tests/bench/bench.py
-bench-crowd: deps
+bench-crowd bench-load: bench-%: deps
 	@$(MAKE) --no-print-directory all
-	@DLOCK=$(O)/dlock $(PYTHON) tests/bench/crowd.py $(if $(N),--waiters $(N)) $(if $(BACKEND),--backends $(BACKEND))
+	@DLOCK=$(O)/dlock $(PYTHON) tests/bench/$*.py $(if $(N),--waiters $(N)) $(if $(BACKEND),--backends $(BACKEND))
 bench-kinds: deps
 	@$(MAKE) --no-print-directory all
 	@DLOCK=$(O)/dlock $(PYTHON) tests/bench/kinds.py
