@@ -556,13 +556,14 @@ def test_what_a_file_says_of_runs_is_no_answer_of_other_subcommands(files, dlock
 
 def test_config_tells_every_origin(files, locks):
     files.write(user=f'url = {locks("a")}\n\n[key "deploy/*"]\nttl = 2m\n', mode=0o644)
-    result = files.run("config", "-k", "deploy/web", "--grace", "3s", env={"DLOCK_WHY": "x  y"})
+    result = files.run("config", "-k", "deploy/web", "--grace", "3s", "--wait-tree", env={"DLOCK_WHY": "x  y", "DLOCK_QUIET": "off"})
     assert result.status == 0 and result.stderr == "", result
     lines = dict(line.split(None, 1) for line in result.stdout.splitlines())
     assert lines["url"].split() == [locks("a"), f"{files.user}:1"]
     assert lines["backend"].split() == ["file", f"{files.user}:1"]
     assert lines["ttl"].split(None, 1) == ["2m", f'{files.user}:4 [key "deploy/*"]']
     assert lines["grace"].split() == ["3s", "--grace"]
+    assert lines["wait-tree"].split() == ["yes", "--wait-tree"] and lines["quiet"].split() == ["no", "DLOCK_QUIET"]
     assert lines["why"].split() == ["x", "y", "DLOCK_WHY"]
     assert lines["max-run"].split() == ["inf", "default"]
     assert lines["key"].split() == ["deploy/web", "--key"]

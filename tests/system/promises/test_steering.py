@@ -227,6 +227,7 @@ def test_a_freeze_holds_newcomers(steer):
     assert steer.state() == "frozen"
     busy = steer.dlock.run("run", *steer.place.words, "-n", "-k", steer.place.key(), "true")
     assert busy.status == 75 and re.search(r'frozen by carol "weekend" for \w+, until dlock thaw', busy.stderr), busy
+    assert steer.dlock.run("wait", *steer.place.words, "-n", "-k", steer.place.key()).status == 75
     waiter = steer.wait()
     wait_for(lambda: any(e.get("frozen") for e in waiter.events("waiting")))
     assert steer.run("thaw", "-y").status == 0
