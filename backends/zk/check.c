@@ -28,7 +28,9 @@ tell_session(struct zk *z, struct checkup *c)
 {
 	int64_t granted = session_look(z->dir.session).credit.granted;
 	bool less = granted < c->ttl;
-	const char *login = z->ensemble.login;
+	const char *login = *z->ensemble.login ? z->ensemble.login
+	    : z->dir.acl == ACL_CREATOR        ? "the subject of the client certificate"
+					       : "nobody";
 
 	checkup_tell(c, less ? DOUBTFUL : FIT, "lease",
 	    less ? "raise maxSessionTimeout of the servers, or ask for a shorter --ttl"
@@ -37,8 +39,7 @@ tell_session(struct zk *z, struct checkup *c)
 		? "it grants sessions of %.1f s, less than the lease of %.1f s (maxSessionTimeout)"
 		: "it grants sessions of %.1f s for the lease of %.1f s",
 	    (double)granted / NS_PER_S, (double)c->ttl / NS_PER_S);
-	checkup_tell(c, FIT, "user", NULL, "%.*s%s",
-	    *login ? (int)strcspn(login, ":") : 6, *login ? login : "nobody",
+	checkup_tell(c, FIT, "user", NULL, "%.*s%s", (int)strcspn(login, ":"), login,
 	    z->dir.acl == ACL_OPEN ? ": everybody may use and delete the nodes (acl=open)"
 				   : ": nobody else may use the nodes (acl=creator)");
 }

@@ -460,7 +460,7 @@ END
         buildah run given -- /dlock version
         buildah run taken -- /usr/local/bin/dlock version
 END
-        unshare --mount sh -eu /root/outer""", image, packages="ca-certificates,skopeo,buildah")
+        unshare --mount --propagation unchanged sh -eu /root/outer""", image, packages="ca-certificates,skopeo,buildah")
     assert "entrypoint [/dlock]" in said and len(re.findall(r"^(?:entrypoint .*\])?dlock [\d.]+$", said, re.M)) == 2, said
 
 

@@ -171,6 +171,8 @@ def test_a_server_that_wants_a_certificate_gets_one_or_says_so(dlock, make_zk_tl
     server, mine = make_zk_tls(clients="need"), authority.sign("client")
     has_run(run(dlock, server.url, *trust(authority), *ours(mine)))
     has_run(run(dlock, server.url, *trust(authority), *ours(mine), "-O", "acl=creator", "-k", "own"))
+    told = dlock.run("doctor", "-u", server.url, *trust(authority), *ours(mine), "-O", "acl=creator").stdout
+    assert "the subject of the client certificate: nobody else may use the nodes" in told, told
     is_refused(run(dlock, server.url, *trust(authority)), 77, "wants a client certificate", "-O cert=FILE -O key=FILE")
     other = Authority(tmp_path, "other").sign("stranger")
     is_refused(run(dlock, server.url, *trust(authority), *ours(other)), 77, "does not accept the client certificate", other.cert)
