@@ -440,7 +440,7 @@ def test_the_package_is_made_of_the_source_archive(source, tmp_path, suite):
 @pytest.mark.skipif(not FULL, reason="installs a whole Debian: make check-all does, or DLOCK_TEST_FULL=1")
 def test_the_image_is_read_and_run_by_others(tmp_path):
     """As an OCI image and as one of docker's; the root of who runs it has to be a mount point."""
-    make("image", f"DIST={tmp_path}/image", timeout=600)
+    make("-j2", "image", f"O={tmp_path}/built", f"DIST={tmp_path}/image", timeout=600)  # others use build/static
     image = one(tmp_path / "image", "*.oci.tar")
     said = in_fresh("bookworm", tmp_path, f"""
         cat >/root/outer <<'END'
