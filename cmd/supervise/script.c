@@ -66,7 +66,7 @@ script_prepare(struct run *r)
 /* ---- its stderr ---- */
 
 static bool
-is_meant(const struct script *s, int fd)
+is_its_stderr(const struct script *s, int fd)
 {
 	struct stat st;
 
@@ -95,7 +95,7 @@ open_stderr(const struct script *s)
 		fd = libc_pidfd_getfd(s->outsider.fd, STDERR_FILENO);
 	if (fd < 0)
 		fd = open(path, O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	if (fd >= 0 && (!is_meant(s, fd) || outsider_has_ended(&s->outsider))) {
+	if (fd >= 0 && (!is_its_stderr(s, fd) || outsider_has_ended(&s->outsider))) {
 		close(fd);
 		fd = -1;
 	}
