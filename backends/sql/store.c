@@ -505,5 +505,4 @@ sql_check(struct store *s, struct checkup *c, struct fault *f)
 }
 
 const struct admin_ops sql_admin_ops = {
-    sql_each, sql_revoke, sql_freeze, sql_thaw, sql_forget, sql_check,
-    NULL};
+    sql_each, sql_revoke, sql_freeze, sql_thaw, sql_forget, sql_check, NULL};
