@@ -257,7 +257,7 @@ tell_server(struct doctor *d)
 				      : called.text);
 }
 
-/* What a run would find that looks at its switches before it begins. */
+/* Tells what a run would find when it looks at its switches before it begins. */
 static void
 tell_switches(struct doctor *d)
 {

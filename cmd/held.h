@@ -71,7 +71,7 @@ enum { HELD_AHEAD = 200 };
 const char *held_ahead(const struct held *, char *out);
 
 /*
- * What a look tells of a holder's lease: "renewed 4s ago", "not renewed for 21s, free in 9s at the
+ * Describes a holder's lease: "renewed 4s ago", "not renewed for 21s, free in 9s at the
  * latest"; where it is not known how long it is, "lease ends in 9s"; "": it has none.
  */
 struct brief held_lease(const struct view *, const struct person *);

@@ -589,7 +589,7 @@ release_handle(const struct params *p, const char *handle, bool *gone)
 }
 
 /*
- * What is to be released: a handle, the hold of -k, the handle that a shell has, or the hold of
+ * Finds what to release: a handle, the hold of -k, the handle that a shell has, or the hold of
  * DLOCK_KEY.  RC_USAGE: none of these, or two.
  */
 static enum rc

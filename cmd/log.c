@@ -155,7 +155,7 @@ put_head(char *out, size_t size, const struct params_log *to, const struct log_l
 	    "%s %.64s dlock[%d]: ", text_time_utc(instant_epoch()).text, host, (int)pid);
 }
 
-/* Whole characters of it; behind it stands a blank. */
+/* Writes the sentence, cut between characters, and a blank. */
 static size_t
 put_words(char *out, const struct log_line *l, const struct record *self)
 {
@@ -171,7 +171,7 @@ put_words(char *out, const struct log_line *l, const struct record *self)
 	    out, WORDS_BYTES + 8, "%.*s%s ", (int)n, words, words[n] ? "..." : "");
 }
 
-/* What is long stands last: a value that does not fit is left out. */
+/* Writes the facts, long texts last: a value that does not fit is left out. */
 static void
 put_facts(struct json *j, const struct params *p, const struct log_line *l,
     const struct record *self)

@@ -15,7 +15,7 @@
 
 #include <sys/types.h>
 
-/* What a pipe takes as a whole or not at all (PIPE_BUF). */
+/* A pipe takes so many bytes as a whole or not at all (PIPE_BUF). */
 enum { LOG_BYTES = 4096 };
 
 enum log_weight { LOG_USUAL, LOG_NOTABLE, LOG_TROUBLE };

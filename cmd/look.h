@@ -55,8 +55,8 @@ enum rc look_at(struct looker *, const char *key, bool brief, struct view *,
     instant until, struct fault *);
 
 /*
- * Asks whether the key of the view names something of another program, too.  What cannot be asked
- * is not known.
+ * Asks whether the key of the view names something of another program, too.  A server that
+ * cannot be asked leaves that unknown.
  */
 void look_around(struct looker *, struct view *, instant until);
 

@@ -79,7 +79,7 @@ struct params_log {
 	int fd;
 };
 
-/* What has to be so that the run begins, beside the lock: supervise/before.h. */
+/* The conditions for a run to begin, beside the lock: supervise/before.h. */
 struct params_before {
 	/* --unless-frozen: keys of the same server that must not be frozen */
 	const char *switches[SWITCHES_MAX];

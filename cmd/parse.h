@@ -56,7 +56,10 @@ struct synonym {
 	const char *said, *meant;
 };
 
-/* What such a word means, of a list that ends with a row of NULL; else as parse_nearest(). */
+/*
+ * The meaning of such a word, by a list that ends with a row of NULL; otherwise parse_nearest()'s
+ * guess.
+ */
 const char *parse_meant(
     const char *word, size_t n, const struct synonym *, const char *const *known);
 

@@ -278,7 +278,7 @@ join_arguments(char *out, char *const *words)
 }
 
 /*
- * What others may be told of how long it is to last.  Each of several keys has a time of its own.
+ * Writes how long the lock is to last, as far as others may know.  Each of several keys has a time of its own.
  */
 static void
 put_lengths(struct json *j, const struct params *p)

@@ -51,7 +51,7 @@ struct json_t *record_read(struct record *ret, const char *record);
  */
 void record_words(const struct record *, char *out, size_t size);
 
-/* What our own record says of us. */
+/* The texts about us in our own record. */
 struct record_own {
 	char who[2 * 256 + 1], host[256], why[204];
 	struct record said; /* its texts are these */

@@ -33,7 +33,7 @@ is_among(const char *word, const char *list)
 	return false;
 }
 
-/* What POSIX and bash have as a builtin or a keyword, and hardly a system as a program. */
+/* Is the word a builtin or keyword of POSIX or bash, and hardly anywhere a program? */
 static bool
 is_shells_own(const char *word)
 {

@@ -71,7 +71,7 @@ void view_free(struct view *);
 /* Takes in one entry of the key; `now` is the server's clock, as in look.see. */
 void view_add(struct view *, const struct entry *, int64_t now);
 
-/* What another program may have under the name of the key, as admin_ops.beside says. */
+/* Adds what another program may have under the name of the key, as admin_ops.beside says. */
 void view_add_beside(struct view *, const char *advice);
 
 /*
