@@ -110,7 +110,7 @@ read_line(struct line *l, char *text)
 			       .slot = -1,
 			       .since = EPOCH_NONE,
 			       .until = EPOCH_NONE}};
-	for (int i = 0; word && i < 8; i++)
+	for (size_t i = 0; word && i < sizeof kinds / sizeof *kinds; i++)
 		if (strcmp(word, kinds[i]) == 0)
 			l->entry.kind = i;
 	if ((int)l->entry.kind < 0)

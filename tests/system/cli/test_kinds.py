@@ -202,11 +202,11 @@ def test_a_nested_run_that_could_only_deadlock_is_refused_at_once(dlock, levels,
         assert words in done.stderr
 
 
-@pytest.mark.parametrize("words", ["--once x", "--cooldown 1m", "--once x --cooldown 1m"])
+@pytest.mark.parametrize("words", ["--once x", "--cooldown 1m", "--once x --cooldown 1m", "--remember"])
 def test_a_joined_run_cannot_be_remembered(dlock, words):
     done = dlock.run(*nested("-k a", f"{words} -k a"))
     assert (done.status, done.stdout, done.stderr.count("\n")) == (64, "", 1)
-    assert "--once and --cooldown" in done.stderr and "give that run these options" in done.stderr
+    assert "--once, --cooldown and --remember" in done.stderr and "give that run these options" in done.stderr
     done = dlock.run(*nested("-k a", f"{words} -k b -O script=token=1"))
     assert (done.status, done.stdout) == (0, "1 none\n")
 

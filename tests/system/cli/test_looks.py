@@ -221,7 +221,7 @@ def test_status_as_an_object(shown):
     assert found["frozen"] == {"who": "bob@laptop", "why": "weekend", "since": "2025-11-24T15:00:00.000Z",
                                "until": "2025-11-24T16:01:00.000Z", "late": False}
     assert found["last"] == {"id": "2025-11-23", "who": "alice@ci-3", "began": "2025-11-24T15:58:20.000Z",
-                             "ended": "2025-11-24T15:59:20.000Z", "took_s": 60, "status": 3, "token": 5}
+                             "ended": "2025-11-24T15:59:20.000Z", "took_s": 60, "status": 3, "token": 5, "job": True}
     assert found["last_success"] is None
 
 
@@ -254,7 +254,8 @@ def test_what_is_not_known_is_null(shown):
     assert found["holders"] == [{**dict.fromkeys(HOLDER), "revoked": False, "foreign": False}]
     assert found["waiters"] == [{**dict.fromkeys(WAITER), "position": 1, "kind": "exclusive"}]
     assert found["frozen"] == {"who": "bob@laptop", "why": "weekend", "since": None, "until": None, "late": False}
-    assert found["last"] == {"id": None, "who": None, "began": None, "ended": None, "took_s": None, "status": 0, "token": None}
+    assert found["last"] == {"id": None, "who": None, "began": None, "ended": None, "took_s": None, "status": 0, "token": None,
+                             "job": True}
     assert "somebody" in shown.run("status", "deploy").stdout
 
 
