@@ -3,6 +3,7 @@
 
 #include "backends/common/libc.h"
 #include "backends/common/digits.h"
+#include "backends/common/instant.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -130,6 +131,12 @@ process_find_self(void)
 {
 	errno = 0;
 	return process_look_up_at("/proc/self/stat", &us) ? us.pid : 0;
+}
+
+unsigned long long
+process_clock(void)
+{
+	return instant_now() / (NS_PER_S / sysconf(_SC_CLK_TCK));
 }
 
 unsigned long long

@@ -54,6 +54,9 @@ bool process_look_up(struct process *);
 /* The same of the process whose `stat` that is. */
 bool process_look_up_at(const char *path, struct process *);
 
+/* Now, in the clock ticks in which /proc tells when a process was born. */
+unsigned long long process_clock(void);
+
 /* When it was born, in clock ticks; 0: not known. */
 unsigned long long process_born(pid_t);
 

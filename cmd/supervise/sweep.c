@@ -92,6 +92,13 @@ has_had_it(const struct sweep *s, const struct process *p)
 		(p->pid == s->command || (s->aim.leads && p->group == s->command)));
 }
 
+/* Was it started because of the signal, by the trap of a script, say? */
+static bool
+is_answer(const struct sweep *s, const struct process *p)
+{
+	return s->answers && p->born >= s->answers && !process_is_among(s->known, p);
+}
+
 /* Counts a process that is ours, and signals it. */
 static void
 meet(struct sweep *s, struct process *p)
@@ -108,7 +115,7 @@ meet(struct sweep *s, struct process *p)
 	s->alive++; /* also if it has died since: it may have started another */
 	s->moves |= !stopped;
 	s->fresh |= !process_is_among(s->known, p);
-	if (s->aim.sig && !has_had_it(s, p) &&
+	if (s->aim.sig && !has_had_it(s, p) && !is_answer(s, p) &&
 	    !(p->state == 'T' && s->aim.sig == SIGSTOP))
 		aim_at(p, &s->aim);
 }

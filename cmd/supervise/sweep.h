@@ -12,7 +12,12 @@
 
 struct sweep {
 	struct aim aim;
-	bool spares_outsider;               /* the process itself gets no signal */
+	bool spares_outsider; /* the process itself gets no signal */
+	/*
+	 * Of those that are new, one that was born then or later (clock ticks) has an outsider's
+	 * answer to the signal to do, and does not get it; 0: all get it.
+	 */
+	unsigned long long answers;
 	pid_t root, command, had, outsider; /* as /proc numbers them; 0: none */
 	struct processes but;    /* of dlock, by pid: they and theirs are not meant */
 	struct process own[2];   /* room for these */
@@ -27,7 +32,7 @@ struct sweep {
 	size_t alive, hidden;
 };
 
-/* The caller has filled in aim, and spares_outsider; `root` as for tree_signal(). */
+/* The caller has filled in aim, spares_outsider and answers; `root` as for tree_signal(). */
 void sweep(struct sweep *, pid_t root);
 
 /* The look alone: the caller has filled in root and `but`, too, and frees all.at. */

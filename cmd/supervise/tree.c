@@ -151,8 +151,10 @@ tree_signal(pid_t root, const struct aim *a)
 {
 	struct sweep s = {.aim = *a};
 
-	if (a->outsider && a->wake)
+	if (a->outsider && a->wake) {
 		stop_all(root, a, a->outsider->group != 0);
+		s.answers = process_clock();
+	}
 	sweep(&s, root);
 	return s.alive;
 }

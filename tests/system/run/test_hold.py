@@ -1174,6 +1174,18 @@ mark held
     assert is_free(dlock, where)
 
 
+def test_what_a_script_does_when_it_is_asked_to_stop_is_not_stopped(start, where, dlock):
+    """A script that leads a process group runs on while all its processes are looked at, of which here there are many."""
+    script = start(f"""trap '$D release "$H"; mark released $?; exit 3' TERM
+H=$($D hold -k "$K" -t 9 --pid $$)
+i=0; while [ $i -lt 600 ]; do sleep 1000 & i=$((i + 1)); done
+mark held
+wait""", where)
+    script.mark("held")
+    assert dlock.run("break", *where.words, "-y", "-k", where.key()).status == 0
+    assert (script.wait()[0], script.mark("released")) == (3, "79")
+
+
 def test_what_ended_a_hold_is_told_to_its_last_word(start, where, dlock):
     """However long the keys and the reason are; and no character is cut."""
     keys = [where.key("é" * 100 + str(i)) for i in range(4)]
