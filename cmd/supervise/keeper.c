@@ -419,11 +419,15 @@ await_question(struct keeper *k)
 		hear(k, -1, 0, until);
 }
 
-/* A front that lives logs by itself; one that has ended without a signal has done so. */
+/*
+ * A front that lives logs by itself; one that has ended without a signal has done so.  The link
+ * tells of its death first: until the kernel has found us another parent it may take a while.
+ */
 static void
 log_for_front(struct keeper *k)
 {
-	if (k->params->show.log.kind != LOG_NOWHERE && getppid() != k->run->front)
+	if (k->params->show.log.kind != LOG_NOWHERE &&
+	    (k->keep.orphaned || getppid() != k->run->front))
 		events_log_orphan(k->run, &k->keep.ending, k->fault.text);
 }
 

@@ -301,7 +301,7 @@ def test_an_answer_that_is_none_is_an_error(dlock, make_hostile, answer, words):
 
 
 def test_who_ran_it_is_shown_harmlessly(dlock, make_hostile):
-    done = run(dlock, make_hostile({"acquire": array(4, 0, b"\x1b[2J\xff\r\nroot")}), "--once", "x", "-v")
+    done = run(dlock, make_hostile({"acquire": array(4, 0, b"\x1b[2J\xff\r\nroot", 0)}), "--once", "x", "-v")
     assert done.status == 0 and "\x1b" not in done.stderr and "1970-01-01T00:00:00Z by \\x1B[2J" in done.stderr
 
 
