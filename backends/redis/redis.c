@@ -193,8 +193,7 @@ redis_run(struct redis *r, const struct request *q, instant until, struct answer
 	return rc == RC_OK && r->plainly ? transaction_run(r, q, until, a, f) : rc;
 }
 
-/* Have as many replicas as are to have it what the last one wrote?  False: in words. */
-static bool
+bool
 redis_is_replicated(const struct redis *r, struct fault *f)
 {
 	const struct server *s = r->route.answered;

@@ -122,6 +122,9 @@ enum rc transaction_run(struct redis *, const struct request *, instant until,
 /* What an error reply to a request means, in words.  RC_LOST: the key is no lock any more. */
 enum rc redis_refused(struct redis *, const struct request *, char *text, struct fault *);
 
+/* Have as many replicas as are to have it what the last one wrote?  False: in words. */
+bool redis_is_replicated(const struct redis *, struct fault *);
+
 /* admin_ops of one server: look.c and steer.c. */
 enum rc look_each(struct store *, const struct look *, struct fault *);
 enum rc look_beside(struct store *, const char *key, instant until, struct fault *);

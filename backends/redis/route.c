@@ -380,8 +380,8 @@ enum rc
 script_run(struct route *to, const struct script_call *c, instant until,
     redisReply **reply, struct fault *f, const char *shape, ...)
 {
-	enum rc rc = script_ask(
-	    to, c, (struct question){.persist = true}, until, reply, f);
+	enum rc rc = script_ask(to, c,
+	    (struct question){.persist = true, .replicas = c->replicas}, until, reply, f);
 	va_list members;
 
 	if (rc != RC_OK)

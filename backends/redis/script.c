@@ -15,6 +15,7 @@ script_begin(struct script_call *c, const struct script *script)
 {
 	c->script = script;
 	c->reads = false;
+	c->replicas = 0;
 	c->keys = c->n = c->used = 0;
 }
 

@@ -35,6 +35,7 @@ struct script_call {
 	const struct script *script;
 	/* it writes nothing: a replica, or a user who may not write, can run it */
 	bool reads;
+	int replicas; /* as in struct question */
 	int keys, n;
 	const char *words[SCRIPT_WORDS];
 	/* texts of its own, for words */

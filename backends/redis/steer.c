@@ -42,12 +42,13 @@ steer_claim(struct store *s, const struct claim *claim, const char *const *words
 	enum rc rc;
 
 	steer_say(&call, r, r->store.dialect->claims, &names, claim, words);
+	call.replicas = r->store.replicas;
 	rc = script_run(&r->route, &call, until, &reply, f, "i", &done);
 	if (rc != RC_OK)
 		return rc;
 	freeReplyObject(reply);
-	if (done == 1)
-		return RC_OK;
+	if (done == 1) /* a fail-over must not undo what was confirmed */
+		return redis_is_replicated(r, f) ? RC_OK : RC_AGAIN;
 	return done == 0
 	    ? fault_set(f, RC_LOST, "%s: %s", r->route.server.peer.where, missing)
 	    : script_nonsense(&r->route, f);

@@ -695,6 +695,16 @@ def test_replicas_are_waited_for_on_any_form(dlock, form):
     assert dlock.run("status", *form.words, "-k", form.key()).status == 1  # given back
 
 
+def test_what_was_steered_counts_when_replicas_have_it(dlock, form):
+    """A fail-over would undo a thaw: nobody gets the lock, though it was said to be open."""
+    words = [*form.words, "-k", form.key("steered")]
+    for operation in (["freeze"], ["thaw", "-y"]):
+        done = dlock.run(*operation, *words, "-O", "wait-replicas=2")
+        assert done.status == 69 and "1 of its replicas confirmed" in done.stderr, done
+        assert dlock.run("freeze", *words, "-O", "wait-replicas=1").status == 0
+    assert dlock.run("thaw", *words, "-y", "-O", "wait-replicas=1").status == 0
+
+
 def test_a_grant_that_replicas_lack_does_not_stand_in_others_way(dlock, redis_sentinels):
     at, key = At(redis_sentinels.url), "given-back"
     vain = dlock.contend(at, key, "-w", "60s", "-O", "wait-replicas=2")
