@@ -154,8 +154,8 @@ def test_the_image_is_named_as_it_is_packed():
     """What it is, test_static.py tells."""
     version = text_of(TOP / "Makefile").split("\nVERSION := ")[1].split()[0]
     name = re.search(r"oci-archive:(\S+) docker://registry.example.org/dlock:(\S+)", block_with("skopeo copy", RECIPES))
-    assert name.groups() == (f"dlock-{version}-x86_64.oci.tar", version)
-    assert block_with("COPY --from=registry", RECIPES) == f"COPY --from=registry.example.org/dlock:{version} /dlock /usr/local/bin/dlock\n"
+    assert name.groups() == (f"dlock-{version}-x86_64.oci.tar", f"{version}-x86_64")
+    assert block_with("COPY --from=registry", RECIPES) == f"COPY --from=registry.example.org/dlock:{version}-x86_64 /dlock /usr/local/bin/dlock\n"
 
 
 # ---- all deploys ----
@@ -174,6 +174,8 @@ def test_one_switch_stops_all_deploys(tmp_path):
         assert part in found[1]
     for part in ('"incident 4711"', "until dlock thaw; not waiting (-n), nothing was run"):
         assert part in found[1]
+    mixed = tried([f"export DLOCK_CONFIG={tmp_path}/dlock.conf", "dlock run -n -k deploy/shop -k other -- true"], tmp_path)
+    assert mixed.returncode == 78, mixed.stdout  # as said below
 
 
 # ---- Jenkins, Ansible ----
@@ -491,7 +493,7 @@ def test_the_makefile_passes_jobs_on(tmp_path, try_it):
 
 
 def test_cron_mails_of_a_lock_that_is_held_too_long_and_of_nothing_else(dlock, tmp_path, try_it):
-    line = block_with("--held-over", RECIPES).split("*  ")[1].strip()
+    line = block_with("--held-over", RECIPES).split("*  ")[1].strip().replace("/usr/local/bin/dlock", "dlock")
     holder = dlock.start("run", "-u", f"file://{tmp_path}", "-k", "backup", "sleep", "1000").held()
     done = try_it(line)
     assert (done.returncode, done.stdout) == (0, "")
@@ -504,7 +506,7 @@ def test_prometheus_reads_what_the_rules_ask_for(dlock, tmp_path, try_it):
     yaml = pytest.importorskip("yaml")
     setting, cron = (line.replace("/var/lib/node_exporter", str(tmp_path)) for line in block_with("metrics-file =", RECIPES).split("\n\n"))
     (tmp_path / "conf").write_text(setting)
-    listed = cron.split("*  ")[1].strip()
+    listed = cron.split("*  ")[1].strip().replace("/usr/local/bin/dlock", "dlock")
     assert dlock.run("run", "--config", tmp_path / "conf", "-u", f"file://{tmp_path}", "-k", "nightly", "true").status == 0
     holder = dlock.start("run", "-u", f"file://{tmp_path}", "-k", "nightly", "sleep", "1000").held()
     assert try_it(listed).returncode == 0 and not (tmp_path / "locks.new").exists()

@@ -92,7 +92,7 @@ def guarded(make_etcd):
 
 def test_the_role_of_the_manual_is_enough(dlock, guarded):
     url = with_login(guarded.url, "dlock:password")
-    for options in ((), ("-s",), ("--limit", "2"), ("--once", "x"), ("--cooldown", "1s")):
+    for options in ((), ("-s",), ("--limit", "2"), ("--once", "x"), ("--cooldown", "1s"), ("--unless-frozen", "all"), ("--newest",)):
         assert run(dlock, url, *options, key=f"k{options}").status == 0
     held = hold(dlock, url, *LEASE)
     waiter = dlock.start("run", "-u", url, "-k", "job", "--", "true").queued(1)

@@ -370,6 +370,7 @@ def test_the_role_of_the_manual_that_runs_and_does_not_steer(dlock, roles):
     roles.paste("watcher", re.sub("for p in .*;", f"for p in {' '.join(words)};", block))
     assert what_may(dlock, roles.own, roles.at("watcher")) == {*RUN, *LOOK, *JOBS}
     assert waits_and_renews(dlock, roles.own, roles.at("watcher"))
+    assert run(dlock, roles.at("watcher"), "-n", "--newest", "--unless-frozen", "all", key="looks").status == 0
     assert {*words} == {*NEEDS} - {"ask_back", "take_away", "freeze", "thaw", "forget_run"} | {"await", "renew", "release"}
     at = roles.at("watcher")
     for procedure in words:

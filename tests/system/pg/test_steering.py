@@ -767,6 +767,7 @@ def test_each_role_of_the_manual_may_do_what_it_says(dlock, roles, order):
     steers = {*STEER, *FORGET} if order[-1] != "oncall" else set()
     assert what_may(dlock, roles.own, roles.at("deploy")) == {*RUN, *LOOK, *JOBS} | steers
     assert waits_and_renews(dlock, roles.own, roles.at("deploy"))
+    assert dlock.run("run", *roles.at("deploy").words, "-n", "-k", "looks", "--newest", "--unless-frozen", "all", "true").status == 0
     if "watcher" in order:
         assert what_may(dlock, roles.own, roles.at("watcher")) == {*LOOK, *JOBS}
     if "oncall" in order:

@@ -1,12 +1,13 @@
 # Goal of these tests: with the rules that dlock-redis(7) has for who locks and who looks,
 # each subcommand does what it is for; who lacks one is told which.
 
+import re
 import subprocess
 
 import pytest
 
 from manual import block
-from support import At, rules_of, wait_for
+from support import ROOT, At, rules_of, wait_for
 
 LOCKS, LOOKS, STEERS = rules_of("dlock"), rules_of("watcher"), rules_of("oncall")
 RUN = ("run", "-n", "-k", "job", "--", "true")
@@ -141,6 +142,23 @@ def test_no_right_of_the_manual_is_too_much():
     assert {*LOOKS} - needed - of_long_queues - {*LOCKS} == set()
 
 
+MORE = [word for word in block("dlock-redis.7", "SETUSER dlock +eval_ro").split() if word.startswith("+")]
+
+
+@pytest.mark.parametrize("option", [("--unless-frozen", "all"), ("--newest",)], ids=lambda o: o[0])
+def test_a_run_that_looks_needs_more(dlock, at, option):
+    """As the manual says; each of the rights cannot be missing, but for those of long queues."""
+    words = ("run", *option, *RUN[1:])
+    for rules, status in ((LOCKS, 77), (STEERS, 0), ([*LOCKS, *MORE], 0)):
+        done = do(dlock, at(*rules), words)
+        assert done.status == status and (status == 0 or f"which {option[0]} needs" in done.stderr), done
+    for right in {*MORE} - {"+zscan", "+zcount"}:
+        assert do(dlock, at(*LOCKS, *(r for r in MORE if r != right)), words).status == 77, right
+    if option[0] == "--unless-frozen":
+        place = at(*LOCKS, *MORE)
+        assert [do(dlock, place, w).status for w in (("freeze", "all"), words)] == [0, 75]
+
+
 def test_another_database_needs_a_right(dlock, at):
     place = at(*(r for r in LOCKS if r != "+select"))
     url = place.words[place.words.index("-u") + 1]
@@ -187,6 +205,16 @@ def test_a_team_has_its_own_keys_and_no_others(dlock, at):
     assert listed.status == 77 and "shipping" not in listed.stdout
     assert do(dlock, at(*team(STEERS), "%R~dlock:*"), ("ls",)).status == 0
     assert do(dlock, at(*team(STEERS), "%R~dlock:*"), ("break", "-y", "--force", "shipping/x")).status == 77
+
+
+def test_a_switch_for_all_teams_needs_a_pattern(dlock, at):
+    with open(f"{ROOT}/man/dlock-redis.7", encoding="utf-8") as page:
+        pattern, = re.findall(r"^\.Li (%R~dlock:\{\S+) \.$", page.read(), re.M)
+    words = ("run", "-n", "--unless-frozen", "all-deploys", "-k", "billing/x", "--", "true")
+    assert [do(dlock, at(*team(STEERS), *more), words).status for more in ((), (pattern,))] == [77, 0]
+    assert do(dlock, at(*STEERS), ("freeze", "all-deploys")).status == 0
+    place = at(*team(STEERS), pattern)
+    assert [do(dlock, place, w).status for w in (words, ("thaw", "-y", "all-deploys"))] == [75, 77]
 
 
 def test_three_teams_share_a_server_as_the_manual_types_it(dlock, make_redis):

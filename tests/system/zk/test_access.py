@@ -142,6 +142,22 @@ def test_open_lets_everybody_contend(dlock, at):
     assert dlock.run("run", *at.words, "-k", "job", "-n", "--", "true").status == 0
 
 
+def test_a_run_that_looks_at_a_switch_must_be_able_to_read_it(dlock, at):
+    """Its own user's, or one that is open, as the manual says."""
+    alice, bob = with_login(at, ALICE), with_login(at, BOB)
+
+    def looks(place, switch):
+        return dlock.run("run", *place.words, "-n", "-k", f"job-{switch}", "-O", "acl=open", "--newest", "--unless-frozen", switch, "--", "true")
+
+    assert looks(bob, "none").status == 0
+    for words, status in (((), 77), (("-O", "acl=open"), 75)):
+        switch = f"all-{len(words)}"
+        assert dlock.run("freeze", *alice.words, *words, switch).status == 0
+        done = looks(bob, switch)
+        assert done.status == status and (status == 75 or "which --unless-frozen needs" in done.stderr), done
+        assert looks(alice, switch).status == 75
+
+
 def test_chroot_of_somebody_else(dlock, at):
     with at.server.client() as c:
         c.add_auth("digest", ALICE)

@@ -343,7 +343,7 @@ def test_each_example_excludes_both_ways(dlock, at, kazoo, request, n):
 
 def test_each_pair_is_tried():
     assert len(pairs()) == 7
-    assert len(blocks(PAGE)) == 9
+    assert len(blocks(PAGE)) == 10
 
 
 def test_kazoo_waits_where_it_is_told_our_names(dlock, at, kazoo):
