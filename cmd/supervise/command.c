@@ -396,7 +396,7 @@ command_changed(struct keeper *k, int status)
 		return; /* by us: nobody is to stop with it */
 	} else if (WIFSTOPPED(status)) {
 		keeper_job_leave_session(k);
-		news_send(&k->news, MSG_STOPPED, WSTOPSIG(status), "");
+		news_send(&k->news, MSG_SUSPENDED, WSTOPSIG(status), "");
 	} else if (WIFCONTINUED(status)) {
 		news_send(&k->news, MSG_RESUMED, 0, "");
 		keeper_job_wake_front(k);

@@ -80,7 +80,7 @@ events_message(const struct params *p, const struct msg *m)
 	    [MSG_SUPERSEDED] = {"superseded", NULL, "by"},
 	    [MSG_GRANTED] = {"acquired", NULL, NULL},
 	    [MSG_STARTED] = {"started", "pid", NULL},
-	    [MSG_STOPPED] = {"stopped", "signal", NULL},
+	    [MSG_SUSPENDED] = {"stopped", "signal", NULL},
 	    [MSG_RESUMED] = {"resumed", NULL, NULL},
 	    [MSG_SUSPECT] = {"suspect", "left_ms", "reason"},
 	    [MSG_TRUSTED] = {"trusted", NULL, NULL},

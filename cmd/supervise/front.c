@@ -4,7 +4,7 @@
  *	watch       is the keeper late, or dead?  Then the tree is killed from here
  *	show        a person sees that the lock is waited for
  *	sleep       until the keeper, a signal or the time has something
- *	hear        the keeper: a grant, a stop of the command, a doubt, the end
+ *	hear        the keeper: a grant, a stop of the command, a threat of loss, the end
  *	signals     are passed on, and a stop is followed (front_signals.c)
  *	deliver     a hold is given to the process that has asked for it
  *	conclude    the ending becomes a status and a sentence
@@ -195,14 +195,14 @@ take_over(struct front *f, const char *why)
 	/* nothing runs: only the release is in doubt */
 	if (atomic_load(&f->page->end.finished)) {
 		/* first: with it, both of these are the last ones */
-		bool told = atomic_load(&f->page->end.told);
+		bool final = atomic_load(&f->page->end.final);
 		struct ending e = page_ending(f->page);
 
-		if (f->keeper.pid && (!told || !atomic_load(&f->page->end.lingers)))
+		if (f->keeper.pid && (!final || !atomic_load(&f->page->end.lingers)))
 			kill(f->keeper.pid, SIGKILL);
-		e.unconfirmed = e.unconfirmed || !told;
+		e.unconfirmed = e.unconfirmed || !final;
 		front_finish(f, e,
-		    told                                  ? f->page->end.why.text
+		    final                                 ? f->page->end.why.text
 			: atomic_load(&f->page->end.lost) ? f->page->end.loss.text
 							  : why);
 		return;
@@ -246,7 +246,7 @@ take_over_late(struct front *f)
 /* ---- watching the keeper ---- */
 
 bool
-front_is_running(const struct front *f)
+front_has_grant(const struct front *f)
 {
 	return f->keeper.granted || atomic_load(&f->page->granted_at) != 0;
 }
@@ -271,7 +271,7 @@ stop_command(struct front *f)
 static instant
 watch_keeper(struct front *f)
 {
-	const struct watch_page view = guard_view(f->page, front_is_running(f));
+	const struct watch_page view = guard_view(f->page, front_has_grant(f));
 	struct watched due;
 
 	if (instant_now() >= f->elders.look_at)
@@ -341,7 +341,7 @@ poll_keeper(struct front *f, struct pollfd *set)
 static void
 show_waiting(struct front *f)
 {
-	if (front_is_running(f)) {
+	if (front_has_grant(f)) {
 		waiting_end(&f->waiting, 0);
 	} else {
 		waiting_tick(&f->waiting, instant_now());
@@ -355,7 +355,7 @@ show_waiting(struct front *f)
 static void
 log_grant(const struct front *f)
 {
-	if (f->params->show.log.kind != LOG_NOWHERE && front_is_running(f) &&
+	if (f->params->show.log.kind != LOG_NOWHERE && front_has_grant(f) &&
 	    run_is_given(f->run))
 		events_log_grant(f->run);
 }
@@ -378,15 +378,15 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 		atomic_store(&f->page->front.on_screen, false);
 		log_grant(f);
 		break;
-	case MSG_STOPPED:
+	case MSG_SUSPENDED:
 		front_signals_stopped(f, m->number);
 		break;
 	case MSG_SUSPECT:
 		tree_look(run_guarded(f->run));
-		loss_suspect(f->run, &f->doubt, m);
+		loss_suspect(f->run, &f->threat, m);
 		break;
 	case MSG_TRUSTED:
-		loss_trust(f->run, &f->doubt);
+		loss_trust(f->run, &f->threat);
 		break;
 	case MSG_TRACE:
 		say("%s", text_clean(words, sizeof words, m->text, strlen(m->text)));
@@ -417,7 +417,7 @@ static void
 hear_keeper(struct front *f)
 {
 	/* then all that was said before lies here already */
-	bool told = atomic_load(&f->page->end.told);
+	bool final = atomic_load(&f->page->end.final);
 	struct anchors anchors;
 	struct msg m;
 	int got;
@@ -427,9 +427,9 @@ hear_keeper(struct front *f)
 	if (got < 0) {
 		close(f->keeper.link);
 		f->keeper.link = -1;
-		told = atomic_load(&f->page->end.told);
+		final = atomic_load(&f->page->end.final);
 	}
-	if (told)
+	if (final)
 		front_finish(f, page_ending(f->page), f->page->end.why.text);
 	else if (got < 0)
 		take_over(f, "dlock's keeper process was killed");
@@ -554,7 +554,7 @@ front_begin(struct front *f, const struct run *r, pid_t keeper)
 	f->with_parent = r->parent;
 	f->keeper.link = r->ends[0];
 	f->keeper.listen_from = listen_from(r);
-	f->elders.look_at = f->doubt.warn_at = NEVER;
+	f->elders.look_at = f->threat.warn_at = NEVER;
 	front_signals_begin(f);
 	close(r->ends[1]);
 	libc_sigfillset(&all);
@@ -573,7 +573,7 @@ front_wake(const struct front *f, instant watch_at)
 	instant wake = instant_first(watch_at, f->waiting.line.next);
 
 	wake = instant_first(
-	    wake, instant_first(front_signals_wake(f), f->doubt.warn_at));
+	    wake, instant_first(front_signals_wake(f), f->threat.warn_at));
 	wake = instant_first(wake, f->keeper.listen_from);
 	wake = instant_first(wake, parent_wake(&f->with_parent));
 	return wake;
@@ -611,7 +611,7 @@ front_turn(struct front *f)
 	front_signals_look(f);
 	n = poll_keeper(f, set);
 	loop_wait(&f->loop, set, n, front_wake(f, wake));
-	if (set[SLOT_LINK].revents || atomic_load(&f->page->end.told))
+	if (set[SLOT_LINK].revents || atomic_load(&f->page->end.final))
 		hear_keeper(f);
 	for (nfds_t i = SLOT_ANCHOR; i < n; i++)
 		if (set[i].revents) {
@@ -619,16 +619,16 @@ front_turn(struct front *f)
 			watch_adrift(&f->watch, instant_now());
 		}
 	take_signals(f, set[LOOP_SIGNAL].revents);
-	if (front_is_running(f))
+	if (front_has_grant(f))
 		front_signals_granted(f);
 	/* later than a signal that would end it */
-	if (front_is_running(f) && run_delivery(f->run) == UNDELIVERED)
+	if (front_has_grant(f) && run_delivery(f->run) == UNDELIVERED)
 		deliver(f);
 	log_grant(f);
 	if (!f->end.over && instant_now() >= f->stop.at)
 		front_signals_stop(f);
-	if (!f->end.over && instant_now() >= f->doubt.warn_at)
-		loss_warn(f->run, &f->doubt);
+	if (!f->end.over && instant_now() >= f->threat.warn_at)
+		loss_warn(f->run, &f->threat);
 }
 
 struct verdict

@@ -65,12 +65,12 @@ struct front {
 	/* bits: signals sent since the link is crowded, by whom else they reached, key, sender */
 	uint64_t passed_on[REACHES][2][SENDERS];
 	struct front_end end;
-	struct doubt doubt;
+	struct threat threat;
 	struct waiting waiting;
 };
 
 /* Does the command run, or has the hold been granted? */
-bool front_is_running(const struct front *);
+bool front_has_grant(const struct front *);
 
 /* Reaps what has ended below us. */
 void front_reap(struct front *);

@@ -24,7 +24,7 @@
 static enum signal_state
 front_state(const struct front *f)
 {
-	if (!front_is_running(f))
+	if (!front_has_grant(f))
 		return SIGNAL_WAITS;
 	if (run_delivers(f->run))
 		return run_delivery(f->run) == UNDELIVERED ? SIGNAL_UNDELIVERED
@@ -80,7 +80,7 @@ describe_stops(const struct front *f, struct signal_case *c, pid_t command)
 
 	c->stopped = state == 'T' || state == '\0';
 	c->foreground = c->sig == SIGCONT && c->terminal && loop_is_foreground();
-	if ((signal_is_stop(c->sig) || c->key) && c->state == SIGNAL_RUNS && command &&
+	if ((signal_is_stop(c->sig) || c->by_key) && c->state == SIGNAL_RUNS && command &&
 	    has_ended(command))
 		c->state = SIGNAL_RESTS;
 	/* the init of a pid namespace is stopped by nothing */
@@ -102,7 +102,7 @@ describe_signal(struct front *f, const struct received *t)
 	c.state = front_state(f);
 	c.ends = t->parent || signal_is_end(c.sig);
 	c.terminal = f->run->origin->has_tty;
-	c.key = c.terminal && t->code == SI_KERNEL &&
+	c.by_key = c.terminal && t->code == SI_KERNEL &&
 	    (c.sig == SIGINT || c.sig == SIGQUIT);
 	c.apart = !c.terminal || (command && getpgid(command) != getpgrp());
 	c.for_nobody = !run_guarded(f->run);
@@ -244,7 +244,7 @@ static void
 pass_on(struct front *f, const struct msg *m)
 {
 	const struct signal_case *c = &m->got;
-	uint64_t *sent = &f->passed_on[c->reach][c->key][c->sender];
+	uint64_t *sent = &f->passed_on[c->reach][c->by_key][c->sender];
 	uint64_t bit = 1ULL << (c->sig - 1);
 
 	if (!link_is_crowded(f->keeper.link))
@@ -350,7 +350,7 @@ front_signals_begin(struct front *f)
 void
 front_signals_look(struct front *f)
 {
-	if (instant_now() < f->witness_at || !front_is_running(f))
+	if (instant_now() < f->witness_at || !front_has_grant(f))
 		return;
 	f->witness_at = NEVER;
 	witness_begin(&f->witness);

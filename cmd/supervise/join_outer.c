@@ -225,7 +225,7 @@ join_outer_serve(struct join_outer *d, const struct pollfd *set,
 }
 
 void
-join_outer_shut(struct join_outer *d)
+join_outer_drain(struct join_outer *d)
 {
 	if (d->listener < 0)
 		return;

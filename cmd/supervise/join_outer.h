@@ -80,7 +80,7 @@ int join_outer_serve(
  * not wait for an answer from a keeper that ends.  Those that had come before are still
  * served.
  */
-void join_outer_shut(struct join_outer *);
+void join_outer_drain(struct join_outer *);
 
 /*
  * The same for a keeper that has nothing to hold along with any more.  Who has just come is not

@@ -461,7 +461,7 @@ keeper_run(const struct run *r)
 	while (!(keeper.todo.calls & DO_EXIT))
 		keeper_call(&keeper);
 	r->ward->ops->dismiss(&keeper);
-	/* those that came just before join_outer_shut() have yet to say what they want */
+	/* those that came just before join_outer_drain() have yet to say what they want */
 	last = instant_now() + LAST_PATIENCE;
 	while (run_delivers(r) && keeper.outer.listener < 0 && keeper.outer.n > 0 &&
 	    instant_now() < last)

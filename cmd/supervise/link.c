@@ -62,7 +62,7 @@ share_of(enum msg_kind kind)
 	case MSG_NOTICE:
 		return 2;
 	/* the front looks whether it still is stopped: of many in the link one is enough */
-	case MSG_STOPPED:
+	case MSG_SUSPENDED:
 	case MSG_RESUMED:
 		return 3;
 	default:

@@ -26,15 +26,15 @@ enum msg_kind {
 	MSG_SUPERSEDED, /* --newest: text: the record of a newer run */
 	/* token, slot; carries the anchors */
 	MSG_GRANTED,
-	MSG_STARTED,  /* number: pid */
-	MSG_STOPPED,  /* the command stopped; number: by which signal */
-	MSG_RESUMED,  /* it continued */
-	MSG_SUSPECT,  /* number: nanoseconds left until TERM, text: why */
-	MSG_TRUSTED,  /* the lease was confirmed after all */
-	MSG_STOPPING, /* the command is being stopped: number is an enum ending_kind */
-	MSG_TRACE,    /* text: for -v */
-	MSG_NOTICE,   /* text: what the user should know of the server */
-	MSG_GUARD,    /* carries what continues a stopped front: keeper_job.c */
+	MSG_STARTED,   /* number: pid */
+	MSG_SUSPENDED, /* the command stopped; number: by which signal */
+	MSG_RESUMED,   /* it continued */
+	MSG_SUSPECT,   /* number: nanoseconds left until TERM, text: why */
+	MSG_TRUSTED,   /* the lease was confirmed after all */
+	MSG_STOPPING,  /* the command is being stopped: number is an enum ending_kind */
+	MSG_TRACE,     /* text: for -v */
+	MSG_NOTICE,    /* text: what the user should know of the server */
+	MSG_GUARD,     /* carries what continues a stopped front: keeper_job.c */
 	/* front to keeper */
 	MSG_SIGNAL, /* got */
 };
@@ -66,7 +66,7 @@ struct anchors {
  * Sends msg, with copies of the anchors and with what is told, unless these are NULL.  Never
  * blocks.  False, with errno: nothing of it was sent.
  *
- * A receiver that sleeps leaves the link to fill.  Progress, traces and doubts are sent only
+ * A receiver that sleeps leaves the link to fill.  Progress, traces and MSG_SUSPECT are sent only
  * while half of it is free, the command's stops while a quarter is.  What must not be lost
  * has the rest to itself, and is sent once: the grant, trust, the stopping.
  */

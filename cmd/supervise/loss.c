@@ -11,49 +11,49 @@
 
 /* With -v it is said at once, otherwise only if it lasts. */
 void
-loss_suspect(const struct run *r, struct doubt *d, const struct msg *m)
+loss_suspect(const struct run *r, struct threat *t, const struct msg *m)
 {
-	d->why = text_shown(m->text);
+	t->why = text_shown(m->text);
 	if (r->params->show.verbose)
 		say("%s: %s; the command may go on for %s, trying again",
-		    params_keys(r->params).text, d->why.text,
+		    params_keys(r->params).text, t->why.text,
 		    parse_span(m->number > 0 ? m->number : 0).text);
 	if ((!r->params->show.verbose || run_delivers(r)) && !r->params->show.quiet)
-		d->warn_at = instant_now() + m->number / 2;
+		t->warn_at = instant_now() + m->number / 2;
 }
 
 void
-loss_warn(const struct run *r, struct doubt *d)
+loss_warn(const struct run *r, struct threat *t)
 {
 	int64_t left = atomic_load(&r->page->term_at) - instant_now();
 	char whom[64] = "the command is", text[1600];
 
-	d->warn_at = NEVER;
+	t->warn_at = NEVER;
 	if (left <= 0 || atomic_load(&r->page->stopping) ||
 	    atomic_load(&r->page->end.finished))
 		return;
-	d->warned = true;
+	t->warned = true;
 	if (run_guarded(r))
 		snprintf(whom, sizeof whom, "process %d and its descendants are",
 		    (int)r->ward->outsider->pid);
 	snprintf(text, sizeof text, "%s: %s; if no renewal succeeds, %s stopped in %s",
-	    params_keys(r->params).text, d->why.text, whom, parse_span(left).text);
+	    params_keys(r->params).text, t->why.text, whom, parse_span(left).text);
 	r->ward->ops->tell(r, text);
 }
 
 void
-loss_trust(const struct run *r, struct doubt *d)
+loss_trust(const struct run *r, struct threat *t)
 {
 	char text[750];
 
 	snprintf(text, sizeof text, "%s: the lease was renewed after all",
 	    params_keys(r->params).text);
-	if (d->warned)
+	if (t->warned)
 		r->ward->ops->tell(r, text);
 	else if (r->params->show.verbose)
 		say("%s", text);
-	d->warn_at = NEVER;
-	d->warned = false;
+	t->warn_at = NEVER;
+	t->warned = false;
 }
 
 /* ---- lost ---- */

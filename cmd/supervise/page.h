@@ -18,7 +18,7 @@
 struct page_end {
 	_Atomic bool finished; /* nothing that needs the lock is running */
 	_Atomic bool
-	    told; /* `ending` is final; `why` has the words, and stays as it is */
+	    final; /* `ending` is final; `why` has the words, and stays as it is */
 	_Atomic bool lingers; /* and the keeper stays on */
 	/* before the tree is killed: the lock is lost, `ending` says how, and `loss` why */
 	_Atomic bool lost;

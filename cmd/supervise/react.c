@@ -53,7 +53,7 @@ start_ward(struct keeper *k)
 
 /* A front that must do without us has to know this. */
 static void
-publish_ending(struct keeper *k)
+publish_finished(struct keeper *k)
 {
 	page_put_ending(k->page, &k->keep.ending);
 	atomic_store(&k->page->end.finished, true);
@@ -73,9 +73,9 @@ publish_loss(struct keeper *k)
 void
 react_report(struct keeper *k)
 {
-	publish_ending(k);
+	publish_finished(k);
 	k->page->end.why = k->fault;
-	atomic_store(&k->page->end.told, true);
+	atomic_store(&k->page->end.final, true);
 	/* it wakes the front, also one that does not listen yet; nothing else is to be said */
 	if (k->news.link >= 0)
 		shutdown(k->news.link, SHUT_WR);
@@ -141,7 +141,7 @@ react_answer_release(struct keeper *k)
 	    ? verdict_of_kept(r->params, 0, keep_wanted_until(&k->keep))
 	    : verdict_of_release(r->params, &e, k->fault.text, page_where(r->page));
 	if (k->keep.phase == PH_OVER)
-		join_outer_shut(&k->outer);
+		join_outer_drain(&k->outer);
 	join_outer_answer(&k->outer, v.status, v.line);
 	k->answered = true;
 }
@@ -182,7 +182,7 @@ carry_out(struct keeper *k, const struct actions *a)
 	if (a->set & (DO_TERM | DO_KILL))
 		stop_ward(k, a->set);
 	if (k->keep.phase > PH_HOLD && !k->keep.reported)
-		publish_ending(k);
+		publish_finished(k);
 	/* to a hold a release may still come */
 	if (k->keep.phase > PH_HOLD && !run_delivers(k->run))
 		join_outer_close(&k->outer);

@@ -118,7 +118,7 @@ bool
 signal_asks(const struct signal_case *c)
 {
 	bool counts = c->sig == SIGTERM || c->sig == SIGHUP ||
-	    (c->sig == SIGINT && !c->key);
+	    (c->sig == SIGINT && !c->by_key);
 
 	return counts && c->ends && c->sender != FROM_DLOCK;
 }
@@ -155,7 +155,7 @@ decide_rest(const struct signal_case *c)
 {
 	if (c->terminal && signal_is_stop(c->sig))
 		return c->may_stop ? DEED_STOP /* L1 */ : DEED_NOTHING /* L2 */;
-	if (c->key && c->ends)
+	if (c->by_key && c->ends)
 		return DEED_END_REST; /* L3 */
 	if (c->reach == REACH_GROUP)
 		return c->ends ? DEED_PASS_ON_OUTSIDE /* L5 */ : DEED_NOTHING /* L4 */;

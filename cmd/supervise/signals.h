@@ -45,7 +45,7 @@ struct signal_case {
 	enum signal_sender sender;
 	enum signal_state state;
 	bool ends;       /* who does nothing about it; our caller does not ignore it */
-	bool key;        /* the terminal has sent it: INT, QUIT */
+	bool by_key;     /* the terminal has sent it: INT, QUIT */
 	bool terminal;   /* we have one */
 	bool foreground; /* and our process group is in its foreground */
 	bool apart;      /* the command is not in our process group */

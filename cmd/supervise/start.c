@@ -150,7 +150,7 @@ leave_page(struct run *r)
 static int
 stop_waiting(struct run *r, const struct params *p, int sig)
 {
-	struct msg m = {.kind = MSG_STOPPED, .number = sig};
+	struct msg m = {.kind = MSG_SUSPENDED, .number = sig};
 	int end;
 
 	events_message(p, &m);

@@ -4,7 +4,7 @@
  */
 #define front_run test_front_run
 #define front_reap test_front_reap
-#define front_is_running test_front_is_running
+#define front_has_grant test_front_has_grant
 #include "cmd/supervise/front.c"
 
 #include <setjmp.h>
@@ -33,7 +33,7 @@ static void
 a_keeper_that_has_told_its_end_as_it_is_given_up_is_quoted(void **state)
 {
 	(void)state;
-	atomic_store(&front.page->end.told, true);
+	atomic_store(&front.page->end.final, true);
 	take_over(&front, "it was stopped");
 	assert_true(front.end.over);
 	assert_int_equal(front.end.ending.kind, END_REFUSED);

@@ -24,7 +24,7 @@ a_crowd_keeps_back_only_what_is_the_same(void **state)
 	    {.sig = SIGTERM, .reach = REACH_US},
 	    {.sig = SIGTERM, .reach = REACH_GROUP},
 	    {.sig = SIGTERM, .reach = REACH_US, .sender = FROM_COMMAND},
-	    {.sig = SIGINT, .reach = REACH_GROUP, .key = true},
+	    {.sig = SIGINT, .reach = REACH_GROUP, .by_key = true},
 	    {.sig = SIGINT, .reach = REACH_GROUP},
 	};
 	enum { N = sizeof cases / sizeof *cases };

@@ -430,7 +430,7 @@ a_run_around_is_known_by_its_door(void **state)
 	/* an accepted connection bears the name, too */
 	joined = join_address_connect(&a, 0, &pid);
 	assert_true(joined >= 0);
-	join_outer_shut(&o.door);
+	join_outer_drain(&o.door);
 	assert_int_equal(o.door.n, 1);
 	assert_int_equal(kin_below(id, "ours"), KIN_NONE);
 	close(joined);

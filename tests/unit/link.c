@@ -159,7 +159,7 @@ static void
 full_link_has_room_for_what_must_arrive(void **state)
 {
 	static const enum msg_kind less[] = {MSG_TRACE, MSG_WAITING, MSG_RETRYING,
-	    MSG_NOTICE, MSG_SUSPECT, MSG_STOPPED, MSG_RESUMED},
+	    MSG_NOTICE, MSG_SUSPECT, MSG_SUSPENDED, MSG_RESUMED},
 				   must[] = {MSG_TRUSTED, MSG_STARTED, MSG_STOPPING,
 				       MSG_SKIPPED};
 	const int *ends = *state;

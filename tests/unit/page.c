@@ -23,7 +23,7 @@ page_is_shared_with_children(void **state)
 	assert_non_null(s);
 	assert_true(
 	    atomic_load(&s->term_at) == NEVER && atomic_load(&s->kill_at) == NEVER);
-	assert_false(atomic_load(&s->granted_at) || atomic_load(&s->end.told) ||
+	assert_false(atomic_load(&s->granted_at) || atomic_load(&s->end.final) ||
 	    atomic_load(&s->end.finished));
 	child = fork();
 	if (child == 0) {

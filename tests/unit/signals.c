@@ -46,7 +46,8 @@ static const struct row {
 	DEED_STOP_WAITING},
     {"W2", CASE(.sig = SIGTSTP, .ends = false, .state = SIGNAL_WAITS), DEED_NOTHING},
     {"W3", CASE(.state = SIGNAL_WAITS), DEED_END_WAITING},
-    {"W3", CASE(.state = SIGNAL_WAITS, .reach = REACH_GROUP, .sig = SIGINT, .key = true),
+    {"W3",
+	CASE(.state = SIGNAL_WAITS, .reach = REACH_GROUP, .sig = SIGINT, .by_key = true),
 	DEED_END_WAITING},
     {"W3", CASE(.state = SIGNAL_WAITS, .reach = REACH_US, .sig = SIGALRM),
 	DEED_END_WAITING},
@@ -58,11 +59,11 @@ static const struct row {
     {"R3", CASE(.sig = SIGCONT, .ends = false, .apart = true, .stopped = true),
 	DEED_PASS_ON},
     {"R3", CASE(.sig = SIGCONT, .ends = false, NO_TERMINAL), DEED_PASS_ON},
-    {"R3", CASE(.sig = SIGINT, .reach = REACH_GROUP, .key = true, .apart = true),
+    {"R3", CASE(.sig = SIGINT, .reach = REACH_GROUP, .by_key = true, .apart = true),
 	DEED_PASS_ON},
     {"R3", CASE(.reach = REACH_GROUP, NO_TERMINAL), DEED_PASS_ON},
     {"R3", CASE(.sender = FROM_COMMAND, NO_TERMINAL), DEED_PASS_ON},
-    {"R4", CASE(.sig = SIGINT, .reach = REACH_GROUP, .key = true), DEED_NOTHING},
+    {"R4", CASE(.sig = SIGINT, .reach = REACH_GROUP, .by_key = true), DEED_NOTHING},
     {"R4", CASE(.reach = REACH_GROUP), DEED_NOTHING},
     {"R4", CASE(.sig = SIGCONT, .ends = false, .reach = REACH_GROUP, .stopped = true),
 	DEED_NOTHING},
@@ -80,10 +81,11 @@ static const struct row {
     {"L1", CASE(.sig = SIGTSTP, .ends = false, .state = SIGNAL_RESTS, .may_stop = true),
 	DEED_STOP},
     {"L2", CASE(.sig = SIGTSTP, .ends = false, .state = SIGNAL_RESTS), DEED_NOTHING},
-    {"L3", CASE(.sig = SIGINT, .key = true, .reach = REACH_GROUP, .state = SIGNAL_RESTS),
+    {"L3",
+	CASE(.sig = SIGINT, .by_key = true, .reach = REACH_GROUP, .state = SIGNAL_RESTS),
 	DEED_END_REST},
     {"L4",
-	CASE(.sig = SIGINT, .key = true, .ends = false, .reach = REACH_GROUP,
+	CASE(.sig = SIGINT, .by_key = true, .ends = false, .reach = REACH_GROUP,
 	    .state = SIGNAL_RESTS),
 	DEED_NOTHING},
     {"L4",
@@ -149,7 +151,7 @@ what_is_passed_on_has_not_been_had(void **state)
 			    .for_nobody = bits & 16,
 			    .min_hold = bits & 32,
 			    .sender = bits & 64 ? FROM_COMMAND : FROM_OTHERS,
-			    .key = bits & 128};
+			    .by_key = bits & 128};
 
 			if (sig == SIGCHLD)
 				continue;
@@ -194,7 +196,7 @@ what_asks_dlock_to_end(void **state)
 		bool asks = sig == SIGTERM || sig == SIGHUP || sig == SIGINT;
 
 		assert_int_equal(signal_asks(&c), asks);
-		c.key = true;
+		c.by_key = true;
 		assert_int_equal(signal_asks(&c), asks && sig != SIGINT);
 		c.ends = false;
 		assert_false(signal_asks(&c));
