@@ -376,7 +376,7 @@ stop_after(pid_t front, struct loop *l, int *put_off)
 	    found.si_pid == 0)
 		return;
 	loop_stop_now(*put_off);
-	loop_hear_all(l);
+	loop_hear_stops(l, true);
 	*put_off = 0;
 }
 
@@ -401,7 +401,7 @@ asker_take_signal(pid_t front, struct loop *l, const struct signalfd_siginfo *in
 		loop_put_off(l, sig);
 	} else if (sig == SIGCONT) {
 		put_off = 0;
-		loop_hear_all(l);
+		loop_hear_stops(l, true);
 	}
 	if (signal_decide(&c) == DEED_PASS_ON)
 		kill(front, sig);

@@ -13,14 +13,13 @@
 #include "command.h"
 
 #include "backends/common/append.h"
+#include "cmd/say.h"
 #include "cmd/text.h"
 #include "keeper_job.h"
 #include "react.h"
 #include "stub.h"
 #include "told.h"
 #include "tree.h"
-
-#include "cmd/say.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +29,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -219,7 +217,7 @@ command_begin(struct keeper *k, int *kept)
 {
 	k->root = getpid();
 	k->command.gate = -1;
-	if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
+	if (tree_adopt())
 		return "cannot adopt orphans";
 	if (!fork_stub(&k->command, k->run))
 		return "cannot start a process";

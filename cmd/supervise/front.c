@@ -39,23 +39,6 @@ _Static_assert(LISTEN_LATER < SLACK,
 
 /* ---- ending without the keeper ---- */
 
-void
-front_reap(struct front *f)
-{
-	int status;
-	pid_t pid;
-
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-		if (WIFSTOPPED(status))
-			continue; /* what is below us has made us its tracer */
-		else if (pid == f->keeper.pid)
-			f->keeper.pid = 0;
-		else if (pid == f->witness.pid)
-			witness_reaped(&f->witness, pid);
-		else if (pid == atomic_load(&f->page->command)) /* ours by now */
-			atomic_store(&f->page->command, 0);
-}
-
 /*
  * Without a child there is no descendant: orphans become our children.  Who has escaped to
  * another pid namespace is one, too, if he is known.
@@ -63,7 +46,7 @@ front_reap(struct front *f)
 static bool
 is_alone(struct front *f)
 {
-	front_reap(f);
+	front_signals_reap(f);
 	return f->keeper.pid == 0 && waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD &&
 	    !tree_has_known();
 }
@@ -244,12 +227,6 @@ take_over_late(struct front *f)
 }
 
 /* ---- watching the keeper ---- */
-
-bool
-front_has_grant(const struct front *f)
-{
-	return f->keeper.granted || atomic_load(&f->page->granted_at) != 0;
-}
 
 /* Said first: a keeper that sees the command end of it must not take it for its own end. */
 static void
@@ -448,7 +425,7 @@ take_interrupt(struct front *f)
 
 	while (loop_signal(&f->loop, &info))
 		if (info.ssi_signo == SIGCHLD)
-			front_reap(f);
+			front_signals_reap(f);
 		else if (!sig && info.ssi_pid != (uint32_t)getpid() &&
 		    signal_is_end(info.ssi_signo))
 			sig = info.ssi_signo;
@@ -518,9 +495,9 @@ conclude(struct front *f)
 	v.token = atomic_load(&f->page->log.token);
 	v.pid = r->shown;
 	/* the keeper leaves right after its last word: a zombie should not outlive us */
-	for (front_reap(f); f->keeper.pid && !atomic_load(&f->page->end.lingers) &&
-	     instant_now() < patience;
-	     front_reap(f))
+	for (front_signals_reap(f); f->keeper.pid &&
+	     !atomic_load(&f->page->end.lingers) && instant_now() < patience;
+	     front_signals_reap(f))
 		pause_until(f, patience);
 	log_grant(f);
 	atomic_store(&f->page->log.ended, true);

@@ -69,10 +69,11 @@ struct front {
 	struct waiting waiting;
 };
 
-/* Does the command run, or has the hold been granted? */
-bool front_has_grant(const struct front *);
-
-/* Reaps what has ended below us. */
-void front_reap(struct front *);
+/* Was the lock granted, as far as the front knows? */
+static inline bool
+front_has_grant(const struct front *f)
+{
+	return f->keeper.granted || atomic_load(&f->page->granted_at) != 0;
+}
 
 #endif

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* so long after we were continued, the command may still be about to be */
@@ -229,11 +230,28 @@ front_signals_granted(struct front *f)
 {
 	if (!f->stop.put_off)
 		return;
-	loop_hear_all(&f->loop);
+	loop_hear_stops(&f->loop, true);
 	f->stop.put_off = false;
 }
 
 /* ---- taking it ---- */
+
+void
+front_signals_reap(struct front *f)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+		if (WIFSTOPPED(status))
+			continue; /* what is below us has made us its tracer */
+		else if (pid == f->keeper.pid)
+			f->keeper.pid = 0;
+		else if (pid == f->witness.pid)
+			witness_reaped(&f->witness, pid);
+		else if (pid == atomic_load(&f->page->command)) /* ours by now */
+			atomic_store(&f->page->command, 0);
+}
 
 /*
  * A keeper that is stopped may have many before it: as in the kernel, a signal that it has
@@ -296,7 +314,7 @@ front_signals_take(struct front *f, const struct received *r)
 	}
 	switch (signal_decide(&m.got)) {
 	case DEED_REAP:
-		front_reap(f);
+		front_signals_reap(f);
 		return;
 	case DEED_STOP:
 		stop_with_rest(f, sig);

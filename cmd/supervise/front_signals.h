@@ -25,6 +25,9 @@ instant front_signals_wake(const struct front *);
 /* Begins the witness, when it is time. */
 void front_signals_look(struct front *);
 
+/* Reaps what has ended below us. */
+void front_signals_reap(struct front *);
+
 /* One that has come. */
 void front_signals_take(struct front *, const struct received *);
 

@@ -161,8 +161,8 @@ loop_stop_guarded(pid_t command, int sig, int guard, siginfo_t *by)
 	return continued;
 }
 
-static void
-hear(struct loop *l, bool stops)
+void
+loop_hear_stops(struct loop *l, bool stops)
 {
 	sigset_t heard;
 
@@ -175,14 +175,8 @@ hear(struct loop *l, bool stops)
 void
 loop_put_off(struct loop *l, int sig)
 {
-	hear(l, false);
+	loop_hear_stops(l, false);
 	raise(sig);
-}
-
-void
-loop_hear_all(struct loop *l)
-{
-	hear(l, true);
 }
 
 /* A child in the group is asked, for the kernel alone knows all who are in it. */

@@ -52,11 +52,11 @@ bool loop_stop_with(pid_t command, int sig, int guard, siginfo_t *by, bool *hung
 
 /*
  * Puts off a stop by `sig`, which stays pending: loop_signal() has none that stops until
- * loop_hear_all().  What continues this process before loop_stop_now() cancels the stop, as it
- * would cancel any.
+ * loop_hear_stops(l, true).  What continues this process before loop_stop_now() cancels the
+ * stop, as it would cancel any.
  */
 void loop_put_off(struct loop *, int sig);
-void loop_hear_all(struct loop *);
+void loop_hear_stops(struct loop *, bool stops);
 void loop_stop_now(int sig);
 
 /*

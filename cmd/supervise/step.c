@@ -190,6 +190,14 @@ keep_granted(struct keep *k, instant now, const struct event *e, struct actions 
 }
 
 static void
+keep_refused(struct keep *k, enum rc rc)
+{
+	k->call = CALL_NONE;
+	end_with(k, END_REFUSED, rc);
+	k->phase = PH_GIVE_BACK;
+}
+
+static void
 renewed(struct keep *k, instant now, const struct event *e, struct actions *a)
 {
 	k->call = CALL_NONE;
@@ -199,6 +207,15 @@ renewed(struct keep *k, instant now, const struct event *e, struct actions *a)
 		return;
 	take_lease(k, now, e);
 	a->set |= DO_PUBLISH;
+}
+
+static void
+unanswered(struct keep *k, instant now)
+{
+	k->call = CALL_NONE;
+	k->lease.suspect = true;
+	k->after.checked = k->phase == PH_LINGER;
+	k->lease.renew_at = now + jittered_backoff(k);
 }
 
 /* Renewed, but wanted back: the command is to stop while the lock is still ours. */
@@ -284,18 +301,13 @@ absorb(struct keep *k, instant now, const struct event *e, struct actions *a)
 		keep_granted(k, now, e, a);
 		break;
 	case EV_REFUSED:
-		k->call = CALL_NONE;
-		end_with(k, END_REFUSED, e->value);
-		k->phase = PH_GIVE_BACK;
+		keep_refused(k, e->value);
 		break;
 	case EV_RENEWED:
 		renewed(k, now, e, a);
 		break;
 	case EV_UNANSWERED:
-		k->call = CALL_NONE;
-		k->lease.suspect = true;
-		k->after.checked = k->phase == PH_LINGER;
-		k->lease.renew_at = now + jittered_backoff(k);
+		unanswered(k, now);
 		break;
 	case EV_REVOKED:
 		revoked(k, now, e, a);

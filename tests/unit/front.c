@@ -3,8 +3,6 @@
  * what the keeper has still said.
  */
 #define front_run test_front_run
-#define front_reap test_front_reap
-#define front_has_grant test_front_has_grant
 #include "cmd/supervise/front.c"
 
 #include <setjmp.h>

@@ -2,6 +2,7 @@
  * front_signals.c - Goal of these tests: whatever else lies before a keeper that sleeps, it gets
  * each signal from which something else follows.
  */
+#define front_signals_reap test_front_signals_reap
 #define front_signals_take test_front_signals_take
 #define front_signals_stopped test_front_signals_stopped
 #define front_signals_stop test_front_signals_stop
