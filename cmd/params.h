@@ -75,7 +75,7 @@ struct params_wait {
 /* Where a line is written for each event (log.h). */
 struct params_log {
 	enum { LOG_NOWHERE, LOG_TO_SYSLOG, LOG_TO_FILE, LOG_TO_FD } kind;
-	const char *path; /* of a file; absolute once the parameters is complete */
+	const char *path; /* of a file; absolute once args_read() has returned */
 	int fd;
 };
 

@@ -5,6 +5,7 @@
  *	            wrong with them is said now, before anything is touched
  *	find        the command must exist before we ask for its lock, and, with
  *	            --with-parent, our parent
+ *	block       the user is looked up, for the record; from there on signals are blocked
  *	part        the keeper is forked: it forks the command's stub, takes the
  *	            lock, lets the stub begin, renews, releases (keeper.c)
  *	watch       the front passes signals on and waits (front.c)

@@ -26,7 +26,10 @@ void aim_send(pid_t, const struct aim *);
 /* False: it has not got it. */
 bool aim_send_by(int pidfd, const struct aim *);
 
-/* To a process that a look has found, and to no other one that has its number by now. */
+/*
+ * To a process that a look has found.  Never hits another one that has its pid by now, where the
+ * kernel has pidfds or /proc allows it: see aim.c.
+ */
 void aim_at(const struct process *, const struct aim *);
 
 #endif

@@ -1,4 +1,4 @@
-/* before.c - looks at what has to be so before a run begins, beside its lock. */
+/* before.c - looks at what has to be so before a run begins, beside its lock: see before.h. */
 #include "before.h"
 
 #include "backends/common/retry.h"

@@ -46,8 +46,8 @@ struct before {
 	struct host host; /* first: the store's way back to us */
 	const struct run *run;
 	struct lock *lock;
-	struct host *keeper; /* through which the lock's store waits, */
-	/* by this; while the run looks at the queue, host->wait is ours */
+	struct host *keeper; /* the keeper's, through which the lock's store waits */
+	/* what keeper->wait was: acquire_as_newest() puts its own there for a while */
 	enum woke (*wait)(struct host *, int fd, short events, instant until);
 	struct store *store; /* NULL: none is open */
 	int64_t patience;    /* for an answer: connect-timeout, or its default */

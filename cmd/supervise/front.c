@@ -77,7 +77,7 @@ front_aim(const struct front *f)
 	};
 }
 
-/* Or until a signal comes, such as the end of a child; nothing is done about any. */
+/* Sleeps until then, or until a signal comes, which is thrown away, also that of a child's end. */
 static void
 pause_until(struct front *f, instant until)
 {
@@ -152,7 +152,10 @@ front_finish(struct front *f, struct ending e, const char *words)
 
 static const struct ending silence = {.kind = END_LOST, .loss = LOSS_SILENCE};
 
-/* If the command, or the process of a hold, may have begun, it is a loss. */
+/*
+ * Kills all.  If the command, or the process of a hold, may have begun, that is a loss; else the
+ * ending is `otherwise`.
+ */
 static void
 kill_and_finish(struct front *f, struct ending otherwise, const char *why)
 {
@@ -177,7 +180,7 @@ take_over(struct front *f, const char *why)
 {
 	/* nothing runs: only the release is in doubt */
 	if (atomic_load(&f->page->end.finished)) {
-		/* first: with it, both of these are the last ones */
+		/* read first: if it is set, the ending and end.lingers are final */
 		bool final = atomic_load(&f->page->end.final);
 		struct ending e = page_ending(f->page);
 
@@ -228,7 +231,10 @@ take_over_late(struct front *f)
 
 /* ---- watching the keeper ---- */
 
-/* Said first: a keeper that sees the command end of it must not take it for its own end. */
+/*
+ * The page says it before the signal is sent: a keeper that sees the command die of TERM must not
+ * think that the command ended by itself.
+ */
 static void
 stop_command(struct front *f)
 {
@@ -280,9 +286,9 @@ watch_keeper(struct front *f)
 /* ---- waiting, and when to listen ---- */
 
 /*
- * When to begin.  A hold is to be delivered, and there may be somebody who awaits each word.
- * Anchors that were sent are ours before we have read of them; start.c has seen to it that
- * there is room for them.
+ * When to begin to listen to the keeper; NEVER: we do already.  A hold is to be delivered, and
+ * there may be somebody who awaits each word.  Anchors that were sent are ours before we have
+ * read of them; start.c has seen to it that there is room for them.
  */
 static instant
 listen_from(const struct run *r)
@@ -328,7 +334,7 @@ show_waiting(struct front *f)
 
 /* ---- messages ---- */
 
-/* A hold has it once it is delivered. */
+/* Logs the grant; that of a hold once it is delivered. */
 static void
 log_grant(const struct front *f)
 {
@@ -393,7 +399,7 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 static void
 hear_keeper(struct front *f)
 {
-	/* then all that was said before lies here already */
+	/* looked at first: if it is set, all earlier messages lie in the link already */
 	bool final = atomic_load(&f->page->end.final);
 	struct anchors anchors;
 	struct msg m;
@@ -504,7 +510,10 @@ conclude(struct front *f)
 	return v;
 }
 
-/* For another one to be begun with.  It has ended, or has yet to reach a silent server. */
+/*
+ * Forgets this keeper, so that the front can begin with another.  It has ended, or still tries to
+ * reach a silent server.
+ */
 static void
 part_with_keeper(struct front *f)
 {

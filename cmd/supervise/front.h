@@ -33,16 +33,17 @@ struct front_stop {
 	int sig;
 	instant at;        /* when to see whether it still is; NEVER: not at all */
 	instant continued; /* when we were, last */
-	bool put_off;      /* we waited: the keeper gives up our place first */
+	bool put_off;      /* of a run that waits: the keeper first gives up our place */
 	bool hung_up; /* the command has got the SIGHUP that is still to come to us */
 	struct guard guard; /* while we are stopped */
 };
 
 /* The other process. */
 struct front_keeper {
-	pid_t pid;           /* 0: reaped */
-	int link;            /* -1: end of file seen */
-	instant listen_from; /* NEVER: we do already */
+	pid_t pid; /* 0: reaped */
+	int link;  /* -1: end of file seen */
+	/* when to begin to listen to the keeper; NEVER: we do already */
+	instant listen_from;
 	bool granted; /* the keeper has said so: it goes on to say so in the page */
 	struct anchors anchors; /* keep the lock while we live, and break if it ends */
 	size_t broken;          /* of them, once the watch knows that one is */
@@ -62,7 +63,10 @@ struct front {
 	struct witness witness;
 	instant witness_at; /* when to begin it; NEVER: we need none, or have done so */
 	int interrupt;      /* the signal that is to end the waiting; 0 */
-	/* bits: signals sent since the link is crowded, by whom else they reached, key, sender */
+	/*
+	 * a bit for each signal passed on since the link is crowded:
+	 * [whom else it reached][from a key][its sender]
+	 */
 	uint64_t passed_on[REACHES][2][SENDERS];
 	struct front_end end;
 	struct threat threat;

@@ -6,6 +6,7 @@
  *	pass on     the keeper does it, since it knows better what runs
  *	stop        Ctrl-Z: the command stops, the keeper says so, then we stop, with a guard
  *	continue    what has continued us reaches the command, too
+ *	reap        what has ended below us
  */
 #include "front_signals.h"
 

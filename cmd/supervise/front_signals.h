@@ -37,7 +37,10 @@ void front_signals_stopped(struct front *, int sig);
 /* Stops with the command, if it still is stopped; returns when we have been continued. */
 void front_signals_stop(struct front *);
 
-/* The lock is granted: a stop of the waiting is one of the command. */
+/*
+ * The lock is granted.  If a stop was put off, it now means the command: signals that stop are
+ * heard again.
+ */
 void front_signals_granted(struct front *);
 
 #endif

@@ -1,4 +1,4 @@
-/* guard.c - a process that watches the keeper while the front is stopped. */
+/* guard.c - a process that watches the keeper while the front is stopped: see guard.h. */
 #include "guard.h"
 
 #include "backends/common/libc.h"

@@ -36,7 +36,7 @@ obey_signal(struct keeper *k, struct signal_case *c)
 {
 	enum signal_deed deed;
 
-	/* that we know better than the front */
+	/* these three the keeper knows better than the front */
 	c->state = state_now(k);
 	c->for_nobody = !run_guarded(k->run);
 	c->min_hold = k->params->terms.min_hold > 0;

@@ -1,4 +1,11 @@
-/* join_inner.c - an inner run: asks the outer keepers, and joins the hold of one. */
+/*
+ * join_inner.c - an inner run: asks the outer keepers, and joins the hold of one.
+ *
+ *	identify   finds which locks are asked for
+ *	search     asks one keeper of DLOCK_KEEPER after the other; the first one that has all of
+ *	           them is joined
+ *	store      from there on that keeper is the server: acquire, renew and release ask it
+ */
 #include "join_inner.h"
 
 #include "cmd/text.h"

@@ -1,4 +1,7 @@
-/* join_outer.c - the outer keeper's side of its socket: which runs join its hold, and which release it. */
+/*
+ * join_outer.c - the outer keeper's side of its socket: which runs join its hold, and which release
+ * it.  See join_outer.h.
+ */
 #include "join_outer.h"
 
 #include "tree.h"

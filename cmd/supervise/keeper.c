@@ -52,9 +52,9 @@ hear(struct keeper *k, int fd, short events, instant until)
 }
 
 /*
- * Do we wait for what is around us?  The environment that leads there may be gone (sudo,
- * env -i, the output of `dlock hold` was not evaluated), its record is not.  Another dlock
- * ends only after us, so that is refused; a script may release what is held for it.  Of
+ * Does one of our own ancestors hold what we wait for?  The environment that leads there may be
+ * gone (sudo, env -i, the output of `dlock hold` was not evaluated), its record is not.  Another
+ * dlock ends only after us, so that is refused; a script may release what is held for it.  Of
  * several slots another one may become free.
  */
 static void
@@ -254,8 +254,8 @@ looks_before(const struct keeper *k)
 }
 
 /*
- * An acquire has ended so: may the command begin?  Else what was granted goes back, as by a signal, or
- * is refused.
+ * After an acquire that ended with `acquired`: looks whether the command may begin.  If not, what
+ * was granted goes back as after a signal, or the run is refused.
  */
 static enum rc
 look_before_go(struct keeper *k, enum rc acquired)

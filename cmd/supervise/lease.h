@@ -1,9 +1,9 @@
 /*
  * lease.h - what is asked of a lease, and its arithmetic.
  *
- * The lease T counts from t_s, just before the request was sent that earned it;
- * clocks may differ in rate by 1 %, and KAPPA covers kill-to-reaped and our own
- * scheduling (DESIGN.md section 2).  All times are nanoseconds.
+ * The lease T counts from t_s, just before the request was sent that earned it; clocks may
+ * differ in rate by 1 %, and KAPPA covers kill-to-reaped and our own scheduling.  All times
+ * are nanoseconds.
  */
 #ifndef DLOCK_LEASE_H
 #define DLOCK_LEASE_H

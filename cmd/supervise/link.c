@@ -1,4 +1,4 @@
-/* link.c - messages and descriptors between front and keeper. */
+/* link.c - messages and descriptors between front and keeper: see link.h. */
 #include "link.h"
 
 #include <errno.h>

@@ -66,8 +66,8 @@ struct anchors {
  * Sends msg, with copies of the anchors and with what is told, unless these are NULL.  Never
  * blocks.  False, with errno: nothing of it was sent.
  *
- * A receiver that sleeps leaves the link to fill.  Progress, traces and MSG_SUSPECT are sent only
- * while half of it is free, the command's stops while a quarter is.  What must not be lost
+ * A receiver that sleeps leaves the link to fill.  Progress, traces and MSG_SUSPECT are sent
+ * only while half of it is free, the command's stops while a quarter is.  What must not be lost
  * has the rest to itself, and is sent once: the grant, trust, the stopping.
  */
 bool link_send(int end, const struct msg *, const struct anchors *, const struct told *);

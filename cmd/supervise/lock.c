@@ -1,4 +1,12 @@
-/* lock.c - the lock of a run: of one key, of several, or joined. */
+/*
+ * lock.c - the lock of a run: of one key, of several, or joined.
+ *
+ *	open       an outer keeper is joined, or else the backend is opened; checks what it can do
+ *	acquire    asks for the lock, and remembers the grant of each key
+ *	renew      asks for another lease
+ *	release    gives it back, if it was asked for
+ *	close      leaves the store
+ */
 #include "lock.h"
 
 #include "backends/common/secret.h"

@@ -1,4 +1,4 @@
-/* loop.c - sleeps until a descriptor, a signal or a time; stops as a shell's job. */
+/* loop.c - sleeps until a descriptor, a signal or a time; stops as a shell's job: see loop.h. */
 #include "loop.h"
 
 #include "backends/common/libc.h"

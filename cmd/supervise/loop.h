@@ -33,20 +33,20 @@ void loop_stop_here(int sig);
 
 /*
  * The same, but only until all other ends of the pipe `guard` are closed: then the kernel
- * continues this process, or it does not stop.  -1: there is none.  Nor does it stop if
- * `command` (0: none), which has stopped, goes on by now.  True: SIGCONT has come, and *by
- * says from whom; nobody else hears of it.
+ * continues this process, or it does not stop.  With `guard` -1 there is no pipe.  It does not
+ * stop either if `command` (0: none), which has stopped, goes on by now.  True: SIGCONT has
+ * come, and *by says from whom; nobody else hears of it.
  */
 bool loop_stop_guarded(pid_t command, int sig, int guard, siginfo_t *by);
 
-/* Have they been closed? */
+/* Have all other ends of the guard's pipe been closed? */
 bool loop_is_closed(int guard);
 
 /*
- * The same of a shell's job, because the command has stopped.  A command that leads a group
- * of its own, such as an interactive shell, is not reached by the `fg` that continues ours:
- * it is continued by us, and gets the terminal back if it had it.  *hung_up: it has got from us
- * the SIGHUP, too, that has come to us.
+ * Does loop_stop_guarded() where we are a shell's job whose command has stopped.  A command that
+ * leads a group of its own, such as an interactive shell, is not reached by the `fg` that
+ * continues ours: it is continued by us, and gets the terminal back if it had it.  *hung_up: it
+ * has got from us the SIGHUP, too, that has come to us.
  */
 bool loop_stop_with(pid_t command, int sig, int guard, siginfo_t *by, bool *hung_up);
 

@@ -11,7 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* While it lives: does it lead a process group, and since when? */
 void
 outsider_note_group(struct outsider *o, const struct process *root)
 {
@@ -87,9 +86,8 @@ outsider_has_ended(const struct outsider *o)
 }
 
 /*
- * Was its parent one of them, which ended before we saw it?  Then it is in the group that
- * the process itself leads, and has been adopted by the process that has adopted our front.
- * (Others of that group, in a pipeline, have a parent of their own.)
+ * Such a process is in the group that the outsider leads, and has been adopted by the process
+ * that has adopted our front.  (Others of that group, in a pipeline, have a parent of their own.)
  */
 bool
 outsider_has_orphan(const struct outsider *o, const struct process *p, pid_t adopter)

@@ -17,9 +17,8 @@
 /* How it ended; written by the keeper. */
 struct page_end {
 	_Atomic bool finished; /* nothing that needs the lock is running */
-	_Atomic bool
-	    final; /* `ending` is final; `why` has the words, and stays as it is */
-	_Atomic bool lingers; /* and the keeper stays on */
+	_Atomic bool final;    /* `ending` stays as it is, and so does `why`: its words */
+	_Atomic bool lingers;  /* and the keeper stays on */
 	/* before the tree is killed: the lock is lost, `ending` says how, and `loss` why */
 	_Atomic bool lost;
 	struct fault loss;

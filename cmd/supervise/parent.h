@@ -17,7 +17,7 @@ struct parent {
 	int fd; /* readable when it has ended; -1: this kernel or sandbox has no pidfds */
 };
 
-/* Begins to watch it, if the plan says so.  RC_USAGE: its end cannot be seen. */
+/* Begins to watch it, if --with-parent is given.  RC_USAGE: its end cannot be seen. */
 enum rc parent_watch(struct parent *, const struct params *, struct fault *);
 
 /* Watches it no longer. */

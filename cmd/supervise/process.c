@@ -151,7 +151,6 @@ process_born(pid_t pid)
 
 /* ---- under which number ---- */
 
-/* The number of this process in /proc; 0: it is not there. */
 pid_t
 process_self(void)
 {
@@ -164,7 +163,6 @@ process_self(void)
 	return atoi(text);
 }
 
-/* Under which number /proc shows the process that is `pid` to us; 0: none. */
 pid_t
 process_number(pid_t pid)
 {
@@ -196,10 +194,6 @@ process_state(pid_t pid)
 	return p.pid && process_look_up(&p) ? p.state : '\0';
 }
 
-/*
- * A process whose first thread has ended looks like a zombie, but others of its threads
- * run on.
- */
 bool
 process_is_dead(const struct process *p)
 {
@@ -249,7 +243,6 @@ process_terminal(void)
 							       : TERMINAL_BACKGROUND;
 }
 
-/* Does it bear the name that both processes of a hold give themselves?  See HOLD_NAME. */
 bool
 process_is_named_hold(const struct process *p)
 {
@@ -308,7 +301,7 @@ process_is_end(const siginfo_t *found)
 	    found->si_code == CLD_DUMPED;
 }
 
-/* Is it a child of ours, and no zombie?  The kernel tells unasked that it is stopped under ptrace(2). */
+/* The kernel tells unasked that a child is stopped under ptrace(2). */
 bool
 process_lives(pid_t child)
 {
@@ -328,7 +321,6 @@ by_pid(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* False: no memory. */
 bool
 process_add(struct processes *l, const struct process *p)
 {
@@ -359,7 +351,6 @@ process_find(const struct processes *l, pid_t pid)
 	return l && l->n ? bsearch(&wanted, l->at, l->n, sizeof *l->at, by_pid) : NULL;
 }
 
-/* Is it one of them, and the same process? */
 bool
 process_is_among(const struct processes *l, const struct process *p)
 {

@@ -97,7 +97,7 @@ enum terminal {
 	TERMINAL_FOREGROUND
 } process_terminal(void);
 
-/* Does it bear the name that both processes of a hold give themselves? */
+/* Does it bear the name that both processes of a hold give themselves?  See HOLD_NAME. */
 bool process_is_named_hold(const struct process *);
 
 /* And is its program this one? */

@@ -23,8 +23,8 @@
 #include <unistd.h>
 
 /*
- * Inner runs need it from the command's start on.  While a server thinks, it takes no time.  Not
- * earlier: where descriptors are few, opening the lock comes first.
+ * Inner runs need the socket from the command's start on.  Opened while a server thinks, it costs
+ * no time.  Not earlier: where descriptors are few, opening the lock comes first.
  */
 void
 react_open_socket(struct keeper *k)
@@ -122,7 +122,7 @@ stop_ward(struct keeper *k, unsigned how)
 	}
 	if (how & DO_KILL)
 		kill_tree(k);
-	/* they need not be below it */
+	/* runs that have joined need not be descendants of the process of a hold, so they are told */
 	if (run_delivers(k->run))
 		join_outer_call(&k->outer);
 }

@@ -11,7 +11,7 @@
 void react(struct keeper *, enum event_kind, int value);
 void react_to(struct keeper *, const struct event *);
 
-/* The one for inner runs, and for `dlock release`; once is enough. */
+/* Opens the socket for inner runs and `dlock release`, unless it is open. */
 void react_open_socket(struct keeper *);
 
 /* Has the front say how all has ended.  It reads that in the page. */

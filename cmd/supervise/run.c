@@ -1,4 +1,4 @@
-/* run.c - of a run: has its ward the lock? */
+/* run.c - of a run: whether its ward has the lock, and whom to stop for it. */
 #include "run.h"
 
 enum delivery

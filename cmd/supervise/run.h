@@ -65,7 +65,10 @@ struct run {
 	pid_t front, shown; /* the front's pid, and the one in our record */
 };
 
-/* The process that has been given the lock, and is to be stopped; NULL: there is none. */
+/*
+ * The process that has a hold now, and is stopped if the lock is lost; NULL: none, also of a
+ * command.
+ */
 struct outsider *run_guarded(const struct run *);
 
 enum delivery run_delivery(const struct run *);
@@ -73,7 +76,7 @@ enum delivery run_delivery(const struct run *);
 /* Is the lock given to somebody, who may give it back (`dlock hold`)?  Of a command: false. */
 bool run_delivers(const struct run *);
 
-/* Has the ward been told that it has the lock?  A command knows by its start. */
+/* Of a hold: was it delivered?  Of a command: always true, also before the grant. */
 bool run_is_given(const struct run *);
 
 /* Settles UNDELIVERED as DELIVERED or WITHDRAWN.  False: it was settled before. */
@@ -81,14 +84,21 @@ bool run_settle(const struct run *, enum delivery);
 
 /* ---- its processes ---- */
 
-/* Notes for the command what signals do; from here on all are blocked. */
+/*
+ * Notes the signal mask and SIGCHLD, which the command gets back, and whether there is a terminal;
+ * then blocks all signals but faults.
+ */
 void start_origin(struct origin *);
 
-/* The caller has filled in params (which is `p`), origin, ward and path. */
+/*
+ * Forks a keeper and is the front beside it, again after each stop of the waiting.  Returns how the
+ * run ended, for start_end().  The caller has filled in params (which is `p`), origin, ward,
+ * parent and, of a command, path.
+ */
 struct verdict start_run(struct run *, struct params *p);
 
 /*
- * As the command did: loops in shells stop on Ctrl-C only when they see the signal.
+ * Dies of `sig`, as the command did: a loop in a shell stops on Ctrl-C only when it sees that.
  * Returns the status to exit with if that does not end this process.
  */
 int start_die_of(int sig);
@@ -97,9 +107,8 @@ int start_die_of(int sig);
 _Noreturn void start_end(const struct params *, const struct verdict *);
 
 /*
- * Runs beside a keeper just forked; returns how it ended, to be said and exited with.  An end
- * by a signal that stops: the waiting was stopped by it, and the lock is to be asked for anew,
- * by another keeper.
+ * Runs beside a keeper just forked; returns how it ended, to be said and exited with.  If its
+ * `signal` stops (Ctrl-Z), or `again` is set, the caller asks anew with another keeper.
  */
 struct verdict front_run(const struct run *, pid_t keeper);
 

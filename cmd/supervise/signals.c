@@ -67,7 +67,7 @@
  * K3   --min-hold           us          nobody                 passes it on: others are shown this pid
  * K4   any other            us          nobody                 nothing; does not keep the lock for --min-hold, nor try on
  *
- * A stop of the command is not a signal to us: front_stop() stops when it has.
+ * A stop of the command is not a signal to us: front_signals_stop() stops when it has.
  */
 #include "signals.h"
 

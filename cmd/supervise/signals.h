@@ -44,7 +44,8 @@ struct signal_case {
 	enum signal_reach reach;
 	enum signal_sender sender;
 	enum signal_state state;
-	bool ends;       /* who does nothing about it; our caller does not ignore it */
+	/* it ends a program that does nothing about it, and our caller does not ignore it */
+	bool ends;
 	bool by_key;     /* the terminal has sent it: INT, QUIT */
 	bool terminal;   /* we have one */
 	bool foreground; /* and our process group is in its foreground */

@@ -1,4 +1,11 @@
-/* start.c - what `dlock run` and `dlock hold` do before front and keeper part, and at the end. */
+/*
+ * start.c - what `dlock run` and `dlock hold` do before front and keeper part, and at the end.
+ *
+ *	start_origin()  blocks signals
+ *	start_run()     objection, prepare(), fork: the child is the keeper, the parent the front;
+ *	                again with prepare_keeper() after a stop, or a look that said "not now"
+ *	start_end()     says, logs, exits
+ */
 #include "run.h"
 
 #include "backends/common/digits.h"
@@ -62,9 +69,9 @@ refused(const struct params *p, enum rc rc, const char *what, const char *why)
 
 /*
  * Will the front have a descriptor for each key's anchor, the two of its loop, and with a
- * terminal the witness's?  The
- * keeper's end of the link, which it closes, counts for one.  Asked before the lock is: a
- * grant whose anchors the front cannot take would end with the keeper alone.
+ * terminal the witness's?  The keeper's end of the link, which it closes, counts for one.
+ * Asked before the lock is: a grant whose anchors the front cannot take would end with the
+ * keeper alone.
  */
 static bool
 has_descriptors(const struct run *r)
@@ -81,7 +88,10 @@ has_descriptors(const struct run *r)
 	return enough;
 }
 
-/* All that this process and each keeper of its share.  False, with errno. */
+/*
+ * Makes what each keeper gets anew: page, owner, name of its socket, record, link.  False, with
+ * errno.
+ */
 static bool
 prepare_keeper(struct run *r, struct params *p)
 {
@@ -105,7 +115,10 @@ prepare_keeper(struct run *r, struct params *p)
 	return r->ward->ops->prepare(r) && link_open(r->ends) == 0 && has_descriptors(r);
 }
 
-/* All that front and keeper share when they part.  False, with errno. */
+/*
+ * Finds once where the lock is kept, then does prepare_keeper() for the first keeper.  False, with
+ * errno.
+ */
 static bool
 prepare(struct run *r, struct params *p)
 {
@@ -138,7 +151,7 @@ pending_end(void)
 	return sig < NSIG ? sig : 0;
 }
 
-/* Of the last keeper's page the next one has to know when we came. */
+/* Frees the last keeper's page, and keeps for the next keeper when the run came (--newest). */
 static void
 leave_page(struct run *r)
 {
@@ -146,7 +159,10 @@ leave_page(struct run *r)
 	page_free(r->page);
 }
 
-/* Stopped while we waited: stops, and says that we ask again; or returns what ends us. */
+/*
+ * The waiting was stopped by `sig`.  Stops this process; once it is continued, says that we ask
+ * again.  Returns 0, or a pending signal that is to end us.
+ */
 static int
 stop_waiting(struct run *r, const struct params *p, int sig)
 {

@@ -1,4 +1,11 @@
-/* step.c - decides what the keeper does next, from state, time and one event. */
+/*
+ * step.c - decides what the keeper does next, from state, time and one event.
+ *
+ *	PH_NEW -> PH_ASK -> PH_HOLD -> (PH_LINGER) -> PH_GIVE_BACK -> PH_OVER
+ *
+ * absorb() takes the event, then each phase has its turn in that order, so one event may pass
+ * several.
+ */
 #include "step.h"
 
 #include "backends/common/retry.h"
@@ -84,8 +91,8 @@ lose(struct keep *k, enum loss how)
 }
 
 /*
- * Is there nothing left that must not run without the lock?  Those that have joined need not be
- * below us: as long as it is ours, it is theirs.  When it is not, they are told, and keep our
+ * Has all ended that may run only under the lock?  Those that have joined need not be below us:
+ * as long as the lock is ours, it is theirs.  When it is not, they are told, and keep our
  * deadlines themselves; one that is frozen is waited for until kill_at.
  */
 static bool
@@ -267,8 +274,8 @@ not_executed(struct keep *k, int error)
 }
 
 /*
- * The front was right to do so, or has just not seen our last renewal: the command has
- * TERM, and may end of it.
+ * The front has sent TERM: it was right, or has just not seen our last renewal.  The command
+ * may end of that.
  */
 static void
 overtaken(struct keep *k)
@@ -380,11 +387,11 @@ keep_stop_tree(struct keep *k, instant by, struct actions *a)
 	a->set |= DO_TERM;
 }
 
-/* The command's right to run: this is where the promise of section 1 is kept. */
+/* The command's right to run: here promise 1 of step.h is kept. */
 static void
 guard_tree(struct keep *k, instant now, struct actions *a)
 {
-	/* also if all has ended: nobody knows why, and when */
+	/* also if all has ended: it may have ended after term_at, by the front's TERM */
 	if (now >= k->lease.term_at && !lets_lease_end(k, now))
 		lose(k, LOSS_SILENCE);
 	if (finished(k, now))
@@ -483,8 +490,8 @@ step_hold(struct keep *k, instant now, struct actions *a)
 }
 
 /*
- * Of the next attempt; not after `now`: there is nothing left to give, or one that has joined is
- * frozen, and may run until the lease ends.
+ * Until when the next attempt to release may last.  Not after `now`: none is made, since nothing
+ * is left to give back, or a run that has joined is frozen and may go on until the lease ends.
  */
 static instant
 release_until(const struct keep *k, instant now)

@@ -57,7 +57,7 @@ enum event_kind {
 	EV_JOINED,      /* a nested dlock holds along with us */
 	EV_PARTED,      /* and no longer does */
 	EV_KEEP,        /* one of them wants the lock kept for `lease` from now */
-	EV_INTERRUPTED, /* a signal that should end the waiting: value is its number, or */
+	EV_INTERRUPTED, /* to end the waiting.  value: a signal, or INTERRUPTED_BY_LOOK */
 	EV_ASKED,       /* a signal asks us to end: value is its number; --kill-after */
 	EV_ORPHANED,    /* the front is gone */
 	EV_OVERTAKEN,   /* we were late: the front has sent TERM instead */

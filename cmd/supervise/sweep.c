@@ -261,10 +261,6 @@ has_group(const struct sweep *s)
 	return s->cut;
 }
 
-/*
- * Copies those that are ours, and where the list was cut off keeps those that it lacks; nothing
- * changes where there is no memory.
- */
 void
 sweep_keep(struct processes *kept, const struct sweep *s)
 {

@@ -1,4 +1,4 @@
-/* told.c - writes and reads the variables that tell of a grant. */
+/* told.c - writes and reads the variables that tell of a grant: see told.h. */
 #include "told.h"
 
 #include "backends/common/append.h"

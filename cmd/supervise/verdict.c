@@ -1,4 +1,4 @@
-/* verdict.c - turns an ending into one sentence and an exit status. */
+/* verdict.c - turns an ending into one sentence and an exit status: see verdict.h. */
 #include "verdict.h"
 
 #include "cmd/parse.h"

@@ -1,4 +1,7 @@
-/* waiting.c - says while dlock waits which run has the lock, for how long, and when we got it. */
+/*
+ * waiting.c - says while dlock waits which run has the lock, for how long, and when we got it: see
+ * waiting.h.
+ */
 #include "waiting.h"
 
 #include "cmd/parse.h"

@@ -45,7 +45,10 @@ struct ward_ops {
 
 	/* ---- in front and keeper ---- */
 
-	/* Tells its user a line that it is about a loss.  False: it may be tried again. */
+	/*
+	 * Tells its user a line about a loss that threatens, has come, or was averted.  False: it
+	 * was not told, and may be tried again.
+	 */
 	bool (*tell)(const struct run *, const char *text);
 
 	/* ---- in the keeper ---- */

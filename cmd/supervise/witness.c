@@ -1,4 +1,4 @@
-/* witness.c - tells a signal to the process group from one to the front alone. */
+/* witness.c - tells a signal to the process group from one to the front alone: see witness.h. */
 #include "witness.h"
 
 #include "backends/common/libc.h"
