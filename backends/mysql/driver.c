@@ -145,6 +145,12 @@ number_of_session(const struct sql *db)
 	return mysql_const(db)->session.server.is_galera ? 0 : session_number(db);
 }
 
+static bool
+is_node_of_cluster(const struct sql *db)
+{
+	return mysql_const(db)->session.server.is_galera;
+}
+
 /* The waiter that a release wakes has our wake-up lock, too, but had it not before. */
 #define WAKE_LOCK "IS_USED_LOCK(CONCAT('dlock:', LEFT(SHA2($1, 256), 32)))"
 #define WAKE_LOCK_OF_HOLD "IS_USED_LOCK(CONCAT('dlock:', LEFT(SHA2($1, 256), 32), 'h'))"
@@ -194,6 +200,7 @@ static const struct lease_driver mysql_lease = {
     .session_number = number_of_session,
     .server_time = session_server_time,
     .set_clock = session_set_clock,
+    .is_one_of_several = is_node_of_cluster,
     .taken_away = wake_sleepers,
 };
 

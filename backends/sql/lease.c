@@ -243,6 +243,34 @@ lease_enter(
 	return rc;
 }
 
+static bool
+is_one_of_several(const struct sql *db)
+{
+	return db->driver->lease->is_one_of_several &&
+	    db->driver->lease->is_one_of_several(db);
+}
+
+/*
+ * A job was granted: asks, under the lock, whether it has been done all the same.  Where several
+ * servers write, a grant counts when it was named twice (lease.h, 7).
+ */
+static enum rc
+confirm_job(
+    struct lease *l, int64_t alive_ms, instant until, struct grant *g, struct fault *f)
+{
+	enum rc rc = RC_OK;
+	int64_t named = 0;
+
+	while (rc == RC_OK && l->place.code == GRANTED && l->place.token != named &&
+	    is_one_of_several(l->db)) {
+		named = l->place.token;
+		rc = lease_enter(l, alive_ms, until, g, f);
+	}
+	if (rc == RC_OK && l->place.code == GRANTED && l->claim->job.no_retry)
+		rc = lease_find_ended(l, until, f);
+	return rc;
+}
+
 /*
  * First whether there is nobody (unless `among`), then for a place; without `queue` only for
  * what can be had at once.
@@ -250,16 +278,18 @@ lease_enter(
 static enum rc
 lease_ask(struct lease *l, bool queue, instant until, struct grant *g, struct fault *f)
 {
+	const int64_t alive_ms = queue ? ALIVE_MS : 0;
 	bool asked_before = l->asked;
 	enum rc rc = l->among ? RC_OK : lease_take(l, until, g, f);
 
 	if (rc == RC_OK && l->among)
-		rc = lease_enter(l, queue ? ALIVE_MS : 0, until, g, f);
-	/* under the lock; a failure leaves the next question to find that we hold it */
-	if (rc == RC_OK && l->place.code == GRANTED && l->claim->job.no_retry) {
-		rc = lease_find_ended(l, until, f);
-		l->place.code = rc == RC_OK ? GRANTED : QUEUED;
-		l->held = rc == RC_OK;
+		rc = lease_enter(l, alive_ms, until, g, f);
+	if (rc == RC_OK && l->place.code == GRANTED && job_is_wanted(&l->claim->job)) {
+		asked_before = true;
+		rc = confirm_job(l, alive_ms, until, g, f);
+		/* a failure leaves the next question to find that we hold it */
+		l->held = rc == RC_OK && l->place.code == GRANTED;
+		l->place.code = l->held ? GRANTED : QUEUED;
 	}
 	if (rc == RC_CONFIG && !asked_before && !l->db->again)
 		l->asked = false; /* nothing was done there, nor will be */

@@ -26,6 +26,9 @@
  *     nothing else.
  *  6. A job that has waited and is told of a grant does not confirm, but asks: that is where the
  *     server looks whether it has been done.
+ *  7. Where several servers write, a write of another one may become visible between two statements
+ *     of `enter`: it may read the runs before a release, and the holds after it.  So a job asks once
+ *     more after a grant.  Whoever finds its own hold there sees all that was before that grant.
  *
  * Where a claim stands in the queue is what the server has said of it, and when to ask again
  * (struct lease_place).  A waiter sleeps until its turn, in the server or here.  Those who are
@@ -151,6 +154,12 @@ struct lease_driver {
 	 */
 	int64_t (*server_time)(const struct sql *, instant);
 	void (*set_clock)(struct sql *, int64_t microseconds);
+
+	/*
+	 * Do other servers write, too, so that their writes become visible here between two
+	 * statements of a transaction?  NULL: never.
+	 */
+	bool (*is_one_of_several)(const struct sql *);
 
 	/* take_away has been answered.  NULL: there is nothing more to do. */
 	void (*taken_away)(struct sql *, instant until);

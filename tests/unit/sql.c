@@ -1,7 +1,8 @@
 /*
  * sql.c - Goal of these tests: on any database a renewal counts from when what was answered
- * had left, a lock that ends with its session is watched again after each renewal, and what
- * tells a holder of a break is asked for once, and not overheard.
+ * had left, a lock that ends with its session is watched again after each renewal, what
+ * tells a holder of a break is asked for once, and not overheard, and a job is granted by one of
+ * several servers only if that has named the grant twice.
  */
 #include "backends/sql/lease.h"
 #include "backends/sql/session_lock.h"
@@ -9,6 +10,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -25,6 +27,11 @@ static struct {
 	const char *says;     /* the boolean of each answer */
 	unsigned listened;    /* how often the server was asked to tell of a break */
 	unsigned told, again; /* it has told of one; and tells so with the next answer */
+	bool several;         /* other servers write, too */
+	const char
+	    *places;   /* a letter for each answer of enter: 5 or 6 is a token, d: done */
+	bool entering; /* enter was asked last */
+	unsigned entered, released;
 } world;
 
 static bool
@@ -62,6 +69,8 @@ scripted_send(struct sql *db, const struct question *q, instant until, struct fa
 	(void)db, (void)until, (void)f;
 	world.pending = true;
 	world.listened += strcmp(q->text, "LISTEN 1") == 0;
+	world.released += strncmp(q->text, "CALL release", 12) == 0;
+	world.entering = strncmp(q->text, "CALL enter", 10) == 0;
 	world.left = instant_now();
 	return RC_OK;
 }
@@ -73,12 +82,39 @@ scripted_is_pending(const struct sql *db)
 	return world.pending;
 }
 
+static void
+put(struct answer *a, int field, const char *text)
+{
+	a->at[field] = (char *)text;
+	a->lengths[field] = strlen(text);
+}
+
+/* What enter answers: the columns that tell of a grant, or of a run that has been. */
+static void
+put_place(struct answer *a, char place)
+{
+	const int done = ANSWER_MORE + 1, direct = done + 4, listening = direct + 2;
+
+	put(a, ANSWER_CODE, place == 'd' ? "2" : "1");
+	put(a, ANSWER_TOKEN, place == '6' ? "6" : "5");
+	if (place == 'd') {
+		put(a, done + DONE_BY, "once");
+		put(a, done + DONE_BEGAN_MS, "1000");
+		put(a, done + DONE_AGE_MS, "7");
+	}
+	put(a, direct, "f");
+	put(a, listening, "f");
+	put(a, listening + 1, "9000000");
+}
+
 static bool
 scripted_read_row(struct answer *a, int n)
 {
 	(void)n;
-	a->at[0] = (char *)world.says;
-	a->lengths[0] = 1;
+	if (world.entering)
+		put_place(a, world.places[world.entered++]);
+	else
+		put(a, 0, world.says);
 	return true;
 }
 
@@ -105,7 +141,15 @@ scripted_is_notified(struct sql *db)
 	return told;
 }
 
+static bool
+scripted_is_one_of_several(const struct sql *db)
+{
+	(void)db;
+	return world.several;
+}
+
 static const struct lease_driver lease_driver = {.session_number = no_session,
+    .is_one_of_several = scripted_is_one_of_several,
     .listen = "LISTEN ",
     .is_notified = scripted_is_notified};
 static const char *const no_failures[SQL_FAILURES];
@@ -149,6 +193,8 @@ begin(void **state)
 	world.late = world.pending = false;
 	world.says = "t";
 	world.listened = world.told = world.again = 0;
+	world.entered = world.released = 0;
+	world.several = world.entering = false;
 	host = (struct host){.alert = DESCRIPTOR};
 	db = (struct sql){.base = {.host = &host},
 	    .driver = &driver,
@@ -258,6 +304,56 @@ a_session_is_watched_unless_it_is_lost(void **state)
 	assert_int_equal(host.alert, -1);
 }
 
+static const struct claim job = {.key = "k",
+    .owner = "0123456789abcdef0123456789abcdef",
+    .record = "{}",
+    .ttl = 30 * NS_PER_S,
+    .job = {.once = "a"}};
+
+/* What acquire gives if enter answers so, and that enter is asked for each of these answers. */
+static enum rc
+acquire_job(bool several, const char *places)
+{
+	struct lease lease;
+	enum rc rc;
+
+	begin(NULL);
+	db.mode = &lease_mode;
+	db.own = &lease;
+	db.claim = &job;
+	world.several = several;
+	world.places = places;
+	world.says = "1";
+	world.sent = instant_now();
+	rc = lease_mode.acquire(&db, 0, &grant, &fault);
+	assert_int_equal(world.entered, strlen(places));
+	assert_int_equal(lease.held, rc == RC_OK);
+	return rc;
+}
+
+static void
+a_job_is_granted_by_one_server_at_once(void **state)
+{
+	(void)state;
+	assert_int_equal(acquire_job(false, "5"), RC_OK);
+	assert_int_equal(grant.token, 5);
+	assert_int_equal(acquire_job(false, "d"), RC_DONE);
+}
+
+/* What another server wrote came between two statements: the grant is given back. */
+static void
+a_job_that_was_done_elsewhere_is_not_run_again(void **state)
+{
+	(void)state;
+	assert_int_equal(acquire_job(true, "5d"), RC_DONE);
+	assert_int_equal(world.released, 1);
+	assert_int_equal(acquire_job(true, "55"), RC_OK);
+	assert_int_equal(grant.token, 5);
+	assert_int_equal(world.released, 0);
+	assert_int_equal(acquire_job(true, "566"), RC_OK); /* it was another grant */
+	assert_int_equal(grant.token, 6);
+}
+
 int
 main(void)
 {
@@ -267,6 +363,8 @@ main(void)
 		a_break_told_of_with_an_answer_is_not_overheard, begin),
 	    cmocka_unit_test_setup(a_late_beat_counts_from_when_it_left, begin),
 	    cmocka_unit_test_setup(a_session_is_watched_unless_it_is_lost, begin),
+	    cmocka_unit_test(a_job_is_granted_by_one_server_at_once),
+	    cmocka_unit_test(a_job_that_was_done_elsewhere_is_not_run_again),
 	};
 
 	return cmocka_run_group_tests_name("sql", tests, NULL, NULL);

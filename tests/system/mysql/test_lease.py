@@ -189,6 +189,17 @@ def test_where_there_are_no_bells_waiters_ask(dlock, mysql_db, make_mysql_tamper
     assert tokens == sorted(tokens)
 
 
+@pytest.mark.parametrize("option", [("--once", "a"), ("--cooldown", "1h")])
+def test_on_a_cluster_a_job_sees_a_release_that_came_while_it_was_granted(dlock, made, make_mysql_tamper, option):
+    """Another node's, which becomes visible when the runs have been read: here a trigger writes what that would."""
+    at = At(mysql_url(make_mysql_tamper(made.server.port, on_galera, ready=0).port, db=made.name))
+    made.ask("CREATE TRIGGER other_node AFTER INSERT ON dlock_holds FOR EACH ROW INSERT INTO dlock_runs (k, ended, token, id, began, status, record) "
+             "VALUES (NEW.k, NEW.since, NEW.token - 1, 'a', NEW.since - 1000, 0, '{}')")
+    job = dlock.run("run", *at.words, "-k", "job", *option, "--skipped-exit-code", "9", "--", "echo", "ran")
+    assert (job.status, job.stdout) == (9, "")
+    assert is_free(dlock, at, key="job")
+
+
 # ---- what the procedures decide ----
 
 
