@@ -197,6 +197,9 @@ for i in 1 2 3; do dlock run -k c --limit 3 -- sleep 5 & done; sleep 0.5; dlock 
 dlock run -k c --limit 3 true; wait
 dlock break d </dev/null; dlock break -y d; dlock break -y --force d; dlock thaw -y d; dlock freeze 'd*'
 dlock freeze d --for 1h; dlock freeze d --for 2h; dlock run -n -k d true; dlock break -y d; dlock thaw -y d
+dlock freeze sw 2>/dev/null; dlock run -n -k d --unless-frozen sw true; dlock thaw -y sw
+dlock run -n -k d -O path=$PWD/one --unless-frozen sw true; dlock run -k d -k e --newest true; dlock run -k d --no-retry true
+dlock run -n -u memcached://127.0.0.1:1 -k d --newest true
 dlock run -k d -t 3s -- sleep 9 & sleep 0.5; dlock break --token 5 d; dlock break -w 0 -y --why x d; wait
 lock=$(dlock hold -k e; true)
 dlock hold -k e --pid 999999; dlock release; handle=$(dlock hold -k e --for 200ms); sleep 1; dlock release $handle
