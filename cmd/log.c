@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -55,17 +56,37 @@ send_to_syslog(const char *line, size_t n)
 
 /* Other kinds of files do harm: what is appended to a disk lies at its beginning. */
 static bool
-is_fit(int fd)
+is_fit(int fd, struct stat *st)
 {
-	struct stat st;
-
-	if (libc_stat_of(fd, &st) != 0)
+	if (libc_stat_of(fd, st) != 0)
 		cause = strerror(errno);
-	else if (S_ISREG(st.st_mode) || S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode))
+	else if (S_ISREG(st->st_mode) || S_ISFIFO(st->st_mode) || S_ISCHR(st->st_mode))
 		return true;
 	else
 		cause = "it is no regular file, no pipe and no character device";
 	return false;
+}
+
+/*
+ * Does this file end within a line, of which there was room for a part only?  No where it may not
+ * be read, as far as we know.  While another process writes, it may look so: then an empty line
+ * comes of it.
+ */
+static bool
+ends_within_line(const char *path, const struct stat *st)
+{
+	char last = '\n';
+	int fd;
+
+	if (!S_ISREG(st->st_mode) || st->st_size == 0)
+		return false;
+	fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	if (pread(fd, &last, 1, st->st_size - 1) != 1)
+		last = '\n';
+	close(fd);
+	return last != '\n';
 }
 
 static bool
@@ -74,20 +95,25 @@ append_to_file(const char *path, const char *line, size_t n)
 	/* O_NONBLOCK: a pipe without a reader is refused, and a full one does not block */
 	int fd = open(path,
 	    O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0644);
+	struct iovec parts[] = {{"\n", 0}, {(void *)line, n}};
+	struct stat st;
 	ssize_t sent = -1;
+	bool whole = false;
 
 	if (fd < 0) {
 		cause = strerror(errno);
 		return false;
 	}
-	if (is_fit(fd)) {
-		sent = write(fd, line, n);
-		if (sent != (ssize_t)n)
+	if (is_fit(fd, &st)) {
+		parts[0].iov_len = ends_within_line(path, &st);
+		sent = writev(fd, parts, 2); /* with O_APPEND in one piece */
+		whole = sent == (ssize_t)(parts[0].iov_len + n);
+		if (!whole)
 			cause = sent < 0 ? strerror(errno)
 					 : "there was room for a part of it only";
 	}
 	close(fd);
-	return sent == (ssize_t)n;
+	return whole;
 }
 
 static bool

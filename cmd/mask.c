@@ -186,3 +186,13 @@ mask_spoken(char *text)
 {
 	mask_copy(text, strlen(text), text, true);
 }
+
+void
+mask_word(char *out, size_t size, const char *text)
+{
+	const char *url = strstr(text, "://");
+
+	mask_copy(out, size, text, true);
+	if (url && text + strcspn(text, blanks) > url)
+		mask_copy(out, size, text, false);
+}

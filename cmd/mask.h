@@ -35,4 +35,10 @@ void mask_spoken(char *text);
  */
 void mask_copy(char *out, size_t size, const char *text, bool spoken);
 
+/*
+ * Does the same in `out`, a copy of the first `size` bytes of one word of a command.  It may be a
+ * URL, whose password has blanks in it, or a script with several.
+ */
+void mask_word(char *out, size_t size, const char *text);
+
 #endif

@@ -248,6 +248,19 @@ record_find_own(struct record_own *r, const struct params *p, pid_t pid)
 	r->said.command = slash && slash[1] ? slash + 1 : path;
 }
 
+/* The beginning of a word, with passwords masked: quotes of ours would hide where they end. */
+static const char *
+masked_word(const char *word)
+{
+	static char copy[ARGUMENTS_BYTES];
+	size_t n = strnlen(word, sizeof copy - 1);
+
+	memcpy(copy, word, n);
+	copy[n] = '\0';
+	mask_word(copy, n, word);
+	return copy;
+}
+
 /*
  * The words behind the first, as a shell would have to be told them, into out[ARGUMENTS_BYTES].
  */
@@ -265,7 +278,8 @@ join_arguments(char *out, char *const *words)
 
 		at = append_text(at, end, at > out ? " " : "");
 		at = append_text(at, end, quoted ? "'" : "");
-		for (const char *c = *words, *quote; *c && at < end - 1; c = quote) {
+		for (const char *c = masked_word(*words), *quote; *c && at < end - 1;
+		     c = quote) {
 			quote = c + strcspn(c, "'");
 			at += snprintf(at, end - at, "%.*s%s", (int)(quote - c), c,
 			    *quote ? "'\\''" : "");

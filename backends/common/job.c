@@ -44,3 +44,12 @@ job_name_period(const struct job *j, int64_t us, const char *where, struct fault
 	strftime(p->id, sizeof p->id, forms[p->kind], &tm);
 	return RC_OK;
 }
+
+void
+job_note_unshown(struct host *host, const struct job *j, const char *where, int status)
+{
+	if (status >= 0 && job_is_shown(j) && j->remember == REMEMBER_SURELY)
+		fault_set(&host->notice, RC_OK,
+		    "%s could not record that this run ended with %d: status will not show it",
+		    where, status);
+}

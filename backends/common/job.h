@@ -22,6 +22,12 @@ enum rc job_name_period(
     const struct job *, int64_t us, const char *where, struct fault *);
 
 /*
+ * Tells the user that a run, which is remembered only to be shown, could not be written.  Nothing
+ * unless that was asked for expressly.
+ */
+void job_note_unshown(struct host *, const struct job *, const char *where, int status);
+
+/*
  * Is a run that ended with 0 within the job's cooldown?  It began `age_us` microseconds ago by
  * the server's clock; below 0 it is dated ahead of that clock.  The rule is in struct job.
  */

@@ -8,6 +8,7 @@
  */
 #include "etcd.h"
 
+#include "backends/common/job.h"
 #include "backends/common/refuse.h"
 
 #include <stdio.h>
@@ -301,8 +302,10 @@ etcd_release(struct store *s, struct outcome o, instant until, struct fault *f)
 		return RC_OK;
 	rc = give_back(e, o, until, f);
 	if (job_is_shown(&e->claim->job) && e->granted &&
-	    (rc == RC_DENIED || (rc == RC_AGAIN && e->cluster.full)))
+	    (rc == RC_DENIED || (rc == RC_AGAIN && e->cluster.full))) {
+		job_note_unshown(s->host, &e->claim->job, e->server_name, o.status);
 		rc = give_back(e, NO_OUTCOME, until, f);
+	}
 	return rc == RC_OK || rc == RC_LOST || rc == RC_STOP ? rc : RC_AGAIN;
 }
 

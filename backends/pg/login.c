@@ -310,6 +310,7 @@ pass_host(struct login *l, const char *why)
 	login_words(l->pq, l->conn, why, l->left + n, sizeof l->left - n);
 	l->pq->finish(l->conn);
 	l->conn = next;
+	l->asked = l->stranger = NULL;
 	l->give_up += l->share; /* the last one has all its time */
 	return true;
 }

@@ -29,8 +29,8 @@ struct login {
 	 */
 	PGconn *conn;      /* NULL: no memory */
 	const char *asked; /* libpq's name of the host that was asked what it is */
-	const char
-	    *stranger; /* a host is this, and no PostgreSQL; NULL: none is known to be */
+	/* the host of `conn` is this, and no PostgreSQL; NULL: it is not known to be */
+	const char *stranger;
 	struct bounds bounds; /* as far as it has been read */
 	bool is_standby;      /* the last server reached is one */
 	bool primary_is_away; /* and of the other hosts named some were not reached */

@@ -460,12 +460,11 @@ redis_note_unremembered(struct redis *r, int status)
 {
 	const struct job *job = &r->claim->job;
 
-	if (job_is_wanted(job) || job->remember == REMEMBER_SURELY)
+	job_note_unshown(r->store.base.host, job, r->store.where, status);
+	if (job_is_wanted(job))
 		fault_set(&r->store.base.host->notice, RC_OK,
-		    "%s could not record that this run ended with %d: %s", r->store.where,
-		    status,
-		    job_is_wanted(job) ? "the job does not count as done"
-				       : "status will not show it");
+		    "%s could not record that this run ended with %d: the job does not count as done",
+		    r->store.where, status);
 }
 
 static enum rc
@@ -482,6 +481,7 @@ redis_release(struct store *s, struct outcome o, instant until, struct fault *f)
 	rc = redis_run(r, &back, until, &a, f);
 	/* a user who may not write what is only shown keeps the lock for nobody */
 	if (rc == RC_DENIED && job_is_shown(&r->claim->job)) {
+		redis_note_unremembered(r, o.status);
 		back.outcome = NO_OUTCOME;
 		rc = redis_run(r, &back, until, &a, f);
 	}

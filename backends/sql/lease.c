@@ -599,7 +599,9 @@ release_unkept(struct sql *db, struct outcome o, instant until, struct fault *f)
 {
 	bool shown = job_is_shown(&db->claim->job);
 
-	if (!shown)
+	if (shown)
+		job_note_unshown(db->base.host, &db->claim->job, db->where, o.status);
+	else
 		fault_set(&db->base.host->notice, RC_OK,
 		    "%s could not record that this run has ended: the job may be run again, and --no-retry needs the schema of this dlock, and rights to it",
 		    db->where);

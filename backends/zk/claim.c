@@ -1,6 +1,7 @@
 /* claim.c - takes the lock, renews the lease, gives the lock back. */
 #include "zk.h"
 
+#include "backends/common/job.h"
 #include "backends/common/refuse.h"
 
 #include <stdio.h>
@@ -121,6 +122,7 @@ remove_node(struct zk *z, struct outcome o, instant until, struct fault *f)
 				rc = jobs_prepare(z, o, until, f);
 			/* what is only shown keeps the lock for nobody */
 			if (rc == RC_DENIED && remember && job_is_shown(job)) {
+				job_note_unshown(z->base.host, job, z->where, o.status);
 				remember = false;
 				m.n = 0;
 				refused = true;

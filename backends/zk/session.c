@@ -375,7 +375,7 @@ session_await(struct session *s, instant until, struct fault *f)
 {
 	size_t most = s->hosts.n > 1 ? 2 * s->hosts.n : 1,
 	       tries = library_look(s->library).held ? 0 : 1;
-	bool hope = false;
+	bool hope = false, again = false;
 	enum rc rc = RC_OK;
 
 	s->refused = true;
@@ -396,7 +396,8 @@ session_await(struct session *s, instant until, struct fault *f)
 		if (!v.held) {
 			rc = sleep_in_doubt(s, until, f);
 			hope = hope || rc == RC_AGAIN;
-		} else if (s->tunnel && tunnel_can_retry(s->tunnel)) {
+		} else if (!again && s->tunnel && tunnel_can_retry(s->tunnel)) {
+			again = true; /* TCP may fail first, each time */
 			let_try(s);
 		} else {
 			bool all = tries >= most,

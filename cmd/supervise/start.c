@@ -252,16 +252,18 @@ _Noreturn void
 start_end(const struct params *p, const struct verdict *v)
 {
 	const struct metrics_run run = {v->name, v->status, v->waited, v->held};
+	/* asked here: a run without a log touches no page of it */
+	bool logs = p->show.log.kind != LOG_NOWHERE;
 
+	/* first: what follows may wait for its reader, and we may be killed meanwhile */
+	if (logs)
+		events_log_end(p, v);
 	tell_times(p, v);
 	if (*v->line && !v->muted)
 		say_last("%s", v->line);
 	events_verdict(p, v);
-	/* asked here: a run without a log touches no page of it */
-	if (p->show.log.kind != LOG_NOWHERE) {
-		events_log_end(p, v);
+	if (logs)
 		log_end(p);
-	}
 	if (p->show.metrics)
 		metrics_add(p, &run); /* which may wait for a second */
 	_exit(v->signal ? start_die_of(v->signal) : v->status);

@@ -72,6 +72,31 @@ a_url_in_a_sentence_ends_with_its_word(void **state)
 	assert_string_equal(other, "redis://u:xxx@h or ask ann@corp");
 }
 
+static void
+a_word_of_a_command_may_be_a_url_or_a_script(void **state)
+{
+	static const struct {
+		const char *word, *left;
+	} rows[] = {
+	    {"host=db password='s3cret' user=u", "host=db password=xxxxxxx' user=u"},
+	    {"redis://u:my secret@h/0", "redis://u:xxxxxxxxx@h/0"},
+	    {"--url=amqp://u:my secret@h", "--url=amqp://u:xxxxxxxxx@h"},
+	    {"curl http://u:pw@h/; curl http://v:pw@i/",
+		"curl http://u:xx@h/; curl http://v:xx@i/"},
+	    {"curl http://h:80/ | mail ann@corp", "curl http://h:80/ | mail ann@corp"},
+	    {"redis:7", "redis:7"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		char text[100];
+
+		snprintf(text, sizeof text, "%s", rows[i].word);
+		mask_word(text, strlen(text), rows[i].word);
+		assert_string_equal(text, rows[i].left);
+	}
+}
+
 /* Also one that begins, or whose @ stands, behind the end of what is quoted. */
 static void
 a_quotation_has_no_password(void **state)
@@ -97,6 +122,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(passwords_are_blotted_out),
 	    cmocka_unit_test(a_url_in_a_sentence_ends_with_its_word),
+	    cmocka_unit_test(a_word_of_a_command_may_be_a_url_or_a_script),
 	    cmocka_unit_test(a_quotation_has_no_password),
 	};
 

@@ -288,6 +288,32 @@ def test_a_full_disk_costs_a_line_never_a_lock(log):
     assert result.status == 127 and "lacks 1 of its lines: File too large" in result.stderr, result
 
 
+def test_a_line_is_not_glued_to_a_part_of_one(log):
+    """There was room for that part only, then."""
+    log.path.write_text("a part")
+    assert log.run("--", "true").status == 0
+    first, rest = log.path.read_text().split("\n", 1)
+    log.path.write_text(rest)
+    assert first == "a part" and log.events() == ["acquired", "ended"]
+
+
+def test_the_end_is_logged_before_anything_else_is_said_of_it(log):
+    """Who reads that may not read, and kill dlock meanwhile."""
+    held = log.dlock.hold(log.files, "job")
+    end, fd = os.pipe()
+    os.set_blocking(fd, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(fd, b"x" * 4096)
+    with subprocess.Popen([DLOCK, *map(str, log.words("run", "-n", "--", "true"))], stderr=fd) as job:
+        wait_for(lambda: log.events() == ["busy"])
+        assert job.poll() is None  # it says why, to nobody, for some seconds
+        job.kill()
+    os.close(fd)
+    os.close(end)
+    held.finish()
+
+
 def test_a_descriptor_gets_the_lines_and_one_whose_reader_is_gone_kills_nobody(log):
     for words in (["run", "--", "true"], ["freeze"]):
         end, fd = os.pipe()

@@ -2,11 +2,14 @@
 # itself, whatever libpq was told to look for, and left for a host behind it.
 
 import socket
+import time
 
 import pytest
 
 from faults import assert_refused
 from pg import DB, USER, pg_url
+from proxy import DOWN
+from strangers import stranger
 from support import free_port, run
 
 
@@ -91,6 +94,24 @@ def test_a_server_that_does_not_report_it_is_asked(dlock, pg_server, standby, be
     for ports in ((old_primary,), (old_standby, old_primary), (old_standby, pg_server.port)):
         done = run(dlock, of_hosts(*ports), "-n")
         assert (done.status, done.stdout, done.stderr) == (0, "ran\n", "")
+
+
+def test_a_slow_server_behind_a_stranger_is_none(dlock, pg_server, make_tamper):
+    """It has said something already, so it is not asked what it is."""
+    late = []
+
+    def tap(link, direction, data):
+        if direction == DOWN and not late:
+            link.client.sendall(data[:9])
+            late.append(time.sleep(0.8))
+            data = data[9:]
+        return data
+
+    slow = make_tamper(pg_server.port, None)
+    slow.tap = tap
+    with stranger("Redis") as port:
+        done = run(dlock, of_hosts(port, slow.port), "-n")
+        assert (done.status, done.stdout, done.stderr, len(late)) == (0, "ran\n", "", 1)
 
 
 def test_a_server_that_hangs_when_it_is_asked(dlock, pg_server, make_tamper):

@@ -570,6 +570,20 @@ def test_a_schema_of_version_10_serves_all_but_what_it_cannot_keep(dlock, db, wo
     assert json.loads(dlock.run("status", "-J", *where).stdout)["last"]["job"] is False
 
 
+def test_a_run_that_cannot_be_kept_to_be_shown_is_told_of_where_that_was_wanted(dlock, db, worker, tmp_path):
+    psql(db, schema_sql(dlock), USER)
+    db.ask("GRANT USAGE ON SCHEMA dlock TO worker", user=USER)
+    conf = tmp_path / "dlock.conf"
+    conf.write_text("remember = yes\n", encoding="ascii")
+    jobs = [dlock.start("run", "-u", worker, "-k", key, *words, "--", "cat", stdin=subprocess.PIPE).held()
+            for key, words in (("a", ("--remember",)), ("b", ("--config", conf)))]
+    db.ask("REVOKE EXECUTE ON FUNCTION dlock.release_run FROM PUBLIC", user=USER)
+    told, silent = (job.finish() for job in jobs)
+    assert told.status == 0 and "could not record that this run ended with 0: status will not show it" in told.stderr
+    assert silent.status == 0 and "record" not in silent.stderr
+    assert dlock.run("run", "-n", "-u", worker, "-k", "a", "--", "true").status == 0
+
+
 # As version 6 had it: what lists and forgets runs is not there.
 TO_6 = f"{TO_10}; DROP FUNCTION dlock.asker, dlock.list_jobs, dlock.list_done, dlock.forget; COMMENT ON SCHEMA dlock IS 'dlock 6: locks for commands'"
 

@@ -85,6 +85,15 @@ def test_arguments_are_shown_where_that_is_wanted(dlock, files, seen, tmp_path, 
     assert held.finish().status == 0
 
 
+def test_a_password_in_an_argument_is_hidden_also_where_the_word_is_quoted(dlock, files, seen):
+    command = ["sh", "-c", "read x || :", "psql", "host=db password='s3cret' user=u", "redis://u:my s3cret@h"]
+    held = dlock.start("run", *files.words, "-k", files.key(), "--show-arguments", "--", *command, stdin=subprocess.PIPE).held()
+    assert b"s3cret" not in files.stored()
+    shown = seen("command")[0]["arguments"]
+    assert "s3cret" not in shown and "my" not in shown and "user=u" in shown and shown.endswith("@h'"), shown
+    assert held.finish().status == 0
+
+
 def test_a_hold_shows_the_arguments_of_its_process(dlock, files, seen):
     sleeper = subprocess.Popen(["sleep", "1000"])
     try:

@@ -792,6 +792,15 @@ def test_what_may_not_be_read_is_not_told_as_never_done(dlock, at):
         assert done.status == 77 and done.stdout == "", done
 
 
+def test_a_run_that_may_not_be_kept_to_be_shown_is_told_of(dlock, at):
+    holder = dlock.hold(at, "job", "--remember")
+    with at.server.client() as c:
+        c.set_acls(f"{at.root}/dlock-jobs/job/shown", [make_digest_acl("other", "secret", all=True)])
+    done = holder.finish()
+    assert done.status == 0 and "could not record that this run ended with 0: status will not show it" in done.stderr
+    assert run(dlock, at, "-n").status == 0
+
+
 def test_a_run_that_goes_on_is_remembered_though_all_was_forgotten(dlock, at):
     """Its release finds another ID's node, or none, than it was prepared for."""
     assert run(dlock, at, "--once", "x").status == 0
