@@ -42,6 +42,12 @@ class GaleraNode(MysqlServer):
             return super().answers() and self.state("wsrep_ready") == "ON" and self.state("wsrep_local_state_comment") == "Synced"
         return False
 
+    def sees_all(self):
+        """One that was left out does not know it at once, but the other one does."""
+        with contextlib.suppress(pymysql.err.OperationalError, pymysql.err.InternalError):
+            return self.answers() and self.state("wsrep_cluster_size") == "3"
+        return False
+
     def state(self, name):
         return dict(self.ask(f"SHOW GLOBAL STATUS LIKE '{name}'")).get(name)
 

@@ -273,7 +273,7 @@ class GaleraSite(Site):
         """Who was silent for too long is not over it before it has joined the others again."""
         def fault(dice):
             do(dice)
-            wait_for(lambda: all(node.answers() for node in self.at.nodes), what="a cluster that is whole")
+            wait_for(lambda: all(node.sees_all() for node in self.at.nodes), what="a cluster that is whole")
         return fault
 
     @property
