@@ -390,6 +390,7 @@ asker_take_signal(pid_t front, struct loop *l, const struct signalfd_siginfo *in
 	    .getter = BY_ASKER,
 	    .reach = signal_reach_by_code(sig, info->ssi_code, getsid(0) == getpid()),
 	    .sender = info->ssi_pid == (uint32_t)getpid() ? FROM_DLOCK : FROM_OTHERS,
+	    .ends = signal_is_end(sig),
 	};
 
 	if (sig == SIGCHLD)
@@ -455,7 +456,7 @@ await_delivery(pid_t front, int delivery, struct run *r, const _Atomic int *how)
 		while (n < 0 && loop_signal(&loop, &info))
 			asker_take_signal(front, &loop, &info);
 		if (n < 0 && parent_ends(&r->parent))
-			kill(front, SIGTERM);
+			kill(front, SIGTERM); /* an end, whoever ignores TERM: S2 */
 	}
 	return n > 0 ? 0 : end_as(front, r->params, how);
 }

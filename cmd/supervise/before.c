@@ -118,6 +118,7 @@ look_through(struct before *b, struct look *l, const char *option, struct fault 
 
 /* A freeze that a look has found. */
 struct found_freeze {
+	const struct host *host; /* of the look */
 	bool is_frozen;
 	int64_t now;            /* by the server's clock */
 	struct holding holding; /* as a run is told of it */
@@ -137,10 +138,12 @@ see_freeze(void *ctx, const struct entry *e, int64_t now)
 	if (e->record)
 		snprintf(
 		    found->holding.record, sizeof found->holding.record, "%s", e->record);
+	/* here: a look that fails after this leaves the store, and the secret with it */
+	record_blot(found->holding.record, found->host->secret);
 	return false;
 }
 
-static void note_time(struct before *, int64_t now);
+static void note_time(struct before *, int64_t came);
 
 /* RC_OK: the i-th switch is not frozen.  RC_BUSY: it is; keeper->seen tells of it. */
 static enum rc
@@ -152,12 +155,13 @@ look_at_switch(struct before *b, size_t i, instant until, struct fault *f)
 	    .key = key, .brief = true, .until = until, .see = see_freeze, .ctx = &found};
 	enum rc rc;
 
+	found.host = &b->host;
 	found.is_frozen = false;
 	rc = look_through(b, &look, "--unless-frozen", f);
 	if (!found.is_frozen || (rc != RC_OK && rc != RC_DENIED))
 		return rc;
-	note_time(b, found.now);
-	record_blot(found.holding.record, b->host.secret);
+	if (!b->came)
+		note_time(b, found.now);
 	b->keeper->seen.silent = false;
 	b->keeper->seen.position = 0;
 	b->keeper->seen.key = key;
@@ -189,12 +193,12 @@ struct found_rivals {
 
 /* Says when the run came, for the record and for the next keeper. */
 static void
-note_time(struct before *b, int64_t now)
+note_time(struct before *b, int64_t came)
 {
-	if (!b->run->params->before.newest || b->came || now <= 0)
+	if (!b->run->params->before.newest || came <= 0)
 		return;
-	b->came = now;
-	atomic_store(&b->run->page->newest, now);
+	b->came = came;
+	atomic_store(&b->run->page->newest, came);
 }
 
 static bool
@@ -231,6 +235,8 @@ see_rivals(void *ctx, const struct entry *e, int64_t now)
 		;
 	else if (strcmp(r.door, s->before->run->socket_id) == 0)
 		s->joined = at;
+	else if (strncmp(r.door, s->before->run->socket_id, RUN_ID_CHARS) == 0)
+		; /* what an earlier keeper of ours could not give back */
 	else if (at <= now + AHEAD && is_later(at, r.door, s->last.at, s->last.door)) {
 		s->last.at = at;
 		memcpy(s->last.door, r.door, sizeof s->last.door);
@@ -241,14 +247,17 @@ see_rivals(void *ctx, const struct entry *e, int64_t now)
 }
 
 /*
- * A run whose time is not known is as old as its place; and where it has none any more, it came so
- * long ago as it has waited.
+ * A place that is seen says it to all others, so it counts before all else: that is the time in our
+ * record, or where it has none, since when we wait.  A run whose time is not known, and whose place
+ * is not seen, came so long ago as it has waited.
  */
 static int64_t
 time_we_came(const struct before *b, const struct found_rivals *s)
 {
-	if (b->came || s->joined || s->now <= 0)
-		return b->came ? b->came : s->joined;
+	if (s->joined)
+		return s->joined;
+	if (b->came || s->now <= 0)
+		return b->came;
 	return s->now - (instant_now() - b->asked) / 1000;
 }
 
@@ -374,7 +383,7 @@ await_thaw(struct before *b, instant until, struct fault *f)
 	retry_init(&retry);
 	retry.first = b->patience;
 	retry_begin(&retry, &b->lock->claim);
-	for (bool heard = false, waited = false;;) {
+	for (bool heard = false, waited = b->run->again;;) {
 		enum rc rc = look_at_switches(b, retry_attempt(&retry, until), f);
 
 		if (rc == RC_OK)

@@ -18,8 +18,9 @@
  * after Ctrl-Z.  A run whose outer run lives does not look at switches: what has begun goes on.
  *
  * Of runs with --newest the server's time of a look made before the run joined says which came later,
- * then the door of its record.  All that see two runs see the same two times, so two never
- * supersede each other.  Where nobody used the key, the look tells no time: then a run that waits
+ * then the door of its record.  The door begins alike for all keepers of a run: no run is superseded
+ * by an entry that its own former keeper could not take back.  All that see two runs see the same two
+ * times, so two never supersede each other.  Where nobody used the key, the look tells no time: then a run that waits
  * came when it joined, and one that has the lock supersedes nobody.  Those that wait for a thaw
  * notice it at different moments: each lets SETTLE go by before it begins, so that it sees the others.
  *

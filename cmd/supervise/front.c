@@ -77,13 +77,17 @@ front_aim(const struct front *f)
 	};
 }
 
-/* Sleeps until then, or until a signal comes, which is thrown away, also that of a child's end. */
+/*
+ * Sleeps until then, or until a child has ended.  All other signals stay pending: they are for whatever comes after
+ * us, the next keeper's front above all.
+ */
 static void
 pause_until(struct front *f, instant until)
 {
 	struct signalfd_siginfo info;
 	struct pollfd set[LOOP_OWN];
 
+	loop_hear_children(&f->loop);
 	loop_wait(&f->loop, set, LOOP_OWN, until);
 	while (loop_signal(&f->loop, &info))
 		continue;
@@ -433,7 +437,9 @@ take_interrupt(struct front *f)
 		if (info.ssi_signo == SIGCHLD)
 			front_signals_reap(f);
 		else if (!sig && info.ssi_pid != (uint32_t)getpid() &&
-		    signal_is_end(info.ssi_signo))
+		    front_signals_ends(f,
+			&(struct received){
+			    .sig = info.ssi_signo, .sender = info.ssi_pid}))
 			sig = info.ssi_signo;
 	return sig;
 }

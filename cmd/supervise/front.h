@@ -62,7 +62,7 @@ struct front {
 	struct front_stop stop;
 	struct witness witness;
 	instant witness_at; /* when to begin it; NEVER: we need none, or have done so */
-	int interrupt;      /* the signal that is to end the waiting; 0 */
+	int interrupt; /* the signal that is to end us, as long as nothing has run; 0 */
 	/*
 	 * a bit for each signal passed on since the link is crowded:
 	 * [whom else it reached][from a key][its sender]

@@ -92,6 +92,16 @@ describe_stops(const struct front *f, struct signal_case *c, pid_t command)
 	c->sent = c->sig == SIGHUP && f->stop.hung_up;
 }
 
+/* The asker of a hold sends TERM only where it is to end: also if their caller ignores TERM. */
+bool
+front_signals_ends(const struct front *f, const struct received *r)
+{
+	const struct script *s = script_of(f->run);
+
+	return r->parent || signal_is_end(r->sig) ||
+	    (s && r->sender == s->asker && r->sig == SIGTERM);
+}
+
 static struct signal_case
 describe_signal(struct front *f, const struct received *t)
 {
@@ -102,7 +112,7 @@ describe_signal(struct front *f, const struct received *t)
 	if (c.sig == SIGCHLD || c.sender == FROM_DLOCK)
 		return c;
 	c.state = front_state(f);
-	c.ends = t->parent || signal_is_end(c.sig);
+	c.ends = front_signals_ends(f, t);
 	c.terminal = f->run->origin->has_tty;
 	c.by_key = c.terminal && t->code == SI_KERNEL &&
 	    (c.sig == SIGINT || c.sig == SIGQUIT);
@@ -290,10 +300,16 @@ put_off_stop(struct front *f, int sig)
 }
 
 static void
-end_waiting(struct front *f, int sig)
+note_end(struct front *f, int sig)
 {
 	if (!f->interrupt || signal_is_stop(f->interrupt))
 		f->interrupt = sig;
+}
+
+static void
+end_waiting(struct front *f, int sig)
+{
+	note_end(f, sig);
 	watch_interrupted(&f->watch, instant_now());
 }
 
@@ -313,6 +329,9 @@ front_signals_take(struct front *f, const struct received *r)
 		if (f->stop.at != NEVER)
 			f->stop.at = f->stop.continued + CONTINUING;
 	}
+	/* also of a grant that comes to nothing, and is asked for anew */
+	if (m.got.ends)
+		note_end(f, sig);
 	switch (signal_decide(&m.got)) {
 	case DEED_REAP:
 		front_signals_reap(f);

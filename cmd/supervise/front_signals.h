@@ -28,6 +28,9 @@ void front_signals_look(struct front *);
 /* Reaps what has ended below us. */
 void front_signals_reap(struct front *);
 
+/* Is it to end what waits, or was granted and given to nobody yet? */
+bool front_signals_ends(const struct front *, const struct received *);
+
 /* One that has come. */
 void front_signals_take(struct front *, const struct received *);
 

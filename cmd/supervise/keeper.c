@@ -200,6 +200,7 @@ open_lock(struct keeper *k)
 	enum rc rc = lock_open(&k->lock, &k->fault);
 
 	k->keep.terms.nested = k->lock.nested;
+	k->keep.terms.looks = before_switches(k->run);
 	if (rc != RC_OK)
 		return rc;
 	append_text(
@@ -211,21 +212,25 @@ open_lock(struct keeper *k)
 
 /* The grant says what an acquire or a renewal has earned. */
 static void
-react_to_lease(struct keeper *k, enum event_kind kind)
+react_to_lease(struct keeper *k, enum event_kind kind, enum rc refused)
 {
 	const struct grant *g = &k->lock.grant;
 
 	react_to(k,
 	    &(struct event){.kind = kind,
+		.value = refused,
 		.sent = g->sent,
 		.lease = g->lease,
 		.pace = g->pace,
 		.soon = g->soon});
 }
 
-/* The server may give less than was asked for, and too little. */
+/*
+ * The server may give less than was asked for, and too little.  `refused`: the look before "go"
+ * has failed, and what was granted goes back.
+ */
 static void
-keeper_granted(struct keeper *k)
+keeper_granted(struct keeper *k, enum rc refused)
 {
 	k->keep.terms.tied = k->lock.nested || k->lock.grant.anchor >= 0;
 	/* the job was stopped while it waited, by SIGSTOP: it is to keep nobody waiting */
@@ -233,10 +238,11 @@ keeper_granted(struct keeper *k)
 		react(k, EV_INTERRUPTED, SIGSTOP);
 		k->todo.stop = false;
 	}
-	react_to_lease(k, EV_GRANTED);
+	react_to_lease(k, EV_GRANTED, refused);
 	if (k->untold)
 		react(k, EV_EXEC_FAILED, EXEC_NOT_CALLED);
-	if (k->keep.ending.kind == END_REFUSED && k->keep.ending.value == RC_CONFIG)
+	if (refused == RC_OK && k->keep.ending.kind == END_REFUSED &&
+	    k->keep.ending.value == RC_CONFIG)
 		fault_set(&k->fault, RC_CONFIG,
 		    "%s gives a lease of %s instead of %s, which is too short for two renewals and a grace of %s",
 		    k->lock.store->where, parse_span(k->lock.grant.lease).text,
@@ -255,7 +261,8 @@ looks_before(const struct keeper *k)
 
 /*
  * After an acquire that ended with `acquired`: looks whether the command may begin.  If not, what
- * was granted goes back as after a signal, or the run is refused.
+ * was granted goes back as after a signal, or because of
+ * what is returned.
  */
 static enum rc
 look_before_go(struct keeper *k, enum rc acquired)
@@ -264,14 +271,17 @@ look_before_go(struct keeper *k, enum rc acquired)
 
 	if (!looks_before(k) || k->keep.ending.kind != END_NONE ||
 	    (acquired == RC_STOP && !before.superseded))
-		return acquired;
+		return RC_OK;
 	rc = before_go(&before, &k->fault);
+	/* whatever has stopped the look: without one nothing begins */
+	if (rc == RC_STOP && k->keep.ending.kind == END_NONE)
+		rc = RC_BUSY;
 	if (before.superseded)
 		news_send(&k->news, MSG_SUPERSEDED, 0, before.rival.record);
 	if (rc == RC_BUSY)
 		react(k, EV_INTERRUPTED, INTERRUPTED_BY_LOOK);
 	k->todo.stop = false;
-	return rc == RC_BUSY || rc == RC_STOP ? acquired : rc;
+	return rc == RC_BUSY || rc == RC_STOP ? RC_OK : rc;
 }
 
 /* Why a run below the holder cannot join it. */
@@ -303,7 +313,7 @@ acquire(struct keeper *k)
 	instant until = k->params->wait.most == 0
 	    ? 0
 	    : instant_after(k->run->began, k->params->wait.most);
-	enum rc rc = open_lock(k);
+	enum rc rc = open_lock(k), refused = RC_OK;
 	char holder[300];
 
 	if (rc == RC_OK && looks_before(k))
@@ -326,9 +336,9 @@ acquire(struct keeper *k)
 	if (rc == RC_DONE)
 		skip(k);
 	if (rc == RC_OK || rc == RC_STOP)
-		rc = look_before_go(k, rc);
+		refused = look_before_go(k, rc);
 	if (rc == RC_OK)
-		keeper_granted(k);
+		keeper_granted(k, refused);
 	else
 		react(k, EV_REFUSED, rc);
 }
@@ -349,11 +359,11 @@ renew(struct keeper *k)
 			k->news.suspect = !news_send(&k->news, MSG_TRUSTED, 0, "");
 		if (k->keep.ending.kind != END_LOST)
 			k->fault.text[0] = '\0';
-		react_to_lease(k, EV_RENEWED);
+		react_to_lease(k, EV_RENEWED, RC_OK);
 		break;
 	case RC_REVOKED:
 		k->fault = f;
-		react_to_lease(k, EV_REVOKED);
+		react_to_lease(k, EV_REVOKED, RC_OK);
 		break;
 	case RC_LOST:
 		k->fault = f;

@@ -179,6 +179,17 @@ loop_put_off(struct loop *l, int sig)
 	raise(sig);
 }
 
+void
+loop_hear_children(struct loop *l)
+{
+	sigset_t heard;
+
+	sigemptyset(&heard);
+	sigaddset(&heard, SIGCHLD);
+	if (l->signals >= 0)
+		signalfd(l->signals, &heard, 0);
+}
+
 /* A child in the group is asked, for the kernel alone knows all who are in it. */
 bool
 loop_stops_group(int sig, bool unknown)

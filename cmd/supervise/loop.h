@@ -65,6 +65,9 @@ void loop_stop_now(int sig);
  */
 bool loop_stops_group(int sig, bool unknown);
 
+/* From now on loop_signal() has SIGCHLD alone, and all others stay pending. */
+void loop_hear_children(struct loop *);
+
 void loop_close(struct loop *);
 
 /* Lets this signal through, which does what it is set to. */

@@ -42,6 +42,9 @@
 
 #include <sys/types.h>
 
+/* So much of a socket_id is the run's own, whichever of its keepers has it. */
+#define RUN_ID_CHARS (JOIN_ID_CHARS / 2)
+
 struct run {
 	const struct params *params;
 	const struct origin *origin;
@@ -62,6 +65,7 @@ struct run {
 	instant began;
 	/* --newest: when the run came by the server's clock, if a keeper has seen it; else 0 */
 	int64_t newest;
+	bool again;         /* a look of an earlier keeper has led to this one */
 	pid_t front, shown; /* the front's pid, and the one in our record */
 };
 

@@ -58,7 +58,9 @@
  *
  * what the asker of a hold gets, which waits for the front (TSTP: cmd/hold.c)
  * S1   any                  all         the front              nothing
- * S2   any                  us, ?       perhaps the front      passes it on to the front; the first one counts
+ * S2   TERM that our caller us, ?       perhaps the front      nothing: to the front it is the end of our parent
+ *      ignores
+ * S3   any other            us, ?       perhaps the front      passes it on to the front; the first one counts
  *
  * what the keeper gets: TERM; it ignores all others
  * K1   waited for           us          nobody                 gives up its place, ends by it
@@ -177,6 +179,16 @@ decide_hold(const struct signal_case *c)
 }
 
 static enum signal_deed
+decide_for_asker(const struct signal_case *c)
+{
+	if (c->reach == REACH_GROUP)
+		return DEED_NOTHING; /* S1 */
+	if (c->sig == SIGTERM && !c->ends)
+		return DEED_NOTHING; /* S2 */
+	return DEED_PASS_ON;         /* S3 */
+}
+
+static enum signal_deed
 decide_for_keeper(const struct signal_case *c)
 {
 	switch (c->state) {
@@ -203,8 +215,7 @@ signal_decide(const struct signal_case *c)
 	if (c->sender == FROM_DLOCK)
 		return DEED_NOTHING; /* A2 */
 	if (c->getter == BY_ASKER)
-		return c->reach == REACH_GROUP ? DEED_NOTHING /* S1 */
-					       : DEED_PASS_ON /* S2 */;
+		return decide_for_asker(c);
 	if (c->getter == BY_KEEPER)
 		return decide_for_keeper(c);
 	switch (c->state) {

@@ -100,6 +100,7 @@ prepare_keeper(struct run *r, struct params *p)
 		uint64_t seed;
 	} bytes;
 	const char *outer = environment_get("DLOCK_KEEPER");
+	size_t kept = *r->socket_id ? RUN_ID_CHARS : 0;
 
 	r->has_elders = process_has_children();
 	r->outer = outer ? join_address_living(outer, NULL) : "";
@@ -107,7 +108,7 @@ prepare_keeper(struct run *r, struct params *p)
 	if (!r->outer || !r->page || getrandom(&bytes, sizeof bytes, 0) != sizeof bytes)
 		return false;
 	digits_hex(r->owner, bytes.owner, sizeof bytes.owner);
-	digits_hex(r->socket_id, bytes.door, sizeof bytes.door);
+	digits_hex(r->socket_id + kept, bytes.door, sizeof bytes.door - kept / 2);
 	p->terms.seed = bytes.seed;
 	r->front = getpid();
 	r->shown = r->ward->outsider ? r->ward->outsider->pid : r->front;
@@ -210,6 +211,7 @@ start_run(struct run *r, struct params *p)
 			keeper_run(r);
 		v = front_run(r, keeper);
 		if (v.again) {
+			r->again = true;
 			leave_page(r);
 			continue;
 		}

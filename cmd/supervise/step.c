@@ -179,6 +179,8 @@ keep_granted(struct keep *k, instant now, const struct event *e, struct actions 
 	if (!k->terms.grace_fixed && lease_grace(e->lease) < k->terms.grace)
 		k->terms.grace = lease_grace(e->lease);
 	take_lease(k, now, e);
+	if (e->value != RC_OK)
+		end_with(k, END_REFUSED, e->value);
 	if (k->ending.kind == END_NONE && e->lease != LEASE_FOREVER &&
 	    !lease_fits(e->lease, k->lease.pace, k->terms.grace))
 		end_with(k, END_REFUSED, RC_CONFIG);
@@ -256,13 +258,19 @@ released(struct keep *k, instant now, enum rc rc)
  * tree.
  */
 static void
-not_executed(struct keep *k, int error)
+not_executed(struct keep *k, instant now, int error)
 {
+	bool has_time = k->ending.kind == END_NONE && now < k->lease.term_at;
+
 	k->tree.gone = k->tree.empty = true;
 	if (k->phase != PH_HOLD) /* nor was it meant to be */
 		return;
+	/* the lease would do, but the look does not: the lock is asked for anew */
+	if (error == ETIME && k->terms.looks && has_time)
+		k->ending = (struct ending){
+		    .kind = END_INTERRUPTED, .value = INTERRUPTED_BY_LOOK};
 	/* or it was killed, as late */
-	if (error == ETIME || (error == 0 && k->ending.kind == END_LOST))
+	else if (error == ETIME || (error == 0 && k->ending.kind == END_LOST))
 		k->ending = (struct ending){
 		    .kind = END_REFUSED, .value = RC_AGAIN, .too_late = true};
 	else if (error == 0 && k->ending.kind == END_KILLED)
@@ -335,7 +343,7 @@ absorb(struct keep *k, instant now, const struct event *e, struct actions *a)
 		k->tree.started_at = now;
 		break;
 	case EV_EXEC_FAILED:
-		not_executed(k, e->value);
+		not_executed(k, now, e->value);
 		break;
 	case EV_ENDED:
 		k->tree.gone = true;

@@ -41,8 +41,9 @@
 #define WITHDRAW_PATIENCE (800 * NS_PER_MS)
 
 enum event_kind {
-	EV_TICK,        /* time has passed */
-	EV_GRANTED,     /* acquire: sent, lease, pace, soon */
+	EV_TICK, /* time has passed */
+	/* acquire: sent, lease, pace, soon; value: the enum rc by which it is refused after all */
+	EV_GRANTED,
 	EV_REFUSED,     /* acquire ended without a grant: value is the enum rc */
 	EV_RENEWED,     /* renew: sent, lease, pace, soon */
 	EV_UNANSWERED,  /* renew: nothing is known */

@@ -777,6 +777,8 @@ finish_call(struct world *w, enum rc rc)
 				     : EV_UNANSWERED;
 	else
 		e.kind = EV_RELEASED;
+	if (e.kind == EV_GRANTED && chance(w, 2))
+		e.value = RC_AGAIN; /* the look before "go" has failed */
 	w->told_lost = w->told_lost || (w->go && rc == RC_LOST);
 	w->told_done = w->told_done || (call == CALL_ACQUIRE && rc == RC_DONE);
 	if (e.kind == EV_RENEWED && w->revokes && chance(w, 30))
@@ -1334,8 +1336,11 @@ front_stops(struct world *w)
 	require(w, FRONT_IS_NEEDED,
 	    !w->page.finished && !w->page.stopping && w->now >= w->page.term_at + SLACK);
 	reached.front_terms++;
-	if (covered_alive(w))
-		w->cut_short = w->term_asked = true;
+	if (covered_alive(w)) {
+		w->term_asked = true;
+		/* what is being killed for a reason of its own is not cut short */
+		w->cut_short = w->cut_short || !w->kill_asked;
+	}
 	w->page.stopping = true;
 	later(w, between(w, 0, w->grace * 3 / 2), W_TERM_LANDS, 0, 0);
 }
@@ -1509,6 +1514,7 @@ choose_terms(struct world *w)
 	t->kill_after = chance(w, 50) ? between(w, 1, 2 * t->ttl) : NEVER;
 	t->wait_tree = chance(w, 30);
 	t->several = chance(w, 20);
+	t->looks = chance(w, 20);
 	t->seed = draw(w);
 	w->grace = t->grace;
 }

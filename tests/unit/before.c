@@ -43,6 +43,8 @@ static struct {
 	unsigned frozen,
 	    silent;      /* so many of the first looks find it frozen; get no answer */
 	enum rc renewal; /* what a renewal gives */
+	bool secret;     /* each store has one */
+	enum rc end;     /* how each look ends that has seen what there is */
 	unsigned looks, renewals, open;
 	instant at[ANSWERS]; /* when each look began */
 	/* our own key: who is there by our seconds, from the `from`th look on; 0 ends them */
@@ -51,12 +53,19 @@ static struct {
 		int64_t since;
 		const char *record;
 	} others[4];
+	unsigned hidden;      /* the first of them, in so many looks */
 	unsigned from, crowd; /* and so many of whom nothing is known */
 	int64_t waits;        /* acquire does, before it is granted */
 } script;
 
 #define US INT64_C(1000000)
-#define OURS "00000000000000000000000000000005"
+/* of 32 characters the first half is the run's, the second the keeper's */
+#define REST \
+	"000000000000000" \
+	"0000000000000000"
+#define OURS "5" REST
+
+static char secret[] = "hunter2";
 
 static const struct backend scripted_backend;
 
@@ -69,6 +78,8 @@ scripted_open(
 	assert_non_null(*ret);
 	**ret = (struct store){
 	    &scripted_backend, host, "scripted", CAP_FAIR | CAP_FREEZE};
+	if (script.secret)
+		host->secret = secret;
 	script.open++;
 	return RC_OK;
 }
@@ -76,6 +87,8 @@ scripted_open(
 static void
 scripted_close(struct store *s)
 {
+	s->host->secret = NULL;
+	memset(secret, 0, sizeof secret); /* it leaves with the store */
 	script.open--;
 	free(s);
 }
@@ -83,7 +96,7 @@ scripted_close(struct store *s)
 static void
 see_others(const struct look *l)
 {
-	const struct other *o = script.others;
+	const struct other *o = script.others + (script.looks <= script.hidden);
 	struct entry e = {.kind = ENTRY_WAITER, .key = l->key, .since = EPOCH_NONE};
 	bool more = script.looks > script.from;
 
@@ -105,7 +118,7 @@ scripted_each(struct store *s, const struct look *l, struct fault *f)
 	    .key = l->key,
 	    .since = now / 1000 - 2 * US,
 	    .until = EPOCH_NONE,
-	    .record = "{\"who\":\"carol\"}"};
+	    .record = "{\"who\":\"carol\",\"why\":\"hunter2\"}"};
 	instant begun = now;
 
 	assert_true(script.looks < ANSWERS);
@@ -119,7 +132,7 @@ scripted_each(struct store *s, const struct look *l, struct fault *f)
 		see_others(l);
 	else if (script.looks <= script.frozen)
 		l->see(l->ctx, &freeze, now / 1000);
-	return RC_OK;
+	return script.end;
 }
 
 static enum rc
@@ -163,7 +176,7 @@ static struct host host;
 static struct lock lock;
 static struct before before;
 static struct params params;
-static const struct run run = {.params = &params,
+static struct run run = {.params = &params,
     .page = &page,
     .where = &where,
     .outer = "",
@@ -179,6 +192,8 @@ begin(void **state)
 	memset(&lock, 0, sizeof lock);
 	memset(&before, 0, sizeof before);
 	memset(&script, 0, sizeof script);
+	atomic_store(&page.newest, 0);
+	run.again = false;
 	now = 1000 * NS_PER_S;
 	params = (struct params){.keys = {"a"},
 	    .nkeys = 1,
@@ -236,7 +251,25 @@ who_does_not_wait_looks_once(void **state)
 	assert_int_equal(script.looks, 1);
 	assert_string_equal(host.seen.key, "all");
 	assert_int_equal(host.seen.holding.held, 2 * NS_PER_S);
-	assert_string_equal(host.seen.holding.record, "{\"who\":\"carol\"}");
+	assert_string_equal(
+	    host.seen.holding.record, "{\"who\":\"carol\",\"why\":\"hunter2\"}");
+}
+
+/* Also of a look that has seen the freeze, and fails then. */
+static void
+nobody_is_shown_the_secret_of_a_store_that_has_left(void **state)
+{
+	(void)state;
+	script.frozen = 9;
+	script.secret = true;
+	for (script.end = RC_OK;; script.end = RC_DENIED) {
+		strcpy(secret, "hunter2");
+		assert_int_equal(ask(0), RC_BUSY);
+		assert_non_null(strstr(host.seen.holding.record, "carol"));
+		assert_null(strstr(host.seen.holding.record, "hunter2"));
+		if (script.end == RC_DENIED)
+			break;
+	}
 }
 
 static void
@@ -293,9 +326,8 @@ what_is_frozen_or_lost_meanwhile_is_asked_for_anew(void **state)
 /* ---- which run is the newest ---- */
 
 /* Of a run that came then; 0: it does not know when. */
-#define CAME(us, door) \
-	"{\"door\":\"0000000000000000000000000000000" door "\",\"newest\":" #us \
-	",\"who\":\"carol\"}"
+#define CAME_BY(us, door) "{\"door\":\"" door "\",\"newest\":" #us ",\"who\":\"carol\"}"
+#define CAME(us, door) CAME_BY(us, door REST)
 
 static void
 the_one_that_came_later_supersedes(void **state)
@@ -310,6 +342,12 @@ the_one_that_came_later_supersedes(void **state)
 	    {{{ENTRY_HOLDER, 1002 * US, CAME(1001000000, "1")}}, true},
 	    {{{ENTRY_WAITER, 1002 * US, CAME(1000000000, "4")}}, false},
 	    {{{ENTRY_WAITER, 1002 * US, CAME(1000000000, "6")}}, true},
+	    /* an earlier keeper of ours */
+	    {{{ENTRY_WAITER, 1002 * US,
+		 CAME_BY(1000000000, "5000000000000000ffffffffffffffff")}},
+		false},
+	    {{{ENTRY_WAITER, 1002 * US, CAME_BY(0, "5000000000000000ffffffffffffffff")}},
+		false},
 	    /* it is ahead of the clock */
 	    {{{ENTRY_WAITER, 1002 * US, CAME(1006000000, "1")}}, false},
 	    /* it has found nobody before it: its place says when it came */
@@ -351,6 +389,24 @@ who_finds_nobody_came_as_it_joined(void **state)
 	assert_non_null(strstr(lock.claim.record, "\"newest\":0"));
 	assert_int_equal(before_go(&before, &fault), RC_BUSY); /* it came later */
 	assert_int_equal(atomic_load(&page.newest), 1000 * US);
+}
+
+/* A guess counts no longer: others see the place. */
+static void
+who_is_seen_came_as_it_joined_whatever_was_guessed(void **state)
+{
+	(void)state;
+	params.before = (struct params_before){.newest = true};
+	script.silent = 1; /* the look for the time */
+	script.hidden = 2;
+	script.waits = NS_PER_S * 3 / 2;
+	script.others[0] = (struct other){ENTRY_WAITER, 1001 * US, CAME(0, "5")};
+	script.others[1] = (struct other){ENTRY_WAITER, 999 * US, CAME(999000000, "1")};
+	assert_int_equal(ask(NEVER), RC_OK);
+	assert_int_equal(before.came, 1000 * US);
+	script.others[1].record = CAME(1000500000, "1");
+	assert_int_equal(before_go(&before, &fault), RC_OK);
+	assert_int_equal(atomic_load(&page.newest), 1001 * US);
 }
 
 static void
@@ -413,6 +469,17 @@ after_a_thaw_others_get_time_to_come(void **state)
 	assert_int_equal(script.renewals, 2); /* of 3 s, at a third */
 }
 
+/* A keeper that asks anew may find it thawed at its first look, as others do in that moment. */
+static void
+who_asks_anew_lets_others_come_as_well(void **state)
+{
+	(void)state;
+	params.before.newest = true;
+	run.again = true;
+	assert_int_equal(ask(NEVER), RC_OK);
+	assert_int_equal(before.settled_at, now + 3 * NS_PER_S);
+}
+
 int
 main(void)
 {
@@ -420,6 +487,8 @@ main(void)
 	    cmocka_unit_test_setup_teardown(
 		a_thaw_is_waited_for_by_a_look_a_second, begin, end),
 	    cmocka_unit_test_setup_teardown(who_does_not_wait_looks_once, begin, end),
+	    cmocka_unit_test_setup_teardown(
+		nobody_is_shown_the_secret_of_a_store_that_has_left, begin, end),
 	    cmocka_unit_test_setup_teardown(a_look_counts_from_its_beginning, begin, end),
 	    cmocka_unit_test_setup_teardown(
 		a_look_that_takes_too_long_lets_nobody_begin, begin, end),
@@ -432,12 +501,16 @@ main(void)
 	    cmocka_unit_test_setup_teardown(
 		who_finds_nobody_came_as_it_joined, begin, end),
 	    cmocka_unit_test_setup_teardown(
+		who_is_seen_came_as_it_joined_whatever_was_guessed, begin, end),
+	    cmocka_unit_test_setup_teardown(
 		a_look_that_fails_supersedes_nobody, begin, end),
 	    cmocka_unit_test_setup_teardown(
 		the_queue_is_looked_at_more_rarely_the_longer_it_is, begin, end),
 	    cmocka_unit_test_setup_teardown(an_older_run_ends_while_it_waits, begin, end),
 	    cmocka_unit_test_setup_teardown(
 		after_a_thaw_others_get_time_to_come, begin, end),
+	    cmocka_unit_test_setup_teardown(
+		who_asks_anew_lets_others_come_as_well, begin, end),
 	};
 
 	return cmocka_run_group_tests_name("before", tests, NULL, NULL);

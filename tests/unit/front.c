@@ -79,6 +79,28 @@ what_is_said_of_a_silent_keeper_is_known(void **state)
 	}
 }
 
+/* What comes while a keeper ends is for the next one, or ends us before that one begins. */
+static void
+a_signal_that_comes_at_the_end_is_kept(void **state)
+{
+	sigset_t all, before, pending;
+
+	(void)state;
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &before);
+	assert_int_equal(loop_open(&front.loop, &all), 0);
+	raise(SIGTERM);
+	raise(SIGCHLD);
+	pause_until(&front, instant_now() + NS_PER_S);
+	assert_int_equal(sigpending(&pending), 0);
+	assert_true(sigismember(&pending, SIGTERM));
+	assert_false(sigismember(&pending, SIGCHLD));
+	loop_close(&front.loop);
+	signal(SIGTERM, SIG_IGN); /* which takes it back */
+	signal(SIGTERM, SIG_DFL);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
 int
 main(void)
 {
@@ -87,6 +109,7 @@ main(void)
 		a_keeper_that_has_told_its_end_as_it_is_given_up_is_quoted, begin),
 	    cmocka_unit_test_setup(a_keeper_that_has_not_is_told_of, begin),
 	    cmocka_unit_test(what_is_said_of_a_silent_keeper_is_known),
+	    cmocka_unit_test_setup(a_signal_that_comes_at_the_end_is_kept, begin),
 	};
 
 	return cmocka_run_group_tests_name("front", tests, NULL, NULL);

@@ -1,8 +1,9 @@
 /*
  * front_signals.c - Goal of these tests: whatever else lies before a keeper that sleeps, it gets
- * each signal from which something else follows.
+ * each signal from which something else follows; and a hold ends with its parent.
  */
 #define front_signals_reap test_front_signals_reap
+#define front_signals_ends test_front_signals_ends
 #define front_signals_take test_front_signals_take
 #define front_signals_stopped test_front_signals_stopped
 #define front_signals_stop test_front_signals_stop
@@ -57,11 +58,32 @@ a_crowd_keeps_back_only_what_is_the_same(void **state)
 	close(ends[1]);
 }
 
+/* The asker tells of the end of its parent, for which nobody ignores TERM. */
+static void
+term_of_the_asker_ends_though_the_caller_ignores_it(void **state)
+{
+	struct script script = {.ward.ops = &script_ops, .asker = 4711};
+	const struct run run = {.ward = &script.ward};
+	const struct front f = {.run = &run};
+	const struct received asker = {.sig = SIGTERM, .sender = 4711},
+			      other = {.sig = SIGTERM, .sender = 4712},
+			      winch = {.sig = SIGWINCH, .sender = 4711};
+
+	(void)state;
+	signal(SIGTERM, SIG_IGN);
+	assert_true(front_signals_ends(&f, &asker));
+	assert_false(front_signals_ends(&f, &other));
+	assert_false(front_signals_ends(&f, &winch));
+	signal(SIGTERM, SIG_DFL);
+	assert_true(front_signals_ends(&f, &other));
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_crowd_keeps_back_only_what_is_the_same),
+	    cmocka_unit_test(term_of_the_asker_ends_though_the_caller_ignores_it),
 	};
 
 	return cmocka_run_group_tests_name("front_signals", tests, NULL, NULL);

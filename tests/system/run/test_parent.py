@@ -139,18 +139,23 @@ def test_a_parent_whose_end_cannot_be_seen_is_refused(dlock, files, tmp_path, su
     assert not (tmp_path / "ran").exists() and is_free(dlock, files, key="k")
 
 
-def test_a_hold_waits_with_its_parent_and_is_kept_without(dlock, parents, files):
+@pytest.mark.parametrize("prepare", ["", "trap '' TERM; "], ids=["", "ignores TERM"])
+def test_a_hold_waits_with_its_parent_and_is_kept_without(dlock, parents, files, prepare):
     hold = [DLOCK, "hold", "-q", "--with-parent", "--for", "1h", *files.words, "-k", files.key()]
     holder = dlock.hold(files, files.key())
-    parent = parents('"$@" & echo $!; wait', *hold)
+    parent = parents(prepare + '"$@" & echo $!; wait', *hold)
     asker = int(parent.stdout.readline())
     wait_for(lambda: "waiting" in dlock.run("status", *files.words, "-k", files.key()).stdout, what="the waiter")
     below = descendants_of(asker)
+    if prepare:
+        kill(asker, signal.SIGTERM)
+        time.sleep(0.1)  # nothing else shows that nothing comes
+        assert all(map(is_alive, (asker, *below)))
     kill(parent.pid)
     for pid in (asker, *below):
         wait_for(lambda pid=pid: not is_alive(pid), what="the end of the hold")
     assert holder.finish().status == 0
-    held = parents('"$@"; exec sleep 1000', *hold)
+    held = parents(prepare + '"$@"; exec sleep 1000', *hold)
     handle = held.stdout.readline().strip()
     assert handle.startswith('@'), handle
     kill(held.pid)

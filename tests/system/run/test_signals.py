@@ -608,7 +608,7 @@ def test_term_ends_a_hold_for_nobody(dlock, files, whose):
 # ---- each row is tested ----
 
 HERE_BY_NAME = {
-    "W3": "test_a_timer_ends_the_waiting", "S2": "test_a_timer_ends_the_waiting", "R3": "test_a_command_in_a_group_of_its_own",
+    "W3": "test_a_timer_ends_the_waiting", "S3": "test_a_timer_ends_the_waiting", "R3": "test_a_command_in_a_group_of_its_own",
     "L5": "test_what_is_left_gets_a_signal_once", "L7": "test_what_is_left_gets_a_signal_once", "L3": "test_ctrl_c_ends_what_has_joined",
     "H3": "test_term_ends_a_hold_for_nobody", "K2": "test_term_ends_a_hold_for_nobody", "K3": "test_term_to_the_keeper",
     "K4": "test_term_to_the_keeper",
@@ -631,7 +631,8 @@ ELSEWHERE = {
     "H1": "test_hold.py::test_a_signal_while_the_handle_is_written",
     "H4": "test_hold.py::test_signals_release_nothing",
     "S1": "test_terminal.py::test_a_suspended_hold_that_waits_keeps_nobody_waiting",
-    "S2": "test_hold.py::test_a_signal_when_the_handle_has_been_written",
+    "S2": "test_parent.py::test_a_hold_waits_with_its_parent_and_is_kept_without",
+    "S3": "test_hold.py::test_a_signal_when_the_handle_has_been_written",
     "K1": "test_hold.py::test_a_signal_that_comes_with_the_grant",
 }
 BY_UNITS = {"A3", "H2", "L6"}  # moments that no test can hit: tests/unit/signals.c
