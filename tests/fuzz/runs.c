@@ -11,6 +11,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const struct job job = {.once = "a", .cooldown = NS_PER_S};
 	char *text = malloc(size ? size : 1), line[RUN_LINE];
+	struct host host = {.seen.holding.held = -1};
 	struct fault fault = {""};
 	struct run r, back;
 	size_t n;
@@ -25,7 +26,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		    run_parse(&back, line, n - 1));
 		CLAIM(back.begin == r.begin && back.status == r.status &&
 		    strcmp(back.id, r.id) == 0 && strcmp(back.record, r.record) == 0);
-		CLAIM(run_refuse(&r, &job, r.begin, &fault) ==
+		CLAIM(run_refuse(&host, &r, &job, false, r.begin, &fault) ==
 		    (r.status == 0 ? RC_DONE : RC_OK));
 		CLAIM(r.status != 0 ||
 		    (strncmp(fault.text, "ID a ", 5) == 0) == (strcmp(r.id, "a") == 0));
