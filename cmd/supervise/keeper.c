@@ -200,7 +200,6 @@ open_lock(struct keeper *k)
 	enum rc rc = lock_open(&k->lock, &k->fault);
 
 	k->keep.terms.nested = k->lock.nested;
-	k->keep.terms.looks = before_switches(k->run);
 	if (rc != RC_OK)
 		return rc;
 	append_text(

@@ -29,7 +29,6 @@ struct terms {
 	/* of several keys: when one is lost, the others are still to be released */
 	bool several;
 	bool nested;   /* an enclosing dlock has the lock, and keeps it for min_hold */
-	bool looks;    /* its command begins on a look that lasts a moment (before.h) */
 	bool tied;     /* it ends with a connection, which no lease outlives */
 	uint64_t seed; /* of the jitter between attempts; any number */
 };

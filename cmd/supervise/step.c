@@ -258,19 +258,13 @@ released(struct keep *k, instant now, enum rc rc)
  * tree.
  */
 static void
-not_executed(struct keep *k, instant now, int error)
+not_executed(struct keep *k, int error)
 {
-	bool has_time = k->ending.kind == END_NONE && now < k->lease.term_at;
-
 	k->tree.gone = k->tree.empty = true;
 	if (k->phase != PH_HOLD) /* nor was it meant to be */
 		return;
-	/* the lease would do, but the look does not: the lock is asked for anew */
-	if (error == ETIME && k->terms.looks && has_time)
-		k->ending = (struct ending){
-		    .kind = END_INTERRUPTED, .value = INTERRUPTED_BY_LOOK};
 	/* or it was killed, as late */
-	else if (error == ETIME || (error == 0 && k->ending.kind == END_LOST))
+	if (error == ETIME || (error == 0 && k->ending.kind == END_LOST))
 		k->ending = (struct ending){
 		    .kind = END_REFUSED, .value = RC_AGAIN, .too_late = true};
 	else if (error == 0 && k->ending.kind == END_KILLED)
@@ -343,7 +337,7 @@ absorb(struct keep *k, instant now, const struct event *e, struct actions *a)
 		k->tree.started_at = now;
 		break;
 	case EV_EXEC_FAILED:
-		not_executed(k, now, e->value);
+		not_executed(k, e->value);
 		break;
 	case EV_ENDED:
 		k->tree.gone = true;

@@ -1514,7 +1514,6 @@ choose_terms(struct world *w)
 	t->kill_after = chance(w, 50) ? between(w, 1, 2 * t->ttl) : NEVER;
 	t->wait_tree = chance(w, 30);
 	t->several = chance(w, 20);
-	t->looks = chance(w, 20);
 	t->seed = draw(w);
 	w->grace = t->grace;
 }

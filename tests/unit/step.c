@@ -190,32 +190,6 @@ a_grant_that_is_refused_after_all_goes_back(void **state)
 	assert_int_equal(tell(2.1, EV_RELEASED, RC_OK).set, DO_EXIT);
 }
 
-/* Where the lease has time left, the lock is asked for anew. */
-static void
-a_look_that_expires_before_the_command_begins_is_made_again(void **state)
-{
-	(void)state;
-	for (int late = 0; late < 2; late++) {
-		struct terms terms = {.ttl = 6 * S,
-		    .grace = S,
-		    .max_run = NEVER,
-		    .kill_after = NEVER,
-		    .looks = true,
-		    .seed = 1};
-
-		keep_init(&keeper, &terms);
-		tell(-0.1, EV_TICK, 0);
-		tell_event(
-		    0, (struct event){.kind = EV_GRANTED, .sent = GRANT, .lease = 6 * S});
-		assert_true(
-		    tell(late ? 4.5 : 1.5, EV_EXEC_FAILED, ETIME).set & DO_RELEASE);
-		assert_int_equal(
-		    keeper.ending.kind, late ? END_REFUSED : END_INTERRUPTED);
-		assert_int_equal(
-		    keeper.ending.value, late ? RC_AGAIN : INTERRUPTED_BY_LOOK);
-	}
-}
-
 /*
  * The keeper slept from before TERM until after it; the front has stopped the command,
  * which ended with 0.
@@ -595,7 +569,6 @@ main(void)
 	    cmocka_unit_test(a_lock_that_is_lost_meanwhile_is_lost),
 	    cmocka_unit_test(what_has_not_begun_when_it_is_killed_is_interrupted),
 	    cmocka_unit_test(a_grant_that_is_refused_after_all_goes_back),
-	    cmocka_unit_test(a_look_that_expires_before_the_command_begins_is_made_again),
 	    cmocka_unit_test(instants_do_not_wrap),
 	    cmocka_unit_test(a_renewal_that_is_wanted_soon_comes_early_once),
 	    cmocka_unit_test_setup(late_keeper_takes_no_end_for_the_commands_own, begin),
