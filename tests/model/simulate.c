@@ -836,6 +836,17 @@ peer_asks(struct world *w, int which)
 static void arrive(struct world *, const struct logged *);
 
 static void
+take_end(struct world *w, const struct logged *e)
+{
+	if (!w->ran && w->keep.phase != PH_ASK && !w->not_executed)
+		deliver(w, (struct event){.kind = EV_EXEC_FAILED});
+	if (w->paused) /* in between: it is still to do what that has led to */
+		arrive(w, e);
+	else
+		deliver(w, (struct event){.kind = EV_ENDED, .value = e->value});
+}
+
+static void
 take_input(struct world *w, const struct logged *e)
 {
 	switch (e->kind) {
@@ -851,12 +862,7 @@ take_input(struct world *w, const struct logged *e)
 		deliver(w, (struct event){.kind = EV_EXEC_FAILED, .value = e->value});
 		break;
 	case K_ENDED:
-		if (!w->ran && w->keep.phase != PH_ASK && !w->not_executed)
-			deliver(w, (struct event){.kind = EV_EXEC_FAILED});
-		if (w->paused) /* in between: it is still to do what that has led to */
-			arrive(w, e);
-		else
-			deliver(w, (struct event){.kind = EV_ENDED, .value = e->value});
+		take_end(w, e);
 		break;
 	case K_EMPTY:
 		deliver(w, (struct event){.kind = EV_EMPTY});
