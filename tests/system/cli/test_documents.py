@@ -554,6 +554,33 @@ def test_the_manuals_are_set_without_complaint(name):
     assert (result.returncode, result.stderr) == (0, "")
 
 
+def shown(cell):
+    """What a cell of a table looks like: "Fl x" is "-x", "Ic run" is "run"."""
+    text, glue, before = "", "", ""
+    for word in re.findall(r'"[^"]*"|\S+', cell):
+        if word == "Fl":
+            before = "-"
+        elif word == "Ns":
+            glue = ""
+        elif not re.fullmatch(r"[A-Z][a-z]", word):  # a macro
+            word = re.sub(r"\\(&|f.)", "", word.strip('"')).replace("\\-", "-").replace("\\e", "\\")
+            text += ("" if word in {",", ";", ":", ")"} else glue) + before + word
+            glue, before = " ", ""
+    return text
+
+
+@pytest.mark.parametrize("name", MANUALS)
+def test_what_stands_in_a_table_fits_its_column(name):
+    """A cell that is too long runs into the next one; an enclosure is closed at the end of the row, whatever its column."""
+    for words, rows in re.findall(r"^\.Bl -column (.*?)\n(.*?)^\.El$", (TOP / name).read_text(encoding="utf-8"), re.M | re.S):
+        widths = [len(shown(width)) for width in re.findall(r'"[^"]*"', words)]
+        for row in re.split(r"^\.It ", rows, flags=re.M)[1:]:
+            cells = [cell.strip() for cell in re.split(r"\sTa(?=\s)", " " + row)]
+            assert len(cells) <= len(widths) + 1, row
+            assert [cell for cell, width in zip(cells[:-1], widths) if len(shown(cell)) > width] == []
+            assert [cell for cell in cells[:-1] if re.search(r"\b(?:Ql|Dq|Pq|Sq)\b", cell)] == []
+
+
 def test_the_least_rights_of_the_manual_are_enough(dlock, make_redis):
     """The ACL that people copy lets a run acquire, renew, wait and release."""
     server = make_redis()

@@ -8,12 +8,15 @@ from support import PATIENCE, wait_for
 PAGE = "dlock-etcd.7"
 
 
-def test_the_roles_of_the_manual(dlock, make_etcd):
+def test_the_roles_of_the_manual(dlock, make_etcd, tmp_path):
     """What they are good for is tested in test_etcd.py."""
     server = make_etcd("--bcrypt-cost", "4")
     for line in block(PAGE, "etcdctl role add dlock").splitlines():
         server.ctl(*line.split()[1:])
-    words = block(PAGE, "dlock run -u etcd://dlock:password@").replace("127.0.0.1", f"127.0.0.1:{server.port}").split()
+    typed = block(PAGE, "dlock run -u etcd://dlock@").replace("127.0.0.1", f"127.0.0.1:{server.port}").replace("$HOME", str(tmp_path))
+    login, line = typed.splitlines()
+    subprocess.run(["sh", "-ec", login], check=True)
+    words = line.split()
     assert dlock.run(*words[1:words.index("--")], "--", "true").status == 0
     assert dlock.run("run", "-u", server.url, "-k", "report", "-n", "--", "true").status == 77
 

@@ -24,14 +24,17 @@ def test_the_server_of_the_manual_can_be_locked_on(dlock):
         user = "nobody" if "nobody" in (u.pw_name for u in pwd.getpwall()) else "daemon"
     typed = block(PAGE, "memcached -d ").replace("/etc/dlock-memcached.login", str(login)).replace("11211", str(port))
     typed = typed.replace("-o memcache", f"-o {user}").replace("-u memcache", f"-u {user}").replace("memcached -d", "exec memcached")
-    words = block(PAGE, "dlock run -u memcached://dlock:password@").split()
-    url = words[words.index("-u") + 1].replace("127.0.0.1", f"127.0.0.1:{port}")
+    text = block(PAGE, "dlock run -u memcached://dlock@").replace("127.0.0.1", f"127.0.0.1:{port}").replace("$HOME", str(place))
+    secret, line = text.splitlines()
+    words = line.split()[2:6]
+    url = words[1]
+    subprocess.run(["sh", "-ec", secret], check=True)
     server = subprocess.Popen(["sh", "-ec", typed])
     try:
-        wait_for(lambda: dlock.run("status", "-u", url, "-k", "report").status == 1, what="the server")
+        wait_for(lambda: dlock.run("status", *words, "-k", "report").status == 1, what="the server")
         assert login.stat().st_mode & 0o777 == 0o600
-        assert dlock.run("run", "-u", url, "-k", "report", "-t", "3s", "-w", "60s", "--", "true").status == 0
-        assert dlock.run("run", "-u", url.replace("dlock:password@", ""), "-k", "report", "-n", "--", "true").status == 77
+        assert dlock.run("run", *words, "-k", "report", "-t", "3s", "-w", "60s", "--", "true").status == 0
+        assert dlock.run("run", "-u", url.replace("dlock@", ""), "-k", "report", "-n", "--", "true").status == 77
     finally:
         server.kill()
         server.wait()

@@ -61,7 +61,7 @@ def test_the_user_of_the_manual_can_run_and_steer(dlock, typed, tmp_path):
     """Who is none of it may not; pasting twice does no harm."""
     for _ in range(2):
         paste(typed, block(PAGE, "setAcl /locks auth::cdrwa\n"), tmp_path)
-    login, line = lines_of("umask 077")
+    login, line = lines_of("zk.login -k nightly")
     paste(typed, login, tmp_path)
     run = command(typed, line)
     assert dlock.run(*run).status == 0
@@ -82,10 +82,11 @@ class Roles:
     """Those of the second block, and the lock that they are about."""
 
     def __init__(self, dlock, typed, tmp_path):
-        paste(typed, block(PAGE, "setAcl /locks/nightly"), tmp_path)
+        logins = [line for marker in ("zk.login -k", "zk.login -O acl=open", "dlock break") for line in lines_of(marker) if "umask" in line]
+        paste(typed, "\n".join([block(PAGE, "setAcl /locks/nightly"), *logins]), tmp_path)
         self.dlock, self.path = dlock, f"{typed.directory}/nightly"
-        run, look = [command(typed, line) for line in lines_of("-O acl=open -k nightly")]
-        steer = [command(typed, line) for line in lines_of("oncall:hush@")]
+        run, look = [command(typed, line) for line in lines_of("zk.login -O acl=open") if "umask" not in line]
+        steer = [command(typed, line) for line in lines_of("dlock break")[1:]]
         self.run, self.look = run, look
         self.steering = {words[0]: words for words in steer}
         assert [*self.steering] == ["break", "freeze", "thaw"]
@@ -157,7 +158,9 @@ def version_of(client, path):
 
 def test_without_open_nodes_who_looks_sees_no_name(dlock, typed, tmp_path):
     roles = Roles(dlock, typed, tmp_path)
-    run = [word for word in roles.run[:-1] if word not in ("-O", "acl=open")]
+    run = roles.run[:-1]
+    at = run.index("acl=open")
+    del run[at - 1:at + 1]
     holder = dlock.start(*run, *dlock.UNTIL_EOF, stdin=subprocess.PIPE).held()
     looked = dlock.run(*roles.look)
     assert looked.status == 0 and "holder    somebody" in looked.stdout
