@@ -134,6 +134,13 @@ def test_no_sentence_begins_with_a_clause_that_stands_for_somebody(name):
     assert [sentence for sentence in found if "?" not in sentence] == [] and not re.search(r"\bshall\b", text)
 
 
+@pytest.mark.parametrize("name", [*MANUALS, README])
+def test_since_tells_a_time_and_no_reason(name):
+    """ "Skipped since its job is done": by when, or why?  These pages are full of times, so a reason says "because"."""
+    prose = [line for line in text_of(name).splitlines() if not line.startswith((".", "dlock:"))]
+    assert re.findall(r".*(?:, |skipped\n|skipped )since (?!when)[a-z].*", "\n".join(prose)) == []
+
+
 def messages():
     """Those of the manual, as (message, its pieces that do not change)."""
     for item in re.findall(r'^\.It "(.*)"$', text_of(TROUBLE).split(".Sh MESSAGES")[1], re.M):
@@ -549,6 +556,7 @@ def test_the_manuals_are_set_without_complaint(name):
     text = text_of(name)
     assert len(re.findall(r"^\.S[hH] ", text, re.M)) > 5
     assert re.findall(r"^\.(?:It|Sh|Ss|Pq|Dq|Pq Dq) (?:An|At|In|No)\b.*", text, re.M) == [], "words that are macros are not shown"
+    assert re.findall(r"^\.(?:Pq )?(?:Ql|Dq) .* No\b.*", text, re.M) == [], "a quote goes on to the end of its line"
     result = subprocess.run(["groff", "-mandoc", "-Tutf8", "-ww", "-z", TOP / name], capture_output=True, text=True,
                             check=False)
     assert (result.returncode, result.stderr) == (0, "")
