@@ -101,7 +101,7 @@ identity_list(struct identity *id, const char *name, const char *list, char sepa
 
 /* Notes the mount namespace and the root, from which files are looked up. */
 static void
-look_around(uint64_t view[4])
+note_view(uint64_t view[4])
 {
 	struct stat ns, root;
 
@@ -120,7 +120,7 @@ identity_file(struct identity *id, const char *path)
 	struct stat st = {.st_ino = 0};
 
 	if (at == id->files)
-		look_around(id->view);
+		note_view(id->view);
 	(void)stat(path, &st);
 	at = append_number(at, end, st.st_dev);
 	at = append_number(append_text(at, end, ":"), end, st.st_ino);

@@ -286,7 +286,7 @@ ends_in(const char *name, size_t n, const char *end)
 
 /* The name of a lock file, or of a directory of runs, where these are looked at. */
 static void
-look_at_name(struct looking *g, char *path, const char *name, size_t length)
+look_by_name(struct looking *g, char *path, const char *name, size_t length)
 {
 	char key[KEY_BYTES + 1];
 	size_t n = strcspn(runs_suffix, "/");
@@ -340,7 +340,7 @@ walk_directory(struct looking *g, char *path, size_t n)
 		if (is_step)
 			walk_directory(g, path, n + length + 1);
 		else
-			look_at_name(g, path, name, length);
+			look_by_name(g, path, name, length);
 		stop_late(g);
 	}
 	closedir(list);

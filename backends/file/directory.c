@@ -314,7 +314,7 @@ hand_over(const struct directory *d, int fd, bool is_step)
 }
 
 static enum rc
-refuse_absent(const struct directory *d, const char *name, struct fault *fault)
+refuse_missing(const struct directory *d, const char *name, struct fault *fault)
 {
 	return fault_set(fault, RC_LOST, "%s: there is no %.60s", d->where, name);
 }
@@ -335,7 +335,7 @@ enter_step(const struct directory *d, int at, const char *step, enum directory_u
 	if (made && fd >= 0)
 		hand_over(d, fd, true);
 	if (fd < 0 && errno == ENOENT && !make)
-		return refuse_absent(d, step, fault);
+		return refuse_missing(d, step, fault);
 	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
 		return fault_set(fault, RC_DENIED,
 		    "%s: %.40s... in it is not a directory: somebody put it there",
@@ -468,11 +468,11 @@ open_leaf(const struct directory *d, int at, const char *leaf, enum directory_us
 		return rc;
 	if (found != 0)
 		return errno == ENOENT
-		    ? refuse_absent(d, leaf, fault)
+		    ? refuse_missing(d, leaf, fault)
 		    : directory_failed(d, "cannot look at a file", fault);
 	fd = make ? open_or_make_file(d, at, leaf) : open_file(at, leaf, use);
 	if (fd < 0 && !make && errno == ENOENT)
-		return refuse_absent(d, leaf, fault);
+		return refuse_missing(d, leaf, fault);
 	if (fd < 0 && (errno == ELOOP || errno == ENXIO || errno == EISDIR))
 		return fault_set(fault, RC_DENIED,
 		    "%s: %s is not a plain file: somebody put it there", d->where, leaf);

@@ -120,7 +120,7 @@ open_joined(struct joined *j, short type, struct fault *fault)
 
 /* RC_LOST: the name leads elsewhere, so that our lock is no longer that of the others. */
 static enum rc
-look_at_name(const struct joined *j, struct fault *fault)
+check_name(const struct joined *j, struct fault *fault)
 {
 	struct stat opened, named;
 
@@ -502,7 +502,7 @@ joined_acquire(struct store *s, const struct claim *claim, instant until, struct
 		if (rc == RC_OK)
 			rc = take_lock(j, type, until, fault);
 		if (rc == RC_OK)
-			rc = look_at_name(j, fault);
+			rc = check_name(j, fault);
 		if (rc == RC_LOST &&
 		    s->host->wait(s->host, -1, 0, instant_now() + NS_PER_MS) == WOKE_STOP)
 			return RC_STOP;
@@ -523,7 +523,7 @@ joined_renew(struct store *s, instant until, struct grant *g, struct fault *faul
 	(void)until;
 	g->sent = instant_now();
 	g->lease = LEASE_FOREVER;
-	return look_at_name(joined_of(s), fault);
+	return check_name(joined_of(s), fault);
 }
 
 /* It is unlocked, not only closed: the front has a copy of the descriptor. */
@@ -531,7 +531,7 @@ static enum rc
 joined_release(struct store *s, struct outcome o, instant until, struct fault *fault)
 {
 	struct joined *j = joined_of(s);
-	enum rc rc = j->ours ? look_at_name(j, fault) : RC_OK;
+	enum rc rc = j->ours ? check_name(j, fault) : RC_OK;
 
 	(void)o, (void)until;
 	if (j->fd >= 0)

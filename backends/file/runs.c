@@ -207,7 +207,7 @@ struct visit {
 };
 
 static void
-see_run(struct visit *v, enum entry_kind kind, const struct run *run)
+hand_on_run(struct visit *v, enum entry_kind kind, const struct run *run)
 {
 	v->enough = v->enough || !v->see(v->ctx, kind, run);
 }
@@ -233,7 +233,7 @@ visit_file(struct visit *v, int64_t era, const char *name, struct fault *fault)
 	name_id(expected, era, run.id);
 	/* others have been put there by somebody */
 	if (strcmp(name, expected) == 0 && (!v->told || strcmp(v->told, run.id) != 0))
-		see_run(v, ENTRY_DONE, &run);
+		hand_on_run(v, ENTRY_DONE, &run);
 	return RC_OK;
 }
 
@@ -408,19 +408,19 @@ runs_look(const struct directory *d, const char *name, bool ids,
 		return rc;
 	rc = load_run(&runs, last_name, &last, fault);
 	if (rc == RC_OK)
-		see_run(&v, ENTRY_LAST, &last);
+		hand_on_run(&v, ENTRY_LAST, &last);
 	if ((rc == RC_OK && last.status != 0) || rc == RC_LOST) {
 		rc = load_run(&runs, good_name, &good, fault);
 		if (rc == RC_OK)
-			see_run(&v, ENTRY_GOOD, &good);
+			hand_on_run(&v, ENTRY_GOOD, &good);
 	} else if (rc == RC_OK && ids && *last.id) {
 		v.told = last.id;
-		see_run(&v, ENTRY_DONE, &last);
+		hand_on_run(&v, ENTRY_DONE, &last);
 	}
 	if (!v.enough && (rc == RC_OK || rc == RC_LOST)) {
 		rc = load_run(&runs, shown_name, &shown, fault);
 		if (rc == RC_OK)
-			see_run(&v, ENTRY_SHOWN, &shown);
+			hand_on_run(&v, ENTRY_SHOWN, &shown);
 	}
 	if (ids && !v.enough && (rc == RC_OK || rc == RC_LOST))
 		rc = visit_eras(&v, fault);

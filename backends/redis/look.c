@@ -27,7 +27,7 @@ enum {
 };
 
 /* What is being told. */
-struct view {
+struct redis_view {
 	struct route *route;
 	const char *where; /* the store, for people */
 	const struct dialect *dialect;
@@ -56,7 +56,7 @@ typedef char cursor[24];
 
 /* An operation on all locks, or (with names) on the one that is being told. */
 static void
-look_begin(const struct view *v, struct script_call *c, const struct names *names,
+look_begin(const struct redis_view *v, struct script_call *c, const struct names *names,
     const char *operation)
 {
 	script_begin(c, v->dialect->looks ? v->dialect->looks : v->dialect->claims);
@@ -76,7 +76,7 @@ look_entry_of(enum entry_kind kind)
 }
 
 static void
-view_tell(struct view *v, struct entry *e)
+view_tell(struct redis_view *v, struct entry *e)
 {
 	e->key = v->key;
 	v->enough = v->enough || !v->look->see(v->look->ctx, e, v->now);
@@ -84,7 +84,8 @@ view_tell(struct view *v, struct entry *e)
 
 /* Its members as look.lua and common.lua name them; what is odd becomes unknown. */
 static bool
-look_read_entry(struct view *v, const redisReply *r, struct entry *e, struct foreign *o)
+look_read_entry(
+    struct redis_view *v, const redisReply *r, struct entry *e, struct foreign *o)
 {
 	const char *name, *kind = "x", *token = "";
 	int64_t slot = -1, revoked = 0, status = 0;
@@ -155,7 +156,7 @@ look_read_entry(struct view *v, const redisReply *r, struct entry *e, struct for
 
 /* Those from member `first` on. */
 static enum rc
-look_tell_entries(struct view *v, const redisReply *r, size_t first)
+look_tell_entries(struct redis_view *v, const redisReply *r, size_t first)
 {
 	for (size_t i = first; i < r->elements && !v->enough; i++) {
 		struct foreign foreign = {.what = ""};
@@ -208,7 +209,7 @@ take_cursor(cursor at, const char *text)
 }
 
 static enum rc
-seats_read(struct seats *s, struct view *v)
+seats_read(struct seats *s, struct redis_view *v)
 {
 	cursor at = CURSOR_END;
 	enum rc rc;
@@ -238,7 +239,7 @@ seats_read(struct seats *s, struct view *v)
 
 /* In pages of up to ROWS of them. */
 static enum rc
-seats_tell(const struct seats *s, struct view *v)
+seats_tell(const struct seats *s, struct redis_view *v)
 {
 	enum rc rc = RC_OK;
 
@@ -263,7 +264,7 @@ seats_tell(const struct seats *s, struct view *v)
 }
 
 static enum rc
-look_many_holders(struct view *v)
+look_many_holders(struct redis_view *v)
 {
 	struct seats s = {NULL, 0, 0};
 	enum rc rc = seats_read(&s, v);
@@ -286,7 +287,7 @@ look_many_holders(struct view *v)
 
 /* Each page goes on behind the last one that was told: by its owner, or its ticket. */
 static enum rc
-look_waiters(struct view *v)
+look_waiters(struct redis_view *v)
 {
 	char owner[OWNER_CHARS + 1] = "", ticket[OWNER_CHARS + 1] = "";
 	enum rc rc;
@@ -315,7 +316,7 @@ look_waiters(struct view *v)
 /* ---- locks ---- */
 
 static enum rc
-look_lock(struct view *v, const char *key)
+look_lock(struct redis_view *v, const char *key)
 {
 	struct entry queue = look_entry_of(ENTRY_WAITING);
 	const redisReply *holders, *others;
@@ -350,7 +351,8 @@ look_lock(struct view *v, const char *key)
 
 /* The runs in a key's own names; false: somebody else's name, with which nobody works. */
 static bool
-look_name_runs(struct view *v, char key[KEY_BYTES + 1], const char *name, const char *id)
+look_name_runs(
+    struct redis_view *v, char key[KEY_BYTES + 1], const char *name, const char *id)
 {
 	char encoded[ENCODED_BYTES], suffix[ENCODED_BYTES + 4] = ":r";
 	const char *tagged = strstr(name, "}:");
@@ -379,7 +381,7 @@ look_name_runs(struct view *v, char key[KEY_BYTES + 1], const char *name, const 
 
 /* What one name of the server has: {NAME, entry ...}. */
 static enum rc
-look_tell_runs(struct view *v, const redisReply *r)
+look_tell_runs(struct redis_view *v, const redisReply *r)
 {
 	char key[KEY_BYTES + 1];
 	struct foreign none;
@@ -400,7 +402,7 @@ look_tell_runs(struct view *v, const redisReply *r)
 
 /* Other tools' keys stand there as they are. */
 static enum rc
-look_tell_names(struct view *v, const redisReply *names)
+look_tell_names(struct redis_view *v, const redisReply *names)
 {
 	bool plain = dialect_is_foreign(v->dialect);
 	char key[KEY_BYTES + 1];
@@ -418,7 +420,7 @@ look_tell_names(struct view *v, const redisReply *names)
 
 /* Each name stands for itself: a key's IDs may come before its last run. */
 static enum rc
-look_tell_pages(struct view *v, const redisReply *r)
+look_tell_pages(struct redis_view *v, const redisReply *r)
 {
 	enum rc rc = answer_members(r, 1, "i", &v->now)
 	    ? RC_OK
@@ -434,7 +436,7 @@ look_tell_pages(struct view *v, const redisReply *r)
  * have been sent on.
  */
 static enum rc
-look_server(struct view *v, const struct endpoint *node)
+look_server(struct redis_view *v, const struct endpoint *node)
 {
 	char prefix[40];
 	cursor at = CURSOR_END;
@@ -477,7 +479,7 @@ static enum rc
 look_for(struct store *s, const struct look *look, const char *runs, struct fault *f)
 {
 	struct redis *r = redis_of(s);
-	struct view v = {.route = &r->route,
+	struct redis_view v = {.route = &r->route,
 	    .where = r->store.where,
 	    .dialect = r->store.dialect,
 	    .look = look,

@@ -15,7 +15,7 @@
 #define REST_PATIENCE (300 * NS_PER_MS)
 
 /* What is being told. */
-struct view {
+struct votes_view {
 	struct quorum *quorum;
 	bool bare;
 	const struct look *look;
@@ -68,7 +68,7 @@ sum_up(const struct quorum *q, const struct vote *first, struct entry *e)
 }
 
 static void
-votes_tell(struct view *v, const char *key, struct entry *e, int64_t now)
+votes_tell(struct votes_view *v, const char *key, struct entry *e, int64_t now)
 {
 	e->key = key;
 	v->enough = v->enough || !v->look->see(v->look->ctx, e, now);
@@ -79,7 +79,7 @@ votes_tell(struct view *v, const char *key, struct entry *e, int64_t now)
  * masters that do not answer, are an attempt under way or what is left of a hold.
  */
 static void
-votes_tell_lock(struct view *v, const char *key, size_t silent)
+votes_tell_lock(struct votes_view *v, const char *key, size_t silent)
 {
 	static const struct foreign other = {
 	    .what = "a lock of another client of Redlock"};
@@ -139,7 +139,7 @@ hear_all(struct quorum *q, instant until, struct fault *f)
 
 /* Has one told of it already whose keys were all told? */
 static bool
-is_told(const struct view *v)
+is_told(const struct votes_view *v)
 {
 	for (size_t i = 0; i < v->quorum->n; i++) {
 		const struct master *m = &v->quorum->masters[i];
@@ -151,7 +151,7 @@ is_told(const struct view *v)
 }
 
 static enum rc
-votes_lock(struct view *v, const char *key)
+votes_lock(struct votes_view *v, const char *key)
 {
 	struct quorum *q = v->quorum;
 	enum rc rc;
@@ -167,7 +167,7 @@ votes_lock(struct view *v, const char *key)
 
 /* All that a master knows of, page by page.  *done: that was all. */
 static enum rc
-votes_master(struct view *v, size_t one, bool *done)
+votes_master(struct votes_view *v, size_t one, bool *done)
 {
 	struct quorum *q = v->quorum;
 	struct master *m = &q->masters[one];
@@ -203,7 +203,7 @@ votes_master(struct view *v, size_t one, bool *done)
 
 /* What a quorum knows of: who holds is known to one of any quorum. */
 static enum rc
-votes_all(struct view *v)
+votes_all(struct votes_view *v)
 {
 	size_t scanned = 0;
 	enum rc rc = RC_OK;
@@ -228,7 +228,7 @@ enum rc
 redlock_each(struct store *s, const struct look *look, struct fault *f)
 {
 	struct redlock *r = redlock_of(s);
-	struct view v = {
+	struct votes_view v = {
 	    .quorum = &r->quorum, .bare = redlock_is_bare(r), .look = look, .fault = f};
 
 	for (size_t i = 0; i < r->quorum.n; i++)

@@ -76,7 +76,7 @@ node_forget(struct node *n)
 {
 	node_note(n, EVENT_LOST);
 	n->path[0] = '\0';
-	n->said = (struct said){.stage = STAGE_AT_ONCE};
+	n->said = (struct node_said){.stage = STAGE_AT_ONCE};
 	n->guarded = false;
 	n->revocation.state = REVOKED_NOT;
 	if (n->permit.state ==
@@ -326,7 +326,7 @@ node_read(struct node *n, instant until, struct fault *f)
 static void
 note_written(struct node *n, const struct call *set)
 {
-	struct said *said = &n->said;
+	struct node_said *said = &n->said;
 
 	said->version = set->stat.version;
 	said->marked = said->stage == STAGE_WAITING;

@@ -22,7 +22,7 @@
 /*
  * How far a claim has come.  A lost connection changes nothing: what a session has made and
  * watched is still there when it has another connection.  What stands in our node is another
- * matter (struct said), and so is what an attempt to take a permit has left
+ * matter (struct node_said), and so is what an attempt to take a permit has left
  * (struct permit).
  */
 enum state {
@@ -88,7 +88,7 @@ struct revocation {
 };
 
 /* What stands in it, as we last wrote it. */
-struct said {
+struct node_said {
 	enum stage stage;
 	int version; /* of that */
 	/* since when we have what we had to wait for, server's ms; 0: not yet */
@@ -105,7 +105,7 @@ struct node {
 	/* its end will be told, through all connections of its session */
 	bool guarded;
 	struct revocation revocation;
-	struct said said;
+	struct node_said said;
 	uint64_t token;
 	struct server_clock clock;
 	int64_t joined; /* what it showed when we first had one; 0: we had none yet */
