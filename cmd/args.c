@@ -1,4 +1,10 @@
-/* args.c - cuts the command line into options, key and command, or operands, and checks all. */
+/*
+ * args.c - cuts the command line into options, key and command, or operands, and checks all.
+ *
+ *	read     variables are noted, then the words.  Keys take effect at once
+ *	apply    files are read for these keys.  Of each option the strongest value counts (said.c)
+ *	settle   what only all values together tell: the command, the site, whether they go together
+ */
 #include "args.h"
 
 #include "conf.h"

@@ -349,7 +349,7 @@ be_front(struct run *r, struct params *p)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() == script_of(r)->asker)
-		v = start_run(r, p);
+		v = start_run(r);
 	if (undelivered && v.status == 0 && !v.signal) {
 		v = failed;
 		snprintf(v.line, sizeof v.line,
@@ -375,8 +375,8 @@ stop_after(pid_t front, struct loop *l, int *put_off)
 	if (!*put_off || waitid(P_PID, front, &found, WSTOPPED | WNOHANG) != 0 ||
 	    found.si_pid == 0)
 		return;
-	loop_stop_now(*put_off);
-	loop_hear_stops(l, true);
+	loop_suspend_now(*put_off);
+	loop_hear_suspends(l, true);
 	*put_off = 0;
 }
 
@@ -397,12 +397,12 @@ asker_take_signal(pid_t front, struct loop *l, const struct signalfd_siginfo *in
 		stop_after(front, l, &put_off);
 	if (sig == SIGCHLD || c.sender == FROM_DLOCK)
 		return;
-	if (signal_is_stop(sig)) {
+	if (signal_suspends(sig)) {
 		put_off = sig;
 		loop_put_off(l, sig);
 	} else if (sig == SIGCONT) {
 		put_off = 0;
-		loop_hear_stops(l, true);
+		loop_hear_suspends(l, true);
 	}
 	if (signal_decide(&c) == DEED_PASS_ON)
 		kill(front, sig);
@@ -474,7 +474,8 @@ static int
 hold_lock(struct params *p)
 {
 	struct origin origin;
-	struct script script = {.ward = {.ops = &script_ops, .until = NEVER},
+	struct script script = {
+	    .ward = {.ops = &script_ops, .is_hold = true, .until = NEVER},
 	    .outsider.fd = -1,
 	    .print = deliver_grant,
 	    .leave = leave_asker,

@@ -96,7 +96,7 @@ run_run(struct params *p)
 	} else {
 		record_find_user(p);
 		start_origin(&origin);
-		v = start_run(&r, p);
+		v = start_run(&r);
 	}
 	start_end(p, &v);
 }

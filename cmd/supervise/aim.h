@@ -10,7 +10,7 @@
 
 struct aim {
 	int sig;       /* 0: only to see which are there */
-	bool wake;     /* SIGCONT after it, so that what is stopped can obey */
+	bool wake;     /* SIGCONT after it, so that what is suspended can obey */
 	pid_t command; /* gets it first; not yet reaped, or 0 */
 	bool leads;    /* a process group, which gets it too */
 	pid_t but;     /* a process group that has it already, or 0 */

@@ -1,4 +1,12 @@
-/* before.c - looks at what has to be so before a run begins, beside its lock: see before.h. */
+/*
+ * before.c - looks at what has to be so before a run begins, beside its lock: see before.h.
+ *
+ *	before_acquire()   find_time(): --newest asks for the server's time
+ *	                   await_thaw(): looks at the switches until none is frozen
+ *	                   acquire_as_newest(): asks for the lock, and looks meanwhile who else came
+ *	before_go()        with the lock: once more whether a newer run has come (look_for_newer),
+ *	                   then whether a switch is frozen (confirm_switches)
+ */
 #include "before.h"
 
 #include "backends/common/retry.h"
@@ -75,7 +83,7 @@ leave_store(struct before *b)
 }
 
 static enum rc
-open_store(struct before *b, struct fault *f)
+open_own_store(struct before *b, struct fault *f)
 {
 	const struct backend *backend = b->run->params->site.backend;
 	enum rc rc;
@@ -96,7 +104,7 @@ look_through(struct before *b, struct look *l, const char *option, struct fault 
 {
 	instant began = instant_now();
 	struct fault why = {""};
-	enum rc rc = open_store(b, f);
+	enum rc rc = open_own_store(b, f);
 
 	if (rc != RC_OK)
 		return rc;
@@ -143,7 +151,7 @@ see_freeze(void *ctx, const struct entry *e, int64_t now)
 	return false;
 }
 
-static void note_time(struct before *, int64_t came);
+static void note_arrival(struct before *, int64_t came);
 
 /* RC_OK: the i-th switch is not frozen.  RC_BUSY: it is; keeper->seen tells of it. */
 static enum rc
@@ -161,7 +169,7 @@ look_at_switch(struct before *b, size_t i, instant until, struct fault *f)
 	if (!found.is_frozen || (rc != RC_OK && rc != RC_DENIED))
 		return rc;
 	if (!b->came)
-		note_time(b, found.now);
+		note_arrival(b, found.now);
 	b->keeper->seen.silent = false;
 	b->keeper->seen.position = 0;
 	b->keeper->seen.key = key;
@@ -171,7 +179,7 @@ look_at_switch(struct before *b, size_t i, instant until, struct fault *f)
 
 /* Looks at all switches, up to one that is frozen. */
 static enum rc
-look_at_switches(struct before *b, instant until, struct fault *f)
+find_frozen_switch(struct before *b, instant until, struct fault *f)
 {
 	enum rc rc = RC_OK;
 
@@ -193,7 +201,7 @@ struct found_rivals {
 
 /* Says when the run came, for the record and for the next keeper. */
 static void
-note_time(struct before *b, int64_t came)
+note_arrival(struct before *b, int64_t came)
 {
 	if (!b->run->params->before.newest || came <= 0)
 		return;
@@ -280,7 +288,7 @@ look_for_newer(struct before *b)
 	rc = look_through(b, &look, "--newest", &unused);
 	came = time_we_came(b, &found);
 	if (rc == RC_OK)
-		note_time(b, came);
+		note_arrival(b, came);
 	if (rc == RC_OK && came > 0 && found.last.at > 0 &&
 	    is_later(found.last.at, found.last.door, came, b->run->socket_id)) {
 		b->rival = found.last;
@@ -333,7 +341,7 @@ find_time(struct before *b, struct fault *f)
 	atomic_store(&b->run->page->newest, b->came);
 	if (rc == RC_OK && !b->came)
 		rc = look_through(b, &look, "--newest", f);
-	note_time(b, now);
+	note_arrival(b, now);
 	return rc == RC_AGAIN ? RC_OK : rc; /* who asks for the lock tries longer */
 }
 
@@ -384,7 +392,7 @@ await_thaw(struct before *b, instant until, struct fault *f)
 	retry.first = b->patience;
 	retry_begin(&retry, &b->lock->claim);
 	for (bool heard = false, waited = b->run->again;;) {
-		enum rc rc = look_at_switches(b, retry_attempt(&retry, until), f);
+		enum rc rc = find_frozen_switch(b, retry_attempt(&retry, until), f);
 
 		if (rc == RC_OK)
 			return note_thaw(b, waited);
@@ -456,7 +464,7 @@ confirm_switches(struct before *b, struct fault *f)
 
 	for (;;) {
 		instant by = instant_now() + LOOK_LASTS;
-		enum rc rc = look_at_switches(b, by, f);
+		enum rc rc = find_frozen_switch(b, by, f);
 
 		leave_store(b); /* which may take its time */
 		if (b->gone)

@@ -74,11 +74,14 @@ before_switches(const struct run *r)
 	return r->params->before.nswitches > 0 && !*r->outer;
 }
 
-/* Does it look at anything?  Most runs do not, and touch nothing of it. */
+/*
+ * Does it look at anything?  Most runs do not, and touch nothing of it; nor does a run that has
+ * joined.
+ */
 static inline bool
-before_looks(const struct run *r)
+before_looks(const struct run *r, const struct lock *l)
 {
-	return before_switches(r) || r->params->before.newest;
+	return (before_switches(r) || r->params->before.newest) && !l->nested;
 }
 
 /*

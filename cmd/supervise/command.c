@@ -6,7 +6,7 @@
  *	start    "go", and with it the variables that tell of the grant
  *	look     what does not fit into the gate at once is sent; the gate is shut: the program
  *	         runs, or never will
- *	signal   a child has changed: the command has stopped, goes on, or has ended, and then it
+ *	signal   a child has changed: the command is suspended, goes on, or has ended, and then it
  *	         is seen whether all of the rest have; a signal is passed on
  *	stop     the command and all below the keeper are signalled
  */
@@ -36,7 +36,7 @@
 
 #define TREE_AGAIN (20 * NS_PER_MS) /* pause between two looks at what it has left */
 
-/* for the front to erase its line; it may be stopped */
+/* for the front to erase its line; it may be suspended */
 #define CLEAR_SCREEN (50 * NS_PER_MS)
 
 /* ---- find ---- */
@@ -389,9 +389,9 @@ command_look(struct keeper *k, const struct pollfd *set)
 static void
 command_changed(struct keeper *k, int status)
 {
-	k->command.stopped = WIFSTOPPED(status);
+	k->command.suspended = WIFSTOPPED(status);
 	if (WIFSTOPPED(status) && k->keep.tree.killing_since != NEVER) {
-		return; /* by us: nobody is to stop with it */
+		return; /* halted by us: nobody is to be suspended with it */
 	} else if (WIFSTOPPED(status)) {
 		keeper_job_leave_session(k);
 		news_send(&k->news, MSG_SUSPENDED, WSTOPSIG(status), "");
@@ -448,7 +448,7 @@ signal_rest(struct keeper *k, const struct aim *aim)
 	if (k->params->terms.wait_tree)
 		tree_signal(getpid(), aim);
 	else
-		join_outer_signal(&k->outer, aim);
+		join_outer_signal(&k->socket, aim);
 }
 
 static void
@@ -491,8 +491,6 @@ command_stop(struct keeper *k, const struct aim *aim)
 	tree_signal(getpid(), aim);
 }
 
-static _Atomic int no_delivery = NO_DELIVERY;
-
 static const struct ward_ops command_ops = {
     .objection = command_objection,
     .prepare = command_prepare,
@@ -507,5 +505,4 @@ static const struct ward_ops command_ops = {
     .stop = command_stop,
 };
 
-struct ward command_ward = {
-    .ops = &command_ops, .delivery = &no_delivery, .until = NEVER};
+struct ward command_ward = {.ops = &command_ops, .until = NEVER};

@@ -253,7 +253,7 @@ events_log_orphan(const struct run *r, const struct ending *e, const char *words
 	    r->params->show.log.kind == LOG_TO_FD ||
 	    atomic_exchange(&r->page->log.ended, true))
 		return;
-	if (granted && run_is_given(r))
+	if (granted && ward_knows(r))
 		events_log_grant(r);
 	v = verdict_of(r->params, e, &heard);
 	log_times(r, &v.waited, &v.held);

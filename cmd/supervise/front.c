@@ -4,8 +4,8 @@
  *	watch       is the keeper late, or dead?  Then the tree is killed from here
  *	show        a person sees that the lock is waited for
  *	sleep       until the keeper, a signal or the time has something
- *	hear        the keeper: a grant, a stop of the command, a threat of loss, the end
- *	signals     are passed on, and a stop is followed (front_signals.c)
+ *	hear        the keeper: a grant, that the command is suspended, a threat of loss, the end
+ *	signals     are passed on; the front is suspended with the command (front_signals.c)
  *	deliver     a hold is given to the process that has asked for it
  *	conclude    the ending becomes a status and a sentence
  */
@@ -72,7 +72,7 @@ front_aim(const struct front *f)
 	    .command = atomic_load(&f->page->command),
 	    .leads = !f->run->origin->has_tty,
 	    .spared = &f->elders.spared,
-	    .outsider = run_guarded(f->run),
+	    .outsider = ward_guarded(f->run),
 	    .by = instant_after(atomic_load(&f->page->kill_at), KILL_FINDS),
 	};
 }
@@ -104,7 +104,7 @@ static bool
 kill_everything(struct front *f)
 {
 	instant patience = instant_now() + KILL_PATIENCE;
-	bool outside = run_guarded(f->run), strangers = f->run->has_elders || outside;
+	bool outside = ward_guarded(f->run), strangers = f->run->has_elders || outside;
 	struct aim aim;
 	int quiet = 0;
 
@@ -138,11 +138,11 @@ static void
 front_finish(struct front *f, struct ending e, const char *words)
 {
 	if (e.kind != END_COMMAND)
-		run_settle(f->run, WITHDRAWN);
+		ward_settle(f->run, WITHDRAWN);
 	/* Ctrl-Z, then Ctrl-C: the first has ended the waiting */
 	if (e.kind == END_INTERRUPTED && f->interrupt)
 		e.value = f->interrupt;
-	if (e.kind == END_LOST && run_delivery(f->run) == WITHDRAWN)
+	if (e.kind == END_LOST && ward_delivery(f->run) == WITHDRAWN)
 		e = (struct ending){.kind = END_REFUSED,
 		    .value = RC_LOST,
 		    .too_late = e.loss == LOSS_SILENCE || !*words};
@@ -173,9 +173,9 @@ kill_and_finish(struct front *f, struct ending otherwise, const char *why)
 	loss_tell(f->run, &lost, why);
 	lost.stuck = !kill_everything(f);
 	/* not earlier: it may begin until it is dead */
-	begun = atomic_load(&f->page->exec) == EXEC_CALLED && run_is_given(f->run);
+	begun = atomic_load(&f->page->exec) == EXEC_CALLED && ward_knows(f->run);
 	front_finish(
-	    f, begun || (lost.stuck && !run_delivers(f->run)) ? lost : otherwise, why);
+	    f, begun || (lost.stuck && !f->run->ward->is_hold) ? lost : otherwise, why);
 }
 
 /* The keeper is dead, or late. */
@@ -200,7 +200,7 @@ take_over(struct front *f, const char *why)
 	kill_and_finish(f, (struct ending){.kind = END_REFUSED, .value = RC_SYSTEM}, why);
 }
 
-/* What is known of a keeper that does not do its duty: only /proc knows of a stop. */
+/* What is known of a keeper that does not do its duty: only /proc knows whether it is suspended. */
 static const char *
 describe_keeper(const struct front *f)
 {
@@ -244,7 +244,7 @@ stop_command(struct front *f)
 {
 	struct aim aim;
 
-	run_settle(f->run, WITHDRAWN);
+	ward_settle(f->run, WITHDRAWN);
 	if (atomic_exchange(&f->page->stopping, true))
 		return;
 	loss_tell(f->run, &silence, "");
@@ -259,7 +259,7 @@ static instant
 watch_keeper(struct front *f)
 {
 	const struct watch_page view = guard_view(f->page, front_has_grant(f));
-	struct watched due;
+	struct watch_due due;
 
 	if (instant_now() >= f->elders.look_at)
 		look_for_elders(f);
@@ -297,7 +297,7 @@ watch_keeper(struct front *f)
 static instant
 listen_from(const struct run *r)
 {
-	bool awaited = run_delivers(r) || r->params->show.verbose ||
+	bool awaited = r->ward->is_hold || r->params->show.verbose ||
 	    params_is_reported(r->params);
 
 	return awaited ? NEVER : instant_now() + LISTEN_LATER;
@@ -343,7 +343,7 @@ static void
 log_grant(const struct front *f)
 {
 	if (f->params->show.log.kind != LOG_NOWHERE && front_has_grant(f) &&
-	    run_is_given(f->run))
+	    ward_knows(f->run))
 		events_log_grant(f->run);
 }
 
@@ -366,10 +366,10 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 		log_grant(f);
 		break;
 	case MSG_SUSPENDED:
-		front_signals_stopped(f, m->number);
+		front_signals_suspended(f, m->number);
 		break;
 	case MSG_SUSPECT:
-		tree_look(run_guarded(f->run));
+		tree_look(ward_guarded(f->run));
 		loss_suspect(f->run, &f->threat, m);
 		break;
 	case MSG_TRUSTED:
@@ -395,7 +395,7 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 	case MSG_SIGNAL:
 		break;
 	case MSG_STOPPING:
-		tree_look(run_guarded(f->run));
+		tree_look(ward_guarded(f->run));
 		break;
 	}
 }
@@ -457,7 +457,7 @@ deliver(struct front *f)
 
 	/* too late to begin: the keeper takes it back, and it is asked for anew */
 	if (instant_now() >= atomic_load(&f->page->begin_by) ||
-	    !run_settle(f->run, DELIVERED))
+	    !ward_settle(f->run, DELIVERED))
 		return;
 	waiting_end(&f->waiting, 0);
 	atomic_store(&f->page->front.on_screen, false);
@@ -571,14 +571,14 @@ front_wake(const struct front *f, instant watch_at)
 	return wake;
 }
 
-/* All that has come; a stop may be over by a signal that has come since. */
+/* All that has come.  A signal that has come since may say that a suspension is over. */
 static void
 take_signals(struct front *f, bool came)
 {
 	struct signalfd_siginfo info;
 
-	while (
-	    !f->end.over && (came || f->stop.at != NEVER) && loop_signal(&f->loop, &info))
+	while (!f->end.over && (came || f->suspension.at != NEVER) &&
+	    loop_signal(&f->loop, &info))
 		front_signals_take(f,
 		    &(struct received){.sig = info.ssi_signo,
 			.code = info.ssi_code,
@@ -614,11 +614,11 @@ front_turn(struct front *f)
 	if (front_has_grant(f))
 		front_signals_granted(f);
 	/* later than a signal that would end it */
-	if (front_has_grant(f) && run_delivery(f->run) == UNDELIVERED)
+	if (front_has_grant(f) && ward_delivery(f->run) == UNDELIVERED)
 		deliver(f);
 	log_grant(f);
-	if (!f->end.over && instant_now() >= f->stop.at)
-		front_signals_stop(f);
+	if (!f->end.over && instant_now() >= f->suspension.at)
+		front_signals_suspend(f);
 	if (!f->end.over && instant_now() >= f->threat.warn_at)
 		loss_warn(f->run, &f->threat);
 }
@@ -632,7 +632,7 @@ front_run(const struct run *r, pid_t keeper)
 	while (!front.end.over)
 		front_turn(&front);
 	v = conclude(&front);
-	if (signal_is_stop(v.signal) || v.again)
+	if (signal_suspends(v.signal) || v.again)
 		part_with_keeper(&front);
 	return v;
 }

@@ -1,10 +1,10 @@
 /*
- * front_signals.c - the front's signals: passes them on, and stops with the command.
+ * front_signals.c - the front's signals: passes them on, and is suspended with the command.
  *
  *	describe    what is known of a signal: who sent it, whom it has reached, what runs
  *	take        signals.h says what is to be done about it
  *	pass on     the keeper does it, since it knows better what runs
- *	stop        Ctrl-Z: the command stops, the keeper says so, then we stop, with a guard
+ *	suspend     Ctrl-Z: the command is suspended, the keeper says so, then we are, with a guard
  *	continue    what has continued us reaches the command, too
  *	reap        what has ended below us
  */
@@ -28,9 +28,9 @@ front_state(const struct front *f)
 {
 	if (!front_has_grant(f))
 		return SIGNAL_WAITS;
-	if (run_delivers(f->run))
-		return run_delivery(f->run) == UNDELIVERED ? SIGNAL_UNDELIVERED
-							   : SIGNAL_DELIVERED;
+	if (f->run->ward->is_hold)
+		return ward_delivery(f->run) == UNDELIVERED ? SIGNAL_UNDELIVERED
+							    : SIGNAL_DELIVERED;
 	if (atomic_load(&f->page->end.finished))
 		return SIGNAL_OVER;
 	/* it is about to begin before granted_at is set */
@@ -44,7 +44,7 @@ sender_of(const struct front *f, const struct received *t)
 {
 	pid_t sender = t->sender, command = atomic_load(&f->page->command);
 	const struct script *s = script_of(f->run);
-	/* what is no pid there tells of the guard: see loop_stop_guarded() */
+	/* what is no pid there tells of the guard: see loop_suspend_guarded() */
 	bool guard = t->sig == SIGCONT && t->code > SI_USER && t->code < SI_KERNEL;
 
 	if (guard || sender == getpid() || (sender && sender == f->keeper.pid))
@@ -76,20 +76,20 @@ has_ended(pid_t command)
 
 /* What is asked of the kernel for some signals only. */
 static void
-describe_stops(const struct front *f, struct signal_case *c, pid_t command)
+describe_suspension(const struct front *f, struct signal_case *c, pid_t command)
 {
 	char state = c->sig == SIGCONT && command ? process_state(command) : 'S';
 
-	c->stopped = state == 'T' || state == '\0';
+	c->suspended = state == 'T' || state == '\0';
 	c->foreground = c->sig == SIGCONT && c->terminal && loop_is_foreground();
-	if ((signal_is_stop(c->sig) || c->by_key) && c->state == SIGNAL_RUNS && command &&
-	    has_ended(command))
+	if ((signal_suspends(c->sig) || c->by_key) && c->state == SIGNAL_RUNS &&
+	    command && has_ended(command))
 		c->state = SIGNAL_RESTS;
-	/* the init of a pid namespace is stopped by nothing */
-	if (signal_is_stop(c->sig) &&
+	/* nothing suspends the init of a pid namespace */
+	if (signal_suspends(c->sig) &&
 	    (c->state == SIGNAL_WAITS || (c->state == SIGNAL_RESTS && c->terminal)))
-		c->may_stop = getpid() != 1 && loop_stops_group(c->sig, true);
-	c->sent = c->sig == SIGHUP && f->stop.hung_up;
+		c->may_suspend = getpid() != 1 && loop_suspends_group(c->sig, true);
+	c->sent = c->sig == SIGHUP && f->suspension.hung_up;
 }
 
 /* The asker of a hold sends TERM only where it is to end: also if their caller ignores TERM. */
@@ -117,48 +117,48 @@ describe_signal(struct front *f, const struct received *t)
 	c.by_key = c.terminal && t->code == SI_KERNEL &&
 	    (c.sig == SIGINT || c.sig == SIGQUIT);
 	c.apart = !c.terminal || (command && getpgid(command) != getpgrp());
-	c.for_nobody = !run_guarded(f->run);
-	describe_stops(f, &c, command);
+	c.for_nobody = !ward_guarded(f->run);
+	describe_suspension(f, &c, command);
 	c.reach = reach_of(f, t); /* last: it takes time */
 	return c;
 }
 
-/* ---- stopping ---- */
+/* ---- being suspended ---- */
 
-/* While we are stopped nobody would stop the tree if the keeper is killed, or frozen. */
+/* While we are suspended nobody would stop the tree if the keeper is killed, or frozen. */
 static void
-begin_stop(struct front *f)
+begin_suspension(struct front *f)
 {
-	f->stop.guard = guard_begin(f->page, &f->watch, f->keeper.link);
-	atomic_store(&f->page->front.guarded, f->stop.guard.pid > 0);
+	f->suspension.guard = guard_begin(f->page, &f->watch, f->keeper.link);
+	atomic_store(&f->page->front.guarded, f->suspension.guard.pid > 0);
 	atomic_store(&f->page->front.mirrored, true);
 }
 
 /* Has the guard continued us? */
 static bool
-end_stop(struct front *f)
+end_suspension(struct front *f)
 {
-	bool woken = loop_is_closed(f->stop.guard.fd);
+	bool woken = loop_is_closed(f->suspension.guard.fd);
 
 	atomic_store(&f->page->front.mirrored, false);
 	atomic_store(&f->page->front.guarded, false);
-	guard_end(&f->stop.guard);
+	guard_end(&f->suspension.guard);
 	return woken;
 }
 
 /*
- * The command has ended, and we wait for what it has left, which Ctrl-Z has stopped.  The keeper
+ * The command has ended, and we wait for what it has left, which Ctrl-Z has suspended.  The keeper
  * wakes us when there is nothing left.
  */
 static void
-stop_with_rest(struct front *f, int sig)
+suspend_with_rest(struct front *f, int sig)
 {
 	siginfo_t by;
 	bool came;
 
-	begin_stop(f);
-	came = loop_stop_guarded(0, sig, f->stop.guard.fd, &by);
-	end_stop(f);
+	begin_suspension(f);
+	came = loop_suspend_guarded(0, sig, f->suspension.guard.fd, &by);
+	end_suspension(f);
 	if (came)
 		front_signals_take(f,
 		    &(struct received){
@@ -166,8 +166,8 @@ stop_with_rest(struct front *f, int sig)
 }
 
 /*
- * The kernel has not stopped us, for no shell is above; but it took our keeper for one when it
- * stopped the others.  It would have hung them up, too, if there was a shell until now.
+ * The kernel has not suspended us, for no shell is above; but it took our keeper for one when it
+ * suspended the others.  It would have hung them up, too, if there was a shell until now.
  */
 static void
 continue_group(struct front *f, pid_t command)
@@ -176,7 +176,7 @@ continue_group(struct front *f, pid_t command)
 	char state = leader > 0 ? process_state(leader) : 'S';
 
 	/* where that is not known, too many are continued rather than too few */
-	if (loop_stops_group(f->stop.sig, false))
+	if (loop_suspends_group(f->suspension.sig, false))
 		return;
 	/* /proc may hide one that lives */
 	if (getppid() != f->parent || state == 'Z' ||
@@ -187,7 +187,7 @@ continue_group(struct front *f, pid_t command)
 }
 
 /*
- * What has continued us is dealt with here, before a command that is continued can stop again:
+ * What has continued us is dealt with here, before a command that is continued can be suspended again:
  * passed on later, it would undo that.
  */
 static void
@@ -198,29 +198,30 @@ take_continue(struct front *f, pid_t command, const siginfo_t *by)
 	struct signal_case c = describe_signal(f, &got);
 
 	c.sent = c.apart;
-	f->stop.continued = instant_now();
+	f->suspension.continued = instant_now();
 	if (signal_decide(&c) == DEED_PASS_ON)
 		kill(command, SIGCONT);
 }
 
 /* The notice may be old: the job may have been continued since. */
 void
-front_signals_stop(struct front *f)
+front_signals_suspend(struct front *f)
 {
 	pid_t command = atomic_load(&f->page->command);
 	char state = command ? process_state(command) : '\0';
 	siginfo_t by;
 	bool came;
 
-	f->stop.at = NEVER;
+	f->suspension.at = NEVER;
 	if (!f->run->origin->has_tty || !command || atomic_load(&f->page->killing) ||
 	    (state ? state != 'T' : kill(command, 0) != 0))
 		return;
-	begin_stop(f);
-	came = loop_stop_with(
-	    command, f->stop.sig, f->stop.guard.fd, &by, &f->stop.hung_up);
-	if (end_stop(f))
-		f->stop.at = instant_now() + CONTINUING; /* if nothing has come of it */
+	begin_suspension(f);
+	came = loop_suspend_with(command, f->suspension.sig, f->suspension.guard.fd, &by,
+	    &f->suspension.hung_up);
+	if (end_suspension(f))
+		f->suspension.at = instant_now() +
+		    CONTINUING; /* if nothing has come of it */
 	else if (came)
 		take_continue(f, command, &by);
 	else
@@ -228,21 +229,22 @@ front_signals_stop(struct front *f)
 }
 
 void
-front_signals_stopped(struct front *f, int sig)
+front_signals_suspended(struct front *f, int sig)
 {
-	f->stop.sig = sig;
-	f->stop.at = instant_now();
-	if (f->stop.continued && f->stop.at < f->stop.continued + CONTINUING)
-		f->stop.at = f->stop.continued + CONTINUING;
+	f->suspension.sig = sig;
+	f->suspension.at = instant_now();
+	if (f->suspension.continued &&
+	    f->suspension.at < f->suspension.continued + CONTINUING)
+		f->suspension.at = f->suspension.continued + CONTINUING;
 }
 
 void
 front_signals_granted(struct front *f)
 {
-	if (!f->stop.put_off)
+	if (!f->suspension.put_off)
 		return;
-	loop_hear_stops(&f->loop, true);
-	f->stop.put_off = false;
+	loop_hear_suspends(&f->loop, true);
+	f->suspension.put_off = false;
 }
 
 /* ---- taking it ---- */
@@ -265,7 +267,7 @@ front_signals_reap(struct front *f)
 }
 
 /*
- * A keeper that is stopped may have many before it: as in the kernel, a signal that it has
+ * A keeper that is suspended may have many before it: as in the kernel, a signal that it has
  * not read yet is not sent again, so that there is room for any other.  Two are the same only
  * if the keeper would do the same about both.
  */
@@ -286,23 +288,23 @@ pass_on(struct front *f, const struct msg *m)
 }
 
 /*
- * A run that is stopped while it waits is to keep no place, and no grant: others would wait
- * for whom nothing runs.  So the keeper ends as by a signal, then we stop, and ask anew when we
- * are continued (start.c).  If the grant comes first, the command stops, and we with it.
+ * A run that is suspended while it waits keeps no place, and no grant: others would wait for it
+ * though nothing runs.  So the keeper ends as by a signal, then we are suspended, and ask anew when
+ * we are continued (start.c).  If the grant comes first, the command is suspended, and we with it.
  */
 static void
-put_off_stop(struct front *f, int sig)
+put_off_suspension(struct front *f, int sig)
 {
 	waiting_pause(&f->waiting);
 	atomic_store(&f->page->front.on_screen, false);
-	f->stop.put_off = true;
+	f->suspension.put_off = true;
 	loop_put_off(&f->loop, sig);
 }
 
 static void
 note_end(struct front *f, int sig)
 {
-	if (!f->interrupt || signal_is_stop(f->interrupt))
+	if (!f->interrupt || signal_suspends(f->interrupt))
 		f->interrupt = sig;
 }
 
@@ -320,14 +322,14 @@ front_signals_take(struct front *f, const struct received *r)
 	int sig = r->sig;
 
 	if (sig == SIGHUP)
-		f->stop.hung_up = false; /* this was the one */
+		f->suspension.hung_up = false; /* this was the one */
 
 	if (sig == SIGWINCH && f->waiting.line.drawn)
 		f->waiting.line.next = 0; /* it may not fit any more */
 	if (sig == SIGCONT) {
-		f->stop.continued = instant_now();
-		if (f->stop.at != NEVER)
-			f->stop.at = f->stop.continued + CONTINUING;
+		f->suspension.continued = instant_now();
+		if (f->suspension.at != NEVER)
+			f->suspension.at = f->suspension.continued + CONTINUING;
 	}
 	/* also of a grant that comes to nothing, and is asked for anew */
 	if (m.got.ends)
@@ -336,8 +338,8 @@ front_signals_take(struct front *f, const struct received *r)
 	case DEED_REAP:
 		front_signals_reap(f);
 		return;
-	case DEED_STOP:
-		stop_with_rest(f, sig);
+	case DEED_SUSPEND:
+		suspend_with_rest(f, sig);
 		return;
 	case DEED_NOTHING:
 		/* what is waited for may just have been granted: the keeper knows */
@@ -345,15 +347,15 @@ front_signals_take(struct front *f, const struct received *r)
 		    !(f->params->terms.kill_after != NEVER && signal_asks(&m.got)))
 			return;
 		break;
-	case DEED_STOP_WAITING:
-		put_off_stop(f, sig);
+	case DEED_SUSPEND_WAITING:
+		put_off_suspension(f, sig);
 		/* fall through */
 	case DEED_END_WAITING:
 		end_waiting(f, sig);
 		/* fall through */
 	case DEED_END_HOLD:
 		/* the keeper ends a hold of which nobody has been told */
-		run_settle(f->run, WITHDRAWN);
+		ward_settle(f->run, WITHDRAWN);
 		break;
 	case DEED_PASS_ON:
 	case DEED_PASS_ON_OUTSIDE:
@@ -372,7 +374,7 @@ front_signals_take(struct front *f, const struct received *r)
 static instant
 witness_from(const struct run *r)
 {
-	return r->origin->has_tty && !run_delivers(r) && !r->has_elders
+	return r->origin->has_tty && !r->ward->is_hold && !r->has_elders
 	    ? instant_now() + LISTEN_LATER
 	    : NEVER;
 }
@@ -381,8 +383,8 @@ void
 front_signals_begin(struct front *f)
 {
 	f->witness_at = witness_from(f->run);
-	f->stop.guard.fd = -1;
-	f->stop.at = NEVER;
+	f->suspension.guard.fd = -1;
+	f->suspension.at = NEVER;
 }
 
 void
@@ -397,6 +399,7 @@ front_signals_look(struct front *f)
 instant
 front_signals_wake(const struct front *f)
 {
-	return instant_now() < f->witness_at ? instant_first(f->stop.at, f->witness_at)
-					     : f->stop.at;
+	return instant_now() < f->witness_at
+	    ? instant_first(f->suspension.at, f->witness_at)
+	    : f->suspension.at;
 }

@@ -1,13 +1,13 @@
 /*
- * front_signals.h - what the front does about the signals that it gets, and how it stops with
- * the command.
+ * front_signals.h - what the front does about the signals that it gets, and how it is
+ * suspended with the command.
  *
  * signals.h decides about each signal; here it is described, and done.
  */
 #ifndef DLOCK_FRONT_SIGNALS_H
 #define DLOCK_FRONT_SIGNALS_H
 
-#include "front.h"
+#include "front_state.h"
 
 /* What siginfo_t and struct signalfd_siginfo both tell. */
 struct received {
@@ -19,7 +19,7 @@ struct received {
 /* Before all others. */
 void front_signals_begin(struct front *);
 
-/* When there is something to do, for front_signals_look() or front_signals_stop(). */
+/* When there is something to do, for front_signals_look() or front_signals_suspend(). */
 instant front_signals_wake(const struct front *);
 
 /* Begins the witness, when it is time. */
@@ -34,15 +34,15 @@ bool front_signals_ends(const struct front *, const struct received *);
 /* One that has come. */
 void front_signals_take(struct front *, const struct received *);
 
-/* The keeper says that the command has stopped, by this signal: when to stop as well. */
-void front_signals_stopped(struct front *, int sig);
+/* The keeper says that this signal has suspended the command: we follow it. */
+void front_signals_suspended(struct front *, int sig);
 
-/* Stops with the command, if it still is stopped; returns when we have been continued. */
-void front_signals_stop(struct front *);
+/* Is suspended with the command, if it still is; returns when we have been continued. */
+void front_signals_suspend(struct front *);
 
 /*
- * The lock is granted.  If a stop was put off, it now means the command: signals that stop are
- * heard again.
+ * The lock is granted.  A suspension that was put off now means the command: signals that suspend
+ * are heard again.
  */
 void front_signals_granted(struct front *);
 

@@ -1,4 +1,12 @@
-/* guard.c - a process that watches the keeper while the front is stopped: see guard.h. */
+/*
+ * guard.c - a process that watches the keeper while the front is suspended.
+ *
+ *	guard_begin()  forks it, when the front is about to be suspended
+ *	watch_alone()  asks watch(), as the front does, and looks whether the link is still open
+ *	_exit()        the front is needed: the pipe that the guard kept open is closed, and so the
+ *	               kernel continues the front
+ *	guard_end()    the front goes on, and needs no guard any more
+ */
 #include "guard.h"
 
 #include "backends/common/libc.h"
@@ -41,7 +49,7 @@ static _Noreturn void
 watch_alone(const struct page *s, struct watch w, int link)
 {
 	struct pollfd set[LOOP_OWN + 1];
-	struct watched due;
+	struct watch_due due;
 	struct watch_page view;
 	struct loop loop;
 	sigset_t none;

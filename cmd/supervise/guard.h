@@ -1,9 +1,9 @@
 /*
- * guard.h - what wakes a front that is stopped, when the keeper can no longer keep the lock.
+ * guard.h - what wakes a front that is suspended, when the keeper can no longer keep the lock.
  *
- * A front that stops for Ctrl-Z leaves a child behind, which watches the keeper in its place.
+ * A front that Ctrl-Z suspends leaves a child behind, which watches the keeper in its place.
  * The child ends when the front is needed, and the kernel continues the front then
- * (loop_stop_guarded): the keeper is late, or dead, or has had its last word.
+ * (loop_suspend_guarded): the keeper is late, or dead, or has had its last word.
  *
  * SIGSTOP leaves the front no time for that.  A keeper that finds it so sets the guard:
  * keeper_job.c.
@@ -20,7 +20,7 @@ struct guard {
 };
 
 /*
- * Begins one.  Where there is no room for a process or a pipe the front stops without.
+ * Begins one.  Where there is no room for a process or a pipe the front is suspended without.
  * `link` is the front's end.
  */
 struct guard guard_begin(const struct page *, const struct watch *, int link);

@@ -38,10 +38,10 @@ obey_signal(struct keeper *k, struct signal_case *c)
 
 	/* these three the keeper knows better than the front */
 	c->state = state_now(k);
-	c->for_nobody = !run_guarded(k->run);
+	c->for_nobody = !ward_guarded(k->run);
 	c->min_hold = k->params->terms.min_hold > 0;
 	deed = signal_decide(c);
-	if (deed == DEED_END_WAITING || deed == DEED_STOP_WAITING)
+	if (deed == DEED_END_WAITING || deed == DEED_SUSPEND_WAITING)
 		react(k, EV_INTERRUPTED, c->sig);
 	else
 		k->run->ward->ops->signal(k, deed, c);
@@ -95,9 +95,9 @@ hear_release(struct keeper *k)
 {
 	struct verdict v;
 
-	k->outer.asked = false;
-	if (!run_delivers(k->run) || k->keep.phase < PH_HOLD) {
-		join_outer_answer(&k->outer, STATUS_NOTHING, "");
+	k->socket.asked = false;
+	if (!k->run->ward->is_hold || k->keep.phase < PH_HOLD) {
+		join_outer_answer(&k->socket, STATUS_NOTHING, "");
 		return;
 	}
 	if (k->keep.phase == PH_HOLD && k->keep.ending.kind == END_NONE)
@@ -107,7 +107,7 @@ hear_release(struct keeper *k)
 	} else if (k->keep.phase == PH_HOLD && k->keep.tree.joined > 0) {
 		v = verdict_of_kept(
 		    k->params, k->keep.tree.joined, keep_wanted_until(&k->keep));
-		join_outer_answer(&k->outer, v.status, v.line);
+		join_outer_answer(&k->socket, v.status, v.line);
 	}
 }
 
@@ -117,7 +117,7 @@ what_we_have(const struct keeper *k)
 {
 	const struct keep *keep = &k->keep;
 
-	if (!run_delivers(k->run))
+	if (!k->run->ward->is_hold)
 		return keep->phase == PH_HOLD ? HAS_RUN : HAS_NOTHING;
 	if (keep->phase < PH_HOLD)
 		return HAS_NOTHING;
@@ -140,10 +140,10 @@ serve_inner_runs(struct keeper *k, const struct pollfd *set)
 	    .pid = o ? o->pid : getppid(),
 	    .where = page_where(k->page),
 	    /* what a command has started is signalled with it */
-	    .stops = run_delivers(k->run) && k->keep.tree.stopping,
+	    .stops = k->run->ward->is_hold && k->keep.tree.stopping,
 	};
 	int64_t keep = 0;
-	int grown = join_outer_serve(&k->outer, set, &offer, &keep);
+	int grown = join_outer_serve(&k->socket, set, &offer, &keep);
 
 	if (keep > 0)
 		react_to(k, &(struct event){.kind = EV_KEEP, .lease = keep});
@@ -151,7 +151,7 @@ serve_inner_runs(struct keeper *k, const struct pollfd *set)
 		react(k, EV_JOINED, 0);
 	for (; grown < 0; grown++)
 		react(k, EV_PARTED, 0);
-	if (k->outer.asked)
+	if (k->socket.asked)
 		hear_release(k);
 }
 
@@ -169,9 +169,9 @@ enum {
 bool
 incoming_wait(struct keeper *k, int fd, short events, instant until)
 {
-	struct pollfd set[SLOT_OUTER + 1 + k->outer.n];
+	struct pollfd set[SLOT_OUTER + 1 + k->socket.n];
 	struct signalfd_siginfo info;
-	nfds_t n = SLOT_OUTER + join_outer_poll(&k->outer, set + SLOT_OUTER);
+	nfds_t n = SLOT_OUTER + join_outer_poll(&k->socket, set + SLOT_OUTER);
 
 	until = instant_first(until, k->run->ward->ops->await(k, &set[SLOT_WARD]));
 	set[SLOT_LINK] = (struct pollfd){.fd = k->news.link, .events = POLLIN};

@@ -1,4 +1,11 @@
-/* join_find.c - asks all keepers of our user which locks they have, and finds the one that is meant. */
+/*
+ * join_find.c - finds the hold that `dlock release -k KEY` means.
+ *
+ *	list     /proc/net/unix shows the sockets of all keepers here
+ *	ask      each keeper of our user says which keys it has, and whether as a hold
+ *	choose   the one hold that has exactly these keys; if there is none, or several, the user is
+ *	         told what there is
+ */
 #include "join_find.h"
 
 #include "cmd/text.h"
@@ -104,7 +111,7 @@ note_keeper(
 }
 
 static void
-ask_keeper(struct search *s, const struct join_address *a)
+ask_whether_meant(struct search *s, const struct join_address *a)
 {
 	char handle[JOIN_HANDLE_BYTES];
 	struct join_name says;
@@ -176,7 +183,7 @@ join_find(const struct params *p, char *handle, struct fault *f)
 		return fault_set(
 		    f, RC_SYSTEM, "cannot read /proc/net/unix: %s", strerror(errno));
 	while (join_address_next_socket(list, &a))
-		ask_keeper(&s, &a);
+		ask_whether_meant(&s, &a);
 	fclose(list);
 	if (s.holds > 1 || (s.holds == 0 && s.lost > 1))
 		return refuse_several(&s, f);

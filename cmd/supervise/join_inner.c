@@ -120,7 +120,7 @@ write_ask(struct join_ask *a, const struct join_inner *k, enum join_verb verb)
  * RC_STOP.
  */
 static enum rc
-ask(const struct join_inner *k, enum join_verb verb, instant until,
+ask_for_keys(const struct join_inner *k, enum join_verb verb, instant until,
     struct join_answer *answer, struct fault *f)
 {
 	struct join_ask a;
@@ -180,7 +180,7 @@ ask_keeper(struct join_inner *k, const struct join_address *a, enum join_verb ve
 
 		*answer = (struct join_answer){0};
 		if (rc == RC_OK)
-			rc = ask(k, verb, until, answer, f);
+			rc = ask_for_keys(k, verb, until, answer, f);
 		if (rc == RC_LOST && answer->foreign)
 			return refuse(key ? key : k->params->keys[0],
 			    "does not count this run as its descendant", f);
@@ -202,7 +202,7 @@ ask_keeper(struct join_inner *k, const struct join_address *a, enum join_verb ve
 /* ---- which is joined ---- */
 
 /* What asking has found so far; bits are keys. */
-struct found {
+struct keys_found {
 	unsigned held;  /* by a keeper, of a kind that fits */
 	unsigned other; /* by one of another kind: */
 	enum lock_kind kind;
@@ -249,7 +249,7 @@ kind_words(enum lock_kind kind, unsigned limit, char *out, size_t size)
 
 /* No keeper has all of it, but one has something. */
 static enum rc
-refuse_found(const struct params *p, const struct found *found, struct fault *f)
+refuse_found(const struct params *p, const struct keys_found *found, struct fault *f)
 {
 	char held[120], more[120], theirs[32], ours[32];
 	unsigned other = found->other & ~found->held;
@@ -271,7 +271,7 @@ refuse_found(const struct params *p, const struct found *found, struct fault *f)
 
 /* Is it the keeper that is joined?  Else it is left. */
 static bool
-take_hold(struct join_inner *k, const struct join_answer *a, struct found *found)
+take_hold(struct join_inner *k, const struct join_answer *a, struct keys_found *found)
 {
 	unsigned has = a->has & all_keys(k->params);
 
@@ -293,7 +293,7 @@ static enum rc
 search(struct join_inner *k, enum join_verb verb, struct fault *f)
 {
 	const char *addresses = getenv("DLOCK_KEEPER");
-	struct found found = {0};
+	struct keys_found found = {0};
 	struct join_address a;
 	struct join_answer answer;
 
@@ -347,7 +347,7 @@ ask_for_lease(
 	struct join_inner *k = join_inner_of(s);
 	instant asked = instant_now(); /* the answer is later, and older than it says */
 	struct join_answer a;
-	enum rc rc = ask(k, verb, until, &a, f);
+	enum rc rc = ask_for_keys(k, verb, until, &a, f);
 
 	if (rc != RC_OK)
 		return rc;
@@ -362,7 +362,7 @@ ask_for_lease(
 
 /* The connection is the hold, and so the anchor of the grant. */
 static enum rc
-join_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g,
+inner_acquire(struct store *s, const struct claim *claim, instant until, struct grant *g,
     struct fault *f)
 {
 	enum rc rc;
@@ -374,14 +374,14 @@ join_acquire(struct store *s, const struct claim *claim, instant until, struct g
 }
 
 static enum rc
-join_renew(struct store *s, instant until, struct grant *g, struct fault *f)
+inner_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 {
 	return ask_for_lease(s, JOIN_CHECK, until, g, f);
 }
 
 /* Asks a last time whether the outer one still has it. */
 static enum rc
-join_release(struct store *s, struct outcome o, instant until, struct fault *f)
+inner_release(struct store *s, struct outcome o, instant until, struct fault *f)
 {
 	struct grant g;
 	enum rc rc;
@@ -396,15 +396,15 @@ join_release(struct store *s, struct outcome o, instant until, struct fault *f)
 }
 
 static void
-join_close(struct store *s)
+inner_close(struct store *s)
 {
 	leave(join_inner_of(s));
 }
 
 static const struct backend join_backend = {
     .name = "join",
-    .close = join_close,
-    .lock = &(const struct lock_ops){join_acquire, join_renew, join_release},
+    .close = inner_close,
+    .lock = &(const struct lock_ops){inner_acquire, inner_renew, inner_release},
 };
 
 enum rc

@@ -1,6 +1,12 @@
 /*
- * join_outer.c - the outer keeper's side of its socket: which runs join its hold, and which release
- * it.  See join_outer.h.
+ * join_outer.c - the outer keeper's side of its socket.
+ *
+ *	open     the socket, while a server thinks, or when the command is about to begin
+ *	poll     what the keeper waits for: the listener, and each that is connected
+ *	serve    accepts those that come, and answers: which of your keys are held, and until when.
+ *	         Who asks to hold along is counted, until its connection ends
+ *	answer   those that have asked for a release hear how that has ended
+ *	close    nobody can join any more; `drain` still serves those that have come before
  */
 #include "join_outer.h"
 
@@ -69,7 +75,7 @@ drop_peer(struct join_outer *d, struct peer *p)
 	d->out_of_fds = false;
 }
 
-/* Sends to a process that may be stopped. */
+/* Sends to a process that may be suspended. */
 static void
 send_to_peer(const struct peer *p, const void *what, size_t size)
 {

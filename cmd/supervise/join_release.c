@@ -1,4 +1,11 @@
-/* join_release.c - asks the keeper of a hold for its end. */
+/*
+ * join_release.c - asks the keeper of a hold for its end.
+ *
+ *	connect   to the socket that the handle names; a keeper that is gone has nothing to give back
+ *	ask       to release
+ *	wait      until the keeper says how that has ended.  While it does not, it is asked again,
+ *	          and has to say at least that it is alive
+ */
 #include "join_release.h"
 
 #include "join_address.h"

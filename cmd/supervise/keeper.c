@@ -68,7 +68,7 @@ notice_kin(struct keeper *k)
 	    (k->host.seen.holding.kind != KIND_LIMIT || k->host.seen.holding.limit == 1))
 		kin = record_kin(holder, k->run->socket_id);
 	if (kin == KIN_RUN)
-		k->for_ancestor = k->todo.stop = true;
+		k->for_ancestor = k->todo.end_call = true;
 	if (kin == KIN_SCRIPT && !k->for_script && !*k->host.notice.text) {
 		k->for_script = true;
 		snprintf(k->host.notice.text, sizeof k->host.notice.text,
@@ -86,10 +86,10 @@ keeper_wait(struct host *h, int fd, short events, instant until)
 	if (k->keep.phase == PH_ASK && news_wait(&k->news, k->fault.text))
 		notice_kin(k);
 	news_notice(&k->news);
-	while (!k->todo.stop) {
-		if (hear(k, fd, events, until) && !k->todo.stop)
+	while (!k->todo.end_call) {
+		if (hear(k, fd, events, until) && !k->todo.end_call)
 			return WOKE_READY;
-		if (!k->todo.stop && instant_now() >= until)
+		if (!k->todo.end_call && instant_now() >= until)
 			return WOKE_TIMEOUT;
 	}
 	return WOKE_STOP;
@@ -122,7 +122,7 @@ keeper_init(struct keeper *k, const struct run *r)
 	k->news.host = &k->host;
 	k->news.link = r->ends[1];
 	k->todo.wake = NEVER;
-	k->outer.listener = k->outer.spare = -1;
+	k->socket.listener = k->socket.spare = -1;
 	k->job.guard[0] = k->job.guard[1] = -1;
 	k->job.leave_at = k->job.look_at = NEVER;
 	close(r->ends[0]);
@@ -163,15 +163,15 @@ keeper_prepare(struct keeper *k)
 		record_write(k->record, r->params, getpid(), r->socket_id);
 	lock_init(&k->lock, r->params, r->where, &k->host, r->owner,
 	    r->params->terms.min_hold > 0 ? k->record : r->record);
-	if (run_delivers(r)) {
+	if (r->ward->is_hold) {
 		react_open_socket(k);
 		prctl(PR_SET_NAME, HOLD_NAME);
 		/* without a socket nobody could release it */
-		if (k->outer.listener < 0 || k->outer.spare < 0)
+		if (k->socket.listener < 0 || k->socket.spare < 0)
 			die_early(k, "cannot open a socket for dlock release");
 	}
-	keep_init(&k->keep, &r->params->terms);
-	k->keep.terms.several = r->params->nkeys > 1;
+	keep_init(&k->keep, &r->params->terms, r->seed);
+	k->keep.lock.several = r->params->nkeys > 1;
 }
 
 /* ---- ask ---- */
@@ -199,7 +199,7 @@ open_lock(struct keeper *k)
 {
 	enum rc rc = lock_open(&k->lock, &k->fault);
 
-	k->keep.terms.nested = k->lock.nested;
+	k->keep.lock.nested = k->lock.nested;
 	if (rc != RC_OK)
 		return rc;
 	append_text(
@@ -231,11 +231,11 @@ react_to_lease(struct keeper *k, enum event_kind kind, enum rc refused)
 static void
 keeper_granted(struct keeper *k, enum rc refused)
 {
-	k->keep.terms.tied = k->lock.nested || k->lock.grant.anchor >= 0;
-	/* the job was stopped while it waited, by SIGSTOP: it is to keep nobody waiting */
-	if (k->command.stopped) {
+	k->keep.lock.tied = k->lock.nested || k->lock.grant.anchor >= 0;
+	/* SIGSTOP has suspended the job while it waited: it is to keep nobody waiting */
+	if (k->command.suspended) {
 		react(k, EV_INTERRUPTED, SIGSTOP);
-		k->todo.stop = false;
+		k->todo.end_call = false;
 	}
 	react_to_lease(k, EV_GRANTED, refused);
 	if (k->untold)
@@ -252,12 +252,6 @@ keeper_granted(struct keeper *k, enum rc refused)
 /* Most runs look at nothing before they begin, and touch none of it. */
 static struct before before;
 
-static bool
-looks_before(const struct keeper *k)
-{
-	return before_looks(k->run) && !k->lock.nested;
-}
-
 /*
  * After an acquire that ended with `acquired`: looks whether the command may begin.  If not, what
  * was granted goes back as after a signal, or because of
@@ -268,18 +262,18 @@ look_before_go(struct keeper *k, enum rc acquired)
 {
 	enum rc rc;
 
-	if (!looks_before(k) || k->keep.ending.kind != END_NONE ||
+	if (!before_looks(k->run, &k->lock) || k->keep.ending.kind != END_NONE ||
 	    (acquired == RC_STOP && !before.superseded))
 		return RC_OK;
 	rc = before_go(&before, &k->fault);
-	/* whatever has stopped the look: without one nothing begins */
+	/* whatever has ended the look: without one nothing begins */
 	if (rc == RC_STOP && k->keep.ending.kind == END_NONE)
 		rc = RC_BUSY;
 	if (before.superseded)
 		news_send(&k->news, MSG_SUPERSEDED, 0, before.rival.record);
 	if (rc == RC_BUSY)
 		react(k, EV_INTERRUPTED, INTERRUPTED_BY_LOOK);
-	k->todo.stop = false;
+	k->todo.end_call = false;
 	return rc == RC_BUSY || rc == RC_STOP ? RC_OK : rc;
 }
 
@@ -298,7 +292,7 @@ why_apart(const char *holder)
 
 /* Tells the front that the run is skipped; the page says it to one that sleeps. */
 static void
-skip(struct keeper *k)
+tell_skipped(struct keeper *k)
 {
 	int status = k->host.seen.done_status;
 
@@ -315,7 +309,7 @@ acquire(struct keeper *k)
 	enum rc rc = open_lock(k), refused = RC_OK;
 	char holder[300];
 
-	if (rc == RC_OK && looks_before(k))
+	if (rc == RC_OK && before_looks(k->run, &k->lock))
 		rc = before_acquire(
 		    &before, k->run, &k->lock, &k->host, until, &k->fault);
 	else if (rc == RC_OK)
@@ -326,14 +320,14 @@ acquire(struct keeper *k)
 		    "the outer run, %s, holds it, and this run cannot join: %s; this run would wait for its own parent for ever",
 		    holder, why_apart(k->host.seen.holding.record));
 	}
-	k->todo.stop = false;
+	k->todo.end_call = false;
 	news_notice(&k->news);
 	if (rc == RC_BUSY) {
 		k->host.seen.silent = false;
 		news_wait(&k->news, k->fault.text);
 	}
 	if (rc == RC_DONE)
-		skip(k);
+		tell_skipped(k);
 	if (rc == RC_OK || rc == RC_STOP)
 		refused = look_before_go(k, rc);
 	if (rc == RC_OK)
@@ -350,7 +344,7 @@ renew(struct keeper *k)
 	struct fault f = {""};
 	enum rc rc = lock_renew(&k->lock, k->todo.until, &f);
 
-	k->todo.stop = false;
+	k->todo.end_call = false;
 	news_notice(&k->news);
 	switch (rc) {
 	case RC_OK:
@@ -373,7 +367,7 @@ renew(struct keeper *k)
 		break;
 	default:
 		if (!k->news.suspect) {
-			tree_look(run_guarded(k->run)); /* before it may be lost */
+			tree_look(ward_guarded(k->run)); /* before it may be lost */
 			k->news.suspect = news_send(&k->news, MSG_SUSPECT,
 			    k->keep.lease.term_at - instant_now(), f.text);
 		}
@@ -396,7 +390,7 @@ release_lock(struct keeper *k)
 	/* memory has run out, say; for a withdrawal there is no later */
 	if (rc == RC_SYSTEM && !k->keep.granted_at)
 		rc = lock_release(&k->lock, o, keep_until, k->todo.until, &f);
-	k->todo.stop = false;
+	k->todo.end_call = false;
 	news_notice(&k->news);
 	if (rc != RC_OK && k->keep.ending.kind != END_REFUSED &&
 	    k->keep.ending.kind != END_LOST)
@@ -419,7 +413,7 @@ await_question(struct keeper *k)
 	instant term = k->run->ward->until;
 
 	if (k->keep.ending.kind != END_LOST || k->answered || k->keep.after.hurry ||
-	    run_delivery(k->run) != DELIVERED)
+	    ward_delivery(k->run) != DELIVERED)
 		return;
 	if (term != NEVER && term > until)
 		until = term;
@@ -472,7 +466,7 @@ keeper_run(const struct run *r)
 	r->ward->ops->dismiss(&keeper);
 	/* those that came just before join_outer_drain() have yet to say what they want */
 	last = instant_now() + LAST_PATIENCE;
-	while (run_delivers(r) && keeper.outer.listener < 0 && keeper.outer.n > 0 &&
+	while (r->ward->is_hold && keeper.socket.listener < 0 && keeper.socket.n > 0 &&
 	    instant_now() < last)
 		hear(&keeper, -1, 0, last);
 	if (!keeper.keep.ending.stuck)

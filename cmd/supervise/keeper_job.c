@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#define LEAVE_LATER (50 * NS_PER_MS) /* what ends within that time is never stopped */
+#define LEAVE_LATER (50 * NS_PER_MS) /* what ends within that time is never suspended */
 
 /* ---- out of the job ---- */
 
@@ -16,7 +16,7 @@ keeper_job_leave_group(struct keeper *k)
 
 	k->job.group = getpgrp();
 	/* 0: it is of an outer pid namespace, and there would be no way back to it */
-	alone = (run_delivers(k->run) || (tty && k->job.group == 0)) && setsid() >= 0;
+	alone = (k->run->ward->is_hold || (tty && k->job.group == 0)) && setsid() >= 0;
 	k->job.leave_at = alone || !tty ? NEVER : instant_now() + LEAVE_LATER;
 	if (!alone)
 		setpgid(0, 0);
@@ -41,7 +41,7 @@ keeper_job_leave_directory(struct keeper *k)
 		news_trace(&k->news, "cannot leave the working directory");
 }
 
-/* ---- a front that is stopped ---- */
+/* ---- a front that is suspended ---- */
 
 void
 keeper_job_wake_front(const struct keeper *k)

@@ -5,7 +5,7 @@
  *	incoming.c  all its waiting, in one place, and what may come there
  *	react.c     each event goes to step(), and what that decides is carried out
  *	command.c, script.c  what it guards (ward.h)
- *	keeper_job.c  its place beside a shell's job, and a front that is stopped
+ *	keeper_job.c  its place beside a shell's job, and a front that is suspended
  */
 #ifndef DLOCK_KEEPER_STATE_H
 #define DLOCK_KEEPER_STATE_H
@@ -20,7 +20,7 @@ struct todo {
 	unsigned calls; /* DO_ACQUIRE, DO_RENEW, DO_RELEASE, DO_EXIT */
 	instant until;  /* of the call to be made */
 	instant wake;   /* for the next EV_TICK */
-	bool stop;      /* the call in flight is to return */
+	bool end_call;  /* the call in flight is to return */
 };
 
 /* command.c: the stub, then the command.  Of a hold it is zeroed. */
@@ -31,7 +31,7 @@ struct command {
 	/* this is still to be sent through the gate: a stub may be stopped */
 	const char *unsent;
 	size_t nunsent;
-	bool stopped;   /* with the whole job, before the program ran */
+	bool suspended; /* with the whole job, before the program ran */
 	bool childless; /* the keeper is; but those that were seen below it may live */
 };
 
@@ -39,8 +39,8 @@ struct command {
 struct keeper_job {
 	pid_t group;      /* the front's */
 	instant leave_at; /* when to leave the session; NEVER: we have, or need not */
-	int guard[2];     /* a pipe that continues a stopped front when we end; or -1 */
-	instant look_at;  /* when to look whether the front is stopped */
+	int guard[2];     /* a pipe that continues a suspended front when we end; or -1 */
+	instant look_at;  /* when to look whether the front is suspended */
 };
 
 struct keeper {
@@ -62,7 +62,7 @@ struct keeper {
 	pid_t root;    /* what descends from it may join; 0: anything */
 	bool answered; /* somebody wanted the lock released, and knows how that ended */
 	struct keeper_job job;
-	struct join_outer outer; /* last: it is large */
+	struct join_outer socket; /* for inner runs, and a release; last: it is large */
 };
 
 #endif

@@ -26,11 +26,6 @@ struct terms {
 	/* let it run so long after a signal that asks us to end; NEVER: the same */
 	int64_t kill_after;
 	bool wait_tree; /* the lock covers all descendants, not the command alone */
-	/* of several keys: when one is lost, the others are still to be released */
-	bool several;
-	bool nested;   /* an enclosing dlock has the lock, and keeps it for min_hold */
-	bool tied;     /* it ends with a connection, which no lease outlives */
-	uint64_t seed; /* of the jitter between attempts; any number */
 };
 
 /* When TERM and KILL are due for a lease earned by a request sent at `sent`. */

@@ -52,7 +52,7 @@ link_is_crowded(int end)
 
 /* Up to how many quarters others may have filled before a message of this kind is dropped. */
 static int
-share_of(enum msg_kind kind)
+quarters_for(enum msg_kind kind)
 {
 	switch (kind) {
 	case MSG_WAITING:
@@ -61,7 +61,7 @@ share_of(enum msg_kind kind)
 	case MSG_TRACE:
 	case MSG_NOTICE:
 		return 2;
-	/* the front looks whether it still is stopped: of many in the link one is enough */
+	/* the front looks whether it still is suspended: of many in the link one is enough */
 	case MSG_SUSPENDED:
 	case MSG_RESUMED:
 		return 3;
@@ -80,7 +80,7 @@ link_send(int end, const struct msg *m, const struct anchors *a, const struct to
 	union control control;
 	ssize_t sent;
 
-	if (share_of(m->kind) < 4 && link_fill(end) >= share_of(m->kind)) {
+	if (quarters_for(m->kind) < 4 && link_fill(end) >= quarters_for(m->kind)) {
 		errno = EAGAIN;
 		return false;
 	}

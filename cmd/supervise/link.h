@@ -1,7 +1,7 @@
 /*
  * link.h - messages between front and keeper: a pair of sockets, of which each has one end.
  *
- * A message is one datagram and never blocks its sender, which may be talking to a stopped
+ * A message is one datagram and never blocks its sender, which may be talking to a suspended
  * process.  Progress and traces are dropped when the receiver has slept through some dozens;
  * room is left for what must arrive (link_send).  The end of file on the link tells each that
  * the other one is gone, or, where the page says so, that the keeper has had its last word.
@@ -27,14 +27,14 @@ enum msg_kind {
 	/* token, slot; carries the anchors */
 	MSG_GRANTED,
 	MSG_STARTED,   /* number: pid */
-	MSG_SUSPENDED, /* the command stopped; number: by which signal */
+	MSG_SUSPENDED, /* the command was suspended; number: by which signal */
 	MSG_RESUMED,   /* it continued */
 	MSG_SUSPECT,   /* number: nanoseconds left until TERM, text: why */
 	MSG_TRUSTED,   /* the lease was confirmed after all */
 	MSG_STOPPING,  /* the command is being stopped: number is an enum ending_kind */
 	MSG_TRACE,     /* text: for -v */
 	MSG_NOTICE,    /* text: what the user should know of the server */
-	MSG_GUARD,     /* carries what continues a stopped front: keeper_job.c */
+	MSG_GUARD,     /* carries what continues a suspended front: keeper_job.c */
 	/* front to keeper */
 	MSG_SIGNAL, /* got */
 };
@@ -67,7 +67,7 @@ struct anchors {
  * blocks.  False, with errno: nothing of it was sent.
  *
  * A receiver that sleeps leaves the link to fill.  Progress, traces and MSG_SUSPECT are sent
- * only while half of it is free, the command's stops while a quarter is.  What must not be lost
+ * only while half of it is free, the command's suspensions while a quarter is.  What must not be lost
  * has the rest to itself, and is sent once: the grant, trust, the stopping.
  */
 bool link_send(int end, const struct msg *, const struct anchors *, const struct told *);

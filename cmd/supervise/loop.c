@@ -1,4 +1,4 @@
-/* loop.c - sleeps until a descriptor, a signal or a time; stops as a shell's job: see loop.h. */
+/* loop.c - sleeps until a descriptor, a signal or a time; suspends itself as a shell's job: see loop.h. */
 #include "loop.h"
 
 #include "backends/common/libc.h"
@@ -75,20 +75,20 @@ loop_unblock(int sig)
 }
 
 void
-loop_stop_now(int sig)
+loop_suspend_now(int sig)
 {
 	sigset_t blocked;
 
 	libc_sigprocmask(SIG_BLOCK, NULL, &blocked);
-	loop_unblock(sig); /* here we stop, and from here we go on */
+	loop_unblock(sig); /* here we are suspended, and from here we go on */
 	libc_sigprocmask(SIG_SETMASK, &blocked, NULL);
 }
 
 void
-loop_stop_here(int sig)
+loop_suspend_here(int sig)
 {
 	raise(sig);
-	loop_stop_now(sig);
+	loop_suspend_now(sig);
 }
 
 bool
@@ -136,7 +136,7 @@ take_back(int sig)
  * once more.  SIGSTOP is never pending, so there a moment remains.
  */
 bool
-loop_stop_guarded(pid_t command, int sig, int guard, siginfo_t *by)
+loop_suspend_guarded(pid_t command, int sig, int guard, siginfo_t *by)
 {
 	struct sigaction note = {.sa_sigaction = note_continue, .sa_flags = SA_SIGINFO},
 			 before;
@@ -153,7 +153,7 @@ loop_stop_guarded(pid_t command, int sig, int guard, siginfo_t *by)
 		raise(sig);
 	if (continued || loop_is_closed(guard) || goes_on(command))
 		take_back(sig);
-	loop_stop_now(sig);
+	loop_suspend_now(sig);
 	fcntl(guard, F_SETFL, O_NONBLOCK);
 	libc_sigprocmask(SIG_SETMASK, &blocked, NULL);
 	sigaction(SIGCONT, &before, NULL);
@@ -162,12 +162,12 @@ loop_stop_guarded(pid_t command, int sig, int guard, siginfo_t *by)
 }
 
 void
-loop_hear_stops(struct loop *l, bool stops)
+loop_hear_suspends(struct loop *l, bool hears)
 {
 	sigset_t heard;
 
 	libc_sigfillset(&heard);
-	for (int sig = SIGTSTP; !stops && sig <= SIGTTOU; sig++)
+	for (int sig = SIGTSTP; !hears && sig <= SIGTTOU; sig++)
 		sigdelset(&heard, sig);
 	signalfd(l->signals, &heard, 0);
 }
@@ -175,7 +175,7 @@ loop_hear_stops(struct loop *l, bool stops)
 void
 loop_put_off(struct loop *l, int sig)
 {
-	loop_hear_stops(l, false);
+	loop_hear_suspends(l, false);
 	raise(sig);
 }
 
@@ -192,7 +192,7 @@ loop_hear_children(struct loop *l)
 
 /* A child in the group is asked, for the kernel alone knows all who are in it. */
 bool
-loop_stops_group(int sig, bool unknown)
+loop_suspends_group(int sig, bool unknown)
 {
 	int status = 0;
 	pid_t parent = getpid(), pid = libc_fork();
@@ -203,7 +203,7 @@ loop_stops_group(int sig, bool unknown)
 		libc_close_range(0, ~0U);
 		if (getppid() != parent)
 			_exit(0);
-		loop_stop_here(sig);
+		loop_suspend_here(sig);
 		_exit(0);
 	}
 	if (pid < 0)
@@ -258,13 +258,13 @@ is_pending(int sig)
 }
 
 bool
-loop_stop_with(pid_t command, int sig, int guard, siginfo_t *by, bool *hung_up)
+loop_suspend_with(pid_t command, int sig, int guard, siginfo_t *by, bool *hung_up)
 {
 	pid_t group = getpgid(command);
 	int tty = group != getpgrp() ? open_terminal() : -1;
 	bool owner = tty >= 0 && tcgetpgrp(tty) == group, came;
 
-	came = loop_stop_guarded(command, sig, guard, by);
+	came = loop_suspend_guarded(command, sig, guard, by);
 	if (owner && tcgetpgrp(tty) == getpgrp() && getpgid(command) == group)
 		tcsetpgrp(tty, group);
 	if (tty >= 0)

@@ -1,5 +1,5 @@
 /*
- * loop.h - all waiting of a run is done here, and all stopping as a shell's job.
+ * loop.h - all waiting of a run is done here, and here it is suspended as a shell's job.
  *
  * Signals come through a signalfd, time through a timerfd on CLOCK_BOOTTIME
  * (poll's own timeout would stand still while the machine sleeps).
@@ -28,42 +28,42 @@ int loop_open(struct loop *, const sigset_t *signals);
 /* Sleeps until set[0..n) has something (in revents) or `until` has come. */
 void loop_wait(struct loop *, struct pollfd *set, nfds_t n, instant until);
 
-/* Stops this process as `sig` would have, until somebody continues it. */
-void loop_stop_here(int sig);
+/* Suspends this process as `sig` would have, until somebody continues it. */
+void loop_suspend_here(int sig);
 
 /*
  * The same, but only until all other ends of the pipe `guard` are closed: then the kernel
- * continues this process, or it does not stop.  With `guard` -1 there is no pipe.  It does not
- * stop either if `command` (0: none), which has stopped, goes on by now.  True: SIGCONT has
+ * continues this process, or it is not suspended.  With `guard` -1 there is no pipe.  Nor is it
+ * suspended if `command` (0: none), which was, goes on by now.  True: SIGCONT has
  * come, and *by says from whom; nobody else hears of it.
  */
-bool loop_stop_guarded(pid_t command, int sig, int guard, siginfo_t *by);
+bool loop_suspend_guarded(pid_t command, int sig, int guard, siginfo_t *by);
 
 /* Have all other ends of the guard's pipe been closed? */
 bool loop_is_closed(int guard);
 
 /*
- * Does loop_stop_guarded() where we are a shell's job whose command has stopped.  A command that
+ * Does loop_suspend_guarded() where we are a shell's job whose command is suspended.  A command that
  * leads a group of its own, such as an interactive shell, is not reached by the `fg` that
  * continues ours: it is continued by us, and gets the terminal back if it had it.  *hung_up: it
  * has got from us the SIGHUP, too, that has come to us.
  */
-bool loop_stop_with(pid_t command, int sig, int guard, siginfo_t *by, bool *hung_up);
+bool loop_suspend_with(pid_t command, int sig, int guard, siginfo_t *by, bool *hung_up);
 
 /*
- * Puts off a stop by `sig`, which stays pending: loop_signal() has none that stops until
- * loop_hear_stops(l, true).  What continues this process before loop_stop_now() cancels the
- * stop, as it would cancel any.
+ * Puts off that `sig` suspends us.  It stays pending: loop_signal() has none that suspends until
+ * loop_hear_suspends(l, true).  What continues this process before loop_suspend_now() cancels it,
+ * as it would cancel any.
  */
 void loop_put_off(struct loop *, int sig);
-void loop_hear_stops(struct loop *, bool stops);
-void loop_stop_now(int sig);
+void loop_hear_suspends(struct loop *, bool hears);
+void loop_suspend_now(int sig);
 
 /*
- * Would `sig` stop our process group?  The kernel ignores it where no shell is above that could
+ * Would `sig` suspend our process group?  The kernel ignores it where no shell is above that could
  * continue it.  `unknown`: the answer where there is no room for a process to ask with.
  */
-bool loop_stops_group(int sig, bool unknown);
+bool loop_suspends_group(int sig, bool unknown);
 
 /* From now on loop_signal() has SIGCHLD alone, and all others stay pending. */
 void loop_hear_children(struct loop *);

@@ -18,7 +18,7 @@ loss_suspect(const struct run *r, struct threat *t, const struct msg *m)
 		say("%s: %s; the command may go on for %s, trying again",
 		    params_keys(r->params).text, t->why.text,
 		    parse_span(m->number > 0 ? m->number : 0).text);
-	if ((!r->params->show.verbose || run_delivers(r)) && !r->params->show.quiet)
+	if ((!r->params->show.verbose || r->ward->is_hold) && !r->params->show.quiet)
 		t->warn_at = instant_now() + m->number / 2;
 }
 
@@ -33,7 +33,7 @@ loss_warn(const struct run *r, struct threat *t)
 	    atomic_load(&r->page->end.finished))
 		return;
 	t->warned = true;
-	if (run_guarded(r))
+	if (ward_guarded(r))
 		snprintf(whom, sizeof whom, "process %d and its descendants are",
 		    (int)r->ward->outsider->pid);
 	snprintf(text, sizeof text, "%s: %s; if no renewal succeeds, %s stopped in %s",
@@ -63,7 +63,7 @@ loss_tell(const struct run *r, const struct ending *e, const char *words)
 {
 	const struct heard heard = {.words = words, .where = page_where(r->page)};
 
-	if (e->kind != END_LOST || !run_guarded(r) ||
+	if (e->kind != END_LOST || !ward_guarded(r) ||
 	    atomic_exchange(&r->page->end.loss_told, true))
 		return;
 	if (!r->ward->ops->tell(r, verdict_of(r->params, e, &heard).line))

@@ -47,7 +47,7 @@ struct page_front {
 	 * answer of the front, which would be two wake-ups.
 	 */
 	_Atomic bool on_screen;
-	_Atomic bool mirrored; /* it has stopped because the command did */
+	_Atomic bool mirrored; /* it is suspended because the command was */
 	_Atomic bool guarded;  /* so it has, and guard.h watches in its place */
 };
 
@@ -62,7 +62,7 @@ struct page {
 	_Atomic int64_t newest;
 	_Atomic instant begin_by; /* but not later than that: before.h; NEVER: no bound */
 	_Atomic bool stopping;   /* TERM is being sent by the process that has set this */
-	_Atomic bool killing;    /* the keeper kills: it stops all first (tree.h) */
+	_Atomic bool killing;    /* the keeper kills: it halts all first (tree.h) */
 	_Atomic int exec;        /* EXEC_*, or an errno; written by the stub */
 	_Atomic bool opened;     /* `where` is set */
 	char where[WHERE_BYTES]; /* the server, for people */

@@ -11,7 +11,7 @@
 #define PARENT_AGAIN (100 * NS_PER_MS)
 
 static enum rc
-refuse(const struct params *params, const char *why, struct fault *f)
+refuse_parent(const struct params *params, const char *why, struct fault *f)
 {
 	return fault_set(f, RC_USAGE, "%s: %s",
 	    said_call(said_of(params->said, OPT_WITH_PARENT), OPT_WITH_PARENT).text, why);
@@ -29,16 +29,18 @@ parent_watch(struct parent *p, const struct params *params, struct fault *f)
 	if (!params->with_parent)
 		return RC_OK;
 	if (pid == 0)
-		return refuse(params,
+		return refuse_parent(params,
 		    "the parent process is in another pid namespace, and its end cannot be seen from here",
 		    f);
 	if (pid == 1)
-		return refuse(params, "the parent process has ended, or is process 1", f);
+		return refuse_parent(
+		    params, "the parent process has ended, or is process 1", f);
 	p->fd = libc_pidfd_open(pid);
 	p->pid = pid;
 	/* it may have ended in between, and its number be another's */
-	return getppid() == pid ? RC_OK
-				: refuse(params, "the parent process has ended", f);
+	return getppid() == pid
+	    ? RC_OK
+	    : refuse_parent(params, "the parent process has ended", f);
 }
 
 void

@@ -29,8 +29,8 @@
 void
 react_open_socket(struct keeper *k)
 {
-	if (!*k->outer.address)
-		join_outer_open(&k->outer, k->params, k->run->socket_id, k->root);
+	if (!*k->socket.address)
+		join_outer_open(&k->socket, k->params, k->run->socket_id, k->root);
 }
 
 /* A grant of which nobody can be told goes back at once: see keeper_granted(). */
@@ -42,7 +42,7 @@ start_ward(struct keeper *k)
 
 	process_reserve();
 	react_open_socket(k);
-	if (told_write(&told, k->run, k->lock.outer.parts, k->outer.address) &&
+	if (told_write(&told, k->run, k->lock.outer.parts, k->socket.address) &&
 	    ward->start(k, &told))
 		return;
 	fault_set(&k->fault, RC_SYSTEM,
@@ -90,7 +90,7 @@ keeper_aim(const struct keeper *k)
 	    .wake = true,
 	    .command = atomic_load(&k->page->command), /* forgotten once it is reaped */
 	    .leads = k->command.group != 0,
-	    .outsider = run_guarded(k->run),
+	    .outsider = ward_guarded(k->run),
 	    .by = instant_after(k->keep.lease.kill_at, KILL_FINDS),
 	};
 }
@@ -100,7 +100,7 @@ kill_tree(struct keeper *k)
 {
 	const struct aim aim = keeper_aim(k);
 
-	/* a front that takes over now must not continue what we stop */
+	/* a front that takes over now must not continue what we halt */
 	atomic_store(&k->page->stopping, true);
 	atomic_store(&k->page->killing, true);
 	tree_kill(getpid(), &aim);
@@ -112,7 +112,7 @@ stop_ward(struct keeper *k, unsigned how)
 {
 	struct aim aim;
 
-	run_settle(k->run, WITHDRAWN);
+	ward_settle(k->run, WITHDRAWN);
 	publish_loss(k);
 	loss_tell(k->run, &k->keep.ending, k->fault.text);
 	if ((how & DO_TERM) && !atomic_exchange(&k->page->stopping, true)) {
@@ -123,8 +123,8 @@ stop_ward(struct keeper *k, unsigned how)
 	if (how & DO_KILL)
 		kill_tree(k);
 	/* runs that have joined need not be descendants of the process of a hold, so they are told */
-	if (run_delivers(k->run))
-		join_outer_call(&k->outer);
+	if (k->run->ward->is_hold)
+		join_outer_call(&k->socket);
 }
 
 void
@@ -134,15 +134,15 @@ react_answer_release(struct keeper *k)
 	struct ending e = k->keep.ending;
 	struct verdict v;
 
-	if (!join_outer_is_awaited(&k->outer))
+	if (!join_outer_is_awaited(&k->socket))
 		return;
 	e.returned = atomic_load(&r->page->end.returned);
 	v = k->keep.phase == PH_LINGER
 	    ? verdict_of_kept(r->params, 0, keep_wanted_until(&k->keep))
 	    : verdict_of_release(r->params, &e, k->fault.text, page_where(r->page));
 	if (k->keep.phase == PH_OVER)
-		join_outer_drain(&k->outer);
-	join_outer_answer(&k->outer, v.status, v.line);
+		join_outer_drain(&k->socket);
+	join_outer_answer(&k->socket, v.status, v.line);
 	k->answered = true;
 }
 
@@ -163,7 +163,7 @@ report(struct keeper *k, bool lingers)
 	atomic_store(&k->page->end.lingers, lingers);
 	react_report(k);
 	react_answer_release(k);
-	keeper_job_drop_guard(k); /* who has stopped the front wants it so */
+	keeper_job_drop_guard(k); /* who has suspended the front wants it so */
 	keeper_job_wake_front(k);
 }
 
@@ -184,8 +184,8 @@ carry_out(struct keeper *k, const struct actions *a)
 	if (k->keep.phase > PH_HOLD && !k->keep.reported)
 		publish_finished(k);
 	/* to a hold a release may still come */
-	if (k->keep.phase > PH_HOLD && !run_delivers(k->run))
-		join_outer_close(&k->outer);
+	if (k->keep.phase > PH_HOLD && !k->run->ward->is_hold)
+		join_outer_close(&k->socket);
 	if (a->set & DO_REPORT)
 		report(k, !(a->set & DO_EXIT));
 }
@@ -205,7 +205,7 @@ react_to(struct keeper *k, const struct event *e)
 		k->todo.calls |= a.set & (DO_ACQUIRE | DO_RENEW | DO_RELEASE | DO_EXIT);
 		k->todo.until = a.until;
 	}
-	k->todo.stop = k->todo.stop || (a.set & (DO_STOP_CALL | DO_EXIT));
+	k->todo.end_call = k->todo.end_call || (a.set & (DO_END_CALL | DO_EXIT));
 	k->todo.wake = a.wake;
 }
 

@@ -4,7 +4,7 @@
  *	cmd/run.c, cmd/hold.c   fill in a struct run; then start.c forks
  *	front.c    the process that the user sees.  It has the pid that the shell knows, the
  *	           terminal, and no library, thread or socket to a server.  It passes
- *	           signals on, speaks, stops when the command stops, and ends as that ended.
+ *	           signals on, speaks, is suspended when the command is, and ends as that ended.
  *	           When the keeper is killed, or frozen beyond a deadline, the front kills
  *	           the command's tree itself and reports the lock as lost; it never
  *	           releases, since it cannot know
@@ -66,25 +66,9 @@ struct run {
 	/* --newest: when the run came by the server's clock, if a keeper has seen it; else 0 */
 	int64_t newest;
 	bool again;         /* a look of an earlier keeper has led to this one */
+	uint64_t seed;      /* of each keeper's pauses between attempts */
 	pid_t front, shown; /* the front's pid, and the one in our record */
 };
-
-/*
- * The process that has a hold now, and is stopped if the lock is lost; NULL: none, also of a
- * command.
- */
-struct outsider *run_guarded(const struct run *);
-
-enum delivery run_delivery(const struct run *);
-
-/* Is the lock given to somebody, who may give it back (`dlock hold`)?  Of a command: false. */
-bool run_delivers(const struct run *);
-
-/* Of a hold: was it delivered?  Of a command: always true, also before the grant. */
-bool run_is_given(const struct run *);
-
-/* Settles UNDELIVERED as DELIVERED or WITHDRAWN.  False: it was settled before. */
-bool run_settle(const struct run *, enum delivery);
 
 /* ---- its processes ---- */
 
@@ -95,11 +79,11 @@ bool run_settle(const struct run *, enum delivery);
 void start_origin(struct origin *);
 
 /*
- * Forks a keeper and is the front beside it, again after each stop of the waiting.  Returns how the
- * run ended, for start_end().  The caller has filled in params (which is `p`), origin, ward,
- * parent and, of a command, path.
+ * Forks a keeper and is the front beside it, again each time that the waiting was suspended.  Returns how the
+ * run ended, for start_end().  The caller has filled in params, origin, ward, parent and,
+ * of a command, path.
  */
-struct verdict start_run(struct run *, struct params *p);
+struct verdict start_run(struct run *);
 
 /*
  * Dies of `sig`, as the command did: a loop in a shell stops on Ctrl-C only when it sees that.
@@ -112,7 +96,7 @@ _Noreturn void start_end(const struct params *, const struct verdict *);
 
 /*
  * Runs beside a keeper just forked; returns how it ended, to be said and exited with.  If its
- * `signal` stops (Ctrl-Z), or `again` is set, the caller asks anew with another keeper.
+ * `signal` suspends (Ctrl-Z), or `again` is set, the caller asks anew with another keeper.
  */
 struct verdict front_run(const struct run *, pid_t keeper);
 

@@ -31,7 +31,7 @@
 #define TREE_AGAIN (20 * NS_PER_MS) /* pause between two looks at what it has left */
 #define PROCESS_AGAIN \
 	(100 * NS_PER_MS) /* and at a process of whose end no descriptor tells */
-/* for a front of which /proc does not tell whether it is stopped */
+/* for a front of which /proc does not tell whether it is suspended */
 #define DELIVERY_PATIENCE (3 * NS_PER_S)
 #define DELIVERY_AGAIN (100 * NS_PER_MS) /* between two at a front that is to deliver */
 
@@ -107,7 +107,7 @@ static bool
 script_tell(const struct run *r, const char *text)
 {
 	char line[sizeof((struct verdict *)0)->line + 16];
-	int fd = run_guarded(r) ? open_stderr(script_of(r)) : -1, n;
+	int fd = ward_guarded(r) ? open_stderr(script_of(r)) : -1, n;
 	ssize_t sent;
 
 	if (fd < 0)
@@ -170,7 +170,7 @@ static bool
 is_undelivered(const struct keeper *k)
 {
 	return k->keep.phase == PH_HOLD && !k->keep.tree.gone &&
-	    run_delivery(k->run) == UNDELIVERED;
+	    ward_delivery(k->run) == UNDELIVERED;
 }
 
 /* No descriptor tells of its descendants' end, nor of its own without pidfd_open(2). */
@@ -193,7 +193,7 @@ script_await(const struct keeper *k, struct pollfd *set)
 }
 
 /*
- * A front that is stopped gives a grant to nobody: the lock goes back.  When it is continued
+ * A front that is suspended gives a grant to nobody: the lock goes back.  When it is continued
  * it finds that as the ending, and asks again.
  */
 static void
@@ -207,7 +207,7 @@ check_delivery(struct keeper *k)
 		return;
 	state = late ? 'T' : process_state(getppid());
 	if ((state != 'T' && (state != '\0' || since < DELIVERY_PATIENCE)) ||
-	    !run_settle(k->run, WITHDRAWN))
+	    !ward_settle(k->run, WITHDRAWN))
 		return;
 	react(k, EV_TERMINATED, 0);
 	react(k, EV_ENDED, SIGSTOP); /* as a wait status */
@@ -232,7 +232,7 @@ check_end(struct keeper *k)
 			fault_set(&k->fault, RC_SYSTEM,
 			    "process %d, for which the lock was to be held, has ended",
 			    (int)o->pid);
-		run_settle(k->run, WITHDRAWN);
+		ward_settle(k->run, WITHDRAWN);
 		react(k, EV_ENDED, 0);
 	}
 	if (awaits_end(k) && instant_now() >= k->run->ward->until)
@@ -246,8 +246,8 @@ check_tree(struct keeper *k)
 
 	if (!awaits_tree(k))
 		return;
-	run_settle(k->run, WITHDRAWN);
-	o = run_guarded(k->run);
+	ward_settle(k->run, WITHDRAWN);
+	o = ward_guarded(k->run);
 	tree_look(o);
 	if (!o || outsider_is_empty(o))
 		react(k, EV_EMPTY, 0);
@@ -268,7 +268,7 @@ script_look(struct keeper *k, const struct pollfd *set)
 static enum signal_state
 script_state(const struct keeper *k)
 {
-	return run_delivery(k->run) == DELIVERED ? SIGNAL_DELIVERED : SIGNAL_UNDELIVERED;
+	return ward_delivery(k->run) == DELIVERED ? SIGNAL_DELIVERED : SIGNAL_UNDELIVERED;
 }
 
 /* A signal ends only a hold that is not delivered yet, or is for nobody. */
@@ -280,12 +280,12 @@ script_signal(struct keeper *k, enum signal_deed deed, const struct signal_case 
 			continue; /* a child of the backend's library */
 	if (deed != DEED_END_HOLD)
 		return;
-	run_settle(k->run, WITHDRAWN);
-	if (!run_guarded(k->run))
+	ward_settle(k->run, WITHDRAWN);
+	if (!ward_guarded(k->run))
 		react(k, EV_ENDED, c->sig); /* as a wait status: it died of the signal */
 }
 
-/* tree_signal() stops all of it first, and so has seen who is there. */
+/* tree_signal() halts all of it first, and so has seen who is there. */
 static void
 script_stop(struct keeper *k, const struct aim *aim)
 {

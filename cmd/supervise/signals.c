@@ -15,7 +15,7 @@
  * A3   any, over            any         nobody is left         nothing
  *
  * the lock is waited for
- * W1   TSTP TTIN TTOU       any         the waiting stub       gives up its place, stops, asks again after CONT
+ * W1   TSTP TTIN TTOU       any         the waiting stub       gives up its place, is suspended, asks again after CONT
  * W2   the same, no shell   any         nobody: the kernel     nothing
  *      above could continue it          ignores it
  * W3   any that ends        any         nobody                 gives up its place, ends by it: INT TERM HUP, ALRM of
@@ -23,7 +23,7 @@
  * W4   any other            any         nobody                 nothing: CONT WINCH, what the caller ignores
  *
  * the command runs
- * R1   HUP CONT, sent to    all         the command            nothing: loop_stop_with() has sent it
+ * R1   HUP CONT, sent to    all         the command            nothing: loop_suspend_with() has sent it
  *      its own group by us
  * R2   CONT, terminal,      any         the command            nothing: of fg and bg it goes on already
  *      own group, goes on
@@ -34,11 +34,11 @@
  *                                                              we lead the session
  * R6   any, by the command  ?           the command            nothing: of `kill 0` it would be told for ever
  * R7   CONT, foreground or  ?           the command (fg, bg)   nothing: it would undo the next Ctrl-Z
- *      it is not stopped
+ *      it is not suspended
  * R8   any other            ?           perhaps the command    passes it on
  *
  * the command has ended; what it has left, or runs that have joined, are waited for
- * L1   TSTP TTIN TTOU,      any         who is in our group    stops, with them
+ * L1   TSTP TTIN TTOU,      any         who is in our group    is suspended with them
  *      terminal
  * L2   the same, no shell   any         nobody                 nothing
  * L3   INT QUIT of a key    all         who is in our group    --signal to all: what a shell starts in the background
@@ -69,7 +69,7 @@
  * K3   --min-hold           us          nobody                 passes it on: others are shown this pid
  * K4   any other            us          nobody                 nothing; does not keep the lock for --min-hold, nor try on
  *
- * A stop of the command is not a signal to us: front_signals_stop() stops when it has.
+ * That the command is suspended is no signal to us: front_signals_suspend() follows it.
  */
 #include "signals.h"
 
@@ -77,7 +77,7 @@
 #include <stddef.h>
 
 bool
-signal_is_stop(int sig)
+signal_suspends(int sig)
 {
 	return sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU || sig == SIGSTOP;
 }
@@ -128,8 +128,9 @@ signal_asks(const struct signal_case *c)
 static enum signal_deed
 decide_waiting(const struct signal_case *c)
 {
-	if (signal_is_stop(c->sig))
-		return c->may_stop ? DEED_STOP_WAITING /* W1 */ : DEED_NOTHING /* W2 */;
+	if (signal_suspends(c->sig))
+		return c->may_suspend ? DEED_SUSPEND_WAITING /* W1 */
+				      : DEED_NOTHING /* W2 */;
 	return c->ends ? DEED_END_WAITING /* W3 */ : DEED_NOTHING /* W4 */;
 }
 
@@ -138,7 +139,7 @@ decide_running(const struct signal_case *c)
 {
 	if (c->sent)
 		return DEED_NOTHING; /* R1 */
-	if (c->apart && c->sig == SIGCONT && c->terminal && !c->stopped)
+	if (c->apart && c->sig == SIGCONT && c->terminal && !c->suspended)
 		return DEED_NOTHING; /* R2 */
 	if (c->apart)
 		return DEED_PASS_ON; /* R3 */
@@ -147,7 +148,7 @@ decide_running(const struct signal_case *c)
 					       : DEED_PASS_ON /* R5 */;
 	if (c->sender == FROM_COMMAND)
 		return DEED_NOTHING; /* R6 */
-	if (c->sig == SIGCONT && (c->foreground || !c->stopped))
+	if (c->sig == SIGCONT && (c->foreground || !c->suspended))
 		return DEED_NOTHING; /* R7 */
 	return DEED_PASS_ON;         /* R8 */
 }
@@ -155,8 +156,8 @@ decide_running(const struct signal_case *c)
 static enum signal_deed
 decide_rest(const struct signal_case *c)
 {
-	if (c->terminal && signal_is_stop(c->sig))
-		return c->may_stop ? DEED_STOP /* L1 */ : DEED_NOTHING /* L2 */;
+	if (c->terminal && signal_suspends(c->sig))
+		return c->may_suspend ? DEED_SUSPEND /* L1 */ : DEED_NOTHING /* L2 */;
 	if (c->by_key && c->ends)
 		return DEED_END_REST; /* L3 */
 	if (c->reach == REACH_GROUP)
@@ -169,10 +170,10 @@ decide_rest(const struct signal_case *c)
 static enum signal_deed
 decide_hold(const struct signal_case *c)
 {
-	/* may_stop: the front took it for a stop of the waiting, and has withdrawn the hold */
+	/* may_suspend: the front took it for a suspension of the waiting, and has withdrawn the hold */
 	if (c->state == SIGNAL_UNDELIVERED)
-		return c->ends || c->may_stop ? DEED_END_HOLD /* H1 */
-					      : DEED_NOTHING /* H2 */;
+		return c->ends || c->may_suspend ? DEED_END_HOLD /* H1 */
+						 : DEED_NOTHING /* H2 */;
 	return c->sig == SIGTERM && c->sender != FROM_ASKER && c->for_nobody
 	    ? DEED_END_HOLD /* H3 */
 	    : DEED_NOTHING /* H4 */;

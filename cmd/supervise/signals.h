@@ -46,23 +46,23 @@ struct signal_case {
 	enum signal_state state;
 	/* it ends a program that does nothing about it, and our caller does not ignore it */
 	bool ends;
-	bool by_key;     /* the terminal has sent it: INT, QUIT */
-	bool terminal;   /* we have one */
-	bool foreground; /* and our process group is in its foreground */
-	bool apart;      /* the command is not in our process group */
-	bool stopped;    /* the command is */
-	bool sent;       /* to the command, by loop_stop_with() */
-	bool may_stop;   /* a shell could continue us */
-	bool for_nobody; /* a hold with --for */
-	bool min_hold;   /* others are shown the keeper's pid */
+	bool by_key;      /* the terminal has sent it: INT, QUIT */
+	bool terminal;    /* we have one */
+	bool foreground;  /* and our process group is in its foreground */
+	bool apart;       /* the command is not in our process group */
+	bool suspended;   /* the command is */
+	bool sent;        /* to the command, by loop_suspend_with() */
+	bool may_suspend; /* a shell could continue us */
+	bool for_nobody;  /* a hold with --for */
+	bool min_hold;    /* others are shown the keeper's pid */
 };
 
 enum signal_deed {
 	DEED_NOTHING,
-	DEED_REAP,         /* a child has ended or stopped */
-	DEED_END_WAITING,  /* give up the place, end by the signal */
-	DEED_STOP_WAITING, /* give up the place, stop, ask again when continued */
-	DEED_STOP,         /* stop, with those that are waited for */
+	DEED_REAP,            /* a child has ended, or was suspended */
+	DEED_END_WAITING,     /* give up the place, end by the signal */
+	DEED_SUSPEND_WAITING, /* give up the place, be suspended, ask again when continued */
+	DEED_SUSPEND,         /* be suspended, with those that are waited for */
 	DEED_PASS_ON, /* to the command, RESTS: to all of those; asker: to the front */
 	DEED_PASS_ON_OUTSIDE, /* RESTS: to those of them that are not in our process group */
 	DEED_END_REST,        /* RESTS: --signal to all of them */
@@ -80,8 +80,8 @@ enum signal_reach signal_reach_by_code(int sig, int code, bool leads);
 /* Does it ask dlock itself to end, so that --kill-after counts?  Not by a key: programs use it. */
 bool signal_asks(const struct signal_case *);
 
-/* Does this signal stop? */
-bool signal_is_stop(int sig);
+/* Does this signal suspend, as Ctrl-Z does? */
+bool signal_suspends(int sig);
 
 /* Would this signal have ended a program that does nothing about it? */
 bool signal_is_end(int sig);

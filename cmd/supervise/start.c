@@ -3,7 +3,7 @@
  *
  *	start_origin()  blocks signals
  *	start_run()     objection, prepare(), fork: the child is the keeper, the parent the front;
- *	                again with prepare_keeper() after a stop, or a look that said "not now"
+ *	                again with prepare_keeper() after Ctrl-Z, or a look that said "not now"
  *	start_end()     says, logs, exits
  */
 #include "run.h"
@@ -58,7 +58,7 @@ start_origin(struct origin *o)
 
 /* Nothing is begun: `why` is errno's, unless another reason is said. */
 static struct verdict
-refused(const struct params *p, enum rc rc, const char *what, const char *why)
+not_begun(const struct params *p, enum rc rc, const char *what, const char *why)
 {
 	const struct ending e = {.kind = END_REFUSED, .value = rc};
 	char words[300];
@@ -93,7 +93,7 @@ has_descriptors(const struct run *r)
  * errno.
  */
 static bool
-prepare_keeper(struct run *r, struct params *p)
+prepare_keeper(struct run *r)
 {
 	struct {
 		unsigned char owner[OWNER_CHARS / 2], door[JOIN_ID_CHARS / 2];
@@ -109,10 +109,10 @@ prepare_keeper(struct run *r, struct params *p)
 		return false;
 	digits_hex(r->owner, bytes.owner, sizeof bytes.owner);
 	digits_hex(r->socket_id + kept, bytes.door, sizeof bytes.door - kept / 2);
-	p->terms.seed = bytes.seed;
+	r->seed = bytes.seed;
 	r->front = getpid();
 	r->shown = r->ward->outsider ? r->ward->outsider->pid : r->front;
-	record_write(r->record, p, r->shown, r->socket_id);
+	record_write(r->record, r->params, r->shown, r->socket_id);
 	return r->ward->ops->prepare(r) && link_open(r->ends) == 0 && has_descriptors(r);
 }
 
@@ -121,7 +121,7 @@ prepare_keeper(struct run *r, struct params *p)
  * errno.
  */
 static bool
-prepare(struct run *r, struct params *p)
+prepare(struct run *r)
 {
 	/* of `where` the end is used, of `told` the beginning: one page */
 	static struct {
@@ -131,14 +131,14 @@ prepare(struct run *r, struct params *p)
 
 	r->began = instant_now();
 	process_reserve();
-	join_site_find(&site.where, p);
-	join_site_write(site.told, p->site.backend, &site.where.site);
+	join_site_find(&site.where, r->params);
+	join_site_write(site.told, r->params->site.backend, &site.where.site);
 	r->where = &site.where;
 	r->site = site.told;
-	return prepare_keeper(r, p);
+	return prepare_keeper(r);
 }
 
-/* A signal that is to end us, if one has come while we were stopped; 0: none. */
+/* A signal that is to end us, if one has come while we were suspended; 0: none. */
 static int
 pending_end(void)
 {
@@ -161,19 +161,19 @@ leave_page(struct run *r)
 }
 
 /*
- * The waiting was stopped by `sig`.  Stops this process; once it is continued, says that we ask
+ * The waiting was suspended by `sig`.  Suspends this process; once it is continued, says that we ask
  * again.  Returns 0, or a pending signal that is to end us.
  */
 static int
-stop_waiting(struct run *r, const struct params *p, int sig)
+suspend_waiting(struct run *r, const struct params *p, int sig)
 {
 	struct msg m = {.kind = MSG_SUSPENDED, .number = sig};
 	int end;
 
 	events_message(p, &m);
 	leave_page(r);
-	if (sig != SIGSTOP) /* then we have stopped already */
-		loop_stop_now(sig);
+	if (sig != SIGSTOP) /* then we have been suspended already */
+		loop_suspend_now(sig);
 	end = pending_end();
 	if (end)
 		return end;
@@ -186,8 +186,9 @@ stop_waiting(struct run *r, const struct params *p, int sig)
 }
 
 struct verdict
-start_run(struct run *r, struct params *p)
+start_run(struct run *r)
 {
+	const struct params *p = r->params;
 	struct ending end = {.kind = END_INTERRUPTED};
 	const char *why;
 	struct verdict v;
@@ -197,16 +198,16 @@ start_run(struct run *r, struct params *p)
 	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
 	why = r->ward->ops->objection(r->ward);
 	if (why)
-		return refused(p, RC_CONFIG,
+		return not_begun(p, RC_CONFIG,
 		    "dlock takes no lock where it cannot stop the processes under it",
 		    why);
-	for (ready = prepare(r, p);; ready = prepare_keeper(r, p)) {
+	for (ready = prepare(r);; ready = prepare_keeper(r)) {
 		if (!ready)
-			return refused(p, RC_SYSTEM,
+			return not_begun(p, RC_SYSTEM,
 			    "cannot get memory, random numbers or descriptors", NULL);
 		keeper = libc_fork();
 		if (keeper < 0)
-			return refused(p, RC_SYSTEM, "cannot start a process", NULL);
+			return not_begun(p, RC_SYSTEM, "cannot start a process", NULL);
 		if (keeper == 0)
 			keeper_run(r);
 		v = front_run(r, keeper);
@@ -215,9 +216,9 @@ start_run(struct run *r, struct params *p)
 			leave_page(r);
 			continue;
 		}
-		if (!signal_is_stop(v.signal))
+		if (!signal_suspends(v.signal))
 			return v;
-		end.value = stop_waiting(r, p, v.signal);
+		end.value = suspend_waiting(r, p, v.signal);
 		if (end.value)
 			return verdict_of(
 			    p, &end, &(struct heard){.words = "", .where = ""});

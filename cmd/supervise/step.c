@@ -16,14 +16,14 @@
 /* ---- small questions and answers ---- */
 
 void
-keep_init(struct keep *k, const struct terms *terms)
+keep_init(struct keep *k, const struct terms *terms, uint64_t seed)
 {
 	*k = (struct keep){
 	    .terms = *terms,
 	    .phase = PH_NEW,
 	    .lease = {.renew_at = NEVER, .term_at = NEVER, .kill_at = NEVER},
 	    .tree = {.started_at = NEVER, .stop_by = NEVER, .killing_since = NEVER},
-	    .jitter = terms->seed | 1,
+	    .jitter = seed | 1,
 	};
 }
 
@@ -161,7 +161,7 @@ wants_alert_from(const struct keep *k, instant now)
 	if ((k->phase != PH_HOLD && k->phase != PH_LINGER) || k->call != CALL_NONE ||
 	    k->lease.suspect || keep_is_lost(k) || lets_lease_end(k, now))
 		return NEVER;
-	return k->terms.tied ? 0 : alert_due(&k->lease.alerts, span(k));
+	return k->lock.tied ? 0 : alert_due(&k->lease.alerts, span(k));
 }
 
 bool
@@ -244,7 +244,7 @@ released(struct keep *k, instant now, enum rc rc)
 	k->after.release_at = now + jittered(k, RELEASE_AGAIN, 2 * RELEASE_AGAIN);
 	if (rc == RC_OK || rc == RC_LOST) {
 		k->phase = PH_OVER;
-		if (rc == RC_OK && k->terms.nested && !k->reported)
+		if (rc == RC_OK && k->lock.nested && !k->reported)
 			k->ending.kept = KEPT_OUTSIDE;
 		if (rc == RC_LOST && (has_run(&k->ending) || k->ending.kind == END_LOST))
 			lose(k, LOSS_FOUND);
@@ -481,7 +481,7 @@ step_hold(struct keep *k, instant now, struct actions *a)
 	if (!finished(k, now)) {
 		if (!lets_lease_end(k, now))
 			renew_if_due(k, now, a);
-	} else if (now < keep_wanted_until(k) && !k->terms.nested) {
+	} else if (now < keep_wanted_until(k) && !k->lock.nested) {
 		k->phase = PH_LINGER;
 		k->tree.stop_by = NEVER;
 		/* the front is told only what a server has just confirmed */
@@ -503,7 +503,7 @@ release_until(const struct keep *k, instant now)
 	bool late = k->ending.kind == END_LOST && k->lease.length != LEASE_FOREVER;
 	instant until = now + (withdraws || late ? WITHDRAW_PATIENCE : RELEASE_PATIENCE);
 
-	if ((k->lease.disowned && !k->terms.several) || k->tree.joined > 0)
+	if ((k->lease.disowned && !k->lock.several) || k->tree.joined > 0)
 		return now;
 	return late || k->after.release_at ? instant_first(until, surely_over(k)) : until;
 }
@@ -514,7 +514,7 @@ step_give_back(struct keep *k, instant now, struct actions *a)
 	instant until = release_until(k, now);
 
 	if (k->call == CALL_RENEW || k->call == CALL_ACQUIRE) {
-		a->set |= DO_STOP_CALL;
+		a->set |= DO_END_CALL;
 		return;
 	}
 	if (k->call == CALL_RELEASE)
@@ -569,7 +569,7 @@ step(struct keep *k, instant now, const struct event *e)
 		start_call(k, CALL_ACQUIRE, DO_ACQUIRE, NEVER, &a);
 	}
 	if (k->phase == PH_ASK && k->ending.kind != END_NONE)
-		a.set |= DO_STOP_CALL;
+		a.set |= DO_END_CALL;
 	if (k->phase == PH_HOLD)
 		step_hold(k, now, &a);
 	if (k->phase == PH_LINGER)

@@ -152,9 +152,17 @@ struct keep_after {
 	bool hurry;         /* a release that is not answered is not asked for again */
 };
 
-/* The state; all but `terms` belongs to step(), others may look. */
+/* What kind of lock it is; set by the keeper as it learns of it. */
+struct keep_lock {
+	bool several; /* keys: when one is lost, the others are still to be released */
+	bool nested;  /* an outer run has it, and keeps it for min_hold */
+	bool tied;    /* it ends with a connection, which no lease outlives */
+};
+
+/* The state; all but `terms` and `lock` belongs to step(), others may look. */
 struct keep {
 	struct terms terms;
+	struct keep_lock lock;
 	enum phase phase;
 	enum call call;     /* in flight */
 	instant granted_at; /* 0: not yet */
@@ -172,12 +180,12 @@ enum {
 	DO_ACQUIRE = 1 << 0,
 	DO_RENEW = 1 << 1,
 	DO_RELEASE = 1 << 2,
-	DO_STOP_CALL = 1 << 3, /* let the call in flight return at once */
-	DO_PUBLISH = 1 << 4,   /* term_at and kill_at have changed */
-	DO_GO = 1 << 5,        /* let the command begin */
-	DO_TERM = 1 << 6,      /* --signal and CONT to the whole tree */
-	DO_KILL = 1 << 7,      /* KILL to the whole tree */
-	DO_REPORT = 1 << 8,    /* the ending is final: say it */
+	DO_END_CALL = 1 << 3, /* let the call in flight return at once */
+	DO_PUBLISH = 1 << 4,  /* term_at and kill_at have changed */
+	DO_GO = 1 << 5,       /* let the command begin */
+	DO_TERM = 1 << 6,     /* --signal and CONT to the whole tree */
+	DO_KILL = 1 << 7,     /* KILL to the whole tree */
+	DO_REPORT = 1 << 8,   /* the ending is final: say it */
 	DO_EXIT = 1 << 9,
 };
 
@@ -187,7 +195,8 @@ struct actions {
 	instant wake;  /* call again with EV_TICK no later than this */
 };
 
-void keep_init(struct keep *, const struct terms *);
+/* `seed`: of the jitter between attempts; any number. */
+void keep_init(struct keep *, const struct terms *, uint64_t seed);
 struct actions step(struct keep *, instant now, const struct event *);
 
 /* Has the lock slipped away?  What we were asked to give up is still ours. */

@@ -52,10 +52,10 @@ struct disposition {
 	unsigned long mask;
 };
 
-/* ask_kernel(): at least 0, or an errno below it. */
+/* call_kernel(): at least 0, or an errno below it. */
 #if defined __x86_64__
 static long
-ask_kernel(long number, long a, long b, long c, long d)
+call_kernel(long number, long a, long b, long c, long d)
 {
 	register long fourth __asm__("r10") = d;
 	long answer;
@@ -68,7 +68,7 @@ ask_kernel(long number, long a, long b, long c, long d)
 }
 #elif defined __aarch64__
 static long
-ask_kernel(long number, long a, long b, long c, long d)
+call_kernel(long number, long a, long b, long c, long d)
 {
 	register long which __asm__("x8") = number, x0 __asm__("x0") = a,
 			    x1 __asm__("x1") = b, x2 __asm__("x2") = c,
@@ -82,7 +82,7 @@ ask_kernel(long number, long a, long b, long c, long d)
 }
 #else
 static long
-ask_kernel(long number, long a, long b, long c, long d)
+call_kernel(long number, long a, long b, long c, long d)
 {
 	long answer = syscall(number, a, b, c, d);
 
@@ -96,7 +96,7 @@ now(void)
 {
 	struct timespec t;
 
-	ask_kernel(SYS_clock_gettime, CLOCK_BOOTTIME, (long)&t, 0, 0);
+	call_kernel(SYS_clock_gettime, CLOCK_BOOTTIME, (long)&t, 0, 0);
 	return t.tv_sec * NS_PER_S + t.tv_nsec;
 }
 
@@ -107,8 +107,8 @@ restore_signals(const struct origin *o)
 	const struct disposition ignored = {.handler = SIG_IGN};
 
 	if (o->chld_ignored)
-		ask_kernel(SYS_rt_sigaction, SIGCHLD, (long)&ignored, 0, MASK_BYTES);
-	ask_kernel(SYS_rt_sigprocmask, SIG_SETMASK, (long)&o->mask, 0, MASK_BYTES);
+		call_kernel(SYS_rt_sigaction, SIGCHLD, (long)&ignored, 0, MASK_BYTES);
+	call_kernel(SYS_rt_sigprocmask, SIG_SETMASK, (long)&o->mask, 0, MASK_BYTES);
 }
 #else
 static instant
@@ -135,7 +135,7 @@ read_all(int gate, char *at, size_t size)
 	long n;
 
 	for (; size > 0; at += n, size -= n) {
-		n = ask_kernel(SYS_read, gate, (long)at, size, 0);
+		n = call_kernel(SYS_read, gate, (long)at, size, 0);
 		if (n <= 0)
 			return false;
 	}
@@ -182,7 +182,7 @@ rewrite_pid(char *text, pid_t front, struct pids *pids)
 		if (strcmp(text + strlen(pid_names[i]), dlock) != 0)
 			break;
 		append_number(append_text(at, end, pid_names[i]), end,
-		    ask_kernel(SYS_getpid, 0, 0, 0, 0));
+		    call_kernel(SYS_getpid, 0, 0, 0, 0));
 		return at;
 	}
 	return text;
@@ -221,7 +221,7 @@ add_variables(char **out, char *told, size_t n)
 static int
 execute(const char *path, char *const *argv, char *const *envp)
 {
-	return -ask_kernel(SYS_execve, (long)path, (long)argv, (long)envp, 0);
+	return -call_kernel(SYS_execve, (long)path, (long)argv, (long)envp, 0);
 }
 
 /*
@@ -232,11 +232,11 @@ static bool
 is_text(const char *path)
 {
 	char first[80] = {0};
-	long fd = ask_kernel(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0),
-	     n = fd < 0 ? 0 : ask_kernel(SYS_read, fd, (long)first, sizeof first, 0);
+	long fd = call_kernel(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0),
+	     n = fd < 0 ? 0 : call_kernel(SYS_read, fd, (long)first, sizeof first, 0);
 
 	if (fd >= 0)
-		ask_kernel(SYS_close, fd, 0, 0, 0);
+		call_kernel(SYS_close, fd, 0, 0, 0);
 	if (strncmp(first, "\177ELF", 4) == 0)
 		return false;
 	for (long i = 0; i < n && first[i] != '\n'; i++)
@@ -289,13 +289,13 @@ stub_run(void *stub)
 	struct pids pids;
 	struct go go;
 
-	/* first: what is stopped here would keep the keeper's end of the link open for ever */
-	ask_kernel(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0);
+	/* first: what is suspended here would keep the keeper's end of the link open for ever */
+	call_kernel(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0);
 	for (size_t i = 0; i < sizeof s->others / sizeof *s->others; i++)
-		ask_kernel(SYS_close, s->others[i], 0, 0, 0);
+		call_kernel(SYS_close, s->others[i], 0, 0, 0);
 	if (s->leads)
-		ask_kernel(SYS_setpgid, 0, 0, 0, 0);
-	if (ask_kernel(SYS_getppid, 0, 0, 0, 0) != s->keeper)
+		call_kernel(SYS_setpgid, 0, 0, 0, 0);
+	if (call_kernel(SYS_getppid, 0, 0, 0, 0) != s->keeper)
 		return STATUS_NOT_FOUND;
 	end = copy_environment(envp, s, &pids);
 	if (read_all(s->gate, (char *)&go, sizeof go))

@@ -76,7 +76,7 @@ mark_by_itself(const struct sweep *s, const struct process *p)
 		return MARK_OPEN;
 	if (!o || !process_is_hold(p))
 		return MARK_OURS;
-	/* it was one of ours, and may have been stopped as such; it is another lock's by now */
+	/* it was one of ours, and may have been halted as such; it is another lock's by now */
 	aim_at(p, &(struct aim){.sig = SIGCONT});
 	return MARK_OPEN;
 }
@@ -103,17 +103,17 @@ is_answer(const struct sweep *s, const struct process *p)
 static void
 meet(struct sweep *s, struct process *p)
 {
-	bool stopped = p->state == 'T' || p->state == 't';
+	bool halted = p->state == 'T' || p->state == 't';
 
 	p->met = true;
 	if (process_is_dead(p))
 		return;
 	if (p->pid == s->outsider) { /* it is counted, and has been signalled */
-		s->moves |= !stopped && !s->spares_outsider;
+		s->moves |= !halted && !s->spares_outsider;
 		return;
 	}
 	s->alive++; /* also if it has died since: it may have started another */
-	s->moves |= !stopped;
+	s->moves |= !halted;
 	s->fresh |= !process_is_among(s->known, p);
 	if (s->aim.sig && !has_had_it(s, p) && !is_answer(s, p) &&
 	    !(p->state == 'T' && s->aim.sig == SIGSTOP))
@@ -122,7 +122,7 @@ meet(struct sweep *s, struct process *p)
 
 /* Signals it at once if it can be told, as mostly, that it is ours. */
 static void
-take(struct sweep *s, struct process *p)
+take_in(struct sweep *s, struct process *p)
 {
 	const struct process *parent;
 
@@ -178,7 +178,7 @@ read_processes(struct sweep *s, pid_t from, pid_t to)
 				continue;
 			errno = 0;
 			if (process_look_up(&p))
-				take(s, &p);
+				take_in(s, &p);
 			else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
 				s->cut = true;
 		}

@@ -28,7 +28,7 @@ struct sweep {
 	bool blind;              /* we do not know who we are: nobody is touched */
 	bool cut;                /* not all have been seen */
 	bool fresh;              /* some are new */
-	bool moves;              /* some have not stopped */
+	bool moves;              /* some have not halted */
 	size_t alive, hidden;
 };
 

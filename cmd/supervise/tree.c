@@ -1,8 +1,8 @@
 /*
  * tree.c - finds and signals all descendants of a process.
  *
- *	tree_signal()  sweeps once; an outsider and its tree are stopped before
- *	tree_kill()    stops those that are known, then all, until nobody new comes (stop_all);
+ *	tree_signal()  sweeps once; an outsider and its tree are halted before
+ *	tree_kill()    halts those that are known, then all, until nobody new comes (halt_all);
  *	               then kills in the same order
  */
 #include "tree.h"
@@ -73,11 +73,11 @@ tree_adopt(void)
 	    : "the kernel, or a filter of system calls, refuses PR_SET_CHILD_SUBREAPER";
 }
 
-/* ---- stopping, signalling, killing ---- */
+/* ---- halting, signalling, killing ---- */
 
 /*
  * Those of earlier looks, the youngest first: when a parent dies, the kernel wakes a process
- * group that has nobody left and was stopped.
+ * group that has nobody left and was halted.
  */
 static void
 signal_known(const struct aim *a)
@@ -112,12 +112,12 @@ has_time(const struct aim *a, instant began)
 }
 
 /*
- * Stops all, until nobody new comes, or the time is up.  A process that does not stop at once
- * may just be bearing a child; it may also be one that cannot be stopped.  With `spares` the
+ * Halts all (SIGSTOP), until nobody new comes, or the time is up.  A process that does not halt at
+ * once may just be bearing a child; it may also be one that cannot be halted.  With `spares` the
  * one outside gets no signal.  False: there is nobody.
  */
 static bool
-stop_all(pid_t root, const struct aim *a, bool spares)
+halt_all(pid_t root, const struct aim *a, bool spares)
 {
 	instant began = instant_now();
 	size_t hidden = 0;
@@ -131,19 +131,19 @@ stop_all(pid_t root, const struct aim *a, bool spares)
 		if (s.alive == 0)
 			return false;
 		if (s.fresh || s.hidden > hidden ||
-		    (s.moves && instant_now() < began + STOP_PATIENCE))
+		    (s.moves && instant_now() < began + HALT_PATIENCE))
 			quiet = 0;
 		else
 			quiet++;
 		hidden = s.hidden;
 		if (!quiet)
-			poll(NULL, 0, 1); /* they need the processor to stop */
+			poll(NULL, 0, 1); /* they need the processor to halt */
 	}
 	return true;
 }
 
 /*
- * A shell at a terminal takes it back from a job that has stopped.  Such a job leads a
+ * A shell at a terminal takes it back from a job that is suspended.  Such a job leads a
  * process group, in which what has lost its parent is found; so it may run on here.
  */
 size_t
@@ -152,7 +152,7 @@ tree_signal(pid_t root, const struct aim *a)
 	struct sweep s = {.aim = *a};
 
 	if (a->outsider && a->wake) {
-		stop_all(root, a, a->outsider->group != 0);
+		halt_all(root, a, a->outsider->group != 0);
 		s.answers = process_clock();
 	}
 	sweep(&s, root);
@@ -163,13 +163,13 @@ size_t
 tree_kill(pid_t root, const struct aim *a)
 {
 	struct sweep s = {.aim = *a};
-	struct aim stop = *a;
+	struct aim halt = *a;
 
-	stop.sig = SIGSTOP;
+	halt.sig = SIGSTOP;
 	s.aim.sig = SIGKILL;
-	s.aim.wake = stop.wake = false;
-	signal_known(&stop);
-	if (!stop_all(root, a, false))
+	s.aim.wake = halt.wake = false;
+	signal_known(&halt);
+	if (!halt_all(root, a, false))
 		return 0;
 	signal_known(&s.aim);
 	sweep(&s, root);

@@ -7,7 +7,7 @@
  * in a row have found nobody.
  *
  * A tree may fork faster than it is killed: who is killed makes room for new ones.  So
- * tree_kill() stops all of them first, and kills when nobody new comes any more.
+ * tree_kill() halts all of them first, and kills when nobody new comes any more.
  *
  * Processes that /proc hides are found when their parents have died, by the kernel's list of our
  * own children.  That list has the numbers of /proc, so where both come together a hidden
@@ -34,23 +34,23 @@ const char *tree_adopt(void);
 /*
  * Signals the command, then every living descendant of `root` (not root; 0: of nobody)
  * that has not got it with the command.  Returns how many there were, as far as can be
- * seen.  An outsider that is to `wake` is stopped first: a parent that ends would leave
+ * seen.  An outsider that is to `wake` is halted first: a parent that ends would leave
  * children that nobody has seen.
  */
 size_t tree_signal(pid_t root, const struct aim *);
 
 /*
- * The same with SIGKILL, when all have been stopped: until two looks in a row have found
+ * The same with SIGKILL, when all have been halted: until two looks in a row have found
  * nobody new.  aim->sig and aim->wake are not used.
  *
- * One that does not stop is waited for as long as STOP_PATIENCE, or two looks.  As long as new
+ * One that does not halt is waited for as long as HALT_PATIENCE, or two looks.  As long as new
  * ones come, up to HUNT_PATIENCE, killing makes room for more.  Beside 20,000 processes of
  * others a look takes 0.15 s.  So there is no further look that would end after aim->by: those
- * that are known, and stopped, get SIGKILL while the lock is still ours.
+ * that are known, and halted, get SIGKILL while the lock is still ours.
  */
 size_t tree_kill(pid_t root, const struct aim *);
 
-#define STOP_PATIENCE (250 * NS_PER_MS)
+#define HALT_PATIENCE (250 * NS_PER_MS)
 #define HUNT_PATIENCE (2 * NS_PER_S)
 
 /*

@@ -1,6 +1,11 @@
 /*
- * waiting.c - says while dlock waits which run has the lock, for how long, and when we got it: see
- * waiting.h.
+ * waiting.c - says while dlock waits which run has the lock, for how long, and when we got it.
+ *
+ *	begin   chooses between a live line (waiting.h) and lines now and then
+ *	heard   notes what the keeper says of the lock: who has it, what place we have
+ *	tick    draws the live line again, or prints the next line, when it is time
+ *	pause   erases the live line, so that something else can be said
+ *	end     erases it for good, and says after a long wait that the lock is ours
  */
 #include "waiting.h"
 

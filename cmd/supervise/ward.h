@@ -28,7 +28,9 @@ enum delivery { UNDELIVERED, DELIVERED, WITHDRAWN, NO_DELIVERY };
 
 struct ward {
 	const struct ward_ops *ops;
-	_Atomic int *delivery; /* an enum delivery; all processes of a run share it */
+	bool is_hold; /* the lock is delivered to it, and it may give it back */
+	/* of a hold: an enum delivery, which all processes of the run share */
+	_Atomic int *delivery;
 	struct outsider
 	    *outsider; /* NULL: it is the keeper's child, or there is nobody */
 	instant until; /* its time is over; NEVER */
@@ -80,5 +82,19 @@ struct ward_ops {
 	/* Asks all of it to end. */
 	void (*stop)(struct keeper *, const struct aim *);
 };
+
+enum delivery ward_delivery(const struct run *);
+
+/* Of a hold: was it delivered?  Of a command: always true, also before the grant. */
+bool ward_knows(const struct run *);
+
+/*
+ * The process that has a hold now, and is stopped if the lock is lost; NULL: none, also of a
+ * command.
+ */
+struct outsider *ward_guarded(const struct run *);
+
+/* Settles UNDELIVERED as DELIVERED or WITHDRAWN.  False: it was settled before, or is no hold. */
+bool ward_settle(const struct run *, enum delivery);
 
 #endif

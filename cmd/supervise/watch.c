@@ -40,7 +40,7 @@ watch_adrift(struct watch *w, instant now)
  * beginning, or its end.
  */
 static instant
-patience(instant *by, instant now, instant from, int64_t length)
+time_patience(instant *by, instant now, instant from, int64_t length)
 {
 	if (now < from)
 		*by = NEVER;
@@ -65,20 +65,20 @@ set_timers(struct timer *t, struct watch *w, instant now, const struct watch_pag
 		w->interrupt_by = NEVER;
 	t[0] = (struct timer){w->interrupt_by, DUTY_INTERRUPT};
 	t[1] = (struct timer){v->finished ? NEVER : w->adrift_by, DUTY_ADRIFT};
-	t[2] = (struct timer){
-	    patience(&w->release_by, now, v->finished ? kill_at : NEVER, KEEPER_PATIENCE),
+	t[2] = (struct timer){time_patience(&w->release_by, now,
+				  v->finished ? kill_at : NEVER, KEEPER_PATIENCE),
 	    DUTY_GIVE_UP};
 	t[3] = (struct timer){
-	    patience(&w->doubt_by, now, instant_after(v->alive_at, w->ttl), DOUBT),
+	    time_patience(&w->doubt_by, now, instant_after(v->alive_at, w->ttl), DOUBT),
 	    DUTY_GIVE_UP};
 	t[4] = (struct timer){runs ? kill_at : NEVER, DUTY_KILL};
 	t[5] = (struct timer){runs && !v->stopping ? term_at : NEVER, DUTY_TERM};
 }
 
-struct watched
+struct watch_due
 watch(struct watch *w, instant now, const struct watch_page *v)
 {
-	struct watched result = {.wake = NEVER};
+	struct watch_due result = {.wake = NEVER};
 	struct timer timers[TIMERS];
 	instant kill_at;
 

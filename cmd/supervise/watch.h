@@ -49,7 +49,7 @@ enum duty {
 	DUTY_GIVE_UP,   /* the keeper is frozen: the same, or leave it if nothing runs */
 };
 
-struct watched {
+struct watch_due {
 	enum duty duty;
 	instant wake; /* look again no later than this */
 };
@@ -62,6 +62,6 @@ void watch_interrupted(struct watch *, instant now);
 /* The connection that is the lock has ended. */
 void watch_adrift(struct watch *, instant now);
 
-struct watched watch(struct watch *, instant now, const struct watch_page *);
+struct watch_due watch(struct watch *, instant now, const struct watch_page *);
 
 #endif

@@ -1,4 +1,11 @@
-/* witness.c - tells a signal to the process group from one to the front alone: see witness.h. */
+/*
+ * witness.c - tells a signal to the process group from one to the front alone: see witness.h.
+ *
+ *	begin    the front forks the witness, which stays in its group with all signals blocked
+ *	ask      a signal has come to the front: it asks whether the witness has got it, too
+ *	answer   the witness takes what is pending, and says whether that signal is among it
+ *	end      the front kills it
+ */
 #include "witness.h"
 
 #include "backends/common/libc.h"
@@ -20,7 +27,7 @@
 /* For its answer, in milliseconds: the front has deadlines to watch. */
 enum { ANSWER_PATIENCE = 50 };
 
-struct question {
+struct witness_question {
 	int sig;
 	pid_t sender;
 	/* no question: what would cancel `sig` has come, but the front has read it otherwise */
@@ -61,10 +68,10 @@ is_cancelled(const struct arrivals *r, int sig)
 {
 	if (sig == SIGCONT)
 		return r->came[SIGTSTP] || r->came[SIGTTIN] || r->came[SIGTTOU];
-	return signal_is_stop(sig) && r->came[SIGCONT];
+	return signal_suspends(sig) && r->came[SIGCONT];
 }
 
-/* As in the front: of the older signals one is kept, and CONT and those that stop cancel each other. */
+/* As in the front: of the older signals one is kept, and CONT and those that suspend cancel each other. */
 static void
 note(struct arrivals *r, const siginfo_t *info)
 {
@@ -72,7 +79,7 @@ note(struct arrivals *r, const siginfo_t *info)
 
 	if (sig == SIGCONT)
 		r->came[SIGTSTP] = r->came[SIGTTIN] = r->came[SIGTTOU] = 0;
-	if (signal_is_stop(sig))
+	if (signal_suspends(sig))
 		r->came[SIGCONT] = 0;
 	if (sig < SIGRTMIN || r->from[sig] != info->si_pid)
 		r->came[sig] = 0;
@@ -90,7 +97,7 @@ forget_cancelling(struct arrivals *r, int sig)
 }
 
 static char
-answer_to(struct arrivals *r, const struct question *q)
+answer_to(struct arrivals *r, const struct witness_question *q)
 {
 	bool got = r->came[q->sig] && r->from[q->sig] == q->sender;
 
@@ -104,7 +111,7 @@ answer_questions(void)
 {
 	static const struct timespec at_once;
 	struct arrivals r = {0};
-	struct question q;
+	struct witness_question q;
 	siginfo_t info;
 	sigset_t all;
 	char answer;
@@ -201,10 +208,10 @@ is_cancelled_here(int sig)
 
 /*
  * The witness has one that cancels this one, and cannot tell which came first.  We can: if it is
- * later we have yet to read it.  Else it has stopped or continued us already.
+ * later we have yet to read it.  Else it has suspended or continued us already.
  */
 static enum signal_reach
-reach_if_cancelled(struct witness *w, struct question q)
+reach_if_cancelled(struct witness *w, struct witness_question q)
 {
 	if (is_cancelled_here(q.sig))
 		return REACH_GROUP;
@@ -216,7 +223,7 @@ reach_if_cancelled(struct witness *w, struct question q)
 enum signal_reach
 witness_ask(struct witness *w, int sig, pid_t sender)
 {
-	const struct question q = {.sig = sig, .sender = sender};
+	const struct witness_question q = {.sig = sig, .sender = sender};
 	struct pollfd set = {.fd = w->link, .events = POLLIN};
 	char answer;
 

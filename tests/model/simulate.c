@@ -239,6 +239,8 @@ struct world {
 	unsigned long order;
 	struct keep keep;
 	struct terms terms;
+	bool several;
+	uint64_t jitter;
 
 	/* network */
 	unsigned loss; /* packets in 1000 */
@@ -1237,7 +1239,7 @@ carry_out(struct world *w, const struct actions *a)
 		w->released = true;
 		start(w, CALL_RELEASE, a->until);
 	}
-	if (a->set & DO_STOP_CALL) {
+	if (a->set & DO_END_CALL) {
 		w->stop = true;
 		if (w->call_runs)
 			later(w, below(w, MS), K_STOPPED, w->call_id, 0);
@@ -1354,7 +1356,7 @@ front_stops(struct world *w)
 static void
 front_looks(struct world *w)
 {
-	struct watched due;
+	struct watch_due due;
 
 	if (w->front_gone || w->front_dead || w->front_paused)
 		return;
@@ -1519,8 +1521,8 @@ choose_terms(struct world *w)
 	t->max_run = chance(w, 20) ? between(w, 1, 2 * t->ttl) : NEVER;
 	t->kill_after = chance(w, 50) ? between(w, 1, 2 * t->ttl) : NEVER;
 	t->wait_tree = chance(w, 30);
-	t->several = chance(w, 20);
-	t->seed = draw(w);
+	w->several = chance(w, 20);
+	w->jitter = draw(w);
 	w->grace = t->grace;
 }
 
@@ -1608,7 +1610,8 @@ simulate(unsigned long seed, bool told)
 	w->page = (struct watch_page){
 	    .term_at = NEVER, .kill_at = NEVER, .alive_at = w->now};
 	watch_init(&w->watch, w->terms.ttl, w->terms.grace);
-	keep_init(&w->keep, &w->terms);
+	keep_init(&w->keep, &w->terms, w->jitter);
+	w->keep.lock.several = w->several;
 	deliver(w, (struct event){.kind = EV_TICK});
 	front_looks(w);
 	while (!is_over(w) && events++ < 30000 && next_entry(w, &e)) {

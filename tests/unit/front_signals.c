@@ -5,8 +5,8 @@
 #define front_signals_reap test_front_signals_reap
 #define front_signals_ends test_front_signals_ends
 #define front_signals_take test_front_signals_take
-#define front_signals_stopped test_front_signals_stopped
-#define front_signals_stop test_front_signals_stop
+#define front_signals_suspended test_front_signals_suspended
+#define front_signals_suspend test_front_signals_suspend
 #define front_signals_granted test_front_signals_granted
 #define front_signals_begin test_front_signals_begin
 #define front_signals_look test_front_signals_look

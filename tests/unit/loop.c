@@ -45,7 +45,7 @@ a_probe_ends_with_its_parent_and_keeps_nothing_open(void **state)
 	parent = fork();
 	if (parent == 0) {
 		to_close = ends[1];
-		loop_stops_group(SIGSTOP, true);
+		loop_suspends_group(SIGSTOP, true);
 		_exit(1);
 	}
 	close(ends[1]);

@@ -55,7 +55,7 @@ begin_with(struct terms terms)
 	terms.grace = S;
 	terms.max_run = NEVER;
 	terms.kill_after = terms.kill_after ? terms.kill_after : NEVER;
-	keep_init(&keeper, &terms);
+	keep_init(&keeper, &terms, 1);
 	tell(-0.1, EV_TICK, 0);
 	assert_true(tell_event(0,
 			(struct event){.kind = EV_GRANTED, .sent = GRANT, .lease = 6 * S})
@@ -70,7 +70,7 @@ static int
 begin(void **state)
 {
 	(void)state;
-	begin_with((struct terms){.seed = 1});
+	begin_with((struct terms){.min_hold = 0});
 	return 0;
 }
 
@@ -86,10 +86,10 @@ static void
 a_renewal_that_is_wanted_soon_comes_early_once(void **state)
 {
 	const struct terms terms = {
-	    .ttl = 6 * S, .grace = S, .max_run = NEVER, .kill_after = NEVER, .seed = 1};
+	    .ttl = 6 * S, .grace = S, .max_run = NEVER, .kill_after = NEVER};
 
 	(void)state;
-	keep_init(&keeper, &terms);
+	keep_init(&keeper, &terms, 1);
 	tell(-0.1, EV_TICK, 0);
 	tell_event(0,
 	    (struct event){.kind = EV_GRANTED, .sent = GRANT, .lease = 6 * S, .soon = S});
@@ -108,7 +108,7 @@ static void
 what_was_asked_to_end_is_killed_in_time(void **state)
 {
 	(void)state;
-	begin_with((struct terms){.seed = 1, .kill_after = S});
+	begin_with((struct terms){.kill_after = S});
 	tell(2.7, EV_ASKED, 15);
 	assert_int_equal(tell(3, EV_ASKED, 1).wake, GRANT + (instant)(3.7 * S));
 	assert_false(tell(3.6, EV_TICK, 0).set & DO_KILL);
@@ -126,8 +126,7 @@ what_ends_when_it_was_asked_ends_as_it_did(void **state)
 {
 	(void)state;
 	for (int wait_tree = 0; wait_tree < 2; wait_tree++) {
-		begin_with(
-		    (struct terms){.seed = 1, .kill_after = S, .wait_tree = wait_tree});
+		begin_with((struct terms){.kill_after = S, .wait_tree = wait_tree});
 		tell(2.7, EV_ASKED, 15);
 		tell(3, EV_ENDED, 3 << 8);
 		assert_int_equal(
@@ -142,7 +141,7 @@ a_lock_that_is_lost_meanwhile_is_lost(void **state)
 {
 	(void)state;
 	for (int i = 1; i <= 10; i += 9) { /* killed already, and slow to die; not yet */
-		begin_with((struct terms){.seed = 1, .kill_after = i * S});
+		begin_with((struct terms){.kill_after = i * S});
 		tell(2.7, EV_ASKED, 15);
 		tell(3.7, EV_TICK, 0);
 		tell(4.5, EV_TICK, 0);
@@ -154,10 +153,10 @@ static void
 what_has_not_begun_when_it_is_killed_is_interrupted(void **state)
 {
 	const struct terms terms = {
-	    .ttl = 6 * S, .grace = S, .max_run = NEVER, .kill_after = S, .seed = 1};
+	    .ttl = 6 * S, .grace = S, .max_run = NEVER, .kill_after = S};
 
 	(void)state;
-	keep_init(&keeper, &terms);
+	keep_init(&keeper, &terms, 1);
 	tell(-0.1, EV_TICK, 0);
 	tell_event(0, (struct event){.kind = EV_GRANTED, .sent = GRANT, .lease = 6 * S});
 	tell(0.1, EV_ASKED, 15);
@@ -172,11 +171,11 @@ static void
 a_grant_that_is_refused_after_all_goes_back(void **state)
 {
 	const struct terms terms = {
-	    .ttl = 6 * S, .grace = S, .max_run = NEVER, .kill_after = NEVER, .seed = 1};
+	    .ttl = 6 * S, .grace = S, .max_run = NEVER, .kill_after = NEVER};
 	struct actions a;
 
 	(void)state;
-	keep_init(&keeper, &terms);
+	keep_init(&keeper, &terms, 1);
 	tell(-0.1, EV_TICK, 0);
 	a = tell_event(0,
 	    (struct event){
@@ -213,7 +212,7 @@ late_keeper_takes_no_empty_tree_for_a_good_end(void **state)
 	begin_with((struct terms){.wait_tree = true});
 	tell(4.4, EV_ENDED, 0);
 	/* a renewal is under way */
-	assert_int_equal(tell(4.9, EV_EMPTY, 0).set, DO_STOP_CALL);
+	assert_int_equal(tell(4.9, EV_EMPTY, 0).set, DO_END_CALL);
 	assert_lost();
 }
 
@@ -322,7 +321,7 @@ kernel_locks_end_with_the_process(void **state)
 {
 	(void)state;
 	keep_init(&keeper,
-	    &(struct terms){.ttl = 6 * S, .max_run = NEVER, .kill_after = NEVER});
+	    &(struct terms){.ttl = 6 * S, .max_run = NEVER, .kill_after = NEVER}, 1);
 	tell(-0.1, EV_TICK, 0);
 	tell_event(
 	    0, (struct event){.kind = EV_GRANTED, .sent = GRANT, .lease = LEASE_FOREVER});
@@ -357,7 +356,7 @@ min_hold_is_given_up_with_term_while_the_command_runs(void **state)
 	begin_with((struct terms){.min_hold = 3600 * S});
 	tell(3, EV_TERMINATED, 15);
 	/* a renewal is under way */
-	assert_int_equal(tell(3.1, EV_ENDED, 15).set, DO_STOP_CALL);
+	assert_int_equal(tell(3.1, EV_ENDED, 15).set, DO_END_CALL);
 	assert_int_equal(tell(3.1, EV_UNANSWERED, 0).set, DO_RELEASE);
 }
 
@@ -380,7 +379,8 @@ static void
 nested_min_hold_is_the_outer_ones(void **state)
 {
 	(void)state;
-	begin_with((struct terms){.min_hold = 3600 * S, .nested = true});
+	begin_with((struct terms){.min_hold = 3600 * S});
+	keeper.lock.nested = true;
 	assert_int_equal(tell(3, EV_ENDED, 0).set, DO_RELEASE);
 	assert_true(keep_wanted_until(&keeper) == GRANT + 3600 * S);
 	assert_true(tell(3, EV_RELEASED, RC_OK).set & DO_REPORT);
@@ -392,7 +392,8 @@ one_of_several_keys_that_is_lost_leaves_the_others_to_be_released(void **state)
 {
 	(void)state;
 	for (int several = 0; several < 2; several++) {
-		begin_with((struct terms){.several = several});
+		begin_with((struct terms){.min_hold = 0});
+		keeper.lock.several = several;
 		assert_true(tell(3, EV_TICK, 0).set & DO_RENEW);
 		assert_true(tell(3, EV_DISOWNED, 0).set & DO_KILL);
 		/* its tree may still run */
@@ -482,7 +483,8 @@ begin_long(void)
 {
 	keep_init(&keeper,
 	    &(struct terms){
-		.ttl = LONG * S, .grace = S, .max_run = NEVER, .kill_after = NEVER});
+		.ttl = LONG * S, .grace = S, .max_run = NEVER, .kill_after = NEVER},
+	    1);
 	tell(-0.1, EV_TICK, 0);
 	tell_event(
 	    0, (struct event){.kind = EV_GRANTED, .sent = GRANT, .lease = LONG * S});
@@ -540,7 +542,7 @@ alerts_of_a_tied_lock_are_all_followed_at_once(void **state)
 {
 	(void)state;
 	begin_long();
-	keeper.terms.tied = true;
+	keeper.lock.tied = true;
 	for (int i = 1; i <= 100; i++) {
 		assert_true(keep_wants_alert(&keeper, GRANT + i));
 		step(&keeper, GRANT + i, &(struct event){.kind = EV_ALERT});

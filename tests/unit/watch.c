@@ -41,7 +41,7 @@ assert_duty(instant now, enum duty duty)
 static void
 assert_wake(instant now, instant wake)
 {
-	struct watched w = watch(&front, now, &page);
+	struct watch_due w = watch(&front, now, &page);
 
 	assert_int_equal(w.duty, DUTY_NONE);
 	assert_true(w.wake == wake);

@@ -1,8 +1,8 @@
 /*
- * front.h - the process that the user sees, as its own files know it: front.c, front_signals.c.
+ * front_state.h - the process that the user sees, as its own files know it: front.c, front_signals.c.
  */
-#ifndef DLOCK_FRONT_H
-#define DLOCK_FRONT_H
+#ifndef DLOCK_FRONT_STATE_H
+#define DLOCK_FRONT_STATE_H
 
 #include "run.h"
 
@@ -26,16 +26,16 @@ struct front_end {
 };
 
 /*
- * The command has stopped, and we are to stop as well.  A shell's `fg` continues us a
- * moment before the command: what is still stopped then will not be in a moment.
+ * The command is suspended, and we are to be as well.  A shell's `fg` continues us a moment
+ * before the command: what is still suspended then will not be in a moment.
  */
-struct front_stop {
+struct front_suspension {
 	int sig;
 	instant at;        /* when to see whether it still is; NEVER: not at all */
 	instant continued; /* when we were, last */
 	bool put_off;      /* of a run that waits: the keeper first gives up our place */
 	bool hung_up; /* the command has got the SIGHUP that is still to come to us */
-	struct guard guard; /* while we are stopped */
+	struct guard guard; /* while we are suspended */
 };
 
 /* The other process. */
@@ -59,7 +59,7 @@ struct front {
 	struct loop loop;
 	struct front_elders elders;
 	struct watch watch;
-	struct front_stop stop;
+	struct front_suspension suspension;
 	struct witness witness;
 	instant witness_at; /* when to begin it; NEVER: we need none, or have done so */
 	int interrupt; /* the signal that is to end us, as long as nothing has run; 0 */
