@@ -197,13 +197,15 @@ begin_hold(struct etcd *e, instant until, struct grant *g, struct fault *f)
 	    .slot = e->slot,
 	    .sent = e->lease_sent,
 	    .lease = e->lease_ttl,
-	    .soon = instant_first(FIRST_RENEWAL, e->lease_ttl / 3),
 	    .anchor = -1};
 	rc = check_claim(e, f);
 	if (rc == RC_OK && !is_lease_fresh(e))
 		rc = etcd_renew_lease(e, until, g, &revision, f);
+	if (rc == RC_REVOKED) /* somebody broke it while its answer was lost */
+		rc = RC_OK;   /* the next renewal says so again */
+	g->soon = instant_first(FIRST_RENEWAL, g->lease / 3);
 	e->granted = rc == RC_OK;
-	if (rc == RC_REVOKED || rc == RC_LOST)
+	if (rc == RC_LOST)
 		return fail_gone(e, f);
 	return rc == RC_BUSY ? RC_AGAIN : rc; /* the fault says why it is not proved */
 }

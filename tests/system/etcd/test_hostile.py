@@ -333,6 +333,25 @@ def test_a_lost_answer_to_a_grant(dlock, at, client, make_meddler, options, wait
     assert [name for name in client.names() if "/j/" not in name] == []
 
 
+@pytest.mark.parametrize("options", [(), ("--limit", "2")], ids=" ".join)
+def test_a_grant_whose_answer_was_lost_is_broken(dlock, at, client, make_meddler, options):
+    """It is given up as any other one: it does not ask for ever, with the lock, for what it has got."""
+    loses = Loses(1)
+
+    def edit(path, asked, answer):
+        answer = loses(path, asked, answer)
+        if answer == (b"",):
+            breaks.append(dlock.start("break", "-y", "-w", "30s", "-u", at.url, "job"))
+            wait_for(lambda: [name for name in client.names() if "/m/" in name], what="the mark")
+        return answer
+
+    breaks = []
+    done = dlock.run("run", "-u", make_meddler(at.server.port, edit).url, "-k", "job", *options, "--", "sleep", "1000", timeout=40)
+    assert done.status == 79 and "broken by" in done.stderr, done
+    assert [b.wait().status for b in breaks] == [0]
+    assert client.names() == []
+
+
 def test_a_lost_answer_to_the_release_of_a_job(dlock, at, client, make_meddler):
     """The run counts; nobody says that the lock was lost."""
     between = make_meddler(at.server.port, Loses(2))
