@@ -26,6 +26,12 @@
 #define PLAIN_AGAIN (60 * NS_PER_S)
 /* to the end of the screen: where a line was broken, its rest is below */
 #define ERASE "\r\033[J"
+/*
+ * The terminal may become narrower between the question for its size and the line.  With its
+ * wrap off it cuts the line; otherwise a row would be left above the one that we erase.
+ */
+#define WRAP_OFF "\033[?7l"
+#define WRAP_ON "\033[?7h"
 
 /*
  * A line drawn from the background would run through what the user types.  In a CI job nobody
@@ -165,22 +171,25 @@ static void
 draw_line(struct waiting *g, instant now)
 {
 	struct winsize w = {0};
-	char text[WAIT_BYTES] = "dlock: ", line[WAIT_BYTES + 20];
+	char text[WAIT_BYTES] = "dlock: ", line[WAIT_BYTES + 40];
 	int n;
 
 	describe_wait(g, now, text + strlen(text), sizeof text - strlen(text));
 	ioctl(STDERR_FILENO, TIOCGWINSZ, &w);
 	text_fit(text, (w.ws_col ? w.ws_col : 80) - 1);
-	n = snprintf(line, sizeof line, ERASE "%s\r", text);
-	if (say_bytes(STDERR_FILENO, line, n, SAY_AT_ONCE) == (size_t)n)
-		g->line.drawn = true;
+	n = snprintf(line, sizeof line, WRAP_OFF ERASE "%s\r" WRAP_ON, text);
+	if (say_bytes(STDERR_FILENO, line, n, SAY_AT_ONCE) > 0)
+		g->line.drawn =
+		    true; /* if only in part: the wrap is off until it is erased */
 }
 
 void
 waiting_pause(struct waiting *g)
 {
+	static const char erase[] = WRAP_ON ERASE;
+
 	if (g->line.drawn &&
-	    say_bytes(STDERR_FILENO, ERASE, strlen(ERASE), SAY_AT_ONCE) == strlen(ERASE))
+	    say_bytes(STDERR_FILENO, erase, strlen(erase), SAY_AT_ONCE) == strlen(erase))
 		g->line.drawn = false;
 }
 

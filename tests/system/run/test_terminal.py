@@ -24,6 +24,7 @@ pexpect = Late("pexpect")
 
 TTL = 3
 ERASE = "\r\x1b[J"
+WRAP_OFF, WRAP_ON = "\x1b[?7l", "\x1b[?7h"
 WAITING = re.compile(rf"{re.escape(ERASE)}dlock: waiting [\w.]+")
 PROMPT = re.compile(r"<(\d+)>\Z")  # a prompt shows the last exit status
 
@@ -1050,14 +1051,14 @@ def test_the_live_line_is_drawn_and_erased(dlock, shells, place):
     shell = shells(size=(24, 200))
     holder = dlock.hold(place, place.key(), "--who", "alice", "--why", "release 7")
     shell.send(run_line(place, "echo", "ran") + "\n")
-    assert shell.expect(WAITING) == ""
+    assert shell.expect(WAITING) == WRAP_OFF
     shell.expect(re.compile(rf"(, next in line)? for {place.key()}; held by alice \(pid {holder.pid} on {socket.gethostname()}"
                             r', running cat\)( "release 7")?( for [\w.]+)?\r'))
     shell.expect(ERASE)  # it is drawn again
     holder.finish()
     assert shell.prompt() == 0
     drawn, ran = shell.seen.rsplit(ERASE, 1)
-    assert "\n" not in drawn
+    assert "\n" not in drawn and drawn.endswith(WRAP_ON)
     assert re.fullmatch(rf"(dlock: got {place.key()} after \S+\r\n)?ran\r\n", ran)
 
 
@@ -1223,6 +1224,27 @@ def test_a_window_that_changes_its_size_shows_one_line(dlock, tmux, files, tmp_p
     holder.finish()
     wait_for(lambda: lines()[-1] == "ready>", what="the end")
     assert [line for line in lines() if "waiting" in line] == []
+
+
+def test_a_window_that_shrinks_before_its_line_is_drawn_shows_one_line(dlock, tmux, files, tmp_path):
+    """dlock is told of 60 columns, as if it had asked a moment before there were only 22."""
+    def lines():
+        return [line.rstrip() for line in tmux("capture-pane", "-p").splitlines() if line.strip()]
+
+    resize(tmux, 22)
+    wait_for(lambda: "ready>" in "".join(lines()), what="a prompt")
+    (tmp_path / "job.sh").write_text("stty columns 60\n" + run_line(files, "sh", "-c", "'seq 7; read line; echo a line of 26 characters...'") + "\n")
+    holder = dlock.hold(files, "job", "--who", "alice")
+    tmux("send-keys", "clear; seq 3; . ./job.sh", "Enter")
+    wait_for(lambda: "dlock: waiting" in "".join(lines()), what="the waiting line")
+    first = lines()
+    assert first[:3] == ["1", "2", "3"] and len(first) == 4 and first[3].startswith("dlock: waiting"), first
+    holder.finish()
+    wait_for(lambda: "7" in lines(), what="the command")
+    assert not [line for line in lines() if "waiting" in line] and lines()[:3] == ["1", "2", "3"]
+    tmux("send-keys", "Enter")
+    wait_for(lambda: "ready>" in lines()[-1], what="the end")
+    assert lines()[-3:-1] == ["a line of 26 character", "s..."], lines()  # it wraps again
 
 
 @pytest.mark.parametrize("text", ["x\x1b[2J\x1b[5;5Hdlock: got job\r\n", "x\u202e\u2066y\u200b", "\x9b2J\x85\x0c", "\u754c" * 100],
