@@ -7,7 +7,8 @@
 -- tables.  They are those of pg/schema.sql, with the same arguments and columns.  A procedure's
 -- name ends with the version of the schema (in mysql/driver.c, too): whoever changes one, its
 -- arguments or its body, gives all of them the next.  (One that is only added needs none: the maker
--- of the others makes it when a client misses it, anybody else says who can, and all go on without.)  Those of several versions work side by side
+-- of the others makes it when a client misses it, anybody else says who can, and all go on without;
+-- one before that did the same may call it.)  Those of several versions work side by side
 -- on the same tables, for what stands there keeps its meaning; so an upgrade takes nothing away
 -- from those who hold or wait.
 --
@@ -616,34 +617,54 @@ CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_last_run_
 		FROM dlock_runs WHERE k = p_k ORDER BY ended DESC, token DESC LIMIT 1
 //
 -- Of up to p_most keys behind p_after, or of p_k: the run that was the last to end (turn 0), and the
--- last one that ended with 0 (turn 1), which may be the same.
-CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_list_jobs_3(p_k VARBINARY(512), p_after VARBINARY(512), p_most INT)
+-- last one that ended with 0 (turn 1), which may be the same.  A key may have a run for each minute of
+-- 400 days: so its runs are read from the last one on, until one is found.  (LIMIT keeps each inner
+-- SELECT apart; merged into the outer one, it would be run again for each run of the key.)
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_list_last_3(p_k VARBINARY(512), p_after VARBINARY(512), p_most INT)
 BEGIN
 	DECLARE t BIGINT DEFAULT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
 	(SELECT r.k, 0 AS turn, r.id, r.began, r.ended, r.status, r.token, t AS moment, r.record
-		FROM (SELECT k, MAX(ended) AS ended FROM dlock_runs WHERE k > p_after
-				AND k BETWEEN COALESCE(p_k, p_after) AND COALESCE(p_k, X'FF')
-			GROUP BY k ORDER BY k LIMIT p_most) l JOIN dlock_runs r ON r.k = l.k AND r.ended = l.ended
-		WHERE NOT EXISTS (SELECT 1 FROM dlock_runs o WHERE o.k = r.k AND o.ended = r.ended AND o.token > r.token))
+		FROM (SELECT l.k,
+				(SELECT m.ended FROM dlock_runs m WHERE m.k = l.k ORDER BY m.ended DESC, m.token DESC LIMIT 1) AS ended,
+				(SELECT m.token FROM dlock_runs m WHERE m.k = l.k ORDER BY m.ended DESC, m.token DESC LIMIT 1) AS token
+			FROM (SELECT k FROM dlock_runs WHERE k > p_after AND k BETWEEN COALESCE(p_k, p_after) AND COALESCE(p_k, X'FF')
+				GROUP BY k ORDER BY k LIMIT p_most) l LIMIT p_most) g
+			JOIN dlock_runs r ON r.k = g.k AND r.ended = g.ended AND r.token = g.token)
 	UNION ALL
 	(SELECT r.k, 1, r.id, r.began, r.ended, r.status, r.token, t, r.record
-		FROM (SELECT k FROM dlock_runs WHERE k > p_after
-				AND k BETWEEN COALESCE(p_k, p_after) AND COALESCE(p_k, X'FF')
-			GROUP BY k ORDER BY k LIMIT p_most) l JOIN dlock_runs r ON r.k = l.k AND r.status = 0
-			AND r.ended = (SELECT MAX(m.ended) FROM dlock_runs m WHERE m.k = l.k AND m.status = 0
-				AND m.began <= t)
-		WHERE NOT EXISTS (SELECT 1 FROM dlock_runs o WHERE o.k = r.k AND o.ended = r.ended AND o.token > r.token AND o.status = 0))
+		FROM (SELECT l.k,
+				(SELECT m.ended FROM dlock_runs m WHERE m.k = l.k AND m.status = 0 AND m.began <= t
+					ORDER BY m.ended DESC, m.token DESC LIMIT 1) AS ended,
+				(SELECT m.token FROM dlock_runs m WHERE m.k = l.k AND m.status = 0 AND m.began <= t
+					ORDER BY m.ended DESC, m.token DESC LIMIT 1) AS token
+			FROM (SELECT k FROM dlock_runs WHERE k > p_after AND k BETWEEN COALESCE(p_k, p_after) AND COALESCE(p_k, X'FF')
+				GROUP BY k ORDER BY k LIMIT p_most) l LIMIT p_most) g
+			JOIN dlock_runs r ON r.k = g.k AND r.ended = g.ended AND r.token = g.token)
 	ORDER BY 1, 2;
 END
 //
+-- The same, as clients of before call it.
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_list_jobs_3(p_k VARBINARY(512), p_after VARBINARY(512), p_most INT)
+	CALL dlock_list_last_3(p_k, p_after, p_most)
+//
 -- Up to p_most IDs behind this one of this key, in the order of keys and IDs, with the last run of each that ended with 0 (turn 2).
-CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_list_done_3(p_after VARBINARY(512), p_id VARBINARY(200), p_most INT)
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_list_ids_3(p_after VARBINARY(512), p_id VARBINARY(200), p_most INT)
 	SELECT r.k, 2 AS turn, r.id, r.began, r.ended, r.status, r.token, CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED) AS moment,
 		r.record
-	FROM dlock_runs r FORCE INDEX (ids) WHERE r.status = 0 AND (r.k > p_after OR (r.k = p_after AND r.id > p_id)) AND r.id IS NOT NULL
-		AND NOT EXISTS (SELECT 1 FROM dlock_runs o WHERE o.k = r.k AND o.id = r.id AND o.status = 0
-			AND (o.ended > r.ended OR (o.ended = r.ended AND o.token > r.token)))
-	ORDER BY r.k, r.id LIMIT p_most
+	FROM (SELECT l.k,
+			(SELECT m.ended FROM dlock_runs m FORCE INDEX (ids) WHERE m.k = l.k AND m.id = l.id AND m.status = 0
+				ORDER BY m.ended DESC, m.token DESC LIMIT 1) AS ended,
+			(SELECT m.token FROM dlock_runs m FORCE INDEX (ids) WHERE m.k = l.k AND m.id = l.id AND m.status = 0
+				ORDER BY m.ended DESC, m.token DESC LIMIT 1) AS token
+		FROM (SELECT k, id FROM dlock_runs FORCE INDEX (ids)
+			WHERE status = 0 AND (k > p_after OR (k = p_after AND id > p_id)) AND id IS NOT NULL
+			GROUP BY k, id ORDER BY k, id LIMIT p_most) l LIMIT p_most) g
+		JOIN dlock_runs r ON r.k = g.k AND r.ended = g.ended AND r.token = g.token
+	ORDER BY r.k, r.id
+//
+-- The same, as clients of before call it.
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_list_done_3(p_after VARBINARY(512), p_id VARBINARY(200), p_most INT)
+	CALL dlock_list_ids_3(p_after, p_id, p_most)
 //
 -- Of dlock_ended, up to p_most behind this ID of this key, in the order of keys and IDs: a run of an ID (turn 2), or
 -- one that is no job's (turn 3), of which alone that of p_k is told, if that is not NULL.

@@ -122,6 +122,11 @@ int64_t lease_place_chunk(struct lease_place *, const struct claim *, int64_t mo
 /* How long a wake-up lock's name is, with the NUL. */
 enum { WAKE_BYTES = OWNER_CHARS + 2 };
 
+/* A call that lists, and what lists the same in schemas that have not got it; NULL: all have. */
+struct lease_list {
+	const char *name, *older;
+};
+
 /*
  * What differs between databases.  Their procedures have the same names, arguments and columns:
  * the two schema.sql say what each does.
@@ -134,6 +139,9 @@ struct lease_driver {
 	const char *freeze;  /* how that is called; NULL: as the others */
 	const char *forget;  /* what forgets runs, also those that are kept apart */
 	const char *clock;   /* microseconds since 1970, of what all have */
+
+	struct lease_list last; /* of keys: the last runs */
+	struct lease_list done; /* of IDs: the last one that ended with 0 */
 
 	/*
 	 * Ends sessions of ours that are left over, after a release.  $1 is the owner in the

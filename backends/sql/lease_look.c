@@ -185,10 +185,24 @@ read_run(
 struct jobs_look {
 	struct sql_look *seen;
 	char key[4 * KEY_BYTES + 1], id[4 * ONCE_BYTES + 1];
-	bool good;      /* the last run that was told ended with 0 */
-	uint64_t token; /* and its token */
-	bool only_good; /* of one key, whose last run is told already */
+	bool good;              /* the last run that was told ended with 0 */
+	uint64_t token;         /* and its token */
+	bool only_good;         /* of one key, whose last run is told already */
+	struct lease_list list; /* what is asked for them */
 };
+
+/* The newer one may not be there, with nobody who may make it, or not be for us to call. */
+static bool
+falls_back(const struct sql *db, enum rc rc, struct lease_list *list)
+{
+	bool refused = rc == RC_CONFIG || rc == RC_DENIED ||
+	    (rc != RC_OK && rc != RC_STOP && sql_is_missing(db));
+
+	if (!refused || !list->older)
+		return false;
+	*list = (struct lease_list){list->older, NULL};
+	return true;
+}
 
 static bool
 read_job(void *ctx, const struct row *r)
@@ -219,19 +233,30 @@ read_job(void *ctx, const struct row *r)
 	return true;
 }
 
+static enum rc
+ask_for_success(
+    struct sql *db, const struct jobs_look *j, struct answer *a, struct fault *f)
+{
+	const struct look *look = j->seen->look;
+	struct question q = LEASE_QUESTION(
+	    j->list.name, JOB_FIELDS, SQL_TEXT(look->key), SQL_TEXT(""), SQL_INT(1));
+
+	q.many = true;
+	return look->success ? sql_ask_existing(db, &q, look_answer_by(look), a, f)
+			     : sql_ask(db, &q, look_answer_by(look), a, f);
+}
+
 /* Where no function tells it, or not to us, it is not known; unless it is what is asked for. */
 static enum rc
 look_at_success(struct sql *db, struct sql_look *s, struct fault *f)
 {
-	struct question q = LEASE_QUESTION(
-	    "list_jobs", JOB_FIELDS, SQL_TEXT(s->look->key), SQL_TEXT(""), SQL_INT(1));
-	struct jobs_look j = {.seen = s, .only_good = true};
+	struct jobs_look j = {
+	    .seen = s, .only_good = true, .list = db->driver->lease->last};
 	struct answer a = {.db = NULL};
-	enum rc rc;
+	enum rc rc = ask_for_success(db, &j, &a, f);
 
-	q.many = true;
-	rc = s->look->success ? sql_ask_existing(db, &q, look_answer_by(s->look), &a, f)
-			      : sql_ask(db, &q, look_answer_by(s->look), &a, f);
+	if (falls_back(db, rc, &j.list))
+		rc = ask_for_success(db, &j, &a, f);
 	if (rc != RC_OK && rc != RC_STOP && !s->look->success &&
 	    (sql_is_missing(db) || sql_is_failure(db, SQL_NO_RIGHT)))
 		rc = RC_OK;
@@ -307,31 +332,37 @@ look_at_ended(struct sql *db, struct sql_look *s, struct fault *f)
 	return rc;
 }
 
-/* First all keys, then all IDs; a page without a row is behind the last one. */
+/* Page by page; one without a row is behind the last one. */
 static enum rc
-ask_for_jobs(struct sql *db, struct sql_look *s, struct fault *f)
+ask_for_pages(struct sql *db, struct jobs_look *j, bool of_ids, struct fault *f)
 {
-	struct jobs_look j = {.seen = s};
 	enum rc rc;
 	int n;
 
 	do {
-		struct question q = LEASE_QUESTION("list_jobs", JOB_FIELDS,
-		    SQL_TEXT(NULL), SQL_TEXT(j.key), SQL_INT(PAGE));
+		const struct question keys = LEASE_QUESTION(j->list.name, JOB_FIELDS,
+		    SQL_TEXT(NULL), SQL_TEXT(j->key), SQL_INT(PAGE));
+		const struct question ids = LEASE_QUESTION(j->list.name, JOB_FIELDS,
+		    SQL_TEXT(j->key), SQL_TEXT(j->id), SQL_INT(PAGE));
+		struct question q = of_ids ? ids : keys;
 
 		q.many = true;
-		rc = sql_look_page(db, s, &q, read_job, &j, &n, f);
-	} while (rc == RC_OK && n > 0 && !s->enough);
-	*j.key = '\0';
-	do {
-		struct question q = LEASE_QUESTION("list_done", JOB_FIELDS,
-		    SQL_TEXT(j.key), SQL_TEXT(j.id), SQL_INT(PAGE));
+		rc = sql_look_page(db, j->seen, &q, read_job, j, &n, f);
+	} while (
+	    (rc == RC_OK && n > 0 && !j->seen->enough) || falls_back(db, rc, &j->list));
+	return rc;
+}
 
-		if (rc != RC_OK || s->enough)
-			break;
-		q.many = true;
-		rc = sql_look_page(db, s, &q, read_job, &j, &n, f);
-	} while (rc == RC_OK && n > 0);
+/* First all keys, then all IDs. */
+static enum rc
+ask_for_jobs(struct sql *db, struct sql_look *s, struct fault *f)
+{
+	struct jobs_look keys = {.seen = s, .list = db->driver->lease->last};
+	struct jobs_look ids = {.seen = s, .list = db->driver->lease->done};
+	enum rc rc = ask_for_pages(db, &keys, false, f);
+
+	if (rc == RC_OK && !s->enough)
+		rc = ask_for_pages(db, &ids, true, f);
 	return rc == RC_OK && !s->enough ? look_at_ended(db, s, f) : rc;
 }
 

@@ -15,7 +15,7 @@ from proxy import UP
 from support import At, is_free, run, wait_for
 
 FAR = 9_000_000_000_000_000  # a time that does not come
-DIGESTS = {"3": "e5cc6a971ae554a469ade12516ec42b8d4050be5e2e8e317d5b95320ca6f5b47"}  # of what a version's procedures do
+DIGESTS = {"3": "fa978cdfdf96995f67b549b1c68e9b096b904ce580730d07684f24feba326f17"}  # of what a version's procedures do
 
 
 @pytest.fixture
@@ -151,9 +151,8 @@ def test_who_made_nothing_adds_nothing(dlock, mysql_db):
     """What he would make has his rights, which are none on the tables; the maker adds it at its next use."""
     own = At(mysql_db.url)
     assert dlock.run("run", *own.words, "-k", "job", "--once", "a", "--", "true").status == 0
-    mysql_db.ask("DROP PROCEDURE dlock_list_jobs_3")
-    mysql_db.ask("DROP PROCEDURE dlock_forget_3")
-    mysql_db.ask("DROP PROCEDURE dlock_forget_run_3")
+    for name in ("list_last", "list_jobs", "forget", "forget_run"):
+        mysql_db.ask(f"DROP PROCEDURE dlock_{name}_3")
     mysql_db.ask("CREATE OR REPLACE USER maker@'%'")
     mysql_db.ask(f"GRANT EXECUTE, CREATE, CREATE ROUTINE ON `{mysql_db.name}`.* TO maker@'%'")
     there, maker = procedures(mysql_db), At(mysql_url(mysql_db.port, "maker", mysql_db.name))
@@ -163,6 +162,42 @@ def test_who_made_nothing_adds_nothing(dlock, mysql_db):
     assert procedures(mysql_db) == there
     assert dlock.run("forget", "-y", *own.words, "job").status == 0
     mysql_db.ask("DROP USER maker@'%'")
+
+
+# As the schema had them before it had those that look at each run once.
+LISTS = {"list_jobs": ("p_k VARBINARY(512), p_after VARBINARY(512), p_most INT", "k, 0 AS turn, id, began, ended, status, token, ended AS moment,"
+                       " record FROM dlock_runs WHERE k > p_after AND k = COALESCE(p_k, k) ORDER BY ended DESC LIMIT 1"),
+         "list_done": ("p_after VARBINARY(512), p_id VARBINARY(200), p_most INT", "k, 2 AS turn, id, began, ended, status, token, ended AS moment,"
+                       " record FROM dlock_runs WHERE status = 0 AND (k > p_after OR k = p_after AND id > p_id) ORDER BY k, id")}
+
+
+def jobs(dlock, at):
+    done = dlock.run("ls", "--jobs", "-J", *at.words)
+    assert (done.status, done.stderr) == (0, "")
+    return [{**json.loads(line), "time": None} for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("rights", ["EXECUTE ON", "EXECUTE, CREATE ROUTINE ON", "the procedures"])
+def test_a_schema_of_before_lists_runs_as_it_did(dlock, mysql_db, rights):
+    """To those who may not make what lists them now; its maker makes that."""
+    own, other = At(mysql_db.url), At(mysql_url(mysql_db.port, "looker", mysql_db.name))
+    assert dlock.run("run", *own.words, "-k", "job", "--once", "a", "--", "true").status == 0
+    told, there = jobs(dlock, own), procedures(mysql_db)
+    mysql_db.ask("CREATE OR REPLACE USER looker@'%'")
+    for name, (words, text) in LISTS.items():
+        mysql_db.ask(f"CREATE OR REPLACE DEFINER = {USER}@'%' PROCEDURE dlock_{name}_3({words}) SELECT {text}")
+    for name in ("list_last", "list_ids"):
+        mysql_db.ask(f"DROP PROCEDURE dlock_{name}_3")
+    for name in ("list", "last_run", *LISTS):
+        mysql_db.ask(f"GRANT EXECUTE ON PROCEDURE `{mysql_db.name}`.dlock_{name}_3 TO looker@'%'")
+    if rights != "the procedures":
+        mysql_db.ask(f"GRANT {rights} `{mysql_db.name}`.* TO looker@'%'")
+    assert jobs(dlock, other) == told and len(told) == 2
+    done = dlock.run("status", "--done-within", "1h", *other.words, "job")
+    assert (done.status, done.stderr) == (0, "")
+    assert len(procedures(mysql_db)) == len(there) - 2
+    assert jobs(dlock, own) == told and procedures(mysql_db) == there
+    mysql_db.ask("DROP USER looker@'%'")
 
 
 def test_who_made_nothing_of_an_older_version_makes_no_newer_one(dlock, old):
@@ -225,3 +260,24 @@ def test_a_look_reads_each_row_a_few_times_at_most(dlock, own_mysql):
     few = reads_of(50)
     many = reads_of(10000)
     assert many < 10000 * 8 + few * 21, (few, many)  # a page costs as much as the first one, beside its rows
+
+
+RUNS = 600
+
+
+def test_a_look_at_jobs_reads_each_run_a_few_times_at_most(dlock, own_mysql):
+    """However many a key or an ID has, and however they ended."""
+    assert run(dlock, own_mysql.url).status == 0
+    for key, run_id, status in (("ids", "CONCAT('id', seq)", "0"), ("one-id", "'id'", "0"), ("failed", "NULL", "seq > 1"),
+                                ("late", "NULL", f"seq = {RUNS}")):
+        own_mysql.ask("INSERT INTO dlock_runs (k, ended, token, id, began, status, record) SELECT %s, 1000 + seq, seq,"
+                      f" {run_id}, seq, {status}, '{{}}' FROM seq_1_to_{RUNS}", key, db="app")
+    before = rows_read(own_mysql)
+    done = dlock.run("ls", "--jobs", "-J", *At(own_mysql.url).words)
+    assert done.status == 0 and done.stdout.count("\n") == 4 + RUNS + 1
+    assert rows_read(own_mysql) - before < 4 * RUNS * 20  # each of them for each other one: 90 times as many
+    for key, success in (("failed", 1001), ("late", 1000 + RUNS - 1)):
+        before = rows_read(own_mysql)
+        done = json.loads(dlock.run("status", "-J", *At(own_mysql.url).words, key).stdout)
+        assert done["last"]["status"] == 1 and done["last_success"]["token"] == success - 1000
+        assert rows_read(own_mysql) - before < RUNS * 20

@@ -346,7 +346,7 @@ def test_the_role_of_the_manual_that_runs(dlock, roles):
 
 
 # The procedures that the blocks grant, and what cannot be done without.
-NEEDS = {"list": "ls", "asker": "asker", "last_run": "status", "list_jobs": "ls --jobs", "list_done": "ls --jobs", "list_ended": "shown", "forget_run": "forget", "ask_back": "break", "take_away": "break --force", "freeze": "freeze", "thaw": "thaw",
+NEEDS = {"list": "ls", "asker": "asker", "last_run": "status", "list_last": "ls --jobs", "list_ids": "ls --jobs", "list_ended": "shown", "forget_run": "forget", "ask_back": "break", "take_away": "break --force", "freeze": "freeze", "thaw": "thaw",
          "take": "run", "enter": "run -s", "find_ended": "run --no-retry", "release_run": "run --remember"}
 
 
