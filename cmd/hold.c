@@ -554,11 +554,21 @@ take_back_variables(const char *handle)
 
 /* ---- release: asking the keeper ---- */
 
+/* What is to be released. */
+struct releasing {
+	const char *handle;
+	struct join_found found; /* by its key */
+	/* for a sentence: the handle, or "KEY (SERVER)", or "KEY" until it is found; "": none is said */
+	char name[sizeof(struct clean) + sizeof(struct clean) + 4];
+};
+
 static void
-say_of(const char *handle, const char *text)
+say_of(const struct releasing *t, const char *text)
 {
-	say_last("cannot release %s: %s", text_key(text_brief(handle).text).text,
-	    text_shown(text).text);
+	if (*t->name)
+		say_last("cannot release %s: %s", t->name, text_shown(text).text);
+	else
+		say_last("%s", text_shown(text).text);
 }
 
 /*
@@ -566,24 +576,24 @@ say_of(const char *handle, const char *text)
  * is held under this handle any more.
  */
 static int
-release_handle(const struct params *p, const char *handle, bool *gone)
+release_target(const struct params *p, const struct releasing *t, bool *gone)
 {
 	struct join_outcome o;
 	char line[sizeof o.line + 4]; /* the keeper has cleaned it, so all of it fits */
 	struct fault f;
-	enum rc rc = join_release(handle, &o, &f);
+	enum rc rc = join_release(t->handle, &o, &f);
 
 	*gone = rc == RC_LOST || rc == RC_AGAIN ||
 	    (rc == RC_OK && o.status != STATUS_NOTHING);
 	if (rc != RC_OK) {
-		say_of(handle, f.text);
+		say_of(t, f.text);
 		return exit_of_release(rc);
 	}
 	if (o.status == STATUS_NOTHING)
-		say_of(handle,
+		say_of(t,
 		    "this dlock runs a command: only what dlock hold has taken can be released");
 	else if (o.status && !*o.line)
-		say_of(handle,
+		say_of(t,
 		    "the lock was released, but one of dlock's processes had been killed before");
 	else if (*o.line && (o.status || !p->show.quiet))
 		say_last("%s", text_clean(line, sizeof line, o.line, strlen(o.line)));
@@ -595,44 +605,50 @@ release_handle(const struct params *p, const char *handle, bool *gone)
  * DLOCK_KEY.  RC_USAGE: none of these, or two.
  */
 static enum rc
-find_handle(const struct params *p, const char **handle, struct fault *f)
+find_target(const struct params *p, struct releasing *t, struct fault *f)
 {
-	static char found[JOIN_HANDLE_BYTES];
 	const struct said *of = p->nkeys > 0 ? said_of(p->said, OPT_KEY) : NULL;
 	bool keyed = of && of->origin->by == BY_WORDS;
+	enum rc rc;
 
 	if (p->word && keyed)
 		return fault_set(f, RC_USAGE,
 		    "both a handle and --key are given: give only one of them");
-	*handle = p->word ? p->word : environment_get("DLOCK_HANDLE");
-	if (*handle && !keyed)
+	t->handle = p->word ? p->word : environment_get("DLOCK_HANDLE");
+	if (t->handle && !keyed) {
+		snprintf(t->name, sizeof t->name, "%s",
+		    text_key(text_brief(t->handle).text).text);
 		return RC_OK;
-	*handle = found;
-	if (of)
-		return join_find(p, found, f);
-	return fault_set(f, RC_USAGE,
-	    "no handle: say dlock release HANDLE, with what dlock hold has printed, or -k KEY, or set DLOCK_HANDLE");
+	}
+	if (!of)
+		return fault_set(f, RC_USAGE,
+		    "no handle: say dlock release HANDLE, with what dlock hold has printed, or -k KEY, or set DLOCK_HANDLE");
+	t->handle = t->found.handle;
+	snprintf(t->name, sizeof t->name, "%s", params_keys(p).text);
+	rc = join_find(p, &t->found, f);
+	if (rc == RC_OK)
+		snprintf(t->name, sizeof t->name, "%s (%s)", params_keys(p).text,
+		    text_shown(t->found.where.text).text);
+	return rc;
 }
 
 static int
 run_release(struct params *p)
 {
-	const char *handle;
+	struct releasing target = {0};
 	bool gone = false;
 	struct fault f;
-	enum rc rc = find_handle(p, &handle, &f);
+	enum rc rc = find_target(p, &target, &f);
 	int status, written;
 
 	if (rc == RC_OK) {
-		status = release_handle(p, handle, &gone);
+		status = release_target(p, &target, &gone);
 	} else {
 		status = exit_of_release(rc);
-		say_last("%s%s%s%s", p->nkeys > 0 && !p->word ? "cannot release " : "",
-		    p->nkeys > 0 && !p->word ? params_keys(p).text : "",
-		    p->nkeys > 0 && !p->word ? ": " : "", text_shown(f.text).text);
+		say_of(&target, f.text);
 	}
 	if (p->steer.shell && gone)
-		take_back_variables(handle);
+		take_back_variables(target.handle);
 	if (p->steer.shell)
 		say_to_eval(status);
 	written = say_written();

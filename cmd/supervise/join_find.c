@@ -32,15 +32,14 @@ struct search {
 	instant until;
 	size_t holds, lost; /* with exactly the run's keys */
 	struct {
-		char handle[JOIN_HANDLE_BYTES];
+		struct join_found hold;
 		int64_t pid;
-		struct brief where;
 	} named[NAMED]; /* the first of the holds, or while there is none of those lost */
 	bool silent;    /* one does not answer, */
 	pid_t pid;      /* this one; 0: it cannot be seen */
 	int64_t run;    /* a run that has one of the keys for its command; 0: none */
-	char more
-	    [JOIN_HANDLE_BYTES]; /* the handle of a hold with further keys; "": none */
+	struct brief run_where;
+	struct join_found more; /* a hold with further keys; its handle "": none */
 };
 
 /* ---- one keeper ---- */
@@ -81,15 +80,23 @@ count_keys(const struct join_name *says, size_t size, const struct params *p, si
 	return ours;
 }
 
+static struct join_found
+found_of(const char *handle, const struct join_name *says)
+{
+	struct join_found found = {.where = text_brief(says->where)};
+
+	snprintf(found.handle, sizeof found.handle, "%s", handle);
+	return found;
+}
+
 static void
 note_hold(struct search *s, bool lost, const char *handle, const struct join_name *says)
 {
 	size_t *n = lost ? &s->lost : &s->holds;
 
 	if (*n < NAMED && (!lost || s->holds == 0)) {
-		snprintf(s->named[*n].handle, JOIN_HANDLE_BYTES, "%s", handle);
+		s->named[*n].hold = found_of(handle, says);
 		s->named[*n].pid = says->pid;
-		s->named[*n].where = text_brief(says->where);
 	}
 	(*n)++;
 }
@@ -102,12 +109,14 @@ note_keeper(
 
 	if (ours == 0 || says->has == HAS_NOTHING)
 		return;
-	if (says->has == HAS_RUN)
+	if (says->has == HAS_RUN) {
 		s->run = says->pid;
-	else if (ours == s->params->nkeys && ours == all)
+		s->run_where = text_brief(says->where);
+	} else if (ours == s->params->nkeys && ours == all) {
 		note_hold(s, says->has == HAS_LOSS, handle, says);
-	else
-		snprintf(s->more, sizeof s->more, "%s", handle);
+	} else {
+		s->more = found_of(handle, says);
+	}
 }
 
 static void
@@ -140,12 +149,13 @@ static enum rc
 refuse_several(const struct search *s, struct fault *f)
 {
 	size_t n = s->holds ? s->holds : s->lost;
-	char handles[NAMED * (JOIN_HANDLE_BYTES + sizeof s->named->where + 40)] = "";
+	char handles[NAMED * (sizeof s->named->hold + 40)] = "";
 
 	for (size_t i = 0, used = 0; i < n && i < NAMED; i++)
 		used += snprintf(handles + used, sizeof handles - used,
-		    "%s%s (pid %" PRId64 ", %s)", i > 0 ? ", " : "", s->named[i].handle,
-		    s->named[i].pid, s->named[i].where.text);
+		    "%s%s (pid %" PRId64 ", %s)", i > 0 ? ", " : "",
+		    s->named[i].hold.handle, s->named[i].pid,
+		    s->named[i].hold.where.text);
 	return fault_set(f, RC_USAGE,
 	    "you have %zu holds of it here: release one by its handle: %s%s", n, handles,
 	    n > NAMED ? ", ..." : "");
@@ -154,10 +164,10 @@ refuse_several(const struct search *s, struct fault *f)
 static enum rc
 find_none(const struct search *s, struct fault *f)
 {
-	if (*s->more)
+	if (*s->more.handle)
 		return fault_set(f, RC_USAGE,
-		    "your hold of it has other keys than you name: say -k for each of its keys, or dlock release %s",
-		    s->more);
+		    "your hold of it (%s) has other keys than you name: say -k for each of its keys, or dlock release %s",
+		    s->more.where.text, s->more.handle);
 	if (s->silent)
 		return fault_set(f, RC_SYSTEM,
 		    "a keeper process of dlock (pid %d) does not answer, and may have it: it is stopped, or this machine is overloaded",
@@ -165,14 +175,14 @@ find_none(const struct search *s, struct fault *f)
 	if (s->run)
 		return fault_set(f, RC_LOST,
 		    "you have no hold of it here, but a dlock run (pid %" PRId64
-		    "), which gives it back when its command ends",
-		    s->run);
+		    ", %s), which gives it back when its command ends",
+		    s->run, s->run_where.text);
 	return fault_set(f, RC_LOST,
-	    "you have no hold of it on this machine (in a container, or another network namespace, release it there)");
+	    "you have no hold of it on this machine, at any server (in a container, or another network namespace, release it there)");
 }
 
 enum rc
-join_find(const struct params *p, char *handle, struct fault *f)
+join_find(const struct params *p, struct join_found *found, struct fault *f)
 {
 	struct search s = {
 	    .params = p, .until = instant_after(instant_now(), PATIENCE_ALL)};
@@ -189,6 +199,6 @@ join_find(const struct params *p, char *handle, struct fault *f)
 		return refuse_several(&s, f);
 	if (s.holds + s.lost == 0)
 		return find_none(&s, f);
-	snprintf(handle, JOIN_HANDLE_BYTES, "%s", s.named[0].handle);
+	*found = s.named[0].hold;
 	return RC_OK;
 }

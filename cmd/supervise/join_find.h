@@ -7,14 +7,19 @@
 #ifndef DLOCK_JOIN_FIND_H
 #define DLOCK_JOIN_FIND_H
 
+#include "cmd/text.h"
 #include "join_address.h"
 
+struct join_found {
+	char handle[JOIN_HANDLE_BYTES];
+	struct brief where; /* the server that has the lock, for people; not cleaned */
+};
+
 /*
- * The handle of the hold that has exactly the run's keys, into handle[JOIN_HANDLE_BYTES].  One
- * that was lost, and is to tell so, counts where there is no other one.  RC_LOST: there is none.
- * RC_USAGE: there are several, or it has further keys.  RC_SYSTEM: /proc does not tell, or it may
- * be one that does not answer.
+ * Finds the hold that has exactly the run's keys.  One that was lost, and is to tell so, counts
+ * where there is no other one.  RC_LOST: there is none.  RC_USAGE: there are several, or it has
+ * further keys.  RC_SYSTEM: /proc does not tell, or it may be one that does not answer.
  */
-enum rc join_find(const struct params *, char *handle, struct fault *);
+enum rc join_find(const struct params *, struct join_found *, struct fault *);
 
 #endif

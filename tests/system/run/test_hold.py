@@ -12,6 +12,7 @@ import select
 import shlex
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -1574,9 +1575,9 @@ def test_a_hold_is_released_by_its_key(dlock, hold, alone):
     assert (result.status, result.stdout, result.stderr) == (0, "", "")
     assert is_free(dlock, alone) and not is_free(dlock, alone, key=alone.key("other"))
     result = release(dlock, alone, "job")
-    assert result.status == 1 and "you have no hold of it on this machine" in result.stderr, result
+    assert result.status == 1 and "you have no hold of it on this machine, at any server" in result.stderr, result
     result = release(dlock, alone, "third")
-    assert result.status == 1 and f"but a dlock run (pid {running.pid})" in result.stderr, result
+    assert result.status == 1 and f"but a dlock run (pid {running.pid}, directory " in result.stderr, result
     assert dlock.run("release", other).status == 0 and running.finish().status == 0
 
 
@@ -1594,6 +1595,7 @@ def test_a_hold_of_several_keys_is_released_by_all_of_them(dlock, hold, alone):
     handle = hold(alone, "job", "-k", alone.key("other"), "--for", "100").stdout.strip()
     result = release(dlock, alone, "other")
     assert result.status == 64 and f"say -k for each of its keys, or dlock release {handle}" in result.stderr, result
+    assert "your hold of it (directory " in result.stderr, result
     assert not is_free(dlock, alone)
     assert release(dlock, alone, "other", "job").status == 0
     assert is_free(dlock, alone)
@@ -1607,6 +1609,30 @@ def test_a_lost_hold_is_told_by_its_key(dlock, hold, alone):
     result = release(dlock, alone, "job")
     assert result.status == 79 and "lost" in result.stderr, result
     assert release(dlock, alone, "job").status == 1
+
+
+def keeper_that_ends(key, where):
+    """Listens as the keeper of a hold does, says what it has, and ends when it is asked to release that."""
+    header = (pathlib.Path(ROOT) / "cmd/supervise/join.h").read_text()
+    version, has_hold = int(re.search(r"JOIN_VERSION (\d+)", header)[1]), 2
+    room = int(re.search(r"WHERE_BYTES = (\d+)", (pathlib.Path(ROOT) / "backends/backend.h").read_text())[1])
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind("\0dlock-" + uuid.uuid4().hex)
+        listening.listen(5)
+        pid = os.fork()
+        if pid == 0:
+            listening.accept()[0].send(struct.pack(f"iiq{room}s", version, has_hold, os.getpid(), where.encode()) + key.encode() + b"\0")
+            listening.accept()[0].recv(100)
+            os._exit(0)
+    return pid
+
+
+def test_a_failure_of_a_release_by_a_key_names_key_and_server(dlock, alone):
+    pid = keeper_that_ends("job", "redis 10.0.0.5:6379")
+    result = dlock.run("release", "-k", "job")
+    os.waitpid(pid, 0)
+    said = "dlock: cannot release job (redis 10.0.0.5:6379): dlock's keeper process has ended before it said whether the lock is released"
+    assert result.stderr.startswith(said) and result.stderr.count("\n") == 1, result
 
 
 def test_a_key_or_a_handle(dlock, hold, alone):
