@@ -476,7 +476,7 @@ confirm_switches(struct before *b, struct fault *f)
 			return RC_OK;
 		if (instant_now() >= give_up && rc == RC_OK)
 			return fault_set(f, RC_AGAIN,
-			    "a look at %s, which --unless-frozen names, takes longer than the %d s that it counts",
+			    "a look at %s, which --unless-frozen names, takes longer than %d s, and an answer that old does not count",
 			    text_key(b->run->params->before.switches[0]).text,
 			    (int)(LOOK_LASTS / NS_PER_S));
 		if (instant_now() >= give_up)

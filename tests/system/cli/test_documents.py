@@ -40,6 +40,28 @@ STATUSES = {"NOTHING": 1, "FREE": 1, "LATE": 1, "FOUND": 1, "UNFIT": 1, "USAGE":
             "PROTOCOL": 76, "DENIED": 77, "CONFIG": 78, "LOST": 79, "MAX_RUN": 124, "NOT_EXECUTABLE": 126, "NOT_FOUND": 127}
 
 
+def cell_of(words):
+    """How a cell of a table is set, without its macros."""
+    words = re.sub(r"\bFl ([^A-Z]*)", lambda m: re.sub(r"(\\&)?([\w\\][^ ]*)", lambda w: "-" + w[2].replace("\\&", ""), m[1]), words)
+    words = re.sub(r"\b(?:Sy|Cm|Li|Ar|Va|Em|No|Pa|Ev|Ic|Dv) ", "", re.sub(r" ?\bNs\b ?", "", words))
+    return re.sub(r" ([.,;)])", r"\1", re.sub(r"\\&|\"", "", words).replace("\\-", "-")).strip()
+
+
+def cells_too_wide(text):
+    """Rows of tables with a cell that runs into the next one, or with a quote or a bracket that Ta does not close."""
+    for widths, rows in re.findall(r"^\.Bl .*-column (.*)\n((?:.*\n)*?)\.El", text, re.M):
+        room = [len(a or b) for a, b in re.findall(r'"([^"]*)"|((?<!-)\b\w+)', re.sub(r"-offset \w+|-compact", "", widths))]
+        for row in re.findall(r"^\.It (.*(?:\n(?!\.It).*)*)", rows, re.M):
+            cells = [cell_of(cell) for cell in re.split(r"\bTa\b", row.replace("\n.", " ").replace("\n", " "))[:-1]]
+            if any(len(cell) > width for cell, width in zip(cells, room)) or re.search(r"\b(?:[A-Z]q|Ql)\b.*\bTa\b", row):
+                yield row
+
+
+@pytest.mark.parametrize("name", MANUALS)
+def test_the_columns_of_a_table_stand_apart(name):
+    assert [*cells_too_wide((TOP / name).read_text(encoding="utf-8"))] == []
+
+
 def text_of(name):
     """A document's text, a manual's as it will be read: "Fl \\&-key" is "--key"."""
     text = (TOP / name).read_text(encoding="utf-8")
