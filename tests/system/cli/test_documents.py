@@ -592,10 +592,13 @@ def shown(cell):
             before = "-"
         elif word == "Ns":
             glue = ""
-        elif not re.fullmatch(r"[A-Z][a-z]", word):  # a macro
-            word = re.sub(r"\\(&|f.)", "", word.strip('"')).replace("\\-", "-").replace("\\e", "\\")
-            text += ("" if word in {",", ";", ":", ")"} else glue) + before + word
-            glue, before = " ", ""
+        elif re.fullmatch(r"[A-Z][a-z]", word):  # another macro
+            before = ""
+        elif word in {",", ";", ":"}:
+            text += word
+        else:
+            text += glue + before + re.sub(r"\\(&|f.)", "", word.strip('"')).replace("\\-", "-").replace("\\e", "\\")
+            glue = " "
     return text
 
 
