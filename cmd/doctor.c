@@ -184,17 +184,19 @@ forget_probe(const struct doctor *d, char *text)
 static void
 tell_right(struct doctor *d, const char *name, enum rc rc, const struct fault *why)
 {
+	char page[sizeof "see SETTING UP in dlock-(7)" + 32];
 	const char *advice = rc == RC_AGAIN
 	    ? "see whether the server runs, or name another (-u)"
-	    : rc == RC_DENIED ? "see the manual of the backend, under permissions"
+	    : rc == RC_DENIED ? page
 			      : "see dlock-troubleshooting(7)";
-
 	struct fault shown;
 
 	if (rc == RC_OK) {
 		tell(d, FIT, name, NULL, "tried on a probe");
 		return;
 	}
+	snprintf(page, sizeof page, "see SETTING UP in dlock-%.30s(7)",
+	    d->params->site.backend->name);
 	shown = *why;
 	forget_probe(d, shown.text);
 	tell(d, UNFIT, name, advice, "%s", *shown.text ? shown.text : fault_rc_name(rc));
@@ -405,8 +407,8 @@ tell_round_trip(struct doctor *d, int64_t *spans, size_t n)
 	worst = spans[n - 1];
 	fitness = endless || worst * SPARE < most ? FIT : worst < most ? DOUBTFUL : UNFIT;
 	tell(d, fitness, "round-trip", "a longer --ttl, or a server that is nearer",
-	    "p50 %.1f ms, p99 %.1f ms of %zu renewals; %s%s%s", (double)half / NS_PER_MS,
-	    (double)worst / NS_PER_MS, n,
+	    "median %.1f ms, worst %.1f ms of %zu renewals; %s%s%s",
+	    (double)half / NS_PER_MS, (double)worst / NS_PER_MS, n,
 	    endless ? "its lease has no end" : "the lease of ",
 	    endless ? "" : parse_span(lease).text,
 	    endless                   ? ""
@@ -644,7 +646,7 @@ try_rights(struct doctor *d)
 		try_look(d);
 		tell(d, DOUBTFUL, "rights",
 		    one ? "ask without the setting that names one lock"
-			: "ask again after the first run, or as who may remove it",
+			: "ask again after the first run, or as a user with more rights",
 		    "not tried: %s",
 		    one ? "each key means one lock, which others may use"
 			: d->checkup.hands_off.text);

@@ -224,7 +224,7 @@ static void
 tell_calls(struct checkup *c, const char *name, int64_t has, int64_t all)
 {
 	checkup_tell(c, has == all ? FIT : UNFIT, name,
-	    has == all ? NULL : "GRANT EXECUTE ON DATABASE.* TO the user",
+	    has == all ? NULL : "see SETTING UP in dlock-mysql(7)",
 	    "%" PRId64 " of %" PRId64 " procedures may be called", has, all);
 }
 
@@ -258,6 +258,15 @@ tell_absence(const struct sql *db, struct checkup *c, const struct row *r)
 	    "what is missing would be made for it, as far as this user may");
 }
 
+/* A user of some procedures sees that they are there: a role that only looks, or steers. */
+static void
+tell_limited(struct checkup *c)
+{
+	if (c->refusal == RC_OK)
+		c->refusal = RC_DENIED;
+	fault_set(&c->hands_off, RC_OK, "a user who may not run holds no probe");
+}
+
 static void
 tell_rights(const struct sql *db, struct checkup *c, const struct row *r)
 {
@@ -268,13 +277,18 @@ tell_rights(const struct sql *db, struct checkup *c, const struct row *r)
 	    {"right-freeze", HAS_FREEZE, 2}, {"right-break", HAS_BREAK, 2}};
 	bool lease = db->mode == &lease_mode, named = db->mode == &mysql_named_mode,
 	     absent;
+	int64_t calls = 0;
 	int64_t has[HAS] = {0};
 
-	for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+	for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
 		(void)row_integer(r, groups[i].field, 0, 100, &has[groups[i].field]);
+		calls += has[groups[i].field];
+	}
 	checkup_tell(c, FIT, "user", NULL, "%s", row_words(r, HAS_USER));
 	absent = lease ? has[HAS_CALLS] < groups[0].all : !row_is(r, HAS_TABLE);
-	if (absent)
+	if (absent && lease && calls > 0 && !may_create(r))
+		tell_limited(c);
+	else if (absent)
 		tell_absence(db, c, r);
 	else if (!named && !row_is(r, HAS_DELETE))
 		fault_set(&c->hands_off, RC_OK,

@@ -117,7 +117,8 @@ mysql_explain_denial(const struct sql *db, struct fault *f)
 		rights = "SELECT, INSERT, DELETE ON DATABASE.dlock_grants";
 	return fault_set(f, RC_DENIED,
 	    "%s: this user may not use, or not create, dlock's tables and procedures; as an administrator run "
-	    "dlock help mysql-schema | mysql DATABASE, then GRANT %s TO the user",
+	    "dlock help mysql-schema | mysql DATABASE, then GRANT %s TO the user "
+	    "(roles with fewer rights: SETTING UP in dlock-mysql(7))",
 	    db->where, rights);
 }
 

@@ -134,7 +134,8 @@ pg_explain_denial(const struct sql *db, struct fault *f)
 	snprintf(right, sizeof right, "%.300s", f->text);
 	return fault_set(f, RC_DENIED,
 	    "%s; as an administrator of the database run dlock help pg-schema | psql DATABASE, "
-	    "then GRANT USAGE ON SCHEMA dlock TO the role, and EXECUTE on a function that was taken from it",
+	    "then GRANT USAGE ON SCHEMA dlock TO the role, and EXECUTE on a function that was taken from it "
+	    "(SETTING UP in dlock-pg(7))",
 	    right);
 }
 

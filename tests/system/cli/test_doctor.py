@@ -234,6 +234,7 @@ def test_who_may_only_lock(dlock, doctor, make_redis):
     status, found = doctor("-u", url)
     assert status == 1 and failed(found) == {"right-look", "right-break"}, found
     assert found["version"][0] == "warn" and found["right-run"][0] == "ok"
+    assert "worst" in found["round-trip"][1] and "-> see SETTING UP in dlock-redis(7)\n" in dlock.run("doctor", "-u", url).stdout
     assert stored(server) == []
 
 
@@ -530,6 +531,15 @@ def test_a_procedure_that_may_not_be_called(dlock, doctor, mysql_db, poor, right
     names = [f"dlock_{n}_3" for names in MY_RIGHTS.values() for n in names if n != MY_RIGHTS[right][-1]]
     status, found = doctor("-u", poor(*(f"EXECUTE ON PROCEDURE DB.{n}" for n in names)))
     assert right in failed(found) and status == (77 if right == "right-run" else 1), found
+
+
+def test_a_role_that_only_looks_is_not_told_to_make_tables(dlock, doctor, mysql_db, poor):
+    """They are there: the page of the backend has the rights that it lacks."""
+    assert dlock.run("run", "-u", mysql_db.url, "-k", "k", "true").status == 0
+    url = poor(*(f"EXECUTE ON PROCEDURE DB.dlock_{n}_3" for n in MY_RIGHTS["right-look"]))
+    status, found = doctor("-u", url)
+    assert status == 77 and failed(found) == {"right-run", "right-freeze", "right-break"}, found
+    assert "schema" not in found and "-> see SETTING UP in dlock-mysql(7)\n" in dlock.run("doctor", "-u", url).stdout
 
 
 def test_whose_sessions_may_be_ended(dlock, doctor, mysql_db, poor):
