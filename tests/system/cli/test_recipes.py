@@ -23,9 +23,10 @@ RECIPES, TOP, block_with, blocks, text_of, tried = (getattr(documents, name) for
 TRIED = ["--once \"$(date", "--done-within", "# nightly.service", "runs-on", "CI_JOB_URL", "pipeline {", "ssh build1", "ansible-playbook", "ansible.builtin",
          "FROM debian:12", "kind: CronJob", "ENTRYPOINT", "./manage migrate", "= :locked", "lock=$(dlock hold", "exec 9>",
          "-O path=/srv/locks/backup", "sudo --preserve", "-k geocoder", "./rebuild-cache", "$ dlock run -b file -k cache",
-         "-k account-7", "echo inner", "$(MAKE)", "--held-over", "metrics-file =", "alert: JobNotDone",
+         "-k account-7", "echo inner", "$(MAKE)", "--held-over", "exporter/dlock.prom", "alert: JobNotDone",
          "log = syslog", "journalctl --since", "$programname ==", "sed 's/.*{", "unless-frozen = all-deploys", "dlock freeze all-deploys",
-         "-k report --once-per", "Install dlock", "extends: .dlock", "skopeo copy", "COPY --from=registry"]
+         "-k report --once-per", "Install dlock", "extends: .dlock", "skopeo copy", "COPY --from=registry",
+         "install -m 640", "dlock-shop.prom"]
 
 
 def test_each_block_of_the_recipes_is_tried():
@@ -54,6 +55,21 @@ def test_a_host_that_comes_late_exits_at_once(try_it):
     words = re.search(r"^\.Ql (-n -E 0 --min-hold 30s)$", text_of(RECIPES).replace("\\-", "-"), re.M)[1].replace("30s", "4s")
     done = try_it(f"dlock run {words} -q -k nightly -- echo ran", f"dlock run {words} -q -k nightly -- echo ran; echo $?")
     assert done.stdout == "ran\n0\n"
+
+
+def test_what_is_rolled_out_can_be_used(tmp_path):
+    """As root of a host types it, with directories and a group of the test; the job's user is the test's."""
+    etc = tmp_path / "etc"
+    etc.mkdir()
+    section = block_with("dlock-shop.prom", RECIPES).replace("/var/lib/node_exporter", str(tmp_path))
+    (tmp_path / "dlock.conf").write_text(f"url = file://{tmp_path}\n{section}", encoding="utf-8")
+    (tmp_path / "redis.password").write_text("secret\n", encoding="utf-8")
+    typed = block_with("install -m 640", RECIPES).replace("/etc/", f"{etc}/").replace("-g dlock", f"-g {os.getegid()}")
+    done = tried(["set -e", f"export DLOCK_CONFIG={etc}/dlock.conf", typed.replace("runuser -u jobs -- ", ""), "dlock run -k shop/a -- echo ran"],
+                 tmp_path)
+    assert done.returncode == 0 and f"{etc}/dlock.conf:1" in done.stdout and done.stdout.endswith("ran\n"), done
+    assert (etc / "dlock" / "redis.password").stat().st_mode & 0o777 == 0o640
+    assert 'key="shop/a"' in (tmp_path / "dlock-shop.prom").read_text(encoding="utf-8")
 
 
 def test_an_alert_is_mailed_where_a_job_has_not_been_done(try_it):
@@ -504,7 +520,7 @@ def test_cron_mails_of_a_lock_that_is_held_too_long_and_of_nothing_else(dlock, t
 
 def test_prometheus_reads_what_the_rules_ask_for(dlock, tmp_path, try_it):
     yaml = pytest.importorskip("yaml")
-    setting, cron = (line.replace("/var/lib/node_exporter", str(tmp_path)) for line in block_with("metrics-file =", RECIPES).split("\n\n"))
+    setting, cron = (line.replace("/var/lib/node_exporter", str(tmp_path)) for line in block_with("exporter/dlock.prom", RECIPES).split("\n\n"))
     (tmp_path / "conf").write_text(setting)
     listed = cron.split("*  ")[1].strip().replace("/usr/local/bin/dlock", "dlock")
     assert dlock.run("run", "--config", tmp_path / "conf", "-u", f"file://{tmp_path}", "-k", "nightly", "true").status == 0
