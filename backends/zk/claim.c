@@ -350,22 +350,43 @@ claim_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 
 /* ---- release ---- */
 
+/*
+ * Our node has gone, but an attempt to delete it went unanswered: was it that, or was the lock taken by
+ * force before?  RC_AGAIN: nobody has answered that yet.
+ */
+static enum rc
+judge_gone(struct zk *z, instant until, struct fault *f)
+{
+	struct call *directory = lockdir_ask(&z->dir, ASK_GET, "", NULL);
+	enum rc rc = call_await(directory, until, f);
+	char *forcer = rc == RC_OK ? data_forcer(directory->text, z->node.token) : NULL;
+
+	if (forcer)
+		rc = refuse_broken(z->base.host, f, RC_LOST, z->where, forcer);
+	else if (rc != RC_AGAIN && rc != RC_STOP)
+		rc = RC_OK;
+	free(forcer);
+	call_drop(directory);
+	return rc;
+}
+
 enum rc
 claim_release(struct store *s, struct outcome o, instant until, struct fault *f)
 {
 	struct zk *z = zk_of(s);
 	/* the next one writes its node now: our end would take disk and processors from it */
-	bool alone = z->turn.place.n <= 1;
+	bool alone = z->turn.place.n <= 1, lost;
 	enum rc rc;
 
 	if (!z->dir.session || z->node.state == STATE_NONE)
 		return RC_OK;
 	rc = remove_node(z, o, until, f);
+	lost = rc == RC_LOST;
+	if (rc == RC_OK && z->node.state == STATE_GIVING)
+		rc = judge_gone(z, until, f);
 	z->leaves = rc == RC_OK && alone;
-	if (rc == RC_LOST && !state_is_holders(z->node.state))
-		rc = RC_OK;
-	if (rc == RC_LOST)
-		rc = say_who(z, NULL, until, f);
+	if (lost)
+		rc = state_is_holders(z->node.state) ? say_who(z, NULL, until, f) : RC_OK;
 	/*
 	 * Where we must not delete our node, or get nonsense for an answer, it goes with the
 	 * session alone: to ask again would be to keep that alive.

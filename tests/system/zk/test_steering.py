@@ -337,6 +337,22 @@ def test_force_while_the_holder_has_no_connection(dlock, at, tapped):
     assert done.status == 79 and "broken by bob@office" in done.stderr, done
 
 
+@pytest.mark.parametrize("words", [(), ("--limit", "1"), ("--once", "a")], ids=["plain", "unit", "job"])
+def test_force_before_a_release_whose_answer_is_lost(dlock, at, tapped, words):
+    """Its node has gone when it asks again, but not by its own first question."""
+    place, _, tap = tapped
+    holder = dlock.contend(place, "job", *words, command=("cat",)).held()
+    h = next(e for e in each(at, "job") if e["kind"] == "holder")
+    operations = (MULTI,) if words else (DELETE,)
+    tap.on(operations, lambda _: revoke(at, h, "force"))
+    tap.lose(operations, 1)
+    done = holder.finish()
+    assert tap.has_acted and tap.has_lost
+    assert done.status == 79 and "broken by bob@office" in done.stderr, done
+    if "--once" in words:
+        assert dlock.run("run", *at.words, "-k", "job", *words, "--", "echo", "ran").stdout == "ran\n"
+
+
 @pytest.mark.parametrize("data", [b"", b"an application's own", b'{"forced":1,"by":"eve"}'], ids=range(3))
 def test_note_of_who_has_forced_it(dlock, at, data):
     """It is kept in the lock's directory, if nothing of others stands there, and meant for one grant."""
