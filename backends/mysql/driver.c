@@ -196,6 +196,7 @@ static const struct lease_driver mysql_lease = {
     .hides_owner = true,
     .damaged = "a row in dlock's tables that dlock has not written",
     .clock = "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)",
+    .freeze_for_all = "freeze_key",
     .forget = "forget_run",
     .last = {"list_last", "list_jobs"},
     .done = {"list_ids", "list_done"},

@@ -243,8 +243,8 @@ lease_enter(
 	return rc;
 }
 
-static bool
-is_one_of_several(const struct sql *db)
+bool
+lease_is_one_of_several(const struct sql *db)
 {
 	return db->driver->lease->is_one_of_several &&
 	    db->driver->lease->is_one_of_several(db);
@@ -262,7 +262,7 @@ confirm_job(
 	int64_t named = 0;
 
 	while (rc == RC_OK && l->place.code == GRANTED && l->place.token != named &&
-	    is_one_of_several(l->db)) {
+	    lease_is_one_of_several(l->db)) {
 		named = l->place.token;
 		rc = lease_enter(l, alive_ms, until, g, f);
 	}

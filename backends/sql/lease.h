@@ -29,6 +29,8 @@
  *  7. Where several servers write, a write of another one may become visible between two statements
  *     of `enter`: it may read the runs before a release, and the holds after it.  So a job asks once
  *     more after a grant.  Whoever finds its own hold there sees all that was before that grant.
+ *     And a freeze changes the row of its key, as each grant does, so that the servers put the two
+ *     in an order: a grant that has not seen the freeze is committed before it, or not at all.
  *
  * Where a claim stands in the queue is what the server has said of it, and when to ask again
  * (struct lease_place).  A waiter sleeps until its turn, in the server or here.  Those who are
@@ -137,8 +139,10 @@ struct lease_driver {
 	bool releases_alone; /* release_alone is quicker, where nobody else was seen */
 	const char *damaged; /* what to call a row that no dlock has written */
 	const char *freeze;  /* how that is called; NULL: as the others */
-	const char *forget;  /* what forgets runs, also those that are kept apart */
-	const char *clock;   /* microseconds since 1970, of what all have */
+	/* what freezes for other servers that write, too; NULL: the same */
+	const char *freeze_for_all;
+	const char *forget; /* what forgets runs, also those that are kept apart */
+	const char *clock;  /* microseconds since 1970, of what all have */
 
 	struct lease_list last; /* of keys: the last runs */
 	struct lease_list done; /* of IDs: the last one that ended with 0 */
@@ -247,6 +251,9 @@ size_t lease_own_values(struct sql *, int which, instant until, struct sql_value
 
 /* Has the session our wake-up lock now?  NULL: as before. */
 void lease_note_own(struct lease *, const struct row *, int field);
+
+/* Do other servers write, too, as far as the connection that is there can tell? */
+bool lease_is_one_of_several(const struct sql *);
 
 /* Nothing that comes over this connection is believed any more. */
 enum rc lease_refuse_answer(struct lease *, struct fault *);

@@ -445,15 +445,28 @@ lease_revoke(struct sql *db, const struct target *target, const char *record, bo
 	return rc;
 }
 
+/*
+ * An older schema, or rights to that, has only what one server orders: that is enough where no other
+ * one writes.
+ */
 enum rc
 lease_freeze(struct sql *db, const char *key, const char *record, int64_t length,
     instant until, struct fault *f)
 {
 	const struct sql_value forever = SQL_TEXT(NULL);
+	const struct lease_driver *d = db->driver->lease;
 	struct question q = LEASE_QUESTION("freeze", 1, SQL_TEXT(key), SQL_TEXT(record),
 	    length == NEVER ? forever : SQL_INT(ns_to_ms(length)));
+	enum rc rc;
 
-	q.text = db->driver->lease->freeze;
+	q.text = d->freeze;
+	if (!d->freeze_for_all)
+		return sql_ask_created(db, &q, until, NULL, f);
+	q.procedure = d->freeze_for_all;
+	rc = sql_ask_created(db, &q, until, NULL, f);
+	if ((rc != RC_DENIED && rc != RC_CONFIG) || lease_is_one_of_several(db))
+		return rc;
+	q.procedure = "freeze";
 	return sql_ask_created(db, &q, until, NULL, f);
 }
 

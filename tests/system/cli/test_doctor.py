@@ -465,7 +465,7 @@ def test_a_pooler(dlock, doctor, pg_server, make_pooler):
 # ---- mysql ----
 
 MY_RIGHTS = {"right-run": ["take", "enter", "await", "renew", "release"], "right-look": ["list", "last_run"],
-             "right-freeze": ["freeze", "thaw"], "right-break": ["ask_back", "take_away"]}
+             "right-freeze": ["freeze_key", "thaw"], "right-break": ["ask_back", "take_away"]}
 
 
 @pytest.fixture
@@ -531,6 +531,13 @@ def test_a_procedure_that_may_not_be_called(dlock, doctor, mysql_db, poor, right
     names = [f"dlock_{n}_3" for names in MY_RIGHTS.values() for n in names if n != MY_RIGHTS[right][-1]]
     status, found = doctor("-u", poor(*(f"EXECUTE ON PROCEDURE DB.{n}" for n in names)))
     assert right in failed(found) and status == (77 if right == "right-run" else 1), found
+
+
+def test_a_right_to_the_older_freeze_will_do(dlock, doctor, mysql_db, poor):
+    assert dlock.run("run", "-u", mysql_db.url, "-k", "k", "true").status == 0
+    names = [n for n in sum(MY_RIGHTS.values(), ["freeze"]) if n != "freeze_key"]
+    status, found = doctor("-u", poor(*(f"EXECUTE ON PROCEDURE DB.dlock_{n}_3" for n in names)))
+    assert (status, found["right-freeze"][0]) == (0, "ok"), found
 
 
 def test_a_role_that_only_looks_is_not_told_to_make_tables(dlock, doctor, mysql_db, poor):

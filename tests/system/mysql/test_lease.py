@@ -200,6 +200,30 @@ def test_on_a_cluster_a_job_sees_a_release_that_came_while_it_was_granted(dlock,
     assert is_free(dlock, at, key="job")
 
 
+def test_a_freeze_changes_the_row_that_each_grant_changes(dlock, made):
+    """So of the two the servers of a cluster commit the second only if it has seen the first (histories of Galera)."""
+    last = made.value("SELECT last FROM dlock_keys WHERE k = 'job'")
+    for _ in range(2):
+        assert dlock.run("freeze", "-u", made.url, "-k", "job").status == 0
+        assert made.value("SELECT last FROM dlock_keys WHERE k = 'job'") > last
+        last = made.value("SELECT last FROM dlock_keys WHERE k = 'job'")
+
+
+def test_a_freeze_that_a_cluster_does_not_order_is_made_on_one_server_only(dlock, made, make_mysql_tamper):
+    """Where an older schema is there, which is another user's, or rights to that one."""
+    made.ask("CREATE OR REPLACE USER steers@'%'")
+    for procedure in ("list", "asker", "last_run", "list_last", "list_ids", "list_ended", "freeze"):
+        made.ask(f"GRANT EXECUTE ON PROCEDURE `{made.name}`.dlock_{procedure}_3 TO steers@'%'")
+    node = make_mysql_tamper(made.server.port, on_galera, ready=0).port
+    for status in (77, 78):
+        assert dlock.run("freeze", "-u", mysql_url(made.port, "steers", made.name), "-k", "job").status == 0
+        done = dlock.run("freeze", "-u", mysql_url(node, "steers", made.name), "-k", "job")
+        assert done.status == status and "dlock help mysql-schema | mysql" in done.stderr
+        made.ask("DROP PROCEDURE IF EXISTS dlock_freeze_key_3")
+        made.ask(f"GRANT EXECUTE, CREATE, CREATE ROUTINE ON `{made.name}`.* TO steers@'%'")
+    made.ask("DROP USER steers@'%'")
+
+
 # ---- what the procedures decide ----
 
 

@@ -346,7 +346,7 @@ def test_the_role_of_the_manual_that_runs(dlock, roles):
 
 
 # The procedures that the blocks grant, and what cannot be done without.
-NEEDS = {"list": "ls", "asker": "asker", "last_run": "status", "list_last": "ls --jobs", "list_ids": "ls --jobs", "list_ended": "shown", "forget_run": "forget", "ask_back": "break", "take_away": "break --force", "freeze": "freeze", "thaw": "thaw",
+NEEDS = {"list": "ls", "asker": "asker", "last_run": "status", "list_last": "ls --jobs", "list_ids": "ls --jobs", "list_ended": "shown", "forget_run": "forget", "ask_back": "break", "take_away": "break --force", "freeze_key": "freeze", "thaw": "thaw",
          "take": "run", "enter": "run -s", "find_ended": "run --no-retry", "release_run": "run --remember"}
 
 
@@ -371,7 +371,7 @@ def test_the_role_of_the_manual_that_runs_and_does_not_steer(dlock, roles):
     assert what_may(dlock, roles.own, roles.at("watcher")) == {*RUN, *LOOK, *JOBS}
     assert waits_and_renews(dlock, roles.own, roles.at("watcher"))
     assert run(dlock, roles.at("watcher"), "-n", "--newest", "--unless-frozen", "all", key="looks").status == 0
-    assert {*words} == {*NEEDS} - {"ask_back", "take_away", "freeze", "thaw", "forget_run"} | {"await", "renew", "release"}
+    assert {*words} == {*NEEDS} - {"ask_back", "take_away", "freeze_key", "thaw", "forget_run"} | {"await", "renew", "release"}
     at = roles.at("watcher")
     for procedure in words:
         roles.server.ask(f"REVOKE EXECUTE ON PROCEDURE app.dlock_{procedure}_3 FROM watcher@'%'")
