@@ -410,9 +410,7 @@ settle_program(struct params *p, struct fault *f)
 {
 	const struct backend *b = p->site.backend;
 	const struct site site = {NULL, p->site.settings, p->site.nsettings};
-	const char *own = p->cmd == CMD_RUN && b->runs_own
-	    ? b->runs_own(&site, p->command.argv)
-	    : NULL;
+	const char *own = b->runs_own ? b->runs_own(&site, p->command.argv) : NULL;
 
 	if (!own)
 		return RC_OK;
@@ -498,8 +496,7 @@ settle_asking(struct params *p, struct fault *f)
 	if (p->nkeys > 1 && (p->cmd & (CMD_BREAK | CMD_FORGET)))
 		return fault_set(f, RC_USAGE,
 		    "%s takes one key at a time; nothing was done", options_cmd(p->cmd));
-	if ((options[OPT_YES].cmds & p->cmd) && !p->steer.yes && !p->steer.token &&
-	    !say_can_ask())
+	if (!p->steer.yes && !p->steer.token && !say_can_ask())
 		return fault_set(f, RC_USAGE,
 		    "cannot ask you, since this is no terminal: say -y%s; nothing was done",
 		    p->cmd == CMD_BREAK ? ", or --token N, which dlock status shows"
@@ -513,7 +510,7 @@ settle_newest(struct params *p, struct fault *f)
 {
 	const struct said *of = said_of(p->said, OPT_NEWEST);
 
-	if (!p->before.newest || p->nkeys <= 1 || p->cmd == CMD_CONFIG)
+	if (!p->before.newest || p->nkeys <= 1)
 		return RC_OK;
 	return fault_set(f, said_wrong(of), "%s takes one key, and this run has %zu",
 	    said_call(of, OPT_NEWEST).text, p->nkeys);
@@ -541,7 +538,7 @@ settle_lease(struct params *p, struct fault *f)
 }
 
 /*
- * Refuses -E 0 but for a run.  From dlock hold, 0 says that the lock is held; from dlock wait,
+ * Refuses -E 0, which only a run has.  From dlock hold, 0 says that the lock is held; from dlock wait,
  * that it is free.
  */
 static enum rc
@@ -549,7 +546,7 @@ settle_conflict(struct params *p, struct fault *f)
 {
 	const struct said *of = said_of(p->said, OPT_CONFLICT);
 
-	if (!of || p->wait.conflict_status != 0 || !(p->cmd & (CMD_HOLD | CMD_WAIT)))
+	if (!of || p->wait.conflict_status != 0)
 		return RC_OK;
 	return fault_set(f, said_wrong(of), "%s 0: status 0 of dlock %s says that %s",
 	    said_call(of, OPT_CONFLICT).text, options_cmd(p->cmd),
@@ -569,7 +566,7 @@ settle_period(struct params *p, struct fault *f)
 	const struct said *of = said_of(p->said, OPT_AT_OFFSET);
 	struct period *per = &p->claim.period;
 
-	if (!of || (p->cmd & CMD_CONFIG) || (!per->kind && of->origin->by != BY_WORDS))
+	if (!of || (!per->kind && of->origin->by != BY_WORDS))
 		return RC_OK;
 	if (!per->kind)
 		return fault_set(f, RC_USAGE, "--at-offset needs --once-per");
@@ -696,10 +693,23 @@ read_run_words(struct args *w, struct fault *f)
 enum rc
 args_read(struct params *p, unsigned cmd, char **argv, struct fault *f)
 {
-	static enum rc (*const settle[])(struct params *, struct fault *) = {settle_site,
-	    settle_settings, settle_secret, settle_program, settle_lease, settle_newest,
-	    settle_look, settle_period, settle_runs, settle_conflict, settle_log,
-	    settle_asking};
+	static const struct {
+		unsigned cmds; /* which it concerns */
+		enum rc (*settle)(struct params *, struct fault *);
+	} steps[] = {
+	    {~0U, settle_site},
+	    {~0U, settle_settings},
+	    {~0U, settle_secret},
+	    {CMD_RUN, settle_program},
+	    {CMD_KEEPS | CMD_CONFIG | CMD_DOCTOR, settle_lease},
+	    {CMD_KEEPS, settle_newest},
+	    {CMD_LS | CMD_STATUS | CMD_FORGET, settle_look},
+	    {CMD_RUN, settle_period},
+	    {CMD_KEEPS | CMD_CONFIG, settle_runs},
+	    {CMD_HOLD | CMD_WAIT, settle_conflict},
+	    {~0U, settle_log},
+	    {CMD_BREAK | CMD_THAW | CMD_FORGET, settle_asking},
+	};
 	/* static: -fstack-clash-protection would touch all of it, 20 page faults */
 	static struct said_list all;
 	struct args args = {.next = argv, .params = p, .all = &all};
@@ -724,8 +734,9 @@ args_read(struct params *p, unsigned cmd, char **argv, struct fault *f)
 		rc = read_others(p, &all, f);
 	if (rc == RC_OK)
 		rc = cmd == CMD_RUN ? settle_command(&args, f) : settle_key(p, f);
-	for (size_t i = 0; i < sizeof settle / sizeof *settle && rc == RC_OK; i++)
-		rc = settle[i](p, f);
+	for (size_t i = 0; i < sizeof steps / sizeof *steps && rc == RC_OK; i++)
+		if (steps[i].cmds & cmd)
+			rc = steps[i].settle(p, f);
 	p->wait.persist = said_of(&all, OPT_WAIT);
 	return rc;
 }
