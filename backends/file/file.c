@@ -490,7 +490,7 @@ file_open(
 	f->fd = -1;
 	place_init(&f->place, -1, KIND_EXCLUSIVE, 0);
 	rc = directory_init(&f->dir, site->url, fault);
-	if (rc == RC_OK)
+	if (rc == RC_OK && site->nsettings > 0)
 		rc = setting_read(&f->base, site, fault);
 	if (rc == RC_OK && !f->path && !f->lock) {
 		*ret = &f->base;
@@ -507,13 +507,14 @@ file_acquire(struct store *s, const struct claim *claim, instant until, struct g
     struct fault *fault)
 {
 	struct file *f = file_of(s);
-	enum rc rc;
+	enum rc rc = RC_OK;
 
 	f->claim = claim;
 	f->use = DIRECTORY_MAKE;
 	file_name(f->name, claim->key, ".lock");
 	file_name(f->runs, claim->key, ".runs/");
-	rc = job_name_period(&claim->job, instant_epoch(), f->base.where, fault);
+	if (claim->job.per)
+		rc = job_name_period(&claim->job, instant_epoch(), f->base.where, fault);
 	if (rc == RC_OK)
 		rc = file_open_all(f, fault);
 	if (rc == RC_OK)
