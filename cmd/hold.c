@@ -448,14 +448,14 @@ await_delivery(pid_t front, int delivery, struct run *r, const _Atomic int *how)
 		return end_as(front, r->params, how); /* it cannot go on either */
 	while (n < 0) {
 		set[LOOP_OWN] = (struct pollfd){.fd = delivery, .events = POLLIN};
-		set[LOOP_OWN + 1] = (struct pollfd){
-		    .fd = parent_fd(&r->parent), .events = POLLIN};
-		loop_wait(&loop, set, LOOP_OWN + 2, parent_wake(&r->parent));
+		set[LOOP_OWN + 1] = (struct pollfd){.fd = r->parent.fd, .events = POLLIN};
+		loop_wait(&loop, set, LOOP_OWN + 2,
+		    r->parent.pid ? parent_wake(&r->parent) : NEVER);
 		if (set[LOOP_OWN].revents)
 			n = read(delivery, &byte, 1);
 		while (n < 0 && loop_signal(&loop, &info))
 			asker_take_signal(front, &loop, &info);
-		if (n < 0 && parent_ends(&r->parent))
+		if (n < 0 && r->parent.pid && parent_ends(&r->parent))
 			kill(front, SIGTERM); /* an end, whoever ignores TERM: S2 */
 	}
 	return n > 0 ? 0 : end_as(front, r->params, how);
@@ -480,7 +480,8 @@ hold_lock(struct params *p)
 	    .print = deliver_grant,
 	    .leave = leave_asker,
 	    .asker = getpid()};
-	struct run r = {.params = p, .origin = &origin, .ward = &script.ward};
+	struct run r = {
+	    .params = p, .origin = &origin, .ward = &script.ward, .parent.fd = -1};
 	struct fault fault;
 	int delivery[2];
 	pid_t front;
@@ -492,7 +493,8 @@ hold_lock(struct params *p)
 	record_find_user(p);
 	start_origin(&origin);
 	rc = settle_script(&script, p, &origin, &fault);
-	if (rc == RC_OK) /* until the lock is held, whichever process it is for */
+	/* until the lock is held, whichever process it is for */
+	if (rc == RC_OK && p->with_parent)
 		rc = parent_watch(&r.parent, p, &fault);
 	if (rc != RC_OK) {
 		say_last("%s", fault.text);

@@ -130,7 +130,8 @@ look_open(struct looker *l, const struct params *p, unsigned caps, struct fault 
 	if (rc == RC_OK) {
 		l->patience = look_connect_timeout(&l->where.site);
 		rc = b->open(&l->store, &l->host, &l->where.site, f);
-		rc = said_blame(p, &l->where.site, &l->host, rc, f);
+		if (rc == RC_USAGE)
+			rc = said_blame(p, &l->where.site, &l->host, f);
 	}
 	if (rc != RC_OK)
 		return rc;

@@ -28,12 +28,6 @@ params_keys(const struct params *p)
 	return all;
 }
 
-bool
-params_is_reported(const struct params *p)
-{
-	return p->show.status_fd >= 0 || p->show.log.kind != LOG_NOWHERE;
-}
-
 const char *
 params_lone_user(const struct params *p, const char *url, size_t *n)
 {

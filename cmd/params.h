@@ -173,9 +173,6 @@ struct clean params_keys(const struct params *);
  */
 const char *params_awaited(const struct params *, unsigned i);
 
-/* Is there a reader of events, who is told of a grant when it is there? */
-bool params_is_reported(const struct params *);
-
 /* Does what mask_lone_user() does, and finds none where -O password-file= gives the password. */
 const char *params_lone_user(const struct params *, const char *url, size_t *n);
 

@@ -82,7 +82,8 @@ static int
 run_run(struct params *p)
 {
 	struct origin origin;
-	struct run r = {.params = p, .origin = &origin, .ward = &command_ward};
+	struct run r = {
+	    .params = p, .origin = &origin, .ward = &command_ward, .parent.fd = -1};
 	struct fault fault;
 	struct verdict v;
 
@@ -90,7 +91,7 @@ run_run(struct params *p)
 	r.path = command_find(p->command.argv[0]);
 	if (!r.path) {
 		v = no_command(p, errno);
-	} else if (parent_watch(&r.parent, p, &fault) != RC_OK) {
+	} else if (p->with_parent && parent_watch(&r.parent, p, &fault) != RC_OK) {
 		v = (struct verdict){.status = STATUS_USAGE, .name = "usage"};
 		snprintf(v.line, sizeof v.line, "%s; nothing was run", fault.text);
 	} else {

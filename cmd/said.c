@@ -224,7 +224,7 @@ said_apply(struct said_list *all, int first, int end, struct params *p, struct f
 		rc = check_contradiction(all, i, f);
 		if (rc == RC_OK && i == OPT_OPTION)
 			rc = apply_settings(all, p, f);
-		else if (rc == RC_OK && i == OPT_UNLESS_FROZEN)
+		else if (rc == RC_OK && s && i == OPT_UNLESS_FROZEN)
 			rc = apply_each(s, p, f);
 		else if (rc == RC_OK && s && (i != OPT_KEY || s->origin->by != BY_WORDS))
 			rc = apply(s, p, f);
@@ -263,15 +263,13 @@ blame(const struct said *s, struct fault *f)
 }
 
 enum rc
-said_blame(const struct params *p, const struct site *site, struct host *host, enum rc rc,
-    struct fault *f)
+said_blame(
+    const struct params *p, const struct site *site, struct host *host, struct fault *f)
 {
 	const size_t told = site->nsettings - p->site.nsettings; /* by the outer run */
 	const struct said *url;
 	size_t n = 0;
 
-	if (rc != RC_USAGE)
-		return rc;
 	while (n <= site->nsettings && !is_met_with(p, *site, n, host, f))
 		n++;
 	if (n > told && n <= site->nsettings)

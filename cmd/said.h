@@ -133,6 +133,6 @@ enum rc said_apply(
  * it blames the later one.
  */
 enum rc said_blame(
-    const struct params *, const struct site *, struct host *, enum rc, struct fault *);
+    const struct params *, const struct site *, struct host *, struct fault *);
 
 #endif

@@ -158,13 +158,6 @@ command_objection(const struct ward *w)
 }
 
 static bool
-command_prepare(struct run *r)
-{
-	(void)r;
-	return true;
-}
-
-static bool
 command_tell(const struct run *r, const char *text)
 {
 	(void)r;
@@ -397,7 +390,8 @@ command_changed(struct keeper *k, int status)
 		news_send(&k->news, MSG_SUSPENDED, WSTOPSIG(status), "");
 	} else if (WIFCONTINUED(status)) {
 		news_send(&k->news, MSG_RESUMED, 0, "");
-		keeper_job_wake_front(k);
+		if (atomic_load(&k->page->front.mirrored))
+			keeper_job_wake_front(k);
 	} else {
 		check_gate(k); /* "could not be executed" comes before "has ended" */
 		if (k->keep.phase == PH_ASK)
@@ -493,7 +487,6 @@ command_stop(struct keeper *k, const struct aim *aim)
 
 static const struct ward_ops command_ops = {
     .objection = command_objection,
-    .prepare = command_prepare,
     .tell = command_tell,
     .begin = command_begin,
     .start = command_start,

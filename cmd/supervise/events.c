@@ -87,12 +87,10 @@ events_message(const struct params *p, const struct msg *m)
 	    [MSG_STOPPING] = {"stopping", NULL, "reason"},
 	    [MSG_NOTICE] = {"notice", NULL, "message"},
 	};
-	/* the pages of a stack are touched even if nobody listens */
-	static char line[LINE_BYTES];
+	char line[LINE_BYTES];
 	struct json j;
 
-	if (p->show.status_fd < 0 || (size_t)m->kind >= sizeof shapes / sizeof *shapes ||
-	    !shapes[m->kind].event)
+	if ((size_t)m->kind >= sizeof shapes / sizeof *shapes || !shapes[m->kind].event)
 		return;
 	events_begin(&j, line, p, shapes[m->kind].event);
 	if (m->kind == MSG_GRANTED) {
@@ -116,12 +114,9 @@ events_message(const struct params *p, const struct msg *m)
 void
 events_verdict(const struct params *p, const struct verdict *v)
 {
-	/* the pages of a stack are touched even if nobody listens */
-	static char line[LINE_BYTES];
+	char line[LINE_BYTES];
 	struct json j;
 
-	if (p->show.status_fd < 0)
-		return;
 	events_begin(&j, line, p, "verdict");
 	json_put_string(&j, "verdict", v->name);
 	json_put_number(&j, "status", v->status);
@@ -158,8 +153,7 @@ events_log_grant(const struct run *r)
 	    .token = token};
 	char before[750], after[100];
 
-	if (r->params->show.log.kind == LOG_NOWHERE ||
-	    atomic_exchange(&r->page->log.granted, true))
+	if (atomic_exchange(&r->page->log.granted, true))
 		return;
 	log_times(r, &l.waited, &l.held);
 	l.held = -1;
@@ -228,11 +222,8 @@ events_log_end(const struct params *p, const struct verdict *v)
 	    .waited = v->waited ? v->waited : -1,
 	    .held = v->held ? v->held : -1,
 	    .message = v->line};
-	/* the pages of a stack are touched even where there is no log */
-	static char before[sizeof v->line + 20];
+	char before[sizeof v->line + 20];
 
-	if (p->show.log.kind == LOG_NOWHERE)
-		return;
 	if (*v->line)
 		snprintf(before, sizeof before, "%s (%s by ", v->line, part_of(p, v));
 	else
@@ -249,8 +240,7 @@ events_log_orphan(const struct run *r, const struct ending *e, const char *words
 	bool granted = atomic_load(&r->page->granted_at);
 	struct verdict v;
 
-	if (r->params->show.log.kind == LOG_NOWHERE ||
-	    r->params->show.log.kind == LOG_TO_FD ||
+	if (r->params->show.log.kind == LOG_TO_FD ||
 	    atomic_exchange(&r->page->log.ended, true))
 		return;
 	if (granted && ward_knows(r))

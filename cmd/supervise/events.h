@@ -9,8 +9,8 @@
 #include "run.h"
 
 /*
- * Without --status-fd these do nothing.  A full pipe loses events, never time; the
- * verdict waits a little.
+ * Where there is a --status-fd.  A full pipe loses events, never time; the verdict waits a
+ * little.
  */
 void events_message(const struct params *, const struct msg *);
 void events_verdict(const struct params *, const struct verdict *);
@@ -18,7 +18,7 @@ void events_verdict(const struct params *, const struct verdict *);
 /*
  * ---- the log ----
  *
- * Without --log these do nothing.
+ * Where there is a --log.
  */
 
 /* The lock is granted, and (a hold) delivered: once, in the front, or when it is dead the keeper. */

@@ -250,15 +250,16 @@ stop_command(struct front *f)
 	loss_tell(f->run, &silence, "");
 	aim = front_aim(f);
 	tree_signal(f->keeper.pid, &aim);
-	events_message(
-	    f->params, &(struct msg){.kind = MSG_STOPPING, .number = END_LOST});
+	if (f->params->show.status_fd >= 0)
+		events_message(
+		    f->params, &(struct msg){.kind = MSG_STOPPING, .number = END_LOST});
 }
 
 /* Does what is due by now; returns when to look again. */
 static instant
 watch_keeper(struct front *f)
 {
-	const struct watch_page view = guard_view(f->page, front_has_grant(f));
+	const struct watch_page view = page_view(f->page, front_has_grant(f));
 	struct watch_due due;
 
 	if (instant_now() >= f->elders.look_at)
@@ -297,8 +298,9 @@ watch_keeper(struct front *f)
 static instant
 listen_from(const struct run *r)
 {
-	bool awaited = r->ward->is_hold || r->params->show.verbose ||
-	    params_is_reported(r->params);
+	const struct params_show *show = &r->params->show;
+	bool awaited = r->ward->is_hold || show->verbose || show->status_fd >= 0 ||
+	    show->log.kind != LOG_NOWHERE;
 
 	return awaited ? NEVER : instant_now() + LISTEN_LATER;
 }
@@ -317,8 +319,7 @@ poll_keeper(struct front *f, struct pollfd *set)
 		f->keeper.listen_from = NEVER;
 	set[SLOT_LINK] = (struct pollfd){.fd = f->keeper.link,
 	    .events = f->keeper.listen_from == NEVER ? POLLIN : POLLRDHUP};
-	set[SLOT_PARENT] = (struct pollfd){
-	    .fd = parent_fd(&f->with_parent), .events = POLLIN};
+	set[SLOT_PARENT] = (struct pollfd){.fd = f->with_parent.fd, .events = POLLIN};
 	for (size_t i = 0; i < n; i++)
 		set[SLOT_ANCHOR + i] = (struct pollfd){
 		    .fd = f->keeper.anchors.fds[i], .events = POLLRDHUP};
@@ -352,7 +353,8 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 {
 	char words[1000];
 
-	events_message(f->params, m);
+	if (f->params->show.status_fd >= 0)
+		events_message(f->params, m);
 	switch (m->kind) {
 	case MSG_WAITING:
 	case MSG_RETRYING:
@@ -487,7 +489,8 @@ conclude(struct front *f)
 	};
 	struct verdict v;
 
-	witness_end(&f->witness);
+	if (f->witness.pid)
+		witness_end(&f->witness);
 	waiting_end(&f->waiting, 0);
 	*state = '\0';
 	if (f->end.ending.kind == END_REFUSED)
@@ -564,10 +567,13 @@ front_wake(const struct front *f, instant watch_at)
 {
 	instant wake = instant_first(watch_at, f->waiting.line.next);
 
-	wake = instant_first(
-	    wake, instant_first(front_signals_wake(f), f->threat.warn_at));
+	wake = instant_first(wake, f->suspension.at);
+	wake = instant_first(wake, f->threat.warn_at);
 	wake = instant_first(wake, f->keeper.listen_from);
-	wake = instant_first(wake, parent_wake(&f->with_parent));
+	if (instant_now() < f->witness_at) /* later it is the grant that is waited for */
+		wake = instant_first(wake, f->witness_at);
+	if (f->with_parent.pid)
+		wake = instant_first(wake, parent_wake(&f->with_parent));
 	return wake;
 }
 
@@ -583,7 +589,7 @@ take_signals(struct front *f, bool came)
 		    &(struct received){.sig = info.ssi_signo,
 			.code = info.ssi_code,
 			.sender = info.ssi_pid});
-	if (!f->end.over && parent_ends(&f->with_parent))
+	if (!f->end.over && f->with_parent.pid && parent_ends(&f->with_parent))
 		front_signals_take(f,
 		    &(struct received){
 			.sig = SIGTERM, .code = SI_KERNEL, .parent = true});
@@ -600,7 +606,10 @@ front_turn(struct front *f)
 	if (f->end.over)
 		return;
 	show_waiting(f);
-	front_signals_look(f);
+	if (front_has_grant(f) && instant_now() >= f->witness_at) {
+		f->witness_at = NEVER;
+		witness_begin(&f->witness);
+	}
 	n = poll_keeper(f, set);
 	loop_wait(&f->loop, set, n, front_wake(f, wake));
 	if (set[SLOT_LINK].revents || atomic_load(&f->page->end.final))
@@ -611,10 +620,11 @@ front_turn(struct front *f)
 			watch_adrift(&f->watch, instant_now());
 		}
 	take_signals(f, set[LOOP_SIGNAL].revents);
-	if (front_has_grant(f))
+	if (front_has_grant(f) && f->suspension.put_off)
 		front_signals_granted(f);
 	/* later than a signal that would end it */
-	if (front_has_grant(f) && ward_delivery(f->run) == UNDELIVERED)
+	if (front_has_grant(f) && f->run->ward->is_hold &&
+	    ward_delivery(f->run) == UNDELIVERED)
 		deliver(f);
 	log_grant(f);
 	if (!f->end.over && instant_now() >= f->suspension.at)
@@ -632,7 +642,7 @@ front_run(const struct run *r, pid_t keeper)
 	while (!front.end.over)
 		front_turn(&front);
 	v = conclude(&front);
-	if (signal_suspends(v.signal) || v.again)
+	if (v.again || (v.signal && signal_suspends(v.signal)))
 		part_with_keeper(&front);
 	return v;
 }

@@ -241,8 +241,6 @@ front_signals_suspended(struct front *f, int sig)
 void
 front_signals_granted(struct front *f)
 {
-	if (!f->suspension.put_off)
-		return;
 	loop_hear_suspends(&f->loop, true);
 	f->suspension.put_off = false;
 }
@@ -365,41 +363,17 @@ front_signals_take(struct front *f, const struct received *r)
 	pass_on(f, &m);
 }
 
-/* ---- the witness ---- */
-
 /*
- * A command that is over sooner is spared the price; so are runs whose command is not in our
- * group, or which have children already: see kill_everything().
+ * The witness is for a command in our group.  One that is over sooner is spared its price; so are
+ * runs that have children already: see kill_everything().
  */
-static instant
-witness_from(const struct run *r)
-{
-	return r->origin->has_tty && !r->ward->is_hold && !r->has_elders
-	    ? instant_now() + LISTEN_LATER
-	    : NEVER;
-}
-
 void
 front_signals_begin(struct front *f)
 {
-	f->witness_at = witness_from(f->run);
+	const struct run *r = f->run;
+	bool witnessed = r->origin->has_tty && !r->ward->is_hold && !r->has_elders;
+
+	f->witness_at = witnessed ? instant_now() + LISTEN_LATER : NEVER;
 	f->suspension.guard.fd = -1;
 	f->suspension.at = NEVER;
-}
-
-void
-front_signals_look(struct front *f)
-{
-	if (instant_now() < f->witness_at || !front_has_grant(f))
-		return;
-	f->witness_at = NEVER;
-	witness_begin(&f->witness);
-}
-
-instant
-front_signals_wake(const struct front *f)
-{
-	return instant_now() < f->witness_at
-	    ? instant_first(f->suspension.at, f->witness_at)
-	    : f->suspension.at;
 }

@@ -19,12 +19,6 @@ struct received {
 /* Before all others. */
 void front_signals_begin(struct front *);
 
-/* When there is something to do, for front_signals_look() or front_signals_suspend(). */
-instant front_signals_wake(const struct front *);
-
-/* Begins the witness, when it is time. */
-void front_signals_look(struct front *);
-
 /* Reaps what has ended below us. */
 void front_signals_reap(struct front *);
 
@@ -41,8 +35,8 @@ void front_signals_suspended(struct front *, int sig);
 void front_signals_suspend(struct front *);
 
 /*
- * The lock is granted.  A suspension that was put off now means the command: signals that suspend
- * are heard again.
+ * The lock is granted, and a suspension was put off.  It now means the command: signals that
+ * suspend are heard again.
  */
 void front_signals_granted(struct front *);
 

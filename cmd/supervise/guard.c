@@ -17,19 +17,6 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-struct watch_page
-guard_view(const struct page *s, bool granted)
-{
-	return (struct watch_page){
-	    .granted = granted,
-	    .finished = atomic_load(&s->end.finished),
-	    .stopping = atomic_load(&s->stopping),
-	    .term_at = atomic_load(&s->term_at),
-	    .kill_at = atomic_load(&s->kill_at),
-	    .alive_at = atomic_load(&s->alive_at),
-	};
-}
-
 /*
  * It ends with the front, keeps nothing of the user's open, and no anchor, and is in no job of
  * a shell.
@@ -57,7 +44,7 @@ watch_alone(const struct page *s, struct watch w, int link)
 	sigemptyset(&none);
 	loop_open(&loop, &none); /* without a timer it still waits, though not as well */
 	do {
-		view = guard_view(s, true);
+		view = page_view(s, true);
 		due = watch(&w, instant_now(), &view);
 		set[LOOP_OWN] = (struct pollfd){.fd = link, .events = POLLRDHUP};
 		if (due.duty == DUTY_NONE)

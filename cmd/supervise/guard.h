@@ -12,7 +12,6 @@
 #define DLOCK_GUARD_H
 
 #include "page.h"
-#include "watch.h"
 
 struct guard {
 	pid_t pid; /* a child of ours; 0: there is none */
@@ -26,8 +25,5 @@ struct guard {
 struct guard guard_begin(const struct page *, const struct watch *, int link);
 
 void guard_end(struct guard *);
-
-/* What the page says now. */
-struct watch_page guard_view(const struct page *, bool granted);
 
 #endif

@@ -54,13 +54,13 @@ obey_signal(struct keeper *k, struct signal_case *c)
 static void
 take_signal(struct keeper *k, int sig)
 {
-	struct signal_case c = {
-	    .sig = sig, .getter = BY_KEEPER, .ends = signal_is_end(sig)};
+	struct signal_case c = {.sig = sig, .getter = BY_KEEPER};
 
 	if (sig == SIGCHLD) {
 		k->run->ward->ops->signal(k, DEED_REAP, &c);
 		return;
 	}
+	c.ends = signal_is_end(sig);
 	obey_signal(k, &c);
 	if (c.state != SIGNAL_WAITS)
 		react(k, EV_TERMINATED, sig);
@@ -163,15 +163,15 @@ enum {
 	SLOT_WARD,
 	SLOT_BACKEND,
 	SLOT_ALERT,
-	SLOT_OUTER, /* the listener's; behind it the peers' */
+	SLOT_SOCKET, /* the listener's; behind it the peers' */
 };
 
 bool
 incoming_wait(struct keeper *k, int fd, short events, instant until)
 {
-	struct pollfd set[SLOT_OUTER + 1 + k->socket.n];
+	struct pollfd set[SLOT_SOCKET + 1 + k->socket.n];
 	struct signalfd_siginfo info;
-	nfds_t n = SLOT_OUTER + join_outer_poll(&k->socket, set + SLOT_OUTER);
+	nfds_t n = SLOT_SOCKET + join_outer_poll(&k->socket, set + SLOT_SOCKET);
 
 	until = instant_first(until, k->run->ward->ops->await(k, &set[SLOT_WARD]));
 	set[SLOT_LINK] = (struct pollfd){.fd = k->news.link, .events = POLLIN};
@@ -184,7 +184,8 @@ incoming_wait(struct keeper *k, int fd, short events, instant until)
 	loop_wait(&k->loop, set, n, instant_first(until, k->job.leave_at));
 	if (k->job.leave_at != NEVER && instant_now() >= k->job.leave_at)
 		keeper_job_leave_session(k);
-	keeper_job_look(k);
+	if (instant_now() >= k->job.look_at)
+		keeper_job_look(k);
 	atomic_store(&k->page->alive_at, instant_now());
 	k->run->ward->ops->look(k, &set[SLOT_WARD]);
 	if (set[LOOP_SIGNAL].revents)
@@ -192,7 +193,8 @@ incoming_wait(struct keeper *k, int fd, short events, instant until)
 			take_signal(k, info.ssi_signo);
 	if (set[SLOT_LINK].revents)
 		hear_front(k);
-	serve_inner_runs(k, set + SLOT_OUTER);
+	if (set[SLOT_SOCKET].revents || k->socket.n > 0 || k->socket.spares)
+		serve_inner_runs(k, set + SLOT_SOCKET);
 	if (set[SLOT_ALERT].revents)
 		react(k, EV_ALERT, 0);
 	return set[SLOT_BACKEND].revents != 0;

@@ -410,11 +410,10 @@ static const struct backend join_backend = {
 enum rc
 join_inner_open(struct store **ret, struct join_inner *k, struct fault *f)
 {
-	const char *addresses = getenv("DLOCK_KEEPER");
 	enum rc rc = RC_LOST;
 
 	k->keeper = -1;
-	if (addresses && *addresses && (identify(k) || k->where->unknown))
+	if (identify(k) || k->where->unknown)
 		rc = search(k, JOIN_HOLD, f);
 	if (rc != RC_OK) {
 		leave(k);

@@ -38,7 +38,7 @@ struct join_inner {
 };
 
 /*
- * RC_OK: *ret is the store of a hold that is joined; or it is untouched if no keeper holds
+ * Asks the keepers of DLOCK_KEEPER, where it is set.  RC_OK: *ret is the store of a hold that is joined; or it is untouched if no keeper holds
  * any of the run's keys: take them from the server then.  RC_USAGE: that server is not to
  * be known (any more); or the run has a job, which is remembered with a release, and a
  * joined hold has none.  RC_AGAIN: an outer keeper is there but does not answer.

@@ -113,6 +113,8 @@ join_site_find(struct join_site *w, const struct params *p)
 	w->site = (struct site){p->site.url, p->site.settings, p->site.nsettings};
 	w->secret = false;
 	w->unknown = NULL;
+	if (!addresses)
+		return;
 	while (life == KEEPER_ENDED && join_address_next_of(&addresses, p, &a)) {
 		life = join_address_life(&a);
 		if (life == KEEPER_ENDED && !ended && names_server(&a))

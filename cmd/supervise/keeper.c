@@ -472,6 +472,7 @@ keeper_run(const struct run *r)
 	if (!keeper.keep.ending.stuck)
 		lock_close(&keeper.lock);
 	log_for_front(&keeper);
-	await_question(&keeper);
+	if (r->ward->is_hold)
+		await_question(&keeper);
 	_exit(0);
 }

@@ -46,15 +46,13 @@ keeper_job_leave_directory(struct keeper *k)
 void
 keeper_job_wake_front(const struct keeper *k)
 {
-	if (k->news.link >= 0 && atomic_load(&k->page->front.mirrored))
+	if (k->news.link >= 0)
 		kill(getppid(), SIGCONT);
 }
 
 void
 keeper_job_drop_guard(struct keeper *k)
 {
-	if (k->job.guard[0] < 0)
-		return;
 	fcntl(k->job.guard[0], F_SETFL, O_NONBLOCK);
 	close(k->job.guard[0]);
 	close(k->job.guard[1]);
@@ -91,8 +89,6 @@ keeper_job_look(struct keeper *k)
 {
 	bool guarded = k->job.guard[0] >= 0, sleeps;
 
-	if (instant_now() < k->job.look_at)
-		return;
 	k->job.look_at = instant_now() + k->params->terms.ttl / 4;
 	sleeps = k->keep.phase == PH_HOLD && k->news.link >= 0 &&
 	    !atomic_load(&k->page->front.guarded) && process_state(getppid()) == 'T';

@@ -29,13 +29,13 @@ void keeper_job_leave_session(struct keeper *);
 void keeper_job_leave_directory(struct keeper *);
 
 /*
- * Looks at the front, if it is time.  A front that SIGSTOP has suspended (`kill -STOP %1`), or
+ * Looks at the front, when it is time.  A front that SIGSTOP has suspended (`kill -STOP %1`), or
  * had no process left for a guard (guard.h), would sleep on when we are killed.  The kernel is
  * told to continue it then.
  */
 void keeper_job_look(struct keeper *);
 
-/* Our end is not to continue a front that SIGSTOP has suspended. */
+/* There is a guard: our end is not to continue a front that SIGSTOP has suspended. */
 void keeper_job_drop_guard(struct keeper *);
 
 /* To a front that is suspended because the command was: the command goes on, or is gone. */

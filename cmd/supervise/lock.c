@@ -12,6 +12,7 @@
 #include "backends/common/secret.h"
 #include "backends/common/trace.h"
 #include "backends/multi.h"
+#include "cmd/environment.h"
 #include "cmd/record.h"
 #include "cmd/said.h"
 #include "loop.h"
@@ -57,13 +58,15 @@ lock_init(struct lock *l, const struct params *p, const struct join_site *where,
 
 /* ---- opening ---- */
 
-/* At an outer keeper, or else at the run's backend. */
+/* At an outer keeper, if there is one, or else at the run's backend. */
 static enum rc
 open_store(struct lock *l, struct fault *f)
 {
 	const struct params *p = l->params;
-	enum rc rc = join_inner_open(&l->store, &l->outer, f);
+	enum rc rc = RC_OK;
 
+	if (environment_get("DLOCK_KEEPER"))
+		rc = join_inner_open(&l->store, &l->outer, f);
 	l->nested = l->store != NULL;
 	if (rc != RC_OK || l->store)
 		return rc;
@@ -77,7 +80,9 @@ open_store(struct lock *l, struct fault *f)
 	else
 		rc = p->site.backend->open(
 		    &l->store, l->outer.base.host, &l->outer.where->site, f);
-	return said_blame(p, &l->outer.where->site, l->outer.base.host, rc, f);
+	return rc == RC_USAGE
+	    ? said_blame(p, &l->outer.where->site, l->outer.base.host, f)
+	    : rc;
 }
 
 enum rc
@@ -100,12 +105,12 @@ lock_open(struct lock *l, struct fault *f)
 
 /* ---- the calls ---- */
 
-/* With several keys it is told of each of them, by multi.c. */
+/* For -v.  With several keys multi.c tells of each of them. */
 static void
 tell_call(struct lock *l, const char *call, instant began, enum rc rc,
     const struct grant *g, const struct fault *f)
 {
-	if (!is_multi(l))
+	if (l->outer.base.host->tell && !is_multi(l))
 		trace_call(l->outer.base.host, l->store, NULL, call, began, rc, g, f);
 }
 

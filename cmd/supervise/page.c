@@ -35,6 +35,19 @@ page_ending(const struct page *s)
 	};
 }
 
+struct watch_page
+page_view(const struct page *s, bool granted)
+{
+	return (struct watch_page){
+	    .granted = granted,
+	    .finished = atomic_load(&s->end.finished),
+	    .stopping = atomic_load(&s->stopping),
+	    .term_at = atomic_load(&s->term_at),
+	    .kill_at = atomic_load(&s->kill_at),
+	    .alive_at = atomic_load(&s->alive_at),
+	};
+}
+
 const char *
 page_where(const struct page *s)
 {

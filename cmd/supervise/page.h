@@ -10,6 +10,7 @@
 #define DLOCK_PAGE_H
 
 #include "verdict.h"
+#include "watch.h"
 
 #include <stdatomic.h>
 #include <sys/types.h>
@@ -79,6 +80,9 @@ void page_free(struct page *);
 /* How it ended, as far as the keeper has decided it: a front may read it at any moment. */
 void page_put_ending(struct page *, const struct ending *);
 struct ending page_ending(const struct page *);
+
+/* What the watch looks at, as it is now. */
+struct watch_page page_view(const struct page *, bool granted);
 
 /* The server's name, not cleaned; "" while it is not known. */
 const char *page_where(const struct page *);

@@ -26,8 +26,6 @@ parent_watch(struct parent *p, const struct params *params, struct fault *f)
 {
 	pid_t pid = getppid();
 
-	if (!params->with_parent)
-		return RC_OK;
 	if (pid == 0)
 		return refuse_parent(params,
 		    "the parent process is in another pid namespace, and its end cannot be seen from here",
@@ -56,20 +54,14 @@ parent_ends(struct parent *p)
 {
 	struct pollfd set = {.fd = p->fd, .events = POLLIN};
 
-	if (!p->pid || (p->fd >= 0 ? poll(&set, 1, 0) <= 0 : getppid() == p->pid))
+	if ((p->fd >= 0 ? poll(&set, 1, 0) <= 0 : getppid() == p->pid))
 		return false;
-	p->pid = 0;
+	*p = (struct parent){.fd = -1};
 	return true;
-}
-
-int
-parent_fd(const struct parent *p)
-{
-	return p->pid ? p->fd : -1;
 }
 
 instant
 parent_wake(const struct parent *p)
 {
-	return p->pid && p->fd < 0 ? instant_now() + PARENT_AGAIN : NEVER;
+	return p->fd < 0 ? instant_now() + PARENT_AGAIN : NEVER;
 }

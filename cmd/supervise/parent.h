@@ -14,20 +14,20 @@
 
 struct parent {
 	pid_t pid; /* 0: it is not watched, or its end has been seen */
-	int fd; /* readable when it has ended; -1: this kernel or sandbox has no pidfds */
+	/* readable when it has ended; -1: it is not watched, or there are no pidfds here */
+	int fd;
 };
 
-/* Begins to watch it, if --with-parent is given.  RC_USAGE: its end cannot be seen. */
+/* Begins to watch it, for --with-parent.  RC_USAGE: its end cannot be seen. */
 enum rc parent_watch(struct parent *, const struct params *, struct fault *);
 
 /* Watches it no longer. */
 void parent_forget(struct parent *);
 
-/* Has it ended?  True once. */
+/* Has it ended, while it is watched?  True once: from then on it is not. */
 bool parent_ends(struct parent *);
 
-/* What to poll for its end, and when to look whatever the poll says. */
-int parent_fd(const struct parent *);
+/* When to look, while it is watched, whatever a poll of fd says. */
 instant parent_wake(const struct parent *);
 
 #endif

@@ -163,8 +163,10 @@ report(struct keeper *k, bool lingers)
 	atomic_store(&k->page->end.lingers, lingers);
 	react_report(k);
 	react_answer_release(k);
-	keeper_job_drop_guard(k); /* who has suspended the front wants it so */
-	keeper_job_wake_front(k);
+	if (k->job.guard[0] >= 0)
+		keeper_job_drop_guard(k); /* who has suspended the front wants it so */
+	if (atomic_load(&k->page->front.mirrored))
+		keeper_job_wake_front(k);
 }
 
 static void

@@ -113,7 +113,9 @@ prepare_keeper(struct run *r)
 	r->front = getpid();
 	r->shown = r->ward->outsider ? r->ward->outsider->pid : r->front;
 	record_write(r->record, r->params, r->shown, r->socket_id);
-	return r->ward->ops->prepare(r) && link_open(r->ends) == 0 && has_descriptors(r);
+	if (r->ward->ops->prepare && !r->ward->ops->prepare(r))
+		return false;
+	return link_open(r->ends) == 0 && has_descriptors(r);
 }
 
 /*
@@ -170,7 +172,8 @@ suspend_waiting(struct run *r, const struct params *p, int sig)
 	struct msg m = {.kind = MSG_SUSPENDED, .number = sig};
 	int end;
 
-	events_message(p, &m);
+	if (p->show.status_fd >= 0)
+		events_message(p, &m);
 	leave_page(r);
 	if (sig != SIGSTOP) /* then we have been suspended already */
 		loop_suspend_now(sig);
@@ -178,7 +181,8 @@ suspend_waiting(struct run *r, const struct params *p, int sig)
 	if (end)
 		return end;
 	m.kind = MSG_RESUMED;
-	events_message(p, &m);
+	if (p->show.status_fd >= 0)
+		events_message(p, &m);
 	if (!p->show.quiet)
 		say("%s: stopped while it waited, so it has given up its place; asking again",
 		    params_keys(p).text);
@@ -216,7 +220,7 @@ start_run(struct run *r)
 			leave_page(r);
 			continue;
 		}
-		if (!signal_suspends(v.signal))
+		if (!v.signal || !signal_suspends(v.signal))
 			return v;
 		end.value = suspend_waiting(r, p, v.signal);
 		if (end.value)
@@ -264,7 +268,8 @@ start_end(const struct params *p, const struct verdict *v)
 	tell_times(p, v);
 	if (*v->line && !v->muted)
 		say_last("%s", v->line);
-	events_verdict(p, v);
+	if (p->show.status_fd >= 0)
+		events_verdict(p, v);
 	if (logs)
 		log_end(p);
 	if (p->show.metrics)

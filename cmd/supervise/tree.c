@@ -32,7 +32,7 @@ finds_all(pid_t self)
 	bool shown;
 	pid_t pid, parent = getpid();
 
-	if ((self ? self : process_self()) == parent)
+	if (!self && process_self() == parent)
 		return true;
 	pid = libc_fork();
 	if (pid == 0) {
@@ -58,7 +58,7 @@ tree_objection(void)
 
 	if (!self && errno != EMFILE && errno != ENFILE)
 		return "/proc is not mounted here, or does not show this process";
-	if (finds_all(self))
+	if (self == getpid() || finds_all(self))
 		return NULL;
 	return process_has_pidfds()
 	    ? "/proc is an outer pid namespace's, and hides processes (hidepid)"

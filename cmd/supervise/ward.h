@@ -42,7 +42,7 @@ struct ward_ops {
 	/* Why it could not be stopped here; NULL: it could, or there is nobody. */
 	const char *(*objection)(const struct ward *);
 
-	/* Makes what is new for each keeper.  False, with errno. */
+	/* Makes what is new for each keeper; NULL: there is nothing.  False, with errno. */
 	bool (*prepare)(struct run *);
 
 	/* ---- in front and keeper ---- */

@@ -9,8 +9,6 @@
 #define front_signals_suspend test_front_signals_suspend
 #define front_signals_granted test_front_signals_granted
 #define front_signals_begin test_front_signals_begin
-#define front_signals_look test_front_signals_look
-#define front_signals_wake test_front_signals_wake
 #include "cmd/supervise/front_signals.c"
 
 #include <setjmp.h>
