@@ -63,14 +63,17 @@ look_host(struct host *h)
 static enum rc
 check_can_look(const struct store *s, unsigned caps, struct fault *f)
 {
+	/* `other` can what this one cannot do, in another way */
 	static const struct {
-		unsigned cap;
-		const char *cannot;
+		unsigned cap, other;
+		const char *cannot, *instead;
 	} rows[] = {
-	    {CAP_FREEZE, "cannot freeze locks"},
-	    {CAP_FORCE, "cannot take a lock away from its holder"},
-	    {CAP_REVOKE, "cannot ask a holder to give its lock up"},
-	    {CAP_JOB, "cannot remember runs"},
+	    {CAP_FREEZE, 0, "cannot freeze locks", ""},
+	    {CAP_FORCE, CAP_REVOKE, "cannot take a lock away from its holder",
+		"; without --force, dlock asks the holder for it"},
+	    {CAP_REVOKE, CAP_FORCE, "cannot ask a holder to give its lock up",
+		"; with --force, dlock takes it away while the command may still run"},
+	    {CAP_JOB, 0, "cannot remember runs", ""},
 	};
 
 	if (!s->backend->admin)
@@ -81,8 +84,9 @@ check_can_look(const struct store *s, unsigned caps, struct fault *f)
 		if (caps & ~s->caps & rows[i].cap ||
 		    (caps & rows[i].cap & CAP_JOB && !s->backend->admin->forget))
 			return fault_set(f, RC_CONFIG,
-			    "%s %s (dlock-backends(7) says which backends can)", s->where,
-			    rows[i].cannot);
+			    "%s %s%s (dlock-backends(7) says which backends can)",
+			    s->where, rows[i].cannot,
+			    s->caps & rows[i].other ? rows[i].instead : "");
 	return RC_OK;
 }
 

@@ -161,9 +161,12 @@ def test_usage(shown, words, says):
 
 
 def test_a_backend_that_cannot_is_not_asked(shown):
+    """The message names the other way, where there is one."""
     shown.show(holder())
-    assert shown.run("break", "-y", "deploy", script="not=revoke").status == 78
-    assert shown.run("break", "-y", "--force", "deploy", script="not=force").status == 78
+    for words, script, other in ((), "not=revoke", "; with --force, "), (("--force",), "not=force", "; without --force, "), \
+                                ((), "not=revoke,not=force", None):
+        done = shown.run("break", "-y", *words, "deploy", script=script)
+        assert done.status == 78 and (other or "up (dlock-backends(7)") in done.stderr, done
     assert shown.calls() == []
 
 
