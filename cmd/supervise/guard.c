@@ -53,6 +53,18 @@ watch_alone(const struct page *s, struct watch w, int link)
 	_exit(0);
 }
 
+/*
+ * The kernel continues us when all other ends of the pipe are closed.  That begins before the page
+ * says that we are guarded, and ends after it has ceased to say so: SIGSTOP may come at any line.
+ */
+static void
+be_continued_by(int pipe)
+{
+	fcntl(pipe, F_SETOWN, getpid());
+	fcntl(pipe, F_SETSIG, SIGCONT);
+	fcntl(pipe, F_SETFL, O_ASYNC | O_NONBLOCK);
+}
+
 struct guard
 guard_begin(const struct page *s, const struct watch *w, int link)
 {
@@ -62,17 +74,18 @@ guard_begin(const struct page *s, const struct watch *w, int link)
 
 	if (link < 0 || pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
 		return g;
+	be_continued_by(ends[0]);
 	g.pid = libc_fork();
 	if (g.pid == 0) {
 		leave_the_front(front, link, ends[1]);
 		watch_alone(s, *w, link);
 	}
-	close(ends[1]);
 	g.fd = ends[0];
 	if (g.pid < 0) {
 		close(g.fd);
 		g = (struct guard){.fd = -1};
 	}
+	close(ends[1]); /* later than that: nobody is to be continued */
 	return g;
 }
 

@@ -15,7 +15,7 @@
 
 struct guard {
 	pid_t pid; /* a child of ours; 0: there is none */
-	int fd;    /* a pipe that it alone keeps open; -1: none */
+	int fd;    /* a pipe that it alone keeps open, and that continues us; -1: none */
 };
 
 /*

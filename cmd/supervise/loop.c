@@ -146,15 +146,11 @@ loop_suspend_guarded(pid_t command, int sig, int guard, siginfo_t *by)
 	sigaction(SIGCONT, &note, &before);
 	libc_sigprocmask(SIG_BLOCK, NULL, &blocked);
 	loop_unblock(SIGCONT);
-	fcntl(guard, F_SETOWN, getpid());
-	fcntl(guard, F_SETSIG, SIGCONT);
-	fcntl(guard, F_SETFL, O_ASYNC | O_NONBLOCK);
 	if (sig != SIGSTOP || !(continued || loop_is_closed(guard)))
 		raise(sig);
 	if (continued || loop_is_closed(guard) || goes_on(command))
 		take_back(sig);
 	loop_suspend_now(sig);
-	fcntl(guard, F_SETFL, O_NONBLOCK);
 	libc_sigprocmask(SIG_SETMASK, &blocked, NULL);
 	sigaction(SIGCONT, &before, NULL);
 	*by = continued_by;

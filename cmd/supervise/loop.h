@@ -33,7 +33,7 @@ void loop_suspend_here(int sig);
 
 /*
  * The same, but only until all other ends of the pipe `guard` are closed: then the kernel
- * continues this process, or it is not suspended.  With `guard` -1 there is no pipe.  Nor is it
+ * continues this process (guard.c), or it is not suspended.  With `guard` -1 there is no pipe.  Nor is it
  * suspended if `command` (0: none), which was, goes on by now.  True: SIGCONT has
  * come, and *by says from whom; nobody else hears of it.
  */

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from kernels import sandboxed
-from support import DLOCK, ROOT, FilePlace, Late, children_of, descendants_of, is_alive, is_free, kill, wait_for
+from support import DLOCK, ROOT, FilePlace, Late, children_of, descendants_of, is_alive, is_free, kill, name_of, wait_for
 
 pexpect = Late("pexpect")
 
@@ -158,6 +158,7 @@ def test_a_hold_waits_with_its_parent_and_is_kept_without(dlock, parents, files,
     held = parents(prepare + '"$@"; exec sleep 1000', *hold)
     handle = held.stdout.readline().strip()
     assert handle.startswith('@'), handle
+    wait_for(lambda: name_of(held.pid) == "sleep", what="the end of the asker")  # it can be read before that
     kill(held.pid)
     held.wait()
     time.sleep(0.2)  # nothing else shows that nothing comes

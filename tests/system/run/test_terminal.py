@@ -585,9 +585,9 @@ def test_nothing_of_a_suspended_job_outlives_its_keeper(dlock, shell, leased, tm
     assert shell.run("wait %1") in (79, 127)
 
 
-def until_unguarded(shell):
-    """Then the front goes on."""
-    wait_for(lambda: "dlock-guard" not in [stat_of(p)[0] for p in descendants_of(shell.tty.pid) if stat_of(p)], what="the job to go on")
+def until_unguarded(front, keeper):
+    """Then the front goes on.  A guard that has not run yet has no name of its own."""
+    wait_for(lambda: all(stat_of(p) and stat_of(p)[0] == "group-witness" for p in children_of(front) if p != keeper), what="the job to go on")
 
 
 @pytest.mark.parametrize("whose", ["front", "keeper"])
@@ -601,11 +601,12 @@ def test_a_job_stops_where_descriptors_have_run_out(dlock, shell, leased, tmp_pa
     shell.run("kill %1; fg")
 
 
-def has_both_ends_of_a_pipe(pid):
+def has_set_a_guard(keeper):
+    """It has both ends of a pipe, and sleeps: the front's socket has one of them, too."""
     pipes = []
     with contextlib.suppress(FileNotFoundError):
-        pipes = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
-    return any(pipes.count(p) == 2 for p in pipes if "pipe:" in p)
+        pipes = [os.readlink(f"/proc/{keeper}/fd/{fd}") for fd in os.listdir(f"/proc/{keeper}/fd")]
+    return any(pipes.count(p) == 2 for p in pipes if "pipe:" in p) and state_of(keeper) == "S"
 
 
 @pytest.mark.parametrize("whom", ["the job", "the front"])
@@ -615,13 +616,45 @@ def test_nothing_of_a_job_that_was_stopped_by_force_outlives_its_keeper(dlock, s
     shell.ctrl("z")
     assert shell.prompt() == 148
     shell.run("bg")
-    until_unguarded(shell)
+    until_unguarded(front, keeper)
     if whom == "the job":
         shell.run("kill -STOP %1")
     else:
         os.kill(front, signal.SIGSTOP)
     until_stopped([front])
-    wait_for(lambda: has_both_ends_of_a_pipe(keeper), what="the guard")
+    wait_for(lambda: has_set_a_guard(keeper), what="the guard")
+    job = descendants_of(shell.tty.pid)
+    kill(keeper)
+    until_all_end(job, "the end of the job")
+
+
+# The handler of CONT is set in each stop before all else, and put back after it.
+SLEEPS_AT_A_HANDLER = """
+    #define _GNU_SOURCE
+    #include <dlfcn.h>
+    #include <signal.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <unistd.h>
+    int sigaction(int sig, const struct sigaction *set, struct sigaction *was) {
+        static int calls;
+        int (*next)(int, const struct sigaction *, struct sigaction *) = dlsym(RTLD_NEXT, "sigaction");
+        if (sig == SIGCONT && set && ++calls == atoi(getenv("SLEEP_AT"))) kill(getpid(), SIGSTOP);
+        return next(sig, set, was);
+    }"""
+
+
+@pytest.mark.parametrize("moment", ["before it stops", "after it was continued"])
+def test_a_front_that_is_stopped_by_force_beside_its_guard_is_woken(dlock, shell, leased, tmp_path, moment):
+    """At no line is it guarded by nobody: the keeper sets no guard for a front that says it has one."""
+    shim = compile_shim(tmp_path, "sleeps", SLEEPS_AT_A_HANDLER)
+    shell.run(f"export LD_PRELOAD={shim} SLEEP_AT={1 if 'before' in moment else 2}")
+    front, keeper = job_that_leaves(dlock, shell, leased, tmp_path, "elsewhere")
+    shell.ctrl("z")
+    assert shell.prompt() == 128 + (signal.SIGSTOP if "before" in moment else signal.SIGTSTP)
+    if "after" in moment:
+        kill(front, signal.SIGCONT)
+        until_stopped([front])
     job = descendants_of(shell.tty.pid)
     kill(keeper)
     until_all_end(job, "the end of the job")
@@ -634,7 +667,7 @@ def test_a_job_that_was_stopped_by_force_is_stopped_by_its_keeper(dlock, shell, 
     shell.ctrl("z")
     assert shell.prompt() == 148
     shell.run("bg")
-    until_unguarded(shell)
+    until_unguarded(front, keeper)
     shell.run("kill -STOP %1")
     until_stopped([front])
     leased.take_away([leased.key()], leased.key())
