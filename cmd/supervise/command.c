@@ -416,8 +416,11 @@ reap(struct keeper *k)
 	for (; waitid(P_ALL, 0, &changed, any) == 0; changed.si_pid = 0) {
 		if (changed.si_pid == 0)
 			return;
-		if (changed.si_pid == k->command.pid && process_is_end(&changed))
+		if (changed.si_pid == k->command.pid && process_is_end(&changed)) {
+			if (changed.si_code != CLD_EXITED)
+				atomic_store(&k->page->died_of, changed.si_status);
 			atomic_store(&k->page->command, 0);
+		}
 		if (waitpid(changed.si_pid, &status, WNOHANG | WUNTRACED | WCONTINUED) ==
 		    k->command.pid)
 			command_changed(k, status);

@@ -65,6 +65,27 @@ reach_of(struct front *f, const struct received *t)
 	return witnessed == REACH_UNKNOWN || by_code == REACH_GROUP ? by_code : witnessed;
 }
 
+/*
+ * Has the command died of it, before we could read it?  Of the first one of its kind: later ones are
+ * for those that are left.
+ */
+static bool
+has_killed(struct front *f, const struct signal_case *c, pid_t command)
+{
+	uint64_t bit = 1ULL << (c->sig - 1);
+	bool first = !(f->given & bit);
+	int sig;
+
+	if (c->reach != REACH_GROUP || c->apart ||
+	    (c->state != SIGNAL_RUNS && c->state != SIGNAL_RESTS))
+		return false;
+	f->given |= bit;
+	if (!first || c->state == SIGNAL_RUNS)
+		return false;
+	sig = command ? process_died_of(command) : 0;
+	return (sig ? sig : atomic_load(&f->page->died_of)) == c->sig;
+}
+
 /* The keeper reaps it, and may be late. */
 static bool
 has_ended(pid_t command)
@@ -82,8 +103,7 @@ describe_suspension(const struct front *f, struct signal_case *c, pid_t command)
 
 	c->suspended = state == 'T' || state == '\0';
 	c->foreground = c->sig == SIGCONT && c->terminal && loop_is_foreground();
-	if ((signal_suspends(c->sig) || c->by_key) && c->state == SIGNAL_RUNS &&
-	    command && has_ended(command))
+	if (c->state == SIGNAL_RUNS && command && has_ended(command))
 		c->state = SIGNAL_RESTS;
 	/* nothing suspends the init of a pid namespace */
 	if (signal_suspends(c->sig) &&
@@ -119,7 +139,8 @@ describe_signal(struct front *f, const struct received *t)
 	c.apart = !c.terminal || (command && getpgid(command) != getpgrp());
 	c.for_nobody = !ward_guarded(f->run);
 	describe_suspension(f, &c, command);
-	c.reach = reach_of(f, t); /* last: it takes time */
+	c.reach = reach_of(f, t); /* late: it takes time */
+	c.killed = has_killed(f, &c, command);
 	return c;
 }
 

@@ -68,6 +68,7 @@ struct front {
 	 * [whom else it reached][from a key][its sender]
 	 */
 	uint64_t passed_on[REACHES][2][SENDERS];
+	uint64_t given; /* and for each that our group has got since the grant */
 	struct front_end end;
 	struct threat threat;
 	struct waiting waiting;

@@ -5,6 +5,7 @@
 #include "backends/common/digits.h"
 #include "backends/common/instant.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -186,12 +187,49 @@ process_number(pid_t pid)
 
 /* ---- what it is ---- */
 
+/* The state of those of its threads that live: its first one has ended, and stays as a zombie. */
+static char
+state_of_threads(pid_t pid)
+{
+	char path[48], state = 'Z';
+	struct process thread;
+	struct dirent *entry;
+	DIR *list;
+
+	snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+	list = opendir(path);
+	if (!list)
+		return '\0';
+	while (state == 'Z' && (entry = readdir(list))) {
+		snprintf(path, sizeof path, "/proc/%d/task/%d/stat", (int)pid,
+		    atoi(entry->d_name));
+		if (process_look_up_at(path, &thread) && thread.state != 'X')
+			state = thread.state;
+	}
+	closedir(list);
+	return state;
+}
+
 char
 process_state(pid_t pid)
 {
 	struct process p = {.pid = process_number(pid)};
 
-	return p.pid && process_look_up(&p) ? p.state : '\0';
+	if (!p.pid || !process_look_up(&p))
+		return '\0';
+	return p.state == 'Z' && p.threads > 1 ? state_of_threads(p.pid) : p.state;
+}
+
+int
+process_died_of(pid_t pid)
+{
+	pid_t number = process_number(pid);
+	char text[1024];
+	int status = 0;
+
+	if (number && process_read(number, "stat", text, sizeof text))
+		status = number_at(stat_field(strrchr(text, ')'), 52));
+	return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
 bool

@@ -75,8 +75,14 @@ pid_t process_number(pid_t pid);
 
 /* ---- what it is ---- */
 
-/* The state letter of `pid` ('T' stopped, 'Z' dead...); 0 if /proc does not show it. */
+/*
+ * The state letter of `pid` ('T' stopped, 'Z' dead...), as long as a thread of it lives that of such
+ * a thread; 0 if /proc does not show it.
+ */
 char process_state(pid_t pid);
+
+/* The signal that has killed it, of one that was not reaped yet; 0: none, or /proc does not tell. */
+int process_died_of(pid_t pid);
 
 /*
  * Has it ended?  One whose first thread has ended looks like a zombie, but others of its

@@ -48,6 +48,8 @@
  * L5   any other            all         who is in our group    passes it on to the others
  * L6   CONT, foreground     ?           the same (fg)          nothing
  * L7   any other            us, ?       we alone, perhaps all  passes it on to all
+ * L8   of which the command all         who was in our group   nothing, as if we had read it in time
+ *      has just died
  *
  * a hold
  * H1   any that ends        any         nobody                 undelivered: gives it back, ends by it
@@ -158,6 +160,8 @@ decide_rest(const struct signal_case *c)
 {
 	if (c->terminal && signal_suspends(c->sig))
 		return c->may_suspend ? DEED_SUSPEND /* L1 */ : DEED_NOTHING /* L2 */;
+	if (c->killed)
+		return DEED_NOTHING; /* L8 */
 	if (c->by_key && c->ends)
 		return DEED_END_REST; /* L3 */
 	if (c->reach == REACH_GROUP)

@@ -377,6 +377,7 @@ static void
 a_process_without_its_first_thread_lives(void **state)
 {
 	pthread_t thread;
+	struct process shown;
 	pid_t child, lone;
 	int ends[2], status;
 
@@ -394,9 +395,15 @@ a_process_without_its_first_thread_lives(void **state)
 		_exit(0);
 	}
 	assert_int_equal(read(ends[0], &lone, sizeof lone), sizeof lone);
-	while (process_state(lone) != 'Z')
+	shown.pid = lone;
+	while (process_look_up(&shown) && shown.state != 'Z')
 		usleep(1000);
-	assert_int_equal(tree_signal(child, &(struct aim){.sig = SIGTERM}), 1);
+	assert_int_equal(process_state(lone), 'S');
+	kill(lone, SIGSTOP);
+	while (process_state(lone) != 'T')
+		usleep(1000);
+	assert_int_equal(
+	    tree_signal(child, &(struct aim){.sig = SIGTERM, .wake = true}), 1);
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_true(WIFEXITED(status));
 	close(ends[0]);

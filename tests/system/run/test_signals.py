@@ -313,6 +313,12 @@ def witness_of(job, n=1):
                     what="the witness")[0]
 
 
+def pending(pid):
+    """Signals that it has not read yet."""
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as f:
+        return any(int(line.split()[1], 16) for line in f if line.startswith(("SigPnd", "ShdPnd")))
+
+
 def settle():
     """Nothing else shows that nothing comes."""
     time.sleep(0.1)
@@ -543,29 +549,111 @@ def test_a_timer_ends_the_waiting(dlock, jobs, tool, files, words, terminal):
 
 
 def left_behind(tool, *words):
-    """A command that leaves two catchers, one in its group and one elsewhere, and ends with 4."""
-    return [*words, "sh", "-c", f"{tool} catch log & setsid {tool} catch elsewhere & "
-                                "while [ ! -s log ] || [ ! -s elsewhere ]; do sleep 0.02; done; echo $$ >ended; exit 4"]
+    """A command that leaves two catchers, one in its group and one elsewhere, and ends with 4 when there is a file `go`."""
+    return [*words, "sh", "-c", f"{tool} catch log & setsid {tool} catch elsewhere & echo $$ >pid; "
+                                "while [ ! -s log ] || [ ! -s elsewhere ] || [ ! -e go ]; do sleep 0.02; done; exit 4"]
 
 
+@pytest.mark.parametrize("reaped", [True, False], ids=["", "before the keeper knows"])
 @pytest.mark.parametrize("terminal, how", [(True, "kill PID"), (False, "kill PID"), (True, "kill -GROUP")])
-def test_what_is_left_gets_a_signal_once(jobs, tool, files, how, terminal):
+def test_what_is_left_gets_a_signal_once(jobs, tool, files, how, terminal, reaped):
+    """The command has ended, also in the moment before it is reaped."""
     job = jobs("dlock", terminal, *left_behind(tool, *under(files, "--wait-tree")))
-    # reaped: before that the front takes it for a command that runs, and that has got a signal to the group
-    wait_for(lambda: (job.log.parent / "ended").exists() and not stat_of(int((job.log.parent / "ended").read_text() or job.pid)),
-             what="the end of the command")
+    command, = job.lines(job.log.parent / "pid")
+    keeper = stat_of(command)[2]
     if terminal:
         witness_of(job)
+    if not reaped:
+        kill(keeper, signal.SIGSTOP)
+    (job.log.parent / "go").touch()
+    wait_for(lambda: not is_alive(command) and not (reaped and stat_of(command)), what="the end of the command")
     (os.killpg if how == "kill -GROUP" else kill)(job.pid, signal.SIGTERM)
+    if not reaped:
+        kill(job.pid, MARK)
+        wait_for(lambda: not pending(job.pid), what="the front to have read all")
+        kill(keeper, signal.SIGCONT)
     logs = [job.log, job.log.parent / "elsewhere"]
     for log in logs:
         wait_for(lambda: signal.SIGTERM in job.lines(log)[1:], what="TERM")
-    kill(job.pid, MARK)
+    if reaped:
+        kill(job.pid, MARK)
     for log in logs:
         wait_for(lambda: int(MARK) in job.lines(log)[1:], what="the mark")
         assert job.lines(log)[1:] == [signal.SIGTERM, MARK]
         kill(job.lines(log)[0], signal.SIGUSR2)
     assert job.popen.wait(60) == 4
+
+
+@pytest.mark.parametrize("late", ["front", "front and keeper"])
+@pytest.mark.parametrize("how", ["kill -GROUP", "a key"])
+def test_what_has_killed_the_command_is_for_nobody_else(jobs, tool, files, late, how):
+    """However late dlock reads it; the next one is for those that are left."""
+    job = jobs("dlock", True, *under(files, "--wait-tree"),
+               "sh", "-c", f"trap : INT TERM; {tool} catch log & setsid {tool} catch elsewhere & echo $$ >pid; "
+                           "while [ ! -s log ] || [ ! -s elsewhere ]; do sleep 0.02; done; exec sleep 1000")
+    command, = job.lines(job.log.parent / "pid")
+    wait_for(lambda: name_of(command) == "sleep", what="the command")
+    sig = signal.SIGTERM if how == "kill -GROUP" else signal.SIGINT
+    send = (lambda: os.killpg(job.pid, sig)) if how == "kill -GROUP" else (lambda: job.key("c"))
+    witness_of(job)
+    asleep = [job.pid, *[stat_of(command)[2]] * ("keeper" in late)]
+    for pid in asleep:
+        kill(pid, signal.SIGSTOP)
+    send()
+    wait_for(lambda: not is_alive(command) and ("keeper" in late or not stat_of(command)), what="the end of the command")
+    for pid in asleep:
+        kill(pid, signal.SIGCONT)
+    kill(job.pid, MARK)
+    elsewhere = job.log.parent / "elsewhere"
+    wait_for(lambda: int(MARK) in job.lines(elsewhere)[1:], what="the mark")
+    assert not {signal.SIGTERM, signal.SIGINT} & set(job.lines(elsewhere)[1:])
+    send()
+    wait_for(lambda: signal.SIGTERM in job.lines(elsewhere)[1:], what="TERM")
+    for log in (job.log, elsewhere):
+        kill(job.lines(log)[0], signal.SIGUSR2)
+    assert job.popen.wait(60) == 128 + sig
+
+
+# A program whose first thread ends, and another one goes on.
+THREADS = r"""
+    #include <pthread.h>
+    #include <signal.h>
+    #include <stdio.h>
+    #include <unistd.h>
+    static void *work(void *set)
+    {
+        int sig;
+        for (printf("%d\n", (int)getpid()), fflush(stdout); sigwait(set, &sig) == 0 && sig != SIGTERM;)
+            continue;
+        _exit(7);
+    }
+    int main(void)
+    {
+        static sigset_t set;
+        pthread_t other;
+        sigfillset(&set);
+        sigdelset(&set, SIGTSTP);
+        pthread_sigmask(SIG_SETMASK, &set, NULL);
+        pthread_create(&other, NULL, work, &set);
+        pthread_exit(NULL);
+    }
+"""
+
+
+@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "none"])
+def test_a_command_lives_as_long_as_one_of_its_threads(jobs, files, tmp_path, terminal):
+    """The kernel shows it as a zombie when its first thread has ended."""
+    job = jobs("dlock", terminal, *under(files), compiled(tmp_path / "threads", THREADS, "-O1", "-pthread"))
+    command, = job.lines(job.said)
+    wait_for(lambda: state_of(command) == "Z", what="the end of its first thread")
+    if terminal:
+        witness_of(job)
+        job.key("z")
+        job.stopped()
+        os.killpg(job.pid, signal.SIGCONT)
+        wait_for(lambda: state_of(job.pid) == "S", what="dlock to go on")
+    kill(job.pid, signal.SIGTERM)
+    assert job.popen.wait(60) == 7
 
 
 def test_ctrl_c_ends_what_has_joined(jobs, tool, files):
@@ -610,6 +698,7 @@ def test_term_ends_a_hold_for_nobody(dlock, files, whose):
 HERE_BY_NAME = {
     "W3": "test_a_timer_ends_the_waiting", "S3": "test_a_timer_ends_the_waiting", "R3": "test_a_command_in_a_group_of_its_own",
     "L5": "test_what_is_left_gets_a_signal_once", "L7": "test_what_is_left_gets_a_signal_once", "L3": "test_ctrl_c_ends_what_has_joined",
+    "L8": "test_what_has_killed_the_command_is_for_nobody_else",
     "H3": "test_term_ends_a_hold_for_nobody", "K2": "test_term_ends_a_hold_for_nobody", "K3": "test_term_to_the_keeper",
     "K4": "test_term_to_the_keeper",
 }
