@@ -96,6 +96,16 @@ def test_a_hold_keeps_nothing_of_the_caller_without_close_range(dlock, files, tm
     assert dlock.run("release", done.stdout.strip()).status == 0
 
 
+@AS_ROOT
+@pytest.mark.parametrize("around, status", [([], 0), (["unshare", "-n"], 76)], ids=["the same", "another"])
+def test_a_network_namespace_without_a_cookie_is_known_by_its_file(dlock, files, old, around, status):
+    """Before Linux 5.14; an inner run that cannot reach the outer one would wait for its own parent."""
+    inner = [*around, old, "run", "-w", "1s", *files.words, "-k", "k", "echo", "joined"]
+    result = dlock.run("run", *files.words, "-k", "k", *inner, program=old, events=False)
+    assert (result.status, result.stdout) == (status, "joined\n" if status == 0 else ""), result
+    assert ("DLOCK_KEEPER" in result.stderr) == (status == 76)
+
+
 @pytest.mark.parametrize("sandbox", ["old", "strict"])
 def test_a_hold_for_a_process_without_pidfds(dlock, files, sandbox, request):
     """Its end is seen, and a loss stops it."""

@@ -1,0 +1,124 @@
+# Goal of these tests: where /proc hides processes (hidepid), nobody who lives is taken for ended, for stopped, or for awake.
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import time
+
+import pytest
+
+from support import DLOCK, PATIENCE, FilePlace, Late, children_of, descendants_of, is_alive, kill, stat_of, wait_for
+
+pexpect = Late("pexpect")
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount /proc and become another user")
+
+# dlock hides itself from all but root (PR_SET_DUMPABLE), as does this command; what is root's is hidden anyhow.
+HIDING = ["unshare", "-m", "sh", "-c", 'mount -t proc -o hidepid=2 none /proc && exec "$@"', "sh"]
+ANOTHER = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", "--bounding-set=-all"]
+COMMAND = """
+import ctypes, signal, sys
+ctypes.CDLL(None).prctl(4, 0)
+signal.signal(signal.SIGCONT, lambda *_: print("continued", flush=True))
+if sys.argv[1:]:
+    signal.signal(signal.SIGTSTP, lambda *_: print("not stopped", flush=True))
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+@pytest.fixture
+def files(request):
+    """Locks in a fresh directory."""
+    return FilePlace(request)
+
+
+@pytest.fixture
+def program(tmp_path, files):
+    """A dlock for any user, in directories that are open to all."""
+    path = tmp_path
+    while not path.stat().st_mode & 0o1000 and path != path.parent:
+        path.chmod(0o755)
+        path = path.parent
+    tmp_path.chmod(0o777)
+    files.directory.chmod(0o1777)
+    shutil.copy(DLOCK, tmp_path / "dlock")
+    (tmp_path / "command.py").write_text(COMMAND)
+    return str(tmp_path / "dlock")
+
+
+@pytest.fixture
+def terminal(dlock, tmp_path):
+    """Opens terminals in which these words are the first process."""
+    opened = []
+
+    def opener(*words):
+        env = {**dlock.env, "PS1": "<$?>", "TERM": "vt100", "HISTFILE": ""}
+        opened.append(pexpect.spawn(words[0], list(words[1:]), env=env, cwd=str(tmp_path), echo=False, encoding="utf-8", timeout=PATIENCE))
+        return opened[-1]
+
+    yield opener
+    for tty in opened:
+        below = [tty.pid, *descendants_of(tty.pid)]
+        with contextlib.suppress(OSError, pexpect.ExceptionPexpect):
+            tty.close(force=True)
+        for pid in below:
+            kill(pid)
+
+
+def state_of(pid):
+    found = stat_of(pid)
+    return found and found[1]
+
+
+def test_a_hidden_leader_of_the_session_has_not_ended(program, terminal, files):
+    """In its first moments Ctrl-Z stops a job that no shell can continue; it is hung up only if there was one until then."""
+    line = " ".join([*ANOTHER, program, "run", *files.words, "-k", "k", "--", "sh", "-c", "'kill -TSTP $$; echo went on'"])
+    tty = terminal(*HIDING, "sh", "-c", f"{line}; echo status $?")
+    tty.expect("went on")
+    tty.expect("status 0")
+
+
+@pytest.mark.parametrize("stops", [True, False], ids=["stops", "does not stop"])
+def test_dlock_stops_if_a_hidden_command_does(program, terminal, files, stops):
+    tty = terminal(*HIDING, *ANOTHER, "bash", "--norc", "--noprofile", "--noediting", "-i")
+    tty.expect("<0>")
+    tty.send(" ".join([program, "run", *files.words, "-k", "k", "--", sys.executable, "-IS", "command.py", *["x"] * (not stops)]) + "\n")
+    tty.expect("ready")
+    front, = children_of(tty.pid)
+    wait_for(lambda: len(children_of(front)) == 2, what="the witness")
+    tty.sendcontrol("z")
+    if stops:
+        tty.expect("<148>")
+        assert state_of(front) == "T"
+        kill(front, signal.SIGCONT)
+        tty.expect("continued")
+    else:
+        tty.expect("not stopped")
+        time.sleep(0.1)  # nothing else shows that nothing comes
+        assert state_of(front) == "S"
+
+
+def test_a_hidden_front_that_is_stopped_by_force_keeps_nobody_waiting(dlock, program, files):
+    """The keeper cannot see that it sleeps."""
+    def start(*words):
+        return dlock.start(*HIDING[1:], *ANOTHER, program, *words, program=shutil.which("unshare"), events=False)
+
+    words = [*files.words, "-k", "k"]
+    holder = start("run", *words, "sh", "-c", "echo ready; exec sleep 1000")
+    wait_for(lambda: "ready" in holder.stdout(), what="the holder")
+    hold = start("hold", "-q", *words, "--for", "1h")
+    wait_for(lambda: "waiting" in start("status", *words).wait().stdout, what="the hold to wait")
+    front, = children_of(hold.pid)
+    kill(front, signal.SIGSTOP)
+    kill(holder.pid, signal.SIGTERM)
+    later = start("run", "-w", "30s", *words, "echo", "ran").wait()
+    assert (later.status, later.stdout) == (0, "ran\n"), later
+    kill(front, signal.SIGCONT)
+    result = hold.wait()
+    assert result.status == 0 and result.stdout.startswith("@dlock-"), result
+    assert start("release", result.stdout.strip()).wait().status == 0
+    assert not is_alive(front)
