@@ -112,6 +112,12 @@ struct place {
 	bool any; /* one byte of that is enough */
 };
 
+/* Has anybody a byte of these ranges, and not only passing?  1, 0, or -1 with errno. */
+int place_any(int fd, enum range first, enum range last);
+
+/* Is there a limit from `least` to `most`?  1: *limit is it; 0; or -1 with errno. */
+int place_limit(int fd, unsigned least, unsigned most, unsigned *limit);
+
 /* Not in line yet, on this file. */
 void place_init(struct place *, int fd, enum lock_kind, unsigned limit);
 
