@@ -26,7 +26,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ELDERS_AGAIN (2 * NS_PER_S) /* pause between two looks at them */
+#define ELDERS_AGAIN (2 * NS_PER_S) /* pause between two looks at children from before */
 
 enum { SLOT_LINK = LOOP_OWN, SLOT_PARENT, SLOT_ANCHOR, SLOTS = SLOT_ANCHOR + KEYS_MAX };
 
@@ -40,8 +40,8 @@ _Static_assert(LISTEN_LATER < SLACK,
 /* ---- ending without the keeper ---- */
 
 /*
- * Without a child there is no descendant: orphans become our children.  Who has escaped to
- * another pid namespace is one, too, if he is known.
+ * Without a child we have no descendant, since orphans become our children.  A process that has
+ * escaped to another pid namespace is one, too, if a look has seen it before.
  */
 static bool
 is_alone(struct front *f)
@@ -51,7 +51,10 @@ is_alone(struct front *f)
 	    !tree_has_known();
 }
 
-/* When the keeper is dead, the command's tree becomes ours, like children from before. */
+/*
+ * Looks which children we had before, to spare them: when the keeper is dead, the command's tree
+ * becomes ours as well.
+ */
 static void
 look_for_elders(struct front *f)
 {
@@ -62,7 +65,7 @@ look_for_elders(struct front *f)
 		f->elders.look_at = instant_now() + ELDERS_AGAIN;
 }
 
-/* The command's whole tree; ours is more, the keeper above all. */
+/* Aims at the command's tree.  Below us there is more: the keeper, above all. */
 static struct aim
 front_aim(const struct front *f)
 {
@@ -131,8 +134,8 @@ kill_everything(struct front *f)
 }
 
 /*
- * What has ended otherwise than by being given back is not delivered any more.  A hold that
- * is lost undelivered was never held: nobody has worked under it, and nobody is stopped.
+ * The run has ended so.  A hold that was not given back is not delivered any more.  One that is
+ * lost undelivered was never held: nobody has worked under it, and nobody is stopped.
  */
 static void
 front_finish(struct front *f, struct ending e, const char *words)
@@ -147,7 +150,7 @@ front_finish(struct front *f, struct ending e, const char *words)
 		    .value = RC_LOST,
 		    .too_late = e.loss == LOSS_SILENCE || !*words};
 	f->end.ending = e;
-	/* mostly there are none, and stdio would be the first thing that we need of it */
+	/* mostly there are none, and then this run needs no stdio */
 	*f->end.words = '\0';
 	if (*words)
 		snprintf(f->end.words, sizeof f->end.words, "%s", words);
@@ -191,16 +194,17 @@ take_over(struct front *f, const char *why)
 		if (f->keeper.pid && (!final || !atomic_load(&f->page->end.lingers)))
 			kill(f->keeper.pid, SIGKILL);
 		e.unconfirmed = e.unconfirmed || !final;
-		front_finish(f, e,
-		    final                                 ? f->page->end.why.text
-			: atomic_load(&f->page->end.lost) ? f->page->end.loss.text
-							  : why);
+		if (final)
+			why = f->page->end.why.text;
+		else if (atomic_load(&f->page->end.lost))
+			why = f->page->end.loss.text;
+		front_finish(f, e, why);
 		return;
 	}
 	kill_and_finish(f, (struct ending){.kind = END_REFUSED, .value = RC_SYSTEM}, why);
 }
 
-/* What is known of a keeper that does not do its duty: only /proc knows whether it is suspended. */
+/* Says what is wrong with a keeper that is late.  Whether it is suspended, only /proc knows. */
 static const char *
 describe_keeper(const struct front *f)
 {
@@ -211,7 +215,7 @@ describe_keeper(const struct front *f)
 	    : "dlock's keeper process did not react in time (this machine is overloaded, or the process is frozen)";
 }
 
-/* Its connection has ended: of several keys, one's. */
+/* The lock's connection has ended, or that of one of several keys. */
 static void
 take_over_adrift(struct front *f)
 {
@@ -236,8 +240,8 @@ take_over_late(struct front *f)
 /* ---- watching the keeper ---- */
 
 /*
- * The page says it before the signal is sent: a keeper that sees the command die of TERM must not
- * think that the command ended by itself.
+ * Stops the command in place of a late keeper.  The page says so before the signal is sent: a
+ * keeper that sees the command die of TERM must not think that the command ended by itself.
  */
 static void
 stop_command(struct front *f)
@@ -291,9 +295,9 @@ watch_keeper(struct front *f)
 /* ---- waiting, and when to listen ---- */
 
 /*
- * When to begin to listen to the keeper; NEVER: we do already.  A hold is to be delivered, and
- * there may be somebody who awaits each word.  Anchors that were sent are ours before we have
- * read of them; start.c has seen to it that there is room for them.
+ * When to begin to listen to the keeper; NEVER: at once, since a hold is to be delivered, or
+ * somebody awaits each word.  Before we listen, anchors that were sent are ours already; start.c
+ * has seen to it that there is room for them.
  */
 static instant
 listen_from(const struct run *r)
@@ -447,8 +451,9 @@ take_interrupt(struct front *f)
 }
 
 /*
- * Also where we have slept through the time of --for: the lock was held all the same.  A
- * reader may take seconds for what is printed: who is to end by then must not succeed.
+ * Gives the hold to its asker, also where we have slept through the time of --for: the lock was held
+ * all the same.  To print it may take seconds, where its reader is slow.  A signal that ends the
+ * asker meanwhile has the hold given back.
  */
 static void
 deliver(struct front *f)
@@ -558,7 +563,8 @@ front_begin(struct front *f, const struct run *r, pid_t keeper)
 	error = loop_open(&f->loop, &all) == 0 ? 0 : errno;
 	if (error)
 		take_over(f, strerror(error));
-	look_for_elders(f);
+	if (r->has_elders)
+		look_for_elders(f);
 }
 
 /* The next time at which something is to be done, if nothing comes. */

@@ -27,7 +27,7 @@
 static void
 keep_spare(struct join_outer *d)
 {
-	if (!d->spares || d->spare >= 0)
+	if (d->spare >= 0)
 		return;
 	d->spare = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 	if (d->spare >= 0)
@@ -41,7 +41,8 @@ join_outer_open(struct join_outer *d, const struct params *p, const char *id, pi
 	d->listener = join_address_listen(d->address, id, p);
 	d->spares = p->cmd == CMD_HOLD;
 	d->spare = -1;
-	keep_spare(d);
+	if (d->spares)
+		keep_spare(d);
 }
 
 nfds_t
@@ -229,7 +230,8 @@ join_outer_serve(struct join_outer *d, const struct pollfd *set,
 			grown += serve_peer(d, &d->peers[i], offer, keep);
 	if (set[0].revents)
 		accept_peer(d);
-	keep_spare(d);
+	if (d->spares)
+		keep_spare(d);
 	return grown;
 }
 

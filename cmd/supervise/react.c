@@ -162,7 +162,8 @@ report(struct keeper *k, bool lingers)
 		go_on_alone(k);
 	atomic_store(&k->page->end.lingers, lingers);
 	react_report(k);
-	react_answer_release(k);
+	if (k->run->ward->is_hold)
+		react_answer_release(k);
 	if (k->job.guard[0] >= 0)
 		keeper_job_drop_guard(k); /* who has suspended the front wants it so */
 	if (atomic_load(&k->page->front.mirrored))

@@ -242,15 +242,6 @@ start_die_of(int sig)
 	return exit_of_signal(sig);
 }
 
-/* -v: "deploy: waited 2.1s for the lock, had it for 5m03s" */
-static void
-tell_times(const struct params *p, const struct verdict *v)
-{
-	if (p->show.verbose && p->cmd == CMD_RUN && v->held)
-		say("%s: waited %s for the lock, had it for %s", params_keys(p).text,
-		    parse_span(v->waited).text, parse_span(v->held).text);
-}
-
 /*
  * Without exit(3): nothing of ours is buffered, and what it would look through costs as
  * much as a fork.
@@ -265,7 +256,9 @@ start_end(const struct params *p, const struct verdict *v)
 	/* first: what follows may wait for its reader, and we may be killed meanwhile */
 	if (logs)
 		events_log_end(p, v);
-	tell_times(p, v);
+	if (p->show.verbose && p->cmd == CMD_RUN && v->held)
+		say("%s: waited %s for the lock, had it for %s", params_keys(p).text,
+		    parse_span(v->waited).text, parse_span(v->held).text);
 	if (*v->line && !v->muted)
 		say_last("%s", v->line);
 	if (p->show.status_fd >= 0)
