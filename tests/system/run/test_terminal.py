@@ -590,23 +590,47 @@ def until_unguarded(front, keeper):
     wait_for(lambda: all(stat_of(p) and stat_of(p)[0] == "group-witness" for p in children_of(front) if p != keeper), what="the job to go on")
 
 
-@pytest.mark.parametrize("whose", ["front", "keeper"])
-def test_a_job_stops_where_descriptors_have_run_out(dlock, shell, leased, tmp_path, whose):
-    front, keeper = job_that_leaves(dlock, shell, leased, tmp_path, "in its group")
-    pid = front if whose == "front" else keeper
-    last = max(int(fd) for fd in os.listdir(f"/proc/{pid}/fd"))
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (last + 1, last + 1))
-    shell.ctrl("z")
-    assert shell.prompt() == 148
-    shell.run("kill %1; fg")
-
-
 def has_set_a_guard(keeper):
     """It has both ends of a pipe, and sleeps: the front's socket has one of them, too."""
     pipes = []
     with contextlib.suppress(FileNotFoundError):
         pipes = [os.readlink(f"/proc/{keeper}/fd/{fd}") for fd in os.listdir(f"/proc/{keeper}/fd")]
     return any(pipes.count(p) == 2 for p in pipes if "pipe:" in p) and state_of(keeper) == "S"
+
+
+def run_out_of_descriptors(pid):
+    """It can open none that is new, as if it had as many as it may."""
+    used = {int(fd) for fd in os.listdir(f"/proc/{pid}/fd")}
+    free = min(set(range(len(used) + 1)) - used)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (free, free))
+
+
+def test_a_job_whose_front_has_no_descriptor_for_a_guard_is_guarded_by_the_keeper(dlock, shell, leased, tmp_path):
+    front, keeper = job_that_leaves(dlock, shell, leased, tmp_path, "elsewhere")
+    until_witnessed(shell)
+    run_out_of_descriptors(front)
+    shell.ctrl("z")
+    assert shell.prompt() == 148
+    assert len(children_of(front)) == 2  # the keeper, and the witness
+    wait_for(lambda: has_set_a_guard(keeper), what="the guard")
+    job = descendants_of(shell.tty.pid)
+    kill(keeper)
+    until_all_end(job, "the end of the job")
+
+
+def test_a_job_stops_and_goes_on_where_there_is_no_descriptor_for_a_guard(dlock, shell, leased, tmp_path):
+    front, keeper = job_that_leaves(dlock, shell, leased, tmp_path, "in its group")
+    until_witnessed(shell)
+    for pid in (front, keeper):
+        run_out_of_descriptors(pid)
+    shell.ctrl("z")
+    assert shell.prompt() == 148
+    outlast(TTL)
+    assert not is_free(dlock, leased)
+    shell.run("bg")
+    wait_for(lambda: state_of(front) == "S", what="the job to go on")
+    shell.run("kill %1")
+    wait_for(lambda: is_free(dlock, leased), what="the release")
 
 
 @pytest.mark.parametrize("whom", ["the job", "the front"])
