@@ -121,9 +121,10 @@ link_receive(int end, struct msg *m, struct anchors *a, const struct told *room)
 	}
 	a->n = 0;
 	a->cut = false;
+	/* ECONNRESET, once: the other side has ended and left something unread; what it has sent lies here */
 	do
 		n = recvmsg(end, &h, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-	while (n < 0 && errno == EINTR);
+	while (n < 0 && (errno == EINTR || errno == ECONNRESET));
 	if (n < 0)
 		return errno == EAGAIN ? 0 : -1;
 	if (n == 0)

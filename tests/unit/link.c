@@ -196,6 +196,28 @@ full_link_has_room_for_what_must_arrive(void **state)
 	assert_false(link_is_crowded(ends[0]));
 }
 
+/* The kernel tells first that it has left something unread. */
+static void
+what_one_that_has_ended_had_sent_is_heard(void **state)
+{
+	struct msg m = {.kind = MSG_GRANTED}, got;
+	struct anchors given = {.n = 1}, a;
+	int ends[2];
+
+	(void)state;
+	assert_int_equal(link_open(ends), 0);
+	given.fds[0] = STDERR_FILENO;
+	assert_true(link_send(ends[1], &m, &given, NULL));
+	assert_true(link_send(ends[0], &(struct msg){.kind = MSG_SIGNAL}, NULL, NULL));
+	close(ends[1]);
+	assert_int_equal(link_receive(ends[0], &got, &a, NULL), 1);
+	assert_int_equal(got.kind, MSG_GRANTED);
+	assert_int_equal(a.n, 1);
+	close(a.fds[0]);
+	assert_int_equal(link_receive(ends[0], &got, &a, NULL), -1);
+	close(ends[0]);
+}
+
 /* A grant without all that keeps the lock is known as such, at either end. */
 static void
 missing_descriptors_are_noticed(void **state)
@@ -252,6 +274,7 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(what_one_that_has_ended_had_sent_is_heard),
 	    cmocka_unit_test_setup_teardown(
 		messages_arrive_whole_and_in_order, open_link, close_link),
 	    cmocka_unit_test_setup_teardown(descriptors_travel, open_link, close_link),
