@@ -34,6 +34,8 @@ await_outcome(int fd, pid_t keeper, struct join_outcome *o, struct fault *f)
 	send(fd, &ask, size, MSG_NOSIGNAL);
 	for (;;) {
 		n = recv(fd, o, sizeof *o, 0);
+		if (n < 0 && errno == ECONNRESET)
+			continue; /* once: it has ended before our second question, and its answer lies here */
 		if (n == JOIN_ALIVE)
 			alive = true;
 		else if (n >= 0 || (errno != EAGAIN && errno != EINTR))

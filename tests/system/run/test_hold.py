@@ -1403,6 +1403,32 @@ def test_a_release_says_that_the_keeper_is_frozen(request, hold, dlock):
     becomes_free(dlock, where)
 
 
+def test_a_release_that_was_asked_for_twice_is_told_how_it_ended(request, hold, dlock, tmp_path):
+    """A keeper that was stopped for a while has two questions before it, and is gone when it has answered the first."""
+    shim = compile_shim(tmp_path, "twice", """
+        #include <fcntl.h>
+        #include <stdlib.h>
+        #include <sys/syscall.h>
+        #include <sys/socket.h>
+        #include <unistd.h>
+        ssize_t sendto(int fd, const void *data, size_t n, int flags, const struct sockaddr *to, socklen_t size) {
+            syscall(SYS_sendto, fd, data, n, flags, to, size);
+            close(open(getenv("SENT"), O_WRONLY | O_CREAT, 0600));
+            return syscall(SYS_sendto, fd, data, n, flags, to, size);
+        }""")
+    where = FilePlace(request)
+    handle = hold(where, "job", "--for", "300").stdout.strip()
+    keeper = holders()[0][1]
+    kill(keeper, signal.SIGSTOP)
+    release = dlock.start("release", handle, env={"LD_PRELOAD": shim, "SENT": str(tmp_path / "sent")}, events=False)
+    wait_for((tmp_path / "sent").exists, what="the question")
+    wait_for(lambda: stat_of(release.pid)[1] == "S", what="it to wait")
+    kill(keeper, signal.SIGCONT)
+    result = release.wait()
+    assert (result.status, result.stderr) == (0, ""), result
+    assert is_free(dlock, where)
+
+
 # ---- nesting ----
 
 
