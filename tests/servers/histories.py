@@ -21,22 +21,25 @@
 #             after the command before it was seen to have the lock still.
 #   once      a command began though a run of its key and ID had ended with 0, and dlock had not said that its release
 #             was not confirmed; or a run was skipped that must have run, since no command of its ID had come to its end with
-#             0, and kept its lock: the others had failed, been killed, or been lost.  For the first half of the time of an ID
-#             all its commands fail, so that those of the second half show whether that counted.
+#             0, and kept its lock: the others had failed, been killed, been lost, or given back when their lease had ended.
+#             For the first half of the time of an ID all its commands fail, so that those of the second half show whether
+#             that counted.
 #   final     the same of --no-retry, whatever a run of the ID ended with: none begins after an end that was confirmed, and
 #             none is skipped before one can have ended.
 #   cooldown  the same of --cooldown: a command began so soon after one of its key that ended with 0 was even asked for; or
 #             a run was skipped though none that ended with 0 can have begun so shortly before.
 #   lie       dlock ended with 0 (or its command's own status) though its command never came to its end; or though the
-#             grant had been taken away by `break --force`, confirmed, when the command wrote its end.
-#   loss      79 without a cause: nobody hurt this run, nobody broke its key, no fault and no stall of this machine
-#             lasted a fifth of its lease while it lived.
+#             grant had been taken away by `break --force`, confirmed, when the command wrote its end.  To some runs of
+#             one key that is done while their keeper stands still, so that it hears of that as it gives the lock back.
+#   loss      79 without a cause, of a run or of one that has joined it: nobody hurt it, nobody broke its key, no fault and
+#             no stall of this machine lasted a fifth of its lease while it lived.
 #   status    another status than such a run can have: 69 without a fault of the server (but where a short -w ended without
 #             an answer), 71, 76, 77 or 78 at all.
 #   for ever  when all faults are mended, all freezes thawed and all commands told to end, a run is not over within 90
 #             seconds; or a key cannot be had then, within that time, by one who comes alone.
 
 import collections
+import itertools
 import random
 import shlex
 import signal
@@ -73,12 +76,16 @@ WANTS = [
     [("run", "x", "e")],
     [("min-hold", "x", "h"), ("hold", "x", "h")],
     [("run", "x", "h"), ("min-hold", "x", "h"), ("nested", "x", "h"), ("joined", "x", "h")],
+    [("run", "x", "i")],
+    [("run", "x", "i"), ("run", "x", "i"), ("run", "s", "i")],
 ]
+KEYS = "abcdefghio"
 MIN_HOLD = 1.0
 JOB = 3.0  # seconds in which all want the same ID
 COOLDOWN = 1.0
 JOBS = {"once", "final", "cooldown"}  # who may be skipped
 SWITCH = "z"  # a key that nobody locks
+ALONE = "q"  # one that only late_releases() locks
 HELD = (4, 6)  # seconds that others have the key of those who look at it, so that these are granted it late in a freeze
 SWITCH_LATE = 2 + 1  # seconds: what is promised, and how slow a command may be to write that it has begun
 LONG = 8  # seconds of a command whose run is hurt; the others' are short, but for one that sees a renewal
@@ -100,6 +107,7 @@ TORMENTS = [
     ("command", signal.SIGSTOP, 0.5, 0.3),
 ]
 KILLED = ("command", signal.SIGKILL, 0, LONG)  # often for jobs, which must not count then
+TAKEN = 0.8  # seconds of a command that ends while its keeper stands still, which does not know yet who has taken the lock
 
 
 class Op:  # pylint: disable=too-many-instance-attributes
@@ -108,7 +116,7 @@ class Op:  # pylint: disable=too-many-instance-attributes
     def __init__(self, number, what, kind, keys, ttl, wait=None):
         self.number, self.what, self.kind, self.keys, self.ttl, self.wait = number, what, kind, keys, ttl, wait
         self.asked = self.over = self.status = self.started = self.once = self.begin = self.end = None
-        self.hurt, self.words, self.own_status, self.token = "", [], 0, None
+        self.hurt, self.words, self.own_status, self.inner, self.inner_status, self.of_token, self.late = "", [], 0, None, None, None, None
 
     def line(self, since):
         def at(when):
@@ -150,6 +158,7 @@ class History:
         self.log.touch()
         self.ops, self.faults, self.begins, self.errors, self.problems, self.concerned = [], [], [], [], [], []
         self.threads, self.lock, self.over = [], threading.Lock(), False
+        self.damaging = threading.Lock()  # one fault at a time: each is mended by itself
         self.began, self.zero = boottime(), time.time()
 
     # ---- who takes part ----
@@ -167,12 +176,15 @@ class History:
 
         for n, wants in enumerate(WANTS):
             self.begin(self.contend, n, [offered(want) for want in wants])
-        self.begin(self.freezes, "freezes")
+        self.begin(self.freezes, "freezes", "acho", 2.5, 2)
+        self.begin(self.freezes, "often", "i", 1, 1.2)
         if "switched" not in lacking:
             self.begin(self.switches, "switches")
         self.begin(self.breaks, "breaks")
         if self.site.faults:
             self.begin(self.damages, "faults")
+        if self.site.is_exact and "once" not in lacking:
+            self.begin(self.late_releases, "late")
 
     def begin(self, actor, name, *arguments):
         dice = random.Random(f"{self.seed} {name}")
@@ -227,7 +239,8 @@ class History:
         torment = dice.choice(TORMENTS) if what in ("run", "nested", "switched", *JOBS) and dice.random() < 0.3 and self.going(spare=6) else None
         if torment and what in JOBS and dice.random() < 0.5:
             torment = KILLED
-        pause = torment[3] if torment else dice.uniform(*HELD) if (what, keys) == ("run", "e") else dice.choice(SHORT if what != "joined" else SHORT[-2:])
+        taken = not torment and (what, kind, keys) == ("run", "x", "f") and dice.random() < 0.2
+        pause = TAKEN if taken else torment[3] if torment else dice.uniform(*HELD) if (what, keys) == ("run", "e") else dice.choice(SHORT if what != "joined" else SHORT[-2:])
         if what == "once":
             job = (boottime() - self.began) / JOB
             op.once, op.own_status = f"job{int(job)}", 3 if job % 1 < 0.5 and not torment else dice.choice((0, 0, 3))
@@ -254,11 +267,14 @@ class History:
             elif what == "min-hold" and dice.random() < 0.5:  # which that of the outer run outlasts
                 command = [DLOCK, "run", *place, *self.key_words(keys), "--min-hold", f"{MIN_HOLD / 3:.3f}s", "--", *command]
             if what == "joined":  # a quarter of a second is enough for it to join, nearly always
-                command = ["sh", "-c", f"{shlex.join(command)} & sleep 0.25"]
+                op.inner = self.directory / f"inner-{op.number}"
+                command = ["sh", "-c", f"{{ {shlex.join(command)}; echo $? >{op.inner}; }} & sleep 0.25"]
             self.launch(op, "run", *asks, *more, *["--wait-tree"] * (daemon and what == "run"), "--", *command)
         if torment:
             op.hurt = "about to be hurt"
             op.hurt = self.torment(op.started, dice, *torment[:3])
+        elif taken:
+            self.take_away(op, keys)
         self.close(op)
 
     def torment(self, started, dice, process, sig, seconds):
@@ -277,6 +293,19 @@ class History:
             kill(pids[0], signal.SIGCONT)
         return f"[{process} {sig.name} at {at - self.began:.3f} for {seconds} s]"
 
+    def take_away(self, op, key):
+        """Its command ends while its keeper stands still: that hears of the break when it gives the lock back, or just before."""
+        started = op.started
+        wait_for(lambda: started.running or started.poll() is not None, self.patience())
+        pids, token = children_of(started.pid), started.events("acquired")
+        if not pids or not token:
+            return
+        op.hurt = f"[its keeper stops while its lock is taken away, at {boottime() - self.began:.3f}]"
+        kill(pids[0], signal.SIGSTOP)
+        self.steer("break", key, "-y", "--force", "--token", str(token[0]["token"]), of_token=token[0]["token"])
+        time.sleep(TAKEN)
+        kill(pids[0], signal.SIGCONT)
+
     # ---- those who steer ----
 
     def steer(self, what, key, *words, **members):
@@ -285,15 +314,15 @@ class History:
         self.launch(op, what, *self.site.words, *self.key_words(key), *words)
         return op, self.close(op)
 
-    def freezes(self, dice):
+    def freezes(self, dice, keys, pause, most):
         while self.going():
-            time.sleep(dice.uniform(0.5, 2.5))
-            key, length = dice.choice("acho"), dice.uniform(0.3, 2)
+            time.sleep(dice.uniform(pause / 5, pause))
+            key, length = dice.choice(keys), dice.uniform(0.3, 2)
             with_end = dice.random() < 0.4
             op, status = self.steer("freeze", key, *["--for", f"{int(length * 1000)}ms"] * with_end, length=length if with_end else None)
             if status == 78:
                 return
-            time.sleep(dice.uniform(0, 2))
+            time.sleep(dice.uniform(0, most))
             op.thawed = boottime()
             self.thaw(key)
 
@@ -320,10 +349,46 @@ class History:
             if not self.going():
                 return
             name, do = dice.choice(self.site.faults)
-            fault = Fault(name, boottime())
-            self.faults.append(fault)
-            do(dice)
-            fault.ended = boottime()
+            with self.damaging:
+                self.damage(name, lambda do=do: do(dice))
+
+    def damage(self, name, do):
+        fault = Fault(name, boottime())
+        self.faults.append(fault)
+        do()
+        fault.ended = boottime()
+
+    def late_releases(self, dice):
+        """A job's release is sent in time, and read when its lease has ended: it does not count, and the next one runs."""
+        lease = seconds_of(self.site.ttls[0])
+        for n in itertools.count():
+            time.sleep(dice.uniform(1, 5))
+            if not self.going(spare=lease):
+                return
+            with self.damaging:
+                op = self.lone(n, 0.8)
+                wait_for(lambda op=op: op.started.running or op.started.poll() is not None, self.patience())
+                time.sleep(0.2)
+                if op.started.poll() is None:
+                    self.damage("the server stands still for longer than a lease", lambda op=op: self.outlast(op, lease))
+            self.close(op)
+            self.close(self.lone(n, 0.1))
+            time.sleep(dice.uniform(3, 20))
+
+    def outlast(self, op, lease):
+        self.site.at.server.pause()
+        op.late = boottime()
+        time.sleep(lease + 0.1)
+        self.site.at.server.resume()
+
+    def lone(self, n, seconds):
+        """A job that ends with 0, of a key that nobody else wants."""
+        op = self.op("once", "x", ALONE, self.site.ttls[0], "inf")
+        op.once = f"lone{n}"
+        command = [self.witness, self.log, self.end, -int(seconds * 1000), f"x/{op.number}/0", self.directory / f"judge-{ALONE}"]
+        self.launch(op, "run", *self.site.words, *self.key_words(ALONE), "-t", op.ttl, "--once", op.once, "--",
+                    *(str(word) for word in command))
+        return op
 
     # ---- the end ----
 
@@ -338,7 +403,7 @@ class History:
                 self.problem("for ever", f"not over after {A_TURN} s", op)
         for name, e in self.errors:
             self.problem("for ever" if isinstance(e, AssertionError) else "test", f"{name}: {e!r}")
-        for key in "abcdefgoh" if not self.problems else "":
+        for key in KEYS + ALONE if not self.problems else "":
             op = self.op("last", "x", key)
             self.launch(op, "run", *self.site.words, *self.key_words(key), "-w", f"{A_TURN}s", "-t", self.site.ttls[0], "--", "true")
             if self.close(op, A_TURN + PATIENCE) != 0:
@@ -354,7 +419,7 @@ class History:
         self.read()
         self.tally()
         for check in (self.check_overlaps, self.check_tokens, self.check_freezes, self.check_switches, self.check_min_hold, self.check_once, self.check_final,
-                      self.check_cooldown, self.check_statuses):
+                      self.check_cooldown, self.check_statuses, self.check_joined):
             check()
         if self.problems:
             self.tell()
@@ -380,6 +445,9 @@ class History:
                 seen.op.begin = seen
                 self.begins.append(seen)
         self.begins.sort(key=lambda seen: seen.time)
+        for op in self.ops:
+            if op.inner and op.inner.exists():
+                op.inner_status = int(op.inner.read_text() or -1)
 
     def of(self, *whats):
         return [op for op in self.ops if op.what in whats and op.asked]
@@ -475,7 +543,7 @@ class History:
 
     def may_count(self, op, when):
         """May it be known by then that this run has done its job?"""
-        return op.own_status == 0 and op.begin.verdict == "alone" and op.end and op.end < when and op.status not in (79, 99)
+        return not (op.late and op.end and op.late < op.end) and op.own_status == 0 and op.begin.verdict == "alone" and op.end and op.end < when and op.status not in (79, 99)
 
     def broken(self, op):
         """Has anybody broken a key of it while it lived, or its lock did?"""
@@ -497,9 +565,11 @@ class History:
                 possible.add(75)
                 if op.status == 69 and "; tried for " in op.started.stderr():
                     possible.add(69)  # a busy machine alone can take the second or two that it had
+                if self.site.has_none and self.site.has_none in op.started.stderr():
+                    possible.add(69)
             if any(f.began <= op.over and (f.ended or op.over) >= op.asked - 1 for f in self.faults):
                 possible.add(69)
-            if self.broken(op) or self.stress(op) >= seconds_of(op.ttl) / 5 or op.hurt:
+            if self.may_lose(op):
                 possible.add(79)
             if op.begin and op.begin.verdict == "OVERLAP":
                 possible.add(99)
@@ -514,11 +584,21 @@ class History:
             for b in self.of("break"):
                 token = op.begin and op.begin.tokens.get(self.site.key(b.keys))
                 taken = b.keys in op.keys and b.status == 0 and "--force" in b.kind and op.end and b.over < op.end and b.asked > op.begin.time
-                if op.status == 0 and taken and op.what not in JOBS and self.only_holder(op, b):
+                if op.status == 0 and taken and op.what not in JOBS and op.is_confirmed() and self.only_holder(op, b):
                     self.problem("lie", f"it was taken away, token {token}", op, b)
+
+    def check_joined(self):
+        for op in self.of("joined"):
+            if op.inner_status == 79 and not self.may_lose(op):
+                self.problem("loss", "the run that has joined it has lost its lock", op)
+
+    def may_lose(self, op):
+        return self.broken(op) or self.stress(op) >= seconds_of(op.ttl) / 5 or op.hurt
 
     def only_holder(self, op, b):
         """Nobody else can have been meant by this break."""
+        if b.of_token:
+            return b.of_token == op.begin.tokens.get(self.site.key(b.keys))
         return op.kind == "x" and not [s for s in self.begins if s.op is not op and b.keys in s.op.keys and
                                        s.op.asked < b.over and (s.op.over or b.asked) > b.asked]
 

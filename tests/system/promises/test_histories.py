@@ -196,6 +196,8 @@ FORCE = {"what": "break", "kind": "-y --force", "begin": None}
     ("once", [run_of("once", once="job", end=None, status=137, hurt="[command SIGKILL]"), run_of("once", once="job", **SKIPPED)]),
     ("once", [run_of("once", once="job", status=79, hurt="[keeper SIGSTOP]"), run_of("once", once="job", **SKIPPED)]),
     (None, [run_of("once", once="job", status=-9, hurt="[front SIGKILL]"), run_of("once", once="job", **SKIPPED)]),
+    ("once", [run_of("once", once="job", late=2.5, said="the release was not confirmed"), run_of("once", once="job", **SKIPPED)]),
+    (None, [run_of("once", once="job", late=3.5, said="the release was not confirmed"), run_of("once", once="job", **SKIPPED)]),
     ("final", [run_of("final", once="job", **FAILED), run_of("final", once="job", token=2, **LATER)]),
     ("final", [run_of("final", once="job"), run_of("final", once="job", token=2, **LATER)]),
     (None, [run_of("final", once="job", **FAILED), run_of("final", once="other", token=2, **LATER)]),
@@ -213,7 +215,12 @@ FORCE = {"what": "break", "kind": "-y --force", "begin": None}
     ("lie", [run_of(end=None)]),
     ("lie", [run_of(end=9, over=10), run_of(**FORCE, asked=3, over=4)]),
     (None, [run_of(end=9, over=10, keys="o"), run_of(**FORCE, asked=3, over=4)]),
+    ("lie", [run_of(end=9, over=10, hurt="[keeper]"), run_of(asked=4, begin=None, status=75), run_of(**FORCE, asked=3, over=4, of_token=1)]),
+    (None, [run_of(end=9, over=10), run_of(**FORCE, asked=3, over=4, of_token=2)]),
+    (None, [run_of(end=9, over=10, said="the release was not confirmed"), run_of(**FORCE, asked=3, over=4)]),
     ("loss", [run_of(status=79)]),
+    ("loss", [run_of("joined", inner_status=79)]),
+    (None, [run_of("joined", inner_status=79), run_of("break", kind="-y", begin=None, asked=2, over=3)]),
     (None, [run_of(status=79), run_of("break", kind="-y", begin=None, asked=2, over=3)]),
     (None, [run_of(status=79, hurt="[keeper SIGKILL]", end=None)]),
     ("status", [run_of(status=69)]),
@@ -230,7 +237,7 @@ def test_the_checker_decides(tmp_path, problem, ops):
             (begin, end), number, slot, verdict = (told.pop(name) for name in ("at", "number", "slot", "verdict"))
             op.started = Told(told.pop("said"))
             for name, value in told.items():
-                setattr(op, name, value + history.began if isinstance(value, (int, float)) and name not in ("status", "own_status", "length") else value)
+                setattr(op, name, value + history.began if name in ("asked", "over", "thawed", "late") else value)
             for when, what in ((begin, verdict), (end, "end")):
                 if begin and when:
                     print(what, number, when + history.began, f"{op.kind}/{op.number}/0/{slot}", f"h-{op.keys}", "-", file=log)
