@@ -28,9 +28,11 @@ sleeper(void)
 {
 	pid_t pid = fork();
 
-	if (pid == 0)
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* also behind a test that fails */
 		for (;;)
 			pause();
+	}
 	assert_true(pid > 0);
 	return pid;
 }
@@ -397,6 +399,8 @@ a_process_without_its_first_thread_lives(void **state)
 	assert_int_equal(read(ends[0], &lone, sizeof lone), sizeof lone);
 	shown.pid = lone;
 	while (process_look_up(&shown) && shown.state != 'Z')
+		usleep(1000);
+	while (process_state(lone) == 'R') /* the other thread has yet to sleep */
 		usleep(1000);
 	assert_int_equal(process_state(lone), 'S');
 	kill(lone, SIGSTOP);
