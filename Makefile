@@ -10,6 +10,7 @@
 #	make html       the manuals as pages that link to each other: build/html
 #	make install    PREFIX=/usr/local, DESTDIR=; make uninstall, with the same
 #	make dist deb rpm tarball image   the source, packages, a file for any Linux, a container's image: build/dist
+#	make release    all of these for amd64 and arm64, with their checksums: build/release
 #	make static     build/static/dlock, against musl: without pg, mysql and TLS
 #	make ... ARCH=arm64   the same for another architecture, as Debian calls it: build/arm64
 #
@@ -89,7 +90,9 @@ HAVE := $(if $(USE_REDIS),-DHAVE_REDIS) $(if $(USE_ZK),-DHAVE_ZK -DTHREADED) \
 	$(if $(USE_PG),-DHAVE_PG $(call include_of,libpq)) \
 	$(if $(USE_MYSQL),-DHAVE_MYSQL $(call include_of,libmariadb)) $(if $(USE_MEMCACHED),-DHAVE_MEMCACHED) $(if $(USE_ETCD),-DHAVE_ETCD) \
 	$(if $(USE_TLS),-DHAVE_OPENSSL $(call include_of,openssl))
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION=\"$(VERSION)\" $(WARN) $(HARDEN) $(APART) -I. -I$(O) -MMD -MP $(HAVE) $(CFLAGS)
+# Objects and debug symbols name no directory of who builds: so the same source makes the same program anywhere.
+PLACELESS := "-ffile-prefix-map=$(CURDIR)=." "-ffile-prefix-map=$(O)=build"
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DDLOCK_VERSION=\"$(VERSION)\" $(WARN) $(HARDEN) $(APART) $(PLACELESS) -I. -I$(O) -MMD -MP $(HAVE) $(CFLAGS)
 # Libraries that are loaded later must find the recv(), send() and poll() of backends/common/inlet.c.
 LIBS := -Wl,--export-dynamic-symbol=recv,--export-dynamic-symbol=send,--export-dynamic-symbol=poll \
 	$(call static,jansson) $(if $(USE_REDIS),$(call static,hiredis)) \

@@ -64,7 +64,8 @@ stage()
 # file says of its own.
 build()
 {
-	size=$(du -sk --apparent-size "$1" | cut -f 1)
+	# Debian's rule, which is the same on any file system: a file counts in whole KiB, all else 1.
+	size=$(find "$1" -printf '%y %s\n' | awk '{ kib += $1 == "f" ? int(($2 + 1023) / 1024) : 1 } END { print kib }')
 	mkdir "$1/DEBIAN"
 	(cd "$1" && find usr -type f -print0 | sort -z | xargs -0 md5sum >DEBIAN/md5sums)
 	{
@@ -72,6 +73,7 @@ build()
 			Maintainer "$MAINTAINER" Installed-Size "$size" Priority optional
 		cat
 	} >"$1/DEBIAN/control"
+	find "$1" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 	dpkg-deb --root-owner-group -Zxz --build "$1" "$DIST" >"$work/said"
 	sed -n "s/.* in '\(.*\)'.*/  PACK  \1/p" "$work/said"
 }
@@ -141,7 +143,8 @@ pack_rpm()
 	stage /usr
 	doc=$tree/usr/share/doc/dlock
 	install -m 644 CHANGELOG.md "$doc"
-	licence "$doc/LICENSE"
+	mkdir -p "$tree/usr/share/licenses/dlock"
+	licence "$tree/usr/share/licenses/dlock/LICENSE"
 	find "$tree/usr/share/man" -type f -exec gzip -9n {} +
 	find "$tree" "$debug" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 	list "$tree" >"$work/files"
@@ -158,10 +161,13 @@ pack_rpm()
 	done
 }
 
-# list TREE: its files, as rpm is to be told.
+# list TREE: its files, as rpm is to be told, and the directories that a system may have from nobody else:
+# only what a package owns goes with it.
 list()
 {
-	(cd "$1" && find . ! -type d -printf '/%P\n' | LC_ALL=C sort | sed 's|^.*/LICENSE$|%license &|; s|^/usr/share/doc/.*|%doc &|')
+	(cd "$1" && find . -type d '(' -name dlock -o -path './usr/share/bash-completion*' -o -path './usr/share/zsh*' -o -path './usr/share/fish*' \
+		-o -path './usr/lib/debug/.build-id*' ')' -printf '%%dir /%P\n' -o ! -type d -printf '/%P\n') |
+		LC_ALL=C sort | sed 's|^/.*/LICENSE$|%license &|; s|^/usr/share/doc/.*|%doc &|'
 }
 
 # blob FILE: gives it the name that its content has, and says that.

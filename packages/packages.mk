@@ -8,10 +8,13 @@
 #	make rpm       dlock-VERSION-1.MACHINE.rpm and dlock-debuginfo-VERSION-1.MACHINE.rpm: the
 #	               program of the tarball, for Fedora, RHEL 9, SUSE and their like
 #	make image     dlock-VERSION-MACHINE.oci.tar: the static program as a container's image
+#	make release   all of them for amd64 and arm64, packages/INSTALL, and SHA256SUMS: into
+#	               $(O)/release
 #
 # With ARCH=arm64 (or amd64) for that architecture, whatever the machine's own is.
 #
-# Programs are stripped; a tarball's debug symbols lie beside it, in NAME-debug.tar.gz.
+# All are the same bytes wherever, whenever and by whom they are made of one source, with the same
+# compiler and libraries.  Programs are stripped; a tarball's debug symbols lie beside it, in NAME-debug.tar.gz.
 # VERSION stands in the Makefile; CHANGELOG.md has a heading for it.
 
 DIST ?= $(O)/dist
@@ -33,7 +36,7 @@ PACK = MAKE='$(MAKE)' DIST='$(DIST)' VERSION='$(VERSION)' OBJCOPY='$(OBJCOPY)' R
 notices = $(wildcard $(foreach package,libjansson-dev $(if $(USE_REDIS),libhiredis-dev) $(if $(USE_ZK),libzookeeper-mt-dev) \
 	$(if $(filter tarball-static image,$(1)),musl),/usr/share/doc/$(package)/copyright))
 
-.PHONY: dist deb tarball tarball-glibc tarball-static rpm image
+.PHONY: dist deb tarball tarball-glibc tarball-static rpm image release
 
 # ---- the source ----
 
@@ -96,3 +99,17 @@ rpm: all
 
 image: static
 	$(Q)$(PACK) image $(O)/static/dlock $(MACHINE)
+
+# ---- a release ----
+
+RELEASED := amd64 arm64
+# SHA256SUMS is written last: where it is, all files are.
+release:
+	@[ ! -e .git ] || git diff --quiet HEAD || { echo "make release packs what is committed: git status says what is not"; exit 1; }
+	@command -v mmdebstrap >/dev/null || { echo "make release needs mmdebstrap (apt install mmdebstrap)"; exit 1; }
+	@rm -rf $(O)/release
+	@$(MAKE) --no-print-directory DIST=$(O)/release dist
+	$(Q)MAINTAINER='$(subst ','\'',$(MAINTAINER))' sh packages/release.sh $(O)/release/$(RELEASE).tar.gz $(O)/release $(RELEASED)
+	@install -m 644 packages/INSTALL $(O)/release
+	$(Q)cd $(O)/release && LC_ALL=C sha256sum * >../SHA256SUMS && mv ../SHA256SUMS . && chmod 644 *
+	@echo "  SUMS  $(O)/release/SHA256SUMS"

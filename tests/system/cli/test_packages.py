@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import tarfile
+import tempfile
 
 import pytest
 
@@ -84,6 +85,7 @@ def test_the_version_comes_from_one_place(tmp_path):
     version, = re.findall(r"^VERSION := (\S+)$", (TOP / "Makefile").read_text(encoding="utf-8"), re.M)
     assert said_by(DLOCK, "version").startswith(f"dlock {version}\n")
     assert re.findall(r"^## (\S+)", (TOP / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)[0] == version
+    assert f"This is version {version}," in (TOP / "README.md").read_text(encoding="utf-8")
     done = subprocess.run(["make", "-s", "-C", ROOT, "dist", "VERSION=99.1", f"DIST={tmp_path}"], env=ENV, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, check=False)
     assert done.returncode == 2 and "CHANGELOG.md says nothing of 99.1" in done.stdout
@@ -133,6 +135,14 @@ def test_dlock_is_built_from_the_source_archive(unpacked, tmp_path):
     assert said_by(unpacked / "build/dlock", "version").splitlines()[0] == said_by(DLOCK, "version").splitlines()[0]
 
 
+def test_an_object_is_the_same_in_any_directory(unpacked, tmp_path):
+    """Its debug symbols, and so the program's build ID, name no directory of who builds."""
+    for n, where in enumerate((TOP, unpacked)):
+        make(f"O={tmp_path}/{n}", f"{tmp_path}/{n}/cmd/exit.o", where=where)
+    objects = [(tmp_path / str(n) / "cmd/exit.o").read_bytes() for n in range(2)]
+    assert objects[0] == objects[1] and b"cmd/exit.c" in objects[0]
+
+
 @pytest.mark.skipif(not (TOP / ".git").exists(), reason="this is a source archive, which has no list of its own to compare with")
 def test_the_source_archive_has_what_git_has(unpacked):
     known = said_by("git", "-C", ROOT, "ls-files", "-z").split("\0")[:-1]
@@ -168,6 +178,14 @@ def test_the_package_says_what_it_needs(packages):
     assert loaded <= {*packages_of, "libssl.so.1.1"}  # the last one is of Debian 11
     symbols = dict(re.findall(r"^(\S+): (.*)$", said_by("dpkg-deb", "-f", packages / names[0]), re.M))
     assert symbols["Depends"] == f"dlock (= {version}-1)"
+
+
+def test_the_packages_are_the_same_each_time(packages, tmp_path):
+    """On another file system, too, whose directories have other sizes."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else tmp_path) as elsewhere:
+        make("deb", f"DIST={elsewhere}", env={"MAINTAINER": MAINTAINER, "TZ": "Asia/Tokyo", "LC_ALL": "C.UTF-8", "DPKG_DEB_THREADS_MAX": "1"})
+        for package in packages.iterdir():
+            assert pathlib.Path(elsewhere, package.name).read_bytes() == package.read_bytes(), package.name
 
 
 def test_the_package_has_what_make_install_installs(packages, tmp_path):
@@ -239,20 +257,37 @@ def test_the_rpm_says_what_it_needs(rpms):
 def test_the_rpm_has_what_make_install_installs(rpms, tmp_path):
     package = one(rpms, "dlock-[0-9]*")
     listed = [line.split() for line in query(package, "[%{FILENAMES} %{FILEMODES:perms} %{FILEUSERNAME}:%{FILEGROUPNAME}\\n]").splitlines()]
-    assert {(mode, owner) for _, mode, owner in listed} == {("-rw-r--r--", "root:root"), ("-rwxr-xr-x", "root:root")}
+    assert {(mode, owner) for _, mode, owner in listed} == {("drwxr-xr-x", "root:root"), ("-rw-r--r--", "root:root"), ("-rwxr-xr-x", "root:root")}
     assert [name for name, mode, _ in listed if mode == "-rwxr-xr-x"] == ["/usr/bin/dlock"]
-    there = {name.removeprefix("/usr/").removesuffix(".gz") for name, *_ in listed}
+    there = {name.removeprefix("/usr/").removesuffix(".gz") for name, mode, _ in listed if mode[0] == "-"}
     make("install", f"DESTDIR={tmp_path}", "PREFIX=/usr")
     installed = {str(path.relative_to(tmp_path / "usr")) for path in tmp_path.rglob("*") if path.is_file()}
-    assert there - installed == {f"share/doc/dlock/{name}" for name in ("README.md", "CHANGELOG.md", "LICENSE")} and installed <= there
-    assert said_by("rpm", "-qp", "--licensefiles", package) == "/usr/share/doc/dlock/LICENSE\n"
+    assert there - installed == {"share/doc/dlock/README.md", "share/doc/dlock/CHANGELOG.md", "share/licenses/dlock/LICENSE"} and installed <= there
+    assert said_by("rpm", "-qp", "--licensefiles", package) == "/usr/share/licenses/dlock/LICENSE\n"
+    assert said_by("rpm", "-qp", "--scripts", "--triggers", package) == ""
+
+
+def test_what_the_rpms_bring_goes_with_them(rpms, tmp_path):
+    """Its directories, too, but for those that any system has."""
+    if os.geteuid() != 0:
+        pytest.skip("rpm installs below a directory as root only")
+    root = tmp_path / "root"
+    for directory in ("usr/bin", "usr/lib/debug", "usr/share/man/man1", "usr/share/man/man5", "usr/share/man/man7", "usr/share/doc", "usr/share/licenses"):
+        (root / directory).mkdir(parents=True)
+    rpm = ["rpm", "--root", root, "--dbpath", "/db"]
+    before = {path for path in root.rglob("*")}
+    said_by(*rpm, "-i", "--nodeps", *rpms.iterdir())
+    assert said_by(*rpm, "-V", "--nodeps", "dlock", "dlock-debuginfo") == ""
+    assert {path.relative_to(root).as_posix() for path in root.rglob("*")} >= {"usr/bin/dlock", "usr/share/doc/dlock/README.md"}
+    said_by(*rpm, "-e", "dlock-debuginfo", "dlock")
+    assert {path for path in root.rglob("*") if path != root / "db" and root / "db" not in path.parents} == before
 
 
 def test_the_rpm_is_the_same_each_time_is_unpacked_and_runs(rpms, tmp_path):
     make("rpm", f"DIST={tmp_path}/again", env={"MAINTAINER": MAINTAINER, "TZ": "Asia/Tokyo", "LC_ALL": "C.UTF-8"})
     for package in rpms.iterdir():
         assert (tmp_path / "again" / package.name).read_bytes() == package.read_bytes()
-        tree = tmp_path / package.name.rpartition("-0")[0]
+        tree = tmp_path / re.sub(r"-\d.*", "", package.name)
         tree.mkdir()
         with open(package, "rb") as f, subprocess.Popen(["rpm2archive", "-"], stdin=f, stdout=subprocess.PIPE) as archive, \
                 tarfile.open(fileobj=archive.stdout, mode="r|gz") as files:
@@ -260,7 +295,7 @@ def test_the_rpm_is_the_same_each_time_is_unpacked_and_runs(rpms, tmp_path):
     program = tmp_path / "dlock/usr/bin/dlock"
     check_symbols(program, tmp_path / "dlock-debuginfo")
     check_it_runs(program, tmp_path)
-    check_notices((tmp_path / "dlock/usr/share/doc/dlock/LICENSE").read_text(encoding="utf-8"))
+    check_notices((tmp_path / "dlock/usr/share/licenses/dlock/LICENSE").read_text(encoding="utf-8"))
 
 
 # ---- for any Linux ----
@@ -306,8 +341,8 @@ def test_the_tarball_is_installed_as_it_says(tarball, tmp_path):
     (where / "pages/man1").mkdir(parents=True)
     (where / "pages/man1/other.1").touch()
     (where / "share/man").symlink_to("../pages")
-    commands = re.findall(r"^    (.*)$", text, re.M)
-    assert [command.split()[0] for command in commands] == ["tar", "tar"] and commands[0].startswith("tar -C")
+    commands = [command for command in re.findall(r"^    (.*)$", text, re.M) if re.match(r"tar .*-linux-", command)]
+    assert [command.split()[1] for command in commands] == ["-C", "-tzf"]
     for command in commands:
         said_by("sh", "-euc", command.replace("dlock-VERSION-linux-MACHINE.tar.gz", str(archive)).replace("/usr/local", str(where)))
         if command.startswith("tar -C"):
@@ -464,25 +499,66 @@ END
     assert "entrypoint [/dlock]" in said and len(re.findall(r"^(?:entrypoint .*\])?dlock [\d.]+$", said, re.M)) == 2, said
 
 
-# ---- for another architecture: make check-all, which fails where that cannot be tried ----
+# ---- a release ----
+
+
+def release(tmp_path, *words, changed=False):
+    """What make says where git says that something is not committed, or that all is."""
+    git = tmp_path / "bin/git"
+    git.parent.mkdir(exist_ok=True)
+    git.write_text(f"#!/bin/sh\n[ \"$1\" != diff ] || exit {int(changed)}\n")
+    git.chmod(0o755)
+    return subprocess.run(["make", "-C", ROOT, f"O={tmp_path}/built", "release", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          env={**ENV, "PATH": f"{git.parent}:{ENV['PATH']}"}, check=False)
+
+
+@pytest.mark.skipif(not (TOP / ".git").exists(), reason="this is a source archive, which is as it was packed")
+def test_no_release_is_made_of_what_is_not_committed(tmp_path):
+    (tmp_path / "built/release").mkdir(parents=True)
+    done = release(tmp_path, changed=True)
+    assert done.returncode == 2 and "make release packs what is committed" in done.stdout and (tmp_path / "built/release").exists(), done
+
+
+def test_install_names_the_files_that_are_packed():
+    text, packing = ((TOP / "packages" / name).read_text(encoding="utf-8") for name in ("INSTALL", "packages.mk"))
+    names = set(re.findall(r"\bdlock[-_]VERSION[\w.-]*\w", packing))
+    assert len(names) == 6 and [name for name in names if name not in text] == []
+    for subcommand, name in (("pg-schema", "psql"), ("mysql-schema", "mysql")):
+        assert f"dlock help {subcommand} | {name} DATABASE" in text and len(said_by(DLOCK, "help", subcommand)) > 10000
+
+
+# ---- the files of a release, in fresh systems: make check-all, which fails where that cannot be tried ----
 
 
 @pytest.fixture(scope="module")
-def foreign(source, tmp_path_factory):
-    """The directory of what is packed for arm64, by Debian's cross compiler."""
-    directory = tmp_path_factory.mktemp("foreign")
-    words = said_by("make", "-s", "-C", ROOT, "ARCH=arm64", "--eval=words: ; @echo $(BUILD_PACKAGES)", "words", env=ENV).splitlines()[-1].split()
-    assert "gcc-aarch64-linux-gnu" in words and "musl-dev:arm64" in words
-    in_fresh("bookworm", directory, """
-        mkdir /src; tar -C /src --strip-components=1 -xzf /root/dlock-*.tar.gz
-        cd /src
-        quietly make -j2 deb tarball rpm image ARCH=arm64
-        ! grep warning: /root/log
-        mv build/arm64/dist/* /root/out""", source, packages=",".join(["make", "mawk", "rpm", *words]), foreign=True)
-    return directory / "out"
+def released(source, tmp_path_factory):
+    """The directory of a release's files, each of which was made twice (packages/release.sh)."""
+    directory = tmp_path_factory.mktemp("release")
+    if not FULL:
+        pytest.skip("installs two Debians, and builds four times in each: make check-all does, or DLOCK_TEST_FULL=1")
+    tree = directory / "tree"  # nothing else is built there meanwhile
+    tree.mkdir()
+    said_by("tar", "-C", tree, "--strip-components=1", "-xzf", source)
+    said_by("make", "-s", "-C", tree, "release", env={**ENV, "MAINTAINER": MAINTAINER}, timeout=3000)
+    said_by("sha256sum", "--quiet", "-c", "SHA256SUMS", cwd=tree / "build/release")
+    return tree / "build/release"
 
 
-def test_what_is_packed_for_arm64_runs_there(foreign, tmp_path):
+def test_a_release_has_all_files_and_their_sums(released):
+    """Each for both architectures."""
+    version = said_by(DLOCK, "version").split()[1]
+    names = {f"dlock-{version}.tar.gz", "INSTALL", "SHA256SUMS"}
+    for arch, machine in (("amd64", "x86_64"), ("arm64", "aarch64")):
+        names |= {f"{name}_{version}-1_{arch}.deb" for name in ("dlock", "dlock-dbgsym")}
+        names |= {f"{name}-{version}-1.{machine}.rpm" for name in ("dlock", "dlock-debuginfo")}
+        names |= {f"dlock-{version}-linux-{machine}{kind}.tar.gz" for kind in ("", "-debug", "-static", "-static-debug")}
+        names |= {f"dlock-{version}-{machine}.oci.tar"}
+    assert {path.name for path in released.iterdir()} == names
+    assert {line.split()[1] for line in (released / "SHA256SUMS").read_text().splitlines()} == names - {"SHA256SUMS"}
+    assert said_by("dpkg-deb", "-f", one(released, "dlock_*_arm64.deb"), "Maintainer").strip() == MAINTAINER
+
+
+def test_what_is_packed_for_arm64_runs_there(released, tmp_path):
     """A processor that is emulated, and its libraries; the commands that it runs are this machine's."""
     said = in_fresh("trixie", tmp_path, f"""
         printf '#!/bin/sh\nexec qemu-aarch64 "$EMULATED" "$@"\n' >/usr/local/bin/dlock
@@ -499,10 +575,8 @@ def test_what_is_packed_for_arm64_runs_there(foreign, tmp_path):
             grep -q '^a (directory /tmp/locks) is held' /tmp/said
             dlock run -u file:///tmp/locks -k a --max-run 1s -- sleep 60 || echo "$kind $?"
             dlock doctor -u file:///tmp/locks >/tmp/said || cat /tmp/said
-        done""", *foreign.glob("dlock*.deb"), *foreign.glob("*aarch64.tar.gz"), *foreign.glob("*-static.tar.gz"),
+        done""", *released.glob("dlock*_arm64.deb"), *released.glob("*aarch64.tar.gz"), *released.glob("*aarch64-static.tar.gz"),
                     packages="ca-certificates,qemu-user,libc6:arm64", foreign=True)
     check_fresh(said, "libssl.so.3")
     assert re.search("^aarch64 124$", said, re.M) and re.search("^aarch64-static 124$", said, re.M), said
     assert "FAIL" not in said
-    for name in ("dlock_*_arm64.deb", "*-aarch64.tar.gz", "*-aarch64-debug.tar.gz", "*-aarch64-static.tar.gz", "dlock-[0-9]*.aarch64.rpm", "*-aarch64.oci.tar"):
-        one(foreign, name)
