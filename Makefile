@@ -35,7 +35,7 @@ WITH_MEMCACHED ?= auto
 WITH_ETCD ?= auto
 WITH_TLS ?= auto
 
-VERSION := 0.1.0
+VERSION := 1.0.0
 # Of another architecture: Debian's cross compiler, and libraries from foreign packages (multiarch).
 ifdef ARCH
 TRIPLET := $(or $(patsubst amd64,x86_64,$(filter amd64,$(ARCH))),$(patsubst arm64,aarch64,$(filter arm64,$(ARCH))),$(error ARCH is amd64 or arm64))-linux-gnu

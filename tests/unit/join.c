@@ -13,6 +13,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -436,10 +437,38 @@ a_run_around_is_known_by_its_door(void **state)
 	close(joined);
 }
 
+/*
+ * A run of today joins an outer run of 1.0, and releases its hold.  Where one of these has to
+ * change, JOIN_VERSION does, and both versions are to be answered.
+ */
+static void
+what_crosses_between_dlocks_is_laid_out_as_in_1_0(void **state)
+{
+	(void)state;
+	assert_int_equal(JOIN_VERSION, 10);
+	assert_int_equal(JOIN_HOLD, 1);
+	assert_int_equal(JOIN_CHECK, 2);
+	assert_int_equal(JOIN_RELEASE, 3);
+	assert_int_equal(JOIN_NAME, 4);
+	assert_int_equal(JOIN_CALL, 1);
+	assert_int_equal(JOIN_ALIVE, 1);
+	assert_int_equal(offsetof(struct join_ask, keep), 8);
+	assert_int_equal(offsetof(struct join_ask, identity), 16);
+	assert_int_equal(offsetof(struct join_ask, keys), 8768);
+	assert_int_equal(sizeof(struct join_ask), 16976);
+	assert_int_equal(sizeof(struct join_answer), 304);
+	assert_int_equal(offsetof(struct join_answer, hold), 16);
+	assert_int_equal(sizeof(struct join_part), 16);
+	assert_int_equal(offsetof(struct join_name, keys), 400);
+	assert_int_equal(sizeof(struct join_name), 8608);
+	assert_int_equal(sizeof(struct join_outcome), 1808);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(what_crosses_between_dlocks_is_laid_out_as_in_1_0),
 	    cmocka_unit_test(two_sites_do_not_mix),
 	    cmocka_unit_test(the_longest_site_is_told),
 	    cmocka_unit_test(what_is_a_part_of_a_hold_is_joined),
