@@ -168,8 +168,8 @@ static const struct lease_driver pg_lease = {
     .clock =
 	"SELECT pg_catalog.int8(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000.0::pg_catalog.float8)",
     .forget = "forget",
-    .last = {"list_jobs"},
-    .done = {"list_done"},
+    .last = {"list_jobs", NULL},
+    .done = {"list_done", NULL},
     .end_old_sessions = "SELECT dlock.end_old_sessions($1)",
     .end_old_fields = 1,
     .session_number = server_process,
