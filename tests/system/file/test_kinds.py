@@ -725,14 +725,33 @@ def test_a_run_that_began_last_counts_though_it_ended_first(job):
                                         for name in ("", "last", "good", f"{ERA}", f"{ERA}/a")
                                         if trap != ("directory" if name in ("", f"{ERA}") else "file")])  # what can be ours
 def test_a_file_that_cannot_be_ours_is_refused(job, tmp_path, trap, name):
-    """A file in the place of the directory may be what a former version remembered: it is not passed over in silence."""
+    """What has a run's name may be what somebody counts on: it is not passed over in silence."""
     path = job.path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     {"symlink": path.symlink_to, "fifo": lambda _: os.mkfifo(path), "directory": lambda _: path.mkdir(),
-     "file": lambda _: path.write_bytes(line())}[trap](tmp_path)
+     "file": lambda _: path.write_bytes(line() if name else b"none\n")}[trap](tmp_path)
     done = job.run("--once", "a")
     assert done.status == 77 and "job.runs" in done.stderr and job.count == 0
     assert job.run().status == 0  # nobody else is concerned
+
+
+def test_a_log_of_the_first_dlocks_is_taken_over(dlock, job, files):
+    """They kept one file, with a line for each run.  Who looks waits for a run that takes it over."""
+    job.path.write_bytes(line(name="a") + b"\n" + line(name="b", status=1) + line(name="c") + line(name="d", status=3) + line(name="torn")[:-1])
+    assert dlock.run("ls", "--jobs", *files.words).status == 77
+    for name, count in (("a", 0), ("c", 0), ("b", 1), ("d", 2), ("torn", 3)):
+        assert job.run("--once", name).status == 0 and job.count == count
+    assert job.files == [*(f"{ERA}/{name}" for name in "abcd"), "good", "last"]
+    assert sorted(p.name for p in files.directory.iterdir()) == ["job.lock", "job.runs"]
+
+
+@pytest.mark.parametrize("before", ["nothing", "half of it"])
+def test_who_ends_amid_taking_over_leaves_the_log(job, files, before):
+    job.path.write_bytes(line(name="a") + line(name="b"))
+    if before == "half of it":
+        (files.directory / "job.runs.new").mkdir()
+        (files.directory / "job.runs.new" / "last").write_bytes(line(name="a"))
+    assert job.run("--once", "b").status == 0 and job.run("--once", "a").status == 0 and job.count == 0
 
 
 def test_a_name_that_is_no_eras_is_left_alone(job, tmp_path):
