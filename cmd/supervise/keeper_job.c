@@ -82,18 +82,20 @@ set_guard(struct keeper *k)
 
 /*
  * It is looked at when we wake, which we do every third of a lease at least, but not more often
- * than needed.  While the link is open the front is our parent.
+ * than needed.  While the link is open the front is our parent.  Where /proc hides it (hidepid), it
+ * gets a guard at each look, until it leaves one unread.
  */
 void
 keeper_job_look(struct keeper *k)
 {
-	bool guarded = k->job.guard[0] >= 0, sleeps;
+	bool wanted = k->keep.phase == PH_HOLD && k->news.link >= 0 &&
+	    !atomic_load(&k->page->front.guarded);
+	char state = wanted ? process_state(getppid()) : 'S';
+	bool sleeps = state == 'T' || (state == '\0' && link_is_unread(k->news.link));
 
 	k->job.look_at = instant_now() + k->params->terms.ttl / 4;
-	sleeps = k->keep.phase == PH_HOLD && k->news.link >= 0 &&
-	    !atomic_load(&k->page->front.guarded) && process_state(getppid()) == 'T';
-	if (guarded && !sleeps)
+	if (k->job.guard[0] >= 0 && !sleeps)
 		keeper_job_drop_guard(k);
-	else if (sleeps && !guarded)
+	if (k->job.guard[0] < 0 && (sleeps || state == '\0'))
 		set_guard(k);
 }

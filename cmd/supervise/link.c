@@ -45,6 +45,14 @@ link_fill(int end)
 }
 
 bool
+link_is_unread(int end)
+{
+	int unread = 0;
+
+	return ioctl(end, SIOCOUTQ, &unread) == 0 && unread > 0;
+}
+
+bool
 link_is_crowded(int end)
 {
 	return link_fill(end) >= 2;

@@ -72,6 +72,9 @@ struct anchors {
  */
 bool link_send(int end, const struct msg *, const struct anchors *, const struct told *);
 
+/* Has the receiver left something unread? */
+bool link_is_unread(int end);
+
 /* Is more than half of it filled by what the receiver has not read yet? */
 bool link_is_crowded(int end);
 

@@ -102,11 +102,36 @@ def test_dlock_stops_if_a_hidden_command_does(program, terminal, files, stops):
         assert state_of(front) == "S"
 
 
-def test_a_hidden_front_that_is_stopped_by_force_keeps_nobody_waiting(dlock, program, files):
-    """The keeper cannot see that it sleeps."""
-    def start(*words):
-        return dlock.start(*HIDING[1:], *ANOTHER, program, *words, program=shutil.which("unshare"), events=False)
+@pytest.fixture
+def start(dlock, program):
+    return lambda *words: dlock.start(*HIDING[1:], *ANOTHER, program, *words, program=shutil.which("unshare"), events=False)
 
+
+def guard_of(keeper):
+    """The pipe of which it has both ends, once it sleeps again."""
+    pipes = []
+    with contextlib.suppress(FileNotFoundError):
+        pipes = [os.readlink(f"/proc/{keeper}/fd/{fd}") for fd in os.listdir(f"/proc/{keeper}/fd")]
+    return next((p for p in pipes if "pipe:" in p and pipes.count(p) == 2 and state_of(keeper) == "S"), None)
+
+
+@pytest.mark.parametrize("moment", ["soon", "late"])
+def test_nothing_of_a_hidden_job_that_was_stopped_by_force_outlives_its_keeper(start, tmp_path, files, moment):
+    """A front that reads what it gets is awake, as far as the keeper knows."""
+    held = start("run", "-t", "3s", *files.words, "-k", "k", "sh", "-c", f"setsid sleep 1000 & echo $! >{tmp_path}/pid; exec sleep 1000")
+    wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), what="the command")
+    keeper, = children_of(held.pid)
+    before = wait_for(lambda: guard_of(keeper), what="a first guard") if moment == "late" else None
+    kill(held.pid, signal.SIGSTOP)
+    wait_for(lambda: guard_of(keeper) not in (None, before), what="the guard")
+    job = descendants_of(held.pid)
+    kill(keeper)
+    assert held.wait().status == 79
+    assert not [p for p in job if is_alive(p)]
+
+
+def test_a_hidden_front_that_is_stopped_by_force_keeps_nobody_waiting(dlock, start, files):
+    """The keeper cannot see that it sleeps."""
     words = [*files.words, "-k", "k"]
     holder = start("run", *words, "sh", "-c", "echo ready; exec sleep 1000")
     wait_for(lambda: "ready" in holder.stdout(), what="the holder")
