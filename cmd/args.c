@@ -249,10 +249,11 @@ take_operand(struct args *w, const char *operand, struct fault *f)
 	if (is_word || !(options[OPT_KEY].cmds & p->cmd))
 		return fault_set(
 		    f, RC_USAGE, "'%s' is one word too many", text_brief(operand).text);
-	if ((p->cmd & (CMD_FREEZE | CMD_THAW | CMD_FORGET)) && strpbrk(operand, "*?["))
-		return fault_set(f, RC_USAGE,
-		    "key '%s': %s has no patterns: name each key (dlock ls PATTERN lists those in use), or say -k for a key of just that name",
-		    text_brief(operand).text, options_cmd(p->cmd));
+	if (strpbrk(operand, "*?["))
+		p->odd = operand;
+	if (p->odd && (p->cmd & (CMD_FREEZE | CMD_THAW | CMD_FORGET)))
+		return fault_set(f, RC_USAGE, PARAMS_NO_PATTERNS, text_brief(p->odd).text,
+		    options_cmd(p->cmd));
 	return take_key(w, "key", operand, f);
 }
 
@@ -291,6 +292,11 @@ read_key(struct args *w, struct fault *f)
 	if (options_follow && args_have(w->next, "--") && read_options(w, f) != RC_OK)
 		return RC_USAGE;
 	/* without a -- the word may as well be a command, and the key was forgotten */
+	if (options_follow && !w->ended &&
+	    (strncmp(first, "-c", 2) == 0 || strncmp(first, "--command", 9) == 0))
+		return fault_set(f, RC_USAGE,
+		    "'%s' comes after the key '%s': name the key by -k (dlock run -k %s -c ...)",
+		    text_brief(first).text, text_brief(key).text, text_brief(key).text);
 	if (options_follow && !w->ended)
 		return fault_set(f, RC_USAGE,
 		    "'%s' comes after the key '%s': options go before the key, or before a -- "
@@ -498,7 +504,7 @@ settle_asking(struct params *p, struct fault *f)
 		    "%s takes one key at a time; nothing was done", options_cmd(p->cmd));
 	if (!p->steer.yes && !p->steer.token && !say_can_ask())
 		return fault_set(f, RC_USAGE,
-		    "cannot ask you, since this is no terminal: say -y%s; nothing was done",
+		    "cannot ask you, because this is no terminal: say -y%s; nothing was done",
 		    p->cmd == CMD_BREAK ? ", or --token N, which dlock status shows"
 					: "");
 	return RC_OK;
@@ -571,8 +577,10 @@ settle_period(struct params *p, struct fault *f)
 	if (!per->kind)
 		return fault_set(f, RC_USAGE, "--at-offset needs --once-per");
 	if (per->offset >= lengths[per->kind])
-		return fault_set(f, said_wrong(of), "%s %s is not less than the period",
-		    said_call(of, OPT_AT_OFFSET).text, parse_span(per->offset).text);
+		return fault_set(f, said_wrong(of),
+		    "%s %s is not less than the period, %s",
+		    said_call(of, OPT_AT_OFFSET).text, parse_span(per->offset).text,
+		    parse_span(lengths[per->kind]).text);
 	return RC_OK;
 }
 

@@ -306,6 +306,13 @@ look_rest(struct looker *l, instant until)
 	    &l->host, -1, 0, instant_first(until, instant_after(instant_now(), pause)));
 }
 
+void
+look_doubt(const struct params *p)
+{
+	if (p->odd && !p->show.quiet)
+		say(PARAMS_NO_PATTERNS, text_brief(p->odd).text, options_cmd(p->cmd));
+}
+
 int
 look_refuse(const struct looker *l, const char *key, enum rc rc, const struct fault *f)
 {

@@ -80,6 +80,12 @@ void look_rest(struct looker *, instant until);
  */
 int look_refuse(const struct looker *, const char *key, enum rc, const struct fault *);
 
+/*
+ * If nobody uses the keys and one was named by a word like a pattern, says that it is a key: "free"
+ * may be taken for all keys that match.
+ */
+void look_doubt(const struct params *);
+
 /* ---- once, or with --watch again and again ---- */
 
 /* A subcommand that can watch begins its own struct with this one. */

@@ -131,11 +131,16 @@ struct params_steer {
 	bool shell;     /* print assignments for a shell's eval */
 };
 
+/* of a key and a subcommand */
+#define PARAMS_NO_PATTERNS \
+	"key '%s': %s has no patterns: name each key (dlock ls PATTERN lists those in use), or say -k for a key of just that name"
+
 struct params {
 	unsigned cmd;               /* CMD_ */
 	const char *keys[KEYS_MAX]; /* as named; no two are the same */
 	size_t nkeys;
 	const char *word; /* CMD_TAKES_WORD: a pattern or a handle; NULL: not said */
+	const char *odd;  /* a key that was named by a word like a pattern; NULL: none */
 	struct params_claim claim;
 	struct params_site site;
 	struct params_wait wait;

@@ -381,7 +381,7 @@ show_text(
 		    text_until(v->frozen.until).text);
 		if (view_freeze_is_late(v))
 			fprintf(to,
-			    "  %-9s that is later than was asked for, since a clock was wrong: dlock thaw ends it\n",
+			    "  %-9s that is later than was asked for, because a clock was wrong: dlock thaw ends it\n",
 			    "");
 	}
 	for (size_t i = 0; i < v->nswitches; i++)

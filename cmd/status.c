@@ -133,6 +133,8 @@ run_status(struct params *p)
 	view_free(&s.view);
 	for (size_t i = 0; i < SWITCHES_MAX; i++)
 		view_free(&s.switches[i]);
+	if (status == 0 && !p->look.again && !s.held)
+		look_doubt(p);
 	if (status == 0 && p->look.done_within)
 		return s.late ? STATUS_LATE : 0;
 	return status || p->look.again || s.held ? status : STATUS_FREE;

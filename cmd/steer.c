@@ -39,6 +39,8 @@ struct action {
 	const char *key;
 	struct view view; /* of the key: before a break or thaw, after a freeze */
 	bool seen;        /* `view` is known */
+	/* a holder that a break meant, and that is gone by the end of its lease; empty: none */
+	struct clean expired;
 };
 
 /* Looks at the key, into its view. */
@@ -98,6 +100,8 @@ struct breaking {
 	struct view now;
 	instant speak, doubt; /* when the wait says something next */
 	bool silent;          /* it was said that the server does not answer */
+	struct clean last;    /* the holder that was seen last, and, if it is silent, */
+	instant ends;         /* when its lease ends, or somewhat earlier */
 };
 
 /*
@@ -180,7 +184,8 @@ nothing_to_break(const struct action *s)
 		say_last("%s is held by nobody, but %s: dlock thaw ends that", key.text,
 		    held_words(&h, words));
 	else
-		say_last("%s is held by nobody: there is nothing to break", key.text);
+		look_doubt(s->looker.params);
+	say_last("%s is held by nobody: there is nothing to break", key.text);
 	return STATUS_NOTHING;
 }
 
@@ -294,18 +299,35 @@ speak_of_silence(struct breaking *b, const struct fault *f)
 	return next_meant(b->of, NULL);
 }
 
+/*
+ * Notes when the lease of the holder that was just seen ends.  A holder that lives renews at a
+ * third of its lease: one that has not for half of it is silent.
+ */
+static void
+note_lease(struct breaking *b, const struct person *left, instant asked)
+{
+	int64_t lease = view_left(&b->now, left->until);
+
+	b->last = view_person(left);
+	b->ends = lease >= 0 && lease < left->said.ttl / 2 ? instant_after(asked, lease)
+							   : NEVER;
+}
+
 /* Waits until no meant holder is left. */
 static enum rc
 await_end(struct action *s, struct fault *f)
 {
 	instant now = instant_now(),
 		until = instant_after(now, s->looker.params->wait.most);
-	struct breaking b = {
-	    .of = s, .speak = instant_after(now, SPEAK_FIRST), .doubt = NEVER};
+	struct breaking b = {.of = s,
+	    .speak = instant_after(now, SPEAK_FIRST),
+	    .doubt = NEVER,
+	    .ends = NEVER};
 	enum rc rc;
 
 	for (bool first = true;; first = false) {
 		const struct person *left;
+		instant asked = instant_now();
 
 		rc = look_at(&s->looker, s->key, true, &b.now, NEVER, f);
 		left = one_left(&b);
@@ -313,6 +335,8 @@ await_end(struct action *s, struct fault *f)
 			left = speak_of_silence(&b, f);
 		else if (rc != RC_OK || !left)
 			break;
+		else
+			note_lease(&b, left, asked);
 		if (first && left->until != EPOCH_NONE)
 			b.doubt = instant_after(instant_now(),
 			    instant_after(view_left(&b.now, left->until), HEED));
@@ -324,6 +348,8 @@ await_end(struct action *s, struct fault *f)
 			speak_of(&b, left);
 		look_rest(&s->looker, until);
 	}
+	if (instant_now() >= b.ends)
+		s->expired = b.last;
 	view_free(&b.now);
 	return rc;
 }
@@ -339,6 +365,10 @@ tell_end(const struct action *s, size_t done)
 
 	if (!done)
 		say_last("%s: %s has ended by itself meanwhile", key.text, who.text);
+	else if (*s->expired.text)
+		say_last(
+		    "%s: %s has not answered, and its lease has ended: see whether its command is dead",
+		    key.text, s->expired.text);
 	else if (!s->looker.params->steer.force)
 		say_last("%s: %s has given the lock up", key.text, who.text);
 	else if (p->foreign)

@@ -169,6 +169,8 @@ run_wait(struct params *p)
 	rc = params_check_kind(&p->claim, w.looker.store, &f);
 	if (rc == RC_OK)
 		rc = wait_for_all(&w, &f);
+	if (rc == RC_OK)
+		look_doubt(p);
 	status = rc == RC_OK ? 0
 	    : rc == RC_BUSY  ? tell_busy(&w)
 			     : look_refuse(&w.looker, w.key, rc, &f);

@@ -234,9 +234,9 @@ static const struct meaning {
     {"authentication failure", RC_DENIED, "wrong user or password"},
     {"bad authentication token", RC_DENIED, "wrong user or password"},
     {"metadump not allowed", RC_CONFIG,
-	"it does not list its keys, since it runs with -X: name a key"},
+	"it does not list its keys, because it runs with -X: name a key"},
     {"lru crawler disabled", RC_CONFIG,
-	"it does not list its keys, since it runs with -o no_lru_crawler: name a key"},
+	"it does not list its keys, because it runs with -o no_lru_crawler: name a key"},
     {"ut of memory", RC_AGAIN,
 	"its memory is full, and with -M it evicts nothing: raise its -m"},
     {"oo many open connections", RC_AGAIN,
@@ -407,7 +407,7 @@ client_transmit(
 
 /*
  * A server that wants no password would store it, for everybody to read: so it must say
- * first that it wants one.  Its answer to the password is not quoted, since it may repeat
+ * first that it wants one.  Its answer to the password is not quoted, because it may repeat
  * the password.
  */
 static enum rc
@@ -442,7 +442,7 @@ client_login(struct client *c, instant until, struct fault *f)
 		return client_broken(
 		    c, rc, "refuses the login: wrong user or password", f);
 	return client_broken(c, rc,
-	    "gave a wrong answer to the login, which is not shown, since it may repeat the password",
+	    "gave a wrong answer to the login, which is not shown, because it may repeat the password",
 	    f);
 }
 

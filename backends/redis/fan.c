@@ -418,7 +418,7 @@ peer_hear_greeting(struct peer *p, redisReply *reply)
 		p->rc = hint ? p->rc : RC_DENIED;
 		fault_set(&p->fault, p->rc, "%s refuses the login: %s", where,
 		    hint ? hint
-			 : "its answer is not shown, since it may repeat the password");
+			 : "its answer is not shown, because it may repeat the password");
 	}
 	return HEARD_WRONG;
 }

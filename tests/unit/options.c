@@ -209,7 +209,7 @@ wrong_words(void **state)
 	wrong("-b file -k job -c true cmd", "--command|cmd");
 	wrong("-b file -k job -c \"\"", "--command|empty");
 	wrong("-b file job -n cmd", "-n|before|dlock run job -n ... -- COMMAND");
-	wrong("-b file job -c cmd", "-c|before");
+	wrong("-b file job -c cmd", "-c|dlock run -k job -c ...");
 	wrong("-b file job -n cmd -- x", "-n|before");
 	wrong("-b file job --full", "--full|before");
 	wrong("-b file job --nonsense -- cmd", "--nonsense");

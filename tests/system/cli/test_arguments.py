@@ -1322,7 +1322,7 @@ def test_the_record_names_the_command_but_not_its_arguments(dlock, place):
     (("--once", "a", "--once-per", "day"), "--once and --once-per contradict each other"),
     (("--at-offset", "1h"), "--at-offset needs --once-per"),
     (("--once-per", "hour", "--at-offset", "1h"), "is not less than the period"),
-    (("--once-per", "day", "--at-offset", "24h"), "is not less than the period"),
+    (("--once-per", "day", "--at-offset", "24h"), "--at-offset 1d00h is not less than the period, 1d00h"),
     (("--once-per", "month"), "day, hour or week is allowed"),
 ], ids=" ".join)
 def test_a_period_that_makes_no_sense(dlock, files, words, said):
@@ -1348,6 +1348,24 @@ def test_a_period_that_makes_no_sense(dlock, files, words, said):
 def test_what_is_asked_of_jobs_and_makes_no_sense(dlock, files, words, said):
     done = dlock.run(words[0], *files.words, *words[1:])
     assert done.status == 64 and said in done.stderr and done.stderr.count("\n") == 1, done
+
+
+@pytest.mark.parametrize("line", ["-c", "-cecho", "--command", "--command=echo"])
+def test_a_line_of_shell_behind_its_key_as_flock_has_it(dlock, files, line):
+    """flock FILE -c LINE: a -- and a command behind that, as other options want it, would not help."""
+    done = dlock.run("run", *files.words, "job", line, "echo")
+    assert (done.status, done.stdout) == (64, "") and "(dlock run -k job -c ...)" in done.stderr, done
+
+
+@pytest.mark.parametrize("cmd, status", [(("status",), 1), (("wait", "-n"), 0), (("break", "-y"), 1)])
+def test_a_word_like_a_pattern_is_a_key_and_its_being_free_means_little(dlock, files, cmd, status):
+    """Somebody on call asks for 'deploy/*', and is not to believe that no deployment runs."""
+    done = dlock.run(*cmd, *files.words, "job*")
+    assert done.status == status and f"dlock: key 'job*': {cmd[0]} has no patterns" in done.stderr, done
+    assert "patterns" not in dlock.run(*cmd, *files.words, "-k", "job*").stderr + dlock.run(*cmd, *files.words, "job").stderr
+    holder = dlock.start("run", *files.words, "-k", "job*", "--", "sleep", "1000")
+    holder.event("started")
+    assert "patterns" not in dlock.run(*cmd, *files.words, "job*").stderr
 
 
 GITHUB = {"GITHUB_ACTOR": "bob", "GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "shop/web", "GITHUB_RUN_ID": "4711"}

@@ -393,9 +393,10 @@ def test_a_database_without_the_schema_is_left_alone(doctor, db):
         assert not db.ask("SELECT 1 FROM pg_namespace WHERE nspname = 'dlock'")
 
 
-def test_a_role_that_may_not_make_it(doctor, db, worker):
+def test_a_role_that_may_not_make_it(doctor, dlock, db, worker):
     status, found = doctor("-u", worker)
     assert status == 77 and {"schema", "right-run"} <= failed(found), found
+    assert "see SETTING UP in dlock-pg(7)" in dlock.run("doctor", "-u", worker).stdout
 
 
 @pytest.mark.parametrize("right, function", [*(("right-run", f) for f in PG_RUN), *(("right-look", f) for f in PG_LOOK),

@@ -26,7 +26,7 @@ TRIED = ["--once \"$(date", "--done-within", "# nightly.service", "runs-on", "CI
          "-k account-7", "echo inner", "$(MAKE)", "--held-over", "exporter/dlock.prom", "alert: JobNotDone",
          "log = syslog", "journalctl --since", "$programname ==", "sed 's/.*{", "unless-frozen = all-deploys", "dlock freeze all-deploys",
          "-k report --once-per", "Install dlock", "extends: .dlock", "skopeo copy", "COPY --from=registry",
-         "install -m 640", "dlock-shop.prom"]
+         "install -m 640", "dlock-shop.prom", "backup: status", "dlock freeze -k"]
 
 
 def test_each_block_of_the_recipes_is_tried():
@@ -80,6 +80,17 @@ def test_an_alert_is_mailed_where_a_job_has_not_been_done(try_it):
     first = try_it(ran("nightly"), command).stdout.splitlines()
     assert len(first) == 2 and "ended with 0" in first[0] and first[1].startswith("prices: no run"), first
     assert try_it(ran("prices"), command).stdout == ""
+
+
+def test_a_job_that_fails_without_a_word_or_hangs_is_mailed_once(tmp_path, try_it):
+    line = re.search(r"^5 4 \* \* \* +(.*)$", block_with("backup: status", RECIPES), re.M)[1]
+    command = line.replace("/usr/local/bin/dlock", "dlock").replace("/usr/local/bin", str(tmp_path))
+    program(tmp_path / "backup", "exit 3")
+    assert [try_it(command).stdout for _ in range(2)] == ["backup: status 3\n", ""]
+    program(tmp_path / "backup", "exec sleep 1000")
+    command = command.replace("-k backup", "-k other").replace("--max-run 3h", "--max-run 100ms")
+    hung, later = (try_it(command).stdout for _ in range(2))
+    assert (hung.startswith("dlock: stopped "), hung.splitlines()[1:], later) == (True, ["backup: status 124"], "")
 
 
 def units(directory):
@@ -195,6 +206,14 @@ def test_one_switch_stops_all_deploys(tmp_path):
 
 
 # ---- Jenkins, Ansible ----
+
+
+def test_locks_in_use_are_frozen_where_there_is_no_switch(dlock, tmp_path, try_it):
+    for key in ("deploy/shop", "deploy/a b", "other"):
+        dlock.start("run", "-u", f"file://{tmp_path}", "-k", key, "--", "sleep", "1000").held()
+    done = try_it(block_with("dlock freeze -k", RECIPES), "dlock ls -J | jq -c '[.key, .frozen.why]'")
+    assert sorted(line for line in done.stdout.splitlines() if line.startswith("[")) == [
+        '["deploy/a b","incident 4711"]', '["deploy/shop","incident 4711"]', '["other",null]'], done
 
 
 def test_the_pipeline_waits_less_than_its_timeout_and_deploys(tmp_path, try_it):

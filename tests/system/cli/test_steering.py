@@ -93,6 +93,17 @@ def test_break_waits_until_the_holder_has_given_up(shown):
     assert len(shown.calls()) == 1 and "hotfix" in shown.calls()[0] and "deploy,7," in shown.calls()[0]
 
 
+def test_a_holder_that_was_silent_until_its_lease_ended_has_given_up_nothing(shown):
+    """Its machine may stand still, and the command go on when it wakes up: somebody has to see."""
+    shown.show(holder(left=0, record=ALICE.replace("{", '{"ttl":30000,')))
+    started = shown.start("break", "-y", "deploy")
+    wait_for(lambda: "not renewed for 30s" in started.stderr())
+    shown.show()
+    done = started.wait()
+    assert done.status == 0 and "given the lock up" not in done.stderr
+    assert 'alice (pid 4711 on ci-3, running deploy.sh) "release 4.2" has not answered, and its lease has ended' in done.stderr
+
+
 def test_a_holder_that_has_ended_meanwhile_is_gone(shown):
     shown.show(holder())
     started = shown.start("break", "-y", "deploy", script="revoke=lost")
