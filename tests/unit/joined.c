@@ -216,7 +216,8 @@ a_wait_that_is_refused_ends_in_time(void **state)
 		assert_int_equal(joined_open(&s, &r.host, path, NULL, &f), RC_OK);
 		assert_int_equal(s->backend->lock->acquire(s, &claim, until, &g, &f),
 		    i ? RC_STOP : RC_BUSY);
-		assert_in_range(r.pauses, 1 + i, i ? 5 : 7); /* of 10, 20, 40 ms and so on */
+		assert_in_range(
+		    r.pauses, 1 + i, i ? 5 : 7); /* of 10, 20, 40 ms and so on */
 		s->backend->close(s);
 	}
 	cannot_wait = false;
