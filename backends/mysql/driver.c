@@ -205,6 +205,7 @@ static const struct lease_driver mysql_lease = {
     .server_time = session_server_time,
     .set_clock = session_set_clock,
     .is_one_of_several = is_node_of_cluster,
+    .catch_up = "SET STATEMENT wsrep_sync_wait = 1 FOR SELECT 1",
     .taken_away = wake_sleepers,
 };
 

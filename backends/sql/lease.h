@@ -31,6 +31,7 @@
  *     more after a grant.  Whoever finds its own hold there sees all that was before that grant.
  *     And a freeze changes the row of its key, as each grant does, so that the servers put the two
  *     in an order: a grant that has not seen the freeze is committed before it, or not at all.
+ *     A look at a key waits until all has arrived that was confirmed before.
  *
  * Where a claim stands in the queue is what the server has said of it, and when to ask again
  * (struct lease_place).  A waiter sleeps until its turn, in the server or here.  Those who are
@@ -172,6 +173,8 @@ struct lease_driver {
 	 * statements of a transaction?  NULL: never.
 	 */
 	bool (*is_one_of_several)(const struct sql *);
+	const char
+	    *catch_up; /* what waits there for all that the others have confirmed */
 
 	/* take_away has been answered.  NULL: there is nothing more to do. */
 	void (*taken_away)(struct sql *, instant until);

@@ -368,6 +368,23 @@ ask_for_jobs(struct sql *db, struct sql_look *s, struct fault *f)
 
 /* ---- looking ---- */
 
+/*
+ * On one of several servers what was confirmed by another may be late.  If we looked too early, thaw
+ * would not find a freeze, and leave it for ever.
+ */
+static enum rc
+catch_up(struct sql *db, const struct look *look, struct fault *f)
+{
+	const struct question q = {
+	    .text = db->driver->lease->catch_up, .fields = 1, .harmless = true};
+	instant by = look_answer_by(look);
+
+	if (!q.text || !look->key || sql_open(db, by, f) != RC_OK ||
+	    !lease_is_one_of_several(db))
+		return RC_OK;
+	return sql_exec(db, &q, by, NULL, f);
+}
+
 enum rc
 lease_each(struct sql *db, const struct look *look, struct fault *f)
 {
@@ -377,6 +394,9 @@ lease_each(struct sql *db, const struct look *look, struct fault *f)
 
 	if (look->jobs)
 		return ask_for_jobs(db, &s.seen, f);
+	rc = catch_up(db, look, f);
+	if (rc != RC_OK)
+		return rc;
 	snprintf(s.seen.key, sizeof s.seen.key, "%s", look->key ? look->key : "");
 	do {
 		struct question q = LEASE_QUESTION("list", LISTED_FIELDS,

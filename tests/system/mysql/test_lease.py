@@ -12,6 +12,7 @@ import pytest
 
 from faults import assert_refused
 from mysql_server import USER, AsMysql, mysql_url
+from proxy import UP
 from support import At, boottime, is_free, run, spent, wait_for
 
 FAR = 9_000_000_000_000_000  # a time that does not come
@@ -222,6 +223,18 @@ def test_a_freeze_that_a_cluster_does_not_order_is_made_on_one_server_only(dlock
         made.ask("DROP PROCEDURE IF EXISTS dlock_freeze_key_3")
         made.ask(f"GRANT EXECUTE, CREATE, CREATE ROUTINE ON `{made.name}`.* TO steers@'%'")
     made.ask("DROP USER steers@'%'")
+
+
+def test_a_look_at_a_key_on_a_cluster_waits_for_what_the_others_have_confirmed(dlock, made, make_mysql_tamper, make_proxy):
+    """A thaw would not find a freeze that has yet to arrive (histories of Galera).  Runs, and one server, do without."""
+    node, up = make_mysql_tamper(made.server.port, on_galera, ready=0).port, []
+    for port in (made.port, node):
+        proxy = make_proxy(port)
+        proxy.tap = lambda _, direction, data: (up.append(data) if direction == UP else None) or data
+        for command, words in (("run", ("-n", "--", "true")), ("thaw", ("-y",)), ("status", ())):
+            up.clear()
+            dlock.run(command, "-u", mysql_url(proxy.port, db=made.name), "-k", "job", *words)
+            assert (b"wsrep_sync_wait" in b"".join(up)) == (port == node and command != "run"), command
 
 
 # ---- what the procedures decide ----
