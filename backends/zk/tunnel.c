@@ -31,7 +31,7 @@ struct tunnel {
 };
 
 static ssize_t
-fail(int error)
+fail_with(int error)
 {
 	errno = error;
 	return -1;
@@ -147,7 +147,7 @@ tunnel_is_flushed(const struct tunnel *t)
 
 /* Encrypts and sends what was kept; false with EAGAIN: there is more of it. */
 static bool
-push(struct tunnel *t)
+push_out(struct tunnel *t)
 {
 	struct iovec part = {t->plain.bytes, t->plain.n};
 
@@ -189,16 +189,16 @@ ssize_t
 tunnel_send(struct tunnel *t, int fd, const void *from, size_t size, int flags)
 {
 	if (fd < 0)
-		return fail(EBADF);
+		return fail_with(EBADF);
 	if (t->stream.fd != fd && !begin(t, fd))
 		return -1;
-	if (!push(t))
+	if (!push_out(t))
 		return -1;
 	if (size > SSIZE_MAX / 4 || !keep(t, from, size))
-		return fail(ENOMEM);
+		return fail_with(ENOMEM);
 	t->leaving = !(flags & MSG_MORE);
 	/* what cannot go now is kept: it is as good as sent */
-	return push(t) || errno == EAGAIN ? (ssize_t)size : -1;
+	return push_out(t) || errno == EAGAIN ? (ssize_t)size : -1;
 }
 
 /* ---- what is received ---- */
@@ -209,13 +209,13 @@ tunnel_recv(struct tunnel *t, int fd, void *to, size_t size)
 	ssize_t n;
 
 	if (fd < 0 || t->stream.fd != fd)
-		return fail(ENOTCONN);
+		return fail_with(ENOTCONN);
 	if (!t->polled) {
 		t->rc = fault_set(&t->fault, RC_CONFIG,
 		    "dlock cannot use TLS with this libzookeeper: it does not wait by poll(), as versions 3.8 and 3.9 do");
-		return fail(ENOTSUP);
+		return fail_with(ENOTSUP);
 	}
-	if (!push(t) && errno != EAGAIN)
+	if (!push_out(t) && errno != EAGAIN)
 		return -1;
 	n = t->stream.ops->read(&t->stream, to, size);
 	t->drained = n < 0 && errno == EAGAIN;
@@ -234,7 +234,7 @@ tunnel_recv(struct tunnel *t, int fd, void *to, size_t size)
 /* ---- waiting ---- */
 
 static struct pollfd *
-find(struct pollfd *at, nfds_t n, int fd)
+find_slot(struct pollfd *at, nfds_t n, int fd)
 {
 	for (nfds_t i = 0; fd >= 0 && i < n; i++)
 		if (at[i].fd == fd)
@@ -256,7 +256,7 @@ poll_once(struct tunnel *t, struct pollfd *at, nfds_t n, struct pollfd *own, int
 	if (found < 0)
 		return found;
 	if (own->revents & wants)
-		ready = (!push(t) && errno != EAGAIN && (asked & POLLIN)) || ready;
+		ready = (!push_out(t) && errno != EAGAIN && (asked & POLLIN)) || ready;
 	found -= own->revents != 0;
 	own->revents &= asked | POLLERR | POLLHUP | POLLNVAL;
 	own->revents |= ready ? POLLIN : 0;
@@ -267,7 +267,7 @@ int
 tunnel_poll(struct tunnel *t, struct pollfd *at, nfds_t n, int timeout)
 {
 	instant until = timeout < 0 ? NEVER : instant_now() + timeout * NS_PER_MS;
-	struct pollfd *own = find(at, n, t->stream.fd);
+	struct pollfd *own = find_slot(at, n, t->stream.fd);
 
 	t->polled = true;
 	if (!own)
