@@ -8,6 +8,7 @@
 #include "cmd/record.h"
 #include "cmd/say.h"
 #include "cmd/text.h"
+#include "delivery.h"
 #include "waiting.h"
 
 #include <errno.h>
@@ -243,7 +244,7 @@ events_log_orphan(const struct run *r, const struct ending *e, const char *words
 	if (r->params->show.log.kind == LOG_TO_FD ||
 	    atomic_exchange(&r->page->log.ended, true))
 		return;
-	if (granted && ward_knows(r))
+	if (granted && delivery_known(r))
 		events_log_grant(r);
 	v = verdict_of(r->params, e, &heard);
 	log_times(r, &v.waited, &v.held);

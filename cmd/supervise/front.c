@@ -15,6 +15,7 @@
 #include "cmd/say.h"
 #include "cmd/text.h"
 #include "command.h"
+#include "delivery.h"
 #include "loss.h"
 #include "script.h"
 #include "tree.h"
@@ -75,7 +76,7 @@ front_aim(const struct front *f)
 	    .command = atomic_load(&f->page->command),
 	    .leads = !f->run->origin->has_tty,
 	    .spared = &f->elders.spared,
-	    .outsider = ward_guarded(f->run),
+	    .outsider = delivery_receiver(f->run),
 	    .by = instant_after(atomic_load(&f->page->kill_at), KILL_FINDS),
 	};
 }
@@ -107,7 +108,8 @@ static bool
 kill_everything(struct front *f)
 {
 	instant patience = instant_now() + KILL_PATIENCE;
-	bool outside = ward_guarded(f->run), strangers = f->run->has_elders || outside;
+	bool outside = delivery_receiver(f->run),
+	     strangers = f->run->has_elders || outside;
 	struct aim aim;
 	int quiet = 0;
 
@@ -141,11 +143,11 @@ static void
 front_finish(struct front *f, struct ending e, const char *words)
 {
 	if (e.kind != END_COMMAND)
-		ward_settle(f->run, WITHDRAWN);
+		delivery_settle(f->run, WITHDRAWN);
 	/* Ctrl-Z, then Ctrl-C: the first has ended the waiting */
 	if (e.kind == END_INTERRUPTED && f->interrupt)
 		e.value = f->interrupt;
-	if (e.kind == END_LOST && ward_delivery(f->run) == WITHDRAWN)
+	if (e.kind == END_LOST && delivery_of(f->run) == WITHDRAWN)
 		e = (struct ending){.kind = END_REFUSED,
 		    .value = RC_LOST,
 		    .too_late = e.loss == LOSS_SILENCE || !*words};
@@ -176,7 +178,7 @@ kill_and_finish(struct front *f, struct ending otherwise, const char *why)
 	loss_tell(f->run, &lost, why);
 	lost.stuck = !kill_everything(f);
 	/* not earlier: it may begin until it is dead */
-	begun = atomic_load(&f->page->exec) == EXEC_CALLED && ward_knows(f->run);
+	begun = atomic_load(&f->page->exec) == EXEC_CALLED && delivery_known(f->run);
 	front_finish(
 	    f, begun || (lost.stuck && !f->run->ward->is_hold) ? lost : otherwise, why);
 }
@@ -248,7 +250,7 @@ stop_command(struct front *f)
 {
 	struct aim aim;
 
-	ward_settle(f->run, WITHDRAWN);
+	delivery_settle(f->run, WITHDRAWN);
 	if (atomic_exchange(&f->page->stopping, true))
 		return;
 	loss_tell(f->run, &silence, "");
@@ -295,9 +297,8 @@ watch_keeper(struct front *f)
 /* ---- waiting, and when to listen ---- */
 
 /*
- * When to begin to listen to the keeper; NEVER: at once, since a hold is to be delivered, or
- * somebody awaits each word.  Before we listen, anchors that were sent are ours already; start.c
- * has seen to it that there is room for them.
+ * When to begin to listen to the keeper; NEVER: at once, for a hold, or where somebody awaits each
+ * word.  Anchors that were sent before are ours already: start.c has seen to room for them.
  */
 static instant
 listen_from(const struct run *r)
@@ -348,7 +349,7 @@ static void
 log_grant(const struct front *f)
 {
 	if (f->params->show.log.kind != LOG_NOWHERE && front_has_grant(f) &&
-	    ward_knows(f->run))
+	    delivery_known(f->run))
 		events_log_grant(f->run);
 }
 
@@ -375,19 +376,18 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 		front_signals_suspended(f, m->number);
 		break;
 	case MSG_SUSPECT:
-		tree_look(ward_guarded(f->run));
+		tree_look(delivery_receiver(f->run));
 		loss_suspect(f->run, &f->threat, m);
 		break;
 	case MSG_TRUSTED:
 		loss_trust(f->run, &f->threat);
 		break;
-	case MSG_TRACE:
-		say("%s", text_clean(words, sizeof words, m->text, strlen(m->text)));
-		break;
 	case MSG_NOTICE:
 		if (f->params->show.quiet)
 			break;
 		waiting_heard(&f->waiting, m);
+		/* fall through */
+	case MSG_TRACE:
 		say("%s", text_clean(words, sizeof words, m->text, strlen(m->text)));
 		break;
 	case MSG_GUARD:
@@ -401,7 +401,7 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 	case MSG_SIGNAL:
 		break;
 	case MSG_STOPPING:
-		tree_look(ward_guarded(f->run));
+		tree_look(delivery_receiver(f->run));
 		break;
 	}
 }
@@ -451,9 +451,8 @@ take_interrupt(struct front *f)
 }
 
 /*
- * Gives the hold to its asker, also where we have slept through the time of --for: the lock was held
- * all the same.  To print it may take seconds, where its reader is slow.  A signal that ends the
- * asker meanwhile has the hold given back.
+ * Gives the hold to its asker, also where we have slept through --for: the lock was held all the
+ * same.  A signal that ends the asker while it is printed has it given back.
  */
 static void
 deliver(struct front *f)
@@ -464,7 +463,7 @@ deliver(struct front *f)
 
 	/* too late to begin: the keeper takes it back, and it is asked for anew */
 	if (instant_now() >= atomic_load(&f->page->begin_by) ||
-	    !ward_settle(f->run, DELIVERED))
+	    !delivery_settle(f->run, DELIVERED))
 		return;
 	waiting_end(&f->waiting, 0);
 	atomic_store(&f->page->front.on_screen, false);
@@ -573,8 +572,7 @@ front_wake(const struct front *f, instant watch_at)
 {
 	instant wake = instant_first(watch_at, f->waiting.line.next);
 
-	wake = instant_first(wake, f->suspension.at);
-	wake = instant_first(wake, f->threat.warn_at);
+	wake = instant_first(wake, instant_first(f->suspension.at, f->threat.warn_at));
 	wake = instant_first(wake, f->keeper.listen_from);
 	if (instant_now() < f->witness_at) /* later it is the grant that is waited for */
 		wake = instant_first(wake, f->witness_at);
@@ -612,10 +610,8 @@ front_turn(struct front *f)
 	if (f->end.over)
 		return;
 	show_waiting(f);
-	if (front_has_grant(f) && instant_now() >= f->witness_at) {
-		f->witness_at = NEVER;
-		witness_begin(&f->witness);
-	}
+	if (front_has_grant(f) && instant_now() >= f->witness_at)
+		front_signals_watch(f);
 	n = poll_keeper(f, set);
 	loop_wait(&f->loop, set, n, front_wake(f, wake));
 	if (set[SLOT_LINK].revents || atomic_load(&f->page->end.final))
@@ -630,7 +626,7 @@ front_turn(struct front *f)
 		front_signals_granted(f);
 	/* later than a signal that would end it */
 	if (front_has_grant(f) && f->run->ward->is_hold &&
-	    ward_delivery(f->run) == UNDELIVERED)
+	    delivery_of(f->run) == UNDELIVERED)
 		deliver(f);
 	log_grant(f);
 	if (!f->end.over && instant_now() >= f->suspension.at)

@@ -10,6 +10,7 @@
  */
 #include "front_signals.h"
 
+#include "delivery.h"
 #include "script.h"
 
 #include <errno.h>
@@ -29,8 +30,8 @@ front_state(const struct front *f)
 	if (!front_has_grant(f))
 		return SIGNAL_WAITS;
 	if (f->run->ward->is_hold)
-		return ward_delivery(f->run) == UNDELIVERED ? SIGNAL_UNDELIVERED
-							    : SIGNAL_DELIVERED;
+		return delivery_of(f->run) == UNDELIVERED ? SIGNAL_UNDELIVERED
+							  : SIGNAL_DELIVERED;
 	if (atomic_load(&f->page->end.finished))
 		return SIGNAL_OVER;
 	/* it is about to begin before granted_at is set */
@@ -137,7 +138,7 @@ describe_signal(struct front *f, const struct received *t)
 	c.by_key = c.terminal && t->code == SI_KERNEL &&
 	    (c.sig == SIGINT || c.sig == SIGQUIT);
 	c.apart = !c.terminal || (command && getpgid(command) != getpgrp());
-	c.for_nobody = !ward_guarded(f->run);
+	c.for_nobody = !delivery_receiver(f->run);
 	describe_suspension(f, &c, command);
 	c.reach = reach_of(f, t); /* late: it takes time */
 	c.killed = has_killed(f, &c, command);
@@ -374,7 +375,7 @@ front_signals_take(struct front *f, const struct received *r)
 		/* fall through */
 	case DEED_END_HOLD:
 		/* the keeper ends a hold of which nobody has been told */
-		ward_settle(f->run, WITHDRAWN);
+		delivery_settle(f->run, WITHDRAWN);
 		break;
 	case DEED_PASS_ON:
 	case DEED_PASS_ON_OUTSIDE:
@@ -397,4 +398,11 @@ front_signals_begin(struct front *f)
 	f->witness_at = witnessed ? instant_now() + LISTEN_LATER : NEVER;
 	f->suspension.guard.fd = -1;
 	f->suspension.at = NEVER;
+}
+
+void
+front_signals_watch(struct front *f)
+{
+	f->witness_at = NEVER;
+	witness_begin(&f->witness);
 }

@@ -19,6 +19,9 @@ struct received {
 /* Before all others. */
 void front_signals_begin(struct front *);
 
+/* Begins the witness: the command has run so long that signals may come. */
+void front_signals_watch(struct front *);
+
 /* Reaps what has ended below us. */
 void front_signals_reap(struct front *);
 

@@ -12,6 +12,7 @@
 #include "incoming.h"
 
 #include "cmd/exit.h"
+#include "delivery.h"
 #include "keeper_job.h"
 #include "react.h"
 #include "script.h"
@@ -38,7 +39,7 @@ obey_signal(struct keeper *k, struct signal_case *c)
 
 	/* these three the keeper knows better than the front */
 	c->state = state_now(k);
-	c->for_nobody = !ward_guarded(k->run);
+	c->for_nobody = !delivery_receiver(k->run);
 	c->min_hold = k->params->terms.min_hold > 0;
 	deed = signal_decide(c);
 	if (deed == DEED_END_WAITING || deed == DEED_SUSPEND_WAITING)

@@ -18,6 +18,7 @@
 #include "cmd/environment.h"
 #include "cmd/parse.h"
 #include "cmd/record.h"
+#include "delivery.h"
 #include "events.h"
 #include "incoming.h"
 #include "keeper_job.h"
@@ -367,7 +368,7 @@ renew(struct keeper *k)
 		break;
 	default:
 		if (!k->news.suspect) {
-			tree_look(ward_guarded(k->run)); /* before it may be lost */
+			tree_look(delivery_receiver(k->run)); /* before it may be lost */
 			k->news.suspect = news_send(&k->news, MSG_SUSPECT,
 			    k->keep.lease.term_at - instant_now(), f.text);
 		}
@@ -413,7 +414,7 @@ await_question(struct keeper *k)
 	instant term = k->run->ward->until;
 
 	if (k->keep.ending.kind != END_LOST || k->answered || k->keep.after.hurry ||
-	    ward_delivery(k->run) != DELIVERED)
+	    delivery_of(k->run) != DELIVERED)
 		return;
 	if (term != NEVER && term > until)
 		until = term;

@@ -4,6 +4,7 @@
 #include "cmd/parse.h"
 #include "cmd/say.h"
 #include "cmd/text.h"
+#include "delivery.h"
 
 #include <stdio.h>
 
@@ -33,7 +34,7 @@ loss_warn(const struct run *r, struct threat *t)
 	    atomic_load(&r->page->end.finished))
 		return;
 	t->warned = true;
-	if (ward_guarded(r))
+	if (delivery_receiver(r))
 		snprintf(whom, sizeof whom, "process %d and its descendants are",
 		    (int)r->ward->outsider->pid);
 	snprintf(text, sizeof text, "%s: %s; if no renewal succeeds, %s stopped in %s",
@@ -63,7 +64,7 @@ loss_tell(const struct run *r, const struct ending *e, const char *words)
 {
 	const struct heard heard = {.words = words, .where = page_where(r->page)};
 
-	if (e->kind != END_LOST || !ward_guarded(r) ||
+	if (e->kind != END_LOST || !delivery_receiver(r) ||
 	    atomic_exchange(&r->page->end.loss_told, true))
 		return;
 	if (!r->ward->ops->tell(r, verdict_of(r->params, e, &heard).line))

@@ -10,6 +10,7 @@
 #include "react.h"
 
 #include "cmd/exit.h"
+#include "delivery.h"
 #include "keeper_job.h"
 #include "loss.h"
 #include "told.h"
@@ -90,7 +91,7 @@ keeper_aim(const struct keeper *k)
 	    .wake = true,
 	    .command = atomic_load(&k->page->command), /* forgotten once it is reaped */
 	    .leads = k->command.group != 0,
-	    .outsider = ward_guarded(k->run),
+	    .outsider = delivery_receiver(k->run),
 	    .by = instant_after(k->keep.lease.kill_at, KILL_FINDS),
 	};
 }
@@ -112,7 +113,7 @@ stop_ward(struct keeper *k, unsigned how)
 {
 	struct aim aim;
 
-	ward_settle(k->run, WITHDRAWN);
+	delivery_settle(k->run, WITHDRAWN);
 	publish_loss(k);
 	loss_tell(k->run, &k->keep.ending, k->fault.text);
 	if ((how & DO_TERM) && !atomic_exchange(&k->page->stopping, true)) {

@@ -13,6 +13,7 @@
 #include "script.h"
 
 #include "backends/common/libc.h"
+#include "delivery.h"
 #include "keeper_job.h"
 #include "react.h"
 #include "told.h"
@@ -107,7 +108,7 @@ static bool
 script_tell(const struct run *r, const char *text)
 {
 	char line[sizeof((struct verdict *)0)->line + 16];
-	int fd = ward_guarded(r) ? open_stderr(script_of(r)) : -1, n;
+	int fd = delivery_receiver(r) ? open_stderr(script_of(r)) : -1, n;
 	ssize_t sent;
 
 	if (fd < 0)
@@ -170,7 +171,7 @@ static bool
 is_undelivered(const struct keeper *k)
 {
 	return k->keep.phase == PH_HOLD && !k->keep.tree.gone &&
-	    ward_delivery(k->run) == UNDELIVERED;
+	    delivery_of(k->run) == UNDELIVERED;
 }
 
 /* No descriptor tells of its descendants' end, nor of its own without pidfd_open(2). */
@@ -207,7 +208,7 @@ check_delivery(struct keeper *k)
 		return;
 	state = late ? 'T' : process_state(getppid());
 	if ((state != 'T' && (state != '\0' || since < DELIVERY_PATIENCE)) ||
-	    !ward_settle(k->run, WITHDRAWN))
+	    !delivery_settle(k->run, WITHDRAWN))
 		return;
 	react(k, EV_TERMINATED, 0);
 	react(k, EV_ENDED, SIGSTOP); /* as a wait status */
@@ -232,7 +233,7 @@ check_end(struct keeper *k)
 			fault_set(&k->fault, RC_SYSTEM,
 			    "process %d, for which the lock was to be held, has ended",
 			    (int)o->pid);
-		ward_settle(k->run, WITHDRAWN);
+		delivery_settle(k->run, WITHDRAWN);
 		react(k, EV_ENDED, 0);
 	}
 	if (awaits_end(k) && instant_now() >= k->run->ward->until)
@@ -246,8 +247,8 @@ check_tree(struct keeper *k)
 
 	if (!awaits_tree(k))
 		return;
-	ward_settle(k->run, WITHDRAWN);
-	o = ward_guarded(k->run);
+	delivery_settle(k->run, WITHDRAWN);
+	o = delivery_receiver(k->run);
 	tree_look(o);
 	if (!o || outsider_is_empty(o))
 		react(k, EV_EMPTY, 0);
@@ -268,7 +269,7 @@ script_look(struct keeper *k, const struct pollfd *set)
 static enum signal_state
 script_state(const struct keeper *k)
 {
-	return ward_delivery(k->run) == DELIVERED ? SIGNAL_DELIVERED : SIGNAL_UNDELIVERED;
+	return delivery_of(k->run) == DELIVERED ? SIGNAL_DELIVERED : SIGNAL_UNDELIVERED;
 }
 
 /* A signal ends only a hold that is not delivered yet, or is for nobody. */
@@ -280,8 +281,8 @@ script_signal(struct keeper *k, enum signal_deed deed, const struct signal_case 
 			continue; /* a child of the backend's library */
 	if (deed != DEED_END_HOLD)
 		return;
-	ward_settle(k->run, WITHDRAWN);
-	if (!ward_guarded(k->run))
+	delivery_settle(k->run, WITHDRAWN);
+	if (!delivery_receiver(k->run))
 		react(k, EV_ENDED, c->sig); /* as a wait status: it died of the signal */
 }
 

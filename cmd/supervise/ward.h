@@ -83,18 +83,4 @@ struct ward_ops {
 	void (*stop)(struct keeper *, const struct aim *);
 };
 
-enum delivery ward_delivery(const struct run *);
-
-/* Of a hold: was it delivered?  Of a command: always true, also before the grant. */
-bool ward_knows(const struct run *);
-
-/*
- * The process that has a hold now, and is stopped if the lock is lost; NULL: none, also of a
- * command.
- */
-struct outsider *ward_guarded(const struct run *);
-
-/* Settles UNDELIVERED as DELIVERED or WITHDRAWN.  False: it was settled before, or is no hold. */
-bool ward_settle(const struct run *, enum delivery);
-
 #endif

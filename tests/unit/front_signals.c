@@ -9,6 +9,7 @@
 #define front_signals_suspend test_front_signals_suspend
 #define front_signals_granted test_front_signals_granted
 #define front_signals_begin test_front_signals_begin
+#define front_signals_watch test_front_signals_watch
 #include "cmd/supervise/front_signals.c"
 
 #include <setjmp.h>
