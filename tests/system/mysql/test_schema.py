@@ -4,6 +4,7 @@
 
 import hashlib
 import json
+import os
 import re
 import subprocess
 
@@ -12,7 +13,7 @@ import pytest
 from databases import wait_for_renewals
 from mysql_server import USER, mysql_url
 from proxy import UP
-from support import At, is_free, run, wait_for
+from support import ROOT, At, is_free, run, wait_for
 
 FAR = 9_000_000_000_000_000  # a time that does not come
 DIGESTS = {"3": "7bbee7a68a57d12cbeff9cb6acaeccefcc601fe27461e91eef70f9886a330f02"}  # of what a version's procedures do
@@ -118,6 +119,32 @@ def test_versions_exclude_each_other(dlock, old):
         wait_for(lambda: enter(c) == 1, what="the grant of the older one")
         assert not last.events("started")
         assert call(c, "dlock_release_0", "job", "a", None, None, 0) == (1,)
+    assert last.wait().status == 0
+
+
+def test_version_2_goes_on_beside_ours(dlock, mysql_db):
+    """Its real text: who holds, waits or has frozen by it is known here, and its jobs are."""
+    with open(os.path.join(ROOT, "tests/system/mysql/schema_2.sql"), encoding="utf-8") as f:
+        done = feed(mysql_db, f.read(), f"-u{USER}", "-h127.0.0.1", f"-P{mysql_db.port}")
+    assert done.returncode == 0, done
+    at, lease = At(mysql_db.url), 3_600_000_000
+    with mysql_db.connect() as c:
+        token, = call(c, "dlock_take_2", "job", owner_of("a"), "{}", lease, 1, FAR)
+        call(c, "dlock_freeze_2", "frozen", "{}", None)
+        waiter = dlock.contend(at, "job", "-t", "1h").queued(1)
+        assert json.loads(dlock.run("status", "-J", *at.words, "job").stdout)["holders"][0]["token"] == token
+        assert dlock.run("run", "-n", *at.words, "-k", "frozen", "--", "true").status == 75
+        assert dlock.run("thaw", "-y", *at.words, "frozen").status == 0
+        again = ("dlock_enter_2", "job", owner_of("b"), "{}", lease, lease, "exclusive", 0, 1, None, 0, FAR)
+        assert call(c, *again)[0] == 0
+        last = dlock.contend(at, "job", command=("true",)).queued(3)
+        assert call(c, "dlock_release_2", "job", "a", 0, "nightly") == (1,)
+        waiter.held()
+        assert dlock.run("run", *at.words, "-k", "job", "--once", "nightly", "--", "false").status == 0
+        assert call(c, *again)[0] == 0 and waiter.finish().status == 0
+        wait_for(lambda: call(c, *again)[0] == 1, what="the grant of version 2")
+        assert not last.events("started")
+        assert call(c, "dlock_release_2", "job", "b", None, None) == (1,)
     assert last.wait().status == 0
 
 
