@@ -303,11 +303,14 @@ view_left(const struct view *v, int64_t until)
 int64_t
 view_renewed(const struct view *v, const struct person *p)
 {
-	int64_t left = view_left(v, p->until);
+	int64_t left = view_left(v, p->until), ago;
+	int64_t held = p->since >= 0 ? view_ago(v, p->since) : NEVER;
 
 	if (p->foreign || p->said.ttl == 0 || left < 0 || left > p->said.ttl + ROUNDED)
 		return -1;
-	return left < p->said.ttl ? p->said.ttl - left : 0;
+	ago = left < p->said.ttl ? p->said.ttl - left : 0;
+	/* the grant was the first renewal, also where the server counts whole seconds (etcd) */
+	return held >= 0 && ago > held ? held : ago;
 }
 
 int64_t

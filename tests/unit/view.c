@@ -231,6 +231,30 @@ jobs_have_a_last_run_and_a_last_success(void **state)
 
 /* It is the last run, if that ended before, and never a success; nor does it hide one. */
 static void
+a_grant_is_a_renewal(void **state)
+{
+	/* granted 2 s ago for 30 s; a server that counts whole seconds says that 26 s are left */
+	struct entry e = holder;
+	struct view v = {.now = NOW};
+
+	(void)state;
+	e.record = "{\"who\":\"alice\",\"host\":\"h\",\"pid\":1,\"ttl\":30000}";
+	e.since = NOW - 2000000;
+	e.until = NOW + 26000000;
+	view_begin(&v, "k");
+	view_add(&v, &e, NOW);
+	v.now = NOW;
+	assert_int_equal(view_renewed(&v, v.holders.list), 2 * NS_PER_S);
+	e.since = NOW - 61000000;
+	view_free(&v);
+	view_begin(&v, "k");
+	view_add(&v, &e, NOW);
+	v.now = NOW;
+	assert_int_equal(view_renewed(&v, v.holders.list), 4 * NS_PER_S);
+	view_free(&v);
+}
+
+static void
 a_run_that_is_no_jobs_is_shown(void **state)
 {
 	struct entry last = {
@@ -366,6 +390,7 @@ main(void)
 	    cmocka_unit_test(texts_are_copied_within_bounds),
 	    cmocka_unit_test(a_key_of_any_length_is_kept_whole),
 	    cmocka_unit_test(times_out_of_range_are_not_known),
+	    cmocka_unit_test(a_grant_is_a_renewal),
 	    cmocka_unit_test(a_run_that_is_no_jobs_is_shown),
 	    cmocka_unit_test(an_id_may_be_done_by_a_failure),
 	    cmocka_unit_test(facts_are_the_same_while_only_time_passes),
