@@ -180,11 +180,18 @@ static enum rc
 read_letters(struct args *w, struct fault *f)
 {
 	const char *word = *w->next++;
-	int meant = options_named(w->params->cmd, word + 1, strcspn(word + 1, "="));
+	size_t n = strcspn(word + 1, "=");
+	int meant = options_named(w->params->cmd, word + 1, n);
+	const struct brief other = options_synonym(
+	    w->params->cmd, ": did you mean --", word + 1, n);
 
 	if (meant >= 0)
 		return fault_set(f, RC_USAGE, "-%s is written with two dashes: --%s",
 		    options[meant].name, options[meant].name);
+	if (*other.text)
+		return fault_set(f, RC_USAGE,
+		    "unknown option -%.*s%s (dlock help %s lists them)", (int)n, word + 1,
+		    other.text, options_cmd(w->params->cmd));
 	for (const char *c = word + 1; *c; c++) {
 		const struct option *o = option_of_letter(w->params->cmd, *c);
 

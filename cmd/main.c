@@ -51,9 +51,12 @@ cmd_named(const char *name)
 	return *c;
 }
 
-/* Says that there is no such subcommand.  Returns the exit status. */
+/*
+ * Says that there is no such subcommand; more words behind it may be a command that is to run.
+ * Returns the exit status.
+ */
 static int
-refuse_name(const char *name)
+refuse_name(const char *name, bool more)
 {
 	/* as docker, systemctl, flock, git and others have them */
 	static const struct synonym others[] = {{"list", "ls"}, {"who", "status"},
@@ -72,8 +75,10 @@ refuse_name(const char *name)
 		    "'%s' comes before a subcommand: say dlock run %s ... (dlock help lists them)",
 		    clean.text, clean.text);
 	else
-		say_last("there is no subcommand '%s'%s (dlock help lists them)",
-		    clean.text, parse_hint(": did you mean dlock ", meant, "?").text);
+		say_last("there is no subcommand '%s'%s (%sdlock help lists them)",
+		    clean.text, parse_hint(": did you mean dlock ", meant, "?").text,
+		    more && !meant ? "to run a command, say dlock run -k KEY -- COMMAND; "
+				   : "");
 	return STATUS_USAGE;
 }
 
@@ -165,7 +170,7 @@ print_help(char **words)
 	}
 	c = cmd_named(word);
 	if (!c)
-		return refuse_name(word);
+		return refuse_name(word, false);
 	return c->usage ? print_usage(c) : print_overview();
 }
 
@@ -273,6 +278,6 @@ main(int argc, char **argv)
 		return run_cmd(&cmd_version, argv + 2);
 	c = cmd_named(argv[1]);
 	if (!c)
-		return refuse_name(argv[1]);
+		return refuse_name(argv[1], argc > 2);
 	return c->run ? run_cmd(c, argv + 2) : print_help(argv + 2);
 }

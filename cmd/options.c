@@ -738,20 +738,46 @@ options_named(unsigned cmd, const char *name, size_t n)
 	return -1;
 }
 
+/* What flock, etcdctl, consul and clients of redis call an option of ours.  NULL: nothing. */
+static const char *
+synonym_of(unsigned cmd, const char *word, size_t n)
+{
+	static const struct {
+		const char *said;
+		int meant; /* OPT_... */
+	} others[] = {{"timeout", OPT_WAIT}, {"try", OPT_WAIT}, {"endpoints", OPT_URL},
+	    {"endpoint", OPT_URL}, {"server", OPT_URL}, {"host", OPT_URL},
+	    {"lease", OPT_TTL}, {"expire", OPT_TTL}, {"expiry", OPT_TTL}};
+
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+		if ((options[others[i].meant].cmds & cmd) &&
+		    text_is(others[i].said, word, n))
+			return i == 0 && cmd == CMD_RUN /* what timeout(1) does */
+			    ? "wait, or --max-run"
+			    : options[others[i].meant].name;
+	return NULL;
+}
+
+struct brief
+options_synonym(unsigned cmd, const char *before, const char *word, size_t n)
+{
+	return parse_hint(before, synonym_of(cmd, word, n), "?");
+}
+
 struct brief
 options_hint(unsigned cmd, const char *before, const char *word, size_t n)
 {
-	/* flock's word for --wait, and what timeout(1) does */
-	const struct synonym others[] = {
-	    {"timeout", cmd == CMD_RUN ? "wait, or --max-run" : "wait"}, {NULL, NULL}};
-	const struct synonym *own = others + !(options[OPT_WAIT].cmds & cmd);
-	const char *known[OPTIONS + 1] = {0}, *meant;
+	const struct synonym none = {NULL, NULL};
+	const char *known[OPTIONS + 1] = {0}, *meant = synonym_of(cmd, word, n);
 	size_t k = 0;
 
 	for (const struct option *o = options; o->name; o++)
 		if ((o->cmds & cmd) && (n > 1 || (!o->letter && *o->name == *word)))
 			known[k++] = o->name;
-	meant = n > 1 ? parse_meant(word, n, own, known) : k == 1 ? known[0] : NULL;
+	if (!meant)
+		meant = n > 1 ? parse_meant(word, n, &none, known)
+		    : k == 1  ? known[0]
+			      : NULL;
 	return parse_hint(before, meant, "?");
 }
 

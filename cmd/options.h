@@ -148,6 +148,9 @@ enum rc options_check(int i, const char *value, struct fault *);
  * letter of its own.  "": no guess.
  */
 struct brief options_hint(unsigned cmd, const char *before, const char *word, size_t n);
+/* The same of what other programs call an option of ours, and nothing that is only similar. */
+struct brief options_synonym(
+    unsigned cmd, const char *before, const char *word, size_t n);
 
 void options_print_help(FILE *, unsigned cmd);
 /* Prints NAME LETTER ARG ENV SUBCOMMANDS ("run,hold"), tab-separated, "-" for none. */
