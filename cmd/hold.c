@@ -92,7 +92,7 @@ find_script(struct params *p, const struct origin *o, struct fault *f)
 		    (int)parent);
 	if (parent <= 1)
 		return fault_set(f, RC_USAGE,
-		    "the parent process has ended: say --pid PID or --for DURATION");
+		    "the parent process has ended, is process 1 or in another pid namespace: say --pid PID or --for DURATION");
 	p->steer.pid = parent;
 	return RC_OK;
 }

@@ -576,7 +576,7 @@ tls_open(struct tls **ret, const struct tls_settings *settings, struct fault *f)
 {
 	(void)ret, (void)settings;
 	return fault_set(f, RC_CONFIG,
-	    "TLS is not compiled in: this dlock was built without OpenSSL's headers (libssl-dev)");
+	    "TLS is not compiled in: this dlock was built without OpenSSL's headers (libssl-dev), as the static program is");
 }
 
 enum rc

@@ -49,7 +49,7 @@ busy(struct verdict *v, const struct params *p, const struct shown *s,
 	if (p->wait.most == 0)
 		snprintf(end, sizeof end, "; not waiting (-n), %s", nothing(p));
 	else
-		snprintf(end, sizeof end, " after %s of waiting (-w); %s",
+		snprintf(end, sizeof end, "; waited %s (-w), %s",
 		    parse_span(h->waited).text, nothing(p));
 	verdict_decide(v, p->wait.conflict_status, "busy", "%s%s%s%s%s%s",
 	    text_key(h->key).text, open, s->where.text, close, h->state, end);

@@ -4,6 +4,7 @@
 
 import json
 import os
+import re
 import shlex
 
 import pytest
@@ -62,6 +63,7 @@ def test_a_busy_lock_names_the_kind_of_its_holders(dlock, seen, held, still, mem
     waiter = scripted(dlock, script, "-w", "50ms", "--", "true")
     done = waiter.wait()
     assert done.status == 75 and done.stderr.startswith(f"dlock: job (fake){still} for ")
+    assert re.search(r"; waited \d+ms \(-w\), nothing was run\n$", done.stderr), done
     event = waiter.event("waiting")
     assert {name: event[name] for name in ("kind", "holders", "limit") if name in event} == members
 

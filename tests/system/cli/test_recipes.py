@@ -26,7 +26,7 @@ TRIED = ["--once \"$(date", "--done-within", "# nightly.service", "runs-on", "CI
          "-k account-7", "echo inner", "$(MAKE)", "--held-over", "exporter/dlock.prom", "alert: JobNotDone",
          "log = syslog", "journalctl --since", "$programname ==", "sed 's/.*{", "unless-frozen = all-deploys", "dlock freeze all-deploys",
          "-k report --once-per", "Install dlock", "extends: .dlock", "skopeo copy", "COPY --from=registry",
-         "install -m 640", "dlock-shop.prom", "backup: status", "dlock freeze -k"]
+         "install -m 640", "dlock-shop.prom", "backup: status", "dlock freeze -k", "import os, subprocess"]
 
 
 def test_each_block_of_the_recipes_is_tried():
@@ -409,6 +409,14 @@ def test_a_section_of_a_script_is_the_same_with_flock_and_with_dlock(dlock, tmp_
     url = f"unset DLOCK_BACKEND DLOCK_FILE_URL; export DLOCK_URL=file://{tmp_path}"
     assert [try_it(url, f"./script{n}").stdout.splitlines()[-1] for n in (0, 1)] == ["1", "1"]
     assert try_it("./script1").stdout.splitlines()[-1] == "1", "DLOCK_BACKEND is as it was"
+
+
+def test_a_program_in_python_holds_a_lock_for_a_section(tmp_path, try_it):
+    look = '    os.system("dlock status backup | head -n 1")\n'.lstrip()
+    program = block_with("import os, subprocess", RECIPES).replace('print("this', look + 'print("this') + look
+    (tmp_path / "program.py").write_text(program)
+    said = try_it("/usr/bin/python3 -u program.py").stdout
+    assert re.fullmatch(r"backup \(.*\) is held\nthis runs under the lock\nbackup \(.*\) is free\n", said), said
 
 
 def rows():
