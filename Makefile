@@ -193,7 +193,9 @@ CHECK_PACKAGES := $(BUILD_PACKAGES) iproute2 libcmocka-dev python3-pytest python
 	openssl libssl3 tmux vim less procps util-linux zsh fish groff-base sqlite3 jq python3-yaml ansible-core acl systemd spin strace \
 	$(JOIN_PACKAGES)
 
-have_cmocka = $(shell echo '\#include <cmocka.h>' | $(CC) -include stdarg.h -include stddef.h -include stdint.h -include setjmp.h -E - >/dev/null 2>&1 && echo yes)
+# In a function's words make keeps the backslash of \#, and what that says is no directive.
+hash := \#
+have_cmocka = $(shell echo '$(hash)include <cmocka.h>' | $(CC) -include stdarg.h -include stddef.h -include stdint.h -include setjmp.h -E - >/dev/null 2>&1 && echo yes)
 can_build = command -v $(firstword $(CC)) >/dev/null && $(PKG_CONFIG) --exists jansson 2>/dev/null
 
 # Without dpkg nothing counts as missing: the one who builds must know.

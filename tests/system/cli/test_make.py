@@ -97,6 +97,14 @@ def test_what_the_compiler_would_miss_is_said_once(commands, tmp_path):
     assert demo.returncode == 2 and demo.stdout.count("apt-get install ") == 1
 
 
+def test_without_cmocka_units_are_left_out(commands):
+    """Of a compiler that finds no cmocka.h."""
+    said = make("-s", "CC=cc", "--eval=cmocka: ; @echo [$(have_cmocka)]", "cmocka", path=commands.path).stdout
+    commands("cc", 'if [ "$1" = -include ]; then ! grep -q "^#include <cmocka.h>"; fi')
+    done = make("-s", "CC=cc", "--eval=cmocka: ; @echo [$(have_cmocka)]", "cmocka", path=commands.path)
+    assert done.stdout.splitlines()[-1] == "[]" and said.splitlines()[-1] in ("[]", "[yes]"), (done, said)
+
+
 # ---- check.sh ----
 
 # Stand for pytest and for make: each says what that would.
